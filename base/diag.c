@@ -1,0 +1,123 @@
+/* base/diag.c - see diag.h. */
+#include "base/diag.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+typedef struct DiagSource {
+  struct DiagSource *next;
+  const char *file, *text;
+} DiagSource;
+
+static const struct {
+  const char *code, *brief, *text;
+} diag_rows[DIAG_COUNT] = {
+    [DIAG_NONE] = {"APC0000", "", ""},
+#define DIAG(name, code, brief, text) [DIAG_##name] = {code, brief, text},
+#include "base/diag.def"
+#undef DIAG
+};
+
+Diags *diags_new(Arena *arena) {
+  Diags *d = ARENA_NEW(arena, Diags);
+  d->arena = arena;
+  return d;
+}
+
+static void add(Diags *d, Severity severity, DiagCode code, Loc loc, const char *format, va_list args) {
+  Diag diag = {severity, code, loc, arena_vprintf(d->arena, format, args)};
+  ARENA_PUSH(d->arena, d, diag);
+}
+
+bool diag_error(Diags *d, DiagCode code, Loc loc, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(d, SEV_ERROR, code, loc, format, args);
+  va_end(args);
+  d->errors++;
+  return false;
+}
+
+void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(d, SEV_WARNING, code, loc, format, args);
+  va_end(args);
+  d->warnings++;
+}
+
+void diag_note(Diags *d, Loc loc, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(d, SEV_NOTE, DIAG_NONE, loc, format, args);
+  va_end(args);
+}
+
+void diag_help(Diags *d, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(d, SEV_HELP, DIAG_NONE, (Loc){0}, format, args);
+  va_end(args);
+}
+
+void diag_source(Diags *d, const char *file, const char *text) {
+  DiagSource *s = ARENA_NEW(d->arena, DiagSource);
+  *s = (DiagSource){d->sources, file, text};
+  d->sources = s;
+}
+
+static const char *source_of(const Diags *d, const char *file) {
+  for (const DiagSource *s = d->sources; s; s = s->next)
+    if (strcmp(s->file, file) == 0) return s->text;
+  return NULL;
+}
+
+/* The source line with a caret under the column; tabs are kept so that the caret lines up. */
+static void print_caret(const Diags *d, const Loc *loc, FILE *out) {
+  const char *line = source_of(d, loc->file);
+  if (!line) return;
+  for (int i = 1; i < loc->line; i++) {
+    line = strchr(line, '\n');
+    if (!line) return;
+    line++;
+  }
+  int length = (int)strcspn(line, "\n");
+  fprintf(out, "%5d | %.*s\n      | ", loc->line, length, line);
+  for (int i = 1; i < loc->col && i <= length; i++) fputc(line[i - 1] == '\t' ? '\t' : ' ', out);
+  fputs("^\n", out);
+}
+
+static void print_place(const Diags *d, const Loc *loc, FILE *out) {
+  if (!loc->file && !loc->node) return;
+  fputs("  --> ", out);
+  if (loc->file) fputs(loc->file, out);
+  if (loc->line > 0) fprintf(out, ":%d:%d", loc->line, loc->col);
+  if (loc->node) fprintf(out, "%snode \"%s\"", loc->file ? ": " : "", loc->node);
+  fputc('\n', out);
+  if (loc->file && loc->line > 0) print_caret(d, loc, out);
+}
+
+void diags_print(const Diags *d, FILE *out, bool color) {
+  static const char *const word[] = {"error", "warning", "note", "help"};
+  static const char *const paint[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m", "\033[1;32m"};
+  for (size_t i = 0; i < d->n; i++) {
+    const Diag *g = &d->items[i];
+    if (g->severity == SEV_NOTE || g->severity == SEV_HELP) fputs("  = ", out);
+    if (color) fputs(paint[g->severity], out);
+    fputs(word[g->severity], out);
+    if (g->code != DIAG_NONE) fprintf(out, "[%s]", diag_code_name(g->code));
+    if (color) fputs("\033[0m", out);
+    fprintf(out, ": %s\n", g->message);
+    print_place(d, &g->loc, out);
+  }
+}
+
+const char *diag_code_name(DiagCode code) { return diag_rows[code].code; }
+const char *diag_brief(DiagCode code) { return diag_rows[code].brief; }
+const char *diag_text(DiagCode code) { return diag_rows[code].text; }
+
+DiagCode diag_code_find(const char *name) {
+  for (int i = 1; i < DIAG_COUNT; i++)
+    if (strcmp(diag_rows[i].code, name) == 0) return (DiagCode)i;
+  return DIAG_NONE;
+}

@@ -1,0 +1,124 @@
+/* base/dtype.c - see dtype.h. */
+#include "base/dtype.h"
+
+#include <string.h>
+
+static const struct {
+  const char *name;
+  size_t bytes;
+  DTypeClass class;
+} rows[DT_COUNT] = {
+#define DTYPE(name, bytes, class) [DT_##name] = {#name, bytes, DTC_##class},
+#include "base/dtype.def"
+#undef DTYPE
+};
+
+const char *dtype_name(DType t) { return rows[t].name; }
+size_t dtype_bytes(DType t) { return rows[t].bytes; }
+DTypeClass dtype_class(DType t) { return rows[t].class; }
+
+bool dtype_find(const char *name, DType *out) {
+  for (int i = 0; i < DT_COUNT; i++)
+    if (strcmp(rows[i].name, name) == 0) {
+      *out = (DType)i;
+      return true;
+    }
+  return false;
+}
+
+uint16_t bf16_from_float(float v) {
+  uint32_t u;
+  memcpy(&u, &v, 4);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u);
+  return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+float bf16_to_float(uint16_t bits) {
+  uint32_t u = (uint32_t)bits << 16;
+  float v;
+  memcpy(&v, &u, 4);
+  return v;
+}
+
+uint16_t f16_from_float(float v) {
+  uint32_t u;
+  memcpy(&u, &v, 4);
+  uint32_t sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
+  if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((mag >> 13) & 0x3ffu));
+  if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds past 65504 */
+  if (mag < 0x38800000u) {                                   /* subnormal half, or zero */
+    uint32_t shift = 126u - (mag >> 23);
+    if (shift > 24u) return (uint16_t)sign;
+    uint32_t m = (mag & 0x7fffffu) | 0x800000u;
+    uint32_t half = m >> shift, rest = m & ((1u << shift) - 1u), mid = 1u << (shift - 1u);
+    if (rest > mid || (rest == mid && (half & 1u))) half++;
+    return (uint16_t)(sign | half);
+  }
+  uint32_t h = mag - 0x38000000u;
+  return (uint16_t)(sign | ((h + 0xfffu + ((h >> 13) & 1u)) >> 13));
+}
+
+float f16_to_float(uint16_t bits) {
+  uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exp = (bits >> 10) & 31u, man = bits & 0x3ffu, u;
+  if (exp == 31) u = sign | 0x7f800000u | (man << 13);
+  else if (exp) u = sign | ((exp + 112u) << 23) | (man << 13);
+  else {
+    float v = (float)man * 0x1p-24f;
+    return sign ? -v : v;
+  }
+  float v;
+  memcpy(&v, &u, 4);
+  return v;
+}
+
+double dtype_load_f(DType t, const void *p) {
+  float f;
+  double d;
+  uint16_t h;
+  switch (t) {
+    case DT_f32: memcpy(&f, p, 4); return (double)f;
+    case DT_f64: memcpy(&d, p, 8); return d;
+    case DT_f16: memcpy(&h, p, 2); return (double)f16_to_float(h);
+    case DT_bf16: memcpy(&h, p, 2); return (double)bf16_to_float(h);
+    case DT_u64: return (double)(uint64_t)dtype_load_i(t, p);
+    default: return (double)dtype_load_i(t, p);
+  }
+}
+
+void dtype_store_f(DType t, void *p, double v) {
+  float f = (float)v;
+  uint16_t h;
+  switch (t) {
+    case DT_f32: memcpy(p, &f, 4); return;
+    case DT_f64: memcpy(p, &v, 8); return;
+    case DT_f16: h = f16_from_float(f); memcpy(p, &h, 2); return;
+    case DT_bf16: h = bf16_from_float(f); memcpy(p, &h, 2); return;
+    default: dtype_store_i(t, p, (int64_t)v); return;
+  }
+}
+
+int64_t dtype_load_i(DType t, const void *p) {
+  union { int8_t i8; int16_t i16; int32_t i32; int64_t i64; uint8_t u8; uint16_t u16; uint32_t u32; } v;
+  v.i64 = 0;
+  if (dtype_is_float(t)) return (int64_t)dtype_load_f(t, p);
+  memcpy(&v, p, rows[t].bytes);
+  switch (t) {
+    case DT_i8: return v.i8;
+    case DT_i16: return v.i16;
+    case DT_i32: return v.i32;
+    case DT_u8: return v.u8;
+    case DT_u16: return v.u16;
+    case DT_u32: return v.u32;
+    case DT_bool: return v.u8 != 0;
+    default: return v.i64;
+  }
+}
+
+void dtype_store_i(DType t, void *p, int64_t v) {
+  if (dtype_is_float(t)) {
+    dtype_store_f(t, p, (double)v);
+    return;
+  }
+  if (t == DT_bool) v = v != 0;
+  memcpy(p, &v, rows[t].bytes); /* little-endian hosts only: the low bytes are the wrapped value */
+}

@@ -1,0 +1,39 @@
+/* base/dtype.h - element types and conversions between their bits and C numbers. */
+#ifndef APC_BASE_DTYPE_H
+#define APC_BASE_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum DType {
+#define DTYPE(name, bytes, class) DT_##name,
+#include "base/dtype.def"
+#undef DTYPE
+  DT_COUNT
+} DType;
+
+typedef enum DTypeClass { DTC_F, DTC_I, DTC_U, DTC_B } DTypeClass;
+
+const char *dtype_name(DType t);
+size_t dtype_bytes(DType t);
+DTypeClass dtype_class(DType t);
+static inline bool dtype_is_float(DType t) { return dtype_class(t) == DTC_F; }
+
+/* The type of that name; false when there is none. */
+bool dtype_find(const char *name, DType *out);
+
+/* IEEE half and bfloat16, round to nearest even; NaN stays NaN (quieted), overflow becomes infinity. */
+uint16_t f16_from_float(float v);
+float f16_to_float(uint16_t bits);
+uint16_t bf16_from_float(float v);
+float bf16_to_float(uint16_t bits);
+
+/* One element as a double (floats) or as an int64 (integers, bool; u64 keeps its bits).
+ * Stores round floats to the type and wrap integers to its width; bool stores 0 or 1. */
+double dtype_load_f(DType t, const void *p);
+void dtype_store_f(DType t, void *p, double v);
+int64_t dtype_load_i(DType t, const void *p);
+void dtype_store_i(DType t, void *p, int64_t v);
+
+#endif

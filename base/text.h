@@ -1,0 +1,29 @@
+/* base/text.h - a growing string for printers. */
+#ifndef APC_BASE_TEXT_H
+#define APC_BASE_TEXT_H
+
+#include <stddef.h>
+
+#include "base/arena.h"
+
+typedef struct Text {
+  Arena *arena;
+  char *data; /* always NUL-terminated once something was added; use text_str */
+  size_t n, cap;
+} Text;
+
+void text_add(Text *t, const char *s);
+void text_addn(Text *t, const char *bytes, size_t n);
+void text_printf(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints a finite double with the fewest digits that read back as the same double
+ * ("1", "0.1", "1e-05"); infinities and NaN as inf, -inf, nan. */
+void text_double(Text *t, double v);
+
+/* "..." with \" \\ \n \t and \xHH escapes. */
+void text_quoted(Text *t, const char *s);
+
+/* The text so far; "" when empty. */
+const char *text_str(const Text *t);
+
+#endif

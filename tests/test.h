@@ -1,0 +1,60 @@
+/* tests/test.h - the whole unit test framework.
+ *
+ * A test program is a list of functions called from main through RUN; CHECK prints the failing
+ * expression and counts it; main ends with `return test_summary();`.  The closing line is
+ * "N passed, M failed".
+ */
+#ifndef APC_TESTS_TEST_H
+#define APC_TESTS_TEST_H
+
+#include <stdio.h>
+#include <string.h>
+
+static int test_failed, test_passed, test_failed_here;
+
+#define CHECK(cond) \
+  do { \
+    if (!(cond)) { \
+      fprintf(stderr, "%s:%d: CHECK failed: %s\n", __FILE__, __LINE__, #cond); \
+      test_failed_here++; \
+    } \
+  } while (0)
+
+/* CHECK with a printf-style explanation. */
+#define CHECKF(cond, ...) \
+  do { \
+    if (!(cond)) { \
+      fprintf(stderr, "%s:%d: CHECK failed: %s: ", __FILE__, __LINE__, #cond); \
+      fprintf(stderr, __VA_ARGS__); \
+      fprintf(stderr, "\n"); \
+      test_failed_here++; \
+    } \
+  } while (0)
+
+#define CHECK_STR(got, want) \
+  do { \
+    const char *g_ = (got), *w_ = (want); \
+    if (!g_ || strcmp(g_, w_) != 0) { \
+      fprintf(stderr, "%s:%d: got:\n%s\nwant:\n%s\n", __FILE__, __LINE__, g_ ? g_ : "(null)", w_); \
+      test_failed_here++; \
+    } \
+  } while (0)
+
+#define RUN(fn) \
+  do { \
+    test_failed_here = 0; \
+    fn(); \
+    if (test_failed_here) { \
+      test_failed++; \
+      fprintf(stderr, "FAILED %s\n", #fn); \
+    } else { \
+      test_passed++; \
+    } \
+  } while (0)
+
+static inline int test_summary(void) {
+  printf("%d passed, %d failed\n", test_passed, test_failed);
+  return test_failed ? 1 : 0;
+}
+
+#endif
