@@ -1,0 +1,21 @@
+/* ir/body.h - decompositions of composite operations into primitives (D9).
+ *
+ * ir/bodies.def holds one IR text per composite over symbolic extents, with the factor letters of the
+ * composite's rule as symbols.  The same text is the reference meaning, what a sharded body factor is lowered to, and
+ * what the prover reduces composites to.
+ */
+#ifndef APC_IR_BODY_H
+#define APC_IR_BODY_H
+
+#include "ir/rule.h"
+
+/* The decomposition of the operation as a level-1 function in a module of its own kind: inputs "0", "1" ... with
+ * the operand types, one output.  Operations carry in `group` nothing; their factors are matched by
+ * body_strategy.  Dies for an operation that is not composite. */
+Func *body_of(Module *m, const Func *f, const Op *op);
+
+/* The strategies of the body's operations, given the composite's: axes follow the factors through the dimensions.
+ * `out` has one Strategy per operation of the body. */
+void body_strategies(Module *m, const Func *f, const Op *op, const Strategy *s, const Func *body, Strategy *out);
+
+#endif

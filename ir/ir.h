@@ -1,0 +1,343 @@
+/* ir/ir.h - the intermediate representation: modules, functions, operations, types, layouts.
+ *
+ * A Module owns an arena, interned strings, expressions, types and layouts, the symbols, the mesh, the
+ * weights (params), the state, and its functions.  A Func is a list of operations in topological order;
+ * a value is a small number (Val) that indexes Func.values.  Passes read a function and build a new one.
+ *
+ * Level 1 is the model: global shapes, no mesh.  Level 2 is the SPMD program every rank runs: local shapes
+ * (expressions over dimensions and mesh coordinates) plus communication operations; inputs, params, state
+ * and outputs declare the layout by which the local value is a shard of the level-1 value.
+ *
+ * docs/ir.md is the specification, with the grammar and the numbered rules of the verifier.
+ */
+#ifndef APC_IR_IR_H
+#define APC_IR_IR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "base/dtype.h"
+#include "base/text.h"
+#include "ir/expr.h"
+
+enum {
+  MAX_RANK = 8,     /* dimensions of a tensor */
+  MAX_AXES = 8,     /* mesh axes */
+  MAX_OPERANDS = 64 /* operands of an operation */
+};
+
+/* ---- element reductions and partial values (D6) */
+typedef enum Reduction { RED_NONE, RED_SUM, RED_PRODUCT, RED_MAX, RED_MIN, RED_OR, RED_AND, RED_ONE } Reduction;
+const char *reduction_name(Reduction r);
+bool reduction_find(const char *name, Reduction *out);
+
+/* ---- types: interned, compare by pointer */
+typedef struct Type {
+  DType dtype;
+  int rank;
+  const Expr *dims[MAX_RANK];
+} Type;
+
+/* ---- mesh */
+typedef struct MeshAxis {
+  const char *name; /* "dp", "tp", "a0" ... */
+  int size;         /* at least 1 */
+  bool temporal;    /* the micro-batch axis: its coordinate is time, not place (D20) */
+  int symbol;       /* the coordinate's symbol */
+} MeshAxis;
+
+typedef struct Mesh {
+  int naxes;
+  MeshAxis axes[MAX_AXES];
+  int stages; /* pipeline stages, at least 1; every stage has the same spatial axes */
+} Mesh;
+
+/* ---- layouts (D1): interned, compare by pointer.
+ * Dimension d of extent U*unit is cut into product(sizes of axes) parts on multiples of unit; with r the
+ * rank of the coordinates read major to minor, a part is [floor(r*U/n)*unit, floor((r+1)*U/n)*unit). */
+typedef struct DimLayout {
+  int n;                   /* number of axes; 0: not sharded */
+  uint8_t axes[MAX_AXES];  /* major to minor */
+  const Expr *unit;        /* NULL when n == 0 */
+} DimLayout;
+
+typedef struct Layout {
+  int rank;
+  Reduction partial;     /* RED_NONE when partial_axes == 0 */
+  uint32_t partial_axes; /* bit a: the value is partial over axis a */
+  DimLayout dims[MAX_RANK];
+} Layout;
+
+/* ---- symbols: dimensions and coordinates */
+typedef struct Symbol {
+  const char *name; /* "batch", or "@tp" for the coordinate of axis tp */
+  int axis;         /* mesh axis of a coordinate, -1 for a dimension */
+  int64_t min, max, multiple; /* what a dimension may be: min >= 0; max 0 means no limit; multiple >= 1 */
+  int64_t hint;     /* the size to plan for; 0 means none given */
+} Symbol;
+
+/* ---- weights and state (D27, D28) */
+typedef struct Blob {
+  const char *path; /* file holding bytes; weights never enter the arena */
+  uint64_t bytes;   /* file size when it was read */
+} Blob;
+
+typedef enum ParamInit { INIT_BLOB, INIT_ZEROS, INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM, INIT_PREPARED } ParamInit;
+
+typedef struct Param {
+  const char *name;
+  const Type *type; /* constant extents */
+  ParamInit init;
+  int blob;                   /* BLOB: index into Module.blobs */
+  uint64_t offset;            /* BLOB: byte of element [0,...,0] */
+  int64_t strides[MAX_RANK];  /* BLOB: in elements; transposes, slices and splits of a weight are views */
+  double value;               /* CONSTANT: the number; NORMAL: standard deviation; UNIFORM: bound, in [-value, value) */
+  int64_t seed;               /* NORMAL, UNIFORM: key of the counter-based generator */
+  bool trainable;             /* false for buffers such as masks and tables */
+  Loc loc;
+} Param;
+
+typedef struct State {
+  const char *name;
+  const Type *type; /* may use dimension symbols */
+  double value;     /* every element at start */
+} State;
+
+/* ---- operations */
+typedef enum OpKind {
+  OP_none,
+#define UNARY(name, ...) OP_##name,
+#define BINARY(name, ...) OP_##name,
+#define COMPARE(name, ...) OP_##name,
+#define OP(name, ...) OP_##name,
+#include "ir/ops.def"
+  OP_COUNT
+} OpKind;
+
+typedef enum OpClass { OC_UNARY, OC_BINARY, OC_COMPARE, OC_OTHER } OpClass;
+
+typedef enum AttrKind {
+  AK_INT, AK_FLOAT, AK_STR, AK_EXPR, AK_DTYPE, AK_REDUCTION, AK_INTS, AK_FLOATS, AK_EXPRS, AK_AXIS, AK_AXES
+} AttrKind;
+
+typedef enum AttrKey {
+#define ATTR(name, kind, doc) AT_##name,
+#include "ir/attrs.def"
+#undef ATTR
+  AT_COUNT
+} AttrKey;
+
+typedef struct Attr {
+  AttrKey key;
+  int n; /* list length */
+  union {
+    int64_t i; /* INT, AXIS */
+    double f;
+    const char *s;
+    const Expr *e;
+    DType dtype;
+    Reduction reduction;
+    const int64_t *ints; /* INTS, AXES */
+    const double *floats;
+    const Expr *const *exprs;
+  } u;
+} Attr;
+
+typedef uint32_t Val; /* index into Func.values; 0 is "no value" */
+
+typedef struct Op {
+  OpKind kind;
+  int stage;         /* level 2: pipeline stage */
+  const char *name;  /* unique in its function, stable over passes (D25); names the result */
+  const char *group; /* planner variable this operation belongs to; its own name by default */
+  Loc loc;
+  int nin;
+  const Val *in;
+  Val out; /* 0 for operations without result */
+  int nattrs;
+  const Attr *attrs; /* ascending keys */
+} Op;
+
+typedef struct Value {
+  const Type *type;
+  int op;               /* index into Func.ops of the operation that defines it */
+  const Layout *layout; /* level 2, for input, param and read: the declared shard; else NULL */
+} Value;
+
+typedef struct Output {
+  const char *name;
+  Val value;
+  const Layout *layout; /* level 2 */
+} Output;
+
+typedef struct Func {
+  const char *name;
+  int level; /* 1 or 2 */
+  struct { Op *items; size_t n, cap; } ops;
+  struct { Value *items; size_t n, cap; } values; /* item 0 is unused */
+  struct { Output *items; size_t n, cap; } outputs;
+} Func;
+
+typedef struct Module {
+  Arena *arena;
+  struct Interned *interned; /* strings, expressions, types, layouts */
+  Mesh mesh;                 /* naxes 0 before planning; stages >= 1 */
+  struct { Symbol *items; size_t n, cap; } symbols;
+  struct { Blob *items; size_t n, cap; } blobs;
+  struct { Param *items; size_t n, cap; } params;
+  struct { State *items; size_t n, cap; } states;
+  struct { Func **items; size_t n, cap; } funcs;
+} Module;
+
+/* ---- modules and interning (ir/module.c) */
+Module *module_new(void);
+void module_free(Module *m); /* frees everything made through it */
+const char *module_string(Module *m, const char *s); /* interned: equal strings are equal pointers */
+
+int module_symbol(Module *m, const char *name);            /* finds or adds a dimension symbol; "@x" finds a coordinate or dies */
+int module_symbol_find(const Module *m, const char *name); /* -1 when there is none */
+int module_blob(Module *m, const char *path, uint64_t bytes);
+Param *module_param(Module *m, const char *name); /* NULL when there is none */
+Param *module_param_add(Module *m, const char *name, const Type *type); /* dies when the name exists */
+State *module_state(Module *m, const char *name);
+State *module_state_add(Module *m, const char *name, const Type *type, double value);
+Func *module_func(const Module *m, const char *name);
+Func *module_func_add(Module *m, const char *name, int level); /* replaces a function of that name */
+
+/* Mesh of the module; coordinates become symbols.  Must be called before level-2 functions exist. */
+void module_set_mesh(Module *m, const Mesh *mesh);
+const Expr *mesh_coordinate(Module *m, int axis);
+int mesh_axis_find(const Mesh *mesh, const char *name); /* -1 */
+int mesh_ranks(const Mesh *mesh); /* stages times the sizes of the spatial axes */
+
+const Type *type_get(Module *m, DType dtype, int rank, const Expr *const *dims);
+const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims);
+const Type *type_with_dtype(Module *m, const Type *t, DType dtype);
+const Expr *type_elements(Module *m, const Type *t); /* product of the extents */
+bool type_constant_dims(const Type *t, int64_t *dims); /* false when an extent is symbolic */
+void type_print(const Module *m, Text *t, const Type *type);
+
+const Layout *layout_get(Module *m, const Layout *l);   /* normalises (unit, empty partial) and interns */
+const Layout *layout_replicated(Module *m, int rank);
+void layout_print(const Module *m, Text *t, const Layout *l); /* {0:dp, 2:tp.x/64, sum:tp}; {} when replicated */
+
+/* The part [lo, hi) of a dimension of the given global extent this rank holds; expressions of the
+ * coordinates.  For an unsharded dimension 0 and the extent. */
+void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Expr **lo, const Expr **hi);
+/* The local type of a shard. */
+const Type *layout_local_type(Module *m, const Type *global, const Layout *l);
+/* Number of parts of a dimension. */
+int64_t layout_parts(const Mesh *mesh, const DimLayout *d);
+
+/* ---- operations: table facts (ir/ops.c) */
+const char *op_name(OpKind k);
+bool op_find(const char *name, OpKind *out);
+OpClass op_class(OpKind k);
+const char *op_doc(OpKind k);
+int op_min_operands(OpKind k), op_max_operands(OpKind k), op_results(OpKind k);
+bool op_type_is_given(OpKind k); /* the result type is written, not inferred */
+bool op_is_composite(OpKind k);  /* has a decomposition into primitives */
+bool op_is_comm(OpKind k);       /* level-2 communication (with transfer) */
+bool op_level2_only(OpKind k);
+/* 1 required, 0 optional, -1 not an attribute of this operation. */
+int op_attr_rule(OpKind k, AttrKey key);
+const char *attr_name(AttrKey key);
+AttrKind attr_kind(AttrKey key);
+bool attr_find(const char *name, AttrKey *out);
+
+/* ---- reading an operation */
+const Attr *op_attr(const Op *op, AttrKey key); /* NULL when absent */
+int64_t op_int(const Op *op, AttrKey key, int64_t otherwise);
+double op_float(const Op *op, AttrKey key, double otherwise);
+const char *op_str(const Op *op, AttrKey key); /* NULL when absent */
+const Expr *op_expr(const Op *op, AttrKey key);
+static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
+static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }
+Val func_find(const Func *f, const char *op_name_); /* the result of the operation named; 0 */
+
+/* ---- building (ir/build.c) */
+
+/* What a new operation is made of; unset fields have defaults. */
+typedef struct OpSpec {
+  OpKind kind;
+  const char *name;   /* made unique by .1, .2 ...; NULL: named after the kind */
+  const char *group;  /* NULL: its own name */
+  Loc loc;
+  int stage;
+  int nin;
+  const Val *in;
+  int nattrs;
+  const Attr *attrs;  /* any order */
+  const Type *type;   /* required when the type is given, checked otherwise when set */
+  const Layout *layout;
+} OpSpec;
+
+typedef struct Builder {
+  Module *m;
+  Func *f;
+  Diags *diags;        /* receives errors of user input (shape mismatch ...) */
+  Loc loc;             /* default location, name prefix, group and stage of new operations */
+  const char *prefix;  /* put before every default name; may be NULL */
+  const char *group;
+  int stage;
+  struct NameSet *names;
+} Builder;
+
+Builder builder_new(Module *m, Func *f, Diags *diags);
+
+/* Adds an operation, inferring its result type.  Returns 0 after diag_error when the operands do not fit. */
+Val build_op(Builder *b, const OpSpec *spec);
+void build_output(Builder *b, const char *name, Val v, const Layout *layout);
+
+Attr attr_i(AttrKey k, int64_t v);
+Attr attr_f(AttrKey k, double v);
+Attr attr_s(Module *m, AttrKey k, const char *v);
+Attr attr_e(AttrKey k, const Expr *v);
+Attr attr_dtype(AttrKey k, DType v);
+Attr attr_red(AttrKey k, Reduction v);
+Attr attr_ints(Module *m, AttrKey k, int n, const int64_t *v);
+Attr attr_floats(Module *m, AttrKey k, int n, const double *v);
+Attr attr_exprs(Module *m, AttrKey k, int n, const Expr *const *v);
+
+/* Shorthands for the usual operations; every one may return 0 with a diagnostic. */
+Val build_unary(Builder *b, OpKind k, Val x);
+Val build_binary(Builder *b, OpKind k, Val x, Val y);        /* equal types */
+Val build_binary_bcast(Builder *b, OpKind k, Val x, Val y);  /* NumPy broadcasting of both operands first */
+Val build_bcast_to(Builder *b, Val x, int rank, const Expr *const *dims); /* NumPy rules, aligned right */
+Val build_splat(Builder *b, const Type *type, double value);
+Val build_size(Builder *b, const Type *type, const Expr *value);
+Val build_iota(Builder *b, const Type *type, int axis);
+Val build_cast(Builder *b, Val x, DType to);
+Val build_reshape(Builder *b, Val x, int rank, const Expr *const *dims);
+Val build_transpose(Builder *b, Val x, const int *perm);
+Val build_slice(Builder *b, Val x, int axis, const Expr *start, const Expr *extent, int64_t stride); /* one dimension */
+Val build_concat(Builder *b, int n, const Val *x, int axis);
+Val build_reduce(Builder *b, Reduction r, Val x, int naxes, const int *axes);
+Val build_dot(Builder *b, Val x, Val y, const char *spec);
+Val build_gather(Builder *b, Val table, Val index, int axis);
+Val build_input(Builder *b, const char *name, const Type *type);
+Val build_param(Builder *b, const char *name); /* a param that was added to the module */
+/* Keeps operand dimensions: mean over the last dimension and so on are built from reduce, size and div. */
+Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes); /* broadcast a reduction back */
+
+/* Copies an operation into another function of the same module with its operands mapped; attributes,
+ * name, group, location and type are kept unless the spec filled by the caller overrides them. */
+OpSpec op_spec_of(const Func *f, const Op *op);
+
+/* The result type of an operation by its table row (ir/infer.c).  NULL after diag_error. */
+const Type *infer_type(Module *m, const Func *f, const OpSpec *spec, Diags *diags);
+
+/* ---- text (ir/print.c, ir/parse.c) */
+void module_print(const Module *m, Text *t);
+void func_print(const Module *m, Text *t, const Func *f);
+void op_print(const Module *m, Text *t, const Func *f, const Op *op);
+/* Parses a whole file into a new module; NULL after diagnostics. */
+Module *ir_parse(const char *file, const char *text, Diags *diags);
+
+/* ---- checking (ir/verify.c): numbered rules V1.. of docs/ir.md.  False after diagnostics. */
+bool verify_func(Module *m, const Func *f, Diags *diags);
+bool verify_module(Module *m, Diags *diags);
+
+#endif
