@@ -1,0 +1,50 @@
+/* runtime/status.c - see status.h. */
+#include "runtime/status.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...) {
+  if (error && error->status == RT_OK) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    error->status = status;
+  }
+  return status;
+}
+
+RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...) {
+  int number = errno;
+  if (error && error->status == RT_OK) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    size_t n = strlen(error->text);
+    snprintf(error->text + n, sizeof error->text - n, ": %s", strerror(number));
+    error->status = status;
+  }
+  return status;
+}
+
+int rt_exit_code(RtStatus status) {
+  static const int codes[] = {
+#define STATUS(name, exit_code, brief) exit_code,
+#include "runtime/status.def"
+#undef STATUS
+  };
+  return (unsigned)status < RT_STATUS_COUNT ? codes[status] : 70;
+}
+
+const char *rt_brief(RtStatus status) {
+  static const char *const briefs[] = {
+#define STATUS(name, exit_code, brief) brief,
+#include "runtime/status.def"
+#undef STATUS
+  };
+  return (unsigned)status < RT_STATUS_COUNT ? briefs[status] : "unknown status";
+}
