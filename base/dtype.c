@@ -1,6 +1,7 @@
 /* base/dtype.c - see dtype.h. */
 #include "base/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -85,22 +86,47 @@ double dtype_load_f(DType t, const void *p) {
   }
 }
 
-void dtype_store_f(DType t, void *p, double v) {
+/* `v` as a float rounded to odd: a sticky last bit, so that rounding on to 16 bits rounds only once.
+ * (Boldo and Melquiond, "When double rounding is odd", 2005.) */
+static float float_to_odd(double v) {
   float f = (float)v;
+  uint32_t u;
+  if ((double)f == v || isnan(v) || isinf(f)) return f;
+  memcpy(&u, &f, 4);
+  if (fabs((double)f) > fabs(v)) u--; /* toward zero first */
+  u |= 1u;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+static int64_t saturated_i64(double v) {
+  if (isnan(v)) return 0;
+  return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : (int64_t)v;
+}
+
+static int64_t saturated_u64(double v) {
+  if (!(v >= 0x1p63)) return saturated_i64(v);
+  return (int64_t)(v >= 0x1p64 ? UINT64_MAX : (uint64_t)v);
+}
+
+void dtype_store_f(DType t, void *p, double v) {
+  float f;
   uint16_t h;
   switch (t) {
-    case DT_f32: memcpy(p, &f, 4); return;
+    case DT_f32: f = (float)v; memcpy(p, &f, 4); return;
     case DT_f64: memcpy(p, &v, 8); return;
-    case DT_f16: h = f16_from_float(f); memcpy(p, &h, 2); return;
-    case DT_bf16: h = bf16_from_float(f); memcpy(p, &h, 2); return;
-    default: dtype_store_i(t, p, (int64_t)v); return;
+    case DT_f16: h = f16_from_float(float_to_odd(v)); memcpy(p, &h, 2); return;
+    case DT_bf16: h = bf16_from_float(float_to_odd(v)); memcpy(p, &h, 2); return;
+    case DT_bool: dtype_store_i(t, p, v != 0); return;
+    case DT_u64: dtype_store_i(t, p, saturated_u64(v)); return;
+    default: dtype_store_i(t, p, saturated_i64(v)); return;
   }
 }
 
 int64_t dtype_load_i(DType t, const void *p) {
   union { int8_t i8; int16_t i16; int32_t i32; int64_t i64; uint8_t u8; uint16_t u16; uint32_t u32; } v;
   v.i64 = 0;
-  if (dtype_is_float(t)) return (int64_t)dtype_load_f(t, p);
+  if (dtype_is_float(t)) return saturated_i64(dtype_load_f(t, p));
   memcpy(&v, p, rows[t].bytes);
   switch (t) {
     case DT_i8: return v.i8;

@@ -30,7 +30,8 @@ uint16_t bf16_from_float(float v);
 float bf16_to_float(uint16_t bits);
 
 /* One element as a double (floats) or as an int64 (integers, bool; u64 keeps its bits).
- * Stores round floats to the type and wrap integers to its width; bool stores 0 or 1. */
+ * Stores round floats to the type, once, and wrap integers to its width; bool stores whether it is not 0.
+ * A float becomes an integer by truncation, saturated to 64 bits (NaN is 0) and then wrapped. */
 double dtype_load_f(DType t, const void *p);
 void dtype_store_f(DType t, void *p, double v);
 int64_t dtype_load_i(DType t, const void *p);

@@ -1,0 +1,162 @@
+/* Element types: f16 and bf16 against a reference that rounds in double by scaling, the rest by value. */
+#include <math.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/random.h"
+#include "tests/test.h"
+
+/* `v` rounded to a binary format of `digits` significant bits, smallest normal exponent `emin`, largest
+ * finite value `max`: to nearest even, by IEEE 754 clause 4.3.1. */
+static double rounded(double v, int digits, int emin, double max) {
+  int e;
+  if (v == 0 || !isfinite(v)) return v;
+  frexp(v, &e);
+  if (e - 1 < emin) e = emin + 1;
+  double ulp = ldexp(1, e - digits), r = nearbyint(v / ulp) * ulp;
+  return fabs(r) > max ? copysign((double)INFINITY, v) : r;
+}
+static double to_f16(double v) { return rounded(v, 11, -14, 65504); }
+static double to_bf16(double v) { return rounded(v, 8, -126, 0x1.fep127); }
+
+/* What the bits of a 16-bit format with `man` fraction bits mean. */
+static double meaning(uint16_t bits, int man, int bias) {
+  int exp = (bits & 0x7fff) >> man, top = (0x7fff >> man), frac = bits & ((1 << man) - 1);
+  double v = exp == top ? (frac ? (double)NAN : (double)INFINITY)
+             : exp ? ldexp(1 + ldexp(frac, -man), exp - bias) : ldexp(frac, 1 - bias - man);
+  return bits & 0x8000 ? -v : v;
+}
+
+static bool same(double a, double b) { return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b)); }
+
+static void every_half_decodes(void) {
+  for (uint32_t b = 0; b < 0x10000; b++) {
+    CHECKF(same((double)f16_to_float((uint16_t)b), meaning((uint16_t)b, 10, 15)), "f16 %04x", b);
+    CHECKF(same((double)bf16_to_float((uint16_t)b), meaning((uint16_t)b, 7, 127)), "bf16 %04x", b);
+  }
+}
+
+static void check_encode(float v) {
+  double h = (double)f16_to_float(f16_from_float(v)), b = (double)bf16_to_float(bf16_from_float(v));
+  CHECKF(same(h, to_f16((double)v)), "f16 of %a is %a", (double)v, h);
+  CHECKF(same(b, to_bf16((double)v)), "bf16 of %a is %a", (double)v, b);
+}
+
+/* Every value, every midpoint between neighbours, and the floats on both sides of each. */
+static void encoding_rounds_to_even(void) {
+  for (uint32_t b = 0; b < 0x10000; b++) {
+    float at[2] = {f16_to_float((uint16_t)b), bf16_to_float((uint16_t)b)};
+    float next[2] = {f16_to_float((uint16_t)(b + 1)), bf16_to_float((uint16_t)(b + 1))};
+    for (int i = 0; i < 2; i++) {
+      float mid = (float)(((double)at[i] + (double)next[i]) / 2);
+      if (!isfinite(mid)) continue;
+      check_encode(at[i]);
+      check_encode(mid);
+      check_encode(nextafterf(mid, (float)INFINITY));
+      check_encode(nextafterf(mid, (float)-INFINITY));
+    }
+  }
+  for (uint64_t i = 0; i < 1000000; i++) {
+    uint32_t bits = random_bits(1, 2, i);
+    float v;
+    memcpy(&v, &bits, 4);
+    check_encode(v);
+  }
+}
+
+static void nan_and_infinity_survive(void) {
+  for (uint32_t payload = 1; payload < 0x800000; payload += 4097) {
+    uint32_t bits = 0xff800000u | payload;
+    float v;
+    memcpy(&v, &bits, 4);
+    CHECK(isnan(f16_to_float(f16_from_float(v))) && isnan(bf16_to_float(bf16_from_float(v))));
+  }
+  check_encode((float)INFINITY);
+  check_encode((float)-INFINITY);
+}
+
+/* Just past the midpoint of 1 and the next half: a detour through f32 would land on the tie. */
+static void doubles_round_once(void) {
+  uint16_t bits;
+  for (int sign = -1; sign <= 1; sign += 2)
+    for (int exp = -16; exp < 15; exp++) {
+      double tie = ldexp(1 + 0x1p-11, exp), up = tie + ldexp(0x1p-40, exp), down = tie - ldexp(0x1p-40, exp);
+      const double values[] = {tie, up, down};
+      for (int i = 0; i < 3; i++) {
+        dtype_store_f(DT_f16, &bits, sign * values[i]);
+        CHECKF(same(dtype_load_f(DT_f16, &bits), to_f16(sign * values[i])), "%a", sign * values[i]);
+      }
+      tie = ldexp(1 + 0x1p-8, exp), up = tie + ldexp(0x1p-40, exp);
+      dtype_store_f(DT_bf16, &bits, sign * up);
+      CHECKF(same(dtype_load_f(DT_bf16, &bits), to_bf16(sign * up)), "%a", sign * up);
+    }
+  dtype_store_f(DT_f16, &bits, 1e300);
+  CHECK(bits == 0x7c00);
+  dtype_store_f(DT_f16, &bits, -1e-300);
+  CHECK(bits == 0x8000);
+}
+
+static void integers_wrap(void) {
+  static const DType types[] = {DT_i8, DT_i16, DT_i32, DT_i64, DT_u8, DT_u16, DT_u32, DT_u64};
+  static const int64_t values[] = {0, 1, -1, 127, 128, -129, 40000, -40000, INT32_MAX, INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+      uint64_t cell = 0;
+      dtype_store_i(types[i], &cell, values[k]);
+      int shift = 64 - 8 * (int)dtype_bytes(types[i]);
+      uint64_t top = (uint64_t)values[k] << shift;
+      int64_t want = dtype_class(types[i]) == DTC_I ? (int64_t)top >> shift : (int64_t)(top >> shift);
+      CHECKF(dtype_load_i(types[i], &cell) == want, "%s %lld", dtype_name(types[i]), (long long)values[k]);
+    }
+  uint8_t flag;
+  dtype_store_i(DT_bool, &flag, 256);
+  CHECK(flag == 1);
+  uint64_t big = UINT64_MAX;
+  CHECK(dtype_load_f(DT_u64, &big) == 0x1p64);
+}
+
+/* Out of range floats to integers: defined, not whatever the machine does. */
+static void floats_to_integers_saturate(void) {
+  int64_t v = 7;
+  uint64_t u = 7;
+  dtype_store_f(DT_i64, &v, 1e300);
+  CHECK(v == INT64_MAX);
+  dtype_store_f(DT_i64, &v, -1e300);
+  CHECK(v == INT64_MIN);
+  dtype_store_f(DT_i64, &v, (double)NAN);
+  CHECK(v == 0);
+  dtype_store_f(DT_u64, &u, 0x1p63 + 4096);
+  CHECK(u == ((uint64_t)1 << 63) + 4096);
+  dtype_store_f(DT_u64, &u, 1e300);
+  CHECK(u == UINT64_MAX);
+  int32_t w = 0;
+  dtype_store_f(DT_i32, &w, -2.9);
+  CHECK(w == -2);
+  uint8_t flag = 9;
+  dtype_store_f(DT_bool, &flag, 0.5);
+  CHECK(flag == 1);
+  dtype_store_f(DT_bool, &flag, (double)NAN);
+  CHECK(flag == 1);
+  double inf = (double)INFINITY;
+  CHECK(dtype_load_i(DT_f64, &inf) == INT64_MAX);
+}
+
+static void names_are_found(void) {
+  for (int i = 0; i < DT_COUNT; i++) {
+    DType t = DT_COUNT;
+    CHECK(dtype_find(dtype_name((DType)i), &t) && t == (DType)i);
+  }
+  DType t;
+  CHECK(!dtype_find("f8", &t) && !dtype_find("", &t));
+}
+
+int main(void) {
+  RUN(every_half_decodes);
+  RUN(encoding_rounds_to_even);
+  RUN(nan_and_infinity_survive);
+  RUN(doubles_round_once);
+  RUN(integers_wrap);
+  RUN(floats_to_integers_saturate);
+  RUN(names_are_found);
+  return test_summary();
+}
