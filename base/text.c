@@ -71,3 +71,24 @@ void text_quoted(Text *t, const char *s) {
 }
 
 const char *text_str(const Text *t) { return t->n ? t->data : ""; }
+
+/* Length of the well-formed sequence at p, 0 when there is none (RFC 3629, section 4). */
+static size_t utf8_sequence(const unsigned char *p, size_t n) {
+  if (p[0] < 0x80) return 1;
+  size_t length = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
+  if (!length || length > n) return 0;
+  for (size_t i = 1; i < length; i++)
+    if ((p[i] & 0xc0) != 0x80) return 0;
+  bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+  bool surrogate = p[0] == 0xed && p[1] >= 0xa0, beyond = p[0] == 0xf4 && p[1] >= 0x90;
+  return overlong || surrogate || beyond ? 0 : length;
+}
+
+bool text_is_utf8(const char *bytes, size_t n) {
+  for (size_t i = 0; i < n;) {
+    size_t length = utf8_sequence((const unsigned char *)bytes + i, n - i);
+    if (!length) return false;
+    i += length;
+  }
+  return true;
+}

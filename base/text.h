@@ -2,6 +2,7 @@
 #ifndef APC_BASE_TEXT_H
 #define APC_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/arena.h"
@@ -25,5 +26,8 @@ void text_quoted(Text *t, const char *s);
 
 /* The text so far; "" when empty. */
 const char *text_str(const Text *t);
+
+/* Are these bytes well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or values over 10FFFF)? */
+bool text_is_utf8(const char *bytes, size_t n);
 
 #endif
