@@ -1,0 +1,212 @@
+/* base/file.c - see file.h. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/die.h"
+
+Loc file_loc(Diags *d, const char *path) { return (Loc){.file = arena_strdup(d->arena, path)}; }
+
+static bool read_failed(Diags *d, const char *path, const char *why) {
+  return diag_error(d, DIAG_file_read, file_loc(d, path), "cannot read the file: %s", why);
+}
+
+static bool map_descriptor(Diags *d, const char *path, int fd, FileMap *out) {
+  static const uint8_t empty[1];
+  struct stat st;
+  if (fstat(fd, &st) != 0) return read_failed(d, path, strerror(errno));
+  if (S_ISDIR(st.st_mode)) return read_failed(d, path, "it is a directory");
+  if (!S_ISREG(st.st_mode)) return read_failed(d, path, "it is not a regular file");
+  if (st.st_size == 0) {
+    *out = (FileMap){empty, 0};
+    return true;
+  }
+  void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (p == MAP_FAILED) return read_failed(d, path, strerror(errno));
+  *out = (FileMap){p, (size_t)st.st_size};
+  return true;
+}
+
+bool file_map(Diags *d, const char *path, FileMap *out) {
+  *out = (FileMap){0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not wait */
+  if (fd < 0) return read_failed(d, path, strerror(errno));
+  bool ok = map_descriptor(d, path, fd, out);
+  close(fd);
+  return ok;
+}
+
+void file_unmap(FileMap *map) {
+  if (map->size) munmap((void *)(uintptr_t)map->data, map->size);
+  *map = (FileMap){0};
+}
+
+char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n) {
+  FileMap map;
+  if (!file_map(d, path, &map)) return NULL;
+  const uint8_t *nul = memchr(map.data, 0, map.size);
+  char *text = NULL;
+  if (nul)
+    diag_error(d, DIAG_file_read, file_loc(d, path), "this is not a text file: byte %zu is NUL",
+               (size_t)(nul - map.data));
+  else
+    text = arena_strndup(arena, (const char *)map.data, map.size);
+  if (n) *n = map.size;
+  file_unmap(&map);
+  return text;
+}
+
+#define WRITE_BUFFER ((size_t)64 * 1024)
+
+struct FileWriter {
+  Diags *diags;
+  char *path; /* the final name, links resolved */
+  char *temp; /* NULL: path itself is open (a device or a pipe) */
+  int fd;
+  bool failed;
+  uint64_t offset;
+  size_t buffered;
+  uint8_t buffer[WRITE_BUFFER];
+};
+
+static void *must(void *p) {
+  if (!p) die("out of memory");
+  return p;
+}
+
+static bool write_failed(FileWriter *w, const char *why) {
+  if (!w->failed)
+    diag_error(w->diags, DIAG_file_write, file_loc(w->diags, w->path), "cannot write the file: %s", why);
+  w->failed = true;
+  return false;
+}
+
+/* Opens a new file beside the final one.  The name is never reused: O_EXCL, next number if taken. */
+static bool open_beside(FileWriter *w, unsigned mode) {
+  size_t room = strlen(w->path) + 48;
+  w->temp = must(malloc(room));
+  for (int i = 0; i < 1000; i++) {
+    snprintf(w->temp, room, "%s.tmp-%ld-%d", w->path, (long)getpid(), i);
+    w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (mode_t)mode);
+    if (w->fd >= 0) return true;
+    if (errno != EEXIST) break;
+  }
+  int why = errno;
+  free(w->temp);
+  w->temp = NULL;
+  return write_failed(w, strerror(why));
+}
+
+static bool open_target(FileWriter *w, unsigned mode) {
+  struct stat st;
+  if (stat(w->path, &st) != 0 || S_ISREG(st.st_mode)) return open_beside(w, mode);
+  if (S_ISDIR(st.st_mode)) return write_failed(w, "it is a directory");
+  w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
+  return w->fd >= 0 || write_failed(w, strerror(errno));
+}
+
+static void writer_free(FileWriter *w) {
+  if (w->fd >= 0) close(w->fd);
+  if (w->temp) unlink(w->temp);
+  free(w->temp);
+  free(w->path);
+  free(w);
+}
+
+FileWriter *file_writer_open(Diags *d, const char *path, unsigned mode) {
+  FileWriter *w = must(calloc(1, sizeof *w));
+  w->diags = d;
+  w->fd = -1;
+  w->path = realpath(path, NULL);
+  if (!w->path) w->path = must(strdup(path)); /* not there yet */
+  if (open_target(w, mode)) return w;
+  writer_free(w);
+  return NULL;
+}
+
+static bool write_out(FileWriter *w, const uint8_t *p, size_t n) {
+  while (n) {
+    ssize_t done = write(w->fd, p, n < SSIZE_MAX ? n : SSIZE_MAX);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return write_failed(w, strerror(errno));
+    p += done;
+    n -= (size_t)done;
+  }
+  return true;
+}
+
+static bool flush(FileWriter *w) {
+  size_t n = w->buffered;
+  w->buffered = 0;
+  return write_out(w, w->buffer, n);
+}
+
+bool file_writer_add(FileWriter *w, const void *bytes, size_t n) {
+  if (w->failed) return false;
+  w->offset += n;
+  if (w->buffered + n > WRITE_BUFFER && !flush(w)) return false;
+  if (n > WRITE_BUFFER) return write_out(w, bytes, n);
+  if (n) memcpy(w->buffer + w->buffered, bytes, n);
+  w->buffered += n;
+  return true;
+}
+
+bool file_writer_pad(FileWriter *w, char fill, size_t n) {
+  for (; n; n--)
+    if (!file_writer_add(w, &fill, 1)) return false;
+  return true;
+}
+
+uint64_t file_writer_offset(const FileWriter *w) { return w->offset; }
+
+/* Makes the rename itself durable.  Some file systems cannot sync a directory; nothing is lost then
+ * but the promise across a power failure. */
+static void sync_directory_of(const char *path) {
+  char *dir = must(strdup(path));
+  char *slash = strrchr(dir, '/');
+  if (slash == dir) slash[1] = 0;
+  else if (slash) *slash = 0;
+  int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    (void)fsync(fd);
+    close(fd);
+  }
+  free(dir);
+}
+
+static bool put_in_place(FileWriter *w) {
+  if (w->failed || !flush(w)) return false;
+  if (w->temp && fsync(w->fd) != 0) return write_failed(w, strerror(errno));
+  int fd = w->fd;
+  w->fd = -1;
+  if (close(fd) != 0) return write_failed(w, strerror(errno));
+  if (!w->temp) return true;
+  if (rename(w->temp, w->path) != 0) return write_failed(w, strerror(errno));
+  free(w->temp);
+  w->temp = NULL;
+  sync_directory_of(w->path);
+  return true;
+}
+
+bool file_writer_finish(FileWriter *w) {
+  bool ok = put_in_place(w);
+  writer_free(w);
+  return ok;
+}
+
+void file_writer_abandon(FileWriter *w) { writer_free(w); }
+
+bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, size_t n) {
+  FileWriter *w = file_writer_open(d, path, mode);
+  if (!w) return false;
+  file_writer_add(w, bytes, n);
+  return file_writer_finish(w);
+}

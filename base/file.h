@@ -1,0 +1,48 @@
+/* base/file.h - whole files: map one, read text, write one atomically.
+ *
+ * Problems are reported through diag_error (file_read, file_write) with the file's name.  A mapped
+ * file that another process truncates while it is in use ends this one with SIGBUS; that is not
+ * defended against.
+ */
+#ifndef APC_BASE_FILE_H
+#define APC_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/diag.h"
+
+/* A file's bytes, read-only.  `data` is never NULL after success, also for an empty file. */
+typedef struct FileMap {
+  const uint8_t *data;
+  size_t size;
+} FileMap;
+
+/* Only regular files; a directory, pipe, device or missing file is an error. */
+bool file_map(Diags *d, const char *path, FileMap *out);
+void file_unmap(FileMap *map);
+
+/* The file as NUL-terminated text in the arena, its length in *n (may be NULL); NULL on failure.
+ * A NUL byte inside is an error, so that nothing is silently cut off. */
+char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n);
+
+/* The place of a diagnostic about that file; the path is copied. */
+Loc file_loc(Diags *d, const char *path);
+
+/* Writes a file in pieces: into a temporary name beside it, then fsync and rename, so that readers
+ * see the old file or the whole new one.  A symbolic link is followed; what is there but no regular
+ * file (/dev/null, a pipe) is written directly.  `mode` is 0666 or 0777, less the umask.
+ * The first failure is reported once; after it everything returns false. */
+typedef struct FileWriter FileWriter;
+FileWriter *file_writer_open(Diags *d, const char *path, unsigned mode); /* NULL on failure */
+bool file_writer_add(FileWriter *w, const void *bytes, size_t n);
+bool file_writer_pad(FileWriter *w, char fill, size_t n);
+uint64_t file_writer_offset(const FileWriter *w); /* bytes added so far */
+/* Both free the writer; abandon (and a failed finish) leaves the old file as it was. */
+bool file_writer_finish(FileWriter *w);
+void file_writer_abandon(FileWriter *w);
+
+bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, size_t n);
+
+#endif
