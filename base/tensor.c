@@ -1,0 +1,70 @@
+/* base/tensor.c - see tensor.h. */
+#include "base/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/die.h"
+
+#define ALIGNMENT ((size_t)64)
+
+bool tensor_size(DType dtype, int rank, const int64_t *dims, size_t *bytes) {
+  if (rank < 0 || rank > TENSOR_MAX_RANK) return false;
+  int64_t extent = (int64_t)dtype_bytes(dtype);
+  bool none = false;
+  for (int i = 0; i < rank; i++) {
+    if (dims[i] < 0) return false;
+    if (dims[i] == 0) none = true;
+    else if (__builtin_mul_overflow(extent, dims[i], &extent)) return false;
+  }
+  *bytes = none ? 0 : (size_t)extent;
+  return true;
+}
+
+static void release_heap(void *owner, size_t owner_bytes) {
+  (void)owner_bytes;
+  free(owner);
+}
+
+bool tensor_alloc(Tensor *out, DType dtype, int rank, const int64_t *dims) {
+  *out = (Tensor){0};
+  size_t bytes;
+  void *data;
+  if (!tensor_size(dtype, rank, dims, &bytes)) return false;
+  if (posix_memalign(&data, ALIGNMENT, bytes ? bytes : ALIGNMENT) != 0) return false;
+  memset(data, 0, bytes);
+  *out = tensor_view(dtype, rank, dims, data);
+  out->release = release_heap;
+  out->owner = data;
+  out->owner_bytes = bytes;
+  return true;
+}
+
+Tensor tensor_view(DType dtype, int rank, const int64_t *dims, const void *data) {
+  Tensor t = {.dtype = dtype, .rank = rank, .data = (void *)(uintptr_t)data};
+  if (!tensor_size(dtype, rank, dims, &t.bytes)) die("tensor_view of an impossible shape");
+  for (int i = 0; i < rank; i++) t.dims[i] = dims[i];
+  return t;
+}
+
+void tensor_free(Tensor *t) {
+  if (t->release) t->release(t->owner, t->owner_bytes);
+  *t = (Tensor){0};
+}
+
+int64_t tensor_elements(const Tensor *t) { return (int64_t)(t->bytes / dtype_bytes(t->dtype)); }
+
+bool tensor_same_shape(const Tensor *a, const Tensor *b) {
+  if (a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (a->dims[i] != b->dims[i]) return false;
+  return true;
+}
+
+bool tensor_bools_valid(const Tensor *t) {
+  if (t->dtype != DT_bool) return true;
+  const uint8_t *p = t->data;
+  uint8_t seen = 0;
+  for (size_t i = 0; i < t->bytes; i++) seen |= p[i];
+  return seen <= 1;
+}

@@ -1,0 +1,158 @@
+/* Tensors: sizes, ownership.  Random numbers: published vectors, moments, independence of the split. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/fill.h"
+#include "base/random.h"
+#include "base/tensor.h"
+#include "tests/test.h"
+
+static void sizes_are_checked(void) {
+  size_t n;
+  CHECK(tensor_size(DT_f32, 0, NULL, &n) && n == 4);
+  CHECK(tensor_size(DT_f64, 2, (int64_t[]){3, 5}, &n) && n == 120);
+  CHECK(tensor_size(DT_f32, 2, (int64_t[]){3, 0}, &n) && n == 0);
+  CHECK(tensor_size(DT_u8, 1, (int64_t[]){INT64_MAX}, &n) && n == INT64_MAX);
+  CHECK(!tensor_size(DT_u16, 1, (int64_t[]){INT64_MAX}, &n));
+  CHECK(!tensor_size(DT_f32, 2, (int64_t[]){3, -1}, &n));
+  CHECK(!tensor_size(DT_f32, 2, (int64_t[]){(int64_t)1 << 32, (int64_t)1 << 32}, &n));
+  CHECK(!tensor_size(DT_f32, 3, (int64_t[]){0, (int64_t)1 << 32, (int64_t)1 << 32}, &n));
+  CHECK(!tensor_size(DT_f32, 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, &n));
+  CHECK(!tensor_size(DT_f32, -1, NULL, &n));
+}
+
+static void memory_is_owned_or_not(void) {
+  Tensor t, view;
+  CHECK(tensor_alloc(&t, DT_i32, 2, (int64_t[]){2, 3}) && (uintptr_t)t.data % 64 == 0 && t.bytes == 24);
+  for (int i = 0; i < 6; i++) CHECK(((int32_t *)t.data)[i] == 0);
+  CHECK(tensor_elements(&t) == 6);
+  view = tensor_view(DT_i32, 1, (int64_t[]){6}, t.data);
+  CHECK(!tensor_same_shape(&t, &view) && tensor_same_shape(&t, &t));
+  tensor_free(&view);
+  tensor_free(&t);
+  tensor_free(&t);
+  CHECK(!tensor_alloc(&t, DT_f64, 1, (int64_t[]){INT64_MAX}) && !t.data);
+  CHECK(tensor_alloc(&t, DT_f64, 1, (int64_t[]){0}) && t.data && tensor_elements(&t) == 0);
+  tensor_free(&t);
+  CHECK(tensor_bools_valid(&(Tensor){.dtype = DT_bool, .data = (uint8_t[]){0, 1, 1}, .bytes = 3}));
+  CHECK(!tensor_bools_valid(&(Tensor){.dtype = DT_bool, .data = (uint8_t[]){0, 1, 3}, .bytes = 3}));
+}
+
+/* Random123's kat_vectors, "philox 4x32 10". */
+static void philox_matches_the_published_vectors(void) {
+  static const struct {
+    uint32_t counter[4], key[2], want[4];
+  } rows[] = {
+      {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff},
+       {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
+       {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+  };
+  for (size_t i = 0; i < 3; i++) {
+    uint32_t out[4];
+    random_philox(rows[i].counter, rows[i].key, out);
+    CHECK(memcmp(out, rows[i].want, sizeof out) == 0);
+  }
+  uint32_t block[4];
+  random_block(0x299f31d0a4093822u, 0x0370734413198a2eu, 0x85a308d3243f6a88u, block);
+  CHECK(memcmp(block, rows[2].want, sizeof block) == 0);
+  CHECK(random_bits(0, 0, 0) == 0x6627e8d5 && random_bits(0, 0, 3) == 0x9b00dbd8);
+}
+
+#define SAMPLES 200000
+
+static void uniform_is_uniform(void) {
+  double sum = 0, squares = 0;
+  size_t bins[16] = {0};
+  for (uint64_t i = 0; i < SAMPLES; i++) {
+    float u = random_uniform(42, 7, i);
+    CHECK(u >= 0 && u < 1);
+    sum += (double)u, squares += (double)u * (double)u;
+    bins[(int)(u * 16)]++;
+  }
+  CHECK(fabs(sum / SAMPLES - 0.5) < 0.003 && fabs(squares / SAMPLES - 1.0 / 3) < 0.003);
+  for (int i = 0; i < 16; i++) CHECK(abs((int)bins[i] - SAMPLES / 16) < 500);
+  CHECK(random_uniform_of(0) == 0 && random_uniform_of(UINT32_MAX) == 1 - 0x1p-24f);
+}
+
+static void normal_is_normal(void) {
+  double m1 = 0, m2 = 0, m3 = 0, m4 = 0, neighbours = 0, before = 0;
+  size_t inside = 0;
+  for (uint64_t i = 0; i < SAMPLES; i++) {
+    double z = random_normal(1, 2, i);
+    m1 += z, m2 += z * z, m3 += z * z * z, m4 += z * z * z * z;
+    neighbours += z * before;
+    before = z;
+    inside += fabs(z) < 1;
+  }
+  CHECK(fabs(m1 / SAMPLES) < 0.01 && fabs(m2 / SAMPLES - 1) < 0.02);
+  CHECK(fabs(m3 / SAMPLES) < 0.05 && fabs(m4 / SAMPLES - 3) < 0.15);
+  CHECK(fabs(neighbours / SAMPLES) < 0.01);
+  CHECK(fabs((double)inside / SAMPLES - 0.6827) < 0.005);
+}
+
+/* The high half of a product, against __int128. */
+static void below_is_exact(void) {
+  static const uint64_t bounds[] = {1, 2, 3, 10, 1000, UINT32_MAX, 1ull << 32, (1ull << 32) + 1, 1ull << 63, UINT64_MAX};
+  for (size_t k = 0; k < sizeof bounds / sizeof *bounds; k++)
+    for (uint64_t i = 0; i < 2000; i++) {
+      uint32_t b[4];
+      random_block(3, k, i, b);
+      unsigned __int128 product = (unsigned __int128)((uint64_t)b[0] << 32 | b[1]) * bounds[k];
+      uint64_t v = random_below(3, k, i, bounds[k]);
+      CHECK(v == (uint64_t)(product >> 64) && v < bounds[k]);
+    }
+  size_t counts[10] = {0};
+  for (uint64_t i = 0; i < SAMPLES; i++) counts[random_below(9, 9, i, 10)]++;
+  for (int i = 0; i < 10; i++) CHECK(abs((int)counts[i] - SAMPLES / 10) < 700);
+}
+
+static void streams_and_seeds_differ(void) {
+  size_t equal = 0;
+  for (uint64_t i = 0; i < 1000; i++) {
+    equal += random_bits(1, 0, i) == random_bits(2, 0, i);
+    equal += random_bits(1, 0, i) == random_bits(1, 1, i);
+    equal += random_bits(1, 0, i) == random_bits(1, (uint64_t)1 << 32, i);
+    equal += random_bits(1, 0, i) == random_bits((uint64_t)1 << 32 | 1, 0, i);
+    equal += random_bits(1, 0, i) == random_bits(1, 0, i + ((uint64_t)1 << 34));
+  }
+  CHECK(equal == 0);
+}
+
+static void filling_in_pieces_gives_the_same(void) {
+  enum { N = 103 };
+  for (int t = 0; t < DT_COUNT; t++) {
+    DType type = (DType)t;
+    size_t size = dtype_bytes(type);
+    uint8_t whole[3][N * 8] = {{0}}, pieces[3][N * 8] = {{0}};
+    for (size_t step = N; step > 0; step = step == N ? 7 : 0)
+      for (size_t at = 0; at < N; at += step) {
+        size_t n = at + step < N ? step : N - at;
+        uint8_t(*to)[N * 8] = step == N ? whole : pieces;
+        fill_uniform(type, to[0] + at * size, 5 + at, n, 11, 22, -3, 50);
+        fill_normal(type, to[1] + at * size, 5 + at, n, 11, 23, 10, 2);
+        fill_below(type, to[2] + at * size, 5 + at, n, 11, 24, 100);
+      }
+    CHECK(memcmp(whole, pieces, sizeof whole) == 0);
+  }
+  float f;
+  fill_uniform(DT_f32, &f, 77, 1, 1, 2, 0, 1);
+  CHECK(f == random_uniform(1, 2, 77));
+  double d;
+  fill_normal(DT_f64, &d, 77, 1, 1, 2, 0, 1);
+  CHECK(d == random_normal(1, 2, 77));
+}
+
+int main(void) {
+  RUN(sizes_are_checked);
+  RUN(memory_is_owned_or_not);
+  RUN(philox_matches_the_published_vectors);
+  RUN(uniform_is_uniform);
+  RUN(normal_is_normal);
+  RUN(below_is_exact);
+  RUN(streams_and_seeds_differ);
+  RUN(filling_in_pieces_gives_the_same);
+  return test_summary();
+}
