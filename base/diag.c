@@ -25,6 +25,8 @@ Diags *diags_new(Arena *arena) {
 }
 
 static void add(Diags *d, Severity severity, DiagCode code, Loc loc, const char *format, va_list args) {
+  if (loc.file) loc.file = arena_strdup(d->arena, loc.file); /* diagnostics outlive what they speak of */
+  if (loc.node) loc.node = arena_strdup(d->arena, loc.node);
   Diag diag = {severity, code, loc, arena_vprintf(d->arena, format, args)};
   ARENA_PUSH(d->arena, d, diag);
 }

@@ -189,6 +189,7 @@ typedef struct Module {
   struct { Param *items; size_t n, cap; } params;
   struct { State *items; size_t n, cap; } states;
   struct { Func **items; size_t n, cap; } funcs;
+  bool expr_overflow;        /* some size expression did not fit 64 bits; reported as rule V3 */
 } Module;
 
 /* ---- modules and interning (ir/module.c) */

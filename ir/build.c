@@ -1,0 +1,293 @@
+/* ir/build.c - adding operations to a function. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/ir.h"
+#include "ir/module.h"
+
+/* ---- unique names: interned string -> next suffix to try */
+
+typedef struct NameSlot {
+  const char *name;
+  int next;
+} NameSlot;
+
+typedef struct NameSet {
+  NameSlot *slots;
+  size_t n, cap;
+} NameSet;
+
+static NameSlot *name_slot(Module *m, NameSet *s, const char *name) {
+  if (2 * (s->n + 1) > s->cap) {
+    NameSet old = *s;
+    s->cap = old.cap ? old.cap * 2 : 64;
+    s->slots = ARENA_ARRAY(m->arena, NameSlot, s->cap);
+    s->n = 0;
+    for (size_t i = 0; i < old.cap; i++)
+      if (old.slots[i].name) {
+        *name_slot(m, s, old.slots[i].name) = old.slots[i];
+        s->n++;
+      }
+  }
+  uint64_t h = hash_mix(1, (uint64_t)(uintptr_t)name); /* interned: the pointer is the identity, order does not matter */
+  size_t i = h & (s->cap - 1);
+  while (s->slots[i].name && s->slots[i].name != name) i = (i + 1) & (s->cap - 1);
+  return &s->slots[i];
+}
+
+/* Marks a name used; false when it was already. */
+static bool name_take(Module *m, NameSet *s, const char *name) {
+  NameSlot *slot = name_slot(m, s, name);
+  if (slot->name) return false;
+  *slot = (NameSlot){name, 1};
+  s->n++;
+  return true;
+}
+
+static const char *unique_name(Builder *b, const char *wanted) {
+  const char *name = module_string(b->m, wanted);
+  if (name_take(b->m, b->names, name)) return name;
+  for (;;) {
+    NameSlot *slot = name_slot(b->m, b->names, name);
+    const char *fresh = module_string(b->m, arena_printf(b->m->arena, "%s.%d", name, slot->next++));
+    if (name_take(b->m, b->names, fresh)) return fresh;
+  }
+}
+
+Builder builder_new(Module *m, Func *f, Diags *diags) {
+  Builder b = {.m = m, .f = f, .diags = diags, .names = ARENA_NEW(m->arena, NameSet)};
+  for (size_t i = 0; i < f->ops.n; i++) name_take(m, b.names, f->ops.items[i].name);
+  return b;
+}
+
+/* ---- the one way an operation comes to be */
+
+static int attr_order(const void *a, const void *b) {
+  return (int)((const Attr *)a)->key - (int)((const Attr *)b)->key;
+}
+
+Val build_op(Builder *b, const OpSpec *given) {
+  OpSpec spec = *given;
+  if (!spec.loc.file && !spec.loc.node) spec.loc = b->loc;
+  if (!spec.stage) spec.stage = b->stage;
+  for (int i = 0; i < spec.nin; i++)
+    if (spec.in[i] == 0) return 0; /* an operand already failed and was reported */
+  const Type *type = infer_type(b->m, b->f, &spec, b->diags);
+  if (!type) return 0;
+
+  const char *wanted = spec.name;
+  if (!wanted) wanted = b->prefix ? arena_printf(b->m->arena, "%s%s", b->prefix, op_name(spec.kind)) : op_name(spec.kind);
+  Op op = {.kind = spec.kind, .stage = spec.stage, .loc = spec.loc, .nin = spec.nin, .nattrs = spec.nattrs};
+  op.name = unique_name(b, wanted);
+  op.group = spec.group ? module_string(b->m, spec.group) : b->group ? module_string(b->m, b->group) : op.name;
+  Val *in = ARENA_ARRAY(b->m->arena, Val, spec.nin);
+  if (spec.nin) memcpy(in, spec.in, sizeof(Val) * (size_t)spec.nin);
+  op.in = in;
+  Attr *attrs = ARENA_ARRAY(b->m->arena, Attr, spec.nattrs);
+  if (spec.nattrs) memcpy(attrs, spec.attrs, sizeof(Attr) * (size_t)spec.nattrs);
+  if (spec.nattrs) qsort(attrs, (size_t)spec.nattrs, sizeof(Attr), attr_order);
+  op.attrs = attrs;
+  if (op_results(spec.kind)) {
+    op.out = (Val)b->f->values.n;
+    ARENA_PUSH(b->m->arena, &b->f->values, ((Value){type, (int)b->f->ops.n, spec.layout}));
+  }
+  ARENA_PUSH(b->m->arena, &b->f->ops, op);
+  return op.out ? op.out : 1; /* 1 is never a use: operations without result are not referred to */
+}
+
+void build_output(Builder *b, const char *name, Val v, const Layout *layout) {
+  Output o = {module_string(b->m, name), v, layout};
+  ARENA_PUSH(b->m->arena, &b->f->outputs, o);
+}
+
+/* ---- attributes */
+
+Attr attr_i(AttrKey k, int64_t v) { return (Attr){.key = k, .u.i = v}; }
+Attr attr_f(AttrKey k, double v) { return (Attr){.key = k, .u.f = v}; }
+Attr attr_s(Module *m, AttrKey k, const char *v) { return (Attr){.key = k, .u.s = module_string(m, v)}; }
+Attr attr_e(AttrKey k, const Expr *v) { return (Attr){.key = k, .u.e = v}; }
+Attr attr_dtype(AttrKey k, DType v) { return (Attr){.key = k, .u.dtype = v}; }
+Attr attr_red(AttrKey k, Reduction v) { return (Attr){.key = k, .u.reduction = v}; }
+
+Attr attr_ints(Module *m, AttrKey k, int n, const int64_t *v) {
+  int64_t *copy = ARENA_ARRAY(m->arena, int64_t, n);
+  if (n) memcpy(copy, v, sizeof *v * (size_t)n);
+  return (Attr){.key = k, .n = n, .u.ints = copy};
+}
+
+Attr attr_floats(Module *m, AttrKey k, int n, const double *v) {
+  double *copy = ARENA_ARRAY(m->arena, double, n);
+  if (n) memcpy(copy, v, sizeof *v * (size_t)n);
+  return (Attr){.key = k, .n = n, .u.floats = copy};
+}
+
+Attr attr_exprs(Module *m, AttrKey k, int n, const Expr *const *v) {
+  const Expr **copy = ARENA_ARRAY(m->arena, const Expr *, n);
+  for (int i = 0; i < n; i++) copy[i] = v[i];
+  return (Attr){.key = k, .n = n, .u.exprs = copy};
+}
+
+/* ---- shorthands */
+
+static Val op1(Builder *b, OpKind k, Val x, const Type *type, int nattrs, const Attr *attrs) {
+  return build_op(b, &(OpSpec){.kind = k, .nin = 1, .in = &x, .type = type, .nattrs = nattrs, .attrs = attrs});
+}
+
+static Val op2(Builder *b, OpKind k, Val x, Val y, int nattrs, const Attr *attrs) {
+  return build_op(b, &(OpSpec){.kind = k, .nin = 2, .in = (Val[]){x, y}, .nattrs = nattrs, .attrs = attrs});
+}
+
+static Val op0(Builder *b, OpKind k, const Type *type, int nattrs, const Attr *attrs) {
+  return build_op(b, &(OpSpec){.kind = k, .type = type, .nattrs = nattrs, .attrs = attrs});
+}
+
+Val build_unary(Builder *b, OpKind k, Val x) { return op1(b, k, x, NULL, 0, NULL); }
+Val build_binary(Builder *b, OpKind k, Val x, Val y) { return op2(b, k, x, y, 0, NULL); }
+
+Val build_bcast_to(Builder *b, Val x, int rank, const Expr *const *dims) {
+  if (!x) return 0;
+  const Type *t = type_of(b->f, x);
+  const Type *want = type_get(b->m, t->dtype, rank, dims);
+  if (t == want) return x;
+  if (t->rank > rank) {
+    diag_error(b->diags, DIAG_ir_verify, b->loc, "a value of rank %d does not broadcast to rank %d", t->rank, rank);
+    return 0;
+  }
+  int64_t map[MAX_RANK];
+  for (int i = 0; i < t->rank; i++) map[i] = rank - t->rank + i;
+  Attr a = attr_ints(b->m, AT_dims, t->rank, map);
+  return op1(b, OP_broadcast, x, want, 1, &a);
+}
+
+/* NumPy: right-aligned, an extent of 1 stretches.  Two different symbolic extents do not fit. */
+static bool bcast_dims(Builder *b, const Type *x, const Type *y, int *rank, const Expr **dims) {
+  *rank = x->rank > y->rank ? x->rank : y->rank;
+  for (int i = 0; i < *rank; i++) {
+    int xi = i - (*rank - x->rank), yi = i - (*rank - y->rank);
+    const Expr *p = xi >= 0 ? x->dims[xi] : ex_const(b->m, 1), *q = yi >= 0 ? y->dims[yi] : ex_const(b->m, 1);
+    if (p == q || ex_is_const(q, 1)) dims[i] = p;
+    else if (ex_is_const(p, 1)) dims[i] = q;
+    else {
+      Text t = {.arena = b->m->arena};
+      type_print(b->m, &t, x);
+      text_add(&t, " and ");
+      type_print(b->m, &t, y);
+      return diag_error(b->diags, DIAG_ir_verify, b->loc, "shapes do not broadcast: %s", text_str(&t));
+    }
+  }
+  return true;
+}
+
+Val build_binary_bcast(Builder *b, OpKind k, Val x, Val y) {
+  int rank;
+  const Expr *dims[MAX_RANK];
+  if (!x || !y || !bcast_dims(b, type_of(b->f, x), type_of(b->f, y), &rank, dims)) return 0;
+  return build_binary(b, k, build_bcast_to(b, x, rank, dims), build_bcast_to(b, y, rank, dims));
+}
+
+Val build_splat(Builder *b, const Type *type, double value) {
+  Attr a = attr_f(AT_value, value);
+  return op0(b, OP_const, type, 1, &a);
+}
+
+Val build_size(Builder *b, const Type *type, const Expr *value) {
+  Attr a = attr_e(AT_expr, value);
+  return op0(b, OP_size, type, 1, &a);
+}
+
+Val build_iota(Builder *b, const Type *type, int axis) {
+  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(b->m, 0))};
+  return op0(b, OP_iota, type, 2, a);
+}
+
+Val build_cast(Builder *b, Val x, DType to) {
+  if (x && type_of(b->f, x)->dtype == to) return x;
+  Attr a = attr_dtype(AT_to, to);
+  return op1(b, OP_cast, x, NULL, 1, &a);
+}
+
+Val build_reshape(Builder *b, Val x, int rank, const Expr *const *dims) {
+  if (!x) return 0;
+  const Type *t = type_get(b->m, type_of(b->f, x)->dtype, rank, dims);
+  return t == type_of(b->f, x) ? x : op1(b, OP_reshape, x, t, 0, NULL);
+}
+
+Val build_transpose(Builder *b, Val x, const int *perm) {
+  if (!x) return 0;
+  int64_t p[MAX_RANK];
+  bool identity = true;
+  int rank = type_of(b->f, x)->rank;
+  for (int i = 0; i < rank; i++) {
+    p[i] = perm[i];
+    identity = identity && perm[i] == i;
+  }
+  if (identity) return x;
+  Attr a = attr_ints(b->m, AT_perm, rank, p);
+  return op1(b, OP_transpose, x, NULL, 1, &a);
+}
+
+Val build_slice(Builder *b, Val x, int axis, const Expr *start, const Expr *extent, int64_t stride) {
+  if (!x) return 0;
+  const Type *t = type_of(b->f, x);
+  const Expr *starts[MAX_RANK], *dims[MAX_RANK];
+  int64_t strides[MAX_RANK];
+  for (int d = 0; d < t->rank; d++) {
+    starts[d] = d == axis ? start : ex_const(b->m, 0);
+    dims[d] = d == axis ? extent : t->dims[d];
+    strides[d] = d == axis ? stride : 1;
+  }
+  const Type *y = type_get(b->m, t->dtype, t->rank, dims);
+  if (y == t && stride == 1 && ex_is_const(start, 0)) return x;
+  Attr a[] = {attr_exprs(b->m, AT_starts, t->rank, starts), attr_ints(b->m, AT_strides, t->rank, strides)};
+  return op1(b, OP_slice, x, y, 2, a);
+}
+
+Val build_concat(Builder *b, int n, const Val *x, int axis) {
+  if (n == 1) return x[0];
+  Attr a = attr_i(AT_axis, axis);
+  return build_op(b, &(OpSpec){.kind = OP_concat, .nin = n, .in = x, .nattrs = 1, .attrs = &a});
+}
+
+Val build_reduce(Builder *b, Reduction r, Val x, int naxes, const int *axes) {
+  int64_t list[MAX_RANK];
+  for (int i = 0; i < naxes; i++) list[i] = axes[i];
+  Attr a[] = {attr_red(AT_op, r), attr_ints(b->m, AT_axes, naxes, list)};
+  return op1(b, OP_reduce, x, NULL, 2, a);
+}
+
+Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes) {
+  if (!reduced || !like) return 0;
+  const Type *t = type_of(b->f, like);
+  int64_t map[MAX_RANK];
+  int n = 0, next = 0;
+  for (int d = 0; d < t->rank; d++) {
+    if (next < naxes && axes[next] == d) next++;
+    else map[n++] = d;
+  }
+  Attr a = attr_ints(b->m, AT_dims, n, map);
+  return op1(b, OP_broadcast, reduced, type_with_dtype(b->m, t, type_of(b->f, reduced)->dtype), 1, &a);
+}
+
+Val build_dot(Builder *b, Val x, Val y, const char *spec) {
+  Attr a = attr_s(b->m, AT_spec, spec);
+  return op2(b, OP_dot, x, y, 1, &a);
+}
+
+Val build_gather(Builder *b, Val table, Val index, int axis) {
+  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(b->m, 0))};
+  return op2(b, OP_gather, table, index, 2, a);
+}
+
+static Val named_source(Builder *b, OpKind k, const char *name, const Type *type) {
+  Attr a = attr_s(b->m, AT_name, name);
+  return build_op(b, &(OpSpec){.kind = k, .name = name, .type = type, .nattrs = 1, .attrs = &a});
+}
+
+Val build_input(Builder *b, const char *name, const Type *type) { return named_source(b, OP_input, name, type); }
+
+Val build_param(Builder *b, const char *name) {
+  const Param *p = module_param(b->m, name);
+  if (!p) die("build_param: no parameter %s", name);
+  return named_source(b, OP_param, p->name, p->type);
+}

@@ -1,0 +1,207 @@
+/* ir/module.c - modules: strings, symbols, mesh, weights, state, functions; types. */
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/ir.h"
+#include "ir/module.h"
+
+Module *module_new(void) {
+  Arena *arena = arena_new();
+  Module *m = ARENA_NEW(arena, Module);
+  m->arena = arena;
+  m->interned = ARENA_NEW(arena, Interned);
+  m->mesh.stages = 1;
+  return m;
+}
+
+void module_free(Module *m) {
+  if (m) arena_free(m->arena);
+}
+
+/* ---- strings */
+
+static uint64_t hash_bytes(const char *s) {
+  uint64_t h = 14695981039346656037u;
+  for (; *s; s++) h = (h ^ (unsigned char)*s) * 1099511628211u;
+  return h;
+}
+
+static int string_equal(const void *key, const void *item) { return strcmp(key, item) == 0; }
+
+const char *module_string(Module *m, const char *s) {
+  if (!s) return NULL;
+  uint64_t h = hash_bytes(s);
+  const char *found = intern_find(&m->interned->strings, h, s, string_equal);
+  if (found) return found;
+  char *copy = arena_strdup(m->arena, s);
+  intern_add(m->arena, &m->interned->strings, h, copy);
+  return copy;
+}
+
+/* ---- symbols and mesh */
+
+int module_symbol_find(const Module *m, const char *name) {
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (strcmp(m->symbols.items[i].name, name) == 0) return (int)i;
+  return -1;
+}
+
+static int symbol_add(Module *m, const char *name, int axis) {
+  Symbol s = {module_string(m, name), axis, 0, 0, 1, 0};
+  ARENA_PUSH(m->arena, &m->symbols, s);
+  return (int)m->symbols.n - 1;
+}
+
+int module_symbol(Module *m, const char *name) {
+  int found = module_symbol_find(m, name);
+  if (found >= 0) return found;
+  if (name[0] == '@') die("no mesh axis for coordinate %s", name);
+  return symbol_add(m, name, -1);
+}
+
+void module_set_mesh(Module *m, const Mesh *mesh) {
+  if (mesh->naxes > MAX_AXES || mesh->stages < 1) die("mesh with %d axes, %d stages", mesh->naxes, mesh->stages);
+  m->mesh = *mesh;
+  for (int a = 0; a < mesh->naxes; a++) {
+    MeshAxis *axis = &m->mesh.axes[a];
+    axis->name = module_string(m, axis->name);
+    const char *name = arena_printf(m->arena, "@%s", axis->name);
+    int s = module_symbol_find(m, name);
+    axis->symbol = s >= 0 ? s : symbol_add(m, name, a);
+    m->symbols.items[axis->symbol].axis = a;
+    m->symbols.items[axis->symbol].max = axis->size - 1;
+  }
+}
+
+const Expr *mesh_coordinate(Module *m, int axis) { return ex_sym(m, m->mesh.axes[axis].symbol); }
+
+int mesh_axis_find(const Mesh *mesh, const char *name) {
+  for (int a = 0; a < mesh->naxes; a++)
+    if (strcmp(mesh->axes[a].name, name) == 0) return a;
+  return -1;
+}
+
+int mesh_ranks(const Mesh *mesh) {
+  int n = mesh->stages;
+  for (int a = 0; a < mesh->naxes; a++)
+    if (!mesh->axes[a].temporal) n *= mesh->axes[a].size;
+  return n;
+}
+
+/* ---- weights, state, functions */
+
+int module_blob(Module *m, const char *path, uint64_t bytes) {
+  for (size_t i = 0; i < m->blobs.n; i++)
+    if (strcmp(m->blobs.items[i].path, path) == 0) return (int)i;
+  Blob b = {module_string(m, path), bytes};
+  ARENA_PUSH(m->arena, &m->blobs, b);
+  return (int)m->blobs.n - 1;
+}
+
+Param *module_param(Module *m, const char *name) {
+  for (size_t i = 0; i < m->params.n; i++)
+    if (strcmp(m->params.items[i].name, name) == 0) return &m->params.items[i];
+  return NULL;
+}
+
+Param *module_param_add(Module *m, const char *name, const Type *type) {
+  if (module_param(m, name)) die("parameter %s twice", name);
+  Param p = {.name = module_string(m, name), .type = type, .init = INIT_ZEROS, .trainable = true};
+  int64_t stride = 1;
+  for (int d = type->rank - 1; d >= 0; d--) {
+    int64_t extent = 0;
+    p.strides[d] = stride;
+    ex_get_const(type->dims[d], &extent);
+    if (__builtin_mul_overflow(stride, extent > 0 ? extent : 1, &stride)) m->expr_overflow = true, stride = 1;
+  }
+  ARENA_PUSH(m->arena, &m->params, p);
+  return &m->params.items[m->params.n - 1];
+}
+
+State *module_state(Module *m, const char *name) {
+  for (size_t i = 0; i < m->states.n; i++)
+    if (strcmp(m->states.items[i].name, name) == 0) return &m->states.items[i];
+  return NULL;
+}
+
+State *module_state_add(Module *m, const char *name, const Type *type, double value) {
+  if (module_state(m, name)) die("state %s twice", name);
+  State s = {module_string(m, name), type, value};
+  ARENA_PUSH(m->arena, &m->states, s);
+  return &m->states.items[m->states.n - 1];
+}
+
+Func *module_func(const Module *m, const char *name) {
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (strcmp(m->funcs.items[i]->name, name) == 0) return m->funcs.items[i];
+  return NULL;
+}
+
+Func *module_func_add(Module *m, const char *name, int level) {
+  Func *f = ARENA_NEW(m->arena, Func);
+  f->name = module_string(m, name);
+  f->level = level;
+  ARENA_PUSH(m->arena, &f->values, ((Value){NULL, -1, NULL}));
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (strcmp(m->funcs.items[i]->name, name) == 0) {
+      m->funcs.items[i] = f;
+      return f;
+    }
+  ARENA_PUSH(m->arena, &m->funcs, f);
+  return f;
+}
+
+/* ---- types */
+
+static int type_equal(const void *key, const void *item) {
+  const Type *a = key, *b = item;
+  if (a->dtype != b->dtype || a->rank != b->rank) return 0;
+  for (int i = 0; i < a->rank; i++)
+    if (a->dims[i] != b->dims[i]) return 0;
+  return 1;
+}
+
+const Type *type_get(Module *m, DType dtype, int rank, const Expr *const *dims) {
+  if (rank < 0 || rank > MAX_RANK) die("type of rank %d", rank);
+  Type key = {dtype, rank, {NULL}};
+  uint64_t h = hash_mix((uint64_t)dtype, (uint64_t)rank);
+  for (int i = 0; i < rank; i++) {
+    key.dims[i] = dims[i];
+    h = hash_mix(h, dims[i]->hash);
+  }
+  const Type *found = intern_find(&m->interned->types, h, &key, type_equal);
+  if (found) return found;
+  Type *t = ARENA_NEW(m->arena, Type);
+  *t = key;
+  intern_add(m->arena, &m->interned->types, h, t);
+  return t;
+}
+
+const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims) {
+  const Expr *e[MAX_RANK];
+  for (int i = 0; i < rank; i++) e[i] = ex_const(m, dims[i]);
+  return type_get(m, dtype, rank, e);
+}
+
+const Type *type_with_dtype(Module *m, const Type *t, DType dtype) { return type_get(m, dtype, t->rank, t->dims); }
+
+const Expr *type_elements(Module *m, const Type *t) {
+  const Expr *n = ex_const(m, 1);
+  for (int i = 0; i < t->rank; i++) n = ex_mul(m, n, t->dims[i]);
+  return n;
+}
+
+bool type_constant_dims(const Type *t, int64_t *dims) {
+  for (int i = 0; i < t->rank; i++)
+    if (!ex_get_const(t->dims[i], &dims[i])) return false;
+  return true;
+}
+
+void type_print(const Module *m, Text *t, const Type *type) {
+  text_printf(t, "%s[", dtype_name(type->dtype));
+  for (int i = 0; i < type->rank; i++) {
+    if (i) text_add(t, ", ");
+    ex_print(m, t, type->dims[i]);
+  }
+  text_add(t, "]");
+}

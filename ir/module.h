@@ -1,0 +1,32 @@
+/* ir/module.h - interning tables of a module; private to ir/. */
+#ifndef APC_IR_MODULE_H
+#define APC_IR_MODULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A set of pointers keyed by content hash; linear probing, grows in the arena. */
+typedef struct InternSet {
+  const void **slots;
+  uint64_t *hashes;
+  size_t n, cap;
+} InternSet;
+
+typedef struct Interned {
+  InternSet strings, exprs, types, layouts;
+} Interned;
+
+struct Arena;
+
+/* The item equal to `key` (by `equal`), or NULL; *slot receives where to put a new one. */
+const void *intern_find(const InternSet *s, uint64_t hash, const void *key,
+                        int (*equal)(const void *key, const void *item));
+void intern_add(struct Arena *a, InternSet *s, uint64_t hash, const void *item);
+
+static inline uint64_t hash_mix(uint64_t h, uint64_t v) {
+  h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+  h *= 0xff51afd7ed558ccdu;
+  return h ^ (h >> 32);
+}
+
+#endif

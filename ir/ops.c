@@ -1,0 +1,127 @@
+/* ir/ops.c - facts read from the op and attribute tables. */
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/ir.h"
+
+typedef struct OpRow {
+  const char *name;
+  OpClass class;
+  int min, max, results;
+  const char *attrs, *infer, *doc;
+} OpRow;
+
+static const OpRow rows[OP_COUNT] = {
+    [OP_none] = {"none", OC_OTHER, 0, 0, 0, "", "", ""},
+#define UNARY(name, classes, linear, f, i, doc) [OP_##name] = {#name, OC_UNARY, 1, 1, 1, "", "unary", doc},
+#define BINARY(name, classes, linear, f, i, doc) [OP_##name] = {#name, OC_BINARY, 2, 2, 1, "", "binary", doc},
+#define COMPARE(name, expr, doc) [OP_##name] = {#name, OC_COMPARE, 2, 2, 1, "", "compare", doc},
+#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) \
+  [OP_##name] = {#name, OC_OTHER, min, max, results, attrs, #infer, doc},
+#include "ir/ops.def"
+};
+
+static const struct {
+  const char *name;
+  AttrKind kind;
+} attr_rows[AT_COUNT] = {
+#define ATTR(name, kind, doc) [AT_##name] = {#name, AK_##kind},
+#include "ir/attrs.def"
+#undef ATTR
+};
+
+const char *op_name(OpKind k) { return rows[k].name; }
+OpClass op_class(OpKind k) { return rows[k].class; }
+const char *op_doc(OpKind k) { return rows[k].doc; }
+int op_min_operands(OpKind k) { return rows[k].min; }
+int op_max_operands(OpKind k) { return rows[k].max; }
+int op_results(OpKind k) { return rows[k].results; }
+bool op_type_is_given(OpKind k) { return strcmp(rows[k].infer, "given") == 0; }
+
+bool op_find(const char *name, OpKind *out) {
+  for (int k = 1; k < OP_COUNT; k++)
+    if (strcmp(rows[k].name, name) == 0) {
+      *out = (OpKind)k;
+      return true;
+    }
+  return false;
+}
+
+bool op_is_composite(OpKind k) {
+  return k == OP_softmax || k == OP_norm || k == OP_rope || k == OP_attention || k == OP_cross_entropy;
+}
+
+bool op_level2_only(OpKind k) { return k >= OP_all_reduce; }
+
+bool op_is_comm(OpKind k) { return op_level2_only(k) && k != OP_shard_slice && k != OP_mask_partial; }
+
+/* Finds `key` as a whole word of the row's attribute list; words inside [] are optional. */
+int op_attr_rule(OpKind k, AttrKey key) {
+  const char *name = attr_rows[key].name, *s = rows[k].attrs;
+  size_t n = strlen(name);
+  int required = 1;
+  while (*s) {
+    while (*s == ' ' || *s == '[' || *s == ']') {
+      if (*s == '[') required = 0;
+      if (*s == ']') required = 1;
+      s++;
+    }
+    size_t length = strcspn(s, " []");
+    if (length == n && strncmp(s, name, n) == 0) return required;
+    s += length;
+  }
+  return -1;
+}
+
+const char *attr_name(AttrKey key) { return attr_rows[key].name; }
+AttrKind attr_kind(AttrKey key) { return attr_rows[key].kind; }
+
+bool attr_find(const char *name, AttrKey *out) {
+  for (int k = 0; k < AT_COUNT; k++)
+    if (strcmp(attr_rows[k].name, name) == 0) {
+      *out = (AttrKey)k;
+      return true;
+    }
+  return false;
+}
+
+/* ---- reading an operation */
+
+const Attr *op_attr(const Op *op, AttrKey key) {
+  for (int i = 0; i < op->nattrs; i++)
+    if (op->attrs[i].key == key) return &op->attrs[i];
+  return NULL;
+}
+
+int64_t op_int(const Op *op, AttrKey key, int64_t otherwise) {
+  const Attr *a = op_attr(op, key);
+  return a ? a->u.i : otherwise;
+}
+
+double op_float(const Op *op, AttrKey key, double otherwise) {
+  const Attr *a = op_attr(op, key);
+  return a ? a->u.f : otherwise;
+}
+
+const char *op_str(const Op *op, AttrKey key) {
+  const Attr *a = op_attr(op, key);
+  return a ? a->u.s : NULL;
+}
+
+const Expr *op_expr(const Op *op, AttrKey key) {
+  const Attr *a = op_attr(op, key);
+  return a ? a->u.e : NULL;
+}
+
+Val func_find(const Func *f, const char *name) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (strcmp(f->ops.items[i].name, name) == 0) return f->ops.items[i].out;
+  return 0;
+}
+
+OpSpec op_spec_of(const Func *f, const Op *op) {
+  return (OpSpec){.kind = op->kind, .name = op->name, .group = op->group, .loc = op->loc, .stage = op->stage,
+                  .nin = op->nin, .in = op->in, .nattrs = op->nattrs, .attrs = op->attrs,
+                  .type = op->out ? type_of(f, op->out) : NULL,
+                  .layout = op->out ? f->values.items[op->out].layout : NULL};
+}

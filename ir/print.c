@@ -1,0 +1,182 @@
+/* ir/print.c - IR as text; the grammar is in docs/ir.md and the reader in parse.c. */
+#include <string.h>
+
+#include "ir/ir.h"
+
+static bool plain_name(const char *s) {
+  if (!*s) return false;
+  for (; *s; s++)
+    if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || strchr("_./:$-", *s)))
+      return false;
+  return true;
+}
+
+static void print_value(Text *t, const char *name) {
+  text_add(t, "%");
+  if (plain_name(name)) text_add(t, name);
+  else text_quoted(t, name);
+}
+
+static void print_axis(const Module *m, Text *t, int64_t axis) {
+  text_add(t, axis >= 0 && axis < m->mesh.naxes ? m->mesh.axes[axis].name : "?");
+}
+
+static void print_attr(const Module *m, Text *t, const Attr *a) {
+  text_printf(t, "%s=", attr_name(a->key));
+  AttrKind k = attr_kind(a->key);
+  switch (k) {
+    case AK_INT: text_printf(t, "%lld", (long long)a->u.i); return;
+    case AK_FLOAT: text_double(t, a->u.f); return;
+    case AK_STR: text_quoted(t, a->u.s); return;
+    case AK_EXPR: ex_print(m, t, a->u.e); return;
+    case AK_DTYPE: text_add(t, dtype_name(a->u.dtype)); return;
+    case AK_REDUCTION: text_add(t, reduction_name(a->u.reduction)); return;
+    case AK_AXIS: print_axis(m, t, a->u.i); return;
+    default: break;
+  }
+  text_add(t, "[");
+  for (int i = 0; i < a->n; i++) {
+    if (i) text_add(t, ", ");
+    if (k == AK_INTS) text_printf(t, "%lld", (long long)a->u.ints[i]);
+    else if (k == AK_FLOATS) text_double(t, a->u.floats[i]);
+    else if (k == AK_EXPRS) ex_print(m, t, a->u.exprs[i]);
+    else print_axis(m, t, a->u.ints[i]);
+  }
+  text_add(t, "]");
+}
+
+static void print_loc(Text *t, const Loc *loc) {
+  if (!loc->file && !loc->node) return;
+  text_add(t, " loc");
+  if (loc->file) {
+    text_add(t, " ");
+    text_quoted(t, loc->file);
+    if (loc->line > 0) text_printf(t, " %d:%d", loc->line, loc->col);
+  }
+  if (loc->node) {
+    text_add(t, " node ");
+    text_quoted(t, loc->node);
+  }
+}
+
+void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
+  if (op->out) {
+    print_value(t, op->name);
+    text_printf(t, " = %s", op_name(op->kind));
+  } else {
+    text_printf(t, "%s ", op_name(op->kind));
+    text_quoted(t, op->name);
+  }
+  for (int i = 0; i < op->nin; i++) {
+    text_add(t, i ? ", " : " ");
+    print_value(t, op_of(f, op->in[i])->name);
+  }
+  for (int i = 0; i < op->nattrs; i++) {
+    text_add(t, i ? ", " : " {");
+    print_attr(m, t, &op->attrs[i]);
+  }
+  if (op->nattrs) text_add(t, "}");
+  if (op->out) {
+    text_add(t, " : ");
+    type_print(m, t, type_of(f, op->out));
+    const Layout *layout = f->values.items[op->out].layout;
+    if (layout) {
+      text_add(t, " @");
+      layout_print(m, t, layout);
+    }
+  }
+  if (op->stage) text_printf(t, " stage %d", op->stage);
+  if (op->group != op->name) {
+    text_add(t, " group ");
+    text_quoted(t, op->group);
+  }
+  print_loc(t, &op->loc);
+}
+
+void func_print(const Module *m, Text *t, const Func *f) {
+  text_printf(t, "func @%s level %d {\n", f->name, f->level);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    text_add(t, "  ");
+    op_print(m, t, f, &f->ops.items[i]);
+    text_add(t, "\n");
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    const Output *o = &f->outputs.items[i];
+    text_add(t, "  output ");
+    text_quoted(t, o->name);
+    text_add(t, " ");
+    print_value(t, op_of(f, o->value)->name);
+    if (o->layout) {
+      text_add(t, " @");
+      layout_print(m, t, o->layout);
+    }
+    text_add(t, "\n");
+  }
+  text_add(t, "}\n");
+}
+
+static void print_mesh(Text *t, const Mesh *mesh) {
+  if (!mesh->naxes && mesh->stages == 1) return;
+  text_add(t, "mesh [");
+  for (int a = 0; a < mesh->naxes; a++)
+    text_printf(t, "%s%s=%d%s", a ? ", " : "", mesh->axes[a].name, mesh->axes[a].size, mesh->axes[a].temporal ? " time" : "");
+  text_add(t, "]");
+  if (mesh->stages > 1) text_printf(t, " stages %d", mesh->stages);
+  text_add(t, "\n");
+}
+
+static void print_symbol(Text *t, const Symbol *s) {
+  if (s->axis >= 0) return; /* coordinates come with the mesh */
+  text_printf(t, "symbol %s", s->name);
+  if (s->min) text_printf(t, " min %lld", (long long)s->min);
+  if (s->max) text_printf(t, " max %lld", (long long)s->max);
+  if (s->multiple > 1) text_printf(t, " multiple %lld", (long long)s->multiple);
+  if (s->hint) text_printf(t, " hint %lld", (long long)s->hint);
+  text_add(t, "\n");
+}
+
+static void print_param(const Module *m, Text *t, const Param *p) {
+  text_add(t, "param ");
+  text_quoted(t, p->name);
+  text_add(t, " : ");
+  type_print(m, t, p->type);
+  text_add(t, " = ");
+  switch (p->init) {
+    case INIT_ZEROS: text_add(t, "zeros"); break;
+    case INIT_PREPARED: text_add(t, "prepared"); break;
+    case INIT_CONSTANT: text_add(t, "constant "), text_double(t, p->value); break;
+    case INIT_NORMAL: text_add(t, "normal "), text_double(t, p->value), text_printf(t, " seed %lld", (long long)p->seed); break;
+    case INIT_UNIFORM: text_add(t, "uniform "), text_double(t, p->value), text_printf(t, " seed %lld", (long long)p->seed); break;
+    case INIT_BLOB:
+      text_printf(t, "blob %d offset %llu strides [", p->blob, (unsigned long long)p->offset);
+      for (int d = 0; d < p->type->rank; d++) text_printf(t, "%s%lld", d ? ", " : "", (long long)p->strides[d]);
+      text_add(t, "]");
+      break;
+  }
+  if (!p->trainable) text_add(t, " buffer");
+  print_loc(t, &p->loc);
+  text_add(t, "\n");
+}
+
+void module_print(const Module *m, Text *t) {
+  text_add(t, "apc.ir 1\n");
+  for (size_t i = 0; i < m->symbols.n; i++) print_symbol(t, &m->symbols.items[i]);
+  print_mesh(t, &m->mesh);
+  for (size_t i = 0; i < m->blobs.n; i++) {
+    text_add(t, "blob ");
+    text_quoted(t, m->blobs.items[i].path);
+    text_printf(t, " bytes %llu\n", (unsigned long long)m->blobs.items[i].bytes);
+  }
+  for (size_t i = 0; i < m->params.n; i++) print_param(m, t, &m->params.items[i]);
+  for (size_t i = 0; i < m->states.n; i++) {
+    const State *s = &m->states.items[i];
+    text_add(t, "state ");
+    text_quoted(t, s->name);
+    text_add(t, " : ");
+    type_print(m, t, s->type);
+    text_add(t, " = ");
+    text_double(t, s->value);
+    text_add(t, "\n");
+  }
+  for (size_t i = 0; i < m->funcs.n; i++) func_print(m, t, m->funcs.items[i]);
+}

@@ -1,0 +1,261 @@
+/* ir/verify.c - the numbered rules of docs/ir.md.
+ *
+ * Each check names its rule (V1 ...) in the message; tests/verify has a program for each that must be refused.  What the
+ * parser and the builder cannot let through (types, arity, attributes) is checked again here, because passes build
+ * functions too.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/ir.h"
+
+typedef struct Verify {
+  Module *m;
+  const Func *f;
+  Diags *diags;
+  bool ok;
+} Verify;
+
+__attribute__((format(printf, 4, 5))) static void broken(Verify *v, const Op *op, const char *rule, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *text = arena_vprintf(v->diags->arena, format, args);
+  va_end(args);
+  Loc loc = op ? op->loc : (Loc){0};
+  if (!loc.file && !loc.node && op) loc.node = op->name;
+  if (op) diag_error(v->diags, DIAG_ir_verify, loc, "%s: @%s: %s %%%s: %s", rule, v->f->name, op_name(op->kind), op->name, text);
+  else if (v->f) diag_error(v->diags, DIAG_ir_verify, loc, "%s: @%s: %s", rule, v->f->name, text);
+  else diag_error(v->diags, DIAG_ir_verify, loc, "%s: %s", rule, text);
+  v->ok = false;
+}
+
+/* V1: operands are values defined by earlier operations.  V2: the result type is the one the table row infers. */
+static void check_types(Verify *v, size_t index, const Op *op) {
+  for (int i = 0; i < op->nin; i++) {
+    if (op->in[i] == 0 || op->in[i] >= v->f->values.n || v->f->values.items[op->in[i]].op >= (int)index) {
+      broken(v, op, "V1", "operand %d is not defined above", i);
+      return;
+    }
+  }
+  OpSpec spec = op_spec_of(v->f, op);
+  size_t errors = v->diags->errors;
+  const Type *t = infer_type(v->m, v->f, &spec, v->diags);
+  if (!t || (op->out && t != type_of(v->f, op->out))) {
+    if (v->diags->errors == errors) broken(v, op, "V2", "the result type is not the inferred one");
+    v->ok = false;
+  }
+}
+
+/* V4: constant extents are not negative.  V5: level 1 knows no mesh: no coordinates, layouts, stages or level-2 operations,
+ * and the places of local parts (start, starts, extents) are those of the whole. */
+static void check_extents(Verify *v, const Op *op, const Type *t) {
+  for (int d = 0; d < t->rank; d++) {
+    if (t->dims[d]->kind == EX_CONST && t->dims[d]->value < 0) broken(v, op, "V4", "extent %lld of dimension %d", (long long)t->dims[d]->value, d);
+    if (v->f->level == 1 && ex_uses_coordinate(v->m, t->dims[d])) broken(v, op, "V5", "a mesh coordinate at level 1");
+  }
+}
+
+static void check_level1(Verify *v, const Op *op) {
+  if (op_level2_only(op->kind)) broken(v, op, "V5", "communication at level 1");
+  if (op->stage) broken(v, op, "V5", "a stage at level 1");
+  if (op->out && v->f->values.items[op->out].layout) broken(v, op, "V5", "a layout at level 1");
+  const Expr *start = op_expr(op, AT_start);
+  if (start && !ex_is_const(start, 0)) broken(v, op, "V5", "start is not 0 at level 1");
+  if (op->kind != OP_random) return;
+  const Type *t = type_of(v->f, op->out);
+  for (int d = 0; d < t->rank; d++)
+    if (!ex_is_const(op_attr(op, AT_starts)->u.exprs[d], 0) || op_attr(op, AT_extents)->u.exprs[d] != t->dims[d])
+      broken(v, op, "V5", "starts and extents are not those of the whole tensor at level 1");
+}
+
+/* V6: sources and outputs of level 2 declare their layout, of their rank, over axes of the mesh, each once. */
+static bool check_layout(Verify *v, const Op *op, const Layout *l, int rank, const char *what) {
+  uint32_t used = l ? l->partial_axes : 0;
+  if (!l) return broken(v, op, "V6", "%s has no layout", what), false;
+  if (l->rank != rank) return broken(v, op, "V6", "%s has a layout of rank %d for rank %d", what, l->rank, rank), false;
+  if (l->partial_axes >> v->m->mesh.naxes) return broken(v, op, "V6", "%s is partial over no axis of the mesh", what), false;
+  for (int d = 0; d < rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++) {
+      int a = l->dims[d].axes[i];
+      if (a >= v->m->mesh.naxes || (used & (1u << a))) return broken(v, op, "V6", "%s uses an axis twice or one that is not there", what), false;
+      used |= 1u << a;
+    }
+  return true;
+}
+
+static bool is_source(OpKind k) { return k == OP_input || k == OP_param || k == OP_read; }
+
+/* V7: param, read and write name a symbol of the module whose type is the value's (level 2: its local type). */
+static void check_symbol(Verify *v, const Op *op) {
+  const char *name = op_str(op, AT_name);
+  const Type *global = NULL;
+  if (op->kind == OP_param) {
+    const Param *p = module_param(v->m, name);
+    global = p ? p->type : NULL;
+  } else if (op->kind == OP_read || op->kind == OP_write) {
+    const State *s = module_state(v->m, name);
+    global = s ? s->type : NULL;
+  } else return;
+  if (!global) {
+    broken(v, op, "V7", "no %s named \"%s\"", op->kind == OP_param ? "parameter" : "state", name);
+    return;
+  }
+  const Type *have = op->kind == OP_write ? type_of(v->f, op->in[0]) : type_of(v->f, op->out);
+  if (v->f->level == 1 && have != global) broken(v, op, "V7", "the type is not that of \"%s\"", name);
+  if (v->f->level == 1 || op->kind == OP_write) return;
+  const Layout *l = v->f->values.items[op->out].layout;
+  if (l && l->rank == global->rank && layout_local_type(v->m, global, l) != have)
+    broken(v, op, "V7", "the type is not the shard of \"%s\"", name);
+}
+
+/* V8: a state is written at most once in a function, and read only before the write. */
+static void check_state_order(Verify *v) {
+  for (size_t i = 0; i < v->f->ops.n; i++) {
+    const Op *w = &v->f->ops.items[i];
+    if (w->kind != OP_write) continue;
+    for (size_t j = i + 1; j < v->f->ops.n; j++) {
+      const Op *op = &v->f->ops.items[j];
+      if ((op->kind == OP_write || op->kind == OP_read) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 && op->stage == w->stage)
+        broken(v, op, "V8", "\"%s\" was written above", op_str(w, AT_name));
+    }
+  }
+}
+
+/* V9: communication is over distinct spatial axes of the mesh.  V10: it happens inside one stage; only transfer
+ * crosses, to another stage that exists. */
+static void check_comm(Verify *v, const Op *op) {
+  const Attr *one = op_attr(op, AT_mesh_axis), *list = op_attr(op, AT_mesh_axes);
+  uint32_t used = 0;
+  for (int i = 0; i < (list ? list->n : one ? 1 : 0); i++) {
+    int64_t a = list ? list->u.ints[i] : one->u.i;
+    if (a < 0 || a >= v->m->mesh.naxes || (used & (1u << a))) broken(v, op, "V9", "bad mesh axes");
+    else if (v->m->mesh.axes[a].temporal) broken(v, op, "V9", "communication over the micro-batch axis");
+    else used |= 1u << a;
+  }
+  for (int i = 0; i < op->nin; i++) {
+    const Op *from = op_of(v->f, op->in[i]);
+    int stage = from->kind == OP_transfer ? (int)op_int(from, AT_to_stage, 0) : from->stage;
+    if (stage != op->stage) broken(v, op, "V10", "operand %d lives in stage %d, the operation in stage %d", i, stage, op->stage);
+  }
+  if (op->stage < 0 || op->stage >= v->m->mesh.stages) broken(v, op, "V10", "stage %d of %d", op->stage, v->m->mesh.stages);
+  if (op->kind == OP_transfer) {
+    int64_t to = op_int(op, AT_to_stage, -1);
+    if (to < 0 || to >= v->m->mesh.stages || to == op->stage) broken(v, op, "V10", "transfer to stage %lld", (long long)to);
+  }
+}
+
+/* V11: size depends on dimensions only.  Its value is a fact of the whole tensor. */
+static void check_size(Verify *v, const Op *op) {
+  if (op->kind == OP_size && ex_uses_coordinate(v->m, op_expr(op, AT_expr)))
+    broken(v, op, "V11", "the expression uses a mesh coordinate");
+}
+
+/* V12: names of operations are unique; names of outputs too. */
+static int compare_names(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static void check_names(Verify *v) {
+  size_t n = v->f->ops.n;
+  Arena *scratch = arena_new();
+  const char **names = ARENA_ARRAY(scratch, const char *, n + v->f->outputs.n);
+  for (size_t i = 0; i < n; i++) names[i] = v->f->ops.items[i].name;
+  qsort(names, n, sizeof *names, compare_names);
+  for (size_t i = 1; i < n; i++)
+    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two operations are named %%%s", names[i]);
+  n = v->f->outputs.n;
+  for (size_t i = 0; i < n; i++) names[i] = v->f->outputs.items[i].name;
+  qsort(names, n, sizeof *names, compare_names);
+  for (size_t i = 1; i < n; i++)
+    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two outputs are named \"%s\"", names[i]);
+  arena_free(scratch);
+}
+
+/* V13: outputs are values of the function; level 2 declares their layout, and it is not partial. */
+static void check_outputs(Verify *v) {
+  for (size_t i = 0; i < v->f->outputs.n; i++) {
+    const Output *o = &v->f->outputs.items[i];
+    if (o->value == 0 || o->value >= v->f->values.n) {
+      broken(v, NULL, "V13", "output \"%s\" is no value", o->name);
+      continue;
+    }
+    if (v->f->level == 1) {
+      if (o->layout) broken(v, NULL, "V13", "output \"%s\" has a layout at level 1", o->name);
+    } else if (check_layout(v, op_of(v->f, o->value), o->layout, type_of(v->f, o->value)->rank, "an output") && o->layout->partial_axes) {
+      broken(v, NULL, "V13", "output \"%s\" is partial", o->name);
+    }
+  }
+}
+
+/* V14: a call names a level-1 function of the module and calls do not form a cycle. */
+static bool reaches(const Module *m, const Func *from, const Func *to, int depth) {
+  if (from == to || depth > 64) return true;
+  for (size_t i = 0; i < from->ops.n; i++) {
+    if (from->ops.items[i].kind != OP_call) continue;
+    const Func *next = module_func(m, op_str(&from->ops.items[i], AT_name));
+    if (next && reaches(m, next, to, depth + 1)) return true;
+  }
+  return false;
+}
+
+static void check_call(Verify *v, const Op *op) {
+  if (op->kind != OP_call) return;
+  const Func *callee = module_func(v->m, op_str(op, AT_name));
+  if (!callee) return; /* reported by the type check */
+  if (callee->level != v->f->level) broken(v, op, "V14", "@%s is of level %d", callee->name, callee->level);
+  else if (reaches(v->m, callee, v->f, 0)) broken(v, op, "V14", "the call of @%s forms a cycle", callee->name);
+}
+
+static void check_op(Verify *v, size_t index) {
+  const Op *op = &v->f->ops.items[index];
+  check_types(v, index, op);
+  if (!v->ok) return; /* the rules below rely on types */
+  if (op->out) check_extents(v, op, type_of(v->f, op->out));
+  if (v->f->level == 1) check_level1(v, op);
+  else if (is_source(op->kind)) check_layout(v, op, v->f->values.items[op->out].layout, type_of(v->f, op->out)->rank, "a source");
+  check_symbol(v, op);
+  if (v->f->level == 2) check_comm(v, op);
+  check_size(v, op);
+  check_call(v, op);
+}
+
+bool verify_func(Module *m, const Func *f, Diags *diags) {
+  Verify v = {m, f, diags, true};
+  /* V3: every size fits 64 bits. */
+  if (m->expr_overflow) broken(&v, NULL, "V3", "a size does not fit 64 bits");
+  for (size_t i = 0; i < f->ops.n && v.ok; i++) check_op(&v, i);
+  if (!v.ok) return false;
+  check_names(&v);
+  check_state_order(&v);
+  check_outputs(&v);
+  return v.ok;
+}
+
+/* V15: weights have constant extents and lie inside their file. */
+static void check_param(Verify *v, const Param *p) {
+  int64_t dims[MAX_RANK], last = 0, elements = 1;
+  if (!type_constant_dims(p->type, dims)) {
+    broken(v, NULL, "V15", "parameter \"%s\" has symbolic extents", p->name);
+    return;
+  }
+  bool overflow = false;
+  for (int d = 0; d < p->type->rank; d++) {
+    int64_t reach;
+    overflow |= __builtin_mul_overflow(elements, dims[d], &elements);
+    if (p->init != INIT_BLOB) continue;
+    overflow |= p->strides[d] < 0 || __builtin_mul_overflow(p->strides[d], dims[d] ? dims[d] - 1 : 0, &reach) ||
+                __builtin_add_overflow(last, reach, &last);
+  }
+  uint64_t bytes;
+  overflow |= __builtin_mul_overflow((uint64_t)(elements ? last + 1 : 0), (uint64_t)dtype_bytes(p->type->dtype), &bytes);
+  if (!overflow && p->init == INIT_BLOB)
+    overflow = __builtin_add_overflow(bytes, p->offset, &bytes) || bytes > v->m->blobs.items[p->blob].bytes;
+  if (overflow) broken(v, NULL, "V15", "parameter \"%s\" does not lie inside its file", p->name);
+}
+
+bool verify_module(Module *m, Diags *diags) {
+  Verify v = {m, NULL, diags, true};
+  for (size_t i = 0; i < m->params.n; i++) check_param(&v, &m->params.items[i]);
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (!verify_func(m, m->funcs.items[i], diags)) v.ok = false;
+  return v.ok;
+}
