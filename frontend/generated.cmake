@@ -1,0 +1,23 @@
+# Sources of the frontend that are generated; they do not take our warning flags.
+
+# --- ONNX: protobuf-c code from the installed onnx.proto and from our overlay of younger fields ---
+find_path(ONNX_PROTO_DIR onnx.proto PATH_SUFFIXES onnx)
+if(NOT ONNX_PROTO_DIR)
+  message(FATAL_ERROR "onnx.proto not found: install libonnx-dev, or set ONNX_PROTO_DIR to the folder that holds it")
+endif()
+set(proto_out ${CMAKE_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${proto_out})
+set(proto_sources)
+foreach(proto ${ONNX_PROTO_DIR}/onnx.proto ${CMAKE_SOURCE_DIR}/frontend/onnx_overlay.proto)
+  get_filename_component(proto_name ${proto} NAME_WE)
+  get_filename_component(proto_dir ${proto} DIRECTORY)
+  add_custom_command(
+    OUTPUT ${proto_out}/${proto_name}.pb-c.c ${proto_out}/${proto_name}.pb-c.h
+    COMMAND ${PROTOC_C} --c_out=${proto_out} -I${proto_dir} ${proto}
+    DEPENDS ${proto} VERBATIM)
+  list(APPEND proto_sources ${proto_out}/${proto_name}.pb-c.c ${proto_out}/${proto_name}.pb-c.h)
+endforeach()
+add_library(apc_onnx_proto STATIC ${proto_sources})
+target_include_directories(apc_onnx_proto SYSTEM PUBLIC ${proto_out})
+target_link_libraries(apc_onnx_proto PUBLIC PkgConfig::PROTOBUFC)
+target_link_libraries(apc_frontend PUBLIC apc_onnx_proto)
