@@ -49,5 +49,7 @@ bool convert_find(Module *m, const Type *global, const Layout *from, const Layou
 /* Emits the operations of a conversion at level 2; returns the converted value. */
 Val convert_emit(Builder *b, Val v, const Type *global, const Conversion *c);
 
-/* Bytes of one rank's shard under symbol values (coordinates: the rank's). */
+/* Bytes of an even shard; symbols count as their hint (batch 8, others 128 when none is given). */
+double layout_bytes(const Module *m, const Type *global, const Layout *l);
+
 #endif

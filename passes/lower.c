@@ -1,0 +1,384 @@
+/* passes/lower.c - SPMD lowering; see lower.h.
+ *
+ * Every level-1 value has versions at level 2: one per (layout, stage) somebody asked for.  The first is the one its
+ * operation produced; the others are converted from it, each once.
+ */
+#include "passes/lower.h"
+
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/body.h"
+
+typedef struct Version {
+  const Layout *layout;
+  int stage;
+  Val v;
+} Version;
+
+typedef struct Versions {
+  Version *items;
+  size_t n, cap;
+  const Layout *produced; /* layout and stage of the original; items[0] once it exists */
+  int stage;
+} Versions;
+
+/* One function being lowered: the whole one, or the body of a composite inside it. */
+typedef struct Scope {
+  const Func *l1;
+  const Strategy *strategies;
+  const int *stages;   /* NULL: `stage` for all */
+  int stage;
+  Versions *versions;  /* by level-1 value */
+  const char *prefix;  /* of names, NULL at the top */
+} Scope;
+
+typedef struct StateLayout {
+  const char *name;
+  const Layout *layout;
+} StateLayout;
+
+typedef struct Lowering {
+  Module *m;
+  Builder b;
+  MoveCost cost;
+  void *context;
+  struct { StateLayout *items; size_t n, cap; } states;
+} Lowering;
+
+static bool is_source(OpKind k) {
+  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
+}
+
+static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
+  return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;
+}
+
+static int stage_of(const Scope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
+
+static bool lower_scope(Lowering *w, Scope *s);
+
+/* ---- versions */
+
+static Val find_version(const Versions *v, const Layout *layout, int stage) {
+  for (size_t i = 0; i < v->n; i++)
+    if (v->items[i].layout == layout && v->items[i].stage == stage) return v->items[i].v;
+  return 0;
+}
+
+static void add_version(Lowering *w, Versions *v, const Layout *layout, int stage, Val val) {
+  ARENA_PUSH(w->m->arena, v, ((Version){layout, stage, val}));
+}
+
+/* ---- local attributes: the places of this rank's part */
+
+static const Expr *lower_bound(Lowering *w, const Layout *l, int dim, const Expr *extent) {
+  const Expr *lo, *hi;
+  layout_interval(w->m, &l->dims[dim], extent, &lo, &hi);
+  return lo;
+}
+
+/* Pad of a cut dimension: what of the padding lies inside the result interval [lo, hi). */
+static void local_pad(Lowering *w, const Type *x, const Op *op, const Type *y, const Layout *l, int d, const Expr **low, const Expr **high) {
+  const Expr *lo, *hi, *ilo, *ihi;
+  Module *m = w->m;
+  layout_interval(m, &l->dims[d], y->dims[d], &lo, &hi);
+  const Expr *shift = op_attr(op, AT_low)->u.exprs[d];
+  ilo = ex_min(m, ex_max(m, ex_sub(m, lo, shift), ex_const(m, 0)), x->dims[d]);
+  ihi = ex_min(m, ex_max(m, ex_sub(m, hi, shift), ex_const(m, 0)), x->dims[d]);
+  *low = ex_max(m, ex_min(m, ex_sub(m, shift, lo), ex_sub(m, hi, lo)), ex_const(m, 0));
+  *high = ex_sub(m, ex_sub(m, ex_sub(m, hi, lo), *low), ex_sub(m, ihi, ilo));
+}
+
+/* The attributes of the operation on its local part.  `out` has room for op->nattrs. */
+static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *const *in, const Layout *result, Attr *out) {
+  if (op->nattrs) memcpy(out, op->attrs, sizeof(Attr) * (size_t)op->nattrs);
+  const Type *y = op->out ? type_of(f, op->out) : NULL;
+  const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
+  int axis = (int)op_int(op, AT_axis, 0);
+  for (int i = 0; i < op->nattrs; i++) {
+    const Expr *list[MAX_RANK];
+    Attr *a = &out[i];
+    if (a->key == AT_start) {
+      const Layout *l = op->kind == OP_iota ? result : in[0];
+      a->u.e = lower_bound(w, l, axis, (op->kind == OP_iota ? y : x)->dims[axis]);
+    } else if (a->key == AT_starts) {
+      for (int d = 0; d < a->n; d++) {
+        bool cut = result->dims[d].n > 0;
+        if (op->kind == OP_random) list[d] = lower_bound(w, result, d, y->dims[d]);
+        else list[d] = cut ? ex_const(w->m, 0) : a->u.exprs[d]; /* slice: the exchange has moved the window here */
+      }
+      *a = attr_exprs(w->m, AT_starts, a->n, list);
+    } else if (a->key == AT_low || a->key == AT_high) {
+      for (int d = 0; d < a->n; d++) {
+        const Expr *low, *high;
+        list[d] = a->u.exprs[d];
+        if (!result->dims[d].n) continue;
+        local_pad(w, x, op, y, result, d, &low, &high);
+        list[d] = a->key == AT_low ? low : high;
+      }
+      *a = attr_exprs(w->m, a->key, a->n, list);
+    }
+  }
+}
+
+/* ---- sources: emitted where they are needed */
+
+static const Layout *state_layout(Lowering *w, const char *name, const Layout *wanted) {
+  for (size_t i = 0; i < w->states.n; i++)
+    if (strcmp(w->states.items[i].name, name) == 0) return w->states.items[i].layout;
+  ARENA_PUSH(w->m->arena, &w->states, ((StateLayout){name, wanted}));
+  return wanted;
+}
+
+static const Layout *source_layout(Lowering *w, const Scope *s, size_t index) {
+  const Op *op = &s->l1->ops.items[index];
+  const Layout *l = strategy_result(w->m, rule_of(w->m, s->l1, op), &s->strategies[index]);
+  return op->kind == OP_read ? state_layout(w, op_str(op, AT_name), l) : l;
+}
+
+static Val emit_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
+  const Type *global = type_of(s->l1, op->out);
+  Attr attrs[AT_COUNT];
+  OpSpec spec = op_spec_of(s->l1, op);
+  local_attrs(w, s->l1, op, NULL, layout, attrs);
+  spec.attrs = attrs;
+  spec.name = scoped_name(w, s, op->name);
+  spec.group = s->prefix ? w->b.group : op->group;
+  spec.stage = stage;
+  spec.type = layout_local_type(w->m, global, layout);
+  bool declares = op->kind == OP_input || op->kind == OP_param || op->kind == OP_read;
+  spec.layout = declares ? layout : NULL;
+  int saved = w->b.stage;
+  w->b.stage = stage;
+  Val v = build_op(&w->b, &spec);
+  w->b.stage = saved;
+  return v;
+}
+
+/* ---- conversion of a value to (layout, stage) */
+
+static Val convert(Lowering *w, const Type *global, Val v, const Layout *from, const Layout *to, int stage, const char *what) {
+  Conversion c;
+  if (!convert_find(w->m, global, from, to, w->cost, w->context, &c)) {
+    Text t = {.arena = w->m->arena};
+    layout_print(w->m, &t, from);
+    text_add(&t, " to ");
+    layout_print(w->m, &t, to);
+    diag_error(w->b.diags, DIAG_plan_conversion, (Loc){.node = what}, "no way to convert the layout %s", text_str(&t));
+    return 0;
+  }
+  int saved = w->b.stage;
+  w->b.stage = stage;
+  v = convert_emit(&w->b, v, global, &c);
+  w->b.stage = saved;
+  return v;
+}
+
+/* The result of a transfer lives in the stage it moves to. */
+static Val transfer(Lowering *w, Val v, int from, int to) {
+  Attr a = attr_i(AT_to_stage, to);
+  const char *name = arena_printf(w->m->arena, "%s.to%d", op_of(w->b.f, v)->name, to);
+  int saved = w->b.stage;
+  w->b.stage = from;
+  v = build_op(&w->b, &(OpSpec){.kind = OP_transfer, .name = name, .stage = from, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+  w->b.stage = saved;
+  return v;
+}
+
+static Val want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage) {
+  Versions *v = &s->versions[l1];
+  const Op *op = op_of(s->l1, l1);
+  const Type *global = type_of(s->l1, l1);
+  Val have = find_version(v, layout, stage);
+  if (have) return have;
+  if (is_source(op->kind) && !s->prefix && !find_version(v, v->produced, stage))
+    add_version(w, v, v->produced, stage, emit_source(w, s, op, v->produced, stage));
+  if ((have = find_version(v, layout, stage))) return have;
+  Val here = find_version(v, v->produced, stage);
+  if (here) {
+    have = convert(w, global, here, v->produced, layout, stage, op->name);
+  } else {
+    /* From another stage: send whichever form is smaller; sums are resolved before they travel. */
+    bool first = v->produced->partial_axes || layout_bytes(w->m, global, layout) <= layout_bytes(w->m, global, v->produced);
+    const Layout *travel = first ? layout : v->produced;
+    Val there = want(w, s, l1, travel, v->stage);
+    if (!there) return 0;
+    have = transfer(w, there, v->stage, stage);
+    if (!first) {
+      add_version(w, v, travel, stage, have);
+      return want(w, s, l1, layout, stage);
+    }
+  }
+  if (have) add_version(w, v, layout, stage, have);
+  return have;
+}
+
+/* ---- operations */
+
+/* Brings the interval a cut window needs to this rank (D10). */
+static Val exchange_window(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, int factor, int operand, Val v,
+                           const Layout *result) {
+  const TensorFactors *x = &r->operands[operand];
+  const Type *in = type_of(s->l1, op->in[operand]), *out = type_of(s->l1, op->out);
+  const Layout *have = strategy_operand(w->m, r, st, operand);
+  for (int d = 0; d < x->rank; d++) {
+    if (x->dims[d].f[0] != factor) continue;
+    const Expr *lo, *hi, *source[2], *target[2], *dims[MAX_RANK];
+    layout_interval(w->m, &result->dims[d], out->dims[d], &lo, &hi);
+    layout_interval(w->m, &have->dims[d], in->dims[d], &source[0], &source[1]);
+    rule_halo_interval(w->m, s->l1, op, operand, d, lo, hi, &target[0], &target[1]);
+    const Type *t = type_of(w->b.f, v);
+    for (int i = 0; i < t->rank; i++) dims[i] = t->dims[i];
+    dims[d] = ex_sub(w->m, target[1], target[0]);
+    int64_t axes[MAX_AXES];
+    for (int i = 0; i < result->dims[d].n; i++) axes[i] = result->dims[d].axes[i];
+    Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[d].n, axes), attr_exprs(w->m, AT_source, 2, source),
+                    attr_exprs(w->m, AT_target, 2, target)};
+    v = build_op(&w->b, &(OpSpec){.kind = OP_exchange, .name = arena_printf(w->m->arena, "%s.window", op_of(w->b.f, v)->name), .stage = w->b.stage,
+                                  .nin = 1, .in = &v, .nattrs = 4, .attrs = attrs, .type = type_get(w->m, t->dtype, t->rank, dims)});
+  }
+  return v;
+}
+
+static Val exchange_windows(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, int operand, Val v, const Layout *result) {
+  for (int i = 0; i < st->n && v; i++) {
+    int f = st->picks[i].factor;
+    bool again = false;
+    for (int j = 0; j < i; j++) again |= st->picks[j].factor == f;
+    if (!again && r->factors[f].kind == FK_HALO) v = exchange_window(w, s, op, r, st, f, operand, v, result);
+  }
+  return v;
+}
+
+/* A composite whose body factor is cut: its decomposition is lowered in its place. */
+static Val lower_body(Lowering *w, const Scope *outer, size_t index, const Rule *r, const Strategy *st, const Val *in, int stage) {
+  const Op *op = &outer->l1->ops.items[index];
+  const Func *body = body_of(w->m, outer->l1, op);
+  Strategy *strategies = ARENA_ARRAY(w->m->arena, Strategy, body->ops.n);
+  body_strategies(w->m, outer->l1, op, st, body, strategies);
+  Scope s = {.l1 = body, .strategies = strategies, .stage = stage, .prefix = scoped_name(w, outer, op->name)};
+  s.versions = ARENA_ARRAY(w->m->arena, Versions, body->values.n);
+  int operand = 0;
+  for (size_t i = 0; i < body->ops.n; i++) {
+    const Op *input = &body->ops.items[i];
+    if (input->kind != OP_input) continue;
+    Versions *v = &s.versions[input->out];
+    v->produced = strategy_operand(w->m, r, st, operand);
+    v->stage = stage;
+    add_version(w, v, v->produced, stage, in[operand++]);
+  }
+  const char *saved = w->b.group;
+  w->b.group = outer->prefix ? w->b.group : op->group;
+  Val result = lower_scope(w, &s) ? want(w, &s, body->outputs.items[0].value, strategy_result(w->m, r, st), stage) : 0;
+  w->b.group = saved;
+  return result;
+}
+
+static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strategy *st, int stage) {
+  const char *name = op_str(op, AT_name);
+  const Rule *r = rule_of(w->m, s->l1, op);
+  size_t known = w->states.n;
+  const Layout *layout = state_layout(w, name, strategy_operand(w->m, r, st, 0));
+  if (w->states.n > known) { /* never read here: a read declares the layout */
+    const Type *t = type_of(s->l1, op->in[0]);
+    Attr a = attr_s(w->m, AT_name, name);
+    if (!build_op(&w->b, &(OpSpec){.kind = OP_read, .name = name, .stage = stage, .nattrs = 1, .attrs = &a,
+                                   .type = layout_local_type(w->m, t, layout), .layout = layout}))
+      return false;
+  }
+  Val v = want(w, s, op->in[0], layout, stage);
+  OpSpec spec = op_spec_of(s->l1, op);
+  spec.in = &v;
+  spec.stage = stage;
+  return v && build_op(&w->b, &spec);
+}
+
+static bool lower_op(Lowering *w, const Scope *s, size_t index) {
+  const Op *op = &s->l1->ops.items[index];
+  const Strategy *st = &s->strategies[index];
+  const Rule *r = rule_of(w->m, s->l1, op);
+  const char *why;
+  int stage = stage_of(s, index);
+  if (!strategy_legal(w->m, r, st, &why)) {
+    Text t = {.arena = w->m->arena};
+    strategy_print(w->m, &t, r, st);
+    return diag_error(w->b.diags, DIAG_plan_strategy, (Loc){.node = op->name}, "strategy %s of %s: %s", text_str(&t), op_name(op->kind), why);
+  }
+  if (op->kind == OP_call) die("lower_spmd: calls must be inlined first");
+  Val in[MAX_OPERANDS];
+  const Layout *layouts[MAX_OPERANDS];
+  w->b.stage = stage;
+  w->b.loc = op->loc;
+  if (op->kind == OP_write) return lower_write(w, s, op, st, stage);
+  for (int i = 0; i < op->nin; i++) {
+    layouts[i] = strategy_operand(w->m, r, st, i);
+    in[i] = want(w, s, op->in[i], layouts[i], stage);
+    if (!in[i]) return false;
+  }
+  const Layout *result = strategy_result(w->m, r, st);
+  w->b.stage = stage;
+  w->b.loc = op->loc;
+  Val v;
+  if (strategy_needs_body(r, st)) {
+    v = lower_body(w, s, index, r, st, in, stage);
+  } else {
+    for (int i = 0; i < op->nin; i++)
+      if (!(in[i] = exchange_windows(w, s, op, r, st, i, in[i], result))) return false;
+    Attr attrs[AT_COUNT];
+    local_attrs(w, s->l1, op, layouts, result, attrs);
+    OpSpec spec = op_spec_of(s->l1, op);
+    spec.name = scoped_name(w, s, op->name);
+    spec.group = s->prefix ? w->b.group : op->group;
+    spec.stage = stage;
+    spec.in = in;
+    spec.attrs = attrs;
+    spec.type = layout_local_type(w->m, type_of(s->l1, op->out), result);
+    v = build_op(&w->b, &spec);
+  }
+  Versions *out = &s->versions[op->out];
+  out->produced = result;
+  out->stage = stage;
+  if (v) add_version(w, out, result, stage, v);
+  return v != 0;
+}
+
+static bool lower_scope(Lowering *w, Scope *s) {
+  for (size_t i = 0; i < s->l1->ops.n; i++) {
+    const Op *op = &s->l1->ops.items[i];
+    if (is_source(op->kind)) {
+      Versions *v = &s->versions[op->out];
+      if (s->prefix && op->kind == OP_input) continue;
+      v->produced = source_layout(w, s, i);
+      v->stage = stage_of(s, i);
+      w->b.loc = op->loc;
+      /* Inputs and reads exist even when nobody uses them; the rest of the sources waits for a user. */
+      if (s->prefix || op->kind == OP_input || op->kind == OP_read)
+        add_version(w, v, v->produced, v->stage, emit_source(w, s, op, v->produced, v->stage));
+      if (v->n && !v->items[v->n - 1].v) return false;
+    } else if (!lower_op(w, s, i)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool lower_output(Lowering *w, const Scope *s, const Output *o) {
+  Versions *v = &s->versions[o->value];
+  Layout whole = *v->produced;
+  whole.partial_axes = 0;
+  const Layout *layout = layout_get(w->m, &whole);
+  Val val = want(w, s, o->value, layout, v->stage);
+  if (val) build_output(&w->b, o->name, val, layout);
+  return val != 0;
+}
+
+Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *name, Diags *diags) {
+  Func *f = module_func_add(m, name, 2);
+  Lowering w = {.m = m, .b = builder_new(m, f, diags), .cost = plan->cost ? plan->cost : move_cost_bytes, .context = plan->cost_context};
+  Scope s = {.l1 = l1, .strategies = plan->strategies, .stages = plan->stages, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n)};
+  if (!lower_scope(&w, &s)) return NULL;
+  for (size_t i = 0; i < l1->outputs.n; i++)
+    if (!lower_output(&w, &s, &l1->outputs.items[i])) return NULL;
+  return f;
+}
