@@ -1,0 +1,11 @@
+/* passes/passes.h - the module passes that pipeline.c sequences.  Each returns false after diagnostics. */
+#ifndef APC_PASSES_PASSES_H
+#define APC_PASSES_PASSES_H
+
+#include "ir/ir.h"
+
+bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
+bool pass_views(Module *m, Diags *diags);  /* views.c: slices, splits and transposes of weights become views of the weights */
+bool pass_dce(Module *m, Diags *diags);    /* dce.c: unused operations go */
+
+#endif

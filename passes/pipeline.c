@@ -1,0 +1,87 @@
+/* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
+ *
+ *   front end -> [ inline -> views -> dce ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *
+ * Nothing else sequences passes.
+ */
+#include "passes/pipeline.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/die.h"
+#include "passes/passes.h"
+
+typedef struct Pass {
+  const char *name;
+  bool (*run)(Module *m, Diags *diags);
+} Pass;
+
+static const Pass passes[] = {
+    {"inline", pass_inline},
+    {"views", pass_views},
+    {"dce", pass_dce},
+};
+
+enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
+
+const char *const *pass_names(void) {
+  static const char *names[PASSES + 1];
+  for (int i = 0; i < PASSES; i++) names[i] = passes[i].name;
+  return names;
+}
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static const char *running; /* for the report of a broken invariant */
+
+static void say_pass(void *context) {
+  (void)context;
+  if (running) fprintf(stderr, "apc: while running pass %s\n", running);
+}
+
+static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diags) {
+  double start = now_ms();
+  running = p->name;
+  die_set_hook(say_pass, NULL);
+  bool ok = p->run(m, diags);
+  if (ok && o->verify && !verify_module(m, diags)) {
+    diags_print(diags, stderr, false);
+    die("pass %s left a module that breaks the rules", p->name);
+  }
+  running = NULL;
+  if (o->times) fprintf(stderr, "%10.3f ms  %s\n", now_ms() - start, p->name);
+  if (ok && o->print_after && (strcmp(o->print_after, "all") == 0 || strcmp(o->print_after, p->name) == 0)) {
+    Text t = {.arena = m->arena};
+    module_print(m, &t);
+    fprintf(o->dump, "# after %s\n%s", p->name, text_str(&t));
+  }
+  return ok;
+}
+
+static const Pass *find_pass(const char *name, size_t n) {
+  for (int i = 0; i < PASSES; i++)
+    if (strlen(passes[i].name) == n && strncmp(passes[i].name, name, n) == 0) return &passes[i];
+  return NULL;
+}
+
+bool pipeline_run(Module *m, const char *list, const PassOptions *o, Diags *diags) {
+  if (!list) {
+    for (int i = 0; i < PASSES; i++)
+      if (!run_pass(m, &passes[i], o, diags)) return false;
+    return true;
+  }
+  while (*list) {
+    size_t n = strcspn(list, ",");
+    const Pass *p = find_pass(list, n);
+    if (!p) return diag_error(diags, DIAG_pass_name, (Loc){0}, "there is no pass '%.*s'", (int)n, list);
+    if (!run_pass(m, p, o, diags)) return false;
+    list += n;
+    if (*list == ',') list++;
+  }
+  return true;
+}

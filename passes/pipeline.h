@@ -1,0 +1,23 @@
+/* passes/pipeline.h - running level-1 passes by name, with checks, dumps and timing between them. */
+#ifndef APC_PASSES_PIPELINE_H
+#define APC_PASSES_PIPELINE_H
+
+#include <stdio.h>
+
+#include "ir/ir.h"
+
+typedef struct PassOptions {
+  const char *print_after; /* print the module after this pass ("all": every one); NULL */
+  bool verify;             /* run the verifier after every pass */
+  bool times;              /* report milliseconds per pass on stderr */
+  FILE *dump;              /* where prints go */
+} PassOptions;
+
+/* Names of the passes in pipeline order, NULL-terminated. */
+const char *const *pass_names(void);
+
+/* Runs the passes of a comma-separated list ("" runs none; NULL runs the whole pipeline in order).
+ * False after diagnostics; an unknown name is one. */
+bool pipeline_run(Module *m, const char *list, const PassOptions *options, Diags *diags);
+
+#endif

@@ -1,0 +1,35 @@
+/* passes/rewrite.c - see rewrite.h. */
+#include "passes/rewrite.h"
+
+#include "base/die.h"
+
+Rewrite rewrite_start(Module *m, const Func *old, Diags *diags) {
+  Func *f = ARENA_NEW(m->arena, Func);
+  f->name = old->name;
+  f->level = old->level;
+  ARENA_PUSH(m->arena, &f->values, ((Value){NULL, -1, NULL}));
+  return (Rewrite){m, old, builder_new(m, f, diags), ARENA_ARRAY(m->arena, Val, old->values.n)};
+}
+
+Val rewrite_copy(Rewrite *r, const Op *op) {
+  Val in[MAX_OPERANDS];
+  OpSpec spec = op_spec_of(r->old, op);
+  for (int i = 0; i < op->nin; i++) {
+    in[i] = r->map[op->in[i]];
+    if (!in[i]) die("rewrite of @%s: operand %d of %s is gone", r->old->name, i, op->name);
+  }
+  spec.in = in;
+  Val v = build_op(&r->b, &spec);
+  if (op->out) r->map[op->out] = v;
+  return v;
+}
+
+Func *rewrite_finish(Rewrite *r) {
+  for (size_t i = 0; i < r->old->outputs.n; i++) {
+    const Output *o = &r->old->outputs.items[i];
+    build_output(&r->b, o->name, r->map[o->value], o->layout);
+  }
+  for (size_t i = 0; i < r->m->funcs.n; i++)
+    if (r->m->funcs.items[i] == r->old) r->m->funcs.items[i] = r->b.f;
+  return r->b.f;
+}
