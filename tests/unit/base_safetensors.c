@@ -1,0 +1,227 @@
+/* safetensors files: good ones in their variants, round trips, malformed ones. */
+#include <stdint.h>
+
+#include "base/safetensors.h"
+#include "tests/temp.h"
+#include "tests/test.h"
+
+static Arena *arena;
+static Diags *diags;
+
+/* Opens and decodes an exact copy: length, header, `data` bytes counting 0, 1, 2 ... */
+static bool decodes(const char *header, uint64_t length, size_t data) {
+  size_t used = strlen(header), n = 8 + used + data;
+  uint8_t *copy = malloc(n);
+  memcpy(copy, &length, 8);
+  memcpy(copy + 8, header, used);
+  for (size_t i = 0; i < data; i++) copy[8 + used + i] = (uint8_t)i;
+  Safetensors *s = safetensors_open_memory(diags, "x.safetensors", copy, n);
+  bool ok = s != NULL;
+  for (size_t i = 0; s && i < s->n; i++) {
+    Tensor t;
+    bool read = safetensors_read(s, &s->items[i], &t);
+    if (read) {
+      CHECK((uintptr_t)t.data % dtype_bytes(t.dtype) == 0);
+      CHECK(memcmp(t.data, copy + s->items[i].offset, t.bytes) == 0);
+    }
+    tensor_free(&t);
+    ok = ok && read;
+  }
+  safetensors_close(s);
+  free(copy);
+  CHECK(ok == (diags->errors == 0));
+  return ok;
+}
+
+static void refuses(const char *header, uint64_t length, size_t data, const char *part) {
+  CHECKF(!decodes(header, length, data), "%s", header);
+  if (diags->n) {
+    const Diag *g = &diags->items[0];
+    CHECK(diags->errors == 1 && g->code == DIAG_safetensors);
+    CHECK_STR(g->loc.file, "x.safetensors");
+    CHECKF(strstr(g->message, part), "\"%s\" lacks \"%s\"", g->message, part);
+  }
+  diags = diags_new(arena);
+}
+
+#define ONE(dtype, shape, range) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" range "}}"
+#define PAIR(range_a, range_b) \
+  "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" range_a "}," \
+  "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" range_b "}}"
+
+static void good_files_are_read(void) {
+  static const struct {
+    const char *header;
+    size_t data;
+  } rows[] = {
+      {"{}", 0},
+      {"{}      ", 0},
+      {"{\"__metadata__\":{\"k\":\"v\"}}", 0},
+      {ONE("\"F32\"", "[2,3]", "[0,24]"), 24},
+      {ONE("\"F32\"", "[2,3]", "[0,24]") "   ", 24}, /* misaligned: copied */
+      {ONE("\"BF16\"", "[]", "[0,2]"), 2},
+      {ONE("\"F64\"", "[0]", "[0,0]"), 0},
+      {ONE("\"BOOL\"", "[2]", "[0,2]"), 2},
+      {PAIR("[0,4]", "[4,8]"), 8},
+      {PAIR("[4,8]", "[0,4]"), 8},
+      {"{\"e\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[4,4]},"
+       "\"a\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    CHECKF(decodes(rows[i].header, strlen(rows[i].header), rows[i].data), "%s: %s", rows[i].header,
+           diags->n ? diags->items[0].message : "");
+}
+
+static void malformed_headers(void) {
+  static const struct {
+    const char *header;
+    size_t data;
+    const char *part;
+  } rows[] = {
+      {"", 0, "does not begin"},
+      {" {}", 0, "does not begin"},
+      {"[]", 0, "does not begin"},
+      {"{", 0, "not JSON"},
+      {"{}x", 0, "not JSON"},
+      {"{\"a\":1,\"a\":1}", 0, "not JSON"},
+      {"{\"a\":\xff}", 0, "not JSON"},
+      {"{\"\xc0\x80\":{}}", 0, "not JSON"},
+      {"{\"a\":1}", 0, "not described by an object"},
+      {"{\"a\":{}}", 0, "no dtype"},
+      {"{\"__metadata__\":1}", 0, "not an object"},
+      {"{\"__metadata__\":{\"k\":1}}", 0, "not a string"},
+      {ONE("1", "[4]", "[0,4]"), 4, "no dtype"},
+      {ONE("\"F8_E4M3\"", "[4]", "[0,4]"), 4, "F8_E4M3"},
+      {ONE("\"f32\"", "[1]", "[0,4]"), 4, "not supported"},
+      {ONE("\"F32\"", "1", "[0,4]"), 4, "no shape"},
+      {ONE("\"F32\"", "[-1]", "[0,4]"), 4, "non-negative"},
+      {ONE("\"F32\"", "[1.0]", "[0,4]"), 4, "non-negative"},
+      {ONE("\"F32\"", "[\"1\"]", "[0,4]"), 4, "non-negative"},
+      {ONE("\"F32\"", "[99999999999999999999]", "[0,4]"), 4, "not JSON"},
+      {ONE("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "9 dimensions"},
+      {ONE("\"F32\"", "[1152921504606846976]", "[0,4]"), 4, "asks for 4611686018427387904 bytes"},
+      {ONE("\"F32\"", "[4294967296,4294967296]", "[0,4]"), 4, "too large"},
+      {ONE("\"F32\"", "[1]", "[0]"), 4, "two integers"},
+      {ONE("\"F32\"", "[1]", "[0,4,8]"), 4, "two integers"},
+      {ONE("\"F32\"", "[1]", "{}"), 4, "two integers"},
+      {ONE("\"F32\"", "[1]", "[0,4.0]"), 4, "two integers"},
+      {ONE("\"F32\"", "[1]", "[-4,0]"), 4, "outside"},
+      {ONE("\"F32\"", "[1]", "[4,0]"), 4, "outside"},
+      {ONE("\"F32\"", "[1]", "[4,8]"), 4, "outside"},
+      {ONE("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, "outside"},
+      {ONE("\"F32\"", "[1]", "[0,3]"), 4, "range has 3"},
+      {ONE("\"F32\"", "[2]", "[0,4]"), 4, "asks for 8 bytes"},
+      {ONE("\"F32\"", "[1]", "[4,8]"), 8, "4 bytes before tensor \"a\""},
+      {ONE("\"F32\"", "[1]", "[0,4]"), 8, "last 4 bytes"},
+      {ONE("\"F32\"", "[1]", "[0,4],\"more\":1"), 4, "unknown field \"more\""},
+      {ONE("\"BOOL\"", "[3]", "[0,3]"), 3, "neither 0 nor 1"},
+      {PAIR("[0,4]", "[0,4]"), 4, "overlap"},
+      {PAIR("[0,4]", "[3,7]"), 7, "overlap"},
+      {PAIR("[0,4]", "[5,9]"), 9, "1 bytes before tensor \"b\""},
+      {"{}", 1, "last 1 bytes"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    refuses(rows[i].header, strlen(rows[i].header), rows[i].data, rows[i].part);
+}
+
+static void malformed_lengths(void) {
+  refuses("{}", 3, 0, "claims 3 bytes, the file has 2");
+  refuses("{}", 0, 0, "does not begin");
+  refuses("{}", 1, 0, "not JSON");
+  refuses("{}", 100000001, 0, "100 MB");
+  refuses("{}", UINT64_MAX, 0, "100 MB");
+  for (size_t n = 0; n < 8; n++) CHECK(!safetensors_open_memory(diags, "x", "\2\0\0\0\0\0\0\0{}", n));
+  CHECK(diags->errors == 8);
+  diags = diags_new(arena);
+}
+
+static void deep_nesting_is_refused(void) {
+  static char deep[100001];
+  memset(deep, '[', sizeof deep - 1);
+  memcpy(deep, "{\"a\":", 5);
+  refuses(deep, sizeof deep - 1, 0, "not JSON");
+}
+
+static void files_go_round(void) {
+  const char *path = temp_path("round.safetensors");
+  NamedTensor tensors[DT_COUNT];
+  for (int i = 0; i < DT_COUNT; i++) {
+    Tensor *t = &tensors[i].tensor;
+    tensors[i].name = arena_printf(arena, "layer.%s.\"\xc3\xa9", dtype_name((DType)i));
+    CHECK(tensor_alloc(t, (DType)i, 2, (int64_t[]){i, 3}));
+    for (size_t k = 0; k < t->bytes; k++) ((uint8_t *)t->data)[k] = i == DT_bool ? k % 2 : (uint8_t)(k * 7 + 1);
+  }
+  const SafetensorsMeta meta[] = {{"format", "apc"}, {"step", "12"}};
+  CHECK(safetensors_write(diags, path, tensors, DT_COUNT, meta, 2));
+  Safetensors *s = safetensors_open(diags, path);
+  CHECK(s && s->n == DT_COUNT);
+  if (!s) return;
+  CHECK_STR(safetensors_meta(s, "step"), "12");
+  CHECK(!safetensors_meta(s, "none") && !safetensors_find(s, "none"));
+  uint64_t first = UINT64_MAX;
+  for (int i = 0; i < DT_COUNT; i++) {
+    Tensor u, *t = &tensors[i].tensor;
+    const SafetensorsEntry *e = safetensors_find(s, tensors[i].name);
+    CHECK(e && safetensors_read(s, e, &u));
+    CHECK(u.dtype == t->dtype && tensor_same_shape(&u, t) && memcmp(u.data, t->data, t->bytes) == 0);
+    CHECK(!u.release); /* aligned: a view */
+    if (e->offset < first) first = e->offset;
+    tensor_free(&u);
+  }
+  CHECK(first % 4096 == 0);
+  safetensors_close(s);
+  for (int i = 0; i < DT_COUNT; i++) tensor_free(&tensors[i].tensor);
+  CHECK(diags->n == 0);
+}
+
+static void order_does_not_matter(void) {
+  const char *path[2] = {temp_path("1.safetensors"), temp_path("2.safetensors")};
+  Tensor f = tensor_view(DT_f32, 1, (int64_t[]){2}, (float[]){1, 2}), b = tensor_view(DT_u8, 0, NULL, "x");
+  const NamedTensor forward[] = {{"a", b}, {"b", f}, {"c", f}}, backward[] = {{"c", f}, {"b", f}, {"a", b}};
+  CHECK(safetensors_write(diags, path[0], forward, 3, NULL, 0));
+  CHECK(safetensors_write(diags, path[1], backward, 3, NULL, 0));
+  FileMap x, y;
+  CHECK(file_map(diags, path[0], &x) && file_map(diags, path[1], &y));
+  CHECK(x.size == y.size && memcmp(x.data, y.data, x.size) == 0);
+  file_unmap(&x);
+  file_unmap(&y);
+  CHECK(safetensors_write(diags, path[0], NULL, 0, NULL, 0));
+  Safetensors *s = safetensors_open(diags, path[0]);
+  CHECK(s && s->n == 0);
+  safetensors_close(s);
+}
+
+static void wrong_names_are_refused(void) {
+  const char *path = temp_path("names.safetensors");
+  Tensor t = tensor_view(DT_u8, 0, NULL, "x");
+  CHECK(safetensors_write(diags, path, (NamedTensor[]){{"old", t}}, 1, NULL, 0));
+  const NamedTensor rows[][2] = {{{"a", t}, {"a", t}}, {{"a", t}, {"\xff", t}}, {{"a", t}, {"__metadata__", t}}};
+  for (size_t i = 0; i < 3; i++) {
+    CHECK(!safetensors_write(diags, path, rows[i], 2, NULL, 0));
+    CHECK(diags->errors == 1 && diags->items[0].code == DIAG_tensor_format);
+    diags = diags_new(arena);
+  }
+  const SafetensorsMeta meta[][2] = {{{"k", "1"}, {"k", "2"}}, {{"k", "1"}, {"l", "\xff"}}};
+  for (size_t i = 0; i < 2; i++) {
+    CHECK(!safetensors_write(diags, path, rows[0], 1, meta[i], 2));
+    CHECK(diags->errors == 1 && diags->items[0].code == DIAG_tensor_format);
+    diags = diags_new(arena);
+  }
+  Safetensors *s = safetensors_open(diags, path);
+  CHECK(s && safetensors_find(s, "old"));
+  safetensors_close(s);
+}
+
+int main(void) {
+  arena = arena_new();
+  diags = diags_new(arena);
+  RUN(good_files_are_read);
+  RUN(malformed_headers);
+  RUN(malformed_lengths);
+  RUN(deep_nesting_is_refused);
+  RUN(files_go_round);
+  RUN(order_does_not_matter);
+  RUN(wrong_names_are_refused);
+  arena_free(arena);
+  return test_summary();
+}
