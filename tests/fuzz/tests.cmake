@@ -1,12 +1,38 @@
-# With -DAPC_FUZZ=ON (and clang) every fuzz_NAME.c is one libFuzzer program.
+# Every tests/fuzz/fuzz_NAME.c defines LLVMFuzzerTestOneInput; tests/fuzz/seeds/NAME/ holds its seed files.
+# Each becomes the test fuzz.NAME: standalone.c feeds it the seeds and 2000 fixed mutations of each, under
+# whatever compiler and sanitizers the build uses.
+# With -DAPC_FUZZ=ON and clang (preset "fuzz") each also becomes libfuzzer_NAME, to be run by hand:
+#   build-fuzz/tests/libfuzzer_npy -max_total_time=60 /tmp/corpus tests/fuzz/seeds/npy
+set(fuzz_dir ${CMAKE_CURRENT_LIST_DIR})
+set(fuzz_rooms codegen passes frontend ir runtime base)
+set(fuzz_libraries apc_warnings)
+foreach(room ${fuzz_rooms})
+  list(APPEND fuzz_libraries apc_${room})
+endforeach()
+
 if(APC_FUZZ)
-  file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/fuzz_*.c)
-  foreach(source ${fuzz_sources})
-    get_filename_component(name ${source} NAME_WE)
-    add_executable(${name} ${source})
-    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
-    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    target_link_libraries(${name} PRIVATE apc_warnings apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang" OR NOT APC_SANITIZE)
+    message(FATAL_ERROR "APC_FUZZ needs clang and APC_SANITIZE (see the preset \"fuzz\")")
+  endif()
+  foreach(room ${fuzz_rooms})
+    target_compile_options(apc_${room} PRIVATE -fsanitize=fuzzer-no-link)
   endforeach()
 endif()
+
+file(GLOB fuzz_sources CONFIGURE_DEPENDS ${fuzz_dir}/fuzz_*.c)
+foreach(source ${fuzz_sources})
+  get_filename_component(target ${source} NAME_WE)
+  string(REPLACE "fuzz_" "" name ${target})
+  add_executable(${target} ${source} ${fuzz_dir}/standalone.c)
+  target_link_libraries(${target} PRIVATE ${fuzz_libraries})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME fuzz.${name} COMMAND ${target} tests/fuzz/seeds/${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 300)
+  if(APC_FUZZ)
+    add_executable(libfuzzer_${name} ${source})
+    target_compile_options(libfuzzer_${name} PRIVATE -fsanitize=fuzzer-no-link)
+    target_link_options(libfuzzer_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(libfuzzer_${name} PRIVATE ${fuzz_libraries})
+    set_target_properties(libfuzzer_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  endif()
+endforeach()
