@@ -131,8 +131,9 @@ static bool check_sizes(const Npz *z, const NpzMember *m, uint32_t flags, uint32
  * central directory. */
 static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8_t *name, size_t name_bytes,
                         uint64_t limit) {
-  const uint8_t *p = z->map.data + m->header;
-  if (m->header > limit || limit - m->header < LOCAL_BYTES || get32(p) != 0x04034b50u)
+  bool inside = m->header <= limit && limit - m->header >= LOCAL_BYTES;
+  const uint8_t *p = z->map.data + (inside ? m->header : 0);
+  if (!inside || get32(p) != 0x04034b50u)
     return BAD(z, "member %s: no local header at %llu", quoted(z, m->name), (unsigned long long)m->header);
   uint64_t skip = LOCAL_BYTES + (uint64_t)get16(p + 26) + get16(p + 28);
   if (skip > limit - m->header || m->packed > limit - m->header - skip)
