@@ -106,8 +106,8 @@ RtStatus comm_group(Comm *comm, const int *members, int n, int *group, RtError *
 int comm_group_size(const Comm *comm, int group);
 int comm_group_rank(const Comm *comm, int group); /* -1 when not a member */
 
-/* Adds n operations at one position of the order; never blocks.  key < 2^56 is the same on all members;
- * *ticket stands for all n. */
+/* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
+ * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
 RtStatus comm_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket,
                       RtError *error);
 

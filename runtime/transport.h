@@ -25,6 +25,17 @@ typedef struct Strided {
   size_t rows, row_bytes, stride;
 } Strided;
 
+/* n bytes of the stream of `block`, from byte `first` on, to or from contiguous memory. */
+void strided_gather(void *to, const Strided *block, size_t first, size_t n);
+void strided_scatter(const Strided *block, size_t first, const void *from, size_t n);
+
+/* Copies the whole stream of `from` into `to`; both have the same number of bytes.  The two may be the same
+ * bytes, but not overlap otherwise. */
+void strided_copy(const Strided *to, const Strided *from);
+
+/* The address of byte `first` of the stream when the next n bytes are contiguous, else NULL. */
+char *strided_direct(const Strided *block, size_t first, size_t n);
+
 /* One message: bytes [first, first + length) of the stream of `block`.  The caller fills the upper part
  * and keeps the struct and the bytes in place until `done`. */
 typedef struct Transfer {

@@ -1,0 +1,58 @@
+/* runtime/session_host.h - the host's view of a session; private to session_host.c and session_keeper.c. */
+#ifndef APC_RUNTIME_SESSION_HOST_H
+#define APC_RUNTIME_SESSION_HOST_H
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "runtime/session_shared.h"
+
+enum { CPU_MOST = 8192, CPU_WORD = 8 * sizeof(unsigned long) };
+
+typedef struct CpuMask {
+  unsigned long words[CPU_MOST / CPU_WORD];
+} CpuMask;
+
+/* The keeper's knowledge of one rank. */
+typedef struct RankProcess {
+  int pid;
+  bool alive, stopped;
+  bool busy; /* has a command to finish; when last looked at, like the next two */
+  int exit_status; /* as waitid gives it, when not alive: */
+  int exit_code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 when somebody else reaped it */
+  uint64_t beats, moves;
+  int64_t changed_ms;    /* on the keeper's clock, when they changed */
+  CpuMask cpus;
+} RankProcess;
+
+struct Session {
+  SessionOptions options; /* path and args are not kept */
+  SessionControl *control;
+  int fd;
+  void *io;
+  size_t io_bytes;
+  uint64_t commands; /* given so far; the caller's thread only */
+
+  char *path, **argv, **envp;
+  char rank_text[16], world_text[16], fd_text[48], threads_text[48];
+  bool pinned;
+
+  pthread_t keeper;
+  sigset_t signals;          /* the caller's mask, for the ranks */
+  _Atomic uint32_t started;  /* futex: 1 when all ranks run, or `failure` tells why not */
+  _Atomic uint32_t stopping; /* a SessionStop */
+  RankProcess ranks[SESSION_MAX_RANKS]; /* the keeper's; pids are constant once started */
+  int64_t clock_ms;                     /* the keeper's clock: stands still while the host is stopped */
+
+  pthread_mutex_t lock;
+  RtError failure; /* under the lock; complete before control->ended is set */
+};
+
+/* Starts the keeper's thread, and in it the ranks. */
+RtStatus session_keeper_start(Session *s, RtError *error);
+
+/* How the keeper ends the ranks: STOP_ORDERLY gives them time to leave by themselves.  Set in `stopping`, after
+ * which the thread ends soon and no rank is left. */
+typedef enum SessionStop { STOP_NOT, STOP_ORDERLY, STOP_AT_ONCE } SessionStop;
+
+#endif
