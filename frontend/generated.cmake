@@ -21,3 +21,12 @@ add_library(apc_onnx_proto STATIC ${proto_sources})
 target_include_directories(apc_onnx_proto SYSTEM PUBLIC ${proto_out})
 target_link_libraries(apc_onnx_proto PUBLIC PkgConfig::PROTOBUFC)
 target_link_libraries(apc_frontend PUBLIC apc_onnx_proto)
+
+# --- targets: the text of targets/*.topo as C strings ---
+file(GLOB topo_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/targets/*.topo)
+set(topo_c ${CMAKE_BINARY_DIR}/generated/builtin_targets.c)
+add_custom_command(
+  OUTPUT ${topo_c}
+  COMMAND ${CMAKE_COMMAND} -DOUT=${topo_c} -DDIR=${CMAKE_SOURCE_DIR}/targets -P ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake
+  DEPENDS ${topo_files} ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake VERBATIM)
+target_sources(apc_frontend PRIVATE ${topo_c})

@@ -1,0 +1,14 @@
+# Writes OUT, a C file with the text of every target file: cmake -DOUT=... -DDIR=... -P embed_targets.cmake
+file(GLOB files ${DIR}/*.topo)
+list(SORT files)
+set(names "")
+set(texts "")
+foreach(file ${files})
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" text "${hex}")
+  string(APPEND names "  \"${name}\",\n")
+  string(APPEND texts "  \"${text}\",\n")
+endforeach()
+file(WRITE ${OUT} "extern const char *const target_builtin_names[];\nextern const char *const target_builtin_texts[];\n"
+  "const char *const target_builtin_names[] = {\n${names}  0};\nconst char *const target_builtin_texts[] = {\n${texts}  0};\n")
