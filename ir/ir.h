@@ -334,6 +334,7 @@ const Type *infer_type(Module *m, const Func *f, const OpSpec *spec, Diags *diag
 void module_print(const Module *m, Text *t);
 void func_print(const Module *m, Text *t, const Func *f);
 void op_print(const Module *m, Text *t, const Func *f, const Op *op);
+void attr_print(const Module *m, Text *t, const Attr *a); /* key=value */
 /* Parses a whole file into a new module; NULL after diagnostics. */
 Module *ir_parse(const char *file, const char *text, Diags *diags);
 

@@ -21,7 +21,7 @@ static void print_axis(const Module *m, Text *t, int64_t axis) {
   text_add(t, axis >= 0 && axis < m->mesh.naxes ? m->mesh.axes[axis].name : "?");
 }
 
-static void print_attr(const Module *m, Text *t, const Attr *a) {
+void attr_print(const Module *m, Text *t, const Attr *a) {
   text_printf(t, "%s=", attr_name(a->key));
   AttrKind k = attr_kind(a->key);
   switch (k) {
@@ -73,7 +73,7 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
   }
   for (int i = 0; i < op->nattrs; i++) {
     text_add(t, i ? ", " : " {");
-    print_attr(m, t, &op->attrs[i]);
+    attr_print(m, t, &op->attrs[i]);
   }
   if (op->nattrs) text_add(t, "}");
   if (op->out) {

@@ -1,0 +1,22 @@
+/* ir/prove.h - does a level-2 program compute its level-1 function? (D35)
+ *
+ * Reads only the two functions and the mesh: no plan, no names of passes, no lowering code.  Nothing is executed.
+ */
+#ifndef APC_IR_PROVE_H
+#define APC_IR_PROVE_H
+
+#include "ir/ir.h"
+
+typedef enum Verdict { PROVED, REFUTED, UNKNOWN } Verdict;
+const char *verdict_name(Verdict v);
+
+typedef struct Proof {
+  Verdict verdict;
+  const char *op;     /* the level-2 operation or output at fault; NULL when proved */
+  const char *reason; /* one line, in the module's arena; NULL when proved */
+} Proof;
+
+/* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name. */
+Proof prove(Module *m, const Func *l1, const Func *l2);
+
+#endif

@@ -1,0 +1,61 @@
+/* ir/prove_relation.h - boxes and partial results; private to ir/prove*.c. */
+#ifndef APC_IR_PROVE_RELATION_H
+#define APC_IR_PROVE_RELATION_H
+
+#include "ir/ir.h"
+#include "ir/prove_term.h"
+
+enum { MAX_STATES = 256 };
+
+/* The part [lo, hi) of a global dimension; free: any part of extent hi (the value does not vary along it). */
+typedef struct Span {
+  const Expr *lo, *hi;
+  bool free;
+} Span;
+
+typedef struct Relation {
+  int rank;
+  Span dims[MAX_RANK];
+  Reduction partial;
+  uint32_t axes; /* partial over these mesh axes */
+} Relation;
+
+/* What is known of a level-2 value. */
+typedef struct Fact2 {
+  Term term;
+  Relation relation;
+} Fact2;
+
+typedef struct Prover {
+  Module *m;
+  const Func *l1;
+  Terms *terms;
+  const Term *l1_terms;
+  int64_t *values; /* scratch: one per symbol */
+  struct { const char *name; Relation relation; } states[MAX_STATES];
+  int nstates;
+  size_t written;
+  bool uncertain;  /* a failed comparison could not be decided */
+  const char *op, *reason;
+} Prover;
+
+/* Sets the reason; always false. */
+bool prove_fail(Prover *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+uint32_t expr_axes(const Module *m, const Expr *e);
+bool next_coordinates(const Module *m, uint32_t axes, int64_t *values);
+bool expr_equal(Prover *p, const Expr *a, const Expr *b);
+Span span_at(const Expr *lo, const Expr *hi);
+const Expr *span_extent(Prover *p, const Span *s);
+uint32_t span_axes(const Module *m, const Span *s);
+bool span_unify(Prover *p, const Span *a, const Span *b, Span *out);
+bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
+/* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */
+bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);
+/* The first canonical cut of the extent over ordered subsets of the axes that fits. */
+bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
+
+/* prove_comm.c: the axioms of the level-2 operations. */
+bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
+
+#endif

@@ -1,0 +1,44 @@
+/* ir/prove_term.h - logical terms of the prover; private to ir/prove*.c.
+ *
+ * A term is a hash-consed expression over level-1 primitives: inputs, weights, states, constants, and operations on terms.
+ * Composites are expanded by their bodies, copies are transparent.  Equal terms are equal numbers.  Constants, sizes and index
+ * ramps do not carry extents: they are the same function on any box.
+ */
+#ifndef APC_IR_PROVE_TERM_H
+#define APC_IR_PROVE_TERM_H
+
+#include "ir/ir.h"
+
+typedef uint32_t Term; /* 0: none */
+
+/* A level-1 operation (or one of an expanded body) and the term of its result. */
+typedef struct Fact {
+  const Func *f;
+  const Op *op;
+  Term term;
+  struct Fact *next; /* same kind and arguments */
+} Fact;
+
+/* A state written by level 1, and what it becomes. */
+typedef struct Written {
+  const char *name;
+  Term term;
+} Written;
+
+typedef struct Terms {
+  Module *m;
+  struct { const char **keys; uint32_t *values; size_t n, cap; } by_key;  /* interned text -> Term */
+  struct { const char **keys; Fact **values; size_t n, cap; } by_args;    /* "kind(args)" -> facts */
+  uint32_t count;
+  struct { Written *items; size_t n, cap; } writes;
+} Terms;
+
+Terms *terms_new(Module *m);
+
+/* Terms of all values of a function whose inputs have given terms (NULL: by name); values[f->values.n]. */
+Term *terms_of_func(Terms *t, const Func *f, const Term *inputs);
+
+/* The facts with this kind and these arguments. */
+const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args);
+
+#endif
