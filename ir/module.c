@@ -98,10 +98,17 @@ int module_blob(Module *m, const char *path, uint64_t bytes) {
   return (int)m->blobs.n - 1;
 }
 
+/* Models have tens of thousands of weights, so they are found by hash; Module.params may move, indices do not. */
+typedef struct ParamSlot {
+  const char *name;
+  size_t index;
+} ParamSlot;
+
+static int slot_equal(const void *key, const void *item) { return strcmp(key, ((const ParamSlot *)item)->name) == 0; }
+
 Param *module_param(Module *m, const char *name) {
-  for (size_t i = 0; i < m->params.n; i++)
-    if (strcmp(m->params.items[i].name, name) == 0) return &m->params.items[i];
-  return NULL;
+  const ParamSlot *slot = intern_find(&m->interned->params, hash_bytes(name), name, slot_equal);
+  return slot ? &m->params.items[slot->index] : NULL;
 }
 
 Param *module_param_add(Module *m, const char *name, const Type *type) {
@@ -114,6 +121,9 @@ Param *module_param_add(Module *m, const char *name, const Type *type) {
     ex_get_const(type->dims[d], &extent);
     if (__builtin_mul_overflow(stride, extent > 0 ? extent : 1, &stride)) m->expr_overflow = true, stride = 1;
   }
+  ParamSlot *slot = ARENA_NEW(m->arena, ParamSlot);
+  *slot = (ParamSlot){p.name, m->params.n};
+  intern_add(m->arena, &m->interned->params, hash_bytes(p.name), slot);
   ARENA_PUSH(m->arena, &m->params, p);
   return &m->params.items[m->params.n - 1];
 }

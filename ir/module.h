@@ -14,6 +14,7 @@ typedef struct InternSet {
 
 typedef struct Interned {
   InternSet strings, exprs, types, layouts;
+  InternSet params; /* ParamSlot: finds weights by name */
 } Interned;
 
 struct Arena;
