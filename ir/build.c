@@ -45,7 +45,7 @@ static bool name_take(Module *m, NameSet *s, const char *name) {
   return true;
 }
 
-static const char *unique_name(Builder *b, const char *wanted) {
+const char *builder_unique_name(Builder *b, const char *wanted) {
   const char *name = module_string(b->m, wanted);
   if (name_take(b->m, b->names, name)) return name;
   for (;;) {
@@ -79,7 +79,7 @@ Val build_op(Builder *b, const OpSpec *given) {
   const char *wanted = spec.name;
   if (!wanted) wanted = b->prefix ? arena_printf(b->m->arena, "%s%s", b->prefix, op_name(spec.kind)) : op_name(spec.kind);
   Op op = {.kind = spec.kind, .stage = spec.stage, .loc = spec.loc, .nin = spec.nin, .nattrs = spec.nattrs};
-  op.name = unique_name(b, wanted);
+  op.name = builder_unique_name(b, wanted);
   op.group = spec.group ? module_string(b->m, spec.group) : b->group ? module_string(b->m, b->group) : op.name;
   Val *in = ARENA_ARRAY(b->m->arena, Val, spec.nin);
   if (spec.nin) memcpy(in, spec.in, sizeof(Val) * (size_t)spec.nin);

@@ -288,6 +288,9 @@ typedef struct Builder {
 
 Builder builder_new(Module *m, Func *f, Diags *diags);
 
+/* `wanted`, or `wanted`.1, .2 ... when it is taken; the name is then taken. */
+const char *builder_unique_name(Builder *b, const char *wanted);
+
 /* Adds an operation, inferring its result type.  Returns 0 after diag_error when the operands do not fit. */
 Val build_op(Builder *b, const OpSpec *spec);
 void build_output(Builder *b, const char *name, Val v, const Layout *layout);
