@@ -30,3 +30,20 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -DOUT=${topo_c} -DDIR=${CMAKE_SOURCE_DIR}/targets -P ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake
   DEPENDS ${topo_files} ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake VERBATIM)
 target_sources(apc_frontend PRIVATE ${topo_c})
+
+# --- DSL: scanner, parser, and the layer libraries (frontend/*.apc) as C arrays ---
+set(dsl_out ${CMAKE_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${dsl_out})
+file(GLOB dsl_library_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/frontend/*.apc)
+bison_target(dsl_parser ${CMAKE_SOURCE_DIR}/frontend/dsl.y ${dsl_out}/dsl.tab.c DEFINES_FILE ${dsl_out}/dsl.tab.h
+  COMPILE_FLAGS "-Werror")
+flex_target(dsl_scanner ${CMAKE_SOURCE_DIR}/frontend/dsl.l ${dsl_out}/dsl.lex.c DEFINES_FILE ${dsl_out}/dsl.lex.h)
+add_flex_bison_dependency(dsl_scanner dsl_parser)
+add_custom_command(
+  OUTPUT ${dsl_out}/dsl_library.c
+  COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/dsl_library.c "-DLIBRARIES=${dsl_library_files}"
+          -P ${CMAKE_SOURCE_DIR}/frontend/dsl_embed.cmake
+  DEPENDS ${dsl_library_files} ${CMAKE_SOURCE_DIR}/frontend/dsl_embed.cmake VERBATIM)
+set(dsl_generated ${dsl_out}/dsl.tab.c ${dsl_out}/dsl.lex.c ${dsl_out}/dsl_library.c ${dsl_out}/dsl.tab.h ${dsl_out}/dsl.lex.h)
+target_sources(apc_frontend PRIVATE ${dsl_generated})
+set_source_files_properties(${dsl_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${dsl_out};-I${CMAKE_SOURCE_DIR}")

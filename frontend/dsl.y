@@ -1,0 +1,246 @@
+/* frontend/dsl.y - the grammar of the model language (docs/dsl.md).
+ *
+ * Errors are recovered at the end of a statement, so one run reports several.
+ */
+%define api.pure full
+%define api.prefix {dsl_yy}
+%define api.location.type {DslPlace}
+%define parse.error custom
+%define parse.lac full
+%locations
+%param { void *scanner }
+%parse-param { DslParse *p }
+
+%code requires {
+#include "frontend/dsl_ast.h"
+}
+
+%union {
+  int64_t i;
+  double f;
+  const char *s;
+  Node *node;
+  NodeList list;
+}
+
+%code {
+int dsl_yylex(DSL_YYSTYPE *value, DSL_YYLTYPE *at, void *scanner);
+
+static void dsl_yyerror(DslPlace *at, void *scanner, DslParse *p, const char *message) {
+  (void)scanner;
+  dsl_syntax_error(p, *at, "%s", message);
+}
+
+static Node *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a, Node *b, Node *c) {
+  Node *n = node_named(p, kind, at, name, a);
+  n->b = b;
+  n->c = c;
+  return n;
+}
+}
+
+%initial-action { @$ = (DslPlace){1, 1, 1, 1}; }
+
+%token T_NEWLINE "end of line" T_IMPORT "'import'" T_PARAM "'param'" T_DIM "'dim'" T_FN "'fn'" T_ENTRY "'entry'"
+%token T_WHEN "'when'" T_WEIGHT "'weight'" T_BUFFER "'buffer'" T_STATE "'state'" T_FOR "'for'" T_IN "'in'" T_AS "'as'"
+%token T_IF "'if'" T_ELSE "'else'" T_SCOPE "'scope'" T_RETURN "'return'" T_OUTPUT "'output'" T_CHECK "'check'"
+%token T_AND "'and'" T_OR "'or'" T_NOT "'not'" T_RANGE "'..'" T_ELLIPSIS "'...'" T_FLOORDIV "'//'" T_EQ "'=='" T_NE "'!='"
+%token T_LE "'<='" T_GE "'>='" T_ARROW "'<-'"
+%token <s> T_NAME "a name" T_STRING "a string"
+%token <i> T_INT "a number"
+%token <f> T_FLOAT "a decimal number"
+
+%left T_OR
+%left T_AND
+%precedence T_NOT
+%nonassoc T_EQ T_NE '<' T_LE '>' T_GE
+%left '+' '-'
+%left '*' '/' '%' T_FLOORDIV
+%precedence UNARY
+
+%type <node> item statement simple_statement compound_statement dim expression postfix primary string argument index
+%type <node> optional_expression optional_scope optional_name optional_maximum optional_start optional_when
+%type <node> if_statement parameter block name
+%type <list> items statements dims expressions arguments argument_list indices index_list parameters parameter_list names
+
+%%
+file: items { p->items = $1.first; }
+
+items:
+    %empty { $$ = (NodeList){0}; }
+  | items item { $$ = list_add($1, $2); }
+  | items T_NEWLINE { $$ = $1; }
+
+item:
+    T_IMPORT T_NAME T_NEWLINE { $$ = node_named(p, N_IMPORT, @2, $2, NULL); }
+  | T_PARAM T_NAME '=' expression T_NEWLINE { $$ = node_named(p, N_PARAM, @2, $2, $4); }
+  | T_DIM dims T_NEWLINE { $$ = node_children(p, N_DIMS, @1, $2.first, NULL); }
+  | T_FN T_NAME '(' parameters ')' block { $$ = named_pair(p, N_FUNCTION, @2, $2, $4.first, $6, NULL); }
+  | T_ENTRY T_NAME '(' parameters ')' optional_when block { $$ = named_pair(p, N_ENTRY, @2, $2, $4.first, $7, $6); }
+  | name '=' expression T_NEWLINE { $$ = node_children(p, N_ASSIGN, @1, $1, $3); }
+  | T_CHECK expression ',' expression T_NEWLINE { $$ = node_children(p, N_CHECK, @2, $2, $4); }
+  | error T_NEWLINE { $$ = NULL; yyerrok; }
+  | error block { $$ = NULL; (void)$2; yyerrok; }
+  | error '}' { $$ = NULL; yyerrok; }
+
+dims: dim { $$ = list_of($1); } | dims ',' dim { $$ = list_add($1, $3); }
+dim: T_NAME optional_maximum { $$ = node_named(p, N_DIM, @1, $1, $2); }
+optional_maximum: %empty { $$ = NULL; } | T_LE expression { $$ = $2; }
+optional_when: %empty { $$ = NULL; } | T_WHEN expression { $$ = $2; }
+
+parameters: %empty { $$ = (NodeList){0}; } | parameter_list | parameter_list ','
+parameter_list: parameter { $$ = list_of($1); } | parameter_list ',' parameter { $$ = list_add($1, $3); }
+parameter:
+    T_NAME { $$ = node_named(p, N_PARAMETER, @1, $1, NULL); }
+  | T_NAME '=' expression { $$ = node_named(p, N_PARAMETER, @1, $1, $3); $$->i = '='; }
+  | T_NAME ':' expression { $$ = node_named(p, N_PARAMETER, @1, $1, $3); $$->i = ':'; }
+
+block:
+    '{' statements '}' { $$ = $2.first; }
+  | '{' statements simple_statement '}' { $$ = list_add($2, $3).first; }
+  | '{' statements error '}' { $$ = $2.first; yyerrok; }
+
+statements:
+    %empty { $$ = (NodeList){0}; }
+  | statements statement { $$ = list_add($1, $2); }
+  | statements T_NEWLINE { $$ = $1; }
+
+statement:
+    simple_statement T_NEWLINE
+  | compound_statement
+  | error T_NEWLINE { $$ = NULL; yyerrok; }
+  | error block { $$ = NULL; (void)$2; yyerrok; }
+
+simple_statement:
+    names '=' expression { $$ = node_children(p, N_ASSIGN, @1, $1.first, $3); }
+  | T_NAME T_ARROW expression { $$ = node_named(p, N_WRITE, @1, $1, $3); }
+  | postfix { $$ = node_children(p, N_EXPRESSION, @1, $1, NULL); }
+  | T_WEIGHT T_NAME optional_name ':' expression '=' expression {
+      $$ = named_pair(p, N_WEIGHT, @2, $2, $3, $5, $7);
+    }
+  | T_BUFFER T_NAME optional_name ':' expression '=' expression {
+      $$ = named_pair(p, N_WEIGHT, @2, $2, $3, $5, $7);
+      $$->i = 1;
+    }
+  | T_STATE T_NAME optional_name ':' expression optional_start {
+      $$ = named_pair(p, N_STATE, @2, $2, $3, $5, $6);
+    }
+  | T_RETURN { $$ = node_new(p, N_RETURN, @1); }
+  | T_RETURN expression { $$ = node_children(p, N_RETURN, @1, $2, NULL); }
+  | T_OUTPUT T_NAME { $$ = node_named(p, N_OUTPUT, @2, $2, node_named(p, N_NAME, @2, $2, NULL)); }
+  | T_OUTPUT T_NAME '=' expression { $$ = node_named(p, N_OUTPUT, @2, $2, $4); }
+  | T_CHECK expression ',' expression { $$ = node_children(p, N_CHECK, @2, $2, $4); }
+
+compound_statement:
+    T_FOR T_NAME T_IN expression T_RANGE expression optional_scope block {
+      $$ = named_pair(p, N_FOR, @2, $2, $4, $6, $8);
+      $$->d = $7;
+    }
+  | T_FOR T_NAME T_IN expression optional_scope block {
+      $$ = named_pair(p, N_FOR, @2, $2, $4, NULL, $6);
+      $$->d = $5;
+    }
+  | T_SCOPE expression block { $$ = node_children(p, N_SCOPE, @2, $2, $3); }
+  | if_statement
+
+if_statement:
+    T_IF expression block { $$ = named_pair(p, N_IF, @2, NULL, $2, $3, NULL); }
+  | T_IF expression block T_ELSE block { $$ = named_pair(p, N_IF, @2, NULL, $2, $3, $5); }
+  | T_IF expression block T_ELSE if_statement { $$ = named_pair(p, N_IF, @2, NULL, $2, $3, $5); }
+
+optional_name: %empty { $$ = NULL; } | string
+optional_scope: %empty { $$ = NULL; } | T_SCOPE expression { $$ = $2; }
+optional_start: %empty { $$ = NULL; } | '=' expression { $$ = $2; }
+name: T_NAME { $$ = node_named(p, N_NAME, @1, $1, NULL); }
+names: name { $$ = list_of($1); } | names ',' name { $$ = list_add($1, $3); }
+
+expressions: expression { $$ = list_of($1); } | expressions ',' expression { $$ = list_add($1, $3); }
+expression:
+    postfix
+  | '-' expression %prec UNARY { $$ = node_unary(p, NO_NEG, @1, $2); }
+  | T_NOT expression { $$ = node_unary(p, NO_NOT, @1, $2); }
+  | expression '+' expression { $$ = node_binary(p, NO_ADD, @2, $1, $3); }
+  | expression '-' expression { $$ = node_binary(p, NO_SUB, @2, $1, $3); }
+  | expression '*' expression { $$ = node_binary(p, NO_MUL, @2, $1, $3); }
+  | expression '/' expression { $$ = node_binary(p, NO_DIV, @2, $1, $3); }
+  | expression T_FLOORDIV expression { $$ = node_binary(p, NO_FLOORDIV, @2, $1, $3); }
+  | expression '%' expression { $$ = node_binary(p, NO_MOD, @2, $1, $3); }
+  | expression T_EQ expression { $$ = node_binary(p, NO_EQ, @2, $1, $3); }
+  | expression T_NE expression { $$ = node_binary(p, NO_NE, @2, $1, $3); }
+  | expression '<' expression { $$ = node_binary(p, NO_LT, @2, $1, $3); }
+  | expression T_LE expression { $$ = node_binary(p, NO_LE, @2, $1, $3); }
+  | expression '>' expression { $$ = node_binary(p, NO_GT, @2, $1, $3); }
+  | expression T_GE expression { $$ = node_binary(p, NO_GE, @2, $1, $3); }
+  | expression T_AND expression { $$ = node_binary(p, NO_AND, @2, $1, $3); }
+  | expression T_OR expression { $$ = node_binary(p, NO_OR, @2, $1, $3); }
+
+postfix:
+    primary
+  | T_NAME '(' arguments ')' { $$ = node_named(p, N_CALL, @1, $1, $3.first); }
+  | T_NAME '(' arguments ')' T_AS primary { $$ = named_pair(p, N_CALL, @1, $1, $3.first, $6, NULL); }
+  | postfix '[' indices ']' { $$ = node_children(p, N_INDEX, @1, $1, $3.first); }
+  | postfix '.' T_NAME { $$ = node_named(p, N_FIELD, @3, $3, $1); }
+
+primary:
+    T_INT { $$ = node_new(p, N_INT, @1); $$->i = $1; }
+  | T_FLOAT { $$ = node_new(p, N_FLOAT, @1); $$->f = $1; }
+  | string
+  | name
+  | '(' expression ')' { $$ = $2; }
+  | '[' ']' { $$ = node_new(p, N_LIST, @1); }
+  | '[' expressions ']' { $$ = node_children(p, N_LIST, @1, $2.first, NULL); }
+  | '[' expressions ',' ']' { $$ = node_children(p, N_LIST, @1, $2.first, NULL); }
+
+string: T_STRING { $$ = node_named(p, N_STRING, @1, $1, NULL); }
+
+arguments: %empty { $$ = (NodeList){0}; } | argument_list | argument_list ','
+argument_list: argument { $$ = list_of($1); } | argument_list ',' argument { $$ = list_add($1, $3); }
+argument:
+    expression { $$ = node_children(p, N_ARGUMENT, @1, $1, NULL); }
+  | T_NAME '=' expression { $$ = node_named(p, N_ARGUMENT, @1, $1, $3); }
+
+indices: %empty { $$ = (NodeList){0}; } | index_list | index_list ','
+index_list: index { $$ = list_of($1); } | index_list ',' index { $$ = list_add($1, $3); }
+index:
+    expression
+  | T_ELLIPSIS { $$ = node_new(p, N_ELLIPSIS, @1); }
+  | optional_expression ':' optional_expression { $$ = node_children(p, N_SLICE, @2, $1, $3); }
+  | optional_expression ':' optional_expression ':' expression {
+      $$ = node_children(p, N_SLICE, @2, $1, $3);
+      $$->c = $5;
+    }
+optional_expression: %empty { $$ = NULL; } | expression
+
+%%
+#include "base/die.h"
+#include "base/text.h"
+#define YYSTYPE DSL_YYSTYPE
+#define YYLTYPE DSL_YYLTYPE
+#include "dsl.lex.h"
+
+static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, DslParse *p) {
+  enum { SHOWN = 6 };
+  yysymbol_kind_t expected[SHOWN];
+  (void)scanner;
+  int n = yypcontext_expected_tokens(context, expected, SHOWN);
+  if (n < 0) return n;
+  Text t = {.arena = p->arena};
+  text_printf(&t, "unexpected %s", yysymbol_name(yypcontext_token(context)));
+  for (int i = 0; i < n; i++)
+    text_printf(&t, "%s%s", i == 0 ? ", expected " : i + 1 == n ? " or " : ", ", yysymbol_name(expected[i]));
+  dsl_syntax_error(p, *yypcontext_location(context), "%s", text_str(&t));
+  /* Recovery looks for the end of the statement: let the scanner show it, whatever was open. */
+  p->depth = 0;
+  p->recovering = yypcontext_token(context) != YYSYMBOL_T_NEWLINE;
+  return 0;
+}
+
+bool dsl_parse(DslParse *p, const char *text) {
+  yyscan_t scanner;
+  if (dsl_yylex_init_extra(p, &scanner) != 0) die("out of memory");
+  YY_BUFFER_STATE buffer = dsl_yy_scan_string(text, scanner);
+  int status = dsl_yyparse(scanner, p);
+  dsl_yy_delete_buffer(buffer, scanner);
+  dsl_yylex_destroy(scanner);
+  return status == 0 && p->errors == 0;
+}
