@@ -1,0 +1,28 @@
+/* codegen/artifact.h - the executable: stub, Program, machine code of the kernels, weights. */
+#ifndef APC_CODEGEN_ARTIFACT_H
+#define APC_CODEGEN_ARTIFACT_H
+
+#include "codegen/program.h"
+
+typedef struct ArtifactSpec {
+  ProgramSource source;
+  const char *name, *target, *producer; /* texts of the header: model, "cpux4", "apc 0.1.0" */
+  const char *stub;                     /* path of the prebuilt runtime (apcrt-stub) */
+  const char *out;                      /* path of the artifact; NULL: compile everything, write nothing */
+  const char *cc;                       /* C compiler; NULL: $CC, else cc */
+  const char *save_temps;               /* directory that keeps the C texts; NULL: a temporary one, removed */
+} ArtifactSpec;
+
+typedef struct ArtifactReport {
+  uint64_t kernels, texts, bytes;
+  double compile_ms;
+} ArtifactReport;
+
+/* Writes the artifact under a temporary name and renames it.  False after diagnostics: the C compiler is missing (exit
+ * code 5 is the caller's choice: DIAG_tool_missing) or failed, a file cannot be read or written. */
+bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *diags);
+
+/* The text of the Program (--emit=schedule), without compiling kernels.  NULL after diagnostics. */
+const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags);
+
+#endif

@@ -1,0 +1,585 @@
+/* codegen/program.c - see program.h.
+ *
+ * Values become tensors: a view shares its operand's buffer, a kernel may write over an operand that nobody reads again, an
+ * update of a state is done in place when the old value is not read later; everything else gets a buffer of its own that is live
+ * from its definition to its last use in the body.
+ */
+#include "codegen/program.h"
+
+#include <string.h>
+
+#include "base/die.h"
+#include "base/file.h"
+#include "codegen/units.h"
+
+typedef struct Known {
+  const char *name;
+  int stage;
+  const Layout *layout;
+  uint32_t record, buffer, tensor;
+} Known;
+
+typedef struct Emit {
+  Module *m;
+  Diags *diags;
+  const ProgramSource *source;
+  ProgramResult *out;
+  ProgramBuilder *b;
+  uint32_t *symbols;            /* module symbol -> Program symbol */
+  struct { const Expr **keys; uint32_t *values; size_t n, cap; } exprs;
+  struct { Known *items; size_t n, cap; } params, states;
+  uint32_t *blobs;              /* module blob -> Program blob */
+  uint32_t entry_base;          /* first communication key of the entry */
+} Emit;
+
+/* One body being written. */
+typedef struct Body {
+  Emit *e;
+  const ProgramEntrySpec *spec;
+  uint32_t entry, body, start; /* instruction 0 of the body */
+  int stage;
+  const UnitList *units;
+  uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
+  int *last_use;    /* by value: last unit that reads it or a view of it; -1 never */
+  Val *root;        /* by value: the value whose memory a view shares */
+} Body;
+
+/* ---- expressions */
+
+static uint32_t px(Emit *e, const Expr *x);
+
+static size_t expr_slot(const Emit *e, const Expr *x) {
+  size_t i = x->hash & (e->exprs.cap - 1);
+  while (e->exprs.keys[i] && e->exprs.keys[i] != x) i = (i + 1) & (e->exprs.cap - 1);
+  return i;
+}
+
+static void expr_room(Emit *e) {
+  if (2 * (e->exprs.n + 1) <= e->exprs.cap) return;
+  size_t old = e->exprs.cap, cap = old ? old * 2 : 256;
+  const Expr **keys = e->exprs.keys;
+  uint32_t *values = e->exprs.values;
+  e->exprs.cap = cap;
+  e->exprs.keys = ARENA_ARRAY(e->m->arena, const Expr *, cap);
+  e->exprs.values = ARENA_ARRAY(e->m->arena, uint32_t, cap);
+  for (size_t i = 0; i < old; i++)
+    if (keys[i]) {
+      size_t s = expr_slot(e, keys[i]);
+      e->exprs.keys[s] = keys[i];
+      e->exprs.values[s] = values[i];
+    }
+}
+
+static uint32_t translate(Emit *e, const Expr *x) {
+  static const ProgramExprKind kinds[] = {[EX_MUL] = PX_mul, [EX_ADD] = PX_add, [EX_DIV] = PX_div, [EX_MIN] = PX_min, [EX_MAX] = PX_max};
+  if (x->kind == EX_CONST) return program_const(e->b, x->value);
+  if (x->kind == EX_SYM) {
+    const Symbol *s = &e->m->symbols.items[x->value];
+    return s->axis >= 0 ? program_coordinate(e->b, (uint32_t)s->axis) : program_sym(e->b, e->symbols[x->value]);
+  }
+  uint32_t r = px(e, x->args[0]);
+  for (int i = 1; i < x->n; i++) r = program_expr(e->b, kinds[x->kind], r, px(e, x->args[i]));
+  if (x->kind == EX_MUL && x->value != 1) r = program_expr(e->b, PX_mul, r, program_const(e->b, x->value));
+  if (x->kind == EX_ADD && x->value != 0) r = program_expr(e->b, PX_add, r, program_const(e->b, x->value));
+  return r;
+}
+
+static uint32_t px(Emit *e, const Expr *x) {
+  expr_room(e);
+  size_t s = expr_slot(e, x);
+  if (e->exprs.keys[s]) return e->exprs.values[s];
+  uint32_t r = translate(e, x);
+  expr_room(e);
+  s = expr_slot(e, x);
+  if (!e->exprs.keys[s]) e->exprs.n++;
+  e->exprs.keys[s] = x;
+  e->exprs.values[s] = r;
+  return r;
+}
+
+static ProgramList px_list(Emit *e, int n, const Expr *const *list) {
+  uint32_t *items = ARENA_ARRAY(e->m->arena, uint32_t, n);
+  for (int i = 0; i < n; i++) items[i] = px(e, list[i]);
+  return program_list_of(e->b, (uint32_t)n, items);
+}
+
+static uint32_t text(Emit *e, const char *s) { return program_string(e->b, s); }
+
+/* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
+static ProgramList interval_list(Emit *e, const Type *global, const Layout *l, bool ends) {
+  const Expr *list[2 * MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < global->rank; d++) {
+    const Expr *lo, *hi;
+    layout_interval(e->m, &l->dims[d], global->dims[d], &lo, &hi);
+    list[n++] = lo;
+    if (ends) list[n++] = hi;
+  }
+  return px_list(e, n, list);
+}
+
+/* ---- tables of the whole Program */
+
+static void add_symbols(Emit *e) {
+  e->symbols = ARENA_ARRAY(e->m->arena, uint32_t, e->m->symbols.n);
+  for (size_t i = 0; i < e->m->symbols.n; i++) {
+    const Symbol *s = &e->m->symbols.items[i];
+    if (s->axis >= 0) continue;
+    e->symbols[i] = program_add_symbols(e->b, &(ProgramSymbol){.name = text(e, s->name), .min = s->min, .max = s->max,
+                                                               .multiple = s->multiple < 1 ? 1 : s->multiple, .hint = s->hint});
+  }
+  for (int a = 0; a < e->m->mesh.naxes; a++) {
+    const MeshAxis *x = &e->m->mesh.axes[a];
+    program_add_axes(e->b, &(ProgramAxis){.name = text(e, x->name), .size = (uint32_t)x->size, .temporal = x->temporal});
+  }
+}
+
+static bool add_blob(Emit *e, int index, uint32_t *out) {
+  if (e->blobs[index] != PROGRAM_NONE) return *out = e->blobs[index], true;
+  const Blob *blob = &e->m->blobs.items[index];
+  FileMap map;
+  if (!file_map(e->diags, blob->path, &map)) return false;
+  if (map.size != blob->bytes) {
+    diag_error(e->diags, DIAG_file_read, file_loc(e->diags, blob->path), "the weights file has %zu bytes, it had %llu when the model was read",
+               map.size, (unsigned long long)blob->bytes);
+    file_unmap(&map);
+    return false;
+  }
+  if (e->source->embed) {
+    *out = program_embed(e->b, map.size, 0);
+    ProgramEmbedded embedded = {*out, blob->path, map.size};
+    ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);
+  } else {
+    *out = program_add_blobs(e->b, &(ProgramBlob){.path = text(e, blob->path), .bytes = map.size, .hash = program_file_hash(map.data, map.size)});
+  }
+  file_unmap(&map);
+  e->blobs[index] = *out;
+  return true;
+}
+
+static uint32_t buffer_bytes(Emit *e, const Type *t) {
+  return px(e, ex_muli(e->m, type_elements(e->m, t), (int64_t)dtype_bytes(t->dtype)));
+}
+
+static uint32_t add_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t) {
+  return program_add_tensors(e->b, &(ProgramTensor){.buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = px_list(e, t->rank, t->dims)});
+}
+
+static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, const Type *local) {
+  return program_add_buffers(e->b, &(ProgramBuffer){.name = text(e, name), .class_ = class_, .stage = (uint32_t)stage, .entry = PROGRAM_NONE,
+                                                    .body = PROGRAM_NONE, .slots = 1, .bytes = buffer_bytes(e, local)});
+}
+
+static ProgramList strides_list(Emit *e, const Param *p) {
+  uint32_t items[MAX_RANK];
+  for (int d = 0; d < p->type->rank; d++) items[d] = program_const(e->b, p->strides[d]);
+  return program_list_of(e->b, (uint32_t)p->type->rank, items);
+}
+
+/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
+static bool param_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
+  static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
+                                      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
+  const char *name = op_str(op, AT_name);
+  const Param *p = module_param(e->m, name);
+  for (size_t i = 0; i < e->params.n; i++) {
+    const Known *k = &e->params.items[i];
+    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return *tensor = k->tensor, true;
+  }
+  ProgramParam r = {.name = text(e, name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init],
+                    .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
+  if (p->init == INIT_BLOB) {
+    if (!add_blob(e, p->blob, &r.blob)) return false;
+    r.offset = p->offset;
+    r.strides = strides_list(e, p);
+  }
+  r.dims = px_list(e, p->type->rank, p->type->dims);
+  r.interval = interval_list(e, p->type, layout, true);
+  r.buffer = persistent_buffer(e, name, PC_param, op->stage, local);
+  Known k = {name, op->stage, layout, program_add_params(e->b, &r), r.buffer, add_tensor(e, r.buffer, program_const(e->b, 0), local)};
+  ARENA_PUSH(e->m->arena, &e->params, k);
+  *tensor = k.tensor;
+  return true;
+}
+
+static uint32_t state_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local) {
+  const char *name = op_str(op, AT_name);
+  for (size_t i = 0; i < e->states.n; i++) {
+    const Known *k = &e->states.items[i];
+    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k->tensor;
+  }
+  const State *s = module_state(e->m, name);
+  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, local);
+  ProgramState r = {.name = text(e, name), .dtype = s->type->dtype, .stage = (uint32_t)op->stage, .buffer = buffer,
+                    .dims = px_list(e, s->type->rank, s->type->dims), .interval = interval_list(e, s->type, layout, true), .value = s->value};
+  Known k = {name, op->stage, layout, program_add_states(e->b, &r), buffer, add_tensor(e, buffer, program_const(e->b, 0), local)};
+  ARENA_PUSH(e->m->arena, &e->states, k);
+  return k.tensor;
+}
+
+/* ---- tensors of a body */
+
+static uint32_t position(const Body *b) { return program_count_instrs(b->e->b) - b->start; }
+
+/* A buffer that is live at the instruction about to be added; uses extend it. */
+static uint32_t body_buffer(Body *b, const char *name, ProgramClass class_, const Type *t) {
+  uint32_t at = position(b);
+  return program_add_buffers(b->e->b, &(ProgramBuffer){.name = text(b->e, name), .class_ = class_, .stage = (uint32_t)b->stage, .entry = b->entry,
+                                                       .body = b->body, .first = at, .last = at, .slots = 1, .bytes = buffer_bytes(b->e, t)});
+}
+
+static const Type *value_type(const Body *b, Val v) { return units_type(b->units, b->spec->l2, v); }
+
+static const char *value_name(const Body *b, Val v) {
+  return v < b->spec->l2->values.n ? op_of(b->spec->l2, v)->name : "scratch";
+}
+
+static void fresh_tensor(Body *b, Val v, ProgramClass class_) {
+  const Type *t = value_type(b, v);
+  b->tensor[v] = add_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
+}
+
+/* Adds an instruction and extends the lifetimes of what it touches. */
+static uint32_t instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n, const uint32_t *tensors, ProgramList exprs) {
+  ProgramBuilder *pb = b->e->b;
+  uint32_t at = position(b);
+  for (uint32_t i = 0; i < n; i++) {
+    ProgramBuffer *buffer = program_at_buffers(pb, program_at_tensors(pb, tensors[i])->buffer);
+    if (buffer->body == b->body && buffer->last < at) buffer->last = at;
+  }
+  return program_add_instrs(pb, &(ProgramInstr){.kind = kind, .where = text(b->e, where), .object = object, .guard = PROGRAM_NONE,
+                                                .tensors = program_list_of(pb, n, tensors), .exprs = exprs, .event = PROGRAM_NONE});
+}
+
+static ProgramList no_exprs(Body *b) { return program_list_of(b->e->b, 0, NULL); }
+
+static uint32_t tensor_of(const Body *b, Val v) {
+  if (b->tensor[v] == PROGRAM_NONE) die("value %s is used before it exists", value_name(b, v));
+  return b->tensor[v];
+}
+
+/* ---- liveness over units */
+
+static void find_uses(Body *b) {
+  const UnitList *u = b->units;
+  size_t n = b->spec->l2->values.n + u->ntemps;
+  for (size_t v = 0; v < n; v++) {
+    b->tensor[v] = PROGRAM_NONE;
+    b->last_use[v] = -1;
+    b->root[v] = (Val)v;
+  }
+  for (size_t i = 0; i < u->n; i++) {
+    const Unit *k = &u->items[i];
+    if (k->kind == UNIT_VIEW) b->root[k->out[0]] = b->root[k->in[0]];
+    for (int j = 0; j < k->nin; j++) b->last_use[b->root[k->in[j]]] = (int)i;
+  }
+  for (size_t i = 0; i < b->spec->l2->outputs.n; i++) b->last_use[b->root[b->spec->l2->outputs.items[i].value]] = (int)u->n;
+}
+
+/* The state a value is written to at the end, NULL when none. */
+static const char *written_to(const Body *b, Val v) {
+  for (size_t i = 0; i < b->units->n; i++) {
+    const Unit *k = &b->units->items[i];
+    if (k->kind == UNIT_WRITE && b->root[k->in[0]] == b->root[v]) return op_str(&b->spec->l2->ops.items[k->op], AT_name);
+  }
+  return NULL;
+}
+
+/* May output `v` of unit `at` take the memory of input `x`?  The input dies here and is no weight or input of the program;
+ * a state may be overwritten only by what becomes that state. */
+static bool may_share(const Body *b, size_t at, Val x, Val v) {
+  Val root = b->root[x];
+  if (root >= b->spec->l2->values.n) return b->last_use[root] == (int)at;
+  const Op *op = op_of(b->spec->l2, root);
+  if (b->last_use[root] > (int)at || op->kind == OP_param) return false;
+  if (op->kind != OP_read) return true;
+  const char *state = written_to(b, v);
+  return state && strcmp(state, op_str(op, AT_name)) == 0;
+}
+
+/* ---- units to instructions */
+
+static bool emit_source(Body *b, const Unit *u) {
+  Emit *e = b->e;
+  const Func *l2 = b->spec->l2;
+  const Op *op = &l2->ops.items[u->op];
+  Val v = op->out;
+  const Layout *layout = l2->values.items[v].layout;
+  const Type *local = type_of(l2, v);
+  if (op->kind == OP_param) return param_tensor(e, op, layout, local, &b->tensor[v]);
+  if (op->kind == OP_read) return b->tensor[v] = state_tensor(e, op, layout, local), true;
+  uint32_t port = 0;
+  const Type *global = NULL;
+  for (size_t i = 0; i < b->spec->l1->ops.n && !global; i++) {
+    const Op *in = &b->spec->l1->ops.items[i];
+    if (in->kind != OP_input) continue;
+    if (strcmp(op_str(in, AT_name), op_str(op, AT_name)) == 0) global = type_of(b->spec->l1, in->out);
+    else port++;
+  }
+  if (!global) die("input %s is not in level 1", op_str(op, AT_name));
+  if (b->last_use[v] < 0) return true; /* nobody reads it in this stage */
+  fresh_tensor(b, v, PC_input);
+  instr(b, PI_feed, op->name, port, 1, &b->tensor[v], interval_list(e, global, layout, false));
+  return true;
+}
+
+static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
+  Emit *e = b->e;
+  uint32_t n = 0, *tensors = ARENA_ARRAY(e->m->arena, uint32_t, u->nin + u->nout);
+  for (int i = 0; i < u->nin; i++) tensors[n++] = tensor_of(b, u->in[i]);
+  uint32_t shared = 0; /* an input's memory is given away once */
+  for (int i = 0; i < u->nout; i++) {
+    Val v = u->out[i];
+    int a = u->alias ? u->alias[i] : -1;
+    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && may_share(b, at, u->in[a], v)) {
+      const ProgramTensor *t = program_at_tensors(e->b, tensor_of(b, u->in[a]));
+      shared |= 1u << a;
+      b->tensor[v] = add_tensor(e, t->buffer, t->offset, value_type(b, v));
+    } else {
+      fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
+    }
+    tensors[n++] = b->tensor[v];
+  }
+  uint32_t kernel = program_add_kernels(e->b, &(ProgramKernel){text(e, u->symbol)});
+  e->out->kernel_count++;
+  instr(b, PI_launch, where, kernel, n, tensors, px_list(e, u->nscalars, u->scalars));
+}
+
+static void emit_gemm(Body *b, const Unit *u, const char *where) {
+  const GemmUnit *g = u->gemm;
+  Module *m = b->e->m;
+  const Expr *list[10 + 4 * GEMM_MAX_BATCH] = {g->m, g->n, g->k, g->a_m, g->a_k, g->b_k, g->b_n, g->c_m, g->c_n, ex_const(m, 0)};
+  int n = 10;
+  for (int i = 0; i < g->nbatch; i++) {
+    list[n++] = g->batch[i];
+    list[n++] = g->a_batch[i];
+    list[n++] = g->b_batch[i];
+    list[n++] = g->c_batch[i];
+  }
+  fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
+  uint32_t tensors[3] = {tensor_of(b, u->in[0]), tensor_of(b, u->in[1]), b->tensor[u->out[0]]};
+  instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, px_list(b->e, n, list));
+}
+
+static void emit_view(Body *b, const Unit *u) {
+  uint32_t source = tensor_of(b, u->in[0]);
+  ProgramTensor t = *program_at_tensors(b->e->b, source);
+  uint32_t offset = program_expr(b->e->b, PX_add, t.offset, px(b->e, u->view_offset));
+  b->tensor[u->out[0]] = add_tensor(b->e, t.buffer, offset, value_type(b, u->out[0]));
+}
+
+static uint32_t group_of(Body *b, const ProgramGroup *g) {
+  Emit *e = b->e;
+  for (uint32_t i = 0; i < program_count_groups(e->b); i++) {
+    const ProgramGroup *have = program_at_groups(e->b, i);
+    if (have->from != g->from || have->to != g->to || have->axes.n != g->axes.n) continue;
+    bool equal = true;
+    for (uint32_t k = 0; k < g->axes.n; k++)
+      equal &= *program_at_indices(e->b, have->axes.first + k) == *program_at_indices(e->b, g->axes.first + k);
+    if (equal) return i;
+  }
+  return program_add_groups(e->b, g);
+}
+
+static uint32_t axes_group(Body *b, const Op *op) {
+  const Attr *one = op_attr(op, AT_mesh_axis), *list = op_attr(op, AT_mesh_axes);
+  uint32_t axes[MAX_AXES], n = 0;
+  if (one) axes[n++] = (uint32_t)one->u.i;
+  for (int i = 0; list && i < list->n; i++) axes[n++] = (uint32_t)list->u.ints[i];
+  return group_of(b, &(ProgramGroup){program_list_of(b->e->b, n, axes), PROGRAM_NONE, PROGRAM_NONE});
+}
+
+static uint32_t comm_reduction(Reduction r) {
+  static const char *const names[] = {
+#define COMM_REDUCTION(name, classes) #name,
+#include "runtime/comm.def"
+#undef COMM_REDUCTION
+  };
+  for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(names[i], reduction_name(r)) == 0) return i;
+  die("no collective reduces by %s", reduction_name(r));
+}
+
+static void emit_transfer(Body *b, const Unit *u, const Op *op, uint32_t key) {
+  ProgramGroup g = {program_list_of(b->e->b, 0, NULL), (uint32_t)op->stage, (uint32_t)op_int(op, AT_to_stage, 0)};
+  uint32_t group = group_of(b, &g), at;
+  if (u->nin) {
+    uint32_t t = tensor_of(b, u->in[0]);
+    at = instr(b, PI_send, op->name, group, 1, &t, no_exprs(b));
+  } else {
+    fresh_tensor(b, u->out[0], PC_activation);
+    at = instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
+  }
+  program_at_instrs(b->e->b, at)->key = key;
+}
+
+static void emit_comm(Body *b, const Unit *u) {
+  const Op *op = &b->spec->l2->ops.items[u->op];
+  uint32_t key = b->e->entry_base + (uint32_t)u->op;
+  if (op->kind == OP_transfer) {
+    emit_transfer(b, u, op, key);
+    return;
+  }
+  ProgramInstrKind kind = PI_COUNT;
+  uint32_t dim = (uint32_t)op_int(op, AT_axis, 0), dim2 = 0, reduction = 0;
+  ProgramList exprs = no_exprs(b);
+  switch (op->kind) {
+    case OP_all_reduce: kind = PI_all_reduce, dim = 0; break;
+    case OP_all_gather: kind = PI_all_gather; break;
+    case OP_reduce_scatter: kind = PI_reduce_scatter; break;
+    case OP_all_to_all:
+      kind = PI_all_to_all;
+      dim = (uint32_t)op_int(op, AT_split, 0), dim2 = (uint32_t)op_int(op, AT_concat, 0);
+      break;
+    case OP_exchange: {
+      const Attr *s = op_attr(op, AT_source), *t = op_attr(op, AT_target);
+      const Expr *list[4] = {s->u.exprs[0], s->u.exprs[1], t->u.exprs[0], t->u.exprs[1]};
+      kind = PI_exchange;
+      exprs = px_list(b->e, 4, list);
+      break;
+    }
+    default: die("no instruction for %s", op_name(op->kind));
+  }
+  if (op_attr(op, AT_op)) reduction = comm_reduction(op_attr(op, AT_op)->u.reduction);
+  fresh_tensor(b, u->out[0], PC_activation);
+  uint32_t tensors[2] = {tensor_of(b, u->in[0]), b->tensor[u->out[0]]};
+  uint32_t at = instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
+  ProgramInstr *i = program_at_instrs(b->e->b, at);
+  i->dim = dim, i->dim2 = dim2, i->reduction = reduction, i->key = key;
+  i->value = op_float(op, AT_value, 0);
+}
+
+static ProgramList whole_box(Body *b, const Type *t) {
+  uint32_t items[3 * MAX_RANK], n = 0;
+  for (int d = 0; d < t->rank; d++) {
+    items[n++] = px(b->e, t->dims[d]);
+    items[n++] = program_const(b->e->b, 0);
+    items[n++] = program_const(b->e->b, 0);
+  }
+  return program_list_of(b->e->b, n, items);
+}
+
+/* At the end of the body, when nobody reads the old state any more. */
+static void emit_write(Body *b, const Unit *u) {
+  const Op *op = &b->spec->l2->ops.items[u->op];
+  const char *name = op_str(op, AT_name);
+  const Func *l2 = b->spec->l2;
+  for (size_t i = 0; i < l2->ops.n; i++) {
+    const Op *read = &l2->ops.items[i];
+    if (read->kind != OP_read || read->stage != op->stage || strcmp(op_str(read, AT_name), name) != 0) continue;
+    uint32_t state = state_tensor(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out));
+    uint32_t tensors[2] = {tensor_of(b, u->in[0]), state};
+    if (program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, state)->buffer)
+      instr(b, PI_copy, op->name, PROGRAM_NONE, 2, tensors, whole_box(b, type_of(l2, read->out)));
+    return;
+  }
+  die("state %s is written but no read declares its layout", name);
+}
+
+static void emit_fetch(Body *b, uint32_t port, const Output *o) {
+  const Func *l1 = b->spec->l1;
+  const Type *global = type_of(l1, l1->outputs.items[port].value);
+  uint32_t replicated = 0;
+  for (int a = 0; a < b->e->m->mesh.naxes; a++) replicated |= 1u << a;
+  for (int d = 0; d < o->layout->rank; d++)
+    for (int i = 0; i < o->layout->dims[d].n; i++) replicated &= ~(1u << o->layout->dims[d].axes[i]);
+  uint32_t t = tensor_of(b, o->value);
+  uint32_t at = instr(b, PI_fetch, o->name, port, 1, &t, interval_list(b->e, global, o->layout, false));
+  program_at_instrs(b->e->b, at)->mask = replicated;
+}
+
+static bool emit_unit(Body *b, size_t at) {
+  const Unit *u = &b->units->items[at];
+  const char *where = b->spec->l2->ops.items[u->op].name;
+  switch (u->kind) {
+    case UNIT_SOURCE: return emit_source(b, u);
+    case UNIT_KERNEL: emit_kernel(b, at, u, where); return true;
+    case UNIT_GEMM: emit_gemm(b, u, where); return true;
+    case UNIT_VIEW: emit_view(b, u); return true;
+    case UNIT_COMM: emit_comm(b, u); return true;
+    case UNIT_WRITE: return true;
+  }
+  return true;
+}
+
+static int output_stage(const Func *l2, const Output *o) {
+  const Op *op = op_of(l2, o->value);
+  return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
+}
+
+static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage) {
+  const char *prefix = arena_printf(e->m->arena, "k%u_%d_", entry, stage);
+  Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .stage = stage};
+  b.units = units_of(e->m, spec->l2, stage, prefix);
+  size_t n = spec->l2->values.n + b.units->ntemps;
+  b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
+  b.last_use = ARENA_ARRAY(e->m->arena, int, n);
+  b.root = ARENA_ARRAY(e->m->arena, Val, n);
+  find_uses(&b);
+  uint64_t kernels = e->out->kernel_count;
+  for (size_t i = 0; i < b.units->n; i++)
+    if (!emit_unit(&b, i)) return false;
+  for (size_t i = 0; i < spec->l2->outputs.n; i++)
+    if (output_stage(spec->l2, &spec->l2->outputs.items[i]) == stage) emit_fetch(&b, (uint32_t)i, &spec->l2->outputs.items[i]);
+  for (size_t i = 0; i < b.units->n; i++)
+    if (b.units->items[i].kind == UNIT_WRITE) emit_write(&b, &b.units->items[i]);
+  if (e->out->kernel_count > kernels) ARENA_PUSH(e->m->arena, &e->out->texts, b.units->c_text);
+  program_add_bodies(e->b, &(ProgramBody){.name = text(e, spec->name), .entry = entry, .stage = (uint32_t)stage, .instrs = b.start,
+                                          .n = program_count_instrs(e->b) - b.start});
+  return true;
+}
+
+/* ---- entries */
+
+static void add_ports(Emit *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
+  r->inputs = program_count_ports(e->b);
+  for (size_t i = 0; i < spec->l1->ops.n; i++) {
+    const Op *op = &spec->l1->ops.items[i];
+    if (op->kind != OP_input) continue;
+    const Type *t = type_of(spec->l1, op->out);
+    program_add_ports(e->b, &(ProgramPort){text(e, op_str(op, AT_name)), t->dtype, px_list(e, t->rank, t->dims)});
+    r->n_inputs++;
+  }
+  r->outputs = program_count_ports(e->b);
+  for (size_t i = 0; i < spec->l1->outputs.n; i++) {
+    const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
+    program_add_ports(e->b, &(ProgramPort){text(e, spec->l1->outputs.items[i].name), t->dtype, px_list(e, t->rank, t->dims)});
+    r->n_outputs++;
+  }
+}
+
+static uint32_t micro_batches(const Mesh *mesh) {
+  for (int a = 0; a < mesh->naxes; a++)
+    if (mesh->axes[a].temporal) return (uint32_t)mesh->axes[a].size;
+  return 1;
+}
+
+static bool add_entry(Emit *e, const ProgramEntrySpec *spec) {
+  ProgramEntry r = {.name = text(e, spec->name)};
+  add_ports(e, spec, &r);
+  uint32_t entry = program_add_entries(e->b, &r), bodies = program_count_bodies(e->b);
+  for (int s = 0; s < e->m->mesh.stages; s++)
+    if (!emit_body(e, spec, entry, s)) return false;
+  for (int s = 0; s < e->m->mesh.stages; s++) {
+    uint32_t first = program_count_calls(e->b), n = micro_batches(&e->m->mesh);
+    for (uint32_t mb = 0; mb < n; mb++) program_add_calls(e->b, &(ProgramCall){bodies + (uint32_t)s, mb});
+    program_add_schedules(e->b, &(ProgramSchedule){first, n});
+  }
+  e->entry_base += (uint32_t)spec->l2->ops.n;
+  return true;
+}
+
+bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
+  *out = (ProgramResult){.b = program_builder_new()};
+  Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b};
+  e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
+  for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
+  add_symbols(&e);
+  for (int i = 0; i < source->nentries; i++)
+    if (!add_entry(&e, &source->entries[i])) {
+      program_builder_free(out->b);
+      out->b = NULL;
+      return false;
+    }
+  return true;
+}

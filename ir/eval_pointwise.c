@@ -1,0 +1,282 @@
+/* ir/eval_pointwise.c - elementwise operations: one loop per row of ir/ops.def and domain, from the row's expressions. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/eval.h"
+
+/* Integer helpers the rows use.  Operands are already wrapped to the type; results are wrapped by the caller. */
+#define ev_wrap_neg(x) ((int64_t)(0 - (uint64_t)(x)))
+#define ev_wrap_add(x, y) ((int64_t)((uint64_t)(x) + (uint64_t)(y)))
+#define ev_wrap_sub(x, y) ((int64_t)((uint64_t)(x) - (uint64_t)(y)))
+#define ev_wrap_mul(x, y) ((int64_t)((uint64_t)(x) * (uint64_t)(y)))
+#define ev_shl(x, y) ((y) < 0 || (y) >= bits ? 0 : (int64_t)((uint64_t)(x) << (y)))
+
+static inline int64_t signed_div(int64_t x, int64_t y) { return y == 0 ? 0 : y == -1 ? ev_wrap_neg(x) : x / y; }
+static inline int64_t signed_mod(int64_t x, int64_t y) { return y == 0 || y == -1 ? (y == 0 ? x : 0) : x % y; }
+
+typedef struct Loop {
+  OpKind kind;
+  DType dtype; /* of the operands */
+  int64_t n, bits;
+  const Cell *a, *b;
+  Cell *y;
+} Loop;
+
+/* Rows that are not defined for a class still have an expression; it may ignore its operands. */
+#define EACH(type_, field, expression) \
+  for (int64_t i = 0; i < l->n; i++) { \
+    const type_ x = (type_)l->a[i].field; \
+    (void)x; \
+    l->y[i].field = (expression); \
+  } \
+  return
+#define EACH2(type_, field, out, expression) \
+  for (int64_t i = 0; i < l->n; i++) { \
+    const type_ x = (type_)l->a[i].field, y = (type_)l->b[i].field; \
+    (void)x, (void)y; \
+    l->y[i].out = (expression); \
+  } \
+  return
+
+/* The integer rows are instantiated for unsigned operands too, where x < 0 is never true. */
+#pragma GCC diagnostic ignored "-Wtype-limits"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+
+static void unary_float(const Loop *l) {
+  switch (l->kind) {
+#define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(double, f, FX);
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+static void unary_int(const Loop *l) {
+  switch (l->kind) {
+#define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(int64_t, i, (int64_t)(IX));
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+static void unary_u64(const Loop *l) {
+  switch (l->kind) {
+#define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(uint64_t, i, (int64_t)(IX));
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+static void binary_float(const Loop *l) {
+  switch (l->kind) {
+#define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(double, f, f, FX);
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+#define ev_div(x, y) signed_div(x, y)
+#define ev_mod(x, y) signed_mod(x, y)
+#define ev_shr(x, y) ((y) < 0 || (y) >= bits ? 0 : (x) >> (y))
+static void binary_int(const Loop *l) {
+  const int64_t bits = l->bits;
+  switch (l->kind) {
+#define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(int64_t, i, i, (int64_t)(IX));
+#include "ir/ops.def"
+    default: return;
+  }
+}
+#undef ev_div
+#undef ev_mod
+#undef ev_shl
+#undef ev_shr
+
+#define ev_div(x, y) ((y) == 0 ? 0 : (x) / (y))
+#define ev_mod(x, y) ((y) == 0 ? (x) : (x) % (y))
+#define ev_shl(x, y) ((y) >= 64 ? 0 : (x) << (y))
+#define ev_shr(x, y) ((y) >= 64 ? 0 : (x) >> (y))
+static void binary_u64(const Loop *l) {
+  switch (l->kind) {
+#define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(uint64_t, i, i, (int64_t)(IX));
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+static void compare_float(const Loop *l) {
+  switch (l->kind) {
+#define COMPARE(name, expr, doc) case OP_##name: EACH2(double, f, i, expr);
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+/* Integers, bool and residues. */
+static void compare_int(const Loop *l) {
+  switch (l->kind) {
+#define COMPARE(name, expr, doc) case OP_##name: EACH2(int64_t, i, i, expr);
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+static void compare_u64(const Loop *l) {
+  switch (l->kind) {
+#define COMPARE(name, expr, doc) case OP_##name: EACH2(uint64_t, i, i, expr);
+#include "ir/ops.def"
+    default: return;
+  }
+}
+
+/* ---- modulo p: what is exact stays exact, the rest is a hash of the operands */
+
+static void unary_modp(const Loop *l) {
+  for (int64_t i = 0; i < l->n; i++) {
+    uint64_t x = (uint64_t)l->a[i].i;
+    uint64_t v = l->kind == OP_neg ? modp_neg(x) : l->kind == OP_recip ? modp_inverse(x) : modp_hash(l->kind, x, 0);
+    l->y[i].i = (int64_t)v;
+  }
+}
+
+static void binary_modp(const Loop *l) {
+  for (int64_t i = 0; i < l->n; i++) {
+    uint64_t x = (uint64_t)l->a[i].i, y = (uint64_t)l->b[i].i, v;
+    switch (l->kind) {
+      case OP_add: v = modp_add(x, y); break;
+      case OP_sub: v = modp_add(x, modp_neg(y)); break;
+      case OP_mul: v = modp_mul(x, y); break;
+      case OP_div: v = modp_mul(x, modp_inverse(y)); break;
+      case OP_max: v = x > y ? x : y; break;
+      case OP_min: v = x < y ? x : y; break;
+      default: v = modp_hash(l->kind, x, y);
+    }
+    l->y[i].i = (int64_t)v;
+  }
+}
+
+/* ---- entries */
+
+static Loop loop_of(const Eval *e) {
+  return (Loop){.kind = e->op->kind, .dtype = e->in[0]->dtype, .n = interp_elements(e->out),
+                .bits = 8 * (int64_t)dtype_bytes(e->in[0]->dtype), .a = e->in[0]->cells,
+                .b = e->op->nin > 1 ? e->in[1]->cells : NULL, .y = e->out->cells};
+}
+
+static void wrap_all(const Eval *e) {
+  if (dtype_bytes(e->out->dtype) == 8) return;
+  int64_t n = interp_elements(e->out);
+  for (int64_t i = 0; i < n; i++) e->out->cells[i].i = wrap_int(e->out->dtype, e->out->cells[i].i);
+}
+
+static void classify(const Loop *l, bool modp) {
+  for (int64_t i = 0; i < l->n; i++) {
+    bool nan = l->kind == OP_isnan;
+    if (modp) l->y[i].i = (int64_t)(modp_hash(l->kind, (uint64_t)l->a[i].i, 0) & 1);
+    else l->y[i].i = nan ? isnan(l->a[i].f) : isinf(l->a[i].f) != 0;
+  }
+}
+
+bool eval_unary(Eval *e) {
+  if (!eval_same_shape(e, 0)) return false;
+  Loop l = loop_of(e);
+  if (l.kind == OP_isnan || l.kind == OP_isinf) classify(&l, e->run->modp);
+  else if (!dtype_is_float(l.dtype)) {
+    if (l.dtype == DT_u64) unary_u64(&l);
+    else unary_int(&l);
+    wrap_all(e);
+  } else if (e->run->modp) unary_modp(&l);
+  else unary_float(&l);
+  return true;
+}
+
+bool eval_binary(Eval *e) {
+  if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1)) return false;
+  Loop l = loop_of(e);
+  if (!dtype_is_float(l.dtype)) {
+    if (l.dtype == DT_u64) binary_u64(&l);
+    else binary_int(&l);
+    wrap_all(e);
+  } else if (e->run->modp) binary_modp(&l);
+  else binary_float(&l);
+  return true;
+}
+
+bool eval_compare(Eval *e) {
+  if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1)) return false;
+  Loop l = loop_of(e);
+  if (dtype_is_float(l.dtype) && !e->run->modp) compare_float(&l);
+  else if (l.dtype == DT_u64) compare_u64(&l);
+  else compare_int(&l);
+  return true;
+}
+
+bool eval_select(Eval *e) {
+  if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1) || !eval_same_shape(e, 2)) return false;
+  int64_t n = interp_elements(e->out);
+  for (int64_t i = 0; i < n; i++) e->out->cells[i] = e->in[0]->cells[i].i ? e->in[1]->cells[i] : e->in[2]->cells[i];
+  return true;
+}
+
+bool eval_copy(Eval *e) {
+  if (!eval_same_shape(e, 0)) return false;
+  memcpy(e->out->cells, e->in[0]->cells, sizeof(Cell) * (size_t)interp_elements(e->out));
+  return true;
+}
+
+/* ---- cast */
+
+/* True when every value of `from` is one of `to`. */
+static bool holds(DType to, DType from) {
+  if (to == from) return true;
+  if (dtype_is_float(from)) return dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
+  return false;
+}
+
+static double round_to(DType t, double v) {
+  unsigned char bytes[8];
+  dtype_store_f(t, bytes, v);
+  return dtype_load_f(t, bytes);
+}
+
+static double as_double(DType t, int64_t v) { return t == DT_u64 ? (double)(uint64_t)v : (double)v; }
+
+/* Truncates, saturates at the ends of the type, NaN gives 0. */
+static int64_t saturate(DType t, double v) {
+  if (isnan(v)) return 0;
+  int bits = 8 * (int)dtype_bytes(t);
+  bool is_unsigned = dtype_class(t) == DTC_U;
+  double top = ldexp(1, is_unsigned ? bits : bits - 1), bottom = is_unsigned ? 0 : -top;
+  v = trunc(v);
+  if (v >= top) return cell_identity(false, t, RED_MIN).i;
+  if (v <= bottom) return cell_identity(false, t, RED_MAX).i;
+  return t == DT_u64 ? (int64_t)(uint64_t)v : (int64_t)v;
+}
+
+static Cell cast_float(DType to, DType from, Cell x) {
+  if (!dtype_is_float(from)) {
+    if (!dtype_is_float(to)) return cell_i(wrap_int(to, x.i));
+    return cell_f(round_to(to, as_double(from, x.i)));
+  }
+  if (dtype_is_float(to)) return cell_f(holds(to, from) ? x.f : round_to(to, x.f));
+  return cell_i(to == DT_bool ? x.f != 0 : saturate(to, x.f));
+}
+
+/* Residues: integers embed; back they are read as the nearest to zero; losing precision is a hash. */
+static Cell cast_modp(DType to, DType from, Cell x) {
+  if (!dtype_is_float(from)) {
+    if (!dtype_is_float(to)) return cell_i(wrap_int(to, x.i));
+    if (from == DT_u64) return cell_i((int64_t)modp_fold((uint64_t)x.i));
+    return cell_i((int64_t)modp_of_int(x.i));
+  }
+  if (dtype_is_float(to)) return holds(to, from) ? x : cell_i((int64_t)modp_hash(OP_cast, (uint64_t)x.i, (uint64_t)to));
+  return cell_i(wrap_int(to, x.i > INTERP_P / 2 ? x.i - INTERP_P : x.i));
+}
+
+bool eval_cast(Eval *e) {
+  if (!eval_same_shape(e, 0)) return false;
+  int64_t n = interp_elements(e->out);
+  DType from = e->in[0]->dtype, to = e->out->dtype;
+  for (int64_t i = 0; i < n; i++)
+    e->out->cells[i] = e->run->modp ? cast_modp(to, from, e->in[0]->cells[i]) : cast_float(to, from, e->in[0]->cells[i]);
+  return true;
+}

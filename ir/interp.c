@@ -1,0 +1,606 @@
+/* ir/interp.c - the reference interpreter: binding, running a function on all ranks, assembling results; see interp.h.
+ *
+ * Values are allocated when their operation runs and freed after their last use.  Operations run one after the other, each on
+ * all ranks of its stage, so that a collective finds the operands of all its members.
+ */
+#include "ir/interp.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/body.h"
+#include "ir/eval.h"
+
+enum { MAX_CALL_DEPTH = 64 };
+
+/* ---- diagnostics */
+
+static const char *rank_text(const Run *run, int rank) {
+  Text t = {.arena = run->diags->arena};
+  const char *separator = "";
+  if (run->nranks == 1) return "";
+  text_add(&t, " on rank (");
+  if (run->m->mesh.stages > 1) {
+    text_printf(&t, "stage=%d", run->stages[rank]);
+    separator = ", ";
+  }
+  for (int a = 0; a < run->naxes; a++) {
+    text_printf(&t, "%s%s=%d", separator, run->m->mesh.axes[a].name, run->coordinates[rank][a]);
+    separator = ", ";
+  }
+  text_add(&t, ")");
+  return text_str(&t);
+}
+
+bool eval_fail(const Eval *e, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *text = arena_vprintf(e->run->diags->arena, format, args);
+  va_end(args);
+  Loc loc = e->op->loc;
+  if (!loc.file && !loc.node) loc.node = e->op->name;
+  return diag_error(e->run->diags, DIAG_interp, loc, "@%s: %s %%%s%s: %s", e->frame->f->name, op_name(e->op->kind), e->op->name,
+                    rank_text(e->run, e->rank), text);
+}
+
+static bool fail(const Run *run, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static bool fail(const Run *run, const char *name, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *text = arena_vprintf(run->diags->arena, format, args);
+  va_end(args);
+  return diag_error(run->diags, DIAG_interp, (Loc){.node = name}, "%s", text);
+}
+
+/* ---- what evaluators ask for */
+
+bool eval_expr_on(const Eval *e, int rank, const Expr *x, int64_t *out) {
+  return ex_eval(x, e->run->symbols[rank], out) || eval_fail(e, "an expression has no value here (overflow or division by zero)");
+}
+
+bool eval_same_shape(const Eval *e, int i) {
+  const InterpTensor *x = e->in[i];
+  for (int d = 0; d < e->out->rank; d++)
+    if (x->rank != e->out->rank || x->dims[d] != e->out->dims[d])
+      return eval_fail(e, "operand %d has extent %lld, the result %lld, in dimension %d", i, d < x->rank ? (long long)x->dims[d] : 0,
+                       (long long)e->out->dims[d], d);
+  return true;
+}
+
+const InterpTensor *eval_operand_on(const Eval *e, int rank) {
+  const InterpTensor *t = &e->frame->values[(size_t)e->op->in[0] * (size_t)e->run->nranks + (size_t)rank];
+  return t->cells ? t : NULL;
+}
+
+bool eval_result_dims_on(const Eval *e, int rank, int64_t *dims) {
+  return interp_dims(type_of(e->frame->f, e->op->out), e->run->symbols[rank], dims) || eval_fail(e, "the result has no extents");
+}
+
+int eval_group(const Eval *e, int naxes, const int64_t *axes, int *members, int *self) {
+  const Run *run = e->run;
+  int first = e->rank, n = 1;
+  for (int i = 0; i < naxes; i++) {
+    first -= run->coordinates[e->rank][axes[i]] * run->strides[axes[i]];
+    n *= run->m->mesh.axes[axes[i]].size;
+  }
+  for (int k = 0; k < n; k++) {
+    int rank = first, rest = k;
+    for (int i = naxes - 1; i >= 0; i--) {
+      int size = run->m->mesh.axes[axes[i]].size;
+      rank += rest % size * run->strides[axes[i]];
+      rest /= size;
+    }
+    members[k] = rank;
+    if (rank == e->rank) *self = k;
+  }
+  return n;
+}
+
+/* ---- memory */
+
+bool eval_alloc(Run *run, InterpTensor *t, const Op *op) {
+  int64_t n = 1;
+  bool overflow = false;
+  for (int d = 0; d < t->rank; d++) overflow |= __builtin_mul_overflow(n, t->dims[d], &n);
+  if (overflow || n > run->max_cells - run->cells)
+    return fail(run, op->name, "%%%s: more than %lld elements at once are too many to interpret", op->name, (long long)run->max_cells);
+  run->cells += n;
+  t->cells = malloc(sizeof(Cell) * (size_t)(n + 1)); /* never NULL for an empty tensor */
+  if (!t->cells) die("out of memory");
+  return true;
+}
+
+void eval_release(Run *run, InterpTensor *t) {
+  if (!t->cells) return;
+  run->cells -= interp_elements(t);
+  free(t->cells);
+  t->cells = NULL;
+}
+
+static InterpTensor copy_to_arena(Arena *arena, const InterpTensor *t) {
+  InterpTensor copy = interp_tensor(arena, t->dtype, t->rank, t->dims);
+  memcpy(copy.cells, t->cells, sizeof(Cell) * (size_t)interp_elements(t));
+  return copy;
+}
+
+/* ---- sources: whole tensors, cut by the declared layout */
+
+/* What this rank holds of an element of a partial input (D6): all of it on the first rank, or split at random. */
+static Cell partial_share(const Run *run, const Layout *l, int rank, DType t, Cell v, uint64_t element) {
+  uint64_t seed = run->options->partial_seed;
+  int n = 1, self = 0;
+  for (int a = 0; a < run->naxes; a++)
+    if (l->partial_axes & (1u << a)) {
+      self = self * run->m->mesh.axes[a].size + run->coordinates[rank][a];
+      n *= run->m->mesh.axes[a].size;
+    }
+  if (l->partial != RED_SUM || !seed) {
+    int owner = seed ? (int)(modp_hash(seed, element, 1) % (uint64_t)n) : 0;
+    return self == owner ? v : cell_identity(run->modp, t, l->partial);
+  }
+  Cell rest = v;
+  for (int k = 0; k < n - 1; k++) {
+    uint64_t h = modp_hash(seed, element, (uint64_t)k + 2);
+    Cell share;
+    if (!dtype_is_float(t)) {
+      share = cell_i(wrap_int(t, (int64_t)h));
+      rest.i = wrap_int(t, (int64_t)((uint64_t)rest.i - (uint64_t)share.i));
+    } else if (run->modp) {
+      share = cell_i((int64_t)h);
+      rest.i = (int64_t)modp_add((uint64_t)rest.i, modp_neg(h));
+    } else {
+      share = cell_f((double)(h % 2048) / 1024 - 1);
+      rest.f -= share.f;
+    }
+    if (k == self) return share;
+  }
+  return rest;
+}
+
+/* The interval of a dimension on a rank, by the one partition function. */
+static bool interval_on(const Run *run, int rank, const DimLayout *d, int64_t extent, int64_t *lo, int64_t *hi) {
+  const Expr *l, *h;
+  layout_interval(run->m, d, ex_const(run->m, extent), &l, &h);
+  return ex_eval(l, run->symbols[rank], lo) && ex_eval(h, run->symbols[rank], hi);
+}
+
+static bool cut(Eval *e, const InterpTensor *whole, const Layout *l) {
+  int64_t at[MAX_RANK] = {0}, to[MAX_RANK] = {0}, hi, strides[MAX_RANK], index[MAX_RANK] = {0};
+  if (whole->rank != e->out->rank || whole->dtype != e->out->dtype) return eval_fail(e, "bound to a tensor of another type");
+  for (int d = 0; d < whole->rank; d++) {
+    hi = whole->dims[d];
+    if (l && !interval_on(e->run, e->rank, &l->dims[d], whole->dims[d], &at[d], &hi)) return eval_fail(e, "the layout has no interval");
+    if (hi - at[d] != e->out->dims[d])
+      return eval_fail(e, "dimension %d of extent %lld gives this rank %lld, its type says %lld", d, (long long)whole->dims[d],
+                       (long long)(hi - at[d]), (long long)e->out->dims[d]);
+  }
+  box_copy(whole->rank, e->out->dims, e->out->cells, e->out->dims, to, whole->cells, whole->dims, at);
+  if (!l || !l->partial_axes) return true;
+  int64_t n = interp_elements(e->out);
+  row_major(whole->rank, whole->dims, strides);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t element = 0;
+    for (int d = 0; d < whole->rank; d++) element += (at[d] + index[d]) * strides[d];
+    e->out->cells[i] = partial_share(e->run, l, e->rank, e->out->dtype, e->out->cells[i], (uint64_t)element);
+    for (int d = whole->rank - 1; d >= 0 && ++index[d] == e->out->dims[d]; d--) index[d] = 0;
+  }
+  return true;
+}
+
+static bool prepare(Run *run);
+
+static const InterpTensor *whole_param(Run *run, const char *name) {
+  const InterpTensor *found = interp_find(run->options->params, run->options->nparams, name);
+  if (!found) found = interp_find(run->params.items, (int)run->params.n, name);
+  if (found) return found;
+  const Param *p = module_param(run->m, name);
+  if (!p) return fail(run, name, "no parameter \"%s\"", name), NULL;
+  if (p->init == INIT_PREPARED) {
+    if (run->preparing || !prepare(run)) return fail(run, name, "parameter \"%s\" cannot be prepared", name), NULL;
+    found = interp_find(run->params.items, (int)run->params.n, name);
+    return found ? found : (fail(run, name, "@prepare has no output \"%s\"", name), NULL);
+  }
+  InterpNamed item = {.name = name};
+  if (!interp_param(run->m, p, run->options, run->arena, &item.tensor, run->diags)) return NULL;
+  ARENA_PUSH(run->arena, &run->params, item);
+  return &run->params.items[run->params.n - 1].tensor;
+}
+
+static bool whole_state(Run *run, const char *name, InterpTensor *out) {
+  const InterpTensor *found = interp_find(run->options->states, run->options->nstates, name);
+  if (found) return *out = *found, true;
+  const State *s = module_state(run->m, name);
+  if (!s) return fail(run, name, "no state \"%s\"", name);
+  int64_t dims[MAX_RANK], n;
+  if (!interp_dims(s->type, run->symbols[0], dims)) return fail(run, name, "state \"%s\" has no extents", name);
+  n = 1;
+  for (int d = 0; d < s->type->rank; d++)
+    if (__builtin_mul_overflow(n, dims[d], &n) || n > run->max_cells) return fail(run, name, "state \"%s\" is too large to interpret", name);
+  *out = interp_tensor(run->arena, s->type->dtype, s->type->rank, dims);
+  for (int64_t i = 0; i < n; i++) out->cells[i] = cell_of_double(run->modp, out->dtype, s->value);
+  return true;
+}
+
+static int ordinal(const Eval *e, OpKind kind) {
+  int n = 0;
+  for (const Op *op = e->frame->f->ops.items; op != e->op; op++) n += op->kind == kind;
+  return n;
+}
+
+bool eval_source(Eval *e) {
+  const char *name = op_str(e->op, AT_name);
+  const Layout *l = e->frame->f->values.items[e->op->out].layout;
+  if (e->op->kind == OP_input) {
+    const InterpTensor *x = &e->frame->given[ordinal(e, OP_input) * e->run->nranks + e->rank];
+    if (!x->cells) return eval_fail(e, "the input has no value here");
+    return cut(e, x, e->frame->depth ? NULL : l);
+  }
+  if (e->op->kind == OP_param) {
+    const InterpTensor *x = whole_param(e->run, name);
+    return x && cut(e, x, l);
+  }
+  InterpTensor whole;
+  return whole_state(e->run, name, &whole) && cut(e, &whole, l);
+}
+
+bool eval_write(Eval *e) {
+  e->frame->written[ordinal(e, OP_write) * e->run->nranks + e->rank] = copy_to_arena(e->run->arena, e->in[0]);
+  return true;
+}
+
+bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
+
+/* ---- running */
+
+static EvalFn *const evaluators[OP_COUNT] = {
+#define UNARY(name, ...) [OP_##name] = eval_unary,
+#define BINARY(name, ...) [OP_##name] = eval_binary,
+#define COMPARE(name, ...) [OP_##name] = eval_compare,
+#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = eval,
+#include "ir/ops.def"
+};
+
+static InterpTensor *value_on(const Run *run, const Frame *frame, Val v, int rank) {
+  return &frame->values[(size_t)v * (size_t)run->nranks + (size_t)rank];
+}
+
+static int stage_of(const Frame *frame, const Op *op) {
+  if (frame->stage >= 0) return frame->stage;
+  return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
+}
+
+/* Checks extents and reserves the result; the operands must be on this rank. */
+static bool begin(Eval *e) {
+  const Frame *frame = e->frame;
+  for (int i = 0; i < e->op->nin && e->op->kind != OP_transfer; i++) {
+    e->in[i] = value_on(e->run, frame, e->op->in[i], e->rank);
+    if (!e->in[i]->cells) return eval_fail(e, "operand %d is not on this rank", i);
+  }
+  if (!e->op->out) return true;
+  const Type *t = type_of(frame->f, e->op->out);
+  e->out = value_on(e->run, frame, e->op->out, e->rank);
+  *e->out = (InterpTensor){.dtype = t->dtype, .rank = t->rank};
+  if (!interp_dims(t, e->run->symbols[e->rank], e->out->dims)) return eval_fail(e, "the result has no extents (negative or no value)");
+  return eval_alloc(e->run, e->out, e->op);
+}
+
+static bool run_frame(Run *run, Frame *frame, int only);
+
+static void frame_open(Run *run, Frame *frame, Arena *scratch) {
+  size_t n = (size_t)run->nranks, writes = 0;
+  for (size_t i = 0; i < frame->f->ops.n; i++) writes += frame->f->ops.items[i].kind == OP_write;
+  frame->values = ARENA_ARRAY(scratch, InterpTensor, frame->f->values.n * n);
+  frame->written = ARENA_ARRAY(scratch, InterpTensor, writes * n);
+}
+
+static void frame_close(Run *run, Frame *frame) {
+  for (size_t i = 0; i < frame->f->values.n * (size_t)run->nranks; i++) eval_release(run, &frame->values[i]);
+}
+
+/* Runs `f` with the operands of the operation as inputs on the ranks of its stage (or only on one) and takes its one
+ * output as the operation's result. */
+static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f, int stage, int only) {
+  Arena *scratch = arena_new();
+  size_t n = (size_t)run->nranks;
+  InterpTensor *given = ARENA_ARRAY(scratch, InterpTensor, (size_t)op->nin * n);
+  Frame inner = {.f = f, .given = given, .stage = stage, .depth = frame->depth + 1};
+  for (int i = 0; i < op->nin; i++)
+    for (size_t r = 0; r < n; r++) given[(size_t)i * n + r] = *value_on(run, frame, op->in[i], (int)r);
+  frame_open(run, &inner, scratch);
+  bool ok = inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : fail(run, op->name, "calls nested too deeply");
+  for (int r = 0; r < run->nranks && ok; r++) {
+    if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
+    InterpTensor *from = value_on(run, &inner, f->outputs.items[0].value, r), *to = value_on(run, frame, op->out, r);
+    Eval e = {.run = run, .frame = frame, .op = op, .rank = r, .out = to};
+    int64_t dims[MAX_RANK];
+    ok = eval_result_dims_on(&e, r, dims);
+    for (int d = 0; d < from->rank && ok; d++) ok = from->dims[d] == dims[d] || eval_fail(&e, "the result has another shape than its type");
+    eval_release(run, to);
+    *to = *from; /* moved */
+    from->cells = NULL;
+  }
+  frame_close(run, &inner);
+  arena_free(scratch);
+  return ok;
+}
+
+bool eval_body(const Eval *e) {
+  const Func *body = body_of(e->run->m, e->frame->f, e->op);
+  return run_inner(e->run, e->frame, e->op, body, e->run->stages[e->rank], e->rank);
+}
+
+static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
+  int stage = stage_of(frame, op);
+  if (op->kind == OP_call) return run_inner(run, frame, op, module_func(run->m, op_str(op, AT_name)), stage, only);
+  for (int r = 0; r < run->nranks; r++) {
+    Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
+    if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
+    if (!begin(&e) || !evaluators[op->kind](&e)) return false;
+  }
+  return true;
+}
+
+/* Index of the operation that uses each value last; outputs live to the end. */
+static size_t *last_uses(const Func *f, Arena *scratch) {
+  size_t *last = ARENA_ARRAY(scratch, size_t, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op->out) last[op->out] = i;
+    for (int k = 0; k < op->nin; k++) last[op->in[k]] = i;
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) last[f->outputs.items[i].value] = SIZE_MAX;
+  return last;
+}
+
+static bool run_frame(Run *run, Frame *frame, int only) {
+  Arena *scratch = arena_new();
+  size_t *last = last_uses(frame->f, scratch);
+  bool ok = true;
+  for (size_t i = 0; i < frame->f->ops.n && ok; i++) {
+    const Op *op = &frame->f->ops.items[i];
+    ok = run_op(run, frame, op, only);
+    for (int k = -1; k < op->nin; k++) {
+      Val v = k < 0 ? op->out : op->in[k];
+      for (int r = 0; r < run->nranks && last[v] == i; r++) eval_release(run, value_on(run, frame, v, r));
+    }
+  }
+  arena_free(scratch);
+  return ok;
+}
+
+/* ---- assembling a whole tensor from the ranks of a stage */
+
+typedef struct Assembly {
+  Run *run;
+  const char *what, *name; /* "output" or "state" */
+  const InterpTensor *parts; /* by rank */
+  int stage;
+  const Layout *layout;
+  InterpTensor *whole;
+} Assembly;
+
+/* Bits of the axes a layout uses for dimensions. */
+static uint32_t cut_axes(const Layout *l) {
+  uint32_t axes = 0;
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++) axes |= 1u << l->dims[d].axes[i];
+  return axes;
+}
+
+/* True when every coordinate outside `axes` is 0. */
+static bool at_origin(const Run *run, int rank, uint32_t axes) {
+  for (int a = 0; a < run->naxes; a++)
+    if (!(axes & (1u << a)) && run->coordinates[rank][a]) return false;
+  return true;
+}
+
+/* A cut dimension is as long as the parts along its axes together. */
+static void whole_extents(const Assembly *a) {
+  const Run *run = a->run;
+  for (int d = 0; d < a->whole->rank; d++) {
+    uint32_t axes = 0;
+    for (int i = 0; i < a->layout->dims[d].n; i++) axes |= 1u << a->layout->dims[d].axes[i];
+    for (int r = 0; r < run->nranks; r++)
+      if (run->stages[r] == a->stage && at_origin(run, r, axes)) a->whole->dims[d] += a->parts[r].dims[d];
+  }
+}
+
+static bool check_part(const Assembly *a, int rank, int64_t *lo) {
+  const InterpTensor *part = &a->parts[rank];
+  for (int d = 0; d < part->rank; d++) {
+    int64_t hi;
+    if (!interval_on(a->run, rank, &a->layout->dims[d], a->whole->dims[d], &lo[d], &hi))
+      return fail(a->run, a->name, "%s \"%s\": the layout has no interval", a->what, a->name);
+    if (hi - lo[d] != part->dims[d])
+      return fail(a->run, a->name, "%s \"%s\"%s: holds %lld of dimension %d, its layout gives it [%lld, %lld)", a->what, a->name,
+                  rank_text(a->run, rank), (long long)part->dims[d], d, (long long)lo[d], (long long)hi);
+  }
+  return true;
+}
+
+/* The value of a part: itself, or reduced over the axes it is declared partial over. */
+static InterpTensor resolved(const Assembly *a, int rank, Arena *scratch) {
+  const Run *run = a->run;
+  InterpTensor t = copy_to_arena(scratch, &a->parts[rank]);
+  for (int r = 0; r < run->nranks; r++) {
+    bool member = run->stages[r] == a->stage && r != rank;
+    for (int x = 0; x < run->naxes && member; x++)
+      member = (a->layout->partial_axes & (1u << x)) || run->coordinates[r][x] == run->coordinates[rank][x];
+    if (member) cells_reduce(run->modp, t.dtype, a->layout->partial, interp_elements(&t), t.cells, 1, a->parts[r].cells, 1);
+  }
+  return t;
+}
+
+static bool check_copy(const Assembly *a, int rank, const InterpTensor *part, const int64_t *lo, Arena *scratch) {
+  int64_t to[MAX_RANK] = {0};
+  const char *why;
+  InterpTensor first = interp_tensor(scratch, part->dtype, part->rank, part->dims);
+  box_copy(part->rank, part->dims, first.cells, part->dims, to, a->whole->cells, a->whole->dims, lo);
+  if (interp_equal(part, &first, a->run->options->domain, a->run->options->tolerance, scratch, &why)) return true;
+  return fail(a->run, a->name, "%s \"%s\": the copy%s differs from the first one: %s", a->what, a->name, rank_text(a->run, rank), why);
+}
+
+static bool assemble(const Assembly *a) {
+  const Run *run = a->run;
+  Arena *scratch = arena_new();
+  bool ok = true;
+  uint32_t axes = cut_axes(a->layout);
+  whole_extents(a);
+  *a->whole = interp_tensor(run->arena, a->whole->dtype, a->whole->rank, a->whole->dims);
+  for (int r = 0; r < run->nranks && ok; r++) {
+    int64_t lo[MAX_RANK], from[MAX_RANK] = {0};
+    if (run->stages[r] != a->stage) continue;
+    ok = check_part(a, r, lo);
+    if (!ok || !at_origin(run, r, ~a->layout->partial_axes)) continue;
+    InterpTensor part = a->layout->partial_axes ? resolved(a, r, scratch) : a->parts[r];
+    /* Ranks come in the order of coordinates, so the first copy is the one at the origin of the other axes. */
+    if (at_origin(run, r, axes)) box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
+    else ok = check_copy(a, r, &part, lo, scratch);
+  }
+  arena_free(scratch);
+  return ok;
+}
+
+static bool collect_outputs(Run *run, const Frame *frame, InterpResult *result) {
+  const Func *f = frame->f;
+  result->outputs = ARENA_ARRAY(run->arena, InterpNamed, f->outputs.n);
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    const Output *o = &f->outputs.items[i];
+    const Op *op = op_of(f, o->value);
+    const Type *t = type_of(f, o->value);
+    InterpNamed *item = &result->outputs[result->noutputs++];
+    *item = (InterpNamed){o->name, {.dtype = t->dtype, .rank = t->rank}};
+    const Layout *l = o->layout ? o->layout : layout_replicated(run->m, t->rank);
+    Assembly a = {run, "output", o->name, &frame->values[(size_t)o->value * (size_t)run->nranks], stage_of(frame, op), l, &item->tensor};
+    if (!assemble(&a)) return false;
+  }
+  return true;
+}
+
+/* The layout of a state is declared where it is read. */
+static const Layout *state_layout(const Func *f, const Op *write) {
+  const Layout *found = NULL;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op->kind != OP_read || strcmp(op_str(op, AT_name), op_str(write, AT_name)) != 0) continue;
+    const Layout *l = f->values.items[op->out].layout;
+    if (op->stage == write->stage) return l;
+    if (!found) found = l;
+  }
+  return found;
+}
+
+static bool collect_states(Run *run, const Frame *frame, InterpResult *result) {
+  const Func *f = frame->f;
+  size_t writes = 0;
+  for (size_t i = 0; i < f->ops.n; i++) writes += f->ops.items[i].kind == OP_write;
+  result->states = ARENA_ARRAY(run->arena, InterpNamed, writes);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op->kind != OP_write) continue;
+    const Type *t = type_of(f, op->in[0]);
+    const Layout *l = f->level == 2 ? state_layout(f, op) : NULL;
+    InterpNamed *item = &result->states[result->nstates];
+    *item = (InterpNamed){op_str(op, AT_name), {.dtype = t->dtype, .rank = t->rank}};
+    if (!l) l = layout_replicated(run->m, t->rank);
+    Assembly a = {run, "state", item->name, &frame->written[result->nstates++ * run->nranks], stage_of(frame, op), l, &item->tensor};
+    if (!assemble(&a)) return false;
+  }
+  return true;
+}
+
+/* ---- setting up */
+
+static bool setup_ranks(Run *run, const Func *f) {
+  const Mesh *mesh = &run->m->mesh;
+  bool one = f->level == 1;
+  int64_t n = one ? 1 : mesh->stages;
+  run->naxes = one ? 0 : mesh->naxes;
+  for (int a = 0; a < run->naxes; a++) n *= mesh->axes[a].size;
+  if (n > MAX_INTERP_RANKS) return fail(run, f->name, "%lld ranks are too many to interpret", (long long)n);
+  run->nranks = (int)n;
+  run->stages = ARENA_ARRAY(run->arena, int, n);
+  run->coordinates = arena_alloc(run->arena, sizeof *run->coordinates * (size_t)n);
+  run->symbols = ARENA_ARRAY(run->arena, int64_t *, n);
+  for (int a = run->naxes - 1, stride = 1; a >= 0; a--) {
+    run->strides[a] = stride;
+    stride *= mesh->axes[a].size;
+  }
+  const int64_t *values = run->options->symbols ? run->options->symbols : interp_symbols(run->m, run->arena);
+  for (int r = 0; r < run->nranks; r++) {
+    run->stages[r] = one ? 0 : r / (run->nranks / mesh->stages);
+    run->symbols[r] = ARENA_ARRAY(run->arena, int64_t, run->m->symbols.n);
+    memcpy(run->symbols[r], values, sizeof(int64_t) * run->m->symbols.n);
+    for (int a = 0; a < run->naxes; a++) {
+      run->coordinates[r][a] = r / run->strides[a] % mesh->axes[a].size;
+      run->symbols[r][mesh->axes[a].symbol] = run->coordinates[r][a];
+    }
+  }
+  return true;
+}
+
+static bool check_symbols(const Run *run) {
+  for (size_t i = 0; i < run->m->symbols.n; i++) {
+    const Symbol *s = &run->m->symbols.items[i];
+    int64_t v = run->symbols[0][i];
+    if (s->axis < 0 && (v < s->min || (s->max && v > s->max) || v % s->multiple != 0))
+      return fail(run, s->name, "%lld is not a legal value of the dimension %s", (long long)v, s->name);
+  }
+  return true;
+}
+
+/* Every input is bound, and to a tensor of its type.  A level-2 type is local; its shards are checked when they are cut. */
+static bool bind_inputs(Run *run, Frame *frame, int ninputs, const InterpNamed *inputs, Arena *scratch) {
+  const Func *f = frame->f;
+  size_t n = 0;
+  for (size_t i = 0; i < f->ops.n; i++) n += f->ops.items[i].kind == OP_input;
+  InterpTensor *given = ARENA_ARRAY(scratch, InterpTensor, n * (size_t)run->nranks);
+  n = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op->kind != OP_input) continue;
+    const InterpTensor *x = interp_find(inputs, ninputs, op_str(op, AT_name));
+    if (!x) return fail(run, op->name, "the input \"%s\" is not given", op_str(op, AT_name));
+    for (int r = 0; r < run->nranks; r++) given[n * (size_t)run->nranks + (size_t)r] = *x;
+    n++;
+  }
+  frame->given = given;
+  return true;
+}
+
+static bool run_whole(Run *run, const Func *f, int ninputs, const InterpNamed *inputs, InterpResult *result) {
+  Arena *scratch = arena_new();
+  Frame frame = {.f = f, .stage = f->level == 1 ? 0 : -1};
+  bool ok = bind_inputs(run, &frame, ninputs, inputs, scratch);
+  if (ok) {
+    frame_open(run, &frame, scratch);
+    ok = run_frame(run, &frame, -1) && collect_outputs(run, &frame, result) && collect_states(run, &frame, result);
+    frame_close(run, &frame);
+  }
+  arena_free(scratch);
+  return ok;
+}
+
+/* The outputs of @prepare are the weights that are computed from others (D27). */
+static bool prepare(Run *run) {
+  const Func *f = module_func(run->m, "prepare");
+  InterpResult made = {0};
+  InterpOptions options = *run->options;
+  Run inner = {.m = run->m, .options = &options, .diags = run->diags, .arena = run->arena, .modp = run->modp,
+               .max_cells = run->max_cells, .preparing = true};
+  if (!f || f->level != 1) return fail(run, "prepare", "the module has no function @prepare of level 1");
+  if (!setup_ranks(&inner, f) || !run_whole(&inner, f, 0, NULL, &made)) return false;
+  for (int i = 0; i < made.noutputs; i++) ARENA_PUSH(run->arena, &run->params, made.outputs[i]);
+  return true;
+}
+
+bool interp_run(Module *m, const Func *f, const InterpOptions *options, int ninputs, const InterpNamed *inputs, Arena *arena,
+                InterpResult *result, Diags *diags) {
+  Run run = {.m = m, .options = options, .diags = diags, .arena = arena, .modp = options->domain == DOMAIN_MODP};
+  run.max_cells = options->max_cells ? options->max_cells : (int64_t)1 << 27;
+  *result = (InterpResult){0};
+  return setup_ranks(&run, f) && check_symbols(&run) && run_whole(&run, f, ninputs, inputs, result);
+}
