@@ -1,9 +1,9 @@
 /* frontend/onnx_data.c - where the elements of a tensor lie; see onnx_file.h.
  *
- * Three places: raw_data (a range of the model file, known from the pre-pass), an external file, and
- * typed fields.  Of the typed fields float_data, double_data, int64_data and uint64_data already lie in
- * memory as the element type does, so the blob is the message's own array; int32_data holds narrower
- * types one per int32 and is copied.
+ * Three places: raw_data or packed floats (a range of the model file, known from the pre-pass), an
+ * external file, and typed fields.  Of the typed fields int64_data, uint64_data and floats that are not
+ * packed already lie in memory as the element type does, so the blob is the message's own array;
+ * int32_data holds narrower types one per int32 and is copied.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -91,8 +91,11 @@ static bool raw_data(const Source *s) {
   uint64_t index;
   memcpy(&index, s->t->raw_data.data, sizeof index);
   OnnxRange range = s->f->ranges.items[index];
+  const char *field = range.field == ONNX_FLOAT_DATA ? "float_data" : range.field == ONNX_DOUBLE_DATA ? "double_data" : "raw_data";
+  bool wrong_type = (range.field == ONNX_FLOAT_DATA && s->out->dtype != DT_f32) || (range.field == ONNX_DOUBLE_DATA && s->out->dtype != DT_f64);
+  if (wrong_type) return bad(s, DIAG_onnx_tensor, "its data is in %s, but its type is %s", field, dtype_name(s->out->dtype));
   if (range.bytes != s->out->bytes)
-    return bad(s, DIAG_onnx_tensor, "its shape and type ask for %" PRIu64 " bytes, raw_data has %" PRIu64, s->out->bytes,
+    return bad(s, DIAG_onnx_tensor, "its shape and type ask for %" PRIu64 " bytes, %s has %" PRIu64, s->out->bytes, field,
                range.bytes);
   s->out->blob = 0;
   s->out->offset = range.offset;
@@ -108,7 +111,7 @@ static bool wrong_count(const Source *s, size_t n, const char *field) {
 /* The message's own array is the data. */
 static bool in_place(const Source *s, const void *items, size_t n, const char *field) {
   if (n != s->out->elements) return wrong_count(s, n, field);
-  s->out->blob = onnx_add_blob(s->f, (OnnxBlob){NULL, items, s->out->bytes}, false);
+  s->out->blob = onnx_add_blob(s->f, (OnnxBlob){NULL, items, s->out->bytes});
   s->out->offset = 0;
   return true;
 }
@@ -144,7 +147,7 @@ static bool narrowed(const Source *s, bool wide) {
                  dtype_name(s->out->dtype));
     memcpy(to + i * size, &v, size);
   }
-  s->out->blob = onnx_add_blob(s->f, (OnnxBlob){NULL, to, s->out->bytes}, false);
+  s->out->blob = onnx_add_blob(s->f, (OnnxBlob){NULL, to, s->out->bytes});
   s->out->offset = 0;
   return true;
 }
@@ -242,10 +245,7 @@ static bool external_blob(const Source *s, const char *path, uint32_t *blob) {
       return true;
     }
   }
-  OnnxBlob fresh;
-  if (!onnx_map_file(s->d, DIAG_onnx_external, s->f->path, path, &fresh)) return false;
-  *blob = onnx_add_blob(s->f, fresh, true);
-  return true;
+  return onnx_map_blob(s->f, s->d, path, blob);
 }
 
 static bool external_data(const Source *s) {

@@ -1,48 +1,25 @@
 /* frontend/onnx_file.c - opening and closing; see onnx_file.h.  Where data lies: onnx_data.c. */
 #include "frontend/onnx_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "frontend/onnx_file_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ONNX data is used in place, so little-endian only");
 
-bool onnx_map_file(Diags *d, DiagCode code, const char *shown, const char *path, OnnxBlob *blob) {
-  Loc loc = {.file = arena_strdup(d->arena, shown)};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
-  if (fd < 0) return diag_error(d, code, loc, "cannot open %s: %s", path, strerror(errno));
-  struct stat st;
-  bool ok = false;
-  if (fstat(fd, &st) != 0) {
-    diag_error(d, code, loc, "cannot read %s: %s", path, strerror(errno));
-  } else if (!S_ISREG(st.st_mode)) {
-    diag_error(d, code, loc, "%s is not a regular file", path);
-  } else if (st.st_size == 0) {
-    *blob = (OnnxBlob){path, NULL, 0};
-    ok = true;
-  } else {
-    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      diag_error(d, code, loc, "cannot map %s: %s", path, strerror(errno));
-    } else {
-      *blob = (OnnxBlob){path, data, (uint64_t)st.st_size};
-      ok = true;
-    }
-  }
-  close(fd);
-  return ok;
-}
-
-uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob, bool mapped) {
-  BlobEntry entry = {blob, mapped};
+uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob) {
+  BlobEntry entry = {.blob = blob};
   ARENA_PUSH(f->arena, &f->blobs, entry);
   return (uint32_t)(f->blobs.n - 1);
+}
+
+bool onnx_map_blob(OnnxFile *f, Diags *d, const char *path, uint32_t *blob) {
+  BlobEntry entry = {.mapped = true};
+  if (!file_map(d, path, &entry.map)) return false;
+  entry.blob = (OnnxBlob){path, entry.map.data, entry.map.size};
+  ARENA_PUSH(f->arena, &f->blobs, entry);
+  *blob = (uint32_t)(f->blobs.n - 1);
+  return true;
 }
 
 /* Thins and unpacks blob 0 as a message of that kind; NULL after a diagnostic. */
@@ -91,12 +68,11 @@ static OnnxFile *finish(OnnxFile *f, Diags *d, bool (*decode)(OnnxFile *, Diags 
 
 static OnnxFile *open_path(Diags *d, const char *path, bool (*decode)(OnnxFile *, Diags *)) {
   OnnxFile *f = new_file(path);
-  OnnxBlob blob;
-  if (!onnx_map_file(d, DIAG_file_read, path, f->path, &blob)) {
+  uint32_t blob;
+  if (!onnx_map_blob(f, d, f->path, &blob)) {
     onnx_file_close(f);
     return NULL;
   }
-  onnx_add_blob(f, blob, true);
   return finish(f, d, decode);
 }
 
@@ -105,7 +81,7 @@ OnnxFile *onnx_file_open_tensor(Diags *d, const char *path) { return open_path(d
 
 OnnxFile *onnx_file_open_bytes(Diags *d, const char *name, const void *bytes, size_t n) {
   OnnxFile *f = new_file(name);
-  onnx_add_blob(f, (OnnxBlob){f->path, bytes, n}, false);
+  onnx_add_blob(f, (OnnxBlob){f->path, bytes, n});
   return finish(f, d, decode_model);
 }
 
@@ -113,10 +89,8 @@ void onnx_file_close(OnnxFile *f) {
   if (!f) return;
   if (f->model) onnx__model_proto__free_unpacked(f->model, NULL);
   if (f->tensor) onnx__tensor_proto__free_unpacked(f->tensor, NULL);
-  for (size_t i = 0; i < f->blobs.n; i++) {
-    const OnnxBlob *blob = &f->blobs.items[i].blob;
-    if (f->blobs.items[i].mapped && blob->bytes) munmap((void *)(uintptr_t)blob->data, (size_t)blob->bytes);
-  }
+  for (size_t i = 0; i < f->blobs.n; i++)
+    if (f->blobs.items[i].mapped) file_unmap(&f->blobs.items[i].map);
   arena_free(f->arena);
 }
 

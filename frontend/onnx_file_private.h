@@ -2,12 +2,14 @@
 #ifndef APC_FRONTEND_ONNX_FILE_PRIVATE_H
 #define APC_FRONTEND_ONNX_FILE_PRIVATE_H
 
+#include "base/file.h"
 #include "frontend/onnx_file.h"
 #include "frontend/onnx_thin.h"
 
 typedef struct BlobEntry {
   OnnxBlob blob;
-  bool mapped; /* by us: unmap at close */
+  FileMap map;  /* unmapped at close when `mapped` */
+  bool mapped;
 } BlobEntry;
 
 struct OnnxFile {
@@ -22,9 +24,7 @@ struct OnnxFile {
   OnnxRanges ranges; /* of raw_data in blob 0 */
 };
 
-/* Maps a regular file; true with *blob set, else false after a diagnostic of that code. */
-bool onnx_map_file(Diags *d, DiagCode code, const char *shown, const char *path, OnnxBlob *blob);
-
-uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob, bool mapped);
+uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob);                       /* memory that outlives the file */
+bool onnx_map_blob(OnnxFile *f, Diags *d, const char *path, uint32_t *blob); /* false after a diagnostic */
 
 #endif

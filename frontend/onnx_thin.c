@@ -9,7 +9,6 @@
 
 enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 
-#define RAW_DATA 9 /* TensorProto.raw_data */
 #define LENGTH_BYTES 5 /* lengths of rewritten messages are padded varints: patched, never moved */
 
 /* One message on the way down; the chain spells the path in messages. */
@@ -141,12 +140,16 @@ static bool read_field(const Walk *w, const Frame *frame, uint64_t at, uint64_t 
   return true;
 }
 
-static bool cut_raw_data(const Walk *w, const Frame *frame, const Field *f) {
+static bool is_data(const Field *f) {
+  return f->wire == LENGTH && (f->number == ONNX_RAW_DATA || f->number == ONNX_FLOAT_DATA || f->number == ONNX_DOUBLE_DATA);
+}
+
+static bool cut_data(const Walk *w, const Frame *frame, const Field *f) {
   uint64_t index = w->ranges->n;
-  OnnxRange range = {f->body, f->end - f->body};
+  OnnxRange range = {f->body, f->end - f->body, f->number};
   ARENA_PUSH(w->arena, w->ranges, range);
   const uint8_t length = sizeof index;
-  return emit_key(w, frame, RAW_DATA, f->start) && emit(w, frame, &length, 1, f->start) &&
+  return emit_key(w, frame, ONNX_RAW_DATA, f->start) && emit(w, frame, &length, 1, f->start) &&
          emit(w, frame, &index, sizeof index, f->start);
 }
 
@@ -169,6 +172,7 @@ static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint6
                  const Frame *frame) {
   uint32_t seen[64] = {0}; /* occurrences per field, for the path */
   const bool is_tensor = message == &onnx__tensor_proto__descriptor;
+  int cut = 0;          /* data fields of this tensor */
   uint64_t copied = at; /* everything before is in the output */
   while (at < end) {
     Field f = {0};
@@ -179,12 +183,13 @@ static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint6
       return bad(w, &here, f.start, "stored with the wrong wire type");
     }
     at = f.end;
-    const bool raw = is_tensor && f.number == RAW_DATA;
+    const bool raw = is_tensor && is_data(&f);
+    if (raw && cut++) return bad(w, frame, f.start, "the tensor's data is stored twice");
     if (!raw && !(field && field->type == PROTOBUF_C_TYPE_MESSAGE)) continue;
     if (!emit(w, frame, w->bytes + copied, f.start - copied, f.start)) return false;
     copied = f.end;
     size_t slot = raw ? 0 : (size_t)(field - message->fields) % 64;
-    if (!(raw ? cut_raw_data(w, frame, &f) : walk_child(w, field, &f, seen[slot]++, frame))) return false;
+    if (!(raw ? cut_data(w, frame, &f) : walk_child(w, field, &f, seen[slot]++, frame))) return false;
   }
   return emit(w, frame, w->bytes + copied, end - copied, copied);
 }

@@ -2,7 +2,8 @@
  *
  * In: a protobuf message as it lies in a mapped file, and its descriptor.  Out: the same message, but
  * each TensorProto.raw_data, wherever a tensor occurs, holds the index (8 bytes, host order) of an
- * entry of a table of ranges of the file.  The walk is guided by the descriptors that protoc-c
+ * entry of a table of ranges of the file.  Packed float_data and double_data lie in the file just as raw
+ * data would and are treated alike; the entry says which field it was.  The walk is guided by the descriptors that protoc-c
  * generated, so new places for tensors need no code here, and fields unknown to them are copied.
  *
  * The wire format is checked on the way, with the place named: lengths, wire types, field numbers,
@@ -24,7 +25,10 @@
 
 typedef struct OnnxRange {
   uint64_t offset, bytes;
+  uint32_t field; /* TensorProto's number of raw_data, float_data or double_data */
 } OnnxRange;
+
+enum { ONNX_FLOAT_DATA = 4, ONNX_RAW_DATA = 9, ONNX_DOUBLE_DATA = 10 };
 
 typedef struct OnnxRanges {
   OnnxRange *items;

@@ -1,9 +1,14 @@
 # Tests of the ONNX frontend that need the models of libonnx-testdata; skipped (77) without it.
 set(onnx_tests ${CMAKE_CURRENT_LIST_DIR})
-foreach(name open_testdata)
+foreach(name open_testdata node_tests)
   add_executable(onnx_${name} ${onnx_tests}/${name}.c)
   target_link_libraries(onnx_${name} PRIVATE apc_warnings apc_frontend apc_ir apc_base)
   set_target_properties(onnx_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME onnx.${name} COMMAND onnx_${name})
   set_tests_properties(onnx.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 endforeach()
+
+# Not a test: compares a model of any exporter with stored outputs, by hand.
+add_executable(onnx_compare ${onnx_tests}/compare.c)
+target_link_libraries(onnx_compare PRIVATE apc_warnings apc_frontend apc_ir apc_base)
+set_target_properties(onnx_compare PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

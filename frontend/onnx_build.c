@@ -1,0 +1,133 @@
+/* frontend/onnx_build.c - small builders shared by the importers of operators. */
+#include "frontend/onnx_import_private.h"
+
+Val splat_like(Node *n, Val like, double value) {
+  return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0;
+}
+
+Val broadcast(Node *n, Val x, int rank, const Expr *const *dims) { return build_bcast_to(n->b, x, rank, dims); }
+
+Val binary(Node *n, OpKind k, Val x, Val y) {
+  const Expr *dims[MAX_RANK];
+  int rank;
+  if (!x || !y) return 0;
+  const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
+  if (!known_broadcast(n->m, tx, ty, &rank, dims)) {
+    node_error(n, "shapes %s and %s do not broadcast", type_string(n->m, tx), type_string(n->m, ty));
+    return 0;
+  }
+  return build_binary(n->b, k, broadcast(n, x, rank, dims), broadcast(n, y, rank, dims));
+}
+
+Val binary_number(Node *n, OpKind k, Val x, double y) { return x ? build_binary(n->b, k, x, splat_like(n, x, y)) : 0; }
+
+Val select3(Node *n, Val condition, Val x, Val y) {
+  const Expr *dims[MAX_RANK];
+  int rank;
+  if (!condition || !x || !y) return 0;
+  const Func *f = n->b->f;
+  const Type *tx = type_of(f, x), *ty = type_of(f, y), *tc = type_of(f, condition), *t = NULL;
+  if (known_broadcast(n->m, tx, ty, &rank, dims)) {
+    t = type_get(n->m, tx->dtype, rank, dims);
+    if (!known_broadcast(n->m, t, tc, &rank, dims)) t = NULL;
+  }
+  if (!t) {
+    node_error(n, "shapes %s, %s and %s do not broadcast", type_string(n->m, tc), type_string(n->m, tx), type_string(n->m, ty));
+    return 0;
+  }
+  Val in[] = {broadcast(n, condition, rank, dims), broadcast(n, x, rank, dims), broadcast(n, y, rank, dims)};
+  return build_op(n->b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
+}
+
+Val reshape_exprs(Node *n, Val x, int rank, const Expr *const *dims) { return build_reshape(n->b, x, rank, dims); }
+
+Val insert_dims(Node *n, Val x, unsigned at, int rank) {
+  if (!x) return 0;
+  const Type *t = type_of(n->b->f, x);
+  const Expr *dims[MAX_RANK];
+  for (int d = 0, from = 0; d < rank; d++) dims[d] = at >> d & 1 ? ex_const(n->m, 1) : t->dims[from++];
+  return build_reshape(n->b, x, rank, dims);
+}
+
+Val drop_dims(Node *n, Val x, unsigned at) {
+  if (!x) return 0;
+  const Type *t = type_of(n->b->f, x);
+  const Expr *dims[MAX_RANK];
+  int rank = 0;
+  for (int d = 0; d < t->rank; d++)
+    if (!(at >> d & 1)) dims[rank++] = t->dims[d];
+  return build_reshape(n->b, x, rank, dims);
+}
+
+Val reduce_axes(Node *n, Reduction r, Val x, unsigned axes, bool keepdims) {
+  int list[MAX_RANK], count = 0;
+  if (!x) return 0;
+  int rank = type_of(n->b->f, x)->rank;
+  for (int d = 0; d < rank; d++)
+    if (axes >> d & 1) list[count++] = d;
+  Val y = count ? build_reduce(n->b, r, x, count, list) : x;
+  return keepdims ? insert_dims(n, y, axes, rank) : y;
+}
+
+Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims) {
+  Val sum = reduce_axes(n, RED_SUM, x, axes, keepdims);
+  if (!sum) return 0;
+  const Type *t = type_of(n->b->f, x);
+  const Expr *count = ex_const(n->m, 1);
+  for (int d = 0; d < t->rank; d++)
+    if (axes >> d & 1) count = ex_mul(n->m, count, t->dims[d]);
+  return build_binary(n->b, OP_div, sum, build_size(n->b, type_of(n->b->f, sum), count));
+}
+
+/* Every element is >= 0, as far as the operations it comes from tell. */
+static bool never_negative(const Node *n, Val v, int depth) {
+  const Func *f = n->b->f;
+  const Op *op = op_of(f, v);
+  if (dtype_class(type_of(f, v)->dtype) != DTC_I) return true;
+  const Attr *ints = op_attr(op, AT_ints);
+  switch (op->kind) {
+    case OP_iota: return true;
+    case OP_size: return known_bounds(n->m, op_expr(op, AT_expr)).low >= 0;
+    case OP_const:
+      for (int i = 0; ints && i < ints->n; i++)
+        if (ints->u.ints[i] < 0) return false;
+      return ints || op_float(op, AT_value, 0) >= 0;
+    case OP_add:
+    case OP_mul:
+    case OP_broadcast:
+    case OP_reshape:
+    case OP_transpose:
+    case OP_slice:
+    case OP_concat:
+      for (int i = 0; i < op->nin; i++)
+        if (depth > 8 || !never_negative(n, op->in[i], depth + 1)) return false;
+      return true;
+    default: return false;
+  }
+}
+
+Val gather_wrapped(Node *n, Val table, Val index, int axis) {
+  if (!table || !index) return 0;
+  if (dtype_class(type_of(n->b->f, index)->dtype) != DTC_I) index = build_cast(n->b, index, DT_i64);
+  if (!never_negative(n, index, 0)) {
+    const Type *t = type_of(n->b->f, index);
+    Val wrapped = build_binary(n->b, OP_add, index, build_size(n->b, t, type_of(n->b->f, table)->dims[axis]));
+    index = select3(n, binary_number(n, OP_lt, index, 0), wrapped, index);
+  }
+  return index ? build_gather(n->b, table, index, axis) : 0;
+}
+
+Val to_bool(Node *n, Val x) {
+  if (!x || type_of(n->b->f, x)->dtype == DT_bool) return x;
+  return binary_number(n, OP_ne, x, 0);
+}
+
+Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis) {
+  return build_iota(n->b, type_get(n->m, DT_i64, rank, dims), axis);
+}
+
+const Expr *extent_product(Module *m, const Type *t, int from, int to) {
+  const Expr *e = ex_const(m, 1);
+  for (int d = from; d < to; d++) e = ex_mul(m, e, t->dims[d]);
+  return e;
+}

@@ -1,0 +1,127 @@
+/* frontend/onnx_functions.c - see onnx_functions.h. */
+#include "frontend/onnx_functions.h"
+
+#include <string.h>
+
+#include "frontend/onnx_names.h"
+
+enum { MAX_DEPTH = 64, MAX_NODES = 1000000 };
+
+typedef struct Expand {
+  Arena *arena;
+  const Onnx__ModelProto *model;
+  const char *file;
+  Diags *d;
+  OnnxNodes *out;
+} Expand;
+
+/* A call being expanded: how its body's names and attributes translate. */
+typedef struct Call {
+  const Onnx__NodeProto *node;
+  const Onnx__FunctionProto *function;
+  const char *name;
+  NameMap values; /* body name -> caller's name */
+  int depth;
+} Call;
+
+static const char *text(const char *s) { return s ? s : ""; }
+
+static const Onnx__FunctionProto *function_of(const Onnx__ModelProto *model, const Onnx__NodeProto *node) {
+  for (size_t i = 0; i < model->n_functions; i++)
+    if (strcmp(text(model->functions[i]->name), text(node->op_type)) == 0 &&
+        strcmp(text(model->functions[i]->domain), text(node->domain)) == 0)
+      return model->functions[i];
+  return NULL;
+}
+
+static bool fail(const Expand *e, const char *name, const char *what, const char *detail) {
+  Loc loc = {.file = e->file, .node = arena_strdup(e->d->arena, name)};
+  return diag_error(e->d, DIAG_onnx_graph, loc, "%s%s%s", what, *detail ? ": " : "", detail);
+}
+
+static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *node, const char *name) {
+  for (size_t i = 0; i < node->n_attribute; i++)
+    if (strcmp(text(node->attribute[i]->name), name) == 0) return node->attribute[i];
+  return NULL;
+}
+
+static char *translated(const Expand *e, Call *call, const char *name) {
+  if (!*name) return (char *)(uintptr_t)"";
+  char *known = name_find(&call->values, name);
+  if (known) return known;
+  char *fresh = arena_printf(e->arena, "%s/%s", call->name, name);
+  name_put(e->arena, &call->values, name, fresh);
+  return fresh;
+}
+
+static char **translate_all(const Expand *e, Call *call, char *const *names, size_t n) {
+  char **out = ARENA_ARRAY(e->arena, char *, n);
+  for (size_t i = 0; i < n; i++) out[i] = translated(e, call, text(names[i]));
+  return out;
+}
+
+/* The body node's attributes; one that refers to an attribute the call does not give is left out. */
+static void translate_attributes(const Expand *e, const Call *call, Onnx__NodeProto *node) {
+  Onnx__AttributeProto **out = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, node->n_attribute);
+  size_t n = 0;
+  for (size_t i = 0; i < node->n_attribute; i++) {
+    const Onnx__AttributeProto *a = node->attribute[i], *given = a;
+    if (*text(a->ref_attr_name) && !(given = attr_of(call->node, a->ref_attr_name))) continue;
+    out[n] = ARENA_NEW(e->arena, Onnx__AttributeProto);
+    *out[n] = *given;
+    out[n++]->name = a->name;
+  }
+  node->attribute = out;
+  node->n_attribute = n;
+}
+
+static bool expand_node(const Expand *e, Onnx__NodeProto *node, Call *inside);
+
+static bool same_opsets(const Expand *e, const Onnx__FunctionProto *f) {
+  for (size_t i = 0; i < f->n_opset_import; i++)
+    for (size_t k = 0; k < e->model->n_opset_import; k++) {
+      const Onnx__OperatorSetIdProto *a = f->opset_import[i], *b = e->model->opset_import[k];
+      if (strcmp(text(a->domain), text(b->domain)) == 0 && a->version != b->version) return false;
+    }
+  return true;
+}
+
+static bool expand_call(const Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth) {
+  const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
+  Call call = {node, f, base, {0}, depth + 1};
+  if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
+  if (node->n_input > f->n_input || node->n_output > f->n_output)
+    return fail(e, base, "more inputs or outputs than the function has", text(f->name));
+  if (!same_opsets(e, f)) return fail(e, base, "the function uses another operator set version than the model", text(f->name));
+  for (size_t i = 0; i < f->n_input; i++)
+    name_put(e->arena, &call.values, text(f->input[i]), i < node->n_input ? node->input[i] : (char *)(uintptr_t)"");
+  for (size_t i = 0; i < node->n_output; i++)
+    if (*text(node->output[i])) name_put(e->arena, &call.values, text(f->output[i]), node->output[i]);
+  for (size_t i = 0; i < f->n_node; i++)
+    if (!expand_node(e, f->node[i], &call)) return false;
+  return true;
+}
+
+static bool expand_node(const Expand *e, Onnx__NodeProto *node, Call *inside) {
+  if (inside) {
+    Onnx__NodeProto *copy = ARENA_NEW(e->arena, Onnx__NodeProto);
+    *copy = *node;
+    copy->name = arena_printf(e->arena, "%s/%s", inside->name, *text(node->name) ? node->name : text(node->op_type));
+    copy->input = translate_all(e, inside, node->input, node->n_input);
+    copy->output = translate_all(e, inside, node->output, node->n_output);
+    translate_attributes(e, inside, copy);
+    node = copy;
+  }
+  const Onnx__FunctionProto *f = function_of(e->model, node);
+  if (f) return expand_call(e, node, f, inside ? inside->depth : 0);
+  if (e->out->n >= MAX_NODES) return fail(e, text(node->name), "more than a million nodes", "");
+  ARENA_PUSH(e->arena, e->out, node);
+  return true;
+}
+
+bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
+  Expand e = {arena, model, file, d, out};
+  for (size_t i = 0; i < model->graph->n_node; i++)
+    if (!expand_node(&e, model->graph->node[i], NULL)) return false;
+  return true;
+}

@@ -1,0 +1,405 @@
+/* frontend/onnx_import.c - the graph around the nodes; see onnx_import.h.
+ *
+ * Names are bound first (initializers, inputs, node outputs), then the nodes are put in an order in which
+ * every value is defined before its use (the specification asks for it, not every writer does it), nodes
+ * that no output needs are dropped, and the rest is imported one by one.
+ */
+#include "frontend/onnx_import.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "frontend/onnx_dims.h"
+#include "frontend/onnx_functions.h"
+#include "frontend/onnx_import_private.h"
+#include "frontend/onnx_names.h"
+
+enum { OPSET_MIN = 1, OPSET_MAX = 24 };
+
+struct Import {
+  Module *m;
+  OnnxFile *file;
+  Diags *d;
+  const Onnx__GraphProto *graph;
+  OnnxNodes nodes; /* of the graph, calls of functions expanded */
+  OnnxDims dims;
+  int64_t opset;
+  Builder b;
+  Loc loc; /* the file */
+  NameMap items;      /* name -> Item */
+  const char **names; /* unique name of every node */
+  int *order;         /* node indices */
+  size_t norder;
+  bool *live;
+};
+
+OnnxFile *import_file(const Import *im) { return im->file; }
+
+static const OnnxOp onnx_ops[] = {
+#define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
+  {type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
+#include "frontend/onnx_ops.def"
+#undef ONNX_OP
+};
+
+static bool default_domain(const char *domain) {
+  return !domain || !*domain || strcmp(domain, "ai.onnx") == 0;
+}
+
+static const OnnxOp *find_op(const char *domain, const char *type, int64_t opset) {
+  if (!type || !default_domain(domain)) return NULL;
+  for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++) {
+    const OnnxOp *op = &onnx_ops[i];
+    if (strcmp(op->type, type) == 0 && opset >= op->since && (!op->until || opset <= op->until)) return op;
+  }
+  return NULL;
+}
+
+bool onnx_op_supported(const char *domain, const char *type, int64_t opset) { return find_op(domain, type, opset) != NULL; }
+
+static const char *text(const char *s) { return s ? s : ""; }
+
+static Loc node_loc(const Import *im, size_t i) { return (Loc){.file = im->loc.file, .node = im->names[i]}; }
+
+/* ---- names */
+
+static Item *find_item(const Import *im, const char *name) { return name_find(&im->items, name); }
+
+void import_rename(Import *im, const char *name, Item *to) { name_put(im->m->arena, &im->items, name, to); }
+
+/* A new item; NULL after an error when the name is taken. */
+static Item *define(Import *im, const char *name, Loc loc) {
+  name = module_string(im->m, name);
+  if (find_item(im, name)) {
+    diag_error(im->d, DIAG_onnx_graph, loc, "value \"%s\" is defined twice", name);
+    return NULL;
+  }
+  Item *item = ARENA_NEW(im->m->arena, Item);
+  item->name = name;
+  item->producer = -1;
+  name_put(im->m->arena, &im->items, name, item);
+  return item;
+}
+
+/* What reads a tensor needs a Node for its diagnostics. */
+static Node outer_node(Import *im) {
+  static const OnnxOp op = {.type = "graph"};
+  return (Node){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
+}
+
+static bool define_initializers(Import *im) {
+  Node n = outer_node(im);
+  bool ok = true;
+  for (size_t i = 0; i < im->graph->n_initializer; i++) {
+    const Onnx__TensorProto *t = im->graph->initializer[i];
+    Item *item = define(im, text(t->name), im->loc);
+    bool read = false;
+    if (item) {
+      *item = item_of_tensor(&n, t, item->name, &read);
+      item->is_weight = true;
+    }
+    ok = ok && read;
+  }
+  if (im->graph->n_sparse_initializer)
+    ok = diag_error(im->d, DIAG_onnx_tensor, im->loc, "sparse initializers are not supported (%zu)", im->graph->n_sparse_initializer);
+  return ok;
+}
+
+static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type **type) {
+  const Onnx__TypeProto *t = v->type;
+  DType dtype;
+  const Expr *dims[MAX_RANK];
+  const char *name = text(v->name);
+  if (!t || t->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !t->tensor_type)
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" is not a tensor", name);
+  if (!onnx_dtype(t->tensor_type->elem_type, &dtype))
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" has element type %s, which is not supported", name,
+                      onnx_dtype_name(t->tensor_type->elem_type));
+  const Onnx__TensorShapeProto *shape = t->tensor_type->shape;
+  if (!shape) return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" has no shape, not even a rank", name);
+  if (shape->n_dim > MAX_RANK)
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" has %zu dimensions; apc takes at most %d", name,
+                      shape->n_dim, MAX_RANK);
+  for (size_t k = 0; k < shape->n_dim; k++) dims[k] = onnx_dim(&im->dims, name, k, shape->dim[k]);
+  *type = type_get(im->m, dtype, (int)shape->n_dim, dims);
+  return true;
+}
+
+static bool define_inputs(Import *im) {
+  bool ok = true;
+  for (size_t i = 0; i < im->graph->n_input; i++) {
+    const Onnx__ValueInfoProto *v = im->graph->input[i];
+    const Item *known = find_item(im, text(v->name));
+    if (known && known->is_weight) continue; /* a default value, which is what apc uses */
+    Item *item = define(im, text(v->name), im->loc);
+    const Type *type = NULL;
+    if (!item || !input_type_of(im, v, &type)) {
+      ok = false;
+      continue;
+    }
+    im->b.loc = (Loc){.file = im->loc.file, .node = item->name};
+    item->val = build_input(&im->b, item->name, type);
+    item->type = type;
+  }
+  return ok;
+}
+
+static bool check_dim_options(Import *im) {
+  bool ok = true;
+  for (size_t i = 0; im->dims.options && i < im->dims.options->ndims; i++) {
+    if (im->dims.bound[i]) continue;
+    Text have = {.arena = im->m->arena};
+    for (size_t s = 0; s < im->m->symbols.n; s++) text_printf(&have, "%s%s", s ? ", " : "", im->m->symbols.items[s].name);
+    ok = diag_error(im->d, DIAG_onnx_model, im->loc, "the model has no dimension \"%s\"; it has: %s",
+                    im->dims.options->dims[i].name, have.n ? text_str(&have) : "none");
+  }
+  return ok;
+}
+
+/* Every node gets a name: its own, else that of its first output, else its type; made unique. */
+static void name_nodes(Import *im) {
+  NameMap taken = {0};
+  im->names = ARENA_ARRAY(im->m->arena, const char *, im->nodes.n);
+  for (size_t i = 0; i < im->nodes.n; i++) {
+    const Onnx__NodeProto *node = im->nodes.items[i];
+    const char *base = text(node->name);
+    if (!*base && node->n_output) base = text(node->output[0]);
+    if (!*base) base = text(node->op_type);
+    const char *name = base;
+    for (int k = 1; name_find(&taken, name); k++) name = arena_printf(im->m->arena, "%s.%d", base, k);
+    im->names[i] = module_string(im->m, name);
+    name_put(im->m->arena, &taken, im->names[i], im);
+  }
+}
+
+static bool define_outputs(Import *im) {
+  bool ok = true;
+  for (size_t i = 0; i < im->nodes.n; i++)
+    for (size_t k = 0; k < im->nodes.items[i]->n_output; k++) {
+      const char *name = im->nodes.items[i]->output[k];
+      if (!*name) continue;
+      Item *item = define(im, name, node_loc(im, i));
+      if (item) item->producer = (int)i;
+      else ok = false;
+    }
+  return ok;
+}
+
+/* ---- order */
+
+typedef enum Mark { UNSEEN, OPEN, DONE } Mark;
+
+/* Depth first over the inputs of node `root`, without recursion: models have chains of many thousand nodes. */
+static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
+  size_t depth = 0;
+  stack[depth++] = root;
+  mark[root] = OPEN;
+  while (depth) {
+    int i = stack[depth - 1];
+    const Onnx__NodeProto *node = im->nodes.items[i];
+    if (next[i] == node->n_input) {
+      mark[i] = DONE;
+      im->order[im->norder++] = i;
+      depth--;
+      continue;
+    }
+    const char *name = node->input[next[i]++];
+    if (!*name) continue;
+    const Item *item = find_item(im, name);
+    if (!item)
+      return diag_error(im->d, DIAG_onnx_graph, node_loc(im, (size_t)i), "input \"%s\" is defined nowhere", name);
+    int p = item->producer;
+    if (p < 0 || mark[p] == DONE) continue;
+    if (mark[p] == OPEN)
+      return diag_error(im->d, DIAG_onnx_graph, node_loc(im, (size_t)i), "the node depends on itself, through \"%s\"", name);
+    mark[p] = OPEN;
+    stack[depth++] = p;
+  }
+  return true;
+}
+
+static bool order_nodes(Import *im) {
+  size_t n = im->nodes.n;
+  im->order = ARENA_ARRAY(im->m->arena, int, n);
+  Arena *scratch = arena_new();
+  Mark *mark = ARENA_ARRAY(scratch, Mark, n);
+  int *stack = ARENA_ARRAY(scratch, int, n);
+  size_t *next = ARENA_ARRAY(scratch, size_t, n);
+  bool ok = true;
+  for (size_t i = 0; ok && i < n; i++)
+    if (mark[i] == UNSEEN) ok = visit(im, (int)i, mark, stack, next);
+  arena_free(scratch);
+  return ok;
+}
+
+/* Marks what the graph's outputs need. */
+static bool mark_live(Import *im) {
+  const Onnx__GraphProto *g = im->graph;
+  im->live = ARENA_ARRAY(im->m->arena, bool, im->nodes.n);
+  bool ok = true;
+  for (size_t i = 0; i < g->n_output; i++) {
+    Item *item = find_item(im, text(g->output[i]->name));
+    if (item) item->used = true;
+    else ok = diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is defined nowhere", text(g->output[i]->name));
+  }
+  for (size_t k = im->norder; k-- > 0;) {
+    int i = im->order[k];
+    const Onnx__NodeProto *node = im->nodes.items[i];
+    for (size_t o = 0; o < node->n_output; o++)
+      im->live[i] = im->live[i] || (*node->output[o] && find_item(im, node->output[o])->used);
+    for (size_t in = 0; im->live[i] && in < node->n_input; in++)
+      if (*node->input[in]) find_item(im, node->input[in])->used = true;
+  }
+  return ok;
+}
+
+/* ---- operators that are missing, all at once */
+
+typedef struct Missing {
+  const char *type;
+  size_t count;
+  size_t first[3];
+} Missing;
+
+static bool check_supported(Import *im) {
+  struct { Missing *items; size_t n, cap; } list = {0};
+  for (size_t k = 0; k < im->norder; k++) {
+    size_t i = (size_t)im->order[k];
+    const Onnx__NodeProto *node = im->nodes.items[i];
+    if (!im->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
+    const char *type = default_domain(node->domain) ? text(node->op_type)
+                                                    : arena_printf(im->m->arena, "%s.%s", node->domain, text(node->op_type));
+    size_t at = 0;
+    while (at < list.n && strcmp(list.items[at].type, type) != 0) at++;
+    if (at == list.n) ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
+    if (list.items[at].count < 3) list.items[at].first[list.items[at].count] = i;
+    list.items[at].count++;
+  }
+  for (size_t at = 0; at < list.n; at++) {
+    const Missing *missing = &list.items[at];
+    diag_error(im->d, DIAG_onnx_unsupported, im->loc, "operator %s is not supported at operator set %" PRId64 " (%zu node%s)",
+               missing->type, im->opset, missing->count, missing->count == 1 ? "" : "s");
+    for (size_t i = 0; i < missing->count && i < 3; i++)
+      diag_note(im->d, node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
+  }
+  return list.n == 0;
+}
+
+/* ---- nodes */
+
+static bool attr_allowed(const char *allowed, const char *name) {
+  size_t n = strlen(name);
+  for (const char *p = allowed; n && (p = strstr(p, name)); p += n)
+    if ((p == allowed || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0')) return true;
+  return false;
+}
+
+static bool check_node(Node *n) {
+  const OnnxOp *op = n->op;
+  size_t nin = n->proto->n_input, nout = n->proto->n_output;
+  if (nin < (size_t)op->min_in || (op->max_in >= 0 && nin > (size_t)op->max_in))
+    return node_error(n, "%zu inputs; at least %d%s expected", nin, op->min_in, op->max_in < 0 ? "" : " and no surplus are");
+  if (nout < 1 || (op->max_out >= 0 && nout > (size_t)op->max_out)) return node_error(n, "%zu outputs", nout);
+  for (int i = 0; i < op->min_in; i++)
+    if (!has_input(n, (size_t)i)) return node_error(n, "input %d is missing", i);
+  for (size_t i = 0; i < n->proto->n_attribute; i++) {
+    const Onnx__AttributeProto *a = n->proto->attribute[i];
+    if (!attr_allowed(op->attrs, text(a->name))) return node_error(n, "has no attribute \"%s\"", text(a->name));
+    if (a->ref_attr_name && *a->ref_attr_name) return node_error(n, "attribute \"%s\" refers to a function's", a->name);
+    for (size_t k = 0; k < i; k++)
+      if (strcmp(text(n->proto->attribute[k]->name), a->name) == 0) return node_error(n, "attribute \"%s\" is given twice", a->name);
+  }
+  return true;
+}
+
+/* The value of the first output is named after the node when the node made it. */
+static void name_result(Node *n, size_t ops_before) {
+  const Item *first = n->out[0];
+  if (!first || !first->val) return;
+  size_t at = (size_t)n->b->f->values.items[first->val].op;
+  Op *op = &n->b->f->ops.items[at];
+  if (at < ops_before || op->kind == OP_param) return;
+  const char *old = op->name;
+  op->name = builder_unique_name(n->b, n->name);
+  if (op->group == old) op->group = op->name;
+}
+
+static bool import_node(Import *im, size_t i) {
+  const Onnx__NodeProto *proto = im->nodes.items[i];
+  Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->names[i], .opset = im->opset};
+  n.op = find_op(proto->domain, proto->op_type, im->opset);
+  n.in = ARENA_ARRAY(im->m->arena, Item *, proto->n_input);
+  n.out = ARENA_ARRAY(im->m->arena, Item *, proto->n_output);
+  for (size_t k = 0; k < proto->n_input; k++) {
+    n.in[k] = *proto->input[k] ? find_item(im, proto->input[k]) : NULL;
+    if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and was reported */
+  }
+  for (size_t k = 0; k < proto->n_output; k++) {
+    Item *item = *proto->output[k] ? find_item(im, proto->output[k]) : NULL;
+    n.out[k] = item && item->used ? item : NULL;
+  }
+  im->b.loc = node_loc(im, i);
+  im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
+  size_t ops_before = im->b.f->ops.n, errors = im->d->errors;
+  bool ok = check_node(&n) && n.op->import(&n) && !n.failed;
+  if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
+  for (size_t k = 0; ok && k < proto->n_output; k++)
+    if (n.out[k] && !n.out[k]->type) ok = node_error(&n, "output %zu is not supported", k);
+  if (ok) name_result(&n, ops_before);
+  return ok;
+}
+
+static bool import_nodes(Import *im) {
+  bool ok = true;
+  for (size_t k = 0; k < im->norder; k++) {
+    size_t i = (size_t)im->order[k];
+    if (im->live[i] && !import_node(im, i)) ok = false;
+  }
+  return ok;
+}
+
+static bool build_outputs(Import *im) {
+  Node n = outer_node(im);
+  im->b.prefix = NULL;
+  for (size_t i = 0; i < im->graph->n_output; i++) {
+    const char *name = text(im->graph->output[i]->name);
+    im->b.loc = (Loc){.file = im->loc.file, .node = module_string(im->m, name)};
+    for (size_t k = 0; k < i; k++)
+      if (strcmp(text(im->graph->output[k]->name), name) == 0)
+        return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
+    Val v = item_value(&n, find_item(im, name));
+    if (!v) return false;
+    build_output(&im->b, name, v, NULL);
+  }
+  return true;
+}
+
+/* ---- entry */
+
+static bool read_opset(Import *im) {
+  const Onnx__ModelProto *model = onnx_file_model(im->file);
+  im->opset = -1;
+  for (size_t i = 0; i < model->n_opset_import; i++)
+    if (default_domain(model->opset_import[i]->domain)) im->opset = model->opset_import[i]->version;
+  if (im->opset < 0) return diag_error(im->d, DIAG_onnx_opset, im->loc, "the model imports no version of the default operator set");
+  if (im->opset < OPSET_MIN || im->opset > OPSET_MAX)
+    return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 "; apc reads %d to %d", im->opset, OPSET_MIN, OPSET_MAX);
+  return true;
+}
+
+bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
+  Import im = {.m = m, .file = file, .d = diags, .graph = onnx_file_model(file)->graph};
+  im.loc.file = module_string(m, onnx_file_path(file));
+  im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL};
+  im.b = builder_new(m, module_func_add(m, "main", 1), diags);
+  im.b.loc = im.loc;
+  if (!read_opset(&im)) return false;
+  if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &im.nodes)) return false;
+  bool ok = define_initializers(&im);
+  ok = define_inputs(&im) && ok;
+  ok = check_dim_options(&im) && ok;
+  name_nodes(&im);
+  if (!define_outputs(&im) || !ok) return false;
+  if (!order_nodes(&im) || !mark_live(&im) || !check_supported(&im)) return false;
+  return import_nodes(&im) && build_outputs(&im);
+}

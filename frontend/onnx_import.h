@@ -1,0 +1,37 @@
+/* frontend/onnx_import.h - from an opened ONNX model to a level-1 IR function.
+ *
+ * In: an OnnxFile (onnx_file.h) and sizes for some of its symbolic dimensions.  Out: function "main" in
+ * the given module.  Initializers become params that refer to the file's bytes; nodes become primitives
+ * and composites (onnx_ops.def is the list); the shape arithmetic that exporters write around reshapes is
+ * evaluated on the way over symbolic sizes (onnx_known.h), so that every extent is an expression of the
+ * input dimensions.
+ *
+ * Not done: control flow (If, Loop, Scan), sequences, optionals, strings, quantised operators, training
+ * information.  Dropout and batch normalisation have their inference meaning.
+ */
+#ifndef APC_FRONTEND_ONNX_IMPORT_H
+#define APC_FRONTEND_ONNX_IMPORT_H
+
+#include "frontend/onnx_file.h"
+#include "ir/ir.h"
+
+/* Replaces a symbolic dimension (a dim_param, or INPUT_dimK for an unnamed one) by a number. */
+typedef struct OnnxDim {
+  const char *name;
+  int64_t size;
+} OnnxDim;
+
+typedef struct OnnxImportOptions {
+  const OnnxDim *dims;
+  size_t ndims;
+} OnnxImportOptions;
+
+/* Imports into `m`, a module without functions.  `options` may be NULL.  False after diagnostics; they
+ * refer to strings of the module, which the caller frees, after printing them, in either case.  The file
+ * may be closed afterwards. */
+bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags);
+
+/* Whether a node of that domain and type is in the table for that operator set version. */
+bool onnx_op_supported(const char *domain, const char *type, int64_t opset);
+
+#endif

@@ -1,0 +1,259 @@
+/* frontend/onnx_import_matmul.c - MatMul, Gemm and Einsum as IR dots.
+ *
+ * A dot names its dimensions by letters, so transposed operands, batch dimensions that only one operand
+ * has and broadcast batch dimensions (their extent of 1 is dropped) need no data movement.
+ */
+#include <string.h>
+
+#include "frontend/onnx_import_private.h"
+
+/* ---- MatMul */
+
+/* Appends the letters of x's batch dimensions to `spec`, and drops extents of 1 that the other operand stretches.
+ * Batch dimension d of the result, counted from the left of `batch`, has letter 'a' + d. */
+static Val batch_letters(Node *n, Val x, const Type *other, int batch, int own, char *spec) {
+  const Type *t = type_of(n->b->f, x);
+  unsigned drop = 0;
+  for (int d = 0; d < own; d++) {
+    int at = batch - own + d, theirs = at - (batch - (other->rank > 2 ? other->rank - 2 : 0));
+    bool stretched = ex_is_const(t->dims[d], 1) && theirs >= 0 && !ex_is_const(other->dims[theirs], 1);
+    if (stretched) drop |= 1u << d;
+    else *spec++ = (char)('a' + at);
+  }
+  *spec = '\0';
+  return drop ? drop_dims(n, x, drop) : x;
+}
+
+bool import_matmul(Node *n) {
+  Val x = input(n, 0), y = input(n, 1);
+  const Type *tx = input_type(n, 0), *ty = input_type(n, 1);
+  if (!x || !y) return false;
+  if (tx->rank < 1 || ty->rank < 1) return node_error(n, "a scalar operand");
+  int bx = tx->rank > 2 ? tx->rank - 2 : 0, by = ty->rank > 2 ? ty->rank - 2 : 0, batch = bx > by ? bx : by;
+  for (int d = 0; d < (bx < by ? bx : by); d++) {
+    const Expr *p = tx->dims[bx - 1 - d], *q = ty->dims[by - 1 - d];
+    if (p != q && !ex_is_const(p, 1) && !ex_is_const(q, 1))
+      return node_error(n, "batch dimensions of %s and %s do not broadcast", type_string(n->m, tx), type_string(n->m, ty));
+  }
+  if (tx->dims[tx->rank - 1] != ty->dims[ty->rank > 1 ? ty->rank - 2 : 0])
+    return node_error(n, "%s and %s cannot be multiplied", type_string(n->m, tx), type_string(n->m, ty));
+  char left[MAX_RANK + 1], right[MAX_RANK + 1], result[MAX_RANK + 1] = "";
+  x = batch_letters(n, x, ty, batch, bx, left);
+  y = batch_letters(n, y, tx, batch, by, right);
+  if (!x || !y) return false;
+  for (int d = 0; d < batch; d++) result[d] = (char)('a' + d);
+  const char *spec = arena_printf(n->m->arena, "%s%sk,%sk%s->%s%s%s", left, tx->rank > 1 ? "m" : "", right,
+                                  ty->rank > 1 ? "n" : "", result, tx->rank > 1 ? "m" : "", ty->rank > 1 ? "n" : "");
+  return set_output(n, 0, build_dot(n->b, x, y, spec));
+}
+
+/* ---- Gemm: alpha * A' * B' + beta * C */
+
+static Val scaled(Node *n, Val x, double by) { return by == 1 ? x : binary_number(n, OP_mul, x, by); }
+
+bool import_gemm(Node *n) {
+  double alpha = node_float(n, "alpha", 1), beta = node_float(n, "beta", 1);
+  bool ta = node_int(n, "transA", 0) != 0, tb = node_int(n, "transB", 0) != 0;
+  if (input_type(n, 0)->rank != 2 || input_type(n, 1)->rank != 2)
+    return node_error(n, "operands are %s and %s, not matrices", type_string(n->m, input_type(n, 0)), type_string(n->m, input_type(n, 1)));
+  Val y = build_dot(n->b, input(n, 0), input(n, 1), arena_printf(n->m->arena, "%s,%s->mn", ta ? "km" : "mk", tb ? "nk" : "kn"));
+  y = scaled(n, y, alpha);
+  if (y && has_input(n, 2) && beta != 0) {
+    const Type *t = type_of(n->b->f, y);
+    Val c = scaled(n, input(n, 2), beta);
+    y = build_binary(n->b, OP_add, y, broadcast(n, c, t->rank, t->dims));
+  }
+  return set_output(n, 0, y);
+}
+
+/* ---- Einsum */
+
+enum { MAX_TERMS = 16 };
+
+typedef struct Equation {
+  int terms;
+  char in[MAX_TERMS][MAX_RANK + 1], out[MAX_RANK + 1];
+} Equation;
+
+/* Letters for the dimensions an ellipsis stands for, right-aligned; taken from the end of the alphabet. */
+static const char ellipsis_letters[] = "STUVWXYZ";
+
+/* Reads one term up to ',' or '-' or the end; false when malformed.  `rank` -1: the output, its ellipsis has `dots` letters. */
+static bool read_term(Node *n, const char **at, int rank, int *dots, char *out) {
+  int count = 0, named = 0;
+  for (const char *p = *at; *p && *p != ',' && *p != '-'; p++) named += (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+  for (; **at && **at != ',' && **at != '-'; ++*at) {
+    char c = **at;
+    if (c == ' ') continue;
+    if (strncmp(*at, "...", 3) == 0) {
+      int wide = rank >= 0 ? rank - named : *dots;
+      if (wide < 0 || count + wide > MAX_RANK) return node_error(n, "the ellipsis does not fit");
+      if (rank >= 0 && wide > *dots) *dots = wide;
+      for (int i = 0; i < wide; i++) out[count++] = ellipsis_letters[8 - wide + i];
+      *at += 2;
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'R')) {
+      if (count == MAX_RANK) return node_error(n, "a term of more than %d letters", MAX_RANK);
+      out[count++] = c;
+    } else {
+      return node_error(n, "'%c' in the equation", c);
+    }
+  }
+  out[count] = '\0';
+  return rank < 0 || count == rank || node_error(n, "term \"%s\" for an operand of rank %d", out, rank);
+}
+
+/* Without "->": the ellipsis, then letters that occur once, in alphabetical order. */
+static void implied_output(Equation *e, int dots) {
+  int count = 0;
+  for (int i = 0; i < dots; i++) e->out[count++] = ellipsis_letters[8 - dots + i];
+  for (int c = 'A'; c <= 'z' && count < MAX_RANK; c++) {
+    int seen = 0;
+    if (c >= 'S' && c <= 'Z') continue;
+    for (int t = 0; t < e->terms; t++)
+      for (const char *p = e->in[t]; *p; p++) seen += *p == c;
+    if (seen == 1) e->out[count++] = (char)c;
+  }
+  e->out[count] = '\0';
+}
+
+static bool read_equation(Node *n, Equation *e) {
+  const char *at = node_string(n, "equation", "");
+  int dots = 0;
+  if (n->proto->n_input > MAX_TERMS) return node_error(n, "%zu operands", n->proto->n_input);
+  e->terms = (int)n->proto->n_input;
+  for (int t = 0; t < e->terms; t++) {
+    if (!has_input(n, (size_t)t)) return node_error(n, "input %d is missing", t);
+    if (!read_term(n, &at, input_type(n, (size_t)t)->rank, &dots, e->in[t])) return false;
+    bool more = t + 1 < e->terms;
+    if (more != (*at == ',')) return node_error(n, "the equation has not %d terms", e->terms);
+    if (more) at++;
+  }
+  if (*at == '\0') {
+    implied_output(e, dots);
+    return true;
+  }
+  if (at[0] != '-' || at[1] != '>') return node_error(n, "the equation is malformed at \"%s\"", at);
+  at += 2;
+  if (!read_term(n, &at, -1, &dots, e->out)) return false;
+  return *at == '\0' || node_error(n, "the equation is malformed at \"%s\"", at);
+}
+
+/* Takes the diagonal of letters that occur twice in a term: reduce over a select of equal positions. */
+static Val diagonals(Node *n, Val x, char *term) {
+  for (int i = 0; x && term[i]; i++) {
+    char *twin = strchr(term + i + 1, term[i]);
+    if (!twin) continue;
+    const Type *t = type_of(n->b->f, x);
+    int j = (int)(twin - term);
+    if (t->dims[i] != t->dims[j]) {
+      node_error(n, "'%c' has two extents", term[i]);
+      return 0;
+    }
+    Val same = binary(n, OP_eq, iota_i64(n, t->rank, t->dims, i), iota_i64(n, t->rank, t->dims, j));
+    x = reduce_axes(n, RED_SUM, select3(n, same, x, splat_like(n, x, 0)), 1u << j, false);
+    memmove(twin, twin + 1, strlen(twin));
+    i--;
+  }
+  return x;
+}
+
+/* Sums over the letters of a term that nothing else needs. */
+static Val drop_letters(Node *n, Val x, char *term, const char *needed) {
+  unsigned axes = 0;
+  char kept[MAX_RANK + 1];
+  int count = 0;
+  for (int i = 0; term[i]; i++) {
+    if (strchr(needed, term[i])) kept[count++] = term[i];
+    else axes |= 1u << i;
+  }
+  kept[count] = '\0';
+  strcpy(term, kept);
+  return x && axes ? reduce_axes(n, RED_SUM, x, axes, false) : x;
+}
+
+/* Drops extents of 1 whose letter has another extent in the other operand (broadcasting of ellipses). */
+static Val drop_stretched(Node *n, Val x, char *term, const Type *other, const char *other_term) {
+  if (!x) return 0;
+  const Type *t = type_of(n->b->f, x);
+  unsigned drop = 0;
+  char kept[MAX_RANK + 1];
+  int count = 0;
+  for (int i = 0; term[i]; i++) {
+    const char *there = strchr(other_term, term[i]);
+    if (there && ex_is_const(t->dims[i], 1) && !ex_is_const(other->dims[there - other_term], 1)) drop |= 1u << i;
+    else kept[count++] = term[i];
+  }
+  kept[count] = '\0';
+  strcpy(term, kept);
+  return drop ? drop_dims(n, x, drop) : x;
+}
+
+static Val permuted(Node *n, Val x, const char *from, const char *to) {
+  int perm[MAX_RANK];
+  if (!x) return 0;
+  if (strlen(from) != strlen(to)) {
+    node_error(n, "the output \"%s\" has a letter that no operand has", to);
+    return 0;
+  }
+  for (int i = 0; to[i]; i++) {
+    const char *p = strchr(from, to[i]);
+    if (!p || strchr(to + i + 1, to[i])) {
+      node_error(n, "letter '%c' of the output", to[i]);
+      return 0;
+    }
+    perm[i] = (int)(p - from);
+  }
+  return build_transpose(n->b, x, perm);
+}
+
+/* Letters that the output or a term after `from` has. */
+static void needed_later(const Equation *e, int from, char *out) {
+  *out = '\0';
+  strcat(out, e->out);
+  for (int t = from; t < e->terms; t++) strcat(out, e->in[t]);
+}
+
+/* x over `left` times term t; the result's letters replace `left`. */
+static Val contract(Node *n, Equation *e, Val x, char *left, int t, Val y) {
+  char needed[(MAX_TERMS + 1) * MAX_RANK + 1], result[2 * MAX_RANK + 1];
+  char *right = e->in[t];
+  if (!x || !y) return 0;
+  const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
+  char left_before[MAX_RANK + 1];
+  strcpy(left_before, left);
+  x = drop_stretched(n, x, left, ty, right);
+  y = drop_stretched(n, y, right, tx, left_before);
+  needed_later(e, t + 1, needed);
+  int count = 0;
+  for (const char *p = left; *p; p++)
+    if (strchr(needed, *p)) result[count++] = *p;
+  for (const char *p = right; *p; p++)
+    if (strchr(needed, *p) && !strchr(left, *p)) result[count++] = *p;
+  result[count] = '\0';
+  if (count > MAX_RANK) {
+    node_error(n, "an intermediate result of %d dimensions", count);
+    return 0;
+  }
+  if (t + 1 == e->terms && strlen(e->out) == (size_t)count) { /* the last dot writes the wanted order */
+    bool all = true;
+    for (const char *p = e->out; *p; p++) all = all && strchr(result, *p);
+    if (all) strcpy(result, e->out);
+  }
+  Val v = build_dot(n->b, x, y, arena_printf(n->m->arena, "%s,%s->%s", left, right, result));
+  strcpy(left, result);
+  return v;
+}
+
+bool import_einsum(Node *n) {
+  Equation e;
+  char needed[(MAX_TERMS + 1) * MAX_RANK + 1], left[MAX_RANK + 1];
+  if (!read_equation(n, &e)) return false;
+  Val x = diagonals(n, input(n, 0), e.in[0]);
+  strcpy(left, e.in[0]);
+  if (e.terms == 1) {
+    needed_later(&e, 1, needed);
+    x = drop_letters(n, x, left, needed);
+  }
+  for (int t = 1; t < e.terms; t++) x = contract(n, &e, x, left, t, diagonals(n, input(n, (size_t)t), e.in[t]));
+  return set_output(n, 0, permuted(n, x, left, e.out));
+}

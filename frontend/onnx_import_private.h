@@ -1,0 +1,112 @@
+/* frontend/onnx_import_private.h - what the importers of single operators work with.
+ *
+ * An importer is `static bool import_X(Node *n)`, named in onnx_ops.def.  It reads inputs and attributes
+ * through the functions below and sets every output that is used.  It returns false after reporting an
+ * error; a Val of 0 means that an error was reported.
+ */
+#ifndef APC_FRONTEND_ONNX_IMPORT_PRIVATE_H
+#define APC_FRONTEND_ONNX_IMPORT_PRIVATE_H
+
+#include "frontend/onnx_import.h"
+#include "frontend/onnx_known.h"
+
+/* An ONNX value while importing.  It is built (val) only when an operation needs it: until then it may be
+ * known elements, or a tensor of the file. */
+typedef struct Item {
+  const char *name;
+  const Type *type; /* NULL until defined */
+  Val val;
+  Known known;
+  const Onnx__TensorProto *tensor; /* initializer or Constant */
+  OnnxData data;
+  bool is_weight;                  /* an initializer, as opposed to a Constant */
+  int producer;                    /* index of the node that defines it; -1: none */
+  bool used;
+} Item;
+
+typedef struct Import Import;
+
+typedef struct Node {
+  Import *im;
+  Module *m;
+  Builder *b;
+  const Onnx__NodeProto *proto;
+  const struct OnnxOp *op;
+  const char *name; /* unique; the location's node path */
+  int64_t opset;
+  Item **in;        /* proto->n_input; NULL: absent */
+  Item **out;       /* proto->n_output; NULL: nobody uses it */
+  bool failed;      /* an attribute was malformed; reported */
+} Node;
+
+typedef struct OnnxOp {
+  const char *type;
+  int since, until;    /* operator set versions, until 0: open */
+  int min_in, max_in;  /* max -1: any number */
+  int max_out;
+  const char *attrs;   /* names separated by spaces */
+  bool (*import)(Node *n);
+  int arg;             /* an OpKind or Reduction for importers of several operators */
+} OnnxOp;
+
+/* Every importer of the table. */
+#define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) bool import_##import(Node *n);
+#include "frontend/onnx_ops.def"
+#undef ONNX_OP
+
+__attribute__((format(printf, 2, 3))) bool node_error(Node *n, const char *format, ...);
+OnnxFile *import_file(const Import *im);
+void import_rename(Import *im, const char *name, Item *to); /* the name means that item from now on */
+
+/* ---- inputs */
+bool has_input(const Node *n, size_t i);
+const Type *input_type(const Node *n, size_t i);  /* the input must be present */
+Val input(Node *n, size_t i);                     /* built; 0 after an error, or when absent */
+Known input_known(const Node *n, size_t i);       /* items NULL: absent or not known */
+/* A shape-like input: known, of rank 1 (or a scalar).  False after an error that names it by `what`. */
+bool input_exprs(Node *n, size_t i, const char *what, Known *out);
+bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count); /* constants; KNOWN_MAX fit */
+bool input_number(Node *n, size_t i, double *out); /* a constant of one element; false without a report */
+
+/* ---- outputs */
+bool wants(const Node *n, size_t i);
+bool set_output(Node *n, size_t i, Val v); /* false when v is 0 */
+bool set_known(Node *n, size_t i, Known k);
+void set_alias(Node *n, size_t i, Item *from); /* the same value: further uses go to `from` */
+void set_tensor(Node *n, size_t i, const Item *from); /* a tensor of the file, from item_of_tensor */
+
+/* ---- attributes; a wrong type of attribute is reported and makes the node fail */
+bool has_attr(const Node *n, const char *name);
+int64_t node_int(Node *n, const char *name, int64_t otherwise);
+double node_float(Node *n, const char *name, double otherwise);
+const char *node_string(Node *n, const char *name, const char *otherwise);
+/* The list, or count -1 when absent. */
+const int64_t *node_ints(Node *n, const char *name, int *count);
+const Onnx__TensorProto *node_tensor(Node *n, const char *name);
+
+/* ---- helpers */
+/* Negative axes count from `rank`; false after an error. */
+bool node_axis(Node *n, int64_t axis, int rank, int *out);
+/* Axes from an attribute (before `since_input`) or from input 1, as a bit set; *given false when absent. */
+bool node_axes(Node *n, int64_t since_input, int rank, unsigned *out, bool *given);
+
+Val splat_like(Node *n, Val like, double value);         /* a constant of the type of `like` */
+Val binary(Node *n, OpKind k, Val x, Val y);             /* NumPy broadcasting */
+Val binary_number(Node *n, OpKind k, Val x, double y);   /* y splat over x's type */
+Val broadcast(Node *n, Val x, int rank, const Expr *const *dims);
+Val select3(Node *n, Val condition, Val x, Val y);       /* NumPy broadcasting of all three */
+Val reshape_exprs(Node *n, Val x, int rank, const Expr *const *dims);
+Val insert_dims(Node *n, Val x, unsigned at, int rank);  /* reshape to `rank` with extents 1 at these places */
+Val drop_dims(Node *n, Val x, unsigned at);              /* reshape without these dimensions (of extent 1) */
+Val reduce_axes(Node *n, Reduction r, Val x, unsigned axes, bool keepdims);
+Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims);
+Val gather_wrapped(Node *n, Val table, Val index, int axis); /* negative indices count from the end */
+Val to_bool(Node *n, Val x);
+Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis);
+Val known_value(Node *n, const Known *k);
+const Expr *extent_product(Module *m, const Type *t, int from, int to);
+const char *type_string(Module *m, const Type *t);
+Val item_value(Node *n, Item *item);
+Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, bool *ok);
+
+#endif

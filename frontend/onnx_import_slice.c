@@ -1,0 +1,325 @@
+/* frontend/onnx_import_slice.c - ONNX operators that pick parts of tensors or join them. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "frontend/onnx_import_private.h"
+
+/* Elements of input `in` along `axis` at start + i * step for i in [0, count), when they are known. */
+static bool pick_known(Node *n, size_t out, const Known *k, int axis, int64_t start, int64_t count, int64_t step) {
+  const Expr *dims[MAX_RANK];
+  int source[KNOWN_MAX], inner = 1, outer = 1;
+  if (!k->items) return false;
+  for (int d = 0; d < k->type->rank; d++) {
+    dims[d] = d == axis ? ex_const(n->m, count) : k->type->dims[d];
+    if (d < axis) outer *= (int)k->type->dims[d]->value;
+    if (d > axis) inner *= (int)k->type->dims[d]->value;
+  }
+  int have = (int)k->type->dims[axis]->value, at = 0;
+  for (int o = 0; o < outer; o++)
+    for (int64_t c = 0; c < count; c++)
+      for (int i = 0; i < inner; i++) source[at++] = (o * have + (int)(start + c * step)) * inner + i;
+  return set_known(n, out, known_pick(n->m, k, type_get(n->m, k->type->dtype, k->type->rank, dims), source));
+}
+
+/* ---- Concat */
+
+static bool concat_known(Node *n, int axis) {
+  const Expr *items[KNOWN_MAX];
+  const Type *first = input_type(n, 0);
+  int total = 0;
+  if (first->rank != 1 || axis != 0) return false;
+  for (size_t i = 0; i < n->proto->n_input; i++) {
+    Known k = input_known(n, i);
+    if (!k.items || k.type->rank != 1 || k.type->dtype != first->dtype || total + k.n > KNOWN_MAX) return false;
+    for (int e = 0; e < k.n; e++) items[total++] = k.items[e];
+  }
+  return set_known(n, 0, known_make(n->m, type_of_ints(n->m, first->dtype, 1, (int64_t[]){total}), items));
+}
+
+bool import_concat(Node *n) {
+  int axis, count = 0;
+  Val part[16];
+  for (size_t i = 0; i < n->proto->n_input; i++)
+    if (!has_input(n, i)) return node_error(n, "input %zu is missing", i);
+  if (!has_attr(n, "axis")) return node_error(n, "has no axis");
+  if (!node_axis(n, node_int(n, "axis", 0), input_type(n, 0)->rank, &axis)) return false;
+  if (concat_known(n, axis)) return true;
+  for (size_t i = 0; i < n->proto->n_input; i++) {
+    if (count == 16) part[0] = build_concat(n->b, 16, part, axis), count = 1;
+    if (!(part[count++] = input(n, i))) return false;
+  }
+  return set_output(n, 0, build_concat(n->b, count, part, axis));
+}
+
+/* ---- Gather */
+
+/* One known place: a slice without its dimension, or of it (index of rank 1). */
+static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
+  const Type *t = input_type(n, 0);
+  int64_t at, extent;
+  if (known_bounds(n->m, place).high < 0) place = ex_add(n->m, place, t->dims[axis]);
+  if (ex_get_const(place, &at) && ex_get_const(t->dims[axis], &extent)) {
+    if (at < 0 || at >= extent) return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis, type_string(n->m, t));
+  } else if (!known_ge(n->m, place, ex_const(n->m, 0)) || !known_gt(n->m, t->dims[axis], place)) {
+    return false;
+  }
+  Val x = build_slice(n->b, input(n, 0), axis, place, ex_const(n->m, 1), 1);
+  return set_output(n, 0, index_rank == 0 ? drop_dims(n, x, 1u << axis) : x);
+}
+
+static bool gather_known(Node *n, const Known *table, const Known *index) {
+  int64_t places[KNOWN_MAX];
+  int source[KNOWN_MAX];
+  if (!table->items || table->type->rank != 1 || !known_constants(index, places)) return false;
+  for (int i = 0; i < index->n; i++) {
+    int64_t at = places[i] < 0 ? places[i] + table->n : places[i];
+    if (at < 0 || at >= table->n) return node_error(n, "index %" PRId64 " is outside %d elements", places[i], table->n);
+    source[i] = (int)at;
+  }
+  return set_known(n, 0, known_pick(n->m, table, type_with_dtype(n->m, index->type, table->type->dtype), source));
+}
+
+bool import_gather(Node *n) {
+  const Type *t = input_type(n, 0), *ti = input_type(n, 1);
+  Known table = input_known(n, 0), index = input_known(n, 1);
+  int axis = 0;
+  size_t errors = n->b->diags->errors;
+  if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
+  if (t->rank - 1 + ti->rank > MAX_RANK) return node_error(n, "a result of %d dimensions", t->rank - 1 + ti->rank);
+  if (gather_known(n, &table, &index)) return true;
+  if (index.n == 1 && index.type->rank <= 1 && gather_one(n, axis, index.items[0], index.type->rank)) return true;
+  if (n->b->diags->errors != errors) return false;
+  return set_output(n, 0, gather_wrapped(n, input(n, 0), input(n, 1), axis));
+}
+
+/* ---- Slice */
+
+/* A bound counted from the end when negative, then clamped to [low, high]; NULL when it cannot be decided. */
+static const Expr *place(Module *m, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
+  Bounds b = known_bounds(m, e);
+  if (b.high < 0) e = ex_add(m, e, extent);
+  else if (b.low < 0) return NULL;
+  if (known_ge(m, e, high)) return high;
+  if (!known_ge(m, high, e)) e = ex_min(m, e, high);
+  return known_ge(m, e, low) ? e : ex_max(m, e, low);
+}
+
+/* A table of constant extent cut at a symbolic size: the size is bounded by the table, which is what the
+ * model means (a longer one would fail at the next operation), and the extent stays the plain symbol. */
+static bool bound_symbol(Module *m, const Expr *e, int64_t extent) {
+  if (e->kind != EX_SYM) return false;
+  Symbol *s = &m->symbols.items[e->value];
+  if (s->max == 0 || s->max > extent) s->max = extent;
+  return true;
+}
+
+/* The same elements in another order of one dimension: index start + i * step, for steps below 0. */
+static Val gather_progression(Node *n, Val x, int axis, const Expr *start, const Expr *count, int64_t step) {
+  Val i = iota_i64(n, 1, &count, 0);
+  Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step), build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), start));
+  return x && at ? build_gather(n->b, x, at, axis) : 0;
+}
+
+typedef struct Cut {
+  int axis;
+  const Expr *start, *count;
+  int64_t step;
+} Cut;
+
+static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
+  Module *m = n->m;
+  const Expr *zero = ex_const(m, 0);
+  int64_t step = cut->step, constant;
+  if (step > 0) {
+    if (ex_get_const(extent, &constant) && !ex_get_const(end, &(int64_t){0})) bound_symbol(m, end, constant);
+    start = place(m, start, extent, zero, extent);
+    end = place(m, end, extent, zero, extent);
+  } else {
+    const Expr *last = ex_addi(m, extent, -1);
+    int64_t stop;
+    /* ends of -extent - 1 and below mean: down to element 0 */
+    bool to_front = ex_get_const(end, &stop) && stop < 0 && known_gt(m, zero, ex_add(m, end, extent));
+    start = place(m, start, extent, zero, last);
+    end = to_front ? ex_const(m, -1) : place(m, end, extent, ex_const(m, -1), last);
+  }
+  if (!start || !end)
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Slice: cannot tell whether a bound is negative");
+  const Expr *span = step > 0 ? ex_sub(m, end, start) : ex_sub(m, start, end);
+  span = ex_ceil_div(m, span, ex_const(m, step > 0 ? step : -step));
+  cut->start = start;
+  cut->count = known_bounds(m, span).low >= 0 ? span : ex_max(m, span, zero);
+  return true;
+}
+
+static bool slice_known(Node *n, const Cut *cut) {
+  Known in = input_known(n, 0);
+  int64_t start, count;
+  return ex_get_const(cut->start, &start) && ex_get_const(cut->count, &count) &&
+         pick_known(n, 0, &in, cut->axis, start, count, cut->step);
+}
+
+/* Starts, ends, axes, steps from attributes (before 10) or inputs; axes and steps may be absent. */
+static bool slice_operands(Node *n, Known k[4]) {
+  static const char *const names[] = {"starts", "ends", "axes", "steps"};
+  for (int i = 0; i < 4; i++) {
+    int count = -1;
+    if (n->opset >= 10) {
+      if (has_input(n, (size_t)i + 1) && !input_exprs(n, (size_t)i + 1, names[i], &k[i])) return false;
+      continue;
+    }
+    const int64_t *list = i < 3 ? node_ints(n, names[i], &count) : NULL;
+    if (count > KNOWN_MAX) return node_error(n, "%d %s", count, names[i]);
+    if (count >= 0) k[i] = known_ints(n->m, DT_i64, 1, (int64_t[]){count}, list);
+  }
+  for (int i = 0; i < 4; i++)
+    if ((i < 2 || k[i].items) && k[i].n != k[0].n) return node_error(n, "%d starts but %d %s", k[0].n, k[i].n, names[i]);
+  return k[0].items != NULL || node_error(n, "has no starts");
+}
+
+bool import_slice(Node *n) {
+  const Type *t = input_type(n, 0);
+  Known k[4] = {{0}};
+  unsigned seen = 0;
+  Val x = 0;
+  if (!slice_operands(n, k)) return false;
+  for (int i = 0; i < k[0].n; i++) {
+    Cut cut = {.step = 1};
+    int64_t axis = i;
+    if (k[2].items && !ex_get_const(k[2].items[i], &axis)) return node_error(n, "an axis is not a constant");
+    if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0)) return node_error(n, "a step is not a constant other than 0");
+    if (!node_axis(n, axis, t->rank, &cut.axis)) return false;
+    if (seen >> cut.axis & 1) return node_error(n, "axis %d is given twice", cut.axis);
+    seen |= 1u << cut.axis;
+    if (!read_cut(n, t->dims[cut.axis], k[0].items[i], k[1].items[i], &cut)) return false;
+    if (k[0].n == 1 && slice_known(n, &cut)) return true;
+    if (!x && !(x = input(n, 0))) return false;
+    x = cut.step > 0 ? build_slice(n->b, x, cut.axis, cut.start, cut.count, cut.step)
+                     : gather_progression(n, x, cut.axis, cut.start, cut.count, cut.step);
+  }
+  if (k[0].n) return set_output(n, 0, x);
+  set_alias(n, 0, n->in[0]);
+  return true;
+}
+
+/* ---- Split */
+
+/* The parts' extents; equal ones when the node does not say (the last may be smaller from 18 on). */
+static bool split_sizes(Node *n, const Expr *extent, size_t parts, const Expr **size) {
+  Module *m = n->m;
+  int count = -1;
+  Known k = {0};
+  const int64_t *list = n->opset < 13 ? node_ints(n, "split", &count) : NULL;
+  if (n->opset >= 13 && has_input(n, 1)) {
+    if (!input_exprs(n, 1, "the sizes", &k)) return false;
+    count = k.n;
+  }
+  if (count >= 0 && (size_t)count != parts) return node_error(n, "%d sizes for %zu outputs", count, parts);
+  if (count < 0 && n->opset >= 18 && has_attr(n, "num_outputs") && node_int(n, "num_outputs", 0) != (int64_t)parts)
+    return node_error(n, "num_outputs differs from its %zu outputs", parts);
+  const Expr *even = ex_exact_div(m, extent, ex_const(m, (int64_t)parts)), *left = extent;
+  if (!even && count < 0 && n->opset < 18)
+    return node_error(n, "dimension %s does not split into %zu equal parts", type_string(m, input_type(n, 0)), parts);
+  if (!even) even = ex_ceil_div(m, extent, ex_const(m, (int64_t)parts));
+  for (size_t i = 0; i < parts; i++) {
+    size[i] = list ? ex_const(m, list[i]) : k.items ? k.items[i] : i + 1 < parts ? even : left;
+    left = ex_sub(m, left, size[i]);
+    if (known_bounds(m, size[i]).high < 0) return node_error(n, "output %zu would have a negative size", i);
+  }
+  return left == ex_const(m, 0) || node_error(n, "the sizes do not add up to the dimension");
+}
+
+bool import_split(Node *n) {
+  const Type *t = input_type(n, 0);
+  size_t parts = n->proto->n_output;
+  const Expr **size = ARENA_ARRAY(n->m->arena, const Expr *, parts), *start = ex_const(n->m, 0);
+  Known in = input_known(n, 0);
+  int axis = 0;
+  if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis) || !split_sizes(n, t->dims[axis], parts, size)) return false;
+  for (size_t i = 0; i < parts; i++) {
+    int64_t from, count;
+    bool known = in.items && ex_get_const(start, &from) && ex_get_const(size[i], &count) && pick_known(n, i, &in, axis, from, count, 1);
+    if (!known && wants(n, i) && !set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
+    start = ex_add(n->m, start, size[i]);
+  }
+  return true;
+}
+
+/* ---- Pad */
+
+/* low[d] and high[d], 0 where the node does not pad; from an attribute before 11, axes from 18 on. */
+static bool pad_amounts(Node *n, int rank, const Expr **low, const Expr **high) {
+  Known k, axes = {0};
+  int count;
+  for (int d = 0; d < rank; d++) low[d] = high[d] = ex_const(n->m, 0);
+  if (n->opset < 11) {
+    const int64_t *list = node_ints(n, "pads", &count);
+    if (count < 0 || count > KNOWN_MAX) return node_error(n, "has no pads");
+    k = known_ints(n->m, DT_i64, 1, (int64_t[]){count}, list);
+  } else if (!input_exprs(n, 1, "the pads", &k) || (has_input(n, 3) && !input_exprs(n, 3, "the axes", &axes))) {
+    return false;
+  }
+  int named = axes.items ? axes.n : rank;
+  if (k.n != 2 * named) return node_error(n, "%d pads for %d dimensions", k.n, named);
+  for (int i = 0; i < named; i++) {
+    int64_t axis = i;
+    int d;
+    if (axes.items && !ex_get_const(axes.items[i], &axis)) return node_error(n, "an axis is not a constant");
+    if (!node_axis(n, axis, rank, &d)) return false;
+    low[d] = k.items[i];
+    high[d] = k.items[named + i];
+  }
+  return true;
+}
+
+/* The parts of one dimension an amount below 0 cuts off. */
+static Val crop(Node *n, Val x, int axis, const Expr **low, const Expr **high) {
+  const Expr *zero = ex_const(n->m, 0), *cut_low = zero, *cut_high = zero;
+  if (known_bounds(n->m, *low).high < 0) cut_low = ex_sub(n->m, zero, *low), *low = zero;
+  if (known_bounds(n->m, *high).high < 0) cut_high = ex_sub(n->m, zero, *high), *high = zero;
+  if (!x || (cut_low == zero && cut_high == zero)) return x;
+  const Expr *extent = type_of(n->b->f, x)->dims[axis];
+  return build_slice(n->b, x, axis, cut_low, ex_sub(n->m, extent, ex_add(n->m, cut_low, cut_high)), 1);
+}
+
+/* Modes that repeat elements: element i of the result is element f(i - low) of the input. */
+static Val repeat_pad(Node *n, Val x, int axis, const Expr *low, const Expr *high, const char *mode) {
+  if (!x) return 0;
+  const Expr *extent = type_of(n->b->f, x)->dims[axis];
+  const Expr *count = ex_add(n->m, ex_add(n->m, low, extent), high);
+  const Type *scalar = type_of_ints(n->m, DT_i64, 0, NULL);
+  Val at = binary(n, OP_sub, iota_i64(n, 1, &count, 0), build_size(n->b, scalar, low));
+  Val size = build_size(n->b, scalar, extent), last = build_size(n->b, scalar, ex_addi(n->m, extent, -1));
+  if (strcmp(mode, "edge") == 0) {
+    at = binary(n, OP_min, binary_number(n, OP_max, at, 0), last);
+  } else if (strcmp(mode, "reflect") == 0) { /* one reflection at each end, as in the specification */
+    at = build_unary(n->b, OP_abs, at);
+    at = binary(n, OP_sub, last, build_unary(n->b, OP_abs, binary(n, OP_sub, last, at)));
+  } else { /* wrap; the first sum keeps the dividend of mod positive for pads up to the extent */
+    at = binary(n, OP_mod, binary(n, OP_add, at, size), size);
+  }
+  return at ? build_gather(n->b, x, at, axis) : 0;
+}
+
+bool import_pad(Node *n) {
+  const Type *t = input_type(n, 0);
+  const char *mode = node_string(n, "mode", "constant");
+  const Expr *low[MAX_RANK], *high[MAX_RANK];
+  double value = n->opset < 11 ? node_float(n, "value", 0) : 0;
+  bool constant = strcmp(mode, "constant") == 0;
+  if (!constant && strcmp(mode, "edge") != 0 && strcmp(mode, "reflect") != 0 && strcmp(mode, "wrap") != 0)
+    return node_error(n, "mode is \"%s\"", mode);
+  if (!pad_amounts(n, t->rank, low, high)) return false;
+  if (n->opset >= 11 && has_input(n, 2) && !input_number(n, 2, &value))
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Pad: the padding value is computed from data");
+  Val x = input(n, 0);
+  for (int d = 0; d < t->rank; d++) {
+    x = crop(n, x, d, &low[d], &high[d]);
+    if (known_bounds(n->m, low[d]).low < 0 || known_bounds(n->m, high[d]).low < 0)
+      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Pad: cannot tell whether a pad is negative");
+    bool none = ex_is_const(low[d], 0) && ex_is_const(high[d], 0);
+    if (!constant && !none) x = repeat_pad(n, x, d, low[d], high[d], mode);
+  }
+  if (!constant || !x) return set_output(n, 0, x);
+  Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, value)};
+  return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}));
+}

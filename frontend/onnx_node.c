@@ -1,0 +1,291 @@
+/* frontend/onnx_node.c - inputs, outputs and attributes of one ONNX node; see onnx_import_private.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "frontend/onnx_import_private.h"
+
+bool node_error(Node *n, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *text = arena_vprintf(n->m->arena, format, args);
+  va_end(args);
+  return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc, "%s: %s", n->op->type, text);
+}
+
+const char *type_string(Module *m, const Type *t) {
+  Text text = {.arena = m->arena};
+  type_print(m, &text, t);
+  return text_str(&text);
+}
+
+/* ---- tensors of the file */
+
+/* Reads a small tensor of integers or bools into known elements. */
+static Known known_of_data(Module *m, const OnnxData *d, const uint8_t *bytes) {
+  int64_t items[KNOWN_MAX];
+  DTypeClass class = dtype_class(d->dtype);
+  if (d->elements > KNOWN_MAX || class == DTC_F) return (Known){0};
+  for (uint64_t i = 0; i < d->elements; i++) items[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
+  return known_ints(m, d->dtype, (int)d->rank, d->dims, items);
+}
+
+Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, bool *ok) {
+  Item item = {.name = name, .tensor = tensor, .producer = -1};
+  OnnxFile *file = import_file(n->im);
+  *ok = onnx_file_data(file, n->b->diags, tensor, &item.data);
+  if (*ok && item.data.rank > MAX_RANK)
+    *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has %zu dimensions; apc takes at most %d", name,
+                     item.data.rank, MAX_RANK);
+  if (!*ok) return item;
+  item.type = type_of_ints(n->m, item.data.dtype, (int)item.data.rank, item.data.dims);
+  item.known = known_of_data(n->m, &item.data, onnx_file_bytes(file, &item.data));
+  return item;
+}
+
+static Val const_floats(Node *n, const Type *type, const OnnxData *d, const uint8_t *bytes) {
+  double *list = ARENA_ARRAY(n->m->arena, double, d->elements);
+  bool equal = d->elements > 0;
+  for (uint64_t i = 0; i < d->elements; i++) {
+    list[i] = dtype_load_f(d->dtype, bytes + i * dtype_bytes(d->dtype));
+    equal = equal && memcmp(&list[i], &list[0], sizeof *list) == 0;
+  }
+  if (equal) return build_splat(n->b, type, list[0]);
+  Attr a = {.key = AT_floats, .n = (int)d->elements, .u.floats = list};
+  return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
+}
+
+static Val const_ints(Node *n, const Type *type, int count, const int64_t *list) {
+  bool equal = count > 0;
+  for (int i = 1; i < count; i++) equal = equal && list[i] == list[0];
+  /* Splats are doubles: exact up to 2^53. */
+  if (equal && list[0] <= (1ll << 53) && list[0] >= -(1ll << 53)) return build_splat(n->b, type, (double)list[0]);
+  Attr a = attr_ints(n->m, AT_ints, count, list);
+  return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
+}
+
+enum { CONST_FLOATS = 16, FOLD_BYTES = 1 << 20 };
+
+/* A weight: a param that refers to the bytes in their file. */
+static Val param_of_item(Node *n, const Item *item) {
+  Module *m = n->m;
+  OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
+  const char *name = item->name;
+  for (int i = 1; module_param(m, name); i++) name = arena_printf(m->arena, "%s.%d", item->name, i);
+  Param *p = module_param_add(m, name, item->type);
+  p->init = INIT_BLOB;
+  p->blob = module_blob(m, blob.path, blob.bytes);
+  p->offset = item->data.offset;
+  int64_t stride = 1;
+  for (int d = item->type->rank - 1; d >= 0; d--) {
+    p->strides[d] = stride;
+    if (item->data.dims[d]) stride *= item->data.dims[d];
+  }
+  p->trainable = item->is_weight && dtype_is_float(item->data.dtype);
+  p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
+  const Loc saved = n->b->loc;
+  n->b->loc = p->loc;
+  Val v = build_param(n->b, p->name);
+  n->b->loc = saved;
+  return v;
+}
+
+/* Data that lies in no file (it was stored element by element) becomes a constant. */
+static Val const_of_item(Node *n, const Item *item, const uint8_t *bytes) {
+  const OnnxData *d = &item->data;
+  if (d->bytes > FOLD_BYTES) {
+    node_error(n, "tensor \"%s\" of %" PRIu64 " bytes is not stored as raw data; save the model again with a current exporter",
+               item->name, d->bytes);
+    return 0;
+  }
+  if (dtype_is_float(d->dtype)) return const_floats(n, item->type, d, bytes);
+  int64_t *list = ARENA_ARRAY(n->m->arena, int64_t, d->elements);
+  for (uint64_t i = 0; i < d->elements; i++) list[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
+  return const_ints(n, item->type, (int)d->elements, list);
+}
+
+static Val value_of_tensor(Node *n, const Item *item) {
+  OnnxFile *file = import_file(n->im);
+  const uint8_t *bytes = onnx_file_bytes(file, &item->data);
+  bool in_file = onnx_file_blob(file, item->data.blob).path != NULL && item->data.elements > 0;
+  bool small = item->data.elements <= 1 || (!item->is_weight && item->data.elements <= CONST_FLOATS);
+  if (!in_file || small) return const_of_item(n, item, bytes);
+  return param_of_item(n, item);
+}
+
+/* ---- known elements as values */
+
+static Val known_element(Node *n, const Known *k, int i) {
+  const Type *one = type_of_ints(n->m, k->type->dtype, 1, (int64_t[]){1});
+  int64_t value;
+  if (ex_get_const(k->items[i], &value)) return const_ints(n, one, 1, &value);
+  return build_size(n->b, one, k->items[i]);
+}
+
+Val known_value(Node *n, const Known *k) {
+  int64_t constants[KNOWN_MAX];
+  if (known_constants(k, constants)) return const_ints(n, k->type, k->n, constants);
+  bool equal = true;
+  for (int i = 1; i < k->n; i++) equal = equal && k->items[i] == k->items[0];
+  if (equal) return build_size(n->b, k->type, k->items[0]);
+  Val joined = known_element(n, k, 0);
+  for (int i = 1; i < k->n;) {
+    Val part[16] = {joined};
+    int parts = 1;
+    while (parts < 16 && i < k->n) part[parts++] = known_element(n, k, i++);
+    joined = build_concat(n->b, parts, part, 0);
+  }
+  return build_reshape(n->b, joined, k->type->rank, k->type->dims);
+}
+
+/* ---- inputs */
+
+bool has_input(const Node *n, size_t i) { return i < n->proto->n_input && n->in[i] != NULL; }
+const Type *input_type(const Node *n, size_t i) { return n->in[i]->type; }
+Known input_known(const Node *n, size_t i) { return has_input(n, i) ? n->in[i]->known : (Known){0}; }
+
+Val item_value(Node *n, Item *item) {
+  if (item->val) return item->val;
+  bool as_elements = item->known.items && (!item->tensor || item->data.elements <= CONST_FLOATS);
+  item->val = as_elements ? known_value(n, &item->known) : value_of_tensor(n, item);
+  return item->val;
+}
+
+Val input(Node *n, size_t i) { return has_input(n, i) ? item_value(n, n->in[i]) : 0; }
+
+bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
+  *out = input_known(n, i);
+  if (out->items && out->type->rank <= 1 && dtype_class(out->type->dtype) != DTC_B) return true;
+  if (out->items) return node_error(n, "%s must be a list of integers, not %s", what, type_string(n->m, out->type));
+  return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s (input \"%s\") is computed from data", n->op->type,
+                    what, n->proto->input[i]);
+}
+
+bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
+  Known k;
+  if (!input_exprs(n, i, what, &k)) return false;
+  *count = k.n;
+  if (known_constants(&k, out)) return true;
+  return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s depends on a symbolic dimension", n->op->type, what);
+}
+
+bool input_number(Node *n, size_t i, double *out) {
+  if (!has_input(n, i)) return false;
+  const Item *item = n->in[i];
+  int64_t value[KNOWN_MAX];
+  if (item->known.n == 1 && known_constants(&item->known, value)) {
+    *out = (double)value[0];
+    return true;
+  }
+  if (item->tensor && item->data.elements == 1 && dtype_is_float(item->data.dtype)) {
+    *out = dtype_load_f(item->data.dtype, onnx_file_bytes(import_file(n->im), &item->data));
+    return true;
+  }
+  if (!item->val) return false;
+  const Op *op = op_of(n->b->f, item->val);
+  int64_t elements;
+  if (op->kind != OP_const || !op_attr(op, AT_value) || !ex_get_const(type_elements(n->m, item->type), &elements) || elements != 1)
+    return false;
+  *out = op_float(op, AT_value, 0);
+  return true;
+}
+
+/* ---- outputs */
+
+bool wants(const Node *n, size_t i) { return i < n->proto->n_output && n->out[i] != NULL; }
+
+bool set_output(Node *n, size_t i, Val v) {
+  if (!v) return false;
+  if (!wants(n, i)) return true;
+  n->out[i]->val = v;
+  n->out[i]->type = type_of(n->b->f, v);
+  return true;
+}
+
+bool set_known(Node *n, size_t i, Known k) {
+  if (!wants(n, i)) return true;
+  n->out[i]->known = k;
+  n->out[i]->type = k.type;
+  return true;
+}
+
+void set_alias(Node *n, size_t i, Item *from) {
+  if (!wants(n, i)) return;
+  n->out[i]->type = from->type;
+  import_rename(n->im, n->out[i]->name, from);
+}
+
+void set_tensor(Node *n, size_t i, const Item *from) {
+  if (!wants(n, i)) return;
+  Item *out = n->out[i];
+  *out = (Item){.name = out->name, .type = from->type, .known = from->known, .tensor = from->tensor, .data = from->data,
+                .producer = out->producer, .used = out->used};
+}
+
+/* ---- attributes */
+
+static const Onnx__AttributeProto *find_attr(const Node *n, const char *name) {
+  for (size_t i = 0; i < n->proto->n_attribute; i++) {
+    const char *have = n->proto->attribute[i]->name;
+    if (have && strcmp(have, name) == 0) return n->proto->attribute[i];
+  }
+  return NULL;
+}
+
+bool has_attr(const Node *n, const char *name) { return find_attr(n, name) != NULL; }
+
+/* The attribute when present and of that type; reports a wrong type. */
+static const Onnx__AttributeProto *typed_attr(Node *n, const char *name, Onnx__AttributeProto__AttributeType type) {
+  const Onnx__AttributeProto *a = find_attr(n, name);
+  if (!a || a->type == type) return a;
+  node_error(n, "attribute \"%s\" has the wrong type", name);
+  n->failed = true;
+  return NULL;
+}
+
+int64_t node_int(Node *n, const char *name, int64_t otherwise) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+  return a ? a->i : otherwise;
+}
+
+double node_float(Node *n, const char *name, double otherwise) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+  return a ? (double)a->f : otherwise;
+}
+
+const char *node_string(Node *n, const char *name, const char *otherwise) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+  return a ? arena_strndup(n->m->arena, (const char *)a->s.data, a->s.len) : otherwise;
+}
+
+const int64_t *node_ints(Node *n, const char *name, int *count) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+  *count = a ? (int)a->n_ints : -1;
+  return a ? a->ints : NULL;
+}
+
+const Onnx__TensorProto *node_tensor(Node *n, const char *name) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
+  return a ? a->t : NULL;
+}
+
+bool node_axis(Node *n, int64_t axis, int rank, int *out) {
+  if (axis < -rank || axis >= rank) return node_error(n, "axis %" PRId64 " is outside a tensor of rank %d", axis, rank);
+  *out = (int)(axis < 0 ? axis + rank : axis);
+  return true;
+}
+
+bool node_axes(Node *n, int64_t since_input, int rank, unsigned *out, bool *given) {
+  int64_t from_input[KNOWN_MAX];
+  const int64_t *list = from_input;
+  int count = -1, axis = 0;
+  if (n->opset < since_input) list = node_ints(n, "axes", &count);
+  else if (has_input(n, 1) && !input_ints(n, 1, "axes", from_input, &count)) return false;
+  *out = 0;
+  *given = count >= 0;
+  for (int i = 0; i < count; i++) {
+    if (!node_axis(n, list[i], rank, &axis)) return false;
+    if (*out >> axis & 1) return node_error(n, "axis %d is given twice", axis);
+    *out |= 1u << axis;
+  }
+  return true;
+}

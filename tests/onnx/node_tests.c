@@ -1,0 +1,339 @@
+/* tests/onnx/node_tests.c - the node tests of libonnx-testdata through importer, verifier and interpreter.
+ *
+ * Usage: onnx_node_tests [-v] [NAME]...; exits 77 when the package is not installed.  A test is expected to
+ * pass when the importer's operator table has every node of its model and apc has every element type: those
+ * are run, and compared with the stored outputs; the others are counted by what they miss.  The exceptions
+ * below are the only tests that may fail, and must fail.  Ends with a table by operator.
+ *
+ * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  When the
+ * importer says that a shape is computed from data, the test is run again with the small integer and scalar
+ * inputs as initializers.
+ */
+#define _GNU_SOURCE /* scandir */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "frontend/onnx_import.h"
+#include "ir/interp.h"
+
+static const char folder[] = "/usr/share/libonnx-testdata/data/node";
+
+static const struct {
+  const char *test, *reason;
+} exceptions[] = {
+    {"test_batchnorm_epsilon_training_mode", "training"},
+    {"test_batchnorm_example_training_mode", "training"},
+    {"test_castlike_BFLOAT16_to_FLOAT", "the stored `like` has another shape than the model declares"},
+    {"test_castlike_BFLOAT16_to_FLOAT_expanded", "as above"},
+    {"test_castlike_FLOAT_to_BFLOAT16", "as above"},
+    {"test_castlike_FLOAT_to_BFLOAT16_expanded", "as above"},
+    {"test_maxpool_with_argmax_2d_precomputed_pads", "MaxPool's indices"},
+    {"test_maxpool_with_argmax_2d_precomputed_strides", "MaxPool's indices"},
+    {"test_training_dropout", "training"},
+    {"test_training_dropout_default", "training"},
+    {"test_training_dropout_default_mask", "training"},
+    {"test_training_dropout_mask", "training"},
+};
+
+/* ---- reading a test */
+
+typedef struct Test {
+  Arena *arena;
+  Diags *diags;
+  const char *name, *path;
+  Onnx__ModelProto *model; /* unpacked whole: these models are small */
+  OnnxFile **in, **out;    /* one per graph input and output */
+  int64_t opset;
+} Test;
+
+static const char *text(const char *s) { return s ? s : ""; }
+
+static Onnx__ModelProto *read_model(Test *t) {
+  FileMap map;
+  if (!file_map(t->diags, t->path, &map)) return NULL;
+  Onnx__ModelProto *m = onnx__model_proto__unpack(NULL, map.size, map.data);
+  file_unmap(&map);
+  return m;
+}
+
+static OnnxFile **read_tensors(Test *t, const char *kind, size_t n) {
+  OnnxFile **files = ARENA_ARRAY(t->arena, OnnxFile *, n);
+  for (size_t i = 0; i < n; i++) {
+    const char *path = arena_printf(t->arena, "%s/%s/test_data_set_0/%s_%zu.pb", folder, t->name, kind, i);
+    files[i] = onnx_file_open_tensor(t->diags, path);
+    if (!files[i]) return NULL;
+  }
+  return files;
+}
+
+static bool tensor_type(const Onnx__ValueInfoProto *v) {
+  DType dtype;
+  return v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && onnx_dtype(v->type->tensor_type->elem_type, &dtype);
+}
+
+/* What the table lacks for this model; NULL when it is expected to pass. */
+static const char *missing(const Test *t) {
+  const Onnx__GraphProto *g = t->model->graph;
+  for (size_t i = 0; i < g->n_node; i++)
+    if (!onnx_op_supported(g->node[i]->domain, g->node[i]->op_type, t->opset)) return text(g->node[i]->op_type);
+  for (size_t i = 0; i < g->n_input; i++)
+    if (!tensor_type(g->input[i])) return "(element type)";
+  for (size_t i = 0; i < g->n_output; i++)
+    if (!tensor_type(g->output[i])) return "(element type)";
+  for (size_t i = 0; i < g->n_node; i++) /* casts to types that apc does not have, inside */
+    for (size_t k = 0; k < g->node[i]->n_attribute; k++) {
+      DType dtype;
+      const Onnx__AttributeProto *a = g->node[i]->attribute[k];
+      if (strcmp(text(a->name), "to") == 0 && !onnx_dtype((int32_t)a->i, &dtype)) return "(element type)";
+    }
+  return NULL;
+}
+
+/* ---- running */
+
+static InterpTensor to_interp(Test *t, OnnxFile *f, const OnnxData *d) {
+  InterpTensor r = interp_tensor(t->arena, d->dtype, (int)d->rank, d->dims);
+  const uint8_t *p = onnx_file_bytes(f, d);
+  for (uint64_t i = 0; i < d->elements; i++) {
+    const uint8_t *at = p + i * dtype_bytes(d->dtype);
+    if (dtype_is_float(d->dtype)) r.cells[i].f = dtype_load_f(d->dtype, at);
+    else r.cells[i].i = dtype_load_i(d->dtype, at);
+  }
+  return r;
+}
+
+static bool read_data(Test *t, OnnxFile *f, int32_t wanted, InterpTensor *out) {
+  OnnxData d;
+  if (!onnx_file_data(f, t->diags, onnx_file_tensor(f), &d)) return false;
+  if (wanted == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16) d.dtype = DT_bf16; /* stored as UINT16 */
+  *out = to_interp(t, f, &d);
+  return true;
+}
+
+/* Weights of the model under test come from its file object. */
+static bool blob_data(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
+  OnnxFile *f = context;
+  (void)m, (void)diags;
+  const uint8_t *base = onnx_file_blob(f, 0).data + p->offset;
+  for (int64_t i = 0; i < interp_elements(out); i++) {
+    const uint8_t *at = base + (size_t)i * dtype_bytes(out->dtype); /* the importer makes dense params */
+    if (dtype_is_float(out->dtype)) out->cells[i].f = dtype_load_f(out->dtype, at);
+    else out->cells[i].i = dtype_load_i(out->dtype, at);
+  }
+  return true;
+}
+
+static void bind_symbols(const Module *m, const Func *f, const InterpNamed *in, int n, int64_t *symbols) {
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const InterpTensor *x = op->kind == OP_input ? interp_find(in, n, op_str(op, AT_name)) : NULL;
+    for (int d = 0; x && d < x->rank; d++) {
+      const Expr *e = type_of(f, op->out)->dims[d];
+      if (e->kind == EX_SYM && m->symbols.items[e->value].axis < 0) symbols[e->value] = x->dims[d];
+    }
+  }
+}
+
+static bool same_outputs(Test *t, const InterpResult *result) {
+  const Onnx__GraphProto *g = t->model->graph;
+  bool ok = true;
+  for (size_t i = 0; i < g->n_output; i++) {
+    InterpTensor want;
+    const char *why;
+    const InterpTensor *got = interp_find(result->outputs, result->noutputs, g->output[i]->name);
+    if (!got || !read_data(t, t->out[i], g->output[i]->type->tensor_type->elem_type, &want)) return false;
+    bool wide = want.dtype == DT_f32 || want.dtype == DT_f64;
+    double tolerance = !dtype_is_float(want.dtype) ? 0 : wide ? 1e-4 : 5e-3;
+    if (interp_equal(got, &want, DOMAIN_FLOAT, tolerance, t->arena, &why)) continue;
+    ok = diag_error(t->diags, DIAG_interp, (Loc){.node = g->output[i]->name}, "differs from the stored output: %s", why);
+  }
+  return ok;
+}
+
+static bool run_module(Test *t, Module *m, OnnxFile *file) {
+  const Func *f = module_func(m, "main");
+  const Onnx__GraphProto *g = t->model->graph;
+  InterpNamed *in = ARENA_ARRAY(t->arena, InterpNamed, g->n_input);
+  for (size_t i = 0; i < g->n_input; i++) {
+    in[i].name = g->input[i]->name;
+    if (!read_data(t, t->in[i], g->input[i]->type->tensor_type->elem_type, &in[i].tensor)) return false;
+  }
+  int64_t *symbols = interp_symbols(m, t->arena);
+  bind_symbols(m, f, in, (int)g->n_input, symbols);
+  InterpOptions options = {.domain = DOMAIN_FLOAT, .symbols = symbols, .blob = blob_data, .context = file};
+  InterpResult result;
+  return interp_run(m, f, &options, (int)g->n_input, in, t->arena, &result, t->diags) && same_outputs(t, &result);
+}
+
+/* Imports, verifies and runs the model with some inputs turned into initializers. */
+static bool attempt(Test *t, bool bind_inputs) {
+  Onnx__ModelProto *model = t->model;
+  Onnx__GraphProto *g = model->graph;
+  Onnx__TensorProto **initializers = ARENA_ARRAY(t->arena, Onnx__TensorProto *, g->n_initializer + g->n_input);
+  Onnx__TensorProto **old = g->initializer;
+  size_t n = g->n_initializer, old_n = n;
+  if (n) memcpy(initializers, old, n * sizeof *old);
+  for (size_t i = 0; bind_inputs && i < g->n_input; i++) {
+    OnnxData d;
+    if (!onnx_file_data(t->in[i], t->diags, onnx_file_tensor(t->in[i]), &d)) return false;
+    if (d.elements > 64 || (dtype_is_float(d.dtype) && d.rank > 0)) continue;
+    Onnx__TensorProto *copy = ARENA_NEW(t->arena, Onnx__TensorProto);
+    onnx__tensor_proto__init(copy);
+    *copy = *onnx_file_tensor(t->in[i]);
+    copy->name = g->input[i]->name;
+    if (copy->has_raw_data) copy->raw_data = (ProtobufCBinaryData){d.bytes, (uint8_t *)(uintptr_t)onnx_file_bytes(t->in[i], &d)};
+    initializers[n++] = copy;
+  }
+  g->initializer = initializers, g->n_initializer = n;
+  uint8_t *bytes = arena_alloc(t->arena, onnx__model_proto__get_packed_size(model));
+  size_t size = onnx__model_proto__pack(model, bytes);
+  g->initializer = old, g->n_initializer = old_n;
+
+  OnnxFile *file = onnx_file_open_bytes(t->diags, t->path, bytes, size);
+  Module *m = module_new();
+  bool ok = file && onnx_import(m, file, NULL, t->diags) && verify_module(m, t->diags) && run_module(t, m, file);
+  if (!ok) { /* the diagnostics refer to strings of the module */
+    for (size_t i = 0; i < t->diags->n; i++) {
+      Loc *loc = &t->diags->items[i].loc;
+      if (loc->node) loc->node = arena_strdup(t->arena, loc->node);
+      if (loc->file) loc->file = arena_strdup(t->arena, loc->file);
+    }
+  }
+  module_free(m);
+  onnx_file_close(file);
+  return ok;
+}
+
+static bool asks_for_constants(const Diags *d) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->items[i].code == DIAG_onnx_shape) return true;
+  return false;
+}
+
+/* ---- the table */
+
+typedef struct Row {
+  const char *op;
+  int passed, bound, failed, skipped;
+} Row;
+
+static struct { Row *items; size_t n, cap; } rows;
+static Arena *table_arena;
+static int failures;
+
+static Row *row_of(const char *op) {
+  for (size_t i = 0; i < rows.n; i++)
+    if (strcmp(rows.items[i].op, op) == 0) return &rows.items[i];
+  ARENA_PUSH(table_arena, &rows, ((Row){.op = arena_strdup(table_arena, op)}));
+  return &rows.items[rows.n - 1];
+}
+
+static const char *excepted(const char *test) {
+  for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++)
+    if (strcmp(exceptions[i].test, test) == 0) return exceptions[i].reason;
+  return NULL;
+}
+
+static void fail(Test *t, Row *row, const char *what) {
+  row->failed++;
+  failures++;
+  printf("FAILED %s: %s\n", t->name, what);
+  fflush(stdout);
+  diags_print(t->diags, stdout, false);
+}
+
+static void judge(Test *t, Row *row) {
+  const Onnx__GraphProto *g = t->model->graph;
+  t->in = read_tensors(t, "input", g->n_input);
+  t->out = read_tensors(t, "output", g->n_output);
+  if (!t->in || !t->out) {
+    fail(t, row, "its data cannot be read");
+    return;
+  }
+  bool bound = false, ok = attempt(t, false);
+  if (!ok && asks_for_constants(t->diags)) {
+    t->diags = diags_new(t->arena);
+    bound = true;
+    ok = attempt(t, true);
+  }
+  const char *reason = excepted(t->name);
+  if (reason) {
+    row->skipped++;
+    if (ok) fail(t, row, "passes, but is listed as an exception");
+  } else if (ok) {
+    row->passed++;
+    row->bound += bound;
+  } else {
+    fail(t, row, bound ? "with constant inputs" : "as stored");
+  }
+}
+
+static void close_all(OnnxFile **files, size_t n) {
+  for (size_t i = 0; files && i < n; i++) onnx_file_close(files[i]);
+}
+
+static void run_test(const char *name, bool verbose) {
+  Test t = {.arena = arena_new(), .name = name};
+  t.diags = diags_new(t.arena);
+  t.path = arena_printf(t.arena, "%s/%s/model.onnx", folder, name);
+  t.model = read_model(&t);
+  if (!t.model || !t.model->graph) {
+    printf("FAILED %s: cannot be read\n", name);
+    failures++;
+  } else {
+    for (size_t i = 0; i < t.model->n_opset_import; i++)
+      if (!*text(t.model->opset_import[i]->domain)) t.opset = t.model->opset_import[i]->version;
+    const char *lacking = missing(&t);
+    if (verbose) printf("%s%s%s\n", name, lacking ? ": lacks " : "", lacking ? lacking : "");
+    if (lacking) row_of(lacking)->skipped++;
+    else judge(&t, row_of(t.model->graph->n_node ? text(t.model->graph->node[0]->op_type) : "(empty)"));
+    close_all(t.in, t.model->graph->n_input);
+    close_all(t.out, t.model->graph->n_output);
+  }
+  if (t.model) onnx__model_proto__free_unpacked(t.model, NULL);
+  arena_free(t.arena);
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(((const Row *)a)->op, ((const Row *)b)->op); }
+
+static void print_table(void) {
+  Row sum = {.op = "sum"};
+  qsort(rows.items, rows.n, sizeof *rows.items, by_name);
+  printf("%-28s %6s %6s %6s %8s\n", "first operator", "passed", "bound", "failed", "skipped");
+  for (size_t i = 0; i < rows.n; i++) {
+    const Row *r = &rows.items[i];
+    if (r->passed || r->failed) printf("%-28s %6d %6d %6d %8d\n", r->op, r->passed, r->bound, r->failed, r->skipped);
+    sum.passed += r->passed, sum.bound += r->bound, sum.failed += r->failed, sum.skipped += r->skipped;
+  }
+  printf("%-28s %6d %6d %6d %8d\nskipped for want of:", sum.op, sum.passed, sum.bound, sum.failed, sum.skipped);
+  for (size_t i = 0; i < rows.n; i++)
+    if (rows.items[i].skipped) printf(" %s(%d)", rows.items[i].op, rows.items[i].skipped);
+  printf("\n");
+}
+
+static int is_test(const struct dirent *e) { return strncmp(e->d_name, "test_", 5) == 0; }
+
+int main(int argc, char **argv) {
+  struct dirent **list;
+  bool verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+  int first = verbose ? 2 : 1;
+  int n = scandir(folder, &list, is_test, alphasort);
+  if (n <= 0) {
+    printf("libonnx-testdata is not installed\n");
+    return 77;
+  }
+  table_arena = arena_new();
+  for (int i = 0; i < n; i++) {
+    bool wanted = argc <= first;
+    for (int k = first; k < argc; k++) wanted = wanted || strcmp(argv[k], list[i]->d_name) == 0;
+    if (wanted) run_test(list[i]->d_name, verbose);
+    free(list[i]);
+  }
+  free(list);
+  print_table();
+  arena_free(table_arena);
+  return failures != 0;
+}
