@@ -161,7 +161,7 @@ static bool add_file(const Job *j, FileWriter *w, const char *path, uint64_t byt
 static bool add_image(const Job *j, FileWriter *w, const ProgramResult *r, const FileMap *kernels, const unsigned char *tables, size_t table_bytes,
                       uint64_t base) {
   Program p;
-  RtError error;
+  RtError error = {0};
   if (program_open(tables, table_bytes, &p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
   bool ok = file_writer_add(w, tables, table_bytes);
   for (size_t i = 0; ok && i < r->embedded.n; i++) {
@@ -194,7 +194,7 @@ static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kern
 
 static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels, void **tables, size_t *bytes) {
   const ArtifactSpec *s = j->spec;
-  RtError error;
+  RtError error = {0};
   ProgramFacts facts = {.name = s->name, .target = s->target, .producer = s->producer, .cpu = "", .cpu_image = PROGRAM_NONE,
                         .stages = (uint32_t)s->source.m->mesh.stages};
   if (kernels) {
@@ -243,7 +243,7 @@ const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags) {
   void *tables;
   size_t bytes;
   Program p;
-  RtError error;
+  RtError error = {0};
   build_tables(&j, &r, NULL, &tables, &bytes);
   if (program_open(tables, bytes, &p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
   Text t = {.arena = j.arena};

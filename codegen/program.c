@@ -537,13 +537,13 @@ static void add_ports(Emit *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
     const Op *op = &spec->l1->ops.items[i];
     if (op->kind != OP_input) continue;
     const Type *t = type_of(spec->l1, op->out);
-    program_add_ports(e->b, &(ProgramPort){text(e, op_str(op, AT_name)), t->dtype, px_list(e, t->rank, t->dims)});
+    program_add_ports(e->b, &(ProgramPort){text(e, op_str(op, AT_name)), t->dtype, px_list(e, t->rank, t->dims), 0});
     r->n_inputs++;
   }
   r->outputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->outputs.n; i++) {
     const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
-    program_add_ports(e->b, &(ProgramPort){text(e, spec->l1->outputs.items[i].name), t->dtype, px_list(e, t->rank, t->dims)});
+    program_add_ports(e->b, &(ProgramPort){text(e, spec->l1->outputs.items[i].name), t->dtype, px_list(e, t->rank, t->dims), 0});
     r->n_outputs++;
   }
 }

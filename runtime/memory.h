@@ -37,8 +37,7 @@ void memory_plan_free(MemoryPlan *plan);
  * verifies that no two buffers in use overlap, that every use lies inside the declared lifetime (also of
  * what asynchronous communication still reads or writes), and that every buffer lies inside its space.
  * RT_INTERNAL names the two buffers or the instruction. */
-RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const int64_t *symbols,
-                      const MemoryPlan *plan, RtError *error);
+RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan, RtError *error);
 
 /* Can this weight be used where its file is mapped (on all ranks of its stage)?  Pure: reads no file. */
 bool memory_param_in_place(const Program *p, uint32_t param);

@@ -57,7 +57,8 @@ enum {
   PROGRAM_MAX_BATCH_LOOPS = 6,
   PROGRAM_MAX_MICRO_BATCHES = 2048,
   PROGRAM_MAX_KEY = 1 << 24,
-  PROGRAM_MAX_INSTRS = 1 << 20
+  PROGRAM_MAX_TOGETHER = 16, /* instructions in one position of communication */
+  PROGRAM_MAX_INSTRS = (1 << 20) - 1
 };
 
 typedef void (*ProgramKernelFn)(void *const *tensors, const int64_t *scalars);
@@ -194,6 +195,7 @@ typedef struct ProgramPort {
   uint32_t name;
   uint32_t dtype;
   ProgramList dims; /* global extents: expressions without coordinates */
+  uint64_t random_below; /* integer inputs filled at random are in [0, this): the table they index; 0: 0 or 1 */
 } ProgramPort;
 
 typedef struct ProgramEntry {
@@ -250,9 +252,9 @@ enum {
 typedef struct ProgramHeader {
   uint64_t magic;
   uint32_t version, header_bytes;
+  uint64_t table_hash;  /* hash64 of the bytes from `table_bytes` to the end of the tables, seed 0 */
   uint64_t table_bytes; /* header and sections; embedded ranges come behind */
   uint64_t image_bytes; /* everything */
-  uint64_t table_hash;  /* hash64 of bytes [hash_begin, table_bytes), seed 0; hash_begin = offset of `name` */
   uint32_t name;        /* text: the model */
   uint32_t target;      /* text: what it was compiled for, "cpux2" */
   uint32_t producer;    /* text: "apc 0.1.0" */
@@ -277,11 +279,14 @@ typedef struct Program {
   uint32_t micro_batches; /* size of the temporal axis, 1 without one */
   uint32_t mb_axis;       /* PROGRAM_NONE without one */
   uint8_t *expr_uses;     /* per expression: PROGRAM_USES_* ; owned */
+  uint8_t uses;           /* of all expressions together */
 } Program;
 
 enum { PROGRAM_USES_SYMBOL = 1, PROGRAM_USES_PLACE = 2, PROGRAM_USES_MICRO_BATCH = 4 };
 
-/* Opens an image in place; it must outlive the Program and be aligned to 8.  `bytes` may be more than the image. */
+/* Opens an image in place; it must outlive the Program and be aligned to 8.  `bytes` is what is there: at least the
+ * tables; the loader checks that the embedded ranges, up to header->image_bytes, are there as well.
+ * RT_BAD_INPUT for a damaged image. */
 RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *error);
 void program_close(Program *p);
 
@@ -310,23 +315,27 @@ uint32_t program_group_members(const Program *p, uint32_t group, uint32_t rank, 
  * coordinates; values[n_exprs].  RT_BAD_INPUT when a size overflows or divides by 0 or less. */
 RtStatus program_eval(const Program *p, const int64_t *symbols, const int64_t *coordinates, int64_t *values,
                       RtError *error);
-/* Only those that depend on a coordinate; the others are taken from `values` as they are. */
-RtStatus program_eval_again(const Program *p, const int64_t *symbols, const int64_t *coordinates, int64_t *values,
-                            RtError *error);
+/* Only those that use any of `uses` (PROGRAM_USES_*); the others are taken from `values` as they are. */
+RtStatus program_eval_again(const Program *p, uint8_t uses, const int64_t *symbols, const int64_t *coordinates,
+                            int64_t *values, RtError *error);
 
 typedef struct ProgramShape {
-  int rank;
+  int rank; /* -1: not known, follows from the other inputs */
   int64_t dims[PROGRAM_MAX_RANK];
 } ProgramShape;
 
 /* Binds the symbols from the shapes of all inputs of an entry, one per input: a dimension that is just a symbol binds
- * it, every other one must evaluate to the given extent.  symbols[n_symbols]; those that no input of the entry
- * mentions get their hint, or their minimum.  RT_BAD_INPUT names input and dimension. */
+ * it, every other one must evaluate to the given extent.  symbols[n_symbols] begins with -1 for free
+ * symbols or a value given by the caller; those that nothing binds get their hint, or their minimum.  RT_BAD_INPUT names
+ * input and dimension. */
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);
 /* The shape of a port under bound symbols. */
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error);
 
 /* ---- text */
+
+/* "2*batch + @tp"; cut when it does not fit.  Returns text. */
+const char *program_expr_text(const Program *p, uint32_t expr, char *text, size_t size);
 
 /* The whole Program as text (`--emit=schedule`): symbols, mesh, memory, entries, schedules, bodies. */
 void program_print(const Program *p, Text *t);

@@ -1,0 +1,314 @@
+/* tests/unit/program_image.c - building, opening, damaging, printing and sizing Programs. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "runtime/cpu.h"
+#include "runtime/memory.h"
+#include "runtime/program_build.h"
+#include "tests/test.h"
+
+/* A Program with something of everything: symbol batch, mesh [tp=2, mb=2 time], two stages. */
+static uint32_t add_exchange_body(ProgramBuilder *b, uint32_t stage, uint32_t batch) {
+  uint32_t half = program_expr(b, PX_div, batch, program_const(b, 2));
+  uint32_t bytes = program_expr(b, PX_mul, half, program_const(b, 16));
+  uint32_t extents[2] = {half, program_const(b, 4)};
+  uint32_t body = program_count_bodies(b), tensors[2];
+  const char *const names[] = {"x", "y"};
+  for (uint32_t i = 0; i < 2; i++) {
+    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){
+      .name = program_string(b, names[i]), .class_ = i ? PC_activation : PC_input, .stage = stage, .entry = 0,
+      .body = body, .first = i, .last = 2, .slots = 1 + stage, .bytes = bytes});
+    tensors[i] = program_add_tensors(b, &(ProgramTensor){.buffer = buffer, .offset = program_const(b, 0), .dtype = DT_f32,
+                                                         .extents = program_list_of(b, 2, extents)});
+  }
+  uint32_t zero = program_const(b, 0);
+  ProgramInstr x = {.kind = PI_fill, .where = program_string(b, "fill"), .object = PROGRAM_NONE, .guard = PROGRAM_NONE,
+                    .event = PROGRAM_NONE, .tensors = program_list_of(b, 1, tensors), .value = 1};
+  uint32_t first = program_add_instrs(b, &x);
+  x = (ProgramInstr){.kind = PI_all_reduce, .where = program_string(b, "sum"), .object = 0, .guard = PROGRAM_NONE,
+                     .event = 0, .key = stage, .tensors = program_list_of(b, 2, tensors)};
+  program_add_instrs(b, &x);
+  x = (ProgramInstr){.kind = PI_wait, .where = program_string(b, "sum"), .object = PROGRAM_NONE, .guard = PROGRAM_NONE,
+                     .event = 0};
+  program_add_instrs(b, &x);
+  x = (ProgramInstr){.kind = stage ? PI_fetch : PI_feed, .where = program_string(b, "io"), .object = 0,
+                     .guard = PROGRAM_NONE, .event = PROGRAM_NONE, .tensors = program_list_of(b, 1, tensors),
+                     .exprs = program_list_of(b, 2, (uint32_t[]){zero, zero}), .mask = stage ? 1 : 0};
+  program_add_instrs(b, &x);
+  return program_add_bodies(b, &(ProgramBody){program_string(b, stage ? "second" : "first"), 0, stage, first, 4});
+}
+
+static ProgramBuilder *example(void) {
+  ProgramBuilder *b = program_builder_new();
+  program_add_symbols(b, &(ProgramSymbol){.name = program_string(b, "batch"), .min = 2, .max = 64, .multiple = 2, .hint = 8});
+  program_add_axes(b, &(ProgramAxis){.name = program_string(b, "tp"), .size = 2});
+  program_add_axes(b, &(ProgramAxis){.name = program_string(b, "mb"), .size = 2, .temporal = 1});
+  uint32_t batch = program_sym(b, 0), four = program_const(b, 4), tp = program_coordinate(b, 0);
+  program_add_groups(b, &(ProgramGroup){program_list_of(b, 1, (uint32_t[]){0}), PROGRAM_NONE, PROGRAM_NONE});
+  ProgramList dims = program_list_of(b, 2, (uint32_t[]){batch, four});
+  program_add_ports(b, &(ProgramPort){program_string(b, "x"), DT_f32, dims, 0});
+  program_add_ports(b, &(ProgramPort){program_string(b, "y"), DT_f32, dims, 0});
+  program_add_entries(b, &(ProgramEntry){program_string(b, "main"), 0, 0, 1, 1, 1});
+  for (uint32_t stage = 0; stage < 2; stage++) {
+    program_add_schedules(b, &(ProgramSchedule){2 * stage, 2});
+    uint32_t body = add_exchange_body(b, stage, batch);
+    for (uint32_t mb = 0; mb < 2; mb++) program_add_calls(b, &(ProgramCall){body, mb});
+  }
+  uint32_t blob = program_add_blobs(b, &(ProgramBlob){.path = program_string(b, "w.bin"), .bytes = 4096, .hash = 1});
+  uint32_t two = program_const(b, 2), lo = program_expr(b, PX_mul, tp, two), hi = program_expr(b, PX_add, lo, two);
+  uint32_t one = program_const(b, 1);
+  for (uint32_t i = 0; i < 2; i++) { /* cut along dimension 0: in place; along 1: not */
+    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "w"), .class_ = PC_param, .entry = PROGRAM_NONE,
+      .body = PROGRAM_NONE, .slots = 1, .bytes = program_const(b, 32)});
+    uint32_t rows[] = {lo, hi, program_const(b, 0), four}, columns[] = {program_const(b, 0), four, lo, hi};
+    program_add_params(b, &(ProgramParam){.name = program_string(b, i ? "columns" : "rows"), .dtype = DT_f32, .buffer = buffer,
+      .dims = program_list_of(b, 2, (uint32_t[]){four, four}), .interval = program_list_of(b, 4, i ? columns : rows),
+      .init = PINIT_blob, .blob = blob, .source_dtype = DT_f32, .strides = program_list_of(b, 2, (uint32_t[]){four, one}), .offset = 64});
+  }
+  uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "s"), .class_ = PC_state, .stage = 1,
+    .entry = PROGRAM_NONE, .body = PROGRAM_NONE, .slots = 1, .bytes = program_expr(b, PX_mul, batch, four)});
+  program_add_states(b, &(ProgramState){.name = program_string(b, "s"), .dtype = DT_f32, .stage = 1, .buffer = buffer,
+    .dims = program_list_of(b, 1, &batch), .interval = program_list_of(b, 2, (uint32_t[]){program_const(b, 0), batch}), .value = 0.5});
+  return b;
+}
+
+typedef struct Image {
+  void *bytes;
+  size_t n;
+} Image;
+
+static Image finish(ProgramBuilder *b) {
+  Image image = {0};
+  RtError error = {0};
+  ProgramFacts facts = {"example", "cpux4", "test", "", PROGRAM_NONE, 2, 1};
+  CHECKF(program_builder_finish(b, &facts, &image.bytes, &image.n, &error) == RT_OK, "%s", error.text);
+  program_builder_free(b);
+  return image;
+}
+
+static void expressions_are_stored_once_and_folded(void) {
+  ProgramBuilder *b = program_builder_new();
+  uint32_t s = program_sym(b, program_add_symbols(b, &(ProgramSymbol){.name = program_string(b, "n"), .multiple = 1}));
+  uint32_t x = program_expr(b, PX_add, s, program_const(b, 3));
+  CHECK(x == program_expr(b, PX_add, s, program_const(b, 3)));
+  CHECK(program_string(b, "n") == program_string(b, "n"));
+  CHECK(program_string(b, "") == 0);
+  CHECK(program_expr(b, PX_div, program_const(b, -7), program_const(b, 2)) == program_const(b, -4));
+  CHECK(program_at_exprs(b, program_expr(b, PX_div, program_const(b, 1), program_const(b, 0)))->kind == PX_div);
+  CHECK(program_at_exprs(b, program_expr(b, PX_mul, program_const(b, INT64_MAX), program_const(b, 2)))->kind == PX_mul);
+  program_builder_free(b);
+}
+
+static void prints(void) {
+  Image image = finish(example());
+  Program p;
+  RtError error = {0};
+  CHECKF(program_open(image.bytes, image.n, &p, &error) == RT_OK, "%s", error.text);
+  Arena *a = arena_new();
+  Text t = {.arena = a};
+  program_print(&p, &t);
+  const char *const parts[] = {
+    "program 1 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
+    "group 0 tp\nblob 0 \"w.bin\" bytes 4096\n",
+    "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
+    "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",
+    "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
+    "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: first(0) first(1)\n",
+    "body 0 first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
+    "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n  wait event 0  # sum\n",
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    CHECKF(strstr(text_str(&t), parts[i]), "missing:\n%s\nin:\n%s", parts[i], text_str(&t));
+  char text[100];
+  program_instr_text(&p, 1, text, sizeof text);
+  CHECK_STR(text, "all_reduce of sum over tp");
+  arena_free(a);
+  program_close(&p);
+  free(image.bytes);
+}
+
+static void ranks_and_groups(void) {
+  Image image = finish(example());
+  Program p;
+  CHECK(program_open(image.bytes, image.n, &p, NULL) == RT_OK);
+  CHECK(p.ranks == 4 && p.ranks_per_stage == 2 && p.micro_batches == 2 && program_stage(&p, 3) == 1);
+  int64_t c[PROGRAM_MAX_AXES];
+  program_coordinates(&p, 3, c);
+  CHECK(c[0] == 1 && c[1] == 0 && program_rank_at(&p, 1, c) == 3);
+  uint32_t members[PROGRAM_MAX_WORLD], place = 9;
+  CHECK(program_group_members(&p, 0, 3, members, &place) == 2 && members[0] == 2 && members[1] == 3 && place == 1);
+  program_close(&p);
+  free(image.bytes);
+}
+
+/* ---- damage */
+
+static void put_hash(unsigned char *image, size_t n) {
+  size_t begin = offsetof(ProgramHeader, table_bytes);
+  uint64_t h = hash64(image + begin, n - begin, 0);
+  memcpy(image + offsetof(ProgramHeader, table_hash), &h, sizeof h);
+}
+
+/* What a loader does with an image that opened. */
+static void use(const Program *p) {
+  Arena *a = arena_new();
+  Text t = {.arena = a};
+  program_print(p, &t);
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = p->symbols[s].hint;
+  for (uint32_t e = 0; e < p->n_entries; e++)
+    for (uint32_t stage = 0; stage < p->stages; stage++) {
+      MemoryPlan plan;
+      if (memory_plan(p, e, stage, symbols, &plan, NULL)) continue;
+      RtError error = {0};
+      if (memory_check(p, e, stage, &plan, &error)) CHECKF(!strstr(error.text, "overlap"), "%s", error.text);
+      memory_plan_free(&plan);
+    }
+  for (uint32_t r = 0; r < p->ranks; r++)
+    for (uint32_t g = 0; g < p->n_groups; g++) {
+      uint32_t members[PROGRAM_MAX_WORLD], place;
+      program_group_members(p, g, r, members, &place);
+    }
+  arena_free(a);
+}
+
+static bool opens(const unsigned char *image, size_t n) {
+  unsigned char *exact = malloc(n ? n : 1); /* so that a sanitizer sees every byte read too many */
+  memcpy(exact, image, n);
+  Program p;
+  RtError error = {0};
+  RtStatus status = program_open(exact, n, &p, &error);
+  if (status == RT_OK) {
+    use(&p);
+    program_close(&p);
+  } else {
+    CHECK(*error.text && error.status == status);
+  }
+  free(exact);
+  return status == RT_OK;
+}
+
+static void damage_is_noticed(void) {
+  Image image = finish(example());
+  unsigned char *bytes = image.bytes;
+  CHECK(opens(bytes, image.n));
+  for (size_t i = 0; i < image.n; i++) {
+    bytes[i] ^= 0x41;
+    CHECKF(!opens(bytes, image.n), "byte %zu", i);
+    bytes[i] ^= 0x41;
+  }
+  for (size_t n = 0; n < image.n; n += 7) CHECK(!opens(bytes, n));
+  free(image.bytes);
+}
+
+static void damage_with_a_right_checksum_is_harmless(void) {
+  static const unsigned char flips[] = {0x01, 0x80, 0xff};
+  Image image = finish(example());
+  unsigned char *bytes = image.bytes;
+  size_t refused = 0, tried = 0;
+  for (size_t i = 0; i < image.n; i++)
+    for (size_t k = 0; k < sizeof flips; k++) {
+      bytes[i] ^= flips[k];
+      put_hash(bytes, image.n);
+      refused += !opens(bytes, image.n);
+      tried++;
+      bytes[i] ^= flips[k];
+    }
+  CHECKF(refused > tried / 2, "%zu of %zu refused", refused, tried);
+  free(image.bytes);
+}
+
+/* ---- sizes */
+
+static RtStatus bind(const Program *p, int rank, int64_t n, int64_t m, int64_t *symbol, RtError *error) {
+  ProgramShape shape = {rank, {n, m}};
+  *symbol = -1;
+  return program_bind(p, 0, &shape, symbol, error);
+}
+
+static void symbols_bind(void) {
+  Image image = finish(example());
+  Program p;
+  CHECK(program_open(image.bytes, image.n, &p, NULL) == RT_OK);
+  int64_t s;
+  CHECK(bind(&p, 2, 6, 4, &s, NULL) == RT_OK && s == 6);
+  CHECK(bind(&p, -1, 0, 0, &s, NULL) == RT_OK && s == 8);
+  static const struct { int rank; int64_t n, m; const char *text; } cases[] = {
+    {1, 6, 0, "input 'x' has 1 dimensions, but the model wants 2"},
+    {2, 66, 4, "input 'x': dimension 0 is 66, but this program was compiled for batch from 2 to 64"},
+    {2, 0, 4, "input 'x': dimension 0 is 0, but this program was compiled for batch from 2 to 64"},
+    {2, 7, 4, "input 'x': dimension 0 is 7, but batch must be a multiple of 2"},
+    {2, 6, 5, "input 'x': dimension 1 is 5, but must be 4 = 4"},
+    {2, -1, 4, "input 'x': dimension 0 is negative"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    RtError error = {0};
+    CHECK(bind(&p, cases[i].rank, cases[i].n, cases[i].m, &s, &error) == RT_BAD_INPUT);
+    CHECK_STR(error.text, cases[i].text);
+  }
+  int64_t fixed = 4;
+  RtError error = {0};
+  CHECK(program_bind(&p, 0, &(ProgramShape){2, {6, 4}}, &fixed, &error) == RT_BAD_INPUT);
+  CHECK_STR(error.text, "input 'x': dimension 0 is 6, but batch is 4 in what was asked for 'batch'");
+  ProgramShape shape;
+  CHECK(program_port_shape(&p, 1, &(int64_t){10}, &shape, NULL) == RT_OK && shape.rank == 2 && shape.dims[0] == 10);
+  program_close(&p);
+  free(image.bytes);
+}
+
+static void overflow_is_an_error(void) {
+  ProgramBuilder *b = example();
+  uint32_t e = program_expr(b, PX_mul, program_sym(b, 0), program_const(b, INT64_MAX / 3));
+  program_at_buffers(b, 0)->bytes = e;
+  Image image = finish(b);
+  Program p;
+  CHECK(program_open(image.bytes, image.n, &p, NULL) == RT_OK);
+  MemoryPlan plan;
+  RtError error = {0};
+  CHECK(memory_plan(&p, 0, 0, &(int64_t){8}, &plan, &error) == RT_BAD_INPUT);
+  CHECKF(strstr(error.text, "with batch = 8"), "%s", error.text);
+  error = (RtError){0};
+  CHECK(memory_plan(&p, 0, 0, &(int64_t){3}, &plan, &error) == RT_BAD_INPUT);
+  CHECKF(strstr(error.text, "buffer 'x' would have"), "%s", error.text);
+  program_close(&p);
+  free(image.bytes);
+}
+
+static void weights_in_place(void) {
+  Image image = finish(example());
+  Program p;
+  CHECK(program_open(image.bytes, image.n, &p, NULL) == RT_OK);
+  CHECK(memory_param_in_place(&p, 0) && !memory_param_in_place(&p, 1));
+  MemoryPlan plan;
+  CHECK(memory_plan(&p, PROGRAM_NONE, 0, NULL, &plan, NULL) == RT_OK);
+  CHECK(plan.mapped_bytes == 64 && plan.bytes[SPACE_PARAM] == 64 && plan.bytes[SPACE_ARENA] == 0);
+  memory_plan_free(&plan);
+  CHECK(memory_plan(&p, 0, 1, &(int64_t){8}, &plan, NULL) == RT_OK);
+  CHECK(plan.bytes[SPACE_PARAM] == 0 && plan.bytes[SPACE_STATE] == 64 && plan.class_bytes[PC_state] == 64);
+  CHECK(plan.bytes[SPACE_ARENA] == 256 && plan.live_bytes[SPACE_ARENA] == 256 && plan.class_bytes[PC_input] == 128);
+  memory_plan_free(&plan);
+  program_close(&p);
+  free(image.bytes);
+}
+
+static void cpu_sets(void) {
+  char missing[32] = "";
+  CHECK(cpu_supports("", missing, sizeof missing));
+  CHECK(cpu_supports(cpu_features(), missing, sizeof missing));
+  CHECK(!cpu_supports("sse3 mmx9000 avx", missing, sizeof missing));
+  CHECK_STR(missing, "mmx9000");
+}
+
+int main(void) {
+  RUN(expressions_are_stored_once_and_folded);
+  RUN(prints);
+  RUN(ranks_and_groups);
+  RUN(damage_is_noticed);
+  RUN(damage_with_a_right_checksum_is_harmless);
+  RUN(symbols_bind);
+  RUN(overflow_is_an_error);
+  RUN(weights_in_place);
+  RUN(cpu_sets);
+  return test_summary();
+}
