@@ -136,9 +136,10 @@ static void parse_rule(const Making *k, const char *text, const char *kinds) {
   parse_kinds(k, kinds);
 }
 
-/* "0", "0,1", "01": groups of operands the function is linear in. */
+/* "0", "0,1", "01": groups of operands the function is linear in.  Integer division truncates: 1/2 + 1/2 is not 2/2. */
 static void parse_linear(const Making *k, const char *s) {
-  if (dtype_class(out_type(k)->dtype) == DTC_B) return;
+  if (!*s || dtype_class(out_type(k)->dtype) == DTC_B) return;
+  if (k->op->kind == OP_div && !dtype_is_float(out_type(k)->dtype)) return;
   while (*s) {
     uint32_t mask = 0;
     for (; *s && *s != ','; s++) mask |= 1u << (*s - '0');
