@@ -303,6 +303,10 @@ static const Instance others[] = {
     F(attention, "%q = input {name=\"q\"} : f32[A, 1, 2, 1, 2] %k = input {name=\"k\"} : f32[A, 1, C, 2] %v = input {name=\"v\"} : f32[A, 1, C, 2] "
                  "%s = input {name=\"s\"} : i64[1] %t = input {name=\"t\"} : i64[C] %n = const {value=9} : i64[] "
                  Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0}", "f32[A, 1, 2, 1, 2]")),
+    F(attention, "%q = input {name=\"q\"} : f32[1, A, 1, 3, 2] %k = input {name=\"k\"} : f32[1, A, C, 2] %v = input {name=\"v\"} : f32[1, A, C, 2] "
+                 "%s = iota {axis=0, start=0} : i64[3] %one = const {value=1} : i64[C] %i = iota {axis=0, start=0} : i64[C] %t = add %i, %one : i64[C] "
+                 "%n = const {value=3} : i64[] "
+                 Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}", "f32[1, A, 1, 3, 2]")), /* the first query sees no key */
     F(cross_entropy, X("f32[A, C]") "%i = input {name=\"i\"} : i64[A] " Y("cross_entropy %x, %i", "f32[A]")),
     F(cross_entropy, X("f32[A, B, 4]") "%i = input {name=\"i\"} : i64[A, B] " Y("cross_entropy %x, %i", "f32[A, B]")),
 };
