@@ -85,7 +85,8 @@ static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, 
   /* The whole dimension: the last member's end over all axes that cut it now. */
   const Expr *whole = s->hi;
   for (int a = 0; a < p->m->mesh.naxes; a++) whole = at_member(p, whole, a, p->m->mesh.axes[a].size - 1);
-  Scatter c = {s, extent, axis};
+  Span have = *s; /* `out` may be the same span */
+  Scatter c = {&have, extent, axis};
   uint32_t axes = span_axes(p->m, s) | 1u << axis;
   return span_search(p, whole, axes, fits_scatter, &c, out) || prove_fail(p, "the members' extents do not cut the dimension");
 }
