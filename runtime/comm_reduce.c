@@ -56,10 +56,53 @@ typedef void Reduce(void *to, const void *const *from, int n, size_t count);
   }
 
 #define SAME(x) (x)
-#define BF16_LOAD(x) bf16_to_float(x)
-#define BF16_STORE(x) bf16_from_float(x)
-#define F16_LOAD(x) f16_to_float(x)
-#define F16_STORE(x) f16_from_float(x)
+
+/* The conversions of base/dtype.h without branches, so that the loops become vector code; a test compares the
+ * two on every bit pattern.  The method for f16 is F. Giesen's (float->half variants, public domain). */
+static inline float from_bits(uint32_t u) {
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+
+static inline uint32_t to_bits(float f) {
+  uint32_t u;
+  memcpy(&u, &f, sizeof u);
+  return u;
+}
+
+/* a < b ? yes : no by masks, or else the compiler sinks work into branches; a and b are below 2^31, and compared
+ * as signed, which every vector unit can. */
+static inline uint32_t if_less(uint32_t a, uint32_t b, uint32_t yes, uint32_t no) {
+  uint32_t mask = 0u - (uint32_t)((int32_t)a < (int32_t)b);
+  return no ^ ((yes ^ no) & mask);
+}
+
+static inline float bf16_load(uint16_t h) { return from_bits((uint32_t)h << 16); }
+
+static inline uint16_t bf16_store(float f) {
+  uint32_t u = to_bits(f), nan = (u >> 16) | 0x40u, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return (uint16_t)(if_less(0x7f800000u, u & 0x7fffffffu, nan, rounded));
+}
+
+static inline float f16_load(uint16_t h) {
+  uint32_t magnitude = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
+  uint32_t normal = (magnitude << 13) + (112u << 23), special = (magnitude << 13) + (224u << 23);
+  uint32_t tiny = to_bits(from_bits(0x3f000000u | magnitude) - 0.5f); /* exact: 0.5 has steps of 2^-24 */
+  uint32_t u = if_less(magnitude, 0x400u, tiny, if_less(magnitude, 0x7c00u, normal, special));
+  return from_bits(u | sign);
+}
+
+static inline uint16_t f16_store(float f) {
+  uint32_t u = to_bits(f), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+  uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  uint32_t tiny = to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000u; /* the addition rounds to 2^-24 */
+  uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  uint32_t h = if_less(magnitude, 0x38800000u, tiny, normal);
+  h = if_less(magnitude, 0x477ff000u, h, 0x7c00u);
+  h = if_less(0x7f800000u, magnitude, nan, h);
+  return (uint16_t)(h | sign);
+}
 
 #define REDUCE_FLOAT(name, E, A, LOAD, STORE) \
   REDUCE(name##_sum, E, A, OP_sum, LOAD, STORE) \
@@ -80,8 +123,8 @@ typedef void Reduce(void *to, const void *const *from, int n, size_t count);
 
 REDUCE_FLOAT(f32, T_f32, float, SAME, SAME)
 REDUCE_FLOAT(f64, T_f64, double, SAME, SAME)
-REDUCE_FLOAT(f16, T_u16, float, F16_LOAD, F16_STORE)
-REDUCE_FLOAT(bf16, T_u16, float, BF16_LOAD, BF16_STORE)
+REDUCE_FLOAT(f16, T_u16, float, f16_load, f16_store)
+REDUCE_FLOAT(bf16, T_u16, float, bf16_load, bf16_store)
 REDUCE_INT(i8, T_i8, T_i8)
 REDUCE_INT(i16, T_i16, T_i16)
 REDUCE_INT(i32, T_i32, uint32_t)

@@ -349,7 +349,7 @@ typedef struct HostChild {
   int pid, ranks[4];
 } HostChild;
 
-/* A host in a process of its own, with four ranks at work. */
+/* A host in a process of its own, with four ranks at work; ranks[0] is 0 when that failed. */
 static HostChild start_host(int timeout_ms, int milliseconds) {
   HostChild h = {0};
   int pipe_fd[2];
@@ -371,7 +371,9 @@ static HostChild start_host(int timeout_ms, int milliseconds) {
     _exit(rt_exit_code(status));
   }
   close(pipe_fd[1]);
-  CHECK(read(pipe_fd[0], h.ranks, sizeof h.ranks) == sizeof h.ranks);
+  bool started = read(pipe_fd[0], h.ranks, sizeof h.ranks) == sizeof h.ranks;
+  CHECKF(started, "the host in a process of its own did not start");
+  if (!started) h.ranks[0] = 0;
   close(pipe_fd[0]);
   return h;
 }
@@ -387,6 +389,7 @@ static void expect_ended(int pid, double limit) {
 
 static void killed_host(int signal_number, bool one_stopped) {
   HostChild h = start_host(20000, 1000000);
+  if (!h.ranks[0]) return;
   usleep(50000);
   if (one_stopped) kill(h.ranks[2], SIGSTOP);
   usleep(20000);
@@ -405,6 +408,7 @@ static void test_killed_host(void) {
 /* Ctrl-Z for longer than the time-out makes nobody late. */
 static void test_suspended_program(void) {
   HostChild h = start_host(TIMEOUT_MS, 500);
+  if (!h.ranks[0]) return;
   usleep(100000);
   kill(-h.pid, SIGSTOP);
   usleep(3 * TIMEOUT_MS * 1000);
@@ -420,7 +424,6 @@ static int host(int argc, char **argv) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   RUN(test_commands_and_io_area);
   RUN(test_threads_per_rank);
-  RUN(test_bad_starts);
   RUN(test_session_outlives_its_thread);
   RUN(test_killed_rank);
   RUN(test_stopped_rank);
@@ -428,8 +431,11 @@ static int host(int argc, char **argv) {
   RUN(test_failing_rank);
   RUN(test_idle_session_loses_a_rank);
   RUN(test_stopped_while_running);
+#ifndef __SANITIZE_THREAD__ /* which makes vfork a fork, and forbids threads after a fork */
+  RUN(test_bad_starts);
   RUN(test_killed_host);
   RUN(test_suspended_program);
+#endif
   return test_summary();
 }
 
