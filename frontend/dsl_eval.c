@@ -60,35 +60,6 @@ const char *value_describe(Eval *ev, DslValue v) {
   return "an error";
 }
 
-/* Edit distance, bounded by names of 63 letters. */
-static size_t distance(const char *a, const char *b) {
-  enum { LONGEST = 63 };
-  size_t row[LONGEST + 1], na = strlen(a), nb = strlen(b);
-  if (na > LONGEST || nb > LONGEST) return LONGEST;
-  for (size_t j = 0; j <= nb; j++) row[j] = j;
-  for (size_t i = 1; i <= na; i++) {
-    size_t corner = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= nb; j++) {
-      size_t best = corner + (a[i - 1] != b[j - 1]);
-      corner = row[j];
-      if (row[j] + 1 < best) best = row[j] + 1;
-      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-      row[j] = best;
-    }
-  }
-  return row[nb];
-}
-
-Nearest nearest_to(const char *name) { return (Nearest){name, NULL, strlen(name) / 3 + 2}; }
-
-void nearest_try(Nearest *n, const char *candidate) {
-  size_t d = distance(n->name, candidate);
-  if (d >= n->distance) return;
-  n->distance = d;
-  n->best = candidate;
-}
-
 void nearest_help(Eval *ev, const Nearest *n) {
   if (n->best) diag_help(ev->diags, "did you mean '%s'?", n->best);
 }

@@ -7,6 +7,7 @@
 #ifndef APC_FRONTEND_DSL_EVAL_H
 #define APC_FRONTEND_DSL_EVAL_H
 
+#include "base/nearest.h"
 #include "frontend/dsl_ast.h"
 #include "frontend/dsl_value.h"
 
@@ -91,13 +92,6 @@ const char *value_describe(Eval *ev, DslValue v);
 const char *type_text(Eval *ev, const Type *t);
 const char *expr_text(Eval *ev, const Expr *e);
 
-/* The name of the list nearest to `name`, or NULL when none is near. */
-typedef struct Nearest {
-  const char *name, *best;
-  size_t distance;
-} Nearest;
-Nearest nearest_to(const char *name);
-void nearest_try(Nearest *n, const char *candidate);
 void nearest_help(Eval *ev, const Nearest *n); /* "did you mean ...?" */
 
 /* ---- building operations (dsl_eval.c): every group of build_* calls stands between these two. */

@@ -1,0 +1,17 @@
+/* base/nearest.h - the known name that a mistyped one probably meant. */
+#ifndef APC_BASE_NEAREST_H
+#define APC_BASE_NEAREST_H
+
+#include <stddef.h>
+
+/* Start with nearest_to, offer every candidate, read `best`: NULL when none is near enough (a third of the
+ * letters and one more may differ).  The first of equally near ones wins. */
+typedef struct Nearest {
+  const char *name, *best;
+  size_t distance; /* of `best`, or one more than what is still near */
+} Nearest;
+
+Nearest nearest_to(const char *name);
+void nearest_try(Nearest *n, const char *candidate);
+
+#endif
