@@ -1,0 +1,71 @@
+/* passes/bind.c - see bind.h. */
+#include "passes/bind.h"
+
+#include <inttypes.h>
+
+#include "passes/rewrite.h"
+
+typedef struct Binding {
+  Module *m;
+  int symbol;
+  const Expr *value;
+} Binding;
+
+static const Expr *bind_expr(const Binding *b, const Expr *e) { return ex_subst(b->m, e, b->symbol, b->value); }
+
+static const Type *bind_type(const Binding *b, const Type *t) {
+  if (!t) return NULL;
+  const Expr *dims[MAX_RANK];
+  for (int i = 0; i < t->rank; i++) dims[i] = bind_expr(b, t->dims[i]);
+  return type_get(b->m, t->dtype, t->rank, dims);
+}
+
+static Attr bind_attr(const Binding *b, const Attr *a) {
+  Attr out = *a;
+  if (attr_kind(a->key) == AK_EXPR) out.u.e = bind_expr(b, a->u.e);
+  if (attr_kind(a->key) == AK_EXPRS) {
+    const Expr **list = ARENA_ARRAY(b->m->arena, const Expr *, a->n);
+    for (int i = 0; i < a->n; i++) list[i] = bind_expr(b, a->u.exprs[i]);
+    out.u.exprs = list;
+  }
+  return out;
+}
+
+/* The operation with its type and attributes bound, in the old function's memory; copying it is rewrite_copy's work. */
+static Op bind_op(const Binding *b, const Op *op) {
+  Attr *attrs = ARENA_ARRAY(b->m->arena, Attr, op->nattrs);
+  for (int i = 0; i < op->nattrs; i++) attrs[i] = bind_attr(b, &op->attrs[i]);
+  Op out = *op;
+  out.attrs = attrs;
+  return out;
+}
+
+static bool bind_func(const Binding *b, Func *f, Diags *diags) {
+  for (size_t v = 1; v < f->values.n; v++) f->values.items[v].type = bind_type(b, f->values.items[v].type);
+  Rewrite r = rewrite_start(b->m, f, diags);
+  bool ok = true;
+  for (size_t i = 0; ok && i < f->ops.n; i++) {
+    Op op = bind_op(b, &f->ops.items[i]);
+    ok = rewrite_copy(&r, &op) || !op.out;
+  }
+  if (ok) rewrite_finish(&r);
+  return ok && diags->errors == 0;
+}
+
+bool bind_dimension(Module *m, int symbol, int64_t value, Diags *diags) {
+  Symbol *s = &m->symbols.items[symbol];
+  if (value < s->min || (s->max && value > s->max))
+    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it is %" PRId64 " to %" PRId64, s->name, value, s->min,
+                      s->max ? s->max : INT64_MAX);
+  if (value % s->multiple)
+    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it must be a multiple of %" PRId64, s->name, value,
+                      s->multiple);
+  const Binding b = {m, symbol, ex_const(m, value)};
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (!bind_func(&b, m->funcs.items[i], diags)) return false;
+  for (size_t i = 0; i < m->states.n; i++) m->states.items[i].type = bind_type(&b, m->states.items[i].type);
+  s = &m->symbols.items[symbol];
+  s->min = s->max = s->hint = value;
+  s->multiple = 1;
+  return true;
+}

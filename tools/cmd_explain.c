@@ -1,0 +1,46 @@
+/* tools/cmd_explain.c - apc explain CODE: the long text of a diagnostic. */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "tools/tool.h"
+
+/* "APC0217" of that, "apc0217" and "217". */
+static const char *code_name(Arena *a, const char *word) {
+  if (strncmp(word, "APC", 3) == 0 || strncmp(word, "apc", 3) == 0) word += 3;
+  size_t n = strlen(word);
+  return arena_printf(a, "APC%s%s", n < 4 ? &"0000"[n] : "", word);
+}
+
+/* The text in lines of at most 80 columns. */
+static void print_wrapped(const char *text) {
+  int column = 0;
+  while (*text) {
+    int n = (int)strcspn(text, " ");
+    if (column && column + 1 + n > 80) {
+      putchar('\n');
+      column = 0;
+    }
+    printf("%s%.*s", column ? " " : "", n, text);
+    column += n + (column ? 1 : 0);
+    text += n;
+    while (*text == ' ') text++;
+  }
+  putchar('\n');
+}
+
+int cmd_explain(Tool *t) {
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  const char *name = code_name(t->arena, t->options.args.items[0]);
+  DiagCode code = diag_code_find(name);
+  if (code == DIAG_NONE) {
+    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "there is no diagnostic '%s'", t->options.args.items[0]);
+    Nearest near = nearest_to(name);
+    for (int c = 1; c < DIAG_COUNT; c++) nearest_try(&near, diag_code_name((DiagCode)c));
+    if (near.best) diag_help(t->diags, "the nearest code is %s: %s", near.best, diag_brief(diag_code_find(near.best)));
+    return EXIT_USAGE;
+  }
+  printf("%s: %s\n\n", name, diag_brief(code));
+  print_wrapped(diag_text(code));
+  return EXIT_OK;
+}

@@ -1,0 +1,112 @@
+/* tools/cmd_inspect.c - apc inspect FILE: what is in a model, plan, program or file of tensors.
+ *
+ * A program is known by its last bytes, everything else by its ending.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/npy.h"
+#include "base/npz.h"
+#include "base/safetensors.h"
+#include "tools/inspect.h"
+
+/* ---- files of tensors */
+
+typedef struct TensorRow {
+  const char *name;
+  DType dtype;
+  int rank;
+  const int64_t *dims;
+  size_t bytes;
+} TensorRow;
+
+static const char *shape_text(Arena *a, int rank, const int64_t *dims) {
+  Text t = {.arena = a};
+  for (int i = 0; i < rank; i++) text_printf(&t, "%s%" PRId64, i ? "," : "", dims[i]);
+  return text_str(&t);
+}
+
+static void tensor_row(Tool *t, json_t *array, const TensorRow *r) {
+  if (!option_given(&t->options, OPT_json)) {
+    printf("  %-32s %s[%s]  %s\n", r->name, dtype_name(r->dtype), shape_text(t->arena, r->rank, r->dims), show_bytes(t->arena, (double)r->bytes));
+    return;
+  }
+  json_t *shape = json_array();
+  for (int i = 0; i < r->rank; i++) json_array_append_new(shape, json_integer(r->dims[i]));
+  json_array_append_new(array, json_pack("{s:s, s:s, s:o, s:I}", "name", r->name, "dtype", dtype_name(r->dtype), "shape", shape, "bytes",
+                                         (json_int_t)r->bytes));
+}
+
+static bool npz_rows(Tool *t, const char *path, json_t *array) {
+  Npz *z = npz_open(t->diags, path);
+  bool ok = z != NULL;
+  for (size_t i = 0; ok && i < z->n; i++) {
+    Tensor tensor;
+    ok = npz_read(z, &z->items[i], &tensor);
+    if (ok) tensor_row(t, array, &(TensorRow){z->items[i].name, tensor.dtype, tensor.rank, tensor.dims, tensor.bytes});
+    if (ok) tensor_free(&tensor);
+  }
+  if (z) npz_close(z);
+  return ok;
+}
+
+static bool npy_rows(Tool *t, const char *path, json_t *array) {
+  Tensor tensor;
+  if (!npy_read(t->diags, path, &tensor)) return false;
+  tensor_row(t, array, &(TensorRow){path, tensor.dtype, tensor.rank, tensor.dims, tensor.bytes});
+  tensor_free(&tensor);
+  return true;
+}
+
+static bool safetensors_rows(Tool *t, const char *path, json_t *array) {
+  Safetensors *s = safetensors_open(t->diags, path);
+  if (!s) return false;
+  for (size_t i = 0; i < s->n; i++) {
+    const SafetensorsEntry *e = &s->items[i];
+    tensor_row(t, array, &(TensorRow){e->name, e->dtype, e->rank, e->dims, e->bytes});
+  }
+  safetensors_close(s);
+  return true;
+}
+
+typedef struct TensorFormat {
+  const char *ending;
+  bool (*rows)(Tool *t, const char *path, json_t *array);
+} TensorFormat;
+
+static const TensorFormat formats[] = {{".npz", npz_rows}, {".npy", npy_rows}, {".safetensors", safetensors_rows}};
+
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), k = strlen(end);
+  return n > k && strcmp(s + n - k, end) == 0;
+}
+
+static const TensorFormat *tensor_format(const char *path) {
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (ends_with(path, formats[i].ending)) return &formats[i];
+  return NULL;
+}
+
+static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format) {
+  bool json = option_given(&t->options, OPT_json);
+  json_t *array = json_array();
+  if (!json) printf("%s\n", path);
+  bool ok = format->rows(t, path, array);
+  if (ok && json) tool_json(json_pack("{s:s, s:s, s:s, s:O}", "schema", "apc.inspect/1", "file", path, "kind", "tensors", "tensors", array));
+  json_decref(array);
+  return ok ? EXIT_OK : EXIT_BAD_INPUT;
+}
+
+int cmd_inspect(Tool *t) {
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  const char *path = t->options.args.items[0];
+  if (model_kind(path) != MODEL_NONE) return inspect_model(t, path);
+  const TensorFormat *format = tensor_format(path);
+  if (format) return inspect_tensors(t, path, format);
+  if (ends_with(path, ".topo")) {
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is a target: `apc targets show %s`", path);
+    return EXIT_BAD_INPUT;
+  }
+  return inspect_program(t, path);
+}

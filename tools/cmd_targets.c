@@ -1,0 +1,62 @@
+/* tools/cmd_targets.c - apc targets [show NAME|check FILE]. */
+#include <string.h>
+
+#include "base/nearest.h"
+#include "frontend/target.h"
+#include "tools/target_report.h"
+
+static int list(Tool *t) {
+  bool names = option_given(&t->options, OPT_names), json = option_given(&t->options, OPT_json);
+  json_t *array = json_array();
+  for (const char *const *n = target_names(); *n; n++) {
+    if (names) {
+      puts(*n);
+      continue;
+    }
+    const Target *g = target_find(t->diags, t->arena, *n);
+    if (!g) continue;
+    if (json) json_array_append_new(array, target_json(g));
+    else printf("%-18s %s\n", *n, target_line(t->arena, g));
+  }
+  if (json) tool_json(json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
+  else if (!names) puts("\nNAMExRANKS takes that many ranks, cpuxN shares this machine's cores among N; a file FILE.topo describes another machine.");
+  json_decref(array);
+  return EXIT_OK;
+}
+
+static int show(Tool *t, const char *name) {
+  const Target *g = tool_target_of(t, name);
+  if (!g) return EXIT_OK; /* the diagnostics give the code */
+  if (!option_given(&t->options, OPT_json)) {
+    target_print(t->arena, g);
+    return EXIT_OK;
+  }
+  tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  return EXIT_OK;
+}
+
+static int check(Tool *t, const char *file) {
+  size_t n = strlen(file);
+  if (n < 5 || strcmp(file + n - 5, ".topo") != 0) {
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = file}, "`apc targets check` reads .topo files");
+    return EXIT_USAGE;
+  }
+  return show(t, file);
+}
+
+int cmd_targets(Tool *t) {
+  if (!tool_args(t, 0, 2)) return EXIT_USAGE;
+  if (t->options.args.n == 0) return list(t);
+  const char *word = t->options.args.items[0];
+  bool is_show = strcmp(word, "show") == 0, is_check = strcmp(word, "check") == 0;
+  if (!is_show && !is_check) {
+    diag_error(t->diags, DIAG_usage_command, (Loc){0}, "`apc targets` knows show NAME and check FILE, not '%s'", word);
+    Nearest near = nearest_to(word);
+    nearest_try(&near, "show");
+    nearest_try(&near, "check");
+    if (near.best) diag_help(t->diags, "the nearest is '%s'", near.best);
+    return EXIT_USAGE;
+  }
+  if (!tool_args(t, 2, 2)) return EXIT_USAGE;
+  return is_show ? show(t, t->options.args.items[1]) : check(t, t->options.args.items[1]);
+}

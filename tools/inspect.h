@@ -1,0 +1,10 @@
+/* tools/inspect.h - the parts of `apc inspect`, one per kind of file. */
+#ifndef APC_TOOLS_INSPECT_H
+#define APC_TOOLS_INSPECT_H
+
+#include "tools/load.h"
+
+int inspect_model(Tool *t, const char *path);   /* tools/inspect_model.c */
+int inspect_program(Tool *t, const char *path); /* tools/inspect_program.c */
+
+#endif

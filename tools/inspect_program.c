@@ -1,0 +1,66 @@
+/* tools/inspect_program.c - apc inspect of a compiled model: what its Program says. */
+#include "runtime/artifact.h"
+#include "runtime/program.h"
+#include "tools/inspect.h"
+
+static json_t *port_json(const Program *p, uint32_t port) {
+  const ProgramPort *r = &p->ports[port];
+  return json_pack("{s:s, s:s, s:i}", "name", program_text(p, r->name), "dtype", dtype_name((DType)r->dtype), "rank", (int)r->dims.n);
+}
+
+static json_t *program_json(const Program *p, const char *path) {
+  json_t *entries = json_array(), *mesh = json_array();
+  for (uint32_t i = 0; i < p->n_axes; i++)
+    json_array_append_new(mesh, json_pack("{s:s, s:i, s:b}", "axis", program_text(p, p->axes[i].name), "size", (int)p->axes[i].size, "temporal",
+                                          p->axes[i].temporal != 0));
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    const ProgramEntry *e = &p->entries[i];
+    json_t *inputs = json_array(), *outputs = json_array();
+    for (uint32_t k = 0; k < e->n_inputs; k++) json_array_append_new(inputs, port_json(p, e->inputs + k));
+    for (uint32_t k = 0; k < e->n_outputs; k++) json_array_append_new(outputs, port_json(p, e->outputs + k));
+    json_array_append_new(entries, json_pack("{s:s, s:o, s:o}", "name", program_text(p, e->name), "inputs", inputs, "outputs", outputs));
+  }
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file", path, "kind", "program", "model",
+                   program_text(p, p->header->name), "target", program_text(p, p->header->target), "producer", program_text(p, p->header->producer),
+                   "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", mesh, "entries", entries, "image_bytes",
+                   (json_int_t)p->header->image_bytes);
+}
+
+static void print_ports(const Program *p, const char *what, uint32_t first, uint32_t n) {
+  for (uint32_t k = 0; k < n; k++)
+    printf("    %-7s %-24s %s, %u dimensions\n", what, program_text(p, p->ports[first + k].name), dtype_name((DType)p->ports[first + k].dtype),
+           p->ports[first + k].dims.n);
+}
+
+static void print_program(Tool *t, const Program *p, const char *path) {
+  const ProgramHeader *h = p->header;
+  printf("%s: program of %s for %s by %s\n", path, program_text(p, h->name), program_text(p, h->target), program_text(p, h->producer));
+  printf("  ranks    %u in %u stage%s", p->ranks, p->stages, p->stages == 1 ? "" : "s");
+  for (uint32_t i = 0; i < p->n_axes; i++) printf("%s%s=%u", i ? " x " : "; mesh ", program_text(p, p->axes[i].name), p->axes[i].size);
+  printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels, p->n_params);
+  if (*program_text(p, h->cpu)) printf("; needs %s", program_text(p, h->cpu));
+  putchar('\n');
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    printf("  entry %s\n", program_text(p, p->entries[i].name));
+    print_ports(p, "input", p->entries[i].inputs, p->entries[i].n_inputs);
+    print_ports(p, "output", p->entries[i].outputs, p->entries[i].n_outputs);
+  }
+  if (!t->verbose) return;
+  Text text = {.arena = t->arena};
+  program_print(p, &text);
+  fputs(text_str(&text), stdout);
+}
+
+int inspect_program(Tool *t, const char *path) {
+  Artifact artifact;
+  RtError error = {0};
+  if (artifact_open(path, path, &artifact, &error) != RT_OK) {
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read: %s", error.text);
+    diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors; programs by their last bytes");
+    return EXIT_BAD_INPUT;
+  }
+  if (option_given(&t->options, OPT_json)) tool_json(program_json(&artifact.program, path));
+  else print_program(t, &artifact.program, path);
+  artifact_close(&artifact);
+  return EXIT_OK;
+}

@@ -1,0 +1,40 @@
+/* tools/main.c - apc: reads the command line, runs the command, prints what went wrong. */
+#include <string.h>
+
+#include "tools/tool.h"
+
+static int (*const commands[CMD_COUNT])(Tool *) = {
+    [CMD_inspect] = cmd_inspect, [CMD_targets] = cmd_targets, [CMD_doctor] = cmd_doctor, [CMD_explain] = cmd_explain,
+};
+
+static int run(Tool *t, int argc, char **argv) {
+  bool ok = options_read(&t->options, argc, argv, t->diags);
+  tool_start(t, argv);
+  if (ok && option_given(&t->options, OPT_help)) {
+    if (t->options.command && t->options.args.n == 0) help_command(t->options.command);
+    else help_print();
+    return EXIT_OK;
+  }
+  if (!ok) return tool_exit(t->diags);
+  int code = commands[t->options.command](t);
+  return code != EXIT_OK ? code : (int)tool_exit(t->diags);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+    puts("apc " APC_VERSION);
+    return EXIT_OK;
+  }
+  Tool t = {.arena = arena_new()};
+  t.diags = diags_new(t.arena);
+  int code = run(&t, argc, argv);
+  if (argc == 1) help_print();
+  tool_stages_end(&t);
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    diag_error(t.diags, DIAG_file_write, (Loc){0}, "standard output cannot be written");
+    if (code == EXIT_OK) code = EXIT_BAD_INPUT;
+  }
+  diags_print(t.diags, stderr, t.color);
+  arena_free(t.arena);
+  return code;
+}

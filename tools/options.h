@@ -1,0 +1,109 @@
+/* tools/options.h - reading the command line of apc.
+ *
+ * In: argv.  Out: the command, its arguments, and every use of an option in order, each checked for form.  What is
+ * wrong is reported through Diags, all of it at once; usage_exit tells the exit code.  The tables are options.def.
+ *
+ * Forms: --option=V, --option V, -o V, -oV, -D V, -DV; `--` ends the options; "-" is an argument (standard input).
+ */
+#ifndef APC_TOOLS_OPTIONS_H
+#define APC_TOOLS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/diag.h"
+
+typedef enum Command {
+  CMD_none,
+#define COMMAND(name, ...) CMD_##name,
+#include "tools/options.def"
+#undef COMMAND
+  CMD_COUNT
+} Command;
+
+typedef enum OptionId {
+#define OPTION(name, ...) OPT_##name,
+#include "tools/options.def"
+#undef OPTION
+  OPT_COUNT
+} OptionId;
+
+/* What a value must look like. */
+typedef enum OptionKind {
+  OK_FLAG,         /* no value */
+  OK_TEXT,         /* anything but nothing */
+  OK_TEXT_MAYBE,   /* only with "="; may be left out */
+  OK_WHOLE,        /* a whole number from 0 */
+  OK_COUNT,        /* a whole number from 1 */
+  OK_COUNT_AUTO,   /* that, or "auto" */
+  OK_REAL,         /* a number from 0 */
+  OK_SIZE,         /* bytes: 72GiB, 16GB, 1048576 */
+  OK_BINDING,      /* NAME=N, N from 1; several joined by commas */
+  OK_SHAPE,        /* NAME=1,3,224,224 (x serves as well as the comma) */
+  OK_DEFINE,       /* NAME=VALUE */
+  OK_CHOICE,       /* one of the words of the table */
+  OK_CHOICE_MAYBE, /* only with "="; may be left out */
+  OK_EMIT          /* KIND[=FILE], joined by commas */
+} OptionKind;
+
+typedef enum OptionGroup { OG_MODEL, OG_TRAIN, OG_PLAN, OG_DATA, OG_OUTPUT, OG_TALK, OG_COUNT } OptionGroup;
+
+typedef struct OptionRow {
+  const char *name, *flag;
+  char letter;
+  OptionKind kind;
+  const char *argument;
+  uint32_t commands; /* bit c: command c takes it */
+  OptionGroup group;
+  DiagCode later;
+  const char *help;
+} OptionRow;
+
+typedef struct CommandRow {
+  const char *name, *arguments;
+  DiagCode later;
+  const char *brief;
+} CommandRow;
+
+typedef struct ChoiceRow {
+  OptionId option;
+  const char *word;
+  DiagCode later;
+} ChoiceRow;
+
+extern const CommandRow command_rows[CMD_COUNT];
+extern const OptionRow option_rows[OPT_COUNT];
+extern const ChoiceRow choice_rows[];
+extern const int choice_count;
+
+typedef struct OptionUse {
+  OptionId option;
+  const char *value; /* NULL: none was given */
+} OptionUse;
+
+typedef struct Options {
+  Command command; /* CMD_none: only when reading failed, or nothing but --help was asked */
+  struct { const char **items; size_t n, cap; } args;
+  struct { OptionUse *items; size_t n, cap; } uses;
+} Options;
+
+/* False after diagnostics; the caller still gets what could be read.  Allocates in the arena of d. */
+bool options_read(Options *o, int argc, char **argv, Diags *d);
+
+bool option_given(const Options *o, OptionId id);
+const char *option_text(const Options *o, OptionId id);                /* of its last use; NULL */
+int64_t option_int(const Options *o, OptionId id, int64_t otherwise);  /* WHOLE, COUNT; "auto" is `otherwise` */
+double option_real(const Options *o, OptionId id, double otherwise);   /* REAL, SIZE (bytes) */
+/* The next use at or after *at, which moves behind it; NULL at the end. */
+const OptionUse *option_next(const Options *o, OptionId id, size_t *at);
+
+/* One NAME=VALUE of a value, split at the first '='. */
+bool split_binding(Arena *a, const char *text, size_t n, const char **name, const char **value);
+bool parse_whole(const char *text, int64_t *out);
+bool parse_size(const char *text, double *bytes);
+
+/* tools/help.c */
+void help_print(void);
+void help_command(Command c);
+
+#endif

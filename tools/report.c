@@ -1,0 +1,164 @@
+/* tools/report.c - messages, progress lines, and numbers for people; see tool.h. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+double tool_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* ---- start */
+
+static bool variable_set(const char *name) {
+  const char *v = getenv(name);
+  return v && *v;
+}
+
+static bool dumb(void) {
+  const char *term = getenv("TERM");
+  return !term || !*term || strcmp(term, "dumb") == 0;
+}
+
+static bool locale_is_utf8(void) {
+  const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  for (int i = 0; i < 3; i++)
+    if (variable_set(names[i])) {
+      const char *v = getenv(names[i]);
+      return strstr(v, "UTF-8") || strstr(v, "utf8") || strstr(v, "UTF8");
+    }
+  return false;
+}
+
+static bool wants_color(const Options *o) {
+  const char *word = option_text(o, OPT_color);
+  if (word && strcmp(word, "auto") != 0) return strcmp(word, "always") == 0;
+  if (!word && option_given(o, OPT_color)) return true; /* --color alone, as in clang */
+  return isatty(STDERR_FILENO) && !dumb() && !variable_set("NO_COLOR");
+}
+
+void tool_start(Tool *t, char **argv) {
+  t->program = argv[0];
+  t->quiet = option_given(&t->options, OPT_quiet);
+  t->verbose = option_given(&t->options, OPT_verbose);
+  t->times = option_given(&t->options, OPT_time_report);
+  t->color = wants_color(&t->options);
+  t->terminal = isatty(STDERR_FILENO) && !dumb();
+  t->unicode = locale_is_utf8() && !dumb();
+  t->start_ms = tool_now_ms();
+}
+
+static ExitCode exit_of(DiagCode code) {
+  if (code == DIAG_plan_infeasible) return EXIT_INFEASIBLE;
+  if (code == DIAG_tool_missing) return EXIT_MISSING;
+  const char *name = diag_code_name(code); /* "APC06nn": 10 to 19 are usage, from 20 on what is not built yet */
+  if (strncmp(name, "APC061", 6) == 0) return EXIT_USAGE;
+  if (strncmp(name, "APC06", 5) == 0 && name[5] >= '2') return EXIT_MISSING;
+  return EXIT_BAD_INPUT;
+}
+
+ExitCode tool_exit(const Diags *d) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->items[i].severity == SEV_ERROR) return exit_of(d->items[i].code);
+  return EXIT_OK;
+}
+
+/* ---- progress */
+
+static void print_line(Tool *t, const char *verb, const char *paint, const char *format, va_list args) {
+  if (t->line_open) fputs("\r\033[K", stderr);
+  fprintf(stderr, "%s%12s%s ", t->color ? paint : "", verb, t->color ? "\033[0m" : "");
+  vfprintf(stderr, format, args);
+  t->line_open = false;
+}
+
+static void end_stage(Tool *t) {
+  if (t->times && t->stage_ms > 0) fprintf(stderr, "%s%12.3f ms\n", t->line_open ? "\n" : "", tool_now_ms() - t->stage_ms);
+  if (t->times) t->line_open = false;
+  t->stage_ms = tool_now_ms();
+}
+
+void tool_stage(Tool *t, const char *verb, const char *format, ...) {
+  end_stage(t);
+  if (t->quiet && !t->times) return;
+  va_list args;
+  va_start(args, format);
+  print_line(t, verb, "\033[1;36m", format, args);
+  va_end(args);
+  t->line_open = t->terminal;
+  if (!t->terminal) fputc('\n', stderr);
+  fflush(stderr);
+}
+
+void tool_stages_end(Tool *t) {
+  end_stage(t);
+  t->stage_ms = 0;
+  if (t->line_open) fputs("\r\033[K", stderr);
+  t->line_open = false;
+}
+
+void tool_say(Tool *t, const char *verb, const char *format, ...) {
+  if (t->quiet) return;
+  va_list args;
+  va_start(args, format);
+  print_line(t, verb, "\033[1;32m", format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+/* ---- results */
+
+void tool_json(json_t *document) {
+  json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+  fputc('\n', stdout);
+  json_decref(document);
+}
+
+const char *show_seconds(Arena *a, double s) {
+  if (!isfinite(s)) return "unknown";
+  if (s < 1e-3) return arena_printf(a, "%.*f us", s < 1e-5 ? 2 : 1, s * 1e6);
+  if (s < 1) return arena_printf(a, "%.*f ms", s < 1e-2 ? 2 : 1, s * 1e3);
+  return arena_printf(a, "%.*f s", s < 10 ? 2 : 1, s);
+}
+
+const char *show_bytes(Arena *a, double bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  int i = 0;
+  for (; bytes >= 1024 && i < 5; i++) bytes /= 1024;
+  return arena_printf(a, "%.*f %s", i == 0 ? 0 : 1, bytes, units[i]);
+}
+
+const char *show_scaled(Arena *a, double n, const char *unit) {
+  static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
+  int i = 0;
+  for (; n >= 1000 && i < 5; i++) n /= 1000;
+  return arena_printf(a, "%.*f %s%s", n < 10 && i ? 1 : 0, n, prefix[i], unit);
+}
+
+const char *show_count(Arena *a, int64_t n) {
+  char digits[32], out[48];
+  int length = snprintf(digits, sizeof digits, "%" PRId64, n), k = 0;
+  for (int i = 0; i < length; i++) {
+    if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-') out[k++] = ',';
+    out[k++] = digits[i];
+  }
+  return arena_strndup(a, out, (size_t)k);
+}
+
+bool tool_args(Tool *t, size_t lo, size_t hi) {
+  const CommandRow *c = &command_rows[t->options.command];
+  size_t n = t->options.args.n;
+  if (n >= lo && n <= hi) return true;
+  if (n > hi)
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` got an argument too many: '%s'", c->name, t->options.args.items[hi]);
+  else
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` needs %s", c->name, c->arguments);
+  diag_help(t->diags, "usage: apc %s %s [options]", c->name, c->arguments);
+  return false;
+}

@@ -1,0 +1,18 @@
+/* tools/target_report.h - targets for people and programs. */
+#ifndef APC_TOOLS_TARGET_REPORT_H
+#define APC_TOOLS_TARGET_REPORT_H
+
+#include "ir/target.h"
+#include "tools/tool.h"
+
+/* What --target says (default: APC_TARGET, else "cpu"); NULL after diagnostics. */
+const Target *tool_target(Tool *t);
+/* The target of a name, a .topo file or a refused kind of file; NULL after diagnostics. */
+const Target *tool_target_of(Tool *t, const char *name);
+
+/* "4 cpu ranks of one machine; each 55 GFLOPS f32, 4.0 GB at 11 GB/s; shared-memory 3.2 GB/s" */
+const char *target_line(Arena *a, const Target *target);
+json_t *target_json(const Target *target);
+void target_print(Arena *a, const Target *target);
+
+#endif

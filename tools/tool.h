@@ -1,0 +1,82 @@
+/* tools/tool.h - what every command of apc shares: the options, where messages go, exit codes.
+ *
+ * Results go to standard output, everything else to standard error.
+ */
+#ifndef APC_TOOLS_TOOL_H
+#define APC_TOOLS_TOOL_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "base/text.h"
+#include "tools/options.h"
+
+typedef enum ExitCode {
+  EXIT_OK = 0,
+  EXIT_BAD_INPUT = 1,
+  EXIT_USAGE = 2,
+  EXIT_INFEASIBLE = 3,
+  EXIT_MISMATCH = 4,
+  EXIT_MISSING = 5,
+  EXIT_RUN = 6,
+  EXIT_LATE = 7,
+  EXIT_INTERNAL = 70
+} ExitCode;
+
+typedef struct Tool {
+  Arena *arena;
+  Diags *diags;
+  Options options;
+  const char *program; /* argv[0] */
+  bool quiet, verbose, times;
+  bool color;    /* of messages on standard error */
+  bool terminal; /* standard error is one that can rewrite a line */
+  bool unicode;  /* bars on standard output */
+  bool line_open; /* a progress line stands on the terminal */
+  double start_ms, stage_ms;
+} Tool;
+
+/* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then picks the code). */
+int cmd_compile(Tool *t);
+int cmd_plan(Tool *t);
+int cmd_run(Tool *t);
+int cmd_verify(Tool *t);
+int cmd_bench(Tool *t);
+int cmd_inspect(Tool *t);
+int cmd_targets(Tool *t);
+int cmd_doctor(Tool *t);
+int cmd_convert(Tool *t);
+int cmd_explain(Tool *t);
+
+/* ---- messages (tools/report.c) */
+
+void tool_start(Tool *t, char **argv);
+
+/* The exit code of what the diagnostics say: of the first error. */
+ExitCode tool_exit(const Diags *d);
+
+/* One stage of long work: "   Importing model.onnx".  Rewritten on a terminal, one line each otherwise; ends the
+ * stage before (for --time-report). */
+void tool_stage(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A line that stays, like "    Finished ./model". */
+void tool_say(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Ends the progress line and the last stage. */
+void tool_stages_end(Tool *t);
+
+double tool_now_ms(void);
+
+/* Prints the document on standard output and frees it. */
+void tool_json(json_t *document);
+
+/* "1.23 ms", "4.0 us"; "11.8 GiB"; "1,746"; "27.3 M" (in static buffers of the arena) */
+const char *show_seconds(Arena *a, double seconds);
+const char *show_bytes(Arena *a, double bytes);
+const char *show_count(Arena *a, int64_t n);
+const char *show_scaled(Arena *a, double n, const char *unit);
+
+/* Usage errors: false after a diagnostic unless lo <= number of arguments <= hi. */
+bool tool_args(Tool *t, size_t lo, size_t hi);
+
+#endif
