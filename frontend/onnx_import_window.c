@@ -3,7 +3,7 @@
  * The IR has no windowed operation yet, so a window is walked tap by tap: tap (i, j) of the kernel reads the padded
  * image from (i, j) * dilation in steps of the stride, which is a slice.  A convolution is the sum over taps of one
  * dot each (the FLOPs of the convolution, with its channels and batch as plain dimensions), a pool the maximum or
- * the sum of the slices.  Windows that tile the image (vision transformer patches) are a single dot.
+ * the sum of slices.  Windows that tile the image (vision transformer patches) are a single dot.
  *
  * Not done: auto_pad over symbolic extents, the indices output of MaxPool, ConvTranspose.
  */
@@ -19,8 +19,9 @@ enum { MAX_TAPS = 1024 };
 typedef struct Window {
   int dims;
   int64_t kernel[MAX_RANK], stride[MAX_RANK], dilation[MAX_RANK], low[MAX_RANK], high[MAX_RANK];
+  int64_t overhang[MAX_RANK]; /* the part of `high` that only ceil_mode added */
   const Expr *in[MAX_RANK], *out[MAX_RANK];
-  int64_t taps;
+  int64_t taps; /* product of the kernel's extents */
 } Window;
 
 /* ---- reading the attributes */
@@ -81,7 +82,7 @@ static bool read_extents(Node *n, Window *w, bool ceil_mode) {
     int64_t out = (have + w->stride[d] - 1) / w->stride[d] + 1;
     if ((out - 1) * w->stride[d] >= in + w->low[d]) out--;
     int64_t needed = (out - 1) * w->stride[d] + reach(w, d) - in - w->low[d];
-    if (needed > w->high[d]) w->high[d] = needed;
+    if (needed > w->high[d]) w->overhang[d] = needed - w->high[d], w->high[d] = needed;
     w->out[d] = ex_const(m, out);
   }
   return true;
@@ -103,8 +104,8 @@ static bool read_window(Node *n, const int64_t *kernel, bool ceil_mode, Window *
     return false;
   for (int d = 0; d < w->dims; d++) {
     if (kernel && w->kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64, kernel[d]);
+    if (w->kernel[d] > MAX_TAPS) return node_error(n, "a window of more than %d elements", MAX_TAPS);
     w->taps *= w->kernel[d];
-    if (w->taps > MAX_TAPS) return node_error(n, "a window of more than %d elements", MAX_TAPS);
   }
   return true;
 }
@@ -166,6 +167,10 @@ static Val tap_weights(Node *n, Val weights, const Window *w, int64_t tap) {
 static Val conv_by_taps(Node *n, Val x, Val weights, const Window *w, bool grouped) {
   const char *spec = arena_printf(n->m->arena, grouped ? "ngc%.*s,goc->ngo%.*s" : "nc%.*s,oc->no%.*s", w->dims, spatial, w->dims, spatial);
   Val sum = 0;
+  if (w->taps > MAX_TAPS) {
+    node_error(n, "a window of more than %d elements", MAX_TAPS);
+    return 0;
+  }
   x = padded(n, x, w, 0);
   for (int64_t tap = 0; tap < w->taps; tap++) {
     Val part = build_dot(n->b, tap_slice(n, x, w, tap), tap_weights(n, weights, w, tap), spec);
@@ -250,15 +255,19 @@ static double lowest(DType t) {
   return dtype_is_float(t) ? -INFINITY : dtype_class(t) == DTC_I ? -ldexp(1, bits - 1) : 0;
 }
 
+/* Maximum and sum are taken one dimension after the other: a window of 3 x 3 costs 3 + 3 slices. */
 static Val pooled(Node *n, Val x, const Window *w, OpKind how) {
-  Val y = 0;
   x = padded(n, x, w, how == OP_max ? lowest(input_type(n, 0)->dtype) : 0);
-  for (int64_t tap = 0; tap < w->taps; tap++) {
-    Val part = tap_slice(n, x, w, tap);
-    y = y ? build_binary(n->b, how, y, part) : part;
-    if (!y) return 0;
+  for (int d = 0; d < w->dims && x; d++) {
+    Val y = 0;
+    for (int64_t tap = 0; tap < w->kernel[d]; tap++) {
+      Val part = build_slice(n->b, x, d + 2, ex_const(n->m, tap * w->dilation[d]), w->out[d], w->stride[d]);
+      y = y ? build_binary(n->b, how, y, part) : part;
+      if (!y) return 0;
+    }
+    x = y;
   }
-  return y;
+  return x;
 }
 
 bool import_max_pool(Node *n) {
@@ -268,11 +277,11 @@ bool import_max_pool(Node *n) {
 }
 
 /* How many elements of dimension d every window covers, [out], as floats: those inside [0, in), and those of the
- * declared padding too when `padding` (what ceil mode adds never counts). */
-static Val covered(Node *n, const Window *w, int d, const int64_t *declared_high, bool padding) {
+ * padding too when `padding` (what ceil mode adds never counts). */
+static Val covered(Node *n, const Window *w, int d, bool padding) {
   const Type *counts = type_get(n->m, DT_i64, 1, &w->out[d]), *scalar = type_of_ints(n->m, DT_i64, 0, NULL);
   Val start = binary_number(n, OP_sub, binary_number(n, OP_mul, build_iota(n->b, counts, 0), (double)w->stride[d]), (double)w->low[d]);
-  const Expr *end = padding ? ex_addi(n->m, w->in[d], declared_high[d]) : w->in[d];
+  const Expr *end = padding ? ex_addi(n->m, w->in[d], w->high[d] - w->overhang[d]) : w->in[d];
   Val limit = build_size(n->b, scalar, end), sum = 0;
   for (int64_t tap = 0; tap < w->kernel[d]; tap++) {
     Val at = binary_number(n, OP_add, start, (double)(tap * w->dilation[d]));
@@ -286,15 +295,13 @@ static Val covered(Node *n, const Window *w, int d, const int64_t *declared_high
 
 bool import_average_pool(Node *n) {
   Window w;
-  int64_t pads[2 * MAX_RANK] = {0};
   bool padding = node_int(n, "count_include_pad", 0) != 0, even = true;
-  if (!read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w) || !read_list(n, "pads", 2 * w.dims, 0, pads)) return false;
+  if (!read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
   Val sum = pooled(n, input(n, 0), &w, OP_add);
-  for (int d = 0; d < w.dims; d++) even = even && ((!w.low[d] && !w.high[d]) || (padding && w.high[d] == pads[w.dims + d]));
+  for (int d = 0; d < w.dims; d++) even = even && (padding ? !w.overhang[d] : !w.low[d] && !w.high[d]);
   if (even) return set_output(n, 0, binary_number(n, OP_div, sum, (double)w.taps));
-  const int64_t *declared = has_attr(n, "pads") ? pads + w.dims : w.high;
   for (int d = 0; d < w.dims && sum; d++) {
-    Val count = covered(n, &w, d, declared, padding);
+    Val count = covered(n, &w, d, padding);
     sum = binary(n, OP_div, sum, insert_dims(n, count, ((1u << (w.dims - d)) - 1) & ~1u, w.dims - d));
   }
   return set_output(n, 0, sum);

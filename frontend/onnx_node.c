@@ -168,10 +168,31 @@ bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
   return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s depends on a symbolic dimension", n->op->type, what);
 }
 
+/* The one number every element of a built value has, seen through casts and changes of shape. */
+static bool number_of(const Func *f, Val v, double *out) {
+  const Op *op = op_of(f, v);
+  switch (op->kind) {
+    case OP_const:
+      *out = op_float(op, AT_value, 0);
+      return op_attr(op, AT_value) != NULL;
+    case OP_broadcast:
+    case OP_reshape: return number_of(f, op->in[0], out);
+    case OP_cast: {
+      uint8_t bits[8];
+      DType to = type_of(f, v)->dtype;
+      if (!dtype_is_float(to) || !number_of(f, op->in[0], out)) return false;
+      dtype_store_f(to, bits, *out);
+      *out = dtype_load_f(to, bits);
+      return true;
+    }
+    default: return false;
+  }
+}
+
 bool input_number(Node *n, size_t i, double *out) {
   if (!has_input(n, i)) return false;
   const Item *item = n->in[i];
-  int64_t value[KNOWN_MAX];
+  int64_t value[KNOWN_MAX], elements;
   if (item->known.n == 1 && known_constants(&item->known, value)) {
     *out = (double)value[0];
     return true;
@@ -180,13 +201,8 @@ bool input_number(Node *n, size_t i, double *out) {
     *out = dtype_load_f(item->data.dtype, onnx_file_bytes(import_file(n->im), &item->data));
     return true;
   }
-  if (!item->val) return false;
-  const Op *op = op_of(n->b->f, item->val);
-  int64_t elements;
-  if (op->kind != OP_const || !op_attr(op, AT_value) || !ex_get_const(type_elements(n->m, item->type), &elements) || elements != 1)
-    return false;
-  *out = op_float(op, AT_value, 0);
-  return true;
+  return item->val && ex_get_const(type_elements(n->m, item->type), &elements) && elements == 1 &&
+         number_of(n->b->f, item->val, out);
 }
 
 /* ---- outputs */

@@ -1,9 +1,9 @@
-/* tests/fuzz/fuzz_onnx.c - libFuzzer target: any bytes as an ONNX model, and the data of its tensors.
+/* tests/fuzz/fuzz_onnx.c - libFuzzer target: any bytes as an ONNX model; its tensors' data, and the import of its graph.
  * External data is not followed: the name of the model lies in a folder that does not exist. */
 #include <stddef.h>
 #include <stdint.h>
 
-#include "frontend/onnx_file.h"
+#include "frontend/onnx_import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
@@ -18,6 +18,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < graph->n_node; i++)
       for (size_t k = 0; k < graph->node[i]->n_attribute; k++)
         if (graph->node[i]->attribute[k]->t) onnx_file_data(f, d, graph->node[i]->attribute[k]->t, &data);
+    Module *m = module_new();
+    size_t errors = d->errors;
+    bool ok = onnx_import(m, f, NULL, d);
+    if (!ok && d->errors == errors) __builtin_trap(); /* a failure without a word */
+    if (ok) verify_module(m, d);
+    module_free(m);
   }
   onnx_file_close(f);
   arena_free(arena);

@@ -8,6 +8,13 @@ foreach(name open_testdata node_tests)
   set_tests_properties(onnx.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 endforeach()
 
+# The same program over the package's other folders: models exported by PyTorch, and small hand-made ones.
+foreach(folder pytorch-converted pytorch-operator simple)
+  set(data /usr/share/libonnx-testdata/data/${folder})
+  add_test(NAME onnx.${folder} COMMAND onnx_node_tests -d ${data})
+  set_tests_properties(onnx.${folder} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+endforeach()
+
 # Not a test: compares a model of any exporter with stored outputs, by hand.
 add_executable(onnx_compare ${onnx_tests}/compare.c)
 target_link_libraries(onnx_compare PRIVATE apc_warnings apc_frontend apc_ir apc_base)

@@ -1,0 +1,550 @@
+/* tests/unit/onnx_import.c - the ONNX importer: what graphs become, and every way a graph can be wrong. */
+#include "frontend/onnx_import.h"
+
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+/* ---- building models */
+
+static Arena *arena;
+static Diags *diags;
+static Module *module;
+static Onnx__ModelProto model;
+static Onnx__GraphProto graph;
+static Onnx__FunctionProto function;
+static struct { Onnx__NodeProto **items; size_t n, cap; } nodes, body;
+static struct { Onnx__ValueInfoProto **items; size_t n, cap; } inputs, outputs;
+static struct { Onnx__TensorProto **items; size_t n, cap; } initializers;
+static int64_t opset;
+
+enum { F32 = 1, I64 = 7, STRING = 8 };
+#define INT ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT
+#define INTS ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS
+#define TENSOR ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR
+
+static void begin(void) {
+  if (module) module_free(module);
+  if (arena) arena_free(arena);
+  arena = arena_new();
+  diags = diags_new(arena);
+  module = module_new();
+  onnx__model_proto__init(&model);
+  onnx__graph_proto__init(&graph);
+  onnx__function_proto__init(&function);
+  memset(&nodes, 0, sizeof nodes);
+  memset(&body, 0, sizeof body);
+  memset(&inputs, 0, sizeof inputs);
+  memset(&outputs, 0, sizeof outputs);
+  memset(&initializers, 0, sizeof initializers);
+  opset = 17;
+}
+
+/* "a,b,,c" as a list; empty parts are empty strings. */
+static char **list_of(const char *text, size_t *n) {
+  char **out = ARENA_ARRAY(arena, char *, strlen(text) + 1);
+  *n = 0;
+  for (const char *p = text; *text; p = strchr(p, ',') + 1) {
+    out[(*n)++] = arena_strndup(arena, p, strcspn(p, ","));
+    if (!strchr(p, ',')) break;
+  }
+  return out;
+}
+
+/* Dimensions: numbers, names, or "?" for one without either. */
+static Onnx__ValueInfoProto *value_info(const char *name, int32_t type, const char *dims) {
+  Onnx__ValueInfoProto *v = ARENA_NEW(arena, Onnx__ValueInfoProto);
+  onnx__value_info_proto__init(v);
+  v->name = arena_strdup(arena, name);
+  v->type = ARENA_NEW(arena, Onnx__TypeProto);
+  onnx__type_proto__init(v->type);
+  v->type->value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+  Onnx__TypeProto__Tensor *t = v->type->tensor_type = ARENA_NEW(arena, Onnx__TypeProto__Tensor);
+  onnx__type_proto__tensor__init(t);
+  t->has_elem_type = 1;
+  t->elem_type = type;
+  if (!dims) return v;
+  t->shape = ARENA_NEW(arena, Onnx__TensorShapeProto);
+  onnx__tensor_shape_proto__init(t->shape);
+  char **part = list_of(dims, &t->shape->n_dim);
+  t->shape->dim = ARENA_ARRAY(arena, Onnx__TensorShapeProto__Dimension *, t->shape->n_dim);
+  for (size_t i = 0; i < t->shape->n_dim; i++) {
+    Onnx__TensorShapeProto__Dimension *d = t->shape->dim[i] = ARENA_NEW(arena, Onnx__TensorShapeProto__Dimension);
+    onnx__tensor_shape_proto__dimension__init(d);
+    char *end;
+    long number = strtol(part[i], &end, 10);
+    if (strcmp(part[i], "?") == 0) continue;
+    d->value_case = *end ? ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM : ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+    if (*end) d->dim_param = part[i];
+    else d->dim_value = number;
+  }
+  return v;
+}
+
+static void in(const char *name, int32_t type, const char *dims) { ARENA_PUSH(arena, &inputs, value_info(name, type, dims)); }
+static void out(const char *name) { ARENA_PUSH(arena, &outputs, value_info(name, F32, NULL)); }
+
+static Onnx__NodeProto *new_node(const char *type, const char *in_names, const char *out_names) {
+  Onnx__NodeProto *n = ARENA_NEW(arena, Onnx__NodeProto);
+  onnx__node_proto__init(n);
+  n->op_type = arena_strdup(arena, type);
+  n->input = list_of(in_names, &n->n_input);
+  n->output = list_of(out_names, &n->n_output);
+  n->name = arena_printf(arena, "/%s", out_names);
+  n->attribute = ARENA_ARRAY(arena, Onnx__AttributeProto *, 8);
+  return n;
+}
+
+static Onnx__NodeProto *node(const char *type, const char *in_names, const char *out_names) {
+  Onnx__NodeProto *n = new_node(type, in_names, out_names);
+  ARENA_PUSH(arena, &nodes, n);
+  return n;
+}
+
+static Onnx__AttributeProto *attr(Onnx__NodeProto *n, const char *name, Onnx__AttributeProto__AttributeType type, int64_t value) {
+  Onnx__AttributeProto *a = n->attribute[n->n_attribute++] = ARENA_NEW(arena, Onnx__AttributeProto);
+  onnx__attribute_proto__init(a);
+  a->name = arena_strdup(arena, name);
+  a->has_type = 1;
+  a->type = type;
+  a->has_i = type == INT;
+  a->i = value;
+  if (type == INTS) {
+    a->n_ints = 1;
+    a->ints = ARENA_ARRAY(arena, int64_t, 1);
+    a->ints[0] = value;
+  }
+  return a;
+}
+
+static void ints(const char *name, const char *values) {
+  Onnx__TensorProto *t = ARENA_NEW(arena, Onnx__TensorProto);
+  onnx__tensor_proto__init(t);
+  t->name = arena_strdup(arena, name);
+  t->has_data_type = 1;
+  t->data_type = I64;
+  char **part = list_of(values, &t->n_int64_data);
+  t->int64_data = ARENA_ARRAY(arena, int64_t, t->n_int64_data + 1);
+  for (size_t i = 0; i < t->n_int64_data; i++) t->int64_data[i] = atoll(part[i]);
+  t->dims = ARENA_ARRAY(arena, int64_t, 1);
+  t->dims[0] = (int64_t)t->n_int64_data;
+  t->n_dims = 1;
+  ARENA_PUSH(arena, &initializers, t);
+}
+
+static void weight(const char *name, int64_t rows, int64_t columns) {
+  Onnx__TensorProto *t = ARENA_NEW(arena, Onnx__TensorProto);
+  onnx__tensor_proto__init(t);
+  t->name = arena_strdup(arena, name);
+  t->has_data_type = t->has_raw_data = 1;
+  t->data_type = F32;
+  t->dims = ARENA_ARRAY(arena, int64_t, 2);
+  t->dims[0] = rows, t->dims[1] = columns;
+  t->n_dims = 2;
+  t->raw_data.len = (size_t)(rows * columns * 4);
+  t->raw_data.data = arena_alloc(arena, t->raw_data.len);
+  ARENA_PUSH(arena, &initializers, t);
+}
+
+static bool import_with(const OnnxImportOptions *options) {
+  Onnx__OperatorSetIdProto set = ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
+  Onnx__FunctionProto *functions = &function;
+  set.has_version = 1;
+  set.version = opset;
+  model.graph = &graph;
+  model.opset_import = &sets;
+  model.n_opset_import = 1;
+  graph.node = nodes.items, graph.n_node = nodes.n;
+  graph.input = inputs.items, graph.n_input = inputs.n;
+  graph.output = outputs.items, graph.n_output = outputs.n;
+  graph.initializer = initializers.items, graph.n_initializer = initializers.n;
+  if (body.n) {
+    function.node = body.items, function.n_node = body.n;
+    model.functions = &functions;
+    model.n_functions = 1;
+  }
+  size_t n = onnx__model_proto__get_packed_size(&model);
+  uint8_t *bytes = arena_alloc(arena, n);
+  onnx__model_proto__pack(&model, bytes);
+  OnnxFile *f = onnx_file_open_bytes(diags, "m.onnx", bytes, n);
+  bool ok = f && onnx_import(module, f, options, diags) && verify_module(module, diags);
+  onnx_file_close(f);
+  return ok;
+}
+
+static bool import(void) { return import_with(NULL); }
+
+static const char *printed(void) {
+  Text t = {.arena = arena};
+  module_print(module, &t);
+  return text_str(&t);
+}
+
+#define HAS(text) CHECKF(strstr(printed(), text), "no \"%s\" in:\n%s", text, printed())
+#define HAS_NOT(text) CHECKF(!strstr(printed(), text), "\"%s\" in:\n%s", text, printed())
+#define IMPORTS() \
+  do { \
+    if (!import()) { \
+      CHECK(!"imports"); \
+      diags_print(diags, stderr, false); \
+      return; \
+    } \
+  } while (0)
+
+/* ---- what graphs become */
+
+static void a_single_operation_has_its_nodes_name(void) {
+  begin();
+  in("x", F32, "batch,3"), out("y");
+  node("Tanh", "x", "y");
+  IMPORTS();
+  HAS("%/y = tanh %x : f32[batch, 3] loc \"m.onnx\" node \"/y\"\n");
+  HAS("output \"y\" %/y\n");
+}
+
+static void several_operations_are_named_below_the_node(void) {
+  begin();
+  in("x", F32, "4"), in("z", F32, "2,4"), out("y");
+  node("Add", "x,z", "y");
+  IMPORTS();
+  HAS("%/y.broadcast = broadcast %x {dims=[1]} : f32[2, 4]");
+  HAS("%/y = add %/y.broadcast, %z : f32[2, 4]");
+}
+
+/* Shape -> Gather -> Mul -> Unsqueeze -> Concat -> Reshape leaves one reshape. */
+static void shape_arithmetic_is_folded(void) {
+  begin();
+  in("x", F32, "batch,seq,12"), out("y");
+  ints("zero", "0"), ints("one", "1"), ints("axes", "0"), ints("heads", "3"), ints("rest", "-1");
+  node("Shape", "x", "s");
+  attr(node("Gather", "s,zero", "b"), "axis", INT, 0);
+  node("Gather", "s,one", "q");
+  node("Mul", "b,q", "bq");
+  attr(node("Concat", "bq,heads,rest", "target"), "axis", INT, 0);
+  node("Reshape", "x,target", "y");
+  IMPORTS();
+  HAS("%/y = reshape %x : f32[batch*seq, 3, 4]");
+  HAS_NOT("concat");
+  HAS_NOT("size");
+}
+
+/* The pattern torch writes for expand(-1, ...): ConstantOfShape, Mul by -1, Equal, Where. */
+static void minus_one_of_expand_is_folded(void) {
+  begin();
+  in("x", F32, "batch,1"), out("y");
+  ints("two", "2"), ints("minus", "-1"), ints("seven", "7");
+  node("Shape", "x", "s");
+  node("Slice", "s,from,to", "b");
+  ints("from", "0"), ints("to", "1");
+  attr(node("Concat", "minus,seven", "wanted"), "axis", INT, 0);
+  Onnx__NodeProto *fill = node("ConstantOfShape", "two", "ones");
+  Onnx__AttributeProto *value = attr(fill, "value", TENSOR, 0);
+  value->t = initializers.items[1]; /* [-1] */
+  node("Equal", "wanted,ones", "same");
+  attr(node("Concat", "b,seven", "sizes"), "axis", INT, 0);
+  node("Where", "same,sizes,wanted", "target");
+  node("Expand", "x,target", "y");
+  IMPORTS();
+  HAS("%/y = broadcast %x {dims=[0, 1]} : f32[batch, 7]");
+}
+
+static void masks_are_positions_not_data(void) {
+  begin();
+  in("x", F32, "seq,seq"), out("y");
+  Onnx__NodeProto *trilu = node("Trilu", "x", "y");
+  attr(trilu, "upper", INT, 0);
+  IMPORTS();
+  HAS("iota {axis=0, start=0} : i64[seq, seq]");
+  HAS("le %/y.iota.1, %/y.iota : bool[seq, seq]");
+  HAS_NOT("param");
+}
+
+static void weights_stay_in_their_file(void) {
+  begin();
+  in("x", F32, "batch,4"), out("y"), out("z");
+  weight("w", 4, 2);
+  node("Identity", "w", "same");
+  node("MatMul", "x,w", "y");
+  node("MatMul", "x,same", "z");
+  IMPORTS();
+  HAS("param \"w\" : f32[4, 2] = blob 0 offset ");
+  HAS("%/y = dot %x, %w {spec=\"mk,kn->mn\"} : f32[batch, 2]");
+  HAS("%/z = dot %x, %w {");
+  CHECK(module->params.n == 1 && module->params.items[0].trainable);
+  const Param *p = &module->params.items[0];
+  CHECK(p->strides[0] == 2 && p->strides[1] == 1 && p->offset + 32 <= module->blobs.items[p->blob].bytes);
+}
+
+static void dimensions_are_symbols_and_sums(void) {
+  begin();
+  in("x", F32, "batch,past + 2*seq,?"), in("odd", F32, "a/b,a b"), out("y"), out("z");
+  node("Neg", "x", "y");
+  node("Neg", "odd", "z");
+  IMPORTS();
+  HAS("f32[batch, past + 2*seq, x_dim2]");
+  HAS("f32[a_b, a_b]");
+  CHECK(module->symbols.items[module_symbol_find(module, "batch")].min == 1);
+}
+
+static void dimensions_can_be_bound(void) {
+  begin();
+  in("x", F32, "batch,past+seq"), out("y");
+  node("Neg", "x", "y");
+  OnnxDim dims[] = {{"past", 3}, {"batch", 2}};
+  CHECK(import_with(&(OnnxImportOptions){dims, 2}));
+  HAS("f32[2, seq + 3]");
+  begin();
+  in("x", F32, "batch"), out("y");
+  node("Neg", "x", "y");
+  CHECK(!import_with(&(OnnxImportOptions){dims, 1}));
+  CHECK(diags->n == 1 && strstr(diags->items[0].message, "no dimension \"past\"; it has: batch"));
+}
+
+static void a_table_bounds_the_size_it_is_cut_at(void) {
+  begin();
+  in("x", F32, "seq,8"), out("y");
+  weight("table", 128, 8);
+  ints("zero", "0"), ints("one", "1");
+  node("Shape", "x", "s");
+  node("Slice", "s,zero,one", "n");
+  node("Slice", "table,zero,n", "rows");
+  node("Add", "x,rows", "y");
+  IMPORTS();
+  HAS("symbol seq min 1 max 128");
+  HAS("slice %table {starts=[0, 0], strides=[1, 1]} : f32[seq, 8]");
+}
+
+static void indices_are_wrapped_only_when_they_may_be_negative(void) {
+  begin();
+  in("i", I64, "seq"), out("y"), out("z");
+  weight("table", 10, 2);
+  ints("zero", "0"), ints("one", "1"), ints("axes", "0");
+  node("Gather", "table,i", "y");
+  node("Shape", "i", "s");
+  node("Squeeze", "s,axes", "n");
+  node("Squeeze", "zero,axes", "from");
+  node("Squeeze", "one,axes", "step");
+  node("Range", "from,n,step", "p");
+  node("Gather", "table,p", "z");
+  IMPORTS();
+  HAS("%/y = gather %table, %/y.select");
+  HAS("%/z = gather %table, %/p {");
+}
+
+static void nodes_may_come_in_any_order(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Neg", "h", "y");
+  node("Abs", "x", "h");
+  IMPORTS();
+  HAS("%/h = abs %x");
+}
+
+static void what_no_output_needs_is_dropped(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Abs", "x", "y");
+  node("NoSuchOperator", "x", "unused");
+  IMPORTS();
+  HAS_NOT("unused");
+}
+
+static void functions_are_expanded(void) {
+  begin();
+  in("x", F32, "2,3"), out("y");
+  function.name = arena_strdup(arena, "Shift");
+  function.domain = arena_strdup(arena, "mine");
+  function.input = list_of("a", &function.n_input);
+  function.output = list_of("b", &function.n_output);
+  ARENA_PUSH(arena, &body, new_node("Neg", "a", "t"));
+  Onnx__NodeProto *concat = new_node("Concat", "a,t", "b");
+  attr(concat, "axis", INT, 0)->ref_attr_name = arena_strdup(arena, "where");
+  ARENA_PUSH(arena, &body, concat);
+  Onnx__NodeProto *call = node("Shift", "x", "y");
+  call->domain = arena_strdup(arena, "mine");
+  attr(call, "where", INT, 1);
+  IMPORTS();
+  HAS("%/y//t = neg %x");
+  HAS("concat %x, ");
+  HAS("axis=1} : f32[2, 6]");
+}
+
+static void softmax_before_13_flattens(void) {
+  begin();
+  opset = 11;
+  in("x", F32, "2,3,4"), out("y");
+  attr(node("Softmax", "x", "y"), "axis", INT, 1);
+  IMPORTS();
+  HAS("softmax %/y.reshape {axis=1} : f32[2, 12]");
+}
+
+/* ---- graphs that are wrong */
+
+static void expect(DiagCode code, const char *text, const char *place) {
+  CHECK(!import());
+  bool found = false;
+  for (size_t i = 0; i < diags->n; i++) {
+    const Diag *d = &diags->items[i];
+    bool there = !place || (d->loc.node && strcmp(d->loc.node, place) == 0);
+    found = found || (d->code == code && strstr(d->message, text) && there);
+  }
+  CHECKF(found, "no %s \"%s\" at %s", diag_code_name(code), text, place ? place : "the file");
+  if (!found) diags_print(diags, stderr, false);
+}
+
+static void graphs_that_are_wrong(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Add", "x,z", "y");
+  node("Neg", "y", "z");
+  expect(DIAG_onnx_graph, "depends on itself", "/z");
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Add", "x,ghost", "y");
+  expect(DIAG_onnx_graph, "\"ghost\" is defined nowhere", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Neg", "x", "y");
+  node("Abs", "x", "y");
+  expect(DIAG_onnx_graph, "\"y\" is defined twice", "/y.1");
+  begin();
+  in("x", F32, "3"), in("x", F32, "3"), out("x");
+  expect(DIAG_onnx_graph, "\"x\" is defined twice", NULL);
+  begin();
+  in("x", F32, "3"), out("ghost");
+  expect(DIAG_onnx_graph, "output \"ghost\" is defined nowhere", NULL);
+  begin();
+  in("x", F32, "3"), out("y"), out("y");
+  node("Neg", "x", "y");
+  expect(DIAG_onnx_graph, "named twice", NULL);
+  begin();
+  in("x", STRING, "3"), out("x");
+  expect(DIAG_onnx_graph, "STRING", NULL);
+  begin();
+  in("x", F32, NULL), out("x");
+  expect(DIAG_onnx_graph, "no shape", NULL);
+  begin();
+  in("x", F32, "1,2,3,4,5,6,7,8,9"), out("x");
+  expect(DIAG_onnx_graph, "9 dimensions", NULL);
+  begin();
+  opset = 25;
+  in("x", F32, "3"), out("x");
+  expect(DIAG_onnx_opset, "operator set 25", NULL);
+}
+
+static void unsupported_operators_come_all_at_once(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Alpha", "x", "a");
+  node("Beta", "a", "b");
+  node("Alpha", "b", "c")->domain = arena_strdup(arena, "com.example");
+  node("Alpha", "c", "y");
+  expect(DIAG_onnx_unsupported, "operator Alpha is not supported at operator set 17 (2 nodes)", NULL);
+  expect(DIAG_onnx_unsupported, "operator Beta is not supported", NULL);
+  CHECK(diags->errors >= 3);
+}
+
+static void nodes_that_are_wrong(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Add", "x", "y");
+  expect(DIAG_onnx_node, "Add: 1 inputs", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Add", "x,", "y");
+  expect(DIAG_onnx_node, "input 1 is missing", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  node("Neg", "x,x", "y");
+  expect(DIAG_onnx_node, "2 inputs", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  attr(node("Neg", "x", "y"), "axis", INT, 0);
+  expect(DIAG_onnx_node, "has no attribute \"axis\"", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  attr(node("Softmax", "x", "y"), "axis", INTS, 0);
+  expect(DIAG_onnx_node, "attribute \"axis\" has the wrong type", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  attr(node("Softmax", "x", "y"), "axis", INT, 1);
+  expect(DIAG_onnx_node, "axis 1 is outside a tensor of rank 1", "/y");
+  begin();
+  in("x", F32, "3"), out("y");
+  Onnx__NodeProto *twice = node("Softmax", "x", "y");
+  attr(twice, "axis", INT, 0), attr(twice, "axis", INT, 0);
+  expect(DIAG_onnx_node, "given twice", "/y");
+  begin();
+  in("x", F32, "2,3"), in("z", F32, "4"), out("y");
+  node("Add", "x,z", "y");
+  expect(DIAG_onnx_node, "do not broadcast", "/y");
+  begin();
+  in("x", F32, "2,3"), in("z", F32, "4,5"), out("y");
+  node("MatMul", "x,z", "y");
+  expect(DIAG_onnx_node, "cannot be multiplied", "/y");
+  begin();
+  in("x", F32, "2,3"), out("y");
+  ints("s", "4,-1");
+  node("Reshape", "x,s", "y");
+  expect(DIAG_onnx_node, "cannot be reshaped", "/y");
+  begin();
+  in("x", F32, "2,3"), in("i", I64, "2,3"), out("y");
+  node("Add", "x,i", "y");
+  expect(DIAG_ir_verify, "operands differ", "/y");
+  begin();
+  in("x", F32, "2"), out("y");
+  ints("s", "5");
+  attr(node("Gather", "x,s", "y"), "axis", INT, 0);
+  expect(DIAG_onnx_node, "index 5 is outside", "/y");
+  begin();
+  in("x", F32, "2,3"), out("y");
+  node("Einsum", "x,x", "y");
+  expect(DIAG_onnx_node, "Einsum", "/y");
+}
+
+static void shapes_from_data_are_refused(void) {
+  begin();
+  in("x", F32, "6"), in("s", I64, "2"), out("y");
+  node("Reshape", "x,s", "y");
+  expect(DIAG_onnx_shape, "the shape (input \"s\") is computed from data", "/y");
+  begin();
+  in("x", F32, "n"), out("y");
+  node("NonZero", "x", "y");
+  expect(DIAG_onnx_shape, "NonZero", "/y");
+}
+
+static void functions_that_call_themselves_are_refused(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  function.name = arena_strdup(arena, "Again");
+  function.input = list_of("a", &function.n_input);
+  function.output = list_of("b", &function.n_output);
+  ARENA_PUSH(arena, &body, new_node("Again", "a", "b"));
+  node("Again", "x", "y");
+  expect(DIAG_onnx_graph, "call each other too deeply", NULL);
+}
+
+int main(void) {
+  RUN(a_single_operation_has_its_nodes_name);
+  RUN(several_operations_are_named_below_the_node);
+  RUN(shape_arithmetic_is_folded);
+  RUN(minus_one_of_expand_is_folded);
+  RUN(masks_are_positions_not_data);
+  RUN(weights_stay_in_their_file);
+  RUN(dimensions_are_symbols_and_sums);
+  RUN(dimensions_can_be_bound);
+  RUN(a_table_bounds_the_size_it_is_cut_at);
+  RUN(indices_are_wrapped_only_when_they_may_be_negative);
+  RUN(nodes_may_come_in_any_order);
+  RUN(what_no_output_needs_is_dropped);
+  RUN(functions_are_expanded);
+  RUN(softmax_before_13_flattens);
+  RUN(graphs_that_are_wrong);
+  RUN(unsupported_operators_come_all_at_once);
+  RUN(nodes_that_are_wrong);
+  RUN(shapes_from_data_are_refused);
+  RUN(functions_that_call_themselves_are_refused);
+  module_free(module);
+  arena_free(arena);
+  return test_summary();
+}
