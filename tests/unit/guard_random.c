@@ -1,0 +1,333 @@
+/* The guard of the lowering: random graphs with fan-out and diamonds, random legal strategies, stages and meshes; the lowered
+ * program equals the unsharded one in doubles and modulo p.
+ *
+ * usage: test_guard_random [first seed [count]].  A failure prints its seed.
+ */
+#include <math.h>
+
+#include "base/random.h"
+#include "tests/guard.h"
+
+enum { MAX_POOL = 200 };
+
+typedef struct Random {
+  uint64_t seed, drawn;
+} Random;
+
+static int below(Random *r, int n) { return (int)random_below(r->seed, 9, r->drawn++, (uint64_t)n); }
+
+typedef struct Making {
+  Module *m;
+  Builder b;
+  Random *r;
+  Val pool[MAX_POOL];
+  int n;
+  const Expr *extents[5]; /* what dimensions are made of */
+} Making;
+
+static const Expr *any_extent(Making *k) { return k->extents[below(k->r, 5)]; }
+static Val any(Making *k) { return k->pool[below(k->r, k->n)]; }
+static const Type *type(const Making *k, Val v) { return type_of(k->b.f, v); }
+
+static int rank_of(const Making *k, Val v) { return type(k, v)->rank; }
+
+/* A value of the same type as v, v itself when there is no other. */
+static Val alike(Making *k, Val v) {
+  int start = below(k->r, k->n);
+  for (int i = 0; i < k->n; i++) {
+    Val c = k->pool[(start + i) % k->n];
+    if (c != v && type(k, c) == type(k, v)) return c;
+  }
+  return v;
+}
+
+static Val fresh_input(Making *k, int rank, DType t) {
+  const Expr *dims[MAX_RANK];
+  for (int d = 0; d < rank; d++) dims[d] = any_extent(k);
+  return build_input(&k->b, arena_printf(k->m->arena, "in%d", (int)k->b.f->ops.n), type_get(k->m, t, rank, dims));
+}
+
+/* ---- one random operation on values of the pool; 0 when it does not apply.  Functions are continuous and tame, so that
+ * doubles stay comparable whatever the order of sums. */
+
+static Val make_unary(Making *k) {
+  static const OpKind kinds[] = {OP_neg, OP_tanh, OP_sin, OP_relu, OP_sigmoid, OP_abs, OP_copy, OP_cos};
+  return build_unary(&k->b, kinds[below(k->r, 8)], any(k));
+}
+
+static Val make_binary(Making *k) {
+  static const OpKind kinds[] = {OP_add, OP_sub, OP_mul, OP_max, OP_min, OP_add};
+  Val x = any(k);
+  OpKind kind = kinds[below(k->r, 6)];
+  Val y = build_binary(&k->b, kind, x, alike(k, x));
+  return kind == OP_mul && below(k->r, 2) ? build_unary(&k->b, OP_tanh, y) : y;
+}
+
+static Val make_select(Making *k) {
+  Val x = any(k), y = alike(k, x);
+  Val c = build_binary(&k->b, OP_lt, x, y); /* continuous: the smaller of the two */
+  return build_op(&k->b, &(OpSpec){.kind = OP_select, .nin = 3, .in = (Val[]){c, x, y}});
+}
+
+static Val make_reduce(Making *k) {
+  static const Reduction kinds[] = {RED_SUM, RED_SUM, RED_MAX, RED_MIN, RED_PRODUCT};
+  Val x = any(k);
+  int axes[MAX_RANK], n = 0;
+  for (int d = 0; d < rank_of(k, x); d++)
+    if (below(k->r, 2)) axes[n++] = d;
+  Reduction r = kinds[below(k->r, 5)];
+  Val y = build_reduce(&k->b, r, x, n, axes);
+  if (r == RED_PRODUCT) y = build_unary(&k->b, OP_tanh, y); /* keeps the numbers small: large ones cancel badly later */
+  return below(k->r, 2) ? y : build_keepdims(&k->b, y, x, n, axes);
+}
+
+static Val make_dot(Making *k) {
+  Val x = any(k), y = below(k->r, 2) ? any(k) : 0;
+  const Type *t = type(k, x);
+  char spec[32] = {0}, right[MAX_RANK + 1] = {0}, result[2 * MAX_RANK + 1] = {0};
+  const Expr *dims[MAX_RANK];
+  int n = 0, shared = 0;
+  if (t->rank == 0 || t->rank > 3) return 0;
+  if (y && rank_of(k, y) <= 3) { /* letters of y: those of x where the extents are equal */
+    for (int d = 0; d < rank_of(k, y); d++) {
+      right[d] = (char)('p' + d);
+      for (int e = 0; e < t->rank; e++)
+        if (type(k, y)->dims[d] == t->dims[e] && !strchr(right, 'a' + e) && below(k->r, 3)) right[d] = (char)('a' + e), shared++, e = t->rank;
+    }
+  } else { /* a fresh weight */
+    int e = below(k->r, t->rank);
+    right[0] = (char)('a' + e), right[1] = 'p';
+    dims[0] = t->dims[e], dims[1] = any_extent(k);
+    y = build_input(&k->b, arena_printf(k->m->arena, "w%d", (int)k->b.f->ops.n), type_get(k->m, t->dtype, 2, dims));
+    shared = 1;
+  }
+  for (int d = 0; d < t->rank; d++) /* a shared letter is kept or summed */
+    if (!strchr(right, 'a' + d) || !below(k->r, 3)) result[n++] = (char)('a' + d);
+  for (char *c = right; *c; c++)
+    if (*c >= 'p') result[n++] = *c;
+  if (n > 4 || (!shared && n > 3)) return 0;
+  for (int d = 0; d < t->rank; d++) spec[d] = (char)('a' + d);
+  return build_dot(&k->b, x, y, arena_printf(k->m->arena, "%s,%s->%s", spec, right, result));
+}
+
+static Val make_transpose(Making *k) {
+  Val x = any(k);
+  int perm[MAX_RANK], n = rank_of(k, x);
+  for (int i = 0; i < n; i++) perm[i] = i;
+  for (int i = n - 1; i > 0; i--) {
+    int j = below(k->r, i + 1), t = perm[i];
+    perm[i] = perm[j], perm[j] = t;
+  }
+  return build_transpose(&k->b, x, perm);
+}
+
+static Val make_broadcast(Making *k) {
+  Val x = any(k);
+  const Type *t = type(k, x);
+  const Expr *dims[MAX_RANK];
+  if (t->rank > 3) return 0;
+  int at = below(k->r, t->rank + 1);
+  int64_t map[MAX_RANK];
+  for (int d = 0; d < t->rank; d++) {
+    map[d] = d < at ? d : d + 1;
+    dims[map[d]] = t->dims[d];
+  }
+  dims[at] = any_extent(k);
+  Attr a = attr_ints(k->m, AT_dims, t->rank, map);
+  return build_op(&k->b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a,
+                                   .type = type_get(k->m, t->dtype, t->rank + 1, dims)});
+}
+
+/* Joins two neighbours, or splits a dimension that is a product. */
+static Val make_reshape(Making *k) {
+  Val x = any(k);
+  const Type *t = type(k, x);
+  const Expr *dims[MAX_RANK];
+  if (t->rank == 0) return 0;
+  int at = below(k->r, t->rank), n = 0;
+  bool split = below(k->r, 2) && t->rank < 4;
+  const Expr *by = any_extent(k), *rest = split ? ex_exact_div(k->m, t->dims[at], by) : NULL;
+  for (int d = 0; d < t->rank; d++) {
+    if (d == at && rest) dims[n++] = by, dims[n++] = rest;
+    else if (d == at && !split && d + 1 < t->rank) dims[n++] = ex_mul(k->m, t->dims[d], t->dims[d + 1]), d++;
+    else dims[n++] = t->dims[d];
+  }
+  return build_reshape(&k->b, x, n, dims);
+}
+
+static Val make_concat(Making *k) {
+  Val x = any(k), y = alike(k, x);
+  if (rank_of(k, x) == 0) return 0;
+  return build_concat(&k->b, 2, (Val[]){x, y}, below(k->r, rank_of(k, x)));
+}
+
+static Val make_pad(Making *k) {
+  Val x = any(k);
+  const Expr *low[MAX_RANK], *high[MAX_RANK];
+  int rank = rank_of(k, x);
+  if (rank == 0) return 0;
+  for (int d = 0; d < rank; d++) low[d] = high[d] = ex_const(k->m, 0);
+  int at = below(k->r, rank);
+  low[at] = ex_const(k->m, below(k->r, 3));
+  high[at] = ex_const(k->m, below(k->r, 3));
+  Attr a[] = {attr_exprs(k->m, AT_low, rank, low), attr_exprs(k->m, AT_high, rank, high), attr_f(AT_value, below(k->r, 2) ? 0 : 0.5)};
+  return build_op(&k->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
+}
+
+/* Undoes a join or a pad: the first part of a sum of extents. */
+static Val make_slice(Making *k) {
+  Val x = any(k);
+  int rank = rank_of(k, x);
+  if (rank == 0) return 0;
+  int at = below(k->r, rank);
+  const Expr *extent = type(k, x)->dims[at];
+  int64_t v;
+  if (!ex_get_const(extent, &v)) return 0;
+  if (v < 2) return 0;
+  int64_t stride = 1 + below(k->r, 2), start = below(k->r, (int)v), most = (v - 1 - start) / stride + 1;
+  return build_slice(&k->b, x, at, ex_const(k->m, start), ex_const(k->m, 1 + below(k->r, (int)most)), stride);
+}
+
+static Val make_composite(Making *k) {
+  Val x = any(k);
+  int rank = rank_of(k, x);
+  if (rank == 0) return 0;
+  if (below(k->r, 2)) {
+    Attr a = attr_i(AT_axis, below(k->r, rank));
+    return build_op(&k->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
+  }
+  Attr a[] = {attr_s(k->m, AT_kind, below(k->r, 2) ? "layer" : "rms"), attr_f(AT_eps, 0.5)};
+  return build_op(&k->b, &(OpSpec){.kind = OP_norm, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
+}
+
+static Val make_gather(Making *k) {
+  Val x = any(k);
+  int rank = rank_of(k, x);
+  if (rank == 0 || rank > 3) return 0;
+  const Expr *dims[1] = {any_extent(k)};
+  Val index = build_iota(&k->b, type_get(k->m, DT_i64, 1, dims), 0);
+  return build_gather(&k->b, x, index, below(k->r, rank));
+}
+
+static Val make_source(Making *k) {
+  const Type *t = type(k, any(k));
+  switch (below(k->r, 4)) {
+    case 0: return build_splat(&k->b, t, 0.25);
+    case 1: return t->rank ? build_iota(&k->b, t, below(k->r, t->rank)) : 0;
+    case 2: return fresh_input(k, 1 + below(k->r, 3), DT_f64);
+    default: {
+      const Expr *zeros[MAX_RANK];
+      for (int d = 0; d < t->rank; d++) zeros[d] = ex_const(k->m, 0);
+      Attr a[] = {attr_s(k->m, AT_kind, "uniform"), attr_i(AT_seed, below(k->r, 100)), attr_exprs(k->m, AT_starts, t->rank, zeros),
+                  attr_exprs(k->m, AT_extents, t->rank, t->dims)};
+      return build_op(&k->b, &(OpSpec){.kind = OP_random, .nattrs = 4, .attrs = a, .type = t});
+    }
+  }
+}
+
+static Val make_any(Making *k) {
+  static Val (*const makers[])(Making *) = {make_unary,     make_unary,     make_binary,  make_binary,    make_binary, make_select, make_reduce,
+                                            make_reduce,    make_dot,       make_dot,     make_transpose, make_broadcast, make_reshape,
+                                            make_reshape,   make_concat,    make_pad,     make_slice,     make_composite, make_gather,
+                                            make_source};
+  return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
+}
+
+/* Values nobody uses, and some others, are outputs. */
+static void make_outputs(Making *k) {
+  Func *f = k->b.f;
+  for (Val v = 1; v < f->values.n; v++) {
+    bool used = false;
+    for (size_t i = 0; i < f->ops.n; i++)
+      for (int o = 0; o < f->ops.items[i].nin; o++) used |= f->ops.items[i].in[o] == v;
+    bool computed = op_of(f, v)->nin > 0;
+    if (computed && (!used || below(k->r, 8) == 0)) build_output(&k->b, arena_printf(k->m->arena, "out%u", v), v, NULL);
+  }
+}
+
+static Func *make_graph(Module *m, Random *r, Diags *diags) {
+  Func *f = module_func_add(m, "main", 1);
+  Making k = {.m = m, .b = builder_new(m, f, diags), .r = r};
+  static const int sizes[] = {1, 2, 3, 4, 5, 6, 7};
+  for (int i = 0; i < 4; i++) k.extents[i] = ex_const(m, sizes[below(r, 7)]);
+  int symbol = module_symbol(m, "n");
+  m->symbols.items[symbol].hint = 1 + below(r, 6);
+  k.extents[4] = ex_sym(m, symbol);
+  int inputs = 2 + below(r, 2), wanted = 10 + below(r, 12);
+  for (int i = 0; i < inputs; i++) k.pool[k.n++] = fresh_input(&k, 1 + below(r, 3), DT_f64);
+  for (int made = 0, tries = 0; made < wanted && tries < 400; tries++) {
+    Val v = make_any(&k);
+    if (!v || k.n == MAX_POOL || rank_of(&k, v) > 4) continue;
+    k.pool[k.n++] = v;
+    made++;
+  }
+  make_outputs(&k);
+  return f;
+}
+
+/* ---- a plan at random */
+
+static const char *const meshes[] = {"[a=2]",           "[a=3]",         "[a=4]",          "[a=2, b=2]",          "[a=2, b=3]",
+                                     "[a=2, b=2, c=2]", "[a=2] stages 2", "[a=3] stages 3", "[a=2, b=2] stages 2", "[a=2, mb=2 time]",
+                                     "[mb=3 time] stages 2"};
+
+static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
+  Strategy *strategies = ARENA_ARRAY(arena, Strategy, f->ops.n);
+  int *stages = ARENA_ARRAY(arena, int, f->ops.n), stage = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Strategy *all;
+    int n = strategy_enumerate(m, rule_of(m, f, &f->ops.items[i]), true, &all);
+    strategies[i] = all[below(r, n)];
+    if (stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0) stage++;
+    stages[i] = stage;
+  }
+  return (LowerPlan){.strategies = strategies, .stages = stages};
+}
+
+static long lowered, refused, operations;
+
+static void check_seed(uint64_t seed) {
+  Random r = {.seed = seed};
+  const char *mesh = meshes[below(&r, (int)(sizeof meshes / sizeof *meshes))];
+  Arena *arena = arena_new();
+  Diags *diags = diags_new(arena);
+  Module *m = ir_parse("mesh", arena_printf(arena, "apc.ir 1\nmesh %s\n", mesh), diags);
+  Func *f = m ? make_graph(m, &r, diags) : NULL;
+  Reference ref;
+  if (!f || diags->n || !verify_func(m, f, diags) || !reference_run(m, f, -1, 1, arena, diags, &ref)) {
+    diags_print(diags, stderr, false);
+    test_failed_here++;
+    fprintf(stderr, "seed %llu: no graph\n", (unsigned long long)seed);
+  } else {
+    ref.tolerance = 1e-7;
+    for (int plan = 0; plan < 4; plan++) {
+      LowerPlan p = make_plan(m, f, &r, arena);
+      Func *l2 = NULL;
+      const char *why = guard_check(m, &ref, &p, arena, &l2);
+      operations += (long)f->ops.n;
+      lowered += !why;
+      /* Micro-batches are never gathered: a plan that asks for it is refused. */
+      if (why && strstr(mesh, "time") && strstr(why, "not lowered: no way to convert")) refused++;
+      else if (why) guard_report(m, f, l2, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), why);
+    }
+  }
+  if (m) module_free(m);
+  arena_free(arena);
+}
+
+static uint64_t first_seed = 1;
+static int seeds = 600;
+
+static void random_graphs(void) {
+  for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
+  printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld operations\n", (unsigned long long)first_seed,
+         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, operations);
+  CHECK(lowered > 2 * refused);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) first_seed = strtoull(argv[1], NULL, 10);
+  if (argc > 2) seeds = atoi(argv[2]);
+  RUN(random_graphs);
+  return test_summary();
+}
