@@ -1,8 +1,10 @@
 /* bench/comm.c - times of collectives between CPU ranks of this machine, as a table.
  *
  * usage: bench_comm [RANKS...]     (default 2 4)
- * Each line is one size: bytes of the whole vector (all_reduce: the vector every rank holds; all_gather: the gathered
- * one), the median time over repetitions of the slowest rank, and the algorithm bandwidth, bytes / time.
+ * First what a session costs: from nothing to the end of the first empty command, and an empty command after that.
+ * Then each line is one size: bytes of the whole vector (all_reduce: the vector every rank holds; all_gather: the gathered
+ * one), rank 0's median time over
+ * repetitions, and the algorithm bandwidth, bytes / time.
  */
 #include "tests/ranks/ranks.h"
 
@@ -33,6 +35,7 @@ static void make_blocks(const RankContext *r, const Payload *p, CommBlock *send,
 static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error) {
   Payload p;
   memcpy(&p, c->payload, sizeof p);
+  if (p.bytes == 0) return RT_OK;
   CommBlock send[SESSION_MAX_RANKS], recv[SESSION_MAX_RANKS];
   make_blocks(r, &p, send, recv);
   char *buffer = malloc(p.bytes);
@@ -71,6 +74,22 @@ static double measure(Session *s, CommKind kind, DType dtype, size_t bytes, RtEr
   return seconds;
 }
 
+static RtStatus empty_command(Session *s, RtError *error) {
+  Payload p = {0};
+  RtStatus status = session_run(s, &p, sizeof p, error);
+  return status == RT_OK ? session_wait(s, error) : status;
+}
+
+static void session_costs(Session *s, int world, double started, RtError *error) {
+  enum { COMMANDS = 2000 };
+  if (empty_command(s, error) != RT_OK) return;
+  double first = ranks_now();
+  for (int i = 0; i < COMMANDS; i++)
+    if (empty_command(s, error) != RT_OK) return;
+  printf("\n%d ranks: started in %.1f ms, an empty command takes %.1f us\n\n", world, (first - started) * 1e3,
+         (ranks_now() - first) / COMMANDS * 1e6);
+}
+
 static int table(int world) {
   static const struct {
     const char *name;
@@ -82,8 +101,10 @@ static int table(int world) {
   SessionOptions options = {.path = "/proc/self/exe", .world = world};
   Session *s;
   RtError error = {0};
+  double started = ranks_now();
   if (session_start(&options, &s, &error) != RT_OK) return fail(&error);
-  printf("\n%d ranks\n| bytes |", world);
+  session_costs(s, world, started, &error);
+  printf("| bytes |");
   for (int k = 0; k < COLUMNS; k++) printf(" %s us | GB/s |", columns[k].name);
   printf("\n| --- |");
   for (int k = 0; k < COLUMNS; k++) printf(" --- | --- |");
