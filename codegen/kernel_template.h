@@ -1,0 +1,11 @@
+/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention. */
+#ifndef APC_CODEGEN_KERNEL_TEMPLATE_H
+#define APC_CODEGEN_KERNEL_TEMPLATE_H
+
+#include "codegen/print_c.h"
+
+/* Prints a function that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the result may share (-1:
+ * none) and the arithmetic operations. */
+void template_print(Work *w, const Op *op, Text *t, const char *symbol, Scalars *scalars, int *alias, const Expr **flops);
+
+#endif

@@ -1,0 +1,25 @@
+/* codegen/print_c.h - row programs as C text. */
+#ifndef APC_CODEGEN_PRINT_C_H
+#define APC_CODEGEN_PRINT_C_H
+
+#include "codegen/row.h"
+
+/* Prelude and templates: the front of every text. */
+extern const char kernel_prelude[];
+
+/* The expressions a kernel takes as x[0], x[1] ..., without doubles. */
+typedef struct Scalars {
+  const Expr **items;
+  size_t n, cap;
+} Scalars;
+
+/* C for the value of an expression: a literal, or x[i]. */
+const char *scalar_text(Module *m, Scalars *s, const Expr *e);
+
+/* A definition of `symbol` for the program; the buffers are ptr[0], ptr[1] ... in order, tables apart. */
+void print_c_kernel(Module *m, Text *t, const RowProgram *p, const char *symbol, Scalars *scalars);
+
+/* "float", "uint16_t" ...: the C type a tensor element is stored in. */
+const char *c_stored_type(DType t);
+
+#endif

@@ -1,0 +1,253 @@
+/* codegen/row_work.c - the operations of one stage, classified and legalised (row_work.h).
+ *
+ * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.
+ */
+#include "codegen/row_work.h"
+
+#include <string.h>
+
+#include "base/die.h"
+
+const Type *work_type(const Work *w, Val v) {
+  return v < w->f->values.n ? type_of(w->f, v) : w->temps.items[v - w->f->values.n];
+}
+
+Val work_temp(Work *w, const Type *type) {
+  ARENA_PUSH(w->m->arena, &w->temps, type);
+  return (Val)(w->f->values.n + w->temps.n - 1);
+}
+
+int work_add(Work *w, const Op *op, int origin, WorkClass class) {
+  WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .group = -1};
+  ARENA_PUSH(w->m->arena, &w->ops, item);
+  int index = (int)w->ops.n - 1;
+  if (op->out >= w->ndef) {
+    size_t n = 2 * (size_t)op->out + 64;
+    int *def = ARENA_ARRAY(w->m->arena, int, n);
+    for (size_t i = 0; i < n; i++) def[i] = i < w->ndef ? w->def[i] : -1;
+    w->def = def, w->ndef = n;
+  }
+  if (op->out) w->def[op->out] = index;
+  return index;
+}
+
+int dense_dims(const Type *t, const Expr **dims, int *where) {
+  int n = 0;
+  for (int d = 0; d < t->rank; d++) {
+    if (ex_is_const(t->dims[d], 1)) continue;
+    if (dims) dims[n] = t->dims[d];
+    if (where) where[n] = d;
+    n++;
+  }
+  return n;
+}
+
+const Expr *type_stride(Module *m, const Type *t, int dim) {
+  const Expr *s = ex_const(m, 1);
+  for (int d = dim + 1; d < t->rank; d++) s = ex_mul(m, s, t->dims[d]);
+  return s;
+}
+
+static int dense_index_of(const Type *t, int dim) {
+  int n = 0;
+  if (ex_is_const(t->dims[dim], 1)) return -1;
+  for (int d = 0; d < dim; d++) n += !ex_is_const(t->dims[d], 1);
+  return n;
+}
+
+int row_reduced_dim(const Work *w, const Op *op) {
+  const Type *t = work_type(w, op->in[0]);
+  if (op->kind == OP_softmax) return dense_index_of(t, (int)op_int(op, AT_axis, 0));
+  if (op->kind != OP_reduce) return dense_index_of(t, t->rank - 1);
+  const Attr *axes = op_attr(op, AT_axes);
+  for (int i = 0; i < axes->n; i++)
+    if (dense_index_of(t, (int)axes->u.ints[i]) >= 0) return dense_index_of(t, (int)axes->u.ints[i]);
+  return -1;
+}
+
+/* ---- views */
+
+static bool same_dense_dims(const Type *a, const Type *b) {
+  const Expr *x[MAX_RANK], *y[MAX_RANK];
+  int n = dense_dims(a, x, NULL);
+  if (n != dense_dims(b, y, NULL)) return false;
+  for (int i = 0; i < n; i++)
+    if (x[i] != y[i]) return false;
+  return true;
+}
+
+/* A contiguous part: dimensions before the first cut one have extent 1 in the result, steps are 1. */
+static bool slice_is_view(const Work *w, const Op *op, const Expr **offset) {
+  Module *m = w->m;
+  const Type *x = work_type(w, op->in[0]), *y = work_type(w, op->out);
+  bool cut_behind = false;
+  *offset = ex_const(m, 0);
+  for (int d = x->rank - 1; d >= 0; d--) {
+    bool one = ex_is_const(y->dims[d], 1);
+    const Expr *start = ex_const(m, 0);
+    int64_t stride = 1;
+    if (op->kind == OP_slice) {
+      start = op_attr(op, AT_starts)->u.exprs[d];
+      stride = op_attr(op, AT_strides)->u.ints[d];
+    } else if (d == op_int(op, AT_axis, 0)) {
+      start = op_expr(op, AT_start);
+    }
+    if (stride != 1 && !one) return false;
+    if (cut_behind && !one) return false;
+    if (x->dims[d] != y->dims[d]) cut_behind = true;
+    *offset = ex_add(m, *offset, ex_mul(m, start, type_stride(m, x, d)));
+  }
+  return true;
+}
+
+bool work_is_view(const Work *w, const Op *op, const Expr **offset) {
+  *offset = ex_const(w->m, 0);
+  switch (op->kind) {
+    case OP_reshape:
+    case OP_copy: return true;
+    case OP_cast: return work_type(w, op->in[0])->dtype == work_type(w, op->out)->dtype;
+    case OP_slice:
+    case OP_shard_slice: return slice_is_view(w, op, offset);
+    case OP_broadcast: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out));
+    case OP_transpose: {
+      const Attr *perm = op_attr(op, AT_perm);
+      int64_t last = -1;
+      for (int i = 0; i < perm->n; i++) {
+        if (ex_is_const(work_type(w, op->out)->dims[i], 1)) continue;
+        if (perm->u.ints[i] < last) return false;
+        last = perm->u.ints[i];
+      }
+      return true;
+    }
+    default: return false;
+  }
+}
+
+/* ---- legalising */
+
+static WorkClass class_of(const Work *w, const Op *op) {
+  switch (op->kind) {
+    case OP_input:
+    case OP_param:
+    case OP_read: return WC_SOURCE;
+    case OP_write: return WC_WRITE;
+    case OP_reshape: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out)) ? WC_MAP : WC_VIEW;
+    case OP_copy: return WC_VIEW;
+    case OP_reduce:
+    case OP_softmax:
+    case OP_norm:
+    case OP_cross_entropy: return WC_ROW;
+    case OP_rope:
+    case OP_attention:
+    case OP_update: return WC_TEMPLATE;
+    case OP_call: die("units_of: call \"%s\" was not inlined", op->name);
+    default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;
+  }
+}
+
+/* The partial type of a sum that is continued: narrow floats are kept in f32. */
+static const Type *without_dim(Module *m, const Type *t, int dim) {
+  const Expr *dims[MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < t->rank; d++)
+    if (d != dim) dims[n++] = t->dims[d];
+  DType dtype = t->dtype == DT_f16 || t->dtype == DT_bf16 ? DT_f32 : t->dtype;
+  return type_get(m, dtype, n, dims);
+}
+
+static Op *copy_op(Module *m, const Op *op) {
+  Op *o = ARENA_NEW(m->arena, Op);
+  *o = *op;
+  return o;
+}
+
+static const Val *val_list(Module *m, int n, const Val *v) {
+  Val *list = ARENA_ARRAY(m->arena, Val, n);
+  if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
+  return list;
+}
+
+static const Attr *attr_list(Module *m, int n, const Attr *a) {
+  Attr *list = ARENA_ARRAY(m->arena, Attr, n);
+  if (n) memcpy(list, a, sizeof(Attr) * (size_t)n);
+  return list;
+}
+
+/* One reduction per dimension of extent other than 1, innermost first. */
+static void add_reduce(Work *w, const Op *op, int origin) {
+  Module *m = w->m;
+  int64_t axes[MAX_RANK];
+  const Attr *all = op_attr(op, AT_axes);
+  int n = all->n, dense = 0;
+  memcpy(axes, all->u.ints, sizeof(int64_t) * (size_t)n);
+  Val x = op->in[0];
+  for (int i = 0; i < n; i++) dense += !ex_is_const(work_type(w, x)->dims[axes[i]], 1);
+  for (int i = n - 1; i >= 0 && dense > 1; i--) {
+    if (ex_is_const(work_type(w, x)->dims[axes[i]], 1)) continue;
+    Op *step = copy_op(m, op);
+    Attr list[2] = {attr_ints(m, AT_axes, 1, &axes[i]), attr_red(AT_op, op_attr(op, AT_op)->u.reduction)};
+    step->nattrs = 2, step->attrs = attr_list(m, 2, list);
+    step->in = val_list(m, 1, &x);
+    step->out = work_temp(w, without_dim(m, work_type(w, x), (int)axes[i]));
+    work_add(w, step, origin, WC_ROW);
+    x = step->out;
+    memmove(axes + i, axes + i + 1, sizeof(int64_t) * (size_t)(n - i - 1));
+    for (int j = i; j < n - 1; j++) axes[j]--;
+    n--, dense--;
+  }
+  Op *last = copy_op(m, op);
+  Attr list[2] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction)};
+  last->nattrs = 2, last->attrs = attr_list(m, 2, list);
+  last->in = val_list(m, 1, &x);
+  work_add(w, last, origin, WC_ROW);
+}
+
+/* Looks through copies, so that they never stand between operations that fuse. */
+static Val resolve(const Work *w, Val v) {
+  for (;;) {
+    const Op *op = op_of(w->f, v);
+    if (op->kind != OP_copy) return v;
+    v = op->in[0];
+  }
+}
+
+static void add_op(Work *w, const Op *source, int origin) {
+  Op *op = copy_op(w->m, source);
+  Val *in = ARENA_ARRAY(w->m->arena, Val, op->nin);
+  for (int i = 0; i < op->nin; i++) in[i] = resolve(w, op->in[i]);
+  op->in = in;
+  if (op->kind == OP_reduce) add_reduce(w, op, origin);
+  else if (op->kind == OP_dot) work_add_dot(w, op, origin);
+  else work_add(w, op, origin, class_of(w, op));
+}
+
+static bool in_stage(const Op *op, int stage) {
+  return op->stage == stage || (op->kind == OP_transfer && op_int(op, AT_to_stage, 0) == stage);
+}
+
+/* Marks what the roots of the stage need. */
+static bool *find_needed(const Work *w) {
+  const Func *f = w->f;
+  bool *value = ARENA_ARRAY(w->m->arena, bool, f->values.n + 1), *needed = ARENA_ARRAY(w->m->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->outputs.n; i++) value[f->outputs.items[i].value] = true;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
+    needed[i] = in_stage(op, w->stage) && (leaves || op->kind == OP_write || (op->out && value[op->out]));
+    bool arrives = op->kind == OP_transfer && op->stage != w->stage;
+    if (!needed[i] || arrives) continue;
+    for (int k = 0; k < op->nin; k++) value[resolve(w, op->in[k])] = true;
+    if (op->kind == OP_copy) continue;
+  }
+  return needed;
+}
+
+Work *work_new(Module *m, const Func *f, int stage, const char *prefix) {
+  Work *w = ARENA_NEW(m->arena, Work);
+  *w = (Work){.m = m, .f = f, .stage = stage, .prefix = prefix};
+  if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
+  const bool *needed = find_needed(w);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (needed[i]) add_op(w, &f->ops.items[i], (int)i);
+  return w;
+}
