@@ -428,6 +428,30 @@ static bool fits_joint(Prover *p, const Span *s, const void *context) {
   return true;
 }
 
+/* The theorem for symbolic extents: result interval [lo, hi), operand i whose elements stand at offset o_i of the result, holding
+ * [clip(lo - o_i), clip(hi - o_i)) of its extent, padded below by max(0, min(o - lo, hi - lo)), is right for all sizes. */
+static bool fits_windows(Prover *p, const Span *s, const void *context) {
+  const Case *c = ((const Joint *)context)->c;
+  int dim = ((const Joint *)context)->dim;
+  Module *m = p->m;
+  const Expr *zero = ex_const(m, 0), *extent = ex_sub(m, s->hi, s->lo);
+  if (!expr_equal(p, extent, local_out(c)->dims[dim])) return false;
+  const Expr *offset = c->g->kind == OP_pad ? op_attr(c->g, AT_low)->u.exprs[dim] : zero;
+  if (c->op->kind == OP_pad) {
+    const Expr *low = op_attr(c->op, AT_low)->u.exprs[dim], *high = op_attr(c->op, AT_high)->u.exprs[dim];
+    const Expr *held = span_extent(p, &c->in[0].dims[dim]);
+    if (!expr_equal(p, low, ex_max(m, zero, ex_min(m, ex_sub(m, offset, s->lo), extent)))) return false;
+    if (!expr_equal(p, ex_add(m, ex_add(m, low, held), high), extent)) return false;
+  }
+  for (int i = 0; i < c->op->nin; i++) {
+    const Expr *whole = global_in(c, i)->dims[dim];
+    const Expr *lo = ex_min(m, ex_max(m, ex_sub(m, s->lo, offset), zero), whole), *hi = ex_min(m, ex_max(m, ex_sub(m, s->hi, offset), zero), whole);
+    if (!expr_equal(p, c->in[i].dims[dim].lo, lo) || !expr_equal(p, c->in[i].dims[dim].hi, hi)) return false;
+    offset = ex_add(m, offset, whole);
+  }
+  return true;
+}
+
 static bool case_joint(const Case *c, int dim) {
   Module *m = c->p->m;
   bool symbolic = has_dimension(m, local_out(c)->dims[dim]), whole = true;
@@ -444,9 +468,10 @@ static bool case_joint(const Case *c, int dim) {
              expr_equal(c->p, op_attr(c->op, AT_high)->u.exprs[dim], op_attr(c->g, AT_high)->u.exprs[dim]);
   }
   if (whole) return c->out->dims[dim] = span_at(ex_const(m, 0), global_out(c)->dims[dim]), true;
-  if (symbolic) return c->p->uncertain = true, prove_fail(c->p, "a cut dimension of symbolic extent is padded or joined");
   Joint joint = {c, dim};
-  return span_search(c->p, global_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim]) ||
+  /* Parts that hold only padding fit in many places; the windows of the theorem say which was meant. */
+  if (span_search(c->p, global_out(c)->dims[dim], axes, fits_windows, &joint, &c->out->dims[dim])) return true;
+  return (!symbolic && span_search(c->p, global_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim])) ||
          prove_fail(c->p, "the parts do not lie where level 1 puts them");
 }
 

@@ -113,7 +113,8 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
       for (int d = 0; d < a->n; d++) {
         const Expr *low, *high;
         list[d] = a->u.exprs[d];
-        if (!result->dims[d].n) continue;
+        bool padded = !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
+        if (!result->dims[d].n || !padded) continue;
         local_pad(w, x, op, y, result, d, &low, &high);
         list[d] = a->key == AT_low ? low : high;
       }

@@ -6,6 +6,7 @@
 #ifndef APC_TESTS_GUARD_H
 #define APC_TESTS_GUARD_H
 
+#include "ir/prove.h"
 #include "passes/lower.h"
 #include "tests/interp_test.h"
 
@@ -60,6 +61,8 @@ static inline const char *guard_check(Module *m, const Reference *ref, const Low
   Func *f = *lowered = lower_spmd(m, ref->f, plan, "rank", diags);
   if (!f) return arena_printf(arena, "not lowered: %s", diags->n ? diags->items[0].message : "no reason given");
   if (!verify_func(m, f, diags)) return arena_printf(arena, "not valid: %s", diags->n ? diags->items[0].message : "no reason given");
+  Proof proof = prove(m, ref->f, f);
+  if (proof.verdict != PROVED) return arena_printf(arena, "%s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
   for (int d = 0; d < 2; d++) {
     InterpResult r;
     InterpOptions o = {.domain = (InterpDomain)d, .symbols = ref->symbols, .tolerance = d ? 0 : ref->tolerance};
