@@ -435,18 +435,18 @@ static bool fits_windows(Prover *p, const Span *s, const void *context) {
   int dim = ((const Joint *)context)->dim;
   Module *m = p->m;
   const Expr *zero = ex_const(m, 0), *extent = ex_sub(m, s->hi, s->lo);
-  if (!expr_equal(p, extent, local_out(c)->dims[dim])) return false;
+  if (extent != local_out(c)->dims[dim]) return false;
   const Expr *offset = c->g->kind == OP_pad ? op_attr(c->g, AT_low)->u.exprs[dim] : zero;
   if (c->op->kind == OP_pad) {
     const Expr *low = op_attr(c->op, AT_low)->u.exprs[dim], *high = op_attr(c->op, AT_high)->u.exprs[dim];
     const Expr *held = span_extent(p, &c->in[0].dims[dim]);
-    if (!expr_equal(p, low, ex_max(m, zero, ex_min(m, ex_sub(m, offset, s->lo), extent)))) return false;
-    if (!expr_equal(p, ex_add(m, ex_add(m, low, held), high), extent)) return false;
+    if (low != ex_max(m, zero, ex_min(m, ex_sub(m, offset, s->lo), extent))) return false;
+    if (ex_add(m, ex_add(m, low, held), high) != extent) return false;
   }
   for (int i = 0; i < c->op->nin; i++) {
     const Expr *whole = global_in(c, i)->dims[dim];
     const Expr *lo = ex_min(m, ex_max(m, ex_sub(m, s->lo, offset), zero), whole), *hi = ex_min(m, ex_max(m, ex_sub(m, s->hi, offset), zero), whole);
-    if (!expr_equal(p, c->in[i].dims[dim].lo, lo) || !expr_equal(p, c->in[i].dims[dim].hi, hi)) return false;
+    if (c->in[i].dims[dim].lo != lo || c->in[i].dims[dim].hi != hi) return false;
     offset = ex_add(m, offset, whole);
   }
   return true;
