@@ -111,6 +111,23 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent) {
   return expr_equal(p, s->lo, ex_const(p->m, 0)) && expr_equal(p, s->hi, extent);
 }
 
+/* Inside [0, extent) at all coordinates; with symbolic extents, at several sizes (it tells witnesses apart, nothing rests on it
+ * alone: outputs are compared with their declared shards). */
+static bool span_inside(Prover *p, const Span *s, const Expr *extent) {
+  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
+  uint32_t axes = span_axes(p->m, s);
+  bool symbolic = has_dimension(p->m, s->lo) || has_dimension(p->m, s->hi) || has_dimension(p->m, extent);
+  for (size_t k = 0; k < (symbolic ? sizeof sizes / sizeof sizes[0] : 1); k++) {
+    for (size_t i = 0; i < p->m->symbols.n; i++) p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : sizes[k] + (int64_t)i;
+    do {
+      int64_t lo, hi, end;
+      if (!ex_eval(s->lo, p->values, &lo) || !ex_eval(s->hi, p->values, &hi) || !ex_eval(extent, p->values, &end)) return false;
+      if (hi > lo && (lo < 0 || hi > end)) return false;
+    } while (next_coordinates(p->m, axes, p->values));
+  }
+  return true;
+}
+
 /* Tries the ordered subsets of the axes as a canonical cut of the extent. */
 static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   const Expr *lo, *hi;
@@ -386,6 +403,7 @@ static bool case_slice(const Case *c) {
     const Expr *lo = ex_exact_div(m, first, step);
     if (!lo) return prove_fail(c->p, "dimension %d begins between two steps", d);
     c->out->dims[d] = span_at(lo, ex_add(m, lo, extent));
+    if (!span_inside(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "dimension %d leaves the slice of level 1", d);
   }
   return true;
 }
