@@ -32,7 +32,7 @@ static void dsl_yyerror(DslPlace *at, void *scanner, DslParse *p, const char *me
 }
 
 static Node *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a, Node *b, Node *c) {
-  Node *n = node_named(p, kind, at, name, a);
+  Node *n = dsl_node_named(p, kind, at, name, a);
   n->b = b;
   n->c = c;
   return n;
@@ -68,41 +68,41 @@ file: items { p->items = $1.first; }
 
 items:
     %empty { $$ = (NodeList){0}; }
-  | items item { $$ = list_add($1, $2); }
+  | items item { $$ = dsl_list_add($1, $2); }
   | items T_NEWLINE { $$ = $1; }
 
 item:
-    T_IMPORT T_NAME T_NEWLINE { $$ = node_named(p, N_IMPORT, @2, $2, NULL); }
-  | T_PARAM T_NAME '=' expression T_NEWLINE { $$ = node_named(p, N_PARAM, @2, $2, $4); }
-  | T_DIM dims T_NEWLINE { $$ = node_children(p, N_DIMS, @1, $2.first, NULL); }
+    T_IMPORT T_NAME T_NEWLINE { $$ = dsl_node_named(p, N_IMPORT, @2, $2, NULL); }
+  | T_PARAM T_NAME '=' expression T_NEWLINE { $$ = dsl_node_named(p, N_PARAM, @2, $2, $4); }
+  | T_DIM dims T_NEWLINE { $$ = dsl_node_children(p, N_DIMS, @1, $2.first, NULL); }
   | T_FN T_NAME '(' parameters ')' block { $$ = named_pair(p, N_FUNCTION, @2, $2, $4.first, $6, NULL); }
   | T_ENTRY T_NAME '(' parameters ')' optional_when block { $$ = named_pair(p, N_ENTRY, @2, $2, $4.first, $7, $6); }
-  | name '=' expression T_NEWLINE { $$ = node_children(p, N_ASSIGN, @1, $1, $3); }
-  | T_CHECK expression ',' expression T_NEWLINE { $$ = node_children(p, N_CHECK, @2, $2, $4); }
+  | name '=' expression T_NEWLINE { $$ = dsl_node_children(p, N_ASSIGN, @1, $1, $3); }
+  | T_CHECK expression ',' expression T_NEWLINE { $$ = dsl_node_children(p, N_CHECK, @2, $2, $4); }
   | error T_NEWLINE { $$ = NULL; yyerrok; }
   | error block { $$ = NULL; (void)$2; yyerrok; }
   | error '}' { $$ = NULL; yyerrok; }
 
-dims: dim { $$ = list_of($1); } | dims ',' dim { $$ = list_add($1, $3); }
-dim: T_NAME optional_maximum { $$ = node_named(p, N_DIM, @1, $1, $2); }
+dims: dim { $$ = dsl_list_of($1); } | dims ',' dim { $$ = dsl_list_add($1, $3); }
+dim: T_NAME optional_maximum { $$ = dsl_node_named(p, N_DIM, @1, $1, $2); }
 optional_maximum: %empty { $$ = NULL; } | T_LE expression { $$ = $2; }
 optional_when: %empty { $$ = NULL; } | T_WHEN expression { $$ = $2; }
 
 parameters: %empty { $$ = (NodeList){0}; } | parameter_list | parameter_list ','
-parameter_list: parameter { $$ = list_of($1); } | parameter_list ',' parameter { $$ = list_add($1, $3); }
+parameter_list: parameter { $$ = dsl_list_of($1); } | parameter_list ',' parameter { $$ = dsl_list_add($1, $3); }
 parameter:
-    T_NAME { $$ = node_named(p, N_PARAMETER, @1, $1, NULL); }
-  | T_NAME '=' expression { $$ = node_named(p, N_PARAMETER, @1, $1, $3); $$->i = '='; }
-  | T_NAME ':' expression { $$ = node_named(p, N_PARAMETER, @1, $1, $3); $$->i = ':'; }
+    T_NAME { $$ = dsl_node_named(p, N_PARAMETER, @1, $1, NULL); }
+  | T_NAME '=' expression { $$ = dsl_node_named(p, N_PARAMETER, @1, $1, $3); $$->i = '='; }
+  | T_NAME ':' expression { $$ = dsl_node_named(p, N_PARAMETER, @1, $1, $3); $$->i = ':'; }
 
 block:
     '{' statements '}' { $$ = $2.first; }
-  | '{' statements simple_statement '}' { $$ = list_add($2, $3).first; }
+  | '{' statements simple_statement '}' { $$ = dsl_list_add($2, $3).first; }
   | '{' statements error '}' { $$ = $2.first; yyerrok; }
 
 statements:
     %empty { $$ = (NodeList){0}; }
-  | statements statement { $$ = list_add($1, $2); }
+  | statements statement { $$ = dsl_list_add($1, $2); }
   | statements T_NEWLINE { $$ = $1; }
 
 statement:
@@ -112,9 +112,9 @@ statement:
   | error block { $$ = NULL; (void)$2; yyerrok; }
 
 simple_statement:
-    names '=' expression { $$ = node_children(p, N_ASSIGN, @1, $1.first, $3); }
-  | T_NAME T_ARROW expression { $$ = node_named(p, N_WRITE, @1, $1, $3); }
-  | postfix { $$ = node_children(p, N_EXPRESSION, @1, $1, NULL); }
+    names '=' expression { $$ = dsl_node_children(p, N_ASSIGN, @1, $1.first, $3); }
+  | T_NAME T_ARROW expression { $$ = dsl_node_named(p, N_WRITE, @1, $1, $3); }
+  | postfix { $$ = dsl_node_children(p, N_EXPRESSION, @1, $1, NULL); }
   | T_WEIGHT T_NAME optional_name ':' expression '=' expression {
       $$ = named_pair(p, N_WEIGHT, @2, $2, $3, $5, $7);
     }
@@ -125,11 +125,11 @@ simple_statement:
   | T_STATE T_NAME optional_name ':' expression optional_start {
       $$ = named_pair(p, N_STATE, @2, $2, $3, $5, $6);
     }
-  | T_RETURN { $$ = node_new(p, N_RETURN, @1); }
-  | T_RETURN expression { $$ = node_children(p, N_RETURN, @1, $2, NULL); }
-  | T_OUTPUT T_NAME { $$ = node_named(p, N_OUTPUT, @2, $2, node_named(p, N_NAME, @2, $2, NULL)); }
-  | T_OUTPUT T_NAME '=' expression { $$ = node_named(p, N_OUTPUT, @2, $2, $4); }
-  | T_CHECK expression ',' expression { $$ = node_children(p, N_CHECK, @2, $2, $4); }
+  | T_RETURN { $$ = dsl_node_new(p, N_RETURN, @1); }
+  | T_RETURN expression { $$ = dsl_node_children(p, N_RETURN, @1, $2, NULL); }
+  | T_OUTPUT T_NAME { $$ = dsl_node_named(p, N_OUTPUT, @2, $2, dsl_node_named(p, N_NAME, @2, $2, NULL)); }
+  | T_OUTPUT T_NAME '=' expression { $$ = dsl_node_named(p, N_OUTPUT, @2, $2, $4); }
+  | T_CHECK expression ',' expression { $$ = dsl_node_children(p, N_CHECK, @2, $2, $4); }
 
 compound_statement:
     T_FOR T_NAME T_IN expression T_RANGE expression optional_scope block {
@@ -140,7 +140,7 @@ compound_statement:
       $$ = named_pair(p, N_FOR, @2, $2, $4, NULL, $6);
       $$->d = $5;
     }
-  | T_SCOPE expression block { $$ = node_children(p, N_SCOPE, @2, $2, $3); }
+  | T_SCOPE expression block { $$ = dsl_node_children(p, N_SCOPE, @2, $2, $3); }
   | if_statement
 
 if_statement:
@@ -151,62 +151,62 @@ if_statement:
 optional_name: %empty { $$ = NULL; } | string
 optional_scope: %empty { $$ = NULL; } | T_SCOPE expression { $$ = $2; }
 optional_start: %empty { $$ = NULL; } | '=' expression { $$ = $2; }
-name: T_NAME { $$ = node_named(p, N_NAME, @1, $1, NULL); }
-names: name { $$ = list_of($1); } | names ',' name { $$ = list_add($1, $3); }
+name: T_NAME { $$ = dsl_node_named(p, N_NAME, @1, $1, NULL); }
+names: name { $$ = dsl_list_of($1); } | names ',' name { $$ = dsl_list_add($1, $3); }
 
-expressions: expression { $$ = list_of($1); } | expressions ',' expression { $$ = list_add($1, $3); }
+expressions: expression { $$ = dsl_list_of($1); } | expressions ',' expression { $$ = dsl_list_add($1, $3); }
 expression:
     postfix
-  | '-' expression %prec UNARY { $$ = node_unary(p, NO_NEG, @1, $2); }
-  | T_NOT expression { $$ = node_unary(p, NO_NOT, @1, $2); }
-  | expression '+' expression { $$ = node_binary(p, NO_ADD, @2, $1, $3); }
-  | expression '-' expression { $$ = node_binary(p, NO_SUB, @2, $1, $3); }
-  | expression '*' expression { $$ = node_binary(p, NO_MUL, @2, $1, $3); }
-  | expression '/' expression { $$ = node_binary(p, NO_DIV, @2, $1, $3); }
-  | expression T_FLOORDIV expression { $$ = node_binary(p, NO_FLOORDIV, @2, $1, $3); }
-  | expression '%' expression { $$ = node_binary(p, NO_MOD, @2, $1, $3); }
-  | expression T_EQ expression { $$ = node_binary(p, NO_EQ, @2, $1, $3); }
-  | expression T_NE expression { $$ = node_binary(p, NO_NE, @2, $1, $3); }
-  | expression '<' expression { $$ = node_binary(p, NO_LT, @2, $1, $3); }
-  | expression T_LE expression { $$ = node_binary(p, NO_LE, @2, $1, $3); }
-  | expression '>' expression { $$ = node_binary(p, NO_GT, @2, $1, $3); }
-  | expression T_GE expression { $$ = node_binary(p, NO_GE, @2, $1, $3); }
-  | expression T_AND expression { $$ = node_binary(p, NO_AND, @2, $1, $3); }
-  | expression T_OR expression { $$ = node_binary(p, NO_OR, @2, $1, $3); }
+  | '-' expression %prec UNARY { $$ = dsl_node_unary(p, NO_NEG, @1, $2); }
+  | T_NOT expression { $$ = dsl_node_unary(p, NO_NOT, @1, $2); }
+  | expression '+' expression { $$ = dsl_node_binary(p, NO_ADD, @2, $1, $3); }
+  | expression '-' expression { $$ = dsl_node_binary(p, NO_SUB, @2, $1, $3); }
+  | expression '*' expression { $$ = dsl_node_binary(p, NO_MUL, @2, $1, $3); }
+  | expression '/' expression { $$ = dsl_node_binary(p, NO_DIV, @2, $1, $3); }
+  | expression T_FLOORDIV expression { $$ = dsl_node_binary(p, NO_FLOORDIV, @2, $1, $3); }
+  | expression '%' expression { $$ = dsl_node_binary(p, NO_MOD, @2, $1, $3); }
+  | expression T_EQ expression { $$ = dsl_node_binary(p, NO_EQ, @2, $1, $3); }
+  | expression T_NE expression { $$ = dsl_node_binary(p, NO_NE, @2, $1, $3); }
+  | expression '<' expression { $$ = dsl_node_binary(p, NO_LT, @2, $1, $3); }
+  | expression T_LE expression { $$ = dsl_node_binary(p, NO_LE, @2, $1, $3); }
+  | expression '>' expression { $$ = dsl_node_binary(p, NO_GT, @2, $1, $3); }
+  | expression T_GE expression { $$ = dsl_node_binary(p, NO_GE, @2, $1, $3); }
+  | expression T_AND expression { $$ = dsl_node_binary(p, NO_AND, @2, $1, $3); }
+  | expression T_OR expression { $$ = dsl_node_binary(p, NO_OR, @2, $1, $3); }
 
 postfix:
     primary
-  | T_NAME '(' arguments ')' { $$ = node_named(p, N_CALL, @1, $1, $3.first); }
+  | T_NAME '(' arguments ')' { $$ = dsl_node_named(p, N_CALL, @1, $1, $3.first); }
   | T_NAME '(' arguments ')' T_AS primary { $$ = named_pair(p, N_CALL, @1, $1, $3.first, $6, NULL); }
-  | postfix '[' indices ']' { $$ = node_children(p, N_INDEX, @1, $1, $3.first); }
-  | postfix '.' T_NAME { $$ = node_named(p, N_FIELD, @3, $3, $1); }
+  | postfix '[' indices ']' { $$ = dsl_node_children(p, N_INDEX, @1, $1, $3.first); }
+  | postfix '.' T_NAME { $$ = dsl_node_named(p, N_FIELD, @3, $3, $1); }
 
 primary:
-    T_INT { $$ = node_new(p, N_INT, @1); $$->i = $1; }
-  | T_FLOAT { $$ = node_new(p, N_FLOAT, @1); $$->f = $1; }
+    T_INT { $$ = dsl_node_new(p, N_INT, @1); $$->i = $1; }
+  | T_FLOAT { $$ = dsl_node_new(p, N_FLOAT, @1); $$->f = $1; }
   | string
   | name
   | '(' expression ')' { $$ = $2; }
-  | '[' ']' { $$ = node_new(p, N_LIST, @1); }
-  | '[' expressions ']' { $$ = node_children(p, N_LIST, @1, $2.first, NULL); }
-  | '[' expressions ',' ']' { $$ = node_children(p, N_LIST, @1, $2.first, NULL); }
+  | '[' ']' { $$ = dsl_node_new(p, N_LIST, @1); }
+  | '[' expressions ']' { $$ = dsl_node_children(p, N_LIST, @1, $2.first, NULL); }
+  | '[' expressions ',' ']' { $$ = dsl_node_children(p, N_LIST, @1, $2.first, NULL); }
 
-string: T_STRING { $$ = node_named(p, N_STRING, @1, $1, NULL); }
+string: T_STRING { $$ = dsl_node_named(p, N_STRING, @1, $1, NULL); }
 
 arguments: %empty { $$ = (NodeList){0}; } | argument_list | argument_list ','
-argument_list: argument { $$ = list_of($1); } | argument_list ',' argument { $$ = list_add($1, $3); }
+argument_list: argument { $$ = dsl_list_of($1); } | argument_list ',' argument { $$ = dsl_list_add($1, $3); }
 argument:
-    expression { $$ = node_children(p, N_ARGUMENT, @1, $1, NULL); }
-  | T_NAME '=' expression { $$ = node_named(p, N_ARGUMENT, @1, $1, $3); }
+    expression { $$ = dsl_node_children(p, N_ARGUMENT, @1, $1, NULL); }
+  | T_NAME '=' expression { $$ = dsl_node_named(p, N_ARGUMENT, @1, $1, $3); }
 
 indices: %empty { $$ = (NodeList){0}; } | index_list | index_list ','
-index_list: index { $$ = list_of($1); } | index_list ',' index { $$ = list_add($1, $3); }
+index_list: index { $$ = dsl_list_of($1); } | index_list ',' index { $$ = dsl_list_add($1, $3); }
 index:
     expression
-  | T_ELLIPSIS { $$ = node_new(p, N_ELLIPSIS, @1); }
-  | optional_expression ':' optional_expression { $$ = node_children(p, N_SLICE, @2, $1, $3); }
+  | T_ELLIPSIS { $$ = dsl_node_new(p, N_ELLIPSIS, @1); }
+  | optional_expression ':' optional_expression { $$ = dsl_node_children(p, N_SLICE, @2, $1, $3); }
   | optional_expression ':' optional_expression ':' expression {
-      $$ = node_children(p, N_SLICE, @2, $1, $3);
+      $$ = dsl_node_children(p, N_SLICE, @2, $1, $3);
       $$->c = $5;
     }
 optional_expression: %empty { $$ = NULL; } | expression

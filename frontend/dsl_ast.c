@@ -3,7 +3,7 @@
 
 #include <stdarg.h>
 
-Node *node_new(DslParse *p, NodeKind kind, DslPlace at) {
+Node *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at) {
   Node *n = ARENA_NEW(p->arena, Node);
   n->kind = kind;
   n->line = at.first_line;
@@ -11,37 +11,37 @@ Node *node_new(DslParse *p, NodeKind kind, DslPlace at) {
   return n;
 }
 
-Node *node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a) {
-  Node *n = node_new(p, kind, at);
+Node *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a) {
+  Node *n = dsl_node_new(p, kind, at);
   n->s = name;
   n->a = a;
   return n;
 }
 
-Node *node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b) {
-  Node *n = node_new(p, kind, at);
+Node *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b) {
+  Node *n = dsl_node_new(p, kind, at);
   n->a = a;
   n->b = b;
   return n;
 }
 
-Node *node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b) {
-  Node *n = node_children(p, N_BINARY, at, a, b);
+Node *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b) {
+  Node *n = dsl_node_children(p, N_BINARY, at, a, b);
   n->op = op;
   return n;
 }
 
-Node *node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a) {
-  Node *n = node_children(p, N_UNARY, at, a, NULL);
+Node *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a) {
+  Node *n = dsl_node_children(p, N_UNARY, at, a, NULL);
   n->op = op;
   return n;
 }
 
-NodeList list_of(Node *n) { return (NodeList){n, n}; }
+NodeList dsl_list_of(Node *n) { return (NodeList){n, n}; }
 
-NodeList list_add(NodeList l, Node *n) {
+NodeList dsl_list_add(NodeList l, Node *n) {
   if (!n) return l;
-  if (!l.first) return list_of(n);
+  if (!l.first) return dsl_list_of(n);
   l.last->next = n;
   l.last = n;
   return l;

@@ -86,13 +86,13 @@ typedef struct DslPlace {
   int first_line, first_column, last_line, last_column;
 } DslPlace;
 
-Node *node_new(DslParse *p, NodeKind kind, DslPlace at);
-Node *node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a);
-Node *node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b);
-Node *node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b);
-Node *node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a);
-NodeList list_of(Node *n);
-NodeList list_add(NodeList l, Node *n);
+Node *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at);
+Node *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a);
+Node *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b);
+Node *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b);
+Node *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a);
+NodeList dsl_list_of(Node *n);
+NodeList dsl_list_add(NodeList l, Node *n);
 
 void dsl_syntax_error(DslParse *p, DslPlace at, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

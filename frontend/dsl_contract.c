@@ -4,12 +4,13 @@
 
 #include "frontend/dsl_builtin.h"
 
-static DslValue built(Args *a, Val v) { return eval_built(a->ev, a->call, v); }
+static DslValue built(Args *a, Val v) { return dsl_built(a->ev, a->call, v); }
 
 static bool same_dtype(Args *a, Val x, Val y) {
   DType p = arg_type_of(a, x)->dtype, q = arg_type_of(a, y)->dtype;
   if (p == q && p != DT_bool) return true;
-  eval_fail(a->ev, a->call, DIAG_dsl_type, "%s multiplies tensors of one element type, not %s and %s", a->call->s, dtype_name(p), dtype_name(q));
+  dsl_fail(a->ev, a->call, DIAG_dsl_type, "%s multiplies tensors of one element type, not %s and %s", a->call->s,
+           dtype_name(p), dtype_name(q));
   return false;
 }
 
@@ -47,20 +48,22 @@ static bool batches_meet(const Type *x, const Type *y) {
   return true;
 }
 
-DslValue fn_matmul(Args *a) {
+DslValue dsl_fn_matmul(Args *a) {
   Val x, y;
-  if (!arg_tensor(a, 0, &x) || !arg_tensor(a, 1, &y) || !same_dtype(a, x, y)) return value_error();
+  if (!dsl_arg_tensor(a, 0, &x) || !dsl_arg_tensor(a, 1, &y) || !same_dtype(a, x, y)) return value_error();
   const Type *p = arg_type_of(a, x), *q = arg_type_of(a, y);
-  if (p->rank == 0 || q->rank == 0) return eval_fail(a->ev, a->call, DIAG_dsl_shape, "matmul needs at least one dimension on both sides");
+  if (p->rank == 0 || q->rank == 0)
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "matmul needs at least one dimension on both sides");
   const Expr *inner = p->dims[p->rank - 1], *rows = q->dims[q->rank > 1 ? q->rank - 2 : 0];
-  const char *left = type_text(a->ev, p);
+  const char *left = dsl_type_text(a->ev, p);
   if (inner != rows) {
-    const char *is = expr_text(a->ev, inner);
-    return eval_fail(a->ev, a->call, DIAG_dsl_shape, "matmul of %s and %s: inner sizes differ, %s and %s", left, type_text(a->ev, q), is,
-                     expr_text(a->ev, rows));
+    const char *is = dsl_expr_text(a->ev, inner);
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "matmul of %s and %s: inner sizes differ, %s and %s", left,
+                    dsl_type_text(a->ev, q), is, dsl_expr_text(a->ev, rows));
   }
   if (!batches_meet(p, q))
-    return eval_fail(a->ev, a->call, DIAG_dsl_shape, "matmul of %s and %s: batch dimensions do not fit", left, type_text(a->ev, q));
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "matmul of %s and %s: batch dimensions do not fit", left,
+                    dsl_type_text(a->ev, q));
   char spec[8 * MAX_RANK] = "", xs[MAX_RANK + 1], ys[MAX_RANK + 1], out[2 * MAX_RANK + 2];
   int px = p->rank > 1 ? 2 : 1, py = q->rank > 1 ? 2 : 1;
   int nx = batch_letters(p, q->rank > 1 && p->rank > 1 ? q : NULL, px, xs);
@@ -71,8 +74,9 @@ DslValue fn_matmul(Args *a) {
   if (px == 2) out[n++] = 'm';
   if (py == 2) out[n++] = 'n';
   snprintf(spec, sizeof spec, "%.*s%sk,%.*sk%s->%.*s", nx, xs, px == 2 ? "m" : "", ny, ys, py == 2 ? "n" : "", n, out);
-  if (n > MAX_RANK) return eval_fail(a->ev, a->call, DIAG_dsl_shape, "the product has more than %d dimensions", MAX_RANK);
-  eval_begin(a->ev, a->call);
+  if (n > MAX_RANK)
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "the product has more than %d dimensions", MAX_RANK);
+  dsl_begin(a->ev, a->call);
   if (px == 2 && py == 2) {
     Val dropped = drop_stretched(&a->ev->b, x, q);
     y = drop_stretched(&a->ev->b, y, p);
@@ -83,19 +87,23 @@ DslValue fn_matmul(Args *a) {
 
 /* ---- tensordot */
 
-DslValue fn_tensordot(Args *a) {
+DslValue dsl_fn_tensordot(Args *a) {
   Val x, y;
   int64_t n;
-  if (!arg_tensor(a, 0, &x) || !arg_tensor(a, 1, &y) || !arg_int(a, 2, 1, &n) || !same_dtype(a, x, y)) return value_error();
+  if (!dsl_arg_tensor(a, 0, &x) || !dsl_arg_tensor(a, 1, &y) || !dsl_arg_int(a, 2, 1, &n) || !same_dtype(a, x, y))
+    return value_error();
   const Type *p = arg_type_of(a, x), *q = arg_type_of(a, y);
-  const char *left = type_text(a->ev, p);
+  const char *left = dsl_type_text(a->ev, p);
   if (n < 0 || n > p->rank || n > q->rank)
-    return eval_fail(a->ev, a->call, DIAG_dsl_shape, "%s and %s do not have %lld dimensions to contract", left, type_text(a->ev, q), (long long)n);
-  if (p->rank + q->rank - 2 * n > MAX_RANK) return eval_fail(a->ev, a->call, DIAG_dsl_shape, "the product has more than %d dimensions", MAX_RANK);
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%s and %s do not have %lld dimensions to contract", left,
+                    dsl_type_text(a->ev, q), (long long)n);
+  if (p->rank + q->rank - 2 * n > MAX_RANK)
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "the product has more than %d dimensions", MAX_RANK);
   for (int i = 0; i < n; i++)
     if (p->dims[p->rank - n + i] != q->dims[i]) {
       const char *last = arena_printf(a->ev->arena, n == 1 ? "last size of %s" : "last sizes of %s", left);
-      return eval_fail(a->ev, a->call, DIAG_dsl_shape, "the %s and the first of %s differ", last, type_text(a->ev, q));
+      return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "the %s and the first of %s differ", last,
+                      dsl_type_text(a->ev, q));
     }
   char spec[4 * MAX_RANK + 8], *s = spec;
   for (int i = 0; i < p->rank; i++) *s++ = (char)('a' + i);
@@ -105,7 +113,7 @@ DslValue fn_tensordot(Args *a) {
   for (int i = 0; i < p->rank - n; i++) *s++ = (char)('a' + i);
   for (int64_t i = n; i < q->rank; i++) *s++ = (char)('a' + p->rank - n + i);
   *s = 0;
-  eval_begin(a->ev, a->call);
+  dsl_begin(a->ev, a->call);
   return built(a, build_dot(&a->ev->b, x, y, spec));
 }
 
@@ -117,7 +125,7 @@ typedef struct Spec {
 } Spec;
 
 static bool spec_fail(Args *a, const char *what) {
-  eval_fail(a->ev, a->at[0], DIAG_dsl_value, "%s; a spec is like \"bsd,dhk->bshk\"", what);
+  dsl_fail(a->ev, a->at[0], DIAG_dsl_value, "%s; a spec is like \"bsd,dhk->bshk\"", what);
   return false;
 }
 
@@ -135,7 +143,8 @@ static bool parse_spec(Args *a, const char *s, Spec *spec) {
       s++;
     } else if (!isalpha((unsigned char)*s)) return spec_fail(a, "unexpected character");
     else if (spec->n[part] == MAX_RANK) return spec_fail(a, "too many letters");
-    else if (strchr(spec->part[part], *s)) return spec_fail(a, arena_printf(a->ev->arena, "'%c' occurs twice in one tensor", *s));
+    else if (strchr(spec->part[part], *s))
+      return spec_fail(a, arena_printf(a->ev->arena, "'%c' occurs twice in one tensor", *s));
     else spec->part[part][spec->n[part]++] = *s;
   }
   return arrow || spec_fail(a, "there is no '->'");
@@ -146,22 +155,24 @@ static bool check_letters(Args *a, const Spec *spec, const Val *x) {
   for (int p = 0; p < spec->noperands; p++) {
     const Type *t = arg_type_of(a, x[p]);
     if (spec->n[p] != t->rank) {
-      eval_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "\"%s\" has %d letters, but the tensor is %s", spec->part[p], spec->n[p], type_text(a->ev, t));
+      dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "\"%s\" has %d letters, but the tensor is %s", spec->part[p],
+               spec->n[p], dsl_type_text(a->ev, t));
       return false;
     }
     for (int i = 0; i < t->rank; i++) {
       const Expr **size = &sizes[(int)spec->part[p][i]];
       if (*size && *size != t->dims[i]) {
-        const char *first = expr_text(a->ev, *size);
-        eval_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "'%c' is %s in the first tensor and %s in the second", spec->part[p][i], first,
-                  expr_text(a->ev, t->dims[i]));
+        const char *first = dsl_expr_text(a->ev, *size);
+        dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "'%c' is %s in the first tensor and %s in the second",
+                 spec->part[p][i], first, dsl_expr_text(a->ev, t->dims[i]));
         return false;
       }
       *size = t->dims[i];
     }
   }
   for (int i = 0; i < spec->n[2]; i++)
-    if (!sizes[(int)spec->part[2][i]]) return spec_fail(a, arena_printf(a->ev->arena, "'%c' is in no operand", spec->part[2][i]));
+    if (!sizes[(int)spec->part[2][i]])
+      return spec_fail(a, arena_printf(a->ev->arena, "'%c' is in no operand", spec->part[2][i]));
   return true;
 }
 
@@ -177,17 +188,18 @@ static Val einsum_one(Eval *ev, const Spec *spec, Val x) {
   return x ? build_transpose(&ev->b, x, perm) : 0;
 }
 
-DslValue fn_einsum(Args *a) {
+DslValue dsl_fn_einsum(Args *a) {
   const char *text;
   Val x[2] = {0, 0};
   Spec spec;
-  if (!arg_string(a, 0, &text) || !parse_spec(a, text, &spec) || !arg_tensor(a, 1, &x[0])) return value_error();
+  if (!dsl_arg_string(a, 0, &text) || !parse_spec(a, text, &spec) || !dsl_arg_tensor(a, 1, &x[0])) return value_error();
   if (arg_given(a, 2) != (spec.noperands == 2))
-    return eval_fail(a->ev, a->call, DIAG_dsl_argument, "the spec has %d operand%s, but %d %s given", spec.noperands,
-                     spec.noperands == 1 ? "" : "s", arg_given(a, 2) ? 2 : 1, arg_given(a, 2) ? "are" : "is");
-  if (arg_given(a, 2) && (!arg_tensor(a, 2, &x[1]) || !same_dtype(a, x[0], x[1]))) return value_error();
+    return dsl_fail(a->ev, a->call, DIAG_dsl_argument, "the spec has %d operand%s, but %d %s given", spec.noperands,
+                    spec.noperands == 1 ? "" : "s", arg_given(a, 2) ? 2 : 1, arg_given(a, 2) ? "are" : "is");
+  if (arg_given(a, 2) && (!dsl_arg_tensor(a, 2, &x[1]) || !same_dtype(a, x[0], x[1]))) return value_error();
   if (!check_letters(a, &spec, x)) return value_error();
-  eval_begin(a->ev, a->call);
+  dsl_begin(a->ev, a->call);
   if (spec.noperands == 1) return built(a, einsum_one(a->ev, &spec, x[0]));
-  return built(a, build_dot(&a->ev->b, x[0], x[1], arena_printf(a->ev->arena, "%s,%s->%s", spec.part[0], spec.part[1], spec.part[2])));
+  return built(a, build_dot(&a->ev->b, x[0], x[1],
+                            arena_printf(a->ev->arena, "%s,%s->%s", spec.part[0], spec.part[1], spec.part[2])));
 }

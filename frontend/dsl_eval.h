@@ -82,58 +82,65 @@ typedef struct Eval {
 
 /* ---- errors (dsl_eval.c) */
 
-Loc eval_loc(const Eval *ev, const Node *n);
+Loc dsl_loc(const Eval *ev, const Node *n);
 
 /* Reports at a node, once, with notes on the calls that led there.  Returns the error value. */
-DslValue eval_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) __attribute__((format(printf, 4, 5)));
+DslValue dsl_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* "an integer", "a tensor f32[batch,4]": for messages. */
-const char *value_describe(Eval *ev, DslValue v);
-const char *type_text(Eval *ev, const Type *t);
-const char *expr_text(Eval *ev, const Expr *e);
+const char *dsl_value_describe(Eval *ev, DslValue v);
+const char *dsl_type_text(Eval *ev, const Type *t);
+const char *dsl_expr_text(Eval *ev, const Expr *e);
 
-void nearest_help(Eval *ev, const Nearest *n); /* "did you mean ...?" */
+void dsl_nearest_help(Eval *ev, const Nearest *n); /* "did you mean ...?" */
 
 /* ---- building operations (dsl_eval.c): every group of build_* calls stands between these two. */
-void eval_begin(Eval *ev, const Node *n);
-DslValue eval_built(Eval *ev, Node *n, Val v); /* 0 becomes the error value */
+void dsl_begin(Eval *ev, const Node *n);
+DslValue dsl_built(Eval *ev, Node *n, Val v); /* 0 becomes the error value */
 
 /* Names the operation behind `v` when it was made at or after operation index `mark`. */
-void eval_label(Eval *ev, DslValue v, size_t mark, const char *name, bool fixed);
-const char *scope_join(Eval *ev, const char *scope, const char *name);
+void dsl_label(Eval *ev, DslValue v, size_t mark, const char *name, bool fixed);
+const char *dsl_scope_join(Eval *ev, const char *scope, const char *name);
 
 /* Gives every operation of the finished function its label; names become unique. */
-void eval_apply_labels(Eval *ev);
+void dsl_apply_labels(Eval *ev);
 
 /* ---- evaluation */
-DslValue eval_expression(Eval *ev, Node *n);
-void eval_statements(Eval *ev, Node *list);
-bool eval_condition(Eval *ev, Node *n, bool *out); /* a compile-time condition */
-void variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state);
-Variable *variable_find(const Variables *vs, const char *name);
+DslValue dsl_expression(Eval *ev, Node *n);
+void dsl_statements(Eval *ev, Node *list); /* dsl_statement.c */
+bool dsl_condition(Eval *ev, Node *n, bool *out); /* a compile-time condition */
+void dsl_variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state);
+Variable *dsl_variable_find(const Variables *vs, const char *name);
 /* Binds arguments, runs the function. */
-DslValue eval_call(Eval *ev, Node *call, Unit *unit, const Node *function);
-const Node *unit_function(const Unit *u, const char *name);
+DslValue dsl_call(Eval *ev, Node *call, Unit *unit, const Node *function);
+const Node *dsl_unit_function(const Unit *u, const char *name);
+
+/* A name given by `as` or `scope`; NULL after reporting. */
+const char *dsl_scope_name(Eval *ev, Node *n);
+/* The user's line an operation comes from: libraries stand for the line that calls them. */
+Loc dsl_user_loc(const Eval *ev, const Node *n);
+/* Counts a step of evaluation; false when a limit is hit, after reporting it. */
+bool dsl_step(Eval *ev, Node *n);
 
 /* ---- operators (dsl_operators.c) */
-DslValue eval_unary(Eval *ev, Node *n, NodeOp op, DslValue a);
-DslValue eval_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b);
+DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a);
+DslValue dsl_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b);
 /* The tensor for a value: tensors stay as they are, numbers become constants of the type `like`. */
-Val eval_operand(Eval *ev, Node *n, DslValue v, const Type *like);
+Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like);
 /* A binary operation of the IR over tensors and numbers, at least one of them a tensor. */
-DslValue eval_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b);
-bool value_number(DslValue v, double *out); /* INT constant or FLOAT */
-bool value_const(DslValue v, int64_t *out); /* INT constant */
+DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b);
+bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */
+bool dsl_value_const(DslValue v, int64_t *out); /* INT constant */
 
 /* ---- indexing (dsl_index.c) */
-DslValue eval_index(Eval *ev, Node *n);
-DslValue eval_field(Eval *ev, Node *n);
+DslValue dsl_index(Eval *ev, Node *n);
+DslValue dsl_field(Eval *ev, Node *n);
 
 /* ---- built-in functions (dsl_builtin.c) */
-bool builtin_exists(const char *name);
-void builtin_nearest(Nearest *n);
-DslValue eval_builtin(Eval *ev, Node *call);
-DslValue builtin_constant(Eval *ev, const char *name); /* f32, zeros, true ...; V_NONE when there is none */
+bool dsl_builtin_exists(const char *name);
+void dsl_builtin_nearest(Nearest *n);
+DslValue dsl_builtin(Eval *ev, Node *call);
+DslValue dsl_builtin_constant(Eval *ev, const char *name); /* f32, zeros, true ...; V_NONE when there is none */
 
 /* ---- libraries (dsl_library.c, generated): name and text of every frontend/NAME.apc */
 typedef struct DslLibrary {

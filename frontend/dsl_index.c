@@ -18,9 +18,10 @@ static bool add_sizes(Eval *ev, Node *n, DslValue v, Sizes *s) {
       if (!add_sizes(ev, n, v.u.items[i], s)) return false;
     return true;
   }
-  if (v.kind != V_INT) eval_fail(ev, n, DIAG_dsl_type, "a size must be an integer, not %s", value_describe(ev, v));
-  else if (value_const(v, &extent) && extent < 0) eval_fail(ev, n, DIAG_dsl_value, "the size %lld is negative", (long long)extent);
-  else if (s->n == MAX_RANK) eval_fail(ev, n, DIAG_dsl_value, "a tensor has at most %d dimensions", MAX_RANK);
+  if (v.kind != V_INT) dsl_fail(ev, n, DIAG_dsl_type, "a size must be an integer, not %s", dsl_value_describe(ev, v));
+  else if (dsl_value_const(v, &extent) && extent < 0)
+    dsl_fail(ev, n, DIAG_dsl_value, "the size %lld is negative", (long long)extent);
+  else if (s->n == MAX_RANK) dsl_fail(ev, n, DIAG_dsl_value, "a tensor has at most %d dimensions", MAX_RANK);
   else {
     s->dims[s->n++] = v.u.e;
     return true;
@@ -31,8 +32,9 @@ static bool add_sizes(Eval *ev, Node *n, DslValue v, Sizes *s) {
 static DslValue index_dtype(Eval *ev, Node *n, DType dtype) {
   Sizes s = {0};
   for (Node *i = n->b; i; i = i->next) {
-    if (i->kind == N_SLICE || i->kind == N_ELLIPSIS) return eval_fail(ev, i, DIAG_dsl_type, "a type has sizes, not slices");
-    DslValue v = eval_expression(ev, i);
+    if (i->kind == N_SLICE || i->kind == N_ELLIPSIS)
+      return dsl_fail(ev, i, DIAG_dsl_type, "a type has sizes, not slices");
+    DslValue v = dsl_expression(ev, i);
     if (v.kind == V_ERROR || !add_sizes(ev, i, v, &s)) return value_error();
   }
   return (DslValue){.kind = V_TYPE, .u.type = type_get(ev->m, dtype, s.n, s.dims)};
@@ -44,10 +46,10 @@ static DslValue index_dtype(Eval *ev, Node *n, DType dtype) {
 static bool list_bound(Eval *ev, Node *n, int count, int otherwise, int *out) {
   int64_t at = otherwise;
   if (n) {
-    DslValue v = eval_expression(ev, n);
+    DslValue v = dsl_expression(ev, n);
     if (v.kind == V_ERROR) return false;
-    if (!value_const(v, &at)) {
-      eval_fail(ev, n, DIAG_dsl_type, "a list is indexed by integers, not %s", value_describe(ev, v));
+    if (!dsl_value_const(v, &at)) {
+      dsl_fail(ev, n, DIAG_dsl_type, "a list is indexed by integers, not %s", dsl_value_describe(ev, v));
       return false;
     }
     if (at < 0) at += count;
@@ -58,7 +60,7 @@ static bool list_bound(Eval *ev, Node *n, int count, int otherwise, int *out) {
 
 static DslValue slice_list(Eval *ev, Node *n, DslValue list) {
   int lo, hi;
-  if (n->c) return eval_fail(ev, n->c, DIAG_dsl_type, "a slice of a list has no step");
+  if (n->c) return dsl_fail(ev, n->c, DIAG_dsl_type, "a slice of a list has no step");
   if (!list_bound(ev, n->a, list.n, 0, &lo) || !list_bound(ev, n->b, list.n, list.n, &hi)) return value_error();
   return value_list(hi > lo ? hi - lo : 0, list.u.items + lo);
 }
@@ -66,13 +68,14 @@ static DslValue slice_list(Eval *ev, Node *n, DslValue list) {
 static DslValue index_list(Eval *ev, Node *n, DslValue list) {
   Node *i = n->b;
   int64_t at;
-  if (!i || i->next || i->kind == N_ELLIPSIS) return eval_fail(ev, n, DIAG_dsl_type, "a list is indexed by one integer");
+  if (!i || i->next || i->kind == N_ELLIPSIS) return dsl_fail(ev, n, DIAG_dsl_type, "a list is indexed by one integer");
   if (i->kind == N_SLICE) return slice_list(ev, i, list);
-  DslValue v = eval_expression(ev, i);
+  DslValue v = dsl_expression(ev, i);
   if (v.kind == V_ERROR) return v;
-  if (!value_const(v, &at)) return eval_fail(ev, i, DIAG_dsl_type, "a list is indexed by an integer, not %s", value_describe(ev, v));
+  if (!dsl_value_const(v, &at))
+    return dsl_fail(ev, i, DIAG_dsl_type, "a list is indexed by an integer, not %s", dsl_value_describe(ev, v));
   if (at < -list.n || at >= list.n)
-    return eval_fail(ev, i, DIAG_dsl_value, "index %lld is outside a list of %d", (long long)at, list.n);
+    return dsl_fail(ev, i, DIAG_dsl_value, "index %lld is outside a list of %d", (long long)at, list.n);
   return list.u.items[at < 0 ? at + list.n : at];
 }
 
@@ -80,16 +83,17 @@ static DslValue index_list(Eval *ev, Node *n, DslValue list) {
 
 /* One bound of a slice or one index; a negative number counts from the end. */
 static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) {
-  DslValue v = eval_expression(ev, n);
+  DslValue v = dsl_expression(ev, n);
   int64_t i;
   if (v.kind == V_ERROR) return false;
   if (v.kind != V_INT) {
     bool fresh = !n->reported;
-    eval_fail(ev, n, DIAG_dsl_type, "an index must be an integer known at compile time, not %s", value_describe(ev, v));
+    dsl_fail(ev, n, DIAG_dsl_type, "an index must be an integer known at compile time, not %s",
+             dsl_value_describe(ev, v));
     if (v.kind == V_TENSOR && fresh) diag_help(ev->diags, "to look up with a tensor write gather(x, index)");
     return false;
   }
-  *out = value_const(v, &i) && i < 0 ? ex_add(ev->m, extent, v.u.e) : v.u.e;
+  *out = dsl_value_const(v, &i) && i < 0 ? ex_add(ev->m, extent, v.u.e) : v.u.e;
   return true;
 }
 
@@ -99,8 +103,8 @@ static bool inside(Eval *ev, Node *n, const Expr *e, const Expr *extent, int sla
   bool low = ex_get_const(e, &v) && v < 0;
   bool high = ex_get_const(ex_sub(ev->m, ex_addi(ev->m, extent, slack), e), &room) && room < 0;
   if (!low && !high) return true;
-  const char *at = expr_text(ev, e);
-  eval_fail(ev, n, DIAG_dsl_value, "%s is outside a dimension of size %s", at, expr_text(ev, extent));
+  const char *at = dsl_expr_text(ev, e);
+  dsl_fail(ev, n, DIAG_dsl_value, "%s is outside a dimension of size %s", at, dsl_expr_text(ev, extent));
   return false;
 }
 
@@ -117,17 +121,17 @@ static bool take_slice(Eval *ev, Node *n, const Expr *extent, Part *p, int axis)
   if (n->a && (!bound(ev, n->a, extent, &lo) || !inside(ev, n->a, lo, extent, 0))) return false;
   if (n->b && (!bound(ev, n->b, extent, &hi) || !inside(ev, n->b, hi, extent, 0))) return false;
   if (n->c) {
-    DslValue v = eval_expression(ev, n->c);
+    DslValue v = dsl_expression(ev, n->c);
     if (v.kind == V_ERROR) return false;
-    if (!value_const(v, &step) || step < 1) {
-      eval_fail(ev, n->c, DIAG_dsl_value, "the step of a slice must be a positive integer");
+    if (!dsl_value_const(v, &step) || step < 1) {
+      dsl_fail(ev, n->c, DIAG_dsl_value, "the step of a slice must be a positive integer");
       return false;
     }
   }
   const Expr *count = ex_sub(ev->m, hi, lo);
   if (ex_get_const(count, &length) && length < 0) {
-    const char *from = expr_text(ev, lo);
-    eval_fail(ev, n, DIAG_dsl_value, "the slice from %s to %s ends before it starts", from, expr_text(ev, hi));
+    const char *from = dsl_expr_text(ev, lo);
+    dsl_fail(ev, n, DIAG_dsl_value, "the slice from %s to %s ends before it starts", from, dsl_expr_text(ev, hi));
     return false;
   }
   p->starts[axis] = lo;
@@ -155,13 +159,13 @@ static bool take_part(Eval *ev, Node *n, const Type *t, Part *p) {
   bool ellipsis = false;
   for (int d = 0; d < t->rank; d++) p->starts[d] = ex_const(ev->m, 0), p->dims[d] = t->dims[d], p->strides[d] = 1;
   if (given > t->rank) {
-    eval_fail(ev, n, DIAG_dsl_shape, "%d indices for %s", given, type_text(ev, t));
+    dsl_fail(ev, n, DIAG_dsl_shape, "%d indices for %s", given, dsl_type_text(ev, t));
     return false;
   }
   for (Node *i = n->b; i; i = i->next) {
     if (i->kind == N_ELLIPSIS) {
       if (ellipsis) {
-        eval_fail(ev, i, DIAG_dsl_syntax, "'...' can stand once");
+        dsl_fail(ev, i, DIAG_dsl_syntax, "'...' can stand once");
         return false;
       }
       ellipsis = true;
@@ -181,33 +185,34 @@ static DslValue index_tensor(Eval *ev, Node *n, Val x) {
   const Expr *kept[MAX_RANK];
   int rank = 0;
   if (!take_part(ev, n, t, &p)) return value_error();
-  eval_begin(ev, n);
+  dsl_begin(ev, n);
   const Type *part = type_get(ev->m, t->dtype, t->rank, p.dims);
   Attr attrs[] = {attr_exprs(ev->m, AT_starts, t->rank, p.starts), attr_ints(ev->m, AT_strides, t->rank, p.strides)};
-  if (part != t) x = build_op(&ev->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .type = part, .nattrs = 2, .attrs = attrs});
+  if (part != t)
+    x = build_op(&ev->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .type = part, .nattrs = 2, .attrs = attrs});
   for (int d = 0; d < t->rank; d++)
     if (!p.dropped[d]) kept[rank++] = p.dims[d];
-  return eval_built(ev, n, build_reshape(&ev->b, x, rank, kept));
+  return dsl_built(ev, n, build_reshape(&ev->b, x, rank, kept));
 }
 
-DslValue eval_index(Eval *ev, Node *n) {
-  DslValue v = eval_expression(ev, n->a);
+DslValue dsl_index(Eval *ev, Node *n) {
+  DslValue v = dsl_expression(ev, n->a);
   switch (v.kind) {
     case V_ERROR: return v;
     case V_DTYPE: return index_dtype(ev, n, v.u.dtype);
     case V_LIST: return index_list(ev, n, v);
     case V_TENSOR: return index_tensor(ev, n, v.u.t);
-    default: return eval_fail(ev, n, DIAG_dsl_type, "%s cannot be indexed", value_describe(ev, v));
+    default: return dsl_fail(ev, n, DIAG_dsl_type, "%s cannot be indexed", dsl_value_describe(ev, v));
   }
 }
 
 /* ---- x.shape, x.rank, x.dtype */
 
-DslValue eval_field(Eval *ev, Node *n) {
-  DslValue v = eval_expression(ev, n->a);
+DslValue dsl_field(Eval *ev, Node *n) {
+  DslValue v = dsl_expression(ev, n->a);
   if (v.kind == V_ERROR) return v;
   if (v.kind != V_TENSOR && v.kind != V_TYPE)
-    return eval_fail(ev, n, DIAG_dsl_name, "%s has no field '%s'", value_describe(ev, v), n->s);
+    return dsl_fail(ev, n, DIAG_dsl_name, "%s has no field '%s'", dsl_value_describe(ev, v), n->s);
   const Type *t = v.kind == V_TYPE ? v.u.type : type_of(ev->b.f, v.u.t);
   if (strcmp(n->s, "rank") == 0) return value_expr(ex_const(ev->m, t->rank));
   if (strcmp(n->s, "dtype") == 0) return (DslValue){.kind = V_DTYPE, .u.dtype = t->dtype};
@@ -216,6 +221,6 @@ DslValue eval_field(Eval *ev, Node *n) {
     for (int d = 0; d < t->rank; d++) items[d] = value_expr(t->dims[d]);
     return value_list(t->rank, items);
   }
-  eval_fail(ev, n, DIAG_dsl_name, "a tensor has no field '%s'; it has shape, rank and dtype", n->s);
+  dsl_fail(ev, n, DIAG_dsl_name, "a tensor has no field '%s'; it has shape, rank and dtype", n->s);
   return value_error();
 }

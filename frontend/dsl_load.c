@@ -11,7 +11,7 @@ enum { DEFAULT_STEPS = 2000000 };
 typedef struct Load {
   Eval ev;
   const DslOptions *options;
-  bool *used; /* per define: a parameter has taken it */
+  bool *used;    /* per define: a parameter has taken it */
   Func *scratch; /* collects what top-level expressions wrongly build */
 } Load;
 
@@ -50,10 +50,10 @@ static void import_library(Load *l, Unit *into, Node *n) {
     ev->frame = frame;
     return;
   }
-  eval_fail(ev, n, DIAG_dsl_name, "there is no library '%s'", n->s);
+  dsl_fail(ev, n, DIAG_dsl_name, "there is no library '%s'", n->s);
   Nearest near = nearest_to(n->s);
   for (int i = 0; i < dsl_nlibraries; i++) nearest_try(&near, dsl_libraries[i].name);
-  nearest_help(ev, &near);
+  dsl_nearest_help(ev, &near);
 }
 
 /* ---- parameters */
@@ -92,29 +92,29 @@ static bool define_value(Load *l, const DslDefine *d, const DslValue *otherwise,
 static DslValue parameter_value(Load *l, Unit *u, Node *n) {
   Eval *ev = &l->ev;
   int64_t i;
-  DslValue v = eval_expression(ev, n->a);
+  DslValue v = dsl_expression(ev, n->a);
   if (v.kind == V_ERROR) return v;
-  if (u->library) return eval_fail(ev, n, DIAG_dsl_structure, "a library has no parameters");
-  if (!value_const(v, &i) && v.kind != V_FLOAT && v.kind != V_STRING)
-    return eval_fail(ev, n->a, DIAG_dsl_type, "a parameter is a number or a string, not %s", value_describe(ev, v));
+  if (u->library) return dsl_fail(ev, n, DIAG_dsl_structure, "a library has no parameters");
+  if (!dsl_value_const(v, &i) && v.kind != V_FLOAT && v.kind != V_STRING)
+    return dsl_fail(ev, n->a, DIAG_dsl_type, "a parameter is a number or a string, not %s", dsl_value_describe(ev, v));
   const DslDefine *d = define_for(l, n->s);
   DslValue given;
   if (!d) return v;
   if (define_value(l, d, &v, &given)) return given;
-  return eval_fail(ev, n, DIAG_dsl_define, "-D %s=%s: parameter '%s' is %s", d->name, d->value, n->s,
-                   v.kind == V_INT ? "an integer" : "a number");
+  return dsl_fail(ev, n, DIAG_dsl_define, "-D %s=%s: parameter '%s' is %s", d->name, d->value, n->s,
+                  v.kind == V_INT ? "an integer" : "a number");
 }
 
 static void report_unused_defines(Load *l, const Unit *u) {
   for (int i = 0; i < l->options->ndefines; i++) {
     const DslDefine *d = &l->options->defines[i];
     if (l->used[i]) continue;
-    diag_error(l->ev.diags, DIAG_dsl_define, (Loc){u->file, NULL, 0, 0}, "-D %s=%s: the model has no parameter '%s'", d->name, d->value,
-               d->name);
+    diag_error(l->ev.diags, DIAG_dsl_define, (Loc){u->file, NULL, 0, 0}, "-D %s=%s: the model has no parameter '%s'",
+               d->name, d->value, d->name);
     Nearest near = nearest_to(d->name);
     for (const Node *n = u->items; n; n = n->next)
       if (n->kind == N_PARAM) nearest_try(&near, n->s);
-    nearest_help(&l->ev, &near);
+    dsl_nearest_help(&l->ev, &near);
   }
 }
 
@@ -125,12 +125,12 @@ static DslValue dimension(Load *l, Node *n) {
   int64_t max = 0;
   static const char *const words[] = {"div", "min", "max"}; /* words of the IR's expressions */
   for (int i = 0; i < 3; i++)
-    if (strcmp(n->s, words[i]) == 0) return eval_fail(ev, n, DIAG_dsl_name, "a dimension cannot be called '%s'", n->s);
+    if (strcmp(n->s, words[i]) == 0) return dsl_fail(ev, n, DIAG_dsl_name, "a dimension cannot be called '%s'", n->s);
   if (n->a) {
-    DslValue v = eval_expression(ev, n->a);
+    DslValue v = dsl_expression(ev, n->a);
     if (v.kind == V_ERROR) return v;
-    if (!value_const(v, &max) || max < 1)
-      return eval_fail(ev, n->a, DIAG_dsl_type, "the largest value of a dimension is a positive integer");
+    if (!dsl_value_const(v, &max) || max < 1)
+      return dsl_fail(ev, n->a, DIAG_dsl_type, "the largest value of a dimension is a positive integer");
   }
   int symbol = module_symbol(ev->m, n->s);
   ev->m->symbols.items[symbol].min = 1;
@@ -142,34 +142,38 @@ static DslValue dimension(Load *l, Node *n) {
 
 static void define_global(Load *l, Unit *u, Node *n, DslValue v) {
   Eval *ev = &l->ev;
-  if (variable_find(&u->globals, n->s)) eval_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
-  else variable_set(ev, &u->globals, n->s, v, NULL);
+  if (dsl_variable_find(&u->globals, n->s)) dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
+  else dsl_variable_set(ev, &u->globals, n->s, v, NULL);
 }
 
 static void check_function(Load *l, const Unit *u, Node *n) {
   Eval *ev = &l->ev;
   for (const Node *o = u->items; o != n; o = o->next)
-    if (o->kind == n->kind && strcmp(o->s, n->s) == 0) eval_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
+    if (o->kind == n->kind && strcmp(o->s, n->s) == 0)
+      dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
   for (Node *p = n->a; p; p = p->next) {
     if (p->a && n->kind == N_FUNCTION && p->i == ':')
-      eval_fail(ev, p, DIAG_dsl_structure, "the parameters of a function have no types; entries declare theirs");
+      dsl_fail(ev, p, DIAG_dsl_structure, "the parameters of a function have no types; entries declare theirs");
     if (n->kind == N_ENTRY && p->i != ':')
-      eval_fail(ev, p, DIAG_dsl_structure, "an input needs a type, as in %s: f32[batch, 4]", p->s);
+      dsl_fail(ev, p, DIAG_dsl_structure, "an input needs a type, as in %s: f32[batch, 4]", p->s);
     for (const Node *o = n->a; o != p; o = o->next)
-      if (strcmp(o->s, p->s) == 0) eval_fail(ev, p, DIAG_dsl_duplicate, "'%s' is declared twice", p->s);
+      if (strcmp(o->s, p->s) == 0) dsl_fail(ev, p, DIAG_dsl_duplicate, "'%s' is declared twice", p->s);
   }
 }
 
 static void evaluate_constant(Load *l, Unit *u, Node *n) {
   Eval *ev = &l->ev;
-  DslValue v = eval_expression(ev, n->b);
+  DslValue v = dsl_expression(ev, n->b);
   if (l->scratch->ops.n && !n->reported && v.kind != V_ERROR)
-    v = eval_fail(ev, n->b, DIAG_dsl_structure, "tensors are made inside an entry or a function, not at the top of a file");
+    v = dsl_fail(ev, n->b, DIAG_dsl_structure,
+                 "tensors are made inside an entry or a function, not at the top of a file");
   l->scratch->ops.n = 0;
   define_global(l, u, n->a, v);
 }
 
-static void check_statement(Load *l, Node *n) { eval_statements(&l->ev, &(Node){.kind = N_CHECK, .line = n->line, .col = n->col, .a = n->a, .b = n->b}); }
+static void check_statement(Load *l, Node *n) {
+  dsl_statements(&l->ev, &(Node){.kind = N_CHECK, .line = n->line, .col = n->col, .a = n->a, .b = n->b});
+}
 
 static void unit_evaluate(Load *l, Unit *u) {
   Eval *ev = &l->ev;
@@ -186,7 +190,8 @@ static void unit_evaluate(Load *l, Unit *u) {
         break;
       case N_ASSIGN: evaluate_constant(l, u, n); break;
       case N_CHECK: check_statement(l, n); break;
-      case N_FUNCTION: case N_ENTRY: check_function(l, u, n); break;
+      case N_FUNCTION:
+      case N_ENTRY: check_function(l, u, n); break;
       default: break;
     }
   }
@@ -195,14 +200,14 @@ static void unit_evaluate(Load *l, Unit *u) {
 /* ---- entries */
 
 static void declare_input(Eval *ev, Node *p) {
-  DslValue t = p->a ? eval_expression(ev, p->a) : value_error(), v = value_error();
+  DslValue t = p->a ? dsl_expression(ev, p->a) : value_error(), v = value_error();
   if (t.kind == V_TYPE) {
-    eval_begin(ev, p);
-    v = eval_built(ev, p, build_input(&ev->b, p->s, t.u.type));
+    dsl_begin(ev, p);
+    v = dsl_built(ev, p, build_input(&ev->b, p->s, t.u.type));
   } else if (t.kind != V_ERROR) {
-    eval_fail(ev, p->a, DIAG_dsl_type, "the type of an input is like f32[batch, 4], not %s", value_describe(ev, t));
+    dsl_fail(ev, p->a, DIAG_dsl_type, "the type of an input is like f32[batch, 4], not %s", dsl_value_describe(ev, t));
   }
-  variable_set(ev, &ev->frame->variables, p->s, v, NULL);
+  dsl_variable_set(ev, &ev->frame->variables, p->s, v, NULL);
 }
 
 static void build_entry(Load *l, Unit *u, Node *n) {
@@ -213,10 +218,10 @@ static void build_entry(Load *l, Unit *u, Node *n) {
   ev->b = builder_new(ev->m, module_func_add(ev->m, n->s, 1), ev->diags);
   ev->labels.n = ev->weights.n = ev->states.n = 0;
   for (Node *p = n->a; p; p = p->next) declare_input(ev, p);
-  eval_statements(ev, n->b);
+  dsl_statements(ev, n->b);
   if (ev->diags->errors > errors) return;
-  if (ev->b.f->outputs.n == 0) eval_fail(ev, n, DIAG_dsl_structure, "entry '%s' has no output", n->s);
-  else eval_apply_labels(ev);
+  if (ev->b.f->outputs.n == 0) dsl_fail(ev, n, DIAG_dsl_structure, "entry '%s' has no output", n->s);
+  else dsl_apply_labels(ev);
 }
 
 /* Builds the entries whose condition holds; how many. */
@@ -230,7 +235,7 @@ static int build_entries(Load *l, Unit *u) {
     ev->frame = &frame;
     ev->b = builder_new(ev->m, l->scratch, ev->diags);
     ev->labels.n = 0;
-    if (n->c && !eval_condition(ev, n->c, &wanted)) count++;
+    if (n->c && !dsl_condition(ev, n->c, &wanted)) count++;
     else if (wanted) {
       count++;
       build_entry(l, u, n);
@@ -255,7 +260,8 @@ Module *dsl_load(const char *file, const char *text, const DslOptions *options, 
     unit_evaluate(&l, u);
     report_unused_defines(&l, u);
     if (diags->errors == errors && build_entries(&l, u) == 0)
-      diag_error(diags, DIAG_dsl_structure, (Loc){file, NULL, 0, 0}, "the model has no entry; write entry main(...) { ... }");
+      diag_error(diags, DIAG_dsl_structure, (Loc){file, NULL, 0, 0},
+                 "the model has no entry; write entry main(...) { ... }");
   }
   Module *m = l.ev.m;
   if (diags->errors > errors || !verify_module(m, diags)) {

@@ -5,18 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "frontend/dsl.h"
-
-static char *read_text(const char *path) {
-  FILE *f = fopen(path, "rb");
-  if (!f) return NULL;
-  size_t n = 0, cap = 1 << 20;
-  char *text = malloc(cap);
-  n = text ? fread(text, 1, cap - 1, f) : 0;
-  fclose(f);
-  if (text) text[n] = 0;
-  return text;
-}
 
 static Module *load(const char *path, const char *text, const DslOptions *options, Diags *diags) {
   const char *base = strrchr(path, '/');
@@ -39,13 +29,14 @@ int main(int argc, char **argv) {
       defines[options.ndefines++] = (DslDefine){argv[i], equals + 1};
     } else path = argv[i];
   }
-  char *text = path ? read_text(path) : NULL;
-  if (!text) {
+  if (!path) {
     fprintf(stderr, "usage: dsl_load_main FILE [-D NAME=VALUE]... [--count]\n");
     return 2;
   }
   Arena *arena = arena_new();
-  Module *m = load(path, text, &options, diags_new(arena));
+  Diags *diags = diags_new(arena);
+  char *text = file_read_text(diags, arena, path, NULL);
+  Module *m = text ? load(path, text, &options, diags) : NULL;
   if (m && count) printf("%lld\n", (long long)dsl_parameter_count(m));
   if (m && !count) {
     Text out = {.arena = arena};
@@ -55,7 +46,6 @@ int main(int argc, char **argv) {
   int status = m ? 0 : 1;
   module_free(m);
   arena_free(arena);
-  free(text);
   free(defines);
   return status;
 }

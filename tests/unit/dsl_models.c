@@ -1,4 +1,7 @@
 /* The models of examples/: exact parameter counts, many settings, and that their IR parses back to itself. */
+#include <ctype.h>
+
+#include "base/file.h"
 #include "frontend/dsl.h"
 #include "tests/test.h"
 
@@ -17,13 +20,9 @@ static Module *load(Arena *arena, const char *name, const char *settings, bool q
     *equals = 0;
     defines[options.ndefines++] = (DslDefine){s, equals + 1};
   }
-  FILE *f = fopen(path, "rb");
-  char *source = arena_alloc(arena, 65536);
-  CHECKF(f != NULL, "%s", path);
-  if (!f) return NULL;
-  size_t n = fread(source, 1, 65535, f);
-  CHECK(n > 0 && n < 65535);
-  fclose(f);
+  const char *source = file_read_text(diags, arena, path, NULL);
+  CHECKF(source != NULL, "%s", path);
+  if (!source) return NULL;
   Module *m = dsl_load(path, source, &options, diags);
   if (!quiet) diags_print(diags, stderr, false);
   CHECK((m == NULL) == (diags->errors > 0));
@@ -39,9 +38,9 @@ static int64_t count(const char *name, const char *settings) {
   return n;
 }
 
-#define COUNT(name, settings, want) \
-  do { \
-    int64_t got_ = count(name, settings); \
+#define COUNT(name, settings, want)                                         \
+  do {                                                                      \
+    int64_t got_ = count(name, settings);                                   \
     CHECKF(got_ == (want), "%s %s: %lld", name, settings, (long long)got_); \
   } while (0)
 
@@ -98,11 +97,21 @@ static void many_settings(void) {
 
 static void refused_settings(void) {
   static const char *const settings[][2] = {
-      {"mlp.apc", "layers=0"},         {"mlp.apc", "d=-4"},          {"mlp.apc", "hidden=0"},
-      {"gpt.apc", "heads=5"},          {"gpt.apc", "heads=0"},       {"gpt.apc", "d=x"},
-      {"gpt.apc", "ctx=0"},            {"gpt.apc", "tide=1"},        {"llama.apc", "kv_heads=5"},
-      {"llama.apc", "d=96 heads=32"},  {"llama.apc", "vocab=0"},     {"llama.apc", "kv_heads=0"},
-      {"gpt.apc", "vocab=9223372036854775807"}, {"gpt.apc", "layers=100000000"}, {"llama.apc", "cache=1 ctx=-1"},
+      {"mlp.apc", "layers=0"},
+      {"mlp.apc", "d=-4"},
+      {"mlp.apc", "hidden=0"},
+      {"gpt.apc", "heads=5"},
+      {"gpt.apc", "heads=0"},
+      {"gpt.apc", "d=x"},
+      {"gpt.apc", "ctx=0"},
+      {"gpt.apc", "tide=1"},
+      {"llama.apc", "kv_heads=5"},
+      {"llama.apc", "d=96 heads=32"},
+      {"llama.apc", "vocab=0"},
+      {"llama.apc", "kv_heads=0"},
+      {"gpt.apc", "vocab=9223372036854775807"},
+      {"gpt.apc", "layers=100000000"},
+      {"llama.apc", "cache=1 ctx=-1"},
   };
   for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
     Arena *arena = arena_new();
@@ -136,10 +145,33 @@ static void structure(void) {
   arena_free(arena);
 }
 
+/* docs/dsl.md names every built-in function. */
+static void documentation(void) {
+  static const char *const names[] = {
+#define BUILTIN(name, parameters, function, doc) #name,
+#include "frontend/dsl_builtin.def"
+#undef BUILTIN
+#define UNARY(name, classes, linear, f, i, doc) #name,
+#include "ir/ops.def"
+  };
+  Arena *arena = arena_new();
+  const char *text = file_read_text(diags_new(arena), arena, "docs/dsl.md", NULL);
+  CHECK(text != NULL);
+  for (size_t i = 0; text && i < sizeof names / sizeof names[0]; i++) {
+    size_t n = strlen(names[i]);
+    const char *at = strstr(text, names[i]);
+    while (at && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || isalnum((unsigned char)at[n]) || at[n] == '_'))
+      at = strstr(at + 1, names[i]);
+    CHECKF(at != NULL, "%s", names[i]);
+  }
+  arena_free(arena);
+}
+
 int main(void) {
   RUN(parameter_counts);
   RUN(many_settings);
   RUN(refused_settings);
   RUN(structure);
+  RUN(documentation);
   return test_summary();
 }
