@@ -39,7 +39,7 @@ struct Session {
 
   pthread_t keeper;
   sigset_t signals;          /* the caller's mask, for the ranks */
-  _Atomic uint32_t started;  /* futex: 1 when all ranks run, or `failure` tells why not */
+  _Atomic uint32_t started;  /* futex: 1 when all ranks run, STARTING_FAILED or more when `failure` tells why not */
   _Atomic uint32_t stopping; /* a SessionStop */
   RankProcess ranks[SESSION_MAX_RANKS]; /* the keeper's; pids are constant once started */
   int64_t clock_ms;                     /* the keeper's clock: stands still while the host is stopped */

@@ -18,7 +18,7 @@
 
 #include "runtime/session_host.h"
 
-enum { WATCH_MS = 50, CLOCK_STEP_MS = 200, GRACE_MS = 100, LEAVE_MS = 1000, REAP_MS = 2 };
+enum { WATCH_MS = 50, CLOCK_STEP_MS = 200, GRACE_MS = 100, LEAVE_MS = 1000, REAP_MS = 2, STARTING_FAILED = 2 };
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -262,6 +262,7 @@ static void *keeper(void *argument) {
     pthread_mutex_lock(&s->lock);
     s->failure = error;
     pthread_mutex_unlock(&s->lock);
+    atomic_store(&s->started, STARTING_FAILED);
     session_ring(&s->started);
     return NULL;
   }
@@ -279,10 +280,8 @@ RtStatus session_keeper_start(Session *s, RtError *error) {
   pthread_sigmask(SIG_SETMASK, &s->signals, NULL);
   if (number != 0) return rt_error(error, RT_FAILED, "starting the watchdog's thread: %s", strerror(number));
   while (atomic_load(&s->started) == 0) session_sleep(&s->started, 0, 1000);
-  pthread_mutex_lock(&s->lock);
-  RtStatus status = s->failure.status;
-  if (status != RT_OK) rt_error(error, status, "%s", s->failure.text);
-  pthread_mutex_unlock(&s->lock);
-  if (status != RT_OK) pthread_join(s->keeper, NULL);
-  return status;
+  /* A failure of ranks that did start is told by session_wait, even when it is already there. */
+  if (atomic_load(&s->started) < STARTING_FAILED) return RT_OK;
+  pthread_join(s->keeper, NULL);
+  return rt_error(error, s->failure.status, "%s", s->failure.text);
 }
