@@ -326,9 +326,11 @@ typedef struct ProgramShape {
 
 /* Binds the symbols from the shapes of all inputs of an entry, one per input: a dimension that is just a symbol binds
  * it, every other one must evaluate to the given extent.  symbols[n_symbols] begins with -1 for free
- * symbols or a value given by the caller; those that nothing binds get their hint, or their minimum.  RT_BAD_INPUT names
+ * symbols or a value given by the caller; those that nothing binds get program_default_size.  RT_BAD_INPUT names
  * input and dimension. */
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);
+/* The hint, or without one the smallest size above 0 that is allowed. */
+int64_t program_default_size(const ProgramSymbol *s);
 /* The shape of a port under bound symbols. */
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error);
 

@@ -161,6 +161,12 @@ static RtStatus bind_input(const Program *p, const ProgramPort *port, const Prog
   return RT_OK;
 }
 
+int64_t program_default_size(const ProgramSymbol *s) {
+  if (s->hint) return s->hint;
+  int64_t n = s->min > 1 ? s->min : 1, more = (s->multiple - n % s->multiple) % s->multiple;
+  return n <= INT64_MAX - more && (s->max == 0 || n + more <= s->max) ? n + more : s->min;
+}
+
 static RtStatus bind_symbols(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols,
                              RtError *error) {
   const char *binder[PROGRAM_MAX_SYMBOLS] = {0};
@@ -174,7 +180,7 @@ static RtStatus bind_symbols(const Program *p, uint32_t entry, const ProgramShap
   for (uint32_t i = 0; !status && i < p->entries[entry].n_inputs; i++)
     status = bind_input(p, input_of(p, entry, i), &shapes[i], symbols, binder, error);
   for (uint32_t s = 0; s < p->n_symbols; s++)
-    if (!binder[s]) symbols[s] = p->symbols[s].hint ? p->symbols[s].hint : p->symbols[s].min;
+    if (!binder[s]) symbols[s] = program_default_size(&p->symbols[s]);
   return status;
 }
 

@@ -1,0 +1,135 @@
+/* apc_runtime.h - running a program compiled by apc from C or C++.
+ *
+ *   ApcModel *model;
+ *   if (apc_load("./model", NULL, &model) ||
+ *       apc_bind_input(model, "x", APC_F32, 2, (int64_t[]){8, 768}, x) ||
+ *       apc_run(model, NULL) ||
+ *       apc_read_output(model, "y", y, sizeof y))
+ *     fprintf(stderr, "%s\n", apc_error(model));
+ *   apc_close(model);
+ *
+ * Link with libapcrt.a -lz -ljansson -lpthread -ldl -lm.
+ *
+ * The model runs in rank processes of its own, started from the compiled program at the first apc_run and ended by apc_close,
+ * or when this process ends for whatever reason.  They keep the weights and the states (KV caches) between requests.
+ * A model is used from one thread at a time; several models may be used at once.  Nothing here prints or exits.
+ *
+ * All functions return a status; anything but APC_OK leaves its explanation, one line, in apc_error.  After
+ * APC_FAILED, APC_LATE or APC_UNSUPPORTED from apc_run the ranks are gone, and the next apc_run starts new ones (states
+ * begin anew).
+ */
+#ifndef APC_RUNTIME_H
+#define APC_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The numbers are the exit codes of compiled programs. */
+typedef enum ApcStatus {
+  APC_OK = 0,
+  APC_BAD_INPUT = 1,    /* a file, a tensor or a shape is wrong */
+  APC_USAGE = 2,        /* no such name, or a call at the wrong time */
+  APC_UNSUPPORTED = 5,  /* a library or CPU instruction set is missing, or a feature is not built yet */
+  APC_FAILED = 6,       /* a rank died, no memory */
+  APC_LATE = 7,         /* a rank made no progress for the time-out */
+  APC_INTERNAL = 70     /* an error of apc itself */
+} ApcStatus;
+
+/* Element types; bool is one byte, 0 or 1. */
+typedef enum ApcType {
+  APC_F32, APC_F64, APC_F16, APC_BF16, APC_I8, APC_I16, APC_I32, APC_I64, APC_U8, APC_U16, APC_U32, APC_U64, APC_BOOL
+} ApcType;
+
+enum { APC_MAX_RANK = 8 };
+
+/* An input or output.  dims[i] is -1 where the size depends on the inputs; dim_text has the formula ("batch"). */
+typedef struct ApcTensorInfo {
+  const char *name;
+  ApcType type;
+  int rank;
+  int64_t dims[APC_MAX_RANK];
+  const char *dim_text[APC_MAX_RANK];
+} ApcTensorInfo;
+
+typedef struct ApcModel ApcModel;
+
+typedef struct ApcOptions {
+  const char *weights;  /* another file with the weights (the .safetensors, or the model file at its new place); NULL */
+  int timeout_ms;       /* longest time without progress of a rank; 0: 60000 */
+} ApcOptions;
+
+/* Opens a compiled program; NULL: the running one.  options may be NULL.  *model is set also after an error, for apc_error;
+ * it is NULL only when there is no memory. */
+ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model);
+void apc_close(ApcModel *model); /* NULL is allowed */
+
+/* The explanation of the last status that was not APC_OK; "" when there was none. */
+const char *apc_error(const ApcModel *model);
+
+/* ---- what the program offers */
+int apc_entries(const ApcModel *model);
+const char *apc_entry_name(const ApcModel *model, int index);
+/* The entry that the functions below and apc_run act on; the first one at the beginning.  Inputs bound stay bound by name. */
+ApcStatus apc_select(ApcModel *model, const char *entry);
+int apc_inputs(const ApcModel *model);
+int apc_outputs(const ApcModel *model);
+ApcStatus apc_input_info(ApcModel *model, int index, ApcTensorInfo *info);
+ApcStatus apc_output_info(ApcModel *model, int index, ApcTensorInfo *info);
+int apc_ranks(const ApcModel *model);
+
+/* ---- inputs.  The data is copied at apc_run and must stay valid until then. */
+ApcStatus apc_bind_input(ApcModel *model, const char *name, ApcType type, int rank, const int64_t *dims,
+                         const void *data);
+/* From text as on the command line: "@x.npy", "random", "random:SEED", "zeros".  The shape of the latter follows from the other
+ * inputs, or from apc_bind_dim, or is what the program was planned for. */
+ApcStatus apc_bind_input_text(ApcModel *model, const char *name, const char *text);
+/* All tensors of an .npz file; each must be an input. */
+ApcStatus apc_bind_inputs_file(ApcModel *model, const char *path);
+ApcStatus apc_bind_dim(ApcModel *model, const char *symbol, int64_t size);
+
+/* ---- running */
+
+/* Runs an entry (NULL: the selected one) with the inputs bound; returns when the outputs are there. */
+ApcStatus apc_run(ApcModel *model, const char *entry);
+/* Runs it again with the inputs where the last apc_run put them (to measure). */
+ApcStatus apc_run_again(ApcModel *model);
+/* States (KV caches) go back to their first value. */
+ApcStatus apc_reset(ApcModel *model);
+
+/* ---- outputs of the last apc_run, until the next */
+ApcStatus apc_output_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
+ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t bytes);
+/* The values without a copy; valid until the next call that runs, binds or closes. */
+ApcStatus apc_output_data(ApcModel *model, const char *name, const void **data);
+ApcStatus apc_write_output(ApcModel *model, const char *name, const char *npy_path);
+ApcStatus apc_write_outputs(ApcModel *model, const char *npz_path);
+
+/* ---- what it costs */
+typedef struct ApcReport {
+  uint64_t param_bytes, state_bytes, arena_bytes, window_bytes; /* allocated by the rank */
+  uint64_t mapped_bytes;                                         /* weights used where their file is mapped */
+  uint64_t sent_bytes, communications;                           /* since the ranks started */
+  double load_s, run_s;                                          /* loading weights; the last request */
+} ApcReport;
+/* Of one rank, after apc_run. */
+ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);
+/* The same numbers as the compiler predicts them: for the dimensions bound, or those it planned for. */
+ApcStatus apc_predict(ApcModel *model, int rank, ApcReport *report);
+
+/* A description of the program for people, or as one JSON document; valid until the next call of it. */
+const char *apc_describe(ApcModel *model, int json);
+
+/* ---- for the generated program itself */
+/* Is this process a rank that a host started?  Then its whole life is `return apc_rank_main(argc, argv);`. */
+int apc_is_rank(int argc, char **argv);
+int apc_rank_main(int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

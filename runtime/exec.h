@@ -1,0 +1,39 @@
+/* runtime/exec.h - one rank executing a Program on the CPU.
+ *
+ * exec_open loads this rank's part of the weights, the kernels and the libraries; exec_run runs one request.
+ * Everything known once the symbols are bound (memory plan, addresses, shapes of the other members of groups) is a Binding, kept for
+ * later requests of the same sizes.  All memory of the model comes from exec_alloc, which counts it.
+ */
+#ifndef APC_RUNTIME_EXEC_H
+#define APC_RUNTIME_EXEC_H
+
+#include "runtime/load.h"
+#include "runtime/request.h"
+#include "runtime/session.h"
+
+typedef struct Executor Executor;
+
+typedef struct ExecOptions {
+  uint32_t rank;
+  Comm *comm;              /* NULL when the program has one rank */
+  SessionRank *session;    /* for progress; may be NULL */
+  const char *weights;     /* --weights, or NULL */
+  bool check;              /* APC_CHECK=1: check every memory plan independently */
+} ExecOptions;
+
+RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out, RtError *error);
+
+/* Runs a request; symbols[n_symbols] are bound and checked by the host, io is the session's area with the layout of
+ * request_layout. */
+RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
+                  RtError *error);
+
+void exec_report(const Executor *e, RankReport *out);
+void exec_close(Executor *e); /* NULL is allowed */
+
+/* The steps told to the watchdog, and their text (for the host): instruction and micro-batch, or the weight loaded. */
+static inline uint32_t exec_step(uint32_t instr, uint32_t micro_batch) { return micro_batch << 20 | (instr + 1); }
+static inline uint32_t exec_step_load(uint32_t param) { return 1u << 31 | param; }
+void exec_step_text(const Program *p, uint32_t step, char *text, size_t size);
+
+#endif

@@ -1,0 +1,151 @@
+/* runtime/gemm_dnnl.c - see gemm_dnnl.h. */
+#include "runtime/gemm_dnnl.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* From oneDNN's dnnl.h; dnnl_dim_t is int64_t, dnnl_status_t an enum with success 0.  Matrices are row-major. */
+typedef int (*SgemmFn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                       int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+/* From libgomp's stable ABI. */
+typedef void (*ParallelFn)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+typedef int (*ThreadFn)(void);
+
+static struct {
+  SgemmFn sgemm;
+  ParallelFn parallel;
+  ThreadFn thread_num, num_threads, max_threads;
+} lib;
+
+/* The address of a function as any function pointer type (POSIX promises that this works). */
+static void find(void *handle, const char *name, void *to) {
+  void *address = dlsym(handle, name);
+  memcpy(to, &address, sizeof address);
+}
+
+static void open_gomp(void) {
+  void *gomp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_GLOBAL);
+  if (!gomp) return; /* products of a batch then run one after the other */
+  find(gomp, "omp_get_thread_num", &lib.thread_num);
+  find(gomp, "omp_get_num_threads", &lib.num_threads);
+  find(gomp, "omp_get_max_threads", &lib.max_threads);
+  if (lib.thread_num && lib.num_threads && lib.max_threads) find(gomp, "GOMP_parallel", &lib.parallel);
+}
+
+RtStatus gemm_open(RtError *error) {
+  static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
+  void *handle = NULL;
+  for (int i = 0; i < 2 && !handle && !lib.sgemm; i++) handle = dlopen(names[i], RTLD_NOW);
+  if (handle) find(handle, "dnnl_sgemm", &lib.sgemm);
+  if (!lib.sgemm)
+    return rt_error(error, RT_UNSUPPORTED,
+                    "oneDNN is missing: matrix products need libdnnl.so.3 or libdnnl.so.2 (Debian and Ubuntu: "
+                    "apt-get install libdnnl3 or libdnnl2)");
+  if (!lib.parallel) open_gomp();
+  return RT_OK;
+}
+
+/* A matrix of `rows` x `columns` as oneDNN wants it: transposed or not, with a leading dimension. */
+typedef struct Operand {
+  char transposed; /* 'N' or 'T' */
+  int64_t leading;
+} Operand;
+
+static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool operand_of(int64_t rows, int64_t columns, int64_t row_step, int64_t column_step, Operand *out) {
+  if ((column_step == 1 || columns == 1) && (row_step >= columns || rows == 1)) {
+    *out = (Operand){'N', rows == 1 ? largest(columns, 1) : row_step};
+    return true;
+  }
+  if ((row_step == 1 || rows == 1) && (column_step >= rows || columns == 1)) {
+    *out = (Operand){'T', columns == 1 ? largest(rows, 1) : column_step};
+    return true;
+  }
+  return false;
+}
+
+typedef struct Batch {
+  const GemmCall *call;
+  Operand a, b, c;
+  int64_t total;
+  int failed;
+} Batch;
+
+static int one_product(const Batch *batch, int64_t index) {
+  const GemmCall *g = batch->call;
+  const float *a = g->a, *b = g->b;
+  float *c = g->c;
+  for (int i = g->loops; i-- > 0;) {
+    int64_t at = index % g->extent[i];
+    index /= g->extent[i];
+    a += at * g->a_step[i];
+    b += at * g->b_step[i];
+    c += at * g->c_step[i];
+  }
+  return lib.sgemm(batch->a.transposed, batch->b.transposed, g->m, g->n, g->k, 1.0f, a, batch->a.leading, b,
+                   batch->b.leading, g->accumulate ? 1.0f : 0.0f, c, batch->c.leading);
+}
+
+static void my_share(void *data) {
+  Batch *batch = data;
+  int64_t t = lib.thread_num(), n = lib.num_threads();
+  for (int64_t i = t * batch->total / n; i < (t + 1) * batch->total / n; i++)
+    if (one_product(batch, i)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Threads inside one product pay off from about this much work on. */
+static bool is_small(const GemmCall *g) { return (double)g->m * (double)g->n * (double)g->k < 4e6; }
+
+static RtStatus multiply(Batch *batch, RtError *error) {
+  const GemmCall *g = batch->call;
+  int64_t threads = lib.parallel ? lib.max_threads() : 1;
+  if (threads > 1 && batch->total > 1 && (is_small(g) || batch->total >= 4 * threads)) {
+    lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
+  } else {
+    for (int64_t i = 0; i < batch->total; i++) batch->failed |= one_product(batch, i) != 0;
+  }
+  return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
+}
+
+/* k = 0. */
+static void clear(const GemmCall *g, int64_t total) {
+  for (int64_t index = 0; index < total; index++) {
+    float *c = g->c;
+    int64_t rest = index;
+    for (int i = g->loops; i-- > 0; rest /= g->extent[i]) c += rest % g->extent[i] * g->c_step[i];
+    for (int64_t i = 0; i < g->m; i++)
+      for (int64_t j = 0; j < g->n; j++) c[i * g->c_m + j * g->c_n] = 0;
+  }
+}
+
+/* The same product with all three matrices transposed, for a C whose columns are contiguous. */
+static GemmCall transposed(const GemmCall *g) {
+  GemmCall t = *g;
+  t.m = g->n, t.n = g->m;
+  t.a = g->b, t.a_m = g->b_n, t.a_k = g->b_k;
+  t.b = g->a, t.b_k = g->a_k, t.b_n = g->a_m;
+  t.c_m = g->c_n, t.c_n = g->c_m;
+  memcpy(t.a_step, g->b_step, sizeof t.a_step);
+  memcpy(t.b_step, g->a_step, sizeof t.b_step);
+  return t;
+}
+
+RtStatus gemm_run(const GemmCall *call, RtError *error) {
+  GemmCall g = *call;
+  Batch batch = {.call = &g, .total = 1};
+  for (int i = 0; i < g.loops; i++) batch.total *= g.extent[i];
+  if (g.m == 0 || g.n == 0 || batch.total == 0) return RT_OK;
+  if (g.k == 0) {
+    if (!g.accumulate) clear(&g, batch.total);
+    return RT_OK;
+  }
+  if (!operand_of(g.m, g.n, g.c_m, g.c_n, &batch.c) || batch.c.transposed == 'T') {
+    g = transposed(call);
+    if (!operand_of(g.m, g.n, g.c_m, g.c_n, &batch.c) || batch.c.transposed == 'T')
+      return rt_error(error, RT_INTERNAL, "matrix product: no unit stride in the result");
+  }
+  if (!operand_of(g.m, g.k, g.a_m, g.a_k, &batch.a) || !operand_of(g.k, g.n, g.b_k, g.b_n, &batch.b))
+    return rt_error(error, RT_INTERNAL, "matrix product: no unit stride in an operand");
+  return multiply(&batch, error);
+}

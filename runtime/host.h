@@ -1,0 +1,59 @@
+/* runtime/host.h - what the files behind apc_runtime.h share: host.c (loading, binding, running), host_files.c (tensor
+ * files and texts), host_describe.c (descriptions). */
+#ifndef APC_RUNTIME_HOST_H
+#define APC_RUNTIME_HOST_H
+
+#include "base/tensor.h"
+#include "runtime/apc_runtime.h"
+#include "runtime/artifact.h"
+#include "runtime/request.h"
+#include "runtime/session.h"
+
+/* What an input is bound to. */
+typedef enum BoundKind { BOUND_DATA, BOUND_RANDOM, BOUND_ZEROS } BoundKind;
+
+typedef struct Bound {
+  char *name;
+  BoundKind kind;
+  uint64_t seed;
+  Tensor tensor; /* DATA: a view of the caller's memory, or ours when it came from a file */
+} Bound;
+
+struct ApcModel {
+  Artifact artifact;
+  char *path, *weights;
+  int timeout_ms;
+  uint32_t entry; /* selected */
+  int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
+  Bound *bound;
+  size_t n_bound;
+  Session *session;
+  uint32_t requests;
+  char *io;
+  RequestLayout layout; /* of the last request; n 0 before the first */
+  uint32_t ran_entry;
+  int64_t *symbols;     /* of the last request */
+  char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
+  char *description;
+  RtError error;
+};
+
+/* Records the error and gives the public status. */
+ApcStatus host_status(ApcModel *m, RtStatus status);
+ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays). */
+bool host_begin(ApcModel *m);
+
+/* Binds an input of that name; takes over the tensor. */
+ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);
+
+/* Symbols under the present bindings. */
+RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
+
+/* Finds an output of the last request; -1 after recording the error. */
+int host_output(ApcModel *m, const char *name);
+
+/* "did you mean 'x'?" or "there are: x, y". */
+void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name, char *text, size_t size);
+
+#endif

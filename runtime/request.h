@@ -1,0 +1,50 @@
+/* runtime/request.h - what host and ranks of a session say to each other.
+ *
+ * A request is the payload of a session's RUN command: RequestHead, then one int64_t per symbol.  Tensors travel in the I/O area:
+ * a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.  Host
+ * and ranks compute the places from the symbols by the same function.
+ */
+#ifndef APC_RUNTIME_REQUEST_H
+#define APC_RUNTIME_REQUEST_H
+
+#include "runtime/comm.h"
+#include "runtime/memory.h"
+
+typedef enum RequestKind { REQUEST_RUN, REQUEST_RESET } RequestKind;
+
+typedef struct RequestHead {
+  uint32_t kind; /* REQUEST_RESET: states go back to their first value; no symbols follow */
+  uint32_t entry;
+  uint32_t n_symbols;
+  uint32_t number; /* counts requests; part of the communication keys */
+} RequestHead;
+
+/* What a rank did; written at the end of each request. */
+typedef struct RankReport {
+  uint64_t allocated[SPACE_COUNT]; /* bytes obtained from the system */
+  uint64_t mapped;                 /* bytes of weights used where their file is mapped */
+  uint64_t class_bytes[PC_COUNT];  /* of the memory plan of the last entry */
+  uint64_t sent[COMM_KIND_COUNT];  /* payload bytes since the start */
+  uint64_t operations[COMM_KIND_COUNT];
+  uint64_t load_ns;                /* time to load the weights */
+  uint64_t run_ns;                 /* time of the last request */
+} RankReport;
+
+typedef struct RequestLayout {
+  uint64_t bytes;    /* of the whole I/O area */
+  uint64_t *offsets; /* per input, then per output of the entry */
+  uint64_t *sizes;   /* bytes of each */
+  ProgramShape *shapes;
+  uint32_t n;
+} RequestLayout;
+
+RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, RequestLayout *out, RtError *error);
+void request_layout_free(RequestLayout *l);
+
+static inline RankReport *request_report(void *io, uint32_t rank) { return (RankReport *)io + rank; }
+
+/* The random values of an input: floats normal with mean 0 and deviation 1, integers and bool in [0, below) (0: 2), keyed
+ * by (seed, hash of the name, element), so that they are the same however the program is cut. */
+void request_random(DType dtype, void *out, size_t n, uint64_t seed, const char *name, uint64_t below);
+
+#endif

@@ -1,0 +1,415 @@
+/* runtime/stub/main.c - the command line of a compiled program, on top of apc_runtime.h.
+ *
+ * Results go to stdout, everything else to stderr.  Exit codes are ApcStatus.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/apc_runtime.h"
+
+typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
+
+typedef enum OptionId {
+#define OPTION(name, argument, mode, help) OPT_##name,
+#include "runtime/stub/options.def"
+#undef OPTION
+  OPT_COUNT
+} OptionId;
+
+static const struct {
+  const char *name, *argument;
+  Mode mode;
+  const char *help;
+} options[] = {
+#define OPTION(name, argument, mode, help) {#name, argument, mode, help},
+#include "runtime/stub/options.def"
+#undef OPTION
+};
+
+/* One option as it was given; those that may come more than once stay in order. */
+typedef struct Given {
+  OptionId id;
+  const char *value; /* NULL: none */
+} Given;
+
+typedef struct Line {
+  Given *given;
+  int n;
+} Line;
+
+static const char *program_name = "model";
+
+/* Prints an error and returns the exit code. */
+__attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fputs("error: ", stderr);
+  vfprintf(stderr, format, args);
+  fputc('\n', stderr);
+  va_end(args);
+  if (code == APC_USAGE) fprintf(stderr, "help: %s --help lists the options\n", program_name);
+  return code;
+}
+
+static int fail_model(const ApcModel *m, ApcStatus status) { return fail((int)status, "%s", apc_error(m)); }
+
+static void print_help(FILE *out) {
+  fprintf(out, "usage: %s [options]\n", program_name);
+  for (int i = 0; i < OPT_COUNT; i++) {
+    char left[64];
+    const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
+    snprintf(left, sizeof left, "--%s%s%s%s", options[i].name, open, options[i].argument, options[i].mode == MAY ? "]" : "");
+    fprintf(out, "  %-30s %s%s\n", left, options[i].help, options[i].mode == LATER ? " (not supported yet)" : "");
+  }
+}
+
+/* ---- the command line */
+
+static size_t common_prefix(const char *a, const char *b) {
+  size_t n = 0;
+  while (a[n] && a[n] == b[n]) n++;
+  return n;
+}
+
+static int unknown_option(const char *arg) {
+  int best = 0;
+  for (int i = 1; i < OPT_COUNT; i++)
+    if (common_prefix(arg + 2, options[i].name) > common_prefix(arg + 2, options[best].name)) best = i;
+  if (strncmp(arg, "--", 2) != 0) return fail(APC_USAGE, "there is nothing to do with '%s'", arg);
+  if (common_prefix(arg + 2, options[best].name) < 2) return fail(APC_USAGE, "there is no option %s", arg);
+  return fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, options[best].name);
+}
+
+/* Takes argv[*i] and perhaps the next one. */
+static int take(int argc, char **argv, int *i, Line *line) {
+  const char *arg = argv[*i], *equals = strchr(arg, '=');
+  size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
+  for (int k = 0; k < OPT_COUNT; k++) {
+    if (n != strlen(options[k].name) + 2 || strncmp(arg, "--", 2) != 0 || strncmp(arg + 2, options[k].name, n - 2) != 0)
+      continue;
+    Given g = {(OptionId)k, equals ? equals + 1 : NULL};
+    if (options[k].mode == LATER) return fail(APC_UNSUPPORTED, "--%s is not supported yet", options[k].name);
+    if (options[k].mode == NO && equals) return fail(APC_USAGE, "--%s takes no value", options[k].name);
+    if (options[k].mode == NEEDS && !equals) {
+      if (*i + 1 >= argc) return fail(APC_USAGE, "--%s needs a value: %s", options[k].name, options[k].argument);
+      g.value = argv[++*i];
+    }
+    line->given[line->n++] = g;
+    return 0;
+  }
+  return unknown_option(arg);
+}
+
+static int parse(int argc, char **argv, Line *line) {
+  line->given = calloc((size_t)argc + 1, sizeof *line->given);
+  if (!line->given) return fail(APC_FAILED, "out of memory");
+  for (int i = 1; i < argc; i++) {
+    int code = take(argc, argv, &i, line);
+    if (code) return code;
+  }
+  return 0;
+}
+
+/* The last value given; NULL when the option was not. */
+static const Given *last(const Line *line, OptionId id) {
+  for (int i = line->n; i-- > 0;)
+    if (line->given[i].id == id) return &line->given[i];
+  return NULL;
+}
+
+static bool whole_number(const char *text, long min, long max, long *out) {
+  char *end;
+  errno = 0;
+  *out = strtol(text, &end, 10);
+  return *text && !*end && !errno && *out >= min && *out <= max;
+}
+
+static bool milliseconds(const char *text, int *out) {
+  char *end;
+  double v = strtod(text, &end);
+  double unit = strcmp(end, "ms") == 0 ? 1 : strcmp(end, "m") == 0 ? 60000 : strcmp(end, "s") == 0 || !*end ? 1000 : 0;
+  if (end == text || unit == 0 || !(v > 0) || v * unit > 1e9) return false;
+  *out = v * unit < 1 ? 1 : (int)(v * unit);
+  return true;
+}
+
+/* ---- launchers */
+
+/* A process started as one of several by a launcher must not start ranks of its own. */
+static int check_launcher(void) {
+  static const struct { const char *size, *rank, *who; } launchers[] = {
+    {"APC_WORLD_SIZE", "APC_RANK", "a launcher"},          {"WORLD_SIZE", "RANK", "torchrun"},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"}, {"PMI_SIZE", "PMI_RANK", "mpiexec"},
+    {"SLURM_NTASKS", "SLURM_STEP_ID", "srun"}};
+  for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+    const char *size = getenv(launchers[i].size);
+    if (size && getenv(launchers[i].rank) && atoi(size) > 1)
+      return fail(APC_UNSUPPORTED, "this is one of %s processes of %s; running under a launcher is not supported yet: "
+                  "start the program alone, it starts its own ranks", size, launchers[i].who);
+  }
+  return 0;
+}
+
+/* ---- inputs and outputs */
+
+/* "NAME=REST"; a bare REST means the only one of `n`. */
+static bool split(const char *text, char *name, size_t size, const char **rest) {
+  const char *equals = strchr(text, '=');
+  if (text[0] == '@' || !equals) {
+    *name = 0;
+    *rest = text;
+    return true;
+  }
+  size_t n = (size_t)(equals - text);
+  if (n == 0 || n >= size) return false;
+  memcpy(name, text, n);
+  name[n] = 0;
+  *rest = equals + 1;
+  return true;
+}
+
+static int bind_one(ApcModel *m, const char *text) {
+  char name[512];
+  const char *value;
+  ApcTensorInfo only;
+  if (!split(text, name, sizeof name, &value)) return fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
+  if (!*name && apc_inputs(m) != 1)
+    return fail(APC_USAGE, "--input %s: which of the %d inputs? (--input NAME=%s)", text, apc_inputs(m), value);
+  ApcStatus status = *name ? APC_OK : apc_input_info(m, 0, &only);
+  if (!status) status = apc_bind_input_text(m, *name ? name : only.name, value);
+  return status ? fail_model(m, status) : 0;
+}
+
+static int bind_dim(ApcModel *m, const char *text) {
+  char name[512];
+  const char *value;
+  long n;
+  if (!split(text, name, sizeof name, &value) || !*name || !whole_number(value, 0, INT32_MAX, &n))
+    return fail(APC_USAGE, "--dim %s: NAME=N is wanted", text);
+  ApcStatus status = apc_bind_dim(m, name, n);
+  return status ? fail_model(m, status) : 0;
+}
+
+static int bind_all(ApcModel *m, const Line *line) {
+  int code = 0;
+  if (last(line, OPT_bench)) { /* what is given below replaces these */
+    ApcTensorInfo info;
+    for (int i = 0; i < apc_inputs(m) && !code; i++) {
+      ApcStatus status = apc_input_info(m, i, &info);
+      if (!status) status = apc_bind_input_text(m, info.name, "random");
+      if (status) code = fail_model(m, status);
+    }
+  }
+  for (int i = 0; i < line->n && !code; i++) {
+    const Given *g = &line->given[i];
+    if (g->id == OPT_input) code = bind_one(m, g->value);
+    if (g->id == OPT_dim) code = bind_dim(m, g->value);
+    if (g->id == OPT_inputs) {
+      ApcStatus status = apc_bind_inputs_file(m, g->value);
+      if (status) code = fail_model(m, status);
+    }
+  }
+  return code;
+}
+
+/* Names are checked before anything runs. */
+static int check_outputs(ApcModel *m, const Line *line) {
+  for (int i = 0; i < line->n; i++) {
+    char name[512];
+    const char *file;
+    ApcTensorInfo info;
+    bool found = false;
+    if (line->given[i].id != OPT_output) continue;
+    if (!split(line->given[i].value, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
+      return fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", line->given[i].value);
+    for (int k = 0; k < apc_outputs(m) && !found; k++)
+      found = !*name || (apc_output_info(m, k, &info) == APC_OK && strcmp(info.name, name) == 0);
+    if (!found) return fail(APC_USAGE, "there is no output '%s'", name);
+  }
+  return 0;
+}
+
+static int write_outputs(ApcModel *m, const Line *line) {
+  for (int i = 0; i < line->n; i++) {
+    const Given *g = &line->given[i];
+    char name[512];
+    const char *file;
+    ApcTensorInfo only;
+    ApcStatus status = APC_OK;
+    if (g->id == OPT_outputs) status = apc_write_outputs(m, g->value);
+    if (g->id == OPT_output && split(g->value, name, sizeof name, &file)) {
+      if (!*name) status = apc_output_info(m, 0, &only);
+      if (!status) status = apc_write_output(m, *name ? name : only.name, file + 1);
+    }
+    if (status) return fail_model(m, status);
+  }
+  return 0;
+}
+
+/* Without --output: the shape of each output and its first numbers. */
+static void print_number(const void *data, ApcType type, size_t i) {
+  switch (type) {
+    case APC_F32: printf("%g", (double)((const float *)data)[i]); return;
+    case APC_F64: printf("%g", ((const double *)data)[i]); return;
+    case APC_I32: printf("%" PRId32, ((const int32_t *)data)[i]); return;
+    case APC_I64: printf("%" PRId64, ((const int64_t *)data)[i]); return;
+    case APC_BOOL: printf("%s", ((const uint8_t *)data)[i] ? "true" : "false"); return;
+    default: printf("?"); return;
+  }
+}
+
+static bool printable(ApcType t) {
+  return t == APC_F32 || t == APC_F64 || t == APC_I32 || t == APC_I64 || t == APC_BOOL;
+}
+
+static int print_outputs(ApcModel *m) {
+  for (int i = 0; i < apc_outputs(m); i++) {
+    ApcTensorInfo info;
+    int rank;
+    int64_t dims[APC_MAX_RANK];
+    size_t bytes, count = 1;
+    const void *data;
+    ApcStatus status = apc_output_info(m, i, &info);
+    if (!status) status = apc_output_shape(m, info.name, &rank, dims, &bytes);
+    if (!status) status = apc_output_data(m, info.name, &data);
+    if (status) return fail_model(m, status);
+    printf("%s [", info.name);
+    for (int d = 0; d < rank; d++) {
+      printf("%s%" PRId64, d ? ", " : "", dims[d]);
+      count *= (size_t)dims[d];
+    }
+    printf("]");
+    for (size_t k = 0; printable(info.type) && k < count && k < 8; k++) {
+      printf(k ? " " : " = ");
+      print_number(data, info.type, k);
+    }
+    printf("%s\n", printable(info.type) && count > 8 ? " .." : "");
+  }
+  return 0;
+}
+
+/* ---- measuring */
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static int measure(ApcModel *m, long runs, long warmup) {
+  double *ms = calloc((size_t)runs, sizeof *ms), sum = 0;
+  if (!ms) return fail(APC_FAILED, "out of memory");
+  ApcStatus status = APC_OK;
+  for (long i = -warmup; i < runs && !status; i++) {
+    double begin = now_ms();
+    status = apc_run_again(m);
+    if (i >= 0) sum += ms[i] = now_ms() - begin;
+  }
+  if (!status) {
+    qsort(ms, (size_t)runs, sizeof *ms, ascending);
+    printf("%ld runs: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms\n", runs, ms[runs / 2],
+           sum / (double)runs, ms[0], ms[runs - 1]);
+  }
+  free(ms);
+  return status ? fail_model(m, status) : 0;
+}
+
+/* ---- */
+
+static int run(ApcModel *m, const Line *line) {
+  const Given *bench = last(line, OPT_bench), *warmup = last(line, OPT_warmup);
+  long runs = 20, before = 3;
+  if (bench && bench->value && !whole_number(bench->value, 1, 1000000, &runs))
+    return fail(APC_USAGE, "--bench=%s: a number of runs is wanted", bench->value);
+  if (warmup && !whole_number(warmup->value, 0, 1000000, &before))
+    return fail(APC_USAGE, "--warmup %s: a number of runs is wanted", warmup->value);
+  int code = bind_all(m, line);
+  if (!code) code = check_outputs(m, line);
+  if (code) return code;
+  ApcStatus status = apc_run(m, NULL);
+  if (status) return fail_model(m, status);
+  if (bench) code = measure(m, runs, before);
+  if (!code) code = write_outputs(m, line);
+  if (!code && !bench && !last(line, OPT_output) && !last(line, OPT_outputs) && !last(line, OPT_describe))
+    code = print_outputs(m);
+  return code;
+}
+
+static int check_ranks(const ApcModel *m, const Line *line) {
+  const Given *ranks = last(line, OPT_ranks);
+  long n;
+  if (!ranks) return 0;
+  if (!whole_number(ranks->value, 1, 1 << 20, &n)) return fail(APC_USAGE, "--ranks %s: a number is wanted", ranks->value);
+  if (n == apc_ranks(m)) return 0;
+  return fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it again with another --target", n,
+              apc_ranks(m));
+}
+
+static int describe(ApcModel *m, const Line *line) {
+  const Given *g = last(line, OPT_describe);
+  if (g->value && strcmp(g->value, "json") != 0) return fail(APC_USAGE, "--describe=%s: only json is known", g->value);
+  puts(apc_describe(m, g->value != NULL));
+  return 0;
+}
+
+static bool runs_something(const Line *line) {
+  for (int i = 0; i < line->n; i++) {
+    OptionId id = line->given[i].id;
+    if (id == OPT_input || id == OPT_inputs || id == OPT_output || id == OPT_outputs || id == OPT_bench) return true;
+  }
+  return false;
+}
+
+static int use(ApcModel *m, const Line *line) {
+  const Given *entry = last(line, OPT_entry);
+  int code = check_ranks(m, line);
+  if (code) return code;
+  if (entry && apc_select(m, entry->value)) return fail_model(m, APC_USAGE);
+  bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
+  if (!wanted && !last(line, OPT_describe)) {
+    printf("%s", apc_describe(m, 0));
+    fflush(stdout);
+    return fail(APC_USAGE, "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
+  }
+  if (wanted) code = run(m, line);
+  return !code && last(line, OPT_describe) ? describe(m, line) : code;
+}
+
+static int open_and_use(const Line *line) {
+  const Given *weights = last(line, OPT_weights), *timeout = last(line, OPT_timeout);
+  ApcOptions o = {weights ? weights->value : NULL, 0};
+  if (timeout && !milliseconds(timeout->value, &o.timeout_ms))
+    return fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
+  ApcModel *m;
+  ApcStatus status = apc_load(NULL, &o, &m);
+  int code = status ? fail_model(m, status) : use(m, line);
+  apc_close(m);
+  return code;
+}
+
+int main(int argc, char **argv) {
+  if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
+  Line line = {0};
+  if (argc > 0) program_name = argv[0];
+  int code = parse(argc, argv, &line);
+  if (!code && last(&line, OPT_help)) {
+    print_help(stdout);
+  } else if (!code) {
+    code = check_launcher();
+    if (!code) code = open_and_use(&line);
+  }
+  free(line.given);
+  if (fflush(stdout) != 0 && !code) code = fail(APC_BAD_INPUT, "standard output cannot be written");
+  return code;
+}
