@@ -14,7 +14,7 @@
 #include "frontend/onnx_import_private.h"
 #include "frontend/onnx_names.h"
 
-enum { OPSET_MIN = 1, OPSET_MAX = 24 };
+enum { OPSET_MIN = 1, OPSET_MAX = 26 };
 
 struct Import {
   Module *m;

@@ -112,7 +112,9 @@ bool import_lp_norm(Node *n) {
   if (!node_axis(n, node_int(n, "axis", -1), t->rank, &axis)) return false;
   Val x = input(n, 0), sized = p == 1 ? build_unary(n->b, OP_abs, x) : build_binary(n->b, OP_mul, x, x);
   Val length = reduce_axes(n, RED_SUM, sized, 1u << axis, true);
-  return set_output(n, 0, binary(n, OP_div, x, p == 1 ? length : build_unary(n->b, OP_sqrt, length)));
+  if (p == 2) length = build_unary(n->b, OP_sqrt, length);
+  Val nothing = binary_number(n, OP_eq, length, 0); /* a vector of zeros stays one */
+  return set_output(n, 0, select3(n, nothing, splat_like(n, x, 0), binary(n, OP_div, x, length)));
 }
 
 bool import_mean_variance_norm(Node *n) {

@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE /* scandir */
 #include <dirent.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,17 +23,18 @@
 
 static const char *folder = "/usr/share/libonnx-testdata/data/node";
 
+/* Patterns of names; tests of the same operator spelled out (_expanded) are not meant. */
 static const struct {
   const char *test, *reason;
 } exceptions[] = {
-    {"test_batchnorm_epsilon_training_mode", "training"},
-    {"test_batchnorm_example_training_mode", "training"},
-    {"test_maxpool_with_argmax_2d_precomputed_pads", "MaxPool's indices"},
-    {"test_maxpool_with_argmax_2d_precomputed_strides", "MaxPool's indices"},
+    {"test_batchnorm_*_training_mode", "training"},
     {"test_training_dropout", "training"},
     {"test_training_dropout_default", "training"},
     {"test_training_dropout_default_mask", "training"},
     {"test_training_dropout_mask", "training"},
+    {"test_maxpool_with_argmax_2d_precomputed_*", "MaxPool's indices"},
+    {"test_attention_*_qk_matmul*", "Attention's output of scores"},
+    {"test_attention_4d_diff_heads_mask4d_padded_kv", "Attention's nonpad_kv_seqlen"},
 };
 
 /* ---- reading a test */
@@ -242,8 +244,8 @@ static Row *row_of(const char *op) {
 }
 
 static const char *excepted(const char *test) {
-  for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++)
-    if (strcmp(exceptions[i].test, test) == 0) return exceptions[i].reason;
+  for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions && !strstr(test, "_expanded"); i++)
+    if (fnmatch(exceptions[i].test, test, 0) == 0) return exceptions[i].reason;
   return NULL;
 }
 

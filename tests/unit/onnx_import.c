@@ -427,9 +427,9 @@ static void graphs_that_are_wrong(void) {
   in("x", F32, "1,2,3,4,5,6,7,8,9"), out("x");
   expect(DIAG_onnx_graph, "9 dimensions", NULL);
   begin();
-  opset = 25;
+  opset = 27;
   in("x", F32, "3"), out("x");
-  expect(DIAG_onnx_opset, "operator set 25", NULL);
+  expect(DIAG_onnx_opset, "operator set 27", NULL);
 }
 
 static void unsupported_operators_come_all_at_once(void) {
