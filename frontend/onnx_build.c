@@ -32,14 +32,13 @@ Val select3(Node *n, Val condition, Val x, Val y) {
     if (!known_broadcast(n->m, t, tc, &rank, dims)) t = NULL;
   }
   if (!t) {
-    node_error(n, "shapes %s, %s and %s do not broadcast", type_string(n->m, tc), type_string(n->m, tx), type_string(n->m, ty));
+    node_error(n, "shapes %s, %s and %s do not broadcast", type_string(n->m, tc), type_string(n->m, tx),
+        type_string(n->m, ty));
     return 0;
   }
   Val in[] = {broadcast(n, condition, rank, dims), broadcast(n, x, rank, dims), broadcast(n, y, rank, dims)};
   return build_op(n->b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
 }
-
-Val reshape_exprs(Node *n, Val x, int rank, const Expr *const *dims) { return build_reshape(n->b, x, rank, dims); }
 
 Val insert_dims(Node *n, Val x, unsigned at, int rank) {
   if (!x) return 0;

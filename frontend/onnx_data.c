@@ -92,7 +92,8 @@ static bool raw_data(const Source *s) {
   memcpy(&index, s->t->raw_data.data, sizeof index);
   OnnxRange range = s->f->ranges.items[index];
   const char *field = range.field == ONNX_FLOAT_DATA ? "float_data" : range.field == ONNX_DOUBLE_DATA ? "double_data" : "raw_data";
-  bool wrong_type = (range.field == ONNX_FLOAT_DATA && s->out->dtype != DT_f32) || (range.field == ONNX_DOUBLE_DATA && s->out->dtype != DT_f64);
+  bool wrong_type = (range.field == ONNX_FLOAT_DATA && s->out->dtype != DT_f32) || (range.field == ONNX_DOUBLE_DATA &&
+      s->out->dtype != DT_f64);
   if (wrong_type) return bad(s, DIAG_onnx_tensor, "its data is in %s, but its type is %s", field, dtype_name(s->out->dtype));
   if (range.bytes != s->out->bytes)
     return bad(s, DIAG_onnx_tensor, "its shape and type ask for %" PRIu64 " bytes, %s has %" PRIu64, s->out->bytes, field,

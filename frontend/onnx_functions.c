@@ -92,7 +92,8 @@ static bool expand_call(const Expand *e, const Onnx__NodeProto *node, const Onnx
   if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
   if (node->n_input > f->n_input || node->n_output > f->n_output)
     return fail(e, base, "more inputs or outputs than the function has", text(f->name));
-  if (!same_opsets(e, f)) return fail(e, base, "the function uses another operator set version than the model", text(f->name));
+  if (!same_opsets(e, f)) return fail(e, base, "the function uses another operator set version than the model",
+      text(f->name));
   for (size_t i = 0; i < f->n_input; i++)
     name_put(e->arena, &call.values, text(f->input[i]), i < node->n_input ? node->input[i] : (char *)(uintptr_t)"");
   for (size_t i = 0; i < node->n_output; i++)

@@ -101,7 +101,8 @@ static bool define_initializers(Import *im) {
     ok = ok && read;
   }
   if (im->graph->n_sparse_initializer)
-    ok = diag_error(im->d, DIAG_onnx_tensor, im->loc, "sparse initializers are not supported (%zu)", im->graph->n_sparse_initializer);
+    ok = diag_error(im->d, DIAG_onnx_tensor, im->loc, "sparse initializers are not supported (%zu)",
+        im->graph->n_sparse_initializer);
   return ok;
 }
 
@@ -277,7 +278,8 @@ static bool check_supported(Import *im) {
   }
   for (size_t at = 0; at < list.n; at++) {
     const Missing *missing = &list.items[at];
-    diag_error(im->d, DIAG_onnx_unsupported, im->loc, "operator %s is not supported at operator set %" PRId64 " (%zu node%s)",
+    diag_error(im->d, DIAG_onnx_unsupported, im->loc,
+        "operator %s is not supported at operator set %" PRId64 " (%zu node%s)",
                missing->type, im->opset, missing->count, missing->count == 1 ? "" : "s");
     for (size_t i = 0; i < missing->count && i < 3; i++)
       diag_note(im->d, node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
@@ -307,7 +309,8 @@ static bool check_node(Node *n) {
     if (!attr_allowed(op->attrs, text(a->name))) return node_error(n, "has no attribute \"%s\"", text(a->name));
     if (a->ref_attr_name && *a->ref_attr_name) return node_error(n, "attribute \"%s\" refers to a function's", a->name);
     for (size_t k = 0; k < i; k++)
-      if (strcmp(text(n->proto->attribute[k]->name), a->name) == 0) return node_error(n, "attribute \"%s\" is given twice", a->name);
+      if (strcmp(text(n->proto->attribute[k]->name), a->name) == 0) return node_error(n,
+          "attribute \"%s\" is given twice", a->name);
   }
   return true;
 }
@@ -381,9 +384,11 @@ static bool read_opset(Import *im) {
   im->opset = -1;
   for (size_t i = 0; i < model->n_opset_import; i++)
     if (default_domain(model->opset_import[i]->domain)) im->opset = model->opset_import[i]->version;
-  if (im->opset < 0) return diag_error(im->d, DIAG_onnx_opset, im->loc, "the model imports no version of the default operator set");
+  if (im->opset < 0) return diag_error(im->d, DIAG_onnx_opset, im->loc,
+      "the model imports no version of the default operator set");
   if (im->opset < OPSET_MIN || im->opset > OPSET_MAX)
-    return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 "; apc reads %d to %d", im->opset, OPSET_MIN, OPSET_MAX);
+    return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 "; apc reads %d to %d", im->opset,
+        OPSET_MIN, OPSET_MAX);
   return true;
 }
 

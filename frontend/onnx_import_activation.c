@@ -23,7 +23,8 @@ bool import_prelu(Node *n) {
 
 bool import_elu(Node *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, unary(n, OP_expm1, x), node_float(n, "alpha", 1)), x));
+  return set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, unary(n, OP_expm1, x), node_float(n, "alpha",
+      1)), x));
 }
 
 bool import_celu(Node *n) {
@@ -35,7 +36,8 @@ bool import_celu(Node *n) {
 
 bool import_selu(Node *n) {
   Val x = input(n, 0);
-  double alpha = node_float(n, "alpha", 1.67326319217681884765625), gamma = node_float(n, "gamma", 1.05070102214813232421875);
+  double alpha = node_float(n, "alpha", 1.67326319217681884765625), gamma = node_float(n, "gamma",
+      1.05070102214813232421875);
   Val negative = binary_number(n, OP_mul, unary(n, OP_expm1, x), alpha);
   return set_output(n, 0, binary_number(n, OP_mul, where_negative(n, x, negative, x), gamma));
 }

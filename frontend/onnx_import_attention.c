@@ -69,7 +69,8 @@ static bool read_heads(Node *n, Heads *h) {
   h->batch = tq->dims[0], h->heads = tq->dims[1], h->queries = tq->dims[2], h->width = tq->dims[3];
   h->groups = tk->dims[1], h->keys = tk->dims[2], h->value_width = tv->dims[3];
   h->per_group = known_bounds(n->m, h->groups).low >= 1 ? ex_exact_div(n->m, h->heads, h->groups) : NULL;
-  if (!h->per_group) return node_error(n, "the query heads of %s are not a multiple of the key heads of %s", type_string(n->m, tq), type_string(n->m, tk));
+  if (!h->per_group) return node_error(n, "the query heads of %s are not a multiple of the key heads of %s",
+      type_string(n->m, tq), type_string(n->m, tk));
   const Expr *dims[] = {h->batch, h->groups, h->per_group, h->queries, h->width};
   h->q = build_reshape(n->b, h->q, 5, dims);
   return h->q != 0;
@@ -79,7 +80,8 @@ static bool read_scale(Node *n, const Heads *h, double *scale) {
   int64_t width;
   if (has_attr(n, "scale")) *scale = node_float(n, "scale", 1);
   else if (ex_get_const(h->width, &width) && width > 0) *scale = 1 / sqrt((double)width);
-  else return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Attention: the head size is symbolic and no scale is given");
+  else return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+      "Attention: the head size is symbolic and no scale is given");
   return true;
 }
 
@@ -220,7 +222,8 @@ bool import_rotary_embedding(Node *n) {
   int64_t heads = node_int(n, "num_heads", 0), rotary = node_int(n, "rotary_embedding_dim", 0), width;
   Val x = input(n, 0);
   if (!x) return false;
-  if (t->rank != 4 && !(t->rank == 3 && heads > 0)) return node_error(n, "%s with %lld heads", type_string(n->m, t), (long long)heads);
+  if (t->rank != 4 && !(t->rank == 3 && heads > 0)) return node_error(n, "%s with %lld heads", type_string(n->m, t),
+      (long long)heads);
   if (t->rank == 3) {
     const Expr *each = ex_exact_div(n->m, t->dims[2], ex_const(n->m, heads));
     if (!each) return node_error(n, "the last dimension of %s is not a multiple of its heads", type_string(n->m, t));
@@ -231,11 +234,13 @@ bool import_rotary_embedding(Node *n) {
   const Expr *last = type_of(n->b->f, x)->dims[3];
   if (!ex_get_const(last, &width)) return node_error(n, "the head size is symbolic");
   if (rotary == 0) rotary = width;
-  if (rotary < 0 || rotary > width || rotary % 2) return node_error(n, "%lld of %lld elements to rotate", (long long)rotary, (long long)width);
+  if (rotary < 0 || rotary > width || rotary % 2) return node_error(n, "%lld of %lld elements to rotate",
+      (long long)rotary, (long long)width);
   const Expr *half = ex_const(n->m, rotary / 2);
   int head_axis = t->rank == 4 ? 1 : 2;
   Val part = build_slice(n->b, x, 3, ex_const(n->m, 0), ex_const(n->m, rotary), 1);
-  Val y = rotated(n, part, half, node_int(n, "interleaved", 0) != 0, angles(n, 1, half, head_axis), angles(n, 2, half, head_axis));
+  Val y = rotated(n, part, half, node_int(n, "interleaved", 0) != 0, angles(n, 1, half, head_axis), angles(n, 2, half,
+      head_axis));
   if (y && rotary < width) {
     Val rest = build_slice(n->b, x, 3, ex_const(n->m, rotary), ex_const(n->m, width - rotary), 1);
     y = build_concat(n->b, 2, (Val[]){y, rest}, 3);

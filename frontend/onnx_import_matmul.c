@@ -55,8 +55,10 @@ bool import_gemm(Node *n) {
   double alpha = node_float(n, "alpha", 1), beta = node_float(n, "beta", 1);
   bool ta = node_int(n, "transA", 0) != 0, tb = node_int(n, "transB", 0) != 0;
   if (input_type(n, 0)->rank != 2 || input_type(n, 1)->rank != 2)
-    return node_error(n, "operands are %s and %s, not matrices", type_string(n->m, input_type(n, 0)), type_string(n->m, input_type(n, 1)));
-  Val y = build_dot(n->b, input(n, 0), input(n, 1), arena_printf(n->m->arena, "%s,%s->mn", ta ? "km" : "mk", tb ? "nk" : "kn"));
+    return node_error(n, "operands are %s and %s, not matrices", type_string(n->m, input_type(n, 0)),
+        type_string(n->m, input_type(n, 1)));
+  Val y = build_dot(n->b, input(n, 0), input(n, 1), arena_printf(n->m->arena, "%s,%s->mn", ta ? "km" : "mk",
+      tb ? "nk" : "kn"));
   y = scaled(n, y, alpha);
   if (y && has_input(n, 2) && beta != 0) {
     const Type *t = type_of(n->b->f, y);

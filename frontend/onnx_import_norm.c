@@ -48,7 +48,8 @@ static bool last_dims_norm(Node *n, const char *kind) {
   if (!x || !scale || (has_input(n, 2) && !bias)) return false;
   if (!node_axis(n, node_int(n, "axis", -1), input_type(n, 0)->rank, &axis)) return false;
   Val y = scale_and_shift(n, norm_from(n, x, axis, kind, eps), scale, bias);
-  if (!y || type_of(n->b->f, y) != input_type(n, 0)) return y && node_error(n, "scale or bias is larger than the normalised dimensions");
+  if (!y || type_of(n->b->f, y) != input_type(n, 0)) return y && node_error(n,
+      "scale or bias is larger than the normalised dimensions");
   return set_output(n, 0, y) && layer_statistics(n, x, axis, eps);
 }
 
@@ -60,7 +61,8 @@ static bool channels_fit(Node *n) {
   if (t->rank < 2) return node_error(n, "needs a batch and a channel dimension, not %s", type_string(n->m, t));
   for (size_t i = 1; i < n->proto->n_input; i++)
     if (input_type(n, i)->rank != 1 || (input_type(n, i)->dims[0] != t->dims[1] && n->op->arg != 0))
-      return node_error(n, "input %zu is %s, not one number per channel of %s", i, type_string(n->m, input_type(n, i)), type_string(n->m, t));
+      return node_error(n, "input %zu is %s, not one number per channel of %s", i, type_string(n->m, input_type(n,
+          i)), type_string(n->m, t));
   return true;
 }
 
@@ -72,7 +74,8 @@ bool import_batch_norm(Node *n) {
   int rank = input_type(n, 0)->rank;
   Val x = input(n, 0), mean = input(n, 3), variance = input(n, 4);
   if (!x || !mean || !variance) return false;
-  Val factor = binary(n, OP_mul, input(n, 1), build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, node_float(n, "epsilon", 1e-5f))));
+  Val factor = binary(n, OP_mul, input(n, 1), build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance,
+      node_float(n, "epsilon", 1e-5f))));
   Val shift = binary(n, OP_sub, input(n, 2), binary(n, OP_mul, mean, factor));
   return set_output(n, 0, scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank)));
 }
@@ -93,7 +96,8 @@ bool import_group_norm(Node *n) {
   bool by_channel = n->op->arg == 1;
   if (groups < 1) return node_error(n, "num_groups is %lld", (long long)groups);
   const Expr *size = ex_exact_div(n->m, t->dims[1], ex_const(n->m, groups));
-  if (!size || t->rank == MAX_RANK) return node_error(n, "the channels of %s do not form %lld groups", type_string(n->m, t), (long long)groups);
+  if (!size || t->rank == MAX_RANK) return node_error(n, "the channels of %s do not form %lld groups",
+      type_string(n->m, t), (long long)groups);
   const Expr *dims[MAX_RANK] = {t->dims[0], ex_const(n->m, groups), size};
   for (int d = 2; d < t->rank; d++) dims[d + 1] = t->dims[d];
   Val scale = input(n, 1), bias = input(n, 2);

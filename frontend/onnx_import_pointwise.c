@@ -159,6 +159,7 @@ bool import_is_inf(Node *n) {
   Val x = input(n, 0);
   if (!x) return false;
   if (negative && positive) return set_output(n, 0, build_unary(n->b, OP_isinf, x));
-  if (!negative && !positive) return set_output(n, 0, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), DT_bool), 0));
+  if (!negative && !positive) return set_output(n, 0, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0),
+      DT_bool), 0));
   return set_output(n, 0, binary_number(n, OP_eq, x, positive ? INFINITY : -INFINITY));
 }

@@ -95,7 +95,6 @@ Val binary(Node *n, OpKind k, Val x, Val y);             /* NumPy broadcasting *
 Val binary_number(Node *n, OpKind k, Val x, double y);   /* y splat over x's type */
 Val broadcast(Node *n, Val x, int rank, const Expr *const *dims);
 Val select3(Node *n, Val condition, Val x, Val y);       /* NumPy broadcasting of all three */
-Val reshape_exprs(Node *n, Val x, int rank, const Expr *const *dims);
 Val insert_dims(Node *n, Val x, unsigned at, int rank);  /* reshape to `rank` with extents 1 at these places */
 Val drop_dims(Node *n, Val x, unsigned at);              /* reshape without these dimensions (of extent 1) */
 Val reduce_axes(Node *n, Reduction r, Val x, unsigned axes, bool keepdims);

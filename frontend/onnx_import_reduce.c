@@ -20,7 +20,8 @@ static bool read_reduce(Node *n, Reduce *r) {
   return true;
 }
 
-static Val reduced(Node *n, const Reduce *r, Reduction how, Val x) { return r->none ? x : reduce_axes(n, how, x, r->axes, r->keepdims); }
+static Val reduced(Node *n, const Reduce *r, Reduction how, Val x) { return r->none ? x : reduce_axes(n, how, x,
+    r->axes, r->keepdims); }
 
 static bool reduce_known(Node *n, const Reduce *r, Reduction how) {
   Known k = input_known(n, 0);

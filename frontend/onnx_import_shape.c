@@ -62,7 +62,8 @@ bool import_reshape(Node *n) {
     dims[open] = ex_is_const(rest, 0) ? NULL : ex_exact_div(n->m, all, rest);
     if (!dims[open]) {
       dims[open] = ex_const(n->m, -1);
-      return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t), type_string(n->m, type_get(n->m, t->dtype, shape.n, dims)));
+      return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t), type_string(n->m, type_get(n->m,
+          t->dtype, shape.n, dims)));
     }
   }
   return reshaped(n, shape.n, dims);
@@ -71,7 +72,8 @@ bool import_reshape(Node *n) {
 bool import_flatten(Node *n) {
   const Type *t = input_type(n, 0);
   int64_t axis = node_int(n, "axis", 1);
-  if (axis < -t->rank || axis > t->rank) return node_error(n, "axis %lld is outside a tensor of rank %d", (long long)axis, t->rank);
+  if (axis < -t->rank || axis > t->rank) return node_error(n, "axis %lld is outside a tensor of rank %d",
+      (long long)axis, t->rank);
   int at = (int)(axis < 0 ? axis + t->rank : axis);
   const Expr *dims[] = {extent_product(n->m, t, 0, at), extent_product(n->m, t, at, t->rank)};
   return reshaped(n, 2, dims);
@@ -182,7 +184,8 @@ static bool block_size(Node *n, int64_t *block) {
 
 static bool quotient(Node *n, int d, int64_t by, const Expr **out) {
   *out = ex_exact_div(n->m, input_type(n, 0)->dims[d], ex_const(n->m, by));
-  return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d, type_string(n->m, input_type(n, 0)), (long long)by);
+  return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d, type_string(n->m, input_type(n, 0)),
+      (long long)by);
 }
 
 bool import_depth_to_space(Node *n) {
@@ -194,7 +197,8 @@ bool import_depth_to_space(Node *n) {
   if (!crd && strcmp(mode, "DCR") != 0) return node_error(n, "mode is \"%s\", not DCR or CRD", mode);
   if (!block_size(n, &block) || !quotient(n, 1, block * block, &c)) return false;
   const Expr *b = ex_const(n->m, block);
-  const Expr *dcr_dims[] = {t->dims[0], b, b, c, t->dims[2], t->dims[3]}, *crd_dims[] = {t->dims[0], c, b, b, t->dims[2], t->dims[3]};
+  const Expr *dcr_dims[] = {t->dims[0], b, b, c, t->dims[2], t->dims[3]}, *crd_dims[] = {t->dims[0], c, b, b,
+      t->dims[2], t->dims[3]};
   const int dcr_perm[] = {0, 3, 4, 1, 5, 2}, crd_perm[] = {0, 1, 4, 2, 5, 3};
   Val x = build_reshape(n->b, input(n, 0), 6, crd ? crd_dims : dcr_dims);
   const Expr *out[] = {t->dims[0], c, ex_mul(n->m, t->dims[2], b), ex_mul(n->m, t->dims[3], b)};

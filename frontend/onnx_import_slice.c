@@ -59,7 +59,8 @@ static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
   int64_t at, extent;
   if (known_bounds(n->m, place).high < 0) place = ex_add(n->m, place, t->dims[axis]);
   if (ex_get_const(place, &at) && ex_get_const(t->dims[axis], &extent)) {
-    if (at < 0 || at >= extent) return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis, type_string(n->m, t));
+    if (at < 0 || at >= extent) return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis,
+        type_string(n->m, t));
   } else if (!known_ge(n->m, place, ex_const(n->m, 0)) || !known_gt(n->m, t->dims[axis], place)) {
     return false;
   }
@@ -116,7 +117,8 @@ static bool bound_symbol(Module *m, const Expr *e, int64_t extent) {
 /* The same elements in another order of one dimension: index start + i * step, for steps below 0. */
 static Val gather_progression(Node *n, Val x, int axis, const Expr *start, const Expr *count, int64_t step) {
   Val i = iota_i64(n, 1, &count, 0);
-  Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step), build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), start));
+  Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step), build_size(n->b, type_of_ints(n->m, DT_i64, 0,
+      NULL), start));
   return x && at ? build_gather(n->b, x, at, axis) : 0;
 }
 
@@ -186,7 +188,8 @@ bool import_slice(Node *n) {
     Cut cut = {.step = 1};
     int64_t axis = i;
     if (k[2].items && !ex_get_const(k[2].items[i], &axis)) return node_error(n, "an axis is not a constant");
-    if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0)) return node_error(n, "a step is not a constant other than 0");
+    if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0)) return node_error(n,
+        "a step is not a constant other than 0");
     if (!node_axis(n, axis, t->rank, &cut.axis)) return false;
     if (seen >> cut.axis & 1) return node_error(n, "axis %d is given twice", cut.axis);
     seen |= 1u << cut.axis;
@@ -237,7 +240,8 @@ bool import_split(Node *n) {
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis) || !split_sizes(n, t->dims[axis], parts, size)) return false;
   for (size_t i = 0; i < parts; i++) {
     int64_t from, count;
-    bool known = in.items && ex_get_const(start, &from) && ex_get_const(size[i], &count) && pick_known(n, i, &in, axis, from, count, 1);
+    bool known = in.items && ex_get_const(start, &from) && ex_get_const(size[i], &count) && pick_known(n, i, &in,
+        axis, from, count, 1);
     if (!known && wants(n, i) && !set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
     start = ex_add(n->m, start, size[i]);
   }

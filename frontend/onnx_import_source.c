@@ -60,7 +60,8 @@ static bool fill_value(Node *n, DType *dtype, double *f, int64_t *i) {
   bool ok;
   Item item = item_of_tensor(n, t, n->name, &ok);
   if (!ok) return false;
-  if (item.data.elements != 1) return node_error(n, "value has %llu elements, not 1", (unsigned long long)item.data.elements);
+  if (item.data.elements != 1) return node_error(n, "value has %llu elements, not 1",
+      (unsigned long long)item.data.elements);
   const uint8_t *p = onnx_file_bytes(import_file(n->im), &item.data);
   *dtype = item.data.dtype;
   if (dtype_is_float(*dtype)) *f = dtype_load_f(*dtype, p);
@@ -133,7 +134,8 @@ bool import_range(Node *n) {
   if (start.n == 1 && limit.n == 1 && step.n == 1 && known_range(n, &start, &limit, &step)) return true;
   for (size_t i = 0; i < 3; i++)
     if (!input_number(n, i, &f[i]))
-      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Range: input \"%s\" is computed from data", n->proto->input[i]);
+      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Range: input \"%s\" is computed from data",
+          n->proto->input[i]);
   double count = f[2] != 0 ? ceil((f[1] - f[0]) / f[2]) : -1;
   if (!(count >= 0)) count = f[2] != 0 && !isnan(count) ? 0 : -1;
   if (count < 0 || count > 1e15) return node_error(n, "no range goes from %g to %g by %g", f[0], f[1], f[2]);
@@ -167,7 +169,8 @@ bool import_eye_like(Node *n) {
   const Type *t = input_type(n, 0);
   DType dtype = t->dtype;
   Val row, column;
-  if (has_attr(n, "dtype") && !onnx_dtype((int32_t)node_int(n, "dtype", 0), &dtype)) return node_error(n, "dtype is not supported");
+  if (has_attr(n, "dtype") && !onnx_dtype((int32_t)node_int(n, "dtype", 0), &dtype)) return node_error(n,
+      "dtype is not supported");
   if (t->rank != 2) return node_error(n, "needs a matrix, not %s", type_string(n->m, t));
   if (!rows_and_columns(n, t, node_int(n, "k", 0), &row, &column)) return false;
   Val on = build_binary(n->b, OP_eq, column, row);
@@ -196,8 +199,8 @@ bool import_one_hot(Node *n) {
   Val wide = broadcast(n, insert_dims(n, index, 1u << axis, t->rank + 1), t->rank + 1, dims);
   Val hit = binary(n, OP_eq, wide, iota_i64(n, t->rank + 1, dims, axis));
   const Expr *one = ex_const(n->m, 1), *zero = ex_const(n->m, 0);
-  Val off = reshape_exprs(n, build_slice(n->b, values, 0, zero, one, 1), 0, NULL);
-  Val on = reshape_exprs(n, build_slice(n->b, values, 0, one, one, 1), 0, NULL);
+  Val off = build_reshape(n->b, build_slice(n->b, values, 0, zero, one, 1), 0, NULL);
+  Val on = build_reshape(n->b, build_slice(n->b, values, 0, one, one, 1), 0, NULL);
   return set_output(n, 0, select3(n, hit, on, off));
 }
 

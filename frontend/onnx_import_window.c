@@ -103,7 +103,8 @@ static bool read_window(Node *n, const int64_t *kernel, bool ceil_mode, Window *
       !read_list(n, "dilations", w->dims, 1, w->dilation) || !read_padding(n, w) || !read_extents(n, w, ceil_mode))
     return false;
   for (int d = 0; d < w->dims; d++) {
-    if (kernel && w->kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64, kernel[d]);
+    if (kernel && w->kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64,
+        kernel[d]);
     if (w->kernel[d] > MAX_TAPS) return node_error(n, "a window of more than %d elements", MAX_TAPS);
     w->taps *= w->kernel[d];
   }
@@ -144,7 +145,8 @@ static Val tap_slice(Node *n, Val x, const Window *w, int64_t tap) {
     if (s >= 0) tap /= w->kernel[s];
   }
   Attr a[] = {attr_exprs(n->m, AT_starts, t->rank, starts), attr_ints(n->m, AT_strides, t->rank, strides)};
-  return build_op(n->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .nattrs = 2, .attrs = a, .type = type_get(n->m, t->dtype, t->rank, dims)});
+  return build_op(n->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .nattrs = 2, .attrs = a,
+      .type = type_get(n->m, t->dtype, t->rank, dims)});
 }
 
 /* ---- convolution: x [n, g, c, ...], weights [g, o, c, ...] */
@@ -165,7 +167,8 @@ static Val tap_weights(Node *n, Val weights, const Window *w, int64_t tap) {
 }
 
 static Val conv_by_taps(Node *n, Val x, Val weights, const Window *w, bool grouped) {
-  const char *spec = arena_printf(n->m->arena, grouped ? "ngc%.*s,goc->ngo%.*s" : "nc%.*s,oc->no%.*s", w->dims, spatial, w->dims, spatial);
+  const char *spec = arena_printf(n->m->arena, grouped ? "ngc%.*s,goc->ngo%.*s" : "nc%.*s,oc->no%.*s", w->dims,
+      spatial, w->dims, spatial);
   Val sum = 0;
   if (w->taps > MAX_TAPS) {
     node_error(n, "a window of more than %d elements", MAX_TAPS);
@@ -280,7 +283,8 @@ bool import_max_pool(Node *n) {
  * padding too when `padding` (what ceil mode adds never counts). */
 static Val covered(Node *n, const Window *w, int d, bool padding) {
   const Type *counts = type_get(n->m, DT_i64, 1, &w->out[d]), *scalar = type_of_ints(n->m, DT_i64, 0, NULL);
-  Val start = binary_number(n, OP_sub, binary_number(n, OP_mul, build_iota(n->b, counts, 0), (double)w->stride[d]), (double)w->low[d]);
+  Val start = binary_number(n, OP_sub, binary_number(n, OP_mul, build_iota(n->b, counts, 0), (double)w->stride[d]),
+      (double)w->low[d]);
   const Expr *end = padding ? ex_addi(n->m, w->in[d], w->high[d] - w->overhang[d]) : w->in[d];
   Val limit = build_size(n->b, scalar, end), sum = 0;
   for (int64_t tap = 0; tap < w->kernel[d]; tap++) {

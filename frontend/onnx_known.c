@@ -163,7 +163,8 @@ static const Expr *unary(Module *m, OpKind kind, DType to, const Expr *x) {
     case OP_not: return compare(m, OP_eq, x, zero);
     case OP_abs: return known_bounds(m, x).low >= 0 ? x : known_bounds(m, x).high <= 0 ? ex_sub(m, zero, x) : NULL;
     case OP_relu: return ex_max(m, x, zero);
-    case OP_sign: return known_gt(m, x, zero) ? ex_const(m, 1) : x == zero ? x : known_gt(m, zero, x) ? ex_const(m, -1) : NULL;
+    case OP_sign: return known_gt(m, x, zero) ? ex_const(m, 1) : x == zero ? x : known_gt(m, zero, x) ? ex_const(m,
+        -1) : NULL;
     case OP_cast: return to == DT_bool ? compare(m, OP_ne, x, zero) : x;
     default: return NULL;
   }

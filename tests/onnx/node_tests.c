@@ -84,7 +84,8 @@ static OnnxFile **read_tensors(Test *t, const char *kind, size_t n) {
 
 static bool tensor_type(const Onnx__ValueInfoProto *v) {
   DType dtype;
-  return v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && onnx_dtype(v->type->tensor_type->elem_type, &dtype);
+  return v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+      onnx_dtype(v->type->tensor_type->elem_type, &dtype);
 }
 
 /* What the table lacks for this model; NULL when it is expected to pass. */
@@ -196,7 +197,8 @@ static bool attempt(Test *t, bool bind_inputs) {
     onnx__tensor_proto__init(copy);
     *copy = *onnx_file_tensor(t->in[i]);
     copy->name = t->inputs[i]->name;
-    if (copy->has_raw_data) copy->raw_data = (ProtobufCBinaryData){d.bytes, (uint8_t *)(uintptr_t)onnx_file_bytes(t->in[i], &d)};
+    if (copy->has_raw_data) copy->raw_data = (ProtobufCBinaryData){d.bytes,
+        (uint8_t *)(uintptr_t)onnx_file_bytes(t->in[i], &d)};
     initializers[n++] = copy;
   }
   g->initializer = initializers, g->n_initializer = n;

@@ -81,7 +81,8 @@ static Onnx__ValueInfoProto *value_info(const char *name, int32_t type, const ch
   return v;
 }
 
-static void in(const char *name, int32_t type, const char *dims) { ARENA_PUSH(arena, &inputs, value_info(name, type, dims)); }
+static void in(const char *name, int32_t type, const char *dims) { ARENA_PUSH(arena, &inputs, value_info(name, type,
+    dims)); }
 static void out(const char *name) { ARENA_PUSH(arena, &outputs, value_info(name, F32, NULL)); }
 
 static Onnx__NodeProto *new_node(const char *type, const char *in_names, const char *out_names) {
@@ -101,7 +102,8 @@ static Onnx__NodeProto *node(const char *type, const char *in_names, const char 
   return n;
 }
 
-static Onnx__AttributeProto *attr(Onnx__NodeProto *n, const char *name, Onnx__AttributeProto__AttributeType type, int64_t value) {
+static Onnx__AttributeProto *attr(Onnx__NodeProto *n, const char *name, Onnx__AttributeProto__AttributeType type,
+    int64_t value) {
   Onnx__AttributeProto *a = n->attribute[n->n_attribute++] = ARENA_NEW(arena, Onnx__AttributeProto);
   onnx__attribute_proto__init(a);
   a->name = arena_strdup(arena, name);
