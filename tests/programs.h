@@ -191,9 +191,13 @@ static inline uint64_t make_file_size(const char *path) {
   return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-/* Writes the artifact `name` and returns its path; ends the builder. */
+/* Writes the artifact `name` and returns its path, valid until the next but three; ends the builder. */
 static inline const char *make_artifact(Make *m, const char *name) {
-  const char *so = temp_path("kernels.so"), *tables_path = temp_path("tables"), *path = temp_path(name);
+  static char paths[4][4400];
+  static unsigned next;
+  char *path = paths[next++ % 4];
+  snprintf(path, sizeof paths[0], "%s", temp_path(name));
+  const char *so = temp_path("kernels.so"), *tables_path = temp_path("tables");
   ProgramFacts facts = {name, "test", "test", m->cpu, PROGRAM_NONE, m->stages, m->events};
   if (m->kernels) {
     make_shared_object(m->kernels, so);
