@@ -94,13 +94,20 @@ static void my_share(void *data) {
     if (one_product(batch, i)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Threads inside one product pay off from about this much work on. */
-static bool is_small(const GemmCall *g) { return (double)g->m * (double)g->n * (double)g->k < 4e6; }
+/* Multiply-adds from which threads inside one product pay off, and from which they do for a whole batch. */
+#define LARGE_PRODUCT 4e6
+#define LARGE_BATCH 2e5
+
+static bool share_batch(const GemmCall *g, int64_t total, int64_t threads) {
+  double work = (double)g->m * (double)g->n * (double)g->k;
+  if (threads <= 1 || total <= 1 || work * (double)total < LARGE_BATCH) return false;
+  return work < LARGE_PRODUCT || total >= 4 * threads;
+}
 
 static RtStatus multiply(Batch *batch, RtError *error) {
   const GemmCall *g = batch->call;
   int64_t threads = lib.parallel ? lib.max_threads() : 1;
-  if (threads > 1 && batch->total > 1 && (is_small(g) || batch->total >= 4 * threads)) {
+  if (share_batch(g, batch->total, threads)) {
     lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
   } else {
     for (int64_t i = 0; i < batch->total; i++) batch->failed |= one_product(batch, i) != 0;
