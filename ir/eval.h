@@ -48,6 +48,8 @@ bool eval_fail(const Eval *e, const char *format, ...) __attribute__((format(pri
 
 /* Fails unless operand `i` has the extents of the result. */
 bool eval_same_shape(const Eval *e, int i);
+/* Fails unless operand 0 and the result have the same rank and element type. */
+bool eval_same_kind(const Eval *e);
 /* The value of an expression on a rank. */
 bool eval_expr_on(const Eval *e, int rank, const Expr *x, int64_t *out);
 static inline bool eval_expr(const Eval *e, const Expr *x, int64_t *out) { return eval_expr_on(e, e->rank, x, out); }
@@ -88,6 +90,7 @@ static inline int64_t wrap_int(DType t, int64_t v) {
 Cell cell_of_double(bool modp, DType t, double v);
 Cell cell_of_int(bool modp, DType t, int64_t v);
 Cell cell_identity(bool modp, DType t, Reduction r);
+bool reduction_defined(Reduction r, DType t);
 
 /* acc[i] = acc[i] op x[i] with strides; `one` is the or of the bits. */
 void cells_reduce(bool modp, DType t, Reduction r, int64_t n, Cell *acc, int64_t acc_stride, const Cell *x, int64_t x_stride);

@@ -61,13 +61,19 @@ static int64_t int_limit(DType t, bool largest) {
   return largest ? top : -top - 1;
 }
 
+bool reduction_defined(Reduction r, DType t) {
+  if (r == RED_NONE) return false;
+  if (r == RED_OR || r == RED_AND) return !dtype_is_float(t);
+  return true;
+}
+
 Cell cell_identity(bool modp, DType t, Reduction r) {
   bool is_float = dtype_is_float(t);
   switch (r) {
     case RED_PRODUCT: return cell_of_int(modp, t, 1);
     case RED_MAX: return is_float ? cell_of_double(modp, t, -INFINITY) : cell_i(int_limit(t, false));
     case RED_MIN: return is_float ? cell_of_double(modp, t, INFINITY) : cell_i(int_limit(t, true));
-    case RED_AND: return cell_i(1);
+    case RED_AND: return cell_i(wrap_int(t, -1)); /* all bits; true */
     default: return cell_i(0); /* sum, or, one: all bits zero is the number 0 in both domains */
   }
 }

@@ -14,6 +14,7 @@ typedef struct Group {
 } Group;
 
 static bool group_of(const Eval *e, Group *g) {
+  if (!eval_same_kind(e)) return false;
   const Attr *list = op_attr(e->op, AT_mesh_axes);
   int64_t one = op_int(e->op, AT_mesh_axis, 0);
   g->n = list ? eval_group(e, list->n, list->u.ints, g->ranks, &g->self) : eval_group(e, 1, &one, g->ranks, &g->self);
@@ -45,6 +46,7 @@ static bool reduce_box(const Eval *e, const Group *g, const InterpTensor *out, c
   Reduction r = op_attr(e->op, AT_op)->u.reduction;
   const InterpTensor *x = e->in[0];
   int64_t xs[MAX_RANK], ys[MAX_RANK], to[MAX_RANK] = {0}, first = 0;
+  if (!reduction_defined(r, x->dtype)) return eval_fail(e, "%s is not defined for %s", reduction_name(r), dtype_name(x->dtype));
   for (int i = 0; i < g->n; i++)
     if (!same_dims(g->in[i]->dims, x->dims, x->rank, -1)) return eval_fail(e, "the operands of the members differ in shape");
   if (r == RED_ONE && !check_owners(e, g, interp_elements(x))) return false;
@@ -185,9 +187,11 @@ bool eval_mask_partial(Eval *e) {
   const Attr *axes = op_attr(e->op, AT_mesh_axes);
   bool keep = true;
   if (!eval_same_shape(e, 0)) return false;
+  Reduction r = op_attr(e->op, AT_op)->u.reduction;
+  if (!reduction_defined(r, e->out->dtype)) return eval_fail(e, "%s is not defined for %s", reduction_name(r), dtype_name(e->out->dtype));
   for (int i = 0; i < axes->n; i++) keep = keep && e->run->coordinates[e->rank][axes->u.ints[i]] == 0;
   int64_t n = interp_elements(e->out);
-  Cell none = cell_identity(e->run->modp, e->out->dtype, op_attr(e->op, AT_op)->u.reduction);
+  Cell none = cell_identity(e->run->modp, e->out->dtype, r);
   for (int64_t i = 0; i < n; i++) e->out->cells[i] = keep ? e->in[0]->cells[i] : none;
   return true;
 }

@@ -59,6 +59,9 @@ bool eval_random(Eval *e) {
       return eval_fail(e, "[%lld, %lld) leaves dimension %d of extent %lld", (long long)start[d],
                        (long long)(start[d] + e->out->dims[d]), d, (long long)extent[d]);
   }
+  int64_t total = 1;
+  for (int d = 0; d < rank; d++)
+    if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total)) return eval_fail(e, "the whole tensor is too large");
   row_major(rank, extent, stride);
   for (int64_t i = 0; i < n; i++) {
     int64_t element = 0;
@@ -125,13 +128,14 @@ bool eval_slice(Eval *e) {
   row_major(x->rank, x->dims, xs);
   row_major(y->rank, y->dims, ys);
   for (int d = 0; d < y->rank; d++) {
-    int64_t start, step = strides->u.ints[d];
+    int64_t start, step = strides->u.ints[d], last;
     if (!eval_expr(e, starts->u.exprs[d], &start)) return false;
-    if (y->dims[d] > 0 && (start < 0 || start + (y->dims[d] - 1) * step >= x->dims[d]))
-      return eval_fail(e, "reads %lld .. %lld of dimension %d of extent %lld", (long long)start,
-                       (long long)(start + (y->dims[d] - 1) * step), d, (long long)x->dims[d]);
+    bool far = __builtin_mul_overflow(y->dims[d] - 1, step, &last) || __builtin_add_overflow(start, last, &last);
+    if (y->dims[d] > 0 && (start < 0 || far || last >= x->dims[d]))
+      return eval_fail(e, "reads %lld .. %lld of dimension %d of extent %lld", (long long)start, (long long)last, d, (long long)x->dims[d]);
+    if (empty) continue;
     first += start * xs[d];
-    nest_add(&nest, y->dims[d], ys[d], xs[d] * step, 0);
+    nest_add(&nest, y->dims[d], ys[d], y->dims[d] > 1 ? xs[d] * step : 0, 0);
   }
   nest_close(&nest);
   if (!empty) nest_copy(&nest, y->cells, x->cells + first);
@@ -142,7 +146,7 @@ bool eval_shard_slice(Eval *e) {
   const InterpTensor *x = e->in[0], *y = e->out;
   int axis = (int)op_int(e->op, AT_axis, 0);
   int64_t at[MAX_RANK] = {0}, to[MAX_RANK] = {0};
-  if (!eval_expr(e, op_expr(e->op, AT_start), &at[axis])) return false;
+  if (!eval_same_kind(e) || !eval_expr(e, op_expr(e->op, AT_start), &at[axis])) return false;
   for (int d = 0; d < x->rank; d++)
     if (d == axis ? at[d] < 0 || at[d] + y->dims[d] > x->dims[d] : x->dims[d] != y->dims[d])
       return eval_fail(e, "[%lld, %lld) of dimension %d of extent %lld", (long long)at[d], (long long)(at[d] + y->dims[d]), d,

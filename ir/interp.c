@@ -57,8 +57,11 @@ static bool fail(const Run *run, const char *name, const char *format, ...) {
 
 /* ---- what evaluators ask for */
 
+/* Bounded, so that sums and differences of a few values cannot overflow. */
 bool eval_expr_on(const Eval *e, int rank, const Expr *x, int64_t *out) {
-  return ex_eval(x, e->run->symbols[rank], out) || eval_fail(e, "an expression has no value here (overflow or division by zero)");
+  const int64_t limit = (int64_t)1 << 60;
+  return (ex_eval(x, e->run->symbols[rank], out) && *out >= -limit && *out <= limit) ||
+         eval_fail(e, "an expression has no value here (overflow or division by zero)");
 }
 
 bool eval_same_shape(const Eval *e, int i) {
@@ -68,6 +71,10 @@ bool eval_same_shape(const Eval *e, int i) {
       return eval_fail(e, "operand %d has extent %lld, the result %lld, in dimension %d", i, d < x->rank ? (long long)x->dims[d] : 0,
                        (long long)e->out->dims[d], d);
   return true;
+}
+
+bool eval_same_kind(const Eval *e) {
+  return (e->in[0]->rank == e->out->rank && e->in[0]->dtype == e->out->dtype) || eval_fail(e, "operand and result differ in rank or type");
 }
 
 const InterpTensor *eval_operand_on(const Eval *e, int rank) {
@@ -102,9 +109,12 @@ int eval_group(const Eval *e, int naxes, const int64_t *axes, int *members, int 
 /* ---- memory */
 
 bool eval_alloc(Run *run, InterpTensor *t, const Op *op) {
-  int64_t n = 1;
-  bool overflow = false;
-  for (int d = 0; d < t->rank; d++) overflow |= __builtin_mul_overflow(n, t->dims[d], &n);
+  int64_t n = 1, strides = 1;
+  bool overflow = false; /* the strides of an empty tensor must fit, too */
+  for (int d = 0; d < t->rank; d++) {
+    overflow |= __builtin_mul_overflow(n, t->dims[d], &n);
+    overflow |= __builtin_mul_overflow(strides, t->dims[d] > 1 ? t->dims[d] : 1, &strides);
+  }
   if (overflow || n > run->max_cells - run->cells)
     return fail(run, op->name, "%%%s: more than %lld elements at once are too many to interpret", op->name, (long long)run->max_cells);
   run->cells += n;
@@ -448,13 +458,14 @@ static bool assemble(const Assembly *a) {
   Arena *scratch = arena_new();
   bool ok = true;
   uint32_t axes = cut_axes(a->layout);
+  if (a->layout->partial_axes && !reduction_defined(a->layout->partial, a->whole->dtype)) ok = fail(run, a->name, "partial of a kind its type has not");
   whole_extents(a);
-  *a->whole = interp_tensor(run->arena, a->whole->dtype, a->whole->rank, a->whole->dims);
+  int64_t lo[MAX_RANK], from[MAX_RANK] = {0};
+  for (int r = 0; r < run->nranks && ok; r++) ok = run->stages[r] != a->stage || check_part(a, r, lo);
+  if (ok) *a->whole = interp_tensor(run->arena, a->whole->dtype, a->whole->rank, a->whole->dims);
   for (int r = 0; r < run->nranks && ok; r++) {
-    int64_t lo[MAX_RANK], from[MAX_RANK] = {0};
-    if (run->stages[r] != a->stage) continue;
-    ok = check_part(a, r, lo);
-    if (!ok || !at_origin(run, r, ~a->layout->partial_axes)) continue;
+    if (run->stages[r] != a->stage || !at_origin(run, r, ~a->layout->partial_axes)) continue;
+    check_part(a, r, lo);
     InterpTensor part = a->layout->partial_axes ? resolved(a, r, scratch) : a->parts[r];
     /* Ranks come in the order of coordinates, so the first copy is the one at the origin of the other axes. */
     if (at_origin(run, r, axes)) box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);

@@ -18,6 +18,7 @@
 #include "ir/ir.h"
 
 enum { INTERP_P = 2147483647, MAX_INTERP_RANKS = 1024 };
+#define MAX_INTERP_EXTENT ((int64_t)1 << 40)
 
 typedef enum InterpDomain { DOMAIN_FLOAT, DOMAIN_MODP } InterpDomain;
 
@@ -75,7 +76,7 @@ const InterpTensor *interp_find(const InterpNamed *items, int n, const char *nam
 
 /* Values of all dimension symbols from their hints, else their smallest legal value but at least 1. */
 int64_t *interp_symbols(const Module *m, Arena *arena);
-/* The extents of a type under symbol values; false on overflow or a negative extent. */
+/* The extents of a type under symbol values; false on overflow, a negative extent, or one over MAX_INTERP_EXTENT. */
 bool interp_dims(const Type *t, const int64_t *symbols, int64_t *dims);
 
 /* Fills a tensor with numbers that depend on (seed, element) only: floats uniform in [low, high) rounded to the type,

@@ -33,7 +33,7 @@ int64_t *interp_symbols(const Module *m, Arena *arena) {
 
 bool interp_dims(const Type *t, const int64_t *symbols, int64_t *dims) {
   for (int d = 0; d < t->rank; d++)
-    if (!ex_eval(t->dims[d], symbols, &dims[d]) || dims[d] < 0) return false;
+    if (!ex_eval(t->dims[d], symbols, &dims[d]) || dims[d] < 0 || dims[d] > MAX_INTERP_EXTENT) return false;
   return true;
 }
 
