@@ -101,6 +101,7 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
       if (g->rule->factors[s->picks[k].factor].kind == FK_LINEAR)
         strategies[i].picks[strategies[i].n++] = (Pick){s->picks[k].axis, (uint8_t)rule_factor_find(rule_of(m, ref->f, &ref->f->ops.items[i]), "r0")};
   const char *why = guard_check(m, ref, &(LowerPlan){.strategies = strategies}, scratch, &lowered);
+  if (!why) why = guard_prove(m, ref, lowered, scratch);
   if (why) {
     Text t = {.arena = scratch};
     text_printf(&t, "%s on %s with ", op_name(g->instance->kind), g->mesh);
