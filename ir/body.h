@@ -9,9 +9,8 @@
 
 #include "ir/rule.h"
 
-/* The decomposition of the operation as a level-1 function in a module of its own kind: inputs "0", "1" ... with
- * the operand types, one output.  Operations carry in `group` nothing; their factors are matched by
- * body_strategy.  Dies for an operation that is not composite. */
+/* The decomposition of the operation as a level-1 function of the module that is not in its list: inputs "0", "1" ...
+ * with the operand types (of either level), one output "0".  Dies for an operation that is not composite. */
 Func *body_of(Module *m, const Func *f, const Op *op);
 
 /* The strategies of the body's operations, given the composite's: axes follow the factors through the dimensions.

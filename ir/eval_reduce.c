@@ -55,7 +55,8 @@ static int64_t stride_of(const char *letters, int n, const int64_t *strides, cha
   return found ? strides[found - letters] : 0;
 }
 
-/* Loops over the result's letters, then over the summed ones. */
+/* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost when that walks all
+ * three tensors in order.  Every element's sum runs in the same order either way. */
 bool eval_dot(Eval *e) {
   const InterpTensor *a = e->in[0], *b = e->in[1], *y = e->out;
   const char *spec = op_str(e->op, AT_spec), *sa = spec, *sb = strchr(spec, ',') + 1, *sy = strstr(spec, "->") + 2;
@@ -73,13 +74,16 @@ bool eval_dot(Eval *e) {
   }
   for (int d = 0; d < y->rank; d++)
     if (extent[(int)sy[d]] != y->dims[d]) return eval_fail(e, "'%c' is %lld", sy[d], (long long)extent[(int)sy[d]]);
-  for (int d = 0; d < y->rank; d++)
+  int last = y->rank - 1;
+  bool last_inside = last >= 0 && stride_of(sa, a->rank, as, sy[last]) <= 1 && stride_of(sb, b->rank, bs, sy[last]) <= 1;
+  for (int d = 0; d < y->rank - last_inside; d++)
     nest_add(&nest, y->dims[d], ys[d], stride_of(sa, a->rank, as, sy[d]), stride_of(sb, b->rank, bs, sy[d]));
   for (int d = 0; d < a->rank + b->rank; d++) {
     char letter = d < a->rank ? sa[d] : sb[d - a->rank];
     if (memchr(sy, letter, (size_t)y->rank) || (d >= a->rank && memchr(sa, letter, (size_t)a->rank))) continue;
     nest_add(&nest, extent[(int)letter], 0, stride_of(sa, a->rank, as, letter), stride_of(sb, b->rank, bs, letter));
   }
+  if (last_inside) nest_add(&nest, y->dims[last], ys[last], stride_of(sa, a->rank, as, sy[last]), stride_of(sb, b->rank, bs, sy[last]));
   fill(y, cell_i(0));
   nest_close(&nest);
   for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
