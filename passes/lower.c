@@ -50,6 +50,11 @@ static bool is_source(OpKind k) {
   return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
 }
 
+/* Made in any layout where it is needed, without communication. */
+static bool is_anywhere(const Op *op) {
+  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random || (op->kind == OP_const && op_attr(op, AT_value));
+}
+
 static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
   return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;
 }
@@ -193,6 +198,10 @@ static Val want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int s
   const Type *global = type_of(s->l1, l1);
   Val have = find_version(v, layout, stage);
   if (have) return have;
+  if (is_anywhere(op) && !layout->partial_axes) {
+    if ((have = emit_source(w, s, op, layout, stage))) add_version(w, v, layout, stage, have);
+    return have;
+  }
   if (is_source(op->kind) && !s->prefix && !find_version(v, v->produced, stage))
     add_version(w, v, v->produced, stage, emit_source(w, s, op, v->produced, stage));
   if ((have = find_version(v, layout, stage))) return have;

@@ -1,0 +1,42 @@
+/* bench/plan_gpt.c - planning times of a GPT-2-like model: plan_gpt [LAYERS [RANKS...]] */
+#include <stdlib.h>
+
+#include "frontend/target.h"
+#include "passes/plan.h"
+#include "tests/planner_models.h"
+
+static void show(const char *model, const char *target, const PlanOptions *o) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("gpt.ir", model, d);
+  const Target *t = target_find(d, a, target);
+  Plan *p = m && t ? plan_search(m, module_func(m, "main"), t, o, d) : NULL;
+  diags_print(d, stderr, false);
+  if (p) {
+    printf("%-7s tp %d pp %d dp %d cp %d mb %d  %.3f ms (one device %.3f ms)  gap %.4f  %.1f MB of weights, %.1f MB  search %.2f s\n", target, p->tp, p->pp, p->dp, p->cp, p->micro_batches,
+           1e3 * p->price.time.total, 1e3 * p->one_device_seconds, p->gap, p->price.memory.params / 1e6, p->price.memory.total / 1e6, p->search_seconds);
+    if (getenv("PLAN_TEXT")) {
+      Text text = {.arena = a};
+      plan_print(m, module_func(m, "main"), p, &text);
+      puts(text_str(&text));
+    }
+  }
+  if (m) module_free(m);
+  arena_free(a);
+}
+
+int main(int argc, char **argv) {
+  Arena *a = arena_new();
+  GptShape g = {argc > 1 ? atoi(argv[1]) : 12, 768, 12, 3072, 50257, 512, 8};
+  const char *model = gpt_text(a, &g);
+  PlanOptions o = {0};
+  const char *tp = getenv("TP"), *pp = getenv("PP"), *dp = getenv("DP"), *mb = getenv("MB"), *gb = getenv("GB");
+  o.tp = tp ? atoi(tp) : 0;
+  o.pp = pp ? atoi(pp) : 0;
+  o.dp = dp ? atoi(dp) : 0;
+  o.micro_batches = mb ? atoi(mb) : 0;
+  o.memory_limit = gb ? atof(gb) * 1e9 : 0;
+  for (int i = 2; i < argc; i++) show(model, argv[i], &o);
+  arena_free(a);
+  return 0;
+}

@@ -1,0 +1,286 @@
+/* passes/cost.c - see cost.h. */
+#include "passes/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/body.h"
+
+typedef struct Remembered {
+  const Type *type;
+  const Layout *from, *to;
+  double seconds;
+} Remembered;
+
+struct CostModel {
+  Module *m;
+  const Target *target;
+  Arena *arena;
+  int64_t *sizes; /* by symbol */
+  size_t nsizes;
+  Remembered *table; /* open addressing; `slots` is a power of two */
+  size_t slots, used;
+};
+
+CostModel *cost_model_new(Module *m, const Target *t) {
+  Arena *a = arena_new();
+  CostModel *c = ARENA_NEW(a, CostModel);
+  *c = (CostModel){.m = m, .target = t, .arena = a, .nsizes = m->symbols.n, .slots = 1024};
+  c->sizes = ARENA_ARRAY(a, int64_t, m->symbols.n);
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const Symbol *s = &m->symbols.items[i];
+    c->sizes[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
+  }
+  c->table = ARENA_ARRAY(a, Remembered, c->slots);
+  return c;
+}
+
+void cost_model_free(CostModel *c) { arena_free(c->arena); }
+const Target *cost_target(const CostModel *c) { return c->target; }
+
+/* ---- sizes */
+
+int64_t cost_extent(const CostModel *c, const Expr *e) {
+  int64_t v;
+  if (c->m->symbols.n > c->nsizes) die("cost model: symbols were added after it was made");
+  if (!ex_eval(e, c->sizes, &v)) return INT64_MAX;
+  return v < 0 ? 0 : v;
+}
+
+static double dim_elements(const CostModel *c, const Expr *extent, const DimLayout *l) {
+  int64_t n = cost_extent(c, extent);
+  if (!l->n) return (double)n;
+  int64_t unit = cost_extent(c, l->unit), parts = layout_parts(&c->m->mesh, l);
+  if (unit < 1) return 0;
+  int64_t units = n / unit;
+  return (double)((units + parts - 1) / parts) * (double)unit;
+}
+
+double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
+  double n = 1;
+  for (int d = 0; d < global->rank; d++) n *= dim_elements(c, global->dims[d], &l->dims[d]);
+  return n;
+}
+
+double cost_bytes(const CostModel *c, const Type *global, const Layout *l) { return cost_elements(c, global, l) * (double)dtype_bytes(global->dtype); }
+
+static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
+  int64_t n = 1;
+  for (int i = 0; i < s->n; i++)
+    if (s->picks[i].factor == factor) n *= c->m->mesh.axes[s->picks[i].axis].size;
+  return n;
+}
+
+static double factor_local(const CostModel *c, const Rule *r, const Strategy *s, int factor) {
+  int64_t n = cost_extent(c, r->factors[factor].size), parts = factor_parts(c, s, factor);
+  return (double)((n + parts - 1) / parts);
+}
+
+bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s) {
+  for (int i = 0; i < s->n; i++) {
+    int f = s->picks[i].factor;
+    if (r->factors[f].size && factor_parts(c, s, f) > cost_extent(c, r->factors[f].size)) return false;
+  }
+  return true;
+}
+
+/* ---- collectives */
+
+typedef struct Group {
+  double n;
+  const TargetTier *tier;
+} Group;
+
+/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest: an axis set spans the block up to the
+ * most major of its axes. */
+static Group group_of(const CostModel *c, uint32_t axes) {
+  const Mesh *mesh = &c->m->mesh;
+  int inner = 1, span = 1;
+  Group g = {1, NULL};
+  for (int a = mesh->naxes - 1; a >= 0; a--) {
+    if (mesh->axes[a].temporal) continue;
+    inner *= mesh->axes[a].size;
+    if (!((axes >> a) & 1u)) continue;
+    g.n *= mesh->axes[a].size;
+    span = inner;
+  }
+  g.tier = target_tier(c->target, span);
+  return g;
+}
+
+typedef enum Collective { ALL_REDUCE, HALF_RING, PERSONAL } Collective;
+
+/* `bytes`: of the whole buffer of one rank (all-gather: its result; all-reduce and reduce-scatter: its operand). */
+static double collective(const CostModel *c, uint32_t axes, Collective kind, double bytes) {
+  Group g = group_of(c, axes);
+  double steps = g.n - 1, rounds = kind == ALL_REDUCE ? 2 : 1;
+  double volume = kind == PERSONAL ? bytes : bytes * steps / g.n;
+  return c->target->launch + rounds * (steps * g.tier->latency + volume / g.tier->bandwidth);
+}
+
+static double traffic(const CostModel *c, double bytes) { return c->target->launch + bytes / c->target->memory_bandwidth; }
+
+double cost_move(void *context, const Module *m, const Type *global, const Move *move) {
+  const CostModel *c = context;
+  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  (void)m;
+  switch (move->kind) {
+    case MOVE_ALL_GATHER: return collective(c, move->axes, HALF_RING, after);
+    case MOVE_REDUCE_SCATTER: return collective(c, move->axes, HALF_RING, before);
+    case MOVE_ALL_TO_ALL: return collective(c, move->axes, HALF_RING, before);
+    case MOVE_ALL_REDUCE: return collective(c, move->axes, ALL_REDUCE, before);
+    case MOVE_EXCHANGE: return collective(c, move->axes, PERSONAL, fmax(before, after));
+    case MOVE_SLICE: return traffic(c, 2 * after);
+    case MOVE_MASK: return traffic(c, 2 * before);
+    default: return 0;
+  }
+}
+
+double cost_transfer(const CostModel *c, double bytes) {
+  int inner = mesh_ranks(&c->m->mesh) / c->m->mesh.stages;
+  const TargetTier *t = target_tier(c->target, 2 * inner < c->target->ranks ? 2 * inner : c->target->ranks);
+  return c->target->launch + t->latency + bytes / t->bandwidth;
+}
+
+/* ---- conversions */
+
+static size_t slot_of(const CostModel *c, const Type *type, const Layout *from, const Layout *to) {
+  uint64_t h = ((uint64_t)(uintptr_t)type >> 4) * 0x9E3779B97F4A7C15u;
+  h = (h ^ ((uint64_t)(uintptr_t)from >> 4)) * 0xC2B2AE3D27D4EB4Fu;
+  h = (h ^ ((uint64_t)(uintptr_t)to >> 4)) * 0x165667B19E3779F9u;
+  size_t i = (size_t)(h >> 32) & (c->slots - 1);
+  while (c->table[i].type && !(c->table[i].type == type && c->table[i].from == from && c->table[i].to == to)) i = (i + 1) & (c->slots - 1);
+  return i;
+}
+
+static void grow(CostModel *c) {
+  Remembered *old = c->table;
+  size_t n = c->slots;
+  c->slots *= 4;
+  c->table = ARENA_ARRAY(c->arena, Remembered, c->slots);
+  for (size_t i = 0; i < n; i++)
+    if (old[i].type) c->table[slot_of(c, old[i].type, old[i].from, old[i].to)] = old[i];
+}
+
+double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
+  if (from == to) return 0;
+  size_t i = slot_of(c, global, from, to);
+  if (c->table[i].type) return c->table[i].seconds;
+  Conversion path;
+  double seconds = convert_find(c->m, global, from, to, cost_move, c, &path) ? path.cost : INFINITY;
+  c->table[i] = (Remembered){global, from, to, seconds};
+  if (++c->used * 2 > c->slots) grow(c);
+  return seconds;
+}
+
+/* ---- operations */
+
+bool cost_is_source(OpKind k) {
+  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
+}
+
+bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention; }
+
+static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
+  double all = 1, per_point = 2;
+  if (!cost_is_contraction(op->kind)) {
+    const Type *t = op->nin ? type_of(f, op->in[0]) : type_of(f, op->out);
+    double out = op->out ? cost_elements(c, type_of(f, op->out), result) : 0;
+    return op->kind == OP_reduce ? cost_elements(c, t, strategy_operand(c->m, r, s, 0)) : out;
+  }
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    bool depth = op->kind == OP_attention && (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
+    double n = factor_local(c, r, s, i);
+    if (depth) per_point += 2 * n;
+    else all *= n;
+  }
+  return all * (op->kind == OP_attention ? per_point - 2 : per_point);
+}
+
+/* ---- an operation with a cut body factor: what its decomposition costs, operation by operation, as it will be emitted */
+
+typedef struct BodyValue {
+  const Layout *layouts[MAX_OPERANDS]; /* the first is the one produced */
+  int n;
+} BodyValue;
+
+static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value, const Layout *layout) {
+  const Op *op = op_of(body, value);
+  for (int i = 0; i < v->n; i++)
+    if (v->layouts[i] == layout) return 0;
+  if (v->n == MAX_OPERANDS) die("a value of a body in %d layouts", v->n);
+  v->layouts[v->n++] = layout;
+  return cost_is_source(op->kind) && op->kind != OP_input ? 0 : cost_convert(c, type_of(body, value), v->layouts[0], layout);
+}
+
+static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  Arena *scratch = arena_new();
+  const Func *body = body_of(c->m, f, op);
+  Strategy *strategies = ARENA_ARRAY(scratch, Strategy, body->ops.n);
+  BodyValue *values = ARENA_ARRAY(scratch, BodyValue, body->values.n);
+  OpCost out = {0};
+  int operand = 0;
+  body_strategies(c->m, f, op, s, body, strategies);
+  for (size_t i = 0; i < body->ops.n; i++) {
+    const Op *k = &body->ops.items[i];
+    const Rule *rule = rule_of(c->m, body, k);
+    for (int j = 0; j < k->nin; j++) out.communication += body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
+    if (k->out)
+      values[k->out] = (BodyValue){{k->kind == OP_input ? strategy_operand(c->m, r, s, operand++) : strategy_result(c->m, rule, &strategies[i])}, 1};
+    OpCost one = cost_op(c, body, k, rule, &strategies[i]);
+    out.seconds += one.seconds - one.communication;
+    out.communication += one.communication;
+    out.flops += one.flops;
+  }
+  Val result = body->outputs.items[0].value;
+  out.communication += body_want(c, body, &values[result], result, strategy_result(c->m, r, s));
+  out.seconds += out.communication;
+  arena_free(scratch);
+  return out;
+}
+
+static uint32_t axes_of_kind(const Rule *r, const Strategy *s, FactorKind kind) {
+  uint32_t axes = 0;
+  for (int i = 0; i < s->n; i++)
+    if (r->factors[s->picks[i].factor].kind == kind) axes |= 1u << s->picks[i].axis;
+  return axes;
+}
+
+/* Windows of cut dimensions are exchanged; at most the operand's whole shard moves. */
+static double window_cost(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  uint32_t axes = axes_of_kind(r, s, FK_HALO);
+  double seconds = 0;
+  if (!axes) return 0;
+  for (int i = 0; i < op->nin; i++)
+    seconds += collective(c, axes, PERSONAL, cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
+  return seconds;
+}
+
+static bool is_free(OpKind k) { return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy; }
+
+OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  OpCost out = {0};
+  const Layout *result = op->out ? strategy_result(c->m, r, s) : NULL;
+  if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
+  out.communication = window_cost(c, f, op, r, s);
+  out.seconds = out.communication;
+  if (is_free(op->kind)) return out;
+  double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
+  for (int i = 0; i < op->nin; i++) {
+    double operand = cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i));
+    /* A gather reads the rows it takes, an update writes the rows it gets. */
+    if (op->kind == OP_gather && i == 0) operand = fmin(operand, bytes);
+    if (op->kind == OP_update && i == 0) continue;
+    bytes += operand;
+  }
+  if (op->kind == OP_update) bytes = 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
+  out.flops = operation_flops(c, f, op, r, s, result);
+  DType type = type_of(f, op->nin ? op->in[0] : op->out)->dtype;
+  double arithmetic = cost_is_contraction(op->kind) ? out.flops / target_flops(c->target, type) : 0;
+  double memory = bytes / c->target->memory_bandwidth;
+  out.compute_bound = arithmetic > memory;
+  out.seconds += c->target->launch + fmax(arithmetic, memory);
+  return out;
+}

@@ -1,0 +1,51 @@
+/* passes/cost.h - what operations, conversions and transfers cost on a target: the primitives the planner adds up.
+ *
+ * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its arithmetic and its memory
+ * traffic (roofline) plus the launch; a collective costs latency per step plus bytes over the bandwidth of the slowest tier it crosses
+ * (alpha-beta).  Every constant comes from the target.  Sizes that are still symbols count as their hint.
+ * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations, caches.
+ */
+#ifndef APC_PASSES_COST_H
+#define APC_PASSES_COST_H
+
+#include "ir/convert.h"
+#include "ir/rule.h"
+#include "ir/target.h"
+
+/* For one module, target and mesh; the module's mesh must be set before and stay. */
+typedef struct CostModel CostModel;
+CostModel *cost_model_new(Module *m, const Target *t);
+void cost_model_free(CostModel *c);
+const Target *cost_target(const CostModel *c);
+
+/* An extent with symbols at their hint (batch 8, others 128 when none was given). */
+int64_t cost_extent(const CostModel *c, const Expr *e);
+/* Elements and bytes of the largest shard. */
+double cost_elements(const CostModel *c, const Type *global, const Layout *l);
+double cost_bytes(const CostModel *c, const Type *global, const Layout *l);
+
+/* True when no rank's part of any cut factor is empty. */
+bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s);
+
+typedef struct OpCost {
+  double seconds;        /* all of it */
+  double communication;  /* the part of it that is communication inside the operation (bodies, windows) */
+  double flops;          /* arithmetic of this rank; a multiply-add is two */
+  bool compute_bound;
+} OpCost;
+
+/* One execution of the operation on its shards.  Sources, reshapes and broadcasts are free: they are views or read in place. */
+OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+bool cost_is_source(OpKind k);
+bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention */
+
+/* A MoveCost; the context is the CostModel. */
+double cost_move(void *context, const Module *m, const Type *global, const Move *move);
+
+/* The cheapest conversion, remembered; INFINITY when there is none. */
+double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
+
+/* Sending a value's shard to the next pipeline stage. */
+double cost_transfer(const CostModel *c, double bytes);
+
+#endif

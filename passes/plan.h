@@ -1,0 +1,54 @@
+/* passes/plan.h - a plan: the mesh, the strategy and stage of every operation, and what they are predicted to cost.
+ *
+ * Found by plan_search, kept as text (D24).  The text format is specified in docs/plan.md.
+ */
+#ifndef APC_PASSES_PLAN_H
+#define APC_PASSES_PLAN_H
+
+#include "ir/target.h"
+#include "passes/plan_price.h"
+
+typedef struct PlanOptions {
+  int tp, pp, dp, cp, ep;  /* forced degrees; 0: apc chooses */
+  int micro_batches;       /* 0: apc chooses */
+  double memory_limit;     /* bytes per rank; 0: what the target has */
+} PlanOptions;
+
+typedef struct PlanAlternative {
+  int tp, pp, dp, cp, ep, micro_batches;
+  double seconds, bytes;  /* seconds is INFINITY when it is not possible */
+  const char *why_not;    /* NULL when it is possible */
+} PlanAlternative;
+
+typedef struct Plan {
+  const char *target;
+  const char *func;
+  int ranks;
+  Mesh mesh;                  /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
+  int tp, pp, dp, cp, ep, micro_batches;
+  const Strategy *strategies; /* by operation of the function */
+  const int *stages;          /* by operation */
+  uint64_t graph;             /* hash of the function */
+  PlanPrice price;
+  double flops, params;       /* of the whole step on one rank; trainable elements */
+  double one_device_seconds;  /* the best on one rank of the target; INFINITY when it does not fit */
+  double lower_bound, gap;    /* seconds, over everything that was allowed; gap is a fraction of the plan's time, 0 when proven best */
+  double search_seconds;
+  int nalternatives;
+  const PlanAlternative *alternatives; /* best first, without the plan itself */
+} Plan;
+
+/* The fastest plan for the level-1 function (calls inlined) on the target.  Sets the module's mesh.  NULL after diagnostics: no feasible
+ * plan, contradictory options. */
+Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
+
+/* Identity of a function for plans: its text without locations. */
+uint64_t plan_graph_hash(const Module *m, const Func *f);
+
+/* The text of a plan: globs only where they say the same.  The mesh of the module must be that of the plan. */
+void plan_print(Module *m, const Func *f, const Plan *p, Text *out);
+
+/* Reads a plan for the function, sets the module's mesh, prices the plan on the target.  NULL after diagnostics with line and column. */
+Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d);
+
+#endif

@@ -1,0 +1,231 @@
+/* passes/plan_price.c - see plan_price.h. */
+#include "passes/plan_price.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "passes/search_graph.h"
+
+/* A value in one layout on one stage. */
+typedef struct Version {
+  const Layout *layout;
+  int stage;
+  size_t born, dies; /* operations */
+  bool converted;
+} Version;
+
+typedef struct Versions {
+  Version *items;
+  size_t n, cap;
+} Versions;
+
+typedef struct StageSum {
+  double once, each;  /* seconds, per step and per micro-batch */
+  double compute, memory_bound, collectives, transfers; /* per step */
+  double flops, params, state;
+} StageSum;
+
+typedef struct Pricing {
+  Arena *arena;
+  CostModel *c;
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  const Strategy *strategies;
+  const int *stages;
+  Versions *versions;
+  StageSum *sums;
+  int time_axis;
+  double repeat;
+  bool possible;
+} Pricing;
+
+static int stage_of(const Pricing *p, size_t op) { return p->stages ? p->stages[op] : 0; }
+
+/* Without a time axis the one micro-batch is the whole step: everything repeats, once. */
+static bool timed_layout(const Pricing *p, const Layout *l) {
+  if (p->time_axis < 0) return true;
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (l->dims[d].axes[i] == p->time_axis) return true;
+  return false;
+}
+
+static bool timed_strategy(const Pricing *p, const Strategy *s) {
+  if (p->time_axis < 0) return true;
+  for (int i = 0; i < s->n; i++)
+    if (s->picks[i].axis == p->time_axis) return true;
+  return false;
+}
+
+/* Adds seconds to a stage and to one of its classes. */
+static void spend(Pricing *p, int stage, bool timed, double seconds, double *class) {
+  StageSum *s = &p->sums[stage];
+  if (timed) s->each += seconds;
+  else s->once += seconds;
+  *class += seconds * (timed ? p->repeat : 1);
+}
+
+/* ---- versions, as in lower.c */
+
+static Version *find_version(Pricing *p, Val v, const Layout *layout, int stage) {
+  for (size_t i = 0; i < p->versions[v].n; i++) {
+    Version *x = &p->versions[v].items[i];
+    if (x->layout == layout && x->stage == stage) return x;
+  }
+  return NULL;
+}
+
+static void add_version(Pricing *p, Val v, const Layout *layout, int stage, size_t now, bool converted) {
+  ARENA_PUSH(p->arena, &p->versions[v], ((Version){layout, stage, now, now, converted}));
+}
+
+static const Layout *produced(const Pricing *p, Val v) {
+  int op = p->f->values.items[v].op;
+  return strategy_result(p->m, p->rules[op], &p->strategies[op]);
+}
+
+static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int stage) {
+  double seconds = cost_convert(p->c, type_of(p->f, v), from, to);
+  if (seconds == INFINITY) p->possible = false;
+  else spend(p, stage, timed_layout(p, from) || timed_layout(p, to), seconds, &p->sums[stage].collectives);
+}
+
+static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now) {
+  const Op *op = op_of(p->f, v);
+  const Type *type = type_of(p->f, v);
+  const Layout *from = produced(p, v);
+  int home = stage_of(p, (size_t)p->f->values.items[v].op);
+  Version *have = find_version(p, v, layout, stage);
+  if (!have && graph_is_anywhere(op) && !layout->partial_axes) {
+    add_version(p, v, layout, stage, now, false);
+    return;
+  }
+  if (!have && cost_is_source(op->kind) && !find_version(p, v, from, stage)) {
+    add_version(p, v, from, stage, now, false);
+    if (op->kind == OP_param) p->sums[stage].params += cost_bytes(p->c, type, from);
+    have = find_version(p, v, layout, stage);
+  }
+  if (!have && find_version(p, v, from, stage)) {
+    find_version(p, v, from, stage)->dies = now;
+    convert(p, v, from, layout, stage);
+    add_version(p, v, layout, stage, now, true);
+  } else if (!have) {
+    bool first = from->partial_axes || layout_bytes(p->m, type, layout) <= layout_bytes(p->m, type, from);
+    const Layout *travel = first ? layout : from;
+    want(p, v, travel, home, now);
+    spend(p, stage, timed_layout(p, travel), cost_transfer(p->c, cost_bytes(p->c, type, travel)), &p->sums[stage].transfers);
+    add_version(p, v, travel, stage, now, true);
+    if (!first) want(p, v, layout, stage, now);
+  }
+  have = find_version(p, v, layout, stage);
+  have->dies = now;
+}
+
+/* ---- operations */
+
+static void price_op(Pricing *p, size_t index) {
+  const Op *op = &p->f->ops.items[index];
+  const Rule *r = p->rules[index];
+  const Strategy *s = &p->strategies[index];
+  int stage = stage_of(p, index);
+  if (cost_is_source(op->kind)) {
+    if (op->kind == OP_read) p->sums[stage].state += cost_bytes(p->c, type_of(p->f, op->out), produced(p, op->out));
+    if (op->kind == OP_input || op->kind == OP_read) add_version(p, op->out, produced(p, op->out), stage, index, false);
+    return;
+  }
+  for (int i = 0; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, index);
+  OpCost cost = cost_op(p->c, p->f, op, r, s);
+  bool timed = timed_strategy(p, s);
+  StageSum *sum = &p->sums[stage];
+  spend(p, stage, timed, cost.communication, &sum->collectives);
+  spend(p, stage, timed, cost.seconds - cost.communication, cost.compute_bound ? &sum->compute : &sum->memory_bound);
+  sum->flops += cost.flops * (timed ? p->repeat : 1);
+  if (op->out) add_version(p, op->out, produced(p, op->out), stage, index, false);
+}
+
+static void price_output(Pricing *p, const Output *o) {
+  Layout whole = *produced(p, o->value);
+  whole.partial_axes = 0;
+  want(p, o->value, layout_get(p->m, &whole), stage_of(p, (size_t)p->f->values.items[o->value].op), p->f->ops.n);
+}
+
+/* ---- memory: weights and state stay, everything else lives from its birth to its last use */
+
+static PlanMemory stage_memory(const Pricing *p, int stage) {
+  size_t n = p->f->ops.n + 2;
+  double *change[2] = {ARENA_ARRAY(p->arena, double, n), ARENA_ARRAY(p->arena, double, n)}, now[2] = {0};
+  PlanMemory m = {.params = p->sums[stage].params, .state = p->sums[stage].state};
+  for (Val v = 1; v < p->f->values.n; v++) {
+    OpKind kind = op_of(p->f, v)->kind;
+    for (size_t i = 0; i < p->versions[v].n; i++) {
+      const Version *x = &p->versions[v].items[i];
+      if (x->stage != stage || (!x->converted && (kind == OP_param || kind == OP_read))) continue;
+      double bytes = cost_bytes(p->c, type_of(p->f, v), x->layout);
+      change[x->converted][x->born] += bytes;
+      change[x->converted][x->dies + 1] -= bytes;
+    }
+  }
+  for (size_t i = 0; i < n; i++) {
+    now[0] += change[0][i];
+    now[1] += change[1][i];
+    if (now[0] + now[1] > m.activations + m.communication) m.activations = now[0], m.communication = now[1];
+  }
+  m.total = m.params + m.state + m.activations + m.communication;
+  return m;
+}
+
+static PlanTime pipeline_time(const Pricing *p, int stages) {
+  double sum = 0, once = 0;
+  int busiest = 0;
+  for (int s = 0; s < stages; s++) {
+    sum += p->sums[s].each;
+    once = fmax(once, p->sums[s].once);
+    if (p->sums[s].each > p->sums[busiest].each) busiest = s;
+  }
+  const StageSum *b = &p->sums[busiest];
+  PlanTime t = {.total = once + sum + (p->repeat - 1) * b->each, .compute = b->compute, .memory_bound = b->memory_bound, .collectives = b->collectives, .transfers = b->transfers};
+  t.idle = fmax(0, t.total - b->once - p->repeat * b->each);
+  return t;
+}
+
+PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, const int *stages) {
+  int nstages = m->mesh.stages;
+  Arena *a = arena_new();
+  Pricing p = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .stages = stages, .time_axis = -1, .repeat = 1, .possible = true};
+  p.versions = ARENA_ARRAY(a, Versions, f->values.n);
+  p.sums = ARENA_ARRAY(a, StageSum, nstages);
+  for (int i = 0; i < m->mesh.naxes; i++)
+    if (m->mesh.axes[i].temporal) p.time_axis = i, p.repeat = m->mesh.axes[i].size;
+  for (size_t i = 0; i < f->ops.n; i++) price_op(&p, i);
+  for (size_t i = 0; i < f->outputs.n; i++) price_output(&p, &f->outputs.items[i]);
+  PlanPrice out = {.possible = p.possible, .time = pipeline_time(&p, nstages)};
+  for (int s = 0; s < nstages; s++) {
+    PlanMemory mem = stage_memory(&p, s);
+    if (mem.total > out.memory.total) out.memory = mem;
+    out.flops = fmax(out.flops, p.sums[s].flops);
+    out.param_bytes = fmax(out.param_bytes, p.sums[s].params);
+  }
+  arena_free(a);
+  return out;
+}
+
+double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {
+  double sum = 0;
+  (void)m;
+  for (size_t i = 0; i < f->ops.n; i++) sum += cost_op(c, f, &f->ops.items[i], rules[i], &(Strategy){0}).flops;
+  return sum;
+}
+
+double plan_params(const Module *m, const Func *f) {
+  double sum = 0;
+  (void)f;
+  for (size_t i = 0; i < m->params.n; i++) {
+    int64_t dims[MAX_RANK];
+    double n = 1;
+    if (!m->params.items[i].trainable || !type_constant_dims(m->params.items[i].type, dims)) continue;
+    for (int d = 0; d < m->params.items[i].type->rank; d++) n *= (double)dims[d];
+    sum += n;
+  }
+  return sum;
+}

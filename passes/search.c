@@ -1,0 +1,438 @@
+/* passes/search.c - the outer search: pipeline stages, micro-batches and mesh shapes; for each the planner graph is solved exactly.
+ *
+ * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some axes and what the
+ * others may split.  A candidate is dropped when the sum of its cheapest operations exceeds the best plan so far.  The graph's optimum, with
+ * everything that repeats weighted as if the stages were equal, bounds a candidate from below; the plan's lower bound is the least of
+ * all candidates.  Then stages are cut and the result is priced as it will be lowered.
+ * Weights and state are held to the memory limit exactly; activations by solving again with what they leave.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "passes/plan.h"
+#include "passes/search_graph.h"
+#include "passes/search_stage.h"
+
+enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096 };
+
+static const double table_cap = 3e7;
+
+/* The degrees in the order their axes have on the mesh: what talks most is innermost. */
+enum { DP, CP, EP, TP, DEGREES };
+static const char *const degree_names[DEGREES] = {"dp", "cp", "ep", "tp"};
+static const Label degree_labels[DEGREES] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EXPERT, LABEL_OTHER};
+
+typedef struct Candidate {
+  int stages, micro, naxes;
+  int sizes[MAX_AXES];
+  int degree[MAX_AXES]; /* which forced degree the axis is of; -1: free */
+} Candidate;
+
+typedef struct Outcome {
+  Candidate c;
+  bool feasible;
+  PlanPrice price;
+  Strategy *strategies;
+  int *stages;
+  int found[DEGREES];   /* degrees the strategies amount to */
+  const char *why_not;
+} Outcome;
+
+typedef struct Search {
+  Module *m;
+  const Func *f;
+  const Target *t;
+  Arena *arena;      /* the module's */
+  const Rule *const *rules;
+  const OpLabels *labels;
+  int forced[DEGREES];
+  double limit;
+  Candidate *candidates;
+  int ncandidates;
+  Outcome *outcomes;
+  int noutcomes;
+  const Outcome *best;
+  double lower_bound;
+} Search;
+
+/* ---- candidates */
+
+static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
+
+static void add_candidate(Search *s, const Candidate *c) {
+  if (s->ncandidates < MAX_CANDIDATES) s->candidates[s->ncandidates++] = *c;
+}
+
+/* Appends the forced axes, each whole or as two sub-axes. */
+static void add_forced(Search *s, const Candidate *c, int degree) {
+  while (degree < DEGREES && s->forced[degree] <= 1) degree++;
+  if (degree == DEGREES) {
+    add_candidate(s, c);
+    return;
+  }
+  int n = s->forced[degree];
+  for (int major = n; major >= 2; major--) {
+    Candidate next = *c;
+    if (n % major) continue;
+    if (major < n && (c->naxes + 2 > MAX_SPATIAL || (one_tier(s) && major * major < n))) continue;
+    next.degree[next.naxes] = degree;
+    next.sizes[next.naxes++] = major;
+    if (major < n) next.degree[next.naxes] = degree, next.sizes[next.naxes++] = n / major;
+    add_forced(s, &next, degree + 1);
+  }
+}
+
+/* Free axes whose sizes multiply to n; on one tier their order does not matter, so sizes fall. */
+static void add_free(Search *s, const Candidate *c, int n, int largest, int room) {
+  if (n == 1) {
+    add_forced(s, c, 0);
+    return;
+  }
+  if (room == 0) return;
+  for (int size = n; size >= 2; size--) {
+    Candidate next = *c;
+    if (n % size || (one_tier(s) && size > largest)) continue;
+    next.degree[next.naxes] = -1;
+    next.sizes[next.naxes++] = size;
+    add_free(s, &next, n / size, size, room - 1);
+  }
+}
+
+static void add_stages(Search *s, int stages, int micro, const PlanOptions *o) {
+  int spatial = s->t->ranks / stages, used = 1, nforced = 0;
+  for (int d = 0; d < DEGREES; d++) {
+    used *= s->forced[d] > 0 ? s->forced[d] : 1;
+    nforced += s->forced[d] > 1;
+  }
+  (void)o;
+  if (spatial % used) return;
+  bool all = true;
+  for (int d = 0; d < DEGREES; d++) all &= s->forced[d] > 0;
+  if (all && spatial != used) return;
+  Candidate c = {.stages = stages, .micro = micro};
+  int room = MAX_SPATIAL - nforced;
+  add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
+}
+
+static int by_axes(const void *x, const void *y) {
+  const Candidate *a = x, *b = y;
+  if (a->naxes != b->naxes) return a->naxes - b->naxes;
+  if (a->stages != b->stages) return a->stages - b->stages;
+  if (a->micro != b->micro) return a->micro - b->micro;
+  return memcmp(a, b, sizeof *a);
+}
+
+/* Micro-batches help a pipeline, or memory: without stages they are tried only when asked for, or when nothing else fits. */
+static void make_candidates(Search *s, const PlanOptions *o, bool for_memory) {
+  s->ncandidates = 0;
+  for (int stages = 1; stages <= s->t->ranks; stages++) {
+    if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages)) continue;
+    for (int micro = 1; micro <= 8; micro *= 2) {
+      if (o->micro_batches > 0 && micro > 1) break;
+      if (stages == 1 && micro > 1 && !for_memory) break;
+      add_stages(s, stages, o->micro_batches > 0 ? o->micro_batches : micro, o);
+    }
+  }
+  qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_axes);
+}
+
+/* ---- one candidate */
+
+static void set_mesh(Search *s, const Candidate *c, const char *const *names) {
+  Mesh mesh = {.stages = c->stages};
+  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
+  for (int i = 0; i < c->naxes; i++) {
+    const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
+    mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
+  }
+  module_set_mesh(s->m, &mesh);
+}
+
+static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
+  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap};
+  int first = c->micro > 1;
+  uint32_t free_labels = 0;
+  for (int d = 0; d < DEGREES; d++)
+    if (s->forced[d] == 0) free_labels |= 1u << degree_labels[d];
+  in.repeat = c->stages == 1 ? c->micro : 1 + (double)(c->micro - 1) / c->stages;
+  for (int i = 0; i < c->naxes; i++) {
+    int d = c->degree[i];
+    in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels} : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == TP};
+  }
+  in.prune_above = s->best ? s->best->price.time.total : INFINITY;
+  return in;
+}
+
+/* Seconds of contractions that each spatial axis cuts through factors of each label; [0] is the sum over all. */
+typedef struct Shares {
+  double by_label[MAX_AXES][LABEL_COUNT], all;
+} Shares;
+
+static Shares shares_of(const Search *s, CostModel *cost, const Strategy *strategies) {
+  Shares x = {0};
+  bool contractions = false;
+  for (size_t i = 0; i < s->f->ops.n; i++) contractions |= cost_is_contraction(s->f->ops.items[i].kind);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    if (cost_is_source(op->kind) || (contractions && !cost_is_contraction(op->kind))) continue;
+    double flops = cost_op(cost, s->f, op, s->rules[i], &(Strategy){0}).flops;
+    x.all += flops;
+    for (int j = 0; j < strategies[i].n; j++) {
+      Pick p = strategies[i].picks[j];
+      x.by_label[p.axis][s->labels[i].factors[p.factor]] += flops;
+    }
+  }
+  return x;
+}
+
+static int main_degree(const Shares *x, int axis) {
+  int best = -1;
+  for (int d = 0; d < DEGREES; d++) {
+    double v = x->by_label[axis][degree_labels[d]];
+    if (v > 0 && (best < 0 || v > x->by_label[axis][degree_labels[best]])) best = d;
+  }
+  return best;
+}
+
+/* What the axes amount to; a forced axis must split at least half of the arithmetic. */
+static bool judge_axes(Search *s, Outcome *o, CostModel *cost) {
+  const double least_share = 0.5;
+  Shares x = shares_of(s, cost, o->strategies);
+  int first = o->c.micro > 1;
+  for (int d = 0; d < DEGREES; d++) o->found[d] = 1;
+  for (int i = 0; i < o->c.naxes; i++) {
+    int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
+    if (d < 0) continue;
+    o->found[d] *= o->c.sizes[i];
+    double share = x.all > 0 ? x.by_label[first + i][degree_labels[d]] / x.all : 0;
+    if (o->c.degree[i] < 0 || share >= least_share) continue;
+    o->why_not = arena_printf(s->arena, "%s %d would only replicate work: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
+                              degree_names[d], s->forced[d], o->c.sizes[i], 100 * share, label_name(degree_labels[d]));
+    return false;
+  }
+  return true;
+}
+
+static void price_outcome(Search *s, Outcome *o, CostModel *cost) {
+  o->price = plan_price(cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+  if (!o->feasible)
+    o->why_not = arena_printf(s->arena, "needs %.3g GB on a rank, %.3g GB are allowed", o->price.memory.total / 1e9, s->limit / 1e9);
+}
+
+static bool cut_and_price(Search *s, Outcome *o, CostModel *cost) {
+  if (o->c.stages > 1 && !stages_cut(cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages)) {
+    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages within the memory limit", o->c.stages);
+    return false;
+  }
+  price_outcome(s, o, cost);
+  return o->feasible;
+}
+
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate. */
+static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, Outcome *o, CostModel *cost) {
+  Arena *scratch = arena_new();
+  SolveProblem p = *graph_problem(g);
+  double bound = INFINITY;
+  for (int round = 0; round < 4; round++) {
+    SolveResult r = solve(&p, scratch);
+    if (round == 0) bound = r.lower_bound;
+    if (!r.feasible) {
+      if (!o->why_not) o->why_not = "the weights do not fit the memory limit";
+      if (round == 0 && r.exact) bound = INFINITY;
+      break;
+    }
+    graph_strategies(g, r.values, o->strategies);
+    if (!judge_axes(s, o, cost) || cut_and_price(s, o, cost)) break;
+    double left = s->limit - o->price.memory.activations - o->price.memory.communication;
+    double next = fmin(left * o->c.stages, p.memory_limit * 0.98);
+    if (!o->price.possible || left <= 0) break;
+    p.memory_limit = next;
+  }
+  (void)in;
+  arena_free(scratch);
+  return bound;
+}
+
+/* A bound for fan-outs that were approximated. */
+static double relaxed_bound(GraphInput in) {
+  const char *why = NULL;
+  in.relax = true;
+  in.prune_above = INFINITY;
+  Graph *g = graph_new(&in, &why);
+  if (!g) return 0;
+  Arena *scratch = arena_new();
+  double bound = solve(graph_problem(g), scratch).lower_bound;
+  arena_free(scratch);
+  graph_free(g);
+  return bound;
+}
+
+static void try_candidate(Search *s, const Candidate *c) {
+  Outcome *o = &s->outcomes[s->noutcomes];
+  const char *why = NULL;
+  *o = (Outcome){.c = *c};
+  set_mesh(s, c, NULL);
+  CostModel *cost = cost_model_new(s->m, s->t);
+  GraphInput in = graph_input(s, c, cost);
+  Graph *g = graph_new(&in, &why);
+  if (g) {
+    s->noutcomes++;
+    o->strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
+    o->stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
+    double bound = solve_candidate(s, &in, g, o, cost);
+    if (bound < INFINITY && !graph_exact(g)) bound = relaxed_bound(in);
+    s->lower_bound = fmin(s->lower_bound, bound);
+    if (o->feasible && (!s->best || o->price.time.total < s->best->price.time.total)) s->best = o;
+    graph_free(g);
+  } else if (why) {
+    s->noutcomes++;
+    o->why_not = why;
+  }
+  cost_model_free(cost);
+}
+
+static void try_all(Search *s) {
+  s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + 1);
+  s->noutcomes = 0;
+  for (int i = 0; i < s->ncandidates; i++) try_candidate(s, &s->candidates[i]);
+}
+
+/* ---- the answer */
+
+static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
+  int degrees[] = {o->pp, o->dp, o->cp, o->ep, o->tp}, product = 1;
+  bool all = true;
+  for (size_t i = 0; i < 5; i++) {
+    if (degrees[i] < 0 || degrees[i] > s->t->ranks)
+      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0}, "a degree of %d on %d ranks", degrees[i], s->t->ranks);
+    product *= degrees[i] ? degrees[i] : 1;
+    all &= degrees[i] > 0;
+  }
+  if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
+  if (s->t->ranks % product || (all && product != s->t->ranks)) {
+    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name, s->t->ranks);
+    diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);
+    return false;
+  }
+  return true;
+}
+
+static void alternative_of(const Outcome *o, PlanAlternative *a) {
+  *a = (PlanAlternative){.tp = o->found[TP], .dp = o->found[DP], .cp = o->found[CP], .ep = o->found[EP], .pp = o->c.stages, .micro_batches = o->c.micro,
+                         .seconds = o->feasible ? o->price.time.total : INFINITY, .bytes = o->price.memory.total, .why_not = o->feasible ? NULL : o->why_not};
+}
+
+static int by_time(const void *x, const void *y) {
+  const PlanAlternative *a = x, *b = y;
+  if (a->seconds != b->seconds) return a->seconds < b->seconds ? -1 : 1;
+  if (a->pp != b->pp) return a->pp - b->pp;
+  return a->tp != b->tp ? a->tp - b->tp : a->dp - b->dp;
+}
+
+static bool same_degrees(const PlanAlternative *a, const PlanAlternative *b) {
+  return a->tp == b->tp && a->pp == b->pp && a->dp == b->dp && a->cp == b->cp && a->ep == b->ep && a->micro_batches == b->micro_batches;
+}
+
+/* The best of each combination of degrees, without the plan's own. */
+static void list_alternatives(const Search *s, Plan *p) {
+  PlanAlternative *all = ARENA_ARRAY(s->arena, PlanAlternative, s->noutcomes + 1), own;
+  int n = 0, kept = 0;
+  alternative_of(s->best, &own);
+  for (int i = 0; i < s->noutcomes; i++)
+    if (s->outcomes[i].strategies) alternative_of(&s->outcomes[i], &all[n++]);
+  qsort(all, (size_t)n, sizeof *all, by_time);
+  for (int i = 0; i < n; i++) {
+    bool known = same_degrees(&all[i], &own);
+    for (int j = 0; j < kept && !known; j++) known = same_degrees(&all[j], &all[i]);
+    if (!known) all[kept++] = all[i];
+  }
+  p->alternatives = all;
+  p->nalternatives = kept;
+}
+
+/* Axes get the name of what they split; several of one kind are numbered. */
+static void name_axes(Search *s, const Outcome *o) {
+  const char *names[MAX_AXES];
+  int used[DEGREES + 1] = {0}, first = o->c.micro > 1;
+  CostModel *cost = cost_model_new(s->m, s->t);
+  Shares x = shares_of(s, cost, o->strategies);
+  cost_model_free(cost);
+  for (int i = 0; i < o->c.naxes; i++) {
+    int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
+    const char *base = d < 0 ? "idle" : degree_names[d];
+    int count = ++used[d < 0 ? DEGREES : d];
+    names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
+  }
+  set_mesh(s, &o->c, names);
+}
+
+static double one_device(Search *s) {
+  Candidate alone = {.stages = 1, .micro = 1};
+  set_mesh(s, &alone, NULL);
+  CostModel *cost = cost_model_new(s->m, s->t);
+  Strategy *none = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
+  PlanPrice p = plan_price(cost, s->m, s->f, s->rules, none, NULL);
+  cost_model_free(cost);
+  return p.memory.total <= s->limit ? p.time.total : INFINITY;
+}
+
+static Plan *finish(Search *s, double started) {
+  const Outcome *o = s->best;
+  Plan *p = ARENA_NEW(s->arena, Plan);
+  p->one_device_seconds = one_device(s);
+  set_mesh(s, &o->c, NULL);
+  name_axes(s, o);
+  CostModel *cost = cost_model_new(s->m, s->t);
+  p->target = arena_strdup(s->arena, s->t->name);
+  p->func = s->f->name;
+  p->ranks = s->t->ranks;
+  p->mesh = s->m->mesh;
+  p->tp = o->found[TP], p->dp = o->found[DP], p->cp = o->found[CP], p->ep = o->found[EP], p->pp = o->c.stages;
+  p->micro_batches = o->c.micro;
+  p->strategies = o->strategies;
+  p->stages = o->stages;
+  p->graph = plan_graph_hash(s->m, s->f);
+  p->price = plan_price(cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  p->flops = plan_flops(cost, s->m, s->f, s->rules);
+  p->params = plan_params(s->m, s->f);
+  p->lower_bound = fmin(s->lower_bound, p->price.time.total);
+  p->gap = p->price.time.total > p->lower_bound * (1 + 1e-9) ? 1 - p->lower_bound / p->price.time.total : 0;
+  list_alternatives(s, p);
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  p->search_seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
+  cost_model_free(cost);
+  return p;
+}
+
+static Plan *refuse(const Search *s, Diags *d) {
+  const Outcome *nearest = NULL;
+  for (int i = 0; i < s->noutcomes; i++) {
+    const Outcome *o = &s->outcomes[i];
+    if (!nearest || (o->price.memory.total > 0 && (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total))) nearest = o;
+  }
+  diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks");
+  return NULL;
+}
+
+Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
+  struct timespec start;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .forced = {[DP] = o->dp, [CP] = o->cp, [EP] = o->ep, [TP] = o->tp}, .lower_bound = INFINITY};
+  s.limit = o->memory_limit > 0 ? o->memory_limit : t->memory_bytes;
+  if (!check_options(&s, o, d)) return NULL;
+  s.rules = rules_of(m, f);
+  s.labels = labels_of(m, f, s.rules);
+  s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
+  make_candidates(&s, o, false);
+  try_all(&s);
+  if (!s.best && o->micro_batches == 0) {
+    make_candidates(&s, o, true);
+    try_all(&s);
+  }
+  if (!s.best) return refuse(&s, d);
+  return finish(&s, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec);
+}

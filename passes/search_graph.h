@@ -1,0 +1,53 @@
+/* passes/search_graph.h - the planner graph of a level-1 function on a mesh: which strategies each operation may use, what they cost, and what
+ * the conversions between them cost.
+ *
+ * Variables are operations; values are their strategies.  The conversions of a value with several uses are one factor over its producer and
+ * all its users, because each (value, layout) is paid once (D3).  When that table would be too large, a variable for the layout of an
+ * explicit copy stands between them: an upper bound then, and `exact` is false.
+ * Constants, sizes, iotas and random numbers have no variable: they are made in the layout that is asked for.
+ */
+#ifndef APC_PASSES_SEARCH_GRAPH_H
+#define APC_PASSES_SEARCH_GRAPH_H
+
+#include "passes/cost.h"
+#include "passes/labels.h"
+#include "passes/search_solve.h"
+
+/* What a mesh axis may split, and whether it has to. */
+typedef struct AxisUse {
+  uint32_t labels; /* bit set of Label */
+  bool forced;     /* contractions must be cut as far as they can; with `weights`, matrices of weights too */
+  bool weights;
+} AxisUse;
+
+typedef struct GraphInput {
+  Module *m;               /* its mesh is set; a temporal axis is the first one */
+  const Func *f;
+  const Rule *const *rules;
+  const OpLabels *labels;
+  CostModel *cost;
+  AxisUse uses[MAX_AXES];
+  double repeat;           /* weight of what runs once per micro-batch */
+  double memory_limit;     /* of weights and state; INFINITY: none */
+  double table_cap;
+  double prune_above;      /* give up when the cheapest strategies alone cost more */
+  bool relax;              /* share each conversion among all users of the value: a lower bound of the exact costs */
+} GraphInput;
+
+typedef struct Graph Graph;
+
+/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning. */
+Graph *graph_new(const GraphInput *in, const char **why);
+void graph_free(Graph *g);
+const SolveProblem *graph_problem(const Graph *g);
+bool graph_exact(const Graph *g); /* no fan-out was approximated */
+/* The strategies of all operations for a choice of values. */
+void graph_strategies(const Graph *g, const int *values, Strategy *out);
+
+/* The values an operation may take: also what a loaded plan is checked against. */
+int graph_domain(const Graph *g, size_t op, const Strategy **out);
+
+/* True for the sources that have no strategy of their own. */
+bool graph_is_anywhere(const Op *op);
+
+#endif

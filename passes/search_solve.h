@@ -1,0 +1,47 @@
+/* passes/search_solve.h - the cheapest joint choice of values for variables whose costs meet in small groups (a cost network).
+ *
+ * Minimises the sum of one cost per variable and of one table per factor, subject to a limit on a sum of memory, by bucket elimination
+ * (Bertele and Brioschi; Dechter 1999) in min-weight order.  With a binding limit the buckets carry exact (time, memory) frontiers,
+ * after a Lagrangian sweep that gives a lower bound and prunes them.  When a table or frontier would pass the caps, buckets are
+ * split (mini-buckets: a lower bound) and the assignment is improved by coordinate descent: then `exact` is false and the lower bound says how good it is.
+ */
+#ifndef APC_PASSES_SEARCH_SOLVE_H
+#define APC_PASSES_SEARCH_SOLVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+
+/* A cost that depends on the classes of the values of its variables: table[class_0][class_1]..., the last fastest. */
+typedef struct SolveFactor {
+  int n;
+  const int *vars;          /* distinct */
+  const int *const *maps;   /* by place in vars: class of each value */
+  const int *classes;       /* by place in vars: number of classes */
+  const double *table;      /* >= 0, INFINITY forbids */
+} SolveFactor;
+
+typedef struct SolveProblem {
+  int nvars;
+  const int *domain;            /* number of values, at least 1 */
+  const double *const *time;    /* by variable and value; equal pointers let repeated blocks share work */
+  const double *const *memory;  /* by variable and value; an entry may be NULL: none */
+  const SolveFactor *factors;
+  size_t nfactors;
+  double memory_limit;          /* INFINITY: none */
+  double table_cap;             /* most sums computed for one bucket; also the most frontier points kept */
+} SolveProblem;
+
+typedef struct SolveResult {
+  bool feasible;
+  bool exact;
+  double time, memory;
+  double lower_bound; /* of time, over all choices within the limit */
+  int *values;        /* by variable */
+} SolveResult;
+
+/* The result lives in `arena`. */
+SolveResult solve(const SolveProblem *p, Arena *arena);
+
+#endif

@@ -1,0 +1,226 @@
+/* passes/search_stage.c - pipeline stages by dynamic programming over cut positions; see search_stage.h.
+ *
+ * A stage is a run of operations.  Its time is that of its operations, of each conversion they ask for once, and of each value that comes
+ * from before once: this depends on the run only.  The states of the program are (stages so far, position) with the frontier of
+ * (sum, slowest), so the result is exact for the positions considered.  The number of positions is bounded; few crossing values come first.
+ */
+#include "passes/search_stage.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/search_graph.h"
+
+enum { MAX_POSITIONS = 600 };
+
+/* Something a stage pays once: a value in a layout, or a weight. */
+typedef struct Need {
+  int id;             /* of (value, layout) */
+  size_t made;        /* operation that makes the value */
+  bool source;
+  double convert, transfer;
+  int weight;         /* id of the weight, -1: none */
+  double weight_bytes;
+} Need;
+
+typedef struct Needs {
+  Need *items;
+  size_t n, cap;
+} Needs;
+
+typedef struct Cutting {
+  Arena *arena;
+  CostModel *c;
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  const Strategy *strategies;
+  int time_axis;
+  Needs *needs;     /* by operation */
+  double *own;      /* by operation: seconds */
+  int nids;
+  int *positions;   /* ascending; the first is 0, the last the number of operations */
+  int npositions;
+  double *time, *bytes; /* by first and last position */
+} Cutting;
+
+static bool has_axis(const Layout *l, int axis) {
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (l->dims[d].axes[i] == axis) return true;
+  return false;
+}
+
+/* Seconds that repeat with every micro-batch; what runs once does not decide the cut. */
+static double repeated(const Cutting *k, bool timed, double seconds) { return k->time_axis < 0 || timed ? seconds : 0; }
+
+static void find_needs(Cutting *k) {
+  const Func *f = k->f;
+  struct Seen { const Layout **items; int *ids; size_t n, cap; } *seen = arena_alloc(k->arena, sizeof *seen * f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Strategy *s = &k->strategies[i];
+    bool timed = false;
+    for (int j = 0; j < s->n; j++) timed |= s->picks[j].axis == k->time_axis;
+    k->own[i] = cost_is_source(op->kind) ? 0 : repeated(k, timed, cost_op(k->c, f, op, k->rules[i], s).seconds);
+    for (int j = 0; j < op->nin; j++) {
+      Val v = op->in[j];
+      const Op *maker = op_of(f, v);
+      size_t made = (size_t)f->values.items[v].op;
+      if (graph_is_anywhere(maker)) continue;
+      const Layout *from = strategy_result(k->m, k->rules[made], &k->strategies[made]), *to = strategy_operand(k->m, k->rules[i], s, j);
+      size_t e = 0;
+      while (e < seen[v].n && seen[v].items[e] != to) e++;
+      if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], to);
+      double seconds = cost_convert(k->c, type_of(f, v), from, to);
+      double bytes = fmin(cost_bytes(k->c, type_of(f, v), to), from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
+      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = made, .source = cost_is_source(maker->kind), .weight = -1};
+      need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds);
+      need.transfer = repeated(k, has_axis(to, k->time_axis), cost_transfer(k->c, bytes));
+      if (maker->kind == OP_param) need.weight = (int)v, need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
+      ARENA_PUSH(k->arena, &k->needs[i], need);
+    }
+  }
+  k->nids = (int)f->values.n * 64;
+}
+
+/* ---- positions */
+
+static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
+static void find_positions(Cutting *k, int stages) {
+  const Func *f = k->f;
+  int n = (int)f->ops.n, *crossing = ARENA_ARRAY(k->arena, int, n + 2), most = 0;
+  size_t *last = ARENA_ARRAY(k->arena, size_t, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int j = 0; j < f->ops.items[i].nin; j++) last[f->ops.items[i].in[j]] = i;
+  for (Val v = 1; v < f->values.n; v++) {
+    int made = f->values.items[v].op;
+    if (cost_is_source(f->ops.items[made].kind)) continue;
+    crossing[made + 1]++;
+    crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
+  }
+  for (int i = 1; i < n; i++) crossing[i] += crossing[i - 1];
+  for (int i = 1; i < n; i++) most = crossing[i] > most ? crossing[i] : most;
+  k->positions = ARENA_ARRAY(k->arena, int, n + 2);
+  k->positions[k->npositions++] = 0;
+  int wanted = 4 * stages > 32 ? 4 * stages : 32;
+  for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
+    for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
+      bool source = cost_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
+      if (crossing[i] == limit && !source) k->positions[k->npositions++] = i;
+    }
+  k->positions[k->npositions++] = n;
+  qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
+}
+
+/* ---- times of all runs */
+
+static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
+  double time = 0, bytes = 0;
+  size_t begin = (size_t)k->positions[first];
+  int mark = first + 1;
+  for (int last = first + 1; last < k->npositions; last++) {
+    for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
+      time += k->own[i];
+      for (size_t j = 0; j < k->needs[i].n; j++) {
+        const Need *need = &k->needs[i].items[j];
+        if (stamp[need->id] == mark) continue;
+        stamp[need->id] = mark;
+        time += need->convert + (need->made < begin && !need->source ? need->transfer : 0);
+        if (need->weight < 0 || weight_stamp[need->weight] == mark) continue;
+        weight_stamp[need->weight] = mark;
+        bytes += need->weight_bytes;
+      }
+    }
+    k->time[first * k->npositions + last] = time;
+    k->bytes[first * k->npositions + last] = bytes;
+  }
+}
+
+/* ---- the program */
+
+typedef struct Choice {
+  double sum, slowest;
+  int from, index; /* position and state before */
+} Choice;
+
+typedef struct Choices {
+  Choice *items;
+  size_t n, cap;
+} Choices;
+
+/* Keeps choices that none beats in both numbers. */
+static void add_state(Cutting *k, Choices *l, Choice s) {
+  size_t kept = 0;
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].sum <= s.sum && l->items[i].slowest <= s.slowest) return;
+  for (size_t i = 0; i < l->n; i++)
+    if (!(s.sum <= l->items[i].sum && s.slowest <= l->items[i].slowest)) l->items[kept++] = l->items[i];
+  l->n = kept;
+  ARENA_PUSH(k->arena, l, s);
+}
+
+static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, int *cuts) {
+  int np = k->npositions;
+  Choices *states = ARENA_ARRAY(k->arena, Choices, (stages + 1) * np);
+  add_state(k, &states[0], (Choice){0, 0, -1, -1});
+  for (int s = 1; s <= stages; s++)
+    for (int last = s; last < np; last++) {
+      if (s == stages && last != np - 1) continue;
+      for (int first = s - 1; first < last; first++) {
+        double time = k->time[first * np + last];
+        if (k->bytes[first * np + last] > memory_limit) continue;
+        const Choices *before = &states[(s - 1) * np + first];
+        for (size_t i = 0; i < before->n; i++)
+          add_state(k, &states[s * np + last], (Choice){before->items[i].sum + time, fmax(before->items[i].slowest, time), first, (int)i});
+      }
+    }
+  const Choices *end = &states[stages * np + np - 1];
+  const Choice *best = NULL;
+  for (size_t i = 0; i < end->n; i++)
+    if (!best || end->items[i].sum + (repeat - 1) * end->items[i].slowest < best->sum + (repeat - 1) * best->slowest) best = &end->items[i];
+  for (int s = stages; best && s > 0; s--) {
+    cuts[s - 1] = k->positions[best->from];
+    best = s > 1 ? &states[(s - 1) * np + best->from].items[best->index] : best;
+  }
+  return best != NULL;
+}
+
+/* Sources live in the first stage that uses them. */
+static void fill_stages(const Func *f, int stages, const int *cuts, int *out) {
+  for (size_t i = f->ops.n; i-- > 0;) {
+    int s = stages - 1;
+    while (s > 0 && (size_t)cuts[s] > i) s--;
+    out[i] = cost_is_source(f->ops.items[i].kind) ? stages : s;
+  }
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int j = 0; j < f->ops.items[i].nin; j++) {
+      int made = f->values.items[f->ops.items[i].in[j]].op;
+      if (out[made] > out[i]) out[made] = out[i];
+    }
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (out[i] == stages) out[i] = 0;
+}
+
+bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
+  int n = m->mesh.stages;
+  double repeat = 1;
+  Arena *a = arena_new();
+  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .time_axis = -1};
+  for (int i = 0; i < m->mesh.naxes; i++)
+    if (m->mesh.axes[i].temporal) k.time_axis = i, repeat = m->mesh.axes[i].size;
+  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
+  k.own = ARENA_ARRAY(a, double, f->ops.n);
+  find_needs(&k);
+  find_positions(&k, n);
+  k.time = ARENA_ARRAY(a, double, k.npositions * k.npositions);
+  k.bytes = ARENA_ARRAY(a, double, k.npositions * k.npositions);
+  int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n), *cuts = ARENA_ARRAY(a, int, n);
+  for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
+  bool ok = run_program(&k, n, repeat, memory_limit, cuts);
+  if (ok) fill_stages(f, n, cuts, stages);
+  arena_free(a);
+  return ok;
+}
