@@ -1,15 +1,16 @@
 /* ir/convert.c - the cheapest sequence of moves between two layouts, and its operations; see convert.h.
  *
  * Dijkstra over interned layouts.  Only axes that must move, and those minor to them on a dimension, take part, so the
- * state space stays at a few dozen layouts.
+ * state space stays at a few dozen layouts.  Goals that move the same axes and agree on units and partials share one run.
  */
 #include "ir/convert.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/die.h"
 
-enum { MAX_STATES = 4096 };
+enum { MAX_STATES = 4096, SLOT_BITS = 13 };
 
 static const char *const names[MOVE_KINDS] = {"slice", "all_gather", "all_to_all", "all_reduce", "reduce_scatter", "mask", "exchange", "relabel"};
 const char *move_name(MoveKind k) { return names[k]; }
@@ -71,15 +72,26 @@ typedef struct Reached {
   bool done;
 } Reached;
 
+typedef struct Open {
+  double cost;
+  int state;
+} Open;
+
 typedef struct Search {
   Module *m;
   const Type *global;
-  const Layout *to;
+  Layout to;       /* what the goals agree on: units of cut dimensions, partials */
+  const Layout **goals;
+  int ngoals;
   MoveCost price;
   void *context;
   uint32_t moving; /* axes that take part */
+  Arena *scratch;
   Reached *states;
   int n;
+  size_t cap;
+  int *slots;      /* states by layout: open addressing, index + 1 */
+  struct { Open *items; size_t n, cap; } heap; /* what may be expanded next; a state is pushed again when its cost falls */
 } Search;
 
 static bool same_place(const Layout *a, const Layout *b, int axis) {
@@ -111,22 +123,62 @@ static uint32_t moving_axes(const Module *m, const Layout *from, const Layout *t
   return moving;
 }
 
+static bool sooner(const Open *a, const Open *b) { return a->cost < b->cost || (a->cost == b->cost && a->state < b->state); }
+
+static void swap_open(Open *a, Open *b) {
+  Open t = *a;
+  *a = *b;
+  *b = t;
+}
+
+static void heap_push(Search *s, int state) {
+  ARENA_PUSH(s->scratch, &s->heap, ((Open){s->states[state].cost, state}));
+  Open *h = s->heap.items;
+  for (size_t i = s->heap.n - 1; i > 0 && sooner(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2) swap_open(&h[i], &h[(i - 1) / 2]);
+}
+
+static int heap_pop(Search *s) {
+  Open *h = s->heap.items;
+  int top = h[0].state;
+  h[0] = h[--s->heap.n];
+  for (size_t i = 0;;) {
+    size_t least = i;
+    for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < s->heap.n; child++)
+      if (sooner(&h[child], &h[least])) least = child;
+    if (least == i) return top;
+    swap_open(&h[i], &h[least]);
+    i = least;
+  }
+}
+
+static int *slot_of(Search *s, const Layout *l) {
+  size_t i = ((uint64_t)(uintptr_t)l * 0x9E3779B97F4A7C15u) >> (64 - SLOT_BITS);
+  while (s->slots[i] && s->states[s->slots[i] - 1].layout != l) i = (i + 1) % ((size_t)1 << SLOT_BITS);
+  return &s->slots[i];
+}
+
+static int add_state(Search *s, const Layout *l, double cost) {
+  if ((size_t)s->n == s->cap) s->states = arena_grow(s->scratch, s->states, sizeof *s->states, (size_t)s->n, &s->cap);
+  s->states[s->n] = (Reached){.layout = l, .cost = cost, .previous = -1};
+  *slot_of(s, l) = s->n + 1;
+  return s->n++;
+}
+
 static void reach(Search *s, int from, Move move, const Layout *after) {
   after = layout_get(s->m, after);
   move.before = s->states[from].layout;
   move.after = after;
   double cost = s->states[from].cost + s->price(s->context, s->m, s->global, &move);
-  int i = 0;
-  while (i < s->n && s->states[i].layout != after) i++;
-  if (i == s->n) {
+  int i = *slot_of(s, after) - 1;
+  if (i < 0) {
     if (s->n == MAX_STATES) return;
-    s->states[s->n++] = (Reached){.layout = after, .cost = cost + 1};
+    i = add_state(s, after, cost + 1);
   }
-  if (cost < s->states[i].cost) {
-    s->states[i].cost = cost;
-    s->states[i].previous = from;
-    s->states[i].move = move;
-  }
+  if (s->states[i].done || cost >= s->states[i].cost) return;
+  s->states[i].cost = cost;
+  s->states[i].previous = from;
+  s->states[i].move = move;
+  heap_push(s, i);
 }
 
 static uint32_t axes_of(const DimLayout *d) {
@@ -144,7 +196,7 @@ static uint32_t axes_used(const Layout *l) {
 /* Appends an axis as the minor-most; a dimension cut for the first time takes the unit the goal has there. */
 static void join(const Search *s, Layout *l, int dim, int axis) {
   DimLayout *d = &l->dims[dim];
-  if (d->n == 0) d->unit = s->to->dims[dim].n ? s->to->dims[dim].unit : NULL;
+  if (d->n == 0) d->unit = s->to.dims[dim].n ? s->to.dims[dim].unit : NULL;
   d->axes[d->n++] = (uint8_t)axis;
 }
 
@@ -154,11 +206,11 @@ static void try_free_axis(Search *s, int at, const Layout *l, int axis) {
     join(s, &next, d, axis);
     reach(s, at, (Move){.kind = MOVE_SLICE, .axis = axis, .dim = d, .axes = 1u << axis}, &next);
   }
-  if (s->m->mesh.axes[axis].temporal || !((s->to->partial_axes >> axis) & 1u)) return;
-  if (l->partial_axes && l->partial != s->to->partial) return;
+  if (s->m->mesh.axes[axis].temporal || !((s->to.partial_axes >> axis) & 1u)) return;
+  if (l->partial_axes && l->partial != s->to.partial) return;
   Layout next = *l;
   next.partial_axes |= 1u << axis;
-  next.partial = s->to->partial;
+  next.partial = s->to.partial;
   reach(s, at, (Move){.kind = MOVE_MASK, .axis = axis, .axes = 1u << axis}, &next);
 }
 
@@ -174,7 +226,7 @@ static void try_partial_axis(Search *s, int at, const Layout *l, int axis) {
 }
 
 static void try_dim(Search *s, int at, const Layout *l, int dim) {
-  const DimLayout *d = &l->dims[dim], *goal = &s->to->dims[dim];
+  const DimLayout *d = &l->dims[dim];
   int axis = d->axes[d->n - 1];
   if (s->m->mesh.axes[axis].temporal || !((s->moving >> axis) & 1u)) return;
   Layout next = *l;
@@ -188,10 +240,13 @@ static void try_dim(Search *s, int at, const Layout *l, int dim) {
   }
   bool temporal = false;
   for (int i = 0; i < d->n; i++) temporal |= s->m->mesh.axes[d->axes[i]].temporal;
-  if (temporal || axes_of(d) != axes_of(goal) || memcmp(d, goal, sizeof *d) == 0) return;
-  Layout anew = *l;
-  anew.dims[dim] = *goal;
-  reach(s, at, (Move){.kind = MOVE_EXCHANGE, .dim = dim, .axes = axes_of(d)}, &anew);
+  for (int i = 0; i < s->ngoals && !temporal; i++) {
+    const DimLayout *goal = &s->goals[i]->dims[dim];
+    if (axes_of(d) != axes_of(goal) || memcmp(d, goal, sizeof *d) == 0) continue;
+    Layout anew = *l;
+    anew.dims[dim] = *goal;
+    reach(s, at, (Move){.kind = MOVE_EXCHANGE, .dim = dim, .axes = axes_of(d)}, &anew);
+  }
 }
 
 static void expand(Search *s, int at) {
@@ -208,7 +263,7 @@ static void expand(Search *s, int at) {
     if (next.partial_axes != l->partial_axes)
       reach(s, at, (Move){.kind = MOVE_ALL_REDUCE, .axes = l->partial_axes & s->moving}, &next);
   }
-  if (l->partial_axes && l->partial == RED_ONE && s->to->partial == RED_SUM) {
+  if (l->partial_axes && l->partial == RED_ONE && s->to.partial == RED_SUM) {
     Layout next = *l;
     next.partial = RED_SUM;
     reach(s, at, (Move){.kind = MOVE_RELABEL}, &next);
@@ -217,27 +272,41 @@ static void expand(Search *s, int at) {
     if (l->dims[d].n) try_dim(s, at, l, d);
 }
 
+/* Runs until all goals are reached or nothing is left to expand. */
+static void run(Search *s, const Layout *from) {
+  int open = s->ngoals;
+  s->slots = ARENA_ARRAY(s->scratch, int, 1u << SLOT_BITS);
+  add_state(s, from, 0);
+  heap_push(s, 0);
+  while (s->heap.n && open) {
+    int at = heap_pop(s);
+    if (s->states[at].done) continue;
+    s->states[at].done = true;
+    for (int i = 0; i < s->ngoals; i++) open -= s->goals[i] == s->states[at].layout;
+    if (open) expand(s, at);
+  }
+}
+
+static Search search_for(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Arena *scratch) {
+  if (from->rank != to->rank) die("conversion between ranks %d and %d", from->rank, to->rank);
+  return (Search){.m = m, .global = global, .to = *to, .price = cost, .context = context, .moving = moving_axes(m, from, to), .scratch = scratch};
+}
+
+/* The state of a goal that was reached, or -1. */
+static int reached(Search *s, const Layout *goal) {
+  int i = *slot_of(s, goal) - 1;
+  return i >= 0 && s->states[i].done ? i : -1;
+}
+
 bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out) {
   *out = (Conversion){0};
   if (from == to) return true;
-  if (from->rank != to->rank) die("conversion between ranks %d and %d", from->rank, to->rank);
   Arena *scratch = arena_new();
-  Search s = {m, global, to, cost, context, moving_axes(m, from, to), ARENA_ARRAY(scratch, Reached, MAX_STATES), 1};
-  s.states[0] = (Reached){.layout = from, .previous = -1};
-  int found = -1;
-  for (;;) {
-    int best = -1;
-    for (int i = 0; i < s.n; i++)
-      if (!s.states[i].done && (best < 0 || s.states[i].cost < s.states[best].cost)) best = i;
-    if (best < 0) break;
-    if (s.states[best].layout == to) {
-      found = best;
-      break;
-    }
-    s.states[best].done = true;
-    expand(&s, best);
-  }
-  int steps = 0;
+  Search s = search_for(m, global, from, to, cost, context, scratch);
+  s.goals = &to;
+  s.ngoals = 1;
+  run(&s, from);
+  int found = reached(&s, to), steps = 0;
   for (int i = found; i > 0; i = s.states[i].previous) steps++;
   if (steps > MAX_MOVES) die("a conversion of %d moves", steps);
   out->n = found < 0 ? 0 : steps;
@@ -245,6 +314,44 @@ bool convert_find(Module *m, const Type *global, const Layout *from, const Layou
   for (int i = found; i > 0; i = s.states[i].previous) out->moves[--steps] = s.states[i].move;
   arena_free(scratch);
   return found >= 0;
+}
+
+/* Takes the goal into the run when it moves the same axes and nothing it says contradicts the others. */
+static bool join_goal(Search *s, const Layout *from, const Layout *to) {
+  if (moving_axes(s->m, from, to) != s->moving || to->partial != s->to.partial || to->partial_axes != s->to.partial_axes) return false;
+  for (int d = 0; d < to->rank; d++)
+    if (to->dims[d].n && s->to.dims[d].n && to->dims[d].unit != s->to.dims[d].unit) return false;
+  for (int d = 0; d < to->rank; d++)
+    if (to->dims[d].n) s->to.dims[d] = to->dims[d];
+  return true;
+}
+
+void convert_costs(Module *m, const Type *global, const Layout *from, int n, const Layout *const *to, MoveCost cost, void *context, double *out) {
+  Arena *scratch = arena_new();
+  bool *known = ARENA_ARRAY(scratch, bool, n);
+  const Layout **goals = ARENA_ARRAY(scratch, const Layout *, n);
+  for (int i = 0; i < n; i++) {
+    if (known[i]) continue;
+    Arena *a = arena_new();
+    Search s = search_for(m, global, from, to[i], cost, context, a);
+    s.goals = goals;
+    for (int j = i; j < n; j++)
+      if (!known[j] && (j == i || join_goal(&s, from, to[j]))) {
+        bool twice = false;
+        for (int k = 0; k < s.ngoals; k++) twice |= goals[k] == to[j];
+        if (!twice) goals[s.ngoals++] = to[j];
+        known[j] = true;
+      }
+    run(&s, from);
+    for (int j = i; j < n; j++) {
+      bool mine = false;
+      for (int k = 0; k < s.ngoals; k++) mine |= goals[k] == to[j];
+      int at = mine ? reached(&s, to[j]) : -1;
+      if (mine) out[j] = at < 0 ? INFINITY : s.states[at].cost;
+    }
+    arena_free(a);
+  }
+  arena_free(scratch);
 }
 
 /* ---- emission */
