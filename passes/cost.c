@@ -43,6 +43,7 @@ const Target *cost_target(const CostModel *c) { return c->target; }
 
 int64_t cost_extent(const CostModel *c, const Expr *e) {
   int64_t v;
+  if (e->kind == EX_CONST) return e->value < 0 ? 0 : e->value;
   if (c->m->symbols.n > c->nsizes) die("cost model: symbols were added after it was made");
   if (!ex_eval(e, c->sizes, &v)) return INT64_MAX;
   return v < 0 ? 0 : v;
@@ -163,14 +164,32 @@ static void grow(CostModel *c) {
     if (old[i].type) c->table[slot_of(c, old[i].type, old[i].from, old[i].to)] = old[i];
 }
 
+static void remember(CostModel *c, const Type *type, const Layout *from, const Layout *to, double seconds) {
+  size_t i = slot_of(c, type, from, to);
+  if (c->table[i].type) return;
+  c->table[i] = (Remembered){type, from, to, seconds};
+  if (++c->used * 2 > c->slots) grow(c);
+}
+
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to) {
+  Arena *scratch = arena_new();
+  const Layout **missing = ARENA_ARRAY(scratch, const Layout *, n);
+  double *seconds = ARENA_ARRAY(scratch, double, n);
+  int count = 0;
+  for (int i = 0; i < n; i++)
+    if (to[i] != from && !c->table[slot_of(c, global, from, to[i])].type) missing[count++] = to[i];
+  convert_costs(c->m, global, from, count, missing, cost_move, c, seconds);
+  for (int i = 0; i < count; i++) remember(c, global, from, missing[i], seconds[i]);
+  arena_free(scratch);
+}
+
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
   if (from == to) return 0;
   size_t i = slot_of(c, global, from, to);
   if (c->table[i].type) return c->table[i].seconds;
   Conversion path;
   double seconds = convert_find(c->m, global, from, to, cost_move, c, &path) ? path.cost : INFINITY;
-  c->table[i] = (Remembered){global, from, to, seconds};
-  if (++c->used * 2 > c->slots) grow(c);
+  remember(c, global, from, to, seconds);
   return seconds;
 }
 

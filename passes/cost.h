@@ -45,6 +45,9 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 /* The cheapest conversion, remembered; INFINITY when there is none. */
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
 
+/* Computes many of them at once, for cost_convert to find. */
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to);
+
 /* Sending a value's shard to the next pipeline stage. */
 double cost_transfer(const CostModel *c, double bytes);
 

@@ -270,6 +270,24 @@ static int collect(const Domain *d, int mask, int value, const Layout **out, int
   return n;
 }
 
+/* All conversions of a fan-out: from every layout of the producer to every one the users ask for. */
+static void price_conversions(Graph *g, const Type *type, const Layout *const *from, const Classes *c, const Domain *const *users, const int *masks, int nusers) {
+  int n = 0, most = 1;
+  for (int i = 0; i < nusers; i++) most += c[i + 1].n * __builtin_popcount((unsigned)masks[i]);
+  const Layout **to = ARENA_ARRAY(g->arena, const Layout *, most);
+  for (int i = 0; i < nusers; i++)
+    for (int k = 0; k < c[i + 1].n; k++) {
+      const Layout *tuple[MAX_OPERANDS];
+      int count = collect(users[i], masks[i], c[i + 1].first[k], tuple, 0);
+      for (int j = 0; j < count; j++) {
+        int known = 0;
+        while (known < n && to[known] != tuple[j]) known++;
+        if (known == n) to[n++] = tuple[j];
+      }
+    }
+  for (int k = 0; k < c[0].n; k++) cost_convert_all(g->in.cost, type, from[c[0].first[k]], n, to);
+}
+
 /* The whole fan-out of a value as one table over producer and users. */
 static SolveFactor fan_out_table(Graph *g, const Type *type, const Domain *producer, const Domain *const *users, const int *masks, int nusers, bool output) {
   const Layout *const *result = producer->result;
@@ -283,6 +301,7 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Domain *produ
     maps[i] = c[i].map;
     entries *= (size_t)c[i].n;
   }
+  price_conversions(g, type, result, c, users, masks, nusers);
   double *table = ARENA_ARRAY(g->arena, double, entries);
   const Layout **to = ARENA_ARRAY(g->arena, const Layout *, (nusers + 1) * MAX_OPERANDS);
   for (size_t e = 0; e < entries; e++) {
@@ -449,6 +468,29 @@ static bool make_variables(Graph *g, const char **why) {
   return true;
 }
 
+/* Drops strategies that cost so much more than the cheapest of their operation that no plan with them beats the best one known. */
+static void prune_domains(Graph *g, double slack) {
+  for (size_t i = 0; i < g->known.n; i++) {
+    Domain *d = g->known.items[i];
+    double least = INFINITY;
+    int kept = 0, nin = 0;
+    for (int v = 0; v < d->n; v++) least = fmin(least, d->time[v]);
+    while (d->operands[nin]) nin++;
+    for (int v = 0; v < d->n; v++) {
+      if (d->time[v] > least + slack) continue;
+      d->strategies[kept] = d->strategies[v];
+      if (d->result) d->result[kept] = d->result[v];
+      for (int k = 0; k < nin; k++) d->operands[k][kept] = d->operands[k][v];
+      d->time[kept] = d->time[v];
+      if (d->memory) d->memory[kept] = d->memory[v];
+      kept++;
+    }
+    d->n = kept;
+  }
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    if (g->variable[i] >= 0) g->sizes.items[g->variable[i]] = g->domains[i]->n;
+}
+
 static void make_factors(Graph *g) {
   const Func *f = g->in.f;
   struct { Use *items; size_t n, cap; } *uses = arena_alloc(g->arena, sizeof *uses * f->values.n);
@@ -481,10 +523,12 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     arena_free(a);
     return NULL;
   }
-  if (cheapest(g) > in->prune_above) {
+  double least = cheapest(g);
+  if (least > in->prune_above) {
     arena_free(a);
     return NULL;
   }
+  if (in->prune_above < INFINITY) prune_domains(g, (in->prune_above - least) * (1 + 1e-9) + 1e-12);
   make_factors(g);
   g->problem = (SolveProblem){.nvars = (int)g->sizes.n, .domain = g->sizes.items, .time = g->times.items, .memory = g->memories.items,
                               .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap};

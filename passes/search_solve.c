@@ -481,7 +481,7 @@ SolveResult solve(const SolveProblem *p, Arena *arena) {
     return r;
   }
   if (!sweep(p, order, free_choice, &r, arena)) return r;
-  r.exact = !r.feasible;
+  r.exact = true;
   if (!r.feasible) return r;
   if (r.lower_bound < r.time * (1 - 1e-9)) r.exact = frontier_solve(p, order, &r, arena);
   if (r.exact) r.lower_bound = r.time;

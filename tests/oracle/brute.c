@@ -1,0 +1,318 @@
+/* tests/oracle/brute.c - the planner's optimum against exhaustive enumeration: brute [GRAPHS [FIRST_SEED]].
+ *
+ * Random graphs of ten or more operations on small meshes, random targets.  The enumeration uses the cost primitives only (cost of an
+ * operation under a strategy, cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned when it
+ * plus the cheapest remaining operations is no better than the best whole one.  In about a third of the graphs the memory limit binds.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "passes/plan_price.h"
+#include "passes/search_graph.h"
+#include "tests/test.h"
+
+enum { MAX_OPS = 40, MAX_VISITS = 1500000 };
+
+typedef struct Random {
+  uint64_t state;
+} Random;
+
+static uint32_t below(Random *r, uint32_t n) {
+  r->state = r->state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(((r->state >> 33) * (uint64_t)n) >> 31);
+}
+
+static double uniform(Random *r, double low, double high) { return low * pow(high / low, below(r, 1000001) / 1e6); }
+
+/* ---- random graphs: square matrices, so that everything fits everything */
+
+static const Type *square(Module *m, int64_t n) { return type_of_ints(m, DT_f32, 2, (int64_t[]){n, n}); }
+
+static Val random_op(Builder *b, Random *r, const Val *values, int n, int *params, int64_t size) {
+  Val x = values[n - 1 - (int)below(r, n < 4 ? (uint32_t)n : 4)], y = values[below(r, (uint32_t)n)];
+  switch (below(r, 11)) {
+    case 0: return build_unary(b, OP_relu, x);
+    case 1: return build_unary(b, OP_neg, x);
+    case 2: return build_binary(b, OP_add, x, y);
+    case 3: return build_binary(b, OP_mul, x, y);
+    case 4: return build_transpose(b, x, (int[]){1, 0});
+    case 5: return build_dot(b, x, y, "ab,bc->ac");
+    case 6: {
+      Attr a = attr_i(AT_axis, 1);
+      return build_op(b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
+    }
+    case 7: {
+      Val sum = build_reduce(b, RED_SUM, x, 1, (int[]){0});
+      return build_bcast_to(b, sum, 2, type_of(b->f, x)->dims);
+    }
+    case 8: return build_concat(b, 2, (Val[]){build_slice(b, x, 0, ex_const(b->m, 0), ex_const(b->m, 2), 1), build_slice(b, y, 0, ex_const(b->m, 2), ex_const(b->m, size - 2), 1)}, 0);
+    default: break;
+  }
+  if (*params >= 3) return build_unary(b, OP_tanh, x);
+  const char *name = arena_printf(b->m->arena, "w%d", (*params)++);
+  module_param_add(b->m, name, square(b->m, size));
+  return build_dot(b, x, build_param(b, name), below(r, 2) ? "ab,bc->ac" : "ab,cb->ac");
+}
+
+static Func *random_graph(Module *m, Random *r, int64_t size, int most, Diags *d) {
+  Func *f = module_func_add(m, "main", 1);
+  Builder b = builder_new(m, f, d);
+  Val values[MAX_OPS];
+  int n = 0, params = 0;
+  values[n++] = build_input(&b, "x", square(m, size));
+  while ((int)f->ops.n < most) values[n] = random_op(&b, r, values, n, &params, size), n++;
+  build_output(&b, "y", values[n - 1], NULL);
+  if (below(r, 2)) build_output(&b, "z", values[below(r, (uint32_t)n)], NULL);
+  return f;
+}
+
+static Target random_target(Random *r, int ranks) {
+  Target t = {.name = "random", .device = "cpu", .ranks = ranks, .nodes = 1, .memory_bytes = 1e12, .memory_bandwidth = uniform(r, 1e6, 1e9), .launch = uniform(r, 1e-9, 1e-6), .ntiers = 1};
+  for (int i = 0; i < DT_COUNT; i++) t.flops[i] = uniform(r, 1e6, 1e9);
+  t.tiers[0] = (TargetTier){"link", ranks, uniform(r, 1e6, 1e9), uniform(r, 1e-9, 1e-6)};
+  return t;
+}
+
+/* ---- enumeration */
+
+typedef struct Brute {
+  Module *m;
+  const Func *f;
+  const Rule *rules[MAX_OPS];
+  CostModel *cost;
+  int n[MAX_OPS];
+  const Strategy *all[MAX_OPS];
+  double seconds[MAX_OPS][64], bytes[MAX_OPS][64];
+  double least_after[MAX_OPS + 1], least_bytes_after[MAX_OPS + 1];
+  int choice[MAX_OPS], best_choice[MAX_OPS];
+  const Layout *asked[MAX_OPS][3]; /* by operation and operand, for the current choice */
+  bool output[MAX_OPS];            /* by operation */
+  double limit, best, best_bytes;
+  long visited;
+} Brute;
+
+static const Layout *result_of(Brute *b, int op) { return strategy_result(b->m, b->rules[op], &b->all[op][b->choice[op]]); }
+
+/* The conversions that operation i is the first to ask for. */
+static double new_conversions(Brute *b, int i) {
+  const Op *op = &b->f->ops.items[i];
+  double sum = 0;
+  for (int k = 0; k < op->nin; k++) {
+    int maker = b->f->values.items[op->in[k]].op;
+    const Layout *want = strategy_operand(b->m, b->rules[i], &b->all[i][b->choice[i]], k), *have = result_of(b, maker);
+    b->asked[i][k] = want;
+    bool paid = want == have;
+    for (int j = 0; j <= i && !paid; j++)
+      for (int l = 0; l < b->f->ops.items[j].nin && (j < i || l < k) && !paid; l++) paid = b->f->ops.items[j].in[l] == op->in[k] && b->asked[j][l] == want;
+    if (!paid) sum += cost_convert(b->cost, type_of(b->f, op->in[k]), have, want);
+  }
+  return sum;
+}
+
+/* Outputs are summed up at the end, unless somebody has asked for just that. */
+static double output_conversions(Brute *b) {
+  double sum = 0;
+  for (int i = 0; i < (int)b->f->ops.n; i++) {
+    if (!b->output[i]) continue;
+    Layout whole = *result_of(b, i);
+    whole.partial_axes = 0;
+    const Layout *want = layout_get(b->m, &whole);
+    bool paid = want == result_of(b, i);
+    for (int j = 0; j < (int)b->f->ops.n; j++)
+      for (int k = 0; k < b->f->ops.items[j].nin; k++) paid |= b->f->ops.items[j].in[k] == b->f->ops.items[i].out && b->asked[j][k] == want;
+    if (!paid) sum += cost_convert(b->cost, type_of(b->f, b->f->ops.items[i].out), result_of(b, i), want);
+  }
+  return sum;
+}
+
+static void descend(Brute *b, int i, double seconds, double bytes) {
+  if (++b->visited > MAX_VISITS) return;
+  if (i == (int)b->f->ops.n) {
+    seconds += output_conversions(b);
+    if (seconds >= b->best || bytes > b->limit) return;
+    b->best = seconds;
+    b->best_bytes = bytes;
+    memcpy(b->best_choice, b->choice, sizeof b->choice);
+    return;
+  }
+  for (int v = 0; v < b->n[i]; v++) {
+    b->choice[i] = v;
+    double bytes_now = bytes + b->bytes[i][v];
+    if (seconds + b->seconds[i][v] + b->least_after[i + 1] >= b->best || bytes_now + b->least_bytes_after[i + 1] > b->limit) continue;
+    double now = seconds + b->seconds[i][v] + new_conversions(b, i);
+    if (now + b->least_after[i + 1] < b->best) descend(b, i + 1, now, bytes_now);
+  }
+}
+
+static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
+  *b = (Brute){.m = m, .f = f, .cost = cost};
+  for (int i = 0; i < (int)f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Strategy *found;
+    b->rules[i] = rule_of(m, f, op);
+    int n = strategy_enumerate(m, b->rules[i], false, &found);
+    Strategy *kept = ARENA_ARRAY(m->arena, Strategy, n);
+    for (int v = 0; v < n; v++)
+      if (cost_parts_filled(cost, b->rules[i], &found[v])) kept[b->n[i]++] = found[v];
+    b->all[i] = kept;
+    if (b->n[i] > 64) return false;
+    for (int v = 0; v < b->n[i]; v++) {
+      b->seconds[i][v] = cost_op(cost, f, op, b->rules[i], &kept[v]).seconds;
+      b->bytes[i][v] = op->kind == OP_param ? cost_bytes(cost, type_of(f, op->out), strategy_result(m, b->rules[i], &kept[v])) : 0;
+    }
+  }
+  for (int i = (int)f->ops.n - 1; i >= 0; i--) {
+    double least = INFINITY, bytes = INFINITY;
+    for (int v = 0; v < b->n[i]; v++) {
+      least = fmin(least, b->seconds[i][v]);
+      bytes = fmin(bytes, b->bytes[i][v]);
+    }
+    b->least_after[i] = b->least_after[i + 1] + least;
+    b->least_bytes_after[i] = b->least_bytes_after[i + 1] + bytes;
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) b->output[f->values.items[f->outputs.items[i].value].op] = true;
+  return true;
+}
+
+/* `hint`: a time that can be reached; only better or equal choices are of interest. */
+static void brute(Brute *b, double limit, double hint) {
+  b->limit = limit;
+  b->best = hint * (1 + 1e-9) + 1e-18;
+  b->best_bytes = -1;
+  b->visited = 0;
+  descend(b, 0, 0, 0);
+}
+
+/* Both choices side by side, for a failure. */
+static void show(Brute *b, const Strategy *strategies) {
+  Arena *a = arena_new();
+  for (size_t i = 0; i < b->f->ops.n; i++) {
+    Text t = {.arena = a};
+    op_print(b->m, &t, b->f, &b->f->ops.items[i]);
+    strategy_print(b->m, &t, b->rules[i], &strategies[i]);
+    text_add(&t, "   enumeration ");
+    strategy_print(b->m, &t, b->rules[i], &b->all[i][b->best_choice[i]]);
+    fprintf(stderr, "  %s\n", text_str(&t));
+  }
+  arena_free(a);
+}
+
+/* ---- the planner */
+
+static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, CostModel *cost, double limit, double cap, bool relax, Strategy *strategies,
+                           bool *exact) {
+  GraphInput in = {.m = m, .f = f, .rules = rules, .labels = labels, .cost = cost, .repeat = 1, .memory_limit = limit, .table_cap = cap, .prune_above = INFINITY, .relax = relax};
+  for (int i = 0; i < m->mesh.naxes; i++) in.uses[i].labels = ~0u;
+  const char *why = NULL;
+  Graph *g = graph_new(&in, &why);
+  SolveResult r = solve(graph_problem(g), m->arena);
+  if (r.feasible) graph_strategies(g, r.values, strategies);
+  *exact = r.exact && graph_exact(g);
+  graph_free(g);
+  return r;
+}
+
+static const struct {
+  int naxes, sizes[2];
+  int64_t side;
+  int ops;
+} shapes[] = {{1, {2}, 4, 13}, {1, {3}, 5, 13}, {1, {2}, 5, 14}, {2, {2, 2}, 3, 11}, {1, {4}, 4, 12}, {2, {2, 2}, 2, 12}};
+
+typedef struct Totals {
+  int graphs, bound, split, gaps, inexact, given_up;
+  long visited;
+} Totals;
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
+
+/* The planner's choice as it would be lowered; checks that the price agrees with what was solved where that is exact. */
+static double priced(Module *m, const Func *f, const Rule *const *rules, CostModel *cost, const Strategy *strategies, const SolveResult *r) {
+  PlanPrice p = plan_price(cost, m, f, rules, strategies, NULL);
+  CHECK(r->feasible && p.possible && p.memory.params == r->memory);
+  return p.time.total;
+}
+
+static void one_graph(uint64_t seed, Totals *totals) {
+  Random r = {seed * 0x9E3779B97F4A7C15u + 7};
+  for (int i = 0; i < 8; i++) below(&r, 2);
+  Module *m = module_new();
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  size_t k = below(&r, sizeof shapes / sizeof *shapes);
+  Func *f = random_graph(m, &r, shapes[k].side, shapes[k].ops, d);
+  Mesh mesh = {.stages = 1, .naxes = shapes[k].naxes};
+  int ranks = 1;
+  for (int i = 0; i < mesh.naxes; i++) {
+    mesh.axes[i] = (MeshAxis){.name = i ? "q" : "p", .size = shapes[k].sizes[i]};
+    ranks *= shapes[k].sizes[i];
+  }
+  module_set_mesh(m, &mesh);
+  Target t = random_target(&r, ranks);
+  CostModel *own = cost_model_new(m, &t), *cost = cost_model_new(m, &t);
+  const Rule **rules = rules_of(m, f);
+  const OpLabels *labels = labels_of(m, f, rules);
+  Strategy *strategies = ARENA_ARRAY(a, Strategy, f->ops.n);
+  Brute *b = ARENA_NEW(a, Brute);
+  bool exact;
+  CHECKF(d->errors == 0 && brute_start(b, m, f, own), "seed %llu", (unsigned long long)seed);
+
+  SolveResult got = planner(m, f, rules, labels, cost, INFINITY, 3e7, false, strategies, &exact);
+  double price = priced(m, f, rules, cost, strategies, &got);
+  brute(b, INFINITY, price);
+  double optimum = b->best;
+  if (b->visited > MAX_VISITS) {
+    totals->given_up++;
+  } else if (exact) {
+    CHECKF(b->best_bytes >= 0 && near(got.time, optimum) && near(price, optimum) && near(got.lower_bound, optimum), "seed %llu: planner %.17g, bound %.17g, priced %.17g, enumeration %.17g",
+           (unsigned long long)seed, got.time, got.lower_bound, price, optimum);
+    if (!near(got.time, optimum)) show(b, strategies);
+  } else { /* a value with very many users */
+    CHECKF(price >= optimum * (1 - 1e-9), "seed %llu", (unsigned long long)seed);
+    totals->inexact++;
+  }
+
+  /* Caps so small that fan-outs and buckets are split: bounds must still hold. */
+  bool small_exact, ignored;
+  SolveResult rough = planner(m, f, rules, labels, cost, INFINITY, 300, false, strategies, &small_exact);
+  double found = priced(m, f, rules, cost, strategies, &rough);
+  SolveResult relaxed = planner(m, f, rules, labels, cost, INFINITY, 300, true, strategies, &ignored);
+  double bound = small_exact ? rough.lower_bound : relaxed.lower_bound;
+  CHECKF(b->visited > MAX_VISITS || (found >= optimum * (1 - 1e-9) && bound <= optimum * (1 + 1e-9)), "seed %llu: bound %.17g, optimum %.17g, found %.17g", (unsigned long long)seed, bound, optimum, found);
+  CHECKF(!small_exact || b->visited > MAX_VISITS || near(found, optimum), "seed %llu", (unsigned long long)seed);
+  totals->split += !small_exact;
+  totals->gaps += found > optimum * (1 + 1e-9);
+
+  double least = b->least_bytes_after[0];
+  if (exact && seed % 2 == 0 && least < got.memory) { /* a limit the free optimum breaks */
+    double limit = floor(least + (got.memory - least) * 0.999 * below(&r, 1000) / 1000);
+    SolveResult tight = planner(m, f, rules, labels, cost, limit, 3e7, false, strategies, &ignored);
+    brute(b, limit, tight.feasible ? tight.time : INFINITY);
+    if (b->visited > MAX_VISITS) b->best = tight.time, totals->given_up++;
+    else totals->bound++;
+    CHECKF(tight.exact && near(priced(m, f, rules, cost, strategies, &tight), b->best) && near(tight.time, b->best) && (b->best_bytes >= 0 || b->visited > MAX_VISITS) && tight.memory <= limit,
+           "seed %llu, limit %.0f: planner %.17g, enumeration %.17g", (unsigned long long)seed, limit, tight.time, b->best);
+    /* With no room for frontiers the answer is a bound and a choice within the limit. */
+    SolveResult loose = planner(m, f, rules, labels, cost, limit, 3000, false, strategies, &ignored);
+    CHECKF(loose.memory <= limit && priced(m, f, rules, cost, strategies, &loose) >= b->best * (1 - 1e-9), "seed %llu", (unsigned long long)seed);
+    SolveResult none = planner(m, f, rules, labels, cost, least - 1, 3e7, false, strategies, &ignored);
+    CHECKF(!none.feasible && none.exact, "seed %llu", (unsigned long long)seed);
+  }
+  totals->visited += b->visited;
+  totals->graphs++;
+  cost_model_free(own);
+  cost_model_free(cost);
+  module_free(m);
+  arena_free(a);
+}
+
+int main(int argc, char **argv) {
+  int graphs = argc > 1 ? atoi(argv[1]) : 300;
+  uint64_t first = argc > 2 ? (uint64_t)atoll(argv[2]) : 1;
+  Totals totals = {0};
+  for (int i = 0; i < graphs; i++) one_graph(first + (uint64_t)i, &totals);
+  printf("seeds %llu to %llu: %d graphs, the memory limit binds in %d, too many users in %d, enumeration given up in %d, split in %d (%d then worse than the optimum), %ld choices enumerated\n", (unsigned long long)first,
+         (unsigned long long)(first + (uint64_t)graphs - 1), totals.graphs, totals.bound, totals.inexact, totals.given_up, totals.split, totals.gaps, totals.visited);
+  printf("%d checks failed\n", test_failed_here);
+  if (totals.bound * 4 < totals.graphs || (totals.inexact + totals.given_up) * 20 > totals.graphs) return 1;
+  return test_failed_here ? 1 : 0;
+}

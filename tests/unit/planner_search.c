@@ -1,0 +1,252 @@
+/* Labels, forced degrees, what the search chooses for an MLP and a GPT. */
+#include <math.h>
+
+#include "frontend/target.h"
+#include "passes/labels.h"
+#include "passes/lower.h"
+#include "passes/plan.h"
+#include "tests/planner_models.h"
+#include "tests/test.h"
+
+static const GptShape small = {2, 256, 4, 1024, 1000, 64, 8};
+
+typedef struct Case {
+  Arena *a;
+  Diags *d;
+  Module *m;
+  const Func *f;
+  const Target *t;
+  Plan *p;
+} Case;
+
+static Case plan_of(const char *text, const char *target, PlanOptions o) {
+  Case c = {.a = arena_new()};
+  c.d = diags_new(c.a);
+  c.m = ir_parse("model.ir", text, c.d);
+  if (c.m) c.f = module_func(c.m, "main");
+  c.t = target_find(c.d, c.a, target);
+  if (c.m && c.t) c.p = plan_search(c.m, c.f, c.t, &o, c.d);
+  return c;
+}
+
+static void done(Case *c) {
+  if (test_failed_here) diags_print(c->d, stderr, false);
+  if (c->m) module_free(c->m);
+  arena_free(c->a);
+}
+
+static size_t op_index(const Func *f, const char *name) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (strcmp(f->ops.items[i].name, name) == 0) return i;
+  fprintf(stderr, "no operation %s\n", name);
+  test_failed_here++;
+  return 0;
+}
+
+static const char *strategy(const Case *c, const char *name) {
+  Text t = {.arena = c->a};
+  size_t i = op_index(c->f, name);
+  strategy_print(c->m, &t, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i]);
+  return text_str(&t);
+}
+
+static const char *labels_text(Arena *a, Module *m, const Func *f, const char *name) {
+  const Rule **rules = rules_of(m, f);
+  const OpLabels *labels = labels_of(m, f, rules);
+  size_t i = op_index(f, name);
+  Text t = {.arena = a};
+  for (int k = 0; k < rules[i]->nfactors; k++)
+    if (labels[i].factors[k] != LABEL_NONE) text_printf(&t, "%s%s:%s", t.n ? " " : "", rules[i]->factors[k].name, label_name(labels[i].factors[k]));
+  return text_str(&t);
+}
+
+static void labels(void) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("gpt.ir", gpt_text(a, &small), d);
+  CHECK(m != NULL);
+  if (m) {
+    const Func *f = module_func(m, "main");
+    CHECK_STR(labels_text(a, m, f, "e0"), "v0:other i0:batch i1:sequence x1:other");
+    CHECK_STR(labels_text(a, m, f, "wte"), "x0:other x1:other");
+    CHECK_STR(labels_text(a, m, f, "p0"), "v0:other i0:sequence x1:other");
+    CHECK_STR(labels_text(a, m, f, "p1"), "x0:batch x1:sequence x2:other");
+    CHECK_STR(labels_text(a, m, f, "l0.b1.b"), "x0:batch x1:sequence x2:other");
+    CHECK_STR(labels_text(a, m, f, "l1.q0"), "b:batch s:sequence d:other h:other k:other");
+    CHECK_STR(labels_text(a, m, f, "l1.att"), "b:batch g:other r:other s:sequence k:other t:sequence e:other");
+    CHECK_STR(labels_text(a, m, f, "l1.n2.n"), "r0:batch r1:sequence d:other");
+    CHECK_STR(labels_text(a, m, f, "logits"), "b:batch s:sequence d:other v:other");
+    module_free(m);
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
+/* A dimension merged from batch and sequence gives both back when it is split. */
+static void merged_labels(void) {
+  static const char *const text =
+      "apc.ir 1\nsymbol batch min 1\nsymbol seq min 1\nparam \"w\" : f32[6, 5] = zeros\nfunc @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[batch, seq, 6]\n  %w = param {name=\"w\"} : f32[6, 5]\n"
+      "  %m = reshape %x : f32[batch*seq, 6]\n  %y = dot %m, %w {spec=\"mk,kn->mn\"} : f32[batch*seq, 5]\n"
+      "  %z = reshape %y : f32[batch, seq, 5]\n  %r = relu %z : f32[batch, seq, 5]\n  output \"r\" %r\n}\n";
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("m.ir", text, d);
+  CHECK(m != NULL);
+  if (m) {
+    CHECK_STR(labels_text(a, m, module_func(m, "main"), "y"), "m:batch k:other n:other");
+    CHECK_STR(labels_text(a, m, module_func(m, "main"), "r"), "x0:batch x1:sequence x2:other");
+    module_free(m);
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
+/* Column then row: the hidden dimension is cut, the sum is reduced once per layer. */
+static void megatron_mlp(void) {
+  Arena *a = arena_new();
+  Case c = plan_of(mlp_text(a, 2, 512, 2048), "cpux2", (PlanOptions){.tp = 2});
+  CHECK(c.p != NULL);
+  if (c.p) {
+    CHECK(c.p->tp == 2 && c.p->dp == 1 && c.p->pp == 1 && c.p->gap == 0);
+    CHECK_STR(strategy(&c, "l0.w1"), "{x1:tp}");
+    CHECK_STR(strategy(&c, "l0.fc1"), "{n:tp}");
+    CHECK_STR(strategy(&c, "l0.act"), "{x1:tp}");
+    CHECK_STR(strategy(&c, "x1"), "{m:tp}");
+    CHECK_STR(strategy(&c, "l1.w2"), "{x0:tp}");
+    double weights = 2 * (2.0 * 512 * 2048 + 2048) * 4;
+    CHECKF(fabs(c.p->price.memory.params - weights / 2) < 0.001 * weights, "%g", c.p->price.memory.params);
+    CHECK(fabs(c.p->price.flops * 2 - c.p->flops) < 0.02 * c.p->flops);
+  }
+  done(&c);
+  arena_free(a);
+}
+
+static void megatron_gpt(void) {
+  Arena *a = arena_new();
+  Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.tp = 2});
+  CHECK(c.p != NULL);
+  if (c.p) {
+    CHECK(c.p->tp == 2 && c.p->gap == 0);
+    CHECK_STR(strategy(&c, "l1.wq"), "{x1:tp}");
+    CHECK_STR(strategy(&c, "l1.q0"), "{h:tp}");
+    CHECK_STR(strategy(&c, "l1.att"), "{g:tp}");
+    CHECK_STR(strategy(&c, "l1.o"), "{h:tp}");
+    CHECK_STR(strategy(&c, "l1.f0"), "{f:tp}");
+    CHECK_STR(strategy(&c, "l1.f2"), "{f:tp}");
+    CHECK(strcmp(strategy(&c, "wte"), "{}") != 0);
+    CHECK(c.p->price.memory.params * 2 < 1.03 * 4 * c.p->params);
+  }
+  done(&c);
+  arena_free(a);
+}
+
+/* Every plan lowers, and the result passes the verifier. */
+static void plans_lower(void) {
+  static const struct {
+    const char *target;
+    PlanOptions o;
+  } cases[] = {{"cpux2", {0}},         {"cpux4", {0}},         {"cpux4", {.tp = 4}},          {"cpux4", {.tp = 2, .dp = 2}}, {"cpux4", {.cp = 2, .dp = 2}}, {"cpux4", {.pp = 2, .tp = 2}},
+               {"cpux4", {.pp = 4}},   {"cpux4", {.cp = 4}},   {"cpux4", {.dp = 4}},          {"cpux3", {.tp = 3}},          {"cpux2", {.pp = 2, .micro_batches = 4}}};
+  Arena *a = arena_new();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Case c = plan_of(gpt_text(a, &small), cases[i].target, cases[i].o);
+    CHECKF(c.p != NULL, "case %zu", i);
+    if (c.p) {
+      LowerPlan plan = {.strategies = c.p->strategies, .stages = c.p->stages};
+      Func *rank = lower_spmd(c.m, c.f, &plan, "rank", c.d);
+      CHECKF(rank && verify_func(c.m, rank, c.d), "case %zu", i);
+      const PlanOptions *o = &cases[i].o;
+      CHECKF((!o->tp || c.p->tp == o->tp) && (!o->dp || c.p->dp == o->dp) && (!o->cp || c.p->cp == o->cp) && (!o->pp || c.p->pp == o->pp), "case %zu", i);
+      if (o->tp || o->dp || o->cp) {
+        double parts = c.t->ranks / (double)c.p->pp;
+        CHECKF(c.p->price.flops < 1.35 * c.p->flops / parts, "case %zu: %g of %g", i, c.p->price.flops, c.p->flops);
+      }
+    }
+    done(&c);
+  }
+  arena_free(a);
+}
+
+static void pipeline(void) {
+  Arena *a = arena_new();
+  Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.pp = 2, .micro_batches = 4});
+  CHECK(c.p != NULL);
+  if (c.p) {
+    CHECK(c.p->pp == 2 && c.p->micro_batches == 4 && c.p->mesh.stages == 2);
+    CHECK(c.p->stages[op_index(c.f, "e0")] == 0 && c.p->stages[op_index(c.f, "logits")] == 1);
+    CHECK(strstr(strategy(&c, "l0.f0"), "b:mb") != NULL);
+    CHECK(c.p->price.time.total < 0.8 * c.p->one_device_seconds);
+    CHECK(c.p->price.time.total >= c.p->lower_bound && c.p->gap < 0.4);
+    int last = 0;
+    for (size_t i = 0; i < c.f->ops.n; i++) {
+      if (cost_is_source(c.f->ops.items[i].kind)) continue;
+      CHECK(c.p->stages[i] >= last);
+      last = c.p->stages[i];
+    }
+  }
+  done(&c);
+  arena_free(a);
+}
+
+/* Weights that do not fit are kept in shards; what cannot fit at all is refused. */
+static void memory_limit(void) {
+  Arena *a = arena_new();
+  const char *text = mlp_text(a, 2, 512, 2048);
+  Case free_choice = plan_of(text, "cpux2", (PlanOptions){.dp = 2});
+  CHECK(free_choice.p != NULL);
+  if (free_choice.p) {
+    double all = free_choice.p->price.memory.total, rest = all - free_choice.p->price.memory.params;
+    CHECK(free_choice.p->price.memory.params > 0.99 * 4 * free_choice.p->params);
+    Case tight = plan_of(text, "cpux2", (PlanOptions){.dp = 2, .memory_limit = rest * 3 + free_choice.p->price.memory.params * 0.8});
+    CHECK(tight.p != NULL);
+    if (tight.p) {
+      CHECK(tight.p->price.memory.total <= rest * 3 + free_choice.p->price.memory.params * 0.8);
+      CHECK(tight.p->price.time.total > free_choice.p->price.time.total);
+      CHECK(tight.p->dp == 2);
+    }
+    done(&tight);
+  }
+  done(&free_choice);
+  Case none = plan_of(text, "cpux2", (PlanOptions){.memory_limit = 1000});
+  CHECK(none.p == NULL && none.d->errors == 1 && none.d->items[0].code == DIAG_plan_infeasible);
+  done(&none);
+  arena_free(a);
+}
+
+static void refused(void) {
+  static const struct {
+    const char *target;
+    PlanOptions o;
+    const char *says;
+  } cases[] = {
+      {"cpux4", {.tp = 3}, "idle"},
+      {"cpux4", {.tp = 2, .dp = 1, .pp = 1, .cp = 1, .ep = 1}, "idle"},
+      {"cpux4", {.cp = 4}, "replicate"},  /* an MLP has no sequence */
+      {"cpux4", {.ep = 4}, "replicate"},
+      {"cpux4", {.tp = 8}, "8 on 4"},
+      {"cpux64", {.pp = 64}, "stages"},
+      {"cpux4", {.tp = -1}, "-1"},
+      {"cpux2", {.pp = 2, .micro_batches = 1000}, "micro-batches"},
+  };
+  Arena *a = arena_new();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Case c = plan_of(mlp_text(a, 2, 64, 128), cases[i].target, cases[i].o);
+    CHECKF(!c.p && c.d->errors == 1, "case %zu", i);
+    if (c.d->n) CHECKF(strstr(c.d->items[0].message, cases[i].says), "case %zu: %s", i, c.d->items[0].message);
+    done(&c);
+  }
+  arena_free(a);
+}
+
+int main(void) {
+  RUN(labels);
+  RUN(merged_labels);
+  RUN(megatron_mlp);
+  RUN(megatron_gpt);
+  RUN(plans_lower);
+  RUN(pipeline);
+  RUN(memory_limit);
+  RUN(refused);
+  return test_summary();
+}
