@@ -77,14 +77,16 @@ FN float exp2_f32(float x) {
   float p = __builtin_fmaf(exp_reduced(r), r * r, r) + 1.0f;
   return exp_scaled(p, (int32_t)n);
 }
-FN float expm1_f32(float x) {
-  float c = x < -30.0f ? -30.0f : x;
-  c = c > 88.0f ? 88.0f : c;
-  float n = __builtin_rintf(c * 1.44269504088896341f);
-  float r = __builtin_fmaf(n, -0.693359375f, c);
+FN float expm1_small(float x) { /* for -30 <= x <= 88 */
+  float n = __builtin_rintf(x * 1.44269504088896341f);
+  float r = __builtin_fmaf(n, -0.693359375f, x);
   r = __builtin_fmaf(n, 2.12194440e-4f, r);
   float q = __builtin_fmaf(exp_reduced(r), r * r, r), s = float_of((uint32_t)((int32_t)n + 127) << 23);
-  float y = __builtin_fmaf(s, q, s - 1.0f);
+  return __builtin_fmaf(s, q, s - 1.0f);
+}
+FN float expm1_f32(float x) {
+  float c = x < -30.0f ? -30.0f : x;
+  float y = expm1_small(c > 88.0f ? 88.0f : c);
   return x > 88.0f ? exp_f32(x) : x == 0.0f ? x : y;
 }
 FN float log_f32(float x) {
@@ -113,9 +115,8 @@ FN float log1p_f32(float x) {
   return x == __builtin_inff() ? x : y;
 }
 FN float tanh_f32(float x) {
-  float a = __builtin_fabsf(x), t = expm1_f32(2.0f * (a > 10.0f ? 10.0f : a));
-  float y = __builtin_copysignf(t / (t + 2.0f), x);
-  return x != x ? x : y;
+  float a = __builtin_fabsf(x), t = expm1_small(2.0f * (a > 10.0f ? 10.0f : a));
+  return __builtin_copysignf(t / (t + 2.0f), x); /* NaN passes the comparison and every step */
 }
 FN float sigmoid_f32(float x) { return 1.0f / (1.0f + exp_f32(-x)); }
 FN float erf_f32(float x) {
@@ -187,7 +188,7 @@ FN float pow_f32(float x, float y) {
   r = a == inf ? (y > 0.0f ? inf : 0.0f) : r;
   float flat = a == 1.0f ? 1.0f : (a > 1.0f) == (y > 0.0f) ? inf : 0.0f;
   r = __builtin_fabsf(y) == inf ? flat : r;
-  r = x < 0.0f && !is_whole ? __builtin_nanf("") : r;
+  r = x < 0.0f && x != -inf && !is_whole ? __builtin_nanf("") : r;
   r = odd ? __builtin_copysignf(r, x) : r;
   r = x != x || y != y ? __builtin_nanf("") : r;
   return y == 0.0f || x == 1.0f ? 1.0f : r;

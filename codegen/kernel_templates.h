@@ -99,7 +99,7 @@ FN v16 v16_fma(v16 a, v16 b, v16 c) {
 #endif
 }
 
-enum { QUERIES = 32, KEYS = 64 };
+enum { QUERIES = 64, KEYS = 64, FEW = 4 };
 
 typedef struct Attention {
   int64_t rows, s, t, k, e, wide; /* wide: e rounded up to 32 */
@@ -166,8 +166,19 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
     for (int64_t e = 0; e < a->wide; e++) b->o[r * a->wide + e] *= keep;
 }
 
-/* One block of queries is done: what the four functions above share is `stored` only in loads and stores. */
+/* One block of queries, and all of them; `stored` matters in loads and stores only. */
 #define ATTENTION(T, stored) \
+  /* One score, for decoding: with few queries the keys are not worth transposing. */ \
+  FN float attention_score_##T(const float *q, const stored *key, int64_t k) { \
+    float lane[16] = {0}; \
+    int64_t i = 0; \
+    for (; i + 16 <= k; i += 16) \
+      for (int l = 0; l < 16; l++) lane[l] += q[i + l] * load_##T(key + i + l); \
+    for (int l = 0; i + l < k; l++) lane[l] += q[i + l] * load_##T(key + i + l); \
+    for (int w = 8; w; w /= 2) \
+      for (int l = 0; l < w; l++) lane[l] += lane[l + w]; \
+    return lane[0]; \
+  } \
   static __attribute__((unused, noinline)) void attention_block_##T(const Attention *a, stored *out, const stored *q, \
                                                                     const stored *key, const stored *value, int64_t row) { \
     int64_t n = a->rows - row < QUERIES ? a->rows - row : QUERIES; \
@@ -187,11 +198,16 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
         any |= position[j] < a->length && (!a->causal || position[j] <= first); \
       } \
       if (!any) continue; \
-      for (int64_t i = 0; i < a->k; i++) \
-        for (int64_t j = 0; j < KEYS; j++) b.kt[i * KEYS + j] = j < keys ? load_##T(key + (t + j) * a->k + i) : 0; \
+      if (n < FEW) { \
+        for (int64_t r = 0; r < n; r++) \
+          for (int64_t j = 0; j < KEYS; j++) b.p[r][j] = j < keys ? attention_score_##T(b.q + r * a->k, key + (t + j) * a->k, a->k) : 0; \
+      } else { \
+        for (int64_t j = 0; j < KEYS; j++) \
+          for (int64_t i = 0; i < a->k; i++) b.kt[i * KEYS + j] = j < keys ? load_##T(key + (t + j) * a->k + i) : 0; \
+        for (int64_t r = 0; r < n; r += 4) attention_scores(&b, r, a->k); \
+      } \
       for (int64_t j = 0; j < keys; j++) \
         for (int64_t e = 0; e < a->wide; e++) b.v[j * a->wide + e] = e < a->e ? load_##T(value + (t + j) * a->e + e) : 0; \
-      for (int64_t r = 0; r < n; r += 4) attention_scores(&b, r, a->k); \
       for (int64_t r = 0; r < n; r++) attention_weights(a, &b, r, row + r, position); \
       for (int64_t r = n; r < (n + 3) / 4 * 4; r++) memset(b.p[r], 0, sizeof b.p[r]); \
       for (int64_t r = 0; r < n; r += 4) attention_values(&b, r, a->wide, keys); \

@@ -1,7 +1,9 @@
 /* codegen/print_c.c - prints row programs as C with OpenMP.
  *
- * Three loop schedules:
+ * Four loop schedules:
  *   elements - no reduction: rows cut into pieces of at most 16384 elements, one piece per iteration of the parallel loop;
+ *   tiles    - no reduction, but some operand is contiguous in another dimension (a transpose): tiles of 32 x 32, so that the
+ *              lines of both sides stay in the cache (2048 x 1024 floats: 23 ms by rows, 5 ms by tiles);
  *   rows     - one row per iteration; every stage is a loop over blocks of 1024 elements that puts what is reduced into a
  *              small array, which a prelude function reduces in the canonical order;
  *   columns  - the reduced dimension is not the last one: 64 columns per iteration, 32 lanes of them.
@@ -16,7 +18,7 @@
 
 enum { PIECE = 16384, BLOCK = 1024, KEEP_FROM = 10, MAX_KEPT = 8, PARALLEL_FROM = 16384 };
 
-typedef enum Schedule { ELEMENTS, ROWS, COLUMNS } Schedule;
+typedef enum Schedule { ELEMENTS, TILES, ROWS, COLUMNS } Schedule;
 
 typedef struct Printer {
   Module *m;
@@ -24,6 +26,7 @@ typedef struct Printer {
   Scalars *scalars;
   Text *t;
   Schedule schedule;
+  int across; /* TILES: the other dimension; COLUMNS: the one columns are counted in */
   int indent;
   bool *wanted;  /* node is needed by some store */
   int *kept;     /* node -> slot of row storage, -1 */
@@ -220,25 +223,25 @@ static void close(Printer *c) {
 
 static const char *extent(const Printer *c, int d) { return scalar(c, c->p->extent[d]); }
 
-/* i0, i1 ... of the outer dimensions from the row number; `columns` is left out when >= 0. */
-static void print_outer_indices(const Printer *c, const char *row, int columns) {
+/* i0, i1 ... of the outer dimensions from the row number. */
+static void print_outer_indices(const Printer *c, const char *row) {
   int last = -1;
   for (int d = 0; d < c->p->ndims && last < 0; d++)
-    if (d != c->p->inner && d != columns) last = d;
+    if (d != c->p->inner && d != c->across) last = d;
   if (last < 0) return;
   line(c, "int64_t rest = %s;", row);
   for (int d = c->p->ndims - 1; d >= 0; d--) {
-    if (d == c->p->inner || d == columns) continue;
+    if (d == c->p->inner || d == c->across) continue;
     if (d == last) line(c, "const int64_t i%d = rest;", d);
     else line(c, "const int64_t i%d = rest %% %s; rest /= %s;", d, extent(c, d), extent(c, d));
   }
 }
 
-static const char *row_count(const Printer *c, int columns) {
+static const char *row_count(const Printer *c) {
   Text t = {.arena = c->m->arena};
   text_add(&t, "INT64_C(1)");
   for (int d = 0; d < c->p->ndims; d++)
-    if (d != c->p->inner && d != columns) text_printf(&t, " * %s", extent(c, d));
+    if (d != c->p->inner && d != c->across) text_printf(&t, " * %s", extent(c, d));
   return text_str(&t);
 }
 
@@ -351,10 +354,10 @@ static void print_blocks(Printer *c, int stage) {
 
 static void print_rows(Printer *c) {
   const RowProgram *p = c->p;
-  line(c, "const int64_t n = %s, rows = %s;", extent(c, p->inner), row_count(c, -1));
+  line(c, "const int64_t n = %s, rows = %s;", extent(c, p->inner), row_count(c));
   line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * (n + 8) >= %d)\")", PARALLEL_FROM);
   open(c, "for (int64_t row = 0; row < rows; row++)");
-  print_outer_indices(c, "row", -1);
+  print_outer_indices(c, "row");
   for (size_t i = 0; i < p->nodes.n; i++)
     if (c->kept[i] >= 0)
       line(c, "%s *const k%d = scratch(%d, n * (int64_t)sizeof(%s));", value_type(p->nodes.items[i].dtype), c->kept[i], c->kept[i],
@@ -368,17 +371,31 @@ static void print_rows(Printer *c) {
 }
 
 static void print_elements(Printer *c) {
-  line(c, "const int64_t n = %s, rows = %s, pieces = (n + %d) / %d;", extent(c, c->p->inner), row_count(c, -1), PIECE - 1, PIECE);
+  line(c, "const int64_t n = %s, rows = %s, pieces = (n + %d) / %d;", extent(c, c->p->inner), row_count(c), PIECE - 1, PIECE);
   line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * n >= %d)\")", PARALLEL_FROM);
   open(c, "for (int64_t piece = 0; piece < rows * pieces; piece++)");
   line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;", PIECE, PIECE, PIECE);
-  print_outer_indices(c, "row", -1);
+  print_outer_indices(c, "row");
   print_row_scope(c, 0);
   print_element_loop(c, 0, "from", "to");
   close(c);
 }
 
-static void print_columns_stage(Printer *c, int columns) {
+static void print_tiles(Printer *c) {
+  int a = c->across;
+  line(c, "const int64_t n = %s, all = %s, rows = %s, wide = (n + 31) / 32, high = (all + 31) / 32;", extent(c, c->p->inner), extent(c, a), row_count(c));
+  line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * all * n >= %d)\")", PARALLEL_FROM);
+  open(c, "for (int64_t tile = 0; tile < rows * high * wide; tile++)");
+  line(c, "const int64_t row = tile / (high * wide), top = tile / wide %% high * 32, from = tile %% wide * 32;");
+  line(c, "const int64_t bottom = all - top < 32 ? all : top + 32, to = n - from < 32 ? n : from + 32;");
+  print_outer_indices(c, "row");
+  open(c, arena_printf(c->m->arena, "for (int64_t i%d = top; i%d < bottom; i%d++)", a, a, a));
+  print_row_scope(c, 0);
+  print_element_loop(c, 0, "from", "to");
+  close(c), close(c);
+}
+
+static void print_columns_stage(Printer *c) {
   const RowProgram *p = c->p;
   int d = p->inner;
   for (size_t i = 0; i < p->accs.n; i++) {
@@ -394,7 +411,7 @@ static void print_columns_stage(Printer *c, int columns) {
   open(c, arena_printf(c->m->arena, "for (int64_t i%d = block; i%d < block + m; i%d++)", d, d, d));
   line(c, "_Pragma(\"GCC ivdep\")");
   open(c, "for (int64_t w = 0; w < width; w++)");
-  line(c, "const int64_t i%d = column + w;", columns);
+  line(c, "const int64_t i%d = column + w;", c->across);
   print_element(c, 0);
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
@@ -411,16 +428,15 @@ static void print_columns_stage(Printer *c, int columns) {
 
 static void print_columns(Printer *c) {
   const RowProgram *p = c->p;
-  int columns = p->ndims - 1;
-  line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", extent(c, p->inner), extent(c, columns), row_count(c, columns));
+  line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", extent(c, p->inner), extent(c, c->across), row_count(c));
   line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * all * (n + 8) >= %d)\")", PARALLEL_FROM);
   open(c, "for (int64_t tile = 0; tile < rows * tiles; tile++)");
   line(c, "const int64_t row = tile / tiles, column = tile %% tiles * TILE, width = all - column < TILE ? all - column : TILE;");
-  print_outer_indices(c, "row", columns);
-  print_columns_stage(c, columns);
+  print_outer_indices(c, "row");
+  print_columns_stage(c);
   line(c, "_Pragma(\"GCC ivdep\")");
   open(c, "for (int64_t w = 0; w < width; w++)");
-  line(c, "const int64_t i%d = column + w;", columns);
+  line(c, "const int64_t i%d = column + w;", c->across);
   bool *needed = no_nodes(c);
   for (size_t i = 0; i < p->stores.n; i++)
     if (!p->stores.items[i].inner) need(c, needed, p->stores.items[i].node, 0);
@@ -438,6 +454,30 @@ static bool columns_possible(const RowProgram *p) {
   for (size_t i = 0; i < p->stores.n; i++)
     if (p->stores.items[i].inner && p->stores.items[i].stage != 0) return false;
   return true;
+}
+
+static bool is_unit(const Expr *e) { return e && ex_is_const(e, 1); }
+
+/* The dimension in which a load is contiguous that is not so in the inner one; -1 when there is none. */
+static int tile_dim(const RowProgram *p) {
+  for (size_t i = 0; i < p->nodes.n; i++) {
+    const RowNode *n = &p->nodes.items[i];
+    if (n->kind != RN_LOAD || !n->at.coef[p->inner] || is_unit(n->at.coef[p->inner])) continue;
+    for (int d = 0; d < p->ndims; d++)
+      if (d != p->inner && is_unit(n->at.coef[d])) return d;
+  }
+  return -1;
+}
+
+static void choose_schedule(Printer *c) {
+  c->across = -1;
+  if (c->p->reduces) {
+    c->schedule = columns_possible(c->p) ? COLUMNS : ROWS;
+    if (c->schedule == COLUMNS) c->across = c->p->ndims - 1;
+  } else {
+    c->across = tile_dim(c->p);
+    c->schedule = c->across >= 0 ? TILES : ELEMENTS;
+  }
 }
 
 /* ---- kernel */
@@ -478,7 +518,8 @@ static void find_wanted(const Printer *c) {
 }
 
 void print_c_kernel(Module *m, Text *t, const RowProgram *p, const char *symbol, Scalars *scalars) {
-  Printer c = {.m = m, .p = p, .scalars = scalars, .t = t, .schedule = !p->reduces ? ELEMENTS : columns_possible(p) ? COLUMNS : ROWS};
+  Printer c = {.m = m, .p = p, .scalars = scalars, .t = t};
+  choose_schedule(&c);
   c.wanted = no_nodes(&c);
   c.in_scope = no_nodes(&c);
   c.kept = ARENA_ARRAY(m->arena, int, p->nodes.n + 1);
@@ -487,8 +528,11 @@ void print_c_kernel(Module *m, Text *t, const RowProgram *p, const char *symbol,
   if (c.schedule == ROWS) choose_kept(&c);
   open(&c, arena_printf(m->arena, "void %s(void *const *ptr, const int64_t *x)", symbol));
   print_buffers(&c);
-  if (c.schedule == ELEMENTS) print_elements(&c);
-  else if (c.schedule == ROWS) print_rows(&c);
-  else print_columns(&c);
+  switch (c.schedule) {
+    case ELEMENTS: print_elements(&c); break;
+    case TILES: print_tiles(&c); break;
+    case ROWS: print_rows(&c); break;
+    case COLUMNS: print_columns(&c); break;
+  }
   close(&c);
 }

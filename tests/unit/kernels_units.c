@@ -1,0 +1,138 @@
+/* The units of level-2 functions: what fuses, what is a view, order of communication, stages, what a rank off the origin computes. */
+#include <stdlib.h>
+
+#include "codegen/units.h"
+#include "tests/test.h"
+
+typedef struct Made {
+  Arena *arena;
+  Module *m;
+  const Func *f;
+  const UnitList *units;
+} Made;
+
+static Made make(const char *body, int stage) {
+  Made x = {.arena = arena_new()};
+  Diags *d = diags_new(x.arena);
+  const char *text = arena_printf(x.arena, "apc.ir 1\nsymbol b hint 3\nmesh [tp=2] stages 2\nstate \"st\" : f32[b,8] = 0\nfunc @r level 2 {\n%s}\n", body);
+  x.m = ir_parse("test", text, d);
+  if (!x.m || !verify_module(x.m, d)) {
+    diags_print(d, stderr, false);
+    exit(1);
+  }
+  x.f = module_func(x.m, "r");
+  x.units = units_of(x.m, x.f, stage, "k_");
+  return x;
+}
+
+static void done(Made *x) {
+  module_free(x->m);
+  arena_free(x->arena);
+}
+
+/* "source kernel kernel gemm ..." */
+static const char *kinds(const Made *x) {
+  static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write"};
+  Text t = {.arena = x->arena};
+  for (size_t i = 0; i < x->units->n; i++) text_printf(&t, "%s%s", i ? " " : "", names[x->units->items[i].kind]);
+  return text_str(&t);
+}
+
+#define EXPECT(body, stage, want) \
+  do { \
+    Made x_ = make(body, stage); \
+    CHECK_STR(kinds(&x_), want); \
+    done(&x_); \
+  } while (0)
+
+#define X "  %x = input {name=\"x\"} : f32[b,8] @{}\n"
+
+static void fusion(void) {
+  EXPECT(X "  %e = exp %x : f32[b,8]\n  %c = copy %e : f32[b,8]\n  %t = tanh %c : f32[b,8]\n  %s = softmax %t {axis=1} : f32[b,8]\n"
+         "  %r = relu %s : f32[b,8]\n  %m = reduce %r {axes=[1], op=max} : f32[b]\n  output \"m\" %m @{}\n", 0, "source kernel");
+  /* two branches that meet */
+  EXPECT(X "  %a = exp %x : f32[b,8]\n  %d = tanh %x : f32[b,8]\n  %y = mul %a, %d : f32[b,8]\n  output \"y\" %y @{}\n", 0, "source kernel");
+  /* a path through a matrix product keeps the two ends apart */
+  EXPECT(X "  %a = exp %x : f32[b,8]\n  %g = dot %a, %x {spec=\"bm,bn->mn\"} : f32[8,8]\n  %h = dot %x, %g {spec=\"bm,mn->bn\"} : f32[b,8]\n"
+         "  %y = mul %a, %h : f32[b,8]\n  output \"y\" %y @{}\n", 0, "source kernel gemm gemm kernel");
+  /* a column reduction takes its producer in, the way back is another kernel */
+  EXPECT(X "  %a = exp %x : f32[b,8]\n  %r = reduce %a {axes=[0], op=sum} : f32[8]\n  %z = broadcast %r {dims=[1]} : f32[b,8]\n  %y = sub %a, %z : f32[b,8]\n"
+         "  output \"y\" %y @{}\n", 0, "source kernel kernel");
+  /* nothing that no result needs */
+  EXPECT(X "  %a = exp %x : f32[b,8]\n  output \"x\" %x @{}\n", 0, "source");
+}
+
+static void views(void) {
+  EXPECT(X "  %a = reshape %x : f32[2*b,4]\n  %s = slice %x {starts=[1, 0], strides=[1,1]} : f32[b - 1,8]\n  output \"a\" %a @{}\n  output \"s\" %s @{}\n", 0, "source view view");
+  EXPECT(X "  %s = slice %x {starts=[0, 1], strides=[1,1]} : f32[b,7]\n  output \"s\" %s @{}\n", 0, "source kernel");
+  Made v = make(X "  %s = slice %x {starts=[2, 0], strides=[1,1]} : f32[b - 2,8]\n  output \"s\" %s @{}\n", 0);
+  CHECK(ex_is_const(v.units->items[1].view_offset, 64));
+  done(&v);
+}
+
+static void dots(void) {
+  Made x = make(X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %y = dot %x, %w {spec=\"bm,mn->bn\"} : f32[b,4]\n  output \"y\" %y @{}\n", 0);
+  const GemmUnit *g = x.units->items[2].gemm;
+  CHECK_STR(kinds(&x), "source source gemm");
+  CHECK(g && g->nbatch == 0 && ex_is_const(g->n, 4) && ex_is_const(g->k, 8) && ex_is_const(g->a_m, 8) && ex_is_const(g->b_k, 4));
+  done(&x);
+  EXPECT(X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %y = dot %x, %w {spec=\"bm,mn->nb\"} : f32[4,b]\n  output \"y\" %y @{}\n", 0, "source source gemm");
+  EXPECT("  %x = input {name=\"x\"} : i64[b,8] @{}\n  %y = dot %x, %x {spec=\"bm,cm->bc\"} : i64[b,b]\n  output \"y\" %y @{}\n", 0, "source kernel");
+  EXPECT("  %x = input {name=\"x\"} : bf16[b,8] @{}\n  %y = dot %x, %x {spec=\"bm,cm->bc\"} : bf16[b,b]\n  output \"y\" %y @{}\n", 0, "source kernel kernel gemm kernel");
+}
+
+static void communication(void) {
+  const char *body = X "  %a = exp %x : f32[b,8]\n  %p = all_reduce %a {mesh_axes=[tp], op=sum} : f32[b,8]\n  %q = all_reduce %x {mesh_axes=[tp], op=max} : f32[b,8]\n"
+      "  %s = add %p, %q : f32[b,8]\n  %t = transfer %s {to_stage=1} : f32[b,8]\n  %y = exp %t : f32[b,8] stage 1\n  output \"y\" %y @{}\n";
+  EXPECT(body, 0, "source kernel comm comm kernel comm");
+  EXPECT(body, 1, "comm kernel");
+  Made x = make(body, 1);
+  CHECK(x.units->items[0].nin == 0 && x.units->items[0].nout == 1);
+  done(&x);
+  x = make(body, 0);
+  CHECK(x.units->items[5].nin == 1 && x.units->items[5].nout == 0);
+  done(&x);
+  EXPECT("  %r = read {name=\"st\"} : f32[b,8] @{}\n  %u = input {name=\"u\"} : f32[1,8] @{}\n  %p = input {name=\"p\"} : i64[] @{}\n"
+         "  %y = update %r, %u, %p {axis=0, start=0} : f32[b,8]\n  write \"w\" %y {name=\"st\"}\n", 0, "source source source kernel write");
+}
+
+static void sharing(void) {
+  Made x = make(X "  %s = softmax %x {axis=1} : f32[b,8]\n  output \"s\" %s @{}\n", 0);
+  CHECK(x.units->items[1].alias[0] == 0);
+  done(&x);
+  x = make(X "  %t = transpose %x {perm=[1,0]} : f32[8,b]\n  output \"t\" %t @{}\n", 0);
+  CHECK(x.units->items[1].alias[0] == -1);
+  done(&x);
+  /* x is read again after the first result of its row is stored */
+  x = make(X "  %e = neg %x : f32[b,8]\n  %m = reduce %e {axes=[1], op=max} : f32[b]\n  %n = broadcast %m {dims=[0]} : f32[b,8]\n"
+           "  %y = sub %x, %n : f32[b,8]\n  output \"e\" %e @{}\n  output \"y\" %y @{}\n", 0);
+  CHECK_STR(kinds(&x), "source kernel");
+  for (int i = 0; i < 2; i++) {
+    const Unit *u = &x.units->items[1];
+    bool first = u->out[i] == func_find(x.f, "e");
+    CHECK(u->alias[i] == (first ? -1 : 0));
+  }
+  done(&x);
+}
+
+static void text_is_deterministic(void) {
+  const char *body = X "  %a = softmax %x {axis=1} : f32[b,8]\n  %d = mask_partial %a {mesh_axes=[tp], op=sum} : f32[b,8]\n"
+      "  %y = all_reduce %d {mesh_axes=[tp], op=sum} : f32[b,8]\n  output \"y\" %y @{}\n";
+  Made a = make(body, 0), b = make(body, 0);
+  CHECK_STR(a.units->c_text, b.units->c_text);
+  /* the coordinate is a scalar of the kernel */
+  bool found = false;
+  for (int i = 0; i < a.units->items[1].nscalars; i++) found = found || ex_uses_coordinate(a.m, a.units->items[1].scalars[i]);
+  CHECK(found);
+  done(&a), done(&b);
+}
+
+int main(void) {
+  RUN(fusion);
+  RUN(views);
+  RUN(dots);
+  RUN(communication);
+  RUN(sharing);
+  RUN(text_is_deterministic);
+  return test_summary();
+}
