@@ -26,7 +26,7 @@ ModelKind model_kind(const char *path) {
   return MODEL_NONE;
 }
 
-static const char *base_name(Arena *a, const char *path) {
+const char *model_name(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   size_t n = strlen(name) - strlen(ending(name));
   return arena_strndup(a, name, n);
@@ -239,7 +239,7 @@ static void seed_weights(const Tool *t, Module *m) {
 }
 
 bool model_load(Tool *t, const char *path, Model *model) {
-  *model = (Model){.path = path, .name = base_name(t->arena, path), .kind = model_kind(path)};
+  *model = (Model){.path = path, .name = model_name(t->arena, path), .kind = model_kind(path)};
   tool_stage(t, "Reading", "%s", path);
   bool ok = load_file(t, model) && bind_shapes(t, model->m) && set_hints(t, model->m) && verify_module(model->m, t->diags) && find_entries(t, model);
   if (ok && option_given(&t->options, OPT_seed)) seed_weights(t, model->m);

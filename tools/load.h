@@ -23,6 +23,9 @@ typedef struct Model {
 /* By the ending of the path; MODEL_NONE for any other. */
 ModelKind model_kind(const char *path);
 
+/* The base name without its ending. */
+const char *model_name(Arena *a, const char *path);
+
 /* Loads, binds and verifies the model; false after diagnostics.  Free with model_free in either case. */
 bool model_load(Tool *t, const char *path, Model *out);
 void model_free(Model *model);

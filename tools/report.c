@@ -120,8 +120,11 @@ void tool_json(json_t *document) {
   json_decref(document);
 }
 
+json_t *json_real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
 const char *show_seconds(Arena *a, double s) {
   if (!isfinite(s)) return "unknown";
+  if (s == 0) return "0";
   if (s < 1e-3) return arena_printf(a, "%.*f us", s < 1e-5 ? 2 : 1, s * 1e6);
   if (s < 1) return arena_printf(a, "%.*f ms", s < 1e-2 ? 2 : 1, s * 1e3);
   return arena_printf(a, "%.*f s", s < 10 ? 2 : 1, s);

@@ -70,6 +70,9 @@ double tool_now_ms(void);
 /* Prints the document on standard output and frees it. */
 void tool_json(json_t *document);
 
+/* A finite number, else null. */
+json_t *json_real_or_null(double v);
+
 /* "1.23 ms", "4.0 us"; "11.8 GiB"; "1,746"; "27.3 M" (in static buffers of the arena) */
 const char *show_seconds(Arena *a, double seconds);
 const char *show_bytes(Arena *a, double bytes);

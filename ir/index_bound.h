@@ -1,0 +1,12 @@
+/* ir/index_bound.h - which integers an input may hold when it serves as an index. */
+#ifndef APC_IR_INDEX_BOUND_H
+#define APC_IR_INDEX_BOUND_H
+
+#include "ir/ir.h"
+
+/* The smallest extent that values computed from the integer input `v` index (gather tables, cross-entropy classes), at
+ * level 1; NULL when it indexes nothing.  Follows operations on integers only, and no arithmetic: an index that is
+ * shifted or scaled before its use counts as if it were not. */
+const Expr *index_bound(Module *m, const Func *f, Val v);
+
+#endif

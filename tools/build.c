@@ -1,0 +1,183 @@
+/* tools/build.c - see build.h. */
+#include "tools/build.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "passes/lower.h"
+#include "passes/pipeline.h"
+
+/* ---- words */
+
+static void degree(Text *t, const char *name, int n) {
+  if (n > 1) text_printf(t, "%s%s %d", t->n ? " x " : "", name, n);
+}
+
+const char *degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches) {
+  Text t = {.arena = a};
+  degree(&t, "tp", tp);
+  degree(&t, "pp", pp);
+  degree(&t, "dp", dp);
+  degree(&t, "cp", cp);
+  degree(&t, "ep", ep);
+  if (!t.n) text_add(&t, "one rank");
+  if (micro_batches > 1) text_printf(&t, ", %d micro-batches", micro_batches);
+  return text_str(&t);
+}
+
+const char *hints_text(Tool *t, const Model *model) {
+  const int *symbols;
+  int n = model_dimensions(t, model, &symbols);
+  Text text = {.arena = t->arena};
+  for (int i = 0; i < n; i++) {
+    const Symbol *s = &model->m->symbols.items[symbols[i]];
+    text_printf(&text, "%s%s %" PRId64, i ? ", " : "", s->name, symbol_hint(s));
+  }
+  return text_str(&text);
+}
+
+/* ---- planning */
+
+static bool one_entry(Tool *t, Build *b) {
+  const Model *m = &b->model;
+  if (m->nentries > 1) {
+    Text names = {.arena = t->arena};
+    for (int i = 0; i < m->nentries; i++) text_printf(&names, "%s%s", i ? ", " : "", m->entries[i]);
+    return diag_error(t->diags, DIAG_later_entries, (Loc){.file = m->path}, "the model has %d entries (%s); planning several together is not built yet",
+                      m->nentries, text_str(&names));
+  }
+  b->l1 = module_func(m->m, m->entries[0]);
+  return true;
+}
+
+/* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
+static void settle_hints(Tool *t, Build *b) {
+  const int *symbols;
+  int n = model_dimensions(t, &b->model, &symbols);
+  for (int i = 0; i < n; i++) {
+    Symbol *s = &b->model.m->symbols.items[symbols[i]];
+    s->hint = symbol_hint(s);
+  }
+  if (n) tool_say(t, "Symbolic", "planning for %s (--dim-hint, --dim)", hints_text(t, &b->model));
+}
+
+static PlanOptions plan_options(const Options *o) {
+  return (PlanOptions){.tp = (int)option_int(o, OPT_tp, 0), .pp = (int)option_int(o, OPT_pp, 0), .dp = (int)option_int(o, OPT_dp, 0),
+                       .cp = (int)option_int(o, OPT_cp, 0), .ep = (int)option_int(o, OPT_ep, 0),
+                       .micro_batches = (int)option_int(o, OPT_micro_batches, 0), .memory_limit = option_real(o, OPT_memory, 0)};
+}
+
+static Plan *read_plan(Tool *t, Build *b, const char *file) {
+  const char *text = file_read_text(t->diags, t->arena, file, NULL);
+  if (!text) return NULL;
+  diag_source(t->diags, file, text);
+  return plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
+}
+
+static bool save_plan(Tool *t, const Build *b, const char *file) {
+  Text text = {.arena = t->arena};
+  plan_print(b->model.m, b->l1, b->plan, &text);
+  return file_write(t->diags, file, 0666, text_str(&text), text.n);
+}
+
+bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
+  *b = (Build){.target = target};
+  if (!model_load(t, path, &b->model)) return false;
+  if (!one_entry(t, b)) return false;
+  b->params = model_parameters(b->model.m); /* before passes make views of them */
+  settle_hints(t, b);
+  if (!model_passes(t, &b->model)) return false;
+  b->l1 = module_func(b->model.m, b->model.entries[0]);
+  return true;
+}
+
+bool build_plan(Tool *t, Build *b) {
+  const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
+  tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
+  PlanOptions options = plan_options(&t->options);
+  b->plan = file ? read_plan(t, b, file) : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
+  return b->plan && (!save || save_plan(t, b, save));
+}
+
+bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
+  const Target *cpu = tool_target_of(t, "cpu");
+  if (!cpu || !build_load(t, path, cpu, b)) return false;
+  tool_stage(t, "Planning", "%s on one rank, to compare with", path);
+  PlanOptions options = {.memory_limit = 1e18}; /* the memory is this machine's, not the target's */
+  b->plan = plan_search(b->model.m, b->l1, b->target, &options, t->diags);
+  return b->plan != NULL;
+}
+
+/* ---- lowering */
+
+bool build_lower(Tool *t, Build *b) {
+  tool_stage(t, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
+  CostModel *cost = cost_model_new(b->model.m, b->target);
+  LowerPlan plan = {.strategies = b->plan->strategies, .stages = b->plan->stages, .cost = cost_move, .cost_context = cost};
+  b->l2 = lower_spmd(b->model.m, b->l1, &plan, arena_printf(t->arena, "%s.spmd", b->l1->name), t->diags);
+  cost_model_free(cost);
+  return b->l2 && verify_func(b->model.m, b->l2, t->diags);
+}
+
+/* ---- the program */
+
+/* The prebuilt runtime lies beside apc, or in ../lib/apc of an installation. */
+static const char *stub_path(Arena *a) {
+  char self[4096];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n <= 0) return "apcrt-stub";
+  self[n] = 0;
+  *strrchr(self, '/') = 0;
+  const char *beside = arena_printf(a, "%s/apcrt-stub", self), *installed = arena_printf(a, "%s/../lib/apc/apcrt-stub", self);
+  return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
+}
+
+static const char *temps_directory(Tool *t, const Build *b) {
+  if (!option_given(&t->options, OPT_save_temps)) return NULL;
+  const char *dir = option_text(&t->options, OPT_save_temps);
+  return dir ? dir : arena_printf(t->arena, "%s.temps", b->model.name);
+}
+
+/* By default weights are embedded while they are less than 1 GiB. */
+static bool embeds(const Tool *t, const Module *m) {
+  const char *how = option_text(&t->options, OPT_weights);
+  if (how) return strcmp(how, "embed") == 0;
+  double bytes = 0;
+  for (size_t i = 0; i < m->blobs.n; i++) bytes += (double)m->blobs.items[i].bytes;
+  return bytes < 0x1p30;
+}
+
+static bool save_texts(Tool *t, Build *b, const char *dir) {
+  Text l1 = {.arena = t->arena}, plan = {.arena = t->arena};
+  module_print(b->model.m, &l1);
+  plan_print(b->model.m, b->l1, b->plan, &plan);
+  mkdir(dir, 0777); /* that it failed shows when the files are written */
+  return file_write(t->diags, arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), 0666, text_str(&l1), l1.n) &&
+         file_write(t->diags, arena_printf(t->arena, "%s/%s.plan", dir, b->model.name), 0666, text_str(&plan), plan.n);
+}
+
+ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
+  ProgramEntrySpec *entry = ARENA_NEW(t->arena, ProgramEntrySpec);
+  *entry = (ProgramEntrySpec){b->l1->name, b->l1, b->l2};
+  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = 1, .entries = entry, .embed = embeds(t, b->model.m)},
+                        .name = b->model.name,
+                        .target = b->target->name,
+                        .producer = "apc " APC_VERSION,
+                        .stub = stub_path(t->arena),
+                        .out = out,
+                        .save_temps = temps_directory(t, b)};
+}
+
+bool build_program(Tool *t, Build *b, const char *out) {
+  ArtifactSpec spec = build_artifact_spec(t, b, out);
+  if (spec.save_temps && !save_texts(t, b, spec.save_temps)) return false;
+  tool_stage(t, "Compiling", "%s", out);
+  return artifact_write(&spec, &b->report, t->diags);
+}
+
+void build_free(Build *b) { model_free(&b->model); }

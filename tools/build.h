@@ -1,0 +1,47 @@
+/* tools/build.h - from MODEL on the command line to a plan, a level-2 function and a program; what compile, plan, run,
+ * verify and bench share. */
+#ifndef APC_TOOLS_BUILD_H
+#define APC_TOOLS_BUILD_H
+
+#include "codegen/artifact.h"
+#include "passes/plan.h"
+#include "tools/load.h"
+#include "tools/target_report.h"
+
+typedef struct Build {
+  Model model;
+  const Target *target;
+  int64_t params;  /* elements of the trainable weights */
+  Func *l1;        /* the entry, after the level-1 passes */
+  Plan *plan;
+  Func *l2;        /* NULL before build_lower */
+  ArtifactReport report;
+} Build;
+
+/* Loads the model, settles the sizes to plan for and runs the level-1 passes; then `l1` is there.  False after
+ * diagnostics.  Free with build_free in either case. */
+bool build_load(Tool *t, const char *path, const Target *target, Build *out);
+
+/* Finds the plan (or reads --plan), with --save-plan. */
+bool build_plan(Tool *t, Build *b);
+
+/* The same on one rank of the machine apc runs on, without plan options: what results are compared with. */
+bool build_plan_one_rank(Tool *t, const char *path, Build *out);
+
+bool build_lower(Tool *t, Build *b);
+
+/* Writes the program; needs build_lower. */
+bool build_program(Tool *t, Build *b, const char *out);
+
+void build_free(Build *b);
+
+/* What artifact_write and artifact_schedule need; `out` may be NULL. */
+ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out);
+
+/* "tp 2 x dp 2, 4 micro-batches" */
+const char *degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches);
+
+/* "batch 8, seq 128": what symbolic dimensions are planned for; "" when there are none. */
+const char *hints_text(Tool *t, const Model *model);
+
+#endif

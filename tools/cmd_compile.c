@@ -1,0 +1,60 @@
+/* tools/cmd_compile.c - apc [compile] MODEL: the forms --emit asks for, by default the program. */
+#include <string.h>
+
+#include "tools/emit.h"
+#include "tools/plan_report.h"
+
+/* How far the build has to come for what is asked. */
+static bool needs_plan(const EmitList *l) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].kind != EMIT_IR && l->items[i].kind != EMIT_IR_PASS) return true;
+  return false;
+}
+
+static bool needs_lowering(const EmitList *l) {
+  return emit_wants(l, EMIT_EXE) || emit_wants(l, EMIT_SPMD) || emit_wants(l, EMIT_SCHEDULE) || emit_wants(l, EMIT_C);
+}
+
+/* Planning works for any target; programs are made for CPU ranks. */
+static bool check_device(Tool *t, const Target *target, const EmitList *l) {
+  if (!emit_wants(l, EMIT_EXE) || strcmp(target->device, "cpu") == 0) return true;
+  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
+             target->device);
+  diag_help(t->diags, "`apc plan` prices this target; --emit=plan,spmd,schedule show what it would run");
+  return false;
+}
+
+static const char *written(Tool *t, const EmitList *l) {
+  Text text = {.arena = t->arena};
+  for (size_t i = 0; i < l->n; i++) text_printf(&text, "%s%s", i ? ", " : "", strcmp(l->items[i].file, "-") == 0 ? "standard output" : l->items[i].file);
+  return text_str(&text);
+}
+
+static void finished(Tool *t, const Build *b, const EmitList *l) {
+  tool_stages_end(t);
+  const Plan *p = b->plan;
+  if (!p) {
+    tool_say(t, "Finished", "%s", written(t, l));
+    return;
+  }
+  tool_say(t, "Finished", "%s in %.1f s: %s, predicted %s (one device: %s), %s per rank", written(t, l), (tool_now_ms() - t->start_ms) / 1e3,
+           degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), show_seconds(t->arena, p->price.time.total),
+           one_device_text(t->arena, p), show_bytes(t->arena, p->price.memory.total));
+}
+
+int cmd_compile(Tool *t) {
+  static const EmitKind exe = EMIT_EXE;
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  const char *path = t->options.args.items[0];
+  EmitList list;
+  if (!emit_list(t, model_name(t->arena, path), &exe, &list)) return EXIT_USAGE;
+  const Target *target = tool_target(t);
+  if (!target || !check_device(t, target, &list)) return (int)tool_exit(t->diags);
+  Build b;
+  bool ok = build_load(t, path, target, &b) && (!needs_plan(&list) || build_plan(t, &b)) && (!needs_lowering(&list) || build_lower(t, &b));
+  for (size_t i = 0; ok && i < list.n; i++) ok = emit_write(t, &b, &list.items[i]);
+  if (ok) finished(t, &b, &list);
+  if (ok && b.plan && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));
+  build_free(&b);
+  return ok ? EXIT_OK : (int)tool_exit(t->diags);
+}

@@ -1,0 +1,224 @@
+/* tools/cmd_run.c - apc run MODEL and apc bench MODEL: compile into a temporary folder and run here. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/npy.h"
+#include "base/npz.h"
+#include "tools/execute.h"
+#include "tools/plan_report.h"
+
+/* ---- a program of the model, with its inputs */
+
+typedef struct Running {
+  Build build;
+  Scratch scratch;
+  Tensors inputs, outputs;
+  ApcModel *program;
+} Running;
+
+static bool check_here(Tool *t, const Target *target) {
+  if (strcmp(target->device, "cpu") == 0) return true;
+  return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; this apc runs cpu ranks (cpu, cpuxN)", target->name,
+                    target->device);
+}
+
+static int start(Tool *t, Running *r) {
+  const Target *target = tool_target(t);
+  int code = EXIT_OK;
+  if (!target || !check_here(t, target)) return (int)tool_exit(t->diags);
+  if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, &r->inputs) ||
+      !build_lower(t, &r->build) || !scratch_open(t, &r->scratch))
+    return (int)tool_exit(t->diags);
+  const char *path = scratch_file(t, &r->scratch, r->build.model.name);
+  if (!build_program(t, &r->build, path)) return (int)tool_exit(t->diags);
+  tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
+  r->program = program_start(t, path, &r->inputs, &code);
+  if (r->program) code = program_status(t, r->program, apc_run(r->program, NULL));
+  return code;
+}
+
+static void stop(Running *r) {
+  apc_close(r->program);
+  scratch_close(&r->scratch);
+  tensors_free(&r->inputs);
+  tensors_free(&r->outputs);
+  build_free(&r->build);
+}
+
+/* ---- outputs of run */
+
+static bool write_one(Tool *t, const Tensors *outputs, const char *text) {
+  const char *at = strstr(text, "=@");
+  const char *name = at ? arena_strndup(t->arena, text, (size_t)(at - text)) : "";
+  const Tensor *x = at ? tensors_find(outputs, name) : NULL;
+  if (!at) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--output takes NAME=@FILE.npy, not '%s'", text);
+  if (!x) return diag_error(t->diags, DIAG_input, (Loc){0}, "the model has no output '%s'", name);
+  return npy_write(t->diags, at + 2, x);
+}
+
+static bool write_all(Tool *t, const Tensors *outputs, const char *path) {
+  NpzWriter *w = npz_writer_open(t->diags, path);
+  if (!w) return false;
+  bool ok = true;
+  for (size_t i = 0; ok && i < outputs->n; i++) ok = npz_writer_add(w, outputs->items[i].name, &outputs->items[i].tensor);
+  if (ok) return npz_writer_finish(w);
+  npz_writer_abandon(w);
+  return false;
+}
+
+static bool write_outputs(Tool *t, const Tensors *outputs) {
+  size_t at = 0;
+  for (const OptionUse *u; (u = option_next(&t->options, OPT_output, &at));)
+    if (!write_one(t, outputs, u->value)) return false;
+  const char *all = option_text(&t->options, OPT_outputs);
+  return !all || write_all(t, outputs, all);
+}
+
+/* Largest magnitude and mean of a float tensor, for a first look. */
+static const char *summary(Tool *t, const Tensor *x) {
+  int64_t n = tensor_elements(x);
+  if (!dtype_is_float(x->dtype) || n == 0) return "";
+  double sum = 0, most = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double v = dtype_load_f(x->dtype, (const char *)x->data + (size_t)i * dtype_bytes(x->dtype));
+    sum += v;
+    most = fmax(most, fabs(v));
+  }
+  return arena_printf(t->arena, "mean %.6g, largest magnitude %.6g", sum / (double)n, most);
+}
+
+static const char *shape_text(Tool *t, const Tensor *x) {
+  Text text = {.arena = t->arena};
+  for (int d = 0; d < x->rank; d++) text_printf(&text, "%s%" PRId64, d ? "," : "", x->dims[d]);
+  return text_str(&text);
+}
+
+static json_t *tensor_json(const NamedTensor *x) {
+  json_t *shape = json_array();
+  for (int d = 0; d < x->tensor.rank; d++) json_array_append_new(shape, json_integer(x->tensor.dims[d]));
+  return json_pack("{s:s, s:s, s:o}", "name", x->name, "dtype", dtype_name(x->tensor.dtype), "shape", shape);
+}
+
+/* ---- --expect */
+
+static bool expect(Tool *t, const Tensors *outputs, const char *path, json_t *array, bool *ok) {
+  bool json = option_given(&t->options, OPT_json);
+  Npz *z = npz_open(t->diags, path);
+  if (!z) return false;
+  *ok = true;
+  for (size_t i = 0; i < z->n; i++) {
+    Tensor want;
+    const Tensor *got = tensors_find(outputs, z->items[i].name);
+    if (!npz_read(z, &z->items[i], &want)) return npz_close(z), false;
+    Difference d = got ? compare(t, got, &want) : (Difference){INFINITY, INFINITY, false};
+    tensor_free(&want);
+    *ok = *ok && d.ok;
+    if (json) json_array_append_new(array, json_pack("{s:s, s:o, s:o, s:b}", "name", z->items[i].name, "rel_l2", json_real_or_null(d.rel_l2), "max_abs",
+                                                     json_real_or_null(d.max_abs), "ok", d.ok));
+    else printf("%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", z->items[i].name,
+                got ? arena_printf(t->arena, "relative L2 %.3g, largest difference %.3g", d.rel_l2, d.max_abs) : "the model has no such output");
+  }
+  npz_close(z);
+  return true;
+}
+
+static int finish_run(Tool *t, Running *r) {
+  int code;
+  if (!outputs_read(t, r->program, &r->outputs, &code)) return code;
+  ApcReport report = {0};
+  code = program_status(t, r->program, apc_report(r->program, 0, &report));
+  if (code || !write_outputs(t, &r->outputs)) return code ? code : (int)tool_exit(t->diags);
+  tool_stages_end(t);
+  bool json = option_given(&t->options, OPT_json), ok = true;
+  json_t *outputs = json_array(), *expected = json_array();
+  for (size_t i = 0; i < r->outputs.n; i++) {
+    const NamedTensor *x = &r->outputs.items[i];
+    if (json) json_array_append_new(outputs, tensor_json(x));
+    else printf("output   %-24s %s[%s]  %s\n", x->name, dtype_name(x->tensor.dtype), shape_text(t, &x->tensor), summary(t, &x->tensor));
+  }
+  const char *file = option_text(&t->options, OPT_expect);
+  bool read = !file || expect(t, &r->outputs, file, expected, &ok);
+  if (json && read)
+    tool_json(json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program), "time_us", report.run_s * 1e6, "outputs",
+                        outputs, "expected", expected, "ok", ok));
+  else if (read) printf("time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program), apc_ranks(r->program) == 1 ? "" : "s");
+  json_decref(outputs);
+  json_decref(expected);
+  return !read ? (int)tool_exit(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
+}
+
+int cmd_run(Tool *t) {
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  Running r = {0};
+  int code = start(t, &r);
+  if (code == EXIT_OK) code = finish_run(t, &r);
+  stop(&r);
+  return code;
+}
+
+/* ---- bench */
+
+static int by_value(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return a < b ? -1 : a > b;
+}
+
+typedef struct Statistics {
+  double mean, deviation, least, median, p90, most;
+} Statistics;
+
+/* Sorts the values. */
+static Statistics statistics(double *v, int n) {
+  Statistics s = {0};
+  qsort(v, (size_t)n, sizeof *v, by_value);
+  for (int i = 0; i < n; i++) s.mean += v[i] / n;
+  for (int i = 0; i < n; i++) s.deviation += (v[i] - s.mean) * (v[i] - s.mean);
+  s.deviation = n > 1 ? sqrt(s.deviation / (n - 1)) : 0;
+  s.least = v[0], s.most = v[n - 1];
+  s.median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+  s.p90 = v[(9 * n + 9) / 10 - 1];
+  return s;
+}
+
+static void show_statistics(Tool *t, const Running *r, const Statistics *s, int runs) {
+  Arena *a = t->arena;
+  const Plan *p = r->build.plan;
+  if (!option_given(&t->options, OPT_json)) {
+    printf("%s on %s, %s, %d runs\n", r->build.model.path, r->build.target->name,
+           degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs);
+    printf("  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n", show_seconds(a, s->mean), show_seconds(a, s->deviation),
+           show_seconds(a, s->median), show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
+    printf("  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
+    return;
+  }
+  tool_json(json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "schema", "apc.bench/1", "model", r->build.model.path, "target",
+                      r->build.target->name, "ranks", p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
+                      s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6, "predicted_us",
+                      p->price.time.total * 1e6));
+}
+
+static int measure(Tool *t, Running *r) {
+  int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3), code = EXIT_OK;
+  double *seconds = ARENA_ARRAY(t->arena, double, runs);
+  for (int i = -warmup; code == EXIT_OK && i < runs; i++) {
+    double begin = tool_now_ms();
+    code = program_status(t, r->program, apc_run_again(r->program));
+    if (i >= 0) seconds[i] = (tool_now_ms() - begin) / 1e3;
+  }
+  if (code != EXIT_OK) return code;
+  tool_stages_end(t);
+  Statistics s = statistics(seconds, runs);
+  show_statistics(t, r, &s, runs);
+  return EXIT_OK;
+}
+
+int cmd_bench(Tool *t) {
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  Running r = {0};
+  int code = start(t, &r);
+  if (code == EXIT_OK) code = measure(t, &r);
+  stop(&r);
+  return code;
+}

@@ -1,0 +1,145 @@
+/* tools/cmd_verify.c - apc verify MODEL: is the parallel program right?
+ *
+ * Three checks: the program on CPU ranks equals the program on one rank; both equal the reference interpreter when the
+ * model is small; and the prover shows that the level-2 program computes the level-1 function, whatever its size.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ir/prove.h"
+#include "tools/reference.h"
+
+enum { MAX_RANKS_HERE = 64 };
+
+typedef struct Verify {
+  Build parallel, one;
+  Scratch scratch;
+  Tensors inputs, many_outputs, one_outputs, reference_outputs;
+  bool ran, referred;
+  Proof proof;
+} Verify;
+
+/* Builds the program under a name of the scratch folder, runs it and copies its outputs. */
+static int run_program(Tool *t, Verify *v, Build *b, const char *name, Tensors *outputs) {
+  int code = EXIT_OK;
+  const char *path = scratch_file(t, &v->scratch, name);
+  if (!build_program(t, b, path)) return (int)tool_exit(t->diags);
+  tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
+  ApcModel *program = program_start(t, path, &v->inputs, &code);
+  if (!program) return code;
+  code = program_status(t, program, apc_run(program, NULL));
+  if (code == EXIT_OK) outputs_read(t, program, outputs, &code);
+  apc_close(program);
+  return code;
+}
+
+static int run_both(Tool *t, Verify *v) {
+  const char *path = t->options.args.items[0];
+  if (!scratch_open(t, &v->scratch) || !inputs_make(t, &v->parallel, &v->inputs)) return (int)tool_exit(t->diags);
+  int code = run_program(t, v, &v->parallel, "parallel", &v->many_outputs);
+  if (code != EXIT_OK) return code;
+  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return (int)tool_exit(t->diags);
+  code = run_program(t, v, &v->one, "one", &v->one_outputs);
+  if (code != EXIT_OK) return code;
+  v->ran = true;
+  if (!reference_is_small(&v->one)) return EXIT_OK;
+  tool_stage(t, "Interpreting", "%s", path);
+  v->referred = reference_run(t, &v->one, &v->inputs, &v->reference_outputs);
+  return v->referred ? EXIT_OK : (int)tool_exit(t->diags);
+}
+
+/* ---- the verdict */
+
+typedef struct OutputCheck {
+  const char *name;
+  Difference one, reference; /* many ranks against one; the worse of both against the interpreter */
+  bool ok;
+} OutputCheck;
+
+static OutputCheck check_output(const Tool *t, const Verify *v, const NamedTensor *one) {
+  OutputCheck c = {.name = one->name};
+  const Tensor *many = tensors_find(&v->many_outputs, one->name);
+  c.one = many ? compare(t, many, &one->tensor) : (Difference){INFINITY, INFINITY, false};
+  c.ok = c.one.ok;
+  if (!v->referred) return c;
+  const Tensor *want = tensors_find(&v->reference_outputs, one->name);
+  Difference x = want && many ? compare(t, many, want) : (Difference){INFINITY, INFINITY, false};
+  Difference y = want ? compare(t, &one->tensor, want) : (Difference){INFINITY, INFINITY, false};
+  c.reference = x.rel_l2 >= y.rel_l2 ? x : y;
+  c.ok = c.ok && x.ok && y.ok;
+  return c;
+}
+
+static json_t *check_json(const Verify *v, const OutputCheck *c) {
+  json_t *o = json_pack("{s:s, s:o, s:o, s:b}", "name", c->name, "rel_l2", json_real_or_null(c->one.rel_l2), "max_abs",
+                        json_real_or_null(c->one.max_abs), "ok", c->ok);
+  json_object_set_new(o, "reference_rel_l2", v->referred ? json_real_or_null(c->reference.rel_l2) : json_null());
+  return o;
+}
+
+static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
+  printf("%-8s %-24s %d ranks against one: relative L2 %.3g, largest difference %.3g%s\n", c->ok ? "equal" : "DIFFERS", c->name, v->parallel.plan->ranks,
+         c->one.rel_l2, c->one.max_abs, v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "");
+}
+
+static void show_proof(const Proof *p) {
+  printf("%-8s %s\n", verdict_name(p->verdict),
+         p->verdict == PROVED ? "the parallel program computes the model, for all inputs and sizes" : p->reason ? p->reason : "");
+}
+
+static const char *not_run(Tool *t, const Verify *v) {
+  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes; only the proof was made", v->parallel.plan->ranks, MAX_RANKS_HERE);
+}
+
+/* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
+static bool verdict(const Verify *v, bool outputs_ok) {
+  if (v->proof.verdict == REFUTED) return false;
+  return v->ran ? outputs_ok : v->proof.verdict == PROVED;
+}
+
+static int report(Tool *t, const Verify *v) {
+  bool json = option_given(&t->options, OPT_json), outputs_ok = true;
+  json_t *array = json_array();
+  tool_stages_end(t);
+  for (size_t i = 0; i < v->one_outputs.n; i++) {
+    OutputCheck c = check_output(t, v, &v->one_outputs.items[i]);
+    outputs_ok = outputs_ok && c.ok;
+    if (json) json_array_append_new(array, check_json(v, &c));
+    else show_check(t, v, &c);
+  }
+  bool ok = verdict(v, outputs_ok);
+  if (json) {
+    tool_json(json_pack("{s:s, s:i, s:s, s:O, s:s, s:s?, s:s?, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                        v->parallel.target->name, "outputs", array, "proof", verdict_name(v->proof.verdict), "proof_op", v->proof.op, "proof_reason",
+                        v->proof.reason, "ran", v->ran, "reference", v->referred, "ok", ok));
+  } else {
+    show_proof(&v->proof);
+    if (!v->ran) printf("%-8s %s\n", "not run", not_run(t, v));
+    else if (!v->referred) printf("%-8s the model is too large for the reference interpreter\n", "");
+    printf("%s\n", ok ? "ok" : "NOT OK");
+  }
+  json_decref(array);
+  return ok ? EXIT_OK : EXIT_MISMATCH;
+}
+
+static int verify(Tool *t, Verify *v) {
+  const char *path = t->options.args.items[0];
+  const Target *target = tool_target(t);
+  if (!target || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !build_lower(t, &v->parallel)) return (int)tool_exit(t->diags);
+  tool_stage(t, "Proving", "%s on %d ranks", path, v->parallel.plan->ranks);
+  v->proof = prove(v->parallel.model.m, v->parallel.l1, v->parallel.l2);
+  int code = v->parallel.plan->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
+  return code != EXIT_OK ? code : report(t, v);
+}
+
+int cmd_verify(Tool *t) {
+  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  Verify v = {0};
+  int code = verify(t, &v);
+  scratch_close(&v.scratch);
+  Tensors *all[] = {&v.inputs, &v.many_outputs, &v.one_outputs, &v.reference_outputs};
+  for (int i = 0; i < 4; i++) tensors_free(all[i]);
+  build_free(&v.parallel);
+  build_free(&v.one);
+  return code;
+}

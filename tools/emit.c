@@ -1,0 +1,155 @@
+/* tools/emit.c - see emit.h. */
+#include "tools/emit.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "passes/pipeline.h"
+
+static const struct { const char *word, *ending; } kinds[EMIT_KINDS] = {
+    [EMIT_EXE] = {"exe", ""},           [EMIT_PLAN] = {"plan", ".plan"},         [EMIT_IR] = {"ir", ".ir"}, [EMIT_IR_PASS] = {"ir:", ".ir"},
+    [EMIT_SPMD] = {"spmd", ".spmd.ir"}, [EMIT_SCHEDULE] = {"schedule", ".schedule"}, [EMIT_C] = {"c", ".c"},
+};
+
+/* ---- the list */
+
+/* One KIND[=FILE]; the option reader has checked the kind. */
+static Emit parse_one(Tool *t, const char *text, size_t n) {
+  const char *equals = memchr(text, '=', n);
+  size_t word = equals ? (size_t)(equals - text) : n;
+  Emit e = {.file = equals ? arena_strndup(t->arena, equals + 1, n - word - 1) : NULL};
+  if (word > 3 && strncmp(text, "ir:", 3) == 0) {
+    e.kind = EMIT_IR_PASS;
+    e.pass = arena_strndup(t->arena, text + 3, word - 3);
+    return e;
+  }
+  for (int k = 0; k < EMIT_KINDS; k++)
+    if (strlen(kinds[k].word) == word && strncmp(kinds[k].word, text, word) == 0) e.kind = (EmitKind)k;
+  return e;
+}
+
+static const char *default_name(Tool *t, const char *model, const Emit *e) {
+  if (e->kind == EMIT_IR_PASS) return arena_printf(t->arena, "%s.%s.ir", model, e->pass);
+  return arena_printf(t->arena, "%s%s", model, kinds[e->kind].ending);
+}
+
+static bool name_files(Tool *t, const char *model, EmitList *l) {
+  const char *out = option_text(&t->options, OPT_out);
+  size_t unnamed = 0;
+  for (size_t i = 0; i < l->n; i++) unnamed += l->items[i].file == NULL;
+  bool has_exe = emit_wants(l, EMIT_EXE);
+  for (size_t i = 0; i < l->n; i++) {
+    Emit *e = &l->items[i];
+    if (e->file) continue;
+    bool takes_out = out && (e->kind == EMIT_EXE || (!has_exe && unnamed == 1));
+    e->file = takes_out ? out : default_name(t, model, e);
+    if (takes_out) out = NULL;
+  }
+  return !out || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o names one file, but --emit asks for several without a name: write KIND=FILE");
+}
+
+/* Standard output holds one thing. */
+static bool check_stdout(Tool *t, const EmitList *l) {
+  int n = option_given(&t->options, OPT_json);
+  for (size_t i = 0; i < l->n; i++) {
+    bool standard = strcmp(l->items[i].file, "-") == 0;
+    if (standard && l->items[i].kind == EMIT_EXE)
+      return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "a program cannot be written to standard output");
+    n += standard;
+  }
+  return n <= 1 || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "only one thing can be written to standard output");
+}
+
+bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out) {
+  *out = (EmitList){0};
+  size_t at = 0;
+  for (const OptionUse *u; (u = option_next(&t->options, OPT_emit, &at));)
+    for (const char *p = u->value; *p;) {
+      size_t n = strcspn(p, ",");
+      ARENA_PUSH(t->arena, out, parse_one(t, p, n));
+      p += n + (p[n] == ',');
+    }
+  if (out->n == 0 && otherwise) ARENA_PUSH(t->arena, out, ((Emit){.kind = *otherwise}));
+  return name_files(t, model_name, out) && check_stdout(t, out);
+}
+
+bool emit_wants(const EmitList *l, EmitKind kind) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].kind == kind) return true;
+  return false;
+}
+
+/* ---- writing */
+
+static bool write_text(Tool *t, const char *file, const char *text) {
+  if (strcmp(file, "-") != 0) return file_write(t->diags, file, 0666, text, strlen(text));
+  tool_stages_end(t);
+  fputs(text, stdout);
+  return true;
+}
+
+/* The module as it is after one pass: the model is read again and the passes up to that one are run. */
+static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
+  Model model;
+  Text list = {.arena = t->arena};
+  const char *const *names = pass_names();
+  for (bool found = false; *names && !found; names++) {
+    text_printf(&list, "%s%s", list.n ? "," : "", *names);
+    found = strcmp(*names, e->pass) == 0;
+    if (!found && !names[1]) return pipeline_run(b->model.m, e->pass, &(PassOptions){0}, t->diags); /* says that there is no such pass */
+  }
+  bool ok = model_load(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list), &(PassOptions){.verify = true, .dump = stderr}, t->diags);
+  Text text = {.arena = t->arena};
+  if (ok) module_print(model.m, &text);
+  model_free(&model);
+  return ok && write_text(t, e->file, text_str(&text));
+}
+
+/* Level 1 alone: the module's text without the functions of other levels. */
+static const char *module_text(Tool *t, const Build *b, int level) {
+  Module m = *b->model.m;
+  m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
+  m.funcs.n = 0;
+  for (size_t i = 0; i < b->model.m->funcs.n; i++)
+    if (b->model.m->funcs.items[i]->level == level) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
+  if (level == 1) m.mesh = (Mesh){.stages = 1};
+  Text text = {.arena = t->arena};
+  module_print(&m, &text);
+  return text_str(&text);
+}
+
+static bool write_c(Tool *t, Build *b, const Emit *e) {
+  ArtifactSpec spec = build_artifact_spec(t, b, NULL);
+  ProgramResult r;
+  if (!program_of(&spec.source, &r, t->diags)) return false;
+  Text text = {.arena = t->arena};
+  for (size_t i = 0; i < r.texts.n; i++) text_printf(&text, "%s/* ---- translation unit %zu of %zu */\n%s", i ? "\n" : "", i + 1, r.texts.n, r.texts.items[i]);
+  program_builder_free(r.b);
+  return write_text(t, e->file, text_str(&text));
+}
+
+static bool write_schedule(Tool *t, Build *b, const Emit *e) {
+  ArtifactSpec spec = build_artifact_spec(t, b, NULL);
+  const char *text = artifact_schedule(&spec, t->diags);
+  return text && write_text(t, e->file, text);
+}
+
+static bool write_plan(Tool *t, Build *b, const Emit *e) {
+  Text text = {.arena = t->arena};
+  plan_print(b->model.m, b->l1, b->plan, &text);
+  return write_text(t, e->file, text_str(&text));
+}
+
+bool emit_write(Tool *t, Build *b, const Emit *e) {
+  switch (e->kind) {
+    case EMIT_EXE: return build_program(t, b, e->file);
+    case EMIT_PLAN: return write_plan(t, b, e);
+    case EMIT_IR: return write_text(t, e->file, module_text(t, b, 1));
+    case EMIT_IR_PASS: return write_after_pass(t, b, e);
+    case EMIT_SPMD: return write_text(t, e->file, module_text(t, b, 2));
+    case EMIT_SCHEDULE: return write_schedule(t, b, e);
+    case EMIT_C: return write_c(t, b, e);
+    case EMIT_KINDS: break;
+  }
+  return false;
+}

@@ -1,0 +1,28 @@
+/* tools/emit.h - --emit=KIND[=FILE],...: the forms of a model that can be written out. */
+#ifndef APC_TOOLS_EMIT_H
+#define APC_TOOLS_EMIT_H
+
+#include "tools/build.h"
+
+typedef enum EmitKind { EMIT_EXE, EMIT_PLAN, EMIT_IR, EMIT_IR_PASS, EMIT_SPMD, EMIT_SCHEDULE, EMIT_C, EMIT_KINDS } EmitKind;
+
+typedef struct Emit {
+  EmitKind kind;
+  const char *pass; /* IR_PASS */
+  const char *file; /* "-" is standard output */
+} Emit;
+
+typedef struct EmitList {
+  Emit *items;
+  size_t n, cap;
+} EmitList;
+
+/* What --emit asks for (nothing given: `otherwise`), with the files' names filled in from -o and the model's name.
+ * False after a diagnostic: a name given twice, -o together with several files. */
+bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
+bool emit_wants(const EmitList *l, EmitKind kind);
+
+/* Writes one form of a build that has come far enough: lowered for SPMD, SCHEDULE, C and EXE. */
+bool emit_write(Tool *t, Build *b, const Emit *e);
+
+#endif

@@ -1,0 +1,290 @@
+/* tools/execute.c - see execute.h. */
+#include "tools/execute.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fill.h"
+#include "base/hash.h"
+#include "base/nearest.h"
+#include "base/npy.h"
+#include "base/npz.h"
+#include "ir/index_bound.h"
+
+void tensors_free(Tensors *x) {
+  for (size_t i = 0; i < x->n; i++) tensor_free(&x->items[i].tensor);
+  *x = (Tensors){0};
+}
+
+const Tensor *tensors_find(const Tensors *x, const char *name) {
+  for (size_t i = 0; i < x->n; i++)
+    if (strcmp(x->items[i].name, name) == 0) return &x->items[i].tensor;
+  return NULL;
+}
+
+/* ---- inputs */
+
+typedef struct Inputs {
+  Tool *t;
+  const Build *b;
+  Tensors *list;  /* one per input; dtype and data are set once the input is given */
+  int64_t *sizes; /* by symbol; -1 while unknown */
+} Inputs;
+
+static const Op *input_op(const Inputs *in, const char *name) {
+  for (size_t i = 0; i < in->b->l1->ops.n; i++) {
+    const Op *op = &in->b->l1->ops.items[i];
+    if (op->kind == OP_input && strcmp(op_str(op, AT_name), name) == 0) return op;
+  }
+  return NULL;
+}
+
+static Tensor *slot(const Inputs *in, const char *name) {
+  for (size_t i = 0; i < in->list->n; i++)
+    if (strcmp(in->list->items[i].name, name) == 0) return &in->list->items[i].tensor;
+  diag_error(in->t->diags, DIAG_input, (Loc){0}, "the model has no input '%s'", name);
+  Nearest near = nearest_to(name);
+  for (size_t i = 0; i < in->list->n; i++) nearest_try(&near, in->list->items[i].name);
+  if (near.best) diag_help(in->t->diags, "the nearest name is '%s'", near.best);
+  return NULL;
+}
+
+/* A tensor from a file must have the input's type and shape; symbols take their size from it. */
+static bool check_tensor(const Inputs *in, const char *name, const Tensor *x) {
+  const Type *type = type_of(in->b->l1, input_op(in, name)->out);
+  if (x->dtype != type->dtype)
+    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name, dtype_name(type->dtype), dtype_name(x->dtype));
+  if (x->rank != type->rank)
+    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has %d dimensions, but the tensor given has %d", name, type->rank, x->rank);
+  for (int d = 0; d < x->rank; d++) {
+    const Expr *e = type->dims[d];
+    int64_t want = x->dims[d];
+    if (e->kind == EX_SYM && in->sizes[e->value] < 0) in->sizes[e->value] = want;
+    else if (e->kind == EX_SYM) want = in->sizes[e->value];
+    else if (e->kind == EX_CONST) want = e->value;
+    if (want != x->dims[d])
+      return diag_error(in->t->diags, DIAG_input, (Loc){0}, "dimension %d of input '%s' is %" PRId64 ", but the tensor given has %" PRId64, d, name, want,
+                        x->dims[d]);
+  }
+  return true;
+}
+
+static bool copy_tensor(const Tensor *x, Tensor *out) {
+  if (!tensor_alloc(out, x->dtype, x->rank, x->dims)) return false;
+  memcpy(out->data, x->data, x->bytes);
+  return true;
+}
+
+/* Takes a copy, so that the file may be closed. */
+static bool give(const Inputs *in, const char *name, const Tensor *x) {
+  Tensor *to = slot(in, name);
+  if (!to || !check_tensor(in, name, x)) return false;
+  tensor_free(to);
+  return copy_tensor(x, to) || diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
+}
+
+static bool read_archive(const Inputs *in, const char *path) {
+  Npz *z = npz_open(in->t->diags, path);
+  bool ok = z != NULL;
+  for (size_t i = 0; ok && i < z->n; i++) {
+    Tensor x;
+    ok = npz_read(z, &z->items[i], &x);
+    if (!ok) break;
+    ok = give(in, z->items[i].name, &x);
+    tensor_free(&x);
+  }
+  if (z) npz_close(z);
+  return ok;
+}
+
+/* NAME=@x.npy; the other forms wait until the sizes are known.  A bare value serves a model with one input. */
+static bool split_input(const Inputs *in, const char *text, const char **name, const char **value) {
+  const char *equals = strchr(text, '=');
+  if (equals && text[0] != '@') {
+    *name = arena_strndup(in->t->arena, text, (size_t)(equals - text));
+    *value = equals + 1;
+    return slot(in, *name) != NULL;
+  }
+  *value = text;
+  *name = in->list->n ? in->list->items[0].name : "";
+  if (in->list->n == 1) return true;
+  return diag_error(in->t->diags, DIAG_input, (Loc){0}, "--input %s: the model has %zu inputs, so the value needs a name: NAME=%s", text, in->list->n, text);
+}
+
+static bool read_file(const Inputs *in, const char *name, const char *path) {
+  Tensor x;
+  if (!npy_read(in->t->diags, path, &x)) return false;
+  bool ok = give(in, name, &x);
+  tensor_free(&x);
+  return ok;
+}
+
+static bool read_given(const Inputs *in) {
+  size_t at = 0;
+  for (const OptionUse *u; (u = option_next(&in->t->options, OPT_inputs, &at));)
+    if (!read_archive(in, u->value)) return false;
+  at = 0;
+  for (const OptionUse *u; (u = option_next(&in->t->options, OPT_input, &at));) {
+    const char *name, *value;
+    if (!split_input(in, u->value, &name, &value)) return false;
+    if (value[0] == '@' && !read_file(in, name, value + 1)) return false;
+  }
+  return true;
+}
+
+/* ---- inputs that are made */
+
+static bool parse_seed(const char *text, int64_t *seed) {
+  *seed = 0;
+  if (strcmp(text, "random") == 0) return true;
+  return strncmp(text, "random:", 7) == 0 && parse_whole(text + 7, seed);
+}
+
+static bool make_tensor(const Inputs *in, const char *name, const char *how) {
+  Module *m = in->b->model.m;
+  const Op *op = input_op(in, name);
+  const Type *type = type_of(in->b->l1, op->out);
+  int64_t dims[MAX_RANK], seed = 0, below = 2;
+  for (int d = 0; d < type->rank; d++)
+    if (!ex_eval(type->dims[d], in->sizes, &dims[d]) || dims[d] < 0)
+      return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has no shape: dimension %d", name, d);
+  if (strcmp(how, "zeros") != 0 && !parse_seed(how, &seed))
+    return diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input %s=%s: the value is @FILE.npy, random, random:SEED or zeros", name, how);
+  Tensor *to = slot(in, name);
+  if (!tensor_alloc(to, type->dtype, type->rank, dims)) return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
+  if (strcmp(how, "zeros") == 0) return true;
+  const Expr *bound = index_bound(m, in->b->l1, op->out);
+  if (bound && (!ex_eval(bound, in->sizes, &below) || below < 1)) below = 1;
+  uint64_t stream = hash64(name, strlen(name), 0);
+  size_t n = (size_t)tensor_elements(to);
+  if (dtype_is_float(type->dtype)) fill_normal(type->dtype, to->data, 0, n, (uint64_t)seed, stream, 0, 1);
+  else fill_below(type->dtype, to->data, 0, n, (uint64_t)seed, stream, (uint64_t)below);
+  return true;
+}
+
+static const char *how_to_make(const Inputs *in, const char *name) {
+  const char *how = "random";
+  size_t at = 0;
+  for (const OptionUse *u; (u = option_next(&in->t->options, OPT_input, &at));) {
+    const char *given, *value;
+    if (split_input(in, u->value, &given, &value) && strcmp(given, name) == 0 && value[0] != '@') how = value;
+  }
+  return how;
+}
+
+static void list_inputs(const Inputs *in) {
+  const Func *f = in->b->l1;
+  in->list->items = ARENA_ARRAY(in->t->arena, NamedTensor, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_input) in->list->items[in->list->n++].name = op_str(&f->ops.items[i], AT_name);
+}
+
+bool inputs_make(Tool *t, const Build *b, Tensors *out) {
+  const Module *m = b->model.m;
+  *out = (Tensors){0};
+  Inputs in = {t, b, out, ARENA_ARRAY(t->arena, int64_t, m->symbols.n + 1)};
+  for (size_t i = 0; i < m->symbols.n; i++) in.sizes[i] = -1;
+  list_inputs(&in);
+  if (!read_given(&in)) return false;
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (in.sizes[i] < 0) in.sizes[i] = m->symbols.items[i].axis < 0 ? symbol_hint(&m->symbols.items[i]) : 0;
+  for (size_t i = 0; i < out->n; i++)
+    if (!out->items[i].tensor.data && !make_tensor(&in, out->items[i].name, how_to_make(&in, out->items[i].name))) return false;
+  return true;
+}
+
+/* ---- running */
+
+int program_status(Tool *t, const ApcModel *model, ApcStatus status) {
+  if (status == APC_OK) return EXIT_OK;
+  diag_error(t->diags, DIAG_run, (Loc){0}, "%s", model ? apc_error(model) : "no memory");
+  return (int)status;
+}
+
+/* "60s", "500ms", "2m", "1.5"; 0 when it is none of these. */
+static int timeout_ms(const char *text) {
+  char *end;
+  double v = strtod(text, &end);
+  double unit = strcmp(end, "ms") == 0 ? 1 : strcmp(end, "s") == 0 || !*end ? 1000 : strcmp(end, "m") == 0 ? 60000 : 0;
+  return end != text && v > 0 && v * unit >= 1 && v * unit < 1e9 ? (int)(v * unit) : 0;
+}
+
+ApcModel *program_start(Tool *t, const char *path, const Tensors *inputs, int *code) {
+  const char *limit = option_text(&t->options, OPT_timeout);
+  ApcOptions options = {.timeout_ms = limit ? timeout_ms(limit) : 0};
+  if (limit && !options.timeout_ms) {
+    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '--timeout' takes a time like 60s, 500ms or 2m, not '%s'", limit);
+    *code = EXIT_USAGE;
+    return NULL;
+  }
+  ApcModel *model;
+  *code = program_status(t, NULL, APC_OK);
+  ApcStatus status = apc_load(path, &options, &model);
+  for (size_t i = 0; status == APC_OK && i < inputs->n; i++) {
+    const Tensor *x = &inputs->items[i].tensor;
+    status = apc_bind_input(model, inputs->items[i].name, (ApcType)x->dtype, x->rank, x->dims, x->data);
+  }
+  if (status == APC_OK) return model;
+  *code = program_status(t, model, status);
+  apc_close(model);
+  return NULL;
+}
+
+static ApcStatus read_output(Tool *t, ApcModel *model, int index, NamedTensor *out) {
+  ApcTensorInfo info;
+  int rank;
+  int64_t dims[APC_MAX_RANK];
+  size_t bytes;
+  ApcStatus status = apc_output_info(model, index, &info);
+  if (status == APC_OK) status = apc_output_shape(model, info.name, &rank, dims, &bytes);
+  if (status != APC_OK) return status;
+  out->name = arena_strdup(t->arena, info.name);
+  if (!tensor_alloc(&out->tensor, (DType)info.type, rank, dims)) return APC_FAILED;
+  return apc_read_output(model, info.name, out->tensor.data, out->tensor.bytes);
+}
+
+bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code) {
+  *out = (Tensors){.items = ARENA_ARRAY(t->arena, NamedTensor, apc_outputs(model))};
+  ApcStatus status = APC_OK;
+  for (int i = 0; status == APC_OK && i < apc_outputs(model); i++) status = read_output(t, model, i, &out->items[out->n++]);
+  *code = program_status(t, model, status);
+  return status == APC_OK;
+}
+
+/* ---- comparing */
+
+static Difference compare_floats(const Tensor *x, const Tensor *y) {
+  size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype);
+  double distance = 0, norm = 0, most = 0;
+  for (size_t i = 0; i < n; i++) {
+    double a = dtype_load_f(x->dtype, (const char *)x->data + i * step), b = dtype_load_f(y->dtype, (const char *)y->data + i * step);
+    if (a == b || (isnan(a) && isnan(b))) a = b = isfinite(b) ? b : 0; /* equal infinities and NaN are equal */
+    if (!isfinite(a) || !isfinite(b)) return (Difference){INFINITY, INFINITY, false};
+    distance += (a - b) * (a - b);
+    norm += b * b;
+    most = fmax(most, fabs(a - b));
+  }
+  return (Difference){.rel_l2 = distance == 0 ? 0 : norm > 0 ? sqrt(distance / norm) : INFINITY, .max_abs = most};
+}
+
+static Difference compare_integers(const Tensor *x, const Tensor *y) {
+  size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype), wrong = 0;
+  double most = 0;
+  for (size_t i = 0; i < n; i++) {
+    int64_t a = dtype_load_i(x->dtype, (const char *)x->data + i * step), b = dtype_load_i(y->dtype, (const char *)y->data + i * step);
+    wrong += a != b;
+    most = fmax(most, fabs((double)a - (double)b));
+  }
+  return (Difference){.rel_l2 = n ? (double)wrong / (double)n : 0, .max_abs = most};
+}
+
+Difference compare(const Tool *t, const Tensor *x, const Tensor *y) {
+  if (x->dtype != y->dtype || !tensor_same_shape(x, y)) return (Difference){INFINITY, INFINITY, false};
+  bool floats = dtype_is_float(x->dtype);
+  Difference d = floats ? compare_floats(x, y) : compare_integers(x, y);
+  d.ok = d.rel_l2 <= (floats ? option_real(&t->options, OPT_rtol, 1e-4) : 0);
+  if (option_given(&t->options, OPT_atol)) d.ok = d.ok || d.max_abs <= option_real(&t->options, OPT_atol, 0);
+  return d;
+}

@@ -1,0 +1,178 @@
+/* tools/plan_report.c - see plan_report.h. */
+#include "tools/plan_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
+
+const char *one_device_text(Arena *a, const Plan *p) {
+  return isfinite(p->one_device_seconds) ? show_seconds(a, p->one_device_seconds) : "does not fit";
+}
+
+/* ---- shares of time and memory */
+
+typedef struct Share {
+  const char *name;
+  double value;
+} Share;
+
+enum { TIME_SHARES = 5, MEMORY_SHARES = 4 };
+
+static void time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
+  out[0] = (Share){"compute", x->compute};
+  out[1] = (Share){"memory-bound", x->memory_bound};
+  out[2] = (Share){"collectives", x->collectives};
+  out[3] = (Share){"transfers", x->transfers};
+  out[4] = (Share){"idle", x->idle};
+}
+
+static void memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
+  out[0] = (Share){"weights", x->params};
+  out[1] = (Share){"state", x->state};
+  out[2] = (Share){"activations", x->activations};
+  out[3] = (Share){"communication", x->communication};
+}
+
+/* A bar in eighths of a letter, or in whole '#' where the terminal has no Unicode; padded to BAR columns. */
+static const char *bar(const Tool *t, double fraction) {
+  static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  Text text = {.arena = t->arena};
+  int n = (int)lround(fraction * BAR * 8), columns = 0;
+  if (t->unicode) {
+    for (; columns < n / 8; columns++) text_add(&text, "█");
+    if (n % 8) text_add(&text, eighths[n % 8]), columns++;
+  } else {
+    for (; columns < (n + 4) / 8; columns++) text_add(&text, "#");
+  }
+  for (; columns < BAR; columns++) text_add(&text, " ");
+  return text_str(&text);
+}
+
+static const char *share_line(const Tool *t, const Share *s, double total, const char *value) {
+  double fraction = total > 0 ? s->value / total : 0;
+  return arena_printf(t->arena, "%-13s %10s %s %3.0f %%", s->name, value, bar(t, fraction), fraction * 100);
+}
+
+static void show_shares(const Tool *t, const Plan *p) {
+  Share time[TIME_SHARES], memory[MEMORY_SHARES];
+  time_shares(&p->price.time, time);
+  memory_shares(&p->price.memory, memory);
+  printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
+  for (int i = 0; i < TIME_SHARES; i++) {
+    printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
+    if (i < MEMORY_SHARES) printf("    %s", share_line(t, &memory[i], p->price.memory.total, show_bytes(t->arena, memory[i].value)));
+    putchar('\n');
+  }
+}
+
+/* ---- the table of choices */
+
+static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
+  printf("  %-8s %-28s ", first ? "instead" : "", degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
+  if (!isfinite(x->seconds)) {
+    printf("%s\n", x->why_not ? x->why_not : "not possible");
+    return;
+  }
+  printf("%10s  %+5.0f %%  %10s\n", show_seconds(t->arena, x->seconds), (x->seconds / p->price.time.total - 1) * 100, show_bytes(t->arena, x->bytes));
+}
+
+static void show_choices(const Tool *t, const Plan *p) {
+  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+         show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
+  int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
+  for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
+  if (n < p->nalternatives) printf("  %-8s and %d more (-v)\n", "", p->nalternatives - n);
+  printf("  %-8s %-28s %10s", "", "one device", one_device_text(t->arena, p));
+  double ratio = p->one_device_seconds / p->price.time.total;
+  if (p->ranks > 1 && isfinite(ratio)) printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio) : "more devices do not help here");
+  putchar('\n');
+}
+
+void plan_show(Tool *t, const Build *b) {
+  const Plan *p = b->plan;
+  const char *hints = hints_text(t, &b->model);
+  printf("%s on %s: %s\n", b->model.path, b->target->name, target_line(t->arena, b->target));
+  printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"), *hints ? " with " : "", hints);
+  show_choices(t, p);
+  show_shares(t, p);
+  printf("\n  lower bound %s, gap %.1f %%, found in %s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds));
+}
+
+/* ---- JSON */
+
+
+static json_t *integer_of(double v) { return json_integer((json_int_t)llround(v)); }
+
+/* Sequences of a micro-batch on one data-parallel rank: dimension 0 of the first input. */
+static int64_t micro_batch_size(const Build *b) {
+  const Module *m = b->model.m;
+  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n), batch = 1;
+  for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
+  for (size_t i = 0; i < b->l1->ops.n; i++) {
+    const Op *op = &b->l1->ops.items[i];
+    if (op->kind != OP_input || type_of(b->l1, op->out)->rank == 0) continue;
+    if (!ex_eval(type_of(b->l1, op->out)->dims[0], sizes, &batch)) batch = 1;
+    break;
+  }
+  int64_t parts = (int64_t)b->plan->dp * b->plan->micro_batches;
+  return (batch + parts - 1) / parts;
+}
+
+static const char *schedule_name(int pp, int micro_batches) { return pp > 1 || micro_batches > 1 ? "gpipe" : "none"; }
+
+static json_t *chosen_json(const Build *b) {
+  const Plan *p = b->plan;
+  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep", p->ep, "cp", p->cp, "zero", 0,
+                   "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches", p->micro_batches, "schedule", schedule_name(p->pp, p->micro_batches),
+                   "recompute", "none");
+}
+
+static json_t *alternatives_json(const Plan *p) {
+  json_t *array = json_array();
+  for (int i = 0; i < p->nalternatives; i++) {
+    const PlanAlternative *x = &p->alternatives[i];
+    json_array_append_new(array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp, "ep", x->ep, "cp",
+                                           x->cp, "micro_batches", x->micro_batches, "time_us", json_real_or_null(x->seconds * 1e6), "bytes_per_device",
+                                           isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
+  }
+  return array;
+}
+
+static json_t *dims_json(Tool *t, const Build *b) {
+  json_t *o = json_object();
+  const int *symbols;
+  int n = model_dimensions(t, &b->model, &symbols);
+  for (int i = 0; i < n; i++) {
+    const Symbol *s = &b->model.m->symbols.items[symbols[i]];
+    json_object_set_new(o, s->name, json_integer(symbol_hint(s)));
+  }
+  return o;
+}
+
+json_t *plan_json(Tool *t, const Build *b) {
+  const Plan *p = b->plan;
+  const PlanTime *x = &p->price.time;
+  const PlanMemory *y = &p->price.memory;
+  json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound", x->memory_bound * 1e6, "collectives",
+                                x->collectives * 1e6, "pipeline_idle", x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);
+  json_t *memory = json_pack("{s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "params", integer_of(y->params), "grads", 0, "optimizer", 0, "activations",
+                             integer_of(y->activations), "state", integer_of(y->state), "workspace", 0, "comm", integer_of(y->communication));
+  json_t *o = json_pack("{s:s, s:s, s:{s:s, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", b->model.path, "target", "name", b->target->name, "gpus",
+                        b->target->ranks, "nodes", b->target->nodes, "chosen", chosen_json(b));
+  json_object_set_new(o, "dims", dims_json(t, b));
+  json_object_set_new(o, "time_us", json_real(x->total * 1e6));
+  json_object_set_new(o, "time_one_device_us", json_real_or_null(p->one_device_seconds * 1e6));
+  json_object_set_new(o, "bytes_per_device", integer_of(y->total));
+  json_object_set_new(o, "breakdown_us", breakdown);
+  json_object_set_new(o, "memory_bytes", memory);
+  json_object_set_new(o, "flops", integer_of(p->flops));
+  json_object_set_new(o, "params", json_integer(b->params));
+  json_object_set_new(o, "lower_bound_us", json_real_or_null(p->lower_bound * 1e6));
+  json_object_set_new(o, "gap", json_real_or_null(p->gap));
+  json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
+  json_object_set_new(o, "alternatives", alternatives_json(p));
+  json_object_set_new(o, "cost", json_pack("{s:n, s:n}", "usd_per_hour", "usd_per_step")); /* targets carry no price yet */
+  return o;
+}
