@@ -76,6 +76,7 @@ static RtStatus find_kernels(Executor *e, RtError *error) {
   e->kernels = calloc(p->n_kernels + 1u, sizeof *e->kernels);
   if (!e->kernels) return rt_error(error, RT_FAILED, "out of memory");
   if (p->n_kernels == 0) return RT_OK;
+  if (p->header->cpu_image == PROGRAM_NONE) return rt_error(error, RT_BAD_INPUT, "the program has no machine code");
   RtStatus status = open_library(e, error);
   for (uint32_t i = 0; !status && i < p->n_kernels; i++) {
     void *address = dlsym(e->library, program_text(p, p->kernels[i].name));

@@ -259,7 +259,8 @@ typedef struct ProgramHeader {
   uint32_t target;      /* text: what it was compiled for, "cpux2" */
   uint32_t producer;    /* text: "apc 0.1.0" */
   uint32_t cpu;         /* text: instruction sets the kernels need, separated by blanks (runtime/cpu.h) */
-  uint32_t cpu_image;   /* blob (embedded): the shared object with the kernels; NONE when there are no kernels */
+  uint32_t cpu_image;   /* blob (embedded): the shared object with the kernels; NONE: can be printed and planned only,
+                           unless there are no kernels */
   uint32_t stages;      /* at least 1 */
   uint32_t n_events;    /* events are numbers below this */
   uint32_t zero;

@@ -520,7 +520,6 @@ static bool check_instrs(Check *c) {
     }
   }
   for (uint32_t i = 0; i < p->n_kernels; i++) NEED(text_ok(c, p->kernels[i].name), "kernels", i, "the name");
-  NEED(p->n_kernels == 0 || p->header->cpu_image != PROGRAM_NONE, "header", 0, "the CPU image");
   NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");
   return true;
 }
