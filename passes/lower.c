@@ -9,6 +9,7 @@
 
 #include "base/die.h"
 #include "ir/body.h"
+#include "passes/derived.h"
 
 typedef struct Version {
   const Layout *layout;
@@ -31,6 +32,7 @@ typedef struct Scope {
   int stage;
   Versions *versions;  /* by level-1 value */
   const char *prefix;  /* of names, NULL at the top */
+  const bool *derived; /* by operation, NULL in bodies: every stage computes it for itself */
 } Scope;
 
 typedef struct StateLayout {
@@ -62,6 +64,7 @@ static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
 static int stage_of(const Scope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
 
 static bool lower_scope(Lowering *w, Scope *s);
+static bool lower_op_in(Lowering *w, const Scope *s, size_t index, int stage);
 
 /* ---- versions */
 
@@ -204,6 +207,8 @@ static Val want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int s
   }
   if (is_source(op->kind) && !s->prefix && !find_version(v, v->produced, stage))
     add_version(w, v, v->produced, stage, emit_source(w, s, op, v->produced, stage));
+  size_t index = (size_t)s->l1->values.items[l1].op;
+  if (s->derived && s->derived[index] && !is_source(op->kind) && !find_version(v, v->produced, stage) && !lower_op_in(w, s, index, stage)) return 0;
   if ((have = find_version(v, layout, stage))) return have;
   Val here = find_version(v, v->produced, stage);
   if (here) {
@@ -304,12 +309,12 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
   return v && build_op(&w->b, &spec);
 }
 
-static bool lower_op(Lowering *w, const Scope *s, size_t index) {
+/* The operation in that stage: its own, or, for a derived one, any that needs it. */
+static bool lower_op_in(Lowering *w, const Scope *s, size_t index, int stage) {
   const Op *op = &s->l1->ops.items[index];
   const Strategy *st = &s->strategies[index];
   const Rule *r = rule_of(w->m, s->l1, op);
   const char *why;
-  int stage = stage_of(s, index);
   if (!strategy_legal(w->m, r, st, &why)) {
     Text t = {.arena = w->m->arena};
     strategy_print(w->m, &t, r, st);
@@ -347,8 +352,10 @@ static bool lower_op(Lowering *w, const Scope *s, size_t index) {
     v = build_op(&w->b, &spec);
   }
   Versions *out = &s->versions[op->out];
-  out->produced = result;
-  out->stage = stage;
+  if (!out->n) {
+    out->produced = result;
+    out->stage = stage;
+  }
   if (v) add_version(w, out, result, stage, v);
   return v != 0;
 }
@@ -366,7 +373,7 @@ static bool lower_scope(Lowering *w, Scope *s) {
       if (s->prefix || op->kind == OP_input || op->kind == OP_read)
         add_version(w, v, v->produced, v->stage, emit_source(w, s, op, v->produced, v->stage));
       if (v->n && !v->items[v->n - 1].v) return false;
-    } else if (!lower_op(w, s, i)) {
+    } else if (!lower_op_in(w, s, i, stage_of(s, i))) {
       return false;
     }
   }
@@ -386,7 +393,8 @@ static bool lower_output(Lowering *w, const Scope *s, const Output *o) {
 Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *name, Diags *diags) {
   Func *f = module_func_add(m, name, 2);
   Lowering w = {.m = m, .b = builder_new(m, f, diags), .cost = plan->cost ? plan->cost : move_cost_bytes, .context = plan->cost_context};
-  Scope s = {.l1 = l1, .strategies = plan->strategies, .stages = plan->stages, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n)};
+  Scope s = {.l1 = l1, .strategies = plan->strategies, .stages = plan->stages, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n),
+             .derived = derived_ops(m->arena, l1)};
   if (!lower_scope(&w, &s)) return NULL;
   for (size_t i = 0; i < l1->outputs.n; i++)
     if (!lower_output(&w, &s, &l1->outputs.items[i])) return NULL;
