@@ -168,7 +168,8 @@ static bool settle(Prover *p, Span *s, const Expr *extent) {
   if (!s->free) return true;
   const Expr *have = s->hi;
   if (expr_equal(p, have, extent)) return *s = span_at(ex_const(p->m, 0), extent), true;
-  return span_search(p, extent, expr_axes(p->m, have), fits_extent, have, s);
+  p->guessed = true;
+  return span_search(p, extent, ~0u, fits_extent, have, s);
 }
 
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {
@@ -435,8 +436,11 @@ static bool fits_joint(Prover *p, const Span *s, const void *context) {
     for (int i = 0; i < c->op->nin; i++) {
       int64_t a, b;
       const Span *x = &c->in[i].dims[dim];
-      if (!ex_eval(global_in(c, i)->dims[dim], p->values, &whole) || !ex_eval(x->lo, p->values, &a) || !ex_eval(x->hi, p->values, &b)) return false;
-      if (b > a && at != offset + a) return false;
+      if (!ex_eval(global_in(c, i)->dims[dim], p->values, &whole) || !ex_eval(x->hi, p->values, &b)) return false;
+      a = 0;
+      if (!x->free && !ex_eval(x->lo, p->values, &a)) return false;
+      if (b > a && x->free && (at < offset || at + b > offset + whole)) return false; /* any part of it, but of it */
+      if (b > a && !x->free && at != offset + a) return false;
       at += b - a;
       offset += whole;
     }
@@ -464,7 +468,8 @@ static bool fits_windows(Prover *p, const Span *s, const void *context) {
   for (int i = 0; i < c->op->nin; i++) {
     const Expr *whole = global_in(c, i)->dims[dim];
     const Expr *lo = ex_min(m, ex_max(m, ex_sub(m, s->lo, offset), zero), whole), *hi = ex_min(m, ex_max(m, ex_sub(m, s->hi, offset), zero), whole);
-    if (c->in[i].dims[dim].lo != lo || c->in[i].dims[dim].hi != hi) return false;
+    const Span *x = &c->in[i].dims[dim];
+    if (x->free ? x->hi != ex_sub(m, hi, lo) : x->lo != lo || x->hi != hi) return false;
     offset = ex_add(m, offset, whole);
   }
   return true;
@@ -475,8 +480,8 @@ static bool case_joint(const Case *c, int dim) {
   bool symbolic = has_dimension(m, local_out(c)->dims[dim]), whole = true;
   uint32_t axes = expr_axes(m, local_out(c)->dims[dim]);
   for (int i = 0; i < c->op->nin; i++) {
-    if (!settle(c->p, (Span *)&c->in[i].dims[dim], global_in(c, i)->dims[dim])) return prove_fail(c->p, "operand %d lies nowhere", i);
-    symbolic |= has_dimension(m, c->in[i].dims[dim].lo) || has_dimension(m, c->in[i].dims[dim].hi);
+    const Span *x = &c->in[i].dims[dim];
+    symbolic |= (!x->free && has_dimension(m, x->lo)) || has_dimension(m, x->hi);
     whole &= span_is_whole(c->p, &c->in[i].dims[dim], global_in(c, i)->dims[dim]);
     axes |= span_axes(m, &c->in[i].dims[dim]);
   }
@@ -534,6 +539,12 @@ static bool case_reshape(const Case *c) {
       if (left) a = ex_mul(m, a, x->dims[i++]);
       else b = ex_mul(m, b, y->dims[j++]);
     } while (a != b && (i < x->rank || j < y->rank));
+    bool free = i > i0;
+    for (int d = i0; d < i; d++) free &= c->in[0].dims[d].free || ex_is_const(x->dims[d], 1);
+    if (free) { /* the value does not vary along the whole group */
+      for (int d = j0; d < j; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+      continue;
+    }
     int cut = -1;
     for (int d = i0; d < i; d++) {
       Span *s = (Span *)&c->in[0].dims[d];
@@ -767,5 +778,5 @@ Proof prove(Module *m, const Func *l1, const Func *l2) {
   p.l1_terms = terms_of_func(p.terms, l1, NULL);
   Fact2 *known = ARENA_ARRAY(m->arena, Fact2, l2->values.n);
   if (prove_ops(&p, l2, NULL, known) && prove_outputs(&p, l2, known)) return (Proof){PROVED, NULL, NULL};
-  return (Proof){p.uncertain ? UNKNOWN : REFUTED, p.op, p.reason};
+  return (Proof){p.uncertain || p.guessed ? UNKNOWN : REFUTED, p.op, p.reason};
 }

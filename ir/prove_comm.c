@@ -152,7 +152,8 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
     case OP_exchange: return prove_exchange(p, op, in, out);
     case OP_mask_partial:
       if ((in->axes | relation_uses(p->m, in, -1)) & axes) return prove_fail(p, "the value is not replicated over the axes");
-      if (in->axes && in->partial != op_attr(op, AT_op)->u.reduction) return prove_fail(p, "two kinds of partial results");
+      if (in->axes && in->partial != RED_ONE && in->partial != op_attr(op, AT_op)->u.reduction) return prove_fail(p, "two kinds of partial results");
+      if (in->axes && in->partial == RED_ONE && op_attr(op, AT_op)->u.reduction != RED_SUM) return prove_fail(p, "two kinds of partial results");
       out->axes |= axes;
       out->partial = op_attr(op, AT_op)->u.reduction;
       return true;

@@ -36,6 +36,7 @@ typedef struct Prover {
   int nstates;
   size_t written;
   bool uncertain;  /* a failed comparison could not be decided */
+  bool guessed;    /* a free span was given a place that may be another one */
   const char *op, *reason;
 } Prover;
 

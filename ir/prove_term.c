@@ -73,7 +73,7 @@ static void add_fact(Terms *t, const Func *f, const Op *op, Term term, const Ter
     t->by_args.n++;
   }
   for (const Fact *have = t->by_args.values[s]; have; have = have->next)
-    if (have->term == term) return; /* one witness of a term is enough */
+    if (have->term == term && type_of(have->f, have->op->out) == type_of(f, op->out)) return; /* one witness per extent is enough */
   Fact *fact = ARENA_NEW(t->m->arena, Fact);
   *fact = (Fact){f, op, term, t->by_args.values[s]};
   t->by_args.values[s] = fact;
@@ -88,21 +88,44 @@ const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args) {
 
 /* ---- identity of an operation: kind, attributes, what of the extents matters, arguments */
 
-static bool extents_matter(const Op *op) {
-  switch (op->kind) {
-    case OP_reduce: case OP_dot: case OP_reshape: case OP_concat: case OP_slice: case OP_pad: case OP_gather: case OP_update: case OP_random:
-      return true;
-    case OP_const: return !op_attr(op, AT_value);
-    default: return false;
-  }
+static void key_extent(Terms *t, Text *text, const Type *type, int64_t d) {
+  ex_print(t->m, text, type->dims[d]);
+  text_add(text, ";");
 }
 
-static void key_types(Terms *t, Text *text, const Func *f, const Op *op) {
-  for (int i = 0; i < op->nin; i++) {
-    type_print(t->m, text, type_of(f, op->in[i]));
-    text_add(text, ";");
+/* The extents the value of an element depends on: those that are reduced, indexed or joined over. */
+static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
+  const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
+  int64_t axis = op_int(op, AT_axis, 0);
+  switch (op->kind) {
+    case OP_reduce:
+      for (int i = 0; i < op_attr(op, AT_axes)->n; i++) key_extent(t, text, x, op_attr(op, AT_axes)->u.ints[i]);
+      return;
+    case OP_dot: {
+      const char *spec = op_str(op, AT_spec), *result = strstr(spec, "->") + 2;
+      for (int d = 0; d < x->rank; d++)
+        if (!strchr(result, spec[d])) key_extent(t, text, x, d);
+      for (int d = 0; d < type_of(f, op->in[1])->rank; d++)
+        if (!strchr(result, strchr(spec, ',')[1 + d])) key_extent(t, text, type_of(f, op->in[1]), d);
+      return;
+    }
+    case OP_gather: key_extent(t, text, x, axis); return;
+    case OP_update: key_extent(t, text, type_of(f, op->in[1]), axis); return;
+    case OP_concat:
+      for (int i = 0; i < op->nin; i++) key_extent(t, text, type_of(f, op->in[i]), axis);
+      return;
+    case OP_pad:
+      for (int d = 0; d < x->rank; d++) {
+        bool padded = !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
+        if (padded) key_extent(t, text, x, d);
+      }
+      return;
+    case OP_reshape: type_print(t->m, text, x); type_print(t->m, text, type_of(f, op->out)); return;
+    case OP_const:
+      if (!op_attr(op, AT_value)) type_print(t->m, text, type_of(f, op->out));
+      return;
+    default: return;
   }
-  if (op->out) type_print(t->m, text, type_of(f, op->out));
 }
 
 static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
@@ -117,7 +140,7 @@ static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
     const Type *x = type_of(f, op->in[0]);
     for (int i = 0; i < x->rank; i++) text_add(&text, x->dims[i] == y->dims[op_attr(op, AT_dims)->u.ints[i]] ? "=" : "*");
   }
-  if (extents_matter(op)) key_types(t, &text, f, op);
+  key_extents(t, &text, f, op);
   text_add(&text, "}");
   for (int i = 0; i < op->nin; i++) text_printf(&text, ",%u", args[i]);
   return term_get(t, text_str(&text));
