@@ -309,7 +309,7 @@ static void check_seed(uint64_t seed) {
       const char *doubt = why ? NULL : guard_prove(m, &ref, l2, arena);
       if (doubt) {
         unproved++;
-        wrongly_refuted += strstr(why, "refuted") != NULL;
+        wrongly_refuted += strstr(doubt, "refuted") != NULL;
         fprintf(stderr, "seed %llu, plan %d, mesh %s: %s\n", (unsigned long long)seed, plan, mesh, doubt);
       }
       /* Micro-batches are never gathered: a plan that asks for it is refused. */
