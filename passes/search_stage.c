@@ -6,6 +6,8 @@
  */
 #include "passes/search_stage.h"
 
+#include "passes/derived.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,7 @@ typedef struct Cutting {
   const Rule *const *rules;
   const Strategy *strategies;
   int time_axis;
+  const bool *derived; /* by operation: every stage computes it for itself */
   Needs *needs;     /* by operation */
   double *own;      /* by operation: seconds */
   int nids;
@@ -75,7 +78,7 @@ static void find_needs(Cutting *k) {
       if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], to);
       double seconds = cost_convert(k->c, type_of(f, v), from, to);
       double bytes = fmin(cost_bytes(k->c, type_of(f, v), to), from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
-      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = made, .source = cost_is_source(maker->kind), .weight = -1};
+      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = made, .source = cost_is_source(maker->kind) || k->derived[made], .weight = -1};
       need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds);
       need.transfer = repeated(k, has_axis(to, k->time_axis), cost_transfer(k->c, bytes));
       if (maker->kind == OP_param) need.weight = (int)v, need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
@@ -97,7 +100,7 @@ static void find_positions(Cutting *k, int stages) {
     for (int j = 0; j < f->ops.items[i].nin; j++) last[f->ops.items[i].in[j]] = i;
   for (Val v = 1; v < f->values.n; v++) {
     int made = f->values.items[v].op;
-    if (cost_is_source(f->ops.items[made].kind)) continue;
+    if (cost_is_source(f->ops.items[made].kind) || k->derived[made]) continue;
     crossing[made + 1]++;
     crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
   }
@@ -188,14 +191,15 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
   return best != NULL;
 }
 
-/* Sources live in the first stage that uses them. */
-static void fill_stages(const Func *f, int stages, const int *cuts, int *out) {
+/* Sources and what is derived from constants live in the first stage that uses them. */
+static void fill_stages(const Func *f, const bool *derived, int stages, const int *cuts, int *out) {
   for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
     int s = stages - 1;
     while (s > 0 && (size_t)cuts[s] > i) s--;
-    out[i] = cost_is_source(f->ops.items[i].kind) ? stages : s;
+    out[i] = cost_is_source(op->kind) || derived[i] ? stages : s;
   }
-  for (size_t i = 0; i < f->ops.n; i++)
+  for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
     for (int j = 0; j < f->ops.items[i].nin; j++) {
       int made = f->values.items[f->ops.items[i].in[j]].op;
       if (out[made] > out[i]) out[made] = out[i];
@@ -213,6 +217,7 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
     if (m->mesh.axes[i].temporal) k.time_axis = i, repeat = m->mesh.axes[i].size;
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
+  k.derived = derived_ops(a, f);
   find_needs(&k);
   find_positions(&k, n);
   k.time = ARENA_ARRAY(a, double, k.npositions * k.npositions);
@@ -220,7 +225,7 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
   int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n), *cuts = ARENA_ARRAY(a, int, n);
   for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
   bool ok = run_program(&k, n, repeat, memory_limit, cuts);
-  if (ok) fill_stages(f, n, cuts, stages);
+  if (ok) fill_stages(f, k.derived, n, cuts, stages);
   arena_free(a);
   return ok;
 }
