@@ -331,31 +331,59 @@ static void print_acc_start(const Printer *c, int stage) {
   }
 }
 
+/* One value per block of an accumulation, to where it goes. */
+static void print_combine(const Printer *c, size_t i, const char *value) {
+  const RowAcc *a = &c->p->accs.items[i];
+  const char *s = suffix(a->dtype);
+  if (is_float_sum(a)) line(c, "push_%s(&s%zu, %s);", s, i, value);
+  else line(c, "a%zu = %s_%s(a%zu, %s);", i, combine_name(a->op), s, i, value);
+}
+
+static const char *block_value(const Printer *c, size_t i) {
+  const RowAcc *a = &c->p->accs.items[i];
+  return arena_printf(c->m->arena, "block_%s_%s(t%zu, m)", reduction_name(a->op), suffix(a->dtype), i);
+}
+
+/* A program of a single row is parallel over the blocks: their values are kept and combined in order afterwards. */
+static bool blocks_are_parallel(const Printer *c) { return c->p->ndims == 1 && c->p->accs.n <= MAX_KEPT; }
+
 static void print_blocks(Printer *c, int stage) {
   const RowProgram *p = c->p;
+  bool parallel = blocks_are_parallel(c);
   print_acc_start(c, stage);
+  for (size_t i = 0; i < p->accs.n && parallel; i++) {
+    const char *type = value_type(p->accs.items[i].dtype);
+    if (p->accs.items[i].stage == stage)
+      line(c, "%s *const part%zu = scratch(%d, (n / %d + 1) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i, BLOCK, type);
+  }
+  if (parallel) line(c, "_Pragma(\"omp parallel for schedule(static) if (n >= %d)\")", 4 * PARALLEL_FROM);
   open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
   line(c, "const int64_t m = n - block < %d ? n - block : %d;", BLOCK, BLOCK);
   for (size_t i = 0; i < p->accs.n; i++)
     if (p->accs.items[i].stage == stage) line(c, "%s t%zu[%d];", value_type(p->accs.items[i].dtype), i, BLOCK);
   print_element_loop(c, stage, "block", "block + m");
   for (size_t i = 0; i < p->accs.n; i++) {
-    const RowAcc *a = &p->accs.items[i];
-    const char *s = suffix(a->dtype);
-    if (a->stage != stage) continue;
-    if (is_float_sum(a)) line(c, "push_%s(&s%zu, block_sum_%s(t%zu, m));", s, i, s, i);
-    else line(c, "a%zu = %s_%s(a%zu, block_%s_%s(t%zu, m));", i, combine_name(a->op), s, i, reduction_name(a->op), s, i);
+    if (p->accs.items[i].stage != stage) continue;
+    if (parallel) line(c, "part%zu[block / %d] = %s;", i, BLOCK, block_value(c, i));
+    else print_combine(c, i, block_value(c, i));
   }
   close(c);
-  for (size_t i = 0; i < p->accs.n; i++)
-    if (p->accs.items[i].stage == stage && is_float_sum(&p->accs.items[i]))
-      line(c, "const %s a%zu = total_%s(&s%zu);", value_type(p->accs.items[i].dtype), i, suffix(p->accs.items[i].dtype), i);
+  for (size_t i = 0; i < p->accs.n; i++) {
+    if (p->accs.items[i].stage != stage) continue;
+    if (parallel) {
+      open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < (n + %d) / %d; block++)", BLOCK - 1, BLOCK));
+      print_combine(c, i, arena_printf(c->m->arena, "part%zu[block]", i));
+      close(c);
+    }
+    const RowAcc *a = &p->accs.items[i];
+    if (is_float_sum(a)) line(c, "const %s a%zu = total_%s(&s%zu);", value_type(a->dtype), i, suffix(a->dtype), i);
+  }
 }
 
 static void print_rows(Printer *c) {
   const RowProgram *p = c->p;
   line(c, "const int64_t n = %s, rows = %s;", extent(c, p->inner), row_count(c));
-  line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * (n + 8) >= %d)\")", PARALLEL_FROM);
+  if (!blocks_are_parallel(c)) line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * (n + 8) >= %d)\")", PARALLEL_FROM);
   open(c, "for (int64_t row = 0; row < rows; row++)");
   print_outer_indices(c, "row");
   for (size_t i = 0; i < p->nodes.n; i++)

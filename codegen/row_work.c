@@ -179,7 +179,7 @@ static void add_reduce(Work *w, const Op *op, int origin) {
   int64_t axes[MAX_RANK];
   const Attr *all = op_attr(op, AT_axes);
   int n = all->n, dense = 0;
-  memcpy(axes, all->u.ints, sizeof(int64_t) * (size_t)n);
+  for (int i = 0; i < n; i++) axes[i] = all->u.ints[i];
   Val x = op->in[0];
   for (int i = 0; i < n; i++) dense += !ex_is_const(work_type(w, x)->dims[axes[i]], 1);
   for (int i = n - 1; i >= 0 && dense > 1; i--) {
