@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "passes/lower.h"
+#include "passes/plan_entries.h"
 #include "passes/pipeline.h"
 
 /* ---- words */
@@ -43,16 +44,11 @@ const char *hints_text(Tool *t, const Model *model) {
 
 /* ---- planning */
 
-static bool one_entry(Tool *t, Build *b) {
-  const Model *m = &b->model;
-  if (m->nentries > 1) {
-    Text names = {.arena = t->arena};
-    for (int i = 0; i < m->nentries; i++) text_printf(&names, "%s%s", i ? ", " : "", m->entries[i]);
-    return diag_error(t->diags, DIAG_later_entries, (Loc){.file = m->path}, "the model has %d entries (%s); planning several together is not built yet",
-                      m->nentries, text_str(&names));
-  }
-  b->l1 = module_func(m->m, m->entries[0]);
-  return true;
+/* The first entry is planned; the others take its choices over (passes/plan_entries.h). */
+static void say_entries(Tool *t, const Model *m) {
+  Text names = {.arena = t->arena};
+  for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
+  if (m->nentries > 1) tool_say(t, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0], text_str(&names), m->nentries == 2 ? "s" : "");
 }
 
 /* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
@@ -88,7 +84,7 @@ static bool save_plan(Tool *t, const Build *b, const char *file) {
 bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
   *b = (Build){.target = target};
   if (!model_load(t, path, &b->model)) return false;
-  if (!one_entry(t, b)) return false;
+  say_entries(t, &b->model);
   b->params = model_parameters(b->model.m); /* before passes make views of them */
   settle_hints(t, b);
   if (!model_passes(t, &b->model)) return false;
@@ -115,13 +111,31 @@ bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
 
 /* ---- lowering */
 
+static Func *lower_entry(Tool *t, Build *b, const Func *l1, const Strategy *strategies, const int *stages, CostModel *cost) {
+  LowerPlan plan = {.strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost};
+  Func *l2 = lower_spmd(b->model.m, l1, &plan, arena_printf(t->arena, "%s.spmd", l1->name), t->diags);
+  return l2 && verify_func(b->model.m, l2, t->diags) ? l2 : NULL;
+}
+
 bool build_lower(Tool *t, Build *b) {
   tool_stage(t, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
-  CostModel *cost = cost_model_new(b->model.m, b->target);
-  LowerPlan plan = {.strategies = b->plan->strategies, .stages = b->plan->stages, .cost = cost_move, .cost_context = cost};
-  b->l2 = lower_spmd(b->model.m, b->l1, &plan, arena_printf(t->arena, "%s.spmd", b->l1->name), t->diags);
+  Module *m = b->model.m;
+  CostModel *cost = cost_model_new(m, b->target);
+  b->entries = ARENA_ARRAY(t->arena, ProgramEntrySpec, b->model.nentries);
+  b->l2 = lower_entry(t, b, b->l1, b->plan->strategies, b->plan->stages, cost);
+  bool ok = b->l2 != NULL;
+  b->entries[0] = (ProgramEntrySpec){b->l1->name, b->l1, b->l2};
+  for (int i = 1; ok && i < b->model.nentries; i++) {
+    const Func *l1 = module_func(m, b->model.entries[i]);
+    Strategy *strategies = ARENA_ARRAY(t->arena, Strategy, l1->ops.n);
+    int *stages = ARENA_ARRAY(t->arena, int, l1->ops.n);
+    plan_carry(m, b->l1, b->plan->strategies, b->plan->stages, l1, strategies, stages);
+    const Func *l2 = lower_entry(t, b, l1, strategies, stages, cost);
+    b->entries[i] = (ProgramEntrySpec){l1->name, l1, l2};
+    ok = l2 != NULL;
+  }
   cost_model_free(cost);
-  return b->l2 && verify_func(b->model.m, b->l2, t->diags);
+  return ok;
 }
 
 /* ---- the program */
@@ -162,9 +176,7 @@ static bool save_texts(Tool *t, Build *b, const char *dir) {
 }
 
 ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
-  ProgramEntrySpec *entry = ARENA_NEW(t->arena, ProgramEntrySpec);
-  *entry = (ProgramEntrySpec){b->l1->name, b->l1, b->l2};
-  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = 1, .entries = entry, .embed = embeds(t, b->model.m)},
+  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = b->model.nentries, .entries = b->entries, .embed = embeds(t, b->model.m)},
                         .name = b->model.name,
                         .target = b->target->name,
                         .producer = "apc " APC_VERSION,

@@ -12,9 +12,10 @@ typedef struct Build {
   Model model;
   const Target *target;
   int64_t params;  /* elements of the trainable weights */
-  Func *l1;        /* the entry, after the level-1 passes */
+  Func *l1;        /* the first entry, after the level-1 passes: the one that is planned */
   Plan *plan;
   Func *l2;        /* NULL before build_lower */
+  ProgramEntrySpec *entries; /* of all entries, after build_lower; the first is l1 and l2 */
   ArtifactReport report;
 } Build;
 
