@@ -4,8 +4,9 @@
 #include "tools/tool.h"
 
 static int (*const commands[CMD_COUNT])(Tool *) = {
-    [CMD_compile] = cmd_compile, [CMD_plan] = cmd_plan, [CMD_run] = cmd_run, [CMD_verify] = cmd_verify, [CMD_bench] = cmd_bench,
-    [CMD_inspect] = cmd_inspect, [CMD_targets] = cmd_targets, [CMD_doctor] = cmd_doctor, [CMD_explain] = cmd_explain,
+#define COMMAND(name, arguments, later, brief) [CMD_##name] = cmd_##name,
+#include "tools/options.def"
+#undef COMMAND
 };
 
 static int run(Tool *t, int argc, char **argv) {

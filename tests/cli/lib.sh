@@ -1,0 +1,48 @@
+# tests/cli/lib.sh - sourced by the tests of the command line: runs a program and checks code, output and messages.
+#
+#   expect CODE TEXT COMMAND...   exit code, and a fixed string that standard output or standard error must contain ("" for none)
+#   expect_out TEXT               the last command's standard output contains the text, and:
+#   expect_err TEXT / no_out / no_err
+
+apc=$(realpath "$1")
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+unset APC_TARGET NO_COLOR
+passed=0 failed=0 last=
+
+pass() { passed=$((passed + 1)); }
+fail() {
+  failed=$((failed + 1))
+  printf 'FAILED %s\n  %s\n' "$last" "$*"
+  sed 's/^/  out: /' out | head -n 20
+  sed 's/^/  err: /' err | head -n 20
+}
+check() { # check DESCRIPTION COMMAND...
+  local what=$1
+  shift
+  if "$@"; then pass; else fail "$what"; fi
+}
+expect() {
+  local code=$1 text=$2 got
+  shift 2
+  last="$*"
+  timeout 120 "$@" >out 2>err </dev/null
+  got=$?
+  if [ $got -ne "$code" ]; then fail "exit $got, wanted $code"; return; fi
+  if [ -n "$text" ] && ! grep -qF -- "$text" out err; then fail "nothing says '$text'"; return; fi
+  pass
+}
+expect_out() { check "standard output lacks '$1'" grep -qF -- "$1" out; }
+expect_err() { check "standard error lacks '$1'" grep -qF -- "$1" err; }
+no_out() { check "standard output is not empty" test ! -s out; }
+no_err() { check "standard error is not empty" test ! -s err; }
+# The JSON document on standard output satisfies a Python expression in d.
+expect_json() {
+  check "JSON: not $1" python3 -c 'import json,sys; d=json.load(open("out")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
+}
+summary() {
+  echo "$passed passed, $failed failed"
+  [ $failed -eq 0 ] && [ $passed -ge "$1" ]
+}

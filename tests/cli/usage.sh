@@ -1,0 +1,104 @@
+#!/bin/bash
+# Usage: help, versions, typos, values of the wrong form, what is refused because it is not built.
+. "$(dirname "$0")/lib.sh"
+mlp=$source_dir/examples/mlp.apc
+
+# help goes to standard output, fits a screen, exit 0
+expect 0 "apc MODEL" "$apc" --help; no_err
+check "--help is longer than a screen" test "$(wc -l <out)" -le 24
+check "--help is wider than 80 columns" test "$(wc -L <out)" -le 80
+for c in compile plan run verify bench inspect targets doctor convert explain; do
+  "$apc" --help >out; expect_out "  $c"
+  expect 0 "apc $c" "$apc" $c --help; no_err
+done
+expect 0 "--micro-batches" "$apc" plan --help
+expect 0 "apc 0." "$apc" --version
+expect 2 "no model and no command" "$apc"
+
+# typos
+expect 2 "nearest option is '--target'" "$apc" plan "$mlp" --targte cpu; no_out
+expect 2 "nearest option is '--save-plan'" "$apc" plan "$mlp" --saveplan x
+expect 2 "nearest command is 'inspect'" "$apc" insepct x
+expect 2 "nearest command is 'verify'" "$apc" verfy
+expect 2 "nearest is 'schedule'" "$apc" "$mlp" --emit=shedule
+expect 2 "nearest is 'latency'" "$apc" "$mlp" --objective latencey
+expect 2 "neither a command nor a model" "$apc" something
+expect 2 "nearest is 'show'" "$apc" targets shwo cpu
+expect 1 "nearest name is 'batch'" "$apc" plan "$mlp" --dim bacth=2
+expect 1 "nearest name is 'x'" "$apc" run "$mlp" -D d=8 -D layers=1 --input xx=zeros
+expect 1 "nearest name" "$apc" plan "$mlp" --target cpx4
+
+# wrong forms
+expect 2 "needs a value" "$apc" plan "$mlp" --target
+expect 2 "takes no value" "$apc" plan "$mlp" --json=1
+expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch
+expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch=0
+expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim =4
+expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch=4x
+expect 2 "takes N|auto" "$apc" plan "$mlp" --tp zero
+expect 2 "takes N|auto" "$apc" plan "$mlp" --tp -1
+expect 2 "takes N|auto" "$apc" plan "$mlp" --tp 99999999999999999999
+expect 2 "takes SIZE" "$apc" plan "$mlp" --memory 3parsecs
+expect 2 "takes SIZE" "$apc" plan "$mlp" --memory ''
+expect 2 "takes NAME=VALUE" "$apc" plan "$mlp" -D layers
+expect 2 "takes INPUT=" "$apc" plan "$mlp" --shape x=4,
+expect 2 "takes R" "$apc" verify "$mlp" --rtol -1
+expect 2 "takes R" "$apc" verify "$mlp" --rtol nan
+expect 2 "takes no option '--tp'" "$apc" targets --tp 2
+expect 2 "takes no option '--emit'" "$apc" run "$mlp" --emit=ir
+expect 2 "needs MODEL" "$apc" plan
+expect 2 "argument too many" "$apc" plan "$mlp" other.ir
+expect 2 "only one thing" "$apc" "$mlp" --emit=ir=-,plan=-
+expect 2 "standard output" "$apc" "$mlp" --emit=exe=-
+expect 2 "-o names one file" "$apc" "$mlp" --emit=ir,plan -o x
+expect 2 "no diagnostic" "$apc" explain APC9999
+expect 2 "like 60s" "$apc" run "$mlp" -D d=8 -D hidden=8 -D layers=1 --timeout soon
+
+# several errors at once
+expect 2 "'--foo'" "$apc" plan "$mlp" --foo --tp x; expect_err "takes N|auto"
+
+# every spelling of a value
+small="-D d=8 -D hidden=8 -D layers=1"
+expect 0 "" "$apc" plan "$mlp" $small --target=cpux2 --dim=batch=4 -q
+expect 0 "" "$apc" plan "$mlp" -Dd=8 -Dhidden=8 -D layers=1 --target cpux2 -q
+expect 0 "" "$apc" --target cpux2 plan "$mlp" $small -q
+expect 0 "" "$apc" plan $small -q -- "$mlp"
+APC_TARGET=cpux2 expect 0 "on cpux2" "$apc" plan "$mlp" $small -q
+
+# part of the contract, but not built: exit 5, its own code, nothing on standard output
+later() { # later CODE OPTION...
+  local code=$1
+  shift
+  expect 5 "error[$code]" "$apc" compile "$mlp" $small "$@"; no_out
+}
+later APC0620 --train cross_entropy
+later APC0621 --optimizer 'adamw(lr=3e-4)'
+later APC0622 --batch 64
+later APC0623 --zero 1
+later APC0624 --recompute full
+later APC0624 --recompute 3
+later APC0625 --schedule 1f1b
+later APC0625 --schedule interleaved:2
+later APC0626 --dtype bf16
+later APC0627 --objective cost
+later APC0628 --pin '*.w:0=tp'
+later APC0629 --micro-batch 2
+later APC0640 --emit=cuda
+later APC0640 -S
+later APC0641 --emit=ptx
+later APC0642 --emit=cubin
+later APC0643 --emit=onnx
+later APC0644 --emit=dot
+later APC0645 --emit=html
+later APC0646 --emit=trace
+later APC0647 --target machine.xml
+later APC0620 --train ce --zero 2; expect_err "error[APC0623]"
+# their neutral values are not refused
+expect 0 "" "$apc" plan "$mlp" $small -q --zero 0 --recompute none --dtype f32 --objective latency --tp auto --micro-batches auto
+
+# manners: colour only on request, none with NO_COLOR
+expect 2 "" "$apc" plan --color=always; expect_err $'\033['
+expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
+expect 0 "" "$apc" plan "$mlp" $small -q; no_err
+expect 0 "Planning" "$apc" plan "$mlp" $small
+summary 100

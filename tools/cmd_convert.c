@@ -1,0 +1,69 @@
+/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text, tensors between .npz and .safetensors. */
+#include <string.h>
+
+#include "base/file.h"
+#include "base/npz.h"
+#include "base/safetensors.h"
+#include "tools/execute.h"
+
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), k = strlen(end);
+  return n > k && strcmp(s + n - k, end) == 0;
+}
+
+static bool model_to_ir(Tool *t, const char *in, const char *out) {
+  Model model;
+  Text text = {.arena = t->arena};
+  bool ok = model_load(t, in, &model);
+  if (ok) module_print(model.m, &text);
+  model_free(&model);
+  return ok && file_write(t->diags, out, 0666, text_str(&text), text.n);
+}
+
+static bool npz_to_safetensors(Tool *t, const char *in, const char *out) {
+  Npz *z = npz_open(t->diags, in);
+  if (!z) return false;
+  Tensors list = {.items = ARENA_ARRAY(t->arena, NamedTensor, z->n)};
+  bool ok = true;
+  for (size_t i = 0; ok && i < z->n; i++) {
+    list.items[i].name = z->items[i].name;
+    ok = npz_read(z, &z->items[i], &list.items[i].tensor);
+    list.n += ok;
+  }
+  ok = ok && safetensors_write(t->diags, out, list.items, list.n, NULL, 0);
+  tensors_free(&list);
+  npz_close(z);
+  return ok;
+}
+
+static bool safetensors_to_npz(Tool *t, const char *in, const char *out) {
+  Safetensors *s = safetensors_open(t->diags, in);
+  NpzWriter *w = s ? npz_writer_open(t->diags, out) : NULL;
+  bool ok = w != NULL;
+  for (size_t i = 0; ok && i < s->n; i++) {
+    Tensor x;
+    ok = safetensors_read(s, &s->items[i], &x);
+    if (!ok) break;
+    ok = npz_writer_add(w, s->items[i].name, &x);
+    tensor_free(&x);
+  }
+  if (ok) ok = npz_writer_finish(w);
+  else if (w) npz_writer_abandon(w);
+  if (s) safetensors_close(s);
+  return ok;
+}
+
+int cmd_convert(Tool *t) {
+  if (!tool_args(t, 2, 2)) return EXIT_USAGE;
+  const char *in = t->options.args.items[0], *out = t->options.args.items[1];
+  bool ok;
+  if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
+  else if (ends_with(in, ".npz") && ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
+  else if (ends_with(in, ".safetensors") && ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
+  else {
+    diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built", in, out);
+    diag_help(t->diags, "built: MODEL to .ir, .npz to .safetensors, .safetensors to .npz");
+    return EXIT_MISSING;
+  }
+  return ok ? EXIT_OK : (int)tool_exit(t->diags);
+}

@@ -1,0 +1,44 @@
+# tools/setup.sh - sourced by demo.sh and test.sh: installs missing Debian packages, configures and builds.
+
+build_packages="gcc libc6-dev cmake ninja-build flex bison pkg-config protobuf-c-compiler libprotobuf-c-dev libonnx-dev
+  libjansson-dev libdnnl-dev zlib1g-dev"
+test_packages="llvm-14-tools libonnx-testdata python3 python3-onnx python3-numpy"
+
+say() { printf '\n== %s\n' "$*"; }
+
+installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+
+# Installs those of the packages that are missing; needs root or sudo only when one is.
+install_missing() {
+  local missing=() package as_root=()
+  for package in "$@"; do installed "$package" || missing+=("$package"); done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  if ! command -v apt-get >/dev/null; then
+    echo "missing: ${missing[*]} (Debian's names); there is no apt-get to install them with" >&2
+    return 5
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "missing: ${missing[*]}; installing them needs root or sudo" >&2; return 5; }
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >/tmp/apc-apt.$$ 2>&1 ||
+    { "${as_root[@]}" apt-get update -q >>/tmp/apc-apt.$$ 2>&1 &&
+      "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >>/tmp/apc-apt.$$ 2>&1; } ||
+    { cat /tmp/apc-apt.$$ >&2; rm -f /tmp/apc-apt.$$; return 5; }
+  rm -f /tmp/apc-apt.$$
+}
+
+# build_preset PRESET FOLDER [ninja targets]: quiet unless something goes wrong.
+build_preset() {
+  local preset=$1 folder=$2 log
+  shift 2
+  log=$(mktemp)
+  if cmake --preset "$preset" >"$log" 2>&1 && ninja -C "$folder" "$@" >>"$log" 2>&1; then
+    rm -f "$log"
+  else
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+}
