@@ -2,7 +2,6 @@
 #include "tools/build.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +10,6 @@
 #include "base/file.h"
 #include "passes/lower.h"
 #include "passes/plan_entries.h"
-#include "passes/pipeline.h"
 
 /* ---- words */
 
@@ -44,11 +42,11 @@ const char *hints_text(Tool *t, const Model *model) {
 
 /* ---- planning */
 
-/* The first entry is planned; the others take its choices over (passes/plan_entries.h). */
-static void say_entries(Tool *t, const Model *m) {
-  Text names = {.arena = t->arena};
-  for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
-  if (m->nentries > 1) tool_say(t, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0], text_str(&names), m->nentries == 2 ? "s" : "");
+static void find_entries(Tool *t, Build *b) {
+  b->nentries = b->model.nentries;
+  b->l1s = ARENA_ARRAY(t->arena, Func *, b->nentries);
+  for (int i = 0; i < b->nentries; i++) b->l1s[i] = module_func(b->model.m, b->model.entries[i]);
+  b->l1 = b->l1s[0];
 }
 
 /* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
@@ -84,11 +82,10 @@ static bool save_plan(Tool *t, const Build *b, const char *file) {
 bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
   *b = (Build){.target = target};
   if (!model_load(t, path, &b->model)) return false;
-  say_entries(t, &b->model);
   b->params = model_parameters(b->model.m); /* before passes make views of them */
   settle_hints(t, b);
   if (!model_passes(t, &b->model)) return false;
-  b->l1 = module_func(b->model.m, b->model.entries[0]);
+  find_entries(t, b);
   return true;
 }
 
@@ -111,29 +108,29 @@ bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
 
 /* ---- lowering */
 
-static Func *lower_entry(Tool *t, Build *b, const Func *l1, const Strategy *strategies, const int *stages, CostModel *cost) {
+static Func *lower_entry(Tool *t, Build *b, CostModel *cost, const Func *l1, const Strategy *strategies, const int *stages) {
   LowerPlan plan = {.strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost};
   Func *l2 = lower_spmd(b->model.m, l1, &plan, arena_printf(t->arena, "%s.spmd", l1->name), t->diags);
   return l2 && verify_func(b->model.m, l2, t->diags) ? l2 : NULL;
 }
 
+static Func *lower_other(Tool *t, Build *b, CostModel *cost, const Func *l1) {
+  Strategy *strategies = ARENA_ARRAY(t->arena, Strategy, l1->ops.n);
+  int *stages = ARENA_ARRAY(t->arena, int, l1->ops.n);
+  plan_carry(b->model.m, b->l1, b->plan->strategies, b->plan->stages, l1, strategies, stages);
+  return lower_entry(t, b, cost, l1, strategies, stages);
+}
+
 bool build_lower(Tool *t, Build *b) {
   tool_stage(t, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
-  Module *m = b->model.m;
-  CostModel *cost = cost_model_new(m, b->target);
-  b->entries = ARENA_ARRAY(t->arena, ProgramEntrySpec, b->model.nentries);
-  b->l2 = lower_entry(t, b, b->l1, b->plan->strategies, b->plan->stages, cost);
-  bool ok = b->l2 != NULL;
-  b->entries[0] = (ProgramEntrySpec){b->l1->name, b->l1, b->l2};
-  for (int i = 1; ok && i < b->model.nentries; i++) {
-    const Func *l1 = module_func(m, b->model.entries[i]);
-    Strategy *strategies = ARENA_ARRAY(t->arena, Strategy, l1->ops.n);
-    int *stages = ARENA_ARRAY(t->arena, int, l1->ops.n);
-    plan_carry(m, b->l1, b->plan->strategies, b->plan->stages, l1, strategies, stages);
-    const Func *l2 = lower_entry(t, b, l1, strategies, stages, cost);
-    b->entries[i] = (ProgramEntrySpec){l1->name, l1, l2};
-    ok = l2 != NULL;
+  CostModel *cost = cost_model_new(b->model.m, b->target);
+  b->l2s = ARENA_ARRAY(t->arena, Func *, b->nentries);
+  bool ok = true;
+  for (int i = 0; ok && i < b->nentries; i++) {
+    b->l2s[i] = i == 0 ? lower_entry(t, b, cost, b->l1, b->plan->strategies, b->plan->stages) : lower_other(t, b, cost, b->l1s[i]);
+    ok = b->l2s[i] != NULL;
   }
+  b->l2 = b->l2s[0];
   cost_model_free(cost);
   return ok;
 }
@@ -176,7 +173,9 @@ static bool save_texts(Tool *t, Build *b, const char *dir) {
 }
 
 ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
-  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = b->model.nentries, .entries = b->entries, .embed = embeds(t, b->model.m)},
+  ProgramEntrySpec *entries = ARENA_ARRAY(t->arena, ProgramEntrySpec, b->nentries);
+  for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
+  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = b->nentries, .entries = entries, .embed = embeds(t, b->model.m)},
                         .name = b->model.name,
                         .target = b->target->name,
                         .producer = "apc " APC_VERSION,

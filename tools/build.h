@@ -12,10 +12,11 @@ typedef struct Build {
   Model model;
   const Target *target;
   int64_t params;  /* elements of the trainable weights */
-  Func *l1;        /* the first entry, after the level-1 passes: the one that is planned */
+  int nentries;
+  Func **l1s;      /* the entries after the level-1 passes */
+  Func **l2s;      /* the same at level 2; NULL before build_lower */
+  Func *l1, *l2;   /* the first of each: the one that is planned; the others get its choices (passes/plan_entries.h) */
   Plan *plan;
-  Func *l2;        /* NULL before build_lower */
-  ProgramEntrySpec *entries; /* of all entries, after build_lower; the first is l1 and l2 */
   ArtifactReport report;
 } Build;
 

@@ -28,15 +28,14 @@ static int start(Tool *t, Running *r) {
   const Target *target = tool_target(t);
   int code = EXIT_OK;
   if (!target || !check_here(t, target)) return (int)tool_exit(t->diags);
-  if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, &r->inputs) ||
+  if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
       !build_lower(t, &r->build) || !scratch_open(t, &r->scratch))
     return (int)tool_exit(t->diags);
   const char *path = scratch_file(t, &r->scratch, r->build.model.name);
   if (!build_program(t, &r->build, path)) return (int)tool_exit(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
-  r->program = program_start(t, path, &r->inputs, &code);
-  if (r->program) code = program_status(t, r->program, apc_run(r->program, NULL));
-  return code;
+  r->program = program_open_file(t, path, &code);
+  return r->program ? program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
 }
 
 static void stop(Running *r) {

@@ -11,41 +11,68 @@
 
 enum { MAX_RANKS_HERE = 64 };
 
+/* What an entry was given and what it gave. */
+typedef struct EntryRun {
+  Tensors inputs, many, one, reference;
+} EntryRun;
+
 typedef struct Verify {
   Build parallel, one;
   Scratch scratch;
-  Tensors inputs, many_outputs, one_outputs, reference_outputs;
+  EntryRun *entries;
   bool ran, referred;
-  Proof proof;
+  Proof proof; /* of the first entry that is not proved */
 } Verify;
 
-/* Builds the program under a name of the scratch folder, runs it and copies its outputs. */
-static int run_program(Tool *t, Verify *v, Build *b, const char *name, Tensors *outputs) {
+/* Builds the program under a name of the scratch folder and runs its entries in order; states live on between them. */
+static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
   int code = EXIT_OK;
   const char *path = scratch_file(t, &v->scratch, name);
   if (!build_program(t, b, path)) return (int)tool_exit(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
-  ApcModel *program = program_start(t, path, &v->inputs, &code);
-  if (!program) return code;
-  code = program_status(t, program, apc_run(program, NULL));
-  if (code == EXIT_OK) outputs_read(t, program, outputs, &code);
+  ApcModel *program = program_open_file(t, path, &code);
+  for (int i = 0; code == EXIT_OK && i < b->nentries; i++) {
+    EntryRun *e = &v->entries[i];
+    code = program_run(t, program, b->l1s[i]->name, &e->inputs);
+    if (code == EXIT_OK) outputs_read(t, program, many ? &e->many : &e->one, &code);
+  }
   apc_close(program);
   return code;
 }
 
+static bool make_inputs(Tool *t, Verify *v) {
+  const Build *b = &v->parallel;
+  v->entries = ARENA_ARRAY(t->arena, EntryRun, b->nentries);
+  for (int i = 0; i < b->nentries; i++)
+    if (!inputs_make(t, b, b->l1s[i], &v->entries[i].inputs)) return false;
+  return true;
+}
+
+/* The interpreter starts every entry with fresh states, so it can tell only about a single one. */
+static bool can_refer(const Build *b) { return b->nentries == 1 && reference_is_small(b); }
+
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!scratch_open(t, &v->scratch) || !inputs_make(t, &v->parallel, &v->inputs)) return (int)tool_exit(t->diags);
-  int code = run_program(t, v, &v->parallel, "parallel", &v->many_outputs);
+  if (!scratch_open(t, &v->scratch) || !make_inputs(t, v)) return (int)tool_exit(t->diags);
+  int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
   if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return (int)tool_exit(t->diags);
-  code = run_program(t, v, &v->one, "one", &v->one_outputs);
+  code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
   v->ran = true;
-  if (!reference_is_small(&v->one)) return EXIT_OK;
+  if (!can_refer(&v->one)) return EXIT_OK;
   tool_stage(t, "Interpreting", "%s", path);
-  v->referred = reference_run(t, &v->one, &v->inputs, &v->reference_outputs);
+  v->referred = reference_run(t, &v->one, &v->entries[0].inputs, &v->entries[0].reference);
   return v->referred ? EXIT_OK : (int)tool_exit(t->diags);
+}
+
+static void prove_entries(Tool *t, Verify *v) {
+  Build *b = &v->parallel;
+  tool_stage(t, "Proving", "%s on %d ranks", b->model.path, b->plan->ranks);
+  for (int i = 0; i < b->nentries; i++) {
+    v->proof = prove(b->model.m, b->l1s[i], b->l2s[i]);
+    if (v->proof.verdict != PROVED) return;
+  }
 }
 
 /* ---- the verdict */
@@ -56,13 +83,13 @@ typedef struct OutputCheck {
   bool ok;
 } OutputCheck;
 
-static OutputCheck check_output(const Tool *t, const Verify *v, const NamedTensor *one) {
+static OutputCheck check_output(const Tool *t, const Verify *v, const EntryRun *e, const NamedTensor *one) {
   OutputCheck c = {.name = one->name};
-  const Tensor *many = tensors_find(&v->many_outputs, one->name);
+  const Tensor *many = tensors_find(&e->many, one->name);
   c.one = many ? compare(t, many, &one->tensor) : (Difference){INFINITY, INFINITY, false};
   c.ok = c.one.ok;
   if (!v->referred) return c;
-  const Tensor *want = tensors_find(&v->reference_outputs, one->name);
+  const Tensor *want = tensors_find(&e->reference, one->name);
   Difference x = want && many ? compare(t, many, want) : (Difference){INFINITY, INFINITY, false};
   Difference y = want ? compare(t, &one->tensor, want) : (Difference){INFINITY, INFINITY, false};
   c.reference = x.rel_l2 >= y.rel_l2 ? x : y;
@@ -101,12 +128,14 @@ static int report(Tool *t, const Verify *v) {
   bool json = option_given(&t->options, OPT_json), outputs_ok = true;
   json_t *array = json_array();
   tool_stages_end(t);
-  for (size_t i = 0; i < v->one_outputs.n; i++) {
-    OutputCheck c = check_output(t, v, &v->one_outputs.items[i]);
-    outputs_ok = outputs_ok && c.ok;
-    if (json) json_array_append_new(array, check_json(v, &c));
-    else show_check(t, v, &c);
-  }
+  for (int k = 0; v->ran && k < v->parallel.nentries; k++)
+    for (size_t i = 0; i < v->entries[k].one.n; i++) {
+      OutputCheck c = check_output(t, v, &v->entries[k], &v->entries[k].one.items[i]);
+      if (v->parallel.nentries > 1) c.name = arena_printf(t->arena, "%s/%s", v->parallel.l1s[k]->name, c.name);
+      outputs_ok = outputs_ok && c.ok;
+      if (json) json_array_append_new(array, check_json(v, &c));
+      else show_check(t, v, &c);
+    }
   bool ok = verdict(v, outputs_ok);
   if (json) {
     tool_json(json_pack("{s:s, s:i, s:s, s:O, s:s, s:s?, s:s?, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
@@ -115,7 +144,7 @@ static int report(Tool *t, const Verify *v) {
   } else {
     show_proof(&v->proof);
     if (!v->ran) printf("%-8s %s\n", "not run", not_run(t, v));
-    else if (!v->referred) printf("%-8s the model is too large for the reference interpreter\n", "");
+    else if (!v->referred) printf("%-8s not compared with the reference interpreter: too large, or several entries\n", "");
     printf("%s\n", ok ? "ok" : "NOT OK");
   }
   json_decref(array);
@@ -126,8 +155,7 @@ static int verify(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
   const Target *target = tool_target(t);
   if (!target || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !build_lower(t, &v->parallel)) return (int)tool_exit(t->diags);
-  tool_stage(t, "Proving", "%s on %d ranks", path, v->parallel.plan->ranks);
-  v->proof = prove(v->parallel.model.m, v->parallel.l1, v->parallel.l2);
+  prove_entries(t, v);
   int code = v->parallel.plan->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
   return code != EXIT_OK ? code : report(t, v);
 }
@@ -137,8 +165,12 @@ int cmd_verify(Tool *t) {
   Verify v = {0};
   int code = verify(t, &v);
   scratch_close(&v.scratch);
-  Tensors *all[] = {&v.inputs, &v.many_outputs, &v.one_outputs, &v.reference_outputs};
-  for (int i = 0; i < 4; i++) tensors_free(all[i]);
+  for (int i = 0; v.entries && i < v.parallel.nentries; i++) {
+    tensors_free(&v.entries[i].inputs);
+    tensors_free(&v.entries[i].many);
+    tensors_free(&v.entries[i].one);
+    tensors_free(&v.entries[i].reference);
+  }
   build_free(&v.parallel);
   build_free(&v.one);
   return code;

@@ -29,13 +29,14 @@ const Tensor *tensors_find(const Tensors *x, const char *name) {
 typedef struct Inputs {
   Tool *t;
   const Build *b;
+  const Func *f;  /* the entry */
   Tensors *list;  /* one per input; dtype and data are set once the input is given */
   int64_t *sizes; /* by symbol; -1 while unknown */
 } Inputs;
 
 static const Op *input_op(const Inputs *in, const char *name) {
-  for (size_t i = 0; i < in->b->l1->ops.n; i++) {
-    const Op *op = &in->b->l1->ops.items[i];
+  for (size_t i = 0; i < in->f->ops.n; i++) {
+    const Op *op = &in->f->ops.items[i];
     if (op->kind == OP_input && strcmp(op_str(op, AT_name), name) == 0) return op;
   }
   return NULL;
@@ -53,7 +54,7 @@ static Tensor *slot(const Inputs *in, const char *name) {
 
 /* A tensor from a file must have the input's type and shape; symbols take their size from it. */
 static bool check_tensor(const Inputs *in, const char *name, const Tensor *x) {
-  const Type *type = type_of(in->b->l1, input_op(in, name)->out);
+  const Type *type = type_of(in->f, input_op(in, name)->out);
   if (x->dtype != type->dtype)
     return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name, dtype_name(type->dtype), dtype_name(x->dtype));
   if (x->rank != type->rank)
@@ -77,8 +78,18 @@ static bool copy_tensor(const Tensor *x, Tensor *out) {
   return true;
 }
 
+static bool another_entry_has(const Inputs *in, const char *name) {
+  for (int k = 0; k < in->b->nentries; k++) {
+    const Func *f = in->b->l1s[k];
+    for (size_t i = 0; f != in->f && i < f->ops.n; i++)
+      if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), name) == 0) return true;
+  }
+  return false;
+}
+
 /* Takes a copy, so that the file may be closed. */
 static bool give(const Inputs *in, const char *name, const Tensor *x) {
+  if (!input_op(in, name) && another_entry_has(in, name)) return true;
   Tensor *to = slot(in, name);
   if (!to || !check_tensor(in, name, x)) return false;
   tensor_free(to);
@@ -145,7 +156,7 @@ static bool parse_seed(const char *text, int64_t *seed) {
 static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   Module *m = in->b->model.m;
   const Op *op = input_op(in, name);
-  const Type *type = type_of(in->b->l1, op->out);
+  const Type *type = type_of(in->f, op->out);
   int64_t dims[MAX_RANK], seed = 0, below = 2;
   for (int d = 0; d < type->rank; d++)
     if (!ex_eval(type->dims[d], in->sizes, &dims[d]) || dims[d] < 0)
@@ -155,7 +166,7 @@ static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   Tensor *to = slot(in, name);
   if (!tensor_alloc(to, type->dtype, type->rank, dims)) return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
   if (strcmp(how, "zeros") == 0) return true;
-  const Expr *bound = index_bound(m, in->b->l1, op->out);
+  const Expr *bound = index_bound(m, in->f, op->out);
   if (bound && (!ex_eval(bound, in->sizes, &below) || below < 1)) below = 1;
   uint64_t stream = hash64(name, strlen(name), 0);
   size_t n = (size_t)tensor_elements(to);
@@ -175,16 +186,16 @@ static const char *how_to_make(const Inputs *in, const char *name) {
 }
 
 static void list_inputs(const Inputs *in) {
-  const Func *f = in->b->l1;
+  const Func *f = in->f;
   in->list->items = ARENA_ARRAY(in->t->arena, NamedTensor, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++)
     if (f->ops.items[i].kind == OP_input) in->list->items[in->list->n++].name = op_str(&f->ops.items[i], AT_name);
 }
 
-bool inputs_make(Tool *t, const Build *b, Tensors *out) {
+bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out) {
   const Module *m = b->model.m;
   *out = (Tensors){0};
-  Inputs in = {t, b, out, ARENA_ARRAY(t->arena, int64_t, m->symbols.n + 1)};
+  Inputs in = {t, b, f, out, ARENA_ARRAY(t->arena, int64_t, m->symbols.n + 1)};
   for (size_t i = 0; i < m->symbols.n; i++) in.sizes[i] = -1;
   list_inputs(&in);
   if (!read_given(&in)) return false;
@@ -211,25 +222,30 @@ static int timeout_ms(const char *text) {
   return end != text && v > 0 && v * unit >= 1 && v * unit < 1e9 ? (int)(v * unit) : 0;
 }
 
-ApcModel *program_start(Tool *t, const char *path, const Tensors *inputs, int *code) {
+ApcModel *program_open_file(Tool *t, const char *path, int *code) {
   const char *limit = option_text(&t->options, OPT_timeout);
   ApcOptions options = {.timeout_ms = limit ? timeout_ms(limit) : 0};
+  *code = EXIT_USAGE;
   if (limit && !options.timeout_ms) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '--timeout' takes a time like 60s, 500ms or 2m, not '%s'", limit);
-    *code = EXIT_USAGE;
     return NULL;
   }
   ApcModel *model;
-  *code = program_status(t, NULL, APC_OK);
   ApcStatus status = apc_load(path, &options, &model);
+  *code = program_status(t, model, status);
+  if (*code == EXIT_OK) return model;
+  apc_close(model);
+  return NULL;
+}
+
+int program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs) {
+  ApcStatus status = apc_select(model, entry);
   for (size_t i = 0; status == APC_OK && i < inputs->n; i++) {
     const Tensor *x = &inputs->items[i].tensor;
     status = apc_bind_input(model, inputs->items[i].name, (ApcType)x->dtype, x->rank, x->dims, x->data);
   }
-  if (status == APC_OK) return model;
-  *code = program_status(t, model, status);
-  apc_close(model);
-  return NULL;
+  if (status == APC_OK) status = apc_run(model, NULL);
+  return program_status(t, model, status);
 }
 
 static ApcStatus read_output(Tool *t, ApcModel *model, int index, NamedTensor *out) {

@@ -22,15 +22,18 @@ typedef struct Tensors {
   size_t n;
 } Tensors;
 
-bool inputs_make(Tool *t, const Build *b, Tensors *out);
+/* `f` is an entry of the build at level 1; with several entries, tensors given for inputs of another one are left out. */
+bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out);
 void tensors_free(Tensors *x);
 const Tensor *tensors_find(const Tensors *x, const char *name);
 
-/* Starts the program's ranks and binds the inputs; NULL after diagnostics, and then *code is the exit code. */
-ApcModel *program_start(Tool *t, const char *path, const Tensors *inputs, int *code);
+/* Opens the program; NULL after diagnostics, and then *code is the exit code. */
+ApcModel *program_open_file(Tool *t, const char *path, int *code);
+/* Binds the inputs of an entry and runs it (the first time: starts the ranks); an exit code. */
+int program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs);
 /* A status as an exit code, after a diagnostic when it is not APC_OK. */
 int program_status(Tool *t, const ApcModel *model, ApcStatus status);
-/* Copies all outputs of the last run. */
+/* Copies all outputs of the last run, of the entry selected. */
 bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code);
 
 /* How far two tensors are apart. */
