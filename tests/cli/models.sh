@@ -1,0 +1,114 @@
+#!/bin/bash
+# Models through every command: JSON fields, outputs, plans that are saved and read, comparing, exit codes.
+. "$(dirname "$0")/lib.sh"
+mlp=$source_dir/examples/mlp.apc gpt=$source_dir/examples/gpt-tiny.onnx
+small="-D d=16 -D hidden=32 -D layers=2 -q"
+gpt_in=$source_dir/examples/gpt-tiny.inputs.npz gpt_out=$source_dir/examples/gpt-tiny.outputs.npz
+
+# inspect
+expect 0 "33,574,912" "$apc" inspect "$mlp"
+expect 0 "" "$apc" inspect "$mlp" --json -q
+expect_json 'd["schema"] == "apc.inspect/1" and d["params"] == 33574912 and d["entries"][0]["inputs"][0]["shape"] == ["batch", 1024]'
+expect 0 "" "$apc" inspect "$gpt" --json -q
+expect_json 'd["onnx"]["unsupported"] == {} and d["onnx"]["operators"]["Softmax"] == 2 and {x["name"] for x in d["dimensions"]} == {"batch", "seq"}'
+expect 0 "tokens" "$apc" inspect "$gpt_in"
+expect 0 "" "$apc" inspect "$gpt_in" --json
+expect_json 'd["tensors"] == [{"name": "tokens", "dtype": "i64", "shape": [4, 32], "bytes": 1024}]'
+
+# plan
+expect 0 "one device" "$apc" plan "$mlp" $small --target cpux4
+expect_out "on cpux4: 4 cpu ranks"
+expect_out "with batch 8"
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --json
+expect_json 'd["schema"] == "apc.plan/1" and d["target"] == {"name": "cpux4", "gpus": 4, "nodes": 1}'
+expect_json 'set("tp pp dp ep cp zero micro_batch micro_batches".split()) <= {k for k, v in d["chosen"].items() if isinstance(v, int)}'
+expect_json 'isinstance(d["chosen"]["schedule"], str) and isinstance(d["chosen"]["recompute"], str)'
+expect_json 'set("compute memory_bound collectives pipeline_idle optimizer other".split()) == set(d["breakdown_us"])'
+expect_json 'set("params grads optimizer activations workspace comm".split()) <= set(d["memory_bytes"])'
+expect_json 'all(k in d for k in "time_us time_one_device_us bytes_per_device flops params lower_bound_us gap search_ms alternatives cost".split())'
+expect_json 'set(d["cost"]) == {"usd_per_hour", "usd_per_step"} and d["params"] == 2144 and d["dims"] == {"batch": 8}'
+expect_json 'abs(sum(d["breakdown_us"].values()) - d["time_us"]) <= 0.01 * d["time_us"]'
+expect_json 'abs(sum(d["memory_bytes"].values()) - d["bytes_per_device"]) <= 8'
+expect_json 'd["lower_bound_us"] <= d["time_us"] * (1 + 1e-9)'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 2 --dp 2 --json
+expect_json 'd["chosen"]["tp"] == 2 and d["chosen"]["dp"] == 2'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --pp 2 --tp 2 --micro-batches 2 --json
+expect_json 'd["chosen"]["pp"] == 2 and d["chosen"]["micro_batches"] == 2 and d["chosen"]["micro_batch"] == 4'
+expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --tp 3; no_out
+expect 3 "error[APC0405]" "$apc" plan "$mlp" -q --target cpux2 --memory 1KiB
+
+# a saved plan gives the same plan again
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 4 --save-plan saved.plan --json; cp out first
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --json; cp out second
+check "a plan read back differs" /usr/bin/python3 -c 'import json; a, b = (json.load(open(f)) for f in ("first", "second"))
+assert all(a[k] == b[k] for k in ("chosen", "time_us", "bytes_per_device", "breakdown_us", "memory_bytes")), (a, b)'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan again.plan
+check "a plan written again differs" diff saved.plan again.plan
+
+# emit: every form, twice the same bytes
+for kind in plan ir ir:inline spmd schedule c; do
+  expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-; cp out one
+  expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-
+  if [ $kind = plan ]; then continue; fi # it says how long the search took
+  check "--emit=$kind differs from run to run" diff out one
+done
+expect 0 "" "$apc" "$mlp" $small --emit=ir -o here.ir; check "no here.ir" test -s here.ir
+expect 0 "" "$apc" plan here.ir -q --target cpux2
+expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=spmd,plan=p.plan; check "no mlp.spmd.ir" test -s mlp.spmd.ir -a -s p.plan
+expect 1 "level 2" "$apc" plan mlp.spmd.ir -q
+expect 0 "# after views" "$apc" "$mlp" $small --emit=ir=- --print-after views; expect_err "# after views"
+expect 1 "there is no pass 'vews'" "$apc" "$mlp" $small --emit=ir:vews
+
+# the program
+expect 0 "" "$apc" "$gpt" -q --target cpux4 -o gpt --save-temps=temps
+check "no program" test -x gpt
+check "no temporaries" test -s temps/gpt-tiny.ir -a -s temps/gpt-tiny.plan
+expect 0 "" ./gpt --inputs "$gpt_in" --outputs mine.npz
+expect 0 "4 in 1 stage" "$apc" inspect gpt
+expect 0 "" "$apc" inspect gpt --json; expect_json 'd["kind"] == "program" and d["ranks"] == 4'
+expect 0 "" "$apc" run "$gpt" -q --target cpux3 --inputs "$gpt_in" --outputs theirs.npz --expect "$gpt_out"; expect_out "equal"
+expect 0 "" "$apc" run "$gpt" -q --inputs "$gpt_in" --expect mine.npz --json
+expect_json 'd["schema"] == "apc.run/1" and d["ok"] and d["expected"][0]["rel_l2"] < 1e-5'
+expect 4 "DIFFERS" "$apc" run "$gpt" -q --input tokens=random:7 --dim batch=4 --dim seq=32 --expect "$gpt_out"
+expect 0 "" "$apc" run "$gpt" -q --input tokens=random:7 --dim batch=4 --dim seq=32 --expect "$gpt_out" --atol 1000
+expect 1 "no input 'logits'" "$apc" run "$gpt" -q --inputs "$gpt_out"
+expect 2 "random:SEED" "$apc" run "$gpt" -q --input tokens=sometimes
+expect 1 "" "$apc" run "$gpt" -q --input tokens=@nowhere.npy
+
+# verify
+expect 0 "proved" "$apc" verify "$gpt" -q --target cpux4 --tp 2 --dp 2 --dim batch=2 --dim seq=16
+expect 0 "" "$apc" verify "$gpt" -q --target cpux4 --pp 2 --micro-batches 2 --dim batch=4 --dim seq=16 --json
+expect_json 'd["schema"] == "apc.verify/1" and d["ranks"] == 4 and d["proof"] == "proved" and d["ok"] is True'
+expect_json 'd["outputs"][0]["name"] == "logits" and d["outputs"][0]["rel_l2"] < 1e-5 and d["outputs"][0]["ok"] and d["reference"]'
+expect_json '"max_abs" in d["outputs"][0]'
+expect 4 "NOT OK" "$apc" verify "$gpt" -q --target cpux4 --tp 4 --dim batch=2 --dim seq=16 --rtol 0
+llama="$source_dir/examples/llama.apc -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32"
+expect 0 "decode/logits" "$apc" verify $llama -q --target cpux2 --tp 2 --dim batch=2 --dim seq=8 --input at=zeros
+
+# bench
+expect 0 "" "$apc" bench "$mlp" $small --target cpux2 --runs 5 --warmup 1 --json
+expect_json 'd["schema"] == "apc.bench/1" and d["runs"] == 5 and d["min_us"] <= d["median_us"] <= d["max_us"]'
+
+# convert
+expect 0 "" "$apc" convert "$mlp" -D layers=1 m.ir -q; expect 0 "entry main" "$apc" inspect m.ir -q
+expect 0 "" "$apc" convert "$gpt_in" w.safetensors
+expect 0 "" "$apc" convert w.safetensors back.npz
+check "npz to safetensors and back" /usr/bin/python3 -c 'import numpy; a, b = numpy.load("back.npz"), numpy.load("'"$gpt_in"'"); assert (a["tokens"] == b["tokens"]).all()'
+expect 5 "error[APC0649]" "$apc" convert "$gpt" out.onnx
+
+# targets, explain, doctor
+expect 0 "cpu " "$apc" targets
+expect 0 "" "$apc" targets --json; expect_json 'd["schema"] == "apc.targets/1" and "cpu" in [x["name"] for x in d["targets"]]'
+"$apc" targets --names >out; check "--names lacks cpu" grep -qx cpu out
+expect 0 "cpux4" "$apc" targets show cpux4
+expect 1 "error[APC05" "$apc" targets show cpux65
+expect 0 "does not fit" bash -c "'$apc' explain APC0802 && '$apc' explain 0802"
+expect 0 "C compiler" "$apc" doctor
+expect 0 "" "$apc" doctor --json; expect_json 'd["schema"] == "apc.doctor/1" and d["ok"]'
+
+# what cannot be written or read
+expect 1 "error[APC0002]" "$apc" "$mlp" $small -o /nonexistent/x
+expect 1 "cannot be written" bash -c "'$apc' --help >/dev/full"
+expect 5 "error[APC0701]" env CC=no-such-compiler "$apc" "$mlp" $small -o x
+check "a temporary folder is left" bash -c '! ls -d "${TMPDIR:-/tmp}"/apc-?????? 2>/dev/null | while read -r d; do [ -O "$d" ] && [ -e "$d/parallel" -o -e "$d/one" ] && echo "$d"; done | grep -q .'
+summary 90
