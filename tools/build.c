@@ -49,6 +49,13 @@ static void find_entries(Tool *t, Build *b) {
   b->l1 = b->l1s[0];
 }
 
+/* The first entry is planned; the others take its choices over (passes/plan_entries.h). */
+static void say_entries(Tool *t, const Model *m) {
+  Text names = {.arena = t->arena};
+  for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
+  if (m->nentries > 1) tool_say(t, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0], text_str(&names), m->nentries == 2 ? "s" : "");
+}
+
 /* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
 static void settle_hints(Tool *t, Build *b) {
   const int *symbols;
@@ -82,6 +89,7 @@ static bool save_plan(Tool *t, const Build *b, const char *file) {
 bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
   *b = (Build){.target = target};
   if (!model_load(t, path, &b->model)) return false;
+  say_entries(t, &b->model);
   b->params = model_parameters(b->model.m); /* before passes make views of them */
   settle_hints(t, b);
   if (!model_passes(t, &b->model)) return false;
