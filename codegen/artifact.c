@@ -20,6 +20,7 @@
 #include "codegen/units.h"
 #include "runtime/artifact.h"
 #include "runtime/cpu.h"
+#include "runtime/order.h"
 
 typedef struct Job {
   Arena *arena;
@@ -203,7 +204,11 @@ static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels,
   } else if (r->texts.n) { /* not compiled: an empty place for the kernels */
     facts.cpu_image = program_embed(r->b, 0, hash64("", 0, 0));
   }
-  if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK) die("the Program is not valid: %s", error.text);
+  Program p;
+  if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK || program_open(*tables, *bytes, &p, &error) != RT_OK ||
+      order_check_all(&p, &error) != RT_OK)
+    die("the Program is not valid: %s", error.text);
+  program_close(&p);
   return true;
 }
 

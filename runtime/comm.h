@@ -123,6 +123,9 @@ void comm_abort(Comm *comm);
 
 CommCount comm_count(const Comm *comm, CommKind kind);
 
+/* The payload that member `place` of a group sends in an all_reduce of `bytes`, in elements of `unit` bytes. */
+size_t comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place);
+
 /* NULL is allowed. */
 void comm_close(Comm *comm);
 

@@ -420,10 +420,26 @@ static Strided at_recv(const CommOp *op, int j) {
 
 static bool is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind == COMM_reduce_scatter; }
 
+/* Where member j's range of an all_reduce of `bytes` begins. */
+static size_t range_of(size_t bytes, size_t unit, int j, int members) {
+  return bytes / unit * (size_t)j / (size_t)members * unit;
+}
+
+static bool is_direct(size_t bytes, int members) {
+  return members == 1 || (bytes <= piece_bytes(members) &&
+                          bytes * (size_t)(members - 1) <= (size_t)(members == 2 ? DIRECT_BYTES_TWO : DIRECT_BYTES));
+}
+
+size_t comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place) {
+  size_t others = (size_t)(members - 1);
+  if (is_direct(bytes, members)) return bytes * others;
+  size_t own = range_of(bytes, unit, place + 1, members) - range_of(bytes, unit, place, members);
+  return bytes - own + own * others; /* the parts of the others, then the own result */
+}
+
 /* Element range [start of j, start of j + 1) of member j, in bytes. */
 static size_t range_start(const Operation *op, size_t bytes, int j) {
-  size_t unit = dtype_bytes(op->dtype);
-  return bytes / unit * (size_t)j / (size_t)op->group->n * unit;
+  return range_of(bytes, dtype_bytes(op->dtype), j, op->group->n);
 }
 
 static void append_all_moves(Comm *c, Operation *op, const CommOp *spec) {
@@ -470,8 +486,7 @@ static void append_all_reduce(Comm *c, Operation *op, const CommOp *spec) {
   size_t bytes = comm_block_bytes(spec->send[0]);
   op->own = at_send(spec, 0);
   op->result = at_recv(spec, 0);
-  op->direct = n == 1 || (bytes <= op->piece && bytes * (size_t)(n - 1) <=
-                                                    (size_t)(n == 2 ? DIRECT_BYTES_TWO : DIRECT_BYTES));
+  op->direct = is_direct(bytes, n);
   op->two_phases = !op->direct;
   op->own_begin = op->result_begin = op->direct ? 0 : range_start(op, bytes, self);
   op->length = op->direct ? bytes : range_start(op, bytes, self + 1) - op->own_begin;

@@ -1,0 +1,391 @@
+/* tests/unit/program_order.c - order_check accepts what the compiler emits and catches seeded wrong orders.
+ *
+ * Programs come from lowerings of a residual network under random strategies, stages and micro-batches.  Every mutant is also
+ * judged by a second opinion that shares no code or reasoning with the checker: a search of all reachable states of all
+ * ranks, where an operation happens when each rank of its group is at it.  A mutant that the checker accepts must be
+ * harmless in every interleaving; one that can go wrong in any must be caught.
+ */
+#include <stdlib.h>
+
+#include "codegen/program.h"
+#include "passes/lower.h"
+#include "runtime/order.h"
+#include "tests/programs.h"
+
+static uint64_t seed;
+static uint32_t draw(uint32_t n) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return n ? (uint32_t)((seed >> 33) % n) : 0;
+}
+
+/* ---- programs */
+
+static const char *const model =
+    "symbol b hint 9\nparam \"w1\" : f32[8, 12] = zeros\nparam \"w2\" : f32[12, 8] = zeros\nparam \"w3\" : f32[8, 8] = zeros\n"
+    "func @main level 1 {\n"
+    "  %x = input {name=\"x\"} : f32[b, 8]\n"
+    "  %w1 = param {name=\"w1\"} : f32[8, 12]\n"
+    "  %h = dot %x, %w1 {spec=\"bd,df->bf\"} : f32[b, 12]\n"
+    "  %a = tanh %h : f32[b, 12]\n"
+    "  %w2 = param {name=\"w2\"} : f32[12, 8]\n"
+    "  %y = dot %a, %w2 {spec=\"bf,fd->bd\"} : f32[b, 8]\n"
+    "  %r = add %x, %y : f32[b, 8]\n"
+    "  %t = tanh %r : f32[b, 8]\n"
+    "  %w3 = param {name=\"w3\"} : f32[8, 8]\n"
+    "  %z = dot %t, %w3 {spec=\"bd,de->be\"} : f32[b, 8]\n"
+    "  %q = add %z, %r : f32[b, 8]\n"
+    "  %e = exp %q : f32[b, 8]\n"
+    "  %s = mul %e, %x : f32[b, 8]\n"
+    "  output \"y\" %s\n  output \"r\" %r\n}\n";
+
+typedef struct Built {
+  void *image;
+  Program p;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+} Built;
+
+/* Random over the spatial axes; the micro-batch cuts the batch. */
+static Strategy draw_strategy(Module *m, const Func *l1, const Op *op) {
+  const Rule *r = rule_of(m, l1, op);
+  const Strategy *list;
+  Mesh whole = m->mesh;
+  int mb = mesh_axis_find(&whole, "mb");
+  if (mb >= 0) m->mesh.naxes = mb; /* it is the last axis */
+  int n = strategy_enumerate(m, r, true, &list);
+  Strategy s = list[draw((uint32_t)n)];
+  m->mesh = whole;
+  for (int f = 0; mb >= 0 && f < r->nfactors; f++) {
+    if (!r->factors[f].size || r->factors[f].size != ex_sym(m, module_symbol(m, "b"))) continue;
+    memmove(&s.picks[1], &s.picks[0], sizeof(Pick) * (size_t)s.n);
+    s.picks[0] = (Pick){(uint8_t)mb, (uint8_t)f};
+    s.n++;
+  }
+  return s;
+}
+
+static bool finish(ProgramBuilder *b, uint32_t stages, uint32_t events, Built *out) {
+  size_t bytes;
+  RtError error = {0};
+  ProgramFacts facts = {.name = "m", .target = "cpu", .producer = "test", .cpu = "", .cpu_image = PROGRAM_NONE, .stages = stages, .n_events = events};
+  bool ok = program_builder_finish(b, &facts, &out->image, &bytes, &error) == RT_OK && program_open(out->image, bytes, &out->p, &error) == RT_OK;
+  CHECKF(ok, "%s", error.text);
+  for (uint32_t s = 0; ok && s < out->p.n_symbols; s++) out->symbols[s] = program_default_size(&out->p.symbols[s]);
+  program_builder_free(b);
+  return ok;
+}
+
+static void discard(Built *b) {
+  program_close(&b->p);
+  free(b->image);
+}
+
+/* False when the strategies cannot be lowered (a gather of micro-batches). */
+static bool build(const char *axes, int stages, int micro_batches, uint64_t case_seed, Built *out) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  seed = case_seed;
+  const char *time = micro_batches > 1 ? arena_printf(a, "%smb=%d time", *axes ? ", " : "", micro_batches) : "";
+  Module *m = ir_parse("model", arena_printf(a, "apc.ir 1\nmesh [%s%s] stages %d\n%s", axes, time, stages, model), d);
+  bool ok = m != NULL;
+  CHECK(ok);
+  if (!ok) diags_print(d, stderr, false);
+  const Func *l1 = m ? module_func(m, "main") : NULL;
+  Func *l2 = NULL;
+  if (ok) {
+    Strategy *s = ARENA_ARRAY(a, Strategy, l1->ops.n);
+    int *at = ARENA_ARRAY(a, int, l1->ops.n), cuts[4] = {0};
+    for (int i = 1; i < stages; i++) cuts[i] = 2 + (int)draw(3) + (i - 1) * 3;
+    for (size_t i = 0; i < l1->ops.n; i++) {
+      s[i] = draw_strategy(m, l1, &l1->ops.items[i]);
+      for (int k = 1; k < stages; k++) at[i] += (int)i >= cuts[k];
+    }
+    LowerPlan plan = {.strategies = s, .stages = at};
+    l2 = lower_spmd(m, l1, &plan, "rank", d);
+    ok = l2 != NULL;
+  }
+  if (ok) {
+    ProgramEntrySpec entry = {"main", l1, l2};
+    ProgramSource source = {m, 1, &entry, false};
+    ProgramResult r;
+    ok = program_of(&source, &r, d) && finish(r.b, (uint32_t)stages, 0, out);
+    CHECK(ok);
+  }
+  module_free(m);
+  arena_free(a);
+  return ok;
+}
+
+/* ---- the second opinion: all reachable states of all ranks */
+
+typedef struct At {
+  uint32_t instr, micro_batch;
+} At;
+
+enum { MOST_STATES = 1 << 16, MOST_RANKS = 16, MOST_OPS = 255 };
+
+typedef struct Search {
+  const Program *p;
+  At ops[MOST_RANKS][MOST_OPS];
+  uint32_t n[MOST_RANKS];
+  uint8_t (*states)[MOST_RANKS]; /* operations done, per rank */
+  uint32_t *table, n_states;
+  bool too_many, bad;
+} Search;
+
+static void add_state(Search *s, const uint8_t *done) {
+  size_t i = hash64(done, MOST_RANKS, 0) % (4 * MOST_STATES);
+  for (; s->table[i]; i = (i + 1) % (4 * MOST_STATES))
+    if (memcmp(s->states[s->table[i] - 1], done, MOST_RANKS) == 0) return;
+  if (s->n_states == MOST_STATES) {
+    s->too_many = true;
+    return;
+  }
+  memcpy(s->states[s->n_states], done, MOST_RANKS);
+  s->table[i] = ++s->n_states;
+}
+
+/* All operations that can happen next; a meeting of different ones is bad, so is a state from where nothing goes on. */
+static void expand(Search *s, const uint8_t *done) {
+  bool ended = true, moved = false;
+  for (uint32_t r = 0; r < s->p->ranks; r++) {
+    if (done[r] == s->n[r]) continue;
+    ended = false;
+    At mine = s->ops[r][done[r]];
+    const ProgramInstr *x = &s->p->instrs[mine.instr];
+    uint32_t members[PROGRAM_MAX_WORLD], place, n = program_group_members(s->p, x->object, r, members, &place);
+    bool ready = n > 0;
+    uint32_t sends = 0;
+    for (uint32_t k = 0; k < n && ready; k++) {
+      if (done[members[k]] == s->n[members[k]]) ready = false;
+      if (!ready) break;
+      At other = s->ops[members[k]][done[members[k]]];
+      const ProgramInstr *y = &s->p->instrs[other.instr];
+      sends += y->kind == PI_send;
+      ready = y->object == x->object;
+      if (ready && (y->key != x->key || other.micro_batch != mine.micro_batch)) s->bad = true;
+    }
+    if (!ready) continue;
+    if ((x->kind == PI_send || x->kind == PI_recv) && sends != 1) s->bad = true;
+    moved = true;
+    if (place != 0) continue; /* the first member does it */
+    uint8_t next[MOST_RANKS];
+    memcpy(next, done, MOST_RANKS);
+    for (uint32_t k = 0; k < n; k++) next[members[k]]++;
+    add_state(s, next);
+  }
+  if (!ended && !moved) s->bad = true;
+}
+
+typedef enum Opinion { FINE, BAD, TOO_LARGE } Opinion;
+
+static Opinion second_opinion(const Program *p) {
+  static Search search;
+  Search *s = &search;
+  memset(s, 0, sizeof *s);
+  s->p = p;
+  if (p->ranks > MOST_RANKS) return TOO_LARGE;
+  for (uint32_t r = 0; r < p->ranks; r++) {
+    const ProgramSchedule *line = &p->schedules[program_stage(p, r)];
+    for (uint32_t k = line->calls; k < line->calls + line->n; k++)
+      for (uint32_t i = p->bodies[p->calls[k].body].instrs, e = i + p->bodies[p->calls[k].body].n; i < e; i++) {
+        if (!program_instr_is_comm(p->instrs[i].kind)) continue;
+        if (s->n[r] == MOST_OPS) return TOO_LARGE;
+        s->ops[r][s->n[r]++] = (At){i, p->calls[k].micro_batch};
+      }
+  }
+  s->states = calloc(MOST_STATES, sizeof *s->states);
+  s->table = calloc(4 * MOST_STATES, sizeof *s->table);
+  uint8_t start[MOST_RANKS] = {0};
+  add_state(s, start);
+  for (uint32_t i = 0; i < s->n_states && !s->bad && !s->too_many; i++) {
+    uint8_t done[MOST_RANKS];
+    memcpy(done, s->states[i], sizeof done);
+    expand(s, done);
+  }
+  free(s->states);
+  free(s->table);
+  return s->bad ? BAD : s->too_many ? TOO_LARGE : FINE;
+}
+
+/* ---- faults: each spoils the opened image; false when it does not apply */
+
+static ProgramInstr *instrs(Program *p) { return (ProgramInstr *)(uintptr_t)p->instrs; }
+static ProgramCall *calls(Program *p) { return (ProgramCall *)(uintptr_t)p->calls; }
+
+/* A communication instruction of a body at random; PROGRAM_NONE: fewer than `least` there.  Transfers more often. */
+static uint32_t draw_comm(const Program *p, uint32_t body, uint32_t least, bool transfer) {
+  const ProgramBody *b = &p->bodies[body];
+  uint32_t found[256], n = 0;
+  for (uint32_t i = b->instrs; i < b->instrs + b->n && n < 256; i++)
+    if (program_instr_is_comm(p->instrs[i].kind) && (!transfer || p->instrs[i].kind == PI_send || p->instrs[i].kind == PI_recv)) found[n++] = i;
+  return n >= least && n > 0 ? found[draw(n)] : PROGRAM_NONE;
+}
+
+static void nothing(ProgramInstr *x) {
+  x->kind = PI_wait;
+  x->event = 0;
+  x->lag = UINT32_MAX; /* never waits */
+}
+
+static bool swap_two(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 2, true), j = draw_comm(p, body, 2, false);
+  if (i == PROGRAM_NONE || j == PROGRAM_NONE || i == j) return false;
+  ProgramInstr x = p->instrs[i];
+  instrs(p)[i] = p->instrs[j];
+  instrs(p)[j] = x;
+  return true;
+}
+
+static bool drop_one(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 1, draw(4) > 0);
+  if (i == PROGRAM_NONE) return false;
+  nothing(&instrs(p)[i]);
+  return true;
+}
+
+static bool duplicate_one(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 1, draw(2)), at = p->bodies[body].instrs + draw(p->bodies[body].n);
+  if (i == PROGRAM_NONE || program_instr_is_comm(p->instrs[at].kind)) return false;
+  instrs(p)[at] = p->instrs[i];
+  return true;
+}
+
+static bool move_first(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 2, true), j = draw_comm(p, body, 2, false);
+  if (i == PROGRAM_NONE || j == PROGRAM_NONE || j >= i) return false;
+  ProgramInstr x = p->instrs[i];
+  memmove(&instrs(p)[j + 1], &instrs(p)[j], (i - j) * sizeof x);
+  instrs(p)[j] = x;
+  return true;
+}
+
+static bool change_key(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 1, true);
+  if (i == PROGRAM_NONE) return false;
+  instrs(p)[i].key += 1000;
+  return true;
+}
+
+static bool cross_keys(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 2, true), j = draw_comm(p, body, 2, false);
+  if (i == PROGRAM_NONE || j == PROGRAM_NONE || i == j) return false;
+  uint32_t key = p->instrs[i].key;
+  instrs(p)[i].key = p->instrs[j].key;
+  instrs(p)[j].key = key;
+  return true;
+}
+
+static bool wrong_group(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 1, true), g = draw(p->n_groups);
+  if (i == PROGRAM_NONE || g >= p->n_groups || g == p->instrs[i].object || p->groups[g].from == PROGRAM_NONE) return false;
+  uint32_t stage = p->bodies[body].stage;
+  if (p->groups[g].from != stage && p->groups[g].to != stage) return false;
+  instrs(p)[i].object = g;
+  return true;
+}
+
+static bool send_for_recv(Program *p, uint32_t body) {
+  uint32_t i = draw_comm(p, body, 1, true);
+  if (i == PROGRAM_NONE) return false;
+  instrs(p)[i].kind = p->instrs[i].kind == PI_send ? PI_recv : PI_send;
+  return true;
+}
+
+static bool swap_calls(Program *p, uint32_t body) {
+  const ProgramSchedule *s = &p->schedules[p->bodies[body].stage];
+  if (s->n < 2) return false;
+  uint32_t i = s->calls + draw(s->n), j = s->calls + draw(s->n);
+  if (i == j) return false;
+  uint32_t mb = p->calls[i].micro_batch;
+  calls(p)[i].micro_batch = p->calls[j].micro_batch;
+  calls(p)[j].micro_batch = mb;
+  return true;
+}
+
+static bool repeat_call(Program *p, uint32_t body) {
+  const ProgramSchedule *s = &p->schedules[p->bodies[body].stage];
+  if (s->n < 2) return false;
+  uint32_t i = s->calls + draw(s->n - 1);
+  calls(p)[i + 1].micro_batch = p->calls[i].micro_batch;
+  return true;
+}
+
+static bool drop_call(Program *p, uint32_t body) {
+  ProgramSchedule *s = (ProgramSchedule *)(uintptr_t)&p->schedules[p->bodies[body].stage];
+  if (s->n < 2) return false;
+  s->n--;
+  return true;
+}
+
+static const struct {
+  const char *name;
+  bool (*plant)(Program *, uint32_t);
+} faults[] = {{"swap two", swap_two},           {"drop one", drop_one},       {"do one twice", duplicate_one},
+              {"move before another", move_first}, {"change a key", change_key}, {"exchange keys", cross_keys},
+              {"wrong pair of stages", wrong_group}, {"send for recv", send_for_recv}, {"swap micro-batches", swap_calls},
+              {"repeat a micro-batch", repeat_call}, {"drop a call", drop_call}};
+enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
+
+static int planted[FAULTS], caught[FAULTS], harmless[FAULTS], unsearched[FAULTS], confirmed, accepted;
+
+static void plant_one(Built *b, int fault, const char *what) {
+  Program *p = &b->p;
+  size_t bytes = b->p.header->table_bytes;
+  void *kept = malloc(bytes);
+  memcpy(kept, b->image, bytes);
+  if (faults[fault].plant(p, draw(p->n_bodies))) {
+    RtError error = {0};
+    RtStatus status = order_check(p, 0, b->symbols, &error);
+    Opinion opinion = second_opinion(p);
+    planted[fault]++;
+    caught[fault] += status != RT_OK;
+    confirmed += status != RT_OK && opinion == BAD;
+    harmless[fault] += status == RT_OK && opinion == FINE;
+    unsearched[fault] += status == RT_OK && opinion == TOO_LARGE;
+    CHECKF(!(status == RT_OK && opinion == BAD), "%s: %s is not caught", what, faults[fault].name);
+    CHECKF(status == RT_OK || (status == RT_INTERNAL && strstr(error.text, "rank ")), "%s", error.text);
+    if (status != RT_OK && opinion == FINE) /* no rank can tell, but it is not what a Program may be */
+      CHECKF(strstr(error.text, "key") || strstr(error.text, "twice"), "%s: %s: %s", what, faults[fault].name, error.text);
+  }
+  memcpy(b->image, kept, bytes);
+  free(kept);
+}
+
+static void programs_and_faults(void) {
+  static const char *const axes[] = {"", "x=2", "x=3", "x=2, y=2"};
+  for (int a = 0; a < 4; a++)
+    for (int stages = 1; stages <= 4; stages++)
+      for (int mb = 1; mb <= 4; mb++)
+        for (uint64_t s = 0; s < 2; s++) {
+          if (a == 0 && mb == 1) continue; /* a mesh has an axis */
+          Built b = {0};
+          char what[100];
+          snprintf(what, sizeof what, "[%s] stages %d micro-batches %d seed %d", axes[a], stages, mb, (int)s);
+          if (!build(axes[a], stages, mb, 1000 * s + (uint64_t)(100 * a + 10 * stages + mb), &b)) continue;
+          RtError error = {0};
+          CHECKF(order_check(&b.p, 0, b.symbols, &error) == RT_OK, "%s: %s", what, error.text);
+          CHECKF(second_opinion(&b.p) != BAD, "%s", what);
+          accepted++;
+          for (int f = 0; f < FAULTS; f++)
+            for (int k = 0; k < 3; k++) plant_one(&b, f, what);
+          discard(&b);
+        }
+}
+
+static void faults_are_caught(void) {
+  int total = 0;
+  for (int f = 0; f < FAULTS; f++) {
+    printf("  %-22s planted %4d  caught %4d  harmless %3d  not searched %d\n", faults[f].name, planted[f], caught[f], harmless[f], unsearched[f]);
+    CHECKF(caught[f] > 0, "%s", faults[f].name);
+    total += caught[f];
+  }
+  printf("  %d programs accepted; %d wrong orders caught, %d of them seen to fail by the search\n", accepted, total, confirmed);
+  CHECK(accepted >= 40);
+  CHECK(total >= 200 && confirmed >= 200);
+}
+
+int main(void) {
+  RUN(programs_and_faults);
+  RUN(faults_are_caught);
+  return test_summary();
+}
