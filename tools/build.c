@@ -73,11 +73,32 @@ static PlanOptions plan_options(const Options *o) {
                        .micro_batches = (int)option_int(o, OPT_micro_batches, 0), .memory_limit = option_real(o, OPT_memory, 0)};
 }
 
+/* What a search says beside its plan: the one-device time, the bound, and what else there is. */
+static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
+  PlanAlternative *list = ARENA_ARRAY(t->arena, PlanAlternative, searched->nalternatives + 1);
+  list[0] = (PlanAlternative){.tp = searched->tp, .pp = searched->pp, .dp = searched->dp, .cp = searched->cp, .ep = searched->ep,
+                              .micro_batches = searched->micro_batches, .seconds = searched->price.time.total, .bytes = searched->price.memory.total};
+  for (int i = 0; i < searched->nalternatives; i++) list[i + 1] = searched->alternatives[i];
+  p->alternatives = list;
+  p->nalternatives = searched->nalternatives + 1;
+  p->one_device_seconds = searched->one_device_seconds;
+  p->lower_bound = searched->lower_bound;
+  p->gap = p->price.time.total > p->lower_bound ? p->price.time.total / p->lower_bound - 1 : 0;
+  p->search_seconds = searched->search_seconds;
+  p->flops = searched->flops;
+}
+
+/* The search comes first, because the plan that is read has to leave its mesh in the module; that it finds nothing is no
+ * error here. */
 static Plan *read_plan(Tool *t, Build *b, const char *file) {
   const char *text = file_read_text(t->diags, t->arena, file, NULL);
   if (!text) return NULL;
   diag_source(t->diags, file, text);
-  return plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
+  PlanOptions options = {.memory_limit = option_real(&t->options, OPT_memory, 0)};
+  const Plan *searched = plan_search(b->model.m, b->l1, b->target, &options, diags_new(t->arena));
+  Plan *p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
+  if (p && searched) compare_with_search(t, p, searched);
+  return p;
 }
 
 static bool save_plan(Tool *t, const Build *b, const char *file) {
@@ -165,7 +186,8 @@ static const char *temps_directory(Tool *t, const Build *b) {
 /* By default weights are embedded while they are less than 1 GiB. */
 static bool embeds(const Tool *t, const Module *m) {
   const char *how = option_text(&t->options, OPT_weights);
-  if (how) return strcmp(how, "embed") == 0;
+  if (how && strcmp(how, "ref") == 0) return false;
+  if (how && strcmp(how, "embed") == 0) return true;
   double bytes = 0;
   for (size_t i = 0; i < m->blobs.n; i++) bytes += (double)m->blobs.items[i].bytes;
   return bytes < 0x1p30;

@@ -10,6 +10,7 @@
 #include "frontend/onnx_import.h"
 #include "passes/bind.h"
 #include "passes/pipeline.h"
+#include "tools/weights.h"
 
 /* ---- names */
 
@@ -238,10 +239,17 @@ static void seed_weights(const Tool *t, Module *m) {
   }
 }
 
+static bool replace_weights(Tool *t, Module *m) {
+  const char *from = option_text(&t->options, OPT_weights);
+  if (!from || strcmp(from, "ref") == 0 || strcmp(from, "embed") == 0) return true;
+  if (strcmp(ending(from), ".safetensors") == 0) return weights_from_file(m, from, t->diags);
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '--weights' takes ref, embed or FILE.safetensors, not '%s'", from);
+}
+
 bool model_load(Tool *t, const char *path, Model *model) {
   *model = (Model){.path = path, .name = model_name(t->arena, path), .kind = model_kind(path)};
   tool_stage(t, "Reading", "%s", path);
-  bool ok = load_file(t, model) && bind_shapes(t, model->m) && set_hints(t, model->m) && verify_module(model->m, t->diags) && find_entries(t, model);
+  bool ok = load_file(t, model) && replace_weights(t, model->m) && bind_shapes(t, model->m) && set_hints(t, model->m) && verify_module(model->m, t->diags) && find_entries(t, model);
   if (ok && option_given(&t->options, OPT_seed)) seed_weights(t, model->m);
   return ok;
 }

@@ -75,6 +75,24 @@ expect 1 "no input 'logits'" "$apc" run "$gpt" -q --inputs "$gpt_out"
 expect 2 "random:SEED" "$apc" run "$gpt" -q --input tokens=sometimes
 expect 1 "" "$apc" run "$gpt" -q --input tokens=@nowhere.npy
 
+# weights: embedded, referred to, from another file
+expect 0 "" "$apc" "$gpt" -q --weights ref -o ref; expect 0 "" ./ref --inputs "$gpt_in" --outputs ref.npz
+expect 0 "" "$apc" run "$gpt" -q --weights embed --inputs "$gpt_in" --expect ref.npz
+/usr/bin/python3 - <<'PY'
+import numpy
+shapes = {"layers.0.up.w": (16, 32), "layers.0.up.b": (32,), "layers.0.down.w": (32, 16), "layers.0.down.b": (16,)}
+numpy.savez("w.npz", **{k: numpy.ones(v, numpy.float32) for k, v in shapes.items()})
+numpy.savez("x.npz", x=numpy.ones((1, 16), numpy.float32))
+numpy.savez("y.npz", y=numpy.full((1, 16), 17 * 32 + 1, numpy.float32))
+numpy.savez("less.npz", **{k: numpy.ones(v, numpy.float32) for k, v in list(shapes.items())[1:]})
+PY
+expect 0 "" "$apc" convert w.npz ones.safetensors; expect 0 "" "$apc" convert less.npz less.safetensors
+one="-D d=16 -D hidden=32 -D layers=1 -q"
+expect 0 "equal" "$apc" run "$mlp" $one --target cpux2 --weights ones.safetensors --inputs x.npz --expect y.npz
+expect 1 "no tensor 'layers.0.up.w'" "$apc" run "$mlp" $one --weights less.safetensors
+expect 1 "error[APC0604]" "$apc" run "$mlp" $small --weights ones.safetensors
+expect 2 "ref, embed or" "$apc" plan "$mlp" $one --weights elsewhere
+
 # verify
 expect 0 "proved" "$apc" verify "$gpt" -q --target cpux4 --tp 2 --dp 2 --dim batch=2 --dim seq=16
 expect 0 "" "$apc" verify "$gpt" -q --target cpux4 --pp 2 --micro-batches 2 --dim batch=4 --dim seq=16 --json
@@ -111,4 +129,4 @@ expect 1 "error[APC0002]" "$apc" "$mlp" $small -o /nonexistent/x
 expect 1 "cannot be written" bash -c "'$apc' --help >/dev/full"
 expect 5 "error[APC0701]" env CC=no-such-compiler "$apc" "$mlp" $small -o x
 check "a temporary folder is left" bash -c '! ls -d "${TMPDIR:-/tmp}"/apc-?????? 2>/dev/null | while read -r d; do [ -O "$d" ] && [ -e "$d/parallel" -o -e "$d/one" ] && echo "$d"; done | grep -q .'
-summary 90
+summary 110

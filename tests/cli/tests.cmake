@@ -4,3 +4,6 @@ foreach(name usage models malformed)
   add_test(NAME cli.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)
   set_tests_properties(cli.${name} PROPERTIES TIMEOUT 600)
 endforeach()
+
+# docs/status.md is generated: build/apc-status > docs/status.md
+add_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')")

@@ -1,0 +1,129 @@
+/* tools/apc_status.c - writes docs/status.md on standard output: what exists, from the tables that make it so.
+ *
+ *   build/apc-status > docs/status.md
+ *
+ * A test compares the committed file with the output.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "frontend/target.h"
+#include "ir/ir.h"
+#include "tools/options.h"
+
+/* A table cell: '|' would end it. */
+static void cell(const char *text) {
+  for (; *text; text++) {
+    if (*text == '|') putchar('\\');
+    putchar(*text);
+  }
+}
+
+static void state(DiagCode later) {
+  if (later) printf("not yet (%s)", diag_code_name(later));
+  else fputs("built", stdout);
+}
+
+static void commands(void) {
+  puts("## Commands\n\n| command | does | state |\n| --- | --- | --- |");
+  for (int c = 1; c < CMD_COUNT; c++) {
+    printf("| `apc %s", command_rows[c].name);
+    if (*command_rows[c].arguments) putchar(' ');
+    cell(command_rows[c].arguments);
+    printf("` | %s | ", command_rows[c].brief);
+    state(command_rows[c].later);
+    puts(" |");
+  }
+}
+
+/* "--schedule gpipe": the words that are built, then those that are not. */
+static void choices(OptionId option, bool built) {
+  bool any = false;
+  for (int i = 0; i < choice_count; i++) {
+    const ChoiceRow *c = &choice_rows[i];
+    if (c->option != option || (c->later == DIAG_NONE) != built) continue;
+    printf("%s`%s`", any ? ", " : built ? "" : "not yet: ", c->word);
+    any = true;
+  }
+}
+
+static bool has_choices(OptionId option, bool built) {
+  for (int i = 0; i < choice_count; i++)
+    if (choice_rows[i].option == option && (choice_rows[i].later == DIAG_NONE) == built) return true;
+  return false;
+}
+
+static void options(void) {
+  puts("\n## Options\n\n| option | meaning | state |\n| --- | --- | --- |");
+  for (int i = 0; i < OPT_COUNT; i++) {
+    const OptionRow *r = &option_rows[i];
+    printf("| `%s%s", r->flag, *r->argument && *r->argument != '[' ? " " : "");
+    cell(r->argument);
+    fputs("` | ", stdout);
+    cell(r->help);
+    fputs(" | ", stdout);
+    if (has_choices((OptionId)i, true)) choices((OptionId)i, true);
+    else state(r->later);
+    if (has_choices((OptionId)i, false)) {
+      fputs("; ", stdout);
+      choices((OptionId)i, false);
+    }
+    puts(" |");
+  }
+}
+
+static void targets(void) {
+  puts("\n## Targets\n\nPrograms for `cpu` ranks can be built and run; the other targets can be planned and priced.\n");
+  for (const char *const *n = target_names(); *n; n++) printf("%s`%s`", n == target_names() ? "" : ", ", *n);
+  putchar('\n');
+}
+
+static void operations(void) {
+  puts("\n## Operations of the IR\n\n| operation | meaning |\n| --- | --- |");
+  for (int k = 1; k < OP_COUNT; k++) {
+    printf("| `%s`%s | ", op_name((OpKind)k), op_level2_only((OpKind)k) ? " (level 2)" : op_is_composite((OpKind)k) ? " (composite)" : "");
+    cell(op_doc((OpKind)k));
+    puts(" |");
+  }
+}
+
+typedef struct Operator {
+  const char *name;
+  int since, until;
+} Operator;
+
+static const Operator operators[] = {
+#define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) {type, since, until},
+#include "frontend/onnx_ops.def"
+#undef ONNX_OP
+};
+
+static void onnx(void) {
+  size_t n = sizeof operators / sizeof *operators;
+  puts("\n## ONNX operators\n\nWith the operator set from which each is read.\n");
+  for (size_t i = 0; i < n; i++) {
+    if (i && strcmp(operators[i].name, operators[i - 1].name) == 0) continue;
+    printf("%s%s (%d)", i ? ", " : "", operators[i].name, operators[i].since);
+  }
+  putchar('\n');
+}
+
+static void diagnostics(void) {
+  puts("\n## Diagnostics\n\n`apc explain CODE` has the long text.\n\n| code | meaning |\n| --- | --- |");
+  for (int c = 1; c < DIAG_COUNT; c++) {
+    printf("| %s | ", diag_code_name((DiagCode)c));
+    cell(diag_brief((DiagCode)c));
+    puts(" |");
+  }
+}
+
+int main(void) {
+  puts("# Status\n\nGenerated from the tables in the source by `build/apc-status > docs/status.md`; a test keeps it up to date.\n");
+  commands();
+  options();
+  targets();
+  operations();
+  onnx();
+  diagnostics();
+  return 0;
+}

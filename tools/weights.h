@@ -1,0 +1,11 @@
+/* tools/weights.h - --weights FILE.safetensors: the model's weights come from another file. */
+#ifndef APC_TOOLS_WEIGHTS_H
+#define APC_TOOLS_WEIGHTS_H
+
+#include "ir/ir.h"
+
+/* Points every weight of the module at the tensor of its name, which must have its type and shape.  False after
+ * diagnostics, all missing ones at once. */
+bool weights_from_file(Module *m, const char *path, Diags *diags);
+
+#endif
