@@ -1,0 +1,146 @@
+/* tests/unit/program_traffic.c - the bytes that traffic.h derives from a Program are those that its ranks send, and the memory
+ * that the compiler's plan predicts is what they allocate.
+ *
+ * One program per communication kind, so that the sum the runtime reports is that of the kind.
+ */
+#include "runtime/memory.h"
+#include "runtime/order.h"
+#include "runtime/traffic.h"
+#include "tests/programs.h"
+
+#define OK(call) CHECKF((call) == APC_OK, "%s", apc_error(m))
+
+typedef struct Shape {
+  uint32_t n, lo, mine; /* expressions: rows, and this rank's part */
+} Shape;
+
+static Shape shape_of(Make *m, uint32_t axis, int64_t ranks) {
+  uint32_t r = program_coordinate(m->b, axis), n = make_symbol(m, "n", 0, 7), lo = make_cut(m, r, n, ranks);
+  return (Shape){n, lo, make_sub(m, make_cut(m, make_next(m, r), n, ranks), lo)};
+}
+
+/* y = one communication of kind `kind` applied to x; columns of 5 are cut as unevenly as the rows. */
+static Make one_collective(ProgramInstrKind kind, uint32_t ranks, int stages) {
+  Make m = make_new((uint32_t)stages);
+  uint32_t axis = make_axis(&m, "a", ranks, false);
+  Shape s = shape_of(&m, axis, ranks);
+  uint32_t c = make_number(&m, 5), zero = make_number(&m, 0), r = program_coordinate(m.b, axis), one = make_number(&m, 1);
+  uint32_t c_lo = make_cut(&m, r, c, ranks), c_mine = make_sub(&m, make_cut(&m, make_next(&m, r), c, ranks), c_lo);
+  bool pair = kind == PI_send, cut = kind != PI_all_reduce && kind != PI_reduce_scatter;
+  uint32_t hi = make_add(&m, s.lo, s.mine), rows = cut ? s.mine : s.n;
+  uint32_t group = program_add_groups(m.b, &(ProgramGroup){pair ? (ProgramList){0, 0} : MAKE_LIST(&m, axis), pair ? 0 : PROGRAM_NONE,
+                                                           pair ? 1 : PROGRAM_NONE});
+  make_port(&m, "x", DT_f32, MAKE_LIST(&m, s.n, c));
+  make_entry(&m, "main", 1, 0);
+  make_begin(&m, 0);
+  uint32_t x = make_tensor(&m, PC_input, DT_f32, 1, MAKE_LIST(&m, rows, c));
+  make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, cut ? s.lo : zero, zero));
+  if (pair) {
+    make_put(&m, make_comm(&m, PI_send, "cut", group, MAKE_LIST(&m, x)));
+    uint32_t first = make_end(&m, "first");
+    make_begin(&m, 1);
+    uint32_t got = make_tensor(&m, PC_activation, DT_f32, 1, MAKE_LIST(&m, rows, c));
+    ProgramInstr recv = make_comm(&m, PI_recv, "cut", group, MAKE_LIST(&m, got));
+    recv.key = program_at_instrs(m.b, program_count_instrs(m.b) - 1)->key;
+    make_put(&m, recv);
+    make_call(&m, 0, first, 0);
+    make_call(&m, 1, make_end(&m, "second"), 0);
+    make_schedules(&m);
+    return m;
+  }
+  bool wide = kind == PI_exchange, columns = kind == PI_all_to_all || kind == PI_reduce_scatter;
+  uint32_t out = wide ? make_add(&m, s.mine, make_number(&m, 2)) : s.n;
+  uint32_t y = make_tensor(&m, PC_activation, DT_f32, 1, MAKE_LIST(&m, out, columns ? c_mine : c));
+  ProgramInstr i = make_comm(&m, kind, "it", group, MAKE_LIST(&m, x, y));
+  i.dim = columns ? 1 : 0;
+  if (wide) i.exprs = MAKE_LIST(&m, s.lo, hi, make_sub(&m, s.lo, one), make_add(&m, hi, one));
+  make_put(&m, i);
+  make_call(&m, 0, make_end(&m, "body"), 0);
+  make_schedules(&m);
+  return m;
+}
+
+static void check_memory(const Program *p, const ApcReport *used, uint32_t rank, const int64_t *symbols) {
+  MemoryPlan plan;
+  RtError error = {0};
+  CHECKF(memory_plan(p, 0, program_stage(p, rank), symbols, &plan, &error) == RT_OK, "%s", error.text);
+  CHECK(plan.bytes[SPACE_WINDOW] == used->window_bytes && plan.bytes[SPACE_PARAM] == used->param_bytes);
+  CHECKF(plan.bytes[SPACE_ARENA] == used->arena_bytes, "rank %u: plan %llu, used %llu", rank, (unsigned long long)plan.bytes[SPACE_ARENA],
+         (unsigned long long)used->arena_bytes);
+  memory_plan_free(&plan);
+}
+
+static void compare(ProgramInstrKind kind, uint32_t ranks) {
+  static const int sizes[] = {7, 64, 1, 301, 3000, 9001, 5}; /* around the limits of a direct all_reduce, and in several pieces */
+  enum { MOST = 9001 };
+  Make make = one_collective(kind, ranks, kind == PI_send ? 2 : 1);
+  const char *path = make_artifact(&make, "one");
+  Artifact a;
+  RtError error = {0};
+  CHECKF(artifact_open(path, "one", &a, &error) == RT_OK, "%s", error.text);
+  CHECKF(order_check_all(&a.program, &error) == RT_OK, "%s", error.text);
+  ApcModel *m;
+  float *x = calloc(5 * MOST, sizeof *x);
+  OK(apc_load(path, NULL, &m));
+  uint64_t predicted[PROGRAM_MAX_WORLD] = {0}, total = 0;
+  int most = 0;
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    int64_t symbols[1] = {sizes[s]};
+    bool largest = sizes[s] > most;
+    if (largest) most = sizes[s];
+    OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){sizes[s], 5}, x));
+    OK(apc_run(m, NULL));
+    for (uint32_t r = 0; r < a.program.ranks; r++) {
+      uint64_t sent[COMM_KIND_COUNT] = {0};
+      ApcReport report = {0};
+      CHECKF(traffic_sent(&a.program, 0, r, symbols, sent, &error) == RT_OK, "%s", error.text);
+      for (int k = 0; k < COMM_KIND_COUNT; k++) predicted[r] += sent[k];
+      OK(apc_report(m, (int)r, &report));
+      total += predicted[r];
+      CHECKF(predicted[r] == report.sent_bytes, "%s, %u ranks, n %d, rank %u: predicted %llu, sent %llu", program_instr_name(kind), ranks, sizes[s],
+             r, (unsigned long long)predicted[r], (unsigned long long)report.sent_bytes);
+      if (largest) check_memory(&a.program, &report, r, symbols);
+    }
+  }
+  CHECKF(total > 0, "%s sends nothing", program_instr_name(kind));
+  free(x);
+  apc_close(m);
+  artifact_close(&a);
+}
+
+static void every_kind(void) {
+  static const ProgramInstrKind kinds[] = {PI_all_reduce, PI_all_gather, PI_reduce_scatter, PI_all_to_all, PI_exchange, PI_send};
+  for (int k = 0; k < 6; k++)
+    for (uint32_t ranks = 2; ranks <= 3; ranks++) compare(kinds[k], ranks);
+}
+
+/* A pair whose sides disagree about bytes is refused. */
+static void sizes_are_checked(void) {
+  static const ProgramInstrKind kinds[] = {PI_all_gather, PI_reduce_scatter, PI_all_to_all, PI_exchange, PI_all_reduce, PI_send};
+  for (int k = 0; k < 6; k++) {
+    Make m = one_collective(kinds[k], 2, kinds[k] == PI_send ? 2 : 1);
+    uint32_t last = program_count_tensors(m.b) - 1; /* what receives */
+    ProgramTensor *t = program_at_tensors(m.b, last);
+    uint32_t first = *program_at_indices(m.b, t->extents.first), second = *program_at_indices(m.b, t->extents.first + 1);
+    ProgramList larger = MAKE_LIST(&m, make_next(&m, first), second);
+    program_at_tensors(m.b, last)->extents = larger;
+    void *image;
+    size_t bytes;
+    Program p;
+    RtError error = {0};
+    ProgramFacts facts = {"m", "t", "t", "", PROGRAM_NONE, m.stages, 0};
+    CHECKF(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_OK && program_open(image, bytes, &p, &error) == RT_OK, "%s",
+           error.text);
+    CHECK(order_check_all(&p, &error) == RT_INTERNAL);
+    CHECKF(strstr(error.text, "rank 0, "), "%s: %s", program_instr_name(kinds[k]), error.text);
+    program_close(&p);
+    free(image);
+    program_builder_free(m.b);
+  }
+}
+
+int main(void) {
+  RUN(every_kind);
+  RUN(sizes_are_checked);
+  return test_summary();
+}
