@@ -61,9 +61,7 @@ enum { LIBRARIES = sizeof libraries / sizeof *libraries };
 
 static Check library(const Library *l) {
   for (int i = 0; l->files[i]; i++) {
-    void *handle = dlopen(l->files[i], RTLD_LAZY | RTLD_LOCAL);
-    if (!handle) continue;
-    dlclose(handle);
+    if (!dlopen(l->files[i], RTLD_LAZY | RTLD_LOCAL)) continue; /* stays loaded: some of them do not survive dlclose */
     return (Check){l->name, l->needed_for, false, true, l->files[i]};
   }
   return (Check){l->name, l->needed_for, false, false, "not found"};
