@@ -11,7 +11,7 @@
 
 #include "ir/ir.h"
 
-enum { MAX_LIST = 1 << 20, MAX_DEPTH = 200 };
+enum { MAX_LIST = 1 << 20, MAX_DEPTH = 200, MAX_TERMS = 500, MAX_NAMES = 4096 };
 
 typedef struct Parser {
   const char *file, *text, *at;
@@ -19,7 +19,7 @@ typedef struct Parser {
   Diags *diags;
   Func *f;
   Builder b;
-  int depth;
+  int depth, terms; /* of the expression under way */
   jmp_buf out;
 } Parser;
 
@@ -32,15 +32,6 @@ static Loc here(const Parser *p, const char *at) {
   return loc;
 }
 
-__attribute__((format(printf, 3, 4), noreturn)) static void fail_at(Parser *p, const char *at, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  const char *message = arena_vprintf(p->diags->arena, format, args);
-  va_end(args);
-  diag_error(p->diags, DIAG_ir_syntax, here(p, at), "%s", message);
-  longjmp(p->out, 1);
-}
-
 /* ---- characters and words */
 
 static void skip(Parser *p) {
@@ -49,6 +40,18 @@ static void skip(Parser *p) {
     if (*p->at != '#') return;
     while (*p->at && *p->at != '\n') p->at++;
   }
+}
+
+/* At the first word at or after `at`. */
+__attribute__((format(printf, 3, 4), noreturn)) static void fail_at(Parser *p, const char *at, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *message = arena_vprintf(p->diags->arena, format, args);
+  va_end(args);
+  p->at = at;
+  skip(p);
+  diag_error(p->diags, DIAG_ir_syntax, here(p, p->at), "%s", message);
+  longjmp(p->out, 1);
 }
 
 static bool accept(Parser *p, const char *punctuation) {
@@ -148,6 +151,7 @@ static const Expr *expr(Parser *p);
 static const Expr *expr_atom(Parser *p) {
   skip(p);
   const char *start = p->at;
+  if (++p->terms > MAX_TERMS) fail_at(p, start, "expression of more than %d terms", MAX_TERMS);
   if (++p->depth > MAX_DEPTH) fail_at(p, start, "expression nested too deeply");
   const Expr *e;
   if (accept(p, "(")) {
@@ -194,6 +198,7 @@ static const Expr *expr_product(Parser *p) {
 }
 
 static const Expr *expr(Parser *p) {
+  if (p->depth == 0) p->terms = 0;
   const Expr *e = accept(p, "-") ? ex_muli(p->m, expr_product(p), -1) : expr_product(p);
   for (;;) {
     if (accept(p, "+")) e = ex_add(p->m, e, expr_product(p));
@@ -328,8 +333,9 @@ static void map_add(Parser *p, ValueMap *v, const char *name, Val value) {
 }
 
 static Val operand(Parser *p, const ValueMap *values) {
+  const char *start = p->at;
   expect(p, "%");
-  const char *start = p->at, *name = value_name(p);
+  const char *name = value_name(p);
   size_t s = values->cap ? map_slot(values, name) : 0;
   if (!values->cap || !values->names[s]) fail_at(p, start, "no value %%%s above this line", name);
   return values->values[s];
@@ -403,8 +409,9 @@ static Loc parse_loc(Parser *p) {
 static void suffixes(Parser *p, OpSpec *spec) {
   for (;;) {
     if (accept_word(p, "stage")) {
+      const char *start = p->at;
       int64_t s = integer(p, "a stage");
-      if (s < 0 || s >= p->m->mesh.stages) fail_at(p, p->at, "stage %lld of %d", (long long)s, p->m->mesh.stages);
+      if (s < 0 || s >= p->m->mesh.stages) fail_at(p, start, "stage %lld of %d", (long long)s, p->m->mesh.stages);
       spec->stage = (int)s;
     } else if (accept_word(p, "group")) {
       spec->group = quoted(p, "a group");
@@ -477,8 +484,9 @@ static void function(Parser *p) {
   ValueMap values = {0};
   if (module_func(p->m, name)) fail_at(p, start, "function @%s twice", name);
   if (!accept_word(p, "level")) fail_at(p, p->at, "expected 'level'");
+  const char *at = p->at;
   int64_t level = integer(p, "a level");
-  if (level != 1 && level != 2) fail_at(p, p->at, "level %lld is not 1 or 2", (long long)level);
+  if (level != 1 && level != 2) fail_at(p, at, "level %lld is not 1 or 2", (long long)level);
   p->f = module_func_add(p->m, name, (int)level);
   p->b = builder_new(p->m, p->f, p->diags);
   expect(p, "{");
@@ -502,6 +510,7 @@ static void symbol(Parser *p) {
   const char *start = p->at, *name = word(p, "a symbol name");
   if (*name >= '0' && *name <= '9') fail_at(p, start, "a symbol must not start with a digit");
   if (module_symbol_find(p->m, name) >= 0) fail_at(p, start, "symbol %s twice", name);
+  if (p->m->symbols.n >= MAX_NAMES) fail_at(p, start, "more than %d symbols", MAX_NAMES);
   int index = module_symbol(p->m, name); /* may move the array */
   Symbol *s = &p->m->symbols.items[index];
   for (;;) {
@@ -534,8 +543,9 @@ static void mesh(Parser *p) {
     expect(p, "]");
   }
   if (accept_word(p, "stages")) {
+    const char *start = p->at;
     int64_t n = integer(p, "a number of stages");
-    if (n < 1 || n > 1 << 16) fail_at(p, p->at, "%lld stages", (long long)n);
+    if (n < 1 || n > 1 << 16) fail_at(p, start, "%lld stages", (long long)n);
     mesh.stages = (int)n;
   }
   module_set_mesh(p->m, &mesh);
@@ -602,8 +612,9 @@ static void blob(Parser *p) {
 
 static void top(Parser *p) {
   if (!accept(p, "apc.ir")) fail_at(p, p->at, "this is not apc IR: the first line must be 'apc.ir 1'");
+  const char *start = p->at;
   int64_t version = integer(p, "a version");
-  if (version != 1) fail_at(p, p->at, "IR version %lld; this apc reads version 1", (long long)version);
+  if (version != 1) fail_at(p, start, "IR version %lld; this apc reads version 1", (long long)version);
   for (;;) {
     skip(p);
     if (!*p->at) return;

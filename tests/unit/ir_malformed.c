@@ -1,0 +1,81 @@
+/* tests/unit/ir_malformed.c - malformed IR text: the place and the message of the one error; hostile sizes end quickly. */
+#include <stdlib.h>
+
+#include "ir/ir.h"
+#include "tests/test.h"
+
+typedef struct Bad {
+  const char *text;
+  int line, col;
+  const char *message;
+} Bad;
+
+#define HEAD "apc.ir 1\n"
+#define FUNC HEAD "symbol n\nfunc @f level 1 {\n"
+
+static const Bad bad[] = {
+    {"", 1, 1, "the first line must be 'apc.ir 1'"},
+    {"apc.ir 2\n", 1, 8, "IR version 2"},
+    {HEAD "nonsense\n", 2, 1, "expected symbol, mesh, blob, param, state or func"},
+    {HEAD "symbol n\nsymbol n\n", 3, 8, "symbol n twice"},
+    {HEAD "symbol 1n\n", 2, 8, "a symbol must not start with a digit"},
+    {HEAD "mesh [x=0]\n", 2, 7, "axis size 0"},
+    {HEAD "mesh [x=2, x=2]\n", 2, 12, "bad or repeated axis name x"},
+    {HEAD "mesh [a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1]\n", 2, 39, "more than 8 mesh axes"},
+    {FUNC "  %x = input {name=\"x\"} : f33[4]\n}\n", 4, 27, "no element type 'f33'"},
+    {FUNC "  %x = input {name=\"x\"} : f32[-4]\n}\n", 4, 31, "negative extent"},
+    {FUNC "  %x = input {name=\"x\"} : f32[99999999999999999999]\n}\n", 4, 31, "is not a 64-bit integer"},
+    {FUNC "  %x = input {name=\"x\"} : f32[n div 0]\n}\n", 4, 37, "divisor must be positive"},
+    {FUNC "  %x = input {name=\"x\"} : f32[k]\n}\n", 4, 31, "no symbol 'k'"},
+    {FUNC "  %x = input {name=\"x\"} : f32[1,1,1,1,1,1,1,1,1]\n}\n", 4, 47, "more than 8 dimensions"},
+    {FUNC "  %x = input {name=\"x\n", 4, 20, "unterminated string"},
+    {FUNC "  %x = frobnicate : f32[4]\n}\n", 4, 8, "frobnicate"},
+    {FUNC "  %x = neg %y : f32[4]\n}\n", 4, 12, "no value %y above this line"},
+    {FUNC "  output \"y\" %y\n}\n", 4, 14, "no value %y above this line"},
+    {FUNC "  %x = input {name=\"x\"} : f32[4]\n", 5, 1, "function @f does not end"},
+    {HEAD "func @f level 3 {\n}\n", 2, 15, "level 3 is not 1 or 2"},
+};
+
+static void each_is_located(void) {
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    Arena *a = arena_new();
+    Diags *d = diags_new(a);
+    Module *m = ir_parse("bad.ir", bad[i].text, d);
+    CHECKF(!m && d->n == 1, "case %zu: %zu diagnostics", i, d->n);
+    if (d->n) {
+      const Diag *x = &d->items[0];
+      CHECKF(x->loc.line == bad[i].line && x->loc.col == bad[i].col && strstr(x->message, bad[i].message), "case %zu: %d:%d: %s", i, x->loc.line,
+             x->loc.col, x->message);
+    }
+    module_free(m);
+    arena_free(a);
+  }
+}
+
+/* `begin`, n times `before`, a number from 2 on, `after`, and `end`: refused with the message. */
+static void refused(const char *begin, const char *before, const char *after, int n, const char *end, const char *message) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Text t = {.arena = a};
+  text_add(&t, begin);
+  for (int i = 0; i < n; i++) text_add(&t, arena_printf(a, "%s%d%s", before, i + 2, after));
+  text_add(&t, end);
+  Module *m = ir_parse("bad.ir", text_str(&t), d);
+  CHECK(!m && d->n == 1);
+  if (d->n) CHECKF(strstr(d->items[0].message, message), "%s", d->items[0].message);
+  module_free(m);
+  arena_free(a);
+}
+
+static void hostile_sizes_end(void) {
+  refused(FUNC "%x = input {name=\"x\"} : f32[n", " + n div ", "", 5000, "]\n}\n", "more than 500 terms");
+  refused(FUNC "%x = input {name=\"x\"} : f32[min(n", ", n div ", "", 5000, ")]\n}\n", "more than 500 terms");
+  refused(FUNC "%x = input {name=\"x\"} : f32[", "(", " + ", 100000, "n]\n}\n", "nested too deeply");
+  refused(HEAD, "symbol s", "\n", 20000, "", "more than 4096 symbols");
+}
+
+int main(void) {
+  RUN(each_is_located);
+  RUN(hostile_sizes_end);
+  return test_summary();
+}
