@@ -384,7 +384,55 @@ static void faults_are_caught(void) {
   CHECK(total >= 200 && confirmed >= 200);
 }
 
+/* ---- two stages that both send first */
+
+typedef enum Crossing { PLAIN, TOGETHER, ASYNCHRONOUS, WAIT_TOO_SOON, EVENT_TWICE } Crossing;
+
+static void put_side(Make *m, Crossing how, uint32_t to, uint32_t from, uint32_t stage) {
+  uint32_t out = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, make_number(m, 4)));
+  uint32_t in = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, make_number(m, 4)));
+  ProgramInstr send = make_comm(m, PI_send, "there", to, MAKE_LIST(m, out)), recv = make_comm(m, PI_recv, "back", from, MAKE_LIST(m, in));
+  ProgramInstr wait = make_instr(m, PI_wait, "there", (ProgramList){0, 0});
+  send.key = stage;
+  recv.key = 1 - stage;
+  wait.event = 0;
+  send.together = how == TOGETHER;
+  if (how >= ASYNCHRONOUS) send.event = 0;
+  if (how == EVENT_TWICE) recv.event = 0;
+  if (how == WAIT_TOO_SOON) make_put(m, wait);
+  make_put(m, send);
+  make_put(m, recv);
+  if (how == ASYNCHRONOUS || how == EVENT_TWICE) make_put(m, wait);
+}
+
+static void crossing(Crossing how, const char *message) {
+  Make m = make_new(2);
+  uint32_t there = program_add_groups(m.b, &(ProgramGroup){{0, 0}, 0, 1}), back = program_add_groups(m.b, &(ProgramGroup){{0, 0}, 1, 0});
+  make_entry(&m, "main", 0, 0);
+  for (uint32_t s = 0; s < 2; s++) {
+    make_begin(&m, s);
+    put_side(&m, how, s ? back : there, s ? there : back, s);
+    make_call(&m, s, make_end(&m, "body"), 0);
+  }
+  make_schedules(&m);
+  Built b = {0};
+  if (!finish(m.b, 2, 1, &b)) return;
+  RtError error = {0};
+  RtStatus status = order_check_all(&b.p, &error);
+  CHECKF(status == (message ? RT_INTERNAL : RT_OK) && strstr(error.text, message ? message : ""), "%d: %s", (int)how, error.text);
+  discard(&b);
+}
+
+static void crossing_sends(void) {
+  crossing(PLAIN, "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at send of there from stage 1 to 0");
+  crossing(TOGETHER, NULL);
+  crossing(ASYNCHRONOUS, NULL);
+  crossing(WAIT_TOO_SOON, "nothing was sent or received that it could wait for");
+  crossing(EVENT_TWICE, "its event is still under way");
+}
+
 int main(void) {
+  RUN(crossing_sends);
   RUN(programs_and_faults);
   RUN(faults_are_caught);
   return test_summary();
