@@ -33,7 +33,7 @@ static int by_memory(const void *x, const void *y) {
 
 static void prune(Points *l) {
   size_t kept = 0;
-  qsort(l->items, l->n, sizeof *l->items, by_memory);
+  if (l->n) qsort(l->items, l->n, sizeof *l->items, by_memory);
   for (size_t i = 0; i < l->n; i++)
     if (kept == 0 || l->items[i].time < l->items[kept - 1].time) l->items[kept++] = l->items[i];
   l->n = kept;
