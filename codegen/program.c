@@ -6,10 +6,13 @@
  */
 #include "codegen/program.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/die.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "codegen/units.h"
 
 typedef struct Known {
@@ -146,11 +149,13 @@ static bool add_blob(Emit *e, int index, uint32_t *out) {
     return false;
   }
   if (e->source->embed) {
-    *out = program_embed(e->b, map.size, 0);
+    *out = program_embed(e->b, map.size, hash64(map.data, map.size, 0));
     ProgramEmbedded embedded = {*out, blob->path, map.size};
     ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);
   } else {
-    *out = program_add_blobs(e->b, &(ProgramBlob){.path = text(e, blob->path), .bytes = map.size, .hash = program_file_hash(map.data, map.size)});
+    char absolute[PATH_MAX]; /* the program may run in another folder */
+    const char *path = realpath(blob->path, absolute) ? absolute : blob->path;
+    *out = program_add_blobs(e->b, &(ProgramBlob){.path = text(e, path), .bytes = map.size, .hash = program_file_hash(map.data, map.size)});
   }
   file_unmap(&map);
   e->blobs[index] = *out;

@@ -62,6 +62,24 @@ static RtStatus map_file(const char *path, const ProgramBlob *b, bool verify, Ra
   return status;
 }
 
+/* Damaged weights would give wrong results, damaged kernels anything at all. */
+static RtStatus check_embedded(const Artifact *a, RtError *error) {
+  const Program *p = &a->program;
+  for (uint32_t i = 0; i < p->n_blobs; i++) {
+    const ProgramBlob *b = &p->blobs[i];
+    if (!*program_text(p, b->path) && b->hash && hash64(a->image + b->offset, b->bytes, 0) != b->hash)
+      return rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its %s do not match their checksum",
+                      i == p->header->cpu_image ? "kernels" : "weights");
+  }
+  return RT_OK;
+}
+
+static bool refers_to_file(const Program *p) {
+  for (uint32_t i = 0; i < p->n_blobs; i++)
+    if (*program_text(p, p->blobs[i].path)) return true;
+  return false;
+}
+
 static RtStatus map_blobs(const Artifact *a, const char *override, bool verify, Weights *w, RtError *error) {
   const Program *p = w->p;
   for (uint32_t i = 0; i < p->n_blobs; i++) {
@@ -128,7 +146,10 @@ RtStatus weights_open(const Artifact *a, const char *override, bool verify, Weig
   RtStatus status = RT_OK;
   if (!w || !w->blobs || !w->sources) status = rt_error(error, RT_FAILED, "out of memory");
   else if (override && is_safetensors(override)) status = sources_from_file(w, override, error);
+  else if (override && !refers_to_file(p))
+    status = rt_error(error, RT_BAD_INPUT, "%s: this program carries its weights; others are taken from a .safetensors file", override);
   else status = map_blobs(a, override, verify, w, error);
+  if (!status && verify) status = check_embedded(a, error);
   if (status) {
     weights_close(w);
     return status;

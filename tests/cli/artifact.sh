@@ -1,0 +1,37 @@
+#!/bin/bash
+# A program that was damaged, moved away from its weights, or given weights it cannot take says so instead of computing.
+. "$(dirname "$0")/lib.sh"
+cp "$source_dir/examples/gpt-tiny.onnx" model.onnx
+inputs=$source_dir/examples/gpt-tiny.inputs.npz
+
+expect 0 "" "$apc" model.onnx -q -o embedded
+expect 0 "" ./embedded --inputs "$inputs" --outputs a.npz
+
+flip() { # flip NEEDLE: changes the first byte after the last place where the program has these bytes
+  /usr/bin/python3 - "$1" <<'PY'
+import sys
+d = bytearray(open('embedded', 'rb').read())
+needle = bytes.fromhex(sys.argv[1])
+at = d.rindex(needle) + len(needle)
+d[at] ^= 0x41
+open('damaged', 'wb').write(d)
+PY
+  chmod +x damaged
+}
+weights=$(/usr/bin/python3 -c 'd = open("model.onnx", "rb").read(); print(d[400000:400032].hex())')
+flip "$weights"
+expect 1 "its weights do not match their checksum" ./damaged --inputs "$inputs"
+flip 7f454c46 # the shared object with the kernels begins like every ELF file
+expect 1 "its kernels do not match their checksum" ./damaged --inputs "$inputs"
+expect 1 "this program carries its weights" ./embedded --inputs "$inputs" --weights a.npz
+
+# weights by reference: found from any folder, and only while they are the same
+expect 0 "" "$apc" model.onnx -q --weights ref -o reference
+mkdir elsewhere
+(cd elsewhere && ../reference --inputs "$inputs" --outputs ../b.npz)
+check "the weights are not found from another folder" cmp -s a.npz b.npz
+printf 'xxxx' | dd of=model.onnx bs=1 seek=300000 conv=notrunc 2>dd.err
+expect 1 "its content has changed" ./reference --inputs "$inputs"
+rm model.onnx
+expect 1 "cannot be read (see --weights)" ./reference --inputs "$inputs"
+summary 9
