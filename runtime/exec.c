@@ -179,6 +179,7 @@ static void load_weights(Executor *e, const int64_t *values, const MemoryPlan *p
     part_of(p, t, values, lo, extent);
     weights_load(e->weights, i, lo, extent, at);
   }
+  if (e->options.session) session_rank_step(e->options.session, 0); /* what fails next does not fail in loading */
 }
 
 static RtStatus open_weights(Executor *e, RtError *error) {
