@@ -17,7 +17,8 @@
 
 enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096 };
 
-static const double table_cap = 3e7;
+/* Beyond these the search bounds instead of solving. */
+static const double table_cap = 3e7, frontier_cap = 1e6;
 
 /* The degrees in the order their axes have on the mesh: what talks most is innermost. */
 enum { DP, CP, EP, TP, DEGREES };
@@ -151,7 +152,7 @@ static void set_mesh(Search *s, const Candidate *c, const char *const *names) {
 }
 
 static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
-  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap};
+  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
   int first = c->micro > 1;
   uint32_t free_labels = 0;
   for (int d = 0; d < DEGREES; d++)
@@ -239,6 +240,10 @@ static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, O
   for (int round = 0; round < 4; round++) {
     SolveResult r = solve(&p, scratch);
     if (round == 0) bound = r.lower_bound;
+    if (r.lower_bound > in->prune_above) {
+      o->why_not = "slower than the plan";
+      break;
+    }
     if (!r.feasible) {
       if (!o->why_not) o->why_not = "the weights do not fit the memory limit";
       if (round == 0 && r.exact) bound = INFINITY;
@@ -251,18 +256,17 @@ static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, O
     if (!o->price.possible || left <= 0) break;
     p.memory_limit = next;
   }
-  (void)in;
   arena_free(scratch);
   return bound;
 }
 
 /* A bound for fan-outs that were approximated. */
-static double relaxed_bound(GraphInput in) {
+static double relaxed_bound(const Search *s, GraphInput in) {
   const char *why = NULL;
   in.relax = true;
-  in.prune_above = INFINITY;
+  if (s->best) in.prune_above = s->best->price.time.total;
   Graph *g = graph_new(&in, &why);
-  if (!g) return 0;
+  if (!g) return in.prune_above;
   Arena *scratch = arena_new();
   double bound = solve(graph_problem(g), scratch).lower_bound;
   arena_free(scratch);
@@ -283,9 +287,9 @@ static void try_candidate(Search *s, const Candidate *c) {
     o->strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
     o->stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
     double bound = solve_candidate(s, &in, g, o, cost);
-    if (bound < INFINITY && !graph_exact(g)) bound = relaxed_bound(in);
-    s->lower_bound = fmin(s->lower_bound, bound);
     if (o->feasible && (!s->best || o->price.time.total < s->best->price.time.total)) s->best = o;
+    if (bound < INFINITY && !graph_exact(g)) bound = relaxed_bound(s, in);
+    s->lower_bound = fmin(s->lower_bound, bound);
     graph_free(g);
   } else if (why) {
     s->noutcomes++;

@@ -111,7 +111,7 @@ bool frontier_tables(Solver *s, const Bucket *b, Table *out) {
     for (size_t i = 0; i < w.all.n; i++) push(&points, w.all.items[i].memory, w.all.items[i].time);
     starts[e + 1] = points.n;
     for (int i = b->n - 1; i >= 0 && ++at[i] == b->classes[i]; i--) at[i] = 0;
-    ok = (double)(s->npoints + points.n) <= s->p->table_cap && (double)s->work <= 16 * s->p->table_cap;
+    ok = (double)(s->npoints + points.n) <= s->p->frontier_cap && (double)s->work <= 32 * s->p->frontier_cap;
   }
   s->npoints += points.n;
   FrontierPoint *kept = ARENA_ARRAY(s->arena, FrontierPoint, points.n + 1);

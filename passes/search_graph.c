@@ -531,7 +531,8 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   if (in->prune_above < INFINITY) prune_domains(g, (in->prune_above - least) * (1 + 1e-9) + 1e-12);
   make_factors(g);
   g->problem = (SolveProblem){.nvars = (int)g->sizes.n, .domain = g->sizes.items, .time = g->times.items, .memory = g->memories.items,
-                              .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap};
+                              .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap,
+                              .frontier_cap = in->frontier_cap, .stop_above = in->prune_above};
   return g;
 }
 

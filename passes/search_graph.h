@@ -29,7 +29,7 @@ typedef struct GraphInput {
   AxisUse uses[MAX_AXES];
   double repeat;           /* weight of what runs once per micro-batch */
   double memory_limit;     /* of weights and state; INFINITY: none */
-  double table_cap;
+  double table_cap, frontier_cap;
   double prune_above;      /* give up when the cheapest strategies alone cost more */
   bool relax;              /* share each conversion among all users of the value: a lower bound of the exact costs */
 } GraphInput;

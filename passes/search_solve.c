@@ -119,9 +119,8 @@ static int maps_of(const Bucket *b, int var, const int **maps) {
   return n;
 }
 
-/* Scope, classes and offsets of a bucket whose variable and factors are set. */
-static void prepare_bucket(const SolveProblem *p, Arena *a, Bucket *b) {
-  const int **maps = ARENA_ARRAY(a, const int *, b->nfactors + 1);
+/* The variables a bucket's factors are about, in the order they appear. */
+static void find_scope(Arena *a, Bucket *b) {
   int most = 0;
   for (int f = 0; f < b->nfactors; f++) most += b->factors[f]->n;
   b->scope = ARENA_ARRAY(a, int, most + 1);
@@ -131,6 +130,11 @@ static void prepare_bucket(const SolveProblem *p, Arena *a, Bucket *b) {
       int v = b->factors[f]->vars[i];
       if (v != b->var && place_in(b->scope, b->n, v) < 0) b->scope[b->n++] = v;
     }
+}
+
+/* Classes and offsets of a bucket whose scope is known. */
+static void find_classes(const SolveProblem *p, Arena *a, Bucket *b) {
+  const int **maps = ARENA_ARRAY(a, const int *, b->nfactors + 1);
   b->classes = ARENA_ARRAY(a, int, b->n + 1);
   b->maps = ARENA_ARRAY(a, int *, b->n + 1);
   b->offsets = ARENA_ARRAY(a, size_t **, b->n + 1);
@@ -241,20 +245,32 @@ static void add_table(Solver *s, Table *t) {
   ARENA_PUSH(s->arena, &s->tables, t);
 }
 
-/* Eliminates the variable of the bucket from its factors; scalar or frontier tables. */
-static bool eliminate_bucket(Solver *s, Bucket *b) {
-  prepare_bucket(s->p, s->arena, b);
+/* Scope, classes and offsets; those of an equal bucket that is known.  Returns its index, or -1. */
+static int prepare_bucket(Solver *s, Bucket *b) {
+  find_scope(s->arena, b);
   b->hash = bucket_hash(b);
-  int *slot = find_known(s, b->hash);
+  int known = *find_known(s, b->hash);
+  if (known < 0 || !same_bucket(&s->buckets[known], b)) {
+    find_classes(s->p, s->arena, b);
+    return -1;
+  }
+  b->classes = s->buckets[known].classes;
+  b->maps = s->buckets[known].maps;
+  b->offsets = s->buckets[known].offsets;
+  return known;
+}
+
+/* Eliminates the variable of a prepared bucket; scalar or frontier tables. */
+static bool eliminate_bucket(Solver *s, Bucket *b, int known) {
   Table *out = bucket_result(s->arena, b);
-  if (*slot >= 0 && same_bucket(&s->buckets[*slot], b)) {
+  if (known >= 0) {
     const int *vars = out->vars;
-    *out = *s->buckets[*slot].result;
+    *out = *s->buckets[known].result;
     out->vars = vars;
   } else {
     if (!s->frontier) out->table = minimise(b, b->own, s->arena, out->entries);
     else if (!frontier_tables(s, b, out)) return false;
-    *slot = s->nbuckets;
+    *find_known(s, b->hash) = s->nbuckets;
   }
   out->bucket = s->nbuckets;
   b->result = out;
@@ -274,7 +290,7 @@ static bool eliminate_split(Solver *s, const Bucket *whole) {
   s->split = true;
   while (n) {
     Bucket part = *whole;
-    int kept = 0;
+    int kept = 0, known = -1;
     part.factors = ARENA_ARRAY(s->arena, const Table *, n);
     part.nfactors = 0;
     if (!first) part.own = part.time = s->zeros, part.memory = NULL;
@@ -283,12 +299,12 @@ static bool eliminate_split(Solver *s, const Bucket *whole) {
       trial.factors = ARENA_ARRAY(s->arena, const Table *, part.nfactors + 1);
       if (part.nfactors) memcpy(trial.factors, part.factors, sizeof *left * (size_t)part.nfactors);
       trial.factors[trial.nfactors++] = left[f];
-      prepare_bucket(s->p, s->arena, &trial);
-      if (part.nfactors == 0 || bucket_work(&trial) <= s->p->table_cap) part = trial;
+      int trial_known = prepare_bucket(s, &trial);
+      if (part.nfactors == 0 || bucket_work(&trial) <= s->p->table_cap) part = trial, known = trial_known;
       else left[kept++] = left[f];
     }
     n = kept;
-    if (!eliminate_bucket(s, &part)) return false;
+    if (!eliminate_bucket(s, &part, known)) return false;
     first = false;
   }
   return true;
@@ -307,8 +323,8 @@ bool solver_eliminate(Solver *s, int var) {
     b.factors[b.nfactors++] = s->tables.items[t];
   }
   s->first_bucket[var] = s->nbuckets;
-  prepare_bucket(s->p, s->arena, &b);
-  bool ok = b.nfactors > 1 && bucket_work(&b) > s->p->table_cap ? !s->frontier && eliminate_split(s, &b) : eliminate_bucket(s, &b);
+  int known = prepare_bucket(s, &b);
+  bool ok = b.nfactors > 1 && bucket_work(&b) > s->p->table_cap ? !s->frontier && eliminate_split(s, &b) : eliminate_bucket(s, &b, known);
   s->last_bucket[var] = s->nbuckets;
   return ok;
 }
@@ -442,6 +458,8 @@ static void keep(SolveResult *r, const Point *x, double limit) {
   }
 }
 
+static bool above(const SolveProblem *p, double bound) { return p->stop_above > 0 && bound > p->stop_above; }
+
 /* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends. */
 static bool sweep(const SolveProblem *p, const int *order, Point over, SolveResult *r, Arena *a) {
   const double steep = 1e6; /* seconds per byte: the least memory comes first */
@@ -457,6 +475,7 @@ static bool sweep(const SolveProblem *p, const int *order, Point over, SolveResu
     keep(r, &x, p->memory_limit);
     double bound = x.bound - lambda * p->memory_limit;
     if (bound > r->lower_bound) r->lower_bound = bound;
+    if (above(p, r->lower_bound)) return true;
     bool vertex = x.time + lambda * x.memory < (over.time + lambda * over.memory) * (1 - 1e-12);
     if (!vertex) break;
     if (x.memory > p->memory_limit) over = x;
@@ -483,6 +502,10 @@ SolveResult solve(const SolveProblem *p, Arena *arena) {
   if (!sweep(p, order, free_choice, &r, arena)) return r;
   r.exact = true;
   if (!r.feasible) return r;
+  if (above(p, r.lower_bound)) {
+    r.exact = false;
+    return r;
+  }
   if (r.lower_bound < r.time * (1 - 1e-9)) r.exact = frontier_solve(p, order, &r, arena);
   if (r.exact) r.lower_bound = r.time;
   return r;

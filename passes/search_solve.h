@@ -30,12 +30,14 @@ typedef struct SolveProblem {
   const SolveFactor *factors;
   size_t nfactors;
   double memory_limit;          /* INFINITY: none */
-  double table_cap;             /* most sums computed for one bucket; also the most frontier points kept */
+  double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY: never */
+  double table_cap;             /* most sums computed for one bucket */
+  double frontier_cap;          /* most frontier points kept; 32 times that many are formed at most */
 } SolveProblem;
 
 typedef struct SolveResult {
   bool feasible;
-  bool exact;
+  bool exact;         /* the values are a cheapest choice, or there is none */
   double time, memory;
   double lower_bound; /* of time, over all choices within the limit */
   int *values;        /* by variable */

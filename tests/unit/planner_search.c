@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "frontend/target.h"
+#include "ir/prove.h"
 #include "passes/labels.h"
 #include "passes/lower.h"
 #include "passes/plan.h"
@@ -141,7 +142,7 @@ static void megatron_gpt(void) {
   arena_free(a);
 }
 
-/* Every plan lowers, and the result passes the verifier. */
+/* Every plan lowers, and the result is proved to compute the model. */
 static void plans_lower(void) {
   static const struct {
     const char *target;
@@ -153,9 +154,15 @@ static void plans_lower(void) {
     Case c = plan_of(gpt_text(a, &small), cases[i].target, cases[i].o);
     CHECKF(c.p != NULL, "case %zu", i);
     if (c.p) {
-      LowerPlan plan = {.strategies = c.p->strategies, .stages = c.p->stages};
+      CostModel *cost = cost_model_new(c.m, c.t);
+      LowerPlan plan = {.strategies = c.p->strategies, .stages = c.p->stages, .cost = cost_move, .cost_context = cost};
       Func *rank = lower_spmd(c.m, c.f, &plan, "rank", c.d);
+      cost_model_free(cost);
       CHECKF(rank && verify_func(c.m, rank, c.d), "case %zu", i);
+      if (rank) {
+        Proof proof = prove(c.m, c.f, rank);
+        CHECKF(proof.verdict == PROVED, "case %zu: %s %s: %s", i, verdict_name(proof.verdict), proof.op, proof.reason);
+      }
       const PlanOptions *o = &cases[i].o;
       CHECKF((!o->tp || c.p->tp == o->tp) && (!o->dp || c.p->dp == o->dp) && (!o->cp || c.p->cp == o->cp) && (!o->pp || c.p->pp == o->pp), "case %zu", i);
       if (o->tp || o->dp || o->cp) {
