@@ -232,6 +232,17 @@ static bool cut_and_price(Search *s, Outcome *o, CostModel *cost) {
   return o->feasible;
 }
 
+static double resident_bytes(const Search *s, const CostModel *cost) {
+  double sum = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    if (op->kind != OP_param && op->kind != OP_read) continue;
+    const Type *t = type_of(s->f, op->out);
+    sum += cost_bytes(cost, t, layout_replicated(s->m, t->rank));
+  }
+  return sum;
+}
+
 /* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate. */
 static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, Outcome *o, CostModel *cost) {
   Arena *scratch = arena_new();
@@ -245,7 +256,9 @@ static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, O
       break;
     }
     if (!r.feasible) {
-      if (!o->why_not) o->why_not = "the weights do not fit the memory limit";
+      if (!o->why_not)
+        o->why_not = arena_printf(s->arena, "%.3g GB are allowed on a rank; weights and state are %.3g GB, and need more than that even cut among %d ranks", s->limit / 1e9,
+                                  resident_bytes(s, cost) / 1e9, s->t->ranks);
       if (round == 0 && r.exact) bound = INFINITY;
       break;
     }
@@ -274,6 +287,27 @@ static double relaxed_bound(const Search *s, GraphInput in) {
   return bound;
 }
 
+/* What one kind of parallelism alone would give, for the list of alternatives; it is not a candidate: a free axis covers it. */
+static void try_alone(Search *s, int degree) {
+  Candidate c = {.stages = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+  Outcome *o = &s->outcomes[s->noutcomes];
+  const char *why = NULL;
+  *o = (Outcome){.c = c};
+  set_mesh(s, &c, NULL);
+  CostModel *cost = cost_model_new(s->m, s->t);
+  GraphInput in = graph_input(s, &c, cost);
+  in.prune_above = INFINITY;
+  Graph *g = graph_new(&in, &why);
+  if (g) {
+    o->strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
+    o->stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
+    solve_candidate(s, &in, g, o, cost);
+    if (o->feasible) s->noutcomes++;
+    graph_free(g);
+  }
+  cost_model_free(cost);
+}
+
 static void try_candidate(Search *s, const Candidate *c) {
   Outcome *o = &s->outcomes[s->noutcomes];
   const char *why = NULL;
@@ -299,7 +333,7 @@ static void try_candidate(Search *s, const Candidate *c) {
 }
 
 static void try_all(Search *s) {
-  s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + 1);
+  s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + DEGREES);
   s->noutcomes = 0;
   for (int i = 0; i < s->ncandidates; i++) try_candidate(s, &s->candidates[i]);
 }
@@ -438,5 +472,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
     try_all(&s);
   }
   if (!s.best) return refuse(&s, d);
+  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && t->ranks > 1;
+  for (int degree = 0; free_choice && degree < DEGREES; degree++) try_alone(&s, degree);
   return finish(&s, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec);
 }
