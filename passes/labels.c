@@ -1,7 +1,7 @@
 /* passes/labels.c - labels flow from the inputs through dimensions and factors.
  *
  * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by name,
- * dimension 0 of an input of two or more dimensions, and dimension 1 of a matrix of integers (token ids) is the sequence.
+ * dimension 0 of an input of two or more dimensions; dimension 1 of a matrix of integers (token ids) is the sequence, bound or not.
  * A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
  * Labels only grow (other < expert < sequence < batch), forwards and backwards over the function until nothing changes; backwards, because
  * the broadcast of a bias learns only from its use what its new dimensions are.  Weights keep `other`.
@@ -73,8 +73,8 @@ static void seed(Flow *w, const Op *op) {
     named |= l == LABEL_BATCH;
     dims[d] = (Parts){1, {{t->dims[d], l}}};
   }
-  if (op->kind != OP_input || named || t->rank < 2) return;
-  if (dims[0].items[0].label == LABEL_OTHER) dims[0].items[0].label = LABEL_BATCH;
+  if (op->kind != OP_input || t->rank < 2) return;
+  if (!named && dims[0].items[0].label == LABEL_OTHER) dims[0].items[0].label = LABEL_BATCH;
   if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER) dims[1].items[0].label = LABEL_SEQUENCE;
 }
 

@@ -123,6 +123,27 @@ static void megatron_mlp(void) {
   arena_free(a);
 }
 
+/* Bound dimensions have no name: token ids still are batch by sequence. */
+static void bound_labels(void) {
+  static const char *const text =
+      "apc.ir 1\nsymbol batch min 1\nparam \"w\" : f32[6, 5] = zeros\nfunc @main level 1 {\n"
+      "  %x = input {name=\"x\"} : i64[batch, 16]\n  %y = input {name=\"y\"} : i64[4, 16]\n  %v = input {name=\"v\"} : f32[4, 16]\n  %w = param {name=\"w\"} : f32[6, 5]\n"
+      "  %gx = gather %w, %x {axis=0, start=0} : f32[batch, 16, 5]\n  %gy = gather %w, %y {axis=0, start=0} : f32[4, 16, 5]\n  %r = relu %v : f32[4, 16]\n"
+      "  output \"gx\" %gx\n  output \"gy\" %gy\n  output \"r\" %r\n}\n";
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("m.ir", text, d);
+  CHECK(m != NULL);
+  if (m) {
+    CHECK_STR(labels_text(a, m, module_func(m, "main"), "gx"), "v0:other i0:batch i1:sequence x1:other");
+    CHECK_STR(labels_text(a, m, module_func(m, "main"), "gy"), "v0:other i0:batch i1:sequence x1:other");
+    CHECK_STR(labels_text(a, m, module_func(m, "main"), "r"), "x0:batch x1:other");
+    module_free(m);
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
 static void megatron_gpt(void) {
   Arena *a = arena_new();
   Case c = plan_of(gpt_text(a, &small), "cpux2", (PlanOptions){.tp = 2});
@@ -249,6 +270,7 @@ static void refused(void) {
 int main(void) {
   RUN(labels);
   RUN(merged_labels);
+  RUN(bound_labels);
   RUN(megatron_mlp);
   RUN(megatron_gpt);
   RUN(plans_lower);
