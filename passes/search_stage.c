@@ -210,11 +210,13 @@ static void fill_stages(const Func *f, const bool *derived, int stages, const in
 
 bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
   int n = m->mesh.stages;
-  double repeat = 1;
+  /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads work and weights,
+   * which is what a forced degree asks for. */
+  double repeat = 2;
   Arena *a = arena_new();
   Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .time_axis = -1};
   for (int i = 0; i < m->mesh.naxes; i++)
-    if (m->mesh.axes[i].temporal) k.time_axis = i, repeat = m->mesh.axes[i].size;
+    if (m->mesh.axes[i].temporal) k.time_axis = i, repeat = fmax(repeat, m->mesh.axes[i].size);
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
