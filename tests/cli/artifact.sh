@@ -26,7 +26,12 @@ expect 1 "its kernels do not match their checksum" ./damaged --inputs "$inputs"
 expect 1 "this program carries its weights" ./embedded --inputs "$inputs" --weights a.npz
 
 # too little memory: named as that, not as a weight that was loaded long ago
-expect 6 "rank 0 at step 0 (starting): rank 0 cannot get" bash -c 'ulimit -v 2000000; exec ./embedded --input random --dim seq=20000'
+# (a sanitizer build cannot run under a limit of its address space)
+checks=9
+if ! grep -q __asan_init embedded; then
+  checks=10
+  expect 6 "rank 0 at step 0 (starting): rank 0 cannot get" bash -c 'ulimit -v 2000000; exec ./embedded --input random --dim seq=20000'
+fi
 
 # weights by reference: found from any folder, and only while they are the same
 expect 0 "" "$apc" model.onnx -q --weights ref -o reference
@@ -37,4 +42,4 @@ printf 'xxxx' | dd of=model.onnx bs=1 seek=300000 conv=notrunc 2>dd.err
 expect 1 "its content has changed" ./reference --inputs "$inputs"
 rm model.onnx
 expect 1 "cannot be read (see --weights)" ./reference --inputs "$inputs"
-summary 10
+summary $checks
