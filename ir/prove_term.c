@@ -13,35 +13,33 @@ Terms *terms_new(Module *m) {
 
 /* ---- two maps keyed by interned text (pointer identity) */
 
-static size_t slot_of(const char *const *keys, size_t cap, const char *key) {
-  size_t i = (((uintptr_t)key >> 4) * 0x9e3779b97f4a7c15u) & (cap - 1);
-  while (keys[i] && keys[i] != key) i = (i + 1) & (cap - 1);
-  return i;
+static KeySlot *slot_of(const KeyMap *map, const char *key) {
+  size_t i = (((uintptr_t)key >> 4) * 0x9e3779b97f4a7c15u) & (map->cap - 1);
+  while (map->slots[i].key && map->slots[i].key != key) i = (i + 1) & (map->cap - 1);
+  return &map->slots[i];
+}
+
+/* The slot of the key, which is there afterwards. */
+static KeySlot *slot_get(const Terms *t, KeyMap *map, const char *key) {
+  if (2 * (map->n + 1) > map->cap) {
+    KeyMap old = *map;
+    map->cap = old.cap ? old.cap * 2 : 256;
+    map->slots = ARENA_ARRAY(t->m->arena, KeySlot, map->cap);
+    for (size_t i = 0; i < old.cap; i++)
+      if (old.slots[i].key) *slot_of(map, old.slots[i].key) = old.slots[i];
+  }
+  KeySlot *slot = slot_of(map, key);
+  if (!slot->key) {
+    slot->key = key;
+    map->n++;
+  }
+  return slot;
 }
 
 static Term term_get(Terms *t, const char *text) {
-  const char *key = module_string(t->m, text);
-  if (2 * (t->by_key.n + 1) > t->by_key.cap) {
-    size_t cap = t->by_key.cap ? t->by_key.cap * 2 : 256;
-    const char **keys = ARENA_ARRAY(t->m->arena, const char *, cap);
-    uint32_t *values = ARENA_ARRAY(t->m->arena, uint32_t, cap);
-    for (size_t i = 0; i < t->by_key.cap; i++)
-      if (t->by_key.keys[i]) {
-        size_t s = slot_of(keys, cap, t->by_key.keys[i]);
-        keys[s] = t->by_key.keys[i];
-        values[s] = t->by_key.values[i];
-      }
-    t->by_key.keys = keys;
-    t->by_key.values = values;
-    t->by_key.cap = cap;
-  }
-  size_t s = slot_of(t->by_key.keys, t->by_key.cap, key);
-  if (!t->by_key.keys[s]) {
-    t->by_key.keys[s] = key;
-    t->by_key.values[s] = ++t->count;
-    t->by_key.n++;
-  }
-  return t->by_key.values[s];
+  KeySlot *slot = slot_get(t, &t->by_key, module_string(t->m, text));
+  if (!slot->term) slot->term = ++t->count;
+  return slot->term;
 }
 
 static const char *args_key(const Terms *t, OpKind kind, int n, const Term *args) {
@@ -53,37 +51,16 @@ static const char *args_key(const Terms *t, OpKind kind, int n, const Term *args
 
 static void add_fact(Terms *t, const Func *f, const Op *op, Term term, const Term *args) {
   const char *key = args_key(t, op->kind, op->nin, args);
-  if (2 * (t->by_args.n + 1) > t->by_args.cap) {
-    size_t cap = t->by_args.cap ? t->by_args.cap * 2 : 256;
-    const char **keys = ARENA_ARRAY(t->m->arena, const char *, cap);
-    Fact **values = ARENA_ARRAY(t->m->arena, Fact *, cap);
-    for (size_t i = 0; i < t->by_args.cap; i++)
-      if (t->by_args.keys[i]) {
-        size_t s = slot_of(keys, cap, t->by_args.keys[i]);
-        keys[s] = t->by_args.keys[i];
-        values[s] = t->by_args.values[i];
-      }
-    t->by_args.keys = keys;
-    t->by_args.values = values;
-    t->by_args.cap = cap;
-  }
-  size_t s = slot_of(t->by_args.keys, t->by_args.cap, key);
-  if (!t->by_args.keys[s]) {
-    t->by_args.keys[s] = key;
-    t->by_args.n++;
-  }
-  for (const Fact *have = t->by_args.values[s]; have; have = have->next)
+  KeySlot *slot = slot_get(t, &t->by_args, key);
+  for (const Fact *have = slot->facts; have; have = have->next)
     if (have->term == term && type_of(have->f, have->op->out) == type_of(f, op->out)) return; /* one witness per extent is enough */
   Fact *fact = ARENA_NEW(t->m->arena, Fact);
-  *fact = (Fact){f, op, term, t->by_args.values[s]};
-  t->by_args.values[s] = fact;
+  *fact = (Fact){f, op, term, slot->facts};
+  slot->facts = fact;
 }
 
 const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args) {
-  if (!t->by_args.cap) return NULL;
-  const char *key = args_key(t, kind, n, args);
-  size_t s = slot_of(t->by_args.keys, t->by_args.cap, key);
-  return t->by_args.keys[s] ? t->by_args.values[s] : NULL;
+  return t->by_args.cap ? slot_of(&t->by_args, args_key(t, kind, n, args))->facts : NULL;
 }
 
 /* ---- identity of an operation: kind, attributes, what of the extents matters, arguments */

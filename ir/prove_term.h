@@ -25,10 +25,22 @@ typedef struct Written {
   Term term;
 } Written;
 
+/* Interned text -> the term of that identity, or the facts of that kind and arguments; linear probing. */
+typedef struct KeySlot {
+  const char *key;
+  Term term;
+  Fact *facts;
+} KeySlot;
+
+typedef struct KeyMap {
+  KeySlot *slots;
+  size_t n, cap;
+} KeyMap;
+
 typedef struct Terms {
   Module *m;
-  struct { const char **keys; uint32_t *values; size_t n, cap; } by_key;  /* interned text -> Term */
-  struct { const char **keys; Fact **values; size_t n, cap; } by_args;    /* "kind(args)" -> facts */
+  KeyMap by_key;  /* identity -> term */
+  KeyMap by_args; /* "kind(args)" -> facts */
   uint32_t count;
   struct { Written *items; size_t n, cap; } writes;
 } Terms;
