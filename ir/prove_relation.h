@@ -43,18 +43,30 @@ typedef struct Prover {
 /* Sets the reason; always false. */
 bool prove_fail(Prover *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* prove_span.c */
 uint32_t expr_axes(const Module *m, const Expr *e);
+bool expr_has_dimension(const Module *m, const Expr *e);
 bool next_coordinates(const Module *m, uint32_t axes, int64_t *values);
 bool expr_equal(Prover *p, const Expr *a, const Expr *b);
 Span span_at(const Expr *lo, const Expr *hi);
 const Expr *span_extent(Prover *p, const Span *s);
 uint32_t span_axes(const Module *m, const Span *s);
+uint32_t relation_axes(const Module *m, const Relation *r);
 bool span_unify(Prover *p, const Span *a, const Span *b, Span *out);
 bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
+/* Inside [0, extent) at all coordinates; with symbolic extents, at several sizes (it tells witnesses apart, nothing rests on it
+ * alone: outputs are compared with their declared shards). */
+bool span_inside(Prover *p, const Span *s, const Expr *extent);
+/* A free span has to be somewhere: the first canonical cut of that extent. */
+bool span_settle(Prover *p, Span *s, const Expr *extent);
 /* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);
 /* The first canonical cut of the extent over ordered subsets of the axes that fits. */
 bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
+
+/* prove_case.c: does `op` on boxes `in` compute its part of the level-1 operation `g` of function gf?  Fills the spans of the
+ * result and its partial axes. */
+bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out);
 
 /* prove_comm.c: the axioms of the level-2 operations. */
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);

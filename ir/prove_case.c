@@ -1,0 +1,427 @@
+/* ir/prove_case.c - the cases of operations: does a local operation compute, on the boxes of its operands, its part of what a
+ * level-1 operation of the same kind computes?
+ *
+ * One function per shape of operation fills the spans of the result and adds the axes over which it becomes partial.  How
+ * partial operands pass through is one table (passes_partial).
+ */
+#include <string.h>
+
+#include "ir/prove_relation.h"
+
+/* ---- partial results */
+
+static Reduction as_sum(Reduction r) { return r == RED_ONE ? RED_SUM : r; }
+
+/* Which groups of operands an operation lets partial results pass through, and of which kind. */
+static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduction r) {
+  const Attr *fill = op_attr(op, AT_value);
+  switch (op->kind) {
+    case OP_neg: case OP_broadcast: case OP_reshape: case OP_transpose: case OP_slice: case OP_copy: return operands == 1 && r == RED_SUM;
+    case OP_add: case OP_sub: return operands == 3 && r == RED_SUM;
+    case OP_mul: case OP_dot: return (operands == 1 || operands == 2) && r == RED_SUM;
+    case OP_div: return operands == 1 && r == RED_SUM && dtype_is_float(type_of(f, op->out)->dtype);
+    case OP_select: return operands == 6 && r == RED_SUM;
+    case OP_gather: return operands == 1 && r == RED_SUM;
+    case OP_update: return operands == 3 && r == RED_SUM;
+    case OP_concat: return operands == (1u << op->nin) - 1u && r == RED_SUM;
+    case OP_pad: return operands == 1 && r == RED_SUM && fill && fill->u.f == 0;
+    case OP_reduce: return operands == 1 && as_sum(op_attr(op, AT_op)->u.reduction) == r && r != RED_PRODUCT;
+    case OP_cast: {
+      DType from = type_of(f, op->in[0])->dtype, to = type_of(f, op->out)->dtype;
+      return operands == 1 && r == RED_SUM && dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) >= dtype_bytes(from);
+    }
+    default: return false;
+  }
+}
+
+/* The partial axes of the operands pass to the result; every other operand is whole over them. */
+static bool pass_partials(Prover *p, const Op *op, const Func *f, const Relation *in, Relation *out) {
+  uint32_t all = 0;
+  for (int i = 0; i < op->nin; i++) all |= in[i].axes;
+  for (int a = 0; a < p->m->mesh.naxes; a++) {
+    if (!((all >> a) & 1u)) continue;
+    uint32_t operands = 0;
+    Reduction r = RED_NONE;
+    for (int i = 0; i < op->nin; i++) {
+      if ((in[i].axes >> a) & 1u) {
+        if (r != RED_NONE && r != as_sum(in[i].partial)) return prove_fail(p, "operands are partial in different ways over %s", p->m->mesh.axes[a].name);
+        r = as_sum(in[i].partial);
+        operands |= 1u << i;
+      } else if ((relation_axes(p->m, &in[i]) >> a) & 1u) {
+        return prove_fail(p, "one operand is partial over %s, another is cut by it", p->m->mesh.axes[a].name);
+      }
+    }
+    if (!passes_partial(op, f, operands, r))
+      return prove_fail(p, "operand %d is a partial %s over %s here", __builtin_ctz(operands), reduction_name(r), p->m->mesh.axes[a].name);
+    if (out->axes && as_sum(out->partial) != r) return prove_fail(p, "two kinds of partial results");
+    out->partial = r;
+    out->axes |= 1u << a;
+  }
+  return true;
+}
+
+/* A reduced dimension that is cut makes the result partial over the axes that cut it. */
+static bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out) {
+  if (!span_settle(p, &s, extent)) return prove_fail(p, "a reduced dimension lies nowhere");
+  if (span_is_whole(p, &s, extent)) return true;
+  uint32_t axes = span_axes(p->m, &s);
+  if (!span_tiles(p, &s, extent, axes)) return prove_fail(p, "the parts of a reduced dimension do not cover it once");
+  if (axes & out->axes) return prove_fail(p, "a mesh axis cuts two reduced dimensions");
+  if (out->axes && as_sum(out->partial) != as_sum(r)) return prove_fail(p, "two kinds of partial results");
+  out->partial = out->axes ? RED_SUM : r;
+  if (r != RED_ONE && r != RED_SUM) out->partial = r;
+  out->axes |= axes;
+  return true;
+}
+
+/* ---- the operations */
+
+typedef struct Case {
+  Prover *p;
+  const Func *gf;
+  const Op *g;       /* level-1 operation */
+  const Func *f;
+  const Op *op;      /* local operation */
+  const Relation *in;
+  Relation *out;
+} Case;
+
+static const Type *global_in(const Case *c, int i) { return type_of(c->gf, c->g->in[i]); }
+static const Type *global_out(const Case *c) { return type_of(c->gf, c->g->out); }
+static const Type *local_out(const Case *c) { return type_of(c->f, c->op->out); }
+
+/* Attributes other than the places of local parts must be equal. */
+static bool same_attrs(const Case *c) {
+  if (c->g->nattrs != c->op->nattrs) return prove_fail(c->p, "attributes differ from level 1");
+  for (int i = 0; i < c->g->nattrs; i++) {
+    const Attr *a = &c->g->attrs[i], *b = &c->op->attrs[i];
+    bool place = a->key == AT_start || a->key == AT_starts || a->key == AT_low || a->key == AT_high;
+    Text x = {.arena = c->p->m->arena}, y = {.arena = c->p->m->arena};
+    if (a->key != b->key) return prove_fail(c->p, "attributes differ from level 1");
+    if (place) continue;
+    attr_print(c->p->m, &x, a);
+    attr_print(c->p->m, &y, b);
+    if (strcmp(text_str(&x), text_str(&y)) != 0) return prove_fail(c->p, "%s, level 1 has %s", text_str(&y), text_str(&x));
+  }
+  return true;
+}
+
+static bool case_elementwise(const Case *c) {
+  for (int d = 0; d < c->out->rank; d++) {
+    c->out->dims[d] = c->in[0].dims[d];
+    for (int i = 1; i < c->op->nin; i++)
+      if (!span_unify(c->p, &c->out->dims[d], &c->in[i].dims[d], &c->out->dims[d]))
+        return prove_fail(c->p, "operands hold different parts of dimension %d", d);
+  }
+  return true;
+}
+
+static bool case_broadcast(const Case *c) {
+  const Attr *dims = op_attr(c->g, AT_dims);
+  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+  for (int i = 0; i < c->in[0].rank; i++) {
+    int64_t d = dims->u.ints[i];
+    if (global_in(c, 0)->dims[i] == global_out(c)->dims[d]) c->out->dims[d] = c->in[0].dims[i];
+    else if (!span_is_whole(c->p, &c->in[0].dims[i], global_in(c, 0)->dims[i])) return prove_fail(c->p, "a stretched dimension is cut");
+  }
+  return true;
+}
+
+static bool case_transpose(const Case *c) {
+  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = c->in[0].dims[op_attr(c->g, AT_perm)->u.ints[d]];
+  return true;
+}
+
+static bool case_reduce(const Case *c) {
+  const Attr *axes = op_attr(c->g, AT_axes);
+  int next = 0, n = 0;
+  for (int d = 0; d < c->in[0].rank; d++) {
+    if (next < axes->n && axes->u.ints[next] == d) {
+      next++;
+      if (!reduce_span(c->p, c->in[0].dims[d], global_in(c, 0)->dims[d], op_attr(c->g, AT_op)->u.reduction, c->out)) return false;
+    } else {
+      c->out->dims[n++] = c->in[0].dims[d];
+    }
+  }
+  return true;
+}
+
+static bool case_dot(const Case *c) {
+  const char *s = op_str(c->g, AT_spec), *result = strstr(s, "->") + 2;
+  Span spans[128];
+  const Expr *extents[128] = {NULL};
+  for (int i = 0; i < 2; i++, s++)
+    for (int d = 0; *s != ',' && *s != '-'; s++, d++) {
+      int l = *s;
+      if (!extents[l]) spans[l] = c->in[i].dims[d];
+      else if (!span_unify(c->p, &spans[l], &c->in[i].dims[d], &spans[l])) return prove_fail(c->p, "operands hold different parts of '%c'", l);
+      extents[l] = global_in(c, i)->dims[d];
+    }
+  for (int d = 0; result[d]; d++) c->out->dims[d] = spans[(int)result[d]];
+  for (int l = 0; l < 128; l++)
+    if (extents[l] && !strchr(result, l) && !reduce_span(c->p, spans[l], extents[l], RED_SUM, c->out)) return false;
+  return true;
+}
+
+/* The local start must be where the held part of the indexed dimension begins. */
+static bool place_is(const Case *c, Span s, const Expr *extent) {
+  if (!span_settle(c->p, &s, extent)) return prove_fail(c->p, "the indexed dimension lies nowhere");
+  return expr_equal(c->p, op_expr(c->op, AT_start), s.lo) || prove_fail(c->p, "start is not where this rank's part begins");
+}
+
+static bool case_gather(const Case *c) {
+  int axis = (int)op_int(c->g, AT_axis, 0), n = 0;
+  const Expr *extent = global_in(c, 0)->dims[axis];
+  if (!place_is(c, c->in[0].dims[axis], extent) || !reduce_span(c->p, c->in[0].dims[axis], extent, RED_ONE, c->out)) return false;
+  for (int d = 0; d < axis; d++) c->out->dims[n++] = c->in[0].dims[d];
+  for (int d = 0; d < c->in[1].rank; d++) c->out->dims[n++] = c->in[1].dims[d];
+  for (int d = axis + 1; d < c->in[0].rank; d++) c->out->dims[n++] = c->in[0].dims[d];
+  return true;
+}
+
+static bool case_update(const Case *c) {
+  int axis = (int)op_int(c->g, AT_axis, 0);
+  for (int d = 0; d < c->out->rank; d++) {
+    c->out->dims[d] = c->in[0].dims[d];
+    if (d == axis) continue;
+    if (!span_unify(c->p, &c->in[0].dims[d], &c->in[1].dims[d], &c->out->dims[d])) return prove_fail(c->p, "operands hold different parts of dimension %d", d);
+  }
+  if (!span_is_whole(c->p, &c->in[1].dims[axis], global_in(c, 1)->dims[axis])) return prove_fail(c->p, "the update is cut along its own dimension");
+  return place_is(c, c->in[0].dims[axis], global_in(c, 0)->dims[axis]);
+}
+
+static bool case_slice(const Case *c) {
+  const Attr *starts = op_attr(c->g, AT_starts), *local = op_attr(c->op, AT_starts), *strides = op_attr(c->g, AT_strides);
+  Module *m = c->p->m;
+  for (int d = 0; d < c->out->rank; d++) {
+    Span s = c->in[0].dims[d];
+    const Expr *extent = local_out(c)->dims[d], *step = ex_const(m, strides->u.ints[d]);
+    if (s.free) {
+      c->out->dims[d] = (Span){NULL, extent, true};
+      continue;
+    }
+    const Expr *first = ex_sub(m, ex_add(m, s.lo, local->u.exprs[d]), starts->u.exprs[d]);
+    const Expr *lo = ex_exact_div(m, first, step);
+    if (!lo) return prove_fail(c->p, "dimension %d begins between two steps", d);
+    c->out->dims[d] = span_at(lo, ex_add(m, lo, extent));
+    if (!span_inside(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "dimension %d leaves the slice of level 1", d);
+  }
+  return true;
+}
+
+/* Where padding or joining puts the result is found by trying the canonical cuts against all coordinates. */
+typedef struct Joint {
+  const Case *c;
+  int dim;
+} Joint;
+
+static bool fits_joint(Prover *p, const Span *s, const void *context) {
+  const Case *c = ((const Joint *)context)->c;
+  int dim = ((const Joint *)context)->dim;
+  Module *m = p->m;
+  if (!expr_equal(p, ex_sub(m, s->hi, s->lo), local_out(c)->dims[dim])) return false;
+  const Expr *low = c->op->kind == OP_pad ? op_attr(c->op, AT_low)->u.exprs[dim] : ex_const(m, 0);
+  const Expr *high = c->op->kind == OP_pad ? op_attr(c->op, AT_high)->u.exprs[dim] : ex_const(m, 0);
+  const Expr *shift = c->g->kind == OP_pad ? op_attr(c->g, AT_low)->u.exprs[dim] : ex_const(m, 0);
+  uint32_t axes = span_axes(m, s) | expr_axes(m, low) | expr_axes(m, high);
+  for (int i = 0; i < c->op->nin; i++) axes |= span_axes(m, &c->in[i].dims[dim]);
+  memset(p->values, 0, sizeof *p->values * m->symbols.n);
+  do { /* at[]: the global result index that follows what was laid so far */
+    int64_t at, end, l, h, offset, whole;
+    if (!ex_eval(s->lo, p->values, &at) || !ex_eval(s->hi, p->values, &end) || !ex_eval(low, p->values, &l) || !ex_eval(high, p->values, &h) ||
+        !ex_eval(shift, p->values, &offset))
+      return false;
+    if (l < 0 || h < 0 || (l > 0 && at + l > offset)) return false; /* padding before the data only where level 1 pads */
+    at += l;
+    for (int i = 0; i < c->op->nin; i++) {
+      int64_t a, b;
+      const Span *x = &c->in[i].dims[dim];
+      if (!ex_eval(global_in(c, i)->dims[dim], p->values, &whole) || !ex_eval(x->hi, p->values, &b)) return false;
+      a = 0;
+      if (!x->free && !ex_eval(x->lo, p->values, &a)) return false;
+      if (b > a && x->free && (at < offset || at + b > offset + whole)) return false; /* any part of it, but of it */
+      if (b > a && !x->free && at != offset + a) return false;
+      at += b - a;
+      offset += whole;
+    }
+    if (h > 0 && at < offset && end > at) return false;
+    if (at + h != end) return false;
+  } while (next_coordinates(m, axes, p->values));
+  return true;
+}
+
+/* The theorem for symbolic extents: result interval [lo, hi), operand i whose elements stand at offset o_i of the result, holding
+ * [clip(lo - o_i), clip(hi - o_i)) of its extent, padded below by max(0, min(o - lo, hi - lo)), is right for all sizes. */
+static bool fits_windows(Prover *p, const Span *s, const void *context) {
+  const Case *c = ((const Joint *)context)->c;
+  int dim = ((const Joint *)context)->dim;
+  Module *m = p->m;
+  const Expr *zero = ex_const(m, 0), *extent = ex_sub(m, s->hi, s->lo);
+  if (extent != local_out(c)->dims[dim]) return false;
+  const Expr *offset = c->g->kind == OP_pad ? op_attr(c->g, AT_low)->u.exprs[dim] : zero;
+  if (c->op->kind == OP_pad) {
+    const Expr *low = op_attr(c->op, AT_low)->u.exprs[dim], *high = op_attr(c->op, AT_high)->u.exprs[dim];
+    const Expr *held = span_extent(p, &c->in[0].dims[dim]);
+    if (low != ex_max(m, zero, ex_min(m, ex_sub(m, offset, s->lo), extent))) return false;
+    if (ex_add(m, ex_add(m, low, held), high) != extent) return false;
+  }
+  for (int i = 0; i < c->op->nin; i++) {
+    const Expr *whole = global_in(c, i)->dims[dim];
+    const Expr *lo = ex_min(m, ex_max(m, ex_sub(m, s->lo, offset), zero), whole), *hi = ex_min(m, ex_max(m, ex_sub(m, s->hi, offset), zero), whole);
+    const Span *x = &c->in[i].dims[dim];
+    if (x->free ? x->hi != ex_sub(m, hi, lo) : x->lo != lo || x->hi != hi) return false;
+    offset = ex_add(m, offset, whole);
+  }
+  return true;
+}
+
+static bool case_joint(const Case *c, int dim) {
+  Module *m = c->p->m;
+  bool symbolic = expr_has_dimension(m, local_out(c)->dims[dim]), whole = true;
+  uint32_t axes = expr_axes(m, local_out(c)->dims[dim]);
+  for (int i = 0; i < c->op->nin; i++) {
+    const Span *x = &c->in[i].dims[dim];
+    symbolic |= (!x->free && expr_has_dimension(m, x->lo)) || expr_has_dimension(m, x->hi);
+    whole &= span_is_whole(c->p, &c->in[i].dims[dim], global_in(c, i)->dims[dim]);
+    axes |= span_axes(m, &c->in[i].dims[dim]);
+  }
+  if (c->op->kind == OP_pad) {
+    axes |= expr_axes(m, op_attr(c->op, AT_low)->u.exprs[dim]) | expr_axes(m, op_attr(c->op, AT_high)->u.exprs[dim]);
+    whole &= expr_equal(c->p, op_attr(c->op, AT_low)->u.exprs[dim], op_attr(c->g, AT_low)->u.exprs[dim]) &&
+             expr_equal(c->p, op_attr(c->op, AT_high)->u.exprs[dim], op_attr(c->g, AT_high)->u.exprs[dim]);
+  }
+  if (whole) return c->out->dims[dim] = span_at(ex_const(m, 0), global_out(c)->dims[dim]), true;
+  Joint joint = {c, dim};
+  /* Parts that hold only padding fit in many places; the windows of the theorem say which was meant. */
+  if (span_search(c->p, global_out(c)->dims[dim], axes, fits_windows, &joint, &c->out->dims[dim])) return true;
+  return (!symbolic && span_search(c->p, global_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim])) ||
+         prove_fail(c->p, "the parts do not lie where level 1 puts them");
+}
+
+static bool case_pad(const Case *c) {
+  Module *m = c->p->m;
+  for (int d = 0; d < c->out->rank; d++) {
+    bool padded = !ex_is_const(op_attr(c->g, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(c->g, AT_high)->u.exprs[d], 0);
+    bool local = !expr_equal(c->p, op_attr(c->op, AT_low)->u.exprs[d], ex_const(m, 0)) || !expr_equal(c->p, op_attr(c->op, AT_high)->u.exprs[d], ex_const(m, 0));
+    if (!padded && local) return prove_fail(c->p, "dimension %d is not padded at level 1", d);
+    if (!padded) c->out->dims[d] = c->in[0].dims[d];
+    else if (!case_joint(c, d)) return false;
+  }
+  return true;
+}
+
+static bool case_concat(const Case *c) {
+  int axis = (int)op_int(c->g, AT_axis, 0);
+  for (int d = 0; d < c->out->rank; d++) {
+    if (d == axis) {
+      if (!case_joint(c, d)) return false;
+      continue;
+    }
+    c->out->dims[d] = c->in[0].dims[d];
+    for (int i = 1; i < c->op->nin; i++)
+      if (!span_unify(c->p, &c->out->dims[d], &c->in[i].dims[d], &c->out->dims[d])) return prove_fail(c->p, "operands hold different parts of dimension %d", d);
+  }
+  return true;
+}
+
+/* Reshape: the shapes fall into groups of equal products; in a group only the first extent above 1 may be cut, on
+ * multiples that are whole on both sides. */
+static bool case_reshape(const Case *c) {
+  Module *m = c->p->m;
+  const Type *x = global_in(c, 0), *y = global_out(c);
+  int i = 0, j = 0;
+  while (i < x->rank || j < y->rank) {
+    int i0 = i, j0 = j;
+    const Expr *a = ex_const(m, 1), *b = ex_const(m, 1);
+    do { /* one group: grow the smaller side until the products agree */
+      bool left = j == y->rank || (i < x->rank && (a == b ? i == i0 : ex_exact_div(m, b, a) != NULL));
+      if (left && i == x->rank) left = false;
+      if (left) a = ex_mul(m, a, x->dims[i++]);
+      else b = ex_mul(m, b, y->dims[j++]);
+    } while (a != b && (i < x->rank || j < y->rank));
+    bool free = i > i0;
+    for (int d = i0; d < i; d++) free &= c->in[0].dims[d].free || ex_is_const(x->dims[d], 1);
+    if (free) { /* the value does not vary along the whole group */
+      for (int d = j0; d < j; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+      continue;
+    }
+    int cut = -1;
+    for (int d = i0; d < i; d++) {
+      Span *s = (Span *)&c->in[0].dims[d];
+      if (!span_settle(c->p, s, x->dims[d])) return prove_fail(c->p, "dimension %d lies nowhere", d);
+      if (span_is_whole(c->p, s, x->dims[d])) continue;
+      if (cut >= 0) return prove_fail(c->p, "two cut dimensions are merged");
+      cut = d;
+    }
+    const Expr *behind_x = ex_const(m, 1), *behind_y = ex_const(m, 1);
+    for (int d = i0; d < i; d++) {
+      if (cut > d && !ex_is_const(x->dims[d], 1)) return prove_fail(c->p, "dimension %d is cut behind another of its group", cut);
+      if (d > cut) behind_x = ex_mul(m, behind_x, x->dims[d]);
+    }
+    int first = j0;
+    while (first + 1 < j && ex_is_const(y->dims[first], 1)) first++;
+    for (int d = j0; d < j; d++) {
+      c->out->dims[d] = span_at(ex_const(m, 0), y->dims[d]);
+      if (d > first) behind_y = ex_mul(m, behind_y, y->dims[d]);
+    }
+    if (cut < 0) continue;
+    const Expr *lo = ex_exact_div(m, ex_mul(m, c->in[0].dims[cut].lo, behind_x), behind_y);
+    const Expr *hi = ex_exact_div(m, ex_mul(m, c->in[0].dims[cut].hi, behind_x), behind_y);
+    if (!lo || !hi) return prove_fail(c->p, "the cut of dimension %d falls inside an element of the result", cut);
+    c->out->dims[first] = span_at(lo, hi);
+  }
+  return true;
+}
+
+/* Sources without operands. */
+static bool case_iota(const Case *c) {
+  int64_t axis = op_int(c->op, AT_axis, 0);
+  const Expr *start = op_expr(c->op, AT_start);
+  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+  c->out->dims[axis] = span_at(start, ex_add(c->p->m, start, local_out(c)->dims[axis]));
+  return true;
+}
+
+static bool case_constant(const Case *c) {
+  bool splat = c->op->kind == OP_size || op_attr(c->op, AT_value);
+  for (int d = 0; d < c->out->rank; d++) {
+    c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+    if (!splat && !expr_equal(c->p, local_out(c)->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "listed elements are cut");
+    if (!splat) c->out->dims[d] = span_at(ex_const(c->p->m, 0), global_out(c)->dims[d]);
+  }
+  return true;
+}
+
+static bool case_random(const Case *c) {
+  const Attr *starts = op_attr(c->op, AT_starts);
+  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = span_at(starts->u.exprs[d], ex_add(c->p->m, starts->u.exprs[d], local_out(c)->dims[d]));
+  return true;
+}
+
+static bool check_case(const Case *c) {
+  if (!same_attrs(c)) return false;
+  if (global_out(c)->dtype != local_out(c)->dtype || global_out(c)->rank != local_out(c)->rank) return prove_fail(c->p, "the result type differs from level 1");
+  if (op_class(c->op->kind) != OC_OTHER) return case_elementwise(c);
+  switch (c->op->kind) {
+    case OP_select: case OP_cast: return case_elementwise(c);
+    case OP_broadcast: return case_broadcast(c);
+    case OP_transpose: return case_transpose(c);
+    case OP_reshape: return case_reshape(c);
+    case OP_slice: return case_slice(c);
+    case OP_pad: return case_pad(c);
+    case OP_concat: return case_concat(c);
+    case OP_reduce: return case_reduce(c);
+    case OP_dot: return case_dot(c);
+    case OP_gather: return case_gather(c);
+    case OP_update: return case_update(c);
+    case OP_iota: return case_iota(c);
+    case OP_const: case OP_size: return case_constant(c);
+    case OP_random: return case_random(c);
+    default: return c->p->uncertain = true, prove_fail(c->p, "the prover does not know this operation");
+  }
+}
+
+bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out) {
+  Case c = {p, gf, g, f, op, in, out};
+  return pass_partials(p, op, f, in, out) && check_case(&c);
+}

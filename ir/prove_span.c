@@ -1,0 +1,188 @@
+/* ir/prove_span.c - the arithmetic of the prover: when expressions are equal, and where boxes lie.
+ *
+ * Equality of expressions is by canonical form; over coordinates alone it is also decided by trying all of them, and where
+ * dimension symbols leave it open the answer is "not equal" and p->uncertain.
+ *
+ * Dimensions along which a value does not vary (splats, broadcasts) have a "free" span: only its extent is known, and it takes
+ * the place its first companion has.
+ */
+#include <string.h>
+
+#include "ir/prove_relation.h"
+
+/* ---- expressions */
+
+uint32_t expr_axes(const Module *m, const Expr *e) {
+  uint32_t axes = 0;
+  if (e->kind == EX_SYM) {
+    int a = m->symbols.items[e->value].axis;
+    return a >= 0 ? 1u << a : 0;
+  }
+  for (int i = 0; i < e->n; i++) axes |= expr_axes(m, e->args[i]);
+  return axes;
+}
+
+bool expr_has_dimension(const Module *m, const Expr *e) {
+  if (e->kind == EX_SYM) return m->symbols.items[e->value].axis < 0;
+  for (int i = 0; i < e->n; i++)
+    if (expr_has_dimension(m, e->args[i])) return true;
+  return false;
+}
+
+/* Steps the coordinates of the axes in the set; false after the last combination. */
+bool next_coordinates(const Module *m, uint32_t axes, int64_t *values) {
+  for (int a = m->mesh.naxes - 1; a >= 0; a--) {
+    if (!((axes >> a) & 1u)) continue;
+    int64_t *v = &values[m->mesh.axes[a].symbol];
+    if (++*v < m->mesh.axes[a].size) return true;
+    *v = 0;
+  }
+  return false;
+}
+
+/* Is the expression 0 at all coordinates, with the dimensions as in p->values? */
+static bool zero_everywhere(Prover *p, const Expr *e, uint32_t axes) {
+  for (int a = 0; a < p->m->mesh.naxes; a++) p->values[p->m->mesh.axes[a].symbol] = 0;
+  do {
+    int64_t v;
+    if (!ex_eval(e, p->values, &v) || v != 0) return false;
+  } while (next_coordinates(p->m, axes, p->values));
+  return true;
+}
+
+bool expr_equal(Prover *p, const Expr *a, const Expr *b) {
+  if (a == b) return true;
+  const Expr *difference = ex_sub(p->m, a, b);
+  uint32_t axes = expr_axes(p->m, difference);
+  if (!expr_has_dimension(p->m, difference)) return zero_everywhere(p, difference, axes);
+  /* One size at which they differ refutes equality; agreeing at some sizes proves nothing. */
+  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
+  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+    for (size_t s = 0; s < p->m->symbols.n; s++) p->values[s] = sizes[k] + (int64_t)s;
+    if (!zero_everywhere(p, difference, axes)) return false;
+  }
+  p->uncertain = true;
+  return false;
+}
+
+/* ---- spans */
+
+Span span_at(const Expr *lo, const Expr *hi) { return (Span){lo, hi, false}; }
+
+const Expr *span_extent(Prover *p, const Span *s) { return s->free ? s->hi : ex_sub(p->m, s->hi, s->lo); }
+
+uint32_t span_axes(const Module *m, const Span *s) { return expr_axes(m, s->hi) | (s->free ? 0 : expr_axes(m, s->lo)); }
+
+uint32_t relation_axes(const Module *m, const Relation *r) {
+  uint32_t axes = 0;
+  for (int d = 0; d < r->rank; d++) axes |= span_axes(m, &r->dims[d]);
+  return axes;
+}
+
+bool span_unify(Prover *p, const Span *a, const Span *b, Span *out) {
+  if (!a->free && !b->free) {
+    *out = *a;
+    return expr_equal(p, a->lo, b->lo) && expr_equal(p, a->hi, b->hi);
+  }
+  *out = a->free ? *b : *a;
+  return expr_equal(p, span_extent(p, a), span_extent(p, b));
+}
+
+bool span_is_whole(Prover *p, const Span *s, const Expr *extent) {
+  if (s->free) return expr_equal(p, s->hi, extent);
+  return expr_equal(p, s->lo, ex_const(p->m, 0)) && expr_equal(p, s->hi, extent);
+}
+
+bool span_inside(Prover *p, const Span *s, const Expr *extent) {
+  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
+  uint32_t axes = span_axes(p->m, s);
+  bool symbolic = expr_has_dimension(p->m, s->lo) || expr_has_dimension(p->m, s->hi) || expr_has_dimension(p->m, extent);
+  for (size_t k = 0; k < (symbolic ? sizeof sizes / sizeof sizes[0] : 1); k++) {
+    for (size_t i = 0; i < p->m->symbols.n; i++) p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : sizes[k] + (int64_t)i;
+    do {
+      int64_t lo, hi, end;
+      if (!ex_eval(s->lo, p->values, &lo) || !ex_eval(s->hi, p->values, &hi) || !ex_eval(extent, p->values, &end)) return false;
+      if (hi > lo && (lo < 0 || hi > end)) return false;
+    } while (next_coordinates(p->m, axes, p->values));
+  }
+  return true;
+}
+
+/* Tries the ordered subsets of the axes as a canonical cut of the extent. */
+static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+  const Expr *lo, *hi;
+  layout_interval(p->m, d, extent, &lo, &hi);
+  *out = span_at(lo, hi);
+  if (fits(p, out, context)) return true;
+  for (int a = 0; a < p->m->mesh.naxes; a++) {
+    if (!((axes >> a) & 1u)) continue;
+    d->axes[d->n++] = (uint8_t)a;
+    if (try_cut(p, extent, d, axes & ~(1u << a), fits, context, out)) return true;
+    d->n--;
+  }
+  return false;
+}
+
+bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+  int64_t size;
+  bool constant = ex_get_const(extent, &size);
+  bool before = p->uncertain;
+  for (int64_t unit = 1; unit <= (constant && size < 4096 ? size : 1); unit++) {
+    if (unit > 1 && size % unit != 0) continue;
+    DimLayout d = {.unit = ex_const(p->m, unit)};
+    if (try_cut(p, extent, &d, axes, fits, context, out)) {
+      p->uncertain = before;
+      return true;
+    }
+  }
+  if (!constant) p->uncertain = true; /* another unit might have fitted */
+  return false;
+}
+
+static bool fits_extent(Prover *p, const Span *s, const void *context) {
+  return expr_equal(p, ex_sub(p->m, s->hi, s->lo), context);
+}
+
+bool span_settle(Prover *p, Span *s, const Expr *extent) {
+  if (!s->free) return true;
+  const Expr *have = s->hi;
+  if (expr_equal(p, have, extent)) return *s = span_at(ex_const(p->m, 0), extent), true;
+  p->guessed = true;
+  return span_search(p, extent, ~0u, fits_extent, have, s);
+}
+
+bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {
+  /* In some order of the axes the intervals follow each other from 0 to the extent. */
+  int order[MAX_AXES], n = 0;
+  for (int a = 0; a < p->m->mesh.naxes; a++)
+    if ((axes >> a) & 1u) order[n++] = a;
+  int64_t total = 1;
+  for (int i = 0; i < n; i++) total *= p->m->mesh.axes[order[i]].size;
+  for (int tries = 0; tries < 720; tries++) {
+    const Expr *at = ex_const(p->m, 0);
+    bool ok = true;
+    for (int64_t r = 0; r < total && ok; r++) {
+      const Expr *lo = s->lo, *hi = s->hi;
+      int64_t rest = r;
+      for (int i = n - 1; i >= 0; i--) {
+        const MeshAxis *axis = &p->m->mesh.axes[order[i]];
+        const Expr *c = ex_const(p->m, rest % axis->size);
+        rest /= axis->size;
+        lo = ex_subst(p->m, lo, axis->symbol, c);
+        hi = ex_subst(p->m, hi, axis->symbol, c);
+      }
+      ok = expr_equal(p, lo, at);
+      at = hi;
+    }
+    if (ok && expr_equal(p, at, extent)) return true;
+    int i = n - 2; /* the next permutation of the axes */
+    while (i >= 0 && order[i] > order[i + 1]) i--;
+    if (i < 0) return false;
+    int j = n - 1;
+    while (order[j] < order[i]) j--;
+    int t = order[i];
+    order[i] = order[j], order[j] = t;
+    for (int a = i + 1, b = n - 1; a < b; a++, b--) t = order[a], order[a] = order[b], order[b] = t;
+  }
+  return false;
+}
