@@ -1,24 +1,23 @@
-/* ir/interp.c - the reference interpreter: binding, running a function on all ranks, assembling results; see interp.h.
+/* ir/interp.c - the reference interpreter: binding and running a function on all ranks; see interp.h.
  *
  * Values are allocated when their operation runs and freed after their last use.  Operations run one after the other, each on
  * all ranks of its stage, so that a collective finds the operands of all its members.
  */
 #include "ir/interp.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/die.h"
 #include "ir/body.h"
-#include "ir/eval.h"
+#include "ir/interp_internal.h"
 
 enum { MAX_CALL_DEPTH = 64 };
 
 /* ---- diagnostics */
 
-static const char *rank_text(const Run *run, int rank) {
+const char *run_rank_text(const Run *run, int rank) {
   Text t = {.arena = run->diags->arena};
   const char *separator = "";
   if (run->nranks == 1) return "";
@@ -43,11 +42,10 @@ bool eval_fail(const Eval *e, const char *format, ...) {
   Loc loc = e->op->loc;
   if (!loc.file && !loc.node) loc.node = e->op->name;
   return diag_error(e->run->diags, DIAG_interp, loc, "@%s: %s %%%s%s: %s", e->frame->f->name, op_name(e->op->kind), e->op->name,
-                    rank_text(e->run, e->rank), text);
+                    run_rank_text(e->run, e->rank), text);
 }
 
-static bool fail(const Run *run, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static bool fail(const Run *run, const char *name, const char *format, ...) {
+bool run_fail(const Run *run, const char *name, const char *format, ...) {
   va_list args;
   va_start(args, format);
   const char *text = arena_vprintf(run->diags->arena, format, args);
@@ -116,7 +114,7 @@ bool eval_alloc(Run *run, InterpTensor *t, const Op *op) {
     overflow |= __builtin_mul_overflow(strides, t->dims[d] > 1 ? t->dims[d] : 1, &strides);
   }
   if (overflow || n > run->max_cells - run->cells)
-    return fail(run, op->name, "%%%s: more than %lld elements at once are too many to interpret", op->name, (long long)run->max_cells);
+    return run_fail(run, op->name, "%%%s: more than %lld elements at once are too many to interpret", op->name, (long long)run->max_cells);
   run->cells += n;
   t->cells = malloc(sizeof(Cell) * (size_t)(n + 1)); /* never NULL for an empty tensor */
   if (!t->cells) die("out of memory");
@@ -130,7 +128,7 @@ void eval_release(Run *run, InterpTensor *t) {
   t->cells = NULL;
 }
 
-static InterpTensor copy_to_arena(Arena *arena, const InterpTensor *t) {
+InterpTensor run_copy(Arena *arena, const InterpTensor *t) {
   InterpTensor copy = interp_tensor(arena, t->dtype, t->rank, t->dims);
   memcpy(copy.cells, t->cells, sizeof(Cell) * (size_t)interp_elements(t));
   return copy;
@@ -170,8 +168,7 @@ static Cell partial_share(const Run *run, const Layout *l, int rank, DType t, Ce
   return rest;
 }
 
-/* The interval of a dimension on a rank, by the one partition function. */
-static bool interval_on(const Run *run, int rank, const DimLayout *d, int64_t extent, int64_t *lo, int64_t *hi) {
+bool run_interval(const Run *run, int rank, const DimLayout *d, int64_t extent, int64_t *lo, int64_t *hi) {
   const Expr *l, *h;
   layout_interval(run->m, d, ex_const(run->m, extent), &l, &h);
   return ex_eval(l, run->symbols[rank], lo) && ex_eval(h, run->symbols[rank], hi);
@@ -182,7 +179,7 @@ static bool cut(Eval *e, const InterpTensor *whole, const Layout *l) {
   if (whole->rank != e->out->rank || whole->dtype != e->out->dtype) return eval_fail(e, "bound to a tensor of another type");
   for (int d = 0; d < whole->rank; d++) {
     hi = whole->dims[d];
-    if (l && !interval_on(e->run, e->rank, &l->dims[d], whole->dims[d], &at[d], &hi)) return eval_fail(e, "the layout has no interval");
+    if (l && !run_interval(e->run, e->rank, &l->dims[d], whole->dims[d], &at[d], &hi)) return eval_fail(e, "the layout has no interval");
     if (hi - at[d] != e->out->dims[d])
       return eval_fail(e, "dimension %d of extent %lld gives this rank %lld, its type says %lld", d, (long long)whole->dims[d],
                        (long long)(hi - at[d]), (long long)e->out->dims[d]);
@@ -207,11 +204,11 @@ static const InterpTensor *whole_param(Run *run, const char *name) {
   if (!found) found = interp_find(run->params.items, (int)run->params.n, name);
   if (found) return found;
   const Param *p = module_param(run->m, name);
-  if (!p) return fail(run, name, "no parameter \"%s\"", name), NULL;
+  if (!p) return run_fail(run, name, "no parameter \"%s\"", name), NULL;
   if (p->init == INIT_PREPARED) {
-    if (run->preparing || !prepare(run)) return fail(run, name, "parameter \"%s\" cannot be prepared", name), NULL;
+    if (run->preparing || !prepare(run)) return run_fail(run, name, "parameter \"%s\" cannot be prepared", name), NULL;
     found = interp_find(run->params.items, (int)run->params.n, name);
-    return found ? found : (fail(run, name, "@prepare has no output \"%s\"", name), NULL);
+    return found ? found : (run_fail(run, name, "@prepare has no output \"%s\"", name), NULL);
   }
   InterpNamed item = {.name = name};
   if (!interp_param(run->m, p, run->options, run->arena, &item.tensor, run->diags)) return NULL;
@@ -223,12 +220,12 @@ static bool whole_state(Run *run, const char *name, InterpTensor *out) {
   const InterpTensor *found = interp_find(run->options->states, run->options->nstates, name);
   if (found) return *out = *found, true;
   const State *s = module_state(run->m, name);
-  if (!s) return fail(run, name, "no state \"%s\"", name);
+  if (!s) return run_fail(run, name, "no state \"%s\"", name);
   int64_t dims[MAX_RANK], n;
-  if (!interp_dims(s->type, run->symbols[0], dims)) return fail(run, name, "state \"%s\" has no extents", name);
+  if (!interp_dims(s->type, run->symbols[0], dims)) return run_fail(run, name, "state \"%s\" has no extents", name);
   n = 1;
   for (int d = 0; d < s->type->rank; d++)
-    if (__builtin_mul_overflow(n, dims[d], &n) || n > run->max_cells) return fail(run, name, "state \"%s\" is too large to interpret", name);
+    if (__builtin_mul_overflow(n, dims[d], &n) || n > run->max_cells) return run_fail(run, name, "state \"%s\" is too large to interpret", name);
   *out = interp_tensor(run->arena, s->type->dtype, s->type->rank, dims);
   for (int64_t i = 0; i < n; i++) out->cells[i] = cell_of_double(run->modp, out->dtype, s->value);
   return true;
@@ -257,7 +254,7 @@ bool eval_source(Eval *e) {
 }
 
 bool eval_write(Eval *e) {
-  e->frame->written[ordinal(e, OP_write) * e->run->nranks + e->rank] = copy_to_arena(e->run->arena, e->in[0]);
+  e->frame->written[ordinal(e, OP_write) * e->run->nranks + e->rank] = run_copy(e->run->arena, e->in[0]);
   return true;
 }
 
@@ -277,7 +274,7 @@ static InterpTensor *value_on(const Run *run, const Frame *frame, Val v, int ran
   return &frame->values[(size_t)v * (size_t)run->nranks + (size_t)rank];
 }
 
-static int stage_of(const Frame *frame, const Op *op) {
+int frame_stage(const Frame *frame, const Op *op) {
   if (frame->stage >= 0) return frame->stage;
   return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
 }
@@ -320,7 +317,7 @@ static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f,
   for (int i = 0; i < op->nin; i++)
     for (size_t r = 0; r < n; r++) given[(size_t)i * n + r] = *value_on(run, frame, op->in[i], (int)r);
   frame_open(run, &inner, scratch);
-  bool ok = inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : fail(run, op->name, "calls nested too deeply");
+  bool ok = inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : run_fail(run, op->name, "calls nested too deeply");
   for (int r = 0; r < run->nranks && ok; r++) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
     InterpTensor *from = value_on(run, &inner, f->outputs.items[0].value, r), *to = value_on(run, frame, op->out, r);
@@ -343,7 +340,7 @@ bool eval_body(const Eval *e) {
 }
 
 static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
-  int stage = stage_of(frame, op);
+  int stage = frame_stage(frame, op);
   if (op->kind == OP_call) return run_inner(run, frame, op, module_func(run->m, op_str(op, AT_name)), stage, only);
   for (int r = 0; r < run->nranks; r++) {
     Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
@@ -381,148 +378,6 @@ static bool run_frame(Run *run, Frame *frame, int only) {
   return ok;
 }
 
-/* ---- assembling a whole tensor from the ranks of a stage */
-
-typedef struct Assembly {
-  Run *run;
-  const char *what, *name; /* "output" or "state" */
-  const InterpTensor *parts; /* by rank */
-  int stage;
-  const Layout *layout;
-  InterpTensor *whole;
-} Assembly;
-
-/* Bits of the axes a layout uses for dimensions. */
-static uint32_t cut_axes(const Layout *l) {
-  uint32_t axes = 0;
-  for (int d = 0; d < l->rank; d++)
-    for (int i = 0; i < l->dims[d].n; i++) axes |= 1u << l->dims[d].axes[i];
-  return axes;
-}
-
-/* True when every coordinate outside `axes` is 0. */
-static bool at_origin(const Run *run, int rank, uint32_t axes) {
-  for (int a = 0; a < run->naxes; a++)
-    if (!(axes & (1u << a)) && run->coordinates[rank][a]) return false;
-  return true;
-}
-
-/* A cut dimension is as long as the parts along its axes together. */
-static void whole_extents(const Assembly *a) {
-  const Run *run = a->run;
-  for (int d = 0; d < a->whole->rank; d++) {
-    uint32_t axes = 0;
-    for (int i = 0; i < a->layout->dims[d].n; i++) axes |= 1u << a->layout->dims[d].axes[i];
-    for (int r = 0; r < run->nranks; r++)
-      if (run->stages[r] == a->stage && at_origin(run, r, axes)) a->whole->dims[d] += a->parts[r].dims[d];
-  }
-}
-
-static bool check_part(const Assembly *a, int rank, int64_t *lo) {
-  const InterpTensor *part = &a->parts[rank];
-  for (int d = 0; d < part->rank; d++) {
-    int64_t hi;
-    if (!interval_on(a->run, rank, &a->layout->dims[d], a->whole->dims[d], &lo[d], &hi))
-      return fail(a->run, a->name, "%s \"%s\": the layout has no interval", a->what, a->name);
-    if (hi - lo[d] != part->dims[d])
-      return fail(a->run, a->name, "%s \"%s\"%s: holds %lld of dimension %d, its layout gives it [%lld, %lld)", a->what, a->name,
-                  rank_text(a->run, rank), (long long)part->dims[d], d, (long long)lo[d], (long long)hi);
-  }
-  return true;
-}
-
-/* The value of a part: itself, or reduced over the axes it is declared partial over. */
-static InterpTensor resolved(const Assembly *a, int rank, Arena *scratch) {
-  const Run *run = a->run;
-  InterpTensor t = copy_to_arena(scratch, &a->parts[rank]);
-  for (int r = 0; r < run->nranks; r++) {
-    bool member = run->stages[r] == a->stage && r != rank;
-    for (int x = 0; x < run->naxes && member; x++)
-      member = (a->layout->partial_axes & (1u << x)) || run->coordinates[r][x] == run->coordinates[rank][x];
-    if (member) cells_reduce(run->modp, t.dtype, a->layout->partial, interp_elements(&t), t.cells, 1, a->parts[r].cells, 1);
-  }
-  return t;
-}
-
-static bool check_copy(const Assembly *a, int rank, const InterpTensor *part, const int64_t *lo, Arena *scratch) {
-  int64_t to[MAX_RANK] = {0};
-  const char *why;
-  InterpTensor first = interp_tensor(scratch, part->dtype, part->rank, part->dims);
-  box_copy(part->rank, part->dims, first.cells, part->dims, to, a->whole->cells, a->whole->dims, lo);
-  if (interp_equal(part, &first, a->run->options->domain, a->run->options->tolerance, scratch, &why)) return true;
-  return fail(a->run, a->name, "%s \"%s\": the copy%s differs from the first one: %s", a->what, a->name, rank_text(a->run, rank), why);
-}
-
-static bool assemble(const Assembly *a) {
-  const Run *run = a->run;
-  Arena *scratch = arena_new();
-  bool ok = true;
-  uint32_t axes = cut_axes(a->layout);
-  if (a->layout->partial_axes && !reduction_defined(a->layout->partial, a->whole->dtype)) ok = fail(run, a->name, "partial of a kind its type has not");
-  whole_extents(a);
-  int64_t lo[MAX_RANK], from[MAX_RANK] = {0};
-  for (int r = 0; r < run->nranks && ok; r++) ok = run->stages[r] != a->stage || check_part(a, r, lo);
-  if (ok) *a->whole = interp_tensor(run->arena, a->whole->dtype, a->whole->rank, a->whole->dims);
-  for (int r = 0; r < run->nranks && ok; r++) {
-    if (run->stages[r] != a->stage || !at_origin(run, r, ~a->layout->partial_axes)) continue;
-    check_part(a, r, lo);
-    InterpTensor part = a->layout->partial_axes ? resolved(a, r, scratch) : a->parts[r];
-    /* Ranks come in the order of coordinates, so the first copy is the one at the origin of the other axes. */
-    if (at_origin(run, r, axes)) box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
-    else ok = check_copy(a, r, &part, lo, scratch);
-  }
-  arena_free(scratch);
-  return ok;
-}
-
-static bool collect_outputs(Run *run, const Frame *frame, InterpResult *result) {
-  const Func *f = frame->f;
-  result->outputs = ARENA_ARRAY(run->arena, InterpNamed, f->outputs.n);
-  for (size_t i = 0; i < f->outputs.n; i++) {
-    const Output *o = &f->outputs.items[i];
-    const Op *op = op_of(f, o->value);
-    const Type *t = type_of(f, o->value);
-    InterpNamed *item = &result->outputs[result->noutputs++];
-    *item = (InterpNamed){o->name, {.dtype = t->dtype, .rank = t->rank}};
-    const Layout *l = o->layout ? o->layout : layout_replicated(run->m, t->rank);
-    Assembly a = {run, "output", o->name, &frame->values[(size_t)o->value * (size_t)run->nranks], stage_of(frame, op), l, &item->tensor};
-    if (!assemble(&a)) return false;
-  }
-  return true;
-}
-
-/* The layout of a state is declared where it is read. */
-static const Layout *state_layout(const Func *f, const Op *write) {
-  const Layout *found = NULL;
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    if (op->kind != OP_read || strcmp(op_str(op, AT_name), op_str(write, AT_name)) != 0) continue;
-    const Layout *l = f->values.items[op->out].layout;
-    if (op->stage == write->stage) return l;
-    if (!found) found = l;
-  }
-  return found;
-}
-
-static bool collect_states(Run *run, const Frame *frame, InterpResult *result) {
-  const Func *f = frame->f;
-  size_t writes = 0;
-  for (size_t i = 0; i < f->ops.n; i++) writes += f->ops.items[i].kind == OP_write;
-  result->states = ARENA_ARRAY(run->arena, InterpNamed, writes);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    if (op->kind != OP_write) continue;
-    const Type *t = type_of(f, op->in[0]);
-    const Layout *l = f->level == 2 ? state_layout(f, op) : NULL;
-    InterpNamed *item = &result->states[result->nstates];
-    *item = (InterpNamed){op_str(op, AT_name), {.dtype = t->dtype, .rank = t->rank}};
-    if (!l) l = layout_replicated(run->m, t->rank);
-    Assembly a = {run, "state", item->name, &frame->written[result->nstates++ * run->nranks], stage_of(frame, op), l, &item->tensor};
-    if (!assemble(&a)) return false;
-  }
-  return true;
-}
-
 /* ---- setting up */
 
 static bool setup_ranks(Run *run, const Func *f) {
@@ -531,7 +386,7 @@ static bool setup_ranks(Run *run, const Func *f) {
   int64_t n = one ? 1 : mesh->stages;
   run->naxes = one ? 0 : mesh->naxes;
   for (int a = 0; a < run->naxes; a++) n *= mesh->axes[a].size;
-  if (n > MAX_INTERP_RANKS) return fail(run, f->name, "%lld ranks are too many to interpret", (long long)n);
+  if (n > MAX_INTERP_RANKS) return run_fail(run, f->name, "%lld ranks are too many to interpret", (long long)n);
   run->nranks = (int)n;
   run->stages = ARENA_ARRAY(run->arena, int, n);
   run->coordinates = arena_alloc(run->arena, sizeof *run->coordinates * (size_t)n);
@@ -558,7 +413,7 @@ static bool check_symbols(const Run *run) {
     const Symbol *s = &run->m->symbols.items[i];
     int64_t v = run->symbols[0][i];
     if (s->axis < 0 && (v < s->min || (s->max && v > s->max) || v % s->multiple != 0))
-      return fail(run, s->name, "%lld is not a legal value of the dimension %s", (long long)v, s->name);
+      return run_fail(run, s->name, "%lld is not a legal value of the dimension %s", (long long)v, s->name);
   }
   return true;
 }
@@ -574,7 +429,7 @@ static bool bind_inputs(Run *run, Frame *frame, int ninputs, const InterpNamed *
     const Op *op = &f->ops.items[i];
     if (op->kind != OP_input) continue;
     const InterpTensor *x = interp_find(inputs, ninputs, op_str(op, AT_name));
-    if (!x) return fail(run, op->name, "the input \"%s\" is not given", op_str(op, AT_name));
+    if (!x) return run_fail(run, op->name, "the input \"%s\" is not given", op_str(op, AT_name));
     for (int r = 0; r < run->nranks; r++) given[n * (size_t)run->nranks + (size_t)r] = *x;
     n++;
   }
@@ -588,7 +443,7 @@ static bool run_whole(Run *run, const Func *f, int ninputs, const InterpNamed *i
   bool ok = bind_inputs(run, &frame, ninputs, inputs, scratch);
   if (ok) {
     frame_open(run, &frame, scratch);
-    ok = run_frame(run, &frame, -1) && collect_outputs(run, &frame, result) && collect_states(run, &frame, result);
+    ok = run_frame(run, &frame, -1) && run_collect_outputs(run, &frame, result) && run_collect_states(run, &frame, result);
     frame_close(run, &frame);
   }
   arena_free(scratch);
@@ -602,7 +457,7 @@ static bool prepare(Run *run) {
   InterpOptions options = *run->options;
   Run inner = {.m = run->m, .options = &options, .diags = run->diags, .arena = run->arena, .modp = run->modp,
                .max_cells = run->max_cells, .preparing = true};
-  if (!f || f->level != 1) return fail(run, "prepare", "the module has no function @prepare of level 1");
+  if (!f || f->level != 1) return run_fail(run, "prepare", "the module has no function @prepare of level 1");
   if (!setup_ranks(&inner, f) || !run_whole(&inner, f, 0, NULL, &made)) return false;
   for (int i = 0; i < made.noutputs; i++) ARENA_PUSH(run->arena, &run->params, made.outputs[i]);
   return true;
