@@ -90,7 +90,6 @@ static inline int64_t wrap_int(DType t, int64_t v) {
 Cell cell_of_double(bool modp, DType t, double v);
 Cell cell_of_int(bool modp, DType t, int64_t v);
 Cell cell_identity(bool modp, DType t, Reduction r);
-bool reduction_defined(Reduction r, DType t);
 
 /* acc[i] = acc[i] op x[i] with strides; `one` is the or of the bits. */
 void cells_reduce(bool modp, DType t, Reduction r, int64_t n, Cell *acc, int64_t acc_stride, const Cell *x, int64_t x_stride);

@@ -61,12 +61,6 @@ static int64_t int_limit(DType t, bool largest) {
   return largest ? top : -top - 1;
 }
 
-bool reduction_defined(Reduction r, DType t) {
-  if (r == RED_NONE) return false;
-  if (r == RED_OR || r == RED_AND) return !dtype_is_float(t);
-  return true;
-}
-
 Cell cell_identity(bool modp, DType t, Reduction r) {
   bool is_float = dtype_is_float(t);
   switch (r) {

@@ -170,18 +170,11 @@ static const Type *infer_concat(const Infer *c) {
   return type_get(c->m, x->dtype, x->rank, dims);
 }
 
-static bool reduction_fits(Reduction r, DType t) {
-  DTypeClass k = dtype_class(t);
-  if (r == RED_ONE) return true;
-  if (r == RED_OR || r == RED_AND) return k == DTC_B;
-  return r != RED_NONE && k != DTC_B;
-}
-
 static const Type *infer_reduce(const Infer *c) {
   const Attr *axes = attr(c, AT_axes);
   const Type *x = c->in[0];
   const Expr *dims[MAX_RANK];
-  if (!reduction_fits(attr(c, AT_op)->u.reduction, x->dtype) || attr(c, AT_op)->u.reduction == RED_ONE)
+  if (!reduction_defined(attr(c, AT_op)->u.reduction, x->dtype) || attr(c, AT_op)->u.reduction == RED_ONE)
     return fail(c, "%s is not defined for %s", reduction_name(attr(c, AT_op)->u.reduction), dtype_name(x->dtype));
   int n = 0, next = 0;
   for (int d = 0; d < x->rank; d++) {

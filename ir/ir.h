@@ -32,6 +32,8 @@ enum {
 typedef enum Reduction { RED_NONE, RED_SUM, RED_PRODUCT, RED_MAX, RED_MIN, RED_OR, RED_AND, RED_ONE } Reduction;
 const char *reduction_name(Reduction r);
 bool reduction_find(const char *name, Reduction *out);
+/* Numbers have sum, product, max and min, bool has or and and, every type has one; none is defined for no type. */
+bool reduction_defined(Reduction r, DType t);
 
 /* ---- types: interned, compare by pointer */
 typedef struct Type {

@@ -18,6 +18,13 @@ bool reduction_find(const char *name, Reduction *out) {
   return false;
 }
 
+bool reduction_defined(Reduction r, DType t) {
+  bool logical = dtype_class(t) == DTC_B;
+  if (r == RED_ONE) return true;
+  if (r == RED_OR || r == RED_AND) return logical;
+  return r != RED_NONE && !logical;
+}
+
 static int layout_equal(const void *key, const void *item) {
   const Layout *a = key, *b = item;
   if (a->rank != b->rank || a->partial != b->partial || a->partial_axes != b->partial_axes) return 0;

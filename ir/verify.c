@@ -145,6 +145,15 @@ static void check_comm(Verify *v, const Op *op) {
   }
 }
 
+/* V16: what is reduced over the mesh, and what a source is declared partial by, is a reduction its type has. */
+static void check_reduction(Verify *v, const Op *op) {
+  const Attr *a = op_attr(op, AT_op);
+  const Layout *l = op->out ? v->f->values.items[op->out].layout : NULL;
+  DType t = op->out ? type_of(v->f, op->out)->dtype : DT_bool;
+  if (a && !reduction_defined(a->u.reduction, t)) broken(v, op, "V16", "%s is not defined for %s", reduction_name(a->u.reduction), dtype_name(t));
+  if (l && l->partial_axes && !reduction_defined(l->partial, t)) broken(v, op, "V16", "a partial %s is not defined for %s", reduction_name(l->partial), dtype_name(t));
+}
+
 /* V11: size depends on dimensions only.  Its value is a fact of the whole tensor. */
 static void check_size(Verify *v, const Op *op) {
   if (op->kind == OP_size && ex_uses_coordinate(v->m, op_expr(op, AT_expr)))
@@ -213,7 +222,10 @@ static void check_op(Verify *v, size_t index) {
   if (v->f->level == 1) check_level1(v, op);
   else if (is_source(op->kind)) check_layout(v, op, v->f->values.items[op->out].layout, type_of(v->f, op->out)->rank, "a source");
   check_symbol(v, op);
-  if (v->f->level == 2) check_comm(v, op);
+  if (v->f->level == 2) {
+    check_comm(v, op);
+    check_reduction(v, op);
+  }
   check_size(v, op);
   check_call(v, op);
 }
