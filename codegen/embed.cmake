@@ -1,15 +1,17 @@
-# The prelude of generated CPU kernels, as a string in the compiler.
-set(prelude_sources ${CMAKE_CURRENT_SOURCE_DIR}/base/random.h ${CMAKE_CURRENT_SOURCE_DIR}/codegen/kernel_prelude.h
-    ${CMAKE_CURRENT_SOURCE_DIR}/codegen/kernel_templates.h)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${prelude_sources})
-set(prelude_text "")
-foreach(source ${prelude_sources})
-  file(READ ${source} text)
-  string(APPEND prelude_text "${text}")
-endforeach()
-string(REPLACE "\\" "\\\\" prelude_text "${prelude_text}")
-string(REPLACE "\"" "\\\"" prelude_text "${prelude_text}")
-string(REPLACE "\n" "\\n\"\n\"" prelude_text "${prelude_text}")
-file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/generated/kernel_prelude.c
-     CONTENT "extern const char kernel_prelude[];\nconst char kernel_prelude[] =\n\"@prelude_text@\";\n" @ONLY)
-target_sources(apc_codegen PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated/kernel_prelude.c)
+# The preludes of generated kernels, as strings in the compiler.
+function(apc_embed name)
+  set(joined "")
+  foreach(source ${ARGN})
+    file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${source} text)
+    string(APPEND joined "${text}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+  endforeach()
+  string(REPLACE "\\" "\\\\" joined "${joined}")
+  string(REPLACE "\"" "\\\"" joined "${joined}")
+  string(REPLACE "\n" "\\n\"\n\"" joined "${joined}")
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/generated/${name}.c
+       CONTENT "extern const char ${name}[];\nconst char ${name}[] =\n\"@joined@\";\n" @ONLY)
+  target_sources(apc_codegen PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated/${name}.c)
+endfunction()
+
+apc_embed(kernel_prelude base/random.h codegen/kernel_elements.h codegen/kernel_prelude.h codegen/kernel_templates.h)

@@ -8,6 +8,7 @@
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #pragma GCC diagnostic ignored "-Wtype-limits"
 #pragma GCC diagnostic ignored "-Wshadow"
+#include "codegen/kernel_elements.h"
 #include "codegen/kernel_prelude.h"
 #pragma GCC diagnostic pop
 
