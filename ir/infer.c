@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/window.h"
 
 typedef struct Infer {
   Module *m;
@@ -352,6 +352,57 @@ static const Type *check_exchange(const Infer *c) {
   return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : c->spec->type;
 }
 
+/* Windowed dimensions as in ir/window.h; the other letters as in a dot. */
+static const Type *check_window_lists(const Infer *c, int n) {
+  const Attr *strides = attr(c, AT_strides), *dilations = attr(c, AT_dilations);
+  if (n < 1 || n > MAX_WINDOWED) return fail(c, "%d windowed dimensions", n);
+  if (attr(c, AT_starts)->n != n || strides->n != n || dilations->n != n)
+    return fail(c, "starts, strides and dilations need one entry for each of the %d windowed dimensions", n);
+  for (int i = 0; i < n; i++)
+    if (strides->u.ints[i] < 1 || dilations->u.ints[i] < 1) return fail(c, "strides and dilations are at least 1");
+  return c->spec->type;
+}
+
+static const Type *check_conv(const Infer *c) {
+  const char *part[3];
+  int length[3], capitals[3] = {0};
+  const char *spec = attr(c, AT_spec)->u.s;
+  const Expr *extent[128] = {NULL};
+  if (!split_spec(spec, part, length)) return fail(c, "spec \"%s\" is not of the form ncHW,ocHW->noHW", spec);
+  const Type *types[3] = {c->in[0], c->in[1], c->spec->type};
+  for (int p = 0; p < 3; p++) {
+    if (length[p] != types[p]->rank) return fail(c, "spec \"%s\" does not fit %s", spec, type_text(c, types[p]));
+    if (types[p]->dtype != types[0]->dtype || !dtype_is_float(types[p]->dtype)) return fail(c, "operands and result must be of one float type");
+    for (int i = 0; i < length[p]; i++) {
+      int l = part[p][i];
+      capitals[p] += l <= 'Z';
+      if (l <= 'Z' && !strchr(part[0], l)) return fail(c, "'%c' is not in every part of \"%s\"", l, spec);
+      if (l <= 'Z') continue;
+      if (extent[l] && extent[l] != types[p]->dims[i]) return fail(c, "'%c' of \"%s\" has two extents", l, spec);
+      if (!extent[l] && p == 2) return fail(c, "'%c' of \"%s\" is in no operand", l, spec);
+      extent[l] = types[p]->dims[i];
+    }
+  }
+  if (capitals[0] != capitals[1] || capitals[0] != capitals[2]) return fail(c, "every part of \"%s\" needs the same capital letters", spec);
+  return check_window_lists(c, capitals[0]);
+}
+
+static const Type *check_pool(const Infer *c) {
+  const Attr *axes = attr(c, AT_axes);
+  const Type *x = c->in[0], *y = c->spec->type;
+  if (x->rank != y->rank || x->dtype != y->dtype) return fail(c, "the result needs the operand's rank and type");
+  if (!reduction_defined(attr(c, AT_op)->u.reduction, x->dtype) || attr(c, AT_op)->u.reduction == RED_ONE)
+    return fail(c, "%s is not defined for %s", reduction_name(attr(c, AT_op)->u.reduction), dtype_name(x->dtype));
+  if (attr(c, AT_window)->n != axes->n) return fail(c, "window needs one entry per axis");
+  int next = 0;
+  for (int d = 0; d < x->rank; d++) {
+    if (next < axes->n && axes->u.ints[next] == d) next++;
+    else if (x->dims[d] != y->dims[d]) return fail(c, "dimension %d differs and is not windowed", d);
+  }
+  if (next != axes->n) return fail(c, "axes must be ascending dimensions of the operand");
+  return check_window_lists(c, axes->n);
+}
+
 static const Type *infer_given(const Infer *c) {
   const Type *y = c->spec->type;
   switch (c->spec->kind) {
@@ -364,6 +415,10 @@ static const Type *infer_given(const Infer *c) {
       if (attr(c, AT_starts)->n != y->rank || attr(c, AT_extents)->n != y->rank)
         return fail(c, "starts and extents need one entry per dimension");
       return dtype_is_float(y->dtype) ? y : fail(c, "not defined for %s", dtype_name(y->dtype));
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter: return check_conv(c);
+    case OP_pool: return check_pool(c);
     case OP_exchange: return check_exchange(c);
     case OP_all_to_all:
       return checked_axis(c, AT_split, y->rank) < 0 || checked_axis(c, AT_concat, y->rank) < 0 ? NULL : y;

@@ -18,14 +18,14 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
   switch (op->kind) {
     case OP_neg: case OP_broadcast: case OP_reshape: case OP_transpose: case OP_slice: case OP_copy: return operands == 1 && r == RED_SUM;
     case OP_add: case OP_sub: return operands == 3 && r == RED_SUM;
-    case OP_mul: case OP_dot: return (operands == 1 || operands == 2) && r == RED_SUM;
+    case OP_mul: case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter: return (operands == 1 || operands == 2) && r == RED_SUM;
     case OP_div: return operands == 1 && r == RED_SUM && dtype_is_float(type_of(f, op->out)->dtype);
     case OP_select: return operands == 6 && r == RED_SUM;
     case OP_gather: return operands == 1 && r == RED_SUM;
     case OP_update: return operands == 3 && r == RED_SUM;
     case OP_concat: return operands == (1u << op->nin) - 1u && r == RED_SUM;
     case OP_pad: return operands == 1 && r == RED_SUM && fill && fill->u.f == 0;
-    case OP_reduce: return operands == 1 && as_sum(op_attr(op, AT_op)->u.reduction) == r && r != RED_PRODUCT;
+    case OP_reduce: case OP_pool: return operands == 1 && as_sum(op_attr(op, AT_op)->u.reduction) == r && r != RED_PRODUCT;
     case OP_cast: {
       DType from = type_of(f, op->in[0])->dtype, to = type_of(f, op->out)->dtype;
       return operands == 1 && r == RED_SUM && dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) >= dtype_bytes(from);
@@ -61,7 +61,7 @@ static bool pass_partials(Prover *p, const Op *op, const Func *f, const Relation
 }
 
 /* A reduced dimension that is cut makes the result partial over the axes that cut it. */
-static bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out) {
+bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out) {
   if (!span_settle(p, &s, extent)) return prove_fail(p, "a reduced dimension lies nowhere");
   if (span_is_whole(p, &s, extent)) return true;
   uint32_t axes = span_axes(p->m, &s);
@@ -412,6 +412,8 @@ static bool check_case(const Case *c) {
     case OP_concat: return case_concat(c);
     case OP_reduce: return case_reduce(c);
     case OP_dot: return case_dot(c);
+    case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool:
+      return prove_window(c->p, &(WindowCase){c->gf, c->g, c->f, c->op, c->in, c->out});
     case OP_gather: return case_gather(c);
     case OP_update: return case_update(c);
     case OP_iota: return case_iota(c);

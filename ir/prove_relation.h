@@ -71,4 +71,18 @@ bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op 
 /* prove_comm.c: the axioms of the level-2 operations. */
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
 
+/* prove_case.c: a reduced dimension that is cut makes the result partial over the axes that cut it. */
+bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out);
+
+/* prove_window.c: `g` is the level-1 witness of the local operation; fills the result's spans. */
+typedef struct WindowCase {
+  const Func *gf;
+  const Op *g;
+  const Func *f;
+  const Op *op;
+  const Relation *in;
+  Relation *out;
+} WindowCase;
+bool prove_window(Prover *p, const WindowCase *c);
+
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/body.h"
+#include "ir/window.h"
 
 Terms *terms_new(Module *m) {
   Terms *t = ARENA_NEW(m->arena, Terms);
@@ -70,6 +71,18 @@ static void key_extent(Terms *t, Text *text, const Type *type, int64_t d) {
   text_add(text, ";");
 }
 
+/* Extents of the operands along the window, and the letters a convolution sums over. */
+static void key_windows(Terms *t, Text *text, const Func *f, const Op *op) {
+  Window w = window_of(f, op);
+  for (int r = 0; r < 3; r++)
+    for (int i = 0; i < w.n; i++)
+      if (w.role[r] >= 0) key_extent(t, text, type_of(f, op->in[w.role[r]]), w.dim[r][i]);
+  if (op->kind == OP_pool) return;
+  const char *spec = op_str(op, AT_spec), *result = strstr(spec, "->") + 2;
+  for (int d = 0; d < type_of(f, op->in[0])->rank; d++)
+    if (!strchr(result, spec[d])) key_extent(t, text, type_of(f, op->in[0]), d);
+}
+
 /* The extents the value of an element depends on: those that are reduced, indexed or joined over. */
 static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
   const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
@@ -97,6 +110,10 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
         if (padded) key_extent(t, text, x, d);
       }
       return;
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool: key_windows(t, text, f, op); return;
     case OP_reshape: type_print(t->m, text, x); type_print(t->m, text, type_of(f, op->out)); return;
     case OP_const:
       if (!op_attr(op, AT_value)) type_print(t->m, text, type_of(f, op->out));

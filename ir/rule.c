@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "ir/window.h"
 
 typedef struct Making {
   Module *m;
@@ -391,6 +392,59 @@ static void rule_softmax(const Making *k) {
   k->r->factors[k->r->result.dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_BODY;
 }
 
+/* ---- windows */
+
+/* The letters of one part of a convolution's spec; `capital` is the kind of its windowed dimensions and `prefix` sets the weights' apart. */
+static void conv_letters(const Making *k, const char *s, const Type *t, TensorFactors *out, FactorKind capital, const char *prefix) {
+  const Type *result = out_type(k);
+  for (int d = 0; d < t->rank; d++) {
+    bool windowed = s[d] >= 'A' && s[d] <= 'Z';
+    char name[3] = {0};
+    if (windowed && *prefix) name[0] = *prefix, name[1] = s[d];
+    else name[0] = s[d];
+    int f = find_letter(k, name);
+    if (f < 0) f = factor(k, arena_strdup(k->m->arena, name), t->dims[d], windowed ? capital : FK_PARALLEL, RED_NONE);
+    if (windowed && t == result) k->r->factors[f].size = t->dims[d];
+    set_dim(out, d, (uint8_t)f);
+  }
+}
+
+/* conv and conv_transpose: outputs are cut where they are, and what they reach is exchanged; the window is whole. */
+static void rule_conv(const Making *k) {
+  const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
+  conv_letters(k, spec, in_type(k, 0), &k->r->operands[0], FK_HALO, "");
+  conv_letters(k, second, in_type(k, 1), &k->r->operands[1], FK_FROZEN, "k");
+  conv_letters(k, result, out_type(k), &k->r->result, FK_HALO, "");
+  for (int f = 0; f < k->r->nfactors; f++) {
+    Factor *x = &k->r->factors[f];
+    if (x->kind == FK_PARALLEL && !strchr(result, *x->name)) x->kind = FK_REDUCE, x->reduction = RED_SUM;
+  }
+  linear(k, 1, RED_SUM);
+  linear(k, 2, RED_SUM);
+}
+
+/* The sum over outputs pairs every output with the images around it: outputs and images stay whole along the window. */
+static void rule_conv_filter(const Making *k) {
+  const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
+  conv_letters(k, spec, in_type(k, 0), &k->r->operands[0], FK_FROZEN, "i");
+  conv_letters(k, second, in_type(k, 1), &k->r->operands[1], FK_FROZEN, "o");
+  conv_letters(k, result, out_type(k), &k->r->result, FK_FROZEN, "k");
+  for (int f = 0; f < k->r->nfactors; f++) {
+    Factor *x = &k->r->factors[f];
+    if (x->kind == FK_PARALLEL && !strchr(result, *x->name)) x->kind = FK_REDUCE, x->reduction = RED_SUM;
+  }
+  linear(k, 1, RED_SUM);
+  linear(k, 2, RED_SUM);
+}
+
+static void rule_pool(const Making *k) {
+  const Attr *axes = op_attr(k->op, AT_axes);
+  Reduction op = op_attr(k->op, AT_op)->u.reduction;
+  same_dims(k);
+  for (int i = 0; i < axes->n; i++) k->r->factors[k->r->result.dims[axes->u.ints[i]].f[0]].kind = FK_HALO;
+  if (op != RED_PRODUCT) linear(k, 1, op);
+}
+
 /* ---- the table */
 
 typedef struct RuleRow {
@@ -421,7 +475,7 @@ const Rule *rule_of(Module *m, const Func *f, const Op *op) {
   return k.r;
 }
 
-/* ---- windows */
+/* ---- what a cut needs of its operands */
 
 static const Expr *clip(Module *m, const Expr *e, const Expr *extent) {
   return ex_min(m, ex_max(m, e, ex_const(m, 0)), extent);
@@ -437,6 +491,14 @@ void rule_halo_interval(Module *m, const Func *f, const Op *op, int operand, int
     /* The last element read is start + (hi - 1) * step; nothing when the interval is empty. */
     *operand_hi = ex_max(m, *operand_lo, ex_addi(m, ex_add(m, start, ex_muli(m, ex_addi(m, hi, -1), step)), 1));
     if (step == 1) *operand_hi = ex_add(m, start, hi);
+    return;
+  }
+  if (op_is_windowed(op->kind)) {
+    Window w = window_of(f, op);
+    int i = 0;
+    while (w.dim[op->kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE][i] != dim) i++;
+    if (op->kind == OP_conv_transpose) window_output_of(m, &w, i, lo, hi, operand_lo, operand_hi);
+    else window_image_of(m, &w, i, lo, hi, operand_lo, operand_hi);
     return;
   }
   const Expr *shift = ex_const(m, 0);

@@ -9,6 +9,7 @@
 
 #include "base/die.h"
 #include "ir/body.h"
+#include "ir/window.h"
 #include "passes/derived.h"
 
 typedef struct Version {
@@ -98,6 +99,22 @@ static void local_pad(Lowering *w, const Type *x, const Op *op, const Type *y, c
   *high = ex_sub(m, ex_sub(m, ex_sub(m, hi, lo), *low), ex_sub(m, ihi, ilo));
 }
 
+/* Where the first local window begins in the part of the operand that the exchange has moved here. */
+static const Expr *local_window(Lowering *w, const Func *f, const Op *op, int i, const Layout *result) {
+  Window g = window_of(f, op);
+  bool transposed = op->kind == OP_conv_transpose;
+  int role = transposed ? WINDOW_IMAGE : WINDOW_OUTPUT, dim = g.dim[role][i];
+  const Expr *lo, *hi, *held, *ignored, *start = g.start[i];
+  if (op->kind == OP_conv_filter || !result->dims[dim].n) return start;
+  layout_interval(w->m, &result->dims[dim], g.extent[role][i], &lo, &hi);
+  if (transposed) {
+    window_output_of(w->m, &g, i, lo, hi, &held, &ignored);
+    return ex_sub(w->m, ex_add(w->m, start, ex_muli(w->m, held, g.stride[i])), lo);
+  }
+  window_image_of(w->m, &g, i, lo, hi, &held, &ignored);
+  return ex_sub(w->m, ex_add(w->m, start, ex_muli(w->m, lo, g.stride[i])), held);
+}
+
 /* The attributes of the operation on its local part.  `out` has room for op->nattrs. */
 static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *const *in, const Layout *result, Attr *out) {
   if (op->nattrs) memcpy(out, op->attrs, sizeof(Attr) * (size_t)op->nattrs);
@@ -112,6 +129,10 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
       a->u.e = lower_bound(w, l, axis, (op->kind == OP_iota ? y : x)->dims[axis]);
     } else if (a->key == AT_starts) {
       for (int d = 0; d < a->n; d++) {
+        if (op_is_windowed(op->kind)) {
+          list[d] = local_window(w, f, op, d, result);
+          continue;
+        }
         bool cut = result->dims[d].n > 0;
         if (op->kind == OP_random) list[d] = lower_bound(w, result, d, y->dims[d]);
         else list[d] = cut ? ex_const(w->m, 0) : a->u.exprs[d]; /* slice: the exchange has moved the window here */

@@ -1,0 +1,163 @@
+/* ir/prove_window.c - the prover's cases of the windowed operations (ir/window.h).
+ *
+ * Where the local windows begin follows from where the operand's part begins and from the two `starts`; what remains is that the part
+ * holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols it is decided by the
+ * form lowering gives the interval, and else unknown.
+ */
+#include <string.h>
+
+#include "ir/prove_relation.h"
+#include "ir/window.h"
+
+typedef struct Reach {
+  const Window *g;    /* level 1 */
+  int i;              /* windowed dimension */
+  Span held;          /* of the operand */
+  const Expr *lo, *n; /* of the result: first index and extent */
+} Reach;
+
+typedef struct Numbers {
+  int64_t held_lo, held_hi, lo, n, start, reach, image, output;
+} Numbers;
+
+static bool evaluate(Prover *p, const Reach *r, Numbers *x) {
+  const Window *w = r->g;
+  const Expr *e[] = {r->held.lo, r->held.hi, r->lo, r->n, w->start[r->i], window_reach(p->m, w, r->i), w->extent[WINDOW_IMAGE][r->i], w->extent[WINDOW_OUTPUT][r->i]};
+  int64_t *to[] = {&x->held_lo, &x->held_hi, &x->lo, &x->n, &x->start, &x->reach, &x->image, &x->output};
+  for (size_t k = 0; k < sizeof e / sizeof e[0]; k++)
+    if (!ex_eval(e[k], p->values, to[k])) return false;
+  return true;
+}
+
+/* Windows read their images: all that lies in [0, image) is held. */
+static bool images_held(const Numbers *x, int64_t stride) {
+  int64_t lo = x->start + x->lo * stride, hi = x->start + (x->lo + x->n - 1) * stride + x->reach;
+  if (lo < 0) lo = 0;
+  if (hi > x->image) hi = x->image;
+  return x->n == 0 || lo >= hi || (x->held_lo <= lo && hi <= x->held_hi);
+}
+
+/* Images gather from outputs: no output outside the part reaches into [lo, lo + n). */
+static bool outputs_held(const Numbers *x, int64_t stride) {
+  bool below = x->held_lo <= 0 || x->start + (x->held_lo - 1) * stride + x->reach <= x->lo;
+  bool above = x->held_hi >= x->output || x->start + x->held_hi * stride >= x->lo + x->n;
+  return x->n == 0 || (below && above);
+}
+
+static bool held_at_sizes(Prover *p, const Reach *r, bool transposed, uint32_t axes) {
+  for (int a = 0; a < p->m->mesh.naxes; a++) p->values[p->m->mesh.axes[a].symbol] = 0;
+  do {
+    Numbers x;
+    if (!evaluate(p, r, &x)) return false;
+    if (!(transposed ? outputs_held : images_held)(&x, r->g->stride[r->i])) return false;
+  } while (next_coordinates(p->m, axes, p->values));
+  return true;
+}
+
+/* The interval of lowering is right for all sizes. */
+static bool held_by_form(Prover *p, const Reach *r, bool transposed) {
+  const Expr *lo, *hi;
+  (transposed ? window_output_of : window_image_of)(p->m, r->g, r->i, r->lo, ex_add(p->m, r->lo, r->n), &lo, &hi);
+  return lo == r->held.lo && hi == r->held.hi;
+}
+
+static bool all_held(Prover *p, const Reach *r, bool transposed) {
+  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
+  Module *m = p->m;
+  uint32_t axes = span_axes(m, &r->held) | expr_axes(m, r->lo) | expr_axes(m, r->n);
+  const Window *w = r->g;
+  bool symbolic = expr_has_dimension(m, r->held.lo) || expr_has_dimension(m, r->held.hi) || expr_has_dimension(m, r->lo) || expr_has_dimension(m, r->n) ||
+                  expr_has_dimension(m, w->extent[WINDOW_IMAGE][r->i]) || expr_has_dimension(m, w->extent[WINDOW_OUTPUT][r->i]);
+  if (!symbolic) return held_at_sizes(p, r, transposed, axes) || prove_fail(p, "windows reach beyond this rank's part");
+  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+    for (size_t s = 0; s < m->symbols.n; s++) p->values[s] = sizes[k] + (int64_t)s;
+    if (!held_at_sizes(p, r, transposed, axes)) return prove_fail(p, "windows reach beyond this rank's part");
+  }
+  if (held_by_form(p, r, transposed)) return true;
+  p->uncertain = true;
+  return prove_fail(p, "whether windows stay inside this rank's part depends on sizes");
+}
+
+/* One windowed dimension of conv, conv_transpose or pool. */
+static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, const Relation *in, const Expr *extent, Span *out) {
+  Module *m = p->m;
+  bool transposed = g->role[WINDOW_OUTPUT] == 0;
+  int role = transposed ? WINDOW_OUTPUT : WINDOW_IMAGE;
+  Span held = in[0].dims[g->dim[role][i]];
+  bool whole = span_is_whole(p, &held, g->extent[role][i]);
+  if (whole) held = span_at(ex_const(m, 0), g->extent[role][i]);
+  if (held.free) return p->uncertain = true, prove_fail(p, "the windowed dimension lies nowhere");
+  const Expr *lo;
+  if (transposed) {
+    lo = ex_sub(m, ex_add(m, g->start[i], ex_muli(m, held.lo, g->stride[i])), l->start[i]);
+  } else {
+    lo = ex_exact_div(m, ex_sub(m, ex_add(m, held.lo, l->start[i]), g->start[i]), ex_const(m, g->stride[i]));
+    if (!lo) return prove_fail(p, "the first window begins between two steps");
+  }
+  *out = span_at(lo, ex_add(m, lo, extent));
+  Reach r = {g, i, held, lo, extent};
+  return whole || all_held(p, &r, transposed);
+}
+
+/* Every windowed dimension that is not cut is whole. */
+static bool whole_along(Prover *p, const Window *g, int role, const Relation *in) {
+  for (int i = 0; i < g->n; i++)
+    if (!span_is_whole(p, &in[g->role[role]].dims[g->dim[role][i]], g->extent[role][i])) return prove_fail(p, "a window is cut");
+  return true;
+}
+
+static bool same_starts(Prover *p, const Window *g, const Window *l) {
+  for (int i = 0; i < g->n; i++)
+    if (!expr_equal(p, g->start[i], l->start[i])) return prove_fail(p, "windows begin elsewhere than at level 1");
+  return true;
+}
+
+static bool pool_dims(Prover *p, const WindowCase *c, const Window *g, const Window *l) {
+  int next = 0;
+  for (int d = 0; d < c->out->rank; d++) {
+    if (next < g->n && g->dim[WINDOW_IMAGE][next] == d) {
+      if (!windowed_dim(p, g, l, next++, c->in, type_of(c->f, c->op->out)->dims[d], &c->out->dims[d])) return false;
+    } else {
+      c->out->dims[d] = c->in[0].dims[d];
+    }
+  }
+  return true;
+}
+
+/* The letters that are not windowed, as in a dot. */
+static bool plain_letters(Prover *p, const WindowCase *c) {
+  const char *s = op_str(c->g, AT_spec), *result = strstr(s, "->") + 2;
+  Span spans[128];
+  const Expr *extents[128] = {NULL};
+  for (int i = 0; i < 2; i++, s++)
+    for (int d = 0; *s != ',' && *s != '-'; s++, d++) {
+      int l = *s;
+      if (l <= 'Z') continue;
+      if (!extents[l]) spans[l] = c->in[i].dims[d];
+      else if (!span_unify(p, &spans[l], &c->in[i].dims[d], &spans[l])) return prove_fail(p, "operands hold different parts of '%c'", l);
+      extents[l] = type_of(c->gf, c->g->in[i])->dims[d];
+    }
+  for (int d = 0; result[d]; d++)
+    if (result[d] > 'Z') c->out->dims[d] = spans[(int)result[d]];
+  for (int l = 'a'; l <= 'z'; l++)
+    if (extents[l] && !strchr(result, l) && !reduce_span(p, spans[l], extents[l], RED_SUM, c->out)) return false;
+  return true;
+}
+
+bool prove_window(Prover *p, const WindowCase *c) {
+  Window g = window_of(c->gf, c->g), l = window_of(c->f, c->op);
+  if (c->g->kind == OP_pool) return pool_dims(p, c, &g, &l);
+  if (!plain_letters(p, c)) return false;
+  if (c->g->kind == OP_conv_filter) {
+    if (!whole_along(p, &g, WINDOW_IMAGE, c->in) || !whole_along(p, &g, WINDOW_OUTPUT, c->in) || !same_starts(p, &g, &l)) return false;
+    for (int i = 0; i < g.n; i++) c->out->dims[g.dim[WINDOW_WEIGHTS][i]] = span_at(ex_const(p->m, 0), g.extent[WINDOW_WEIGHTS][i]);
+    return true;
+  }
+  if (!whole_along(p, &g, WINDOW_WEIGHTS, c->in)) return false;
+  int role = c->g->kind == OP_conv ? WINDOW_OUTPUT : WINDOW_IMAGE;
+  for (int i = 0; i < g.n; i++) {
+    int d = g.dim[role][i];
+    if (!windowed_dim(p, &g, &l, i, c->in, type_of(c->f, c->op->out)->dims[d], &c->out->dims[d])) return false;
+  }
+  return true;
+}
