@@ -140,7 +140,8 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_rope:
     case OP_attention:
     case OP_update: return WC_TEMPLATE;
-    case OP_call: die("units_of: call \"%s\" was not inlined", op->name);
+    case OP_opaque:
+    case OP_call: die("units_of: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
     default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;
   }
 }

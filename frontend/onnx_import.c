@@ -31,6 +31,8 @@ struct Import {
   int *order;         /* node indices */
   size_t norder;
   bool *live;
+  NameMap infos;      /* value name -> ValueInfoProto of the graph */
+  bool unknown_as_opaque;
 };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
@@ -61,7 +63,19 @@ static const char *text(const char *s) { return s ? s : ""; }
 
 static Loc node_loc(const Import *im, size_t i) { return (Loc){.file = im->loc.file, .node = im->names[i]}; }
 
+const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d) {
+  return onnx_dim(&im->dims, value, k, d);
+}
+
 /* ---- names */
+
+static void list_value_infos(Import *im) {
+  const Onnx__GraphProto *g = im->graph;
+  for (size_t i = 0; i < g->n_output; i++) name_put(im->m->arena, &im->infos, text(g->output[i]->name), g->output[i]);
+  for (size_t i = 0; i < g->n_value_info; i++) name_put(im->m->arena, &im->infos, text(g->value_info[i]->name), g->value_info[i]);
+}
+
+const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value) { return name_find(&im->infos, value); }
 
 static Item *find_item(const Import *im, const char *name) { return name_find(&im->items, name); }
 
@@ -330,7 +344,9 @@ static void name_result(Node *n, size_t ops_before) {
 static bool import_node(Import *im, size_t i) {
   const Onnx__NodeProto *proto = im->nodes.items[i];
   Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->names[i], .opset = im->opset};
-  n.op = find_op(proto->domain, proto->op_type, im->opset);
+  const OnnxOp opaque = {.type = text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
+  const OnnxOp *known = find_op(proto->domain, proto->op_type, im->opset);
+  n.op = known ? known : &opaque; /* check_supported let it through */
   n.in = ARENA_ARRAY(im->m->arena, Item *, proto->n_input);
   n.out = ARENA_ARRAY(im->m->arena, Item *, proto->n_output);
   for (size_t k = 0; k < proto->n_input; k++) {
@@ -344,7 +360,7 @@ static bool import_node(Import *im, size_t i) {
   im->b.loc = node_loc(im, i);
   im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
   size_t ops_before = im->b.f->ops.n, errors = im->d->errors;
-  bool ok = check_node(&n) && n.op->import(&n) && !n.failed;
+  bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
   for (size_t k = 0; ok && k < proto->n_output; k++)
     if (n.out[k] && !n.out[k]->type) ok = node_error(&n, "output %zu is not supported", k);
@@ -396,6 +412,8 @@ bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Di
   Import im = {.m = m, .file = file, .d = diags, .graph = onnx_file_model(file)->graph};
   im.loc.file = module_string(m, onnx_file_path(file));
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL};
+  im.unknown_as_opaque = options && options->unknown_as_opaque;
+  list_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
   im.b.loc = im.loc;
   if (!read_opset(&im)) return false;
@@ -405,6 +423,6 @@ bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Di
   ok = check_dim_options(&im) && ok;
   name_nodes(&im);
   if (!define_outputs(&im) || !ok) return false;
-  if (!order_nodes(&im) || !mark_live(&im) || !check_supported(&im)) return false;
+  if (!order_nodes(&im) || !mark_live(&im) || (!im.unknown_as_opaque && !check_supported(&im))) return false;
   return import_nodes(&im) && build_outputs(&im);
 }

@@ -24,6 +24,7 @@ typedef struct OnnxDim {
 typedef struct OnnxImportOptions {
   const OnnxDim *dims;
   size_t ndims;
+  bool unknown_as_opaque; /* operators that are missing become opaque operations instead of errors */
 } OnnxImportOptions;
 
 /* Imports into `m`, a module without functions.  `options` may be NULL.  False after diagnostics; they

@@ -258,6 +258,8 @@ bool eval_write(Eval *e) {
   return true;
 }
 
+bool eval_opaque(Eval *e) { return eval_fail(e, "operator %s is unknown and cannot be computed", op_str(e->op, AT_kind)); }
+
 bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
 
 /* ---- running */

@@ -398,6 +398,15 @@ static bool case_random(const Case *c) {
   return true;
 }
 
+/* An unknown function of whole operands. */
+static bool case_opaque(const Case *c) {
+  for (int i = 0; i < c->op->nin; i++)
+    for (int d = 0; d < c->in[i].rank; d++)
+      if (!span_is_whole(c->p, &c->in[i].dims[d], global_in(c, i)->dims[d])) return prove_fail(c->p, "operand %d of an unknown operator is cut", i);
+  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = span_at(ex_const(c->p->m, 0), global_out(c)->dims[d]);
+  return true;
+}
+
 static bool check_case(const Case *c) {
   if (!same_attrs(c)) return false;
   if (global_out(c)->dtype != local_out(c)->dtype || global_out(c)->rank != local_out(c)->rank) return prove_fail(c->p, "the result type differs from level 1");
@@ -419,6 +428,7 @@ static bool check_case(const Case *c) {
     case OP_iota: return case_iota(c);
     case OP_const: case OP_size: return case_constant(c);
     case OP_random: return case_random(c);
+    case OP_opaque: return case_opaque(c);
     default: return c->p->uncertain = true, prove_fail(c->p, "the prover does not know this operation");
   }
 }

@@ -115,6 +115,10 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_conv_filter:
     case OP_pool: key_windows(t, text, f, op); return;
     case OP_reshape: type_print(t->m, text, x); type_print(t->m, text, type_of(f, op->out)); return;
+    case OP_opaque:
+      for (int i = 0; i < op->nin; i++) type_print(t->m, text, type_of(f, op->in[i]));
+      type_print(t->m, text, type_of(f, op->out));
+      return;
     case OP_const:
       if (!op_attr(op, AT_value)) type_print(t->m, text, type_of(f, op->out));
       return;

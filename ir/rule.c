@@ -159,6 +159,9 @@ static void rule_none(const Making *k) {
   for (int d = 0; d < k->r->result.rank; d++) set_dim(&k->r->result, d, numbered(k, "g", d, out_type(k)->dims[d], FK_FROZEN));
 }
 
+/* No factors at all: every dimension is whole everywhere, however many there are. */
+static void rule_opaque(const Making *k) { (void)k; }
+
 static void rule_call(const Making *k) { rule_none(k); }
 
 /* A splat may be cut anywhere; listed elements stay whole. */

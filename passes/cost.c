@@ -202,6 +202,7 @@ bool cost_is_source(OpKind k) {
 bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention; }
 
 static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
+  if (op->kind == OP_opaque) return 0; /* unknown: it is priced by its bytes alone */
   double all = 1, per_point = 2;
   if (!cost_is_contraction(op->kind)) {
     const Type *t = op->nin ? type_of(f, op->in[0]) : type_of(f, op->out);

@@ -109,7 +109,7 @@ static bool save_plan(Tool *t, const Build *b, const char *file) {
 
 bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
   *b = (Build){.target = target};
-  if (!model_load(t, path, &b->model)) return false;
+  if (!model_load(t, path, &b->model) || !model_check_known(t, &b->model)) return false;
   say_entries(t, &b->model);
   b->params = model_parameters(b->model.m); /* before passes make views of them */
   settle_hints(t, b);

@@ -14,7 +14,7 @@ static bool ends_with(const char *s, const char *end) {
 static bool model_to_ir(Tool *t, const char *in, const char *out) {
   Model model;
   Text text = {.arena = t->arena};
-  bool ok = model_load(t, in, &model);
+  bool ok = model_load(t, in, &model) && model_check_known(t, &model);
   if (ok) module_print(model.m, &text);
   model_free(&model);
   return ok && file_write(t->diags, out, 0666, text_str(&text), text.n);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "ir/opaque.h"
 #include "passes/pipeline.h"
 
 static const struct { const char *word, *ending; } kinds[EMIT_KINDS] = {
@@ -140,7 +141,16 @@ static bool write_plan(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
+/* Code and schedules need the meaning of every operation. */
+static bool check_known(Tool *t, const Build *b, EmitKind kind) {
+  bool code = kind == EMIT_EXE || kind == EMIT_C || kind == EMIT_SCHEDULE;
+  if (!code || !opaque_any(b->model.m)) return true;
+  opaque_report(b->model.m, true, t->diags);
+  return false;
+}
+
 bool emit_write(Tool *t, Build *b, const Emit *e) {
+  if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
     case EMIT_EXE: return build_program(t, b, e->file);
     case EMIT_PLAN: return write_plan(t, b, e);

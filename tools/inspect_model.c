@@ -232,7 +232,7 @@ int inspect_model(Tool *t, const char *path) {
     print_counts("unsupported", &facts.operators, true);
   }
   Model model;
-  bool ok = model_load(t, path, &model);
+  bool ok = model_load(t, path, &model) && model_check_known(t, &model);
   tool_stages_end(t);
   if (ok && !json) print_model(t, &model);
   if (json) {

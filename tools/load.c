@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "frontend/dsl.h"
 #include "frontend/onnx_import.h"
+#include "ir/opaque.h"
 #include "passes/bind.h"
 #include "passes/pipeline.h"
 #include "tools/weights.h"
@@ -160,13 +161,24 @@ static bool bind_shapes(Tool *t, Module *m) {
 
 /* ---- front ends */
 
+/* Commands that need the meaning of every operation; the others show or plan a model that has unknown ones. */
+static bool computes(const Tool *t) {
+  Command c = t->options.command;
+  return c == CMD_compile || c == CMD_run || c == CMD_verify || c == CMD_bench;
+}
+
+bool model_check_known(Tool *t, const Model *model) {
+  opaque_report(model->m, computes(t), t->diags);
+  return !computes(t) || !opaque_any(model->m);
+}
+
 static bool load_onnx(Tool *t, Model *model) {
   OnnxFile *file = onnx_file_open(t->diags, model->path);
   if (!file) return false;
   DimSizes dims = dim_sizes(t, OPT_dim);
   OnnxDim *list = ARENA_ARRAY(t->arena, OnnxDim, dims.n);
   for (size_t i = 0; i < dims.n; i++) list[i] = (OnnxDim){dims.items[i].name, dims.items[i].size};
-  OnnxImportOptions options = {list, dims.n};
+  OnnxImportOptions options = {list, dims.n, !computes(t)};
   model->m = module_new();
   bool ok = onnx_import(model->m, file, &options, t->diags);
   onnx_file_close(file);

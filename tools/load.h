@@ -28,6 +28,8 @@ const char *model_name(Arena *a, const char *path);
 
 /* Loads, binds and verifies the model; false after diagnostics.  Free with model_free in either case. */
 bool model_load(Tool *t, const char *path, Model *out);
+/* Warns of operators apc does not know; false, with errors, for commands that compute. */
+bool model_check_known(Tool *t, const Model *model);
 void model_free(Model *model);
 
 /* Runs the level-1 passes (passes/pipeline.h) with --print-after; false after diagnostics. */

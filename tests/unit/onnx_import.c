@@ -293,12 +293,12 @@ static void dimensions_can_be_bound(void) {
   in("x", F32, "batch,past+seq"), out("y");
   node("Neg", "x", "y");
   OnnxDim dims[] = {{"past", 3}, {"batch", 2}};
-  CHECK(import_with(&(OnnxImportOptions){dims, 2}));
+  CHECK(import_with(&(OnnxImportOptions){.dims = dims, .ndims = 2}));
   HAS("f32[2, seq + 3]");
   begin();
   in("x", F32, "batch"), out("y");
   node("Neg", "x", "y");
-  CHECK(!import_with(&(OnnxImportOptions){dims, 1}));
+  CHECK(!import_with(&(OnnxImportOptions){.dims = dims, .ndims = 1}));
   CHECK(diags->n == 1 && strstr(diags->items[0].message, "no dimension \"past\"; it has: batch"));
 }
 
@@ -446,6 +446,25 @@ static void unsupported_operators_come_all_at_once(void) {
   CHECK(diags->errors >= 3);
 }
 
+/* Declared types are taken; what is not declared comes from the first input. */
+static void unknown_operators_can_be_opaque(void) {
+  begin();
+  in("x", F32, "batch,3");
+  ARENA_PUSH(arena, &outputs, value_info("y", I64, "batch,5,?"));
+  node("Alpha", "x", "a");
+  node("Beta", "a,,x", "y,,unused")->domain = arena_strdup(arena, "com.example");
+  CHECK(import_with(&(OnnxImportOptions){.unknown_as_opaque = true}));
+  CHECK(diags->n == 0);
+  HAS("opaque %x {kind=\"Alpha\", name=\"/a\", result=0, assumed=1} : f32[batch, 3]");
+  HAS("{kind=\"com.example.Beta\", name=\"/y,,unused\", result=0} : i64[batch, 5, y_dim2]");
+  begin();
+  in("x", F32, "batch,3");
+  ARENA_PUSH(arena, &outputs, value_info("y", F32, "unk__1,5"));
+  node("Alpha", "x", "y");
+  CHECK(import_with(&(OnnxImportOptions){.unknown_as_opaque = true}));
+  HAS("result=0, assumed=1} : f32[batch, 5]");
+}
+
 static void nodes_that_are_wrong(void) {
   begin();
   in("x", F32, "3"), out("y");
@@ -543,6 +562,7 @@ int main(void) {
   RUN(softmax_before_13_flattens);
   RUN(graphs_that_are_wrong);
   RUN(unsupported_operators_come_all_at_once);
+  RUN(unknown_operators_can_be_opaque);
   RUN(nodes_that_are_wrong);
   RUN(shapes_from_data_are_refused);
   RUN(functions_that_call_themselves_are_refused);
