@@ -44,12 +44,13 @@ static void print_attention(Work *w, const Op *op, Text *t, Scalars *s) {
   text_add(t, ");\n");
 }
 
-void template_print(Work *w, const Op *op, Text *t, const char *symbol, Scalars *s, int *alias, const Expr **flops) {
+const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const Expr **flops) {
+  Text text = {.arena = w->m->arena}, *t = &text;
   Module *m = w->m;
   const Expr *elements = type_elements(m, work_type(w, op->in[0]));
   *alias = op->kind == OP_attention ? -1 : 0;
   *flops = ex_const(m, 0);
-  text_printf(t, "void %s(void *const *ptr, const int64_t *x) {\n", symbol);
+  text_add(t, "(void *const *ptr, const int64_t *x) {\n");
   switch (op->kind) {
     case OP_update: print_update(w, op, t, s); break;
     case OP_rope:
@@ -66,4 +67,5 @@ void template_print(Work *w, const Op *op, Text *t, const char *symbol, Scalars 
     default: die("template_print: no template for %s", op_name(op->kind));
   }
   text_add(t, "}\n");
+  return text_str(t);
 }

@@ -4,8 +4,8 @@
 
 #include "codegen/print_c.h"
 
-/* Prints a function that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the result may share (-1:
- * none) and the arithmetic operations. */
-void template_print(Work *w, const Op *op, Text *t, const char *symbol, Scalars *scalars, int *alias, const Expr **flops);
+/* A function, without its name, that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the result may
+ * share (-1: none) and the arithmetic operations. */
+const char *template_print(Work *w, const Op *op, Scalars *scalars, int *alias, const Expr **flops);
 
 #endif

@@ -235,11 +235,12 @@ static void print_buffers(const RowPrinter *c) {
   }
 }
 
-void print_c_kernel(Module *m, Text *t, const RowProgram *p, const char *symbol, Scalars *scalars) {
-  RowPrinter c = {.m = m, .p = p, .scalars = scalars, .t = t, .columns_in_arrays = true, .kept_index = arena_printf(m->arena, "i%d", p->inner)};
+const char *print_c_kernel(Module *m, const RowProgram *p, Scalars *scalars) {
+  Text t = {.arena = m->arena};
+  RowPrinter c = {.m = m, .p = p, .scalars = scalars, .t = &t, .columns_in_arrays = true, .kept_index = arena_printf(m->arena, "i%d", p->inner)};
   rp_start(&c);
   if (c.schedule == ROWS) rp_choose_kept(&c, KEEP_FROM, MAX_KEPT);
-  rp_open(&c, arena_printf(m->arena, "void %s(void *const *ptr, const int64_t *x)", symbol));
+  rp_open(&c, "(void *const *ptr, const int64_t *x)");
   print_buffers(&c);
   switch (c.schedule) {
     case ELEMENTS: print_elements(&c); break;
@@ -248,4 +249,5 @@ void print_c_kernel(Module *m, Text *t, const RowProgram *p, const char *symbol,
     case COLUMNS: print_columns(&c); break;
   }
   rp_close(&c);
+  return text_str(&t);
 }

@@ -16,8 +16,8 @@ typedef struct Scalars {
 /* C for the value of an expression: a literal, or x[i]. */
 const char *scalar_text(Module *m, Scalars *s, const Expr *e);
 
-/* A definition of `symbol` for the program; the buffers are ptr[0], ptr[1] ... in order, tables apart. */
-void print_c_kernel(Module *m, Text *t, const RowProgram *p, const char *symbol, Scalars *scalars);
+/* A function for the program, without its name; the buffers are ptr[0], ptr[1] ... in order, tables apart. */
+const char *print_c_kernel(Module *m, const RowProgram *p, Scalars *scalars);
 
 /* "float", "uint16_t" ...: the C type a tensor element is stored in. */
 const char *c_stored_type(DType t);

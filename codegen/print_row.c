@@ -8,16 +8,19 @@
 
 /* ---- scalars */
 
-const char *scalar_text(Module *m, Scalars *s, const Expr *e) {
-  int64_t v;
-  if (ex_get_const(e, &v)) {
-    if (v == INT64_MIN) return "INT64_MIN";
-    return arena_printf(m->arena, v < 0 ? "(INT64_C(%lld))" : "INT64_C(%lld)", (long long)v);
-  }
+/* x[i], also for a constant. */
+static const char *argument_text(Module *m, Scalars *s, const Expr *e) {
   size_t i = 0;
   while (i < s->n && s->items[i] != e) i++;
   if (i == s->n) ARENA_PUSH(m->arena, s, e);
   return arena_printf(m->arena, "x[%zu]", i);
+}
+
+const char *scalar_text(Module *m, Scalars *s, const Expr *e) {
+  int64_t v;
+  if (!ex_get_const(e, &v)) return argument_text(m, s, e);
+  if (v == INT64_MIN) return "INT64_MIN";
+  return arena_printf(m->arena, v < 0 ? "(INT64_C(%lld))" : "INT64_C(%lld)", (long long)v);
 }
 
 const char *rp_scalar(const RowPrinter *c, const Expr *e) { return scalar_text(c->m, c->scalars, e); }
@@ -48,6 +51,7 @@ const char *rp_suffix(DType t) { return dtype_name(computed(t)); }
 
 /* ---- expressions */
 
+/* Offsets other than 0 are arguments even when they are constants: the parts of a fused weight then share one kernel. */
 const char *rp_affine_text(const RowPrinter *c, const Affine *a) {
   Text t = {.arena = c->m->arena};
   bool any = false;
@@ -57,7 +61,8 @@ const char *rp_affine_text(const RowPrinter *c, const Affine *a) {
     if (!ex_is_const(a->coef[d], 1)) text_printf(&t, " * %s", rp_scalar(c, a->coef[d]));
     any = true;
   }
-  if (!any || !ex_is_const(a->offset, 0)) text_printf(&t, any ? " + %s" : "%s", rp_scalar(c, a->offset));
+  bool none = ex_is_const(a->offset, 0);
+  if (!any || !none) text_printf(&t, any ? " + %s" : "%s", none ? "INT64_C(0)" : argument_text(c->m, c->scalars, a->offset));
   return text_str(&t);
 }
 

@@ -32,6 +32,7 @@ typedef struct Emit {
   struct { const Expr **keys; uint32_t *values; size_t n, cap; } exprs;
   struct { Known *items; size_t n, cap; } params, states;
   uint32_t *blobs;              /* module blob -> Program blob */
+  KernelSet kernels;            /* of all bodies; number in the set = number in the Program */
   uint32_t entry_base;          /* first communication key of the entry */
 } Emit;
 
@@ -207,11 +208,22 @@ static bool param_tensor(Emit *e, const Op *op, const Layout *layout, const Type
   return true;
 }
 
-static uint32_t state_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local) {
+static bool states_differ(Emit *e, const Known *k, const Op *op, const Layout *layout) {
+  Text have = {.arena = e->m->arena}, want = {.arena = e->m->arena};
+  layout_print(e->m, &have, k->layout);
+  layout_print(e->m, &want, layout);
+  return diag_error(e->diags, DIAG_plan_state, op->loc, "state \"%s\" is %s in stage %d in one entry and %s in stage %d in another", k->name,
+                    text_str(&have), k->stage, text_str(&want), op->stage);
+}
+
+/* The tensor of a state: one for all entries.  False after a diagnostic. */
+static bool state_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
   for (size_t i = 0; i < e->states.n; i++) {
     const Known *k = &e->states.items[i];
-    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k->tensor;
+    if (strcmp(k->name, name) != 0) continue;
+    *tensor = k->tensor;
+    return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
   }
   const State *s = module_state(e->m, name);
   uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, local);
@@ -219,7 +231,8 @@ static uint32_t state_tensor(Emit *e, const Op *op, const Layout *layout, const 
                     .dims = px_list(e, s->type->rank, s->type->dims), .interval = interval_list(e, s->type, layout, true), .value = s->value};
   Known k = {name, op->stage, layout, program_add_states(e->b, &r), buffer, add_tensor(e, buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->states, k);
-  return k.tensor;
+  *tensor = k.tensor;
+  return true;
 }
 
 /* ---- tensors of a body */
@@ -312,7 +325,7 @@ static bool emit_source(Body *b, const Unit *u) {
   const Layout *layout = l2->values.items[v].layout;
   const Type *local = type_of(l2, v);
   if (op->kind == OP_param) return param_tensor(e, op, layout, local, &b->tensor[v]);
-  if (op->kind == OP_read) return b->tensor[v] = state_tensor(e, op, layout, local), true;
+  if (op->kind == OP_read) return state_tensor(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
   const Type *global = NULL;
   for (size_t i = 0; i < b->spec->l1->ops.n && !global; i++) {
@@ -345,9 +358,7 @@ static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
     }
     tensors[n++] = b->tensor[v];
   }
-  uint32_t kernel = program_add_kernels(e->b, &(ProgramKernel){text(e, u->symbol)});
-  e->out->kernel_count++;
-  instr(b, PI_launch, where, kernel, n, tensors, px_list(e, u->nscalars, u->scalars));
+  instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, px_list(e, u->nscalars, u->scalars));
 }
 
 static void emit_gemm(Body *b, const Unit *u, const char *where) {
@@ -465,18 +476,19 @@ static ProgramList whole_box(Body *b, const Type *t) {
 }
 
 /* At the end of the body, when nobody reads the old state any more. */
-static void emit_write(Body *b, const Unit *u) {
+static bool emit_write(Body *b, const Unit *u) {
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
   const Func *l2 = b->spec->l2;
   for (size_t i = 0; i < l2->ops.n; i++) {
     const Op *read = &l2->ops.items[i];
     if (read->kind != OP_read || read->stage != op->stage || strcmp(op_str(read, AT_name), name) != 0) continue;
-    uint32_t state = state_tensor(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out));
+    uint32_t state;
+    if (!state_tensor(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out), &state)) return false;
     uint32_t tensors[2] = {tensor_of(b, u->in[0]), state};
     if (program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, state)->buffer)
       instr(b, PI_copy, op->name, PROGRAM_NONE, 2, tensors, whole_box(b, type_of(l2, read->out)));
-    return;
+    return true;
   }
   die("state %s is written but no read declares its layout", name);
 }
@@ -513,22 +525,19 @@ static int output_stage(const Func *l2, const Output *o) {
 }
 
 static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage) {
-  const char *prefix = arena_printf(e->m->arena, "k%u_%d_", entry, stage);
   Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .stage = stage};
-  b.units = units_of(e->m, spec->l2, stage, prefix);
+  b.units = units_of(e->m, spec->l2, stage, &e->kernels);
   size_t n = spec->l2->values.n + b.units->ntemps;
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
   b.last_use = ARENA_ARRAY(e->m->arena, int, n);
   b.root = ARENA_ARRAY(e->m->arena, Val, n);
   find_uses(&b);
-  uint64_t kernels = e->out->kernel_count;
   for (size_t i = 0; i < b.units->n; i++)
     if (!emit_unit(&b, i)) return false;
   for (size_t i = 0; i < spec->l2->outputs.n; i++)
     if (output_stage(spec->l2, &spec->l2->outputs.items[i]) == stage) emit_fetch(&b, (uint32_t)i, &spec->l2->outputs.items[i]);
   for (size_t i = 0; i < b.units->n; i++)
-    if (b.units->items[i].kind == UNIT_WRITE) emit_write(&b, &b.units->items[i]);
-  if (e->out->kernel_count > kernels) ARENA_PUSH(e->m->arena, &e->out->texts, b.units->c_text);
+    if (b.units->items[i].kind == UNIT_WRITE && !emit_write(&b, &b.units->items[i])) return false;
   program_add_bodies(e->b, &(ProgramBody){.name = text(e, spec->name), .entry = entry, .stage = (uint32_t)stage, .instrs = b.start,
                                           .n = program_count_instrs(e->b) - b.start});
   return true;
@@ -574,9 +583,15 @@ static bool add_entry(Emit *e, const ProgramEntrySpec *spec) {
   return true;
 }
 
+static void add_kernels(Emit *e) {
+  for (size_t i = 0; i < e->kernels.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){text(e, e->kernels.kernels.items[i].symbol)});
+  e->out->kernel_count = e->kernels.kernels.n;
+  e->out->texts.items = kernel_set_texts(&e->kernels, &e->out->texts.n);
+}
+
 bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
   *out = (ProgramResult){.b = program_builder_new()};
-  Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b};
+  Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b, .kernels.arena = source->m->arena};
   e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
   for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
   add_symbols(&e);
@@ -586,5 +601,6 @@ bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
       out->b = NULL;
       return false;
     }
+  add_kernels(&e);
   return true;
 }

@@ -35,7 +35,7 @@ typedef struct ProgramResult {
   ProgramBuilder *b; /* free with program_builder_free */
   struct { const char **items; size_t n, cap; } texts;         /* C translation units; compile with UNITS_CFLAGS */
   struct { ProgramEmbedded *items; size_t n, cap; } embedded;
-  uint64_t kernel_count;
+  uint64_t kernel_count; /* different ones */
 } ProgramResult;
 
 /* False after diagnostics (a weights file that cannot be read). */

@@ -243,9 +243,9 @@ static bool *find_needed(const Work *w) {
   return needed;
 }
 
-Work *work_new(Module *m, const Func *f, int stage, const char *prefix) {
+Work *work_new(Module *m, const Func *f, int stage) {
   Work *w = ARENA_NEW(m->arena, Work);
-  *w = (Work){.m = m, .f = f, .stage = stage, .prefix = prefix};
+  *w = (Work){.m = m, .f = f, .stage = stage};
   if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
   const bool *needed = find_needed(w);
   for (size_t i = 0; i < f->ops.n; i++)

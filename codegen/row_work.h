@@ -51,7 +51,6 @@ typedef struct Work {
   Module *m;
   const Func *f;
   int stage;
-  const char *prefix;
   struct { WorkOp *items; size_t n, cap; } ops;
   struct { const Type **items; size_t n, cap; } temps;
   int *def;            /* Val -> index in ops, -1 */
@@ -60,8 +59,8 @@ typedef struct Work {
   struct { Group *items; size_t n, cap; } groups;
 } Work;
 
-Work *work_new(Module *m, const Func *f, int stage, const char *prefix); /* legalised */
-void work_fuse(Work *w);                                                 /* groups and `stored` */
+Work *work_new(Module *m, const Func *f, int stage); /* legalised */
+void work_fuse(Work *w);                             /* groups and `stored` */
 
 const Type *work_type(const Work *w, Val v);
 Val work_temp(Work *w, const Type *type);

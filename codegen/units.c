@@ -1,8 +1,6 @@
 /* codegen/units.c - groups of operations become units, in an order that respects what they need (units.h). */
 #include "codegen/units.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/die.h"
@@ -13,7 +11,7 @@ typedef struct Make {
   Module *m;
   UnitList *list;
   size_t cap;
-  Text text;
+  KernelSet *kernels;
 } Make;
 
 const Type *units_type(const UnitList *units, const Func *l2, Val v) {
@@ -36,13 +34,6 @@ static const Val *values(Make *k, int n, const Val *v) {
 static const Expr *tensor_bytes(Make *k, Val v) {
   const Type *t = work_type(k->w, v);
   return ex_muli(k->m, type_elements(k->m, t), (int64_t)dtype_bytes(t->dtype));
-}
-
-static const char *symbol_for(Make *k, const Op *op) {
-  char *s = arena_printf(k->m->arena, "%s%zu_%s_%s", k->w->prefix, k->list->n, op_name(op->kind), op->name);
-  for (char *p = s; *p; p++)
-    if (!isalnum((unsigned char)*p)) *p = '_';
-  return s;
 }
 
 static void sum_tensor_bytes(Make *k, Unit *u) {
@@ -119,16 +110,15 @@ static void add_row_kernel(Make *k, const Group *g) {
   Scalars scalars = {0};
   if (!p) return;
   if (p->buffers.n > 512) die("units_of: %zu buffers in one kernel", p->buffers.n);
-  const char *symbol = symbol_for(k, last->op);
   for (size_t i = 0; i < p->buffers.n; i++) {
     if (p->buffers.items[i].table) continue;
     ptr_of[i] = n;
     list[n++] = p->buffers.items[i].value;
     nin += !p->buffers.items[i].output;
   }
-  print_c_kernel(k->m, &k->text, p, symbol, &scalars);
+  const char *text = print_c_kernel(k->m, p, &scalars);
   Unit *u = add_unit(k, UNIT_KERNEL, last->origin);
-  u->symbol = symbol;
+  u->kernel = kernel_set_add(k->kernels, op_name(last->op->kind), text);
   u->nin = nin, u->in = values(k, nin, list);
   u->nout = n - nin, u->out = values(k, n - nin, list + nin);
   u->alias = find_aliases(k, p, ptr_of, nin, n - nin);
@@ -142,10 +132,9 @@ static void add_template(Make *k, const WorkOp *o) {
   Scalars scalars = {0};
   int *alias = ARENA_NEW(k->m->arena, int);
   const Expr *flops;
-  const char *symbol = symbol_for(k, o->op);
-  template_print(k->w, o->op, &k->text, symbol, &scalars, alias, &flops);
+  const char *text = template_print(k->w, o->op, &scalars, alias, &flops);
   Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
-  u->symbol = symbol;
+  u->kernel = kernel_set_add(k->kernels, op_name(o->op->kind), text);
   u->nin = o->op->nin, u->in = o->op->in;
   u->nout = 1, u->out = values(k, 1, &o->op->out);
   u->alias = alias;
@@ -235,18 +224,16 @@ static void sort_groups(const Work *w, int *by_key) {
     if (w->groups.items[g].dead) by_key[n++] = (int)g;
 }
 
-UnitList *units_of(Module *m, const Func *l2, int stage, const char *prefix) {
-  Work *w = work_new(m, l2, stage, prefix);
+UnitList *units_of(Module *m, const Func *l2, int stage, KernelSet *kernels) {
+  Work *w = work_new(m, l2, stage);
   work_fuse(w);
   UnitList *list = ARENA_NEW(m->arena, UnitList);
-  Make k = {.w = w, .m = m, .list = list, .text = {.arena = m->arena}};
+  Make k = {.w = w, .m = m, .list = list, .kernels = kernels};
   Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, bool, w->groups.n + 1)};
   sort_groups(w, o.by_key);
-  text_add(&k.text, kernel_prelude);
   for (size_t i = 0; i < w->groups.n; i++)
     if (!w->groups.items[o.by_key[i]].dead) visit(&o, o.by_key[i]);
   list->temps = w->temps.items, list->ntemps = w->temps.n;
-  list->c_text = text_str(&k.text);
   return list;
 }
 
@@ -277,7 +264,7 @@ void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units
   static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write"};
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
-    text_printf(t, "%s %s", names[u->kind], u->symbol ? u->symbol : l2->ops.items[u->op].name);
+    text_printf(t, "%s %s", names[u->kind], l2->ops.items[u->op].name);
     for (int k = 0; k < u->nin; k++) print_value(m, t, l2, units, u->in[k]);
     text_add(t, " ->");
     for (int k = 0; k < u->nout; k++) {

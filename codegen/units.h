@@ -1,7 +1,7 @@
-/* codegen/units.h - a level-2 function as an ordered list of work units, and the C text of its kernels.
+/* codegen/units.h - a level-2 function as an ordered list of work units, and its kernels.
  *
  * In: a level-2 function (local types) and one pipeline stage of it.  Out: units in an order that respects every data
- * dependence and keeps the order of communication operations, and one C source text that defines the kernels.
+ * dependence and keeps the order of communication operations; their kernels are added to a set (codegen/kernel_set.h).
  * Every live operation of the stage is inside exactly one unit or fused into the kernels that use it; operations
  * whose results reach neither an output, a write nor another stage have no unit.
  *
@@ -15,11 +15,12 @@
 #ifndef APC_CODEGEN_UNITS_H
 #define APC_CODEGEN_UNITS_H
 
+#include "codegen/kernel_set.h"
 #include "ir/ir.h"
 
 typedef enum UnitKind {
   UNIT_SOURCE, /* input, param, read, or the arriving end of a transfer's value is UNIT_COMM; nothing to run */
-  UNIT_KERNEL, /* call `symbol` */
+  UNIT_KERNEL, /* call kernel `kernel` of the set */
   UNIT_GEMM,   /* batched f32 matrix product, overwriting its result */
   UNIT_VIEW,   /* out[0] is in[0]'s memory from byte `view_offset` on */
   UNIT_COMM,   /* one communication operation; a transfer has an operand in the sending, a result in the receiving stage */
@@ -42,7 +43,7 @@ typedef struct GemmUnit {
 typedef struct Unit {
   UnitKind kind;
   int op;              /* index in Func.ops of the operation it is named after */
-  const char *symbol;  /* KERNEL: void symbol(void *const *ptr, const int64_t *x) */
+  int kernel;          /* KERNEL: its number in the set; void symbol(void *const *ptr, const int64_t *x) */
   int nin;
   const Val *in;       /* ptr[0 .. nin) */
   int nout;
@@ -63,17 +64,15 @@ typedef struct UnitList {
   size_t n;
   const Type **temps;
   size_t ntemps;
-  const char *c_text; /* complete translation unit; see UNITS_CFLAGS */
 } UnitList;
 
-/* How c_text is to be compiled; it needs -lm and OpenMP at run time.  Never -ffast-math. */
+/* How the texts of kernels are to be compiled; they need -lm and OpenMP at run time.  Never -ffast-math. */
 #define UNITS_CFLAGS \
   "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off " \
   "-mprefer-vector-width=512 -shared -fPIC -w"
 
-/* The units of one stage.  Everything lives in the module's arena.  Symbols start with `prefix` (unique per call whose
- * texts are linked together).  Dies on IR that verify_func would refuse. */
-UnitList *units_of(Module *m, const Func *l2, int stage, const char *prefix);
+/* The units of one stage.  Everything, texts of kernels too, lives in the module's arena.  Dies on IR that verify_func would refuse. */
+UnitList *units_of(Module *m, const Func *l2, int stage, KernelSet *kernels);
 
 /* The type of a function value or a temporary. */
 const Type *units_type(const UnitList *units, const Func *l2, Val v);

@@ -24,6 +24,7 @@ typedef struct Case {
 
 static Case *cases, **last_case = &cases;
 static int ncases;
+static KernelSet kernels; /* of all cases */
 enum { GUARD = 64 };
 
 /* ---- running units */
@@ -103,8 +104,8 @@ static void run_kernel(Memory *m, const Unit *u, void *library, bool share) {
   int64_t x[256];
   unsigned char *saved[64] = {NULL};
   void (*kernel)(void *const *, const int64_t *) = NULL;
-  *(void **)&kernel = dlsym(library, u->symbol);
-  CHECKF(kernel != NULL, "%s", u->symbol);
+  *(void **)&kernel = dlsym(library, kernels.kernels.items[u->kernel].symbol);
+  CHECKF(kernel != NULL, "%s", kernels.kernels.items[u->kernel].symbol);
   if (!kernel) return;
   for (int i = 0; i < u->nin; i++) {
     ptr[i] = m->data[u->in[i]];
@@ -121,7 +122,7 @@ static void run_kernel(Memory *m, const Unit *u, void *library, bool share) {
   for (int i = 0; i < u->nscalars; i++) x[i] = value_of(m->c, u->scalars[i]);
   kernel(ptr, x);
   for (int i = 0; i < u->nin; i++) {
-    CHECKF(memcmp(saved[i], m->data[u->in[i]], m->bytes[u->in[i]]) == 0, "%s: %s changes operand %d", m->c->name, u->symbol, i);
+    CHECKF(memcmp(saved[i], m->data[u->in[i]], m->bytes[u->in[i]]) == 0, "%s: %s changes operand %d", m->c->name, kernels.kernels.items[u->kernel].symbol, i);
     free(saved[i]);
   }
 }
@@ -152,7 +153,7 @@ static void run_unit(Memory *m, const Unit *u, void *library, bool share) {
   for (int i = 0; i < u->nout; i++)
     for (int k = 0; k < GUARD; k++)
       if (m->data[u->out[i]][m->bytes[u->out[i]] + (size_t)k] != 0x7f) {
-        CHECKF(false, "%s: unit %s writes behind its result", m->c->name, u->symbol ? u->symbol : op->name);
+        CHECKF(false, "%s: unit %s writes behind its result", m->c->name, op->name);
         break;
       }
 }
@@ -233,7 +234,8 @@ static void add_case(const char *name, Program p, uint64_t seed) {
     fprintf(stderr, "%s: the interpreter refuses\n", name);
     exit(1);
   }
-  c->units = units_of(p.m, c->f, 0, arena_printf(p.arena, "c%d_", ncases++));
+  c->units = units_of(p.m, c->f, 0, &kernels);
+  ncases++;
   *last_case = c;
   last_case = &c->next;
 }
@@ -559,18 +561,27 @@ static void random_graphs(void) {
 
 /* ---- compiling and running */
 
-static int count_ops(const Case *c) { return (int)c->f->ops.n; }
-
-static void *compile(const Case *from, const Case *to, int number) {
+/* Compiles texts [from, to) as one file, with one prelude: that is what takes the time. */
+static bool compile(const char **texts, size_t from, size_t to, size_t number) {
   const char *source = temp_path("kernels.c");
-  char library[4500], command[12000];
-  snprintf(library, sizeof library, "%s/k%d.so", temp_root(), number);
-  snprintf(command, sizeof command, "cc %s %s -o %s -lm", UNITS_CFLAGS, source, library);
+  char command[12000];
+  snprintf(command, sizeof command, "cc %s -c %s -o %s/k%zu.o", UNITS_CFLAGS, source, temp_root(), number);
   FILE *f = fopen(source, "w");
-  if (!f) return NULL;
-  fputs(kernel_prelude, f);
-  for (const Case *c = from; c != to; c = c->next) fputs(c->units->c_text + strlen(kernel_prelude), f);
+  if (!f) return false;
+  for (size_t i = from; i < to; i++) fputs(i == from ? texts[i] : texts[i] + strlen(kernel_prelude), f);
   fclose(f);
+  return system(command) == 0;
+}
+
+static void *compile_all(void) {
+  enum { TOGETHER = 16 };
+  char library[4500], command[12000];
+  size_t n;
+  const char **texts = kernel_set_texts(&kernels, &n);
+  for (size_t i = 0; i < n; i += TOGETHER)
+    if (!compile(texts, i, i + TOGETHER < n ? i + TOGETHER : n, i)) return NULL;
+  snprintf(library, sizeof library, "%s/k.so", temp_root());
+  snprintf(command, sizeof command, "cc -shared -fopenmp %s/k*.o -o %s -lm", temp_root(), library);
   if (system(command) != 0) return NULL;
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (!handle) fprintf(stderr, "%s\n", dlerror());
@@ -578,21 +589,16 @@ static void *compile(const Case *from, const Case *to, int number) {
 }
 
 static void all_cases(void) {
-  int number = 0;
-  for (const Case *from = cases, *to; from; from = to) {
-    int ops = 0;
-    for (to = from; to && ops < 900; to = to->next) ops += count_ops(to);
-    void *handle = compile(from, to, number++);
-    CHECKF(handle != NULL, "file %d", number - 1);
-    if (!handle) continue;
-    for (const Case *c = from; c != to; c = c->next) {
-      run_case(c, handle, false);
-      run_case(c, handle, true);
-    }
+  void *handle = compile_all();
+  CHECK(handle != NULL);
+  for (const Case *c = handle ? cases : NULL; c; c = c->next) {
+    run_case(c, handle, false);
+    run_case(c, handle, true);
   }
 }
 
 int main(void) {
+  kernels.arena = arena_new();
   RUN(reductions);
   RUN(rows);
   RUN(moves);
@@ -601,6 +607,6 @@ int main(void) {
   RUN(pointwise);
   RUN(random_graphs);
   RUN(all_cases);
-  printf("%d cases\n", ncases);
+  printf("%d cases, %zu kernels\n", ncases, kernels.kernels.n);
   return test_summary();
 }

@@ -9,10 +9,12 @@ typedef struct Made {
   Module *m;
   const Func *f;
   const UnitList *units;
+  KernelSet kernels;
 } Made;
 
 static Made make(const char *body, int stage) {
   Made x = {.arena = arena_new()};
+  x.kernels.arena = x.arena;
   Diags *d = diags_new(x.arena);
   const char *text = arena_printf(x.arena, "apc.ir 1\nsymbol b hint 3\nmesh [tp=2] stages 2\nstate \"st\" : f32[b,8] = 0\nfunc @r level 2 {\n%s}\n", body);
   x.m = ir_parse("test", text, d);
@@ -21,7 +23,7 @@ static Made make(const char *body, int stage) {
     exit(1);
   }
   x.f = module_func(x.m, "r");
-  x.units = units_of(x.m, x.f, stage, "k_");
+  x.units = units_of(x.m, x.f, stage, &x.kernels);
   return x;
 }
 
@@ -119,7 +121,10 @@ static void text_is_deterministic(void) {
   const char *body = X "  %a = softmax %x {axis=1} : f32[b,8]\n  %d = mask_partial %a {mesh_axes=[tp], op=sum} : f32[b,8]\n"
       "  %y = all_reduce %d {mesh_axes=[tp], op=sum} : f32[b,8]\n  output \"y\" %y @{}\n";
   Made a = make(body, 0), b = make(body, 0);
-  CHECK_STR(a.units->c_text, b.units->c_text);
+  size_t n, same;
+  const char **texts = kernel_set_texts(&a.kernels, &n);
+  CHECK(n == 1);
+  CHECK_STR(texts[0], kernel_set_texts(&b.kernels, &same)[0]);
   /* the coordinate is a scalar of the kernel */
   bool found = false;
   for (int i = 0; i < a.units->items[1].nscalars; i++) found = found || ex_uses_coordinate(a.m, a.units->items[1].scalars[i]);
