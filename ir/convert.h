@@ -46,8 +46,12 @@ double move_cost_bytes(void *context, const Module *m, const Type *global, const
 /* The cheapest path; false when there is none (the micro-batch axis can only be sliced). */
 bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out);
 
+/* The costs of many conversions of one value: moves that were priced once are remembered. */
+typedef struct ConvertTable ConvertTable;
+ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context);
+void convert_table_free(ConvertTable *t);
 /* The costs of the cheapest paths to several layouts; INFINITY where there is none. */
-void convert_costs(Module *m, const Type *global, const Layout *from, int n, const Layout *const *to, MoveCost cost, void *context, double *out);
+void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layout *const *to, double *out);
 
 /* Emits the operations of a conversion at level 2; returns the converted value. */
 Val convert_emit(Builder *b, Val v, const Type *global, const Conversion *c);

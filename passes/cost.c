@@ -13,6 +13,12 @@ typedef struct Remembered {
   double seconds;
 } Remembered;
 
+/* The conversions of values of one type. */
+typedef struct TypeTable {
+  const Type *type;
+  ConvertTable *table;
+} TypeTable;
+
 struct CostModel {
   Module *m;
   const Target *target;
@@ -21,6 +27,7 @@ struct CostModel {
   size_t nsizes;
   Remembered *table; /* open addressing; `slots` is a power of two */
   size_t slots, used;
+  struct { TypeTable *items; size_t n, cap; } tables;
 };
 
 CostModel *cost_model_new(Module *m, const Target *t) {
@@ -36,7 +43,11 @@ CostModel *cost_model_new(Module *m, const Target *t) {
   return c;
 }
 
-void cost_model_free(CostModel *c) { arena_free(c->arena); }
+void cost_model_free(CostModel *c) {
+  for (size_t i = 0; i < c->tables.n; i++) convert_table_free(c->tables.items[i].table);
+  arena_free(c->arena);
+}
+
 const Target *cost_target(const CostModel *c) { return c->target; }
 
 /* ---- sizes */
@@ -171,6 +182,14 @@ static void remember(CostModel *c, const Type *type, const Layout *from, const L
   if (++c->used * 2 > c->slots) grow(c);
 }
 
+static ConvertTable *table_for(CostModel *c, const Type *type) {
+  for (size_t i = 0; i < c->tables.n; i++)
+    if (c->tables.items[i].type == type) return c->tables.items[i].table;
+  ConvertTable *t = convert_table_new(c->m, type, cost_move, c);
+  ARENA_PUSH(c->arena, &c->tables, ((TypeTable){type, t}));
+  return t;
+}
+
 void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to) {
   Arena *scratch = arena_new();
   const Layout **missing = ARENA_ARRAY(scratch, const Layout *, n);
@@ -178,7 +197,7 @@ void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int 
   int count = 0;
   for (int i = 0; i < n; i++)
     if (to[i] != from && !c->table[slot_of(c, global, from, to[i])].type) missing[count++] = to[i];
-  convert_costs(c->m, global, from, count, missing, cost_move, c, seconds);
+  if (count) convert_table_costs(table_for(c, global), from, count, missing, seconds);
   for (int i = 0; i < count; i++) remember(c, global, from, missing[i], seconds[i]);
   arena_free(scratch);
 }
@@ -187,8 +206,8 @@ double cost_convert(CostModel *c, const Type *global, const Layout *from, const 
   if (from == to) return 0;
   size_t i = slot_of(c, global, from, to);
   if (c->table[i].type) return c->table[i].seconds;
-  Conversion path;
-  double seconds = convert_find(c->m, global, from, to, cost_move, c, &path) ? path.cost : INFINITY;
+  double seconds;
+  convert_table_costs(table_for(c, global), from, 1, &to, &seconds);
   remember(c, global, from, to, seconds);
   return seconds;
 }

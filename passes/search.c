@@ -48,6 +48,7 @@ typedef struct Search {
   Arena *arena;      /* the module's */
   const Rule *const *rules;
   const OpLabels *labels;
+  const Shape *shape;
   int forced[DEGREES];
   double limit;
   Candidate *candidates;
@@ -152,7 +153,7 @@ static void set_mesh(Search *s, const Candidate *c, const char *const *names) {
 }
 
 static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
-  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
+  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
   int first = c->micro > 1;
   uint32_t free_labels = 0;
   for (int d = 0; d < DEGREES; d++)
@@ -464,6 +465,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);
   s.labels = labels_of(m, f, s.rules);
+  s.shape = shape_of(m, f, s.rules, s.labels);
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   make_candidates(&s, o, false);
   try_all(&s);

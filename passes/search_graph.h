@@ -10,7 +10,7 @@
 #define APC_PASSES_SEARCH_GRAPH_H
 
 #include "passes/cost.h"
-#include "passes/labels.h"
+#include "passes/search_shape.h"
 #include "passes/search_solve.h"
 
 /* What a mesh axis may split, and whether it has to. */
@@ -25,6 +25,7 @@ typedef struct GraphInput {
   const Func *f;
   const Rule *const *rules;
   const OpLabels *labels;
+  const Shape *shape;      /* of f */
   CostModel *cost;
   AxisUse uses[MAX_AXES];
   double repeat;           /* weight of what runs once per micro-batch */
@@ -43,9 +44,6 @@ const SolveProblem *graph_problem(const Graph *g);
 bool graph_exact(const Graph *g); /* no fan-out was approximated */
 /* The strategies of all operations for a choice of values. */
 void graph_strategies(const Graph *g, const int *values, Strategy *out);
-
-/* The values an operation may take: also what a loaded plan is checked against. */
-int graph_domain(const Graph *g, size_t op, const Strategy **out);
 
 /* True for the sources that have no strategy of their own. */
 bool graph_is_anywhere(const Op *op);

@@ -1,0 +1,468 @@
+/* ir/convert_path.c - the cheapest sequence of moves between two layouts; see convert.h.
+ *
+ * Dijkstra over interned layouts.  The moves that leave a layout are found and priced once, for every unit, kind of partial sum and cut that
+ * some goal has; a run follows those that its goals allow.  Only axes that must move, and those minor to them on a dimension, take part, so
+ * a run sees a few dozen layouts.  Goals that move the same axes and agree on units and the kind of partial sum share one run.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/convert.h"
+
+enum { MAX_STATES = 65536, MAX_TARGETS = 256, WORDS = MAX_TARGETS / 64 };
+
+/* A move out of a layout, and which runs may take it. */
+typedef struct Edge {
+  Move move;
+  double cost;
+  int to;           /* state */
+  uint32_t moving;  /* axes that have to move */
+  bool exactly;     /* these are all axes of the partial sums that move */
+  int unit_dim;     /* dimension that is cut for the first time, by `unit`; -1: none */
+  const Expr *unit;
+  int target;       /* exchange: which of the dimension's cuts; else -1 */
+  Reduction partial; /* mask and relabel: the kind the goal must have */
+} Edge;
+
+typedef struct Place {
+  const Layout *layout;
+  struct { Edge *items; size_t n, cap; } edges;
+  bool expanded;
+  int run;          /* the last run that reached it; what follows is of that run */
+  double cost;
+  int previous;
+  const Edge *by;
+  bool done;
+  bool goal;        /* it has been one; then its place among the targets of each dimension */
+  uint8_t targets[MAX_RANK];
+} Place;
+
+typedef struct Open {
+  double cost;
+  int state;
+} Open;
+
+struct ConvertTable {
+  Module *m;
+  const Type *global;
+  MoveCost price;
+  void *context;
+  Arena *arena;
+  uint32_t axes;    /* that may move at all */
+  Place *states;
+  int n;
+  size_t cap;
+  int *slots;       /* states by layout: open addressing, index + 1 */
+  size_t nslots;
+  int run;
+  struct { Open *items; size_t n, cap; } heap; /* what may be expanded next; a state is pushed again when its cost falls */
+  /* Of all goals so far: */
+  struct { const Expr *items[MAX_TARGETS]; int n; } units[MAX_RANK];  /* that a first cut may have */
+  struct { DimLayout items[MAX_TARGETS]; int n; } targets[MAX_RANK];  /* cuts that an exchange may lead to */
+  uint32_t kinds;   /* of partial sums: bit set of Reduction */
+};
+
+/* What the goals of one run agree on. */
+typedef struct Run {
+  const Layout *const *goals;
+  int ngoals;
+  uint32_t moving;
+  const Expr *units[MAX_RANK]; /* NULL: not cut by any goal */
+  Reduction partial;
+  uint32_t partial_axes;
+  uint64_t targets[MAX_RANK][WORDS]; /* bit set */
+} Run;
+
+/* ---- which axes move */
+
+static bool same_place(const Layout *a, const Layout *b, int axis) {
+  if (((a->partial_axes ^ b->partial_axes) >> axis) & 1u) return false;
+  if ((a->partial_axes >> axis) & 1u && a->partial != b->partial) return false;
+  for (int d = 0; d < a->rank; d++) {
+    int i = 0, j = 0;
+    while (i < a->dims[d].n && a->dims[d].axes[i] != axis) i++;
+    while (j < b->dims[d].n && b->dims[d].axes[j] != axis) j++;
+    bool in_a = i < a->dims[d].n, in_b = j < b->dims[d].n;
+    if (in_a != in_b || (in_a && (i != j || a->dims[d].unit != b->dims[d].unit))) return false;
+  }
+  return true;
+}
+
+static uint32_t moving_axes(const Module *m, const Layout *from, const Layout *to) {
+  uint32_t moving = 0;
+  if (from->rank != to->rank) die("conversion between ranks %d and %d", from->rank, to->rank);
+  for (int a = 0; a < m->mesh.naxes; a++)
+    if (!same_place(from, to, a)) moving |= 1u << a;
+  const Layout *both[2] = {from, to};
+  for (int k = 0; k < 2; k++)
+    for (int d = 0; d < from->rank; d++) {
+      bool below = false;
+      for (int i = 0; i < both[k]->dims[d].n; i++) {
+        below = below || (moving >> both[k]->dims[d].axes[i]) & 1u;
+        if (below) moving |= 1u << both[k]->dims[d].axes[i];
+      }
+    }
+  return moving;
+}
+
+static uint32_t axes_of(const DimLayout *d) {
+  uint32_t axes = 0;
+  for (int i = 0; i < d->n; i++) axes |= 1u << d->axes[i];
+  return axes;
+}
+
+static uint32_t axes_used(const Layout *l) {
+  uint32_t axes = l->partial_axes;
+  for (int d = 0; d < l->rank; d++) axes |= axes_of(&l->dims[d]);
+  return axes;
+}
+
+/* ---- states */
+
+static size_t slot_of(const ConvertTable *t, const Layout *l) {
+  size_t i = (size_t)(((uint64_t)(uintptr_t)l * 0x9E3779B97F4A7C15u) >> 20) & (t->nslots - 1);
+  while (t->slots[i] && t->states[t->slots[i] - 1].layout != l) i = (i + 1) & (t->nslots - 1);
+  return i;
+}
+
+static void grow_slots(ConvertTable *t) {
+  t->nslots = t->nslots ? 2 * t->nslots : 256;
+  t->slots = ARENA_ARRAY(t->arena, int, t->nslots);
+  for (int i = 0; i < t->n; i++) t->slots[slot_of(t, t->states[i].layout)] = i + 1;
+}
+
+static int state_of(ConvertTable *t, const Layout *l) {
+  size_t i = slot_of(t, l);
+  if (t->slots[i]) return t->slots[i] - 1;
+  if (t->n == MAX_STATES) return -1;
+  if (2 * (size_t)t->n >= t->nslots) {
+    grow_slots(t);
+    i = slot_of(t, l);
+  }
+  if ((size_t)t->n == t->cap) t->states = arena_grow(t->arena, t->states, sizeof *t->states, (size_t)t->n, &t->cap);
+  t->states[t->n] = (Place){.layout = l};
+  t->slots[i] = t->n + 1;
+  return t->n++;
+}
+
+/* ---- the moves out of a layout */
+
+static void add_edge(ConvertTable *t, int from, Edge e, const Layout *after) {
+  e.move.before = t->states[from].layout;
+  e.move.after = layout_get(t->m, after);
+  e.to = state_of(t, e.move.after);
+  if (e.to < 0) return;
+  e.cost = t->price(t->context, t->m, t->global, &e.move);
+  ARENA_PUSH(t->arena, &t->states[from].edges, e);
+}
+
+/* The axis joins the dimension as its minor-most one; a dimension cut for the first time may get any unit that some goal has there. */
+static void add_join(ConvertTable *t, int from, Edge e, const Layout *l, int dim, int axis) {
+  Layout next = *l;
+  DimLayout *d = &next.dims[dim];
+  d->axes[d->n++] = (uint8_t)axis;
+  e.unit_dim = -1;
+  if (d->n > 1) {
+    add_edge(t, from, e, &next);
+    return;
+  }
+  e.unit_dim = dim;
+  for (int i = 0; i < t->units[dim].n; i++) {
+    e.unit = d->unit = t->units[dim].items[i];
+    add_edge(t, from, e, &next);
+  }
+}
+
+static Edge edge(MoveKind kind, int axis) {
+  return (Edge){.move = {.kind = kind, .axis = axis, .axes = 1u << axis}, .moving = 1u << axis, .unit_dim = -1, .target = -1};
+}
+
+static void free_axis(ConvertTable *t, int from, const Layout *l, int axis) {
+  for (int d = 0; d < l->rank; d++) {
+    Edge e = edge(MOVE_SLICE, axis);
+    e.move.dim = d;
+    add_join(t, from, e, l, d, axis);
+  }
+  if (t->m->mesh.axes[axis].temporal) return;
+  for (int r = RED_NONE + 1; r <= RED_ONE; r++) {
+    if (!(t->kinds >> r & 1u) || (l->partial_axes && l->partial != (Reduction)r)) continue;
+    Edge e = edge(MOVE_MASK, axis);
+    Layout next = *l;
+    next.partial_axes |= 1u << axis;
+    e.partial = next.partial = (Reduction)r;
+    add_edge(t, from, e, &next);
+  }
+}
+
+static void partial_axis(ConvertTable *t, int from, const Layout *l, int axis) {
+  Layout next = *l;
+  next.partial_axes &= ~(1u << axis);
+  add_edge(t, from, edge(MOVE_ALL_REDUCE, axis), &next);
+  for (int d = 0; d < l->rank; d++) {
+    Edge e = edge(MOVE_REDUCE_SCATTER, axis);
+    e.move.dim = d;
+    add_join(t, from, e, &next, d, axis);
+  }
+}
+
+static void cut_dim(ConvertTable *t, int from, const Layout *l, int dim) {
+  const DimLayout *d = &l->dims[dim];
+  int axis = d->axes[d->n - 1];
+  if (t->m->mesh.axes[axis].temporal || !(t->axes >> axis & 1u)) return;
+  Layout next = *l;
+  next.dims[dim].n--;
+  Edge gather = edge(MOVE_ALL_GATHER, axis);
+  gather.move.dim = dim;
+  add_edge(t, from, gather, &next);
+  for (int other = 0; other < l->rank; other++) {
+    if (other == dim) continue;
+    Edge e = edge(MOVE_ALL_TO_ALL, axis);
+    e.move.dim = dim;
+    e.move.dim2 = other;
+    add_join(t, from, e, &next, other, axis);
+  }
+  bool temporal = false;
+  for (int i = 0; i < d->n; i++) temporal |= t->m->mesh.axes[d->axes[i]].temporal;
+  for (int i = 0; i < t->targets[dim].n && !temporal; i++) {
+    const DimLayout *goal = &t->targets[dim].items[i];
+    if (axes_of(d) != axes_of(goal) || memcmp(d, goal, sizeof *d) == 0) continue;
+    Edge e = edge(MOVE_EXCHANGE, axis);
+    Layout anew = *l;
+    anew.dims[dim] = *goal;
+    e.move = (Move){.kind = MOVE_EXCHANGE, .dim = dim, .axes = axes_of(d)};
+    e.target = i;
+    add_edge(t, from, e, &anew);
+  }
+}
+
+/* Several sums at once are one collective over the larger group. */
+static void partial_axes_together(ConvertTable *t, int from, const Layout *l) {
+  uint32_t all = l->partial_axes & t->axes;
+  if (!(l->partial_axes & (l->partial_axes - 1))) return;
+  for (uint32_t some = all; some; some = (some - 1) & all) {
+    Edge e = edge(MOVE_ALL_REDUCE, 0);
+    Layout next = *l;
+    next.partial_axes &= ~some;
+    e.move = (Move){.kind = MOVE_ALL_REDUCE, .axes = some};
+    e.moving = some;
+    e.exactly = true;
+    add_edge(t, from, e, &next);
+  }
+}
+
+static void expand(ConvertTable *t, int from) {
+  const Layout *l = t->states[from].layout;
+  uint32_t used = axes_used(l);
+  t->states[from].expanded = true;
+  t->states[from].edges.n = 0;
+  for (int a = 0; a < t->m->mesh.naxes; a++) {
+    if (!(t->axes >> a & 1u)) continue;
+    if (!(used >> a & 1u)) free_axis(t, from, l, a);
+    else if (l->partial_axes >> a & 1u) partial_axis(t, from, l, a);
+  }
+  partial_axes_together(t, from, l);
+  if (l->partial_axes && l->partial == RED_ONE) {
+    Edge e = edge(MOVE_RELABEL, 0);
+    Layout next = *l;
+    next.partial = e.partial = RED_SUM;
+    e.move = (Move){.kind = MOVE_RELABEL};
+    e.moving = 0;
+    add_edge(t, from, e, &next);
+  }
+  for (int d = 0; d < l->rank; d++)
+    if (l->dims[d].n) cut_dim(t, from, l, d);
+}
+
+/* ---- goals */
+
+static bool know_unit(ConvertTable *t, int dim, const Expr *unit) {
+  for (int i = 0; i < t->units[dim].n; i++)
+    if (t->units[dim].items[i] == unit) return true;
+  if (t->units[dim].n == MAX_TARGETS) die("more than %d units on one dimension", MAX_TARGETS);
+  t->units[dim].items[t->units[dim].n++] = unit;
+  return false;
+}
+
+static bool know_target(ConvertTable *t, int dim, const DimLayout *d, uint8_t *place) {
+  int i = 0;
+  while (i < t->targets[dim].n && memcmp(&t->targets[dim].items[i], d, sizeof *d) != 0) i++;
+  *place = (uint8_t)i;
+  if (i < t->targets[dim].n) return true;
+  if (i == MAX_TARGETS) die("more than %d cuts of one dimension", MAX_TARGETS);
+  t->targets[dim].items[t->targets[dim].n++] = *d;
+  return false;
+}
+
+/* Makes room for what a goal has; moves that were found before are found again when there is something new. */
+static void know_goal(ConvertTable *t, const Layout *to) {
+  int at = state_of(t, to);
+  if (at < 0 || t->states[at].goal) return;
+  Place *s = &t->states[at];
+  bool fresh = to->partial_axes && !(t->kinds >> to->partial & 1u);
+  s->goal = true;
+  if (to->partial_axes) t->kinds |= 1u << to->partial;
+  for (int d = 0; d < to->rank; d++) {
+    if (!to->dims[d].n) continue;
+    fresh |= !know_unit(t, d, to->dims[d].unit);
+    fresh |= !know_target(t, d, &to->dims[d], &s->targets[d]);
+  }
+  for (int i = 0; i < t->n && fresh; i++) t->states[i].expanded = false;
+}
+
+/* Takes the goal into the run when it moves the same axes and nothing it says contradicts the others. */
+static bool join_goal(const ConvertTable *t, Run *r, const Layout *to) {
+  if (to->partial_axes && r->partial_axes && to->partial != r->partial) return false;
+  for (int d = 0; d < to->rank; d++)
+    if (to->dims[d].n && r->units[d] && to->dims[d].unit != r->units[d]) return false;
+  if (to->partial_axes) r->partial = to->partial;
+  r->partial_axes |= to->partial_axes;
+  int at = t->slots[slot_of(t, to)] - 1;
+  for (int d = 0; d < to->rank && at >= 0; d++) {
+    if (!to->dims[d].n) continue;
+    int place = t->states[at].targets[d];
+    r->units[d] = to->dims[d].unit;
+    r->targets[d][place / 64] |= 1ull << (place % 64);
+  }
+  return true;
+}
+
+/* ---- one run */
+
+static bool sooner(const Open *a, const Open *b) { return a->cost < b->cost || (a->cost == b->cost && a->state < b->state); }
+
+static void swap_open(Open *a, Open *b) {
+  Open t = *a;
+  *a = *b;
+  *b = t;
+}
+
+static void heap_push(ConvertTable *t, int state) {
+  ARENA_PUSH(t->arena, &t->heap, ((Open){t->states[state].cost, state}));
+  Open *h = t->heap.items;
+  for (size_t i = t->heap.n - 1; i > 0 && sooner(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2) swap_open(&h[i], &h[(i - 1) / 2]);
+}
+
+static int heap_pop(ConvertTable *t) {
+  Open *h = t->heap.items;
+  int top = h[0].state;
+  h[0] = h[--t->heap.n];
+  for (size_t i = 0;;) {
+    size_t least = i;
+    for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < t->heap.n; child++)
+      if (sooner(&h[child], &h[least])) least = child;
+    if (least == i) return top;
+    swap_open(&h[i], &h[least]);
+    i = least;
+  }
+}
+
+static bool allowed(const ConvertTable *t, const Run *r, const Layout *l, const Edge *e) {
+  if (e->moving & ~r->moving) return false;
+  if (e->exactly && e->moving != (l->partial_axes & r->moving)) return false;
+  if (e->unit_dim >= 0 && e->unit != (r->units[e->unit_dim] ? r->units[e->unit_dim] : t->units[e->unit_dim].items[0])) return false;
+  if (e->target >= 0 && !(r->targets[e->move.dim][e->target / 64] >> (e->target % 64) & 1u)) return false;
+  if (e->move.kind == MOVE_MASK) return (r->partial_axes & e->moving) && e->partial == r->partial;
+  return e->move.kind != MOVE_RELABEL || (r->partial_axes && r->partial == RED_SUM);
+}
+
+static void reach(ConvertTable *t, int state, double cost, int previous, const Edge *by) {
+  Place *s = &t->states[state];
+  if (s->run == t->run && (s->done || cost >= s->cost)) return;
+  s->run = t->run;
+  s->cost = cost;
+  s->previous = previous;
+  s->by = by;
+  s->done = false;
+  heap_push(t, state);
+}
+
+/* Runs until all goals are reached or nothing is left to expand. */
+static void run_path(ConvertTable *t, const Layout *from, const Run *r) {
+  int open = r->ngoals;
+  t->run++;
+  t->heap.n = 0;
+  reach(t, state_of(t, from), 0, -1, NULL);
+  while (t->heap.n && open) {
+    int at = heap_pop(t);
+    if (t->states[at].done) continue;
+    t->states[at].done = true;
+    const Layout *l = t->states[at].layout;
+    for (int i = 0; i < r->ngoals; i++) open -= r->goals[i] == l;
+    if (!open) break;
+    if (!t->states[at].expanded) expand(t, at);
+    double cost = t->states[at].cost;
+    const Edge *edges = t->states[at].edges.items;
+    for (size_t i = 0, n = t->states[at].edges.n; i < n; i++)
+      if (allowed(t, r, l, &edges[i])) reach(t, edges[i].to, cost + edges[i].cost, at, &edges[i]);
+  }
+}
+
+/* The state of a goal that was reached, or -1. */
+static int reached(const ConvertTable *t, const Layout *goal) {
+  int i = t->slots[slot_of(t, goal)] - 1;
+  return i >= 0 && t->states[i].run == t->run && t->states[i].done ? i : -1;
+}
+
+/* ---- interface */
+
+static ConvertTable *table_new(Module *m, const Type *global, MoveCost cost, void *context, uint32_t axes) {
+  Arena *a = arena_new();
+  ConvertTable *t = ARENA_NEW(a, ConvertTable);
+  *t = (ConvertTable){.m = m, .global = global, .price = cost, .context = context, .arena = a, .axes = axes};
+  for (int d = 0; d < global->rank; d++) t->units[d].items[t->units[d].n++] = ex_const(m, 1);
+  grow_slots(t);
+  return t;
+}
+
+ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context) { return table_new(m, global, cost, context, ~0u); }
+void convert_table_free(ConvertTable *t) { arena_free(t->arena); }
+
+void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layout *const *to, double *out) {
+  Arena *scratch = arena_new();
+  uint32_t *moving = ARENA_ARRAY(scratch, uint32_t, n);
+  int *owner = ARENA_ARRAY(scratch, int, n);
+  bool *known = ARENA_ARRAY(scratch, bool, n);
+  const Layout **goals = ARENA_ARRAY(scratch, const Layout *, n);
+  for (int i = 0; i < n; i++) {
+    moving[i] = moving_axes(t->m, from, to[i]);
+    know_goal(t, to[i]);
+  }
+  for (int i = 0; i < n; i++) {
+    if (known[i]) continue;
+    Run r = {.goals = goals, .moving = moving[i]};
+    int count = 0;
+    for (int j = i; j < n; j++) {
+      if (known[j] || moving[j] != r.moving || !join_goal(t, &r, to[j])) continue;
+      known[j] = true;
+      owner[count++] = j;
+      bool twice = false;
+      for (int k = 0; k < r.ngoals && !twice; k++) twice = goals[k] == to[j];
+      if (!twice) goals[r.ngoals++] = to[j];
+    }
+    run_path(t, from, &r);
+    for (int k = 0; k < count; k++) {
+      int at = reached(t, to[owner[k]]);
+      out[owner[k]] = at < 0 ? INFINITY : t->states[at].cost;
+    }
+  }
+  arena_free(scratch);
+}
+
+bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out) {
+  *out = (Conversion){0};
+  if (from == to) return true;
+  Run r = {.goals = &to, .ngoals = 1, .moving = moving_axes(m, from, to)};
+  ConvertTable *t = table_new(m, global, cost, context, r.moving);
+  know_goal(t, to);
+  join_goal(t, &r, to);
+  run_path(t, from, &r);
+  int found = reached(t, to), steps = 0;
+  for (int i = found; i >= 0 && t->states[i].by; i = t->states[i].previous) steps++;
+  if (steps > MAX_MOVES) die("a conversion of %d moves", steps);
+  out->n = found < 0 ? 0 : steps;
+  out->cost = found < 0 ? 0 : t->states[found].cost;
+  for (int i = found; i >= 0 && t->states[i].by; i = t->states[i].previous) out->moves[--steps] = t->states[i].by->move;
+  convert_table_free(t);
+  return found >= 0;
+}
