@@ -46,6 +46,7 @@ typedef struct Body {
   uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
   int *last_use;    /* by value: last unit that reads it or a view of it; -1 never */
   Val *root;        /* by value: the value whose memory a view shares */
+  uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
 } Body;
 
 /* ---- expressions */
@@ -182,25 +183,39 @@ static ProgramList strides_list(Emit *e, const Param *p) {
   return program_list_of(e->b, (uint32_t)p->type->rank, items);
 }
 
-/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
-static bool param_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
-  static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
-                                      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
+static const Known *known_param(const Emit *e, const Op *op, const Layout *layout) {
   const char *name = op_str(op, AT_name);
-  const Param *p = module_param(e->m, name);
   for (size_t i = 0; i < e->params.n; i++) {
     const Known *k = &e->params.items[i];
-    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return *tensor = k->tensor, true;
+    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
   }
-  ProgramParam r = {.name = text(e, name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init],
-                    .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
+  return NULL;
+}
+
+/* The record of a weight in the layout, without a place for it. */
+static bool param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r) {
+  static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
+                                      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
+  const Param *p = module_param(e->m, op_str(op, AT_name));
+  *r = (ProgramParam){.name = text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE,
+                      .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
   if (p->init == INIT_BLOB) {
-    if (!add_blob(e, p->blob, &r.blob)) return false;
-    r.offset = p->offset;
-    r.strides = strides_list(e, p);
+    if (!add_blob(e, p->blob, &r->blob)) return false;
+    r->offset = p->offset;
+    r->strides = strides_list(e, p);
   }
-  r.dims = px_list(e, p->type->rank, p->type->dims);
-  r.interval = interval_list(e, p->type, layout, true);
+  r->dims = px_list(e, p->type->rank, p->type->dims);
+  r->interval = interval_list(e, p->type, layout, true);
+  return true;
+}
+
+/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
+static bool param_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
+  const char *name = op_str(op, AT_name);
+  const Known *have = known_param(e, op, layout);
+  ProgramParam r;
+  if (have) return *tensor = have->tensor, true;
+  if (!param_record(e, op, layout, &r)) return false;
   r.buffer = persistent_buffer(e, name, PC_param, op->stage, local);
   Known k = {name, op->stage, layout, program_add_params(e->b, &r), r.buffer, add_tensor(e, r.buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->params, k);
@@ -252,8 +267,15 @@ static const char *value_name(const Body *b, Val v) {
   return v < b->spec->l2->values.n ? op_of(b->spec->l2, v)->name : "scratch";
 }
 
+static bool has_target(const Body *b, Val v) { return b->target && b->target[v] != PROGRAM_NONE; }
+
+/* Memory of its own, or the weight that it is to become. */
 static void fresh_tensor(Body *b, Val v, ProgramClass class_) {
   const Type *t = value_type(b, v);
+  if (has_target(b, v)) {
+    b->tensor[v] = b->target[v];
+    return;
+  }
   b->tensor[v] = add_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
 }
 
@@ -317,6 +339,17 @@ static bool may_share(const Body *b, size_t at, Val x, Val v) {
 
 /* ---- units to instructions */
 
+/* What @prepare reads: a weight that the entries keep as well, or one that is in memory only while it is needed. */
+static bool load_param(Body *b, const Op *op, const Layout *layout) {
+  const Known *have = known_param(b->e, op, layout);
+  ProgramParam r;
+  if (have) return b->tensor[op->out] = have->tensor, true;
+  if (!param_record(b->e, op, layout, &r)) return false;
+  fresh_tensor(b, op->out, PC_workspace);
+  instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
+  return true;
+}
+
 static bool emit_source(Body *b, const Unit *u) {
   Emit *e = b->e;
   const Func *l2 = b->spec->l2;
@@ -324,7 +357,7 @@ static bool emit_source(Body *b, const Unit *u) {
   Val v = op->out;
   const Layout *layout = l2->values.items[v].layout;
   const Type *local = type_of(l2, v);
-  if (op->kind == OP_param) return param_tensor(e, op, layout, local, &b->tensor[v]);
+  if (op->kind == OP_param) return b->target ? load_param(b, op, layout) : param_tensor(e, op, layout, local, &b->tensor[v]);
   if (op->kind == OP_read) return state_tensor(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
   const Type *global = NULL;
@@ -349,7 +382,7 @@ static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
-    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && may_share(b, at, u->in[a], v)) {
+    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && may_share(b, at, u->in[a], v)) {
       const ProgramTensor *t = program_at_tensors(e->b, tensor_of(b, u->in[a]));
       shared |= 1u << a;
       b->tensor[v] = add_tensor(e, t->buffer, t->offset, value_type(b, v));
@@ -524,7 +557,48 @@ static int output_stage(const Func *l2, const Output *o) {
   return op->kind == OP_transfer ? (int)op_int(op, AT_to_stage, 0) : op->stage;
 }
 
-static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage) {
+/* The weight that is this output of @prepare. */
+static bool prepared_tensor(Body *b, const Output *o, uint32_t *tensor) {
+  Attr name = attr_s(b->e->m, AT_name, o->name);
+  Op param = {.kind = OP_param, .stage = b->stage, .nattrs = 1, .attrs = &name};
+  return param_tensor(b->e, &param, o->layout, type_of(b->spec->l2, o->value), tensor);
+}
+
+/* @prepare: the operations that make a weight write it where it stays. */
+static bool find_targets(Body *b, size_t n) {
+  const Func *l2 = b->spec->l2;
+  b->target = ARENA_ARRAY(b->e->m->arena, uint32_t, n);
+  for (size_t v = 0; v < n; v++) b->target[v] = PROGRAM_NONE;
+  for (size_t i = 0; i < l2->outputs.n; i++) {
+    const Output *o = &l2->outputs.items[i];
+    uint32_t tensor;
+    if (op_of(l2, o->value)->stage != b->stage) continue;
+    if (!prepared_tensor(b, o, &tensor)) return false;
+    if (b->target[o->value] == PROGRAM_NONE) b->target[o->value] = tensor;
+  }
+  return true;
+}
+
+/* What was made elsewhere, as a view or a weight of another name, is copied. */
+static void emit_targets(Body *b) {
+  const Func *l2 = b->spec->l2;
+  for (size_t i = 0; i < l2->outputs.n; i++) {
+    const Output *o = &l2->outputs.items[i];
+    uint32_t tensors[2];
+    if (op_of(l2, o->value)->stage != b->stage) continue;
+    tensors[0] = tensor_of(b, o->value);
+    if (prepared_tensor(b, o, &tensors[1]) && program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
+      instr(b, PI_copy, o->name, PROGRAM_NONE, 2, tensors, whole_box(b, type_of(l2, o->value)));
+  }
+}
+
+static void emit_fetches(Body *b) {
+  const Func *l2 = b->spec->l2;
+  for (size_t i = 0; i < l2->outputs.n; i++)
+    if (output_stage(l2, &l2->outputs.items[i]) == b->stage) emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
+}
+
+static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
   Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .stage = stage};
   b.units = units_of(e->m, spec->l2, stage, &e->kernels);
   size_t n = spec->l2->values.n + b.units->ntemps;
@@ -532,10 +606,11 @@ static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int
   b.last_use = ARENA_ARRAY(e->m->arena, int, n);
   b.root = ARENA_ARRAY(e->m->arena, Val, n);
   find_uses(&b);
+  if (prepare && !find_targets(&b, n)) return false;
   for (size_t i = 0; i < b.units->n; i++)
     if (!emit_unit(&b, i)) return false;
-  for (size_t i = 0; i < spec->l2->outputs.n; i++)
-    if (output_stage(spec->l2, &spec->l2->outputs.items[i]) == stage) emit_fetch(&b, (uint32_t)i, &spec->l2->outputs.items[i]);
+  if (prepare) emit_targets(&b);
+  else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)
     if (b.units->items[i].kind == UNIT_WRITE && !emit_write(&b, &b.units->items[i])) return false;
   program_add_bodies(e->b, &(ProgramBody){.name = text(e, spec->name), .entry = entry, .stage = (uint32_t)stage, .instrs = b.start,
@@ -568,14 +643,14 @@ static uint32_t micro_batches(const Mesh *mesh) {
   return 1;
 }
 
-static bool add_entry(Emit *e, const ProgramEntrySpec *spec) {
-  ProgramEntry r = {.name = text(e, spec->name)};
-  add_ports(e, spec, &r);
+static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
+  ProgramEntry r = {.name = text(e, spec->name), .prepare = prepare, .inputs = program_count_ports(e->b), .outputs = program_count_ports(e->b)};
+  if (!prepare) add_ports(e, spec, &r);
   uint32_t entry = program_add_entries(e->b, &r), bodies = program_count_bodies(e->b);
   for (int s = 0; s < e->m->mesh.stages; s++)
-    if (!emit_body(e, spec, entry, s)) return false;
+    if (!emit_body(e, spec, entry, s, prepare)) return false;
   for (int s = 0; s < e->m->mesh.stages; s++) {
-    uint32_t first = program_count_calls(e->b), n = micro_batches(&e->m->mesh);
+    uint32_t first = program_count_calls(e->b), n = prepare ? 1 : micro_batches(&e->m->mesh);
     for (uint32_t mb = 0; mb < n; mb++) program_add_calls(e->b, &(ProgramCall){bodies + (uint32_t)s, mb});
     program_add_schedules(e->b, &(ProgramSchedule){first, n});
   }
@@ -595,12 +670,15 @@ bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
   e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
   for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
   add_symbols(&e);
-  for (int i = 0; i < source->nentries; i++)
-    if (!add_entry(&e, &source->entries[i])) {
-      program_builder_free(out->b);
-      out->b = NULL;
-      return false;
-    }
+  bool ok = true;
+  for (int i = 0; ok && i < source->nentries; i++) ok = add_entry(&e, &source->entries[i], false);
+  /* Behind the entries, whose weights it knows then. */
+  if (ok && source->prepare_l2) ok = add_entry(&e, &(ProgramEntrySpec){"prepare", source->prepare_l1, source->prepare_l2}, true);
+  if (!ok) {
+    program_builder_free(out->b);
+    out->b = NULL;
+    return false;
+  }
   add_kernels(&e);
   return true;
 }

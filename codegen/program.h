@@ -21,6 +21,7 @@ typedef struct ProgramSource {
   Module *m;
   int nentries;
   const ProgramEntrySpec *entries;
+  const Func *prepare_l1, *prepare_l2; /* @prepare, which runs once at loading; NULL when no entry reads a prepared weight */
   bool embed;             /* weights read from files are embedded; else referred to by path, size and hash */
 } ProgramSource;
 

@@ -160,26 +160,92 @@ static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *know
   return true;
 }
 
+/* The local value is the shard of the level-1 output that it is declared to be. */
+static bool prove_output(Prover *p, const Func *l2, const Output *o, const Output *g, const Fact2 *known) {
+  Relation want;
+  if (p->l1_terms[g->value] != known->term) return prove_fail(p, "not the value level 1 gives");
+  if (!declared(p, type_of(p->l1, g->value), o->layout, type_of(l2, o->value), &want)) return false;
+  if (known->relation.axes) return prove_fail(p, "the output is a partial result");
+  return same_relation(p, &want, &known->relation) || prove_fail(p, "the output is not the declared shard");
+}
+
 static bool prove_outputs(Prover *p, const Func *l2, const Fact2 *known) {
   if (l2->outputs.n != p->l1->outputs.n) return prove_fail(p, "%zu outputs, level 1 has %zu", l2->outputs.n, p->l1->outputs.n);
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i], *g = NULL;
-    Relation want;
     p->op = o->name;
     for (size_t j = 0; j < p->l1->outputs.n; j++)
       if (strcmp(p->l1->outputs.items[j].name, o->name) == 0) g = &p->l1->outputs.items[j];
-    if (!g || p->l1_terms[g->value] != known[o->value].term) return prove_fail(p, "not the value level 1 gives");
-    if (!declared(p, type_of(p->l1, g->value), o->layout, type_of(l2, o->value), &want)) return false;
-    if (known[o->value].relation.axes) return prove_fail(p, "the output is a partial result");
-    if (!same_relation(p, &want, &known[o->value].relation)) return prove_fail(p, "the output is not the declared shard");
+    if (!g) return prove_fail(p, "not the value level 1 gives");
+    if (!prove_output(p, l2, o, g, &known[o->value])) return false;
   }
   return p->written == p->terms->writes.n || prove_fail(p, "a state of level 1 is not written");
 }
 
-Proof prove(Module *m, const Func *l1, const Func *l2) {
+static Prover prover_new(Module *m, const Func *l1) {
   Prover p = {.m = m, .l1 = l1, .terms = terms_new(m), .values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n)};
   p.l1_terms = terms_of_func(p.terms, l1, NULL);
+  return p;
+}
+
+static Proof verdict_of(const Prover *p, bool ok) {
+  if (ok) return (Proof){PROVED, NULL, NULL};
+  return (Proof){p->uncertain || p->guessed ? UNKNOWN : REFUTED, p->op, p->reason};
+}
+
+Proof prove(Module *m, const Func *l1, const Func *l2) {
+  Prover p = prover_new(m, l1);
   Fact2 *known = ARENA_ARRAY(m->arena, Fact2, l2->values.n);
-  if (prove_ops(&p, l2, NULL, known) && prove_outputs(&p, l2, known)) return (Proof){PROVED, NULL, NULL};
-  return (Proof){p.uncertain || p.guessed ? UNKNOWN : REFUTED, p.op, p.reason};
+  return verdict_of(&p, prove_ops(&p, l2, NULL, known) && prove_outputs(&p, l2, known));
+}
+
+/* ---- @prepare */
+
+static bool prove_alone(Prover *p, const Func *l2) {
+  for (size_t i = 0; i < l2->ops.n; i++) {
+    p->op = l2->ops.items[i].name;
+    if (op_is_comm(l2->ops.items[i].kind)) return prove_fail(p, "communication while weights are prepared");
+  }
+  return true;
+}
+
+/* Every part that is made is the part of what level 1 makes. */
+static bool prove_parts(Prover *p, const Func *l2, const Fact2 *known) {
+  for (size_t i = 0; i < l2->outputs.n; i++) {
+    const Output *o = &l2->outputs.items[i], *g = NULL;
+    p->op = o->name;
+    for (size_t k = 0; k < p->l1->outputs.n; k++)
+      if (strcmp(p->l1->outputs.items[k].name, o->name) == 0) g = &p->l1->outputs.items[k];
+    if (!g) return prove_fail(p, "level 1 makes no such weight");
+    if (!prove_output(p, l2, o, g, &known[o->value])) return false;
+  }
+  return true;
+}
+
+/* Every prepared weight that is read is made, in that layout and stage. */
+static bool prove_made(Prover *p, const Func *user, const Func *l2) {
+  for (size_t i = 0; i < user->ops.n; i++) {
+    const Op *op = &user->ops.items[i];
+    const Param *w = op->kind == OP_param ? module_param(p->m, op_str(op, AT_name)) : NULL;
+    bool made = !w || w->init != INIT_PREPARED;
+    for (size_t k = 0; l2 && k < l2->outputs.n && !made; k++) {
+      const Output *o = &l2->outputs.items[k];
+      made = strcmp(o->name, w->name) == 0 && o->layout == user->values.items[op->out].layout && op_of(l2, o->value)->stage == op->stage;
+    }
+    p->op = op->name;
+    if (!made) return prove_fail(p, "nobody prepares this part of the weight");
+  }
+  return true;
+}
+
+Proof prove_prepare(Module *m, const Func *l1, const Func *l2, int nusers, Func *const *users) {
+  Prover p = {.m = m};
+  bool ok = true;
+  if (l1 && l2) {
+    p = prover_new(m, l1);
+    Fact2 *known = ARENA_ARRAY(m->arena, Fact2, l2->values.n);
+    ok = prove_alone(&p, l2) && prove_ops(&p, l2, NULL, known) && prove_parts(&p, l2, known);
+  }
+  for (int i = 0; ok && i < nusers; i++) ok = prove_made(&p, users[i], l1 ? l2 : NULL);
+  return verdict_of(&p, ok);
 }

@@ -16,7 +16,12 @@ typedef struct Proof {
   const char *reason; /* one line, in the module's arena; NULL when proved */
 } Proof;
 
-/* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name. */
+/* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name.  A prepared weight is a weight here; that
+ * it is what @prepare defines is the other proof. */
 Proof prove(Module *m, const Func *l1, const Func *l2);
+
+/* Does level 2 of @prepare make the parts of the prepared weights that the users (level-2 functions) read, without communication?
+ * Both functions may be NULL when no user reads a prepared weight. */
+Proof prove_prepare(Module *m, const Func *l1, const Func *l2, int nusers, Func *const *users);
 
 #endif

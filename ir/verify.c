@@ -160,8 +160,18 @@ static void check_size(Verify *v, const Op *op) {
     broken(v, op, "V11", "the expression uses a mesh coordinate");
 }
 
-/* V12: names of operations are unique; names of outputs too. */
+/* V12: names of operations are unique; names of outputs too, at level 2 in one layout and stage. */
 static int compare_names(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static const char *output_identity(const Verify *v, Arena *a, const Output *o) {
+  Text t = {.arena = a};
+  text_printf(&t, "\"%s\"", o->name);
+  if (v->f->level == 2 && o->layout && o->value && o->value < v->f->values.n) {
+    text_printf(&t, " in stage %d as ", op_of(v->f, o->value)->stage);
+    layout_print(v->m, &t, o->layout);
+  }
+  return text_str(&t);
+}
 
 static void check_names(Verify *v) {
   size_t n = v->f->ops.n;
@@ -172,10 +182,10 @@ static void check_names(Verify *v) {
   for (size_t i = 1; i < n; i++)
     if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two operations are named %%%s", names[i]);
   n = v->f->outputs.n;
-  for (size_t i = 0; i < n; i++) names[i] = v->f->outputs.items[i].name;
+  for (size_t i = 0; i < n; i++) names[i] = output_identity(v, scratch, &v->f->outputs.items[i]);
   qsort(names, n, sizeof *names, compare_names);
   for (size_t i = 1; i < n; i++)
-    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two outputs are named \"%s\"", names[i]);
+    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two outputs are named %s", names[i]);
   arena_free(scratch);
 }
 
@@ -264,10 +274,30 @@ static void check_param(Verify *v, const Param *p) {
   if (overflow) broken(v, NULL, "V15", "parameter \"%s\" does not lie inside its file", p->name);
 }
 
+/* V17: a prepared weight is an output of @prepare, which has nothing to start from but weights and constants. */
+static void check_prepare(Verify *v) {
+  const Func *f = v->f = module_func(v->m, "prepare");
+  for (size_t i = 0; f && i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Param *p = op->kind == OP_param ? module_param(v->m, op_str(op, AT_name)) : NULL;
+    if (op->kind == OP_input || op->kind == OP_read || op->kind == OP_write || (p && p->init == INIT_PREPARED))
+      broken(v, op, "V17", "@prepare cannot have this operation");
+  }
+  v->f = NULL;
+  for (size_t i = 0; i < v->m->params.n; i++) {
+    const Param *p = &v->m->params.items[i];
+    bool made = p->init != INIT_PREPARED;
+    for (size_t k = 0; f && k < f->outputs.n && !made; k++)
+      made = strcmp(f->outputs.items[k].name, p->name) == 0 && type_of(f, f->outputs.items[k].value) == p->type;
+    if (!made) broken(v, NULL, "V17", "parameter \"%s\" is no output of @prepare, or of another type", p->name);
+  }
+}
+
 bool verify_module(Module *m, Diags *diags) {
   Verify v = {m, NULL, diags, true};
   for (size_t i = 0; i < m->params.n; i++) check_param(&v, &m->params.items[i]);
   for (size_t i = 0; i < m->funcs.n; i++)
     if (!verify_func(m, m->funcs.items[i], diags)) v.ok = false;
+  if (v.ok) check_prepare(&v);
   return v.ok;
 }

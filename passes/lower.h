@@ -21,4 +21,9 @@ typedef struct LowerPlan {
  * conversion path, illegal strategy).  Outputs keep the layout they have, sums resolved. */
 Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *name, Diags *diags);
 
+/* The level-2 form of @prepare: every weight that the users (level-2 functions) read and @prepare makes, in each layout and stage it is
+ * read in, as an output of its name.  Parallel factors carry the cut of a result back to the operands; what they cannot carry is
+ * computed whole and sliced.  There is no communication: any rank may read any part of a weight.  NULL after diagnostics. */
+Func *lower_prepare(Module *m, const Func *l1, int nusers, Func *const *users, const char *name, Diags *diags);
+
 #endif

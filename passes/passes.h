@@ -7,5 +7,7 @@
 bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
 bool pass_views(Module *m, Diags *diags);  /* views.c: slices, splits and transposes of weights become views of the weights */
 bool pass_dce(Module *m, Diags *diags);    /* dce.c: unused operations go */
+bool pass_widen(Module *m, Diags *diags);   /* widen.c: products with 16-bit weights are done in f32 */
+bool pass_prepare(Module *m, Diags *diags); /* prepare.c: work on weights alone moves to @prepare, which runs once at loading */
 
 #endif

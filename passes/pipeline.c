@@ -1,6 +1,6 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> views -> dce ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> views -> dce -> widen -> prepare ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * Nothing else sequences passes.
  */
@@ -15,12 +15,15 @@
 typedef struct Pass {
   const char *name;
   bool (*run)(Module *m, Diags *diags);
+  const char *device; /* the only kind of device it is for; NULL: all */
 } Pass;
 
 static const Pass passes[] = {
-    {"inline", pass_inline},
-    {"views", pass_views},
-    {"dce", pass_dce},
+    {"inline", pass_inline, NULL},
+    {"views", pass_views, NULL},
+    {"dce", pass_dce, NULL},
+    {"widen", pass_widen, "cpu"},
+    {"prepare", pass_prepare, NULL},
 };
 
 enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
@@ -46,6 +49,7 @@ static void say_pass(void *context) {
 
 static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diags) {
   double start = now_ms();
+  if (p->device && o->device && strcmp(p->device, o->device) != 0) return true;
   running = p->name;
   die_set_hook(say_pass, NULL);
   bool ok = p->run(m, diags);

@@ -114,6 +114,7 @@ typedef struct ApcReport {
   uint64_t mapped_bytes;                                         /* weights used where their file is mapped */
   uint64_t sent_bytes, communications;                           /* since the ranks started */
   double load_s, run_s;                                          /* loading weights; the last request */
+  uint64_t prepared; /* how often the program computed weights from others since the ranks started: once at loading, or never */
 } ApcReport;
 /* Of one rank, after apc_run. */
 ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);

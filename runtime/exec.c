@@ -213,16 +213,31 @@ static bool allocate_tables(Executor *e) {
   return e->groups && e->mapped && e->capacity && e->state_values && e->tickets;
 }
 
+/* Gives the space back; what was in it is lost. */
+static void exec_release(Executor *e, ProgramSpace space) {
+  Space *s = &e->spaces[space];
+  if (s->data) munmap(s->data, s->bytes);
+  *s = (Space){0};
+  e->generation++;
+}
+
+/* Runs the entry that computes weights from weights.  What it needed beside them is given back, so that afterwards a rank holds what its
+ * requests need and no more. */
 static RtStatus run_prepare(Executor *e, RtError *error) {
   const Program *p = e->p;
-  for (uint32_t i = 0; i < p->n_entries; i++)
-    if (p->entries[i].prepare) {
-      int64_t symbols[PROGRAM_MAX_SYMBOLS];
-      for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
-      RequestHead head = {.kind = REQUEST_RUN, .entry = i, .n_symbols = p->n_symbols};
-      return exec_run(e, &head, symbols, NULL, 0, error);
-    }
-  return RT_OK;
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; i < p->n_entries && !status; i++) {
+    int64_t symbols[PROGRAM_MAX_SYMBOLS];
+    if (!p->entries[i].prepare) continue;
+    for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
+    RequestHead head = {.kind = REQUEST_RUN, .entry = i, .n_symbols = p->n_symbols};
+    status = exec_run(e, &head, symbols, NULL, 0, error);
+    e->load_ns += e->run_ns;
+    e->run_ns = 0;
+    e->has_states = false; /* they get the sizes of the first request */
+    for (int s = SPACE_STATE; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
+  }
+  return status;
 }
 
 RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out, RtError *error) {
@@ -264,7 +279,7 @@ void exec_close(Executor *e) {
 }
 
 void exec_report(const Executor *e, RankReport *out) {
-  *out = (RankReport){.mapped = e->mapped_bytes, .load_ns = e->load_ns, .run_ns = e->run_ns};
+  *out = (RankReport){.mapped = e->mapped_bytes, .prepared = e->prepared, .load_ns = e->load_ns, .run_ns = e->run_ns};
   for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = e->spaces[s].bytes;
   memcpy(out->class_bytes, e->class_bytes, sizeof out->class_bytes);
   for (int k = 0; e->options.comm && k < COMM_KIND_COUNT; k++) {

@@ -51,7 +51,8 @@ struct Executor {
   uint64_t generation;         /* grows when a space moves */
   const char **mapped;         /* per buffer: a weight used in place */
   uint64_t *capacity;          /* per persistent buffer: bytes behind its address */
-  bool prepared, has_states;
+  bool has_states;
+  uint64_t prepared;           /* how often the entry `prepare` ran */
   int64_t *state_values;       /* per state, at first use: its offset, its interval */
 
   Binding *bindings[EXEC_BINDINGS];

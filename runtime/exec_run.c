@@ -222,6 +222,7 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   const Program *p = e->p;
   const ProgramSchedule *s = &p->schedules[entry * p->stages + e->stage];
   RtStatus status = RT_OK;
+  e->prepared += p->entries[entry].prepare;
   for (uint32_t k = s->calls; !status && k < s->calls + s->n; k++) {
     const ProgramBody *b = &p->bodies[p->calls[k].body];
     status = exec_micro_batch(e, e->binding, p->calls[k].micro_batch, error);

@@ -428,7 +428,8 @@ ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
   const RankReport *r = request_report(m->io, (uint32_t)rank);
   *out = (ApcReport){.param_bytes = r->allocated[SPACE_PARAM], .state_bytes = r->allocated[SPACE_STATE],
                      .arena_bytes = r->allocated[SPACE_ARENA], .window_bytes = r->allocated[SPACE_WINDOW],
-                     .mapped_bytes = r->mapped, .load_s = (double)r->load_ns * 1e-9, .run_s = (double)r->run_ns * 1e-9};
+                     .mapped_bytes = r->mapped, .load_s = (double)r->load_ns * 1e-9, .run_s = (double)r->run_ns * 1e-9,
+                     .prepared = r->prepared};
   for (int k = 0; k < COMM_KIND_COUNT; k++) {
     out->sent_bytes += r->sent[k];
     out->communications += r->operations[k];

@@ -70,11 +70,11 @@ static json_t *describe_symbols(const Program *p) {
   return list;
 }
 
-/* Weights once, also those several stages use. */
+/* The model's weights once, also those several stages use; not what is computed from them. */
 static json_int_t weight_elements(const Program *p) {
   json_int_t sum = 0;
   for (uint32_t i = 0; i < p->n_params; i++) {
-    bool again = false;
+    bool again = p->params[i].init == PINIT_prepared;
     for (uint32_t k = 0; k < i && !again; k++) again = p->params[k].name == p->params[i].name;
     json_int_t n = 1;
     for (uint32_t d = 0; d < p->params[i].dims.n; d++) n *= p->exprs[program_list(p, p->params[i].dims)[d]].value;

@@ -26,7 +26,8 @@ typedef struct RankReport {
   uint64_t class_bytes[PC_COUNT];  /* of the memory plan of the last entry */
   uint64_t sent[COMM_KIND_COUNT];  /* payload bytes since the start */
   uint64_t operations[COMM_KIND_COUNT];
-  uint64_t load_ns;                /* time to load the weights */
+  uint64_t prepared;               /* how often weights were computed from weights: once, at loading */
+  uint64_t load_ns;                /* time to load the weights, and to compute some from others */
   uint64_t run_ns;                 /* time of the last request */
 } RankReport;
 

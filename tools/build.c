@@ -113,7 +113,7 @@ bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
   say_entries(t, &b->model);
   b->params = model_parameters(b->model.m); /* before passes make views of them */
   settle_hints(t, b);
-  if (!model_passes(t, &b->model)) return false;
+  if (!model_passes(t, &b->model, target->device)) return false;
   find_entries(t, b);
   return true;
 }
@@ -150,6 +150,14 @@ static Func *lower_other(Tool *t, Build *b, CostModel *cost, const Func *l1) {
   return lower_entry(t, b, cost, l1, strategies, stages);
 }
 
+/* What is done to weights at loading. */
+static bool lower_weights(Tool *t, Build *b) {
+  b->prepare_l1 = module_func(b->model.m, "prepare");
+  if (!b->prepare_l1) return true;
+  b->prepare_l2 = lower_prepare(b->model.m, b->prepare_l1, b->nentries, b->l2s, "prepare.spmd", t->diags);
+  return b->prepare_l2 && verify_func(b->model.m, b->prepare_l2, t->diags);
+}
+
 bool build_lower(Tool *t, Build *b) {
   tool_stage(t, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
   CostModel *cost = cost_model_new(b->model.m, b->target);
@@ -161,7 +169,7 @@ bool build_lower(Tool *t, Build *b) {
   }
   b->l2 = b->l2s[0];
   cost_model_free(cost);
-  return ok;
+  return ok && lower_weights(t, b);
 }
 
 /* ---- the program */
@@ -205,7 +213,8 @@ static bool save_texts(Tool *t, Build *b, const char *dir) {
 ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
   ProgramEntrySpec *entries = ARENA_ARRAY(t->arena, ProgramEntrySpec, b->nentries);
   for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
-  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = b->nentries, .entries = entries, .embed = embeds(t, b->model.m)},
+  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = b->nentries, .entries = entries,
+                                     .prepare_l1 = b->prepare_l1, .prepare_l2 = b->prepare_l2, .embed = embeds(t, b->model.m)},
                         .name = b->model.name,
                         .target = b->target->name,
                         .producer = "apc " APC_VERSION,

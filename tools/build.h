@@ -16,6 +16,7 @@ typedef struct Build {
   Func **l1s;      /* the entries after the level-1 passes */
   Func **l2s;      /* the same at level 2; NULL before build_lower */
   Func *l1, *l2;   /* the first of each: the one that is planned; the others get its choices (passes/plan_entries.h) */
+  Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
   ArtifactReport report;
 } Build;

@@ -21,7 +21,7 @@ typedef struct Verify {
   Scratch scratch;
   EntryRun *entries;
   bool ran, referred;
-  Proof proof; /* of the first entry that is not proved */
+  Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
 } Verify;
 
 /* Builds the program under a name of the scratch folder and runs its entries in order; states live on between them. */
@@ -73,6 +73,7 @@ static void prove_entries(Tool *t, Verify *v) {
     v->proof = prove(b->model.m, b->l1s[i], b->l2s[i]);
     if (v->proof.verdict != PROVED) return;
   }
+  v->proof = prove_prepare(b->model.m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s);
 }
 
 /* ---- the verdict */

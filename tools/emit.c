@@ -99,7 +99,7 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
     found = strcmp(*names, e->pass) == 0;
     if (!found && !names[1]) return pipeline_run(b->model.m, e->pass, &(PassOptions){0}, t->diags); /* says that there is no such pass */
   }
-  bool ok = model_load(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list), &(PassOptions){.verify = true, .dump = stderr}, t->diags);
+  bool ok = model_load(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list), &(PassOptions){.device = b->target->device, .verify = true, .dump = stderr}, t->diags);
   Text text = {.arena = t->arena};
   if (ok) module_print(model.m, &text);
   model_free(&model);

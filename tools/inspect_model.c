@@ -137,7 +137,7 @@ static double weight_bytes(const Module *m) {
   for (size_t i = 0; i < m->params.n; i++) {
     int64_t dims[MAX_RANK];
     double n = (double)dtype_bytes(m->params.items[i].type->dtype);
-    if (!type_constant_dims(m->params.items[i].type, dims)) continue;
+    if (m->params.items[i].init == INIT_PREPARED || !type_constant_dims(m->params.items[i].type, dims)) continue;
     for (int d = 0; d < m->params.items[i].type->rank; d++) n *= (double)dims[d];
     sum += n;
   }

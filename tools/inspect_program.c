@@ -15,6 +15,7 @@ static json_t *program_json(const Program *p, const char *path) {
                                           p->axes[i].temporal != 0));
   for (uint32_t i = 0; i < p->n_entries; i++) {
     const ProgramEntry *e = &p->entries[i];
+    if (e->prepare) continue;
     json_t *inputs = json_array(), *outputs = json_array();
     for (uint32_t k = 0; k < e->n_inputs; k++) json_array_append_new(inputs, port_json(p, e->inputs + k));
     for (uint32_t k = 0; k < e->n_outputs; k++) json_array_append_new(outputs, port_json(p, e->outputs + k));
@@ -32,15 +33,23 @@ static void print_ports(const Program *p, const char *what, uint32_t first, uint
            p->ports[first + k].dims.n);
 }
 
+/* Weights of the model, not those computed from them. */
+static uint32_t model_weights(const Program *p) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->n_params; i++) n += p->params[i].init != PINIT_prepared;
+  return n;
+}
+
 static void print_program(Tool *t, const Program *p, const char *path) {
   const ProgramHeader *h = p->header;
   printf("%s: program of %s for %s by %s\n", path, program_text(p, h->name), program_text(p, h->target), program_text(p, h->producer));
   printf("  ranks    %u in %u stage%s", p->ranks, p->stages, p->stages == 1 ? "" : "s");
   for (uint32_t i = 0; i < p->n_axes; i++) printf("%s%s=%u", i ? " x " : "; mesh ", program_text(p, p->axes[i].name), p->axes[i].size);
-  printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels, p->n_params);
+  printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels, model_weights(p));
   if (*program_text(p, h->cpu)) printf("; needs %s", program_text(p, h->cpu));
   putchar('\n');
   for (uint32_t i = 0; i < p->n_entries; i++) {
+    if (p->entries[i].prepare) continue;
     printf("  entry %s\n", program_text(p, p->entries[i].name));
     print_ports(p, "input", p->entries[i].inputs, p->entries[i].n_inputs);
     print_ports(p, "output", p->entries[i].outputs, p->entries[i].n_outputs);

@@ -237,7 +237,7 @@ static bool find_entries(Tool *t, Model *model) {
     const Func *f = m->funcs.items[k];
     if (f->level != 1)
       return diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "function @%s is level %d; a model is level 1", f->name, f->level);
-    if (f->outputs.n && !is_called(m, f->name)) model->entries[model->nentries++] = f->name;
+    if (f->outputs.n && !is_called(m, f->name) && strcmp(f->name, "prepare") != 0) model->entries[model->nentries++] = f->name;
   }
   return model->nentries > 0 || diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "the model has no function with outputs");
 }
@@ -271,9 +271,9 @@ void model_free(Model *model) {
   model->m = NULL;
 }
 
-bool model_passes(Tool *t, Model *model) {
+bool model_passes(Tool *t, Model *model, const char *device) {
   tool_stage(t, "Simplifying", "%s", model->path);
-  PassOptions options = {.print_after = option_text(&t->options, OPT_print_after), .verify = true, .times = t->times, .dump = stderr};
+  PassOptions options = {.device = device, .print_after = option_text(&t->options, OPT_print_after), .verify = true, .times = t->times, .dump = stderr};
   return pipeline_run(model->m, NULL, &options, t->diags);
 }
 
@@ -312,7 +312,7 @@ int64_t model_parameters(const Module *m) {
   for (size_t i = 0; i < m->params.n; i++) {
     const Param *p = &m->params.items[i];
     int64_t n = 1, dims[MAX_RANK];
-    if (!p->trainable || !type_constant_dims(p->type, dims)) continue;
+    if (!p->trainable || p->init == INIT_PREPARED || !type_constant_dims(p->type, dims)) continue;
     for (int d = 0; d < p->type->rank; d++) n *= dims[d];
     sum += n;
   }

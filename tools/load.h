@@ -33,7 +33,7 @@ bool model_check_known(Tool *t, const Model *model);
 void model_free(Model *model);
 
 /* Runs the level-1 passes (passes/pipeline.h) with --print-after; false after diagnostics. */
-bool model_passes(Tool *t, Model *model);
+bool model_passes(Tool *t, Model *model, const char *device);
 
 /* The dimension symbols that some input of the model still has, in the module's order: their count, and their numbers. */
 int model_dimensions(Tool *t, const Model *model, const int **symbols);

@@ -31,6 +31,7 @@ bool weights_from_file(Module *m, const char *path, Diags *diags) {
   bool ok = true;
   for (size_t i = 0; i < m->params.n; i++) {
     Param *p = &m->params.items[i];
+    if (p->init == INIT_PREPARED) continue;
     const SafetensorsEntry *e = safetensors_find(s, p->name);
     if (!e) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "the file has no tensor '%s'", p->name);
     else if (!same_shape(p, e)) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "tensor '%s' has not the type and shape of the weight", p->name);

@@ -34,6 +34,7 @@ typedef struct E2eModel {
   Module *m;
   int nentries;
   Func *l1[E2E_MAX_ENTRIES], *l2[E2E_MAX_ENTRIES];
+  Func *prepare_l1, *prepare_l2; /* NULL when there is nothing to prepare */
   Plan *plan; /* of the first entry */
 } E2eModel;
 
@@ -56,6 +57,13 @@ static inline void e2e_load_apc(E2eModel *e, const char *path, int ndefines, con
   if (!text) return;
   diag_source(e->diags, path, text);
   e->m = dsl_load(path, text, &(DslOptions){.ndefines = ndefines, .defines = defines}, e->diags);
+}
+
+static inline void e2e_load_ir(E2eModel *e, const char *path) {
+  const char *text = file_read_text(e->diags, e->arena, path, NULL);
+  if (!text) return;
+  diag_source(e->diags, path, text);
+  e->m = ir_parse(path, text, e->diags);
 }
 
 static inline void e2e_load_onnx(E2eModel *e, const char *path) {
@@ -83,6 +91,7 @@ static inline bool e2e_load(E2eModel *e, const char *path, int ndefines, const D
   *e = (E2eModel){.arena = arena_new(), .nentries = nentries};
   e->diags = diags_new(e->arena);
   if (strstr(path, ".onnx")) e2e_load_onnx(e, path);
+  else if (strstr(path, ".ir")) e2e_load_ir(e, path);
   else e2e_load_apc(e, path, ndefines, defines);
   bool ok = e->m != NULL;
   for (int i = 0; ok && i < nhints; i++) e2e_hint(e->m, &hints[i]);
@@ -105,6 +114,17 @@ static inline bool e2e_lower_entry(E2eModel *e, CostModel *cost, int i) {
   return proof.verdict == PROVED;
 }
 
+static inline bool e2e_lower_prepare(E2eModel *e) {
+  e->prepare_l1 = module_func(e->m, "prepare");
+  if (e->prepare_l1) {
+    e->prepare_l2 = lower_prepare(e->m, e->prepare_l1, e->nentries, e->l2, "prepare.spmd", e->diags);
+    if (!e->prepare_l2 || !verify_func(e->m, e->prepare_l2, e->diags)) return false;
+  }
+  Proof proof = prove_prepare(e->m, e->prepare_l1, e->prepare_l2, e->nentries, e->l2);
+  CHECKF(proof.verdict == PROVED, "@prepare: %s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
+  return proof.verdict == PROVED;
+}
+
 /* Plans the first entry, carries the plan to the others, lowers and proves all of them, writes one program. */
 static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanOptions *options, const char *out) {
   const Target *target = target_find(e->diags, e->arena, target_name);
@@ -115,10 +135,12 @@ static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanO
     for (int i = 0; ok && i < e->nentries; i++) ok = e2e_lower_entry(e, cost, i);
     cost_model_free(cost);
   }
+  ok = ok && e2e_lower_prepare(e);
   if (ok) {
     ProgramEntrySpec entries[E2E_MAX_ENTRIES];
     for (int i = 0; i < e->nentries; i++) entries[i] = (ProgramEntrySpec){e->l1[i]->name, e->l1[i], e->l2[i]};
-    ArtifactSpec spec = {.source = {.m = e->m, .nentries = e->nentries, .entries = entries, .embed = true},
+    ArtifactSpec spec = {.source = {.m = e->m, .nentries = e->nentries, .entries = entries, .prepare_l1 = e->prepare_l1,
+                                    .prepare_l2 = e->prepare_l2, .embed = true},
                          .name = "e2e", .target = target_name, .producer = "tests/e2e",
                          .stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build), .out = out};
     ArtifactReport report;

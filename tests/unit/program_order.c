@@ -105,7 +105,7 @@ static bool build(const char *axes, int stages, int micro_batches, uint64_t case
   }
   if (ok) {
     ProgramEntrySpec entry = {"main", l1, l2};
-    ProgramSource source = {m, 1, &entry, false};
+    ProgramSource source = {.m = m, .nentries = 1, .entries = &entry};
     ProgramResult r;
     ok = program_of(&source, &r, d) && finish(r.b, (uint32_t)stages, 0, out);
     CHECK(ok);
