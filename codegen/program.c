@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "codegen/units.h"
+#include "ir/index_bound.h"
 
 typedef struct Known {
   const char *name;
@@ -626,13 +627,20 @@ static void add_ports(Emit *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
     const Op *op = &spec->l1->ops.items[i];
     if (op->kind != OP_input) continue;
     const Type *t = type_of(spec->l1, op->out);
-    program_add_ports(e->b, &(ProgramPort){text(e, op_str(op, AT_name)), t->dtype, px_list(e, t->rank, t->dims), 0});
+    const Expr *bound = dtype_is_float(t->dtype) ? NULL : index_bound(e->m, spec->l1, op->out);
+    IndexRange range = index_range(e->m, spec->l1, op->out);
+    program_add_ports(e->b, &(ProgramPort){.name = text(e, op_str(op, AT_name)),
+                                           .dtype = t->dtype,
+                                           .dims = px_list(e, t->rank, t->dims),
+                                           .random_below = bound ? px(e, bound) : PROGRAM_NONE,
+                                           .index_below = range.below ? px(e, range.below) : PROGRAM_NONE,
+                                           .index_negative = range.below && range.negative});
     r->n_inputs++;
   }
   r->outputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->outputs.n; i++) {
     const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
-    program_add_ports(e->b, &(ProgramPort){text(e, spec->l1->outputs.items[i].name), t->dtype, px_list(e, t->rank, t->dims), 0});
+    program_add_ports(e->b, &(ProgramPort){text(e, spec->l1->outputs.items[i].name), t->dtype, px_list(e, t->rank, t->dims), PROGRAM_NONE, PROGRAM_NONE, 0, 0});
     r->n_outputs++;
   }
 }

@@ -1,6 +1,8 @@
 /* ir/index_bound.c - see index_bound.h. */
 #include "ir/index_bound.h"
 
+#include <math.h>
+
 static bool is_integer(const Type *t) { return dtype_class(t->dtype) == DTC_I || dtype_class(t->dtype) == DTC_U; }
 
 static bool any_operand(const Op *op, const bool *from) {
@@ -31,4 +33,68 @@ const Expr *index_bound(Module *m, const Func *f, Val v) {
     if (op->out && !index_only && is_integer(type_of(f, op->out)) && any_operand(op, from)) from[op->out] = true;
   }
   return bound;
+}
+
+/* ---- indices that are used as they are */
+
+typedef struct Ranging {
+  const Func *f;
+  bool *same;           /* by value: its elements are elements of the input */
+  const Expr **wrapped; /* by value: its elements are those of the input, negative ones plus this */
+} Ranging;
+
+/* The number every element has, seen through broadcasts; NULL when they differ. */
+static const Expr *everywhere(Module *m, const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  while (op->kind == OP_broadcast || op->kind == OP_reshape || op->kind == OP_copy) op = op_of(f, op->in[0]);
+  const Attr *value = op->kind == OP_const ? op_attr(op, AT_value) : NULL;
+  if (op->kind == OP_size) return op_expr(op, AT_expr);
+  return value && fabs(value->u.f) < 0x1p53 ? ex_const(m, (int64_t)value->u.f) : NULL;
+}
+
+/* select(x < 0, x + n, x): the n; NULL for anything else. */
+static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
+  if (op->kind != OP_select || !r->same[op->in[2]]) return NULL;
+  const Op *test = op_of(r->f, op->in[0]), *sum = op_of(r->f, op->in[1]);
+  const Expr *zero = test->kind == OP_lt && r->same[test->in[0]] ? everywhere(m, r->f, test->in[1]) : NULL;
+  if (!zero || !ex_is_const(zero, 0) || sum->kind != OP_add) return NULL;
+  for (int i = 0; i < 2; i++)
+    if (r->same[sum->in[i]]) return everywhere(m, r->f, sum->in[1 - i]);
+  return NULL;
+}
+
+/* All elements of the result come from operand 0 (for a join, from any operand), none is left out. */
+static bool keeps_elements(const Func *f, const Op *op) {
+  switch (op->kind) {
+    case OP_copy: case OP_reshape: case OP_transpose: case OP_broadcast: case OP_concat: return true;
+    case OP_cast: return is_integer(type_of(f, op->in[0])) && (type_of(f, op->out)->dtype == DT_i64 || type_of(f, op->out)->dtype == DT_i32);
+    default: return false;
+  }
+}
+
+static void follow(Module *m, Ranging *r, const Op *op) {
+  const Expr *n = op->out ? wrapped_by(m, r, op) : NULL;
+  if (n) r->wrapped[op->out] = n;
+  if (!op->out || !keeps_elements(r->f, op)) return;
+  for (int i = 0; i < op->nin; i++) {
+    if (r->same[op->in[i]]) r->same[op->out] = true;
+    if (r->wrapped[op->in[i]]) r->wrapped[op->out] = r->wrapped[op->in[i]];
+  }
+}
+
+IndexRange index_range(Module *m, const Func *f, Val v) {
+  Ranging r = {f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, const Expr *, f->values.n)};
+  IndexRange range = {NULL, true};
+  r.same[v] = is_integer(type_of(f, v));
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    follow(m, &r, op);
+    if (op->kind != OP_gather) continue;
+    const Expr *extent = indexed_extent(f, op);
+    bool wrapped = r.wrapped[op->in[1]] == extent;
+    if (!r.same[op->in[1]] && !wrapped) continue;
+    range.below = range.below ? ex_min(m, range.below, extent) : extent;
+    range.negative = range.negative && wrapped;
+  }
+  return range;
 }

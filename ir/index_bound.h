@@ -9,4 +9,14 @@
  * shifted or scaled before its use counts as if it were not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
+/* What the elements of an input must be, because each of them indexes a gather as it is. */
+typedef struct IndexRange {
+  const Expr *below; /* NULL: nothing is known */
+  bool negative;     /* -below ... -1 are meant to count from the end */
+} IndexRange;
+
+/* Follows copies, casts to i32 and i64, reshapes, transposes, broadcasts and joins, and the idiom index < 0 ? index + extent : index;
+ * whatever else is done to an index on the way leaves it to the model what it may be. */
+IndexRange index_range(Module *m, const Func *f, Val v);
+
 #endif

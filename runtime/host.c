@@ -54,8 +54,10 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   if (!runnable) return rt_error(&m->error, RT_BAD_INPUT, "the program has no entry that can be run");
   m->fixed = malloc(sizeof *m->fixed * (p->n_symbols + 1u));
   m->symbols = malloc(sizeof *m->symbols * (p->n_symbols + 1u));
+  m->checked = malloc(sizeof *m->checked * (p->n_symbols + 1u));
+  m->checked_entry = PROGRAM_NONE;
   m->dim_texts = calloc(p->n_ports + 1u, sizeof *m->dim_texts);
-  if (!m->fixed || !m->symbols || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
+  if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
   Weights *w; /* checked once here, so that the ranks need not hash */
   status = weights_open(&m->artifact, m->weights, true, &w, &m->error);
@@ -92,6 +94,7 @@ void apc_close(ApcModel *m) {
   free(m->weights);
   free(m->fixed);
   free(m->symbols);
+  free(m->checked);
   free(m->dim_texts);
   free(m->description);
   free(m);
@@ -202,6 +205,8 @@ static Bound *find_bound(const ApcModel *m, const char *name) {
     if (strcmp(m->bound[i].name, name) == 0) return &m->bound[i];
   return NULL;
 }
+
+const Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
 
 static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
   const Program *p = &m->artifact.program;
@@ -323,27 +328,53 @@ static RtStatus request(ApcModel *m, RequestKind kind, uint32_t entry, const int
   return end(m, status);
 }
 
-static void place_input(const ApcModel *m, uint32_t port, const Bound *b, char *to, uint64_t bytes) {
+/* Random integers stay inside the table they index. */
+static RtStatus random_limit(ApcModel *m, uint32_t port, const Bound *b, uint64_t *below) {
+  const Program *p = &m->artifact.program;
+  int64_t v = 2;
+  if (b->kind != BOUND_RANDOM || p->ports[port].random_below == PROGRAM_NONE) return RT_OK;
+  RtStatus status = program_value(p, p->ports[port].random_below, m->symbols, &v, &m->error);
+  *below = v < 1 ? 1 : (uint64_t)v;
+  return status;
+}
+
+static void place_input(const ApcModel *m, uint32_t port, const Bound *b, uint64_t below, char *to, uint64_t bytes) {
   const ProgramPort *t = &m->artifact.program.ports[port];
   size_t n = bytes / dtype_bytes((DType)t->dtype);
   if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
   else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);
-  else request_random((DType)t->dtype, to, n, b->seed, b->name, t->random_below);
+  else request_random((DType)t->dtype, to, n, b->seed, b->name, below);
+}
+
+/* The sizes of the request, and whether this machine can hold them; asked once per sizes. */
+static RtStatus lay_out(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  size_t bytes = sizeof *m->symbols * p->n_symbols;
+  request_layout_free(&m->layout);
+  RtStatus status = request_layout(p, entry, m->symbols, &m->layout, &m->error);
+  if (status || (m->checked_entry == entry && memcmp(m->checked, m->symbols, bytes) == 0)) return status;
+  status = host_check_memory(m, entry, m->layout.bytes);
+  if (status) return status;
+  m->checked_entry = entry;
+  memcpy(m->checked, m->symbols, bytes);
+  return RT_OK;
 }
 
 static RtStatus place_inputs(ApcModel *m, uint32_t entry) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   void *area;
-  request_layout_free(&m->layout);
-  RtStatus status = request_layout(p, entry, m->symbols, &m->layout, &m->error);
-  if (!status) status = session_io(m->session, m->layout.bytes, &area, &m->error);
+  RtStatus status = session_io(m->session, m->layout.bytes, &area, &m->error);
   if (status) return status;
   m->io = area;
-  for (uint32_t i = 0; i < e->n_inputs; i++)
-    place_input(m, e->inputs + i, find_bound(m, program_text(p, p->ports[e->inputs + i].name)),
-                m->io + m->layout.offsets[i], m->layout.sizes[i]);
-  return RT_OK;
+  for (uint32_t i = 0; !status && i < e->n_inputs; i++) {
+    uint32_t port = e->inputs + i;
+    const Bound *b = find_bound(m, program_text(p, p->ports[port].name));
+    uint64_t below = 0;
+    status = random_limit(m, port, b, &below);
+    if (!status) place_input(m, port, b, below, m->io + m->layout.offsets[i], m->layout.sizes[i]);
+  }
+  return status;
 }
 
 ApcStatus apc_run(ApcModel *m, const char *entry) {
@@ -352,6 +383,8 @@ ApcStatus apc_run(ApcModel *m, const char *entry) {
   RtStatus status = entry ? find_entry(m, entry, &which) : RT_OK;
   if (!status) status = all_bound(m, which);
   if (!status) status = host_symbols(m, which, m->symbols);
+  if (!status) status = host_check_indices(m, which);
+  if (!status) status = lay_out(m, which);
   if (!status) status = start(m);
   if (!status) status = place_inputs(m, which);
   m->ran_entry = which;

@@ -33,6 +33,8 @@ struct ApcModel {
   RequestLayout layout; /* of the last request; n 0 before the first */
   uint32_t ran_entry;
   int64_t *symbols;     /* of the last request */
+  int64_t *checked;     /* symbols for which entry checked_entry was found to fit this machine */
+  uint32_t checked_entry;
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
   char *description;
   RtError error;
@@ -43,6 +45,13 @@ ApcStatus host_status(ApcModel *m, RtStatus status);
 ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays). */
 bool host_begin(ApcModel *m);
+
+/* What the input of that name is bound to; NULL. */
+const Bound *host_bound(const ApcModel *m, const char *name);
+
+/* runtime/host_check.c: refusals before anything runs, for the symbols in m->symbols. */
+RtStatus host_check_indices(ApcModel *m, uint32_t entry);
+RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
 
 /* Binds an input of that name; takes over the tensor. */
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);

@@ -47,7 +47,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 1,
+  PROGRAM_VERSION = 2,
   PROGRAM_PAGE = 4096,     /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,      /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8,    /* dimensions of a tensor */
@@ -195,7 +195,10 @@ typedef struct ProgramPort {
   uint32_t name;
   uint32_t dtype;
   ProgramList dims; /* global extents: expressions without coordinates */
-  uint64_t random_below; /* integer inputs filled at random are in [0, this): the table they index; 0: 0 or 1 */
+  uint32_t random_below; /* expression: integer inputs filled at random are in [0, this); NONE: 0 or 1 */
+  uint32_t index_below;  /* expression: every element indexes a table of that size and must be below it; NONE: none does */
+  uint32_t index_negative; /* 1: elements from -index_below on count from the end of the table */
+  uint32_t zero;
 } ProgramPort;
 
 typedef struct ProgramEntry {
@@ -332,6 +335,8 @@ typedef struct ProgramShape {
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);
 /* The hint, or without one the smallest size above 0 that is allowed. */
 int64_t program_default_size(const ProgramSymbol *s);
+/* The value of one expression without coordinates under bound symbols. */
+RtStatus program_value(const Program *p, uint32_t expr, const int64_t *symbols, int64_t *out, RtError *error);
 /* The shape of a port under bound symbols. */
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error);
 

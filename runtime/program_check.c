@@ -316,6 +316,10 @@ static bool check_groups(Check *c) {
   return true;
 }
 
+static bool bound_ok(const Check *c, uint32_t e) {
+  return e == PROGRAM_NONE || (expr_ok(c, e) && !(c->p->expr_uses[e] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)));
+}
+
 static bool check_ports(Check *c) {
   const Program *p = c->p;
   for (uint32_t i = 0; i < p->n_ports; i++) {
@@ -323,6 +327,8 @@ static bool check_ports(Check *c) {
     NEED(text_ok(c, t->name), "ports", i, "the name");
     NEED(dtype_ok(t->dtype), "ports", i, "the type");
     NEED(dims_ok(c, t->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "ports", i, "the shape");
+    NEED(bound_ok(c, t->random_below) && bound_ok(c, t->index_below) && t->index_negative <= 1, "ports", i, "the bound");
+    NEED(t->index_below == PROGRAM_NONE || dtype_class((DType)t->dtype) == DTC_I || dtype_class((DType)t->dtype) == DTC_U, "ports", i, "the bound");
   }
   return true;
 }

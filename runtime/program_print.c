@@ -189,7 +189,11 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
     text_quoted(t, program_text(p, p->ports[i].name));
     text_printf(t, " : %s", dtype_name((DType)p->ports[i].dtype));
     print_exprs(p, t, p->ports[i].dims);
-    if (p->ports[i].random_below) text_printf(t, " below %" PRIu64, p->ports[i].random_below);
+    if (p->ports[i].random_below != PROGRAM_NONE) text_add(t, " random below "), print_expr(p, t, p->ports[i].random_below);
+    if (p->ports[i].index_below != PROGRAM_NONE) {
+      text_printf(t, " indexes %s", p->ports[i].index_negative ? "either way " : "");
+      print_expr(p, t, p->ports[i].index_below);
+    }
     text_add(t, "\n");
   }
 }

@@ -212,6 +212,16 @@ RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shap
   return status;
 }
 
+RtStatus program_value(const Program *p, uint32_t expr, const int64_t *symbols, int64_t *out, RtError *error) {
+  int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
+  if (!values) return rt_error(error, RT_FAILED, "out of memory");
+  const int64_t coordinates[PROGRAM_MAX_AXES] = {0};
+  RtStatus status = program_eval(p, symbols, coordinates, values, error);
+  *out = status ? 0 : values[expr];
+  free(values);
+  return status;
+}
+
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out,
                             RtError *error) {
   int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));

@@ -8,6 +8,7 @@
 
 #include "base/fill.h"
 #include "base/hash.h"
+#include "base/machine.h"
 #include "base/nearest.h"
 #include "base/npy.h"
 #include "base/npz.h"
@@ -153,6 +154,16 @@ static bool parse_seed(const char *text, int64_t *seed) {
   return strncmp(text, "random:", 7) == 0 && parse_whole(text + 7, seed);
 }
 
+/* Filling what the machine cannot hold would end in a killed process. */
+static bool check_room(const Inputs *in, const char *name, const Type *type, const int64_t *dims) {
+  size_t bytes;
+  uint64_t have = machine_memory();
+  if (!tensor_size(type->dtype, type->rank, dims, &bytes))
+    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' would have more than 2^63 bytes", name);
+  return bytes <= have ||
+         diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' would have %zu bytes; this machine has %" PRIu64 " of memory", name, bytes, have);
+}
+
 static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   Module *m = in->b->model.m;
   const Op *op = input_op(in, name);
@@ -163,6 +174,7 @@ static bool make_tensor(const Inputs *in, const char *name, const char *how) {
       return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has no shape: dimension %d", name, d);
   if (strcmp(how, "zeros") != 0 && !parse_seed(how, &seed))
     return diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input %s=%s: the value is @FILE.npy, random, random:SEED or zeros", name, how);
+  if (!check_room(in, name, type, dims)) return false;
   Tensor *to = slot(in, name);
   if (!tensor_alloc(to, type->dtype, type->rank, dims)) return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
   if (strcmp(how, "zeros") == 0) return true;

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -190,7 +191,7 @@ static int bind_dim(ApcModel *m, const char *text) {
   char name[512];
   const char *value;
   long n;
-  if (!split(text, name, sizeof name, &value) || !*name || !whole_number(value, 0, INT32_MAX, &n))
+  if (!split(text, name, sizeof name, &value) || !*name || !whole_number(value, 0, LONG_MAX, &n))
     return fail(APC_USAGE, "--dim %s: NAME=N is wanted", text);
   ApcStatus status = apc_bind_dim(m, name, n);
   return status ? fail_model(m, status) : 0;

@@ -39,7 +39,7 @@ static const char *example(int inputs) {
   make_port(&m, "x", DT_f32, MAKE_LIST(&m, n));
   if (inputs == 2) {
     uint32_t port = make_port(&m, "ids", DT_i64, MAKE_LIST(&m, n));
-    program_at_ports(m.b, port)->random_below = 5;
+    program_at_ports(m.b, port)->random_below = make_number(&m, 5);
   }
   make_port(&m, "y", DT_f32, MAKE_LIST(&m, n));
   make_entry(&m, "main", (uint32_t)inputs, 1);

@@ -1,0 +1,98 @@
+/* runtime/host_check.c - what a request must satisfy before the ranks see it: indices inside their tables, sizes that this
+ * machine has the memory for. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/machine.h"
+#include "runtime/host.h"
+
+/* ---- indices */
+
+typedef struct Range {
+  int64_t low, high; /* allowed are low ... high - 1 */
+} Range;
+
+/* The first element outside the range; -1 when there is none.  `value` gets it as text. */
+static int64_t first_outside(const Tensor *t, Range r, char *value, size_t size) {
+  int64_t n = tensor_elements(t);
+  size_t step = dtype_bytes(t->dtype);
+  for (int64_t i = 0; i < n; i++) {
+    const char *element = (const char *)t->data + (size_t)i * step;
+    int64_t v = dtype_load_i(t->dtype, element);
+    bool huge = t->dtype == DT_u64 && v < 0;
+    if (!huge && v >= r.low && v < r.high) continue;
+    if (huge) snprintf(value, size, "%" PRIu64, (uint64_t)v);
+    else snprintf(value, size, "%" PRId64, v);
+    return i;
+  }
+  return -1;
+}
+
+/* "[3, 17]"; "" for a scalar. */
+static void position_text(const Tensor *t, int64_t element, char *text, size_t size) {
+  int64_t index[PROGRAM_MAX_RANK];
+  size_t n = 0;
+  text[0] = 0;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    index[d] = element % t->dims[d];
+    element /= t->dims[d];
+  }
+  for (int d = 0; d < t->rank && n < size; d++)
+    n += (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d ? ", " : " [", index[d], d + 1 == t->rank ? "]" : "");
+}
+
+static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
+  const Program *p = &m->artifact.program;
+  const ProgramPort *r = &p->ports[port];
+  int64_t rows;
+  char value[32], position[200];
+  RtStatus status = program_value(p, r->index_below, m->symbols, &rows, &m->error);
+  if (status) return status;
+  int64_t low = r->index_negative ? -rows : 0, at = first_outside(t, (Range){low, rows}, value, sizeof value);
+  if (at < 0) return RT_OK;
+  position_text(t, at, position, sizeof position);
+  if (rows < 1) return rt_error(&m->error, RT_BAD_INPUT, "input '%s': element%s indexes an empty table", program_text(p, r->name), position);
+  return rt_error(&m->error, RT_BAD_INPUT, "input '%s': element%s is %s, but it indexes a table of %" PRId64 ": allowed are %" PRId64 " to %" PRId64,
+                  program_text(p, r->name), position, value, rows, low, rows - 1);
+}
+
+RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
+    const Bound *b = p->ports[i].index_below == PROGRAM_NONE ? NULL : host_bound(m, program_text(p, p->ports[i].name));
+    RtStatus status = b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* what is made here is inside */
+    if (status) return status;
+  }
+  return RT_OK;
+}
+
+/* ---- memory */
+
+static bool add_up(uint64_t *sum, uint64_t n, uint64_t times) {
+  return !__builtin_mul_overflow(n, times, &n) && !__builtin_add_overflow(*sum, n, sum);
+}
+
+static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint64_t *sum) {
+  const Program *p = &m->artifact.program;
+  *sum = 0;
+  for (uint32_t s = 0; s < p->stages; s++) {
+    MemoryPlan plan;
+    RtStatus status = memory_plan(p, entry, s, m->symbols, &plan, &m->error);
+    if (status) return status;
+    bool fits = true;
+    for (int k = 0; k < SPACE_COUNT; k++) fits = fits && add_up(sum, plan.bytes[k], p->ranks_per_stage);
+    memory_plan_free(&plan);
+    if (!fits) *sum = UINT64_MAX;
+    if (!fits) return RT_OK;
+  }
+  return RT_OK;
+}
+
+RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes) {
+  uint64_t ranks, have = machine_memory();
+  RtStatus status = rank_bytes(m, entry, &ranks);
+  if (status || (io_bytes <= have && ranks <= have - io_bytes)) return status;
+  return rt_error(&m->error, RT_BAD_INPUT, "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64 " for %u rank%s; this machine has %" PRIu64,
+                  io_bytes, ranks, m->artifact.program.ranks, m->artifact.program.ranks == 1 ? "" : "s", have);
+}

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Inputs that would give wrong numbers or fill the memory are refused before anything runs.
+. "$(dirname "$0")/lib.sh"
+gpt=$source_dir/examples/gpt-tiny.onnx
+"$apc" "$gpt" -q --target cpux2 -o gpt
+/usr/bin/python3 - <<'PY'
+import numpy as np
+def save(name, value, dtype=np.int64):
+    t = np.zeros((2, 8), dtype); t[1, 3] = value; np.save(name, t)
+save("last.npy", 511); save("minus1.npy", -1); save("first.npy", -512); save("over.npy", 512); save("under.npy", -513)
+save("huge.npy", 2**62); save("least.npy", -2**63)
+np.savez("over.npz", tokens=np.load("over.npy"))
+x = np.zeros((3,), np.int64); x[2] = 9; np.save("ids9.npy", x); x[2] = -1; np.save("ids-1.npy", x)
+PY
+
+# ids of a token table: ONNX counts negative ones from the end
+expect 0 "" ./gpt --input @last.npy --outputs last.npz
+expect 0 "" ./gpt --input @minus1.npy --outputs minus1.npz
+check "-1 is not the last row" cmp -s last.npz minus1.npz
+expect 0 "" ./gpt --input @first.npy
+expect 1 "input 'tokens': element [1, 3] is 512, but it indexes a table of 512: allowed are -512 to 511" ./gpt --input @over.npy; no_out
+expect 1 "element [1, 3] is -513" ./gpt --input @under.npy
+expect 1 "element [1, 3] is 4611686018427387904" ./gpt --input @huge.npy
+expect 1 "element [1, 3] is -9223372036854775808" ./gpt --input @least.npy
+expect 1 "element [1, 3] is 512" ./gpt --inputs over.npz
+for command in run verify bench; do expect 1 "element [1, 3] is 512" "$apc" $command "$gpt" -q --input tokens=@over.npy; no_out; done
+expect 0 "" ./gpt --input random:3
+expect 0 "" ./gpt --input zeros
+
+# a plain gather takes no negative ones; an index that is computed in the model is the model's own affair
+cat >plain.ir <<'IR'
+apc.ir 1
+param "t" : f32[9, 2] = normal 1 seed 1
+func @main level 1 {
+  %i = input {name="i"} : i64[3]
+  %t = param {name="t"} : f32[9, 2]
+  %y = gather %t, %i {axis=0, start=0} : f32[3, 2]
+  output "y" %y
+}
+IR
+sed 's/%y = gather %t, %i/%one = const {value=1} : i64[3]\n  %j = add %i, %one : i64[3]\n  %y = gather %t, %j/' plain.ir >shifted.ir
+expect 0 "" "$apc" run plain.ir -q --input random
+expect 1 "element [2] is 9, but it indexes a table of 9: allowed are 0 to 8" "$apc" run plain.ir -q --input @ids9.npy
+expect 1 "element [2] is -1" "$apc" run plain.ir -q --input @ids-1.npy
+expect 0 "" "$apc" run shifted.ir -q --input @ids-1.npy
+expect 0 "" "$apc" run shifted.ir -q --input @ids9.npy # 10 is outside: the row is 0 (docs/ir.md)
+
+# sizes no machine has the memory for: refused with the bytes, before they are filled
+expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
+expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
+expect 1 "error:" ./gpt --input random --dim batch=9000000000000000000
+expect 3 "needs" "$apc" run "$gpt" -q --dim batch=100000000 --input random
+expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000
+expect 1 "would have 102400000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
+expect 1 "64 bits" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
+summary 31

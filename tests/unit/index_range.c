@@ -1,0 +1,65 @@
+/* ir/index_bound.h: what an input that indexes a table may hold, and when nothing can be said. */
+#include "ir/index_bound.h"
+
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+static Arena *arena;
+
+/* The range of input %i of a function with this body; -1 when nothing is known. */
+static int64_t below_of(const char *body, bool *negative) {
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("t.ir", arena_printf(arena,
+      "apc.ir 1\nfunc @main level 1 {\n  %%i = input {name=\"i\"} : i64[4]\n  %%t = input {name=\"t\"} : f32[9, 2]\n"
+      "  %%s = input {name=\"s\"} : f32[7]\n%s}\n", body), d);
+  if (!m || !verify_module(m, d)) {
+    diags_print(d, stderr, false);
+    exit(1);
+  }
+  Func *f = module_func(m, "main");
+  IndexRange r = index_range(m, f, func_find(f, "i"));
+  int64_t below = -1;
+  if (r.below) ex_get_const(r.below, &below);
+  *negative = r.negative;
+  module_free(m);
+  return below;
+}
+
+#define GATHER(x) "  %y = gather %t, " x " {axis=0, start=0} : f32[4, 2]\n  output \"y\" %y\n"
+#define WRAP(extent) \
+  "  %z = const {value=0} : i64[4]\n  %n = size {expr=" extent "} : i64[4]\n  %c = lt %i, %z : bool[4]\n" \
+  "  %p = add %i, %n : i64[4]\n  %w = select %c, %p, %i : i64[4]\n"
+
+static void used_as_it_is(void) {
+  bool negative;
+  CHECK(below_of(GATHER("%i"), &negative) == 9 && !negative);
+  CHECK(below_of("  %a = cast %i {to=i32} : i32[4]\n  %b = copy %a : i32[4]\n" GATHER("%b"), &negative) == 9 && !negative);
+  CHECK(below_of("  %a = reshape %i : i64[2, 2]\n  %y = gather %t, %a {axis=1, start=0} : f32[9, 2, 2]\n  output \"y\" %y\n", &negative) == 2);
+  CHECK(below_of("  %r = gather %s, %i {axis=0, start=0} : f32[4]\n  output \"r\" %r\n" GATHER("%i"), &negative) == 7);
+}
+
+static void counted_from_the_end(void) {
+  bool negative;
+  CHECK(below_of(WRAP("9") GATHER("%w"), &negative) == 9 && negative);
+  CHECK(below_of(WRAP("9") "  %q = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  output \"q\" %q\n" GATHER("%w"), &negative) == 9 && !negative);
+  CHECK(below_of(WRAP("5") GATHER("%w"), &negative) == -1); /* another extent: not that idiom */
+}
+
+static void computed_on_the_way(void) {
+  bool negative;
+  CHECK(below_of("  %a = add %i, %i : i64[4]\n" GATHER("%a"), &negative) == -1);
+  CHECK(below_of("  %a = slice %i {starts=[0], strides=[1]} : i64[2]\n  %y = gather %t, %a {axis=0, start=0} : f32[2, 2]\n  output \"y\" %y\n",
+                 &negative) == -1);
+  CHECK(below_of("  %f = cast %i {to=f32} : f32[4]\n  %a = cast %f {to=i64} : i64[4]\n" GATHER("%a"), &negative) == -1);
+  CHECK(below_of("  output \"y\" %i\n", &negative) == -1);
+}
+
+int main(void) {
+  arena = arena_new();
+  RUN(used_as_it_is);
+  RUN(counted_from_the_end);
+  RUN(computed_on_the_way);
+  arena_free(arena);
+  return test_summary();
+}
