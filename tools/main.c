@@ -17,7 +17,7 @@ static int run(Tool *t, int argc, char **argv) {
     else help_print();
     return EXIT_OK;
   }
-  if (!ok) return tool_exit(t->diags);
+  if (!ok) return (int)tool_exit(t->diags);
   int code = commands[t->options.command](t);
   return code != EXIT_OK ? code : (int)tool_exit(t->diags);
 }

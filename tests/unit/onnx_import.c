@@ -187,7 +187,7 @@ static const char *printed(void) {
 #define IMPORTS() \
   do { \
     if (!import()) { \
-      CHECK(!"imports"); \
+      CHECKF(false, "the graph is refused"); \
       diags_print(diags, stderr, false); \
       return; \
     } \
