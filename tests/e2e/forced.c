@@ -30,7 +30,6 @@ typedef struct Reference {
   int64_t *tokens;
   float *logits;
   size_t n;
-  double flops;
 } Reference;
 static Reference references[NSIZES];
 static double one_rank_params;
@@ -53,7 +52,6 @@ static bool interpret(E2eModel *e, const Size *s, Reference *r) {
   r->n = (size_t)interp_elements(y);
   r->logits = malloc(r->n * sizeof *r->logits);
   for (size_t i = 0; i < r->n; i++) r->logits[i] = (float)y->cells[i].f;
-  r->flops = e2e_flops(e, e->l1[0], values);
   return true;
 }
 
@@ -63,7 +61,6 @@ static void test_reference(void) {
   for (int i = 0; ok && i < NSIZES; i++) ok = interpret(&e, &sizes[i], &references[i]);
   if (!ok) e2e_diags(&e);
   CHECK(ok);
-  CHECK(references[0].flops > 0);
   e2e_free(&e);
 }
 
@@ -109,7 +106,7 @@ static void check_size(ApcModel *model, const char *what, const Size *s, const R
   free(got);
 }
 
-/* Work and weights of the busiest rank may be these parts of all; 0: not checked. */
+/* Work, at the sizes planned for, and weights of the busiest rank may be these parts of all; 0: not checked. */
 static void check_program(const char *target, PlanOptions options, double work, double weights) {
   char what[200];
   snprintf(what, sizeof what, "%s on %s, tp %d pp %d dp %d, %d micro-batches", subject->name, target, options.tp, options.pp, options.dp,
@@ -127,7 +124,8 @@ static void check_program(const char *target, PlanOptions options, double work, 
     Largest largest[4] = {0};
     for (int i = 0; i < NSIZES; i++) check_size(model, what, &sizes[i], &references[i], largest, &params);
     apc_close(model);
-    double part = e2e_flops(&e, e.l2[0], e2e_sizes(&e, sizes[0].batch, sizes[0].seq)) / references[0].flops;
+    const int64_t *planned = e2e_sizes(&e, hints[0].size, hints[1].size);
+    double part = e2e_flops(&e, e.l2[0], planned) / e2e_flops(&e, e.l1[0], planned);
     if (work > 0) CHECKF(part <= work, "%s: the busiest rank does %.3f of the work (tp %d pp %d dp %d)", what, part, e.plan->tp, e.plan->pp, e.plan->dp);
     if (weights > 0) CHECKF(params <= weights * one_rank_params, "%s: a rank keeps %.3f of the weights", what, params / one_rank_params);
     if (e.plan->ranks == 1) one_rank_params = params;
@@ -136,17 +134,18 @@ static void check_program(const char *target, PlanOptions options, double work, 
 }
 
 static void test_one_rank(void) { check_program("cpu", (PlanOptions){0}, 1.001, 0); }
-static void test_two_ranks(void) { check_program("cpux2", (PlanOptions){0}, 0, 0); }
-static void test_three_ranks(void) { check_program("cpux3", (PlanOptions){0}, 0.6, 0); }
-static void test_four_ranks(void) { check_program("cpux4", (PlanOptions){0}, 0, 0); }
+static void test_two_ranks(void) { check_program("cpux2", (PlanOptions){0}, 0.55, 0); }
+static void test_three_ranks(void) { check_program("cpux3", (PlanOptions){0}, 0.4, 0); }
+static void test_four_ranks(void) { check_program("cpux4", (PlanOptions){0}, 0.4, 0); }
 static void test_tp(void) { check_program("cpux4", (PlanOptions){.tp = 4}, 0.4, 0.4); }
 static void test_dp(void) { check_program("cpux4", (PlanOptions){.dp = 4}, 0.4, 0); }
 static void test_pp(void) { check_program("cpux4", (PlanOptions){.pp = 4}, 0.4, 0.4); }
+static void test_pp_at_once(void) { check_program("cpux4", (PlanOptions){.pp = 4, .micro_batches = 1}, 0.4, 0.4); }
 static void test_tp_pp(void) { check_program("cpux4", (PlanOptions){.tp = 2, .pp = 2}, 0.4, 0.4); }
-/* Numbers only: with one micro-batch stages do not overlap, and plans are known to leave one nearly empty. */
-static void test_pp_1(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 1}, 0, 0); }
-static void test_pp_2(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}, 0.65, 0.7); }
-static void test_pp_4(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 4}, 0.65, 0.7); }
+/* Half of everything, and what does not divide. */
+static void test_pp_1(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 1}, 0.65, 0.6); }
+static void test_pp_2(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}, 0.65, 0.6); }
+static void test_pp_4(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 4}, 0.65, 0.6); }
 
 int main(int argc, char **argv) {
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
@@ -165,6 +164,7 @@ int main(int argc, char **argv) {
   RUN(test_tp);
   RUN(test_dp);
   RUN(test_pp);
+  RUN(test_pp_at_once);
   RUN(test_tp_pp);
   RUN(test_pp_1);
   RUN(test_pp_2);
