@@ -43,7 +43,8 @@ static inline void random_block(uint64_t seed, uint64_t stream, uint64_t block, 
 static inline uint32_t random_bits(uint64_t seed, uint64_t stream, uint64_t element) {
   uint32_t block[4];
   random_block(seed, stream, element / 4, block);
-  return block[element % 4];
+  uint32_t low = element & 1 ? block[1] : block[0], high = element & 1 ? block[3] : block[2];
+  return element & 2 ? high : low; /* no indexing by a variable, so that a compiler may keep the block in registers */
 }
 
 /* Uniform in [0, 1), a multiple of 2^-24: exact in f32. */

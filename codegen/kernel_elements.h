@@ -142,10 +142,10 @@ FN float erf_f32(float x) {
   float y = t > 0.927734375f ? far : __builtin_fmaf(q, x, x);
   return x != x ? x : y;
 }
-/* Reduced in double, good for |x| < 2^40; NaN beyond rather than a wrong number. */
-FN float sincos_f32(float x, int quarter) {
-  double n = __builtin_rint((double)x * 0x1.45f306dc9c883p-1);
-  double wide = __builtin_fma(n, -0x1.921fb54442d18p+0, (double)x);
+/* The sine (quarter 0) or cosine (quarter 1) of a double as a float: reduced in double, good for |x| < 2^40. */
+FN float turned_f32(double x, int quarter) {
+  double n = __builtin_rint(x * 0x1.45f306dc9c883p-1);
+  double wide = __builtin_fma(n, -0x1.921fb54442d18p+0, x);
   float r = (float)__builtin_fma(n, -0x1.1a62633145c07p-54, wide), z = r * r;
   double turn = n + quarter;
   float q = (float)(turn - 4.0 * __builtin_floor(turn * 0.25)); /* 0, 1, 2, 3 */
@@ -156,7 +156,10 @@ FN float sincos_f32(float x, int quarter) {
   c = __builtin_fmaf(c, z, 4.166664568298827e-2f);
   c = __builtin_fmaf(c * z, z, __builtin_fmaf(-0.5f, z, 1.0f));
   float y = q == 1.0f || q == 3.0f ? c : s;
-  y = q >= 2.0f ? -y : y;
+  return q >= 2.0f ? -y : y;
+}
+FN float sincos_f32(float x, int quarter) { /* NaN where the reduction fails rather than a wrong number */
+  float y = turned_f32((double)x, quarter);
   return __builtin_fabsf(x) < 0x1p40f ? y : __builtin_nanf("");
 }
 FN float sin_f32(float x) { return sincos_f32(x, 0); }

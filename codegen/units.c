@@ -119,6 +119,7 @@ static void add_row_kernel(Make *k, const Group *g) {
   const char *text = print_c_kernel(k->m, p, &scalars);
   Unit *u = add_unit(k, UNIT_KERNEL, last->origin);
   u->kernel = kernel_set_add(k->kernels, op_name(last->op->kind), text);
+  u->row = p;
   u->nin = nin, u->in = values(k, nin, list);
   u->nout = n - nin, u->out = values(k, n - nin, list + nin);
   u->alias = find_aliases(k, p, ptr_of, nin, n - nin);

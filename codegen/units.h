@@ -52,6 +52,7 @@ typedef struct Unit {
                         * for an `update` sharing makes the kernel write only what changes */
   int nscalars;
   const Expr *const *scalars; /* KERNEL: x[i] is the value of scalars[i] */
+  const struct RowProgram *row; /* KERNEL: the program it was printed from; NULL for a template */
   const GemmUnit *gemm;
   const Expr *view_offset;    /* VIEW: bytes */
   const Expr *flops;          /* multiply-add counts 2; special functions count 1 */
