@@ -6,7 +6,8 @@
  */
 #include "tests/e2e/e2e.h"
 
-/* Dequantised products with a scale per column and with one number, a 16-bit product, joined keys, weight norm.  %s is the file of weights. */
+/* Dequantised products with a scale per column and with one number, a 16-bit product, joined keys, weight norm of a
+ * matrix that the first and the last product share.  %s is the file of weights. */
 static const char model_text[] =
     "apc.ir 1\n"
     "symbol b hint 24\n"
@@ -22,12 +23,21 @@ static const char model_text[] =
     "param \"gain\" : f32[64] = uniform 1 seed 9\n"
     "func @main level 1 {\n"
     "  %%x = input {name=\"x\"} : f32[b, s, 64]\n"
+    "  %%v = param {name=\"v\"} : f32[64, 64]\n"
+    "  %%vv = mul %%v, %%v : f32[64, 64]\n"
+    "  %%sum = reduce %%vv {axes=[0], op=sum} : f32[64]\n"
+    "  %%norm = rsqrt %%sum : f32[64]\n"
+    "  %%gain = param {name=\"gain\"} : f32[64]\n"
+    "  %%gn = mul %%gain, %%norm : f32[64]\n"
+    "  %%gns = broadcast %%gn {dims=[1]} : f32[64, 64]\n"
+    "  %%wn = mul %%v, %%gns : f32[64, 64]\n"
+    "  %%in = dot %%x, %%wn {spec=\"bsk,kn->bsn\"} : f32[b, s, 64]\n"
     "  %%q1 = param {name=\"q1\"} : i8[64, 96]\n"
     "  %%f1 = cast %%q1 {to=f32} : f32[64, 96]\n"
     "  %%scale = param {name=\"scale\"} : f32[96]\n"
     "  %%scales = broadcast %%scale {dims=[1]} : f32[64, 96]\n"
     "  %%w1 = mul %%f1, %%scales : f32[64, 96]\n"
-    "  %%h = dot %%x, %%w1 {spec=\"bsk,kn->bsn\"} : f32[b, s, 96]\n"
+    "  %%h = dot %%in, %%w1 {spec=\"bsk,kn->bsn\"} : f32[b, s, 96]\n"
     "  %%g = tanh %%h : f32[b, s, 96]\n"
     "  %%q2 = param {name=\"q2\"} : i8[96, 64]\n"
     "  %%f2 = cast %%q2 {to=f32} : f32[96, 64]\n"
@@ -42,14 +52,6 @@ static const char model_text[] =
     "  %%k2 = param {name=\"k2\"} : f32[64, 32]\n"
     "  %%k = concat %%k1, %%k2 {axis=1} : f32[64, 64]\n"
     "  %%a = dot %%z32, %%k {spec=\"bsk,kn->bsn\"} : f32[b, s, 64]\n"
-    "  %%v = param {name=\"v\"} : f32[64, 64]\n"
-    "  %%vv = mul %%v, %%v : f32[64, 64]\n"
-    "  %%sum = reduce %%vv {axes=[0], op=sum} : f32[64]\n"
-    "  %%norm = rsqrt %%sum : f32[64]\n"
-    "  %%gain = param {name=\"gain\"} : f32[64]\n"
-    "  %%gn = mul %%gain, %%norm : f32[64]\n"
-    "  %%gns = broadcast %%gn {dims=[1]} : f32[64, 64]\n"
-    "  %%wn = mul %%v, %%gns : f32[64, 64]\n"
     "  %%o = dot %%a, %%wn {spec=\"bsk,kn->bsn\"} : f32[b, s, 64]\n"
     "  output \"o\" %%o\n"
     "}\n";
@@ -174,6 +176,8 @@ static void check_program(const char *target, PlanOptions options, double part) 
   CHECKF(ok, "%s", what);
   if (ok) {
     CHECKF(apc_load(out, NULL, &m) == APC_OK, "%s: %s", what, apc_error(m));
+    CHECKF(strstr(apc_describe(m, 1), "\"weights\": 24736,"), "%s: the number of weights is not the model's", what);
+    CHECKF(!strstr(apc_describe(m, 1), "\"prepare\""), "%s: @prepare is shown as an entry", what);
     for (int i = 0; i < 3; i++) {
       int k = i == 2;
       if (!run(m, what, k)) break;
@@ -196,20 +200,36 @@ static void test_pp(void) { check_program("cpux4", (PlanOptions){.pp = 4}, 0.51)
 static void test_pp_mb(void) { check_program("cpux2", (PlanOptions){.pp = 2, .micro_batches = 4}, 0.8); }
 static void test_tp_pp(void) { check_program("cpux4", (PlanOptions){.tp = 2, .pp = 2}, 0.4); }
 
-/* Preparing comes before the first request, but states take their size from it; and they are not made anew by requests. */
-static void test_states(void) {
+static bool run_state(ApcModel *m, const float *x, float *out) {
+  return apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){5, 64}, x) == APC_OK && apc_run(m, NULL) == APC_OK &&
+         apc_read_output(m, "o", out, 5 * 64 * sizeof *out) == APC_OK;
+}
+
+/* Preparing comes before the first request, but states take their size from it and are not made anew.  Weights given at the start instead of
+ * the model's own are prepared like them. */
+static void test_states_and_weights(void) {
+  static const char header[] = "{\"g\":{\"dtype\":\"F32\",\"shape\":[64],\"data_offsets\":[0,256]}}";
+  unsigned char file[8 + sizeof header - 1 + 256] = {sizeof header - 1};
   E2eModel e;
-  const char *out = temp_path("program");
-  ApcModel *m = NULL;
-  float x[5 * 64], once[5 * 64], twice[5 * 64];
-  bool ok = e2e_load(&e, state_path, 0, NULL, 0, NULL, 1, (const char *const[]){"main"}) && e2e_compile(&e, "cpux2", &(PlanOptions){0}, out) &&
-            apc_load(out, NULL, &m) == APC_OK;
+  const char *out = temp_path("program"), *weights = temp_path("twos.safetensors");
+  ApcModel *own = NULL, *given = NULL;
+  float x[5 * 64], once[5 * 64], twice[5 * 64], other[5 * 64], two = 2;
+  memcpy(file + 8, header, sizeof header - 1);
+  for (size_t i = 0; i < 64; i++) memcpy(file + 8 + sizeof header - 1 + 4 * i, &two, 4);
+  temp_write(weights, file, sizeof file);
   for (size_t i = 0; i < 5 * 64; i++) x[i] = input_at(i);
-  ok = ok && apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){5, 64}, x) == APC_OK && apc_run(m, NULL) == APC_OK &&
-       apc_read_output(m, "o", once, sizeof once) == APC_OK && apc_run(m, NULL) == APC_OK && apc_read_output(m, "o", twice, sizeof twice) == APC_OK;
-  CHECKF(ok, "%s", m ? apc_error(m) : "");
-  for (size_t i = 0; ok && i < 5 * 64; i++) CHECK((once[i] != 0) == (x[i] != 0) && fabsf(twice[i] - 2 * once[i]) <= 1e-6f);
-  apc_close(m);
+  bool ok = e2e_load(&e, state_path, 0, NULL, 0, NULL, 1, (const char *const[]){"main"}) && e2e_compile(&e, "cpux2", &(PlanOptions){0}, out);
+  CHECK(ok);
+  if (ok) {
+    ok = apc_load(out, NULL, &own) == APC_OK && run_state(own, x, once) && run_state(own, x, twice);
+    CHECKF(ok, "%s", apc_error(own));
+    for (size_t i = 0; ok && i < 5 * 64; i++) CHECK((once[i] != 0) == (x[i] != 0) && fabsf(twice[i] - 2 * once[i]) <= 1e-6f);
+    ok = apc_load(out, &(ApcOptions){.weights = weights}, &given) == APC_OK && run_state(given, x, other);
+    CHECKF(ok, "%s", apc_error(given));
+    for (size_t i = 0; ok && i < 5 * 64; i++) CHECK(other[i] == 4 * x[i]);
+    apc_close(own);
+    apc_close(given);
+  }
   e2e_free(&e);
 }
 
@@ -233,7 +253,7 @@ int main(int argc, char **argv) {
   RUN(test_pp);
   RUN(test_pp_mb);
   RUN(test_tp_pp);
-  RUN(test_states);
+  RUN(test_states_and_weights);
   for (int k = 0; k < NSIZES; k++) {
     free(inputs[k]);
     free(references[k]);
