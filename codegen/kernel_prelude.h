@@ -22,6 +22,11 @@
 enum { LEVELS = 44, TILE = 64 };
 #define PAIRWISE(T, type) \
   typedef struct Sum_##T { type level[LEVELS]; uint64_t count; } Sum_##T; \
+  /* The blocks before that of global index `first` are another rank's: zeros here. */ \
+  FN void begin_##T(Sum_##T *s, int64_t first) { \
+    s->count = (uint64_t)first / 1024; \
+    for (int l = 0; s->count >> l; l++) s->level[l] = 0; \
+  } \
   FN void push_##T(Sum_##T *s, type v) { \
     int l = 0; \
     for (uint64_t c = s->count++; c & 1; c >>= 1, l++) v = s->level[l] + v; \
@@ -36,6 +41,10 @@ enum { LEVELS = 44, TILE = 64 };
     return v; \
   } \
   typedef struct Sums_##T { type level[LEVELS][TILE]; uint64_t count; } Sums_##T; \
+  FN void begin_columns_##T(Sums_##T *s, int64_t first) { \
+    s->count = (uint64_t)first / 1024; \
+    for (int l = 0; s->count >> l; l++) memset(s->level[l], 0, sizeof s->level[l]); \
+  } \
   FN void zero_lanes_##T(type lane[32][TILE], int64_t m) { memset(lane, 0, sizeof(type) * TILE * (size_t)(m < 32 ? m : 32)); } \
   FN void push_lanes_##T(Sums_##T *s, type lane[32][TILE], int64_t m) { \
     if (m < 32) memset(lane[m], 0, sizeof(type) * TILE * (size_t)(32 - m)); \

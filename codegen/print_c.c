@@ -44,6 +44,9 @@ static void print_element(RowPrinter *c, int stage) {
     if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_store(c, &p->stores.items[i]);
 }
 
+/* Is this a part of sums that begins somewhere else than at global index 0? */
+static bool has_start(const RowPrinter *c) { return !ex_is_const(c->p->start, 0); }
+
 /* for (i = from; i < to; i++) { one element } */
 static void print_element_loop(RowPrinter *c, int stage, const char *from, const char *to) {
   int d = c->p->inner;
@@ -51,7 +54,7 @@ static void print_element_loop(RowPrinter *c, int stage, const char *from, const
   rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < %s; i%d++)", d, from, d, to, d));
   print_element(c, stage);
   for (size_t i = 0; i < c->p->accs.n; i++)
-    if (c->p->accs.items[i].stage == stage) rp_line(c, "t%zu[i%d - %s] = v%d;", i, d, from, c->p->accs.items[i].node);
+    if (c->p->accs.items[i].stage == stage) rp_line(c, "t%zu[i%d - %s%s] = v%d;", i, d, from, has_start(c) ? " + skip" : "", c->p->accs.items[i].node);
   rp_close(c);
 }
 
@@ -59,8 +62,10 @@ static void print_acc_start(const RowPrinter *c, int stage) {
   for (size_t i = 0; i < c->p->accs.n; i++) {
     const RowAcc *a = &c->p->accs.items[i];
     if (a->stage != stage) continue;
-    if (rp_is_float_sum(a)) rp_line(c, "Sum_%s s%zu; s%zu.count = 0;", rp_suffix(a->dtype), i, i);
-    else rp_line(c, "%s a%zu = %s;", rp_value_type(a->dtype), i, rp_identity(a));
+    const char *s = rp_suffix(a->dtype);
+    if (!rp_is_float_sum(a)) rp_line(c, "%s a%zu = %s;", rp_value_type(a->dtype), i, rp_identity(a));
+    else if (has_start(c)) rp_line(c, "Sum_%s s%zu; begin_%s(&s%zu, first);", s, i, s, i);
+    else rp_line(c, "Sum_%s s%zu; s%zu.count = 0;", s, i, i);
   }
 }
 
@@ -74,11 +79,29 @@ static void print_combine(const RowPrinter *c, size_t i, const char *value) {
 
 static const char *block_value(const RowPrinter *c, size_t i) {
   const RowAcc *a = &c->p->accs.items[i];
-  return arena_printf(c->m->arena, "block_%s_%s(t%zu, m)", reduction_name(a->op), rp_suffix(a->dtype), i);
+  return arena_printf(c->m->arena, "block_%s_%s(t%zu, %s)", reduction_name(a->op), rp_suffix(a->dtype), i, has_start(c) ? "skip + m" : "m");
 }
 
 /* A program of a single row is parallel over the blocks: their values are kept and combined in order afterwards. */
 static bool blocks_are_parallel(const RowPrinter *c) { return c->p->ndims == 1 && c->p->accs.n <= MAX_KEPT; }
+
+/* Opens the loop over blocks: elements [block, block + m).  Blocks begin where 1024 divides the global index, so that the first one may
+ * be short; its first element goes to lane `skip`. */
+static void open_block_loop(RowPrinter *c) {
+  if (!has_start(c)) {
+    rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
+    rp_line(c, "const int64_t m = n - block < %d ? n - block : %d;", BLOCK, BLOCK);
+    return;
+  }
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + lead + %d) / %d; q++)", BLOCK - 1, BLOCK));
+  rp_line(c, "const int64_t block = q ? q * %d - lead : 0, skip = q ? 0 : lead & 31, past = (q + 1) * %d - lead;", BLOCK, BLOCK);
+  rp_line(c, "const int64_t m = (past < n ? past : n) - block;");
+}
+
+/* The place of the sums in the whole dimension. */
+static void print_start(const RowPrinter *c) {
+  if (has_start(c)) rp_line(c, "const int64_t first = %s, lead = first & %d;", rp_scalar(c, c->p->start), BLOCK - 1);
+}
 
 static void print_blocks(RowPrinter *c, int stage) {
   const RowProgram *p = c->p;
@@ -87,25 +110,28 @@ static void print_blocks(RowPrinter *c, int stage) {
   for (size_t i = 0; i < p->accs.n && parallel; i++) {
     const char *type = rp_value_type(p->accs.items[i].dtype);
     if (p->accs.items[i].stage == stage)
-      rp_line(c, "%s *const part%zu = scratch(%d, (n / %d + 1) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i, BLOCK, type);
+      rp_line(c, "%s *const part%zu = scratch(%d, (n / %d + 2) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i, BLOCK, type);
   }
   if (parallel) rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (n >= %d)\")", 4 * PARALLEL_FROM);
-  rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
-  rp_line(c, "const int64_t m = n - block < %d ? n - block : %d;", BLOCK, BLOCK);
-  for (size_t i = 0; i < p->accs.n; i++)
-    if (p->accs.items[i].stage == stage) rp_line(c, "%s t%zu[%d];", rp_value_type(p->accs.items[i].dtype), i, BLOCK);
+  open_block_loop(c);
+  for (size_t i = 0; i < p->accs.n; i++) {
+    const RowAcc *a = &p->accs.items[i];
+    if (a->stage != stage) continue;
+    rp_line(c, "%s t%zu[%d];", rp_value_type(a->dtype), i, BLOCK);
+    if (has_start(c)) rp_line(c, "for (int64_t l = 0; l < skip; l++) t%zu[l] = %s;", i, rp_identity(a));
+  }
   print_element_loop(c, stage, "block", "block + m");
   for (size_t i = 0; i < p->accs.n; i++) {
     if (p->accs.items[i].stage != stage) continue;
-    if (parallel) rp_line(c, "part%zu[block / %d] = %s;", i, BLOCK, block_value(c, i));
+    if (parallel) rp_line(c, "part%zu[%s] = %s;", i, has_start(c) ? "q" : "block / 1024", block_value(c, i));
     else print_combine(c, i, block_value(c, i));
   }
   rp_close(c);
   for (size_t i = 0; i < p->accs.n; i++) {
     if (p->accs.items[i].stage != stage) continue;
     if (parallel) {
-      rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < (n + %d) / %d; block++)", BLOCK - 1, BLOCK));
-      print_combine(c, i, arena_printf(c->m->arena, "part%zu[block]", i));
+      rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + %s%d) / %d; q++)", has_start(c) ? "lead + " : "", BLOCK - 1, BLOCK));
+      print_combine(c, i, arena_printf(c->m->arena, "part%zu[q]", i));
       rp_close(c);
     }
     const RowAcc *a = &p->accs.items[i];
@@ -116,6 +142,7 @@ static void print_blocks(RowPrinter *c, int stage) {
 static void print_rows(RowPrinter *c) {
   const RowProgram *p = c->p;
   rp_line(c, "const int64_t n = %s, rows = %s;", rp_extent(c, p->inner), rp_row_count(c));
+  print_start(c);
   if (!blocks_are_parallel(c)) rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * (n + 8) >= %d)\")", PARALLEL_FROM);
   rp_open(c, "for (int64_t row = 0; row < rows; row++)");
   rp_outer_indices(c, "row");
@@ -162,13 +189,15 @@ static void print_columns_stage(RowPrinter *c) {
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
     const char *type = rp_value_type(a->dtype);
-    if (rp_is_float_sum(a)) rp_line(c, "Sums_%s s%zu; s%zu.count = 0; %s a%zu[TILE], lanes%zu[32][TILE];", rp_suffix(a->dtype), i, i, type, i, i);
+    const char *begin = has_start(c) ? arena_printf(c->m->arena, "begin_columns_%s(&s%zu, first)", rp_suffix(a->dtype), i)
+                                     : arena_printf(c->m->arena, "s%zu.count = 0", i);
+    if (rp_is_float_sum(a)) rp_line(c, "Sums_%s s%zu; %s; %s a%zu[TILE], lanes%zu[32][TILE];", rp_suffix(a->dtype), i, begin, type, i, i);
     else rp_line(c, "%s a%zu[TILE]; for (int w = 0; w < TILE; w++) a%zu[w] = %s;", type, i, i, rp_identity(a));
   }
-  rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
-  rp_line(c, "const int64_t m = n - block < %d ? n - block : %d;", BLOCK, BLOCK);
+  const char *lanes = has_start(c) ? "32" : "m";
+  open_block_loop(c);
   for (size_t i = 0; i < p->accs.n; i++)
-    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "zero_lanes_%s(lanes%zu, m);", rp_suffix(p->accs.items[i].dtype), i);
+    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "zero_lanes_%s(lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, lanes);
   rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = block; i%d < block + m; i%d++)", d, d, d));
   rp_line(c, "_Pragma(\"GCC ivdep\")");
   rp_open(c, "for (int64_t w = 0; w < width; w++)");
@@ -176,12 +205,12 @@ static void print_columns_stage(RowPrinter *c) {
   print_element(c, 0);
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
-    if (rp_is_float_sum(a)) rp_line(c, "lanes%zu[(i%d - block) & 31][w] += v%d;", i, d, a->node);
+    if (rp_is_float_sum(a)) rp_line(c, "lanes%zu[(i%d %s) & 31][w] += v%d;", i, d, has_start(c) ? "+ lead" : "- block", a->node);
     else rp_line(c, "a%zu[w] = %s_%s(a%zu[w], v%d);", i, rp_combine_name(a->op), rp_suffix(a->dtype), i, a->node);
   }
   rp_close(c), rp_close(c);
   for (size_t i = 0; i < p->accs.n; i++)
-    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "push_lanes_%s(&s%zu, lanes%zu, m);", rp_suffix(p->accs.items[i].dtype), i, i);
+    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "push_lanes_%s(&s%zu, lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, i, lanes);
   rp_close(c);
   for (size_t i = 0; i < p->accs.n; i++)
     if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "totals_%s(&s%zu, a%zu);", rp_suffix(p->accs.items[i].dtype), i, i);
@@ -190,6 +219,7 @@ static void print_columns_stage(RowPrinter *c) {
 static void print_columns(RowPrinter *c) {
   const RowProgram *p = c->p;
   rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", rp_extent(c, p->inner), rp_extent(c, c->across), rp_row_count(c));
+  print_start(c);
   rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * all * (n + 8) >= %d)\")", PARALLEL_FROM);
   rp_open(c, "for (int64_t tile = 0; tile < rows * tiles; tile++)");
   rp_line(c, "const int64_t row = tile / tiles, column = tile %% tiles * TILE, width = all - column < TILE ? all - column : TILE;");

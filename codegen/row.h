@@ -73,6 +73,7 @@ typedef struct RowProgram {
   const Expr *extent[MAX_RANK + 1];
   int inner;   /* the inner dimension: the reduced one, or the last; always one of them */
   bool reduces;
+  const Expr *start; /* global index of element 0 of the inner dimension: float sums are ordered by it (D33) */
   int nstages;
   struct { RowNode *items; size_t n, cap; } nodes;
   struct { RowAcc *items; size_t n, cap; } accs;

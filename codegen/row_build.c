@@ -555,6 +555,7 @@ RowProgram *row_build(Work *w, const Group *g) {
   p->ndims = g->space.ndims;
   memcpy(p->extent, g->space.dims, sizeof g->space.dims);
   p->reduces = g->space.rows;
+  p->start = g->space.start ? g->space.start : ex_const(w->m, 0);
   p->inner = g->space.reduced >= 0 ? g->space.reduced : p->ndims - 1;
   if (p->ndims == 0 || (p->reduces && g->space.reduced < 0)) {
     /* Everything is one element per row: an inner dimension of extent 1 that no access depends on. */

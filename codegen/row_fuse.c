@@ -81,6 +81,7 @@ static Space space_of(const Work *w, const WorkOp *o) {
   if (!is_fusable(o)) return s;
   s.ndims = dense_dims(work_type(w, s.rows ? o->op->in[0] : o->op->out), s.dims, NULL);
   if (s.rows) s.reduced = row_reduced_dim(w, o->op);
+  if (s.rows) s.start = row_start(w, o->op);
   return s;
 }
 
@@ -100,7 +101,8 @@ static bool is_row_space(const Space *a, const Space *b) {
 static bool common_space(const Space *a, const Space *b, Space *out) {
   if (a->rows && b->rows) {
     *out = *a;
-    return same_dims(a, b) && a->reduced == b->reduced;
+    if (!a->start) out->start = b->start;
+    return same_dims(a, b) && a->reduced == b->reduced && (!a->start || !b->start || a->start == b->start);
   }
   if (!a->rows && !b->rows) {
     *out = *a;

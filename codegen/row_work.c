@@ -55,14 +55,28 @@ static int dense_index_of(const Type *t, int dim) {
   return n;
 }
 
+/* Which of a reduction's axes has another extent than 1; it has one at most.  -1 when none has. */
+static int reduced_axis(const Work *w, const Op *op) {
+  const Attr *axes = op_attr(op, AT_axes);
+  for (int i = 0; i < axes->n; i++)
+    if (dense_index_of(work_type(w, op->in[0]), (int)axes->u.ints[i]) >= 0) return i;
+  return -1;
+}
+
 int row_reduced_dim(const Work *w, const Op *op) {
   const Type *t = work_type(w, op->in[0]);
   if (op->kind == OP_softmax) return dense_index_of(t, (int)op_int(op, AT_axis, 0));
   if (op->kind != OP_reduce) return dense_index_of(t, t->rank - 1);
-  const Attr *axes = op_attr(op, AT_axes);
-  for (int i = 0; i < axes->n; i++)
-    if (dense_index_of(t, (int)axes->u.ints[i]) >= 0) return dense_index_of(t, (int)axes->u.ints[i]);
-  return -1;
+  int i = reduced_axis(w, op);
+  return i < 0 ? -1 : dense_index_of(t, (int)op_attr(op, AT_axes)->u.ints[i]);
+}
+
+const Expr *row_start(const Work *w, const Op *op) {
+  const Expr *zero = ex_const(w->m, 0);
+  if (op->kind != OP_reduce) return zero;
+  int i = reduced_axis(w, op);
+  if (i < 0 || !reduction_is_ordered(op_attr(op, AT_op)->u.reduction, work_type(w, op->in[0])->dtype)) return NULL;
+  return op_attr(op, AT_starts) ? op_attr(op, AT_starts)->u.exprs[i] : zero;
 }
 
 /* ---- views */
@@ -174,33 +188,37 @@ static const Attr *attr_list(Module *m, int n, const Attr *a) {
   return list;
 }
 
+static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes, const Expr *const *starts) {
+  Module *m = w->m;
+  Op *step = copy_op(m, op);
+  Attr list[3] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction), attr_exprs(m, AT_starts, n, starts)};
+  step->nattrs = 3, step->attrs = attr_list(m, 3, list);
+  step->in = val_list(m, 1, &x);
+  return step;
+}
+
 /* One reduction per dimension of extent other than 1, innermost first. */
 static void add_reduce(Work *w, const Op *op, int origin) {
   Module *m = w->m;
   int64_t axes[MAX_RANK];
-  const Attr *all = op_attr(op, AT_axes);
+  const Expr *starts[MAX_RANK];
+  const Attr *all = op_attr(op, AT_axes), *places = op_attr(op, AT_starts);
   int n = all->n, dense = 0;
-  for (int i = 0; i < n; i++) axes[i] = all->u.ints[i];
+  for (int i = 0; i < n; i++) axes[i] = all->u.ints[i], starts[i] = places ? places->u.exprs[i] : ex_const(m, 0);
   Val x = op->in[0];
   for (int i = 0; i < n; i++) dense += !ex_is_const(work_type(w, x)->dims[axes[i]], 1);
   for (int i = n - 1; i >= 0 && dense > 1; i--) {
     if (ex_is_const(work_type(w, x)->dims[axes[i]], 1)) continue;
-    Op *step = copy_op(m, op);
-    Attr list[2] = {attr_ints(m, AT_axes, 1, &axes[i]), attr_red(AT_op, op_attr(op, AT_op)->u.reduction)};
-    step->nattrs = 2, step->attrs = attr_list(m, 2, list);
-    step->in = val_list(m, 1, &x);
+    Op *step = reduce_over(w, op, x, 1, &axes[i], &starts[i]);
     step->out = work_temp(w, without_dim(m, work_type(w, x), (int)axes[i]));
     work_add(w, step, origin, WC_ROW);
     x = step->out;
     memmove(axes + i, axes + i + 1, sizeof(int64_t) * (size_t)(n - i - 1));
+    memmove(starts + i, starts + i + 1, sizeof *starts * (size_t)(n - i - 1));
     for (int j = i; j < n - 1; j++) axes[j]--;
     n--, dense--;
   }
-  Op *last = copy_op(m, op);
-  Attr list[2] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction)};
-  last->nattrs = 2, last->attrs = attr_list(m, 2, list);
-  last->in = val_list(m, 1, &x);
-  work_add(w, last, origin, WC_ROW);
+  work_add(w, reduce_over(w, op, x, n, axes, starts), origin, WC_ROW);
 }
 
 /* Looks through copies, so that they never stand between operations that fuse. */

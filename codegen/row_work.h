@@ -35,6 +35,7 @@ typedef struct Space {
   int ndims;
   const Expr *dims[MAX_RANK];
   int reduced; /* -1: none */
+  const Expr *start; /* the global index of the reduced dimension's first element; NULL when no sum depends on it */
   bool rows;   /* has row operations (their dimension may be a constant 1: reduced is then -1) */
 } Space;
 
@@ -72,6 +73,8 @@ int work_add(Work *w, const Op *op, int origin, WorkClass class);
 int dense_dims(const Type *t, const Expr **dims, int *where);
 /* The one dimension a row operation reduces, as an index among the dense dims of its operand 0; -1 for extent 1. */
 int row_reduced_dim(const Work *w, const Op *op);
+/* The global index of that dimension's first element; NULL when the result does not depend on it. */
+const Expr *row_start(const Work *w, const Op *op);
 /* True when the result is the operand's memory from an offset (in elements) on. */
 bool work_is_view(const Work *w, const Op *op, const Expr **offset);
 const Expr *type_stride(Module *m, const Type *t, int dim); /* elements */

@@ -9,8 +9,7 @@
  * Exprs are over dimensions and mesh coordinates; the Program evaluates them.
  *
  * Float sums are canonical (D33): 32 lanes by index mod 32 in blocks of 1024, lane butterfly, pairwise over blocks, one
- * dimension at a time, innermost first.  Indices count from the start of the local extent: sums over a sharded
- * dimension do not yet line up their blocks with the global index.
+ * dimension at a time, innermost first.  Indices are those of the whole dimension: a part begins where `starts` of the reduction says.
  */
 #ifndef APC_CODEGEN_UNITS_H
 #define APC_CODEGEN_UNITS_H

@@ -182,6 +182,7 @@ static const Type *infer_reduce(const Infer *c) {
     else dims[n++] = x->dims[d];
   }
   if (next != axes->n) return fail(c, "axes must be ascending dimensions of the operand");
+  if (attr(c, AT_starts) && attr(c, AT_starts)->n != axes->n) return fail(c, "starts needs one entry for each of the %d reduced dimensions", axes->n);
   return type_get(c->m, x->dtype, n, dims);
 }
 

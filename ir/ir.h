@@ -34,6 +34,7 @@ const char *reduction_name(Reduction r);
 bool reduction_find(const char *name, Reduction *out);
 /* Numbers have sum, product, max and min, bool has or and and, every type has one; none is defined for no type. */
 bool reduction_defined(Reduction r, DType t);
+bool reduction_is_ordered(Reduction r, DType t); /* by global index (D33): float sums */
 
 /* ---- types: interned, compare by pointer */
 typedef struct Type {

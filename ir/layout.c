@@ -25,6 +25,8 @@ bool reduction_defined(Reduction r, DType t) {
   return r != RED_NONE && !logical;
 }
 
+bool reduction_is_ordered(Reduction r, DType t) { return r == RED_SUM && dtype_is_float(t); }
+
 static int layout_equal(const void *key, const void *item) {
   const Layout *a = key, *b = item;
   if (a->rank != b->rank || a->partial != b->partial || a->partial_axes != b->partial_axes) return 0;

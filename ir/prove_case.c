@@ -90,11 +90,13 @@ static const Type *global_in(const Case *c, int i) { return type_of(c->gf, c->g-
 static const Type *global_out(const Case *c) { return type_of(c->gf, c->g->out); }
 static const Type *local_out(const Case *c) { return type_of(c->f, c->op->out); }
 
-/* Attributes other than the places of local parts must be equal. */
+/* Attributes other than the places of local parts must be equal; a local reduction may have more, its starts. */
 static bool same_attrs(const Case *c) {
-  if (c->g->nattrs != c->op->nattrs) return prove_fail(c->p, "attributes differ from level 1");
-  for (int i = 0; i < c->g->nattrs; i++) {
-    const Attr *a = &c->g->attrs[i], *b = &c->op->attrs[i];
+  bool starts = c->op->kind == OP_reduce && op_attr(c->op, AT_starts);
+  if (c->g->nattrs + starts != c->op->nattrs) return prove_fail(c->p, "attributes differ from level 1");
+  for (int i = 0, k = 0; i < c->g->nattrs; i++, k++) {
+    if (starts && c->op->attrs[k].key == AT_starts) k++;
+    const Attr *a = &c->g->attrs[i], *b = &c->op->attrs[k];
     bool place = a->key == AT_start || a->key == AT_starts || a->key == AT_low || a->key == AT_high;
     Text x = {.arena = c->p->m->arena}, y = {.arena = c->p->m->arena};
     if (a->key != b->key) return prove_fail(c->p, "attributes differ from level 1");
@@ -132,12 +134,20 @@ static bool case_transpose(const Case *c) {
   return true;
 }
 
+/* A float sum is defined on global indices: it must know where its part begins.  A span whose place is not known may be anywhere. */
+static bool sums_in_place(const Case *c, int i, const Span *s) {
+  const Attr *starts = op_attr(c->op, AT_starts);
+  const Expr *zero = ex_const(c->p->m, 0), *start = starts ? starts->u.exprs[i] : zero;
+  if (s->free || !reduction_is_ordered(op_attr(c->g, AT_op)->u.reduction, local_out(c)->dtype)) return true;
+  return expr_equal(c->p, start, s->lo) || prove_fail(c->p, "starts is not where this rank's part begins");
+}
+
 static bool case_reduce(const Case *c) {
   const Attr *axes = op_attr(c->g, AT_axes);
   int next = 0, n = 0;
   for (int d = 0; d < c->in[0].rank; d++) {
     if (next < axes->n && axes->u.ints[next] == d) {
-      next++;
+      if (!sums_in_place(c, next++, &c->in[0].dims[d])) return false;
       if (!reduce_span(c->p, c->in[0].dims[d], global_in(c, 0)->dims[d], op_attr(c->g, AT_op)->u.reduction, c->out)) return false;
     } else {
       c->out->dims[n++] = c->in[0].dims[d];

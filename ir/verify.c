@@ -62,6 +62,7 @@ static void check_level1(Verify *v, const Op *op) {
   if (op->out && v->f->values.items[op->out].layout) broken(v, op, "V5", "a layout at level 1");
   const Expr *start = op_expr(op, AT_start);
   if (start && !ex_is_const(start, 0)) broken(v, op, "V5", "start is not 0 at level 1");
+  if (op->kind == OP_reduce && op_attr(op, AT_starts)) broken(v, op, "V5", "starts of a reduction at level 1");
   if (op->kind != OP_random) return;
   const Type *t = type_of(v->f, op->out);
   for (int d = 0; d < t->rank; d++)

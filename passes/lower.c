@@ -152,6 +152,22 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
   }
 }
 
+/* Where the part of a float sum begins in each reduced dimension: its order is by global index (D33).  True when some dimension is cut. */
+static bool reduce_starts(Lowering *w, const Func *f, const Op *op, const Layout *in, Attr *out) {
+  const Type *x = type_of(f, op->in[0]);
+  const Attr *axes = op_attr(op, AT_axes);
+  const Expr *list[MAX_RANK];
+  bool cut = false;
+  if (!reduction_is_ordered(op_attr(op, AT_op)->u.reduction, x->dtype)) return false;
+  for (int i = 0; i < axes->n; i++) {
+    int d = (int)axes->u.ints[i];
+    list[i] = lower_bound(w, in, d, x->dims[d]);
+    cut |= in->dims[d].n > 0;
+  }
+  if (cut) *out = attr_exprs(w->m, AT_starts, axes->n, list);
+  return cut;
+}
+
 /* ---- sources: emitted where they are needed */
 
 static const Layout *state_layout(Lowering *w, const char *name, const Layout *wanted) {
@@ -340,6 +356,7 @@ static Val emit_op(Lowering *w, const Scope *s, const Op *op, const Val *in, con
   spec.stage = stage;
   spec.in = in;
   spec.attrs = attrs;
+  if (op->kind == OP_reduce) spec.nattrs += reduce_starts(w, s->l1, op, layouts[0], &attrs[op->nattrs]);
   spec.type = layout_local_type(w->m, type_of(s->l1, op->out), result);
   return build_op(&w->b, &spec);
 }

@@ -272,6 +272,16 @@ static bool local_random(Module *m, Func *f, size_t at) {
   return any && set_attr(f, at, AT_starts, attr_exprs(m, AT_starts, starts->n, zero));
 }
 
+/* Changes no value, only the order of a sum. */
+static bool sum_out_of_place(Module *m, Func *f, size_t at) {
+  Op *op = op_at(f, at);
+  const Attr *starts = op_attr(op, AT_starts);
+  const Expr *zero[MAX_RANK];
+  if (op->kind != OP_reduce || !starts) return false;
+  for (int i = 0; i < starts->n; i++) zero[i] = ex_const(m, 0);
+  return set_attr(f, at, AT_starts, attr_exprs(m, AT_starts, starts->n, zero));
+}
+
 static bool reduced_twice(Module *m, Func *f, size_t at) {
   (void)m;
   Op *op = op_at(f, at);
@@ -293,7 +303,7 @@ static const Fault faults[] = {
     {"mirrored shard offset", mirrored_offset}, {"mean of the local extent", local_mean}, {"doubled scale", doubled_scale},
     {"wrong mask offset", wrong_mask_offset}, {"missing place", missing_place}, {"stale micro-batch slot", stale_slot},
     {"shifted window", shifted_window}, {"wrong exchange source", wrong_source}, {"swapped operands", swapped_operands},
-    {"local random numbers", local_random}, {"reduced twice", reduced_twice},
+    {"local random numbers", local_random}, {"reduced twice", reduced_twice}, {"sum out of place", sum_out_of_place},
 };
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
