@@ -33,5 +33,6 @@ function(apc_embed_text name joined)
   target_sources(apc_codegen PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated/${name}.c)
 endfunction()
 
-apc_embed(kernel_prelude base/random.h codegen/kernel_elements.h codegen/kernel_prelude.h codegen/kernel_templates.h)
+apc_embed(kernel_prelude base/random.h codegen/kernel_elements.h codegen/kernel_prelude.h codegen/kernel_templates.h
+          codegen/kernel_windows.h)
 apc_embed_freestanding(dialect_prelude codegen/prelude_device.h base/random.h codegen/kernel_elements.h codegen/dialect.h codegen/dialect_templates.h)

@@ -2,6 +2,7 @@
 #include "codegen/kernel_template.h"
 
 #include "base/die.h"
+#include "ir/window.h"
 
 /* Product of the extents of dimensions [from, to). */
 static const Expr *extent_of(Module *m, const Type *t, int from, int to) {
@@ -48,7 +49,7 @@ const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const 
   Text text = {.arena = w->m->arena}, *t = &text;
   Module *m = w->m;
   const Expr *elements = type_elements(m, work_type(w, op->in[0]));
-  *alias = op->kind == OP_attention ? -1 : 0;
+  *alias = op->kind == OP_attention || op_is_windowed(op->kind) ? -1 : 0;
   *flops = ex_const(m, 0);
   text_add(t, "(void *const *ptr, const int64_t *x) {\n");
   switch (op->kind) {
@@ -64,6 +65,10 @@ const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const 
       *flops = ex_mul(m, scores, ex_addi(m, ex_muli(m, ex_add(m, q->dims[4], v->dims[3]), 2), 4));
       break;
     }
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool: *flops = window_print(w, op, t, s); break;
     default: die("template_print: no template for %s", op_name(op->kind));
   }
   text_add(t, "}\n");

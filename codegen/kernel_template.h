@@ -1,4 +1,4 @@
-/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention. */
+/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention, windows. */
 #ifndef APC_CODEGEN_KERNEL_TEMPLATE_H
 #define APC_CODEGEN_KERNEL_TEMPLATE_H
 
@@ -7,5 +7,8 @@
 /* A function, without its name, that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the result may
  * share (-1: none) and the arithmetic operations. */
 const char *template_print(Work *w, const Op *op, Scalars *scalars, int *alias, const Expr **flops);
+
+/* kernel_window.c: the description and the loops of a convolution or pool; returns its arithmetic operations. */
+const Expr *window_print(Work *w, const Op *op, Text *t, Scalars *s);
 
 #endif

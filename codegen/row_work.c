@@ -153,7 +153,11 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_cross_entropy: return WC_ROW;
     case OP_rope:
     case OP_attention:
-    case OP_update: return WC_TEMPLATE;
+    case OP_update:
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool: return WC_TEMPLATE;
     case OP_opaque:
     case OP_call: die("units_of: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
     default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;

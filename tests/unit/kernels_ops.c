@@ -4,6 +4,34 @@
  * memory with operands wherever units.h allows it. */
 #include "tests/kernel_cases.h"
 
+/* Strides, dilations, padding on both sides, groups, channels last, one to three dimensions. */
+static void windows(void) {
+  static const char *const types[] = {"f32", "f64", "f16", "bf16"};
+  static const char *const rows[][5] = {
+      {"conv", "b,3,s", "4,3,5", "spec=\"ncH,ocH->noH\", starts=[-2], strides=[1], dilations=[1]", "b,4,s"},
+      {"conv", "b,3,9,s", "4,3,3,2", "spec=\"ncHW,ocHW->noHW\", starts=[-1, -3], strides=[2, 1], dilations=[1, 2]", "b,4,5,s + 4"},
+      {"conv", "2,7,s,6", "3,3,6,5", "spec=\"nHWc,HWco->nHWo\", starts=[0, -1], strides=[3, 2], dilations=[2, 1]", "2,1,(s + 1) div 2,5"},
+      {"conv", "b,2,3,5,4,s", "2,3,3,2,2,3", "spec=\"ngcDHW,gocDHW->ngoDHW\", starts=[-1, 0, -1], strides=[2, 1, 1], dilations=[1, 1, 1]", "b,2,3,2,3,s"},
+      {"conv_transpose", "b,3,s", "3,4,5", "spec=\"noH,ocH->ncH\", starts=[-2], strides=[2], dilations=[1]", "b,4,2*s"},
+      {"conv_transpose", "b,4,5,s", "4,3,3,2", "spec=\"noHW,ocHW->ncHW\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,3,6,3*s"},
+      {"conv_filter", "b,3,s", "b,2,s", "spec=\"ncH,noH->ocH\", starts=[-1], strides=[1], dilations=[2]", "2,3,2"},
+      {"conv_filter", "b,3,9,s", "b,2,4,s", "spec=\"ncHW,noHW->ocHW\", starts=[-1, -1], strides=[2, 1], dilations=[1, 1]", "2,3,3,3"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int k = 0; k < (i % 2 ? 1 : 4); k++) {
+      Arena *a = arena_new();
+      const char *t = types[k], *const *r = rows[i];
+      text_case(arena_printf(a, "%s %zu %s", r[0], i, t),
+                arena_printf(a, "  %%x = input {name=\"x\"} : %s[%s] @{}\n  %%w = input {name=\"w\"} : %s[%s] @{}\n  %%y = %s %%x, %%w {%s} : %s[%s]\n" OUTF("y"),
+                             t, r[1], t, r[2], r[0], r[3], t, r[4]));
+      arena_free(a);
+    }
+  text_case("pool max", IN("x", "f32[b,3,7,s]") "  %y = pool %x {op=max, axes=[2, 3], window=[3, 2], starts=[-1, 0], strides=[2, 1], dilations=[1, 2]} : f32[b,3,4,s - 2]\n" OUT("y"));
+  text_case("pool sum last", IN("x", "f32[b,s,6,5]") "  %y = pool %x {op=sum, axes=[1, 2], window=[2, 3], starts=[0, -2], strides=[1, 3], dilations=[1, 1]} : f32[b,s,3,5]\n" OUT("y"));
+  text_case("pool apart", IN("x", "i16[6,b,s,2]") "  %y = pool %x {op=min, axes=[0, 2], window=[3, 3], starts=[-1, -1], strides=[1, 2], dilations=[1, 1]} : i16[6,b,(s + 1) div 2,2]\n" OUT("y"));
+  text_case("pool beyond", IN("x", "bf16[b,s]") "  %y = pool %x {op=max, axes=[1], window=[2], starts=[-4], strides=[1], dilations=[1]} : bf16[b,s + 8]\n" OUT("y"));
+  text_case("pool product", IN("x", "u8[s]") "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0], strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
+}
+
 static void all_cases(void) {
   Runner r = {.call = call_c, .library = compile_c()};
   CHECK(r.library != NULL);
@@ -15,6 +43,7 @@ static void all_cases(void) {
 
 int main(void) {
   make_cases();
+  RUN(windows);
   RUN(all_cases);
   printf("%d cases, %zu kernels\n", ncases, kernels.kernels.n);
   return test_summary();

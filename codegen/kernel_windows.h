@@ -1,0 +1,149 @@
+/* codegen/kernel_windows.h - loops of convolutions and pools over any strides; part of every generated text, behind
+ * kernel_templates.h.  kernel_window.c prints the descriptions and expands one of the macros per kernel.
+ *
+ * A kernel computes rows of its result along the last windowed dimension, in an accumulator of the computed type.  Terms are added
+ * in the order of the summed letters, then of the window: the same whatever the threads and the part a rank has. */
+
+/* Windowed dimensions, filled up to three with extents of 1 at the front; steps in elements. */
+typedef struct Windows {
+  int64_t start[3], stride[3], dilation[3];
+  int64_t image[3], window[3], output[3];
+  int64_t image_step[3], window_step[3], output_step[3];
+} Windows;
+
+/* The other dimensions: y, a, b are steps in the result and the operands. */
+typedef struct Letters {
+  int n;
+  int64_t extent[8], y[8], a[8], b[8];
+} Letters;
+
+FN int64_t letters_count(const Letters *l) {
+  int64_t n = 1;
+  for (int i = 0; i < l->n; i++) n *= l->extent[i];
+  return n;
+}
+FN void letters_at(const Letters *l, int64_t index, int64_t *y, int64_t *a, int64_t *b) {
+  for (int i = l->n; i-- > 0; index /= l->extent[i]) {
+    int64_t at = index % l->extent[i];
+    *y += at * l->y[i], *a += at * l->a[i], *b += at * l->b[i];
+  }
+}
+
+/* Outputs u of [0, n) whose window element k lies in the image: [*lo, *hi). */
+FN void outputs_inside(const Windows *w, int d, int64_t k, int64_t *lo, int64_t *hi) {
+  int64_t x = w->start[d] + k * w->dilation[d], s = w->stride[d], last = w->image[d] - 1 - x;
+  *lo = x >= 0 ? 0 : (-x + s - 1) / s;
+  *hi = last < 0 ? 0 : last / s + 1;
+  if (*hi > w->output[d]) *hi = w->output[d];
+}
+
+/* Dimensions 0 and 1 of a convolution: result index r and loop index j give the third index; false outside. */
+FN _Bool conv_image(const Windows *w, int d, int64_t u, int64_t k, int64_t *x) {
+  *x = w->start[d] + u * w->stride[d] + k * w->dilation[d];
+  return *x >= 0 && *x < w->image[d];
+}
+FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) {
+  int64_t at = x - w->start[d] - k * w->dilation[d];
+  *u = at / w->stride[d];
+  return at >= 0 && *u * w->stride[d] == at && *u < w->output[d];
+}
+
+#define WINDOW_FROM (1 << 12) /* multiply-adds below which one thread is faster */
+
+/* The last argument adds all terms of row (r0, r1) to acc.  R: the role of the result, of extents R[] and steps R_step[]. */
+#define WINDOW_ROWS(T, stored, type, R, ...) do { \
+    int64_t rows_ = letters_count(kept) * w->R[0] * w->R[1], n_ = w->R[2]; \
+    _Pragma("omp parallel for schedule(static) if ((work) >= WINDOW_FROM)") \
+    for (int64_t row_ = 0; row_ < rows_; row_++) { \
+      int64_t y0 = 0, a0 = 0, b0 = 0, r1 = row_ % w->R[1], r0 = row_ / w->R[1] % w->R[0]; \
+      type *acc = scratch(0, n_ * (int64_t)sizeof(type)); \
+      letters_at(kept, row_ / w->R[1] / w->R[0], &y0, &a0, &b0); \
+      for (int64_t i = 0; i < n_; i++) acc[i] = 0; \
+      __VA_ARGS__ \
+      stored *to = y + y0 + r0 * w->R##_step[0] + r1 * w->R##_step[1]; \
+      for (int64_t i = 0; i < n_; i++) store_##T(to + i * w->R##_step[2], acc[i]); \
+    } \
+  } while (0)
+
+/* ---- convolutions: a and b are the operands */
+
+#define CONV_TERM(T, type) \
+  for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+    int64_t lo, hi, s = w->stride[2] * w->image_step[2]; \
+    type v = load_##T(b + b1 + k2 * w->window_step[2]); \
+    outputs_inside(w, 2, k2, &lo, &hi); \
+    a2 = a1 + (w->start[2] + k2 * w->dilation[2]) * w->image_step[2]; \
+    if (s == 1) { _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i); } \
+    else { _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i * s); } \
+  }
+
+#define CONV_TRANSPOSE_TERM(T, type) \
+  for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+    int64_t lo, hi; \
+    type v = load_##T(b + b1 + k2 * w->window_step[2]); \
+    outputs_inside(w, 2, k2, &lo, &hi); \
+    a2 = w->start[2] + k2 * w->dilation[2]; \
+    _Pragma("GCC ivdep") \
+    for (int64_t i = lo; i < hi; i++) acc[a2 + i * w->stride[2]] += v * load_##T(a + a1 + i * w->output_step[2]); \
+  }
+
+#define CONV_FILTER_TERM(T, type) \
+  for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+    int64_t lo, hi; \
+    outputs_inside(w, 2, k2, &lo, &hi); \
+    a2 = a1 + (w->start[2] + k2 * w->dilation[2]) * w->image_step[2]; \
+    for (int64_t i = lo; i < hi; i++) \
+      acc[k2] += load_##T(a + a2 + i * w->stride[2] * w->image_step[2]) * load_##T(b + b1 + i * w->output_step[2]); \
+  }
+
+/* R, L: roles of the result and of the loop; FIND: the third index; A, B: what steps the operands by which index. */
+#define CONV_LOOPS(T, stored, type, R, L, FIND, A, ai, B, bi, TERM) \
+  WINDOW_ROWS(T, stored, type, R, { \
+    for (int64_t sum_ = 0, sums_ = letters_count(summed); sum_ < sums_; sum_++) { \
+      int64_t ignored = 0, as = a0, bs = b0; \
+      letters_at(summed, sum_, &ignored, &as, &bs); \
+      for (int64_t j0 = 0; j0 < w->L[0]; j0++) { \
+        int64_t o0, o1, a2; \
+        if (!FIND(w, 0, r0, j0, &o0)) continue; \
+        for (int64_t j1 = 0; j1 < w->L[1]; j1++) { \
+          if (!FIND(w, 1, r1, j1, &o1)) continue; \
+          int64_t a1 = as + ai##0 * w->A##_step[0] + ai##1 * w->A##_step[1]; \
+          int64_t b1 = bs + bi##0 * w->B##_step[0] + bi##1 * w->B##_step[1]; \
+          TERM(T, type) \
+        } \
+      } \
+    } \
+  })
+
+/* The image is the operand a of conv, the result of conv_transpose; conv_filter sums over outputs. */
+#define conv_filter_image(w, d, k, u, x) conv_image(w, d, u, k, x)
+#define CONV(T, stored, type) CONV_LOOPS(T, stored, type, output, window, conv_image, image, o, window, j, CONV_TERM)
+#define CONV_TRANSPOSE(T, stored, type) CONV_LOOPS(T, stored, type, image, window, conv_output, output, o, window, j, CONV_TRANSPOSE_TERM)
+#define CONV_FILTER(T, stored, type) CONV_LOOPS(T, stored, type, window, output, conv_filter_image, image, o, output, j, CONV_FILTER_TERM)
+
+/* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result */
+
+#define POOL(T, stored, type, IDENTITY, COMBINE) do { \
+    int64_t rows_ = letters_count(kept) * w->output[0] * w->output[1] * w->output[2]; \
+    _Pragma("omp parallel for schedule(static) if ((work) >= WINDOW_FROM)") \
+    for (int64_t row_ = 0; row_ < rows_; row_++) { \
+      int64_t u2 = row_ % w->output[2], u1 = row_ / w->output[2] % w->output[1], rest = row_ / w->output[2] / w->output[1]; \
+      int64_t u0 = rest % w->output[0], y0 = 0, a0 = 0, b0 = 0, x0, x1, x2; \
+      type *acc = scratch(0, inner * (int64_t)sizeof(type)); \
+      letters_at(kept, rest / w->output[0], &y0, &a0, &b0); \
+      for (int64_t i = 0; i < inner; i++) acc[i] = IDENTITY; \
+      for (int64_t k0 = 0; k0 < w->window[0]; k0++) { \
+        if (!conv_image(w, 0, u0, k0, &x0)) continue; \
+        for (int64_t k1 = 0; k1 < w->window[1]; k1++) { \
+          if (!conv_image(w, 1, u1, k1, &x1)) continue; \
+          for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+            if (!conv_image(w, 2, u2, k2, &x2)) continue; \
+            const stored *from = a + a0 + x0 * w->image_step[0] + x1 * w->image_step[1] + x2 * w->image_step[2]; \
+            for (int64_t i = 0; i < inner; i++) acc[i] = COMBINE(acc[i], load_##T(from + i)); \
+          } \
+        } \
+      } \
+      stored *to = y + y0 + u0 * w->output_step[0] + u1 * w->output_step[1] + u2 * w->output_step[2]; \
+      for (int64_t i = 0; i < inner; i++) store_##T(to + i, acc[i]); \
+    } \
+  } while (0)
