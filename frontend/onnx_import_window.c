@@ -1,28 +1,27 @@
-/* frontend/onnx_import_window.c - ONNX convolutions and pools.
+/* frontend/onnx_import_window.c - ONNX convolutions and pools as the windowed operations of ir/window.h.
  *
- * The IR has no windowed operation yet, so a window is walked tap by tap: tap (i, j) of the kernel reads the padded
- * image from (i, j) * dilation in steps of the stride, which is a slice.  A convolution is the sum over taps of one
- * dot each (the FLOPs of the convolution, with its channels and batch as plain dimensions), a pool the maximum or
- * the sum of slices.  Windows that tile the image (vision transformer patches) are a single dot.
+ * Padding becomes the start of the first window, ceil mode the extent of the result; groups become a dimension of their own.
+ * Convolutions whose windows lie side by side (1x1, vision transformer patches) are one dot over a reshaped image.
  *
- * Not done: auto_pad over symbolic extents, the indices output of MaxPool, ConvTranspose.
+ * Not done: auto_pad over symbolic extents, the indices output of MaxPool, MaxUnpool, deformable convolution.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "frontend/onnx_import_private.h"
+#include "ir/window.h"
 
-enum { MAX_TAPS = 1024 };
+enum { MAX_WINDOW = 1 << 20 }; /* elements of a window */
 
 /* The spatial dimensions of an [N, C, ...] image and the window over them. */
-typedef struct Window {
+typedef struct OnnxWindow {
   int dims;
   int64_t kernel[MAX_RANK], stride[MAX_RANK], dilation[MAX_RANK], low[MAX_RANK], high[MAX_RANK];
   int64_t overhang[MAX_RANK]; /* the part of `high` that only ceil_mode added */
   const Expr *in[MAX_RANK], *out[MAX_RANK];
   int64_t taps; /* product of the kernel's extents */
-} Window;
+} OnnxWindow;
 
 /* ---- reading the attributes */
 
@@ -37,10 +36,10 @@ static bool read_list(Node *n, const char *name, int expected, int64_t least, in
   return true;
 }
 
-static int64_t reach(const Window *w, int d) { return w->dilation[d] * (w->kernel[d] - 1) + 1; }
+static int64_t reach(const OnnxWindow *w, int d) { return w->dilation[d] * (w->kernel[d] - 1) + 1; }
 
 /* SAME_*: out = ceil(in / stride), the padding split evenly, the odd one at the end named. */
-static bool same_padding(Node *n, Window *w, bool upper) {
+static bool same_padding(Node *n, OnnxWindow *w, bool upper) {
   for (int d = 0; d < w->dims; d++) {
     int64_t in;
     if (!ex_get_const(w->in[d], &in))
@@ -53,7 +52,7 @@ static bool same_padding(Node *n, Window *w, bool upper) {
   return true;
 }
 
-static bool read_padding(Node *n, Window *w) {
+static bool read_padding(Node *n, OnnxWindow *w) {
   int64_t pads[2 * MAX_RANK] = {0};
   const char *mode = node_string(n, "auto_pad", "NOTSET");
   if (!read_list(n, "pads", 2 * w->dims, 0, pads)) return false;
@@ -67,7 +66,7 @@ static bool read_padding(Node *n, Window *w) {
 
 /* Result extents.  In ceil mode the last window may hang over the end by less than its start does, and what it
  * needs is added to the padding behind. */
-static bool read_extents(Node *n, Window *w, bool ceil_mode) {
+static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
   Module *m = n->m;
   for (int d = 0; d < w->dims; d++) {
     const Expr *span = ex_addi(m, w->in[d], w->low[d] + w->high[d] - reach(w, d));
@@ -89,10 +88,10 @@ static bool read_extents(Node *n, Window *w, bool ceil_mode) {
 }
 
 /* `kernel` as the weights give it, NULL to take the attribute. */
-static bool read_window(Node *n, const int64_t *kernel, bool ceil_mode, Window *w) {
+static bool read_window(Node *n, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
   const Type *t = input_type(n, 0);
-  *w = (Window){.dims = t->rank - 2, .taps = 1};
-  if (w->dims < 1) return node_error(n, "needs spatial dimensions, not %s", type_string(n->m, t));
+  *w = (OnnxWindow){.dims = t->rank - 2, .taps = 1};
+  if (w->dims < 1 || w->dims > MAX_WINDOWED) return node_error(n, "needs one to three spatial dimensions, not %s", type_string(n->m, t));
   if (!kernel && !has_attr(n, "kernel_shape")) return node_error(n, "has no kernel_shape");
   for (int d = 0; d < w->dims; d++) {
     w->kernel[d] = kernel ? kernel[d] : 1;
@@ -105,86 +104,44 @@ static bool read_window(Node *n, const int64_t *kernel, bool ceil_mode, Window *
   for (int d = 0; d < w->dims; d++) {
     if (kernel && w->kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64,
         kernel[d]);
-    if (w->kernel[d] > MAX_TAPS) return node_error(n, "a window of more than %d elements", MAX_TAPS);
     w->taps *= w->kernel[d];
+    if (w->kernel[d] > MAX_WINDOW || w->taps > MAX_WINDOW) return node_error(n, "a window of more than %d elements", MAX_WINDOW);
   }
   return true;
 }
 
-/* ---- taps */
+/* ---- the operations */
 
-/* The spatial dimensions are the last ones of x. */
-static Val padded(Node *n, Val x, const Window *w, double value) {
-  if (!x) return 0;
-  int rank = type_of(n->b->f, x)->rank;
-  const Expr *low[MAX_RANK], *high[MAX_RANK];
-  bool any = false;
-  for (int d = 0; d < rank; d++) {
-    int s = d - (rank - w->dims);
-    low[d] = ex_const(n->m, s >= 0 ? w->low[s] : 0);
-    high[d] = ex_const(n->m, s >= 0 ? w->high[s] : 0);
-    any = any || (s >= 0 && (w->low[s] || w->high[s]));
-  }
-  if (!any) return x;
-  Attr a[] = {attr_exprs(n->m, AT_low, rank, low), attr_exprs(n->m, AT_high, rank, high), attr_f(AT_value, value)};
-  return build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
+static const char windowed[] = "DHW";
+
+/* starts, strides and dilations; three attributes. */
+static void window_attrs(Node *n, const OnnxWindow *w, Attr *out) {
+  const Expr *starts[MAX_WINDOWED];
+  for (int d = 0; d < w->dims; d++) starts[d] = ex_const(n->m, -w->low[d]);
+  out[0] = attr_exprs(n->m, AT_starts, w->dims, starts);
+  out[1] = attr_ints(n->m, AT_strides, w->dims, w->stride);
+  out[2] = attr_ints(n->m, AT_dilations, w->dims, w->dilation);
 }
 
-/* What tap number `tap` (row-major) of every window reads. */
-static Val tap_slice(Node *n, Val x, const Window *w, int64_t tap) {
-  if (!x) return 0;
-  const Type *t = type_of(n->b->f, x);
-  const Expr *starts[MAX_RANK], *dims[MAX_RANK];
-  int64_t strides[MAX_RANK];
-  int first = t->rank - w->dims;
-  for (int d = t->rank - 1; d >= 0; d--) {
-    int s = d - first;
-    starts[d] = ex_const(n->m, s >= 0 ? tap % w->kernel[s] * w->dilation[s] : 0);
-    strides[d] = s >= 0 ? w->stride[s] : 1;
-    dims[d] = s >= 0 ? w->out[s] : t->dims[d];
-    if (s >= 0) tap /= w->kernel[s];
+/* The spec's letters; the windowed ones are filled in for '*'. */
+static const char *window_spec(Node *n, const OnnxWindow *w, const char *pattern) {
+  Text t = {.arena = n->m->arena};
+  for (; *pattern; pattern++) {
+    if (*pattern == '*') text_add(&t, windowed + 3 - w->dims);
+    else text_addn(&t, pattern, 1);
   }
-  Attr a[] = {attr_exprs(n->m, AT_starts, t->rank, starts), attr_ints(n->m, AT_strides, t->rank, strides)};
-  return build_op(n->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .nattrs = 2, .attrs = a,
-      .type = type_get(n->m, t->dtype, t->rank, dims)});
+  return text_str(&t);
 }
 
-/* ---- convolution: x [n, g, c, ...], weights [g, o, c, ...] */
-
-static const char spatial[] = "uvwxyz";
-
-/* The weights of one tap, [g, o, c]. */
-static Val tap_weights(Node *n, Val weights, const Window *w, int64_t tap) {
-  const Type *t = type_of(n->b->f, weights);
-  int64_t index[MAX_RANK];
-  for (int d = w->dims - 1; d >= 0; d--) {
-    index[d] = tap % w->kernel[d];
-    tap /= w->kernel[d];
-  }
-  for (int d = 0; d < w->dims; d++)
-    weights = build_slice(n->b, weights, t->rank - w->dims + d, ex_const(n->m, index[d]), ex_const(n->m, 1), 1);
-  return drop_dims(n, weights, ((1u << w->dims) - 1) << (t->rank - w->dims));
-}
-
-static Val conv_by_taps(Node *n, Val x, Val weights, const Window *w, bool grouped) {
-  const char *spec = arena_printf(n->m->arena, grouped ? "ngc%.*s,goc->ngo%.*s" : "nc%.*s,oc->no%.*s", w->dims,
-      spatial, w->dims, spatial);
-  Val sum = 0;
-  if (w->taps > MAX_TAPS) {
-    node_error(n, "a window of more than %d elements", MAX_TAPS);
-    return 0;
-  }
-  x = padded(n, x, w, 0);
-  for (int64_t tap = 0; tap < w->taps; tap++) {
-    Val part = build_dot(n->b, tap_slice(n, x, w, tap), tap_weights(n, weights, w, tap), spec);
-    sum = sum ? build_binary(n->b, OP_add, sum, part) : part;
-    if (!sum) return 0;
-  }
-  return sum;
+static Val convolve(Node *n, OpKind kind, Val x, Val weights, const OnnxWindow *w, const char *pattern, const Type *type) {
+  Attr a[4] = {attr_s(n->m, AT_spec, window_spec(n, w, pattern))};
+  window_attrs(n, w, a + 1);
+  if (!x || !weights) return 0;
+  return build_op(n->b, &(OpSpec){.kind = kind, .nin = 2, .in = (Val[]){x, weights}, .nattrs = 4, .attrs = a, .type = type});
 }
 
 /* Windows side by side: [n, c, h, w] as [n, c, h/k, k, w/k, k], one dot over c and both k. */
-static bool tiles(const Window *w, Module *m) {
+static bool tiles(const OnnxWindow *w, Module *m) {
   for (int d = 0; d < w->dims; d++)
     if (w->stride[d] != w->kernel[d] || w->dilation[d] != 1 || w->low[d] || w->high[d] ||
         !ex_exact_div(m, w->in[d], ex_const(m, w->kernel[d])))
@@ -192,8 +149,8 @@ static bool tiles(const Window *w, Module *m) {
   return 2 + 2 * w->dims <= MAX_RANK;
 }
 
-static Val conv_by_tiles(Node *n, Val x, Val weights, const Window *w) {
-  static const char inner[] = "pqr";
+static Val conv_by_tiles(Node *n, Val x, Val weights, const OnnxWindow *w) {
+  static const char spatial[] = "uvw", inner[] = "pqr";
   const Type *t = type_of(n->b->f, x);
   const Expr *dims[MAX_RANK] = {t->dims[0], t->dims[1]};
   char from[MAX_RANK + 1] = "nc";
@@ -215,33 +172,23 @@ static Val split_groups(Node *n, Val x, int at, int64_t groups) {
   return build_reshape(n->b, x, t->rank + 1, dims);
 }
 
-static bool conv_shapes(Node *n, int64_t groups, int64_t *kernel) {
-  const Type *t = input_type(n, 0), *tw = input_type(n, 1);
-  const Expr *g = ex_const(n->m, groups > 0 ? groups : 1);
-  if (groups < 1) return node_error(n, "group is %" PRId64, groups);
-  if (t->rank != tw->rank || t->rank < 3 || t->rank + (groups > 1) > MAX_RANK)
-    return node_error(n, "%s cannot be convolved with %s", type_string(n->m, t), type_string(n->m, tw));
-  const Expr *channels = ex_exact_div(n->m, t->dims[1], g);
-  if (channels != tw->dims[1] || !ex_exact_div(n->m, tw->dims[0], g))
-    return node_error(n, "%s in %" PRId64 " groups does not fit %s", type_string(n->m, t), groups, type_string(n->m, tw));
-  for (int d = 2; d < tw->rank; d++)
-    if (!ex_get_const(tw->dims[d], &kernel[d - 2])) return node_error(n, "the window's size is symbolic");
-  return true;
+/* [n, channels, ...] of the result, with the groups as a dimension of their own behind n when there are several. */
+static const Type *conv_type(Node *n, const OnnxWindow *w, int64_t groups, const Expr *channels) {
+  const Expr *dims[MAX_RANK] = {input_type(n, 0)->dims[0]};
+  int rank = 1;
+  if (groups > 1) dims[rank++] = ex_const(n->m, groups);
+  dims[rank++] = channels;
+  for (int d = 0; d < w->dims; d++) dims[rank++] = w->out[d];
+  return type_get(n->m, input_type(n, 0)->dtype, rank, dims);
 }
 
-bool import_conv(Node *n) {
-  int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
-  Window w;
-  if (!conv_shapes(n, groups, kernel) || !read_window(n, kernel, false, &w)) return false;
-  Val x = input(n, 0), weights = input(n, 1), y;
-  if (!x || !weights) return false;
-  if (groups > 1) {
-    y = conv_by_taps(n, split_groups(n, x, 1, groups), split_groups(n, weights, 0, groups), &w, true);
-    const Expr *dims[MAX_RANK] = {input_type(n, 0)->dims[0], input_type(n, 1)->dims[0]};
-    for (int d = 0; d < w.dims; d++) dims[d + 2] = w.out[d];
-    y = build_reshape(n->b, y, w.dims + 2, dims);
-  } else {
-    y = tiles(&w, n->m) ? conv_by_tiles(n, x, weights, &w) : conv_by_taps(n, x, weights, &w, false);
+/* The groups joined with the channels again, and the bias added. */
+static bool conv_output(Node *n, Val y, int64_t groups) {
+  const Type *t = y ? type_of(n->b->f, y) : NULL;
+  if (y && groups > 1) {
+    const Expr *dims[MAX_RANK] = {t->dims[0], ex_mul(n->m, t->dims[1], t->dims[2])};
+    for (int d = 3; d < t->rank; d++) dims[d - 1] = t->dims[d];
+    y = build_reshape(n->b, y, t->rank - 1, dims);
   }
   if (!y || !has_input(n, 2)) return set_output(n, 0, y);
   Val bias = input(n, 2);
@@ -251,37 +198,107 @@ bool import_conv(Node *n) {
   return set_output(n, 0, binary(n, OP_add, y, insert_dims(n, bias, ((1u << (rank - 1)) - 1) & ~1u, rank - 1)));
 }
 
-/* ---- pools */
-
-static double lowest(DType t) {
-  int bits = (int)dtype_bytes(t) * 8;
-  return dtype_is_float(t) ? -INFINITY : dtype_class(t) == DTC_I ? -ldexp(1, bits - 1) : 0;
+/* `at`: which dimension of the weights is divided into the groups; the other of the first two fits the image's channels, or the
+ * result's when transposed. */
+static bool conv_shapes(Node *n, int64_t groups, bool transposed, int64_t *kernel) {
+  const Type *t = input_type(n, 0), *tw = input_type(n, 1);
+  const Expr *g = ex_const(n->m, groups > 0 ? groups : 1);
+  if (groups < 1) return node_error(n, "group is %" PRId64, groups);
+  if (t->rank != tw->rank || t->rank < 3 || t->rank > 2 + MAX_WINDOWED)
+    return node_error(n, "%s cannot be convolved with %s", type_string(n->m, t), type_string(n->m, tw));
+  const Expr *channels = transposed ? t->dims[1] : ex_exact_div(n->m, t->dims[1], g);
+  if (channels != tw->dims[transposed ? 0 : 1] || !ex_exact_div(n->m, tw->dims[0], g))
+    return node_error(n, "%s in %" PRId64 " groups does not fit %s", type_string(n->m, t), groups, type_string(n->m, tw));
+  for (int d = 2; d < tw->rank; d++)
+    if (!ex_get_const(tw->dims[d], &kernel[d - 2])) return node_error(n, "the window's size is symbolic");
+  return true;
 }
 
-/* Maximum and sum are taken one dimension after the other: a window of 3 x 3 costs 3 + 3 slices. */
-static Val pooled(Node *n, Val x, const Window *w, OpKind how) {
-  x = padded(n, x, w, how == OP_max ? lowest(input_type(n, 0)->dtype) : 0);
-  for (int d = 0; d < w->dims && x; d++) {
-    Val y = 0;
-    for (int64_t tap = 0; tap < w->kernel[d]; tap++) {
-      Val part = build_slice(n->b, x, d + 2, ex_const(n->m, tap * w->dilation[d]), w->out[d], w->stride[d]);
-      y = y ? build_binary(n->b, how, y, part) : part;
-      if (!y) return 0;
+bool import_conv(Node *n) {
+  int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
+  OnnxWindow w;
+  if (!conv_shapes(n, groups, false, kernel) || !read_window(n, kernel, false, &w)) return false;
+  Val x = input(n, 0), weights = input(n, 1), y;
+  if (!x || !weights) return false;
+  const Expr *channels = ex_exact_div(n->m, input_type(n, 1)->dims[0], ex_const(n->m, groups));
+  const Type *type = conv_type(n, &w, groups, channels);
+  if (groups > 1) y = convolve(n, OP_conv, split_groups(n, x, 1, groups), split_groups(n, weights, 0, groups), &w, "ngc*,goc*->ngo*", type);
+  else if (tiles(&w, n->m)) y = conv_by_tiles(n, x, weights, &w);
+  else y = convolve(n, OP_conv, x, weights, &w, "nc*,oc*->no*", type);
+  return conv_output(n, y, groups);
+}
+
+/* ---- transposed convolution: image and output change places */
+
+/* Result extents: given, or stride * (in - 1) + output_padding + reach - pads; w->low is the padding cut off at the start. */
+static bool transposed_extents(Node *n, OnnxWindow *w) {
+  int64_t extra[MAX_RANK] = {0}, shape[MAX_RANK], pads[2 * MAX_RANK] = {0};
+  const char *mode = node_string(n, "auto_pad", "NOTSET");
+  bool upper = strcmp(mode, "SAME_UPPER") == 0, same = upper || strcmp(mode, "SAME_LOWER") == 0, given = has_attr(n, "output_shape");
+  if (!same && strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0) return node_error(n, "auto_pad is \"%s\"", mode);
+  if (!read_list(n, "output_padding", w->dims, 0, extra) || !read_list(n, "pads", 2 * w->dims, 0, pads) ||
+      (given && !read_list(n, "output_shape", w->dims, 1, shape)))
+    return false;
+  for (int d = 0; d < w->dims; d++) {
+    const Expr *full = ex_addi(n->m, ex_muli(n->m, ex_addi(n->m, w->in[d], -1), w->stride[d]), extra[d] + reach(w, d));
+    int64_t total = pads[d] + pads[w->dims + d];
+    w->low[d] = pads[d];
+    if (given || same) {
+      const Expr *cut = ex_sub(n->m, full, given ? ex_const(n->m, shape[d]) : ex_muli(n->m, w->in[d], w->stride[d]));
+      if (!ex_get_const(cut, &total)) return node_error(n, "the padding depends on a symbolic dimension");
+      w->low[d] = total < 0 ? 0 : upper ? total / 2 : total - total / 2; /* what is asked for beyond the full extent is at the end */
     }
-    x = y;
+    w->out[d] = ex_addi(n->m, full, -total);
+    int64_t extent;
+    if (ex_get_const(w->out[d], &extent) && extent < 1) return node_error(n, "the result has %" PRId64 " elements in dimension %d", extent, d + 2);
   }
-  return x;
+  return true;
+}
+
+bool import_conv_transpose(Node *n) {
+  int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
+  OnnxWindow w = {.dims = input_type(n, 0)->rank - 2};
+  if (!conv_shapes(n, groups, true, kernel)) return false;
+  for (int d = 0; d < w.dims; d++) {
+    w.kernel[d] = kernel[d], w.stride[d] = w.dilation[d] = 1;
+    w.in[d] = input_type(n, 0)->dims[d + 2];
+  }
+  if (!read_list(n, "kernel_shape", w.dims, 1, w.kernel) || !read_list(n, "strides", w.dims, 1, w.stride) ||
+      !read_list(n, "dilations", w.dims, 1, w.dilation) || !transposed_extents(n, &w))
+    return false;
+  for (int d = 0; d < w.dims; d++)
+    if (w.kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64, kernel[d]);
+  Val x = input(n, 0), weights = input(n, 1);
+  if (!x || !weights) return false;
+  const Type *type = conv_type(n, &w, groups, input_type(n, 1)->dims[1]);
+  Val y = groups > 1 ? convolve(n, OP_conv_transpose, split_groups(n, x, 1, groups), split_groups(n, weights, 0, groups), &w, "ngo*,goc*->ngc*", type)
+                     : convolve(n, OP_conv_transpose, x, weights, &w, "no*,oc*->nc*", type);
+  return conv_output(n, y, groups);
+}
+
+/* ---- pools */
+
+static Val pooled(Node *n, Val x, const OnnxWindow *w, Reduction how) {
+  const Type *t = input_type(n, 0);
+  const Expr *dims[MAX_RANK], *window[MAX_WINDOWED];
+  int64_t axes[MAX_WINDOWED];
+  for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d];
+  for (int d = 0; d < w->dims; d++) dims[d + 2] = w->out[d], axes[d] = d + 2, window[d] = ex_const(n->m, w->kernel[d]);
+  Attr a[6] = {attr_red(AT_op, how), attr_ints(n->m, AT_axes, w->dims, axes), attr_exprs(n->m, AT_window, w->dims, window)};
+  window_attrs(n, w, a + 3);
+  if (!x) return 0;
+  return build_op(n->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &x, .nattrs = 6, .attrs = a, .type = type_get(n->m, t->dtype, t->rank, dims)});
 }
 
 bool import_max_pool(Node *n) {
-  Window w;
+  OnnxWindow w;
   if (wants(n, 1)) return node_error(n, "the output of indices is not supported");
-  return read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w) && set_output(n, 0, pooled(n, input(n, 0), &w, OP_max));
+  return read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w) && set_output(n, 0, pooled(n, input(n, 0), &w, RED_MAX));
 }
 
 /* How many elements of dimension d every window covers, [out], as floats: those inside [0, in), and those of the
  * padding too when `padding` (what ceil mode adds never counts). */
-static Val covered(Node *n, const Window *w, int d, bool padding) {
+static Val covered(Node *n, const OnnxWindow *w, int d, bool padding) {
   const Type *counts = type_get(n->m, DT_i64, 1, &w->out[d]), *scalar = type_of_ints(n->m, DT_i64, 0, NULL);
   Val start = binary_number(n, OP_sub, binary_number(n, OP_mul, build_iota(n->b, counts, 0), (double)w->stride[d]),
       (double)w->low[d]);
@@ -298,10 +315,10 @@ static Val covered(Node *n, const Window *w, int d, bool padding) {
 }
 
 bool import_average_pool(Node *n) {
-  Window w;
+  OnnxWindow w;
   bool padding = node_int(n, "count_include_pad", 0) != 0, even = true;
   if (!read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
-  Val sum = pooled(n, input(n, 0), &w, OP_add);
+  Val sum = pooled(n, input(n, 0), &w, RED_SUM);
   for (int d = 0; d < w.dims; d++) even = even && (padding ? !w.overhang[d] : !w.low[d] && !w.high[d]);
   if (even) return set_output(n, 0, binary_number(n, OP_div, sum, (double)w.taps));
   for (int d = 0; d < w.dims && sum; d++) {
