@@ -6,6 +6,7 @@
 
 #include "base/die.h"
 #include "ir/body.h"
+#include "ir/window.h"
 
 typedef struct Remembered {
   const Type *type;
@@ -218,7 +219,9 @@ bool cost_is_source(OpKind k) {
   return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
 }
 
-bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention; }
+static bool is_convolution(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter; }
+
+bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention || is_convolution(k); }
 
 static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
   if (op->kind == OP_opaque) return 0; /* unknown: it is priced by its bytes alone */
@@ -230,10 +233,15 @@ static double operation_flops(const CostModel *c, const Func *f, const Op *op, c
   }
   for (int i = 0; i < r->nfactors; i++) {
     if (!r->factors[i].size) continue;
+    if (op->kind == OP_conv_filter && r->factors[i].name[0] == 'i' && r->factors[i].name[1]) continue; /* outputs and window say which images */
     bool depth = op->kind == OP_attention && (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
     double n = factor_local(c, r, s, i);
     if (depth) per_point += 2 * n;
     else all *= n;
+  }
+  if (op->kind == OP_conv_transpose) { /* an image meets one window element in `stride` */
+    const Attr *strides = op_attr(op, AT_strides);
+    for (int i = 0; i < strides->n; i++) all /= (double)strides->u.ints[i];
   }
   return all * (op->kind == OP_attention ? per_point - 2 : per_point);
 }
@@ -287,13 +295,30 @@ static uint32_t axes_of_kind(const Rule *r, const Strategy *s, FactorKind kind) 
   return axes;
 }
 
+/* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both ends. */
+static double window_part(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  if (!op_is_windowed(op->kind)) return 1;
+  Window w = window_of(f, op);
+  double part = 0;
+  for (int i = 0; i < w.n; i++) {
+    int factor = r->operands[0].dims[w.dim[op->kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE][i]].f[0];
+    int64_t parts = factor_parts(c, s, factor);
+    if (parts == 1) continue;
+    double beyond = (double)(cost_extent(c, window_reach(c->m, &w, i)) - w.stride[i]);
+    double held = (double)cost_extent(c, w.extent[WINDOW_IMAGE][i]) / (double)parts;
+    part += fmax(beyond, 0) / fmax(held, 1);
+  }
+  return fmin(part, 1);
+}
+
 /* Windows of cut dimensions are exchanged; at most the operand's whole shard moves. */
 static double window_cost(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   uint32_t axes = axes_of_kind(r, s, FK_HALO);
-  double seconds = 0;
+  double seconds = 0, part = window_part(c, f, op, r, s);
+  int moved = op_is_windowed(op->kind) ? 1 : op->nin; /* weights stay */
   if (!axes) return 0;
-  for (int i = 0; i < op->nin; i++)
-    seconds += collective(c, axes, PERSONAL, cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
+  for (int i = 0; i < moved; i++)
+    seconds += collective(c, axes, PERSONAL, part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
   return seconds;
 }
 
