@@ -128,6 +128,12 @@ Attr attr_exprs(Module *m, AttrKey k, int n, const Expr *const *v) {
   return (Attr){.key = k, .n = n, .u.exprs = copy};
 }
 
+Attr attr_strs(Module *m, AttrKey k, int n, const char *const *v) {
+  const char **copy = ARENA_ARRAY(m->arena, const char *, n);
+  for (int i = 0; i < n; i++) copy[i] = module_string(m, v[i]);
+  return (Attr){.key = k, .n = n, .u.strs = copy};
+}
+
 /* ---- shorthands */
 
 static Val op1(Builder *b, OpKind k, Val x, const Type *type, int nattrs, const Attr *attrs) {

@@ -286,7 +286,7 @@ static const Type *infer_write(const Infer *c) {
 static const Type *infer_call(const Infer *c) {
   const Func *callee = module_func(c->m, attr(c, AT_name)->u.s);
   if (!callee) return fail(c, "no function \"%s\"", attr(c, AT_name)->u.s);
-  if (callee->outputs.n != 1) return fail(c, "function \"%s\" has %zu outputs, not 1", callee->name, callee->outputs.n);
+  if (!callee->outputs.n) return fail(c, "function \"%s\" has no output", callee->name);
   int n = 0;
   for (size_t i = 0; i < callee->ops.n; i++) {
     const Op *op = &callee->ops.items[i];
@@ -297,6 +297,15 @@ static const Type *infer_call(const Infer *c) {
   }
   if (n != c->spec->nin) return fail(c, "\"%s\" takes %d operands", callee->name, n);
   return type_of(callee, callee->outputs.items[0].value);
+}
+
+static const Type *infer_result(const Infer *c) {
+  const Op *call = op_of(c->f, c->spec->in[0]);
+  if (call->kind != OP_call) return fail(c, "operand 0 is not a call");
+  const Func *callee = module_func(c->m, op_str(call, AT_name));
+  int64_t i = attr(c, AT_index)->u.i;
+  if (!callee || i < 1 || i >= (int64_t)callee->outputs.n) return fail(c, "\"%s\" has no output %lld", op_str(call, AT_name), (long long)i);
+  return type_of(callee, callee->outputs.items[i].value);
 }
 
 /* ---- operations whose type is written: what can be checked is checked */

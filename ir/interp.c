@@ -309,8 +309,35 @@ static void frame_close(Run *run, Frame *frame) {
   for (size_t i = 0; i < frame->f->values.n * (size_t)run->nranks; i++) eval_release(run, &frame->values[i]);
 }
 
-/* Runs `f` with the operands of the operation as inputs on the ranks of its stage (or only on one) and takes its one
- * output as the operation's result. */
+/* Moves an output of the inner frame to the result of an operation. */
+static bool take_output(Run *run, const Frame *frame, const Op *op, const InterpTensor *from, int rank) {
+  InterpTensor *to = value_on(run, frame, op->out, rank);
+  Eval e = {.run = run, .frame = frame, .op = op, .rank = rank, .out = to};
+  int64_t dims[MAX_RANK];
+  if (!eval_result_dims_on(&e, rank, dims)) return false;
+  for (int d = 0; d < from->rank; d++)
+    if (from->dims[d] != dims[d]) return eval_fail(&e, "the result has another shape than its type");
+  eval_release(run, to);
+  *to = *from;
+  return true;
+}
+
+/* What `result` operations read of a call; copies, since several outputs may be one value. */
+static bool take_further_outputs(Run *run, const Frame *frame, const Op *call, const Frame *inner, int rank) {
+  for (size_t i = 0; i < frame->f->ops.n; i++) {
+    const Op *op = &frame->f->ops.items[i];
+    if (op->kind != OP_result || op->in[0] != call->out) continue;
+    const InterpTensor *from = value_on(run, inner, inner->f->outputs.items[op_int(op, AT_index, 0)].value, rank);
+    InterpTensor copy = *from;
+    if (!eval_alloc(run, &copy, op)) return false;
+    memcpy(copy.cells, from->cells, sizeof *copy.cells * (size_t)interp_elements(from));
+    if (!take_output(run, frame, op, &copy, rank)) return false;
+  }
+  return true;
+}
+
+/* Runs `f` with the operands of the operation as inputs on the ranks of its stage (or only on one) and takes its
+ * outputs as the results. */
 static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f, int stage, int only) {
   Arena *scratch = arena_new();
   size_t n = (size_t)run->nranks;
@@ -322,14 +349,9 @@ static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f,
   bool ok = inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : run_fail(run, op->name, "calls nested too deeply");
   for (int r = 0; r < run->nranks && ok; r++) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
-    InterpTensor *from = value_on(run, &inner, f->outputs.items[0].value, r), *to = value_on(run, frame, op->out, r);
-    Eval e = {.run = run, .frame = frame, .op = op, .rank = r, .out = to};
-    int64_t dims[MAX_RANK];
-    ok = eval_result_dims_on(&e, r, dims);
-    for (int d = 0; d < from->rank && ok; d++) ok = from->dims[d] == dims[d] || eval_fail(&e, "the result has another shape than its type");
-    eval_release(run, to);
-    *to = *from; /* moved */
-    from->cells = NULL;
+    InterpTensor *from = value_on(run, &inner, f->outputs.items[0].value, r);
+    ok = (op->kind != OP_call || take_further_outputs(run, frame, op, &inner, r)) && take_output(run, frame, op, from, r);
+    if (ok) from->cells = NULL; /* moved */
   }
   frame_close(run, &inner);
   arena_free(scratch);
@@ -344,6 +366,7 @@ bool eval_body(const Eval *e) {
 static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
   int stage = frame_stage(frame, op);
   if (op->kind == OP_call) return run_inner(run, frame, op, module_func(run->m, op_str(op, AT_name)), stage, only);
+  if (op->kind == OP_result) return true; /* the call made it */
   for (int r = 0; r < run->nranks; r++) {
     Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;

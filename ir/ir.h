@@ -122,7 +122,7 @@ typedef enum OpKind {
 typedef enum OpClass { OC_UNARY, OC_BINARY, OC_COMPARE, OC_OTHER } OpClass;
 
 typedef enum AttrKind {
-  AK_INT, AK_FLOAT, AK_STR, AK_EXPR, AK_DTYPE, AK_REDUCTION, AK_INTS, AK_FLOATS, AK_EXPRS, AK_AXIS, AK_AXES
+  AK_INT, AK_FLOAT, AK_STR, AK_EXPR, AK_DTYPE, AK_REDUCTION, AK_INTS, AK_FLOATS, AK_EXPRS, AK_STRS, AK_AXIS, AK_AXES
 } AttrKind;
 
 typedef enum AttrKey {
@@ -145,6 +145,7 @@ typedef struct Attr {
     const int64_t *ints; /* INTS, AXES */
     const double *floats;
     const Expr *const *exprs;
+    const char *const *strs; /* interned */
   } u;
 } Attr;
 
@@ -257,6 +258,7 @@ int64_t op_int(const Op *op, AttrKey key, int64_t otherwise);
 double op_float(const Op *op, AttrKey key, double otherwise);
 const char *op_str(const Op *op, AttrKey key); /* NULL when absent */
 const Expr *op_expr(const Op *op, AttrKey key);
+bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }
 Val func_find(const Func *f, const char *op_name_); /* the result of the operation named; 0 */
@@ -307,6 +309,7 @@ Attr attr_red(AttrKey k, Reduction v);
 Attr attr_ints(Module *m, AttrKey k, int n, const int64_t *v);
 Attr attr_floats(Module *m, AttrKey k, int n, const double *v);
 Attr attr_exprs(Module *m, AttrKey k, int n, const Expr *const *v);
+Attr attr_strs(Module *m, AttrKey k, int n, const char *const *v);
 
 /* Shorthands for the usual operations; every one may return 0 with a diagnostic. */
 Val build_unary(Builder *b, OpKind k, Val x);

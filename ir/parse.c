@@ -69,6 +69,7 @@ static Attr list_attr(Parser *p, AttrKey key) {
   struct { int64_t *items; size_t n, cap; } ints = {0};
   struct { double *items; size_t n, cap; } floats = {0};
   struct { const Expr **items; size_t n, cap; } exprs = {0};
+  struct { const char **items; size_t n, cap; } strs = {0};
   int n = 0;
   parse_expect(p, "[");
   if (!parse_accept(p, "]")) {
@@ -77,6 +78,7 @@ static Attr list_attr(Parser *p, AttrKey key) {
       if (kind == AK_INTS) { int64_t v = parse_integer(p, "an integer"); ARENA_PUSH(p->m->arena, &ints, v); }
       else if (kind == AK_AXES) { int64_t v = parse_axis(p); ARENA_PUSH(p->m->arena, &ints, v); }
       else if (kind == AK_FLOATS) { double v = parse_number(p, "a number"); ARENA_PUSH(p->m->arena, &floats, v); }
+      else if (kind == AK_STRS) { const char *v = parse_quoted(p, "a string"); ARENA_PUSH(p->m->arena, &strs, v); }
       else { const Expr *v = parse_expr(p); ARENA_PUSH(p->m->arena, &exprs, v); }
     } while (parse_accept(p, ","));
     parse_expect(p, "]");
@@ -84,6 +86,7 @@ static Attr list_attr(Parser *p, AttrKey key) {
   Attr a = {.key = key, .n = n};
   if (kind == AK_FLOATS) a.u.floats = floats.items;
   else if (kind == AK_EXPRS) a.u.exprs = exprs.items;
+  else if (kind == AK_STRS) a.u.strs = strs.items;
   else a.u.ints = ints.items;
   return a;
 }

@@ -40,6 +40,7 @@ void attr_print(const Module *m, Text *t, const Attr *a) {
     if (k == AK_INTS) text_printf(t, "%lld", (long long)a->u.ints[i]);
     else if (k == AK_FLOATS) text_double(t, a->u.floats[i]);
     else if (k == AK_EXPRS) ex_print(m, t, a->u.exprs[i]);
+    else if (k == AK_STRS) text_quoted(t, a->u.strs[i]);
     else print_axis(m, t, a->u.ints[i]);
   }
   text_add(t, "]");

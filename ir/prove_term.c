@@ -146,6 +146,7 @@ static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
 
 Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
   Term *terms = ARENA_ARRAY(t->m->arena, Term, f->values.n);
+  const Term **inner = ARENA_ARRAY(t->m->arena, const Term *, f->values.n); /* of calls: the terms of the callee */
   int next_input = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
@@ -162,7 +163,11 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
       terms[op->out] = terms_of_func(t, body, args)[body->outputs.items[0].value];
     } else if (op->kind == OP_call) {
       const Func *callee = module_func(t->m, op_str(op, AT_name));
-      terms[op->out] = terms_of_func(t, callee, args)[callee->outputs.items[0].value];
+      inner[op->out] = terms_of_func(t, callee, args);
+      terms[op->out] = inner[op->out][callee->outputs.items[0].value];
+    } else if (op->kind == OP_result) {
+      const Func *callee = module_func(t->m, op_str(op_of(f, op->in[0]), AT_name));
+      terms[op->out] = inner[op->in[0]][callee->outputs.items[op_int(op, AT_index, 0)].value];
     } else {
       terms[op->out] = identify(t, f, op, args);
       add_fact(t, f, op, terms[op->out], args);

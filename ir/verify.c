@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/holes.h"
 #include "ir/ir.h"
 
 typedef struct Verify {
@@ -217,12 +218,30 @@ static bool reaches(const Module *m, const Func *from, const Func *to, int depth
   return false;
 }
 
+/* V18: a call of a block has a label for every hole in the names, groups and places of the block's operations. */
+static void check_labels(Verify *v, const Op *call, const Func *callee) {
+  const Attr *labels = op_attr(call, AT_labels);
+  if (!labels) return;
+  Arena *scratch = arena_new();
+  for (size_t i = 0; i < callee->ops.n; i++) {
+    const Op *op = &callee->ops.items[i];
+    const char *names[] = {op->name, op->group, op->loc.file, op->loc.node};
+    for (size_t k = 0; k < sizeof names / sizeof *names && op->kind != OP_input; k++)
+      if (names[k] && !holes_fill(scratch, names[k], labels->n, labels->u.strs)) {
+        broken(v, call, "V18", "no label for \"%s\" in @%s", names[k], callee->name);
+        break;
+      }
+  }
+  arena_free(scratch);
+}
+
 static void check_call(Verify *v, const Op *op) {
   if (op->kind != OP_call) return;
   const Func *callee = module_func(v->m, op_str(op, AT_name));
   if (!callee) return; /* reported by the type check */
   if (callee->level != v->f->level) broken(v, op, "V14", "@%s is of level %d", callee->name, callee->level);
   else if (reaches(v->m, callee, v->f, 0)) broken(v, op, "V14", "the call of @%s forms a cycle", callee->name);
+  check_labels(v, op, callee);
 }
 
 static void check_op(Verify *v, size_t index) {

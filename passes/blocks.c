@@ -47,22 +47,6 @@ static bool is_letter(const Op *op) { return op->out && op->kind != OP_input && 
 
 /* ---- letters */
 
-static bool same_attr(const Attr *x, const Attr *y) {
-  if (x->key != y->key || x->n != y->n) return false;
-  switch (attr_kind(x->key)) {
-    case AK_INT: case AK_AXIS: return x->u.i == y->u.i;
-    case AK_FLOAT: return memcmp(&x->u.f, &y->u.f, sizeof x->u.f) == 0;
-    case AK_STR: return x->u.s == y->u.s; /* interned */
-    case AK_EXPR: return x->u.e == y->u.e;
-    case AK_DTYPE: return x->u.dtype == y->u.dtype;
-    case AK_REDUCTION: return x->u.reduction == y->u.reduction;
-    case AK_INTS: case AK_AXES: return !x->n || memcmp(x->u.ints, y->u.ints, sizeof *x->u.ints * (size_t)x->n) == 0;
-    case AK_FLOATS: return !x->n || memcmp(x->u.floats, y->u.floats, sizeof *x->u.floats * (size_t)x->n) == 0;
-    case AK_EXPRS: return !x->n || memcmp(x->u.exprs, y->u.exprs, sizeof *x->u.exprs * (size_t)x->n) == 0;
-  }
-  return false;
-}
-
 /* What a source is called or which numbers it holds does not tell blocks apart. */
 static bool is_content(OpKind k, AttrKey key) {
   return blocks_is_source(k) && (key == AT_name || key == AT_value || key == AT_ints || key == AT_floats || key == AT_seed);
@@ -73,7 +57,7 @@ static bool same_letter(const Func *f, const Op *x, const Op *y) {
   for (int i = 0; i < x->nin; i++)
     if (type_of(f, x->in[i]) != type_of(f, y->in[i])) return false;
   for (int i = 0; i < x->nattrs; i++) {
-    if (is_content(x->kind, x->attrs[i].key) ? x->attrs[i].key != y->attrs[i].key : !same_attr(&x->attrs[i], &y->attrs[i])) return false;
+    if (is_content(x->kind, x->attrs[i].key) ? x->attrs[i].key != y->attrs[i].key : !attr_equal(&x->attrs[i], &y->attrs[i])) return false;
   }
   return true;
 }

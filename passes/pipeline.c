@@ -1,8 +1,9 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> views -> dce -> widen -> prepare ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> views -> dce -> widen -> prepare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
- * Nothing else sequences passes.
+ * The planner and what follows read the flat function and learn from passes/blocks.h what repeats in it; outline writes the same knowledge
+ * into text, on demand, and inline undoes it.  Nothing else sequences passes.
  */
 #include "passes/pipeline.h"
 
@@ -16,14 +17,18 @@ typedef struct Pass {
   const char *name;
   bool (*run)(Module *m, Diags *diags);
   const char *device; /* the only kind of device it is for; NULL: all */
+  bool on_demand;     /* not part of the pipeline */
 } Pass;
 
 static const Pass passes[] = {
-    {"inline", pass_inline, NULL},
-    {"views", pass_views, NULL},
-    {"dce", pass_dce, NULL},
-    {"widen", pass_widen, "cpu"},
-    {"prepare", pass_prepare, NULL},
+    {"inline", pass_inline, NULL, false},
+    {"views", pass_views, NULL, false},
+    {"dce", pass_dce, NULL, false},
+    {"widen", pass_widen, "cpu", false},
+    {"prepare", pass_prepare, NULL, false},
+    {"order", pass_order, NULL, false},
+    {"group", pass_group, NULL, false},
+    {"outline", pass_outline, NULL, true},
 };
 
 enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
@@ -76,7 +81,7 @@ static const Pass *find_pass(const char *name, size_t n) {
 bool pipeline_run(Module *m, const char *list, const PassOptions *o, Diags *diags) {
   if (!list) {
     for (int i = 0; i < PASSES; i++)
-      if (!run_pass(m, &passes[i], o, diags)) return false;
+      if (!passes[i].on_demand && !run_pass(m, &passes[i], o, diags)) return false;
     return true;
   }
   while (*list) {

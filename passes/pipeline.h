@@ -14,7 +14,7 @@ typedef struct PassOptions {
   FILE *dump;              /* where prints go */
 } PassOptions;
 
-/* Names of the passes in pipeline order, NULL-terminated. */
+/* Names of the passes in pipeline order, NULL-terminated; the last ones run on demand only. */
 const char *const *pass_names(void);
 
 /* Runs the passes of a comma-separated list ("" runs none; NULL runs the whole pipeline in order).
