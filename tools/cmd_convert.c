@@ -1,10 +1,11 @@
-/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text, tensors between .npz and .safetensors. */
+/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text, its weights to .safetensors or .npz, tensors between the two. */
 #include <string.h>
 
 #include "base/file.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
 #include "tools/execute.h"
+#include "tools/weights.h"
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), k = strlen(end);
@@ -18,6 +19,13 @@ static bool model_to_ir(Tool *t, const char *in, const char *out) {
   if (ok) module_print(model.m, &text);
   model_free(&model);
   return ok && file_write(t->diags, out, 0666, text_str(&text), text.n);
+}
+
+static bool model_to_weights(Tool *t, const char *in, const char *out) {
+  Model model;
+  bool ok = model_load(t, in, &model) && weights_to_file(model.m, out, t->diags);
+  model_free(&model);
+  return ok;
 }
 
 static bool npz_to_safetensors(Tool *t, const char *in, const char *out) {
@@ -58,11 +66,12 @@ int cmd_convert(Tool *t) {
   const char *in = t->options.args.items[0], *out = t->options.args.items[1];
   bool ok;
   if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
+  else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz"))) ok = model_to_weights(t, in, out);
   else if (ends_with(in, ".npz") && ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
   else if (ends_with(in, ".safetensors") && ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
   else {
     diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built", in, out);
-    diag_help(t->diags, "built: MODEL to .ir, .npz to .safetensors, .safetensors to .npz");
+    diag_help(t->diags, "built: MODEL to .ir; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, .safetensors to .npz");
     return EXIT_MISSING;
   }
   return ok ? EXIT_OK : (int)tool_exit(t->diags);

@@ -1,4 +1,4 @@
-/* tools/cmd_inspect.c - apc inspect FILE: what is in a model, plan, program or file of tensors.
+/* tools/cmd_inspect.c - apc inspect FILE: what is in a model, plan, program, file of tensors or trace.
  *
  * A program is known by its last bytes, everything else by its ending.
  */
@@ -27,44 +27,53 @@ static const char *shape_text(Arena *a, int rank, const int64_t *dims) {
   return text_str(&t);
 }
 
-static void tensor_row(Tool *t, json_t *array, const TensorRow *r) {
+/* The rows of a file, as text or JSON, and their sum. */
+typedef struct TensorList {
+  json_t *array;
+  size_t n;
+  double bytes;
+} TensorList;
+
+static void tensor_row(Tool *t, TensorList *list, const TensorRow *r) {
+  list->n++;
+  list->bytes += (double)r->bytes;
   if (!option_given(&t->options, OPT_json)) {
     printf("  %-32s %s[%s]  %s\n", r->name, dtype_name(r->dtype), shape_text(t->arena, r->rank, r->dims), show_bytes(t->arena, (double)r->bytes));
     return;
   }
   json_t *shape = json_array();
   for (int i = 0; i < r->rank; i++) json_array_append_new(shape, json_integer(r->dims[i]));
-  json_array_append_new(array, json_pack("{s:s, s:s, s:o, s:I}", "name", r->name, "dtype", dtype_name(r->dtype), "shape", shape, "bytes",
+  json_array_append_new(list->array, json_pack("{s:s, s:s, s:o, s:I}", "name", r->name, "dtype", dtype_name(r->dtype), "shape", shape, "bytes",
                                          (json_int_t)r->bytes));
 }
 
-static bool npz_rows(Tool *t, const char *path, json_t *array) {
+static bool npz_rows(Tool *t, const char *path, TensorList *list) {
   Npz *z = npz_open(t->diags, path);
   bool ok = z != NULL;
   for (size_t i = 0; ok && i < z->n; i++) {
     Tensor tensor;
     ok = npz_read(z, &z->items[i], &tensor);
-    if (ok) tensor_row(t, array, &(TensorRow){z->items[i].name, tensor.dtype, tensor.rank, tensor.dims, tensor.bytes});
+    if (ok) tensor_row(t, list, &(TensorRow){z->items[i].name, tensor.dtype, tensor.rank, tensor.dims, tensor.bytes});
     if (ok) tensor_free(&tensor);
   }
   if (z) npz_close(z);
   return ok;
 }
 
-static bool npy_rows(Tool *t, const char *path, json_t *array) {
+static bool npy_rows(Tool *t, const char *path, TensorList *list) {
   Tensor tensor;
   if (!npy_read(t->diags, path, &tensor)) return false;
-  tensor_row(t, array, &(TensorRow){path, tensor.dtype, tensor.rank, tensor.dims, tensor.bytes});
+  tensor_row(t, list, &(TensorRow){path, tensor.dtype, tensor.rank, tensor.dims, tensor.bytes});
   tensor_free(&tensor);
   return true;
 }
 
-static bool safetensors_rows(Tool *t, const char *path, json_t *array) {
+static bool safetensors_rows(Tool *t, const char *path, TensorList *list) {
   Safetensors *s = safetensors_open(t->diags, path);
   if (!s) return false;
   for (size_t i = 0; i < s->n; i++) {
     const SafetensorsEntry *e = &s->items[i];
-    tensor_row(t, array, &(TensorRow){e->name, e->dtype, e->rank, e->dims, e->bytes});
+    tensor_row(t, list, &(TensorRow){e->name, e->dtype, e->rank, e->dims, e->bytes});
   }
   safetensors_close(s);
   return true;
@@ -72,7 +81,7 @@ static bool safetensors_rows(Tool *t, const char *path, json_t *array) {
 
 typedef struct TensorFormat {
   const char *ending;
-  bool (*rows)(Tool *t, const char *path, json_t *array);
+  bool (*rows)(Tool *t, const char *path, TensorList *list);
 } TensorFormat;
 
 static const TensorFormat formats[] = {{".npz", npz_rows}, {".npy", npy_rows}, {".safetensors", safetensors_rows}};
@@ -90,17 +99,37 @@ static const TensorFormat *tensor_format(const char *path) {
 
 static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format) {
   bool json = option_given(&t->options, OPT_json);
-  json_t *array = json_array();
+  TensorList list = {.array = json_array()};
   if (!json) printf("%s\n", path);
-  bool ok = format->rows(t, path, array);
-  if (ok && json) tool_json(json_pack("{s:s, s:s, s:s, s:O}", "schema", "apc.inspect/1", "file", path, "kind", "tensors", "tensors", array));
-  json_decref(array);
+  bool ok = format->rows(t, path, &list);
+  if (ok && !json) printf("  %-32s %zu tensor%s, %s\n", "total", list.n, list.n == 1 ? "" : "s", show_bytes(t->arena, list.bytes));
+  if (ok && json)
+    tool_json(json_pack("{s:s, s:s, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", path, "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
+                        list.array));
+  json_decref(list.array);
   return ok ? EXIT_OK : EXIT_BAD_INPUT;
+}
+
+/* What a file without a known ending is, by its first byte; programs are known by their last ones. */
+static bool begins_like_json(const char *path) {
+  FILE *f = fopen(path, "re");
+  int c = f ? fgetc(f) : EOF;
+  while (c == ' ' || c == '\n' || c == '\r' || c == '\t') c = fgetc(f);
+  if (f) fclose(f);
+  return c == '{' || c == '[';
+}
+
+static bool readable(Tool *t, const char *path) {
+  FileMap map;
+  if (!file_map(t->diags, path, &map)) return false;
+  file_unmap(&map);
+  return true;
 }
 
 int cmd_inspect(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
+  if (!readable(t, path)) return EXIT_BAD_INPUT;
   if (model_kind(path) != MODEL_NONE) return inspect_model(t, path);
   const TensorFormat *format = tensor_format(path);
   if (format) return inspect_tensors(t, path, format);
@@ -108,5 +137,6 @@ int cmd_inspect(Tool *t) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is a target: `apc targets show %s`", path);
     return EXIT_BAD_INPUT;
   }
+  if (ends_with(path, ".json") || begins_like_json(path)) return inspect_trace(t, path);
   return inspect_program(t, path);
 }

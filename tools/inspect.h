@@ -7,4 +7,7 @@
 int inspect_model(Tool *t, const char *path);   /* tools/inspect_model.c */
 int inspect_program(Tool *t, const char *path); /* tools/inspect_program.c */
 
+/* tools/inspect_trace.c: events in the Trace Event Format. */
+int inspect_trace(Tool *t, const char *path);
+
 #endif

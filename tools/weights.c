@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/fill.h"
+#include "base/npz.h"
 #include "base/safetensors.h"
 
 static bool same_shape(const Param *p, const SafetensorsEntry *e) {
@@ -38,5 +40,94 @@ bool weights_from_file(Module *m, const char *path, Diags *diags) {
     else point_at(p, blob, e);
   }
   safetensors_close(s);
+  return ok;
+}
+
+/* ---- writing */
+
+typedef struct Source {
+  const Module *m;
+  Diags *diags;
+  FileMap *maps; /* by blob; data NULL until it is opened */
+} Source;
+
+static const uint8_t *blob_bytes(Source *s, int blob) {
+  const Blob *b = &s->m->blobs.items[blob];
+  FileMap *map = &s->maps[blob];
+  if (!map->data && !file_map(s->diags, b->path, map)) return NULL;
+  if (map->size == b->bytes) return map->data;
+  diag_error(s->diags, DIAG_file_read, (Loc){.file = b->path}, "the file changed while it was read");
+  return NULL;
+}
+
+static void copy_strided(const Param *p, const uint8_t *from, Tensor *out) {
+  int64_t index[MAX_RANK] = {0}, n = tensor_elements(out);
+  size_t size = dtype_bytes(out->dtype);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = 0;
+    for (int d = 0; d < out->rank; d++) at += index[d] * p->strides[d];
+    memcpy((char *)out->data + (size_t)i * size, from + (uint64_t)at * size, size);
+    for (int d = out->rank - 1; d >= 0 && ++index[d] == out->dims[d]; d--) index[d] = 0;
+  }
+}
+
+static void fill_constant(Tensor *out, double value) {
+  size_t size = dtype_bytes(out->dtype);
+  for (int64_t i = 0; i < tensor_elements(out); i++) {
+    if (dtype_is_float(out->dtype)) dtype_store_f(out->dtype, (char *)out->data + (size_t)i * size, value);
+    else dtype_store_i(out->dtype, (char *)out->data + (size_t)i * size, (int64_t)value);
+  }
+}
+
+/* The values of a weight, as every rank would load them; free it with tensor_free. */
+static bool make_weight(Source *s, const Param *p, Tensor *out) {
+  int64_t dims[MAX_RANK];
+  const uint8_t *bytes = NULL;
+  if (p->init == INIT_BLOB && !(bytes = blob_bytes(s, p->blob))) return false;
+  if (!type_constant_dims(p->type, dims) || !tensor_alloc(out, p->type->dtype, p->type->rank, dims))
+    return diag_error(s->diags, DIAG_weights, p->loc, "no memory for weight '%s'", p->name);
+  size_t n = (size_t)tensor_elements(out);
+  if (p->init == INIT_BLOB) copy_strided(p, bytes + p->offset, out);
+  else if (p->init == INIT_NORMAL) fill_normal(out->dtype, out->data, 0, n, (uint64_t)p->seed, 0, 0, p->value);
+  else if (p->init == INIT_UNIFORM) fill_uniform(out->dtype, out->data, 0, n, (uint64_t)p->seed, 0, -p->value, p->value);
+  else if (p->init == INIT_CONSTANT) fill_constant(out, p->value);
+  return true;
+}
+
+static bool write_npz(Source *s, const char *path) {
+  NpzWriter *w = npz_writer_open(s->diags, path);
+  bool ok = w != NULL;
+  for (size_t i = 0; ok && i < s->m->params.n; i++) {
+    Tensor x;
+    ok = make_weight(s, &s->m->params.items[i], &x);
+    if (!ok) break;
+    ok = npz_writer_add(w, s->m->params.items[i].name, &x);
+    tensor_free(&x);
+  }
+  if (ok) return npz_writer_finish(w);
+  if (w) npz_writer_abandon(w);
+  return false;
+}
+
+static bool write_safetensors(Source *s, const char *path) {
+  size_t n = s->m->params.n, made = 0;
+  NamedTensor *list = ARENA_ARRAY(s->diags->arena, NamedTensor, n + 1);
+  bool ok = true;
+  for (; ok && made < n; made += ok) {
+    list[made].name = s->m->params.items[made].name;
+    ok = make_weight(s, &s->m->params.items[made], &list[made].tensor);
+  }
+  ok = ok && safetensors_write(s->diags, path, list, n, NULL, 0);
+  for (size_t i = 0; i < made; i++) tensor_free(&list[i].tensor);
+  return ok;
+}
+
+bool weights_to_file(const Module *m, const char *path, Diags *diags) {
+  size_t n = strlen(path);
+  Source s = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)};
+  bool npz = n > 4 && strcmp(path + n - 4, ".npz") == 0;
+  bool ok = npz ? write_npz(&s, path) : write_safetensors(&s, path);
+  for (size_t i = 0; i < m->blobs.n; i++)
+    if (s.maps[i].data) file_unmap(&s.maps[i]);
   return ok;
 }

@@ -8,4 +8,8 @@
  * diagnostics, all missing ones at once. */
 bool weights_from_file(Module *m, const char *path, Diags *diags);
 
+/* Writes the weights of a model, whatever they are made from, by their names: to .safetensors (as --weights takes them) or .npz.  False
+ * after diagnostics. */
+bool weights_to_file(const Module *m, const char *path, Diags *diags);
+
 #endif

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Files of tensors and traces: what inspect says of them, and what convert makes of them.
+. "$(dirname "$0")/lib.sh"
+gpt=$source_dir/examples/gpt-tiny.onnx mlp=$source_dir/examples/mlp.apc
+small="-D d=16 -D hidden=32 -D layers=2 -q"
+
+# the weights of a model in a file of their own are the same weights
+expect 0 "" "$apc" convert "$gpt" w.safetensors -q; no_out
+expect 0 "" "$apc" convert "$gpt" w.npz -q
+expect 0 "equal    logits" "$apc" run "$gpt" -q --weights w.safetensors --inputs "$source_dir/examples/gpt-tiny.inputs.npz" \
+  --expect "$source_dir/examples/gpt-tiny.outputs.npz"
+expect 0 "" "$apc" convert w.npz again.safetensors
+check "two ways to the same weights differ" cmp -s w.safetensors again.safetensors
+expect 0 "" "$apc" convert "$mlp" $small made.safetensors # weights that lie in no file
+expect 0 "" "$apc" run "$mlp" $small --outputs y.npz
+expect 0 "equal" "$apc" run "$mlp" $small --weights made.safetensors --expect y.npz
+expect 0 "" "$apc" convert "$mlp" $small m.ir
+expect 0 "equal" "$apc" run m.ir -q --expect y.npz
+expect 5 "error[APC0649]" "$apc" convert m.ir m.onnx
+expect 1 "error[APC0001]" "$apc" convert nowhere.onnx w.npz
+expect 1 "error[APC0002]" "$apc" convert "$mlp" $small nowhere/w.npz
+
+# inspect
+expect 0 "21 tensors, 661.0 KiB" "$apc" inspect w.safetensors; expect_out "token.weight"
+expect 0 "" "$apc" inspect w.safetensors --json
+expect_json 'd["kind"] == "tensors" and len(d["tensors"]) == 21 and d["bytes"] == sum(x["bytes"] for x in d["tensors"]) == 676864'
+expect_json '{"name": "token.weight", "dtype": "f32", "shape": [512, 64], "bytes": 131072} in d["tensors"]'
+expect 0 "" "$apc" inspect w.npz --json
+expect_json 'len(d["tensors"]) == 21 and d["bytes"] == 676864'
+/usr/bin/python3 -c 'import numpy; numpy.save("x.npy", numpy.zeros((2, 3), numpy.float64))'
+expect 0 "f64[2,3]" "$apc" inspect x.npy
+cat >t.json <<'JSON'
+{"traceEvents": [{"ph": "X", "name": "gemm", "ts": 10, "dur": 5, "pid": 0}, {"ph": "X", "name": "sum", "ts": 15, "dur": 1.5, "pid": 1},
+                 {"ph": "X", "name": "gemm", "ts": 20, "dur": 5, "pid": 0}, {"ph": "M", "name": "process_name"}]}
+JSON
+expect 0 "4 events, 15.0 us" "$apc" inspect t.json; expect_out "gemm, 2 times, 10.00 us"
+expect 0 "" "$apc" inspect t.json --json
+expect_json 'd["kind"] == "trace" and d["time_us"] == 15 and d["names"][0] == {"name": "gemm", "events": 2, "time_us": 10}'
+for text in '{' '[1]' '{"a": 1}' '[{"name": "x"}]' '[{"ph": "X", "name": "x", "ts": 1}]'; do
+  echo "$text" >bad.json
+  expect 1 "error[APC0014]" "$apc" inspect bad.json; no_out; expect_err "bad.json"
+done
+expect 1 "error[APC0001]" "$apc" inspect nowhere
+echo hello >hello; expect 1 "error[APC0603]" "$apc" inspect hello; no_out
+summary 44

@@ -1,0 +1,96 @@
+/* tools/inspect_trace.c - apc inspect of a trace in the Trace Event Format (chrome://tracing, Perfetto): how long it is, how busy every
+ * process was, and which events took most of the time.
+ *
+ * Read are complete events (ph "X": name, ts, dur in microseconds, pid); other kinds are counted only.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/inspect.h"
+
+typedef struct Sum {
+  const char *name;
+  int64_t n;
+  double us;
+} Sum;
+
+typedef struct Sums {
+  Sum *items;
+  size_t n, cap;
+} Sums;
+
+typedef struct Trace {
+  size_t events;
+  double begin, end; /* us */
+  Sums names, processes;
+} Trace;
+
+enum { SHOWN = 10 };
+
+static void add(Arena *a, Sums *sums, const char *name, double us) {
+  size_t i = 0;
+  while (i < sums->n && strcmp(sums->items[i].name, name) != 0) i++;
+  if (i == sums->n) ARENA_PUSH(a, sums, ((Sum){.name = arena_strdup(a, name)}));
+  sums->items[i].n++;
+  sums->items[i].us += us;
+}
+
+static int longest_first(const void *x, const void *y) {
+  const Sum *a = x, *b = y;
+  return a->us != b->us ? (a->us < b->us ? 1 : -1) : strcmp(a->name, b->name);
+}
+
+static bool bad_event(Tool *t, const char *path, size_t i, const char *what) {
+  return diag_error(t->diags, DIAG_trace, (Loc){.file = path}, "event %zu: %s", i, what);
+}
+
+static bool read_event(Tool *t, const char *path, size_t i, const json_t *event, Trace *out) {
+  if (!json_is_object(event)) return bad_event(t, path, i, "it is no object");
+  const char *phase = json_string_value(json_object_get(event, "ph"));
+  if (!phase) return bad_event(t, path, i, "it has no phase (\"ph\")");
+  out->events++;
+  if (strcmp(phase, "X") != 0) return true;
+  const json_t *name = json_object_get(event, "name"), *ts = json_object_get(event, "ts"), *dur = json_object_get(event, "dur");
+  const json_t *pid = json_object_get(event, "pid");
+  if (!json_is_string(name) || !json_is_number(ts) || !json_is_number(dur)) return bad_event(t, path, i, "name, ts and dur are wanted");
+  double begin = json_number_value(ts), us = json_number_value(dur);
+  if (!out->names.n || begin < out->begin) out->begin = begin;
+  if (!out->names.n || begin + us > out->end) out->end = begin + us;
+  add(t->arena, &out->names, json_string_value(name), us);
+  add(t->arena, &out->processes, json_is_string(pid) ? json_string_value(pid) : arena_printf(t->arena, "%lld", (long long)json_integer_value(pid)), us);
+  return true;
+}
+
+static void show(Tool *t, const char *path, const Trace *trace) {
+  printf("%s\n  trace        %zu events, %s\n", path, trace->events, show_seconds(t->arena, (trace->end - trace->begin) * 1e-6));
+  for (size_t i = 0; i < trace->processes.n; i++)
+    printf("  process      %s: busy %s\n", trace->processes.items[i].name, show_seconds(t->arena, trace->processes.items[i].us * 1e-6));
+  for (size_t i = 0; i < trace->names.n && i < SHOWN; i++)
+    printf("  %-12s %s, %lld times, %s\n", i ? "" : "longest", trace->names.items[i].name, (long long)trace->names.items[i].n,
+           show_seconds(t->arena, trace->names.items[i].us * 1e-6));
+}
+
+static json_t *sums_json(const Sums *sums) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < sums->n; i++)
+    json_array_append_new(array, json_pack("{s:s, s:I, s:f}", "name", sums->items[i].name, "events", (json_int_t)sums->items[i].n, "time_us", sums->items[i].us));
+  return array;
+}
+
+int inspect_trace(Tool *t, const char *path) {
+  json_error_t error;
+  json_t *document = json_load_file(path, 0, &error);
+  const json_t *events = json_is_array(document) ? document : json_object_get(document, "traceEvents");
+  Trace trace = {0};
+  bool ok = true;
+  if (!document) ok = diag_error(t->diags, DIAG_trace, (Loc){.file = path, .line = error.line, .col = error.column > 0 ? error.column : 1}, "%s", error.text);
+  else if (!json_is_array(events)) ok = diag_error(t->diags, DIAG_trace, (Loc){.file = path}, "a JSON document, but no trace: it has no list \"traceEvents\"");
+  for (size_t i = 0; ok && i < json_array_size(events); i++) ok = read_event(t, path, i, json_array_get(events, i), &trace);
+  if (ok && trace.names.n) qsort(trace.names.items, trace.names.n, sizeof(Sum), longest_first);
+  if (ok && !option_given(&t->options, OPT_json)) show(t, path, &trace);
+  else if (ok)
+    tool_json(json_pack("{s:s, s:s, s:s, s:I, s:f, s:o, s:o}", "schema", "apc.inspect/1", "file", path, "kind", "trace", "events", (json_int_t)trace.events,
+                        "time_us", trace.end - trace.begin, "processes", sums_json(&trace.processes), "names", sums_json(&trace.names)));
+  json_decref(document);
+  return ok ? EXIT_OK : EXIT_BAD_INPUT;
+}
