@@ -10,6 +10,17 @@
 #include "passes/labels.h"
 #include "passes/plan_text.h"
 
+typedef struct OpLine {
+  const char *glob, *strategy;
+  Loc name_loc, loc; /* of the glob and of the strategy */
+  bool matched;
+} OpLine;
+
+typedef struct Named {
+  const char *name;
+  size_t op;
+} Named;
+
 typedef struct Parser {
   Module *m;
   const Func *f;
@@ -21,7 +32,10 @@ typedef struct Parser {
   Plan *plan;
   Strategy *strategies;
   size_t *cuts;     /* by stage: its first operation; SIZE_MAX: not given */
-  bool graph, target, mesh;
+  struct { OpLine *items; size_t n, cap; } lines;
+  int *line_of;     /* by operation: the last line that matches it; -1 */
+  Named *names;     /* of all operations, sorted */
+  bool graph, target, mesh, same_graph;
 } Parser;
 
 /* ---- one line */
@@ -123,7 +137,8 @@ static bool read_graph(Parser *p) {
     h = h * 16 + (uint64_t)hex(digits[i]);
   }
   if (digits[16]) return diag_error(p->d, DIAG_plan_syntax, loc, "expected a hash of 16 hexadecimal digits");
-  if (h != p->plan->graph) diag_warning(p->d, DIAG_plan_model, loc, "the plan was made for another graph; it is used where it fits");
+  p->same_graph = h == p->plan->graph;
+  if (!p->same_graph) diag_warning(p->d, DIAG_plan_model, loc, "the plan was made for another graph; it is used where it fits");
   return p->graph = true;
 }
 
@@ -200,40 +215,49 @@ static bool read_stage(Parser *p) {
   return true;
 }
 
-static bool read_strategy(Parser *p, size_t op, const char *text, Loc loc) {
-  const char *why = NULL;
-  Strategy s;
-  if (!strategy_parse(p->m, p->rules[op], text, &s, &why)) {
-    Text rule = {.arena = p->m->arena};
-    rule_print(p->m, &rule, p->rules[op]);
-    diag_error(p->d, DIAG_plan_strategy, loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[op].name, op_name(p->f->ops.items[op].kind), text, why);
-    diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
-    return false;
+/* The operations a line matches get it as their line so far.  Most globs are plain names: those are looked up. */
+static bool is_plain(const char *glob, Text *name) {
+  for (; *glob; glob++) {
+    if (*glob == '*') return false;
+    if (*glob == '\\' && glob[1]) glob++;
+    text_addn(name, glob, 1);
   }
-  p->strategies[op] = s;
   return true;
+}
+
+static int compare_named(const void *x, const void *y) { return strcmp(((const Named *)x)->name, ((const Named *)y)->name); }
+
+static void match(Parser *p, OpLine *line, int number) {
+  Text name = {.arena = p->m->arena};
+  if (is_plain(line->glob, &name)) {
+    const Named *found = bsearch(&(Named){text_str(&name), 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
+    if (found) p->line_of[found->op] = number;
+    line->matched = found != NULL;
+    return;
+  }
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    if (!plan_glob(line->glob, p->f->ops.items[i].name)) continue;
+    p->line_of[i] = number;
+    line->matched = true;
+  }
 }
 
 static bool read_op(Parser *p) {
   if (!need_mesh(p)) return false;
   spaces(p);
-  Loc name_loc = here(p);
-  const char *glob = string(p, "the quoted name of an operation");
-  if (!glob) return false;
+  OpLine line = {.name_loc = here(p)};
+  line.glob = string(p, "the quoted name of an operation");
+  if (!line.glob) return false;
   spaces(p);
-  Loc loc = here(p);
+  line.loc = here(p);
   const char *s = p->at;
   size_t n = strcspn(s, "}");
   if (*s != '{' || s[n] != '}') return syntax(p, "a strategy in braces");
   p->at += n + 1;
-  const char *text = arena_strndup(p->m->arena, s, n + 1);
-  bool any = false;
-  for (size_t i = 0; i < p->f->ops.n; i++) {
-    if (!plan_glob(glob, p->f->ops.items[i].name)) continue;
-    any = true;
-    if (!read_strategy(p, i, text, loc)) return false;
-  }
-  return any || diag_error(p->d, DIAG_plan_model, name_loc, "no operation is named \"%s\"", glob);
+  line.strategy = arena_strndup(p->m->arena, s, n + 1);
+  match(p, &line, (int)p->lines.n);
+  ARENA_PUSH(p->m->arena, &p->lines, line);
+  return true;
 }
 
 static bool read_line(Parser *p) {
@@ -272,6 +296,59 @@ static bool read_lines(Parser *p, const char *text) {
 }
 
 /* ---- from lines to a plan */
+
+static int by_glob(const void *x, const void *y) {
+  const OpLine *a = *(const OpLine *const *)x, *b = *(const OpLine *const *)y;
+  int order = strcmp(a->glob, b->glob);
+  return order ? order : a < b ? -1 : a > b;
+}
+
+static void warn_repeated(Parser *p) {
+  const OpLine **sorted = ARENA_ARRAY(p->m->arena, const OpLine *, p->lines.n);
+  for (size_t i = 0; i < p->lines.n; i++) sorted[i] = &p->lines.items[i];
+  if (p->lines.n) qsort(sorted, p->lines.n, sizeof *sorted, by_glob);
+  for (size_t i = 1; i < p->lines.n; i++)
+    if (strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0)
+      diag_warning(p->d, DIAG_plan_model, sorted[i]->name_loc, "\"%s\" has a line already (line %d); this one counts", sorted[i]->glob, sorted[i - 1]->name_loc.line);
+}
+
+/* A line of this graph that matches nothing is an error; of another graph, only when most lines do. */
+static bool check_matches(Parser *p) {
+  enum { NAMED = 3 };
+  Text names = {.arena = p->m->arena};
+  size_t missed = 0;
+  Loc first = {0};
+  for (size_t i = 0; i < p->lines.n; i++) {
+    const OpLine *line = &p->lines.items[i];
+    if (line->matched) continue;
+    if (p->same_graph) diag_error(p->d, DIAG_plan_model, line->name_loc, "no operation is named \"%s\"", line->glob);
+    if (missed++ == 0) first = line->name_loc;
+    if (missed <= NAMED) text_printf(&names, "%s\"%s\"", missed > 1 ? ", " : "", line->glob);
+  }
+  if (!missed) return true;
+  if (p->same_graph) return false;
+  if (missed > NAMED) text_add(&names, " ...");
+  if (2 * missed > p->lines.n)
+    return diag_error(p->d, DIAG_plan_model, first, "the plan is for another model: %zu of %zu op lines match no operation: %s", missed, p->lines.n, text_str(&names));
+  diag_warning(p->d, DIAG_plan_model, first, "%zu of %zu op lines match no operation: %s", missed, p->lines.n, text_str(&names));
+  return true;
+}
+
+/* Only the line that counts has to fit: a wide glob may match operations that another line is for. */
+static bool read_strategies(Parser *p) {
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    if (p->line_of[i] < 0) continue;
+    const OpLine *line = &p->lines.items[p->line_of[i]];
+    const char *why = NULL;
+    if (strategy_parse(p->m, p->rules[i], line->strategy, &p->strategies[i], &why)) continue;
+    Text rule = {.arena = p->m->arena};
+    rule_print(p->m, &rule, p->rules[i]);
+    diag_error(p->d, DIAG_plan_strategy, line->loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[i].name, op_name(p->f->ops.items[i].kind), line->strategy, why);
+    diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
+    return false;
+  }
+  return true;
+}
 
 static bool place_stages(Parser *p) {
   int n = p->plan->mesh.stages;
@@ -325,6 +402,16 @@ static bool complete(Parser *p) {
   return diag_error(p->d, DIAG_plan_conversion, (Loc){.file = p->file}, "the strategies need a conversion that does not exist: micro-batches cannot be joined again");
 }
 
+static void index_names(Parser *p) {
+  p->names = ARENA_ARRAY(p->m->arena, Named, p->f->ops.n);
+  p->line_of = ARENA_ARRAY(p->m->arena, int, p->f->ops.n);
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    p->names[i] = (Named){p->f->ops.items[i].name, i};
+    p->line_of[i] = -1;
+  }
+  if (p->f->ops.n) qsort(p->names, p->f->ops.n, sizeof *p->names, compare_named);
+}
+
 Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
   Parser p = {.m = m, .f = f, .t = t, .d = d, .rules = rules_of(m, f), .file = file, .plan = ARENA_NEW(m->arena, Plan)};
   diag_source(d, file, text);
@@ -334,5 +421,8 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
   p.plan->ranks = t->ranks;
   p.plan->graph = plan_graph_hash(m, f);
   p.plan->strategies = p.strategies;
-  return read_lines(&p, text) && place_stages(&p) && complete(&p) ? p.plan : NULL;
+  index_names(&p);
+  if (!read_lines(&p, text)) return NULL;
+  warn_repeated(&p);
+  return check_matches(&p) && read_strategies(&p) && place_stages(&p) && complete(&p) ? p.plan : NULL;
 }
