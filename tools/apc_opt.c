@@ -1,8 +1,8 @@
 /* tools/apc_opt.c - runs passes on IR text, for tests and for looking.
  *
- *   apc-opt [--passes=a,b] [--print-after=PASS|all] FILE.ir      (FILE - is standard input)
+ *   apc-opt [--passes=a,b] [--device=KIND] [--print-after=PASS|all] FILE.ir      (FILE - is standard input)
  *
- * Prints the module after the passes.  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 70 for a broken invariant.
+ * Prints the module after the passes; those for another device are left out when one is given.  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 70 for a broken invariant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "passes/pipeline.h"
 
 static int usage(void) {
-  fputs("usage: apc-opt [--passes=a,b] [--print-after=PASS|all] FILE.ir\npasses:", stderr);
+  fputs("usage: apc-opt [--passes=a,b] [--device=KIND] [--print-after=PASS|all] FILE.ir\npasses:", stderr);
   for (const char *const *p = pass_names(); *p; p++) fprintf(stderr, " %s", *p);
   fputs("\n", stderr);
   return 2;
@@ -46,6 +46,7 @@ int main(int argc, char **argv) {
   PassOptions options = {.verify = true, .dump = stdout};
   for (int i = 1; i < argc; i++) {
     if (strncmp(argv[i], "--passes=", 9) == 0) passes = argv[i] + 9;
+    else if (strncmp(argv[i], "--device=", 9) == 0) options.device = argv[i] + 9;
     else if (strncmp(argv[i], "--print-after=", 14) == 0) options.print_after = argv[i] + 14;
     else if (argv[i][0] == '-' && argv[i][1]) return usage();
     else if (file) return usage();
