@@ -169,15 +169,21 @@ static bool prove_output(Prover *p, const Func *l2, const Output *o, const Outpu
   return same_relation(p, &want, &known->relation) || prove_fail(p, "the output is not the declared shard");
 }
 
+static const Output *output_named(const Func *f, const char *name) {
+  for (size_t i = 0; i < f->outputs.n; i++)
+    if (strcmp(f->outputs.items[i].name, name) == 0) return &f->outputs.items[i];
+  return NULL;
+}
+
 static bool prove_outputs(Prover *p, const Func *l2, const Fact2 *known) {
   if (l2->outputs.n != p->l1->outputs.n) return prove_fail(p, "%zu outputs, level 1 has %zu", l2->outputs.n, p->l1->outputs.n);
   for (size_t i = 0; i < l2->outputs.n; i++) {
-    const Output *o = &l2->outputs.items[i], *g = NULL;
+    const Output *o = &l2->outputs.items[i], *g = output_named(p->l1, o->name);
     p->op = o->name;
-    for (size_t j = 0; j < p->l1->outputs.n; j++)
-      if (strcmp(p->l1->outputs.items[j].name, o->name) == 0) g = &p->l1->outputs.items[j];
     if (!g) return prove_fail(p, "not the value level 1 gives");
     if (!prove_output(p, l2, o, g, &known[o->value])) return false;
+    p->op = p->l1->outputs.items[i].name;
+    if (!output_named(l2, p->op)) return prove_fail(p, "an output of level 1 is missing");
   }
   return p->written == p->terms->writes.n || prove_fail(p, "a state of level 1 is not written");
 }
@@ -212,10 +218,8 @@ static bool prove_alone(Prover *p, const Func *l2) {
 /* Every part that is made is the part of what level 1 makes. */
 static bool prove_parts(Prover *p, const Func *l2, const Fact2 *known) {
   for (size_t i = 0; i < l2->outputs.n; i++) {
-    const Output *o = &l2->outputs.items[i], *g = NULL;
+    const Output *o = &l2->outputs.items[i], *g = output_named(p->l1, o->name);
     p->op = o->name;
-    for (size_t k = 0; k < p->l1->outputs.n; k++)
-      if (strcmp(p->l1->outputs.items[k].name, o->name) == 0) g = &p->l1->outputs.items[k];
     if (!g) return prove_fail(p, "level 1 makes no such weight");
     if (!prove_output(p, l2, o, g, &known[o->value])) return false;
   }

@@ -122,8 +122,28 @@ static void faults_are_refuted(void) {
   }
 }
 
+/* At level 2 an output may occur in several layouts, but none may take the place of another. */
+static void outputs_are_all_there(void) {
+  static const char *const parts[] = {"output \"b\" %x @{0:tp}", "output \"a\" %whole @{}"};
+  for (int i = 0; i < 2; i++) {
+    Arena *a = arena_new();
+    Diags *d = diags_new(a);
+    Module *m = ir_parse("program", arena_printf(a, "apc.ir 1\nmesh [tp=2] stages 1\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[4] output \"a\" %%x output \"b\" %%x }\n"
+                                                 "func @rank level 2 { %%x = input {name=\"x\"} : f32[2] @{0:tp} %%whole = all_gather %%x {mesh_axis=tp, axis=0} : f32[4]\n"
+                                                 "  output \"a\" %%x @{0:tp} %s }", parts[i]), d);
+    bool ok = m && verify_module(m, d);
+    if (!ok) diags_print(d, stderr, false);
+    CHECK(ok);
+    Proof p = ok ? prove(m, module_func(m, "main"), module_func(m, "rank")) : (Proof){UNKNOWN, "the text", "is no program"};
+    CHECKF(p.verdict == (i ? REFUTED : PROVED), "%s with %s", verdict_name(p.verdict), parts[i]);
+    if (m) module_free(m);
+    arena_free(a);
+  }
+}
+
 int main(void) {
   RUN(right_program_is_proved);
   RUN(faults_are_refuted);
+  RUN(outputs_are_all_there);
   return test_summary();
 }
