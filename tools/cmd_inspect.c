@@ -137,6 +137,7 @@ int cmd_inspect(Tool *t) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is a target: `apc targets show %s`", path);
     return EXIT_BAD_INPUT;
   }
+  if (ends_with(path, ".plan") || begins_like_plan(path)) return inspect_plan(t, path);
   if (ends_with(path, ".json") || begins_like_json(path)) return inspect_trace(t, path);
   return inspect_program(t, path);
 }

@@ -65,7 +65,7 @@ int inspect_program(Tool *t, const char *path) {
   RtError error = {0};
   if (artifact_open(path, path, &artifact, &error) != RT_OK) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read: %s", error.text);
-    diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .json (traces); programs by their last bytes");
+    diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); programs by their last bytes");
     return EXIT_BAD_INPUT;
   }
   if (option_given(&t->options, OPT_json)) tool_json(program_json(&artifact.program, path));

@@ -54,7 +54,7 @@ plan 's/stages 2/stages 99999999999/'
 plan 's/{c:tp}/{nofactor:tp}/'
 plan 's/{c:tp}/{c:nowhere}/'
 plan 's/{c:tp}/{c:tp/'
-plan 's/^op "layers.\*.up.dot"/op "no.such.operation"/'
+plan 's/^op "layers.0.up.dot"/op "no.such.operation"/'
 plan 's/^stage 1 /stage 2 /'
 plan 's/^op /oops /'
 : >bad.plan; bad APC04 "$apc" plan "$mlp" $small --plan bad.plan

@@ -45,6 +45,15 @@ assert all(a[k] == b[k] for k in ("chosen", "time_us", "bytes_per_device", "brea
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan again.plan
 check "a plan written again differs" diff saved.plan again.plan
 
+expect 0 "plan of @main" "$apc" inspect saved.plan
+expect_out "4 ranks in 1 stage"
+expect_out "layers.0.up.dot"
+expect 0 "" "$apc" inspect saved.plan --json
+expect_json 'd["schema"] == "apc.inspect/1" and d["kind"] == "plan" and d["ranks"] == 4 and d["stages"] == 1 and {x["axis"][:2] for x in d["mesh"]} == {"tp"}'
+expect_json 'abs(d["time"]["time_us"] - json.load(open("first"))["time_us"]) < 1 and any(x["glob"] == "layers.0.up.dot" and "tp" in x["strategy"]["c"] for x in d["ops"])'
+expect_json 'd["memory"]["bytes_per_device"] == json.load(open("first"))["bytes_per_device"] and d["memory"]["shares"]["weights"] > 0'
+sed 's/ranks 4/ranks many/' saved.plan >bad.plan; expect 1 "error[APC0403]" "$apc" inspect bad.plan
+
 # emit: every form, twice the same bytes
 for kind in plan ir ir:inline spmd schedule c; do
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-; cp out one

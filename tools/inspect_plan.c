@@ -1,0 +1,127 @@
+/* tools/inspect_plan.c - apc inspect of a plan file: mesh, stages, strategies by group of operations, predictions.
+ *
+ * Reads the file alone; whether it fits a model is seen with --plan.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "passes/plan_file.h"
+#include "tools/inspect.h"
+
+bool begins_like_plan(const char *path) {
+  char begin[9] = "";
+  FILE *f = fopen(path, "re");
+  if (f && !fgets(begin, sizeof begin, f)) begin[0] = 0;
+  if (f) fclose(f);
+  return strcmp(begin, "apc.plan") == 0;
+}
+
+/* ---- predictions: "predicted 12.3 ms: compute 4, memory 5" and "bytes per rank 6: weights 7", as plan_print writes them */
+
+typedef struct Share {
+  const char *name;
+  double value;
+} Share;
+
+typedef struct Prediction {
+  bool given;
+  double total;
+  struct { Share *items; size_t n, cap; } shares;
+} Prediction;
+
+static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
+  Prediction p = {0};
+  for (size_t i = 0; i < f->comments.n && !p.given; i++) {
+    const char *s = f->comments.items[i];
+    if (strncmp(s, begin, strlen(begin)) != 0) continue;
+    char *end;
+    p.total = strtod(s + strlen(begin), &end);
+    p.given = end != s + strlen(begin);
+    for (s = strchr(end, ':'); s; s = strchr(s, ',')) {
+      s += 1 + strspn(s + 1, " ");
+      const char *name = arena_strndup(t->arena, s, strcspn(s, " "));
+      ARENA_PUSH(t->arena, &p.shares, ((Share){name, strtod(s + strlen(name), NULL)}));
+    }
+  }
+  return p;
+}
+
+/* ---- JSON */
+
+static json_t *prediction_json(const Prediction *p, const char *total, double scale) {
+  if (!p->given) return json_null();
+  json_t *shares = json_object();
+  for (size_t i = 0; i < p->shares.n; i++) json_object_set_new(shares, p->shares.items[i].name, json_real(p->shares.items[i].value * scale));
+  return json_pack("{s:f, s:o}", total, p->total * scale, "shares", shares);
+}
+
+/* {"x1": ["mb", "tp"]} */
+static json_t *strategy_json(Tool *t, const char *text) {
+  json_t *o = json_object();
+  const char *factor, *axes;
+  while (plan_file_pick(t->arena, &text, &factor, &axes)) {
+    json_t *list = json_array();
+    for (size_t n; *axes; axes += n + (axes[n] == '.')) {
+      n = strcspn(axes, ".");
+      json_array_append_new(list, json_stringn(axes, n));
+    }
+    json_object_set_new(o, factor, list);
+  }
+  return o;
+}
+
+static json_t *plan_file_json(Tool *t, const PlanFile *f) {
+  json_t *mesh = json_array(), *stages = json_array(), *ops = json_array();
+  Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
+  for (int i = 0; i < f->mesh.naxes; i++)
+    json_array_append_new(mesh, json_pack("{s:s, s:i, s:b}", "axis", f->mesh.axes[i].name, "size", f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
+  for (int i = 1; i < f->mesh.stages; i++) json_array_append_new(stages, json_pack("{s:i, s:s}", "stage", i, "from", f->stages[i].op));
+  for (size_t i = 0; i < f->ops.n; i++)
+    json_array_append_new(ops, json_pack("{s:s, s:o}", "glob", f->ops.items[i].glob, "strategy", strategy_json(t, f->ops.items[i].strategy)));
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1", "file", f->file, "kind", "plan", "function",
+                   f->func, "graph", arena_printf(t->arena, "%016" PRIx64, f->graph), "target", f->target, "ranks", f->ranks, "mesh", mesh, "stages",
+                   f->mesh.stages, "stage_begins", stages, "ops", ops, "time", prediction_json(&time, "time_us", 1e3), "memory",
+                   prediction_json(&bytes, "bytes_per_device", 1));
+}
+
+/* ---- text */
+
+static void print_prediction(Tool *t, const char *what, const Prediction *p, bool bytes) {
+  if (!p->given) return;
+  printf("  %-9s %s", what, bytes ? show_bytes(t->arena, p->total) : show_seconds(t->arena, p->total * 1e-3));
+  int shown = 0;
+  for (size_t i = 0; i < p->shares.n; i++) {
+    const Share *s = &p->shares.items[i];
+    if (s->value > 0) printf("%s%s %s", shown++ ? ", " : ": ", s->name, bytes ? show_bytes(t->arena, s->value) : show_seconds(t->arena, s->value * 1e-3));
+  }
+  putchar('\n');
+}
+
+static void print_plan_file(Tool *t, const PlanFile *f) {
+  Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
+  size_t width = 0;
+  printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n  mesh     ", f->file, f->func, f->graph, f->target);
+  for (int i = 0; i < f->mesh.naxes; i++)
+    printf("%s%s=%d%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size, f->mesh.axes[i].temporal ? " micro-batches" : "");
+  printf("%s%d rank%s in %d stage%s\n", f->mesh.naxes ? ": " : " ", f->ranks, f->ranks == 1 ? "" : "s", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
+  print_prediction(t, "time", &time, false);
+  print_prediction(t, "per rank", &bytes, true);
+  for (int i = 1; i < f->mesh.stages; i++) printf("  stage %-3d from %s\n", i, f->stages[i].op);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (strlen(f->ops.items[i].glob) > width) width = strlen(f->ops.items[i].glob);
+  if (width > 48) width = 48;
+  printf("  strategies of operations, the last that matches counts (`*`: all layers)\n");
+  for (size_t i = 0; i < f->ops.n; i++) printf("    %-*s %s\n", (int)width, f->ops.items[i].glob, f->ops.items[i].strategy);
+}
+
+int inspect_plan(Tool *t, const char *path) {
+  const char *text = file_read_text(t->diags, t->arena, path, NULL);
+  const PlanFile *f = text ? plan_file_read(t->arena, path, text, t->diags) : NULL;
+  if (!f) return EXIT_BAD_INPUT;
+  if (option_given(&t->options, OPT_json)) tool_json(plan_file_json(t, f));
+  else print_plan_file(t, f);
+  return EXIT_OK;
+}
