@@ -18,7 +18,7 @@
 enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096 };
 
 /* Beyond these the search bounds instead of solving. */
-static const double table_cap = 3e7, frontier_cap = 1e6;
+static const double table_cap = 3e7, frontier_cap = 5e4;
 
 /* The degrees in the order their axes have on the mesh: what talks most is innermost. */
 enum { DP, CP, EP, TP, DEGREES };

@@ -39,10 +39,17 @@ static void prune(Points *l) {
   l->n = kept;
 }
 
-static bool useful(const Solver *s, double memory, double time) { return memory <= s->p->memory_limit && time <= s->time_limit; }
+typedef struct Frontier {
+  Program *p;
+  double time_limit;  /* points above it lead nowhere */
+  size_t npoints, work;
+  struct { int *items; size_t n, cap; } roots; /* eliminations with an empty scope */
+} Frontier;
+
+static bool useful(const Frontier *s, double memory, double time) { return memory <= s->p->p->memory_limit && time <= s->time_limit; }
 
 /* All sums of a point of `x` and one of the n points `y`. */
-static void add_frontier(Solver *s, const Points *x, const FrontierPoint *y, size_t n, Points *out) {
+static void add_frontier(Frontier *s, const Points *x, const FrontierPoint *y, size_t n, Points *out) {
   out->n = 0;
   s->work += x->n * n;
   for (size_t i = 0; i < x->n; i++)
@@ -54,7 +61,7 @@ static void add_frontier(Solver *s, const Points *x, const FrontierPoint *y, siz
 }
 
 /* A value of the variable that another of the same class beats in time and memory is never needed. */
-static int useful_values(const Bucket *b, int *out) {
+static int useful_values(const Step *b, int *out) {
   int n = 0;
   for (int v = 0; v < b->domain; v++) {
     bool beaten = b->time[v] == INFINITY;
@@ -69,7 +76,7 @@ static int useful_values(const Bucket *b, int *out) {
   return n;
 }
 
-static size_t index_at(const Bucket *b, int f, const int *at, int class) {
+static size_t index_at(const Step *b, int f, const int *at, int class) {
   size_t e = b->offsets[b->n][f][class];
   for (int i = 0; i < b->n; i++) e += b->offsets[i][f][at[i]];
   return e;
@@ -79,16 +86,16 @@ typedef struct Work {
   Points sum, next, all;
 } Work;
 
-static void one_value(Solver *s, const Bucket *b, const int *at, int v, Work *w) {
+static void one_value(Frontier *s, const Step *b, const int *at, int v, Work *w) {
   double time = b->time[v], memory = b->memory ? b->memory[v] : 0;
-  for (int f = 0; f < b->nfactors; f++)
-    if (b->factors[f]->table) time += b->factors[f]->table[index_at(b, f, at, b->maps[b->n][v])];
+  for (int f = 0; f < b->noperands; f++)
+    if (b->operands[f].step < 0) time += b->operands[f].input[index_at(b, f, at, b->maps[b->n][v])];
   w->sum.n = 0;
   s->work++;
   if (useful(s, memory, time)) push(&w->sum, memory, time);
-  for (int f = 0; f < b->nfactors && w->sum.n; f++) {
-    const Table *t = b->factors[f];
-    if (t->table) continue;
+  for (int f = 0; f < b->noperands && w->sum.n; f++) {
+    if (b->operands[f].step < 0) continue;
+    const Step *t = s->p->steps[b->operands[f].step];
     size_t e = index_at(b, f, at, b->maps[b->n][v]);
     add_frontier(s, &w->sum, t->points + t->starts[e], t->starts[e + 1] - t->starts[e], &w->next);
     Points swap = w->sum;
@@ -98,26 +105,29 @@ static void one_value(Solver *s, const Bucket *b, const int *at, int v, Work *w)
   for (size_t i = 0; i < w->sum.n; i++) push(&w->all, w->sum.items[i].memory, w->sum.items[i].time);
 }
 
-bool frontier_tables(Solver *s, const Bucket *b, Table *out) {
+/* Fills the points of a step; false when the cap is passed. */
+static bool fill_points(Frontier *s, Step *b) {
+  Arena *a = s->p->arena;
   Work w = {0};
   Points points = {0};
-  size_t *starts = ARENA_ARRAY(s->arena, size_t, out->entries + 1);
-  int *at = ARENA_ARRAY(s->arena, int, b->n + 1), *values = ARENA_ARRAY(s->arena, int, b->domain), n = useful_values(b, values);
+  size_t *starts = ARENA_ARRAY(a, size_t, b->entries + 1);
+  int *at = ARENA_ARRAY(a, int, b->n + 1), *values = ARENA_ARRAY(a, int, b->domain), n = useful_values(b, values);
   bool ok = true;
-  for (size_t e = 0; e < out->entries && ok; e++) {
+  for (size_t e = 0; e < b->entries && ok; e++) {
     w.all.n = 0;
     for (int i = 0; i < n; i++) one_value(s, b, at, values[i], &w);
     prune(&w.all);
     for (size_t i = 0; i < w.all.n; i++) push(&points, w.all.items[i].memory, w.all.items[i].time);
     starts[e + 1] = points.n;
     for (int i = b->n - 1; i >= 0 && ++at[i] == b->classes[i]; i--) at[i] = 0;
-    ok = (double)(s->npoints + points.n) <= s->p->frontier_cap && (double)s->work <= 32 * s->p->frontier_cap;
+    double cap = s->p->p->frontier_cap;
+    ok = (double)(s->npoints + points.n) <= cap && (double)s->work <= 32 * cap;
   }
   s->npoints += points.n;
-  FrontierPoint *kept = ARENA_ARRAY(s->arena, FrontierPoint, points.n + 1);
+  FrontierPoint *kept = ARENA_ARRAY(a, FrontierPoint, points.n + 1);
   if (points.n) memcpy(kept, points.items, sizeof *kept * points.n);
-  out->points = kept;
-  out->starts = starts;
+  b->points = kept;
+  b->starts = starts;
   free(points.items);
   free(w.sum.items);
   free(w.next.items);
@@ -131,17 +141,17 @@ typedef struct Lists {
   int n;
   const FrontierPoint **points; /* by list */
   size_t *counts;
-  int *buckets;                 /* whose result the list is from */
+  int *makers;                  /* elimination whose result the list is from */
 } Lists;
 
 /* Finds one point per list whose sums, in order, give the goal; marks them as chosen. */
-static bool retrace(Solver *s, const Lists *l, int i, double memory, double time, FrontierPoint goal) {
+static bool retrace(Frontier *s, const Lists *l, int i, double memory, double time, FrontierPoint goal) {
   if (memory > goal.memory || time > goal.time) return false;
   if (i == l->n) return memory == goal.memory && time == goal.time;
   for (size_t j = 0; j < l->counts[i]; j++) {
     const FrontierPoint *p = &l->points[i][j];
     if (!retrace(s, l, i + 1, memory + p->memory, time + p->time, goal)) continue;
-    s->buckets[l->buckets[i]].chosen = *p;
+    s->p->eliminations[l->makers[i]].chosen = *p;
     return true;
   }
   return false;
@@ -151,37 +161,41 @@ static Lists lists_for(Arena *a, int n) {
   return (Lists){0, ARENA_ARRAY(a, const FrontierPoint *, n + 1), ARENA_ARRAY(a, size_t, n + 1), ARENA_ARRAY(a, int, n + 1)};
 }
 
-static void add_list(Lists *l, const Table *t, size_t e) {
+static void add_list(Lists *l, const Step *t, size_t e, int maker) {
   l->points[l->n] = t->points + t->starts[e];
   l->counts[l->n] = t->starts[e + 1] - t->starts[e];
-  l->buckets[l->n++] = t->bucket;
+  l->makers[l->n++] = maker;
 }
 
-static bool assign_variable(Solver *s, Bucket *b, int *values) {
-  Lists l = lists_for(s->arena, b->nfactors);
+static bool assign_variable(Frontier *s, const Elimination *e, int *values) {
+  const Step *b = s->p->steps[e->step];
+  Lists l = lists_for(s->p->arena, b->noperands);
+  int *at = ARENA_ARRAY(s->p->arena, int, b->n + 1);
+  for (int i = 0; i < b->n; i++) at[i] = b->maps[i][values[e->scope[i]]];
   for (int v = 0; v < b->domain; v++) {
     double time = b->time[v], memory = b->memory ? b->memory[v] : 0;
-    values[b->var] = v;
     l.n = 0;
-    for (int f = 0; f < b->nfactors; f++) {
-      size_t e = table_entry(b->factors[f], values);
-      if (b->factors[f]->table) time += b->factors[f]->table[e];
-      else add_list(&l, b->factors[f], e);
+    for (int f = 0; f < b->noperands; f++) {
+      const Operand *o = &b->operands[f];
+      size_t entry = index_at(b, f, at, b->maps[b->n][v]);
+      if (o->step < 0) time += o->input[entry];
+      else add_list(&l, s->p->steps[o->step], entry, e->makers[f]);
     }
-    if (retrace(s, &l, 0, memory, time, b->chosen)) return true;
+    values[e->var] = v;
+    if (retrace(s, &l, 0, memory, time, e->chosen)) return true;
   }
   return false;
 }
 
 /* The fastest sum over the variables that were left alone, within the limit. */
-static bool choose_root(Solver *s) {
+static bool choose_root(Frontier *s) {
   Points sum = {0}, next = {0};
-  Lists l = lists_for(s->arena, (int)s->constants.n);
+  Lists l = lists_for(s->p->arena, (int)s->roots.n);
   push(&sum, 0, 0);
-  for (size_t i = 0; i < s->constants.n; i++) {
-    const Table *t = s->buckets[s->constants.items[i]].result;
+  for (size_t i = 0; i < s->roots.n; i++) {
+    const Step *t = s->p->steps[s->p->eliminations[s->roots.items[i]].step];
     add_frontier(s, &sum, t->points, t->starts[1], &next);
-    add_list(&l, t, 0);
+    add_list(&l, t, 0, s->roots.items[i]);
     Points swap = sum;
     sum = next;
     next = swap;
@@ -194,15 +208,14 @@ static bool choose_root(Solver *s) {
 
 bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Arena *arena) {
   Arena *a = arena_new();
-  Solver s;
   int *values = ARENA_ARRAY(arena, int, p->nvars);
-  solver_start(&s, p, a, order);
-  s.frontier = true;
-  s.time_limit = r->time * (1 + 1e-9); /* room for the order of the sums */
-  bool ok = true;
-  for (int k = 0; k < p->nvars && ok; k++) ok = solver_eliminate(&s, order[k]);
+  Frontier s = {.p = elimination_compile(p, order, false, a), .time_limit = r->time * (1 + 1e-9)}; /* room for the order of the sums */
+  bool ok = s.p != NULL;
+  for (int i = 0; ok && i < s.p->nsteps; i++) ok = fill_points(&s, s.p->steps[i]);
+  for (int i = 0; ok && i < s.p->n; i++)
+    if (!s.p->steps[s.p->eliminations[i].step]->n) ARENA_PUSH(a, &s.roots, i);
   ok = ok && choose_root(&s);
-  for (int k = p->nvars - 1; k >= 0 && ok; k--) ok = assign_variable(&s, &s.buckets[s.first_bucket[order[k]]], values);
+  for (int k = p->nvars - 1; ok && k >= 0; k--) ok = assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
   if (ok) {
     r->values = values;
     r->time = solve_evaluate(p, values, &r->memory);

@@ -1,4 +1,9 @@
-/* passes/search_private.h - tables and buckets shared by the scalar and the frontier elimination. */
+/* passes/search_private.h - bucket elimination, compiled: shared by the scalar and the frontier solution.
+ *
+ * Eliminating a variable joins the tables it is in, over the variables of its neighbours, and minimises it away.  Joins of equal tables in
+ * equal places are one Step; a variable's elimination is an instance of it.  Repeated blocks of a model have the same steps, so the numbers are
+ * computed once per step, and again for every weight of memory.
+ */
 #ifndef APC_PASSES_SEARCH_PRIVATE_H
 #define APC_PASSES_SEARCH_PRIVATE_H
 
@@ -10,67 +15,72 @@ typedef struct FrontierPoint {
   double memory, time;
 } FrontierPoint;
 
-/* A factor during elimination: costs, or a frontier per entry. */
-typedef struct Table {
+/* A table that is joined. */
+typedef struct Operand {
+  int step;              /* whose result it is; -1: an input */
+  const double *input;
   int n;
-  const int *vars;
   const int *const *maps;
   const int *classes;
-  size_t entries;
-  const double *table;         /* scalar */
-  const FrontierPoint *points; /* frontier: those of entry e are points[starts[e] .. starts[e+1]) */
-  const size_t *starts;
-  int bucket;                  /* frontier: the bucket this is the result of */
-} Table;
+  const int *places;     /* by place in the table: place in the join */
+} Operand;
 
-/* A variable about to be eliminated, with the tables it is in.  Place n stands for the variable itself. */
-typedef struct Bucket {
-  int var, domain;
-  const double *own;          /* weighted cost of each value */
-  const double *time, *memory;
-  int nfactors;
-  const Table **factors;
+/* A join; place n stands for the variable that is minimised away. */
+typedef struct Step {
+  int domain;
+  const double *time, *memory; /* own cost of each value; memory may be NULL */
+  int noperands;
+  Operand *operands;
   int n;
-  int *scope;                 /* the other variables */
-  int *classes;               /* by place: number of classes of values that no factor tells apart */
-  int **maps;                 /* by place: class of each value */
-  size_t ***offsets;          /* by place, factor, class: share of the index into the factor's table */
-  Table *result;
+  int *classes;          /* by place: number of classes of values that no operand tells apart */
+  int **maps;            /* by place: class of each value */
+  size_t ***offsets;     /* by place, operand, class: share of the index into the operand's table */
+  size_t entries;        /* of the result */
+  double work;           /* sums formed */
   uint64_t hash;
-  FrontierPoint chosen;       /* frontier, while values are assigned: the point of the result that was taken */
-} Bucket;
+  /* For one weight of memory: */
+  double *least;         /* by class of the variable: its cheapest value */
+  double *table;         /* by entry */
+  int *choice;           /* by entry: best value; -1: not asked for yet */
+  /* Frontiers: those of entry e are points[starts[e] .. starts[e+1]) */
+  const FrontierPoint *points;
+  const size_t *starts;
+} Step;
 
-typedef struct Solver {
+typedef struct Elimination {
+  int var, step;
+  const int *scope;      /* the other variables, by place */
+  const int *makers;     /* by operand: the elimination that made it, or -1 - the number of the input */
+  FrontierPoint chosen;  /* frontier, while values are assigned: the point of the result that was taken */
+} Elimination;
+
+typedef struct Program {
   const SolveProblem *p;
   Arena *arena;
-  const int *order;
-  double lambda;
-  bool frontier, split;
-  struct { Table **items; size_t n, cap; } tables;
-  bool *alive;
-  struct IntList { int *items; size_t n, cap; } *of_var;
-  Bucket *buckets;
-  int nbuckets;
-  int *known;
-  size_t nknown;
-  int *first_bucket, *last_bucket;
-  double constant;          /* of the variables whose bucket had an empty scope */
-  struct IntList constants; /* frontier: those buckets */
-  const double *zeros;
-  double time_limit;        /* frontier: points above it lead nowhere */
-  size_t npoints, work;
-} Solver;
+  Step **steps;
+  int nsteps;
+  Elimination *eliminations; /* in order */
+  int n;
+  const int *order;          /* of the variables */
+  int *first, *last;         /* by variable: its eliminations; several when its join was split */
+  bool split;                /* some join was split: results are lower bounds */
+  double work;               /* sums formed by one run */
+} Program;
 
-Table *bucket_result(Arena *a, const Bucket *b);
-size_t table_entry(const Table *t, const int *values);
+/* search_order.c: the order in which variables are eliminated. */
+int *elimination_order(const SolveProblem *p, Arena *a);
+
+/* search_program.c.  NULL when a join is above the cap and may not be split. */
+Program *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a);
+size_t step_entry(const Program *p, const Elimination *e, const int *values);
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
 
-/* search_frontier.c: fills out->points; false when the cap is passed. */
-bool frontier_tables(Solver *s, const Bucket *b, Table *out);
-/* Finds the true optimum within the limit, given an incumbent in *r; false when the cap is passed (then *r is unchanged). */
+/* search_step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables. */
+double elimination_run(Program *p, double lambda);
+/* A cheapest choice, after a run. */
+void elimination_assign(Program *p, double lambda, int *values);
+
+/* search_frontier.c: finds the true optimum within the limit, given an incumbent in *r; false when the cap is passed (then *r is unchanged). */
 bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Arena *arena);
-/* search_solve.c */
-void solver_start(Solver *s, const SolveProblem *p, Arena *a, const int *order);
-bool solver_eliminate(Solver *s, int var);
 
 #endif

@@ -41,6 +41,7 @@ typedef struct SolveResult {
   double time, memory;
   double lower_bound; /* of time, over all choices within the limit */
   int *values;        /* by variable */
+  double work;        /* sums formed for tables: the effort, whatever the machine */
 } SolveResult;
 
 /* The result lives in `arena`. */
