@@ -1,9 +1,10 @@
 /* passes/search.c - the outer search: pipeline stages, micro-batches and mesh shapes; for each the planner graph is solved exactly.
  *
  * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some axes and what the
- * others may split.  A candidate is dropped when the sum of its cheapest operations exceeds the best plan so far.  The graph's optimum, with
- * everything that repeats weighted as if the stages were equal, bounds a candidate from below; the plan's lower bound is the least of
- * all candidates.  Then stages are cut and the result is priced as it will be lowered.
+ * others may split.  Candidates are visited best first, by the time of their matrix products cut among all ranks; one is dropped when that, or the
+ * sum of its cheapest operations, exceeds the best plan so far.  The graph's optimum, with everything that repeats weighted as if the
+ * stages were equal, bounds a candidate from below; the plan's lower bound is the least of all candidates.  Then stages are cut and the
+ * result is priced as it will be lowered.
  * Weights and state are held to the memory limit exactly; activations by solving again with what they leave.
  */
 #include <math.h>
@@ -18,7 +19,7 @@
 enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096 };
 
 /* Beyond these the search bounds instead of solving. */
-static const double table_cap = 3e7, frontier_cap = 5e4;
+static const double table_cap = 3e7, frontier_cap = 3e4;
 
 /* The degrees in the order their axes have on the mesh: what talks most is innermost. */
 enum { DP, CP, EP, TP, DEGREES };
@@ -26,6 +27,7 @@ static const char *const degree_names[DEGREES] = {"dp", "cp", "ep", "tp"};
 static const Label degree_labels[DEGREES] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EXPERT, LABEL_OTHER};
 
 typedef struct Candidate {
+  double bound;         /* seconds it cannot be faster than, known without solving it */
   int stages, micro, naxes;
   int sizes[MAX_AXES];
   int degree[MAX_AXES]; /* which forced degree the axis is of; -1: free */
@@ -38,6 +40,7 @@ typedef struct Outcome {
   Strategy *strategies;
   int *stages;
   int found[DEGREES];   /* degrees the strategies amount to */
+  double solved;        /* what the graph said it costs */
   const char *why_not;
 } Outcome;
 
@@ -51,12 +54,14 @@ typedef struct Search {
   const Shape *shape;
   int forced[DEGREES];
   double limit;
+  struct { double launches, seconds; } products;
   Candidate *candidates;
   int ncandidates;
   Outcome *outcomes;
   int noutcomes;
   const Outcome *best;
   double lower_bound;
+  double memory_weight; /* seconds per byte where the last candidate met the limit */
 } Search;
 
 /* ---- candidates */
@@ -118,12 +123,35 @@ static void add_stages(Search *s, int stages, int micro, const PlanOptions *o) {
   add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
 }
 
-static int by_axes(const void *x, const void *y) {
+/* The most promising first; among equals those with fewer axes, which are solved sooner. */
+static int by_bound(const void *x, const void *y) {
   const Candidate *a = x, *b = y;
+  if (a->bound != b->bound) return a->bound < b->bound ? -1 : 1;
   if (a->naxes != b->naxes) return a->naxes - b->naxes;
   if (a->stages != b->stages) return a->stages - b->stages;
   if (a->micro != b->micro) return a->micro - b->micro;
-  return memcmp(a, b, sizeof *a);
+  return memcmp(a->sizes, b->sizes, sizeof a->sizes);
+}
+
+static double repeat_of(const Candidate *c) { return c->stages == 1 ? c->micro : 1 + (double)(c->micro - 1) / c->stages; }
+
+/* Every product cut among all ranks of a stage and all micro-batches, and nothing else. */
+static double ideal_seconds(const Search *s, const Candidate *c) {
+  double parts = (double)(s->t->ranks / c->stages) * c->micro;
+  return s->products.launches + repeat_of(c) * s->products.seconds / parts;
+}
+
+/* Seconds of the matrix products on one rank. */
+static void measure_products(Search *s) {
+  module_set_mesh(s->m, &(Mesh){.stages = 1});
+  CostModel *cost = cost_model_new(s->m, s->t);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    if (op->kind != OP_dot) continue;
+    s->products.launches += s->t->launch;
+    s->products.seconds += cost_op(cost, s->f, op, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
+  }
+  cost_model_free(cost);
 }
 
 /* Micro-batches help a pipeline, or memory: without stages they are tried only when asked for, or when nothing else fits. */
@@ -137,7 +165,8 @@ static void make_candidates(Search *s, const PlanOptions *o, bool for_memory) {
       add_stages(s, stages, o->micro_batches > 0 ? o->micro_batches : micro, o);
     }
   }
-  qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_axes);
+  for (int i = 0; i < s->ncandidates; i++) s->candidates[i].bound = ideal_seconds(s, &s->candidates[i]);
+  qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_bound);
 }
 
 /* ---- one candidate */
@@ -158,12 +187,11 @@ static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
   uint32_t free_labels = 0;
   for (int d = 0; d < DEGREES; d++)
     if (s->forced[d] == 0) free_labels |= 1u << degree_labels[d];
-  in.repeat = c->stages == 1 ? c->micro : 1 + (double)(c->micro - 1) / c->stages;
+  in.repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) {
     int d = c->degree[i];
     in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels} : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == TP};
   }
-  in.prune_above = s->best ? s->best->price.time.total : INFINITY;
   return in;
 }
 
@@ -249,9 +277,11 @@ static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, O
   Arena *scratch = arena_new();
   SolveProblem p = *graph_problem(g);
   double bound = INFINITY;
+  p.memory_weight = s->memory_weight;
   for (int round = 0; round < 4; round++) {
     SolveResult r = solve(&p, scratch);
     if (round == 0) bound = r.lower_bound;
+    if (r.memory_weight > 0) s->memory_weight = p.memory_weight = r.memory_weight;
     if (r.lower_bound > in->prune_above) {
       o->why_not = "slower than the plan";
       break;
@@ -264,6 +294,7 @@ static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, O
       break;
     }
     graph_strategies(g, r.values, o->strategies);
+    o->solved = r.time;
     if (!judge_axes(s, o, cost) || cut_and_price(s, o, cost)) break;
     double left = s->limit - o->price.memory.activations - o->price.memory.communication;
     double next = fmin(left * o->c.stages, p.memory_limit * 0.98);
@@ -274,63 +305,63 @@ static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, O
   return bound;
 }
 
-/* A bound for fan-outs that were approximated. */
-static double relaxed_bound(const Search *s, GraphInput in) {
+/* Solves the candidate's graph, with shared conversions relaxed or not, and keeps the better outcome; *bound gets the bound that was proved. */
+static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, CostModel *cost, double *bound) {
   const char *why = NULL;
-  in.relax = true;
-  if (s->best) in.prune_above = s->best->price.time.total;
+  Outcome o = {.c = best->c};
+  in.relax = relax;
   Graph *g = graph_new(&in, &why);
-  if (!g) return in.prune_above;
-  Arena *scratch = arena_new();
-  double bound = solve(graph_problem(g), scratch).lower_bound;
-  arena_free(scratch);
+  *bound = INFINITY;
+  if (!g) {
+    if (why) best->why_not = why;
+    return true;
+  }
+  o.strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
+  o.stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
+  *bound = solve_candidate(s, &in, g, &o, cost);
+  bool exact = graph_exact(g);
   graph_free(g);
+  if (!best->strategies || (o.feasible && (!best->feasible || o.price.time.total < best->price.time.total))) *best = o;
+  return exact;
+}
+
+/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says; only else the other one is solved, whose
+ * conversions are those of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is not worth it. */
+static double solve_both(Search *s, const GraphInput *in, Outcome *o, CostModel *cost) {
+  double bound, ignored;
+  if (solve_graph(s, *in, true, o, cost, &bound)) return bound;
+  if (bound > in->prune_above || (o->feasible && o->price.time.total <= o->solved * (1 + 1e-9))) return bound;
+  solve_graph(s, *in, false, o, cost, &ignored);
   return bound;
 }
 
-/* What one kind of parallelism alone would give, for the list of alternatives; it is not a candidate: a free axis covers it. */
-static void try_alone(Search *s, int degree) {
-  Candidate c = {.stages = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+static Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
   Outcome *o = &s->outcomes[s->noutcomes];
-  const char *why = NULL;
-  *o = (Outcome){.c = c};
-  set_mesh(s, &c, NULL);
-  CostModel *cost = cost_model_new(s->m, s->t);
-  GraphInput in = graph_input(s, &c, cost);
-  in.prune_above = INFINITY;
-  Graph *g = graph_new(&in, &why);
-  if (g) {
-    o->strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
-    o->stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
-    solve_candidate(s, &in, g, o, cost);
-    if (o->feasible) s->noutcomes++;
-    graph_free(g);
-  }
-  cost_model_free(cost);
-}
-
-static void try_candidate(Search *s, const Candidate *c) {
-  Outcome *o = &s->outcomes[s->noutcomes];
-  const char *why = NULL;
   *o = (Outcome){.c = *c};
   set_mesh(s, c, NULL);
   CostModel *cost = cost_model_new(s->m, s->t);
   GraphInput in = graph_input(s, c, cost);
-  Graph *g = graph_new(&in, &why);
-  if (g) {
-    s->noutcomes++;
-    o->strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
-    o->stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
-    double bound = solve_candidate(s, &in, g, o, cost);
-    if (o->feasible && (!s->best || o->price.time.total < s->best->price.time.total)) s->best = o;
-    if (bound < INFINITY && !graph_exact(g)) bound = relaxed_bound(s, in);
-    s->lower_bound = fmin(s->lower_bound, bound);
-    graph_free(g);
-  } else if (why) {
-    s->noutcomes++;
-    o->why_not = why;
-  }
+  in.prune_above = prune_above;
+  *bound = solve_both(s, &in, o, cost);
   cost_model_free(cost);
+  return o;
+}
+
+/* What one kind of parallelism alone would give, for the list of alternatives; it is not a candidate: a free axis covers it. */
+static void try_alone(Search *s, int degree) {
+  double ignored;
+  Candidate c = {.stages = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+  s->noutcomes += solve_mesh(s, &c, INFINITY, &ignored)->feasible;
+}
+
+static void try_candidate(Search *s, const Candidate *c) {
+  double bound, best = s->best ? s->best->price.time.total : INFINITY;
+  if (c->bound > best) return;
+  Outcome *o = solve_mesh(s, c, best, &bound);
+  if (!o->strategies && !o->why_not) return; /* its cheapest operations alone take longer */
+  s->noutcomes++;
+  if (o->feasible && o->price.time.total < best) s->best = o;
+  s->lower_bound = fmin(s->lower_bound, bound);
 }
 
 static void try_all(Search *s) {
@@ -467,6 +498,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   s.labels = labels_of(m, f, s.rules);
   s.shape = shape_of(m, f, s.rules, s.labels);
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
+  measure_products(&s);
   make_candidates(&s, o, false);
   try_all(&s);
   if (!s.best && o->micro_batches == 0) {

@@ -40,6 +40,7 @@ typedef struct Step {
   uint64_t hash;
   /* For one weight of memory: */
   double *least;         /* by class of the variable: its cheapest value */
+  double floor;          /* what all entries are at least */
   double *table;         /* by entry */
   int *choice;           /* by entry: best value; -1: not asked for yet */
   /* Frontiers: those of entry e are points[starts[e] .. starts[e+1]) */
@@ -75,8 +76,9 @@ Program *elimination_compile(const SolveProblem *p, const int *order, bool may_s
 size_t step_entry(const Program *p, const Elimination *e, const int *values);
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
 
-/* search_step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables. */
-double elimination_run(Program *p, double lambda);
+/* search_step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables, which may be INFINITY
+ * when it is above `most`. */
+double elimination_run(Program *p, double lambda, double most);
 /* A cheapest choice, after a run. */
 void elimination_assign(Program *p, double lambda, int *values);
 

@@ -69,10 +69,17 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
 
 /* ---- one weight of memory */
 
+/* Of interest are times up to the incumbent's.  Above, the solution is not feasible, and the bound says that it is above. */
 static Point solve_weighted(Solver *s, double lambda) {
-  Point r = {.bound = elimination_run(s->program, lambda), .values = ARENA_ARRAY(s->arena, int, s->p->nvars)};
+  const SolveProblem *p = s->p;
+  double most = p->stop_above > 0 ? p->stop_above : INFINITY;
+  if (s->result->feasible) most = fmin(most, s->result->time);
+  if (lambda > 0) most += lambda * p->memory_limit;
+  most *= 1 + 1e-9;
+  Point r = {.bound = elimination_run(s->program, lambda, most), .values = ARENA_ARRAY(s->arena, int, p->nvars)};
   s->result->work += s->program->work;
   r.feasible = r.bound < INFINITY;
+  if (!r.feasible && most < INFINITY) r.bound = most * (1 + 1e-9);
   if (!r.feasible) return r;
   elimination_assign(s->program, lambda, r.values);
   r.time = solve_evaluate(s->p, r.values, &r.memory);
@@ -114,57 +121,74 @@ static void mix(Solver *s, const Point *under, const Point *over) {
   keep(s->result, &x, s->p->memory_limit);
 }
 
+/* What a weighted solution says about the time of all choices within the limit. */
+static void raise_bound(Solver *s, const Point *x, double lambda) {
+  double bound = x->bound - lambda * s->p->memory_limit;
+  if (bound <= s->result->lower_bound) return;
+  s->result->lower_bound = bound;
+  s->result->memory_weight = lambda;
+}
+
 /* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends. */
-static bool sweep(Solver *s, Point over) {
-  const double steep = 1e6; /* seconds per byte: the least memory comes first */
-  const SolveProblem *p = s->p;
-  SolveResult *r = s->result;
-  Point under = solve_weighted(s, steep);
-  if (!under.feasible || under.memory > p->memory_limit) return !s->program->split;
-  keep(r, &under, p->memory_limit);
-  r->lower_bound = over.bound;
+static void sweep(Solver *s, Point under, Point over) {
   for (int i = 0; i < 60; i++) {
     double lambda = (under.time - over.time) / (over.memory - under.memory);
     if (!(lambda > 0) || !(lambda < INFINITY)) break;
     Point x = solve_weighted(s, lambda);
+    raise_bound(s, &x, lambda);
+    if (above(s->p, s->result->lower_bound)) return;
     if (!x.feasible) break;
-    keep(r, &x, p->memory_limit);
-    double bound = x.bound - lambda * p->memory_limit;
-    if (bound > r->lower_bound) r->lower_bound = bound;
-    if (above(p, r->lower_bound)) return true;
+    keep(s->result, &x, s->p->memory_limit);
     bool vertex = x.time + lambda * x.memory < (over.time + lambda * over.memory) * (1 - 1e-12);
     if (!vertex) break;
-    if (x.memory > p->memory_limit) over = x;
+    if (x.memory > s->p->memory_limit) over = x;
     else under = x;
   }
   mix(s, &under, &over);
+}
+
+/* With the limit: solutions on both sides of it, then the sweep between them.  False when nothing is known to fit. */
+static bool solve_limited(Solver *s) {
+  const double steep = 1e6; /* seconds per byte: the least memory comes first */
+  const SolveProblem *p = s->p;
+  SolveResult *r = s->result;
+  Point guess = {0}, over, under;
+  if (p->memory_weight > 0 && p->memory_limit < INFINITY) {
+    guess = solve_weighted(s, p->memory_weight);
+    raise_bound(s, &guess, p->memory_weight);
+    if (above(p, r->lower_bound)) return true;
+    keep(r, &guess, p->memory_limit);
+  }
+  if (guess.feasible && guess.memory > p->memory_limit) {
+    over = guess;
+  } else {
+    over = solve_weighted(s, 0);
+    r->lower_bound = fmax(r->lower_bound, over.bound);
+    keep(r, &over, p->memory_limit);
+    if (!over.feasible || over.memory <= p->memory_limit) {
+      r->memory_weight = 0;
+      return true;
+    }
+  }
+  if (above(p, r->lower_bound)) return true;
+  under = guess.feasible && guess.memory <= p->memory_limit ? guess : solve_weighted(s, steep);
+  keep(r, &under, p->memory_limit);
+  if (!under.feasible || under.memory > p->memory_limit) return !s->program->split;
+  sweep(s, under, over);
   return true;
 }
 
 static void solve_into(Solver *s, const int *order) {
   SolveResult *r = s->result;
   s->program = elimination_compile(s->p, order, true, s->arena);
-  Point free_choice = solve_weighted(s, 0);
-  bool split = s->program->split;
-  r->lower_bound = free_choice.bound;
-  if (!free_choice.feasible) {
+  bool known = solve_limited(s), split = s->program->split;
+  if (above(s->p, r->lower_bound) || !known) return;
+  if (!r->feasible) {
     r->exact = !split;
     return;
   }
-  keep(r, &free_choice, s->p->memory_limit);
-  if (r->feasible) {
-    r->exact = !split;
-    if (r->exact) r->lower_bound = r->time;
-    return;
-  }
-  if (above(s->p, r->lower_bound) || !sweep(s, free_choice)) return;
-  r->exact = true;
-  if (!r->feasible) return;
-  if (above(s->p, r->lower_bound)) {
-    r->exact = false;
-    return;
-  }
-  if (r->lower_bound < r->time * (1 - 1e-9)) r->exact = frontier_solve(s->p, order, r, s->arena);
+  if (r->lower_bound < r->time * (1 - 1e-9)) r->exact = !split && frontier_solve(s->p, order, r, s->arena);
+  else r->exact = true;
   if (r->exact) r->lower_bound = r->time;
 }
 

@@ -30,6 +30,7 @@ typedef struct SolveProblem {
   const SolveFactor *factors;
   size_t nfactors;
   double memory_limit;          /* INFINITY: none */
+  double memory_weight;         /* seconds per byte to try first when memory is limited; 0: no idea */
   double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY: never */
   double table_cap;             /* most sums computed for one bucket */
   double frontier_cap;          /* most frontier points kept; 32 times that many are formed at most */
@@ -41,6 +42,7 @@ typedef struct SolveResult {
   double time, memory;
   double lower_bound; /* of time, over all choices within the limit */
   int *values;        /* by variable */
+  double memory_weight; /* seconds per byte at the limit; 0 when it does not bind */
   double work;        /* sums formed for tables: the effort, whatever the machine */
 } SolveResult;
 

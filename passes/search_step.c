@@ -1,8 +1,9 @@
 /* passes/search_step.c - the numbers of a compiled elimination: the table of every step, then a cheapest choice.
  *
  * A table is out[scope] = min over the variable's classes c of least[c] + the operands.  The last place of the scope is the inner loop.  What
- * of the sum does not depend on it is added up outside, what depends on nothing else is one matrix for the whole step, and classes that
- * cannot beat what every entry of the row already has are skipped: all tables are >= 0.
+ * of the sum does not depend on it is added up outside, what depends on nothing else is one matrix for the whole step.  All tables are >= 0, so
+ * classes are skipped that cannot beat what every entry of the row already has, or lead to a total above the one of interest even when
+ * everything else is at its cheapest.
  */
 #include <math.h>
 #include <string.h>
@@ -43,15 +44,22 @@ static void add_picked(double *restrict out, const double *restrict table, const
   for (int k = 0; k < n; k++) out[k] += table[offsets[k]];
 }
 
-/* out = min(out, row + value); returns the largest of out. */
-static double lower_row(double *restrict out, const double *restrict row, double value, int n) {
-  double most = 0;
+static void lower_row(double *restrict out, const double *restrict row, double value, int n) {
   for (int k = 0; k < n; k++) {
     double sum = row[k] + value;
     out[k] = sum < out[k] ? sum : out[k];
-    most = out[k] > most ? out[k] : most;
   }
-  return most;
+}
+
+/* In four lanes: one would wait for itself. */
+static double largest(const double *row, int n) {
+  double most[4] = {0};
+  int k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (int i = 0; i < 4; i++) most[i] = row[k + i] > most[i] ? row[k + i] : most[i];
+  for (; k < n; k++) most[0] = row[k] > most[0] ? row[k] : most[0];
+  for (int i = 1; i < 4; i++) most[0] = most[i] > most[0] ? most[i] : most[0];
+  return most[0];
 }
 
 static void sort_operands(Rows *r, Arena *a) {
@@ -96,19 +104,23 @@ static int outer_costs(const Rows *r, const int *at, size_t *base, double *sums,
   return best;
 }
 
-static double lower_by(const Rows *r, int c, double sum, const size_t *base, double *row, double *out) {
+static void lower_by(const Rows *r, int c, double sum, const size_t *base, double *row, double *out) {
   const Step *s = r->s;
   const double *matrix = r->matrix + (size_t)c * (size_t)r->inner;
-  if (!r->nvarying) return lower_row(out, matrix, sum, r->inner);
+  if (!r->nvarying) {
+    lower_row(out, matrix, sum, r->inner);
+    return;
+  }
   memcpy(row, matrix, sizeof(double) * (size_t)r->inner);
   for (int i = 0; i < r->nvarying; i++) {
     int f = r->varying[i];
     add_picked(row, values_of(r->p, &s->operands[f]) + base[f] + s->offsets[s->n][f][c], s->offsets[r->last][f], r->inner);
   }
-  return lower_row(out, row, sum, r->inner);
+  lower_row(out, row, sum, r->inner);
 }
 
-static void fill_table(const Program *p, Step *s) {
+/* Entries above `most` may be left at infinity. */
+static void fill_table(const Program *p, Step *s, double most) {
   Arena *a = arena_new();
   Rows r = {.p = p, .s = s, .last = s->n - 1, .classes = s->classes[s->n]};
   r.inner = r.last >= 0 ? s->classes[r.last] : 1;
@@ -120,27 +132,53 @@ static void fill_table(const Program *p, Step *s) {
     double *out = s->table + e;
     for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
     int best = outer_costs(&r, at, base, sums, keys);
-    double most = keys[best] < INFINITY ? lower_by(&r, best, sums[best], base, row, out) : INFINITY;
-    for (int c = 0; c < r.classes; c++)
-      if (c != best && keys[c] < most) most = lower_by(&r, c, sums[c], base, row, out);
+    double worst = most;
+    int taken = 0;
+    for (int i = -1; i < r.classes; i++) {
+      int c = i < 0 ? best : i;
+      if (i == best || keys[c] > worst || keys[c] == INFINITY) continue;
+      lower_by(&r, c, sums[c], base, row, out);
+      if (taken++ % 8 == 0) worst = fmin(most, largest(out, r.inner));
+    }
     for (int i = r.last - 1; i >= 0 && ++at[i] == s->classes[i]; i--) at[i] = 0;
   }
   arena_free(a);
 }
 
-double elimination_run(Program *p, double lambda) {
+/* The sum of the cheapest values of the variables a table stands for: what it is at least. */
+static double least_sum(const Program *p, const Step *s) {
+  double sum = INFINITY;
+  for (int c = 0; c < s->classes[s->n]; c++) sum = fmin(sum, s->least[c]);
+  for (int f = 0; f < s->noperands; f++)
+    if (s->operands[f].step >= 0) sum += p->steps[s->operands[f].step]->floor;
+  return sum;
+}
+
+static double sum_of_roots(const Program *p, bool floors) {
   double sum = 0;
+  for (int i = 0; i < p->n; i++) {
+    const Step *s = p->steps[p->eliminations[i].step];
+    if (!s->n) sum += floors ? s->floor : s->table[0];
+  }
+  return sum;
+}
+
+double elimination_run(Program *p, double lambda, double most) {
+  for (int i = 0; i < p->nsteps; i++) {
+    find_least(p->steps[i], lambda, p->arena);
+    p->steps[i]->floor = least_sum(p, p->steps[i]);
+  }
+  double slack = most - sum_of_roots(p, true);
   for (int i = 0; i < p->nsteps; i++) {
     Step *s = p->steps[i];
-    find_least(s, lambda, p->arena);
-    if (!s->table) s->table = ARENA_ARRAY(p->arena, double, s->entries);
-    fill_table(p, s);
-    if (!s->choice) s->choice = ARENA_ARRAY(p->arena, int, s->entries);
+    if (!s->table) {
+      s->table = ARENA_ARRAY(p->arena, double, s->entries);
+      s->choice = ARENA_ARRAY(p->arena, int, s->entries);
+    }
+    fill_table(p, s, s->floor + slack);
     memset(s->choice, 0xff, sizeof *s->choice * s->entries);
   }
-  for (int i = 0; i < p->n; i++)
-    if (!p->steps[p->eliminations[i].step]->n) sum += p->steps[p->eliminations[i].step]->table[0];
-  return sum;
+  return sum_of_roots(p, false);
 }
 
 /* ---- a choice */
