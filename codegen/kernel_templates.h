@@ -1,7 +1,9 @@
 /* codegen/kernel_templates.h - kernels written by hand: update, rope, attention.  Part of every generated text, behind
  * kernel_prelude.h; kernel_template.c prints the calls. */
 
-enum { PARALLEL_FROM = 1 << 14 }; /* elements below which one thread is faster */
+/* Work from which a second thread pays off, in vectorised additions: about 40 us of one core.  Waking a sleeping thread and waiting
+ * for it costs 9 us on a busy machine of 2 cores. */
+enum { PARALLEL_WORK = 1 << 22 };
 
 /* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.  Writes
  * only the changed rows when y is x. */
@@ -10,7 +12,7 @@ static __attribute__((unused)) void update_rows(char *y, const char *x, const ch
   int64_t row = inner * size, first, from, to;
   if (y != x) {
     int64_t bytes = outer * rows * row, pieces = (bytes + 65535) / 65536;
-#pragma omp parallel for schedule(static) if (bytes >= 1 << 18)
+#pragma omp parallel for schedule(static) if (bytes >= 1 << 20)
     for (int64_t i = 0; i < pieces; i++) {
       int64_t n = bytes - i * 65536 < 65536 ? bytes - i * 65536 : 65536;
       memcpy(y + i * 65536, x + i * 65536, (size_t)n);
@@ -56,7 +58,7 @@ FN void rope_table_f64(double *c, double *s, const double *frequency, int64_t ha
     double *frequency = malloc(sizeof(double) * (size_t)half); \
     if (!frequency) abort(); \
     for (int64_t i = 0; i < half; i++) frequency[i] = __builtin_pow(base, -2.0 * (double)i / (double)k); \
-    _Pragma("omp parallel for schedule(static) if (outer * s * h * k >= PARALLEL_FROM)") \
+    _Pragma("omp parallel for schedule(static) if (outer * s * h * k >= PARALLEL_WORK / 5)") \
     for (int64_t p = 0; p < s; p++) { \
       type *c = scratch(0, half * (int64_t)sizeof(type)), *sine = scratch(1, half * (int64_t)sizeof(type)); \
       rope_table_##C(c, sine, frequency, half, (double)position[p]); \
@@ -219,7 +221,7 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
   static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, const stored *value, \
                                                     int64_t groups, const Attention *a) { \
     int64_t blocks = (a->rows + QUERIES - 1) / QUERIES; \
-    _Pragma("omp parallel for schedule(dynamic) if (groups * a->rows * a->t >= PARALLEL_FROM)") \
+    _Pragma("omp parallel for schedule(dynamic) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)") \
     for (int64_t i = 0; i < groups * blocks; i++) { \
       int64_t g = i / blocks; \
       attention_block_##T(a, out + g * a->rows * a->e, q + g * a->rows * a->k, key + g * a->t * a->k, value + g * a->t * a->e, \
@@ -233,7 +235,7 @@ ATTENTION(bf16, uint16_t)
 /* The same by rows in double. */
 static __attribute__((unused)) void attention_f64(double *out, const double *q, const double *key, const double *value, int64_t groups,
                                                   const Attention *a, double scale) {
-#pragma omp parallel for schedule(static) if (groups * a->rows * a->t >= PARALLEL_FROM)
+#pragma omp parallel for schedule(static) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i = 0; i < groups * a->rows; i++) {
     int64_t g = i / a->rows, last = a->causal ? a->query_position[i % a->rows % a->s] : INT64_MAX;
     double max = -__builtin_inf(), sum = 0, *o = out + i * a->e;

@@ -15,7 +15,21 @@
 
 #include "codegen/print_row.h"
 
-enum { PIECE = 16384, BLOCK = 1024, KEEP_FROM = 10, MAX_KEPT = 8, PARALLEL_FROM = 16384 };
+enum { PIECE = 16384, BLOCK = 1024, KEEP_FROM = 10, MAX_KEPT = 8 };
+
+/* What one element costs in all stages, in vectorised additions; what stages share counts in each. */
+static int element_work(const RowProgram *p) {
+  int work = 0;
+  for (size_t i = 0; i < p->accs.n; i++) work += p->nodes.items[p->accs.items[i].node].cost + 1;
+  for (size_t i = 0; i < p->stores.n; i++)
+    if (p->stores.items[i].inner) work += p->nodes.items[p->stores.items[i].node].cost + 1;
+  return work > 0 ? work : 1;
+}
+
+/* The next loop is shared by threads when the work is worth it. */
+static void print_parallel(const RowPrinter *c, const char *elements) {
+  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (%s >= PARALLEL_WORK / %d)\")", elements, element_work(c->p));
+}
 
 static void print_row_scope(RowPrinter *c, int stage) {
   bool *needed = rp_no_nodes(c);
@@ -112,7 +126,7 @@ static void print_blocks(RowPrinter *c, int stage) {
     if (p->accs.items[i].stage == stage)
       rp_line(c, "%s *const part%zu = scratch(%d, (n / %d + 2) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i, BLOCK, type);
   }
-  if (parallel) rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (n >= %d)\")", 4 * PARALLEL_FROM);
+  if (parallel) print_parallel(c, "n");
   open_block_loop(c);
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
@@ -143,7 +157,7 @@ static void print_rows(RowPrinter *c) {
   const RowProgram *p = c->p;
   rp_line(c, "const int64_t n = %s, rows = %s;", rp_extent(c, p->inner), rp_row_count(c));
   print_start(c);
-  if (!blocks_are_parallel(c)) rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * (n + 8) >= %d)\")", PARALLEL_FROM);
+  if (!blocks_are_parallel(c)) print_parallel(c, "rows * (n + 8)");
   rp_open(c, "for (int64_t row = 0; row < rows; row++)");
   rp_outer_indices(c, "row");
   for (size_t i = 0; i < p->nodes.n; i++)
@@ -160,7 +174,7 @@ static void print_rows(RowPrinter *c) {
 
 static void print_elements(RowPrinter *c) {
   rp_line(c, "const int64_t n = %s, rows = %s, pieces = (n + %d) / %d;", rp_extent(c, c->p->inner), rp_row_count(c), PIECE - 1, PIECE);
-  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * n >= %d)\")", PARALLEL_FROM);
+  print_parallel(c, "rows * n");
   rp_open(c, "for (int64_t piece = 0; piece < rows * pieces; piece++)");
   rp_line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;", PIECE, PIECE, PIECE);
   rp_outer_indices(c, "row");
@@ -172,7 +186,7 @@ static void print_elements(RowPrinter *c) {
 static void print_tiles(RowPrinter *c) {
   int a = c->across;
   rp_line(c, "const int64_t n = %s, all = %s, rows = %s, wide = (n + 31) / 32, high = (all + 31) / 32;", rp_extent(c, c->p->inner), rp_extent(c, a), rp_row_count(c));
-  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * all * n >= %d)\")", PARALLEL_FROM);
+  print_parallel(c, "rows * all * n");
   rp_open(c, "for (int64_t tile = 0; tile < rows * high * wide; tile++)");
   rp_line(c, "const int64_t row = tile / (high * wide), top = tile / wide %% high * 32, from = tile %% wide * 32;");
   rp_line(c, "const int64_t bottom = all - top < 32 ? all : top + 32, to = n - from < 32 ? n : from + 32;");
@@ -220,7 +234,7 @@ static void print_columns(RowPrinter *c) {
   const RowProgram *p = c->p;
   rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", rp_extent(c, p->inner), rp_extent(c, c->across), rp_row_count(c));
   print_start(c);
-  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (rows * all * (n + 8) >= %d)\")", PARALLEL_FROM);
+  print_parallel(c, "rows * all * (n + 8)");
   rp_open(c, "for (int64_t tile = 0; tile < rows * tiles; tile++)");
   rp_line(c, "const int64_t row = tile / tiles, column = tile %% tiles * TILE, width = all - column < TILE ? all - column : TILE;");
   rp_outer_indices(c, "row");

@@ -10,11 +10,13 @@ typedef int (*SgemmFn)(char transa, char transb, int64_t m, int64_t n, int64_t k
 /* From libgomp's stable ABI. */
 typedef void (*ParallelFn)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 typedef int (*ThreadFn)(void);
+typedef void (*SetThreadsFn)(int);
 
 static struct {
   SgemmFn sgemm;
   ParallelFn parallel;
   ThreadFn thread_num, num_threads, max_threads;
+  SetThreadsFn set_threads;
 } lib;
 
 /* The address of a function as any function pointer type (POSIX promises that this works). */
@@ -29,7 +31,8 @@ static void open_gomp(void) {
   find(gomp, "omp_get_thread_num", &lib.thread_num);
   find(gomp, "omp_get_num_threads", &lib.num_threads);
   find(gomp, "omp_get_max_threads", &lib.max_threads);
-  if (lib.thread_num && lib.num_threads && lib.max_threads) find(gomp, "GOMP_parallel", &lib.parallel);
+  find(gomp, "omp_set_num_threads", &lib.set_threads);
+  if (lib.thread_num && lib.num_threads && lib.max_threads && lib.set_threads) find(gomp, "GOMP_parallel", &lib.parallel);
 }
 
 RtStatus gemm_open(RtError *error) {
@@ -94,23 +97,28 @@ static void my_share(void *data) {
     if (one_product(batch, i)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Multiply-adds from which threads inside one product pay off, and from which they do for a whole batch. */
+/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: waking and waiting for
+ * sleeping threads costs 9 us, in which one core does about 5e5. */
 #define LARGE_PRODUCT 4e6
-#define LARGE_BATCH 2e5
+#define LARGE_BATCH 2e6
 
-static bool share_batch(const GemmCall *g, int64_t total, int64_t threads) {
+typedef enum Sharing { ONE_THREAD, BY_PRODUCT, INSIDE } Sharing;
+
+static Sharing sharing_of(const GemmCall *g, int64_t total, int64_t threads) {
   double work = (double)g->m * (double)g->n * (double)g->k;
-  if (threads <= 1 || total <= 1 || work * (double)total < LARGE_BATCH) return false;
-  return work < LARGE_PRODUCT || total >= 4 * threads;
+  if (threads <= 1 || work * (double)total < LARGE_BATCH) return ONE_THREAD;
+  return total > 1 && (work < LARGE_PRODUCT || total >= 4 * threads) ? BY_PRODUCT : INSIDE;
 }
 
 static RtStatus multiply(Batch *batch, RtError *error) {
-  const GemmCall *g = batch->call;
-  int64_t threads = lib.parallel ? lib.max_threads() : 1;
-  if (share_batch(g, batch->total, threads)) {
+  int threads = lib.parallel ? lib.max_threads() : 1;
+  Sharing sharing = sharing_of(batch->call, batch->total, threads);
+  if (sharing == BY_PRODUCT) {
     lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
   } else {
+    if (sharing == ONE_THREAD && threads > 1) lib.set_threads(1); /* else oneDNN may wake the others */
     for (int64_t i = 0; i < batch->total; i++) batch->failed |= one_product(batch, i) != 0;
+    if (sharing == ONE_THREAD && threads > 1) lib.set_threads(threads);
   }
   return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
 }

@@ -53,8 +53,8 @@ typedef struct SessionOptions {
 } SessionOptions;
 
 /* Starts the ranks and returns without waiting for them to be ready.  Each rank gets OMP_NUM_THREADS =
- * max(1, cores / world); OMP_WAIT_POLICY=passive when there are more ranks than cores; and, when there are
- * at least as many cores as ranks, its own share of the CPUs the host may use. */
+ * max(1, cores / world); OMP_WAIT_POLICY=passive unless the caller's environment says how to wait and there are no more ranks
+ * than cores; and, when there are at least as many cores as ranks, its own share of the CPUs the host may use. */
 RtStatus session_start(const SessionOptions *options, Session **out, RtError *error);
 
 /* Threads per rank on this machine, by the rule above. */

@@ -119,28 +119,36 @@ static void share_cpus(Session *s) {
   }
 }
 
-static bool is_ours(const char *entry, bool crowded) {
-  const char *equals = strchr(entry, '=');
-  size_t n = equals ? (size_t)(equals - entry) : strlen(entry);
-#define IS(name) (n == strlen(name) && strncmp(entry, name, n) == 0)
-  return IS(SESSION_FD_VARIABLE) || IS("OMP_NUM_THREADS") || (crowded && IS("OMP_WAIT_POLICY"));
-#undef IS
+static bool is_variable(const char *entry, const char *name) {
+  size_t n = strlen(name);
+  return strncmp(entry, name, n) == 0 && entry[n] == '=';
 }
 
-/* The host's environment with our variables replaced. */
+static bool is_ours(const char *entry) { return is_variable(entry, SESSION_FD_VARIABLE) || is_variable(entry, "OMP_NUM_THREADS"); }
+
+static bool is_about_waiting(const char *entry) {
+  return is_variable(entry, "OMP_WAIT_POLICY") || is_variable(entry, "GOMP_SPINCOUNT");
+}
+
+/* The host's environment with our variables replaced.  Threads that wait sleep: one that spins takes the core from the one it waits
+ * for as soon as anybody else wants a core, and scheduling no longer favours it when it has work (bench/results/cpu.md). */
 static bool build_environment(Session *s) {
   size_t n = 0, k = 0;
   while (environ && environ[n]) n++;
   s->envp = calloc(n + 4, sizeof *s->envp);
   if (!s->envp) return false;
-  bool crowded = s->control->crowded;
-  for (size_t i = 0; i < n; i++)
-    if (!is_ours(environ[i], crowded)) s->envp[k++] = environ[i];
+  bool chosen = false;
+  for (size_t i = 0; i < n; i++) {
+    bool waiting = is_about_waiting(environ[i]);
+    if (is_ours(environ[i]) || (waiting && s->control->crowded)) continue;
+    s->envp[k++] = environ[i];
+    chosen |= waiting;
+  }
   snprintf(s->fd_text, sizeof s->fd_text, SESSION_FD_VARIABLE "=%d", s->fd);
   snprintf(s->threads_text, sizeof s->threads_text, "OMP_NUM_THREADS=%d", session_threads_per_rank(s->options.world));
   s->envp[k++] = s->fd_text;
   s->envp[k++] = s->threads_text;
-  if (crowded) s->envp[k++] = (char *)(uintptr_t)"OMP_WAIT_POLICY=passive";
+  if (!chosen) s->envp[k++] = (char *)(uintptr_t)"OMP_WAIT_POLICY=passive";
   return true;
 }
 

@@ -97,7 +97,10 @@ static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error)
     case JOB_THREADS: {
       const char *threads = getenv("OMP_NUM_THREADS");
       bool right = threads && atoi(threads) == p.rank;
-      return right ? RT_OK : rt_error(error, RT_FAILED, "OMP_NUM_THREADS is %s", threads ? threads : "not set");
+      if (!right) return rt_error(error, RT_FAILED, "OMP_NUM_THREADS is %s", threads ? threads : "not set");
+      const char *policy = getenv("OMP_WAIT_POLICY");
+      bool passive = policy && strcmp(policy, "passive") == 0;
+      return passive == (p.count == 0) ? RT_OK : rt_error(error, RT_FAILED, "OMP_WAIT_POLICY is %s", policy ? policy : "not set");
     }
     default: break;
   }
@@ -196,6 +199,13 @@ static void test_threads_per_rank(void) {
     CHECKF(status == RT_OK, "%s", error.text);
     finish(s, world);
   }
+  setenv("GOMP_SPINCOUNT", "77", 1); /* the user's word counts */
+  Session *s = start(1, 20000);
+  unsetenv("GOMP_SPINCOUNT");
+  RtError error = {0};
+  if (!s) return;
+  CHECK(run(s, (Payload){.job = JOB_THREADS, .rank = session_threads_per_rank(1), .count = 1}, &error) == RT_OK);
+  finish(s, 1);
 }
 
 static void test_bad_starts(void) {
