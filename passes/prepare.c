@@ -6,7 +6,8 @@
  *
  * What moves: of the values that anything else needs, walking up from the outputs, the first that
  *   - depends on weights and constants only (no size of a request, no random number),
- *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and
+ *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and what is worked out is repeated where it is
+ *     used, and
  *   - has at most as many elements as the weights it is computed from: what @prepare keeps is memory of every rank for good, so a bias
  *     repeated over rows, a mask or a one-hot table stays where it is used, and what it is made from moves instead.
  * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone stay too: they have
@@ -84,7 +85,7 @@ static double weight_elements(const Scan *s, Val v) {
 }
 
 static bool moves(const Scan *s, Val v) {
-  return s->fixed[v] == FIXED_WORK && elements(type_of(s->f, v)) <= weight_elements(s, v);
+  return s->fixed[v] == FIXED_WORK && op_of(s->f, v)->kind != OP_broadcast && elements(type_of(s->f, v)) <= weight_elements(s, v);
 }
 
 static bool choose(const Scan *s) {

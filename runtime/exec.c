@@ -234,8 +234,8 @@ static RtStatus run_prepare(Executor *e, RtError *error) {
     status = exec_run(e, &head, symbols, NULL, 0, error);
     e->load_ns += e->run_ns;
     e->run_ns = 0;
-    e->has_states = false; /* they get the sizes of the first request */
-    for (int s = SPACE_STATE; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
+    exec_release(e, SPACE_ARENA);
+    exec_release(e, SPACE_WINDOW);
   }
   return status;
 }

@@ -137,10 +137,10 @@ static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
   return status;
 }
 
-/* States keep the sizes of their first use until they are reset. */
+/* States keep the sizes of their first use until they are reset.  Preparing weights uses none, and knows no sizes. */
 static RtStatus bind_states(Executor *e, const Binding *b, RtError *error) {
   const Program *p = e->p;
-  if (p->n_states == 0) return RT_OK;
+  if (p->n_states == 0 || p->entries[b->entry].prepare) return RT_OK;
   if (!e->has_states) return fill_states(e, b, error);
   for (uint32_t i = 0; i < p->n_states; i++) {
     const ProgramState *s = &p->states[i];
