@@ -98,10 +98,12 @@ static bool write_npz(Source *s, const char *path) {
   NpzWriter *w = npz_writer_open(s->diags, path);
   bool ok = w != NULL;
   for (size_t i = 0; ok && i < s->m->params.n; i++) {
+    const Param *p = &s->m->params.items[i];
     Tensor x;
-    ok = make_weight(s, &s->m->params.items[i], &x);
+    if (p->init == INIT_PREPARED) continue; /* follows from the others */
+    ok = make_weight(s, p, &x);
     if (!ok) break;
-    ok = npz_writer_add(w, s->m->params.items[i].name, &x);
+    ok = npz_writer_add(w, p->name, &x);
     tensor_free(&x);
   }
   if (ok) return npz_writer_finish(w);
@@ -110,14 +112,17 @@ static bool write_npz(Source *s, const char *path) {
 }
 
 static bool write_safetensors(Source *s, const char *path) {
-  size_t n = s->m->params.n, made = 0;
-  NamedTensor *list = ARENA_ARRAY(s->diags->arena, NamedTensor, n + 1);
+  size_t made = 0;
+  NamedTensor *list = ARENA_ARRAY(s->diags->arena, NamedTensor, s->m->params.n + 1);
   bool ok = true;
-  for (; ok && made < n; made += ok) {
-    list[made].name = s->m->params.items[made].name;
-    ok = make_weight(s, &s->m->params.items[made], &list[made].tensor);
+  for (size_t i = 0; ok && i < s->m->params.n; i++) {
+    const Param *p = &s->m->params.items[i];
+    if (p->init == INIT_PREPARED) continue; /* follows from the others */
+    list[made].name = p->name;
+    ok = make_weight(s, p, &list[made].tensor);
+    made += ok;
   }
-  ok = ok && safetensors_write(s->diags, path, list, n, NULL, 0);
+  ok = ok && safetensors_write(s->diags, path, list, made, NULL, 0);
   for (size_t i = 0; i < made; i++) tensor_free(&list[i].tensor);
   return ok;
 }

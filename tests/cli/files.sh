@@ -42,4 +42,30 @@ for text in '{' '[1]' '{"a": 1}' '[{"name": "x"}]' '[{"ph": "X", "name": "x", "t
 done
 expect 1 "error[APC0001]" "$apc" inspect nowhere
 echo hello >hello; expect 1 "error[APC0603]" "$apc" inspect hello; no_out
-summary 44
+
+# weights computed from weights: no entry of their own, not counted, not written
+cat >prepared.ir <<'IR'
+apc.ir 1
+symbol b
+param "w" : f32[8] = constant 3
+param "w2" : f32[8] = prepared
+func @prepare level 1 {
+  %w = param {name="w"} : f32[8]
+  %y = mul %w, %w : f32[8]
+  output "w2" %y
+}
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 8]
+  %w2 = param {name="w2"} : f32[8]
+  %ws = broadcast %w2 {dims=[1]} : f32[b, 8]
+  %y = mul %x, %ws : f32[b, 8]
+  output "y" %y
+}
+IR
+expect 0 "" "$apc" inspect prepared.ir --json; expect_json 'd["params"] == 8 and d["weight_bytes"] == 32 and [e["name"] for e in d["entries"]] == ["main"]'
+expect 0 "" "$apc" prepared.ir -q -o prepared; expect 0 "8 weights" ./prepared --describe; expect 0 "1 weights" "$apc" inspect prepared
+expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert prepared.ir prepared.safetensors
+check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
+expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
+
+summary 53
