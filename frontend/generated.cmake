@@ -29,7 +29,14 @@ add_custom_command(
   OUTPUT ${topo_c}
   COMMAND ${CMAKE_COMMAND} -DOUT=${topo_c} -DDIR=${CMAKE_SOURCE_DIR}/targets -P ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake
   DEPENDS ${topo_files} ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake VERBATIM)
-target_sources(apc_frontend PRIVATE ${topo_c})
+set(topo_out ${CMAKE_BINARY_DIR}/generated)
+bison_target(topo_parser ${CMAKE_SOURCE_DIR}/frontend/topo.y ${topo_out}/topo.tab.c DEFINES_FILE ${topo_out}/topo.tab.h
+  COMPILE_FLAGS "-Werror")
+flex_target(topo_scanner ${CMAKE_SOURCE_DIR}/frontend/topo.l ${topo_out}/topo.lex.c DEFINES_FILE ${topo_out}/topo.lex.h)
+add_flex_bison_dependency(topo_scanner topo_parser)
+set(topo_generated ${topo_out}/topo.tab.c ${topo_out}/topo.lex.c ${topo_out}/topo.tab.h ${topo_out}/topo.lex.h)
+target_sources(apc_frontend PRIVATE ${topo_c} ${topo_generated})
+set_source_files_properties(${topo_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${topo_out};-I${CMAKE_SOURCE_DIR}")
 
 # --- DSL: scanner, parser, and the layer libraries (frontend/*.apc) as C arrays ---
 set(dsl_out ${CMAKE_BINARY_DIR}/generated)

@@ -2,8 +2,27 @@
 #include "ir/target.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/die.h"
+
+static const struct {
+  const char *name;
+  DType storage;
+} computes[] = {
+#define COMPUTE(name, storage) {#name, DT_##storage},
+#include "ir/compute.def"
+#undef COMPUTE
+};
+
+const char *compute_name(ComputeType c) { return computes[c].name; }
+DType compute_storage(ComputeType c) { return computes[c].storage; }
+
+bool compute_find(const char *name, ComputeType *out) {
+  for (int i = 0; i < CT_COUNT; i++)
+    if (strcmp(computes[i].name, name) == 0) return *out = (ComputeType)i, true;
+  return false;
+}
 
 const TargetTier *target_tier(const Target *t, int span) {
   if (t->ntiers < 1) die("target %s has no links", t->name);
@@ -12,4 +31,26 @@ const TargetTier *target_tier(const Target *t, int span) {
   return &t->tiers[t->ntiers - 1];
 }
 
-double target_flops(const Target *t, DType type) { return isnan(t->flops[type]) ? t->flops[DT_f32] : t->flops[type]; }
+static bool known(const Target *t, ComputeType c) { return t->flops[c] > 0; }
+
+static ComputeType own_type(const Target *t, DType type) {
+  switch (type) {
+    case DT_f64: return CT_f64;
+    case DT_f16: return CT_f16;
+    case DT_bf16: return CT_bf16;
+    case DT_i8: return CT_i8;
+    default: return t->compute;
+  }
+}
+
+ComputeType target_compute(const Target *t, DType type) {
+  ComputeType c = own_type(t, type), slowest = c;
+  if (known(t, c)) return c;
+  if (known(t, CT_f32)) return CT_f32;
+  for (int i = 0; i < CT_COUNT; i++)
+    if (known(t, (ComputeType)i) && (!known(t, slowest) || t->flops[i] < t->flops[slowest])) slowest = (ComputeType)i;
+  if (!known(t, slowest)) die("target %s has no peak", t->name);
+  return slowest;
+}
+
+double target_flops(const Target *t, DType type) { return t->flops[target_compute(t, type)]; }

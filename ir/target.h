@@ -1,7 +1,8 @@
 /* ir/target.h - what a program is planned for: ranks, what each can compute and hold, and the links between them.
  *
- * Rates are per rank; a fact that is not known is NaN.  Ranks are numbered so that the ranks of one machine are consecutive: tier i joins
- * aligned blocks of `group` consecutive ranks.  Target files are read by frontend/target.h.
+ * Rates are per rank; a fact that is not known is NaN (0 for counts).  Ranks are numbered so that the ranks of one machine are
+ * consecutive: tier i joins aligned blocks of `group` consecutive ranks.  Targets are read by frontend/target.h; docs/targets.md has
+ * the meaning of every figure, passes/cost.c the formulas.
  */
 #ifndef APC_IR_TARGET_H
 #define APC_IR_TARGET_H
@@ -10,23 +11,70 @@
 
 #include "base/dtype.h"
 
-enum { MAX_TIERS = 4, MAX_CPU_RANKS = 64 };
+enum { MAX_TIERS = 4, MAX_CPU_RANKS = 64, MAX_TILES = 8, MAX_PROTOCOLS = 8 };
+
+typedef enum ComputeType {
+#define COMPUTE(name, storage) CT_##name,
+#include "ir/compute.def"
+#undef COMPUTE
+  CT_COUNT
+} ComputeType;
+
+const char *compute_name(ComputeType c);
+bool compute_find(const char *name, ComputeType *out);
+DType compute_storage(ComputeType c); /* of values that are f32 in the model */
+
+/* How far kernels stay below the peaks. */
+typedef struct KernelTile {
+  double rows, columns, share; /* of the sustained rate */
+} KernelTile;
+
+typedef struct KernelCosts {
+  double sustained[CT_COUNT]; /* share of the peak; NaN: 1 */
+  int ntiles;                 /* 0: products run at the sustained rate whatever their shape */
+  KernelTile tiles[MAX_TILES];
+  double prologue, smoothing; /* depth a tile's start and end cost; share of the last wave that is evened out */
+  double attention;           /* share of the sustained rate */
+  double bandwidth, ramp;     /* share of the memory bandwidth; bytes */
+} KernelCosts;
+
+/* One way to run a collective over links of a tier: base + steps * step + bytes over a share of the bandwidth. */
+typedef enum Algorithm { ALG_RING, ALG_TREE, ALG_SWITCHED, ALG_DIRECT } Algorithm;
+
+typedef struct Protocol {
+  Algorithm algorithm;
+  const char *name;
+  double base, step, share, most; /* seconds, seconds, fraction, bytes per second (INFINITY: no limit) */
+} Protocol;
 
 typedef struct TargetTier {
   const char *name;
   int group;        /* ranks in one block; ascending over the tiers, the last holds all ranks */
   double bandwidth; /* bytes per second, per rank and direction */
-  double latency;   /* seconds until a message starts to arrive */
+  double latency;   /* seconds until a message starts to arrive; counts where there are no protocols */
+  double pair;      /* bytes per second between two ranks; 0: as `bandwidth` */
+  int nprotocols;
+  Protocol protocols[MAX_PROTOCOLS];
 } TargetTier;
 
 typedef struct Target {
-  const char *name;   /* as the user wrote it */
-  const char *device; /* "cpu", "gpu": what a rank is */
-  const char *arch;   /* NULL when not given */
-  int ranks, nodes;
-  double flops[DT_COUNT];  /* operations per second of contractions in this type; a multiply-add is two */
+  const char *name;    /* as the user wrote it */
+  const char *machine; /* the block it is made of, and its title or NULL */
+  const char *title;
+  const char *device;  /* "cpu", "gpu": what a rank is */
+  const char *part;    /* the device block's name */
+  const char *arch;    /* NULL when not given */
+  int ranks, nodes;    /* nodes: hosts the ranks are spread over */
+  int per_machine;     /* ranks of one whole machine */
+  ComputeType compute; /* what products of f32 values are computed in (--dtype) */
+  double flops[CT_COUNT]; /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;
-  double launch;           /* seconds to start one operation */
+  double launch;       /* seconds to start one operation */
+  double sms, clock, l2, shared_memory, power, host_memory, pcie;
+  double usd_per_hour; /* of the ranks */
+  const char *price_terms, *price_date;
+  bool has_kernels;
+  KernelCosts kernels;
   int ntiers;
   TargetTier tiers[MAX_TIERS];
 } Target;
@@ -34,7 +82,9 @@ typedef struct Target {
 /* The slowest tier that the block of `span` consecutive aligned ranks needs. */
 const TargetTier *target_tier(const Target *t, int span);
 
-/* Contraction rate of a type; a type without a figure of its own runs at the rate of f32. */
+/* What products of values of a type are computed in, and the peak of that; a type without a figure of its own runs at that of f32, or of
+ * the slowest type that has one. */
+ComputeType target_compute(const Target *t, DType type);
 double target_flops(const Target *t, DType type);
 
 #endif

@@ -7,6 +7,8 @@
 #include "base/die.h"
 #include "ir/body.h"
 #include "ir/window.h"
+#include "passes/cost_comm.h"
+#include "passes/cost_kernel.h"
 
 typedef struct Remembered {
   const Type *type;
@@ -24,6 +26,7 @@ struct CostModel {
   Module *m;
   const Target *target;
   Arena *arena;
+  CommCosts **groups; /* by set of axes; NULL until asked for */
   int64_t *sizes; /* by symbol */
   size_t nsizes;
   Remembered *table; /* open addressing; `slots` is a power of two */
@@ -41,6 +44,7 @@ CostModel *cost_model_new(Module *m, const Target *t) {
     c->sizes[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
   c->table = ARENA_ARRAY(a, Remembered, c->slots);
+  c->groups = ARENA_ARRAY(a, CommCosts *, 1u << MAX_AXES);
   return c;
 }
 
@@ -76,7 +80,10 @@ double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
   return n;
 }
 
-double cost_bytes(const CostModel *c, const Type *global, const Layout *l) { return cost_elements(c, global, l) * (double)dtype_bytes(global->dtype); }
+double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
+  DType kept = global->dtype == DT_f32 ? compute_storage(c->target->compute) : global->dtype;
+  return cost_elements(c, global, l) * (double)dtype_bytes(kept);
+}
 
 static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
   int64_t n = 1;
@@ -100,50 +107,52 @@ bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s) {
 
 /* ---- collectives */
 
-typedef struct Group {
-  double n;
-  const TargetTier *tier;
-} Group;
+/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one block of consecutive ranks. */
+static int part_inside(int size, int stride, int block) {
+  int n = block / stride;
+  return n < 1 ? 1 : n < size ? n : size;
+}
 
-/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest: an axis set spans the block up to the
- * most major of its axes. */
-static Group group_of(const CostModel *c, uint32_t axes) {
+/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest. */
+static CommGroup group_of(const CostModel *c, uint32_t axes) {
   const Mesh *mesh = &c->m->mesh;
-  int inner = 1, span = 1;
-  Group g = {1, NULL};
-  for (int a = mesh->naxes - 1; a >= 0; a--) {
-    if (mesh->axes[a].temporal) continue;
-    inner *= mesh->axes[a].size;
-    if (!((axes >> a) & 1u)) continue;
-    g.n *= mesh->axes[a].size;
-    span = inner;
+  const Target *t = c->target;
+  CommGroup g = {{0}};
+  for (int i = 0; i < t->ntiers; i++) {
+    int stride = 1, block = i + 1 < t->ntiers ? t->tiers[i].group : t->ranks;
+    g.inside[i] = 1;
+    for (int a = mesh->naxes - 1; a >= 0; a--) {
+      if (mesh->axes[a].temporal) continue;
+      if ((axes >> a) & 1u) g.inside[i] *= part_inside(mesh->axes[a].size, stride, block);
+      stride *= mesh->axes[a].size;
+    }
   }
-  g.tier = target_tier(c->target, span);
   return g;
 }
 
-typedef enum Collective { ALL_REDUCE, HALF_RING, PERSONAL } Collective;
-
-/* `bytes`: of the whole buffer of one rank (all-gather: its result; all-reduce and reduce-scatter: its operand). */
-static double collective(const CostModel *c, uint32_t axes, Collective kind, double bytes) {
-  Group g = group_of(c, axes);
-  double steps = g.n - 1, rounds = kind == ALL_REDUCE ? 2 : 1;
-  double volume = kind == PERSONAL ? bytes : bytes * steps / g.n;
-  return c->target->launch + rounds * (steps * g.tier->latency + volume / g.tier->bandwidth);
+static double collective(const CostModel *c, uint32_t axes, CommKind kind, double bytes) {
+  CommCosts *known = c->groups[axes];
+  if (!known) {
+    CommGroup g = group_of(c, axes);
+    known = ARENA_NEW(c->arena, CommCosts);
+    *known = comm_costs(c->target, &g);
+    c->groups[axes] = known;
+  }
+  return comm_seconds(known, kind, bytes);
 }
 
-static double traffic(const CostModel *c, double bytes) { return c->target->launch + bytes / c->target->memory_bandwidth; }
+static double traffic(const CostModel *c, double bytes) { return c->target->launch + kernel_memory_seconds(c->target, bytes); }
 
 double cost_move(void *context, const Module *m, const Type *global, const Move *move) {
   const CostModel *c = context;
   double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
   (void)m;
   switch (move->kind) {
-    case MOVE_ALL_GATHER: return collective(c, move->axes, HALF_RING, after);
-    case MOVE_REDUCE_SCATTER: return collective(c, move->axes, HALF_RING, before);
-    case MOVE_ALL_TO_ALL: return collective(c, move->axes, HALF_RING, before);
-    case MOVE_ALL_REDUCE: return collective(c, move->axes, ALL_REDUCE, before);
-    case MOVE_EXCHANGE: return collective(c, move->axes, PERSONAL, fmax(before, after));
+    case MOVE_ALL_GATHER: return collective(c, move->axes, COMM_ALL_GATHER, after);
+    case MOVE_REDUCE_SCATTER: return collective(c, move->axes, COMM_REDUCE_SCATTER, before);
+    case MOVE_ALL_TO_ALL: return collective(c, move->axes, COMM_ALL_TO_ALL, before);
+    case MOVE_ALL_REDUCE: return collective(c, move->axes, COMM_ALL_REDUCE, before);
+    case MOVE_EXCHANGE: return collective(c, move->axes, COMM_EXCHANGE, fmax(before, after));
     case MOVE_SLICE: return traffic(c, 2 * after);
     case MOVE_MASK: return traffic(c, 2 * before);
     default: return 0;
@@ -151,9 +160,8 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 }
 
 double cost_transfer(const CostModel *c, double bytes) {
-  int inner = mesh_ranks(&c->m->mesh) / c->m->mesh.stages;
-  const TargetTier *t = target_tier(c->target, 2 * inner < c->target->ranks ? 2 * inner : c->target->ranks);
-  return c->target->launch + t->latency + bytes / t->bandwidth;
+  int inner = mesh_ranks(&c->m->mesh) / c->m->mesh.stages, ranks = c->target->ranks;
+  return comm_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
 }
 
 /* ---- conversions */
@@ -318,8 +326,31 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
   int moved = op_is_windowed(op->kind) ? 1 : op->nin; /* weights stay */
   if (!axes) return 0;
   for (int i = 0; i < moved; i++)
-    seconds += collective(c, axes, PERSONAL, part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
+    seconds += collective(c, axes, COMM_EXCHANGE, part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
   return seconds;
+}
+
+static bool has_factor(const TensorFactors *t, int factor) {
+  for (int d = 0; d < t->rank; d++)
+    for (int i = 0; i < t->dims[d].n; i++)
+      if (t->dims[d].f[i] == factor) return true;
+  return false;
+}
+
+/* A dot by what its factors are: of both operands and the result (batch), of one and the result (m, n), of the operands only (k). */
+static double product_seconds(const CostModel *c, const Rule *r, const Strategy *s, DType type) {
+  double batch = 1, m = 1, n = 1, k = 1;
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    bool left = has_factor(&r->operands[0], i), right = has_factor(&r->operands[1], i), out = has_factor(&r->result, i);
+    *(!out ? &k : left && right ? &batch : left ? &m : &n) *= factor_local(c, r, s, i);
+  }
+  return kernel_product_seconds(c->target, type, batch, m, n, k);
+}
+
+static double arithmetic_seconds(const CostModel *c, const Op *op, const Rule *r, const Strategy *s, DType type, double flops) {
+  if (op->kind == OP_dot) return product_seconds(c, r, s, type);
+  return op->kind == OP_attention ? kernel_attention_seconds(c->target, type, flops) : 0;
 }
 
 static bool is_free(OpKind k) { return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy; }
@@ -342,8 +373,7 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
   if (op->kind == OP_update) bytes = 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
   out.flops = operation_flops(c, f, op, r, s, result);
   DType type = type_of(f, op->nin ? op->in[0] : op->out)->dtype;
-  double arithmetic = cost_is_contraction(op->kind) ? out.flops / target_flops(c->target, type) : 0;
-  double memory = bytes / c->target->memory_bandwidth;
+  double arithmetic = arithmetic_seconds(c, op, r, s, type, out.flops), memory = kernel_memory_seconds(c->target, bytes);
   out.compute_bound = arithmetic > memory;
   out.seconds += c->target->launch + fmax(arithmetic, memory);
   return out;

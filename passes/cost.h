@@ -1,8 +1,9 @@
 /* passes/cost.h - what operations, conversions and transfers cost on a target: the primitives the planner adds up.
  *
- * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its arithmetic and its memory
- * traffic (roofline) plus the launch; a collective costs latency per step plus bytes over the bandwidth of the slowest tier it crosses
- * (alpha-beta).  Every constant comes from the target.  Sizes that are still symbols count as their hint.
+ * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its arithmetic
+ * (cost_kernel.h) and its memory traffic, plus the launch; communication is priced by cost_comm.h on the tiers of links that its axes
+ * span.  Every constant comes from the target.  Values that are f32 in the model are counted as the target's compute type keeps them.
+ * Sizes that are still symbols count as their hint.
  * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations, caches.
  */
 #ifndef APC_PASSES_COST_H
