@@ -1,6 +1,6 @@
 /* frontend/topo_check.c - holds parsed blocks to the table topo.def: known statements, their values, how often they occur.
  *
- * A pattern's capital words are slots: a dimension of topo.def (a number with a unit of it, above 0), COUNT (a whole number from 1),
+ * A pattern's capital words are slots: a dimension of topo.def (a number with a unit of it, above 0; times may be 0), COUNT (a whole number from 1),
  * NUMBER (from 0), SHARE (above 0, at most 2), NAME (a word), TYPE (a word of ir/compute.def), STRING, DATE, TILE.
  */
 #include <math.h>
@@ -122,7 +122,8 @@ static bool quantity_fits(const Match *m, const TopoValue *v, const char *dimens
     if (strcmp(units[i].name, v->unit) != 0) continue;
     if (strcmp(units[i].dimension, dimension) != 0) return wanted(m, dimension);
   }
-  return (v->number > 0 && isfinite(v->number)) || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' must be above 0", m->s->name);
+  bool zero = strcmp(dimension, "TIME") == 0 && v->number == 0;
+  return zero || (v->number > 0 && isfinite(v->number)) || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' must be above 0", m->s->name);
 }
 
 static bool plain_number_fits(const Match *m, const TopoValue *v, const char *slot) {

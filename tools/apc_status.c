@@ -73,9 +73,12 @@ static void options(void) {
 }
 
 static void targets(void) {
+  Arena *a = arena_new();
+  const char *const *names = target_names(a);
   puts("\n## Targets\n\nPrograms for `cpu` ranks can be built and run; the other targets can be planned and priced.\n");
-  for (const char *const *n = target_names(); *n; n++) printf("%s`%s`", n == target_names() ? "" : ", ", *n);
+  for (const char *const *n = names; *n; n++) printf("%s`%s`", n == names ? "" : ", ", *n);
   putchar('\n');
+  arena_free(a);
 }
 
 static void operations(void) {

@@ -5,33 +5,34 @@
 #include "frontend/target.h"
 #include "tools/target_report.h"
 
+static int list_names(Tool *t) {
+  for (const char *const *n = target_names(t->arena); *n; n++) puts(*n);
+  return EXIT_OK;
+}
+
 static int list(Tool *t) {
-  bool names = option_given(&t->options, OPT_names), json = option_given(&t->options, OPT_json);
+  bool json = option_given(&t->options, OPT_json);
   json_t *array = json_array();
-  for (const char *const *n = target_names(); *n; n++) {
-    if (names) {
-      puts(*n);
-      continue;
-    }
+  if (!json) target_table_head();
+  for (const char *const *n = target_names(t->arena); *n; n++) {
     const Target *g = target_find(t->diags, t->arena, *n);
     if (!g) continue;
     if (json) json_array_append_new(array, target_json(g));
-    else printf("%-18s %s\n", *n, target_line(t->arena, g));
+    else target_table_row(t->arena, *n, g);
   }
   if (json) tool_json(json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
-  else if (!names) puts("\nNAMExRANKS takes that many ranks, cpuxN shares this machine's cores among N; a file FILE.topo describes another machine.");
+  else puts("\nNAMExN takes N devices, of several machines when N is more than one has; cpuxN shares this machine's cores among N ranks; FILE.topo\n"
+            "describes another machine (docs/targets.md). '-' is not known. Prices are of the whole machine; `apc targets show NAME` has terms and date.");
   json_decref(array);
   return EXIT_OK;
 }
 
 static int show(Tool *t, const char *name) {
-  const Target *g = tool_target_of(t, name);
-  if (!g) return EXIT_OK; /* the diagnostics give the code */
-  if (!option_given(&t->options, OPT_json)) {
-    target_print(t->arena, g);
-    return EXIT_OK;
-  }
-  tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  const char *text = tool_target_text(t, name);
+  const Target *g = text ? tool_target_of(t, name) : NULL;
+  if (!g) return (int)tool_exit(t->diags);
+  if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  else printf("# %s: %s\n\n%s", name, target_line(t->arena, g), text);
   return EXIT_OK;
 }
 
@@ -41,12 +42,16 @@ static int check(Tool *t, const char *file) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = file}, "`apc targets check` reads .topo files");
     return EXIT_USAGE;
   }
-  return show(t, file);
+  const Target *g = tool_target_of(t, file);
+  if (!g) return (int)tool_exit(t->diags);
+  if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  else printf("%s: %s\n", file, target_line(t->arena, g));
+  return EXIT_OK;
 }
 
 int cmd_targets(Tool *t) {
   if (!tool_args(t, 0, 2)) return EXIT_USAGE;
-  if (t->options.args.n == 0) return list(t);
+  if (t->options.args.n == 0) return option_given(&t->options, OPT_names) ? list_names(t) : list(t);
   const char *word = t->options.args.items[0];
   bool is_show = strcmp(word, "show") == 0, is_check = strcmp(word, "check") == 0;
   if (!is_show && !is_check) {

@@ -97,6 +97,9 @@ void plan_show(Tool *t, const Build *b) {
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"), *hints ? " with " : "", hints);
   show_choices(t, p);
   show_shares(t, p);
+  if (!isnan(b->target->usd_per_hour))
+    printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->target->usd_per_hour, b->target->price_terms, b->target->price_date,
+           b->target->usd_per_hour * p->price.time.total / 3600);
   printf("\n  lower bound %s, gap %.1f %%, found in %s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds));
 }
 
@@ -151,6 +154,12 @@ static json_t *dims_json(Tool *t, const Build *b) {
   return o;
 }
 
+/* For the ranks that are used; null without a price. */
+static json_t *cost_json(const Target *g, double seconds) {
+  return json_pack("{s:o, s:o, s:s?, s:s?}", "usd_per_hour", json_real_or_null(g->usd_per_hour), "usd_per_step", json_real_or_null(g->usd_per_hour * seconds / 3600),
+                   "terms", g->price_terms, "date", g->price_date);
+}
+
 json_t *plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
@@ -173,6 +182,6 @@ json_t *plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "gap", json_real_or_null(p->gap));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
   json_object_set_new(o, "alternatives", alternatives_json(p));
-  json_object_set_new(o, "cost", json_pack("{s:n, s:n}", "usd_per_hour", "usd_per_step")); /* targets carry no price yet */
+  json_object_set_new(o, "cost", cost_json(b->target, x->total));
   return o;
 }

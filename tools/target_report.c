@@ -12,56 +12,124 @@ static bool ends_with(const char *s, const char *end) {
   return n >= k && strcmp(s + n - k, end) == 0;
 }
 
-const Target *tool_target_of(Tool *t, const char *name) {
-  if (ends_with(name, ".xml")) {
-    diag_error(t->diags, DIAG_later_target_xml, (Loc){.file = name}, "NCCL topology files cannot be read yet");
+/* ---- which target */
+
+static bool readable(Tool *t, const char *name) {
+  if (!ends_with(name, ".xml")) return true;
+  return diag_error(t->diags, DIAG_later_target_xml, (Loc){.file = name}, "NCCL topology files cannot be read yet");
+}
+
+const Target *tool_target_of(Tool *t, const char *name) { return readable(t, name) ? target_find(t->diags, t->arena, name) : NULL; }
+
+const char *tool_target_text(Tool *t, const char *name) { return readable(t, name) ? target_text(t->diags, t->arena, name) : NULL; }
+
+/* "f16, i8": what a device does have. */
+static const char *peaks_text(Arena *a, const Target *g) {
+  Text text = {.arena = a};
+  for (int i = 0; i < CT_COUNT; i++)
+    if (g->flops[i] > 0) text_printf(&text, "%s%s", text.n ? ", " : "", compute_name((ComputeType)i));
+  return text_str(&text);
+}
+
+/* The target for --dtype.  Only plans can be made for types other than f32 so far. */
+static const Target *computing(Tool *t, const Target *g) {
+  const char *word = option_text(&t->options, OPT_dtype);
+  ComputeType type = CT_f32;
+  if (word) compute_find(word, &type); /* one of the option's words */
+  if (t->options.command != CMD_plan) {
+    if (type == CT_f32) return g;
+    diag_error(t->diags, DIAG_later_dtype, (Loc){0}, "programs compute f32 values as f32 so far; `apc plan` prices --dtype %s", word);
     return NULL;
   }
-  return target_find(t->diags, t->arena, name);
+  const Target *own = target_computing_in(t->arena, g, type);
+  if (own) return own;
+  diag_error(t->diags, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: a peak of its %s for %s%s is not known", g->name, g->part, compute_name(type),
+             word ? "" : " (the type without --dtype)");
+  diag_help(t->diags, "known are %s: choose one with --dtype", peaks_text(t->arena, g));
+  return NULL;
 }
 
 const Target *tool_target(Tool *t) {
   const char *name = option_text(&t->options, OPT_target);
   if (!name) name = getenv("APC_TARGET");
-  return tool_target_of(t, name && *name ? name : "cpu");
+  const Target *g = tool_target_of(t, name && *name ? name : "cpu");
+  return g ? computing(t, g) : NULL;
 }
+
+/* ---- for people */
 
 static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) ? "unknown" : show_scaled(a, v, unit); }
 
 const char *target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
-  text_printf(&text, "%d %s rank%s of %d machine%s; each %s f32, %s at %s", g->ranks, g->device, g->ranks == 1 ? "" : "s", g->nodes,
-              g->nodes == 1 ? "" : "s", rate(a, target_flops(g, DT_f32), "FLOPS"), rate(a, g->memory_bytes, "B"),
-              rate(a, g->memory_bandwidth, "B/s"));
+  text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device, g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s",
+              rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute), rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++) text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   return text_str(&text);
 }
 
-static json_t *number(double v) { return isnan(v) ? json_null() : json_real(v); }
-
-json_t *target_json(const Target *g) {
-  json_t *flops = json_object(), *tiers = json_array();
-  for (int d = 0; d < DT_COUNT; d++)
-    if (!isnan(g->flops[d])) json_object_set_new(flops, dtype_name((DType)d), json_real(g->flops[d]));
-  for (int i = 0; i < g->ntiers; i++) {
-    const TargetTier *tier = &g->tiers[i];
-    json_array_append_new(tiers, json_pack("{s:s, s:i, s:o, s:o}", "name", tier->name, "ranks", tier->group, "bytes_per_s", number(tier->bandwidth),
-                                           "latency_us", number(tier->latency * 1e6)));
-  }
-  return json_pack("{s:s, s:s, s:s?, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "name", g->name, "device", g->device, "arch", g->arch, "ranks", g->ranks,
-                   "nodes", g->nodes, "flops_per_s", flops, "memory_bytes", number(g->memory_bytes), "memory_bytes_per_s",
-                   number(g->memory_bandwidth), "launch_us", number(g->launch * 1e6), "tiers", tiers);
+static double best_peak(const Target *g) {
+  static const ComputeType order[] = {CT_bf16, CT_f16, CT_f32};
+  for (int i = 0; i < 3; i++)
+    if (g->flops[order[i]] > 0) return g->flops[order[i]];
+  return NAN;
 }
 
-void target_print(Arena *a, const Target *g) {
-  printf("%s: %d %s rank%s on %d machine%s%s%s\n", g->name, g->ranks, g->device, g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s",
-         g->arch ? ", " : "", g->arch ? g->arch : "");
-  for (int d = 0; d < DT_COUNT; d++)
-    if (!isnan(g->flops[d])) printf("  peak %-12s %s\n", dtype_name((DType)d), show_scaled(a, g->flops[d], "FLOPS"));
-  printf("  memory            %s at %s\n", rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
-  printf("  launch            %s\n", isnan(g->launch) ? "unknown" : show_seconds(a, g->launch));
-  for (int i = 0; i < g->ntiers; i++)
-    printf("  %-17s %s each way, latency %s, %d ranks\n", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"),
-           isnan(g->tiers[i].latency) ? "unknown" : show_seconds(a, g->tiers[i].latency), g->tiers[i].group);
-  puts("  (rates are per rank)");
+void target_table_head(void) {
+  printf("%-22s %5s  %-6s %-8s  %-9s %-12s %-26s %s\n", "name", "ranks", "device", "memory", "at", "16-bit peak", "links", "USD/h");
+}
+
+void target_table_row(Arena *a, const char *name, const Target *g) {
+  Text links = {.arena = a};
+  for (int i = 0; i < g->ntiers && g->ranks > 1; i++) text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
+  printf("%-22s %5d  %-6s %-8s  %-9s %-12s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device, rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"),
+         rate(a, best_peak(g), "FLOPS"), links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
+}
+
+/* ---- JSON */
+
+static json_t *number(double v) { return v > 0 ? json_real(v) : json_null(); }
+
+static json_t *tiers_json(const Target *g) {
+  json_t *tiers = json_array();
+  for (int i = 0; i < g->ntiers; i++) {
+    const TargetTier *x = &g->tiers[i];
+    json_t *ways = json_array();
+    for (int k = 0; k < x->nprotocols; k++) {
+      const Protocol *p = &x->protocols[k];
+      static const char *const words[] = {"ring", "tree", "switched", "direct"};
+      json_array_append_new(ways, json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "algorithm", words[p->algorithm], "protocol", p->name, "base_us", p->base * 1e6, "step_us",
+                                            p->step * 1e6, "share", p->share, "most_bytes_per_s", isfinite(p->most) ? json_real(p->most) : json_null()));
+    }
+    json_array_append_new(tiers, json_pack("{s:s, s:i, s:o, s:o, s:o, s:o}", "name", x->name, "ranks", x->group, "bytes_per_s", number(x->bandwidth), "pair_bytes_per_s",
+                                           number(x->pair), "latency_us", number(x->latency * 1e6), "ways", ways));
+  }
+  return tiers;
+}
+
+static json_t *kernels_json(const KernelCosts *k) {
+  json_t *sustained = json_object(), *tiles = json_array();
+  for (int i = 0; i < CT_COUNT; i++)
+    if (k->sustained[i] > 0) json_object_set_new(sustained, compute_name((ComputeType)i), json_real(k->sustained[i]));
+  for (int i = 0; i < k->ntiles; i++)
+    json_array_append_new(tiles, json_pack("{s:f, s:f, s:f}", "rows", k->tiles[i].rows, "columns", k->tiles[i].columns, "share", k->tiles[i].share));
+  return json_pack("{s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "sustained", sustained, "tiles", tiles, "prologue", k->prologue, "smoothing", k->smoothing, "attention",
+                   k->attention, "bandwidth", k->bandwidth, "ramp_bytes", k->ramp);
+}
+
+json_t *target_json(const Target *g) {
+  json_t *flops = json_object();
+  for (int i = 0; i < CT_COUNT; i++)
+    if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_real(g->flops[i]));
+  json_t *o = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?, s:i, s:i, s:i, s:o}", "name", g->name, "machine", g->machine, "title", g->title, "device", g->device, "part", g->part,
+                        "arch", g->arch, "ranks", g->ranks, "nodes", g->nodes, "ranks_per_machine", g->per_machine, "flops_per_s", flops);
+  const struct { const char *name; double v; } figures[] = {
+      {"memory_bytes", g->memory_bytes}, {"memory_bytes_per_s", g->memory_bandwidth}, {"launch_us", g->launch * 1e6}, {"sms", g->sms}, {"clock_hz", g->clock},
+      {"l2_bytes", g->l2}, {"shared_bytes_per_sm", g->shared_memory}, {"power_w", g->power}, {"host_memory_bytes", g->host_memory}, {"pcie_bytes_per_s", g->pcie},
+      {"usd_per_hour", g->usd_per_hour}};
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) json_object_set_new(o, figures[i].name, number(figures[i].v));
+  json_object_set_new(o, "price", g->price_terms ? json_pack("{s:s, s:s}", "terms", g->price_terms, "date", g->price_date) : json_null());
+  json_object_set_new(o, "kernels", g->has_kernels ? kernels_json(&g->kernels) : json_null());
+  json_object_set_new(o, "tiers", tiers_json(g));
+  return o;
 }

@@ -5,14 +5,18 @@
 #include "ir/target.h"
 #include "tools/tool.h"
 
-/* What --target says (default: APC_TARGET, else "cpu"); NULL after diagnostics. */
+/* What --target says (default: APC_TARGET, else "cpu"), computing as --dtype says; NULL after diagnostics. */
 const Target *tool_target(Tool *t);
 /* The target of a name, a .topo file or a refused kind of file; NULL after diagnostics. */
 const Target *tool_target_of(Tool *t, const char *name);
+/* Its canonical text. */
+const char *tool_target_text(Tool *t, const char *name);
 
-/* "4 cpu ranks of one machine; each 55 GFLOPS f32, 4.0 GB at 11 GB/s; shared-memory 3.2 GB/s" */
+/* "4 cpu ranks of 1 node; each 55 GFLOPS f32, 4.0 GB at 11 GB/s; shared-memory 3.2 GB/s" */
 const char *target_line(Arena *a, const Target *target);
+/* The table of `apc targets`. */
+void target_table_head(void);
+void target_table_row(Arena *a, const char *name, const Target *target);
 json_t *target_json(const Target *target);
-void target_print(Arena *a, const Target *target);
 
 #endif

@@ -69,7 +69,7 @@ static Func *random_graph(Module *m, Random *r, int64_t size, int most, Diags *d
 static Target random_target(Random *r, int ranks) {
   Target t = {.name = "random", .device = "cpu", .ranks = ranks, .nodes = 1, .memory_bytes = 1e12, .memory_bandwidth = uniform(r, 1e6, 1e9), .launch = uniform(r, 1e-9, 1e-6), .ntiers = 1};
   for (int i = 0; i < CT_COUNT; i++) t.flops[i] = uniform(r, 1e6, 1e9);
-  t.tiers[0] = (TargetTier){"link", ranks, uniform(r, 1e6, 1e9), uniform(r, 1e-9, 1e-6)};
+  t.tiers[0] = (TargetTier){.name = "link", .group = ranks, .bandwidth = uniform(r, 1e6, 1e9), .latency = uniform(r, 1e-9, 1e-6)};
   return t;
 }
 

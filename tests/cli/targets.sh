@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# apc targets (list, show, check) and plans for every target: targets.sh APC
+. "$(dirname "$0")/lib.sh"
+gpt="$source_dir/examples/gpt.apc"
+shape="-D layers=1 -D d=64 -D heads=4 -D vocab=512 -D ctx=64 --dim seq=64"
+small="$shape --dim batch=8"
+
+# the list
+expect 0 "dgx-h100" "$apc" targets; no_err
+expect 0 "" "$apc" targets --json
+expect_json 'd["schema"] == "apc.targets/1" and len(d["targets"]) >= 26'
+expect_json '{x["name"]: x for x in d["targets"]}["aws-p5.48xlarge"]["usd_per_hour"] == 55.04'
+expect_json '{x["name"]: x for x in d["targets"]}["dgx-h100"]["usd_per_hour"] is None'
+expect_json '"fp8" not in {x["name"]: x for x in d["targets"]}["dgx-a100"]["flops_per_s"]'
+"$apc" targets --names >names
+check "a name is missing" test "$(wc -l <names)" -ge 26
+
+# what show prints is a file that check accepts, and that shows the same again
+while read -r name; do
+  expect 0 "machine " "$apc" targets show "$name"
+  grep -v '^#' out >"$name.topo"
+  expect 0 "" "$apc" targets check "$name.topo"
+  expect 0 "" "$apc" targets show "./$name.topo"
+  check "show differs after being read back" diff <(grep -v '^#' out) "$name.topo"
+done <names
+expect 0 "source \"" "$apc" targets show dgx-a100x32; expect_out "devices 32"; expect_out "32 gpu ranks of 4 nodes"
+expect 0 "" "$apc" targets show dgx-a100x4 --json; expect_json 'd["target"]["ranks"] == 4 and d["target"]["part"] == "A100-SXM4-80GB"'
+
+# names
+expect 1 "the nearest name is 'dgx-a100'" "$apc" targets show dgx-a10x8
+expect 1 "dgx-a100-80gbx8 and dgx-a100-80gbx16 are" "$apc" targets show dgx-a100x12
+expect 1 "no network statement" "$apc" targets show rtx4090-x4x8
+
+# files with errors: exit 1, the place, and the nearest name
+bad() { # bad LINE:COL TEXT CONTENT
+  printf '%s' "$3" >bad.topo
+  expect 1 "bad.topo:$1" "$apc" targets check bad.topo
+  expect_err "$2"; expect_err "error[APC0501]"; no_out
+}
+gpu='gpu g { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }'
+bad 1:1 "nearest is 'machine'" 'machin m { }'
+bad 1:9 "nearest is 'memory'" 'gpu g { memori 8 GB at 1 TB/s; }'
+bad 2:10 "a number with a unit" $'gpu g {\n  memory 8 GHz at 1 TB/s; }'
+bad 1:14 "nearest is 'bf16'" 'gpu g { peak bf15 1 TFLOPS; }'
+bad 1:5 "says nothing about 'launch'" 'gpu g { memory 8 GB at 1 TB/s; }'
+bad 1:32 "given twice" 'gpu g { memory 8 GB at 1 TB/s; memory 8 GB at 1 TB/s; }'
+bad 2:23 "nearest is 'g1'" "gpu g1 { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }"$'\n'"machine m { devices 2 g2; }"
+bad 2:9 "no link that joins all" "$gpu"$'\n''machine m { devices 2 g; }'
+bad 2:26 "a date" "$gpu"$'\n''machine m { devices 1 g; price 1 USD/h "x"; }'
+bad 2:50 "nearest is 'nvlink-ampere'" "$gpu"$'\n''machine m { devices 2 g; link n at 100 GB/s with nvlink-amper; }'
+bad 1:8 "end of file" 'gpu g {'
+bad 1:1 "no machine" "$gpu"
+expect 1 "APC0001" "$apc" targets check missing.topo
+expect 2 "reads .topo files" "$apc" targets check "$gpt"
+
+# a machine of one's own
+printf '%s\n' "$gpu" 'machine m { devices 4 g; link pcie at 30 GB/s with pcie; price 2 USD/h "home" 2026-01-01; }' >own.topo
+expect 0 "own.topo: 4 gpu ranks" "$apc" targets check own.topo
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan "$gpt" $small --target ./own.topo --json -q
+expect_json 'd["target"]["gpus"] == 4 and d["cost"]["usd_per_hour"] == 2 and abs(d["cost"]["usd_per_step"] - 2 * d["time_us"] / 3.6e9) < 1e-15'
+
+# a plan for every target, or a reason; --dtype f16 is what every GPU here has
+while read -r name; do
+  # shellcheck disable=SC2086
+  timeout 300 "$apc" plan "$gpt" $small --target "${name/%gb200-nvl72/gb200-nvl72x8}" --json -q >out 2>err </dev/null
+  code=$? last="plan for $name"
+  check "exit $code" test $code = 0 -o $code = 3
+  if [ $code = 0 ]; then expect_json 'd["time_us"] > 0 and d["chosen"]["tp"] * d["chosen"]["pp"] * d["chosen"]["dp"] * d["chosen"]["cp"] * d["chosen"]["ep"] <= d["target"]["gpus"]'
+  else expect_err "error[APC0405]"; expect_err "choose one with --dtype"; fi
+done <names
+
+# compute types: more than the device has is refused with what it does have; two bytes halve the weights
+# shellcheck disable=SC2086
+{
+  expect 3 "known are f32, f16" "$apc" plan "$gpt" $small --target dgx-1-v100-32gb --dtype bf16 -q
+  expect 3 "peak of its A100-SXM4-80GB for fp8" "$apc" plan "$gpt" $small --target dgx-a100 --dtype fp8 -q
+  expect 3 "for f32 (the type without --dtype)" "$apc" plan "$gpt" $small --target aws-g5.48xlarge -q
+  expect 0 "" "$apc" plan "$gpt" $small --target aws-g5.48xlarge --dtype f16 -q
+  expect 5 "error[APC0626]" "$apc" compile "$gpt" $small --dtype bf16; no_out
+  expect 5 "error[APC0648]" "$apc" compile "$gpt" $small --target dgx-a100x4; no_out
+  expect 5 "error[APC0648]" "$apc" compile "$gpt" $small --target aws-g5.48xlarge; no_out
+  expect 0 "" "$apc" plan "$gpt" $small --target h200-x1 --json -q; cp out f32.json
+  expect 0 "" "$apc" plan "$gpt" $small --target h200-x1 --dtype tf32 --json -q; cp out tf32.json
+  expect 0 "" "$apc" plan "$gpt" $small --target h200-x1 --dtype bf16 --json -q
+  expect_json 'd["memory_bytes"]["params"] * 2 == json.load(open("f32.json"))["memory_bytes"]["params"]'
+  expect_json 'd["time_us"] < json.load(open("tf32.json"))["time_us"] <= json.load(open("f32.json"))["time_us"]'
+  expect_json 'd["cost"]["usd_per_hour"] is None and d["cost"]["usd_per_step"] is None'
+}
+
+# the device's memory is the limit: 18 GB of weights on cards of 16 and of 24 GB
+big="-D layers=24 -D d=4096 -D heads=32 -D vocab=50257 -D ctx=128 --dim seq=128 --dim batch=1"
+# shellcheck disable=SC2086
+{
+  expect 3 "no feasible plan for aws-p3.16xlargex1" "$apc" plan "$gpt" $big --target aws-p3.16xlargex1 -q
+  expect 0 "" "$apc" plan "$gpt" $big --target rtx3090-x2-nvlinkx1 --json -q; expect_json 'd["time_one_device_us"] > 0'
+  expect 0 "" "$apc" plan "$gpt" $big --target aws-p3.16xlargex2 --json -q; expect_json 'd["time_one_device_us"] is None and d["bytes_per_device"] <= 16e9'
+}
+
+# a faster link never makes the best time worse
+for options in "--dim batch=1" "--dim batch=8 --tp 4" "--dim batch=8 --pp 2 --micro-batches 2"; do
+  times=
+  for rate in 0.1 1 10 100; do
+    printf '%s\n' "$gpu" "machine m { devices 4 g; link l at $rate GB/s with nvlink-ampere; }" >link.topo
+    # shellcheck disable=SC2086
+    expect 0 "" "$apc" plan "$gpt" $shape -D d=256 $options --target ./link.topo --json -q
+    times="$times $(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')"
+  done
+  last="times of faster links, $options:$times"
+  # shellcheck disable=SC2086
+  check "a time grows" /usr/bin/python3 -c 'import sys; t = [float(x) for x in sys.argv[1:]]; sys.exit(any(b > a * (1 + 1e-9) for a, b in zip(t, t[1:])) or t[-1] == t[0])' $times
+done
+summary 200
