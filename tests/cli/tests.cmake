@@ -7,8 +7,9 @@ foreach(name
     kernels
     malformed
     models
+    targets
     unknown
-    usage targets)
+    usage)
   add_test(NAME cli.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)
   set_tests_properties(cli.${name} PROPERTIES TIMEOUT 600)
 endforeach()
