@@ -350,7 +350,8 @@ static double product_seconds(const CostModel *c, const Rule *r, const Strategy 
 
 static double arithmetic_seconds(const CostModel *c, const Op *op, const Rule *r, const Strategy *s, DType type, double flops) {
   if (op->kind == OP_dot) return product_seconds(c, r, s, type);
-  return op->kind == OP_attention ? kernel_attention_seconds(c->target, type, flops) : 0;
+  if (op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
+  return is_convolution(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
 }
 
 static bool is_free(OpKind k) { return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy; }

@@ -38,7 +38,7 @@ typedef struct OpCost {
 /* One execution of the operation on its shards.  Sources, reshapes and broadcasts are free: they are views or read in place. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 bool cost_is_source(OpKind k);
-bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention */
+bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention, convolutions */
 
 /* A MoveCost; the context is the CostModel. */
 double cost_move(void *context, const Module *m, const Type *global, const Move *move);

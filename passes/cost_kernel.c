@@ -27,6 +27,8 @@ double kernel_product_seconds(const Target *t, DType type, double batch, double 
   return best;
 }
 
+double kernel_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
+
 double kernel_attention_seconds(const Target *t, DType type, double flops) {
   return flops / (sustained_rate(t, type) * (t->has_kernels ? t->kernels.attention : 1));
 }

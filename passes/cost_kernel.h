@@ -6,6 +6,8 @@
 
 /* `batch` products of m x k with k x n, of values of a type (f32 is computed as --dtype says). */
 double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
+/* So many operations at the rate of large products: convolutions. */
+double kernel_flops_seconds(const Target *t, DType type, double flops);
 /* Attention of so many operations. */
 double kernel_attention_seconds(const Target *t, DType type, double flops);
 /* Bytes read and written together. */
