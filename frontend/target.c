@@ -60,7 +60,6 @@ static bool check_machines(Diags *d, Arena *a, const TopoLibrary *l) {
 }
 
 static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks, Found *out) {
-  TopoLibrary l = library(a);
   TopoFile *own = ARENA_NEW(a, TopoFile);
   const TopoBlock *last = NULL;
   file = arena_strdup(a, file);
@@ -70,6 +69,7 @@ static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text,
   for (const TopoBlock *b = own->first; b; b = b->next)
     if (is_target(b)) last = b;
   if (!last) return diag_error(d, DIAG_target_syntax, (Loc){.file = file, .line = 1, .col = 1}, "the file has no machine and no target block");
+  TopoLibrary l = library(a);
   l.own = own;
   return check_machines(d, a, &l) && found(d, &l, last, name ? arena_strdup(a, name) : last->name, ranks, out);
 }

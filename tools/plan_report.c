@@ -156,8 +156,7 @@ static json_t *dims_json(Tool *t, const Build *b) {
 
 /* For the ranks that are used; null without a price. */
 static json_t *cost_json(const Target *g, double seconds) {
-  return json_pack("{s:o, s:o, s:s?, s:s?}", "usd_per_hour", json_real_or_null(g->usd_per_hour), "usd_per_step", json_real_or_null(g->usd_per_hour * seconds / 3600),
-                   "terms", g->price_terms, "date", g->price_date);
+  return json_pack("{s:o, s:o}", "usd_per_hour", json_real_or_null(g->usd_per_hour), "usd_per_step", json_real_or_null(g->usd_per_hour * seconds / 3600));
 }
 
 json_t *plan_json(Tool *t, const Build *b) {
