@@ -107,11 +107,18 @@ bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s) {
 
 /* ---- collectives */
 
-/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one block of consecutive ranks. */
-static int part_inside(int size, int stride, int block) {
-  int n = block / stride;
-  return n < 1 ? 1 : n < size ? n : size;
+static int common_divisor(int a, int b) {
+  while (b) {
+    int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
 }
+
+/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks in every group:
+ * where groups straddle blocks, fewer than in the luckiest. */
+static int part_inside(int size, int stride, int block) { return block % stride ? 1 : common_divisor(size, block / stride); }
 
 /* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest. */
 static CommGroup group_of(const CostModel *c, uint32_t axes) {

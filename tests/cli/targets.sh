@@ -104,7 +104,7 @@ for options in "--dim batch=1" "--dim batch=8 --tp 4" "--dim batch=8 --pp 2 --mi
   for rate in 0.1 1 10 100; do
     printf '%s\n' "$gpu" "machine m { devices 4 g; link l at $rate GB/s with nvlink-ampere; }" >link.topo
     # shellcheck disable=SC2086
-    expect 0 "" "$apc" plan "$gpt" $shape -D d=256 $options --target ./link.topo --json -q
+    expect 0 "" "$apc" plan "$gpt" $shape -D d=1024 $options --target ./link.topo --json -q
     times="$times $(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')"
   done
   last="times of faster links, $options:$times"
