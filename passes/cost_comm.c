@@ -26,6 +26,7 @@ typedef struct Level {
 
 typedef struct Levels {
   int n, ranks;
+  bool innermost; /* the first is the innermost tier of the target */
   Level items[MAX_TIERS];
 } Levels;
 
@@ -34,6 +35,7 @@ static Levels levels_of(const Target *t, const CommGroup *g) {
   for (int i = 0; i < t->ntiers; i++) {
     int inside = g->inside[i];
     if (inside <= l.ranks) continue;
+    l.innermost |= i == 0;
     l.items[l.n++] = (Level){&t->tiers[i], l.ranks, (inside + l.ranks - 1) / l.ranks};
     l.ranks = inside;
   }
@@ -122,7 +124,6 @@ static CommWay direct(const Path *p, bool whole) {
 static void add(CommCosts *c, CommKind kind, CommWay way) { c->ways[kind][c->nways[kind]++] = way; }
 
 static void add_ways(CommCosts *c, const Path *p, Algorithm algorithm) {
-  bool first_is_innermost = p->levels->items[0].below == 1;
   switch (algorithm) {
     case ALG_RING:
       add(c, COMM_ALL_REDUCE, ring(p, 2));
@@ -131,7 +132,7 @@ static void add_ways(CommCosts *c, const Path *p, Algorithm algorithm) {
       break;
     case ALG_TREE: add(c, COMM_ALL_REDUCE, tree(p)); break;
     case ALG_SWITCHED:
-      if (first_is_innermost) add(c, COMM_ALL_REDUCE, switched(p));
+      if (p->levels->innermost) add(c, COMM_ALL_REDUCE, switched(p));
       break;
     case ALG_DIRECT:
       add(c, COMM_ALL_TO_ALL, direct(p, false));

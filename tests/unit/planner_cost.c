@@ -1,0 +1,132 @@
+/* What communication and kernels cost: the formulas of docs/targets.md in numbers. */
+#include <math.h>
+
+#include "frontend/target.h"
+#include "passes/cost_comm.h"
+#include "passes/cost_kernel.h"
+#include "tests/test.h"
+
+static Arena *arena;
+
+static const Target *machine(const char *links) {
+  Diags *d = diags_new(arena);
+  const char *text = arena_printf(arena,
+                                  "kernels k { sustained f32 0.5; tile 64x32 1; tile 128x128 0.8; prologue 16; smoothing 0.25; attention 0.5; bandwidth 0.8 ramp 1 MB; }\n"
+                                  "protocols p { ring a base 1 us step 1 us share 0.5; ring b base 10 us step 2 us share 1; tree b base 3 us step 1 us share 1;\n"
+                                  "  switched b base 20 us step 1 us share 1; direct b base 2 us step 1 us share 1; }\n"
+                                  "gpu g { sms 10; memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; peak f16 100 TFLOPS; kernels k; }\n"
+                                  "gpu plain { memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; }\n"
+                                  "machine m { devices 8 g; %s }\ntarget t { machine m; devices 32; }\n",
+                                  links);
+  const Target *t = target_parse(d, arena, "test.topo", text, "t", 0);
+  if (!t) diags_print(d, stderr, false);
+  return t;
+}
+
+static double seconds(const Target *t, int ranks, CommKind kind, double bytes) {
+  CommGroup g = comm_group_block(t, ranks);
+  CommCosts c = comm_costs(t, &g);
+  return comm_seconds(&c, kind, bytes);
+}
+
+static void is(double got, double want, const char *what) { CHECKF(fabs(got - want) <= 1e-9 * want, "%s: %.9g, not %.9g", what, got, want); }
+
+/* A ring with its latency per step, plus the launch. */
+static void plain_links(void) {
+  const Target *t = machine("link l at 10 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
+  CHECK(t != NULL);
+  if (!t) return;
+  is(seconds(t, 8, COMM_ALL_REDUCE, 8e9), 5e-6 + 14 * 3e-6 + 2 * 7 / 8. * 8e9 / 10e9, "all-reduce in a machine");
+  is(seconds(t, 8, COMM_ALL_GATHER, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-gather in a machine");
+  is(seconds(t, 8, COMM_ALL_TO_ALL, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-to-all in a machine");
+  is(seconds(t, 8, COMM_EXCHANGE, 8e9), 5e-6 + 7 * 3e-6 + 8e9 / 10e9, "exchange in a machine");
+  CHECK(seconds(t, 1, COMM_ALL_REDUCE, 8e9) == 0);
+  is(comm_send_seconds(t, 8, 1e9), 5e-6 + 3e-6 + 0.1, "send in a machine");
+  is(comm_send_seconds(t, 16, 1e9), 5e-6 + 7e-6 + 0.5, "send between machines");
+}
+
+/* The 8 ranks of a machine leave it through 8 adapters together; one rank of each machine through one. */
+static void tiers(void) {
+  const Target *t = machine("link l at 1000 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
+  CHECK(t != NULL);
+  if (!t) return;
+  is(seconds(t, 32, COMM_ALL_GATHER, 8e9), 5e-6 + 27 * 3e-6 + 4 * 7e-6 + 31 / 32. * 8e9 / 16e9, "all-gather of whole machines");
+  CommGroup rail = {{1, 4}};
+  CommCosts c = comm_costs(t, &rail);
+  is(comm_seconds(&c, COMM_ALL_GATHER, 8e9), 5e-6 + 3 * 7e-6 + 3 / 4. * 8e9 / 2e9, "all-gather of one rank a machine");
+  is(seconds(t, 32, COMM_ALL_TO_ALL, 8e9), 5e-6 + 7 * 3e-6 + 24 * 7e-6 + 24 / 32. * 8e9 / 2e9, "all-to-all of whole machines");
+}
+
+/* Every way is a line; the lowest counts. */
+static void ways(void) {
+  const Target *t = machine("link l at 10 GB/s with p; network n 8 at 80 Gbit/s with p;");
+  CHECK(t != NULL);
+  if (!t) return;
+  is(seconds(t, 8, COMM_ALL_GATHER, 1e3), 1e-6 + 7e-6 + 7 / 8. * 1e3 / 5e9, "small: the ring that starts fast");
+  is(seconds(t, 8, COMM_ALL_GATHER, 1e9), 10e-6 + 14e-6 + 7 / 8. * 1e9 / 10e9, "large: the ring that has the whole link");
+  is(seconds(t, 8, COMM_ALL_REDUCE, 1e3), 3e-6 + 6e-6 + 2 * 1e3 / 10e9, "small all-reduce: the tree");
+  is(seconds(t, 8, COMM_ALL_REDUCE, 1e9), 20e-6 + 1e9 / 10e9, "large all-reduce: in the switches");
+  is(seconds(t, 32, COMM_ALL_REDUCE, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)), "four machines: in the switches, then a tree");
+  CommGroup rail = {{1, 4}};
+  CommCosts c = comm_costs(t, &rail);
+  is(comm_seconds(&c, COMM_ALL_REDUCE, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9, "one rank a machine: no switches");
+}
+
+/* Two of four ranks without a switch have one of three links. */
+static void pairs(void) {
+  const Target *t = machine("link l at 300 GB/s pair 100 GB/s latency 1 us; network n 8 at 16 Gbit/s latency 7 us;");
+  CHECK(t != NULL);
+  if (!t) return;
+  is(seconds(t, 2, COMM_ALL_GATHER, 2e9), 5e-6 + 1e-6 + 1e9 / 100e9, "two ranks");
+  is(seconds(t, 3, COMM_ALL_GATHER, 3e9), 5e-6 + 2e-6 + 2e9 / 200e9, "three ranks");
+  is(seconds(t, 8, COMM_ALL_GATHER, 8e9), 5e-6 + 7e-6 + 7e9 / 300e9, "eight ranks");
+  is(comm_send_seconds(t, 8, 1e9), 5e-6 + 1e-6 + 0.01, "a message");
+}
+
+/* On every built-in machine, more bytes, a larger group of whole machines or a reduction cost no less. */
+static void sane(void) {
+  for (const char *const *name = target_names(arena); *name; name++) {
+    Diags *d = diags_new(arena);
+    const Target *t = target_find(d, arena, *name);
+    for (int n = 2; t && n <= t->ranks; n *= 2) {
+      double before = 0;
+      for (double bytes = 1; bytes < 1e11; bytes *= 8) {
+        double now = seconds(t, n, COMM_ALL_REDUCE, bytes);
+        CHECKF(isfinite(now) && now >= before, "%s: %d ranks, %g bytes", *name, n, bytes);
+        for (int k = 0; k < COMM_KINDS; k++) CHECKF(seconds(t, n, (CommKind)k, bytes) > 0, "%s", *name);
+        before = now;
+      }
+    }
+  }
+}
+
+/* Tiles and waves: 10 multiprocessors of 1 TFLOPS, half of it sustained. */
+static void products(void) {
+  const Target *t = machine("link l at 1 GB/s latency 1 us; network n 1 at 1 Gbit/s latency 1 us;");
+  CHECK(t != NULL);
+  if (!t) return;
+  double rate = 1e12, small = 2. * 64 * 32, large = 2. * 128 * 128 / 0.8;
+  is(kernel_product_seconds(t, DT_f32, 1, 64, 32, 100), small * 116 / rate, "one tile");
+  is(kernel_product_seconds(t, DT_f32, 1, 1, 1, 100), small * 116 / rate, "part of a tile");
+  is(kernel_product_seconds(t, DT_f32, 10, 64, 32, 100), small * 116 / rate, "one wave");
+  is(kernel_product_seconds(t, DT_f32, 11, 64, 32, 100), small * 116 / rate * (0.75 * 2 + 0.25 * 1.1), "a wave and a tile");
+  CHECK(kernel_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
+  is(kernel_memory_seconds(t, 9e6), 1e7 / 0.8e12, "memory");
+  is(kernel_flops_seconds(t, DT_f32, 1e13), 1, "operations");
+  is(kernel_attention_seconds(t, DT_f32, 1e13), 2, "attention");
+  const Target *half = target_computing_in(arena, t, CT_f16);
+  is(kernel_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
+  is(kernel_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
+}
+
+int main(void) {
+  arena = arena_new();
+  RUN(plain_links);
+  RUN(tiers);
+  RUN(ways);
+  RUN(pairs);
+  RUN(sane);
+  RUN(products);
+  arena_free(arena);
+  return test_summary();
+}
