@@ -342,13 +342,7 @@ static bool case_reshape(const Case *c) {
   int i = 0, j = 0;
   while (i < x->rank || j < y->rank) {
     int i0 = i, j0 = j;
-    const Expr *a = ex_const(m, 1), *b = ex_const(m, 1);
-    do { /* one group: grow the smaller side until the products agree */
-      bool left = j == y->rank || (i < x->rank && (a == b ? i == i0 : ex_exact_div(m, b, a) != NULL));
-      if (left && i == x->rank) left = false;
-      if (left) a = ex_mul(m, a, x->dims[i++]);
-      else b = ex_mul(m, b, y->dims[j++]);
-    } while (a != b && (i < x->rank || j < y->rank));
+    reshape_group(m, x, y, &i, &j);
     bool free = i > i0;
     for (int d = i0; d < i; d++) free &= c->in[0].dims[d].free || ex_is_const(x->dims[d], 1);
     if (free) { /* the value does not vary along the whole group */

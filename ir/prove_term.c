@@ -83,6 +83,38 @@ static void key_windows(Terms *t, Text *text, const Func *f, const Op *op) {
     if (!strchr(result, spec[d])) key_extent(t, text, type_of(f, op->in[0]), d);
 }
 
+void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j) {
+  int first = *i;
+  const Expr *a = ex_const(m, 1), *b = ex_const(m, 1);
+  do { /* grow the smaller side until the products agree */
+    bool left = *j == y->rank || (*i < x->rank && (a == b ? *i == first : ex_exact_div(m, b, a) != NULL));
+    if (left && *i == x->rank) left = false;
+    if (left) a = ex_mul(m, a, x->dims[(*i)++]);
+    else b = ex_mul(m, b, y->dims[(*j)++]);
+  } while (a != b && (*i < x->rank || *j < y->rank));
+}
+
+/* Of a group the extents behind the first above 1: the place of an element does not depend on the first. */
+static void key_group(Terms *t, Text *text, const Type *x, int from, int to) {
+  bool first = true;
+  for (int d = from; d < to; d++) {
+    if (ex_is_const(x->dims[d], 1)) text_add(text, "1;");
+    else if (first) first = false, text_add(text, "*;");
+    else key_extent(t, text, x, d);
+  }
+}
+
+static void key_reshape(Terms *t, Text *text, const Type *x, const Type *y) {
+  for (int i = 0, j = 0; i < x->rank || j < y->rank;) {
+    int i0 = i, j0 = j;
+    reshape_group(t->m, x, y, &i, &j);
+    key_group(t, text, x, i0, i);
+    text_add(text, ">");
+    key_group(t, text, y, j0, j);
+    text_add(text, "/");
+  }
+}
+
 /* The extents the value of an element depends on: those that are reduced, indexed or joined over. */
 static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
   const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
@@ -114,7 +146,7 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_conv_transpose:
     case OP_conv_filter:
     case OP_pool: key_windows(t, text, f, op); return;
-    case OP_reshape: type_print(t->m, text, x); type_print(t->m, text, type_of(f, op->out)); return;
+    case OP_reshape: key_reshape(t, text, x, type_of(f, op->out)); return;
     case OP_opaque:
       for (int i = 0; i < op->nin; i++) type_print(t->m, text, type_of(f, op->in[i]));
       type_print(t->m, text, type_of(f, op->out));

@@ -53,4 +53,7 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs);
 /* The facts with this kind and these arguments. */
 const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args);
 
+/* The next group of dimensions of a reshape: from *i and *j on the fewest whose products agree; moves both behind it. */
+void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j);
+
 #endif

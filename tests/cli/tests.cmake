@@ -3,6 +3,7 @@ find_program(APC_BASH bash REQUIRED)
 foreach(name
     artifact
     files
+    families
     inputs
     kernels
     malformed

@@ -56,6 +56,21 @@ static void parameter_counts(void) {
   COUNT("llama.apc", "layers=80 d=8192 heads=64 ffn=22016", 65285660672);
   COUNT("llama.apc", "layers=80 d=8192 heads=64 kv_heads=8 ffn=28672", 68976648192);
   COUNT("llama.apc", "layers=32 kv_heads=8 ffn=14336 vocab=128256", 8030261248);
+  COUNT("bert.apc", "", 109482240);
+  COUNT("bert.apc", "layers=24 d=1024 heads=16", 335141888);
+  COUNT("resnet.apc", "", 25557032);
+  COUNT("resnet.apc", "depth=18", 11689512);
+  COUNT("resnet.apc", "depth=34", 21797672);
+  COUNT("resnet.apc", "depth=101", 44549160);
+  COUNT("resnet.apc", "depth=152", 60192808);
+  COUNT("vit.apc", "", 86567656);
+  COUNT("vit.apc", "layers=24 d=1024 heads=16", 304326632);
+  COUNT("t5.apc", "", 222903552);
+  COUNT("t5.apc", "layers=6 d=512 heads=8 ffn=2048", 60506624);
+  COUNT("t5.apc", "layers=24 d=1024 heads=16 ffn=4096", 737668096);
+  COUNT("moe.apc", "", 46702792704);
+  COUNT("moe.apc", "layers=56 d=6144 heads=48 ffn=16384 vocab=32768", 140630071296);
+  COUNT("unet.apc", "", 31031745);
   COUNT("mlp.apc", "layers=3 d=10 hidden=7", 3 * (10 * 7 + 7 + 7 * 10 + 10));
 }
 
@@ -80,6 +95,13 @@ static void many_settings(void) {
       {"gpt.apc", "layers=1 d=1 heads=1 ffn=1 vocab=1 ctx=1"},
       {"gpt.apc", "layers=3 d=12 heads=3 vocab=17 ctx=9 tied=0"},
       {"gpt.apc", "layers=96 d=12288 heads=96 vocab=51200 ctx=2048"},
+      {"bert.apc", "layers=2 d=12 heads=3 ffn=5 vocab=17 ctx=9"},
+      {"resnet.apc", "depth=18 width=2 classes=3 image=9"},
+      {"resnet.apc", "depth=152 width=1 classes=1 image=1"},
+      {"vit.apc", "layers=1 d=12 heads=3 patch=4 image=8 classes=2"},
+      {"t5.apc", "layers=1 d=6 d_kv=5 heads=3 ffn=4 vocab=9"},
+      {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7"},
+      {"unet.apc", "channels=1 levels=3 image=8"},
       {"llama.apc", "layers=1 d=2 heads=1 ffn=1 vocab=1"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=2 ffn=10 vocab=19"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=1 ffn=10 vocab=19 cache=1 ctx=16"},
@@ -105,6 +127,10 @@ static void refused_settings(void) {
       {"gpt.apc", "d=x"},
       {"gpt.apc", "ctx=0"},
       {"gpt.apc", "tide=1"},
+      {"resnet.apc", "depth=20"},
+      {"vit.apc", "patch=15"},
+      {"moe.apc", "top_k=9"},
+      {"unet.apc", "image=100 levels=3"},
       {"llama.apc", "kv_heads=5"},
       {"llama.apc", "d=96 heads=32"},
       {"llama.apc", "vocab=0"},
