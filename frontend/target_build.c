@@ -3,6 +3,7 @@
 #include "frontend/target_build.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/nearest.h"
@@ -204,7 +205,7 @@ const Target *target_build(Diags *d, Arena *a, const TargetParts *p, const char 
   t->title = word_of(p->machine, "title", 0);
   t->ranks = ranks;
   t->per_machine = cpu ? ranks : count;
-  t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts : (ranks * hosts + t->per_machine - 1) / t->per_machine;
+  t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts : (int)(((int64_t)ranks * hosts + t->per_machine - 1) / t->per_machine);
   read_device(p->device, share, slower, t);
   t->host_memory = figure(p->machine, "host-memory", 0, NAN);
   t->pcie = figure(p->machine, "pcie", 1, NAN);
