@@ -3,7 +3,8 @@
  * The letters of the einsum fall into classes by where they occur: batch (both operands and result), m (first operand
  * and result), n (second operand and result), k (both operands, summed).  Adjacent letters of a class merge when
  * they are contiguous wherever they occur; further m and n letters become batch loops with stride 0 in the other operand.
- * When the strides still do not fit a matrix product, operands and result are transposed through temporaries.  Integers and
+ * A transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
+ * When the strides still do not fit, operands and result are transposed through temporaries.  Integers and
  * f64 become broadcast, multiply, reduce, which fuse into one loop; f16 and bf16 are widened to f32 first.
  */
 #include <string.h>
@@ -206,8 +207,52 @@ static void add_gemm(Dot *d, GemmUnit *g, Val out) {
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }
 
+/* ---- transposed operands */
+
+static int uses_of(const Work *w, Val v) {
+  int n = 0;
+  for (size_t i = 0; i < w->f->ops.n; i++)
+    for (int k = 0; k < w->f->ops.items[i].nin; k++) n += w->f->ops.items[i].in[k] == v;
+  for (size_t i = 0; i < w->f->outputs.n; i++) n += w->f->outputs.items[i].value == v;
+  return n;
+}
+
+/* What was transposed instead of the result that only this product uses; its letters are permuted back. */
+static bool look_through(Dot *d, int t) {
+  int def = work_def(d->w, d->in[t]);
+  const Op *op = def < 0 ? NULL : d->w->ops.items[def].op;
+  if (!op || op->kind != OP_transpose || uses_of(d->w, d->in[t]) != 1) return false;
+  const Attr *perm = op_attr(op, AT_perm);
+  char spec[MAX_RANK + 1] = {0};
+  for (int i = 0; i < perm->n; i++) spec[perm->u.ints[i]] = d->spec[t][i];
+  memcpy(d->spec[t], spec, sizeof spec);
+  d->in[t] = op->in[0];
+  return true;
+}
+
+static bool fits_gemm(const Dot *d) {
+  GemmUnit g;
+  Dot swapped = *d;
+  swap_operands(&swapped);
+  return try_gemm(d, &g) || try_gemm(&swapped, &g);
+}
+
+/* Matrices are read by strides: a transpose need not be made when its source has fitting ones. */
+static void skip_transposes(Dot *d) {
+  for (int which = 3; which > 0; which--) { /* both, the second, the first */
+    Dot e = *d;
+    bool any = false;
+    for (int t = 0; t < 2; t++)
+      if (which >> t & 1) any |= look_through(&e, t);
+    if (!any || !fits_gemm(&e)) continue;
+    *d = e;
+    return;
+  }
+}
+
 static void dot_f32(Dot *d, Val out) {
   GemmUnit g;
+  skip_transposes(d);
   for (int turn = 0; turn < 2; turn++) {
     if (try_gemm(d, &g)) {
       add_gemm(d, &g, out);

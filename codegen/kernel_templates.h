@@ -3,7 +3,9 @@
 
 /* Work from which a second thread pays off, in vectorised additions: about 40 us of one core.  Waking a sleeping thread and waiting
  * for it costs 9 us on a busy machine of 2 cores. */
-enum { PARALLEL_WORK = 1 << 22 };
+#ifndef PARALLEL_WORK /* tests share small loops too */
+#define PARALLEL_WORK (1 << 22)
+#endif
 
 /* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.  Writes
  * only the changed rows when y is x. */

@@ -62,7 +62,7 @@ static void find_virtual(Work *w) {
     if (w->f->outputs.items[i].value < w->ndef) in_memory[w->f->outputs.items[i].value] = true;
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];
-    for (int k = 0; k < o->op->nin; k++) {
+    for (int k = 0; k < o->op->nin && o->live; k++) {
       if (o->op->in[k] >= w->ndef) continue;
       uses[o->op->in[k]]++;
       if (!is_fusable(o)) in_memory[o->op->in[k]] = true;
@@ -300,7 +300,7 @@ static void find_stored(Work *w) {
   for (size_t i = 0; i < w->f->outputs.n; i++) w->stored[w->f->outputs.items[i].value] = true;
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];
-    if (o->virtual_) continue;
+    if (o->virtual_ || !o->live) continue;
     for (int k = 0; k < o->op->nin; k++) {
       if (group_of(w, o->op->in[k]) == o->group) continue;
       leaves(w, o->op->in[k], mark_stored, w);
@@ -314,7 +314,7 @@ void work_fuse(Work *w) {
   find_virtual(w);
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
-    if (o->virtual_) continue;
+    if (o->virtual_ || !o->live) continue;
     Group g = {.n = 1, .ops = ARENA_ARRAY(w->m->arena, int, 1), .space = space_of(w, o), .fusable = is_fusable(o),
                .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
     g.ops[0] = (int)i;

@@ -265,6 +265,17 @@ static bool *find_needed(const Work *w) {
   return needed;
 }
 
+/* Legalising may leave operations that nobody reads any more. */
+static void find_live(Work *w) {
+  bool *used = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  for (size_t i = 0; i < w->f->outputs.n; i++) used[w->f->outputs.items[i].value] = true;
+  for (size_t i = w->ops.n; i-- > 0;) {
+    WorkOp *o = &w->ops.items[i];
+    o->live = o->class != WC_MAP || used[o->op->out];
+    for (int k = 0; k < o->op->nin && o->live; k++) used[o->op->in[k]] = true;
+  }
+}
+
 Work *work_new(Module *m, const Func *f, int stage) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage};
@@ -272,5 +283,6 @@ Work *work_new(Module *m, const Func *f, int stage) {
   const bool *needed = find_needed(w);
   for (size_t i = 0; i < f->ops.n; i++)
     if (needed[i]) add_op(w, &f->ops.items[i], (int)i);
+  find_live(w);
   return w;
 }

@@ -24,7 +24,7 @@ typedef struct WorkOp {
   const Op *op;
   int origin;          /* index in Func.ops */
   WorkClass class;
-  bool live;
+  bool live;           /* some result of the stage needs it */
   bool virtual_;       /* MAP: computed where it is used, never stored */
   int group;           /* -1 for virtual and dead ones */
   const GemmUnit *gemm;
