@@ -8,6 +8,7 @@ foreach(name
     kernels
     malformed
     models
+    spatial
     targets
     unknown
     usage)
