@@ -34,6 +34,7 @@ typedef struct Plan {
   double one_device_seconds;  /* the best on one rank of the target; INFINITY when it does not fit */
   double lower_bound, gap;    /* seconds, over everything that was allowed; gap is a fraction of the plan's time, 0 when proven best */
   double search_seconds;
+  double search_work;         /* sums formed for tables: the effort of the search, whatever the machine */
   int nalternatives;
   const PlanAlternative *alternatives; /* best first, without the plan itself */
 } Plan;

@@ -61,7 +61,10 @@ typedef struct Search {
   int noutcomes;
   const Outcome *best;
   double lower_bound;
-  double memory_weight; /* seconds per byte where the last candidate met the limit */
+  /* Where the last candidate met the memory limit: */
+  double memory_weight; /* seconds per byte */
+  double activations;   /* bytes that weights and state could not have */
+  double work;
 } Search;
 
 /* ---- candidates */
@@ -272,36 +275,51 @@ static double resident_bytes(const Search *s, const CostModel *cost) {
   return sum;
 }
 
-/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate. */
-static double solve_candidate(Search *s, const GraphInput *in, const Graph *g, Outcome *o, CostModel *cost) {
+static const char *too_large(const Search *s, const CostModel *cost) {
+  return arena_printf(s->arena, "%.3g GB are allowed on a rank; weights and state are %.3g GB, and need more than that even cut among %d ranks", s->limit / 1e9,
+                      resident_bytes(s, cost) / 1e9, s->t->ranks);
+}
+
+/* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
+static void keep_outcome(Outcome *best, const Outcome *o) {
+  if (!best->strategies || (!best->feasible && !o->feasible) || (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total))) *best = *o;
+}
+
+/* One solution within what activations leave for weights and state; false when nothing better can be expected. */
+static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, CostModel *cost, double *bound) {
   Arena *scratch = arena_new();
-  SolveProblem p = *graph_problem(g);
-  double bound = INFINITY;
-  p.memory_weight = s->memory_weight;
-  for (int round = 0; round < 4; round++) {
-    SolveResult r = solve(&p, scratch);
-    if (round == 0) bound = r.lower_bound;
-    if (r.memory_weight > 0) s->memory_weight = p.memory_weight = r.memory_weight;
-    if (r.lower_bound > in->prune_above) {
-      o->why_not = "slower than the plan";
-      break;
-    }
-    if (!r.feasible) {
-      if (!o->why_not)
-        o->why_not = arena_printf(s->arena, "%.3g GB are allowed on a rank; weights and state are %.3g GB, and need more than that even cut among %d ranks", s->limit / 1e9,
-                                  resident_bytes(s, cost) / 1e9, s->t->ranks);
-      if (round == 0 && r.exact) bound = INFINITY;
-      break;
-    }
-    graph_strategies(g, r.values, o->strategies);
-    o->solved = r.time;
-    if (!judge_axes(s, o, cost) || cut_and_price(s, o, cost)) break;
-    double left = s->limit - o->price.memory.activations - o->price.memory.communication;
-    double next = fmin(left * o->c.stages, p.memory_limit * 0.98);
-    if (!o->price.possible || left <= 0) break;
-    p.memory_limit = next;
+  SolveResult r = solve(p, scratch);
+  s->work += r.work;
+  Outcome o = {.c = best->c, .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n), .solved = r.time};
+  bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
+  *bound = r.feasible || !r.exact ? fmax(*bound, r.lower_bound) : INFINITY;
+  if (r.lower_bound > p->stop_above) {
+    o.why_not = "slower than the plan";
+  } else if (!r.feasible) {
+    o.why_not = too_large(s, cost);
+    if (guessed) p->memory_aim = 0, again = true;
+  } else {
+    graph_strategies(g, r.values, o.strategies);
+    s->memory_weight = p->memory_weight = r.memory_weight;
+    bool fits = judge_axes(s, &o, cost) && cut_and_price(s, &o, cost);
+    double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages, now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
+    again = o.price.possible && left > 0 && (fits ? guessed && r.memory_weight > 0 && left > 1.01 * now : true);
+    p->memory_aim = fits ? left : fmin(left, 0.98 * now);
+    if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
   }
+  if (r.feasible || !best->strategies) keep_outcome(best, &o);
   arena_free(scratch);
+  return again;
+}
+
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate. */
+static double solve_candidate(Search *s, const Graph *g, Outcome *o, CostModel *cost) {
+  SolveProblem p = *graph_problem(g);
+  double bound = 0;
+  p.memory_weight = s->memory_weight;
+  if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * o->c.stages;
+  for (int round = 0; round < 4; round++)
+    if (!solve_round(s, &p, g, o, cost, &bound)) break;
   return bound;
 }
 
@@ -316,12 +334,10 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, Cos
     if (why) best->why_not = why;
     return true;
   }
-  o.strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
-  o.stages = ARENA_ARRAY(s->arena, int, s->f->ops.n);
-  *bound = solve_candidate(s, &in, g, &o, cost);
+  *bound = solve_candidate(s, g, &o, cost);
   bool exact = graph_exact(g);
   graph_free(g);
-  if (!best->strategies || (o.feasible && (!best->feasible || o.price.time.total < best->price.time.total))) *best = o;
+  keep_outcome(best, &o);
   return exact;
 }
 
@@ -412,7 +428,7 @@ static void list_alternatives(const Search *s, Plan *p) {
   int n = 0, kept = 0;
   alternative_of(s->best, &own);
   for (int i = 0; i < s->noutcomes; i++)
-    if (s->outcomes[i].strategies) alternative_of(&s->outcomes[i], &all[n++]);
+    if (s->outcomes[i].strategies && s->outcomes[i].found[DP]) alternative_of(&s->outcomes[i], &all[n++]);
   qsort(all, (size_t)n, sizeof *all, by_time);
   for (int i = 0; i < n; i++) {
     bool known = same_degrees(&all[i], &own);
@@ -470,6 +486,7 @@ static Plan *finish(Search *s, double started) {
   p->params = plan_params(s->m, s->f);
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
   p->gap = p->price.time.total > p->lower_bound * (1 + 1e-9) ? 1 - p->lower_bound / p->price.time.total : 0;
+  p->search_work = s->work;
   list_alternatives(s, p);
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

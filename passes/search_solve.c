@@ -13,6 +13,9 @@ typedef struct Solver {
   SolveResult *result;
 } Solver;
 
+/* Seconds per byte at which the least memory comes first. */
+static const double steep = 1e6;
+
 /* A solution for time + lambda * memory. */
 typedef struct Point {
   bool feasible;
@@ -88,13 +91,18 @@ static Point solve_weighted(Solver *s, double lambda) {
   return r;
 }
 
-static void keep(SolveResult *r, const Point *x, double limit) {
-  if (x->feasible && x->memory <= limit && (!r->feasible || x->time < r->time)) {
-    r->feasible = true;
-    r->time = x->time;
-    r->memory = x->memory;
-    r->values = x->values;
-  }
+/* What choices are looked for within. */
+static double aim_of(const SolveProblem *p) { return p->memory_aim > 0 ? fmin(p->memory_aim, p->memory_limit) : p->memory_limit; }
+
+static bool fits(const Solver *s, const Point *x) { return x->feasible && x->memory <= aim_of(s->p); }
+
+static void keep(Solver *s, const Point *x) {
+  SolveResult *r = s->result;
+  if (!fits(s, x) || (r->feasible && x->time >= r->time)) return;
+  r->feasible = true;
+  r->time = x->time;
+  r->memory = x->memory;
+  r->values = x->values;
 }
 
 static bool above(const SolveProblem *p, double bound) { return p->stop_above > 0 && bound > p->stop_above; }
@@ -110,72 +118,94 @@ static void mix(Solver *s, const Point *under, const Point *over) {
     memcpy(x.values, under->values, bytes);
     memcpy(x.values, over->values, sizeof(int) * (size_t)middle);
     x.time = solve_evaluate(s->p, x.values, &x.memory);
-    if (x.memory <= s->p->memory_limit) low = middle;
+    if (x.memory <= aim_of(s->p)) low = middle;
     else high = middle;
   }
   memcpy(x.values, under->values, bytes);
   memcpy(x.values, over->values, sizeof(int) * (size_t)low);
   x.time = solve_evaluate(s->p, x.values, &x.memory);
-  if (x.time < INFINITY) descend(s, 0, s->p->memory_limit, &x);
+  if (x.time < INFINITY) descend(s, 0, aim_of(s->p), &x);
   x.feasible = x.time < INFINITY;
-  keep(s->result, &x, s->p->memory_limit);
+  keep(s, &x);
 }
 
 /* What a weighted solution says about the time of all choices within the limit. */
 static void raise_bound(Solver *s, const Point *x, double lambda) {
-  double bound = x->bound - lambda * s->p->memory_limit;
-  if (bound <= s->result->lower_bound) return;
+  double bound = x->bound - (lambda > 0 ? lambda * s->p->memory_limit : 0);
+  if (lambda == steep || bound <= s->result->lower_bound) return; /* steep sums have no digits left for the time */
   s->result->lower_bound = bound;
   s->result->memory_weight = lambda;
 }
 
-/* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends. */
+/* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends; sooner when the bound can hardly
+ * become better. */
 static void sweep(Solver *s, Point under, Point over) {
+  const double enough = 1e-3;
+  const SolveProblem *p = s->p;
   for (int i = 0; i < 60; i++) {
     double lambda = (under.time - over.time) / (over.memory - under.memory);
     if (!(lambda > 0) || !(lambda < INFINITY)) break;
+    double most = over.time + lambda * (over.memory - p->memory_limit);
+    if (most <= s->result->lower_bound * (1 + enough)) break;
     Point x = solve_weighted(s, lambda);
     raise_bound(s, &x, lambda);
-    if (above(s->p, s->result->lower_bound)) return;
+    if (above(p, s->result->lower_bound)) return;
     if (!x.feasible) break;
-    keep(s->result, &x, s->p->memory_limit);
+    keep(s, &x);
     bool vertex = x.time + lambda * x.memory < (over.time + lambda * over.memory) * (1 - 1e-12);
     if (!vertex) break;
-    if (x.memory > s->p->memory_limit) over = x;
-    else under = x;
+    if (fits(s, &x)) under = x;
+    else over = x;
   }
   mix(s, &under, &over);
 }
 
+/* Tries weights in turn until a solution is on the wanted side of the limit; *x gets the last one. */
+static bool find_side(Solver *s, const double *weights, int n, bool within, Point *x) {
+  for (int i = 0; i < n; i++) {
+    *x = solve_weighted(s, weights[i]);
+    raise_bound(s, x, weights[i]);
+    if (above(s->p, s->result->lower_bound) || !x->feasible) return false;
+    keep(s, x);
+    if (fits(s, x) == within) return true;
+  }
+  return false;
+}
+
 /* With the limit: solutions on both sides of it, then the sweep between them.  False when nothing is known to fit. */
 static bool solve_limited(Solver *s) {
-  const double steep = 1e6; /* seconds per byte: the least memory comes first */
   const SolveProblem *p = s->p;
-  SolveResult *r = s->result;
-  Point guess = {0}, over, under;
-  if (p->memory_weight > 0 && p->memory_limit < INFINITY) {
-    guess = solve_weighted(s, p->memory_weight);
-    raise_bound(s, &guess, p->memory_weight);
-    if (above(p, r->lower_bound)) return true;
-    keep(r, &guess, p->memory_limit);
-  }
-  if (guess.feasible && guess.memory > p->memory_limit) {
-    over = guess;
-  } else {
-    over = solve_weighted(s, 0);
-    r->lower_bound = fmax(r->lower_bound, over.bound);
-    keep(r, &over, p->memory_limit);
-    if (!over.feasible || over.memory <= p->memory_limit) {
-      r->memory_weight = 0;
+  double guess = p->memory_limit < INFINITY ? p->memory_weight : 0, up[] = {1.25 * guess, 4 * guess, steep}, down[] = {guess / 1.25, guess / 4, 0};
+  Point first = solve_weighted(s, guess), over = first, under = first;
+  raise_bound(s, &first, guess);
+  if (!first.feasible || above(p, s->result->lower_bound)) return true;
+  keep(s, &first);
+  if (fits(s, &first)) {
+    if (guess == 0) return true;
+    if (!find_side(s, down, 3, false, &over)) { /* without any weight it fits as well */
+      if (over.feasible) s->result->memory_weight = 0;
       return true;
     }
+  } else if (!find_side(s, guess > 0 ? up : up + 2, guess > 0 ? 3 : 1, true, &under)) {
+    return !s->program->split;
   }
-  if (above(p, r->lower_bound)) return true;
-  under = guess.feasible && guess.memory <= p->memory_limit ? guess : solve_weighted(s, steep);
-  keep(r, &under, p->memory_limit);
-  if (!under.feasible || under.memory > p->memory_limit) return !s->program->split;
   sweep(s, under, over);
   return true;
+}
+
+/* Exact frontiers: for the limit they prove the bound, for the aim they find the choice. */
+static bool solve_exactly(Solver *s, const int *order) {
+  SolveResult *r = s->result, proof = *r;
+  SolveProblem aimed = *s->p;
+  if (s->program->split || !frontier_solve(s->p, order, &proof, s->arena)) return false;
+  r->lower_bound = proof.time;
+  aimed.memory_limit = aim_of(s->p);
+  if (aimed.memory_limit == s->p->memory_limit) {
+    *r = proof;
+    return true;
+  }
+  frontier_solve(&aimed, order, r, s->arena);
+  return false;
 }
 
 static void solve_into(Solver *s, const int *order) {
@@ -184,11 +214,10 @@ static void solve_into(Solver *s, const int *order) {
   bool known = solve_limited(s), split = s->program->split;
   if (above(s->p, r->lower_bound) || !known) return;
   if (!r->feasible) {
-    r->exact = !split;
+    r->exact = !split && aim_of(s->p) == s->p->memory_limit;
     return;
   }
-  if (r->lower_bound < r->time * (1 - 1e-9)) r->exact = !split && frontier_solve(s->p, order, r, s->arena);
-  else r->exact = true;
+  r->exact = r->lower_bound >= r->time * (1 - 1e-9) || solve_exactly(s, order);
   if (r->exact) r->lower_bound = r->time;
 }
 

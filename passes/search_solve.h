@@ -30,6 +30,7 @@ typedef struct SolveProblem {
   const SolveFactor *factors;
   size_t nfactors;
   double memory_limit;          /* INFINITY: none */
+  double memory_aim;            /* choices are looked for within this, the bound holds for memory_limit; 0: the same */
   double memory_weight;         /* seconds per byte to try first when memory is limited; 0: no idea */
   double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY: never */
   double table_cap;             /* most sums computed for one bucket */

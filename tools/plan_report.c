@@ -78,13 +78,18 @@ static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative
   printf("%10s  %+5.0f %%  %10s\n", show_seconds(t->arena, x->seconds), (x->seconds / p->price.time.total - 1) * 100, show_bytes(t->arena, x->bytes));
 }
 
+/* The ranks of cpuxN share one machine: one of them has a part of it. */
+static const char *one_device_name(const Tool *t, const Plan *p) {
+  return p->ranks > 1 && strncmp(p->target, "cpux", 4) == 0 ? arena_printf(t->arena, "one device: a rank of %s", p->target) : "one device";
+}
+
 static void show_choices(const Tool *t, const Plan *p) {
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
   if (n < p->nalternatives) printf("  %-8s and %d more (-v)\n", "", p->nalternatives - n);
-  printf("  %-8s %-28s %10s", "", "one device", one_device_text(t->arena, p));
+  printf("  %-8s %-28s %10s", "", one_device_name(t, p), one_device_text(t->arena, p));
   double ratio = p->one_device_seconds / p->price.time.total;
   if (p->ranks > 1 && isfinite(ratio)) printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio) : "more devices do not help here");
   putchar('\n');

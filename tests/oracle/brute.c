@@ -1,6 +1,6 @@
 /* tests/oracle/brute.c - the planner's optimum against exhaustive enumeration: brute [GRAPHS [FIRST_SEED]].
  *
- * Random graphs of ten or more operations on small meshes, random targets.  The enumeration uses the cost primitives only (cost of an
+ * Random graphs of ten or more operations on small meshes, random targets; a third of the graphs are three equal blocks.  The enumeration uses the cost primitives only (cost of an
  * operation under a strategy, cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned when it
  * plus the cheapest remaining operations is no better than the best whole one.  In about a third of the graphs the memory limit binds.
  */
@@ -28,7 +28,12 @@ static double uniform(Random *r, double low, double high) { return low * pow(hig
 
 static const Type *square(Module *m, int64_t n) { return type_of_ints(m, DT_f32, 2, (int64_t[]){n, n}); }
 
-static Val random_op(Builder *b, Random *r, const Val *values, int n, int *params, int64_t size) {
+/* Weights that may still be added, and how many there are. */
+typedef struct Weights {
+  int room, n;
+} Weights;
+
+static Val random_op(Builder *b, Random *r, const Val *values, int n, Weights *w, int64_t size) {
   Val x = values[n - 1 - (int)below(r, n < 4 ? (uint32_t)n : 4)], y = values[below(r, (uint32_t)n)];
   switch (below(r, 11)) {
     case 0: return build_unary(b, OP_relu, x);
@@ -48,8 +53,9 @@ static Val random_op(Builder *b, Random *r, const Val *values, int n, int *param
     case 8: return build_concat(b, 2, (Val[]){build_slice(b, x, 0, ex_const(b->m, 0), ex_const(b->m, 2), 1), build_slice(b, y, 0, ex_const(b->m, 2), ex_const(b->m, size - 2), 1)}, 0);
     default: break;
   }
-  if (*params >= 3) return build_unary(b, OP_tanh, x);
-  const char *name = arena_printf(b->m->arena, "w%d", (*params)++);
+  if (!w->room) return build_unary(b, OP_tanh, x);
+  w->room--;
+  const char *name = arena_printf(b->m->arena, "w%d", w->n++);
   module_param_add(b->m, name, square(b->m, size));
   return build_dot(b, x, build_param(b, name), below(r, 2) ? "ab,bc->ac" : "ab,cb->ac");
 }
@@ -58,11 +64,31 @@ static Func *random_graph(Module *m, Random *r, int64_t size, int most, Diags *d
   Func *f = module_func_add(m, "main", 1);
   Builder b = builder_new(m, f, d);
   Val values[MAX_OPS];
-  int n = 0, params = 0;
+  Weights w = {3, 0};
+  int n = 0;
   values[n++] = build_input(&b, "x", square(m, size));
-  while ((int)f->ops.n < most) values[n] = random_op(&b, r, values, n, &params, size), n++;
+  while ((int)f->ops.n < most) values[n] = random_op(&b, r, values, n, &w, size), n++;
   build_output(&b, "y", values[n - 1], NULL);
   if (below(r, 2)) build_output(&b, "z", values[below(r, (uint32_t)n)], NULL);
+  return f;
+}
+
+/* Three equal blocks, each of the one before. */
+static Func *repeated_graph(Module *m, Random *r, int64_t size, int most, Diags *d) {
+  enum { BLOCKS = 3 };
+  Func *f = module_func_add(m, "main", 1);
+  Builder b = builder_new(m, f, d);
+  Weights w = {0};
+  Val values[MAX_OPS] = {build_input(&b, "x", square(m, size))};
+  Random start = *r;
+  for (int i = 0; i < BLOCKS; i++) {
+    int n = 1, first = (int)f->ops.n;
+    *r = start;
+    w.room = 1;
+    while ((int)f->ops.n - first < (most - 1) / BLOCKS) values[n] = random_op(&b, r, values, n, &w, size), n++;
+    values[0] = values[n - 1];
+  }
+  build_output(&b, "y", values[0], NULL);
   return f;
 }
 
@@ -219,7 +245,7 @@ static const struct {
 } shapes[] = {{1, {2}, 4, 13}, {1, {3}, 5, 13}, {1, {2}, 5, 14}, {2, {2, 2}, 3, 11}, {1, {4}, 4, 12}, {2, {2, 2}, 2, 12}};
 
 typedef struct Totals {
-  int graphs, bound, split, gaps, inexact, given_up;
+  int graphs, repeated, bound, split, gaps, inexact, given_up;
   long visited;
 } Totals;
 
@@ -239,7 +265,8 @@ static void one_graph(uint64_t seed, Totals *totals) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   size_t k = below(&r, sizeof shapes / sizeof *shapes);
-  Func *f = random_graph(m, &r, shapes[k].side, shapes[k].ops, d);
+  bool repeated = below(&r, 3) == 0;
+  Func *f = (repeated ? repeated_graph : random_graph)(m, &r, shapes[k].side, shapes[k].ops, d);
   Mesh mesh = {.stages = 1, .naxes = shapes[k].naxes};
   int ranks = 1;
   for (int i = 0; i < mesh.naxes; i++) {
@@ -299,6 +326,7 @@ static void one_graph(uint64_t seed, Totals *totals) {
   }
   totals->visited += b->visited;
   totals->graphs++;
+  totals->repeated += repeated;
   cost_model_free(own);
   cost_model_free(cost);
   module_free(m);
@@ -310,9 +338,9 @@ int main(int argc, char **argv) {
   uint64_t first = argc > 2 ? (uint64_t)atoll(argv[2]) : 1;
   Totals totals = {0};
   for (int i = 0; i < graphs; i++) one_graph(first + (uint64_t)i, &totals);
-  printf("seeds %llu to %llu: %d graphs, the memory limit binds in %d, too many users in %d, enumeration given up in %d, split in %d (%d then worse than the optimum), %ld choices enumerated\n", (unsigned long long)first,
-         (unsigned long long)(first + (uint64_t)graphs - 1), totals.graphs, totals.bound, totals.inexact, totals.given_up, totals.split, totals.gaps, totals.visited);
+  printf("seeds %llu to %llu: %d graphs, %d of equal blocks, the memory limit binds in %d, too many users in %d, enumeration given up in %d, split in %d (%d then worse than the optimum), %ld choices enumerated\n", (unsigned long long)first,
+         (unsigned long long)(first + (uint64_t)graphs - 1), totals.graphs, totals.repeated, totals.bound, totals.inexact, totals.given_up, totals.split, totals.gaps, totals.visited);
   printf("%d checks failed\n", test_failed_here);
-  if (totals.bound * 4 < totals.graphs || (totals.inexact + totals.given_up) * 20 > totals.graphs) return 1;
+  if (totals.bound * 4 < totals.graphs || totals.repeated * 4 < totals.graphs || (totals.inexact + totals.given_up) * 20 > totals.graphs) return 1;
   return test_failed_here ? 1 : 0;
 }

@@ -267,6 +267,29 @@ static void refused(void) {
   arena_free(a);
 }
 
+/* Equal layers cost nothing: what is computed hardly depends on how many there are. */
+static void depth(void) {
+  static const struct {
+    const char *target;
+    PlanOptions o;
+  } cases[] = {{"cpux8", {0}}, {"cpux8", {.tp = 2, .dp = 4}}, {"cpux4", {.tp = 2, .pp = 2}}};
+  Arena *a = arena_new();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double work[2] = {0}, seconds[2] = {0};
+    for (int k = 0; k < 2; k++) {
+      GptShape g = small;
+      g.layers = k ? 48 : 12;
+      Case c = plan_of(gpt_text(a, &g), cases[i].target, cases[i].o);
+      CHECKF(c.p != NULL, "case %zu", i);
+      if (c.p) work[k] = c.p->search_work, seconds[k] = c.p->price.time.total;
+      done(&c);
+    }
+    CHECKF(work[0] > 0 && work[1] < 1.5 * work[0], "case %zu: %g sums for 12 layers, %g for 48", i, work[0], work[1]);
+    CHECKF(seconds[1] > 3 * seconds[0] && seconds[1] < 4.2 * seconds[0], "case %zu: %g s for 12 layers, %g s for 48", i, seconds[0], seconds[1]);
+  }
+  arena_free(a);
+}
+
 int main(void) {
   RUN(labels);
   RUN(merged_labels);
@@ -277,5 +300,6 @@ int main(void) {
   RUN(pipeline);
   RUN(memory_limit);
   RUN(refused);
+  RUN(depth);
   return test_summary();
 }
