@@ -68,22 +68,23 @@ const char *target_line(Arena *a, const Target *g) {
   return text_str(&text);
 }
 
-static double best_peak(const Target *g) {
+/* Of bf16, else f16, else f32. */
+static const char *peak_text(Arena *a, const Target *g) {
   static const ComputeType order[] = {CT_bf16, CT_f16, CT_f32};
   for (int i = 0; i < 3; i++)
-    if (g->flops[order[i]] > 0) return g->flops[order[i]];
-  return NAN;
+    if (g->flops[order[i]] > 0) return arena_printf(a, "%s %s", show_scaled(a, g->flops[order[i]], "FLOPS"), compute_name(order[i]));
+  return "-";
 }
 
 void target_table_head(void) {
-  printf("%-22s %5s  %-6s %-8s  %-9s %-12s %-26s %s\n", "name", "ranks", "device", "memory", "at", "16-bit peak", "links", "USD/h");
+  printf("%-22s %5s  %-6s %-8s  %-9s %-16s %-26s %s\n", "name", "ranks", "device", "memory", "at", "peak", "links", "USD/h");
 }
 
 void target_table_row(Arena *a, const char *name, const Target *g) {
   Text links = {.arena = a};
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++) text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
-  printf("%-22s %5d  %-6s %-8s  %-9s %-12s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device, rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"),
-         rate(a, best_peak(g), "FLOPS"), links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
+  printf("%-22s %5d  %-6s %-8s  %-9s %-16s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device, rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"),
+         peak_text(a, g), links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
 }
 
 /* ---- JSON */
