@@ -5,14 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/die.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "frontend/target_build.h"
-
-extern const char *const target_builtin_files[];
-extern const char *const target_builtin_texts[];
 
 /* A target that was found: its parts, how many of its devices, and the name it got. */
 typedef struct Found {
@@ -21,22 +17,10 @@ typedef struct Found {
   int ranks; /* 0: one machine */
 } Found;
 
-static TopoLibrary library(Arena *a) {
-  Diags *d = diags_new(a);
-  TopoLibrary l = {0};
-  while (target_builtin_files[l.nbuiltin]) l.nbuiltin++;
-  TopoFile *files = ARENA_ARRAY(a, TopoFile, l.nbuiltin);
-  for (int i = 0; i < l.nbuiltin; i++)
-    if (!topo_parse(d, a, target_builtin_files[i], target_builtin_texts[i], &files[i]) || !topo_check(d, &files[i]))
-      die("%s: %d:%d: %s", target_builtin_files[i], d->items[0].loc.line, d->items[0].loc.col, d->items[0].message);
-  l.builtin = files;
-  return l;
-}
-
 /* ---- blocks to parts */
 
 /* `ranks`: asked for beside the name; 0 takes what the block says. */
-static bool found(Diags *d, const TopoLibrary *l, const TopoBlock *b, const char *name, int ranks, Found *out) {
+static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name, int ranks, Found *out) {
   *out = (Found){.name = name, .ranks = ranks};
   if (b->kind == TOPO_target) {
     const TopoStatement *machine = topo_find(b, "machine", NULL), *devices = topo_find(b, "devices", NULL);
@@ -50,7 +34,7 @@ static bool found(Diags *d, const TopoLibrary *l, const TopoBlock *b, const char
 static bool is_target(const TopoBlock *b) { return b->kind == TOPO_machine || b->kind == TOPO_target; }
 
 /* Every machine of a file must be sound, not only the one it ends with. */
-static bool check_machines(Diags *d, Arena *a, const TopoLibrary *l) {
+static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
   bool ok = true;
   for (const TopoBlock *b = l->own->first; b; b = b->next) {
     Found f;
@@ -69,20 +53,21 @@ static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text,
   for (const TopoBlock *b = own->first; b; b = b->next)
     if (is_target(b)) last = b;
   if (!last) return diag_error(d, DIAG_target_syntax, (Loc){.file = file, .line = 1, .col = 1}, "the file has no machine and no target block");
-  TopoLibrary l = library(a);
+  TopoLibrary l = library_new(a);
   l.own = own;
   return check_machines(d, a, &l) && found(d, &l, last, name ? arena_strdup(a, name) : last->name, ranks, out);
 }
 
 /* ---- names */
 
-static const TopoBlock *builtin(const TopoLibrary *l, const char *name) {
+static const TopoBlock *builtin(TopoLibrary *l, const char *name) {
   const TopoBlock *b = library_find(l, TOPO_target, name);
   return b ? b : library_find(l, TOPO_machine, name);
 }
 
-static bool unknown(Diags *d, const TopoLibrary *l, const char *name, const char *base) {
+static bool unknown(Diags *d, TopoLibrary *l, const char *name, const char *base) {
   Nearest near = nearest_to(base);
+  library_parse_all(l);
   for (int i = 0; i < l->nbuiltin; i++)
     for (const TopoBlock *b = l->builtin[i].first; b; b = b->next)
       if (is_target(b)) nearest_try(&near, b->name);
@@ -116,7 +101,7 @@ static bool find(Diags *d, Arena *a, const char *name, Found *out) {
     const char *text = file_read_text(d, a, base, NULL);
     return text && find_in_text(d, a, base, text, name, ranks, out);
   }
-  TopoLibrary l = library(a);
+  TopoLibrary l = library_new(a);
   const TopoBlock *exact = builtin(&l, name), *b = exact ? exact : builtin(&l, base);
   if (!b) return unknown(d, &l, name, base);
   if (!exact && ranks < 0) return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the number after x must be from 1 to 999999", name);
@@ -158,7 +143,8 @@ const Target *target_computing_in(Arena *a, const Target *t, ComputeType type) {
 
 const char *const *target_names(Arena *a) {
   struct { const char **items; size_t n, cap; } names = {0};
-  TopoLibrary l = library(a);
+  TopoLibrary l = library_new(a);
+  library_parse_all(&l);
   for (int i = 0; i < l.nbuiltin; i++)
     for (const TopoBlock *b = l.builtin[i].first; b; b = b->next)
       if (is_target(b)) ARENA_PUSH(a, &names, b->name);

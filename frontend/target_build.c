@@ -10,27 +10,16 @@
 
 /* ---- names */
 
-static const TopoBlock *find_in(const TopoFile *f, TopoKind kind, const char *name) {
-  for (const TopoBlock *b = f->first; b; b = b->next)
-    if (b->kind == kind && strcmp(b->name, name) == 0) return b;
-  return NULL;
-}
-
-const TopoBlock *library_find(const TopoLibrary *l, TopoKind kind, const char *name) {
-  const TopoBlock *b = l->own ? find_in(l->own, kind, name) : NULL;
-  for (int i = 0; !b && i < l->nbuiltin; i++) b = find_in(&l->builtin[i], kind, name);
-  return b;
-}
-
 static void try_names(Nearest *near, const TopoFile *f, TopoKind kind) {
   for (const TopoBlock *b = f->first; b; b = b->next)
     if (b->kind == kind) nearest_try(near, b->name);
 }
 
-static const TopoBlock *refer(Diags *d, const TopoLibrary *l, TopoKind kind, const TopoValue *v) {
+static const TopoBlock *refer(Diags *d, TopoLibrary *l, TopoKind kind, const TopoValue *v) {
   const TopoBlock *b = library_find(l, kind, v->text);
   if (b) return b;
   Nearest near = nearest_to(v->text);
+  library_parse_all(l);
   if (l->own) try_names(&near, l->own, kind);
   for (int i = 0; i < l->nbuiltin; i++) try_names(&near, &l->builtin[i], kind);
   diag_error(d, DIAG_target_syntax, v->loc, "there is no %s '%s'", topo_kind_name(kind), v->text);
@@ -47,14 +36,14 @@ static bool add_part(Diags *d, TargetParts *p, const TopoBlock *b) {
   return true;
 }
 
-static bool add_named(Diags *d, const TopoLibrary *l, TargetParts *p, TopoKind kind, const TopoValue *v) {
+static bool add_named(Diags *d, TopoLibrary *l, TargetParts *p, TopoKind kind, const TopoValue *v) {
   return !v || add_part(d, p, refer(d, l, kind, v));
 }
 
 enum { LINK_NAME, LINK_JOINS, LINK_RATE, LINK_PAIR, LINK_LATENCY, LINK_WITH };
 enum { NET_NAME, NET_COUNT, NET_RATE, NET_LATENCY, NET_WITH };
 
-bool target_parts(Diags *d, const TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
+bool target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
   *out = (TargetParts){.machine = machine};
   const TopoValue *name = topo_find(machine, "devices", NULL)->slots[1];
   out->device = library_find(l, TOPO_cpu, name->text);

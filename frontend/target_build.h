@@ -2,17 +2,8 @@
 #ifndef APC_FRONTEND_TARGET_BUILD_H
 #define APC_FRONTEND_TARGET_BUILD_H
 
-#include "frontend/topo.h"
+#include "frontend/topo_library.h"
 #include "ir/target.h"
-
-/* Where names are looked up: first in the file that is read (may be empty), then in the built-in ones. */
-typedef struct TopoLibrary {
-  const TopoFile *own;
-  const TopoFile *builtin;
-  int nbuiltin;
-} TopoLibrary;
-
-const TopoBlock *library_find(const TopoLibrary *l, TopoKind kind, const char *name);
 
 /* The blocks a target is made of; each block once, what is used before what uses it. */
 enum { TARGET_PARTS = 8 };
@@ -23,7 +14,7 @@ typedef struct TargetParts {
 } TargetParts;
 
 /* Follows the names in a machine block.  False after diagnostics. */
-bool target_parts(Diags *d, const TopoLibrary *l, const TopoBlock *machine, TargetParts *out);
+bool target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out);
 
 /* `ranks` devices of the machine (0: one whole machine).  NULL after diagnostics. */
 const Target *target_build(Diags *d, Arena *a, const TargetParts *parts, const char *name, int ranks);
