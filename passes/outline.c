@@ -1,7 +1,7 @@
 /* passes/outline.c - repeated blocks become functions that are called (D30); the inverse of inline.
  *
- * In: a flat level-1 function whose sources are in order (pass order).  Out: every block once, as @main.block0, and a call per instance:
- * the text no longer grows with depth.  inline(outline(m)) is m, byte for byte.
+ * In: a flat level-1 function whose sources are in order (pass order).  Out: every block once, as @main.block0, and a call per instance,
+ * beside its weights all that still grows with depth.  inline(outline(m)) is m, byte for byte.
  *
  * - Weights, states read, and constants whose numbers differ stay in the caller and are operands, like all that comes from outside; other
  *   sources that one instance uses alone are in the block.  Writes stay in the caller too: what they write is an output of the block.

@@ -61,6 +61,7 @@ for kind in plan ir ir:inline spmd schedule c; do
   if [ $kind = plan ]; then continue; fi # it says how long the search took
   check "--emit=$kind differs from run to run" diff out one
 done
+expect 0 "" "$apc" "$gpt" -q --emit=ir:outline=-; expect_out 'call %block0.0, %blocks.0.ln1.weight'; expect_out 'labels=["1"]'
 expect 0 "" "$apc" "$mlp" $small --emit=ir -o here.ir; check "no here.ir" test -s here.ir
 expect 0 "" "$apc" plan here.ir -q --target cpux2
 expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=spmd,plan=p.plan; check "no mlp.spmd.ir" test -s mlp.spmd.ir -a -s p.plan
