@@ -173,9 +173,9 @@ static uint32_t add_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type
   return program_add_tensors(e->b, &(ProgramTensor){.buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = px_list(e, t->rank, t->dims)});
 }
 
-static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, const Type *local) {
+static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, uint32_t slots, const Type *local) {
   return program_add_buffers(e->b, &(ProgramBuffer){.name = text(e, name), .class_ = class_, .stage = (uint32_t)stage, .entry = PROGRAM_NONE,
-                                                    .body = PROGRAM_NONE, .slots = 1, .bytes = buffer_bytes(e, local)});
+                                                    .body = PROGRAM_NONE, .slots = slots, .bytes = buffer_bytes(e, local)});
 }
 
 static ProgramList strides_list(Emit *e, const Param *p) {
@@ -217,7 +217,7 @@ static bool param_tensor(Emit *e, const Op *op, const Layout *layout, const Type
   ProgramParam r;
   if (have) return *tensor = have->tensor, true;
   if (!param_record(e, op, layout, &r)) return false;
-  r.buffer = persistent_buffer(e, name, PC_param, op->stage, local);
+  r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, local);
   Known k = {name, op->stage, layout, program_add_params(e->b, &r), r.buffer, add_tensor(e, r.buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->params, k);
   *tensor = k.tensor;
@@ -232,6 +232,15 @@ static bool states_differ(Emit *e, const Known *k, const Op *op, const Layout *l
                     text_str(&have), k->stage, text_str(&want), op->stage);
 }
 
+/* Into how many parts micro-batches cut a value. */
+static uint32_t parts_in_time(const Module *m, const Layout *l) {
+  uint32_t parts = 1;
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (m->mesh.axes[l->dims[d].axes[i]].temporal) parts *= (uint32_t)m->mesh.axes[l->dims[d].axes[i]].size;
+  return parts;
+}
+
 /* The tensor of a state: one for all entries.  False after a diagnostic. */
 static bool state_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
@@ -242,7 +251,7 @@ static bool state_tensor(Emit *e, const Op *op, const Layout *layout, const Type
     return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
   }
   const State *s = module_state(e->m, name);
-  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, local);
+  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), local);
   ProgramState r = {.name = text(e, name), .dtype = s->type->dtype, .stage = (uint32_t)op->stage, .buffer = buffer,
                     .dims = px_list(e, s->type->rank, s->type->dims), .interval = interval_list(e, s->type, layout, true), .value = s->value};
   Known k = {name, op->stage, layout, program_add_states(e->b, &r), buffer, add_tensor(e, buffer, program_const(e->b, 0), local)};

@@ -83,21 +83,32 @@ static const Op *source_named(const Func *f, OpKind kind, const char *name) {
   return NULL;
 }
 
-static const Relation *state_relation(Prover *p, const char *name, const Relation *fresh) {
-  for (int i = 0; i < p->nstates; i++)
-    if (strcmp(p->states[i].name, name) == 0) return &p->states[i].relation;
-  if (p->nstates == MAX_STATES) return fresh;
-  p->states[p->nstates].name = name;
-  p->states[p->nstates].relation = *fresh;
-  return &p->states[p->nstates++].relation;
-}
-
 static bool same_relation(Prover *p, const Relation *a, const Relation *b) {
   Span ignored;
   if (a->rank != b->rank || a->axes || b->axes) return false;
   for (int d = 0; d < a->rank; d++)
     if (!span_unify(p, &a->dims[d], &b->dims[d], &ignored)) return false;
   return true;
+}
+
+/* Does the state lie as at its first read or write: same boxes, same stage? */
+static bool state_agrees(Prover *p, const char *name, const Relation *r, int stage) {
+  for (int i = 0; i < p->nstates; i++)
+    if (strcmp(p->states[i].name, name) == 0)
+      return (p->states[i].stage == stage || prove_fail(p, "a state in two stages")) &&
+             (same_relation(p, &p->states[i].relation, r) || prove_fail(p, "two layouts of one state"));
+  if (p->nstates == MAX_STATES) return p->uncertain = true, prove_fail(p, "more than %d states", MAX_STATES);
+  p->states[p->nstates].name = name;
+  p->states[p->nstates].relation = *r;
+  p->states[p->nstates++].stage = stage;
+  return true;
+}
+
+/* Would every micro-batch read what the one before it wrote? */
+static bool written_again(const Prover *p, const Relation *r) {
+  for (int a = 0; a < p->m->mesh.naxes; a++)
+    if (p->m->mesh.axes[a].temporal && p->m->mesh.axes[a].size > 1 && !((relation_axes(p->m, r) >> a) & 1u)) return true;
+  return false;
 }
 
 static bool prove_source(Prover *p, const Func *f, const Op *op, Fact2 *out) {
@@ -108,8 +119,7 @@ static bool prove_source(Prover *p, const Func *f, const Op *op, Fact2 *out) {
   if (!declared(p, global, f->values.items[op->out].layout, type_of(f, op->out), &out->relation)) return false;
   out->term = g ? p->l1_terms[g->out] : UINT32_MAX;
   if (op->kind != OP_read) return true;
-  const Relation *first = state_relation(p, name, &out->relation);
-  return same_relation(p, first, &out->relation) || prove_fail(p, "two layouts of one state");
+  return state_agrees(p, name, &out->relation, op->stage);
 }
 
 static bool prove_write(Prover *p, const Op *op, const Fact2 *in) {
@@ -118,8 +128,8 @@ static bool prove_write(Prover *p, const Op *op, const Fact2 *in) {
     const Written *w = &p->terms->writes.items[i];
     if (strcmp(w->name, name) != 0) continue;
     if (w->term != in->term) return prove_fail(p, "not the value level 1 writes");
-    const Relation *layout = state_relation(p, name, &in->relation);
-    if (!same_relation(p, layout, &in->relation)) return prove_fail(p, "not in the layout of the state");
+    if (!state_agrees(p, name, &in->relation, op->stage)) return false;
+    if (written_again(p, &in->relation)) return prove_fail(p, "written in every micro-batch");
     p->written++;
     return true;
   }

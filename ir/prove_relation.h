@@ -32,7 +32,7 @@ typedef struct Prover {
   Terms *terms;
   const Term *l1_terms;
   int64_t *values; /* scratch: one per symbol */
-  struct { const char *name; Relation relation; } states[MAX_STATES];
+  struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;
   bool uncertain;  /* a failed comparison could not be decided */

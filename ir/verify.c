@@ -111,7 +111,20 @@ static void check_symbol(Verify *v, const Op *op) {
     broken(v, op, "V7", "the type is not the shard of \"%s\"", name);
 }
 
-/* V8: a state is written at most once in a function, and read only before the write. */
+/* V17: with micro-batches a state that is written is cut over them: otherwise each would read what the one before it wrote. */
+static void check_write(Verify *v, const Op *write, const Op *read) {
+  const char *name = op_str(write, AT_name);
+  const Layout *l = v->f->values.items[read->out].layout;
+  if (read->stage != write->stage) broken(v, write, "V8", "\"%s\" is read in stage %d and written in stage %d", name, read->stage, write->stage);
+  for (int a = 0; a < v->m->mesh.naxes; a++) {
+    bool cut = !v->m->mesh.axes[a].temporal || v->m->mesh.axes[a].size == 1 || !l;
+    for (int d = 0; l && d < l->rank; d++)
+      for (int i = 0; i < l->dims[d].n; i++) cut |= l->dims[d].axes[i] == a;
+    if (!cut) broken(v, write, "V17", "\"%s\" is written in every micro-batch", name);
+  }
+}
+
+/* V8: a state is read and written in one stage, written at most once, and read only before the write. */
 static void check_state_order(Verify *v) {
   for (size_t i = 0; i < v->f->ops.n; i++) {
     const Op *w = &v->f->ops.items[i];
@@ -120,6 +133,10 @@ static void check_state_order(Verify *v) {
       const Op *op = &v->f->ops.items[j];
       if ((op->kind == OP_write || op->kind == OP_read) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 && op->stage == w->stage)
         broken(v, op, "V8", "\"%s\" was written above", op_str(w, AT_name));
+    }
+    for (size_t j = 0; j < v->f->ops.n; j++) {
+      const Op *op = &v->f->ops.items[j];
+      if (op->kind == OP_read && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0) check_write(v, w, op);
     }
   }
 }

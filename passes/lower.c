@@ -36,17 +36,19 @@ typedef struct Scope {
   const bool *derived; /* by operation, NULL in bodies: every stage computes it for itself */
 } Scope;
 
-typedef struct StateLayout {
+/* Where a state is kept: as its first read says, or its write when it is never read. */
+typedef struct StatePlace {
   const char *name;
   const Layout *layout;
-} StateLayout;
+  int stage;
+} StatePlace;
 
 typedef struct Lowering {
   Module *m;
   Builder b;
   MoveCost cost;
   void *context;
-  struct { StateLayout *items; size_t n, cap; } states;
+  struct { StatePlace *items; size_t n, cap; } states;
 } Lowering;
 
 static bool is_source(OpKind k) {
@@ -170,17 +172,17 @@ static bool reduce_starts(Lowering *w, const Func *f, const Op *op, const Layout
 
 /* ---- sources: emitted where they are needed */
 
-static const Layout *state_layout(Lowering *w, const char *name, const Layout *wanted) {
+static const StatePlace *state_place(Lowering *w, const char *name, const Layout *wanted, int stage) {
   for (size_t i = 0; i < w->states.n; i++)
-    if (strcmp(w->states.items[i].name, name) == 0) return w->states.items[i].layout;
-  ARENA_PUSH(w->m->arena, &w->states, ((StateLayout){name, wanted}));
-  return wanted;
+    if (strcmp(w->states.items[i].name, name) == 0) return &w->states.items[i];
+  ARENA_PUSH(w->m->arena, &w->states, ((StatePlace){name, wanted, stage}));
+  return &w->states.items[w->states.n - 1];
 }
 
 static const Layout *source_layout(Lowering *w, const Scope *s, size_t index) {
   const Op *op = &s->l1->ops.items[index];
   const Layout *l = strategy_result(w->m, rule_of(w->m, s->l1, op), &s->strategies[index]);
-  return op->kind == OP_read ? state_layout(w, op_str(op, AT_name), l) : l;
+  return op->kind == OP_read ? state_place(w, op_str(op, AT_name), l, stage_of(s, index))->layout : l;
 }
 
 static Val emit_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
@@ -242,7 +244,7 @@ static Val want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int s
     if ((have = emit_source(w, s, op, layout, stage))) add_version(w, v, layout, stage, have);
     return have;
   }
-  if (is_source(op->kind) && !s->prefix && !find_version(v, v->produced, stage))
+  if (is_source(op->kind) && op->kind != OP_read && !s->prefix && !find_version(v, v->produced, stage))
     add_version(w, v, v->produced, stage, emit_source(w, s, op, v->produced, stage));
   size_t index = (size_t)s->l1->values.items[l1].op;
   if (s->derived && s->derived[index] && !is_source(op->kind) && !find_version(v, v->produced, stage) && !lower_op_in(w, s, index, stage)) return 0;
@@ -331,7 +333,11 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
   const char *name = op_str(op, AT_name);
   const Rule *r = rule_of(w->m, s->l1, op);
   size_t known = w->states.n;
-  const Layout *layout = state_layout(w, name, strategy_operand(w->m, r, st, 0));
+  const StatePlace *place = state_place(w, name, strategy_operand(w->m, r, st, 0), stage);
+  const Layout *layout = place->layout;
+  if (place->stage != stage)
+    return diag_error(w->b.diags, DIAG_plan_state, (Loc){.node = op->name}, "state \"%s\" is read in stage %d and written in stage %d", name,
+                      place->stage, stage);
   if (w->states.n > known) { /* never read here: a read declares the layout */
     const Type *t = type_of(s->l1, op->in[0]);
     Attr a = attr_s(w->m, AT_name, name);

@@ -45,7 +45,8 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
     if (!pick_allowed(k, s->picks[i])) return false;
     timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   }
-  if (k->time_factor >= 0 && !timed && !cost_is_source(k->op->kind)) return false;
+  bool once = cost_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write); /* a state must not be written in every micro-batch */
+  if (mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
   return cost_parts_filled(k->in->cost, k->rule, s);
 }
 
@@ -77,6 +78,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = strategy_operand(m, k->rule, s, i);
   d->time[at] = cost_op(k->in->cost, k->in->f, k->op, k->rule, s).seconds * (timed ? k->in->repeat : 1);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
+  if (d->memory && timed) d->memory[at] *= m->mesh.axes[t].size; /* a state is kept for all micro-batches */
 }
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {

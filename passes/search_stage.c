@@ -40,6 +40,7 @@ typedef struct Cutting {
   const Strategy *strategies;
   int time_axis;
   const bool *derived; /* by operation: every stage computes it for itself */
+  const size_t *first_user; /* by value; the number of operations: none */
   Needs *needs;     /* by operation */
   double *own;      /* by operation: seconds */
   int nids;
@@ -57,6 +58,12 @@ static bool has_axis(const Layout *l, int axis) {
 
 /* Seconds that repeat with every micro-batch; what runs once does not decide the cut. */
 static double repeated(const Cutting *k, bool timed, double seconds) { return k->time_axis < 0 || timed ? seconds : 0; }
+
+/* A state is read, and so lives, in the first stage that uses it; others get what was read. */
+static bool is_given(const Cutting *k, size_t op) {
+  OpKind kind = k->f->ops.items[op].kind;
+  return (cost_is_source(kind) && kind != OP_read) || k->derived[op];
+}
 
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
@@ -78,7 +85,7 @@ static void find_needs(Cutting *k) {
       if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], to);
       double seconds = cost_convert(k->c, type_of(f, v), from, to);
       double bytes = fmin(cost_bytes(k->c, type_of(f, v), to), from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
-      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = made, .source = cost_is_source(maker->kind) || k->derived[made], .weight = -1};
+      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = maker->kind == OP_read ? k->first_user[v] : made, .source = is_given(k, made), .weight = -1};
       need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds);
       need.transfer = repeated(k, has_axis(to, k->time_axis), cost_transfer(k->c, bytes));
       if (maker->kind == OP_param) need.weight = (int)v, need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
@@ -89,6 +96,33 @@ static void find_needs(Cutting *k) {
 }
 
 /* ---- positions */
+
+static const size_t *find_first_users(const Cutting *k) {
+  size_t *first = ARENA_ARRAY(k->arena, size_t, k->f->values.n);
+  for (size_t v = 0; v < k->f->values.n; v++) first[v] = k->f->ops.n;
+  for (size_t i = k->f->ops.n; i-- > 0;)
+    for (int j = 0; j < k->f->ops.items[i].nin; j++) first[k->f->ops.items[i].in[j]] = i;
+  return first;
+}
+
+static const Op *read_of(const Func *f, const Op *write) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(write, AT_name)) == 0) return &f->ops.items[i];
+  return NULL;
+}
+
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it. */
+static bool *find_forbidden(const Cutting *k) {
+  bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
+  for (size_t w = 0; w < k->f->ops.n; w++) {
+    const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
+    if (!read) continue;
+    size_t made = (size_t)k->f->values.items[write->in[0]].op;
+    if (cost_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
+    for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
+  }
+  return forbidden;
+}
 
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
@@ -106,13 +140,14 @@ static void find_positions(Cutting *k, int stages) {
   }
   for (int i = 1; i < n; i++) crossing[i] += crossing[i - 1];
   for (int i = 1; i < n; i++) most = crossing[i] > most ? crossing[i] : most;
+  const bool *forbidden = find_forbidden(k);
   k->positions = ARENA_ARRAY(k->arena, int, n + 2);
   k->positions[k->npositions++] = 0;
   int wanted = 4 * stages > 32 ? 4 * stages : 32;
   for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
     for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
       bool source = cost_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
-      if (crossing[i] == limit && !source) k->positions[k->npositions++] = i;
+      if (crossing[i] == limit && !source && !forbidden[i]) k->positions[k->npositions++] = i;
     }
   k->positions[k->npositions++] = n;
   qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
@@ -120,13 +155,21 @@ static void find_positions(Cutting *k, int stages) {
 
 /* ---- times of all runs */
 
+/* Belongs to the stage it stands in: sources and derived values are where they are used, writes where the state is. */
+static bool is_placed(const Cutting *k, size_t op) {
+  OpKind kind = k->f->ops.items[op].kind;
+  return !cost_is_source(kind) && !k->derived[op] && kind != OP_write;
+}
+
 static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
   double time = 0, bytes = 0;
+  bool empty = true;
   size_t begin = (size_t)k->positions[first];
   int mark = first + 1;
   for (int last = first + 1; last < k->npositions; last++) {
     for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
       time += k->own[i];
+      empty &= !is_placed(k, i);
       for (size_t j = 0; j < k->needs[i].n; j++) {
         const Need *need = &k->needs[i].items[j];
         if (stamp[need->id] == mark) continue;
@@ -137,7 +180,7 @@ static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
         bytes += need->weight_bytes;
       }
     }
-    k->time[first * k->npositions + last] = time;
+    k->time[first * k->npositions + last] = empty ? INFINITY : time; /* no stage is empty */
     k->bytes[first * k->npositions + last] = bytes;
   }
 }
@@ -174,7 +217,7 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
       if (s == stages && last != np - 1) continue;
       for (int first = s - 1; first < last; first++) {
         double time = k->time[first * np + last];
-        if (k->bytes[first * np + last] > memory_limit) continue;
+        if (k->bytes[first * np + last] > memory_limit || isinf(time)) continue;
         const Choices *before = &states[(s - 1) * np + first];
         for (size_t i = 0; i < before->n; i++)
           add_state(k, &states[s * np + last], (Choice){before->items[i].sum + time, fmax(before->items[i].slowest, time), first, (int)i});
@@ -191,14 +234,17 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
   return best != NULL;
 }
 
-/* Sources and what is derived from constants live in the first stage that uses them. */
-static void fill_stages(const Func *f, const bool *derived, int stages, const int *cuts, int *out) {
+/* Sources and what is derived from constants live in the first stage that uses them; a write where its state is read. */
+static void fill_stages(const Cutting *k, int stages, const int *cuts, int *out) {
+  const Func *f = k->f;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
     int s = stages - 1;
     while (s > 0 && (size_t)cuts[s] > i) s--;
-    out[i] = cost_is_source(op->kind) || derived[i] ? stages : s;
+    out[i] = cost_is_source(op->kind) || k->derived[i] ? stages : s;
   }
+  for (size_t i = 0; i < f->ops.n; i++) /* a write is no reason to read later than the first use, nor to be later itself */
+    if (f->ops.items[i].kind == OP_write) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
   for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
     for (int j = 0; j < f->ops.items[i].nin; j++) {
       int made = f->values.items[f->ops.items[i].in[j]].op;
@@ -206,6 +252,11 @@ static void fill_stages(const Func *f, const bool *derived, int stages, const in
     }
   for (size_t i = 0; i < f->ops.n; i++)
     if (out[i] == stages) out[i] = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i], *read = op->kind == OP_write ? read_of(f, op) : NULL;
+    if (read && k->first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
+    else if (read) out[f->values.items[read->out].op] = out[i];
+  }
 }
 
 bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
@@ -220,6 +271,7 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
+  k.first_user = find_first_users(&k);
   find_needs(&k);
   find_positions(&k, n);
   k.time = ARENA_ARRAY(a, double, k.npositions * k.npositions);
@@ -227,7 +279,7 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
   int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n), *cuts = ARENA_ARRAY(a, int, n);
   for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
   bool ok = run_program(&k, n, repeat, memory_limit, cuts);
-  if (ok) fill_stages(f, k.derived, n, cuts, stages);
+  if (ok) fill_stages(&k, n, cuts, stages);
   arena_free(a);
   return ok;
 }

@@ -127,11 +127,11 @@ static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
   for (uint32_t i = 0; !status && i < p->n_states; i++) {
     const ProgramState *s = &p->states[i];
     if (s->stage != e->stage) continue;
-    int64_t room = (int64_t)(b->plan.slot_bytes[s->buffer] / dtype_bytes((DType)s->dtype));
+    int64_t room = (int64_t)(b->plan.slot_bytes[s->buffer] * p->buffers[s->buffer].slots / dtype_bytes((DType)s->dtype));
     exec_fill((DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer], room, s->value);
     int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
     kept[0] = (int64_t)b->plan.offsets[s->buffer];
-    for (uint32_t d = 0; d < s->interval.n; d++) kept[1 + d] = b->values[program_list(p, s->interval)[d]];
+    for (uint32_t d = 0; d < s->dims.n; d++) kept[1 + d] = b->values[program_list(p, s->dims)[d]];
   }
   e->has_states = status == RT_OK;
   return status;
@@ -147,7 +147,7 @@ static RtStatus bind_states(Executor *e, const Binding *b, RtError *error) {
     if (s->stage != e->stage) continue;
     const int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
     bool same = kept[0] == (int64_t)b->plan.offsets[s->buffer];
-    for (uint32_t d = 0; d < s->interval.n; d++) same &= kept[1 + d] == b->values[program_list(p, s->interval)[d]];
+    for (uint32_t d = 0; d < s->dims.n; d++) same &= kept[1 + d] == b->values[program_list(p, s->dims)[d]];
     if (!same)
       return rt_error(error, RT_BAD_INPUT,
                       "state '%s' was made for other sizes by an earlier request; reset the states first",

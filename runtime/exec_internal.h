@@ -8,7 +8,7 @@
 enum {
   EXEC_BINDINGS = 8,  /* kept; the oldest goes first */
   EXEC_POSITIONS = 64, /* positions of communication under way */
-  EXEC_STATE_VALUES = 1 + 2 * PROGRAM_MAX_RANK
+  EXEC_STATE_VALUES = 1 + PROGRAM_MAX_RANK
 };
 
 /* For one communication instruction: per micro-batch (or once) and member, the extents its blocks follow from. */
@@ -53,7 +53,7 @@ struct Executor {
   uint64_t *capacity;          /* per persistent buffer: bytes behind its address */
   bool has_states;
   uint64_t prepared;           /* how often the entry `prepare` ran */
-  int64_t *state_values;       /* per state, at first use: its offset, its interval */
+  int64_t *state_values;       /* per state, at first use: its offset, its extents */
 
   Binding *bindings[EXEC_BINDINGS];
   uint32_t next_binding;

@@ -139,7 +139,7 @@ static RtStatus place_persistent(const Planner *q, int64_t *values) {
       continue;
     }
     q->plan->offsets[i] = q->plan->bytes[space];
-    q->plan->bytes[space] += q->plan->slot_bytes[i];
+    q->plan->bytes[space] += q->plan->slot_bytes[i] * b->slots;
   }
   free(marks);
   free(mapped);
@@ -321,7 +321,7 @@ static RtStatus check_total(const Planner *q) {
     if (sum > (uint64_t)MAX_BYTES)
       return rt_error(q->error, RT_BAD_INPUT, "the program would need more than 2^48 bytes of memory on one rank");
     if (persistent(&p->buffers[i]) && p->buffers[i].stage == q->stage)
-      q->plan->class_bytes[p->buffers[i].class_] += q->plan->slot_bytes[i];
+      q->plan->class_bytes[p->buffers[i].class_] += q->plan->slot_bytes[i] * p->buffers[i].slots;
   }
   return RT_OK;
 }

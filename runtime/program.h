@@ -18,7 +18,7 @@
  * of one stage.  Expressions in a body see its call's micro-batch as the temporal coordinate.
  *
  * Memory.  A buffer has `slots` pieces of `bytes` bytes; tensors address slot (micro-batch mod slots).
- *   persistent   entry NONE: classes param and state
+ *   persistent   entry NONE: classes param and state; a state that micro-batches cut has a slot for each
  *   of a body    live at instructions [first, last] of every call of `body`, within one call
  *   of an entry  body NONE: live over calls [first, last] of the schedule of (entry, stage)
  * A buffer used by communication with an event is live until the matching wait (or to the end of the
@@ -156,7 +156,7 @@ typedef struct ProgramState {
   uint32_t stage;
   uint32_t buffer;      /* class state */
   ProgramList dims;     /* global extents; may use symbols */
-  ProgramList interval; /* as for params; may use symbols */
+  ProgramList interval; /* as for params; may use symbols, and the micro-batch when each has a slot of the buffer */
   double value;         /* every element at start */
 } ProgramState;
 

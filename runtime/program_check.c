@@ -252,7 +252,8 @@ static bool check_states(Check *c) {
     NEED(s->stage < p->stages, "states", i, "the stage");
     NEED(persistent_buffer_ok(c, s->buffer, PC_state, s->stage), "states", i, "the buffer");
     NEED(dims_ok(c, s->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "states", i, "the shape");
-    NEED(exprs_ok(c, s->interval, 2 * s->dims.n, PROGRAM_USES_MICRO_BATCH), "states", i, "the part");
+    bool whole = p->buffers[s->buffer].slots == p->micro_batches; /* a slot for the part of each micro-batch */
+    NEED(exprs_ok(c, s->interval, 2 * s->dims.n, whole ? 0 : PROGRAM_USES_MICRO_BATCH), "states", i, "the part");
   }
   return true;
 }
@@ -267,7 +268,8 @@ static bool check_buffers(Check *c) {
     NEED(expr_ok(c, b->bytes), "buffers", i, "the size");
     NEED(b->slots >= 1 && b->slots <= PROGRAM_MAX_MICRO_BATCHES, "buffers", i, "the number of slots");
     if (b->class_ == PC_param || b->class_ == PC_state) {
-      NEED(b->entry == PROGRAM_NONE && b->body == PROGRAM_NONE && b->slots == 1, "buffers", i, "the lifetime");
+      NEED(b->entry == PROGRAM_NONE && b->body == PROGRAM_NONE, "buffers", i, "the lifetime");
+      NEED(b->slots == 1 || (b->class_ == PC_state && b->slots == p->micro_batches), "buffers", i, "the number of slots");
       NEED(!(p->expr_uses[b->bytes] & (b->class_ == PC_param ? PROGRAM_USES_SYMBOL : 0)), "buffers", i, "the size");
       continue;
     }

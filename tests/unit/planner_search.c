@@ -6,43 +6,11 @@
 #include "passes/labels.h"
 #include "passes/lower.h"
 #include "passes/plan.h"
+#include "tests/planner_case.h"
 #include "tests/planner_models.h"
 #include "tests/test.h"
 
 static const GptShape small = {2, 256, 4, 1024, 1000, 64, 8};
-
-typedef struct Case {
-  Arena *a;
-  Diags *d;
-  Module *m;
-  const Func *f;
-  const Target *t;
-  Plan *p;
-} Case;
-
-static Case plan_of(const char *text, const char *target, PlanOptions o) {
-  Case c = {.a = arena_new()};
-  c.d = diags_new(c.a);
-  c.m = ir_parse("model.ir", text, c.d);
-  if (c.m) c.f = module_func(c.m, "main");
-  c.t = target_find(c.d, c.a, target);
-  if (c.m && c.t) c.p = plan_search(c.m, c.f, c.t, &o, c.d);
-  return c;
-}
-
-static void done(Case *c) {
-  if (test_failed_here) diags_print(c->d, stderr, false);
-  if (c->m) module_free(c->m);
-  arena_free(c->a);
-}
-
-static size_t op_index(const Func *f, const char *name) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (strcmp(f->ops.items[i].name, name) == 0) return i;
-  fprintf(stderr, "no operation %s\n", name);
-  test_failed_here++;
-  return 0;
-}
 
 static const char *strategy(const Case *c, const char *name) {
   Text t = {.arena = c->a};

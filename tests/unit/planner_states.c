@@ -1,0 +1,97 @@
+/* States (caches, counters) in plans: where they are read and written, with stages and with micro-batches. */
+#include "ir/prove.h"
+#include "passes/lower.h"
+#include "tests/planner_case.h"
+
+#define HEAD \
+  "apc.ir 1\nsymbol b hint 8\nparam \"w\" : f32[8, 8] = normal 1 seed 3\nparam \"v\" : f32[8, 8] = normal 1 seed 4\n"
+#define BEGIN \
+  "func @main level 1 {\n  %x = input {name=\"x\"} : f32[b, 8]\n" \
+  "  %w = param {name=\"w\"} : f32[8, 8]\n  %v = param {name=\"v\"} : f32[8, 8]\n"
+#define FIRST "  %y = dot %x1, %w {spec=\"bd,df->bf\"} : f32[b, 8]\n  %y1 = tanh %y : f32[b, 8]\n"
+#define SECOND "  %z = dot %y1, %v {spec=\"bd,df->bf\"} : f32[b, 8]\n"
+
+/* Used at the beginning, written at the end with what was computed at the beginning. */
+static const char counter[] = HEAD "state \"n\" : f32[] = 0\n" BEGIN
+    "  %n = read {name=\"n\"} : f32[]\n  %one = const {value=1} : f32[]\n  %m = add %n, %one : f32[]\n  %k = broadcast %m {dims=[]} : f32[b, 8]\n"
+    "  %x1 = add %x, %k : f32[b, 8]\n" FIRST SECOND "  write \"n.w\" %m {name=\"n\"}\n  output \"z\" %z\n}\n";
+/* Used in both halves, written in the first. */
+static const char twice[] = HEAD "state \"n\" : f32[b, 8] = 0\n" BEGIN
+    "  %n = read {name=\"n\"} : f32[b, 8]\n  %x1 = add %x, %n : f32[b, 8]\n  write \"n.w\" %x1 {name=\"n\"}\n" FIRST SECOND
+    "  %z1 = add %z, %n : f32[b, 8]\n  output \"z\" %z1\n}\n";
+/* Written and never read. */
+static const char written[] = HEAD "state \"n\" : f32[b, 8] = 0\n" BEGIN "  %n = read {name=\"n\"} : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND
+    "  write \"n.w\" %z {name=\"n\"}\n  output \"z\" %z\n}\n";
+
+static void check_lowered(Case *c, const Strategy *strategies, const int *stages) {
+  LowerPlan plan = {.strategies = strategies, .stages = stages};
+  Func *l2 = lower_spmd(c->m, c->f, &plan, "spmd", c->d);
+  CHECK(l2 && verify_func(c->m, l2, c->d));
+  Proof proof = l2 ? prove(c->m, c->f, l2) : (Proof){REFUTED, "", ""};
+  CHECKF(proof.verdict == PROVED, "%s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
+}
+
+static void check_plan(const char *text, PlanOptions o) {
+  Case c = plan_of(text, "cpux2", o);
+  CHECK(c.p);
+  if (c.p) {
+    int last = 0;
+    for (size_t i = 0; i < c.f->ops.n; i++) last = c.p->stages[i] > last ? c.p->stages[i] : last;
+    CHECK(last == c.p->pp - 1);
+    CHECK(c.p->stages[op_index(c.f, "n")] == c.p->stages[op_index(c.f, "n.w")]);
+    check_lowered(&c, c.p->strategies, c.p->stages);
+  }
+  done(&c);
+}
+
+static void a_state_is_written_where_it_is_read(void) {
+  for (int micro = 1; micro <= 2; micro++) {
+    check_plan(twice, (PlanOptions){.pp = 2, .micro_batches = micro});
+    check_plan(written, (PlanOptions){.pp = 2, .micro_batches = micro});
+  }
+  check_plan(counter, (PlanOptions){.pp = 2, .micro_batches = 1});
+  check_plan(counter, (PlanOptions){.pp = 2});
+  check_plan(twice, (PlanOptions){.tp = 2, .micro_batches = 2});
+}
+
+/* Every cut by hand: what a later stage needs of a state is sent there; a state that is read and written in two stages is refused. */
+static void check_cut(const char *text, size_t cut, int read, int write) {
+  Case c = plan_of(text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
+  int stages[64] = {0};
+  CHECK(c.p && c.f->ops.n <= 64);
+  for (size_t i = cut; i < c.f->ops.n; i++) stages[i] = 1;
+  stages[op_index(c.f, "n")] = read;
+  stages[op_index(c.f, "n.w")] = write;
+  if (read == write) {
+    check_lowered(&c, c.p->strategies, stages);
+  } else {
+    LowerPlan plan = {.strategies = c.p->strategies, .stages = stages};
+    CHECK(!lower_spmd(c.m, c.f, &plan, "spmd", c.d) && c.d->errors == 1 && c.d->items[0].code == DIAG_plan_state);
+  }
+  done(&c);
+}
+
+static void stages_share_what_was_read(void) {
+  for (size_t cut = 8; cut < 13; cut++) {
+    check_cut(counter, cut, 0, 0);
+    check_cut(counter, cut, 0, 1);
+    check_cut(twice, cut, 0, 0);
+    check_cut(twice, cut, 0, 1);
+    check_cut(written, cut, 1, 1);
+    check_cut(written, cut, 0, 1);
+  }
+}
+
+/* Each micro-batch would count. */
+static void a_state_without_batch_has_no_micro_batches(void) {
+  Case c = plan_of(counter, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 2});
+  CHECK(!c.p && c.d->errors == 1 && strstr(c.d->items[0].message, "write \"n.w\" cannot be cut into 2 micro-batches"));
+  done(&c);
+}
+
+int main(void) {
+  RUN(a_state_is_written_where_it_is_read);
+  RUN(stages_share_what_was_read);
+  RUN(a_state_without_batch_has_no_micro_batches);
+  return test_summary();
+}
