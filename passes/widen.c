@@ -3,12 +3,16 @@
  * The CPU multiplies matrices in f32 (oneDNN has f16 only on some processors).  Left to the code generator, a 16-bit weight would be
  * widened at every request: 2 bytes read, 4 written and 4 read again per element, where a step that generates one token does little
  * else.  Written out, the cast of the weight depends on the weight alone, and passes/prepare.c moves it to loading; the planner counts
- * the f32 weight it leaves on each rank.  The price is memory: 4 private bytes per element instead of 2 shared with the file.
+ * the f32 weight it leaves on each rank.
  *
  *   dot(x, w) : f16   becomes   cast(dot(cast(x), cast(w))) : f16
  *
- * The product keeps the name (plans speak of it); a sum over ranks is then one of f32.  Products of two activations stay as they are: their
- * casts are temporary either way.  Not done for other devices, which multiply 16-bit numbers themselves.
+ * Gain and price, for eight products with 2048 x 2048 weights on one rank: 5.0 ms of processor time instead of 7.1 for one row, 14.3 instead
+ * of 20.2 for 32 (medians of three); 128 MiB of memory of its own instead of 64 MiB in place, shared with the file, and 16 MiB of arena.
+ * A sum over ranks is one of f32, which is more exact and sends twice the bytes.
+ *
+ * The product keeps the name (plans speak of it).  Products of two activations stay as they are: their casts are temporary either way.
+ * Not done for other devices, which multiply 16-bit numbers themselves.
  */
 #include "passes/fixed.h"
 #include "passes/passes.h"
