@@ -1,5 +1,9 @@
-/* bench/plan_gpt.c - planning times of a GPT-2-like model: plan_gpt [LAYERS [RANKS...]] */
+/* bench/plan_gpt.c - planning times of a GPT-2-like model: plan_gpt [LAYERS TARGET...]
+ *
+ * Without arguments: rows for layers x ranks.  Processor time is what counts on a machine that does other work as well; sums are the table
+ * entries formed, which depend on no machine. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "frontend/target.h"
 #include "passes/plan.h"
@@ -25,9 +29,40 @@ static void show(const char *model, const char *target, const PlanOptions *o) {
   arena_free(a);
 }
 
-int main(int argc, char **argv) {
+static void row(int layers, const char *target, int tp) {
   Arena *a = arena_new();
-  GptShape g = {argc > 1 ? atoi(argv[1]) : 12, 768, 12, 3072, 50257, 512, 8};
+  Diags *d = diags_new(a);
+  GptShape g = {layers, 768, 12, 3072, 50257, 512, 8};
+  Module *m = ir_parse("gpt.ir", gpt_text(a, &g), d);
+  const Target *t = target_find(d, a, target);
+  PlanOptions o = {.tp = tp};
+  clock_t start = clock();
+  Plan *p = m && t ? plan_search(m, module_func(m, "main"), t, &o, d) : NULL;
+  double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+  diags_print(d, stderr, false);
+  if (p)
+    printf("| %d | %s%s | tp %d pp %d dp %d cp %d | %.3f s | %.1f %% | %.2g | %.2f s |\n", layers, target, tp ? arena_printf(a, ", --tp %d", tp) : "", p->tp, p->pp, p->dp, p->cp, p->price.time.total,
+           100 * p->gap, p->search_work, seconds);
+  if (m) module_free(m);
+  arena_free(a);
+}
+
+static void table(void) {
+  static const int layers[] = {12, 48, 96};
+  static const char *const targets[] = {"cpux4", "cpux8", "cpux16", "cpux64"};
+  puts("| layers | target | plan | predicted | gap | sums | processor time |\n| --- | --- | --- | --- | --- | --- | --- |");
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+    for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) row(layers[i], targets[k], 0);
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) row(layers[i], "cpux64", 16);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    table();
+    return 0;
+  }
+  Arena *a = arena_new();
+  GptShape g = {atoi(argv[1]), 768, 12, 3072, 50257, 512, 8};
   const char *model = gpt_text(a, &g);
   PlanOptions o = {0};
   const char *tp = getenv("TP"), *pp = getenv("PP"), *dp = getenv("DP"), *mb = getenv("MB"), *gb = getenv("GB");

@@ -264,20 +264,19 @@ static bool cut_and_price(Search *s, Outcome *o, CostModel *cost) {
   return o->feasible;
 }
 
-static double resident_bytes(const Search *s, const CostModel *cost) {
+/* Of all weights and state, each kept once. */
+static double resident_bytes(Module *m, const Func *f) {
   double sum = 0;
-  for (size_t i = 0; i < s->f->ops.n; i++) {
-    const Op *op = &s->f->ops.items[i];
-    if (op->kind != OP_param && op->kind != OP_read) continue;
-    const Type *t = type_of(s->f, op->out);
-    sum += cost_bytes(cost, t, layout_replicated(s->m, t->rank));
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (op->kind == OP_param || op->kind == OP_read) sum += layout_bytes(m, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
   }
   return sum;
 }
 
-static const char *too_large(const Search *s, const CostModel *cost) {
+static const char *too_large(const Search *s) {
   return arena_printf(s->arena, "%.3g GB are allowed on a rank; weights and state are %.3g GB, and need more than that even cut among %d ranks", s->limit / 1e9,
-                      resident_bytes(s, cost) / 1e9, s->t->ranks);
+                      resident_bytes(s->m, s->f) / 1e9, s->t->ranks);
 }
 
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
@@ -296,7 +295,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   if (r.lower_bound > p->stop_above) {
     o.why_not = "slower than the plan";
   } else if (!r.feasible) {
-    o.why_not = too_large(s, cost);
+    o.why_not = too_large(s);
     if (guessed) p->memory_aim = 0, again = true;
   } else {
     graph_strategies(g, r.values, o.strategies);
@@ -505,6 +504,11 @@ static Plan *refuse(const Search *s, Diags *d) {
   return NULL;
 }
 
+static Plan *refuse_size(const Search *s, Diags *d) {
+  diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, too_large(s));
+  return NULL;
+}
+
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   struct timespec start;
   clock_gettime(CLOCK_MONOTONIC, &start);
@@ -516,6 +520,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   s.shape = shape_of(m, f, s.rules, s.labels);
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   measure_products(&s);
+  if (resident_bytes(m, f) > s.limit * t->ranks) return refuse_size(&s, d);
   make_candidates(&s, o, false);
   try_all(&s);
   if (!s.best && o->micro_batches == 0) {
