@@ -6,36 +6,11 @@
  */
 #include "codegen/program.h"
 
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/die.h"
-#include "base/file.h"
-#include "base/hash.h"
-#include "codegen/units.h"
+#include "codegen/program_tables.h"
 #include "ir/index_bound.h"
-
-typedef struct Known {
-  const char *name;
-  int stage;
-  const Layout *layout;
-  uint32_t record, buffer, tensor;
-} Known;
-
-typedef struct Emit {
-  Module *m;
-  Diags *diags;
-  const ProgramSource *source;
-  ProgramResult *out;
-  ProgramBuilder *b;
-  uint32_t *symbols;            /* module symbol -> Program symbol */
-  struct { const Expr **keys; uint32_t *values; size_t n, cap; } exprs;
-  struct { Known *items; size_t n, cap; } params, states;
-  uint32_t *blobs;              /* module blob -> Program blob */
-  KernelSet kernels;            /* of all bodies; number in the set = number in the Program */
-  uint32_t entry_base;          /* first communication key of the entry */
-} Emit;
 
 /* One body being written. */
 typedef struct Body {
@@ -50,216 +25,6 @@ typedef struct Body {
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
 } Body;
 
-/* ---- expressions */
-
-static uint32_t px(Emit *e, const Expr *x);
-
-static size_t expr_slot(const Emit *e, const Expr *x) {
-  size_t i = x->hash & (e->exprs.cap - 1);
-  while (e->exprs.keys[i] && e->exprs.keys[i] != x) i = (i + 1) & (e->exprs.cap - 1);
-  return i;
-}
-
-static void expr_room(Emit *e) {
-  if (2 * (e->exprs.n + 1) <= e->exprs.cap) return;
-  size_t old = e->exprs.cap, cap = old ? old * 2 : 256;
-  const Expr **keys = e->exprs.keys;
-  uint32_t *values = e->exprs.values;
-  e->exprs.cap = cap;
-  e->exprs.keys = ARENA_ARRAY(e->m->arena, const Expr *, cap);
-  e->exprs.values = ARENA_ARRAY(e->m->arena, uint32_t, cap);
-  for (size_t i = 0; i < old; i++)
-    if (keys[i]) {
-      size_t s = expr_slot(e, keys[i]);
-      e->exprs.keys[s] = keys[i];
-      e->exprs.values[s] = values[i];
-    }
-}
-
-static uint32_t translate(Emit *e, const Expr *x) {
-  static const ProgramExprKind kinds[] = {[EX_MUL] = PX_mul, [EX_ADD] = PX_add, [EX_DIV] = PX_div, [EX_MIN] = PX_min, [EX_MAX] = PX_max};
-  if (x->kind == EX_CONST) return program_const(e->b, x->value);
-  if (x->kind == EX_SYM) {
-    const Symbol *s = &e->m->symbols.items[x->value];
-    return s->axis >= 0 ? program_coordinate(e->b, (uint32_t)s->axis) : program_sym(e->b, e->symbols[x->value]);
-  }
-  uint32_t r = px(e, x->args[0]);
-  for (int i = 1; i < x->n; i++) r = program_expr(e->b, kinds[x->kind], r, px(e, x->args[i]));
-  if (x->kind == EX_MUL && x->value != 1) r = program_expr(e->b, PX_mul, r, program_const(e->b, x->value));
-  if (x->kind == EX_ADD && x->value != 0) r = program_expr(e->b, PX_add, r, program_const(e->b, x->value));
-  return r;
-}
-
-static uint32_t px(Emit *e, const Expr *x) {
-  expr_room(e);
-  size_t s = expr_slot(e, x);
-  if (e->exprs.keys[s]) return e->exprs.values[s];
-  uint32_t r = translate(e, x);
-  expr_room(e);
-  s = expr_slot(e, x);
-  if (!e->exprs.keys[s]) e->exprs.n++;
-  e->exprs.keys[s] = x;
-  e->exprs.values[s] = r;
-  return r;
-}
-
-static ProgramList px_list(Emit *e, int n, const Expr *const *list) {
-  uint32_t *items = ARENA_ARRAY(e->m->arena, uint32_t, n);
-  for (int i = 0; i < n; i++) items[i] = px(e, list[i]);
-  return program_list_of(e->b, (uint32_t)n, items);
-}
-
-static uint32_t text(Emit *e, const char *s) { return program_string(e->b, s); }
-
-/* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
-static ProgramList interval_list(Emit *e, const Type *global, const Layout *l, bool ends) {
-  const Expr *list[2 * MAX_RANK];
-  int n = 0;
-  for (int d = 0; d < global->rank; d++) {
-    const Expr *lo, *hi;
-    layout_interval(e->m, &l->dims[d], global->dims[d], &lo, &hi);
-    list[n++] = lo;
-    if (ends) list[n++] = hi;
-  }
-  return px_list(e, n, list);
-}
-
-/* ---- tables of the whole Program */
-
-static void add_symbols(Emit *e) {
-  e->symbols = ARENA_ARRAY(e->m->arena, uint32_t, e->m->symbols.n);
-  for (size_t i = 0; i < e->m->symbols.n; i++) {
-    const Symbol *s = &e->m->symbols.items[i];
-    if (s->axis >= 0) continue;
-    e->symbols[i] = program_add_symbols(e->b, &(ProgramSymbol){.name = text(e, s->name), .min = s->min, .max = s->max,
-                                                               .multiple = s->multiple < 1 ? 1 : s->multiple, .hint = s->hint});
-  }
-  for (int a = 0; a < e->m->mesh.naxes; a++) {
-    const MeshAxis *x = &e->m->mesh.axes[a];
-    program_add_axes(e->b, &(ProgramAxis){.name = text(e, x->name), .size = (uint32_t)x->size, .temporal = x->temporal});
-  }
-}
-
-static bool add_blob(Emit *e, int index, uint32_t *out) {
-  if (e->blobs[index] != PROGRAM_NONE) return *out = e->blobs[index], true;
-  const Blob *blob = &e->m->blobs.items[index];
-  FileMap map;
-  if (!file_map(e->diags, blob->path, &map)) return false;
-  if (map.size != blob->bytes) {
-    diag_error(e->diags, DIAG_file_read, file_loc(e->diags, blob->path), "the weights file has %zu bytes, it had %llu when the model was read",
-               map.size, (unsigned long long)blob->bytes);
-    file_unmap(&map);
-    return false;
-  }
-  if (e->source->embed) {
-    *out = program_embed(e->b, map.size, hash64(map.data, map.size, 0));
-    ProgramEmbedded embedded = {*out, blob->path, map.size};
-    ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);
-  } else {
-    char absolute[PATH_MAX]; /* the program may run in another folder */
-    const char *path = realpath(blob->path, absolute) ? absolute : blob->path;
-    *out = program_add_blobs(e->b, &(ProgramBlob){.path = text(e, path), .bytes = map.size, .hash = program_file_hash(map.data, map.size)});
-  }
-  file_unmap(&map);
-  e->blobs[index] = *out;
-  return true;
-}
-
-static uint32_t buffer_bytes(Emit *e, const Type *t) {
-  return px(e, ex_muli(e->m, type_elements(e->m, t), (int64_t)dtype_bytes(t->dtype)));
-}
-
-static uint32_t add_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t) {
-  return program_add_tensors(e->b, &(ProgramTensor){.buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = px_list(e, t->rank, t->dims)});
-}
-
-static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, uint32_t slots, const Type *local) {
-  return program_add_buffers(e->b, &(ProgramBuffer){.name = text(e, name), .class_ = class_, .stage = (uint32_t)stage, .entry = PROGRAM_NONE,
-                                                    .body = PROGRAM_NONE, .slots = slots, .bytes = buffer_bytes(e, local)});
-}
-
-static ProgramList strides_list(Emit *e, const Param *p) {
-  uint32_t items[MAX_RANK];
-  for (int d = 0; d < p->type->rank; d++) items[d] = program_const(e->b, p->strides[d]);
-  return program_list_of(e->b, (uint32_t)p->type->rank, items);
-}
-
-static const Known *known_param(const Emit *e, const Op *op, const Layout *layout) {
-  const char *name = op_str(op, AT_name);
-  for (size_t i = 0; i < e->params.n; i++) {
-    const Known *k = &e->params.items[i];
-    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
-  }
-  return NULL;
-}
-
-/* The record of a weight in the layout, without a place for it. */
-static bool param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r) {
-  static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
-                                      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
-  const Param *p = module_param(e->m, op_str(op, AT_name));
-  *r = (ProgramParam){.name = text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE,
-                      .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
-  if (p->init == INIT_BLOB) {
-    if (!add_blob(e, p->blob, &r->blob)) return false;
-    r->offset = p->offset;
-    r->strides = strides_list(e, p);
-  }
-  r->dims = px_list(e, p->type->rank, p->type->dims);
-  r->interval = interval_list(e, p->type, layout, true);
-  return true;
-}
-
-/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
-static bool param_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
-  const char *name = op_str(op, AT_name);
-  const Known *have = known_param(e, op, layout);
-  ProgramParam r;
-  if (have) return *tensor = have->tensor, true;
-  if (!param_record(e, op, layout, &r)) return false;
-  r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, local);
-  Known k = {name, op->stage, layout, program_add_params(e->b, &r), r.buffer, add_tensor(e, r.buffer, program_const(e->b, 0), local)};
-  ARENA_PUSH(e->m->arena, &e->params, k);
-  *tensor = k.tensor;
-  return true;
-}
-
-static bool states_differ(Emit *e, const Known *k, const Op *op, const Layout *layout) {
-  Text have = {.arena = e->m->arena}, want = {.arena = e->m->arena};
-  layout_print(e->m, &have, k->layout);
-  layout_print(e->m, &want, layout);
-  return diag_error(e->diags, DIAG_plan_state, op->loc, "state \"%s\" is %s in stage %d in one entry and %s in stage %d in another", k->name,
-                    text_str(&have), k->stage, text_str(&want), op->stage);
-}
-
-/* Into how many parts micro-batches cut a value. */
-static uint32_t parts_in_time(const Module *m, const Layout *l) {
-  uint32_t parts = 1;
-  for (int d = 0; d < l->rank; d++)
-    for (int i = 0; i < l->dims[d].n; i++)
-      if (m->mesh.axes[l->dims[d].axes[i]].temporal) parts *= (uint32_t)m->mesh.axes[l->dims[d].axes[i]].size;
-  return parts;
-}
-
-/* The tensor of a state: one for all entries.  False after a diagnostic. */
-static bool state_tensor(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
-  const char *name = op_str(op, AT_name);
-  for (size_t i = 0; i < e->states.n; i++) {
-    const Known *k = &e->states.items[i];
-    if (strcmp(k->name, name) != 0) continue;
-    *tensor = k->tensor;
-    return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
-  }
-  const State *s = module_state(e->m, name);
-  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), local);
-  ProgramState r = {.name = text(e, name), .dtype = s->type->dtype, .stage = (uint32_t)op->stage, .buffer = buffer,
-                    .dims = px_list(e, s->type->rank, s->type->dims), .interval = interval_list(e, s->type, layout, true), .value = s->value};
-  Known k = {name, op->stage, layout, program_add_states(e->b, &r), buffer, add_tensor(e, buffer, program_const(e->b, 0), local)};
-  ARENA_PUSH(e->m->arena, &e->states, k);
-  *tensor = k.tensor;
-  return true;
-}
-
 /* ---- tensors of a body */
 
 static uint32_t position(const Body *b) { return program_count_instrs(b->e->b) - b->start; }
@@ -267,8 +32,8 @@ static uint32_t position(const Body *b) { return program_count_instrs(b->e->b) -
 /* A buffer that is live at the instruction about to be added; uses extend it. */
 static uint32_t body_buffer(Body *b, const char *name, ProgramClass class_, const Type *t) {
   uint32_t at = position(b);
-  return program_add_buffers(b->e->b, &(ProgramBuffer){.name = text(b->e, name), .class_ = class_, .stage = (uint32_t)b->stage, .entry = b->entry,
-                                                       .body = b->body, .first = at, .last = at, .slots = 1, .bytes = buffer_bytes(b->e, t)});
+  return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name), .class_ = class_, .stage = (uint32_t)b->stage, .entry = b->entry,
+                                                       .body = b->body, .first = at, .last = at, .slots = 1, .bytes = emit_bytes(b->e, t)});
 }
 
 static const Type *value_type(const Body *b, Val v) { return units_type(b->units, b->spec->l2, v); }
@@ -286,7 +51,7 @@ static void fresh_tensor(Body *b, Val v, ProgramClass class_) {
     b->tensor[v] = b->target[v];
     return;
   }
-  b->tensor[v] = add_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
+  b->tensor[v] = emit_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
 }
 
 /* Adds an instruction and extends the lifetimes of what it touches. */
@@ -297,7 +62,7 @@ static uint32_t instr(Body *b, ProgramInstrKind kind, const char *where, uint32_
     ProgramBuffer *buffer = program_at_buffers(pb, program_at_tensors(pb, tensors[i])->buffer);
     if (buffer->body == b->body && buffer->last < at) buffer->last = at;
   }
-  return program_add_instrs(pb, &(ProgramInstr){.kind = kind, .where = text(b->e, where), .object = object, .guard = PROGRAM_NONE,
+  return program_add_instrs(pb, &(ProgramInstr){.kind = kind, .where = emit_text(b->e, where), .object = object, .guard = PROGRAM_NONE,
                                                 .tensors = program_list_of(pb, n, tensors), .exprs = exprs, .event = PROGRAM_NONE});
 }
 
@@ -351,10 +116,10 @@ static bool may_share(const Body *b, size_t at, Val x, Val v) {
 
 /* What @prepare reads: a weight that the entries keep as well, or one that is in memory only while it is needed. */
 static bool load_param(Body *b, const Op *op, const Layout *layout) {
-  const Known *have = known_param(b->e, op, layout);
+  const Known *have = emit_known_param(b->e, op, layout);
   ProgramParam r;
   if (have) return b->tensor[op->out] = have->tensor, true;
-  if (!param_record(b->e, op, layout, &r)) return false;
+  if (!emit_param_record(b->e, op, layout, &r)) return false;
   fresh_tensor(b, op->out, PC_workspace);
   instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
   return true;
@@ -367,8 +132,8 @@ static bool emit_source(Body *b, const Unit *u) {
   Val v = op->out;
   const Layout *layout = l2->values.items[v].layout;
   const Type *local = type_of(l2, v);
-  if (op->kind == OP_param) return b->target ? load_param(b, op, layout) : param_tensor(e, op, layout, local, &b->tensor[v]);
-  if (op->kind == OP_read) return state_tensor(e, op, layout, local, &b->tensor[v]);
+  if (op->kind == OP_param) return b->target ? load_param(b, op, layout) : emit_param(e, op, layout, local, &b->tensor[v]);
+  if (op->kind == OP_read) return emit_state(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
   const Type *global = NULL;
   for (size_t i = 0; i < b->spec->l1->ops.n && !global; i++) {
@@ -380,7 +145,7 @@ static bool emit_source(Body *b, const Unit *u) {
   if (!global) die("input %s is not in level 1", op_str(op, AT_name));
   if (b->last_use[v] < 0) return true; /* nobody reads it in this stage */
   fresh_tensor(b, v, PC_input);
-  instr(b, PI_feed, op->name, port, 1, &b->tensor[v], interval_list(e, global, layout, false));
+  instr(b, PI_feed, op->name, port, 1, &b->tensor[v], emit_intervals(e, global, layout, false));
   return true;
 }
 
@@ -395,13 +160,13 @@ static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
     if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && may_share(b, at, u->in[a], v)) {
       const ProgramTensor *t = program_at_tensors(e->b, tensor_of(b, u->in[a]));
       shared |= 1u << a;
-      b->tensor[v] = add_tensor(e, t->buffer, t->offset, value_type(b, v));
+      b->tensor[v] = emit_tensor(e, t->buffer, t->offset, value_type(b, v));
     } else {
       fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
     }
     tensors[n++] = b->tensor[v];
   }
-  instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, px_list(e, u->nscalars, u->scalars));
+  instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(e, u->nscalars, u->scalars));
 }
 
 static void emit_gemm(Body *b, const Unit *u, const char *where) {
@@ -417,14 +182,14 @@ static void emit_gemm(Body *b, const Unit *u, const char *where) {
   }
   fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
   uint32_t tensors[3] = {tensor_of(b, u->in[0]), tensor_of(b, u->in[1]), b->tensor[u->out[0]]};
-  instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, px_list(b->e, n, list));
+  instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
 }
 
 static void emit_view(Body *b, const Unit *u) {
   uint32_t source = tensor_of(b, u->in[0]);
   ProgramTensor t = *program_at_tensors(b->e->b, source);
-  uint32_t offset = program_expr(b->e->b, PX_add, t.offset, px(b->e, u->view_offset));
-  b->tensor[u->out[0]] = add_tensor(b->e, t.buffer, offset, value_type(b, u->out[0]));
+  uint32_t offset = program_expr(b->e->b, PX_add, t.offset, emit_expr(b->e, u->view_offset));
+  b->tensor[u->out[0]] = emit_tensor(b->e, t.buffer, offset, value_type(b, u->out[0]));
 }
 
 static uint32_t group_of(Body *b, const ProgramGroup *g) {
@@ -494,7 +259,7 @@ static void emit_comm(Body *b, const Unit *u) {
       const Attr *s = op_attr(op, AT_source), *t = op_attr(op, AT_target);
       const Expr *list[4] = {s->u.exprs[0], s->u.exprs[1], t->u.exprs[0], t->u.exprs[1]};
       kind = PI_exchange;
-      exprs = px_list(b->e, 4, list);
+      exprs = emit_exprs(b->e, 4, list);
       break;
     }
     default: die("no instruction for %s", op_name(op->kind));
@@ -511,7 +276,7 @@ static void emit_comm(Body *b, const Unit *u) {
 static ProgramList whole_box(Body *b, const Type *t) {
   uint32_t items[3 * MAX_RANK], n = 0;
   for (int d = 0; d < t->rank; d++) {
-    items[n++] = px(b->e, t->dims[d]);
+    items[n++] = emit_expr(b->e, t->dims[d]);
     items[n++] = program_const(b->e->b, 0);
     items[n++] = program_const(b->e->b, 0);
   }
@@ -527,7 +292,7 @@ static bool emit_write(Body *b, const Unit *u) {
     const Op *read = &l2->ops.items[i];
     if (read->kind != OP_read || read->stage != op->stage || strcmp(op_str(read, AT_name), name) != 0) continue;
     uint32_t state;
-    if (!state_tensor(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out), &state)) return false;
+    if (!emit_state(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out), &state)) return false;
     uint32_t tensors[2] = {tensor_of(b, u->in[0]), state};
     if (program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, state)->buffer)
       instr(b, PI_copy, op->name, PROGRAM_NONE, 2, tensors, whole_box(b, type_of(l2, read->out)));
@@ -544,7 +309,7 @@ static void emit_fetch(Body *b, uint32_t port, const Output *o) {
   for (int d = 0; d < o->layout->rank; d++)
     for (int i = 0; i < o->layout->dims[d].n; i++) replicated &= ~(1u << o->layout->dims[d].axes[i]);
   uint32_t t = tensor_of(b, o->value);
-  uint32_t at = instr(b, PI_fetch, o->name, port, 1, &t, interval_list(b->e, global, o->layout, false));
+  uint32_t at = instr(b, PI_fetch, o->name, port, 1, &t, emit_intervals(b->e, global, o->layout, false));
   program_at_instrs(b->e->b, at)->mask = replicated;
 }
 
@@ -571,7 +336,7 @@ static int output_stage(const Func *l2, const Output *o) {
 static bool prepared_tensor(Body *b, const Output *o, uint32_t *tensor) {
   Attr name = attr_s(b->e->m, AT_name, o->name);
   Op param = {.kind = OP_param, .stage = b->stage, .nattrs = 1, .attrs = &name};
-  return param_tensor(b->e, &param, o->layout, type_of(b->spec->l2, o->value), tensor);
+  return emit_param(b->e, &param, o->layout, type_of(b->spec->l2, o->value), tensor);
 }
 
 /* @prepare: the operations that make a weight write it where it stays. */
@@ -623,7 +388,7 @@ static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int
   else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)
     if (b.units->items[i].kind == UNIT_WRITE && !emit_write(&b, &b.units->items[i])) return false;
-  program_add_bodies(e->b, &(ProgramBody){.name = text(e, spec->name), .entry = entry, .stage = (uint32_t)stage, .instrs = b.start,
+  program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name), .entry = entry, .stage = (uint32_t)stage, .instrs = b.start,
                                           .n = program_count_instrs(e->b) - b.start});
   return true;
 }
@@ -638,18 +403,18 @@ static void add_ports(Emit *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
     const Type *t = type_of(spec->l1, op->out);
     const Expr *bound = dtype_is_float(t->dtype) ? NULL : index_bound(e->m, spec->l1, op->out);
     IndexRange range = index_range(e->m, spec->l1, op->out);
-    program_add_ports(e->b, &(ProgramPort){.name = text(e, op_str(op, AT_name)),
+    program_add_ports(e->b, &(ProgramPort){.name = emit_text(e, op_str(op, AT_name)),
                                            .dtype = t->dtype,
-                                           .dims = px_list(e, t->rank, t->dims),
-                                           .random_below = bound ? px(e, bound) : PROGRAM_NONE,
-                                           .index_below = range.below ? px(e, range.below) : PROGRAM_NONE,
+                                           .dims = emit_exprs(e, t->rank, t->dims),
+                                           .random_below = bound ? emit_expr(e, bound) : PROGRAM_NONE,
+                                           .index_below = range.below ? emit_expr(e, range.below) : PROGRAM_NONE,
                                            .index_negative = range.below && range.negative});
     r->n_inputs++;
   }
   r->outputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->outputs.n; i++) {
     const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
-    program_add_ports(e->b, &(ProgramPort){text(e, spec->l1->outputs.items[i].name), t->dtype, px_list(e, t->rank, t->dims), PROGRAM_NONE, PROGRAM_NONE, 0, 0});
+    program_add_ports(e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name), t->dtype, emit_exprs(e, t->rank, t->dims), PROGRAM_NONE, PROGRAM_NONE, 0, 0});
     r->n_outputs++;
   }
 }
@@ -661,7 +426,7 @@ static uint32_t micro_batches(const Mesh *mesh) {
 }
 
 static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
-  ProgramEntry r = {.name = text(e, spec->name), .prepare = prepare, .inputs = program_count_ports(e->b), .outputs = program_count_ports(e->b)};
+  ProgramEntry r = {.name = emit_text(e, spec->name), .prepare = prepare, .inputs = program_count_ports(e->b), .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
   uint32_t entry = program_add_entries(e->b, &r), bodies = program_count_bodies(e->b);
   for (int s = 0; s < e->m->mesh.stages; s++)
@@ -676,7 +441,7 @@ static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
 }
 
 static void add_kernels(Emit *e) {
-  for (size_t i = 0; i < e->kernels.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){text(e, e->kernels.kernels.items[i].symbol)});
+  for (size_t i = 0; i < e->kernels.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->kernels.kernels.items[i].symbol)});
   e->out->kernel_count = e->kernels.kernels.n;
   e->out->texts.items = kernel_set_texts(&e->kernels, &e->out->texts.n);
 }
@@ -686,7 +451,7 @@ bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
   Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b, .kernels.arena = source->m->arena};
   e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
   for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
-  add_symbols(&e);
+  emit_symbols(&e);
   bool ok = true;
   for (int i = 0; ok && i < source->nentries; i++) ok = add_entry(&e, &source->entries[i], false);
   /* Behind the entries, whose weights it knows then. */

@@ -1,0 +1,217 @@
+/* codegen/program_tables.c - see program_tables.h. */
+#include "codegen/program_tables.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+/* ---- expressions */
+
+static size_t expr_slot(const Emit *e, const Expr *x) {
+  size_t i = x->hash & (e->exprs.cap - 1);
+  while (e->exprs.keys[i] && e->exprs.keys[i] != x) i = (i + 1) & (e->exprs.cap - 1);
+  return i;
+}
+
+static void expr_room(Emit *e) {
+  if (2 * (e->exprs.n + 1) <= e->exprs.cap) return;
+  size_t old = e->exprs.cap, cap = old ? old * 2 : 256;
+  const Expr **keys = e->exprs.keys;
+  uint32_t *values = e->exprs.values;
+  e->exprs.cap = cap;
+  e->exprs.keys = ARENA_ARRAY(e->m->arena, const Expr *, cap);
+  e->exprs.values = ARENA_ARRAY(e->m->arena, uint32_t, cap);
+  for (size_t i = 0; i < old; i++)
+    if (keys[i]) {
+      size_t s = expr_slot(e, keys[i]);
+      e->exprs.keys[s] = keys[i];
+      e->exprs.values[s] = values[i];
+    }
+}
+
+static uint32_t translate(Emit *e, const Expr *x) {
+  static const ProgramExprKind kinds[] = {[EX_MUL] = PX_mul, [EX_ADD] = PX_add, [EX_DIV] = PX_div, [EX_MIN] = PX_min, [EX_MAX] = PX_max};
+  if (x->kind == EX_CONST) return program_const(e->b, x->value);
+  if (x->kind == EX_SYM) {
+    const Symbol *s = &e->m->symbols.items[x->value];
+    return s->axis >= 0 ? program_coordinate(e->b, (uint32_t)s->axis) : program_sym(e->b, e->symbols[x->value]);
+  }
+  uint32_t r = emit_expr(e, x->args[0]);
+  for (int i = 1; i < x->n; i++) r = program_expr(e->b, kinds[x->kind], r, emit_expr(e, x->args[i]));
+  if (x->kind == EX_MUL && x->value != 1) r = program_expr(e->b, PX_mul, r, program_const(e->b, x->value));
+  if (x->kind == EX_ADD && x->value != 0) r = program_expr(e->b, PX_add, r, program_const(e->b, x->value));
+  return r;
+}
+
+uint32_t emit_expr(Emit *e, const Expr *x) {
+  expr_room(e);
+  size_t s = expr_slot(e, x);
+  if (e->exprs.keys[s]) return e->exprs.values[s];
+  uint32_t r = translate(e, x);
+  expr_room(e);
+  s = expr_slot(e, x);
+  if (!e->exprs.keys[s]) e->exprs.n++;
+  e->exprs.keys[s] = x;
+  e->exprs.values[s] = r;
+  return r;
+}
+
+ProgramList emit_exprs(Emit *e, int n, const Expr *const *list) {
+  uint32_t *items = ARENA_ARRAY(e->m->arena, uint32_t, n);
+  for (int i = 0; i < n; i++) items[i] = emit_expr(e, list[i]);
+  return program_list_of(e->b, (uint32_t)n, items);
+}
+
+uint32_t emit_text(Emit *e, const char *s) { return program_string(e->b, s); }
+
+/* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
+ProgramList emit_intervals(Emit *e, const Type *global, const Layout *l, bool ends) {
+  const Expr *list[2 * MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < global->rank; d++) {
+    const Expr *lo, *hi;
+    layout_interval(e->m, &l->dims[d], global->dims[d], &lo, &hi);
+    list[n++] = lo;
+    if (ends) list[n++] = hi;
+  }
+  return emit_exprs(e, n, list);
+}
+
+/* ---- tables of the whole Program */
+
+void emit_symbols(Emit *e) {
+  e->symbols = ARENA_ARRAY(e->m->arena, uint32_t, e->m->symbols.n);
+  for (size_t i = 0; i < e->m->symbols.n; i++) {
+    const Symbol *s = &e->m->symbols.items[i];
+    if (s->axis >= 0) continue;
+    e->symbols[i] = program_add_symbols(e->b, &(ProgramSymbol){.name = emit_text(e, s->name), .min = s->min, .max = s->max,
+                                                               .multiple = s->multiple < 1 ? 1 : s->multiple, .hint = s->hint});
+  }
+  for (int a = 0; a < e->m->mesh.naxes; a++) {
+    const MeshAxis *x = &e->m->mesh.axes[a];
+    program_add_axes(e->b, &(ProgramAxis){.name = emit_text(e, x->name), .size = (uint32_t)x->size, .temporal = x->temporal});
+  }
+}
+
+static bool add_blob(Emit *e, int index, uint32_t *out) {
+  if (e->blobs[index] != PROGRAM_NONE) return *out = e->blobs[index], true;
+  const Blob *blob = &e->m->blobs.items[index];
+  FileMap map;
+  if (!file_map(e->diags, blob->path, &map)) return false;
+  if (map.size != blob->bytes) {
+    diag_error(e->diags, DIAG_file_read, file_loc(e->diags, blob->path), "the weights file has %zu bytes, it had %llu when the model was read",
+               map.size, (unsigned long long)blob->bytes);
+    file_unmap(&map);
+    return false;
+  }
+  if (e->source->embed) {
+    *out = program_embed(e->b, map.size, hash64(map.data, map.size, 0));
+    ProgramEmbedded embedded = {*out, blob->path, map.size};
+    ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);
+  } else {
+    char absolute[PATH_MAX]; /* the program may run in another folder */
+    const char *path = realpath(blob->path, absolute) ? absolute : blob->path;
+    *out = program_add_blobs(e->b, &(ProgramBlob){.path = emit_text(e, path), .bytes = map.size, .hash = program_file_hash(map.data, map.size)});
+  }
+  file_unmap(&map);
+  e->blobs[index] = *out;
+  return true;
+}
+
+uint32_t emit_bytes(Emit *e, const Type *t) {
+  return emit_expr(e, ex_muli(e->m, type_elements(e->m, t), (int64_t)dtype_bytes(t->dtype)));
+}
+
+uint32_t emit_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t) {
+  return program_add_tensors(e->b, &(ProgramTensor){.buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = emit_exprs(e, t->rank, t->dims)});
+}
+
+static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, uint32_t slots, const Type *local) {
+  return program_add_buffers(e->b, &(ProgramBuffer){.name = emit_text(e, name), .class_ = class_, .stage = (uint32_t)stage, .entry = PROGRAM_NONE,
+                                                    .body = PROGRAM_NONE, .slots = slots, .bytes = emit_bytes(e, local)});
+}
+
+static ProgramList strides_list(Emit *e, const Param *p) {
+  uint32_t items[MAX_RANK];
+  for (int d = 0; d < p->type->rank; d++) items[d] = program_const(e->b, p->strides[d]);
+  return program_list_of(e->b, (uint32_t)p->type->rank, items);
+}
+
+const Known *emit_known_param(const Emit *e, const Op *op, const Layout *layout) {
+  const char *name = op_str(op, AT_name);
+  for (size_t i = 0; i < e->params.n; i++) {
+    const Known *k = &e->params.items[i];
+    if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
+  }
+  return NULL;
+}
+
+/* The record of a weight in the layout, without a place for it. */
+bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r) {
+  static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
+                                      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
+  const Param *p = module_param(e->m, op_str(op, AT_name));
+  *r = (ProgramParam){.name = emit_text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE,
+                      .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
+  if (p->init == INIT_BLOB) {
+    if (!add_blob(e, p->blob, &r->blob)) return false;
+    r->offset = p->offset;
+    r->strides = strides_list(e, p);
+  }
+  r->dims = emit_exprs(e, p->type->rank, p->type->dims);
+  r->interval = emit_intervals(e, p->type, layout, true);
+  return true;
+}
+
+/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
+bool emit_param(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
+  const char *name = op_str(op, AT_name);
+  const Known *have = emit_known_param(e, op, layout);
+  ProgramParam r;
+  if (have) return *tensor = have->tensor, true;
+  if (!emit_param_record(e, op, layout, &r)) return false;
+  r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, local);
+  Known k = {name, op->stage, layout, program_add_params(e->b, &r), r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), local)};
+  ARENA_PUSH(e->m->arena, &e->params, k);
+  *tensor = k.tensor;
+  return true;
+}
+
+static bool states_differ(Emit *e, const Known *k, const Op *op, const Layout *layout) {
+  Text have = {.arena = e->m->arena}, want = {.arena = e->m->arena};
+  layout_print(e->m, &have, k->layout);
+  layout_print(e->m, &want, layout);
+  return diag_error(e->diags, DIAG_plan_state, op->loc, "state \"%s\" is %s in stage %d in one entry and %s in stage %d in another", k->name,
+                    text_str(&have), k->stage, text_str(&want), op->stage);
+}
+
+/* Into how many parts micro-batches cut a value. */
+static uint32_t parts_in_time(const Module *m, const Layout *l) {
+  uint32_t parts = 1;
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (m->mesh.axes[l->dims[d].axes[i]].temporal) parts *= (uint32_t)m->mesh.axes[l->dims[d].axes[i]].size;
+  return parts;
+}
+
+/* The tensor of a state: one for all entries.  False after a diagnostic. */
+bool emit_state(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
+  const char *name = op_str(op, AT_name);
+  for (size_t i = 0; i < e->states.n; i++) {
+    const Known *k = &e->states.items[i];
+    if (strcmp(k->name, name) != 0) continue;
+    *tensor = k->tensor;
+    return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
+  }
+  const State *s = module_state(e->m, name);
+  uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), local);
+  ProgramState r = {.name = emit_text(e, name), .dtype = s->type->dtype, .stage = (uint32_t)op->stage, .buffer = buffer,
+                    .dims = emit_exprs(e, s->type->rank, s->type->dims), .interval = emit_intervals(e, s->type, layout, true), .value = s->value};
+  Known k = {name, op->stage, layout, program_add_states(e->b, &r), buffer, emit_tensor(e, buffer, program_const(e->b, 0), local)};
+  ARENA_PUSH(e->m->arena, &e->states, k);
+  *tensor = k.tensor;
+  return true;
+}

@@ -1,0 +1,47 @@
+/* codegen/program_tables.h - what all bodies of a Program share: expressions, symbols, files, weights, states; and the emission under
+ * way.  program.c writes the bodies. */
+#ifndef APC_CODEGEN_PROGRAM_TABLES_H
+#define APC_CODEGEN_PROGRAM_TABLES_H
+
+#include "codegen/program.h"
+#include "codegen/units.h"
+
+typedef struct Known {
+  const char *name;
+  int stage;
+  const Layout *layout;
+  uint32_t record, buffer, tensor;
+} Known;
+
+typedef struct Emit {
+  Module *m;
+  Diags *diags;
+  const ProgramSource *source;
+  ProgramResult *out;
+  ProgramBuilder *b;
+  uint32_t *symbols;            /* module symbol -> Program symbol */
+  struct { const Expr **keys; uint32_t *values; size_t n, cap; } exprs;
+  struct { Known *items; size_t n, cap; } params, states;
+  uint32_t *blobs;              /* module blob -> Program blob */
+  KernelSet kernels;            /* of all bodies; number in the set = number in the Program */
+  uint32_t entry_base;          /* first communication key of the entry */
+} Emit;
+
+void emit_symbols(Emit *e); /* and the mesh */
+uint32_t emit_text(Emit *e, const char *s);
+uint32_t emit_expr(Emit *e, const Expr *x);
+ProgramList emit_exprs(Emit *e, int n, const Expr *const *list);
+/* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
+ProgramList emit_intervals(Emit *e, const Type *global, const Layout *l, bool ends);
+uint32_t emit_bytes(Emit *e, const Type *t);
+uint32_t emit_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t);
+
+/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a diagnostic. */
+bool emit_param(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
+const Known *emit_known_param(const Emit *e, const Op *op, const Layout *layout);
+/* The record of a weight in the layout, without a place for it. */
+bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r);
+/* The tensor of a state: one for all entries.  False after a diagnostic. */
+bool emit_state(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
+
+#endif
