@@ -16,7 +16,7 @@
 #include "passes/search_graph.h"
 #include "passes/search_stage.h"
 
-enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096 };
+enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096, MAX_ROUNDS = 5 };
 
 /* Beyond these the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4;
@@ -284,8 +284,12 @@ static void keep_outcome(Outcome *best, const Outcome *o) {
   if (!best->strategies || (!best->feasible && !o->feasible) || (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total))) *best = *o;
 }
 
+/* No price: it could not be cut into stages within the memory limit. */
+static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
+
 /* One solution within what activations leave for weights and state; false when nothing better can be expected. */
 static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, CostModel *cost, double *bound) {
+  const double cut_share = 0.8;
   Arena *scratch = arena_new();
   SolveResult r = solve(p, scratch);
   s->work += r.work;
@@ -300,9 +304,10 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   } else {
     graph_strategies(g, r.values, o.strategies);
     s->memory_weight = p->memory_weight = r.memory_weight;
-    bool fits = judge_axes(s, &o, cost) && cut_and_price(s, &o, cost);
+    bool judged = judge_axes(s, &o, cost), fits = judged && cut_and_price(s, &o, cost);
     double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages, now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
-    again = o.price.possible && left > 0 && (fits ? guessed && r.memory_weight > 0 && left > 1.01 * now : true);
+    if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
+    again = judged && left > 0 && (o.price.possible || uncut(&o)) && (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
     if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
   }
@@ -317,7 +322,7 @@ static double solve_candidate(Search *s, const Graph *g, Outcome *o, CostModel *
   double bound = 0;
   p.memory_weight = s->memory_weight;
   if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * o->c.stages;
-  for (int round = 0; round < 4; round++)
+  for (int round = 0; round < MAX_ROUNDS; round++)
     if (!solve_round(s, &p, g, o, cost, &bound)) break;
   return bound;
 }

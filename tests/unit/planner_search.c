@@ -210,6 +210,25 @@ static void memory_limit(void) {
   arena_free(a);
 }
 
+/* The stages' shares of the memory are uneven: what fits all of them together need not fit each. */
+static void pipeline_memory(void) {
+  Arena *a = arena_new();
+  GptShape g = small;
+  g.layers = 16;
+  g.vocab = 100;
+  const char *text = gpt_text(a, &g);
+  Case wide = plan_of(text, "cpux8", (PlanOptions){.pp = 2, .dp = 4});
+  CHECK(wide.p != NULL);
+  for (int percent = 90; wide.p && percent >= 50; percent -= 10) {
+    double limit = wide.p->price.memory.total - wide.p->price.memory.params * (100 - percent) / 100;
+    Case tight = plan_of(text, "cpux8", (PlanOptions){.pp = 2, .dp = 4, .memory_limit = limit});
+    CHECKF(tight.p && tight.p->price.memory.total <= limit, "%d%%", percent);
+    done(&tight);
+  }
+  done(&wide);
+  arena_free(a);
+}
+
 static void refused(void) {
   static const struct {
     const char *target;
@@ -267,6 +286,7 @@ int main(void) {
   RUN(plans_lower);
   RUN(pipeline);
   RUN(memory_limit);
+  RUN(pipeline_memory);
   RUN(refused);
   RUN(depth);
   return test_summary();
