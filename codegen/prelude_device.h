@@ -28,6 +28,56 @@ typedef unsigned long long uintptr_t;
 #define UINT32_MAX 4294967295u
 #define UINT64_MAX 18446744073709551615ull
 #define INT64_C(x) x##ll
+/* kernel_elements.h is written with the names of the C compiler. */
+#define __builtin_fabsf fabsf
+#define __builtin_fabs fabs
+#define __builtin_fmaf fmaf
+#define __builtin_fma fma
+#define __builtin_rintf rintf
+#define __builtin_rint rint
+#define __builtin_copysignf copysignf
+#define __builtin_copysign copysign
+#define __builtin_sqrtf sqrtf
+#define __builtin_sqrt sqrt
+#define __builtin_floorf floorf
+#define __builtin_floor floor
+#define __builtin_ceilf ceilf
+#define __builtin_ceil ceil
+#define __builtin_fmodf fmodf
+#define __builtin_fmod fmod
+#define __builtin_tanf tanf
+#define __builtin_tan tan
+#define __builtin_asinf asinf
+#define __builtin_asin asin
+#define __builtin_acosf acosf
+#define __builtin_acos acos
+#define __builtin_atanf atanf
+#define __builtin_atan atan
+#define __builtin_sinhf sinhf
+#define __builtin_sinh sinh
+#define __builtin_coshf coshf
+#define __builtin_cosh cosh
+#define __builtin_asinhf asinhf
+#define __builtin_asinh asinh
+#define __builtin_acoshf acoshf
+#define __builtin_acosh acosh
+#define __builtin_atanhf atanhf
+#define __builtin_atanh atanh
+#define __builtin_atan2f atan2f
+#define __builtin_atan2 atan2
+#define __builtin_exp exp
+#define __builtin_exp2 exp2
+#define __builtin_expm1 expm1
+#define __builtin_log log
+#define __builtin_log1p log1p
+#define __builtin_sin sin
+#define __builtin_cos cos
+#define __builtin_tanh tanh
+#define __builtin_erf erf
+#define __builtin_pow pow
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#define __builtin_nanf(x) __int_as_float(0x7fc00000)
 #else
 #include <stdint.h>
 #include <string.h>
