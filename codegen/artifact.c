@@ -201,7 +201,7 @@ static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels,
   if (kernels) {
     facts.cpu = cpu_features();
     facts.cpu_image = program_embed(r->b, kernels->size, hash64(kernels->data, kernels->size, 0));
-  } else if (r->texts.n) { /* not compiled: an empty place for the kernels */
+  } else if (r->kernel_count) { /* not compiled: an empty place for the kernels */
     facts.cpu_image = program_embed(r->b, 0, hash64("", 0, 0));
   }
   Program p;
@@ -243,20 +243,27 @@ bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *dia
   return ok;
 }
 
-const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags) {
-  ProgramResult r;
+bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags) {
   Job j = {.arena = spec->source.m->arena, .spec = spec, .diags = diags};
-  if (!program_of(&spec->source, &r, diags)) return NULL;
-  void *tables;
   size_t bytes;
-  Program p;
   RtError error = {0};
-  build_tables(&j, &r, NULL, &tables, &bytes);
-  if (program_open(tables, bytes, &p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
-  Text t = {.arena = j.arena};
-  program_print(&p, &t);
-  program_close(&p);
-  free(tables);
-  program_builder_free(r.b);
+  if (!program_of(&spec->source, &out->result, diags)) return false;
+  build_tables(&j, &out->result, NULL, &out->tables, &bytes);
+  if (program_open(out->tables, bytes, &out->p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
+  return true;
+}
+
+void artifact_program_close(ArtifactProgram *a) {
+  program_close(&a->p);
+  free(a->tables);
+  program_builder_free(a->result.b);
+}
+
+const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags) {
+  ArtifactProgram a;
+  if (!artifact_program_open(spec, &a, diags)) return NULL;
+  Text t = {.arena = spec->source.m->arena};
+  program_print(&a.p, &t);
+  artifact_program_close(&a);
   return text_str(&t);
 }

@@ -22,6 +22,16 @@ typedef struct ArtifactReport {
  * code 5 is the caller's choice: DIAG_tool_missing) or failed, a file cannot be read or written. */
 bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *diags);
 
+/* The Program alone, without compiled kernels. */
+typedef struct ArtifactProgram {
+  ProgramResult result;
+  Program p;
+  void *tables;
+} ArtifactProgram;
+
+bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags); /* false after diagnostics */
+void artifact_program_close(ArtifactProgram *a);
+
 /* The text of the Program (--emit=schedule), without compiling kernels.  NULL after diagnostics. */
 const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags);
 

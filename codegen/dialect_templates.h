@@ -63,6 +63,7 @@ typedef struct Attention {
     int64_t chunks = (a->e + 255) / 256, job = block_index() * 4 + warp_index(); \
     if (job >= a->groups * a->rows * chunks) return; \
     int64_t row = job / chunks, first = job % chunks * 256 + lane_index(), group = row / a->rows; \
+    int left = (int)(a->e - first < 256 ? a->e - first : 256); \
     int64_t last = a->causal ? a->query_position[row % a->rows % a->s] : INT64_MAX; \
     const stored *q = query + row * a->k; \
     type max = -__builtin_inff(), sum = 0, result[8]; \
@@ -83,13 +84,13 @@ typedef struct Attention {
       UNROLL for (int i = 0; i < 8; i++) result[i] *= keep; \
       for (int j = 0; j < 32 && t + j < a->t; j++) { \
         type w = shuffle_##C(weight, j); \
-        const stored *value = values + (group * a->t + t + j) * a->e; \
+        const stored *value = values + (group * a->t + t + j) * a->e + first; \
         UNROLL for (int i = 0; i < 8; i++) \
-          if (first + 32 * i < a->e) result[i] += w * load_##T(value + first + 32 * i); \
+          if (32 * i < left) result[i] += w * load_##T(value + 32 * i); \
       } \
     } \
     UNROLL for (int i = 0; i < 8; i++) \
-      if (first + 32 * i < a->e) store_##T(out + row * a->e + first + 32 * i, sum == 0 ? 0 : result[i] / sum); \
+      if (32 * i < left) store_##T(out + row * a->e + first + 32 * i, sum == 0 ? 0 : result[i] / sum); \
   }
 ATTENTION(f32, float, f32, float)
 ATTENTION(f64, double, f64, double)

@@ -25,6 +25,7 @@ enum {
   ROWS_PER_BLOCK = 4,     /* warp per row */
   BLOCK_ROW_FROM = 2048,  /* expected elements of a row from which a block is better than a warp */
   MAX_ROW_WARPS = 16,     /* with the row in registers: 16 x 1024 elements */
+  MAX_PACKET_WORDS = 40,  /* registers per thread for packets */
   MAX_KEPT_WORDS = 48,    /* registers per thread for kept values */
   MAX_UNROLLED = 1024,    /* nodes times steps */
   COLUMNS_PER_BLOCK = 16,
@@ -65,20 +66,29 @@ static bool in_packets(const RowPrinter *c, int i) {
   return n->kind == RN_LOAD && n->nargs == 0 && n->guard < 0 && is_unit(n->at.coef[c->p->inner]);
 }
 
-/* Sixteen bytes of the narrowest buffer that is read or written in packets, eight elements at most. */
+static bool store_in_packets(const RowPrinter *c, const RowStore *s) { return s->inner && is_unit(s->at.coef[c->p->inner]); }
+
+/* What goes in packets: registers per element, and the bytes of the narrowest buffer. */
+static void count_packets(const RowPrinter *c, const bool *needed, int *words, size_t *narrow) {
+  *words = 0, *narrow = 8;
+  for (size_t i = 0; i < c->p->nodes.n + c->p->stores.n; i++) {
+    const RowStore *s = i < c->p->nodes.n ? NULL : &c->p->stores.items[i - c->p->nodes.n];
+    if (s ? !store_in_packets(c, s) : !needed[i] || !in_packets(c, (int)i)) continue;
+    size_t bytes = dtype_bytes(c->p->buffers.items[s ? s->buffer : c->p->nodes.items[i].buffer].dtype);
+    *words += bytes == 8 ? 2 : 1;
+    if (bytes < *narrow) *narrow = bytes;
+  }
+}
+
+/* Sixteen bytes of the narrowest buffer, eight elements at most, and no more than registers hold. */
 static int packet_elements(const RowPrinter *c) {
-  size_t narrow = 0;
-  for (size_t i = 0; i < c->p->nodes.n; i++) {
-    size_t bytes = c->wanted[i] && in_packets(c, (int)i) ? dtype_bytes(c->p->buffers.items[c->p->nodes.items[i].buffer].dtype) : 0;
-    if (bytes && (!narrow || bytes < narrow)) narrow = bytes;
-  }
-  for (size_t i = 0; i < c->p->stores.n; i++) {
-    const RowStore *s = &c->p->stores.items[i];
-    size_t bytes = is_unit(s->at.coef[c->p->inner]) ? dtype_bytes(c->p->buffers.items[s->buffer].dtype) : 0;
-    if (bytes && (!narrow || bytes < narrow)) narrow = bytes;
-  }
-  if (!narrow || expected(c->m, c->p->extent[c->p->inner]) < 2) return 1;
-  return narrow == 8 ? 2 : narrow == 4 ? 4 : 8;
+  int words;
+  size_t narrow;
+  count_packets(c, c->wanted, &words, &narrow);
+  if (words == 0 || expected(c->m, c->p->extent[c->p->inner]) < 2) return 1;
+  int v = narrow == 8 ? 2 : narrow == 4 ? 4 : 8;
+  while (v > 1 && v * words > MAX_PACKET_WORDS) v /= 2;
+  return v;
 }
 
 static int count_inner(const RowProgram *p) {
@@ -92,7 +102,7 @@ static void choose_registers(Cuda *k) {
   RowPrinter *c = &k->r;
   CudaSchedule *s = k->s;
   int64_t n;
-  if (c->p->nstages < 2 || !ex_get_const(c->p->extent[c->p->inner], &n) || n < 1 || n > MAX_ROW_WARPS * BLOCK) return;
+  if (c->p->nstages < 2 || !ex_is_const(c->p->start, 0) || !ex_get_const(c->p->extent[c->p->inner], &n) || n < 1 || n > MAX_ROW_WARPS * BLOCK) return;
   int steps = n < BLOCK ? (int)(n + 31) / 32 : 32, words = 0;
   if (count_inner(c->p) * steps > MAX_UNROLLED) return;
   int kept = rp_choose_kept(c, 1, MAX_KEPT_WORDS / steps);
@@ -163,6 +173,14 @@ const char *cuda_schedule_text(Arena *a, const CudaSchedule *s) {
 
 /* ---- pieces of text */
 
+/* Is this a part of sums that begins somewhere else than at global index 0?  Then element i is counted as lead + i, where lead is the place
+ * of the part in its first block, and the blocks before are another rank's: zeros in the tree. */
+static bool has_start(const RowPrinter *c) { return !ex_is_const(c->p->start, 0); }
+static const char *limit(const RowPrinter *c) { return has_start(c) ? "n + lead" : "n"; }
+static void print_start(const RowPrinter *c) {
+  if (has_start(c)) rp_line(c, "const int64_t first = %s, lead = first & %d;", rp_scalar(c, c->p->start), BLOCK - 1);
+}
+
 static const char *format_int(const Cuda *k, const char *format, int v) { return arena_printf(k->r.m->arena, format, v); }
 
 static void shared(Cuda *k, const char *type, size_t size, const char *name, int count) {
@@ -204,7 +222,7 @@ static void print_acc_start(const RowPrinter *c, int stage) {
   for (size_t i = 0; i < c->p->accs.n; i++) {
     const RowAcc *a = &c->p->accs.items[i];
     if (a->stage != stage) continue;
-    if (rp_is_float_sum(a)) rp_line(c, "Tree_%s s%zu = {0, 0};", rp_suffix(a->dtype), i);
+    if (rp_is_float_sum(a)) rp_line(c, "Tree_%s s%zu = {0, %s};", rp_suffix(a->dtype), i, has_start(c) ? "(uint32_t)(first / 1024)" : "0");
     else rp_line(c, "%s a%zu = %s;", rp_value_type(a->dtype), i, rp_identity(a));
   }
 }
@@ -237,8 +255,6 @@ static void print_totals(const RowPrinter *c, int stage) {
 }
 
 /* ---- elements */
-
-static bool store_in_packets(const RowPrinter *c, const RowStore *s) { return s->inner && is_unit(s->at.coef[c->p->inner]); }
 
 static void print_packet_loads(Cuda *k, const bool *needed) {
   RowPrinter *c = &k->r;
@@ -383,7 +399,18 @@ static void print_row_scope(Cuda *k, int stage) {
   rp_close(c);
 }
 
-/* The elements of one block that a lane has. */
+/* for (the elements of one block that a lane has) { */
+static void open_lane_loop(RowPrinter *c, const char *lane) {
+  int d = c->p->inner;
+  if (!has_start(c)) {
+    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < n && i%d < block + %d; i%d += 32)", d, lane, d, d, BLOCK, d));
+    return;
+  }
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t j = %s; j < n + lead && j < block + %d; j += 32)", lane, BLOCK));
+  rp_line(c, "const int64_t i%d = j - lead;", d);
+  rp_line(c, "if (i%d < 0) continue;", d);
+}
+
 static void print_lane_loop(Cuda *k, int stage) {
   RowPrinter *c = &k->r;
   int d = c->p->inner;
@@ -394,7 +421,7 @@ static void print_lane_loop(Cuda *k, int stage) {
     print_element(c, stage);
     rp_close(c);
   } else {
-    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = block + lane; i%d < n && i%d < block + %d; i%d += 32)", d, d, d, BLOCK, d));
+    open_lane_loop(c, "block + lane");
     print_element(c, stage);
   }
   rp_close(c);
@@ -409,7 +436,7 @@ static void print_warp_values(Cuda *k, int stage) {
     for (size_t i = 0; i < c->p->accs.n; i++)
       if (c->p->accs.items[i].stage == stage) rp_line(c, "if (lane == 0) part%zu[warp_index()] = t%zu;", i, i);
     rp_line(c, "barrier();");
-    rp_open(c, arena_printf(c->m->arena, "for (int w = 0; w < %d && base + %d * w < n; w++)", k->s->warps, BLOCK));
+    rp_open(c, arena_printf(c->m->arena, "for (int w = 0; w < %d && base + %d * w < %s; w++)", k->s->warps, BLOCK, limit(c)));
   }
   for (size_t i = 0; i < c->p->accs.n; i++)
     if (c->p->accs.items[i].stage == stage) print_combine(c, i, k->s->warps > 1 ? format_int(k, "part%d[w]", (int)i) : format_int(k, "t%d", (int)i));
@@ -425,7 +452,7 @@ static void print_stage(Cuda *k, int stage) {
   if (rp_has_accs(c, stage)) {
     print_acc_start(c, stage);
     if (k->s->steps) rp_open(c, "for (int64_t base = 0; base < 1; base++)"); /* the whole row at once */
-    else rp_open(c, arena_printf(c->m->arena, "for (int64_t base = 0; base < n; base += %d)", step));
+    else rp_open(c, arena_printf(c->m->arena, "for (int64_t base = 0; base < %s; base += %d)", limit(c), step));
     rp_line(c, k->s->warps == 1 ? "const int64_t block = base;" : "const int64_t block = base + %d * warp_index();", BLOCK);
     print_lane_start(c, stage);
     print_lane_loop(k, stage);
@@ -448,6 +475,7 @@ static void print_rows(Cuda *k) {
   RowPrinter *c = &k->r;
   rp_line(c, "const int64_t n = %s, rows = %s;", rp_extent(c, c->p->inner), rp_row_count(c));
   rp_line(c, "const int lane = lane_index();");
+  print_start(c);
   if (k->s->warps == 1) rp_line(c, "const int64_t row = block_index() * %d + warp_index();", ROWS_PER_BLOCK);
   else rp_line(c, "const int64_t row = block_index();");
   for (size_t i = 0; i < c->p->accs.n && k->s->warps > 1; i++)
@@ -467,12 +495,11 @@ static void print_rows(Cuda *k) {
 
 static void print_column_sums(Cuda *k) {
   RowPrinter *c = &k->r;
-  int d = c->p->inner;
   print_acc_start(c, 0);
-  rp_open(c, arena_printf(c->m->arena, "for (int64_t base = 0; base < n; base += %d)", BLOCK));
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < %s; block += %d)", limit(c), BLOCK));
   print_lane_start(c, 0);
   rp_open(c, "if (inside)");
-  rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = base + turn; i%d < n && i%d < base + %d; i%d += 32)", d, d, d, BLOCK, d));
+  open_lane_loop(c, "block + turn");
   print_element(c, 0);
   rp_close(c), rp_close(c);
   for (size_t i = 0; i < c->p->accs.n; i++) rp_line(c, "lanes%zu[turn * %d + column] = t%zu;", i, COLUMNS_PER_BLOCK + 1, i);
@@ -499,6 +526,7 @@ static void print_columns(Cuda *k) {
     shared(k, type, dtype_bytes(p->accs.items[i].dtype), format_int(k, "found%d", (int)i), COLUMNS_PER_BLOCK);
   }
   rp_outer_indices(c, "row");
+  print_start(c);
   rp_open(c, ""); /* warp w reduces column w ... */
   print_column_sums(k);
   for (size_t i = 0; i < p->accs.n; i++) rp_line(c, "if (lane_index() == 0) found%zu[warp_index()] = a%zu;", i, i);

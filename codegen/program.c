@@ -19,6 +19,7 @@ typedef struct Body {
   uint32_t entry, body, start; /* instruction 0 of the body */
   int stage;
   const UnitList *units;
+  const CudaKernel *cuda; /* by unit; NULL for CPUs */
   uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
   int *last_use;    /* by value: last unit that reads it or a view of it; -1 never */
   Val *root;        /* by value: the value whose memory a view shares */
@@ -149,6 +150,18 @@ static bool emit_source(Body *b, const Unit *u) {
   return true;
 }
 
+static void emit_cuda_launch(Body *b, const CudaKernel *k, uint32_t n, const uint32_t *tensors, const char *where) {
+  const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, k->nscalars + 1);
+  list[0] = k->launch.blocks;
+  for (int i = 0; i < k->nscalars; i++) list[i + 1] = k->scalars[i];
+  instr(b, PI_launch, where, (uint32_t)k->kernel, n, tensors, emit_exprs(b->e, k->nscalars + 1, list));
+  for (size_t have = b->e->out->cuda.n; have <= (size_t)k->kernel; have++) { /* numbered as they come */
+    const Kernel *new = &b->e->cuda.kernels.items[have];
+    ProgramCudaKernel record = {new->symbol, cuda_text(b->e->m->arena, new), k->how, k->launch.threads};
+    ARENA_PUSH(b->e->m->arena, &b->e->out->cuda, record);
+  }
+}
+
 static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
   Emit *e = b->e;
   uint32_t n = 0, *tensors = ARENA_ARRAY(e->m->arena, uint32_t, u->nin + u->nout);
@@ -166,7 +179,8 @@ static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
     }
     tensors[n++] = b->tensor[v];
   }
-  instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(e, u->nscalars, u->scalars));
+  if (b->cuda) emit_cuda_launch(b, &b->cuda[at], n, tensors, where);
+  else instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(e, u->nscalars, u->scalars));
 }
 
 static void emit_gemm(Body *b, const Unit *u, const char *where) {
@@ -376,6 +390,7 @@ static void emit_fetches(Body *b) {
 static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
   Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .stage = stage};
   b.units = units_of(e->m, spec->l2, stage, &e->kernels);
+  if (e->source->cuda) b.cuda = cuda_kernels(e->m, spec->l2, b.units, &e->cuda);
   size_t n = spec->l2->values.n + b.units->ntemps;
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
   b.last_use = ARENA_ARRAY(e->m->arena, int, n);
@@ -441,6 +456,9 @@ static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
 }
 
 static void add_kernels(Emit *e) {
+  for (size_t i = 0; i < e->cuda.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->cuda.kernels.items[i].symbol)});
+  e->out->kernel_count = e->cuda.kernels.n;
+  if (e->source->cuda) return;
   for (size_t i = 0; i < e->kernels.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->kernels.kernels.items[i].symbol)});
   e->out->kernel_count = e->kernels.kernels.n;
   e->out->texts.items = kernel_set_texts(&e->kernels, &e->out->texts.n);
@@ -448,7 +466,7 @@ static void add_kernels(Emit *e) {
 
 bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
   *out = (ProgramResult){.b = program_builder_new()};
-  Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b, .kernels.arena = source->m->arena};
+  Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b, .kernels.arena = source->m->arena, .cuda.arena = source->m->arena};
   e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
   for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
   emit_symbols(&e);

@@ -9,6 +9,7 @@
 #ifndef APC_CODEGEN_PROGRAM_H
 #define APC_CODEGEN_PROGRAM_H
 
+#include "codegen/cuda_kernels.h"
 #include "ir/ir.h"
 #include "runtime/program_build.h"
 
@@ -22,6 +23,7 @@ typedef struct ProgramSource {
   int nentries;
   const ProgramEntrySpec *entries;
   const Func *prepare_l1, *prepare_l2; /* @prepare, which runs once at loading; NULL when no entry reads a prepared weight */
+  bool cuda;              /* launches are of CUDA kernels: their first expression is the number of blocks */
   bool embed;             /* weights read from files are embedded; else referred to by path, size and hash */
 } ProgramSource;
 
@@ -32,9 +34,17 @@ typedef struct ProgramEmbedded {
   uint64_t bytes;
 } ProgramEmbedded;
 
+/* A CUDA kernel, by its number in the Program. */
+typedef struct ProgramCudaKernel {
+  const char *symbol, *text; /* complete behind dialect_prelude */
+  const char *how;           /* its schedule, for people */
+  int threads;
+} ProgramCudaKernel;
+
 typedef struct ProgramResult {
   ProgramBuilder *b; /* free with program_builder_free */
   struct { const char **items; size_t n, cap; } texts;         /* C translation units; compile with UNITS_CFLAGS */
+  struct { ProgramCudaKernel *items; size_t n, cap; } cuda;    /* instead of them */
   struct { ProgramEmbedded *items; size_t n, cap; } embedded;
   uint64_t kernel_count; /* different ones */
 } ProgramResult;

@@ -23,7 +23,8 @@ typedef struct Emit {
   struct { const Expr **keys; uint32_t *values; size_t n, cap; } exprs;
   struct { Known *items; size_t n, cap; } params, states;
   uint32_t *blobs;              /* module blob -> Program blob */
-  KernelSet kernels;            /* of all bodies; number in the set = number in the Program */
+  KernelSet kernels;            /* of all bodies; number in the set = number in the Program, unless for CUDA */
+  KernelSet cuda;               /* then those: the same */
   uint32_t entry_base;          /* first communication key of the entry */
 } Emit;
 

@@ -191,7 +191,7 @@ static void compare(const Case *c, const Output *o, const unsigned char *got, co
   CHECKF(relative <= tolerance_of(t), "%s%s: output %s is off by %g", c->name, share ? " (shared)" : "", o->name, relative);
 }
 
-static void run_case(const Case *c, const Runner *runner, bool share) {
+static __attribute__((unused)) void run_case(const Case *c, const Runner *runner, bool share) {
   Memory m = {.c = c, .n = c->f->values.n + c->units->ntemps};
   m.data = calloc(m.n, sizeof *m.data);
   m.bytes = calloc(m.n, sizeof *m.bytes);
@@ -286,6 +286,16 @@ static void reductions(void) {
     arena_free(a);
   }
   text_case("reduce bool", IN("x", "bool[b,s]") "  %a = reduce %x {axes=[1], op=or} : bool[b]\n  %m = reduce %x {axes=[0], op=and} : bool[s]\n" OUT("a") OUT("m"));
+}
+
+/* Parts of sums that begin somewhere in the whole dimension. */
+static void parts(void) {
+  text_case("reduce a part of rows", IN("x", "f32[b,3000]") "  %a = reduce %x {axes=[1], op=sum, starts=[1000]} : f32[b]\n  %q = mul %x, %x : f32[b,3000]\n"
+            "  %m = reduce %q {axes=[1], op=max} : f32[b]\n  %s = reduce %q {axes=[1], op=sum, starts=[1000]} : f32[b]\n" OUT("a") OUT("m") OUT("s"));
+  text_case("reduce a part of columns", IN("x", "f32[1500,21]") "  %a = reduce %x {axes=[0], op=sum, starts=[s + 1]} : f32[21]\n" OUT("a"));
+  text_case("reduce a part of one row", IN("x", "f32[20000]") "  %a = reduce %x {axes=[0], op=sum, starts=[77777]} : f32[]\n" OUT("a"));
+  text_case("reduce a part of one block", IN("x", "f32[b,s]") "  %a = reduce %x {axes=[1], op=sum, starts=[33]} : f32[b]\n  %r = broadcast %a {dims=[0]} : f32[b,s]\n"
+            "  %y = div %x, %r : f32[b,s]\n" OUT("y"));
 }
 
 static void rows(void) {
@@ -571,7 +581,7 @@ static void random_graphs(void) {
 /* ---- running */
 
 /* A CPU kernel of the library. */
-static void call_c(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
+static __attribute__((unused)) void call_c(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
   (void)share;
   int64_t x[256];
   void (*kernel)(void *const *, const int64_t *) = NULL;
@@ -601,7 +611,7 @@ static bool compile(const char **texts, size_t from, size_t to, size_t number) {
 }
 
 /* The CPU kernels of all cases; even small loops are shared by threads. */
-static void *compile_c(void) {
+static __attribute__((unused)) void *compile_c(void) {
   enum { TOGETHER = 16 };
   char library[4500], command[12000];
   size_t n;
@@ -617,6 +627,7 @@ static void *compile_c(void) {
 static void make_cases(void) {
   kernels.arena = arena_new();
   RUN(reductions);
+  RUN(parts);
   RUN(rows);
   RUN(moves);
   RUN(attentions);

@@ -12,15 +12,21 @@ static bool needs_plan(const EmitList *l) {
 }
 
 static bool needs_lowering(const EmitList *l) {
-  return emit_wants(l, EMIT_EXE) || emit_wants(l, EMIT_SPMD) || emit_wants(l, EMIT_SCHEDULE) || emit_wants(l, EMIT_C);
+  return emit_wants(l, EMIT_EXE) || emit_wants(l, EMIT_SPMD) || emit_wants(l, EMIT_SCHEDULE) || emit_wants(l, EMIT_C) || emit_wants_cuda(l);
 }
 
 /* Planning works for any target; programs are made for CPU ranks. */
 static bool check_device(Tool *t, const Target *target, const EmitList *l) {
-  if (!emit_wants(l, EMIT_EXE) || strcmp(target->device, "cpu") == 0) return true;
+  bool cpu = strcmp(target->device, "cpu") == 0;
+  if (cpu && emit_wants_cuda(l)) {
+    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);
+    diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
+    return false;
+  }
+  if (!emit_wants(l, EMIT_EXE) || cpu) return true;
   diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
              target->device);
-  diag_help(t->diags, "`apc plan` prices this target; --emit=plan,spmd,schedule show what it would run");
+  diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
   return false;
 }
 

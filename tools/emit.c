@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "codegen/cuda_schedule.h"
+#include "codegen/nvrtc.h"
 #include "ir/opaque.h"
 #include "passes/pipeline.h"
 
 static const struct { const char *word, *ending; } kinds[EMIT_KINDS] = {
     [EMIT_EXE] = {"exe", ""},           [EMIT_PLAN] = {"plan", ".plan"},         [EMIT_IR] = {"ir", ".ir"}, [EMIT_IR_PASS] = {"ir:", ".ir"},
     [EMIT_SPMD] = {"spmd", ".spmd.ir"}, [EMIT_SCHEDULE] = {"schedule", ".schedule"}, [EMIT_C] = {"c", ".c"},
+    [EMIT_CUDA] = {"cuda", ".cu"},      [EMIT_PTX] = {"ptx", ".ptx"},            [EMIT_CUBIN] = {"cubin", ".cubin"},
 };
 
 /* ---- the list */
@@ -70,6 +73,10 @@ bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitL
       ARENA_PUSH(t->arena, out, parse_one(t, p, n));
       p += n + (p[n] == ',');
     }
+  if (option_given(&t->options, OPT_asm)) {
+    ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_CUDA}));
+    ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_SCHEDULE}));
+  }
   if (out->n == 0 && otherwise) ARENA_PUSH(t->arena, out, ((Emit){.kind = *otherwise}));
   return name_files(t, model_name, out) && check_stdout(t, out);
 }
@@ -79,6 +86,8 @@ bool emit_wants(const EmitList *l, EmitKind kind) {
     if (l->items[i].kind == kind) return true;
   return false;
 }
+
+bool emit_wants_cuda(const EmitList *l) { return emit_wants(l, EMIT_CUDA) || emit_wants(l, EMIT_PTX) || emit_wants(l, EMIT_CUBIN); }
 
 /* ---- writing */
 
@@ -129,7 +138,56 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
+/* ---- for GPUs */
+
+static bool is_gpu(const Build *b) { return strcmp(b->target->device, "cpu") != 0; }
+
+/* The Program with CUDA kernels; closed by artifact_program_close. */
+static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
+  ArtifactSpec spec = build_artifact_spec(t, b, NULL);
+  spec.source.cuda = true;
+  if (b->plan->ranks > PROGRAM_MAX_WORLD)
+    return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_WORLD, b->plan->ranks);
+  return artifact_program_open(&spec, out, t->diags);
+}
+
+static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a) {
+  Text text = {.arena = t->arena};
+  text_printf(&text, "/* %s for %s: %zu kernels, made by apc.  Compile with NVRTC or nvcc, --fmad=false. */\n\n%s\n", b->model.name, b->target->name,
+              a->result.cuda.n, dialect_prelude);
+  for (size_t i = 0; i < a->result.cuda.n; i++) text_printf(&text, "/* %s */\n%s", a->result.cuda.items[i].how, a->result.cuda.items[i].text);
+  return text_str(&text);
+}
+
+static bool write_image(Tool *t, const Build *b, const Emit *e, const char *source) {
+  CudaImage image;
+  if (!b->target->arch) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture", b->target->name);
+  if (!nvrtc_compile(t->arena, t->diags, source, b->target->arch, &image)) return false;
+  if (e->kind == EMIT_PTX) return write_text(t, e->file, image.ptx);
+  if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.cubin, image.cubin_bytes);
+  tool_stages_end(t);
+  return fwrite(image.cubin, 1, image.cubin_bytes, stdout) == image.cubin_bytes;
+}
+
+static bool write_cuda(Tool *t, Build *b, const Emit *e) {
+  ArtifactProgram a;
+  if (!open_cuda(t, b, &a)) return false;
+  const char *source = cuda_source(t, b, &a);
+  artifact_program_close(&a);
+  return e->kind == EMIT_CUDA ? write_text(t, e->file, source) : write_image(t, b, e, source);
+}
+
+static bool write_cuda_schedule(Tool *t, Build *b, const Emit *e) {
+  ArtifactProgram a;
+  Text text = {.arena = t->arena};
+  if (!open_cuda(t, b, &a)) return false;
+  cuda_schedule_print(t->arena, &a, &text);
+  artifact_program_close(&a);
+  return write_text(t, e->file, text_str(&text));
+}
+
 static bool write_schedule(Tool *t, Build *b, const Emit *e) {
+  if (is_gpu(b)) return write_cuda_schedule(t, b, e);
   ArtifactSpec spec = build_artifact_spec(t, b, NULL);
   const char *text = artifact_schedule(&spec, t->diags);
   return text && write_text(t, e->file, text);
@@ -143,7 +201,7 @@ static bool write_plan(Tool *t, Build *b, const Emit *e) {
 
 /* Code and schedules need the meaning of every operation. */
 static bool check_known(Tool *t, const Build *b, EmitKind kind) {
-  bool code = kind == EMIT_EXE || kind == EMIT_C || kind == EMIT_SCHEDULE;
+  bool code = kind == EMIT_EXE || kind == EMIT_C || kind == EMIT_SCHEDULE || kind == EMIT_CUDA || kind == EMIT_PTX || kind == EMIT_CUBIN;
   if (!code || !opaque_any(b->model.m)) return true;
   opaque_report(b->model.m, true, t->diags);
   return false;
@@ -159,6 +217,9 @@ bool emit_write(Tool *t, Build *b, const Emit *e) {
     case EMIT_SPMD: return write_text(t, e->file, module_text(t, b, 2));
     case EMIT_SCHEDULE: return write_schedule(t, b, e);
     case EMIT_C: return write_c(t, b, e);
+    case EMIT_CUDA:
+    case EMIT_PTX:
+    case EMIT_CUBIN: return write_cuda(t, b, e);
     case EMIT_KINDS: break;
   }
   return false;

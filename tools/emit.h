@@ -4,7 +4,7 @@
 
 #include "tools/build.h"
 
-typedef enum EmitKind { EMIT_EXE, EMIT_PLAN, EMIT_IR, EMIT_IR_PASS, EMIT_SPMD, EMIT_SCHEDULE, EMIT_C, EMIT_KINDS } EmitKind;
+typedef enum EmitKind { EMIT_EXE, EMIT_PLAN, EMIT_IR, EMIT_IR_PASS, EMIT_SPMD, EMIT_SCHEDULE, EMIT_C, EMIT_CUDA, EMIT_PTX, EMIT_CUBIN, EMIT_KINDS } EmitKind;
 
 typedef struct Emit {
   EmitKind kind;
@@ -21,6 +21,7 @@ typedef struct EmitList {
  * False after a diagnostic: a name given twice, -o together with several files. */
 bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
 bool emit_wants(const EmitList *l, EmitKind kind);
+bool emit_wants_cuda(const EmitList *l); /* cuda, ptx or cubin */
 
 /* Writes one form of a build that has come far enough: lowered for SPMD, SCHEDULE, C and EXE. */
 bool emit_write(Tool *t, Build *b, const Emit *e);

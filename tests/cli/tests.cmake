@@ -2,6 +2,7 @@
 find_program(APC_BASH bash REQUIRED)
 foreach(name
     artifact
+    cuda
     files
     families
     inputs

@@ -83,10 +83,6 @@ later APC0626 --dtype bf16
 later APC0627 --objective cost
 later APC0628 --pin '*.w:0=tp'
 later APC0629 --micro-batch 2
-later APC0640 --emit=cuda
-later APC0640 -S
-later APC0641 --emit=ptx
-later APC0642 --emit=cubin
 later APC0643 --emit=onnx
 later APC0644 --emit=dot
 later APC0645 --emit=html

@@ -1,0 +1,71 @@
+#!/bin/bash
+# Code for GPUs as text: -S, --emit=cuda, schedule, ptx, cubin.  Needs neither a GPU nor a toolkit (tests/dialect/nvrtc.c compiles).
+. "$(dirname "$0")/lib.sh"
+
+four=dgx-a100x4
+if ! "$apc" targets show dgx-a100 >/dev/null 2>&1; then
+  four=./four.topo
+  cat >four.topo <<'TOPO'
+gpu a100 { mem 80 GB at 2039 GB/s; launch 4 us; peak f32 19.5 TFLOPS; arch sm_80; }
+node dgx { 4 gpu a100; link nvlink 300 GB/s each-way latency 2 us; }
+TOPO
+fi
+gpt=$source_dir/examples/gpt-tiny.onnx
+small="-D layers=2 -D d=64 -D heads=4 -D ffn=128 -D vocab=100"
+small_mlp="-D layers=2 -D d=64 -D hidden=128"
+
+# Every line of a schedule is a comment, a launch of an emitted kernel, or a call of a library.
+calls='cudaMemcpyAsync|cudaMemcpy2DAsync|cudaMemcpy3DAsync|cudaMemsetAsync|cublasLtMatmul|nccl[A-Z][A-Za-z]*'
+only_known() { # only_known NAME
+  ! sed -n '/^body /,$p' "$1.schedule" | grep -vE '^(body [0-9]+: .* on rank( [0-9]+)+|  #.*|    k[0-9]+_[a-z_0-9]+<<<[1-9][0-9]*, [0-9]+>>>\(.*\)|    +('"$calls"')\(.*\)( key [0-9]+)?|)$'
+}
+launched_are_emitted() {
+  grep -oE 'k[0-9]+_[a-z_0-9]+<<<[0-9]+, [0-9]+' "$1.schedule" | sed 's/<<<[0-9]*, / /' | sort -u >launched
+  sed -nE 's/^KERNEL\(([a-z_0-9]+), [a-z_0-9]+, ([0-9]+)\).*/\1 \2/p' "$1.cu" | sort -u >emitted
+  [ -s launched ] && cmp -s launched emitted
+}
+communicators_are_listed() {
+  grep -oE '\bcomm[0-9]+' "$1.schedule" | sort -u >used
+  grep -oE '^comm[0-9]+:' "$1.schedule" | tr -d : | sort -u >listed
+  cmp -s used listed
+}
+groups_are_closed() { [ "$(grep -c ncclGroupStart "$1.schedule")" -eq "$(grep -c ncclGroupEnd "$1.schedule")" ]; }
+schedule_of() { # schedule_of NAME options...
+  local name=$1
+  shift
+  expect 0 "" "$apc" "$@" -q --target $four -S
+  check "$name: an unknown call" only_known $name
+  check "$name: launches and kernels differ" launched_are_emitted $name
+  check "$name: communicators" communicators_are_listed $name
+  check "$name: groups" groups_are_closed $name
+}
+has() { check "$1.schedule lacks $2" grep -qE "$2" "$1.schedule"; }
+
+schedule_of gpt-tiny "$gpt" --tp 2 --pp 2 --dim batch=4 --dim seq=32
+has gpt-tiny 'ncclSend\(.* count [0-9]+, ncclFloat32, peer 1, comm[0-9]+\)'
+has gpt-tiny 'ncclRecv\(.* count [0-9]+, ncclFloat32, peer 0, comm[0-9]+\)'
+has gpt-tiny 'nccl(AllReduce|AllGather|ReduceScatter)\(.* count [0-9]+, ncclFloat32, .*comm[0-9]+\) key [0-9]+'
+has gpt-tiny 'cublasLtMatmul\(op[NT] op[NT], m [0-9]+, n [0-9]+, k [0-9]+, A b'
+has gpt-tiny '^body [0-9]+: .* of stage 1 on rank 2 3$'
+schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --tp 4
+has llama 'k[0-9]+_attention<<<'
+schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --cp 4 --dim seq=30
+schedule_of mlp "$source_dir/examples/mlp.apc" $small_mlp --tp 4 --dim batch=5
+has mlp 'ncclAllReduce\(.* ncclSum, comm[0-9]+\)|ncclReduceScatter|ncclAllGather'
+mv mlp.cu first.cu
+expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda
+check "the same text twice" cmp -s mlp.cu first.cu
+check "no #include outside the branch for nvcc" test "$(grep -c '#include' first.cu)" -le 2
+
+# What is refused.
+expect 5 "APC0648" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four -o program
+check "no program is written" test ! -e program
+expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target cpux2 --emit=cuda
+expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -S
+mkdir hidden
+for name in libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so; do : >hidden/$name; done
+for kind in ptx cubin; do
+  expect 5 "APC0701" env LD_LIBRARY_PATH="$work/hidden" CUDA_HOME=/nonexistent "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four --emit=$kind
+  expect_err "NVRTC"
+done
+summary 34

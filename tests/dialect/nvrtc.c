@@ -1,0 +1,144 @@
+/* Emitted CUDA text through NVRTC, without a GPU: every kernel of tests/kernel_cases.h and of models that apc writes is compiled to
+ * machine code, spills nothing, keeps nothing in local memory, and fits the registers and shared memory of a block.
+ *
+ *   dialect_nvrtc BUILD_DIRECTORY        exit 77: there is no NVRTC
+ */
+#include "base/file.h"
+#include "codegen/cuda_kernels.h"
+#include "codegen/nvrtc.h"
+#include "tests/kernel_cases.h"
+
+/* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of memory. */
+static int most_registers(int threads) { return threads <= 128 ? 128 : threads <= 256 ? 96 : 64; }
+
+enum { MOST_SHARED = 48 << 10, TOGETHER = 48 };
+
+static Arena *arena;
+static int compiled, heaviest;
+
+/* Threads of a kernel, from its definition. */
+static int threads_of(const char *text, const char *symbol) {
+  const char *at = strstr(text, arena_printf(arena, "KERNEL(%s, ", symbol));
+  int threads = 0;
+  if (at) sscanf(at, "KERNEL(%*[^,], %*[^,], %d)", &threads);
+  return threads;
+}
+
+static void check_text(const char *name, const char *text, const char *arch, size_t kernels_in_it) {
+  Diags *d = diags_new(arena);
+  CudaImage image;
+  bool ok = nvrtc_compile(arena, d, text, arch, &image);
+  if (!ok) diags_print(d, stderr, false);
+  CHECKF(ok, "%s for %s", name, arch);
+  if (!ok) return;
+  CHECKF(image.usage.n == kernels_in_it, "%s for %s: %zu kernels of %zu", name, arch, image.usage.n, kernels_in_it);
+  CHECKF(image.cubin_bytes > 4 && memcmp(image.cubin, "\177ELF", 4) == 0, "%s for %s: no machine code", name, arch);
+  for (size_t i = 0; i < image.usage.n; i++) {
+    const CudaUsage *u = &image.usage.items[i];
+    int threads = threads_of(text, u->symbol);
+    compiled++;
+    if (u->registers > heaviest) heaviest = u->registers;
+    CHECKF(strstr(image.ptx, u->symbol) != NULL, "%s: PTX lacks %s", name, u->symbol);
+    CHECKF(u->spill_stores == 0 && u->spill_loads == 0 && u->stack == 0, "%s for %s: %s spills %d and %d bytes, keeps %d in local memory", name, arch, u->symbol,
+           u->spill_stores, u->spill_loads, u->stack);
+    CHECKF(threads >= 32 && u->registers > 0 && u->registers <= most_registers(threads), "%s for %s: %s takes %d registers, %d threads", name, arch, u->symbol, u->registers, threads);
+    CHECKF(u->shared <= MOST_SHARED, "%s for %s: %s takes %d bytes of shared memory", name, arch, u->symbol, u->shared);
+  }
+}
+
+/* The kernels of all cases: functions of the C library, which elementwise operations of f64 use, keep tables in local memory. */
+static bool calls_library(const char *text) {
+  static const char *const names[] = {"tan_", "sin_f64", "cos_f64", "pow_f64", "rope_f64"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strstr(text, names[i])) return true;
+  return false;
+}
+
+static void cases_compile(void) {
+  KernelSet set = {.arena = arena};
+  for (const Case *c = cases; c; c = c->next) cuda_kernels(c->p.m, c->f, c->units, &set);
+  for (size_t i = 0; i < set.kernels.n;) {
+    Text t = {.arena = arena};
+    size_t n = 0;
+    text_add(&t, dialect_prelude);
+    for (; i < set.kernels.n && n < TOGETHER; i++) {
+      if (calls_library(set.kernels.items[i].text)) continue;
+      text_add(&t, cuda_text(arena, &set.kernels.items[i]));
+      n++;
+    }
+    check_text(arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_80", n);
+  }
+}
+
+/* ---- models, as apc writes them */
+
+static const char *build, *target;
+
+static size_t count_kernels(const char *text) {
+  size_t n = 0;
+  for (const char *p = text; (p = strstr(p, "\nKERNEL(")); p++) n++;
+  return n;
+}
+
+static void model(const char *name, const char *options) {
+  const char *file = temp_path("model.cu");
+  const char *command = arena_printf(arena, "%s/apc examples/%s -q --target %s %s --emit=cuda=%s", build, name, target, options, file);
+  Diags *d = diags_new(arena);
+  CHECKF(system(command) == 0, "%s", command);
+  const char *text = file_read_text(d, arena, file, NULL);
+  CHECK(text != NULL);
+  if (!text) return;
+  size_t n = count_kernels(text);
+  CHECKF(n > 0, "%s has no kernel", name);
+  check_text(name, text, "sm_80", n);
+  check_text(name, text, "sm_90a", n);
+}
+
+static void models(void) {
+  model("gpt-tiny.onnx", "--tp 2 --pp 2");
+  model("gpt.apc", "-D layers=2 -D d=256 -D heads=4 -D vocab=1000");
+  model("gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4");
+  model("llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4");
+  model("llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4");
+  model("mlp.apc", "-D layers=3 -D d=1024 -D hidden=4096 --tp 4");
+}
+
+/* ---- the log is read right */
+
+static void log_is_read(void) {
+  static const char source[] = "extern \"C\" __global__ void __launch_bounds__(32) greedy(float *p, int n) {\n"
+                               "  __shared__ float s[256];\n  float a[64];\n  for (int i = 0; i < n; i++) a[i & 63] = p[i * n];\n"
+                               "  s[threadIdx.x] = a[n % 64];\n  __syncthreads();\n  p[threadIdx.x] = s[31 - threadIdx.x] + a[(n + 1) % 64];\n}\n";
+  CudaImage image;
+  Diags *d = diags_new(arena);
+  CHECK(nvrtc_compile(arena, d, source, "sm_80", &image));
+  CHECK(image.usage.n == 1 && strcmp(image.usage.items[0].symbol, "greedy") == 0);
+  if (image.usage.n == 1) CHECKF(image.usage.items[0].stack == 256 && image.usage.items[0].shared == 1024, "%d %d", image.usage.items[0].stack, image.usage.items[0].shared);
+  CHECK(!nvrtc_compile(arena, d, "this is no CUDA", "sm_80", &image));
+  CHECK(!nvrtc_compile(arena, d, source, "sm_70", &image));
+}
+
+int main(int argc, char **argv) {
+  int major, minor;
+  if (argc != 2) return 2;
+  if (!nvrtc_found(&major, &minor)) {
+    printf("skipped: no NVRTC\n");
+    return 77;
+  }
+  arena = arena_new();
+  build = argv[1];
+  make_cases();
+  target = "dgx-a100x4";
+  if (system(arena_printf(arena, "%s/apc targets show dgx-a100 >/dev/null 2>&1", build)) != 0) {
+    const char *file = temp_path("four.topo");
+    FILE *f = fopen(file, "w");
+    fputs("gpu a100 { mem 80 GB at 2039 GB/s; launch 4 us; peak f32 19.5 TFLOPS; arch sm_80; }\nnode dgx { 4 gpu a100; link nvlink 300 GB/s each-way latency 2 us; }\n", f);
+    fclose(f);
+    target = arena_strdup(arena, file);
+  }
+  RUN(log_is_read);
+  RUN(models);
+  RUN(cases_compile);
+  printf("NVRTC %d.%d: %d kernels, %d registers at most\n", major, minor, compiled, heaviest);
+  return test_summary();
+}
