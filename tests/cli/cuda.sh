@@ -3,13 +3,6 @@
 . "$(dirname "$0")/lib.sh"
 
 four=dgx-a100x4
-if ! "$apc" targets show dgx-a100 >/dev/null 2>&1; then
-  four=./four.topo
-  cat >four.topo <<'TOPO'
-gpu a100 { mem 80 GB at 2039 GB/s; launch 4 us; peak f32 19.5 TFLOPS; arch sm_80; }
-node dgx { 4 gpu a100; link nvlink 300 GB/s each-way latency 2 us; }
-TOPO
-fi
 gpt=$source_dir/examples/gpt-tiny.onnx
 small="-D layers=2 -D d=64 -D heads=4 -D ffn=128 -D vocab=100"
 small_mlp="-D layers=2 -D d=64 -D hidden=128"
