@@ -2,8 +2,8 @@
  *
  *   front end -> [ inline -> views -> dce -> widen -> prepare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
- * The planner and what follows read the flat function and learn from passes/blocks.h what repeats in it; outline writes the same knowledge
- * into text, on demand, and inline undoes it.  Nothing else sequences passes.
+ * The planner and what follows read the flat function; passes/blocks.h says what repeats in it, group writes that into the operations' groups,
+ * outline, on demand, into calls, which inline undoes.  Nothing else sequences passes.
  */
 #include "passes/pipeline.h"
 
