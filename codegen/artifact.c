@@ -126,10 +126,8 @@ static bool open_directory(Job *j) {
     j->keep = true;
     return mkdir(j->dir, 0777) == 0 || errno == EEXIST || diag_error(j->diags, DIAG_file_write, (Loc){.file = j->dir}, "%s", strerror(errno));
   }
-  const char *base = getenv("TMPDIR");
-  char *dir = arena_printf(j->arena, "%s/apc-XXXXXX", base && *base ? base : "/tmp");
-  j->dir = mkdtemp(dir);
-  return j->dir || diag_error(j->diags, DIAG_file_write, (Loc){.file = dir}, "no temporary directory: %s", strerror(errno));
+  j->dir = file_temporary_folder(j->diags, j->arena);
+  return j->dir != NULL;
 }
 
 static void close_directory(const Job *j, size_t texts) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "runtime/exec.h"
 
 _Static_assert((int)APC_BOOL == (int)DT_bool && (int)APC_U64 == (int)DT_u64 && (int)APC_F16 == (int)DT_f16 &&
@@ -157,34 +158,13 @@ ApcStatus apc_output_info(ApcModel *m, int index, ApcTensorInfo *info) {
 
 /* ---- binding */
 
-/* Letters to change, add or remove to get from a to b (Levenshtein); names longer than the table are far apart. */
-static size_t distance(const char *a, const char *b) {
-  size_t n = strlen(b), row[65];
-  if (n > 64 || strlen(a) > 64) return 1000;
-  for (size_t j = 0; j <= n; j++) row[j] = j;
-  for (size_t i = 1; a[i - 1]; i++) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= n; j++) {
-      size_t change = diagonal + (a[i - 1] != b[j - 1]), add = row[j - 1] + 1, remove = row[j] + 1;
-      diagonal = row[j];
-      row[j] = change < add ? change : add;
-      if (remove < row[j]) row[j] = remove;
-    }
-  }
-  return row[n];
-}
-
 void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name, char *text, size_t size) {
-  size_t best = 3, used = 0;
+  Nearest near = nearest_to(name);
+  size_t used = 0;
   *text = 0;
-  for (uint32_t i = first; i < first + n; i++) {
-    const char *other = program_text(p, p->ports[i].name);
-    if (distance(name, other) >= best) continue;
-    best = distance(name, other);
-    snprintf(text, size, "; did you mean '%s'?", other);
-  }
-  for (uint32_t i = first; best == 3 && i < first + n && used < size; i++)
+  for (uint32_t i = first; i < first + n; i++) nearest_try(&near, program_text(p, p->ports[i].name));
+  if (near.best) snprintf(text, size, "; did you mean '%s'?", near.best);
+  for (uint32_t i = first; !near.best && i < first + n && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%s", i == first ? "; there are: " : ", ",
                              program_text(p, p->ports[i].name));
 }

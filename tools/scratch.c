@@ -1,11 +1,10 @@
 /* tools/scratch.c - a temporary folder that does not outlive apc; see execute.h. */
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "tools/execute.h"
 
 /* What the signal handler removes: fixed room, because a handler may not allocate. */
@@ -26,11 +25,13 @@ static void on_signal(int number) {
 }
 
 bool scratch_open(Tool *t, Scratch *s) {
-  const char *base = getenv("TMPDIR");
-  char *dir = arena_printf(t->arena, "%s/apc-XXXXXX", base && *base ? base : "/tmp");
+  const char *dir = file_temporary_folder(t->diags, t->arena);
   *s = (Scratch){0};
-  if (strlen(dir) + 64 > MAX_PATH || !mkdtemp(dir))
-    return diag_error(t->diags, DIAG_file_write, (Loc){.file = dir}, "no temporary folder: %s", strerror(errno));
+  if (!dir) return false;
+  if (strlen(dir) + 64 > MAX_PATH) {
+    rmdir(dir);
+    return diag_error(t->diags, DIAG_file_write, (Loc){.file = dir}, "the path of the temporary folder is too long");
+  }
   s->dir = dir;
   strcpy(directory, dir);
   static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
