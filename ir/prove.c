@@ -14,6 +14,8 @@
 #include "ir/body.h"
 #include "ir/prove_relation.h"
 
+enum { MAX_TRIES = 64 };
+
 static const char *const verdict_names[] = {"proved", "refuted", "unknown"};
 const char *verdict_name(Verdict v) { return verdict_names[v]; }
 
@@ -209,10 +211,31 @@ static Proof verdict_of(const Prover *p, bool ok) {
   return (Proof){p->uncertain || p->guessed ? UNKNOWN : REFUTED, p->op, p->reason};
 }
 
+static Proof try_proof(Prover *p, const Func *l2) {
+  Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, l2->values.n);
+  p->nstates = p->nguesses = 0;
+  p->written = 0;
+  p->uncertain = p->guessed = p->exhausted = false;
+  return verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));
+}
+
+/* The next sequence of guesses, depth first: the last one made goes on, one without further places is taken back. */
+static bool next_guesses(Prover *p) {
+  int n = p->nguesses;
+  if (p->exhausted) p->guesses[--n] = 0;
+  if (!n) return false;
+  p->guesses[n - 1]++;
+  for (int i = n; i < MAX_GUESSES; i++) p->guesses[i] = 0;
+  return true;
+}
+
 Proof prove(Module *m, const Func *l1, const Func *l2) {
   Prover p = prover_new(m, l1);
-  Fact2 *known = ARENA_ARRAY(m->arena, Fact2, l2->values.n);
-  return verdict_of(&p, prove_ops(&p, l2, NULL, known) && prove_outputs(&p, l2, known));
+  Proof first = try_proof(&p, l2);
+  if (first.verdict == PROVED || !p.guessed) return first;
+  for (int tries = 0; tries < MAX_TRIES && next_guesses(&p); tries++)
+    if (try_proof(&p, l2).verdict == PROVED) return (Proof){PROVED, NULL, NULL};
+  return first;
 }
 
 /* ---- @prepare */

@@ -5,7 +5,7 @@
 #include "ir/ir.h"
 #include "ir/prove_term.h"
 
-enum { MAX_STATES = 256 };
+enum { MAX_STATES = 256, MAX_GUESSES = 16 };
 
 /* The part [lo, hi) of a global dimension; free: any part of extent hi (the value does not vary along it). */
 typedef struct Span {
@@ -37,6 +37,9 @@ typedef struct Prover {
   size_t written;
   bool uncertain;  /* a failed comparison could not be decided */
   bool guessed;    /* a free span was given a place that may be another one */
+  int nguesses;    /* guesses so far; the i-th takes the place number guesses[i] of those that fit, beyond MAX_GUESSES the first */
+  int guesses[MAX_GUESSES];
+  bool exhausted;  /* there was no such place */
   const char *op, *reason;
 } Prover;
 
@@ -57,7 +60,7 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
 /* Inside [0, extent) at all coordinates; with symbolic extents, at several sizes (it tells witnesses apart, nothing rests on it
  * alone: outputs are compared with their declared shards). */
 bool span_inside(Prover *p, const Span *s, const Expr *extent);
-/* A free span has to be somewhere: the first canonical cut of that extent. */
+/* A free span has to be somewhere: a canonical cut of that extent.  All are true; which one leads on is found by trying (prove). */
 bool span_settle(Prover *p, Span *s, const Expr *extent);
 /* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);

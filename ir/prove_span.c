@@ -139,8 +139,14 @@ bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prov
   return false;
 }
 
+typedef struct Wanted {
+  const Expr *extent;
+  int *skip; /* fitting places to pass over */
+} Wanted;
+
 static bool fits_extent(Prover *p, const Span *s, const void *context) {
-  return expr_equal(p, ex_sub(p->m, s->hi, s->lo), context);
+  const Wanted *w = context;
+  return expr_equal(p, ex_sub(p->m, s->hi, s->lo), w->extent) && (*w->skip)-- == 0;
 }
 
 bool span_settle(Prover *p, Span *s, const Expr *extent) {
@@ -148,7 +154,10 @@ bool span_settle(Prover *p, Span *s, const Expr *extent) {
   const Expr *have = s->hi;
   if (expr_equal(p, have, extent)) return *s = span_at(ex_const(p->m, 0), extent), true;
   p->guessed = true;
-  return span_search(p, extent, ~0u, fits_extent, have, s);
+  int skip = p->nguesses < MAX_GUESSES ? p->guesses[p->nguesses++] : 0, wanted = skip;
+  bool found = span_search(p, extent, ~0u, fits_extent, &(Wanted){have, &skip}, s);
+  p->exhausted |= !found && wanted > 0;
+  return found;
 }
 
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {

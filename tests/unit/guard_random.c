@@ -329,10 +329,9 @@ static void random_graphs(void) {
   printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations\n", (unsigned long long)first_seed,
          (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations);
   CHECK(lowered > 2 * refused);
-  /* The prover may not know, but that must stay rare (3.7 % when this was written). */
-  /* A right program is never refuted; where a splat is cut by one of two equal axes the prover may not know which. */
+  /* A right program is never refuted; the prover may give up on one with many splats, but that must stay rare (none of 1,910 here). */
   CHECKF(wrongly_refuted == 0, "%ld right programs were refuted", wrongly_refuted);
-  CHECKF(unproved * 100 <= lowered, "%ld of %ld right programs were not proved", unproved, lowered);
+  CHECKF(unproved * 1000 <= lowered, "%ld of %ld right programs were not proved", unproved, lowered);
 }
 
 int main(int argc, char **argv) {
