@@ -38,6 +38,8 @@ static float x[LARGEST * ROWS], y[ROWS], column[LARGEST];
 enum { N, G, B, SYMBOLS };
 static const char *const head = "apc.ir 1\nsymbol n\nsymbol g\nsymbol b\nmesh [tp=1] stages 1\nfunc @r level 2 {\n";
 static Arena *arena;
+static Module *modules[16];
+static int nmodules;
 static KernelSet kernels;
 
 /* The unit of the only kernel of a function. */
@@ -48,6 +50,7 @@ static const Unit *unit_of(const char *body) {
     diags_print(d, stderr, false);
     exit(1);
   }
+  modules[nmodules++] = m;
   const UnitList *list = units_of(m, module_func(m, "r"), 0, &kernels);
   CHECK(list->n == 2 && list->items[1].kind == UNIT_KERNEL);
   return &list->items[1];
@@ -140,5 +143,7 @@ int main(void) {
   setenv("OMP_WAIT_POLICY", "passive", 1); /* as ranks have it; read when the OpenMP library is loaded */
   RUN(parts);
   RUN(start_at_zero);
+  while (nmodules > 0) module_free(modules[--nmodules]);
+  arena_free(arena);
   return test_summary();
 }
