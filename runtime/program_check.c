@@ -57,11 +57,12 @@ static bool check_header(Check *c, const void *image, size_t bytes) {
   if (bytes < sizeof *h) return damaged(c, "it is too short");
   if ((uintptr_t)image % 8) return damaged(c, "it is not aligned");
   if (h->magic != PROGRAM_MAGIC) return damaged(c, "it does not begin with the magic number");
-  if (h->version != PROGRAM_VERSION || h->header_bytes != sizeof *h) {
+  if (h->version != PROGRAM_VERSION) {
     rt_error(c->error, RT_UNSUPPORTED, "the program has version %u, this runtime reads version %d", h->version,
              PROGRAM_VERSION);
     return false;
   }
+  if (h->header_bytes != sizeof *h) return damaged(c, "its header has another size");
   if (h->table_bytes < sizeof *h || h->table_bytes > bytes || h->image_bytes < h->table_bytes)
     return damaged(c, "its size is wrong (was the file cut off?)");
   size_t begin = offsetof(ProgramHeader, table_bytes);

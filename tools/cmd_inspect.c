@@ -30,6 +30,7 @@ static const char *shape_text(Arena *a, int rank, const int64_t *dims) {
 /* The rows of a file, as text or JSON, and their sum. */
 typedef struct TensorList {
   json_t *array;
+  Text text; /* printed when the whole file could be read */
   size_t n;
   double bytes;
 } TensorList;
@@ -38,7 +39,7 @@ static void tensor_row(Tool *t, TensorList *list, const TensorRow *r) {
   list->n++;
   list->bytes += (double)r->bytes;
   if (!option_given(&t->options, OPT_json)) {
-    printf("  %-32s %s[%s]  %s\n", r->name, dtype_name(r->dtype), shape_text(t->arena, r->rank, r->dims), show_bytes(t->arena, (double)r->bytes));
+    text_printf(&list->text, "  %-32s %s[%s]  %s\n", r->name, dtype_name(r->dtype), shape_text(t->arena, r->rank, r->dims), show_bytes(t->arena, (double)r->bytes));
     return;
   }
   json_t *shape = json_array();
@@ -99,10 +100,9 @@ static const TensorFormat *tensor_format(const char *path) {
 
 static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format) {
   bool json = option_given(&t->options, OPT_json);
-  TensorList list = {.array = json_array()};
-  if (!json) printf("%s\n", path);
+  TensorList list = {.array = json_array(), .text = {.arena = t->arena}};
   bool ok = format->rows(t, path, &list);
-  if (ok && !json) printf("  %-32s %zu tensor%s, %s\n", "total", list.n, list.n == 1 ? "" : "s", show_bytes(t->arena, list.bytes));
+  if (ok && !json) printf("%s\n%s  %-32s %zu tensor%s, %s\n", path, text_str(&list.text), "total", list.n, list.n == 1 ? "" : "s", show_bytes(t->arena, list.bytes));
   if (ok && json)
     tool_json(json_pack("{s:s, s:s, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", path, "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
                         list.array));

@@ -17,7 +17,7 @@ expect 0 "" "$apc" plan good.ir -q
 ir() { # ir SED-SCRIPT: the good file, changed
   sed "$1" good.ir >bad.ir
   check "'$1' changes nothing" bash -c '! cmp -s good.ir bad.ir'
-  bad APC03 "$apc" plan bad.ir -q
+  bad APC03 "$apc" plan bad.ir -q; expect_err "--> bad.ir"
 }
 ir '1s/.*/apc.ir 99/'
 ir '1d'
@@ -42,7 +42,7 @@ expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan good.plan
 plan() {
   sed "$1" good.plan >bad.plan
   check "'$1' changes nothing" bash -c '! cmp -s good.plan bad.plan'
-  bad APC04 "$apc" plan "$mlp" $small --target cpux4 --plan bad.plan
+  bad APC04 "$apc" plan "$mlp" $small --target cpux4 --plan bad.plan; expect_err "--> bad.plan"
 }
 plan '1s/.*/apc.plan 2/'
 plan '1d'
@@ -90,6 +90,7 @@ open("head.npy", "wb").write(npy.replace(b"'<i8'", b"'<q9'"))
 PY
 expect 0 "" "$apc" run "$gpt" -q --inputs good.npz
 for n in 1 2 3 4 5 6 7 8 9 10 11 12; do bad APC0 "$apc" run "$gpt" -q --inputs b$n.npz; done
+for n in 1 2 3 4 5 9 10 11; do bad APC001 "$apc" inspect b$n.npz; expect_err "b$n.npz"; done
 for n in cut long head; do bad APC0010 "$apc" run "$gpt" -q --input tokens=@$n.npy; done
 for n in 1 2 3 5 9 10 11; do expect 1 "error[APC001" "$apc" inspect b$n.npz; done
 
@@ -113,4 +114,153 @@ cp "$apc" strange; bad APC0603 "$apc" inspect strange
 "$apc" "$mlp" $small -o prog
 head -c -100 prog >cut; bad APC0603 "$apc" inspect cut
 head -c -16 prog >cut; printf '0123456789abcdef' >>cut; bad APC0603 "$apc" inspect cut
-summary 150
+
+# target files: the error names line and column
+cat >good.topo <<'TOPO'
+cpu c { cores 2; memory 16 GB at 45 GB/s; launch 5 us; peak f32 220 GFLOPS; source "a test"; }
+machine n { devices 1 c; link shared-memory at 13 GB/s latency 10 us; source "a test"; }
+TOPO
+expect 0 "" "$apc" targets check good.topo
+topo() { # topo SED-SCRIPT: the good file, changed
+  sed "$1" good.topo >bad.topo
+  check "'$1' changes nothing" bash -c '! cmp -s good.topo bad.topo'
+  bad APC05 "$apc" targets check bad.topo; expect_err "bad.topo"
+  bad APC05 "$apc" plan "$mlp" -q --target bad.topo
+}
+topo '1d'
+topo 's/cpu c {/gpux c {/'
+topo 's/machine n/machne n/'
+topo 's/devices 1 c;/devices 1 d;/'
+topo 's/memory 16 GB/memory 16 parsecs/'
+topo 's/memory 16 GB/memory -16 GB/'
+topo 's/ at 45/ 45/'
+topo 's/; }$/; /'
+topo 's/peak f32 220/peak f32/'
+topo 's/f32/f99/'
+topo 's/latency/latencey/'
+topo 's/13 GB/13 GBB/'
+topo 's/220 GFLOPS/1e400 GFLOPS/'
+topo 's/devices 1/devices 99999999999999/'
+topo 's/cores 2/cores 2 2/'
+: >bad.topo; bad APC05 "$apc" targets check bad.topo
+printf 'cpu c { \001 }' >bad.topo; bad APC05 "$apc" targets check bad.topo
+
+# npy files
+/usr/bin/python3 - <<'PY'
+import numpy as np, struct
+good = open("good.npy", "rb").read()
+header = good[10:10 + struct.unpack("<H", good[8:10])[0]].decode()
+def npy(name, text, version=b"\x01\x00"): 
+    body = text.encode()
+    size = struct.pack("<H", len(body)) if version[0] == 1 else struct.pack("<I", len(body))
+    open(name, "wb").write(b"\x93NUMPY" + version + size + body + good[10 + len(header):])
+def change(name, a, b):
+    assert a in header, header
+    npy(name, header.replace(a, b))
+change("n1.npy", "'<i8'", "'|O8'")
+change("n2.npy", "(4, 32)", "(-4, 32)")
+change("n3.npy", "(4, 32)", "(4, 9223372036854775807)")
+change("n4.npy", "(4, 32)", "[4, 32]")
+change("n5.npy", "False", "Maybe")
+change("n6.npy", "'descr'", "'desc'")
+change("n7.npy", "}", " ")
+change("n8.npy", "(4, 32)", "(1,1,1,1,1,1,1,4,32)")
+npy("n9.npy", header, b"\x09\x00")
+open("n10.npy", "wb").write(b"\x93NUMPX" + good[6:])
+open("n11.npy", "wb").write(b"")
+open("n12.npy", "wb").write(good[:9])
+open("n13.npy", "wb").write(good[:8] + b"\xff\xff" + good[10:])
+PY
+for n in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
+  bad APC0010 "$apc" inspect n$n.npy; expect_err "n$n.npy"
+  bad APC0010 "$apc" run "$gpt" -q --input tokens=@n$n.npy
+done
+
+# safetensors files
+/usr/bin/python3 - <<'PY'
+import json, struct
+def save(name, header, data=b"\0" * 24, size=None):
+    text = header.encode() if isinstance(header, str) else json.dumps(header).encode()
+    open(name, "wb").write(struct.pack("<Q", len(text) if size is None else size) + text + data)
+one = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+def other(**fields): return {"a": {**one["a"], **fields}}
+save("good.safetensors", one)
+save("s1.safetensors", other(data_offsets=[0, 20]))
+save("s2.safetensors", other(data_offsets=[0, 2400]))
+save("s3.safetensors", other(data_offsets=[24, 0]))
+save("s4.safetensors", other(shape=[2, -3]))
+save("s5.safetensors", other(shape=[2**40, 2**40]))
+save("s6.safetensors", other(dtype="F33"))
+save("s7.safetensors", "{\"a\": ")
+save("s8.safetensors", one, size=2**62)
+save("s9.safetensors", "[1, 2]")
+save("s10.safetensors", {"a": {"dtype": "F32"}})
+save("s11.safetensors", {**one, "b": one["a"]})
+save("s12.safetensors", one, data=b"\0" * 30)
+save("s13.safetensors", other(shape="2x3"))
+open("s14.safetensors", "wb").write(b"\x01\x02")
+open("s15.safetensors", "wb").write(b"")
+PY
+expect 0 "" "$apc" inspect good.safetensors
+for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+  bad APC0012 "$apc" inspect s$n.safetensors; expect_err "s$n.safetensors"
+  bad APC0012 "$apc" plan "$mlp" $small --weights s$n.safetensors
+done
+bad APC0604 "$apc" plan "$mlp" $small --weights good.safetensors
+
+# ONNX files: bytes of a good one, changed or cut, never crash; those that break the message are named with their byte
+/usr/bin/python3 - "$gpt" <<'PY'
+import sys
+good = open(sys.argv[1], "rb").read()
+def write(name, data): open(name, "wb").write(bytes(data))
+def replace(name, a, b, times=1):
+    assert a in good and len(a) == len(b), name
+    write(name, good.replace(a, b, times))
+for n, k in enumerate((1, 7, 100, 5000, 40000, len(good) // 2, len(good) - 1), 1): write(f"o{n}.onnx", good[:k])
+write("o8.onnx", good + b"\xff")
+write("o9.onnx", b"\xff" * 40 + good[40:])
+replace("o10.onnx", b"Gather", b"Gathor")                       # an operator that does not exist
+replace("o11.onnx", b"token.weight", b"tokem.weight")           # a weight that nobody defines, or nobody uses
+write("o12.onnx", b"\x08\x08")                                  # a model without a graph
+write("o13.onnx", b"\x08\x08\x3a\x00")                          # with an empty one, without operator sets
+write("o14.onnx", b"\x08\x08\x3a\x00\x42\x02\x10\x63")          # operator set 99
+write("o15.onnx", b"\x0a\x05hello")
+PY
+for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do bad APC01 "$apc" compile o$n.onnx -q -o never; expect_err "o$n.onnx"; done
+check "a damaged model was compiled" test ! -e never
+
+# models of the language: file, line, column and caret
+apc_text() { # apc_text TEXT
+  printf '%b' "$1" >bad.apc
+  bad APC02 "$apc" plan bad.apc -q; expect_err "--> bad.apc:"; expect_err " | "
+}
+apc_text 'entry main(x: f32[2]) {\n  output y = relu(x\n}\n'
+apc_text 'entry main(x: f32[2]) {\n  output y = rleu(x)\n}\n'
+apc_text 'entry main(x: f99[2]) {\n  output y = x\n}\n'
+apc_text 'entry main(x: f32[2]) {\n  output y = x + z\n}\n'
+apc_text 'entry main(x: f32[2], z: f32[3]) {\n  output y = x + z\n}\n'
+apc_text 'entry main(x: f32[-2]) {\n  output y = x\n}\n'
+apc_text 'entry main(x: f32[1/0]) {\n  output y = x\n}\n'
+apc_text 'import nowhere\nentry main(x: f32[2]) {\n  output y = x\n}\n'
+apc_text 'param d = 3\nparam d = 4\nentry main(x: f32[d]) {\n  output y = x\n}\n'
+apc_text 'entry main(x: f32[2]) {\n  output y = x\n  output y = x\n}\n'
+apc_text 'entry main(x: f32[2]) {\n  output y = reshape(x, [3])\n}\n'
+apc_text 'entry main(x: f32[99999999999999999999]) {\n  output y = x\n}\n'
+
+# programs: cut, padded, with a table that is damaged anywhere
+size=$(stat -c %s prog)
+for cut in 1 8 17 4096 $((size / 2)) $((size - 1)); do
+  head -c $cut prog >cut; bad APC0603 "$apc" inspect cut
+done
+cp prog longer; printf 'x' >>longer; bad APC0603 "$apc" inspect longer
+/usr/bin/python3 - <<'PY'
+data = open("prog", "rb").read()
+at = data.rindex(b"ACPROGM1")
+for n, k in enumerate((0, 12, 16, 24, 32, 200, 2000), 1):
+    d = bytearray(data); d[at + k] ^= 0x5a; open(f"p{n}", "wb").write(d)
+PY
+for n in 1 2 3 4 5 6 7; do
+  bad APC0603 "$apc" inspect p$n; expect_err "p$n"
+  chmod +x p$n; expect 1 "error:" ./p$n --input zeros
+done
+summary 500
