@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "passes/lower.h"
 #include "passes/plan_entries.h"
+#include "tools/micro_batch.h"
 
 /* ---- words */
 
@@ -67,10 +68,16 @@ static void settle_hints(Tool *t, Build *b) {
   if (n) tool_say(t, "Symbolic", "planning for %s (--dim-hint, --dim)", hints_text(t, &b->model));
 }
 
+/* A number no machine reaches stays one. */
+static int degree_option(const Options *o, OptionId id) {
+  int64_t v = option_int(o, id, 0);
+  return v > INT32_MAX ? INT32_MAX : (int)v;
+}
+
 static PlanOptions plan_options(const Options *o) {
-  return (PlanOptions){.tp = (int)option_int(o, OPT_tp, 0), .pp = (int)option_int(o, OPT_pp, 0), .dp = (int)option_int(o, OPT_dp, 0),
-                       .cp = (int)option_int(o, OPT_cp, 0), .ep = (int)option_int(o, OPT_ep, 0),
-                       .micro_batches = (int)option_int(o, OPT_micro_batches, 0), .memory_limit = option_real(o, OPT_memory, 0)};
+  return (PlanOptions){.tp = degree_option(o, OPT_tp), .pp = degree_option(o, OPT_pp), .dp = degree_option(o, OPT_dp), .cp = degree_option(o, OPT_cp),
+                       .ep = degree_option(o, OPT_ep), .micro_batches = degree_option(o, OPT_micro_batches),
+                       .memory_limit = option_real(o, OPT_memory, 0)};
 }
 
 /* What a search says beside its plan: the one-device time, the bound, and what else there is. */
@@ -122,7 +129,10 @@ bool build_plan(Tool *t, Build *b) {
   const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
   tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
   PlanOptions options = plan_options(&t->options);
-  b->plan = file ? read_plan(t, b, file) : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
+  int64_t micro_batch = option_int(&t->options, OPT_micro_batch, 0);
+  b->plan = file ? read_plan(t, b, file)
+          : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
+                        : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
   return b->plan && (!save || save_plan(t, b, save));
 }
 

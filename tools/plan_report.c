@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/micro_batch.h"
+
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
 
 const char *one_device_text(Arena *a, const Plan *p) {
@@ -113,17 +115,13 @@ void plan_show(Tool *t, const Build *b) {
 
 static json_t *integer_of(double v) { return json_integer((json_int_t)llround(v)); }
 
-/* Sequences of a micro-batch on one data-parallel rank: dimension 0 of the first input. */
+/* Sequences of a micro-batch on one data-parallel rank. */
 static int64_t micro_batch_size(const Build *b) {
   const Module *m = b->model.m;
-  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n), batch = 1;
+  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
+  bool bound;
   for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
-  for (size_t i = 0; i < b->l1->ops.n; i++) {
-    const Op *op = &b->l1->ops.items[i];
-    if (op->kind != OP_input || type_of(b->l1, op->out)->rank == 0) continue;
-    if (!ex_eval(type_of(b->l1, op->out)->dims[0], sizes, &batch)) batch = 1;
-    break;
-  }
+  int64_t batch = batch_size(b, sizes, &bound);
   int64_t parts = (int64_t)b->plan->dp * b->plan->micro_batches;
   return (batch + parts - 1) / parts;
 }

@@ -34,6 +34,19 @@ expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 2 --dp 2 --json
 expect_json 'd["chosen"]["tp"] == 2 and d["chosen"]["dp"] == 2'
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --pp 2 --tp 2 --micro-batches 2 --json
 expect_json 'd["chosen"]["pp"] == 2 and d["chosen"]["micro_batches"] == 2 and d["chosen"]["micro_batch"] == 4'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --dp 2 --pp 2 --micro-batch 2 --json
+expect_json 'd["chosen"]["micro_batch"] == 2 and d["chosen"]["micro_batches"] == 2 and d["chosen"]["dp"] == 2'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --dim batch=7 --pp 4 --micro-batch 2 --json
+expect_json 'd["chosen"]["micro_batches"] == 4 and d["chosen"]["micro_batch"] == 2'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --json; cp out free
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --micro-batch 2 --json
+check "not the best plan with micro-batches of 2" /usr/bin/python3 -c 'import json; a, b = (json.load(open(f)) for f in ("free", "out"))
+assert b["chosen"]["micro_batch"] == 2 and b["time_us"] >= a["time_us"], (a, b)
+assert a["chosen"]["micro_batch"] != 2 or b["time_us"] == a["time_us"], (a, b)'
+expect 2 "needs a batch of known size" "$apc" plan "$mlp" $small --target cpux4 --micro-batch 2
+expect 2 "contradict" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --micro-batch 2 --micro-batches 2
+expect 3 "2147483647" "$apc" plan "$mlp" $small --target cpux4 --tp 4294967297
+expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --tp 3 --micro-batch 2; no_out
 expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --tp 3; no_out
 expect 3 "error[APC0405]" "$apc" plan "$mlp" -q --target cpux2 --memory 1KiB
 

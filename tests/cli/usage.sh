@@ -82,7 +82,6 @@ later APC0625 --schedule interleaved:2
 later APC0626 --dtype bf16
 later APC0627 --objective cost
 later APC0628 --pin '*.w:0=tp'
-later APC0629 --micro-batch 2
 later APC0643 --emit=onnx
 later APC0644 --emit=dot
 later APC0645 --emit=html

@@ -1,0 +1,58 @@
+/* tools/micro_batch.c - see micro_batch.h.
+ *
+ * How many micro-batches that makes depends on the data-parallel degree.  Unless --dp fixes it, every degree that divides the
+ * ranks is planned with its own number, and the fastest is taken.
+ */
+#include "tools/micro_batch.h"
+
+#include <inttypes.h>
+
+int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound) {
+  int64_t batch = 1, ignored;
+  *bound = false;
+  for (size_t i = 0; i < b->l1->ops.n; i++) {
+    const Op *op = &b->l1->ops.items[i];
+    if (op->kind != OP_input || type_of(b->l1, op->out)->rank == 0) continue;
+    const Expr *e = type_of(b->l1, op->out)->dims[0];
+    *bound = ex_get_const(e, &ignored);
+    return ex_eval(e, sizes, &batch) ? batch : 1;
+  }
+  return batch;
+}
+
+/* The batch is bound, and the options leave the number of micro-batches open. */
+static bool batch_to_cut(Tool *t, const Build *b, int64_t *batch) {
+  bool bound;
+  *batch = batch_size(b, ARENA_ARRAY(t->arena, int64_t, b->model.m->symbols.n + 1), &bound);
+  if (option_int(&t->options, OPT_micro_batches, 0))
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--micro-batch and --micro-batches contradict each other: one follows from the other");
+  if (bound) return true;
+  diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
+  diag_help(t->diags, "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
+  return false;
+}
+
+static Plan *search(Build *b, const PlanOptions *base, int dp, int64_t micro_batches, Diags *diags) {
+  PlanOptions o = *base;
+  o.dp = dp;
+  o.micro_batches = micro_batches > INT32_MAX ? INT32_MAX : (int)micro_batches;
+  return plan_search(b->model.m, b->l1, b->target, &o, diags);
+}
+
+static int64_t pieces(int64_t batch, int64_t dp, int64_t size) { return (batch + dp * size - 1) / (dp * size); }
+
+Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t size) {
+  int64_t batch;
+  int best = 0;
+  double seconds = 0;
+  if (!batch_to_cut(t, b, &batch)) return NULL;
+  if (size > batch) size = batch; /* one micro-batch */
+  if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), t->diags);
+  for (int dp = 1; dp <= b->target->ranks && dp <= batch; dp++) {
+    if (b->target->ranks % dp) continue;
+    const Plan *p = search(b, options, dp, pieces(batch, dp, size), diags_new(t->arena));
+    if (p && (!best || p->price.time.total < seconds)) best = dp, seconds = p->price.time.total;
+  }
+  if (!best) best = 1; /* which says why not */
+  return search(b, options, best, pieces(batch, best, size), t->diags); /* again: the mesh in the module is that of the last search */
+}
