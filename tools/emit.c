@@ -8,11 +8,13 @@
 #include "codegen/nvrtc.h"
 #include "ir/opaque.h"
 #include "passes/pipeline.h"
+#include "tools/emit_dot.h"
 
 static const struct { const char *word, *ending; } kinds[EMIT_KINDS] = {
     [EMIT_EXE] = {"exe", ""},           [EMIT_PLAN] = {"plan", ".plan"},         [EMIT_IR] = {"ir", ".ir"}, [EMIT_IR_PASS] = {"ir:", ".ir"},
     [EMIT_SPMD] = {"spmd", ".spmd.ir"}, [EMIT_SCHEDULE] = {"schedule", ".schedule"}, [EMIT_C] = {"c", ".c"},
     [EMIT_CUDA] = {"cuda", ".cu"},      [EMIT_PTX] = {"ptx", ".ptx"},            [EMIT_CUBIN] = {"cubin", ".cubin"},
+    [EMIT_DOT] = {"dot", ".dot"},
 };
 
 /* ---- the list */
@@ -220,6 +222,16 @@ static bool check_known(Tool *t, const Build *b, EmitKind kind) {
   return false;
 }
 
+static bool write_dot(Tool *t, Build *b, const Emit *e) {
+  Text text = {.arena = t->arena};
+  const Plan *p = b->plan;
+  dot_print(b->model.m, b->l1, p,
+            arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->target->name,
+                         degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), show_seconds(t->arena, p->price.time.total)),
+            &text);
+  return write_text(t, e->file, text_str(&text));
+}
+
 bool emit_write(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
@@ -229,6 +241,7 @@ bool emit_write(Tool *t, Build *b, const Emit *e) {
     case EMIT_IR_PASS: return write_after_pass(t, b, e);
     case EMIT_SPMD: return write_text(t, e->file, module_text(t, b, 2));
     case EMIT_SCHEDULE: return write_schedule(t, b, e);
+    case EMIT_DOT: return write_dot(t, b, e);
     case EMIT_C: return write_c(t, b, e);
     case EMIT_CUDA:
     case EMIT_PTX:

@@ -68,13 +68,19 @@ expect_json 'd["memory"]["bytes_per_device"] == json.load(open("first"))["bytes_
 sed 's/ranks 4/ranks many/' saved.plan >bad.plan; expect 1 "error[APC0403]" "$apc" inspect bad.plan
 
 # emit: every form, twice the same bytes
-for kind in plan ir ir:inline spmd schedule c; do
+for kind in plan ir ir:inline spmd schedule c dot; do
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-; cp out one
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-
   if [ $kind = plan ]; then continue; fi # it says how long the search took
   check "--emit=$kind differs from run to run" diff out one
 done
 expect 0 "" "$apc" "$gpt" -q --emit=ir:outline=-; expect_out 'call %block0.0, %blocks.0.ln1.weight'; expect_out 'labels=["1"]'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 2 --pp 2 --emit=dot=m.dot
+check "m.dot is not the graph" /usr/bin/python3 -c 'import re
+t = open("m.dot").read()
+nodes = set(re.findall(r"^ +([no]\d+) \[", t, re.M)); edges = re.findall(r"^  (\w+) -> (\w+)", t, re.M)
+assert t.count("{") == t.count("}") and edges and all(a in nodes and b in nodes for a, b in edges), nodes
+assert t.count("subgraph cluster_") == 2 and t.count("style=dashed") == 1 and "{sum:tp} to {}" in t'
 expect 0 "" "$apc" "$mlp" $small --emit=ir -o here.ir; check "no here.ir" test -s here.ir
 expect 0 "" "$apc" plan here.ir -q --target cpux2
 expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=spmd,plan=p.plan; check "no mlp.spmd.ir" test -s mlp.spmd.ir -a -s p.plan
