@@ -9,12 +9,13 @@
 #include "ir/opaque.h"
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
+#include "tools/emit_html.h"
 
 static const struct { const char *word, *ending; } kinds[EMIT_KINDS] = {
     [EMIT_EXE] = {"exe", ""},           [EMIT_PLAN] = {"plan", ".plan"},         [EMIT_IR] = {"ir", ".ir"}, [EMIT_IR_PASS] = {"ir:", ".ir"},
     [EMIT_SPMD] = {"spmd", ".spmd.ir"}, [EMIT_SCHEDULE] = {"schedule", ".schedule"}, [EMIT_C] = {"c", ".c"},
     [EMIT_CUDA] = {"cuda", ".cu"},      [EMIT_PTX] = {"ptx", ".ptx"},            [EMIT_CUBIN] = {"cubin", ".cubin"},
-    [EMIT_DOT] = {"dot", ".dot"},
+    [EMIT_DOT] = {"dot", ".dot"},          [EMIT_HTML] = {"html", ".html"},
 };
 
 /* ---- the list */
@@ -232,6 +233,12 @@ static bool write_dot(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
+static bool write_html(Tool *t, Build *b, const Emit *e) {
+  Text text = {.arena = t->arena};
+  html_print(t, b, &text);
+  return write_text(t, e->file, text_str(&text));
+}
+
 bool emit_write(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
@@ -241,6 +248,7 @@ bool emit_write(Tool *t, Build *b, const Emit *e) {
     case EMIT_IR_PASS: return write_after_pass(t, b, e);
     case EMIT_SPMD: return write_text(t, e->file, module_text(t, b, 2));
     case EMIT_SCHEDULE: return write_schedule(t, b, e);
+    case EMIT_HTML: return write_html(t, b, e);
     case EMIT_DOT: return write_dot(t, b, e);
     case EMIT_C: return write_c(t, b, e);
     case EMIT_CUDA:

@@ -4,7 +4,7 @@
 
 #include "tools/build.h"
 
-typedef enum EmitKind { EMIT_EXE, EMIT_PLAN, EMIT_IR, EMIT_IR_PASS, EMIT_SPMD, EMIT_SCHEDULE, EMIT_C, EMIT_CUDA, EMIT_PTX, EMIT_CUBIN, EMIT_DOT, EMIT_KINDS } EmitKind;
+typedef enum EmitKind { EMIT_EXE, EMIT_PLAN, EMIT_IR, EMIT_IR_PASS, EMIT_SPMD, EMIT_SCHEDULE, EMIT_C, EMIT_CUDA, EMIT_PTX, EMIT_CUBIN, EMIT_DOT, EMIT_HTML, EMIT_KINDS } EmitKind;
 
 typedef struct Emit {
   EmitKind kind;

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "ir/rule.h"
-
 typedef struct Dot {
   Module *m;
   const Func *f;
@@ -18,7 +16,7 @@ typedef struct Dot {
   Text *out;
 } Dot;
 
-static bool is_shown(const Op *op) {
+bool graph_shows(const Op *op) {
   return op->kind != OP_const && op->kind != OP_size && op->kind != OP_iota && op->kind != OP_random;
 }
 
@@ -59,23 +57,29 @@ static void stage(const Dot *d, int stage_number) {
   text_printf(d->out, "  subgraph cluster_%d {\n    label=\"stage %d of %d\"; style=filled; color=\"%s\";\n", stage_number, stage_number, d->plan->mesh.stages,
               stage_color(stage_number));
   for (size_t i = 0; i < d->f->ops.n; i++)
-    if (is_shown(&d->f->ops.items[i]) && d->plan->stages[i] == stage_number) node(d, i);
+    if (graph_shows(&d->f->ops.items[i]) && d->plan->stages[i] == stage_number) node(d, i);
   text_add(d->out, "  }\n");
 }
 
-static void edge(const Dot *d, size_t to, int operand) {
-  size_t from = (size_t)d->f->values.items[d->f->ops.items[to].in[operand]].op;
-  if (!is_shown(&d->f->ops.items[from])) return;
-  const Layout *made = strategy_result(d->m, d->rules[from], &d->plan->strategies[from]);
-  const Layout *wanted = strategy_operand(d->m, d->rules[to], &d->plan->strategies[to], operand);
-  bool crosses = d->plan->stages[from] != d->plan->stages[to];
-  OpKind k = d->f->ops.items[from].kind;
+bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand, GraphEdge *out) {
+  size_t from = (size_t)f->values.items[f->ops.items[to].in[operand]].op;
+  OpKind k = f->ops.items[from].kind;
   bool loaded = k == OP_input || k == OP_param || k == OP_read; /* comes in the layout its use wants */
-  text_printf(d->out, "  n%zu -> n%zu", from, to);
-  if (made != wanted && !loaded) {
+  if (!graph_shows(&f->ops.items[from])) return false;
+  *out = (GraphEdge){from, to, strategy_result(m, rules[from], &plan->strategies[from]), strategy_operand(m, rules[to], &plan->strategies[to], operand),
+                     false, plan->stages[from] != plan->stages[to]};
+  out->changes = out->made != out->wanted && !loaded;
+  return true;
+}
+
+static void edge(const Dot *d, size_t to, int operand) {
+  GraphEdge e;
+  if (!graph_edge(d->m, d->f, d->plan, d->rules, to, operand, &e)) return;
+  text_printf(d->out, "  n%zu -> n%zu", e.from, e.to);
+  if (e.changes) {
     text_add(d->out, " [color=\"#c5221f\", fontcolor=\"#c5221f\", label=\"");
-    text_printf(d->out, "%s to %s\"%s]", layout_text(d, made), layout_text(d, wanted), crosses ? ", style=dashed" : "");
-  } else if (crosses) {
+    text_printf(d->out, "%s to %s\"%s]", layout_text(d, e.made), layout_text(d, e.wanted), e.crosses ? ", style=dashed" : "");
+  } else if (e.crosses) {
     text_add(d->out, " [style=dashed]");
   }
   text_add(d->out, ";\n");
@@ -89,13 +93,13 @@ void dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Te
   text_add(out, "\";\n");
   for (int s = 0; s < plan->mesh.stages; s++) stage(&d, s);
   for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; is_shown(&f->ops.items[i]) && k < f->ops.items[i].nin; k++) edge(&d, i, k);
+    for (int k = 0; graph_shows(&f->ops.items[i]) && k < f->ops.items[i].nin; k++) edge(&d, i, k);
   for (size_t i = 0; i < f->outputs.n; i++) {
     text_printf(out, "  o%zu [shape=house, label=\"", i);
     quoted(out, f->outputs.items[i].name);
     text_printf(out, "\"];\n");
     size_t from = (size_t)f->values.items[f->outputs.items[i].value].op;
-    if (is_shown(&f->ops.items[from])) text_printf(out, "  n%zu -> o%zu;\n", from, i);
+    if (graph_shows(&f->ops.items[from])) text_printf(out, "  n%zu -> o%zu;\n", from, i);
   }
   text_add(out, "}\n");
 }

@@ -15,14 +15,7 @@ const char *one_device_text(Arena *a, const Plan *p) {
 
 /* ---- shares of time and memory */
 
-typedef struct Share {
-  const char *name;
-  double value;
-} Share;
-
-enum { TIME_SHARES = 5, MEMORY_SHARES = 4 };
-
-static void time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
+void plan_time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
   out[0] = (Share){"compute", x->compute};
   out[1] = (Share){"memory-bound", x->memory_bound};
   out[2] = (Share){"collectives", x->collectives};
@@ -30,7 +23,7 @@ static void time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
   out[4] = (Share){"idle", x->idle};
 }
 
-static void memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
+void plan_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
   out[0] = (Share){"weights", x->params};
   out[1] = (Share){"state", x->state};
   out[2] = (Share){"activations", x->activations};
@@ -59,8 +52,8 @@ static const char *share_line(const Tool *t, const Share *s, double total, const
 
 static void show_shares(const Tool *t, const Plan *p) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
-  time_shares(&p->price.time, time);
-  memory_shares(&p->price.memory, memory);
+  plan_time_shares(&p->price.time, time);
+  plan_memory_shares(&p->price.memory, memory);
   printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
   for (int i = 0; i < TIME_SHARES; i++) {
     printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));

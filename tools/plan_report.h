@@ -4,6 +4,15 @@
 
 #include "tools/build.h"
 
+typedef struct Share {
+  const char *name;
+  double value; /* seconds or bytes */
+} Share;
+
+enum { TIME_SHARES = 5, MEMORY_SHARES = 4 };
+void plan_time_shares(const PlanTime *x, Share out[TIME_SHARES]);
+void plan_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
+
 void plan_show(Tool *t, const Build *b);
 json_t *plan_json(Tool *t, const Build *b);
 

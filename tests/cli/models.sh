@@ -68,7 +68,7 @@ expect_json 'd["memory"]["bytes_per_device"] == json.load(open("first"))["bytes_
 sed 's/ranks 4/ranks many/' saved.plan >bad.plan; expect 1 "error[APC0403]" "$apc" inspect bad.plan
 
 # emit: every form, twice the same bytes
-for kind in plan ir ir:inline spmd schedule c dot; do
+for kind in plan ir ir:inline spmd schedule c dot html; do
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-; cp out one
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-
   if [ $kind = plan ]; then continue; fi # it says how long the search took
@@ -81,6 +81,12 @@ t = open("m.dot").read()
 nodes = set(re.findall(r"^ +([no]\d+) \[", t, re.M)); edges = re.findall(r"^  (\w+) -> (\w+)", t, re.M)
 assert t.count("{") == t.count("}") and edges and all(a in nodes and b in nodes for a, b in edges), nodes
 assert t.count("subgraph cluster_") == 2 and t.count("style=dashed") == 1 and "{sum:tp} to {}" in t'
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 2 --pp 2 --emit=html=m.html
+check "m.html is not well-formed, or refers to something" /usr/bin/python3 -c 'import re, xml.dom.minidom
+t = open("m.html").read()
+xml.dom.minidom.parseString(re.sub(r"<meta[^>]*>|<!DOCTYPE html>", "", t))
+assert not re.search(r"https?:|<script|<link|src=", t)
+assert "layers.0.up.dot" in t and "tp 2 x pp 2" in t and t.count("stroke-dasharray") == 1 and "{sum:tp} to {}" in t'
 expect 0 "" "$apc" "$mlp" $small --emit=ir -o here.ir; check "no here.ir" test -s here.ir
 expect 0 "" "$apc" plan here.ir -q --target cpux2
 expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=spmd,plan=p.plan; check "no mlp.spmd.ir" test -s mlp.spmd.ir -a -s p.plan

@@ -83,7 +83,6 @@ later APC0626 --dtype bf16
 later APC0627 --objective cost
 later APC0628 --pin '*.w:0=tp'
 later APC0643 --emit=onnx
-later APC0645 --emit=html
 later APC0646 --emit=trace
 later APC0647 --target machine.xml
 later APC0620 --train ce --zero 2; expect_err "error[APC0623]"
