@@ -1,13 +1,17 @@
 /* tools/cmd_doctor.c - apc doctor: what was found on this machine.
  *
- * Looks only: loads libraries to ask for their version, starts `cc --version`, opens an anonymous shared memory file.
+ * Looks only: loads libraries to ask for their version, starts `cc --version`, opens an anonymous shared memory file, lists /sys/class/net.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "runtime/cpu.h"
 #include "tools/tool.h"
 
@@ -70,10 +74,10 @@ static Check library(const Library *l) {
 /* ---- the machine */
 
 static Check cores(Arena *a) {
-  long n = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
   const char *features = cpu_features();
   return (Check){"CPU", "ranks", true, n > 0,
-                 arena_printf(a, "%ld cores, %s of memory, %s", n, show_bytes(a, (double)pages * (double)page), *features ? features : "no known vector sets")};
+                 arena_printf(a, "%ld cores, %s of memory, %s", n, show_bytes(a, (double)machine_memory()), *features ? features : "no known vector sets")};
 }
 
 static Check shared_memory(Arena *a) {
@@ -83,6 +87,48 @@ static Check shared_memory(Arena *a) {
   return (Check){"shared memory", "ranks on one machine", true, true, "memfd"};
 }
 
+/* ---- links to other machines, and what this user may do */
+
+/* Adds "NAME" or "NAME SPEED Mb/s" for every entry of a folder of /sys. */
+static void list_links(Arena *a, Text *out, const char *folder) {
+  DIR *dir = opendir(folder);
+  for (const struct dirent *e; dir && (e = readdir(dir));) {
+    if (e->d_name[0] == '.' || strcmp(e->d_name, "lo") == 0) continue;
+    FILE *f = fopen(arena_printf(a, "%s/%s/speed", folder, e->d_name), "re");
+    int speed = -1;
+    if (f && fscanf(f, "%d", &speed) != 1) speed = -1; /* the kernel does not tell for links that are down */
+    if (f) fclose(f);
+    text_printf(out, "%s%s", out->n ? ", " : "", e->d_name);
+    if (speed > 0) text_printf(out, " %d Mb/s", speed);
+  }
+  if (dir) closedir(dir);
+}
+
+static Check links(Arena *a) {
+  Text list = {.arena = a};
+  list_links(a, &list, "/sys/class/infiniband");
+  list_links(a, &list, "/sys/class/net");
+  return (Check){"links", "several machines (not yet)", false, list.n > 0, list.n ? text_str(&list) : "no network interface"};
+}
+
+/* Programs are built in the folder for temporary files and started there. */
+static Check temporary_folder(Arena *a) {
+  const char *folder = getenv("TMPDIR");
+  if (!folder || !*folder) folder = "/tmp";
+  struct statvfs fs;
+  if (access(folder, W_OK | X_OK) != 0) return (Check){"permissions", "run, verify, bench", true, false, arena_printf(a, "%s: %s", folder, strerror(errno))};
+  bool noexec = statvfs(folder, &fs) == 0 && (fs.f_flag & ST_NOEXEC);
+  return (Check){"permissions", "run, verify, bench", true, !noexec,
+                 noexec ? arena_printf(a, "%s is mounted noexec: set TMPDIR", folder) : arena_printf(a, "%s takes programs", folder)};
+}
+
+static Check gpu_devices(Arena *a) {
+  const char *device = "/dev/nvidiactl";
+  if (access(device, F_OK) != 0) return (Check){"GPU devices", "GPU ranks (not yet)", false, false, arena_printf(a, "no %s", device)};
+  bool ok = access(device, R_OK | W_OK) == 0;
+  return (Check){"GPU devices", "GPU ranks (not yet)", false, ok, ok ? device : arena_printf(a, "%s: %s", device, strerror(errno))};
+}
+
 static void print_check(const Tool *t, const Check *c) {
   const char *mark = c->found ? "ok" : c->required ? "MISSING" : "-";
   printf("%-8s %-14s %s", mark, c->name, c->detail);
@@ -90,13 +136,16 @@ static void print_check(const Tool *t, const Check *c) {
   putchar('\n');
 }
 
+enum { HERE = 7 }; /* checks besides the libraries */
+
 int cmd_doctor(Tool *t) {
   if (!tool_args(t, 0, 0)) return EXIT_USAGE;
-  Check checks[LIBRARIES + 4] = {cores(t->arena), shared_memory(t->arena), compiler(t->arena), mpi(t->arena)};
-  for (int i = 0; i < LIBRARIES; i++) checks[4 + i] = library(&libraries[i]);
+  Arena *a = t->arena;
+  Check checks[HERE + LIBRARIES] = {cores(a), shared_memory(a), compiler(a), temporary_folder(a), links(a), gpu_devices(a), mpi(a)};
+  for (int i = 0; i < LIBRARIES; i++) checks[HERE + i] = library(&libraries[i]);
   json_t *array = json_array();
   bool ok = true;
-  for (int i = 0; i < LIBRARIES + 4; i++) {
+  for (int i = 0; i < HERE + LIBRARIES; i++) {
     const Check *c = &checks[i];
     ok = ok && (c->found || !c->required);
     if (!option_given(&t->options, OPT_json)) print_check(t, c);
