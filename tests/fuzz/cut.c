@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
   }
   const ProgramHeader *h = a.program.header;
   ArtifactTrailer trailer = {.offset = 0, .bytes = a.bytes, .hash = h->table_hash, .magic = ARTIFACT_MAGIC};
-  write_file(argv[2], a.image, h->table_bytes, NULL, 0);
+  write_file(argv[2], a.image, h->table_bytes, "", 0);
   write_file(argv[3], a.image, a.bytes, &trailer, sizeof trailer);
   artifact_close(&a);
   return 0;
