@@ -49,7 +49,7 @@ const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const 
   Text text = {.arena = w->m->arena}, *t = &text;
   Module *m = w->m;
   const Expr *elements = type_elements(m, work_type(w, op->in[0]));
-  *alias = op->kind == OP_attention || op_is_windowed(op->kind) ? -1 : 0;
+  *alias = op->kind == OP_update || op->kind == OP_rope ? 0 : -1;
   *flops = ex_const(m, 0);
   text_add(t, "(void *const *ptr, const int64_t *x) {\n");
   switch (op->kind) {
@@ -69,6 +69,10 @@ const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const 
     case OP_conv_transpose:
     case OP_conv_filter:
     case OP_pool: *flops = window_print(w, op, t, s); break;
+    case OP_scatter:
+    case OP_put:
+    case OP_argsort:
+    case OP_scan: *flops = indexing_print(w, op, t, s); break;
     default: die("template_print: no template for %s", op_name(op->kind));
   }
   text_add(t, "}\n");

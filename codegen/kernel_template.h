@@ -11,4 +11,7 @@ const char *template_print(Work *w, const Op *op, Scalars *scalars, int *alias, 
 /* kernel_window.c: the description and the loops of a convolution or pool; returns its arithmetic operations. */
 const Expr *window_print(Work *w, const Op *op, Text *t, Scalars *s);
 
+/* kernel_indexing.c: scatter, put, argsort, scan. */
+const Expr *indexing_print(Work *w, const Op *op, Text *t, Scalars *s);
+
 #endif

@@ -251,13 +251,9 @@ static int at_concat(Build *b, const Op *op, const Index *index, int guard) {
   return joined;
 }
 
-static int at_gather(Build *b, const Op *op, const Index *index, int guard) {
-  const Type *table = work_type(b->w, op->in[0]), *which = work_type(b->w, op->in[1]);
-  int axis = (int)op_int(op, AT_axis, 0);
-  int i = to_dtype(b, value_at(b, op->in[1], index + axis, guard), DT_i64);
-  Index at[MAX_RANK];
-  for (int d = 0; d < table->rank; d++)
-    if (d != axis) at[d] = index[d < axis ? d : d + which->rank - 1];
+/* The element of the table at row i of dimension `axis`, and elsewhere as in `at`; 0 when the row is not there. */
+static int row_at(Build *b, const Op *op, int i, Index *at, int axis, int guard) {
+  const Type *table = work_type(b->w, op->in[0]);
   /* Start is subtracted in wrapping arithmetic; a difference that wraps is outside all the same: the place is compared as the
    * unwrapped index against [start, start + extent). */
   const Expr *start = op_expr(op, AT_start);
@@ -266,6 +262,25 @@ static int at_gather(Build *b, const Op *op, const Index *index, int guard) {
   at[axis] = (Index){.at = {.offset = ex_muli(b->m, start, -1)}, .node = i};
   int v = value_at(b, op->in[0], at, both(b, guard, here));
   return select_node(b, table->dtype, here, v, number(b, table->dtype, 0));
+}
+
+static int at_gather(Build *b, const Op *op, const Index *index, int guard) {
+  const Type *table = work_type(b->w, op->in[0]), *which = work_type(b->w, op->in[1]);
+  int axis = (int)op_int(op, AT_axis, 0);
+  int i = to_dtype(b, value_at(b, op->in[1], index + axis, guard), DT_i64);
+  Index at[MAX_RANK];
+  for (int d = 0; d < table->rank; d++)
+    if (d != axis) at[d] = index[d < axis ? d : d + which->rank - 1];
+  return row_at(b, op, i, at, axis, guard);
+}
+
+static int at_take(Build *b, const Op *op, const Index *index, int guard) {
+  const Type *table = work_type(b->w, op->in[0]);
+  int axis = (int)op_int(op, AT_axis, 0);
+  int i = to_dtype(b, value_at(b, op->in[1], index, guard), DT_i64);
+  Index at[MAX_RANK];
+  for (int d = 0; d < table->rank; d++) at[d] = index[d];
+  return row_at(b, op, i, at, axis, guard);
 }
 
 /* ---- sources of numbers */
@@ -390,6 +405,7 @@ static int computed_at(Build *b, const Op *op, const Index *index, int guard) {
     case OP_pad: return at_pad(b, op, index, guard);
     case OP_concat: return at_concat(b, op, index, guard);
     case OP_gather: return at_gather(b, op, index, guard);
+    case OP_take: return at_take(b, op, index, guard);
     case OP_const: return at_const(b, op, index, guard);
     case OP_size: return to_dtype(b, scalar(b, op_expr(op, AT_expr)), y->dtype);
     case OP_iota: {

@@ -126,6 +126,7 @@ static bool reads_in_place(const Work *w, const Op *op, int k, const Space *s) {
     case OP_pad:
     case OP_concat:
     case OP_random: return false;
+    case OP_take:
     case OP_gather: return false;
     case OP_broadcast: {
       const Type *y = work_type(w, op->out);

@@ -154,6 +154,10 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_rope:
     case OP_attention:
     case OP_update:
+    case OP_scatter:
+    case OP_put:
+    case OP_argsort:
+    case OP_scan:
     case OP_conv:
     case OP_conv_transpose:
     case OP_conv_filter:

@@ -242,6 +242,54 @@ static const Type *infer_gather(const Infer *c) {
   return type_get(c->m, table->dtype, n, dims);
 }
 
+/* Element-wise indexing: equal extents apart from `axis`. */
+static const Type *check_aligned(const Infer *c, const Type *x, const Type *index, int axis) {
+  if (dtype_class(index->dtype) != DTC_I) return fail(c, "indices are %s", dtype_name(index->dtype));
+  if (x->rank != index->rank) return fail(c, "%s and %s differ in rank", type_text(c, x), type_text(c, index));
+  for (int d = 0; d < x->rank; d++)
+    if (d != axis && x->dims[d] != index->dims[d]) return fail(c, "dimension %d of %s and %s differs", d, type_text(c, x), type_text(c, index));
+  return index;
+}
+
+static const Type *infer_take(const Infer *c) {
+  int axis = checked_axis(c, AT_axis, c->in[0]->rank);
+  if (axis < 0 || !check_aligned(c, c->in[0], c->in[1], axis)) return NULL;
+  return type_with_dtype(c->m, c->in[1], c->in[0]->dtype);
+}
+
+static const Type *infer_argsort(const Infer *c) {
+  if (c->in[0]->dtype == DT_bool) return fail(c, "not defined for bool");
+  return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : type_with_dtype(c->m, c->in[0], DT_i64);
+}
+
+static const Type *infer_scan(const Infer *c) {
+  Reduction r = attr(c, AT_op)->u.reduction;
+  if (!reduction_defined(r, c->in[0]->dtype) || r == RED_ONE) return fail(c, "%s is not defined for %s", reduction_name(r), dtype_name(c->in[0]->dtype));
+  return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : c->in[0];
+}
+
+/* scatter and put: the result's type is written. */
+static const Type *check_scatter(const Infer *c) {
+  const Type *x = c->in[0], *index = c->in[1], *y = c->spec->type;
+  Reduction r = attr(c, AT_op)->u.reduction;
+  int axis = checked_axis(c, AT_axis, y->rank);
+  if (axis < 0) return NULL;
+  if (x->dtype != y->dtype) return fail(c, "the result is %s", dtype_name(y->dtype));
+  if (!reduction_defined(r, x->dtype) || r == RED_ONE) return fail(c, "%s is not defined for %s", reduction_name(r), dtype_name(x->dtype));
+  if (c->spec->kind == OP_put) {
+    if (!check_aligned(c, y, index, axis) || !check_aligned(c, x, index, -1)) return NULL;
+    return y;
+  }
+  if (dtype_class(index->dtype) != DTC_I) return fail(c, "indices are %s", dtype_name(index->dtype));
+  if (x->rank != y->rank + index->rank - 1) return fail(c, "%s does not scatter %s into %s", type_text(c, index), type_text(c, x), type_text(c, y));
+  for (int d = 0; d < x->rank; d++) {
+    bool indexed = d >= axis && d < axis + index->rank;
+    const Expr *want = indexed ? index->dims[d - axis] : y->dims[d < axis ? d : d - index->rank + 1];
+    if (x->dims[d] != want) return fail(c, "dimension %d of %s does not fit", d, type_text(c, x));
+  }
+  return y;
+}
+
 static const Type *infer_update(const Infer *c) {
   const Type *x = c->in[0], *u = c->in[1], *p = c->in[2];
   int axis = checked_axis(c, AT_axis, x->rank);
@@ -429,6 +477,8 @@ static const Type *infer_given(const Infer *c) {
     case OP_conv_transpose:
     case OP_conv_filter: return check_conv(c);
     case OP_pool: return check_pool(c);
+    case OP_scatter:
+    case OP_put: return check_scatter(c);
     case OP_exchange: return check_exchange(c);
     case OP_all_to_all:
       return checked_axis(c, AT_split, y->rank) < 0 || checked_axis(c, AT_concat, y->rank) < 0 ? NULL : y;

@@ -21,7 +21,9 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
     case OP_mul: case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter: return (operands == 1 || operands == 2) && r == RED_SUM;
     case OP_div: return operands == 1 && r == RED_SUM && dtype_is_float(type_of(f, op->out)->dtype);
     case OP_select: return operands == 6 && r == RED_SUM;
-    case OP_gather: return operands == 1 && r == RED_SUM;
+    case OP_gather: case OP_take: return operands == 1 && r == RED_SUM;
+    case OP_scatter: case OP_put: return operands == 1 && as_sum(op_attr(op, AT_op)->u.reduction) == r && r != RED_PRODUCT;
+    case OP_scan: return operands == 1 && r == RED_SUM && op_attr(op, AT_op)->u.reduction == RED_SUM;
     case OP_update: return operands == 3 && r == RED_SUM;
     case OP_concat: return operands == (1u << op->nin) - 1u && r == RED_SUM;
     case OP_pad: return operands == 1 && r == RED_SUM && fill && fill->u.f == 0;
@@ -186,6 +188,42 @@ static bool case_gather(const Case *c) {
   for (int d = 0; d < axis; d++) c->out->dims[n++] = c->in[0].dims[d];
   for (int d = 0; d < c->in[1].rank; d++) c->out->dims[n++] = c->in[1].dims[d];
   for (int d = axis + 1; d < c->in[0].rank; d++) c->out->dims[n++] = c->in[0].dims[d];
+  return true;
+}
+
+static bool case_take(const Case *c) {
+  int axis = (int)op_int(c->g, AT_axis, 0);
+  const Expr *extent = global_in(c, 0)->dims[axis];
+  if (!place_is(c, c->in[0].dims[axis], extent) || !reduce_span(c->p, c->in[0].dims[axis], extent, RED_ONE, c->out)) return false;
+  for (int d = 0; d < c->out->rank; d++) {
+    c->out->dims[d] = c->in[1].dims[d];
+    if (d != axis && !span_unify(c->p, &c->out->dims[d], &c->in[0].dims[d], &c->out->dims[d])) return prove_fail(c->p, "operands hold different parts of dimension %d", d);
+  }
+  return true;
+}
+
+/* The rows of the result begin at `start`; an index dimension that is cut makes it partial. */
+static bool case_scatter(const Case *c) {
+  int axis = (int)op_int(c->g, AT_axis, 0), n = c->op->kind == OP_put ? 1 : c->in[1].rank;
+  Reduction op = op_attr(c->g, AT_op)->u.reduction;
+  const Expr *start = op_expr(c->op, AT_start);
+  for (int d = 0; d < c->in[1].rank; d++) {
+    Span s = c->in[0].dims[c->op->kind == OP_put ? d : axis + d];
+    if (!span_unify(c->p, &s, &c->in[1].dims[d], &s)) return prove_fail(c->p, "updates and indices are of different parts of dimension %d", d);
+    if (c->op->kind == OP_put && d != axis) c->out->dims[d] = s;
+    else if (!reduce_span(c->p, s, global_in(c, 1)->dims[d], op, c->out)) return false;
+  }
+  for (int d = 0; c->op->kind == OP_scatter && d < c->out->rank; d++)
+    if (d != axis) c->out->dims[d] = c->in[0].dims[d < axis ? d : d + n - 1];
+  c->out->dims[axis] = span_at(start, ex_add(c->p->m, start, local_out(c)->dims[axis]));
+  return span_inside(c->p, &c->out->dims[axis], global_out(c)->dims[axis]) || prove_fail(c->p, "rows beyond those of level 1");
+}
+
+static bool case_ordered(const Case *c) {
+  int axis = (int)op_int(c->g, AT_axis, 0);
+  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = c->in[0].dims[d];
+  if (!span_is_whole(c->p, &c->in[0].dims[axis], global_in(c, 0)->dims[axis])) return prove_fail(c->p, "a dimension whose order matters is cut");
+  c->out->dims[axis] = span_at(ex_const(c->p->m, 0), global_out(c)->dims[axis]);
   return true;
 }
 
@@ -428,6 +466,9 @@ static bool check_case(const Case *c) {
     case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool:
       return prove_window(c->p, &(WindowCase){c->gf, c->g, c->f, c->op, c->in, c->out});
     case OP_gather: return case_gather(c);
+    case OP_take: return case_take(c);
+    case OP_scatter: case OP_put: return case_scatter(c);
+    case OP_argsort: case OP_scan: return case_ordered(c);
     case OP_update: return case_update(c);
     case OP_iota: return case_iota(c);
     case OP_const: case OP_size: return case_constant(c);

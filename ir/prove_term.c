@@ -131,7 +131,14 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
         if (!strchr(result, strchr(spec, ',')[1 + d])) key_extent(t, text, type_of(f, op->in[1]), d);
       return;
     }
-    case OP_gather: key_extent(t, text, x, axis); return;
+    case OP_gather:
+    case OP_take:
+    case OP_argsort:
+    case OP_scan:
+    case OP_put: key_extent(t, text, x, axis); return;
+    case OP_scatter:
+      for (int d = 0; d < type_of(f, op->in[1])->rank; d++) key_extent(t, text, type_of(f, op->in[1]), d);
+      return;
     case OP_update: key_extent(t, text, type_of(f, op->in[1]), axis); return;
     case OP_concat:
       for (int i = 0; i < op->nin; i++) key_extent(t, text, type_of(f, op->in[i]), axis);

@@ -377,6 +377,59 @@ static void rule_gather(const Making *k) {
   if (table->dtype != DT_bool) linear(k, 1, RED_SUM);
 }
 
+/* Elements are looked up where the other dimensions agree; the indexed one is cut as a gather's is. */
+static void rule_take(const Making *k) {
+  int axis = (int)op_int(k->op, AT_axis, 0);
+  same_dims(k);
+  uint8_t v = numbered(k, "v", 0, in_type(k, 0)->dims[axis], FK_REDUCE);
+  k->r->factors[v].reduction = RED_ONE;
+  set_dim(&k->r->operands[0], axis, v);
+  if (out_type(k)->dtype != DT_bool) linear(k, 1, RED_SUM);
+}
+
+/* Cutting the updates makes the result partial; cutting the rows gives each rank those it owns. */
+static void rule_scatter(const Making *k) {
+  const Type *y = out_type(k), *index = in_type(k, 1);
+  int axis = (int)op_int(k->op, AT_axis, 0), at = 0;
+  Reduction op = op_attr(k->op, AT_op)->u.reduction;
+  for (int d = 0; d < y->rank; d++) {
+    bool indexed = d == axis;
+    uint8_t f = numbered(k, indexed ? "v" : "x", d, y->dims[d], FK_PARALLEL);
+    set_dim(&k->r->result, d, f);
+    for (int j = 0; indexed && j < index->rank; j++) {
+      uint8_t i = numbered(k, "i", j, index->dims[j], FK_REDUCE);
+      k->r->factors[i].reduction = op;
+      set_dim(&k->r->operands[0], at++, i);
+      set_dim(&k->r->operands[1], j, i);
+    }
+    if (!indexed) set_dim(&k->r->operands[0], at++, f);
+  }
+  if (op != RED_PRODUCT) linear(k, 1, op);
+}
+
+static void rule_put(const Making *k) {
+  const Type *y = out_type(k);
+  int axis = (int)op_int(k->op, AT_axis, 0);
+  Reduction op = op_attr(k->op, AT_op)->u.reduction;
+  for (int d = 0; d < y->rank; d++) {
+    uint8_t f = numbered(k, d == axis ? "v" : "x", d, y->dims[d], FK_PARALLEL), u = f;
+    set_dim(&k->r->result, d, f);
+    if (d == axis) {
+      u = numbered(k, "i", d, in_type(k, 0)->dims[d], FK_REDUCE);
+      k->r->factors[u].reduction = op;
+    }
+    for (int i = 0; i < 2; i++) set_dim(&k->r->operands[i], d, u);
+  }
+  if (op != RED_PRODUCT) linear(k, 1, op);
+}
+
+/* The dimension along which order matters stays whole. */
+static void rule_ordered(const Making *k) {
+  same_dims(k);
+  k->r->factors[k->r->result.dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_FROZEN;
+  if (k->op->kind == OP_scan && op_attr(k->op, AT_op)->u.reduction == RED_SUM) linear(k, 1, RED_SUM);
+}
+
 /* Owner-masked write (D14): the updated dimension is cut, the update stays whole along it. */
 static void rule_update(const Making *k) {
   int axis = (int)op_int(k->op, AT_axis, 0);

@@ -127,8 +127,8 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
     const Expr *list[MAX_RANK];
     Attr *a = &out[i];
     if (a->key == AT_start) {
-      const Layout *l = op->kind == OP_iota ? result : in[0];
-      a->u.e = lower_bound(w, l, axis, (op->kind == OP_iota ? y : x)->dims[axis]);
+      bool of_result = op->kind == OP_iota || op->kind == OP_scatter || op->kind == OP_put;
+      a->u.e = lower_bound(w, of_result ? result : in[0], axis, (of_result ? y : x)->dims[axis]);
     } else if (a->key == AT_starts) {
       for (int d = 0; d < a->n; d++) {
         if (op_is_windowed(op->kind)) {

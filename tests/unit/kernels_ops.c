@@ -32,6 +32,24 @@ static void windows(void) {
   text_case("pool product", IN("x", "u8[s]") "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0], strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
 }
 
+static void indexing(void) {
+  static const char *const types[] = {"f32", "f64", "bf16", "i8", "u64"};
+  for (int i = 0; i < 5; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i];
+    text_case(arena_printf(a, "order %s", t),
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,3] @{}\n  %%p = argsort %%x {axis=1, descending=0} : i64[b,s,3]\n  %%q = argsort %%x {axis=2, descending=1} : i64[b,s,3]\n"
+                           "  %%y = take %%x, %%p {axis=1, start=0} : %s[b,s,3]\n  %%c = scan %%x {op=sum, axis=1, exclusive=0, reverse=0} : %s[b,s,3]\n"
+                           "  %%m = scan %%x {op=max, axis=0, exclusive=1, reverse=1} : %s[b,s,3]\n" OUTF("p") OUTF("q") OUTF("y") OUTF("c") OUTF("m"), t, t, t, t));
+    text_case(arena_printf(a, "scatter %s", t),
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,70] @{}\n  %%i = iota {axis=0, start=0} : i64[s]\n  %%three = const {value=3} : i64[s]\n  %%m = mod %%i, %%three : i64[s]\n"
+                           "  %%y = scatter %%x, %%m {op=sum, axis=1, start=1} : %s[b,4,70]\n  %%j = broadcast %%m {dims=[1]} : i64[b,s,70]\n"
+                           "  %%z = put %%x, %%j {op=max, axis=1, start=0} : %s[b,2,70]\n" OUTF("y") OUTF("z"), t, t, t));
+    arena_free(a);
+  }
+  text_case("take", IN("x", "f32[b,5,s]") IN("i", "i32[b,9,s]") "  %k = const {value=7} : i32[b,9,s]\n  %m = mod %i, %k : i32[b,9,s]\n  %y = take %x, %m {axis=1, start=1} : f32[b,9,s]\n  %e = exp %y : f32[b,9,s]\n" OUT("y") OUT("e"));
+}
+
 static void all_cases(void) {
   Runner r = {.call = call_c, .library = compile_c()};
   CHECK(r.library != NULL);
@@ -44,6 +62,7 @@ static void all_cases(void) {
 int main(void) {
   make_cases();
   RUN(windows);
+  RUN(indexing);
   RUN(all_cases);
   printf("%d cases, %zu kernels\n", ncases, kernels.kernels.n);
   return test_summary();
