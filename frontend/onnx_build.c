@@ -105,15 +105,29 @@ static bool never_negative(const Node *n, Val v, int depth) {
   }
 }
 
+Val wrap_index(Node *n, Val index, const Expr *extent) {
+  if (!index || never_negative(n, index, 0)) return index;
+  Val wrapped = build_binary(n->b, OP_add, index, build_size(n->b, type_of(n->b->f, index), extent));
+  return select3(n, binary_number(n, OP_lt, index, 0), wrapped, index);
+}
+
 Val gather_wrapped(Node *n, Val table, Val index, int axis) {
   if (!table || !index) return 0;
   if (dtype_class(type_of(n->b->f, index)->dtype) != DTC_I) index = build_cast(n->b, index, DT_i64);
-  if (!never_negative(n, index, 0)) {
-    const Type *t = type_of(n->b->f, index);
-    Val wrapped = build_binary(n->b, OP_add, index, build_size(n->b, t, type_of(n->b->f, table)->dims[axis]));
-    index = select3(n, binary_number(n, OP_lt, index, 0), wrapped, index);
-  }
+  index = wrap_index(n, index, type_of(n->b->f, table)->dims[axis]);
   return index ? build_gather(n->b, table, index, axis) : 0;
+}
+
+Val take(Node *n, Val x, Val index, int axis) {
+  if (!x || !index) return 0;
+  Attr a[2] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(n->m, 0))};
+  return build_op(n->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, index}, .nattrs = 2, .attrs = a});
+}
+
+Val scan(Node *n, Reduction r, Val x, int axis, bool exclusive, bool reverse) {
+  if (!x) return 0;
+  Attr a[4] = {attr_red(AT_op, r), attr_i(AT_axis, axis), attr_i(AT_exclusive, exclusive), attr_i(AT_reverse, reverse)};
+  return build_op(n->b, &(OpSpec){.kind = OP_scan, .nin = 1, .in = &x, .nattrs = 4, .attrs = a});
 }
 
 Val to_bool(Node *n, Val x) {

@@ -1,8 +1,8 @@
 /* frontend/onnx_import_index.c - ONNX operators about the places of single elements.
  *
  * The place of an extreme element is found by two reductions: the extreme value, then the smallest (or
- * largest) index of the elements that equal it; so that it can be sharded like any reduction.  Gathering
- * by element is one gather from the flattened tensor at computed places.
+ * largest) index of the elements that equal it; so that it can be sharded like any reduction.  GatherND is one
+ * gather from the flattened tensor at computed places.
  */
 #include "frontend/onnx_import_private.h"
 
@@ -41,33 +41,22 @@ bool import_hardmax(Node *n) {
 
 /* ---- gathering by element */
 
-/* Negative indices count from the end of an extent. */
-static Val wrapped(Node *n, Val index, const Expr *extent) {
-  index = build_cast(n->b, index, DT_i64);
-  if (!index) return 0;
-  Val from_end = build_binary(n->b, OP_add, index, build_size(n->b, type_of(n->b->f, index), extent));
-  return select3(n, binary_number(n, OP_lt, index, 0), from_end, index);
-}
-
 /* index * extent of dimension d + place in it: one step of row-major addressing. */
 static Val step_into(Node *n, Val at, const Expr *extent, Val place) {
   if (!at || !place) return place;
   return binary(n, OP_add, build_binary(n->b, OP_mul, at, build_size(n->b, type_of(n->b->f, at), extent)), place);
 }
 
+/* The indices may be shorter than the data in dimensions other than the axis: what they do not reach is cut off. */
 bool import_gather_elements(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int axis = 0;
   if (t->rank != ti->rank) return node_error(n, "%s has not the rank of %s", type_string(n->m, ti), type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
-  Val index = wrapped(n, input(n, 1), t->dims[axis]), at = 0;
-  for (int d = 0; d < t->rank && index; d++) {
-    Val place = d == axis ? index : iota_i64(n, ti->rank, ti->dims, d);
-    at = d == 0 ? place : step_into(n, at, t->dims[d], place);
-  }
-  const Expr *all = type_elements(n->m, t);
-  Val flat = build_reshape(n->b, input(n, 0), 1, &all);
-  return set_output(n, 0, at ? build_gather(n->b, flat, at, 0) : 0);
+  Val x = input(n, 0);
+  for (int d = 0; d < t->rank; d++)
+    if (d != axis && t->dims[d] != ti->dims[d]) x = x ? build_slice(n->b, x, d, ex_const(n->m, 0), ti->dims[d], 1) : 0;
+  return set_output(n, 0, take(n, x, wrap_index(n, input(n, 1), t->dims[axis]), axis));
 }
 
 /* The last dimension of the indices, of constant extent k, addresses k dimensions after the batch dimensions. */
@@ -85,7 +74,7 @@ bool import_gather_nd(Node *n) {
   for (int d = 0; d < k && index; d++) {
     const Expr *extent = t->dims[batch + d];
     Val one = build_slice(n->b, index, ti->rank - 1, ex_const(n->m, d), ex_const(n->m, 1), 1);
-    Val place = wrapped(n, drop_dims(n, one, 1u << (ti->rank - 1)), extent);
+    Val place = wrap_index(n, build_cast(n->b, drop_dims(n, one, 1u << (ti->rank - 1)), DT_i64), extent);
     at = at ? step_into(n, at, extent, place) : place;
   }
   int joined = (int)(batch + k);
@@ -94,4 +83,59 @@ bool import_gather_nd(Node *n) {
   if (ti->rank - 1 + t->rank - joined > MAX_RANK) return node_error(n, "the result has too many dimensions");
   Val flat = build_reshape(n->b, input(n, 0), t->rank - joined + 1, dims);
   return set_output(n, 0, at ? build_gather(n->b, flat, at, 0) : 0);
+}
+
+/* ---- picking along one axis */
+
+/* Selects along the axis (of the flattened tensor without one) where a constant condition holds. */
+bool import_compress(Node *n) {
+  const Type *t = input_type(n, 0);
+  int64_t condition[KNOWN_MAX], picked[KNOWN_MAX];
+  int count, axis = 0, kept = 0;
+  Known known = input_known(n, 1);
+  if (!known.items || known.type->rank != 1 || !known_constants(&known, condition))
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements", n->op->type, KNOWN_MAX);
+  count = known.n;
+  Val x = input(n, 0);
+  if (has_attr(n, "axis")) {
+    if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
+  } else {
+    const Expr *all = type_elements(n->m, t);
+    x = build_reshape(n->b, x, 1, &all);
+  }
+  for (int i = 0; i < count; i++)
+    if (condition[i]) picked[kept++] = i;
+  Known index = known_ints(n->m, DT_i64, 1, (int64_t[]){kept}, picked);
+  return set_output(n, 0, x ? build_gather(n->b, x, known_value(n, &index), axis) : 0);
+}
+
+/* The first lens[b] elements of the time axis in reverse order, the rest as they are. */
+bool import_reverse_sequence(Node *n) {
+  const Type *t = input_type(n, 0);
+  int batch = 0, time = 0;
+  if (!node_axis(n, node_int(n, "batch_axis", 1), t->rank, &batch) || !node_axis(n, node_int(n, "time_axis", 0), t->rank, &time)) return false;
+  if (batch == time || batch > 1 || time > 1) return node_error(n, "batch_axis %d and time_axis %d", batch, time);
+  Val lens = insert_dims(n, build_cast(n->b, input(n, 1), DT_i64), 1u << time, 2), step = iota_i64(n, 1, &t->dims[time], 0);
+  step = insert_dims(n, step, 1u << batch, 2);
+  Val reversed = binary(n, OP_sub, binary_number(n, OP_sub, lens, 1), step);
+  Val at = select3(n, binary(n, OP_lt, step, lens), reversed, step);
+  at = at ? insert_dims(n, at, ((1u << t->rank) - 1) & ~3u, t->rank) : 0;
+  return set_output(n, 0, at ? take(n, input(n, 0), broadcast(n, at, t->rank, t->dims), time) : 0);
+}
+
+/* The k largest (or smallest) along the axis and their places, in order whether asked for or not. */
+bool import_top_k(Node *n) {
+  const Type *t = input_type(n, 0);
+  int64_t k = node_int(n, "k", 0), list[KNOWN_MAX];
+  int axis = 0, count = 1;
+  if (n->op->max_in == 2 && !input_ints(n, 1, "k", list, &count)) return false;
+  if (n->op->max_in == 2) k = list[0];
+  if (!node_axis(n, node_int(n, "axis", -1), t->rank, &axis)) return false;
+  int64_t extent;
+  if (count != 1 || k < 0 || (ex_get_const(t->dims[axis], &extent) && k > extent)) return node_error(n, "k is %lld", (long long)k);
+  Val x = input(n, 0);
+  Attr a[2] = {attr_i(AT_axis, axis), attr_i(AT_descending, node_int(n, "largest", 1) != 0)};
+  Val order = x ? build_op(n->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a}) : 0;
+  Val first = order ? build_slice(n->b, order, axis, ex_const(n->m, 0), ex_const(n->m, k), 1) : 0;
+  return set_output(n, 1, first) && set_output(n, 0, take(n, x, first, axis));
 }

@@ -104,6 +104,9 @@ Val drop_dims(Node *n, Val x, unsigned at);              /* reshape without thes
 Val reduce_axes(Node *n, Reduction r, Val x, unsigned axes, bool keepdims);
 Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims);
 Val gather_wrapped(Node *n, Val table, Val index, int axis); /* negative indices count from the end */
+Val wrap_index(Node *n, Val index, const Expr *extent);      /* negative indices count from `extent`; keeps the type */
+Val take(Node *n, Val x, Val index, int axis);
+Val scan(Node *n, Reduction r, Val x, int axis, bool exclusive, bool reverse);
 Val to_bool(Node *n, Val x);
 Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis);
 Val known_value(Node *n, const Known *k);

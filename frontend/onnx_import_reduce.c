@@ -122,23 +122,13 @@ static bool over_axis(Node *n, Val (*how)(Node *n, Val x, int axis)) {
 bool import_softmax(Node *n) { return over_axis(n, softmax_last); }
 bool import_log_softmax(Node *n) { return over_axis(n, log_softmax); }
 
-/* ---- running sums: y[j] = sum over i of (i <= j ? x[i] : 0), a masked reduction over one more dimension */
+/* ---- running sums */
 
 bool import_cum_sum(Node *n) {
-  const Type *t = input_type(n, 0);
   int64_t list[KNOWN_MAX];
   int count, axis;
   if (!input_ints(n, 1, "the axis", list, &count)) return false;
   if (count != 1) return node_error(n, "%d axes", count);
-  if (!node_axis(n, list[0], t->rank, &axis)) return false;
-  if (t->rank == MAX_RANK) return node_error(n, "a tensor of %d dimensions", t->rank);
-  bool exclusive = node_int(n, "exclusive", 0) != 0, reverse = node_int(n, "reverse", 0) != 0;
-  const Expr *dims[MAX_RANK];
-  int rank = t->rank + 1; /* the new dimension, j, stands before i */
-  for (int d = 0; d < rank; d++) dims[d] = t->dims[d - (d > axis)];
-  Val x = broadcast(n, insert_dims(n, input(n, 0), 1u << axis, rank), rank, dims);
-  Val j = iota_i64(n, rank, dims, axis), i = iota_i64(n, rank, dims, axis + 1);
-  OpKind keep = reverse ? (exclusive ? OP_gt : OP_ge) : (exclusive ? OP_lt : OP_le);
-  Val masked = select3(n, binary(n, keep, i, j), x, splat_like(n, x, 0));
-  return set_output(n, 0, reduce_axes(n, RED_SUM, masked, 1u << (axis + 1), false));
+  if (!node_axis(n, list[0], input_type(n, 0)->rank, &axis)) return false;
+  return set_output(n, 0, scan(n, RED_SUM, input(n, 0), axis, node_int(n, "exclusive", 0) != 0, node_int(n, "reverse", 0) != 0));
 }

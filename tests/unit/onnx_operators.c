@@ -1,0 +1,79 @@
+/* tests/unit/onnx_operators.c - what single ONNX operators become, and how they are refused.  Their numbers are
+ * tested by tests/onnx/node_tests.c. */
+#include "tests/onnx_graph.h"
+
+/* ---- picking and scattering */
+
+static void the_k_largest_are_the_first_of_a_sort(void) {
+  begin();
+  in("x", F32, "batch,9"), out("v"), out("i");
+  ints("k", "3");
+  attr(node("TopK", "x,k", "v,i"), "axis", INT, 1);
+  IMPORTS();
+  HAS("argsort %x {axis=1, descending=1} : i64[batch, 9]");
+  HAS("take %x, %\"/v,i.slice\" {axis=1, start=0} : f32[batch, 3]");
+  begin();
+  in("x", F32, "2,9"), out("v"), out("i");
+  ints("k", "10");
+  node("TopK", "x,k", "v,i");
+  expect(DIAG_onnx_node, "k is 10", "/v,i");
+}
+
+static void gathering_by_element_is_a_take(void) {
+  begin();
+  in("x", F32, "batch,9,5"), in("i", I64, "batch,2,4"), out("y");
+  attr(node("GatherElements", "x,i", "y"), "axis", INT, 1);
+  IMPORTS();
+  HAS("slice %x {starts=[0, 0, 0], strides=[1, 1, 1]} : f32[batch, 9, 4]");
+  HAS("%/y = take %/y.slice, %/y.select {axis=1, start=0} : f32[batch, 2, 4]");
+}
+
+static void running_sums_are_scans(void) {
+  begin();
+  in("x", F32, "batch,9"), out("y");
+  ints("axis", "1");
+  attr(node("CumSum", "x,axis", "y"), "reverse", INT, 1);
+  IMPORTS();
+  HAS("%/y = scan %x {axis=1, exclusive=0, reverse=1, op=sum} : f32[batch, 9]");
+}
+
+static void scattering_reduces_into_the_data(void) {
+  begin();
+  opset = 18;
+  in("x", F32, "4,5"), in("i", I64, "2,3"), in("u", F32, "2,3"), out("y");
+  string_attr(node("ScatterElements", "x,i,u", "y"), "reduction", "add");
+  IMPORTS();
+  HAS("put %/y.pad.1, %/y.pad {axis=0, start=0, op=sum} : f32[4, 5]"); /* the indices padded by -1 */
+  HAS("value=-1");
+  HAS("%/y = add %x, %/y.put : f32[4, 5]");
+  begin();
+  in("x", F32, "4,batch"), in("i", I64, "7,1"), in("u", F32, "7,batch"), out("y");
+  node("ScatterND", "x,i,u", "y");
+  IMPORTS();
+  HAS("scatter %u, "); /* one dimension is addressed: the data keeps its shape */
+  HAS("{axis=0, start=0, op=max} : f32[4, batch]");
+  HAS("{axis=0, start=0, op=or} : bool[4, batch]");
+  begin();
+  opset = 18;
+  in("x", F32, "4,5"), in("i", I64, "2,5"), in("u", F32, "2,5"), out("y");
+  string_attr(node("ScatterElements", "x,i,u", "y"), "reduction", "median");
+  expect(DIAG_onnx_node, "reduction \"median\"", "/y");
+}
+
+static void picking_by_data_is_refused(void) {
+  begin();
+  in("x", F32, "4,5"), in("c", 9, "5"), out("y");
+  attr(node("Compress", "x,c", "y"), "axis", INT, 1);
+  expect(DIAG_onnx_shape, "the condition is no constant", "/y");
+}
+
+int main(void) {
+  RUN(the_k_largest_are_the_first_of_a_sort);
+  RUN(gathering_by_element_is_a_take);
+  RUN(running_sums_are_scans);
+  RUN(scattering_reduces_into_the_data);
+  RUN(picking_by_data_is_refused);
+  module_free(module);
+  arena_free(arena);
+  return test_summary();
+}
