@@ -91,6 +91,30 @@ static const Expr *windowed_points(const Printing *p, int role) {
   return e;
 }
 
+static bool unit_step(const Expr *e) { return e && ex_is_const(e, 1); }
+
+/* The fast kernel, for f32 with the summed letter innermost in operand 0 and a letter of the weights innermost in the result. */
+static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const Letter *summed, int nsummed) {
+  const Letter *lanes = NULL, *sum = nsummed ? &summed[0] : NULL;
+  Letter pixels[MAX_RANK], outer[MAX_RANK];
+  int npixels = 0, nouter = 0;
+  if (p->op->kind == OP_conv_filter || part_type(p, -1)->dtype != DT_f32 || nsummed > 1 || (sum && !unit_step(sum->step[1]))) return false;
+  for (int i = 0; i < nkept; i++) {
+    const Letter *l = &kept[i];
+    if (unit_step(l->step[0]) && l->step[2] && (!l->step[1] || (unit_step(l->step[1]) && !sum))) lanes = l;
+    else if (l->step[2]) outer[nouter++] = *l;
+    else pixels[npixels++] = *l;
+  }
+  if (!lanes) return false;
+  print_letters(p, "pixels", pixels, npixels);
+  print_letters(p, "outer", outer, nouter);
+  text_printf(p->t, "  const ConvTiles tiles = {w, %d, pixels, outer, %s, %d, %s, ", p->op->kind == OP_conv_transpose, number(p, lanes->extent),
+              lanes->step[1] != NULL, number(p, lanes->step[2]));
+  text_printf(p->t, "%s, %s};\n", sum ? number(p, sum->extent) : "1", sum ? number(p, sum->step[2]) : "0");
+  text_add(p->t, "  conv_tiles(y, a, b, &tiles, work);\n");
+  return true;
+}
+
 /* Multiply-adds, counting those that meet padding. */
 static const Expr *print_conv(const Printing *p) {
   Module *m = p->w->m;
@@ -100,10 +124,11 @@ static const Expr *print_conv(const Printing *p) {
   for (int i = 0; i < nkept; i++) work = ex_mul(m, work, kept[i].extent);
   for (int i = 0; i < nsummed; i++) work = ex_mul(m, work, summed[i].extent);
   DType t = part_type(p, -1)->dtype;
-  print_letters(p, "kept", kept, nkept);
-  print_letters(p, "summed", summed, nsummed);
   text_printf(p->t, "  %s *y = ptr[2];\n  const %s *a = ptr[0], *b = ptr[1];\n", c_stored_type(t), c_stored_type(t));
   text_printf(p->t, "  const int64_t work = %s;\n", number(p, work));
+  if (print_tiles(p, kept, nkept, summed, nsummed)) return ex_muli(m, work, 2);
+  print_letters(p, "kept", kept, nkept);
+  print_letters(p, "summed", summed, nsummed);
   text_printf(p->t, "  %s(%s, %s, %s);\n", p->op->kind == OP_conv ? "CONV" : p->op->kind == OP_conv_transpose ? "CONV_TRANSPOSE" : "CONV_FILTER",
               dtype_name(t), c_stored_type(t), rp_value_type(t));
   return ex_muli(m, work, 2);

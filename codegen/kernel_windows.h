@@ -121,6 +121,164 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
 #define CONV_TRANSPOSE(T, stored, type) CONV_LOOPS(T, stored, type, image, window, conv_output, output, o, window, j, CONV_TRANSPOSE_TERM)
 #define CONV_FILTER(T, stored, type) CONV_LOOPS(T, stored, type, window, output, conv_filter_image, image, o, output, j, CONV_FILTER_TERM)
 
+/* ---- f32 convolutions in tiles: the summed letter is innermost in operand 0, the lanes' letter in the result (channels last)
+ *
+ * A tile is CONV_PIXELS places of the result by one or two vectors of its innermost letter, held in registers while the window and
+ * the summed letter pass; weights are packed once per block of lanes, and places outside operand 0 read zeros.  Terms are added in
+ * the order of the window, then of the summed letter, each with one rounding: the same whatever the tile, the threads and the part. */
+
+#if defined(__AVX512F__)
+enum { CONV_PIXELS = 8, CONV_VECTORS = 2 }; /* 16 of 32 registers are sums */
+#else
+enum { CONV_PIXELS = 6, CONV_VECTORS = 1 };
+#endif
+enum { CONV_LANES = 16 * CONV_VECTORS, CONV_CHUNK = 64 * CONV_PIXELS };
+
+typedef struct ConvTiles {
+  const Windows *w;
+  _Bool transposed;                   /* conv_transpose: the result has the image's extents */
+  const Letters *pixels, *outer;      /* letters the weights do not have; letters they do, without the lanes' */
+  int64_t lanes, lanes_a, lanes_b;    /* lanes_a is 0, or 1: one summand per place and lane (depthwise) */
+  int64_t sum, sum_b;
+} ConvTiles;
+
+typedef struct ConvPixel {
+  const float *a;
+  float *y;
+  int64_t at[3]; /* conv: first image index; conv_transpose: image index - start */
+} ConvPixel;
+
+FN v16 conv_some(const float *x, int64_t n) {
+  v16 v = v16_of(0);
+  __builtin_memcpy(&v, x, (size_t)(n < 16 ? n : 16) * sizeof *x);
+  return v;
+}
+
+#define CONV_STEP(V) \
+  FN void conv_step_##V(v16 *sums, const float *const *x, const float *weights, int64_t n) { \
+    v16 acc[CONV_PIXELS][V]; \
+    for (int p = 0; p < CONV_PIXELS; p++) \
+      for (int v = 0; v < V; v++) acc[p][v] = sums[p * V + v]; \
+    for (int64_t i = 0; i < n; i++) { \
+      const v16 *line = (const v16 *)(weights + i * 16 * V); \
+      for (int p = 0; p < CONV_PIXELS; p++) { \
+        v16 value = v16_of(x[p][i]); \
+        for (int v = 0; v < V; v++) acc[p][v] = v16_fma(value, line[v], acc[p][v]); \
+      } \
+    } \
+    for (int p = 0; p < CONV_PIXELS; p++) \
+      for (int v = 0; v < V; v++) sums[p * V + v] = acc[p][v]; \
+  }
+CONV_STEP(1)
+CONV_STEP(2)
+
+FN void conv_depthwise(v16 *sums, const float *const *x, const float *weights, int64_t lanes) {
+  v16 line = *(const v16 *)weights;
+  for (int p = 0; p < CONV_PIXELS; p++) sums[p] = v16_fma(lanes >= 16 ? *(const v16 *)x[p] : conv_some(x[p], lanes), line, sums[p]);
+}
+
+/* Where window element k of dimension d finds a place of the result in operand 0; false outside. */
+FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *index) {
+  const Windows *w = t->w;
+  if (!t->transposed) {
+    *index = at + k * w->dilation[d];
+    return (uint64_t)*index < (uint64_t)w->image[d];
+  }
+  at -= k * w->dilation[d];
+  if (at < 0 || (w->stride[d] > 1 && at % w->stride[d])) return 0;
+  *index = w->stride[d] > 1 ? at / w->stride[d] : at;
+  return *index < w->output[d];
+}
+
+FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, ConvPixel *p) {
+  const Windows *w = t->w;
+  const int64_t *extent = t->transposed ? w->image : w->output, *step = t->transposed ? w->image_step : w->output_step;
+  int64_t ys = 0, as = 0, none = 0;
+  for (int d = 2; d >= 0; d--) {
+    int64_t u = index % extent[d];
+    index /= extent[d];
+    ys += u * step[d];
+    p->at[d] = t->transposed ? u - w->start[d] : w->start[d] + u * w->stride[d];
+  }
+  letters_at(t->pixels, index, &ys, &as, &none);
+  p->a = a + as, p->y = y + ys;
+}
+
+/* All terms of one tile. */
+static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel, const float *weights, const float *zeros, v16 *sums,
+                                                        int vectors, int64_t lanes) {
+  const Windows *w = t->w;
+  const int64_t *step = t->transposed ? w->output_step : w->image_step;
+  const float *row[CONV_PIXELS], *x[CONV_PIXELS];
+  for (int i = 0; i < CONV_PIXELS * vectors; i++) sums[i] = v16_of(0);
+  for (int64_t k0 = 0; k0 < w->window[0]; k0++)
+    for (int64_t k1 = 0; k1 < w->window[1]; k1++) {
+      _Bool any = 0;
+      for (int p = 0; p < CONV_PIXELS; p++) {
+        int64_t i0, i1;
+        _Bool in = conv_meets(t, 0, pixel[p].at[0], k0, &i0) && conv_meets(t, 1, pixel[p].at[1], k1, &i1);
+        row[p] = in ? pixel[p].a + i0 * step[0] + i1 * step[1] : NULL;
+        any |= in;
+      }
+      for (int64_t k2 = 0; k2 < w->window[2] && any; k2++) {
+        const float *line = weights + ((k0 * w->window[1] + k1) * w->window[2] + k2) * t->sum * 16 * vectors;
+        for (int p = 0; p < CONV_PIXELS; p++) {
+          int64_t i2;
+          x[p] = row[p] && conv_meets(t, 2, pixel[p].at[2], k2, &i2) ? row[p] + i2 * step[2] : zeros;
+        }
+        if (t->lanes_a) conv_depthwise(sums, x, line, lanes);
+        else if (vectors == 1) conv_step_1(sums, x, line, t->sum);
+        else conv_step_2(sums, x, line, t->sum);
+      }
+    }
+}
+
+/* [window][sum][lanes], lanes that do not exist 0. */
+FN void conv_pack(const ConvTiles *t, const float *b, float *to, int64_t wide, int64_t lanes) {
+  const Windows *w = t->w;
+  for (int64_t k0 = 0; k0 < w->window[0]; k0++)
+    for (int64_t k1 = 0; k1 < w->window[1]; k1++)
+      for (int64_t k2 = 0; k2 < w->window[2]; k2++)
+        for (int64_t i = 0; i < t->sum; i++, to += wide) {
+          const float *from = b + k0 * w->window_step[0] + k1 * w->window_step[1] + k2 * w->window_step[2] + i * t->sum_b;
+          for (int64_t l = 0; l < lanes; l++) to[l] = from[l * t->lanes_b];
+          for (int64_t l = lanes; l < wide; l++) to[l] = 0;
+        }
+}
+
+static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *a, const float *b, const ConvTiles *t, int64_t work) {
+  const Windows *w = t->w;
+  const int64_t *extent = t->transposed ? w->image : w->output;
+  int64_t wide = t->lanes_a ? 16 : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
+  int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2], chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
+  int64_t outer = letters_count(t->outer), elements = w->window[0] * w->window[1] * w->window[2] * t->sum;
+  if (pixels == 0) return;
+#pragma omp parallel if (work >= PARALLEL_WORK)
+  {
+    float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip), *zeros = scratch(1, (t->sum + 16) * (int64_t)sizeof *zeros);
+    int64_t packed = -1;
+    __builtin_memset(zeros, 0, (size_t)(t->sum + 16) * sizeof *zeros);
+#pragma omp for schedule(static)
+    for (int64_t item = 0; item < outer * blocks * chunks; item++) {
+      int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first, as = first * t->lanes_a, bs = first * t->lanes_b;
+      int64_t lanes = t->lanes - first < wide ? t->lanes - first : wide;
+      int vectors = lanes > 16 ? 2 : 1;
+      int64_t end = (chunk + 1) * CONV_CHUNK < pixels ? (chunk + 1) * CONV_CHUNK : pixels;
+      letters_at(t->outer, item / chunks / blocks, &ys, &as, &bs);
+      if (packed != item / chunks) conv_pack(t, b + bs, strip, 16 * vectors, lanes);
+      packed = item / chunks;
+      for (int64_t at = chunk * CONV_CHUNK; at < end; at += CONV_PIXELS) {
+        ConvPixel pixel[CONV_PIXELS];
+        v16 sums[CONV_PIXELS * 2];
+        int64_t n = end - at < CONV_PIXELS ? end - at : CONV_PIXELS;
+        for (int64_t p = 0; p < CONV_PIXELS; p++) conv_pixel(t, at + (p < n ? p : 0), y + ys, a + as, &pixel[p]);
+        conv_tile(t, pixel, strip, zeros, sums, vectors, lanes);
+        for (int64_t p = 0; p < n; p++) __builtin_memcpy(pixel[p].y, sums + p * vectors, (size_t)lanes * sizeof(float));
+      }
+    }
+  }
+}
+
 /* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result */
 
 #define POOL(T, stored, type, IDENTITY, COMBINE) do { \

@@ -3,16 +3,17 @@
 # windows that reach into a neighbour's quarter are exchanged.  Even and uneven quarters equal one rank and the reference, and are proved.
 . "$(dirname "$0")/lib.sh"
 
-# The plan: the last two dimensions of every image over h and w, written from the model's IR.
+# The plan: the height and width of every image over h and w, written from the model's IR, where an image is [n, H, W, c] once the input is transposed.
 cat >spatial.py <<'END'
 import re, sys
-image = {k: "{x2:h, x3:w}" for k in "input pool add mul relu broadcast concat".split()}
-cuts = image | {"conv": "{H:h, W:w}", "conv_transpose": "{H:h, W:w}", "reduce": "{r2:h, r3:w}"}
+image = {k: "{x1:h, x2:w}" for k in "pool add mul relu broadcast concat transpose".split()}
+windows = {"conv": "{H:h, W:w}", "conv_transpose": "{H:h, W:w}"}
+cuts = image | windows | {"reduce": "{r1:h, r2:w}", "input": "{x2:h, x3:w}"}
 print("apc.plan 1\ngraph @main 0000000000000000\ntarget cpux4 ranks 4\nmesh [h=2, w=2] stages 1")
 for line in open(sys.argv[1]):
     m = re.match(r'  %"?([^ "]+)"? = (\w+) .* : \w+\[([^\]]*)\]', line)
     if m and m[2] in cuts and (m[3].count(",") == 3 or m[2] == "reduce"):
-        print(f'op "{m[1]}" {cuts[m[2]]}')
+        print(f'op "{m[1]}" {cuts["input" if "perm=[0, 3, 1, 2]" in line else m[2]]}')
 END
 
 cut_images() { # MODEL SETTINGS...
