@@ -2,6 +2,7 @@
  *
  *   apc examples/mlp.apc --target cpux2 -o mlp
  *   cc -I runtime examples/embed.c build/libapcrt.a -lz -ljansson -lpthread -ldl -lm -o embed
+ *   cc embed.c $(pkg-config --cflags --libs apc) -o embed        with an installed apc (docs/install.md)
  *   ./embed ./mlp
  *
  * Every input is filled with random numbers; the first output is printed, and what a second run takes.

@@ -2,9 +2,8 @@
 add_executable(apcrt-stub runtime/stub/main.c)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
-# Everything a user of apc_runtime.h needs: link with -lz -ljansson -lpthread -ldl -lm.
+# Everything a user of apc_runtime.h needs; what to link besides is ${apc_link}, also in apc.pc and apcConfig.cmake.
+set(apc_link -lz -ljansson -lpthread -ldl -lm)
 add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_base>)
 set_target_properties(apcrt PROPERTIES LINKER_LANGUAGE C)
 add_dependencies(apcrt apc_runtime apc_base)
-install(TARGETS apcrt ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES runtime/apc_runtime.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -11,8 +11,23 @@
 #include "base/file.h"
 #include "passes/pipeline.h"
 
+typedef enum OptionId {
+#define OPTION(name, flag, argument, help) OPT_##name,
+#include "tools/opt_options.def"
+#undef OPTION
+  OPTIONS
+} OptionId;
+
+static const struct { const char *flag, *argument, *help; } rows[OPTIONS] = {
+#define OPTION(name, flag, argument, help) {flag, argument, help},
+#include "tools/opt_options.def"
+#undef OPTION
+};
+
 static int usage(void) {
-  fputs("usage: apc-opt [--passes=a,b] [--device=KIND] [--print-after=PASS|all] FILE.ir\npasses:", stderr);
+  fputs("usage: apc-opt [options] FILE.ir\n", stderr);
+  for (int i = 0; i < OPTIONS; i++) fprintf(stderr, "  %s=%s: %s\n", rows[i].flag, rows[i].argument, rows[i].help);
+  fputs("passes:", stderr);
   for (const char *const *p = pass_names(); *p; p++) fprintf(stderr, " %s", *p);
   fputs("\n", stderr);
   return 2;
@@ -41,21 +56,29 @@ static int run(Arena *a, Diags *diags, const char *file, const char *passes, con
   return ok ? 0 : 1;
 }
 
+/* "--passes=a,b"; false when the word is no option. */
+static bool take_option(const char *word, const char **values) {
+  for (int i = 0; i < OPTIONS; i++) {
+    size_t n = strlen(rows[i].flag);
+    if (strncmp(word, rows[i].flag, n) != 0 || word[n] != '=') continue;
+    values[i] = word + n + 1;
+    return true;
+  }
+  return false;
+}
+
 int main(int argc, char **argv) {
-  const char *file = NULL, *passes = "";
-  PassOptions options = {.verify = true, .dump = stdout};
+  const char *file = NULL, *values[OPTIONS] = {NULL};
   for (int i = 1; i < argc; i++) {
-    if (strncmp(argv[i], "--passes=", 9) == 0) passes = argv[i] + 9;
-    else if (strncmp(argv[i], "--device=", 9) == 0) options.device = argv[i] + 9;
-    else if (strncmp(argv[i], "--print-after=", 14) == 0) options.print_after = argv[i] + 14;
-    else if (argv[i][0] == '-' && argv[i][1]) return usage();
-    else if (file) return usage();
-    else file = argv[i];
+    if (take_option(argv[i], values)) continue;
+    if ((argv[i][0] == '-' && argv[i][1]) || file) return usage();
+    file = argv[i];
   }
   if (!file) return usage();
+  PassOptions how = {.verify = true, .dump = stdout, .device = values[OPT_device], .print_after = values[OPT_print_after]};
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
-  int code = run(a, diags, file, passes, &options);
+  int code = run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", &how);
   diags_print(diags, stderr, false);
   arena_free(a);
   return code;

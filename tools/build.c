@@ -184,14 +184,14 @@ bool build_lower(Tool *t, Build *b) {
 
 /* ---- the program */
 
-/* The prebuilt runtime lies beside apc, or in ../lib/apc of an installation. */
+/* The prebuilt runtime lies beside apc, or in the folder of an installation that tools.cmake names. */
 static const char *stub_path(Arena *a) {
   char self[4096];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n <= 0) return "apcrt-stub";
   self[n] = 0;
   *strrchr(self, '/') = 0;
-  const char *beside = arena_printf(a, "%s/apcrt-stub", self), *installed = arena_printf(a, "%s/../lib/apc/apcrt-stub", self);
+  const char *beside = arena_printf(a, "%s/apcrt-stub", self), *installed = arena_printf(a, "%s/" APC_STUB_FOLDER "/apcrt-stub", self);
   return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
 }
 

@@ -4,8 +4,6 @@
 
 #include "tools/options.h"
 
-static const char *const group_names[OG_COUNT] = {"Model", "Training", "Plan", "Data", "Output", "Messages"};
-
 void help_print(void) {
   puts("apc compiles a neural network into one program that runs on many devices.\n\n"
        "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
@@ -40,7 +38,7 @@ void help_command(Command c) {
     bool titled = false;
     for (int i = 0; i < OPT_COUNT; i++) {
       if (option_rows[i].group != (OptionGroup)g || !(option_rows[i].commands & (1u << c))) continue;
-      if (!titled) printf("\n%s\n", group_names[g]);
+      if (!titled) printf("\n%s\n", option_group_names[g]);
       titled = true;
       print_option(&option_rows[i]);
     }

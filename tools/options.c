@@ -12,6 +12,8 @@
 #define ALL (~0u)
 #define DIAG_none DIAG_NONE
 
+const char *const option_group_names[OG_COUNT] = {"Model", "Training", "Plan", "Data", "Output", "Messages"};
+
 const CommandRow command_rows[CMD_COUNT] = {
 #define COMMAND(name, arguments, later, brief) [CMD_##name] = {#name, arguments, DIAG_##later, brief},
 #include "tools/options.def"

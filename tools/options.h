@@ -71,6 +71,7 @@ typedef struct ChoiceRow {
   DiagCode later;
 } ChoiceRow;
 
+extern const char *const option_group_names[OG_COUNT];
 extern const CommandRow command_rows[CMD_COUNT];
 extern const OptionRow option_rows[OPT_COUNT];
 extern const ChoiceRow choice_rows[];

@@ -14,15 +14,9 @@
 #include "tools/options.h"
 
 typedef enum ExitCode {
-  EXIT_OK = 0,
-  EXIT_BAD_INPUT = 1,
-  EXIT_USAGE = 2,
-  EXIT_INFEASIBLE = 3,
-  EXIT_MISMATCH = 4,
-  EXIT_MISSING = 5,
-  EXIT_RUN = 6,
-  EXIT_LATE = 7,
-  EXIT_INTERNAL = 70
+#define EXIT(name, code, meaning) EXIT_##name = code,
+#include "tools/exits.def"
+#undef EXIT
 } ExitCode;
 
 typedef struct Tool {

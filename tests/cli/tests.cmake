@@ -3,12 +3,14 @@ find_program(APC_BASH bash REQUIRED)
 foreach(name
     artifact
     cuda
+    docs
     files
     families
     inputs
     kernels
     malformed
     models
+    same
     spatial
     targets
     unknown

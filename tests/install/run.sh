@@ -1,0 +1,71 @@
+#!/bin/bash
+# usage: run.sh BUILD CC FLAG
+# Installs into a prefix, moves the prefix, hides the build folder (in a mount namespace, where that is allowed), then uses
+# what was installed: apc, its programs, apc.pc with examples/embed.c, find_package(apc).
+set -eu
+build=$(realpath "$1") cc=$2 flag=$3
+[ "$flag" = -fsanitize= ] && flag=
+
+if [ "${4:-}" != hidden ]; then
+  dir=$(mktemp -d)
+  trap 'rm -rf "$dir"' EXIT
+  cmake --install "$build" --prefix "$dir/first" --strip >"$dir/log"
+  mv "$dir/first" "$dir/prefix"
+  cp "$0" "$dir/run.sh"
+  if grep -rlF "$build" "$dir/prefix"; then echo "these files name the build folder"; exit 1; fi
+  if unshare -rm true 2>/dev/null; then
+    unshare -rm bash -c 'mount -t tmpfs none "$1" && shift && exec "$@"' - "$build" bash "$dir/run.sh" "$build" "$cc" "$3" hidden "$dir"
+  else
+    bash "$dir/run.sh" "$build" "$cc" "$3" hidden "$dir"
+  fi
+  exit
+fi
+
+dir=$5 prefix=$5/prefix
+cd "$dir"
+export TMPDIR=$dir PATH=$prefix/bin:$PATH
+unset APC_TARGET
+fail() { echo "FAILED: $*"; exit 1; }
+for f in share/man/man1/apc.1 share/man/man1/apc-opt.1 share/man/man1/apc-model.1 share/man/man5/apc-targets.5 share/man/man5/apc-plan.5 \
+  share/bash-completion/completions/apc share/zsh/site-functions/_apc share/fish/vendor_completions.d/apc.fish; do
+  test -s "$prefix/$f" || fail "$f is missing"
+done
+
+# the compiler: a model with the layer library, a built-in target, the stub
+mlp=$prefix/share/doc/apc/examples/mlp.apc
+test "$(command -v apc)" = "$prefix/bin/apc" || fail "another apc"
+apc "$mlp" -q -D d=16 -D hidden=32 -D layers=2 --dim batch=12 --target cpux2 -o model
+./model --input x=random:1 --outputs two.npz >said || fail "the program does not run"
+apc run "$mlp" -q -D d=16 -D hidden=32 -D layers=2 --dim batch=12 --target cpu --input x=random:1 --expect two.npz | grep -q equal || fail "apc run"
+apc verify "$mlp" -q -D d=16 -D hidden=32 -D layers=2 --dim batch=12 --target cpux2 | grep -q proved || fail "apc verify"
+apc targets show dgx-h100 | grep -q '^machine dgx-h100' || fail "built-in targets"
+apc convert "$mlp" -q -D d=16 -D hidden=32 -D layers=2 m.ir && apc-opt --passes=dce m.ir | grep -q 'func @' || fail "apc-opt"
+cp -r "$prefix" elsewhere # a prefix can be moved
+elsewhere/bin/apc "$mlp" -q -D d=16 -D hidden=32 -D layers=2 --dim batch=12 --target cpux2 -o again
+cmp model again || fail "the same compiler at another place writes another program"
+
+# the library through pkg-config
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+pc=$(find "$prefix" -name apc.pc)
+PKG_CONFIG_PATH=$(dirname "$pc")
+# shellcheck disable=SC2046,SC2086
+"$cc" $flag -Wall -Wextra -Werror "$prefix/share/doc/apc/examples/embed.c" $(pkg-config --cflags --libs apc) -o embed
+./embed ./model | tee said
+grep -q '^y: 12 .*; 2 ranks' said || fail "embed.c through pkg-config"
+
+# and through CMake
+mkdir project
+cat >project/CMakeLists.txt <<CMAKE
+cmake_minimum_required(VERSION 3.25)
+project(embed LANGUAGES C)
+find_package(apc 0.1 REQUIRED)
+add_executable(embed "$prefix/share/doc/apc/examples/embed.c")
+target_compile_options(embed PRIVATE $flag)
+target_link_options(embed PRIVATE $flag)
+target_link_libraries(embed PRIVATE apc::runtime)
+add_custom_command(OUTPUT model COMMAND \${APC_COMPILER} "$mlp" -q -D d=16 -D hidden=32 -D layers=2 --dim batch=12 --target cpux2 -o model VERBATIM)
+add_custom_target(model_program ALL DEPENDS model)
+CMAKE
+env -u CMAKE_C_COMPILER_LAUNCHER cmake -S project -B project/build -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" >log && cmake --build project/build >>log || { cat log; fail "find_package(apc)"; }
+project/build/embed project/build/model | grep -q '; 2 ranks' || fail "embed.c through find_package"
+echo ok

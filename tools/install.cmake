@@ -1,0 +1,30 @@
+# cmake --install BUILD --prefix P: programs, the runtime as a library, its header, and what other tools read about them.
+# Everything finds everything else relative to itself, so the prefix can be moved. Targets and layer libraries are in the binary.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS apc apc-opt DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS apcrt-stub DESTINATION ${CMAKE_INSTALL_LIBDIR}/apc)
+install(TARGETS apcrt ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES runtime/apc_runtime.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+set(share ${CMAKE_BINARY_DIR}/share)
+install(FILES ${share}/apc.1 ${share}/apc-opt.1 ${share}/apc-model.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${share}/apc-targets.5 ${share}/apc-plan.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
+install(FILES ${share}/apc.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME apc)
+install(FILES ${share}/_apc DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${share}/apc.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+file(GLOB apc_examples CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.apc ${CMAKE_SOURCE_DIR}/examples/*.c)
+install(FILES ${apc_examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
+# pkg-config and find_package(apc): target apc::runtime
+set(pc_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/apc)
+file(RELATIVE_PATH pc_prefix /${pc_folder} /)
+list(JOIN apc_link " " apc_link_text)
+configure_file(tools/apc.pc.in apc.pc @ONLY)
+configure_package_config_file(tools/apcConfig.cmake.in apcConfig.cmake INSTALL_DESTINATION ${package_folder}
+                              PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(apcConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/apc.pc DESTINATION ${pc_folder})
+install(FILES ${CMAKE_BINARY_DIR}/apcConfig.cmake ${CMAKE_BINARY_DIR}/apcConfigVersion.cmake DESTINATION ${package_folder})
