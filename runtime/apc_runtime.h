@@ -57,9 +57,12 @@ typedef struct ApcTensorInfo {
 
 typedef struct ApcModel ApcModel;
 
+typedef struct ApcLaunch ApcLaunch; /* below */
+
 typedef struct ApcOptions {
   const char *weights;  /* another file with the weights (the .safetensors, or the model file at its new place); NULL */
   int timeout_ms;       /* longest time without progress of a rank; 0: 60000 */
+  ApcLaunch *launch;    /* for the generated program itself: the ranks of a launcher; else NULL */
 } ApcOptions;
 
 /* Opens a compiled program; NULL: the running one.  options may be NULL.  *model is set also after an error, for apc_error;
@@ -128,6 +131,26 @@ const char *apc_describe(ApcModel *model, int json);
 /* Is this process a rank that a host started?  Then its whole life is `return apc_rank_main(argc, argv);`. */
 int apc_is_rank(int argc, char **argv);
 int apc_rank_main(int argc, char **argv);
+
+/* One of several processes that a launcher started, one per rank (docs/launch.md)?  The program is the running one. */
+typedef struct ApcLaunchOptions {
+  int rank, world;        /* -1: as the environment says */
+  const char *rendezvous; /* HOST:PORT or a file; NULL: as the environment says */
+  const char *transport;  /* "tcp" or "mpi"; NULL: by the launcher */
+  const char *weights;    /* as in ApcOptions, like the next */
+  int timeout_ms;
+} ApcLaunchOptions;
+
+/* Meets the other ranks.  *launch is NULL when this process was started alone; set also after an error. */
+ApcStatus apc_launch(const ApcLaunchOptions *options, ApcLaunch **launch);
+int apc_launch_rank(const ApcLaunch *launch);
+/* The life of a rank other than 0: until rank 0 leaves, or something fails. *code: the exit code for this process. */
+ApcStatus apc_launch_serve(ApcLaunch *launch, int *code);
+const char *apc_launch_error(const ApcLaunch *launch);
+/* Should this process tell the error?  One process per machine does what all know. */
+int apc_launch_tells(const ApcLaunch *launch);
+/* Rank 0 ends the others with `code`; after an error any rank ends all. */
+void apc_launch_close(ApcLaunch *launch, int code);
 
 #ifdef __cplusplus
 }

@@ -175,11 +175,11 @@ static void load_weights(Executor *e, const int64_t *values, const MemoryPlan *p
     char *at = e->spaces[SPACE_PARAM].data + plan->offsets[t->buffer];
     e->mapped[t->buffer] = at;
     if (t->init == PINIT_prepared) continue;
-    if (e->options.session) session_rank_step(e->options.session, exec_step_load(i));
+    if (e->options.place) rank_place_step(e->options.place, exec_step_load(i));
     part_of(p, t, values, lo, extent);
     weights_load(e->weights, i, lo, extent, at);
   }
-  if (e->options.session) session_rank_step(e->options.session, 0); /* what fails next does not fail in loading */
+  if (e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in loading */
 }
 
 static RtStatus open_weights(Executor *e, RtError *error) {
@@ -202,6 +202,20 @@ static RtStatus open_weights(Executor *e, RtError *error) {
 }
 
 /* ---- opening */
+
+/* The most communication instructions joined into one position. */
+static int most_joined(const Program *p) {
+  int most = 1, now = 1;
+  for (uint32_t i = 0; i < p->n_instrs; i++) {
+    now = p->instrs[i].together ? now + 1 : 1;
+    if (now > most) most = now;
+  }
+  return most;
+}
+
+CommOptions exec_comm_options(const Program *p) {
+  return (CommOptions){.max_positions = EXEC_POSITIONS, .max_operations = EXEC_POSITIONS * most_joined(p)};
+}
 
 static bool allocate_tables(Executor *e) {
   const Program *p = e->p;

@@ -13,13 +13,28 @@
 
 typedef struct Executor Executor;
 
+/* A part of an output (its place in the RequestLayout) that a rank wrote, and all of one request in order. */
+typedef struct WrittenPart {
+  uint32_t port, rank;
+  int64_t start[PROGRAM_MAX_RANK], extents[PROGRAM_MAX_RANK];
+} WrittenPart;
+
+typedef struct WrittenParts {
+  WrittenPart *items; /* from malloc */
+  size_t n, capacity;
+} WrittenParts;
+
 typedef struct ExecOptions {
   uint32_t rank;
   Comm *comm;              /* NULL when the program has one rank */
-  SessionRank *session;    /* for progress; may be NULL */
+  RankPlace *place;        /* where steps are told; may be NULL */
+  WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */
   const char *weights;     /* --weights, or NULL */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
 } ExecOptions;
+
+/* What a communicator for the program must hold. */
+CommOptions exec_comm_options(const Program *p);
 
 RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out, RtError *error);
 

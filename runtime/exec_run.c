@@ -1,7 +1,9 @@
 /* runtime/exec_run.c - the interpreter: schedules, bodies, instructions. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/box.h"
 #include "runtime/exec_internal.h"
 #include "runtime/gemm_dnnl.h"
 
@@ -42,45 +44,6 @@ void exec_fill(DType dtype, void *to, int64_t n, double value) {
     return;
   }
   for (int64_t i = 0; i < n; i++) memcpy((char *)to + (size_t)i * size, element, size);
-}
-
-/* A box of one tensor's memory: from `data`, whose extents are `whole`, the elements [start, start + extent). */
-typedef struct Box {
-  char *data;
-  const int64_t *whole, *start;
-} Box;
-
-static bool inside(uint32_t rank, const int64_t *start, const int64_t *extent, const int64_t *whole) {
-  for (uint32_t d = 0; d < rank; d++)
-    if (start[d] < 0 || extent[d] < 0 || extent[d] > whole[d] || start[d] > whole[d] - extent[d]) return false;
-  return true;
-}
-
-static size_t position(uint32_t rank, Box b, const int64_t *at) {
-  size_t n = 0;
-  for (uint32_t d = 0; d < rank; d++) n = n * (size_t)b.whole[d] + (size_t)(b.start[d] + at[d]);
-  return n;
-}
-
-/* Copies a box; trailing dimensions taken whole on both sides move as one run. */
-static void copy_box(uint32_t rank, size_t size, const int64_t *extent, Box from, Box to) {
-  int64_t at[PROGRAM_MAX_RANK] = {0};
-  size_t run = size;
-  uint32_t outer = rank;
-  for (uint32_t d = 0; d < rank; d++)
-    if (extent[d] == 0) return;
-  bool full = true;
-  while (outer > 0 && full) {
-    outer--;
-    run *= (size_t)extent[outer];
-    full = extent[outer] == from.whole[outer] && extent[outer] == to.whole[outer];
-  }
-  for (;;) {
-    memcpy(to.data + position(rank, to, at) * size, from.data + position(rank, from, at) * size, run);
-    uint32_t d = outer;
-    while (d > 0 && ++at[d - 1] == extent[d - 1]) at[--d] = 0;
-    if (d == 0) return;
-  }
 }
 
 /* ---- instructions */
@@ -144,13 +107,29 @@ static RtStatus run_copy(const Executor *e, const ProgramInstr *x, RtError *erro
     start[0][d] = exec_value(e, x, 3 * d + 1);
     start[1][d] = exec_value(e, x, 3 * d + 2);
   }
-  if (!inside(from.rank, start[0], extent, from.extents) || !inside(to.rank, start[1], extent, to.extents))
+  if (!box_fits(from.rank, start[0], extent, from.extents) || !box_fits(to.rank, start[1], extent, to.extents))
     return exec_error(e, x, RT_INTERNAL, error, "the box reaches outside a tensor");
   if (from.data == to.data && memcmp(start[0], start[1], from.rank * sizeof start[0][0]) == 0 &&
       memcmp(from.extents, to.extents, from.rank * sizeof from.extents[0]) == 0)
     return RT_OK; /* the same place */
-  copy_box(from.rank, dtype_bytes(from.dtype), extent, (Box){from.data, from.extents, start[0]},
+  box_move(from.rank, dtype_bytes(from.dtype), extent, (Box){from.data, from.extents, start[0]},
            (Box){to.data, to.extents, start[1]});
+  return RT_OK;
+}
+
+/* Remembers which part of an output this rank wrote. */
+static RtStatus note_written(WrittenParts *w, uint32_t port, const View *v, const int64_t *start, RtError *error) {
+  if (w->n == w->capacity) {
+    size_t capacity = w->capacity ? 2 * w->capacity : 16;
+    WrittenPart *items = realloc(w->items, capacity * sizeof *items);
+    if (!items) return rt_error(error, RT_FAILED, "out of memory");
+    w->items = items;
+    w->capacity = capacity;
+  }
+  WrittenPart *part = &w->items[w->n++];
+  *part = (WrittenPart){.port = port, .rank = v->rank};
+  memcpy(part->start, start, v->rank * sizeof *start);
+  memcpy(part->extents, v->extents, v->rank * sizeof *start);
   return RT_OK;
 }
 
@@ -162,15 +141,15 @@ static RtStatus run_port(const Executor *e, const ProgramInstr *x, bool feed, Rt
   View v = exec_view(e, x, 0);
   int64_t start[PROGRAM_MAX_RANK], zero[PROGRAM_MAX_RANK] = {0}, at[PROGRAM_MAX_AXES];
   for (uint32_t d = 0; d < v.rank; d++) start[d] = exec_value(e, x, d);
-  if (!inside(v.rank, start, v.extents, io->shapes[port].dims))
+  if (!box_fits(v.rank, start, v.extents, io->shapes[port].dims))
     return exec_error(e, x, RT_INTERNAL, error, "the part reaches outside the tensor");
   Box whole = {e->io + io->offsets[port], io->shapes[port].dims, start}, mine = {v.data, v.extents, zero};
   memcpy(at, e->coordinates, sizeof at);
   if (e->p->mb_axis != PROGRAM_NONE) at[e->p->mb_axis] = e->binding->mb;
   for (uint32_t a = 0; !feed && a < e->p->n_axes; a++)
     if ((x->mask & (1u << a)) && at[a] != 0) return RT_OK; /* another replica writes it */
-  copy_box(v.rank, dtype_bytes(v.dtype), v.extents, feed ? whole : mine, feed ? mine : whole);
-  return RT_OK;
+  box_move(v.rank, dtype_bytes(v.dtype), v.extents, feed ? whole : mine, feed ? mine : whole);
+  return feed || !e->options.written ? RT_OK : note_written(e->options.written, port, &v, start, error);
 }
 
 static RtStatus run_load(const Executor *e, const ProgramInstr *x, RtError *error) {
@@ -198,7 +177,7 @@ static RtStatus run_check(const Executor *e, const ProgramInstr *x, RtError *err
 static RtStatus run_instr(Executor *e, uint32_t index, uint32_t *done, RtError *error) {
   const ProgramInstr *x = &e->p->instrs[index];
   *done = 1;
-  if (e->options.session) session_rank_step(e->options.session, exec_step(index, e->binding->mb));
+  if (e->options.place) rank_place_step(e->options.place, exec_step(index, e->binding->mb));
   if (x->guard != PROGRAM_NONE && e->binding->values[x->guard] == 0) return RT_OK;
   switch ((ProgramInstrKind)x->kind) {
     case PI_launch: return run_launch(e, x);

@@ -72,6 +72,7 @@ ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model
   m->path = strdup(path ? path : "/proc/self/exe");
   if (options && options->weights) m->weights = strdup(options->weights);
   m->timeout_ms = options ? options->timeout_ms : 0;
+  m->launched = options && options->launch ? options->launch->launched : NULL;
   RtStatus status = m->path && (m->weights || !options || !options->weights)
                         ? open_model(m, path)
                         : rt_error(&m->error, RT_FAILED, "out of memory");
@@ -280,6 +281,7 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
 }
 
 static RtStatus start(ApcModel *m) {
+  if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
   const char *args[] = {"--weights", m->weights, NULL};
   SessionOptions options = {.path = m->path, .args = m->weights ? args : NULL, .world = apc_ranks(m),
@@ -298,6 +300,12 @@ static RtStatus end(ApcModel *m, RtStatus status) {
 }
 
 static RtStatus request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
+  if (m->launched) {
+    RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
+    bool inputs = m->inputs_new;
+    m->inputs_new = false;
+    return launched_run(m->launched, &head, symbols, kind == REQUEST_RUN ? &m->layout : NULL, inputs, &m->error);
+  }
   struct {
     RequestHead head;
     int64_t symbols[PROGRAM_MAX_SYMBOLS];
@@ -344,9 +352,11 @@ static RtStatus place_inputs(ApcModel *m, uint32_t entry) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   void *area;
-  RtStatus status = session_io(m->session, m->layout.bytes, &area, &m->error);
+  RtStatus status = m->launched ? launched_io(m->launched, m->layout.bytes, &area, &m->error)
+                                : session_io(m->session, m->layout.bytes, &area, &m->error);
   if (status) return status;
   m->io = area;
+  m->inputs_new = true;
   for (uint32_t i = 0; !status && i < e->n_inputs; i++) {
     uint32_t port = e->inputs + i;
     const Bound *b = find_bound(m, program_text(p, p->ports[port].name));
@@ -386,7 +396,7 @@ ApcStatus apc_run_again(ApcModel *m) {
 
 ApcStatus apc_reset(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
-  return m->session ? host_status(m, request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;
+  return m->session || m->launched ? host_status(m, request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;
 }
 
 /* ---- outputs */

@@ -6,6 +6,7 @@
 #include "base/tensor.h"
 #include "runtime/apc_runtime.h"
 #include "runtime/artifact.h"
+#include "runtime/launched.h"
 #include "runtime/request.h"
 #include "runtime/session.h"
 
@@ -27,7 +28,9 @@ struct ApcModel {
   int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
   Bound *bound;
   size_t n_bound;
-  Session *session;
+  Session *session;   /* ranks started by this process; NULL when a launcher did, or none run yet */
+  Launched *launched; /* the caller's */
+  bool inputs_new;    /* since the last request */
   uint32_t requests;
   char *io;
   RequestLayout layout; /* of the last request; n 0 before the first */
@@ -38,6 +41,15 @@ struct ApcModel {
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
   char *description;
   RtError error;
+};
+
+/* The ranks of a launcher, and this process as one of them. */
+struct ApcLaunch {
+  Launch place;
+  Launched *launched;
+  Artifact artifact;
+  RtError error;
+  bool alone_failed; /* the error is this rank's own */
 };
 
 /* Records the error and gives the public status. */

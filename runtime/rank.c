@@ -27,23 +27,13 @@ int apc_is_rank(int argc, char **argv) {
   return getenv(SESSION_FD_VARIABLE) != NULL && parse(argc, argv).rank >= 0;
 }
 
-/* The most communication instructions joined into one position. */
-static int most_joined(const Program *p) {
-  int most = 1, now = 1;
-  for (uint32_t i = 0; i < p->n_instrs; i++) {
-    now = p->instrs[i].together ? now + 1 : 1;
-    if (now > most) most = now;
-  }
-  return most;
-}
-
 static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, RtError *error) {
   if (p->ranks == 1) return RT_OK;
   Transport *transport;
   RtStatus status = session_rank_transport(session, &transport, error);
   if (status) return status;
-  CommOptions options = {.max_positions = EXEC_POSITIONS, .max_operations = EXEC_POSITIONS * most_joined(p),
-                         .progress = session_rank_progress(session)};
+  CommOptions options = exec_comm_options(p);
+  options.progress = session_rank_progress(session);
   return comm_open(transport, &options, comm, error);
 }
 
@@ -64,7 +54,7 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
 
 static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *artifact, Comm *comm, RtError *error) {
   const char *check = getenv("APC_CHECK");
-  ExecOptions options = {.rank = (uint32_t)a->rank, .comm = comm, .session = session, .weights = a->weights,
+  ExecOptions options = {.rank = (uint32_t)a->rank, .comm = comm, .place = session_rank_place(session), .weights = a->weights,
                          .check = check && strcmp(check, "1") == 0};
   Executor *e = NULL;
   RtStatus status = exec_open(artifact, &options, &e, error);

@@ -1,3 +1,23 @@
+# The transport over MPI: compiled against the MPI found here and carried by the runtime as bytes, so that a compiled program is one
+# file; without mpicc there are no bytes, and the runtime says so when a launcher of MPI starts it.
+find_program(APC_MPICC mpicc)
+set(mpi_image ${CMAKE_BINARY_DIR}/generated/mpi_image.c)
+if(APC_MPICC)
+  set(mpi_plugin ${CMAKE_BINARY_DIR}/libapcrt_mpi.so)
+  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/transport.c ${CMAKE_SOURCE_DIR}/runtime/status.c)
+  add_custom_command(OUTPUT ${mpi_plugin}
+    COMMAND ${APC_MPICC} -std=gnu11 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
+            -I${CMAKE_SOURCE_DIR} ${mpi_sources} -o ${mpi_plugin}
+    DEPENDS ${mpi_sources} runtime/transport_mpi.h runtime/transport.h runtime/status.h runtime/status.def VERBATIM)
+  set(mpi_include ".incbin \\\"${mpi_plugin}\\\"\\n")
+endif()
+file(CONFIGURE OUTPUT ${mpi_image} @ONLY CONTENT
+"__asm__(\".section .rodata\\n.balign 16\\n.global apc_mpi_image\\napc_mpi_image:\\n@mpi_include@.global apc_mpi_image_end\\napc_mpi_image_end:\\n.byte 0\\n.text\\n\");
+extern const char apc_mpi_image[];
+")
+set_source_files_properties(${mpi_image} PROPERTIES OBJECT_DEPENDS "${mpi_plugin}")
+target_sources(apc_runtime PRIVATE ${mpi_image})
+
 # The prebuilt runtime that becomes the head of every artifact, and the library for people who embed it.
 add_executable(apcrt-stub runtime/stub/main.c)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)

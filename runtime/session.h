@@ -10,7 +10,7 @@
  *   session_start                             session_rank_open
  *   session_io            (place inputs)      comm_open(session_rank_transport(...), ...)
  *   session_run, session_wait                 while session_rank_next gives SESSION_RUN:
- *   read outputs from session_io                 session_rank_step, comm_..., session_rank_finish
+ *   read outputs from session_io                 rank_place_step, comm_..., session_rank_finish
  *   session_stop                              comm_close, session_rank_close, exit
  *
  * Watchdog.  A thread of the host looks at the ranks every 50 ms.  A rank that died, or reported a failure, or
@@ -23,6 +23,7 @@
 #ifndef APC_RUNTIME_SESSION_H
 #define APC_RUNTIME_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,6 +83,19 @@ void session_stop(Session *s);
 
 typedef struct SessionRank SessionRank;
 
+/* Where a rank is in its work; it writes, a watchdog reads. */
+typedef struct RankPlace {
+  _Atomic uint64_t beats; /* grows with every step and command */
+  _Atomic uint32_t step;
+} RankPlace;
+
+/* Two plain stores. */
+static inline void rank_place_step(RankPlace *p, uint32_t step) {
+  uint64_t beats = atomic_load_explicit(&p->beats, memory_order_relaxed);
+  atomic_store_explicit(&p->step, step, memory_order_relaxed);
+  atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
+}
+
 typedef enum SessionCommandKind { SESSION_RUN, SESSION_EXIT } SessionCommandKind;
 
 typedef struct SessionCommand {
@@ -103,8 +117,8 @@ CommProgress *session_rank_progress(SessionRank *r);
 /* Waits for the next command.  RT_ABORTED when the session ended otherwise. */
 RtStatus session_rank_next(SessionRank *r, SessionCommand *out, RtError *error);
 
-/* Tells the watchdog where this rank is (two plain stores). */
-void session_rank_step(SessionRank *r, uint32_t step);
+/* Where this rank tells the watchdog its steps. */
+RankPlace *session_rank_place(SessionRank *r);
 
 /* The command is done and its outputs are in the I/O area. */
 void session_rank_finish(SessionRank *r);

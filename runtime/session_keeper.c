@@ -102,9 +102,9 @@ static void add_text(char *text, size_t size, const char *format, ...) {
 /* " at step 17 (all_reduce of h3 over tp), waiting in all_reduce at order key 40" */
 static void describe_place(const Session *s, int rank, char *text, size_t size) {
   const SessionSlot *slot = &s->control->slots[rank];
-  uint32_t step = atomic_load(&slot->step);
+  uint32_t step = atomic_load(&slot->place.step);
   char what[512] = "";
-  if (atomic_load(&slot->beats) == 0) {
+  if (atomic_load(&slot->place.beats) == 0) {
     add_text(text, size, " before it was ready");
     return;
   }
@@ -163,7 +163,7 @@ static bool is_busy(const Session *s, int rank) {
 static void note_progress(Session *s, int rank) {
   RankProcess *p = &s->ranks[rank];
   const SessionSlot *slot = &s->control->slots[rank];
-  uint64_t beats = atomic_load(&slot->beats), moves = atomic_load(&slot->progress.moves);
+  uint64_t beats = atomic_load(&slot->place.beats), moves = atomic_load(&slot->progress.moves);
   if (is_busy(s, rank) && p->busy && beats == p->beats && moves == p->moves) return;
   p->busy = is_busy(s, rank);
   p->beats = beats;

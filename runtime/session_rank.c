@@ -83,7 +83,7 @@ RtStatus session_rank_open(int rank, int world, SessionRank **out, RtError *erro
     free(r);
     return status;
   }
-  atomic_fetch_add(&r->slot->beats, 1);
+  atomic_fetch_add(&r->slot->place.beats, 1);
   *out = r;
   return RT_OK;
 }
@@ -119,19 +119,14 @@ RtStatus session_rank_next(SessionRank *r, SessionCommand *out, RtError *error) 
     session_sleep(&c->command, command, COMMAND_SLEEP_MS);
   }
   r->command = command;
-  atomic_fetch_add(&r->slot->beats, 1);
+  atomic_fetch_add(&r->slot->place.beats, 1);
   RtStatus status = remap_io(r, error);
   if (status != RT_OK) return status;
   *out = (SessionCommand){(SessionCommandKind)c->kind, c->payload, c->payload_bytes, r->io, r->io_bytes};
   return RT_OK;
 }
 
-void session_rank_step(SessionRank *r, uint32_t step) {
-  SessionSlot *slot = r->slot;
-  uint64_t beats = atomic_load_explicit(&slot->beats, memory_order_relaxed);
-  atomic_store_explicit(&slot->step, step, memory_order_relaxed);
-  atomic_store_explicit(&slot->beats, beats + 1, memory_order_relaxed);
-}
+RankPlace *session_rank_place(SessionRank *r) { return &r->slot->place; }
 
 void session_rank_finish(SessionRank *r) {
   SessionControl *c = r->control;

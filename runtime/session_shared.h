@@ -15,8 +15,7 @@
 /* One rank writes it, the watchdog reads it. */
 typedef struct SessionSlot {
   _Alignas(64) CommProgress progress;
-  _Atomic uint64_t beats;   /* grows with every step and command */
-  _Atomic uint32_t step;
+  RankPlace place;
   _Atomic uint32_t command; /* number of the last finished command */
   _Atomic uint32_t failed;  /* 1 once `failure` is complete */
   RtError failure;

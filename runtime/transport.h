@@ -76,6 +76,7 @@ typedef struct TransportOps {
 struct Transport {
   const TransportOps *ops;
   int rank, world;
+  int exit_code; /* with which a transport whose abort ends processes ends them */
 };
 
 #endif

@@ -260,7 +260,7 @@ RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, T
                     TRANSPORT_LOCAL_MAX_WORLD);
   Local *t = calloc(1, sizeof *t);
   if (!t) return rt_error(error, RT_FAILED, "out of memory");
-  t->base = (Transport){&local_ops, rank, world};
+  t->base = (Transport){&local_ops, rank, world, 0};
   t->shared = memory;
   t->bells = bells_of(memory);
   t->rings = (Ring *)(t->bells + world);

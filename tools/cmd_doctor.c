@@ -43,7 +43,7 @@ static Check compiler(Arena *a) {
 
 static Check mpi(Arena *a) {
   const char *line = first_line(a, "mpicc --version 2>/dev/null");
-  return (Check){"MPI", "several machines (not yet)", false, line != NULL, line ? line : "mpicc not found"};
+  return (Check){"MPI", "ranks of several machines under mpirun", false, line != NULL, line ? line : "mpicc not found"};
 }
 
 /* ---- libraries */

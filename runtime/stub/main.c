@@ -140,23 +140,6 @@ static bool milliseconds(const char *text, int *out) {
   return true;
 }
 
-/* ---- launchers */
-
-/* A process started as one of several by a launcher must not start ranks of its own. */
-static int check_launcher(void) {
-  static const struct { const char *size, *rank, *who; } launchers[] = {
-    {"APC_WORLD_SIZE", "APC_RANK", "a launcher"},          {"WORLD_SIZE", "RANK", "torchrun"},
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"}, {"PMI_SIZE", "PMI_RANK", "mpiexec"},
-    {"SLURM_NTASKS", "SLURM_STEP_ID", "srun"}};
-  for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-    const char *size = getenv(launchers[i].size);
-    if (size && getenv(launchers[i].rank) && atoi(size) > 1)
-      return fail(APC_UNSUPPORTED, "this is one of %s processes of %s; running under a launcher is not supported yet: "
-                  "start the program alone, it starts its own ranks", size, launchers[i].who);
-  }
-  return 0;
-}
-
 /* ---- inputs and outputs */
 
 /* "NAME=REST"; a bare REST means the only one of `n`. */
@@ -387,15 +370,48 @@ static int use(ApcModel *m, const Line *line) {
   return !code && last(line, OPT_describe) ? describe(m, line) : code;
 }
 
-static int open_and_use(const Line *line) {
-  const Given *weights = last(line, OPT_weights), *timeout = last(line, OPT_timeout);
-  ApcOptions o = {weights ? weights->value : NULL, 0};
-  if (timeout && !milliseconds(timeout->value, &o.timeout_ms))
-    return fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
+static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
+  const Given *weights = last(line, OPT_weights);
+  ApcOptions o = {weights ? weights->value : NULL, timeout_ms, launch};
   ApcModel *m;
   ApcStatus status = apc_load(NULL, &o, &m);
   int code = status ? fail_model(m, status) : use(m, line);
   apc_close(m);
+  return code;
+}
+
+/* ---- launchers */
+
+static int launch_options(const Line *line, ApcLaunchOptions *o) {
+  const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
+  const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport), *weights = last(line, OPT_weights);
+  long r = -1, w = -1;
+  *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL, .transport = transport ? transport->value : NULL,
+                          .weights = weights ? weights->value : NULL};
+  if (rank && !whole_number(rank->value, 0, 1 << 20, &r)) return fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
+  if (world && !whole_number(world->value, 1, 1 << 20, &w)) return fail(APC_USAGE, "--world %s: a number is wanted", world->value);
+  if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
+    return fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
+  o->rank = (int)r;
+  o->world = (int)w;
+  return 0;
+}
+
+/* As rank 0, alone or not, or as one of the others. */
+static int launch(const Line *line) {
+  ApcLaunchOptions o;
+  ApcLaunch *ranks = NULL;
+  int code = launch_options(line, &o);
+  if (code) return code;
+  ApcStatus status = apc_launch(&o, &ranks);
+  if (!status && ranks && apc_launch_rank(ranks) > 0) status = apc_launch_serve(ranks, &code);
+  else if (!status) code = open_and_use(line, ranks, o.timeout_ms);
+  if (status) {
+    code = (int)status;
+    if (apc_launch_tells(ranks)) fail(code, "%s", apc_launch_error(ranks));
+  }
+  fflush(stdout); /* closing may end the process */
+  apc_launch_close(ranks, code);
   return code;
 }
 
@@ -407,8 +423,7 @@ int main(int argc, char **argv) {
   if (!code && last(&line, OPT_help)) {
     print_help(stdout);
   } else if (!code) {
-    code = check_launcher();
-    if (!code) code = open_and_use(&line);
+    code = launch(&line);
   }
   free(line.given);
   if (fflush(stdout) != 0 && !code) code = fail(APC_BAD_INPUT, "standard output cannot be written");

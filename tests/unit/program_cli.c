@@ -144,7 +144,8 @@ static void errors_have_codes(void) {
   RUNS("--help", 0, "--bench[=RUNS]");
   setenv("WORLD_SIZE", "4", 1);
   setenv("RANK", "1", 1);
-  RUNS("--input x=zeros", 5, "this is one of 4 processes of torchrun");
+  RUNS("--input x=zeros", 2, "this is rank 1 of 4 (torchrun), but nothing says where the ranks meet");
+  RUNS("--input x=zeros --rendezvous localhost:1", 2, "torchrun started 4 processes, but this program was compiled for 2 ranks");
   unsetenv("WORLD_SIZE");
 }
 

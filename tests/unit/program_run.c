@@ -18,7 +18,7 @@ static const char kernel_text[] =
 
 static ApcModel *load(const char *path) {
   ApcModel *m;
-  ApcOptions options = {NULL, 800};
+  ApcOptions options = {.timeout_ms = 800};
   CHECKF(apc_load(path, &options, &m) == APC_OK, "%s", apc_error(m));
   return m;
 }
@@ -200,7 +200,7 @@ static void weights_are_checked(void) {
   char elsewhere[5000];
   snprintf(elsewhere, sizeof elsewhere, "%s.moved", moved);
   CHECK(rename(moved, elsewhere) == 0);
-  ApcOptions options = {elsewhere, 0};
+  ApcOptions options = {.weights = elsewhere};
   CHECKF(apc_load(artifact, &options, &m) == APC_OK, "%s", apc_error(m));
   CHECK(run_mlp(m, 4) < 1e-5);
   apc_close(m);

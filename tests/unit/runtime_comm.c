@@ -330,7 +330,7 @@ static RtStatus random_job(RankContext *r, const Payload *p, RtError *error) {
         int g = (int)below(&seed, GROUPS_MOST);
         draw(&seed, &flights[f].draws[k], ids[g], groups[g], sizes[g]);
       }
-      session_rank_step(r->session, (uint32_t)(position + f));
+      rank_place_step(session_rank_place(r->session), (uint32_t)(position + f));
       status = launch(r, &flights[f], n, position + f, error);
     }
     for (int f = 0; f < SEVERAL && status == RT_OK; f++) {

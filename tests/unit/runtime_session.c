@@ -59,7 +59,7 @@ static RtStatus collectives(RankContext *r, double seconds, RtError *error) {
   RtStatus status = RT_OK;
   float more = 1;
   for (uint32_t i = 0; status == RT_OK && more > 0; i++) {
-    session_rank_step(r->session, 100 + i % 7);
+    rank_place_step(session_rank_place(r->session), 100 + i % 7);
     status = all_reduce(r, i, values, values, i % 3 ? 100 : 30000, error);
     more = r->rank == 0 && ranks_now() < end;
     if (status == RT_OK) status = all_reduce(r, i, &more, &more, 1, error);
@@ -77,12 +77,12 @@ static RtStatus sum_job(RankContext *r, const SessionCommand *c, size_t n, RtErr
 }
 
 static RtStatus failing_job(RankContext *r, Job job, RtError *error) {
-  session_rank_step(r->session, 33);
+  rank_place_step(session_rank_place(r->session), 33);
   if (job == JOB_EXIT) _exit(3);
   if (job == JOB_REPORT) return rt_error(error, RT_BAD_INPUT, "weights.safetensors: no such tensor");
   for (uint32_t i = 0;; i++) {
     usleep(1000);
-    if (job == JOB_MISS) session_rank_step(r->session, 33 + i % 2);
+    if (job == JOB_MISS) rank_place_step(session_rank_place(r->session), 33 + i % 2);
   }
 }
 
@@ -105,7 +105,7 @@ static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error)
     default: break;
   }
   if (r->rank == p.rank) return failing_job(r, p.job, error);
-  session_rank_step(r->session, 5);
+  rank_place_step(session_rank_place(r->session), 5);
   return all_reduce(r, 77, &one, &one, 1, error);
 }
 

@@ -1,0 +1,47 @@
+/* runtime/host_launch.c - the part of apc_runtime.h about launchers. */
+#include <stdlib.h>
+
+#include "runtime/host.h"
+
+static RtStatus check_world(const Launch *p, const Program *program, RtError *error) {
+  if ((uint32_t)p->world == program->ranks) return RT_OK;
+  return rt_error(error, RT_USAGE, "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
+                  "again with another --target", p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
+}
+
+ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
+  ApcLaunch *l = *launch = calloc(1, sizeof *l);
+  if (!l) return APC_FAILED;
+  LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
+  LaunchedOptions options = {o->weights, o->timeout_ms};
+  RtStatus status = launch_find(&flags, &l->place, &l->error);
+  bool alone = !status && l->place.world == 1; /* an environment of one process says nothing about ranks */
+  if (!status && (!alone || o->rank >= 0)) status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
+  if (l->artifact.image) status = check_world(&l->place, &l->artifact.program, &l->error);
+  if (!status && alone) {
+    apc_launch_close(l, 0);
+    *launch = NULL;
+    return APC_OK;
+  }
+  if (!status) status = launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error);
+  return (ApcStatus)rt_exit_code(status);
+}
+
+int apc_launch_rank(const ApcLaunch *l) { return l->place.rank; }
+
+const char *apc_launch_error(const ApcLaunch *l) { return l ? l->error.text : "out of memory"; }
+
+ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
+  RtStatus status = launched_serve(l->launched, code, &l->error);
+  l->alone_failed = status && status != RT_ABORTED;
+  return (ApcStatus)rt_exit_code(status);
+}
+
+int apc_launch_tells(const ApcLaunch *l) { return !l || l->alone_failed || l->place.local_rank == 0; }
+
+void apc_launch_close(ApcLaunch *l, int code) {
+  if (!l) return;
+  launched_close(l->launched, code);
+  artifact_close(&l->artifact);
+  free(l);
+}

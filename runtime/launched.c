@@ -1,0 +1,342 @@
+/* runtime/launched.c - see launched.h.
+ *
+ * All that moves between ranks outside a request are blocks of broadcasts in the group of all ranks: from rank 0 to everyone, or from
+ * everyone to rank 0.  The program itself has no broadcasts, so that its counts of communication are not touched.
+ */
+#include "runtime/launched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/box.h"
+#include "runtime/exec.h"
+#include "runtime/transport_mpi.h"
+
+#define HELLO_MAGIC UINT64_C(0x31434e55414c50a1)
+
+enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100 };
+
+/* What must be equal on all ranks before anything else is said. */
+typedef struct Hello {
+  uint64_t magic, table_hash, image_bytes;
+  uint32_t rank, world;
+} Hello;
+
+typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE } CommandKind;
+
+typedef struct Command {
+  uint32_t kind;
+  int32_t code; /* LEAVE: with which the ranks exit */
+  RequestHead head;
+  uint32_t send_inputs;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+} Command;
+
+/* A rank's answer; then come `parts` WrittenParts and the elements of each in turn. */
+typedef struct Answer {
+  RankReport report;
+  uint64_t parts, bytes;
+} Answer;
+
+struct Launched {
+  Launch place;
+  LaunchedOptions options;
+  const Artifact *artifact;
+  Transport *transport; /* the communicator's */
+  Comm *comm;
+  int everyone; /* the group of all ranks */
+  uint64_t key;
+  CommBlock *send, *recv; /* per rank */
+  Answer *answers;        /* rank 0: per rank */
+  WrittenParts written;
+  Executor *executor;
+  char *io;
+  size_t io_bytes;
+  bool broken; /* after an error the ranks have nothing in common any more */
+  bool over;   /* all ranks know that they end */
+};
+
+/* ---- moving bytes */
+
+/* Waits without a limit: rank 0 may have nothing to do for hours. */
+static RtStatus wait_idle(Launched *l, CommTicket ticket, RtError *error) {
+  bool done = false;
+  for (unsigned spins = 0;; spins++) {
+    RtStatus status = comm_poll(l->comm, ticket, &done, error);
+    if (status || done) return status;
+    l->transport->ops->sleep(l->transport, spins, IDLE_MS);
+  }
+}
+
+/* The blocks in l->send and l->recv, which it clears afterwards. */
+static RtStatus move(Launched *l, const void *src, void *dst, bool idle, RtError *error) {
+  CommTicket ticket;
+  CommOp op = {.kind = COMM_broadcast, .group = l->everyone, .src = src, .dst = dst, .send = l->send, .recv = l->recv};
+  RtStatus status = comm_enqueue(l->comm, l->key++, &op, 1, &ticket, error);
+  if (!status) status = idle ? wait_idle(l, ticket, error) : comm_wait(l->comm, ticket, error);
+  memset(l->send, 0, sizeof *l->send * (size_t)l->place.world);
+  memset(l->recv, 0, sizeof *l->recv * (size_t)l->place.world);
+  return status;
+}
+
+/* From rank 0 to everyone. */
+static RtStatus spread(Launched *l, void *data, size_t bytes, bool idle, RtError *error) {
+  for (int i = 1; i < l->place.world && l->place.rank == 0; i++) l->send[i] = comm_contiguous(0, bytes);
+  if (l->place.rank != 0) l->recv[0] = comm_contiguous(0, bytes);
+  return move(l, data, data, idle, error);
+}
+
+/* `bytes` from everyone to rank 0, which gets them one after the other; its own are already there. */
+static RtStatus gather(Launched *l, const void *mine, void *all, size_t bytes, RtError *error) {
+  for (int i = 1; i < l->place.world && l->place.rank == 0; i++) l->recv[i] = comm_contiguous((size_t)i * bytes, bytes);
+  if (l->place.rank != 0) l->send[0] = comm_contiguous(0, bytes);
+  return move(l, mine, all, false, error);
+}
+
+/* ---- meeting */
+
+/* Everyone hears every rank, so that all come to the same end. */
+static RtStatus compare_programs(Launched *l, RtError *error) {
+  const ProgramHeader *h = l->artifact->program.header;
+  Hello mine = {HELLO_MAGIC, h->table_hash, l->artifact->bytes, (uint32_t)l->place.rank, (uint32_t)l->place.world}, *all;
+  all = calloc((size_t)l->place.world, sizeof *all);
+  if (!all) return rt_error(error, RT_FAILED, "out of memory");
+  all[l->place.rank] = mine;
+  RtStatus status = gather(l, &mine, all, sizeof mine, error);
+  if (!status) status = spread(l, all, sizeof *all * (size_t)l->place.world, false, error);
+  for (int i = 0; i < l->place.world && !status; i++) {
+    if (all[i].magic != HELLO_MAGIC || all[i].rank != (uint32_t)i)
+      status = rt_error(error, RT_BAD_INPUT, "rank %d does not run this version of the runtime", i);
+    else if (all[i].table_hash != all[0].table_hash || all[i].image_bytes != all[0].image_bytes)
+      status = rt_error(error, RT_BAD_INPUT, "rank %d runs another program than rank 0 (%016llx of %llu bytes, not %016llx of %llu): "
+                        "all ranks need the same file", i, (unsigned long long)all[i].table_hash, (unsigned long long)all[i].image_bytes,
+                        (unsigned long long)all[0].table_hash, (unsigned long long)all[0].image_bytes);
+  }
+  l->over = status == RT_BAD_INPUT;
+  free(all);
+  return status;
+}
+
+static RtStatus open_comm(Launched *l, RtError *error) {
+  int members[PROGRAM_MAX_WORLD];
+  if (l->place.transport != LAUNCH_MPI)
+    return rt_error(error, RT_UNSUPPORTED, "this is rank %d of %d (%s): several processes without MPI are not supported yet", l->place.rank,
+                    l->place.world, l->place.by);
+  RtStatus status = transport_mpi_open(l->place.rank, l->place.world, &l->transport, error);
+  if (status) return status;
+  CommOptions options = exec_comm_options(&l->artifact->program);
+  options.timeout_ms = l->options.timeout_ms;
+  status = comm_open(l->transport, &options, &l->comm, error);
+  for (int i = 0; i < l->place.world; i++) members[i] = i;
+  return status ? status : comm_group(l->comm, members, l->place.world, &l->everyone, error);
+}
+
+static RtStatus open_all(Launched *l, RtError *error) {
+  size_t world = (size_t)l->place.world;
+  l->send = calloc(world, sizeof *l->send);
+  l->recv = calloc(world, sizeof *l->recv);
+  l->answers = calloc(world, sizeof *l->answers);
+  if (!l->send || !l->recv || !l->answers) return rt_error(error, RT_FAILED, "out of memory");
+  launch_share_cores(&l->place);
+  RtStatus status = open_comm(l, error);
+  return status ? status : compare_programs(l, error);
+}
+
+RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error) {
+  Launched *l = *out = calloc(1, sizeof *l);
+  if (!l) return rt_error(error, RT_FAILED, "out of memory");
+  l->place = *place;
+  l->options = *options;
+  if (l->options.timeout_ms <= 0) l->options.timeout_ms = DEFAULT_TIMEOUT_MS;
+  l->artifact = artifact;
+  RtStatus status = open_all(l, error);
+  l->broken = status && !l->over;
+  return status;
+}
+
+RtStatus launched_start(Launched *l, RtError *error) {
+  const char *check = getenv("APC_CHECK");
+  if (l->executor) return RT_OK;
+  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .weights = l->options.weights,
+                         .written = l->place.rank ? &l->written : NULL, .check = check && strcmp(check, "1") == 0};
+  RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
+  l->broken = l->broken || status;
+  return status;
+}
+
+RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error) {
+  if (bytes > l->io_bytes) {
+    free(l->io);
+    l->io_bytes = 0;
+    l->io = aligned_alloc(PROGRAM_ALIGN, (bytes + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN);
+    if (!l->io) return rt_error(error, RT_FAILED, "%zu bytes of memory for inputs and outputs", bytes);
+    memset(l->io, 0, bytes);
+    l->io_bytes = bytes;
+  }
+  *area = l->io;
+  return RT_OK;
+}
+
+/* ---- a request */
+
+/* The inputs follow each other, from the first one's place to the first output's. */
+static RtStatus spread_inputs(Launched *l, uint32_t entry, const RequestLayout *layout, RtError *error) {
+  uint32_t n = l->artifact->program.entries[entry].n_inputs;
+  if (n == 0) return RT_OK;
+  size_t end = layout->offsets[n - 1] + layout->sizes[n - 1];
+  return spread(l, l->io + layout->offsets[0], end - layout->offsets[0], false, error);
+}
+
+static size_t part_bytes(const Program *p, const ProgramEntry *e, const WrittenPart *part) {
+  size_t n = dtype_bytes((DType)p->ports[e->inputs + part->port].dtype);
+  for (uint32_t d = 0; d < part->rank; d++) n *= (size_t)part->extents[d];
+  return n;
+}
+
+/* Between the elements of a part in a row and their place in the I/O area. */
+static void copy_part(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, const WrittenPart *part, char *row, bool pack) {
+  static const int64_t zero[PROGRAM_MAX_RANK] = {0};
+  Box place = {l->io + layout->offsets[part->port], layout->shapes[part->port].dims, part->start}, flat = {row, part->extents, zero};
+  box_move(part->rank, dtype_bytes((DType)l->artifact->program.ports[e->inputs + part->port].dtype), part->extents, pack ? place : flat,
+           pack ? flat : place);
+}
+
+static RtStatus unpack(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, int rank, char *bytes, RtError *error) {
+  const Answer *a = &l->answers[rank];
+  uint32_t ports = (uint32_t)(e->n_inputs + e->n_outputs);
+  size_t at = a->parts * sizeof(WrittenPart);
+  for (uint64_t i = 0; i < a->parts; i++) {
+    WrittenPart part;
+    memcpy(&part, bytes + i * sizeof part, sizeof part);
+    if (part.port < e->n_inputs || part.port >= ports || part.rank != (uint32_t)layout->shapes[part.port].rank ||
+        !box_fits(part.rank, part.start, part.extents, layout->shapes[part.port].dims) ||
+        part_bytes(&l->artifact->program, e, &part) > a->bytes - at)
+      return rt_error(error, RT_INTERNAL, "rank %d sent a part of an output that is none", rank);
+    copy_part(l, e, layout, &part, bytes + at, false);
+    at += part_bytes(&l->artifact->program, e, &part);
+  }
+  return RT_OK;
+}
+
+/* Rank 0: the parts of all other ranks. */
+static RtStatus collect(Launched *l, const ProgramEntry *e, const RequestLayout *layout, RtError *error) {
+  size_t total = 0;
+  for (int i = 1; i < l->place.world; i++) {
+    const Answer *a = &l->answers[i];
+    if (a->parts > a->bytes / sizeof(WrittenPart)) return rt_error(error, RT_INTERNAL, "rank %d answers nonsense", i);
+    l->recv[i] = comm_contiguous(total, a->bytes);
+    total += a->bytes;
+  }
+  char *bytes = malloc(total + 1);
+  if (!bytes) return rt_error(error, RT_FAILED, "%zu bytes of memory for outputs", total);
+  RtStatus status = move(l, NULL, bytes, false, error);
+  size_t at = 0;
+  for (int i = 1; i < l->place.world && !status; i++) {
+    status = unpack(l, e, layout, i, bytes + at, error);
+    at += l->answers[i].bytes;
+  }
+  free(bytes);
+  return status;
+}
+
+/* The other ranks: what this one wrote. */
+static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout *layout, size_t total, RtError *error) {
+  size_t at = l->written.n * sizeof *l->written.items;
+  char *bytes = malloc(total + 1);
+  if (!bytes) return rt_error(error, RT_FAILED, "%zu bytes of memory for outputs", total);
+  if (at) memcpy(bytes, l->written.items, at);
+  for (size_t i = 0; i < l->written.n; i++) {
+    copy_part(l, e, layout, &l->written.items[i], bytes + at, true);
+    at += part_bytes(&l->artifact->program, e, &l->written.items[i]);
+  }
+  l->send[0] = comm_contiguous(0, total);
+  RtStatus status = move(l, bytes, NULL, false, error);
+  free(bytes);
+  return status;
+}
+
+/* Runs this rank's share; then its answer, and the outputs.  layout: NULL for a reset. */
+static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, RtError *error) {
+  const ProgramEntry *e = &l->artifact->program.entries[head->entry];
+  l->written.n = 0;
+  RtStatus status = exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
+  if (status) return status;
+  Answer *mine = &l->answers[l->place.rank];
+  *mine = (Answer){.parts = l->written.n, .bytes = l->written.n * sizeof *l->written.items};
+  exec_report(l->executor, &mine->report);
+  mine->report.sent[COMM_broadcast] = mine->report.operations[COMM_broadcast] = 0;
+  for (size_t i = 0; i < l->written.n; i++) mine->bytes += part_bytes(&l->artifact->program, e, &l->written.items[i]);
+  status = gather(l, mine, l->answers, sizeof *mine, error);
+  if (status || !layout) return status;
+  return l->place.rank ? deliver(l, e, layout, mine->bytes, error) : collect(l, e, layout, error);
+}
+
+static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
+                               bool send_inputs, RtError *error) {
+  Command c = {.kind = COMMAND_RUN, .head = *head, .send_inputs = send_inputs};
+  if (head->n_symbols) memcpy(c.symbols, symbols, sizeof *symbols * head->n_symbols);
+  RtStatus status = spread(l, &c, sizeof c, false, error);
+  if (!status && send_inputs) status = spread_inputs(l, head->entry, layout, error);
+  if (!status) status = run(l, head, c.symbols, layout, error);
+  for (int i = 0; i < l->place.world && layout && !status; i++) *request_report(l->io, (uint32_t)i) = l->answers[i].report;
+  return status;
+}
+
+RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, bool send_inputs,
+                      RtError *error) {
+  RtStatus status = run_everywhere(l, head, symbols, layout, send_inputs, error);
+  l->broken = l->broken || status;
+  return status;
+}
+
+/* ---- the other ranks */
+
+static RtStatus serve_one(Launched *l, const Command *c, RtError *error) {
+  const Program *p = &l->artifact->program;
+  RequestLayout layout = {0};
+  void *area;
+  if (c->head.kind == REQUEST_RESET) return run(l, &c->head, c->symbols, NULL, error);
+  if (c->head.entry >= p->n_entries || c->head.n_symbols != p->n_symbols)
+    return rt_error(error, RT_INTERNAL, "rank 0 sent a request this program does not know");
+  RtStatus status = request_layout(p, c->head.entry, c->symbols, &layout, error);
+  if (!status) status = launched_io(l, layout.bytes, &area, error);
+  if (!status && c->send_inputs) status = spread_inputs(l, c->head.entry, &layout, error);
+  if (!status) status = run(l, &c->head, c->symbols, &layout, error);
+  request_layout_free(&layout);
+  return status;
+}
+
+RtStatus launched_serve(Launched *l, int *code, RtError *error) {
+  Command c;
+  RtStatus status = RT_OK;
+  for (;;) {
+    if (!status) status = spread(l, &c, sizeof c, true, error);
+    if (!status && c.kind == COMMAND_LEAVE) break;
+    if (!status) status = launched_start(l, error);
+    if (!status) status = serve_one(l, &c, error);
+    if (status) {
+      l->broken = true;
+      return status;
+    }
+  }
+  *code = c.code;
+  l->over = true;
+  return RT_OK;
+}
+
+void launched_close(Launched *l, int code) {
+  if (!l) return;
+  RtError error = {0};
+  Command c = {.kind = COMMAND_LEAVE, .code = code};
+  if (l->place.rank == 0 && l->comm && !l->broken && !l->over && spread(l, &c, sizeof c, false, &error)) l->broken = true;
+  if (l->transport) l->transport->exit_code = code;
+  if (l->comm && l->broken) comm_abort(l->comm);
+  exec_close(l->executor);
+  comm_close(l->comm);
+  free(l->send);
+  free(l->recv);
+  free(l->answers);
+  free(l->written.items);
+  free(l->io);
+  free(l);
+}

@@ -1,0 +1,51 @@
+/* runtime/launched.h - ranks that a launcher started, one process each, perhaps on several machines.
+ *
+ * Each process is a rank; that of rank 0 is the host as well: it reads the inputs, decides what runs, writes the outputs.
+ * The counterpart of runtime/session.h, where the host starts the ranks and shares memory with them.
+ *
+ *   rank 0                                        the others
+ *   launched_open                                 launched_open
+ *   launched_start; then per request:             launched_serve:
+ *     launched_io, inputs into it                   loads the weights, then per command
+ *     launched_run                                  receives sizes and inputs, runs, sends its parts of the outputs
+ *   launched_close                                launched_close
+ *
+ * Commands, inputs and parts of outputs travel through the communicator of the program, between its requests, so that
+ * everything here works over every transport, and one thread does all of it.  Inputs go to every rank whole; outputs come
+ * back as the parts that each rank wrote.
+ */
+#ifndef APC_RUNTIME_LAUNCHED_H
+#define APC_RUNTIME_LAUNCHED_H
+
+#include "runtime/artifact.h"
+#include "runtime/launch.h"
+#include "runtime/request.h"
+
+typedef struct Launched Launched;
+
+typedef struct LaunchedOptions {
+  const char *weights; /* another file with the weights, or NULL */
+  int timeout_ms;      /* 0: 60000 */
+} LaunchedOptions;
+
+/* Meets the other ranks; all must run the same program, and be as many as it was compiled for
+ * (the caller has looked). */
+RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error);
+
+/* Rank 0: loads its weights. */
+RtStatus launched_start(Launched *l, RtError *error);
+
+/* Rank 0: the I/O area of the next request, with the layout of RequestLayout. */
+RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error);
+
+/* Rank 0: runs a request on all ranks.  `layout`: of the request (NULL for a reset); `send_inputs`: they are new. */
+RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, bool send_inputs,
+                      RtError *error);
+
+/* The other ranks: serves until rank 0 leaves; *code is what it left with. */
+RtStatus launched_serve(Launched *l, int *code, RtError *error);
+
+/* Rank 0 tells the others to leave with `code`; after an error every rank makes all of them end.  NULL is allowed. */
+void launched_close(Launched *l, int code);
+
+#endif

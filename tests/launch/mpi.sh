@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# tests/launch/mpi.sh APC - programs under mpirun: the bits of the ranks that the program starts itself, refusals, deaths.
+. "$(dirname "$0")/lib.sh"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+command -v mpirun >/dev/null || { echo "mpirun is missing (Debian: openmpi-bin, libopenmpi-dev)"; exit 1; }
+
+program tp2 2 --tp 2
+program pp3 3 --pp 3 --micro-batches 2
+program mixed4 4 --tp 2 --dp 2
+program other 2 --pp 2
+for name in tp2 pp3 mixed4; do
+  expect 0 "" mpirun -np "${name: -1}" --oversubscribe "./$name" --inputs "$inputs" --outputs "$name.mpi.npz"
+  same "$name.alone.npz" "$name.mpi.npz"
+done
+
+# Sizes other than those planned for, several requests, results on standard output once.
+expect 0 "logits [3, 7" mpirun -np 4 --oversubscribe ./mixed4 --input tokens=random --dim batch=3 --dim seq=7
+check "one result" test "$(wc -l <out)" -eq 1
+expect 0 "runs: median" mpirun -np 2 --oversubscribe ./tp2 --bench=5
+
+# Refused by all, told once.
+expect 2 "mpirun started 3 processes, but this program was compiled for 2 ranks" mpirun -np 3 --oversubscribe ./tp2 --inputs "$inputs"
+check "told once" test "$(grep -c 'started 3 processes' err)" -eq 1
+expect 1 "missing.npz: cannot read the file" mpirun -np 2 --oversubscribe ./tp2 --inputs missing.npz
+expect 2 "there is no option --inptus" mpirun -np 2 --oversubscribe ./tp2 --inptus x
+expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --bench=1 : -np 1 ./other --bench=1
+summary 20
