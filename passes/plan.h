@@ -25,14 +25,14 @@ typedef struct Plan {
   const char *func;
   int ranks;
   Mesh mesh;                  /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
-  int tp, pp, dp, cp, ep, micro_batches;
+  int tp, pp, dp, cp, ep, micro_batches; /* what the axes amount to (degrees.h), whatever their names */
   const Strategy *strategies; /* by operation of the function */
   const int *stages;          /* by operation */
   uint64_t graph;             /* hash of the function */
   PlanPrice price;
   double flops, params;       /* of the whole step on one rank; trainable elements */
   double one_device_seconds;  /* the best on one rank of the target; INFINITY when it does not fit */
-  double lower_bound, gap;    /* seconds, over everything that was allowed; gap is a fraction of the plan's time, 0 when proven best */
+  double lower_bound, gap;    /* seconds, over everything that was allowed; gap: plan_gap */
   double search_seconds;
   double search_work;         /* sums formed for tables: the effort of the search, whatever the machine */
   int nalternatives;
@@ -42,6 +42,9 @@ typedef struct Plan {
 /* The fastest plan for the level-1 function (calls inlined) on the target.  Sets the module's mesh.  NULL after diagnostics: no feasible
  * plan, contradictory options. */
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
+
+/* A fraction of the plan's time; 0 when it is as fast as the bound. */
+static inline double plan_gap(double seconds, double lower_bound) { return seconds > lower_bound * (1 + 1e-9) ? 1 - lower_bound / seconds : 0; }
 
 /* Identity of a function for plans: its text without locations. */
 uint64_t plan_graph_hash(const Module *m, const Func *f);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/labels.h"
+#include "passes/degrees.h"
 #include "passes/plan.h"
 #include "passes/plan_file.h"
 #include "passes/plan_text.h"
@@ -74,7 +74,6 @@ static void match(Fitting *p, const PlanFileOp *line, int number) {
     p->matched[number] = true;
   }
 }
-
 
 static int by_glob(const void *x, const void *y) {
   const PlanFileOp *a = *(const PlanFileOp *const *)x, *b = *(const PlanFileOp *const *)y;
@@ -163,26 +162,17 @@ static bool place_stages(Fitting *p) {
   return true;
 }
 
-/* Degrees by the names of the axes: tp, tp2 ... */
-static int degree(const Mesh *mesh, const char *name) {
-  size_t n = strlen(name);
-  int d = 1;
-  for (int i = 0; i < mesh->naxes; i++) {
-    const char *axis = mesh->axes[i].name;
-    bool same = strncmp(axis, name, n) == 0 && strspn(axis + n, "0123456789") == strlen(axis + n);
-    if (same && !mesh->axes[i].temporal) d *= mesh->axes[i].size;
-  }
-  return d;
-}
-
 static bool complete(Fitting *p) {
   Plan *plan = p->plan;
   CostModel *c = cost_model_new(p->m, p->t);
   plan->price = plan_price(c, p->m, p->f, p->rules, plan->strategies, plan->stages);
   plan->flops = plan_flops(c, p->m, p->f, p->rules);
   plan->params = plan_params(p->m, p->f);
+  Shares shares = shares_of(c, p->f, p->rules, labels_of(p->m, p->f, p->rules), plan->strategies);
   cost_model_free(c);
-  plan->tp = degree(&plan->mesh, "tp"), plan->dp = degree(&plan->mesh, "dp"), plan->cp = degree(&plan->mesh, "cp"), plan->ep = degree(&plan->mesh, "ep");
+  int degrees[DEGREE_COUNT];
+  degrees_of(&plan->mesh, &shares, degrees);
+  plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP], plan->ep = degrees[DEGREE_EP];
   plan->pp = plan->mesh.stages;
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)

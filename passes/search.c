@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "passes/degrees.h"
 #include "passes/plan.h"
 #include "passes/search_graph.h"
 #include "passes/search_stage.h"
@@ -20,11 +21,6 @@ enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096, MAX_ROUNDS = 5 };
 
 /* Beyond these the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4;
-
-/* The degrees in the order their axes have on the mesh: what talks most is innermost. */
-enum { DP, CP, EP, TP, DEGREES };
-static const char *const degree_names[DEGREES] = {"dp", "cp", "ep", "tp"};
-static const Label degree_labels[DEGREES] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EXPERT, LABEL_OTHER};
 
 typedef struct Candidate {
   double bound;         /* seconds it cannot be faster than, known without solving it */
@@ -39,7 +35,7 @@ typedef struct Outcome {
   PlanPrice price;
   Strategy *strategies;
   int *stages;
-  int found[DEGREES];   /* degrees the strategies amount to */
+  int found[DEGREE_COUNT]; /* degrees the strategies amount to */
   double solved;        /* what the graph said it costs */
   const char *why_not;
 } Outcome;
@@ -52,7 +48,7 @@ typedef struct Search {
   const Rule *const *rules;
   const OpLabels *labels;
   const Shape *shape;
-  int forced[DEGREES];
+  int forced[DEGREE_COUNT];
   double limit;
   struct { double launches, seconds; } products;
   Candidate *candidates;
@@ -77,8 +73,8 @@ static void add_candidate(Search *s, const Candidate *c) {
 
 /* Appends the forced axes, each whole or as two sub-axes. */
 static void add_forced(Search *s, const Candidate *c, int degree) {
-  while (degree < DEGREES && s->forced[degree] <= 1) degree++;
-  if (degree == DEGREES) {
+  while (degree < DEGREE_COUNT && s->forced[degree] <= 1) degree++;
+  if (degree == DEGREE_COUNT) {
     add_candidate(s, c);
     return;
   }
@@ -112,14 +108,14 @@ static void add_free(Search *s, const Candidate *c, int n, int largest, int room
 
 static void add_stages(Search *s, int stages, int micro, const PlanOptions *o) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
-  for (int d = 0; d < DEGREES; d++) {
+  for (int d = 0; d < DEGREE_COUNT; d++) {
     used *= s->forced[d] > 0 ? s->forced[d] : 1;
     nforced += s->forced[d] > 1;
   }
   (void)o;
   if (spatial % used) return;
   bool all = true;
-  for (int d = 0; d < DEGREES; d++) all &= s->forced[d] > 0;
+  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
   if (all && spatial != used) return;
   Candidate c = {.stages = stages, .micro = micro};
   int room = MAX_SPATIAL - nforced;
@@ -188,53 +184,22 @@ static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
   GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
   int first = c->micro > 1;
   uint32_t free_labels = 0;
-  for (int d = 0; d < DEGREES; d++)
+  for (int d = 0; d < DEGREE_COUNT; d++)
     if (s->forced[d] == 0) free_labels |= 1u << degree_labels[d];
   in.repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) {
     int d = c->degree[i];
-    in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels} : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == TP};
+    in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels} : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == DEGREE_TP};
   }
   return in;
-}
-
-/* Seconds of contractions that each spatial axis cuts through factors of each label; [0] is the sum over all. */
-typedef struct Shares {
-  double by_label[MAX_AXES][LABEL_COUNT], all;
-} Shares;
-
-static Shares shares_of(const Search *s, CostModel *cost, const Strategy *strategies) {
-  Shares x = {0};
-  bool contractions = false;
-  for (size_t i = 0; i < s->f->ops.n; i++) contractions |= cost_is_contraction(s->f->ops.items[i].kind);
-  for (size_t i = 0; i < s->f->ops.n; i++) {
-    const Op *op = &s->f->ops.items[i];
-    if (cost_is_source(op->kind) || (contractions && !cost_is_contraction(op->kind))) continue;
-    double flops = cost_op(cost, s->f, op, s->rules[i], &(Strategy){0}).flops;
-    x.all += flops;
-    for (int j = 0; j < strategies[i].n; j++) {
-      Pick p = strategies[i].picks[j];
-      x.by_label[p.axis][s->labels[i].factors[p.factor]] += flops;
-    }
-  }
-  return x;
-}
-
-static int main_degree(const Shares *x, int axis) {
-  int best = -1;
-  for (int d = 0; d < DEGREES; d++) {
-    double v = x->by_label[axis][degree_labels[d]];
-    if (v > 0 && (best < 0 || v > x->by_label[axis][degree_labels[best]])) best = d;
-  }
-  return best;
 }
 
 /* What the axes amount to; a forced axis must split at least half of the arithmetic. */
 static bool judge_axes(Search *s, Outcome *o, CostModel *cost) {
   const double least_share = 0.5;
-  Shares x = shares_of(s, cost, o->strategies);
+  Shares x = shares_of(cost, s->f, s->rules, s->labels, o->strategies);
   int first = o->c.micro > 1;
-  for (int d = 0; d < DEGREES; d++) o->found[d] = 1;
+  for (int d = 0; d < DEGREE_COUNT; d++) o->found[d] = 1;
   for (int i = 0; i < o->c.naxes; i++) {
     int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
     if (d < 0) continue;
@@ -385,7 +350,7 @@ static void try_candidate(Search *s, const Candidate *c) {
 }
 
 static void try_all(Search *s) {
-  s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + DEGREES);
+  s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + DEGREE_COUNT);
   s->noutcomes = 0;
   for (int i = 0; i < s->ncandidates; i++) try_candidate(s, &s->candidates[i]);
 }
@@ -411,7 +376,8 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
 }
 
 static void alternative_of(const Outcome *o, PlanAlternative *a) {
-  *a = (PlanAlternative){.tp = o->found[TP], .dp = o->found[DP], .cp = o->found[CP], .ep = o->found[EP], .pp = o->c.stages, .micro_batches = o->c.micro,
+  const int *found = o->found;
+  *a = (PlanAlternative){.tp = found[DEGREE_TP], .dp = found[DEGREE_DP], .cp = found[DEGREE_CP], .ep = found[DEGREE_EP], .pp = o->c.stages, .micro_batches = o->c.micro,
                          .seconds = o->feasible ? o->price.time.total : INFINITY, .bytes = o->price.memory.total, .why_not = o->feasible ? NULL : o->why_not};
 }
 
@@ -432,7 +398,7 @@ static void list_alternatives(const Search *s, Plan *p) {
   int n = 0, kept = 0;
   alternative_of(s->best, &own);
   for (int i = 0; i < s->noutcomes; i++)
-    if (s->outcomes[i].strategies && s->outcomes[i].found[DP]) alternative_of(&s->outcomes[i], &all[n++]);
+    if (s->outcomes[i].strategies && s->outcomes[i].found[DEGREE_DP]) alternative_of(&s->outcomes[i], &all[n++]);
   qsort(all, (size_t)n, sizeof *all, by_time);
   for (int i = 0; i < n; i++) {
     bool known = same_degrees(&all[i], &own);
@@ -446,14 +412,14 @@ static void list_alternatives(const Search *s, Plan *p) {
 /* Axes get the name of what they split; several of one kind are numbered. */
 static void name_axes(Search *s, const Outcome *o) {
   const char *names[MAX_AXES];
-  int used[DEGREES + 1] = {0}, first = o->c.micro > 1;
+  int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
   CostModel *cost = cost_model_new(s->m, s->t);
-  Shares x = shares_of(s, cost, o->strategies);
+  Shares x = shares_of(cost, s->f, s->rules, s->labels, o->strategies);
   cost_model_free(cost);
   for (int i = 0; i < o->c.naxes; i++) {
     int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
     const char *base = d < 0 ? "idle" : degree_names[d];
-    int count = ++used[d < 0 ? DEGREES : d];
+    int count = ++used[d < 0 ? DEGREE_COUNT : d];
     names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
   }
   set_mesh(s, &o->c, names);
@@ -480,7 +446,7 @@ static Plan *finish(Search *s, double started) {
   p->func = s->f->name;
   p->ranks = s->t->ranks;
   p->mesh = s->m->mesh;
-  p->tp = o->found[TP], p->dp = o->found[DP], p->cp = o->found[CP], p->ep = o->found[EP], p->pp = o->c.stages;
+  p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP], p->pp = o->c.stages;
   p->micro_batches = o->c.micro;
   p->strategies = o->strategies;
   p->stages = o->stages;
@@ -489,7 +455,7 @@ static Plan *finish(Search *s, double started) {
   p->flops = plan_flops(cost, s->m, s->f, s->rules);
   p->params = plan_params(s->m, s->f);
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
-  p->gap = p->price.time.total > p->lower_bound * (1 + 1e-9) ? 1 - p->lower_bound / p->price.time.total : 0;
+  p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
   list_alternatives(s, p);
   struct timespec now;
@@ -517,7 +483,8 @@ static Plan *refuse_size(const Search *s, Diags *d) {
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   struct timespec start;
   clock_gettime(CLOCK_MONOTONIC, &start);
-  Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .forced = {[DP] = o->dp, [CP] = o->cp, [EP] = o->ep, [TP] = o->tp}, .lower_bound = INFINITY};
+  Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
+              .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   s.limit = o->memory_limit > 0 ? o->memory_limit : t->memory_bytes;
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);
@@ -534,6 +501,6 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   }
   if (!s.best) return refuse(&s, d);
   bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && t->ranks > 1;
-  for (int degree = 0; free_choice && degree < DEGREES; degree++) try_alone(&s, degree);
+  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(&s, degree);
   return finish(&s, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec);
 }

@@ -2,6 +2,7 @@
 #include "tools/build.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -80,6 +81,28 @@ static PlanOptions plan_options(const Options *o) {
                        .memory_limit = option_real(o, OPT_memory, 0)};
 }
 
+/* What is forced must be what the plan file says. */
+static bool agrees(Tool *t, const Plan *p, const char *file) {
+  const struct {
+    OptionId id;
+    const char *name;
+    int has;
+  } forced[] = {{OPT_tp, "--tp", p->tp}, {OPT_pp, "--pp", p->pp}, {OPT_dp, "--dp", p->dp}, {OPT_ep, "--ep", p->ep}, {OPT_cp, "--cp", p->cp},
+                {OPT_micro_batches, "--micro-batches", p->micro_batches}};
+  for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
+    int want = (int)option_int(&t->options, forced[i].id, 0);
+    if (want && want != forced[i].has)
+      return diag_error(t->diags, DIAG_plan_options, (Loc){.file = file}, "%s %d was asked for, the plan has %d", forced[i].name, want, forced[i].has);
+  }
+  return true;
+}
+
+static bool fits(Tool *t, const Build *b, const Plan *p, const char *file) {
+  double limit = option_real(&t->options, OPT_memory, b->target->memory_bytes);
+  return p->price.memory.total <= limit ||
+         diag_error(t->diags, DIAG_plan_infeasible, (Loc){.file = file}, "the plan needs %s on a rank, %s are allowed", show_bytes(t->arena, p->price.memory.total), show_bytes(t->arena, limit));
+}
+
 /* What a search says beside its plan: the one-device time, the bound, and what else there is. */
 static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
   PlanAlternative *list = ARENA_ARRAY(t->arena, PlanAlternative, searched->nalternatives + 1);
@@ -90,7 +113,7 @@ static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
   p->nalternatives = searched->nalternatives + 1;
   p->one_device_seconds = searched->one_device_seconds;
   p->lower_bound = searched->lower_bound;
-  p->gap = p->price.time.total > p->lower_bound ? p->price.time.total / p->lower_bound - 1 : 0;
+  p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_seconds = searched->search_seconds;
   p->flops = searched->flops;
 }
@@ -104,7 +127,9 @@ static Plan *read_plan(Tool *t, Build *b, const char *file) {
   PlanOptions options = {.memory_limit = option_real(&t->options, OPT_memory, 0)};
   const Plan *searched = plan_search(b->model.m, b->l1, b->target, &options, diags_new(t->arena));
   Plan *p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
-  if (p && searched) compare_with_search(t, p, searched);
+  if (!p || !agrees(t, p, file) || !fits(t, b, p, file)) return NULL;
+  p->one_device_seconds = INFINITY; /* the search finds nothing only where one rank has too little memory */
+  if (searched) compare_with_search(t, p, searched);
   return p;
 }
 

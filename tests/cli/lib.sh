@@ -6,8 +6,11 @@
 
 apc=$(realpath "$1")
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+private=$(mktemp -d)
+trap 'rm -rf "$private"' EXIT
+work=$private/work
+export TMPDIR=$private/tmp # tests look for folders left there: other processes' do not count
+mkdir "$work" "$TMPDIR"
 cd "$work" || exit 1
 unset APC_TARGET NO_COLOR
 passed=0 failed=0 last=

@@ -23,6 +23,8 @@ cut_images() { # MODEL SETTINGS...
   check "no plan" bash -c '/usr/bin/python3 spatial.py model.ir >spatial.plan'
   expect 0 "another graph" "$apc" verify "$model" "$@" --init random --target cpux4 --plan spatial.plan --json
   expect_json 'd["ok"] and d["proof"] == "proved" and d["ranks"] == 4'
+  expect 0 "" "$apc" plan "$model" "$@" --target cpux4 --plan spatial.plan --json
+  expect_json 'd["chosen"]["tp"] == 4 and d["chosen"]["dp"] == 1' # degrees go by what axes split, not by their names
   expect 0 "exchange" "$apc" "$model" "$@" --target cpux4 --plan spatial.plan --emit=spmd=- -q
 }
 
@@ -30,4 +32,4 @@ cut_images resnet -D depth=18 -D width=4 -D classes=5 -D image=64 --dim batch=2
 cut_images resnet -D depth=18 -D width=4 -D classes=5 -D image=50 --dim batch=2
 cut_images resnet -D depth=50 -D width=2 -D classes=5 -D image=32 --dim batch=1
 cut_images unet -D channels=3 -D levels=2 -D image=20 --dim batch=2
-summary 20
+summary 28

@@ -1,0 +1,45 @@
+/* passes/degrees.c - see degrees.h. */
+#include "passes/degrees.h"
+
+const char *const degree_names[DEGREE_COUNT] = {"dp", "cp", "ep", "tp"};
+const Label degree_labels[DEGREE_COUNT] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EXPERT, LABEL_OTHER};
+
+Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const OpLabels *labels, const Strategy *strategies) {
+  Shares x = {0};
+  bool contractions = false;
+  for (size_t i = 0; i < f->ops.n; i++) contractions |= cost_is_contraction(f->ops.items[i].kind);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (cost_is_source(op->kind)) continue;
+    bool decides = !contractions || cost_is_contraction(op->kind);
+    double flops = cost_op(cost, f, op, rules[i], &(Strategy){0}).flops;
+    if (decides) x.all += flops;
+    for (int j = 0; j < strategies[i].n; j++) {
+      Pick p = strategies[i].picks[j];
+      (decides ? x.by_label : x.minor)[p.axis][labels[i].factors[p.factor]] += flops;
+    }
+  }
+  return x;
+}
+
+static int most_of(const double by_label[LABEL_COUNT]) {
+  int best = -1;
+  for (int d = 0; d < DEGREE_COUNT; d++) {
+    double v = by_label[degree_labels[d]];
+    if (v > 0 && (best < 0 || v > by_label[degree_labels[best]])) best = d;
+  }
+  return best;
+}
+
+int main_degree(const Shares *x, int axis) {
+  int best = most_of(x->by_label[axis]);
+  return best >= 0 ? best : most_of(x->minor[axis]);
+}
+
+void degrees_of(const Mesh *mesh, const Shares *x, int degrees[DEGREE_COUNT]) {
+  for (int d = 0; d < DEGREE_COUNT; d++) degrees[d] = 1;
+  for (int i = 0; i < mesh->naxes; i++) {
+    int d = mesh->axes[i].temporal ? -1 : main_degree(x, i);
+    if (d >= 0) degrees[d] *= mesh->axes[i].size;
+  }
+}
