@@ -308,11 +308,17 @@ static Difference compare_integers(const Tensor *x, const Tensor *y) {
   return (Difference){.rel_l2 = n ? (double)wrong / (double)n : 0, .max_abs = most};
 }
 
+/* Twice the distance of 1 to the next number, where that is more than what sums of f32 differ by. */
+double default_rtol(DType t) {
+  const double f16_step = 0x1p-10, bf16_step = 0x1p-7;
+  return t == DT_f16 ? 2 * f16_step : t == DT_bf16 ? 2 * bf16_step : 1e-4;
+}
+
 Difference compare(const Tool *t, const Tensor *x, const Tensor *y) {
   if (x->dtype != y->dtype || !tensor_same_shape(x, y)) return (Difference){INFINITY, INFINITY, false};
   bool floats = dtype_is_float(x->dtype);
   Difference d = floats ? compare_floats(x, y) : compare_integers(x, y);
-  d.ok = d.rel_l2 <= (floats ? option_real(&t->options, OPT_rtol, 1e-4) : 0);
+  d.ok = d.rel_l2 <= (floats ? option_real(&t->options, OPT_rtol, default_rtol(x->dtype)) : 0);
   if (option_given(&t->options, OPT_atol)) d.ok = d.ok || d.max_abs <= option_real(&t->options, OPT_atol, 0);
   return d;
 }

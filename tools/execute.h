@@ -43,7 +43,10 @@ typedef struct Difference {
   bool ok;
 } Difference;
 
-/* Against --rtol (relative L2, default 1e-4) or, when --atol is given, every element within it.  Tensors of different
+/* The default of --rtol for outputs of the type. */
+double default_rtol(DType t);
+
+/* Against --rtol (relative L2) or, when --atol is given, every element within it.  Tensors of different
  * type or shape are never ok. */
 Difference compare(const Tool *t, const Tensor *x, const Tensor *y);
 
