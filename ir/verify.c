@@ -311,14 +311,14 @@ static void check_param(Verify *v, const Param *p) {
   if (overflow) broken(v, NULL, "V15", "parameter \"%s\" does not lie inside its file", p->name);
 }
 
-/* V17: a prepared weight is an output of @prepare, which has nothing to start from but weights and constants. */
+/* V19: a prepared weight is an output of @prepare, which has nothing to start from but weights and constants. */
 static void check_prepare(Verify *v) {
   const Func *f = v->f = module_func(v->m, "prepare");
   for (size_t i = 0; f && i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Param *p = op->kind == OP_param ? module_param(v->m, op_str(op, AT_name)) : NULL;
     if (op->kind == OP_input || op->kind == OP_read || op->kind == OP_write || (p && p->init == INIT_PREPARED))
-      broken(v, op, "V17", "@prepare cannot have this operation");
+      broken(v, op, "V19", "@prepare cannot have this operation");
   }
   v->f = NULL;
   for (size_t i = 0; i < v->m->params.n; i++) {
@@ -326,7 +326,7 @@ static void check_prepare(Verify *v) {
     bool made = p->init != INIT_PREPARED;
     for (size_t k = 0; f && k < f->outputs.n && !made; k++)
       made = strcmp(f->outputs.items[k].name, p->name) == 0 && type_of(f, f->outputs.items[k].value) == p->type;
-    if (!made) broken(v, NULL, "V17", "parameter \"%s\" is no output of @prepare, or of another type", p->name);
+    if (!made) broken(v, NULL, "V19", "parameter \"%s\" is no output of @prepare, or of another type", p->name);
   }
 }
 
