@@ -118,13 +118,16 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   return ok && write_text(t, e->file, text_str(&text));
 }
 
-/* Level 1 alone: the module's text without the functions of other levels. */
+/* What a module of one level holds; prepared weights refer to the level-1 function that makes them, at both levels. */
+static bool belongs(const Func *f, int level) { return f->level == level || strcmp(f->name, "prepare") == 0; }
+
+/* The module's text without the functions of other levels. */
 static const char *module_text(Tool *t, const Build *b, int level) {
   Module m = *b->model.m;
   m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
   m.funcs.n = 0;
   for (size_t i = 0; i < b->model.m->funcs.n; i++)
-    if (b->model.m->funcs.items[i]->level == level) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
+    if (belongs(b->model.m->funcs.items[i], level)) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
   if (level == 1) m.mesh = (Mesh){.stages = 1};
   Text text = {.arena = t->arena};
   module_print(&m, &text);

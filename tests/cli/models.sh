@@ -57,6 +57,25 @@ check "a plan read back differs" /usr/bin/python3 -c 'import json; a, b = (json.
 assert all(a[k] == b[k] for k in ("chosen", "time_us", "bytes_per_device", "breakdown_us", "memory_bytes")), (a, b)'
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan again.plan
 check "a plan written again differs" diff saved.plan again.plan
+# every dump that is a whole module reads back as the same bytes; resnet has weights that are prepared
+resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32 -q"
+for kind in ir ir:inline ir:views ir:prepare ir:outline spmd; do
+  expect 0 "" "$apc" $resnet --target cpux2 --emit=$kind=dump.ir
+  expect 0 "" "$(dirname "$apc")/apc-opt" dump.ir; check "--emit=$kind reads back as another text" cmp dump.ir out
+done
+
+# types of two bytes have a wider default tolerance
+cat >half.apc <<'END'
+import nn
+dim batch
+entry main(x: f16[batch, 64]) {
+  for i in 0..12 scope "l{i}" { x = x + linear(gelu(linear(x, 256, std=0.05) as "up"), 64, std=0.05) as "down" }
+  output y = softmax(x, axis=-1)
+}
+END
+expect 0 "proved" "$apc" verify half.apc -q --init random --target cpux4 --tp 4
+expect 4 "DIFFERS" "$apc" verify half.apc -q --init random --target cpux4 --tp 4 --rtol 1e-4
+
 # with a plan file, options that say otherwise are errors
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --tp 4
 expect 2 "--dp 4 was asked for, the plan has 1" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --dp 4; no_out
@@ -170,4 +189,4 @@ expect 1 "error[APC0002]" "$apc" "$mlp" $small -o /nonexistent/x
 expect 1 "cannot be written" bash -c "'$apc' --help >/dev/full"
 expect 5 "error[APC0701]" env CC=no-such-compiler "$apc" "$mlp" $small -o x
 check "a temporary folder is left" test -z "$(ls "$TMPDIR")"
-summary 116
+summary 136
