@@ -11,6 +11,7 @@ foreach(name
     malformed
     models
     same
+    readme
     spatial
     targets
     unknown
