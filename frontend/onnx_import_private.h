@@ -86,6 +86,8 @@ double node_float(Node *n, const char *name, double otherwise);
 const char *node_string(Node *n, const char *name, const char *otherwise);
 /* The list, or count -1 when absent. */
 const int64_t *node_ints(Node *n, const char *name, int *count);
+const float *node_floats(Node *n, const char *name, size_t *count);              /* NULL, 0 when absent */
+const char *const *node_strings(Node *n, const char *name, size_t *count);
 const Onnx__TensorProto *node_tensor(Node *n, const char *name);
 
 /* ---- helpers */

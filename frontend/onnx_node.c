@@ -279,6 +279,21 @@ const int64_t *node_ints(Node *n, const char *name, int *count) {
   return a ? a->ints : NULL;
 }
 
+const float *node_floats(Node *n, const char *name, size_t *count) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
+  *count = a ? a->n_floats : 0;
+  return a ? a->floats : NULL;
+}
+
+const char *const *node_strings(Node *n, const char *name, size_t *count) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS);
+  *count = a ? a->n_strings : 0;
+  if (!a) return NULL;
+  const char **out = ARENA_ARRAY(n->m->arena, const char *, a->n_strings);
+  for (size_t i = 0; i < a->n_strings; i++) out[i] = arena_strndup(n->m->arena, (const char *)a->strings[i].data, a->strings[i].len);
+  return out;
+}
+
 const Onnx__TensorProto *node_tensor(Node *n, const char *name) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
   return a ? a->t : NULL;
