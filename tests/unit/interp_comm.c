@@ -96,18 +96,18 @@ static void tensor_parallel(void) {
   program_free(&p);
 }
 
-/* Two stages with a transfer, micro-batches as an axis, state cut over the ranks of its stage. */
+/* Two stages with a transfer, micro-batches as an axis, state cut over them and the ranks of its stage. */
 static void pipeline(void) {
-  const char *text = "mesh [a=2, mb=2 time] stages 2\nstate \"s\" : f32[2] = 100\n"
+  const char *text = "mesh [a=2, mb=2 time] stages 2\nstate \"s\" : f32[8] = 100\n"
                      "func @main level 2 { %x = input {name=\"x\"} : f32[2] @{0:mb.a}\n"
                      "  %n = neg %x : f32[2] %t = transfer %n {to_stage=1} : f32[2]\n"
                      "  %one = const {value=1} : f32[2] stage 1 %y = add %t, %one : f32[2] stage 1 output \"y\" %y @{0:mb.a}\n"
-                     "  %s = read {name=\"s\"} : f32[1] @{0:a} stage 1 %d = size {expr=2} : f32[1] stage 1 %q = div %s, %d : f32[1] stage 1 write \"w\" %q {name=\"s\"} stage 1 }";
+                     "  %s = read {name=\"s\"} : f32[2] @{0:mb.a} stage 1 %d = size {expr=2} : f32[2] stage 1 %q = div %s, %d : f32[2] stage 1 write \"w\" %q {name=\"s\"} stage 1 }";
   Program p = program_of(text);
   program_numbers(&p, "x", DT_f32, 1, DIMS(8), ten);
   CHECK(program_run(&p, "main"));
   CHECK_OUTPUT(&p, "y", 1, 0, -1, -2, -3, -4, -5, -6);
-  CHECK_OUTPUT(&p, "s", 50, 50);
+  CHECK_OUTPUT(&p, "s", 50, 50, 50, 50, 50, 50, 50, 50);
   program_free(&p);
 }
 
