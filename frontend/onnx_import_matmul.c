@@ -24,28 +24,32 @@ static Val batch_letters(Node *n, Val x, const Type *other, int batch, int own, 
   return drop ? drop_dims(n, x, drop) : x;
 }
 
-bool import_matmul(Node *n) {
-  Val x = input(n, 0), y = input(n, 1);
-  const Type *tx = input_type(n, 0), *ty = input_type(n, 1);
-  if (!x || !y) return false;
-  if (tx->rank < 1 || ty->rank < 1) return node_error(n, "a scalar operand");
+static Val refused(Node *n, const char *why, const Type *tx, const Type *ty) {
+  node_error(n, "%s and %s %s", type_string(n->m, tx), type_string(n->m, ty), why);
+  return 0;
+}
+
+Val matmul(Node *n, Val x, Val y) {
+  if (!x || !y) return 0;
+  const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
+  if (tx->rank < 1 || ty->rank < 1) return refused(n, "cannot be multiplied", tx, ty);
   int bx = tx->rank > 2 ? tx->rank - 2 : 0, by = ty->rank > 2 ? ty->rank - 2 : 0, batch = bx > by ? bx : by;
   for (int d = 0; d < (bx < by ? bx : by); d++) {
     const Expr *p = tx->dims[bx - 1 - d], *q = ty->dims[by - 1 - d];
-    if (p != q && !ex_is_const(p, 1) && !ex_is_const(q, 1))
-      return node_error(n, "batch dimensions of %s and %s do not broadcast", type_string(n->m, tx), type_string(n->m, ty));
+    if (p != q && !ex_is_const(p, 1) && !ex_is_const(q, 1)) return refused(n, "have batch dimensions that do not broadcast", tx, ty);
   }
-  if (tx->dims[tx->rank - 1] != ty->dims[ty->rank > 1 ? ty->rank - 2 : 0])
-    return node_error(n, "%s and %s cannot be multiplied", type_string(n->m, tx), type_string(n->m, ty));
+  if (tx->dims[tx->rank - 1] != ty->dims[ty->rank > 1 ? ty->rank - 2 : 0]) return refused(n, "cannot be multiplied", tx, ty);
   char left[MAX_RANK + 1], right[MAX_RANK + 1], result[MAX_RANK + 1] = "";
   x = batch_letters(n, x, ty, batch, bx, left);
   y = batch_letters(n, y, tx, batch, by, right);
-  if (!x || !y) return false;
+  if (!x || !y) return 0;
   for (int d = 0; d < batch; d++) result[d] = (char)('a' + d);
   const char *spec = arena_printf(n->m->arena, "%s%sk,%sk%s->%s%s%s", left, tx->rank > 1 ? "m" : "", right,
                                   ty->rank > 1 ? "n" : "", result, tx->rank > 1 ? "m" : "", ty->rank > 1 ? "n" : "");
-  return set_output(n, 0, build_dot(n->b, x, y, spec));
+  return build_dot(n->b, x, y, spec);
 }
+
+bool import_matmul(Node *n) { return set_output(n, 0, matmul(n, input(n, 0), input(n, 1))); }
 
 /* ---- Gemm: alpha * A' * B' + beta * C */
 

@@ -70,6 +70,8 @@ Known input_known(const Node *n, size_t i);       /* items NULL: absent or not k
 /* A shape-like input: known, of rank 1 (or a scalar).  False after an error that names it by `what`. */
 bool input_exprs(Node *n, size_t i, const char *what, Known *out);
 bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count); /* constants; KNOWN_MAX fit */
+/* Constant floats, at most `max`. */
+bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count);
 bool input_number(Node *n, size_t i, double *out); /* a constant of one element; false without a report */
 
 /* ---- outputs */
@@ -109,6 +111,8 @@ Val gather_wrapped(Node *n, Val table, Val index, int axis); /* negative indices
 Val wrap_index(Node *n, Val index, const Expr *extent);      /* negative indices count from `extent`; keeps the type */
 Val take(Node *n, Val x, Val index, int axis);
 Val scan(Node *n, Reduction r, Val x, int axis, bool exclusive, bool reverse);
+Val matmul(Node *n, Val x, Val y);            /* as MatMul */
+Val convolution(Node *n, Val x, Val weights); /* as Conv, by the node's attributes, without bias */
 Val to_bool(Node *n, Val x);
 Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis);
 Val known_value(Node *n, const Known *k);

@@ -88,8 +88,7 @@ static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
 }
 
 /* `kernel` as the weights give it, NULL to take the attribute. */
-static bool read_window(Node *n, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
-  const Type *t = input_type(n, 0);
+static bool read_window(Node *n, const Type *t, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
   *w = (OnnxWindow){.dims = t->rank - 2, .taps = 1};
   if (w->dims < 1 || w->dims > MAX_WINDOWED) return node_error(n, "needs one to three spatial dimensions, not %s", type_string(n->m, t));
   if (!kernel && !has_attr(n, "kernel_shape")) return node_error(n, "has no kernel_shape");
@@ -173,23 +172,26 @@ static Val split_groups(Node *n, Val x, int at, int64_t groups) {
 }
 
 /* [n, channels, ...] of the result, with the groups as a dimension of their own behind n when there are several. */
-static const Type *conv_type(Node *n, const OnnxWindow *w, int64_t groups, const Expr *channels) {
-  const Expr *dims[MAX_RANK] = {input_type(n, 0)->dims[0]};
+static const Type *conv_type(Node *n, const Type *t, const OnnxWindow *w, int64_t groups, const Expr *channels) {
+  const Expr *dims[MAX_RANK] = {t->dims[0]};
   int rank = 1;
   if (groups > 1) dims[rank++] = ex_const(n->m, groups);
   dims[rank++] = channels;
   for (int d = 0; d < w->dims; d++) dims[rank++] = w->out[d];
-  return type_get(n->m, input_type(n, 0)->dtype, rank, dims);
+  return type_get(n->m, t->dtype, rank, dims);
 }
 
-/* The groups joined with the channels again, and the bias added. */
-static bool conv_output(Node *n, Val y, int64_t groups) {
-  const Type *t = y ? type_of(n->b->f, y) : NULL;
-  if (y && groups > 1) {
-    const Expr *dims[MAX_RANK] = {t->dims[0], ex_mul(n->m, t->dims[1], t->dims[2])};
-    for (int d = 3; d < t->rank; d++) dims[d - 1] = t->dims[d];
-    y = build_reshape(n->b, y, t->rank - 1, dims);
-  }
+/* The groups joined with the channels again. */
+static Val join_groups(Node *n, Val y, int64_t groups) {
+  if (!y || groups == 1) return y;
+  const Type *t = type_of(n->b->f, y);
+  const Expr *dims[MAX_RANK] = {t->dims[0], ex_mul(n->m, t->dims[1], t->dims[2])};
+  for (int d = 3; d < t->rank; d++) dims[d - 1] = t->dims[d];
+  return build_reshape(n->b, y, t->rank - 1, dims);
+}
+
+/* With the bias of input 2 when there is one. */
+static bool conv_output(Node *n, Val y) {
   if (!y || !has_input(n, 2)) return set_output(n, 0, y);
   Val bias = input(n, 2);
   int rank = type_of(n->b->f, y)->rank;
@@ -200,8 +202,7 @@ static bool conv_output(Node *n, Val y, int64_t groups) {
 
 /* `at`: which dimension of the weights is divided into the groups; the other of the first two fits the image's channels, or the
  * result's when transposed. */
-static bool conv_shapes(Node *n, int64_t groups, bool transposed, int64_t *kernel) {
-  const Type *t = input_type(n, 0), *tw = input_type(n, 1);
+static bool conv_shapes(Node *n, const Type *t, const Type *tw, int64_t groups, bool transposed, int64_t *kernel) {
   const Expr *g = ex_const(n->m, groups > 0 ? groups : 1);
   if (groups < 1) return node_error(n, "group is %" PRId64, groups);
   if (t->rank != tw->rank || t->rank < 3 || t->rank > 2 + MAX_WINDOWED)
@@ -214,19 +215,19 @@ static bool conv_shapes(Node *n, int64_t groups, bool transposed, int64_t *kerne
   return true;
 }
 
-bool import_conv(Node *n) {
+Val convolution(Node *n, Val x, Val weights) {
   int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
   OnnxWindow w;
-  if (!conv_shapes(n, groups, false, kernel) || !read_window(n, kernel, false, &w)) return false;
-  Val x = input(n, 0), weights = input(n, 1), y;
-  if (!x || !weights) return false;
-  const Expr *channels = ex_exact_div(n->m, input_type(n, 1)->dims[0], ex_const(n->m, groups));
-  const Type *type = conv_type(n, &w, groups, channels);
-  if (groups > 1) y = convolve(n, OP_conv, split_groups(n, x, 1, groups), split_groups(n, weights, 0, groups), &w, "ngc*,goc*->ngo*", type);
-  else if (tiles(&w, n->m)) y = conv_by_tiles(n, x, weights, &w);
-  else y = convolve(n, OP_conv, x, weights, &w, "nc*,oc*->no*", type);
-  return conv_output(n, y, groups);
+  if (!x || !weights) return 0;
+  const Type *t = type_of(n->b->f, x), *tw = type_of(n->b->f, weights);
+  if (!conv_shapes(n, t, tw, groups, false, kernel) || !read_window(n, t, kernel, false, &w)) return 0;
+  const Type *type = conv_type(n, t, &w, groups, ex_exact_div(n->m, tw->dims[0], ex_const(n->m, groups)));
+  if (groups > 1)
+    return join_groups(n, convolve(n, OP_conv, split_groups(n, x, 1, groups), split_groups(n, weights, 0, groups), &w, "ngc*,goc*->ngo*", type), groups);
+  return tiles(&w, n->m) ? conv_by_tiles(n, x, weights, &w) : convolve(n, OP_conv, x, weights, &w, "nc*,oc*->no*", type);
 }
+
+bool import_conv(Node *n) { return conv_output(n, convolution(n, input(n, 0), input(n, 1))); }
 
 /* ---- transposed convolution: image and output change places */
 
@@ -258,7 +259,7 @@ static bool transposed_extents(Node *n, OnnxWindow *w) {
 bool import_conv_transpose(Node *n) {
   int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
   OnnxWindow w = {.dims = input_type(n, 0)->rank - 2};
-  if (!conv_shapes(n, groups, true, kernel)) return false;
+  if (!conv_shapes(n, input_type(n, 0), input_type(n, 1), groups, true, kernel)) return false;
   for (int d = 0; d < w.dims; d++) {
     w.kernel[d] = kernel[d], w.stride[d] = w.dilation[d] = 1;
     w.in[d] = input_type(n, 0)->dims[d + 2];
@@ -270,10 +271,10 @@ bool import_conv_transpose(Node *n) {
     if (w.kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64, kernel[d]);
   Val x = input(n, 0), weights = input(n, 1);
   if (!x || !weights) return false;
-  const Type *type = conv_type(n, &w, groups, input_type(n, 1)->dims[1]);
+  const Type *type = conv_type(n, input_type(n, 0), &w, groups, input_type(n, 1)->dims[1]);
   Val y = groups > 1 ? convolve(n, OP_conv_transpose, split_groups(n, x, 1, groups), split_groups(n, weights, 0, groups), &w, "ngo*,goc*->ngc*", type)
                      : convolve(n, OP_conv_transpose, x, weights, &w, "no*,oc*->nc*", type);
-  return conv_output(n, y, groups);
+  return conv_output(n, join_groups(n, y, groups));
 }
 
 /* ---- pools */
@@ -293,7 +294,7 @@ static Val pooled(Node *n, Val x, const OnnxWindow *w, Reduction how) {
 bool import_max_pool(Node *n) {
   OnnxWindow w;
   if (wants(n, 1)) return node_error(n, "the output of indices is not supported");
-  return read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w) && set_output(n, 0, pooled(n, input(n, 0), &w, RED_MAX));
+  return read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w) && set_output(n, 0, pooled(n, input(n, 0), &w, RED_MAX));
 }
 
 /* How many elements of dimension d every window covers, [out], as floats: those inside [0, in), and those of the
@@ -317,7 +318,7 @@ static Val covered(Node *n, const OnnxWindow *w, int d, bool padding) {
 bool import_average_pool(Node *n) {
   OnnxWindow w;
   bool padding = node_int(n, "count_include_pad", 0) != 0, even = true;
-  if (!read_window(n, NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
+  if (!read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
   Val sum = pooled(n, input(n, 0), &w, RED_SUM);
   for (int d = 0; d < w.dims; d++) even = even && (padding ? !w.overhang[d] : !w.low[d] && !w.high[d]);
   if (even) return set_output(n, 0, binary_number(n, OP_div, sum, (double)w.taps));

@@ -168,6 +168,17 @@ bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
   return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s depends on a symbolic dimension", n->op->type, what);
 }
 
+bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count) {
+  const Item *item = n->in[i];
+  if (!item->tensor || !dtype_is_float(item->data.dtype))
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s (input \"%s\") is computed from data", n->op->type, what, n->proto->input[i]);
+  if (item->data.elements > (uint64_t)max) return node_error(n, "%s has %" PRIu64 " elements", what, item->data.elements);
+  const uint8_t *bytes = onnx_file_bytes(import_file(n->im), &item->data);
+  *count = (int)item->data.elements;
+  for (int k = 0; k < *count; k++) out[k] = dtype_load_f(item->data.dtype, bytes + (size_t)k * dtype_bytes(item->data.dtype));
+  return true;
+}
+
 /* The one number every element of a built value has, seen through casts and changes of shape. */
 static bool number_of(const Func *f, Val v, double *out) {
   const Op *op = op_of(f, v);

@@ -67,12 +67,69 @@ static void picking_by_data_is_refused(void) {
   expect(DIAG_onnx_shape, "the condition is no constant", "/y");
 }
 
+/* ---- resizing and quantised tensors */
+
+static void floats(const char *name, int count, const float *values) {
+  weight(name, 1, count);
+  Onnx__TensorProto *t = initializers.items[initializers.n - 1];
+  t->n_dims = 1;
+  t->dims[0] = count;
+  memcpy(t->raw_data.data, values, sizeof *values * (size_t)count);
+}
+
+static void resizing_gathers_along_each_axis(void) {
+  begin();
+  in("x", F32, "batch,3,h,8"), out("y");
+  floats("scales", 4, (float[]){1, 1, 2, 0.5});
+  string_attr(node("Resize", "x,,scales", "y"), "mode", "linear");
+  IMPORTS();
+  HAS(": f32[batch, 3, 2*h, 8]");
+  HAS("{axis=2, start=0}");
+  HAS("{axis=3, start=0}");
+  HAS_NOT("{axis=0, start=0} : f32"); /* batch and channels are as they were */
+  HAS("%/y = add ");
+}
+
+static void resizing_that_is_not_done_is_refused(void) {
+  begin();
+  opset = 19;
+  in("x", F32, "1,3,8,8"), out("y");
+  floats("scales", 4, (float[]){1, 1, 0.5, 0.5});
+  attr(node("Resize", "x,,scales", "y"), "antialias", INT, 1);
+  expect(DIAG_onnx_node, "antialias is not supported", "/y");
+  begin();
+  in("x", F32, "1,3,h,8"), out("y");
+  floats("scales", 4, (float[]){1, 1, 0.75, 1});
+  node("Resize", "x,,scales", "y");
+  expect(DIAG_onnx_shape, "a symbolic dimension scaled by 0.75", "/y");
+  begin();
+  in("x", F32, "1,3,8,8"), in("scales", F32, "4"), out("y");
+  node("Resize", "x,,scales", "y");
+  expect(DIAG_onnx_shape, "the scales (input \"scales\") is computed from data", "/y");
+}
+
+static void quantised_products_are_integers(void) {
+  begin();
+  in("x", 2, "batch,4"), in("w", 2, "4,5"), in("z", 2, "1"), out("y");
+  node("MatMulInteger", "x,w,z", "y");
+  IMPORTS();
+  HAS("%/y = dot %/y.sub, %/y.cast.2 {spec=\"mk,kn->mn\"} : i32[batch, 5]");
+  begin();
+  opset = 21;
+  in("x", F32, "8,4"), in("s", F32, "2,4"), out("y");
+  attr(node("QuantizeLinear", "x,s", "y"), "block_size", INT, 4);
+  expect(DIAG_onnx_node, "block_size is not supported", "/y");
+}
+
 int main(void) {
   RUN(the_k_largest_are_the_first_of_a_sort);
   RUN(gathering_by_element_is_a_take);
   RUN(running_sums_are_scans);
   RUN(scattering_reduces_into_the_data);
   RUN(picking_by_data_is_refused);
+  RUN(resizing_gathers_along_each_axis);
+  RUN(resizing_that_is_not_done_is_refused);
+  RUN(quantised_products_are_integers);
   module_free(module);
   arena_free(arena);
   return test_summary();
