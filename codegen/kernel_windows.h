@@ -190,6 +190,12 @@ FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *i
   return *index < w->output[d];
 }
 
+/* Are the elements that a line of the window meets side by side?  Long lines gain nothing. */
+FN _Bool conv_by_lines(const ConvTiles *t) {
+  const Windows *w = t->w;
+  return !t->transposed && !t->lanes_a && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum && w->window[2] * t->sum <= 2048;
+}
+
 FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, ConvPixel *p) {
   const Windows *w = t->w;
   const int64_t *extent = t->transposed ? w->image : w->output, *step = t->transposed ? w->image_step : w->output_step;
@@ -204,15 +210,34 @@ FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, 
   p->a = a + as, p->y = y + ys;
 }
 
-/* All terms of one tile. */
-static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel, const float *weights, const float *zeros, v16 *sums,
+FN void conv_step(const ConvTiles *t, v16 *sums, const float *const *x, const float *weights, int64_t n, int vectors, int64_t lanes) {
+  if (t->lanes_a) conv_depthwise(sums, x, weights, lanes);
+  else if (vectors == 1) conv_step_1(sums, x, weights, n);
+  else conv_step_2(sums, x, weights, n);
+}
+
+/* One line of the window, its elements side by side in operand 0; a line that is partly outside is copied and filled with zeros. */
+FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, const float *zeros, float *copy) {
+  const Windows *w = t->w;
+  int64_t n = w->window[2], lo = at < 0 ? -at : 0, hi = w->image[2] - at < n ? w->image[2] - at : n;
+  if (!row || lo >= hi) return zeros;
+  if (lo == 0 && hi == n) return row + at * t->sum;
+  __builtin_memset(copy, 0, (size_t)(n * t->sum) * sizeof *copy);
+  __builtin_memcpy(copy + lo * t->sum, row + (at + lo) * t->sum, (size_t)((hi - lo) * t->sum) * sizeof *copy);
+  return copy;
+}
+
+/* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where they can be. */
+static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel, const float *weights, float *lines, v16 *sums,
                                                         int vectors, int64_t lanes) {
   const Windows *w = t->w;
   const int64_t *step = t->transposed ? w->output_step : w->image_step;
+  int64_t line = w->window[2] * t->sum, wide = 16 * vectors;
   const float *row[CONV_PIXELS], *x[CONV_PIXELS];
   for (int i = 0; i < CONV_PIXELS * vectors; i++) sums[i] = v16_of(0);
   for (int64_t k0 = 0; k0 < w->window[0]; k0++)
     for (int64_t k1 = 0; k1 < w->window[1]; k1++) {
+      const float *from = weights + (k0 * w->window[1] + k1) * line * wide;
       _Bool any = 0;
       for (int p = 0; p < CONV_PIXELS; p++) {
         int64_t i0, i1;
@@ -220,17 +245,30 @@ static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, cons
         row[p] = in ? pixel[p].a + i0 * step[0] + i1 * step[1] : NULL;
         any |= in;
       }
-      for (int64_t k2 = 0; k2 < w->window[2] && any; k2++) {
-        const float *line = weights + ((k0 * w->window[1] + k1) * w->window[2] + k2) * t->sum * 16 * vectors;
+      if (!any) continue;
+      if (conv_by_lines(t)) {
+        for (int p = 0; p < CONV_PIXELS; p++) x[p] = conv_line(t, row[p], pixel[p].at[2], lines, lines + (p + 1) * line);
+        conv_step(t, sums, x, from, line, vectors, lanes);
+        continue;
+      }
+      for (int64_t k2 = 0; k2 < w->window[2]; k2++) {
         for (int p = 0; p < CONV_PIXELS; p++) {
           int64_t i2;
-          x[p] = row[p] && conv_meets(t, 2, pixel[p].at[2], k2, &i2) ? row[p] + i2 * step[2] : zeros;
+          x[p] = row[p] && conv_meets(t, 2, pixel[p].at[2], k2, &i2) ? row[p] + i2 * step[2] : lines;
         }
-        if (t->lanes_a) conv_depthwise(sums, x, line, lanes);
-        else if (vectors == 1) conv_step_1(sums, x, line, t->sum);
-        else conv_step_2(sums, x, line, t->sum);
+        conv_step(t, sums, x, from + k2 * t->sum * wide, t->sum, vectors, lanes);
       }
     }
+}
+
+/* Do the weights of a block already lie as conv_pack would put them? */
+FN _Bool conv_packed(const ConvTiles *t, int64_t wide, int64_t lanes) {
+  const Windows *w = t->w;
+  int64_t step = lanes;
+  _Bool same = lanes == wide && t->lanes_b == 1 && (t->sum == 1 || t->sum_b == step);
+  step *= t->sum;
+  for (int d = 2; d >= 0; step *= w->window[d--]) same = same && (w->window[d] == 1 || w->window_step[d] == step);
+  return same;
 }
 
 /* [window][sum][lanes], lanes that do not exist 0. */
@@ -241,7 +279,9 @@ FN void conv_pack(const ConvTiles *t, const float *b, float *to, int64_t wide, i
       for (int64_t k2 = 0; k2 < w->window[2]; k2++)
         for (int64_t i = 0; i < t->sum; i++, to += wide) {
           const float *from = b + k0 * w->window_step[0] + k1 * w->window_step[1] + k2 * w->window_step[2] + i * t->sum_b;
-          for (int64_t l = 0; l < lanes; l++) to[l] = from[l * t->lanes_b];
+          if (t->lanes_b == 1) __builtin_memcpy(to, from, (size_t)lanes * sizeof *to);
+          else
+            for (int64_t l = 0; l < lanes; l++) to[l] = from[l * t->lanes_b];
           for (int64_t l = lanes; l < wide; l++) to[l] = 0;
         }
 }
@@ -252,12 +292,13 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
   int64_t wide = t->lanes_a ? 16 : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
   int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2], chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
   int64_t outer = letters_count(t->outer), elements = w->window[0] * w->window[1] * w->window[2] * t->sum;
+  int64_t room = conv_by_lines(t) ? (CONV_PIXELS + 1) * w->window[2] * t->sum : t->sum + 16;
   if (pixels == 0) return;
 #pragma omp parallel if (work >= PARALLEL_WORK)
   {
-    float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip), *zeros = scratch(1, (t->sum + 16) * (int64_t)sizeof *zeros);
+    float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip), *lines = scratch(1, room * (int64_t)sizeof *lines);
     int64_t packed = -1;
-    __builtin_memset(zeros, 0, (size_t)(t->sum + 16) * sizeof *zeros);
+    __builtin_memset(lines, 0, (size_t)room * sizeof *lines);
 #pragma omp for schedule(static)
     for (int64_t item = 0; item < outer * blocks * chunks; item++) {
       int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first, as = first * t->lanes_a, bs = first * t->lanes_b;
@@ -265,14 +306,14 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
       int vectors = lanes > 16 ? 2 : 1;
       int64_t end = (chunk + 1) * CONV_CHUNK < pixels ? (chunk + 1) * CONV_CHUNK : pixels;
       letters_at(t->outer, item / chunks / blocks, &ys, &as, &bs);
-      if (packed != item / chunks) conv_pack(t, b + bs, strip, 16 * vectors, lanes);
-      packed = item / chunks;
+      const float *weights = conv_packed(t, 16 * vectors, lanes) ? b + bs : strip;
+      if (weights == strip && packed != item / chunks) conv_pack(t, b + bs, strip, 16 * vectors, lanes), packed = item / chunks;
       for (int64_t at = chunk * CONV_CHUNK; at < end; at += CONV_PIXELS) {
         ConvPixel pixel[CONV_PIXELS];
         v16 sums[CONV_PIXELS * 2];
         int64_t n = end - at < CONV_PIXELS ? end - at : CONV_PIXELS;
         for (int64_t p = 0; p < CONV_PIXELS; p++) conv_pixel(t, at + (p < n ? p : 0), y + ys, a + as, &pixel[p]);
-        conv_tile(t, pixel, strip, zeros, sums, vectors, lanes);
+        conv_tile(t, pixel, weights, lines, sums, vectors, lanes);
         for (int64_t p = 0; p < n; p++) __builtin_memcpy(pixel[p].y, sums + p * vectors, (size_t)lanes * sizeof(float));
       }
     }

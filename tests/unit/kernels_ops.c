@@ -17,6 +17,8 @@ static void windows(void) {
       {"conv", "b,s,9,3,2", "2,3,3,2,17", "spec=\"nHWgc,HWgco->nHWgo\", starts=[0, -2], strides=[2, 1], dilations=[1, 2]", "b,s div 2,9,3,17"},
       {"conv", "b,6,s,21,1", "3,3,21,1,1", "spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, -1], strides=[1, 2], dilations=[1, 1]", "b,6,(s + 1) div 2,21,1"},
       {"conv", "b,s,4", "3,4,1", "spec=\"nHc,Hco->nHo\", starts=[-2], strides=[1], dilations=[2]", "b,s,1"},
+      {"conv", "b,5,s,4", "3,3,2,4,32", "spec=\"nHWc,pHWcq->nHWpq\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]", "b,5,s + 1,3,32"},
+      {"conv", "b,s,3", "2,1,3,16", "spec=\"nHc,pHcq->nHpq\", starts=[0], strides=[2], dilations=[1]", "b,(s + 1) div 2,2,16"},
       {"conv_transpose", "b,5,s,6", "3,2,6,19", "spec=\"nHWo,HWoc->nHWc\", starts=[-1, 0], strides=[2, 2], dilations=[1, 1]", "b,9,2*s,19"},
       {"conv_transpose", "b,4,s,18,1", "3,2,18,1,1", "spec=\"nHWgo,HWgoc->nHWgc\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,6,3*s,18,1"},
       {"conv_transpose", "b,3,s", "3,4,5", "spec=\"noH,ocH->ncH\", starts=[-2], strides=[2], dilations=[1]", "b,4,2*s"},
