@@ -42,7 +42,7 @@ static Node *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *nam
 %initial-action { @$ = (DslPlace){1, 1, 1, 1}; }
 
 %token T_NEWLINE "end of line" T_IMPORT "'import'" T_PARAM "'param'" T_DIM "'dim'" T_FN "'fn'" T_ENTRY "'entry'"
-%token T_WHEN "'when'" T_WEIGHT "'weight'" T_BUFFER "'buffer'" T_STATE "'state'" T_FOR "'for'" T_IN "'in'" T_AS "'as'"
+%token T_WHEN "'when'" T_WEIGHT "'weight'" T_EXPERT_WEIGHT "'expert weight'" T_BUFFER "'buffer'" T_STATE "'state'" T_FOR "'for'" T_IN "'in'" T_AS "'as'"
 %token T_IF "'if'" T_ELSE "'else'" T_SCOPE "'scope'" T_RETURN "'return'" T_OUTPUT "'output'" T_CHECK "'check'"
 %token T_AND "'and'" T_OR "'or'" T_NOT "'not'" T_RANGE "'..'" T_ELLIPSIS "'...'" T_FLOORDIV "'//'" T_EQ "'=='" T_NE "'!='"
 %token T_LE "'<='" T_GE "'>='" T_ARROW "'<-'"
@@ -118,9 +118,13 @@ simple_statement:
   | T_WEIGHT T_NAME optional_name ':' expression '=' expression {
       $$ = named_pair(p, N_WEIGHT, @2, $2, $3, $5, $7);
     }
+  | T_EXPERT_WEIGHT T_NAME optional_name ':' expression '=' expression {
+      $$ = named_pair(p, N_WEIGHT, @2, $2, $3, $5, $7);
+      $$->i = WEIGHT_OF_EXPERTS;
+    }
   | T_BUFFER T_NAME optional_name ':' expression '=' expression {
       $$ = named_pair(p, N_WEIGHT, @2, $2, $3, $5, $7);
-      $$->i = 1;
+      $$->i = WEIGHT_BUFFER;
     }
   | T_STATE T_NAME optional_name ':' expression optional_start {
       $$ = named_pair(p, N_STATE, @2, $2, $3, $5, $6);

@@ -31,7 +31,7 @@ typedef enum NodeKind {
   N_ASSIGN,    /* a: list of N_NAME, b: value */
   N_WRITE,     /* s: state variable, a: value */
   N_EXPRESSION,/* a */
-  N_WEIGHT,    /* s: variable, a: weight name (N_STRING) or NULL, b: type, c: initialiser, i: 1 for a buffer */
+  N_WEIGHT,    /* s: variable, a: weight name (N_STRING) or NULL, b: type, c: initialiser, i: WeightKind */
   N_STATE,     /* s: variable, a: state name (N_STRING) or NULL, b: type, c: start value or NULL */
   N_FOR,       /* s: variable, a: start or the list, b: end or NULL, c: body, d: scope name or NULL */
   N_IF,        /* a: condition, b: body, c: else body (a list; one N_IF for "else if") */
@@ -48,6 +48,9 @@ typedef enum NodeKind {
   N_ENTRY,     /* s, a: N_PARAMETER list (a: type), b: body, c: condition or NULL */
   N_PARAMETER, /* s, a: default (of a function) or type (of an entry), or NULL */
 } NodeKind;
+
+/* What a weight statement begins with. */
+typedef enum WeightKind { WEIGHT_TRAINED, WEIGHT_BUFFER, WEIGHT_OF_EXPERTS } WeightKind;
 
 typedef enum NodeOp {
   NO_NEG, NO_NOT, NO_ADD, NO_SUB, NO_MUL, NO_DIV, NO_FLOORDIV, NO_MOD,

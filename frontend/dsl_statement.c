@@ -89,7 +89,7 @@ static const Param *new_param(Eval *ev, const Node *n, const char *name, const T
   Param *p = module_param_add(ev->m, name, type);
   p->init = init.init;
   p->value = init.u.f;
-  p->trainable = n->i == 0;
+  p->trainable = n->i != WEIGHT_BUFFER;
   p->loc = dsl_user_loc(ev, n);
   p->loc.file = module_string(ev->m, p->loc.file);
   if (p->init == INIT_NORMAL || p->init == INIT_UNIFORM) p->seed = (int64_t)(hash64(name, strlen(name), 0) >> 1);
@@ -100,11 +100,13 @@ static DslValue weight_value(Eval *ev, Node *n, const char *name, const Type *ty
   const Param *p = module_param(ev->m, name);
   if (!p) p = new_param(ev, n, name, type, init);
   if (!declare(ev, n, &ev->weights, (size_t)(p - ev->m->params.items), name)) return value_error();
-  if (!same_param(p, type, init, n->i == 0))
+  if (!same_param(p, type, init, n->i != WEIGHT_BUFFER))
     return dsl_fail(ev, n, DIAG_dsl_duplicate, "\"%s\" is declared differently in another entry, as %s", name,
                     dsl_type_text(ev, p->type));
   dsl_begin(ev, n);
-  return dsl_built(ev, n, build_param(&ev->b, name));
+  Attr attrs[] = {attr_s(ev->m, AT_name, name), attr_i(AT_experts, 0)};
+  OpSpec of_experts = {.kind = OP_param, .name = name, .type = type, .nattrs = 2, .attrs = attrs};
+  return dsl_built(ev, n, n->i == WEIGHT_OF_EXPERTS ? build_op(&ev->b, &of_experts) : build_param(&ev->b, name));
 }
 
 static void run_weight(Eval *ev, Node *n) {
@@ -117,6 +119,8 @@ static void run_weight(Eval *ev, Node *n) {
   if (init.kind == V_INIT && type && init.init != INIT_ZEROS && init.init != INIT_CONSTANT &&
       !dtype_is_float(type->dtype))
     init = dsl_fail(ev, n->c, DIAG_dsl_type, "random initialisers are for floats, not %s", dtype_name(type->dtype));
+  if (type && n->i == WEIGHT_OF_EXPERTS && type->rank == 0)
+    init = dsl_fail(ev, n->b, DIAG_dsl_shape, "the first dimension of an expert weight is the expert; %s has none", dsl_type_text(ev, type));
   if (name && type && init.kind == V_INIT && weight_type_fits(ev, n->b, type))
     v = weight_value(ev, n, name, type, init);
   dsl_variable_set(ev, &ev->frame->variables, n->s, v, NULL);

@@ -469,6 +469,7 @@ static const Type *infer_given(const Infer *c) {
     case OP_slice: return check_slice(c);
     case OP_const: return check_const(c);
     case OP_iota: return checked_axis(c, AT_axis, y->rank) < 0 ? NULL : y;
+    case OP_param: return attr(c, AT_experts) && checked_axis(c, AT_experts, y->rank) < 0 ? NULL : y;
     case OP_random:
       if (attr(c, AT_starts)->n != y->rank || attr(c, AT_extents)->n != y->rank)
         return fail(c, "starts and extents need one entry per dimension");

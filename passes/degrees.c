@@ -14,6 +14,7 @@ Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const
     bool decides = !contractions || cost_is_contraction(op->kind);
     double flops = cost_op(cost, f, op, rules[i], &(Strategy){0}).flops;
     if (decides) x.all += flops;
+    if (decides && labels_include(&labels[i], rules[i], LABEL_EXPERT)) x.of_experts += flops;
     for (int j = 0; j < strategies[i].n; j++) {
       Pick p = strategies[i].picks[j];
       (decides ? x.by_label : x.minor)[p.axis][labels[i].factors[p.factor]] += flops;
@@ -31,7 +32,13 @@ static int most_of(const double by_label[LABEL_COUNT]) {
   return best;
 }
 
+double share_of(const Shares *x, int axis, Degree d) {
+  double whole = d == DEGREE_EP ? x->of_experts : x->all;
+  return whole > 0 ? x->by_label[axis][degree_labels[d]] / whole : 0;
+}
+
 int main_degree(const Shares *x, int axis) {
+  if (share_of(x, axis, DEGREE_EP) >= 0.5) return DEGREE_EP;
   int best = most_of(x->by_label[axis]);
   return best >= 0 ? best : most_of(x->minor[axis]);
 }

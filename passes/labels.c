@@ -3,8 +3,9 @@
  * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by name,
  * dimension 0 of an input of two or more dimensions; dimension 1 of a matrix of integers (token ids) is the sequence, bound or not.
  * A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
+ * Where the number of experts is a constant, no symbol names them: a weight that the model declares to be of experts says which dimension they are.
  * Labels only grow (other < expert < sequence < batch), forwards and backwards over the function until nothing changes; backwards, because
- * the broadcast of a bias learns only from its use what its new dimensions are.  Weights keep `other`.
+ * the broadcast of a bias learns only from its use what its new dimensions are.  Weights keep what they were declared as.
  */
 #include "passes/labels.h"
 
@@ -31,6 +32,12 @@ typedef struct Flow {
 
 static const char *const names[LABEL_COUNT] = {"none", "other", "expert", "sequence", "batch"};
 const char *label_name(Label l) { return names[l]; }
+
+bool labels_include(const OpLabels *labels, const Rule *r, Label l) {
+  for (int i = 0; i < r->nfactors; i++)
+    if (labels->factors[i] == l) return true;
+  return false;
+}
 
 const Rule **rules_of(Module *m, const Func *f) {
   const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, f->ops.n);
@@ -73,6 +80,8 @@ static void seed(Flow *w, const Op *op) {
     named |= l == LABEL_BATCH;
     dims[d] = (Parts){1, {{t->dims[d], l}}};
   }
+  int64_t experts = op->kind == OP_param ? op_int(op, AT_experts, -1) : -1;
+  if (experts >= 0 && experts < t->rank) dims[experts].items[0].label = LABEL_EXPERT;
   if (op->kind != OP_input || t->rank < 2) return;
   if (!named && dims[0].items[0].label == LABEL_OTHER) dims[0].items[0].label = LABEL_BATCH;
   if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER) dims[1].items[0].label = LABEL_SEQUENCE;
@@ -108,11 +117,17 @@ static void dim_to_factors(Flow *w, Parts *factors, const Rule *r, const DimFact
   }
 }
 
-static void factors_to_dim(Flow *w, const Parts *factors, const DimFactors *k, Parts *dim) {
+/* A factor of which nothing is known yet keeps its place among the others. */
+static void factors_to_dim(Flow *w, const Parts *factors, const Rule *r, const DimFactors *k, Parts *dim) {
   Parts all = {0};
-  for (int i = 0; i < k->n; i++)
-    for (int j = 0; j < factors[k->f[i]].n && all.n < MAX_DIM_FACTORS; j++) all.items[all.n++] = factors[k->f[i]].items[j];
-  raise(w, dim, &all);
+  bool known = false;
+  for (int i = 0; i < k->n; i++) {
+    Parts unknown = {1, {{r->factors[k->f[i]].size, LABEL_OTHER}}};
+    const Parts *parts = factors[k->f[i]].n ? &factors[k->f[i]] : &unknown;
+    known |= parts != &unknown;
+    for (int j = 0; j < parts->n && all.n < MAX_DIM_FACTORS; j++) all.items[all.n++] = parts->items[j];
+  }
+  if (known) raise(w, dim, &all);
 }
 
 static void flow_op(Flow *w, size_t index, bool backwards) {
@@ -122,10 +137,10 @@ static void flow_op(Flow *w, size_t index, bool backwards) {
   for (int i = 0; i < op->nin; i++)
     for (int d = 0; d < r->operands[i].rank; d++) dim_to_factors(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
   for (int d = 0; op->out && d < r->result.rank; d++) dim_to_factors(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
-  for (int d = 0; op->out && op->kind != OP_param && d < r->result.rank; d++) factors_to_dim(w, factors, &r->result.dims[d], &w->values[op->out][d]);
+  for (int d = 0; op->out && op->kind != OP_param && d < r->result.rank; d++) factors_to_dim(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
   for (int i = 0; backwards && i < op->nin; i++)
     if (op_of(w->f, op->in[i])->kind != OP_param)
-      for (int d = 0; d < r->operands[i].rank; d++) factors_to_dim(w, factors, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+      for (int d = 0; d < r->operands[i].rank; d++) factors_to_dim(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
 }
 
 const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {

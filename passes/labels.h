@@ -14,6 +14,9 @@ typedef struct OpLabels {
   Label factors[MAX_FACTORS]; /* linear pseudo-factors: LABEL_NONE; all others are labelled */
 } OpLabels;
 
+/* Whether some factor of the operation has the label. */
+bool labels_include(const OpLabels *labels, const Rule *r, Label l);
+
 /* The rules of all operations of a level-1 function, by operation.  Rules do not depend on the mesh. */
 const Rule **rules_of(Module *m, const Func *f);
 

@@ -189,12 +189,13 @@ static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
   in.repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) {
     int d = c->degree[i];
-    in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels} : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == DEGREE_TP};
+    in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels}
+                               : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == DEGREE_TP, .batch_too = d == DEGREE_EP};
   }
   return in;
 }
 
-/* What the axes amount to; a forced axis must split at least half of the arithmetic. */
+/* What the axes amount to; a forced axis must split at least half of the arithmetic it is there for. */
 static bool judge_axes(Search *s, Outcome *o, CostModel *cost) {
   const double least_share = 0.5;
   Shares x = shares_of(cost, s->f, s->rules, s->labels, o->strategies);
@@ -204,10 +205,12 @@ static bool judge_axes(Search *s, Outcome *o, CostModel *cost) {
     int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
     if (d < 0) continue;
     o->found[d] *= o->c.sizes[i];
-    double share = x.all > 0 ? x.by_label[first + i][degree_labels[d]] / x.all : 0;
+    double share = share_of(&x, first + i, d);
     if (o->c.degree[i] < 0 || share >= least_share) continue;
-    o->why_not = arena_printf(s->arena, "%s %d would only replicate work: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
-                              degree_names[d], s->forced[d], o->c.sizes[i], 100 * share, label_name(degree_labels[d]));
+    o->why_not = d == DEGREE_EP && x.of_experts == 0
+                     ? arena_printf(s->arena, "ep %d would only replicate work: nothing in the model is known to run over experts", s->forced[d])
+                     : arena_printf(s->arena, "%s %d would only replicate work: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
+                                    degree_names[d], s->forced[d], o->c.sizes[i], 100 * share, label_name(degree_labels[d]));
     return false;
   }
   return true;

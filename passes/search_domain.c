@@ -36,6 +36,7 @@ static bool pick_allowed(const Making *k, Pick p) {
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
   if (k->op->kind == OP_param) return true; /* where a weight is kept does not depend on what its dimensions mean */
   if (use->labels >> l & 1u) return true;
+  if (l == LABEL_BATCH && use->batch_too) return !(cost_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
   return l == LABEL_SEQUENCE && (use->labels >> LABEL_OTHER & 1u) && sequence_is_other(k->op->kind);
 }
 

@@ -18,6 +18,7 @@ typedef struct AxisUse {
   uint32_t labels; /* bit set of Label */
   bool forced;     /* contractions must be cut as far as they can; with `weights`, matrices of weights too */
   bool weights;
+  bool batch_too;  /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share the other work */
 } AxisUse;
 
 typedef struct GraphInput {

@@ -67,7 +67,41 @@ def rotate(x, base):
     return out
 
 
-def llama(w, tokens, layers, heads, kv_heads, base=10000.0, eps=1e-6):
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def gated_mlp(w, p, rows):
+    """rows: [sequences, positions, d]."""
+    return silu(rows @ w[p + "mlp.gate.w"]) * (rows @ w[p + "mlp.up.w"]) @ w[p + "mlp.down.w"]
+
+
+def mixture(experts, top_k, capacity=None, groups=1):
+    """Every token to its top_k experts; with a capacity, groups of ceil(positions / groups) tokens of a sequence, first choices first."""
+    def layer(w, p, rows):
+        out = np.zeros_like(rows)
+        size = -(-rows.shape[1] // groups)
+        for b, row in enumerate(rows):
+            for start in range(0, len(row), size):
+                group = row[start : start + size]
+                score = group @ w[p + "moe.router"]
+                chosen = np.argsort(-score, axis=1, kind="stable")[:, :top_k]
+                # An expert's places are those of a full group, also where the sequence ends in it.
+                free = [len(group) if capacity is None else min(size, math.ceil(capacity * top_k * size / experts))] * experts
+                for k in range(top_k):
+                    for t, x in enumerate(group):
+                        e = chosen[t, k]
+                        free[e] -= 1
+                        if free[e] < 0:
+                            continue
+                        h = silu(x @ w[p + "moe.gate"][e]) * (x @ w[p + "moe.up"][e])
+                        out[b, start + t] += softmax(score[t, chosen[t]])[k] * (h @ w[p + "moe.down"][e])
+        return out
+
+    return layer
+
+
+def llama(w, tokens, layers, heads, kv_heads, base=10000.0, eps=1e-6, feed_forward=gated_mlp):
     def norm(x, name):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w[name + ".gain"]
 
@@ -87,8 +121,7 @@ def llama(w, tokens, layers, heads, kv_heads, base=10000.0, eps=1e-6):
                 total = total + causal_attention(q, k, v) @ w[p + "attn.wo"][g, r]
             x = x + total
             h = norm(x, p + "ln2")
-            gate = h @ w[p + "mlp.gate.w"]
-            x = x + (gate / (1 + np.exp(-gate)) * (h @ w[p + "mlp.up.w"])) @ w[p + "mlp.down.w"]
+            x = x + feed_forward(w, p, h[None])[0]
         out.append(norm(x, "ln_f") @ w["head"])
     return np.array(out)
 
@@ -102,6 +135,13 @@ def mlp(w, x, layers):
     return x
 
 
+MIXTRAL = dict(layers=2, d=16, heads=4, kv_heads=2, ffn=10, vocab=9)
+
+
+def mixtral(w, tokens, feed_forward):
+    return llama(w, tokens, 2, 4, 2, 1e6, 1e-5, feed_forward)
+
+
 CASES = [
     ("gpt.apc", dict(layers=2, d=12, heads=3, ffn=20, vocab=11, ctx=9), dict(batch=2, seq=7),
      lambda w, a: gpt(w, a["tokens"], 2, 3, True)),
@@ -111,6 +151,11 @@ CASES = [
      lambda w, a: llama(w, a["tokens"], 2, 4, 4)),
     ("llama.apc", dict(layers=2, d=24, heads=6, kv_heads=2, ffn=7, vocab=8, rope_base=500.0, eps=1e-3), dict(batch=2, seq=5),
      lambda w, a: llama(w, a["tokens"], 2, 6, 2, 500.0, 1e-3)),
+    ("moe.apc", dict(MIXTRAL, experts=5, top_k=2), dict(batch=2, seq=6), lambda w, a: mixtral(w, a["tokens"], mixture(5, 2))),
+    ("moe.apc", dict(MIXTRAL, experts=5, top_k=2, routing="capacity", capacity_factor=0.6), dict(batch=2, seq=9),
+     lambda w, a: mixtral(w, a["tokens"], mixture(5, 2, 0.6))),
+    ("moe.apc", dict(MIXTRAL, experts=4, top_k=3, routing="capacity", capacity_factor=0.5, groups=3), dict(batch=2, seq=10),
+     lambda w, a: mixtral(w, a["tokens"], mixture(4, 3, 0.5, 3))),
     ("mlp.apc", dict(layers=3, d=5, hidden=7), dict(batch=4), lambda w, a: mlp(w, a["x"], 3)),
 ]
 

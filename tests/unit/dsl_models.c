@@ -69,6 +69,7 @@ static void parameter_counts(void) {
   COUNT("t5.apc", "layers=6 d=512 heads=8 ffn=2048", 60506624);
   COUNT("t5.apc", "layers=24 d=1024 heads=16 ffn=4096", 737668096);
   COUNT("moe.apc", "", 46702792704);
+  COUNT("moe.apc", "routing=capacity groups=4", 46702792704);
   COUNT("moe.apc", "layers=56 d=6144 heads=48 ffn=16384 vocab=32768", 140630071296);
   COUNT("unet.apc", "", 31031745);
   COUNT("mlp.apc", "layers=3 d=10 hidden=7", 3 * (10 * 7 + 7 + 7 * 10 + 10));
@@ -101,6 +102,8 @@ static void many_settings(void) {
       {"vit.apc", "layers=1 d=12 heads=3 patch=4 image=8 classes=2"},
       {"t5.apc", "layers=1 d=6 d_kv=5 heads=3 ffn=4 vocab=9"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7"},
+      {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7 routing=capacity capacity_factor=0.1"},
+      {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=1 vocab=7 routing=capacity groups=7"},
       {"unet.apc", "channels=1 levels=3 image=8"},
       {"llama.apc", "layers=1 d=2 heads=1 ffn=1 vocab=1"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=2 ffn=10 vocab=19"},
@@ -130,6 +133,9 @@ static void refused_settings(void) {
       {"resnet.apc", "depth=20"},
       {"vit.apc", "patch=15"},
       {"moe.apc", "top_k=9"},
+      {"moe.apc", "routing=random"},
+      {"moe.apc", "routing=capacity capacity_factor=0.0"},
+      {"moe.apc", "groups=0"},
       {"unet.apc", "image=100 levels=3"},
       {"llama.apc", "kv_heads=5"},
       {"llama.apc", "d=96 heads=32"},

@@ -51,6 +51,30 @@ static void labels(void) {
   arena_free(a);
 }
 
+/* A weight says that its first dimension runs over experts, which reaches the slots of all experts joined in one dimension. */
+static void expert_labels(void) {
+  static const char *const text =
+      "apc.ir 1\nsymbol batch min 1\nparam \"w\" : f32[4, 6, 5] = zeros\nfunc @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[batch, 7, 6]\n  %i = input {name=\"i\"} : i64[batch, 12, 6]\n"
+      "  %w = param {experts=0, name=\"w\"} : f32[4, 6, 5]\n  %s = take %x, %i {axis=1, start=0} : f32[batch, 12, 6]\n"
+      "  %m = reshape %s : f32[batch, 4, 3, 6]\n  %y = dot %m, %w {spec=\"gecd,edf->gecf\"} : f32[batch, 4, 3, 5]\n"
+      "  %z = reshape %y : f32[batch, 12, 5]\n  output \"z\" %z\n}\n";
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("experts.ir", text, d);
+  CHECK(m != NULL);
+  if (m) {
+    const Func *f = module_func(m, "main");
+    CHECK_STR(labels_text(a, m, f, "w"), "x0:expert x1:other x2:other");
+    CHECK_STR(labels_text(a, m, f, "y"), "g:batch e:expert c:other d:other f:other");
+    CHECK_STR(labels_text(a, m, f, "z"), "x0:batch x1:expert x2:other x3:other");
+    CHECK_STR(labels_text(a, m, f, "m"), "x0:batch x1:expert x2:other x3:other");
+    module_free(m);
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
 /* A dimension merged from batch and sequence gives both back when it is split. */
 static void merged_labels(void) {
   static const char *const text =
@@ -279,6 +303,7 @@ static void depth(void) {
 
 int main(void) {
   RUN(labels);
+  RUN(expert_labels);
   RUN(merged_labels);
   RUN(bound_labels);
   RUN(megatron_mlp);
