@@ -139,6 +139,8 @@ typedef struct ApcLaunchOptions {
   const char *transport;  /* "tcp" or "mpi"; NULL: by the launcher */
   const char *weights;    /* as in ApcOptions, like the next */
   int timeout_ms;
+  /* Called in a thread of its own when another rank failed and this process did not end within a second; does not return. */
+  void (*stuck)(int code, const char *error);
 } ApcLaunchOptions;
 
 /* Meets the other ranks.  *launch is NULL when this process was started alone; set also after an error. */

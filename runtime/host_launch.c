@@ -13,7 +13,7 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   ApcLaunch *l = *launch = calloc(1, sizeof *l);
   if (!l) return APC_FAILED;
   LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
-  LaunchedOptions options = {o->weights, o->timeout_ms};
+  LaunchedOptions options = {o->weights, o->timeout_ms, o->stuck};
   RtStatus status = launch_find(&flags, &l->place, &l->error);
   bool alone = !status && l->place.world == 1; /* an environment of one process says nothing about ranks */
   if (!status && (!alone || o->rank >= 0)) status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
@@ -33,7 +33,7 @@ const char *apc_launch_error(const ApcLaunch *l) { return l ? l->error.text : "o
 
 ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
   RtStatus status = launched_serve(l->launched, code, &l->error);
-  l->alone_failed = status && status != RT_ABORTED;
+  l->alone_failed = status && launched_failed_alone(l->launched);
   return (ApcStatus)rt_exit_code(status);
 }
 

@@ -10,7 +10,9 @@
 
 #include "runtime/box.h"
 #include "runtime/exec.h"
+#include "runtime/rendezvous.h"
 #include "runtime/transport_mpi.h"
+#include "runtime/transport_tcp.h"
 
 #define HELLO_MAGIC UINT64_C(0x31434e55414c50a1)
 
@@ -44,7 +46,10 @@ struct Launched {
   const Artifact *artifact;
   Transport *transport; /* the communicator's */
   Comm *comm;
-  int everyone; /* the group of all ranks */
+  int everyone;         /* the group of all ranks */
+  Watch *watch;         /* over TCP; MPI's launcher watches itself */
+  SessionSlot *slot;    /* its; NULL without */
+  uint32_t commands;    /* given or taken */
   uint64_t key;
   CommBlock *send, *recv; /* per rank */
   Answer *answers;        /* rank 0: per rank */
@@ -54,6 +59,8 @@ struct Launched {
   size_t io_bytes;
   bool broken; /* after an error the ranks have nothing in common any more */
   bool over;   /* all ranks know that they end */
+  RtError failure; /* what broke it */
+  bool failed_alone;
 };
 
 /* ---- moving bytes */
@@ -117,18 +124,57 @@ static RtStatus compare_programs(Launched *l, RtError *error) {
   return status;
 }
 
+static void step_text(void *context, int rank, uint32_t step, char *text, size_t size) {
+  (void)rank;
+  exec_step_text(context, step, text, size);
+}
+
+static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
+  WatchOptions o = {.rank = l->place.rank, .world = l->place.world, .controls = m->controls, .timeout_ms = l->options.timeout_ms,
+                    .step_text = step_text, .step_context = (void *)(uintptr_t)&l->artifact->program, .stuck = l->options.stuck};
+  RtStatus status = watch_start(&o, &l->watch, error);
+  if (status) return status;
+  memset(m->controls, -1, sizeof m->controls);
+  l->slot = watch_slot(l->watch);
+  rank_place_step(&l->slot->place, 0);
+  return RT_OK;
+}
+
+static RtStatus open_tcp(Launched *l, RtError *error) {
+  Meeting m;
+  Rendezvous r = {.rank = l->place.rank, .world = l->place.world, .address = l->place.address, .timeout_ms = l->options.timeout_ms,
+                  .program = {l->artifact->program.header->table_hash, l->artifact->bytes}};
+  RtStatus status = rendezvous_meet(&r, &m, error);
+  l->over = status != RT_OK; /* all were told, or nobody is there */
+  if (!status) status = watch_ranks(l, &m, error);
+  if (!status) status = rendezvous_connect(&r, &m, watch_fd(l->watch), error);
+  if (!status) status = transport_tcp_open(m.data, r.rank, r.world, l->watch, &l->transport, error);
+  if (!status) memset(m.data, -1, sizeof m.data);
+  rendezvous_close(&m);
+  return status;
+}
+
 static RtStatus open_comm(Launched *l, RtError *error) {
   int members[PROGRAM_MAX_WORLD];
-  if (l->place.transport != LAUNCH_MPI)
-    return rt_error(error, RT_UNSUPPORTED, "this is rank %d of %d (%s): several processes without MPI are not supported yet", l->place.rank,
-                    l->place.world, l->place.by);
-  RtStatus status = transport_mpi_open(l->place.rank, l->place.world, &l->transport, error);
+  RtStatus status = l->place.transport == LAUNCH_MPI ? transport_mpi_open(l->place.rank, l->place.world, &l->transport, error)
+                                                     : open_tcp(l, error);
   if (status) return status;
   CommOptions options = exec_comm_options(&l->artifact->program);
-  options.timeout_ms = l->options.timeout_ms;
+  if (l->watch) options.progress = &l->slot->progress; /* the watch judges who is late */
+  else options.timeout_ms = l->options.timeout_ms;
   status = comm_open(l->transport, &options, &l->comm, error);
   for (int i = 0; i < l->place.world; i++) members[i] = i;
   return status ? status : comm_group(l->comm, members, l->place.world, &l->everyone, error);
+}
+
+/* Remembers what went wrong.  What another rank did wrong is told as the watch has it. */
+static RtStatus note(Launched *l, RtStatus status, RtError *error) {
+  if (!status || l->over) return status;
+  l->broken = true;
+  if (l->watch && watch_failed(l->watch, &l->failure)) *error = l->failure;
+  else l->failure = *error;
+  l->failed_alone = !(l->watch && watch_failed(l->watch, NULL)) && status != RT_ABORTED;
+  return error->status;
 }
 
 static RtStatus open_all(Launched *l, RtError *error) {
@@ -150,18 +196,16 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
   if (l->options.timeout_ms <= 0) l->options.timeout_ms = DEFAULT_TIMEOUT_MS;
   l->artifact = artifact;
   RtStatus status = open_all(l, error);
-  l->broken = status && !l->over;
-  return status;
+  return note(l, status, error);
 }
 
 RtStatus launched_start(Launched *l, RtError *error) {
   const char *check = getenv("APC_CHECK");
   if (l->executor) return RT_OK;
-  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .weights = l->options.weights,
+  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = l->slot ? &l->slot->place : NULL, .weights = l->options.weights,
                          .written = l->place.rank ? &l->written : NULL, .check = check && strcmp(check, "1") == 0};
   RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
-  l->broken = l->broken || status;
-  return status;
+  return note(l, status, error);
 }
 
 RtStatus launched_io(Launched *l, size_t bytes, void **area, RtError *error) {
@@ -284,9 +328,10 @@ static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64
 
 RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, bool send_inputs,
                       RtError *error) {
+  if (l->watch) watch_command(l->watch, ++l->commands);
   RtStatus status = run_everywhere(l, head, symbols, layout, send_inputs, error);
-  l->broken = l->broken || status;
-  return status;
+  if (l->watch) atomic_store(&l->slot->command, l->commands);
+  return note(l, status, error);
 }
 
 /* ---- the other ranks */
@@ -314,25 +359,33 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
     if (!status && c.kind == COMMAND_LEAVE) break;
     if (!status) status = launched_start(l, error);
     if (!status) status = serve_one(l, &c, error);
-    if (status) {
-      l->broken = true;
-      return status;
-    }
+    if (status) return note(l, status, error);
+    if (l->watch) atomic_store(&l->slot->command, ++l->commands);
   }
   *code = c.code;
   l->over = true;
   return RT_OK;
 }
 
-void launched_close(Launched *l, int code) {
-  if (!l) return;
+bool launched_failed_alone(const Launched *l) { return l->failed_alone; }
+
+/* Tells the others how this ends. */
+static void take_leave(Launched *l, int code) {
   RtError error = {0};
   Command c = {.kind = COMMAND_LEAVE, .code = code};
-  if (l->place.rank == 0 && l->comm && !l->broken && !l->over && spread(l, &c, sizeof c, false, &error)) l->broken = true;
   if (l->transport) l->transport->exit_code = code;
+  if (l->watch && l->broken) watch_fail(l->watch, &l->failure);
+  else if (l->watch) watch_leave(l->watch);
   if (l->comm && l->broken) comm_abort(l->comm);
+  else if (l->comm && !l->over && l->place.rank == 0) spread(l, &c, sizeof c, false, &error);
+}
+
+void launched_close(Launched *l, int code) {
+  if (!l) return;
+  take_leave(l, code);
   exec_close(l->executor);
   comm_close(l->comm);
+  watch_stop(l->watch);
   free(l->send);
   free(l->recv);
   free(l->answers);

@@ -202,6 +202,9 @@ RtStatus session_start(const SessionOptions *o, Session **out, RtError *error) {
   if (s->options.timeout_ms <= 0) s->options.timeout_ms = DEFAULT_TIMEOUT_MS;
   pthread_mutex_init(&s->lock, NULL);
   RtStatus status = prepare(s, o, error);
+  if (status == RT_OK)
+    s->lateness = (Lateness){.world = o->world, .timeout_ms = s->options.timeout_ms, .slots = s->control->slots,
+                             .command = &s->control->command, .step_text = o->step_text, .step_context = o->step_context};
   if (status == RT_OK) status = session_keeper_start(s, error);
   if (status != RT_OK) {
     free_session(s);

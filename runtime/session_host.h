@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "runtime/session_shared.h"
+#include "runtime/lateness.h"
 
 enum { CPU_MOST = 8192, CPU_WORD = 8 * sizeof(unsigned long) };
 
@@ -16,12 +16,9 @@ typedef struct CpuMask {
 /* The keeper's knowledge of one rank. */
 typedef struct RankProcess {
   int pid;
-  bool alive, stopped;
-  bool busy; /* has a command to finish; when last looked at, like the next two */
+  bool alive;
   int exit_status; /* as waitid gives it, when not alive: */
   int exit_code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 when somebody else reaped it */
-  uint64_t beats, moves;
-  int64_t changed_ms;    /* on the keeper's clock, when they changed */
   CpuMask cpus;
 } RankProcess;
 
@@ -42,7 +39,7 @@ struct Session {
   _Atomic uint32_t started;  /* futex: 1 when all ranks run, STARTING_FAILED or more when `failure` tells why not */
   _Atomic uint32_t stopping; /* a SessionStop */
   RankProcess ranks[SESSION_MAX_RANKS]; /* the keeper's; pids are constant once started */
-  int64_t clock_ms;                     /* the keeper's clock: stands still while the host is stopped */
+  Lateness lateness;                    /* the keeper's */
 
   pthread_mutex_t lock;
   RtError failure; /* under the lock; complete before control->ended is set */

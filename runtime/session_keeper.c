@@ -1,16 +1,11 @@
 /* runtime/session_keeper.c - the thread that starts, watches and ends the ranks; see session.h.
  *
  * Every WATCH_MS, or when a rank rings the watch bell, it asks the kernel which ranks ended or were stopped and
- * looks at their signs of progress.  Lateness is measured on a clock of its own that advances at most
- * CLOCK_STEP_MS per look, so that suspending the whole program (Ctrl-Z, a debugger) makes nobody late.
- *
- * Who is named when ranks wait for each other: a stopped rank first, then the one that is not waiting in a
- * collective and moved least recently, then the one at the smallest order key.
+ * looks at their signs of progress (lateness.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -18,7 +13,7 @@
 
 #include "runtime/session_host.h"
 
-enum { WATCH_MS = 50, CLOCK_STEP_MS = 200, GRACE_MS = 100, LEAVE_MS = 1000, REAP_MS = 2, STARTING_FAILED = 2 };
+enum { WATCH_MS = 50, GRACE_MS = 100, LEAVE_MS = 1000, REAP_MS = 2, STARTING_FAILED = 2 };
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -48,7 +43,7 @@ static RtStatus start_ranks(Session *s, RtError *error) {
 }
 
 /* Learns what happened to one rank since the last look. */
-static void look(RankProcess *p) {
+static void look(RankProcess *p, RankSigns *signs) {
   while (p->alive) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)p->pid, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
@@ -58,9 +53,9 @@ static void look(RankProcess *p) {
     }
     if (info.si_pid == 0) return;
     if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
-      p->stopped = true;
+      signs->stopped = true;
     } else if (info.si_code == CLD_CONTINUED) {
-      p->stopped = false;
+      signs->stopped = false;
     } else {
       p->alive = false;
       p->exit_code = info.si_code;
@@ -72,7 +67,7 @@ static void look(RankProcess *p) {
 static int look_at_all(Session *s) {
   int alive = 0;
   for (int i = 0; i < s->options.world; i++) {
-    look(&s->ranks[i]);
+    look(&s->ranks[i], &s->lateness.ranks[i]);
     alive += s->ranks[i].alive;
   }
   return alive;
@@ -89,38 +84,10 @@ static void end_ranks(Session *s, int grace_ms) {
 
 /* ---- what is wrong ---- */
 
-static void add_text(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void add_text(char *text, size_t size, const char *format, ...) {
-  size_t n = strlen(text);
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text + n, size - n, format, args);
-  va_end(args);
-}
-
-/* " at step 17 (all_reduce of h3 over tp), waiting in all_reduce at order key 40" */
-static void describe_place(const Session *s, int rank, char *text, size_t size) {
-  const SessionSlot *slot = &s->control->slots[rank];
-  uint32_t step = atomic_load(&slot->place.step);
-  char what[512] = "";
-  if (atomic_load(&slot->place.beats) == 0) {
-    add_text(text, size, " before it was ready");
-    return;
-  }
-  if (s->options.step_text) s->options.step_text(s->options.step_context, rank, step, what, sizeof what);
-  add_text(text, size, " at step %u", step);
-  if (what[0]) add_text(text, size, " (%s)", what);
-  if (atomic_load(&slot->progress.waiting))
-    add_text(text, size, ", waiting in %s at order key %llu",
-             comm_kind_name((CommKind)atomic_load(&slot->progress.kind)),
-             (unsigned long long)atomic_load(&slot->progress.key));
-}
-
 static RtStatus report_death(const Session *s, int rank, RtError *error) {
   const RankProcess *p = &s->ranks[rank];
   char place[RT_ERROR_TEXT] = "";
-  describe_place(s, rank, place, sizeof place);
+  lateness_place(&s->lateness, rank, place, sizeof place);
   if (p->exit_code == CLD_KILLED || p->exit_code == CLD_DUMPED)
     return rt_error(error, RT_FAILED, "rank %d was killed by signal %d (%s)%s", rank, p->exit_status,
                     strsignal(p->exit_status), place);
@@ -149,67 +116,10 @@ static RtStatus find_report(const Session *s, RtError *error) {
     RtStatus status = slot->failure.status;
     if ((unsigned)status >= RT_STATUS_COUNT || status == RT_OK) status = RT_FAILED;
     char place[RT_ERROR_TEXT] = "";
-    describe_place(s, i, place, sizeof place);
+    lateness_place(&s->lateness, i, place, sizeof place);
     return rt_error(error, status, "rank %d%s: %.*s", i, place, RT_ERROR_TEXT - 1, slot->failure.text);
   }
   return RT_OK;
-}
-
-static bool is_busy(const Session *s, int rank) {
-  uint32_t command = atomic_load(&s->control->command);
-  return command > 0 && atomic_load(&s->control->slots[rank].command) != command;
-}
-
-static void note_progress(Session *s, int rank) {
-  RankProcess *p = &s->ranks[rank];
-  const SessionSlot *slot = &s->control->slots[rank];
-  uint64_t beats = atomic_load(&slot->place.beats), moves = atomic_load(&slot->progress.moves);
-  if (is_busy(s, rank) && p->busy && beats == p->beats && moves == p->moves) return;
-  p->busy = is_busy(s, rank);
-  p->beats = beats;
-  p->moves = moves;
-  p->changed_ms = s->clock_ms;
-}
-
-/* Whether rank a rather than b is the cause of a wait; see the top of the file. */
-static bool more_guilty(const Session *s, int a, int b) {
-  const RankProcess *p = &s->ranks[a], *q = &s->ranks[b];
-  const CommProgress *x = &s->control->slots[a].progress, *y = &s->control->slots[b].progress;
-  if (p->stopped != q->stopped) return p->stopped;
-  uint32_t waits = atomic_load(&x->waiting), other_waits = atomic_load(&y->waiting);
-  if (waits != other_waits) return !waits;
-  if (waits) return atomic_load(&x->key) < atomic_load(&y->key);
-  return p->changed_ms < q->changed_ms;
-}
-
-static double quiet_seconds(const Session *s, int rank) {
-  return (double)(s->clock_ms - s->ranks[rank].changed_ms) / 1000.0;
-}
-
-static RtStatus report_late(const Session *s, int late, int guilty, RtError *error) {
-  char text[RT_ERROR_TEXT] = "", place[RT_ERROR_TEXT / 2] = "";
-  describe_place(s, guilty, place, sizeof place);
-  if (quiet_seconds(s, guilty) * 1000 > s->options.timeout_ms) {
-    add_text(text, sizeof text, "rank %d is late: no progress for %.1f s%s", guilty, quiet_seconds(s, guilty), place);
-  } else { /* it moves, but not to where another one waits for it */
-    add_text(text, sizeof text, "rank %d is late%s", guilty, place);
-    place[0] = 0;
-    describe_place(s, late, place, sizeof place);
-    add_text(text, sizeof text, "; rank %d made no progress for %.1f s%s", late, quiet_seconds(s, late), place);
-  }
-  if (s->ranks[guilty].stopped) add_text(text, sizeof text, "; rank %d is stopped by a signal", guilty);
-  return rt_error(error, RT_LATE, "%s", text);
-}
-
-static RtStatus find_late(Session *s, RtError *error) {
-  int guilty = -1, late = -1;
-  for (int i = 0; i < s->options.world; i++) {
-    note_progress(s, i);
-    if (!s->ranks[i].busy) continue;
-    if (late < 0 && quiet_seconds(s, i) * 1000 > s->options.timeout_ms) late = i;
-    if (guilty < 0 || more_guilty(s, i, guilty)) guilty = i;
-  }
-  return late < 0 ? RT_OK : report_late(s, late, guilty, error);
 }
 
 /* ---- the thread ---- */
@@ -233,18 +143,15 @@ static void end_with(Session *s, const RtError *found) {
 
 static bool watch_once(Session *s, RtError *error) {
   look_at_all(s);
-  return find_report(s, error) != RT_OK || find_death(s, error) != RT_OK || find_late(s, error) != RT_OK;
+  return find_report(s, error) != RT_OK || find_death(s, error) != RT_OK || lateness_find(&s->lateness, error) != RT_OK;
 }
 
 static void watch(Session *s) {
   SessionControl *c = s->control;
   bool ended = false;
-  int64_t before = now_ms();
+  lateness_begin(&s->lateness);
   while (!atomic_load(&s->stopping)) {
     uint32_t bell = atomic_load(&c->watch_bell);
-    int64_t now = now_ms(), passed = now - before;
-    before = now;
-    s->clock_ms += passed < CLOCK_STEP_MS ? passed : CLOCK_STEP_MS;
     RtError error = {0};
     if (!ended && watch_once(s, &error)) {
       end_with(s, &error);

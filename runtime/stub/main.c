@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/apc_runtime.h"
 
@@ -382,6 +383,12 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
 
 /* ---- launchers */
 
+/* Another rank failed, and this one is deep in its work. */
+static void end_stuck(int code, const char *error) {
+  fprintf(stderr, "error: %s\n", error);
+  _exit(code);
+}
+
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
   const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport), *weights = last(line, OPT_weights);
@@ -393,6 +400,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
   o->rank = (int)r;
+  o->stuck = end_stuck;
   o->world = (int)w;
   return 0;
 }

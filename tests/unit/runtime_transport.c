@@ -1,10 +1,12 @@
-/* tests/unit/runtime_transport.c - strided copies, and the rings between threads of one process (where the thread
- * sanitizer can see them): many messages of all sizes in all directions at once, then an abort. */
+/* tests/unit/runtime_transport.c - strided copies, and the rings and the connections between threads of one process (where the
+ * thread sanitizer can see them): many messages of all sizes in all directions at once, then an abort. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/transport_local.h"
+#include "runtime/transport_tcp.h"
 #include "tests/ranks/ranks.h"
 #include "tests/test.h"
 
@@ -48,7 +50,8 @@ enum { WORLD = 4, MESSAGES = 300, LONGEST = 600000 };
 
 typedef struct Worker {
   pthread_t thread;
-  void *memory;
+  void *memory; /* NULL: over connections */
+  int fds[WORLD];
   int rank;
   bool crowded, endless;
   RtStatus status;
@@ -119,7 +122,8 @@ static void *work(void *argument) {
   memset(lanes, 0, sizeof lanes);
   RtError error = {0};
   Transport *t = NULL;
-  w->status = transport_local_open(w->memory, w->rank, WORLD, w->crowded, &t, &error);
+  w->status = w->memory ? transport_local_open(w->memory, w->rank, WORLD, w->crowded, &t, &error)
+                        : transport_tcp_open(w->fds, w->rank, WORLD, NULL, &t, &error);
   if (w->status != RT_OK) return NULL;
   for (int p = 0; p < WORLD; p++)
     for (int d = 0; d < 2; d++) {
@@ -169,6 +173,72 @@ static void test_rings_sleeping(void) {
 }
 static void test_abort_wakes_everyone(void) { run_workers(true, true, RT_ABORTED); }
 
+/* ---- connections ---- */
+
+static void connect_workers(Worker *workers) {
+  for (int i = 0; i < WORLD; i++) {
+    workers[i].rank = i;
+    workers[i].fds[i] = -1;
+    for (int j = i + 1; j < WORLD; j++) {
+      int pair[2] = {-1, -1};
+      CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+      workers[i].fds[j] = pair[0];
+      workers[j].fds[i] = pair[1];
+    }
+  }
+}
+
+static void test_connections(void) {
+  Worker workers[WORLD] = {0};
+  connect_workers(workers);
+  for (int i = 0; i < WORLD; i++) pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+  for (int i = 0; i < WORLD; i++) {
+    pthread_join(workers[i].thread, NULL);
+    CHECKF(workers[i].status == RT_OK, "rank %d: status %d", i, (int)workers[i].status);
+    CHECKF(workers[i].wrong == 0, "rank %d: %zu wrong bytes", i, workers[i].wrong);
+  }
+}
+
+static RtStatus until_done(Transport *t, const Transfer *x, RtError *error) {
+  RtStatus status = RT_OK;
+  bool moved;
+  for (unsigned spins = 0; !x->done && !status; spins++) {
+    status = t->ops->progress(t, &moved, error);
+    if (!moved && !status) t->ops->sleep(t, spins, 100);
+  }
+  return status;
+}
+
+/* Rows on one side, another shape on the other; then the sides disagree about a length; then one is gone. */
+static void test_connection_ends(void) {
+  int pair[2] = {-1, -1};
+  char from[3000], to[3000] = {0};
+  RtError error = {0};
+  Transport *a, *b;
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+  CHECK(transport_tcp_open((int[]){-1, pair[0]}, 0, 2, NULL, &a, &error) == RT_OK);
+  CHECK(transport_tcp_open((int[]){pair[1], -1}, 1, 2, NULL, &b, &error) == RT_OK);
+  for (size_t i = 0; i < sizeof from; i++) from[i] = (char)(i * 7);
+  Transfer send = {.peer = 1, .tag = 5, .block = {from, 10, 20, 50}, .length = 200};
+  Transfer receive = {.peer = 0, .tag = 5, .block = {to, 25, 8, 9}, .length = 200};
+  a->ops->isend(a, &send);
+  b->ops->irecv(b, &receive);
+  CHECK(until_done(a, &send, &error) == RT_OK && until_done(b, &receive, &error) == RT_OK);
+  size_t wrong = 0;
+  for (size_t i = 0; i < 200; i++) wrong += *stream_byte(&send.block, i) != *stream_byte(&receive.block, i);
+  CHECK(wrong == 0);
+  send.length = 100;
+  a->ops->isend(a, &send);
+  b->ops->irecv(b, &receive);
+  CHECK(until_done(a, &send, &error) == RT_OK && until_done(b, &receive, &error) == RT_INTERNAL);
+  CHECK(strstr(error.text, "ranks disagree"));
+  a->ops->irecv(a, &(Transfer){.peer = 1, .tag = 6, .block = {to, 1, 10, 10}, .length = 10});
+  b->ops->close(b);
+  error = (RtError){0};
+  CHECK(until_done(a, &(Transfer){0}, &error) == RT_FAILED && strstr(error.text, "lost its connection to rank 1"));
+  a->ops->close(a);
+}
+
 static void test_sizes(void) {
   for (int world = 1; world <= TRANSPORT_LOCAL_MAX_WORLD; world++) CHECK(transport_local_bytes(world) % 4096 == 0);
   CHECK(transport_local_bytes(TRANSPORT_LOCAL_MAX_WORLD) < (size_t)256 << 20);
@@ -184,5 +254,7 @@ int main(void) {
   RUN(test_rings_spinning);
   RUN(test_rings_sleeping);
   RUN(test_abort_wakes_everyone);
+  RUN(test_connections);
+  RUN(test_connection_ends);
   return test_summary();
 }
