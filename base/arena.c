@@ -1,7 +1,7 @@
 /* base/arena.c - a bump allocator over a list of blocks.
  *
- * A request that does not fit the current block opens a new one of at least 64 KiB; a large request
- * gets a block of its own.  Under AddressSanitizer the blocks come from calloc, so running past the
+ * A request that does not fit the current block opens a new one of at least 64 KiB (the first: 4 KiB, because many arenas
+ * hold next to nothing and every block is cleared); a large request gets a block of its own.  Under AddressSanitizer the blocks come from calloc, so running past the
  * end of a block is seen, running from one object into its neighbour is not.
  */
 #include "base/arena.h"
@@ -13,6 +13,7 @@
 
 #include "base/die.h"
 
+#define FIRST_BYTES ((size_t)4 * 1024)
 #define BLOCK_BYTES ((size_t)64 * 1024)
 
 typedef struct Block {
@@ -49,7 +50,7 @@ void *arena_alloc(Arena *a, size_t bytes) {
   size_t need = (bytes + 15) & ~(size_t)15;
   Block *b = a->blocks;
   if (!b || b->cap - b->used < need) {
-    size_t cap = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    size_t least = b ? BLOCK_BYTES : FIRST_BYTES, cap = need > least ? need : least;
     Block *fresh = checked_calloc(sizeof(Block) + cap);
     fresh->cap = cap;
     if (b && need > BLOCK_BYTES) { /* keep filling the half-empty block */

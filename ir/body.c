@@ -204,8 +204,7 @@ static void bind(const Copying *c, const Type *formal, const Type *actual) {
   }
 }
 
-Func *body_of(Module *m, const Func *f, const Op *op) {
-  Module *template = parse_template(m, f, op);
+static Func *instantiate(Module *m, const Func *f, const Op *op, const Module *template) {
   const Func *from = template->funcs.items[0];
   Func *body = ARENA_NEW(m->arena, Func);
   body->name = module_string(m, op_name(op->kind));
@@ -235,6 +234,12 @@ Func *body_of(Module *m, const Func *f, const Op *op) {
     }
   }
   build_output(&b, "0", map[from->outputs.items[0].value], NULL);
+  return body;
+}
+
+Func *body_of(Module *m, const Func *f, const Op *op) {
+  Module *template = parse_template(m, f, op);
+  Func *body = instantiate(m, f, op, template);
   module_free(template);
   return body;
 }
@@ -275,11 +280,43 @@ static bool add_pick(Module *m, const Rule *r, Strategy *s, int axis, int factor
   return true;
 }
 
-void body_strategies(Module *m, const Func *f, const Op *op, const Strategy *s, const Func *body, Strategy *out) {
+static Body open_body(Module *m, const Func *f, const Op *op, Module *template, const Func *func) {
+  const Rule **rules = ARENA_ARRAY(m->arena, const Rule *, func->ops.n);
+  for (size_t i = 0; i < func->ops.n; i++) rules[i] = rule_of(m, func, &func->ops.items[i]);
+  return (Body){func, rules, rule_of(m, f, op), template};
+}
+
+Body *body_open(Module *m, const Func *f, const Op *op) {
   Module *template = parse_template(m, f, op);
-  const Func *from = template->funcs.items[0];
-  const Rule *whole = rule_of(m, f, op);
-  uint32_t *partial = ARENA_ARRAY(m->arena, uint32_t, from->values.n); /* axes, by value of the template */
+  Body *b = ARENA_NEW(m->arena, Body);
+  *b = open_body(m, f, op, template, instantiate(m, f, op, template));
+  return b;
+}
+
+void body_close(Body *b) { module_free(b->template); }
+
+/* One operation of the body; `partial` has by value of the template the axes it is a sum over. */
+static void follow_op(Module *m, const Body *b, const Strategy *s, const Op *t, int input, const Rule *r, uint32_t *partial, Strategy *out) {
+  *out = (Strategy){0};
+  for (int k = 0; k < s->n; k++) {
+    const Factor *picked = &b->whole->factors[s->picks[k].factor];
+    int axis = s->picks[k].axis;
+    uint32_t bit = 1u << axis, operands = 0;
+    if (picked->kind != FK_LINEAR) {
+      add_pick(m, r, out, axis, factor_for(r, b->template, b->template->funcs.items[0], t, picked->name));
+      continue;
+    }
+    if (t->kind == OP_input && (picked->operands & (1u << input))) partial[t->out] |= bit;
+    for (int o = 0; o < t->nin; o++)
+      if (partial[t->in[o]] & bit) operands |= 1u << o;
+    if (operands && add_pick(m, r, out, axis, linear_for(r, operands))) partial[t->out] |= bit;
+  }
+}
+
+void body_follow(Module *m, const Body *b, const Strategy *s, Strategy *out) {
+  const Func *from = b->template->funcs.items[0];
+  Arena *scratch = arena_new();
+  uint32_t *partial = ARENA_ARRAY(scratch, uint32_t, from->values.n);
   size_t at = 0;
   int input = 0;
   for (size_t i = 0; i < from->ops.n; i++) {
@@ -288,24 +325,16 @@ void body_strategies(Module *m, const Func *f, const Op *op, const Strategy *s, 
       partial[t->out] = partial[t->in[0]];
       continue;
     }
-    if (body->ops.items[at].kind != t->kind) die("body_strategies: not the body of %s", op->name);
-    const Rule *r = rule_of(m, body, &body->ops.items[at]);
-    Strategy *mine = &out[at++];
-    *mine = (Strategy){0};
-    for (int k = 0; k < s->n; k++) {
-      const Factor *picked = &whole->factors[s->picks[k].factor];
-      int axis = s->picks[k].axis;
-      uint32_t bit = 1u << axis, operands = 0;
-      if (picked->kind != FK_LINEAR) {
-        add_pick(m, r, mine, axis, factor_for(r, template, from, t, picked->name));
-        continue;
-      }
-      if (t->kind == OP_input && (picked->operands & (1u << input))) partial[t->out] |= bit;
-      for (int o = 0; o < t->nin; o++)
-        if (partial[t->in[o]] & bit) operands |= 1u << o;
-      if (operands && add_pick(m, r, mine, axis, linear_for(r, operands))) partial[t->out] |= bit;
-    }
+    if (b->func->ops.items[at].kind != t->kind) die("body_follow: %s where the body has %s", op_name(b->func->ops.items[at].kind), op_name(t->kind));
+    follow_op(m, b, s, t, input, b->rules[at], partial, &out[at]);
+    at++;
     input += t->kind == OP_input;
   }
-  module_free(template);
+  arena_free(scratch);
+}
+
+void body_strategies(Module *m, const Func *f, const Op *op, const Strategy *s, const Func *body, Strategy *out) {
+  Body b = open_body(m, f, op, parse_template(m, f, op), body);
+  body_follow(m, &b, s, out);
+  body_close(&b);
 }

@@ -13,8 +13,19 @@
  * with the operand types (of either level), one output "0".  Dies for an operation that is not composite. */
 Func *body_of(Module *m, const Func *f, const Op *op);
 
-/* The strategies of the body's operations, given the composite's: axes follow the factors through the dimensions.
- * `out` has one Strategy per operation of the body. */
+/* The decomposition kept open to look at many strategies: it depends on no mesh. */
+typedef struct Body {
+  const Func *func;         /* as body_of gives it */
+  const Rule *const *rules; /* by operation */
+  const Rule *whole;        /* of the composite */
+  Module *template;
+} Body;
+Body *body_open(Module *m, const Func *f, const Op *op);
+void body_close(Body *b);
+/* The strategies of all operations of the body, given the composite's: axes follow the factors through the dimensions. */
+void body_follow(Module *m, const Body *b, const Strategy *s, Strategy *out);
+
+/* The strategies of the body's operations, given the composite's: one Strategy per operation of the body. */
 void body_strategies(Module *m, const Func *f, const Op *op, const Strategy *s, const Func *body, Strategy *out);
 
 #endif

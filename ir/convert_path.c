@@ -12,12 +12,17 @@
 
 enum { MAX_STATES = 65536, MAX_TARGETS = 256, WORDS = MAX_TARGETS / 64 };
 
-/* A move out of a layout, and which runs may take it. */
-typedef struct Edge {
-  Move move;
+/* What a run looks at of a move for every edge it meets. */
+typedef struct Hop {
   double cost;
   int to;           /* state */
   uint32_t moving;  /* axes that have to move */
+  bool conditional; /* the edge says more about which runs may take it */
+} Hop;
+
+/* A move out of a layout, and which runs may take it. */
+typedef struct Edge {
+  Move move;
   bool exactly;     /* these are all axes of the partial sums that move */
   int unit_dim;     /* dimension that is cut for the first time, by `unit`; -1: none */
   const Expr *unit;
@@ -28,15 +33,20 @@ typedef struct Edge {
 typedef struct Place {
   const Layout *layout;
   struct { Edge *items; size_t n, cap; } edges;
+  struct { Hop *items; size_t n, cap; } hops; /* by edge */
   bool expanded;
-  int run;          /* the last run that reached it; what follows is of that run */
-  double cost;
-  int previous;
-  const Edge *by;
-  bool done;
   bool goal;        /* it has been one; then its place among the targets of each dimension */
   uint8_t targets[MAX_RANK];
 } Place;
+
+/* How the last run that met a state came to it. */
+typedef struct Arrival {
+  double cost;
+  int run, goal_of;   /* the last run that reached it, and the last that it was a goal of */
+  int previous;       /* state; -1: it is where the run began */
+  int edge;           /* of the previous one */
+  bool done;
+} Arrival;
 
 typedef struct Open {
   double cost;
@@ -51,8 +61,9 @@ struct ConvertTable {
   Arena *arena;
   uint32_t axes;    /* that may move at all */
   Place *states;
+  Arrival *arrivals; /* by state */
   int n;
-  size_t cap;
+  size_t cap, arrivals_cap;
   int *slots;       /* states by layout: open addressing, index + 1 */
   size_t nslots;
   int run;
@@ -65,7 +76,7 @@ struct ConvertTable {
 
 /* What the goals of one run agree on. */
 typedef struct Run {
-  const Layout *const *goals;
+  const int *goals; /* states */
   int ngoals;
   uint32_t moving;
   const Expr *units[MAX_RANK]; /* NULL: not cut by any goal */
@@ -141,20 +152,24 @@ static int state_of(ConvertTable *t, const Layout *l) {
     i = slot_of(t, l);
   }
   if ((size_t)t->n == t->cap) t->states = arena_grow(t->arena, t->states, sizeof *t->states, (size_t)t->n, &t->cap);
+  if ((size_t)t->n == t->arrivals_cap) t->arrivals = arena_grow(t->arena, t->arrivals, sizeof *t->arrivals, (size_t)t->n, &t->arrivals_cap);
   t->states[t->n] = (Place){.layout = l};
+  t->arrivals[t->n] = (Arrival){0};
   t->slots[i] = t->n + 1;
   return t->n++;
 }
 
 /* ---- the moves out of a layout */
 
-static void add_edge(ConvertTable *t, int from, Edge e, const Layout *after) {
+static void add_edge(ConvertTable *t, int from, uint32_t moving, Edge e, const Layout *after) {
   e.move.before = t->states[from].layout;
   e.move.after = layout_get(t->m, after);
-  e.to = state_of(t, e.move.after);
-  if (e.to < 0) return;
-  e.cost = t->price(t->context, t->m, t->global, &e.move);
+  Hop h = {.to = state_of(t, e.move.after), .moving = moving};
+  if (h.to < 0) return;
+  h.cost = t->price(t->context, t->m, t->global, &e.move);
+  h.conditional = e.exactly || e.unit_dim >= 0 || e.target >= 0 || e.move.kind == MOVE_MASK || e.move.kind == MOVE_RELABEL;
   ARENA_PUSH(t->arena, &t->states[from].edges, e);
+  ARENA_PUSH(t->arena, &t->states[from].hops, h);
 }
 
 /* The axis joins the dimension as its minor-most one; a dimension cut for the first time may get any unit that some goal has there. */
@@ -164,18 +179,18 @@ static void add_join(ConvertTable *t, int from, Edge e, const Layout *l, int dim
   d->axes[d->n++] = (uint8_t)axis;
   e.unit_dim = -1;
   if (d->n > 1) {
-    add_edge(t, from, e, &next);
+    add_edge(t, from, 1u << axis, e, &next);
     return;
   }
   e.unit_dim = dim;
   for (int i = 0; i < t->units[dim].n; i++) {
     e.unit = d->unit = t->units[dim].items[i];
-    add_edge(t, from, e, &next);
+    add_edge(t, from, 1u << axis, e, &next);
   }
 }
 
 static Edge edge(MoveKind kind, int axis) {
-  return (Edge){.move = {.kind = kind, .axis = axis, .axes = 1u << axis}, .moving = 1u << axis, .unit_dim = -1, .target = -1};
+  return (Edge){.move = {.kind = kind, .axis = axis, .axes = 1u << axis}, .unit_dim = -1, .target = -1};
 }
 
 static void free_axis(ConvertTable *t, int from, const Layout *l, int axis) {
@@ -191,14 +206,14 @@ static void free_axis(ConvertTable *t, int from, const Layout *l, int axis) {
     Layout next = *l;
     next.partial_axes |= 1u << axis;
     e.partial = next.partial = (Reduction)r;
-    add_edge(t, from, e, &next);
+    add_edge(t, from, 1u << axis, e, &next);
   }
 }
 
 static void partial_axis(ConvertTable *t, int from, const Layout *l, int axis) {
   Layout next = *l;
   next.partial_axes &= ~(1u << axis);
-  add_edge(t, from, edge(MOVE_ALL_REDUCE, axis), &next);
+  add_edge(t, from, 1u << axis, edge(MOVE_ALL_REDUCE, axis), &next);
   for (int d = 0; d < l->rank; d++) {
     Edge e = edge(MOVE_REDUCE_SCATTER, axis);
     e.move.dim = d;
@@ -214,7 +229,7 @@ static void cut_dim(ConvertTable *t, int from, const Layout *l, int dim) {
   next.dims[dim].n--;
   Edge gather = edge(MOVE_ALL_GATHER, axis);
   gather.move.dim = dim;
-  add_edge(t, from, gather, &next);
+  add_edge(t, from, 1u << axis, gather, &next);
   for (int other = 0; other < l->rank; other++) {
     if (other == dim) continue;
     Edge e = edge(MOVE_ALL_TO_ALL, axis);
@@ -232,7 +247,7 @@ static void cut_dim(ConvertTable *t, int from, const Layout *l, int dim) {
     anew.dims[dim] = *goal;
     e.move = (Move){.kind = MOVE_EXCHANGE, .dim = dim, .axes = axes_of(d)};
     e.target = i;
-    add_edge(t, from, e, &anew);
+    add_edge(t, from, 1u << axis, e, &anew);
   }
 }
 
@@ -245,9 +260,8 @@ static void partial_axes_together(ConvertTable *t, int from, const Layout *l) {
     Layout next = *l;
     next.partial_axes &= ~some;
     e.move = (Move){.kind = MOVE_ALL_REDUCE, .axes = some};
-    e.moving = some;
     e.exactly = true;
-    add_edge(t, from, e, &next);
+    add_edge(t, from, some, e, &next);
   }
 }
 
@@ -255,7 +269,7 @@ static void expand(ConvertTable *t, int from) {
   const Layout *l = t->states[from].layout;
   uint32_t used = axes_used(l);
   t->states[from].expanded = true;
-  t->states[from].edges.n = 0;
+  t->states[from].edges.n = t->states[from].hops.n = 0;
   for (int a = 0; a < t->m->mesh.naxes; a++) {
     if (!(t->axes >> a & 1u)) continue;
     if (!(used >> a & 1u)) free_axis(t, from, l, a);
@@ -267,8 +281,7 @@ static void expand(ConvertTable *t, int from) {
     Layout next = *l;
     next.partial = e.partial = RED_SUM;
     e.move = (Move){.kind = MOVE_RELABEL};
-    e.moving = 0;
-    add_edge(t, from, e, &next);
+    add_edge(t, from, 0, e, &next);
   }
   for (int d = 0; d < l->rank; d++)
     if (l->dims[d].n) cut_dim(t, from, l, d);
@@ -294,10 +307,10 @@ static bool know_target(ConvertTable *t, int dim, const DimLayout *d, uint8_t *p
   return false;
 }
 
-/* Makes room for what a goal has; moves that were found before are found again when there is something new. */
-static void know_goal(ConvertTable *t, const Layout *to) {
+/* Makes room for what a goal has; moves that were found before are found again when there is something new.  Returns its state, or -1. */
+static int know_goal(ConvertTable *t, const Layout *to) {
   int at = state_of(t, to);
-  if (at < 0 || t->states[at].goal) return;
+  if (at < 0 || t->states[at].goal) return at;
   Place *s = &t->states[at];
   bool fresh = to->partial_axes && !(t->kinds >> to->partial & 1u);
   s->goal = true;
@@ -308,16 +321,16 @@ static void know_goal(ConvertTable *t, const Layout *to) {
     fresh |= !know_target(t, d, &to->dims[d], &s->targets[d]);
   }
   for (int i = 0; i < t->n && fresh; i++) t->states[i].expanded = false;
+  return at;
 }
 
 /* Takes the goal into the run when it moves the same axes and nothing it says contradicts the others. */
-static bool join_goal(const ConvertTable *t, Run *r, const Layout *to) {
+static bool join_goal(const ConvertTable *t, Run *r, const Layout *to, int at) {
   if (to->partial_axes && r->partial_axes && to->partial != r->partial) return false;
   for (int d = 0; d < to->rank; d++)
     if (to->dims[d].n && r->units[d] && to->dims[d].unit != r->units[d]) return false;
   if (to->partial_axes) r->partial = to->partial;
   r->partial_axes |= to->partial_axes;
-  int at = t->slots[slot_of(t, to)] - 1;
   for (int d = 0; d < to->rank && at >= 0; d++) {
     if (!to->dims[d].n) continue;
     int place = t->states[at].targets[d];
@@ -338,7 +351,7 @@ static void swap_open(Open *a, Open *b) {
 }
 
 static void heap_push(ConvertTable *t, int state) {
-  ARENA_PUSH(t->arena, &t->heap, ((Open){t->states[state].cost, state}));
+  ARENA_PUSH(t->arena, &t->heap, ((Open){t->arrivals[state].cost, state}));
   Open *h = t->heap.items;
   for (size_t i = t->heap.n - 1; i > 0 && sooner(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2) swap_open(&h[i], &h[(i - 1) / 2]);
 }
@@ -357,52 +370,54 @@ static int heap_pop(ConvertTable *t) {
   }
 }
 
-static bool allowed(const ConvertTable *t, const Run *r, const Layout *l, const Edge *e) {
-  if (e->moving & ~r->moving) return false;
-  if (e->exactly && e->moving != (l->partial_axes & r->moving)) return false;
+static bool allowed(const ConvertTable *t, const Run *r, const Layout *l, const Edge *e, uint32_t moving) {
+  if (e->exactly && moving != (l->partial_axes & r->moving)) return false;
   if (e->unit_dim >= 0 && e->unit != (r->units[e->unit_dim] ? r->units[e->unit_dim] : t->units[e->unit_dim].items[0])) return false;
   if (e->target >= 0 && !(r->targets[e->move.dim][e->target / 64] >> (e->target % 64) & 1u)) return false;
-  if (e->move.kind == MOVE_MASK) return (r->partial_axes & e->moving) && e->partial == r->partial;
+  if (e->move.kind == MOVE_MASK) return (r->partial_axes & moving) && e->partial == r->partial;
   return e->move.kind != MOVE_RELABEL || (r->partial_axes && r->partial == RED_SUM);
 }
 
-static void reach(ConvertTable *t, int state, double cost, int previous, const Edge *by) {
-  Place *s = &t->states[state];
-  if (s->run == t->run && (s->done || cost >= s->cost)) return;
-  s->run = t->run;
-  s->cost = cost;
-  s->previous = previous;
-  s->by = by;
-  s->done = false;
+static void arrive(ConvertTable *t, int state, double cost, int previous, int edge) {
+  Arrival *a = &t->arrivals[state];
+  *a = (Arrival){.cost = cost, .run = t->run, .goal_of = a->goal_of, .previous = previous, .edge = edge};
   heap_push(t, state);
 }
 
-/* Runs until all goals are reached or nothing is left to expand. */
-static void run_path(ConvertTable *t, const Layout *from, const Run *r) {
-  int open = r->ngoals;
-  t->run++;
-  t->heap.n = 0;
-  reach(t, state_of(t, from), 0, -1, NULL);
-  while (t->heap.n && open) {
-    int at = heap_pop(t);
-    if (t->states[at].done) continue;
-    t->states[at].done = true;
-    const Layout *l = t->states[at].layout;
-    for (int i = 0; i < r->ngoals; i++) open -= r->goals[i] == l;
-    if (!open) break;
-    if (!t->states[at].expanded) expand(t, at);
-    double cost = t->states[at].cost;
-    const Edge *edges = t->states[at].edges.items;
-    for (size_t i = 0, n = t->states[at].edges.n; i < n; i++)
-      if (allowed(t, r, l, &edges[i])) reach(t, edges[i].to, cost + edges[i].cost, at, &edges[i]);
+/* Most edges lead where a cheaper way is known already; that is looked at first. */
+static void follow_edges(ConvertTable *t, const Run *r, int at) {
+  const Place *s = &t->states[at];
+  double cost = t->arrivals[at].cost;
+  for (size_t i = 0; i < s->hops.n; i++) {
+    const Hop *h = &s->hops.items[i];
+    const Arrival *a = &t->arrivals[h->to];
+    if ((h->moving & ~r->moving) || (a->run == t->run && cost + h->cost >= a->cost)) continue;
+    if (h->conditional && !allowed(t, r, s->layout, &s->edges.items[i], h->moving)) continue;
+    arrive(t, h->to, cost + h->cost, at, (int)i);
   }
 }
 
-/* The state of a goal that was reached, or -1. */
-static int reached(const ConvertTable *t, const Layout *goal) {
-  int i = t->slots[slot_of(t, goal)] - 1;
-  return i >= 0 && t->states[i].run == t->run && t->states[i].done ? i : -1;
+/* Runs until all goals are reached or nothing is left to expand. */
+static void run_path(ConvertTable *t, int from, const Run *r) {
+  int open = r->ngoals;
+  t->run++;
+  t->heap.n = 0;
+  if (from < 0) return;
+  for (int i = 0; i < r->ngoals; i++)
+    if (r->goals[i] >= 0) t->arrivals[r->goals[i]].goal_of = t->run;
+  arrive(t, from, 0, -1, -1);
+  while (t->heap.n && open) {
+    int at = heap_pop(t);
+    if (t->arrivals[at].done) continue;
+    t->arrivals[at].done = true;
+    open -= t->arrivals[at].goal_of == t->run;
+    if (!open) break;
+    if (!t->states[at].expanded) expand(t, at);
+    follow_edges(t, r, at);
+  }
 }
+
+static bool reached(const ConvertTable *t, int goal) { return goal >= 0 && t->arrivals[goal].run == t->run && t->arrivals[goal].done; }
 
 /* ---- interface */
 
@@ -423,27 +438,27 @@ void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layou
   uint32_t *moving = ARENA_ARRAY(scratch, uint32_t, n);
   int *owner = ARENA_ARRAY(scratch, int, n);
   bool *known = ARENA_ARRAY(scratch, bool, n);
-  const Layout **goals = ARENA_ARRAY(scratch, const Layout *, n);
+  int *goals = ARENA_ARRAY(scratch, int, n), *at = ARENA_ARRAY(scratch, int, n), start = state_of(t, from);
   for (int i = 0; i < n; i++) {
     moving[i] = moving_axes(t->m, from, to[i]);
-    know_goal(t, to[i]);
+    at[i] = know_goal(t, to[i]);
   }
   for (int i = 0; i < n; i++) {
     if (known[i]) continue;
     Run r = {.goals = goals, .moving = moving[i]};
     int count = 0;
     for (int j = i; j < n; j++) {
-      if (known[j] || moving[j] != r.moving || !join_goal(t, &r, to[j])) continue;
+      if (known[j] || moving[j] != r.moving || !join_goal(t, &r, to[j], at[j])) continue;
       known[j] = true;
       owner[count++] = j;
       bool twice = false;
-      for (int k = 0; k < r.ngoals && !twice; k++) twice = goals[k] == to[j];
-      if (!twice) goals[r.ngoals++] = to[j];
+      for (int k = 0; k < r.ngoals && !twice; k++) twice = goals[k] == at[j];
+      if (!twice) goals[r.ngoals++] = at[j];
     }
-    run_path(t, from, &r);
+    run_path(t, start, &r);
     for (int k = 0; k < count; k++) {
-      int at = reached(t, to[owner[k]]);
-      out[owner[k]] = at < 0 ? INFINITY : t->states[at].cost;
+      int goal = at[owner[k]];
+      out[owner[k]] = reached(t, goal) ? t->arrivals[goal].cost : INFINITY;
     }
   }
   arena_free(scratch);
@@ -452,17 +467,19 @@ void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layou
 bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out) {
   *out = (Conversion){0};
   if (from == to) return true;
-  Run r = {.goals = &to, .ngoals = 1, .moving = moving_axes(m, from, to)};
+  Run r = {.ngoals = 1, .moving = moving_axes(m, from, to)};
   ConvertTable *t = table_new(m, global, cost, context, r.moving);
-  know_goal(t, to);
-  join_goal(t, &r, to);
-  run_path(t, from, &r);
-  int found = reached(t, to), steps = 0;
-  for (int i = found; i >= 0 && t->states[i].by; i = t->states[i].previous) steps++;
+  int start = state_of(t, from), goal = know_goal(t, to), steps = 0;
+  r.goals = &goal;
+  join_goal(t, &r, to, goal);
+  run_path(t, start, &r);
+  bool found = reached(t, goal);
+  const Arrival *a = t->arrivals;
+  for (int i = goal; found && a[i].previous >= 0; i = a[i].previous) steps++;
   if (steps > MAX_MOVES) die("a conversion of %d moves", steps);
-  out->n = found < 0 ? 0 : steps;
-  out->cost = found < 0 ? 0 : t->states[found].cost;
-  for (int i = found; i >= 0 && t->states[i].by; i = t->states[i].previous) out->moves[--steps] = t->states[i].by->move;
+  out->n = steps;
+  out->cost = found ? a[goal].cost : 0;
+  for (int i = goal; found && a[i].previous >= 0; i = a[i].previous) out->moves[--steps] = t->states[a[i].previous].edges.items[a[i].edge].move;
   convert_table_free(t);
-  return found >= 0;
+  return found;
 }

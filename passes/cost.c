@@ -22,10 +22,19 @@ typedef struct TypeTable {
   ConvertTable *table;
 } TypeTable;
 
+/* The decomposition of an operation. */
+typedef struct OpenBody {
+  const Op *op;
+  Body *body;
+} OpenBody;
+
 struct CostModel {
   Module *m;
   const Target *target;
-  Arena *arena;
+  Arena *own;        /* of the model and its bodies */
+  OpenBody *bodies;  /* open addressing; `body_slots` is a power of two */
+  size_t body_slots, nbodies;
+  Arena *arena;      /* of what follows, which depends on the mesh */
   CommCosts **groups; /* by set of axes; NULL until asked for */
   int64_t *sizes; /* by symbol */
   size_t nsizes;
@@ -34,23 +43,44 @@ struct CostModel {
   struct { TypeTable *items; size_t n, cap; } tables;
 };
 
-CostModel *cost_model_new(Module *m, const Target *t) {
-  Arena *a = arena_new();
-  CostModel *c = ARENA_NEW(a, CostModel);
-  *c = (CostModel){.m = m, .target = t, .arena = a, .nsizes = m->symbols.n, .slots = 1024};
-  c->sizes = ARENA_ARRAY(a, int64_t, m->symbols.n);
+static void begin(CostModel *c) {
+  Module *m = c->m;
+  c->arena = arena_new();
+  c->nsizes = m->symbols.n;
+  c->slots = 1024;
+  c->sizes = ARENA_ARRAY(c->arena, int64_t, m->symbols.n);
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
     c->sizes[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
-  c->table = ARENA_ARRAY(a, Remembered, c->slots);
-  c->groups = ARENA_ARRAY(a, CommCosts *, 1u << MAX_AXES);
+  c->table = ARENA_ARRAY(c->arena, Remembered, c->slots);
+  c->groups = ARENA_ARRAY(c->arena, CommCosts *, 1u << MAX_AXES);
+}
+
+static void end(CostModel *c) {
+  for (size_t i = 0; i < c->tables.n; i++) convert_table_free(c->tables.items[i].table);
+  arena_free(c->arena);
+}
+
+CostModel *cost_model_new(Module *m, const Target *t) {
+  Arena *a = arena_new();
+  CostModel *c = ARENA_NEW(a, CostModel);
+  *c = (CostModel){.m = m, .target = t, .own = a};
+  begin(c);
   return c;
 }
 
+void cost_model_renew(CostModel *c) {
+  end(c);
+  *c = (CostModel){.m = c->m, .target = c->target, .own = c->own, .bodies = c->bodies, .body_slots = c->body_slots, .nbodies = c->nbodies};
+  begin(c);
+}
+
 void cost_model_free(CostModel *c) {
-  for (size_t i = 0; i < c->tables.n; i++) convert_table_free(c->tables.items[i].table);
-  arena_free(c->arena);
+  for (size_t i = 0; i < c->body_slots; i++)
+    if (c->bodies[i].op) body_close(c->bodies[i].body);
+  end(c);
+  arena_free(c->own);
 }
 
 const Target *cost_target(const CostModel *c) { return c->target; }
@@ -277,17 +307,42 @@ static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value,
   return cost_is_source(op->kind) && op->kind != OP_input ? 0 : cost_convert(c, type_of(body, value), v->layouts[0], layout);
 }
 
+static OpenBody *find_body(const CostModel *c, const Op *op) {
+  size_t i = (size_t)(((uint64_t)(uintptr_t)op >> 4) * 0x9E3779B97F4A7C15u >> 32) & (c->body_slots - 1);
+  while (c->bodies[i].op && c->bodies[i].op != op) i = (i + 1) & (c->body_slots - 1);
+  return &c->bodies[i];
+}
+
+static void grow_bodies(CostModel *c) {
+  OpenBody *old = c->bodies;
+  size_t n = c->body_slots;
+  c->body_slots = n ? 2 * n : 64;
+  c->bodies = ARENA_ARRAY(c->own, OpenBody, c->body_slots);
+  for (size_t i = 0; i < n; i++)
+    if (old[i].op) *find_body(c, old[i].op) = old[i];
+}
+
+static const Body *body_for(CostModel *c, const Func *f, const Op *op) {
+  if (2 * c->nbodies >= c->body_slots) grow_bodies(c);
+  OpenBody *b = find_body(c, op);
+  if (b->op) return b->body;
+  *b = (OpenBody){op, body_open(c->m, f, op)};
+  c->nbodies++;
+  return b->body;
+}
+
 static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   Arena *scratch = arena_new();
-  const Func *body = body_of(c->m, f, op);
+  const Body *known = body_for(c, f, op);
+  const Func *body = known->func;
   Strategy *strategies = ARENA_ARRAY(scratch, Strategy, body->ops.n);
   BodyValue *values = ARENA_ARRAY(scratch, BodyValue, body->values.n);
   OpCost out = {0};
   int operand = 0;
-  body_strategies(c->m, f, op, s, body, strategies);
+  body_follow(c->m, known, s, strategies);
   for (size_t i = 0; i < body->ops.n; i++) {
     const Op *k = &body->ops.items[i];
-    const Rule *rule = rule_of(c->m, body, k);
+    const Rule *rule = known->rules[i];
     for (int j = 0; j < k->nin; j++) out.communication += body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
     if (k->out)
       values[k->out] = (BodyValue){{k->kind == OP_input ? strategy_operand(c->m, r, s, operand++) : strategy_result(c->m, rule, &strategies[i])}, 1};

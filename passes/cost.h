@@ -13,10 +13,12 @@
 #include "ir/rule.h"
 #include "ir/target.h"
 
-/* For one module, target and mesh; the module's mesh must be set before and stay. */
+/* For one module, target and mesh; the module's mesh must be set before, and stay until the model is renewed. */
 typedef struct CostModel CostModel;
 CostModel *cost_model_new(Module *m, const Target *t);
 void cost_model_free(CostModel *c);
+/* The module's mesh is another one now: only what depends on no mesh stays known. */
+void cost_model_renew(CostModel *c);
 const Target *cost_target(const CostModel *c);
 
 /* An extent with symbols at their hint (batch 8, others 128 when none was given). */

@@ -48,6 +48,7 @@ typedef struct Search {
   const Rule *const *rules;
   const OpLabels *labels;
   const Shape *shape;
+  CostModel *cost;   /* of the mesh that was set last */
   int forced[DEGREE_COUNT];
   double limit;
   struct { double launches, seconds; } products;
@@ -62,6 +63,20 @@ typedef struct Search {
   double activations;   /* bytes that weights and state could not have */
   double work;
 } Search;
+
+/* ---- the mesh */
+
+static void set_mesh(Search *s, const Candidate *c, const char *const *names) {
+  Mesh mesh = {.stages = c->stages};
+  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
+  for (int i = 0; i < c->naxes; i++) {
+    const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
+    mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
+  }
+  module_set_mesh(s->m, &mesh);
+  if (s->cost) cost_model_renew(s->cost);
+  else s->cost = cost_model_new(s->m, s->t);
+}
 
 /* ---- candidates */
 
@@ -142,15 +157,13 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
 
 /* Seconds of the matrix products on one rank. */
 static void measure_products(Search *s) {
-  module_set_mesh(s->m, &(Mesh){.stages = 1});
-  CostModel *cost = cost_model_new(s->m, s->t);
+  set_mesh(s, &(Candidate){.stages = 1, .micro = 1}, NULL);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     const Op *op = &s->f->ops.items[i];
     if (op->kind != OP_dot) continue;
     s->products.launches += s->t->launch;
-    s->products.seconds += cost_op(cost, s->f, op, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
+    s->products.seconds += cost_op(s->cost, s->f, op, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
   }
-  cost_model_free(cost);
 }
 
 /* Micro-batches help a pipeline, or memory: without stages they are tried only when asked for, or when nothing else fits. */
@@ -170,18 +183,8 @@ static void make_candidates(Search *s, const PlanOptions *o, bool for_memory) {
 
 /* ---- one candidate */
 
-static void set_mesh(Search *s, const Candidate *c, const char *const *names) {
-  Mesh mesh = {.stages = c->stages};
-  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
-  for (int i = 0; i < c->naxes; i++) {
-    const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
-    mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
-  }
-  module_set_mesh(s->m, &mesh);
-}
-
-static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
-  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
+static GraphInput graph_input(Search *s, const Candidate *c) {
+  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
   int first = c->micro > 1;
   uint32_t free_labels = 0;
   for (int d = 0; d < DEGREE_COUNT; d++)
@@ -196,9 +199,9 @@ static GraphInput graph_input(Search *s, const Candidate *c, CostModel *cost) {
 }
 
 /* What the axes amount to; a forced axis must split at least half of the arithmetic it is there for. */
-static bool judge_axes(Search *s, Outcome *o, CostModel *cost) {
+static bool judge_axes(Search *s, Outcome *o) {
   const double least_share = 0.5;
-  Shares x = shares_of(cost, s->f, s->rules, s->labels, o->strategies);
+  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   int first = o->c.micro > 1;
   for (int d = 0; d < DEGREE_COUNT; d++) o->found[d] = 1;
   for (int i = 0; i < o->c.naxes; i++) {
@@ -216,19 +219,19 @@ static bool judge_axes(Search *s, Outcome *o, CostModel *cost) {
   return true;
 }
 
-static void price_outcome(Search *s, Outcome *o, CostModel *cost) {
-  o->price = plan_price(cost, s->m, s->f, s->rules, o->strategies, o->stages);
+static void price_outcome(Search *s, Outcome *o) {
+  o->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   o->feasible = o->price.possible && o->price.memory.total <= s->limit;
   if (!o->feasible)
     o->why_not = arena_printf(s->arena, "needs %.3g GB on a rank, %.3g GB are allowed", o->price.memory.total / 1e9, s->limit / 1e9);
 }
 
-static bool cut_and_price(Search *s, Outcome *o, CostModel *cost) {
-  if (o->c.stages > 1 && !stages_cut(cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages)) {
+static bool cut_and_price(Search *s, Outcome *o) {
+  if (o->c.stages > 1 && !stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages)) {
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages within the memory limit", o->c.stages);
     return false;
   }
-  price_outcome(s, o, cost);
+  price_outcome(s, o);
   return o->feasible;
 }
 
@@ -256,7 +259,7 @@ static void keep_outcome(Outcome *best, const Outcome *o) {
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
 
 /* One solution within what activations leave for weights and state; false when nothing better can be expected. */
-static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, CostModel *cost, double *bound) {
+static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, double *bound) {
   const double cut_share = 0.8;
   Arena *scratch = arena_new();
   SolveResult r = solve(p, scratch);
@@ -272,7 +275,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   } else {
     graph_strategies(g, r.values, o.strategies);
     s->memory_weight = p->memory_weight = r.memory_weight;
-    bool judged = judge_axes(s, &o, cost), fits = judged && cut_and_price(s, &o, cost);
+    bool judged = judge_axes(s, &o), fits = judged && cut_and_price(s, &o);
     double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages, now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
     again = judged && left > 0 && (o.price.possible || uncut(&o)) && (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
@@ -285,18 +288,18 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
 }
 
 /* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate. */
-static double solve_candidate(Search *s, const Graph *g, Outcome *o, CostModel *cost) {
+static double solve_candidate(Search *s, const Graph *g, Outcome *o) {
   SolveProblem p = *graph_problem(g);
   double bound = 0;
   p.memory_weight = s->memory_weight;
   if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * o->c.stages;
   for (int round = 0; round < MAX_ROUNDS; round++)
-    if (!solve_round(s, &p, g, o, cost, &bound)) break;
+    if (!solve_round(s, &p, g, o, &bound)) break;
   return bound;
 }
 
 /* Solves the candidate's graph, with shared conversions relaxed or not, and keeps the better outcome; *bound gets the bound that was proved. */
-static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, CostModel *cost, double *bound) {
+static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, double *bound) {
   const char *why = NULL;
   Outcome o = {.c = best->c};
   in.relax = relax;
@@ -306,7 +309,7 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, Cos
     if (why) best->why_not = why;
     return true;
   }
-  *bound = solve_candidate(s, g, &o, cost);
+  *bound = solve_candidate(s, g, &o);
   bool exact = graph_exact(g);
   graph_free(g);
   keep_outcome(best, &o);
@@ -315,11 +318,11 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, Cos
 
 /* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says; only else the other one is solved, whose
  * conversions are those of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is not worth it. */
-static double solve_both(Search *s, const GraphInput *in, Outcome *o, CostModel *cost) {
+static double solve_both(Search *s, const GraphInput *in, Outcome *o) {
   double bound, ignored;
-  if (solve_graph(s, *in, true, o, cost, &bound)) return bound;
+  if (solve_graph(s, *in, true, o, &bound)) return bound;
   if (bound > in->prune_above || (o->feasible && o->price.time.total <= o->solved * (1 + 1e-9))) return bound;
-  solve_graph(s, *in, false, o, cost, &ignored);
+  solve_graph(s, *in, false, o, &ignored);
   return bound;
 }
 
@@ -327,11 +330,9 @@ static Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, do
   Outcome *o = &s->outcomes[s->noutcomes];
   *o = (Outcome){.c = *c};
   set_mesh(s, c, NULL);
-  CostModel *cost = cost_model_new(s->m, s->t);
-  GraphInput in = graph_input(s, c, cost);
+  GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
-  *bound = solve_both(s, &in, o, cost);
-  cost_model_free(cost);
+  *bound = solve_both(s, &in, o);
   return o;
 }
 
@@ -416,9 +417,7 @@ static void list_alternatives(const Search *s, Plan *p) {
 static void name_axes(Search *s, const Outcome *o) {
   const char *names[MAX_AXES];
   int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
-  CostModel *cost = cost_model_new(s->m, s->t);
-  Shares x = shares_of(cost, s->f, s->rules, s->labels, o->strategies);
-  cost_model_free(cost);
+  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   for (int i = 0; i < o->c.naxes; i++) {
     int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
     const char *base = d < 0 ? "idle" : degree_names[d];
@@ -431,10 +430,8 @@ static void name_axes(Search *s, const Outcome *o) {
 static double one_device(Search *s) {
   Candidate alone = {.stages = 1, .micro = 1};
   set_mesh(s, &alone, NULL);
-  CostModel *cost = cost_model_new(s->m, s->t);
   Strategy *none = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
-  PlanPrice p = plan_price(cost, s->m, s->f, s->rules, none, NULL);
-  cost_model_free(cost);
+  PlanPrice p = plan_price(s->cost, s->m, s->f, s->rules, none, NULL);
   return p.memory.total <= s->limit ? p.time.total : INFINITY;
 }
 
@@ -444,7 +441,6 @@ static Plan *finish(Search *s, double started) {
   p->one_device_seconds = one_device(s);
   set_mesh(s, &o->c, NULL);
   name_axes(s, o);
-  CostModel *cost = cost_model_new(s->m, s->t);
   p->target = arena_strdup(s->arena, s->t->name);
   p->func = s->f->name;
   p->ranks = s->t->ranks;
@@ -454,8 +450,8 @@ static Plan *finish(Search *s, double started) {
   p->strategies = o->strategies;
   p->stages = o->stages;
   p->graph = plan_graph_hash(s->m, s->f);
-  p->price = plan_price(cost, s->m, s->f, s->rules, o->strategies, o->stages);
-  p->flops = plan_flops(cost, s->m, s->f, s->rules);
+  p->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  p->flops = plan_flops(s->cost, s->m, s->f, s->rules);
   p->params = plan_params(s->m, s->f);
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
@@ -464,7 +460,6 @@ static Plan *finish(Search *s, double started) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   p->search_seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
-  cost_model_free(cost);
   return p;
 }
 
@@ -483,6 +478,20 @@ static Plan *refuse_size(const Search *s, Diags *d) {
   return NULL;
 }
 
+static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
+  if (resident_bytes(s->m, s->f) > s->limit * s->t->ranks) return refuse_size(s, d);
+  make_candidates(s, o, false);
+  try_all(s);
+  if (!s->best && o->micro_batches == 0) {
+    make_candidates(s, o, true);
+    try_all(s);
+  }
+  if (!s->best) return refuse(s, d);
+  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
+  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
+  return finish(s, started);
+}
+
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   struct timespec start;
   clock_gettime(CLOCK_MONOTONIC, &start);
@@ -495,15 +504,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   s.shape = shape_of(m, f, s.rules, s.labels);
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   measure_products(&s);
-  if (resident_bytes(m, f) > s.limit * t->ranks) return refuse_size(&s, d);
-  make_candidates(&s, o, false);
-  try_all(&s);
-  if (!s.best && o->micro_batches == 0) {
-    make_candidates(&s, o, true);
-    try_all(&s);
-  }
-  if (!s.best) return refuse(&s, d);
-  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && t->ranks > 1;
-  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(&s, degree);
-  return finish(&s, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec);
+  Plan *p = find_plan(&s, o, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, d);
+  cost_model_free(s.cost);
+  return p;
 }

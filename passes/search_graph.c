@@ -104,58 +104,83 @@ static const Layout *resolved(Module *m, const Layout *l) {
   return layout_get(m, &whole);
 }
 
-/* Each distinct layout once. */
-static double demanded_cost(const Graph *g, const Type *type, const Layout *from, const Layout *const *to, int n) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) {
-    bool again = false;
-    for (int j = 0; j < i; j++) again |= to[j] == to[i];
-    if (!again) sum += convert_weighted(g, type, from, to[i]);
-  }
-  return sum;
+/* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output has. */
+typedef struct Wanted {
+  int n;
+  const Layout **to;
+  double *seconds; /* by class of the producer, layout */
+  int **lists;     /* by user: for each class the layouts it asks for, `width` of them */
+  int *width;
+  int *output;     /* by class of the producer */
+} Wanted;
+
+static int want(Wanted *w, const Layout *l) {
+  int i = 0;
+  while (i < w->n && w->to[i] != l) i++;
+  if (i == w->n) w->to[w->n++] = l;
+  return i;
 }
 
-/* All conversions of a fan-out: from every layout of the producer to every one the users ask for. */
-static void price_conversions(Graph *g, const Type *type, const Layout *const *from, const Classes *c, const Domain *const *users, const int *masks, int nusers) {
-  int n = 0, most = 1;
-  for (int i = 0; i < nusers; i++) most += c[i + 1].n * __builtin_popcount((unsigned)masks[i]);
-  const Layout **to = ARENA_ARRAY(g->arena, const Layout *, most);
-  for (int i = 0; i < nusers; i++)
+static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) {
+  int most = s->output ? c[0].n : 0;
+  for (int i = 0; i < s->nusers; i++) most += c[i + 1].n * __builtin_popcount((unsigned)s->masks[i]);
+  *w = (Wanted){.to = ARENA_ARRAY(g->arena, const Layout *, most + 1), .lists = ARENA_ARRAY(g->arena, int *, s->nusers + 1), .width = ARENA_ARRAY(g->arena, int, s->nusers + 1)};
+  for (int i = 0; i < s->nusers; i++) {
+    const Layout *tuple[MAX_OPERANDS];
+    w->width[i] = __builtin_popcount((unsigned)s->masks[i]);
+    w->lists[i] = ARENA_ARRAY(g->arena, int, c[i + 1].n * w->width[i]);
     for (int k = 0; k < c[i + 1].n; k++) {
-      const Layout *tuple[MAX_OPERANDS];
-      int count = domain_collect(users[i], masks[i], c[i + 1].first[k], tuple, 0);
-      for (int j = 0; j < count; j++) {
-        int known = 0;
-        while (known < n && to[known] != tuple[j]) known++;
-        if (known == n) to[n++] = tuple[j];
-      }
+      domain_collect(s->users[i], s->masks[i], c[i + 1].first[k], tuple, 0);
+      for (int j = 0; j < w->width[i]; j++) w->lists[i][k * w->width[i] + j] = want(w, tuple[j]);
     }
-  for (int k = 0; k < c[0].n; k++) cost_convert_all(g->in.cost, type, from[c[0].first[k]], n, to);
+  }
+  w->output = ARENA_ARRAY(g->arena, int, c[0].n);
+  for (int k = 0; k < c[0].n && s->output; k++) w->output[k] = want(w, resolved(g->in.m, s->producer->result[c[0].first[k]]));
+}
+
+static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
+  w->seconds = ARENA_ARRAY(g->arena, double, c[0].n * w->n);
+  for (int k = 0; k < c[0].n; k++) {
+    const Layout *from = s->producer->result[c[0].first[k]];
+    cost_convert_all(g->in.cost, type, from, w->n, w->to);
+    for (int i = 0; i < w->n; i++) w->seconds[k * w->n + i] = convert_weighted(g, type, from, w->to[i]) / s->shares;
+  }
+}
+
+/* Each distinct layout once. */
+static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp) {
+  const double *seconds = w->seconds + at[0] * w->n;
+  double sum = 0;
+  for (int i = 0; i < s->nusers; i++) {
+    const int *list = w->lists[i] + at[i + 1] * w->width[i];
+    for (int j = 0; j < w->width[i]; j++) {
+      if (seen[list[j]] != stamp) sum += seconds[list[j]];
+      seen[list[j]] = stamp;
+    }
+  }
+  return s->output && seen[w->output[at[0]]] != stamp ? sum + seconds[w->output[at[0]]] : sum;
 }
 
 /* The whole fan-out of a value as one table over producer and users. */
 static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
-  const Layout *const *result = s->producer->result;
   int nusers = s->nusers;
   Classes *c = ARENA_ARRAY(g->arena, Classes, nusers + 1);
   int *classes = ARENA_ARRAY(g->arena, int, nusers + 1), *at = ARENA_ARRAY(g->arena, int, nusers + 1);
   const int **maps = ARENA_ARRAY(g->arena, const int *, nusers + 1);
   size_t entries = 1;
+  Wanted w;
   for (int i = 0; i <= nusers; i++) {
     c[i] = i == 0 ? classes_of(g, s->producer, 0) : classes_of(g, s->users[i - 1], s->masks[i - 1]);
     classes[i] = c[i].n;
     maps[i] = c[i].map;
     entries *= (size_t)c[i].n;
   }
-  price_conversions(g, type, result, c, s->users, s->masks, nusers);
+  list_wanted(g, s, c, &w);
+  price_wanted(g, type, s, c, &w);
+  int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
-  const Layout **to = ARENA_ARRAY(g->arena, const Layout *, (nusers + 1) * MAX_OPERANDS);
   for (size_t e = 0; e < entries; e++) {
-    const Layout *from = result[c[0].first[at[0]]];
-    int n = 0;
-    for (int i = 0; i < nusers; i++) n = domain_collect(s->users[i], s->masks[i], c[i + 1].first[at[i + 1]], to, n);
-    if (s->output) to[n++] = resolved(g->in.m, from);
-    table[e] = demanded_cost(g, type, from, to, n) / s->shares;
+    table[e] = sum_wanted(s, &w, at, seen, (int)e + 1);
     for (int i = nusers; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
   }
   return (SolveFactor){.n = nusers + 1, .maps = maps, .classes = classes, .table = table};
