@@ -1,9 +1,13 @@
-/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text, its weights to .safetensors or .npz, tensors between the two. */
+/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text or ONNX, its weights to .safetensors or .npz, tensors between the two.
+ *
+ * IR text refers to weights where they are (a model file, or how they are made); ONNX carries them. */
 #include <string.h>
 
 #include "base/file.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
+#include "frontend/onnx_export.h"
+#include "passes/pipeline.h"
 #include "tools/execute.h"
 #include "tools/weights.h"
 
@@ -19,6 +23,27 @@ static bool model_to_ir(Tool *t, const char *in, const char *out) {
   if (ok) module_print(model.m, &text);
   model_free(&model);
   return ok && file_write(t->diags, out, 0666, text_str(&text), text.n);
+}
+
+/* The function to write: ONNX has one. */
+static const Func *only_entry(Tool *t, const Model *model) {
+  if (model->nentries == 1) return module_func(model->m, model->entries[0]);
+  diag_error(t->diags, DIAG_onnx_export, (Loc){0}, "the model has %d entries; an ONNX model has one", model->nentries);
+  return NULL;
+}
+
+static bool model_to_onnx(Tool *t, const char *in, const char *out) {
+  Model model;
+  size_t bytes = 0;
+  uint8_t *packed = NULL;
+  if (model_load(t, in, &model) && model_check_known(t, &model) && pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
+    const Func *f = only_entry(t, &model);
+    WeightReader *weights = weight_reader_open(model.m, t->diags);
+    if (f) packed = onnx_export(model.m, f, weight_reader_read, weights, "apc", APC_VERSION, &bytes, t->diags);
+    weight_reader_close(weights);
+  }
+  model_free(&model);
+  return packed && file_write(t->diags, out, 0666, packed, bytes);
 }
 
 static bool model_to_weights(Tool *t, const char *in, const char *out) {
@@ -66,12 +91,13 @@ int cmd_convert(Tool *t) {
   const char *in = t->options.args.items[0], *out = t->options.args.items[1];
   bool ok;
   if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
+  else if (model_kind(in) != MODEL_NONE && ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
   else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz"))) ok = model_to_weights(t, in, out);
   else if (ends_with(in, ".npz") && ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
   else if (ends_with(in, ".safetensors") && ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
   else {
     diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built", in, out);
-    diag_help(t->diags, "built: MODEL to .ir; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, .safetensors to .npz");
+    diag_help(t->diags, "built: MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, .safetensors to .npz");
     return EXIT_MISSING;
   }
   return ok ? EXIT_OK : (int)tool_exit(t->diags);

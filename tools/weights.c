@@ -94,6 +94,11 @@ static bool make_weight(Source *s, const Param *p, Tensor *out) {
   return true;
 }
 
+static void close_blobs(Source *s) {
+  for (size_t i = 0; i < s->m->blobs.n; i++)
+    if (s->maps[i].data) file_unmap(&s->maps[i]);
+}
+
 static bool write_npz(Source *s, const char *path) {
   NpzWriter *w = npz_writer_open(s->diags, path);
   bool ok = w != NULL;
@@ -132,7 +137,32 @@ bool weights_to_file(const Module *m, const char *path, Diags *diags) {
   Source s = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)};
   bool npz = n > 4 && strcmp(path + n - 4, ".npz") == 0;
   bool ok = npz ? write_npz(&s, path) : write_safetensors(&s, path);
-  for (size_t i = 0; i < m->blobs.n; i++)
-    if (s.maps[i].data) file_unmap(&s.maps[i]);
+  close_blobs(&s);
   return ok;
+}
+
+/* ---- reading */
+
+struct WeightReader {
+  Source source;
+  Tensor *made; /* one per weight at most */
+  size_t n;
+};
+
+WeightReader *weight_reader_open(const Module *m, Diags *diags) {
+  WeightReader *r = ARENA_NEW(diags->arena, WeightReader);
+  *r = (WeightReader){.source = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)}, .made = ARENA_ARRAY(diags->arena, Tensor, m->params.n + 1)};
+  return r;
+}
+
+bool weight_reader_read(void *reader, const Param *p, Tensor *out) {
+  WeightReader *r = reader;
+  if (!make_weight(&r->source, p, out)) return false;
+  r->made[r->n++] = *out;
+  return true;
+}
+
+void weight_reader_close(WeightReader *r) {
+  for (size_t i = 0; i < r->n; i++) tensor_free(&r->made[i]);
+  close_blobs(&r->source);
 }

@@ -16,7 +16,7 @@ expect 0 "" "$apc" run "$mlp" $small --outputs y.npz
 expect 0 "equal" "$apc" run "$mlp" $small --weights made.safetensors --expect y.npz
 expect 0 "" "$apc" convert "$mlp" $small m.ir
 expect 0 "equal" "$apc" run m.ir -q --expect y.npz
-expect 5 "error[APC0649]" "$apc" convert m.ir m.onnx
+expect 5 "error[APC0649]" "$apc" convert m.ir m.txt
 expect 1 "error[APC0001]" "$apc" convert nowhere.onnx w.npz
 expect 1 "error[APC0002]" "$apc" convert "$mlp" $small nowhere/w.npz
 

@@ -11,6 +11,7 @@ foreach(name
     malformed
     models
     recurrent
+    onnx
     same
     readme
     spatial

@@ -15,6 +15,10 @@ foreach(folder pytorch-converted pytorch-operator simple)
   set_tests_properties(onnx.${folder} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 endforeach()
 
+# Written back as ONNX and read again; the number is of models that may have no ONNX form.
+add_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 40)
+set_tests_properties(onnx.round_trip PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+
 # Not a test: compares a model of any exporter with stored outputs, by hand.
 add_executable(onnx_compare ${onnx_tests}/compare.c)
 target_link_libraries(onnx_compare PRIVATE apc_warnings apc_frontend apc_ir apc_base)

@@ -1,0 +1,64 @@
+/* frontend/onnx_export_private.h - what the writers of single operations share. */
+#ifndef APC_FRONTEND_ONNX_EXPORT_PRIVATE_H
+#define APC_FRONTEND_ONNX_EXPORT_PRIVATE_H
+
+#include "frontend/onnx_export.h"
+#include "frontend/onnx_write.h"
+
+typedef struct Sized {
+  const Expr *e;
+  const char *name;
+} Sized;
+
+typedef struct Export {
+  OnnxWriter *w;
+  Module *m;
+  Diags *diags;
+  OnnxWeight *weight;
+  void *context;
+  const Func *main;
+  const char **inputs; /* by operation of main: the name of an input */
+  struct { Sized *items; size_t n, cap; } sizes; /* expressions already in the graph, as i64[1] */
+  uint64_t refused[OP_COUNT / 64 + 1];
+} Export;
+
+/* The function being written: main, or the decomposition of a composite. */
+typedef struct Scope {
+  const Func *f;
+  const char **names; /* by value */
+} Scope;
+
+/* An operation being written; `wanted` is the name for its result. */
+typedef struct Writing {
+  Export *x;
+  const Scope *s;
+  const Op *op;
+  const Type *type; /* of the result; NULL without one */
+  const char *wanted;
+} Writing;
+
+const char *no_form(const Writing *n, const char *why); /* NULL after a diagnostic */
+
+const char *operand(const Writing *n, int i);
+const Type *operand_type(const Writing *n, int i);
+
+/* Nodes named after the operation. */
+const char *node1(const Writing *n, const char *type, const char *x);
+const char *node2(const Writing *n, const char *type, const char *x, const char *y);
+const char *node3(const Writing *n, const char *type, const char *x, const char *y, const char *z);
+const char *node1_int(const Writing *n, const char *type, const char *x, const char *attr, int64_t v);
+const char *node1_ints(const Writing *n, const char *type, const char *x, const char *attr, int count, const int64_t *v);
+const char *number(const Writing *n, DType t, double v); /* a scalar */
+const char *cast_to(const Writing *n, const char *x, DType t);
+
+/* An expression as i64[1]; extents as i64[rank].  NULL after a diagnostic. */
+const char *extent_of(const Writing *n, const Expr *e);
+const char *extents_of(const Writing *n, int rank, const Expr *const *dims);
+const char *reshaped(const Writing *n, const char *x, int rank, const Expr *const *dims);
+const char *transposed(const Writing *n, const char *x, int rank, const int64_t *perm); /* x itself when nothing moves */
+
+/* frontend/onnx_export_window.c */
+const char *write_conv(const Writing *n);
+const char *write_pool(const Writing *n);
+
+#endif

@@ -1,0 +1,75 @@
+#!/bin/bash
+# Writing ONNX: the model that is written computes what the model it was written from computes, and ONNX's own checker takes it.
+. "$(dirname "$0")/lib.sh"
+examples=$source_dir/examples
+tests=$(dirname "$apc")/tests
+checked=true
+/usr/bin/python3 -c 'import onnx' 2>/dev/null || checked=false
+
+# written MODEL OPTION...: out.onnx, checked, with the outputs of the model
+written() {
+  local model=$1
+  shift
+  expect 0 "" "$apc" convert "$model" "$@" out.onnx -q; no_out
+  $checked && expect 0 "" /usr/bin/python3 -c 'import onnx; onnx.checker.check_model(onnx.load("out.onnx"), full_check=True)'
+  expect 0 "" "$apc" run "$model" "$@" -q --outputs a.npz
+  expect 0 "equal" "$apc" run out.onnx -q --expect a.npz --rtol 1e-6
+}
+written "$examples/gpt-tiny.onnx"
+expect 0 "" "$tests/onnx_compare" out.onnx "$examples/gpt-tiny.inputs.npz" "$examples/gpt-tiny.outputs.npz" # the reference interpreter and PyTorch
+# and through IR text: weights by reference, then embedded
+expect 0 "" "$apc" convert "$examples/gpt-tiny.onnx" g.ir -q
+expect 0 "" "$apc" convert g.ir again.onnx -q
+check "IR text on the way changes the bytes" cmp out.onnx again.onnx
+
+small_llama="-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=64 -D vocab=64"
+written "$examples/mlp.apc" -D d=16 -D hidden=32 -D layers=2
+# shellcheck disable=SC2086
+written "$examples/llama.apc" $small_llama
+written "$examples/resnet.apc" -D depth=18 -D width=8 -D classes=10 -D image=32
+written "$examples/unet.apc" -D channels=8 -D levels=2 -D image=16
+written "$examples/bert.apc" -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32
+written "$examples/vit.apc" -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D patch=4 -D image=16 -D classes=10
+written "$examples/t5.apc" -D layers=1 -D d=32 -D d_kv=16 -D heads=2 -D ffn=64 -D vocab=64
+written "$examples/moe.apc" -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=32 -D experts=4 -D top_k=2 -D vocab=64
+
+# an index outside a table gives 0 in IR text and would be an error of ONNX; sizes may be formulas of the symbols
+cat >odd.ir <<'IR'
+apc.ir 1
+symbol b min 2
+param "t" : f32[5, 4] = normal 1 seed 3
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 4]
+  %t = param {name="t"} : f32[5, 4]
+  %i = iota {axis=0, start=0} : i64[b]
+  %far = gather %t, %i {axis=0, start=0} : f32[b, 4]
+  %sum = add %x, %far : f32[b, 4]
+  %half = slice %sum {starts=[1, 0], strides=[1, 2]} : f32[b - 1, 2]
+  %size = size {expr=3*b - b div 2 + max(b, 4)} : f32[b - 1, 2]
+  %y = mul %half, %size : f32[b - 1, 2]
+  output "y" %y
+}
+IR
+written odd.ir
+expect 0 "" "$apc" run odd.ir -q --dim b=11 --outputs b.npz
+expect 0 "equal" "$apc" run out.onnx -q --dim b=11 --expect b.npz
+
+# what has no form is named, all of it at once
+cat >state.ir <<'IR'
+apc.ir 1
+state "s" : f32[4] = 0
+func @main level 1 {
+  %x = input {name="x"} : f32[4]
+  %s = read {name="s"} : f32[4]
+  %y = add %x, %s : f32[4]
+  %r = random {kind="uniform", seed=1, starts=[0], extents=[4]} : f32[4]
+  %z = add %y, %r : f32[4]
+  write "w" %y {name="s"}
+  output "z" %z
+}
+IR
+expect 1 "error[APC0115]" "$apc" convert state.ir out2.onnx; expect_err "'read' has no ONNX form"; expect_err "'random'"
+check "a file was written" test ! -e out2.onnx
+printf 'apc.ir 1\nfunc @a level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\nfunc @b level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\n' >two.ir
+expect 1 "2 entries" "$apc" convert two.ir out2.onnx
+summary 40
