@@ -10,6 +10,7 @@ foreach(name
     kernels
     malformed
     models
+    moe
     recurrent
     onnx
     same
