@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "frontend/onnx_import_private.h"
+#include "ir/index_bound.h"
 
 /* Elements of input `in` along `axis` at start + i * step for i in [0, count), when they are known. */
 static bool pick_known(Node *n, size_t out, const Known *k, int axis, int64_t start, int64_t count, int64_t step) {
@@ -80,6 +81,52 @@ static bool gather_known(Node *n, const Known *table, const Known *index) {
   return set_known(n, 0, known_pick(n->m, table, type_with_dtype(n->m, index->type, table->type->dtype), source));
 }
 
+/* A table of constant extent met by a symbolic size: the size is bounded by the table, which is what the
+ * model means (a longer one would fail in the file's own terms), and the extent stays the plain symbol. */
+static bool bound_symbol(Module *m, const Expr *e, int64_t extent) {
+  if (e->kind != EX_SYM || extent < m->symbols.items[e->value].min) return false;
+  Symbol *s = &m->symbols.items[e->value];
+  if (s->max == 0 || s->max > extent) s->max = extent;
+  return true;
+}
+
+static bool constant_of(Node *n, Val v, int64_t *c) {
+  const Expr *e = uniform_integer(n->m, n->b->f, v);
+  return e && ex_get_const(e, c);
+}
+
+/* The iota the value is made of by constants added and elements moved; NULL for other values. */
+static const Op *counted_by(Node *n, Val v, int64_t *offset) {
+  const Func *f = n->b->f;
+  for (*offset = 0;;) {
+    const Op *op = op_of(f, v);
+    int64_t c;
+    switch (op->kind) {
+      case OP_iota: return op;
+      case OP_copy: case OP_cast: case OP_reshape: case OP_transpose: case OP_broadcast: v = op->in[0]; break;
+      case OP_add:
+        if (constant_of(n, op->in[1], &c)) v = op->in[0];
+        else if (constant_of(n, op->in[0], &c)) v = op->in[1];
+        else return NULL;
+        *offset += c;
+        break;
+      default: return NULL;
+    }
+  }
+}
+
+/* Positions 0, 1, ... that index a table: the dimension they count is bounded by it, where it is one symbol and a constant. */
+static bool bound_positions(Node *n, Val index, const Expr *table) {
+  int64_t extent, offset;
+  const Op *iota = ex_get_const(table, &extent) ? counted_by(n, index, &offset) : NULL;
+  if (!iota) return true;
+  const Expr *count = ex_add(n->m, type_of(n->b->f, iota->out)->dims[op_int(iota, AT_axis, 0)], ex_addi(n->m, op_expr(iota, AT_start), offset));
+  bool sum = count->kind == EX_ADD && count->n == 1;
+  bound_symbol(n->m, sum ? count->args[0] : count, extent - (sum ? count->value : 0));
+  int64_t least = known_bounds(n->m, count).low;
+  return least <= extent || node_error(n, "%" PRId64 " positions index a table of %" PRId64, least, extent);
+}
+
 bool import_gather(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   Known table = input_known(n, 0), index = input_known(n, 1);
@@ -90,7 +137,8 @@ bool import_gather(Node *n) {
   if (gather_known(n, &table, &index)) return true;
   if (index.n == 1 && index.type->rank <= 1 && gather_one(n, axis, index.items[0], index.type->rank)) return true;
   if (n->b->diags->errors != errors) return false;
-  return set_output(n, 0, gather_wrapped(n, input(n, 0), input(n, 1), axis));
+  Val at = input(n, 1);
+  return at && bound_positions(n, at, t->dims[axis]) && set_output(n, 0, gather_wrapped(n, input(n, 0), at, axis));
 }
 
 /* ---- Slice */
@@ -103,15 +151,6 @@ static const Expr *place(Module *m, const Expr *e, const Expr *extent, const Exp
   if (known_ge(m, e, high)) return high;
   if (!known_ge(m, high, e)) e = ex_min(m, e, high);
   return known_ge(m, e, low) ? e : ex_max(m, e, low);
-}
-
-/* A table of constant extent cut at a symbolic size: the size is bounded by the table, which is what the
- * model means (a longer one would fail at the next operation), and the extent stays the plain symbol. */
-static bool bound_symbol(Module *m, const Expr *e, int64_t extent) {
-  if (e->kind != EX_SYM) return false;
-  Symbol *s = &m->symbols.items[e->value];
-  if (s->max == 0 || s->max > extent) s->max = extent;
-  return true;
 }
 
 /* The same elements in another order of one dimension: index start + i * step, for steps below 0. */

@@ -43,8 +43,7 @@ typedef struct Ranging {
   const Expr **wrapped; /* by value: its elements are those of the input, negative ones plus this */
 } Ranging;
 
-/* The number every element has, seen through broadcasts; NULL when they differ. */
-static const Expr *everywhere(Module *m, const Func *f, Val v) {
+const Expr *uniform_integer(Module *m, const Func *f, Val v) {
   const Op *op = op_of(f, v);
   while (op->kind == OP_broadcast || op->kind == OP_reshape || op->kind == OP_copy) op = op_of(f, op->in[0]);
   const Attr *value = op->kind == OP_const ? op_attr(op, AT_value) : NULL;
@@ -56,10 +55,10 @@ static const Expr *everywhere(Module *m, const Func *f, Val v) {
 static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
   if (op->kind != OP_select || !r->same[op->in[2]]) return NULL;
   const Op *test = op_of(r->f, op->in[0]), *sum = op_of(r->f, op->in[1]);
-  const Expr *zero = test->kind == OP_lt && r->same[test->in[0]] ? everywhere(m, r->f, test->in[1]) : NULL;
+  const Expr *zero = test->kind == OP_lt && r->same[test->in[0]] ? uniform_integer(m, r->f, test->in[1]) : NULL;
   if (!zero || !ex_is_const(zero, 0) || sum->kind != OP_add) return NULL;
   for (int i = 0; i < 2; i++)
-    if (r->same[sum->in[i]]) return everywhere(m, r->f, sum->in[1 - i]);
+    if (r->same[sum->in[i]]) return uniform_integer(m, r->f, sum->in[1 - i]);
   return NULL;
 }
 

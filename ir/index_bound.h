@@ -9,6 +9,9 @@
  * shifted or scaled before its use counts as if it were not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
+/* The integer every element of the value has, seen through broadcasts; NULL when they differ or it is not known. */
+const Expr *uniform_integer(Module *m, const Func *f, Val v);
+
 /* What the elements of an input must be, because each of them indexes a gather as it is. */
 typedef struct IndexRange {
   const Expr *below; /* NULL: nothing is known */

@@ -118,10 +118,10 @@ static const ProgramPort *input_of(const Program *p, uint32_t entry, uint32_t i)
 /* Is `extent` a size the symbol may have?  `who` begins the message: "input 'x': dimension 0". */
 static RtStatus in_range(const ProgramSymbol *s, const char *name, int64_t extent, const char *who, RtError *error) {
   if (extent < s->min || (s->max && extent > s->max)) {
-    char limit[64] = "or more";
-    if (s->max) snprintf(limit, sizeof limit, "to %" PRId64, s->max);
-    return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but this program was compiled for %s from %" PRId64 " %s",
-                    who, extent, name, s->min, limit);
+    char limits[64];
+    if (s->max) snprintf(limits, sizeof limits, "from %" PRId64 " to %" PRId64, s->min, s->max);
+    else snprintf(limits, sizeof limits, "of at least %" PRId64, s->min);
+    return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but this program was compiled for %s %s", who, extent, name, limits);
   }
   if (extent % s->multiple)
     return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but %s must be a multiple of %" PRId64, who, extent, name,

@@ -200,7 +200,8 @@ static void print_model(Tool *t, const Model *model) {
   int n = model_dimensions(t, model, &symbols);
   for (int i = 0; i < n; i++) {
     const Symbol *s = &m->symbols.items[symbols[i]];
-    printf("  dimension    %s, planned for %" PRId64 "\n", s->name, symbol_hint(s));
+    const char *most = s->max ? arena_printf(t->arena, " to %" PRId64, s->max) : " on";
+    printf("  dimension    %s from %" PRId64 "%s, planned for %" PRId64 "\n", s->name, s->min, most, symbol_hint(s));
   }
   for (int i = 0; i < model->nentries; i++) print_entry(t, m, module_func(m, model->entries[i]));
   Counts ops = operations(t->arena, m);

@@ -124,6 +124,36 @@ static void a_table_bounds_the_size_it_is_cut_at(void) {
   HAS("slice %table {starts=[0, 0], strides=[1, 1]} : f32[seq, 8]");
 }
 
+/* Positions 0, 1, ... plus two index a table of 128. */
+static void count_positions(const char *extent) {
+  begin();
+  in("x", F32, extent), out("y");
+  weight("table", 128, 8);
+  ints("zero", "0"), ints("one", "1"), ints("axes", "0"), ints("two", "2");
+  node("Shape", "x", "s");
+  node("Slice", "s,zero,one", "n1");
+  node("Squeeze", "n1,axes", "n");
+  node("Squeeze", "zero,axes", "from");
+  node("Squeeze", "one,axes", "step");
+  node("Range", "from,n,step", "p");
+  node("Add", "p,two", "p2");
+  node("Gather", "table,p2", "rows");
+  node("Add", "x,rows", "y");
+}
+
+static void a_table_bounds_the_positions_that_index_it(void) {
+  count_positions("seq,8");
+  IMPORTS();
+  HAS("symbol seq min 1 max 126");
+  count_positions("past+seq,8"); /* neither is bounded by itself */
+  IMPORTS();
+  HAS_NOT("max");
+  count_positions("126,8");
+  IMPORTS();
+  count_positions("127,8");
+  expect(DIAG_onnx_node, "129 positions index a table of 128", NULL);
+}
+
 static void indices_are_wrapped_only_when_they_may_be_negative(void) {
   begin();
   in("i", I64, "seq"), out("y"), out("z");
@@ -351,6 +381,7 @@ int main(void) {
   RUN(dimensions_are_symbols_and_sums);
   RUN(dimensions_can_be_bound);
   RUN(a_table_bounds_the_size_it_is_cut_at);
+  RUN(a_table_bounds_the_positions_that_index_it);
   RUN(indices_are_wrapped_only_when_they_may_be_negative);
   RUN(nodes_may_come_in_any_order);
   RUN(what_no_output_needs_is_dropped);
