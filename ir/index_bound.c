@@ -11,9 +11,20 @@ static bool any_operand(const Op *op, const bool *from) {
   return false;
 }
 
-/* The extent operand 1 of the operation indexes, NULL for operations that index nothing. */
-static const Expr *indexed_extent(const Func *f, const Op *op) {
+static bool is_state(const Func *f, Val v) {
+  while (op_of(f, v)->kind == OP_update) v = op_of(f, v)->in[0];
+  return op_of(f, v)->kind == OP_read;
+}
+
+/* How many places the index operand of the operation may name, and which operand that is; NULL for operations that index nothing.
+ * What does not fit into a state would be lost without a word, so the whole of an update must. */
+static const Expr *indexed_extent(Module *m, const Func *f, const Op *op, int *operand) {
+  *operand = op->kind == OP_update ? 2 : 1;
   if (op->kind == OP_gather) return type_of(f, op->in[0])->dims[op_int(op, AT_axis, 0)];
+  if (op->kind == OP_update && is_state(f, op->in[0])) {
+    int64_t axis = op_int(op, AT_axis, 0);
+    return ex_addi(m, ex_sub(m, type_of(f, op->in[0])->dims[axis], type_of(f, op->in[1])->dims[axis]), 1);
+  }
   if (op->kind == OP_cross_entropy) {
     const Type *t = type_of(f, op->in[0]);
     return t->dims[t->rank - 1];
@@ -27,8 +38,9 @@ const Expr *index_bound(Module *m, const Func *f, Val v) {
   from[v] = true;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    const Expr *extent = indexed_extent(f, op);
-    if (extent && from[op->in[1]]) bound = bound ? ex_min(m, bound, extent) : extent;
+    int index;
+    const Expr *extent = indexed_extent(m, f, op, &index);
+    if (extent && from[op->in[index]]) bound = bound ? ex_min(m, bound, extent) : extent;
     bool index_only = extent && !from[op->in[0]];
     if (op->out && !index_only && is_integer(type_of(f, op->out)) && any_operand(op, from)) from[op->out] = true;
   }
@@ -88,10 +100,11 @@ IndexRange index_range(Module *m, const Func *f, Val v) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     follow(m, &r, op);
-    if (op->kind != OP_gather) continue;
-    const Expr *extent = indexed_extent(f, op);
-    bool wrapped = r.wrapped[op->in[1]] == extent;
-    if (!r.same[op->in[1]] && !wrapped) continue;
+    int index;
+    const Expr *extent = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
+    if (!extent) continue;
+    bool wrapped = r.wrapped[op->in[index]] == extent;
+    if (!r.same[op->in[index]] && !wrapped) continue;
     range.below = range.below ? ex_min(m, range.below, extent) : extent;
     range.negative = range.negative && wrapped;
   }

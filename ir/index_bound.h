@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-/* The smallest extent that values computed from the integer input `v` index (gather tables, cross-entropy classes), at
+/* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are updated, cross-entropy classes), at
  * level 1; NULL when it indexes nothing.  Follows operations on integers only, and no arithmetic: an index that is
  * shifted or scaled before its use counts as if it were not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
@@ -12,7 +12,7 @@ const Expr *index_bound(Module *m, const Func *f, Val v);
 /* The integer every element of the value has, seen through broadcasts; NULL when they differ or it is not known. */
 const Expr *uniform_integer(Module *m, const Func *f, Val v);
 
-/* What the elements of an input must be, because each of them indexes a gather as it is. */
+/* What the elements of an input must be, because each of them indexes a gather or the update of a state as it is. */
 typedef struct IndexRange {
   const Expr *below; /* NULL: nothing is known */
   bool negative;     /* -below ... -1 are meant to count from the end */

@@ -51,9 +51,11 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
   int64_t low = r->index_negative ? -rows : 0, at = first_outside(t, (Range){low, rows}, value, sizeof value);
   if (at < 0) return RT_OK;
   position_text(t, at, position, sizeof position);
-  if (rows < 1) return rt_error(&m->error, RT_BAD_INPUT, "input '%s': element%s indexes an empty table", program_text(p, r->name), position);
-  return rt_error(&m->error, RT_BAD_INPUT, "input '%s': element%s is %s, but it indexes a table of %" PRId64 ": allowed are %" PRId64 " to %" PRId64,
-                  program_text(p, r->name), position, value, rows, low, rows - 1);
+  if (rows < 1)
+    return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is an index, and with these sizes there is no valid one: a table is empty, or a state cannot hold what is written to it",
+                    program_text(p, r->name));
+  return rt_error(&m->error, RT_BAD_INPUT, "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64,
+                  program_text(p, r->name), position, value, low, rows - 1);
 }
 
 RtStatus host_check_indices(ApcModel *m, uint32_t entry) {

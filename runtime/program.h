@@ -196,8 +196,8 @@ typedef struct ProgramPort {
   uint32_t dtype;
   ProgramList dims; /* global extents: expressions without coordinates */
   uint32_t random_below; /* expression: integer inputs filled at random are in [0, this); NONE: 0 or 1 */
-  uint32_t index_below;  /* expression: every element indexes a table of that size and must be below it; NONE: none does */
-  uint32_t index_negative; /* 1: elements from -index_below on count from the end of the table */
+  uint32_t index_below;  /* expression: every element is an index and must be below it; NONE: none is */
+  uint32_t index_negative; /* 1: elements from -index_below on count from the end */
   uint32_t zero;
 } ProgramPort;
 

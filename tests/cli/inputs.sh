@@ -18,7 +18,7 @@ expect 0 "" ./gpt --input @last.npy --outputs last.npz
 expect 0 "" ./gpt --input @minus1.npy --outputs minus1.npz
 check "-1 is not the last row" cmp -s last.npz minus1.npz
 expect 0 "" ./gpt --input @first.npy
-expect 1 "input 'tokens': element [1, 3] is 512, but it indexes a table of 512: allowed are -512 to 511" ./gpt --input @over.npy; no_out
+expect 1 "input 'tokens': element [1, 3] is 512; as an index it must be -512 to 511" ./gpt --input @over.npy; no_out
 expect 1 "element [1, 3] is -513" ./gpt --input @under.npy
 expect 1 "element [1, 3] is 4611686018427387904" ./gpt --input @huge.npy
 expect 1 "element [1, 3] is -9223372036854775808" ./gpt --input @least.npy
@@ -40,7 +40,7 @@ func @main level 1 {
 IR
 sed 's/%y = gather %t, %i/%one = const {value=1} : i64[3]\n  %j = add %i, %one : i64[3]\n  %y = gather %t, %j/' plain.ir >shifted.ir
 expect 0 "" "$apc" run plain.ir -q --input random
-expect 1 "element [2] is 9, but it indexes a table of 9: allowed are 0 to 8" "$apc" run plain.ir -q --input @ids9.npy
+expect 1 "element [2] is 9; as an index it must be 0 to 8" "$apc" run plain.ir -q --input @ids9.npy
 expect 1 "element [2] is -1" "$apc" run plain.ir -q --input @ids-1.npy
 expect 0 "" "$apc" run shifted.ir -q --input @ids-1.npy
 expect 0 "" "$apc" run shifted.ir -q --input @ids9.npy # 10 is outside: the row is 0 (docs/ir.md)
@@ -51,6 +51,6 @@ expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
 expect 1 "error:" ./gpt --input random --dim batch=9000000000000000000
 expect 3 "needs" "$apc" run "$gpt" -q --dim batch=100000000 --input random
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000
-expect 1 "would have 102400000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
+expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "64 bits" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
 summary 31

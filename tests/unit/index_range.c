@@ -46,6 +46,25 @@ static void counted_from_the_end(void) {
   CHECK(below_of(WRAP("5") GATHER("%w"), &negative) == -1); /* another extent: not that idiom */
 }
 
+/* Where a state is updated all that is written has to fit. */
+static void places_of_states(void) {
+  const char *text = "apc.ir 1\nsymbol n min 1 max 16\nstate \"s\" : f32[9, 2] = 0\nfunc @main level 1 {\n  %i = input {name=\"i\"} : i64[]\n  %x = input {name=\"x\"} : f32[n, 2]\n"
+                     "  %r = read {name=\"s\"} : f32[9, 2]\n  %u = update %r, %x, %i {axis=0, start=0} : f32[9, 2]\n  write \"w\" %u {name=\"s\"}\n  output \"y\" %u\n}\n";
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("t.ir", text, d);
+  CHECK(m && verify_module(m, d));
+  if (!m) {
+    diags_print(d, stderr, false);
+    return;
+  }
+  Func *f = module_func(m, "main");
+  IndexRange r = index_range(m, f, func_find(f, "i"));
+  int64_t below = 0, sizes[] = {4};
+  CHECK(r.below && !r.negative && ex_eval(r.below, sizes, &below) && below == 6);
+  CHECK(index_bound(m, f, func_find(f, "i")) == r.below);
+  module_free(m);
+}
+
 static void computed_on_the_way(void) {
   bool negative;
   CHECK(below_of("  %a = add %i, %i : i64[4]\n" GATHER("%a"), &negative) == -1);
@@ -59,6 +78,7 @@ int main(void) {
   arena = arena_new();
   RUN(used_as_it_is);
   RUN(counted_from_the_end);
+  RUN(places_of_states);
   RUN(computed_on_the_way);
   arena_free(arena);
   return test_summary();
