@@ -1,6 +1,7 @@
-"""Runs an ONNX model with ONNX Runtime, for bench/gpt.sh; with --make, writes a GPT as ONNX instead.
+"""Runs an ONNX model with ONNX Runtime, for bench/gpt.sh and bench/models.sh; with --make, writes a GPT as ONNX instead.
 
 usage: gpt_reference.py MODEL.onnx --batch B --seq S --threads T --runs N --save-inputs IN.npz [--save-outputs OUT.npz]
+       gpt_reference.py MODEL.onnx --inputs IN.npz --threads T --runs N [--save-outputs OUT.npz]
        gpt_reference.py --make MODEL.onnx [--layers L --d D --heads H --vocab V --seq S]
 
 Unknown dimensions of the inputs are B for the first and S for every other.  Prints one line: median and least time in ms and
@@ -88,8 +89,9 @@ def run(o):
     options.intra_op_num_threads = o.threads
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(o.model, options, providers=["CPUExecutionProvider"])
-    inputs = inputs_of(session, o.batch, o.seq)
-    np.savez(o.save_inputs, **inputs)
+    inputs = dict(np.load(o.inputs)) if o.inputs else inputs_of(session, o.batch, o.seq)
+    if o.save_inputs:
+        np.savez(o.save_inputs, **inputs)
     names = [value.name for value in session.get_outputs()]
     outputs = session.run(names, inputs)
     if o.save_outputs:
@@ -112,6 +114,7 @@ if __name__ == "__main__":
     for name, default in [("batch", 1), ("seq", 256), ("threads", 1), ("runs", 20), ("layers", 6), ("d", 768),
                           ("heads", 12), ("vocab", 8192)]:
         p.add_argument("--" + name, type=int, default=default)
+    p.add_argument("--inputs")
     p.add_argument("--save-inputs")
     p.add_argument("--save-outputs")
     o = p.parse_args()
