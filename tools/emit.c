@@ -148,7 +148,19 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
 
 static bool is_gpu(const Build *b) { return strcmp(b->target->device, "cpu") != 0; }
 
-static bool has_gpu_kernel(OpKind k) { return k != OP_conv && k != OP_conv_transpose && k != OP_conv_filter && k != OP_pool; }
+static bool has_gpu_kernel(OpKind k) {
+  switch (k) {
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool:
+    case OP_scatter:
+    case OP_put:
+    case OP_argsort:
+    case OP_scan: return false;
+    default: return true;
+  }
+}
 
 /* All operations without one, each once by its place in the model. */
 static bool check_gpu_ops(Tool *t, const Build *b) {

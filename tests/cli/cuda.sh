@@ -56,6 +56,8 @@ check "no program is written" test ! -e program
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target cpux2 --emit=cuda
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -S
 expect 5 "APC0651" "$apc" "$source_dir/examples/resnet.apc" -D depth=18 -D width=8 -D classes=10 -D image=32 --dim batch=4 --target $four --emit=cuda
+expect 5 "APC0651" "$apc" "$source_dir/examples/moe.apc" -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=capacity --target $four --emit=cuda
+expect_err 'argsort "layers.0.moe.argsort" has no GPU kernel yet'
 mkdir hidden
 for name in libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so; do : >hidden/$name; done
 for kind in ptx cubin; do
