@@ -8,6 +8,7 @@ bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee'
 bool pass_fold(Module *m, Diags *diags); /* fold.c: batch norms become part of the weights before them */
 bool pass_channels_last(Module *m, Diags *diags); /* channels_last.c: images of convolutions with the channels in the last dimension */
 bool pass_views(Module *m, Diags *diags);  /* views.c: slices, splits and transposes of weights become views of the weights */
+bool pass_recognise(Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
 bool pass_dce(Module *m, Diags *diags);    /* dce.c: unused operations go */
 bool pass_widen(Module *m, Diags *diags);   /* widen.c: products with 16-bit weights are done in f32 */
 bool pass_prepare(Module *m, Diags *diags); /* prepare.c: work on weights alone moves to @prepare, which runs once at loading */

@@ -30,7 +30,7 @@ expect 1 "this program carries its weights" ./embedded --inputs "$inputs" --weig
 checks=9
 if ! grep -q __asan_init embedded; then
   checks=10
-  expect 6 "rank 0 at step 0 (starting): rank 0 cannot get" bash -c 'ulimit -v 2000000; exec ./embedded --input random --dim seq=6000'
+  expect 6 "rank 0 at step 0 (starting): rank 0 cannot get" bash -c 'ulimit -v 2000000; exec ./embedded --input random --dim batch=9000 --dim seq=64'
 fi
 
 # weights by reference: found from any folder, and only while they are the same
