@@ -23,7 +23,7 @@
 
 #define MEET_MAGIC UINT64_C(0x3154454d435450a1)
 
-enum { MEET_VERSION = 1, RETRY_MS = 50, HELLO_MS = 2000, ADDRESSES = 4096 };
+enum { MEET_VERSION = 1, RETRY_MS = 50, HELLO_MS = 2000, LOOK_MS = 200, ADDRESSES = 4096 };
 
 typedef enum HelloKind { HELLO_CONTROL, HELLO_DATA } HelloKind;
 
@@ -145,22 +145,46 @@ static void missing_ranks(const Rendezvous *r, const Meeting *m, char *text, siz
   if (n > 4) snprintf(text + used, size - (size_t)used, " and %d more", n - 4);
 }
 
+/* Who has come says nothing more, so what can be read is the end. */
+static RtStatus check_present(const Rendezvous *r, const Meeting *m, RtError *error) {
+  for (int i = 1; i < r->world; i++) {
+    char byte;
+    if (m->controls[i] < 0) continue;
+    ssize_t n = recv(m->controls[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+      return rt_error(error, RT_FAILED, "rank %d was lost while rank 0 waited for the others: its process ended", i);
+  }
+  return RT_OK;
+}
+
+/* The next connection, as long as those who have come are still there. */
+static RtStatus next_comer(const Rendezvous *r, int listener, int64_t deadline, const Meeting *m, int *fd, RtError *error) {
+  char missing[64] = "";
+  for (;;) {
+    int64_t soon = sockets_now() + LOOK_MS;
+    *fd = socket_accept(listener, -1, soon < deadline ? soon : deadline);
+    if (*fd >= 0) return RT_OK;
+    if (errno != ETIMEDOUT) return rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
+    RtStatus status = check_present(r, m, error);
+    if (status) return status;
+    if (sockets_now() < deadline) continue;
+    missing_ranks(r, m, missing, sizeof missing);
+    return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s", missing, r->world, r->address, r->timeout_ms / 1000.0);
+  }
+}
+
 /* Takes the next one in; strangers that say no hello are sent away. */
 static RtStatus let_in(const Rendezvous *r, int listener, int64_t deadline, Meeting *m, Welcome *w, int *came, RtError *error) {
   Hello h;
-  char missing[64] = "";
-  int fd = socket_accept(listener, -1, deadline);
-  if (fd < 0) {
-    missing_ranks(r, m, missing, sizeof missing);
-    if (errno != ETIMEDOUT) return rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
-    return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s", missing, r->world, r->address, r->timeout_ms / 1000.0);
-  }
+  int fd;
+  RtStatus status = next_comer(r, listener, deadline, m, &fd, error);
+  if (status) return status;
   int64_t soon = sockets_now() + HELLO_MS;
   if (!socket_receive(fd, &h, sizeof h, soon < deadline ? soon : deadline) || h.magic != MEET_MAGIC || h.kind != HELLO_CONTROL) {
     close(fd);
     return RT_OK;
   }
-  RtStatus status = check_hello(r, &h, m, error);
+  status = check_hello(r, &h, m, error);
   if (status) {
     w->status = (uint32_t)status;
     snprintf(w->text, sizeof w->text, "%s", error->text);

@@ -18,7 +18,7 @@
 #include "runtime/lateness.h"
 #include "runtime/sockets.h"
 
-enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, FRAME_MAGIC = 0x61706357 };
+enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, CLOCK_STEP_MS = 2 * BEAT_MS, FRAME_MAGIC = 0x61706357 };
 
 typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } FrameKind;
 
@@ -47,6 +47,7 @@ struct Watch {
   _Atomic uint32_t leaving, stopping, failed, own_failed;
   bool told, said_bye;       /* rank 0: of the failure, to the others */
   int64_t failed_ms, beat_ms;
+  int64_t quiet_ms, quiet_before_ms; /* not rank 0: how long rank 0 has said nothing, as lateness.c measures; last look */
   RtError failure;           /* complete before `failed` is set */
   RtError own;               /* the main thread's, complete before `own_failed` is set */
   pthread_t thread;
@@ -141,6 +142,7 @@ static void read_peer(Watch *w, int rank) {
       return;
     }
     p->got += (size_t)n;
+    w->quiet_ms = 0;
     if (p->got < sizeof p->frame) continue;
     p->got = 0;
     p->frame.text[RT_ERROR_TEXT - 1] = 0;
@@ -156,6 +158,17 @@ static void beat(Watch *w) {
              .key = atomic_load(&s->progress.key), .step = atomic_load(&s->place.step), .command = atomic_load(&s->command),
              .comm_kind = atomic_load(&s->progress.kind), .waiting = atomic_load(&s->progress.waiting)};
   for (int i = 0; i < w->n_peers; i++) send_frame(&w->peers[i], &f);
+}
+
+/* Rank 0 judges the others; that it is stopped itself they must see alone. */
+static void look_at_first(Watch *w) {
+  int64_t now = sockets_now(), passed = now - w->quiet_before_ms;
+  RtError error = {0};
+  w->quiet_before_ms = now;
+  w->quiet_ms += passed < CLOCK_STEP_MS ? passed : CLOCK_STEP_MS;
+  if (w->quiet_ms <= w->options.timeout_ms || atomic_load(&w->leaving)) return;
+  rt_error(&error, RT_LATE, "rank 0 is late: no sign of life for %.1f s", (double)w->quiet_ms / 1000.0);
+  set_failure(w, &error);
 }
 
 /* The main thread's own failure: rank 0 hears of it first, so that all tell the same. */
@@ -178,6 +191,7 @@ static void look(Watch *w) {
   bool first = w->options.rank == 0, leaving = atomic_load(&w->leaving);
   if (atomic_load(&w->own_failed)) tell_own(w);
   if (first && !atomic_load(&w->failed) && !leaving && lateness_find(&w->lateness, &error)) set_failure(w, &error);
+  if (!first) look_at_first(w);
   if (first && atomic_load(&w->failed) && !w->told) {
     send_failure(w, &w->failure);
     w->told = true;
@@ -206,6 +220,7 @@ static bool all_gone(const Watch *w) {
 static void *run(void *argument) {
   Watch *w = argument;
   if (w->options.rank == 0) lateness_begin(&w->lateness);
+  w->quiet_before_ms = sockets_now();
   while (!atomic_load(&w->stopping)) {
     if (sockets_now() - w->beat_ms >= BEAT_MS) {
       w->beat_ms = sockets_now();

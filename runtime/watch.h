@@ -2,7 +2,7 @@
  *
  * Every rank tells rank 0 its signs of progress ten times a second; rank 0 judges them as the host of one machine does
  * (lateness.h).  A rank whose connection ends before it took leave was lost; a rank that fails says why.  Either way rank 0 tells all
- * what happened, so that every process ends with the same message and code.  When rank 0 itself is lost, each notices alone.
+ * what happened, so that every process ends with the same message and code.  When rank 0 itself is lost or stopped, each notices alone.
  *
  * A stopped process is late, not lost: its machine still answers for it.  A machine that does not answer is noticed
  * within 2 s.

@@ -124,6 +124,21 @@ hit STOP 1
 sleep 3
 hit CONT 1
 struck 1 7 "rank 1 is late: no progress for"
+running 2 ./tp2 --timeout 1s
+hit STOP 0
+sleep 3
+hit CONT 0
+struck 0 7 "rank 0 is late: no sign of life"
+
+# Before all have come.
+next_port
+others 0 2 ./mixed4 --rank @R@ --world 4 --rendezvous "localhost:$port" --bench=1
+sleep 1
+kill "${pids[1]}" # timeout hands it on
+wait "${pids[1]}"
+unset "pids[1]"
+last="rank 1 of 4 goes before rank 3 has come"
+ended 6 "rank 1 was lost while rank 0 waited"
 
 left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
 last="the end"
