@@ -24,4 +24,29 @@ check "told once" test "$(grep -c 'started 3 processes' err)" -eq 1
 expect 1 "missing.npz: cannot read the file" mpirun -np 2 --oversubscribe ./tp2 --inputs missing.npz
 expect 2 "there is no option --inptus" mpirun -np 2 --oversubscribe ./tp2 --inptus x
 expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --bench=1 : -np 1 ./other --bench=1
-summary 20
+
+# A rank hangs: the one that waits for it ends all.  One that dies is mpirun's to notice.
+hit() { # hit SIGNAL: rank 1 while it computes; the exit code of mpirun goes to `code`
+  timeout -k 1 100 mpirun -np 2 --oversubscribe ./tp2 --bench=1000000 --timeout 3s >out 2>err </dev/null &
+  local limit=$! runner ranks=()
+  last="rank 1 gets SIG$1"
+  for _ in $(seq 100); do
+    sleep 0.1
+    runner=$(cat "/proc/$limit/task/$limit/children" 2>/dev/null)
+    [ -n "$runner" ] && ranks=($(cat /proc/${runner% }/task/*/children 2>/dev/null))
+    [ ${#ranks[@]} -eq 2 ] && break
+  done
+  sleep 2
+  kill "-$1" "${ranks[1]}"
+  wait $limit
+  code=$?
+}
+hit STOP
+check "exit $code, wanted 7" test $code -eq 7
+expect_err "error: rank 0 waited 3.0 s at order key"
+hit KILL
+check "exit $code, wanted 137, mpirun's" test $code -eq 137
+sleep 1
+left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
+check "$left processes are left" test "$left" -eq 0
+summary 24
