@@ -43,7 +43,7 @@ no_out() { check "standard output is not empty" test ! -s out; }
 no_err() { check "standard error is not empty" test ! -s err; }
 # The JSON document on standard output satisfies a Python expression in d.
 expect_json() {
-  check "JSON: not $1" /usr/bin/python3 -c 'import json,sys; d=json.load(open("out")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
+  check "JSON: not $1" /usr/bin/python3 -c 'import json,re,sys; d=json.load(open("out")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
 }
 summary() {
   echo "$passed passed, $failed failed"
