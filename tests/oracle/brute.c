@@ -2,7 +2,7 @@
  *
  * Random graphs of ten or more operations on small meshes, random targets; a third of the graphs are three equal blocks.  The enumeration uses the cost primitives only (cost of an
  * operation under a strategy, cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned when it
- * plus the cheapest remaining operations is no better than the best whole one.  In about a third of the graphs the memory limit binds.
+ * plus the cheapest remaining operations is no better than the best whole one.  In a third of the graphs at least the memory limit binds.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -310,7 +310,7 @@ static void one_graph(uint64_t seed, Totals *totals) {
   totals->gaps += found > optimum * (1 + 1e-9);
 
   double least = b->least_bytes_after[0];
-  if (exact && seed % 2 == 0 && least < got.memory) { /* a limit the free optimum breaks */
+  if (exact && seed % 8 < 5 && least < got.memory) { /* a limit the free optimum breaks */
     double limit = floor(least + (got.memory - least) * 0.999 * below(&r, 1000) / 1000);
     SolveResult tight = planner(m, f, rules, labels, cost, limit, 3e7, false, strategies, &ignored);
     brute(b, limit, tight.feasible ? tight.time : INFINITY);
@@ -341,6 +341,6 @@ int main(int argc, char **argv) {
   printf("seeds %llu to %llu: %d graphs, %d of equal blocks, the memory limit binds in %d, too many users in %d, enumeration given up in %d, split in %d (%d then worse than the optimum), %ld choices enumerated\n", (unsigned long long)first,
          (unsigned long long)(first + (uint64_t)graphs - 1), totals.graphs, totals.repeated, totals.bound, totals.inexact, totals.given_up, totals.split, totals.gaps, totals.visited);
   printf("%d checks failed\n", test_failed_here);
-  if (totals.bound * 4 < totals.graphs || totals.repeated * 4 < totals.graphs || (totals.inexact + totals.given_up) * 20 > totals.graphs) return 1;
+  if (totals.bound * 3 < totals.graphs || totals.repeated * 4 < totals.graphs || (totals.inexact + totals.given_up) * 20 > totals.graphs) return 1;
   return test_failed_here ? 1 : 0;
 }
