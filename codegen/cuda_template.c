@@ -1,74 +1,73 @@
-/* codegen/cuda_template.c - prints calls of the templates in dialect_templates.h with the extents of an operation. */
+/* codegen/cuda_template.c - prints calls of the templates in dialect_templates.h with the extents of an operation; cuda_window.c and
+ * cuda_indexing.c print the others. */
 #include "base/die.h"
-#include "codegen/cuda_kernels.h"
+#include "codegen/cuda_template.h"
 
 enum { UPDATE_BLOCKS = 1024 };
 
-typedef struct Make {
-  Module *m;
-  const Func *f;
-  const UnitList *units;
-  const Unit *u;
-  const Op *op;
-  Text body;
-  Scalars scalars;
-  CudaKernel *k;
-} Make;
+const Type *ct_in(const CudaTemplate *k, int i) { return units_type(k->units, k->f, k->u->in[i]); }
+const Type *ct_out(const CudaTemplate *k) { return units_type(k->units, k->f, k->u->out[0]); }
 
-static const Type *type_in(const Make *k, int i) { return units_type(k->units, k->f, k->u->in[i]); }
-
-static const Expr *product(const Make *k, const Type *t, int from, int to) {
+const Expr *ct_product(const CudaTemplate *k, const Type *t, int from, int to) {
   const Expr *e = ex_const(k->m, 1);
   for (int d = from; d < to; d++) e = ex_mul(k->m, e, t->dims[d]);
   return e;
 }
 
-static const char *scalar(Make *k, const Expr *e) { return scalar_text(k->m, &k->scalars, e); }
+const char *ct_scalar(CudaTemplate *k, const Expr *e) { return scalar_text(k->m, &k->scalars, e); }
 
-static void launch(Make *k, const Expr *jobs, int per_block, int threads, const char *how) {
+void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how) {
   k->k->launch = (CudaSchedule){.threads = threads, .blocks = ex_ceil_div(k->m, jobs, ex_const(k->m, per_block))};
   k->k->how = arena_printf(k->m->arena, "%s, %d threads", how, threads);
 }
 
-static void update(Make *k) {
-  const Type *x = type_in(k, 0), *u = type_in(k, 1);
+static void update(CudaTemplate *k) {
+  const Type *x = ct_in(k, 0), *u = ct_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0);
-  launch(k, product(k, x, 0, x->rank), 256, 256, "elements");
+  ct_launch(k, ct_product(k, x, 0, x->rank), 256, 256, "elements");
   k->k->launch.blocks = ex_min(k->m, k->k->launch.blocks, ex_const(k->m, UPDATE_BLOCKS));
   static const char *const types[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
   size_t size = dtype_bytes(x->dtype);
   const char *t = types[size];
   text_printf(&k->body, "  update_%zu((%s *)a.p3, (const %s *)a.p0, (const %s *)a.p1, *a.p2, %s, %s, %s, %s, %s, %s);\n", size, t, t, t,
-              scalar(k, op_expr(k->op, AT_start)), scalar(k, product(k, x, 0, axis)), scalar(k, x->dims[axis]), scalar(k, u->dims[axis]),
-              scalar(k, product(k, x, axis + 1, x->rank)), scalar(k, k->k->launch.blocks));
+              ct_scalar(k, op_expr(k->op, AT_start)), ct_scalar(k, ct_product(k, x, 0, axis)), ct_scalar(k, x->dims[axis]), ct_scalar(k, u->dims[axis]),
+              ct_scalar(k, ct_product(k, x, axis + 1, x->rank)), ct_scalar(k, k->k->launch.blocks));
 }
 
-static void rope(Make *k) {
-  const Type *x = type_in(k, 0);
+static void rope(CudaTemplate *k) {
+  const Type *x = ct_in(k, 0);
   int r = x->rank;
   const Expr *pairs = ex_div(k->m, x->dims[r - 1], ex_const(k->m, 2));
-  launch(k, ex_mul(k->m, product(k, x, 0, r - 2), pairs), 256, 256, "pair of all heads per thread");
-  text_printf(&k->body, "  rope_%s(a.p2, a.p0, a.p1, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype), scalar(k, product(k, x, 0, r - 3)),
-              scalar(k, x->dims[r - 3]), scalar(k, x->dims[r - 2]), scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000),
+  ct_launch(k, ex_mul(k->m, ct_product(k, x, 0, r - 2), pairs), 256, 256, "pair of all heads per thread");
+  text_printf(&k->body, "  rope_%s(a.p2, a.p0, a.p1, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype), ct_scalar(k, ct_product(k, x, 0, r - 3)),
+              ct_scalar(k, x->dims[r - 3]), ct_scalar(k, x->dims[r - 2]), ct_scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000),
               op_int(k->op, AT_interleaved, 0) != 0);
 }
 
-static void attention(Make *k) {
-  const Type *q = type_in(k, 0), *v = type_in(k, 2);
+static void attention(CudaTemplate *k) {
+  const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
   const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
-  launch(k, ex_mul(k->m, product(k, q, 0, 4), chunks), 4, 128, "query row per warp");
-  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n", scalar(k, product(k, q, 0, 2)),
-              scalar(k, product(k, q, 2, 4)), scalar(k, q->dims[3]), scalar(k, v->dims[2]), scalar(k, q->dims[4]), scalar(k, v->dims[3]));
+  ct_launch(k, ex_mul(k->m, ct_product(k, q, 0, 4), chunks), 4, 128, "query row per warp");
+  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n", ct_scalar(k, ct_product(k, q, 0, 2)),
+              ct_scalar(k, ct_product(k, q, 2, 4)), ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
   text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n", op_int(k->op, AT_causal, 0) != 0);
   text_printf(&k->body, "  attention_%s(&b, a.p6, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype), op_float(k->op, AT_scale, 1));
 }
 
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out) {
-  Make k = {.m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};
+  CudaTemplate k = {.m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};
   switch (k.op->kind) {
     case OP_update: update(&k); break;
     case OP_rope: rope(&k); break;
     case OP_attention: attention(&k); break;
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter: cuda_conv(&k); break;
+    case OP_pool: cuda_pool(&k); break;
+    case OP_scatter:
+    case OP_put:
+    case OP_argsort:
+    case OP_scan: cuda_indexing(&k); break;
     default: die("cuda_template: no template for %s", op_name(k.op->kind));
   }
   DType *dtypes = ARENA_ARRAY(m->arena, DType, u->nin + u->nout);

@@ -35,4 +35,5 @@ endfunction()
 
 apc_embed(kernel_prelude base/random.h codegen/kernel_elements.h codegen/kernel_prelude.h codegen/kernel_templates.h
           codegen/kernel_windows.h codegen/kernel_indexing.h)
-apc_embed_freestanding(dialect_prelude codegen/prelude_device.h base/random.h codegen/kernel_elements.h codegen/dialect.h codegen/dialect_templates.h)
+apc_embed_freestanding(dialect_prelude codegen/prelude_device.h base/random.h codegen/kernel_elements.h codegen/dialect.h codegen/dialect_templates.h
+          codegen/dialect_indexing.h)

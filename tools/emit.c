@@ -148,38 +148,13 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
 
 static bool is_gpu(const Build *b) { return strcmp(b->target->device, "cpu") != 0; }
 
-static bool has_gpu_kernel(OpKind k) {
-  switch (k) {
-    case OP_conv:
-    case OP_conv_transpose:
-    case OP_conv_filter:
-    case OP_pool:
-    case OP_scatter:
-    case OP_put:
-    case OP_argsort:
-    case OP_scan: return false;
-    default: return true;
-  }
-}
-
-/* All operations without one, each once by its place in the model. */
-static bool check_gpu_ops(Tool *t, const Build *b) {
-  bool ok = true;
-  for (int e = 0; e < b->nentries; e++)
-    for (size_t i = 0; i < b->l2s[e]->ops.n; i++) {
-      const Op *op = &b->l2s[e]->ops.items[i];
-      if (!has_gpu_kernel(op->kind)) ok = diag_error(t->diags, DIAG_later_gpu_op, op->loc, "%s \"%s\" has no GPU kernel yet", op_name(op->kind), op->name);
-    }
-  return ok;
-}
-
 /* The Program with CUDA kernels; closed by artifact_program_close. */
 static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
   ArtifactSpec spec = build_artifact_spec(t, b, NULL);
   spec.source.cuda = true;
   if (b->plan->ranks > PROGRAM_MAX_WORLD)
     return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_WORLD, b->plan->ranks);
-  return check_gpu_ops(t, b) && artifact_program_open(&spec, out, t->diags);
+  return artifact_program_open(&spec, out, t->diags);
 }
 
 static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a) {

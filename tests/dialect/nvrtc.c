@@ -67,6 +67,7 @@ static void cases_compile(void) {
       n++;
     }
     check_text(arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_80", n);
+    check_text(arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_90a", n);
   }
 }
 
@@ -101,6 +102,12 @@ static void models(void) {
   model("llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4");
   model("llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4");
   model("mlp.apc", "-D layers=3 -D d=1024 -D hidden=4096 --tp 4");
+  model("resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224");
+  model("unet.apc", "-D channels=4 -D levels=2 -D image=16 --dim batch=2");
+  model("vit.apc", "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10");
+  model("bert.apc", "-D layers=2 -D d=768 -D heads=12 -D vocab=30522 -D ctx=512");
+  model("t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50");
+  model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50");
 }
 
 /* ---- the log is read right */

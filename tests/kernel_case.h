@@ -1,0 +1,248 @@
+/* tests/kernel_case.h - one case of the tests of generated kernels: its units, memory to run them in, and the comparison with the
+ * reference interpreter.
+ *
+ * Matrix products are evaluated here by a naive loop over the described strides, so that the mapping is tested and not a library.
+ */
+#ifndef APC_TESTS_KERNEL_CASE_H
+#define APC_TESTS_KERNEL_CASE_H
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "codegen/print_c.h"
+#include "codegen/units.h"
+#include "tests/interp_test.h"
+#include "tests/temp.h"
+
+typedef struct Case {
+  const char *name;
+  Program p;
+  const Func *f;
+  const UnitList *units;
+  int64_t *symbols;
+  struct Case *next;
+} Case;
+
+/* How a kernel is run: ptr has the operands, then the results; `share`: results may be operands. */
+typedef struct Runner {
+  void (*call)(const struct Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share);
+  void *library; /* of dlopen */
+  void *more;
+} Runner;
+
+static Case *cases, **last_case = &cases;
+static int ncases;
+static KernelSet kernels; /* of all cases */
+enum { GUARD = 64 };
+
+static const char *symbol_of(const Unit *u) { return kernels.kernels.items[u->kernel].symbol; }
+
+/* ---- running units */
+
+typedef struct Memory {
+  const Case *c;
+  unsigned char **data; /* per value, NULL before it is made */
+  size_t *bytes;
+  size_t n;
+} Memory;
+
+static int64_t value_of(const Case *c, const Expr *e) {
+  int64_t v = -1;
+  if (!ex_eval(e, c->symbols, &v)) fprintf(stderr, "%s: an expression overflows\n", c->name);
+  return v;
+}
+
+static int64_t elements_of(const Case *c, Val v) {
+  const Type *t = units_type(c->units, c->f, v);
+  int64_t n = 1;
+  for (int d = 0; d < t->rank; d++) n *= value_of(c, t->dims[d]);
+  return n;
+}
+
+/* Filled with 0x7f: reading what nobody wrote gives large numbers; the guard behind must stay. */
+static void make_value(Memory *m, Val v) {
+  m->bytes[v] = (size_t)elements_of(m->c, v) * dtype_bytes(units_type(m->c->units, m->c->f, v)->dtype);
+  m->data[v] = aligned_alloc(64, (m->bytes[v] + GUARD + 63) / 64 * 64);
+  memset(m->data[v], 0x7f, m->bytes[v] + GUARD);
+}
+
+static void store_cells(Memory *m, Val v, const InterpTensor *t) {
+  size_t size = dtype_bytes(t->dtype);
+  make_value(m, v);
+  for (int64_t i = 0; i < interp_elements(t); i++) {
+    if (dtype_is_float(t->dtype)) dtype_store_f(t->dtype, m->data[v] + (size_t)i * size, t->cells[i].f);
+    else dtype_store_i(t->dtype, m->data[v] + (size_t)i * size, t->cells[i].i);
+  }
+}
+
+static void run_gemm(const Memory *m, const Unit *u) {
+  const Case *c = m->c;
+  const GemmUnit *g = u->gemm;
+  const float *a = (const float *)m->data[u->in[0]], *b = (const float *)m->data[u->in[1]];
+  float *out = (float *)m->data[u->out[0]];
+  int64_t batch[GEMM_MAX_BATCH] = {1, 1, 1, 1}, as[GEMM_MAX_BATCH] = {0}, bs[GEMM_MAX_BATCH] = {0}, cs[GEMM_MAX_BATCH] = {0};
+  for (int i = 0; i < g->nbatch; i++) {
+    batch[i] = value_of(c, g->batch[i]);
+    as[i] = value_of(c, g->a_batch[i]), bs[i] = value_of(c, g->b_batch[i]), cs[i] = value_of(c, g->c_batch[i]);
+  }
+  int64_t mm = value_of(c, g->m), nn = value_of(c, g->n), kk = value_of(c, g->k);
+  int64_t am = value_of(c, g->a_m), ak = value_of(c, g->a_k), bk = value_of(c, g->b_k), bn = value_of(c, g->b_n), cm = value_of(c, g->c_m);
+  CHECKF(am == 1 || ak == 1, "%s: A has no unit stride", c->name);
+  CHECKF(bk == 1 || bn == 1, "%s: B has no unit stride", c->name);
+  CHECKF(ex_is_const(g->c_n, 1), "%s: C has no unit stride", c->name);
+  CHECKF(mm <= 1 || kk <= 1 || (ak == 1 ? am >= kk : ak >= mm), "%s: A's leading dimension", c->name);
+  CHECKF(kk <= 1 || nn <= 1 || (bn == 1 ? bk >= nn : bn >= kk), "%s: B's leading dimension", c->name);
+  CHECKF(mm <= 1 || nn <= 1 || cm >= nn, "%s: C's leading dimension", c->name);
+  for (int64_t q = 0; q < batch[0] * batch[1] * batch[2] * batch[3]; q++) {
+    int64_t rest = q, ao = 0, bo = 0, co = 0;
+    for (int i = GEMM_MAX_BATCH - 1; i >= 0; i--) {
+      int64_t at = rest % batch[i];
+      rest /= batch[i];
+      ao += at * as[i], bo += at * bs[i], co += at * cs[i];
+    }
+    for (int64_t i = 0; i < mm; i++)
+      for (int64_t j = 0; j < nn; j++) {
+        double sum = 0;
+        for (int64_t k = 0; k < kk; k++) sum += (double)a[ao + i * am + k * ak] * (double)b[bo + k * bk + j * bn];
+        out[co + i * cm + j] = (float)sum;
+      }
+  }
+}
+
+static void run_kernel(Memory *m, const Unit *u, const Runner *r, bool share) {
+  void *ptr[128];
+  unsigned char *saved[64] = {NULL};
+  for (int i = 0; i < u->nin; i++) {
+    ptr[i] = m->data[u->in[i]];
+    saved[i] = malloc(m->bytes[u->in[i]] + 1);
+    memcpy(saved[i], ptr[i], m->bytes[u->in[i]]);
+  }
+  for (int i = 0; i < u->nout; i++) {
+    make_value(m, u->out[i]);
+    ptr[u->nin + i] = m->data[u->out[i]];
+    if (!share || u->alias[i] < 0) continue;
+    memcpy(m->data[u->out[i]], m->data[u->in[u->alias[i]]], m->bytes[u->out[i]]);
+    ptr[u->alias[i]] = m->data[u->out[i]];
+  }
+  r->call(r, m->c, u, ptr, share);
+  for (int i = 0; i < u->nin; i++) {
+    CHECKF(memcmp(saved[i], m->data[u->in[i]], m->bytes[u->in[i]]) == 0, "%s: %s changes operand %d", m->c->name, symbol_of(u), i);
+    free(saved[i]);
+  }
+}
+
+static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share) {
+  const Op *op = &m->c->f->ops.items[u->op];
+  switch (u->kind) {
+    case UNIT_SOURCE: {
+      const InterpTensor *t = interp_find(m->c->p.inputs, m->c->p.ninputs, op_str(op, AT_name));
+      CHECKF(t != NULL, "%s: %s", m->c->name, op->name);
+      if (t) store_cells(m, u->out[0], t);
+      break;
+    }
+    case UNIT_KERNEL: run_kernel(m, u, runner, share); break;
+    case UNIT_GEMM:
+      make_value(m, u->out[0]);
+      run_gemm(m, u);
+      break;
+    case UNIT_VIEW: /* copied: what is behind an alias is the memory planner's affair */
+      make_value(m, u->out[0]);
+      CHECKF(value_of(m->c, u->view_offset) >= 0 && (size_t)value_of(m->c, u->view_offset) + m->bytes[u->out[0]] <= m->bytes[u->in[0]],
+             "%s: view outside", m->c->name);
+      memcpy(m->data[u->out[0]], m->data[u->in[0]] + value_of(m->c, u->view_offset), m->bytes[u->out[0]]);
+      break;
+    case UNIT_COMM:
+    case UNIT_WRITE: CHECKF(false, "%s: unexpected unit", m->c->name);
+  }
+  for (int i = 0; i < u->nout; i++)
+    for (int k = 0; k < GUARD; k++)
+      if (m->data[u->out[i]][m->bytes[u->out[i]] + (size_t)k] != 0x7f) {
+        CHECKF(false, "%s: unit %s writes behind its result", m->c->name, op->name);
+        break;
+      }
+}
+
+/* ---- comparing */
+
+static double tolerance_of(DType t) { return t == DT_f64 ? 1e-12 : t == DT_f32 ? 2e-6 : t == DT_f16 ? 1e-3 : 6e-3; }
+
+static void compare(const Case *c, const Output *o, const unsigned char *got, const InterpTensor *want, bool share) {
+  DType t = want->dtype;
+  double error = 0, norm = 0;
+  for (int64_t i = 0; i < interp_elements(want); i++) {
+    const unsigned char *p = got + (size_t)i * dtype_bytes(t);
+    if (!dtype_is_float(t)) {
+      if (dtype_load_i(t, p) == want->cells[i].i) continue;
+      CHECKF(false, "%s%s: output %s[%lld] is %lld, not %lld", c->name, share ? " (shared)" : "", o->name, (long long)i,
+             (long long)dtype_load_i(t, p), (long long)want->cells[i].i);
+      return;
+    }
+    unsigned char rounded[8];
+    dtype_store_f(t, rounded, want->cells[i].f);
+    double g = dtype_load_f(t, p), w = dtype_load_f(t, rounded);
+    if ((isnan(g) && isnan(w)) || g == w) {
+      norm += isfinite(w) ? w * w : 0;
+      continue;
+    }
+    error += (g - w) * (g - w), norm += w * w;
+  }
+  double relative = error == 0 ? 0 : sqrt(error / norm);
+  CHECKF(relative <= tolerance_of(t), "%s%s: output %s is off by %g", c->name, share ? " (shared)" : "", o->name, relative);
+}
+
+static __attribute__((unused)) void run_case(const Case *c, const Runner *runner, bool share) {
+  Memory m = {.c = c, .n = c->f->values.n + c->units->ntemps};
+  m.data = calloc(m.n, sizeof *m.data);
+  m.bytes = calloc(m.n, sizeof *m.bytes);
+  for (size_t i = 0; i < c->units->n; i++) {
+    const Unit *u = &c->units->items[i];
+    for (int k = 0; k < u->nin; k++)
+      if (!m.data[u->in[k]]) {
+        CHECKF(false, "%s: unit %zu takes a value that is not made", c->name, i);
+        return;
+      }
+    run_unit(&m, u, runner, share);
+  }
+  for (int i = 0; i < c->p.result.noutputs; i++) {
+    const Output *o = &c->f->outputs.items[i];
+    CHECKF(m.data[o->value] != NULL, "%s: output %s is not made", c->name, o->name);
+    if (m.data[o->value]) compare(c, o, m.data[o->value], &c->p.result.outputs[i].tensor, share);
+  }
+  for (size_t v = 0; v < m.n; v++) free(m.data[v]);
+  free(m.data), free(m.bytes);
+}
+
+/* ---- cases */
+
+/* Floats in [-1, 1), integers in [0, 4). */
+static void fill_inputs(Case *c, uint64_t seed) {
+  for (size_t i = 0; i < c->f->ops.n; i++) {
+    const Op *op = &c->f->ops.items[i];
+    int64_t dims[MAX_RANK];
+    if (op->kind != OP_input) continue;
+    const Type *t = type_of(c->f, op->out);
+    interp_dims(t, c->symbols, dims);
+    InterpTensor *x = program_input(&c->p, op->name, t->dtype, t->rank, dims);
+    bool is_float = dtype_is_float(t->dtype);
+    interp_fill(x, DOMAIN_FLOAT, seed * 100 + i, is_float ? -1 : 0, is_float ? 1 : 4);
+  }
+}
+
+static void add_case(const char *name, Program p, uint64_t seed) {
+  Case *c = calloc(1, sizeof *c);
+  *c = (Case){.name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};
+  c->p.options.symbols = c->symbols;
+  fill_inputs(c, seed);
+  if (!program_run(&c->p, "r")) {
+    diags_print(p.diags, stderr, false);
+    fprintf(stderr, "%s: the interpreter refuses\n", name);
+    exit(1);
+  }
+  c->units = units_of(p.m, c->f, 0, &kernels);
+  ncases++;
+  *last_case = c;
+  last_case = &c->next;
+}
+
+#endif
