@@ -1,8 +1,8 @@
 /* Emitted CUDA kernels, run on this CPU (tests/dialect/prelude_host.h): every case of tests/kernel_cases.h against the reference
  * interpreter, threads in ascending and in descending order, results apart from and in place of operands.
  *
- * Every row program must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.  Attention adds
- * in another order, and so does a product of floats down columns. */
+ * Every kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.  Attention adds
+ * in another order, convolutions of f32 on CPUs in tiles, and so does a product of floats down columns. */
 #include "codegen/cuda_kernels.h"
 #include "codegen/row.h"
 #include "tests/kernel_cases.h"
@@ -20,7 +20,10 @@ static int shapes[CUDA_COLUMNS + 1], kept, packets, templates;
 /* ---- bits */
 
 static bool exact(const Case *c, const Unit *u, const CudaKernel *k) {
-  if (!u->row) return c->f->ops.items[u->op].kind != OP_attention;
+  const Op *op = &c->f->ops.items[u->op];
+  OpKind kind = op->kind;
+  bool conv = kind == OP_conv || kind == OP_conv_transpose;
+  if (!u->row) return kind != OP_attention && !(conv && type_of(c->f, op->out)->dtype == DT_f32);
   for (size_t i = 0; i < u->row->accs.n; i++)
     if (u->row->accs.items[i].op == RED_PRODUCT && k->launch.shape == CUDA_COLUMNS) return false;
   return true;
