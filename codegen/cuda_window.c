@@ -1,8 +1,9 @@
 /* codegen/cuda_window.c - prints convolutions and pools as CUDA kernels: a thread per element of the result.
  *
  * The index of the thread gives the indices of the result, i0 i1 ...; loops over what is summed or windowed follow, j0 j1 ...
- * Terms are combined in the order of the CPU kernels (kernel_windows.h).  Convolutions that a library computes do not come here
- * (cuda_library.h): this is for small and odd ones, so no tiles, no shared memory.
+ * Terms are combined in the order of the CPU kernels (kernel_windows.h).
+ *
+ * Not done: tiles and shared memory, so large convolutions are slow; a library's (cuDNN) are to take those.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* codegen/dialect_templates.h - kernels of the dialect written by hand: update, rope, attention.  Behind dialect.h;
+/* codegen/dialect_templates.h - kernels of the dialect written by hand: update, rope, attention; indexing is in dialect_indexing.h.  Behind dialect.h;
  * cuda_template.c prints the calls.  The meaning of the operands is that of kernel_templates.h.
  */
 

@@ -203,7 +203,7 @@ static Check links(Arena *a) {
   Text list = {.arena = a};
   list_links(a, &list, "/sys/class/infiniband");
   list_links(a, &list, "/sys/class/net");
-  return (Check){"links", "several machines (not yet)", false, list.n > 0, list.n ? text_str(&list) : "no network interface", NULL};
+  return (Check){"links", "several machines", false, list.n > 0, list.n ? text_str(&list) : "no network interface", NULL};
 }
 
 /* Programs are built in the folder for temporary files and started there. */
