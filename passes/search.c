@@ -208,7 +208,7 @@ static bool judge_axes(Search *s, Outcome *o) {
     int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
     if (d < 0) continue;
     o->found[d] *= o->c.sizes[i];
-    double share = share_of(&x, first + i, d);
+    double share = share_of(&x, first + i, (Degree)d);
     if (o->c.degree[i] < 0 || share >= least_share) continue;
     o->why_not = d == DEGREE_EP && x.of_experts == 0
                      ? arena_printf(s->arena, "ep %d would only replicate work: nothing in the model is known to run over experts", s->forced[d])
