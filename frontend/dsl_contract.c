@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "frontend/contract.h"
 #include "frontend/dsl_builtin.h"
 
 static DslValue built(Args *a, Val v) { return dsl_built(a->ev, a->call, v); }
@@ -119,9 +120,12 @@ DslValue dsl_fn_tensordot(Args *a) {
 
 /* ---- einsum */
 
+enum { MAX_OPERANDS_OF_EINSUM = MAX_ARGUMENTS - 1 };
+
 typedef struct Spec {
-  char part[3][MAX_RANK + 1]; /* operands, then the result */
-  int n[3], noperands;
+  int noperands;
+  ContractTerm operands[MAX_OPERANDS_OF_EINSUM];
+  char result[MAX_RANK + 1];
 } Spec;
 
 static bool spec_fail(Args *a, const char *what) {
@@ -129,77 +133,76 @@ static bool spec_fail(Args *a, const char *what) {
   return false;
 }
 
+/* Adds a letter to one part of the spec. */
+static bool add_letter(Args *a, char *part, char letter) {
+  size_t n = strlen(part);
+  if (n == MAX_RANK) return spec_fail(a, "too many letters");
+  if (strchr(part, letter)) return spec_fail(a, arena_printf(a->ev->arena, "'%c' occurs twice in one tensor", letter));
+  part[n] = letter;
+  return true;
+}
+
 static bool parse_spec(Args *a, const char *s, Spec *spec) {
-  *spec = (Spec){0};
-  int part = 0;
+  *spec = (Spec){.noperands = 1};
   bool arrow = false;
   for (; *s; s++) {
     if (*s == ' ') continue;
-    if (*s == ',' && !arrow && part == 0) part = 1;
-    else if (s[0] == '-' && s[1] == '>' && !arrow) {
+    if (*s == ',' && !arrow) {
+      if (spec->noperands == MAX_OPERANDS_OF_EINSUM) return spec_fail(a, arena_printf(a->ev->arena, "more than %d tensors", MAX_OPERANDS_OF_EINSUM));
+      spec->noperands++;
+    } else if (s[0] == '-' && s[1] == '>' && !arrow) {
       arrow = true;
-      spec->noperands = part + 1;
-      part = 2;
       s++;
-    } else if (!isalpha((unsigned char)*s)) return spec_fail(a, "unexpected character");
-    else if (spec->n[part] == MAX_RANK) return spec_fail(a, "too many letters");
-    else if (strchr(spec->part[part], *s))
-      return spec_fail(a, arena_printf(a->ev->arena, "'%c' occurs twice in one tensor", *s));
-    else spec->part[part][spec->n[part]++] = *s;
+    } else if (!isalpha((unsigned char)*s)) {
+      return spec_fail(a, "unexpected character");
+    } else if (!add_letter(a, arrow ? spec->result : spec->operands[spec->noperands - 1].letters, *s)) {
+      return false;
+    }
   }
   return arrow || spec_fail(a, "there is no '->'");
 }
 
-static bool check_letters(Args *a, const Spec *spec, const Val *x) {
+static bool check_letters(Args *a, const Spec *spec) {
   const Expr *sizes[128] = {NULL};
   for (int p = 0; p < spec->noperands; p++) {
-    const Type *t = arg_type_of(a, x[p]);
-    if (spec->n[p] != t->rank) {
-      dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "\"%s\" has %d letters, but the tensor is %s", spec->part[p],
-               spec->n[p], dsl_type_text(a->ev, t));
+    const Type *t = arg_type_of(a, spec->operands[p].value);
+    const char *letters = spec->operands[p].letters;
+    if ((int)strlen(letters) != t->rank) {
+      dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "\"%s\" has %d letters, but the tensor is %s", letters, (int)strlen(letters), dsl_type_text(a->ev, t));
       return false;
     }
     for (int i = 0; i < t->rank; i++) {
-      const Expr **size = &sizes[(int)spec->part[p][i]];
+      const Expr **size = &sizes[(int)letters[i]];
       if (*size && *size != t->dims[i]) {
-        const char *first = dsl_expr_text(a->ev, *size);
-        dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "'%c' is %s in the first tensor and %s in the second",
-                 spec->part[p][i], first, dsl_expr_text(a->ev, t->dims[i]));
+        const char *before = dsl_expr_text(a->ev, *size);
+        dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "'%c' is %s in an earlier tensor and %s in this one", letters[i], before,
+                 dsl_expr_text(a->ev, t->dims[i]));
         return false;
       }
       *size = t->dims[i];
     }
   }
-  for (int i = 0; i < spec->n[2]; i++)
-    if (!sizes[(int)spec->part[2][i]])
-      return spec_fail(a, arena_printf(a->ev->arena, "'%c' is in no operand", spec->part[2][i]));
+  for (const char *p = spec->result; *p; p++)
+    if (!sizes[(int)*p]) return spec_fail(a, arena_printf(a->ev->arena, "'%c' is in no operand", *p));
   return true;
 }
 
-/* One tensor: letters that the result lacks are summed, the others reordered. */
-static Val einsum_one(Eval *ev, const Spec *spec, Val x) {
-  int axes[MAX_RANK], naxes = 0, perm[MAX_RANK], kept = 0;
-  for (int i = 0; i < spec->n[0]; i++) {
-    const char *in_result = strchr(spec->part[2], spec->part[0][i]);
-    if (in_result) perm[in_result - spec->part[2]] = kept++;
-    else axes[naxes++] = i;
-  }
-  if (naxes) x = build_reduce(&ev->b, RED_SUM, x, naxes, axes);
-  return x ? build_transpose(&ev->b, x, perm) : 0;
-}
-
 DslValue dsl_fn_einsum(Args *a) {
-  const char *text;
-  Val x[2] = {0, 0};
+  const char *text, *why;
   Spec spec;
-  if (!dsl_arg_string(a, 0, &text) || !parse_spec(a, text, &spec) || !dsl_arg_tensor(a, 1, &x[0])) return value_error();
-  if (arg_given(a, 2) != (spec.noperands == 2))
+  int given = 0;
+  while (given < MAX_OPERANDS_OF_EINSUM && arg_given(a, given + 1)) given++;
+  if (!dsl_arg_string(a, 0, &text) || !parse_spec(a, text, &spec)) return value_error();
+  if (given != spec.noperands)
     return dsl_fail(a->ev, a->call, DIAG_dsl_argument, "the spec has %d operand%s, but %d %s given", spec.noperands,
-                    spec.noperands == 1 ? "" : "s", arg_given(a, 2) ? 2 : 1, arg_given(a, 2) ? "are" : "is");
-  if (arg_given(a, 2) && (!dsl_arg_tensor(a, 2, &x[1]) || !same_dtype(a, x[0], x[1]))) return value_error();
-  if (!check_letters(a, &spec, x)) return value_error();
+                    spec.noperands == 1 ? "" : "s", given, given == 1 ? "is" : "are");
+  for (int i = 0; i < given; i++) {
+    if (!dsl_arg_tensor(a, i + 1, &spec.operands[i].value)) return value_error();
+    if (i > 0 && !same_dtype(a, spec.operands[0].value, spec.operands[i].value)) return value_error();
+  }
+  if (!check_letters(a, &spec)) return value_error();
   dsl_begin(a->ev, a->call);
-  if (spec.noperands == 1) return built(a, einsum_one(a->ev, &spec, x[0]));
-  return built(a, build_dot(&a->ev->b, x[0], x[1],
-                            arena_printf(a->ev->arena, "%s,%s->%s", spec.part[0], spec.part[1], spec.part[2])));
+  Val v = contract_terms(&a->ev->b, given, spec.operands, spec.result, &why);
+  if (why) return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%s", why);
+  return built(a, v);
 }

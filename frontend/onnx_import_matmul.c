@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "frontend/contract.h"
 #include "frontend/onnx_import_private.h"
 
 /* ---- MatMul */
@@ -74,7 +75,7 @@ bool import_gemm(Node *n) {
 
 /* ---- Einsum */
 
-enum { MAX_TERMS = 16 };
+enum { MAX_TERMS = CONTRACT_MAX };
 
 typedef struct Equation {
   int terms;
@@ -163,103 +164,28 @@ static Val diagonals(Node *n, Val x, char *term) {
   return x;
 }
 
-/* Sums over the letters of a term that nothing else needs. */
-static Val drop_letters(Node *n, Val x, char *term, const char *needed) {
-  unsigned axes = 0;
-  char kept[MAX_RANK + 1];
-  int count = 0;
-  for (int i = 0; term[i]; i++) {
-    if (strchr(needed, term[i])) kept[count++] = term[i];
-    else axes |= 1u << i;
+/* Every letter of the output is in an operand, once in the output. */
+static bool check_output(Node *n, const Equation *e, const ContractTerm *terms) {
+  for (const char *p = e->out; *p; p++) {
+    bool found = false;
+    for (int t = 0; t < e->terms; t++) found = found || strchr(terms[t].letters, *p);
+    if (!found || strchr(p + 1, *p)) return node_error(n, "letter '%c' of the output", *p);
   }
-  kept[count] = '\0';
-  strcpy(term, kept);
-  return x && axes ? reduce_axes(n, RED_SUM, x, axes, false) : x;
-}
-
-/* Drops extents of 1 whose letter has another extent in the other operand (broadcasting of ellipses). */
-static Val drop_stretched(Node *n, Val x, char *term, const Type *other, const char *other_term) {
-  if (!x) return 0;
-  const Type *t = type_of(n->b->f, x);
-  unsigned drop = 0;
-  char kept[MAX_RANK + 1];
-  int count = 0;
-  for (int i = 0; term[i]; i++) {
-    const char *there = strchr(other_term, term[i]);
-    if (there && ex_is_const(t->dims[i], 1) && !ex_is_const(other->dims[there - other_term], 1)) drop |= 1u << i;
-    else kept[count++] = term[i];
-  }
-  kept[count] = '\0';
-  strcpy(term, kept);
-  return drop ? drop_dims(n, x, drop) : x;
-}
-
-static Val permuted(Node *n, Val x, const char *from, const char *to) {
-  int perm[MAX_RANK];
-  if (!x) return 0;
-  if (strlen(from) != strlen(to)) {
-    node_error(n, "the output \"%s\" has a letter that no operand has", to);
-    return 0;
-  }
-  for (int i = 0; to[i]; i++) {
-    const char *p = strchr(from, to[i]);
-    if (!p || strchr(to + i + 1, to[i])) {
-      node_error(n, "letter '%c' of the output", to[i]);
-      return 0;
-    }
-    perm[i] = (int)(p - from);
-  }
-  return build_transpose(n->b, x, perm);
-}
-
-/* Letters that the output or a term after `from` has. */
-static void needed_later(const Equation *e, int from, char *out) {
-  *out = '\0';
-  strcat(out, e->out);
-  for (int t = from; t < e->terms; t++) strcat(out, e->in[t]);
-}
-
-/* x over `left` times term t; the result's letters replace `left`. */
-static Val contract(Node *n, Equation *e, Val x, char *left, int t, Val y) {
-  char needed[(MAX_TERMS + 1) * MAX_RANK + 1], result[2 * MAX_RANK + 1];
-  char *right = e->in[t];
-  if (!x || !y) return 0;
-  const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
-  char left_before[MAX_RANK + 1];
-  strcpy(left_before, left);
-  x = drop_stretched(n, x, left, ty, right);
-  y = drop_stretched(n, y, right, tx, left_before);
-  needed_later(e, t + 1, needed);
-  int count = 0;
-  for (const char *p = left; *p; p++)
-    if (strchr(needed, *p)) result[count++] = *p;
-  for (const char *p = right; *p; p++)
-    if (strchr(needed, *p) && !strchr(left, *p)) result[count++] = *p;
-  result[count] = '\0';
-  if (count > MAX_RANK) {
-    node_error(n, "an intermediate result of %d dimensions", count);
-    return 0;
-  }
-  if (t + 1 == e->terms && strlen(e->out) == (size_t)count) { /* the last dot writes the wanted order */
-    bool all = true;
-    for (const char *p = e->out; *p; p++) all = all && strchr(result, *p);
-    if (all) strcpy(result, e->out);
-  }
-  Val v = build_dot(n->b, x, y, arena_printf(n->m->arena, "%s,%s->%s", left, right, result));
-  strcpy(left, result);
-  return v;
+  return true;
 }
 
 bool import_einsum(Node *n) {
   Equation e;
-  char needed[(MAX_TERMS + 1) * MAX_RANK + 1], left[MAX_RANK + 1];
+  ContractTerm terms[MAX_TERMS];
+  const char *why;
   if (!read_equation(n, &e)) return false;
-  Val x = diagonals(n, input(n, 0), e.in[0]);
-  strcpy(left, e.in[0]);
-  if (e.terms == 1) {
-    needed_later(&e, 1, needed);
-    x = drop_letters(n, x, left, needed);
+  for (int t = 0; t < e.terms; t++) {
+    terms[t].value = diagonals(n, input(n, (size_t)t), e.in[t]);
+    strcpy(terms[t].letters, e.in[t]);
+    if (!terms[t].value) return false;
   }
-  for (int t = 1; t < e.terms; t++) x = contract(n, &e, x, left, t, diagonals(n, input(n, (size_t)t), e.in[t]));
-  return set_output(n, 0, permuted(n, x, left, e.out));
+  if (!check_output(n, &e, terms)) return false;
+  Val v = contract_terms(n->b, e.terms, terms, e.out, &why);
+  if (why) return node_error(n, "%s", why);
+  return set_output(n, 0, v);
 }

@@ -349,6 +349,15 @@ static void nodes_that_are_wrong(void) {
   expect(DIAG_onnx_node, "Einsum", "/y");
 }
 
+static void many_operands_are_multiplied_in_the_cheapest_order(void) {
+  begin();
+  in("x", F32, "b,8,2"), in("y", F32, "b,2,9"), in("z", F32, "1,9,1"), out("u");
+  string_attr(node("Einsum", "x,y,z", "u"), "equation", "...ij,...jk,...kl->...il");
+  IMPORTS();
+  HAS("{spec=\"Zjk,kl->Zjl\"} : f32[b, 2, 1]"); /* y z first: 18 multiplications, not 144 */
+  HAS("{spec=\"Zij,Zjl->Zil\"} : f32[b, 8, 1]");
+}
+
 static void shapes_from_data_are_refused(void) {
   begin();
   in("x", F32, "6"), in("s", I64, "2"), out("y");
@@ -391,6 +400,7 @@ int main(void) {
   RUN(unsupported_operators_come_all_at_once);
   RUN(unknown_operators_can_be_opaque);
   RUN(nodes_that_are_wrong);
+  RUN(many_operands_are_multiplied_in_the_cheapest_order);
   RUN(shapes_from_data_are_refused);
   RUN(functions_that_call_themselves_are_refused);
   module_free(module);
