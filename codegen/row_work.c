@@ -162,6 +162,10 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_conv_transpose:
     case OP_conv_filter:
     case OP_pool: return WC_TEMPLATE;
+    case OP_loop:
+    case OP_carry:
+    case OP_repeat:
+    case OP_leave:
     case OP_opaque:
     case OP_call: die("units_of: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
     default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;

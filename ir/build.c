@@ -290,6 +290,19 @@ static Val named_source(Builder *b, OpKind k, const char *name, const Type *type
   return build_op(b, &(OpSpec){.kind = k, .name = name, .type = type, .nattrs = 1, .attrs = &a});
 }
 
+Val build_loop(Builder *b, Val count, const Expr *trips) {
+  Attr a = attr_e(AT_trips, trips);
+  return op1(b, OP_loop, count, NULL, trips != NULL, &a);
+}
+
+Val build_carry(Builder *b, Val init) { return op1(b, OP_carry, init, NULL, 0, NULL); }
+
+void build_repeat(Builder *b, Val round, Val again) {
+  build_op(b, &(OpSpec){.kind = OP_repeat, .nin = again ? 2 : 1, .in = (Val[]){round, again}});
+}
+
+Val build_leave(Builder *b, Val carry, Val next) { return op2(b, OP_leave, carry, next, 0, NULL); }
+
 Val build_input(Builder *b, const char *name, const Type *type) { return named_source(b, OP_input, name, type); }
 
 Val build_param(Builder *b, const char *name) {

@@ -7,6 +7,7 @@
 #define APC_IR_EVAL_H
 
 #include "ir/interp.h"
+#include "ir/loops.h"
 
 typedef struct Run {
   Module *m;
@@ -25,6 +26,11 @@ typedef struct Run {
   bool preparing;
 } Run;
 
+typedef struct LoopRounds {
+  int64_t most; /* rounds the loop makes when nothing ends it earlier */
+  bool again;   /* set by the repeat: another round follows */
+} LoopRounds;
+
 typedef struct Frame {
   const Func *f;
   InterpTensor *values;      /* [value * nranks + rank]; cells NULL when not alive or not on that rank */
@@ -32,6 +38,9 @@ typedef struct Frame {
   InterpTensor *written;     /* [write * nranks + rank], in order */
   int stage;                 /* >= 0: everything runs in this stage (the callee of a call) */
   int depth;
+  size_t *last_use;          /* by value; ir/loops.h */
+  Loops loops;
+  LoopRounds *rounds;        /* [loop * nranks + rank] */
 } Frame;
 
 typedef struct Eval {

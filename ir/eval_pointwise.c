@@ -14,13 +14,13 @@
 static inline int64_t signed_div(int64_t x, int64_t y) { return y == 0 ? 0 : y == -1 ? ev_wrap_neg(x) : x / y; }
 static inline int64_t signed_mod(int64_t x, int64_t y) { return y == 0 || y == -1 ? (y == 0 ? x : 0) : x % y; }
 
-typedef struct Loop {
+typedef struct Elements {
   OpKind kind;
   DType dtype; /* of the operands */
   int64_t n, bits;
   const Cell *a, *b;
   Cell *y;
-} Loop;
+} Elements;
 
 /* Rows that are not defined for a class still have an expression; it may ignore its operands. */
 #define EACH(type_, field, expression) \
@@ -43,7 +43,7 @@ typedef struct Loop {
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 
-static void unary_float(const Loop *l) {
+static void unary_float(const Elements *l) {
   switch (l->kind) {
 #define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(double, f, FX);
 #include "ir/ops.def"
@@ -51,7 +51,7 @@ static void unary_float(const Loop *l) {
   }
 }
 
-static void unary_int(const Loop *l) {
+static void unary_int(const Elements *l) {
   switch (l->kind) {
 #define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(int64_t, i, (int64_t)(IX));
 #include "ir/ops.def"
@@ -59,7 +59,7 @@ static void unary_int(const Loop *l) {
   }
 }
 
-static void unary_u64(const Loop *l) {
+static void unary_u64(const Elements *l) {
   switch (l->kind) {
 #define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(uint64_t, i, (int64_t)(IX));
 #include "ir/ops.def"
@@ -67,7 +67,7 @@ static void unary_u64(const Loop *l) {
   }
 }
 
-static void binary_float(const Loop *l) {
+static void binary_float(const Elements *l) {
   switch (l->kind) {
 #define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(double, f, f, FX);
 #include "ir/ops.def"
@@ -78,7 +78,7 @@ static void binary_float(const Loop *l) {
 #define ev_div(x, y) signed_div(x, y)
 #define ev_mod(x, y) signed_mod(x, y)
 #define ev_shr(x, y) ((y) < 0 || (y) >= bits ? 0 : (x) >> (y))
-static void binary_int(const Loop *l) {
+static void binary_int(const Elements *l) {
   const int64_t bits = l->bits;
   switch (l->kind) {
 #define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(int64_t, i, i, (int64_t)(IX));
@@ -95,7 +95,7 @@ static void binary_int(const Loop *l) {
 #define ev_mod(x, y) ((y) == 0 ? (x) : (x) % (y))
 #define ev_shl(x, y) ((y) >= 64 ? 0 : (x) << (y))
 #define ev_shr(x, y) ((y) >= 64 ? 0 : (x) >> (y))
-static void binary_u64(const Loop *l) {
+static void binary_u64(const Elements *l) {
   switch (l->kind) {
 #define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(uint64_t, i, i, (int64_t)(IX));
 #include "ir/ops.def"
@@ -103,7 +103,7 @@ static void binary_u64(const Loop *l) {
   }
 }
 
-static void compare_float(const Loop *l) {
+static void compare_float(const Elements *l) {
   switch (l->kind) {
 #define COMPARE(name, expr, doc) case OP_##name: EACH2(double, f, i, expr);
 #include "ir/ops.def"
@@ -112,7 +112,7 @@ static void compare_float(const Loop *l) {
 }
 
 /* Integers, bool and residues. */
-static void compare_int(const Loop *l) {
+static void compare_int(const Elements *l) {
   switch (l->kind) {
 #define COMPARE(name, expr, doc) case OP_##name: EACH2(int64_t, i, i, expr);
 #include "ir/ops.def"
@@ -120,7 +120,7 @@ static void compare_int(const Loop *l) {
   }
 }
 
-static void compare_u64(const Loop *l) {
+static void compare_u64(const Elements *l) {
   switch (l->kind) {
 #define COMPARE(name, expr, doc) case OP_##name: EACH2(uint64_t, i, i, expr);
 #include "ir/ops.def"
@@ -130,7 +130,7 @@ static void compare_u64(const Loop *l) {
 
 /* ---- modulo p: what is exact stays exact, the rest is a hash of the operands */
 
-static void unary_modp(const Loop *l) {
+static void unary_modp(const Elements *l) {
   for (int64_t i = 0; i < l->n; i++) {
     uint64_t x = (uint64_t)l->a[i].i;
     uint64_t v = l->kind == OP_neg ? modp_neg(x) : l->kind == OP_recip ? modp_inverse(x) : modp_hash(l->kind, x, 0);
@@ -138,7 +138,7 @@ static void unary_modp(const Loop *l) {
   }
 }
 
-static void binary_modp(const Loop *l) {
+static void binary_modp(const Elements *l) {
   for (int64_t i = 0; i < l->n; i++) {
     uint64_t x = (uint64_t)l->a[i].i, y = (uint64_t)l->b[i].i, v;
     switch (l->kind) {
@@ -156,8 +156,8 @@ static void binary_modp(const Loop *l) {
 
 /* ---- entries */
 
-static Loop loop_of(const Eval *e) {
-  return (Loop){.kind = e->op->kind, .dtype = e->in[0]->dtype, .n = interp_elements(e->out),
+static Elements elements_of(const Eval *e) {
+  return (Elements){.kind = e->op->kind, .dtype = e->in[0]->dtype, .n = interp_elements(e->out),
                 .bits = 8 * (int64_t)dtype_bytes(e->in[0]->dtype), .a = e->in[0]->cells,
                 .b = e->op->nin > 1 ? e->in[1]->cells : NULL, .y = e->out->cells};
 }
@@ -168,7 +168,7 @@ static void wrap_all(const Eval *e) {
   for (int64_t i = 0; i < n; i++) e->out->cells[i].i = wrap_int(e->out->dtype, e->out->cells[i].i);
 }
 
-static void classify(const Loop *l, bool modp) {
+static void classify(const Elements *l, bool modp) {
   for (int64_t i = 0; i < l->n; i++) {
     bool nan = l->kind == OP_isnan;
     if (modp) l->y[i].i = (int64_t)(modp_hash(l->kind, (uint64_t)l->a[i].i, 0) & 1);
@@ -178,7 +178,7 @@ static void classify(const Loop *l, bool modp) {
 
 bool eval_unary(Eval *e) {
   if (!eval_same_shape(e, 0)) return false;
-  Loop l = loop_of(e);
+  Elements l = elements_of(e);
   if (l.kind == OP_isnan || l.kind == OP_isinf) classify(&l, e->run->modp);
   else if (!dtype_is_float(l.dtype)) {
     if (l.dtype == DT_u64) unary_u64(&l);
@@ -191,7 +191,7 @@ bool eval_unary(Eval *e) {
 
 bool eval_binary(Eval *e) {
   if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1)) return false;
-  Loop l = loop_of(e);
+  Elements l = elements_of(e);
   if (!dtype_is_float(l.dtype)) {
     if (l.dtype == DT_u64) binary_u64(&l);
     else binary_int(&l);
@@ -203,7 +203,7 @@ bool eval_binary(Eval *e) {
 
 bool eval_compare(Eval *e) {
   if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1)) return false;
-  Loop l = loop_of(e);
+  Elements l = elements_of(e);
   if (dtype_is_float(l.dtype) && !e->run->modp) compare_float(&l);
   else if (l.dtype == DT_u64) compare_u64(&l);
   else compare_int(&l);

@@ -356,6 +356,23 @@ static const Type *infer_result(const Infer *c) {
   return type_of(callee, callee->outputs.items[i].value);
 }
 
+static const Type *infer_loop(const Infer *c) {
+  if (c->in[0]->rank != 0 || c->in[0]->dtype != DT_i64) return fail(c, "the number of rounds must be an i64 scalar");
+  return c->in[0];
+}
+
+static const Type *infer_repeat(const Infer *c) {
+  if (op_of(c->f, c->spec->in[0])->kind != OP_loop) return fail(c, "operand 0 is not a loop");
+  if (c->spec->nin > 1 && (c->in[1]->rank != 0 || c->in[1]->dtype != DT_bool)) return fail(c, "operand 1 must be a bool scalar");
+  return c->in[0];
+}
+
+static const Type *infer_leave(const Infer *c) {
+  if (op_of(c->f, c->spec->in[0])->kind != OP_carry) return fail(c, "operand 0 is not a carry");
+  if (c->in[0] != c->in[1]) return fail(c, "a carry of %s cannot become %s", type_text(c, c->in[0]), type_text(c, c->in[1]));
+  return c->in[0];
+}
+
 /* ---- operations whose type is written: what can be checked is checked */
 
 static const Type *check_broadcast(const Infer *c) {

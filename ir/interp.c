@@ -272,7 +272,7 @@ static EvalFn *const evaluators[OP_COUNT] = {
 #include "ir/ops.def"
 };
 
-static InterpTensor *value_on(const Run *run, const Frame *frame, Val v, int rank) {
+InterpTensor *run_value(const Run *run, const Frame *frame, Val v, int rank) {
   return &frame->values[(size_t)v * (size_t)run->nranks + (size_t)rank];
 }
 
@@ -284,13 +284,14 @@ int frame_stage(const Frame *frame, const Op *op) {
 /* Checks extents and reserves the result; the operands must be on this rank. */
 static bool begin(Eval *e) {
   const Frame *frame = e->frame;
-  for (int i = 0; i < e->op->nin && e->op->kind != OP_transfer; i++) {
-    e->in[i] = value_on(e->run, frame, e->op->in[i], e->rank);
+  int nin = e->op->kind == OP_transfer ? 0 : loop_made_no_round(e) ? 1 : e->op->nin;
+  for (int i = 0; i < nin; i++) {
+    e->in[i] = run_value(e->run, frame, e->op->in[i], e->rank);
     if (!e->in[i]->cells) return eval_fail(e, "operand %d is not on this rank", i);
   }
   if (!e->op->out) return true;
   const Type *t = type_of(frame->f, e->op->out);
-  e->out = value_on(e->run, frame, e->op->out, e->rank);
+  e->out = run_value(e->run, frame, e->op->out, e->rank);
   *e->out = (InterpTensor){.dtype = t->dtype, .rank = t->rank};
   if (!interp_dims(t, e->run->symbols[e->rank], e->out->dims)) return eval_fail(e, "the result has no extents (negative or no value)");
   return eval_alloc(e->run, e->out, e->op);
@@ -301,6 +302,9 @@ static bool run_frame(Run *run, Frame *frame, int only);
 static void frame_open(Run *run, Frame *frame, Arena *scratch) {
   size_t n = (size_t)run->nranks, writes = 0;
   for (size_t i = 0; i < frame->f->ops.n; i++) writes += frame->f->ops.items[i].kind == OP_write;
+  frame->loops = loops_of(scratch, frame->f);
+  frame->rounds = ARENA_ARRAY(scratch, LoopRounds, (size_t)frame->loops.n * n);
+  frame->last_use = loops_last_uses(scratch, frame->f, &frame->loops);
   frame->values = ARENA_ARRAY(scratch, InterpTensor, frame->f->values.n * n);
   frame->written = ARENA_ARRAY(scratch, InterpTensor, writes * n);
 }
@@ -311,7 +315,7 @@ static void frame_close(Run *run, Frame *frame) {
 
 /* Moves an output of the inner frame to the result of an operation. */
 static bool take_output(Run *run, const Frame *frame, const Op *op, const InterpTensor *from, int rank) {
-  InterpTensor *to = value_on(run, frame, op->out, rank);
+  InterpTensor *to = run_value(run, frame, op->out, rank);
   Eval e = {.run = run, .frame = frame, .op = op, .rank = rank, .out = to};
   int64_t dims[MAX_RANK];
   if (!eval_result_dims_on(&e, rank, dims)) return false;
@@ -327,7 +331,7 @@ static bool take_further_outputs(Run *run, const Frame *frame, const Op *call, c
   for (size_t i = 0; i < frame->f->ops.n; i++) {
     const Op *op = &frame->f->ops.items[i];
     if (op->kind != OP_result || op->in[0] != call->out) continue;
-    const InterpTensor *from = value_on(run, inner, inner->f->outputs.items[op_int(op, AT_index, 0)].value, rank);
+    const InterpTensor *from = run_value(run, inner, inner->f->outputs.items[op_int(op, AT_index, 0)].value, rank);
     InterpTensor copy = *from;
     if (!eval_alloc(run, &copy, op)) return false;
     memcpy(copy.cells, from->cells, sizeof *copy.cells * (size_t)interp_elements(from));
@@ -344,12 +348,12 @@ static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f,
   InterpTensor *given = ARENA_ARRAY(scratch, InterpTensor, (size_t)op->nin * n);
   Frame inner = {.f = f, .given = given, .stage = stage, .depth = frame->depth + 1};
   for (int i = 0; i < op->nin; i++)
-    for (size_t r = 0; r < n; r++) given[(size_t)i * n + r] = *value_on(run, frame, op->in[i], (int)r);
+    for (size_t r = 0; r < n; r++) given[(size_t)i * n + r] = *run_value(run, frame, op->in[i], (int)r);
   frame_open(run, &inner, scratch);
   bool ok = inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : run_fail(run, op->name, "calls nested too deeply");
   for (int r = 0; r < run->nranks && ok; r++) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
-    InterpTensor *from = value_on(run, &inner, f->outputs.items[0].value, r);
+    InterpTensor *from = run_value(run, &inner, f->outputs.items[0].value, r);
     ok = (op->kind != OP_call || take_further_outputs(run, frame, op, &inner, r)) && take_output(run, frame, op, from, r);
     if (ok) from->cells = NULL; /* moved */
   }
@@ -372,35 +376,24 @@ static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
     if (!begin(&e) || !evaluators[op->kind](&e)) return false;
   }
-  return true;
+  return loop_ranks_agree(run, frame, op, only);
 }
 
-/* Index of the operation that uses each value last; outputs live to the end. */
-static size_t *last_uses(const Func *f, Arena *scratch) {
-  size_t *last = ARENA_ARRAY(scratch, size_t, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    if (op->out) last[op->out] = i;
-    for (int k = 0; k < op->nin; k++) last[op->in[k]] = i;
+/* Frees the values that nobody reads behind the i-th operation. */
+static void release_dead(Run *run, const Frame *frame, size_t i) {
+  const Op *op = &frame->f->ops.items[i];
+  for (int k = -1; k < op->nin; k++) {
+    Val v = k < 0 ? op->out : op->in[k];
+    for (int r = 0; r < run->nranks && frame->last_use[v] == i; r++) eval_release(run, run_value(run, frame, v, r));
   }
-  for (size_t i = 0; i < f->outputs.n; i++) last[f->outputs.items[i].value] = SIZE_MAX;
-  return last;
 }
 
 static bool run_frame(Run *run, Frame *frame, int only) {
-  Arena *scratch = arena_new();
-  size_t *last = last_uses(frame->f, scratch);
-  bool ok = true;
-  for (size_t i = 0; i < frame->f->ops.n && ok; i++) {
-    const Op *op = &frame->f->ops.items[i];
-    ok = run_op(run, frame, op, only);
-    for (int k = -1; k < op->nin; k++) {
-      Val v = k < 0 ? op->out : op->in[k];
-      for (int r = 0; r < run->nranks && last[v] == i; r++) eval_release(run, value_on(run, frame, v, r));
-    }
+  for (size_t i = 0, next; i < frame->f->ops.n; i = next) {
+    if (!run_op(run, frame, &frame->f->ops.items[i], only) || !loop_step(run, frame, i, only, &next)) return false;
+    if (next > i) release_dead(run, frame, i);
   }
-  arena_free(scratch);
-  return ok;
+  return true;
 }
 
 /* ---- setting up */

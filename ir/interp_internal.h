@@ -15,6 +15,15 @@ InterpTensor run_copy(Arena *arena, const InterpTensor *t);
 /* The stage an operation runs in, or its frame as a whole. */
 int frame_stage(const Frame *frame, const Op *op);
 
+/* The place of a value on a rank. */
+InterpTensor *run_value(const Run *run, const Frame *frame, Val v, int rank);
+
+/* interp_loop.c */
+bool loop_ranks_agree(Run *run, const Frame *frame, const Op *op, int only); /* behind a loop or repeat: on the rounds */
+bool loop_made_no_round(const Eval *e); /* a leave which keeps the carry's initial value */
+/* `next` becomes the operation to run behind the i-th; when that is the first one of a body again, the carries have their next values. */
+bool loop_step(Run *run, const Frame *frame, size_t i, int only, size_t *next);
+
 /* interp_assemble.c */
 bool run_collect_outputs(Run *run, const Frame *frame, InterpResult *result);
 bool run_collect_states(Run *run, const Frame *frame, InterpResult *result);

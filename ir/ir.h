@@ -328,6 +328,11 @@ Val build_reduce(Builder *b, Reduction r, Val x, int naxes, const int *axes);
 Val build_dot(Builder *b, Val x, Val y, const char *spec);
 Val build_gather(Builder *b, Val table, Val index, int axis);
 Val build_input(Builder *b, const char *name, const Type *type);
+/* Loops (ir/loops.h), in the order of the text: the loop, its carries, the body, repeat, leaves in the order of the carries. */
+Val build_loop(Builder *b, Val count, const Expr *trips); /* the number of the round; trips may be NULL */
+Val build_carry(Builder *b, Val init);
+void build_repeat(Builder *b, Val round, Val again); /* again 0: until the rounds are made */
+Val build_leave(Builder *b, Val carry, Val next);
 Val build_param(Builder *b, const char *name); /* a param that was added to the module */
 /* Keeps operand dimensions: mean over the last dimension and so on are built from reduce, size and div. */
 Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes); /* broadcast a reduction back */

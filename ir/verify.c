@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ir/holes.h"
-#include "ir/ir.h"
+#include "ir/loops.h"
 
 typedef struct Verify {
   Module *m;
@@ -173,10 +173,90 @@ static void check_reduction(Verify *v, const Op *op) {
   if (l && l->partial_axes && !reduction_defined(l->partial, t)) broken(v, op, "V16", "a partial %s is not defined for %s", reduction_name(l->partial), dtype_name(t));
 }
 
-/* V11: size depends on dimensions only.  Its value is a fact of the whole tensor. */
+/* V11: size and the rounds of a loop depend on dimensions only.  Their value is a fact of the whole tensor. */
 static void check_size(Verify *v, const Op *op) {
-  if (op->kind == OP_size && ex_uses_coordinate(v->m, op_expr(op, AT_expr)))
-    broken(v, op, "V11", "the expression uses a mesh coordinate");
+  const Expr *e = op->kind == OP_loop ? op_expr(op, AT_trips) : op->kind == OP_size ? op_expr(op, AT_expr) : NULL;
+  if (e && ex_uses_coordinate(v->m, e)) broken(v, op, "V11", "the expression uses a mesh coordinate");
+}
+
+/* ---- loops */
+
+/* V20: carries, at least one, stand directly behind their loop, leaves directly behind the repeat, one per carry in the same order;
+ * a repeat ends the innermost loop, and every loop has one. */
+static int carries_behind(const Func *f, size_t loop) {
+  int n = 0;
+  while (loop + 1 + (size_t)n < f->ops.n && f->ops.items[loop + 1 + (size_t)n].kind == OP_carry) n++;
+  return n;
+}
+
+static void check_repeat(Verify *v, size_t repeat, size_t loop) {
+  const Func *f = v->f;
+  int n = carries_behind(f, loop);
+  for (int k = 0; k < n; k++) {
+    const Op *carry = &f->ops.items[loop + 1 + (size_t)k];
+    size_t i = repeat + 1 + (size_t)k;
+    if (i < f->ops.n && f->ops.items[i].kind == OP_leave && f->ops.items[i].in[0] == carry->out) continue;
+    broken(v, &f->ops.items[repeat], "V20", "leave number %d behind it is not that of %%%s", k, carry->name);
+  }
+}
+
+static void check_loop_structure(Verify *v) {
+  Arena *scratch = arena_new();
+  struct { size_t *items; size_t n, cap; } open = {0};
+  size_t leaves_end = 0; /* leaves of the last repeat stand before it */
+  for (size_t i = 0; i < v->f->ops.n && v->ok; i++) {
+    const Op *op = &v->f->ops.items[i];
+    OpKind before = i ? v->f->ops.items[i - 1].kind : OP_none;
+    if (op->kind == OP_loop) {
+      ARENA_PUSH(scratch, &open, i);
+      if (!carries_behind(v->f, i)) broken(v, op, "V20", "a loop without carries");
+    } else if (op->kind == OP_carry) {
+      if (before != OP_loop && before != OP_carry) broken(v, op, "V20", "a carry does not stand behind its loop");
+    } else if (op->kind == OP_repeat) {
+      if (!open.n || v->f->ops.items[open.items[open.n - 1]].out != op->in[0]) {
+        broken(v, op, "V20", "it does not end the innermost loop");
+        continue;
+      }
+      check_repeat(v, i, open.items[open.n - 1]);
+      leaves_end = i + 1 + (size_t)carries_behind(v->f, open.items[--open.n]);
+    } else if (op->kind == OP_leave && i >= leaves_end) {
+      broken(v, op, "V20", "a leave does not stand behind the repeat");
+    }
+  }
+  if (v->ok && open.n) broken(v, &v->f->ops.items[open.items[open.n - 1]], "V20", "the loop does not end");
+  arena_free(scratch);
+}
+
+/* V22: a body writes no state, draws no random numbers (each round would draw the same), calls nothing that does, and lies in one
+ * pipeline stage. */
+static bool acts_once(const Module *m, const Op *op, int depth) {
+  if (op->kind == OP_write || op->kind == OP_random) return true;
+  const Func *callee = op->kind == OP_call && depth < 64 ? module_func(m, op_str(op, AT_name)) : NULL;
+  for (size_t i = 0; callee && i < callee->ops.n; i++)
+    if (acts_once(m, &callee->ops.items[i], depth + 1)) return true;
+  return false;
+}
+
+/* V21: values of a body are visible in it only; what the loop leaves behind are its leaves. */
+static void check_loops(Verify *v) {
+  const Func *f = v->f;
+  check_loop_structure(v);
+  if (!v->ok) return;
+  Arena *scratch = arena_new();
+  Loops loops = loops_of(scratch, f);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    for (int k = 0; k < op->nin; k++)
+      if (!loops_within(&loops, loops_reads_in(&loops, f, i), loops.of[op_of(f, op->in[k]) - f->ops.items]))
+        broken(v, op, "V21", "operand %d is a value of a loop's body", k);
+    if (loops.of[i] < 0) continue;
+    if (acts_once(v->m, op, 0)) broken(v, op, "V22", "a write or random numbers in a loop");
+    if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage) broken(v, op, "V22", "it leaves the pipeline stage of the loop");
+  }
+  for (size_t i = 0; i < f->outputs.n; i++)
+    if (loops.of[op_of(f, f->outputs.items[i].value) - f->ops.items] >= 0)
+      broken(v, NULL, "V21", "output \"%s\" is a value of a loop's body", f->outputs.items[i].name);
+  arena_free(scratch);
 }
 
 /* V12: names of operations are unique; names of outputs too, at level 2 in one layout and stage. */
@@ -286,6 +366,7 @@ bool verify_func(Module *m, const Func *f, Diags *diags) {
   check_names(&v);
   check_state_order(&v);
   check_outputs(&v);
+  if (v.ok) check_loops(&v);
   return v.ok;
 }
 
