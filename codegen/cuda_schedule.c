@@ -6,6 +6,8 @@
  * NCCL joins and cuts contiguous ranges, so that a collective along another dimension than the first one of extent above 1 is packed
  * into or unpacked from a staging buffer by strided copies.  Its counts are equal on all members: parts of different sizes
  * become one call per member inside a group.
+ *
+ * Loops are the host's: it reads the number of rounds, and whether another one follows, and tells the device the round.
  */
 #include "codegen/cuda_schedule.h"
 
@@ -25,6 +27,7 @@ typedef struct Print {
   uint32_t rank;    /* being printed */
   uint32_t at;      /* instruction */
   uint32_t entry;
+  int depth;        /* loops around */
 } Print;
 
 static int64_t value_at(const Print *k, uint32_t rank, uint32_t e) { return k->values[rank][e]; }
@@ -38,7 +41,7 @@ __attribute__((format(printf, 2, 3))) static void line(const Print *k, const cha
   va_start(args, format);
   const char *text = arena_vprintf(k->a, format, args);
   va_end(args);
-  text_printf(k->t, "    %s\n", text);
+  text_printf(k->t, "%*s%s\n", 4 + 2 * k->depth, "", text);
 }
 
 /* ---- tensors */
@@ -331,12 +334,27 @@ static void print_port(const Print *k, bool feed) {
   else line(k, "cudaMemcpyAsync(output \"%s\", %s, %" PRId64 ")", name, place(k, x), bytes);
 }
 
+static void print_loop(const Print *k) {
+  const char *most = instr(k)->exprs.n ? arena_printf(k->a, "min(rounds%d, %" PRId64 ")", k->depth, expr(k, 0)) : arena_printf(k->a, "rounds%d", k->depth);
+  line(k, "cudaMemcpyAsync(&rounds%d, %s, 8); cudaStreamSynchronize()", k->depth, place(k, tensor(k, 1)));
+  line(k, "for (round%d = 0; round%d < %s; round%d++) {", k->depth, k->depth, most, k->depth);
+  line(k, "  cudaMemcpyAsync(%s, &round%d, 8)", place(k, tensor(k, 0)), k->depth);
+}
+
+static void print_repeat(const Print *k) {
+  if (instr(k)->tensors.n > 1) {
+    line(k, "  cudaMemcpyAsync(&again%d, %s, 1); cudaStreamSynchronize()", k->depth, place(k, tensor(k, 1)));
+    line(k, "  if (!again%d) break", k->depth);
+  }
+  line(k, "}");
+}
+
 static void print_instr(const Print *k) {
   const ProgramInstr *x = instr(k);
   Text about = {.arena = k->a};
   if (x->guard != PROGRAM_NONE && value(k, x->guard) == 0) return;
   for (uint32_t i = 0; i < x->tensors.n; i++) text_printf(&about, " %s", shape(k, tensor(k, i)));
-  text_printf(k->t, "  # %s:%s\n", program_text(k->p, x->where), about.n ? text_str(&about) : "");
+  text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(k->p, x->where), about.n ? text_str(&about) : "");
   switch ((ProgramInstrKind)x->kind) {
     case PI_launch: print_launch(k); break;
     case PI_gemm: print_gemm(k); break;
@@ -354,6 +372,8 @@ static void print_instr(const Print *k) {
     case PI_fetch: print_port(k, false); break;
     case PI_load: line(k, "cudaMemcpyAsync(%s, weight \"%s\", %" PRId64 ")", place(k, tensor(k, 0)), program_text(k->p, k->p->params[x->object].name), elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype)); break;
     case PI_check: line(k, "check(%" PRId64 " <= %" PRId64 " <= %" PRId64 ")", expr(k, 1), expr(k, 0), expr(k, 2)); break;
+    case PI_loop: print_loop(k); break;
+    case PI_repeat: print_repeat(k); break;
     case PI_COUNT: die("cuda_schedule: no instruction");
   }
 }
@@ -365,7 +385,11 @@ static const char *body_text(const Print *k, uint32_t rank, uint32_t body) {
   Text t = {.arena = k->a};
   Print one = *k;
   one.t = &t, one.rank = rank, one.entry = b->entry;
-  for (one.at = b->instrs; one.at < b->instrs + b->n; one.at++) print_instr(&one);
+  for (one.at = b->instrs; one.at < b->instrs + b->n; one.at++) {
+    one.depth -= k->p->instrs[one.at].kind == PI_repeat;
+    print_instr(&one);
+    one.depth += k->p->instrs[one.at].kind == PI_loop;
+  }
   return text_str(&t);
 }
 

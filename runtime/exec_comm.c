@@ -229,7 +229,7 @@ static RtStatus make_op(Executor *e, uint32_t index, uint32_t slot, RtError *err
   return status;
 }
 
-RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *done, RtError *error) {
+RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *next, RtError *error) {
   const ProgramInstr *x = &e->p->instrs[index];
   uint32_t n = 0;
   RtStatus status = RT_OK;
@@ -237,7 +237,7 @@ RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *done, RtError *
     status = make_op(e, index + n, n, error);
     if (status) return status;
   } while (e->p->instrs[index + n++].together);
-  *done = n;
+  *next = index + n;
   if (!e->options.comm) return exec_error(e, x, RT_INTERNAL, error, "communication in a program without it");
   uint64_t position = e->positions++;
   CommTicket *ticket = &e->window[position % EXEC_POSITIONS];

@@ -63,6 +63,9 @@ struct Executor {
   uint64_t positions;
   uint64_t *tickets;           /* per event and micro-batch: ticket + 1; 0: nothing to wait for */
 
+  struct { int64_t round, rounds; } loops[PROGRAM_MAX_LOOPS]; /* under way, from outside to inside */
+  uint32_t n_loops;
+
   /* the request under way */
   Binding *binding;
   uint32_t request;
@@ -91,8 +94,8 @@ RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *e
 /* An instruction's expressions that decide a member's blocks; how many (at most 4). */
 uint32_t exec_part_exprs(const Program *p, const ProgramInstr *x, uint32_t exprs[4]);
 
-/* Enqueues instruction `index` and those joined with it; *done is the number of instructions. */
-RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *done, RtError *error);
+/* Enqueues instruction `index` and those joined with it; *next is the one behind them. */
+RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *next, RtError *error);
 RtStatus exec_wait(Executor *e, const ProgramInstr *x, RtError *error);
 RtStatus exec_wait_all(Executor *e, RtError *error);
 

@@ -173,10 +173,42 @@ static RtStatus run_check(const Executor *e, const ProgramInstr *x, RtError *err
                   (long long)lo, (long long)hi);
 }
 
-/* Runs instruction `index`; *done is how many it took (communication may be joined). */
-static RtStatus run_instr(Executor *e, uint32_t index, uint32_t *done, RtError *error) {
+/* ---- loops: the executor counts itself, so that no round can change how many there are */
+
+static void tell_round(const Executor *e, const ProgramInstr *x, int64_t round) {
+  memcpy(exec_view(e, x, 0).data, &round, sizeof round);
+}
+
+/* The instruction to go on with: the first of the body, or the one behind the loop. */
+static uint32_t run_loop(Executor *e, uint32_t index) {
   const ProgramInstr *x = &e->p->instrs[index];
-  *done = 1;
+  int64_t rounds;
+  memcpy(&rounds, exec_view(e, x, 1).data, sizeof rounds);
+  if (x->exprs.n && rounds > exec_value(e, x, 0)) rounds = exec_value(e, x, 0);
+  if (rounds <= 0) return index + x->dim + 1;
+  e->loops[e->n_loops].round = 0;
+  e->loops[e->n_loops++].rounds = rounds;
+  tell_round(e, x, 0);
+  return index + 1;
+}
+
+static uint32_t run_repeat(Executor *e, uint32_t index) {
+  const ProgramInstr *x = &e->p->instrs[index];
+  int64_t *round = &e->loops[e->n_loops - 1].round;
+  unsigned char again = 1;
+  if (x->tensors.n > 1) memcpy(&again, exec_view(e, x, 1).data, 1);
+  if (!again || *round + 1 >= e->loops[e->n_loops - 1].rounds) {
+    e->n_loops--;
+    return index + 1;
+  }
+  tell_round(e, x, ++*round);
+  return index - x->dim + 1;
+}
+
+/* Runs instruction `index`; *next is the one to go on with. */
+static RtStatus run_instr(Executor *e, uint32_t index, uint32_t *next, RtError *error) {
+  const ProgramInstr *x = &e->p->instrs[index];
+  *next = index + 1;
   if (e->options.place) rank_place_step(e->options.place, exec_step(index, e->binding->mb));
   if (x->guard != PROGRAM_NONE && e->binding->values[x->guard] == 0) return RT_OK;
   switch ((ProgramInstrKind)x->kind) {
@@ -193,7 +225,9 @@ static RtStatus run_instr(Executor *e, uint32_t index, uint32_t *done, RtError *
     case PI_fetch: return run_port(e, x, false, error);
     case PI_load: return run_load(e, x, error);
     case PI_check: return run_check(e, x, error);
-    default: return exec_communicate(e, index, done, error);
+    case PI_loop: *next = run_loop(e, index); return RT_OK;
+    case PI_repeat: *next = run_repeat(e, index); return RT_OK;
+    default: return exec_communicate(e, index, next, error);
   }
 }
 
@@ -202,10 +236,11 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   const ProgramSchedule *s = &p->schedules[entry * p->stages + e->stage];
   RtStatus status = RT_OK;
   e->prepared += p->entries[entry].prepare;
+  e->n_loops = 0;
   for (uint32_t k = s->calls; !status && k < s->calls + s->n; k++) {
     const ProgramBody *b = &p->bodies[p->calls[k].body];
     status = exec_micro_batch(e, e->binding, p->calls[k].micro_batch, error);
-    for (uint32_t i = b->instrs, done; !status && i < b->instrs + b->n; i += done) status = run_instr(e, i, &done, error);
+    for (uint32_t i = b->instrs; !status && i < b->instrs + b->n;) status = run_instr(e, i, &i, error);
   }
   return status ? status : exec_wait_all(e, error);
 }

@@ -3,7 +3,8 @@
  * Shares nothing with the planner but the records.  Walks the schedule of one entry and stage instruction by
  * instruction and keeps the live buffers of each space sorted by address: a buffer that becomes live must not touch
  * its neighbours; one that an instruction uses must be live; one that ends must not be used by
- * communication nobody waited for.  Not checked: whether a slot is written again too early.
+ * communication nobody waited for.  Loops are walked a second time: what ended in the first round must not be used in the next one, and
+ * what began in it must have ended.  Not checked: whether a slot is written again too early.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,8 @@ static RtStatus space_ok(const Walk *w, uint32_t i) {
 static RtStatus begin(Walk *w, uint32_t i) {
   const ProgramBuffer *b = &w->p->buffers[i];
   ProgramSpace space = program_class_space(b->class_);
+  if (w->is_live[i])
+    return rt_error(w->error, RT_INTERNAL, "memory plan: buffer '%s' begins in a loop and does not end in it", buffer_name(w, i));
   w->is_live[i] = true;
   RtStatus status = space_ok(w, i);
   Live fresh = {w->plan->offsets[i], w->plan->offsets[i] + w->plan->slot_bytes[i] * b->slots, i};
@@ -142,7 +145,7 @@ static RtStatus walk(Walk *w) {
     const ProgramCall *call = &p->calls[s->calls + k];
     const ProgramBody *b = &p->bodies[call->body];
     status = each(w, &w->call_begin, k, begin);
-    for (uint32_t i = b->instrs; !status && i < b->instrs + b->n; i++) {
+    for (uint32_t i = b->instrs, again = PROGRAM_NONE; !status && i < b->instrs + b->n; i = program_next(p, i, &again)) {
       status = each(w, &w->body_begin, i, begin);
       if (!status) status = visit(w, i, call->micro_batch);
       if (!status) status = each(w, &w->body_end, i, finish);

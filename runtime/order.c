@@ -11,6 +11,7 @@
 /* One communication instruction of one call. */
 typedef struct Op {
   uint32_t instr, micro_batch;
+  bool again;      /* in the second round of a loop */
   uint32_t number; /* among the operations of its stage on its pair group; PROGRAM_NONE: a group within the stage */
 } Op;
 
@@ -60,11 +61,11 @@ static uint32_t joined(const Program *p, uint32_t instr) {
   return n;
 }
 
-static void add_position(const Check *c, Line *l, uint32_t instr, uint32_t n, uint32_t micro_batch, uint32_t *counts) {
+static void add_position(const Check *c, Line *l, uint32_t instr, uint32_t n, uint32_t micro_batch, bool again, uint32_t *counts) {
   l->steps[l->n_steps++] = (Step){l->n_ops, n, instr, micro_batch};
   for (uint32_t i = 0; i < n; i++) {
     uint32_t group = c->p->instrs[instr + i].object;
-    l->ops[l->n_ops++] = (Op){instr + i, micro_batch, is_pair(&c->p->groups[group]) ? counts[group]++ : PROGRAM_NONE};
+    l->ops[l->n_ops++] = (Op){instr + i, micro_batch, again, is_pair(&c->p->groups[group]) ? counts[group]++ : PROGRAM_NONE};
   }
 }
 
@@ -75,7 +76,7 @@ static RtStatus write_out(const Check *c, uint32_t stage) {
   size_t most = 0;
   for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
     const ProgramBody *b = &p->bodies[p->calls[k].body];
-    for (uint32_t i = b->instrs; i < b->instrs + b->n; i++)
+    for (uint32_t i = b->instrs, again = PROGRAM_NONE; i < b->instrs + b->n; i = program_next(p, i, &again))
       most += program_instr_is_comm(p->instrs[i].kind) || p->instrs[i].kind == PI_wait;
   }
   uint32_t *counts = calloc(p->n_groups + 1, sizeof *counts);
@@ -90,11 +91,11 @@ static RtStatus write_out(const Check *c, uint32_t stage) {
   }
   for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
     const ProgramBody *b = &p->bodies[p->calls[k].body];
-    for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
+    for (uint32_t i = b->instrs, again = PROGRAM_NONE; i < b->instrs + b->n; i = program_next(p, i, &again)) {
       if (p->instrs[i].kind == PI_wait) l->steps[l->n_steps++] = (Step){0, 0, i, p->calls[k].micro_batch};
       if (!program_instr_is_comm(p->instrs[i].kind)) continue;
       uint32_t n = joined(p, i);
-      add_position(c, l, i, n, p->calls[k].micro_batch, counts);
+      add_position(c, l, i, n, p->calls[k].micro_batch, again != PROGRAM_NONE, counts);
       i += n - 1;
     }
   }
@@ -165,12 +166,58 @@ static RtStatus keys_ok(const Check *c) {
   for (uint32_t s = 0; s < c->p->stages; s++)
     for (uint32_t i = 0; i < c->lines[s].n_ops; i++) {
       const Op *o = &c->lines[s].ops[i];
-      uses[n++] = (Use){c->p->instrs[o->instr].key, s, o->instr, o->micro_batch};
+      if (!o->again) uses[n++] = (Use){c->p->instrs[o->instr].key, s, o->instr, o->micro_batch};
     }
   qsort(uses, n, sizeof *uses, by_key);
   RtStatus status = RT_OK;
   for (size_t i = 1; i < n && !status; i++) status = key_ok(c, &uses[i - 1], &uses[i]);
   free(uses);
+  return status;
+}
+
+/* ---- loops */
+
+/* What nobody waited for yet, while a body is read. */
+typedef struct Loops {
+  uint32_t *of;      /* per event: the loop it was issued in; PROGRAM_NONE: no event of a loop is under way */
+  uint32_t open[PROGRAM_MAX_LOOPS], begun[PROGRAM_MAX_LOOPS], n; /* loops around, and how many events each has under way */
+} Loops;
+
+static const char *event_fault(const Program *p, uint32_t instr, Loops *l) {
+  const ProgramInstr *x = &p->instrs[instr];
+  uint32_t loop = l->n ? l->open[l->n - 1] : PROGRAM_NONE;
+  if (x->kind == PI_loop) {
+    l->open[l->n] = instr;
+    l->begun[l->n++] = 0;
+  } else if (x->kind == PI_repeat) {
+    if (l->begun[--l->n]) return "a round ends while its communication is still under way";
+  } else if (x->kind == PI_wait) {
+    if (loop == PROGRAM_NONE && l->of[x->event] == PROGRAM_NONE) return NULL;
+    if (l->of[x->event] != loop || x->lag) return "it waits for what was issued in another round or outside the loop";
+    l->of[x->event] = PROGRAM_NONE;
+    l->begun[l->n - 1]--;
+  } else if (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE && loop != PROGRAM_NONE && l->of[x->event] != loop) {
+    l->of[x->event] = loop;
+    l->begun[l->n - 1]++;
+  }
+  return NULL;
+}
+
+/* Events begin and end in one round, so that two rounds show what any number of them does, also none. */
+static RtStatus loops_ok(const Check *c) {
+  const Program *p = c->p;
+  Loops l = {.of = malloc(sizeof *l.of * (p->header->n_events + 1u))};
+  if (!l.of) return rt_error(c->error, RT_FAILED, "out of memory");
+  RtStatus status = RT_OK;
+  for (uint32_t b = 0; b < p->n_bodies && !status; b++) {
+    if (p->bodies[b].entry != c->entry) continue;
+    memset(l.of, 0xff, sizeof *l.of * (p->header->n_events + 1u));
+    for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n && !status; i++) {
+      const char *fault = event_fault(p, i, &l);
+      if (fault) status = wrong(c, p->bodies[b].stage, i, 0, fault);
+    }
+  }
+  free(l.of);
   return status;
 }
 
@@ -289,6 +336,7 @@ static RtStatus check(Check *c, const int64_t *symbols) {
   for (uint32_t g = 0; g < c->p->n_groups && !status; g++)
     if (is_pair(&c->p->groups[g])) status = pairs_ok(c, g);
   if (!status) status = keys_ok(c);
+  if (!status) status = loops_ok(c);
   if (!status) status = progresses(c);
   return status || !symbols ? status : traffic_check(c->p, c->entry, symbols, c->error);
 }

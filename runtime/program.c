@@ -50,6 +50,17 @@ bool program_instr_is_comm(uint32_t kind) {
   return comm[kind];
 }
 
+uint32_t program_next(const Program *p, uint32_t instr, uint32_t *again) {
+  const ProgramInstr *x = &p->instrs[instr];
+  if (x->kind != PI_repeat) return instr + 1;
+  if (*again == PROGRAM_NONE) {
+    *again = instr;
+    return instr - x->dim + 1;
+  }
+  if (*again == instr) *again = PROGRAM_NONE;
+  return instr + 1;
+}
+
 uint32_t program_entry_find(const Program *p, const char *name) {
   for (uint32_t i = 0; i < p->n_entries; i++)
     if (strcmp(program_text(p, p->entries[i].name), name) == 0) return i;

@@ -17,17 +17,23 @@
  * Schedule.  Per entry and stage, a list of calls (body, micro-batch); a body is a list of instructions, all
  * of one stage.  Expressions in a body see its call's micro-batch as the temporal coordinate.
  *
+ * Loops.  `loop` and `repeat` are brackets in the list of a body; they nest.  The number of rounds is data, so it is read when the loop
+ * begins and not again: nothing in the body changes it.  All ranks of a stage make the same rounds (the compiler proves
+ * it), and no loop sends to another stage.  What the lists of instructions alone tell is found by walking them with every
+ * way back taken once (program_next).
+ *
  * Memory.  A buffer has `slots` pieces of `bytes` bytes; tensors address slot (micro-batch mod slots).
  *   persistent   entry NONE: classes param and state; a state that micro-batches cut has a slot for each
  *   of a body    live at instructions [first, last] of every call of `body`, within one call
  *   of an entry  body NONE: live over calls [first, last] of the schedule of (entry, stage)
+ * What is written before a loop and read in it is live to its repeat; what is of one round lies within.
  * A buffer used by communication with an event is live until the matching wait (or to the end of the
  * entry, where everything is waited for).
  *
  * Communication.  `key` is a number below 2^24, the same for all instructions that meet: the two of a send
  * and its recv, and the one instruction (of one body) for a group within a stage.  Members of a group meet
  * in the same order.  `together` joins an instruction with the next one, also communication, into one
- * position of the order: both progress at once.  `event` makes it asynchronous: `wait` ends it.
+ * position of the order: both progress at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.
  *
  * Kernels: void NAME(void *const *tensors, const int64_t *scalars), see ProgramKernelFn; tensors are
  * row-major and contiguous, aligned to PROGRAM_ALIGN when their offset in the buffer is.
@@ -58,6 +64,7 @@ enum {
   PROGRAM_MAX_MICRO_BATCHES = 2048,
   PROGRAM_MAX_KEY = 1 << 24,
   PROGRAM_MAX_TOGETHER = 16, /* instructions in one position of communication */
+  PROGRAM_MAX_LOOPS = 64,    /* loops inside each other */
   PROGRAM_MAX_INSTRS = (1 << 20) - 1
 };
 
@@ -230,7 +237,7 @@ typedef struct ProgramInstr {
   uint32_t guard;      /* expression: skipped where it is 0; NONE: always done */
   ProgramList tensors;
   ProgramList exprs;
-  uint32_t dim, dim2;
+  uint32_t dim, dim2;  /* loop, repeat: instructions between the two, and one */
   uint32_t reduction;  /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;        /* communication */
   uint32_t together;   /* communication: 1 joins the next instruction's position */
@@ -301,6 +308,11 @@ const char *program_class_name(uint32_t class_);
 ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
+
+/* Walks a body with every way back of its loops taken once.  A walk begins with the body's first instruction and *again = PROGRAM_NONE and
+ * ends behind its last; *again is the repeat of the loop in its second round.  A loop inside others is walked twice in their
+ * first round and once in the second, so that an instruction is met at most once more than there are loops around it. */
+uint32_t program_next(const Program *p, uint32_t instr, uint32_t *again);
 
 uint32_t program_entry_find(const Program *p, const char *name); /* PROGRAM_NONE when there is none */
 

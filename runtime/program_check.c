@@ -389,7 +389,7 @@ static bool check_schedules(Check *c) {
 
 /* ---- instructions */
 
-typedef enum ExprsMode { EXPRS_ANY, EXPRS_NUMBER, EXPRS_PER_DIM, EXPRS_GEMM } ExprsMode;
+typedef enum ExprsMode { EXPRS_ANY, EXPRS_AT_MOST, EXPRS_NUMBER, EXPRS_PER_DIM, EXPRS_GEMM } ExprsMode;
 
 typedef struct InstrRow {
   uint32_t min_tensors, max_tensors;
@@ -399,6 +399,7 @@ typedef struct InstrRow {
 
 static const InstrRow instr_rows[] = {
 #define EX_ANY EXPRS_ANY, 0
+#define EX_AT_MOST(n) EXPRS_AT_MOST, n
 #define EX_NUMBER(n) EXPRS_NUMBER, n
 #define EX_PER_DIM(n) EXPRS_PER_DIM, n
 #define EX_GEMM EXPRS_GEMM, 0
@@ -412,6 +413,7 @@ static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
   uint32_t n = x->exprs.n;
   switch (row->mode) {
     case EXPRS_ANY: return n <= 1024;
+    case EXPRS_AT_MOST: return n <= row->n;
     case EXPRS_NUMBER: return n == row->n;
     case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;
     case EXPRS_GEMM: return n >= 10 && (n - 10) % 4 == 0 && (n - 10) / 4 <= PROGRAM_MAX_BATCH_LOOPS;
@@ -464,6 +466,8 @@ static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
   return t->dtype == p->ports[port].dtype && t->extents.n == p->ports[port].dims.n;
 }
 
+static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == (uint32_t)dtype && t->extents.n == 0; }
+
 static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
   const Program *p = c->p;
   const ProgramEntry *e = &p->entries[b->entry];
@@ -494,6 +498,8 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
       return e->prepare && w->stage == b->stage && w->buffer == PROGRAM_NONE && w->dtype == t->dtype &&
              w->dims.n == t->extents.n;
     }
+    case PI_loop: return is_scalar(operand(p, x, 0), DT_i64) && is_scalar(operand(p, x, 1), DT_i64);
+    case PI_repeat: return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
     default: return true;
   }
 }
@@ -518,6 +524,30 @@ static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
   return true;
 }
 
+/* Every loop has the repeat it names and that one names it; they nest.  A transfer between stages in a loop would need equal rounds of
+ * both; a port in it would be read or written in every round. */
+static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
+  const Program *p = c->p;
+  uint32_t open[PROGRAM_MAX_LOOPS], n = 0;
+  for (uint32_t i = begin; i < end; i++) {
+    const ProgramInstr *x = &p->instrs[i];
+    if (x->kind == PI_loop) {
+      NEED(n < PROGRAM_MAX_LOOPS && x->dim < end - i && p->instrs[i + x->dim].kind == PI_repeat && x->guard == PROGRAM_NONE, "instrs", i,
+           "the loop");
+      open[n++] = i;
+    } else if (x->kind == PI_repeat) {
+      NEED(n > 0 && i - open[n - 1] == x->dim && p->instrs[open[n - 1]].dim == x->dim && x->guard == PROGRAM_NONE &&
+               program_list(p, x->tensors)[0] == program_list(p, p->instrs[open[n - 1]].tensors)[0],
+           "instrs", i, "the loop");
+      n--;
+    } else {
+      NEED(n == 0 || (x->kind != PI_send && x->kind != PI_recv && x->kind != PI_feed && x->kind != PI_fetch), "instrs", i, "the loop around");
+    }
+  }
+  NEED(n == 0, "instrs", open[n - 1], "the loop");
+  return true;
+}
+
 static bool check_instrs(Check *c) {
   const Program *p = c->p;
   for (uint32_t b = 0; b < p->n_bodies; b++) {
@@ -527,6 +557,7 @@ static bool check_instrs(Check *c) {
       joined = p->instrs[i].together ? joined + 1 : 0;
       NEED(joined < PROGRAM_MAX_TOGETHER, "instrs", i, "the flag `together`");
     }
+    if (!check_loops(c, p->bodies[b].instrs, end)) return false;
   }
   for (uint32_t i = 0; i < p->n_kernels; i++) NEED(text_ok(c, p->kernels[i].name), "kernels", i, "the name");
   NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");

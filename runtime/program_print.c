@@ -156,12 +156,16 @@ static bool has_dim(uint32_t kind) {
   return kind == PI_all_gather || kind == PI_reduce_scatter || kind == PI_all_to_all || kind == PI_exchange;
 }
 
-static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const ProgramEntry *e) {
-  text_printf(t, "  %s", program_instr_name(x->kind));
+static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const ProgramEntry *e, int depth) {
+  text_printf(t, "%*s%s", 2 + 2 * depth, "", program_instr_name(x->kind));
   print_object(p, t, x, e);
-  for (uint32_t i = 0; i < x->tensors.n; i++) print_tensor(p, t, program_list(p, x->tensors)[i]);
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    if (i && x->kind == PI_loop) text_add(t, " below");
+    if (i && x->kind == PI_repeat) text_add(t, " while");
+    print_tensor(p, t, program_list(p, x->tensors)[i]);
+  }
   if (x->exprs.n) {
-    text_add(t, " ");
+    text_add(t, x->kind == PI_loop ? " at most " : " ");
     print_exprs(p, t, x->exprs);
   }
   if (has_dim(x->kind)) text_printf(t, " dim %u", x->dim);
@@ -229,8 +233,12 @@ void program_print(const Program *p, Text *t) {
     const ProgramBody *b = &p->bodies[i];
     text_printf(t, "body %u %s of %s stage %u\n", i, program_text(p, b->name),
                 program_text(p, p->entries[b->entry].name), b->stage);
-    for (uint32_t k = b->instrs; k < b->instrs + b->n; k++)
-      print_instr(p, t, &p->instrs[k], &p->entries[b->entry]);
+    int depth = 0;
+    for (uint32_t k = b->instrs; k < b->instrs + b->n; k++) {
+      depth -= p->instrs[k].kind == PI_repeat;
+      print_instr(p, t, &p->instrs[k], &p->entries[b->entry], depth);
+      depth += p->instrs[k].kind == PI_loop;
+    }
   }
 }
 

@@ -198,18 +198,39 @@ static CommKind comm_kind(uint32_t kind) {
   }
 }
 
-static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t *sent) {
+static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t rounds, uint64_t *sent) {
   const ProgramInstr *x = &t->p->instrs[instr];
   Meeting m;
   uint32_t place;
   if (!program_instr_is_comm(x->kind) || x->kind == PI_recv || !meeting_of(t, instr, rank, &m, &place)) return;
   uint64_t *total = &sent[comm_kind(x->kind)];
   if (x->kind == PI_all_reduce) {
-    *total += comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype), (int)m.n, (int)place);
+    *total += rounds * comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype), (int)m.n, (int)place);
     return;
   }
   for (uint32_t j = 0; j < m.n; j++)
-    if (j != place) *total += (uint64_t)given(&m, place, j);
+    if (j != place) *total += rounds * (uint64_t)given(&m, place, j);
+}
+
+/* The most rounds of a loop on a rank; 1 when it does not say. */
+static uint64_t most_rounds(const Traffic *t, const ProgramInstr *x, uint32_t rank) {
+  if (x->exprs.n == 0) return 1;
+  int64_t n = t->values[(size_t)rank * t->p->n_exprs + program_list(t->p, x->exprs)[0]];
+  return n > 0 ? (uint64_t)n : 0;
+}
+
+static RtStatus visit_body(const Traffic *t, const ProgramBody *b, uint32_t rank, uint64_t *sent) {
+  uint64_t rounds[PROGRAM_MAX_LOOPS + 1] = {1}; /* of the loops around, multiplied */
+  uint32_t depth = 0;
+  for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
+    const ProgramInstr *x = &t->p->instrs[i];
+    if (x->kind == PI_loop) rounds[depth + 1] = rounds[depth] * most_rounds(t, x, rank), depth++;
+    if (x->kind == PI_repeat) depth--;
+    RtStatus status = sent ? RT_OK : check_instr(t, i, rank);
+    if (status) return status;
+    if (sent) add_instr(t, i, rank, rounds[depth], sent);
+  }
+  return RT_OK;
 }
 
 /* Every call of `micro_batch` on the ranks [first, end). */
@@ -219,12 +240,8 @@ static RtStatus each(const Traffic *t, uint32_t first, uint32_t end, uint64_t *s
     const ProgramSchedule *s = &p->schedules[t->entry * p->stages + program_stage(p, r)];
     for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
       const ProgramBody *b = &p->bodies[p->calls[k].body];
-      if (p->calls[k].micro_batch != t->micro_batch) continue;
-      for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
-        RtStatus status = sent ? RT_OK : check_instr(t, i, r);
-        if (status) return status;
-        if (sent) add_instr(t, i, r, sent);
-      }
+      RtStatus status = p->calls[k].micro_batch == t->micro_batch ? visit_body(t, b, r, sent) : RT_OK;
+      if (status) return status;
     }
   }
   return RT_OK;

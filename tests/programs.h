@@ -110,6 +110,20 @@ static inline void make_gemm(Make *m, ProgramList tensors, uint32_t rows, uint32
   make_put(m, x);
 }
 
+/* Begins a loop of `count` rounds, at most expression `most` (or PROGRAM_NONE); make_repeat ends it, `again` a tensor or PROGRAM_NONE. */
+static inline uint32_t make_loop(Make *m, const char *where, uint32_t round, uint32_t count, uint32_t most) {
+  ProgramInstr x = make_instr(m, PI_loop, where, MAKE_LIST(m, round, count));
+  x.exprs = make_list(m, most != PROGRAM_NONE, &most);
+  return program_add_instrs(m->b, &x);
+}
+static inline void make_repeat(Make *m, uint32_t loop, uint32_t again) {
+  uint32_t tensors[2] = {*program_at_indices(m->b, program_at_instrs(m->b, loop)->tensors.first), again};
+  ProgramInstr x = make_instr(m, PI_repeat, "", make_list(m, 1 + (again != PROGRAM_NONE), tensors));
+  x.where = program_at_instrs(m->b, loop)->where;
+  x.dim = program_at_instrs(m->b, loop)->dim = program_count_instrs(m->b) - loop;
+  make_put(m, x);
+}
+
 static inline void make_io(Make *m, ProgramInstrKind kind, uint32_t port, uint32_t tensor, uint32_t mask, ProgramList start) {
   ProgramInstr x = make_instr(m, kind, kind == PI_feed ? "input" : "output", MAKE_LIST(m, tensor));
   x.object = port;
