@@ -5,8 +5,8 @@
 enum { WARPS = 8 };
 
 static void sizes(CudaTemplate *k, const Type *t, int axis) {
-  text_printf(&k->body, "  const int64_t outer = %s, n = %s, inner = %s;\n", ct_scalar(k, ct_product(k, t, 0, axis)), ct_scalar(k, t->dims[axis]),
-              ct_scalar(k, ct_product(k, t, axis + 1, t->rank)));
+  text_printf(&k->body, "  const int64_t outer = %s, n = %s, inner = %s;\n", ct_scalar(k, type_product(k->m, t, 0, axis)), ct_scalar(k, t->dims[axis]),
+              ct_scalar(k, type_product(k->m, t, axis + 1, t->rank)));
 }
 
 static void pointers(CudaTemplate *k) {
@@ -25,11 +25,11 @@ static void scatter(CudaTemplate *k, Reduction r) {
   const Type *x = ct_in(k, 0), *y = ct_out(k), *index = ct_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0);
   bool put = k->op->kind == OP_put;
-  const Expr *inner = ct_product(k, y, axis + 1, y->rank), *rows = ct_product(k, y, 0, axis + 1);
+  const Expr *inner = type_product(k->m, y, axis + 1, y->rank), *rows = type_product(k->m, y, 0, axis + 1);
   if (put) ct_launch(k, ex_mul(k->m, rows, inner), 256, 256, "element per thread");
   else ct_launch(k, ex_mul(k->m, rows, ex_ceil_div(k->m, inner, ex_const(k->m, 128))), WARPS, 32 * WARPS, "128 columns of a row per warp");
   sizes(k, y, axis);
-  text_printf(&k->body, "  const int64_t k = %s, start = %s;\n", ct_scalar(k, ct_product(k, x, axis, axis + (put ? 1 : index->rank))),
+  text_printf(&k->body, "  const int64_t k = %s, start = %s;\n", ct_scalar(k, type_product(k->m, x, axis, axis + (put ? 1 : index->rank))),
               ct_scalar(k, op_expr(k->op, AT_start)));
   text_printf(&k->body, "  %s(%s, %s);\n", put ? "PUT" : "SCATTER", reduction_arguments(k, x->dtype, r), dtype_name(index->dtype));
 }
@@ -37,7 +37,7 @@ static void scatter(CudaTemplate *k, Reduction r) {
 static void scan(CudaTemplate *k, Reduction r) {
   const Type *x = ct_in(k, 0);
   int axis = (int)op_int(k->op, AT_axis, 0);
-  const Expr *inner = ct_product(k, x, axis + 1, x->rank), *outer = ct_product(k, x, 0, axis);
+  const Expr *inner = type_product(k->m, x, axis + 1, x->rank), *outer = type_product(k->m, x, 0, axis);
   bool by_rows = ex_is_const(inner, 1);
   if (by_rows) ct_launch(k, outer, WARPS, 32 * WARPS, "line per warp");
   else ct_launch(k, ex_mul(k->m, outer, inner), 256, 256, "line per thread");

@@ -18,7 +18,6 @@ typedef struct CudaTemplate {
 const Type *ct_in(const CudaTemplate *k, int i);
 const Type *ct_out(const CudaTemplate *k);
 /* Product of the extents of dimensions [from, to). */
-const Expr *ct_product(const CudaTemplate *k, const Type *t, int from, int to);
 /* The text of a value: a literal or x[i]. */
 const char *ct_scalar(CudaTemplate *k, const Expr *e);
 /* So many blocks that `jobs` are done, per_block by each. */

@@ -2,12 +2,7 @@
 #include "codegen/kernel_template.h"
 #include "codegen/print_row.h"
 
-/* Product of the extents of dimensions [from, to). */
-static const char *span(Work *w, Scalars *s, const Type *t, int from, int to) {
-  const Expr *e = ex_const(w->m, 1);
-  for (int d = from; d < to; d++) e = ex_mul(w->m, e, t->dims[d]);
-  return scalar_text(w->m, s, e);
-}
+static const char *span(Work *w, Scalars *s, const Type *t, int from, int to) { return scalar_text(w->m, s, type_product(w->m, t, from, to)); }
 
 static void print_sizes(Work *w, const Type *t, int axis, Text *out, Scalars *s) {
   text_printf(out, "  const int64_t outer = %s, n = %s, inner = %s;\n", span(w, s, t, 0, axis), span(w, s, t, axis, axis + 1), span(w, s, t, axis + 1, t->rank));

@@ -4,15 +4,8 @@
 #include "base/die.h"
 #include "ir/window.h"
 
-/* Product of the extents of dimensions [from, to). */
-static const Expr *extent_of(Module *m, const Type *t, int from, int to) {
-  const Expr *e = ex_const(m, 1);
-  for (int d = from; d < to; d++) e = ex_mul(m, e, t->dims[d]);
-  return e;
-}
-
 static const char *span(Work *w, Scalars *s, const Type *t, int from, int to) {
-  return scalar_text(w->m, s, extent_of(w->m, t, from, to));
+  return scalar_text(w->m, s, type_product(w->m, t, from, to));
 }
 
 static void print_update(Work *w, const Op *op, Text *t, Scalars *s) {
@@ -60,7 +53,7 @@ const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const 
       break;
     case OP_attention: {
       const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
-      const Expr *scores = ex_mul(m, extent_of(m, q, 0, 4), v->dims[2]);
+      const Expr *scores = ex_mul(m, type_product(m, q, 0, 4), v->dims[2]);
       print_attention(w, op, t, s);
       *flops = ex_mul(m, scores, ex_addi(m, ex_muli(m, ex_add(m, q->dims[4], v->dims[3]), 2), 4));
       break;

@@ -43,15 +43,8 @@ static void print_row_scope(RowPrinter *c, int stage) {
 
 /* The nodes, stores, kept values and reduced values of one element in a stage. */
 static void print_element(RowPrinter *c, int stage) {
-  bool *needed = rp_no_nodes(c);
   const RowProgram *p = c->p;
-  for (size_t i = 0; i < p->accs.n; i++)
-    if (p->accs.items[i].stage == stage) rp_need(c, needed, p->accs.items[i].node, stage);
-  for (size_t i = 0; i < p->stores.n; i++)
-    if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_need(c, needed, p->stores.items[i].node, stage);
-  for (size_t i = 0; i < p->nodes.n; i++)
-    if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_need(c, needed, (int)i, stage);
-  rp_needed(c, needed, stage);
+  rp_element(c, stage);
   for (size_t i = 0; i < p->nodes.n; i++)
     if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_line(c, "k%d[i%d] = v%zu;", c->kept[i], p->inner, i);
   for (size_t i = 0; i < p->stores.n; i++)

@@ -39,19 +39,6 @@ static void shared(Cuda *k, const char *type, size_t size, const char *name, int
   k->s->shared += (int)size * count;
 }
 
-/* What the stores and accumulations of a stage take, per element. */
-static bool *element_needs(const RowPrinter *c, int stage) {
-  bool *needed = rp_no_nodes(c);
-  const RowProgram *p = c->p;
-  for (size_t i = 0; i < p->accs.n; i++)
-    if (p->accs.items[i].stage == stage) rp_need(c, needed, p->accs.items[i].node, stage);
-  for (size_t i = 0; i < p->stores.n; i++)
-    if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_need(c, needed, p->stores.items[i].node, stage);
-  for (size_t i = 0; i < p->nodes.n; i++)
-    if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_need(c, needed, (int)i, stage);
-  return needed;
-}
-
 static void print_accumulate(const RowPrinter *c, size_t i) {
   const RowAcc *a = &c->p->accs.items[i];
   rp_line(c, "t%zu = %s_%s(t%zu, v%d);", i, rp_combine_name(a->op), rp_suffix(a->dtype), i, a->node);
@@ -60,7 +47,7 @@ static void print_accumulate(const RowPrinter *c, size_t i) {
 /* One element: nodes, kept values, stores, accumulations. */
 static void print_element(const RowPrinter *c, int stage) {
   const RowProgram *p = c->p;
-  rp_needed(c, element_needs(c, stage), stage);
+  rp_element(c, stage);
   for (size_t i = 0; i < p->nodes.n; i++)
     if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_line(c, "k%d[%s] = v%zu;", c->kept[i], c->kept_index, i);
   for (size_t i = 0; i < p->stores.n; i++)

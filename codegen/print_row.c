@@ -169,6 +169,18 @@ void rp_needed(const RowPrinter *c, const bool *needed, int stage) {
   }
 }
 
+void rp_element(const RowPrinter *c, int stage) {
+  bool *needed = rp_no_nodes(c);
+  const RowProgram *p = c->p;
+  for (size_t i = 0; i < p->accs.n; i++)
+    if (p->accs.items[i].stage == stage) rp_need(c, needed, p->accs.items[i].node, stage);
+  for (size_t i = 0; i < p->stores.n; i++)
+    if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_need(c, needed, p->stores.items[i].node, stage);
+  for (size_t i = 0; i < p->nodes.n; i++)
+    if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_need(c, needed, (int)i, stage);
+  rp_needed(c, needed, stage);
+}
+
 /* ---- what a stage needs */
 
 static void find_wanted(const RowPrinter *c) {

@@ -60,6 +60,7 @@ bool *rp_no_nodes(const RowPrinter *c);
 /* Marks the nodes behind `i`, not looking behind those in scope or kept by an earlier stage. */
 void rp_need(const RowPrinter *c, bool *needed, int i, int stage);
 void rp_needed(const RowPrinter *c, const bool *needed, int stage); /* defines them */
+void rp_element(const RowPrinter *c, int stage); /* defines what the stores, kept values and accumulations of a stage take of one element */
 void rp_store(const RowPrinter *c, const RowStore *s);
 bool rp_has_accs(const RowPrinter *c, int stage);
 bool rp_has_elements(const RowPrinter *c, int stage); /* accumulations or stores of elements */

@@ -42,11 +42,7 @@ int dense_dims(const Type *t, const Expr **dims, int *where) {
   return n;
 }
 
-const Expr *type_stride(Module *m, const Type *t, int dim) {
-  const Expr *s = ex_const(m, 1);
-  for (int d = dim + 1; d < t->rank; d++) s = ex_mul(m, s, t->dims[d]);
-  return s;
-}
+const Expr *type_stride(Module *m, const Type *t, int dim) { return type_product(m, t, dim + 1, t->rank); }
 
 static int dense_index_of(const Type *t, int dim) {
   int n = 0;

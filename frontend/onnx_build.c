@@ -138,9 +138,3 @@ Val to_bool(Node *n, Val x) {
 Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis) {
   return build_iota(n->b, type_get(n->m, DT_i64, rank, dims), axis);
 }
-
-const Expr *extent_product(Module *m, const Type *t, int from, int to) {
-  const Expr *e = ex_const(m, 1);
-  for (int d = from; d < to; d++) e = ex_mul(m, e, t->dims[d]);
-  return e;
-}

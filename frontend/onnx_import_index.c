@@ -31,7 +31,7 @@ bool import_hardmax(Node *n) {
   const Expr *dims[MAX_RANK];
   bool flatten = n->opset < 13;
   for (int d = 0; d < axis; d++) dims[d] = t->dims[d];
-  dims[axis] = extent_product(n->m, t, axis, t->rank);
+  dims[axis] = type_product(n->m, t, axis, t->rank);
   Val x = flatten ? build_reshape(n->b, input(n, 0), axis + 1, dims) : input(n, 0);
   if (!x) return false;
   const Type *tx = type_of(n->b->f, x);
@@ -78,7 +78,7 @@ bool import_gather_nd(Node *n) {
     at = at ? step_into(n, at, extent, place) : place;
   }
   int joined = (int)(batch + k);
-  const Expr *dims[MAX_RANK] = {extent_product(n->m, t, 0, joined)};
+  const Expr *dims[MAX_RANK] = {type_product(n->m, t, 0, joined)};
   for (int d = joined; d < t->rank; d++) dims[d - joined + 1] = t->dims[d];
   if (ti->rank - 1 + t->rank - joined > MAX_RANK) return node_error(n, "the result has too many dimensions");
   Val flat = build_reshape(n->b, input(n, 0), t->rank - joined + 1, dims);

@@ -17,7 +17,7 @@ static Val norm_from(Node *n, Val x, int axis, const char *kind, double eps) {
   if (axis == t->rank - 1) return norm_last(n, x, kind, eps);
   const Expr *dims[MAX_RANK];
   for (int d = 0; d < axis; d++) dims[d] = t->dims[d];
-  dims[axis] = extent_product(n->m, t, axis, t->rank);
+  dims[axis] = type_product(n->m, t, axis, t->rank);
   return build_reshape(n->b, norm_last(n, build_reshape(n->b, x, axis + 1, dims), kind, eps), t->rank, t->dims);
 }
 

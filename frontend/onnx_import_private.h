@@ -116,7 +116,6 @@ Val convolution(Node *n, Val x, Val weights); /* as Conv, by the node's attribut
 Val to_bool(Node *n, Val x);
 Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis);
 Val known_value(Node *n, const Known *k);
-const Expr *extent_product(Module *m, const Type *t, int from, int to);
 const char *type_string(Module *m, const Type *t);
 Val item_value(Node *n, Item *item);
 Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, bool *ok);

@@ -114,7 +114,7 @@ static bool over_axis(Node *n, Val (*how)(Node *n, Val x, int axis)) {
   if (n->opset >= 13 || axis == t->rank - 1) return set_output(n, 0, x ? how(n, x, axis) : 0);
   const Expr *dims[MAX_RANK];
   for (int d = 0; d < axis; d++) dims[d] = t->dims[d];
-  dims[axis] = extent_product(n->m, t, axis, t->rank);
+  dims[axis] = type_product(n->m, t, axis, t->rank);
   Val flat = build_reshape(n->b, x, axis + 1, dims);
   return set_output(n, 0, build_reshape(n->b, flat ? how(n, flat, axis) : 0, t->rank, t->dims));
 }

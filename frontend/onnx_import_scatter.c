@@ -92,7 +92,7 @@ bool import_scatter_nd(Node *n) {
   int64_t k;
   if (ti->rank < 1 || !ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || k > t->rank)
     return node_error(n, "indices %s do not address %s", type_string(n->m, ti), type_string(n->m, t));
-  const Expr *dims[MAX_RANK] = {extent_product(n->m, t, 0, (int)k)};
+  const Expr *dims[MAX_RANK] = {type_product(n->m, t, 0, (int)k)};
   for (int d = (int)k; d < t->rank; d++) dims[d - k + 1] = t->dims[d];
   Scatter s = {OP_scatter, 0, type_get(n->m, t->dtype, t->rank - (int)k + 1, dims)};
   Val data = build_reshape(n->b, input(n, 0), s.into->rank, s.into->dims);

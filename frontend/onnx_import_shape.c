@@ -75,7 +75,7 @@ bool import_flatten(Node *n) {
   if (axis < -t->rank || axis > t->rank) return node_error(n, "axis %lld is outside a tensor of rank %d",
       (long long)axis, t->rank);
   int at = (int)(axis < 0 ? axis + t->rank : axis);
-  const Expr *dims[] = {extent_product(n->m, t, 0, at), extent_product(n->m, t, at, t->rank)};
+  const Expr *dims[] = {type_product(n->m, t, 0, at), type_product(n->m, t, at, t->rank)};
   return reshaped(n, 2, dims);
 }
 

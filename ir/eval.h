@@ -101,6 +101,7 @@ Cell cell_of_int(bool modp, DType t, int64_t v);
 Cell cell_identity(bool modp, DType t, Reduction r);
 
 /* acc[i] = acc[i] op x[i] with strides; `one` is the or of the bits. */
+void cells_fill(const InterpTensor *t, Cell v);
 void cells_reduce(bool modp, DType t, Reduction r, int64_t n, Cell *acc, int64_t acc_stride, const Cell *x, int64_t x_stride);
 
 /* ---- arithmetic modulo p */
@@ -140,6 +141,8 @@ typedef struct NestAt {
 } NestAt;
 
 /* Adds a loop inside those there are; strides in cells. */
+/* How far apart neighbours along a letter lie in a tensor whose dimensions `letters` names; 0 for a letter it lacks. */
+int64_t letter_stride(const char *letters, int n, const int64_t *strides, char letter);
 void nest_add(Nest *n, int64_t extent, int64_t s0, int64_t s1, int64_t s2);
 /* Drops loops of one, joins contiguous neighbours, takes the last loop as the inner one.  Call once after nest_add. */
 void nest_close(Nest *n);

@@ -72,6 +72,11 @@ Cell cell_identity(bool modp, DType t, Reduction r) {
   }
 }
 
+void cells_fill(const InterpTensor *t, Cell v) {
+  int64_t n = interp_elements(t);
+  for (int64_t i = 0; i < n; i++) t->cells[i] = v;
+}
+
 /* ---- folding */
 
 #define FOLD(field, expression) \
@@ -137,6 +142,11 @@ int64_t count_cells(int rank, const int64_t *dims) {
   int64_t n = 1;
   for (int d = 0; d < rank; d++) n *= dims[d];
   return n;
+}
+
+int64_t letter_stride(const char *letters, int n, const int64_t *strides, char letter) {
+  const char *found = memchr(letters, letter, (size_t)n);
+  return found ? strides[found - letters] : 0;
 }
 
 void nest_add(Nest *n, int64_t extent, int64_t s0, int64_t s1, int64_t s2) {

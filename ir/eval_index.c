@@ -18,11 +18,6 @@ static int64_t line_start(const Lines *l, int64_t line) { return line / l->inner
 
 static int64_t axis_of(const Eval *e) { return op_int(e->op, AT_axis, 0); }
 
-static void fill(const InterpTensor *t, Cell v) {
-  int64_t n = interp_elements(t);
-  for (int64_t i = 0; i < n; i++) t->cells[i] = v;
-}
-
 /* index - start in [0, n), or -1. */
 static int64_t row_of(int64_t index, int64_t start, int64_t n) {
   int64_t row;
@@ -57,7 +52,7 @@ bool eval_put(Eval *e) {
   Reduction r = op_attr(e->op, AT_op)->u.reduction;
   int64_t start;
   if (!eval_expr(e, op_expr(e->op, AT_start), &start) || !aligned(e, x, index, -1) || !aligned(e, y, index, axis)) return false;
-  fill(y, cell_identity(e->run->modp, y->dtype, r));
+  cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   Lines from = lines_of(x, axis), to = lines_of(y, axis);
   for (int64_t l = 0; l < from.outer * from.inner; l++)
     for (int64_t i = 0; i < from.n; i++) {
@@ -75,7 +70,7 @@ bool eval_scatter(Eval *e) {
   if (!eval_expr(e, op_expr(e->op, AT_start), &start)) return false;
   Lines to = lines_of(y, axis);
   if (interp_elements(x) != to.outer * n * to.inner) return eval_fail(e, "the updates do not fit");
-  fill(y, cell_identity(e->run->modp, y->dtype, r));
+  cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   for (int64_t o = 0; o < to.outer; o++)
     for (int64_t i = 0; i < n; i++) {
       int64_t row = row_of(index->cells[i].i, start, to.n);

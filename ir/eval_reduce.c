@@ -3,11 +3,6 @@
 
 #include "ir/eval.h"
 
-static void fill(const InterpTensor *t, Cell v) {
-  int64_t n = interp_elements(t);
-  for (int64_t i = 0; i < n; i++) t->cells[i] = v;
-}
-
 bool eval_reduce(Eval *e) {
   const InterpTensor *x = e->in[0], *y = e->out;
   const Attr *axes = op_attr(e->op, AT_axes);
@@ -23,7 +18,7 @@ bool eval_reduce(Eval *e) {
     else if (y->dims[out++] != x->dims[d]) return eval_fail(e, "extent %lld of dimension %d", (long long)x->dims[d], d);
     nest_add(&nest, x->dims[d], reduced ? 0 : ys[out - 1], xs[d], 0);
   }
-  fill(y, cell_identity(e->run->modp, y->dtype, r));
+  cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   nest_close(&nest);
   for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
     cells_reduce(e->run->modp, y->dtype, r, nest.inner, y->cells + at.offset[0], nest.step[0], x->cells + at.offset[1], nest.step[1]);
@@ -50,11 +45,6 @@ static void multiply_add(bool modp, DType t, const Nest *n, Cell *y, const Cell 
   }
 }
 
-static int64_t stride_of(const char *letters, int n, const int64_t *strides, char letter) {
-  const char *found = memchr(letters, letter, (size_t)n);
-  return found ? strides[found - letters] : 0;
-}
-
 /* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost when that walks all
  * three tensors in order.  Every element's sum runs in the same order either way. */
 bool eval_dot(Eval *e) {
@@ -75,16 +65,16 @@ bool eval_dot(Eval *e) {
   for (int d = 0; d < y->rank; d++)
     if (extent[(int)sy[d]] != y->dims[d]) return eval_fail(e, "'%c' is %lld", sy[d], (long long)extent[(int)sy[d]]);
   int last = y->rank - 1;
-  bool last_inside = last >= 0 && stride_of(sa, a->rank, as, sy[last]) <= 1 && stride_of(sb, b->rank, bs, sy[last]) <= 1;
+  bool last_inside = last >= 0 && letter_stride(sa, a->rank, as, sy[last]) <= 1 && letter_stride(sb, b->rank, bs, sy[last]) <= 1;
   for (int d = 0; d < y->rank - last_inside; d++)
-    nest_add(&nest, y->dims[d], ys[d], stride_of(sa, a->rank, as, sy[d]), stride_of(sb, b->rank, bs, sy[d]));
+    nest_add(&nest, y->dims[d], ys[d], letter_stride(sa, a->rank, as, sy[d]), letter_stride(sb, b->rank, bs, sy[d]));
   for (int d = 0; d < a->rank + b->rank; d++) {
     char letter = d < a->rank ? sa[d] : sb[d - a->rank];
     if (memchr(sy, letter, (size_t)y->rank) || (d >= a->rank && memchr(sa, letter, (size_t)a->rank))) continue;
-    nest_add(&nest, extent[(int)letter], 0, stride_of(sa, a->rank, as, letter), stride_of(sb, b->rank, bs, letter));
+    nest_add(&nest, extent[(int)letter], 0, letter_stride(sa, a->rank, as, letter), letter_stride(sb, b->rank, bs, letter));
   }
-  if (last_inside) nest_add(&nest, y->dims[last], ys[last], stride_of(sa, a->rank, as, sy[last]), stride_of(sb, b->rank, bs, sy[last]));
-  fill(y, cell_i(0));
+  if (last_inside) nest_add(&nest, y->dims[last], ys[last], letter_stride(sa, a->rank, as, sy[last]), letter_stride(sb, b->rank, bs, sy[last]));
+  cells_fill(y, cell_i(0));
   nest_close(&nest);
   for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
     multiply_add(e->run->modp, y->dtype, &nest, y->cells + at.offset[0], a->cells + at.offset[1], b->cells + at.offset[2]);

@@ -5,18 +5,13 @@
 #include "base/random.h"
 #include "ir/eval.h"
 
-static void fill(const InterpTensor *t, Cell v) {
-  int64_t n = interp_elements(t);
-  for (int64_t i = 0; i < n; i++) t->cells[i] = v;
-}
-
 /* ---- sources of numbers */
 
 bool eval_const(Eval *e) {
   const Attr *value = op_attr(e->op, AT_value), *ints = op_attr(e->op, AT_ints), *floats = op_attr(e->op, AT_floats);
   bool modp = e->run->modp;
   if (value) {
-    fill(e->out, cell_of_double(modp, e->out->dtype, value->u.f));
+    cells_fill(e->out, cell_of_double(modp, e->out->dtype, value->u.f));
     return true;
   }
   int64_t n = interp_elements(e->out);
@@ -29,7 +24,7 @@ bool eval_const(Eval *e) {
 bool eval_size(Eval *e) {
   int64_t v;
   if (!eval_expr(e, op_expr(e->op, AT_expr), &v)) return false;
-  fill(e->out, cell_of_int(e->run->modp, e->out->dtype, v));
+  cells_fill(e->out, cell_of_int(e->run->modp, e->out->dtype, v));
   return true;
 }
 
@@ -166,7 +161,7 @@ bool eval_pad(Eval *e) {
       return eval_fail(e, "dimension %d: %lld + %lld + %lld is not %lld", d, (long long)to[d], (long long)x->dims[d],
                        (long long)after, (long long)y->dims[d]);
   }
-  fill(y, cell_of_double(e->run->modp, y->dtype, op_float(e->op, AT_value, 0)));
+  cells_fill(y, cell_of_double(e->run->modp, y->dtype, op_float(e->op, AT_value, 0)));
   box_copy(x->rank, x->dims, y->cells, y->dims, to, x->cells, x->dims, at);
   return true;
 }

@@ -66,17 +66,7 @@ static bool any_pair(const Walk *k) {
   return true;
 }
 
-static void clear(const InterpTensor *t, Cell v) {
-  int64_t n = interp_elements(t);
-  for (int64_t i = 0; i < n; i++) t->cells[i] = v;
-}
-
 /* ---- convolutions */
-
-static int64_t letter_stride(const char *letters, int n, const int64_t *strides, char letter) {
-  const char *found = memchr(letters, letter, (size_t)n);
-  return found ? strides[found - letters] : 0;
-}
 
 /* The loops over the letters that are not windowed; tensor 0 is the result. */
 static bool letter_nest(const Eval *e, Nest *nest) {
@@ -115,7 +105,7 @@ bool eval_conv(Eval *e) {
   Nest nest = {0};
   int64_t u[MAX_WINDOWED] = {0}, t[MAX_WINDOWED] = {0}, offset[3];
   if (!walk_new(e, &w, &k) || !letter_nest(e, &nest)) return false;
-  clear(e->out, cell_i(0));
+  cells_fill(e->out, cell_i(0));
   if (!any_pair(&k)) return true;
   do {
     if (!place(&k, u, t, offset)) continue;
@@ -147,7 +137,7 @@ bool eval_pool(Eval *e) {
     nest_add(&nest, x->dims[d], ys[d], xs[d], 0);
   }
   nest_close(&nest);
-  clear(y, cell_identity(e->run->modp, y->dtype, r));
+  cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   if (!any_pair(&k)) return true;
   do {
     if (!place(&k, u, t, offset)) continue;

@@ -221,6 +221,7 @@ const Type *type_get(Module *m, DType dtype, int rank, const Expr *const *dims);
 const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims);
 const Type *type_with_dtype(Module *m, const Type *t, DType dtype);
 const Expr *type_elements(Module *m, const Type *t); /* product of the extents */
+const Expr *type_product(Module *m, const Type *t, int from, int to); /* of the extents of dimensions [from, to) */
 bool type_constant_dims(const Type *t, int64_t *dims); /* false when an extent is symbolic */
 void type_print(const Module *m, Text *t, const Type *type);
 

@@ -195,11 +195,13 @@ const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims) 
 
 const Type *type_with_dtype(Module *m, const Type *t, DType dtype) { return type_get(m, dtype, t->rank, t->dims); }
 
-const Expr *type_elements(Module *m, const Type *t) {
+const Expr *type_product(Module *m, const Type *t, int from, int to) {
   const Expr *n = ex_const(m, 1);
-  for (int i = 0; i < t->rank; i++) n = ex_mul(m, n, t->dims[i]);
+  for (int d = from; d < to; d++) n = ex_mul(m, n, t->dims[d]);
   return n;
 }
+
+const Expr *type_elements(Module *m, const Type *t) { return type_product(m, t, 0, t->rank); }
 
 bool type_constant_dims(const Type *t, int64_t *dims) {
   for (int i = 0; i < t->rank; i++)

@@ -158,20 +158,22 @@ static bool case_reduce(const Case *c) {
   return true;
 }
 
-static bool case_dot(const Case *c) {
-  const char *s = op_str(c->g, AT_spec), *result = strstr(s, "->") + 2;
+bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, char first, Relation *out) {
+  const char *s = op_str(g, AT_spec), *result = strstr(s, "->") + 2;
   Span spans[128];
   const Expr *extents[128] = {NULL};
   for (int i = 0; i < 2; i++, s++)
     for (int d = 0; *s != ',' && *s != '-'; s++, d++) {
       int l = *s;
-      if (!extents[l]) spans[l] = c->in[i].dims[d];
-      else if (!span_unify(c->p, &spans[l], &c->in[i].dims[d], &spans[l])) return prove_fail(c->p, "operands hold different parts of '%c'", l);
-      extents[l] = global_in(c, i)->dims[d];
+      if (l < first) continue;
+      if (!extents[l]) spans[l] = in[i].dims[d];
+      else if (!span_unify(p, &spans[l], &in[i].dims[d], &spans[l])) return prove_fail(p, "operands hold different parts of '%c'", l);
+      extents[l] = type_of(gf, g->in[i])->dims[d];
     }
-  for (int d = 0; result[d]; d++) c->out->dims[d] = spans[(int)result[d]];
-  for (int l = 0; l < 128; l++)
-    if (extents[l] && !strchr(result, l) && !reduce_span(c->p, spans[l], extents[l], RED_SUM, c->out)) return false;
+  for (int d = 0; result[d]; d++)
+    if (result[d] >= first) out->dims[d] = spans[(int)result[d]];
+  for (int l = first; l < 128; l++)
+    if (extents[l] && !strchr(result, l) && !reduce_span(p, spans[l], extents[l], RED_SUM, out)) return false;
   return true;
 }
 
@@ -462,7 +464,7 @@ static bool check_case(const Case *c) {
     case OP_pad: return case_pad(c);
     case OP_concat: return case_concat(c);
     case OP_reduce: return case_reduce(c);
-    case OP_dot: return case_dot(c);
+    case OP_dot: return prove_letters(c->p, c->gf, c->g, c->in, 'A', c->out);
     case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool:
       return prove_window(c->p, &(WindowCase){c->gf, c->g, c->f, c->op, c->in, c->out});
     case OP_gather: return case_gather(c);

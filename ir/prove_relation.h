@@ -77,6 +77,9 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
 /* prove_case.c: a reduced dimension that is cut makes the result partial over the axes that cut it. */
 bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out);
 
+/* prove_case.c: the letters from `first` on of a product's spec: spans that operands share, spans of the result, sums of the others. */
+bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, char first, Relation *out);
+
 /* prove_window.c: `g` is the level-1 witness of the local operation; fills the result's spans. */
 typedef struct WindowCase {
   const Func *gf;

@@ -4,8 +4,6 @@
  * holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols it is decided by the
  * form lowering gives the interval, and else unknown.
  */
-#include <string.h>
-
 #include "ir/prove_relation.h"
 #include "ir/window.h"
 
@@ -124,30 +122,10 @@ static bool pool_dims(Prover *p, const WindowCase *c, const Window *g, const Win
   return true;
 }
 
-/* The letters that are not windowed, as in a dot. */
-static bool plain_letters(Prover *p, const WindowCase *c) {
-  const char *s = op_str(c->g, AT_spec), *result = strstr(s, "->") + 2;
-  Span spans[128];
-  const Expr *extents[128] = {NULL};
-  for (int i = 0; i < 2; i++, s++)
-    for (int d = 0; *s != ',' && *s != '-'; s++, d++) {
-      int l = *s;
-      if (l <= 'Z') continue;
-      if (!extents[l]) spans[l] = c->in[i].dims[d];
-      else if (!span_unify(p, &spans[l], &c->in[i].dims[d], &spans[l])) return prove_fail(p, "operands hold different parts of '%c'", l);
-      extents[l] = type_of(c->gf, c->g->in[i])->dims[d];
-    }
-  for (int d = 0; result[d]; d++)
-    if (result[d] > 'Z') c->out->dims[d] = spans[(int)result[d]];
-  for (int l = 'a'; l <= 'z'; l++)
-    if (extents[l] && !strchr(result, l) && !reduce_span(p, spans[l], extents[l], RED_SUM, c->out)) return false;
-  return true;
-}
-
 bool prove_window(Prover *p, const WindowCase *c) {
   Window g = window_of(c->gf, c->g), l = window_of(c->f, c->op);
   if (c->g->kind == OP_pool) return pool_dims(p, c, &g, &l);
-  if (!plain_letters(p, c)) return false;
+  if (!prove_letters(p, c->gf, c->g, c->in, 'a', c->out)) return false;
   if (c->g->kind == OP_conv_filter) {
     if (!whole_along(p, &g, WINDOW_IMAGE, c->in) || !whole_along(p, &g, WINDOW_OUTPUT, c->in) || !same_starts(p, &g, &l)) return false;
     for (int i = 0; i < g.n; i++) c->out->dims[g.dim[WINDOW_WEIGHTS][i]] = span_at(ex_const(p->m, 0), g.extent[WINDOW_WEIGHTS][i]);

@@ -465,12 +465,8 @@ static void conv_letters(const Making *k, const char *s, const Type *t, TensorFa
   }
 }
 
-/* conv and conv_transpose: outputs are cut where they are, and what they reach is exchanged; the window is whole. */
-static void rule_conv(const Making *k) {
-  const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
-  conv_letters(k, spec, in_type(k, 0), &k->r->operands[0], FK_HALO, "");
-  conv_letters(k, second, in_type(k, 1), &k->r->operands[1], FK_FROZEN, "k");
-  conv_letters(k, result, out_type(k), &k->r->result, FK_HALO, "");
+/* Letters that the result lacks are summed; the product is linear in both operands. */
+static void conv_sums(const Making *k, const char *result) {
   for (int f = 0; f < k->r->nfactors; f++) {
     Factor *x = &k->r->factors[f];
     if (x->kind == FK_PARALLEL && !strchr(result, *x->name)) x->kind = FK_REDUCE, x->reduction = RED_SUM;
@@ -479,18 +475,22 @@ static void rule_conv(const Making *k) {
   linear(k, 2, RED_SUM);
 }
 
+/* conv and conv_transpose: outputs are cut where they are, and what they reach is exchanged; the window is whole. */
+static void rule_conv(const Making *k) {
+  const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
+  conv_letters(k, spec, in_type(k, 0), &k->r->operands[0], FK_HALO, "");
+  conv_letters(k, second, in_type(k, 1), &k->r->operands[1], FK_FROZEN, "k");
+  conv_letters(k, result, out_type(k), &k->r->result, FK_HALO, "");
+  conv_sums(k, result);
+}
+
 /* The sum over outputs pairs every output with the images around it: outputs and images stay whole along the window. */
 static void rule_conv_filter(const Making *k) {
   const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
   conv_letters(k, spec, in_type(k, 0), &k->r->operands[0], FK_FROZEN, "i");
   conv_letters(k, second, in_type(k, 1), &k->r->operands[1], FK_FROZEN, "o");
   conv_letters(k, result, out_type(k), &k->r->result, FK_FROZEN, "k");
-  for (int f = 0; f < k->r->nfactors; f++) {
-    Factor *x = &k->r->factors[f];
-    if (x->kind == FK_PARALLEL && !strchr(result, *x->name)) x->kind = FK_REDUCE, x->reduction = RED_SUM;
-  }
-  linear(k, 1, RED_SUM);
-  linear(k, 2, RED_SUM);
+  conv_sums(k, result);
 }
 
 static void rule_pool(const Making *k) {
