@@ -174,12 +174,8 @@ static void test_pp_2_mb_2(void) { check_target("cpux2", (PlanOptions){.pp = 2, 
 static void test_tp_pp_mb_2(void) { check_target("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2}, 0.25, 1); }
 
 int main(int argc, char **argv) {
-  if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s BUILD\n", argv[0]);
-    return 2;
-  }
-  e2e_build = argv[1];
+  int status;
+  if (!e2e_start(argc, argv, &status)) return status;
   RUN(test_reference);
   RUN(test_one_rank);
   RUN(test_two_ranks);

@@ -28,6 +28,15 @@ enum { E2E_MAX_ENTRIES = 4 };
 
 static const char *e2e_build = "build";
 
+/* False when main has to return `status`: this process was a rank, or the arguments are wrong. */
+static inline bool e2e_start(int argc, char **argv, int *status) {
+  bool rank = apc_is_rank(argc, argv);
+  if (!rank && argc == 2) return e2e_build = argv[1], true;
+  if (!rank) fprintf(stderr, "usage: %s BUILD\n", argv[0]);
+  *status = rank ? apc_rank_main(argc, argv) : 2;
+  return false;
+}
+
 typedef struct E2eModel {
   Arena *arena;
   Diags *diags;

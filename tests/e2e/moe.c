@@ -136,12 +136,8 @@ static void test_with_tp(void) { on_every_routing("cpux4", (PlanOptions){.ep = 2
 static void test_with_dp(void) { on_every_routing("cpux4", (PlanOptions){.ep = 2, .dp = 2}); }
 
 int main(int argc, char **argv) {
-  if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s BUILD\n", argv[0]);
-    return 2;
-  }
-  e2e_build = argv[1];
+  int status;
+  if (!e2e_start(argc, argv, &status)) return status;
   RUN(test_references);
   RUN(test_one_rank);
   RUN(test_two_ranks);

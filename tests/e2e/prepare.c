@@ -234,12 +234,8 @@ static void test_states_and_weights(void) {
 }
 
 int main(int argc, char **argv) {
-  if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s BUILD\n", argv[0]);
-    return 2;
-  }
-  e2e_build = argv[1];
+  int status;
+  if (!e2e_start(argc, argv, &status)) return status;
   write_model();
   RUN(test_reference);
   RUN(test_one_rank);

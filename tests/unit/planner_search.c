@@ -29,25 +29,35 @@ static const char *labels_text(Arena *a, Module *m, const Func *f, const char *n
   return text_str(&t);
 }
 
-static void labels(void) {
+typedef struct Labelled {
+  const char *op, *labels;
+} Labelled;
+
+static void check_labels(const char *text, int n, const Labelled *expected) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  Module *m = ir_parse("gpt.ir", gpt_text(a, &small), d);
+  Module *m = ir_parse("labels.ir", text, d);
   CHECK(m != NULL);
-  if (m) {
-    const Func *f = module_func(m, "main");
-    CHECK_STR(labels_text(a, m, f, "e0"), "v0:other i0:batch i1:sequence x1:other");
-    CHECK_STR(labels_text(a, m, f, "wte"), "x0:other x1:other");
-    CHECK_STR(labels_text(a, m, f, "p0"), "v0:other i0:sequence x1:other");
-    CHECK_STR(labels_text(a, m, f, "p1"), "x0:batch x1:sequence x2:other");
-    CHECK_STR(labels_text(a, m, f, "l0.b1.b"), "x0:batch x1:sequence x2:other");
-    CHECK_STR(labels_text(a, m, f, "l1.q0"), "b:batch s:sequence d:other h:other k:other");
-    CHECK_STR(labels_text(a, m, f, "l1.att"), "b:batch g:other r:other s:sequence k:other t:sequence e:other");
-    CHECK_STR(labels_text(a, m, f, "l1.n2.n"), "r0:batch r1:sequence d:other");
-    CHECK_STR(labels_text(a, m, f, "logits"), "b:batch s:sequence d:other v:other");
-    module_free(m);
-  }
+  for (int i = 0; m && i < n; i++) CHECK_STR(labels_text(a, m, module_func(m, "main"), expected[i].op), expected[i].labels);
+  if (m) module_free(m);
   diags_print(d, stderr, false);
+  arena_free(a);
+}
+
+static void labels(void) {
+  static const Labelled expected[] = {
+      {"e0", "v0:other i0:batch i1:sequence x1:other"},
+      {"wte", "x0:other x1:other"},
+      {"p0", "v0:other i0:sequence x1:other"},
+      {"p1", "x0:batch x1:sequence x2:other"},
+      {"l0.b1.b", "x0:batch x1:sequence x2:other"},
+      {"l1.q0", "b:batch s:sequence d:other h:other k:other"},
+      {"l1.att", "b:batch g:other r:other s:sequence k:other t:sequence e:other"},
+      {"l1.n2.n", "r0:batch r1:sequence d:other"},
+      {"logits", "b:batch s:sequence d:other v:other"},
+  };
+  Arena *a = arena_new();
+  check_labels(gpt_text(a, &small), (int)(sizeof expected / sizeof *expected), expected);
   arena_free(a);
 }
 
@@ -59,20 +69,13 @@ static void expert_labels(void) {
       "  %w = param {experts=0, name=\"w\"} : f32[4, 6, 5]\n  %s = take %x, %i {axis=1, start=0} : f32[batch, 12, 6]\n"
       "  %m = reshape %s : f32[batch, 4, 3, 6]\n  %y = dot %m, %w {spec=\"gecd,edf->gecf\"} : f32[batch, 4, 3, 5]\n"
       "  %z = reshape %y : f32[batch, 12, 5]\n  output \"z\" %z\n}\n";
-  Arena *a = arena_new();
-  Diags *d = diags_new(a);
-  Module *m = ir_parse("experts.ir", text, d);
-  CHECK(m != NULL);
-  if (m) {
-    const Func *f = module_func(m, "main");
-    CHECK_STR(labels_text(a, m, f, "w"), "x0:expert x1:other x2:other");
-    CHECK_STR(labels_text(a, m, f, "y"), "g:batch e:expert c:other d:other f:other");
-    CHECK_STR(labels_text(a, m, f, "z"), "x0:batch x1:expert x2:other x3:other");
-    CHECK_STR(labels_text(a, m, f, "m"), "x0:batch x1:expert x2:other x3:other");
-    module_free(m);
-  }
-  diags_print(d, stderr, false);
-  arena_free(a);
+  static const Labelled expected[] = {
+      {"w", "x0:expert x1:other x2:other"},
+      {"y", "g:batch e:expert c:other d:other f:other"},
+      {"z", "x0:batch x1:expert x2:other x3:other"},
+      {"m", "x0:batch x1:expert x2:other x3:other"},
+  };
+  check_labels(text, (int)(sizeof expected / sizeof *expected), expected);
 }
 
 /* A dimension merged from batch and sequence gives both back when it is split. */
@@ -82,17 +85,11 @@ static void merged_labels(void) {
       "  %x = input {name=\"x\"} : f32[batch, seq, 6]\n  %w = param {name=\"w\"} : f32[6, 5]\n"
       "  %m = reshape %x : f32[batch*seq, 6]\n  %y = dot %m, %w {spec=\"mk,kn->mn\"} : f32[batch*seq, 5]\n"
       "  %z = reshape %y : f32[batch, seq, 5]\n  %r = relu %z : f32[batch, seq, 5]\n  output \"r\" %r\n}\n";
-  Arena *a = arena_new();
-  Diags *d = diags_new(a);
-  Module *m = ir_parse("m.ir", text, d);
-  CHECK(m != NULL);
-  if (m) {
-    CHECK_STR(labels_text(a, m, module_func(m, "main"), "y"), "m:batch k:other n:other");
-    CHECK_STR(labels_text(a, m, module_func(m, "main"), "r"), "x0:batch x1:sequence x2:other");
-    module_free(m);
-  }
-  diags_print(d, stderr, false);
-  arena_free(a);
+  static const Labelled expected[] = {
+      {"y", "m:batch k:other n:other"},
+      {"r", "x0:batch x1:sequence x2:other"},
+  };
+  check_labels(text, (int)(sizeof expected / sizeof *expected), expected);
 }
 
 /* Column then row: the hidden dimension is cut, the sum is reduced once per layer. */
