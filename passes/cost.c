@@ -7,6 +7,7 @@
 #include "base/die.h"
 #include "ir/body.h"
 #include "ir/window.h"
+#include "passes/agreed.h"
 #include "passes/cost_comm.h"
 #include "passes/cost_kernel.h"
 
@@ -258,6 +259,11 @@ double cost_convert(CostModel *c, const Type *global, const Layout *from, const 
   return seconds;
 }
 
+double cost_agreement(CostModel *c, const Type *scalar) {
+  Conversion x;
+  return agreement_find(c->m, scalar, cost_move, c, &x) ? x.cost : 0;
+}
+
 /* ---- operations */
 
 bool cost_is_source(OpKind k) {
@@ -416,7 +422,10 @@ static double arithmetic_seconds(const CostModel *c, const Op *op, const Rule *r
   return is_convolution(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
 }
 
-static bool is_free(OpKind k) { return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy; }
+static bool is_free(OpKind k) {
+  bool of_loop = k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave;
+  return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy || of_loop;
+}
 
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};

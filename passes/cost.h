@@ -37,7 +37,8 @@ typedef struct OpCost {
   bool compute_bound;
 } OpCost;
 
-/* One execution of the operation on its shards.  Sources, reshapes and broadcasts are free: they are views or read in place. */
+/* One execution of the operation on its shards.  Sources, reshapes, broadcasts and what loops carry are free: they are views, or read or
+ * written in place. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 bool cost_is_source(OpKind k);
 bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention, convolutions */
@@ -50,6 +51,9 @@ double cost_convert(CostModel *c, const Type *global, const Layout *from, const 
 
 /* Computes many of them at once, for cost_convert to find. */
 void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to);
+
+/* What ranks pay to make a scalar that of coordinate 0 (agreed.h). */
+double cost_agreement(CostModel *c, const Type *scalar);
 
 /* Sending a value's shard to the next pipeline stage. */
 double cost_transfer(const CostModel *c, double bytes);

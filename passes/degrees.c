@@ -7,12 +7,14 @@ const Label degree_labels[DEGREE_COUNT] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EX
 Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const OpLabels *labels, const Strategy *strategies) {
   Shares x = {0};
   bool contractions = false;
+  Arena *scratch = arena_new();
+  const LoopCosts *loops = loop_costs(scratch, cost, f);
   for (size_t i = 0; i < f->ops.n; i++) contractions |= cost_is_contraction(f->ops.items[i].kind);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (cost_is_source(op->kind)) continue;
     bool decides = !contractions || cost_is_contraction(op->kind);
-    double flops = cost_op(cost, f, op, rules[i], &(Strategy){0}).flops;
+    double flops = cost_op_runs(cost, loops, f, i, rules[i], &(Strategy){0}).flops;
     if (decides) x.all += flops;
     if (decides && labels_include(&labels[i], rules[i], LABEL_EXPERT)) x.of_experts += flops;
     for (int j = 0; j < strategies[i].n; j++) {
@@ -20,6 +22,7 @@ Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const
       (decides ? x.by_label : x.minor)[p.axis][labels[i].factors[p.factor]] += flops;
     }
   }
+  arena_free(scratch);
   return x;
 }
 

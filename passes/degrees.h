@@ -6,7 +6,7 @@
 #ifndef APC_PASSES_DEGREES_H
 #define APC_PASSES_DEGREES_H
 
-#include "passes/cost.h"
+#include "passes/cost_loops.h"
 #include "passes/labels.h"
 
 /* In the order their axes have on the mesh: what talks most is innermost. */

@@ -6,7 +6,8 @@ const bool *derived_ops(Arena *a, const Func *f) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     derived[i] = op->kind == OP_const || op->kind == OP_size || op->kind == OP_iota;
-    if (!op->nin || !op->out || op_level2_only(op->kind) || op->kind == OP_call || op->kind == OP_result) continue;
+    bool of_loop = op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_leave; /* a loop is one, whatever it computes */
+    if (!op->nin || !op->out || op_level2_only(op->kind) || op->kind == OP_call || op->kind == OP_result || of_loop) continue;
     derived[i] = true;
     for (int k = 0; k < op->nin; k++) derived[i] &= derived[f->values.items[op->in[k]].op];
   }

@@ -3,53 +3,14 @@
  * Every level-1 value has versions at level 2: one per (layout, stage) somebody asked for.  The first is the one its
  * operation produced; the others are converted from it, each once.
  */
-#include "passes/lower.h"
-
 #include <string.h>
 
 #include "base/die.h"
 #include "ir/body.h"
 #include "ir/window.h"
+#include "passes/agreed.h"
 #include "passes/derived.h"
-
-typedef struct Version {
-  const Layout *layout;
-  int stage;
-  Val v;
-} Version;
-
-typedef struct Versions {
-  Version *items;
-  size_t n, cap;
-  const Layout *produced; /* layout and stage of the original; items[0] once it exists */
-  int stage;
-} Versions;
-
-/* One function being lowered: the whole one, or the body of a composite inside it. */
-typedef struct Scope {
-  const Func *l1;
-  const Strategy *strategies;
-  const int *stages;   /* NULL: `stage` for all */
-  int stage;
-  Versions *versions;  /* by level-1 value */
-  const char *prefix;  /* of names, NULL at the top */
-  const bool *derived; /* by operation, NULL in bodies: every stage computes it for itself */
-} Scope;
-
-/* Where a state is kept: as its first read says, or its write when it is never read. */
-typedef struct StatePlace {
-  const char *name;
-  const Layout *layout;
-  int stage;
-} StatePlace;
-
-typedef struct Lowering {
-  Module *m;
-  Builder b;
-  MoveCost cost;
-  void *context;
-  struct { StatePlace *items; size_t n, cap; } states;
-} Lowering;
+#include "passes/lower_internal.h"
 
 static bool is_source(OpKind k) {
   return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
@@ -64,21 +25,30 @@ static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
   return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;
 }
 
-static int stage_of(const Scope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
+int lower_stage_of(const Scope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
 
 static bool lower_scope(Lowering *w, Scope *s);
 static bool lower_op_in(Lowering *w, const Scope *s, size_t index, int stage);
 
 /* ---- versions */
 
-static Val find_version(const Versions *v, const Layout *layout, int stage) {
-  for (size_t i = 0; i < v->n; i++)
-    if (v->items[i].layout == layout && v->items[i].stage == stage) return v->items[i].v;
+Val lower_find_version(const Scope *s, Val l1, const Layout *layout, int stage) {
+  const Versions *v = &s->versions[l1];
+  for (size_t i = 0; i < v->n; i++) {
+    const Version *x = &v->items[i];
+    bool visible = !s->loops || loops_within(s->loops, s->loop, x->loop);
+    if (x->layout == layout && x->stage == stage && visible) return x->v;
+  }
   return 0;
 }
 
-static void add_version(Lowering *w, Versions *v, const Layout *layout, int stage, Val val) {
-  ARENA_PUSH(w->m->arena, v, ((Version){layout, stage, val}));
+void lower_add_version(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage, int loop, Val v) {
+  ARENA_PUSH(w->m->arena, &s->versions[l1], ((Version){layout, stage, loop, v}));
+}
+
+/* Made here. */
+static void add_version(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage, Val v) {
+  lower_add_version(w, s, l1, layout, stage, s->loop, v);
 }
 
 /* ---- local attributes: the places of this rank's part */
@@ -182,10 +152,10 @@ static const StatePlace *state_place(Lowering *w, const char *name, const Layout
 static const Layout *source_layout(Lowering *w, const Scope *s, size_t index) {
   const Op *op = &s->l1->ops.items[index];
   const Layout *l = strategy_result(w->m, rule_of(w->m, s->l1, op), &s->strategies[index]);
-  return op->kind == OP_read ? state_place(w, op_str(op, AT_name), l, stage_of(s, index))->layout : l;
+  return op->kind == OP_read ? state_place(w, op_str(op, AT_name), l, lower_stage_of(s, index))->layout : l;
 }
 
-static Val emit_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
+Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
   const Type *global = type_of(s->l1, op->out);
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->l1, op);
@@ -234,37 +204,37 @@ static Val transfer(Lowering *w, Val v, int from, int to) {
   return v;
 }
 
-static Val want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage) {
+Val lower_want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage) {
   Versions *v = &s->versions[l1];
   const Op *op = op_of(s->l1, l1);
   const Type *global = type_of(s->l1, l1);
-  Val have = find_version(v, layout, stage);
+  Val have = lower_find_version(s, l1, layout, stage);
   if (have) return have;
   if (is_anywhere(op) && !layout->partial_axes) {
-    if ((have = emit_source(w, s, op, layout, stage))) add_version(w, v, layout, stage, have);
+    if ((have = lower_source(w, s, op, layout, stage))) add_version(w, s, l1, layout, stage, have);
     return have;
   }
-  if (is_source(op->kind) && op->kind != OP_read && !s->prefix && !find_version(v, v->produced, stage))
-    add_version(w, v, v->produced, stage, emit_source(w, s, op, v->produced, stage));
+  if (is_source(op->kind) && op->kind != OP_read && !s->prefix && !lower_find_version(s, l1, v->produced, stage))
+    add_version(w, s, l1, v->produced, stage, lower_source(w, s, op, v->produced, stage));
   size_t index = (size_t)s->l1->values.items[l1].op;
-  if (s->derived && s->derived[index] && !is_source(op->kind) && !find_version(v, v->produced, stage) && !lower_op_in(w, s, index, stage)) return 0;
-  if ((have = find_version(v, layout, stage))) return have;
-  Val here = find_version(v, v->produced, stage);
+  if (s->derived && s->derived[index] && !is_source(op->kind) && !lower_find_version(s, l1, v->produced, stage) && !lower_op_in(w, s, index, stage)) return 0;
+  if ((have = lower_find_version(s, l1, layout, stage))) return have;
+  Val here = lower_find_version(s, l1, v->produced, stage);
   if (here) {
     have = convert(w, global, here, v->produced, layout, stage, op->name);
   } else {
     /* From another stage: send whichever form is smaller; sums are resolved before they travel. */
     bool first = v->produced->partial_axes || layout_bytes(w->m, global, layout) <= layout_bytes(w->m, global, v->produced);
     const Layout *travel = first ? layout : v->produced;
-    Val there = want(w, s, l1, travel, v->stage);
+    Val there = lower_want(w, s, l1, travel, v->stage);
     if (!there) return 0;
     have = transfer(w, there, v->stage, stage);
     if (!first) {
-      add_version(w, v, travel, stage, have);
-      return want(w, s, l1, layout, stage);
+      add_version(w, s, l1, travel, stage, have);
+      return lower_want(w, s, l1, layout, stage);
     }
   }
-  if (have) add_version(w, v, layout, stage, have);
+  if (have) add_version(w, s, l1, layout, stage, have);
   return have;
 }
 
@@ -311,7 +281,7 @@ static Val lower_body(Lowering *w, const Scope *outer, size_t index, const Rule 
   const Func *body = body_of(w->m, outer->l1, op);
   Strategy *strategies = ARENA_ARRAY(w->m->arena, Strategy, body->ops.n);
   body_strategies(w->m, outer->l1, op, st, body, strategies);
-  Scope s = {.l1 = body, .strategies = strategies, .stage = stage, .prefix = scoped_name(w, outer, op->name)};
+  Scope s = {.l1 = body, .strategies = strategies, .stage = stage, .prefix = scoped_name(w, outer, op->name), .loop = -1};
   s.versions = ARENA_ARRAY(w->m->arena, Versions, body->values.n);
   int operand = 0;
   for (size_t i = 0; i < body->ops.n; i++) {
@@ -320,11 +290,11 @@ static Val lower_body(Lowering *w, const Scope *outer, size_t index, const Rule 
     Versions *v = &s.versions[input->out];
     v->produced = strategy_operand(w->m, r, st, operand);
     v->stage = stage;
-    add_version(w, v, v->produced, stage, in[operand++]);
+    add_version(w, &s, input->out, v->produced, stage, in[operand++]);
   }
   const char *saved = w->b.group;
   w->b.group = outer->prefix ? w->b.group : op->group;
-  Val result = lower_scope(w, &s) ? want(w, &s, body->outputs.items[0].value, strategy_result(w->m, r, st), stage) : 0;
+  Val result = lower_scope(w, &s) ? lower_want(w, &s, body->outputs.items[0].value, strategy_result(w->m, r, st), stage) : 0;
   w->b.group = saved;
   return result;
 }
@@ -345,7 +315,7 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
                                    .type = layout_local_type(w->m, t, layout), .layout = layout}))
       return false;
   }
-  Val v = want(w, s, op->in[0], layout, stage);
+  Val v = lower_want(w, s, op->in[0], layout, stage);
   OpSpec spec = op_spec_of(s->l1, op);
   spec.in = &v;
   spec.stage = stage;
@@ -353,7 +323,7 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
 }
 
 /* The operation itself, on local operands. */
-static Val emit_op(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts, const Layout *result, int stage) {
+Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts, const Layout *result, int stage) {
   Attr attrs[AT_COUNT];
   local_attrs(w, s->l1, op, layouts, result, attrs);
   OpSpec spec = op_spec_of(s->l1, op);
@@ -386,7 +356,7 @@ static bool lower_op_in(Lowering *w, const Scope *s, size_t index, int stage) {
   if (op->kind == OP_write) return lower_write(w, s, op, st, stage);
   for (int i = 0; i < op->nin; i++) {
     layouts[i] = strategy_operand(w->m, r, st, i);
-    in[i] = want(w, s, op->in[i], layouts[i], stage);
+    in[i] = lower_want(w, s, op->in[i], layouts[i], stage);
     if (!in[i]) return false;
   }
   const Layout *result = strategy_result(w->m, r, st);
@@ -398,34 +368,46 @@ static bool lower_op_in(Lowering *w, const Scope *s, size_t index, int stage) {
   } else {
     for (int i = 0; i < op->nin; i++)
       if (!(in[i] = exchange_windows(w, s, op, r, st, i, in[i], result))) return false;
-    v = emit_op(w, s, op, in, layouts, result, stage);
+    v = lower_emit(w, s, op, in, layouts, result, stage);
   }
   Versions *out = &s->versions[op->out];
   if (!out->n) {
     out->produced = result;
     out->stage = stage;
   }
-  if (v) add_version(w, out, result, stage, v);
+  /* A derived one that another stage computes for itself stands where it is asked for. */
+  int loop = s->loops && stage == lower_stage_of(s, index) ? s->loops->of[index] : s->loop;
+  if (v) lower_add_version(w, s, op->out, result, stage, loop, v);
   return v != 0;
+}
+
+bool lower_place_source(Lowering *w, const Scope *s, size_t index) {
+  const Op *op = &s->l1->ops.items[index];
+  Versions *v = &s->versions[op->out];
+  if (v->produced) return true;
+  v->produced = source_layout(w, s, index);
+  v->stage = lower_stage_of(s, index);
+  w->b.loc = op->loc;
+  /* Inputs and reads exist even when nobody uses them; the rest of the sources waits for a user. */
+  if (!s->prefix && op->kind != OP_input && op->kind != OP_read) return true;
+  Val made = lower_source(w, s, op, v->produced, v->stage);
+  add_version(w, s, op->out, v->produced, v->stage, made);
+  return made != 0;
+}
+
+static bool lower_one(Lowering *w, Scope *s, size_t index) {
+  OpKind kind = s->l1->ops.items[index].kind;
+  if (is_source(kind)) return lower_place_source(w, s, index);
+  if (kind == OP_loop) return lower_loop(w, s, index);
+  return kind == OP_repeat ? lower_repeat(w, s, index) : lower_op_in(w, s, index, lower_stage_of(s, index));
 }
 
 static bool lower_scope(Lowering *w, Scope *s) {
   for (size_t i = 0; i < s->l1->ops.n; i++) {
-    const Op *op = &s->l1->ops.items[i];
-    if (is_source(op->kind)) {
-      Versions *v = &s->versions[op->out];
-      if (s->prefix && op->kind == OP_input) continue;
-      v->produced = source_layout(w, s, i);
-      v->stage = stage_of(s, i);
-      w->b.loc = op->loc;
-      /* Inputs and reads exist even when nobody uses them; the rest of the sources waits for a user. */
-      if (s->prefix || op->kind == OP_input || op->kind == OP_read)
-        add_version(w, v, v->produced, v->stage, emit_source(w, s, op, v->produced, v->stage));
-      if (v->n && !v->items[v->n - 1].v) return false;
-    } else if (!lower_op_in(w, s, i, stage_of(s, i))) {
-      return false;
-    }
+    if (s->loops) s->loop = loops_reads_in(s->loops, s->l1, i);
+    if (!lower_one(w, s, i)) return false;
   }
+  s->loop = -1;
   return true;
 }
 
@@ -434,7 +416,7 @@ static bool lower_output(Lowering *w, const Scope *s, const Output *o) {
   Layout whole = *v->produced;
   whole.partial_axes = 0;
   const Layout *layout = layout_get(w->m, &whole);
-  Val val = want(w, s, o->value, layout, v->stage);
+  Val val = lower_want(w, s, o->value, layout, v->stage);
   if (val) build_output(&w->b, o->name, val, layout);
   return val != 0;
 }
@@ -442,114 +424,11 @@ static bool lower_output(Lowering *w, const Scope *s, const Output *o) {
 Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *name, Diags *diags) {
   Func *f = module_func_add(m, name, 2);
   Lowering w = {.m = m, .b = builder_new(m, f, diags), .cost = plan->cost ? plan->cost : move_cost_bytes, .context = plan->cost_context};
+  Loops loops = loops_of(m->arena, l1);
   Scope s = {.l1 = l1, .strategies = plan->strategies, .stages = plan->stages, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n),
-             .derived = derived_ops(m->arena, l1)};
+             .derived = derived_ops(m->arena, l1), .loops = &loops, .agreed = agreed_values(m->arena, l1), .loop = -1};
   if (!lower_scope(&w, &s)) return NULL;
   for (size_t i = 0; i < l1->outputs.n; i++)
     if (!lower_output(&w, &s, &l1->outputs.items[i])) return NULL;
-  return f;
-}
-
-/* ---- @prepare: a rank makes its parts of the prepared weights from whatever parts of weights they need, alone */
-
-static bool same_cut(const DimLayout *a, const DimLayout *b) {
-  return a->n == b->n && a->unit == b->unit && memcmp(a->axes, b->axes, (size_t)a->n) == 0;
-}
-
-/* Every dimension of the result is cut as in the layout, or not at all. */
-static bool cuts_within(const Layout *result, const Layout *layout) {
-  for (int d = 0; d < layout->rank; d++)
-    if (result->dims[d].n && !same_cut(&result->dims[d], &layout->dims[d])) return false;
-  return true;
-}
-
-/* Adds the picks that cut dimension d of the result as the layout does, when a parallel factor can. */
-static void carry_back(Module *m, const Rule *r, const Layout *layout, int d, Strategy *st) {
-  for (int k = 0; k < r->result.dims[d].n; k++) {
-    uint8_t f = r->result.dims[d].f[k];
-    Strategy tried = *st;
-    for (int i = 0; i < layout->dims[d].n; i++) tried.picks[tried.n++] = (Pick){layout->dims[d].axes[i], f};
-    if (r->factors[f].kind != FK_PARALLEL || !strategy_legal(m, r, &tried, NULL) || !cuts_within(strategy_result(m, r, &tried), layout)) continue;
-    *st = tried;
-    return;
-  }
-}
-
-/* What remains of a value's cut after the operation made it: slices, at the layout's own intervals. */
-static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, const Layout *want, int stage) {
-  const Type *t = type_of(w->b.f, v);
-  const Expr *dims[MAX_RANK], *lo, *hi;
-  for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d];
-  for (int d = 0; d < want->rank && v; d++) {
-    if (same_cut(&have->dims[d], &want->dims[d])) continue;
-    layout_interval(w->m, &want->dims[d], global->dims[d], &lo, &hi);
-    dims[d] = ex_sub(w->m, hi, lo);
-    Attr attrs[] = {attr_i(AT_axis, d), attr_e(AT_start, lo)};
-    v = build_op(&w->b, &(OpSpec){.kind = OP_shard_slice, .name = arena_printf(w->m->arena, "%s.part", op_of(w->b.f, v)->name), .stage = stage, .nin = 1,
-                                  .in = &v, .nattrs = 2, .attrs = attrs, .type = type_get(w->m, t->dtype, t->rank, dims)});
-  }
-  return v;
-}
-
-static Val make_part(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage);
-
-static Val make_op(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, const Layout *result, int stage) {
-  Val in[MAX_OPERANDS];
-  const Layout *layouts[MAX_OPERANDS];
-  for (int i = 0; i < op->nin; i++) {
-    layouts[i] = strategy_operand(w->m, r, st, i);
-    if (!(in[i] = make_part(w, s, op->in[i], layouts[i], stage))) return 0;
-  }
-  w->b.stage = stage;
-  w->b.loc = op->loc;
-  return op->nin ? emit_op(w, s, op, in, layouts, result, stage) : emit_source(w, s, op, result, stage);
-}
-
-/* The value of @prepare in that layout and stage. */
-static Val make_part(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage) {
-  Versions *known = &s->versions[l1];
-  const Op *op = op_of(s->l1, l1);
-  Val v = find_version(known, layout, stage);
-  if (v) return v;
-  const Rule *r = rule_of(w->m, s->l1, op);
-  Strategy st = {0};
-  for (int d = 0; d < layout->rank; d++)
-    if (layout->dims[d].n) carry_back(w->m, r, layout, d, &st);
-  const Layout *made = strategy_result(w->m, r, &st);
-  if (made == layout) v = make_op(w, s, op, r, &st, layout, stage);
-  else if ((v = make_part(w, s, l1, made, stage))) v = cut_rest(w, type_of(s->l1, l1), v, made, layout, stage);
-  if (v) add_version(w, known, layout, stage, v);
-  return v;
-}
-
-static bool has_output(const Func *f, const char *name, const Layout *layout, int stage) {
-  for (size_t i = 0; i < f->outputs.n; i++) {
-    const Output *o = &f->outputs.items[i];
-    if (o->layout == layout && op_of(f, o->value)->stage == stage && strcmp(o->name, name) == 0) return true;
-  }
-  return false;
-}
-
-static bool make_param(Lowering *w, const Scope *s, const Op *op, const Layout *layout) {
-  const char *name = op_str(op, AT_name);
-  if (module_param(w->m, name)->init != INIT_PREPARED || has_output(w->b.f, name, layout, op->stage)) return true;
-  for (size_t i = 0; i < s->l1->outputs.n; i++) {
-    if (strcmp(s->l1->outputs.items[i].name, name) != 0) continue;
-    Val v = make_part(w, s, s->l1->outputs.items[i].value, layout, op->stage);
-    if (v) build_output(&w->b, name, v, layout);
-    return v != 0;
-  }
-  die("@prepare does not make \"%s\"", name);
-}
-
-Func *lower_prepare(Module *m, const Func *l1, int nusers, Func *const *users, const char *name, Diags *diags) {
-  Func *f = module_func_add(m, name, 2);
-  Lowering w = {.m = m, .b = builder_new(m, f, diags)};
-  Scope s = {.l1 = l1, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n)};
-  for (int k = 0; k < nusers; k++)
-    for (size_t i = 0; i < users[k]->ops.n; i++) {
-      const Op *op = &users[k]->ops.items[i];
-      if (op->kind == OP_param && !make_param(&w, &s, op, users[k]->values.items[op->out].layout)) return NULL;
-    }
   return f;
 }

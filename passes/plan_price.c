@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/cost_loops.h"
 #include "passes/search_graph.h"
 
 /* A value in one layout on one stage. */
@@ -31,6 +32,7 @@ typedef struct Pricing {
   Module *m;
   const Func *f;
   const Rule *const *rules;
+  const LoopCosts *loops;
   const Strategy *strategies;
   const int *stages;
   Versions *versions;
@@ -68,6 +70,18 @@ static void spend(Pricing *p, int stage, bool timed, double seconds, double *cla
 
 /* ---- versions, as in lower.c */
 
+/* What loops do to the life of a value that operation `now` reads: where it enters one from outside, it is converted before that loop
+ * and stays to its end. */
+typedef struct Life {
+  size_t begin, end;
+} Life;
+
+static Life life_of(const Pricing *p, Val v, size_t now) {
+  const Loops *l = &p->loops->loops;
+  int entered = now < p->f->ops.n ? loops_entered(l, loops_reads_in(l, p->f, now), loop_of_value(l, p->f, v)) : -1;
+  return entered < 0 ? (Life){now, now} : (Life){l->items[entered].begin, l->items[entered].end - 1};
+}
+
 static Version *find_version(Pricing *p, Val v, const Layout *layout, int stage) {
   for (size_t i = 0; i < p->versions[v].n; i++) {
     Version *x = &p->versions[v].items[i];
@@ -76,8 +90,12 @@ static Version *find_version(Pricing *p, Val v, const Layout *layout, int stage)
   return NULL;
 }
 
-static void add_version(Pricing *p, Val v, const Layout *layout, int stage, size_t now, bool converted) {
-  ARENA_PUSH(p->arena, &p->versions[v], ((Version){layout, stage, now, now, converted}));
+static void add_version(Pricing *p, Val v, const Layout *layout, int stage, size_t born, bool converted) {
+  ARENA_PUSH(p->arena, &p->versions[v], ((Version){layout, stage, born, born, converted}));
+}
+
+static void live_until(Version *x, size_t op) {
+  if (op > x->dies) x->dies = op;
 }
 
 static const Layout *produced(const Pricing *p, Val v) {
@@ -88,7 +106,7 @@ static const Layout *produced(const Pricing *p, Val v) {
 static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int stage) {
   double seconds = cost_convert(p->c, type_of(p->f, v), from, to);
   if (seconds == INFINITY) p->possible = false;
-  else spend(p, stage, timed_layout(p, from) || timed_layout(p, to), seconds, &p->sums[stage].collectives);
+  else spend(p, stage, timed_layout(p, from) || timed_layout(p, to), seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op), &p->sums[stage].collectives);
 }
 
 static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now) {
@@ -96,33 +114,37 @@ static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now)
   const Type *type = type_of(p->f, v);
   const Layout *from = produced(p, v);
   int home = stage_of(p, (size_t)p->f->values.items[v].op);
+  Life life = life_of(p, v, now);
   Version *have = find_version(p, v, layout, stage);
   if (!have && graph_is_anywhere(op) && !layout->partial_axes) {
     add_version(p, v, layout, stage, now, false);
+    live_until(find_version(p, v, layout, stage), life.end);
     return;
   }
   if (!have && cost_is_source(op->kind) && !find_version(p, v, from, stage)) {
-    add_version(p, v, from, stage, now, false);
+    add_version(p, v, from, stage, life.begin, false);
     if (op->kind == OP_param) p->sums[stage].params += cost_bytes(p->c, type, from);
     have = find_version(p, v, layout, stage);
   }
   if (!have && find_version(p, v, from, stage)) {
-    find_version(p, v, from, stage)->dies = now;
+    live_until(find_version(p, v, from, stage), life.begin);
     convert(p, v, from, layout, stage);
-    add_version(p, v, layout, stage, now, true);
+    add_version(p, v, layout, stage, life.begin, true);
   } else if (!have) {
     bool first = from->partial_axes || layout_bytes(p->m, type, layout) <= layout_bytes(p->m, type, from);
     const Layout *travel = first ? layout : from;
     want(p, v, travel, home, now);
     spend(p, stage, timed_layout(p, travel), cost_transfer(p->c, cost_bytes(p->c, type, travel)), &p->sums[stage].transfers);
-    add_version(p, v, travel, stage, now, true);
+    add_version(p, v, travel, stage, life.begin, true);
     if (!first) want(p, v, layout, stage, now);
   }
-  have = find_version(p, v, layout, stage);
-  have->dies = now;
+  live_until(find_version(p, v, layout, stage), life.end);
 }
 
 /* ---- operations */
+
+/* A carry is its leave from the end of the body on. */
+static bool becomes_result(const Op *op, int operand) { return op->kind == OP_leave && operand == 0; }
 
 static void price_op(Pricing *p, size_t index) {
   const Op *op = &p->f->ops.items[index];
@@ -131,11 +153,13 @@ static void price_op(Pricing *p, size_t index) {
   int stage = stage_of(p, index);
   if (cost_is_source(op->kind)) {
     if (op->kind == OP_read) p->sums[stage].state += cost_bytes(p->c, type_of(p->f, op->out), produced(p, op->out));
-    if (op->kind == OP_input || op->kind == OP_read) add_version(p, op->out, produced(p, op->out), stage, index, false);
+    int around = loops_entered(&p->loops->loops, p->loops->loops.of[index], -1);
+    size_t born = around < 0 ? index : p->loops->loops.items[around].begin;
+    if (op->kind == OP_input || op->kind == OP_read) add_version(p, op->out, produced(p, op->out), stage, born, false);
     return;
   }
-  for (int i = 0; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, index);
-  OpCost cost = cost_op(p->c, p->f, op, r, s);
+  for (int i = 0; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, becomes_result(op, i) ? index - 1 : index);
+  OpCost cost = cost_op_runs(p->c, p->loops, p->f, index, r, s);
   bool timed = timed_strategy(p, s);
   StageSum *sum = &p->sums[stage];
   spend(p, stage, timed, cost.communication, &sum->collectives);
@@ -193,6 +217,7 @@ PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *
   int nstages = m->mesh.stages;
   Arena *a = arena_new();
   Pricing p = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .stages = stages, .time_axis = -1, .repeat = 1, .possible = true};
+  p.loops = loop_costs(a, c, f);
   p.versions = ARENA_ARRAY(a, Versions, f->values.n);
   p.sums = ARENA_ARRAY(a, StageSum, nstages);
   for (int i = 0; i < m->mesh.naxes; i++)
@@ -212,8 +237,11 @@ PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *
 
 double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {
   double sum = 0;
+  Arena *scratch = arena_new();
+  const LoopCosts *loops = loop_costs(scratch, c, f);
   (void)m;
-  for (size_t i = 0; i < f->ops.n; i++) sum += cost_op(c, f, &f->ops.items[i], rules[i], &(Strategy){0}).flops;
+  for (size_t i = 0; i < f->ops.n; i++) sum += cost_op_runs(c, loops, f, i, rules[i], &(Strategy){0}).flops;
+  arena_free(scratch);
   return sum;
 }
 

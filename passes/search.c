@@ -155,14 +155,13 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
   return s->products.launches + repeat_of(c) * s->products.seconds / parts;
 }
 
-/* Seconds of the matrix products on one rank. */
+/* Seconds of the matrix products on one rank, whose mesh is set. */
 static void measure_products(Search *s) {
-  set_mesh(s, &(Candidate){.stages = 1, .micro = 1}, NULL);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     const Op *op = &s->f->ops.items[i];
     if (op->kind != OP_dot) continue;
-    s->products.launches += s->t->launch;
-    s->products.seconds += cost_op(s->cost, s->f, op, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
+    s->products.launches += s->t->launch * runs_of_op(s->shape->loops, i);
+    s->products.seconds += cost_op_runs(s->cost, s->shape->loops, s->f, i, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
   }
 }
 
@@ -501,7 +500,8 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);
   s.labels = labels_of(m, f, s.rules);
-  s.shape = shape_of(m, f, s.rules, s.labels);
+  set_mesh(&s, &(Candidate){.stages = 1, .micro = 1}, NULL);
+  s.shape = shape_of(m, f, s.rules, s.labels, loop_costs(s.arena, s.cost, f));
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   measure_products(&s);
   Plan *p = find_plan(&s, o, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, d);

@@ -9,6 +9,7 @@ int mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].tempo
 /* An operation of the class that a domain is made for. */
 typedef struct Making {
   const GraphInput *in;
+  size_t index;
   const Op *op;
   const Rule *rule;
   const OpLabels *labels;
@@ -77,20 +78,20 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   d->strategies[at] = *s;
   if (d->result) d->result[at] = strategy_result(m, k->rule, s);
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = strategy_operand(m, k->rule, s, i);
-  d->time[at] = cost_op(k->in->cost, k->in->f, k->op, k->rule, s).seconds * (timed ? k->in->repeat : 1);
+  d->time[at] = cost_op_runs(k->in->cost, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds * (timed ? k->in->repeat : 1);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
   if (d->memory && timed) d->memory[at] *= m->mesh.axes[t].size; /* a state is kept for all micro-batches */
 }
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   size_t index = in->shape->first[class];
-  Making k = {.in = in, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
+  Making k = {.in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
   const Strategy *all;
   int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
   double most = 1;
   Domain *d = ARENA_NEW(a, Domain);
   k.time_factor = find_time_factor(&k);
-  *d = (Domain){.nin = nin, .strategies = ARENA_ARRAY(a, Strategy, n), .time = ARENA_ARRAY(a, double, n)};
+  *d = (Domain){.nin = nin, .conversions = runs_of_result(in->shape->loops, in->f, index), .strategies = ARENA_ARRAY(a, Strategy, n), .time = ARENA_ARRAY(a, double, n)};
   d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
   d->memory = k.op->kind == OP_param || k.op->kind == OP_read ? ARENA_ARRAY(a, double, n) : NULL;
@@ -145,6 +146,7 @@ Domain *domain_of_copy(Arena *a, const Domain *producer, const Domain *const *us
   int most = producer->n;
   for (int i = 0; i < nusers; i++) most += users[i]->n * __builtin_popcount((unsigned)masks[i]);
   d->nin = 1;
+  d->conversions = producer->conversions;
   d->result = ARENA_ARRAY(a, const Layout *, most);
   for (int v = 0; v < producer->n; v++) add_layout(d, producer->result[v]);
   for (int i = 0; i < nusers; i++)

@@ -9,6 +9,7 @@ typedef struct Domain {
   Strategy *strategies;
   const Layout **result;    /* by strategy; NULL for operations without result */
   const Layout ***operands; /* by operand, strategy */
+  double conversions;       /* how often the result is converted */
   double *time;             /* by strategy, weighted */
   double *memory;           /* NULL: none */
 } Domain;

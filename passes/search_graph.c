@@ -36,6 +36,12 @@ typedef struct Classes {
   int *first; /* by class: a value that has it */
 } Classes;
 
+/* The table of two operations with one layout. */
+typedef struct Tie {
+  const Domain *domains[2];
+  SolveFactor factor; /* without vars */
+} Tie;
+
 struct Graph {
   GraphInput in;
   Arena *arena;
@@ -45,6 +51,7 @@ struct Graph {
   FanTables *fans;  /* by class of fan-outs */
   struct { Shared *items; size_t n, cap; } shared;
   struct { Classes *items; size_t n, cap; } classes;
+  struct { Tie *items; size_t n, cap; } ties;
   struct { SolveFactor *items; size_t n, cap; } factors;
   struct { int *items; size_t n, cap; } sizes;
   struct { const double **items; size_t n, cap; } times, memories;
@@ -143,7 +150,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
   for (int k = 0; k < c[0].n; k++) {
     const Layout *from = s->producer->result[c[0].first[k]];
     cost_convert_all(g->in.cost, type, from, w->n, w->to);
-    for (int i = 0; i < w->n; i++) w->seconds[k * w->n + i] = convert_weighted(g, type, from, w->to[i]) / s->shares;
+    for (int i = 0; i < w->n; i++) w->seconds[k * w->n + i] = s->producer->conversions * convert_weighted(g, type, from, w->to[i]) / s->shares;
   }
 }
 
@@ -270,24 +277,27 @@ static void add_fan(Graph *g, const FanOut *fan) {
   for (int i = 0; i < fan->nusers; i++) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
 }
 
-/* Reads and writes of one state keep it in one layout. */
-static void add_pair(Graph *g, StatePair pair) {
-  const Func *f = g->in.f;
-  size_t ops[2] = {pair.first, pair.second};
-  const Domain *d[2];
+/* Both must have one layout: that of what they make, or, for writes, take. */
+static SolveFactor pair_table(Graph *g, const Domain *const d[2]) {
   const Layout **layouts[2];
   int **maps = ARENA_ARRAY(g->arena, int *, 2), *classes = ARENA_ARRAY(g->arena, int, 2);
   for (int k = 0; k < 2; k++) {
-    d[k] = domain_at(g, ops[k]);
-    layouts[k] = f->ops.items[ops[k]].out ? d[k]->result : d[k]->operands[0];
+    layouts[k] = d[k]->result ? d[k]->result : d[k]->operands[0];
     classes[k] = d[k]->n;
     maps[k] = ARENA_ARRAY(g->arena, int, d[k]->n);
     for (int v = 0; v < d[k]->n; v++) maps[k][v] = v;
   }
   double *table = ARENA_ARRAY(g->arena, double, d[0]->n * d[1]->n);
   for (int v = 0; v < d[0]->n * d[1]->n; v++) table[v] = layouts[0][v / d[1]->n] == layouts[1][v % d[1]->n] ? 0 : INFINITY;
-  SolveFactor factor = {.n = 2, .maps = (const int *const *)maps, .classes = classes, .table = table};
-  add_factor(g, &factor, (int[2]){g->variable[ops[0]], g->variable[ops[1]]});
+  return (SolveFactor){.n = 2, .maps = (const int *const *)maps, .classes = classes, .table = table};
+}
+
+static void add_pair(Graph *g, LayoutPair pair) {
+  const Domain *d[2] = {domain_at(g, pair.first), domain_at(g, pair.second)};
+  size_t i = 0;
+  while (i < g->ties.n && !(g->ties.items[i].domains[0] == d[0] && g->ties.items[i].domains[1] == d[1])) i++;
+  if (i == g->ties.n) ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, pair_table(g, d)}));
+  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[pair.first], g->variable[pair.second]});
 }
 
 static bool make_domains(Graph *g, const char **why) {

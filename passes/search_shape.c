@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "passes/agreed.h"
 #include "passes/search_graph.h"
 
 typedef struct Shaping {
@@ -71,7 +72,8 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
   Text t = {.arena = scratch};
-  text_printf(&t, "%s ", op_name(op->kind));
+  text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index), runs_of_result(w->out->loops, w->out->f, index));
+  if (loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[loop_control(op)]);
   for (int i = 0; i < op->nin; i++) {
     type_print(w->m, &t, type_of(w->out->f, op->in[i]));
     text_add(&t, " ");
@@ -164,17 +166,18 @@ static void find_fans(Shaping *w) {
   arena_free(scratch);
 }
 
-/* Each read or write of a state is tied to the next one of the same state. */
+/* Each read or write of a state is tied to the next one of the same state, each leave to its carry. */
 static void find_pairs(Shaping *w) {
   const Func *f = w->out->f;
-  struct { StatePair *items; size_t n, cap; } pairs = {0};
+  struct { LayoutPair *items; size_t n, cap; } pairs = {0};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *a = &f->ops.items[i];
+    if (a->kind == OP_leave) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){(size_t)f->values.items[a->in[0]].op, i}));
     if (a->kind != OP_read && a->kind != OP_write) continue;
     for (size_t j = i + 1; j < f->ops.n; j++) {
       const Op *b = &f->ops.items[j];
       if ((b->kind != OP_read && b->kind != OP_write) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0) continue;
-      ARENA_PUSH(w->arena, &pairs, ((StatePair){i, j}));
+      ARENA_PUSH(w->arena, &pairs, ((LayoutPair){i, j}));
       break;
     }
   }
@@ -182,9 +185,9 @@ static void find_pairs(Shaping *w) {
   w->out->npairs = pairs.n;
 }
 
-const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels) {
+const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, const LoopCosts *loops) {
   Shape *s = ARENA_NEW(m->arena, Shape);
-  *s = (Shape){.f = f, .rules = rules, .labels = labels};
+  *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops};
   Shaping w = {.m = m, .arena = m->arena, .out = s};
   find_partial(&w);
   find_classes(&w);

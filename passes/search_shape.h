@@ -1,11 +1,12 @@
 /* passes/search_shape.h - what of the planner graph does not depend on the mesh: computed once for all candidates of a search.
  *
- * Operations that the planner cannot tell apart (equal kind, types, rule and labels) form one class, and values whose producer and users
+ * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs) form one class, and values whose producer and users
  * are of equal classes form one class of fan-outs.  A model of many equal layers has as many classes as one layer.
  */
 #ifndef APC_PASSES_SEARCH_SHAPE_H
 #define APC_PASSES_SEARCH_SHAPE_H
 
+#include "passes/cost_loops.h"
 #include "passes/labels.h"
 
 /* A value with its users: distinct operations, with a bit set of the operands that take it. */
@@ -18,15 +19,16 @@ typedef struct FanOut {
   int class;
 } FanOut;
 
-/* Two operations, in program order, that must keep the state they read or write in one layout. */
-typedef struct StatePair {
+/* Two operations, in program order, with one layout: reads and writes of one state, a carry and its leave. */
+typedef struct LayoutPair {
   size_t first, second;
-} StatePair;
+} LayoutPair;
 
 typedef struct Shape {
   const Func *f;
   const Rule *const *rules;
   const OpLabels *labels;
+  const LoopCosts *loops;
   const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
   int nclasses;
   const int *class;           /* by operation; -1: no variable */
@@ -34,11 +36,11 @@ typedef struct Shape {
   size_t nfans, npairs;
   const FanOut *fans;
   int nfan_classes;
-  const StatePair *pairs;
+  const LayoutPair *pairs;
 } Shape;
 
 /* Lives in the module's arena. */
-const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels);
+const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, const LoopCosts *loops);
 
 /* Whether partial sums may pass through the linear pseudo-factor: one of its operands can be a partial sum. */
 bool shape_linear_is_useful(const Shape *s, const Op *op, const Factor *k);

@@ -6,6 +6,7 @@
  */
 #include "passes/search_stage.h"
 
+#include "passes/cost_loops.h"
 #include "passes/derived.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ typedef struct Cutting {
   const Rule *const *rules;
   const Strategy *strategies;
   int time_axis;
+  const LoopCosts *loops;
   const bool *derived; /* by operation: every stage computes it for itself */
   const size_t *first_user; /* by value; the number of operations: none */
   Needs *needs;     /* by operation */
@@ -73,7 +75,7 @@ static void find_needs(Cutting *k) {
     const Strategy *s = &k->strategies[i];
     bool timed = false;
     for (int j = 0; j < s->n; j++) timed |= s->picks[j].axis == k->time_axis;
-    k->own[i] = cost_is_source(op->kind) ? 0 : repeated(k, timed, cost_op(k->c, f, op, k->rules[i], s).seconds);
+    k->own[i] = cost_is_source(op->kind) ? 0 : repeated(k, timed, cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds);
     for (int j = 0; j < op->nin; j++) {
       Val v = op->in[j];
       const Op *maker = op_of(f, v);
@@ -86,7 +88,7 @@ static void find_needs(Cutting *k) {
       double seconds = cost_convert(k->c, type_of(f, v), from, to);
       double bytes = fmin(cost_bytes(k->c, type_of(f, v), to), from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
       Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = maker->kind == OP_read ? k->first_user[v] : made, .source = is_given(k, made), .weight = -1};
-      need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds);
+      need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds * runs_of_result(k->loops, f, made));
       need.transfer = repeated(k, has_axis(to, k->time_axis), cost_transfer(k->c, bytes));
       if (maker->kind == OP_param) need.weight = (int)v, need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
       ARENA_PUSH(k->arena, &k->needs[i], need);
@@ -111,9 +113,11 @@ static const Op *read_of(const Func *f, const Op *write) {
   return NULL;
 }
 
-/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it. */
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it.  Nor inside a loop. */
 static bool *find_forbidden(const Cutting *k) {
   bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
+  for (int l = 0; l < k->loops->loops.n; l++)
+    for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
   for (size_t w = 0; w < k->f->ops.n; w++) {
     const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
     if (!read) continue;
@@ -271,6 +275,7 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
+  k.loops = loop_costs(a, c, f);
   k.first_user = find_first_users(&k);
   find_needs(&k);
   find_positions(&k, n);

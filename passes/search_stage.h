@@ -5,7 +5,7 @@
 #include "passes/cost.h"
 
 /* Fills stages[op] with 0 .. mesh.stages-1 so that the sum of the stages plus (micro-batches - 1) times the slowest is least, over
- * cuts at positions where few values are alive and with the weights of every stage within `memory_limit`.
+ * cuts at positions outside of loops where few values are alive and with the weights of every stage within `memory_limit`.
  * False when there are not enough such positions, or no cut keeps the limit. */
 bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages);
 
