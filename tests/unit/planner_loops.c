@@ -1,0 +1,182 @@
+/* Loops in plans: rounds multiply costs, a carry and its leave have one layout, a loop lies in one stage, and what is lowered computes the
+ * model with the communication that was predicted. */
+#include <math.h>
+
+#include "ir/loops.h"
+#include "passes/cost_comm.h"
+#include "passes/cost_kernel.h"
+#include "passes/plan_entries.h"
+#include "tests/guard.h"
+#include "tests/planner_case.h"
+
+/* LSTMs over seq x batch x d, each a loop that hands on its hidden states. */
+static void lstm_layer(Text *head, Text *body, int layer, const char *x, int d) {
+  const char *const gates = "ifog";
+  text_printf(head, "param \"w%d\" : f32[%d, 4, %d] = normal 0.1 seed %d\nparam \"r%d\" : f32[%d, 4, %d] = normal 0.1 seed %d\n", layer, d, d, 2 * layer, layer, d, d, 2 * layer + 1);
+  text_printf(body, "  %%w%d = param {name=\"w%d\"} : f32[%d, 4, %d]\n  %%r%d = param {name=\"r%d\"} : f32[%d, 4, %d]\n", layer, layer, d, d, layer, layer, d, d);
+#define LINE(...) text_printf(body, __VA_ARGS__)
+  LINE("  %%n%d = size {expr=seq} : i64[]\n  %%z%d = const {value=0} : f32[batch, %d]\n  %%s%d = const {value=0} : f32[seq, batch, %d]\n", layer, layer, d, layer, d);
+  LINE("  %%p%d = dot %%%s, %%w%d {spec=\"sbk,kgd->sbgd\"} : f32[seq, batch, 4, %d]\n", layer, x, layer, d);
+  LINE("  %%t%d = loop %%n%d {trips=seq} : i64[]\n  %%h%d = carry %%z%d : f32[batch, %d]\n  %%c%d = carry %%z%d : f32[batch, %d]\n  %%y%d = carry %%s%d : f32[seq, batch, %d]\n", layer, layer,
+       layer, layer, d, layer, layer, d, layer, layer, d);
+  LINE("  %%pt%d = gather %%p%d, %%t%d {axis=0, start=0} : f32[batch, 4, %d]\n  %%q%d = dot %%h%d, %%r%d {spec=\"bk,kgd->bgd\"} : f32[batch, 4, %d]\n", layer, layer, layer, d, layer, layer, layer, d);
+  LINE("  %%g%d = add %%pt%d, %%q%d : f32[batch, 4, %d]\n", layer, layer, layer, d);
+  for (int i = 0; i < 4; i++)
+    LINE("  %%%c1%d = slice %%g%d {starts=[0, %d, 0], strides=[1, 1, 1]} : f32[batch, 1, %d]\n  %%%c2%d = reshape %%%c1%d : f32[batch, %d]\n  %%%c3%d = %s %%%c2%d : f32[batch, %d]\n", gates[i], layer,
+         layer, i, d, gates[i], layer, gates[i], layer, d, gates[i], layer, i < 3 ? "sigmoid" : "tanh", gates[i], layer, d);
+  LINE("  %%fc%d = mul %%f3%d, %%c%d : f32[batch, %d]\n  %%ig%d = mul %%i3%d, %%g3%d : f32[batch, %d]\n  %%cn%d = add %%fc%d, %%ig%d : f32[batch, %d]\n", layer, layer, layer, d, layer, layer, layer, d,
+       layer, layer, layer, d);
+  LINE("  %%tc%d = tanh %%cn%d : f32[batch, %d]\n  %%hn%d = mul %%o3%d, %%tc%d : f32[batch, %d]\n  %%row%d = reshape %%hn%d : f32[1, batch, %d]\n", layer, layer, d, layer, layer, layer, d, layer, layer, d);
+  LINE("  %%yn%d = update %%y%d, %%row%d, %%t%d {axis=0, start=0} : f32[seq, batch, %d]\n  repeat \"again%d\" %%t%d\n", layer, layer, layer, layer, d, layer, layer);
+  LINE("  %%hT%d = leave %%h%d, %%hn%d : f32[batch, %d]\n  %%cT%d = leave %%c%d, %%cn%d : f32[batch, %d]\n  %%yT%d = leave %%y%d, %%yn%d : f32[seq, batch, %d]\n", layer, layer, layer, d, layer, layer,
+       layer, d, layer, layer, layer, d);
+#undef LINE
+}
+
+static const char *lstm_text(Arena *a, int layers, int seq, int batch, int d) {
+  Text head = {.arena = a}, body = {.arena = a};
+  text_printf(&head, "apc.ir 1\nsymbol batch min 1 hint %d\nsymbol seq min 1 hint %d\n", batch, seq);
+  text_printf(&body, "func @main level 1 {\n  %%x = input {name=\"x\"} : f32[seq, batch, %d]\n", d);
+  for (int i = 0; i < layers; i++) lstm_layer(&head, &body, i, i ? arena_printf(a, "yT%d", i - 1) : "x", d);
+  text_printf(&body, "  output \"y\" %%yT%d\n  output \"h\" %%hT%d\n  output \"c\" %%cT%d\n}\n", layers - 1, layers - 1, layers - 1);
+  text_add(&head, text_str(&body));
+  return text_str(&head);
+}
+
+static const char *layout_text(const Case *c, const char *name) {
+  Text t = {.arena = c->a};
+  size_t i = op_index(c->f, name);
+  layout_print(c->m, &t, strategy_result(c->m, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i]));
+  return text_str(&t);
+}
+
+/* ---- what is emitted */
+
+/* At the rank with the largest parts: the last one. */
+static double emitted_bytes(const Case *c, const Type *t) {
+  int64_t *sizes = ARENA_ARRAY(c->a, int64_t, c->m->symbols.n), n, all = 1;
+  for (size_t i = 0; i < c->m->symbols.n; i++) {
+    const Symbol *s = &c->m->symbols.items[i];
+    sizes[i] = s->axis >= 0 ? c->m->mesh.axes[s->axis].size - 1 : s->hint;
+  }
+  for (int d = 0; d < t->rank; d++) {
+    CHECK(ex_eval(t->dims[d], sizes, &n));
+    all *= n;
+  }
+  return (double)all * (double)dtype_bytes(t->dtype);
+}
+
+static int group_size(const Mesh *mesh, const Op *op) {
+  const Attr *axes = op_attr(op, AT_mesh_axes);
+  int n = 1;
+  if (!axes) return mesh->axes[op_int(op, AT_mesh_axis, 0)].size;
+  for (int i = 0; i < axes->n; i++) n *= mesh->axes[axes->u.ints[i]].size;
+  return n;
+}
+
+/* On a target of one tier it does not matter where the group lies. */
+static double emitted_op_seconds(const Case *c, const Func *l2, const Op *op) {
+  if (!op_is_comm(op->kind) && op->kind != OP_shard_slice && op->kind != OP_mask_partial) return 0;
+  CommGroup group = comm_group_block(c->t, group_size(&c->m->mesh, op));
+  CommCosts costs = comm_costs(c->t, &group);
+  double in = emitted_bytes(c, type_of(l2, op->in[0])), out = emitted_bytes(c, type_of(l2, op->out));
+  switch (op->kind) {
+    case OP_all_reduce: return comm_seconds(&costs, COMM_ALL_REDUCE, in);
+    case OP_all_gather: return comm_seconds(&costs, COMM_ALL_GATHER, out);
+    case OP_reduce_scatter: return comm_seconds(&costs, COMM_REDUCE_SCATTER, in);
+    case OP_all_to_all: return comm_seconds(&costs, COMM_ALL_TO_ALL, in);
+    case OP_exchange: return comm_seconds(&costs, COMM_EXCHANGE, fmax(in, out));
+    case OP_shard_slice: return c->t->launch + kernel_memory_seconds(c->t, 2 * out);
+    case OP_mask_partial: return c->t->launch + kernel_memory_seconds(c->t, 2 * in);
+    default: return 0;
+  }
+}
+
+/* Communication of the lowered function, that of a body as often as it has rounds; every loop has `rounds`. */
+static double emitted_seconds(const Case *c, const Func *l2, double rounds) {
+  Loops loops = loops_of(c->a, l2);
+  double sum = 0;
+  for (size_t i = 0; i < l2->ops.n; i++) {
+    double times = 1;
+    for (int l = loops.of[i]; l >= 0; l = loops.items[l].parent) times *= rounds;
+    sum += times * emitted_op_seconds(c, l2, &l2->ops.items[i]);
+  }
+  return sum;
+}
+
+static Func *lower_case(Case *c) {
+  CostModel *cost = cost_model_new(c->m, c->t);
+  LowerPlan plan = {.strategies = c->p->strategies, .stages = c->p->stages, .cost = cost_move, .cost_context = cost};
+  Func *l2 = lower_spmd(c->m, c->f, &plan, "rank", c->d);
+  cost_model_free(cost);
+  return l2;
+}
+
+/* ---- forced degrees */
+
+typedef struct Forced {
+  const char *target;
+  PlanOptions o;
+} Forced;
+
+static const Forced forced[] = {{"cpux2", {.tp = 2}}, {"cpux3", {.tp = 3}}, {"cpux4", {.tp = 4}}, {"cpux2", {.dp = 2}}, {"cpux3", {.dp = 3}}, {"cpux4", {.dp = 2, .tp = 2}},
+                                {"cpux4", {.dp = 4}}, {"cpux2", {.pp = 2}}, {"cpux4", {.pp = 2, .tp = 2}}, {"cpux2", {.pp = 2, .micro_batches = 2}}, {"cpux4", {0}}};
+
+enum { FORCED = (int)(sizeof forced / sizeof *forced) };
+
+/* Sequence 3, batch 4, hidden 8: three ranks have uneven parts. */
+static void plans_compute_the_model(void) {
+  for (int i = 0; i < FORCED; i++) {
+    Arena *a = arena_new();
+    Case c = plan_of(lstm_text(a, 2, 3, 4, 8), forced[i].target, forced[i].o);
+    CHECKF(c.p != NULL, "case %d", i);
+    Reference ref;
+    if (c.p && reference_run(c.m, c.f, -1, 1, c.a, c.d, &ref)) {
+      LowerPlan plan = {.strategies = c.p->strategies, .stages = c.p->stages};
+      Func *l2 = NULL;
+      const char *why = guard_check(c.m, &ref, &plan, c.a, &l2);
+      if (why) guard_report(c.m, c.f, l2, forced[i].target, why);
+    }
+    done(&c);
+    arena_free(a);
+  }
+}
+
+static void predicted_communication_is_emitted(void) {
+  for (int i = 0; i < FORCED; i++) {
+    if (forced[i].o.pp) continue;
+    Arena *a = arena_new();
+    Case c = plan_of(lstm_text(a, 2, 16, 24, 96), forced[i].target, forced[i].o);
+    CHECKF(c.p != NULL, "case %d", i);
+    Func *l2 = c.p ? lower_case(&c) : NULL;
+    CHECK(l2 && verify_func(c.m, l2, c.d));
+    if (l2) {
+      double predicted = c.p->price.time.collectives, emitted = emitted_seconds(&c, l2, 16);
+      CHECKF(fabs(predicted - emitted) <= 1e-9 * predicted, "case %d: predicted %.9g s, emitted %.9g s", i, predicted, emitted);
+      CHECKF(c.p->gap == 0, "case %d: gap %g", i, c.p->gap);
+    }
+    done(&c);
+    arena_free(a);
+  }
+}
+
+static void carries_and_leaves_agree(void) {
+  Arena *a = arena_new();
+  Case c = plan_of(lstm_text(a, 1, 16, 24, 512), "cpux2", (PlanOptions){.tp = 2});
+  CHECK(c.p != NULL);
+  if (c.p) {
+    CHECK_STR(layout_text(&c, "h0"), layout_text(&c, "hT0"));
+    CHECK_STR(layout_text(&c, "c0"), "{1:tp}");
+    CHECK_STR(layout_text(&c, "cT0"), "{1:tp}");
+    CHECK_STR(layout_text(&c, "q0"), "{2:tp}");
+  }
+  done(&c);
+  arena_free(a);
+}
+
+int main(void) {
+  RUN(carries_and_leaves_agree);
+  RUN(plans_compute_the_model);
+  RUN(predicted_communication_is_emitted);
+  return test_summary();
+}
