@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "ir/loops.h"
+
 static bool is_integer(const Type *t) { return dtype_class(t->dtype) == DTC_I || dtype_class(t->dtype) == DTC_U; }
 
 static bool any_operand(const Op *op, const bool *from) {
@@ -12,8 +14,9 @@ static bool any_operand(const Op *op, const bool *from) {
 }
 
 static bool is_state(const Func *f, Val v) {
-  while (op_of(f, v)->kind == OP_update) v = op_of(f, v)->in[0];
-  return op_of(f, v)->kind == OP_read;
+  OpKind k;
+  while ((k = op_of(f, v)->kind) == OP_update || k == OP_carry || k == OP_leave) v = op_of(f, v)->in[0];
+  return k == OP_read;
 }
 
 /* How many places the index operand of the operation may name, and which operand that is; NULL for operations that index nothing.
@@ -36,13 +39,17 @@ const Expr *index_bound(Module *m, const Func *f, Val v) {
   bool *from = ARENA_ARRAY(m->arena, bool, f->values.n);
   const Expr *bound = NULL;
   from[v] = true;
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    int index;
-    const Expr *extent = indexed_extent(m, f, op, &index);
-    if (extent && from[op->in[index]]) bound = bound ? ex_min(m, bound, extent) : extent;
-    bool index_only = extent && !from[op->in[0]];
-    if (op->out && !index_only && is_integer(type_of(f, op->out)) && any_operand(op, from)) from[op->out] = true;
+  for (bool more = true; more;) { /* what a leave is given is the carry of the next round: operations above may use it */
+    more = false;
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      int index;
+      const Expr *extent = indexed_extent(m, f, op, &index);
+      if (extent && from[op->in[index]]) bound = bound ? ex_min(m, bound, extent) : extent;
+      bool index_only = extent && !from[op->in[0]];
+      if (op->out && !index_only && is_integer(type_of(f, op->out)) && any_operand(op, from)) from[op->out] = true;
+      if (op->kind == OP_leave && from[op->out] && !from[op->in[0]]) from[op->in[0]] = more = true;
+    }
   }
   return bound;
 }
@@ -96,10 +103,12 @@ static void follow(Module *m, Ranging *r, const Op *op) {
 IndexRange index_range(Module *m, const Func *f, Val v) {
   Ranging r = {f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, const Expr *, f->values.n)};
   IndexRange range = {NULL, true};
+  Loops loops = loops_of(m->arena, f);
   r.same[v] = is_integer(type_of(f, v));
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     follow(m, &r, op);
+    if (loops.of[i] >= 0) continue; /* maybe there is no round */
     int index;
     const Expr *extent = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
     if (!extent) continue;

@@ -5,7 +5,7 @@
 #include "ir/ir.h"
 
 /* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are updated, cross-entropy classes), at
- * level 1; NULL when it indexes nothing.  Follows operations on integers only, and no arithmetic: an index that is
+ * level 1; NULL when it indexes nothing.  Follows operations on integers only, through loops, and no arithmetic: an index that is
  * shifted or scaled before its use counts as if it were not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
@@ -19,7 +19,7 @@ typedef struct IndexRange {
 } IndexRange;
 
 /* Follows copies, casts to i32 and i64, reshapes, transposes, broadcasts and joins, and the idiom index < 0 ? index + extent : index;
- * whatever else is done to an index on the way leaves it to the model what it may be. */
+ * whatever else is done to an index on the way leaves it to the model what it may be, and so does a loop, whose body may not run. */
 IndexRange index_range(Module *m, const Func *f, Val v);
 
 #endif

@@ -4,7 +4,7 @@
  * coordinates, and the axes over which it is a partial result.  An operation is accepted when some level-1 operation with the same
  * argument terms, restricted to the boxes of the operands, is what the local operation computes.  Communication has axioms of its own
  * (prove_comm.c).  One pass over the operations; the first that fits nothing is named.  What the operations do to boxes is in
- * prove_case.c, the arithmetic of boxes in prove_span.c; where that leaves something open the answer is unknown, not refuted.
+ * prove_case.c, the arithmetic of boxes in prove_span.c, loops are proved by induction (prove_loop.c); where that leaves something open the answer is unknown, not refuted.
  */
 #include "ir/prove.h"
 
@@ -31,8 +31,7 @@ bool prove_fail(Prover *p, const char *format, ...) {
 
 static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known);
 
-/* The local extents are those of the box. */
-static bool check_extents(Prover *p, const Type *t, Relation *r) {
+bool prove_extents(Prover *p, const Type *t, Relation *r) {
   for (int d = 0; d < r->rank; d++)
     if (!expr_equal(p, span_extent(p, &r->dims[d]), t->dims[d])) return prove_fail(p, "dimension %d has not the extent of its part", d);
   uint32_t both = relation_axes(p->m, r) & r->axes;
@@ -50,7 +49,7 @@ static bool prove_compute(Prover *p, const Func *f, const Op *op, const Fact2 *i
   for (const Fact *g = facts; g; g = g->next) {
     for (int i = 0; i < op->nin; i++) rel[i] = in[i].relation;
     Relation r = {.rank = type_of(f, op->out)->rank};
-    if (prove_case(p, g->f, g->op, f, op, rel, &r) && check_extents(p, type_of(f, op->out), &r)) {
+    if (prove_case(p, g->f, g->op, f, op, rel, &r) && prove_extents(p, type_of(f, op->out), &r)) {
       *out = (Fact2){g->term, r};
       return true;
     }
@@ -76,7 +75,7 @@ static bool declared(Prover *p, const Type *global, const Layout *l, const Type 
     layout_interval(p->m, &l->dims[d], global->dims[d], &r->dims[d].lo, &r->dims[d].hi);
   }
   if (l->partial_axes) return prove_fail(p, "a source is declared partial");
-  return check_extents(p, local, r);
+  return prove_extents(p, local, r);
 }
 
 static const Op *source_named(const Func *f, OpKind kind, const char *name) {
@@ -138,38 +137,57 @@ static bool prove_write(Prover *p, const Op *op, const Fact2 *in) {
   return prove_fail(p, "level 1 does not write this state");
 }
 
+bool prove_operands(Prover *p, const Walk *w, size_t i) {
+  const Op *op = &w->f->ops.items[i];
+  int loop = loops_reads_in(w->loops, w->f, i);
+  for (int k = 0; k < op->nin; k++) {
+    const Op *from = op_of(w->f, op->in[k]);
+    int stage = from->kind == OP_transfer ? (int)op_int(from, AT_to_stage, 0) : from->stage;
+    if (w->f->level == 2 && stage != op->stage) return prove_fail(p, "operand %d is in another stage", k);
+    if (!loops_within(w->loops, loop, w->loops->of[from - w->f->ops.items])) return prove_fail(p, "operand %d is a value of a loop's body", k);
+  }
+  return true;
+}
+
 static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known, Fact2 *out) {
   Fact2 in[MAX_OPERANDS];
-  for (int i = 0; i < op->nin; i++) {
-    in[i] = known[op->in[i]];
-    const Op *from = op_of(f, op->in[i]);
-    int stage = from->kind == OP_transfer ? (int)op_int(from, AT_to_stage, 0) : from->stage;
-    if (f->level == 2 && stage != op->stage) return prove_fail(p, "operand %d is in another stage", i);
-  }
+  for (int i = 0; i < op->nin; i++) in[i] = known[op->in[i]];
   if (op->kind == OP_input || op->kind == OP_param || op->kind == OP_read) return prove_source(p, f, op, out);
   if (op->kind == OP_write) return prove_write(p, op, &in[0]);
   if (op->kind == OP_copy) return *out = in[0], true;
   if (op_level2_only(op->kind)) {
     out->term = in[0].term;
-    return prove_comm(p, f, op, &in[0].relation, &out->relation) && check_extents(p, type_of(f, op->out), &out->relation);
+    return prove_comm(p, f, op, &in[0].relation, &out->relation) && prove_extents(p, type_of(f, op->out), &out->relation);
   }
   if (op_is_composite(op->kind)) return prove_body(p, f, op, in, out);
   return prove_compute(p, f, op, in, out);
 }
 
-static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known) {
+bool prove_range(Prover *p, const Walk *w, size_t from, size_t to) {
   int next = 0;
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    Fact2 none, *out = op->out ? &known[op->out] : &none;
-    if (inputs && op->kind == OP_input) {
-      *out = inputs[next++];
+  for (size_t i = from; i < to; i++) {
+    const Op *op = &w->f->ops.items[i];
+    Fact2 none, *out = op->out ? &w->known[op->out] : &none;
+    if (w->inputs && op->kind == OP_input) {
+      *out = w->inputs[next++];
       continue;
     }
-    if (!inputs) p->op = op->name; /* inside a body the composite is named */
-    if (!prove_op(p, f, op, known, out)) return false;
+    if (!w->inputs) p->op = op->name; /* inside a body the composite is named */
+    if (!prove_operands(p, w, i)) return false;
+    if (op->kind == OP_loop) {
+      const Loop *l = &w->loops->items[w->loops->of[i]];
+      if (!prove_loop(p, w, l)) return false;
+      i = l->end - 1;
+    } else if (!prove_op(p, w->f, op, w->known, out)) {
+      return false;
+    }
   }
   return true;
+}
+
+static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known) {
+  Loops loops = loops_of(p->m->arena, f);
+  return prove_range(p, &(Walk){f, &loops, inputs, known, controls_of(p->m, f, &loops)}, 0, f->ops.n);
 }
 
 /* The local value is the shard of the level-1 output that it is declared to be. */
@@ -213,7 +231,7 @@ static Proof verdict_of(const Prover *p, bool ok) {
 
 static Proof try_proof(Prover *p, const Func *l2) {
   Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, l2->values.n);
-  p->nstates = p->nguesses = 0;
+  p->nstates = p->nguesses = p->depth = 0;
   p->written = 0;
   p->uncertain = p->guessed = p->exhausted = false;
   return verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));

@@ -35,6 +35,7 @@ typedef struct Prover {
   struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;
+  int depth;       /* loops that are open */
   bool uncertain;  /* a failed comparison could not be decided */
   bool guessed;    /* a free span was given a place that may be another one */
   int nguesses;    /* guesses so far; the i-th takes the place number guesses[i] of those that fit, beyond MAX_GUESSES the first */
@@ -70,6 +71,22 @@ bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prov
 /* prove_case.c: does `op` on boxes `in` compute its part of the level-1 operation `g` of function gf?  Fills the spans of the
  * result and its partial axes. */
 bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out);
+
+/* prove.c */
+typedef struct Walk {
+  const Func *f;
+  const Loops *loops;
+  const Fact2 *inputs;  /* NULL: level 2 itself; else what its inputs are (the decomposition of a composite) */
+  Fact2 *known;         /* by value */
+  const bool *controls; /* by value: it may control a loop; NULL without loops */
+} Walk;
+bool prove_range(Prover *p, const Walk *w, size_t from, size_t to);  /* the operations [from, to), which end no loop but those they begin */
+bool prove_operands(Prover *p, const Walk *w, size_t i);             /* those of operation i are in its stage, and visible */
+bool prove_extents(Prover *p, const Type *local, Relation *r);       /* the local extents are those of the box */
+
+/* prove_loop.c */
+const bool *controls_of(Module *m, const Func *f, const Loops *loops);
+bool prove_loop(Prover *p, const Walk *w, const Loop *l); /* all of it, with its leaves */
 
 /* prove_comm.c: the axioms of the level-2 operations. */
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);

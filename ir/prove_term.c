@@ -183,7 +183,50 @@ static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
   return term_get(t, text_str(&text));
 }
 
+/* ---- loops */
+
+Term term_of_round(Terms *t, int depth) { return term_get(t, arena_printf(t->m->arena, "round %d", depth)); }
+
+Term term_of_carry(Terms *t, int depth, int number, const Type *global) {
+  Text text = {.arena = t->m->arena};
+  text_printf(&text, "carry %d.%d ", depth, number);
+  type_print(t->m, &text, global);
+  return term_get(t, text_str(&text));
+}
+
+static Term term_of_leave(Terms *t, const LoopTerms *l, int number) {
+  Text text = {.arena = t->m->arena};
+  text_printf(&text, "leave %d.%d ", l->depth, number);
+  if (l->trips) ex_print(t->m, &text, l->trips);
+  text_printf(&text, ",%u,%u", l->count, l->again);
+  for (int k = 0; k < l->ncarries; k++) {
+    text_add(&text, ",");
+    type_print(t->m, &text, l->types[k]);
+    text_printf(&text, ",%u,%u", l->inits[k], l->nexts[k]);
+  }
+  return term_get(t, text_str(&text));
+}
+
+/* The repeat ends the innermost loop: all that makes it is known, and with it the terms of its leaves. */
+static void leave_loop(Terms *t, const Func *f, const Loop *loop, Term *terms) {
+  Arena *arena = t->m->arena;
+  const Op *ops = f->ops.items, *begin = &ops[loop->begin], *repeat = &ops[loop->repeat];
+  int n = loop->ncarries;
+  LoopTerms l = {.depth = --t->depth, .ncarries = n, .trips = op_expr(begin, AT_trips), .count = terms[begin->in[0]],
+                 .again = repeat->nin > 1 ? terms[repeat->in[1]] : 0, .types = ARENA_ARRAY(arena, const Type *, n),
+                 .inits = ARENA_ARRAY(arena, Term, n), .nexts = ARENA_ARRAY(arena, Term, n), .leaves = ARENA_ARRAY(arena, Term, n)};
+  for (int k = 0; k < n; k++) {
+    const Op *carry = begin + 1 + k, *leave = repeat + 1 + k;
+    l.types[k] = type_of(f, carry->out);
+    l.inits[k] = terms[carry->in[0]];
+    l.nexts[k] = terms[leave->in[1]];
+  }
+  for (int k = 0; k < n; k++) terms[repeat[1 + k].out] = l.leaves[k] = term_of_leave(t, &l, k);
+  ARENA_PUSH(arena, &t->loops, l);
+}
+
 Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
+  Loops loops = loops_of(t->m->arena, f);
   Term *terms = ARENA_ARRAY(t->m->arena, Term, f->values.n);
   const Term **inner = ARENA_ARRAY(t->m->arena, const Term *, f->values.n); /* of calls: the terms of the callee */
   int next_input = 0;
@@ -207,6 +250,14 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     } else if (op->kind == OP_result) {
       const Func *callee = module_func(t->m, op_str(op_of(f, op->in[0]), AT_name));
       terms[op->out] = inner[op->in[0]][callee->outputs.items[op_int(op, AT_index, 0)].value];
+    } else if (op->kind == OP_loop) {
+      terms[op->out] = term_of_round(t, t->depth++);
+    } else if (op->kind == OP_carry) {
+      terms[op->out] = term_of_carry(t, t->depth - 1, (int)(i - loops.items[loops.of[i]].begin) - 1, type_of(f, op->out));
+    } else if (op->kind == OP_repeat) {
+      leave_loop(t, f, &loops.items[loops.of[i]], terms);
+    } else if (op->kind == OP_leave) {
+      continue;
     } else {
       terms[op->out] = identify(t, f, op, args);
       add_fact(t, f, op, terms[op->out], args);

@@ -3,11 +3,14 @@
  * A term is a hash-consed expression over level-1 primitives: inputs, weights, states, constants, and operations on terms.
  * Composites are expanded by their bodies, copies are transparent.  Equal terms are equal numbers.  Constants, sizes and index
  * ramps do not carry extents: they are the same function on any box.
+ *
+ * Loops: the number of the round and the carries are bound variables, named by how many loops are around theirs, so that terms of a
+ * body say what a round computes from them.  A leave is a term of all that makes its loop: rounds, initial and next values, condition.
  */
 #ifndef APC_IR_PROVE_TERM_H
 #define APC_IR_PROVE_TERM_H
 
-#include "ir/ir.h"
+#include "ir/loops.h"
 
 typedef uint32_t Term; /* 0: none */
 
@@ -24,6 +27,15 @@ typedef struct Written {
   const char *name;
   Term term;
 } Written;
+
+/* A level-1 loop. */
+typedef struct LoopTerms {
+  int depth, ncarries; /* depth: loops around it */
+  const Expr *trips;   /* NULL: none */
+  Term count, again;   /* again: 0 when there is no condition */
+  const Type **types;  /* of the carries */
+  Term *inits, *nexts, *leaves;
+} LoopTerms;
 
 /* Interned text -> the term of that identity, or the facts of that kind and arguments; linear probing. */
 typedef struct KeySlot {
@@ -43,6 +55,8 @@ typedef struct Terms {
   KeyMap by_args; /* "kind(args)" -> facts */
   uint32_t count;
   struct { Written *items; size_t n, cap; } writes;
+  int depth; /* loops open while terms are made */
+  struct { LoopTerms *items; size_t n, cap; } loops;
 } Terms;
 
 Terms *terms_new(Module *m);
@@ -52,6 +66,10 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs);
 
 /* The facts with this kind and these arguments. */
 const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args);
+
+/* The bound variables of a loop with `depth` loops around it. */
+Term term_of_round(Terms *t, int depth);
+Term term_of_carry(Terms *t, int depth, int number, const Type *global);
 
 /* The next group of dimensions of a reshape: from *i and *j on the fewest whose products agree; moves both behind it. */
 void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j);

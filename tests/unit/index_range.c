@@ -74,12 +74,32 @@ static void computed_on_the_way(void) {
   CHECK(below_of("  output \"y\" %i\n", &negative) == -1);
 }
 
+/* A body may not run, so nothing must hold; but the input indexes the table, in the round after the one that reads it. */
+static void in_a_loop(void) {
+  const char *text = "apc.ir 1\nfunc @main level 1 {\n  %i = input {name=\"i\"} : i64[4]\n  %t = input {name=\"t\"} : f32[9, 2]\n  %z = const {value=0} : i64[4]\n"
+                     "  %n = const {value=2} : i64[]\n  %s = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %c = carry %z : i64[4]\n  %d = carry %s : f32[4, 2]\n"
+                     "  %y = gather %t, %c {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %cl = leave %c, %i : i64[4]\n  %dl = leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n}\n";
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("t.ir", text, d);
+  CHECK(m && verify_module(m, d));
+  if (!m) return;
+  Func *f = module_func(m, "main");
+  CHECK(!index_range(m, f, func_find(f, "i")).below);
+  const Expr *bound = index_bound(m, f, func_find(f, "i"));
+  CHECK(bound && ex_is_const(bound, 9));
+  module_free(m);
+  bool negative;
+  CHECK(below_of("  %n = const {value=2} : i64[]\n  %s = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %d = carry %s : f32[4, 2]\n"
+                 "  %y = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %dl = leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n", &negative) == -1);
+}
+
 int main(void) {
   arena = arena_new();
   RUN(used_as_it_is);
   RUN(counted_from_the_end);
   RUN(places_of_states);
   RUN(computed_on_the_way);
+  RUN(in_a_loop);
   arena_free(arena);
   return test_summary();
 }
