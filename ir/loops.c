@@ -47,6 +47,11 @@ int loops_entered(const Loops *l, int inner, int outer) {
   return inner == outer ? entered : -1;
 }
 
+size_t loops_behind(const Loops *l, const Func *f, size_t op) {
+  int in = f->ops.items[op].kind == OP_leave ? loops_reads_in(l, f, op) : l->of[op];
+  return in < 0 ? op : l->items[loops_entered(l, in, -1)].end - 1;
+}
+
 size_t *loops_last_uses(Arena *arena, const Func *f, const Loops *l) {
   size_t *last = ARENA_ARRAY(arena, size_t, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {

@@ -29,6 +29,8 @@ typedef struct Loops {
   int *of;     /* by operation: the innermost loop whose body its result belongs to, -1: none (a leave belongs outside) */
 } Loops;
 
+static inline bool loops_is_part(OpKind k) { return k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave; }
+
 /* The loops of a function that keeps rule V20, in `arena`. */
 Loops loops_of(Arena *arena, const Func *f);
 
@@ -39,6 +41,9 @@ bool loops_within(const Loops *l, int inner, int outer);
 /* The outermost loop around operations of loop `inner` that does not contain those of loop `outer`; -1 when `inner` is `outer`
  * or does not lie in it.  With `outer` the loop that defines a value and `inner` one that reads it: the loop which the value enters. */
 int loops_entered(const Loops *l, int inner, int outer);
+
+/* The operation itself when it is outside of loops; of one that is part of a loop, leaves too, the last leave of the outermost. */
+size_t loops_behind(const Loops *l, const Func *f, size_t op);
 
 /* Index of the operation behind which no round of any loop reads `v` again: the last use, or the end (the last leave) of the loop
  * that it enters to be read there.  By value; the value's own operation when nobody reads it, SIZE_MAX for outputs. */

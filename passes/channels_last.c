@@ -364,12 +364,33 @@ static bool copy_in_order(Last *l, const Op *op) {
   return v || !op->out;
 }
 
+/* Carries and leaves stand side by side: what they read is put into the model's order before the loop or repeat in front of them. */
+static void order_ahead(Last *l, size_t i) {
+  const Op *op = &l->r.old->ops.items[i], *end = l->r.old->ops.items + l->r.old->ops.n;
+  OpKind kind = op->kind == OP_loop ? OP_carry : OP_leave;
+  if (op->kind != OP_loop && op->kind != OP_repeat) return;
+  for (op++; op < end && op->kind == kind; op++) in_form(l, op->in[kind == OP_leave], 0);
+}
+
+/* Behind the leaves the forms that values got in the body are gone. */
+static void forget_forms(Last *l, size_t i) {
+  const Func *f = l->r.old;
+  if (f->ops.items[i].kind != OP_leave || (i + 1 < f->ops.n && f->ops.items[i + 1].kind == OP_leave)) return;
+  for (size_t v = 1; v < f->values.n; v++) {
+    for (int k = 0; k < FORMS; k++)
+      if (rewrite_is_behind(&l->r, l->forms[v].v[k])) l->forms[v].v[k] = 0;
+    l->r.map[v] = l->forms[v].v[0];
+  }
+}
+
 static bool channels_last(Module *m, const Func *f, Diags *diags) {
   Arena *a = m->arena;
   Last l = {rewrite_start(m, f, diags), fixed_values(a, f), ARENA_ARRAY(a, Forms, f->values.n)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
+    order_ahead(&l, i);
     if (!try_op(&l, op) && !copy_in_order(&l, op)) return false;
+    forget_forms(&l, i);
   }
   for (size_t i = 0; i < f->outputs.n; i++) in_form(&l, f->outputs.items[i].value, 0);
   rewrite_finish(&l.r);

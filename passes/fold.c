@@ -13,6 +13,7 @@
  */
 #include <string.h>
 
+#include "ir/loops.h"
 #include "passes/fixed.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
@@ -39,6 +40,7 @@ typedef struct Fold {
   const Op **user;    /* by value: the last operation that uses it */
   const Chain **ends; /* by operation: the chain that ends there */
   bool *inside;       /* by operation: part of a chain, before its end */
+  Loops loops;        /* a chain lies in one body: it moves to its end */
 } Fold;
 
 static int op_number(const Fold *f, const Op *op) { return (int)(op - f->r.old->ops.items); }
@@ -133,11 +135,13 @@ static bool worth_folding(const Fold *f, const Chain *c) {
   return false;
 }
 
+static bool same_body(const Fold *f, const Op *x, const Op *y) { return f->loops.of[op_number(f, x)] == f->loops.of[op_number(f, y)]; }
+
 static void find_chain(Fold *f, const Op *op) {
   Chain c;
   if (!start_chain(f, op, &c)) return;
   Val v = op->out;
-  while (f->uses[v] == 1 && f->user[v] && add_to_chain(f, &c, f->user[v], v)) v = f->user[v]->out;
+  while (f->uses[v] == 1 && f->user[v] && same_body(f, op, f->user[v]) && add_to_chain(f, &c, f->user[v], v)) v = f->user[v]->out;
   if (!worth_folding(f, &c)) return;
   Chain *kept = ARENA_NEW(f->r.m->arena, Chain);
   *kept = c;
@@ -250,7 +254,7 @@ static bool fold(Module *m, const Func *old, Diags *diags) {
   Arena *a = m->arena;
   Fold f = {.r = rewrite_start(m, old, diags), .fixed = fixed_values(a, old), .uses = ARENA_ARRAY(a, int, old->values.n),
             .user = ARENA_ARRAY(a, const Op *, old->values.n), .ends = ARENA_ARRAY(a, const Chain *, old->ops.n + 1),
-            .inside = ARENA_ARRAY(a, bool, old->ops.n + 1)};
+            .inside = ARENA_ARRAY(a, bool, old->ops.n + 1), .loops = loops_of(a, old)};
   for (size_t i = 0; i < old->ops.n; i++)
     for (int k = 0; k < old->ops.items[i].nin; k++) f.uses[old->ops.items[i].in[k]]++, f.user[old->ops.items[i].in[k]] = &old->ops.items[i];
   for (size_t i = 0; i < old->outputs.n; i++) f.uses[old->outputs.items[i].value]++;

@@ -58,7 +58,7 @@ static bool inline_call(Inline *w, const Op *call) {
   const Func *callee = module_func(m, op_str(call, AT_name));
   const Attr *labels = op_attr(call, AT_labels);
   const char *prefix = labels ? w->prefix : arena_printf(m->arena, "%s%s/", w->prefix, outer_name(w, call->name));
-  Inline inner = inline_start((Rewrite){m, callee, w->r.b, ARENA_ARRAY(m->arena, Val, callee->values.n)}, prefix, labels);
+  Inline inner = inline_start((Rewrite){.m = m, .old = callee, .b = w->r.b, .map = ARENA_ARRAY(m->arena, Val, callee->values.n)}, prefix, labels);
   int operand = 0;
   for (size_t i = 0; i < callee->ops.n; i++) {
     const Op *op = &callee->ops.items[i];

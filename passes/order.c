@@ -3,11 +3,14 @@
  * In: a function in any legal order.  Out: the same operations; where a source or a write stands depends only on the order of the
  * others.  So a block may hand them to its caller and get them back when it is inlined, byte for byte.
  *
+ * Sources that a loop uses stand before it, so that one of them can be used in several bodies and behind; a write waits for the end of a loop.
+ *
  * A write waits for the uses of what was read: the state may be overwritten in place.  Uses by other writes do not count: two states
  * that are exchanged would wait for each other.
  */
 #include "passes/order.h"
 
+#include "ir/loops.h"
 #include "passes/blocks.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
@@ -16,12 +19,13 @@ typedef struct Order {
   Rewrite r;
   Arena *scratch;
   const Func *f;
+  Loops loops;
   bool *done;                                             /* by operation */
   struct IndexList { uint32_t *items; size_t n, cap; } *due; /* by operation: writes that go behind it */
   uint32_t *last_use;                                     /* by value: the last use that is no write */
 } Order;
 
-static bool moves(const Op *op) { return !op->out || blocks_is_source(op->kind); }
+static bool moves(const Op *op) { return op->kind == OP_write || blocks_is_source(op->kind); }
 
 static bool emit(Order *w, size_t i) {
   if (w->done[i]) return true;
@@ -49,14 +53,14 @@ static void find_last_uses(Order *w) {
   w->last_use = ARENA_ARRAY(w->scratch, uint32_t, w->f->values.n);
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
-    for (int k = 0; op->out && k < op->nin; k++) w->last_use[op->in[k]] = (uint32_t)i;
+    for (int k = 0; op->kind != OP_write && k < op->nin; k++) w->last_use[op->in[k]] = (uint32_t)loops_behind(&w->loops, w->f, i);
   }
 }
 
 /* Behind which operation a write goes; SIZE_MAX: nothing holds it, it goes to the end. */
 static size_t due_behind(const Order *w, size_t i) {
   const Op *write = &w->f->ops.items[i], *made = op_of(w->f, write->in[0]);
-  size_t at = moves(made) ? SIZE_MAX : (size_t)w->f->values.items[write->in[0]].op;
+  size_t at = moves(made) ? SIZE_MAX : loops_behind(&w->loops, w->f, (size_t)w->f->values.items[write->in[0]].op);
   for (size_t k = 0; k < i; k++) {
     const Op *op = &w->f->ops.items[k];
     if (op->kind != OP_read || !same_state(op, write)) continue;
@@ -69,18 +73,23 @@ static size_t due_behind(const Order *w, size_t i) {
 static void find_due(Order *w) {
   w->due = arena_alloc(w->scratch, sizeof *w->due * w->f->ops.n);
   for (size_t i = 0; i < w->f->ops.n; i++) {
-    size_t at = w->f->ops.items[i].out ? SIZE_MAX : due_behind(w, i);
+    size_t at = w->f->ops.items[i].kind == OP_write ? due_behind(w, i) : SIZE_MAX;
     if (at != SIZE_MAX) ARENA_PUSH(w->scratch, &w->due[at], (uint32_t)i);
   }
 }
 
+static bool emit_sources(Order *w, size_t i) {
+  size_t end = w->f->ops.items[i].kind == OP_loop ? w->loops.items[w->loops.of[i]].end : i + 1;
+  for (; i < end; i++)
+    for (int k = 0; k < w->f->ops.items[i].nin; k++)
+      if (!emit_source(w, w->f->ops.items[i].in[k])) return false;
+  return true;
+}
+
 static bool emit_all(Order *w) {
   for (size_t i = 0; i < w->f->ops.n; i++) {
-    const Op *op = &w->f->ops.items[i];
-    if (moves(op)) continue;
-    for (int k = 0; k < op->nin; k++)
-      if (!emit_source(w, op->in[k])) return false;
-    if (!emit(w, i)) return false;
+    if (moves(&w->f->ops.items[i])) continue;
+    if (!emit_sources(w, i) || !emit(w, i)) return false;
     for (size_t k = 0; k < w->due[i].n; k++)
       if (!emit_write(w, w->due[i].items[k])) return false;
   }
@@ -91,7 +100,7 @@ static bool emit_all(Order *w) {
 
 Func *order_sources(Module *m, const Func *f, Diags *diags) {
   Arena *scratch = arena_new();
-  Order w = {.r = rewrite_start(m, f, diags), .scratch = scratch, .f = f, .done = ARENA_ARRAY(scratch, bool, f->ops.n)};
+  Order w = {.r = rewrite_start(m, f, diags), .scratch = scratch, .f = f, .loops = loops_of(scratch, f), .done = ARENA_ARRAY(scratch, bool, f->ops.n)};
   find_last_uses(&w);
   find_due(&w);
   bool ok = emit_all(&w);

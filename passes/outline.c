@@ -8,11 +8,12 @@
  * - Where names of the instances differ (names.h), the block's have holes, which a call fills with its labels.  The same goes for groups
  *   and places in the source.
  *
- * A block stays flat when it has more operands than an operation may have, or places that differ in line and column.
+ * A block stays flat when it has part of a loop (one that lies in a body is called there), more operands than an operation may have, or places that differ in line and column.
  */
 #include <string.h>
 
 #include "ir/holes.h"
+#include "ir/loops.h"
 #include "passes/blocks.h"
 #include "passes/names.h"
 #include "passes/passes.h"
@@ -112,8 +113,9 @@ static bool same_line(const Outline *w, const Block *b, int index) {
 static bool can_be_called(Outline *w, int block) {
   Outlined *o = &w->items[block];
   for (int i = 0; i < o->b->size; i++) {
-    if (!o->inner[i]) continue;
     const Op *op = op_at(w, o->b, 0, i);
+    if (loops_is_part(op->kind)) return false;
+    if (!o->inner[i]) continue;
     for (int k = 0; k < op->nin; k++)
       if (inner_index(w, block, 0, op->in[k]) < 0) operand_at(w, o, i, k);
     if (!same_line(w, o->b, i)) return false;

@@ -5,7 +5,7 @@
  * Each rank runs its part of @prepare after loading (lower_prepare); the weights it read are not kept.
  *
  * What moves: of the values that anything else needs, walking up from the outputs, the first that
- *   - depends on weights and constants only (no size of a request, no random number),
+ *   - depends on weights and constants only (no size of a request, no random number, nothing that changes from round to round of a loop),
  *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and what is worked out is repeated where it is
  *     used, and
  *   - has at most as many elements as the weights it is computed from: what @prepare keeps is memory of every rank for good, so a bias
@@ -13,10 +13,11 @@
  * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone stay too: they have
  * no weight to be counted against, and every stage makes them where it needs them (passes/derived.h).
  *
- * Equal work of several functions is done once.  A function of that name that the module has already is extended.
+ * Loops over weights alone stay where they are.  Equal work of several functions is done once.  A function of that name that the module has already is extended.
  */
 #include <string.h>
 
+#include "ir/loops.h"
 #include "passes/fixed.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
@@ -88,12 +89,15 @@ static bool moves(const Scan *s, Val v) {
   return s->fixed[v] == FIXED_WORK && op_of(s->f, v)->kind != OP_broadcast && elements(type_of(s->f, v)) <= weight_elements(s, v);
 }
 
+/* Loops stay whole: what is not needed of them is left to dce. */
+static bool stays(const Scan *s, const Op *op) { return !op->out || s->needed[op->out] || op->kind == OP_input || loops_is_part(op->kind); }
+
 static bool choose(const Scan *s) {
   bool any = false;
   for (size_t i = 0; i < s->f->outputs.n; i++) s->needed[s->f->outputs.items[i].value] = true;
   for (size_t i = s->f->ops.n; i-- > 0;) {
     const Op *op = &s->f->ops.items[i];
-    if (op->out && !s->needed[op->out] && op->kind != OP_input) continue;
+    if (!stays(s, op)) continue;
     if (op->out && moves(s, op->out)) {
       any = s->moved[op->out] = true;
       continue;
@@ -193,7 +197,7 @@ static bool rewrite(Scan *s, Diags *diags) {
   Rewrite r = rewrite_start(m, s->f, diags);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     const Op *op = &s->f->ops.items[i];
-    if (op->out && !s->needed[op->out] && op->kind != OP_input) continue;
+    if (!stays(s, op)) continue;
     if (op->out && s->moved[op->out]) {
       Attr name = attr_s(m, AT_name, param_of(s->p, bring(s, op->out, diags)));
       OpSpec spec = {.kind = OP_param, .name = op->name, .loc = op->loc, .nattrs = 1, .attrs = &name, .type = type_of(s->f, op->out)};

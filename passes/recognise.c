@@ -5,7 +5,8 @@
  * the same function with the last operation of each match replaced; what only it needed is left for dce.
  *
  * A match is exact: the composite means the same for all inputs, with one liberty: a mask of a finite number at most -1e37
- * counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size themselves).
+ * counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size themselves).  It lies in one body
+ * of a loop, or outside of all, so that no work moves into a body.
  *
  * Not done: masks that depend on data (padding of a batch), rotary embeddings, softmax or GELU written out.
  */
@@ -13,6 +14,7 @@
 
 #include <math.h>
 
+#include "passes/derived.h"
 #include "passes/passes.h"
 
 const Op *recognise_op(const Func *f, Val v, OpKind kind) {
@@ -48,6 +50,29 @@ bool recognise_number(const Func *f, Val v, double *out) {
       return true;
     default: return false;
   }
+}
+
+bool recognise_together(const Recognise *w, const Op *x, const Op *y) {
+  const Op *ops = w->r.old->ops.items;
+  return w->loops.of[x - ops] == w->loops.of[y - ops];
+}
+
+static bool made_together(const Recognise *w, const Op *op, Val v, int n, const Val *from) {
+  const Op *made = op_of(w->r.old, v);
+  for (int i = 0; i < n; i++)
+    if (from[i] == v) return true;
+  if (w->derived[made - w->r.old->ops.items]) return true;
+  if (!recognise_together(w, made, op)) return false;
+  for (int i = 0; i < made->nin; i++)
+    if (!made_together(w, op, made->in[i], n, from)) return false;
+  return true;
+}
+
+bool recognise_is_whole(const Recognise *w, const Op *op, int n, const Val *from) {
+  if (!w->loops.n) return true;
+  for (int i = 0; i < op->nin; i++)
+    if (!made_together(w, op, op->in[i], n, from)) return false;
+  return true;
 }
 
 Val recognise_build(Recognise *w, const Op *op, const char *part, OpSpec spec) {
@@ -88,7 +113,7 @@ static Val recognised(Recognise *w, const Op *op) {
 }
 
 static bool recognise(Module *m, const Func *f, Diags *diags) {
-  Recognise w = {rewrite_start(m, f, diags), count_uses(m->arena, f)};
+  Recognise w = {rewrite_start(m, f, diags), count_uses(m->arena, f), loops_of(m->arena, f), derived_ops(m->arena, f)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Val v = recognised(&w, op);

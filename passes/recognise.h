@@ -6,15 +6,23 @@
 #ifndef APC_PASSES_RECOGNISE_H
 #define APC_PASSES_RECOGNISE_H
 
+#include "ir/loops.h"
 #include "passes/rewrite.h"
 
 typedef struct Recognise {
   Rewrite r;
-  const int *uses; /* by old value: reads by operations and outputs */
+  const int *uses;     /* by old value: reads by operations and outputs */
+  Loops loops;
+  const bool *derived; /* by operation: of constants alone */
 } Recognise;
 
 Val recognise_norm(Recognise *w, const Op *op);
 Val recognise_attention(Recognise *w, const Op *op);
+
+/* Do both operations of the old function stand in the same body of a loop, or outside of all? */
+bool recognise_together(const Recognise *w, const Op *x, const Op *y);
+/* All that makes `op` from these values stands together with it, but what constants alone determine: its work is not moved into a body. */
+bool recognise_is_whole(const Recognise *w, const Op *op, int n, const Val *from);
 
 /* The one number that every element of an old value has; computed from constants. */
 bool recognise_number(const Func *f, Val v, double *out);

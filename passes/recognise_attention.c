@@ -201,23 +201,24 @@ typedef struct Operand {
   int perm[4];
 } Operand;
 
-/* The value under transposes, with its dimensions in the order of `wanted` letters. */
-static bool operand(const Func *f, Val v, const char *part, const char *wanted, Operand *o) {
+/* The value under transposes that stand together with `end`, with its dimensions in the order of `wanted` letters. */
+static bool operand(const Recognise *w, const Op *end, Val v, const char *part, const char *wanted, Operand *o) {
   for (int d = 0; d < 4; d++)
     if ((o->perm[d] = letter_at(part, wanted[d])) < 0) return false;
-  for (const Op *op; (op = recognise_op(f, v, OP_transpose)) != NULL; v = op->in[0])
+  for (const Op *op; (op = recognise_op(w->r.old, v, OP_transpose)) != NULL && recognise_together(w, op, end); v = op->in[0])
     for (int d = 0; d < 4; d++) o->perm[d] = (int)op_attr(op, AT_perm)->u.ints[o->perm[d]];
   o->v = v;
   return true;
 }
 
 /* [b, g * r, t, k] made of [b, g, 1, t, k]: the latter and r; else the operand itself and 1. */
-static Val ungrouped(const Func *f, const Operand *o, const Expr **r) {
+static Val ungrouped(const Recognise *w, const Op *end, const Operand *o, const Expr **r) {
+  const Func *f = w->r.old;
   const Op *merge = recognise_op(f, o->v, OP_reshape), *repeat = merge ? recognise_op(f, merge->in[0], OP_broadcast) : NULL;
   *r = NULL;
   for (int d = 0; d < 4; d++)
     if (o->perm[d] != d) return 0;
-  if (!repeat) return 0;
+  if (!repeat || !recognise_together(w, repeat, end)) return 0;
   const Type *t = type_of(f, repeat->out), *from = type_of(f, repeat->in[0]), *merged = type_of(f, o->v);
   const Attr *dims = op_attr(repeat, AT_dims);
   if (t->rank != 5 || from->rank != 5 || !ex_is_const(from->dims[2], 1)) return 0;
@@ -245,7 +246,7 @@ static bool match(Recognise *w, const Op *op, Match *a) {
   char wanted[5] = {p[0][0], p[0][1], p[0][3], 0, 0}; /* probabilities [b, h, s, t] times v [b, h, t, e] */
   for (int d = 0; d < 4; d++)
     if (!memchr(p[0], p[1][d], 4)) wanted[3] = p[1][d];
-  if (!wanted[3] || !operand(f, op->in[1], p[1], wanted, &a->v)) return false;
+  if (!wanted[3] || !operand(w, op, op->in[1], p[1], wanted, &a->v)) return false;
   const char result[4] = {p[0][0], p[0][1], p[0][2], wanted[3]};
   for (int d = 0; d < 4; d++) {
     const char *at = memchr(result, p[2][d], 4);
@@ -257,12 +258,15 @@ static bool match(Recognise *w, const Op *op, Match *a) {
     if (!memchr(s[2], s[0][d], 4)) sum = s[0][d];
   const char query[4] = {s[2][0], s[2][1], s[2][2], sum}, key[4] = {s[2][0], s[2][1], s[2][3], sum};
   int left = letter_at(s[0], s[2][3]) < 0 ? 0 : 1; /* which operand has the queries */
-  if (!sum || !operand(f, a->scores.dot->in[left], s[left], query, &a->q) || !operand(f, a->scores.dot->in[1 - left], s[1 - left], key, &a->k)) return false;
+  if (!sum || !operand(w, op, a->scores.dot->in[left], s[left], query, &a->q) ||
+      !operand(w, op, a->scores.dot->in[1 - left], s[1 - left], key, &a->k))
+    return false;
   const Expr *rk, *rv;
-  a->shared_k = ungrouped(f, &a->k, &rk), a->shared_v = ungrouped(f, &a->v, &rv);
+  a->shared_k = ungrouped(w, op, &a->k, &rk), a->shared_v = ungrouped(w, op, &a->v, &rv);
   if (!a->shared_k || !a->shared_v || rk != rv) a->shared_k = a->shared_v = 0;
   a->repeats = a->shared_k ? rk : ex_const(w->r.m, 1);
-  return true;
+  const Val from[] = {a->q.v, a->shared_k ? a->shared_k : a->k.v, a->shared_v ? a->shared_v : a->v.v};
+  return recognise_is_whole(w, op, 3, from);
 }
 
 /* ---- building */

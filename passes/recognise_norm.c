@@ -89,8 +89,9 @@ Val recognise_norm(Recognise *w, const Op *op) {
     if (!factor) continue;
     Val of = op->kind == OP_div ? root_of(f, factor, &eps) : inverse_root_of(f, factor, &eps);
     if (!of || of != top || !(eps >= 0)) continue;
-    Val x = centred_of(f, top);
-    return x ? norm(w, op, "layer", x, eps) : norm(w, op, "rms", top, eps);
+    Val x = centred_of(f, top), from = x ? x : top;
+    if (!recognise_is_whole(w, op, 1, &from)) continue;
+    return norm(w, op, x ? "layer" : "rms", from, eps);
   }
   return 0;
 }

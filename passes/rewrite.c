@@ -8,7 +8,15 @@ Rewrite rewrite_start(Module *m, const Func *old, Diags *diags) {
   f->name = old->name;
   f->level = old->level;
   ARENA_PUSH(m->arena, &f->values, ((Value){NULL, -1, NULL}));
-  return (Rewrite){m, old, builder_new(m, f, diags), ARENA_ARRAY(m->arena, Val, old->values.n)};
+  return (Rewrite){.m = m, .old = old, .b = builder_new(m, f, diags), .map = ARENA_ARRAY(m->arena, Val, old->values.n)};
+}
+
+static void follow_loops(Rewrite *r, OpKind k) {
+  size_t at = r->b.f->ops.n - 1;
+  if (k == OP_loop) ARENA_PUSH(r->m->arena, &r->open, at);
+  if (k != OP_repeat) return;
+  r->closed_from = r->open.items[--r->open.n];
+  r->closed_to = at;
 }
 
 Val rewrite_copy(Rewrite *r, const Op *op) {
@@ -21,7 +29,17 @@ Val rewrite_copy(Rewrite *r, const Op *op) {
   spec.in = in;
   Val v = build_op(&r->b, &spec);
   if (op->out) r->map[op->out] = v;
+  if (v) follow_loops(r, op->kind);
   return v;
+}
+
+bool rewrite_is_here(const Rewrite *r, Val v) {
+  return !r->open.n || (size_t)r->b.f->values.items[v].op >= r->open.items[r->open.n - 1];
+}
+
+bool rewrite_is_behind(const Rewrite *r, Val v) {
+  size_t op = (size_t)r->b.f->values.items[v].op;
+  return v && r->closed_to && op >= r->closed_from && op <= r->closed_to;
 }
 
 Func *rewrite_finish(Rewrite *r) {

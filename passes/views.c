@@ -79,6 +79,7 @@ static bool can_push(const Views *w, Val v, int dim, const Cut *c) {
   if (new_rank(t, c) > MAX_RANK) return false;
   if (op->kind == OP_param) return module_param(w->r.m, op_str(op, AT_name))->init == INIT_BLOB;
   if ((op->kind == OP_const && op_attr(op, AT_value)) || op->kind == OP_size) return true;
+  if (!rewrite_is_here(&w->r, v)) return false; /* work from outside of a loop would be done in every round */
   if (elementwise(op->kind)) {
     for (int i = 0; i < op->nin; i++)
       if (!can_push(w, op->in[i], dim, c)) return false;

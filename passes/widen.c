@@ -54,6 +54,8 @@ static bool widen(Module *m, const Func *f, Diags *diags) {
     bool weight = op->kind == OP_dot && (fixed_by_weights(fixed[op->in[0]]) || fixed_by_weights(fixed[op->in[1]]));
     if (weight && narrow(type_of(f, op->out))) w.r.map[op->out] = widen_dot(&w, op);
     else if (!rewrite_copy(&w.r, op)) return false;
+    for (size_t v = 1; op->kind == OP_repeat && v < f->values.n; v++)
+      if (rewrite_is_behind(&w.r, w.wide[v])) w.wide[v] = 0;
   }
   rewrite_finish(&w.r);
   return diags->errors == 0;

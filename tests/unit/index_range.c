@@ -89,7 +89,7 @@ static void in_a_loop(void) {
   CHECK(bound && ex_is_const(bound, 9));
   module_free(m);
   bool negative;
-  CHECK(below_of("  %n = const {value=2} : i64[]\n  %s = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %d = carry %s : f32[4, 2]\n"
+  CHECK(below_of("  %n = const {value=2} : i64[]\n  %o = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %d = carry %o : f32[4, 2]\n"
                  "  %y = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %dl = leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n", &negative) == -1);
 }
 
