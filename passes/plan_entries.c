@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "ir/loops.h"
+#include "passes/cost.h"
+
 /* Weights, states and inputs correspond by the symbol they name, everything else by the operation's name. */
 static bool corresponds(const Op *a, const Op *b) {
   if (a->kind != b->kind) return false;
@@ -40,22 +43,54 @@ static int stage_after_operands(const Func *f, const Op *op, const int *stages) 
   return stage;
 }
 
+typedef struct Carrying {
+  const Func *planned, *other;
+  const int *stages; /* of the planned function */
+  int *out_stages;
+} Carrying;
+
+static int later(int a, int b) { return a > b ? a : b; }
+
+static int twin_stage(const Carrying *c, size_t i) {
+  int twin = counterpart(c->planned, &c->other->ops.items[i], i);
+  return twin < 0 ? 0 : c->stages[twin];
+}
+
+/* The stage of a loop that nothing is around: no operation in it has to go back. */
+static int loop_stage(const Carrying *c, const Loop *l) {
+  int stage = 0;
+  for (size_t i = l->begin; i < l->end; i++) {
+    const Op *op = &c->other->ops.items[i];
+    if (!cost_is_source(op->kind)) stage = later(stage, twin_stage(c, i));
+    for (int k = 0; k < op->nin; k++) {
+      size_t made = (size_t)c->other->values.items[op->in[k]].op;
+      if (made < l->begin) stage = later(stage, c->out_stages[made]);
+    }
+  }
+  return stage;
+}
+
 int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const int *stages, const Func *other, Strategy *out_strategies,
                int *out_stages) {
-  int without = 0;
+  int without = 0, stage = 0;
+  Arena *scratch = arena_new();
+  Loops loops = loops_of(scratch, other);
+  Carrying c = {planned, other, stages, out_stages};
   for (size_t i = 0; i < other->ops.n; i++) {
     const Op *op = &other->ops.items[i];
     int twin = counterpart(planned, op, i);
     out_strategies[i] = (Strategy){0};
-    out_stages[i] = stage_after_operands(other, op, out_stages);
-    if (twin < 0) {
-      without++;
-      continue;
+    int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i], around = loops_entered(&loops, inside, -1);
+    if (around >= 0 && loops.items[around].begin == i) stage = loop_stage(&c, &loops.items[around]);
+    out_stages[i] = around >= 0 && !cost_is_source(op->kind) ? stage : stage_after_operands(other, op, out_stages);
+    without += twin < 0;
+    if (twin >= 0) {
+      out_strategies[i] = carry(m, rule_of(m, planned, &planned->ops.items[twin]), &strategies[twin], rule_of(m, other, op));
+      /* A value never goes back to an earlier stage. */
+      out_stages[i] = later(out_stages[i], stages[twin]);
     }
-    const Op *t = &planned->ops.items[twin];
-    out_strategies[i] = carry(m, rule_of(m, planned, t), &strategies[twin], rule_of(m, other, op));
-    /* A value never goes back to an earlier stage. */
-    if (stages[twin] > out_stages[i]) out_stages[i] = stages[twin];
+    if (op->kind == OP_leave) out_strategies[i] = out_strategies[other->values.items[op->in[0]].op]; /* as its carry */
   }
+  arena_free(scratch);
   return without;
 }

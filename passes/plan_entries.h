@@ -1,7 +1,7 @@
 /* passes/plan_entries.h - one plan for several entries of a model (D24): prefill and decode share weights and state.
  *
  * The planned entry's choices are carried to another entry by name: an operation of the same name and kind gets the same strategy, weights and
- * state the same layout, everything the same stage.  What has no counterpart is replicated in the latest stage of its operands.
+ * state the same layout, everything the same stage, a loop the latest of its operations'.  What has no counterpart is replicated in the latest stage of its operands.
  */
 #ifndef APC_PASSES_PLAN_ENTRIES_H
 #define APC_PASSES_PLAN_ENTRIES_H

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/loops.h"
 #include "passes/degrees.h"
 #include "passes/plan.h"
 #include "passes/plan_file.h"
@@ -128,13 +129,46 @@ static bool read_strategies(Fitting *p) {
   return true;
 }
 
+/* The outermost loop that a stage beginning at operation `at` would cut; NULL: none. */
+static const Loop *loop_cut_at(const Loops *loops, size_t at) {
+  for (int i = 0; i < loops->n; i++)
+    if (loops->items[i].begin < at && at < loops->items[i].end) return &loops->items[i];
+  return NULL;
+}
+
+static const char *layout_text(const Fitting *p, const Layout *l) {
+  Text t = {.arena = p->m->arena};
+  layout_print(p->m, &t, l);
+  return text_str(&t);
+}
+
+/* A leave is what its carry has become: both have one layout.  The place is that of the line of one of them. */
+static bool check_carries(Fitting *p) {
+  for (size_t leave = 0; leave < p->f->ops.n; leave++) {
+    const Op *op = &p->f->ops.items[leave];
+    if (op->kind != OP_leave) continue;
+    size_t carry = (size_t)p->f->values.items[op->in[0]].op;
+    const Layout *before = strategy_result(p->m, p->rules[carry], &p->strategies[carry]), *after = strategy_result(p->m, p->rules[leave], &p->strategies[leave]);
+    if (before == after) continue;
+    int line = p->line_of[leave] >= 0 ? p->line_of[leave] : p->line_of[carry];
+    diag_error(p->d, DIAG_plan_strategy, p->file->ops.items[line].strategy_loc, "the leave \"%s\" has layout %s, its carry \"%s\" %s: they must be equal", op->name, layout_text(p, after),
+               p->f->ops.items[carry].name, layout_text(p, before));
+    diag_help(p->d, "give both the same strategy: op \"%s\" and op \"%s\"", p->f->ops.items[carry].name, op->name);
+    return false;
+  }
+  return true;
+}
+
 /* The first operation of every stage. */
 static bool find_cuts(Fitting *p, size_t *cuts) {
+  Loops loops = loops_of(p->m->arena, p->f);
   for (int s = 1; s < p->plan->mesh.stages; s++) {
     const PlanFileStage *stage = &p->file->stages[s];
     const Named *found = bsearch(&(Named){stage->op, 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
     if (!found) return diag_error(p->d, DIAG_plan_model, stage->loc, "there is no operation \"%s\"", stage->op);
     cuts[s] = found->op;
+    const Loop *cut = loop_cut_at(&loops, cuts[s]);
+    if (cut) return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" is inside the loop \"%s\", which lies in one stage", stage->op, p->f->ops.items[cut->begin].name);
     if (cuts[s] <= cuts[s - 1]) return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
   }
   return true;
@@ -206,5 +240,5 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
   index_names(&p);
   match_lines(&p);
   warn_repeated(&p);
-  return check_matches(&p) && read_strategies(&p) && place_stages(&p) && complete(&p) ? p.plan : NULL;
+  return check_matches(&p) && read_strategies(&p) && check_carries(&p) && place_stages(&p) && complete(&p) ? p.plan : NULL;
 }

@@ -249,6 +249,12 @@ static const char *too_large(const Search *s) {
                       resident_bytes(s->m, s->f) / 1e9, s->t->ranks);
 }
 
+/* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the memory limit. */
+static const char *no_choice(const Search *s, const Candidate *c) {
+  if (resident_bytes(s->m, s->f) > s->limit) return too_large(s);
+  return arena_printf(s->arena, "what %d micro-batches compute would have to be joined again", c->micro);
+}
+
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
 static void keep_outcome(Outcome *best, const Outcome *o) {
   if (!best->strategies || (!best->feasible && !o->feasible) || (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total))) *best = *o;
@@ -269,7 +275,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   if (r.lower_bound > p->stop_above) {
     o.why_not = "slower than the plan";
   } else if (!r.feasible) {
-    o.why_not = too_large(s);
+    o.why_not = no_choice(s, &o.c);
     if (guessed) p->memory_aim = 0, again = true;
   } else {
     graph_strategies(g, r.values, o.strategies);

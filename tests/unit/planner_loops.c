@@ -174,7 +174,186 @@ static void carries_and_leaves_agree(void) {
   arena_free(a);
 }
 
+/* ---- rounds */
+
+/* Twice the rounds are twice the time of the body and the same search. */
+static void rounds_multiply(void) {
+  Arena *a = arena_new();
+  Case few = plan_of(lstm_text(a, 2, 64, 24, 256), "cpux4", (PlanOptions){0}), many = plan_of(lstm_text(a, 2, 6400, 24, 256), "cpux4", (PlanOptions){0});
+  CHECK(few.p && many.p);
+  if (few.p && many.p) {
+    double ratio = many.p->price.time.total / few.p->price.time.total;
+    CHECKF(ratio > 90 && ratio < 110, "%g", ratio);
+    CHECKF(many.p->search_work < 1.5 * few.p->search_work, "%g sums for 64 rounds, %g for 6400", few.p->search_work, many.p->search_work);
+    CHECK(many.p->flops > 99 * few.p->flops);
+  }
+  done(&few);
+  done(&many);
+  arena_free(a);
+}
+
+/* The time of a loop that multiplies matrices, on one rank. */
+static double loop_seconds(const char *count, const char *trips, const char *again) {
+  Arena *a = arena_new();
+  const char *text = arena_printf(a, "apc.ir 1\nsymbol n hint 40\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[64, 64] %%m = input {name=\"m\"} : i64[] %%k = %s : i64[] "
+                                     "%%one = const {value=1} : i64[] %%go = lt %%m, %%one : bool[] %%t = loop %%k %s : i64[] %%h = carry %%x : f32[64, 64] "
+                                     "%%y = dot %%h, %%h {spec=\"ab,bc->ac\"} : f32[64, 64] repeat \"r\" %%t%s %%l = leave %%h, %%y : f32[64, 64] output \"l\" %%l }",
+                                  count, trips, again);
+  Case c = plan_of(text, "cpu", (PlanOptions){0});
+  double seconds = c.p ? c.p->price.time.total : NAN;
+  done(&c);
+  arena_free(a);
+  return seconds;
+}
+
+static void rounds_are_what_is_known(void) {
+  static const struct {
+    const char *count, *trips, *again;
+    double rounds;
+  } cases[] = {{"copy %m", "", "", 1},          {"copy %m", "{trips=7}", "", 7},          {"const {value=9}", "", "", 9},       {"const {ints=[9]}", "", "", 9},
+               {"size {expr=2*n}", "", "", 80}, {"const {value=9}", "", ", %go", 1},      {"size {expr=n}", "", ", %go", 1},    {"copy %m", "{trips=n}", ", %go", 40},
+               {"const {value=0}", "", "", 1},  {"copy %m", "{trips=0}", "", 1}};
+  double outside, one = loop_seconds("copy %m", "", ""), two = loop_seconds("copy %m", "{trips=2}", "");
+  CHECK(two > one && one > 0);
+  outside = 2 * one - two;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double rounds = (loop_seconds(cases[i].count, cases[i].trips, cases[i].again) - outside) / (one - outside);
+    CHECKF(fabs(rounds - cases[i].rounds) < 0.01 * cases[i].rounds + 1, "case %zu: %g", i, rounds); /* other counts are other operations outside */
+  }
+}
+
+/* ---- stages */
+
+static bool same_stage(const Case *c, const Loop *l) {
+  bool same = true;
+  for (size_t i = l->begin; i < l->end; i++) same &= cost_is_source(c->f->ops.items[i].kind) || c->p->stages[i] == c->p->stages[l->begin];
+  return same;
+}
+
+static void a_loop_lies_in_one_stage(void) {
+  Arena *a = arena_new();
+  for (int micro = 1; micro <= 4; micro *= 2) {
+    Case c = plan_of(lstm_text(a, 3, 16, 24, 64), "cpux2", (PlanOptions){.pp = 2, .micro_batches = micro});
+    CHECKF(c.p != NULL, "%d micro-batches", micro);
+    if (c.p) {
+      Loops loops = loops_of(c.a, c.f);
+      for (int i = 0; i < loops.n; i++) CHECK(same_stage(&c, &loops.items[i]));
+      CHECK(c.p->stages[op_index(c.f, "t0")] == 0 && c.p->stages[op_index(c.f, "t2")] == 1);
+      if (micro > 1) CHECK_STR(layout_text(&c, "h0"), "{0:mb}");
+    }
+    done(&c);
+  }
+  arena_free(a);
+}
+
+/* Nothing can be cut off the one loop there is. */
+static void one_loop_is_one_stage(void) {
+  Arena *a = arena_new();
+  static const char *const text = "apc.ir 1\nfunc @main level 1 { %x = input {name=\"x\"} : f32[8, 8] %n = const {value=3} : i64[] %t = loop %n : i64[] %h = carry %x : f32[8, 8] "
+                                  "%y = dot %h, %h {spec=\"ab,bc->ac\"} : f32[8, 8] %z = dot %y, %h {spec=\"ab,bc->ac\"} : f32[8, 8] repeat \"r\" %t %l = leave %h, %z : f32[8, 8] output \"l\" %l }";
+  static const char *const says[] = {"cannot be cut into 2 stages", "2 micro-batches compute would have to be joined"};
+  for (int micro = 1; micro <= 2; micro++) {
+    Case c = plan_of(text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = micro});
+    CHECK(!c.p && c.d->errors == 1 && strstr(c.d->items[0].message, says[micro - 1]));
+    done(&c);
+  }
+  arena_free(a);
+}
+
+/* ---- plan files */
+
+static const char *plan_text(Case *c) {
+  Text t = {.arena = c->a};
+  plan_print(c->m, c->f, c->p, &t);
+  return text_str(&t);
+}
+
+static void round_trip(void) {
+  for (int i = 0; i < FORCED; i++) {
+    Arena *a = arena_new();
+    Case c = plan_of(lstm_text(a, 2, 16, 24, 96), forced[i].target, forced[i].o);
+    CHECKF(c.p != NULL, "case %d", i);
+    if (c.p) {
+      const char *text = plan_text(&c);
+      Plan *q = plan_parse(c.m, c.f, c.t, "a.plan", text, c.d);
+      CHECKF(q && c.d->n == 0 && q->price.time.total == c.p->price.time.total && q->price.memory.total == c.p->price.memory.total, "case %d", i);
+      c.p = q;
+      if (q) CHECK_STR(plan_text(&c), text);
+    }
+    done(&c);
+    arena_free(a);
+  }
+}
+
+static void refused_plans(void) {
+  static const struct {
+    const char *lines, *says;
+    DiagCode code;
+    int line, col;
+  } cases[] = {
+      {"mesh [tp=2] stages 1\nop \"c0\" {x1:tp}\n", "leave \"cT0\" has layout {}, its carry \"c0\" {1:tp}", DIAG_plan_strategy, 5, 9},
+      {"mesh [tp=2] stages 1\nop \"c0\" {x1:tp}\nop \"cT0\" {x0:tp}\n", "leave \"cT0\" has layout {0:tp}", DIAG_plan_strategy, 6, 10},
+      {"mesh [tp=2] stages 1\nop \"cT1\" {x0:tp}\n", "leave \"cT1\" has layout {0:tp}", DIAG_plan_strategy, 5, 10},
+      {"mesh [] stages 2\nstage 1 \"q0\"\n", "\"q0\" is inside the loop \"t0\"", DIAG_plan_model, 5, 9},
+      {"mesh [] stages 2\nstage 1 \"c0\"\n", "\"c0\" is inside the loop \"t0\"", DIAG_plan_model, 5, 9},
+      {"mesh [] stages 2\nstage 1 \"yT0\"\n", "\"yT0\" is inside the loop \"t0\"", DIAG_plan_model, 5, 9},
+      {"mesh [] stages 2\nstage 1 \"p1\"\n", NULL, DIAG_plan_model, 0, 0},
+      {"mesh [] stages 2\nstage 1 \"t1\"\n", NULL, DIAG_plan_model, 0, 0},
+      {"mesh [tp=2] stages 1\nop \"c*\" {x1:tp}\nop \"cn*\" {}\n", NULL, DIAG_plan_model, 0, 0},
+  };
+  Arena *a = arena_new();
+  Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux2", (PlanOptions){.tp = 2});
+  for (size_t i = 0; c.p && i < sizeof cases / sizeof *cases; i++) {
+    Diags *d = diags_new(a);
+    const char *text = arena_printf(a, "apc.plan 1\ngraph @main %016llx\ntarget cpux2 ranks 2\n%s", (unsigned long long)c.p->graph, cases[i].lines);
+    Plan *p = plan_parse(c.m, c.f, c.t, "bad.plan", text, d);
+    CHECKF((p == NULL) == (cases[i].says != NULL), "case %zu: %s", i, d->n ? d->items[0].message : "");
+    if (!cases[i].says || !d->n) continue;
+    const Diag *g = &d->items[0];
+    CHECKF(g->code == cases[i].code && strstr(g->message, cases[i].says) && g->loc.line == cases[i].line && g->loc.col == cases[i].col, "case %zu: %d:%d %s", i, g->loc.line, g->loc.col, g->message);
+  }
+  done(&c);
+  arena_free(a);
+}
+
+/* ---- other entries */
+
+/* A loop that begins in stage 0 and one of whose operations is in stage 1 of the planned entry goes to stage 1 as a whole; a leave is cut as its
+ * carry is, whatever its own twin has. */
+static void entries_keep_loops_together(void) {
+  Arena *a = arena_new();
+  Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux4", (PlanOptions){.pp = 2, .tp = 2, .micro_batches = 1});
+  CHECK(c.p != NULL);
+  if (c.p) {
+    size_t n = c.f->ops.n;
+    Strategy *given = ARENA_ARRAY(a, Strategy, n), *strategies = ARENA_ARRAY(a, Strategy, n);
+    int *given_stages = ARENA_ARRAY(a, int, n), *stages = ARENA_ARRAY(a, int, n);
+    memcpy(given, c.p->strategies, sizeof *given * n);
+    for (size_t i = 0; i < n; i++) given_stages[i] = i >= op_index(c.f, "q0");
+    given[op_index(c.f, "cT0")] = (Strategy){0};
+    given[op_index(c.f, "c0")] = (Strategy){1, {{0, 1}}};
+    CHECK(plan_carry(c.m, c.f, given, given_stages, c.f, strategies, stages) == 0);
+    CHECK(stages[op_index(c.f, "p0")] == 0 && stages[op_index(c.f, "t0")] == 1 && stages[op_index(c.f, "h0")] == 1 && stages[op_index(c.f, "yT0")] == 1);
+    LowerPlan plan = {.strategies = strategies, .stages = stages};
+    Func *l2 = lower_spmd(c.m, c.f, &plan, "rank", c.d);
+    CHECK(l2 && verify_func(c.m, l2, c.d) && strategies[op_index(c.f, "cT0")].n == 1);
+    plan = (LowerPlan){.strategies = given, .stages = c.p->stages};
+    CHECK(!lower_spmd(c.m, c.f, &plan, "rank", c.d) && c.d->errors == 1 && strstr(c.d->items[0].message, "another layout"));
+    plan = (LowerPlan){.strategies = strategies, .stages = given_stages};
+    CHECK(!lower_spmd(c.m, c.f, &plan, "rank", c.d) && c.d->errors == 2 && strstr(c.d->items[1].message, "one stage"));
+  }
+  done(&c);
+  arena_free(a);
+}
+
 int main(void) {
+  RUN(rounds_multiply);
+  RUN(rounds_are_what_is_known);
+  RUN(a_loop_lies_in_one_stage);
+  RUN(one_loop_is_one_stage);
+  RUN(round_trip);
+  RUN(refused_plans);
+  RUN(entries_keep_loops_together);
   RUN(carries_and_leaves_agree);
   RUN(plans_compute_the_model);
   RUN(predicted_communication_is_emitted);
