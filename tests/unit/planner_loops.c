@@ -135,6 +135,7 @@ static void plans_compute_the_model(void) {
       LowerPlan plan = {.strategies = c.p->strategies, .stages = c.p->stages};
       Func *l2 = NULL;
       const char *why = guard_check(c.m, &ref, &plan, c.a, &l2);
+      if (!why) why = guard_prove(c.m, &ref, l2, c.a);
       if (why) guard_report(c.m, c.f, l2, forced[i].target, why);
     }
     done(&c);
