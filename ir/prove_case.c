@@ -237,7 +237,11 @@ static bool case_update(const Case *c) {
     if (!span_unify(c->p, &c->in[0].dims[d], &c->in[1].dims[d], &c->out->dims[d])) return prove_fail(c->p, "operands hold different parts of dimension %d", d);
   }
   if (!span_is_whole(c->p, &c->in[1].dims[axis], global_in(c, 1)->dims[axis])) return prove_fail(c->p, "the update is cut along its own dimension");
-  return place_is(c, c->in[0].dims[axis], global_in(c, 0)->dims[axis]);
+  Span *held = &c->out->dims[axis];
+  const Expr *start = op_expr(c->op, AT_start);
+  if (!held->free) return place_is(c, *held, global_in(c, 0)->dims[axis]);
+  *held = span_at(start, ex_add(c->p->m, start, held->hi)); /* any part of what does not vary, but no longer once it is updated */
+  return span_inside(c->p, held, global_in(c, 0)->dims[axis]) || prove_fail(c->p, "start is not where this rank's part begins");
 }
 
 static bool case_slice(const Case *c) {

@@ -3,7 +3,8 @@
  * A level-2 loop with the rounds and the initial values of a level-1 loop computes its leaves when the carries keep their boxes:
  * supposed that before a round every carry is the level-1 carry on the box of its initial value, the body is proved like any
  * operations, and what a carry becomes must be what it becomes at level 1, on that same box.  What controls the loop must be equal on all
- * ranks to the bit, or they would part: it comes from constants and sizes alone, or one rank told the others.
+ * ranks to the bit, or they would part: it is computed exactly from what all ranks have (constants, sizes, integer inputs and weights), or
+ * one rank told the others.
  *
  * An initial value that does not vary along a dimension has a free span there.  The carry is first taken to be free as well; where its
  * next value lies somewhere, the induction starts again with that place.
@@ -39,17 +40,33 @@ static bool is_broadcast(const Module *m, const Func *f, const Op *op) {
   return (spatial_axes(m) & ~(reduced & masked)) == 0;
 }
 
-/* Values that have the same bits on all ranks. */
+/* A library may add the terms of a product in another order on another rank. */
+static bool is_float_product(const Func *f, const Op *op) {
+  bool product = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv || op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
+  return product && dtype_is_float(type_of(f, op->out)->dtype);
+}
+
+static bool is_exact(const Module *m, const Func *f, const Op *op, const bool *exact) {
+  if (op->kind == OP_loop || is_broadcast(m, f, op)) return true;
+  if (op->kind == OP_input || op->kind == OP_param) return !dtype_is_float(type_of(f, op->out)->dtype);
+  if (!op->nin) return op->kind == OP_const || op->kind == OP_size || op->kind == OP_iota;
+  bool all = op->kind != OP_call && op->kind != OP_result && op->kind != OP_opaque && !is_float_product(f, op);
+  for (int k = 0; k < op->nin; k++) all &= exact[op->in[k]];
+  return all;
+}
+
 const bool *controls_of(Module *m, const Func *f, const Loops *loops) {
   if (!loops->n) return NULL;
-  bool *same = ARENA_ARRAY(m->arena, bool, f->values.n);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    const Op *op = &f->ops.items[i];
-    bool made = op->nin > 0 && op->kind != OP_carry && op->kind != OP_leave && !op_level2_only(op->kind);
-    for (int k = 0; k < op->nin; k++) made &= same[op->in[k]];
-    if (op->out) same[op->out] = made || op->kind == OP_const || op->kind == OP_size || op->kind == OP_loop || is_broadcast(m, f, op);
+  bool *exact = ARENA_ARRAY(m->arena, bool, f->values.n), *spoiled = ARENA_ARRAY(m->arena, bool, f->values.n);
+  for (bool more = true; more;) { /* a carry is exact until its next value is not */
+    more = false;
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      if (op->out) exact[op->out] = !spoiled[op->out] && is_exact(m, f, op, exact);
+      if (op->kind == OP_leave && !exact[op->in[1]] && !spoiled[op->in[0]]) spoiled[op->in[0]] = more = true;
+    }
   }
-  return same;
+  return exact;
 }
 
 static bool prove_control(Prover *p, const Walk *w, Val v, const char *what) {

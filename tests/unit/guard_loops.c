@@ -1,5 +1,5 @@
-/* The guard of the lowering of loops: loops under random legal strategies and stages on several meshes equal the unsharded ones in doubles
- * and modulo p, and are proved.
+/* The guard of the lowering of loops: loops under random legal strategies and stages on several meshes, and under every strategy of every
+ * carry, equal the unsharded ones in doubles and modulo p, and are proved.
  *
  * usage: test_guard_loops [plans per model and mesh [first seed]].
  */
@@ -37,13 +37,27 @@ static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *are
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
-static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh, uint64_t seed, Arena *arena) {
+/* As drawn, or with that strategy of a carry (an operation of the function) and its leave; SIZE_MAX: as drawn. */
+static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh, uint64_t seed, size_t carry, const Strategy *st, Arena *arena) {
   LowerPlan p = random_plan(m, f, seed, arena);
   Func *l2 = NULL;
+  for (size_t i = 0; carry != SIZE_MAX && i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    bool its = i == carry || (op->kind == OP_leave && (size_t)f->values.items[op->in[0]].op == carry);
+    if (its) ((Strategy *)(uintptr_t)p.strategies)[i] = *st;
+  }
   const char *why = guard_check(m, ref, &p, arena, &l2);
   if (!why) why = guard_prove(m, ref, l2, arena);
   lowered += !why;
   if (why) guard_report(m, f, l2, arena_printf(arena, "%s, mesh %s, seed %llu", model->name, mesh, (unsigned long long)seed), why);
+}
+
+static void check_carries(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh, Arena *arena) {
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Strategy *all;
+    int n = f->ops.items[i].kind == OP_carry ? strategy_enumerate(m, rule_of(m, f, &f->ops.items[i]), true, &all) : 0;
+    for (int k = 0; k < n; k++) check_plan(m, f, ref, model, mesh, (uint64_t)k, i, &all[k], arena);
+  }
 }
 
 static void check_model(const LoopModel *model, const char *mesh) {
@@ -55,7 +69,8 @@ static void check_model(const LoopModel *model, const char *mesh) {
   bool ok = f && verify_func(m, f, diags) && reference_run(m, f, -1, 1, arena, diags, &ref);
   CHECKF(ok, "%s", model->name);
   if (!ok) diags_print(diags, stderr, false);
-  for (uint64_t i = 0; ok && i < plans; i++) check_plan(m, f, &ref, model, mesh, first_seed + i, arena);
+  for (uint64_t i = 0; ok && i < plans; i++) check_plan(m, f, &ref, model, mesh, first_seed + i, SIZE_MAX, NULL, arena);
+  if (ok) check_carries(m, f, &ref, model, mesh, arena);
   if (m) module_free(m);
   arena_free(arena);
 }

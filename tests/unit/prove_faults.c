@@ -101,6 +101,53 @@ static const char *const cached =
     "  output \"s\" %s\n"
     "}\n";
 
+/* Scanned inputs, stacked results, carries that are swapped, a loop in a loop, rounds and a condition that the data decide. */
+static const char *const recurrent =
+    "symbol b\n"
+    "param \"wx\" : f32[3, 8] = zeros\nparam \"wh\" : f32[8, 8] = zeros\n"
+    "func @main level 1 {\n"
+    "  %x = input {name=\"x\"} : f32[6, b, 3]\n"
+    "  %h0 = input {name=\"h0\"} : f32[b, 8]\n"
+    "  %wx = param {name=\"wx\"} : f32[3, 8]\n"
+    "  %wh = param {name=\"wh\"} : f32[8, 8]\n"
+    "  %sum = reduce %wh {axes=[0, 1], op=sum} : f32[]\n"
+    "  %most = abs %sum : f32[]\n"
+    "  %four = const {value=4} : f32[]\n"
+    "  %rounds = add %most, %four : f32[]\n"
+    "  %n = cast %rounds {to=i64} : i64[]\n"
+    "  %zero = const {value=0} : f32[]\n"
+    "  %zeros = const {value=0} : f32[b, 8]\n"
+    "  %stack = const {value=0} : f32[6, b, 8]\n"
+    "  %t = loop %n {trips=6} : i64[]\n"
+    "  %h = carry %h0 : f32[b, 8]\n"
+    "  %g = carry %zeros : f32[b, 8]\n"
+    "  %y = carry %stack : f32[6, b, 8]\n"
+    "  %s = carry %zero : f32[]\n"
+    "  %xt = gather %x, %t {axis=0, start=0} : f32[b, 3]\n"
+    "  %xw = dot %xt, %wx {spec=\"bi,id->bd\"} : f32[b, 8]\n"
+    "  %two = size {expr=2} : i64[]\n"
+    "  %u = loop %two {trips=2} : i64[]\n"
+    "  %k = carry %h : f32[b, 8]\n"
+    "  %kw = dot %k, %wh {spec=\"bk,kd->bd\"} : f32[b, 8]\n"
+    "  %kx = add %kw, %xw : f32[b, 8]\n"
+    "  %kt = tanh %kx : f32[b, 8]\n"
+    "  repeat \"inner\" %u\n"
+    "  %kl = leave %k, %kt : f32[b, 8]\n"
+    "  %h1 = sub %kl, %g : f32[b, 8]\n"
+    "  %row = reshape %h1 : f32[1, b, 8]\n"
+    "  %y1 = update %y, %row, %t {axis=0, start=0} : f32[6, b, 8]\n"
+    "  %s1 = add %s, %most : f32[]\n"
+    "  %again = lt %s1, %four : bool[]\n"
+    "  repeat \"outer\" %t, %again\n"
+    "  %hl = leave %h, %h1 : f32[b, 8]\n"
+    "  %gl = leave %g, %h : f32[b, 8]\n"
+    "  %yl = leave %y, %y1 : f32[6, b, 8]\n"
+    "  %sl = leave %s, %s1 : f32[]\n"
+    "  output \"h\" %hl\n"
+    "  output \"g\" %gl\n"
+    "  output \"y\" %yl\n"
+    "}\n";
+
 static const char *const meshes[] = {"mesh [x=2]\n", "mesh [x=3]\n", "mesh [x=2, y=2]\n", "mesh [x=2, y=3]\n", "mesh [x=2, y=2, z=2]\n", "mesh [x=2, mb=2 time]\n"};
 
 static uint64_t seed;
@@ -297,6 +344,59 @@ static bool reduced_twice(Module *m, Func *f, size_t at) {
   return false;
 }
 
+/* What decides on rounds is what each rank has computed, not what the first one has. */
+static bool own_decision(Module *m, Func *f, size_t at) {
+  Op *op = op_at(f, at);
+  int k = op->kind == OP_loop ? 0 : 1;
+  (void)m;
+  if ((op->kind != OP_loop && op->kind != OP_repeat) || op->nin <= k || op_of(f, op->in[k])->kind != OP_all_reduce) return false;
+  const Op *mask = op_of(f, op_of(f, op->in[k])->in[0]);
+  if (mask->kind != OP_mask_partial) return false;
+  ((Val *)(uintptr_t)op->in)[k] = mask->in[0];
+  return true;
+}
+
+static bool no_condition(Module *m, Func *f, size_t at) {
+  (void)m;
+  if (op_at(f, at)->kind != OP_repeat || op_at(f, at)->nin < 2) return false;
+  op_at(f, at)->nin = 1;
+  return true;
+}
+
+static bool fewer_rounds(Module *m, Func *f, size_t at) {
+  if (op_at(f, at)->kind != OP_loop) return false;
+  return set_attr(f, at, AT_trips, attr_e(AT_trips, ex_addi(m, op_expr(op_at(f, at), AT_trips), -1)));
+}
+
+/* Two carries of a type begin, or go on, as the other one. */
+static bool exchanged(Func *f, size_t at, OpKind kind, int operand) {
+  Op *op = op_at(f, at), *other = op + 1;
+  if (op->kind != kind || at + 1 == f->ops.n || other->kind != kind) return false;
+  Val *a = (Val *)(uintptr_t)&op->in[operand], *b = (Val *)(uintptr_t)&other->in[operand], v = *a;
+  if (v == *b || type_of(f, v) != type_of(f, *b)) return false;
+  *a = *b;
+  *b = v;
+  return true;
+}
+
+static bool exchanged_starts(Module *m, Func *f, size_t at) { return (void)m, exchanged(f, at, OP_carry, 0); }
+static bool exchanged_nexts(Module *m, Func *f, size_t at) { return (void)m, exchanged(f, at, OP_leave, 1); }
+
+static bool carry_stays(Module *m, Func *f, size_t at) {
+  Op *op = op_at(f, at);
+  (void)m;
+  if (op->kind != OP_leave || op->in[1] == op->in[0]) return false;
+  ((Val *)(uintptr_t)op->in)[1] = op->in[0];
+  return true;
+}
+
+/* What a carry becomes is another part than it was. */
+static bool moved_carry(Module *m, Func *f, size_t at) {
+  if (op_at(f, at)->kind != OP_leave) return false;
+  const Op *made = op_of(f, op_at(f, at)->in[1]);
+  return made->kind == OP_shard_slice && mirrored_offset(m, f, (size_t)(made - f->ops.items));
+}
+
 static const Fault faults[] = {
     {"dropped all-reduce", drop_all_reduce}, {"wrong group", wrong_group}, {"wrong reduction", wrong_reduction},
     {"swapped gather order", wrong_gather_axis}, {"bias on every rank", early_bias}, {"missing shard offset", wrong_offset},
@@ -304,6 +404,8 @@ static const Fault faults[] = {
     {"wrong mask offset", wrong_mask_offset}, {"missing place", missing_place}, {"stale micro-batch slot", stale_slot},
     {"shifted window", shifted_window}, {"wrong exchange source", wrong_source}, {"swapped operands", swapped_operands},
     {"local random numbers", local_random}, {"reduced twice", reduced_twice}, {"sum out of place", sum_out_of_place},
+    {"own decision on rounds", own_decision}, {"no condition", no_condition}, {"fewer rounds", fewer_rounds}, {"exchanged starts", exchanged_starts},
+    {"exchanged next values", exchanged_nexts}, {"carry stays", carry_stays}, {"moved carry", moved_carry},
 };
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
@@ -423,7 +525,8 @@ static void run_case(const char *model, const char *mesh, uint64_t case_seed, bo
     const Func *l1 = module_func(m, "main");
     Strategy *s = ARENA_ARRAY(a, Strategy, l1->ops.n);
     for (size_t i = 0; i < l1->ops.n; i++) {
-      s[i] = draw_strategy(m, l1, &l1->ops.items[i]);
+      const Op *op = &l1->ops.items[i];
+      s[i] = op->kind == OP_leave ? s[l1->values.items[op->in[0]].op] : draw_strategy(m, l1, op);
     }
     LowerPlan plan = {.strategies = s};
     const Func *l2 = lower_spmd(m, l1, &plan, "rank", d);
@@ -449,9 +552,9 @@ static void run_case(const char *model, const char *mesh, uint64_t case_seed, bo
 }
 
 static void models_are_proved(void) {
-  const char *const models[] = {block, shapes, cached};
-  for (int k = 0; k < 3; k++)
-    for (int i = 0; i < (k == 0 ? 6 : 5); i++) /* only the first model has a batch */
+  const char *const models[] = {block, shapes, cached, recurrent};
+  for (int k = 0; k < 4; k++)
+    for (int i = 0; i < (k == 0 || k == 3 ? 6 : 5); i++) /* the others have no batch */
       for (uint64_t s = 0; s < (k == 0 ? 12 : 30); s++) run_case(models[k], meshes[i], 1000 * s + (uint64_t)(10 * i + k), s < 4);
 }
 
