@@ -12,7 +12,7 @@ typedef struct Expand {
   const Onnx__ModelProto *model;
   const char *file;
   Diags *d;
-  OnnxNodes *out;
+  size_t nodes; /* made so far */
 } Expand;
 
 /* A call being expanded: how its body's names and attributes translate. */
@@ -34,7 +34,7 @@ static const Onnx__FunctionProto *function_of(const Onnx__ModelProto *model, con
   return NULL;
 }
 
-static bool fail(const Expand *e, const char *name, const char *what, const char *detail) {
+static bool fail(Expand *e, const char *name, const char *what, const char *detail) {
   Loc loc = {.file = e->file, .node = arena_strdup(e->d->arena, name)};
   return diag_error(e->d, DIAG_onnx_graph, loc, "%s%s%s", what, *detail ? ": " : "", detail);
 }
@@ -45,7 +45,7 @@ static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *node, const ch
   return NULL;
 }
 
-static char *translated(const Expand *e, Call *call, const char *name) {
+static char *translated(Expand *e, Call *call, const char *name) {
   if (!*name) return (char *)(uintptr_t)"";
   char *known = name_find(&call->values, name);
   if (known) return known;
@@ -54,14 +54,14 @@ static char *translated(const Expand *e, Call *call, const char *name) {
   return fresh;
 }
 
-static char **translate_all(const Expand *e, Call *call, char *const *names, size_t n) {
+static char **translate_all(Expand *e, Call *call, char *const *names, size_t n) {
   char **out = ARENA_ARRAY(e->arena, char *, n);
   for (size_t i = 0; i < n; i++) out[i] = translated(e, call, text(names[i]));
   return out;
 }
 
 /* The body node's attributes; one that refers to an attribute the call does not give is left out. */
-static void translate_attributes(const Expand *e, const Call *call, Onnx__NodeProto *node) {
+static void translate_attributes(Expand *e, const Call *call, Onnx__NodeProto *node) {
   Onnx__AttributeProto **out = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, node->n_attribute);
   size_t n = 0;
   for (size_t i = 0; i < node->n_attribute; i++) {
@@ -75,9 +75,9 @@ static void translate_attributes(const Expand *e, const Call *call, Onnx__NodePr
   node->n_attribute = n;
 }
 
-static bool expand_node(const Expand *e, Onnx__NodeProto *node, Call *inside);
+static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNodes *out);
 
-static bool same_opsets(const Expand *e, const Onnx__FunctionProto *f) {
+static bool same_opsets(Expand *e, const Onnx__FunctionProto *f) {
   for (size_t i = 0; i < f->n_opset_import; i++)
     for (size_t k = 0; k < e->model->n_opset_import; k++) {
       const Onnx__OperatorSetIdProto *a = f->opset_import[i], *b = e->model->opset_import[k];
@@ -86,7 +86,7 @@ static bool same_opsets(const Expand *e, const Onnx__FunctionProto *f) {
   return true;
 }
 
-static bool expand_call(const Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth) {
+static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth, OnnxNodes *out) {
   const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
   Call call = {node, f, base, {0}, depth + 1};
   if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
@@ -99,11 +99,70 @@ static bool expand_call(const Expand *e, const Onnx__NodeProto *node, const Onnx
   for (size_t i = 0; i < node->n_output; i++)
     if (*text(node->output[i])) name_put(e->arena, &call.values, text(f->output[i]), node->output[i]);
   for (size_t i = 0; i < f->n_node; i++)
-    if (!expand_node(e, f->node[i], &call)) return false;
+    if (!expand_node(e, f->node[i], &call, out)) return false;
   return true;
 }
 
-static bool expand_node(const Expand *e, Onnx__NodeProto *node, Call *inside) {
+/* ---- graphs of control flow */
+
+static Onnx__ValueInfoProto **translate_infos(Expand *e, Call *inside, Onnx__ValueInfoProto *const *infos, size_t n) {
+  Onnx__ValueInfoProto **out = ARENA_ARRAY(e->arena, Onnx__ValueInfoProto *, n);
+  for (size_t i = 0; i < n; i++) {
+    out[i] = ARENA_NEW(e->arena, Onnx__ValueInfoProto);
+    *out[i] = *infos[i];
+    out[i]->name = translated(e, inside, text(infos[i]->name));
+  }
+  return out;
+}
+
+/* The names of a copied graph, but for those of its nodes. */
+static void translate_graph(Expand *e, Call *inside, Onnx__GraphProto *g) {
+  g->input = translate_infos(e, inside, g->input, g->n_input);
+  g->output = translate_infos(e, inside, g->output, g->n_output);
+  g->value_info = translate_infos(e, inside, g->value_info, g->n_value_info);
+  Onnx__TensorProto **tensors = ARENA_ARRAY(e->arena, Onnx__TensorProto *, g->n_initializer);
+  for (size_t i = 0; i < g->n_initializer; i++) {
+    tensors[i] = ARENA_NEW(e->arena, Onnx__TensorProto);
+    *tensors[i] = *g->initializer[i];
+    tensors[i]->name = translated(e, inside, text(tensors[i]->name));
+  }
+  g->initializer = tensors;
+}
+
+static bool expand_graph(Expand *e, Onnx__GraphProto **graph, Call *inside) {
+  Onnx__GraphProto *copy = ARENA_NEW(e->arena, Onnx__GraphProto);
+  OnnxNodes nodes = {0};
+  *copy = **graph;
+  *graph = copy;
+  if (inside) translate_graph(e, inside, copy);
+  for (size_t i = 0; i < copy->n_node; i++)
+    if (!expand_node(e, copy->node[i], inside, &nodes)) return false;
+  copy->node = nodes.items, copy->n_node = nodes.n;
+  return true;
+}
+
+/* Replaces the graphs among a node's attributes; the node itself is copied when it has any. */
+static bool expand_graphs(Expand *e, Onnx__NodeProto **node, Call *inside) {
+  bool copied = false;
+  for (size_t i = 0; i < (*node)->n_attribute; i++) {
+    if (!(*node)->attribute[i]->g) continue;
+    if (!copied) {
+      Onnx__NodeProto *copy = ARENA_NEW(e->arena, Onnx__NodeProto);
+      *copy = **node;
+      copy->attribute = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, copy->n_attribute);
+      memcpy(copy->attribute, (*node)->attribute, copy->n_attribute * sizeof *copy->attribute);
+      *node = copy;
+      copied = true;
+    }
+    Onnx__AttributeProto *a = ARENA_NEW(e->arena, Onnx__AttributeProto);
+    *a = *(*node)->attribute[i];
+    (*node)->attribute[i] = a;
+    if (!expand_graph(e, &a->g, inside)) return false;
+  }
+  return true;
+}
+
+static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNodes *out) {
   if (inside) {
     Onnx__NodeProto *copy = ARENA_NEW(e->arena, Onnx__NodeProto);
     *copy = *node;
@@ -114,15 +173,16 @@ static bool expand_node(const Expand *e, Onnx__NodeProto *node, Call *inside) {
     node = copy;
   }
   const Onnx__FunctionProto *f = function_of(e->model, node);
-  if (f) return expand_call(e, node, f, inside ? inside->depth : 0);
-  if (e->out->n >= MAX_NODES) return fail(e, text(node->name), "more than a million nodes", "");
-  ARENA_PUSH(e->arena, e->out, node);
+  if (f) return expand_call(e, node, f, inside ? inside->depth : 0, out);
+  if (e->nodes++ >= MAX_NODES) return fail(e, text(node->name), "more than a million nodes", "");
+  if (!expand_graphs(e, &node, inside)) return false;
+  ARENA_PUSH(e->arena, out, node);
   return true;
 }
 
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
-  Expand e = {arena, model, file, d, out};
+  Expand e = {arena, model, file, d, 0};
   for (size_t i = 0; i < model->graph->n_node; i++)
-    if (!expand_node(&e, model->graph->node[i], NULL)) return false;
+    if (!expand_node(&e, model->graph->node[i], NULL, out)) return false;
   return true;
 }

@@ -1,39 +1,16 @@
 /* frontend/onnx_import.c - the graph around the nodes; see onnx_import.h.
  *
  * Names are bound first (initializers, inputs, node outputs), then the nodes are put in an order in which
- * every value is defined before its use (the specification asks for it, not every writer does it), nodes
- * that no output needs are dropped, and the rest is imported one by one.
+ * every value is defined before its use (onnx_order.c), nodes that no output needs are dropped, and the rest is imported one by one.
  */
 #include "frontend/onnx_import.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "frontend/onnx_dims.h"
-#include "frontend/onnx_functions.h"
-#include "frontend/onnx_import_private.h"
-#include "frontend/onnx_names.h"
+#include "frontend/onnx_import_graph.h"
 
 enum { OPSET_MIN = 1, OPSET_MAX = 26 };
-
-struct Import {
-  Module *m;
-  OnnxFile *file;
-  Diags *d;
-  const Onnx__GraphProto *graph;
-  OnnxNodes nodes; /* of the graph, calls of functions expanded */
-  OnnxDims dims;
-  int64_t opset;
-  Builder b;
-  Loc loc; /* the file */
-  NameMap items;      /* name -> Item */
-  const char **names; /* unique name of every node */
-  int *order;         /* node indices */
-  size_t norder;
-  bool *live;
-  NameMap infos;      /* value name -> ValueInfoProto of the graph */
-  bool unknown_as_opaque;
-};
 
 OnnxFile *import_file(const Import *im) { return im->file; }
 
@@ -59,39 +36,44 @@ static const OnnxOp *find_op(const char *domain, const char *type, int64_t opset
 
 bool onnx_op_supported(const char *domain, const char *type, int64_t opset) { return find_op(domain, type, opset) != NULL; }
 
-static const char *text(const char *s) { return s ? s : ""; }
-
-static Loc node_loc(const Import *im, size_t i) { return (Loc){.file = im->loc.file, .node = im->names[i]}; }
-
 const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d) {
   return onnx_dim(&im->dims, value, k, d);
 }
 
 /* ---- names */
 
-static void list_value_infos(Import *im) {
-  const Onnx__GraphProto *g = im->graph;
-  for (size_t i = 0; i < g->n_output; i++) name_put(im->m->arena, &im->infos, text(g->output[i]->name), g->output[i]);
-  for (size_t i = 0; i < g->n_value_info; i++) name_put(im->m->arena, &im->infos, text(g->value_info[i]->name), g->value_info[i]);
+void import_value_infos(Import *im) {
+  Graph *g = im->g;
+  const Onnx__GraphProto *p = g->proto;
+  for (size_t i = 0; i < p->n_output; i++) name_put(im->m->arena, &g->infos, onnx_text(p->output[i]->name), p->output[i]);
+  for (size_t i = 0; i < p->n_value_info; i++) name_put(im->m->arena, &g->infos, onnx_text(p->value_info[i]->name), p->value_info[i]);
 }
 
-const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value) { return name_find(&im->infos, value); }
+const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value) {
+  const Onnx__ValueInfoProto *found = NULL;
+  for (const Graph *g = im->g; g && !found; g = g->outer) found = name_find(&g->infos, value);
+  return found;
+}
 
-static Item *find_item(const Import *im, const char *name) { return name_find(&im->items, name); }
+Item *import_find(const Import *im, const char *name) {
+  Item *found = NULL;
+  for (const Graph *g = im->g; g && !found; g = g->outer) found = name_find(&g->items, name);
+  return found;
+}
 
-void import_rename(Import *im, const char *name, Item *to) { name_put(im->m->arena, &im->items, name, to); }
+void import_rename(Import *im, const char *name, Item *to) { name_put(im->m->arena, &im->g->items, name, to); }
 
-/* A new item; NULL after an error when the name is taken. */
-static Item *define(Import *im, const char *name, Loc loc) {
+/* Names of a graph may be those of a graph around it, which are hidden then. */
+Item *import_define(Import *im, const char *name, Loc loc) {
   name = module_string(im->m, name);
-  if (find_item(im, name)) {
+  if (name_find(&im->g->items, name)) {
     diag_error(im->d, DIAG_onnx_graph, loc, "value \"%s\" is defined twice", name);
     return NULL;
   }
   Item *item = ARENA_NEW(im->m->arena, Item);
   item->name = name;
   item->producer = -1;
-  name_put(im->m->arena, &im->items, name, item);
+  name_put(im->m->arena, &im->g->items, name, item);
   return item;
 }
 
@@ -101,12 +83,12 @@ static Node outer_node(Import *im) {
   return (Node){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
 }
 
-static bool define_initializers(Import *im) {
+bool import_initializers(Import *im) {
   Node n = outer_node(im);
   bool ok = true;
-  for (size_t i = 0; i < im->graph->n_initializer; i++) {
-    const Onnx__TensorProto *t = im->graph->initializer[i];
-    Item *item = define(im, text(t->name), im->loc);
+  for (size_t i = 0; i < im->g->proto->n_initializer; i++) {
+    const Onnx__TensorProto *t = im->g->proto->initializer[i];
+    Item *item = import_define(im, onnx_text(t->name), im->loc);
     bool read = false;
     if (item) {
       *item = item_of_tensor(&n, t, item->name, &read);
@@ -114,9 +96,9 @@ static bool define_initializers(Import *im) {
     }
     ok = ok && read;
   }
-  if (im->graph->n_sparse_initializer)
+  if (im->g->proto->n_sparse_initializer)
     ok = diag_error(im->d, DIAG_onnx_tensor, im->loc, "sparse initializers are not supported (%zu)",
-        im->graph->n_sparse_initializer);
+        im->g->proto->n_sparse_initializer);
   return ok;
 }
 
@@ -124,7 +106,7 @@ static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type 
   const Onnx__TypeProto *t = v->type;
   DType dtype;
   const Expr *dims[MAX_RANK];
-  const char *name = text(v->name);
+  const char *name = onnx_text(v->name);
   if (!t || t->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !t->tensor_type)
     return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" is not a tensor", name);
   if (!onnx_dtype(t->tensor_type->elem_type, &dtype))
@@ -142,11 +124,11 @@ static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type 
 
 static bool define_inputs(Import *im) {
   bool ok = true;
-  for (size_t i = 0; i < im->graph->n_input; i++) {
-    const Onnx__ValueInfoProto *v = im->graph->input[i];
-    const Item *known = find_item(im, text(v->name));
+  for (size_t i = 0; i < im->g->proto->n_input; i++) {
+    const Onnx__ValueInfoProto *v = im->g->proto->input[i];
+    const Item *known = import_find(im, onnx_text(v->name));
     if (known && known->is_weight) continue; /* a default value, which is what apc uses */
-    Item *item = define(im, text(v->name), im->loc);
+    Item *item = import_define(im, onnx_text(v->name), im->loc);
     const Type *type = NULL;
     if (!item || !input_type_of(im, v, &type)) {
       ok = false;
@@ -171,100 +153,35 @@ static bool check_dim_options(Import *im) {
   return ok;
 }
 
-/* Every node gets a name: its own, else that of its first output, else its type; made unique. */
-static void name_nodes(Import *im) {
-  NameMap taken = {0};
-  im->names = ARENA_ARRAY(im->m->arena, const char *, im->nodes.n);
-  for (size_t i = 0; i < im->nodes.n; i++) {
-    const Onnx__NodeProto *node = im->nodes.items[i];
-    const char *base = text(node->name);
-    if (!*base && node->n_output) base = text(node->output[0]);
-    if (!*base) base = text(node->op_type);
+/* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside a node are
+ * named behind that. */
+void import_name_nodes(Import *im, const char *prefix) {
+  Graph *g = im->g;
+  g->names = ARENA_ARRAY(im->m->arena, const char *, g->nodes.n);
+  for (size_t i = 0; i < g->nodes.n; i++) {
+    const Onnx__NodeProto *node = g->nodes.items[i];
+    const char *base = onnx_text(node->name);
+    if (!*base && node->n_output) base = onnx_text(node->output[0]);
+    if (!*base) base = onnx_text(node->op_type);
+    if (prefix && strncmp(base, prefix, strlen(prefix)) != 0) base = arena_printf(im->m->arena, "%s/%s", prefix, base);
     const char *name = base;
-    for (int k = 1; name_find(&taken, name); k++) name = arena_printf(im->m->arena, "%s.%d", base, k);
-    im->names[i] = module_string(im->m, name);
-    name_put(im->m->arena, &taken, im->names[i], im);
+    for (int k = 1; name_find(&im->taken, name); k++) name = arena_printf(im->m->arena, "%s.%d", base, k);
+    g->names[i] = module_string(im->m, name);
+    name_put(im->m->arena, &im->taken, g->names[i], im);
   }
 }
 
-static bool define_outputs(Import *im) {
+bool import_node_outputs(Import *im) {
+  const Graph *g = im->g;
   bool ok = true;
-  for (size_t i = 0; i < im->nodes.n; i++)
-    for (size_t k = 0; k < im->nodes.items[i]->n_output; k++) {
-      const char *name = im->nodes.items[i]->output[k];
+  for (size_t i = 0; i < g->nodes.n; i++)
+    for (size_t k = 0; k < g->nodes.items[i]->n_output; k++) {
+      const char *name = g->nodes.items[i]->output[k];
       if (!*name) continue;
-      Item *item = define(im, name, node_loc(im, i));
+      Item *item = import_define(im, name, onnx_node_loc(im, i));
       if (item) item->producer = (int)i;
       else ok = false;
     }
-  return ok;
-}
-
-/* ---- order */
-
-typedef enum Mark { UNSEEN, OPEN, DONE } Mark;
-
-/* Depth first over the inputs of node `root`, without recursion: models have chains of many thousand nodes. */
-static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
-  size_t depth = 0;
-  stack[depth++] = root;
-  mark[root] = OPEN;
-  while (depth) {
-    int i = stack[depth - 1];
-    const Onnx__NodeProto *node = im->nodes.items[i];
-    if (next[i] == node->n_input) {
-      mark[i] = DONE;
-      im->order[im->norder++] = i;
-      depth--;
-      continue;
-    }
-    const char *name = node->input[next[i]++];
-    if (!*name) continue;
-    const Item *item = find_item(im, name);
-    if (!item)
-      return diag_error(im->d, DIAG_onnx_graph, node_loc(im, (size_t)i), "input \"%s\" is defined nowhere", name);
-    int p = item->producer;
-    if (p < 0 || mark[p] == DONE) continue;
-    if (mark[p] == OPEN)
-      return diag_error(im->d, DIAG_onnx_graph, node_loc(im, (size_t)i), "the node depends on itself, through \"%s\"", name);
-    mark[p] = OPEN;
-    stack[depth++] = p;
-  }
-  return true;
-}
-
-static bool order_nodes(Import *im) {
-  size_t n = im->nodes.n;
-  im->order = ARENA_ARRAY(im->m->arena, int, n);
-  Arena *scratch = arena_new();
-  Mark *mark = ARENA_ARRAY(scratch, Mark, n);
-  int *stack = ARENA_ARRAY(scratch, int, n);
-  size_t *next = ARENA_ARRAY(scratch, size_t, n);
-  bool ok = true;
-  for (size_t i = 0; ok && i < n; i++)
-    if (mark[i] == UNSEEN) ok = visit(im, (int)i, mark, stack, next);
-  arena_free(scratch);
-  return ok;
-}
-
-/* Marks what the graph's outputs need. */
-static bool mark_live(Import *im) {
-  const Onnx__GraphProto *g = im->graph;
-  im->live = ARENA_ARRAY(im->m->arena, bool, im->nodes.n);
-  bool ok = true;
-  for (size_t i = 0; i < g->n_output; i++) {
-    Item *item = find_item(im, text(g->output[i]->name));
-    if (item) item->used = true;
-    else ok = diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is defined nowhere", text(g->output[i]->name));
-  }
-  for (size_t k = im->norder; k-- > 0;) {
-    int i = im->order[k];
-    const Onnx__NodeProto *node = im->nodes.items[i];
-    for (size_t o = 0; o < node->n_output; o++)
-      im->live[i] = im->live[i] || (*node->output[o] && find_item(im, node->output[o])->used);
-    for (size_t in = 0; im->live[i] && in < node->n_input; in++)
-      if (*node->input[in]) find_item(im, node->input[in])->used = true;
-  }
   return ok;
 }
 
@@ -278,12 +195,12 @@ typedef struct Missing {
 
 static bool check_supported(Import *im) {
   struct { Missing *items; size_t n, cap; } list = {0};
-  for (size_t k = 0; k < im->norder; k++) {
-    size_t i = (size_t)im->order[k];
-    const Onnx__NodeProto *node = im->nodes.items[i];
-    if (!im->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
-    const char *type = default_domain(node->domain) ? text(node->op_type)
-                                                    : arena_printf(im->m->arena, "%s.%s", node->domain, text(node->op_type));
+  for (size_t k = 0; k < im->g->norder; k++) {
+    size_t i = (size_t)im->g->order[k];
+    const Onnx__NodeProto *node = im->g->nodes.items[i];
+    if (!im->g->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
+    const char *type = default_domain(node->domain) ? onnx_text(node->op_type)
+                                                    : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
     size_t at = 0;
     while (at < list.n && strcmp(list.items[at].type, type) != 0) at++;
     if (at == list.n) ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
@@ -296,7 +213,7 @@ static bool check_supported(Import *im) {
         "operator %s is not supported at operator set %" PRId64 " (%zu node%s)",
                missing->type, im->opset, missing->count, missing->count == 1 ? "" : "s");
     for (size_t i = 0; i < missing->count && i < 3; i++)
-      diag_note(im->d, node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
+      diag_note(im->d, onnx_node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
   }
   return list.n == 0;
 }
@@ -320,10 +237,10 @@ static bool check_node(Node *n) {
     if (!has_input(n, (size_t)i)) return node_error(n, "input %d is missing", i);
   for (size_t i = 0; i < n->proto->n_attribute; i++) {
     const Onnx__AttributeProto *a = n->proto->attribute[i];
-    if (!attr_allowed(op->attrs, text(a->name))) return node_error(n, "has no attribute \"%s\"", text(a->name));
+    if (!attr_allowed(op->attrs, onnx_text(a->name))) return node_error(n, "has no attribute \"%s\"", onnx_text(a->name));
     if (a->ref_attr_name && *a->ref_attr_name) return node_error(n, "attribute \"%s\" refers to a function's", a->name);
     for (size_t k = 0; k < i; k++)
-      if (strcmp(text(n->proto->attribute[k]->name), a->name) == 0) return node_error(n,
+      if (strcmp(onnx_text(n->proto->attribute[k]->name), a->name) == 0) return node_error(n,
           "attribute \"%s\" is given twice", a->name);
   }
   return true;
@@ -342,22 +259,22 @@ static void name_result(Node *n, size_t ops_before) {
 }
 
 static bool import_node(Import *im, size_t i) {
-  const Onnx__NodeProto *proto = im->nodes.items[i];
-  Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->names[i], .opset = im->opset};
-  const OnnxOp opaque = {.type = text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
+  const Onnx__NodeProto *proto = im->g->nodes.items[i];
+  Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
+  const OnnxOp opaque = {.type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
   const OnnxOp *known = find_op(proto->domain, proto->op_type, im->opset);
   n.op = known ? known : &opaque; /* check_supported let it through */
   n.in = ARENA_ARRAY(im->m->arena, Item *, proto->n_input);
   n.out = ARENA_ARRAY(im->m->arena, Item *, proto->n_output);
   for (size_t k = 0; k < proto->n_input; k++) {
-    n.in[k] = *proto->input[k] ? find_item(im, proto->input[k]) : NULL;
+    n.in[k] = *proto->input[k] ? import_find(im, proto->input[k]) : NULL;
     if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and was reported */
   }
   for (size_t k = 0; k < proto->n_output; k++) {
-    Item *item = *proto->output[k] ? find_item(im, proto->output[k]) : NULL;
+    Item *item = *proto->output[k] ? import_find(im, proto->output[k]) : NULL;
     n.out[k] = item && item->used ? item : NULL;
   }
-  im->b.loc = node_loc(im, i);
+  im->b.loc = onnx_node_loc(im, i);
   im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
   size_t ops_before = im->b.f->ops.n, errors = im->d->errors;
   bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
@@ -368,11 +285,12 @@ static bool import_node(Import *im, size_t i) {
   return ok;
 }
 
-static bool import_nodes(Import *im) {
+bool import_live_nodes(Import *im) {
   bool ok = true;
-  for (size_t k = 0; k < im->norder; k++) {
-    size_t i = (size_t)im->order[k];
-    if (im->live[i] && !import_node(im, i)) ok = false;
+  if (!im->unknown_as_opaque && !check_supported(im)) return false;
+  for (size_t k = 0; k < im->g->norder; k++) {
+    size_t i = (size_t)im->g->order[k];
+    if (im->g->live[i] && !import_node(im, i)) ok = false;
   }
   return ok;
 }
@@ -380,13 +298,13 @@ static bool import_nodes(Import *im) {
 static bool build_outputs(Import *im) {
   Node n = outer_node(im);
   im->b.prefix = NULL;
-  for (size_t i = 0; i < im->graph->n_output; i++) {
-    const char *name = text(im->graph->output[i]->name);
+  for (size_t i = 0; i < im->g->proto->n_output; i++) {
+    const char *name = onnx_text(im->g->proto->output[i]->name);
     im->b.loc = (Loc){.file = im->loc.file, .node = module_string(im->m, name)};
     for (size_t k = 0; k < i; k++)
-      if (strcmp(text(im->graph->output[k]->name), name) == 0)
+      if (strcmp(onnx_text(im->g->proto->output[k]->name), name) == 0)
         return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
-    Val v = item_value(&n, find_item(im, name));
+    Val v = item_value(&n, import_find(im, name));
     if (!v) return false;
     build_output(&im->b, name, v, NULL);
   }
@@ -409,20 +327,21 @@ static bool read_opset(Import *im) {
 }
 
 bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
-  Import im = {.m = m, .file = file, .d = diags, .graph = onnx_file_model(file)->graph};
+  Graph g = {.proto = onnx_file_model(file)->graph};
+  Import im = {.m = m, .file = file, .d = diags, .g = &g};
   im.loc.file = module_string(m, onnx_file_path(file));
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL};
   im.unknown_as_opaque = options && options->unknown_as_opaque;
-  list_value_infos(&im);
+  import_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
   im.b.loc = im.loc;
   if (!read_opset(&im)) return false;
-  if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &im.nodes)) return false;
-  bool ok = define_initializers(&im);
+  if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &g.nodes)) return false;
+  bool ok = import_initializers(&im);
   ok = define_inputs(&im) && ok;
   ok = check_dim_options(&im) && ok;
-  name_nodes(&im);
-  if (!define_outputs(&im) || !ok) return false;
-  if (!order_nodes(&im) || !mark_live(&im) || (!im.unknown_as_opaque && !check_supported(&im))) return false;
-  return import_nodes(&im) && build_outputs(&im);
+  import_name_nodes(&im, NULL);
+  if (!import_node_outputs(&im) || !ok) return false;
+  im.b.loc = im.loc;
+  return graph_order(&im) && graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
 }
