@@ -85,7 +85,8 @@ static bool never_negative(const Node *n, Val v, int depth) {
   if (dtype_class(type_of(f, v)->dtype) != DTC_I) return true;
   const Attr *ints = op_attr(op, AT_ints);
   switch (op->kind) {
-    case OP_iota: return true;
+    case OP_iota:
+    case OP_loop: return true;
     case OP_size: return known_bounds(n->m, op_expr(op, AT_expr)).low >= 0;
     case OP_const:
       for (int i = 0; ints && i < ints->n; i++)
@@ -134,6 +135,8 @@ Val to_bool(Node *n, Val x) {
   if (!x || type_of(n->b->f, x)->dtype == DT_bool) return x;
   return binary_number(n, OP_ne, x, 0);
 }
+
+Val scalar_i64(Node *n, const Expr *value) { return build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), value); }
 
 Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis) {
   return build_iota(n->b, type_get(n->m, DT_i64, rank, dims), axis);

@@ -163,7 +163,7 @@ void import_name_nodes(Import *im, const char *prefix) {
     const char *base = onnx_text(node->name);
     if (!*base && node->n_output) base = onnx_text(node->output[0]);
     if (!*base) base = onnx_text(node->op_type);
-    if (prefix && strncmp(base, prefix, strlen(prefix)) != 0) base = arena_printf(im->m->arena, "%s/%s", prefix, base);
+    if (prefix && strncmp(base, prefix, strlen(prefix)) != 0) base = arena_printf(im->m->arena, "%s%s%s", prefix, *base == '/' ? "" : "/", base);
     const char *name = base;
     for (int k = 1; name_find(&im->taken, name); k++) name = arena_printf(im->m->arena, "%s.%d", base, k);
     g->names[i] = module_string(im->m, name);

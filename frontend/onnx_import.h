@@ -6,8 +6,8 @@
  * evaluated on the way over symbolic sizes (onnx_known.h), so that every extent is an expression of the
  * input dimensions.
  *
- * Not done: control flow (If, Loop, Scan), sequences, optionals, strings, quantised operators, training
- * information.  Dropout and batch normalisation have their inference meaning.
+ * Not done: sequences, optionals, strings, training information; control flow whose sizes depend on data
+ * (onnx_import_control.c).  Dropout and batch normalisation have their inference meaning.
  */
 #ifndef APC_FRONTEND_ONNX_IMPORT_H
 #define APC_FRONTEND_ONNX_IMPORT_H

@@ -91,6 +91,17 @@ const int64_t *node_ints(Node *n, const char *name, int *count);
 const float *node_floats(Node *n, const char *name, size_t *count);              /* NULL, 0 when absent */
 const char *const *node_strings(Node *n, const char *name, size_t *count);
 const Onnx__TensorProto *node_tensor(Node *n, const char *name);
+const Onnx__GraphProto *node_graph(Node *n, const char *name);                     /* NULL after an error */
+
+/* ---- graphs inside the node (onnx_subgraph.c) */
+
+/* Imports the nodes of the graph here and now; its input i is in[i].  out[i] is what its output i is, of those `wanted` (NULL: all). */
+bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Item *const *in, const bool *wanted, Item **out);
+/* Builds what the graph reads from outside, so that nothing of it is first built inside a loop. */
+bool import_captured(Node *n, const Onnx__GraphProto *proto);
+Item *new_item(Node *n, const char *name, Val v);
+bool item_number(Node *n, const Item *item, double *out); /* as input_number */
+bool constant_number(Node *n, Val v, double *out);        /* of one element, made of constants alone (onnx_constant.c) */
 
 /* ---- helpers */
 /* Negative axes count from `rank`; false after an error. */
@@ -111,9 +122,11 @@ Val gather_wrapped(Node *n, Val table, Val index, int axis); /* negative indices
 Val wrap_index(Node *n, Val index, const Expr *extent);      /* negative indices count from `extent`; keeps the type */
 Val take(Node *n, Val x, Val index, int axis);
 Val scan(Node *n, Reduction r, Val x, int axis, bool exclusive, bool reverse);
+bool slice_moves(Node *n, int i, int axis, Val *x); /* Slice: number i of starts and ends moves with a loop (onnx_import_moving.c) */
 Val matmul(Node *n, Val x, Val y);            /* as MatMul */
 Val convolution(Node *n, Val x, Val weights); /* as Conv, by the node's attributes, without bias */
 Val to_bool(Node *n, Val x);
+Val scalar_i64(Node *n, const Expr *value);   /* i64[] */
 Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis);
 Val known_value(Node *n, const Known *k);
 const char *type_string(Module *m, const Type *t);

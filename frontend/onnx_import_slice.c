@@ -199,13 +199,24 @@ static bool slice_known(Node *n, const Cut *cut) {
          pick_known(n, 0, &in, cut->axis, start, count, cut->step);
 }
 
+/* Bounds that are not known: only how many; they may move with a loop. */
+static Known computed_list(const Node *n, size_t i) {
+  const Type *t = input_type(n, i);
+  int64_t count;
+  bool list = t->rank == 1 && dtype_class(t->dtype) == DTC_I && ex_get_const(t->dims[0], &count) && count <= MAX_RANK;
+  return (Known){t, list ? (int)count : -1, NULL};
+}
+
 /* Starts, ends, axes, steps from attributes (before 10) or inputs; axes and steps may be absent. */
 static bool slice_operands(Node *n, Known k[4]) {
   static const char *const names[] = {"starts", "ends", "axes", "steps"};
   for (int i = 0; i < 4; i++) {
     int count = -1;
     if (n->opset >= 10) {
-      if (has_input(n, (size_t)i + 1) && !input_exprs(n, (size_t)i + 1, names[i], &k[i])) return false;
+      size_t in = (size_t)i + 1;
+      bool computed = i < 2 && has_input(n, in) && !input_known(n, in).items;
+      if (computed) k[i] = computed_list(n, in);
+      if (has_input(n, in) && (!computed || k[i].n < 0) && !input_exprs(n, in, names[i], &k[i])) return false;
       continue;
     }
     const int64_t *list = i < 3 ? node_ints(n, names[i], &count) : NULL;
@@ -214,7 +225,7 @@ static bool slice_operands(Node *n, Known k[4]) {
   }
   for (int i = 0; i < 4; i++)
     if ((i < 2 || k[i].items) && k[i].n != k[0].n) return node_error(n, "%d starts but %d %s", k[0].n, k[i].n, names[i]);
-  return k[0].items != NULL || node_error(n, "has no starts");
+  return k[0].type != NULL || node_error(n, "has no starts");
 }
 
 bool import_slice(Node *n) {
@@ -232,6 +243,12 @@ bool import_slice(Node *n) {
     if (!node_axis(n, axis, t->rank, &cut.axis)) return false;
     if (seen >> cut.axis & 1) return node_error(n, "axis %d is given twice", cut.axis);
     seen |= 1u << cut.axis;
+    if (!k[0].items || !k[1].items) {
+      if (!x && !(x = input(n, 0))) return false;
+      if (cut.step != 1) return node_error(n, "a step where the bounds are computed");
+      if (!slice_moves(n, i, cut.axis, &x)) return false;
+      continue;
+    }
     if (!read_cut(n, t->dims[cut.axis], k[0].items[i], k[1].items[i], &cut)) return false;
     if (k[0].n == 1 && slice_known(n, &cut)) return true;
     if (!x && !(x = input(n, 0))) return false;

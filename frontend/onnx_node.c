@@ -150,6 +150,12 @@ Val item_value(Node *n, Item *item) {
   return item->val;
 }
 
+Item *new_item(Node *n, const char *name, Val v) {
+  Item *item = ARENA_NEW(n->m->arena, Item);
+  *item = (Item){.name = name, .val = v, .type = v ? type_of(n->b->f, v) : NULL, .producer = -1, .used = true};
+  return item;
+}
+
 Val input(Node *n, size_t i) { return has_input(n, i) ? item_value(n, n->in[i]) : 0; }
 
 bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
@@ -179,30 +185,9 @@ bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, in
   return true;
 }
 
-/* The one number every element of a built value has, seen through casts and changes of shape. */
-static bool number_of(const Func *f, Val v, double *out) {
-  const Op *op = op_of(f, v);
-  switch (op->kind) {
-    case OP_const:
-      *out = op_float(op, AT_value, 0);
-      return op_attr(op, AT_value) != NULL;
-    case OP_broadcast:
-    case OP_reshape: return number_of(f, op->in[0], out);
-    case OP_cast: {
-      uint8_t bits[8];
-      DType to = type_of(f, v)->dtype;
-      if (!dtype_is_float(to) || !number_of(f, op->in[0], out)) return false;
-      dtype_store_f(to, bits, *out);
-      *out = dtype_load_f(to, bits);
-      return true;
-    }
-    default: return false;
-  }
-}
+bool input_number(Node *n, size_t i, double *out) { return has_input(n, i) && item_number(n, n->in[i], out); }
 
-bool input_number(Node *n, size_t i, double *out) {
-  if (!has_input(n, i)) return false;
-  const Item *item = n->in[i];
+bool item_number(Node *n, const Item *item, double *out) {
   int64_t value[KNOWN_MAX], elements;
   if (item->known.n == 1 && known_constants(&item->known, value)) {
     *out = (double)value[0];
@@ -212,8 +197,7 @@ bool input_number(Node *n, size_t i, double *out) {
     *out = dtype_load_f(item->data.dtype, onnx_file_bytes(import_file(n->im), &item->data));
     return true;
   }
-  return item->val && ex_get_const(type_elements(n->m, item->type), &elements) && elements == 1 &&
-         number_of(n->b->f, item->val, out);
+  return item->val && ex_get_const(type_elements(n->m, item->type), &elements) && elements == 1 && constant_number(n, item->val, out);
 }
 
 /* ---- outputs */
@@ -308,6 +292,13 @@ const char *const *node_strings(Node *n, const char *name, size_t *count) {
 const Onnx__TensorProto *node_tensor(Node *n, const char *name) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
   return a ? a->t : NULL;
+}
+
+const Onnx__GraphProto *node_graph(Node *n, const char *name) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH);
+  if (a && a->g) return a->g;
+  node_error(n, "has no graph \"%s\"", name);
+  return NULL;
 }
 
 bool node_axis(Node *n, int64_t axis, int rank, int *out) {

@@ -101,6 +101,24 @@ void build_output(Builder *b, const char *name, Val v, const Layout *layout) {
   ARENA_PUSH(b->m->arena, &b->f->outputs, o);
 }
 
+static void reverse_ops(Op *first, Op *end) {
+  for (; first < end && first < --end; first++) {
+    Op swapped = *first;
+    *first = *end;
+    *end = swapped;
+  }
+}
+
+void func_move_ops(Func *f, size_t first, size_t to) {
+  Op *ops = f->ops.items;
+  size_t n = f->ops.n;
+  reverse_ops(ops + to, ops + first);
+  reverse_ops(ops + first, ops + n);
+  reverse_ops(ops + to, ops + n);
+  for (size_t i = to; i < n; i++)
+    if (ops[i].out) f->values.items[ops[i].out].op = (int)i;
+}
+
 /* ---- attributes */
 
 Attr attr_i(AttrKey k, int64_t v) { return (Attr){.key = k, .u.i = v}; }

@@ -301,6 +301,9 @@ const char *builder_unique_name(Builder *b, const char *wanted);
 Val build_op(Builder *b, const OpSpec *spec);
 void build_output(Builder *b, const char *name, Val v, const Layout *layout);
 
+/* Moves the last operations, from `first` on, before operation `to` <= first. */
+void func_move_ops(Func *f, size_t first, size_t to);
+
 Attr attr_i(AttrKey k, int64_t v);
 Attr attr_f(AttrKey k, double v);
 Attr attr_s(Module *m, AttrKey k, const char *v);

@@ -23,7 +23,7 @@ static struct { Onnx__ValueInfoProto **items; size_t n, cap; } inputs, outputs;
 static struct { Onnx__TensorProto **items; size_t n, cap; } initializers;
 static int64_t opset;
 
-enum { F32 = 1, I64 = 7, STRING = 8 };
+enum { F32 = 1, I64 = 7, STRING = 8, BOOL = 9 };
 #define INT ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT
 #define INTS ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS
 #define FLOAT ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT
@@ -124,6 +124,39 @@ static inline Onnx__AttributeProto *attr(Onnx__NodeProto *n, const char *name, O
     a->ints[0] = value;
   }
   return a;
+}
+
+/* A graph inside a node; its inputs have no types, as some exporters write them. */
+static inline Onnx__GraphProto *graph_attr(Onnx__NodeProto *n, const char *name, const char *in_names, const char *out_names) {
+  Onnx__AttributeProto *a = attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH, 0);
+  Onnx__GraphProto *g = a->g = ARENA_NEW(arena, Onnx__GraphProto);
+  onnx__graph_proto__init(g);
+  char **list[2];
+  size_t counts[2];
+  list[0] = list_of(in_names, &counts[0]), list[1] = list_of(out_names, &counts[1]);
+  for (int k = 0; k < 2; k++) {
+    Onnx__ValueInfoProto **infos = ARENA_ARRAY(arena, Onnx__ValueInfoProto *, counts[k] + 1);
+    for (size_t i = 0; i < counts[k]; i++) {
+      infos[i] = ARENA_NEW(arena, Onnx__ValueInfoProto);
+      onnx__value_info_proto__init(infos[i]);
+      infos[i]->name = list[k][i];
+    }
+    *(k ? &g->output : &g->input) = infos;
+    *(k ? &g->n_output : &g->n_input) = counts[k];
+  }
+  g->node = ARENA_ARRAY(arena, Onnx__NodeProto *, 16);
+  return g;
+}
+
+static inline Onnx__NodeProto *node_in(Onnx__GraphProto *g, const char *type, const char *in_names, const char *out_names) {
+  return g->node[g->n_node++] = new_node(type, in_names, out_names);
+}
+
+static inline void int_list_attr(Onnx__NodeProto *n, const char *name, const char *values) {
+  Onnx__AttributeProto *a = attr(n, name, INTS, 0);
+  char **part = list_of(values, &a->n_ints);
+  a->ints = ARENA_ARRAY(arena, int64_t, a->n_ints + 1);
+  for (size_t i = 0; i < a->n_ints; i++) a->ints[i] = atoll(part[i]);
 }
 
 static inline void ints(const char *name, const char *values) {

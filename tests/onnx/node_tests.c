@@ -95,11 +95,23 @@ static bool tensor_type(const Onnx__ValueInfoProto *v) {
       onnx_dtype(v->type->tensor_type->elem_type, &dtype);
 }
 
+/* The first operator the table lacks, in the graph or one inside it. */
+static const char *missing_operator(const Onnx__GraphProto *g, int64_t opset) {
+  const char *found = NULL;
+  for (size_t i = 0; i < g->n_node && !found; i++) {
+    const Onnx__NodeProto *n = g->node[i];
+    if (!onnx_op_supported(n->domain, n->op_type, opset)) found = text(n->op_type);
+    for (size_t k = 0; k < n->n_attribute && !found; k++)
+      if (n->attribute[k]->g) found = missing_operator(n->attribute[k]->g, opset);
+  }
+  return found;
+}
+
 /* What the table lacks for this model; NULL when it is expected to pass. */
 static const char *missing(const Test *t) {
   const Onnx__GraphProto *g = t->model->graph;
-  for (size_t i = 0; i < g->n_node; i++)
-    if (!onnx_op_supported(g->node[i]->domain, g->node[i]->op_type, t->opset)) return text(g->node[i]->op_type);
+  const char *operator = missing_operator(g, t->opset);
+  if (operator) return operator;
   for (size_t i = 0; i < t->ninputs; i++)
     if (!tensor_type(t->inputs[i])) return "(element type)";
   for (size_t i = 0; i < g->n_output; i++)

@@ -1,0 +1,49 @@
+/* frontend/loop_build.c - see loop_build.h. */
+#include "frontend/loop_build.h"
+
+LoopBuild loop_open(Builder *b, Val rounds, const Expr *trips) {
+  LoopBuild l = {.b = b, .at = b->f->ops.n};
+  l.round = build_loop(b, rounds, trips);
+  return l;
+}
+
+static Val add_carry(LoopBuild *l, Val initial) {
+  Val v = build_carry(l->b, initial);
+  if (v) ARENA_PUSH(l->b->m->arena, &l->carries, (LoopCarry){.value = v});
+  return v;
+}
+
+Val loop_carry(LoopBuild *l, Val initial) { return add_carry(l, initial); }
+
+Val loop_collect(LoopBuild *l, const Type *type) {
+  Func *f = l->b->f;
+  size_t zeros = f->ops.n;
+  Val initial = build_splat(l->b, type, 0);
+  if (!initial) return 0;
+  size_t n = f->ops.n - zeros;
+  func_move_ops(f, zeros, l->at);
+  l->at += n;
+  size_t carry = f->ops.n;
+  Val v = add_carry(l, initial);
+  if (v) func_move_ops(f, carry, l->at + l->carries.n); /* behind the loop and the carries before it */
+  return v;
+}
+
+bool loop_close(LoopBuild *l, Val again) {
+  build_repeat(l->b, l->round, again);
+  for (size_t i = 0; i < l->carries.n; i++) {
+    LoopCarry *c = &l->carries.items[i];
+    if (!(c->last = build_leave(l->b, c->value, c->next))) return false;
+  }
+  return true;
+}
+
+Val loop_write_row(Builder *b, Val x, Val row, Val at, int axis) {
+  if (!x || !row || !at) return 0;
+  const Type *t = type_of(b->f, row);
+  const Expr *dims[MAX_RANK];
+  for (int d = 0, from = 0; d <= t->rank; d++) dims[d] = d == axis ? ex_const(b->m, 1) : t->dims[from++];
+  Val in[] = {x, build_reshape(b, row, t->rank + 1, dims), at};
+  Attr a[2] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(b->m, 0))};
+  return build_op(b, &(OpSpec){.kind = OP_update, .nin = 3, .in = in, .nattrs = 2, .attrs = a});
+}
