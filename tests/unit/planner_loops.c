@@ -3,9 +3,8 @@
 #include <math.h>
 
 #include "ir/loops.h"
-#include "passes/cost_comm.h"
-#include "passes/cost_kernel.h"
 #include "passes/plan_entries.h"
+#include "tests/emitted.h"
 #include "tests/guard.h"
 #include "tests/planner_case.h"
 
@@ -48,60 +47,6 @@ static const char *layout_text(const Case *c, const char *name) {
   size_t i = op_index(c->f, name);
   layout_print(c->m, &t, strategy_result(c->m, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i]));
   return text_str(&t);
-}
-
-/* ---- what is emitted */
-
-/* At the rank with the largest parts: the last one. */
-static double emitted_bytes(const Case *c, const Type *t) {
-  int64_t *sizes = ARENA_ARRAY(c->a, int64_t, c->m->symbols.n), n, all = 1;
-  for (size_t i = 0; i < c->m->symbols.n; i++) {
-    const Symbol *s = &c->m->symbols.items[i];
-    sizes[i] = s->axis >= 0 ? c->m->mesh.axes[s->axis].size - 1 : s->hint;
-  }
-  for (int d = 0; d < t->rank; d++) {
-    CHECK(ex_eval(t->dims[d], sizes, &n));
-    all *= n;
-  }
-  return (double)all * (double)dtype_bytes(t->dtype);
-}
-
-static int group_size(const Mesh *mesh, const Op *op) {
-  const Attr *axes = op_attr(op, AT_mesh_axes);
-  int n = 1;
-  if (!axes) return mesh->axes[op_int(op, AT_mesh_axis, 0)].size;
-  for (int i = 0; i < axes->n; i++) n *= mesh->axes[axes->u.ints[i]].size;
-  return n;
-}
-
-/* On a target of one tier it does not matter where the group lies. */
-static double emitted_op_seconds(const Case *c, const Func *l2, const Op *op) {
-  if (!op_is_comm(op->kind) && op->kind != OP_shard_slice && op->kind != OP_mask_partial) return 0;
-  CommGroup group = comm_group_block(c->t, group_size(&c->m->mesh, op));
-  CommCosts costs = comm_costs(c->t, &group);
-  double in = emitted_bytes(c, type_of(l2, op->in[0])), out = emitted_bytes(c, type_of(l2, op->out));
-  switch (op->kind) {
-    case OP_all_reduce: return comm_seconds(&costs, COMM_ALL_REDUCE, in);
-    case OP_all_gather: return comm_seconds(&costs, COMM_ALL_GATHER, out);
-    case OP_reduce_scatter: return comm_seconds(&costs, COMM_REDUCE_SCATTER, in);
-    case OP_all_to_all: return comm_seconds(&costs, COMM_ALL_TO_ALL, in);
-    case OP_exchange: return comm_seconds(&costs, COMM_EXCHANGE, fmax(in, out));
-    case OP_shard_slice: return c->t->launch + kernel_memory_seconds(c->t, 2 * out);
-    case OP_mask_partial: return c->t->launch + kernel_memory_seconds(c->t, 2 * in);
-    default: return 0;
-  }
-}
-
-/* Communication of the lowered function, that of a body as often as it has rounds; every loop has `rounds`. */
-static double emitted_seconds(const Case *c, const Func *l2, double rounds) {
-  Loops loops = loops_of(c->a, l2);
-  double sum = 0;
-  for (size_t i = 0; i < l2->ops.n; i++) {
-    double times = 1;
-    for (int l = loops.of[i]; l >= 0; l = loops.items[l].parent) times *= rounds;
-    sum += times * emitted_op_seconds(c, l2, &l2->ops.items[i]);
-  }
-  return sum;
 }
 
 static Func *lower_case(Case *c) {
@@ -152,7 +97,7 @@ static void predicted_communication_is_emitted(void) {
     Func *l2 = c.p ? lower_case(&c) : NULL;
     CHECK(l2 && verify_func(c.m, l2, c.d));
     if (l2) {
-      double predicted = c.p->price.time.collectives, emitted = emitted_seconds(&c, l2, 16);
+      double predicted = c.p->price.time.collectives, emitted = emitted_seconds(c.m, c.t, l2);
       CHECKF(fabs(predicted - emitted) <= 1e-9 * predicted, "case %d: predicted %.9g s, emitted %.9g s", i, predicted, emitted);
       CHECKF(c.p->gap == 0, "case %d: gap %g", i, c.p->gap);
     }
