@@ -1,7 +1,7 @@
 /* passes/lower_loop.c - loops in the lowering: what enters a body is made before it, what a body hands on at its end.
  *
  * When the lowering reaches a loop, it asks for every value from outside that the region reads, in each layout that is read, so that
- * conversions of what does not change happen once and everything behind the loop may share them.  Constants, sizes and iotas stay where
+ * conversions of what does not change happen once and everything behind the loop may share them.  Constants, sizes and iotas are made where
  * they are used.  A loop within finds there what it needs from outside both.
  * Count and `again` are replicated; where ranks could differ (agreed.h), all take those of coordinate 0.
  */
@@ -35,7 +35,8 @@ static bool check_loop(Lowering *w, const Scope *s, const Loop *l) {
 static bool enters(const Scope *s, const Loop *l, int loop, size_t index, Val v, const Layout *layout) {
   if (loops_within(s->loops, loop_of_value(s->loops, s->l1, v), loop)) return false;
   bool first = index <= l->begin + (size_t)l->ncarries; /* nothing may stand between a loop and its carries */
-  return first || !graph_is_anywhere(op_of(s->l1, v)) || layout->partial_axes;
+  const Op *maker = op_of(s->l1, v);
+  return first || !graph_is_anywhere(maker) || maker->kind == OP_random || layout->partial_axes;
 }
 
 static bool enter_op(Lowering *w, const Scope *s, const Loop *l, int loop, size_t index) {
@@ -56,7 +57,11 @@ static Val control(Lowering *w, const Scope *s, Val l1, int stage) {
   const Type *t = type_of(s->l1, l1);
   Val v = lower_want(w, s, l1, layout_replicated(w->m, 0), stage);
   w->b.stage = stage;
-  return v && !s->agreed[l1] && agreement_find(w->m, t, w->cost, w->context, &c) ? convert_emit(&w->b, v, t, &c) : v;
+  if (!v) return 0;
+  Arena *scratch = arena_new();
+  bool agreed = agreed_values(scratch, w->b.f)[v];
+  arena_free(scratch);
+  return !agreed && agreement_find(w->m, t, w->cost, w->context, &c) ? convert_emit(&w->b, v, t, &c) : v;
 }
 
 bool lower_loop(Lowering *w, Scope *s, size_t index) {

@@ -129,6 +129,7 @@ typedef struct Brute {
   CostModel *cost;
   int n[MAX_OPS];
   const Strategy *all[MAX_OPS];
+  bool looped, partial[MAX_OPS];
   double runs[MAX_OPS], remade[MAX_OPS]; /* by operation: how often it runs, and how often its result has to be converted */
   double seconds[MAX_OPS][64], bytes[MAX_OPS][64];
   double least_after[MAX_OPS + 1], least_bytes_after[MAX_OPS + 1];
@@ -205,23 +206,49 @@ static void find_runs(Brute *b) {
   for (int i = 0; i < (int)b->f->ops.n; i++) {
     const Op *op = &b->f->ops.items[i];
     b->runs[i] = rounds;
+    b->looped |= op->kind == OP_loop;
     if (op->kind == OP_loop) rounds = op_attr(op_of(b->f, op->in[0]), AT_value)->u.f;
     b->remade[i] = op->kind == OP_param ? 1 : rounds;
     if (op->kind == OP_repeat) rounds = 1;
   }
 }
 
+/* By operation: a sum that is not summed up yet, without anybody having made it one on purpose. */
+static void find_partial(Brute *b) {
+  for (int i = 0; i < (int)b->f->ops.n; i++) {
+    const Op *op = &b->f->ops.items[i];
+    for (int k = 0; k < b->rules[i]->nfactors; k++) {
+      const Factor *factor = &b->rules[i]->factors[k];
+      b->partial[i] |= factor->kind == FK_REDUCE;
+      for (int j = 0; j < op->nin && factor->kind == FK_LINEAR; j++) b->partial[i] |= (factor->operands >> j & 1u) && b->partial[b->f->values.items[op->in[j]].op];
+    }
+  }
+}
+
+/* Before a loop a whole value could be made partial once, to be reduced in each round by something cheaper than a slice: no plan does that. */
+static bool on_purpose(const Brute *b, int i, const Strategy *s) {
+  const Op *op = &b->f->ops.items[i];
+  for (int k = 0; k < s->n; k++) {
+    const Factor *factor = &b->rules[i]->factors[s->picks[k].factor];
+    bool from = factor->kind != FK_LINEAR;
+    for (int j = 0; j < op->nin; j++) from |= (factor->operands >> j & 1u) && b->partial[b->f->values.items[op->in[j]].op];
+    if (!from) return true;
+  }
+  return false;
+}
+
 static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
   *b = (Brute){.m = m, .f = f, .cost = cost};
   find_runs(b);
+  for (int i = 0; i < (int)f->ops.n; i++) b->rules[i] = rule_of(m, f, &f->ops.items[i]);
+  find_partial(b);
   for (int i = 0; i < (int)f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *found;
-    b->rules[i] = rule_of(m, f, op);
     int n = strategy_enumerate(m, b->rules[i], false, &found);
     Strategy *kept = ARENA_ARRAY(m->arena, Strategy, n);
     for (int v = 0; v < n; v++)
-      if (cost_parts_filled(cost, b->rules[i], &found[v])) kept[b->n[i]++] = found[v];
+      if (cost_parts_filled(cost, b->rules[i], &found[v]) && !(b->looped && on_purpose(b, i, &found[v]))) kept[b->n[i]++] = found[v];
     b->all[i] = kept;
     if (b->n[i] > 64) return false;
     for (int v = 0; v < b->n[i]; v++) {
