@@ -8,6 +8,7 @@
 #include "base/die.h"
 #include "ir/body.h"
 #include "ir/window.h"
+#include "passes/agreed.h"
 #include "passes/derived.h"
 #include "passes/lower_internal.h"
 
@@ -425,7 +426,7 @@ Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *n
   Lowering w = {.m = m, .b = builder_new(m, f, diags), .cost = plan->cost ? plan->cost : move_cost_bytes, .context = plan->cost_context};
   Loops loops = loops_of(m->arena, l1);
   Scope s = {.l1 = l1, .strategies = plan->strategies, .stages = plan->stages, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n),
-             .derived = derived_ops(m->arena, l1), .loops = &loops, .loop = -1};
+             .derived = derived_ops(m->arena, l1), .loops = &loops, .agreed = agreed_values(m->arena, l1), .loop = -1};
   if (!lower_scope(&w, &s)) return NULL;
   for (size_t i = 0; i < l1->outputs.n; i++)
     if (!lower_output(&w, &s, &l1->outputs.items[i])) return NULL;

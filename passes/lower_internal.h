@@ -29,6 +29,7 @@ typedef struct Scope {
   const char *prefix;  /* of names, NULL at the top */
   const bool *derived; /* by operation, NULL in bodies: every stage computes it for itself */
   const Loops *loops;  /* NULL in bodies, which have none */
+  const bool *agreed;  /* with loops, by value (agreed.h) */
   int loop;            /* in whose body operations are emitted now; -1: none */
 } Scope;
 

@@ -57,11 +57,7 @@ static Val control(Lowering *w, const Scope *s, Val l1, int stage) {
   const Type *t = type_of(s->l1, l1);
   Val v = lower_want(w, s, l1, layout_replicated(w->m, 0), stage);
   w->b.stage = stage;
-  if (!v) return 0;
-  Arena *scratch = arena_new();
-  bool agreed = agreed_values(scratch, w->b.f)[v];
-  arena_free(scratch);
-  return !agreed && agreement_find(w->m, t, w->cost, w->context, &c) ? convert_emit(&w->b, v, t, &c) : v;
+  return v && !s->agreed[l1] && agreement_find(w->m, t, w->cost, w->context, &c) ? convert_emit(&w->b, v, t, &c) : v;
 }
 
 bool lower_loop(Lowering *w, Scope *s, size_t index) {

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ir/loops.h"
+#include "passes/agreed.h"
 #include "passes/plan_entries.h"
 #include "tests/emitted.h"
 #include "tests/guard.h"
@@ -168,6 +169,29 @@ static void rounds_are_what_is_known(void) {
   }
 }
 
+/* What ranks need no word about: exact, from what all have; a carry only when its next value is as well. */
+static void agreed_rounds(void) {
+  static const char *const text =
+      "apc.ir 1\nparam \"p\" : i64[4] = zeros\nstate \"s\" : i64[] = 0\nfunc @main level 1 { %i = input {name=\"i\"} : i64[] %f = input {name=\"f\"} : f32[4] %p = param {name=\"p\"} : i64[4] %s = read {name=\"s\"} : i64[] "
+      "%c = const {value=3} : i64[] %z = size {expr=4} : i64[] %m = reduce %p {op=max, axes=[0]} : i64[] %cm = add %c, %m : i64[] %fi = cast %f {to=i64} : i64[4] %fm = reduce %fi {op=max, axes=[0]} : i64[] "
+      "%ci = cast %i {to=f32} : f32[] %e = exp %ci : f32[] %d = dot %f, %f {spec=\"a,a->\"} : f32[] %t = loop %fm : i64[] %a = carry %i : i64[] %b = carry %c : i64[] "
+      "%a1 = add %a, %t : i64[] %b1 = add %b, %fm : i64[] %q = lt %a1, %z : bool[] %r = lt %b1, %z : bool[] repeat \"x\" %t, %q %aT = leave %a, %a1 : i64[] %bT = leave %b, %b1 : i64[] output \"a\" %aT output \"b\" %bT }";
+  static const char *const yes[] = {"i", "p", "c", "z", "m", "cm", "ci", "e", "t", "a", "a1", "q", "aT"}, *const no[] = {"f", "s", "fi", "fm", "d", "b", "b1", "r", "bT"};
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("agreed", text, d);
+  CHECK(m && verify_module(m, d));
+  if (m) {
+    const Func *f = module_func(m, "main");
+    const bool *agreed = agreed_values(a, f);
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) CHECKF(agreed[func_find(f, yes[i])], "%s", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) CHECKF(!agreed[func_find(f, no[i])], "%s", no[i]);
+    module_free(m);
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
 /* ---- stages */
 
 static bool same_stage(const Case *c, const Loop *l) {
@@ -295,6 +319,7 @@ static void entries_keep_loops_together(void) {
 int main(void) {
   RUN(rounds_multiply);
   RUN(rounds_are_what_is_known);
+  RUN(agreed_rounds);
   RUN(a_loop_lies_in_one_stage);
   RUN(one_loop_is_one_stage);
   RUN(round_trip);
