@@ -9,22 +9,8 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "codegen/program_tables.h"
+#include "codegen/program_body.h"
 #include "ir/index_bound.h"
-
-/* One body being written. */
-typedef struct Body {
-  Emit *e;
-  const ProgramEntrySpec *spec;
-  uint32_t entry, body, start; /* instruction 0 of the body */
-  int stage;
-  const UnitList *units;
-  const CudaKernel *cuda; /* by unit; NULL for CPUs */
-  uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
-  int *last_use;    /* by value: last unit that reads it or a view of it; -1 never */
-  Val *root;        /* by value: the value whose memory a view shares */
-  uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
-} Body;
 
 /* ---- tensors of a body */
 
@@ -37,7 +23,7 @@ static uint32_t body_buffer(Body *b, const char *name, ProgramClass class_, cons
                                                        .body = b->body, .first = at, .last = at, .slots = 1, .bytes = emit_bytes(b->e, t)});
 }
 
-static const Type *value_type(const Body *b, Val v) { return units_type(b->units, b->spec->l2, v); }
+const Type *body_type(const Body *b, Val v) { return units_type(b->units, b->spec->l2, v); }
 
 static const char *value_name(const Body *b, Val v) {
   return v < b->spec->l2->values.n ? op_of(b->spec->l2, v)->name : "scratch";
@@ -45,18 +31,23 @@ static const char *value_name(const Body *b, Val v) {
 
 static bool has_target(const Body *b, Val v) { return b->target && b->target[v] != PROGRAM_NONE; }
 
-/* Memory of its own, or the weight that it is to become. */
-static void fresh_tensor(Body *b, Val v, ProgramClass class_) {
-  const Type *t = value_type(b, v);
-  if (has_target(b, v)) {
-    b->tensor[v] = b->target[v];
-    return;
-  }
-  b->tensor[v] = emit_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
+void body_share_tensor(Body *b, Val v, uint32_t tensor) {
+  ProgramTensor t = *program_at_tensors(b->e->b, tensor);
+  b->tensor[v] = emit_tensor(b->e, t.buffer, t.offset, body_type(b, v));
 }
 
-/* Adds an instruction and extends the lifetimes of what it touches. */
-static uint32_t instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n, const uint32_t *tensors, ProgramList exprs) {
+void body_fresh_tensor(Body *b, Val v, ProgramClass class_) {
+  const Type *t = body_type(b, v);
+  if (has_target(b, v)) b->tensor[v] = b->target[v];
+  else if (body_in_carry(b, v)) body_share_tensor(b, v, b->tensor[b->becomes[v]]);
+  else b->tensor[v] = emit_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
+}
+
+uint32_t body_scratch(Body *b, const Type *t) {
+  return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t), program_const(b->e->b, 0), t);
+}
+
+uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n, const uint32_t *tensors, ProgramList exprs) {
   ProgramBuilder *pb = b->e->b;
   uint32_t at = position(b);
   for (uint32_t i = 0; i < n; i++) {
@@ -69,28 +60,12 @@ static uint32_t instr(Body *b, ProgramInstrKind kind, const char *where, uint32_
 
 static ProgramList no_exprs(Body *b) { return program_list_of(b->e->b, 0, NULL); }
 
-static uint32_t tensor_of(const Body *b, Val v) {
+uint32_t body_tensor(const Body *b, Val v) {
   if (b->tensor[v] == PROGRAM_NONE) die("value %s is used before it exists", value_name(b, v));
   return b->tensor[v];
 }
 
-/* ---- liveness over units */
-
-static void find_uses(Body *b) {
-  const UnitList *u = b->units;
-  size_t n = b->spec->l2->values.n + u->ntemps;
-  for (size_t v = 0; v < n; v++) {
-    b->tensor[v] = PROGRAM_NONE;
-    b->last_use[v] = -1;
-    b->root[v] = (Val)v;
-  }
-  for (size_t i = 0; i < u->n; i++) {
-    const Unit *k = &u->items[i];
-    if (k->kind == UNIT_VIEW) b->root[k->out[0]] = b->root[k->in[0]];
-    for (int j = 0; j < k->nin; j++) b->last_use[b->root[k->in[j]]] = (int)i;
-  }
-  for (size_t i = 0; i < b->spec->l2->outputs.n; i++) b->last_use[b->root[b->spec->l2->outputs.items[i].value]] = (int)u->n;
-}
+/* ---- sharing memory */
 
 /* The state a value is written to at the end, NULL when none. */
 static const char *written_to(const Body *b, Val v) {
@@ -101,16 +76,26 @@ static const char *written_to(const Body *b, Val v) {
   return NULL;
 }
 
-/* May output `v` of unit `at` take the memory of input `x`?  The input dies here and is no weight or input of the program;
- * a state may be overwritten only by what becomes that state. */
-static bool may_share(const Body *b, size_t at, Val x, Val v) {
+bool body_may_share(const Body *b, Val x, Val v) {
   Val root = b->root[x];
-  if (root >= b->spec->l2->values.n) return b->last_use[root] == (int)at;
+  if (b->last_use[root] > b->at) return false;
+  if (root >= b->spec->l2->values.n) return true;
   const Op *op = op_of(b->spec->l2, root);
-  if (b->last_use[root] > (int)at || op->kind == OP_param) return false;
+  if (op->kind == OP_param) return false;
+  if (op->kind == OP_carry) return b->becomes[v] == root;
   if (op->kind != OP_read) return true;
   const char *state = written_to(b, v);
   return state && strcmp(state, op_str(op, AT_name)) == 0;
+}
+
+void body_copy(Body *b, uint32_t from, uint32_t to, const Type *t, const char *where) {
+  uint32_t items[3 * MAX_RANK], n = 0, tensors[2] = {from, to};
+  for (int d = 0; d < t->rank; d++) {
+    items[n++] = emit_expr(b->e, t->dims[d]);
+    items[n++] = program_const(b->e->b, 0);
+    items[n++] = program_const(b->e->b, 0);
+  }
+  body_instr(b, PI_copy, where, PROGRAM_NONE, 2, tensors, program_list_of(b->e->b, n, items));
 }
 
 /* ---- units to instructions */
@@ -121,8 +106,8 @@ static bool load_param(Body *b, const Op *op, const Layout *layout) {
   ProgramParam r;
   if (have) return b->tensor[op->out] = have->tensor, true;
   if (!emit_param_record(b->e, op, layout, &r)) return false;
-  fresh_tensor(b, op->out, PC_workspace);
-  instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
+  body_fresh_tensor(b, op->out, PC_workspace);
+  body_instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
   return true;
 }
 
@@ -145,8 +130,8 @@ static bool emit_source(Body *b, const Unit *u) {
   }
   if (!global) die("input %s is not in level 1", op_str(op, AT_name));
   if (b->last_use[v] < 0) return true; /* nobody reads it in this stage */
-  fresh_tensor(b, v, PC_input);
-  instr(b, PI_feed, op->name, port, 1, &b->tensor[v], emit_intervals(e, global, layout, false));
+  body_fresh_tensor(b, v, PC_input);
+  body_instr(b, PI_feed, op->name, port, 1, &b->tensor[v], emit_intervals(e, global, layout, false));
   return true;
 }
 
@@ -154,7 +139,7 @@ static void emit_cuda_launch(Body *b, const CudaKernel *k, uint32_t n, const uin
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, k->nscalars + 1);
   list[0] = k->launch.blocks;
   for (int i = 0; i < k->nscalars; i++) list[i + 1] = k->scalars[i];
-  instr(b, PI_launch, where, (uint32_t)k->kernel, n, tensors, emit_exprs(b->e, k->nscalars + 1, list));
+  body_instr(b, PI_launch, where, (uint32_t)k->kernel, n, tensors, emit_exprs(b->e, k->nscalars + 1, list));
   for (size_t have = b->e->out->cuda.n; have <= (size_t)k->kernel; have++) { /* numbered as they come */
     const Kernel *new = &b->e->cuda.kernels.items[have];
     ProgramCudaKernel record = {new->symbol, cuda_text(b->e->m->arena, new), k->how, k->launch.threads};
@@ -162,25 +147,24 @@ static void emit_cuda_launch(Body *b, const CudaKernel *k, uint32_t n, const uin
   }
 }
 
-static void emit_kernel(Body *b, size_t at, const Unit *u, const char *where) {
+static void emit_kernel(Body *b, const Unit *u, const char *where) {
   Emit *e = b->e;
   uint32_t n = 0, *tensors = ARENA_ARRAY(e->m->arena, uint32_t, u->nin + u->nout);
-  for (int i = 0; i < u->nin; i++) tensors[n++] = tensor_of(b, u->in[i]);
+  for (int i = 0; i < u->nin; i++) tensors[n++] = body_tensor(b, u->in[i]);
   uint32_t shared = 0; /* an input's memory is given away once */
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
-    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && may_share(b, at, u->in[a], v)) {
-      const ProgramTensor *t = program_at_tensors(e->b, tensor_of(b, u->in[a]));
+    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && !body_in_carry(b, v) && body_may_share(b, u->in[a], v)) {
       shared |= 1u << a;
-      b->tensor[v] = emit_tensor(e, t->buffer, t->offset, value_type(b, v));
+      body_share_tensor(b, v, body_tensor(b, u->in[a]));
     } else {
-      fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
+      body_fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
     }
     tensors[n++] = b->tensor[v];
   }
-  if (b->cuda) emit_cuda_launch(b, &b->cuda[at], n, tensors, where);
-  else instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(e, u->nscalars, u->scalars));
+  if (b->cuda) emit_cuda_launch(b, &b->cuda[b->at], n, tensors, where);
+  else body_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(e, u->nscalars, u->scalars));
 }
 
 static void emit_gemm(Body *b, const Unit *u, const char *where) {
@@ -194,16 +178,16 @@ static void emit_gemm(Body *b, const Unit *u, const char *where) {
     list[n++] = g->b_batch[i];
     list[n++] = g->c_batch[i];
   }
-  fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
-  uint32_t tensors[3] = {tensor_of(b, u->in[0]), tensor_of(b, u->in[1]), b->tensor[u->out[0]]};
-  instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
+  body_fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
+  uint32_t tensors[3] = {body_tensor(b, u->in[0]), body_tensor(b, u->in[1]), b->tensor[u->out[0]]};
+  body_instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
 }
 
 static void emit_view(Body *b, const Unit *u) {
-  uint32_t source = tensor_of(b, u->in[0]);
+  uint32_t source = body_tensor(b, u->in[0]);
   ProgramTensor t = *program_at_tensors(b->e->b, source);
   uint32_t offset = program_expr(b->e->b, PX_add, t.offset, emit_expr(b->e, u->view_offset));
-  b->tensor[u->out[0]] = emit_tensor(b->e, t.buffer, offset, value_type(b, u->out[0]));
+  b->tensor[u->out[0]] = emit_tensor(b->e, t.buffer, offset, body_type(b, u->out[0]));
 }
 
 static uint32_t group_of(Body *b, const ProgramGroup *g) {
@@ -242,11 +226,11 @@ static void emit_transfer(Body *b, const Unit *u, const Op *op, uint32_t key) {
   ProgramGroup g = {program_list_of(b->e->b, 0, NULL), (uint32_t)op->stage, (uint32_t)op_int(op, AT_to_stage, 0)};
   uint32_t group = group_of(b, &g), at;
   if (u->nin) {
-    uint32_t t = tensor_of(b, u->in[0]);
-    at = instr(b, PI_send, op->name, group, 1, &t, no_exprs(b));
+    uint32_t t = body_tensor(b, u->in[0]);
+    at = body_instr(b, PI_send, op->name, group, 1, &t, no_exprs(b));
   } else {
-    fresh_tensor(b, u->out[0], PC_activation);
-    at = instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
+    body_fresh_tensor(b, u->out[0], PC_activation);
+    at = body_instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
   }
   program_at_instrs(b->e->b, at)->key = key;
 }
@@ -279,22 +263,12 @@ static void emit_comm(Body *b, const Unit *u) {
     default: die("no instruction for %s", op_name(op->kind));
   }
   if (op_attr(op, AT_op)) reduction = comm_reduction(op_attr(op, AT_op)->u.reduction);
-  fresh_tensor(b, u->out[0], PC_activation);
-  uint32_t tensors[2] = {tensor_of(b, u->in[0]), b->tensor[u->out[0]]};
-  uint32_t at = instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
+  body_fresh_tensor(b, u->out[0], PC_activation);
+  uint32_t tensors[2] = {body_tensor(b, u->in[0]), b->tensor[u->out[0]]};
+  uint32_t at = body_instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
   ProgramInstr *i = program_at_instrs(b->e->b, at);
   i->dim = dim, i->dim2 = dim2, i->reduction = reduction, i->key = key;
   i->value = op_float(op, AT_value, 0);
-}
-
-static ProgramList whole_box(Body *b, const Type *t) {
-  uint32_t items[3 * MAX_RANK], n = 0;
-  for (int d = 0; d < t->rank; d++) {
-    items[n++] = emit_expr(b->e, t->dims[d]);
-    items[n++] = program_const(b->e->b, 0);
-    items[n++] = program_const(b->e->b, 0);
-  }
-  return program_list_of(b->e->b, n, items);
 }
 
 /* At the end of the body, when nobody reads the old state any more. */
@@ -307,9 +281,9 @@ static bool emit_write(Body *b, const Unit *u) {
     if (read->kind != OP_read || read->stage != op->stage || strcmp(op_str(read, AT_name), name) != 0) continue;
     uint32_t state;
     if (!emit_state(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out), &state)) return false;
-    uint32_t tensors[2] = {tensor_of(b, u->in[0]), state};
-    if (program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, state)->buffer)
-      instr(b, PI_copy, op->name, PROGRAM_NONE, 2, tensors, whole_box(b, type_of(l2, read->out)));
+    uint32_t from = body_tensor(b, u->in[0]);
+    if (program_at_tensors(b->e->b, from)->buffer != program_at_tensors(b->e->b, state)->buffer)
+      body_copy(b, from, state, type_of(l2, read->out), op->name);
     return true;
   }
   die("state %s is written but no read declares its layout", name);
@@ -322,21 +296,23 @@ static void emit_fetch(Body *b, uint32_t port, const Output *o) {
   for (int a = 0; a < b->e->m->mesh.naxes; a++) replicated |= 1u << a;
   for (int d = 0; d < o->layout->rank; d++)
     for (int i = 0; i < o->layout->dims[d].n; i++) replicated &= ~(1u << o->layout->dims[d].axes[i]);
-  uint32_t t = tensor_of(b, o->value);
-  uint32_t at = instr(b, PI_fetch, o->name, port, 1, &t, emit_intervals(b->e, global, o->layout, false));
+  uint32_t t = body_tensor(b, o->value);
+  uint32_t at = body_instr(b, PI_fetch, o->name, port, 1, &t, emit_intervals(b->e, global, o->layout, false));
   program_at_instrs(b->e->b, at)->mask = replicated;
 }
 
-static bool emit_unit(Body *b, size_t at) {
-  const Unit *u = &b->units->items[at];
+static bool emit_unit(Body *b) {
+  const Unit *u = &b->units->items[b->at];
   const char *where = b->spec->l2->ops.items[u->op].name;
   switch (u->kind) {
     case UNIT_SOURCE: return emit_source(b, u);
-    case UNIT_KERNEL: emit_kernel(b, at, u, where); return true;
+    case UNIT_KERNEL: emit_kernel(b, u, where); return true;
     case UNIT_GEMM: emit_gemm(b, u, where); return true;
     case UNIT_VIEW: emit_view(b, u); return true;
     case UNIT_COMM: emit_comm(b, u); return true;
     case UNIT_WRITE: return true;
+    case UNIT_LOOP: body_loop(b, u, where); return true;
+    case UNIT_REPEAT: body_repeat(b, u, where); return true;
   }
   return true;
 }
@@ -375,9 +351,9 @@ static void emit_targets(Body *b) {
     const Output *o = &l2->outputs.items[i];
     uint32_t tensors[2];
     if (op_of(l2, o->value)->stage != b->stage) continue;
-    tensors[0] = tensor_of(b, o->value);
+    tensors[0] = body_tensor(b, o->value);
     if (prepared_tensor(b, o, &tensors[1]) && program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
-      instr(b, PI_copy, o->name, PROGRAM_NONE, 2, tensors, whole_box(b, type_of(l2, o->value)));
+      body_copy(b, tensors[0], tensors[1], type_of(l2, o->value), o->name);
   }
 }
 
@@ -388,17 +364,17 @@ static void emit_fetches(Body *b) {
 }
 
 static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
-  Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .stage = stage};
+  Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .buffers = program_count_buffers(e->b),
+            .stage = stage};
   b.units = units_of(e->m, spec->l2, stage, &e->kernels);
   if (e->source->cuda) b.cuda = cuda_kernels(e->m, spec->l2, b.units, &e->cuda);
   size_t n = spec->l2->values.n + b.units->ntemps;
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
-  b.last_use = ARENA_ARRAY(e->m->arena, int, n);
-  b.root = ARENA_ARRAY(e->m->arena, Val, n);
-  find_uses(&b);
+  for (size_t v = 0; v < n; v++) b.tensor[v] = PROGRAM_NONE;
+  body_find_uses(&b);
   if (prepare && !find_targets(&b, n)) return false;
-  for (size_t i = 0; i < b.units->n; i++)
-    if (!emit_unit(&b, i)) return false;
+  for (b.at = 0; b.at < (int)b.units->n; b.at++)
+    if (!emit_unit(&b)) return false;
   if (prepare) emit_targets(&b);
   else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)

@@ -6,6 +6,7 @@
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
  *     computed, or once per row;
  *   - no path between the two groups leads through a third (the merged group would need itself);
+ *   - no loop begins or ends between them;
  *   - the limits of a kernel hold: 64 operations, 16 buffers.
  * A value that some other group needs is stored, but stays fused.
  */
@@ -274,6 +275,7 @@ static void merge(Work *w, int into, int from, const Space *space, size_t words)
 static void try_merge(Work *w, int a, int b, size_t words) {
   Space s;
   if (a == b || a < 0 || b < 0 || !w->groups.items[a].fusable || !w->groups.items[b].fusable) return;
+  if (w->groups.items[a].segment != w->groups.items[b].segment) return;
   if (!common_space(&w->groups.items[a].space, &w->groups.items[b].space, &s)) return;
   if (!within_limits(w, a, b) || !members_in_place(w, a, b, &s)) return;
   if (has_detour(w, a, b) || has_detour(w, b, a)) return;
@@ -309,18 +311,34 @@ static void find_stored(Work *w) {
   }
 }
 
+/* A group of its own; a carry and a leave belong to the group before, of their loop or repeat. */
+static void add_to_group(Work *w, int i, size_t words, int *segment) {
+  WorkOp *o = &w->ops.items[i];
+  if (o->op->kind == OP_carry || o->op->kind == OP_leave) {
+    Group *g = &w->groups.items[w->groups.n - 1];
+    int *ops = ARENA_ARRAY(w->m->arena, int, g->n + 1);
+    memcpy(ops, g->ops, sizeof *ops * (size_t)g->n);
+    ops[g->n++] = i;
+    g->ops = ops;
+    o->group = (int)w->groups.n - 1;
+    return;
+  }
+  bool border = o->class == WC_LOOP || o->class == WC_REPEAT;
+  Group g = {.n = 1, .ops = ARENA_ARRAY(w->m->arena, int, 1), .space = space_of(w, o), .fusable = is_fusable(o), .segment = *segment += border,
+             .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
+  g.ops[0] = i;
+  o->group = (int)w->groups.n;
+  ARENA_PUSH(w->m->arena, &w->groups, g);
+}
+
 void work_fuse(Work *w) {
   size_t words = w->ops.n / 64 + 1;
-  int last_comm = -1;
+  int last_comm = -1, segment = 0;
   find_virtual(w);
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
     if (o->virtual_ || !o->live) continue;
-    Group g = {.n = 1, .ops = ARENA_ARRAY(w->m->arena, int, 1), .space = space_of(w, o), .fusable = is_fusable(o),
-               .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
-    g.ops[0] = (int)i;
-    o->group = (int)w->groups.n;
-    ARENA_PUSH(w->m->arena, &w->groups, g);
+    add_to_group(w, (int)i, words, &segment);
     Needs needs = {w, o->group, words};
     Candidates c = {.w = w};
     bool arrives = o->class == WC_COMM && o->op->stage != w->stage;

@@ -1,12 +1,14 @@
 /* codegen/row_work.c - the operations of one stage, classified and legalised (row_work.h).
  *
- * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.
+ * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.  Of a loop these
+ * are the carries that somebody reads, inside or behind it.
  */
 #include "codegen/row_work.h"
 
 #include <string.h>
 
 #include "base/die.h"
+#include "ir/loops.h"
 
 const Type *work_type(const Work *w, Val v) {
   return v < w->f->values.n ? type_of(w->f, v) : w->temps.items[v - w->f->values.n];
@@ -159,9 +161,9 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_conv_filter:
     case OP_pool: return WC_TEMPLATE;
     case OP_loop:
-    case OP_carry:
+    case OP_carry: return WC_LOOP;
     case OP_repeat:
-    case OP_leave:
+    case OP_leave: return WC_REPEAT;
     case OP_opaque:
     case OP_call: die("units_of: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
     default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;
@@ -252,21 +254,56 @@ static bool in_stage(const Op *op, int stage) {
   return op->stage == stage || (op->kind == OP_transfer && op_int(op, AT_to_stage, 0) == stage);
 }
 
+/* Is the result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its leaves is. */
+static bool is_root(const Work *w, const Op *op, const bool *value) {
+  bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
+  return leaves || op->kind == OP_write || (op->out && value[op->out]) || (op->kind == OP_leave && value[op->in[0]]) ||
+         (op->kind == OP_repeat && value[op->in[0]]);
+}
+
+/* From the last operation to the first; true when a carry was found to be needed behind whose leave it went already. */
+static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *needed) {
+  const Func *f = w->f;
+  bool again = false;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    if (!in_stage(op, w->stage) || !is_root(w, op, value)) continue;
+    bool arrives = op->kind == OP_transfer && op->stage != w->stage;
+    needed[i] = true;
+    for (int k = 0; k < op->nin && !arrives; k++) value[resolve(w, op->in[k])] = true;
+    if (op->kind == OP_leave) value[f->ops.items[loops->items[loops_reads_in(loops, f, i)].begin].out] = true;
+    if (op->kind != OP_carry) continue;
+    const Loop *l = &loops->items[loops->of[i]];
+    again |= !needed[l->repeat + (i - l->begin)];
+  }
+  return again;
+}
+
 /* Marks what the roots of the stage need. */
-static bool *find_needed(const Work *w) {
+static bool *find_needed(const Work *w, const Loops *loops) {
   const Func *f = w->f;
   bool *value = ARENA_ARRAY(w->m->arena, bool, f->values.n + 1), *needed = ARENA_ARRAY(w->m->arena, bool, f->ops.n + 1);
   for (size_t i = 0; i < f->outputs.n; i++) value[f->outputs.items[i].value] = true;
-  for (size_t i = f->ops.n; i-- > 0;) {
-    const Op *op = &f->ops.items[i];
-    bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
-    needed[i] = in_stage(op, w->stage) && (leaves || op->kind == OP_write || (op->out && value[op->out]));
-    bool arrives = op->kind == OP_transfer && op->stage != w->stage;
-    if (!needed[i] || arrives) continue;
-    for (int k = 0; k < op->nin; k++) value[resolve(w, op->in[k])] = true;
-    if (op->kind == OP_copy) continue;
-  }
+  while (mark_needed(w, loops, value, needed)) continue;
   return needed;
+}
+
+/* Weights, states and inputs that stand in a loop are there before it. */
+static void add_sources_of(Work *w, const Loop *l, const bool *needed) {
+  for (size_t i = l->body; i < l->repeat; i++)
+    if (needed[i] && class_of(w, &w->f->ops.items[i]) == WC_SOURCE) add_op(w, &w->f->ops.items[i], (int)i);
+}
+
+static void add_ops(Work *w) {
+  const Func *f = w->f;
+  Loops loops = loops_of(w->m->arena, f);
+  const bool *needed = find_needed(w, &loops);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (!needed[i] || (loops.of[i] >= 0 && class_of(w, op) == WC_SOURCE)) continue;
+    if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0) add_sources_of(w, &loops.items[loops.of[i]], needed);
+    add_op(w, op, (int)i);
+  }
 }
 
 /* Legalising may leave operations that nobody reads any more. */
@@ -284,9 +321,7 @@ Work *work_new(Module *m, const Func *f, int stage) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage};
   if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
-  const bool *needed = find_needed(w);
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (needed[i]) add_op(w, &f->ops.items[i], (int)i);
+  add_ops(w);
   find_live(w);
   return w;
 }

@@ -12,6 +12,8 @@
 typedef enum WorkClass {
   WC_SOURCE,
   WC_WRITE,
+  WC_LOOP,     /* loop, carry: one group, which begins a loop */
+  WC_REPEAT,   /* repeat, leave: one group, which ends it */
   WC_COMM,
   WC_VIEW,     /* reshape: never computed */
   WC_GEMM,
@@ -44,6 +46,7 @@ typedef struct Group {
   int *ops;     /* ascending */
   Space space;
   bool fusable; /* MAP and ROW */
+  int segment;  /* groups between the same beginnings and ends of loops: only these merge */
   bool dead;    /* merged into another */
   uint64_t *needs; /* transitive: bit per group */
 } Group;

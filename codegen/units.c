@@ -169,6 +169,36 @@ static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
   if (kind == UNIT_COMM) sum_tensor_bytes(k, u);
 }
 
+/* The value of operand `k` of each operation of a group, from operation `from` on, then `last` unless it is 0. */
+static const Val *operands(Make *k, const Group *g, int from, int operand, Val last) {
+  Val *list = ARENA_ARRAY(k->m->arena, Val, g->n - from + 1);
+  for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->in[operand];
+  list[g->n - from] = last;
+  return list;
+}
+
+static const Val *results(Make *k, const Group *g, int from) {
+  Val *list = ARENA_ARRAY(k->m->arena, Val, g->n);
+  for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->out;
+  return list;
+}
+
+static void add_loop(Make *k, const Group *g) {
+  Unit *u = add_unit(k, UNIT_LOOP, k->w->ops.items[g->ops[0]].origin);
+  u->nin = u->nout = g->n;
+  u->in = operands(k, g, 0, 0, 0);
+  u->out = results(k, g, 0);
+}
+
+static void add_repeat(Make *k, const Group *g) {
+  const WorkOp *o = &k->w->ops.items[g->ops[0]];
+  Unit *u = add_unit(k, UNIT_REPEAT, o->origin);
+  u->nout = g->n - 1;
+  u->nin = u->nout + (o->op->nin > 1);
+  u->in = operands(k, g, 1, 1, o->op->nin > 1 ? o->op->in[1] : 0);
+  u->out = results(k, g, 1);
+}
+
 static bool in_memory(const Work *w, Val v) {
   int def = work_def(w, v);
   return def < 0 || !w->ops.items[def].virtual_;
@@ -183,6 +213,8 @@ static void add_group(Make *k, const Group *g) {
     case WC_COMM: add_plain(k, o, UNIT_COMM); return;
     case WC_GEMM: add_gemm(k, o); return;
     case WC_TEMPLATE: add_template(k, o); return;
+    case WC_LOOP: add_loop(k, g); return;
+    case WC_REPEAT: add_repeat(k, g); return;
     case WC_VIEW:
     case WC_MAP:
     case WC_ROW:
@@ -262,7 +294,7 @@ static void print_gemm(const Module *m, Text *t, const GemmUnit *g) {
 }
 
 void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units) {
-  static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write"};
+  static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "loop", "repeat"};
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
     text_printf(t, "%s %s", names[u->kind], l2->ops.items[u->op].name);

@@ -5,6 +5,8 @@
  * Every live operation of the stage is inside exactly one unit or fused into the kernels that use it; operations
  * whose results reach neither an output, a write nor another stage have no unit.
  *
+ * The units of a loop's body stand between its UNIT_LOOP and UNIT_REPEAT; no kernel computes on both sides of these.
+ *
  * Every tensor is dense row-major of its local extents, elements as in base/dtype.h.  Extents may be 0.
  * Exprs are over dimensions and mesh coordinates; the Program evaluates them.
  *
@@ -23,7 +25,9 @@ typedef enum UnitKind {
   UNIT_GEMM,   /* batched f32 matrix product, overwriting its result */
   UNIT_VIEW,   /* out[0] is in[0]'s memory from byte `view_offset` on */
   UNIT_COMM,   /* one communication operation; a transfer has an operand in the sending, a result in the receiving stage */
-  UNIT_WRITE   /* in[0] becomes the new value of the state */
+  UNIT_WRITE,  /* in[0] becomes the new value of the state */
+  UNIT_LOOP,   /* begins a loop of in[0] rounds: out[0] is the number of the round, carry out[k] begins as in[k] */
+  UNIT_REPEAT  /* ends it: carry k becomes in[k - 1] or, at the end, out[k - 1]; one operand more says whether there is another round */
 } UnitKind;
 
 enum { GEMM_MAX_BATCH = 4 };

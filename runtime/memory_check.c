@@ -32,6 +32,7 @@ typedef struct Walk {
   Live *live[SPACE_COUNT];
   size_t n[SPACE_COUNT];
   bool *is_live;                       /* per buffer */
+  uint32_t round_begin;                /* while a repeat goes back: the instruction of the body it goes to */
   Chains body_begin, body_end;         /* by instruction */
   Chains call_begin, call_end;         /* by call of this schedule */
   Pending *pending;
@@ -80,6 +81,7 @@ static bool instr_uses(const Walk *w, uint32_t instr, uint32_t buffer) {
 
 static RtStatus finish(Walk *w, uint32_t i) {
   ProgramSpace space = program_class_space(w->p->buffers[i].class_);
+  if (w->p->buffers[i].first < w->round_begin) return RT_OK; /* it is there in the next round, too */
   w->is_live[i] = false;
   Live *list = w->live[space];
   size_t k = 0;
@@ -145,11 +147,15 @@ static RtStatus walk(Walk *w) {
     const ProgramCall *call = &p->calls[s->calls + k];
     const ProgramBody *b = &p->bodies[call->body];
     status = each(w, &w->call_begin, k, begin);
-    for (uint32_t i = b->instrs, again = PROGRAM_NONE; !status && i < b->instrs + b->n; i = program_next(p, i, &again)) {
+    for (uint32_t i = b->instrs, again = PROGRAM_NONE; !status && i < b->instrs + b->n;) {
       status = each(w, &w->body_begin, i, begin);
       if (!status) status = visit(w, i, call->micro_batch);
+      uint32_t next = program_next(p, i, &again);
+      w->round_begin = next <= i ? next - b->instrs : 0;
       if (!status) status = each(w, &w->body_end, i, finish);
+      i = next;
     }
+    w->round_begin = 0;
     if (!status && k + 1 < s->n) status = each(w, &w->call_end, k, finish);
   }
   return status;

@@ -153,6 +153,8 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
       memcpy(m->data[u->out[0]], m->data[u->in[0]] + value_of(m->c, u->view_offset), m->bytes[u->out[0]]);
       break;
     case UNIT_COMM:
+    case UNIT_LOOP:
+    case UNIT_REPEAT:
     case UNIT_WRITE: CHECKF(false, "%s: unexpected unit", m->c->name);
   }
   for (int i = 0; i < u->nout; i++)

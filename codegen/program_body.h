@@ -1,0 +1,59 @@
+/* codegen/program_body.h - one body of a Program while it is written: program.c writes units and communication, program_loops.c finds
+ * out how long values live and writes loops. */
+#ifndef APC_CODEGEN_PROGRAM_BODY_H
+#define APC_CODEGEN_PROGRAM_BODY_H
+
+#include "codegen/program_tables.h"
+
+/* A loop among the units. */
+typedef struct BodyLoop {
+  int begin, end; /* its UNIT_LOOP and UNIT_REPEAT */
+  int parent;     /* the loop around it; -1: none */
+  uint32_t instr; /* its instruction, once it is written */
+} BodyLoop;
+
+typedef struct Body {
+  Emit *e;
+  const ProgramEntrySpec *spec;
+  uint32_t entry, body, start; /* instruction 0 of the body */
+  uint32_t buffers;            /* its first buffer */
+  int stage;
+  int at;                 /* the unit being written */
+  const UnitList *units;
+  const CudaKernel *cuda; /* by unit; NULL for CPUs */
+  uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
+  int *last_use;    /* by value: the unit behind which no round of any loop reads it or a view of it; -1 never */
+  Val *root;        /* by value: the value whose memory a view shares */
+  Val *becomes;     /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
+  BodyLoop *loops;
+  int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
+  uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
+} Body;
+
+/* ---- program.c */
+
+const Type *body_type(const Body *b, Val v);
+uint32_t body_tensor(const Body *b, Val v); /* of a value that has memory */
+/* Memory of its own; or that of the weight that it is to become, or of the carry. */
+void body_fresh_tensor(Body *b, Val v, ProgramClass class_);
+uint32_t body_scratch(Body *b, const Type *t);
+/* The value lies where `tensor` does. */
+void body_share_tensor(Body *b, Val v, uint32_t tensor);
+/* May output `v` of the unit being written take the memory of its input `x`?  The input dies here and is no weight; a state and a carry
+ * may be overwritten only by what becomes that state or carry. */
+bool body_may_share(const Body *b, Val x, Val v);
+
+/* Adds an instruction and extends the lifetimes of what it touches. */
+uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n, const uint32_t *tensors, ProgramList exprs);
+void body_copy(Body *b, uint32_t from, uint32_t to, const Type *t, const char *where);
+
+/* ---- program_loops.c */
+
+/* Fills last_use, root, becomes, loops and loop. */
+void body_find_uses(Body *b);
+/* Can `v` be computed where the carry is that it becomes, since nobody reads the carry any more? */
+bool body_in_carry(const Body *b, Val v);
+void body_loop(Body *b, const Unit *u, const char *where);
+void body_repeat(Body *b, const Unit *u, const char *where);
+
+#endif
