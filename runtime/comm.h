@@ -114,6 +114,11 @@ RtStatus comm_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTi
 /* Progress without waiting; *done tells whether the ticket is complete. */
 RtStatus comm_poll(Comm *comm, CommTicket ticket, bool *done, RtError *error);
 
+/* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit.  `interrupted` tells whether it has
+ * found a failure, and which; all waits then return that. */
+typedef bool CommInterrupted(void *context, RtError *error);
+void comm_supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context);
+
 /* RT_ABORTED when any rank aborted, RT_LATE after the time-out, RT_INTERNAL when the ranks disagree about
  * what comes next.  After an error only comm_abort and comm_close are useful. */
 RtStatus comm_wait(Comm *comm, CommTicket ticket, RtError *error);

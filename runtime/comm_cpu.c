@@ -233,6 +233,13 @@ RtStatus comm_wait(Comm *c, CommTicket ticket, RtError *error) {
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
+void comm_supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  c->options.progress = progress;
+  c->options.timeout_ms = 0;
+  c->interrupted = interrupted;
+  c->supervisor = context;
+}
+
 void comm_abort(Comm *c) { c->transport->ops->abort(c->transport); }
 
 CommCount comm_count(const Comm *c, CommKind kind) { return c->counts[kind]; }

@@ -88,6 +88,8 @@ struct Comm {
   const void **sources; /* by group rank, for one comm_reduce */
 
   uint64_t moves;
+  CommInterrupted *interrupted; /* NULL: nobody supervises */
+  void *supervisor;
   CommCount counts[COMM_KIND_COUNT];
   RtError failure; /* sticky */
 };

@@ -164,6 +164,8 @@ void comm_append_reducing(Comm *c, Operation *op) {
 /* ---- progress ---- */
 
 RtStatus comm_step(Comm *c, bool *moved) {
+  *moved = false;
+  if (c->interrupted && c->interrupted(c->supervisor, &c->failure)) return c->failure.status;
   RtStatus status = c->transport->ops->progress(c->transport, moved, &c->failure);
   if (status != RT_OK) return status;
   if (*moved) {

@@ -46,6 +46,14 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
 void exec_report(const Executor *e, RankReport *out);
 void exec_close(Executor *e); /* NULL is allowed */
 
+/* Order keys: the request, the micro-batch, the position in the body.  What moves before and after a request takes its least and its
+ * greatest one, so that the smaller key is always the rank that is behind (until request numbers wrap round). */
+static inline uint64_t exec_key(uint32_t request, uint32_t micro_batch, uint64_t position) {
+  return (uint64_t)(request & 0xfff) << 36 | (uint64_t)micro_batch << 24 | position;
+}
+static inline uint64_t exec_key_before(uint32_t request) { return exec_key(request, 0, 0); }
+static inline uint64_t exec_key_after(uint32_t request) { return exec_key(request, 0xfff, 0xffffff); }
+
 /* The steps told to the watchdog, and their text (for the host): instruction and micro-batch, or the weight loaded. */
 static inline uint32_t exec_step(uint32_t instr, uint32_t micro_batch) { return micro_batch << 20 | (instr + 1); }
 static inline uint32_t exec_step_load(uint32_t param) { return 1u << 31 | param; }

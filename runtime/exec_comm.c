@@ -242,8 +242,7 @@ RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *next, RtError *
   uint64_t position = e->positions++;
   CommTicket *ticket = &e->window[position % EXEC_POSITIONS];
   if (position >= EXEC_POSITIONS) status = comm_wait(e->options.comm, *ticket, error);
-  uint64_t key = (uint64_t)(e->request & 0xfff) << 36 | (uint64_t)e->binding->mb << 24 | x->key;
-  if (!status) status = comm_enqueue(e->options.comm, key, e->ops, (int)n, ticket, error);
+  if (!status) status = comm_enqueue(e->options.comm, exec_key(e->request, e->binding->mb, x->key), e->ops, (int)n, ticket, error);
   bool wait = false;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t event = e->p->instrs[index + i].event;

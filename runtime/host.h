@@ -49,7 +49,6 @@ struct ApcLaunch {
   Launched *launched;
   Artifact artifact;
   RtError error;
-  bool alone_failed; /* the error is this rank's own */
 };
 
 /* Records the error and gives the public status. */

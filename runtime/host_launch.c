@@ -32,12 +32,10 @@ int apc_launch_rank(const ApcLaunch *l) { return l->place.rank; }
 const char *apc_launch_error(const ApcLaunch *l) { return l ? l->error.text : "out of memory"; }
 
 ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
-  RtStatus status = launched_serve(l->launched, code, &l->error);
-  l->alone_failed = status && launched_failed_alone(l->launched);
-  return (ApcStatus)rt_exit_code(status);
+  return (ApcStatus)rt_exit_code(launched_serve(l->launched, code, &l->error));
 }
 
-int apc_launch_tells(const ApcLaunch *l) { return !l || l->alone_failed || l->place.local_rank == 0; }
+int apc_launch_tells(const ApcLaunch *l) { return !l || (l->launched ? launched_tells(l->launched) : l->place.local_rank == 0); }
 
 void apc_launch_close(ApcLaunch *l, int code) {
   if (!l) return;

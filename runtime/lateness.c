@@ -90,7 +90,7 @@ static RtStatus report_late(const Lateness *l, int late, int guilty, RtError *er
     lateness_place(l, late, place, sizeof place);
     add_text(text, sizeof text, "; rank %d made no progress for %.1f s%s", late, quiet_seconds(l, late), place);
   }
-  if (l->ranks[guilty].stopped) add_text(text, sizeof text, "; rank %d is stopped by a signal", guilty);
+  if (l->ranks[guilty].stopped) add_text(text, sizeof text, "; rank %d is stopped", guilty);
   return rt_error(error, RT_LATE, "%s", text);
 }
 

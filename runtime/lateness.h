@@ -6,7 +6,7 @@
 
 /* What was seen of one rank when last looked at. */
 typedef struct RankSigns {
-  bool stopped;    /* by a signal, as far as known; set by the owner */
+  bool stopped;    /* its process does not run, as far as known; set by the owner */
   bool busy;       /* has a command to finish */
   uint64_t beats, moves;
   int64_t changed_ms; /* on the clock below, when they changed */

@@ -7,16 +7,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/box.h"
 #include "runtime/exec.h"
+#include "runtime/limit.h"
 #include "runtime/rendezvous.h"
 #include "runtime/transport_mpi.h"
 #include "runtime/transport_tcp.h"
 
 #define HELLO_MAGIC UINT64_C(0x31434e55414c50a1)
 
-enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100 };
+enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100, MPI_ENDS_MS = 1000, TELL_MS = 500 };
 
 /* What must be equal on all ranks before anything else is said. */
 typedef struct Hello {
@@ -47,10 +49,11 @@ struct Launched {
   Transport *transport; /* the communicator's */
   Comm *comm;
   int everyone;         /* the group of all ranks */
-  Watch *watch;         /* over TCP; MPI's launcher watches itself */
-  SessionSlot *slot;    /* its; NULL without */
+  Watch *watch;
+  SessionSlot *slot;    /* its */
   uint32_t commands;    /* given or taken */
-  uint64_t key;
+  uint32_t requests;      /* through */
+  uint64_t key;           /* of what moves now */
   CommBlock *send, *recv; /* per rank */
   Answer *answers;        /* rank 0: per rank */
   WrittenParts written;
@@ -79,7 +82,7 @@ static RtStatus wait_idle(Launched *l, CommTicket ticket, RtError *error) {
 static RtStatus move(Launched *l, const void *src, void *dst, bool idle, RtError *error) {
   CommTicket ticket;
   CommOp op = {.kind = COMM_broadcast, .group = l->everyone, .src = src, .dst = dst, .send = l->send, .recv = l->recv};
-  RtStatus status = comm_enqueue(l->comm, l->key++, &op, 1, &ticket, error);
+  RtStatus status = comm_enqueue(l->comm, l->key, &op, 1, &ticket, error);
   if (!status) status = idle ? wait_idle(l, ticket, error) : comm_wait(l->comm, ticket, error);
   memset(l->send, 0, sizeof *l->send * (size_t)l->place.world);
   memset(l->recv, 0, sizeof *l->recv * (size_t)l->place.world);
@@ -131,12 +134,13 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
 
 static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
   WatchOptions o = {.rank = l->place.rank, .world = l->place.world, .controls = m->controls, .timeout_ms = l->options.timeout_ms,
-                    .step_text = step_text, .step_context = (void *)(uintptr_t)&l->artifact->program, .stuck = l->options.stuck};
+                    .loss_ms = l->place.transport == LAUNCH_MPI ? MPI_ENDS_MS : 0, .step_text = step_text, .step_context = (void *)(uintptr_t)&l->artifact->program, .stuck = l->options.stuck};
   RtStatus status = watch_start(&o, &l->watch, error);
   if (status) return status;
   memset(m->controls, -1, sizeof m->controls);
   l->slot = watch_slot(l->watch);
   rank_place_step(&l->slot->place, 0);
+  watch_command(l->watch, ++l->commands); /* the first command is to come here */
   return RT_OK;
 }
 
@@ -147,24 +151,56 @@ static RtStatus open_tcp(Launched *l, RtError *error) {
   RtStatus status = rendezvous_meet(&r, &m, error);
   l->over = status != RT_OK; /* all were told, or nobody is there */
   if (!status) status = watch_ranks(l, &m, error);
-  if (!status) status = rendezvous_connect(&r, &m, watch_fd(l->watch), error);
+  if (!status) {
+    status = rendezvous_connect(&r, &m, watch_fd(l->watch), error);
+    if (status) watch_verdict(l->watch); /* a peer that is gone already had a reason */
+  }
   if (!status) status = transport_tcp_open(m.data, r.rank, r.world, l->watch, &l->transport, error);
   if (!status) memset(m.data, -1, sizeof m.data);
   rendezvous_close(&m);
   return status;
 }
 
+/* MPI_Init returns when all ranks have called it. */
+static RtStatus open_mpi(Launched *l, RtError *error) {
+  int later = l->place.local_rank ? TELL_MS : 0; /* one of each machine is enough to tell it */
+  Limit *limit = limit_begin(l->options.timeout_ms + later, l->options.stuck, "rank %d waited %.1f s in MPI_Init: another rank is late", l->place.rank,
+                             l->options.timeout_ms / 1000.0);
+  RtStatus status = transport_mpi_open(l->place.rank, l->place.world, &l->transport, error);
+  limit_end(limit);
+  return status;
+}
+
+static RtStatus spread_text(void *context, void *data, size_t bytes, RtError *error) { return spread(context, data, bytes, false, error); }
+
+/* MPI moves bytes, but says nothing of a rank that is stopped, and its launcher may let the others wait for one that died.  The
+ * watchdog's connections are made when the ranks can already talk. */
+static RtStatus watch_mpi(Launched *l, RtError *error) {
+  Meeting m;
+  Rendezvous r = {.rank = l->place.rank, .world = l->place.world, .address = "rank 0's watchdog", .spread = spread_text, .context = l,
+                  .timeout_ms = l->options.timeout_ms, .program = {l->artifact->program.header->table_hash, l->artifact->bytes}};
+  RtStatus status = rendezvous_meet(&r, &m, error);
+  l->over = status == RT_BAD_INPUT; /* all were told, and are able to take leave of MPI */
+  if (!status) status = watch_ranks(l, &m, error);
+  rendezvous_close(&m);
+  return status;
+}
+
+static bool interrupted(void *context, RtError *error) { return watch_failed(context, error); }
+
 static RtStatus open_comm(Launched *l, RtError *error) {
   int members[PROGRAM_MAX_WORLD];
-  RtStatus status = l->place.transport == LAUNCH_MPI ? transport_mpi_open(l->place.rank, l->place.world, &l->transport, error)
-                                                     : open_tcp(l, error);
+  bool mpi = l->place.transport == LAUNCH_MPI;
+  RtStatus status = mpi ? open_mpi(l, error) : open_tcp(l, error);
   if (status) return status;
   CommOptions options = exec_comm_options(&l->artifact->program);
-  if (l->watch) options.progress = &l->slot->progress; /* the watch judges who is late */
-  else options.timeout_ms = l->options.timeout_ms;
+  options.timeout_ms = l->options.timeout_ms;
   status = comm_open(l->transport, &options, &l->comm, error);
   for (int i = 0; i < l->place.world; i++) members[i] = i;
-  return status ? status : comm_group(l->comm, members, l->place.world, &l->everyone, error);
+  if (!status) status = comm_group(l->comm, members, l->place.world, &l->everyone, error);
+  if (!status && mpi) status = watch_mpi(l, error);
+  if (!status) comm_supervise(l->comm, &l->slot->progress, interrupted, l->watch);
+  return status;
 }
 
 /* Remembers what went wrong.  What another rank did wrong is told as the watch has it. */
@@ -173,7 +209,7 @@ static RtStatus note(Launched *l, RtStatus status, RtError *error) {
   l->broken = true;
   if (l->watch && watch_failed(l->watch, &l->failure)) *error = l->failure;
   else l->failure = *error;
-  l->failed_alone = !(l->watch && watch_failed(l->watch, NULL)) && status != RT_ABORTED;
+  l->failed_alone = !(l->watch && watch_failed(l->watch, NULL)) && status != RT_ABORTED && l->transport;
   return error->status;
 }
 
@@ -185,7 +221,9 @@ static RtStatus open_all(Launched *l, RtError *error) {
   if (!l->send || !l->recv || !l->answers) return rt_error(error, RT_FAILED, "out of memory");
   launch_share_cores(&l->place);
   RtStatus status = open_comm(l, error);
-  return status ? status : compare_programs(l, error);
+  if (!status) status = compare_programs(l, error);
+  if (!status) atomic_store(&l->slot->command, l->commands);
+  return status;
 }
 
 RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error) {
@@ -202,7 +240,7 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
 RtStatus launched_start(Launched *l, RtError *error) {
   const char *check = getenv("APC_CHECK");
   if (l->executor) return RT_OK;
-  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = l->slot ? &l->slot->place : NULL, .weights = l->options.weights,
+  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = &l->slot->place, .weights = l->options.weights,
                          .written = l->place.rank ? &l->written : NULL, .check = check && strcmp(check, "1") == 0};
   RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
   return note(l, status, error);
@@ -299,12 +337,15 @@ static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout 
   return status;
 }
 
+static void request_through(Launched *l) { l->key = exec_key_before(++l->requests); }
+
 /* Runs this rank's share; then its answer, and the outputs.  layout: NULL for a reset. */
 static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, RtError *error) {
   const ProgramEntry *e = &l->artifact->program.entries[head->entry];
   l->written.n = 0;
   RtStatus status = exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
   if (status) return status;
+  l->key = exec_key_after(l->requests);
   Answer *mine = &l->answers[l->place.rank];
   *mine = (Answer){.parts = l->written.n, .bytes = l->written.n * sizeof *l->written.items};
   exec_report(l->executor, &mine->report);
@@ -323,14 +364,15 @@ static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64
   if (!status && send_inputs) status = spread_inputs(l, head->entry, layout, error);
   if (!status) status = run(l, head, c.symbols, layout, error);
   for (int i = 0; i < l->place.world && layout && !status; i++) *request_report(l->io, (uint32_t)i) = l->answers[i].report;
+  request_through(l);
   return status;
 }
 
 RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, bool send_inputs,
                       RtError *error) {
-  if (l->watch) watch_command(l->watch, ++l->commands);
+  watch_command(l->watch, ++l->commands);
   RtStatus status = run_everywhere(l, head, symbols, layout, send_inputs, error);
-  if (l->watch) atomic_store(&l->slot->command, l->commands);
+  atomic_store(&l->slot->command, l->commands);
   return note(l, status, error);
 }
 
@@ -360,14 +402,23 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
     if (!status) status = launched_start(l, error);
     if (!status) status = serve_one(l, &c, error);
     if (status) return note(l, status, error);
-    if (l->watch) atomic_store(&l->slot->command, ++l->commands);
+    request_through(l);
+    atomic_store(&l->slot->command, ++l->commands);
   }
   *code = c.code;
   l->over = true;
   return RT_OK;
 }
 
-bool launched_failed_alone(const Launched *l) { return l->failed_alone; }
+bool launched_tells(const Launched *l) {
+  if (l->failed_alone || l->place.local_rank == 0) return true;
+  return l->place.local_rank == 1 && l->watch && watch_lost_first(l->watch);
+}
+
+/* MPI_Abort ends the other processes: those that tell what happened come first. */
+static void let_tell(const Launched *l) {
+  if (l->place.transport == LAUNCH_MPI && !launched_tells(l)) nanosleep(&(struct timespec){0, TELL_MS * 1000000L}, NULL);
+}
 
 /* Tells the others how this ends. */
 static void take_leave(Launched *l, int code) {
@@ -376,16 +427,21 @@ static void take_leave(Launched *l, int code) {
   if (l->transport) l->transport->exit_code = code;
   if (l->watch && l->broken) watch_fail(l->watch, &l->failure);
   else if (l->watch) watch_leave(l->watch);
+  if (l->comm && l->broken) let_tell(l);
   if (l->comm && l->broken) comm_abort(l->comm);
   else if (l->comm && !l->over && l->place.rank == 0) spread(l, &c, sizeof c, false, &error);
 }
 
 void launched_close(Launched *l, int code) {
   if (!l) return;
+  Limit *limit = l->place.transport != LAUNCH_MPI ? NULL
+               : limit_begin(l->options.timeout_ms + MPI_ENDS_MS, l->options.stuck, "rank %d waited %.1f s in MPI_Finalize: another rank is late",
+                             l->place.rank, l->options.timeout_ms / 1000.0);
   take_leave(l, code);
   exec_close(l->executor);
-  comm_close(l->comm);
   watch_stop(l->watch);
+  comm_close(l->comm);
+  limit_end(limit);
   free(l->send);
   free(l->recv);
   free(l->answers);

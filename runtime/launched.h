@@ -27,7 +27,7 @@ typedef struct Launched Launched;
 typedef struct LaunchedOptions {
   const char *weights; /* another file with the weights, or NULL */
   int timeout_ms;      /* 0: 60000 */
-  WatchStuck stuck;    /* over TCP: ends the process when it does not end by itself after a failure */
+  WatchStuck stuck;    /* ends the process when it does not end by itself after a failure; without it MPI's own waits have no limit */
 } LaunchedOptions;
 
 /* Meets the other ranks; all must run the same program, and be as many as it was compiled for
@@ -47,8 +47,8 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
 /* The other ranks: serves until rank 0 leaves; *code is what it left with. */
 RtStatus launched_serve(Launched *l, int *code, RtError *error);
 
-/* After an error: did it arise in this process? */
-bool launched_failed_alone(const Launched *l);
+/* After an error: is it this process's to tell?  One per machine tells what all know; who fails alone tells it as well. */
+bool launched_tells(const Launched *l);
 
 /* Rank 0 tells the others to leave with `code`; after an error every rank makes all of them end.  NULL is allowed. */
 void launched_close(Launched *l, int code);

@@ -48,7 +48,7 @@ typedef struct Host {
   char name[256], port[8];
 } Host;
 
-static bool is_file(const char *address) { return strchr(address, '/') || !strrchr(address, ':'); }
+static bool is_file(const Rendezvous *r) { return !r->spread && (strchr(r->address, '/') || !strrchr(r->address, ':')); }
 
 static bool split_address(const char *address, Host *out) {
   const char *colon = strrchr(address, ':');
@@ -111,13 +111,21 @@ static RtStatus publish(const char *path, uint16_t port, RtError *error) {
   return status;
 }
 
+static RtStatus announce(const Rendezvous *r, uint16_t port, RtError *error) {
+  char text[ADDRESSES] = "";
+  int n = list_addresses(port, text, sizeof text);
+  if (n <= 0 || n >= (int)sizeof text) return rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
+  return r->spread(r->context, text, sizeof text, error);
+}
+
 static RtStatus open_place(const Rendezvous *r, int *listener, RtError *error) {
   Host host;
-  bool file = is_file(r->address);
-  if (!file && !split_address(r->address, &host))
+  bool file = is_file(r), given = !file && !r->spread;
+  if (given && !split_address(r->address, &host))
     return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
-  *listener = socket_listen(file ? 0 : (uint16_t)atoi(host.port));
+  *listener = socket_listen(given ? (uint16_t)atoi(host.port) : 0);
   if (*listener < 0) return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
+  if (r->spread) return announce(r, own_port(*listener), error);
   return file ? publish(r->address, own_port(*listener), error) : RT_OK;
 }
 
@@ -215,10 +223,9 @@ static RtStatus meet_as_first(const Rendezvous *r, int listener, int64_t deadlin
 
 /* ---- the others */
 
-static int connect_listed(const char *path, int64_t deadline) {
+static int connect_listed(FILE *f, int64_t deadline) {
   char host[256], port[8];
   int fd = -1;
-  FILE *f = fopen(path, "r");
   if (!f) return -1;
   while (fd < 0 && fscanf(f, "%255s %7s", host, port) == 2) {
     int64_t soon = sockets_now() + HELLO_MS;
@@ -228,18 +235,23 @@ static int connect_listed(const char *path, int64_t deadline) {
   return fd;
 }
 
-static int connect_once(const Rendezvous *r, const Host *host, int64_t deadline) {
-  return host ? socket_connect_name(host->name, host->port, deadline) : connect_listed(r->address, deadline);
+/* `told`: what rank 0 has announced. */
+static int connect_once(const Rendezvous *r, const Host *host, char *told, int64_t deadline) {
+  if (r->spread) return connect_listed(fmemopen(told, strlen(told), "r"), deadline);
+  return is_file(r) ? connect_listed(fopen(r->address, "r"), deadline) : socket_connect_name(host->name, host->port, deadline);
 }
 
 /* Rank 0 may come later. */
 static RtStatus reach_first(const Rendezvous *r, int64_t deadline, int *fd, RtError *error) {
   Host host;
-  bool file = is_file(r->address);
-  if (!file && !split_address(r->address, &host))
+  char told[ADDRESSES] = "";
+  if (!r->spread && !is_file(r) && !split_address(r->address, &host))
     return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
+  RtStatus status = r->spread ? r->spread(r->context, told, sizeof told, error) : RT_OK;
+  if (status) return status;
+  told[sizeof told - 1] = 0;
   for (;;) {
-    *fd = connect_once(r, file ? NULL : &host, deadline);
+    *fd = connect_once(r, &host, told, deadline);
     if (*fd >= 0) return RT_OK;
     if (sockets_now() + RETRY_MS >= deadline)
       return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address, r->timeout_ms / 1000.0);
@@ -249,7 +261,7 @@ static RtStatus reach_first(const Rendezvous *r, int64_t deadline, int *fd, RtEr
 
 static RtStatus take_welcome(const Rendezvous *r, int fd, Welcome *w, int64_t deadline, RtError *error) {
   if (!socket_receive(fd, w, sizeof *w, deadline))
-    return errno == ETIMEDOUT ? rt_error(error, RT_LATE, "rank %d waited %.1f s at %s for the other ranks", r->rank, r->timeout_ms / 1000.0, r->address)
+    return errno == ETIMEDOUT ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank, r->address, (r->timeout_ms + HELLO_MS) / 1000.0)
                               : rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
   if (w->magic != MEET_MAGIC) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
   w->text[RT_ERROR_TEXT - 1] = 0;
@@ -327,7 +339,7 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   if (r->rank == 0) status = open_place(r, &m->listener, error);
   else if ((m->listener = socket_listen(0)) < 0) status = rt_error_errno(error, RT_FAILED, "rank %d cannot listen", r->rank);
   if (!status) status = r->rank == 0 ? meet_as_first(r, m->listener, deadline, m, w, error) : meet_as_other(r, m->listener, deadline, m, w, error);
-  if (r->rank == 0 && m->listener >= 0 && is_file(r->address)) unlink(r->address);
+  if (r->rank == 0 && m->listener >= 0 && is_file(r)) unlink(r->address);
   for (int i = 0; i < r->world; i++)
     if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
   memcpy(m->addresses, w->addresses, sizeof m->addresses);

@@ -2,7 +2,8 @@
  *
  * Rank 0 listens where all were told, HOST:PORT, or writes the addresses it listens at into a file that all see.  The others
  * introduce themselves there; rank 0 looks whether they fit, and when all have come tells everyone where the others listen.
- * Then each pair connects.  Who does not fit is told why and refused, and so is everyone else.
+ * Then each pair connects.  Ranks that can talk already, over MPI, need no place: rank 0 tells the others its addresses (`spread`), and
+ * only the connections of the watchdog are made.  Who does not fit is told why and refused, and so is everyone else.
  */
 #ifndef APC_RUNTIME_RENDEZVOUS_H
 #define APC_RUNTIME_RENDEZVOUS_H
@@ -12,7 +13,9 @@
 
 typedef struct Rendezvous {
   int rank, world;
-  const char *address; /* HOST:PORT, or a file */
+  const char *address; /* HOST:PORT, or a file; what messages call the place where `spread` is given */
+  RtStatus (*spread)(void *context, void *data, size_t bytes, RtError *error); /* from rank 0 to everyone; NULL: they meet at `address` */
+  void *context;
   uint64_t program[2]; /* the same on all ranks that run the same program */
   int timeout_ms;
 } Rendezvous;

@@ -18,7 +18,7 @@
 #include "runtime/lateness.h"
 #include "runtime/sockets.h"
 
-enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, CLOCK_STEP_MS = 2 * BEAT_MS, FRAME_MAGIC = 0x61706357 };
+enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, VERDICT_MS = 2500, SILENT_MS = 5 * BEAT_MS, CLOCK_STEP_MS = 2 * BEAT_MS, FRAME_MAGIC = 0x61706357 };
 
 typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } FrameKind;
 
@@ -34,6 +34,8 @@ typedef struct Peer {
   int fd; /* -1: none (any more) */
   size_t got;
   Frame frame; /* so far */
+  int64_t quiet_ms; /* it has said nothing, as lateness.c measures */
+  int64_t told_ms;  /* when it was last sent a beat */
 } Peer;
 
 struct Watch {
@@ -46,8 +48,11 @@ struct Watch {
   int wake, failed_fd;
   _Atomic uint32_t leaving, stopping, failed, own_failed;
   bool told, said_bye;       /* rank 0: of the failure, to the others */
+  bool first_lost;           /* the failure is rank 0's end or silence, seen by this one; complete before `failed` is set */
   int64_t failed_ms, beat_ms;
-  int64_t quiet_ms, quiet_before_ms; /* not rank 0: how long rank 0 has said nothing, as lateness.c measures; last look */
+  int64_t looked_ms; /* when quiet_ms of the peers grew */
+  RtError loss;              /* not yet a failure, see loss_ms: */
+  int64_t loss_at_ms;
   RtError failure;           /* complete before `failed` is set */
   RtError own;               /* the main thread's, complete before `own_failed` is set */
   pthread_t thread;
@@ -68,6 +73,14 @@ static void set_failure(Watch *w, const RtError *error) {
   atomic_store(&w->failed, 1);
   wake(w->failed_fd);
 }
+
+/* What this rank saw: of the others only rank 0 is seen by all. */
+static void set_own_failure(Watch *w, const RtError *error) {
+  if (w->options.rank != 0 && !atomic_load(&w->failed)) w->first_lost = true;
+  set_failure(w, error);
+}
+
+bool watch_lost_first(Watch *w) { return atomic_load(&w->failed) && w->first_lost; }
 
 bool watch_failed(Watch *w, RtError *error) {
   if (!atomic_load(&w->failed)) return false;
@@ -121,7 +134,9 @@ static void take_loss(Watch *w, int rank, const char *why) {
   if (atomic_load(&w->leaving)) return;
   if (w->options.rank == 0) lateness_place(&w->lateness, rank, place, sizeof place);
   rt_error(&error, RT_FAILED, "rank %d was lost: %s%s", w->options.rank == 0 ? rank : 0, why, place);
-  set_failure(w, &error);
+  if (w->loss.status) return;
+  w->loss = error;
+  w->loss_at_ms = sockets_now();
 }
 
 static void take_frame(Watch *w, int rank, const Frame *f) {
@@ -142,7 +157,7 @@ static void read_peer(Watch *w, int rank) {
       return;
     }
     p->got += (size_t)n;
-    w->quiet_ms = 0;
+    p->quiet_ms = 0;
     if (p->got < sizeof p->frame) continue;
     p->got = 0;
     p->frame.text[RT_ERROR_TEXT - 1] = 0;
@@ -152,23 +167,41 @@ static void read_peer(Watch *w, int rank) {
 
 /* ---- the thread */
 
+/* What a stopped process does not read fills its connection, and a full one looks like a machine that is gone: it is told ever less. */
+static bool wants_beat(Peer *p) {
+  int64_t now = sockets_now();
+  if (p->quiet_ms > SILENT_MS && now - p->told_ms < p->quiet_ms / 2) return false;
+  p->told_ms = now;
+  return true;
+}
+
 static void beat(Watch *w) {
   const SessionSlot *s = &w->slots[0];
   Frame f = {.kind = FRAME_BEAT, .beats = atomic_load(&s->place.beats), .moves = atomic_load(&s->progress.moves),
              .key = atomic_load(&s->progress.key), .step = atomic_load(&s->place.step), .command = atomic_load(&s->command),
              .comm_kind = atomic_load(&s->progress.kind), .waiting = atomic_load(&s->progress.waiting)};
-  for (int i = 0; i < w->n_peers; i++) send_frame(&w->peers[i], &f);
+  for (int i = 0; i < w->n_peers; i++)
+    if (wants_beat(&w->peers[i])) send_frame(&w->peers[i], &f);
+}
+
+/* A process that is running sends frames whatever its main thread does: one that sends none is stopped. */
+static void note_silence(Watch *w) {
+  int64_t now = sockets_now(), passed = now - w->looked_ms;
+  w->looked_ms = now;
+  for (int i = 0; i < w->n_peers; i++) {
+    Peer *p = &w->peers[i];
+    p->quiet_ms += passed < CLOCK_STEP_MS ? passed : CLOCK_STEP_MS;
+    if (w->options.rank == 0) w->lateness.ranks[i].stopped = p->fd >= 0 && p->quiet_ms > SILENT_MS;
+  }
 }
 
 /* Rank 0 judges the others; that it is stopped itself they must see alone. */
 static void look_at_first(Watch *w) {
-  int64_t now = sockets_now(), passed = now - w->quiet_before_ms;
+  int64_t quiet_ms = w->peers[0].quiet_ms;
   RtError error = {0};
-  w->quiet_before_ms = now;
-  w->quiet_ms += passed < CLOCK_STEP_MS ? passed : CLOCK_STEP_MS;
-  if (w->quiet_ms <= w->options.timeout_ms || atomic_load(&w->leaving)) return;
-  rt_error(&error, RT_LATE, "rank 0 is late: no sign of life for %.1f s", (double)w->quiet_ms / 1000.0);
-  set_failure(w, &error);
+  if (quiet_ms <= w->options.timeout_ms || atomic_load(&w->leaving)) return;
+  rt_error(&error, RT_LATE, "rank 0 is late: no sign of life for %.1f s", (double)quiet_ms / 1000.0);
+  set_own_failure(w, &error);
 }
 
 /* The main thread's own failure: rank 0 hears of it first, so that all tell the same. */
@@ -189,7 +222,9 @@ static void say_bye(Watch *w) {
 static void look(Watch *w) {
   RtError error = {0};
   bool first = w->options.rank == 0, leaving = atomic_load(&w->leaving);
+  note_silence(w);
   if (atomic_load(&w->own_failed)) tell_own(w);
+  if (w->loss.status && !leaving && sockets_now() - w->loss_at_ms >= w->options.loss_ms) set_own_failure(w, &w->loss);
   if (first && !atomic_load(&w->failed) && !leaving && lateness_find(&w->lateness, &error)) set_failure(w, &error);
   if (!first) look_at_first(w);
   if (first && atomic_load(&w->failed) && !w->told) {
@@ -220,7 +255,7 @@ static bool all_gone(const Watch *w) {
 static void *run(void *argument) {
   Watch *w = argument;
   if (w->options.rank == 0) lateness_begin(&w->lateness);
-  w->quiet_before_ms = sockets_now();
+  w->looked_ms = sockets_now();
   while (!atomic_load(&w->stopping)) {
     if (sockets_now() - w->beat_ms >= BEAT_MS) {
       w->beat_ms = sockets_now();
@@ -287,16 +322,22 @@ void watch_leave(Watch *w) {
   wake(w->wake);
 }
 
+static void wait_for_failure(Watch *w, int milliseconds) {
+  struct pollfd p = {w->failed_fd, POLLIN, 0};
+  for (int64_t limit = sockets_now() + milliseconds, left; (left = limit - sockets_now()) > 0;)
+    if (poll(&p, 1, (int)left) > 0) return;
+}
+
 void watch_fail(Watch *w, const RtError *error) {
   if (atomic_load(&w->failed) || atomic_load(&w->leaving)) return;
   w->own = *error;
   if (w->own.status == RT_OK) rt_error(&w->own, RT_FAILED, "%s", rt_brief(RT_FAILED));
   atomic_store(&w->own_failed, 1);
   wake(w->wake);
-  struct pollfd p = {w->failed_fd, POLLIN, 0};
-  for (int64_t limit = sockets_now() + ANSWER_MS, left; (left = limit - sockets_now()) > 0;)
-    if (poll(&p, 1, (int)left) > 0) return;
+  wait_for_failure(w, ANSWER_MS);
 }
+
+void watch_verdict(Watch *w) { wait_for_failure(w, VERDICT_MS); }
 
 void watch_stop(Watch *w) {
   if (!w) return;

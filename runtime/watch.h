@@ -21,6 +21,7 @@ typedef struct WatchOptions {
   int rank, world;
   const int *controls; /* rank 0: per rank a connection (its own: -1); the others: one, to rank 0.  They become the watch's. */
   int timeout_ms;
+  int loss_ms; /* how long a launcher that ends the others itself has for it, before a lost rank is a failure here */
   SessionStepText step_text;
   void *step_context;
   WatchStuck stuck;
@@ -37,6 +38,12 @@ void watch_command(Watch *w, uint32_t commands);
 /* Readable once there is a failure. */
 int watch_fd(const Watch *w);
 bool watch_failed(Watch *w, RtError *error);
+
+/* Waits shortly for a failure that this rank has seen the consequences of. */
+void watch_verdict(Watch *w);
+
+/* Whether the failure is that rank 0 was lost or is late, which each of the others notices alone. */
+bool watch_lost_first(Watch *w);
 
 /* Tells everyone of this rank's failure, and waits shortly for what rank 0 makes of it. */
 void watch_fail(Watch *w, const RtError *error);

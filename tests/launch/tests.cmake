@@ -1,7 +1,10 @@
-# Ranks started by somebody else: mpirun, and environments written by hand.
+# Ranks started by somebody else: mpirun, and environments written by hand; and ranks that are killed and stopped at random.
 foreach(name mpi netns tcp)
   add_test(NAME launch.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)
   # A launched rank is the whole process: what Open MPI leaks would count as ours, and the leak checker (gcc 12) crashes in its own
   # walk over the thread storage of a loaded OpenMP.  Addresses are checked all the same.
   set_tests_properties(launch.${name} PROPERTIES TIMEOUT 600 ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
 endforeach()
+
+add_test(NAME launch.knocks COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/knocks.py ${CMAKE_BINARY_DIR}/apc 8 --verbose)
+set_tests_properties(launch.knocks PROPERTIES TIMEOUT 900 ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:handle_segv=0;UBSAN_OPTIONS=handle_segv=0")
