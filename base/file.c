@@ -210,11 +210,3 @@ bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, si
   file_writer_add(w, bytes, n);
   return file_writer_finish(w);
 }
-
-const char *file_temporary_folder(Diags *d, Arena *arena) {
-  const char *base = getenv("TMPDIR");
-  char *dir = arena_printf(arena, "%s/apc-XXXXXX", base && *base ? base : "/tmp");
-  if (mkdtemp(dir)) return dir;
-  diag_error(d, DIAG_file_write, file_loc(d, dir), "no temporary folder: %s", strerror(errno));
-  return NULL;
-}

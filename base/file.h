@@ -45,7 +45,4 @@ void file_writer_abandon(FileWriter *w);
 
 bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, size_t n);
 
-/* A new folder of our own in $TMPDIR or /tmp, for the caller to remove; NULL after a diagnostic. */
-const char *file_temporary_folder(Diags *d, Arena *arena);
-
 #endif

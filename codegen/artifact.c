@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,6 +19,7 @@
 #include "base/die.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/temporary.h"
 #include "codegen/units.h"
 #include "runtime/artifact.h"
 #include "runtime/cpu.h"
@@ -27,7 +30,7 @@ typedef struct Job {
   const ArtifactSpec *spec;
   Diags *diags;
   const char *dir;
-  bool keep;
+  TemporaryFolder folder; /* not open when the texts are kept */
 } Job;
 
 static double now_ms(void) {
@@ -56,8 +59,9 @@ static int add_words(Arena *a, const char **argv, int n, int room, const char *w
 
 /* Starts a program in the job's directory with its output going to `log`; -1 when it cannot be started. */
 static pid_t start(const Job *j, const char *const *argv, const char *log) {
-  pid_t pid = fork();
+  pid_t self = getpid(), pid = fork();
   if (pid != 0) return pid;
+  if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != self) _exit(126); /* a compiler that is told to end removes its files */
   int fd = open(arena_printf(j->arena, "%s/%s", j->dir, log), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(j->dir) != 0) _exit(126);
   execvp(argv[0], (char *const *)(uintptr_t)argv);
@@ -91,8 +95,8 @@ static bool compile_texts(const Job *j, const ProgramResult *r) {
     if (i >= width && i - width < r->texts.n)
       ok &= finish(j, pids[i - width], argvs[i - width], arena_printf(j->arena, "kernels%zu.log", i - width));
     if (i >= r->texts.n) continue;
-    const char *source = arena_printf(j->arena, "kernels%zu.c", i);
-    if (!file_write(j->diags, arena_printf(j->arena, "%s/%s", j->dir, source), 0600, r->texts.items[i], strlen(r->texts.items[i]))) return false;
+    const char *source = arena_printf(j->arena, "kernels%zu.c", i); /* that it is not there the compiler says as well */
+    ok &= file_write(j->diags, arena_printf(j->arena, "%s/%s", j->dir, source), 0600, r->texts.items[i], strlen(r->texts.items[i]));
     const char **argv = argvs[i] = ARENA_ARRAY(j->arena, const char *, 64);
     int n = add_words(j->arena, argv, 0, 48, compiler(j->spec));
     n = add_words(j->arena, argv, n, 48, UNITS_CFLAGS);
@@ -123,21 +127,11 @@ static bool link_objects(const Job *j, const ProgramResult *r) {
 static bool open_directory(Job *j) {
   if (j->spec->save_temps) {
     j->dir = j->spec->save_temps;
-    j->keep = true;
     return mkdir(j->dir, 0777) == 0 || errno == EEXIST || diag_error(j->diags, DIAG_file_write, (Loc){.file = j->dir}, "%s", strerror(errno));
   }
-  j->dir = file_temporary_folder(j->diags, j->arena);
-  return j->dir != NULL;
-}
-
-static void close_directory(const Job *j, size_t texts) {
-  static const char *const endings[] = {"c", "o", "log"};
-  if (j->keep || !j->dir) return;
-  for (size_t i = 0; i < texts; i++)
-    for (int k = 0; k < 3; k++) unlink(arena_printf(j->arena, "%s/kernels%zu.%s", j->dir, i, endings[k]));
-  unlink(arena_printf(j->arena, "%s/kernels.so", j->dir));
-  unlink(arena_printf(j->arena, "%s/link.log", j->dir));
-  rmdir(j->dir);
+  bool ok = temporary_open(j->diags, j->arena, &j->folder);
+  j->dir = j->folder.path;
+  return ok;
 }
 
 /* ---- the file */
@@ -236,7 +230,7 @@ bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *dia
   *report = (ArtifactReport){0};
   if (!program_of(&spec->source, &r, diags)) return false;
   bool ok = open_directory(&j) && compile_and_write(&j, &r, report);
-  close_directory(&j, r.texts.n);
+  temporary_close(&j.folder);
   program_builder_free(r.b);
   return ok;
 }

@@ -13,7 +13,7 @@
 
 typedef struct Running {
   Build build;
-  Scratch scratch;
+  TemporaryFolder scratch;
   Tensors inputs, outputs;
   ApcModel *program;
 } Running;
@@ -29,9 +29,9 @@ static int start(Tool *t, Running *r) {
   int code = EXIT_OK;
   if (!target || !check_here(t, target)) return (int)tool_exit(t->diags);
   if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
-      !build_lower(t, &r->build) || !scratch_open(t, &r->scratch))
+      !build_lower(t, &r->build) || !temporary_open(t->diags, t->arena, &r->scratch))
     return (int)tool_exit(t->diags);
-  const char *path = scratch_file(t, &r->scratch, r->build.model.name);
+  const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!build_program(t, &r->build, path)) return (int)tool_exit(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
   r->program = program_open_file(t, path, &code);
@@ -40,7 +40,7 @@ static int start(Tool *t, Running *r) {
 
 static void stop(Running *r) {
   apc_close(r->program);
-  scratch_close(&r->scratch);
+  temporary_close(&r->scratch);
   tensors_free(&r->inputs);
   tensors_free(&r->outputs);
   build_free(&r->build);

@@ -18,7 +18,7 @@ typedef struct EntryRun {
 
 typedef struct Verify {
   Build parallel, one;
-  Scratch scratch;
+  TemporaryFolder scratch;
   EntryRun *entries;
   bool ran, referred;
   Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
@@ -27,7 +27,7 @@ typedef struct Verify {
 /* Builds the program under a name of the scratch folder and runs its entries in order; states live on between them. */
 static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
   int code = EXIT_OK;
-  const char *path = scratch_file(t, &v->scratch, name);
+  const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
   if (!build_program(t, b, path)) return (int)tool_exit(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
   ApcModel *program = program_open_file(t, path, &code);
@@ -53,7 +53,7 @@ static bool can_refer(const Build *b) { return b->nentries == 1 && reference_is_
 
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!scratch_open(t, &v->scratch) || !make_inputs(t, v)) return (int)tool_exit(t->diags);
+  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v)) return (int)tool_exit(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
   if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return (int)tool_exit(t->diags);
@@ -165,7 +165,7 @@ int cmd_verify(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   Verify v = {0};
   int code = verify(t, &v);
-  scratch_close(&v.scratch);
+  temporary_close(&v.scratch);
   for (int i = 0; v.entries && i < v.parallel.nentries; i++) {
     tensors_free(&v.entries[i].inputs);
     tensors_free(&v.entries[i].many);

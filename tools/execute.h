@@ -2,18 +2,10 @@
 #ifndef APC_TOOLS_EXECUTE_H
 #define APC_TOOLS_EXECUTE_H
 
+#include "base/temporary.h"
 #include "base/tensor.h"
 #include "runtime/apc_runtime.h"
 #include "tools/build.h"
-
-/* A folder for programs that nobody keeps; removed by scratch_close, and when a signal ends apc. */
-typedef struct Scratch {
-  const char *dir;
-} Scratch;
-
-bool scratch_open(Tool *t, Scratch *s);
-const char *scratch_file(Tool *t, Scratch *s, const char *name);
-void scratch_close(Scratch *s);
 
 /* One tensor per input of the entry: from --inputs and --input, else random by seed 0 (floats normal, integers
  * inside the table they index, else 0 or 1).  False after diagnostics.  Free with tensors_free. */

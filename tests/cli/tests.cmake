@@ -8,6 +8,7 @@ foreach(name
     families
     inputs
     kernels
+    killed
     malformed
     models
     moe

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# tests/cli/killed.sh APC - a compile that fails or is killed at any time leaves no folder, no half program and no compiler behind.
+. "$(dirname "$0")/lib.sh"
+mlp=$source_dir/examples/mlp.apc small="-D layers=2 -D d=16 -D hidden=32 --init random"
+
+# A compiler that takes its time, and tells that it has begun.
+cat >slow <<'SCRIPT'
+#!/bin/sh
+: >"$BEGUN"
+sleep 30.25 &
+trap 'kill $!; exit 1' TERM
+wait
+exec cc "$@"
+SCRIPT
+chmod +x slow
+nothing_left() {
+  for _ in $(seq 100); do
+    [ -z "$(ls -A "$TMPDIR")" ] && ! pgrep -f "sleep 30.25" >/dev/null && break
+    sleep 0.1
+  done
+  check "left in TMPDIR: $(find "$TMPDIR")" test -z "$(ls -A "$TMPDIR")"
+  check "left beside the program: $(ls)" test -z "$(ls -d prog* 2>/dev/null)"
+  check "a compiler is left" test -z "$(pgrep -f 'sleep 30.25')"
+}
+
+# killed SIGNAL apc|group COMMAND...: while the compiler works.
+killed() {
+  local signal=$1 whom=$2 pid
+  shift 2
+  last="SIG$signal to $whom of $*"
+  rm -f begun
+  BEGUN=$PWD/begun CC=$PWD/slow setsid "$@" >out 2>err </dev/null &
+  pid=$!
+  for _ in $(seq 300); do [ -e begun ] && break; sleep 0.05; done
+  check "the compiler has not begun" test -e begun
+  check "no folder" test -n "$(ls -A "$TMPDIR")"
+  if [ "$whom" = group ]; then kill "-$signal" "-$pid"; else kill "-$signal" "$pid"; fi
+  wait $pid 2>/dev/null
+  check "it ended well" test $? -gt 128
+  nothing_left
+}
+# shellcheck disable=SC2086
+for how in "KILL apc" "TERM apc" "KILL group" "TERM group" "HUP group"; do
+  killed $how "$apc" "$mlp" $small -q -o prog
+  killed $how "$apc" run "$mlp" $small -q
+done
+
+# shellcheck disable=SC2086
+CC=false expect 1 "false failed on generated code" "$apc" "$mlp" $small -q -o prog
+nothing_left
+# shellcheck disable=SC2086
+CC=no-such-compiler expect 5 "there is no C compiler" "$apc" "$mlp" $small -q -o prog
+nothing_left
+summary 68
