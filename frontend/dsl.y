@@ -42,7 +42,7 @@ static Node *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *nam
 %initial-action { @$ = (DslPlace){1, 1, 1, 1}; }
 
 %token T_NEWLINE "end of line" T_IMPORT "'import'" T_PARAM "'param'" T_DIM "'dim'" T_FN "'fn'" T_ENTRY "'entry'"
-%token T_WHEN "'when'" T_WEIGHT "'weight'" T_EXPERT_WEIGHT "'expert weight'" T_BUFFER "'buffer'" T_STATE "'state'" T_FOR "'for'" T_IN "'in'" T_AS "'as'"
+%token T_WHEN "'when'" T_WEIGHT "'weight'" T_EXPERT_WEIGHT "'expert weight'" T_BUFFER "'buffer'" T_STATE "'state'" T_FOR "'for'" T_LOOP "'loop'" T_CARRYING "'carrying'" T_WHILE "'while'" T_IN "'in'" T_AS "'as'"
 %token T_IF "'if'" T_ELSE "'else'" T_SCOPE "'scope'" T_RETURN "'return'" T_OUTPUT "'output'" T_CHECK "'check'"
 %token T_AND "'and'" T_OR "'or'" T_NOT "'not'" T_RANGE "'..'" T_ELLIPSIS "'...'" T_FLOORDIV "'//'" T_EQ "'=='" T_NE "'!='"
 %token T_LE "'<='" T_GE "'>='" T_ARROW "'<-'"
@@ -59,7 +59,7 @@ static Node *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *nam
 %precedence UNARY
 
 %type <node> item statement simple_statement compound_statement dim expression postfix primary string argument index
-%type <node> optional_expression optional_scope optional_name optional_maximum optional_start optional_when
+%type <node> optional_expression optional_scope optional_name optional_maximum optional_start optional_when optional_while
 %type <node> if_statement parameter block name
 %type <list> items statements dims expressions arguments argument_list indices index_list parameters parameter_list names
 
@@ -144,6 +144,10 @@ compound_statement:
       $$ = named_pair(p, N_FOR, @2, $2, $4, NULL, $6);
       $$->d = $5;
     }
+  | T_LOOP T_NAME '<' expression T_CARRYING names optional_while block {
+      $$ = named_pair(p, N_LOOP, @2, $2, $4, $6.first, $8);
+      $$->d = $7;
+    }
   | T_SCOPE expression block { $$ = dsl_node_children(p, N_SCOPE, @2, $2, $3); }
   | if_statement
 
@@ -152,6 +156,7 @@ if_statement:
   | T_IF expression block T_ELSE block { $$ = named_pair(p, N_IF, @2, NULL, $2, $3, $5); }
   | T_IF expression block T_ELSE if_statement { $$ = named_pair(p, N_IF, @2, NULL, $2, $3, $5); }
 
+optional_while: %empty { $$ = NULL; } | T_WHILE expression { $$ = $2; }
 optional_name: %empty { $$ = NULL; } | string
 optional_scope: %empty { $$ = NULL; } | T_SCOPE expression { $$ = $2; }
 optional_start: %empty { $$ = NULL; } | '=' expression { $$ = $2; }

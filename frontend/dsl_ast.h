@@ -34,6 +34,7 @@ typedef enum NodeKind {
   N_WEIGHT,    /* s: variable, a: weight name (N_STRING) or NULL, b: type, c: initialiser, i: WeightKind */
   N_STATE,     /* s: variable, a: state name (N_STRING) or NULL, b: type, c: start value or NULL */
   N_FOR,       /* s: variable, a: start or the list, b: end or NULL, c: body, d: scope name or NULL */
+  N_LOOP,      /* s: variable, a: rounds, or `rounds <= most`, b: list of N_NAME carried, c: body, d: condition or NULL */
   N_IF,        /* a: condition, b: body, c: else body (a list; one N_IF for "else if") */
   N_SCOPE,     /* a: name, b: body */
   N_RETURN,    /* a: value or NULL */

@@ -32,6 +32,13 @@ typedef struct Unit {
   struct Unit *next;
 } Unit;
 
+/* The body of a `loop` being built: variables from before it are its own to assign only if it carries them. */
+typedef struct LoopScope {
+  const struct LoopScope *outer;
+  size_t nvariables;
+  const Node *carried;
+} LoopScope;
+
 /* One call in progress. */
 typedef struct Frame {
   Unit *unit;
@@ -45,6 +52,7 @@ typedef struct Frame {
   bool named;             /* called with `as`: the returned operation has the scope's name */
   bool is_entry, returned;
   DslValue result;
+  const LoopScope *loop;  /* the innermost of this function, or NULL */
 } Frame;
 
 /* What an operation will be called, and the place in the user's file it comes from. */
@@ -76,6 +84,7 @@ typedef struct Eval {
   struct { OpLabel *items; size_t n, cap; } labels; /* one per operation of the current function */
   DeclaredList weights, states;
   int depth;
+  int loops; /* bodies of `loop` being built, callers' included */
   int64_t steps, max_steps;
   bool stopped; /* a limit was hit */
 } Eval;
@@ -108,6 +117,7 @@ void dsl_apply_labels(Eval *ev);
 /* ---- evaluation */
 DslValue dsl_expression(Eval *ev, Node *n);
 void dsl_statements(Eval *ev, Node *list); /* dsl_statement.c */
+void dsl_loop(Eval *ev, Node *n);          /* dsl_loop.c */
 bool dsl_condition(Eval *ev, Node *n, bool *out); /* a compile-time condition */
 void dsl_variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state);
 Variable *dsl_variable_find(const Variables *vs, const char *name);

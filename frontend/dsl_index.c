@@ -82,8 +82,7 @@ static DslValue index_list(Eval *ev, Node *n, DslValue list) {
 /* ---- x[:, 0:3, i] */
 
 /* One bound of a slice or one index; a negative number counts from the end. */
-static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) {
-  DslValue v = dsl_expression(ev, n);
+static bool bound_of(Eval *ev, Node *n, DslValue v, const Expr *extent, const Expr **out) {
   int64_t i;
   if (v.kind == V_ERROR) return false;
   if (v.kind != V_INT) {
@@ -96,6 +95,8 @@ static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) {
   *out = dsl_value_const(v, &i) && i < 0 ? ex_add(ev->m, extent, v.u.e) : v.u.e;
   return true;
 }
+
+static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) { return bound_of(ev, n, dsl_expression(ev, n), extent, out); }
 
 /* A constant that is out of [0, extent + slack] is an error now; symbols are checked when they are bound. */
 static bool inside(Eval *ev, Node *n, const Expr *e, const Expr *extent, int slack) {
@@ -113,6 +114,7 @@ typedef struct Part {
   const Expr *starts[MAX_RANK], *dims[MAX_RANK];
   int64_t strides[MAX_RANK];
   bool dropped[MAX_RANK]; /* picked by one index */
+  Val picked[MAX_RANK];   /* picked by a tensor; 0 */
 } Part;
 
 static bool take_slice(Eval *ev, Node *n, const Expr *extent, Part *p, int axis) {
@@ -140,8 +142,15 @@ static bool take_slice(Eval *ev, Node *n, const Expr *extent, Part *p, int axis)
   return true;
 }
 
+/* A scalar integer tensor, such as the number of a loop's round, picks as gather does. */
 static bool take_item(Eval *ev, Node *n, const Expr *extent, Part *p, int axis) {
-  if (!bound(ev, n, extent, &p->starts[axis]) || !inside(ev, n, p->starts[axis], extent, -1)) return false;
+  DslValue v = dsl_expression(ev, n);
+  const Type *t = v.kind == V_TENSOR ? type_of(ev->b.f, v.u.t) : NULL;
+  if (t && t->rank == 0 && dtype_class(t->dtype) == DTC_I) {
+    p->picked[axis] = v.u.t;
+    return true;
+  }
+  if (!bound_of(ev, n, v, extent, &p->starts[axis]) || !inside(ev, n, p->starts[axis], extent, -1)) return false;
   p->dims[axis] = ex_const(ev->m, 1);
   p->dropped[axis] = true;
   return true;
@@ -190,8 +199,10 @@ static DslValue index_tensor(Eval *ev, Node *n, Val x) {
   Attr attrs[] = {attr_exprs(ev->m, AT_starts, t->rank, p.starts), attr_ints(ev->m, AT_strides, t->rank, p.strides)};
   if (part != t)
     x = build_op(&ev->b, &(OpSpec){.kind = OP_slice, .nin = 1, .in = &x, .type = part, .nattrs = 2, .attrs = attrs});
+  for (int d = t->rank - 1; d >= 0 && x; d--)
+    if (p.picked[d]) x = build_gather(&ev->b, x, p.picked[d], d);
   for (int d = 0; d < t->rank; d++)
-    if (!p.dropped[d]) kept[rank++] = p.dims[d];
+    if (!p.dropped[d] && !p.picked[d]) kept[rank++] = p.dims[d];
   return dsl_built(ev, n, build_reshape(&ev->b, x, rank, kept));
 }
 

@@ -4,7 +4,23 @@
 #include "base/hash.h"
 #include "frontend/dsl_eval.h"
 
-static void assign_name(Eval *ev, const Node *name, DslValue v) {
+/* Is the variable one from before the innermost loop that this does not carry? */
+static bool belongs_outside(const Eval *ev, const char *name) {
+  const LoopScope *l = ev->frame->loop;
+  const Variable *v = l ? dsl_variable_find(&ev->frame->variables, name) : NULL;
+  if (!v || (size_t)(v - ev->frame->variables.items) >= l->nvariables) return false;
+  for (const Node *c = l->carried; c; c = c->next)
+    if (strcmp(c->s, name) == 0) return false;
+  return true;
+}
+
+static void assign_name(Eval *ev, Node *name, DslValue v) {
+  if (belongs_outside(ev, name->s)) {
+    bool fresh = !name->reported;
+    dsl_fail(ev, name, DIAG_dsl_structure, "'%s' is a variable from outside the loop, which does not carry it", name->s);
+    if (fresh) diag_help(ev->diags, "write loop ... carrying %s to change it from round to round, or use another name", name->s);
+    return;
+  }
   dsl_variable_set(ev, &ev->frame->variables, name->s, v, NULL);
 }
 
@@ -27,7 +43,7 @@ static void run_assign(Eval *ev, Node *n) {
     v = dsl_fail(ev, n->b, DIAG_dsl_type, "%d names are assigned, but the value is %s", count, what);
   }
   int i = 0;
-  for (const Node *name = n->a; name; name = name->next, i++) {
+  for (Node *name = n->a; name; name = name->next, i++) {
     DslValue item = v.kind == V_LIST ? v.u.items[i] : value_error();
     dsl_label(ev, item, mark, dsl_scope_join(ev, ev->frame->ops, name->s), false);
     assign_name(ev, name, item);
@@ -150,8 +166,15 @@ static void run_state(Eval *ev, Node *n) {
   dsl_variable_set(ev, &ev->frame->variables, n->s, v, v.kind == V_TENSOR ? name : NULL);
 }
 
+/* What happens once per run has no place in a loop. */
+static bool outside_loops(Eval *ev, Node *n, const char *what) {
+  if (ev->loops) dsl_fail(ev, n, DIAG_dsl_structure, "%s in a loop; carry the value and do it behind the loop", what);
+  return ev->loops == 0;
+}
+
 static void run_write(Eval *ev, Node *n) {
   const Variable *variable = dsl_variable_find(&ev->frame->variables, n->s);
+  if (!outside_loops(ev, n, "a state is written")) return;
   if (!variable || (!variable->state && variable->value.kind != V_ERROR)) {
     dsl_fail(ev, n, DIAG_dsl_name, "'%s' is not a state of this function; <- writes a state", n->s);
     return;
@@ -237,6 +260,10 @@ static void run_return(Eval *ev, Node *n) {
     dsl_fail(ev, n->a ? n->a : n, DIAG_dsl_structure, "an entry does not return: write output name = value");
     return;
   }
+  if (f->loop) {
+    dsl_fail(ev, n, DIAG_dsl_structure, "a return in the body of a loop; carry the value and return it behind the loop");
+    return;
+  }
   size_t mark = ev->b.f->ops.n;
   f->result = n->a ? dsl_expression(ev, n->a) : value_none();
   f->returned = true;
@@ -249,6 +276,7 @@ static void run_output(Eval *ev, Node *n) {
     dsl_fail(ev, n, DIAG_dsl_structure, "only an entry has outputs; a function returns a value");
     return;
   }
+  if (!outside_loops(ev, n, "an output")) return;
   size_t mark = f->ops.n;
   ev->frame->hint = n->s;
   DslValue v = dsl_expression(ev, n->a);
@@ -292,6 +320,7 @@ static void run_statement(Eval *ev, Node *n) {
     case N_WEIGHT: run_weight(ev, n); break;
     case N_STATE: run_state(ev, n); break;
     case N_FOR: run_for(ev, n); break;
+    case N_LOOP: dsl_loop(ev, n); break;
     case N_IF: run_if(ev, n); break;
     case N_SCOPE:
       if ((name = dsl_scope_name(ev, n->a))) run_scoped(ev, name, n->b);

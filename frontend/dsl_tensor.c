@@ -38,6 +38,7 @@ DslValue dsl_fn_iota(Args *a) {
 }
 
 static DslValue random_tensor(Args *a, const char *kind) {
+  if (a->ev->loops) return dsl_fail(a->ev, a->call, DIAG_dsl_structure, "random numbers in a loop would be the same in every round; make them before it");
   const Type *t;
   int64_t seed;
   const Expr *zeros[MAX_RANK];

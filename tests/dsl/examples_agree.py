@@ -135,6 +135,27 @@ def mlp(w, x, layers):
     return x
 
 
+def lstm(w, tokens, layers):
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    out = []
+    for row in tokens:
+        x = w["embedding"][row]
+        for i in range(layers):
+            p = f"layers.{i}."
+            h = c = np.zeros(w[p + "recurrent"].shape[0])
+            rows = []
+            for token in x:
+                step, forget, cell, give = (token @ w[p + "input"][:, g] + h @ w[p + "recurrent"][:, g] + w[p + "bias"][g] for g in range(4))
+                c = sigmoid(forget) * c + sigmoid(step) * np.tanh(cell)
+                h = sigmoid(give) * np.tanh(c)
+                rows.append(h)
+            x = np.array(rows)
+        out.append(x @ w["head"] + w["head_bias"])
+    return np.array(out)
+
+
 MIXTRAL = dict(layers=2, d=16, heads=4, kv_heads=2, ffn=10, vocab=9)
 
 
@@ -156,6 +177,7 @@ CASES = [
      lambda w, a: mixtral(w, a["tokens"], mixture(5, 2, 0.6))),
     ("moe.apc", dict(MIXTRAL, experts=4, top_k=3, routing="capacity", capacity_factor=0.5, groups=3), dict(batch=2, seq=10),
      lambda w, a: mixtral(w, a["tokens"], mixture(4, 3, 0.5, 3))),
+    ("lstm.apc", dict(layers=2, d=5, hidden=7, vocab=9), dict(batch=2, seq=6), lambda w, a: lstm(w, a["tokens"], 2)),
     ("mlp.apc", dict(layers=3, d=5, hidden=7), dict(batch=4), lambda w, a: mlp(w, a["x"], 3)),
 ]
 

@@ -72,6 +72,9 @@ static void parameter_counts(void) {
   COUNT("moe.apc", "routing=capacity groups=4", 46702792704);
   COUNT("moe.apc", "layers=56 d=6144 heads=48 ffn=16384 vocab=32768", 140630071296);
   COUNT("unet.apc", "", 31031745);
+  COUNT("lstm.apc", "", 19775200);
+  COUNT("lstm.apc", "d=1500", 66022000);
+  COUNT("lstm.apc", "layers=1 d=3 hidden=5 vocab=7", 7 * 3 + 4 * (3 * 5 + 5 * 5 + 5) + 5 * 7 + 7);
   COUNT("mlp.apc", "layers=3 d=10 hidden=7", 3 * (10 * 7 + 7 + 7 * 10 + 10));
 }
 
@@ -105,6 +108,7 @@ static void many_settings(void) {
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7 routing=capacity capacity_factor=0.1"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=1 vocab=7 routing=capacity groups=7"},
       {"unet.apc", "channels=1 levels=3 image=8"},
+      {"lstm.apc", "layers=3 d=4 hidden=6 vocab=5"},
       {"llama.apc", "layers=1 d=2 heads=1 ffn=1 vocab=1"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=2 ffn=10 vocab=19"},
       {"llama.apc", "layers=2 d=24 heads=6 kv_heads=1 ffn=10 vocab=19 cache=1 ctx=16"},
@@ -136,6 +140,7 @@ static void refused_settings(void) {
       {"moe.apc", "routing=random"},
       {"moe.apc", "routing=capacity capacity_factor=0.0"},
       {"moe.apc", "groups=0"},
+      {"lstm.apc", "layers=0"},
       {"unet.apc", "image=100 levels=3"},
       {"llama.apc", "kv_heads=5"},
       {"llama.apc", "d=96 heads=32"},
