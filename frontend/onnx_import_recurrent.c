@@ -1,18 +1,19 @@
-/* frontend/onnx_import_recurrent.c - LSTM, GRU and RNN over a constant number of time steps.
+/* frontend/onnx_import_recurrent.c - LSTM, GRU and RNN.
  *
  * What the input contributes to all gates at all steps is one dot before the recurrence; gates are a dimension of their own
  * (weights [4 * hidden, in] are [4, hidden, in]), so that the hidden dimension can be cut and a gate is a slice of the small one.
- * The steps follow one another, at most MAX_STEPS of them.  Sequences shorter than the longest keep their state in steps
- * beyond their end, and give 0 there; run backwards, such a sequence starts at its own end.
+ * The recurrence is a loop over time, one per direction; up to MAX_UNROLLED steps are written out instead.  Sequences shorter than the
+ * longest keep their state in steps beyond their end, and give 0 there; run backwards, such a sequence starts at its own end.
  *
- * Not done: a symbolic number of steps, activations other than those of the table.
+ * Not done: activations other than those of the table.
  */
 #include <inttypes.h>
 #include <string.h>
 
+#include "frontend/loop_build.h"
 #include "frontend/onnx_import_private.h"
 
-enum { MAX_STEPS = 512, MAX_GATES = 4, MAX_ACTIVATIONS = 6 };
+enum { MAX_UNROLLED = 8, MAX_GATES = 4, MAX_ACTIVATIONS = 6 };
 
 /* ---- activations */
 
@@ -74,7 +75,7 @@ static bool read_activations(Node *n, int count, const char *const *defaults, Ac
 
 typedef struct Recurrent {
   int gates, directions;
-  int64_t steps;
+  const Expr *steps;
   const Expr *batch, *hidden, *in;
   bool first_backward, batch_first;
   double clip; /* 0: none */
@@ -86,9 +87,10 @@ typedef struct Direction {
   bool backward;
   const Activation *f; /* of this direction */
   Val from_input;      /* [t, g, b, h], both biases in it where they may be added first */
-  Val weights;         /* [g, h, h] */
-  Val bias;            /* of the recurrence, [g, h] (GRU); 0 */
-  Val peepholes;       /* [3, h] (LSTM); 0 */
+  Val weights;         /* [g, h, h]; of a GRU whose reset gate acts on the state, without the last gate */
+  Val last_weights;    /* [h, h], of that gate; 0 */
+  Val bias[MAX_GATES]; /* of the recurrence, [h] (GRU); 0 */
+  Val peepholes[3];    /* [h] (LSTM); 0 */
   Val h, c;            /* state, [b, h] */
 } Direction;
 
@@ -106,7 +108,7 @@ static Val gate(Node *n, const Recurrent *r, const Activation *f, Val x) { retur
 static Val product(Node *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
 static Val plus(Node *n, Val x, Val y) { return binary(n, OP_add, x, y); }
 static Val one_minus(Node *n, Val x) { return x ? build_binary(n->b, OP_sub, splat_like(n, x, 1), x) : 0; }
-static Val peep(Node *n, const Direction *d, int which, Val c, Val x) { return d->peepholes ? plus(n, x, product(n, part(n, d->peepholes, which), c)) : x; }
+static Val peep(Node *n, const Direction *d, int which, Val c, Val x) { return d->peepholes[which] ? plus(n, x, product(n, d->peepholes[which], c)) : x; }
 
 /* One step from the gates' input [g, b, h]; the new states into *h and *c. */
 static bool step_rnn(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
@@ -127,19 +129,16 @@ static bool step_lstm(Node *n, const Recurrent *r, const Direction *d, Val gates
   return *h != 0;
 }
 
-static Val with_bias(Node *n, const Direction *d, int g, Val x) { return d->bias ? plus(n, x, part(n, d->bias, g)) : x; }
+static Val with_bias(Node *n, const Direction *d, int g, Val x) { return d->bias[g] ? plus(n, x, d->bias[g]) : x; }
 
 /* Gates z r h. */
 static bool step_gru(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
   (void)c;
-  bool after = node_int(n, "linear_before_reset", 0) != 0; /* the reset gate acts on what the state contributed */
-  const Expr *zero = ex_const(n->m, 0), *two = ex_const(n->m, 2);
-  Val both = after ? d->weights : build_slice(n->b, d->weights, 0, zero, two, 1);
-  Val from_state = build_dot(n->b, d->h, both, "bk,ghk->gbh");
+  Val from_state = build_dot(n->b, d->h, d->weights, "bk,ghk->gbh");
   Val z = gate(n, r, &d->f[0], plus(n, part(n, gates, 0), with_bias(n, d, 0, part(n, from_state, 0))));
   Val reset = gate(n, r, &d->f[0], plus(n, part(n, gates, 1), with_bias(n, d, 1, part(n, from_state, 1)))), hidden;
-  if (after) hidden = product(n, reset, with_bias(n, d, 2, part(n, from_state, 2)));
-  else hidden = with_bias(n, d, 2, build_dot(n->b, product(n, reset, d->h), part(n, d->weights, 2), "bk,hk->bh"));
+  if (d->last_weights) hidden = with_bias(n, d, 2, build_dot(n->b, product(n, reset, d->h), d->last_weights, "bk,hk->bh"));
+  else hidden = product(n, reset, with_bias(n, d, 2, part(n, from_state, 2))); /* acts on what the state contributed */
   hidden = gate(n, r, &d->f[1], plus(n, part(n, gates, 2), hidden));
   *h = plus(n, product(n, one_minus(n, z), hidden), product(n, z, d->h));
   return *h != 0;
@@ -168,10 +167,8 @@ static bool read_layer(Node *n, Recurrent *r) {
   r->clip = node_float(n, "clip", 0);
   if (!both && !r->first_backward && strcmp(direction, "forward") != 0) return node_error(n, "direction \"%s\"", direction);
   if (t->rank != 3 || tr->rank != 3) return node_error(n, "operands are %s and %s", type_string(n->m, t), type_string(n->m, tr));
-  if (!ex_get_const(t->dims[r->batch_first ? 1 : 0], &r->steps))
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the number of time steps is symbolic; bind it with --dim", n->op->type);
-  if (r->steps < 1 || r->steps > MAX_STEPS)
-    return node_error(n, "%" PRId64 " time steps; they are unrolled, and at most %d can be", r->steps, MAX_STEPS);
+  r->steps = t->dims[r->batch_first ? 1 : 0];
+  if (known_bounds(n->m, r->steps).low < 1) return node_error(n, "there may be no time step in %s", type_string(n->m, t));
   r->batch = t->dims[r->batch_first ? 0 : 1], r->in = t->dims[2], r->hidden = tr->dims[2];
   const Expr *rows = ex_muli(n->m, r->hidden, r->gates), *directions = ex_const(n->m, r->directions);
   const Expr *weights[] = {directions, rows, r->in}, *recurrent[] = {directions, rows, r->hidden};
@@ -199,33 +196,45 @@ static Val initial(Node *n, const Recurrent *r, size_t i, int d) {
   return drop_dims(n, build_slice(n->b, input(n, i), 1, ex_const(n->m, d), ex_const(n->m, 1), 1), 2);
 }
 
+/* Biases [2 * gates, h]: of the input, which are added to what it contributes, and of the recurrence. */
+static bool read_biases(Node *n, const Recurrent *r, int d, Direction *out) {
+  Val bias = weights_of(n, r, 3, d, 2 * r->gates, NULL);
+  if (!bias) return false;
+  const Expr *g = ex_const(n->m, r->gates);
+  Val of_input = build_slice(n->b, bias, 0, ex_const(n->m, 0), g, 1), of_state = build_slice(n->b, bias, 0, g, g, 1);
+  if (r->gates != 3) of_input = binary(n, OP_add, of_input, of_state);
+  for (int i = 0; r->gates == 3 && i < r->gates; i++)
+    if (!(out->bias[i] = part(n, of_state, i))) return false;
+  return (out->from_input = plus(n, out->from_input, of_input ? insert_dims(n, of_input, 1u << 1, 3) : 0)) != 0;
+}
+
+/* What does not change from step to step is made here, before any of them. */
 static bool read_direction(Node *n, const Recurrent *r, int d, Direction *out) {
-  bool lstm = r->gates == 4;
+  bool lstm = r->gates == 4, reset_before = r->gates == 3 && node_int(n, "linear_before_reset", 0) == 0;
   out->backward = d == 1 || r->first_backward;
   out->from_input = build_dot(n->b, r->x, weights_of(n, r, 1, d, r->gates, r->in), "tbi,ghi->tgbh");
   out->weights = weights_of(n, r, 2, d, r->gates, r->hidden);
-  if (has_input(n, 3)) { /* [2 * gates * h]: of the input, of the recurrence */
-    Val bias = weights_of(n, r, 3, d, 2 * r->gates, NULL);
-    const Expr *g = ex_const(n->m, r->gates);
-    Val of_input = bias ? build_slice(n->b, bias, 0, ex_const(n->m, 0), g, 1) : 0, of_state = bias ? build_slice(n->b, bias, 0, g, g, 1) : 0;
-    if (r->gates == 3) out->bias = of_state;
-    else of_input = binary(n, OP_add, of_input, of_state);
-    out->from_input = plus(n, out->from_input, of_input ? insert_dims(n, of_input, 1u << 1, 3) : 0);
+  if (reset_before) {
+    out->last_weights = part(n, out->weights, 2);
+    out->weights = build_slice(n->b, out->weights, 0, ex_const(n->m, 0), ex_const(n->m, 2), 1);
+  }
+  if (has_input(n, 3) && !read_biases(n, r, d, out)) return false;
+  if (lstm && has_input(n, 7)) {
+    Val all = weights_of(n, r, 7, d, 3, NULL);
+    for (int i = 0; i < 3; i++)
+      if (!(out->peepholes[i] = part(n, all, i))) return false;
   }
   out->h = initial(n, r, 5, d);
   out->c = lstm ? initial(n, r, 6, d) : 0;
-  out->peepholes = lstm && has_input(n, 7) ? weights_of(n, r, 7, d, 3, NULL) : 0;
   return out->from_input && out->weights && out->h && (!lstm || out->c);
 }
 
 /* ---- all steps */
 
-/* `x` where the step is inside the sequence, else `otherwise`. */
-static Val inside(Node *n, const Recurrent *r, int64_t step, Val x, Val otherwise) {
-  if (!r->lengths || !x) return x;
-  Val active = binary_number(n, OP_gt, r->lengths, (double)step); /* [b] */
-  return select3(n, insert_dims(n, active, 1u << 1, 2), x, otherwise);
-}
+/* [b, 1]: whether the step is inside the sequence; 0: all are.  `step` is a scalar. */
+static Val active_at(Node *n, const Recurrent *r, Val step) { return r->lengths ? insert_dims(n, binary(n, OP_gt, r->lengths, step), 1u << 1, 2) : 0; }
+
+static Val inside(Node *n, Val active, Val x, Val otherwise) { return active && x ? select3(n, active, x, otherwise) : x; }
 
 static Val join(Node *n, Val *list, int64_t count, int axis) {
   while (count > 1) {
@@ -236,20 +245,55 @@ static Val join(Node *n, Val *list, int64_t count, int axis) {
   return list[0];
 }
 
+/* One step of the direction, which moves its states on; what it gives, [b, h], or 0 after an error. */
+static Val step_at(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d, Val gates, Val step) {
+  Val h, c = 0, active = active_at(n, r, step);
+  if (!gates || !step || (r->lengths && !active) || !cell->step(n, r, d, gates, &h, &c)) return 0;
+  Val given = inside(n, active, h, splat_like(n, h, 0));
+  d->h = inside(n, active, h, d->h);
+  d->c = c ? inside(n, active, c, d->c) : 0;
+  return d->h ? given : 0;
+}
+
+static Val run_unrolled(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d, int64_t steps) {
+  Val list[MAX_UNROLLED];
+  for (int64_t s = 0; s < steps; s++) {
+    int64_t t = d->backward ? steps - 1 - s : s;
+    list[t] = step_at(n, r, cell, d, part(n, d->from_input, t), scalar_i64(n, ex_const(n->m, t)));
+    if (wants(n, 0)) list[t] = insert_dims(n, list[t], 3, 4);
+    if (!list[t]) return 0;
+  }
+  return wants(n, 0) ? join(n, list, steps, 0) : d->h;
+}
+
+static Val run_loop(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
+  const Expr *dims[] = {r->steps, ex_const(n->m, 1), r->batch, r->hidden};
+  LoopBuild l = loop_open(n->b, scalar_i64(n, r->steps), r->steps);
+  bool lstm = d->c != 0;
+  d->h = l.round ? loop_carry(&l, d->h) : 0;
+  d->c = lstm ? loop_carry(&l, d->c) : 0;
+  if (!d->h || (lstm && !d->c)) return 0;
+  Val step = d->backward ? binary(n, OP_sub, scalar_i64(n, ex_addi(n->m, r->steps, -1)), l.round) : l.round;
+  Val given = step_at(n, r, cell, d, step ? build_gather(n->b, d->from_input, step, 0) : 0, step);
+  if (!given) return 0;
+  l.carries.items[0].next = d->h;
+  if (lstm) l.carries.items[1].next = d->c;
+  if (wants(n, 0)) {
+    Val all = loop_collect(&l, type_get(n->m, type_of(n->b->f, given)->dtype, 4, dims));
+    if (!all) return 0;
+    l.carries.items[l.carries.n - 1].next = loop_write_row(n->b, all, insert_dims(n, given, 1, 3), step, 0);
+  }
+  if (!loop_close(&l, 0)) return 0;
+  d->h = l.carries.items[0].last;
+  d->c = lstm ? l.carries.items[1].last : 0;
+  return l.carries.items[wants(n, 0) ? l.carries.n - 1 : 0].last;
+}
+
 /* Runs the direction; d->h and d->c are the last states then.  The outputs, [t, 1, b, h], or 0 after an error. */
 static Val run(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
-  Val list[MAX_STEPS];
-  for (int64_t s = 0; s < r->steps; s++) {
-    int64_t t = d->backward ? r->steps - 1 - s : s;
-    Val h, c = 0;
-    if (!cell->step(n, r, d, part(n, d->from_input, t), &h, &c)) return 0;
-    list[t] = inside(n, r, t, h, splat_like(n, h, 0));
-    d->h = inside(n, r, t, h, d->h);
-    d->c = c ? inside(n, r, t, c, d->c) : 0;
-    if (wants(n, 0)) list[t] = insert_dims(n, list[t], 3, 4);
-    if (!list[t] || !d->h) return 0;
-  }
-  return wants(n, 0) ? join(n, list, r->steps, 0) : d->h;
+  int64_t steps;
+  bool few = ex_get_const(r->steps, &steps) && steps <= MAX_UNROLLED;
+  return few ? run_unrolled(n, r, cell, d, steps) : run_loop(n, r, cell, d);
 }
 
 /* The last states of all directions, [d, b, h] or [b, d, h]. */

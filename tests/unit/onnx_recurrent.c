@@ -1,14 +1,18 @@
 /* tests/unit/onnx_recurrent.c - LSTM, GRU and RNN against loops written from the ONNX specification: all directions, initial
- * states, peepholes, sequence lengths, clipping, coupled gates and both orders of the reset gate.
+ * states, peepholes, sequence lengths, clipping, coupled gates and both orders of the reset gate; over few steps, which are
+ * written out, and over more or a symbolic number of them, which are a loop.
  *
- * With a file name, writes a bidirectional LSTM to it instead (tests/cli/recurrent.sh runs that on several ranks).
+ * With a kind of cell, a time dimension and a file name, writes a bidirectional layer to it instead (tests/cli/recurrent.sh runs that on several
+ * ranks).
  */
 #include <math.h>
 
 #include "ir/interp.h"
 #include "tests/onnx_graph.h"
 
-enum { T = 5, B = 3, I = 2, H = 4, MAX_GATES = 4 };
+enum { B = 3, I = 2, H = 4, MAX_GATES = 4 };
+
+static int T = 5; /* steps */
 
 typedef struct Case {
   const char *type, *direction;
@@ -93,7 +97,7 @@ static void rnn_step(const Case *c, int d, int t, int b, double *h, double *cell
   memcpy(h, out, sizeof out);
 }
 
-static const int lengths[B] = {5, 2, 0};
+static int lengths[B] = {5, 2, 0}; /* the first is T */
 
 static void reference(const Case *c, InterpTensor *y, InterpTensor *last, InterpTensor *last_cell) {
   for (int d = 0; d < c->directions; d++)
@@ -120,6 +124,7 @@ static void input_of(const char *name, int rank, const int64_t *dims) {
 
 static void build(const Case *c) {
   begin();
+  lengths[0] = T;
   opset = 14;
   ndata = 0;
   int64_t g = c->gates, d = c->directions;
@@ -153,11 +158,18 @@ static void compare(const char *what, const InterpResult *r, const InterpTensor 
   CHECKF(got && interp_equal(got, want, DOMAIN_FLOAT, 1e-12, arena, &why), "%s: %s", what, why);
 }
 
-static void check(const Case *c) {
+static void check(const Case *c, int steps, bool symbolic) {
+  T = steps;
   build(c);
+  if (symbolic) inputs.items[0] = value_info("x", F32, "steps,3,2");
   IMPORTS();
+  int64_t *symbols = interp_symbols(module, arena);
+  if (symbolic) symbols[module_symbol_find(module, "steps")] = steps;
+  CHECKF(!strstr(printed(), " = loop ") == (steps <= 8 && !symbolic), "%s over %d steps", c->type, steps);
   InterpResult r;
-  CHECK(interp_run(module, module_func(module, "main"), &(InterpOptions){0}, ndata, data, arena, &r, diags));
+  bool ran = interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, ndata, data, arena, &r, diags);
+  CHECK(ran);
+  if (!ran) return;
   InterpTensor y = interp_tensor(arena, DT_f32, 4, (int64_t[]){T, c->directions, B, H});
   InterpTensor last = interp_tensor(arena, DT_f32, 3, (int64_t[]){c->directions, B, H});
   InterpTensor cell = interp_tensor(arena, DT_f32, 3, (int64_t[]){c->directions, B, H});
@@ -175,34 +187,52 @@ static void the_layers_do_what_the_specification_says(void) {
     {"GRU", "reverse", 3, 1, .bias = true, .states = true, .reset_after = true},
     {"RNN", "bidirectional", 1, 2, .bias = true, .states = true, .lengths = true}, {"RNN", "reverse", 1, 1, .clip = 0.25},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    check(&cases[i], 5, false);
+    check(&cases[i], 11, false);
+    check(&cases[i], 6, true);
+  }
+  T = 5;
 }
 
 static void the_input_is_multiplied_once_for_all_steps(void) {
-  build(&(Case){"LSTM", "forward", 4, 1, .bias = false});
+  for (int loop = 0; loop < 2; loop++) {
+    build(&(Case){"LSTM", "forward", 4, 1, .bias = false});
+    if (loop) inputs.items[0] = value_info("x", F32, "steps,3,2");
+    IMPORTS();
+    HAS(loop ? "{spec=\"tbi,ghi->tgbh\"} : f32[steps, 4, 3, 4]" : "{spec=\"tbi,ghi->tgbh\"} : f32[5, 4, 3, 4]");
+    int dots = 0;
+    for (const char *p = printed(); (p = strstr(p, " = dot ")); p++) dots++;
+    CHECKF(dots == 1 + (loop ? 1 : T), "%d dots", dots);
+  }
+}
+
+/* What is the same in all rounds is made before the loop. */
+static void a_body_slices_no_weights(void) {
+  build(&(Case){"GRU", "forward", 3, 1, .bias = true});
+  inputs.items[0] = value_info("x", F32, "steps,3,2");
   IMPORTS();
-  HAS("{spec=\"tbi,ghi->tgbh\"} : f32[5, 4, 3, 4]");
-  int dots = 0;
-  for (const char *p = printed(); (p = strstr(p, " = dot ")); p++) dots++;
-  CHECKF(dots == 1 + T, "%d dots", dots);
+  const char *loop = strstr(printed(), " = loop "), *end = loop ? strstr(loop, "repeat ") : NULL;
+  CHECK(loop && end);
+  for (const char *p = loop; p && (p = strstr(p, " = slice ")) && p < end; p++) {
+    const char *line = arena_strndup(arena, p, strcspn(p, "\n"));
+    CHECKF(strstr(line, "f32[1, 3, 4]"), "%s", line); /* of the gates */
+  }
 }
 
 static void what_is_not_done_is_refused(void) {
   build(&(Case){"LSTM", "forward", 4, 1, .bias = false});
-  inputs.items[0] = value_info("x", F32, "steps,3,2");
-  expect(DIAG_onnx_shape, "the number of time steps is symbolic", NULL);
-  build(&(Case){"LSTM", "forward", 4, 1, .bias = false});
-  inputs.items[0] = value_info("x", F32, "513,3,2");
-  expect(DIAG_onnx_node, "513 time steps", NULL);
+  inputs.items[0] = value_info("x", F32, "0,3,2");
+  expect(DIAG_onnx_node, "there may be no time step", NULL);
   build(&(Case){"RNN", "sideways", 1, 1, .bias = false});
   expect(DIAG_onnx_node, "direction \"sideways\"", NULL);
   build(&(Case){"RNN", "forward", 3, 1, .bias = false});
   expect(DIAG_onnx_node, "do not fit", NULL);
 }
 
-static bool write_model(const char *path) {
-  build(&(Case){"LSTM", "bidirectional", 4, 2, .bias = true});
-  inputs.items[0] = value_info("x", F32, "5,batch,2");
+static bool write_model(const char *type, const char *steps, const char *path) {
+  build(&(Case){type, "bidirectional", strcmp(type, "LSTM") == 0 ? 4 : strcmp(type, "GRU") == 0 ? 3 : 1, 2, .bias = true});
+  inputs.items[0] = value_info("x", F32, arena_printf(arena, "%s,batch,2", steps));
   if (!import()) return false; /* completes the model */
   Onnx__OperatorSetIdProto set = ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
   set.has_version = 1;
@@ -215,9 +245,10 @@ static bool write_model(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2) return write_model(argv[1]) ? 0 : 1;
+  if (argc == 4) return write_model(argv[1], argv[2], argv[3]) ? 0 : 1;
   RUN(the_layers_do_what_the_specification_says);
   RUN(the_input_is_multiplied_once_for_all_steps);
+  RUN(a_body_slices_no_weights);
   RUN(what_is_not_done_is_refused);
   module_free(module);
   arena_free(arena);
