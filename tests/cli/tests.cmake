@@ -13,6 +13,7 @@ foreach(name
     models
     moe
     recurrent
+    loops
     onnx
     same
     readme
