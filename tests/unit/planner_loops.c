@@ -22,11 +22,11 @@ static void lstm_layer(Text *head, Text *body, int layer, const char *x, int d) 
   LINE("  %%pt%d = gather %%p%d, %%t%d {axis=0, start=0} : f32[batch, 4, %d]\n  %%q%d = dot %%h%d, %%r%d {spec=\"bk,kgd->bgd\"} : f32[batch, 4, %d]\n", layer, layer, layer, d, layer, layer, layer, d);
   LINE("  %%g%d = add %%pt%d, %%q%d : f32[batch, 4, %d]\n", layer, layer, layer, d);
   for (int i = 0; i < 4; i++)
-    LINE("  %%%c1%d = slice %%g%d {starts=[0, %d, 0], strides=[1, 1, 1]} : f32[batch, 1, %d]\n  %%%c2%d = reshape %%%c1%d : f32[batch, %d]\n  %%%c3%d = %s %%%c2%d : f32[batch, %d]\n", gates[i], layer,
+    LINE("  %%%c1.%d = slice %%g%d {starts=[0, %d, 0], strides=[1, 1, 1]} : f32[batch, 1, %d]\n  %%%c2.%d = reshape %%%c1.%d : f32[batch, %d]\n  %%%c3.%d = %s %%%c2.%d : f32[batch, %d]\n", gates[i], layer,
          layer, i, d, gates[i], layer, gates[i], layer, d, gates[i], layer, i < 3 ? "sigmoid" : "tanh", gates[i], layer, d);
-  LINE("  %%fc%d = mul %%f3%d, %%c%d : f32[batch, %d]\n  %%ig%d = mul %%i3%d, %%g3%d : f32[batch, %d]\n  %%cn%d = add %%fc%d, %%ig%d : f32[batch, %d]\n", layer, layer, layer, d, layer, layer, layer, d,
+  LINE("  %%fc%d = mul %%f3.%d, %%c%d : f32[batch, %d]\n  %%ig%d = mul %%i3.%d, %%g3.%d : f32[batch, %d]\n  %%cn%d = add %%fc%d, %%ig%d : f32[batch, %d]\n", layer, layer, layer, d, layer, layer, layer, d,
        layer, layer, layer, d);
-  LINE("  %%tc%d = tanh %%cn%d : f32[batch, %d]\n  %%hn%d = mul %%o3%d, %%tc%d : f32[batch, %d]\n  %%row%d = reshape %%hn%d : f32[1, batch, %d]\n", layer, layer, d, layer, layer, layer, d, layer, layer, d);
+  LINE("  %%tc%d = tanh %%cn%d : f32[batch, %d]\n  %%hn%d = mul %%o3.%d, %%tc%d : f32[batch, %d]\n  %%row%d = reshape %%hn%d : f32[1, batch, %d]\n", layer, layer, d, layer, layer, layer, d, layer, layer, d);
   LINE("  %%yn%d = update %%y%d, %%row%d, %%t%d {axis=0, start=0} : f32[seq, batch, %d]\n  repeat \"again%d\" %%t%d\n", layer, layer, layer, layer, d, layer, layer);
   LINE("  %%hT%d = leave %%h%d, %%hn%d : f32[batch, %d]\n  %%cT%d = leave %%c%d, %%cn%d : f32[batch, %d]\n  %%yT%d = leave %%y%d, %%yn%d : f32[seq, batch, %d]\n", layer, layer, layer, d, layer, layer,
        layer, d, layer, layer, layer, d);
