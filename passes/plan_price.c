@@ -13,6 +13,7 @@ typedef struct Version {
   int stage;
   size_t born, dies; /* operations */
   bool converted;
+  bool in_place;     /* it lies where another value lay */
 } Version;
 
 typedef struct Versions {
@@ -91,7 +92,7 @@ static Version *find_version(Pricing *p, Val v, const Layout *layout, int stage)
 }
 
 static void add_version(Pricing *p, Val v, const Layout *layout, int stage, size_t born, bool converted) {
-  ARENA_PUSH(p->arena, &p->versions[v], ((Version){layout, stage, born, born, converted}));
+  ARENA_PUSH(p->arena, &p->versions[v], ((Version){layout, stage, born, born, converted, false}));
 }
 
 static void live_until(Version *x, size_t op) {
@@ -143,9 +144,6 @@ static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now)
 
 /* ---- operations */
 
-/* A carry is its leave from the end of the body on. */
-static bool becomes_result(const Op *op, int operand) { return op->kind == OP_leave && operand == 0; }
-
 static void price_op(Pricing *p, size_t index) {
   const Op *op = &p->f->ops.items[index];
   const Rule *r = p->rules[index];
@@ -158,7 +156,8 @@ static void price_op(Pricing *p, size_t index) {
     if (op->kind == OP_input || op->kind == OP_read) add_version(p, op->out, produced(p, op->out), stage, born, false);
     return;
   }
-  for (int i = 0; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, becomes_result(op, i) ? index - 1 : index);
+  /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle_carry). */
+  for (int i = op->kind == OP_leave; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, op->kind == OP_carry ? index - 1 : index);
   OpCost cost = cost_op_runs(p->c, p->loops, p->f, index, r, s);
   bool timed = timed_strategy(p, s);
   StageSum *sum = &p->sums[stage];
@@ -176,6 +175,21 @@ static void price_output(Pricing *p, const Output *o) {
 
 /* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
+/* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any more. */
+static void settle_carry(Pricing *p, size_t index) {
+  const Op *leave = &p->f->ops.items[index];
+  int stage = stage_of(p, index);
+  Version *carry = find_version(p, leave->in[0], produced(p, leave->in[0]), stage), *next = find_version(p, leave->in[1], strategy_operand(p->m, p->rules[index], &p->strategies[index], 1), stage);
+  if (!carry || !next) return;
+  next->in_place |= op_of(p->f, leave->in[1])->kind != OP_carry && next->born > carry->born && next->born >= carry->dies && next->dies == index;
+  live_until(carry, index - 1);
+}
+
+static void settle_carries(Pricing *p) {
+  for (size_t i = 0; i < p->f->ops.n; i++)
+    if (p->f->ops.items[i].kind == OP_leave) settle_carry(p, i);
+}
+
 static PlanMemory stage_memory(const Pricing *p, int stage) {
   size_t n = p->f->ops.n + 2;
   double *change[2] = {ARENA_ARRAY(p->arena, double, n), ARENA_ARRAY(p->arena, double, n)}, now[2] = {0};
@@ -184,7 +198,7 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
     OpKind kind = op_of(p->f, v)->kind;
     for (size_t i = 0; i < p->versions[v].n; i++) {
       const Version *x = &p->versions[v].items[i];
-      if (x->stage != stage || (!x->converted && (kind == OP_param || kind == OP_read))) continue;
+      if (x->stage != stage || x->in_place || (!x->converted && (kind == OP_param || kind == OP_read))) continue;
       double bytes = cost_bytes(p->c, type_of(p->f, v), x->layout);
       change[x->converted][x->born] += bytes;
       change[x->converted][x->dies + 1] -= bytes;
@@ -224,6 +238,7 @@ PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *
     if (m->mesh.axes[i].temporal) p.time_axis = i, p.repeat = m->mesh.axes[i].size;
   for (size_t i = 0; i < f->ops.n; i++) price_op(&p, i);
   for (size_t i = 0; i < f->outputs.n; i++) price_output(&p, &f->outputs.items[i]);
+  settle_carries(&p);
   PlanPrice out = {.possible = p.possible, .time = pipeline_time(&p, nstages)};
   for (int s = 0; s < nstages; s++) {
     PlanMemory mem = stage_memory(&p, s);

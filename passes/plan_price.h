@@ -13,7 +13,7 @@ typedef struct PlanTime {
   double compute, memory_bound, collectives, transfers, idle;
 } PlanTime;
 
-/* Bytes of the rank of the stage that needs the most.  Activations are a bound: what is alive at once, without reuse in place;
+/* Bytes of the rank of the stage that needs the most.  Activations are a bound: what is alive at once, without reuse in place but for what loops carry;
  * communication counts what conversions and transfers have made. */
 typedef struct PlanMemory {
   double total;

@@ -123,7 +123,18 @@ static void carries_and_leaves_agree(void) {
 
 /* ---- rounds */
 
-/* Twice the rounds are twice the time of the body and the same search. */
+/* As many layers as are equal are one for the search. */
+static void layers_are_alike(void) {
+  Arena *a = arena_new();
+  Case few = plan_of(lstm_text(a, 6, 64, 32, 512), "cpux8", (PlanOptions){0}), many = plan_of(lstm_text(a, 24, 64, 32, 512), "cpux8", (PlanOptions){0});
+  CHECK(few.p && many.p);
+  if (few.p && many.p) CHECKF(many.p->search_work < 1.5 * few.p->search_work, "%g sums for 6 layers, %g for 24", few.p->search_work, many.p->search_work);
+  done(&few);
+  done(&many);
+  arena_free(a);
+}
+
+/* 100 times the rounds are 100 times the time of the body and the same search. */
 static void rounds_multiply(void) {
   Arena *a = arena_new();
   Case few = plan_of(lstm_text(a, 2, 64, 24, 256), "cpux4", (PlanOptions){0}), many = plan_of(lstm_text(a, 2, 6400, 24, 256), "cpux4", (PlanOptions){0});
@@ -190,6 +201,34 @@ static void agreed_rounds(void) {
   }
   diags_print(d, stderr, false);
   arena_free(a);
+}
+
+/* ---- memory */
+
+/* Bytes of activations of a function on one rank, in units of f32[1000, 100]. */
+static double activations(const char *body) {
+  Arena *a = arena_new();
+  Case c = plan_of(arena_printf(a, "apc.ir 1\nfunc @main level 1 { %%n = const {value=9} : i64[] %%x = input {name=\"x\"} : f32[100] %s }", body), "cpu", (PlanOptions){0});
+  double bytes = c.p ? c.p->price.memory.activations : NAN;
+  done(&c);
+  arena_free(a);
+  return round(10 * bytes / 400000) / 10;
+}
+
+static void memory_of_loops(void) {
+  /* Rows collected in a carry are written in place, and its initial value gives its memory away. */
+  CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = reshape %x : f32[1, 100] "
+                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : f32[1000, 100] output \"l\" %l") == 1);
+  /* Unless somebody reads the carry, or the initial value, later. */
+  CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = reshape %x : f32[1, 100] "
+                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] %s = reduce %y {op=sum, axes=[0]} : f32[100] %v = reshape %s : f32[1, 100] "
+                    "%w = update %u, %v, %n {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %w : f32[1000, 100] output \"l\" %l") == 2);
+  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = reshape %x : f32[1, 100] "
+                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : f32[1000, 100] %m = add %l, %z : f32[1000, 100] "
+                    "%s = reduce %m {op=sum, axes=[0]} : f32[100] output \"s\" %s") == 3);
+  /* What is read at the beginning of a body is still there at its end. */
+  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %x : f32[100] %s = reduce %z {op=sum, axes=[0]} : f32[100] "
+                    "%b = broadcast %s {dims=[1]} : f32[1000, 100] %g = reduce %b {op=max, axes=[0]} : f32[100] repeat \"e\" %t %l = leave %y, %g : f32[100] output \"l\" %l") == 2);
 }
 
 /* ---- stages */
@@ -317,9 +356,11 @@ static void entries_keep_loops_together(void) {
 }
 
 int main(void) {
+  RUN(layers_are_alike);
   RUN(rounds_multiply);
   RUN(rounds_are_what_is_known);
   RUN(agreed_rounds);
+  RUN(memory_of_loops);
   RUN(a_loop_lies_in_one_stage);
   RUN(one_loop_is_one_stage);
   RUN(round_trip);
