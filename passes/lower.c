@@ -249,15 +249,17 @@ static Val exchange_window(Lowering *w, const Scope *s, const Op *op, const Rule
   for (int d = 0; d < x->rank; d++) {
     if (x->dims[d].f[0] != factor) continue;
     const Expr *lo, *hi, *source[2], *target[2], *dims[MAX_RANK];
-    layout_interval(w->m, &result->dims[d], out->dims[d], &lo, &hi);
+    int to = 0; /* convolutions may order the result's dimensions in another way */
+    while (r->result.dims[to].f[0] != factor) to++;
+    layout_interval(w->m, &result->dims[to], out->dims[to], &lo, &hi);
     layout_interval(w->m, &have->dims[d], in->dims[d], &source[0], &source[1]);
     rule_halo_interval(w->m, s->l1, op, operand, d, lo, hi, &target[0], &target[1]);
     const Type *t = type_of(w->b.f, v);
     for (int i = 0; i < t->rank; i++) dims[i] = t->dims[i];
     dims[d] = ex_sub(w->m, target[1], target[0]);
     int64_t axes[MAX_AXES];
-    for (int i = 0; i < result->dims[d].n; i++) axes[i] = result->dims[d].axes[i];
-    Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[d].n, axes), attr_exprs(w->m, AT_source, 2, source),
+    for (int i = 0; i < result->dims[to].n; i++) axes[i] = result->dims[to].axes[i];
+    Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[to].n, axes), attr_exprs(w->m, AT_source, 2, source),
                     attr_exprs(w->m, AT_target, 2, target)};
     v = build_op(&w->b, &(OpSpec){.kind = OP_exchange, .name = arena_printf(w->m->arena, "%s.window", op_of(w->b.f, v)->name), .stage = w->b.stage,
                                   .nin = 1, .in = &v, .nattrs = 4, .attrs = attrs, .type = type_get(w->m, t->dtype, t->rank, dims)});

@@ -303,7 +303,7 @@ static const Instance others[] = {
     F(gather, X("bool[A, 4]") "%i = input {name=\"i\"} : i64[] " Y("gather %x, %i {axis=1, start=0}", "bool[A]")),
     F(update, X("f32[A, 6, B]") Z("f32[A, 3, B]") "%i = input {name=\"i\"} : i64[] " Y("update %x, %z, %i {axis=1, start=0}", "f32[A, 6, B]")),
     F(update, X("i32[C]") Z("i32[2]") "%i = input {name=\"i\"} : i64[] " Y("update %x, %z, %i {axis=0, start=0}", "i32[C]")),
-    F(conv, X("f32[A, 3, B]") Z("f32[C, 3, 3]") Y("conv %x, %z {spec=\"ncH,ocH->noH\", starts=[-1], strides=[1], dilations=[1]}", "f32[A, C, B]")),
+    F(conv, X("f32[A, 3, B]") Z("f32[C, 3, 3]") Y("conv %x, %z {spec=\"ncH,ocH->Hno\", starts=[-1], strides=[1], dilations=[1]}", "f32[B, A, C]")),
     F(conv, X("f32[1, A, 2*B + 1, 5]") Z("f32[2, A, 3, 2]") Y("conv %x, %z {spec=\"ncHW,ocHW->noHW\", starts=[-2, -1], strides=[2, 3], dilations=[1, 2]}", "f32[1, 2, B + 2, 2]")),
     F(conv, X("f32[1, 2*B + 1, A, 3]") Z("f32[3, 2, 3, C]") Y("conv %x, %z {spec=\"nHWc,HWco->nHWo\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]}", "f32[1, B + 1, A, C]")),
     F(conv, X("f32[B, 3, A, C]") Z("f32[A, 3, 2, C]") Y("conv %x, %z {spec=\"nHgc,gHoc->nHgo\", starts=[0], strides=[1], dilations=[1]}", "f32[B, 1, A, 2]")),
