@@ -14,7 +14,7 @@
 #include "ir/body.h"
 #include "ir/prove_relation.h"
 
-enum { MAX_TRIES = 64 };
+enum { MAX_TRIES = 64, MAX_MEANINGS = 8 };
 
 static const char *const verdict_names[] = {"proved", "refuted", "unknown"};
 const char *verdict_name(Verdict v) { return verdict_names[v]; }
@@ -39,22 +39,49 @@ bool prove_extents(Prover *p, const Type *t, Relation *r) {
   return true;
 }
 
+/* The operation as its part of the level-1 operation `g`. */
+static bool fits_fact(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *g, Fact2 *out) {
+  Relation rel[MAX_OPERANDS], r = {.rank = type_of(f, op->out)->rank};
+  for (int i = 0; i < op->nin; i++) rel[i] = in[i].relation;
+  if (!prove_case(p, g->f, g->op, f, op, rel, &r) || !prove_extents(p, type_of(f, op->out), &r)) return false;
+  *out = (Fact2){g->term, r};
+  return true;
+}
+
+/* Several values of level 1 may have this part (overlapping slices of one value): which is meant is a guess, like the place of a free
+ * span.  Looking for others leaves no other trace. */
+static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *facts, Fact2 *found) {
+  if (!op->nin || !facts->next) return true; /* attributes say all of a source */
+  Prover saved = *p;
+  Fact2 fitting[MAX_MEANINGS] = {*found};
+  int n = 1, choice = 0;
+  for (const Fact *g = facts; g && n < MAX_MEANINGS; g = g->next) {
+    bool known = false;
+    for (int i = 0; i < n; i++) known |= fitting[i].term == g->term;
+    n += !known && fits_fact(p, f, op, in, g, &fitting[n]);
+  }
+  *p = saved;
+  if (n == 1) return true;
+  p->guessed = true;
+  if (p->nguesses < MAX_GUESSES) choice = p->guesses[p->nguesses++];
+  p->exhausted |= choice >= n;
+  if (choice >= n) return prove_fail(p, "level 1 has no further such operation");
+  *found = fitting[choice];
+  return true;
+}
+
 static bool prove_compute(Prover *p, const Func *f, const Op *op, const Fact2 *in, Fact2 *out) {
   Term args[MAX_OPERANDS];
-  Relation rel[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) args[i] = in[i].term;
   const Fact *facts = terms_facts(p->terms, op->kind, op->nin, args);
   if (!facts) return prove_fail(p, "level 1 has no such operation on these values");
   const char *best = NULL;
-  for (const Fact *g = facts; g; g = g->next) {
-    for (int i = 0; i < op->nin; i++) rel[i] = in[i].relation;
-    Relation r = {.rank = type_of(f, op->out)->rank};
-    if (prove_case(p, g->f, g->op, f, op, rel, &r) && prove_extents(p, type_of(f, op->out), &r)) {
-      *out = (Fact2){g->term, r};
-      return true;
+  for (int named = 1; named >= 0; named--) /* the one of that name first: a hint that saves guesses */
+    for (const Fact *g = facts; g; g = g->next) {
+      if ((strcmp(g->op->name, op->name) == 0) != named) continue;
+      if (fits_fact(p, f, op, in, g, out)) return others_fit(p, f, op, in, facts, out);
+      if (!best) best = p->reason;
     }
-    if (!best) best = p->reason;
-  }
   p->reason = best;
   return false;
 }

@@ -249,13 +249,13 @@ static bool case_slice(const Case *c) {
   Module *m = c->p->m;
   for (int d = 0; d < c->out->rank; d++) {
     Span s = c->in[0].dims[d];
-    const Expr *extent = local_out(c)->dims[d], *step = ex_const(m, strides->u.ints[d]);
+    const Expr *extent = local_out(c)->dims[d];
     if (s.free) {
       c->out->dims[d] = (Span){NULL, extent, true};
       continue;
     }
     const Expr *first = ex_sub(m, ex_add(m, s.lo, local->u.exprs[d]), starts->u.exprs[d]);
-    const Expr *lo = ex_exact_div(m, first, step);
+    const Expr *lo = expr_quotient(c->p, first, ex_const(m, strides->u.ints[d]));
     if (!lo) return prove_fail(c->p, "dimension %d begins between two steps", d);
     c->out->dims[d] = span_at(lo, ex_add(m, lo, extent));
     if (!span_inside(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "dimension %d leaves the slice of level 1", d);
@@ -347,8 +347,8 @@ static bool case_joint(const Case *c, int dim) {
   if (whole) return c->out->dims[dim] = span_at(ex_const(m, 0), global_out(c)->dims[dim]), true;
   Joint joint = {c, dim};
   /* Parts that hold only padding fit in many places; the windows of the theorem say which was meant. */
-  if (span_search(c->p, global_out(c)->dims[dim], axes, fits_windows, &joint, &c->out->dims[dim])) return true;
-  return (!symbolic && span_search(c->p, global_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim])) ||
+  if (span_search(c->p, global_out(c)->dims[dim], local_out(c)->dims[dim], axes, fits_windows, &joint, &c->out->dims[dim])) return true;
+  return (!symbolic && span_search(c->p, global_out(c)->dims[dim], local_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim])) ||
          prove_fail(c->p, "the parts do not lie where level 1 puts them");
 }
 

@@ -88,7 +88,7 @@ static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, 
   Span have = *s; /* `out` may be the same span */
   Scatter c = {&have, extent, axis};
   uint32_t axes = span_axes(p->m, s) | 1u << axis;
-  return span_search(p, whole, axes, fits_scatter, &c, out) || prove_fail(p, "the members' extents do not cut the dimension");
+  return span_search(p, whole, extent, axes, fits_scatter, &c, out) || prove_fail(p, "the members' extents do not cut the dimension");
 }
 
 static bool prove_all_to_all(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {

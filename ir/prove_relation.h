@@ -52,6 +52,8 @@ uint32_t expr_axes(const Module *m, const Expr *e);
 bool expr_has_dimension(const Module *m, const Expr *e);
 bool next_coordinates(const Module *m, uint32_t axes, int64_t *values);
 bool expr_equal(Prover *p, const Expr *a, const Expr *b);
+/* e / by where that is exact at all coordinates and sizes, else NULL. */
+const Expr *expr_quotient(Prover *p, const Expr *e, const Expr *by);
 Span span_at(const Expr *lo, const Expr *hi);
 const Expr *span_extent(Prover *p, const Span *s);
 uint32_t span_axes(const Module *m, const Span *s);
@@ -65,8 +67,9 @@ bool span_inside(Prover *p, const Span *s, const Expr *extent);
 bool span_settle(Prover *p, Span *s, const Expr *extent);
 /* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);
-/* The first canonical cut of the extent over ordered subsets of the axes that fits. */
-bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
+/* The first canonical cut of the extent over ordered subsets of the axes that fits.  The units tried are those of a constant extent, or
+ * 1 and those by which the extent of a part, `part`, counts. */
+bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
 
 /* prove_case.c: does `op` on boxes `in` compute its part of the level-1 operation `g` of function gf?  Fills the spans of the
  * result and its partial axes. */

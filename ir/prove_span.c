@@ -50,6 +50,18 @@ static bool zero_everywhere(Prover *p, const Expr *e, uint32_t axes) {
   return true;
 }
 
+/* Is it 0 for all sizes?  Its canonical form is, once the coordinates are numbers. */
+static bool zero_for_all_sizes(Prover *p, const Expr *e, uint32_t axes) {
+  for (int a = 0; a < p->m->mesh.naxes; a++) p->values[p->m->mesh.axes[a].symbol] = 0;
+  do {
+    const Expr *here = e;
+    for (int a = 0; a < p->m->mesh.naxes; a++)
+      if ((axes >> a) & 1u) here = ex_subst(p->m, here, p->m->mesh.axes[a].symbol, ex_const(p->m, p->values[p->m->mesh.axes[a].symbol]));
+    if (!ex_is_const(here, 0)) return false;
+  } while (next_coordinates(p->m, axes, p->values));
+  return true;
+}
+
 bool expr_equal(Prover *p, const Expr *a, const Expr *b) {
   if (a == b) return true;
   const Expr *difference = ex_sub(p->m, a, b);
@@ -61,8 +73,16 @@ bool expr_equal(Prover *p, const Expr *a, const Expr *b) {
     for (size_t s = 0; s < p->m->symbols.n; s++) p->values[s] = sizes[k] + (int64_t)s;
     if (!zero_everywhere(p, difference, axes)) return false;
   }
+  if (axes && zero_for_all_sizes(p, difference, axes)) return true;
   p->uncertain = true;
   return false;
+}
+
+const Expr *expr_quotient(Prover *p, const Expr *e, const Expr *by) {
+  const Expr *q = ex_exact_div(p->m, e, by);
+  if (q) return q;
+  q = ex_div(p->m, e, by);
+  return expr_equal(p, e, ex_mul(p->m, q, by)) ? q : NULL;
 }
 
 /* ---- spans */
@@ -123,19 +143,34 @@ static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes, 
   return false;
 }
 
-bool span_search(Prover *p, const Expr *extent, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+/* What a term of a part's extent multiplies a division by: where units are symbols, only they tell them. */
+static const Expr *unit_of_term(Module *m, const Expr *term) {
+  const Expr *unit = term->kind == EX_MUL ? ex_const(m, term->value < 0 ? -term->value : term->value) : ex_const(m, 1);
+  bool divides = false;
+  for (int i = 0; i < term->n && term->kind == EX_MUL; i++) {
+    if (term->args[i]->kind == EX_DIV && !divides) divides = true;
+    else unit = ex_mul(m, unit, term->args[i]);
+  }
+  return divides ? unit : NULL;
+}
+
+static bool try_unit(Prover *p, const Expr *extent, const Expr *unit, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+  DimLayout d = {.unit = unit};
+  bool before = p->uncertain;
+  return try_cut(p, extent, &d, axes, fits, context, out) && (p->uncertain = before, true);
+}
+
+bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   int64_t size;
   bool constant = ex_get_const(extent, &size);
-  bool before = p->uncertain;
-  for (int64_t unit = 1; unit <= (constant && size < 4096 ? size : 1); unit++) {
-    if (unit > 1 && size % unit != 0) continue;
-    DimLayout d = {.unit = ex_const(p->m, unit)};
-    if (try_cut(p, extent, &d, axes, fits, context, out)) {
-      p->uncertain = before;
-      return true;
-    }
+  for (int64_t unit = 1; unit <= (constant && size < 4096 ? size : 1); unit++)
+    if ((unit == 1 || size % unit == 0) && try_unit(p, extent, ex_const(p->m, unit), axes, fits, context, out)) return true;
+  if (constant) return false;
+  for (int i = 0; i < part->n && part->kind == EX_ADD; i++) {
+    const Expr *unit = unit_of_term(p->m, part->args[i]);
+    if (unit && ex_exact_div(p->m, extent, unit) && try_unit(p, extent, unit, axes, fits, context, out)) return true;
   }
-  if (!constant) p->uncertain = true; /* another unit might have fitted */
+  p->uncertain = true; /* another unit might have fitted */
   return false;
 }
 
@@ -155,7 +190,7 @@ bool span_settle(Prover *p, Span *s, const Expr *extent) {
   if (expr_equal(p, have, extent)) return *s = span_at(ex_const(p->m, 0), extent), true;
   p->guessed = true;
   int skip = p->nguesses < MAX_GUESSES ? p->guesses[p->nguesses++] : 0, wanted = skip;
-  bool found = span_search(p, extent, ~0u, fits_extent, &(Wanted){have, &skip}, s);
+  bool found = span_search(p, extent, have, ~0u, fits_extent, &(Wanted){have, &skip}, s);
   p->exhausted |= !found && wanted > 0;
   return found;
 }

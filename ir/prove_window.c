@@ -89,7 +89,7 @@ static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, con
   if (transposed) {
     lo = ex_sub(m, ex_add(m, g->start[i], ex_muli(m, held.lo, g->stride[i])), l->start[i]);
   } else {
-    lo = ex_exact_div(m, ex_sub(m, ex_add(m, held.lo, l->start[i]), g->start[i]), ex_const(m, g->stride[i]));
+    lo = expr_quotient(p, ex_sub(m, ex_add(m, held.lo, l->start[i]), g->start[i]), ex_const(m, g->stride[i]));
     if (!lo) return prove_fail(p, "the first window begins between two steps");
   }
   *out = span_at(lo, ex_add(m, lo, extent));
