@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "ir/loops.h"
+#include "ir/window.h"
 #include "tests/guard.h"
 
 enum { MAX_POOL = 200, WITHOUT_LOOPS = 600 }; /* seeds up to this one make no loops */
@@ -20,7 +21,7 @@ static int below(Random *r, int n) { return (int)random_below(r->seed, 9, r->dra
 /* A loop that has begun: carries are the first values that the pool got in it. */
 typedef struct Open {
   Val round;
-  int first, ncarries;
+  int first, ncarries, integers; /* how many of them there were */
 } Open;
 
 enum { MAX_OPEN = 2 };
@@ -29,8 +30,10 @@ typedef struct Making {
   Module *m;
   Builder b;
   Random *r;
-  Val pool[MAX_POOL];
+  Val pool[MAX_POOL]; /* floats */
   int n;
+  Val integers[MAX_POOL]; /* exact in both domains, so they may be sorted and compared; as indices some lie outside */
+  int nintegers;
   Open open[MAX_OPEN]; /* the innermost last */
   int nopen;
   const Expr *extents[5]; /* what dimensions are made of */
@@ -38,6 +41,7 @@ typedef struct Making {
 
 static const Expr *any_extent(Making *k) { return k->extents[below(k->r, 5)]; }
 static Val any(Making *k) { return k->pool[below(k->r, k->n)]; }
+static Val any_number(Making *k) { return k->nintegers && below(k->r, 4) == 0 ? k->integers[below(k->r, k->nintegers)] : any(k); }
 static const Type *type(const Making *k, Val v) { return type_of(k->b.f, v); }
 
 static int rank_of(const Making *k, Val v) { return type(k, v)->rank; }
@@ -56,6 +60,45 @@ static Val fresh_input(Making *k, int rank, DType t) {
   const Expr *dims[MAX_RANK];
   for (int d = 0; d < rank; d++) dims[d] = any_extent(k);
   return build_input(&k->b, arena_printf(k->m->arena, "in%d", (int)k->b.f->ops.n), type_get(k->m, t, rank, dims));
+}
+
+static Val of_type(Making *k, const Val *list, int n, const Type *t) {
+  for (int i = 0, start = n ? below(k->r, n) : 0; i < n; i++)
+    if (type(k, list[(start + i) % n]) == t) return list[(start + i) % n];
+  return 0;
+}
+
+static Val input_of(Making *k, const Type *t) { return build_input(&k->b, arena_printf(k->m->arena, "in%d", (int)k->b.f->ops.n), t); }
+
+/* A float value of that shape: one of the pool, or a new input. */
+static Val operand(Making *k, int rank, const Expr *const *dims) {
+  const Type *t = type_get(k->m, DT_f64, rank, dims);
+  Val v = of_type(k, k->pool, k->n, t);
+  return v ? v : input_of(k, t);
+}
+
+static Val sort(Making *k, Val x, int axis) {
+  Attr a[] = {attr_i(AT_axis, axis), attr_i(AT_descending, below(k->r, 2))};
+  return build_op(&k->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
+}
+
+static Val scan(Making *k, Reduction op, Val x, int axis) {
+  Attr a[] = {attr_red(AT_op, op), attr_i(AT_axis, axis), attr_i(AT_exclusive, below(k->r, 2)), attr_i(AT_reverse, below(k->r, 2))};
+  return build_op(&k->b, &(OpSpec){.kind = OP_scan, .nin = 1, .in = &x, .nattrs = 4, .attrs = a});
+}
+
+/* Indices of that shape: some there already, or new ones. */
+static Val index_of(Making *k, int rank, const Expr *const *dims) {
+  const Type *t = type_get(k->m, DT_i64, rank, dims);
+  Val v = below(k->r, 3) ? of_type(k, k->integers, k->nintegers, t) : 0;
+  if (v || k->nintegers == MAX_POOL) return v;
+  int how = below(k->r, 5), axis = rank ? below(k->r, rank) : 0;
+  if (rank && how == 0) v = build_iota(&k->b, t, axis);
+  else v = input_of(k, t); /* 0 to 3 */
+  if (how == 1) v = build_binary(&k->b, OP_sub, v, build_splat(&k->b, t, 1));
+  if (rank && how == 2) v = sort(k, v, axis);
+  if (rank && how == 3) v = scan(k, RED_SUM, v, axis);
+  return k->integers[k->nintegers++] = v;
 }
 
 /* ---- one random operation on values of the pool; 0 when it does not apply.  Functions are continuous and tame, so that
@@ -211,13 +254,179 @@ static Val make_composite(Making *k) {
   return build_op(&k->b, &(OpSpec){.kind = OP_norm, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
 }
 
+/* ---- indexing, order */
+
+static Reduction any_reduction(Making *k) {
+  static const Reduction kinds[] = {RED_SUM, RED_SUM, RED_MAX, RED_MIN, RED_PRODUCT};
+  return kinds[below(k->r, 5)];
+}
+
+/* Products become small, what nothing was reduced into becomes finite. */
+static Val tame(Making *k, Reduction r, Val v) {
+  if (!v || type(k, v)->dtype != DT_f64 || r == RED_SUM) return v;
+  if (r == RED_PRODUCT) return build_unary(&k->b, OP_tanh, v);
+  return build_binary(&k->b, r == RED_MAX ? OP_max : OP_min, v, build_splat(&k->b, type(k, v), r == RED_MAX ? -2 : 2));
+}
+
+/* The dims of a value, dimension `at` replaced. */
+static void dims_with(const Making *k, Val v, int at, const Expr *extent, const Expr **dims) {
+  for (int d = 0; d < rank_of(k, v); d++) dims[d] = d == at ? extent : type(k, v)->dims[d];
+}
+
 static Val make_gather(Making *k) {
+  Val x = any_number(k);
+  const Expr *dims[2] = {any_extent(k), any_extent(k)};
+  return rank_of(k, x) == 0 ? 0 : build_gather(&k->b, x, index_of(k, below(k->r, 3), dims), below(k->r, rank_of(k, x)));
+}
+
+static Val make_take(Making *k) {
+  Val x = any_number(k);
+  int rank = rank_of(k, x), axis = rank ? below(k->r, rank) : 0;
+  const Expr *dims[MAX_RANK];
+  if (rank == 0) return 0;
+  dims_with(k, x, axis, any_extent(k), dims);
+  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
+  return build_op(&k->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, index_of(k, rank, dims)}, .nattrs = 2, .attrs = a});
+}
+
+static Val scatter(Making *k, OpKind kind, Val x, Val index, int axis, int rank, const Expr *const *dims) {
+  Reduction op = any_reduction(k);
+  Attr a[] = {attr_red(AT_op, op), attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
+  return tame(k, op, build_op(&k->b, &(OpSpec){.kind = kind, .nin = 2, .in = (Val[]){x, index}, .nattrs = 3, .attrs = a,
+                                               .type = type_get(k->m, type(k, x)->dtype, rank, dims)}));
+}
+
+static Val make_put(Making *k) {
+  Val x = any_number(k);
+  int rank = rank_of(k, x), axis = rank ? below(k->r, rank) : 0;
+  const Expr *dims[MAX_RANK];
+  if (rank == 0) return 0;
+  dims_with(k, x, axis, any_extent(k), dims);
+  return scatter(k, OP_put, x, index_of(k, rank, type(k, x)->dims), axis, rank, dims);
+}
+
+static Val make_scatter(Making *k) {
+  Val x = any_number(k);
+  int rank = rank_of(k, x), axis = below(k->r, rank + 1), n = below(k->r, 3), out = 0;
+  const Expr *dims[MAX_RANK];
+  if (axis + n > rank) return 0;
+  for (int d = 0; d < axis; d++) dims[out++] = type(k, x)->dims[d];
+  dims[out++] = any_extent(k);
+  for (int d = axis + n; d < rank; d++) dims[out++] = type(k, x)->dims[d];
+  return scatter(k, OP_scatter, x, index_of(k, n, type(k, x)->dims + axis), axis, out, dims);
+}
+
+static Val make_update(Making *k) {
   Val x = any(k);
-  int rank = rank_of(k, x);
-  if (rank == 0 || rank > 3) return 0;
-  const Expr *dims[1] = {any_extent(k)};
-  Val index = build_iota(&k->b, type_get(k->m, DT_i64, 1, dims), 0);
-  return build_gather(&k->b, x, index, below(k->r, rank));
+  int rank = rank_of(k, x), axis = rank ? below(k->r, rank) : 0;
+  const Expr *dims[MAX_RANK];
+  if (rank == 0) return 0;
+  dims_with(k, x, axis, any_extent(k), dims);
+  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
+  return build_op(&k->b, &(OpSpec){.kind = OP_update, .nin = 3, .in = (Val[]){x, operand(k, rank, dims), index_of(k, 0, NULL)}, .nattrs = 2, .attrs = a});
+}
+
+/* Floats are sorted; where they lay is not continuous. */
+static Val make_sort(Making *k) {
+  Val x = any_number(k);
+  if (rank_of(k, x) == 0) return 0;
+  int axis = below(k->r, rank_of(k, x));
+  Val places = sort(k, x, axis);
+  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
+  return build_op(&k->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, places}, .nattrs = 2, .attrs = a});
+}
+
+static Val make_scan(Making *k) {
+  Val x = any_number(k);
+  Reduction op = any_reduction(k);
+  return rank_of(k, x) == 0 ? 0 : tame(k, op, scan(k, op, x, below(k->r, rank_of(k, x))));
+}
+
+/* ---- windows */
+
+/* Where windows lie: padded or not, stepping, dilated. */
+static int windows(Making *k, int n, Attr *a) {
+  const Expr *starts[MAX_WINDOWED];
+  int64_t strides[MAX_WINDOWED], dilations[MAX_WINDOWED];
+  for (int i = 0; i < n; i++) {
+    starts[i] = below(k->r, 8) ? ex_const(k->m, below(k->r, 5) - 3) : ex_muli(k->m, any_extent(k), -1);
+    strides[i] = 1 + below(k->r, 3);
+    dilations[i] = 1 + below(k->r, 2);
+  }
+  a[0] = attr_exprs(k->m, AT_starts, n, starts);
+  a[1] = attr_ints(k->m, AT_strides, n, strides);
+  a[2] = attr_ints(k->m, AT_dilations, n, dilations);
+  return 3;
+}
+
+static const Expr *window_extent(Making *k) { return below(k->r, 6) ? ex_const(k->m, 1 + below(k->r, 3)) : any_extent(k); }
+
+static Val make_pool(Making *k) {
+  Val x = any(k);
+  const Expr *dims[MAX_RANK], *window[MAX_WINDOWED];
+  int64_t axes[MAX_WINDOWED];
+  int n = 0, rank = rank_of(k, x);
+  Reduction op = any_reduction(k);
+  Attr a[6];
+  for (int d = 0; d < rank; d++) {
+    dims[d] = type(k, x)->dims[d];
+    if (n == MAX_WINDOWED || below(k->r, 2)) continue;
+    window[n] = window_extent(k);
+    axes[n++] = d;
+    dims[d] = any_extent(k);
+  }
+  if (n == 0) return 0;
+  int nattrs = windows(k, n, a);
+  a[nattrs++] = attr_red(AT_op, op);
+  a[nattrs++] = attr_ints(k->m, AT_axes, n, axes);
+  a[nattrs++] = attr_exprs(k->m, AT_window, n, window);
+  return tame(k, op, build_op(&k->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &x, .nattrs = nattrs, .attrs = a,
+                                               .type = type_get(k->m, DT_f64, rank, dims)}));
+}
+
+/* Adds a letter somewhere in a part of a convolution. */
+static void place(Making *k, char *part, const Expr **dims, char letter, const Expr *extent) {
+  int n = (int)strlen(part), at = below(k->r, n + 1);
+  memmove(part + at + 1, part + at, (size_t)(n - at + 1));
+  memmove(dims + at + 1, dims + at, sizeof *dims * (size_t)(n - at));
+  part[at] = letter;
+  dims[at] = extent;
+}
+
+/* Every dimension of the first operand is windowed, kept, summed with the second operand, or common to all three. */
+static Val make_conv(Making *k) {
+  static const OpKind kinds[] = {OP_conv, OP_conv, OP_conv_transpose, OP_conv_filter};
+  OpKind kind = kinds[below(k->r, 4)];
+  Val x = any(k);
+  char first[8] = {0}, second[8] = {0}, result[8] = {0};
+  const Expr *dims[8], *out[8];
+  int n = 0;
+  Attr a[4];
+  for (int d = 0; d < rank_of(k, x); d++) {
+    int how = below(k->r, 5);
+    bool windowed = n < 2 && how < 2;
+    const Expr *extent = type(k, x)->dims[d];
+    first[d] = (char)((windowed ? 'A' : 'a') + d);
+    if (windowed) {
+      n++;
+      place(k, second, dims, first[d], kind == OP_conv_filter ? any_extent(k) : window_extent(k));
+      place(k, result, out, first[d], kind == OP_conv_filter ? window_extent(k) : any_extent(k));
+      continue;
+    }
+    if (how != 2) place(k, second, dims, first[d], extent);
+    if (how != 3) place(k, result, out, first[d], extent);
+  }
+  if (n == 0) return 0;
+  if (below(k->r, 3) && strlen(result) < 4) {
+    const Expr *extent = any_extent(k);
+    place(k, second, dims, 'p', extent);
+    place(k, result, out, 'p', extent);
+  }
+  int nattrs = windows(k, n, a);
+  a[nattrs++] = attr_s(k->m, AT_spec, arena_printf(k->m->arena, "%s,%s->%s", first, second, result));
+  Val y = build_op(&k->b, &(OpSpec){.kind = kind, .nin = 2, .in = (Val[]){x, operand(k, (int)strlen(second), dims)}, .nattrs = nattrs, .attrs = a,
+                                    .type = type_get(k->m, DT_f64, (int)strlen(result), out)});
+  return below(k->r, 2) ? y : build_unary(&k->b, OP_tanh, y);
 }
 
 static Val make_source(Making *k) {
@@ -241,7 +450,8 @@ static Val make_any(Making *k) {
   static Val (*const makers[])(Making *) = {make_unary,     make_unary,     make_binary,  make_binary,    make_binary, make_select, make_reduce,
                                             make_reduce,    make_dot,       make_dot,     make_transpose, make_broadcast, make_reshape,
                                             make_reshape,   make_concat,    make_pad,     make_slice,     make_composite, make_gather,
-                                            make_source};
+                                            make_source,    make_take,      make_put,     make_scatter,   make_update, make_sort,   make_scan,
+                                            make_scan,      make_pool,      make_conv,    make_conv,      make_conv};
   return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
 }
 
@@ -261,9 +471,10 @@ static Val any_count(Making *k) {
 static void open_loop(Making *k) {
   Val inits[3], count = any_count(k);
   int n = 1 + below(k->r, 3);
-  if (k->nopen == MAX_OPEN || k->n + n > MAX_POOL || !count) return;
+  if (k->nopen == MAX_OPEN || k->n + n > MAX_POOL || k->nintegers == MAX_POOL || !count) return;
   for (int i = 0; i < n; i++) inits[i] = any(k);
-  k->open[k->nopen++] = (Open){build_loop(&k->b, count, ex_const(k->m, 1 + below(k->r, 3))), k->n, n};
+  k->open[k->nopen++] = (Open){build_loop(&k->b, count, ex_const(k->m, 1 + below(k->r, 3))), k->n, n, k->nintegers};
+  k->integers[k->nintegers++] = k->open[k->nopen - 1].round;
   for (int i = 0; i < n; i++) k->pool[k->n++] = build_carry(&k->b, inits[i]);
 }
 
@@ -278,6 +489,7 @@ static void close_loop(Making *k) {
   build_repeat(&k->b, o.round, again);
   for (int i = 0; i < o.ncarries; i++) k->pool[o.first + i] = build_leave(&k->b, k->pool[o.first + i], next[i]);
   k->n = o.first + o.ncarries;
+  k->nintegers = o.integers;
 }
 
 /* Values nobody uses, and some others, are outputs. */
@@ -307,8 +519,9 @@ static Func *make_graph(Module *m, Random *r, Diags *diags) {
     if (r->seed > WITHOUT_LOOPS && below(r, 5) == 0) open_loop(&k);
     else if (k.nopen && below(r, 5) == 0) close_loop(&k);
     Val v = make_any(&k);
-    if (!v || k.n == MAX_POOL || rank_of(&k, v) > 4) continue;
-    k.pool[k.n++] = v;
+    if (!v || k.n == MAX_POOL || k.nintegers == MAX_POOL || rank_of(&k, v) > 4) continue;
+    if (type(&k, v)->dtype == DT_i64) k.integers[k.nintegers++] = v;
+    else k.pool[k.n++] = v;
     made++;
   }
   while (k.nopen) close_loop(&k);
@@ -343,7 +556,7 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
-static long lowered, refused, operations, unproved, wrongly_refuted;
+static long lowered, refused, operations, unproved, wrongly_refuted, drawn[OP_COUNT];
 
 static void check_seed(uint64_t seed) {
   Random r = {.seed = seed};
@@ -359,6 +572,7 @@ static void check_seed(uint64_t seed) {
     fprintf(stderr, "seed %llu: no graph\n", (unsigned long long)seed);
   } else {
     ref.tolerance = 1e-7;
+    for (size_t i = 0; i < f->ops.n; i++) drawn[f->ops.items[i].kind]++;
     for (int plan = 0; plan < 4; plan++) {
       LowerPlan p = make_plan(m, f, &r, arena);
       Func *l2 = NULL;
@@ -388,7 +602,8 @@ static void random_graphs(void) {
   printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations\n", (unsigned long long)first_seed,
          (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations);
   CHECK(lowered > 2 * refused);
-  /* A right program is never refuted; the prover may give up on one with many splats, but that must stay rare (2 of 2,958 here). */
+  for (int k = OP_gather; k <= OP_pool && seeds >= 300; k++) CHECKF(drawn[k] > 0, "%s was never drawn", op_name((OpKind)k));
+  /* A right program is never refuted; the prover may give up on one with many splats, but that must stay rare (none here). */
   CHECKF(wrongly_refuted == 0, "%ld right programs were refuted", wrongly_refuted);
   CHECKF(unproved * 1000 <= lowered, "%ld of %ld right programs were not proved", unproved, lowered);
 }
