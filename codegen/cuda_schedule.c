@@ -374,6 +374,7 @@ static void print_instr(const Print *k) {
     case PI_check: line(k, "check(%" PRId64 " <= %" PRId64 " <= %" PRId64 ")", expr(k, 1), expr(k, 0), expr(k, 2)); break;
     case PI_loop: print_loop(k); break;
     case PI_repeat: print_repeat(k); break;
+    case PI_conv: die("cuda_schedule: convolutions of a library are for CPUs");
     case PI_COUNT: die("cuda_schedule: no instruction");
   }
 }

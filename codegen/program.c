@@ -183,6 +183,25 @@ static void emit_gemm(Body *b, const Unit *u, const char *where) {
   body_instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
 }
 
+/* The kernel's operands, its result, then what joined it.  The result may take the residual's memory unless the image lies there. */
+static void emit_conv(Body *b, const Unit *u, const char *where) {
+  const ConvUnit *c = u->conv;
+  Val y = u->out[0], last = u->in[u->nin - 1];
+  uint32_t n = 0, tensors[5], image = body_tensor(b, u->in[0]), weights = body_tensor(b, u->in[1]);
+  bool share = c->residual && b->root[last] != b->root[u->in[0]] && !body_in_carry(b, y) && body_may_share(b, last, y);
+  if (share) body_share_tensor(b, y, body_tensor(b, last));
+  else body_fresh_tensor(b, y, PC_activation);
+  tensors[n++] = image, tensors[n++] = weights, tensors[n++] = b->tensor[y];
+  for (int i = 2; i < u->nin; i++) tensors[n++] = body_tensor(b, u->in[i]);
+  const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
+  memcpy(list, c->numbers, sizeof c->numbers);
+  for (int i = 0; i < u->nscalars; i++) list[PROGRAM_CONV_NUMBERS + i] = u->scalars[i];
+  uint32_t index = body_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors, emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
+  ProgramInstr *x = program_at_instrs(b->e->b, index);
+  x->dim = c->activation;
+  x->mask = (c->bias ? 1u : 0) | (c->residual ? 2u : 0);
+}
+
 static void emit_view(Body *b, const Unit *u) {
   uint32_t source = body_tensor(b, u->in[0]);
   ProgramTensor t = *program_at_tensors(b->e->b, source);
@@ -306,7 +325,10 @@ static bool emit_unit(Body *b) {
   const char *where = b->spec->l2->ops.items[u->op].name;
   switch (u->kind) {
     case UNIT_SOURCE: return emit_source(b, u);
-    case UNIT_KERNEL: emit_kernel(b, u, where); return true;
+    case UNIT_KERNEL:
+      if (u->conv) emit_conv(b, u, where);
+      else emit_kernel(b, u, where);
+      return true;
     case UNIT_GEMM: emit_gemm(b, u, where); return true;
     case UNIT_VIEW: emit_view(b, u); return true;
     case UNIT_COMM: emit_comm(b, u); return true;
@@ -366,7 +388,7 @@ static void emit_fetches(Body *b) {
 static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
   Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .buffers = program_count_buffers(e->b),
             .stage = stage};
-  b.units = units_of(e->m, spec->l2, stage, &e->kernels);
+  b.units = units_of(e->m, spec->l2, stage, !e->source->cuda && !prepare, &e->kernels);
   if (e->source->cuda) b.cuda = cuda_kernels(e->m, spec->l2, b.units, &e->cuda);
   size_t n = spec->l2->values.n + b.units->ntemps;
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);

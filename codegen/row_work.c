@@ -317,11 +317,12 @@ static void find_live(Work *w) {
   }
 }
 
-Work *work_new(Module *m, const Func *f, int stage) {
+Work *work_new(Module *m, const Func *f, int stage, bool library) {
   Work *w = ARENA_NEW(m->arena, Work);
   *w = (Work){.m = m, .f = f, .stage = stage};
   if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
   add_ops(w);
+  if (library) work_join(w);
   find_live(w);
   return w;
 }

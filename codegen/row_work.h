@@ -30,6 +30,7 @@ typedef struct WorkOp {
   bool virtual_;       /* MAP: computed where it is used, never stored */
   int group;           /* -1 for virtual and dead ones */
   const GemmUnit *gemm;
+  const ConvUnit *conv; /* a convolution the library knows; op is then `conv->op` with what joined it */
 } WorkOp;
 
 /* An iteration space: the extents other than the constant 1, and which of them is reduced. */
@@ -63,7 +64,7 @@ typedef struct Work {
   struct { Group *items; size_t n, cap; } groups;
 } Work;
 
-Work *work_new(Module *m, const Func *f, int stage); /* legalised */
+Work *work_new(Module *m, const Func *f, int stage, bool library); /* legalised; library: see units_of */
 void work_fuse(Work *w);                             /* groups and `stored` */
 
 const Type *work_type(const Work *w, Val v);
@@ -81,6 +82,10 @@ const Expr *row_start(const Work *w, const Op *op);
 /* True when the result is the operand's memory from an offset (in elements) on. */
 bool work_is_view(const Work *w, const Op *op, const Expr **offset);
 const Expr *type_stride(Module *m, const Type *t, int dim); /* elements */
+
+/* work_join.c: convolutions that the CPU's library knows are described for it, and the additions and activations that follow them join
+ * them. */
+void work_join(Work *w);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */
 void work_add_dot(Work *w, const Op *op, int origin);

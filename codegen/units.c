@@ -133,7 +133,7 @@ static void add_template(Make *k, const WorkOp *o) {
   Scalars scalars = {0};
   int *alias = ARENA_NEW(k->m->arena, int);
   const Expr *flops;
-  const char *text = template_print(k->w, o->op, &scalars, alias, &flops);
+  const char *text = template_print(k->w, o->conv ? o->conv->op : o->op, &scalars, alias, &flops);
   Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
   u->kernel = kernel_set_add(k->kernels, op_name(o->op->kind), text);
   u->nin = o->op->nin, u->in = o->op->in;
@@ -141,6 +141,8 @@ static void add_template(Make *k, const WorkOp *o) {
   u->alias = alias;
   u->nscalars = (int)scalars.n, u->scalars = scalars.items;
   u->flops = flops;
+  u->conv = o->conv;
+  if (o->conv && o->conv->residual) *alias = o->op->nin - 1;
   sum_tensor_bytes(k, u);
 }
 
@@ -257,8 +259,8 @@ static void sort_groups(const Work *w, int *by_key) {
     if (w->groups.items[g].dead) by_key[n++] = (int)g;
 }
 
-UnitList *units_of(Module *m, const Func *l2, int stage, KernelSet *kernels) {
-  Work *w = work_new(m, l2, stage);
+UnitList *units_of(Module *m, const Func *l2, int stage, bool library, KernelSet *kernels) {
+  Work *w = work_new(m, l2, stage, library);
   work_fuse(w);
   UnitList *list = ARENA_NEW(m->arena, UnitList);
   Make k = {.w = w, .m = m, .list = list, .kernels = kernels};
@@ -293,6 +295,11 @@ static void print_gemm(const Module *m, Text *t, const GemmUnit *g) {
   }
 }
 
+static void print_conv(const Module *m, Text *t, const ConvUnit *c) {
+  text_printf(t, " conv%s%s %s", c->bias ? " bias" : "", c->residual ? " residual" : "", program_activation_name(c->activation));
+  for (int i = 0; i < PROGRAM_CONV_NUMBERS; i++) print_expr(m, t, i ? "" : "numbers", c->numbers[i]);
+}
+
 void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units) {
   static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "loop", "repeat"};
   for (size_t i = 0; i < units->n; i++) {
@@ -305,6 +312,7 @@ void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units
       if (u->alias && u->alias[k] >= 0) text_printf(t, " in place of %d", u->alias[k]);
     }
     if (u->gemm) print_gemm(m, t, u->gemm);
+    if (u->conv) print_conv(m, t, u->conv);
     if (u->view_offset) print_expr(m, t, "offset", u->view_offset);
     print_expr(m, t, "flops", u->flops), print_expr(m, t, "bytes", u->bytes);
     text_add(t, "\n");

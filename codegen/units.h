@@ -18,6 +18,7 @@
 
 #include "codegen/kernel_set.h"
 #include "ir/ir.h"
+#include "runtime/activation.h"
 
 typedef enum UnitKind {
   UNIT_SOURCE, /* input, param, read, or the arriving end of a transfer's value is UNIT_COMM; nothing to run */
@@ -43,6 +44,14 @@ typedef struct GemmUnit {
   const Expr *a_m, *a_k, *b_k, *b_n, *c_m, *c_n;
 } GemmUnit;
 
+/* A convolution that the CPU's library knows, and what joined it: in[0] image, in[1] weights, then the bias and the residual if any. */
+typedef struct ConvUnit {
+  const struct Op *op;                          /* without what joined it */
+  const Expr *numbers[PROGRAM_CONV_NUMBERS];    /* instruction `conv` (runtime/program.def) */
+  bool bias, residual;
+  Activation activation;
+} ConvUnit;
+
 typedef struct Unit {
   UnitKind kind;
   int op;              /* index in Func.ops of the operation it is named after */
@@ -57,6 +66,7 @@ typedef struct Unit {
   const Expr *const *scalars; /* KERNEL: x[i] is the value of scalars[i] */
   const struct RowProgram *row; /* KERNEL: the program it was printed from; NULL for a template */
   const GemmUnit *gemm;
+  const ConvUnit *conv;       /* KERNEL: for the library; the kernel takes image, weights and result and computes the convolution alone */
   const Expr *view_offset;    /* VIEW: bytes */
   const Expr *flops;          /* multiply-add counts 2; special functions count 1 */
   const Expr *bytes;          /* read from and written to memory, each tensor once */
@@ -75,8 +85,8 @@ typedef struct UnitList {
   "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off " \
   "-mprefer-vector-width=512 -shared -fPIC -w"
 
-/* The units of one stage.  Everything, texts of kernels too, lives in the module's arena.  Dies on IR that verify_func would refuse. */
-UnitList *units_of(Module *m, const Func *l2, int stage, KernelSet *kernels);
+/* The units of one stage.  With `library`, products may become convolutions of the CPU's library with what joined them.  Everything, texts of kernels too, lives in the module's arena.  Dies on IR that verify_func would refuse. */
+UnitList *units_of(Module *m, const Func *l2, int stage, bool library, KernelSet *kernels);
 
 /* The type of a function value or a temporary. */
 const Type *units_type(const UnitList *units, const Func *l2, Val v);

@@ -11,8 +11,7 @@
  *
  * Form k of a value of rank r: dimensions 0, 1 + k .. r - 1, 1 .. k, so k dimensions of channels (two with groups) moved behind the image.
  * Operations are looked at once, in order, and pushed forward only: no search for the fewest transposes.
- * Weights with many channels are stored in blocks of 32 of them, "oHWcb", and the result "nHWob" is seen as one dimension again: the kernel
- * reads a block from end to end instead of picking 128 bytes out of each line of all channels.
+ * Blocks of channels in the weights are oneDNN's affair (runtime/conv_dnnl.h).
  * Not done: conv_filter, convolutions with computed weights, blocked images.
  */
 #include <string.h>
@@ -22,7 +21,6 @@
 #include "passes/rewrite.h"
 
 enum { FORMS = 3 }; /* form 0 is the order of the model */
-enum { BLOCK = 32, MANY_BLOCKS = 8 }; /* channels of the CPU kernel's tile; so many of them that ranks can still share them out */
 
 typedef struct Forms {
   Val v[FORMS];
@@ -172,72 +170,31 @@ static void weights_order(const Spec *s, int *perm) {
 
 /* ---- convolutions and products */
 
-/* The letter of the result's channels, when a wide result makes blocks of them worth while; 0 otherwise. */
-static char blocked_letter(const Last *l, const Op *op, const Spec *s, int k) {
-  int64_t extent;
-  char letter = s->part[2][1];
-  bool fits = op->kind == OP_conv && k == 1 && ex_get_const(old_type(l, op->out)->dims[1], &extent) && extent % BLOCK == 0;
-  return fits && extent >= MANY_BLOCKS * BLOCK && old_type(l, op->out)->rank < MAX_RANK ? letter : 0;
-}
-
-static char unused_letter(const Op *op) {
-  char c = 'a';
-  while (strchr(op_str(op, AT_spec), c)) c++;
-  return c;
-}
-
-/* The weights in the kernel's order, and the letters of their spec: "HWco", in blocks "oHWcb" with o split into [o, b]. */
-static Val ordered_weights(Last *l, const Op *op, const Spec *s, char block, char within, Text *t) {
-  const Op *weights = op_of(l->r.old, op->in[1]);
-  int perm[MAX_RANK], order[MAX_RANK + 1], n = 0, at = -1;
-  Val w = in_form(l, op->in[1], 0);
+/* The weights in the kernel's order, and the letters of their spec: "HWco". */
+static Val ordered_weights(Last *l, const Op *op, const Spec *s, Text *t) {
+  int perm[MAX_RANK];
   weights_order(s, perm);
-  for (int d = 0; d < s->n[1]; d++)
-    if (s->part[1][d] == block) at = d;
-  if (at < 0) {
-    for (int d = 0; d < s->n[1]; d++) text_addn(t, &s->part[1][perm[d]], 1);
-    return transposed(l, weights, w, s->n[1], perm);
-  }
-  const Type *type = old_type(l, op->in[1]);
-  const Expr *dims[MAX_RANK];
-  for (int d = 0; d < type->rank; d++) dims[d < at ? d : d + 1] = type->dims[d];
-  dims[at] = ex_exact_div(l->r.m, type->dims[at], ex_const(l->r.m, BLOCK)), dims[at + 1] = ex_const(l->r.m, BLOCK);
-  w = build_reshape(&l->r.b, w, type->rank + 1, dims);
-  text_addn(t, &block, 1);
-  order[n++] = at;
-  for (int d = 0; d < s->n[1]; d++)
-    if (perm[d] != at) text_addn(t, &s->part[1][perm[d]], 1), order[n++] = perm[d] < at ? perm[d] : perm[d] + 1;
-  text_addn(t, &within, 1);
-  order[n++] = at + 1;
-  return transposed(l, weights, w, n, order);
+  for (int d = 0; d < s->n[1]; d++) text_addn(t, &s->part[1][perm[d]], 1);
+  return transposed(l, op_of(l->r.old, op->in[1]), in_form(l, op->in[1], 0), s->n[1], perm);
 }
 
 static bool try_conv(Last *l, const Op *op) {
   Spec s = spec_of(op);
   int k = channels_in(&s, 0);
   if (!k || channels_in(&s, 2) != k || s.part[0][0] != s.part[2][0] || l->fixed[op->in[1]] == FIXED_NOT) return false;
-  char block = blocked_letter(l, op, &s, k), within = unused_letter(op);
   Text t = {.arena = l->r.m->arena};
-  const Type *type = form_type(l, old_type(l, op->out), k), *made = type;
+  const Type *type = form_type(l, old_type(l, op->out), k);
   add_form(&t, &s, 0, k);
   text_add(&t, ",");
   l->r.b.loc = op->loc;
-  Val in[2] = {in_form(l, op->in[0], k), ordered_weights(l, op, &s, block, within, &t)};
+  Val in[2] = {in_form(l, op->in[0], k), ordered_weights(l, op, &s, &t)};
   text_add(&t, "->");
   add_form(&t, &s, 2, k);
-  if (block) {
-    const Expr *dims[MAX_RANK];
-    text_addn(&t, &within, 1);
-    memcpy(dims, type->dims, sizeof *dims * (size_t)type->rank);
-    dims[type->rank - 1] = ex_exact_div(l->r.m, type->dims[type->rank - 1], ex_const(l->r.m, BLOCK)), dims[type->rank] = ex_const(l->r.m, BLOCK);
-    made = type_get(l->r.m, type->dtype, type->rank + 1, dims);
-  }
   OpSpec spec = op_spec_of(l->r.old, op);
   Attr attrs[8];
   for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i].key == AT_spec ? attr_s(l->r.m, AT_spec, text_str(&t)) : op->attrs[i];
-  spec.attrs = attrs, spec.in = in, spec.type = made;
-  Val y = build_op(&l->r.b, &spec);
-  now_in(l, op, k, block ? build_reshape(&l->r.b, y, type->rank, type->dims) : y);
+  spec.attrs = attrs, spec.in = in, spec.type = type;
+  now_in(l, op, k, build_op(&l->r.b, &spec));
   return true;
 }
 

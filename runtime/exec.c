@@ -267,6 +267,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   if (!status) status = open_libraries(e, error);
   if (!status) status = make_groups(e, error);
   if (!status) status = open_weights(e, error);
+  if (!status) status = exec_open_convs(e, error);
   if (!status) status = run_prepare(e, error);
   if (status) {
     exec_close(e);
@@ -283,6 +284,7 @@ void exec_close(Executor *e) {
     if (e->spaces[s].data) munmap(e->spaces[s].data, e->spaces[s].bytes);
   weights_close(e->weights);
   /* The kernels' library stays: threads of its OpenMP run time may still be inside. */
+  exec_close_convs(e);
   free(e->kernels);
   free(e->groups);
   free(e->mapped);

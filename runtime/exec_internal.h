@@ -1,5 +1,6 @@
 /* runtime/exec_internal.h - what the files of the executor share: exec.c (opening, memory), exec_bind.c (what follows from
- * bound symbols), exec_comm.c (blocks of communication), exec_run.c (instructions). */
+ * bound symbols), exec_comm.c (blocks of communication),
+ * exec_conv.c (convolutions), exec_run.c (instructions). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
@@ -52,6 +53,8 @@ struct Executor {
   const char **mapped;         /* per buffer: a weight used in place */
   uint64_t *capacity;          /* per persistent buffer: bytes behind its address */
   bool has_states;
+  struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
+  struct ConvCache *conv_cache;
   uint64_t prepared;           /* how often the entry `prepare` ran */
   int64_t *state_values;       /* per state, at first use: its offset, its extents */
 
@@ -115,6 +118,14 @@ static inline int64_t exec_value(const Executor *e, const ProgramInstr *x, uint3
 
 /* An error of the running instruction: begins with what and where it is. */
 RtStatus exec_error(const Executor *e, const ProgramInstr *x, RtStatus status, RtError *error, const char *what);
+
+/* exec_conv.c: which weights convolutions have, after loading; the instruction. */
+RtStatus exec_open_convs(Executor *e, RtError *error);
+void exec_close_convs(Executor *e);
+RtStatus exec_conv(Executor *e, const ProgramInstr *x, RtError *error);
+
+/* Calls a kernel of the program with the instruction's tensors and its exprs from `first` on. */
+void exec_launch(const Executor *e, const ProgramInstr *x, uint32_t first);
 
 /* Fills n elements with a number. */
 void exec_fill(DType dtype, void *to, int64_t n, double value);

@@ -48,14 +48,13 @@ void exec_fill(DType dtype, void *to, int64_t n, double value) {
 
 /* ---- instructions */
 
-static RtStatus run_launch(const Executor *e, const ProgramInstr *x) {
+void exec_launch(const Executor *e, const ProgramInstr *x, uint32_t first) {
   void *tensors[256];
   int64_t scalars[1024];
   for (uint32_t i = 0; i < x->tensors.n; i++)
     tensors[i] = tensor_data(e, &e->p->tensors[program_list(e->p, x->tensors)[i]]);
-  for (uint32_t i = 0; i < x->exprs.n; i++) scalars[i] = exec_value(e, x, i);
+  for (uint32_t i = first; i < x->exprs.n; i++) scalars[i - first] = exec_value(e, x, i);
   e->kernels[x->object](tensors, scalars);
-  return RT_OK;
 }
 
 /* Is the last element a matrix product touches inside its tensor?  Extents and strides are at least 0. */
@@ -212,7 +211,8 @@ static RtStatus run_instr(Executor *e, uint32_t index, uint32_t *next, RtError *
   if (e->options.place) rank_place_step(e->options.place, exec_step(index, e->binding->mb));
   if (x->guard != PROGRAM_NONE && e->binding->values[x->guard] == 0) return RT_OK;
   switch ((ProgramInstrKind)x->kind) {
-    case PI_launch: return run_launch(e, x);
+    case PI_launch: exec_launch(e, x, 0); return RT_OK;
+    case PI_conv: return exec_conv(e, x, error);
     case PI_gemm: return run_gemm(e, x, error);
     case PI_copy: return run_copy(e, x, error);
     case PI_fill: {

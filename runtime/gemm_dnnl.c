@@ -4,19 +4,19 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "runtime/onednn.h"
+
 /* From oneDNN's dnnl.h; dnnl_dim_t is int64_t, dnnl_status_t an enum with success 0.  Matrices are row-major. */
 typedef int (*SgemmFn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                        int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 /* From libgomp's stable ABI. */
 typedef void (*ParallelFn)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 typedef int (*ThreadFn)(void);
-typedef void (*SetThreadsFn)(int);
 
 static struct {
   SgemmFn sgemm;
   ParallelFn parallel;
-  ThreadFn thread_num, num_threads, max_threads;
-  SetThreadsFn set_threads;
+  ThreadFn thread_num, num_threads;
 } lib;
 
 /* The address of a function as any function pointer type (POSIX promises that this works). */
@@ -30,20 +30,15 @@ static void open_gomp(void) {
   if (!gomp) return; /* products of a batch then run one after the other */
   find(gomp, "omp_get_thread_num", &lib.thread_num);
   find(gomp, "omp_get_num_threads", &lib.num_threads);
-  find(gomp, "omp_get_max_threads", &lib.max_threads);
-  find(gomp, "omp_set_num_threads", &lib.set_threads);
-  if (lib.thread_num && lib.num_threads && lib.max_threads && lib.set_threads) find(gomp, "GOMP_parallel", &lib.parallel);
+  if (lib.thread_num && lib.num_threads) find(gomp, "GOMP_parallel", &lib.parallel);
 }
 
 RtStatus gemm_open(RtError *error) {
-  static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
-  void *handle = NULL;
-  for (int i = 0; i < 2 && !handle && !lib.sgemm; i++) handle = dlopen(names[i], RTLD_NOW);
-  if (handle) find(handle, "dnnl_sgemm", &lib.sgemm);
-  if (!lib.sgemm)
-    return rt_error(error, RT_UNSUPPORTED,
-                    "oneDNN is missing: matrix products need libdnnl.so.3 or libdnnl.so.2 (Debian and Ubuntu: "
-                    "apt-get install libdnnl3 or libdnnl2)");
+  RtStatus status = onednn_open(error);
+  if (status) return status;
+  void *sgemm = onednn_symbol("dnnl_sgemm");
+  if (!sgemm) return rt_error(error, RT_UNSUPPORTED, "this libdnnl has no dnnl_sgemm, which matrix products need");
+  memcpy(&lib.sgemm, &sgemm, sizeof sgemm);
   if (!lib.parallel) open_gomp();
   return RT_OK;
 }
@@ -111,14 +106,14 @@ static Sharing sharing_of(const GemmCall *g, int64_t total, int64_t threads) {
 }
 
 static RtStatus multiply(Batch *batch, RtError *error) {
-  int threads = lib.parallel ? lib.max_threads() : 1;
+  int threads = lib.parallel ? onednn_threads() : 1;
   Sharing sharing = sharing_of(batch->call, batch->total, threads);
   if (sharing == BY_PRODUCT) {
     lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
   } else {
-    if (sharing == ONE_THREAD && threads > 1) lib.set_threads(1); /* else oneDNN may wake the others */
+    if (sharing == ONE_THREAD && threads > 1) onednn_set_threads(1); /* else oneDNN may wake the others */
     for (int64_t i = 0; i < batch->total; i++) batch->failed |= one_product(batch, i) != 0;
-    if (sharing == ONE_THREAD && threads > 1) lib.set_threads(threads);
+    if (sharing == ONE_THREAD && threads > 1) onednn_set_threads(threads);
   }
   return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
 }

@@ -1,6 +1,6 @@
 /* runtime/gemm_dnnl.h - f32 matrix products on the CPU, by oneDNN.
  *
- * libdnnl is loaded at run time (.so.3 or .so.2: dnnl_sgemm is the same in both); nothing links it.  Batches of small
+ * dnnl_sgemm is the same in all versions of the library (onednn.h).  Batches of small
  * products are spread over the threads of libgomp, the OpenMP run time that oneDNN and our kernels use; large
  * products are threaded inside oneDNN.  The sum order of a product depends on oneDNN's choice for the number of
  * threads: results are reproducible for equal shapes, threads and machine, not across them.

@@ -14,6 +14,15 @@ const char *program_instr_name(uint32_t kind) {
   return kind < PI_COUNT ? names[kind] : "?";
 }
 
+const char *program_activation_name(unsigned activation) {
+  static const char *const names[] = {
+#define ACTIVATION(name, ...) #name,
+#include "runtime/program.def"
+#undef ACTIVATION
+  };
+  return activation < ACT_COUNT ? names[activation] : "?";
+}
+
 const char *program_class_name(uint32_t class_) {
   static const char *const names[] = {
 #define PROGRAM_CLASS(name, space, doc) #name,

@@ -47,13 +47,14 @@
 
 #include "base/dtype.h"
 #include "base/text.h"
+#include "runtime/activation.h"
 #include "runtime/status.h"
 
 #define PROGRAM_MAGIC 0x314d474f52504341ull /* "ACPROGM1" */
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 2,
+  PROGRAM_VERSION = 3,
   PROGRAM_PAGE = 4096,     /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,      /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8,    /* dimensions of a tensor */
@@ -237,13 +238,13 @@ typedef struct ProgramInstr {
   uint32_t guard;      /* expression: skipped where it is 0; NONE: always done */
   ProgramList tensors;
   ProgramList exprs;
-  uint32_t dim, dim2;  /* loop, repeat: instructions between the two, and one */
+  uint32_t dim, dim2;  /* loop, repeat: instructions between the two, and one; conv: dim is the Activation */
   uint32_t reduction;  /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;        /* communication */
   uint32_t together;   /* communication: 1 joins the next instruction's position */
   uint32_t event;      /* communication: asynchronous, or NONE; wait: which */
   uint32_t lag;        /* wait */
-  uint32_t mask;       /* fetch: bit a: the output is replicated over axis a */
+  uint32_t mask;       /* fetch: bit a: the output is replicated over axis a; conv: 1 bias, 2 residual */
   double value;        /* fill, exchange */
 } ProgramInstr;
 

@@ -389,7 +389,7 @@ static bool check_schedules(Check *c) {
 
 /* ---- instructions */
 
-typedef enum ExprsMode { EXPRS_ANY, EXPRS_AT_MOST, EXPRS_NUMBER, EXPRS_PER_DIM, EXPRS_GEMM } ExprsMode;
+typedef enum ExprsMode { EXPRS_ANY, EXPRS_AT_MOST, EXPRS_NUMBER, EXPRS_PER_DIM, EXPRS_GEMM, EXPRS_CONV } ExprsMode;
 
 typedef struct InstrRow {
   uint32_t min_tensors, max_tensors;
@@ -403,6 +403,7 @@ static const InstrRow instr_rows[] = {
 #define EX_NUMBER(n) EXPRS_NUMBER, n
 #define EX_PER_DIM(n) EXPRS_PER_DIM, n
 #define EX_GEMM EXPRS_GEMM, 0
+#define EX_CONV EXPRS_CONV, 0
 #define INSTR(name, object, min, max, exprs, comm, doc) {min, max, exprs},
 #include "runtime/program.def"
 #undef INSTR
@@ -417,6 +418,7 @@ static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
     case EXPRS_NUMBER: return n == row->n;
     case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;
     case EXPRS_GEMM: return n >= 10 && (n - 10) % 4 == 0 && (n - 10) / 4 <= PROGRAM_MAX_BATCH_LOOPS;
+    case EXPRS_CONV: return n >= PROGRAM_CONV_NUMBERS && n <= PROGRAM_CONV_NUMBERS + 1024;
   }
   return false;
 }
@@ -468,6 +470,17 @@ static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
 
 static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == (uint32_t)dtype && t->extents.n == 0; }
 
+/* Bias and residual are of f32; all tensors have one type, a float the library may know. */
+static bool conv_ok(const Program *p, const ProgramInstr *x) {
+  uint32_t dtype = operand(p, x, 0)->dtype;
+  if (x->mask > 3 || x->dim >= ACT_COUNT || x->tensors.n != 3 + (x->mask & 1) + (x->mask >> 1)) return false;
+  if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
+  if (dtype != DT_f32 && (x->mask || x->dim)) return false;
+  for (uint32_t i = 1; i < x->tensors.n; i++)
+    if (operand(p, x, i)->dtype != dtype) return false;
+  return p->buffers[operand(p, x, 1)->buffer].class_ == PC_param;
+}
+
 static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
   const Program *p = c->p;
   const ProgramEntry *e = &p->entries[b->entry];
@@ -478,6 +491,7 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
       for (uint32_t i = 0; i < 3; i++)
         if (operand(p, x, i)->dtype != DT_f32) return false;
       return true;
+    case PI_conv: return conv_ok(p, x);
     case PI_copy: return pair_ok(p, x);
     case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
     case PI_reduce_scatter:

@@ -175,6 +175,9 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
     text_add(t, " value ");
     text_double(t, x->value);
   }
+  if (x->kind == PI_conv && x->mask & 1) text_add(t, " bias");
+  if (x->kind == PI_conv && x->mask & 2) text_add(t, " residual");
+  if (x->kind == PI_conv && x->dim) text_printf(t, " %s", program_activation_name(x->dim));
   if (x->kind == PI_fetch && x->mask) text_printf(t, " mask %#x", x->mask);
   if (program_instr_is_comm(x->kind)) text_printf(t, " key %u%s", x->key, x->together ? " together" : "");
   if (x->kind == PI_wait || (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE))

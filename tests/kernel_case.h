@@ -241,7 +241,7 @@ static void add_case(const char *name, Program p, uint64_t seed) {
     fprintf(stderr, "%s: the interpreter refuses\n", name);
     exit(1);
   }
-  c->units = units_of(p.m, c->f, 0, &kernels);
+  c->units = units_of(p.m, c->f, 0, false, &kernels);
   ncases++;
   *last_case = c;
   last_case = &c->next;

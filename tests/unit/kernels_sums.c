@@ -51,7 +51,7 @@ static const Unit *unit_of(const char *body) {
     exit(1);
   }
   modules[nmodules++] = m;
-  const UnitList *list = units_of(m, module_func(m, "r"), 0, &kernels);
+  const UnitList *list = units_of(m, module_func(m, "r"), 0, false, &kernels);
   CHECK(list->n == 2 && list->items[1].kind == UNIT_KERNEL);
   return &list->items[1];
 }

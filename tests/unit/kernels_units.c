@@ -23,7 +23,7 @@ static Made make(const char *body, int stage) {
     exit(1);
   }
   x.f = module_func(x.m, "r");
-  x.units = units_of(x.m, x.f, stage, &x.kernels);
+  x.units = units_of(x.m, x.f, stage, false, &x.kernels);
   return x;
 }
 
