@@ -22,6 +22,8 @@ bool eval_loop(Eval *e) {
   int64_t most = e->in[0]->cells[0].i, limit;
   if (trips && !eval_expr(e, trips, &limit)) return false;
   if (trips && most > limit) most = limit;
+  int64_t allowed = e->run->options->max_rounds;
+  if (allowed && most > allowed) return eval_fail(e, "%lld rounds, %lld are allowed", (long long)most, (long long)allowed);
   rounds_of(e->run, e->frame, loop_of_op(e), e->rank)->most = most;
   e->out->cells[0].i = 0;
   return true;

@@ -18,7 +18,13 @@ static const char *const seeds[] = {
     "%d = dot %t, %p {spec=\"ab,bc->ac\"} : f32[4, 4] %r = reshape %d : f32[2, 8] %k = concat %r, %r {axis=1} : f32[2, 16]\n"
     "%u = const {ints=[7, 8]} : i64[2] %z = const {value=1} : i64[] %v = update %i, %u, %z {axis=0, start=0} : i64[n]\n"
     "%f = softmax %k {axis=1} : f32[2, 16] %o = norm %f {kind=\"layer\", eps=0.1} : f32[2, 16] %q = reduce %o {op=max, axes=[0]} : f32[16]\n"
-    "%h = random {kind=\"normal\", seed=1, starts=[0, 0], extents=[n, 3]} : f32[n, 3] %l = cross_entropy %h, %v : f32[n] output \"q\" %q output \"l\" %l output \"h\" %h }"};
+    "%h = random {kind=\"normal\", seed=1, starts=[0, 0], extents=[n, 3]} : f32[n, 3] %l = cross_entropy %h, %v : f32[n] output \"q\" %q output \"l\" %l output \"h\" %h }",
+    "mesh [a=2]\nsymbol n min 1 hint 5\nfunc @main level 2 { %x = input {name=\"x\"} : f32[3] @{} %k = const {value=3} : i64[] %o = const {value=0} : f32[4, 3]\n"
+    "%t = loop %k {trips=n} : i64[] %h = carry %x : f32[3] %s = carry %o : f32[4, 3] %i = iota {axis=0, start=1} : i64[2] %p = gather %i, %t {axis=0, start=0} : i64[]\n"
+    "%u = loop %p {trips=2} : i64[] %g = carry %h : f32[3] %g1 = add %g, %x : f32[3] %e = gather %x, %u {axis=0, start=0} : f32[] %z = const {value=1} : f32[]\n"
+    "%c = lt %e, %z : bool[] repeat \"in\" %u, %c %gl = leave %g, %g1 : f32[3] %r = reshape %gl : f32[1, 3] %s1 = update %s, %r, %t {axis=0, start=0} : f32[4, 3]\n"
+    "%m = mask_partial %gl {mesh_axes=[a], op=sum} : f32[3] %a = all_reduce %m {mesh_axes=[a], op=sum} : f32[3]\n"
+    "repeat \"out\" %t %hl = leave %h, %a : f32[3] %sl = leave %s, %s1 : f32[4, 3] output \"h\" %hl @{} output \"s\" %sl @{} }"};
 
 static const char *const words[] = {"0", "1", "2", "3", "7", "9223372036854775807", "-1", "4611686018427387904", "1000000", "@a", "n", "f32", "i8", "bool",
                                     "sum", "max", "or", "and", "one", "product"};
@@ -47,16 +53,16 @@ static const char *mutate(Arena *arena, const char *s, uint64_t seed) {
 
 static void mutants(void) {
   int parsed = 0, valid = 0, ran = 0;
-  for (uint64_t seed = 0; seed < 12000; seed++) {
+  for (uint64_t seed = 0; seed < 18000; seed++) {
     Arena *arena = arena_new();
     Diags *diags = diags_new(arena);
-    Module *m = ir_parse("mutant", arena_printf(arena, "apc.ir 1\n%s", mutate(arena, seeds[seed % 2], seed)), diags);
+    Module *m = ir_parse("mutant", arena_printf(arena, "apc.ir 1\n%s", mutate(arena, seeds[seed % 3], seed)), diags);
     const Func *f = m ? module_func(m, "main") : NULL;
     parsed += f != NULL;
     if (f && verify_module(m, diags)) {
       valid++;
       for (int d = 0; d < 2; d++) {
-        InterpOptions o = {.domain = (InterpDomain)d, .max_cells = 1 << 18};
+        InterpOptions o = {.domain = (InterpDomain)d, .max_cells = 1 << 18, .max_rounds = 100};
         InterpNamed x = {"x", interp_tensor(arena, DT_f32, 1, (int64_t[]){3})};
         InterpResult r;
         bool ok = interp_run(m, f, &o, 1, &x, arena, &r, diags);

@@ -89,6 +89,16 @@ static void called(void) {
        "%t = loop %n : i64[] %h = carry %x : f32[3] %c = call %h {name=\"inner\"} : f32[3] repeat \"rep\" %t %y = leave %h, %c : f32[3]", 2, 0, 16, 32, 48);
 }
 
+static void too_many(void) {
+  Arena *scratch = arena_new();
+  Program p = program_of(arena_printf(scratch, "func @main level 1 { %%n = const {value=9} : i64[] %%x = const {value=1} : f32[3] %s output \"y\" %%y }", doubling));
+  p.options.max_rounds = 8;
+  CHECK(!program_run(&p, "main"));
+  CHECKF(strstr(program_error(&p), "9 rounds, 8 are allowed"), "%s", program_error(&p));
+  program_free(&p);
+  arena_free(scratch);
+}
+
 /* ---- level 2 */
 
 static bool run_ranks(Program *p, const char *count, const char *again) {
@@ -125,6 +135,7 @@ int main(void) {
   RUN(nested);
   RUN(conditions);
   RUN(called);
+  RUN(too_many);
   RUN(ranks);
   return test_summary();
 }

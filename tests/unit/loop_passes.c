@@ -58,6 +58,7 @@ static void keeps_numbers(const char *name, double tolerance) {
 }
 
 static void programs(void) {
+  keeps_numbers("inline", 1e-9);
   keeps_numbers("dce", 1e-9);
   keeps_numbers("order", 1e-9);
   keeps_numbers("fold", 1e-9);
