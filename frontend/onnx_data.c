@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "frontend/onnx_file_private.h"
 
@@ -246,6 +247,9 @@ static bool external_blob(const Source *s, const char *path, uint32_t *blob) {
       return true;
     }
   }
+  struct stat st;
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    return bad(s, DIAG_onnx_external, "its location %s is %s", path, S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
   return onnx_map_blob(s->f, s->d, path, blob);
 }
 

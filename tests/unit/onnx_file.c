@@ -249,6 +249,9 @@ static void external_data_is_confined(void) {
   CHECK(symlink("/etc/passwd", arena_printf(arena, "%s/link.bin", folder)) == 0);
   CHECK(!external("link.bin", "0", "8", &data, NULL));
   expect(DIAG_onnx_external, "outside the model's folder");
+  CHECK(mkdir(arena_printf(arena, "%s/sub", folder), 0777) == 0);
+  CHECK(!external("sub", "0", "8", &data, NULL));
+  expect(DIAG_onnx_external, "is a folder"); /* "tensor w" stands before it */
   CHECK(!external("w.bin", "2", "8", &data, NULL));
   expect(DIAG_onnx_external, "past its end");
   CHECK(!external("w.bin", "18446744073709551615", "8", &data, NULL));
@@ -266,7 +269,7 @@ static void external_data_is_confined(void) {
   CHECK(!external(".", "0", "8", &data, NULL));
   CHECK(mkfifo(arena_printf(arena, "%s/fifo", folder), 0600) == 0);
   CHECK(!external("fifo", "0", "8", &data, NULL));
-  expect(DIAG_file_read, "cannot read the file");
+  expect(DIAG_onnx_external, "tensor \"w\": its location");
 }
 
 static long resident_pages(void) {
@@ -510,6 +513,7 @@ static void truncations_and_flips_never_crash(void) {
 static void remove_folder(void) {
   static const char *const names[] = {"w.bin", "link.bin", "fifo", "big.onnx", "empty.onnx"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(arena_printf(arena, "%s/%s", folder, names[i]));
+  rmdir(arena_printf(arena, "%s/sub", folder));
   rmdir(folder);
 }
 
