@@ -102,6 +102,16 @@ static json_t *tensor_json(const NamedTensor *x) {
 
 /* ---- --expect */
 
+static const char *type_text(Tool *t, const Tensor *x) { return arena_printf(t->arena, "%s[%s]", dtype_name(x->dtype), shape_text(t, x)); }
+
+/* How an output compares, in words; got: NULL when there is none. */
+static const char *comparison(Tool *t, const Tensor *got, const Tensor *want, const Difference *d) {
+  if (!got) return "the model has no such output";
+  if (got->dtype != want->dtype || !tensor_same_shape(got, want))
+    return arena_printf(t->arena, "the model gives %s, %s is expected", type_text(t, got), type_text(t, want));
+  return arena_printf(t->arena, "relative L2 %.3g, largest difference %.3g", d->rel_l2, d->max_abs);
+}
+
 static bool expect(Tool *t, const Tensors *outputs, const char *path, json_t *array, bool *ok) {
   bool json = option_given(&t->options, OPT_json);
   Npz *z = npz_open(t->diags, path);
@@ -112,12 +122,11 @@ static bool expect(Tool *t, const Tensors *outputs, const char *path, json_t *ar
     const Tensor *got = tensors_find(outputs, z->items[i].name);
     if (!npz_read(z, &z->items[i], &want)) return npz_close(z), false;
     Difference d = got ? compare(t, got, &want) : (Difference){INFINITY, INFINITY, false};
-    tensor_free(&want);
     *ok = *ok && d.ok;
     if (json) json_array_append_new(array, json_pack("{s:s, s:o, s:o, s:b}", "name", z->items[i].name, "rel_l2", json_real_or_null(d.rel_l2), "max_abs",
                                                      json_real_or_null(d.max_abs), "ok", d.ok));
-    else printf("%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", z->items[i].name,
-                got ? arena_printf(t->arena, "relative L2 %.3g, largest difference %.3g", d.rel_l2, d.max_abs) : "the model has no such output");
+    else printf("%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", z->items[i].name, comparison(t, got, &want, &d));
+    tensor_free(&want);
   }
   npz_close(z);
   return true;

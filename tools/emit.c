@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "codegen/cuda_schedule.h"
 #include "codegen/nvrtc.h"
+#include "codegen/print_c.h"
 #include "ir/opaque.h"
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
@@ -138,8 +139,10 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
   ArtifactSpec spec = build_artifact_spec(t, b, NULL);
   ProgramResult r;
   if (!program_of(&spec.source, &r, t->diags)) return false;
-  Text text = {.arena = t->arena};
-  for (size_t i = 0; i < r.texts.n; i++) text_printf(&text, "%s/* ---- translation unit %zu of %zu */\n%s", i ? "\n" : "", i + 1, r.texts.n, r.texts.items[i]);
+  Text text = {.arena = t->arena}; /* one file that compiles: what every unit begins with comes once */
+  text_add(&text, kernel_prelude);
+  for (size_t i = 0; i < r.texts.n; i++)
+    text_printf(&text, "\n/* ---- translation unit %zu of %zu */\n%s", i + 1, r.texts.n, r.texts.items[i] + strlen(kernel_prelude));
   program_builder_free(r.b);
   return write_text(t, e->file, text_str(&text));
 }

@@ -118,10 +118,17 @@ expect 1 "level 2" "$apc" plan mlp.spmd.ir -q
 expect 0 "# after views" "$apc" "$mlp" $small --emit=ir=- --print-after views; expect_err "# after views"
 expect 1 "there is no pass 'vews'" "$apc" "$mlp" $small --emit=ir:vews
 
+# the kernels as one file
+expect 0 "" "$apc" "$gpt" -q --target cpux2 --emit=c=kernels.c; expect 0 "" cc -std=gnu11 -march=native -fopenmp -w -c kernels.c -o kernels.o
+check "one unit only" grep -q "translation unit 2 of" kernels.c
+
 # the program
 expect 0 "" "$apc" "$gpt" -q --target cpux4 -o gpt --save-temps=temps
 check "no program" test -x gpt
-check "no temporaries" test -s temps/gpt-tiny.ir -a -s temps/gpt-tiny.plan
+check "no temporaries" test -s temps/gpt-tiny.ir -a -s temps/gpt-tiny.plan -a -s temps/kernels0.c -a -s temps/kernels0.o
+mkdir elsewhere; expect 0 "" "$apc" "$mlp" $small -q -o elsewhere/prog --save-temps
+check "no mlp.temps, the folder that --help names" test -s mlp.temps/mlp.ir -a -s mlp.temps/kernels0.c
+expect 0 "MODEL.temps here" "$apc" compile --help
 expect 0 "" ./gpt --inputs "$gpt_in" --outputs mine.npz
 expect 0 "4 in 1 stage" "$apc" inspect gpt
 expect 0 "" "$apc" inspect gpt --json; expect_json 'd["kind"] == "program" and d["ranks"] == 4'
@@ -130,6 +137,7 @@ expect 0 "" "$apc" run "$gpt" -q --inputs "$gpt_in" --expect mine.npz --json
 expect_json 'd["schema"] == "apc.run/1" and d["ok"] and d["expected"][0]["rel_l2"] < 1e-5'
 expect 4 "DIFFERS" "$apc" run "$gpt" -q --input tokens=random:7 --dim batch=4 --dim seq=32 --expect "$gpt_out"
 expect 0 "" "$apc" run "$gpt" -q --input tokens=random:7 --dim batch=4 --dim seq=32 --expect "$gpt_out" --atol 1000
+expect 4 "the model gives f32[2,16," "$apc" run "$gpt" -q --dim batch=2 --dim seq=16 --expect "$gpt_out"; expect_out "f32[4,32,"
 expect 1 "no input 'logits'" "$apc" run "$gpt" -q --inputs "$gpt_out"
 expect 2 "random:SEED" "$apc" run "$gpt" -q --input tokens=sometimes
 expect 1 "" "$apc" run "$gpt" -q --input tokens=@nowhere.npy
@@ -201,4 +209,4 @@ expect 1 "error[APC0002]" "$apc" "$mlp" $small -o /nonexistent/x
 expect 1 "cannot be written" bash -c "'$apc' --help >/dev/full"
 expect 5 "error[APC0701]" env CC=no-such-compiler "$apc" "$mlp" $small -o x
 check "a temporary folder is left" test -z "$(ls "$TMPDIR")"
-summary 136
+summary 144
