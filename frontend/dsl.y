@@ -221,22 +221,56 @@ index:
 optional_expression: %empty { $$ = NULL; } | expression
 
 %%
+#include <string.h>
+
 #include "base/die.h"
 #include "base/text.h"
 #define YYSTYPE DSL_YYSTYPE
 #define YYLTYPE DSL_YYLTYPE
 #include "dsl.lex.h"
 
+/* Tokens that have one name together: where the first is expected, so are all that are listed and expected. */
+static const struct {
+  const char *tokens[24], *name;
+} groups[] = {
+    {{"'import'", "'param'", "'dim'", "'fn'", "'entry'", "'check'", "a name"}, "a declaration"},
+    {{"'return'", "'weight'", "'expert weight'", "'buffer'", "'state'", "'for'", "'if'", "'scope'", "'output'", "'check'", "a name", "a string",
+      "a number", "a decimal number", "'('", "'['", "end of line"}, "a statement"},
+    {{"a decimal number", "a number", "a string", "a name", "'('", "'['", "'-'", "'+'", "'not'", "'if'", "'for'"}, "an expression"},
+    {{"'*'", "'+'", "'-'", "'/'", "'%'", "'//'", "'=='", "'!='", "'<'", "'<='", "'>'", "'>='", "'and'", "'or'", "'if'", "'for'", "'.'", "'('", "'['"},
+     "an operator"},
+};
+
+static int find_name(const char *const *names, int n, const char *name) {
+  for (int i = 0; i < n; i++)
+    if (names[i] && strcmp(names[i], name) == 0) return i;
+  return -1;
+}
+
+/* Puts the name of a group in the place of its first token, and drops the others. */
+static void group_names(const char **names, int n) {
+  for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    if (find_name(names, n, groups[g].tokens[0]) < 0) continue;
+    for (int k = 0; k < 24 && groups[g].tokens[k]; k++) {
+      int at = find_name(names, n, groups[g].tokens[k]);
+      if (at >= 0) names[at] = k == 0 ? groups[g].name : NULL;
+    }
+  }
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, DslParse *p) {
-  enum { SHOWN = 6 };
-  yysymbol_kind_t expected[SHOWN];
+  yysymbol_kind_t expected[YYNTOKENS];
+  const char *names[YYNTOKENS];
   (void)scanner;
-  int n = yypcontext_expected_tokens(context, expected, SHOWN);
+  int n = yypcontext_expected_tokens(context, expected, YYNTOKENS), left = 0, shown = 0;
   if (n < 0) return n;
+  for (int i = 0; i < n; i++) names[i] = yysymbol_name(expected[i]);
+  group_names(names, n);
+  for (int i = 0; i < n; i++) left += names[i] != NULL;
   Text t = {.arena = p->arena};
   text_printf(&t, "unexpected %s", yysymbol_name(yypcontext_token(context)));
   for (int i = 0; i < n; i++)
-    text_printf(&t, "%s%s", i == 0 ? ", expected " : i + 1 == n ? " or " : ", ", yysymbol_name(expected[i]));
+    if (names[i]) text_printf(&t, "%s%s", shown == 0 ? ", expected " : shown + 1 == left ? " or " : ", ", names[i]), shown++;
   dsl_syntax_error(p, *yypcontext_location(context), "%s", text_str(&t));
   /* Recovery looks for the end of the statement: let the scanner show it, whatever was open. */
   p->depth = 0;
