@@ -75,26 +75,43 @@ static bool add_up(uint64_t *sum, uint64_t n, uint64_t times) {
   return !__builtin_mul_overflow(n, times, &n) && !__builtin_add_overflow(*sum, n, sum);
 }
 
-static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint64_t *sum) {
+/* What a rank of the stage allocates; UINT64_MAX when it cannot be counted. */
+static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_t *bytes) {
+  MemoryPlan plan;
+  RtStatus status = memory_plan(&m->artifact.program, entry, stage, m->symbols, &plan, &m->error);
+  *bytes = 0;
+  if (status) return status;
+  for (int k = 0; k < SPACE_COUNT; k++)
+    if (!add_up(bytes, plan.bytes[k], 1)) *bytes = UINT64_MAX, k = SPACE_COUNT;
+  memory_plan_free(&plan);
+  return RT_OK;
+}
+
+/* Of the `here` ranks on this machine, rank 0 among them.  Of the others a launcher tells only how many they are: they count as the smallest. */
+static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint32_t here, uint64_t *sum) {
   const Program *p = &m->artifact.program;
+  uint64_t least = UINT64_MAX, bytes;
+  bool all = here == p->ranks, fits = true;
   *sum = 0;
   for (uint32_t s = 0; s < p->stages; s++) {
-    MemoryPlan plan;
-    RtStatus status = memory_plan(p, entry, s, m->symbols, &plan, &m->error);
+    RtStatus status = stage_bytes(m, entry, s, &bytes);
     if (status) return status;
-    bool fits = true;
-    for (int k = 0; k < SPACE_COUNT; k++) fits = fits && add_up(sum, plan.bytes[k], p->ranks_per_stage);
-    memory_plan_free(&plan);
-    if (!fits) *sum = UINT64_MAX;
-    if (!fits) return RT_OK;
+    if (bytes < least) least = bytes;
+    if (all) fits = fits && add_up(sum, bytes, p->ranks_per_stage);
+    else if (s == program_stage(p, 0)) *sum = bytes;
   }
+  if (!all) fits = add_up(sum, least, here - 1);
+  if (!fits) *sum = UINT64_MAX;
   return RT_OK;
 }
 
 RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes) {
+  uint32_t all = m->artifact.program.ranks, here = m->launched ? (uint32_t)launched_here(m->launched) : all;
   uint64_t ranks, have = machine_memory();
-  RtStatus status = rank_bytes(m, entry, &ranks);
+  char which[64] = "";
+  RtStatus status = rank_bytes(m, entry, here, &ranks);
   if (status || (io_bytes <= have && ranks <= have - io_bytes)) return status;
-  return rt_error(&m->error, RT_BAD_INPUT, "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64 " for %u rank%s; this machine has %" PRIu64,
-                  io_bytes, ranks, m->artifact.program.ranks, m->artifact.program.ranks == 1 ? "" : "s", have);
+  if (here < all) snprintf(which, sizeof which, " of %u that are here", all);
+  return rt_error(&m->error, RT_BAD_INPUT, "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64 " for %u rank%s%s; this machine has %" PRIu64,
+                  io_bytes, ranks, here, here == 1 ? "" : "s", which, have);
 }

@@ -410,6 +410,8 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
   return RT_OK;
 }
 
+int launched_here(const Launched *l) { return l->place.local_world < l->place.world ? l->place.local_world : l->place.world; }
+
 bool launched_tells(const Launched *l) {
   if (l->failed_alone || l->place.local_rank == 0) return true;
   return l->place.local_rank == 1 && l->watch && watch_lost_first(l->watch);

@@ -47,6 +47,9 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
 /* The other ranks: serves until rank 0 leaves; *code is what it left with. */
 RtStatus launched_serve(Launched *l, int *code, RtError *error);
 
+/* How many ranks are on this machine, as far as known: 1 at least. */
+int launched_here(const Launched *l);
+
 /* After an error: is it this process's to tell?  One per machine tells what all know; who fails alone tells it as well. */
 bool launched_tells(const Launched *l);
 

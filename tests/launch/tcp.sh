@@ -78,6 +78,14 @@ next_port
 others 1 1 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port"
 expect 1 "missing.npz: cannot read the file" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --inputs missing.npz
 ended 1
+next_port # memory is counted for the ranks of this machine, which --rank says nothing of
+others 1 1 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port"
+expect 1 "for 1 rank of 2 that are here; this machine has" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --input random --dim batch=100000000
+ended 1
+next_port
+others 1 1 env $torchrun MASTER_PORT=$port RANK=@R@ LOCAL_RANK=@R@ ./tp2
+expect 1 "for 2 ranks; this machine has" env $torchrun MASTER_PORT=$port RANK=0 LOCAL_RANK=0 ./tp2 --input random --dim batch=100000000
+ended 1
 next_port
 expect 7 "rank 1 of 2 did not come" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --timeout 500ms --bench=1
 expect 7 "did not find rank 0 at localhost:$port" ./tp2 --rank 1 --world 2 --rendezvous "localhost:$port" --timeout 500ms
@@ -140,4 +148,4 @@ ended 6 "rank 1 was lost while rank 0 waited"
 left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
 last="the end"
 check "$left processes are left" test "$left" -eq 0
-summary 60
+summary 66
