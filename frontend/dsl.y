@@ -234,7 +234,7 @@ static const struct {
   const char *tokens[24], *name;
 } groups[] = {
     {{"'import'", "'param'", "'dim'", "'fn'", "'entry'", "'check'", "a name"}, "a declaration"},
-    {{"'return'", "'weight'", "'expert weight'", "'buffer'", "'state'", "'for'", "'if'", "'scope'", "'output'", "'check'", "a name", "a string",
+    {{"'return'", "'weight'", "'expert weight'", "'buffer'", "'state'", "'for'", "'loop'", "'if'", "'scope'", "'output'", "'check'", "a name", "a string",
       "a number", "a decimal number", "'('", "'['", "end of line"}, "a statement"},
     {{"a decimal number", "a number", "a string", "a name", "'('", "'['", "'-'", "'+'", "'not'", "'if'", "'for'"}, "an expression"},
     {{"'*'", "'+'", "'-'", "'/'", "'%'", "'//'", "'=='", "'!='", "'<'", "'<='", "'>'", "'>='", "'and'", "'or'", "'if'", "'for'", "'.'", "'('", "'['"},
