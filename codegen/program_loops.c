@@ -109,10 +109,11 @@ static bool lies_in_outer_carry(const Body *b, const Unit *u, int k, Val leave) 
   return b->last_use[outer] < b->at || b->root[u->in[k]] == outer;
 }
 
-/* Does the initial value die here and leave its memory to the carry?  Of several carries that begin as it, the last one takes it. */
-static bool takes_over(const Body *b, const Unit *u, int k) {
+/* Does the initial value die here and leave its memory to the carry, and so to its leave (a state to what is written to it)?  Of several
+ * carries that begin as it, the last one takes it. */
+static bool takes_over(const Body *b, const Unit *u, int k, Val leave) {
   Val root = b->root[u->in[k]];
-  if (!body_may_share(b, u->in[k], u->out[k])) return false;
+  if (!body_may_share(b, u->in[k], leave)) return false;
   for (int i = k + 1; i < u->nin; i++)
     if (b->root[u->in[i]] == root) return false;
   return true;
@@ -127,7 +128,7 @@ static void begin_carry(Body *b, const Unit *u, int k, Val leave, const char *wh
   Val carry = u->out[k];
   uint32_t init = body_tensor(b, u->in[k]);
   if (lies_in_outer_carry(b, u, k, leave)) body_share_tensor(b, carry, b->tensor[b->becomes[leave]]);
-  else if (takes_over(b, u, k)) body_share_tensor(b, carry, init);
+  else if (takes_over(b, u, k, leave)) body_share_tensor(b, carry, init);
   else body_fresh_tensor(b, carry, PC_activation);
   if (!same_place(b, init, b->tensor[carry])) body_copy(b, init, b->tensor[carry], body_type(b, carry), where);
 }

@@ -288,10 +288,15 @@ static bool *find_needed(const Work *w, const Loops *loops) {
   return needed;
 }
 
-/* Weights, states and inputs that stand in a loop are there before it. */
+/* Weights, states, inputs and constant scalars that stand in a loop are there before it. */
+static bool stands_before_loops(const Work *w, const Op *op) {
+  bool constant = op->kind == OP_const || op->kind == OP_size;
+  return class_of(w, op) == WC_SOURCE || (constant && type_of(w->f, op->out)->rank == 0);
+}
+
 static void add_sources_of(Work *w, const Loop *l, const bool *needed) {
   for (size_t i = l->body; i < l->repeat; i++)
-    if (needed[i] && class_of(w, &w->f->ops.items[i]) == WC_SOURCE) add_op(w, &w->f->ops.items[i], (int)i);
+    if (needed[i] && stands_before_loops(w, &w->f->ops.items[i])) add_op(w, &w->f->ops.items[i], (int)i);
 }
 
 static void add_ops(Work *w) {
@@ -300,7 +305,7 @@ static void add_ops(Work *w) {
   const bool *needed = find_needed(w, &loops);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (!needed[i] || (loops.of[i] >= 0 && class_of(w, op) == WC_SOURCE)) continue;
+    if (!needed[i] || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
     if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0) add_sources_of(w, &loops.items[loops.of[i]], needed);
     add_op(w, op, (int)i);
   }

@@ -17,6 +17,7 @@ foreach(name
     onnx
     same
     readme
+    rounds
     spatial
     targets
     unknown

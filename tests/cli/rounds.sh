@@ -1,0 +1,74 @@
+#!/bin/bash
+# Loops of IR files, compiled and run: a recurrence with stacked results of any length, and loops whose rounds data decides, around a state
+# and another loop, on one to three ranks.  Nothing is copied that grows with the rounds; a rank that dies or stops in a loop is named.
+. "$(dirname "$0")/lib.sh"
+models=$source_dir/tests/cli/rounds
+
+for model in lstm search; do
+  for plan in "cpux1" "cpux2" "cpux3" "cpux2 --tp 2" "cpux3 --tp 3" "cpux2 --dp 2"; do
+    expect 0 "" "$apc" verify "$models/$model.ir" --target $plan --json -q
+    expect_json 'd["ok"] and d["proof"] == "proved"'
+  done
+done
+
+# One binary for all lengths: what it gives for 5 and 31 rounds is what a program for that length alone gives, as the reference says.
+expect 0 "" "$apc" "$models/lstm.ir" --target cpux2 --tp 2 -o lstm -q
+for seq in 1 5 31; do
+  expect 0 "" ./lstm --input x=random --dim seq=$seq --outputs out$seq.npz
+  expect 0 "" "$apc" run "$models/lstm.ir" --target cpu --dim seq=$seq --expect out$seq.npz -q
+done
+expect 0 "" "$apc" verify "$models/lstm.ir" --target cpux2 --tp 2 --dim seq=31 -q
+
+# In the body of the loop: no copy; the stack is updated where it is, as is the state that holds the rows.
+body() { # OPTIONS: the instructions between `loop` and `repeat`
+  expect 0 "" "$apc" "$@" --emit=schedule=- -q
+  sed -n '/^  loop/,/^  repeat/p' out >body
+}
+updated_in_place() { # the only update writes the buffer it reads
+  grep update body | grep -o ' b[0-9]*:' >places
+  test "$(grep -c update body)" = 1 && test "$(head -1 places)" = "$(tail -1 places)"
+}
+body "$models/lstm.ir" --target cpu
+check "the loop copies" test "$(grep -c copy body)" = 0
+check "the stack is copied" updated_in_place
+check "the loop has $(grep -c '^    [a-z]' body) instructions" test "$(grep -c '^    [a-z]' body)" -le 4
+body "$models/search.ir" --target cpux2 --tp 2
+check "the loop copies" test "$(grep -c copy body)" = 0
+check "the state is copied" updated_in_place
+check "the state is written" test "$(grep -c '^  copy' out)" = 0
+check "the inner loop is not shown inside" grep -q '^      gemm' body
+
+# Four times the rounds, no more than four times the memory.
+activations() {
+  expect 0 "" ./lstm --input x=random --dim seq="$1" --describe=json
+  bytes=$(grep -m1 -o '"activations": *[0-9]*' out | grep -o '[0-9]*$')
+}
+activations 100
+few=$bytes
+activations 400
+check "$few bytes for 100 rounds, $bytes for 400" test "$bytes" -gt "$few" -a "$bytes" -le $((4 * few))
+
+# The host reads how many rounds there are.
+expect 0 "" "$apc" "$models/search.ir" --target dgx-h100 --tp 2 --dp 4 --emit=schedule=- -S -q
+expect_out "for (round0 = 0; round0 < min(rounds0, 16); round0++) {"
+expect_out "  for (round1 = 0; round1 < min(rounds1, 2); round1++) {"
+expect_out "if (!again0) break"
+
+# A rank that dies (6) or stops (7) in the middle of a loop without end.
+expect 0 "" "$apc" "$models/spin.ir" --target cpux2 --tp 2 -o spin -q
+end_rank() { # SIGNAL CODE
+  ./spin --input x=random --timeout 2s >out 2>err &
+  local host=$! begin=$SECONDS
+  sleep 2
+  last="a rank gets SIG$1 in a loop"
+  kill -"$1" "$(pgrep -P $host | tail -1)"
+  wait $host
+  local code=$?
+  check "exit $code, not $2" test $code = "$2"
+  check "it took $((SECONDS - begin)) s" test $((SECONDS - begin)) -le 8
+  expect_err "rank 1"
+  check "no step is named" grep -qE '(gemm|launch|all_gather|all_reduce|reduce_scatter|all_to_all|loop|repeat) of (h|t|w)' err
+}
+end_rank KILL 6
+end_rank STOP 7
+summary 57
