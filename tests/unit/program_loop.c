@@ -189,7 +189,7 @@ static void communicates(void) {
 
 static void a_rank_dies_or_is_late(void) {
   static const struct { int64_t x; ApcStatus status; const char *text; } cases[] = {
-    {666, APC_FAILED, "rank 1"}, {777, APC_LATE, "rank 1 is late"}, {888, APC_LATE, "rank 1 is stopped by a signal"}};
+    {666, APC_FAILED, "rank 1"}, {777, APC_LATE, "rank 1 is late"}, {888, APC_LATE, "rank 1 is stopped"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Parts p;
     Make make = communicating(&p);
