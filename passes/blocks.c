@@ -338,7 +338,7 @@ static void find_uses(Finder *w) {
   }
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->out) continue;
+    if (op->out) continue; /* a write goes behind what it writes, a repeat is counted behind its loop */
     if (is_letter(op_of(f, op->in[0]))) ARENA_PUSH(w->a, &w->writes[op->in[0]], (uint32_t)i);
     else w->last[op->in[0]] = (uint32_t)w->n;
   }
