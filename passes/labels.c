@@ -1,7 +1,8 @@
 /* passes/labels.c - labels flow from the inputs through dimensions and factors.
  *
  * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by name,
- * dimension 0 of an input of two or more dimensions; dimension 1 of a matrix of integers (token ids) is the sequence, bound or not.
+ * dimension 0 of an input of two or more dimensions (the next one where a loop reads that row by row, by the number of its round: that is the
+ * sequence); dimension 1 of a matrix of integers (token ids) is the sequence, bound or not.
  * A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
  * Where the number of experts is a constant, no symbol names them: a weight that the model declares to be of experts says which dimension they are.
  * Labels only grow (other < expert < sequence < batch), forwards and backwards over the function until nothing changes; backwards, because
@@ -75,15 +76,18 @@ static void seed(Flow *w, const Op *op) {
   const Type *t = type_of(w->f, op->out);
   Parts *dims = w->values[op->out];
   bool named = false;
+  int first = 0; /* that could be the batch */
+  while (first + 1 < t->rank && dims[first].n) first++;
   for (int d = 0; d < t->rank; d++) {
     Label l = op->kind == OP_param ? LABEL_OTHER : label_of_extent(w->m, t->dims[d]);
     named |= l == LABEL_BATCH;
-    dims[d] = (Parts){1, {{t->dims[d], l}}};
+    if (l > LABEL_OTHER || !dims[d].n) dims[d] = (Parts){1, {{t->dims[d], l}}};
   }
   int64_t experts = op->kind == OP_param ? op_int(op, AT_experts, -1) : -1;
   if (experts >= 0 && experts < t->rank) dims[experts].items[0].label = LABEL_EXPERT;
   if (op->kind != OP_input || t->rank < 2) return;
-  if (!named && dims[0].items[0].label == LABEL_OTHER) dims[0].items[0].label = LABEL_BATCH;
+  bool feature = first > 0 && first + 1 == t->rank && dtype_is_float(t->dtype); /* a sequence of vectors has no batch */
+  if (!named && !feature && dims[first].items[0].label == LABEL_OTHER) dims[first].items[0].label = LABEL_BATCH;
   if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER) dims[1].items[0].label = LABEL_SEQUENCE;
 }
 
@@ -143,20 +147,49 @@ static void flow_op(Flow *w, size_t index, bool backwards) {
       for (int d = 0; d < r->operands[i].rank; d++) factors_to_dim(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
 }
 
+static void flow_all(Flow *w) {
+  do {
+    w->changed = false;
+    for (size_t i = 0; i < w->f->ops.n; i++) flow_op(w, i, false);
+    for (size_t i = w->f->ops.n; i-- > 0;) flow_op(w, i, true);
+  } while (w->changed);
+}
+
+/* ---- loops: what is read or written at a place that the number of the round says */
+
+static void seed_scanned(Flow *w, size_t index, const bool *rounds) {
+  const Op *op = &w->f->ops.items[index];
+  int place = op->kind == OP_gather ? 1 : op->kind == OP_update ? 2 : -1;
+  if (place < 0 || !rounds[op->in[place]]) return;
+  const Rule *r = w->rules[index];
+  const DimFactors *k = &r->operands[0].dims[op_int(op, AT_axis, 0)];
+  if (k->n == 1) raise(w, &w->factors[index][k->f[0]], &(Parts){1, {{r->factors[k->f[0]].size, LABEL_SEQUENCE}}});
+}
+
+static void find_scanned(Flow *w, Arena *scratch) {
+  bool *rounds = ARENA_ARRAY(scratch, bool, w->f->values.n), any = false; /* scalars made of them */
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    const Op *op = &w->f->ops.items[i];
+    if (!op->out || type_of(w->f, op->out)->rank) continue;
+    for (int k = 0; k < op->nin; k++) rounds[op->out] |= rounds[op->in[k]] && op->kind != OP_gather && op->kind != OP_take;
+    rounds[op->out] |= op->kind == OP_loop;
+    any |= rounds[op->out];
+  }
+  for (size_t i = 0; any && i < w->f->ops.n; i++) seed_scanned(w, i, rounds);
+  if (any) flow_all(w);
+}
+
 const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {
   Arena *scratch = arena_new();
   Flow w = {.m = m, .f = f, .rules = rules};
   w.values = arena_alloc(scratch, sizeof *w.values * f->values.n);
   w.factors = arena_alloc(scratch, sizeof *w.factors * (f->ops.n + 1));
+  find_scanned(&w, scratch);
   for (size_t i = 0; i < f->ops.n; i++) {
     OpKind k = f->ops.items[i].kind;
     if (k == OP_input || k == OP_param || k == OP_read) seed(&w, &f->ops.items[i]);
   }
-  do {
-    w.changed = false;
-    for (size_t i = 0; i < f->ops.n; i++) flow_op(&w, i, false);
-    for (size_t i = f->ops.n; i-- > 0;) flow_op(&w, i, true);
-  } while (w.changed);
+  flow_all(&w);
   OpLabels *out = ARENA_ARRAY(m->arena, OpLabels, f->ops.n);
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; k < rules[i]->nfactors; k++) {

@@ -4,6 +4,7 @@
 
 #include "ir/loops.h"
 #include "passes/agreed.h"
+#include "passes/labels.h"
 #include "passes/plan_entries.h"
 #include "tests/emitted.h"
 #include "tests/guard.h"
@@ -231,6 +232,44 @@ static void memory_of_loops(void) {
                     "%b = broadcast %s {dims=[1]} : f32[1000, 100] %g = reduce %b {op=max, axes=[0]} : f32[100] repeat \"e\" %t %l = leave %y, %g : f32[100] output \"l\" %l") == 2);
 }
 
+/* ---- labels */
+
+static Label label_of(const Func *f, const Rule *const *rules, const OpLabels *labels, const char *op, int dim) {
+  size_t i = op_index(f, op);
+  return labels[i].factors[rules[i]->result.dims[dim].f[0]];
+}
+
+/* Bound dimensions have no name: what a loop reads row by row is the sequence, the next dimension the batch. */
+static void scanned_labels(void) {
+  static const char *const text =
+      "apc.ir 1\nparam \"r\" : f32[6, 6] = zeros\nfunc @main level 1 { %x = input {name=\"x\"} : f32[5, 4, 6] %v = input {name=\"v\"} : f32[5, 6] %i = input {name=\"i\"} : i64[5, 4] %o = input {name=\"o\"} : f32[7, 6] "
+      "%r = param {name=\"r\"} : f32[6, 6] %p = tanh %x : f32[5, 4, 6] %z = const {value=0} : f32[4, 6] %y = const {value=0} : f32[5, 4, 6] %n = const {value=5} : i64[] %one = const {value=4} : i64[] "
+      "%t = loop %n : i64[] %h = carry %z : f32[4, 6] %s = carry %y : f32[5, 4, 6] %b = sub %one, %t : i64[] %xt = gather %p, %b {axis=0, start=0} : f32[4, 6] %vt = gather %v, %t {axis=0, start=0} : f32[6] "
+      "%it = gather %i, %t {axis=0, start=0} : i64[4] %ot = gather %o, %it {axis=0, start=0} : f32[4, 6] %vb = broadcast %vt {dims=[1]} : f32[4, 6] %q = dot %h, %r {spec=\"bk,kd->bd\"} : f32[4, 6] "
+      "%a = add %xt, %q : f32[4, 6] %c = add %a, %vb : f32[4, 6] %d = add %c, %ot : f32[4, 6] %row = reshape %d : f32[1, 4, 6] %u = update %s, %row, %b {axis=0, start=0} : f32[5, 4, 6] "
+      "repeat \"e\" %t %hT = leave %h, %d : f32[4, 6] %sT = leave %s, %u : f32[5, 4, 6] output \"h\" %hT output \"s\" %sT }";
+  static const struct {
+    const char *op;
+    int dim;
+    Label label;
+  } cases[] = {{"x", 0, LABEL_SEQUENCE}, {"x", 1, LABEL_BATCH}, {"x", 2, LABEL_OTHER}, {"v", 0, LABEL_SEQUENCE}, {"v", 1, LABEL_OTHER}, {"i", 0, LABEL_SEQUENCE}, {"i", 1, LABEL_BATCH}, {"o", 0, LABEL_BATCH},
+               {"h", 0, LABEL_BATCH}, {"h", 1, LABEL_OTHER}, {"q", 0, LABEL_BATCH}, {"q", 1, LABEL_OTHER}, {"sT", 0, LABEL_SEQUENCE}, {"sT", 1, LABEL_BATCH}, {"hT", 0, LABEL_BATCH}};
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("labels", text, d);
+  CHECK(m && verify_module(m, d));
+  if (m) {
+    const Func *f = module_func(m, "main");
+    const Rule **rules = rules_of(m, f);
+    const OpLabels *labels = labels_of(m, f, rules);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+      CHECKF(label_of(f, rules, labels, cases[i].op, cases[i].dim) == cases[i].label, "%s[%d] is %s", cases[i].op, cases[i].dim, label_name(label_of(f, rules, labels, cases[i].op, cases[i].dim)));
+    module_free(m);
+  }
+  diags_print(d, stderr, false);
+  arena_free(a);
+}
+
 /* ---- stages */
 
 static bool same_stage(const Case *c, const Loop *l) {
@@ -361,6 +400,7 @@ int main(void) {
   RUN(rounds_are_what_is_known);
   RUN(agreed_rounds);
   RUN(memory_of_loops);
+  RUN(scanned_labels);
   RUN(a_loop_lies_in_one_stage);
   RUN(one_loop_is_one_stage);
   RUN(round_trip);
