@@ -1,8 +1,33 @@
 /* frontend/loop_build.c - see loop_build.h. */
 #include "frontend/loop_build.h"
 
+#include "frontend/onnx_known.h"
+#include "ir/index_bound.h"
+
+/* A bound on an i64 scalar that its operations show; NULL without one. */
+static const Expr *bound_of(Module *m, const Func *f, Val v, int depth) {
+  const Op *op = op_of(f, v);
+  const Expr *e = uniform_integer(m, f, v), *x, *y;
+  if (e || depth > 16) return e;
+  switch (op->kind) {
+    case OP_loop: return op_expr(op, AT_trips);
+    case OP_reshape: case OP_copy: return bound_of(m, f, op->in[0], depth + 1);
+    case OP_min:
+      x = bound_of(m, f, op->in[0], depth + 1), y = bound_of(m, f, op->in[1], depth + 1);
+      return x && y ? ex_min(m, x, y) : x ? x : y;
+    case OP_select:
+      x = bound_of(m, f, op->in[1], depth + 1), y = bound_of(m, f, op->in[2], depth + 1);
+      return x && y ? ex_max(m, x, y) : NULL;
+    default: return NULL;
+  }
+}
+
 LoopBuild loop_open(Builder *b, Val rounds, const Expr *trips) {
   LoopBuild l = {.b = b, .at = b->f->ops.n};
+  if (!trips && rounds) trips = bound_of(b->m, b->f, rounds, 0);
+  int64_t most;
+  if (trips && known_bounds(b->m, trips).low < 0) trips = ex_max(b->m, trips, ex_const(b->m, 0));
+  if (trips && ex_get_const(trips, &most) && most >= LOOP_ENDLESS) trips = NULL;
   l.round = build_loop(b, rounds, trips);
   return l;
 }

@@ -1,5 +1,6 @@
 /* frontend/onnx_build.c - small builders shared by the importers of operators. */
 #include "frontend/onnx_import_private.h"
+#include "ir/index_bound.h"
 
 Val splat_like(Node *n, Val like, double value) {
   return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0;
@@ -78,6 +79,13 @@ Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims) {
   return build_binary(n->b, OP_div, sum, build_size(n->b, type_of(n->b->f, sum), count));
 }
 
+/* The number of a loop's round, counted from the end? */
+static bool counts_down(const Node *n, const Op *op) {
+  const Op *loop = op_of(n->b->f, op->in[1]);
+  const Expr *from = uniform_integer(n->m, n->b->f, op->in[0]), *trips = loop->kind == OP_loop ? op_expr(loop, AT_trips) : NULL;
+  return from && trips && known_gt(n->m, ex_addi(n->m, from, 2), trips);
+}
+
 /* Every element is >= 0, as far as the operations it comes from tell. */
 static bool never_negative(const Node *n, Val v, int depth) {
   const Func *f = n->b->f;
@@ -87,6 +95,7 @@ static bool never_negative(const Node *n, Val v, int depth) {
   switch (op->kind) {
     case OP_iota:
     case OP_loop: return true;
+    case OP_sub: return counts_down(n, op);
     case OP_size: return known_bounds(n->m, op_expr(op, AT_expr)).low >= 0;
     case OP_const:
       for (int i = 0; ints && i < ints->n; i++)

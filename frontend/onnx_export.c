@@ -257,7 +257,7 @@ static const char *write_gather(const Writing *n, const char *type) {
   Onnx__AttributeProto *attr = onnx_write_int(n->x->w, "axis", axis);
   const char *i = operand(n, 1);
   if (index->dtype != DT_i64 && index->dtype != DT_i32) i = cast_to(n, i, DT_i64);
-  if (index_is_checked(n, n->op->in[1], extent)) return node(n, type, 2, (const char *const[]){operand(n, 0), i}, attr);
+  if (is_round_below(n, n->op->in[1], extent) || index_is_checked(n, n->op->in[1], extent)) return node(n, type, 2, (const char *const[]){operand(n, 0), i}, attr);
   if (index->dtype == DT_i32) i = cast_to(n, i, DT_i64);
   const char *zero = onnx_write_scalar(n->x->w, DT_i64, 0, 0, false), *end = reshaped(n, extent_of(n, extent), 0, NULL);
   const char *last = node2(n, "Sub", end, onnx_write_scalar(n->x->w, DT_i64, 0, 1, false));
@@ -318,15 +318,20 @@ static const char *write_softmax(const Writing *n) { return node1_int(n, "Softma
 
 static const char *write_op(const Writing *n);
 
-/* Writes the operations of a scope whose inputs have names. */
-static bool write_scope(Export *x, Scope *s, const char *prefix) {
+bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix) {
   bool ok = true;
-  for (size_t i = 0; i < s->f->ops.n; i++) {
+  for (size_t i = from; i < to; i++) {
     const Op *op = &s->f->ops.items[i];
-    if (op->kind == OP_input) continue;
+    if (op->kind == OP_input || s->skip[i]) continue;
     bool lost = false; /* what an operation without a form gave cannot be used */
     for (int k = 0; k < op->nin; k++) lost = lost || !s->names[op->in[k]];
     Writing n = {x, s, op, op->out ? type_of(s->f, op->out) : NULL, prefix ? arena_printf(x->w->arena, "%s/%s", prefix, op->name) : op->name};
+    if (op->kind == OP_loop) {
+      const Loop *l = &s->loops.items[s->loops.of[i]]; /* the round's number belongs to the body */
+      ok = !lost && write_loop(&n, s, l, prefix) && ok;
+      i = l->end - 1;
+      continue;
+    }
     const char *name = lost ? NULL : write_op(&n);
     if (op->out) s->names[op->out] = name;
     ok = ok && name;
@@ -337,7 +342,7 @@ static bool write_scope(Export *x, Scope *s, const char *prefix) {
 static const char *write_body(const Writing *n) {
   Export *x = n->x;
   const Func *body = body_of(x->m, n->s->f, n->op);
-  Scope s = {body, ARENA_ARRAY(x->w->arena, const char *, body->values.n)};
+  Scope s = scope_of(x, body);
   for (size_t i = 0; i < body->ops.n; i++) {
     const Op *op = &body->ops.items[i];
     int64_t k;
@@ -345,7 +350,7 @@ static const char *write_body(const Writing *n) {
     for (k = 0; k < n->op->nin && strcmp(op_str(op, AT_name), arena_printf(x->w->arena, "%lld", (long long)k)) != 0; k++) {}
     s.names[op->out] = operand(n, (int)k);
   }
-  return write_scope(x, &s, n->wanted) ? s.names[body->outputs.items[0].value] : NULL;
+  return write_range(x, &s, 0, body->ops.n, n->wanted) ? s.names[body->outputs.items[0].value] : NULL;
 }
 
 static const char *write_op(const Writing *n) {
@@ -380,6 +385,7 @@ static const char *write_op(const Writing *n) {
     case OP_dot: return write_dot(n);
     case OP_gather: return write_gather(n, "Gather");
     case OP_take: return write_gather(n, "GatherElements");
+    case OP_update: return write_update(n);
     case OP_scan: return write_scan(n);
     case OP_conv:
     case OP_conv_transpose: return write_conv(n);
@@ -411,11 +417,11 @@ uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context
                      Diags *diags) {
   Export *x = ARENA_NEW(diags->arena, Export);
   *x = (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .weight = weight, .context = context, .main = f};
-  Scope s = {f, ARENA_ARRAY(diags->arena, const char *, f->values.n)};
+  Scope s = scope_of(x, f);
   const char **outputs = ARENA_ARRAY(diags->arena, const char *, f->outputs.n);
   write_inputs(x, &s);
   for (size_t i = 0; i < f->outputs.n; i++) outputs[i] = builder_unique_name(&x->w->names, f->outputs.items[i].name);
-  if (!write_scope(x, &s, NULL)) return NULL;
+  if (!write_range(x, &s, 0, f->ops.n, NULL)) return NULL;
   for (size_t i = 0; i < f->outputs.n; i++) {
     Val v = f->outputs.items[i].value;
     onnx_write_result(x->w, "Identity", outputs[i], 1, &s.names[v], 0, NULL);

@@ -4,6 +4,7 @@
 
 #include "frontend/onnx_export.h"
 #include "frontend/onnx_write.h"
+#include "ir/loops.h"
 
 typedef struct Sized {
   const Expr *e;
@@ -26,6 +27,8 @@ typedef struct Export {
 typedef struct Scope {
   const Func *f;
   const char **names; /* by value */
+  Loops loops;
+  bool *skip;         /* by operation: written together with another */
 } Scope;
 
 /* An operation being written; `wanted` is the name for its result. */
@@ -56,6 +59,15 @@ const char *extent_of(const Writing *n, const Expr *e);
 const char *extents_of(const Writing *n, int rank, const Expr *const *dims);
 const char *reshaped(const Writing *n, const char *x, int rank, const Expr *const *dims);
 const char *transposed(const Writing *n, const char *x, int rank, const int64_t *perm); /* x itself when nothing moves */
+
+/* The operations [from, to) of a scope, names behind `prefix`; false after a diagnostic. */
+bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix);
+
+/* frontend/onnx_export_loop.c */
+Scope scope_of(Export *x, const Func *f); /* nothing has a name yet */
+bool write_loop(const Writing *n, Scope *s, const Loop *l, const char *prefix);
+bool is_round_below(const Writing *n, Val index, const Expr *extent); /* the number of a round, from either end, inside the extent */
+const char *write_update(const Writing *n);
 
 /* frontend/onnx_export_window.c */
 const char *write_conv(const Writing *n);

@@ -112,8 +112,6 @@ bool import_if(Node *n) {
 
 /* ---- Loop */
 
-enum { ENDLESS = 1 << 30 }; /* a number of rounds from which on it is taken for "as long as the condition holds" */
-
 typedef struct OnnxLoop {
   const Onnx__GraphProto *body;
   size_t ncarried, ncollected;
@@ -128,13 +126,13 @@ static bool read_rounds(Node *n, OnnxLoop *l) {
   Known count = input_known(n, 0);
   double holds = 1, number;
   int64_t c;
-  if (!count.items && input_number(n, 0, &number)) count = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){number < 0 ? 0 : number < ENDLESS ? (int64_t)number : INT64_MAX});
+  if (!count.items && input_number(n, 0, &number)) count = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){number < 0 ? 0 : number < LOOP_ENDLESS ? (int64_t)number : INT64_MAX});
   if (!has_input(n, 0)) count = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){INT64_MAX});
   if (count.items && count.n == 1) {
     l->length = count.items[0];
     l->rounds = scalar(n, known_value(n, &count), DT_i64, "the number of rounds");
     if (known_bounds(n->m, l->length).low < 0) l->length = ex_max(n->m, l->length, ex_const(n->m, 0));
-    if (ex_get_const(l->length, &c) && c >= ENDLESS) l->length = NULL;
+    if (ex_get_const(l->length, &c) && c >= LOOP_ENDLESS) l->length = NULL;
   } else {
     l->rounds = scalar(n, input(n, 0), DT_i64, "the number of rounds");
   }

@@ -178,8 +178,8 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
   } else {
     const Expr *last = ex_addi(m, extent, -1);
     int64_t stop;
-    /* ends of -extent - 1 and below mean: down to element 0 */
-    bool to_front = ex_get_const(end, &stop) && stop < 0 && known_gt(m, zero, ex_add(m, end, extent));
+    /* ends of -extent - 1 and below mean: down to element 0; no extent reaches 2^40 */
+    bool to_front = ex_get_const(end, &stop) && stop < 0 && (stop < -(INT64_C(1) << 40) || known_gt(m, zero, ex_add(m, end, extent)));
     start = place(m, start, extent, zero, last);
     end = to_front ? ex_const(m, -1) : place(m, end, extent, ex_const(m, -1), last);
   }

@@ -26,22 +26,27 @@ static char *text(OnnxWriter *w, const char *s) { return arena_strdup(w->arena, 
 
 /* ---- nodes */
 
-void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int nin, const char *const *in, int nattrs,
-                       Onnx__AttributeProto *const *attrs) {
+void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin, const char *const *in, int nattrs,
+                        Onnx__AttributeProto *const *attrs) {
   Onnx__NodeProto *n = ARENA_NEW(w->arena, Onnx__NodeProto);
   onnx__node_proto__init(n);
   n->op_type = text(w, type);
-  n->name = text(w, result);
+  n->name = text(w, results[0]);
   n->n_input = (size_t)nin;
   n->input = ARENA_ARRAY(w->arena, char *, (size_t)nin + 1);
   for (int i = 0; i < nin; i++) n->input[i] = text(w, in[i]);
-  n->n_output = 1;
-  n->output = ARENA_ARRAY(w->arena, char *, 1);
-  n->output[0] = n->name;
+  n->n_output = (size_t)nout;
+  n->output = ARENA_ARRAY(w->arena, char *, (size_t)nout);
+  for (int i = 0; i < nout; i++) n->output[i] = text(w, results[i]);
   n->n_attribute = (size_t)nattrs;
   n->attribute = ARENA_ARRAY(w->arena, Onnx__AttributeProto *, (size_t)nattrs + 1);
   for (int i = 0; i < nattrs; i++) n->attribute[i] = attrs[i];
   ARENA_PUSH(w->arena, &w->nodes, n);
+}
+
+void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int nin, const char *const *in, int nattrs,
+                       Onnx__AttributeProto *const *attrs) {
+  onnx_write_results(w, type, 1, &result, nin, in, nattrs, attrs);
 }
 
 const char *onnx_write_node(OnnxWriter *w, const char *type, const char *wanted, int nin, const char *const *in, int nattrs,
@@ -151,6 +156,27 @@ static Onnx__ValueInfoProto *value_info(OnnxWriter *w, const char *name, const T
 
 void onnx_write_input(OnnxWriter *w, const char *name, const Type *t) { ARENA_PUSH(w->arena, &w->inputs, value_info(w, name, t)); }
 void onnx_write_output(OnnxWriter *w, const char *name, const Type *t) { ARENA_PUSH(w->arena, &w->outputs, value_info(w, name, t)); }
+
+/* ---- graphs inside nodes */
+
+OnnxAround onnx_write_begin(OnnxWriter *w) {
+  OnnxAround around = {w->nodes, w->inputs, w->outputs};
+  w->nodes = (OnnxNodeList){0};
+  w->inputs = w->outputs = (OnnxInfoList){0};
+  return around;
+}
+
+Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const char *attr, const char *graph) {
+  Onnx__AttributeProto *a = attribute(w, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH);
+  Onnx__GraphProto *g = a->g = ARENA_NEW(w->arena, Onnx__GraphProto);
+  onnx__graph_proto__init(g);
+  g->name = text(w, graph);
+  g->n_node = w->nodes.n, g->node = w->nodes.items;
+  g->n_input = w->inputs.n, g->input = w->inputs.items;
+  g->n_output = w->outputs.n, g->output = w->outputs.items;
+  w->nodes = around.nodes, w->inputs = around.inputs, w->outputs = around.outputs;
+  return a;
+}
 
 /* ---- the message */
 

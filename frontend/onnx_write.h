@@ -11,13 +11,23 @@
 
 enum { ONNX_WRITE_OPSET = 17, ONNX_WRITE_IR_VERSION = 8 };
 
+typedef struct OnnxNodeList {
+  Onnx__NodeProto **items;
+  size_t n, cap;
+} OnnxNodeList;
+
+typedef struct OnnxInfoList {
+  Onnx__ValueInfoProto **items;
+  size_t n, cap;
+} OnnxInfoList;
+
 typedef struct OnnxWriter {
   Arena *arena;
   Module *m;
   Builder names; /* of values: unique in the graph */
-  struct { Onnx__NodeProto **items; size_t n, cap; } nodes;
+  OnnxNodeList nodes;
   struct { Onnx__TensorProto **items; size_t n, cap; } tensors;
-  struct { Onnx__ValueInfoProto **items; size_t n, cap; } inputs, outputs;
+  OnnxInfoList inputs, outputs;
 } OnnxWriter;
 
 OnnxWriter *onnx_writer_new(Module *m, Diags *d);
@@ -31,6 +41,18 @@ const char *onnx_write_node(OnnxWriter *w, const char *type, const char *wanted,
 /* The same with a result whose name is taken already. */
 void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int nin, const char *const *in, int nattrs,
                        Onnx__AttributeProto *const *attrs);
+
+/* With several results whose names are taken already. */
+void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin, const char *const *in, int nattrs,
+                        Onnx__AttributeProto *const *attrs);
+
+/* A graph inside a node: between begin and end nodes, inputs and outputs belong to it.  Initializers stay with the model's graph. */
+typedef struct OnnxAround {
+  OnnxNodeList nodes;
+  OnnxInfoList inputs, outputs;
+} OnnxAround;
+OnnxAround onnx_write_begin(OnnxWriter *w);
+Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const char *attr, const char *graph);
 
 Onnx__AttributeProto *onnx_write_int(OnnxWriter *w, const char *name, int64_t v);
 Onnx__AttributeProto *onnx_write_ints(OnnxWriter *w, const char *name, int n, const int64_t *v);

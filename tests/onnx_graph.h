@@ -131,6 +131,7 @@ static inline Onnx__GraphProto *graph_attr(Onnx__NodeProto *n, const char *name,
   Onnx__AttributeProto *a = attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH, 0);
   Onnx__GraphProto *g = a->g = ARENA_NEW(arena, Onnx__GraphProto);
   onnx__graph_proto__init(g);
+  g->name = a->name;
   char **list[2];
   size_t counts[2];
   list[0] = list_of(in_names, &counts[0]), list[1] = list_of(out_names, &counts[1]);

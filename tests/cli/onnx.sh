@@ -33,6 +33,39 @@ written "$examples/bert.apc" -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=6
 written "$examples/vit.apc" -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D patch=4 -D image=16 -D classes=10
 written "$examples/t5.apc" -D layers=1 -D d=32 -D d_kv=16 -D heads=2 -D ffn=64 -D vocab=64
 written "$examples/moe.apc" -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=32 -D experts=4 -D top_k=2 -D vocab=64
+written "$examples/lstm.apc" -D d=12 -D hidden=18 -D vocab=30
+
+# loops: what they carry, and what they collect at either end and along another axis, with a condition and with a number that is an input
+cat >loops.apc <<'END'
+dim batch, seq
+entry main(x: f32[seq, batch, 4], n: i64[]) {
+  h = x[0]
+  forward = fill(f32[batch, seq, 4], 0)
+  backward = fill(f32[seq, batch, 4], 0)
+  loop t < seq carrying h, forward, backward {
+    h = tanh(h + x[seq - 1 - t])
+    forward = update(forward, expand_dims(h, 1), t, 1)
+    backward = update(backward, expand_dims(h * 2.0, 0), seq - 1 - t, 0)
+  }
+  some = fill(f32[seq, batch, 4], 1)
+  a, b = [x[0], x[0] + 1.0]
+  loop t < n <= seq carrying a, b, some while max(a) < 2 {
+    inner = b
+    loop u < t carrying inner { inner = inner * 0.5 + a }
+    some = update(some, expand_dims(inner, 0), t, 0)
+    a, b = [b, a + b]
+  }
+  output f = forward
+  output g = backward
+  output s = some
+  output last = a
+  output other = h
+}
+END
+sizes="--dim seq=5 --dim batch=3" written loops.apc
+expect 0 "" "$apc" convert out.onnx collected.ir -q # both as ONNX collects: updates at the number of the round, one Slice turns the second
+check "two results of the first loop are not collected" awk '/ = loop / { loops++ } / = update / && loops == 1 { updates++ } / = (select|where) / && loops == 1 { other++ } / repeat / && loops == 1 { exit }
+                                                            END { exit !(updates == 2 && !other) }' collected.ir
 
 # an index outside a table gives 0 in IR text and would be an error of ONNX; sizes may be formulas of the symbols
 cat >odd.ir <<'IR'
@@ -73,4 +106,4 @@ expect 1 "error[APC0115]" "$apc" convert state.ir out2.onnx; expect_err "'read' 
 check "a file was written" test ! -e out2.onnx
 printf 'apc.ir 1\nfunc @a level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\nfunc @b level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\n' >two.ir
 expect 1 "2 entries" "$apc" convert two.ir out2.onnx
-summary 40
+summary 73
