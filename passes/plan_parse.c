@@ -10,6 +10,7 @@
 #include "passes/plan.h"
 #include "passes/plan_file.h"
 #include "passes/plan_text.h"
+#include "passes/search_stage.h"
 
 typedef struct Named {
   const char *name;
@@ -179,19 +180,7 @@ static bool place_stages(Fitting *p) {
   int *stages = ARENA_ARRAY(p->m->arena, int, p->f->ops.n);
   size_t *cuts = ARENA_ARRAY(p->m->arena, size_t, n);
   if (!find_cuts(p, cuts)) return false;
-  for (size_t i = 0; i < p->f->ops.n; i++) {
-    int s = n - 1;
-    while (s > 0 && cuts[s] > i) s--;
-    stages[i] = cost_is_source(p->f->ops.items[i].kind) ? n : s;
-  }
-  /* Sources live where they are used first. */
-  for (size_t i = 0; i < p->f->ops.n; i++)
-    for (int j = 0; j < p->f->ops.items[i].nin; j++) {
-      int made = p->f->values.items[p->f->ops.items[i].in[j]].op;
-      if (stages[made] > stages[i]) stages[made] = stages[i];
-    }
-  for (size_t i = 0; i < p->f->ops.n; i++)
-    if (stages[i] == n) stages[i] = 0;
+  stages_place(p->f, n, cuts, stages);
   p->plan->stages = stages;
   return true;
 }

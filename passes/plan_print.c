@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "passes/derived.h"
 #include "passes/names.h"
 #include "passes/plan.h"
 #include "passes/plan_text.h"
+#include "passes/search_stage.h"
 
 bool plan_glob(const char *glob, const char *name) {
   const char *star = NULL, *retry = NULL;
@@ -203,10 +205,12 @@ static void print_mesh(const Plan *p, Text *out) {
   text_printf(out, "] stages %d\n", p->mesh.stages);
 }
 
-static void print_stages(const Func *f, const Plan *p, Text *out) {
+/* By the first operations that do not follow others. */
+static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
+  const bool *derived = derived_ops(a, f);
   int stage = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
-    if (cost_is_source(f->ops.items[i].kind) || p->stages[i] == stage) continue;
+    if (!stages_is_placed(f, derived, i) || p->stages[i] == stage) continue;
     stage = p->stages[i];
     text_printf(out, "stage %d ", stage);
     text_quoted(out, f->ops.items[i].name);
@@ -223,7 +227,7 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n", 1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound,
               1e3 * t->collectives, 1e3 * t->transfers, 1e3 * t->idle);
   text_printf(out, "# bytes per rank %.0f: weights %.0f, state %.0f, activations %.0f, communication %.0f\n", b->total, b->params, b->state, b->activations, b->communication);
-  print_stages(f, p, out);
+  print_stages(a, f, p, out);
   print_ops(m, a, f, p, out);
   arena_free(a);
 }

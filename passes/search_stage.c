@@ -99,11 +99,11 @@ static void find_needs(Cutting *k) {
 
 /* ---- positions */
 
-static const size_t *find_first_users(const Cutting *k) {
-  size_t *first = ARENA_ARRAY(k->arena, size_t, k->f->values.n);
-  for (size_t v = 0; v < k->f->values.n; v++) first[v] = k->f->ops.n;
-  for (size_t i = k->f->ops.n; i-- > 0;)
-    for (int j = 0; j < k->f->ops.items[i].nin; j++) first[k->f->ops.items[i].in[j]] = i;
+static const size_t *find_first_users(Arena *a, const Func *f) {
+  size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
+  for (size_t v = 0; v < f->values.n; v++) first[v] = f->ops.n;
+  for (size_t i = f->ops.n; i-- > 0;)
+    for (int j = 0; j < f->ops.items[i].nin; j++) first[f->ops.items[i].in[j]] = i;
   return first;
 }
 
@@ -159,12 +159,6 @@ static void find_positions(Cutting *k, int stages) {
 
 /* ---- times of all runs */
 
-/* Belongs to the stage it stands in: sources and derived values are where they are used, writes where the state is. */
-static bool is_placed(const Cutting *k, size_t op) {
-  OpKind kind = k->f->ops.items[op].kind;
-  return !cost_is_source(kind) && !k->derived[op] && kind != OP_write;
-}
-
 static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
   double time = 0, bytes = 0;
   bool empty = true;
@@ -173,7 +167,7 @@ static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
   for (int last = first + 1; last < k->npositions; last++) {
     for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
       time += k->own[i];
-      empty &= !is_placed(k, i);
+      empty &= !stages_is_placed(k->f, k->derived, i);
       for (size_t j = 0; j < k->needs[i].n; j++) {
         const Need *need = &k->needs[i].items[j];
         if (stamp[need->id] == mark) continue;
@@ -212,7 +206,7 @@ static void add_state(Cutting *k, Choices *l, Choice s) {
   ARENA_PUSH(k->arena, l, s);
 }
 
-static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, int *cuts) {
+static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, size_t *cuts) {
   int np = k->npositions;
   Choices *states = ARENA_ARRAY(k->arena, Choices, (stages + 1) * np);
   add_state(k, &states[0], (Choice){0, 0, -1, -1});
@@ -232,20 +226,26 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
   for (size_t i = 0; i < end->n; i++)
     if (!best || end->items[i].sum + (repeat - 1) * end->items[i].slowest < best->sum + (repeat - 1) * best->slowest) best = &end->items[i];
   for (int s = stages; best && s > 0; s--) {
-    cuts[s - 1] = k->positions[best->from];
+    cuts[s - 1] = (size_t)k->positions[best->from];
     best = s > 1 ? &states[(s - 1) * np + best->from].items[best->index] : best;
   }
   return best != NULL;
 }
 
-/* Sources and what is derived from constants live in the first stage that uses them; a write where its state is read. */
-static void fill_stages(const Cutting *k, int stages, const int *cuts, int *out) {
-  const Func *f = k->f;
+bool stages_is_placed(const Func *f, const bool *derived, size_t op) {
+  OpKind kind = f->ops.items[op].kind;
+  return !cost_is_source(kind) && !derived[op] && kind != OP_write;
+}
+
+void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
+  Arena *a = arena_new();
+  const bool *derived = derived_ops(a, f);
+  const size_t *first_user = find_first_users(a, f);
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
     int s = stages - 1;
-    while (s > 0 && (size_t)cuts[s] > i) s--;
-    out[i] = cost_is_source(op->kind) || k->derived[i] ? stages : s;
+    while (s > 0 && cuts[s] > i) s--;
+    out[i] = cost_is_source(op->kind) || derived[i] ? stages : s;
   }
   for (size_t i = 0; i < f->ops.n; i++) /* a write is no reason to read later than the first use, nor to be later itself */
     if (f->ops.items[i].kind == OP_write) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
@@ -258,9 +258,10 @@ static void fill_stages(const Cutting *k, int stages, const int *cuts, int *out)
     if (out[i] == stages) out[i] = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i], *read = op->kind == OP_write ? read_of(f, op) : NULL;
-    if (read && k->first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
+    if (read && first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
     else if (read) out[f->values.items[read->out].op] = out[i];
   }
+  arena_free(a);
 }
 
 bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
@@ -276,15 +277,16 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
   k.loops = loop_costs(a, c, f);
-  k.first_user = find_first_users(&k);
+  k.first_user = find_first_users(a, f);
   find_needs(&k);
   find_positions(&k, n);
   k.time = ARENA_ARRAY(a, double, k.npositions * k.npositions);
   k.bytes = ARENA_ARRAY(a, double, k.npositions * k.npositions);
-  int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n), *cuts = ARENA_ARRAY(a, int, n);
+  int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n);
+  size_t *cuts = ARENA_ARRAY(a, size_t, n);
   for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
   bool ok = run_program(&k, n, repeat, memory_limit, cuts);
-  if (ok) fill_stages(&k, n, cuts, stages);
+  if (ok) stages_place(f, n, cuts, stages);
   arena_free(a);
   return ok;
 }

@@ -89,7 +89,28 @@ static void a_state_without_batch_has_no_micro_batches(void) {
   done(&c);
 }
 
+/* Made of constants at the top, used at the bottom: it begins no stage. */
+static const char derived[] = "apc.ir 1\nsymbol b hint 8\nparam \"w\" : f32[8, 8] = normal 1 seed 3\nparam \"v\" : f32[8, 8] = normal 1 seed 4\n" BEGIN
+    "  %i = iota {axis=1, start=0} : f32[b, 8]\n  %s = sin %i : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND "  %z1 = add %z, %s : f32[b, 8]\n  output \"z\" %z1\n}\n";
+
+/* What follows others (sources, what is made of constants, writes) is where they are after reading a saved plan, too. */
+static void plans_with_stages_come_back(void) {
+  static const char *const models[] = {counter, twice, written, derived};
+  for (int i = 0; i < 4; i++) {
+    Case c = plan_of(models[i], "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
+    Text before = {.arena = c.a}, after = {.arena = c.a};
+    CHECK(c.p);
+    if (c.p) plan_print(c.m, c.f, c.p, &before);
+    Plan *q = c.p ? plan_parse(c.m, c.f, c.t, "saved.plan", text_str(&before), c.d) : NULL;
+    CHECKF(q && c.d->n == 0 && memcmp(q->stages, c.p->stages, sizeof *q->stages * c.f->ops.n) == 0, "model %d", i);
+    if (q) plan_print(c.m, c.f, q, &after);
+    if (q) CHECK_STR(text_str(&after), text_str(&before));
+    done(&c);
+  }
+}
+
 int main(void) {
+  RUN(plans_with_stages_come_back);
   RUN(a_state_is_written_where_it_is_read);
   RUN(stages_share_what_was_read);
   RUN(a_state_without_batch_has_no_micro_batches);
