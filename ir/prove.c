@@ -4,7 +4,8 @@
  * coordinates, and the axes over which it is a partial result.  An operation is accepted when some level-1 operation with the same
  * argument terms, restricted to the boxes of the operands, is what the local operation computes.  Communication has axioms of its own
  * (prove_comm.c).  One pass over the operations; the first that fits nothing is named.  What the operations do to boxes is in
- * prove_case.c, the arithmetic of boxes in prove_span.c, loops are proved by induction (prove_loop.c); where that leaves something open the answer is unknown, not refuted.
+ * prove_case.c, the arithmetic of boxes in prove_span.c and prove_bound.c, loops are proved by
+ * induction (prove_loop.c); where that leaves something open the answer is unknown, not refuted.
  */
 #include "ir/prove.h"
 

@@ -54,6 +54,8 @@ bool next_coordinates(const Module *m, uint32_t axes, int64_t *values);
 bool expr_equal(Prover *p, const Expr *a, const Expr *b);
 /* e / by where that is exact at all coordinates and sizes, else NULL. */
 const Expr *expr_quotient(Prover *p, const Expr *e, const Expr *by);
+/* a <= b at all coordinates and sizes; false when that is not found (prove_bound.c). */
+bool expr_at_most(Prover *p, const Expr *a, const Expr *b);
 Span span_at(const Expr *lo, const Expr *hi);
 const Expr *span_extent(Prover *p, const Span *s);
 uint32_t span_axes(const Module *m, const Span *s);

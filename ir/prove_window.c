@@ -1,8 +1,8 @@
 /* ir/prove_window.c - the prover's cases of the windowed operations (ir/window.h).
  *
  * Where the local windows begin follows from where the operand's part begins and from the two `starts`; what remains is that the part
- * holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols it is decided by the
- * form lowering gives the interval, and else unknown.
+ * holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols it is proved by bounds
+ * (prove_bound.c), and else unknown.  Nothing is shared with lowering but what a window is (window_of).
  */
 #include "ir/prove_relation.h"
 #include "ir/window.h"
@@ -18,9 +18,14 @@ typedef struct Numbers {
   int64_t held_lo, held_hi, lo, n, start, reach, image, output;
 } Numbers;
 
+/* From the first element of a window to behind the last. */
+static const Expr *reach_of(Module *m, const Window *w, int i) {
+  return ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_WEIGHTS][i], -1), w->dilation[i]), 1);
+}
+
 static bool evaluate(Prover *p, const Reach *r, Numbers *x) {
   const Window *w = r->g;
-  const Expr *e[] = {r->held.lo, r->held.hi, r->lo, r->n, w->start[r->i], window_reach(p->m, w, r->i), w->extent[WINDOW_IMAGE][r->i], w->extent[WINDOW_OUTPUT][r->i]};
+  const Expr *e[] = {r->held.lo, r->held.hi, r->lo, r->n, w->start[r->i], reach_of(p->m, w, r->i), w->extent[WINDOW_IMAGE][r->i], w->extent[WINDOW_OUTPUT][r->i]};
   int64_t *to[] = {&x->held_lo, &x->held_hi, &x->lo, &x->n, &x->start, &x->reach, &x->image, &x->output};
   for (size_t k = 0; k < sizeof e / sizeof e[0]; k++)
     if (!ex_eval(e[k], p->values, to[k])) return false;
@@ -52,11 +57,21 @@ static bool held_at_sizes(Prover *p, const Reach *r, bool transposed, uint32_t a
   return true;
 }
 
-/* The interval of lowering is right for all sizes. */
-static bool held_by_form(Prover *p, const Reach *r, bool transposed) {
-  const Expr *lo, *hi;
-  (transposed ? window_output_of : window_image_of)(p->m, r->g, r->i, r->lo, ex_add(p->m, r->lo, r->n), &lo, &hi);
-  return lo == r->held.lo && hi == r->held.hi;
+/* The same for all sizes.  Windows: from max(first, 0) on, up to min(end, image).  Images: the first output that reaches beyond lo is
+ * floor((lo - start - reach) / stride) + 1, the first that begins at hi or behind it ceil((hi - start) / stride). */
+static bool held_at_all_sizes(Prover *p, const Reach *r, bool transposed) {
+  Module *m = p->m;
+  const Window *w = r->g;
+  const Expr *start = w->start[r->i], *reach = reach_of(m, w, r->i), *stride = ex_const(m, w->stride[r->i]), *zero = ex_const(m, 0);
+  const Expr *end = ex_add(m, r->lo, r->n), *from, *to;
+  if (transposed) {
+    from = ex_max(m, ex_addi(m, ex_div(m, ex_sub(m, ex_sub(m, r->lo, start), reach), stride), 1), zero);
+    to = ex_min(m, ex_ceil_div(m, ex_sub(m, end, start), stride), w->extent[WINDOW_OUTPUT][r->i]);
+  } else {
+    from = ex_max(m, ex_add(m, start, ex_mul(m, r->lo, stride)), zero);
+    to = ex_min(m, ex_add(m, ex_add(m, start, ex_mul(m, ex_addi(m, end, -1), stride)), reach), w->extent[WINDOW_IMAGE][r->i]);
+  }
+  return expr_at_most(p, r->held.lo, from) && expr_at_most(p, to, r->held.hi);
 }
 
 static bool all_held(Prover *p, const Reach *r, bool transposed) {
@@ -71,7 +86,7 @@ static bool all_held(Prover *p, const Reach *r, bool transposed) {
     for (size_t s = 0; s < m->symbols.n; s++) p->values[s] = sizes[k] + (int64_t)s;
     if (!held_at_sizes(p, r, transposed, axes)) return prove_fail(p, "windows reach beyond this rank's part");
   }
-  if (held_by_form(p, r, transposed)) return true;
+  if (held_at_all_sizes(p, r, transposed)) return true;
   p->uncertain = true;
   return prove_fail(p, "whether windows stay inside this rank's part depends on sizes");
 }

@@ -1,0 +1,148 @@
+/* ir/prove_bound.c - is an expression at most another one at all coordinates and all sizes?
+ *
+ * Coordinates become numbers, one rank after the other; what remains is that a difference over sizes is not negative:
+ *
+ *   - A minimum or maximum is one of its arguments.  A minimum that is added and a maximum that is subtracted ask it of every
+ *     argument; otherwise one argument that bounds it is enough.  Floor division is monotone, so both hold below divisions too.
+ *   - x div k >= y is x >= k * y, and x - k < k * (x div k) <= x.
+ *   - A sum of products of sizes is not negative when none of its terms is, at the least sizes.
+ *
+ * True is a proof; false is none of the contrary (differences of products, divisions by sizes, and bounds of divisions
+ * that need both sides are not found).
+ */
+#include "ir/prove_relation.h"
+
+enum { MAX_BOUND_STEPS = 2000 };
+
+typedef struct Bound {
+  Module *m;
+  int steps;
+} Bound;
+
+static const Expr *term_at(const Expr *e, int i) { return e->kind == EX_ADD ? e->args[i] : e; }
+static int terms_of(const Expr *e) { return e->kind == EX_ADD ? e->n : 1; }
+
+/* The factor of a term that is no size, when there is exactly one; the others are not negative. */
+static const Expr *hard_factor(const Expr *term) {
+  const Expr *hard = NULL;
+  if (term->kind != EX_MUL) return term->kind == EX_SYM || term->kind == EX_CONST ? NULL : term;
+  for (int i = 0; i < term->n; i++) {
+    if (term->args[i]->kind == EX_SYM) continue;
+    if (hard) return NULL;
+    hard = term->args[i];
+  }
+  return hard;
+}
+
+static int sign_of(const Expr *term) { return term->kind == EX_MUL && term->value < 0 ? -1 : 1; }
+
+static bool is_extremum(const Expr *e) { return e->kind == EX_MIN || e->kind == EX_MAX; }
+static bool is_division(const Expr *e) { return e->kind == EX_DIV && e->args[1]->kind == EX_CONST; }
+
+/* The first minimum or maximum a term grows or shrinks with, and which of both. */
+static const Expr *extremum_in(const Expr *term, int *sign) {
+  const Expr *hard = hard_factor(term);
+  if (!hard) return NULL;
+  *sign *= sign_of(term);
+  if (is_extremum(hard)) return hard;
+  for (int i = 0; is_division(hard) && i < terms_of(hard->args[0]); i++) {
+    int inner = *sign;
+    const Expr *found = extremum_in(term_at(hard->args[0], i), &inner);
+    if (found) return *sign = inner, found;
+  }
+  return NULL;
+}
+
+/* The term without its hard factor. */
+static const Expr *cofactor(Module *m, const Expr *term) {
+  const Expr *others = ex_const(m, term->kind == EX_MUL ? term->value : 1), *hard = hard_factor(term);
+  for (int i = 0; i < term->n && term->kind == EX_MUL; i++)
+    if (term->args[i] != hard) others = ex_mul(m, others, term->args[i]);
+  return others;
+}
+
+/* The term with that first minimum or maximum replaced. */
+static const Expr *with_argument(Module *m, const Expr *term, const Expr *by) {
+  const Expr *hard = hard_factor(term);
+  if (is_extremum(hard)) return ex_mul(m, cofactor(m, term), by);
+  const Expr *sum = hard->args[0];
+  for (int i = 0, sign = 1; i < terms_of(hard->args[0]); i++) {
+    const Expr *inner = term_at(hard->args[0], i);
+    if (!extremum_in(inner, &sign)) continue;
+    sum = ex_add(m, ex_sub(m, sum, inner), with_argument(m, inner, by));
+    break;
+  }
+  return ex_mul(m, cofactor(m, term), ex_div(m, sum, hard->args[1]));
+}
+
+/* No minimum, maximum or division: every term at the least sizes. */
+static bool sum_is_positive(const Module *m, const Expr *e) {
+  int64_t total = e->kind == EX_ADD ? e->value : 0;
+  for (int i = 0; i < terms_of(e); i++) {
+    const Expr *term = term_at(e, i);
+    int64_t least = term->kind == EX_MUL || term->kind == EX_CONST ? term->value : 1;
+    if (hard_factor(term) || (least < 0 && term->kind != EX_CONST)) return false;
+    for (int k = 0; k < (term->kind == EX_MUL ? term->n : term->kind == EX_SYM); k++) {
+      const Expr *factor = term->kind == EX_MUL ? term->args[k] : term;
+      if (factor->kind != EX_SYM || __builtin_mul_overflow(least, m->symbols.items[factor->value].min, &least)) return false;
+    }
+    if (__builtin_add_overflow(total, least, &total)) return false;
+  }
+  return total >= 0;
+}
+
+static bool not_negative(Bound *b, const Expr *e);
+
+/* The sum with one of its terms replaced: for all arguments of the minimum or maximum in it, or for one. */
+static bool arguments_do(Bound *b, const Expr *e, const Expr *term, const Expr *extremum, bool all) {
+  for (int i = 0; i < extremum->n; i++) {
+    const Expr *rest = ex_sub(b->m, e, term);
+    if (not_negative(b, ex_add(b->m, rest, with_argument(b->m, term, extremum->args[i]))) != all) return !all;
+  }
+  return all;
+}
+
+/* rest + others * (x div k): where `others` is 1 or -1 (or divides the sum) that asks of x no more than k * rest, else its bound must do. */
+static bool division_does(Bound *b, const Expr *e, const Expr *term) {
+  Module *m = b->m;
+  const Expr *x = hard_factor(term)->args[0], *k = hard_factor(term)->args[1], *others = cofactor(m, term);
+  const Expr *last = ex_addi(m, k, -1), *rest = ex_mul(m, k, ex_sub(m, e, term));
+  bool unit = ex_is_const(others, 1) || ex_is_const(others, -1);
+  const Expr *share = unit ? NULL : ex_exact_div(m, e, ex_muli(m, others, sign_of(term)));
+  if (share) return not_negative(b, share);
+  if (sign_of(term) > 0 && !unit) x = ex_sub(m, x, last);
+  if (sign_of(term) < 0 && unit) x = ex_sub(m, x, last);
+  return not_negative(b, ex_add(m, rest, ex_mul(m, others, x)));
+}
+
+static bool not_negative(Bound *b, const Expr *e) {
+  if (e->kind == EX_CONST) return e->value >= 0;
+  if (b->steps++ >= MAX_BOUND_STEPS) return false;
+  for (int all = 1; all >= 0; all--) /* what all arguments must do first: it loses nothing */
+    for (int i = 0; i < terms_of(e); i++) {
+      int sign = 1;
+      const Expr *extremum = extremum_in(term_at(e, i), &sign);
+      if (!extremum || ((extremum->kind == EX_MIN) == (sign > 0)) != all) continue;
+      bool done = arguments_do(b, e, term_at(e, i), extremum, all);
+      if (all || done) return done;
+    }
+  for (int i = 0; i < terms_of(e); i++) {
+    const Expr *hard = hard_factor(term_at(e, i));
+    if (hard && is_division(hard)) return division_does(b, e, term_at(e, i));
+  }
+  return sum_is_positive(b->m, e);
+}
+
+bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
+  Module *m = p->m;
+  const Expr *difference = ex_sub(m, b, a);
+  uint32_t axes = expr_axes(m, difference);
+  for (int x = 0; x < m->mesh.naxes; x++) p->values[m->mesh.axes[x].symbol] = 0;
+  do {
+    const Expr *here = difference;
+    for (int x = 0; x < m->mesh.naxes; x++)
+      if ((axes >> x) & 1u) here = ex_subst(m, here, m->mesh.axes[x].symbol, ex_const(m, p->values[m->mesh.axes[x].symbol]));
+    if (!not_negative(&(Bound){m, 0}, here)) return false;
+  } while (next_coordinates(m, axes, p->values));
+  return true;
+}
