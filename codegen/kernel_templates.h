@@ -1,10 +1,10 @@
 /* codegen/kernel_templates.h - kernels written by hand: update, rope, attention.  Part of every generated text, behind
  * kernel_prelude.h; kernel_template.c prints the calls. */
 
-/* Work from which a second thread pays off, in vectorised additions: about 40 us of one core.  Waking a sleeping thread and waiting
- * for it costs 9 us on a busy machine of 2 cores. */
+/* Work from which a second thread pays off, in vectorised additions: about 10 us of one core.  A region of threads that spin costs about 1 us, waking one that
+ * sleeps a system call (runtime/stub/threads.c); libgomp's sleeping threads cost 9 us. */
 #ifndef PARALLEL_WORK /* tests share small loops too */
-#define PARALLEL_WORK (1 << 22)
+#define PARALLEL_WORK (1 << 20)
 #endif
 
 /* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.  Writes
@@ -222,9 +222,9 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
   } \
   static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, const stored *value, \
                                                     int64_t groups, const Attention *a) { \
-    int64_t blocks = (a->rows + QUERIES - 1) / QUERIES; \
-    _Pragma("omp parallel for schedule(dynamic) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)") \
-    for (int64_t i = 0; i < groups * blocks; i++) { \
+    int64_t blocks = (a->rows + QUERIES - 1) / QUERIES, next = 0; /* rows differ in how many keys they see */ \
+    _Pragma("omp parallel if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)") \
+    for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < groups * blocks;) { \
       int64_t g = i / blocks; \
       attention_block_##T(a, out + g * a->rows * a->e, q + g * a->rows * a->k, key + g * a->t * a->k, value + g * a->t * a->e, \
                           i % blocks * QUERIES); \

@@ -183,11 +183,21 @@ static void emit_gemm(Body *b, const Unit *u, const char *where) {
   body_instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
 }
 
+/* The library's blocks of 16 to 64 channels rarely make weights larger than this. */
+static void room_for_blocks(Body *b, Val weights) {
+  Module *m = b->e->m;
+  const Type *t = body_type(b, weights);
+  const Expr *bytes = ex_muli(m, type_elements(m, t), (int64_t)dtype_bytes(t->dtype));
+  ProgramBuffer *buffer = program_at_buffers(b->e->b, program_at_tensors(b->e->b, body_tensor(b, weights))->buffer);
+  buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, 16))));
+}
+
 /* The kernel's operands, its result, then what joined it.  The result may take the residual's memory unless the image lies there. */
 static void emit_conv(Body *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
   Val y = u->out[0], last = u->in[u->nin - 1];
   uint32_t n = 0, tensors[5], image = body_tensor(b, u->in[0]), weights = body_tensor(b, u->in[1]);
+  room_for_blocks(b, u->in[1]);
   bool share = c->residual && b->root[last] != b->root[u->in[0]] && !body_in_carry(b, y) && body_may_share(b, last, y);
   if (share) body_share_tensor(b, y, body_tensor(b, last));
   else body_fresh_tensor(b, y, PC_activation);

@@ -232,7 +232,7 @@ static void fill_entry(ConvCache *c, Entry *e, const ConvCall *call) {
 }
 
 /* Multiply-adds below which one thread is faster (gemm_dnnl.c). */
-#define CONV_ALONE 2e6
+#define CONV_ALONE 1e6
 
 static double multiply_adds(const ConvShape *s) {
   double n = (double)s->images * (double)s->groups * (double)s->in * (double)s->out;

@@ -1,7 +1,6 @@
 /* runtime/gemm_dnnl.c - see gemm_dnnl.h. */
 #include "runtime/gemm_dnnl.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "runtime/onednn.h"
@@ -20,17 +19,15 @@ static struct {
 } lib;
 
 /* The address of a function as any function pointer type (POSIX promises that this works). */
-static void find(void *handle, const char *name, void *to) {
-  void *address = dlsym(handle, name);
+static void find(const char *name, void *to) {
+  void *address = onednn_openmp(name);
   memcpy(to, &address, sizeof address);
 }
 
 static void open_gomp(void) {
-  void *gomp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_GLOBAL);
-  if (!gomp) return; /* products of a batch then run one after the other */
-  find(gomp, "omp_get_thread_num", &lib.thread_num);
-  find(gomp, "omp_get_num_threads", &lib.num_threads);
-  if (lib.thread_num && lib.num_threads) find(gomp, "GOMP_parallel", &lib.parallel);
+  find("omp_get_thread_num", &lib.thread_num);
+  find("omp_get_num_threads", &lib.num_threads);
+  if (lib.thread_num && lib.num_threads) find("GOMP_parallel", &lib.parallel); /* else products of a batch run one after the other */
 }
 
 RtStatus gemm_open(RtError *error) {
@@ -92,10 +89,10 @@ static void my_share(void *data) {
     if (one_product(batch, i)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: waking and waiting for
- * sleeping threads costs 9 us, in which one core does about 5e5. */
-#define LARGE_PRODUCT 4e6
-#define LARGE_BATCH 2e6
+/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: one core does 1e6 in about 10 us, and waking
+ * a thread costs a system call. */
+#define LARGE_PRODUCT 2e6
+#define LARGE_BATCH 1e6
 
 typedef enum Sharing { ONE_THREAD, BY_PRODUCT, INSIDE } Sharing;
 

@@ -1,4 +1,5 @@
 /* runtime/onednn.c - see onednn.h.  Names and numbers are those of oneDNN's dnnl.h and dnnl_types.h. */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "runtime/onednn.h"
 
 #include <dlfcn.h>
@@ -106,9 +107,15 @@ static void find_functions(int version) {
   if (all && lib.engine_create(&lib.engine, CPU, 0) == 0 && lib.stream_create(&lib.stream, lib.engine, STREAM_DEFAULT) == 0) lib.version = version;
 }
 
-static void find_threads(void) {
+/* A compiled program brings its own (stub/threads.c), which the library finds first. */
+void *onednn_openmp(const char *name) {
+  if (dlsym(RTLD_DEFAULT, "GOMP_parallel")) return dlsym(RTLD_DEFAULT, name);
   void *gomp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_GLOBAL);
-  void *most = gomp ? dlsym(gomp, "omp_get_max_threads") : NULL, *set = gomp ? dlsym(gomp, "omp_set_num_threads") : NULL;
+  return gomp ? dlsym(gomp, name) : NULL;
+}
+
+static void find_threads(void) {
+  void *most = onednn_openmp("omp_get_max_threads"), *set = onednn_openmp("omp_set_num_threads");
   if (!most || !set) return;
   memcpy(&lib.max_threads, &most, sizeof most);
   memcpy(&lib.set_threads, &set, sizeof set);
@@ -340,22 +347,20 @@ bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]) {
 
 /* ---- by hand */
 
-static float activate(Activation a, float x) {
-  switch (a) {
-#define ACTIVATION(name, v2, v3, value, doc) case ACT_##name: return value;
+#define ACTIVATION(name, v2, v3, value, doc) \
+  static void row_##name(float *y, int64_t n) { for (int64_t i = 0; i < n; i++) { float x = y[i]; y[i] = value; } }
 #include "runtime/program.def"
 #undef ACTIVATION
-    case ACT_COUNT: break;
-  }
-  return x;
-}
 
 void epilogue_apply(const Epilogue *e, float *y, int64_t rows, int64_t columns, const float *bias, const float *residual) {
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = 0; c < columns; c++) {
-      float *to = y + r * columns + c, v = *to;
-      if (e->bias) v += bias[c];
-      if (e->residual) v += residual[r * columns + c];
-      *to = activate(e->activation, v);
-    }
+  static void (*const activate[])(float *, int64_t) = {
+#define ACTIVATION(name, ...) row_##name,
+#include "runtime/program.def"
+#undef ACTIVATION
+  };
+  for (int64_t r = 0; r < rows; r++, y += columns) {
+    for (int64_t c = 0; e->bias && c < columns; c++) y[c] += bias[c];
+    for (int64_t c = 0; e->residual && c < columns; c++) y[c] += residual[r * columns + c];
+    activate[e->activation](y, columns);
+  }
 }

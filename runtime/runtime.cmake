@@ -19,7 +19,9 @@ set_source_files_properties(${mpi_image} PROPERTIES OBJECT_DEPENDS "${mpi_plugin
 target_sources(apc_runtime PRIVATE ${mpi_image})
 
 # The prebuilt runtime that becomes the head of every artifact, and the library for people who embed it.
-add_executable(apcrt-stub runtime/stub/main.c)
+add_executable(apcrt-stub runtime/stub/main.c runtime/stub/threads.c)
+target_link_options(apcrt-stub PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/runtime/stub/threads.list)
+set_target_properties(apcrt-stub PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/stub/threads.list)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
 # Everything a user of apc_runtime.h needs; what to link besides is ${apc_link}, also in apc.pc and apcConfig.cmake.
