@@ -28,6 +28,7 @@ static const Expr *indexed_extent(Module *m, const Func *f, const Op *op, int *o
     int64_t axis = op_int(op, AT_axis, 0);
     return ex_addi(m, ex_sub(m, type_of(f, op->in[0])->dims[axis], type_of(f, op->in[1])->dims[axis]), 1);
   }
+  if (op_is_grouped(op->kind)) return type_of(f, op->in[2])->dims[0];
   if (op->kind == OP_cross_entropy) {
     const Type *t = type_of(f, op->in[0]);
     return t->dims[t->rank - 1];
@@ -110,7 +111,8 @@ IndexRange index_range(Module *m, const Func *f, Val v) {
     follow(m, &r, op);
     if (loops.of[i] >= 0) continue; /* maybe there is no round */
     int index;
-    const Expr *extent = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
+    bool may_be_outside = op->kind == OP_cross_entropy || op_is_grouped(op->kind);
+    const Expr *extent = may_be_outside ? NULL : indexed_extent(m, f, op, &index);
     if (!extent) continue;
     bool wrapped = r.wrapped[op->in[index]] == extent;
     if (!r.same[op->in[index]] && !wrapped) continue;

@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-/* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are updated, cross-entropy classes), at
+/* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are updated, cross-entropy classes, groups), at
  * level 1; NULL when it indexes nothing.  Follows operations on integers only, through loops, and no arithmetic: an index that is
  * shifted or scaled before its use counts as if it were not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);

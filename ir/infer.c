@@ -242,6 +242,44 @@ static const Type *infer_gather(const Infer *c) {
   return type_get(c->m, table->dtype, n, dims);
 }
 
+/* Rows x[r.., k], each with the index[r..] of its group, and matrices w[v, a, b]. */
+static const Type *check_grouped(const Infer *c, int w, const Expr *groups, const Expr *rows, const Expr *columns) {
+  const Type *x = c->in[0], *t = c->in[w];
+  if (t->rank != 3 || t->dtype != x->dtype) return fail(c, "operand %d must be %s[groups, rows, columns]", w, dtype_name(x->dtype));
+  bool fits = (!groups || t->dims[0] == groups) && t->dims[1] == rows && (!columns || t->dims[2] == columns);
+  return fits ? t : fail(c, "extents of operand %d do not fit", w);
+}
+
+static const Type *check_grouped_rows(const Infer *c) {
+  const Type *x = c->in[0], *index = c->in[1];
+  if (!dtype_is_float(x->dtype) || x->rank < 1) return fail(c, "rows must be floats with at least one dimension");
+  if (index->dtype != DT_i64 || index->rank != x->rank - 1) return fail(c, "indices must be i64, one per row");
+  for (int d = 0; d < index->rank; d++)
+    if (index->dims[d] != x->dims[d]) return fail(c, "indices and rows differ in dimension %d", d);
+  return x;
+}
+
+static const Type *with_last(const Infer *c, const Expr *last) {
+  const Expr *dims[MAX_RANK];
+  const Type *x = c->in[0];
+  for (int d = 0; d < x->rank; d++) dims[d] = d < x->rank - 1 ? x->dims[d] : last;
+  return type_get(c->m, x->dtype, x->rank, dims);
+}
+
+static const Type *infer_grouped_dot(const Infer *c) {
+  const Type *x = check_grouped_rows(c), *w = x ? check_grouped(c, 2, NULL, x->dims[x->rank - 1], NULL) : NULL;
+  return w ? with_last(c, w->dims[2]) : NULL;
+}
+
+static const Type *infer_grouped_mlp(const Infer *c) {
+  const char *kind = attr(c, AT_kind)->u.s;
+  if (strcmp(kind, "silu") != 0 && strcmp(kind, "relu") != 0) return fail(c, "kind is \"%s\", not silu or relu", kind);
+  const Type *x = check_grouped_rows(c), *gate = x ? check_grouped(c, 2, NULL, x->dims[x->rank - 1], NULL) : NULL;
+  if (!gate || !check_grouped(c, 3, gate->dims[0], gate->dims[1], gate->dims[2])) return NULL;
+  const Type *down = check_grouped(c, 4, gate->dims[0], gate->dims[2], NULL);
+  return down ? with_last(c, down->dims[2]) : NULL;
+}
+
 /* Element-wise indexing: equal extents apart from `axis`. */
 static const Type *check_aligned(const Infer *c, const Type *x, const Type *index, int axis) {
   if (dtype_class(index->dtype) != DTC_I) return fail(c, "indices are %s", dtype_name(index->dtype));

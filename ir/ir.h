@@ -245,6 +245,7 @@ const char *op_doc(OpKind k);
 int op_min_operands(OpKind k), op_max_operands(OpKind k), op_results(OpKind k);
 bool op_type_is_given(OpKind k); /* the result type is written, not inferred */
 bool op_is_composite(OpKind k);  /* has a decomposition into primitives */
+bool op_is_grouped(OpKind k);    /* rows times the matrix an index names; operands 2 on are matrices by group */
 bool op_is_comm(OpKind k);       /* level-2 communication (with transfer) */
 bool op_level2_only(OpKind k);
 /* 1 required, 0 optional, -1 not an attribute of this operation. */

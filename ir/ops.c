@@ -51,6 +51,8 @@ bool op_is_composite(OpKind k) {
   return k == OP_softmax || k == OP_norm || k == OP_rope || k == OP_attention || k == OP_cross_entropy;
 }
 
+bool op_is_grouped(OpKind k) { return k == OP_grouped_dot || k == OP_grouped_mlp; }
+
 bool op_level2_only(OpKind k) { return k >= OP_all_reduce; }
 
 bool op_is_comm(OpKind k) { return op_level2_only(k) && k != OP_shard_slice && k != OP_mask_partial; }

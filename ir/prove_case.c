@@ -22,6 +22,8 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
     case OP_div: return operands == 1 && r == RED_SUM && dtype_is_float(type_of(f, op->out)->dtype);
     case OP_select: return operands == 6 && r == RED_SUM;
     case OP_gather: case OP_take: return operands == 1 && r == RED_SUM;
+    case OP_grouped_dot: return (operands == 1 || operands == 4) && r == RED_SUM;
+    case OP_grouped_mlp: return operands == 16 && r == RED_SUM;
     case OP_scatter: case OP_put: return operands == 1 && as_sum(op_attr(op, AT_op)->u.reduction) == r && r != RED_PRODUCT;
     case OP_scan: return operands == 1 && r == RED_SUM && op_attr(op, AT_op)->u.reduction == RED_SUM;
     case OP_update: return operands == 3 && r == RED_SUM;
@@ -190,6 +192,35 @@ static bool case_gather(const Case *c) {
   for (int d = 0; d < axis; d++) c->out->dims[n++] = c->in[0].dims[d];
   for (int d = 0; d < c->in[1].rank; d++) c->out->dims[n++] = c->in[1].dims[d];
   for (int d = axis + 1; d < c->in[0].rank; d++) c->out->dims[n++] = c->in[0].dims[d];
+  return true;
+}
+
+/* Dimension d of operand i, which has to hold the part `s`. */
+static bool same_part(const Case *c, int i, int d, Span *s) {
+  return span_unify(c->p, s, &c->in[i].dims[d], s) || prove_fail(c->p, "operand %d holds another part of dimension %d", i, d);
+}
+
+/* Rows, groups, and the dimension the last product sums; of an mlp also the one the first products sum, which is whole. */
+static bool case_grouped(const Case *c) {
+  bool mlp = c->op->kind == OP_grouped_mlp;
+  int rows = c->out->rank - 1, last = c->op->nin - 1;
+  Span groups = c->in[2].dims[0], sum = c->in[last].dims[1];
+  for (int i = 3; i <= last; i++)
+    if (!same_part(c, i, 0, &groups)) return false;
+  for (int i = 2; i < last; i++)
+    if (!same_part(c, i, 2, &sum)) return false;
+  if (!mlp && !same_part(c, 0, rows, &sum)) return false;
+  for (int i = 2; i < last; i++)
+    if (!span_is_whole(c->p, &c->in[i].dims[1], global_in(c, i)->dims[1])) return prove_fail(c->p, "a sum is cut in front of a function that is not linear");
+  if (mlp && !span_is_whole(c->p, &c->in[0].dims[rows], global_in(c, 0)->dims[rows])) return prove_fail(c->p, "a sum is cut in front of a function that is not linear");
+  if (!place_is(c, groups, global_in(c, 2)->dims[0]) || !reduce_span(c->p, groups, global_in(c, 2)->dims[0], RED_ONE, c->out) ||
+      !reduce_span(c->p, sum, global_in(c, last)->dims[1], RED_SUM, c->out))
+    return false;
+  for (int d = 0; d < rows; d++) {
+    c->out->dims[d] = c->in[0].dims[d];
+    if (!same_part(c, 1, d, &c->out->dims[d])) return false;
+  }
+  c->out->dims[rows] = c->in[last].dims[2];
   return true;
 }
 
@@ -472,6 +503,7 @@ static bool check_case(const Case *c) {
     case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool:
       return prove_window(c->p, &(WindowCase){c->gf, c->g, c->f, c->op, c->in, c->out});
     case OP_gather: return case_gather(c);
+    case OP_grouped_dot: case OP_grouped_mlp: return case_grouped(c);
     case OP_take: return case_take(c);
     case OP_scatter: case OP_put: return case_scatter(c);
     case OP_argsort: case OP_scan: return case_ordered(c);

@@ -136,6 +136,11 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_argsort:
     case OP_scan:
     case OP_put: key_extent(t, text, x, axis); return;
+    case OP_grouped_dot:
+    case OP_grouped_mlp: /* groups and what is summed */
+      for (int i = 2; i < op->nin; i++)
+        for (int d = 0; d < 2; d++) key_extent(t, text, type_of(f, op->in[i]), d);
+      return;
     case OP_scatter:
       for (int d = 0; d < type_of(f, op->in[1])->rank; d++) key_extent(t, text, type_of(f, op->in[1]), d);
       return;

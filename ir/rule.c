@@ -377,6 +377,46 @@ static void rule_gather(const Making *k) {
   if (table->dtype != DT_bool) linear(k, 1, RED_SUM);
 }
 
+/* The dimensions of rows and of their indices. */
+static void grouped_rows(const Making *k) {
+  for (int d = 0; d < out_type(k)->rank - 1; d++) {
+    uint8_t f = numbered(k, "r", d, out_type(k)->dims[d], FK_PARALLEL);
+    for (int i = 0; i < 2; i++) set_dim(&k->r->operands[i], d, f);
+    set_dim(&k->r->result, d, f);
+  }
+}
+
+/* The matrices are cut by giving each row to the rank that owns its matrix; the summed dimension as in a dot. */
+static void rule_grouped_dot(const Making *k) {
+  const Type *y = out_type(k), *w = in_type(k, 2);
+  int last = y->rank - 1;
+  grouped_rows(k);
+  uint8_t factors[3] = {factor(k, "v", w->dims[0], FK_REDUCE, RED_ONE), factor(k, "k", w->dims[1], FK_REDUCE, RED_SUM),
+                        factor(k, "n", w->dims[2], FK_PARALLEL, RED_NONE)};
+  for (int d = 0; d < 3; d++) set_dim(&k->r->operands[2], d, factors[d]);
+  set_dim(&k->r->operands[0], last, factors[1]);
+  set_dim(&k->r->result, last, factors[2]);
+  linear(k, 1, RED_SUM);
+  linear(k, 4, RED_SUM);
+}
+
+/* Between the products stands a function that is not linear: k is whole.  So is n, which would be cut at the price of all that comes before. */
+static void rule_grouped_mlp(const Making *k) {
+  const Type *y = out_type(k), *gate = in_type(k, 2);
+  int last = y->rank - 1;
+  grouped_rows(k);
+  uint8_t v = factor(k, "v", gate->dims[0], FK_REDUCE, RED_ONE), in = factor(k, "k", gate->dims[1], FK_FROZEN, RED_NONE);
+  uint8_t f = factor(k, "f", gate->dims[2], FK_REDUCE, RED_SUM), n = factor(k, "n", y->dims[last], FK_FROZEN, RED_NONE);
+  for (int i = 2; i < 5; i++) {
+    set_dim(&k->r->operands[i], 0, v);
+    set_dim(&k->r->operands[i], 1, i < 4 ? in : f);
+    set_dim(&k->r->operands[i], 2, i < 4 ? f : n);
+  }
+  set_dim(&k->r->operands[0], last, in);
+  set_dim(&k->r->result, last, n);
+  linear(k, 16, RED_SUM);
+}
+
 /* Elements are looked up where the other dimensions agree; the indexed one is cut as a gather's is. */
 static void rule_take(const Making *k) {
   int axis = (int)op_int(k->op, AT_axis, 0);

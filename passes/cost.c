@@ -272,11 +272,51 @@ bool cost_is_source(OpKind k) {
 
 static bool is_convolution(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter; }
 
-bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention || is_convolution(k); }
+bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention || op_is_grouped(k) || is_convolution(k); }
+
+/* A grouped operation on one rank: rows fall evenly to the groups, and a row meets one matrix. */
+typedef struct GroupedWork {
+  double groups, rows; /* matrices met, rows in each */
+  double k, f, n;      /* grouped_dot has no f */
+} GroupedWork;
+
+static GroupedWork grouped_work(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  GroupedWork g = {.groups = 1, .rows = 1, .k = 1, .f = 1, .n = 1};
+  double here = 1;
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    double n = factor_local(c, r, s, i);
+    switch (r->factors[i].name[0]) {
+      case 'r': g.rows *= n; break;
+      case 'k': g.k = n; break;
+      case 'f': g.f = n; break;
+      case 'n': g.n = n; break;
+      default: g.groups = n, here = n / fmax(1, (double)cost_extent(c, type_of(f, op->in[2])->dims[0]));
+    }
+  }
+  double rows = g.rows * here;
+  g.groups = fmax(1, fmin(g.groups, rows));
+  g.rows = rows / g.groups;
+  return g;
+}
+
+static double grouped_flops(OpKind k, const GroupedWork *g) {
+  double rows = 2 * g->groups * g->rows;
+  return k == OP_grouped_dot ? rows * g->k * g->n : rows * g->f * (2 * g->k + g->n);
+}
+
+static double grouped_seconds(const Target *t, DType type, OpKind k, const GroupedWork *g) {
+  if (k == OP_grouped_dot) return kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->k);
+  return 2 * kernel_product_seconds(t, type, g->groups, g->rows, g->f, g->k) + kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->f);
+}
 
 static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
   if (op->kind == OP_opaque) return 0; /* unknown: it is priced by its bytes alone */
   double all = 1, per_point = 2;
+  if (op_is_grouped(op->kind)) {
+    GroupedWork g = grouped_work(c, f, op, r, s);
+    return grouped_flops(op->kind, &g);
+  }
   if (!cost_is_contraction(op->kind)) {
     const Type *t = op->nin ? type_of(f, op->in[0]) : type_of(f, op->out);
     double out = op->out ? cost_elements(c, type_of(f, op->out), result) : 0;
@@ -416,10 +456,20 @@ static double product_seconds(const CostModel *c, const Rule *r, const Strategy 
   return kernel_product_seconds(c->target, type, batch, m, n, k);
 }
 
-static double arithmetic_seconds(const CostModel *c, const Op *op, const Rule *r, const Strategy *s, DType type, double flops) {
+static double arithmetic_seconds(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, DType type, double flops) {
   if (op->kind == OP_dot) return product_seconds(c, r, s, type);
+  if (op_is_grouped(op->kind)) {
+    GroupedWork g = grouped_work(c, f, op, r, s);
+    return grouped_seconds(c->target, type, op->kind, &g);
+  }
   if (op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
   return is_convolution(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
+}
+
+/* Of the matrices a rank has, the part its rows meet. */
+static double groups_met(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  int v = rule_factor_find(r, "v");
+  return fmin(1, grouped_work(c, f, op, r, s).groups / fmax(1, factor_local(c, r, s, v)));
 }
 
 static bool is_free(OpKind k) {
@@ -437,15 +487,16 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
   double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
   for (int i = 0; i < op->nin; i++) {
     double operand = cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i));
-    /* A gather reads the rows it takes, an update writes the rows it gets. */
+    /* A gather reads the rows it takes, an update writes the rows it gets, a grouped operation reads the matrices its rows name. */
     if (op->kind == OP_gather && i == 0) operand = fmin(operand, bytes);
     if (op->kind == OP_update && i == 0) continue;
+    if (op_is_grouped(op->kind) && i >= 2) operand *= groups_met(c, f, op, r, s);
     bytes += operand;
   }
   if (op->kind == OP_update) bytes = 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
   out.flops = operation_flops(c, f, op, r, s, result);
   DType type = type_of(f, op->nin ? op->in[0] : op->out)->dtype;
-  double arithmetic = arithmetic_seconds(c, op, r, s, type, out.flops), memory = kernel_memory_seconds(c->target, bytes);
+  double arithmetic = arithmetic_seconds(c, f, op, r, s, type, out.flops), memory = kernel_memory_seconds(c->target, bytes);
   out.compute_bound = arithmetic > memory;
   out.seconds += c->target->launch + fmax(arithmetic, memory);
   return out;

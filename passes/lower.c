@@ -98,7 +98,9 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
     Attr *a = &out[i];
     if (a->key == AT_start) {
       bool of_result = op->kind == OP_iota || op->kind == OP_scatter || op->kind == OP_put;
-      a->u.e = lower_bound(w, of_result ? result : in[0], axis, (of_result ? y : x)->dims[axis]);
+      int operand = op_is_grouped(op->kind) ? 2 : 0;
+      if (of_result) a->u.e = lower_bound(w, result, axis, y->dims[axis]);
+      else a->u.e = lower_bound(w, in[operand], axis, type_of(f, op->in[operand])->dims[axis]);
     } else if (a->key == AT_starts) {
       for (int d = 0; d < a->n; d++) {
         if (op_is_windowed(op->kind)) {

@@ -181,4 +181,29 @@ static const char *const indexed =
     "  output \"o\" %o\n"
     "}\n";
 
+/* Rows that meet the matrices their indices name. */
+static const char *const mixture =
+    "symbol b\n"
+    "param \"router\" : f32[4, 6] = zeros\nparam \"gate\" : f32[6, 4, 5] = zeros\nparam \"up\" : f32[6, 4, 5] = zeros\n"
+    "param \"down\" : f32[6, 5, 4] = zeros\nparam \"adapter\" : f32[6, 4, 3] = zeros\n"
+    "func @main level 1 {\n"
+    "  %x = input {name=\"x\"} : f32[b, 3, 4]\n"
+    "  %router = param {name=\"router\"} : f32[4, 6]\n"
+    "  %score = dot %x, %router {spec=\"bsd,de->bse\"} : f32[b, 3, 6]\n"
+    "  %order = argsort %score {axis=2, descending=1} : i64[b, 3, 6]\n"
+    "  %expert = slice %order {starts=[0, 0, 0], strides=[1, 1, 1]} : i64[b, 3, 2]\n"
+    "  %top = take %score, %expert {axis=2, start=0} : f32[b, 3, 2]\n"
+    "  %share = softmax %top {axis=2} : f32[b, 3, 2]\n"
+    "  %rows = broadcast %x {dims=[0, 1, 3]} : f32[b, 3, 2, 4]\n"
+    "  %gate = param {name=\"gate\"} : f32[6, 4, 5]\n"
+    "  %up = param {name=\"up\"} : f32[6, 4, 5]\n"
+    "  %down = param {name=\"down\"} : f32[6, 5, 4]\n"
+    "  %made = grouped_mlp %rows, %expert, %gate, %up, %down {kind=\"silu\", start=0} : f32[b, 3, 2, 4]\n"
+    "  %y = dot %made, %share {spec=\"bskd,bsk->bsd\"} : f32[b, 3, 4]\n"
+    "  %adapter = param {name=\"adapter\"} : f32[6, 4, 3]\n"
+    "  %a = grouped_dot %rows, %expert, %adapter {start=0} : f32[b, 3, 2, 3]\n"
+    "  output \"y\" %y\n"
+    "  output \"a\" %a\n"
+    "}\n";
+
 #endif

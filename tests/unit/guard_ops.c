@@ -227,6 +227,7 @@ static void elementwise_rows(void) {
 #define NARROW(kind, ...) {OP_##kind, "func @main level 1 {\n" __VA_ARGS__ "\n}\n", -1, 1, 3e-2, false}
 #define X(type) "%x = input {name=\"x\"} : " type " "
 #define Z(type) "%z = input {name=\"z\"} : " type " "
+#define GLU(type, v, k, f, n) "%g = input {name=\"g\"} : " type "[" v ", " k ", " f "] %u = input {name=\"u\"} : " type "[" v ", " k ", " f "] %d = input {name=\"d\"} : " type "[" v ", " f ", " n "] "
 #define Y(op, type) "%y = " op " : " type " output \"y\" %y"
 
 static const Instance others[] = {
@@ -313,6 +314,11 @@ static const Instance others[] = {
     F(pool, X("f32[A, 2*B]") Y("pool %x {op=max, axes=[1], window=[3], starts=[-1], strides=[2], dilations=[1]}", "f32[A, B]")),
     F(pool, X("f32[2, A, B]") Y("pool %x {op=sum, axes=[1, 2], window=[2, 3], starts=[0, -1], strides=[1, 1], dilations=[1, 1]}", "f32[2, A, B]")),
     F(pool, X("i32[A, B + 4]") Y("pool %x {op=min, axes=[1], window=[2], starts=[0], strides=[1], dilations=[3]}", "i32[A, B + 1]")),
+    F(grouped_dot, X("f32[A, B]") "%i = input {name=\"i\"} : i64[A] " Z("f32[4, B, C]") Y("grouped_dot %x, %i, %z {start=0}", "f32[A, C]")),
+    F(grouped_dot, X("f32[A, 2, 3]") "%i = input {name=\"i\"} : i64[A, 2] " Z("f32[C, 3, B]") Y("grouped_dot %x, %i, %z {start=0}", "f32[A, 2, B]")),
+    F(grouped_dot, X("f32[C]") "%i = const {value=2} : i64[] " Z("f32[B, C, 2]") Y("grouped_dot %x, %i, %z {start=0}", "f32[2]")), /* often nobody's */
+    F(grouped_mlp, X("f32[A, 2, B]") "%i = input {name=\"i\"} : i64[A, 2] " GLU("f32", "4", "B", "C", "2") Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"silu\", start=0}", "f32[A, 2, 2]")),
+    F(grouped_mlp, X("f32[A, 3]") "%i = iota {axis=0, start=0} : i64[A] " GLU("f32", "B", "3", "4", "C") Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"relu\", start=0}", "f32[A, C]")),
     F(take, X("f32[A, 4, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("take %x, %i {axis=1, start=0}", "f32[A, C, B]")),
     F(take, X("i32[3]") "%i = input {name=\"i\"} : i32[C] " Y("take %x, %i {axis=0, start=0}", "i32[C]")),
     F(take, X("bool[A, B]") "%i = input {name=\"i\"} : i64[A, 2] " Y("take %x, %i {axis=1, start=0}", "bool[A, 2]")),

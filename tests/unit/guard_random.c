@@ -429,6 +429,21 @@ static Val make_conv(Making *k) {
   return below(k->r, 2) ? y : build_unary(&k->b, OP_tanh, y);
 }
 
+static Val make_grouped(Making *k) {
+  Val x = any(k);
+  const Type *t = type(k, x);
+  int last = t->rank - 1;
+  if (last < 0) return 0;
+  const Expr *groups = any_extent(k), *width = t->dims[last], *inner = any_extent(k), *n = any_extent(k);
+  Val in[5] = {x, index_of(k, last, t->dims)};
+  bool mlp = below(k->r, 2);
+  if (!in[1]) return 0;
+  for (int i = 2; i < (mlp ? 5 : 3); i++) in[i] = operand(k, 3, (const Expr *[]){groups, i == 4 ? inner : width, mlp && i < 4 ? inner : n});
+  Attr a[] = {attr_e(AT_start, ex_const(k->m, 0)), attr_s(k->m, AT_kind, below(k->r, 2) ? "silu" : "relu")};
+  Val y = build_op(&k->b, &(OpSpec){.kind = mlp ? OP_grouped_mlp : OP_grouped_dot, .nin = mlp ? 5 : 3, .in = in, .nattrs = mlp ? 2 : 1, .attrs = a});
+  return below(k->r, 2) ? y : build_unary(&k->b, OP_tanh, y);
+}
+
 static Val make_source(Making *k) {
   const Type *t = type(k, any(k));
   switch (below(k->r, 4)) {
@@ -451,7 +466,7 @@ static Val make_any(Making *k) {
                                             make_reduce,    make_dot,       make_dot,     make_transpose, make_broadcast, make_reshape,
                                             make_reshape,   make_concat,    make_pad,     make_slice,     make_composite, make_gather,
                                             make_source,    make_take,      make_put,     make_scatter,   make_update, make_sort,   make_scan,
-                                            make_scan,      make_pool,      make_conv,    make_conv,      make_conv};
+                                            make_scan,      make_pool,      make_conv,    make_conv,      make_conv,  make_grouped};
   return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
 }
 

@@ -131,7 +131,7 @@ static bool doubled_scale(Module *m, Func *f, size_t at) {
 }
 
 static bool has_place(OpKind k) {
-  return k == OP_iota || k == OP_gather || k == OP_update || k == OP_take || k == OP_scatter || k == OP_put;
+  return k == OP_iota || k == OP_gather || k == OP_update || k == OP_take || k == OP_scatter || k == OP_put || op_is_grouped(k);
 }
 
 static bool wrong_mask_offset(Module *m, Func *f, size_t at) {
@@ -170,8 +170,9 @@ static bool wrong_source(Module *m, Func *f, size_t at) {
 static bool swapped_operands(Module *m, Func *f, size_t at) {
   (void)m;
   Op *op = op_at(f, at);
-  if ((op->kind != OP_sub && op->kind != OP_div && op->kind != OP_le) || op->in[0] == op->in[1]) return false;
-  Val *in = (Val *)(uintptr_t)op->in, t = in[0];
+  bool mlp = op->kind == OP_grouped_mlp; /* gate and up */
+  Val *in = (Val *)(uintptr_t)op->in + (mlp ? 2 : 0), t = in[0];
+  if ((op->kind != OP_sub && op->kind != OP_div && op->kind != OP_le && !mlp) || in[0] == in[1]) return false;
   in[0] = in[1];
   in[1] = t;
   return true;
@@ -529,10 +530,10 @@ static void run_case(const char *model, const char *mesh, uint64_t case_seed, bo
 }
 
 static void models_are_proved(void) {
-  const char *const models[] = {block, shapes, cached, recurrent, windowed, windowed_late, indexed};
-  for (int k = 0; k < 7; k++) {
+  const char *const models[] = {block, shapes, cached, recurrent, windowed, windowed_late, indexed, mixture};
+  for (int k = 0; k < 8; k++) {
     memset(planted_here, 0, sizeof planted_here);
-    for (int i = 0; i < (k == 0 || k == 3 ? 6 : 5); i++) /* the others have no batch */
+    for (int i = 0; i < (k == 0 || k == 3 || k == 7 ? 6 : 5); i++) /* the others have no batch */
       for (uint64_t s = 0; s < (k == 0 ? 12 : 16); s++)
         run_case(models[k], meshes[i], 1000 * s + (uint64_t)(10 * i + k), s < (models[k] == indexed ? 10 : 3));
   }
