@@ -1,5 +1,5 @@
-/* codegen/cuda_template.c - prints calls of the templates in dialect_templates.h with the extents of an operation; cuda_window.c and
- * cuda_indexing.c print the others. */
+/* codegen/cuda_template.c - prints calls of the templates in dialect_templates.h with the extents of an operation; cuda_window.c,
+ * cuda_indexing.c and cuda_grouped.c print the others. */
 #include "base/die.h"
 #include "codegen/cuda_template.h"
 
@@ -54,6 +54,8 @@ const char *cuda_template(Module *m, const Func *l2, const UnitList *units, cons
     case OP_update: update(&k); break;
     case OP_rope: rope(&k); break;
     case OP_attention: attention(&k); break;
+    case OP_grouped_dot:
+    case OP_grouped_mlp: cuda_grouped(&k); break;
     case OP_conv:
     case OP_conv_transpose:
     case OP_conv_filter: cuda_conv(&k); break;

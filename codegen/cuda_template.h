@@ -17,7 +17,6 @@ typedef struct CudaTemplate {
 
 const Type *ct_in(const CudaTemplate *k, int i);
 const Type *ct_out(const CudaTemplate *k);
-/* Product of the extents of dimensions [from, to). */
 /* The text of a value: a literal or x[i]. */
 const char *ct_scalar(CudaTemplate *k, const Expr *e);
 /* So many blocks that `jobs` are done, per_block by each. */
@@ -26,5 +25,6 @@ void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, co
 void cuda_conv(CudaTemplate *k);     /* cuda_window.c: conv, conv_transpose, conv_filter */
 void cuda_pool(CudaTemplate *k);
 void cuda_indexing(CudaTemplate *k); /* cuda_indexing.c: scatter, put, argsort, scan */
+void cuda_grouped(CudaTemplate *k);  /* cuda_grouped.c: grouped_dot */
 
 #endif

@@ -34,6 +34,6 @@ function(apc_embed_text name joined)
 endfunction()
 
 apc_embed(kernel_prelude base/random.h codegen/kernel_elements.h codegen/kernel_prelude.h codegen/kernel_templates.h
-          codegen/kernel_windows.h codegen/kernel_indexing.h)
+          codegen/kernel_windows.h codegen/kernel_indexing.h codegen/kernel_grouped.h)
 apc_embed_freestanding(dialect_prelude codegen/prelude_device.h base/random.h codegen/kernel_elements.h codegen/dialect.h codegen/dialect_templates.h
-          codegen/dialect_indexing.h)
+          codegen/dialect_indexing.h codegen/dialect_grouped.h)

@@ -58,6 +58,7 @@ const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const 
       *flops = ex_mul(m, scores, ex_addi(m, ex_muli(m, ex_add(m, q->dims[4], v->dims[3]), 2), 4));
       break;
     }
+    case OP_grouped_dot: *flops = grouped_print(w, op, t, s); break;
     case OP_conv:
     case OP_conv_transpose:
     case OP_conv_filter:

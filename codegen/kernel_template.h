@@ -1,4 +1,4 @@
-/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention, windows. */
+/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention, grouped_dot, windows, indexing. */
 #ifndef APC_CODEGEN_KERNEL_TEMPLATE_H
 #define APC_CODEGEN_KERNEL_TEMPLATE_H
 
@@ -10,6 +10,9 @@ const char *template_print(Work *w, const Op *op, Scalars *scalars, int *alias, 
 
 /* kernel_window.c: the description and the loops of a convolution or pool; returns its arithmetic operations. */
 const Expr *window_print(Work *w, const Op *op, Text *t, Scalars *s);
+
+/* kernel_grouped.c: grouped_dot. */
+const Expr *grouped_print(Work *w, const Op *op, Text *t, Scalars *s);
 
 /* kernel_indexing.c: scatter, put, argsort, scan. */
 const Expr *indexing_print(Work *w, const Op *op, Text *t, Scalars *s);

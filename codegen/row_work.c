@@ -151,6 +151,7 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_cross_entropy: return WC_ROW;
     case OP_rope:
     case OP_attention:
+    case OP_grouped_dot:
     case OP_update:
     case OP_scatter:
     case OP_put:
@@ -247,6 +248,7 @@ static void add_op(Work *w, const Op *source, int origin) {
   op->in = in;
   if (op->kind == OP_reduce) add_reduce(w, op, origin);
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
+  else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
   else work_add(w, op, origin, class_of(w, op));
 }
 

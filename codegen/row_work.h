@@ -89,5 +89,7 @@ void work_join(Work *w);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */
 void work_add_dot(Work *w, const Op *op, int origin);
+/* A grouped_mlp is three grouped_dots and what stands between them. */
+void work_add_grouped_mlp(Work *w, const Op *op, int origin);
 
 #endif

@@ -214,6 +214,20 @@ static void indexing(void) {
                            "  %%z = put %%x, %%j {op=max, axis=1, start=0} : %s[b,2,70]\n" OUTF("y") OUTF("z"), t, t, t));
     arena_free(a);
   }
+  for (int i = 0; i < 4; i++) { /* every place of a tile and of a panel; rows of no group among them; b and s groups */
+    Arena *a = arena_new();
+    const char *t = (const char *const[]){"f32", "f64", "f16", "bf16"}[i];
+    text_case(arena_printf(a, "grouped %s", t),
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,21] @{}\n  %%w = input {name=\"w\"} : %s[s,21,131] @{}\n  %%n = iota {axis=1, start=0} : i64[b,s]\n"
+                           "  %%m = iota {axis=0, start=0} : i64[b,s]\n  %%i = mul %%n, %%m : i64[b,s]\n  %%y = grouped_dot %%x, %%i, %%w {start=1} : %s[b,s,131]\n"
+                           "  %%v = input {name=\"v\"} : %s[3,21,192] @{}\n  %%j = input {name=\"j\"} : i64[b,s] @{}\n  %%k = const {value=4} : i64[b,s]\n  %%l = mod %%j, %%k : i64[b,s]\n"
+                           "  %%z = grouped_dot %%x, %%l, %%v {start=0} : %s[b,s,192]\n"
+                           "  %%g = input {name=\"g\"} : %s[3,21,5] @{}\n  %%u = input {name=\"u\"} : %s[3,21,5] @{}\n  %%d = input {name=\"d\"} : %s[3,5,21] @{}\n"
+                           "  %%q = grouped_mlp %%x, %%l, %%g, %%u, %%d {kind=\"%s\", start=0} : %s[b,s,21]\n" OUTF("y") OUTF("z") OUTF("q"),
+                           t, t, t, t, t, t, t, t, i ? "relu" : "silu", t));
+    arena_free(a);
+  }
+  text_case("grouped wide", IN("x", "f32[2,3]") IN("w", "f32[2,3,1100]") "  %i = iota {axis=0, start=0} : i64[2]\n  %y = grouped_dot %x, %i, %w {start=0} : f32[2,1100]\n" OUT("y"));
   text_case("take", IN("x", "f32[b,5,s]") IN("i", "i32[b,9,s]") "  %k = const {value=7} : i32[b,9,s]\n  %m = mod %i, %k : i32[b,9,s]\n  %y = take %x, %m {axis=1, start=1} : f32[b,9,s]\n  %e = exp %y : f32[b,9,s]\n" OUT("y") OUT("e"));
 }
 

@@ -84,7 +84,7 @@ static void *compile_dialect(Arena *a) {
   FILE *f = fopen(source, "w");
   if (!f) return NULL;
   fputs("#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include \"codegen/kernel_elements.h\"\n"
-        "#include \"codegen/dialect.h\"\n#include \"codegen/dialect_templates.h\"\n#include \"codegen/dialect_indexing.h\"\n", f);
+        "#include \"codegen/dialect.h\"\n#include \"codegen/dialect_templates.h\"\n#include \"codegen/dialect_indexing.h\"\n#include \"codegen/dialect_grouped.h\"\n", f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
   fclose(f);
   return system(command) == 0 ? load_library(library) : NULL;
