@@ -1,4 +1,5 @@
-/* frontend/dsl_contract.c - built-in contractions: matmul, einsum, tensordot, all by the `dot` operation. */
+/* frontend/dsl_contract.c - built-in contractions: matmul, einsum, tensordot, all by the `dot` operation, and products of rows with the matrix
+ * of their group. */
 #include <ctype.h>
 #include <string.h>
 
@@ -205,4 +206,56 @@ DslValue dsl_fn_einsum(Args *a) {
   Val v = contract_terms(&a->ev->b, given, spec.operands, spec.result, &why);
   if (why) return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%s", why);
   return built(a, v);
+}
+
+/* ---- rows by group: x[.., k] with index[..] of matrices w[groups, k, n] */
+
+static bool grouped_misfit(Args *a, Val x, Val other) {
+  const char *left = dsl_type_text(a->ev, arg_type_of(a, x));
+  dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%s: %s does not fit %s", a->call->s, dsl_type_text(a->ev, arg_type_of(a, other)), left);
+  return false;
+}
+
+/* Rows and their indices; the index as i64. */
+static bool grouped_rows(Args *a, Val in[2]) {
+  if (!dsl_arg_floats(a, 0, &in[0]) || !dsl_arg_tensor(a, 1, &in[1])) return false;
+  const Type *x = arg_type_of(a, in[0]), *index = arg_type_of(a, in[1]);
+  if (dtype_class(index->dtype) != DTC_I) return dsl_arg_fail(a, 1, "a tensor of signed integers");
+  bool fits = index->rank == x->rank - 1;
+  for (int d = 0; fits && d < index->rank; d++) fits = index->dims[d] == x->dims[d];
+  if (!fits) return grouped_misfit(a, in[0], in[1]);
+  dsl_begin(a->ev, a->call);
+  if (index->dtype != DT_i64) in[1] = build_cast(&a->ev->b, in[1], DT_i64);
+  return true;
+}
+
+/* Argument i: matrices [groups, rows, columns] of the rows' type; NULL stands for any size. */
+static bool grouped_matrices(Args *a, int i, Val x, const Expr *groups, const Expr *rows, const Expr *columns, Val *out) {
+  if (!dsl_arg_floats(a, i, out) || !same_dtype(a, x, *out)) return false;
+  const Type *w = arg_type_of(a, *out);
+  bool fits = w->rank == 3 && (!groups || w->dims[0] == groups) && w->dims[1] == rows && (!columns || w->dims[2] == columns);
+  return fits || grouped_misfit(a, x, *out);
+}
+
+static const Expr *row_size(Args *a, Val x) { return arg_type_of(a, x)->dims[arg_type_of(a, x)->rank - 1]; }
+
+DslValue dsl_fn_grouped_dot(Args *a) {
+  Val in[3];
+  if (!grouped_rows(a, in) || !grouped_matrices(a, 2, in[0], NULL, row_size(a, in[0]), NULL, &in[2])) return value_error();
+  Attr start = attr_e(AT_start, ex_const(a->ev->m, 0));
+  return built(a, build_op(&a->ev->b, &(OpSpec){.kind = OP_grouped_dot, .nin = 3, .in = in, .nattrs = 1, .attrs = &start}));
+}
+
+DslValue dsl_fn_grouped_mlp(Args *a) {
+  Val in[5];
+  const char *kind = "silu";
+  if (!grouped_rows(a, in) || !grouped_matrices(a, 2, in[0], NULL, row_size(a, in[0]), NULL, &in[2])) return value_error();
+  const Type *gate = arg_type_of(a, in[2]);
+  if (!grouped_matrices(a, 3, in[0], gate->dims[0], gate->dims[1], gate->dims[2], &in[3]) ||
+      !grouped_matrices(a, 4, in[0], gate->dims[0], gate->dims[2], NULL, &in[4]) || (arg_given(a, 5) && !dsl_arg_string(a, 5, &kind)))
+    return value_error();
+  if (strcmp(kind, "silu") != 0 && strcmp(kind, "relu") != 0)
+    return dsl_fail(a->ev, a->at[5], DIAG_dsl_value, "'kind' is \"silu\" or \"relu\", not \"%s\"", kind);
+  Attr attrs[] = {attr_s(a->ev->m, AT_kind, kind), attr_e(AT_start, ex_const(a->ev->m, 0))};
+  return built(a, build_op(&a->ev->b, &(OpSpec){.kind = OP_grouped_mlp, .nin = 5, .in = in, .nattrs = 2, .attrs = attrs}));
 }

@@ -159,7 +159,7 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
 static void measure_products(Search *s) {
   for (size_t i = 0; i < s->f->ops.n; i++) {
     const Op *op = &s->f->ops.items[i];
-    if (op->kind != OP_dot) continue;
+    if (op->kind != OP_dot && !op_is_grouped(op->kind)) continue;
     s->products.launches += s->t->launch * runs_of_op(s->shape->loops, i);
     s->products.seconds += cost_op_runs(s->cost, s->shape->loops, s->f, i, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
   }

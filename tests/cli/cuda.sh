@@ -57,6 +57,8 @@ schedule_of t5 "$source_dir/examples/t5.apc" -D layers=2 -D d=32 -D d_kv=8 -D he
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 --dim batch=2 --dim seq=16
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=capacity --dim batch=2 --dim seq=16
 has moe 'k[0-9]+_argsort<<<'
+schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless --dim batch=2 --dim seq=16 --ep 4
+has moe 'k[0-9]+_grouped_mlp<<<' # its products carry its name
 
 mv mlp.cu first.cu
 expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda

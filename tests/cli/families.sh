@@ -19,4 +19,5 @@ family bert -D layers=2 -D d=32 -D heads=4 -D vocab=50 -D ctx=32 --dim batch=2 -
 family t5 -D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50 --dim batch=2 --dim seq=16 --dim tgt=9
 family moe -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 --dim batch=2 --dim seq=16
 family moe -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=capacity -D capacity_factor=0.5 --dim batch=2 --dim seq=16
-summary 32
+family moe -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless --dim batch=2 --dim seq=16
+summary 36

@@ -108,6 +108,7 @@ static void models(void) {
   model("bert.apc", "-D layers=2 -D d=768 -D heads=12 -D vocab=30522 -D ctx=512");
   model("t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50");
   model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50");
+  model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless");
 }
 
 /* ---- the log is read right */

@@ -173,6 +173,7 @@ CASES = [
     ("llama.apc", dict(layers=2, d=24, heads=6, kv_heads=2, ffn=7, vocab=8, rope_base=500.0, eps=1e-3), dict(batch=2, seq=5),
      lambda w, a: llama(w, a["tokens"], 2, 6, 2, 500.0, 1e-3)),
     ("moe.apc", dict(MIXTRAL, experts=5, top_k=2), dict(batch=2, seq=6), lambda w, a: mixtral(w, a["tokens"], mixture(5, 2))),
+    ("moe.apc", dict(MIXTRAL, experts=5, top_k=2, routing="dropless"), dict(batch=2, seq=6), lambda w, a: mixtral(w, a["tokens"], mixture(5, 2))),
     ("moe.apc", dict(MIXTRAL, experts=5, top_k=2, routing="capacity", capacity_factor=0.6), dict(batch=2, seq=9),
      lambda w, a: mixtral(w, a["tokens"], mixture(5, 2, 0.6))),
     ("moe.apc", dict(MIXTRAL, experts=4, top_k=3, routing="capacity", capacity_factor=0.5, groups=3), dict(batch=2, seq=10),

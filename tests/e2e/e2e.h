@@ -178,13 +178,19 @@ static inline int64_t e2e_letter(const char *spec, const int64_t *a, const int64
 /* Multiply-adds times two of a contraction, 0 for all else. */
 static inline double e2e_op_flops(const Func *f, const Op *op, const int64_t *symbols) {
   int64_t x[3][MAX_RANK];
-  if (op->kind != OP_dot && op->kind != OP_attention) return 0;
-  for (int k = 0; k < (op->kind == OP_dot ? 2 : 3); k++)
+  if (op->kind != OP_dot && op->kind != OP_attention && op->kind != OP_grouped_mlp) return 0;
+  for (int k = 0; k < (op->kind == OP_attention ? 3 : 2); k++)
     if (!interp_dims(type_of(f, op->in[k]), symbols, x[k])) return 0;
   double flops = 2;
   if (op->kind == OP_attention) {
     for (int d = 0; d < 4; d++) flops *= (double)x[0][d];
     return flops * (double)x[1][2] * (double)(x[0][4] + x[2][3]);
+  }
+  if (op->kind == OP_grouped_mlp) { /* as if every row were owned here */
+    int64_t gate[MAX_RANK];
+    if (!interp_dims(type_of(f, op->in[2]), symbols, gate)) return 0;
+    for (int d = 0; d < type_of(f, op->in[1])->rank; d++) flops *= (double)x[1][d];
+    return flops * 3 * (double)(gate[1] * gate[2]);
   }
   const char *spec = op_str(op, AT_spec);
   for (char letter = 'a'; letter <= 'z'; letter++) flops *= (double)e2e_letter(spec, x[0], x[1], letter);

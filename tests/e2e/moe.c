@@ -13,13 +13,15 @@ typedef struct Routing {
   const char *name;
   int nextra;
   DslDefine extra[MAX_EXTRA];
-  int capacity; /* places of an expert per group; 0: dense */
+  int capacity;  /* places of an expert per group; 0: no limit */
+  bool dropless; /* a token meets its own experts only */
 } Routing;
 
 static const Routing routings[] = {
-    {"dense", 0, {{0}}, 0},
-    {"capacity", 1, {{"routing", "capacity"}}, 5},
-    {"dropping", 2, {{"routing", "capacity"}, {"capacity_factor", "0.5"}}, 2},
+    {"dense", 0, {{0}}, 0, false},
+    {"capacity", 1, {{"routing", "capacity"}}, 5, false},
+    {"dropping", 2, {{"routing", "capacity"}, {"capacity_factor", "0.5"}}, 2, false},
+    {"dropless", 1, {{"routing", "dropless"}}, 0, true},
 };
 enum { NROUTINGS = sizeof routings / sizeof *routings, NLOGITS = BATCH * SEQ * VOCAB };
 
@@ -40,10 +42,10 @@ static double attention_flops(void) {
   return n * 2 * D * (2 * D + 2 * D / group) + 4.0 * BATCH * SEQ * SEQ * D;
 }
 
-/* A token meets all experts or an expert all its places; router and weighted sum. */
+/* A token meets all experts or its own, or an expert all its places; router and weighted sum, which is no contraction where it is dropless. */
 static double mixture_flops(const Routing *r) {
-  const double n = BATCH * SEQ, met = r->capacity ? (double)BATCH * EXPERTS * r->capacity : n * EXPERTS;
-  return n * 2 * D * EXPERTS + met * 3 * 2 * D * FFN + n * 2 * D * (r->capacity ? TOP_K : EXPERTS);
+  const double n = BATCH * SEQ, met = r->dropless ? n * TOP_K : r->capacity ? (double)BATCH * EXPERTS * r->capacity : n * EXPERTS;
+  return n * 2 * D * EXPERTS + met * 3 * 2 * D * FFN + n * 2 * D * (r->dropless ? 0 : r->capacity ? TOP_K : EXPERTS);
 }
 
 static void interpret(int i) {
@@ -68,6 +70,8 @@ static void test_references(void) {
   for (int i = 0; i < NROUTINGS; i++) interpret(i);
   double loose = e2e_distance(reference[1], reference[0], NLOGITS), tight = e2e_distance(reference[2], reference[0], NLOGITS);
   CHECKF(tight > 1e-3 && tight > loose, "half the capacity drops nothing: %g, %g", loose, tight);
+  double exact = e2e_distance(reference[3], reference[0], NLOGITS);
+  CHECKF(exact <= 1e-6, "dropless is not dense: %g", exact);
 }
 
 /* ---- one program */
@@ -133,6 +137,7 @@ static void test_one_rank(void) { on_every_routing("cpu", (PlanOptions){0}); }
 static void test_two_ranks(void) { on_every_routing("cpux2", (PlanOptions){.ep = 2}); }
 static void test_four_ranks(void) { on_every_routing("cpux4", (PlanOptions){.ep = 4}); }
 static void test_with_tp(void) { on_every_routing("cpux4", (PlanOptions){.ep = 2, .tp = 2}); }
+static void test_tp_and_dp(void) { on_every_routing("cpux4", (PlanOptions){.tp = 2, .dp = 2}); }
 static void test_with_dp(void) { on_every_routing("cpux4", (PlanOptions){.ep = 2, .dp = 2}); }
 
 int main(int argc, char **argv) {
@@ -144,5 +149,6 @@ int main(int argc, char **argv) {
   RUN(test_four_ranks);
   RUN(test_with_tp);
   RUN(test_with_dp);
+  RUN(test_tp_and_dp);
   return test_summary();
 }

@@ -70,6 +70,7 @@ static void parameter_counts(void) {
   COUNT("t5.apc", "layers=24 d=1024 heads=16 ffn=4096", 737668096);
   COUNT("moe.apc", "", 46702792704);
   COUNT("moe.apc", "routing=capacity groups=4", 46702792704);
+  COUNT("moe.apc", "routing=dropless", 46702792704);
   COUNT("moe.apc", "layers=56 d=6144 heads=48 ffn=16384 vocab=32768", 140630071296);
   COUNT("unet.apc", "", 31031745);
   COUNT("lstm.apc", "", 19775200);
@@ -107,6 +108,7 @@ static void many_settings(void) {
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7 routing=capacity capacity_factor=0.1"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=1 vocab=7 routing=capacity groups=7"},
+      {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=2 vocab=7 routing=dropless"},
       {"unet.apc", "channels=1 levels=3 image=8"},
       {"lstm.apc", "layers=3 d=4 hidden=6 vocab=5"},
       {"llama.apc", "layers=1 d=2 heads=1 ffn=1 vocab=1"},
