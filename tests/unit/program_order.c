@@ -38,6 +38,30 @@ static const char *const model =
     "  %s = mul %e, %x : f32[b, 8]\n"
     "  output \"y\" %s\n  output \"r\" %r\n}\n";
 
+/* A loop in a loop, with communication in both under most strategies. */
+static const char *const looping =
+    "symbol b hint 9\nparam \"w1\" : f32[8, 8] = zeros\nparam \"w2\" : f32[8, 8] = zeros\n"
+    "func @main level 1 {\n"
+    "  %x = input {name=\"x\"} : f32[b, 8]\n"
+    "  %w1 = param {name=\"w1\"} : f32[8, 8]\n"
+    "  %w2 = param {name=\"w2\"} : f32[8, 8]\n"
+    "  %n = const {value=3} : i64[]\n"
+    "  %e = exp %x : f32[b, 8]\n"
+    "  %t = loop %n : i64[]\n"
+    "  %h = carry %e : f32[b, 8]\n"
+    "  %a = dot %h, %w1 {spec=\"bd,df->bf\"} : f32[b, 8]\n"
+    "  %u = loop %n : i64[]\n"
+    "  %g = carry %a : f32[b, 8]\n"
+    "  %y = dot %g, %w2 {spec=\"bf,fd->bd\"} : f32[b, 8]\n"
+    "  %z = tanh %y : f32[b, 8]\n"
+    "  repeat \"u.repeat\" %u\n"
+    "  %gT = leave %g, %z : f32[b, 8]\n"
+    "  repeat \"t.repeat\" %t\n"
+    "  %hT = leave %h, %gT : f32[b, 8]\n"
+    "  %r = dot %hT, %w1 {spec=\"bd,df->bf\"} : f32[b, 8]\n"
+    "  %s = add %r, %x : f32[b, 8]\n"
+    "  output \"s\" %s\n}\n";
+
 typedef struct Built {
   void *image;
   Program p;
@@ -79,13 +103,21 @@ static void discard(Built *b) {
   free(b->image);
 }
 
+/* The first operations of the stages behind the first; none in a loop. */
+static void draw_cuts(const Func *f, int stages, int *cuts) {
+  int behind = 0; /* the loops */
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_leave) behind = (int)i + 1;
+  for (int i = 1; i < stages; i++) cuts[i] = behind ? behind + i - 1 : 2 + (int)draw(3) + (i - 1) * 3;
+}
+
 /* False when the strategies cannot be lowered (a gather of micro-batches). */
-static bool build(const char *axes, int stages, int micro_batches, uint64_t case_seed, Built *out) {
+static bool build(const char *text, const char *axes, int stages, int micro_batches, uint64_t case_seed, Built *out) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   seed = case_seed;
   const char *time = micro_batches > 1 ? arena_printf(a, "%smb=%d time", *axes ? ", " : "", micro_batches) : "";
-  Module *m = ir_parse("model", arena_printf(a, "apc.ir 1\nmesh [%s%s] stages %d\n%s", axes, time, stages, model), d);
+  Module *m = ir_parse("model", arena_printf(a, "apc.ir 1\nmesh [%s%s] stages %d\n%s", axes, time, stages, text), d);
   bool ok = m != NULL;
   CHECK(ok);
   if (!ok) diags_print(d, stderr, false);
@@ -94,9 +126,10 @@ static bool build(const char *axes, int stages, int micro_batches, uint64_t case
   if (ok) {
     Strategy *s = ARENA_ARRAY(a, Strategy, l1->ops.n);
     int *at = ARENA_ARRAY(a, int, l1->ops.n), cuts[4] = {0};
-    for (int i = 1; i < stages; i++) cuts[i] = 2 + (int)draw(3) + (i - 1) * 3;
+    draw_cuts(l1, stages, cuts);
     for (size_t i = 0; i < l1->ops.n; i++) {
-      s[i] = draw_strategy(m, l1, &l1->ops.items[i]);
+      const Op *op = &l1->ops.items[i];
+      s[i] = op->kind == OP_leave ? s[l1->values.items[op->in[0]].op] : draw_strategy(m, l1, op);
       for (int k = 1; k < stages; k++) at[i] += (int)i >= cuts[k];
     }
     LowerPlan plan = {.strategies = s, .stages = at};
@@ -178,7 +211,30 @@ static void expand(Search *s, const uint8_t *done) {
 
 typedef enum Opinion { FINE, BAD, TOO_LARGE } Opinion;
 
-static Opinion second_opinion(const Program *p) {
+/* The operations of a call when all loops make `rounds` rounds; false when there are too many. */
+static bool write_call(Search *s, uint32_t rank, const ProgramCall *call, int rounds) {
+  const ProgramBody *b = &s->p->bodies[call->body];
+  int made[PROGRAM_MAX_LOOPS], depth = 0;
+  for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
+    const ProgramInstr *x = &s->p->instrs[i];
+    if (x->kind == PI_loop && rounds == 0) i += x->dim;
+    else if (x->kind == PI_loop) made[depth++] = 1;
+    else if (x->kind == PI_repeat && made[depth - 1]++ < rounds) i -= x->dim;
+    else if (x->kind == PI_repeat) depth--;
+    if (!program_instr_is_comm(x->kind)) continue;
+    if (s->n[rank] == MOST_OPS) return false;
+    s->ops[rank][s->n[rank]++] = (At){i, call->micro_batch};
+  }
+  return true;
+}
+
+static bool has_loops(const Program *p) {
+  for (uint32_t i = 0; i < p->n_instrs; i++)
+    if (p->instrs[i].kind == PI_loop) return true;
+  return false;
+}
+
+static Opinion opinion_of_rounds(const Program *p, int rounds) {
   static Search search;
   Search *s = &search;
   memset(s, 0, sizeof *s);
@@ -187,11 +243,7 @@ static Opinion second_opinion(const Program *p) {
   for (uint32_t r = 0; r < p->ranks; r++) {
     const ProgramSchedule *line = &p->schedules[program_stage(p, r)];
     for (uint32_t k = line->calls; k < line->calls + line->n; k++)
-      for (uint32_t i = p->bodies[p->calls[k].body].instrs, e = i + p->bodies[p->calls[k].body].n; i < e; i++) {
-        if (!program_instr_is_comm(p->instrs[i].kind)) continue;
-        if (s->n[r] == MOST_OPS) return TOO_LARGE;
-        s->ops[r][s->n[r]++] = (At){i, p->calls[k].micro_batch};
-      }
+      if (!write_call(s, r, &p->calls[k], rounds)) return TOO_LARGE;
   }
   s->states = calloc(MOST_STATES, sizeof *s->states);
   s->table = calloc(4 * MOST_STATES, sizeof *s->table);
@@ -205,6 +257,15 @@ static Opinion second_opinion(const Program *p) {
   free(s->states);
   free(s->table);
   return s->bad ? BAD : s->too_many ? TOO_LARGE : FINE;
+}
+
+static Opinion second_opinion(const Program *p) {
+  Opinion worst = FINE;
+  for (int rounds = has_loops(p) ? 0 : 1; rounds <= (has_loops(p) ? 3 : 1) && worst != BAD; rounds++) {
+    Opinion now = opinion_of_rounds(p, rounds);
+    if (now == BAD || worst == FINE) worst = now;
+  }
+  return worst;
 }
 
 /* ---- faults: each spoils the opened image; false when it does not apply */
@@ -221,11 +282,9 @@ static uint32_t draw_comm(const Program *p, uint32_t body, uint32_t least, bool 
   return n >= least && n > 0 ? found[draw(n)] : PROGRAM_NONE;
 }
 
-static void nothing(ProgramInstr *x) {
-  x->kind = PI_wait;
-  x->event = 0;
-  x->lag = UINT32_MAX; /* never waits */
-}
+static void nothing(ProgramInstr *x) { x->kind = PI_check; }
+
+static bool is_border(const Program *p, uint32_t instr) { return p->instrs[instr].kind == PI_loop || p->instrs[instr].kind == PI_repeat; }
 
 static bool swap_two(Program *p, uint32_t body) {
   uint32_t i = draw_comm(p, body, 2, true), j = draw_comm(p, body, 2, false);
@@ -245,7 +304,7 @@ static bool drop_one(Program *p, uint32_t body) {
 
 static bool duplicate_one(Program *p, uint32_t body) {
   uint32_t i = draw_comm(p, body, 1, draw(2)), at = p->bodies[body].instrs + draw(p->bodies[body].n);
-  if (i == PROGRAM_NONE || program_instr_is_comm(p->instrs[at].kind)) return false;
+  if (i == PROGRAM_NONE || program_instr_is_comm(p->instrs[at].kind) || is_border(p, at)) return false;
   instrs(p)[at] = p->instrs[i];
   return true;
 }
@@ -253,6 +312,8 @@ static bool duplicate_one(Program *p, uint32_t body) {
 static bool move_first(Program *p, uint32_t body) {
   uint32_t i = draw_comm(p, body, 2, true), j = draw_comm(p, body, 2, false);
   if (i == PROGRAM_NONE || j == PROGRAM_NONE || j >= i) return false;
+  for (uint32_t k = j; k < i; k++)
+    if (is_border(p, k)) return false;
   ProgramInstr x = p->instrs[i];
   memmove(&instrs(p)[j + 1], &instrs(p)[j], (i - j) * sizeof x);
   instrs(p)[j] = x;
@@ -326,6 +387,16 @@ static const struct {
               {"repeat a micro-batch", repeat_call}, {"drop a call", drop_call}};
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
+static bool communicates_in_loop(const Program *p) {
+  int depth = 0;
+  for (uint32_t i = 0; i < p->n_instrs; i++) {
+    depth += (p->instrs[i].kind == PI_loop) - (p->instrs[i].kind == PI_repeat);
+    if (depth && program_instr_is_comm(p->instrs[i].kind)) return true;
+  }
+  return false;
+}
+
+static int communicating; /* programs */
 static int planted[FAULTS], caught[FAULTS], harmless[FAULTS], unsearched[FAULTS], confirmed, accepted;
 
 static void plant_one(Built *b, int fault, const char *what) {
@@ -351,25 +422,32 @@ static void plant_one(Built *b, int fault, const char *what) {
   free(kept);
 }
 
-static void programs_and_faults(void) {
+static void programs_and_faults(const char *text, int most_stages) {
   static const char *const axes[] = {"", "x=2", "x=3", "x=2, y=2"};
   for (int a = 0; a < 4; a++)
-    for (int stages = 1; stages <= 4; stages++)
+    for (int stages = 1; stages <= most_stages; stages++)
       for (int mb = 1; mb <= 4; mb++)
         for (uint64_t s = 0; s < 2; s++) {
           if (a == 0 && mb == 1) continue; /* a mesh has an axis */
           Built b = {0};
           char what[100];
-          snprintf(what, sizeof what, "[%s] stages %d micro-batches %d seed %d", axes[a], stages, mb, (int)s);
-          if (!build(axes[a], stages, mb, 1000 * s + (uint64_t)(100 * a + 10 * stages + mb), &b)) continue;
+          snprintf(what, sizeof what, "%s [%s] stages %d micro-batches %d seed %d", text == looping ? "loops" : "network", axes[a], stages, mb, (int)s);
+          if (!build(text, axes[a], stages, mb, 1000 * s + (uint64_t)(100 * a + 10 * stages + mb), &b)) continue;
           RtError error = {0};
           CHECKF(order_check(&b.p, 0, b.symbols, &error) == RT_OK, "%s: %s", what, error.text);
           CHECKF(second_opinion(&b.p) != BAD, "%s", what);
           accepted++;
+          communicating += communicates_in_loop(&b.p);
           for (int f = 0; f < FAULTS; f++)
             for (int k = 0; k < 3; k++) plant_one(&b, f, what);
           discard(&b);
         }
+}
+
+static void networks(void) { programs_and_faults(model, 4); }
+static void loops(void) {
+  programs_and_faults(looping, 2);
+  CHECKF(communicating >= 15, "%d programs communicate in a loop", communicating);
 }
 
 static void faults_are_caught(void) {
@@ -433,7 +511,8 @@ static void crossing_sends(void) {
 
 int main(void) {
   RUN(crossing_sends);
-  RUN(programs_and_faults);
+  RUN(networks);
+  RUN(loops);
   RUN(faults_are_caught);
   return test_summary();
 }
