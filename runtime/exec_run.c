@@ -174,8 +174,15 @@ static RtStatus run_check(const Executor *e, const ProgramInstr *x, RtError *err
 
 /* ---- loops: the executor counts itself, so that no round can change how many there are */
 
-static void tell_round(const Executor *e, const ProgramInstr *x, int64_t round) {
-  memcpy(exec_view(e, x, 0).data, &round, sizeof round);
+/* To the watchdog: the round of the innermost loop, from 1. */
+static void tell_place(const Executor *e) {
+  uint64_t round = e->n_loops ? (uint64_t)e->loops[e->n_loops - 1].round + 1 : 0;
+  if (e->options.place) rank_place_round(e->options.place, round);
+}
+
+static void begin_round(const Executor *e, const ProgramInstr *x) {
+  memcpy(exec_view(e, x, 0).data, &e->loops[e->n_loops - 1].round, sizeof(int64_t));
+  tell_place(e);
 }
 
 /* The instruction to go on with: the first of the body, or the one behind the loop. */
@@ -187,7 +194,7 @@ static uint32_t run_loop(Executor *e, uint32_t index) {
   if (rounds <= 0) return index + x->dim + 1;
   e->loops[e->n_loops].round = 0;
   e->loops[e->n_loops++].rounds = rounds;
-  tell_round(e, x, 0);
+  begin_round(e, x);
   return index + 1;
 }
 
@@ -198,9 +205,11 @@ static uint32_t run_repeat(Executor *e, uint32_t index) {
   if (x->tensors.n > 1) memcpy(&again, exec_view(e, x, 1).data, 1);
   if (!again || *round + 1 >= e->loops[e->n_loops - 1].rounds) {
     e->n_loops--;
+    tell_place(e);
     return index + 1;
   }
-  tell_round(e, x, ++*round);
+  ++*round;
+  begin_round(e, x);
   return index - x->dim + 1;
 }
 
@@ -237,6 +246,7 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   RtStatus status = RT_OK;
   e->prepared += p->entries[entry].prepare;
   e->n_loops = 0;
+  tell_place(e);
   for (uint32_t k = s->calls; !status && k < s->calls + s->n; k++) {
     const ProgramBody *b = &p->bodies[p->calls[k].body];
     status = exec_micro_batch(e, e->binding, p->calls[k].micro_batch, error);

@@ -41,7 +41,8 @@ void lateness_place(const Lateness *l, int rank, char *text, size_t size) {
   }
   if (l->step_text) l->step_text(l->step_context, rank, step, what, sizeof what);
   add_text(text, size, " at step %u", step);
-  if (what[0]) add_text(text, size, " (%s)", what);
+  uint64_t round = atomic_load(&slot->place.round);
+  if (what[0]) add_text(text, size, round ? " (%s, round %llu)" : " (%s)", what, (unsigned long long)round);
   if (atomic_load(&slot->progress.waiting))
     add_text(text, size, ", waiting in %s at order key %llu",
              comm_kind_name((CommKind)atomic_load(&slot->progress.kind)),

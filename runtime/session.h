@@ -87,6 +87,7 @@ typedef struct SessionRank SessionRank;
 typedef struct RankPlace {
   _Atomic uint64_t beats; /* grows with every step and command */
   _Atomic uint32_t step;
+  _Atomic uint64_t round; /* of the innermost loop around the step, from 1; 0 outside of loops */
 } RankPlace;
 
 /* Two plain stores. */
@@ -95,6 +96,8 @@ static inline void rank_place_step(RankPlace *p, uint32_t step) {
   atomic_store_explicit(&p->step, step, memory_order_relaxed);
   atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
 }
+
+static inline void rank_place_round(RankPlace *p, uint64_t round) { atomic_store_explicit(&p->round, round, memory_order_relaxed); }
 
 typedef enum SessionCommandKind { SESSION_RUN, SESSION_EXIT } SessionCommandKind;
 

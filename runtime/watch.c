@@ -24,7 +24,7 @@ typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } Fra
 
 typedef struct Frame {
   uint32_t magic, kind;
-  uint64_t beats, moves, key; /* BEAT: copies of the SessionSlot */
+  uint64_t beats, round, moves, key; /* BEAT: copies of the SessionSlot */
   uint32_t step, command, comm_kind, waiting;
   uint32_t status; /* FAILURE */
   char text[RT_ERROR_TEXT];
@@ -105,6 +105,7 @@ static void take_beat(Watch *w, int rank, const Frame *f) {
   SessionSlot *s = &w->slots[rank];
   atomic_store(&s->place.beats, f->beats);
   atomic_store(&s->place.step, f->step);
+  atomic_store(&s->place.round, f->round);
   atomic_store(&s->progress.moves, f->moves);
   atomic_store(&s->progress.key, f->key);
   atomic_store(&s->progress.kind, f->comm_kind);
@@ -177,7 +178,7 @@ static bool wants_beat(Peer *p) {
 
 static void beat(Watch *w) {
   const SessionSlot *s = &w->slots[0];
-  Frame f = {.kind = FRAME_BEAT, .beats = atomic_load(&s->place.beats), .moves = atomic_load(&s->progress.moves),
+  Frame f = {.kind = FRAME_BEAT, .beats = atomic_load(&s->place.beats), .round = atomic_load(&s->place.round), .moves = atomic_load(&s->progress.moves),
              .key = atomic_load(&s->progress.key), .step = atomic_load(&s->place.step), .command = atomic_load(&s->command),
              .comm_kind = atomic_load(&s->progress.kind), .waiting = atomic_load(&s->progress.waiting)};
   for (int i = 0; i < w->n_peers; i++)

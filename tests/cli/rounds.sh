@@ -67,7 +67,7 @@ end_rank() { # SIGNAL CODE
   check "exit $code, not $2" test $code = "$2"
   check "it took $((SECONDS - begin)) s" test $((SECONDS - begin)) -le 8
   expect_err "rank 1"
-  check "no step is named" grep -qE '(gemm|launch|all_gather|all_reduce|reduce_scatter|all_to_all|loop|repeat) of (h|t|w)' err
+  check "no step is named" grep -qE '(gemm|launch|all_gather|all_reduce|reduce_scatter|all_to_all|loop|repeat) of (h|t|w)[^)]*, round [1-9]' err
 }
 end_rank KILL 6
 end_rank STOP 7
