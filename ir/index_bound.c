@@ -121,3 +121,91 @@ IndexRange index_range(Module *m, const Func *f, Val v) {
   }
   return range;
 }
+
+/* ---- indices that follow from the sizes */
+
+/* The smallest value of an expression that grows with every symbol; false for any other. */
+static bool smallest(const Module *m, const Expr *e, int64_t *out) {
+  int64_t sum = e->value, v;
+  switch (e->kind) {
+    case EX_CONST: break;
+    case EX_SYM: sum = m->symbols.items[e->value].axis < 0 ? m->symbols.items[e->value].min : 0; break;
+    case EX_MUL:
+      if (e->value < 0) return false;
+      for (int i = 0; i < e->n; i++)
+        if (!smallest(m, e->args[i], &v) || v < 0 || __builtin_mul_overflow(sum, v, &sum)) return false;
+      break;
+    case EX_ADD:
+      for (int i = 0; i < e->n; i++)
+        if (!smallest(m, e->args[i], &v) || __builtin_add_overflow(sum, v, &sum)) return false;
+      break;
+    default: return false;
+  }
+  *out = sum;
+  return true;
+}
+
+static bool never_below(const Module *m, const Expr *e, int64_t bound) {
+  int64_t v;
+  return smallest(m, e, &v) && v >= bound;
+}
+
+static bool never_empty(const Module *m, const Type *t) {
+  for (int d = 0; d < t->rank; d++)
+    if (!never_below(m, t->dims[d], 1)) return false;
+  return true;
+}
+
+/* The elements of a value: all of first ... last occur, no others; first is NULL when that is not known. */
+typedef struct Span {
+  const Expr *first, *last;
+} Span;
+
+static Span shifted(Module *m, Span a, const Expr *by) {
+  return a.first && by ? (Span){ex_add(m, a.first, by), ex_add(m, a.last, by)} : (Span){0};
+}
+
+/* select(x < 0, ?, x) is x where no element is negative. */
+static Span span_of_select(Module *m, const Func *f, const Span *spans, const Op *op) {
+  const Op *test = op_of(f, op->in[0]);
+  Span x = spans[op->in[2]];
+  const Expr *zero = test->kind == OP_lt && test->in[0] == op->in[2] ? uniform_integer(m, f, test->in[1]) : NULL;
+  return zero && ex_is_const(zero, 0) && x.first && never_below(m, x.first, 0) ? x : (Span){0};
+}
+
+static Span span_of(Module *m, const Func *f, const Span *spans, const Op *op) {
+  const Type *t = type_of(f, op->out);
+  const Expr *same = uniform_integer(m, f, op->out);
+  if (same) return (Span){same, same};
+  if (op->kind == OP_iota) {
+    const Expr *start = op_expr(op, AT_start);
+    return (Span){start, ex_addi(m, ex_add(m, start, t->dims[op_int(op, AT_axis, 0)]), -1)};
+  }
+  if (op->kind == OP_add) {
+    Span sum = shifted(m, spans[op->in[0]], uniform_integer(m, f, op->in[1]));
+    return sum.first ? sum : shifted(m, spans[op->in[1]], uniform_integer(m, f, op->in[0]));
+  }
+  if (op->kind == OP_sub) {
+    const Expr *by = uniform_integer(m, f, op->in[1]);
+    return shifted(m, spans[op->in[0]], by ? ex_muli(m, by, -1) : NULL);
+  }
+  if (op->kind == OP_select) return span_of_select(m, f, spans, op);
+  return op->kind != OP_concat && keeps_elements(f, op) ? spans[op->in[0]] : (Span){0};
+}
+
+IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
+  Span *spans = ARENA_ARRAY(m->arena, Span, f->values.n);
+  IndexSpan *out = ARENA_ARRAY(m->arena, IndexSpan, f->ops.n + 1);
+  Loops loops = loops_of(m->arena, f);
+  *n = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    int index;
+    if (loops.of[i] >= 0 || !op->out) continue;
+    const Expr *below = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
+    if (below && spans[op->in[index]].first) out[(*n)++] = (IndexSpan){i, spans[op->in[index]].first, spans[op->in[index]].last, below};
+    const Type *t = type_of(f, op->out);
+    if (is_integer(t) && never_empty(m, t)) spans[op->out] = span_of(m, f, spans, op);
+  }
+  return out;
+}

@@ -22,4 +22,14 @@ typedef struct IndexRange {
  * whatever else is done to an index on the way leaves it to the model what it may be, and so does a loop, whose body may not run. */
 IndexRange index_range(Module *m, const Func *f, Val v);
 
+/* A gather or the update of a state whose indices follow from the sizes alone: all of first ... last occur, and 0 ... below - 1 are there. */
+typedef struct IndexSpan {
+  size_t op; /* index into Func.ops */
+  const Expr *first, *last, *below;
+} IndexSpan;
+
+/* All of them, in order.  Indices are followed from iota, sizes and numbers through copies, reshapes, broadcasts, sums with a number that is the same
+ * everywhere, and the idiom above where nothing is negative; not in loops, and not where a dimension may be empty. */
+IndexSpan *index_spans(Module *m, const Func *f, size_t *n);
+
 #endif

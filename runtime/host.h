@@ -62,6 +62,7 @@ const Bound *host_bound(const ApcModel *m, const char *name);
 
 /* runtime/host_check.c: refusals before anything runs, for the symbols in m->symbols. */
 RtStatus host_check_indices(ApcModel *m, uint32_t entry);
+RtStatus host_check_sizes(ApcModel *m, uint32_t entry);
 RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
 
 /* Binds an input of that name; takes over the tensor. */

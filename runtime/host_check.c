@@ -1,5 +1,5 @@
-/* runtime/host_check.c - what a request must satisfy before the ranks see it: indices inside their tables, sizes that this
- * machine has the memory for. */
+/* runtime/host_check.c - what a request must satisfy before the ranks see it: sizes the model can have, indices inside
+ * their tables, sizes that this machine has the memory for. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -67,6 +67,33 @@ RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
     if (status) return status;
   }
   return RT_OK;
+}
+
+/* ---- sizes: the checks of the entry's bodies that no rank's place has a part in, before the ranks come to them */
+
+static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
+  const Program *p = &m->artifact.program;
+  const uint32_t *exprs = program_list(p, x->exprs);
+  int64_t v[3];
+  for (int i = 0; i < 3; i++) {
+    if (p->expr_uses[exprs[i]] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)) return RT_OK;
+    RtStatus status = program_value(p, exprs[i], m->symbols, &v[i], &m->error);
+    if (status) return status;
+  }
+  if (v[1] <= v[0] && v[0] <= v[2]) return RT_OK;
+  return rt_error(&m->error, RT_BAD_INPUT, "with these sizes %s: %" PRId64 " is not in %" PRId64 " to %" PRId64, program_text(p, x->object), v[0], v[1], v[2]);
+}
+
+RtStatus host_check_sizes(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  RtStatus status = RT_OK;
+  for (uint32_t b = 0; b < p->n_bodies; b++) {
+    const ProgramBody *body = &p->bodies[b];
+    if (body->entry != entry && !p->entries[body->entry].prepare) continue;
+    for (uint32_t i = body->instrs; i < body->instrs + body->n && !status; i++)
+      if (p->instrs[i].kind == PI_check) status = check_size(m, &p->instrs[i]);
+  }
+  return status;
 }
 
 /* ---- memory */

@@ -45,6 +45,19 @@ expect 1 "element [2] is -1" "$apc" run plain.ir -q --input @ids-1.npy
 expect 0 "" "$apc" run shifted.ir -q --input @ids-1.npy
 expect 0 "" "$apc" run shifted.ir -q --input @ids9.npy # 10 is outside: the row is 0 (docs/ir.md)
 
+# Indices that follow from sizes alone: refused when a row is not there, before anything runs; sizes that are fixed as well.
+cat >past.apc <<'APC'
+dim seq, past
+entry main(x: f32[seq, 4], cache: f32[past, 4]) {
+  weight wpe: f32[16, 4] = normal(0.02)
+  output y = gather(wpe, iota(seq) + past) + x + sum(cache, [0], keep=1)
+}
+APC
+expect 0 "" "$apc" past.apc -q --init random --target cpux2 -o past
+expect 0 "y [8, 4]" ./past --input x=random --input cache=random --dim seq=8 --dim past=8
+expect 1 "with these sizes the last index of 'y.gather' leaves its table: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
+expect 1 "16 is not in 0 to 15" "$apc" run past.apc -q --init random --dim seq=8 --dim past=9
+
 # sizes no machine has the memory for: refused with the bytes, before they are filled
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
 expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
@@ -53,4 +66,4 @@ expect 3 "needs" "$apc" run "$gpt" -q --dim batch=100000000 --input random
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "64 bits" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
-summary 31
+summary 35

@@ -75,7 +75,9 @@ param "t" : f32[5, 4] = normal 1 seed 3
 func @main level 1 {
   %x = input {name="x"} : f32[b, 4]
   %t = param {name="t"} : f32[5, 4]
-  %i = iota {axis=0, start=0} : i64[b]
+  %n = iota {axis=0, start=0} : i64[b]
+  %one = const {value=1} : i64[b]
+  %i = mul %n, %one : i64[b]
   %far = gather %t, %i {axis=0, start=0} : f32[b, 4]
   %sum = add %x, %far : f32[b, 4]
   %half = slice %sum {starts=[1, 0], strides=[1, 2]} : f32[b - 1, 2]

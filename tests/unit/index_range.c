@@ -93,12 +93,44 @@ static void in_a_loop(void) {
                  "  %y = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %dl = leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n", &negative) == -1);
 }
 
+/* "first last below" of the only index that follows from the sizes; "none", or "several". */
+static const char *span_of(const char *body) {
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("t.ir", arena_printf(arena, "apc.ir 1\nsymbol s min 1\nsymbol p min 0\nfunc @main level 1 {\n  %%t = input {name=\"t\"} : f32[9, 2]\n"
+                                                   "  %%i = iota {axis=0, start=0} : i64[s]\n%s}\n", body), d);
+  if (!m || !verify_module(m, d)) {
+    diags_print(d, stderr, false);
+    exit(1);
+  }
+  size_t n;
+  const IndexSpan *spans = index_spans(m, module_func(m, "main"), &n);
+  Text t = {.arena = arena};
+  if (n == 1) ex_print(m, &t, spans->first), text_add(&t, " to "), ex_print(m, &t, spans->last), text_add(&t, " of "), ex_print(m, &t, spans->below);
+  else text_add(&t, n ? "several" : "none");
+  module_free(m);
+  return text_str(&t);
+}
+
+#define PICK(x) "  %y = gather %t, " x " {axis=0, start=0} : f32[s, 2]\n  output \"y\" %y\n"
+
+static void computed_from_sizes(void) {
+  CHECK_STR(span_of(PICK("%i")), "0 to s - 1 of 9");
+  CHECK_STR(span_of("  %n = size {expr=p} : i64[s]\n  %a = add %n, %i : i64[s]\n" PICK("%a")), "p to p + s - 1 of 9");
+  CHECK_STR(span_of("  %n = const {value=2} : i64[s]\n  %a = sub %i, %n : i64[s]\n  %b = cast %a {to=i32} : i32[s]\n" PICK("%b")), "-2 to s - 3 of 9");
+  CHECK_STR(span_of("  %n = size {expr=p} : i64[s]\n  %z = const {value=0} : i64[s]\n  %c = lt %n, %z : bool[s]\n  %q = add %n, %n : i64[s]\n"
+                    "  %w = select %c, %q, %n : i64[s]\n" PICK("%w")), "p to p of 9");
+  CHECK_STR(span_of("  %a = mul %i, %i : i64[s]\n" PICK("%a")), "none");
+  CHECK_STR(span_of("  %a = add %i, %i : i64[s]\n" PICK("%a")), "none");
+  CHECK_STR(span_of("  %e = iota {axis=0, start=0} : i64[p]\n  %y = gather %t, %e {axis=0, start=0} : f32[p, 2]\n  output \"y\" %y\n"), "none"); /* p may be 0 */
+}
+
 int main(void) {
   arena = arena_new();
   RUN(used_as_it_is);
   RUN(counted_from_the_end);
   RUN(places_of_states);
   RUN(computed_on_the_way);
+  RUN(computed_from_sizes);
   RUN(in_a_loop);
   arena_free(arena);
   return test_summary();
