@@ -1,6 +1,6 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> hoist -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/blocks.h says what repeats in it, group writes that into the operations' groups,
  * outline, on demand, into calls, which inline undoes.  Nothing else sequences passes.
@@ -29,6 +29,7 @@ static const Pass passes[] = {
     {"dce", pass_dce, NULL, false},
     {"widen", pass_widen, "cpu", false},
     {"prepare", pass_prepare, NULL, false},
+    {"hoist", pass_hoist, NULL, false},
     {"order", pass_order, NULL, false},
     {"group", pass_group, NULL, false},
     {"outline", pass_outline, NULL, true},

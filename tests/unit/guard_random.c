@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "ir/loops.h"
 #include "ir/window.h"
+#include "passes/passes.h"
 #include "tests/guard.h"
 
 enum { MAX_POOL = 200, WITHOUT_LOOPS = 600 }; /* seeds up to this one make no loops */
@@ -571,7 +572,24 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
-static long lowered, refused, operations, unproved, wrongly_refuted, drawn[OP_COUNT];
+static long lowered, refused, operations, unproved, wrongly_refuted, drawn[OP_COUNT], hoisted;
+
+/* NULL when what moves out of loops changes no result. */
+static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
+  Diags *diags = diags_new(arena);
+  const char *why = NULL;
+  bool ok = pass_hoist(m, diags);
+  const Func *f = module_func(m, "main");
+  if (!ok || !verify_func(m, f, diags)) return arena_printf(arena, "hoisted to what is not valid: %s", diags->n ? diags->items[0].message : "no reason given");
+  hoisted += f != ref->f;
+  for (int d = 0; d < 2; d++) {
+    InterpResult r;
+    InterpOptions o = {.domain = (InterpDomain)d, .symbols = ref->symbols, .tolerance = d ? 0 : ref->tolerance};
+    if (!interp_run(m, f, &o, ref->by[d].n, ref->by[d].inputs, arena, &r, diags)) return "hoisted to what does not run";
+    if (!guard_same(ref->by[d].result.outputs, ref->by[d].result.noutputs, r.outputs, r.noutputs, ref, o.domain, arena, &why)) return arena_printf(arena, "hoisted: %s", why);
+  }
+  return NULL;
+}
 
 static void check_seed(uint64_t seed) {
   Random r = {.seed = seed};
@@ -604,6 +622,8 @@ static void check_seed(uint64_t seed) {
       if (why && strstr(mesh, "time") && strstr(why, "not lowered: no way to convert")) refused++;
       else if (why) guard_report(m, f, l2, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), why);
     }
+    const char *why = check_hoist(m, &ref, arena);
+    if (why) guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu", (unsigned long long)seed), why);
   }
   if (m) module_free(m);
   arena_free(arena);
@@ -614,9 +634,10 @@ static int seeds = 900;
 
 static void random_graphs(void) {
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
-  printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations\n", (unsigned long long)first_seed,
-         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations);
+  printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations, work left loops in %ld graphs\n", (unsigned long long)first_seed,
+         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations, hoisted);
   CHECK(lowered > 2 * refused);
+  CHECKF(seeds < 900 || hoisted > 50, "work left loops in %ld graphs", hoisted);
   for (int k = OP_gather; k <= OP_pool && seeds >= 300; k++) CHECKF(drawn[k] > 0, "%s was never drawn", op_name((OpKind)k));
   /* A right program is never refuted; the prover may give up on one with many splats, but that must stay rare (none here). */
   CHECKF(wrongly_refuted == 0, "%ld right programs were refuted", wrongly_refuted);
