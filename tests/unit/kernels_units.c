@@ -1,5 +1,6 @@
 /* The units of level-2 functions: what fuses, what is a view, order of communication, stages, what a rank off the origin computes. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "codegen/units.h"
 #include "tests/test.h"
@@ -12,20 +13,22 @@ typedef struct Made {
   KernelSet kernels;
 } Made;
 
-static Made make(const char *body, int stage) {
+static Made make_for(const char *body, int stage, bool library) {
   Made x = {.arena = arena_new()};
   x.kernels.arena = x.arena;
   Diags *d = diags_new(x.arena);
-  const char *text = arena_printf(x.arena, "apc.ir 1\nsymbol b hint 3\nmesh [tp=2] stages 2\nstate \"st\" : f32[b,8] = 0\nfunc @r level 2 {\n%s}\n", body);
+  const char *text = arena_printf(x.arena, "apc.ir 1\nsymbol b hint 3\nmesh [tp=2] stages 2\nstate \"st\" : f32[b,8] = 0\nparam \"w\" : f32[3,4,4] = zeros\nparam \"v\" : f32[4] = zeros\nfunc @r level 2 {\n%s}\n", body);
   x.m = ir_parse("test", text, d);
   if (!x.m || !verify_module(x.m, d)) {
     diags_print(d, stderr, false);
     exit(1);
   }
   x.f = module_func(x.m, "r");
-  x.units = units_of(x.m, x.f, stage, false, &x.kernels);
+  x.units = units_of(x.m, x.f, stage, library, &x.kernels);
   return x;
 }
+
+static Made make(const char *body, int stage) { return make_for(body, stage, false); }
 
 static void done(Made *x) {
   module_free(x->m);
@@ -62,6 +65,35 @@ static void fusion(void) {
          "  output \"y\" %y @{}\n", 0, "source kernel kernel");
   /* nothing that no result needs */
   EXPECT(X "  %a = exp %x : f32[b,8]\n  output \"x\" %x @{}\n", 0, "source");
+}
+
+/* What follows a convolution joins it, for the library only, where nobody else reads the value in between. */
+static void joins(void) {
+#define IMAGE "  %x = input {name=\"x\"} : f32[b,9,4] @{}\n  %w = param {name=\"w\"} : f32[3,4,4] @{}\n  %v = param {name=\"v\"} : f32[4] @{}\n"
+#define CONV(y, x) "  %" y " = conv %" x ", %w {starts=[-1], strides=[1], dilations=[1], spec=\"nHc,Hco->nHo\"} : f32[b,9,4]\n"
+#define BIAS(y, x) "  %" y "b = broadcast %v {dims=[2]} : f32[b,9,4]\n  %" y " = add %" x ", %" y "b : f32[b,9,4]\n"
+  static const struct { const char *body; int kernels; const char *what; } cases[] = {
+      {IMAGE CONV("c", "x") BIAS("a", "c") "  %r = relu %a : f32[b,9,4]\n  output \"r\" %r @{}\n", 1, "conv bias relu"},
+      {IMAGE CONV("c", "x") "  %a = add %x, %c : f32[b,9,4]\n  %s = sigmoid %a : f32[b,9,4]\n  %r = mul %s, %a : f32[b,9,4]\n  output \"r\" %r @{}\n", 1,
+       "conv residual silu"},
+      /* two that meet: one joins the addition */
+      {IMAGE CONV("c", "x") BIAS("a", "c") CONV("d", "x") BIAS("e", "d") "  %m = add %a, %e : f32[b,9,4]\n  %r = relu %m : f32[b,9,4]\n  output \"r\" %r @{}\n", 2,
+       "conv bias none"},
+      /* somebody else reads what the relu would hide */
+      {IMAGE CONV("c", "x") "  %r = relu %c : f32[b,9,4]\n  output \"c\" %c @{}\n  output \"r\" %r @{}\n", 2, "conv none"},
+      {IMAGE CONV("c", "x") "  %e = exp %c : f32[b,9,4]\n  output \"e\" %e @{}\n", 2, "conv none"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    Made m = make_for(cases[i].body, 0, true);
+    Text t = {.arena = m.arena};
+    int n = 0;
+    for (size_t k = 0; k < m.units->n; k++) n += m.units->items[k].kind == UNIT_KERNEL;
+    units_print(m.m, &t, m.f, m.units);
+    CHECKF(n == cases[i].kernels && strstr(text_str(&t), cases[i].what), "case %zu: %s", i, text_str(&t));
+    done(&m);
+    m = make(cases[i].body, 0);
+    for (size_t k = 0; k < m.units->n; k++) CHECK(!m.units->items[k].conv);
+    done(&m);
+  }
 }
 
 static void views(void) {
@@ -147,6 +179,7 @@ static void text_is_deterministic(void) {
 
 int main(void) {
   RUN(fusion);
+  RUN(joins);
   RUN(views);
   RUN(dots);
   RUN(transposed_operands);
