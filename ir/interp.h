@@ -55,7 +55,7 @@ typedef struct InterpOptions {
   double tolerance;      /* copies of one output element may differ by this, relative to 1 + |element|; 0: equal bits */
   uint64_t partial_seed; /* inputs declared partial: 0 puts the value on one rank, else it is split at random */
   int64_t max_cells;     /* elements alive at once, all ranks together; 0: 2^27 */
-  int64_t max_rounds;    /* of a loop; 0: as many as it wants */
+  int64_t max_rounds;    /* that a loop may make; 0: any number */
 } InterpOptions;
 
 typedef struct InterpResult {

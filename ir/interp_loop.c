@@ -22,8 +22,6 @@ bool eval_loop(Eval *e) {
   int64_t most = e->in[0]->cells[0].i, limit;
   if (trips && !eval_expr(e, trips, &limit)) return false;
   if (trips && most > limit) most = limit;
-  int64_t allowed = e->run->options->max_rounds;
-  if (allowed && most > allowed) return eval_fail(e, "%lld rounds, %lld are allowed", (long long)most, (long long)allowed);
   rounds_of(e->run, e->frame, loop_of_op(e), e->rank)->most = most;
   e->out->cells[0].i = 0;
   return true;
@@ -31,8 +29,9 @@ bool eval_loop(Eval *e) {
 
 bool eval_repeat(Eval *e) {
   LoopRounds *rounds = rounds_of(e->run, e->frame, loop_of_op(e), e->rank);
-  rounds->again = e->in[0]->cells[0].i + 1 < rounds->most && (!e->in[1] || e->in[1]->cells[0].i);
-  return true;
+  int64_t made = e->in[0]->cells[0].i + 1, allowed = e->run->options->max_rounds;
+  rounds->again = made < rounds->most && (!e->in[1] || e->in[1]->cells[0].i);
+  return !rounds->again || !allowed || made < allowed || eval_fail(e, "more than %lld rounds", (long long)allowed);
 }
 
 static const Loop *loop_left(const Eval *e) {
