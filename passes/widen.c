@@ -14,12 +14,15 @@
  * The product keeps the name (plans speak of it).  Products of two activations stay as they are: their casts are temporary either way.
  * Not done for other devices, which multiply 16-bit numbers themselves.
  */
+#include "ir/loops.h"
 #include "passes/fixed.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
 
 typedef struct Widen {
   Rewrite r;
+  const Fixed *fixed;
+  Loops loops;
   Val *wide; /* by old value: its cast to f32, 0 before somebody asked */
 } Widen;
 
@@ -46,16 +49,28 @@ static Val widen_dot(Widen *w, const Op *op) {
                                      .loc = op->loc, .nin = 1, .in = &product, .nattrs = 1, .attrs = &to});
 }
 
+static bool widens(const Widen *w, const Op *op) {
+  if (op->kind != OP_dot || !narrow(type_of(w->r.old, op->out))) return false;
+  return fixed_by_weights(w->fixed[op->in[0]]) || fixed_by_weights(w->fixed[op->in[1]]);
+}
+
+/* What a loop reads from outside is cast before it: once, and the cast may be used behind it. */
+static void widen_entering(Widen *w, const Loop *l) {
+  int loop = (int)(l - w->loops.items);
+  for (size_t i = l->body; i < l->repeat; i++) {
+    const Op *op = &w->r.old->ops.items[i];
+    for (int k = 0; k < 2 && widens(w, op); k++)
+      if (!loops_within(&w->loops, w->loops.of[w->r.old->values.items[op->in[k]].op], loop)) wide(w, op->in[k]);
+  }
+}
+
 static bool widen(Module *m, const Func *f, Diags *diags) {
-  const Fixed *fixed = fixed_values(m->arena, f);
-  Widen w = {rewrite_start(m, f, diags), ARENA_ARRAY(m->arena, Val, f->values.n)};
+  Widen w = {rewrite_start(m, f, diags), fixed_values(m->arena, f), loops_of(m->arena, f), ARENA_ARRAY(m->arena, Val, f->values.n)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    bool weight = op->kind == OP_dot && (fixed_by_weights(fixed[op->in[0]]) || fixed_by_weights(fixed[op->in[1]]));
-    if (weight && narrow(type_of(f, op->out))) w.r.map[op->out] = widen_dot(&w, op);
+    if (op->kind == OP_loop) widen_entering(&w, &w.loops.items[w.loops.of[i]]);
+    if (widens(&w, op)) w.r.map[op->out] = widen_dot(&w, op);
     else if (!rewrite_copy(&w.r, op)) return false;
-    for (size_t v = 1; op->kind == OP_repeat && v < f->values.n; v++)
-      if (rewrite_is_behind(&w.r, w.wide[v])) w.wide[v] = 0;
   }
   rewrite_finish(&w.r);
   return diags->errors == 0;
