@@ -1,4 +1,5 @@
 /* base/file.c - see file.h. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "base/file.h"
 
 #include <errno.h>
@@ -69,8 +70,9 @@ char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n) {
 struct FileWriter {
   Diags *diags;
   char *path; /* the final name, links resolved */
-  char *temp; /* NULL: path itself is open (a device or a pipe) */
+  char *temp; /* NULL: path itself is open (a device or a pipe), or a file without a name */
   int fd;
+  bool nameless; /* in the final one's folder: nothing is left of it when this process is killed */
   bool failed;
   uint64_t offset;
   size_t buffered;
@@ -105,9 +107,41 @@ static bool open_beside(FileWriter *w, unsigned mode) {
   return write_failed(w, strerror(why));
 }
 
+static char *folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  if (!slash) return must(strdup("."));
+  return must(strndup(path, slash == path ? 1 : (size_t)(slash - path)));
+}
+
+static bool open_nameless(FileWriter *w, unsigned mode) {
+  if (!*w->path) return false;
+  char *dir = folder_of(w->path);
+  w->fd = open(dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, (mode_t)mode);
+  free(dir);
+  w->nameless = w->fd >= 0;
+  return w->nameless;
+}
+
+/* Gives a nameless file a name beside the final one, just before it is renamed: a link cannot replace. */
+static bool name_it(FileWriter *w) {
+  size_t room = strlen(w->path) + 48;
+  char from[32];
+  snprintf(from, sizeof from, "/proc/self/fd/%d", w->fd);
+  w->temp = must(malloc(room));
+  for (int i = 0; i < 1000; i++) {
+    snprintf(w->temp, room, "%s.tmp-%ld-%d", w->path, (long)getpid(), i);
+    if (linkat(AT_FDCWD, from, AT_FDCWD, w->temp, AT_SYMLINK_FOLLOW) == 0) return true;
+    if (errno != EEXIST) break;
+  }
+  int why = errno;
+  free(w->temp);
+  w->temp = NULL;
+  return write_failed(w, strerror(why));
+}
+
 static bool open_target(FileWriter *w, unsigned mode) {
   struct stat st;
-  if (stat(w->path, &st) != 0 || S_ISREG(st.st_mode)) return open_beside(w, mode);
+  if (stat(w->path, &st) != 0 || S_ISREG(st.st_mode)) return open_nameless(w, mode) || open_beside(w, mode);
   if (S_ISDIR(st.st_mode)) return write_failed(w, "it is a directory");
   w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
   return w->fd >= 0 || write_failed(w, strerror(errno));
@@ -170,11 +204,8 @@ uint64_t file_writer_offset(const FileWriter *w) { return w->offset; }
 /* Makes the rename itself durable.  Some file systems cannot sync a directory; nothing is lost then
  * but the promise across a power failure. */
 static void sync_directory_of(const char *path) {
-  char *dir = must(strdup(path));
-  char *slash = strrchr(dir, '/');
-  if (slash == dir) slash[1] = 0;
-  else if (slash) *slash = 0;
-  int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  char *dir = folder_of(path);
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
     (void)fsync(fd);
     close(fd);
@@ -184,7 +215,8 @@ static void sync_directory_of(const char *path) {
 
 static bool put_in_place(FileWriter *w) {
   if (w->failed || !flush(w)) return false;
-  if (w->temp && fsync(w->fd) != 0) return write_failed(w, strerror(errno));
+  if ((w->temp || w->nameless) && fsync(w->fd) != 0) return write_failed(w, strerror(errno));
+  if (w->nameless && !name_it(w)) return false;
   int fd = w->fd;
   w->fd = -1;
   if (close(fd) != 0) return write_failed(w, strerror(errno));

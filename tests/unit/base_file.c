@@ -1,10 +1,12 @@
 /* Files: mapping, text, atomic writing; the content hash. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -134,6 +136,28 @@ static void write_abandoned_keeps_the_old(void) {
 }
 
 /* A full disk, played by a limit on the file size: one error, the old file stays, no temporary. */
+/* A process that is killed while it writes leaves nothing, where the file system has files without names. */
+static void write_killed_leaves_nothing(void) {
+  char *folder = arena_printf(arena, "%s/killed", temp_root());
+  CHECK(mkdir(folder, 0777) == 0);
+  int probe = open(folder, O_WRONLY | O_TMPFILE, 0600);
+  if (probe < 0) {
+    printf("not run: no O_TMPFILE here\n");
+    return;
+  }
+  close(probe);
+  pid_t pid = fork();
+  if (pid == 0) {
+    FileWriter *w = file_writer_open(diags, arena_printf(arena, "%s/new", folder), 0666);
+    char bytes[200000] = "text";
+    if (!w || !file_writer_add(w, bytes, sizeof bytes)) _exit(1);
+    raise(SIGKILL);
+  }
+  int status = 0;
+  CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+  CHECK(rmdir(folder) == 0); /* empty */
+}
+
 static void write_failing_keeps_the_old(void) {
   const char *path = temp_path("f.txt");
   static char big[300000];
@@ -213,6 +237,7 @@ int main(void) {
   RUN(write_replaces);
   RUN(write_in_pieces);
   RUN(write_abandoned_keeps_the_old);
+  RUN(write_killed_leaves_nothing);
   RUN(write_failing_keeps_the_old);
   RUN(write_goes_through_links_and_devices);
   RUN(write_refuses);
