@@ -45,10 +45,25 @@ for how in "KILL apc" "TERM apc" "KILL group" "TERM group" "HUP group"; do
   killed $how "$apc" run "$mlp" $small -q
 done
 
+# apc is killed while the ranks that it started compute.
+ranks() { ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$TMPDIR/"; }
+for signal in KILL TERM SEGV; do
+  last="SIG$signal to apc bench"
+  # shellcheck disable=SC2086
+  "$apc" bench "$mlp" $small --target cpux2 --runs 1000000 -q >out 2>err </dev/null &
+  pid=$!
+  for _ in $(seq 600); do [ "$(ranks)" -eq 2 ] && break; sleep 0.1; done
+  check "the ranks have not begun" test "$(ranks)" -eq 2
+  { kill -$signal $pid; wait $pid; } 2>/dev/null
+  for _ in $(seq 100); do [ "$(ranks)" -eq 0 ] && break; sleep 0.1; done
+  check "ranks are left" test "$(ranks)" -eq 0
+  nothing_left
+done
+
 # shellcheck disable=SC2086
 CC=false expect 1 "false failed on generated code" "$apc" "$mlp" $small -q -o prog
 nothing_left
 # shellcheck disable=SC2086
 CC=no-such-compiler expect 5 "there is no C compiler" "$apc" "$mlp" $small -q -o prog
 nothing_left
-summary 68
+summary 83
