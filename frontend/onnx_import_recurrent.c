@@ -168,7 +168,7 @@ static bool read_layer(Node *n, Recurrent *r) {
   if (!both && !r->first_backward && strcmp(direction, "forward") != 0) return node_error(n, "direction \"%s\"", direction);
   if (t->rank != 3 || tr->rank != 3) return node_error(n, "operands are %s and %s", type_string(n->m, t), type_string(n->m, tr));
   r->steps = t->dims[r->batch_first ? 1 : 0];
-  if (known_bounds(n->m, r->steps).low < 1) return node_error(n, "there may be no time step in %s", type_string(n->m, t));
+  if (ex_is_const(r->steps, 0)) return node_error(n, "there is no time step in %s", type_string(n->m, t));
   r->batch = t->dims[r->batch_first ? 0 : 1], r->in = t->dims[2], r->hidden = tr->dims[2];
   const Expr *rows = ex_muli(n->m, r->hidden, r->gates), *directions = ex_const(n->m, r->directions);
   const Expr *weights[] = {directions, rows, r->in}, *recurrent[] = {directions, rows, r->hidden};

@@ -62,13 +62,23 @@ static bool is_model_function(const Onnx__ModelProto *model, const Onnx__NodePro
   return false;
 }
 
+static void count_graph(Arena *a, const Onnx__ModelProto *model, const Onnx__GraphProto *graph, OnnxFacts *out);
+
+/* With the nodes of graphs inside it. */
 static void count_node(Arena *a, const Onnx__ModelProto *model, const Onnx__NodeProto *node, OnnxFacts *out) {
   const char *domain = node->domain ? node->domain : "", *type = node->op_type ? node->op_type : "";
   bool plain = !*domain || strcmp(domain, "ai.onnx") == 0;
+  out->nodes++;
+  for (size_t i = 0; i < node->n_attribute; i++)
+    if (node->attribute[i]->g) count_graph(a, model, node->attribute[i]->g, out);
   Count *c = count(a, &out->operators, plain ? arena_strdup(a, type) : arena_printf(a, "%s.%s", domain, type));
   if (c->n > 1) return;
   c->missing = !onnx_op_supported(domain, type, out->opset) && !is_model_function(model, node);
   out->missing += c->missing;
+}
+
+static void count_graph(Arena *a, const Onnx__ModelProto *model, const Onnx__GraphProto *graph, OnnxFacts *out) {
+  for (size_t i = 0; i < graph->n_node; i++) count_node(a, model, graph->node[i], out);
 }
 
 static bool onnx_facts(Tool *t, const char *path, OnnxFacts *out) {
@@ -79,8 +89,7 @@ static bool onnx_facts(Tool *t, const char *path, OnnxFacts *out) {
   out->opset = default_opset(model);
   out->ir_version = model->ir_version;
   out->producer = arena_printf(t->arena, "%s %s", model->producer_name ? model->producer_name : "", model->producer_version ? model->producer_version : "");
-  out->nodes = model->graph ? (int64_t)model->graph->n_node : 0;
-  for (int64_t i = 0; i < out->nodes; i++) count_node(t->arena, model, model->graph->node[i], out);
+  if (model->graph) count_graph(t->arena, model, model->graph, out);
   sort_counts(&out->operators);
   onnx_file_close(file);
   return true;

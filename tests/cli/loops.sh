@@ -14,6 +14,10 @@ for kind in loop if; do
   equals_one_rank $kind.onnx --dp 3
 done
 
+# operators inside of graphs count
+expect 0 "" "$apc" inspect loop.onnx --json
+expect_json '{"Loop", "MatMul", "Tanh", "Add"} == set(d["onnx"]["operators"])'
+
 cat >while.apc <<'END'
 dim batch
 entry main(x: f32[batch, 6], n: i64[]) {
@@ -33,4 +37,4 @@ for plan in "" "--tp 3" "--dp 3"; do
   equals_one_rank while.apc $plan
 done
 
-summary 22
+summary 24

@@ -223,7 +223,7 @@ static void a_body_slices_no_weights(void) {
 static void what_is_not_done_is_refused(void) {
   build(&(Case){"LSTM", "forward", 4, 1, .bias = false});
   inputs.items[0] = value_info("x", F32, "0,3,2");
-  expect(DIAG_onnx_node, "there may be no time step", NULL);
+  expect(DIAG_onnx_node, "there is no time step", NULL);
   build(&(Case){"RNN", "sideways", 1, 1, .bias = false});
   expect(DIAG_onnx_node, "direction \"sideways\"", NULL);
   build(&(Case){"RNN", "forward", 3, 1, .bias = false});
