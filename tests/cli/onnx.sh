@@ -104,6 +104,17 @@ func @main level 1 {
   output "z" %z
 }
 IR
+cat >grouped.ir <<'END'
+apc.ir 1
+func @main level 1 {
+  %x = input {name="x"} : f32[4, 2]
+  %i = input {name="i"} : i64[4]
+  %w = input {name="w"} : f32[3, 2, 5]
+  %y = grouped_dot %x, %i, %w {start=0} : f32[4, 5]
+  output "y" %y
+}
+END
+expect 1 "'grouped_dot' has no ONNX form" "$apc" convert grouped.ir out2.onnx
 expect 1 "error[APC0115]" "$apc" convert state.ir out2.onnx; expect_err "'read' has no ONNX form"; expect_err "'random'"
 check "a file was written" test ! -e out2.onnx
 printf 'apc.ir 1\nfunc @a level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\nfunc @b level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\n' >two.ir

@@ -72,6 +72,8 @@ static void computed_on_the_way(void) {
                  &negative) == -1);
   CHECK(below_of("  %f = cast %i {to=f32} : f32[4]\n  %a = cast %f {to=i64} : i64[4]\n" GATHER("%a"), &negative) == -1);
   CHECK(below_of("  output \"y\" %i\n", &negative) == -1);
+  CHECK(below_of("  %w = input {name=\"w\"} : f32[5, 2, 3]\n  %x = slice %t {starts=[0, 0], strides=[1, 1]} : f32[4, 2]\n"
+                 "  %y = grouped_dot %x, %i, %w {start=0} : f32[4, 3]\n  output \"y\" %y\n", &negative) == -1); /* -1 may well mean no group */
 }
 
 /* A body may not run, so nothing must hold; but the input indexes the table, in the round after the one that reads it. */

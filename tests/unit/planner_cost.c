@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "frontend/target.h"
+#include "passes/cost.h"
 #include "passes/cost_comm.h"
 #include "passes/cost_kernel.h"
 #include "tests/test.h"
@@ -119,6 +120,33 @@ static void products(void) {
   is(kernel_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
 }
 
+/* A row meets one matrix of a grouped operation, whatever number there is; ranks among which the matrices are cut share the rows. */
+static void grouped_work(void) {
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("grouped", "apc.ir 1\nmesh [a=2]\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[6, 5]\n  %i = input {name=\"i\"} : i64[6]\n"
+                                  "  %w = input {name=\"w\"} : f32[4, 5, 3]\n  %g = input {name=\"g\"} : f32[4, 5, 8]\n  %d = input {name=\"d\"} : f32[4, 8, 3]\n"
+                                  "  %y = grouped_dot %x, %i, %w {start=0} : f32[6, 3]\n  %z = grouped_mlp %x, %i, %g, %g, %d {start=0, kind=\"silu\"} : f32[6, 3]\n"
+                                  "  output \"y\" %y\n  output \"z\" %z\n}\n", d);
+  const Target *t = machine("link l at 10 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
+  CHECK(m && t);
+  if (!m || !t) return;
+  const Func *f = module_func(m, "main");
+  CostModel *c = cost_model_new(m, t);
+  const double whole[2] = {2 * 6 * 5 * 3, 2 * 6 * 8 * (5 + 5 + 3)};
+  for (int k = 0; k < 2; k++) {
+    const Op *op = op_of(f, func_find(f, k ? "z" : "y"));
+    const Rule *r = rule_of(m, f, op);
+    const char *const halved[] = {"r0", "v", k ? "f" : "k"};
+    is(cost_op(c, f, op, r, &(Strategy){0}).flops, whole[k], "operations of all rows");
+    for (int i = 0; i < (k ? 3 : 2); i++) { /* 5 is not halved */
+      Strategy s = {1, {{0, (uint8_t)rule_factor_find(r, halved[i])}}};
+      is(cost_op(c, f, op, r, &s).flops, whole[k] / 2, halved[i]);
+    }
+  }
+  cost_model_free(c);
+  module_free(m);
+}
+
 int main(void) {
   arena = arena_new();
   RUN(plain_links);
@@ -127,6 +155,7 @@ int main(void) {
   RUN(pairs);
   RUN(sane);
   RUN(products);
+  RUN(grouped_work);
   arena_free(arena);
   return test_summary();
 }
