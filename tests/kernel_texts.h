@@ -220,8 +220,8 @@ static void indexing(void) {
     text_case(arena_printf(a, "grouped %s", t),
               arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,21] @{}\n  %%w = input {name=\"w\"} : %s[s,21,131] @{}\n  %%n = iota {axis=1, start=0} : i64[b,s]\n"
                            "  %%m = iota {axis=0, start=0} : i64[b,s]\n  %%i = mul %%n, %%m : i64[b,s]\n  %%y = grouped_dot %%x, %%i, %%w {start=1} : %s[b,s,131]\n"
-                           "  %%v = input {name=\"v\"} : %s[3,21,192] @{}\n  %%j = input {name=\"j\"} : i64[b,s] @{}\n  %%k = const {value=4} : i64[b,s]\n  %%l = mod %%j, %%k : i64[b,s]\n"
-                           "  %%z = grouped_dot %%x, %%l, %%v {start=0} : %s[b,s,192]\n"
+                           "  %%v = input {name=\"v\"} : %s[3,21,64] @{}\n  %%j = input {name=\"j\"} : i64[b,s] @{}\n  %%k = const {value=4} : i64[b,s]\n  %%l = mod %%j, %%k : i64[b,s]\n"
+                           "  %%z = grouped_dot %%x, %%l, %%v {start=0} : %s[b,s,64]\n"
                            "  %%g = input {name=\"g\"} : %s[3,21,5] @{}\n  %%u = input {name=\"u\"} : %s[3,21,5] @{}\n  %%d = input {name=\"d\"} : %s[3,5,21] @{}\n"
                            "  %%q = grouped_mlp %%x, %%l, %%g, %%u, %%d {kind=\"%s\", start=0} : %s[b,s,21]\n" OUTF("y") OUTF("z") OUTF("q"),
                            t, t, t, t, t, t, t, t, i ? "relu" : "silu", t));
