@@ -237,7 +237,14 @@ static bool acts_once(const Module *m, const Op *op, int depth) {
   return false;
 }
 
-/* V21: values of a body are visible in it only; what the loop leaves behind are its leaves. */
+/* Does the leave take what a leave of the same loop leaves behind? */
+static bool takes_leave(const Func *f, size_t leave) {
+  size_t repeat = leave;
+  while (f->ops.items[repeat].kind == OP_leave) repeat--;
+  return op_of(f, f->ops.items[leave].in[1]) > &f->ops.items[repeat];
+}
+
+/* V21: values of a body are visible in it only; what the loop leaves behind are its leaves, all at once. */
 static void check_loops(Verify *v) {
   const Func *f = v->f;
   check_loop_structure(v);
@@ -249,6 +256,7 @@ static void check_loops(Verify *v) {
     for (int k = 0; k < op->nin; k++)
       if (!loops_within(&loops, loops_reads_in(&loops, f, i), loops.of[op_of(f, op->in[k]) - f->ops.items]))
         broken(v, op, "V21", "operand %d is a value of a loop's body", k);
+    if (op->kind == OP_leave && takes_leave(f, i)) broken(v, op, "V21", "operand 1 is another leave of the loop");
     if (loops.of[i] < 0) continue;
     if (acts_once(v->m, op, 0)) broken(v, op, "V22", "a write or random numbers in a loop");
     if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage) broken(v, op, "V22", "it leaves the pipeline stage of the loop");
