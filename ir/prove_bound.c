@@ -128,7 +128,7 @@ static bool not_negative(Bound *b, const Expr *e) {
     }
   for (int i = 0; i < terms_of(e); i++) {
     const Expr *hard = hard_factor(term_at(e, i));
-    if (hard && is_division(hard)) return division_does(b, e, term_at(e, i));
+    if (hard && is_division(hard) && division_does(b, e, term_at(e, i))) return true;
   }
   return sum_is_positive(b->m, e);
 }

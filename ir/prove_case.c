@@ -281,12 +281,15 @@ static bool case_slice(const Case *c) {
   for (int d = 0; d < c->out->rank; d++) {
     Span s = c->in[0].dims[d];
     const Expr *extent = local_out(c)->dims[d];
+    const Expr *from = local->u.exprs[d], *step = ex_const(m, strides->u.ints[d]);
+    Span read = span_at(from, ex_max(m, from, ex_addi(m, ex_add(m, from, ex_mul(m, ex_addi(m, extent, -1), step)), 1)));
+    if (!span_within(c->p, &read, type_of(c->f, c->op->in[0])->dims[d])) return prove_fail(c->p, "the slice leaves dimension %d of its operand", d);
     if (s.free) {
       c->out->dims[d] = (Span){NULL, extent, true};
       continue;
     }
     const Expr *first = ex_sub(m, ex_add(m, s.lo, local->u.exprs[d]), starts->u.exprs[d]);
-    const Expr *lo = expr_quotient(c->p, first, ex_const(m, strides->u.ints[d]));
+    const Expr *lo = expr_quotient(c->p, first, step);
     if (!lo) return prove_fail(c->p, "dimension %d begins between two steps", d);
     c->out->dims[d] = span_at(lo, ex_add(m, lo, extent));
     if (!span_inside(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "dimension %d leaves the slice of level 1", d);
@@ -473,7 +476,10 @@ static bool case_constant(const Case *c) {
 
 static bool case_random(const Case *c) {
   const Attr *starts = op_attr(c->op, AT_starts);
-  for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = span_at(starts->u.exprs[d], ex_add(c->p->m, starts->u.exprs[d], local_out(c)->dims[d]));
+  for (int d = 0; d < c->out->rank; d++) {
+    c->out->dims[d] = span_at(starts->u.exprs[d], ex_add(c->p->m, starts->u.exprs[d], local_out(c)->dims[d]));
+    if (!span_within(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "numbers beyond those of level 1");
+  }
   return true;
 }
 

@@ -35,6 +35,12 @@ static bool is_partial(Prover *p, const Op *op, const Relation *in, uint32_t axe
          reduction_name(op_attr(op, AT_op)->u.reduction), reduction_name(in->partial));
 }
 
+static const Expr *members_sum(Prover *p, const Expr *e, int axis) {
+  const Expr *sum = ex_const(p->m, 0);
+  for (int j = 0; j < p->m->mesh.axes[axis].size; j++) sum = ex_add(p->m, sum, at_member(p, e, axis, j));
+  return sum;
+}
+
 /* The members of the axis hold parts of dimension `dim` that follow each other; joined they are `out`. */
 static bool join(Prover *p, const Relation *in, int axis, int dim, Span *out) {
   const Span *s = &in->dims[dim];
@@ -42,9 +48,7 @@ static bool join(Prover *p, const Relation *in, int axis, int dim, Span *out) {
   if ((in->axes >> axis) & 1u) return prove_fail(p, "a partial value is gathered");
   if ((relation_uses(p->m, in, dim) >> axis) & 1u) return prove_fail(p, "the axis cuts another dimension as well");
   if (s->free) {
-    const Expr *sum = ex_const(p->m, 0);
-    for (int j = 0; j < n; j++) sum = ex_add(p->m, sum, at_member(p, s->hi, axis, j));
-    *out = (Span){NULL, sum, true};
+    *out = (Span){NULL, members_sum(p, s->hi, axis), true};
     return true;
   }
   for (int j = 0; j + 1 < n; j++)
@@ -79,8 +83,9 @@ static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, 
   const Expr *extent = type_of(f, op->out)->dims[dim];
   if ((relation_uses(p->m, in, -1) >> axis) & 1u) return prove_fail(p, "the axis already cuts the value");
   if (s->free) {
+    const Expr *all = s->hi; /* `out` may be the same span */
     *out = (Span){NULL, extent, true};
-    return true;
+    return expr_equal(p, members_sum(p, extent, axis), all) || prove_fail(p, "the members' extents do not cut the dimension");
   }
   /* The whole dimension: the last member's end over all axes that cut it now. */
   const Expr *whole = s->hi;
@@ -99,16 +104,6 @@ static bool prove_all_to_all(Prover *p, const Func *f, const Op *op, const Relat
   return scatter(p, f, op, &between, axis, cut, &out->dims[cut]);
 }
 
-/* What nobody holds must not be wanted. */
-static bool wanted_is_held(Prover *p, const Span *want, const Expr *whole) {
-  if (!span_inside(p, want, whole)) return prove_fail(p, "more is wanted than anybody holds");
-  if (!expr_has_dimension(p->m, want->lo) && !expr_has_dimension(p->m, want->hi) && !expr_has_dimension(p->m, whole)) return true;
-  /* Inside, or empty. */
-  if (expr_at_most(p, ex_min(p->m, want->hi, ex_const(p->m, 0)), want->lo) && expr_at_most(p, want->hi, ex_max(p->m, whole, want->lo))) return true;
-  p->uncertain = true;
-  return prove_fail(p, "whether more is wanted than anybody holds depends on sizes");
-}
-
 static bool prove_exchange(Prover *p, const Op *op, const Relation *in, Relation *out) {
   const Attr *source = op_attr(op, AT_source), *target = op_attr(op, AT_target);
   int dim = (int)op_int(op, AT_axis, 0);
@@ -125,9 +120,18 @@ static bool prove_exchange(Prover *p, const Op *op, const Relation *in, Relation
   const Expr *whole = have.hi;
   for (int a = 0; a < p->m->mesh.naxes; a++) whole = at_member(p, whole, a, p->m->mesh.axes[a].size - 1);
   if (!span_tiles(p, &have, whole, span_axes(p->m, &have))) return prove_fail(p, "the sources do not cover the dimension once");
-  if (!wanted_is_held(p, &want, whole)) return false;
+  if (!span_within(p, &want, whole)) return prove_fail(p, "more is wanted than anybody holds");
   out->dims[dim] = want;
   return true;
+}
+
+/* Even an empty slice lies in its operand. */
+static bool slices_operand(Prover *p, const Expr *lo, const Expr *hi, const Expr *extent) {
+  Span part = span_at(lo, hi);
+  if (!span_inside(p, &part, extent)) return false;
+  if (expr_at_most(p, ex_const(p->m, 0), lo) && expr_at_most(p, hi, extent)) return true;
+  p->uncertain |= expr_has_dimension(p->m, lo) || expr_has_dimension(p->m, hi) || expr_has_dimension(p->m, extent);
+  return false;
 }
 
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {
@@ -159,6 +163,7 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
     case OP_shard_slice: {
       const Span *s = &in->dims[dim];
       const Expr *start = op_expr(op, AT_start), *extent = type_of(f, op->out)->dims[dim];
+      if (!slices_operand(p, start, ex_add(p->m, start, extent), type_of(f, op->in[0])->dims[dim])) return prove_fail(p, "the slice leaves its operand");
       if (s->free) return out->dims[dim] = (Span){NULL, extent, true}, true;
       const Expr *lo = ex_add(p->m, s->lo, start);
       out->dims[dim] = span_at(lo, ex_add(p->m, lo, extent));

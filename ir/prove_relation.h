@@ -65,6 +65,8 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
 /* Inside [0, extent) at all coordinates; with symbolic extents, at several sizes (it tells witnesses apart, nothing rests on it
  * alone: outputs are compared with their declared shards). */
 bool span_inside(Prover *p, const Span *s, const Expr *extent);
+/* Inside [0, whole) or empty, at all coordinates and sizes. */
+bool span_within(Prover *p, const Span *s, const Expr *whole);
 /* A free span has to be somewhere: a canonical cut of that extent.  All are true; which one leads on is found by trying (prove). */
 bool span_settle(Prover *p, Span *s, const Expr *extent);
 /* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */

@@ -128,6 +128,14 @@ bool span_inside(Prover *p, const Span *s, const Expr *extent) {
   return true;
 }
 
+bool span_within(Prover *p, const Span *s, const Expr *whole) {
+  if (!span_inside(p, s, whole)) return false;
+  if (!expr_has_dimension(p->m, s->lo) && !expr_has_dimension(p->m, s->hi) && !expr_has_dimension(p->m, whole)) return true;
+  if (expr_at_most(p, ex_min(p->m, s->hi, ex_const(p->m, 0)), s->lo) && expr_at_most(p, s->hi, ex_max(p->m, whole, s->lo))) return true;
+  p->uncertain = true;
+  return false;
+}
+
 /* Tries the ordered subsets of the axes as a canonical cut of the extent. */
 static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   const Expr *lo, *hi;
