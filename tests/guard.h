@@ -54,13 +54,9 @@ static inline bool guard_same(const InterpNamed *want, int nwant, const InterpNa
   return true;
 }
 
-/* Lowers with the plan, runs on all ranks in both domains, compares.  NULL when the numbers are right, else what is wrong. */
-static inline const char *guard_check(Module *m, const Reference *ref, const LowerPlan *plan, Arena *arena, Func **lowered) {
-  Diags *diags = diags_new(arena);
+/* Runs a lowered function on all ranks in both domains and compares. */
+static inline const char *guard_run(Module *m, const Reference *ref, const Func *f, Arena *arena, Diags *diags) {
   const char *why;
-  Func *f = *lowered = lower_spmd(m, ref->f, plan, "rank", diags);
-  if (!f) return arena_printf(arena, "not lowered: %s", diags->n ? diags->items[0].message : "no reason given");
-  if (!verify_func(m, f, diags)) return arena_printf(arena, "not valid: %s", diags->n ? diags->items[0].message : "no reason given");
   for (int d = 0; d < 2; d++) {
     InterpResult r;
     InterpOptions o = {.domain = (InterpDomain)d, .symbols = ref->symbols, .tolerance = d ? 0 : ref->tolerance};
@@ -70,6 +66,15 @@ static inline const char *guard_check(Module *m, const Reference *ref, const Low
     if (!guard_same(ref->by[d].result.states, ref->by[d].result.nstates, r.states, r.nstates, ref, o.domain, arena, &why)) return why;
   }
   return NULL;
+}
+
+/* Lowers with the plan, runs on all ranks in both domains, compares.  NULL when the numbers are right, else what is wrong. */
+static inline const char *guard_check(Module *m, const Reference *ref, const LowerPlan *plan, Arena *arena, Func **lowered) {
+  Diags *diags = diags_new(arena);
+  Func *f = *lowered = lower_spmd(m, ref->f, plan, "rank", diags);
+  if (!f) return arena_printf(arena, "not lowered: %s", diags->n ? diags->items[0].message : "no reason given");
+  if (!verify_func(m, f, diags)) return arena_printf(arena, "not valid: %s", diags->n ? diags->items[0].message : "no reason given");
+  return guard_run(m, ref, f, arena, diags);
 }
 
 /* NULL when the prover agrees (it must never need the numbers). */

@@ -1,7 +1,7 @@
 /* The guard of the lowering: random graphs with fan-out, diamonds and loops, random legal strategies, stages and meshes; the lowered
  * program equals the unsharded one in doubles and modulo p.
  *
- * usage: test_guard_random [first seed [count]].  A failure prints its seed.
+ * usage: test_guard_random [first seed [count [mutants of every so many seeds]]].  A failure prints its seed.
  */
 #include <math.h>
 
@@ -10,6 +10,7 @@
 #include "ir/window.h"
 #include "passes/passes.h"
 #include "tests/guard.h"
+#include "tests/mutants.h"
 
 enum { MAX_POOL = 200, WITHOUT_LOOPS = 600 }; /* seeds up to this one make no loops */
 
@@ -572,23 +573,37 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
+/* ---- faults at random: what is proved all the same is run */
+
+static uint64_t mutated = 32; /* every so many seeds */
+static long mutants[3], wrongly_proved; /* by verdict */
+
+static int below_any(void *random, int n) { return below(random, n); }
+
+static void check_mutants(Module *m, const Reference *ref, const Func *l2, Random *r, int n, const char *what, Arena *arena) {
+  for (int i = 0; i < n; i++) {
+    Func *f = copy_func(m, l2);
+    Diags *diags = diags_new(arena);
+    if (!mutate(m, f, below_any, r) || !verify_func(m, f, diags)) continue;
+    Verdict v = prove(m, ref->f, f).verdict;
+    mutants[v]++;
+    const char *why = v == PROVED ? guard_run(m, ref, f, arena, diags) : NULL;
+    wrongly_proved += why != NULL;
+    if (why) guard_report(m, ref->f, f, what, arena_printf(arena, "a mutant is proved, but %s", why));
+  }
+}
+
 static long lowered, refused, operations, unproved, wrongly_refuted, drawn[OP_COUNT], hoisted;
 
 /* NULL when what moves out of loops changes no result. */
 static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
   Diags *diags = diags_new(arena);
-  const char *why = NULL;
   bool ok = pass_hoist(m, diags);
   const Func *f = module_func(m, "main");
   if (!ok || !verify_func(m, f, diags)) return arena_printf(arena, "hoisted to what is not valid: %s", diags->n ? diags->items[0].message : "no reason given");
   hoisted += f != ref->f;
-  for (int d = 0; d < 2; d++) {
-    InterpResult r;
-    InterpOptions o = {.domain = (InterpDomain)d, .symbols = ref->symbols, .tolerance = d ? 0 : ref->tolerance};
-    if (!interp_run(m, f, &o, ref->by[d].n, ref->by[d].inputs, arena, &r, diags)) return "hoisted to what does not run";
-    if (!guard_same(ref->by[d].result.outputs, ref->by[d].result.noutputs, r.outputs, r.noutputs, ref, o.domain, arena, &why)) return arena_printf(arena, "hoisted: %s", why);
-  }
-  return NULL;
+  const char *why = guard_run(m, ref, f, arena, diags);
+  return why ? arena_printf(arena, "hoisted: %s", why) : NULL;
 }
 
 static void check_seed(uint64_t seed) {
@@ -618,6 +633,8 @@ static void check_seed(uint64_t seed) {
         wrongly_refuted += strstr(doubt, "refuted") != NULL;
         fprintf(stderr, "seed %llu, plan %d, mesh %s: %s\n", (unsigned long long)seed, plan, mesh, doubt);
       }
+      if (!why && !doubt && seed % mutated == 0)
+        check_mutants(m, &ref, l2, &r, 20, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), arena);
       /* Micro-batches are never gathered: a plan that asks for it is refused. */
       if (why && strstr(mesh, "time") && strstr(why, "not lowered: no way to convert")) refused++;
       else if (why) guard_report(m, f, l2, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), why);
@@ -636,6 +653,9 @@ static void random_graphs(void) {
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
   printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations, work left loops in %ld graphs\n", (unsigned long long)first_seed,
          (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations, hoisted);
+  printf("mutants: %ld refuted, %ld unknown, %ld proved and equal, %ld proved wrongly\n", mutants[REFUTED], mutants[UNKNOWN], mutants[PROVED] - wrongly_proved,
+         wrongly_proved);
+  CHECK(mutants[REFUTED] > mutants[UNKNOWN] && mutants[REFUTED] > 0);
   CHECK(lowered > 2 * refused);
   CHECKF(seeds < 900 || hoisted > 50, "work left loops in %ld graphs", hoisted);
   for (int k = OP_gather; k <= OP_pool && seeds >= 300; k++) CHECKF(drawn[k] > 0, "%s was never drawn", op_name((OpKind)k));
@@ -647,6 +667,7 @@ static void random_graphs(void) {
 int main(int argc, char **argv) {
   if (argc > 1) first_seed = strtoull(argv[1], NULL, 10);
   if (argc > 2) seeds = atoi(argv[2]);
+  if (argc > 3) mutated = strtoull(argv[3], NULL, 10);
   RUN(random_graphs);
   return test_summary();
 }

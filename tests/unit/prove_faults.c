@@ -11,6 +11,7 @@
 #include "ir/prove.h"
 #include "ir/window.h"
 #include "passes/lower.h"
+#include "tests/mutants.h"
 #include "tests/prove_models.h"
 #include "tests/test.h"
 
@@ -30,14 +31,6 @@ typedef struct Fault {
 } Fault;
 
 static Op *op_at(Func *f, size_t at) { return &f->ops.items[at]; }
-
-static void replace_uses(Func *f, Val old, Val by) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; k < f->ops.items[i].nin; k++)
-      if (f->ops.items[i].in[k] == old) ((Val *)(uintptr_t)f->ops.items[i].in)[k] = by;
-  for (size_t i = 0; i < f->outputs.n; i++)
-    if (f->outputs.items[i].value == old) f->outputs.items[i].value = by;
-}
 
 static bool skip(Func *f, size_t at) {
   Op *op = op_at(f, at);
@@ -102,14 +95,6 @@ static bool early_bias(Module *m, Func *f, size_t at) {
 static bool wrong_offset(Module *m, Func *f, size_t at) {
   if (op_at(f, at)->kind != OP_shard_slice) return false;
   return set_attr(f, at, AT_start, attr_e(AT_start, ex_const(m, 0)));
-}
-
-/* The expression of another rank: the one on the other side of the first axis it depends on. */
-static const Expr *mirrored(Module *m, const Expr *e) {
-  for (int a = 0; a < m->mesh.naxes; a++)
-    if (ex_uses(e, m->mesh.axes[a].symbol))
-      return ex_subst(m, e, m->mesh.axes[a].symbol, ex_sub(m, ex_const(m, m->mesh.axes[a].size - 1), mesh_coordinate(m, a)));
-  return e;
 }
 
 static bool mirrored_start(Module *m, Func *f, size_t at) {
@@ -384,29 +369,6 @@ static const Fault faults[] = {
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
 static int proved, loops_in_time, planted[FAULTS], planted_here[FAULTS], refuted[FAULTS], unknown[FAULTS], wrongly[FAULTS], unproved, harmless_count;
-
-/* ---- cases */
-
-static Func *copy_func(Module *m, const Func *f) {
-  Func *g = ARENA_NEW(m->arena, Func);
-  *g = *f;
-  g->values.items = ARENA_ARRAY(m->arena, Value, f->values.n);
-  memcpy(g->values.items, f->values.items, sizeof(Value) * f->values.n);
-  g->ops.items = ARENA_ARRAY(m->arena, Op, f->ops.n);
-  memcpy(g->ops.items, f->ops.items, sizeof(Op) * f->ops.n);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    Op *op = &g->ops.items[i];
-    Val *in = ARENA_ARRAY(m->arena, Val, op->nin);
-    Attr *attrs = ARENA_ARRAY(m->arena, Attr, op->nattrs);
-    if (op->nin) memcpy(in, op->in, sizeof(Val) * (size_t)op->nin);
-    if (op->nattrs) memcpy(attrs, op->attrs, sizeof(Attr) * (size_t)op->nattrs);
-    op->in = in;
-    op->attrs = attrs;
-  }
-  g->outputs.items = ARENA_ARRAY(m->arena, Output, f->outputs.n);
-  memcpy(g->outputs.items, f->outputs.items, sizeof(Output) * f->outputs.n);
-  return g;
-}
 
 /* ---- the judge of mutants that were proved: are they really harmless? */
 
