@@ -102,14 +102,21 @@ static bool arguments_do(Bound *b, const Expr *e, const Expr *term, const Expr *
   return all;
 }
 
+/* by * y + constant is not negative when y is and the constant, or, in integers, when y + floor(constant / by) is. */
+static bool divide_sum(Module *m, const Expr *e, const Expr *by, const Expr **out) {
+  int64_t constant = e->kind == EX_ADD ? e->value : 0;
+  *out = ex_exact_div(m, ex_addi(m, e, -constant), by);
+  if (*out && by->kind == EX_CONST) *out = ex_add(m, *out, ex_div(m, ex_const(m, constant), by));
+  return *out && (constant >= 0 || by->kind == EX_CONST);
+}
+
 /* rest + others * (x div k): where `others` is 1 or -1 (or divides the sum) that asks of x no more than k * rest, else its bound must do. */
 static bool division_does(Bound *b, const Expr *e, const Expr *term) {
   Module *m = b->m;
-  const Expr *x = hard_factor(term)->args[0], *k = hard_factor(term)->args[1], *others = cofactor(m, term);
+  const Expr *x = hard_factor(term)->args[0], *k = hard_factor(term)->args[1], *others = cofactor(m, term), *share;
   const Expr *last = ex_addi(m, k, -1), *rest = ex_mul(m, k, ex_sub(m, e, term));
   bool unit = ex_is_const(others, 1) || ex_is_const(others, -1);
-  const Expr *share = unit ? NULL : ex_exact_div(m, e, ex_muli(m, others, sign_of(term)));
-  if (share) return not_negative(b, share);
+  if (!unit && divide_sum(m, e, ex_muli(m, others, sign_of(term)), &share)) return not_negative(b, share);
   if (sign_of(term) > 0 && !unit) x = ex_sub(m, x, last);
   if (sign_of(term) < 0 && unit) x = ex_sub(m, x, last);
   return not_negative(b, ex_add(m, rest, ex_mul(m, others, x)));
