@@ -34,6 +34,7 @@ import time
 SLACK = 10.0        # seconds on top of every promised limit: the machine may be busy with something else
 NOTICE = 2.0        # a death is noticed within
 PATIENCE = 90.0     # nobody takes that long: a hang
+ALONE = 20.0        # mpirun without ranks takes no longer than that
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 INPUTS = SOURCE / "examples" / "gpt-tiny.inputs.npz"
 
@@ -83,6 +84,14 @@ def rank_of(pid):
     return None
 
 
+def computes(pid):
+    """The process has loaded its kernels, which is the last thing before the first run."""
+    try:
+        return "memfd:apc-kernels" in pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def wait_until(condition, seconds, nap=0.002):
     end = time.monotonic() + seconds
     while True:
@@ -116,7 +125,7 @@ class Round:
         self.meeting = pick.choice(["port", "file"])
         self.program = str(folder / self.name)
         self.wrong, self.jobs, self.took = [], {}, 0.0
-        self.launcher_hangs = False  # mpirun alone, after its ranks have ended: Open MPI 4.1 does so now and then
+        self.launcher_fails = False  # mpirun hangs or crashes, after its ranks have ended: Open MPI 4.1 does so now and then
 
     def __str__(self):
         who = "the parent" if self.victim == "parent" else f"rank {self.victim}"
@@ -183,6 +192,8 @@ class Round:
             pid = self.find_victim()
         else:
             pid = wait_until(self.find_victim, 30)
+            if self.moment == "run":
+                wait_until(lambda: len([p for p in processes(self.program) if computes(p)]) >= self.ranks, 60, 0.01)
             time.sleep(self.delay)
         self.hit_at = time.monotonic()
         if not pid or not self.send(pid, "STOP" if self.signal == "PAUSE" else self.signal):
@@ -206,9 +217,16 @@ class Round:
                     codes[m], gone[m] = self.jobs[m].returncode, time.monotonic()
             return len(codes) == len(others)
 
-        if not wait_until(ended, PATIENCE, 0.005):
-            self.launcher_hangs = self.engine == "mpi" and not processes(self.program)
-        if len(codes) < len(others) and not self.launcher_hangs:
+        def over():
+            return ended() or (self.engine == "mpi" and time.monotonic() > self.hit_at + ALONE and not processes(self.program))
+
+        wait_until(over, PATIENCE, 0.005)
+        if not ended():
+            self.launcher_fails = self.engine == "mpi" and not processes(self.program)
+        crashed = codes.get("parent", 0) < 0 and not (self.victim == "parent" and self.signal in ("KILL", "SEGV", "TERM"))
+        if self.engine == "mpi" and crashed:
+            self.launcher_fails = True
+        if len(codes) < len(others) and not self.launcher_fails:
             self.fail(f"hangs: {[m for m in others if m not in codes]}")
         self.took = max(gone.values(), default=time.monotonic()) - self.hit_at
         for m in set(self.jobs) - set(others):  # continued, it must find out by itself
@@ -268,7 +286,8 @@ class Round:
         if self.endless and self.took > limit:  # the others may go on with their work
             self.fail(f"took {self.took:.1f} s, at most {limit:.1f} s")
 
-    def check_left(self, codes):
+    def check_left(self, codes, own=True):
+        """`own`: the launcher was able to remove its own files."""
         left = wait_until(lambda: not processes(self.program), 5.0 if self.victim == "parent" else 2.0, 0.02)
         if not left:
             self.fail("processes are left: " + ", ".join(f"{p} (rank {rank_of(p)})" for p in processes(self.program)))
@@ -282,7 +301,7 @@ class Round:
             self.fail(f"files are left: {sorted(files)}")
         for folder in ("tmp", "shm"):
             names = sorted(p.name for p in (self.folder / folder).iterdir())
-            if names and not (self.engine == "mpi" and self.victim == "parent" and self.signal in ("KILL", "SEGV")):  # its own files
+            if names and own and not (self.engine == "mpi" and self.victim == "parent" and self.signal in ("KILL", "SEGV")):  # its own files
                 self.fail(f"files are left in {folder}: {names}")
         shared = [n for n in os.listdir("/dev/shm") if "apc" in n]
         if shared:
@@ -304,7 +323,8 @@ class Round:
         try:
             hit = self.hit()
             codes = self.wait_all()
-            if self.launcher_hangs:
+            if self.launcher_fails:
+                self.check_left(codes, own=False)
                 return self.finish(hit, codes)
             self.check_codes(codes, hit)
             self.check_messages(codes, hit)
@@ -319,7 +339,7 @@ class Round:
         return self.finish(hit, codes)
 
     def finish(self, hit, codes):
-        self.harmless = not self.launcher_hangs and (not hit or all(c == 0 for c in codes.values()))
+        self.harmless = not self.launcher_fails and (not hit or all(c == 0 for c in codes.values()))
         self.codes = codes
         if self.wrong:
             self.wrong += [f"{m} says: {self.place(f'{m}.err').read_text(errors='replace').strip()[:400]}" for m in self.jobs]
@@ -341,7 +361,7 @@ def compile_all(apc, folder, names):
 def table(rows):
     print("| engine | signal | victim | moment | rounds | harmless | longest, s |\n| --- | --- | --- | --- | --- | --- | --- |")
     for key in sorted(rows):
-        ended = [r for r in rows[key] if not r.launcher_hangs]
+        ended = [r for r in rows[key] if not r.launcher_fails]
         longest = max((r.took for r in ended), default=0.0)
         print("| " + " | ".join(key) + f" | {len(rows[key])} | {sum(r.harmless for r in ended)} | {longest:.2f} |")
 
@@ -368,11 +388,11 @@ def main():
             if o.verbose or not ok:
                 print(f"{'ok' if ok else 'FAILED'} {r}: codes {r.codes}, {r.took:.2f} s", *r.wrong, sep="\n  ", flush=True)
             rows[(r.engine, r.signal, "parent" if r.victim == "parent" else "rank", r.moment)].append(r)
-            hung += r.launcher_hangs
+            hung += r.launcher_fails
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     table(rows)
-    print(f"{sum(map(len, rows.values()))} rounds, {failed} failed" + (f"; mpirun itself hung without ranks {hung} times" if hung else ""))
+    print(f"{sum(map(len, rows.values()))} rounds, {failed} failed" + (f"; mpirun itself hung or crashed {hung} times, after its ranks had ended" if hung else ""))
     return failed > 0
 
 
