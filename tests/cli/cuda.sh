@@ -7,10 +7,10 @@ gpt=$source_dir/examples/gpt-tiny.onnx
 small="-D layers=2 -D d=64 -D heads=4 -D ffn=128 -D vocab=100"
 small_mlp="-D layers=2 -D d=64 -D hidden=128"
 
-# Every line of a schedule is a comment, a launch of an emitted kernel, or a call of a library.
+# Every line of a schedule is a comment, a launch of an emitted kernel, a call of a library, or the bracket of a loop.
 calls='cudaMemcpyAsync|cudaMemcpy2DAsync|cudaMemcpy3DAsync|cudaMemsetAsync|cublasLtMatmul|nccl[A-Z][A-Za-z]*'
 only_known() { # only_known NAME
-  ! sed -n '/^body /,$p' "$1.schedule" | grep -vE '^(body [0-9]+: .* on rank( [0-9]+)+|  #.*|    k[0-9]+_[a-z_0-9]+<<<[1-9][0-9]*, [0-9]+>>>\(.*\)|    +('"$calls"')\(.*\)( key [0-9]+)?|)$'
+  ! sed -n '/^body /,$p' "$1.schedule" | grep -vE '^(body [0-9]+: .* on rank( [0-9]+)+|  +#.*|    +k[0-9]+_[a-z_0-9]+<<<[1-9][0-9]*, [0-9]+>>>\(.*\)|    +('"$calls"')\(.*\)( key [0-9]+)?|    +cudaMemcpyAsync\(&rounds[0-9]+, b[0-9]+, 8\); cudaStreamSynchronize\(\)|    +for \(round[0-9]+ = 0; .*\) \{|    +\}|)$'
 }
 launched_are_emitted() {
   grep -oE 'k[0-9]+_[a-z_0-9]+<<<[0-9]+, [0-9]+' "$1.schedule" | sed 's/<<<[0-9]*, / /' | sort -u >launched
@@ -59,6 +59,9 @@ schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D
 has moe 'k[0-9]+_argsort<<<'
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless --dim batch=2 --dim seq=16 --ep 4
 has moe 'k[0-9]+_grouped_mlp<<<' # its products carry its name
+schedule_of lstm "$source_dir/examples/lstm.apc" -D d=32 -D vocab=50 --dim batch=2 --dim seq=16 --tp 4
+has lstm '^      ncclReduceScatter|^      ncclAllGather|^      ncclAllReduce' # every round
+has lstm '^    cublasLtMatmul' # the input's product, before the loop
 
 mv mlp.cu first.cu
 expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda

@@ -109,6 +109,7 @@ static void models(void) {
   model("t5.apc", "-D layers=2 -D d=32 -D d_kv=8 -D heads=4 -D ffn=64 -D vocab=50");
   model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50");
   model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless");
+  model("lstm.apc", "-D layers=2 -D d=32 -D vocab=50");
 }
 
 /* ---- the log is read right */
