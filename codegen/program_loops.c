@@ -11,6 +11,8 @@
 #include "base/die.h"
 #include "codegen/program_body.h"
 
+_Static_assert((int)MAX_LOOPS == (int)PROGRAM_MAX_LOOPS, "what the verifier lets through can be written");
+
 /* ---- where loops are */
 
 static void find_loops(Body *b) {

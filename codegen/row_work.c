@@ -313,6 +313,56 @@ static void add_ops(Work *w) {
   }
 }
 
+/* ---- what legalising adds to a loop's body but every round would do again */
+
+/* The loop (its index among the operations) before which operation `i` can stand: the outermost one that makes none of its operands; -1:
+ * none.  Not before a loop of one round, which is a branch. */
+static int loop_left_by(const Work *w, int i, const int *open, int depth, const int *place) {
+  const Op *op = w->ops.items[i].op;
+  int left = -1;
+  for (int d = depth - 1; d >= 0; d--) {
+    const Expr *trips = op_expr(w->ops.items[open[d]].op, AT_trips);
+    if (trips && ex_is_const(trips, 1)) break;
+    for (int k = 0; k < op->nin; k++)
+      if (work_def(w, op->in[k]) >= 0 && place[work_def(w, op->in[k])] >= open[d]) return left;
+    left = open[d];
+  }
+  return left;
+}
+
+/* place[i]: the index of the operation before which operation i goes, or i itself.  True when any moves. */
+static bool find_places(const Work *w, int *place) {
+  int open[MAX_LOOPS], depth = 0;
+  bool any = false;
+  for (int i = 0; i < (int)w->ops.n; i++) {
+    const Op *op = w->ops.items[i].op;
+    place[i] = i;
+    if (op->kind == OP_loop) open[depth++] = i;
+    if (op->kind == OP_repeat) depth--;
+    if (!depth || op->out < w->f->values.n) continue;
+    int loop = loop_left_by(w, i, open, depth, place);
+    if (loop >= 0) place[i] = loop - 1; /* directly before the loop, so behind what stands before it */
+    any |= loop >= 0;
+  }
+  return any;
+}
+
+/* Transposes and casts of operands that come from outside move before the loop. */
+static void move_out_of_loops(Work *w) {
+  int n = (int)w->ops.n, at = 0, *place = ARENA_ARRAY(w->m->arena, int, n);
+  WorkOp *old = ARENA_ARRAY(w->m->arena, WorkOp, n);
+  if (!find_places(w, place)) return;
+  memcpy(old, w->ops.items, sizeof *old * (size_t)n);
+  for (int i = 0; i < n; i++) {
+    if (old[i].op->kind == OP_loop)
+      for (int k = i + 1; k < n; k++)
+        if (place[k] == i - 1) w->ops.items[at++] = old[k];
+    if (place[i] == i) w->ops.items[at++] = old[i];
+  }
+  for (int i = 0; i < n; i++)
+    if (w->ops.items[i].op->out) w->def[w->ops.items[i].op->out] = i;
+}
+
 /* Legalising may leave operations that nobody reads any more. */
 static void find_live(Work *w) {
   bool *used = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
@@ -329,6 +379,7 @@ Work *work_new(Module *m, const Func *f, int stage, bool library) {
   *w = (Work){.m = m, .f = f, .stage = stage};
   if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
   add_ops(w);
+  move_out_of_loops(w);
   if (library) work_join(w);
   find_live(w);
   return w;

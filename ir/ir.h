@@ -24,6 +24,7 @@
 
 enum {
   MAX_RANK = 8,     /* dimensions of a tensor */
+  MAX_LOOPS = 64,   /* loops inside each other */
   MAX_AXES = 8,     /* mesh axes */
   MAX_OPERANDS = 64 /* operands of an operation */
 };

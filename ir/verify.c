@@ -181,7 +181,7 @@ static void check_size(Verify *v, const Op *op) {
 
 /* ---- loops */
 
-/* V20: carries, at least one, stand directly behind their loop, leaves directly behind the repeat, one per carry in the same order;
+/* V20: at most MAX_LOOPS lie inside each other; carries, at least one, stand directly behind their loop, leaves directly behind the repeat, one per carry in the same order;
  * a repeat ends the innermost loop, and every loop has one. */
 static int carries_behind(const Func *f, size_t loop) {
   int n = 0;
@@ -210,6 +210,7 @@ static void check_loop_structure(Verify *v) {
     if (op->kind == OP_loop) {
       ARENA_PUSH(scratch, &open, i);
       if (!carries_behind(v->f, i)) broken(v, op, "V20", "a loop without carries");
+      if (open.n > MAX_LOOPS) broken(v, op, "V20", "it lies inside %d other loops, as many as there may be", MAX_LOOPS);
     } else if (op->kind == OP_carry) {
       if (before != OP_loop && before != OP_carry) broken(v, op, "V20", "a carry does not stand behind its loop");
     } else if (op->kind == OP_repeat) {

@@ -4,12 +4,16 @@
 . "$(dirname "$0")/lib.sh"
 models=$source_dir/tests/cli/rounds
 
-for model in lstm search; do
-  for plan in "cpux1" "cpux2" "cpux3" "cpux2 --tp 2" "cpux3 --tp 3" "cpux2 --dp 2"; do
-    expect 0 "" "$apc" verify "$models/$model.ir" --target $plan --json -q
-    expect_json 'd["ok"] and d["proof"] == "proved"'
-  done
+equals() { # MODEL PLAN
+  expect 0 "" "$apc" verify "$models/$1.ir" --target $2 --json -q
+  expect_json 'd["ok"] and d["proof"] == "proved"'
+}
+for plan in "cpux1" "cpux2" "cpux3" "cpux2 --tp 2" "cpux3 --tp 3" "cpux2 --dp 2"; do
+  equals lstm "$plan"
+  equals search "$plan"
 done
+equals narrow cpux1
+equals narrow "cpux2 --dp 2"
 
 # One binary for all lengths: what it gives for 5 and 31 rounds is what a program for that length alone gives, as the reference says.
 expect 0 "" "$apc" "$models/lstm.ir" --target cpux2 --tp 2 -o lstm -q
@@ -37,6 +41,12 @@ check "the loop copies" test "$(grep -c copy body)" = 0
 check "the state is copied" updated_in_place
 check "the state is written" test "$(grep -c '^  copy' out)" = 0
 check "the inner loop is not shown inside" grep -q '^      gemm' body
+
+# Casts for a product of 16-bit numbers: of what both loops have from outside before them, of the outer loop's own in it, in a branch there.
+body "$models/narrow.ir" --target cpu
+check "before the loops" test "$(sed '/^  loop/,$d' out | grep -c 'launch.*_cast')" = 1
+check "in the outer loop" test "$(grep -c '^    launch.*_cast' body)" = 3
+check "in the inner loop" test "$(grep -c '^      launch.*_cast' body)" = 2
 
 # Four times the rounds, no more than four times the memory.
 activations() {
@@ -71,4 +81,4 @@ end_rank() { # SIGNAL CODE
 }
 end_rank KILL 6
 end_rank STOP 7
-summary 57
+summary 65
