@@ -68,7 +68,7 @@ typedef struct Library {
 
 #define NVIDIA " (NVIDIA's repository)"
 static const Library libraries[] = {
-    {"oneDNN", "fast matrix products on CPU ranks", "libdnnl2", "dnnl_version", V_DNNL, {"libdnnl.so.3", "libdnnl.so.2", NULL}},
+    {"oneDNN", "fast products and convolutions on CPU ranks", "libdnnl2", "dnnl_version", V_DNNL, {"libdnnl.so.3", "libdnnl.so.2", NULL}},
     {"CUDA driver", "GPU ranks (not yet)", "libcuda1 (non-free)", "cuDriverGetVersion", V_DRIVER, {"libcuda.so.1", NULL}},
     {"NVRTC", "--emit=ptx, --emit=cubin", "cuda-nvrtc-13-0" NVIDIA, "nvrtcVersion", V_PAIR, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
     {"cuBLASLt", "GPU ranks (not yet)", "libcublas-13-0" NVIDIA, "cublasLtGetVersion", V_NUMBER,
