@@ -96,7 +96,7 @@ static __attribute__((unused)) int64_t grouped_blocks(const Grouped *g, const in
     for (int64_t i = g->groups ? end[g->groups - 1] : 0; i < g->rows; i++) memset(y + order[i] * g->n, 0, sizeof(stored) * (size_t)g->n); \
     /* Few rows: whole pages of the matrix in a row, as memory likes it.  Many: what is used again stays in the cache. */ \
     int64_t wide = largest <= GROUPED_FEW ? 1024 : 128, most = largest <= GROUPED_FEW ? 16 : 256, panels = (g->n + wide - 1) / wide; \
-    _Pragma("omp parallel for schedule(dynamic) if (g->rows * g->k * g->n >= PARALLEL_WORK)") \
+    _Pragma("omp parallel for schedule(static, 1) if (g->rows * g->k * g->n >= PARALLEL_WORK)") \
     for (int64_t i = 0; i < n * panels; i++) { \
       const GroupedBlock *k = &blocks[i % n]; \
       int64_t column = i / n * wide, columns = g->n - column < wide ? g->n - column : wide; \

@@ -12,6 +12,7 @@
 #include "runtime/cpu.h"
 #include "runtime/exec_internal.h"
 #include "runtime/gemm_dnnl.h"
+#include "runtime/openmp.h"
 
 uint64_t exec_now(void) {
   struct timespec t;
@@ -63,6 +64,7 @@ static RtStatus open_library(Executor *e, RtError *error) {
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   e->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!e->library) status = rt_error(error, RT_UNSUPPORTED, "the kernels cannot be loaded: %s", dlerror());
+  else status = openmp_check(e->library, "the kernels' code", error);
   close(fd);
   return status;
 }

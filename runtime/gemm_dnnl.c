@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/onednn.h"
+#include "runtime/openmp.h"
 
 /* From oneDNN's dnnl.h; dnnl_dim_t is int64_t, dnnl_status_t an enum with success 0.  Matrices are row-major. */
 typedef int (*SgemmFn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
@@ -20,7 +21,7 @@ static struct {
 
 /* The address of a function as any function pointer type (POSIX promises that this works). */
 static void find(const char *name, void *to) {
-  void *address = onednn_openmp(name);
+  void *address = openmp_symbol(name);
   memcpy(to, &address, sizeof address);
 }
 

@@ -1,11 +1,12 @@
 /* runtime/onednn.c - see onednn.h.  Names and numbers are those of oneDNN's dnnl.h and dnnl_types.h. */
-#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "runtime/onednn.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "runtime/openmp.h"
 
 typedef int64_t Dims[12];      /* dnnl_dims_t */
 typedef void *Handle;          /* engine, stream, memory, primitive, attributes ... */
@@ -107,15 +108,8 @@ static void find_functions(int version) {
   if (all && lib.engine_create(&lib.engine, CPU, 0) == 0 && lib.stream_create(&lib.stream, lib.engine, STREAM_DEFAULT) == 0) lib.version = version;
 }
 
-/* A compiled program brings its own (stub/threads.c), which the library finds first. */
-void *onednn_openmp(const char *name) {
-  if (dlsym(RTLD_DEFAULT, "GOMP_parallel")) return dlsym(RTLD_DEFAULT, name);
-  void *gomp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_GLOBAL);
-  return gomp ? dlsym(gomp, name) : NULL;
-}
-
 static void find_threads(void) {
-  void *most = onednn_openmp("omp_get_max_threads"), *set = onednn_openmp("omp_set_num_threads");
+  void *most = openmp_symbol("omp_get_max_threads"), *set = openmp_symbol("omp_set_num_threads");
   if (!most || !set) return;
   memcpy(&lib.max_threads, &most, sizeof most);
   memcpy(&lib.set_threads, &set, sizeof set);
@@ -126,6 +120,12 @@ RtStatus onednn_open(RtError *error) {
   for (int i = 0; i < 2 && !lib.handle; i++) {
     lib.handle = dlopen(names[i].name, RTLD_NOW);
     if (!lib.handle) continue;
+    RtStatus status = openmp_check(lib.handle, names[i].name, error);
+    if (status) {
+      dlclose(lib.handle);
+      lib.handle = NULL;
+      return status;
+    }
     find_functions(names[i].version);
     find_threads();
   }

@@ -61,7 +61,6 @@ const char *onednn_implementation(const OnednnPrimitive *p);
 bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]);
 
 /* ---- threads of the OpenMP run time the library uses: the compiled program's own, or libgomp */
-void *onednn_openmp(const char *name); /* a function of it; NULL: there is none */
 int onednn_threads(void);           /* 1 without libgomp */
 void onednn_set_threads(int n);
 
