@@ -5,7 +5,8 @@
  *   - A minimum or maximum is one of its arguments.  A minimum that is added and a maximum that is subtracted ask it of every
  *     argument; otherwise one argument that bounds it is enough.  Floor division is monotone, so both hold below divisions too.
  *   - x div k >= y is x >= k * y, and x - k < k * (x div k) <= x.
- *   - A sum of products of sizes is not negative when none of its terms is, at the least sizes.
+ *   - A sum of products of sizes is not negative when it is with every term at its least: added ones at the least sizes, subtracted
+ *     ones at the largest, where those are limited.
  *
  * True is a proof; false is none of the contrary (differences of products, divisions by sizes, and bounds of divisions
  * that need both sides are not found).
@@ -75,19 +76,26 @@ static const Expr *with_argument(Module *m, const Expr *term, const Expr *by) {
   return ex_mul(m, cofactor(m, term), ex_div(m, sum, hard->args[1]));
 }
 
-/* No minimum, maximum or division: every term at the least sizes. */
-static bool sum_is_positive(const Module *m, const Expr *e) {
-  int64_t total = e->kind == EX_ADD ? e->value : 0;
-  for (int i = 0; i < terms_of(e); i++) {
-    const Expr *term = term_at(e, i);
-    int64_t least = term->kind == EX_MUL || term->kind == EX_CONST ? term->value : 1;
-    if (hard_factor(term) || (least < 0 && term->kind != EX_CONST)) return false;
-    for (int k = 0; k < (term->kind == EX_MUL ? term->n : term->kind == EX_SYM); k++) {
-      const Expr *factor = term->kind == EX_MUL ? term->args[k] : term;
-      if (factor->kind != EX_SYM || __builtin_mul_overflow(least, m->symbols.items[factor->value].min, &least)) return false;
-    }
-    if (__builtin_add_overflow(total, least, &total)) return false;
+/* What a product of sizes is at least; false when that is not known. */
+static bool least_term(const Module *m, const Expr *term, int64_t *least) {
+  *least = term->kind == EX_MUL || term->kind == EX_CONST ? term->value : 1;
+  bool subtracted = *least < 0;
+  if (hard_factor(term)) return false;
+  for (int k = 0; k < (term->kind == EX_MUL ? term->n : term->kind == EX_SYM); k++) {
+    const Expr *factor = term->kind == EX_MUL ? term->args[k] : term;
+    if (factor->kind != EX_SYM) return false;
+    const Symbol *size = &m->symbols.items[factor->value];
+    if (subtracted && !size->max) return false;
+    if (__builtin_mul_overflow(*least, subtracted ? size->max : size->min, least)) return false;
   }
+  return true;
+}
+
+/* No minimum, maximum or division: every term at its least. */
+static bool sum_is_positive(const Module *m, const Expr *e) {
+  int64_t total = e->kind == EX_ADD ? e->value : 0, least;
+  for (int i = 0; i < terms_of(e); i++)
+    if (!least_term(m, term_at(e, i), &least) || __builtin_add_overflow(total, least, &total)) return false;
   return total >= 0;
 }
 

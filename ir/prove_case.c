@@ -92,6 +92,7 @@ typedef struct Case {
 
 static const Type *global_in(const Case *c, int i) { return type_of(c->gf, c->g->in[i]); }
 static const Type *global_out(const Case *c) { return type_of(c->gf, c->g->out); }
+static const Type *local_in(const Case *c, int i) { return type_of(c->f, c->op->in[i]); }
 static const Type *local_out(const Case *c) { return type_of(c->f, c->op->out); }
 
 /* Attributes other than the places of local parts must be equal; a local reduction may have more, its starts. */
@@ -275,6 +276,13 @@ static bool case_update(const Case *c) {
   return span_inside(c->p, held, global_in(c, 0)->dims[axis]) || prove_fail(c->p, "start is not where this rank's part begins");
 }
 
+/* Is what a slice reads of dimension d the very thing that level 1 reads of a whole operand?  Level 1 says that it is there. */
+static bool reads_as_level_1(const Case *c, int d) {
+  const Expr *from = op_attr(c->op, AT_starts)->u.exprs[d], *global = op_attr(c->g, AT_starts)->u.exprs[d];
+  return expr_equal(c->p, local_in(c, 0)->dims[d], global_in(c, 0)->dims[d]) && expr_equal(c->p, from, global) &&
+         expr_equal(c->p, local_out(c)->dims[d], global_out(c)->dims[d]);
+}
+
 static bool case_slice(const Case *c) {
   const Attr *starts = op_attr(c->g, AT_starts), *local = op_attr(c->op, AT_starts), *strides = op_attr(c->g, AT_strides);
   Module *m = c->p->m;
@@ -283,7 +291,8 @@ static bool case_slice(const Case *c) {
     const Expr *extent = local_out(c)->dims[d];
     const Expr *from = local->u.exprs[d], *step = ex_const(m, strides->u.ints[d]);
     Span read = span_at(from, ex_max(m, from, ex_addi(m, ex_add(m, from, ex_mul(m, ex_addi(m, extent, -1), step)), 1)));
-    if (!span_within(c->p, &read, type_of(c->f, c->op->in[0])->dims[d])) return prove_fail(c->p, "the slice leaves dimension %d of its operand", d);
+    if (!reads_as_level_1(c, d) && !span_within(c->p, &read, local_in(c, 0)->dims[d]))
+      return prove_fail(c->p, "the slice leaves dimension %d of its operand", d);
     if (s.free) {
       c->out->dims[d] = (Span){NULL, extent, true};
       continue;

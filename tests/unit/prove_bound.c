@@ -3,7 +3,7 @@
 #include "ir/prove_relation.h"
 #include "tests/test.h"
 
-static const char *const text = "apc.ir 1\nsymbol n min 1\nsymbol k\nmesh [a=3, b=2]\n";
+static const char *const text = "apc.ir 1\nsymbol n min 1\nsymbol k max 9\nmesh [a=3, b=2]\n";
 
 typedef struct Setting {
   Module *m;
