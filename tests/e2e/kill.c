@@ -145,8 +145,10 @@ int main(int argc, char **argv) {
   e2e_build = argv[1];
   if (argc == 3) hits = (unsigned)strtoul(argv[2], NULL, 10);
   RUN(test_compile);
-  RUN(test_killed);
-  RUN(test_stopped);
-  RUN(test_random);
+  if (access(program, X_OK) == 0) { /* else every hit would wait for a rank that never comes */
+    RUN(test_killed);
+    RUN(test_stopped);
+    RUN(test_random);
+  }
   return test_summary();
 }
