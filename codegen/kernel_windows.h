@@ -48,12 +48,10 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
   return at >= 0 && *u * w->stride[d] == at && *u < w->output[d];
 }
 
-#define WINDOW_FROM (1 << 12) /* multiply-adds below which one thread is faster */
-
 /* The last argument adds all terms of row (r0, r1) to acc.  R: the role of the result, of extents R[] and steps R_step[]. */
 #define WINDOW_ROWS(T, stored, type, R, ...) do { \
     int64_t rows_ = letters_count(kept) * w->R[0] * w->R[1], n_ = w->R[2]; \
-    _Pragma("omp parallel for schedule(static) if ((work) >= WINDOW_FROM)") \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") \
     for (int64_t row_ = 0; row_ < rows_; row_++) { \
       int64_t y0 = 0, a0 = 0, b0 = 0, r1 = row_ % w->R[1], r0 = row_ / w->R[1] % w->R[0]; \
       type *acc = scratch(0, n_ * (int64_t)sizeof(type)); \
@@ -324,7 +322,7 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
 
 #define POOL(T, stored, type, IDENTITY, COMBINE) do { \
     int64_t rows_ = letters_count(kept) * w->output[0] * w->output[1] * w->output[2]; \
-    _Pragma("omp parallel for schedule(static) if ((work) >= WINDOW_FROM)") \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") \
     for (int64_t row_ = 0; row_ < rows_; row_++) { \
       int64_t u2 = row_ % w->output[2], u1 = row_ / w->output[2] % w->output[1], rest = row_ / w->output[2] / w->output[1]; \
       int64_t u0 = rest % w->output[0], y0 = 0, a0 = 0, b0 = 0, x0, x1, x2; \
