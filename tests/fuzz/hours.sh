@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes parsers until each has had its processor time, in slices that take turns, so that stopping early has given every parser
-# about the same.  Needs the preset "fuzz"; a crash, a leak or 10 s on one input stops that parser and leaves the case in FOLDER.
+# about the same.  Needs the preset "fuzz" and its target "fuzzers"; a crash, a leak or 10 s on one input stops that parser and leaves the case in FOLDER.
 #
 # usage: tests/fuzz/hours.sh BUILD FOLDER SECONDS NAME...      FOLDER keeps NAME.corpus, NAME.log and NAME.seconds over several calls
 set -u
@@ -10,14 +10,18 @@ source=$(cd "$(dirname "$0")" && pwd)
 slice=${SLICE:-300}
 mkdir -p "$folder"
 
-# Corpus entries and seeds of a program are compiled by this build: the format has no seeds in the tree.
+# A fuzzer without seeds would spend its hours on what is refused at the first byte.
+for name in "$@"; do
+  "$source/gather_seeds.sh" "$build" "$folder/seeds" "$name" || { echo "$0: no seeds for $name" >&2; exit 1; }
+done
+
 seeds_of() { # NAME
-  case $1 in
-    program | artifact)
-      [ -d "$folder/seeds" ] || "$source/seed_programs.sh" "$build" "$folder/seeds"
-      echo "$folder/seeds/$1" ;;
-  esac
-  [ -d "$source/seeds/$1" ] && echo "$source/seeds/$1"
+  echo "$folder/seeds/$1"
+  if [ -d "$source/seeds/$1" ]; then echo "$source/seeds/$1"; fi
+}
+
+dictionary_of() { # NAME
+  if [ -s "$folder/seeds/$1.dict" ]; then echo "-dict=$folder/seeds/$1.dict"; fi
 }
 
 used() { cat "$folder/$1.seconds" 2>/dev/null || echo 0; }
@@ -26,7 +30,8 @@ fuzz_slice() { # NAME: false when the fuzzer stopped at a finding
   local name=$1 status TIMEFORMAT='%U %S' spent
   mkdir -p "$folder/$name.corpus"
   spent=$({ time "$build/tests/libfuzzer_$name" -max_total_time=$slice -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
-    -artifact_prefix="$folder/$name-" "$folder/$name.corpus" $(seeds_of "$name") >>"$folder/$name.log" 2>&1; echo $? >"$folder/$name.status"; } 2>&1 | tail -1)
+    -artifact_prefix="$folder/$name-" $(dictionary_of "$name") "$folder/$name.corpus" $(seeds_of "$name") \
+    >>"$folder/$name.log" 2>&1; echo $? >"$folder/$name.status"; } 2>&1 | tail -1)
   status=$(cat "$folder/$name.status")
   awk -v a="$(used "$name")" -v b="$spent" 'BEGIN { split(b, t, " "); printf "%d\n", a + t[1] + t[2] }' >"$folder/$name.new"
   mv "$folder/$name.new" "$folder/$name.seconds"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Gathers what hours.sh starts from besides the seeds of the tree: FOLDER/NAME, small files of the format from all tests and examples
+# and, for ONNX, from Debian's libonnx-testdata; Programs are compiled by BUILD, so that they are always of the format under test.
+# FOLDER/NAME.dict holds the words of a text format, from the tables of the compiler.
+# usage: tests/fuzz/gather_seeds.sh BUILD FOLDER NAME
+set -eu
+build=$1 folder=$2 name=$3
+here=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$here/../.." && pwd)
+most=${MOST:-8192} # bytes: a fuzzer mutates small files well and large ones hardly
+rm -rf "${folder:?}/$name" "$folder/$name.dict"
+mkdir -p "$folder/$name"
+
+files() { # EXTENSION [FOLDER...]: those of the tree by default
+  local extension=$1
+  shift
+  [ $# -gt 0 ] || set -- "$source/tests" "$source/examples" "$source/targets" "$source/demo"
+  find "$@" -path "$here" -prune -o -name "*.$extension" -size "-${most}c" -print 2>/dev/null | LC_ALL=C sort
+}
+
+gather() { # files on stdin; numbered, since many have one name
+  local number=0 file
+  while read -r file; do
+    number=$((number + 1))
+    cp "$file" "$folder/$name/$(printf %04d $number)-$(basename "$file")"
+  done
+}
+
+programs() { # program|artifact
+  compiled=$(mktemp -d)
+  trap 'rm -rf "$compiled"' EXIT
+  "$here/seed_programs.sh" "$build" "$compiled"
+  cp "$compiled/$1"/* "$folder/$1"
+}
+
+words() { # TABLE...: the names that open every row
+  awk -F, '/^ *[A-Z_]+\(/ {
+    sub(/^[^(]*\(/, "")
+    for (i = 1; i <= 2; i++) {
+      gsub(/^[" ]+|[") ]+$/, "", $i)
+      if ($i ~ /^[A-Za-z_][A-Za-z0-9_\/]+$/) print "\"" $i "\""
+    }
+  }' "$@" | LC_ALL=C sort -u >"$folder/$name.dict"
+}
+
+case $name in
+  onnx) files onnx "$source" /usr/share/libonnx-testdata | gather; words "$source/frontend/onnx_ops.def" ;;
+  dsl) files apc | gather; words "$source/frontend/dsl_builtin.def" ;;
+  ir) files ir | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
+  target) files topo | gather; words "$source/frontend/topo.def" ;;
+  plan | npz | npy | safetensors) files "$name" | gather ;;
+  program | artifact) programs "$name" ;;
+  *) echo "$0: no format \"$name\"" >&2; exit 2 ;;
+esac
