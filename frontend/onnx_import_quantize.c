@@ -15,7 +15,7 @@ static Val spread(Node *n, Val v, int axis, int rank) {
   const Type *t = type_of(n->b->f, v);
   if (t->rank == 0) return v;
   if (ex_is_const(type_elements(n->m, t), 1)) return build_reshape(n->b, v, 0, NULL);
-  if (t->rank != 1 || rank == 0) {
+  if (t->rank != 1 || axis < 0 || axis >= rank) {
     node_error(n, "a scale or zero point %s", type_string(n->m, t));
     return 0;
   }
