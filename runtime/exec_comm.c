@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/exec_internal.h"
+#include "runtime/traffic.h"
 
 uint32_t exec_part_exprs(const Program *p, const ProgramInstr *x, uint32_t exprs[4]) {
   const uint32_t *t = program_list(p, x->tensors);
@@ -199,18 +200,6 @@ static RtStatus make_blocks(Making *k, const View *src, const View *dst) {
 
 /* ---- operations */
 
-static CommKind comm_kind_of(uint32_t kind) {
-  switch ((ProgramInstrKind)kind) {
-    case PI_all_reduce: return COMM_all_reduce;
-    case PI_all_gather: return COMM_all_gather;
-    case PI_reduce_scatter: return COMM_reduce_scatter;
-    case PI_all_to_all: return COMM_all_to_all;
-    case PI_exchange: return COMM_exchange;
-    case PI_send: return COMM_send;
-    default: return COMM_recv;
-  }
-}
-
 static RtStatus make_op(Executor *e, uint32_t index, uint32_t slot, RtError *error) {
   const ProgramInstr *x = &e->p->instrs[index];
   const CommParts *parts = &e->binding->parts[index - e->binding->instr_first];
@@ -220,7 +209,7 @@ static RtStatus make_op(Executor *e, uint32_t index, uint32_t slot, RtError *err
   if (parts->values) k.values = parts->values + (size_t)mb * parts->members * parts->per_member;
   View src = exec_view(e, x, 0), dst = x->tensors.n > 1 ? exec_view(e, x, 1) : src;
   RtStatus status = make_blocks(&k, &src, &dst);
-  e->ops[slot] = (CommOp){.kind = comm_kind_of(x->kind), .group = e->groups[x->object], .dtype = src.dtype,
+  e->ops[slot] = (CommOp){.kind = traffic_kind(x->kind), .group = e->groups[x->object], .dtype = src.dtype,
                           .reduction = (CommReduction)x->reduction, .src = src.data, .dst = dst.data,
                           .send = k.send, .recv = k.recv};
   bool reduces = x->kind == PI_all_reduce || x->kind == PI_reduce_scatter;

@@ -187,14 +187,15 @@ static RtStatus check_instr(const Traffic *t, uint32_t instr, uint32_t rank) {
   return meeting_of(t, instr, rank, &m, &place) && place == 0 ? meeting_ok(&m) : RT_OK;
 }
 
-static CommKind comm_kind(uint32_t kind) {
+CommKind traffic_kind(uint32_t kind) {
   switch ((ProgramInstrKind)kind) {
     case PI_all_reduce: return COMM_all_reduce;
     case PI_all_gather: return COMM_all_gather;
     case PI_reduce_scatter: return COMM_reduce_scatter;
     case PI_all_to_all: return COMM_all_to_all;
     case PI_exchange: return COMM_exchange;
-    default: return COMM_send;
+    case PI_send: return COMM_send;
+    default: return COMM_recv;
   }
 }
 
@@ -203,7 +204,7 @@ static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t 
   Meeting m;
   uint32_t place;
   if (!program_instr_is_comm(x->kind) || x->kind == PI_recv || !meeting_of(t, instr, rank, &m, &place)) return;
-  uint64_t *total = &sent[comm_kind(x->kind)];
+  uint64_t *total = &sent[traffic_kind(x->kind)];
   if (x->kind == PI_all_reduce) {
     *total += rounds * comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype), (int)m.n, (int)place);
     return;

@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/relax.h"
+
 enum { LINE = 64, PAGE = 4096, PIECE = 32 * 1024, RANK_BITS = 64 };
 
 /* One cache line per word that different ranks write. */
@@ -207,14 +209,6 @@ static RtStatus local_progress(Transport *base, bool *moved, RtError *error) {
     if (status != RT_OK) return status;
   }
   return RT_OK;
-}
-
-static void relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
 }
 
 static void local_sleep(Transport *base, unsigned spins, int milliseconds) {

@@ -223,6 +223,18 @@ static inline bool import_with(const OnnxImportOptions *options) {
 
 static inline bool import(void) { return import_with(NULL); }
 
+/* The model as a file, for tools of others; after import(), which completes it. */
+static inline bool write_graph(const char *path) {
+  Onnx__OperatorSetIdProto set = ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
+  set.has_version = 1;
+  set.version = opset;
+  model.opset_import = &sets;
+  uint8_t *bytes = arena_alloc(arena, onnx__model_proto__get_packed_size(&model));
+  size_t n = onnx__model_proto__pack(&model, bytes);
+  FILE *f = fopen(path, "wb");
+  return f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0;
+}
+
 static inline const char *printed(void) {
   Text t = {.arena = arena};
   module_print(module, &t);

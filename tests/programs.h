@@ -239,4 +239,14 @@ static inline const char *make_artifact(Make *m, const char *name) {
   return path;
 }
 
+#define OK(call) CHECKF((call) == APC_OK, "%s", apc_error(m))
+
+/* Loads an artifact; what its ranks wait for longer than 0.8 s has failed. */
+static inline ApcModel *make_load(const char *path) {
+  ApcModel *m;
+  ApcOptions options = {.timeout_ms = 800};
+  OK(apc_load(path, &options, &m));
+  return m;
+}
+
 #endif

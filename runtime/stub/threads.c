@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/relax.h"
+
 typedef void (*Body)(void *);
 
 enum { MOST = 64, SPIN_MOST = 100000, SPIN_LEAST = 1000, PROBE = 16 }; /* threads; nanoseconds; waits */
@@ -65,14 +67,6 @@ static int64_t now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static void relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
 }
 
 /* ---- waiting */

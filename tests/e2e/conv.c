@@ -79,16 +79,7 @@ static bool interpret(E2eModel *e, int k) {
   return true;
 }
 
-static void test_reference(void) {
-  E2eModel e = {.arena = arena_new()};
-  e.diags = diags_new(e.arena);
-  e2e_load_ir(&e, model_path);
-  bool ok = e.m != NULL;
-  for (int k = 0; ok && k < NSIZES; k++) ok = interpret(&e, k);
-  if (!ok) e2e_diags(&e);
-  CHECK(ok);
-  e2e_free(&e);
-}
+static void test_reference(void) { e2e_interpret(model_path, NSIZES, interpret); }
 
 static void run(ApcModel *m, const char *what, int k) {
   static float y[MOST * Y], z[MOST * Z];

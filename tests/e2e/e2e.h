@@ -75,6 +75,18 @@ static inline void e2e_load_ir(E2eModel *e, const char *path) {
   e->m = ir_parse(path, text, e->diags);
 }
 
+/* Interprets a .ir model for sizes 0..n-1; the function keeps inputs and results. */
+static inline void e2e_interpret(const char *path, int n, bool (*interpret)(E2eModel *e, int size)) {
+  E2eModel e = {.arena = arena_new()};
+  e.diags = diags_new(e.arena);
+  e2e_load_ir(&e, path);
+  bool ok = e.m != NULL;
+  for (int k = 0; ok && k < n; k++) ok = interpret(&e, k);
+  if (!ok) e2e_diags(&e);
+  CHECK(ok);
+  e2e_free(&e);
+}
+
 static inline void e2e_load_onnx(E2eModel *e, const char *path) {
   OnnxFile *file = onnx_file_open(e->diags, path);
   if (!file) return;

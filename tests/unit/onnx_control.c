@@ -372,14 +372,7 @@ static bool write_model(const char *kind, const char *path) {
     diags_print(diags, stderr, false);
     return false;
   }
-  Onnx__OperatorSetIdProto set = ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
-  set.has_version = 1;
-  set.version = opset;
-  model.opset_import = &sets;
-  uint8_t *bytes = arena_alloc(arena, onnx__model_proto__get_packed_size(&model));
-  size_t n = onnx__model_proto__pack(&model, bytes);
-  FILE *f = fopen(path, "wb");
-  return f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0;
+  return write_graph(path);
 }
 
 int main(int argc, char **argv) {

@@ -234,14 +234,7 @@ static bool write_model(const char *type, const char *steps, const char *path) {
   build(&(Case){type, "bidirectional", strcmp(type, "LSTM") == 0 ? 4 : strcmp(type, "GRU") == 0 ? 3 : 1, 2, .bias = true});
   inputs.items[0] = value_info("x", F32, arena_printf(arena, "%s,batch,2", steps));
   if (!import()) return false; /* completes the model */
-  Onnx__OperatorSetIdProto set = ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
-  set.has_version = 1;
-  set.version = opset;
-  model.opset_import = &sets;
-  uint8_t *bytes = arena_alloc(arena, onnx__model_proto__get_packed_size(&model));
-  size_t n = onnx__model_proto__pack(&model, bytes);
-  FILE *f = fopen(path, "wb");
-  return f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0;
+  return write_graph(path);
 }
 
 int main(int argc, char **argv) {

@@ -4,8 +4,6 @@
 
 enum { R = 3, C = 5 };
 
-#define OK(call) CHECKF((call) == APC_OK, "%s", apc_error(m))
-
 typedef struct Cuts {
   uint32_t rank, n, c, zero, one;   /* expressions */
   uint32_t lo, mine, c_lo, c_mine;  /* this rank's part of n rows, of C columns */

@@ -21,15 +21,6 @@ static const char kernel_text[] =
 
 enum { N = 4, MOST = 5 };
 
-static ApcModel *load(const char *path) {
-  ApcModel *m;
-  ApcOptions options = {.timeout_ms = 800};
-  CHECKF(apc_load(path, &options, &m) == APC_OK, "%s", apc_error(m));
-  return m;
-}
-
-#define OK(call) CHECKF((call) == APC_OK, "%s", apc_error(m))
-
 /* ---- programs of x, n -> y */
 
 typedef struct Parts {
@@ -80,7 +71,7 @@ static void rounds(void) {
     make_launch(&make, "step", MAKE_LIST(&make, p.x, p.t), MAKE_LIST(&make, p.batch));
     make_repeat(&make, loop, PROGRAM_NONE);
     end(&make, p.x, 0);
-    ApcModel *m = load(make_artifact(&make, "rounds"));
+    ApcModel *m = make_load(make_artifact(&make, "rounds"));
     static const int64_t counts[] = {3, 0, 1, -7, 5, INT64_MIN, 8, 2};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
       int64_t n = limit && counts[i] > MOST ? MOST : counts[i];
@@ -106,7 +97,7 @@ static void nested(void) {
   make_launch(&make, "step", MAKE_LIST(&make, p.x, p.t), MAKE_LIST(&make, p.batch));
   make_repeat(&make, outer, PROGRAM_NONE);
   end(&make, p.x, 0);
-  ApcModel *m = load(make_artifact(&make, "nested"));
+  ApcModel *m = make_load(make_artifact(&make, "nested"));
   for (int64_t n = 0; n < 5; n++) {
     float want = 1;
     for (int64_t t = 0; t < n; t++) {
@@ -126,7 +117,7 @@ static void ends_itself(void) {
   make_launch(&make, "less", MAKE_LIST(&make, p.x, p.flag), MAKE_LIST(&make, make_number(&make, 20)));
   make_repeat(&make, loop, p.flag);
   end(&make, p.x, 0);
-  ApcModel *m = load(make_artifact(&make, "search"));
+  ApcModel *m = make_load(make_artifact(&make, "search"));
   CHECK(run(m, 1, 100) == 27);  /* 2 5 12 27 */
   CHECK(run(m, 1, 3) == 12);
   CHECK(run(m, 50, 100) == 100); /* the first round is always made */
@@ -153,7 +144,7 @@ static void swapped_carries(void) {
   }
   make_repeat(&make, loop, PROGRAM_NONE);
   end(&make, p.x, 0);
-  ApcModel *m = load(make_artifact(&make, "swap"));
+  ApcModel *m = make_load(make_artifact(&make, "swap"));
   for (int64_t n = 0; n < 5; n++) CHECK(run(m, 9, n) == (n % 2 ? -4 : 9));
   apc_close(m);
 }
@@ -178,7 +169,7 @@ static void communicates(void) {
   Parts p;
   Make make = communicating(&p);
   end(&make, p.x, 1);
-  ApcModel *m = load(make_artifact(&make, "pair"));
+  ApcModel *m = make_load(make_artifact(&make, "pair"));
   CHECK(run(m, 1, 4) == 27 && run(m, 1, 0) == 1);
   CHECK(run(m, 0, 900) > 0);
   ApcReport r;
@@ -198,7 +189,7 @@ static void a_rank_dies_or_is_late(void) {
       if (x->kind == PI_launch && x->exprs.n == 2) *program_at_indices(make.b, x->exprs.first + 1) = make_number(&make, cases[i].x);
     }
     end(&make, p.x, 1);
-    ApcModel *m = load(make_artifact(&make, "trouble"));
+    ApcModel *m = make_load(make_artifact(&make, "trouble"));
     float x[N] = {0};
     int64_t n = 10;
     OK(apc_bind_input(m, "x", APC_F32, 1, (int64_t[]){N}, x));

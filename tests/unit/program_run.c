@@ -16,15 +16,6 @@ static const char kernel_text[] =
   "  if (x[0] == 1 && v[0] == 666) kill(getpid(), SIGKILL);\n"
   "  if (x[0] == 1 && v[0] == 777) sleep(20);\n}\n";
 
-static ApcModel *load(const char *path) {
-  ApcModel *m;
-  ApcOptions options = {.timeout_ms = 800};
-  CHECKF(apc_load(path, &options, &m) == APC_OK, "%s", apc_error(m));
-  return m;
-}
-
-#define OK(call) CHECKF((call) == APC_OK, "%s", apc_error(m))
-
 /* All ranks use exactly what the compiler would have predicted. */
 static void check_bytes(ApcModel *m) {
   for (int r = 0; r < apc_ranks(m); r++) {
@@ -121,7 +112,7 @@ static double run_mlp(ApcModel *m, int batch) {
 static void tensor_parallel(void) {
   for (int embed = 0; embed < 2; embed++) {
     Make make = mlp(weights_file(), embed);
-    ApcModel *m = load(make_artifact(&make, "mlp"));
+    ApcModel *m = make_load(make_artifact(&make, "mlp"));
     static const int batches[] = {8, 1, 64, 3, 8};
     for (int i = 0; i < 5; i++) {
       double worst = run_mlp(m, batches[i]);
@@ -137,7 +128,7 @@ static void tensor_parallel(void) {
 
 static void binding_errors(void) {
   Make make = mlp(weights_file(), false);
-  ApcModel *m = load(make_artifact(&make, "mlp"));
+  ApcModel *m = make_load(make_artifact(&make, "mlp"));
   float x[70 * D] = {0};
   CHECK(apc_run(m, NULL) == APC_BAD_INPUT);
   CHECK_STR(apc_error(m), "input 'x' is missing");
@@ -161,7 +152,7 @@ static void binding_errors(void) {
 
 static void empty_batch(void) {
   Make make = mlp(weights_file(), false);
-  ApcModel *m = load(make_artifact(&make, "mlp"));
+  ApcModel *m = make_load(make_artifact(&make, "mlp"));
   OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){0, D}, NULL));
   OK(apc_run(m, NULL));
   apc_close(m);
@@ -169,7 +160,7 @@ static void empty_batch(void) {
 
 static void a_rank_dies_or_is_late(void) {
   Make make = mlp(weights_file(), false);
-  ApcModel *m = load(make_artifact(&make, "mlp"));
+  ApcModel *m = make_load(make_artifact(&make, "mlp"));
   float x[D] = {666};
   CHECK(run_mlp(m, 4) < 1e-5);
   OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x));
@@ -209,7 +200,7 @@ static void weights_are_checked(void) {
 static void missing_instruction_sets(void) {
   Make make = mlp(weights_file(), true);
   make.cpu = "mmx9000";
-  ApcModel *m = load(make_artifact(&make, "mlp"));
+  ApcModel *m = make_load(make_artifact(&make, "mlp"));
   OK(apc_bind_input_text(m, "x", "zeros"));
   CHECK(apc_run(m, NULL) == APC_UNSUPPORTED);
   CHECKF(strstr(apc_error(m), "this CPU lacks mmx9000"), "%s", apc_error(m));
@@ -263,7 +254,7 @@ static Make pipeline(void) {
 
 static void pipelined(void) {
   Make make = pipeline();
-  ApcModel *m = load(make_artifact(&make, "pipeline"));
+  ApcModel *m = make_load(make_artifact(&make, "pipeline"));
   static const int sizes[] = {6, 4, 100, 1, 0, 30000, 6};
   float *x = malloc(sizeof *x * 30000), *y = malloc(sizeof *y * 30000);
   for (int s = 0; s < 7; s++) {
@@ -306,7 +297,7 @@ static Make counter(void) {
 
 static void states_persist(void) {
   Make make = counter();
-  ApcModel *m = load(make_artifact(&make, "counter"));
+  ApcModel *m = make_load(make_artifact(&make, "counter"));
   float x[3] = {1, 2, 3}, y[3];
   OK(apc_bind_input(m, "x", APC_F32, 1, (int64_t[]){3}, x));
   OK(apc_run(m, NULL));

@@ -8,8 +8,6 @@
 #include "runtime/traffic.h"
 #include "tests/programs.h"
 
-#define OK(call) CHECKF((call) == APC_OK, "%s", apc_error(m))
-
 typedef struct Shape {
   uint32_t n, lo, mine; /* expressions: rows, and this rank's part */
 } Shape;
