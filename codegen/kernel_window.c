@@ -30,7 +30,7 @@ static void print_three(const Printing *p, const char *name, const Expr *const *
 }
 
 static void print_ints(const Printing *p, const char *name, const int64_t *v) {
-  const Expr *e[MAX_WINDOWED];
+  const Expr *e[MAX_WINDOWED] = {NULL};
   for (int i = 0; i < p->window.n; i++) e[i] = ex_const(p->w->m, v[i]);
   print_three(p, name, e, 1);
 }

@@ -93,7 +93,7 @@ const char *extent_of(const Writing *n, const Expr *e) {
 }
 
 const char *extents_of(const Writing *n, int rank, const Expr *const *dims) {
-  int64_t sizes[2 * MAX_RANK];
+  int64_t sizes[2 * MAX_RANK] = {0};
   const char *parts[2 * MAX_RANK];
   bool constant = true;
   for (int d = 0; d < rank; d++) constant = ex_get_const(dims[d], &sizes[d]) && constant;

@@ -127,7 +127,7 @@ static bool read_axis(Parser *p, Mesh *mesh) {
   spaces(p);
   Loc loc = here(p);
   const char *name = word(p, "the name of a mesh axis");
-  int size;
+  int size = 0;
   if (!name || !punct(p, '=') || !number(p, "the size of the axis", &size)) return false;
   if (mesh->naxes == MAX_AXES) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has at most %d axes", MAX_AXES);
   if (mesh_axis_find(mesh, name) >= 0) return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' is there twice", name);
@@ -167,7 +167,7 @@ static bool read_stage(Parser *p) {
   if (!need_mesh(p)) return false;
   spaces(p);
   Loc loc = here(p);
-  int stage;
+  int stage = 0;
   if (!number(p, "the number of a stage", &stage)) return false;
   if (stage < 1 || stage >= p->f->mesh.stages) return diag_error(p->d, DIAG_plan_model, loc, "stages begin from 1 to %d here", p->f->mesh.stages - 1);
   if (p->f->stages[stage].op) return diag_error(p->d, DIAG_plan_syntax, loc, "stage %d begins twice", stage);
