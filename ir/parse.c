@@ -61,6 +61,7 @@ static Val operand(Parser *p, const ValueMap *values) {
   const char *name = value_name(p);
   size_t s = values->cap ? map_slot(values, name) : 0;
   if (!values->cap || !values->names[s]) parse_fail(p, start, "no value %%%s above this line", name);
+  if (!values->values[s]) parse_fail(p, start, "\"%s\" above this line has no result", name);
   return values->values[s];
 }
 

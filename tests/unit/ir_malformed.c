@@ -32,6 +32,7 @@ static const Bad bad[] = {
     {FUNC "  %x = frobnicate : f32[4]\n}\n", 4, 8, "frobnicate"},
     {FUNC "  %x = neg %y : f32[4]\n}\n", 4, 12, "no value %y above this line"},
     {FUNC "  output \"y\" %y\n}\n", 4, 14, "no value %y above this line"},
+    {FUNC "  %x = const {value=1} : i64[]\n  %t = loop %x : i64[]\n  repeat \"r\" %t\n  %y = neg %r : i64[]\n}\n", 7, 12, "\"r\" above this line has no result"},
     {FUNC "  %x = input {name=\"x\"} : f32[4]\n", 5, 1, "function @f does not end"},
     {HEAD "func @f level 3 {\n}\n", 2, 15, "level 3 is not 1 or 2"},
 };
