@@ -55,12 +55,12 @@ int cmd_compile(Tool *t) {
   EmitList list;
   if (!emit_list(t, model_name(t->arena, path), &exe, &list)) return EXIT_USAGE;
   const Target *target = tool_target(t);
-  if (!target || !check_device(t, target, &list)) return (int)tool_exit(t->diags);
+  if (!target || !check_device(t, target, &list)) return tool_failed(t->diags);
   Build b;
   bool ok = build_load(t, path, target, &b) && (!needs_plan(&list) || build_plan(t, &b)) && (!needs_lowering(&list) || build_lower(t, &b));
   for (size_t i = 0; ok && i < list.n; i++) ok = emit_write(t, &b, &list.items[i]);
   if (ok) finished(t, &b, &list);
   if (ok && b.plan && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));
   build_free(&b);
-  return ok ? EXIT_OK : (int)tool_exit(t->diags);
+  return ok ? EXIT_OK : tool_failed(t->diags);
 }

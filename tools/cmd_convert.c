@@ -100,5 +100,5 @@ int cmd_convert(Tool *t) {
     diag_help(t->diags, "built: MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, .safetensors to .npz");
     return EXIT_MISSING;
   }
-  return ok ? EXIT_OK : (int)tool_exit(t->diags);
+  return ok ? EXIT_OK : tool_failed(t->diags);
 }

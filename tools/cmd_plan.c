@@ -23,7 +23,7 @@ int cmd_plan(Tool *t) {
   EmitList list;
   if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list)) return EXIT_USAGE;
   const Target *target = tool_target(t);
-  if (!target) return (int)tool_exit(t->diags);
+  if (!target) return tool_failed(t->diags);
   Build b;
   bool ok = build_load(t, path, target, &b) && build_plan(t, &b) && (!needs_lowering(&list) || build_lower(t, &b));
   for (size_t i = 0; ok && i < list.n; i++) ok = emit_write(t, &b, &list.items[i]);
@@ -31,5 +31,5 @@ int cmd_plan(Tool *t) {
   if (ok && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));
   else if (ok && !to_stdout(&list)) plan_show(t, &b);
   build_free(&b);
-  return ok ? EXIT_OK : (int)tool_exit(t->diags);
+  return ok ? EXIT_OK : tool_failed(t->diags);
 }

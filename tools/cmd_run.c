@@ -27,12 +27,12 @@ static bool check_here(Tool *t, const Target *target) {
 static int start(Tool *t, Running *r) {
   const Target *target = tool_target(t);
   int code = EXIT_OK;
-  if (!target || !check_here(t, target)) return (int)tool_exit(t->diags);
+  if (!target || !check_here(t, target)) return tool_failed(t->diags);
   if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
       !build_lower(t, &r->build) || !temporary_open(t->diags, t->arena, &r->scratch))
-    return (int)tool_exit(t->diags);
+    return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
-  if (!build_program(t, &r->build, path)) return (int)tool_exit(t->diags);
+  if (!build_program(t, &r->build, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
   r->program = program_open_file(t, path, &code);
   return r->program ? program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
@@ -137,7 +137,7 @@ static int finish_run(Tool *t, Running *r) {
   if (!outputs_read(t, r->program, &r->outputs, &code)) return code;
   ApcReport report = {0};
   code = program_status(t, r->program, apc_report(r->program, 0, &report));
-  if (code || !write_outputs(t, &r->outputs)) return code ? code : (int)tool_exit(t->diags);
+  if (code || !write_outputs(t, &r->outputs)) return code ? code : tool_failed(t->diags);
   tool_stages_end(t);
   bool json = option_given(&t->options, OPT_json), ok = true;
   json_t *outputs = json_array(), *expected = json_array();
@@ -154,7 +154,7 @@ static int finish_run(Tool *t, Running *r) {
   else if (read) printf("time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program), apc_ranks(r->program) == 1 ? "" : "s");
   json_decref(outputs);
   json_decref(expected);
-  return !read ? (int)tool_exit(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
+  return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
 }
 
 int cmd_run(Tool *t) {

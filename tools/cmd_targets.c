@@ -30,7 +30,7 @@ static int list(Tool *t) {
 static int show(Tool *t, const char *name) {
   const char *text = tool_target_text(t, name);
   const Target *g = text ? tool_target_of(t, name) : NULL;
-  if (!g) return (int)tool_exit(t->diags);
+  if (!g) return tool_failed(t->diags);
   if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
   else printf("# %s: %s\n\n%s", name, target_line(t->arena, g), text);
   return EXIT_OK;
@@ -43,7 +43,7 @@ static int check(Tool *t, const char *file) {
     return EXIT_USAGE;
   }
   const Target *g = tool_target_of(t, file);
-  if (!g) return (int)tool_exit(t->diags);
+  if (!g) return tool_failed(t->diags);
   if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
   else printf("%s: %s\n", file, target_line(t->arena, g));
   return EXIT_OK;

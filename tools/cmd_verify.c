@@ -28,7 +28,7 @@ typedef struct Verify {
 static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
   int code = EXIT_OK;
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
-  if (!build_program(t, b, path)) return (int)tool_exit(t->diags);
+  if (!build_program(t, b, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
   ApcModel *program = program_open_file(t, path, &code);
   for (int i = 0; code == EXIT_OK && i < b->nentries; i++) {
@@ -53,17 +53,17 @@ static bool can_refer(const Build *b) { return b->nentries == 1 && reference_is_
 
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v)) return (int)tool_exit(t->diags);
+  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v)) return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
-  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return (int)tool_exit(t->diags);
+  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return tool_failed(t->diags);
   code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
   v->ran = true;
   if (!can_refer(&v->one)) return EXIT_OK;
   tool_stage(t, "Interpreting", "%s", path);
   v->referred = reference_run(t, &v->one, &v->entries[0].inputs, &v->entries[0].reference);
-  return v->referred ? EXIT_OK : (int)tool_exit(t->diags);
+  return v->referred ? EXIT_OK : tool_failed(t->diags);
 }
 
 static void prove_entries(Tool *t, Verify *v) {
@@ -155,7 +155,7 @@ static int report(Tool *t, const Verify *v) {
 static int verify(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
   const Target *target = tool_target(t);
-  if (!target || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !build_lower(t, &v->parallel)) return (int)tool_exit(t->diags);
+  if (!target || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !build_lower(t, &v->parallel)) return tool_failed(t->diags);
   prove_entries(t, v);
   int code = v->parallel.plan->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
   return code != EXIT_OK ? code : report(t, v);

@@ -254,5 +254,5 @@ int inspect_model(Tool *t, const char *path) {
     tool_json(document);
   }
   model_free(&model);
-  return ok ? EXIT_OK : (int)tool_exit(t->diags);
+  return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -17,9 +17,9 @@ static int run(Tool *t, int argc, char **argv) {
     else help_print();
     return EXIT_OK;
   }
-  if (!ok) return (int)tool_exit(t->diags);
+  if (!ok) return tool_failed(t->diags);
   int code = commands[t->options.command](t);
-  return code != EXIT_OK ? code : (int)tool_exit(t->diags);
+  return code == EXIT_OK && t->diags->errors ? tool_failed(t->diags) : code;
 }
 
 int main(int argc, char **argv) {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/die.h"
 #include "tools/tool.h"
 
 double tool_now_ms(void) {
@@ -64,10 +65,10 @@ static ExitCode exit_of(DiagCode code) {
   return EXIT_BAD_INPUT;
 }
 
-ExitCode tool_exit(const Diags *d) {
+int tool_failed(const Diags *d) {
   for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].severity == SEV_ERROR) return exit_of(d->items[i].code);
-  return EXIT_OK;
+    if (d->items[i].severity == SEV_ERROR) return (int)exit_of(d->items[i].code);
+  die("a failure without a reason");
 }
 
 /* ---- progress */

@@ -48,8 +48,8 @@ int cmd_explain(Tool *t);
 
 void tool_start(Tool *t, char **argv);
 
-/* The exit code of what the diagnostics say: of the first error. */
-ExitCode tool_exit(const Diags *d);
+/* The exit code of what failed: of the first error, and there has to be one. */
+int tool_failed(const Diags *d);
 
 /* One stage of long work: "   Importing model.onnx".  Rewritten on a terminal, one line each otherwise; ends the
  * stage before (for --time-report). */
