@@ -20,3 +20,5 @@ seed stages examples/gpt.apc $sizes --target cpux4 --tp 2 --pp 2 --micro-batches
 seed uneven examples/gpt.apc $sizes --target cpux3
 seed loops tests/cli/rounds/search.ir --target cpux2 --tp 2
 seed states examples/llama.apc $sizes -D kv_heads=2 -D ffn=16 -D cache=1 --target cpux2 --tp 2
+seed spatial tests/fuzz/seeds/ir/spatial.ir --target cpux2 --plan "$source/tests/fuzz/spatial.plan"
+seed experts examples/moe.apc --dim-hint batch=4 --dim-hint seq=4 -D layers=1 -D d=8 -D heads=2 -D kv_heads=2 -D ffn=16 -D vocab=16 -D experts=4 -D routing=dropless --target cpux4 --ep 4
