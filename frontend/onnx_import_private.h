@@ -69,6 +69,9 @@ Val input(Node *n, size_t i);                     /* built; 0 after an error, or
 Known input_known(const Node *n, size_t i);       /* items NULL: absent or not known */
 /* A shape-like input: known, of rank 1 (or a scalar).  False after an error that names it by `what`. */
 bool input_exprs(Node *n, size_t i, const char *what, Known *out);
+
+/* The extents of a result, from an input: at most MAX_RANK of them, none surely negative. */
+bool input_shape(Node *n, size_t i, Known *out);
 bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count); /* constants; KNOWN_MAX fit */
 /* Constant floats, at most `max`. */
 bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count);

@@ -74,8 +74,7 @@ bool import_constant_of_shape(Node *n) {
   DType dtype;
   double f;
   int64_t i, elements;
-  if (!input_exprs(n, 0, "the shape", &shape) || !fill_value(n, &dtype, &f, &i)) return false;
-  if (shape.n > MAX_RANK) return node_error(n, "a shape of %d dimensions", shape.n);
+  if (!input_shape(n, 0, &shape) || !fill_value(n, &dtype, &f, &i)) return false;
   const Type *type = type_get(n->m, dtype, shape.n, shape.items);
   if (!dtype_is_float(dtype) && ex_get_const(type_elements(n->m, type), &elements) && elements <= KNOWN_MAX) {
     const Expr *items[KNOWN_MAX];
@@ -114,7 +113,7 @@ static Val progression(Node *n, const Type *type, Val start, Val step) {
 static bool known_range(Node *n, const Known *start, const Known *limit, const Known *step) {
   Module *m = n->m;
   int64_t by, count;
-  if (!ex_get_const(step->items[0], &by) || by == 0) return false;
+  if (!ex_get_const(step->items[0], &by) || by == 0 || by == INT64_MIN) return false;
   const Expr *length = by > 0 ? ex_sub(m, limit->items[0], start->items[0]) : ex_sub(m, start->items[0], limit->items[0]);
   length = ex_ceil_div(m, length, ex_const(m, by > 0 ? by : -by));
   if (known_bounds(m, length).low < 0) length = ex_max(m, length, ex_const(m, 0));

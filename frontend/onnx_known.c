@@ -92,7 +92,7 @@ bool known_ne(Module *m, const Expr *a, const Expr *b) { return known_gt(m, a, b
 
 Known known_make(Module *m, const Type *type, const Expr *const *items) {
   int64_t n;
-  if (!ex_get_const(type_elements(m, type), &n) || n > KNOWN_MAX) return (Known){type, 0, NULL};
+  if (!ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (Known){type, 0, NULL};
   const Expr **copy = ARENA_ARRAY(m->arena, const Expr *, n);
   if (n) memcpy(copy, items, sizeof *copy * (size_t)n);
   return (Known){type, (int)n, copy};
@@ -222,7 +222,7 @@ Known known_pointwise(Module *m, OpKind kind, DType result, int nin, const Known
     type = type_get(m, result, rank, dims);
   }
   int64_t n;
-  if (!ex_get_const(type_elements(m, type), &n) || n > KNOWN_MAX) return (Known){0};
+  if (!ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (Known){0};
   for (int e = 0; e < n; e++) {
     for (int i = 0; i < nin; i++) x[i] = in[i].items[source_index(type, in[i].type, e)];
     items[e] = element(m, kind, result, nin, x);

@@ -166,6 +166,14 @@ bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
                     what, n->proto->input[i]);
 }
 
+bool input_shape(Node *n, size_t i, Known *out) {
+  if (!input_exprs(n, i, "the shape", out)) return false;
+  if (out->n > MAX_RANK) return node_error(n, "a result of %d dimensions", out->n);
+  for (int d = 0; d < out->n; d++)
+    if (known_bounds(n->m, out->items[d]).high < 0) return node_error(n, "dimension %d is negative", d);
+  return true;
+}
+
 bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
   Known k;
   if (!input_exprs(n, i, what, &k)) return false;
