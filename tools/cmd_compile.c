@@ -4,32 +4,6 @@
 #include "tools/emit.h"
 #include "tools/plan_report.h"
 
-/* How far the build has to come for what is asked. */
-static bool needs_plan(const EmitList *l) {
-  for (size_t i = 0; i < l->n; i++)
-    if (l->items[i].kind != EMIT_IR && l->items[i].kind != EMIT_IR_PASS) return true;
-  return false;
-}
-
-static bool needs_lowering(const EmitList *l) {
-  return emit_wants(l, EMIT_EXE) || emit_wants(l, EMIT_SPMD) || emit_wants(l, EMIT_SCHEDULE) || emit_wants(l, EMIT_C) || emit_wants_cuda(l);
-}
-
-/* Planning works for any target; programs are made for CPU ranks. */
-static bool check_device(Tool *t, const Target *target, const EmitList *l) {
-  bool cpu = strcmp(target->device, "cpu") == 0;
-  if (cpu && emit_wants_cuda(l)) {
-    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);
-    diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
-    return false;
-  }
-  if (!emit_wants(l, EMIT_EXE) || cpu) return true;
-  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
-             target->device);
-  diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
-  return false;
-}
-
 static const char *written(Tool *t, const EmitList *l) {
   Text text = {.arena = t->arena};
   for (size_t i = 0; i < l->n; i++) text_printf(&text, "%s%s", i ? ", " : "", strcmp(l->items[i].file, "-") == 0 ? "standard output" : l->items[i].file);
@@ -55,10 +29,10 @@ int cmd_compile(Tool *t) {
   EmitList list;
   if (!emit_list(t, model_name(t->arena, path), &exe, &list)) return EXIT_USAGE;
   const Target *target = tool_target(t);
-  if (!target || !check_device(t, target, &list)) return tool_failed(t->diags);
+  if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool ok = build_load(t, path, target, &b) && (!needs_plan(&list) || build_plan(t, &b)) && (!needs_lowering(&list) || build_lower(t, &b));
-  for (size_t i = 0; ok && i < list.n; i++) ok = emit_write(t, &b, &list.items[i]);
+  bool ok = build_load(t, path, target, &b) && (!emit_needs_plan(&list) || build_plan(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
+            emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
   if (ok && b.plan && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));
   build_free(&b);

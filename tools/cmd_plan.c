@@ -9,8 +9,6 @@ static bool emits_only_text(Tool *t, const EmitList *l) {
   return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "`apc plan` makes no program; `apc compile` does");
 }
 
-static bool needs_lowering(const EmitList *l) { return emit_wants(l, EMIT_SPMD) || emit_wants(l, EMIT_SCHEDULE) || emit_wants(l, EMIT_C); }
-
 static bool to_stdout(const EmitList *l) {
   for (size_t i = 0; i < l->n; i++)
     if (strcmp(l->items[i].file, "-") == 0) return true;
@@ -23,10 +21,9 @@ int cmd_plan(Tool *t) {
   EmitList list;
   if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list)) return EXIT_USAGE;
   const Target *target = tool_target(t);
-  if (!target) return tool_failed(t->diags);
+  if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool ok = build_load(t, path, target, &b) && build_plan(t, &b) && (!needs_lowering(&list) || build_lower(t, &b));
-  for (size_t i = 0; ok && i < list.n; i++) ok = emit_write(t, &b, &list.items[i]);
+  bool ok = build_load(t, path, target, &b) && build_plan(t, &b) && (!emit_needs_lowering(&list) || build_lower(t, &b)) && emit_write(t, &b, &list);
   tool_stages_end(t);
   if (ok && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));
   else if (ok && !to_stdout(&list)) plan_show(t, &b);

@@ -12,11 +12,26 @@
 #include "tools/emit_dot.h"
 #include "tools/emit_html.h"
 
-static const struct { const char *word, *ending; } kinds[EMIT_KINDS] = {
-    [EMIT_EXE] = {"exe", ""},           [EMIT_PLAN] = {"plan", ".plan"},         [EMIT_IR] = {"ir", ".ir"}, [EMIT_IR_PASS] = {"ir:", ".ir"},
-    [EMIT_SPMD] = {"spmd", ".spmd.ir"}, [EMIT_SCHEDULE] = {"schedule", ".schedule"}, [EMIT_C] = {"c", ".c"},
-    [EMIT_CUDA] = {"cuda", ".cu"},      [EMIT_PTX] = {"ptx", ".ptx"},            [EMIT_CUBIN] = {"cubin", ".cubin"},
-    [EMIT_DOT] = {"dot", ".dot"},          [EMIT_HTML] = {"html", ".html"},
+/* How far a build has to come for a form. */
+typedef enum Stage { LOADED, PLANNED, LOWERED } Stage;
+
+static const struct {
+  const char *word, *ending;
+  Stage needs;
+  bool code; /* is made of the meaning of every operation */
+} kinds[EMIT_KINDS] = {
+    [EMIT_EXE] = {"exe", "", LOWERED, true},
+    [EMIT_PLAN] = {"plan", ".plan", PLANNED, false},
+    [EMIT_IR] = {"ir", ".ir", LOADED, false},
+    [EMIT_IR_PASS] = {"ir:", ".ir", LOADED, false},
+    [EMIT_SPMD] = {"spmd", ".spmd.ir", LOWERED, false},
+    [EMIT_SCHEDULE] = {"schedule", ".schedule", LOWERED, true},
+    [EMIT_C] = {"c", ".c", LOWERED, true},
+    [EMIT_CUDA] = {"cuda", ".cu", LOWERED, true},
+    [EMIT_PTX] = {"ptx", ".ptx", LOWERED, true},
+    [EMIT_CUBIN] = {"cubin", ".cubin", LOWERED, true},
+    [EMIT_DOT] = {"dot", ".dot", PLANNED, false},
+    [EMIT_HTML] = {"html", ".html", PLANNED, false},
 };
 
 /* ---- the list */
@@ -91,7 +106,30 @@ bool emit_wants(const EmitList *l, EmitKind kind) {
   return false;
 }
 
-bool emit_wants_cuda(const EmitList *l) { return emit_wants(l, EMIT_CUDA) || emit_wants(l, EMIT_PTX) || emit_wants(l, EMIT_CUBIN); }
+static bool needs(const EmitList *l, Stage stage) {
+  for (size_t i = 0; i < l->n; i++)
+    if (kinds[l->items[i].kind].needs >= stage) return true;
+  return false;
+}
+
+bool emit_needs_plan(const EmitList *l) { return needs(l, PLANNED); }
+
+bool emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
+
+/* Planning works for any target; programs are made for CPU ranks. */
+bool emit_check_target(Tool *t, const Target *target, const EmitList *l) {
+  bool cpu = strcmp(target->device, "cpu") == 0;
+  if (cpu && (emit_wants(l, EMIT_CUDA) || emit_wants(l, EMIT_PTX) || emit_wants(l, EMIT_CUBIN))) {
+    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);
+    diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
+    return false;
+  }
+  if (!emit_wants(l, EMIT_EXE) || cpu) return true;
+  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
+             target->device);
+  diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
+  return false;
+}
 
 /* ---- writing */
 
@@ -210,8 +248,7 @@ static bool write_plan(Tool *t, Build *b, const Emit *e) {
 
 /* Code and schedules need the meaning of every operation. */
 static bool check_known(Tool *t, const Build *b, EmitKind kind) {
-  bool code = kind == EMIT_EXE || kind == EMIT_C || kind == EMIT_SCHEDULE || kind == EMIT_CUDA || kind == EMIT_PTX || kind == EMIT_CUBIN;
-  if (!code || !opaque_any(b->model.m)) return true;
+  if (!kinds[kind].code || !opaque_any(b->model.m)) return true;
   opaque_report(b->model.m, true, t->diags);
   return false;
 }
@@ -232,7 +269,7 @@ static bool write_html(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
-bool emit_write(Tool *t, Build *b, const Emit *e) {
+static bool write_form(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
     case EMIT_EXE: return build_program(t, b, e->file);
@@ -250,4 +287,10 @@ bool emit_write(Tool *t, Build *b, const Emit *e) {
     case EMIT_KINDS: break;
   }
   return false;
+}
+
+bool emit_write(Tool *t, Build *b, const EmitList *l) {
+  for (size_t i = 0; i < l->n; i++)
+    if (!write_form(t, b, &l->items[i])) return false;
+  return true;
 }

@@ -21,9 +21,15 @@ typedef struct EmitList {
  * False after a diagnostic: a name given twice, -o together with several files. */
 bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
 bool emit_wants(const EmitList *l, EmitKind kind);
-bool emit_wants_cuda(const EmitList *l); /* cuda, ptx or cubin */
 
-/* Writes one form of a build that has come far enough: lowered for SPMD, SCHEDULE, C and EXE. */
-bool emit_write(Tool *t, Build *b, const Emit *e);
+/* How far a build has to come before emit_write. */
+bool emit_needs_plan(const EmitList *l);
+bool emit_needs_lowering(const EmitList *l);
+
+/* False after a diagnostic: a form that the target's device does not have. */
+bool emit_check_target(Tool *t, const Target *target, const EmitList *l);
+
+/* Writes the forms of a build that has come far enough. */
+bool emit_write(Tool *t, Build *b, const EmitList *l);
 
 #endif

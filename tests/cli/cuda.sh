@@ -66,6 +66,9 @@ has lstm '^    cublasLtMatmul' # the input's product, before the loop
 mv mlp.cu first.cu
 expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda
 check "the same text twice" cmp -s mlp.cu first.cu
+# plan writes the same text, on its own
+expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" $small_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda=planned.cu
+check "plan and compile write the same" cmp -s planned.cu first.cu
 check "no #include outside the branch for nvcc" test "$(grep -c '#include' first.cu)" -le 2
 
 # What is refused.
@@ -73,10 +76,11 @@ expect 5 "APC0648" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $fo
 check "no program is written" test ! -e program
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target cpux2 --emit=cuda
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -S
+for kind in cuda ptx cubin; do expect 2 "has no GPU" "$apc" plan "$source_dir/examples/mlp.apc" $small_mlp --emit=$kind; no_out; done
 mkdir hidden
 for name in libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so; do : >hidden/$name; done
 for kind in ptx cubin; do
   expect 5 "APC0701" env LD_LIBRARY_PATH="$work/hidden" CUDA_HOME=/nonexistent "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four --emit=$kind
   expect_err "NVRTC"
 done
-summary 34
+summary 36
