@@ -1,6 +1,7 @@
 /* tools/main.c - apc: reads the command line, runs the command, prints what went wrong. */
 #include <string.h>
 
+#include "base/standard.h"
 #include "tools/tool.h"
 
 static int (*const commands[CMD_COUNT])(Tool *) = {
@@ -23,6 +24,7 @@ static int run(Tool *t, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  standard_hold();
   if (argc == 2 && strcmp(argv[1], "--version") == 0) {
     puts("apc " APC_VERSION);
     return EXIT_OK;
@@ -32,7 +34,7 @@ int main(int argc, char **argv) {
   int code = run(&t, argc, argv);
   if (argc == 1) help_print();
   tool_stages_end(&t);
-  if (fflush(stdout) != 0 || ferror(stdout)) {
+  if (!standard_output_written()) {
     diag_error(t.diags, DIAG_file_write, (Loc){0}, "standard output cannot be written");
     if (code == EXIT_OK) code = EXIT_BAD_INPUT;
   }

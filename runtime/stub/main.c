@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/standard.h"
 #include "runtime/apc_runtime.h"
 
 typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
@@ -405,6 +406,12 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   return 0;
 }
 
+/* The exit code once all results are out. */
+static int written(int code) {
+  if (standard_output_written() || code) return code;
+  return fail(APC_BAD_INPUT, "standard output cannot be written");
+}
+
 /* As rank 0, alone or not, or as one of the others. */
 static int launch(const Line *line) {
   ApcLaunchOptions o;
@@ -418,12 +425,13 @@ static int launch(const Line *line) {
     code = (int)status;
     if (apc_launch_tells(ranks)) fail(code, "%s", apc_launch_error(ranks));
   }
-  fflush(stdout); /* closing may end the process */
+  code = written(code); /* now, because closing may end the process */
   apc_launch_close(ranks, code);
   return code;
 }
 
 int main(int argc, char **argv) {
+  standard_hold();
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   Line line = {0};
   if (argc > 0) program_name = argv[0];
@@ -434,6 +442,5 @@ int main(int argc, char **argv) {
     code = launch(&line);
   }
   free(line.given);
-  if (fflush(stdout) != 0 && !code) code = fail(APC_BAD_INPUT, "standard output cannot be written");
-  return code;
+  return written(code);
 }

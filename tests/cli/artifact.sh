@@ -1,11 +1,20 @@
 #!/bin/bash
-# A program that was damaged, moved away from its weights, or given weights it cannot take says so instead of computing.
+# A program that was damaged, moved away from its weights, or given weights it cannot take says so instead of computing; so does one
+# whose results do not get out.
 . "$(dirname "$0")/lib.sh"
 cp "$source_dir/examples/gpt-tiny.onnx" model.onnx
 inputs=$source_dir/examples/gpt-tiny.inputs.npz
 
 expect 0 "" "$apc" model.onnx -q -o embedded
 expect 0 "" ./embedded --inputs "$inputs" --outputs a.npz
+
+# standard output that is full, or closed
+for options in "--inputs $inputs" --bench=1 --describe --describe=json --help; do
+  expect 1 "standard output cannot be written" bash -c "./embedded $options >/dev/full"
+  expect 1 "standard output cannot be written" bash -c "./embedded $options >&-"
+done
+expect 0 "" bash -c "./embedded --inputs '$inputs' --outputs b.npz >&-" # prints nothing
+expect 1 "standard output cannot be written" bash -c "'$apc' run model.onnx -q --inputs '$inputs' >&-"
 
 flip() { # flip NEEDLE: changes the first byte after the last place where the program has these bytes
   /usr/bin/python3 - "$1" <<'PY'
@@ -27,9 +36,9 @@ expect 1 "this program carries its weights" ./embedded --inputs "$inputs" --weig
 
 # too little memory: named as that, not as a weight that was loaded long ago
 # (a sanitizer build cannot run under a limit of its address space)
-checks=9
+checks=21
 if ! grep -q __asan_init embedded; then
-  checks=10
+  checks=22
   expect 6 "rank 0 at step 0 (starting): rank 0 cannot get" bash -c 'ulimit -v 2000000; exec ./embedded --input random --dim batch=9000 --dim seq=64'
 fi
 
