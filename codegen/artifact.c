@@ -5,6 +5,7 @@
  */
 #include "codegen/artifact.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -79,8 +80,10 @@ static bool finish(const Job *j, pid_t pid, const char *const *argv, const char 
     diag_help(j->diags, "install one (apt-get install gcc) or name it in the environment variable CC");
     return false;
   }
-  char *said = file_read_text(j->diags, j->arena, arena_printf(j->arena, "%s/%s", j->dir, log), NULL);
-  return diag_error(j->diags, DIAG_tool_failed, (Loc){0}, "%s failed on generated code (status %d):\n%.2000s", argv[0], status, said ? said : "");
+  const char *how = WIFEXITED(status) ? arena_printf(j->arena, "exit status %d", WEXITSTATUS(status)) : arena_printf(j->arena, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  const char *said = file_read_text(j->diags, j->arena, arena_printf(j->arena, "%s/%s", j->dir, log), NULL);
+  if (!said || !*said) return diag_error(j->diags, DIAG_tool_failed, (Loc){0}, "%s failed on generated code (%s) and said nothing", argv[0], how);
+  return diag_error(j->diags, DIAG_tool_failed, (Loc){0}, "%s failed on generated code (%s):\n%.2000s", argv[0], how, said);
 }
 
 enum { MAX_ARGS = 4096 };
@@ -134,6 +137,38 @@ static bool open_directory(Job *j) {
   return ok;
 }
 
+/* ---- the runtime */
+
+/* The table of sections is the last thing in an ELF file, so that a file that was cut off does not have it. */
+static bool is_whole_program(const FileMap *f) {
+  Elf64_Ehdr head;
+  if (f->size < sizeof head) return false;
+  memcpy(&head, f->data, sizeof head);
+  uint64_t table = (uint64_t)head.e_shnum * head.e_shentsize;
+  return memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64 && table > 0 && table <= f->size && head.e_shoff <= f->size - table;
+}
+
+static bool open_stub(Diags *d, const char *path, FileMap *out) {
+  Diags *unread = diags_new(d->arena);
+  const char *fault = NULL;
+  if (!file_map(unread, path, out)) fault = unread->items[0].message;
+  else if (!is_whole_program(out)) {
+    fault = "it is not a whole program";
+    file_unmap(out);
+  }
+  if (!fault) return true;
+  diag_error(d, DIAG_tool_missing, file_loc(d, path), "the runtime that programs are made of cannot be used: %s", fault);
+  diag_help(d, "build or install apc again; apcrt-stub belongs beside apc");
+  return false;
+}
+
+bool artifact_stub_check(const char *path, Diags *d) {
+  FileMap stub;
+  if (!open_stub(d, path, &stub)) return false;
+  file_unmap(&stub);
+  return true;
+}
+
 /* ---- the file */
 
 static bool pad_to(FileWriter *w, uint64_t offset) {
@@ -172,7 +207,7 @@ static bool add_image(const Job *j, FileWriter *w, const ProgramResult *r, const
 
 static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kernels, const void *tables, size_t table_bytes, uint64_t *bytes) {
   FileMap stub;
-  if (!file_map(j->diags, j->spec->stub, &stub)) return false;
+  if (!open_stub(j->diags, j->spec->stub, &stub)) return false;
   FileWriter *w = file_writer_open(j->diags, j->spec->out, 0777);
   uint64_t base = (stub.size + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
   bool ok = w && file_writer_add(w, stub.data, stub.size) && pad_to(w, base) && add_image(j, w, r, kernels, tables, table_bytes, base);
@@ -228,6 +263,7 @@ bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *dia
   ProgramResult r;
   Job j = {.arena = spec->source.m->arena, .spec = spec, .diags = diags};
   *report = (ArtifactReport){0};
+  if (spec->out && !artifact_stub_check(spec->stub, diags)) return false; /* before the work */
   if (!program_of(&spec->source, &r, diags)) return false;
   bool ok = open_directory(&j) && compile_and_write(&j, &r, report);
   temporary_close(&j.folder);

@@ -210,7 +210,7 @@ bool build_lower(Tool *t, Build *b) {
 /* ---- the program */
 
 /* The prebuilt runtime lies beside apc, or in the folder of an installation that tools.cmake names. */
-static const char *stub_path(Arena *a) {
+const char *build_stub(Arena *a) {
   char self[4096];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n <= 0) return "apcrt-stub";
@@ -253,7 +253,7 @@ ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
                         .name = b->model.name,
                         .target = b->target->name,
                         .producer = "apc " APC_VERSION,
-                        .stub = stub_path(t->arena),
+                        .stub = build_stub(t->arena),
                         .out = out,
                         .save_temps = temps_directory(t, b)};
 }

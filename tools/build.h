@@ -38,6 +38,9 @@ bool build_program(Tool *t, Build *b, const char *out);
 
 void build_free(Build *b);
 
+/* The path of the prebuilt runtime that programs begin with (apcrt-stub). */
+const char *build_stub(Arena *a);
+
 /* What artifact_write and artifact_schedule need; `out` may be NULL. */
 ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out);
 

@@ -14,6 +14,7 @@
 
 #include "base/machine.h"
 #include "runtime/cpu.h"
+#include "tools/build.h"
 #include "tools/tool.h"
 
 typedef struct Check {
@@ -41,6 +42,14 @@ static const char *first_line(Arena *a, const char *command) {
 static Check compiler(Arena *a) {
   const char *line = first_line(a, "${CC:-cc} --version 2>/dev/null");
   return (Check){"C compiler", "compiling models", true, line != NULL, line ? line : "not found: install one or set CC", "gcc"};
+}
+
+/* What compiled programs begin with. */
+static Check runtime(Arena *a) {
+  const char *path = build_stub(a);
+  Diags *d = diags_new(a);
+  bool whole = artifact_stub_check(path, d);
+  return (Check){"runtime", "compiling models", true, whole, whole ? path : arena_printf(a, "%s: %s", path, d->items[0].message), NULL};
 }
 
 static Check mpi(Arena *a) {
@@ -231,12 +240,12 @@ static void print_check(const Tool *t, const Check *c) {
   putchar('\n');
 }
 
-enum { HERE = 11 }; /* checks besides the libraries */
+enum { HERE = 12 }; /* checks besides the libraries */
 
 int cmd_doctor(Tool *t) {
   if (!tool_args(t, 0, 0)) return EXIT_USAGE;
   Arena *a = t->arena;
-  Check checks[HERE + LIBRARIES] = {cores(a), shared_memory(a), compiler(a), temporary_folder(a), links(a), gpu_devices(a), mpi(a), shm_size(a), perf(a), ptrace_scope(a), gpus(a)};
+  Check checks[HERE + LIBRARIES] = {cores(a), shared_memory(a), compiler(a), runtime(a), temporary_folder(a), links(a), gpu_devices(a), mpi(a), shm_size(a), perf(a), ptrace_scope(a), gpus(a)};
   for (int i = 0; i < LIBRARIES; i++) checks[HERE + i] = library(a, &libraries[i]);
   json_t *array = json_array();
   bool ok = true;

@@ -58,7 +58,7 @@ void tool_start(Tool *t, char **argv) {
 static ExitCode exit_of(DiagCode code) {
   if (code == DIAG_plan_infeasible) return EXIT_INFEASIBLE;
   if (code == DIAG_plan_options) return EXIT_USAGE;
-  if (code == DIAG_tool_missing) return EXIT_MISSING;
+  if (code == DIAG_tool_missing || code == DIAG_tool_failed) return EXIT_MISSING;
   const char *name = diag_code_name(code); /* "APC06nn": 10 to 19 are usage, from 20 on what is not built yet */
   if (strncmp(name, "APC061", 6) == 0) return EXIT_USAGE;
   if (strncmp(name, "APC06", 5) == 0 && name[5] >= '2') return EXIT_MISSING;
