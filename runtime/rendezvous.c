@@ -241,9 +241,17 @@ static int connect_once(const Rendezvous *r, const Host *host, char *told, int64
   return is_file(r) ? connect_listed(fopen(r->address, "r"), deadline) : socket_connect_name(host->name, host->port, deadline);
 }
 
+/* A host that nobody knows is wrong at once; one that cannot be asked for just now only when the time is up. */
+static RtStatus check_host(const Rendezvous *r, const Host *host, bool late, RtError *error) {
+  const char *why;
+  bool soon;
+  if (!*host->name || errno != EADDRNOTAVAIL || socket_resolves(host->name, &why, &soon) || (soon && !late)) return RT_OK;
+  return rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s", r->rank, host->name, why);
+}
+
 /* Rank 0 may come later. */
 static RtStatus reach_first(const Rendezvous *r, int64_t deadline, int *fd, RtError *error) {
-  Host host;
+  Host host = {.name = ""};
   char told[ADDRESSES] = "";
   if (!r->spread && !is_file(r) && !split_address(r->address, &host))
     return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
@@ -253,7 +261,12 @@ static RtStatus reach_first(const Rendezvous *r, int64_t deadline, int *fd, RtEr
   for (;;) {
     *fd = connect_once(r, &host, told, deadline);
     if (*fd >= 0) return RT_OK;
-    if (sockets_now() + RETRY_MS >= deadline)
+    int number = errno;
+    bool late = sockets_now() + RETRY_MS >= deadline;
+    status = check_host(r, &host, late, error);
+    if (status) return status;
+    errno = number;
+    if (late)
       return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address, r->timeout_ms / 1000.0);
     nap();
   }

@@ -114,11 +114,22 @@ int socket_connect(const SocketAddress *to, int64_t deadline) {
   return number ? close_with(fd, number) : fd;
 }
 
+static const struct addrinfo stream = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+
+bool socket_resolves(const char *host, const char **why, bool *soon) {
+  struct addrinfo *all;
+  int code = getaddrinfo(host, NULL, &stream, &all);
+  if (code == 0) freeaddrinfo(all);
+  *why = code ? gai_strerror(code) : "";
+  *soon = code == EAI_AGAIN || code == EAI_SYSTEM;
+  return code == 0;
+}
+
 int socket_connect_name(const char *host, const char *port, int64_t deadline) {
-  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *all;
-  int code = getaddrinfo(host, port, &hints, &all), fd = -1, number = EADDRNOTAVAIL;
-  if (code != 0) {
-    errno = code == EAI_SYSTEM ? errno : EADDRNOTAVAIL;
+  struct addrinfo *all;
+  int fd = -1, number = EADDRNOTAVAIL;
+  if (getaddrinfo(host, port, &stream, &all) != 0) {
+    errno = number;
     return -1;
   }
   for (const struct addrinfo *i = all; i && fd < 0; i = i->ai_next) {

@@ -24,9 +24,11 @@ uint16_t socket_port(const SocketAddress *a);
 int socket_listen(uint16_t port);
 /* Waits for a connection until the deadline, or until `stop` (a descriptor or -1) becomes readable.  -1 with errno. */
 int socket_accept(int listener, int stop, int64_t deadline);
-/* Connects until the deadline; -1 with errno.  `socket_connect_name` looks the host up. */
+/* Connects until the deadline; -1 with errno.  `socket_connect_name` looks the host up (EADDRNOTAVAIL when it has no address). */
 int socket_connect(const SocketAddress *to, int64_t deadline);
 int socket_connect_name(const char *host, const char *port, int64_t deadline);
+/* Whether the host has an address; if not, why, and whether asking again may help. */
+bool socket_resolves(const char *host, const char **why, bool *soon);
 
 /* All bytes or false with errno. */
 bool socket_send(int fd, const void *data, size_t n, int64_t deadline);

@@ -88,6 +88,7 @@ expect 1 "for 2 ranks; this machine has" env $torchrun MASTER_PORT=$port RANK=0 
 ended 1
 next_port
 expect 7 "rank 1 of 2 did not come" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --timeout 500ms --bench=1
+expect 2 "cannot look up the host 'no host'" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "no host:$port" # at once, not after 60 s
 expect 7 "did not find rank 0 at localhost:$port" ./tp2 --rank 1 --world 2 --rendezvous "localhost:$port" --timeout 500ms
 
 # running RANKS PROGRAM OPTIONS...: all ranks in the background; returns when they compute.
