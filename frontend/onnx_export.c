@@ -5,7 +5,6 @@
 
 #include "base/die.h"
 #include "ir/body.h"
-#include "ir/index_bound.h"
 
 /* ---- what all writers use */
 
@@ -249,6 +248,15 @@ static bool index_is_checked(const Writing *n, Val index, const Expr *extent) {
   }
 }
 
+/* Does the index follow from the sizes alone?  A program refuses sizes that put it outside its table, so ONNX may have its error; who reads the
+ * plain Gather again also finds the largest size again. */
+static bool index_follows(const Writing *n) {
+  const Func *f = n->s->f;
+  bool found = false;
+  for (size_t i = 0; i < n->x->nspans && f == n->x->main && !found; i++) found = &f->ops.items[n->x->spans[i].op] == n->op;
+  return found;
+}
+
 /* An index outside the operand gives 0 here and is an error of ONNX, so it is moved inside and its result replaced. */
 static const char *write_gather(const Writing *n, const char *type) {
   int axis = (int)op_int(n->op, AT_axis, 0);
@@ -257,7 +265,8 @@ static const char *write_gather(const Writing *n, const char *type) {
   Onnx__AttributeProto *attr = onnx_write_int(n->x->w, "axis", axis);
   const char *i = operand(n, 1);
   if (index->dtype != DT_i64 && index->dtype != DT_i32) i = cast_to(n, i, DT_i64);
-  if (is_round_below(n, n->op->in[1], extent) || index_is_checked(n, n->op->in[1], extent)) return node(n, type, 2, (const char *const[]){operand(n, 0), i}, attr);
+  if (is_round_below(n, n->op->in[1], extent) || index_is_checked(n, n->op->in[1], extent) || index_follows(n))
+    return node(n, type, 2, (const char *const[]){operand(n, 0), i}, attr);
   if (index->dtype == DT_i32) i = cast_to(n, i, DT_i64);
   const char *zero = onnx_write_scalar(n->x->w, DT_i64, 0, 0, false), *end = reshaped(n, extent_of(n, extent), 0, NULL);
   const char *last = node2(n, "Sub", end, onnx_write_scalar(n->x->w, DT_i64, 0, 1, false));
@@ -417,6 +426,7 @@ uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context
                      Diags *diags) {
   Export *x = ARENA_NEW(diags->arena, Export);
   *x = (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .weight = weight, .context = context, .main = f};
+  x->spans = index_spans(m, f, &x->nspans);
   Scope s = scope_of(x, f);
   const char **outputs = ARENA_ARRAY(diags->arena, const char *, f->outputs.n);
   write_inputs(x, &s);

@@ -6,7 +6,6 @@
  */
 #include "frontend/onnx_export_private.h"
 #include "frontend/onnx_known.h"
-#include "ir/index_bound.h"
 
 typedef enum Order { CARRIED, FORWARD, BACKWARD } Order;
 

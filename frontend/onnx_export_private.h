@@ -4,6 +4,7 @@
 
 #include "frontend/onnx_export.h"
 #include "frontend/onnx_write.h"
+#include "ir/index_bound.h"
 #include "ir/loops.h"
 
 typedef struct Sized {
@@ -19,6 +20,8 @@ typedef struct Export {
   void *context;
   const Func *main;
   const char **inputs; /* by operation of main: the name of an input */
+  const IndexSpan *spans; /* of main: indices that follow from the sizes */
+  size_t nspans;
   struct { Sized *items; size_t n, cap; } sizes; /* expressions already in the graph, as i64[1] */
   uint64_t refused[OP_COUNT / 64 + 1];
 } Export;
