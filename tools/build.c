@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "passes/lower.h"
 #include "passes/plan_entries.h"
+#include "tools/ir_file.h"
 #include "tools/micro_batch.h"
 
 /* ---- words */
@@ -237,11 +238,11 @@ static bool embeds(const Tool *t, const Module *m) {
 }
 
 static bool save_texts(Tool *t, Build *b, const char *dir) {
-  Text l1 = {.arena = t->arena}, plan = {.arena = t->arena};
-  module_print(b->model.m, &l1);
+  Text plan = {.arena = t->arena};
+  const char *file = arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), *l1 = ir_file_text(t->arena, b->model.m, file);
   plan_print(b->model.m, b->l1, b->plan, &plan);
   mkdir(dir, 0777); /* that it failed shows when the files are written */
-  return file_write(t->diags, arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), 0666, text_str(&l1), l1.n) &&
+  return file_write(t->diags, file, 0666, l1, strlen(l1)) &&
          file_write(t->diags, arena_printf(t->arena, "%s/%s.plan", dir, b->model.name), 0666, text_str(&plan), plan.n);
 }
 

@@ -9,6 +9,7 @@
 #include "frontend/onnx_export.h"
 #include "passes/pipeline.h"
 #include "tools/execute.h"
+#include "tools/ir_file.h"
 #include "tools/weights.h"
 
 static bool ends_with(const char *s, const char *end) {
@@ -18,11 +19,10 @@ static bool ends_with(const char *s, const char *end) {
 
 static bool model_to_ir(Tool *t, const char *in, const char *out) {
   Model model;
-  Text text = {.arena = t->arena};
   bool ok = model_load(t, in, &model) && model_check_known(t, &model);
-  if (ok) module_print(model.m, &text);
+  const char *text = ok ? ir_file_text(t->arena, model.m, out) : "";
   model_free(&model);
-  return ok && file_write(t->diags, out, 0666, text_str(&text), text.n);
+  return ok && file_write(t->diags, out, 0666, text, strlen(text));
 }
 
 /* The function to write: ONNX has one. */

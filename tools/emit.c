@@ -11,6 +11,7 @@
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
 #include "tools/emit_html.h"
+#include "tools/ir_file.h"
 
 /* How far a build has to come for a form. */
 typedef enum Stage { LOADED, PLANNED, LOWERED } Stage;
@@ -151,26 +152,23 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
     if (!found && !names[1]) return pipeline_run(b->model.m, e->pass, &(PassOptions){0}, t->diags); /* says that there is no such pass */
   }
   bool ok = model_load(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list), &(PassOptions){.device = b->target->device, .verify = true, .dump = stderr}, t->diags);
-  Text text = {.arena = t->arena};
-  if (ok) module_print(model.m, &text);
+  const char *text = ok ? ir_file_text(t->arena, model.m, e->file) : "";
   model_free(&model);
-  return ok && write_text(t, e->file, text_str(&text));
+  return ok && write_text(t, e->file, text);
 }
 
 /* What a module of one level holds; prepared weights refer to the level-1 function that makes them, at both levels. */
 static bool belongs(const Func *f, int level) { return f->level == level || strcmp(f->name, "prepare") == 0; }
 
 /* The module's text without the functions of other levels. */
-static const char *module_text(Tool *t, const Build *b, int level) {
+static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
   Module m = *b->model.m;
   m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
   m.funcs.n = 0;
   for (size_t i = 0; i < b->model.m->funcs.n; i++)
     if (belongs(b->model.m->funcs.items[i], level)) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
   if (level == 1) m.mesh = (Mesh){.stages = 1};
-  Text text = {.arena = t->arena};
-  module_print(&m, &text);
-  return text_str(&text);
+  return write_text(t, e->file, ir_file_text(t->arena, &m, e->file));
 }
 
 static bool write_c(Tool *t, Build *b, const Emit *e) {
@@ -274,9 +272,9 @@ static bool write_form(Tool *t, Build *b, const Emit *e) {
   switch (e->kind) {
     case EMIT_EXE: return build_program(t, b, e->file);
     case EMIT_PLAN: return write_plan(t, b, e);
-    case EMIT_IR: return write_text(t, e->file, module_text(t, b, 1));
+    case EMIT_IR: return write_module(t, b, e, 1);
     case EMIT_IR_PASS: return write_after_pass(t, b, e);
-    case EMIT_SPMD: return write_text(t, e->file, module_text(t, b, 2));
+    case EMIT_SPMD: return write_module(t, b, e, 2);
     case EMIT_SCHEDULE: return write_schedule(t, b, e);
     case EMIT_HTML: return write_html(t, b, e);
     case EMIT_DOT: return write_dot(t, b, e);

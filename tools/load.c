@@ -11,6 +11,7 @@
 #include "ir/opaque.h"
 #include "passes/bind.h"
 #include "passes/pipeline.h"
+#include "tools/ir_file.h"
 #include "tools/weights.h"
 
 /* ---- names */
@@ -204,6 +205,7 @@ static bool load_text(Tool *t, Model *model) {
   DslOptions options = {0};
   options.defines = defines(t, &options.ndefines);
   model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, t->diags) : ir_parse(model->path, text, t->diags);
+  if (model->m && model->kind == MODEL_IR) ir_file_locate(model->m, model->path);
   return model->m != NULL;
 }
 

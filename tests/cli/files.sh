@@ -17,6 +17,17 @@ expect 0 "equal" "$apc" run "$mlp" $small --weights made.safetensors --expect y.
 expect 0 "" "$apc" convert "$mlp" $small m.ir
 expect 0 "equal" "$apc" run m.ir -q --expect y.npz
 expect 5 "error[APC0649]" "$apc" convert m.ir m.txt
+
+# a relative place of weights is relative to the text, wherever apc runs
+mkdir -p deep/er other; cp "$gpt" deep/g.onnx
+(cd deep && "$apc" convert g.onnx g.ir -q)
+expect 0 "equal    logits" "$apc" run deep/g.ir -q --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --expect "$source_dir/examples/gpt-tiny.outputs.npz"
+expect 0 "" "$apc" convert deep//g.onnx deep/h.ir -q; expect 0 "" grep '^blob "g.onnx"' deep/h.ir
+expect 0 "" "$apc" convert deep/h.ir k.ir -q; expect 0 "" grep '^blob "deep/g.onnx"' k.ir
+expect 0 "" "$apc" convert deep/h.ir other/k.ir -q; expect 0 "" grep "^blob \"$work/deep/g.onnx\"" other/k.ir
+expect 0 "" "$apc" k.ir -q --emit=ir=deep/er/k.ir; expect 0 "" "$apc" plan deep/er/k.ir -q
+mv deep moved; expect 0 "" "$apc" convert moved/g.ir w2.safetensors -q
+check "the weights moved along with the text differ" cmp -s w.safetensors w2.safetensors
 expect 1 "error[APC0001]" "$apc" convert nowhere.onnx w.npz
 expect 1 "error[APC0002]" "$apc" convert "$mlp" $small nowhere/w.npz
 
@@ -68,4 +79,4 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-summary 53
+summary 64
