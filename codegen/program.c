@@ -343,7 +343,10 @@ static bool emit_unit(Body *b) {
     case UNIT_VIEW: emit_view(b, u); return true;
     case UNIT_COMM: emit_comm(b, u); return true;
     case UNIT_WRITE: return true;
-    case UNIT_LOOP: body_loop(b, u, where); return true;
+    case UNIT_LOOP:
+      body_loop(b, u, where);
+      size_checks_of_loop(b, where);
+      return true;
     case UNIT_REPEAT: body_repeat(b, u, where); return true;
   }
   return true;
@@ -395,28 +398,6 @@ static void emit_fetches(Body *b) {
     if (output_stage(l2, &l2->outputs.items[i]) == b->stage) emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
 }
 
-/* Known without the sizes. */
-static bool in_table(const Expr *at, const Expr *last) {
-  int64_t a, b;
-  return ex_is_const(at, 0) || (ex_get_const(at, &a) && ex_get_const(last, &b) && a >= 0 && a <= b);
-}
-
-/* Indices that the sizes alone put outside their table would read zeros and write nothing. */
-static void emit_checks(Body *b) {
-  const Func *l1 = b->spec->l1;
-  size_t n;
-  const IndexSpan *spans = index_spans(b->e->m, l1, &n);
-  for (size_t i = 0; i < n; i++) {
-    const char *name = l1->ops.items[spans[i].op].name;
-    const Expr *const ends[] = {spans[i].first, spans[i].last}, *last = ex_addi(b->e->m, spans[i].below, -1);
-    for (int k = 0; k < (ends[0] == ends[1] ? 1 : 2); k++) {
-      const Expr *const list[] = {ends[k], ex_const(b->e->m, 0), last};
-      const char *text = arena_printf(b->e->m->arena, "the %s index of '%s' leaves its table", k == 0 ? "first" : "last", name);
-      if (!in_table(ends[k], last)) body_instr(b, PI_check, name, emit_text(b->e, text), 0, NULL, emit_exprs(b->e, 3, list));
-    }
-  }
-}
-
 static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
   Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .buffers = program_count_buffers(e->b),
             .stage = stage};
@@ -426,7 +407,7 @@ static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
   for (size_t v = 0; v < n; v++) b.tensor[v] = PROGRAM_NONE;
   body_find_uses(&b);
-  if (stage == 0) emit_checks(&b);
+  if (stage == 0) size_checks(&b);
   if (prepare && !find_targets(&b, n)) return false;
   for (b.at = 0; b.at < (int)b.units->n; b.at++)
     if (!emit_unit(&b)) return false;

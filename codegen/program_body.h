@@ -1,5 +1,5 @@
 /* codegen/program_body.h - one body of a Program while it is written: program.c writes units and communication, program_loops.c finds
- * out how long values live and writes loops. */
+ * out how long values live and writes loops, program_checks.c what the sizes have to be. */
 #ifndef APC_CODEGEN_PROGRAM_BODY_H
 #define APC_CODEGEN_PROGRAM_BODY_H
 
@@ -55,5 +55,12 @@ void body_find_uses(Body *b);
 bool body_in_carry(const Body *b, Val v);
 void body_loop(Body *b, const Unit *u, const char *where);
 void body_repeat(Body *b, const Unit *u, const char *where);
+
+/* ---- program_checks.c */
+
+/* Instructions that refuse the sizes with which an index or a slice of the entry would leave what it reads.  Those of a loop are checked in its
+ * rounds, since there may be none; `name` is the loop's. */
+void size_checks(Body *b);
+void size_checks_of_loop(Body *b, const char *name);
 
 #endif

@@ -209,3 +209,20 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
   }
   return out;
 }
+
+/* ---- slices */
+
+static bool always(Module *m, const SizeCondition *c) { return never_below(m, c->value, 0) && never_below(m, ex_sub(m, c->most, c->value), 0); }
+
+/* The last element start + (extent - 1) * stride is there when start + extent * stride <= have + stride - 1; no extent, no last element. */
+int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeCondition out[2]) {
+  const Expr *start = op_attr(op, AT_starts)->u.exprs[d], *extent = type_of(f, op->out)->dims[d], *have = type_of(f, op->in[0])->dims[d];
+  int64_t stride = op_attr(op, AT_strides)->u.ints[d], constant;
+  int n = 0;
+  if (ex_get_const(start, &constant) && ex_get_const(extent, &constant) && ex_get_const(have, &constant)) return 0;
+  const Expr *most = ex_addi(m, ex_sub(m, have, ex_muli(m, extent, stride)), stride - 1);
+  const SizeCondition all[] = {{extent, have}, {start, most}};
+  for (int i = 0; i < 2; i++)
+    if (!always(m, &all[i])) out[n++] = all[i];
+  return n;
+}

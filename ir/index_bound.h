@@ -32,4 +32,13 @@ typedef struct IndexSpan {
  * everywhere, and the idiom above where nothing is negative; not in loops, and not where a dimension may be empty. */
 IndexSpan *index_spans(Module *m, const Func *f, size_t *n);
 
+/* 0 <= value <= most has to hold. */
+typedef struct SizeCondition {
+  const Expr *value, *most;
+} SizeCondition;
+
+/* When a slice lies in dimension `d` of its operand, and has an extent, without what holds for all sizes; at most 2.  (What has constant
+ * bounds was checked by its type.) */
+int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeCondition out[2]);
+
 #endif

@@ -69,7 +69,7 @@ RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
   return RT_OK;
 }
 
-/* ---- sizes: the checks of the entry's bodies that no rank's place has a part in, before the ranks come to them */
+/* ---- sizes: the checks of the entry's bodies outside of loops that no rank's place has a part in, before the ranks come to them */
 
 static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
   const Program *p = &m->artifact.program;
@@ -90,8 +90,11 @@ RtStatus host_check_sizes(ApcModel *m, uint32_t entry) {
   for (uint32_t b = 0; b < p->n_bodies; b++) {
     const ProgramBody *body = &p->bodies[b];
     if (body->entry != entry && !p->entries[body->entry].prepare) continue;
-    for (uint32_t i = body->instrs; i < body->instrs + body->n && !status; i++)
-      if (p->instrs[i].kind == PI_check) status = check_size(m, &p->instrs[i]);
+    for (uint32_t i = body->instrs, depth = 0; i < body->instrs + body->n && !status; i++) {
+      depth += p->instrs[i].kind == PI_loop;
+      depth -= p->instrs[i].kind == PI_repeat;
+      if (p->instrs[i].kind == PI_check && depth == 0) status = check_size(m, &p->instrs[i]);
+    }
   }
   return status;
 }

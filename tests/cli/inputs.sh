@@ -58,6 +58,39 @@ expect 0 "y [8, 4]" ./past --input x=random --input cache=random --dim seq=8 --d
 expect 1 "with these sizes the last index of 'y.gather' leaves its table: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
 expect 1 "16 is not in 0 to 15" "$apc" run past.apc -q --init random --dim seq=8 --dim past=9
 
+# Slices that leave what they read with these sizes: refused before anything runs; in a branch, when it is taken.
+cat >last.apc <<'APC'
+dim n, m
+entry main(x: f32[4, n]) {
+  output y = sum(x[:, n-5:n], 1) + sum(x[:, 0:m], 1)
+}
+APC
+expect 0 "" "$apc" last.apc -q --target cpux2 -o last
+expect 0 "y [4]" ./last --input random --dim n=5 --dim m=5
+expect 1 "with these sizes" ./last --input random --dim n=4 --dim m=1; expect_err "leaves dimension 1 of what it slices: 5 is not in 0 to 4"
+expect 1 "leaves dimension 1 of what it slices: 6 is not in 0 to 5" ./last --input random --dim n=5 --dim m=6
+cat >branch.ir <<'IR'
+apc.ir 1
+symbol n min 1 hint 8
+func @main level 1 {
+  %x = input {name="x"} : f32[n]
+  %go = input {name="go"} : i64[]
+  %z = const {value=0} : f32[4]
+  %t = loop %go {trips=1} : i64[]
+  %h = carry %z : f32[4]
+  %s = slice %x {starts=[n-5], strides=[1]} : f32[4]
+  %a = add %h, %s : f32[4]
+  repeat "again" %t
+  %y = leave %h, %a : f32[4]
+  output "y" %y
+}
+IR
+/usr/bin/python3 -c 'import numpy; [numpy.save(f"go{k}.npy", numpy.int64(k)) for k in (0, 1)]'
+expect 0 "" "$apc" branch.ir -q --target cpux2 -o branch
+expect 0 "y [4] = 0 0 0 0" ./branch --input x=random --input go=@go0.npy --dim n=3
+expect 0 "y [4]" ./branch --input x=random --input go=@go1.npy --dim n=5
+expect 1 "'s' leaves dimension 0 of what it slices: 4 is not in 0 to 3" ./branch --input x=random --input go=@go1.npy --dim n=3
+
 # sizes no machine has the memory for: refused with the bytes, before they are filled
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
 expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
@@ -66,4 +99,4 @@ expect 3 "needs" "$apc" run "$gpt" -q --dim batch=100000000 --input random
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "64 bits" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
-summary 35
+summary 43

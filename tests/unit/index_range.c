@@ -126,6 +126,35 @@ static void computed_from_sizes(void) {
   CHECK_STR(span_of("  %e = iota {axis=0, start=0} : i64[p]\n  %y = gather %t, %e {axis=0, start=0} : f32[p, 2]\n  output \"y\" %y\n"), "none"); /* p may be 0 */
 }
 
+/* "value of most, ..." of a slice of a dimension; "always" when it lies in it whatever the sizes are. */
+static const char *slice_needs(const char *have, const char *start, const char *stride, const char *extent) {
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("t.ir", arena_printf(arena, "apc.ir 1\nsymbol s min 1\nsymbol p min 0\nfunc @main level 1 {\n  %%x = input {name=\"x\"} : f32[%s]\n"
+                                                   "  %%y = slice %%x {starts=[%s], strides=[%s]} : f32[%s]\n}\n", have, start, stride, extent), d);
+  if (!m || !verify_module(m, d)) {
+    diags_print(d, stderr, false);
+    exit(1);
+  }
+  const Func *f = module_func(m, "main");
+  SizeCondition c[2];
+  int n = slice_conditions(m, f, &f->ops.items[1], 0, c);
+  Text t = {.arena = arena};
+  for (int i = 0; i < n; i++) text_add(&t, i ? ", " : ""), ex_print(m, &t, c[i].value), text_add(&t, " of "), ex_print(m, &t, c[i].most);
+  module_free(m);
+  return n ? text_str(&t) : "always";
+}
+
+static void slices_that_depend_on_sizes(void) {
+  CHECK_STR(slice_needs("9", "2", "1", "7"), "always");
+  CHECK_STR(slice_needs("s + 4", "1", "1", "s"), "always");
+  CHECK_STR(slice_needs("s", "0", "1", "1"), "always");
+  CHECK_STR(slice_needs("s", "0", "1", "2"), "2 of s, 0 of s - 2");
+  CHECK_STR(slice_needs("s", "s - 5", "1", "5"), "5 of s, s - 5 of s - 5");
+  CHECK_STR(slice_needs("s", "0", "1", "p"), "p of s, 0 of -p + s");
+  CHECK_STR(slice_needs("2*s", "1", "2", "s"), "always");
+  CHECK_STR(slice_needs("2*s", "2", "2", "s"), "2 of 1");
+}
+
 int main(void) {
   arena = arena_new();
   RUN(used_as_it_is);
@@ -133,6 +162,7 @@ int main(void) {
   RUN(places_of_states);
   RUN(computed_on_the_way);
   RUN(computed_from_sizes);
+  RUN(slices_that_depend_on_sizes);
   RUN(in_a_loop);
   arena_free(arena);
   return test_summary();
