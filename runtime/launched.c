@@ -196,6 +196,7 @@ static RtStatus open_comm(Launched *l, RtError *error) {
   CommOptions options = exec_comm_options(&l->artifact->program);
   options.timeout_ms = l->options.timeout_ms;
   status = comm_open(l->transport, &options, &l->comm, error);
+  if (status) l->transport = NULL; /* comm_open has closed it */
   for (int i = 0; i < l->place.world; i++) members[i] = i;
   if (!status) status = comm_group(l->comm, members, l->place.world, &l->everyone, error);
   if (!status && mpi) status = watch_mpi(l, error);
@@ -300,14 +301,22 @@ static RtStatus unpack(const Launched *l, const ProgramEntry *e, const RequestLa
   return RT_OK;
 }
 
+/* No more than the outputs, in no more parts than instructions can have written. */
+static bool answer_fits(const Launched *l, const RequestLayout *layout, const Answer *a) {
+  const Program *p = &l->artifact->program;
+  uint64_t most = (uint64_t)p->n_instrs * p->micro_batches;
+  return a->parts <= most && a->bytes / sizeof(WrittenPart) >= a->parts && a->bytes - a->parts * sizeof(WrittenPart) <= layout->bytes;
+}
+
 /* Rank 0: the parts of all other ranks. */
 static RtStatus collect(Launched *l, const ProgramEntry *e, const RequestLayout *layout, RtError *error) {
   size_t total = 0;
   for (int i = 1; i < l->place.world; i++) {
     const Answer *a = &l->answers[i];
-    if (a->parts > a->bytes / sizeof(WrittenPart)) return rt_error(error, RT_INTERNAL, "rank %d answers nonsense", i);
-    l->recv[i] = comm_contiguous(total, a->bytes);
-    total += a->bytes;
+    size_t before = total;
+    if (!answer_fits(l, layout, a) || __builtin_add_overflow(total, a->bytes, &total) || total == SIZE_MAX)
+      return rt_error(error, RT_INTERNAL, "rank %d answers nonsense", i);
+    l->recv[i] = comm_contiguous(before, a->bytes);
   }
   char *bytes = malloc(total + 1);
   if (!bytes) return rt_error(error, RT_FAILED, "%zu bytes of memory for outputs", total);

@@ -33,7 +33,9 @@ static RtStatus enlarge(int fd, size_t bytes, RtError *error) {
 static RtStatus create_memory(Session *s, const SessionOptions *o, int cores, RtError *error) {
   size_t transport_offset = round_up(sizeof(SessionControl));
   size_t io_offset = round_up(transport_offset + transport_local_bytes(o->world));
-  s->fd = memfd_create("apc-session", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  int made = memfd_create("apc-session", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  s->fd = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, 3); /* a host may run without the standard ones; the ranks get theirs */
+  if (made >= 0) close(made);
   if (s->fd < 0) return rt_error_errno(error, RT_FAILED, "creating shared memory (memfd_create)");
   RtStatus status = enlarge(s->fd, io_offset, error);
   if (status != RT_OK) return status;

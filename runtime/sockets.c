@@ -49,10 +49,12 @@ static int close_with(int fd, int number) {
   return -1;
 }
 
+/* Whoever connects speaks first; connections that say nothing (for so many seconds) are not worth an accept and a wait. */
 static int listen_on(const SocketAddress *a) {
-  int fd = socket(a->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, no = 0;
+  int fd = socket(a->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, no = 0, silence_s = 60;
   if (fd < 0) return -1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence_s, sizeof silence_s);
   if (a->storage.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   if (bind(fd, (const struct sockaddr *)&a->storage, a->bytes) == 0 && listen(fd, BACKLOG) == 0) return fd;
   return close_with(fd, errno);

@@ -279,8 +279,6 @@ static void *run(void *argument) {
 /* ---- starting, stopping */
 
 static void free_watch(Watch *w) {
-  for (int i = 0; w->peers && i < w->n_peers; i++)
-    if (w->peers[i].fd >= 0) close(w->peers[i].fd);
   if (w->wake >= 0) close(w->wake);
   if (w->failed_fd >= 0) close(w->failed_fd);
   free(w->peers);
@@ -306,7 +304,7 @@ RtStatus watch_start(const WatchOptions *o, Watch **out, RtError *error) {
   w->lateness = (Lateness){.world = o->world, .timeout_ms = o->timeout_ms, .slots = w->slots, .command = &w->commands,
                            .step_text = o->step_text, .step_context = o->step_context};
   int number = pthread_create(&w->thread, NULL, run, w);
-  if (number) {
+  if (number) { /* the connections stay the caller's */
     free_watch(w);
     return rt_error(error, RT_FAILED, "starting the watchdog's thread: %s", strerror(number));
   }
@@ -345,5 +343,7 @@ void watch_stop(Watch *w) {
   atomic_store(&w->stopping, 1);
   wake(w->wake);
   pthread_join(w->thread, NULL);
+  for (int i = 0; i < w->n_peers; i++)
+    if (w->peers[i].fd >= 0) close(w->peers[i].fd);
   free_watch(w);
 }

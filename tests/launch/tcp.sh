@@ -91,6 +91,24 @@ expect 7 "rank 1 of 2 did not come" ./tp2 --rank 0 --world 2 --rendezvous "local
 expect 2 "cannot look up the host 'no host'" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "no host:$port" # at once, not after 60 s
 expect 7 "did not find rank 0 at localhost:$port" ./tp2 --rank 1 --world 2 --rendezvous "localhost:$port" --timeout 500ms
 
+# Strangers that connect and say nothing delay nobody.
+next_port
+others 0 0 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port" --timeout 6s --inputs "$inputs" --outputs strangers.npz
+/usr/bin/python3 - "$port" <<'END' &
+import socket, sys, time
+end, silent = time.time() + 20, []
+while len(silent) < 5 and time.time() < end:
+    try: silent.append(socket.create_connection(("localhost", int(sys.argv[1]))))
+    except OSError: time.sleep(.02)
+time.sleep(15)
+END
+strangers=$!
+sleep 1
+expect 0 "" ./tp2 --rank 1 --world 2 --rendezvous "localhost:$port" --timeout 6s
+ended 0
+same tp2.alone.npz strangers.npz
+kill $strangers
+
 # running RANKS PROGRAM OPTIONS...: all ranks in the background; returns when they compute.
 running() {
   local ranks=$1 program=$2
