@@ -150,16 +150,24 @@ const Known *emit_known_param(const Emit *e, const Op *op, const Layout *layout)
 }
 
 /* The record of a weight in the layout, without a place for it. */
+static void emit_origin(Emit *e, const ParamOrigin *o, ProgramParam *r) {
+  r->view = 1;
+  r->origin = emit_text(e, o->name);
+  r->origin_dims = emit_exprs(e, o->type->rank, o->type->dims);
+  r->first = (uint64_t)o->first;
+}
+
 bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r) {
   static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
                                       [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
   const Param *p = module_param(e->m, op_str(op, AT_name));
-  *r = (ProgramParam){.name = emit_text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE,
+  *r = (ProgramParam){.name = emit_text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE, .origin = PROGRAM_NONE,
                       .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
   if (p->init == INIT_BLOB) {
     if (!add_blob(e, p->blob, &r->blob)) return false;
     r->offset = p->offset;
     r->strides = strides_list(e, p);
+    if (p->origin.name) emit_origin(e, &p->origin, r);
   }
   r->dims = emit_exprs(e, p->type->rank, p->type->dims);
   r->interval = emit_intervals(e, p->type, layout, true);

@@ -90,6 +90,13 @@ typedef struct Blob {
 
 typedef enum ParamInit { INIT_BLOB, INIT_ZEROS, INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM, INIT_PREPARED } ParamInit;
 
+/* The weight that a view is a part of, or all of in another order. */
+typedef struct ParamOrigin {
+  const char *name;
+  const Type *type; /* row-major where it is stored */
+  int64_t first;    /* element of it that is [0,...,0] of the view; the strides are the view's */
+} ParamOrigin;
+
 typedef struct Param {
   const char *name;
   const Type *type; /* constant extents */
@@ -97,6 +104,7 @@ typedef struct Param {
   int blob;                   /* BLOB: index into Module.blobs */
   uint64_t offset;            /* BLOB: byte of element [0,...,0] */
   int64_t strides[MAX_RANK];  /* BLOB: in elements; transposes, slices and splits of a weight are views */
+  ParamOrigin origin;         /* BLOB: name NULL: it is no view, but row-major itself */
   double value;               /* CONSTANT: the number; NORMAL: standard deviation; UNIFORM: bound, in [-value, value) */
   int64_t seed;               /* NORMAL, UNIFORM: key of the counter-based generator */
   bool trainable;             /* false for buffers such as masks and tables */

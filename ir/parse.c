@@ -278,6 +278,19 @@ static void mesh(Parser *p) {
   module_set_mesh(p->m, &mesh);
 }
 
+static ParamOrigin param_origin(Parser *p) {
+  int64_t dims[MAX_RANK];
+  ParamOrigin o = {.name = parse_quoted(p, "the name of the whole weight")};
+  parse_expect(p, ":");
+  const char *start = p->at;
+  o.type = parse_type(p);
+  if (!type_constant_dims(o.type, dims)) parse_fail(p, start, "the extents of a parameter must be constants");
+  if (!parse_accept_word(p, "first")) parse_fail(p, p->at, "expected 'first'");
+  o.first = parse_integer(p, "an element");
+  if (o.first < 0) parse_fail(p, start, "negative element");
+  return o;
+}
+
 static void param(Parser *p) {
   parse_skip(p);
   const char *start = p->at, *name = parse_quoted(p, "a name");
@@ -310,6 +323,7 @@ static void param(Parser *p) {
       q->strides[d] = parse_integer(p, "a stride");
     }
     parse_expect(p, "]");
+    if (parse_accept_word(p, "of")) q->origin = param_origin(p);
   } else parse_fail(p, start, "expected zeros, constant, normal, uniform, blob or prepared");
   if (parse_accept_word(p, "seed")) q->seed = parse_integer(p, "a seed");
   if (parse_accept_word(p, "buffer")) q->trainable = false;

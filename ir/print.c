@@ -136,6 +136,14 @@ static void print_symbol(Text *t, const Symbol *s) {
   text_add(t, "\n");
 }
 
+static void print_origin(const Module *m, Text *t, const ParamOrigin *o) {
+  text_add(t, " of ");
+  text_quoted(t, o->name);
+  text_add(t, " : ");
+  type_print(m, t, o->type);
+  text_printf(t, " first %lld", (long long)o->first);
+}
+
 static void print_param(const Module *m, Text *t, const Param *p) {
   text_add(t, "param ");
   text_quoted(t, p->name);
@@ -152,6 +160,7 @@ static void print_param(const Module *m, Text *t, const Param *p) {
       text_printf(t, "blob %d offset %llu strides [", p->blob, (unsigned long long)p->offset);
       for (int d = 0; d < p->type->rank; d++) text_printf(t, "%s%lld", d ? ", " : "", (long long)p->strides[d]);
       text_add(t, "]");
+      if (p->origin.name) print_origin(m, t, &p->origin);
       break;
   }
   if (!p->trainable) text_add(t, " buffer");

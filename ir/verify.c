@@ -379,7 +379,15 @@ bool verify_func(Module *m, const Func *f, Diags *diags) {
   return v.ok;
 }
 
-/* V15: weights have constant extents and lie inside their file. */
+/* The first `span` elements from the view's first one on lie in the whole weight. */
+static bool lies_in_origin(const ParamOrigin *o, int64_t span) {
+  int64_t dims[MAX_RANK], elements = 1, end;
+  bool ok = type_constant_dims(o->type, dims) && !__builtin_add_overflow(o->first, span, &end);
+  for (int d = 0; ok && d < o->type->rank; d++) ok = !__builtin_mul_overflow(elements, dims[d], &elements);
+  return ok && end <= elements;
+}
+
+/* V15: weights have constant extents and lie inside their file, views inside the whole weight. */
 static void check_param(Verify *v, const Param *p) {
   int64_t dims[MAX_RANK], last = 0, elements = 1;
   if (!type_constant_dims(p->type, dims)) {
@@ -399,6 +407,8 @@ static void check_param(Verify *v, const Param *p) {
   if (!overflow && p->init == INIT_BLOB)
     overflow = __builtin_add_overflow(bytes, p->offset, &bytes) || bytes > v->m->blobs.items[p->blob].bytes;
   if (overflow) broken(v, NULL, "V15", "parameter \"%s\" does not lie inside its file", p->name);
+  else if (p->origin.name && !lies_in_origin(&p->origin, elements ? last + 1 : 0))
+    broken(v, NULL, "V15", "parameter \"%s\" does not lie inside \"%s\"", p->name, p->origin.name);
 }
 
 /* V19: a prepared weight is an output of @prepare, which has nothing to start from but weights and constants. */

@@ -111,6 +111,8 @@ static const char *cut_name(const Views *w, const char *name, const Cut *c) {
                   : arena_printf(w->r.m->arena, "%s[%lld:%lld]", name, (long long)c->start, (long long)(c->start + c->extent));
 }
 
+static ParamOrigin origin_of(const Param *p) { return p->origin.name ? p->origin : (ParamOrigin){p->name, p->type, 0}; }
+
 static Val push_param(Views *w, const Op *op, int dim, const Cut *c) {
   Module *m = w->r.m;
   const Param p = *module_param(m, op_str(op, AT_name));
@@ -124,7 +126,9 @@ static Val push_param(Views *w, const Op *op, int dim, const Cut *c) {
     *q = p;
     q->name = fresh;
     q->type = t;
+    q->origin = origin_of(&p);
     for (int d = 0; d < p.type->rank; d++) q->strides[moved(d, dim, c)] = p.strides[d];
+    if (!c->split) q->origin.first += c->start * p.strides[dim];
     if (!c->split) q->offset += (uint64_t)(c->start * p.strides[dim]) * dtype_bytes(p.type->dtype);
     int64_t stride = p.strides[dim];
     for (int i = c->n - 1; c->split && i >= 0; i--) {
@@ -285,6 +289,7 @@ static Val transposed_param(Views *w, const Op *op, const Op *param) {
     *q = p;
     q->name = name;
     q->type = type_;
+    q->origin = origin_of(&p);
     for (int d = 0; d < perm->n; d++) q->strides[d] = p.strides[perm->u.ints[d]];
   }
   w->r.b.loc = param->loc;

@@ -104,15 +104,19 @@ static void sources_from_blobs(Weights *w) {
   }
 }
 
+/* The file holds whole weights under the names of the model; what is a view of one here is one there. */
 static RtStatus source_from_entry(const Program *p, const ProgramParam *t, const Safetensors *f, Source *s,
                                   RtError *error) {
-  const char *name = program_text(p, t->name);
+  const char *name = program_text(p, t->view ? t->origin : t->name);
+  ProgramList dims = t->view ? t->origin_dims : t->dims;
   const SafetensorsEntry *e = safetensors_find(f, name);
   if (!e) return rt_error(error, RT_BAD_INPUT, "%s has no tensor '%s'", f->path, name);
-  bool same = e->rank == (int)t->dims.n;
-  for (uint32_t d = 0; same && d < t->dims.n; d++) same = e->dims[d] == p->exprs[program_list(p, t->dims)[d]].value;
+  bool same = e->rank == (int)dims.n;
+  for (uint32_t d = 0; same && d < dims.n; d++) same = e->dims[d] == p->exprs[program_list(p, dims)[d]].value;
   if (!same) return rt_error(error, RT_BAD_INPUT, "%s: tensor '%s' has another shape than the model's", f->path, name);
-  *s = (Source){f->map.data + e->offset, e->dtype, {0}};
+  *s = (Source){f->map.data + e->offset + (t->view ? t->first * dtype_bytes(e->dtype) : 0), e->dtype, {0}};
+  for (uint32_t d = 0; t->view && d < t->dims.n; d++) s->strides[d] = p->exprs[program_list(p, t->strides)[d]].value;
+  if (t->view) return RT_OK;
   int64_t run = 1;
   for (int d = e->rank; d-- > 0;) {
     s->strides[d] = run;

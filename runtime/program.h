@@ -54,7 +54,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 3,
+  PROGRAM_VERSION = 4,
   PROGRAM_PAGE = 4096,     /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,      /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8,    /* dimensions of a tensor */
@@ -152,7 +152,11 @@ typedef struct ProgramParam {
   uint32_t blob;          /* blob: index, else NONE */
   uint32_t source_dtype;  /* blob: type in the file; converted when it differs from dtype */
   uint32_t trainable;     /* 0 or 1 */
-  ProgramList strides;    /* blob: per dimension, in elements; constant expressions */
+  ProgramList strides;    /* blob: per dimension, in elements; constant expressions, none negative */
+  uint32_t origin;        /* blob: name of the weight that this is a view of; NONE: it is a whole one */
+  uint32_t view;          /* 0 or 1: origin, origin_dims and first are set */
+  ProgramList origin_dims; /* view: constant extents of the origin, which is row-major */
+  uint64_t first;         /* view: element of the origin that is [0,..,0] */
   uint64_t offset;        /* blob: byte of element [0,..,0] in the file or embedded range */
   uint64_t seed, stream;  /* normal, uniform */
   double value;           /* constant, normal, uniform */

@@ -195,21 +195,32 @@ static bool all_const(const Check *c, ProgramList l) {
   return true;
 }
 
-/* Does every element of a weight lie in its blob? */
-static bool param_range_ok(const Check *c, const ProgramParam *w) {
-  const Program *p = c->p;
-  const ProgramBlob *b = &p->blobs[w->blob];
+/* From the first to the last element of a weight where it is stored: how many elements; 0 when it has none. */
+static bool param_span(const Program *p, const ProgramParam *w, int64_t *span) {
   int64_t last = 0, step;
   for (uint32_t d = 0; d < w->dims.n; d++) {
-    int64_t extent = p->exprs[program_list(p, w->dims)[d]].value;
-    if (extent == 0) return true;
-    if (__builtin_mul_overflow(extent - 1, p->exprs[program_list(p, w->strides)[d]].value, &step) ||
-        __builtin_add_overflow(last, step, &last))
-      return false;
+    int64_t extent = p->exprs[program_list(p, w->dims)[d]].value, stride = p->exprs[program_list(p, w->strides)[d]].value;
+    if (extent == 0) return *span = 0, true;
+    if (stride < 0 || __builtin_mul_overflow(extent - 1, stride, &step) || __builtin_add_overflow(last, step, &last)) return false;
   }
-  int64_t size = (int64_t)dtype_bytes((DType)w->source_dtype);
-  if (__builtin_mul_overflow(last, size, &last) || __builtin_add_overflow(last, size, &last)) return false;
-  return w->offset <= b->bytes && (uint64_t)last <= b->bytes - w->offset;
+  return !__builtin_add_overflow(last, 1, span);
+}
+
+/* Does every element of a weight lie in its blob? */
+static bool param_range_ok(const Check *c, const ProgramParam *w) {
+  const ProgramBlob *b = &c->p->blobs[w->blob];
+  int64_t bytes;
+  if (!param_span(c->p, w, &bytes) || __builtin_mul_overflow(bytes, (int64_t)dtype_bytes((DType)w->source_dtype), &bytes)) return false;
+  return bytes == 0 || (w->offset <= b->bytes && (uint64_t)bytes <= b->bytes - w->offset);
+}
+
+/* And of a view in its origin? */
+static bool param_view_ok(const Check *c, const ProgramParam *w) {
+  const Program *p = c->p;
+  int64_t elements = 1, span;
+  for (uint32_t d = 0; d < w->origin_dims.n; d++)
+    if (__builtin_mul_overflow(elements, p->exprs[program_list(p, w->origin_dims)[d]].value, &elements)) return false;
+  return param_span(p, w, &span) && w->first <= (uint64_t)elements && (uint64_t)span <= (uint64_t)elements - w->first;
 }
 
 static bool elements_fit(const Check *c, ProgramList dims) {
@@ -240,6 +251,11 @@ static bool check_params(Check *c) {
     NEED(w->blob < p->n_blobs, "params", i, "the file");
     NEED(exprs_ok(c, w->strides, w->dims.n, 0) && all_const(c, w->strides), "params", i, "a stride");
     NEED(param_range_ok(c, w), "params", i, "the range in the file");
+    NEED(w->view <= 1, "params", i, "the flag");
+    if (!w->view) continue;
+    NEED(text_ok(c, w->origin), "params", i, "the whole weight");
+    NEED(dims_ok(c, w->origin_dims, 0) && all_const(c, w->origin_dims) && elements_fit(c, w->origin_dims), "params", i, "the whole weight");
+    NEED(param_view_ok(c, w), "params", i, "the range in the whole weight");
   }
   return true;
 }

@@ -79,6 +79,13 @@ static void print_blobs(const Program *p, Text *t) {
   }
 }
 
+static void print_origin(const Program *p, Text *t, const ProgramParam *w) {
+  text_add(t, " of ");
+  text_quoted(t, program_text(p, w->origin));
+  print_exprs(p, t, w->origin_dims);
+  text_printf(t, " first %" PRIu64, w->first);
+}
+
 static void print_param(const Program *p, Text *t, const ProgramParam *w) {
   text_add(t, "param ");
   text_quoted(t, program_text(p, w->name));
@@ -89,6 +96,7 @@ static void print_param(const Program *p, Text *t, const ProgramParam *w) {
   if (w->init == PINIT_blob) {
     text_printf(t, " %u offset %" PRIu64 " strides ", w->blob, w->offset);
     print_exprs(p, t, w->strides);
+    if (w->view) print_origin(p, t, w);
     if (w->source_dtype != w->dtype) text_printf(t, " from %s", dtype_name((DType)w->source_dtype));
   }
   if (w->init == PINIT_constant || w->init == PINIT_normal || w->init == PINIT_uniform) {

@@ -9,6 +9,17 @@ expect 0 "" "$apc" convert "$gpt" w.safetensors -q; no_out
 expect 0 "" "$apc" convert "$gpt" w.npz -q
 expect 0 "equal    logits" "$apc" run "$gpt" -q --weights w.safetensors --inputs "$source_dir/examples/gpt-tiny.inputs.npz" \
   --expect "$source_dir/examples/gpt-tiny.outputs.npz"
+# ... for a compiled program, too, although it keeps heads and halves of them; other weights are other weights
+expect 0 "" "$apc" "$gpt" -q --target cpux2 --tp 2 -o gpt
+expect 0 "" ./gpt --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --outputs own.npz
+expect 0 "" ./gpt --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --outputs given.npz --weights w.safetensors
+check "the same weights from a file give other results" cmp -s own.npz given.npz
+/usr/bin/python3 -c 'import numpy
+w = dict(numpy.load("w.npz")); [numpy.copyto(v, v * 0.5) for v in w.values() if v.dtype == "f4"]; numpy.savez("half.npz", **w)'
+expect 0 "" "$apc" convert half.npz half.safetensors
+expect 0 "" ./gpt --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --outputs half.npz --weights half.safetensors
+check "the weights that are given are not used" bash -c '! cmp -s own.npz half.npz'
+expect 0 "equal    logits" "$apc" run "$gpt" -q --weights half.safetensors --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --expect half.npz
 expect 0 "" "$apc" convert w.npz again.safetensors
 check "two ways to the same weights differ" cmp -s w.safetensors again.safetensors
 expect 0 "" "$apc" convert "$mlp" $small made.safetensors # weights that lie in no file
@@ -79,4 +90,4 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-summary 64
+summary 72

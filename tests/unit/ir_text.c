@@ -8,6 +8,7 @@ static const char *const mlp =
     "mesh [dp=2, tp=3, mb=4 time] stages 2\n"
     "blob \"w.bin\" bytes 4096\n"
     "param \"w\" : f32[4, 6] = blob 0 offset 16 strides [6, 1]\n"
+    "param \"w[1:3].0.perm1,0\" : f32[6, 2] = blob 0 offset 40 strides [1, 6] of \"w\" : f32[4, 6] first 6\n"
     "param \"b\" : f32[6] = normal 0.02 seed 3 buffer loc node \"/b\"\n"
     "state \"s\" : f32[batch, 4] = 0\n"
     "func @main level 1 {\n"
