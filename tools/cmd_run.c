@@ -6,7 +6,7 @@
 
 #include "base/npy.h"
 #include "base/npz.h"
-#include "tools/execute.h"
+#include "tools/expect.h"
 #include "tools/plan_report.h"
 
 /* ---- a program of the model, with its inputs */
@@ -14,6 +14,7 @@
 typedef struct Running {
   Build build;
   TemporaryFolder scratch;
+  Npz *expected;
   Tensors inputs, outputs;
   ApcModel *program;
 } Running;
@@ -27,7 +28,7 @@ static bool check_here(Tool *t, const Target *target) {
 static int start(Tool *t, Running *r) {
   const Target *target = tool_target(t);
   int code = EXIT_OK;
-  if (!target || !check_here(t, target)) return tool_failed(t->diags);
+  if (!target || !check_here(t, target) || !expect_open(t, &r->expected)) return tool_failed(t->diags);
   if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
       !build_lower(t, &r->build) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
@@ -41,6 +42,7 @@ static int start(Tool *t, Running *r) {
 static void stop(Running *r) {
   apc_close(r->program);
   temporary_close(&r->scratch);
+  expect_close(r->expected);
   tensors_free(&r->inputs);
   tensors_free(&r->outputs);
   build_free(&r->build);
@@ -88,48 +90,10 @@ static const char *summary(Tool *t, const Tensor *x) {
   return arena_printf(t->arena, "mean %.6g, largest magnitude %.6g", sum / (double)n, most);
 }
 
-static const char *shape_text(Tool *t, const Tensor *x) {
-  Text text = {.arena = t->arena};
-  for (int d = 0; d < x->rank; d++) text_printf(&text, "%s%" PRId64, d ? "," : "", x->dims[d]);
-  return text_str(&text);
-}
-
 static json_t *tensor_json(const NamedTensor *x) {
   json_t *shape = json_array();
   for (int d = 0; d < x->tensor.rank; d++) json_array_append_new(shape, json_integer(x->tensor.dims[d]));
   return json_pack("{s:s, s:s, s:o}", "name", x->name, "dtype", dtype_name(x->tensor.dtype), "shape", shape);
-}
-
-/* ---- --expect */
-
-static const char *type_text(Tool *t, const Tensor *x) { return arena_printf(t->arena, "%s[%s]", dtype_name(x->dtype), shape_text(t, x)); }
-
-/* How an output compares, in words; got: NULL when there is none. */
-static const char *comparison(Tool *t, const Tensor *got, const Tensor *want, const Difference *d) {
-  if (!got) return "the model has no such output";
-  if (got->dtype != want->dtype || !tensor_same_shape(got, want))
-    return arena_printf(t->arena, "the model gives %s, %s is expected", type_text(t, got), type_text(t, want));
-  return arena_printf(t->arena, "relative L2 %.3g, largest difference %.3g", d->rel_l2, d->max_abs);
-}
-
-static bool expect(Tool *t, const Tensors *outputs, const char *path, json_t *array, bool *ok) {
-  bool json = option_given(&t->options, OPT_json);
-  Npz *z = npz_open(t->diags, path);
-  if (!z) return false;
-  *ok = true;
-  for (size_t i = 0; i < z->n; i++) {
-    Tensor want;
-    const Tensor *got = tensors_find(outputs, z->items[i].name);
-    if (!npz_read(z, &z->items[i], &want)) return npz_close(z), false;
-    Difference d = got ? compare(t, got, &want) : (Difference){INFINITY, INFINITY, false};
-    *ok = *ok && d.ok;
-    if (json) json_array_append_new(array, json_pack("{s:s, s:o, s:o, s:b}", "name", z->items[i].name, "rel_l2", json_real_or_null(d.rel_l2), "max_abs",
-                                                     json_real_or_null(d.max_abs), "ok", d.ok));
-    else printf("%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", z->items[i].name, comparison(t, got, &want, &d));
-    tensor_free(&want);
-  }
-  npz_close(z);
-  return true;
 }
 
 static int finish_run(Tool *t, Running *r) {
@@ -139,15 +103,14 @@ static int finish_run(Tool *t, Running *r) {
   code = program_status(t, r->program, apc_report(r->program, 0, &report));
   if (code || !write_outputs(t, &r->outputs)) return code ? code : tool_failed(t->diags);
   tool_stages_end(t);
-  bool json = option_given(&t->options, OPT_json), ok = true;
+  bool json = option_given(&t->options, OPT_json), ok;
   json_t *outputs = json_array(), *expected = json_array();
   for (size_t i = 0; i < r->outputs.n; i++) {
     const NamedTensor *x = &r->outputs.items[i];
     if (json) json_array_append_new(outputs, tensor_json(x));
-    else printf("output   %-24s %s[%s]  %s\n", x->name, dtype_name(x->tensor.dtype), shape_text(t, &x->tensor), summary(t, &x->tensor));
+    else printf("output   %-24s %s  %s\n", x->name, tensor_type_text(t->arena, &x->tensor), summary(t, &x->tensor));
   }
-  const char *file = option_text(&t->options, OPT_expect);
-  bool read = !file || expect(t, &r->outputs, file, expected, &ok);
+  bool read = expect_compare(t, r->expected, &r->outputs, expected, &ok);
   if (json && read)
     tool_json(json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program), "time_us", report.run_s * 1e6, "outputs",
                         outputs, "expected", expected, "ok", ok));
@@ -190,7 +153,7 @@ static Statistics statistics(double *v, int n) {
   return s;
 }
 
-static void show_statistics(Tool *t, const Running *r, const Statistics *s, int runs) {
+static void show_statistics(Tool *t, const Running *r, const Statistics *s, int runs, json_t *expected, bool ok) {
   Arena *a = t->arena;
   const Plan *p = r->build.plan;
   if (!option_given(&t->options, OPT_json)) {
@@ -201,13 +164,13 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
     printf("  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
     return;
   }
-  tool_json(json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "schema", "apc.bench/1", "model", r->build.model.path, "target",
+  tool_json(json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", r->build.model.path, "target",
                       r->build.target->name, "ranks", p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
                       s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6, "predicted_us",
-                      p->price.time.total * 1e6));
+                      p->price.time.total * 1e6, "expected", expected, "ok", ok));
 }
 
-static int measure(Tool *t, Running *r) {
+static int measure(Tool *t, Running *r, json_t *expected, bool ok) {
   int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3), code = EXIT_OK;
   double *seconds = ARENA_ARRAY(t->arena, double, runs);
   for (int i = -warmup; code == EXIT_OK && i < runs; i++) {
@@ -218,15 +181,29 @@ static int measure(Tool *t, Running *r) {
   if (code != EXIT_OK) return code;
   tool_stages_end(t);
   Statistics s = statistics(seconds, runs);
-  show_statistics(t, r, &s, runs);
-  return EXIT_OK;
+  show_statistics(t, r, &s, runs, expected, ok);
+  return ok ? EXIT_OK : EXIT_MISMATCH;
+}
+
+/* --expect is about the first run: states go on from run to run. */
+static int compare_and_measure(Tool *t, Running *r) {
+  int code = EXIT_OK;
+  bool ok = true;
+  json_t *expected = json_array();
+  if (r->expected && outputs_read(t, r->program, &r->outputs, &code)) {
+    tool_stages_end(t);
+    if (!expect_compare(t, r->expected, &r->outputs, expected, &ok)) code = tool_failed(t->diags);
+  }
+  if (code == EXIT_OK) code = measure(t, r, expected, ok);
+  json_decref(expected);
+  return code;
 }
 
 int cmd_bench(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   Running r = {0};
   int code = start(t, &r);
-  if (code == EXIT_OK) code = measure(t, &r);
+  if (code == EXIT_OK) code = compare_and_measure(t, &r);
   stop(&r);
   return code;
 }

@@ -1,12 +1,14 @@
 /* tools/cmd_verify.c - apc verify MODEL: is the parallel program right?
  *
  * Three checks: the program on CPU ranks equals the program on one rank; both equal the reference interpreter when the
- * model is small; and the prover shows that the level-2 program computes the level-1 function, whatever its size.
+ * model is small; and the prover shows that the level-2 program computes the level-1 function, whatever its size.  With --expect the
+ * outputs of the first entry (that which `apc run` runs) have to be those of the file as well.
  */
 #include <math.h>
 #include <string.h>
 
 #include "ir/prove.h"
+#include "tools/expect.h"
 #include "tools/reference.h"
 
 enum { MAX_RANKS_HERE = 64 };
@@ -18,6 +20,7 @@ typedef struct EntryRun {
 
 typedef struct Verify {
   Build parallel, one;
+  Npz *expected;
   TemporaryFolder scratch;
   EntryRun *entries;
   bool ran, referred;
@@ -116,7 +119,7 @@ static void show_proof(const Proof *p) {
 }
 
 static const char *not_run(Tool *t, const Verify *v) {
-  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes; only the proof was made", v->parallel.plan->ranks, MAX_RANKS_HERE);
+  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.plan->ranks, MAX_RANKS_HERE);
 }
 
 /* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
@@ -125,37 +128,54 @@ static bool verdict(const Verify *v, bool outputs_ok) {
   return v->ran ? outputs_ok : v->proof.verdict == PROVED;
 }
 
-static int report(Tool *t, const Verify *v) {
-  bool json = option_given(&t->options, OPT_json), outputs_ok = true;
-  json_t *array = json_array();
-  tool_stages_end(t);
+static bool check_outputs(Tool *t, const Verify *v, json_t *array) {
+  bool json = option_given(&t->options, OPT_json), ok = true;
   for (int k = 0; v->ran && k < v->parallel.nentries; k++)
     for (size_t i = 0; i < v->entries[k].one.n; i++) {
       OutputCheck c = check_output(t, v, &v->entries[k], &v->entries[k].one.items[i]);
       if (v->parallel.nentries > 1) c.name = arena_printf(t->arena, "%s/%s", v->parallel.l1s[k]->name, c.name);
-      outputs_ok = outputs_ok && c.ok;
+      ok = ok && c.ok;
       if (json) json_array_append_new(array, check_json(v, &c));
       else show_check(t, v, &c);
     }
-  bool ok = verdict(v, outputs_ok);
-  if (json) {
-    tool_json(json_pack("{s:s, s:i, s:s, s:O, s:s, s:s?, s:s?, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                        v->parallel.target->name, "outputs", array, "proof", verdict_name(v->proof.verdict), "proof_op", v->proof.op, "proof_reason",
-                        v->proof.reason, "ran", v->ran, "reference", v->referred, "ok", ok));
-  } else {
-    show_proof(&v->proof);
-    if (!v->ran) printf("%-8s %s\n", "not run", not_run(t, v));
-    else if (!v->referred) printf("%-8s not compared with the reference interpreter: too large, or several entries\n", "");
-    printf("%s\n", ok ? "ok" : "NOT OK");
-  }
-  json_decref(array);
-  return ok ? EXIT_OK : EXIT_MISMATCH;
+  return ok;
+}
+
+static void show_verdict(Tool *t, const Verify *v, bool ok) {
+  show_proof(&v->proof);
+  if (!v->ran) printf("%-8s %s; only the proof was made\n", "not run", not_run(t, v));
+  else if (!v->referred) printf("%-8s not compared with the reference interpreter: too large, or several entries\n", "");
+  printf("%s\n", ok ? "ok" : "NOT OK");
+}
+
+static int report(Tool *t, const Verify *v) {
+  json_t *outputs = json_array(), *expected = json_array();
+  tool_stages_end(t);
+  bool ok = verdict(v, check_outputs(t, v, outputs)), as_expected = true;
+  bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
+  ok = ok && as_expected;
+  if (read && option_given(&t->options, OPT_json))
+    tool_json(json_pack("{s:s, s:i, s:s, s:O, s:O, s:s, s:s?, s:s?, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                        v->parallel.target->name, "outputs", outputs, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
+                        v->proof.op, "proof_reason", v->proof.reason, "ran", v->ran, "reference", v->referred, "ok", ok));
+  else if (read) show_verdict(t, v, ok);
+  json_decref(outputs);
+  json_decref(expected);
+  return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
+}
+
+/* --expect is about numbers. */
+static bool can_expect(Tool *t, const Verify *v) {
+  return !v->expected || v->parallel.plan->ranks <= MAX_RANKS_HERE ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
 }
 
 static int verify(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
   const Target *target = tool_target(t);
-  if (!target || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !build_lower(t, &v->parallel)) return tool_failed(t->diags);
+  if (!target || !expect_open(t, &v->expected) || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !can_expect(t, v) ||
+      !build_lower(t, &v->parallel))
+    return tool_failed(t->diags);
   prove_entries(t, v);
   int code = v->parallel.plan->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
   return code != EXIT_OK ? code : report(t, v);
@@ -166,6 +186,7 @@ int cmd_verify(Tool *t) {
   Verify v = {0};
   int code = verify(t, &v);
   temporary_close(&v.scratch);
+  expect_close(v.expected);
   for (int i = 0; v.entries && i < v.parallel.nentries; i++) {
     tensors_free(&v.entries[i].inputs);
     tensors_free(&v.entries[i].many);

@@ -25,6 +25,14 @@ const Tensor *tensors_find(const Tensors *x, const char *name) {
   return NULL;
 }
 
+const char *tensor_type_text(Arena *a, const Tensor *x) {
+  Text text = {.arena = a};
+  text_printf(&text, "%s[", dtype_name(x->dtype));
+  for (int d = 0; d < x->rank; d++) text_printf(&text, "%s%" PRId64, d ? "," : "", x->dims[d]);
+  text_add(&text, "]");
+  return text_str(&text);
+}
+
 /* ---- inputs */
 
 typedef struct Inputs {

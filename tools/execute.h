@@ -18,6 +18,8 @@ typedef struct Tensors {
 bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out);
 void tensors_free(Tensors *x);
 const Tensor *tensors_find(const Tensors *x, const char *name);
+/* "f32[2,16]" */
+const char *tensor_type_text(Arena *a, const Tensor *x);
 
 /* Opens the program; NULL after diagnostics, and then *code is the exit code. */
 ApcModel *program_open_file(Tool *t, const char *path, int *code);

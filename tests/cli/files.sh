@@ -42,6 +42,34 @@ check "the weights moved along with the text differ" cmp -s w.safetensors w2.saf
 expect 1 "error[APC0001]" "$apc" convert nowhere.onnx w.npz
 expect 1 "error[APC0002]" "$apc" convert "$mlp" $small nowhere/w.npz
 
+# --expect: what run, verify and bench give has to be what the file has; the file is opened before anything runs
+cat >tiny.ir <<'IR'
+apc.ir 1
+symbol b
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 4]
+  %y = neg %x : f32[b, 4]
+  output "y" %y
+}
+IR
+sed '/output "y"/{p;s/"y"/"again"/;}' tiny.ir >two.ir # one more output, which z.npz does not have
+/usr/bin/python3 - <<'PY'
+import numpy as np
+x = np.ones((3, 4), np.float32)
+np.savez('x.npz', x=x); np.savez('z.npz', y=-x); np.savez('wrong.npz', y=1 - x); np.savez('empty.npz'); np.savez('of_another.npz', z=-x)
+PY
+for command in run verify bench; do
+  expect 0 "equal    y                        against z.npz" "$apc" $command two.ir -q --inputs x.npz --expect z.npz
+  expect_err "output 'again' is not in the file"
+  expect 4 "" "$apc" $command tiny.ir -q --inputs x.npz --expect wrong.npz --json; no_err
+  expect_json 'd["ok"] is False and [x["name"] for x in d["expected"]] == ["y"]'
+  expect 1 "error[APC0011]: --expect: the file has no tensors" "$apc" $command tiny.ir --expect empty.npz; no_out
+  expect 1 "error[APC0001]" "$apc" $command tiny.ir --expect nowhere.npz; no_out; check "it ran" bash -c '! grep -q Planning err'
+done
+expect 4 "the model has no such output" "$apc" verify tiny.ir -q --inputs x.npz --expect of_another.npz
+expect 0 "against wrong.npz: relative L2" "$apc" verify tiny.ir -q --inputs x.npz --expect wrong.npz --atol 1.1 --target cpux2
+expect 2 "128 ranks are more than the 64" "$apc" verify tiny.ir -q --expect z.npz --target dgx-a100x128
+
 # inspect
 expect 0 "21 tensors, 661.0 KiB" "$apc" inspect w.safetensors; expect_out "token.weight"
 expect 0 "" "$apc" inspect w.safetensors --json
@@ -90,4 +118,4 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-summary 72
+summary 105
