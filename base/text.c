@@ -92,3 +92,13 @@ bool text_is_utf8(const char *bytes, size_t n) {
   }
   return true;
 }
+
+const char *text_utf8(Arena *a, const char *s) {
+  Text t = {.arena = a};
+  for (size_t left = strlen(s), length; left; s += length, left -= length) {
+    length = utf8_sequence((const unsigned char *)s, left);
+    if (length) text_addn(&t, s, length);
+    else text_add(&t, "\xef\xbf\xbd"), length = 1;
+  }
+  return text_str(&t);
+}

@@ -30,4 +30,7 @@ const char *text_str(const Text *t);
 /* Are these bytes well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or values over 10FFFF)? */
 bool text_is_utf8(const char *bytes, size_t n);
 
+/* The text with U+FFFD in place of each byte that is not part of well-formed UTF-8. */
+const char *text_utf8(Arena *a, const char *s);
+
 #endif

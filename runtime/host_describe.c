@@ -1,9 +1,9 @@
 /* runtime/host_describe.c - apc_describe: what is in a program, as text or JSON. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "runtime/host.h"
 
 static json_t *describe_port(const Program *p, const ProgramPort *t) {
@@ -12,9 +12,9 @@ static json_t *describe_port(const Program *p, const ProgramPort *t) {
   for (uint32_t d = 0; d < t->dims.n; d++) {
     uint32_t e = program_list(p, t->dims)[d];
     json_array_append_new(dims, p->exprs[e].kind == PX_const ? json_integer(p->exprs[e].value)
-                                                             : json_string(program_expr_text(p, e, text, sizeof text)));
+                                                             : json_text(program_expr_text(p, e, text, sizeof text)));
   }
-  return json_pack("{s:s, s:s, s:o}", "name", program_text(p, t->name), "dtype", dtype_name((DType)t->dtype), "dims", dims);
+  return json_pack("{s:o, s:s, s:o}", "name", json_text(program_text(p, t->name)), "dtype", dtype_name((DType)t->dtype), "dims", dims);
 }
 
 static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
@@ -51,7 +51,7 @@ static json_t *describe_entries(const Program *p) {
   for (uint32_t i = 0; i < p->n_entries; i++) {
     const ProgramEntry *e = &p->entries[i];
     if (e->prepare) continue;
-    json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "name", program_text(p, e->name), "inputs",
+    json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
                                           describe_ports(p, e->inputs, e->n_inputs), "outputs",
                                           describe_ports(p, e->outputs, e->n_outputs)));
   }
@@ -63,7 +63,7 @@ static json_t *describe_symbols(const Program *p) {
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
     json_t *max = s->max ? json_integer(s->max) : json_null();
-    json_array_append_new(list, json_pack("{s:s, s:I, s:o, s:I, s:I}", "name", program_text(p, s->name), "min",
+    json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)), "min",
                                           (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple, "hint",
                                           (json_int_t)s->hint));
   }
@@ -88,10 +88,10 @@ static json_t *describe(ApcModel *m) {
   const ProgramHeader *h = p->header;
   json_t *axes = json_object();
   for (uint32_t i = 0; i < p->n_axes; i++)
-    json_object_set_new(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1", "name",
-                   program_text(p, h->name), "target", program_text(p, h->target), "producer",
-                   program_text(p, h->producer), "cpu", program_text(p, h->cpu), "ranks", (int)p->ranks, "stages",
+    json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1", "name",
+                   json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)), "producer",
+                   json_text(program_text(p, h->producer)), "cpu", json_text(program_text(p, h->cpu)), "ranks", (int)p->ranks, "stages",
                    (int)p->stages, "mesh", axes, "weights", weight_elements(p), "instructions",
                    (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries", describe_entries(p),
                    "memory", describe_ranks(m));

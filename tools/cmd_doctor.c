@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/machine.h"
 #include "runtime/cpu.h"
 #include "tools/build.h"
@@ -254,7 +255,7 @@ int cmd_doctor(Tool *t) {
     ok = ok && (c->found || !c->required);
     if (!option_given(&t->options, OPT_json)) print_check(t, c);
     else
-      json_array_append_new(array, json_pack("{s:s, s:b, s:s, s:s, s:b, s:s?}", "name", c->name, "found", c->found, "detail", c->detail, "needed_for",
+      json_array_append_new(array, json_pack("{s:s, s:b, s:o, s:s, s:b, s:s?}", "name", c->name, "found", c->found, "detail", json_text(c->detail), "needed_for",
                                              c->needed_for, "required", c->required, "package", c->package));
   }
   if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:b, s:O}", "schema", "apc.doctor/1", "ok", ok, "checks", array));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/npy.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
@@ -44,7 +45,7 @@ static void tensor_row(Tool *t, TensorList *list, const TensorRow *r) {
   }
   json_t *shape = json_array();
   for (int i = 0; i < r->rank; i++) json_array_append_new(shape, json_integer(r->dims[i]));
-  json_array_append_new(list->array, json_pack("{s:s, s:s, s:o, s:I}", "name", r->name, "dtype", dtype_name(r->dtype), "shape", shape, "bytes",
+  json_array_append_new(list->array, json_pack("{s:o, s:s, s:o, s:I}", "name", json_text(r->name), "dtype", dtype_name(r->dtype), "shape", shape, "bytes",
                                          (json_int_t)r->bytes));
 }
 
@@ -104,7 +105,7 @@ static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format
   bool ok = format->rows(t, path, &list);
   if (ok && !json) printf("%s\n%s  %-32s %zu tensor%s, %s\n", path, text_str(&list.text), "total", list.n, list.n == 1 ? "" : "s", show_bytes(t->arena, list.bytes));
   if (ok && json)
-    tool_json(json_pack("{s:s, s:s, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", path, "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
+    tool_json(json_pack("{s:s, s:o, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
                         list.array));
   json_decref(list.array);
   return ok ? EXIT_OK : EXIT_BAD_INPUT;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/npy.h"
 #include "base/npz.h"
 #include "tools/expect.h"
@@ -93,7 +94,7 @@ static const char *summary(Tool *t, const Tensor *x) {
 static json_t *tensor_json(const NamedTensor *x) {
   json_t *shape = json_array();
   for (int d = 0; d < x->tensor.rank; d++) json_array_append_new(shape, json_integer(x->tensor.dims[d]));
-  return json_pack("{s:s, s:s, s:o}", "name", x->name, "dtype", dtype_name(x->tensor.dtype), "shape", shape);
+  return json_pack("{s:o, s:s, s:o}", "name", json_text(x->name), "dtype", dtype_name(x->tensor.dtype), "shape", shape);
 }
 
 static int finish_run(Tool *t, Running *r) {
@@ -164,8 +165,8 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
     printf("  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
     return;
   }
-  tool_json(json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", r->build.model.path, "target",
-                      r->build.target->name, "ranks", p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
+  tool_json(json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", json_text(r->build.model.path), "target",
+                      json_text(r->build.target->name), "ranks", p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
                       s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6, "predicted_us",
                       p->price.time.total * 1e6, "expected", expected, "ok", ok));
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "ir/prove.h"
 #include "tools/expect.h"
 #include "tools/reference.h"
@@ -102,7 +103,7 @@ static OutputCheck check_output(const Tool *t, const Verify *v, const EntryRun *
 }
 
 static json_t *check_json(const Verify *v, const OutputCheck *c) {
-  json_t *o = json_pack("{s:s, s:o, s:o, s:b}", "name", c->name, "rel_l2", json_real_or_null(c->one.rel_l2), "max_abs",
+  json_t *o = json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(c->name), "rel_l2", json_real_or_null(c->one.rel_l2), "max_abs",
                         json_real_or_null(c->one.max_abs), "ok", c->ok);
   json_object_set_new(o, "reference_rel_l2", v->referred ? json_real_or_null(c->reference.rel_l2) : json_null());
   return o;
@@ -155,9 +156,9 @@ static int report(Tool *t, const Verify *v) {
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
   ok = ok && as_expected;
   if (read && option_given(&t->options, OPT_json))
-    tool_json(json_pack("{s:s, s:i, s:s, s:O, s:O, s:s, s:s?, s:s?, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                        v->parallel.target->name, "outputs", outputs, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
-                        v->proof.op, "proof_reason", v->proof.reason, "ran", v->ran, "reference", v->referred, "ok", ok));
+    tool_json(json_pack("{s:s, s:i, s:o, s:O, s:O, s:s, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                        json_text(v->parallel.target->name), "outputs", outputs, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
+                        json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "ran", v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, ok);
   json_decref(outputs);
   json_decref(expected);

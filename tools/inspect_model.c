@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "frontend/onnx_import.h"
 #include "tools/inspect.h"
 
@@ -109,9 +110,9 @@ static json_t *port(Tool *t, const Module *m, const char *name, const Type *type
     int64_t v;
     Text text = {.arena = t->arena};
     ex_print(m, &text, type->dims[d]);
-    json_array_append_new(shape, ex_get_const(type->dims[d], &v) ? json_integer(v) : json_string(text_str(&text)));
+    json_array_append_new(shape, ex_get_const(type->dims[d], &v) ? json_integer(v) : json_text(text_str(&text)));
   }
-  return json_pack("{s:s, s:s, s:o}", "name", name, "dtype", dtype_name(type->dtype), "shape", shape);
+  return json_pack("{s:o, s:s, s:o}", "name", json_text(name), "dtype", dtype_name(type->dtype), "shape", shape);
 }
 
 static json_t *entry_json(Tool *t, const Module *m, const Func *f) {
@@ -121,7 +122,7 @@ static json_t *entry_json(Tool *t, const Module *m, const Func *f) {
       json_array_append_new(inputs, port(t, m, op_str(&f->ops.items[i], AT_name), type_of(f, f->ops.items[i].out)));
   for (size_t i = 0; i < f->outputs.n; i++)
     json_array_append_new(outputs, port(t, m, f->outputs.items[i].name, type_of(f, f->outputs.items[i].value)));
-  return json_pack("{s:s, s:o, s:o}", "name", f->name, "inputs", inputs, "outputs", outputs);
+  return json_pack("{s:o, s:o, s:o}", "name", json_text(f->name), "inputs", inputs, "outputs", outputs);
 }
 
 static void print_entry(Tool *t, const Module *m, const Func *f) {
@@ -158,7 +159,7 @@ static double weight_bytes(const Module *m) {
 static json_t *counts_json(const Counts *c, bool only_missing) {
   json_t *o = json_object();
   for (size_t i = 0; i < c->n; i++)
-    if (!only_missing || c->items[i].missing) json_object_set_new(o, c->items[i].name, json_integer(c->items[i].n));
+    if (!only_missing || c->items[i].missing) json_set_text(o, c->items[i].name, json_integer(c->items[i].n));
   return o;
 }
 
@@ -168,7 +169,7 @@ static json_t *dimensions_json(Tool *t, const Model *model) {
   json_t *array = json_array();
   for (int i = 0; i < n; i++) {
     const Symbol *s = &model->m->symbols.items[symbols[i]];
-    json_array_append_new(array, json_pack("{s:s, s:I, s:o, s:I, s:I}", "name", s->name, "min", (json_int_t)s->min, "max",
+    json_array_append_new(array, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(s->name), "min", (json_int_t)s->min, "max",
                                            s->max ? json_integer(s->max) : json_null(), "multiple", (json_int_t)s->multiple, "hint",
                                            (json_int_t)symbol_hint(s)));
   }
@@ -186,8 +187,8 @@ static json_t *facts_json(Tool *t, const Model *model) {
 
 static void add_onnx_json(json_t *document, const OnnxFacts *facts) {
   json_object_set_new(document, "onnx",
-                      json_pack("{s:I, s:I, s:s, s:I, s:o, s:o}", "opset", (json_int_t)facts->opset, "ir_version", (json_int_t)facts->ir_version,
-                                "producer", facts->producer, "nodes", (json_int_t)facts->nodes, "operators", counts_json(&facts->operators, false),
+                      json_pack("{s:I, s:I, s:o, s:I, s:o, s:o}", "opset", (json_int_t)facts->opset, "ir_version", (json_int_t)facts->ir_version,
+                                "producer", json_text(facts->producer), "nodes", (json_int_t)facts->nodes, "operators", counts_json(&facts->operators, false),
                                 "unsupported", counts_json(&facts->operators, true)));
 }
 
@@ -248,7 +249,7 @@ int inspect_model(Tool *t, const char *path) {
   if (json) {
     json_t *document = ok ? facts_json(t, &model) : json_object();
     json_object_set_new(document, "schema", json_string("apc.inspect/1"));
-    json_object_set_new(document, "file", json_string(path));
+    json_object_set_new(document, "file", json_text(path));
     json_object_set_new(document, "kind", json_string("model"));
     if (onnx) add_onnx_json(document, &facts);
     tool_json(document);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "passes/plan_file.h"
 #include "tools/inspect.h"
 
@@ -54,7 +55,7 @@ static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
 static json_t *prediction_json(const Prediction *p, const char *total, double scale) {
   if (!p->given) return json_null();
   json_t *shares = json_object();
-  for (size_t i = 0; i < p->shares.n; i++) json_object_set_new(shares, p->shares.items[i].name, json_real(p->shares.items[i].value * scale));
+  for (size_t i = 0; i < p->shares.n; i++) json_set_text(shares, p->shares.items[i].name, json_real(p->shares.items[i].value * scale));
   return json_pack("{s:f, s:o}", total, p->total * scale, "shares", shares);
 }
 
@@ -66,9 +67,9 @@ static json_t *strategy_json(Tool *t, const char *text) {
     json_t *list = json_array();
     for (size_t n; *axes; axes += n + (axes[n] == '.')) {
       n = strcspn(axes, ".");
-      json_array_append_new(list, json_stringn(axes, n));
+      json_array_append_new(list, json_text(arena_strndup(t->arena, axes, n)));
     }
-    json_object_set_new(o, factor, list);
+    json_set_text(o, factor, list);
   }
   return o;
 }
@@ -77,12 +78,12 @@ static json_t *plan_file_json(Tool *t, const PlanFile *f) {
   json_t *mesh = json_array(), *stages = json_array(), *ops = json_array();
   Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
   for (int i = 0; i < f->mesh.naxes; i++)
-    json_array_append_new(mesh, json_pack("{s:s, s:i, s:b}", "axis", f->mesh.axes[i].name, "size", f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
-  for (int i = 1; i < f->mesh.stages; i++) json_array_append_new(stages, json_pack("{s:i, s:s}", "stage", i, "from", f->stages[i].op));
+    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(f->mesh.axes[i].name), "size", f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
+  for (int i = 1; i < f->mesh.stages; i++) json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
   for (size_t i = 0; i < f->ops.n; i++)
-    json_array_append_new(ops, json_pack("{s:s, s:o}", "glob", f->ops.items[i].glob, "strategy", strategy_json(t, f->ops.items[i].strategy)));
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1", "file", f->file, "kind", "plan", "function",
-                   f->func, "graph", arena_printf(t->arena, "%016" PRIx64, f->graph), "target", f->target, "ranks", f->ranks, "mesh", mesh, "stages",
+    json_array_append_new(ops, json_pack("{s:o, s:o}", "glob", json_text(f->ops.items[i].glob), "strategy", strategy_json(t, f->ops.items[i].strategy)));
+  return json_pack("{s:s, s:o, s:s, s:o, s:s, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1", "file", json_text(f->file), "kind", "plan",
+                   "function", json_text(f->func), "graph", arena_printf(t->arena, "%016" PRIx64, f->graph), "target", json_text(f->target), "ranks", f->ranks, "mesh", mesh, "stages",
                    f->mesh.stages, "stage_begins", stages, "ops", ops, "time", prediction_json(&time, "time_us", 1e3), "memory",
                    prediction_json(&bytes, "bytes_per_device", 1));
 }

@@ -1,17 +1,18 @@
 /* tools/inspect_program.c - apc inspect of a compiled model: what its Program says. */
+#include "base/json_text.h"
 #include "runtime/artifact.h"
 #include "runtime/program.h"
 #include "tools/inspect.h"
 
 static json_t *port_json(const Program *p, uint32_t port) {
   const ProgramPort *r = &p->ports[port];
-  return json_pack("{s:s, s:s, s:i}", "name", program_text(p, r->name), "dtype", dtype_name((DType)r->dtype), "rank", (int)r->dims.n);
+  return json_pack("{s:o, s:s, s:i}", "name", json_text(program_text(p, r->name)), "dtype", dtype_name((DType)r->dtype), "rank", (int)r->dims.n);
 }
 
 static json_t *program_json(const Program *p, const char *path) {
   json_t *entries = json_array(), *mesh = json_array();
   for (uint32_t i = 0; i < p->n_axes; i++)
-    json_array_append_new(mesh, json_pack("{s:s, s:i, s:b}", "axis", program_text(p, p->axes[i].name), "size", (int)p->axes[i].size, "temporal",
+    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(program_text(p, p->axes[i].name)), "size", (int)p->axes[i].size, "temporal",
                                           p->axes[i].temporal != 0));
   for (uint32_t i = 0; i < p->n_entries; i++) {
     const ProgramEntry *e = &p->entries[i];
@@ -19,10 +20,11 @@ static json_t *program_json(const Program *p, const char *path) {
     json_t *inputs = json_array(), *outputs = json_array();
     for (uint32_t k = 0; k < e->n_inputs; k++) json_array_append_new(inputs, port_json(p, e->inputs + k));
     for (uint32_t k = 0; k < e->n_outputs; k++) json_array_append_new(outputs, port_json(p, e->outputs + k));
-    json_array_append_new(entries, json_pack("{s:s, s:o, s:o}", "name", program_text(p, e->name), "inputs", inputs, "outputs", outputs));
+    json_array_append_new(entries, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs", inputs, "outputs", outputs));
   }
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file", path, "kind", "program", "model",
-                   program_text(p, p->header->name), "target", program_text(p, p->header->target), "producer", program_text(p, p->header->producer),
+  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "program", "model",
+                   json_text(program_text(p, p->header->name)), "target", json_text(program_text(p, p->header->target)), "producer",
+                   json_text(program_text(p, p->header->producer)),
                    "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", mesh, "entries", entries, "image_bytes",
                    (json_int_t)p->header->image_bytes);
 }

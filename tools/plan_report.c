@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "tools/micro_batch.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
@@ -145,7 +146,7 @@ static json_t *dims_json(Tool *t, const Build *b) {
   int n = model_dimensions(t, &b->model, &symbols);
   for (int i = 0; i < n; i++) {
     const Symbol *s = &b->model.m->symbols.items[symbols[i]];
-    json_object_set_new(o, s->name, json_integer(symbol_hint(s)));
+    json_set_text(o, s->name, json_integer(symbol_hint(s)));
   }
   return o;
 }
@@ -163,7 +164,7 @@ json_t *plan_json(Tool *t, const Build *b) {
                                 x->collectives * 1e6, "pipeline_idle", x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);
   json_t *memory = json_pack("{s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "params", integer_of(y->params), "grads", 0, "optimizer", 0, "activations",
                              integer_of(y->activations), "state", integer_of(y->state), "workspace", 0, "comm", integer_of(y->communication));
-  json_t *o = json_pack("{s:s, s:s, s:{s:s, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", b->model.path, "target", "name", b->target->name, "gpus",
+  json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path), "target", "name", json_text(b->target->name), "gpus",
                         b->target->ranks, "nodes", b->target->nodes, "chosen", chosen_json(b));
   json_object_set_new(o, "dims", dims_json(t, b));
   json_object_set_new(o, "time_us", json_real(x->total * 1e6));

@@ -117,6 +117,7 @@ void tool_say(Tool *t, const char *verb, const char *format, ...) {
 /* ---- results */
 
 void tool_json(json_t *document) {
+  if (!document) die("a JSON document that cannot be"); /* text that is not UTF-8: see base/json_text.h */
   json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
   fputc('\n', stdout);
   json_decref(document);

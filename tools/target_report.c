@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "frontend/target.h"
 
 static bool ends_with(const char *s, const char *end) {
@@ -99,10 +100,10 @@ static json_t *tiers_json(const Target *g) {
     for (int k = 0; k < x->nprotocols; k++) {
       const Protocol *p = &x->protocols[k];
       static const char *const words[] = {"ring", "tree", "switched", "direct"};
-      json_array_append_new(ways, json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "algorithm", words[p->algorithm], "protocol", p->name, "base_us", p->base * 1e6, "step_us",
+      json_array_append_new(ways, json_pack("{s:s, s:o, s:f, s:f, s:f, s:o}", "algorithm", words[p->algorithm], "protocol", json_text(p->name), "base_us", p->base * 1e6, "step_us",
                                             p->step * 1e6, "share", p->share, "most_bytes_per_s", isfinite(p->most) ? json_real(p->most) : json_null()));
     }
-    json_array_append_new(tiers, json_pack("{s:s, s:i, s:o, s:o, s:o, s:o}", "name", x->name, "ranks", x->group, "bytes_per_s", number(x->bandwidth), "pair_bytes_per_s",
+    json_array_append_new(tiers, json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "name", json_text(x->name), "ranks", x->group, "bytes_per_s", number(x->bandwidth), "pair_bytes_per_s",
                                            number(x->pair), "latency_us", number(x->latency * 1e6), "ways", ways));
   }
   return tiers;
@@ -122,14 +123,14 @@ json_t *target_json(const Target *g) {
   json_t *flops = json_object();
   for (int i = 0; i < CT_COUNT; i++)
     if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_real(g->flops[i]));
-  json_t *o = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?, s:i, s:i, s:i, s:o}", "name", g->name, "machine", g->machine, "title", g->title, "device", g->device, "part", g->part,
-                        "arch", g->arch, "ranks", g->ranks, "nodes", g->nodes, "ranks_per_machine", g->per_machine, "flops_per_s", flops);
+  json_t *o = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:o}", "name", json_text(g->name), "machine", json_text(g->machine), "title",
+                        json_text(g->title), "device", g->device, "part", json_text(g->part), "arch", json_text(g->arch), "ranks", g->ranks, "nodes", g->nodes, "ranks_per_machine", g->per_machine, "flops_per_s", flops);
   const struct { const char *name; double v; } figures[] = {
       {"memory_bytes", g->memory_bytes}, {"memory_bytes_per_s", g->memory_bandwidth}, {"launch_us", g->launch * 1e6}, {"sms", g->sms}, {"clock_hz", g->clock},
       {"l2_bytes", g->l2}, {"shared_bytes_per_sm", g->shared_memory}, {"power_w", g->power}, {"host_memory_bytes", g->host_memory}, {"pcie_bytes_per_s", g->pcie},
       {"usd_per_hour", g->usd_per_hour}};
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) json_object_set_new(o, figures[i].name, number(figures[i].v));
-  json_object_set_new(o, "price", g->price_terms ? json_pack("{s:s, s:s}", "terms", g->price_terms, "date", g->price_date) : json_null());
+  json_object_set_new(o, "price", g->price_terms ? json_pack("{s:o, s:o}", "terms", json_text(g->price_terms), "date", json_text(g->price_date)) : json_null());
   json_object_set_new(o, "kernels", g->has_kernels ? kernels_json(&g->kernels) : json_null());
   json_object_set_new(o, "tiers", tiers_json(g));
   return o;

@@ -93,6 +93,28 @@ done
 expect 1 "error[APC0001]" "$apc" inspect nowhere
 echo hello >hello; expect 1 "error[APC0603]" "$apc" inspect hello; no_out
 
+# names that are not UTF-8, of files and in a model, are shown in JSON with U+FFFD for those bytes
+odd=$'odd\xff'
+LC_ALL=C sed 's/"x"/"x\xff"/; s/"y"/"y\xfe"/' tiny.ir >"$odd.ir"
+sed -n '/^cpu/,$p' "$source_dir/targets/cpu.topo" >"$odd.topo"
+odd_json() { # odd_json TEXT OPTIONS...: TEXT is there, with U+FFFD
+  local text=$1
+  shift
+  expect 0 "" "$@" --json -q; expect_json 'len(d["schema"]) > 6'; expect_out "$text"
+}
+replaced=$'\xef\xbf\xbd'
+odd_json "\"odd$replaced.ir\"" "$apc" plan "$odd.ir" --target "$odd.topo" --save-plan "$odd.plan"; expect_out "\"odd$replaced.topo\""
+odd_json "\"odd$replaced.plan\"" "$apc" inspect "$odd.plan"
+odd_json "\"x$replaced\"" "$apc" inspect "$odd.ir"; expect_out "\"odd$replaced.ir\""
+odd_json "\"odd$replaced.topo\"" "$apc" targets check "$odd.topo"
+odd_json "\"y$replaced\"" "$apc" run "$odd.ir"
+odd_json "\"odd$replaced.topo\"" "$apc" verify "$odd.ir" --target "$odd.topo"; expect_out "\"y$replaced\""
+odd_json "\"odd$replaced.ir\"" "$apc" bench "$odd.ir" --target "$odd.topo" --runs 2; expect_out "\"odd$replaced.topo\""
+expect 0 "" "$apc" "$odd.ir" -q -o "$odd"
+odd_json "\"odd$replaced\"" "$apc" inspect "$odd"; expect_out "\"y$replaced\""
+expect 0 "" "./$odd" --describe=json; expect_json 'd["name"] == "odd\ufffd" and d["entries"][0]["inputs"][0]["name"] == "x\ufffd"'
+for file in x.npz x.npy w.safetensors t.json; do cp $file "$odd.${file##*.}"; odd_json "\"odd$replaced.${file##*.}\"" "$apc" inspect "$odd.${file##*.}"; done
+
 # weights computed from weights: no entry of their own, not counted, not written
 cat >prepared.ir <<'IR'
 apc.ir 1
@@ -118,4 +140,4 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-summary 105
+summary 149

@@ -88,6 +88,11 @@ static void utf8_is_checked(void) {
                                     "\xff", "a\xc2z"};
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECKF(text_is_utf8(good[i], strlen(good[i])), "%zu", i);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECKF(!text_is_utf8(bad[i], strlen(bad[i])), "%zu", i);
+  Arena *a = arena_new();
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECK_STR(text_utf8(a, good[i]), good[i]);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECKF(text_is_utf8(text_utf8(a, bad[i]), strlen(text_utf8(a, bad[i]))), "%zu", i);
+  CHECK_STR(text_utf8(a, "a\xff\xc3\xa9\xe2\x82"), "a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd");
+  arena_free(a);
 }
 
 static const char *printed(Arena *a, const Diags *d) {

@@ -1,0 +1,18 @@
+/* base/json_text.c - see json_text.h. */
+#include "base/json_text.h"
+
+#include "base/text.h"
+
+json_t *json_text(const char *text) {
+  if (!text) return json_null();
+  Arena *a = arena_new();
+  json_t *s = json_string_nocheck(text_utf8(a, text));
+  arena_free(a);
+  return s;
+}
+
+void json_set_text(json_t *object, const char *key, json_t *value) {
+  Arena *a = arena_new();
+  json_object_set_new_nocheck(object, text_utf8(a, key), value);
+  arena_free(a);
+}

@@ -1,0 +1,13 @@
+/* base/json_text.h - text of the user's in a JSON document: a file's name, or a name in a model, may be any bytes, JSON is UTF-8. */
+#ifndef APC_BASE_JSON_TEXT_H
+#define APC_BASE_JSON_TEXT_H
+
+#include <jansson.h>
+
+/* A string with U+FFFD for each byte that is not UTF-8; null for NULL. */
+json_t *json_text(const char *text);
+
+/* object[key] = value, for a key like that. */
+void json_set_text(json_t *object, const char *key, json_t *value);
+
+#endif
