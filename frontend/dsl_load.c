@@ -92,12 +92,12 @@ static bool define_value(Load *l, const DslDefine *d, const DslValue *otherwise,
 static DslValue parameter_value(Load *l, Unit *u, Node *n) {
   Eval *ev = &l->ev;
   int64_t i;
+  const DslDefine *d = define_for(l, n->s); /* used, also where the default is wrong */
   DslValue v = dsl_expression(ev, n->a);
   if (v.kind == V_ERROR) return v;
   if (u->library) return dsl_fail(ev, n, DIAG_dsl_structure, "a library has no parameters");
   if (!dsl_value_const(v, &i) && v.kind != V_FLOAT && v.kind != V_STRING)
     return dsl_fail(ev, n->a, DIAG_dsl_type, "a parameter is a number or a string, not %s", dsl_value_describe(ev, v));
-  const DslDefine *d = define_for(l, n->s);
   DslValue given;
   if (!d) return v;
   if (define_value(l, d, &v, &given)) return given;
