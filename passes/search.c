@@ -197,6 +197,27 @@ static GraphInput graph_input(Search *s, const Candidate *c) {
   return in;
 }
 
+/* The most elements of a factor of that label; 0 when there is none. */
+static int64_t largest_factor(const Search *s, Label label) {
+  int64_t most = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    for (int k = 0; k < s->rules[i]->nfactors; k++) {
+      int64_t n = s->labels[i].factors[k] == label ? cost_extent(s->cost, s->rules[i]->factors[k].size) : 0;
+      if (n > most) most = n;
+    }
+  return most;
+}
+
+/* Why a forced axis of that size splits too little of the arithmetic it is there for. */
+static const char *splits_little(const Search *s, Degree d, int size, double share, bool any_expert) {
+  int64_t most = largest_factor(s, degree_labels[d]);
+  const char *kind = label_name(degree_labels[d]), *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d], s->forced[d]);
+  if (d == DEGREE_EP && !any_expert) return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
+  if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
+  if (most < size) return arena_printf(s->arena, "%s: the largest dimension of kind %s has %lld element%s", begin, kind, (long long)most, most == 1 ? "" : "s");
+  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)", begin, size, 100 * share, kind);
+}
+
 /* What the axes amount to; a forced axis must split at least half of the arithmetic it is there for. */
 static bool judge_axes(Search *s, Outcome *o) {
   const double least_share = 0.5;
@@ -209,10 +230,7 @@ static bool judge_axes(Search *s, Outcome *o) {
     o->found[d] *= o->c.sizes[i];
     double share = share_of(&x, first + i, (Degree)d);
     if (o->c.degree[i] < 0 || share >= least_share) continue;
-    o->why_not = d == DEGREE_EP && x.of_experts == 0
-                     ? arena_printf(s->arena, "ep %d would only replicate work: nothing in the model is known to run over experts", s->forced[d])
-                     : arena_printf(s->arena, "%s %d would only replicate work: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
-                                    degree_names[d], s->forced[d], o->c.sizes[i], 100 * share, label_name(degree_labels[d]));
+    o->why_not = splits_little(s, (Degree)d, o->c.sizes[i], share, x.of_experts > 0);
     return false;
   }
   return true;
@@ -227,7 +245,8 @@ static void price_outcome(Search *s, Outcome *o) {
 
 static bool cut_and_price(Search *s, Outcome *o) {
   if (o->c.stages > 1 && !stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages)) {
-    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages within the memory limit", o->c.stages);
+    bool possible = stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, INFINITY, o->stages);
+    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, possible ? " within the memory limit" : ": it has too few places to cut it at");
     return false;
   }
   price_outcome(s, o);
@@ -367,11 +386,13 @@ static void try_all(Search *s) {
 /* ---- the answer */
 
 static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
+  static const char *const names[] = {"pp", "dp", "cp", "ep", "tp"};
   int degrees[] = {o->pp, o->dp, o->cp, o->ep, o->tp}, product = 1;
   bool all = true;
   for (size_t i = 0; i < 5; i++) {
     if (degrees[i] < 0 || degrees[i] > s->t->ranks)
-      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0}, "a degree of %d on %d ranks", degrees[i], s->t->ranks);
+      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0}, "%s %d is not possible on %s, which has %d rank%s", names[i], degrees[i],
+                        s->t->name, s->t->ranks, s->t->ranks == 1 ? "" : "s");
     product *= degrees[i] ? degrees[i] : 1;
     all &= degrees[i] > 0;
   }

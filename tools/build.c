@@ -70,11 +70,7 @@ static void settle_hints(Tool *t, Build *b) {
   if (n) tool_say(t, "Symbolic", "planning for %s (--dim-hint, --dim)", hints_text(t, &b->model));
 }
 
-/* A number no machine reaches stays one. */
-static int degree_option(const Options *o, OptionId id) {
-  int64_t v = option_int(o, id, 0);
-  return v > INT32_MAX ? INT32_MAX : (int)v;
-}
+static int degree_option(const Options *o, OptionId id) { return (int)option_int(o, id, 0); }
 
 static PlanOptions plan_options(const Options *o) {
   return (PlanOptions){.tp = degree_option(o, OPT_tp), .pp = degree_option(o, OPT_pp), .dp = degree_option(o, OPT_dp), .cp = degree_option(o, OPT_cp),

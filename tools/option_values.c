@@ -144,14 +144,20 @@ bool option_choices_built(Diags *d, OptionId option, const char *value) {
 
 /* ---- any value */
 
+/* What is counted here fits an int. */
+static bool is_count(const char *value) {
+  int64_t v;
+  return parse_whole(value, &v) && v > 0 && v <= INT32_MAX;
+}
+
 static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   int64_t whole;
   double real;
   const char *name, *text;
   switch (kind) {
     case OK_WHOLE: return parse_whole(value, &whole);
-    case OK_COUNT: return parse_whole(value, &whole) && whole > 0;
-    case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || (parse_whole(value, &whole) && whole > 0);
+    case OK_COUNT: return is_count(value);
+    case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || is_count(value);
     case OK_REAL: return parse_real(value, &real);
     case OK_SIZE: return parse_size(value, &real);
     case OK_BINDING: return is_binding_list(a, value);
