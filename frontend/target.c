@@ -93,18 +93,23 @@ static bool is_file(const char *name) {
   return n > 5 && strcmp(name + n - 5, ".topo") == 0;
 }
 
+static bool bad_count(Diags *d, const char *name) {
+  return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the number after x must be from 1 to 999999", name);
+}
+
 static bool find(Diags *d, Arena *a, const char *name, Found *out) {
   const char *base;
   int ranks = split_count(a, name, &base);
   if (is_file(name)) base = name, ranks = 0;
   if (is_file(base)) {
+    if (ranks < 0) return bad_count(d, name);
     const char *text = file_read_text(d, a, base, NULL);
     return text && find_in_text(d, a, base, text, name, ranks, out);
   }
   TopoLibrary l = library_new(a);
   const TopoBlock *exact = builtin(&l, name), *b = exact ? exact : builtin(&l, base);
   if (!b) return unknown(d, &l, name, base);
-  if (!exact && ranks < 0) return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the number after x must be from 1 to 999999", name);
+  if (!exact && ranks < 0) return bad_count(d, name);
   return found(d, &l, b, arena_strdup(a, name), exact ? 0 : ranks, out);
 }
 

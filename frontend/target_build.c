@@ -130,6 +130,13 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   t->power = figure(b, "power", 0, NAN);
 }
 
+/* The length of a name that ends in xRANKS without that; 0 for other names. */
+static int named_length(const Diags *d, const char *name, int ranks) {
+  const char *end = arena_printf(d->arena, "x%d", ranks);
+  size_t n = strlen(name), k = strlen(end);
+  return n > k && strcmp(name + n - k, end) == 0 ? (int)(n - k) : 0;
+}
+
 static bool ranks_fit(Diags *d, const TargetParts *p, const char *name, int ranks, int per_machine) {
   bool cpu = p->device->kind == TOPO_cpu, network = topo_find(p->machine, "network", NULL) != NULL;
   if (cpu) return ranks <= MAX_CPU_RANKS || diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: a cpu serves at most %d ranks", name, MAX_CPU_RANKS);
@@ -138,8 +145,8 @@ static bool ranks_fit(Diags *d, const TargetParts *p, const char *name, int rank
     return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: one %s has %d, and what joins several is not known (it has no network statement)", name, p->machine->name, per_machine);
   if (ranks % per_machine == 0) return true;
   diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: %d are more than one machine of %d, and not a whole number of machines", name, ranks, per_machine);
-  int below = ranks / per_machine * per_machine;
-  diag_help(d, "%sx%d and %sx%d are", p->machine->name, below, p->machine->name, below + per_machine);
+  int below = ranks / per_machine * per_machine, n = named_length(d, name, ranks);
+  if (n > 0) diag_help(d, "%.*sx%d and %.*sx%d are", n, name, below, n, name, below + per_machine);
   return false;
 }
 

@@ -52,19 +52,29 @@ static bool bind_func(const Binding *b, Func *f, Diags *diags) {
   return ok && diags->errors == 0;
 }
 
-bool bind_dimension(Module *m, int symbol, int64_t value, Diags *diags) {
-  Symbol *s = &m->symbols.items[symbol];
+/* "1 to 64" */
+static const char *range_text(Arena *a, const Symbol *s) {
+  if (s->max == 0) return arena_printf(a, "at least %" PRId64, s->min);
+  return s->min == s->max ? arena_printf(a, "%" PRId64 " already", s->min) : arena_printf(a, "%" PRId64 " to %" PRId64, s->min, s->max);
+}
+
+bool check_dimension(const Module *m, int symbol, int64_t value, Diags *diags) {
+  const Symbol *s = &m->symbols.items[symbol];
   if (value < s->min || (s->max && value > s->max))
-    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it is %" PRId64 " to %" PRId64, s->name, value, s->min,
-                      s->max ? s->max : INT64_MAX);
+    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it is %s", s->name, value, range_text(diags->arena, s));
   if (value % s->multiple)
     return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it must be a multiple of %" PRId64, s->name, value,
                       s->multiple);
+  return true;
+}
+
+bool bind_dimension(Module *m, int symbol, int64_t value, Diags *diags) {
+  if (!check_dimension(m, symbol, value, diags)) return false;
   const Binding b = {m, symbol, ex_const(m, value)};
   for (size_t i = 0; i < m->funcs.n; i++)
     if (!bind_func(&b, m->funcs.items[i], diags)) return false;
   for (size_t i = 0; i < m->states.n; i++) m->states.items[i].type = bind_type(&b, m->states.items[i].type);
-  s = &m->symbols.items[symbol];
+  Symbol *s = &m->symbols.items[symbol];
   s->min = s->max = s->hint = value;
   s->multiple = 1;
   return true;

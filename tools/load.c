@@ -89,11 +89,8 @@ static bool set_hints(Tool *t, Module *m) {
   for (size_t i = 0; i < list.n; i++) {
     int symbol = module_symbol_find(m, list.items[i].name);
     if (symbol < 0) return no_dimension(t, m, "--dim-hint", list.items[i].name);
-    Symbol *s = &m->symbols.items[symbol];
-    int64_t size = list.items[i].size;
-    if (size < s->min || (s->max && size > s->max) || size % s->multiple)
-      return diag_error(t->diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64, s->name, size);
-    s->hint = size;
+    if (!check_dimension(m, symbol, list.items[i].size, t->diags)) return false;
+    m->symbols.items[symbol].hint = list.items[i].size;
   }
   return true;
 }

@@ -107,7 +107,8 @@ mkdir -p folder.ir; bad APC0001 "$apc" plan folder.ir -q
 bad APC0603 "$apc" plan "$source_dir/README.md" -q
 bad APC0203 "$apc" plan "$mlp" -q -D layrs=2
 bad APC0208 "$apc" plan "$source_dir/examples/gpt.apc" -q -D d=100
-expect 1 "cannot be 5000" "$apc" plan "$source_dir/examples/gpt.apc" -q --dim seq=5000
+for option in --dim --dim-hint; do expect 1 "'seq' cannot be 5000: it is 1 to 1024" "$apc" plan "$source_dir/examples/gpt.apc" -q $option seq=5000; done
+expect 1 "'batch' cannot be 3: it is 2 already" "$apc" plan "$source_dir/examples/mlp.apc" -q --dim batch=2 --dim batch=3
 
 # programs
 cp "$apc" strange; bad APC0603 "$apc" inspect strange

@@ -28,7 +28,11 @@ expect 0 "" "$apc" targets show dgx-a100x4 --json; expect_json 'd["target"]["ran
 
 # names
 expect 1 "the nearest name is 'dgx-a100'" "$apc" targets show dgx-a10x8
-expect 1 "dgx-a100-80gbx8 and dgx-a100-80gbx16 are" "$apc" targets show dgx-a100x12
+expect 1 "dgx-a100x8 and dgx-a100x16 are" "$apc" targets show dgx-a100x12
+cp dgx-a100.topo mine.topo
+expect 1 "mine.topox8 and mine.topox16 are" "$apc" targets show mine.topox12
+expect 0 "" "$apc" targets show mine.topox16
+expect 1 "from 1 to 999999" "$apc" targets show mine.topox0
 expect 1 "no network statement" "$apc" targets show rtx4090-x4x8
 
 # files with errors: exit 1, the place, and the nearest name
