@@ -63,7 +63,7 @@ static pid_t start(const Job *j, const char *const *argv, const char *log) {
   pid_t self = getpid(), pid = fork();
   if (pid != 0) return pid;
   if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != self) _exit(126); /* a compiler that is told to end removes its files */
-  int fd = open(arena_printf(j->arena, "%s/%s", j->dir, log), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  int fd = open(arena_printf(j->arena, "%s/%s", j->dir, log), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(j->dir) != 0) _exit(126);
   execvp(argv[0], (char *const *)(uintptr_t)argv);
   _exit(errno == ENOENT ? 127 : 126);
@@ -74,7 +74,12 @@ static bool finish(const Job *j, pid_t pid, const char *const *argv, const char 
   if (pid < 0) return diag_error(j->diags, DIAG_tool_failed, (Loc){0}, "%s cannot be started: %s", argv[0], strerror(errno));
   while (waitpid(pid, &status, 0) < 0)
     if (errno != EINTR) return diag_error(j->diags, DIAG_tool_failed, (Loc){0}, "waiting for %s: %s", argv[0], strerror(errno));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    struct stat st;
+    const char *path = arena_printf(j->arena, "%s/%s", j->dir, log);
+    if (stat(path, &st) == 0 && st.st_size == 0) unlink(path); /* it said nothing */
+    return true;
+  }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
     diag_error(j->diags, DIAG_tool_missing, (Loc){0}, "there is no C compiler '%s'", argv[0]);
     diag_help(j->diags, "install one (apt-get install gcc) or name it in the environment variable CC");
@@ -99,7 +104,7 @@ static bool compile_texts(const Job *j, const ProgramResult *r) {
       ok &= finish(j, pids[i - width], argvs[i - width], arena_printf(j->arena, "kernels%zu.log", i - width));
     if (i >= r->texts.n) continue;
     const char *source = arena_printf(j->arena, "kernels%zu.c", i); /* that it is not there the compiler says as well */
-    ok &= file_write(j->diags, arena_printf(j->arena, "%s/%s", j->dir, source), 0600, r->texts.items[i], strlen(r->texts.items[i]));
+    ok &= file_write(j->diags, arena_printf(j->arena, "%s/%s", j->dir, source), 0666, r->texts.items[i], strlen(r->texts.items[i]));
     const char **argv = argvs[i] = ARENA_ARRAY(j->arena, const char *, 64);
     int n = add_words(j->arena, argv, 0, 48, compiler(j->spec));
     n = add_words(j->arena, argv, n, 48, UNITS_CFLAGS);

@@ -70,6 +70,21 @@ static void settle_hints(Tool *t, Build *b) {
   if (n) tool_say(t, "Symbolic", "planning for %s (--dim-hint, --dim)", hints_text(t, &b->model));
 }
 
+/* Degrees, and numbers of micro-batches, that no machine reaches: said as they were written. */
+static bool degrees_possible(Tool *t, const Target *g) {
+  static const struct {
+    OptionId id;
+    const char *name;
+  } forced[] = {{OPT_tp, "tp"}, {OPT_pp, "pp"}, {OPT_dp, "dp"}, {OPT_ep, "ep"}, {OPT_cp, "cp"}, {OPT_micro_batches, "micro-batches"}};
+  for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
+    int64_t v = option_int(&t->options, forced[i].id, 0);
+    if (v > INT32_MAX)
+      return diag_error(t->diags, DIAG_plan_infeasible, (Loc){0}, "%s %" PRId64 " is not possible on %s, which has %d rank%s", forced[i].name, v, g->name, g->ranks,
+                        g->ranks == 1 ? "" : "s");
+  }
+  return true;
+}
+
 static int degree_option(const Options *o, OptionId id) { return (int)option_int(o, id, 0); }
 
 static PlanOptions plan_options(const Options *o) {
@@ -130,6 +145,24 @@ static Plan *read_plan(Tool *t, Build *b, const char *file) {
   return p;
 }
 
+static const char *temps_directory(Tool *t, const Build *b) {
+  if (!option_given(&t->options, OPT_save_temps)) return NULL;
+  const char *dir = option_text(&t->options, OPT_save_temps);
+  return dir ? dir : arena_printf(t->arena, "%s.temps", b->model.name);
+}
+
+/* The texts of --save-temps: the IR as far as it has come, and the plan. */
+static bool save_texts(Tool *t, const Build *b) {
+  const char *dir = temps_directory(t, b);
+  if (!dir) return true;
+  Text plan = {.arena = t->arena};
+  const char *file = arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), *l1 = ir_file_text(t->arena, b->model.m, file);
+  plan_print(b->model.m, b->l1, b->plan, &plan);
+  mkdir(dir, 0777); /* that it failed shows when the files are written */
+  return file_write(t->diags, file, 0666, l1, strlen(l1)) &&
+         file_write(t->diags, arena_printf(t->arena, "%s/%s.plan", dir, b->model.name), 0666, text_str(&plan), plan.n);
+}
+
 static bool save_plan(Tool *t, const Build *b, const char *file) {
   Text text = {.arena = t->arena};
   plan_print(b->model.m, b->l1, b->plan, &text);
@@ -147,7 +180,20 @@ bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
   return true;
 }
 
+bool build_prints_plan(const Tool *t) {
+  const char *save = option_text(&t->options, OPT_save_plan);
+  return save && strcmp(save, "-") == 0;
+}
+
+/* What the command puts there itself is no plan. */
+static bool check_plan_place(Tool *t) {
+  Command c = t->options.command;
+  return !build_prints_plan(t) || c == CMD_compile || c == CMD_plan ||
+         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--save-plan -: standard output of `apc %s` has its results", command_rows[c].name);
+}
+
 bool build_plan(Tool *t, Build *b) {
+  if (!check_plan_place(t) || !degrees_possible(t, b->target)) return false;
   const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
   tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
   PlanOptions options = plan_options(&t->options);
@@ -155,7 +201,7 @@ bool build_plan(Tool *t, Build *b) {
   b->plan = file ? read_plan(t, b, file)
           : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
                         : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
-  return b->plan && (!save || save_plan(t, b, save));
+  return b->plan && save_texts(t, b) && (!save || build_prints_plan(t) || save_plan(t, b, save));
 }
 
 bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
@@ -217,12 +263,6 @@ const char *build_stub(Arena *a) {
   return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
 }
 
-static const char *temps_directory(Tool *t, const Build *b) {
-  if (!option_given(&t->options, OPT_save_temps)) return NULL;
-  const char *dir = option_text(&t->options, OPT_save_temps);
-  return dir ? dir : arena_printf(t->arena, "%s.temps", b->model.name);
-}
-
 /* By default weights are embedded while they are less than 1 GiB. */
 static bool embeds(const Tool *t, const Module *m) {
   const char *how = option_text(&t->options, OPT_weights);
@@ -231,15 +271,6 @@ static bool embeds(const Tool *t, const Module *m) {
   double bytes = 0;
   for (size_t i = 0; i < m->blobs.n; i++) bytes += (double)m->blobs.items[i].bytes;
   return bytes < 0x1p30;
-}
-
-static bool save_texts(Tool *t, Build *b, const char *dir) {
-  Text plan = {.arena = t->arena};
-  const char *file = arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), *l1 = ir_file_text(t->arena, b->model.m, file);
-  plan_print(b->model.m, b->l1, b->plan, &plan);
-  mkdir(dir, 0777); /* that it failed shows when the files are written */
-  return file_write(t->diags, file, 0666, l1, strlen(l1)) &&
-         file_write(t->diags, arena_printf(t->arena, "%s/%s.plan", dir, b->model.name), 0666, text_str(&plan), plan.n);
 }
 
 ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
@@ -257,7 +288,7 @@ ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
 
 bool build_program(Tool *t, Build *b, const char *out) {
   ArtifactSpec spec = build_artifact_spec(t, b, out);
-  if (spec.save_temps && !save_texts(t, b, spec.save_temps)) return false;
+  if (!save_texts(t, b)) return false;
   tool_stage(t, "Compiling", "%s", out);
   return artifact_write(&spec, &b->report, t->diags);
 }

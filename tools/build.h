@@ -25,8 +25,11 @@ typedef struct Build {
  * diagnostics.  Free with build_free in either case. */
 bool build_load(Tool *t, const char *path, const Target *target, Build *out);
 
-/* Finds the plan (or reads --plan), with --save-plan. */
+/* Finds the plan (or reads --plan), with --save-plan and --save-temps. */
 bool build_plan(Tool *t, Build *b);
+
+/* --save-plan -: the plan goes to standard output, as with --emit=plan=-. */
+bool build_prints_plan(const Tool *t);
 
 /* The same on one rank of the machine apc runs on, without plan options: what results are compared with. */
 bool build_plan_one_rank(Tool *t, const char *path, Build *out);

@@ -128,7 +128,7 @@ static void zsh_value(int i) {
       putchar(' ');
     }
     fputs(r->kind == OK_COUNT_AUTO ? "auto)" : ")", stdout);
-  } else if (r->kind == OK_TEXT || r->kind == OK_TEXT_MAYBE) fputs("_files", stdout);
+  } else if (r->kind == OK_TEXT || r->kind == OK_FILE || r->kind == OK_TEXT_MAYBE) fputs("_files", stdout);
 }
 
 static void zsh_option(int i, const char *flag, bool is_long) {

@@ -69,7 +69,9 @@ static bool name_files(Tool *t, const char *model, EmitList *l) {
     e->file = takes_out ? out : default_name(t, model, e);
     if (takes_out) out = NULL;
   }
-  return !out || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o names one file, but --emit asks for several without a name: write KIND=FILE");
+  if (!out) return true;
+  if (unnamed == 0) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o %s names nothing: all that --emit asks for has a name", out);
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o names one file, but --emit asks for several without a name: write KIND=FILE");
 }
 
 /* Standard output holds one thing. */
@@ -98,6 +100,7 @@ bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitL
     ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_SCHEDULE}));
   }
   if (out->n == 0 && otherwise) ARENA_PUSH(t->arena, out, ((Emit){.kind = *otherwise}));
+  if (build_prints_plan(t)) ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_PLAN, .file = "-"}));
   return name_files(t, model_name, out) && check_stdout(t, out);
 }
 

@@ -116,6 +116,13 @@ static bool check_word(Diags *d, OptionId option, const char *value, size_t n) {
   return false;
 }
 
+/* KIND or KIND=FILE */
+static bool check_kind(Diags *d, OptionId option, const char *value, size_t n) {
+  if (!check_word(d, option, value, n)) return false;
+  return value[n] != '=' || (value[n + 1] && value[n + 1] != ',') ||
+         diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s': '%.*s=' names no file", option_rows[option].flag, (int)n, value);
+}
+
 static bool refuse_word(Diags *d, OptionId option, const char *value, size_t n) {
   const ChoiceRow *c = find_choice(option, value, n);
   if (!c || !c->later) return true;
@@ -144,24 +151,19 @@ bool option_choices_built(Diags *d, OptionId option, const char *value) {
 
 /* ---- any value */
 
-/* What is counted here fits an int. */
-static bool is_count(const char *value) {
-  int64_t v;
-  return parse_whole(value, &v) && v > 0 && v <= INT32_MAX;
-}
-
 static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   int64_t whole;
   double real;
   const char *name, *text;
   switch (kind) {
     case OK_WHOLE: return parse_whole(value, &whole);
-    case OK_COUNT: return is_count(value);
-    case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || is_count(value);
+    case OK_COUNT: return parse_whole(value, &whole) && whole > 0;
+    case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || (parse_whole(value, &whole) && whole > 0);
     case OK_REAL: return parse_real(value, &real);
     case OK_SIZE: return parse_size(value, &real);
     case OK_BINDING: return is_binding_list(a, value);
     case OK_SHAPE: return is_shape(a, value);
+    case OK_FILE: return value[0] && strcmp(value, "-") != 0;
     case OK_DEFINE: return split_binding(a, value, strlen(value), &name, &text);
     default: return value[0] != 0;
   }
@@ -172,6 +174,6 @@ bool option_value_check(Diags *d, OptionId option, const char *value) {
   if (!form_holds(d->arena, row->kind, value))
     return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s, not '%s'", row->flag, row->argument, value);
   if (row->kind == OK_CHOICE || row->kind == OK_CHOICE_MAYBE) return check_word(d, option, value, strlen(value));
-  if (row->kind == OK_EMIT) return each_kind(d, option, value, check_word);
+  if (row->kind == OK_EMIT) return each_kind(d, option, value, check_kind);
   return true;
 }

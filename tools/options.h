@@ -32,6 +32,7 @@ typedef enum OptionId {
 typedef enum OptionKind {
   OK_FLAG,         /* no value */
   OK_TEXT,         /* anything but nothing */
+  OK_FILE,         /* a file's name; not -, standard output */
   OK_TEXT_MAYBE,   /* only with "="; may be left out */
   OK_WHOLE,        /* a whole number from 0 */
   OK_COUNT,        /* a whole number from 1 */

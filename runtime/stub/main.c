@@ -211,6 +211,8 @@ static int check_outputs(ApcModel *m, const Line *line) {
     const char *file;
     ApcTensorInfo info;
     bool found = false;
+    if (line->given[i].id == OPT_outputs && strcmp(line->given[i].value, "-") == 0)
+      return fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
     if (line->given[i].id != OPT_output) continue;
     if (!split(line->given[i].value, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
       return fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", line->given[i].value);

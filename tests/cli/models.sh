@@ -45,7 +45,7 @@ assert b["chosen"]["micro_batch"] == 2 and b["time_us"] >= a["time_us"], (a, b)
 assert a["chosen"]["micro_batch"] != 2 or b["time_us"] == a["time_us"], (a, b)'
 expect 2 "needs a batch of known size" "$apc" plan "$mlp" $small --target cpux4 --micro-batch 2
 expect 2 "contradict" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --micro-batch 2 --micro-batches 2
-expect 3 "2147483647" "$apc" plan "$mlp" $small --target cpux4 --tp 4294967297
+expect 3 "tp 4294967297 is not possible" "$apc" plan "$mlp" $small --target cpux4 --tp 4294967297
 expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --dim batch=8 --tp 3 --micro-batch 2; no_out
 expect 3 "error[APC04" "$apc" plan "$mlp" $small --target cpux4 --tp 3; no_out
 expect 3 "error[APC0405]" "$apc" plan "$mlp" -q --target cpux2 --memory 1KiB
@@ -56,6 +56,8 @@ expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --json; c
 check "a plan read back differs" /usr/bin/python3 -c 'import json; a, b = (json.load(open(f)) for f in ("first", "second"))
 assert all(a[k] == b[k] for k in ("chosen", "time_us", "bytes_per_device", "breakdown_us", "memory_bytes")), (a, b)'
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan again.plan
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan - -q; check "--save-plan - prints another plan" cmp -s out saved.plan
+expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --save-temps=kept -q; check "plan keeps nothing" test -s kept/mlp.plan -a -s kept/mlp.ir
 check "a plan written again differs" diff saved.plan again.plan
 # every dump that is a whole module reads back as the same bytes; resnet has weights that are prepared
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32 -q"
@@ -126,6 +128,7 @@ check "one unit only" grep -q "translation unit 2 of" kernels.c
 expect 0 "" "$apc" "$gpt" -q --target cpux4 -o gpt --save-temps=temps
 check "no program" test -x gpt
 check "no temporaries" test -s temps/gpt-tiny.ir -a -s temps/gpt-tiny.plan -a -s temps/kernels0.c -a -s temps/kernels0.o
+check "empty logs are kept" test -z "$(find temps -name '*.log' -empty)"
 mkdir elsewhere; expect 0 "" "$apc" "$mlp" $small -q -o elsewhere/prog --save-temps
 check "no mlp.temps, the folder that --help names" test -s mlp.temps/mlp.ir -a -s mlp.temps/kernels0.c
 expect 0 "MODEL.temps here" "$apc" compile --help

@@ -38,7 +38,6 @@ expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch=4x
 expect 2 "takes N|auto" "$apc" plan "$mlp" --tp zero
 expect 2 "takes N|auto" "$apc" plan "$mlp" --tp -1
 expect 2 "takes N|auto" "$apc" plan "$mlp" --tp 99999999999999999999
-expect 2 "takes M|auto, not '99999999999'" "$apc" plan "$mlp" --micro-batches 99999999999
 expect 2 "takes SIZE" "$apc" plan "$mlp" --memory 3parsecs
 expect 2 "takes SIZE" "$apc" plan "$mlp" --memory ''
 expect 2 "takes NAME=VALUE" "$apc" plan "$mlp" -D layers
@@ -52,6 +51,13 @@ expect 2 "argument too many" "$apc" plan "$mlp" other.ir
 expect 2 "only one thing" "$apc" "$mlp" --emit=ir=-,plan=-
 expect 2 "standard output" "$apc" "$mlp" --emit=exe=-
 expect 2 "-o names one file" "$apc" "$mlp" --emit=ir,plan -o x
+expect 2 "-o x names nothing" "$apc" "$mlp" --emit=plan=y -o x
+expect 2 "-o x names nothing" "$apc" "$mlp" --emit=exe=y -o x
+expect 2 "'plan=' names no file" "$apc" "$mlp" --emit=ir,plan=
+expect 2 "'ir=' names no file" "$apc" "$mlp" --emit=ir=,plan
+expect 2 "only one thing" "$apc" plan "$mlp" --save-plan - --json
+expect 2 "takes B.npz, not '-'" "$apc" run "$mlp" --outputs -
+expect 2 "has its results" "$apc" verify "$mlp" -D d=8 -D hidden=8 -D layers=1 --save-plan -
 expect 2 "no diagnostic" "$apc" explain APC9999
 expect 2 "like 60s" "$apc" run "$mlp" -D d=8 -D hidden=8 -D layers=1 --timeout soon
 
@@ -60,6 +66,8 @@ expect 2 "'--foo'" "$apc" plan "$mlp" --foo --tp x; expect_err "takes N|auto"
 
 # why a forced degree is impossible
 expect 3 "tp 2 is not possible on cpu, which has 1 rank" "$apc" plan "$mlp" --tp 2
+expect 3 "tp 99999999999 is not possible on cpux2, which has 2 ranks" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux2 --tp 99999999999
+expect 3 "micro-batches 99999999999 is not" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux2 --micro-batches 99999999999
 expect 3 "dp 16 would only replicate work: the largest dimension of kind batch has 8 elements" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux16 --dp 16
 expect 3 "cp 2 would only replicate work: no dimension of the model is of kind sequence" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux2 --cp 2
 printf 'apc.ir 1\nsymbol b\nfunc @main level 1 {\n  %%x = input {name="x"} : f32[b, 8]\n  %%y = mul %%x, %%x : f32[b, 8]\n  output "y" %%y\n}\n' >square.ir
@@ -102,4 +110,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 105
+summary 113

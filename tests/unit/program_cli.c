@@ -129,6 +129,7 @@ static void errors_have_codes(void) {
   RUNS("--input x=zeroes", 2, "neither @FILE.npy nor random[:SEED] nor zeros");
   RUNS("--input x=zeros --output q=@/tmp/q.npy", 2, "there is no output 'q'");
   RUNS("--input x=zeros --output y=q.npy", 2, "NAME=@FILE.npy is wanted");
+  RUNS("--input x=zeros --outputs -", 2, "cannot be written to standard output");
   RUNS("--input x=zeros --timeout never", 2, "a time such as 60s");
   RUNS("--input x=zeros --ranks 3", 2, "this program was compiled for 2");
   RUNS("--input x=zeros --dim batch=101", 1, "batch is 101, but this program was compiled for batch from 0 to 100");
