@@ -45,6 +45,11 @@ Val insert_dims(Node *n, Val x, unsigned at, int rank) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   const Expr *dims[MAX_RANK];
+  int expected = rank - __builtin_popcount(at & ((1u << rank) - 1));
+  if (t->rank != expected) {
+    node_error(n, "%s where a tensor of rank %d is expected", type_string(n->m, t), expected);
+    return 0;
+  }
   for (int d = 0, from = 0; d < rank; d++) dims[d] = at >> d & 1 ? ex_const(n->m, 1) : t->dims[from++];
   return build_reshape(n->b, x, rank, dims);
 }
@@ -86,11 +91,14 @@ static bool counts_down(const Node *n, const Op *op) {
   return from && trips && known_gt(n->m, ex_addi(n->m, from, 2), trips);
 }
 
+enum { MAX_VISITS = 1000 }; /* operations that an index may come from, shared ones as often as they are used */
+
 /* Every element is >= 0, as far as the operations it comes from tell. */
-static bool never_negative(const Node *n, Val v, int depth) {
+static bool never_negative(const Node *n, Val v, int *visits) {
   const Func *f = n->b->f;
   const Op *op = op_of(f, v);
   if (dtype_class(type_of(f, v)->dtype) != DTC_I) return true;
+  if ((*visits)++ > MAX_VISITS) return false;
   const Attr *ints = op_attr(op, AT_ints);
   switch (op->kind) {
     case OP_iota:
@@ -109,14 +117,15 @@ static bool never_negative(const Node *n, Val v, int depth) {
     case OP_slice:
     case OP_concat:
       for (int i = 0; i < op->nin; i++)
-        if (depth > 8 || !never_negative(n, op->in[i], depth + 1)) return false;
+        if (!never_negative(n, op->in[i], visits)) return false;
       return true;
     default: return false;
   }
 }
 
 Val wrap_index(Node *n, Val index, const Expr *extent) {
-  if (!index || never_negative(n, index, 0)) return index;
+  int visits = 0;
+  if (!index || never_negative(n, index, &visits)) return index;
   Val wrapped = build_binary(n->b, OP_add, index, build_size(n->b, type_of(n->b->f, index), extent));
   return select3(n, binary_number(n, OP_lt, index, 0), wrapped, index);
 }

@@ -12,7 +12,8 @@ typedef struct Expand {
   const Onnx__ModelProto *model;
   const char *file;
   Diags *d;
-  size_t nodes; /* made so far */
+  NameMap functions; /* "domain:name" -> FunctionProto */
+  size_t nodes;      /* made so far, and calls; what a call or a graph declares counts too */
 } Expand;
 
 /* A call being expanded: how its body's names and attributes translate. */
@@ -26,17 +27,31 @@ typedef struct Call {
 
 static const char *text(const char *s) { return s ? s : ""; }
 
-static const Onnx__FunctionProto *function_of(const Onnx__ModelProto *model, const Onnx__NodeProto *node) {
-  for (size_t i = 0; i < model->n_functions; i++)
-    if (strcmp(text(model->functions[i]->name), text(node->op_type)) == 0 &&
-        strcmp(text(model->functions[i]->domain), text(node->domain)) == 0)
-      return model->functions[i];
-  return NULL;
+static const char *function_key(Expand *e, const char *domain, const char *name) {
+  return arena_printf(e->arena, "%s:%s", text(domain), text(name));
+}
+
+/* The first of a name is the one that counts. */
+static void name_functions(Expand *e) {
+  for (size_t i = e->model->n_functions; i-- > 0;) {
+    Onnx__FunctionProto *f = e->model->functions[i];
+    name_put(e->arena, &e->functions, function_key(e, f->domain, f->name), f);
+  }
+}
+
+static const Onnx__FunctionProto *function_of(Expand *e, const Onnx__NodeProto *node) {
+  return e->functions.n ? name_find(&e->functions, function_key(e, node->domain, node->op_type)) : NULL;
 }
 
 static bool fail(Expand *e, const char *name, const char *what, const char *detail) {
   Loc loc = {.file = e->file, .node = arena_strdup(e->d->arena, name)};
   return diag_error(e->d, DIAG_onnx_graph, loc, "%s%s%s", what, *detail ? ": " : "", detail);
+}
+
+/* Functions that call each other twice each grow exponentially. */
+static bool count_nodes(Expand *e, const char *name, size_t n) {
+  e->nodes += n;
+  return e->nodes <= MAX_NODES || fail(e, name, "more than a million nodes", "");
 }
 
 static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *node, const char *name) {
@@ -90,6 +105,7 @@ static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__Func
   const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
   Call call = {node, f, base, {0}, depth + 1};
   if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
+  if (!count_nodes(e, base, 1 + f->n_input)) return false;
   if (node->n_input > f->n_input || node->n_output > f->n_output)
     return fail(e, base, "more inputs or outputs than the function has", text(f->name));
   if (!same_opsets(e, f)) return fail(e, base, "the function uses another operator set version than the model",
@@ -134,6 +150,7 @@ static bool expand_graph(Expand *e, Onnx__GraphProto **graph, Call *inside) {
   OnnxNodes nodes = {0};
   *copy = **graph;
   *graph = copy;
+  if (inside && !count_nodes(e, inside->name, copy->n_input + copy->n_output + copy->n_value_info + copy->n_initializer)) return false;
   if (inside) translate_graph(e, inside, copy);
   for (size_t i = 0; i < copy->n_node; i++)
     if (!expand_node(e, copy->node[i], inside, &nodes)) return false;
@@ -172,16 +189,17 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
     translate_attributes(e, inside, copy);
     node = copy;
   }
-  const Onnx__FunctionProto *f = function_of(e->model, node);
+  const Onnx__FunctionProto *f = function_of(e, node);
   if (f) return expand_call(e, node, f, inside ? inside->depth : 0, out);
-  if (e->nodes++ >= MAX_NODES) return fail(e, text(node->name), "more than a million nodes", "");
+  if (!count_nodes(e, text(node->name), 1)) return false;
   if (!expand_graphs(e, &node, inside)) return false;
   ARENA_PUSH(e->arena, out, node);
   return true;
 }
 
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
-  Expand e = {arena, model, file, d, 0};
+  Expand e = {.arena = arena, .model = model, .file = file, .d = d};
+  name_functions(&e);
   for (size_t i = 0; i < model->graph->n_node; i++)
     if (!expand_node(&e, model->graph->node[i], NULL, out)) return false;
   return true;

@@ -17,7 +17,7 @@ typedef struct OnnxNodes {
 } OnnxNodes;
 
 /* The nodes of the model's graph with all calls expanded.  False after a diagnostic: functions that call
- * themselves, calls that do not fit, more than a million nodes. */
+ * themselves, calls that do not fit, more than a million nodes and calls. */
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out);
 
 #endif

@@ -119,6 +119,9 @@ static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type 
                       shape->n_dim, MAX_RANK);
   for (size_t k = 0; k < shape->n_dim; k++) dims[k] = onnx_dim(&im->dims, name, k, shape->dim[k]);
   *type = type_get(im->m, dtype, (int)shape->n_dim, dims);
+  if (!known_extents(im->m, (*type)->rank, dims))
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" is %s, with a dimension that is negative or above 2^40", name,
+                      type_string(im->m, *type));
   return true;
 }
 
@@ -153,6 +156,21 @@ static bool check_dim_options(Import *im) {
   return ok;
 }
 
+/* `base`, or the first of base.1, base.2 ... that is free.  A name that is taken maps to the next suffix to try. */
+static const char *unique_node_name(Import *im, const char *base) {
+  Arena *a = im->m->arena;
+  const char *name = base;
+  uintptr_t next = (uintptr_t)name_find(&im->taken, base);
+  if (next) {
+    do name = arena_printf(a, "%s.%ju", base, (uintmax_t)next++);
+    while (name_find(&im->taken, name));
+    name_put(a, &im->taken, base, (void *)next);
+  }
+  name = module_string(im->m, name);
+  name_put(a, &im->taken, name, (void *)(uintptr_t)1);
+  return name;
+}
+
 /* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside a node are
  * named behind that. */
 void import_name_nodes(Import *im, const char *prefix) {
@@ -164,10 +182,7 @@ void import_name_nodes(Import *im, const char *prefix) {
     if (!*base && node->n_output) base = onnx_text(node->output[0]);
     if (!*base) base = onnx_text(node->op_type);
     if (prefix && strncmp(base, prefix, strlen(prefix)) != 0) base = arena_printf(im->m->arena, "%s%s%s", prefix, *base == '/' ? "" : "/", base);
-    const char *name = base;
-    for (int k = 1; name_find(&im->taken, name); k++) name = arena_printf(im->m->arena, "%s.%d", base, k);
-    g->names[i] = module_string(im->m, name);
-    name_put(im->m->arena, &im->taken, g->names[i], im);
+    g->names[i] = unique_node_name(im, base);
   }
 }
 
@@ -258,6 +273,12 @@ static void name_result(Node *n, size_t ops_before) {
   if (op->group == old) op->group = op->name;
 }
 
+static bool check_result(Node *n, size_t k, const Type *t) {
+  if (!t) return node_error(n, "output %zu is not supported", k);
+  if (known_extents(n->m, t->rank, t->dims)) return true;
+  return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k, type_string(n->m, t));
+}
+
 static bool import_node(Import *im, size_t i) {
   const Onnx__NodeProto *proto = im->g->nodes.items[i];
   Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
@@ -279,8 +300,7 @@ static bool import_node(Import *im, size_t i) {
   size_t ops_before = im->b.f->ops.n, errors = im->d->errors;
   bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
-  for (size_t k = 0; ok && k < proto->n_output; k++)
-    if (n.out[k] && !n.out[k]->type) ok = node_error(&n, "output %zu is not supported", k);
+  for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
   if (ok) name_result(&n, ops_before);
   return ok;
 }
@@ -297,13 +317,13 @@ bool import_live_nodes(Import *im) {
 
 static bool build_outputs(Import *im) {
   Node n = outer_node(im);
+  NameMap seen = {0};
   im->b.prefix = NULL;
   for (size_t i = 0; i < im->g->proto->n_output; i++) {
     const char *name = onnx_text(im->g->proto->output[i]->name);
     im->b.loc = (Loc){.file = im->loc.file, .node = module_string(im->m, name)};
-    for (size_t k = 0; k < i; k++)
-      if (strcmp(onnx_text(im->g->proto->output[k]->name), name) == 0)
-        return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
+    if (name_find(&seen, name)) return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
+    name_put(im->m->arena, &seen, name, im);
     Val v = item_value(&n, import_find(im, name));
     if (!v) return false;
     build_output(&im->b, name, v, NULL);

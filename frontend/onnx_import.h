@@ -8,6 +8,8 @@
  *
  * Not done: sequences, optionals, strings, training information; control flow whose sizes depend on data
  * (onnx_import_control.c).  Dropout and batch normalisation have their inference meaning.
+ *
+ * Limits: dimensions of 2^40 (onnx_known.h), a million nodes and calls of functions; with those, the work is linear in the file.
  */
 #ifndef APC_FRONTEND_ONNX_IMPORT_H
 #define APC_FRONTEND_ONNX_IMPORT_H

@@ -15,6 +15,7 @@
 
 #include "frontend/loop_build.h"
 #include "frontend/onnx_import_private.h"
+#include "frontend/onnx_names.h"
 
 static const char *text(const char *s) { return s ? s : ""; }
 
@@ -147,23 +148,29 @@ static bool read_rounds(Node *n, OnnxLoop *l) {
   return true;
 }
 
-static const Onnx__NodeProto *producer(const Onnx__GraphProto *g, const char *name) {
-  for (size_t i = 0; i < g->n_node; i++)
-    for (size_t k = 0; k < g->node[i]->n_output; k++)
-      if (strcmp(g->node[i]->output[k], name) == 0) return g->node[i];
-  return NULL;
+/* Output -> input of the graph's Identity nodes. */
+static NameMap identities(Arena *a, const Onnx__GraphProto *g) {
+  NameMap map = {0};
+  for (size_t i = 0; i < g->n_node; i++) {
+    const Onnx__NodeProto *node = g->node[i];
+    bool is_one = strcmp(text(node->op_type), "Identity") == 0 && !*text(node->domain) && node->n_input == 1 && node->n_output == 1;
+    if (is_one) name_put(a, &map, node->output[0], node->input[0]);
+  }
+  return map;
 }
 
-/* Is output `o` of the body its input `i`, perhaps through Identity? */
-static bool hands_on(const Onnx__GraphProto *body, size_t o, size_t i) {
-  const char *name = text(body->output[o]->name);
-  for (size_t steps = 0; steps <= body->n_node; steps++) {
-    if (strcmp(name, text(body->input[i]->name)) == 0) return true;
-    const Onnx__NodeProto *p = producer(body, name);
-    if (!p || strcmp(text(p->op_type), "Identity") != 0 || *text(p->domain) || p->n_input != 1) return false;
-    name = p->input[0];
+/* What the name is through all Identity nodes.  All names on the way lead there directly from then on, so that many outputs at the end
+ * of one chain cost no more than the chain. */
+static const char *through_identities(Arena *a, NameMap *map, const char *name) {
+  char *end = name_find(map, name), *next = end;
+  if (!end) return name;
+  for (size_t steps = 0; next && steps <= map->n; steps++) end = next, next = name_find(map, end);
+  if (next) end = (char *)(uintptr_t)""; /* a circle, which is refused later */
+  while ((next = name_find(map, name)) && next != end) {
+    name_put(a, map, name, end);
+    name = next;
   }
-  return false;
+  return end;
 }
 
 static bool read_loop(Node *n, OnnxLoop *l) {
@@ -174,9 +181,10 @@ static bool read_loop(Node *n, OnnxLoop *l) {
   l->ncollected = l->body->n_output - 1 - l->ncarried;
   if (n->proto->n_output > l->ncarried + l->ncollected) return node_error(n, "its body has %zu outputs too few", n->proto->n_output - l->ncarried - l->ncollected);
   l->passed_on = ARENA_ARRAY(n->m->arena, bool, l->ncarried + 1);
+  NameMap map = identities(n->m->arena, l->body);
   for (size_t i = 0; i < l->ncarried; i++) {
     if (!has_input(n, i + 2)) return node_error(n, "input %zu is missing", i + 2);
-    l->passed_on[i] = hands_on(l->body, i + 1, i + 2);
+    l->passed_on[i] = strcmp(through_identities(n->m->arena, &map, text(l->body->output[i + 1]->name)), text(l->body->input[i + 2]->name)) == 0;
     if (!input(n, i + 2)) return false;
   }
   return read_rounds(n, l) && import_captured(n, l->body);

@@ -37,7 +37,7 @@ struct Import {
   int64_t opset;
   Builder b;
   Loc loc;        /* the file */
-  NameMap taken;  /* names of nodes */
+  NameMap taken;  /* names of nodes; see unique_node_name */
   bool unknown_as_opaque;
 };
 

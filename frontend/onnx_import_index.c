@@ -64,7 +64,7 @@ bool import_gather_nd(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int64_t batch = node_int(n, "batch_dims", 0), k;
   if (batch < 0 || batch >= ti->rank || batch >= t->rank) return node_error(n, "batch_dims is %lld", (long long)batch);
-  if (!ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || batch + k > t->rank)
+  if (!ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || k > t->rank - batch)
     return node_error(n, "indices %s do not address %s", type_string(n->m, ti), type_string(n->m, t));
   Val index = input(n, 1), at = 0;
   for (int d = 0; d < batch; d++) {

@@ -110,17 +110,20 @@ static bool read_term(Node *n, const char **at, int rank, int *dots, char *out) 
 }
 
 /* Without "->": the ellipsis, then letters that occur once, in alphabetical order. */
-static void implied_output(Equation *e, int dots) {
+static bool implied_output(Node *n, Equation *e, int dots) {
   int count = 0;
   for (int i = 0; i < dots; i++) e->out[count++] = ellipsis_letters[8 - dots + i];
-  for (int c = 'A'; c <= 'z' && count < MAX_RANK; c++) {
+  for (int c = 'A'; c <= 'z'; c++) {
     int seen = 0;
     if (c >= 'S' && c <= 'Z') continue;
     for (int t = 0; t < e->terms; t++)
       for (const char *p = e->in[t]; *p; p++) seen += *p == c;
-    if (seen == 1) e->out[count++] = (char)c;
+    if (seen != 1) continue;
+    if (count == MAX_RANK) return node_error(n, "a result of more than %d dimensions", MAX_RANK);
+    e->out[count++] = (char)c;
   }
   e->out[count] = '\0';
+  return true;
 }
 
 static bool read_equation(Node *n, Equation *e) {
@@ -135,10 +138,7 @@ static bool read_equation(Node *n, Equation *e) {
     if (more != (*at == ',')) return node_error(n, "the equation has not %d terms", e->terms);
     if (more) at++;
   }
-  if (*at == '\0') {
-    implied_output(e, dots);
-    return true;
-  }
+  if (*at == '\0') return implied_output(n, e, dots);
   if (at[0] != '-' || at[1] != '>') return node_error(n, "the equation is malformed at \"%s\"", at);
   at += 2;
   if (!read_term(n, &at, -1, &dots, e->out)) return false;

@@ -70,11 +70,12 @@ Known input_known(const Node *n, size_t i);       /* items NULL: absent or not k
 /* A shape-like input: known, of rank 1 (or a scalar).  False after an error that names it by `what`. */
 bool input_exprs(Node *n, size_t i, const char *what, Known *out);
 
-/* The extents of a result, from an input: at most MAX_RANK of them, none surely negative. */
-bool input_shape(Node *n, size_t i, Known *out);
+/* The extents of a result, from an input: at most MAX_RANK of them, all as known_extents wants them. */
+bool input_shape(Node *n, size_t i, const char *what, Known *out);
 bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count); /* constants; KNOWN_MAX fit */
 /* Constant floats, at most `max`. */
 bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count);
+bool node_extent(Node *n, double x, int64_t *out); /* an extent that was computed, rounded down; false after an error */
 bool input_number(Node *n, size_t i, double *out); /* a constant of one element; false without a report */
 
 /* ---- outputs */

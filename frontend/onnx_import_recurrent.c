@@ -175,6 +175,7 @@ static bool read_layer(Node *n, Recurrent *r) {
   if (input_type(n, 1) != type_get(n->m, t->dtype, 3, weights) || tr != type_get(n->m, t->dtype, 3, recurrent))
     return node_error(n, "weights %s and %s do not fit %s in %d direction%s", type_string(n->m, input_type(n, 1)), type_string(n->m, tr),
         type_string(n->m, t), r->directions, both ? "s" : "");
+  if (has_input(n, 4) && input_type(n, 4)->rank != 1) return node_error(n, "the lengths are %s", type_string(n->m, input_type(n, 4)));
   static const int batch_second[] = {1, 0, 2};
   r->x = r->batch_first ? build_transpose(n->b, input(n, 0), batch_second) : input(n, 0);
   r->lengths = has_input(n, 4) ? build_cast(n->b, input(n, 4), DT_i64) : 0;

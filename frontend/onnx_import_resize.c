@@ -167,9 +167,9 @@ static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
 /* The extent that an axis of `in` has when scaled: floor(in * scale). */
 static const Expr *scaled_extent(Node *n, const Expr *in, double scale) {
   int64_t extent;
-  if (ex_get_const(in, &extent)) return ex_const(n->m, (int64_t)floor((double)extent * scale));
+  if (ex_get_const(in, &extent)) return node_extent(n, (double)extent * scale, &extent) ? ex_const(n->m, extent) : NULL;
   if (scale == floor(scale)) return ex_muli(n->m, in, (int64_t)scale);
-  if (1 / scale == floor(1 / scale)) return ex_div(n->m, in, ex_const(n->m, (int64_t)(1 / scale)));
+  if (1 / scale == floor(1 / scale) && 1 / scale < (double)MAX_EXTENT) return ex_div(n->m, in, ex_const(n->m, (int64_t)(1 / scale)));
   diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: a symbolic dimension scaled by %g", n->op->type, scale);
   return NULL;
 }
@@ -196,7 +196,8 @@ static bool keep_aspect(Node *n, int count, Axis *axes, bool larger) {
   for (int i = 0; i < count; i++) {
     ex_get_const(axes[i].in, &in);
     axes[i].scale = scale;
-    axes[i].out = ex_const(n->m, (int64_t)floor(scale * (double)in + 0.5));
+    if (!node_extent(n, scale * (double)in + 0.5, &out)) return false;
+    axes[i].out = ex_const(n->m, out);
   }
   return true;
 }
@@ -204,7 +205,7 @@ static bool keep_aspect(Node *n, int count, Axis *axes, bool larger) {
 static bool sizes_of(Node *n, int count, Axis *axes) {
   Known sizes;
   const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
-  if (!input_exprs(n, 3, "the sizes", &sizes)) return false;
+  if (!input_shape(n, 3, "the sizes", &sizes)) return false;
   if (sizes.n != count) return node_error(n, "%d sizes for %d axes", sizes.n, count);
   for (int i = 0; i < count; i++) axes[i].out = sizes.items[i];
   bool larger = strcmp(policy, "not_smaller") == 0;

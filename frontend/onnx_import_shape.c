@@ -134,7 +134,7 @@ bool import_expand(Node *n) {
   Known shape, in = input_known(n, 0);
   const Expr *dims[MAX_RANK];
   int rank;
-  if (!input_shape(n, 1, &shape)) return false;
+  if (!input_shape(n, 1, "the shape", &shape)) return false;
   const Type *t = input_type(n, 0), *target = type_get(n->m, t->dtype, shape.n, shape.items);
   if (!known_broadcast(n->m, t, target, &rank, dims))
     return node_error(n, "%s does not expand to %s", type_string(n->m, t), type_string(n->m, target));

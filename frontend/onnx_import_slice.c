@@ -10,8 +10,10 @@ static bool pick_known(Node *n, size_t out, const Known *k, int axis, int64_t st
   const Expr *dims[MAX_RANK];
   int source[KNOWN_MAX], inner = 1, outer = 1;
   if (!k->items) return false;
+  for (int d = 0; d < k->type->rank; d++) dims[d] = d == axis ? ex_const(n->m, count) : k->type->dims[d];
+  const Type *type = type_get(n->m, k->type->dtype, k->type->rank, dims);
+  if (k->n == 0 || count <= 0) return set_known(n, out, known_pick(n->m, k, type, source)); /* no elements, but large extents perhaps */
   for (int d = 0; d < k->type->rank; d++) {
-    dims[d] = d == axis ? ex_const(n->m, count) : k->type->dims[d];
     if (d < axis) outer *= (int)k->type->dims[d]->value;
     if (d > axis) inner *= (int)k->type->dims[d]->value;
   }
@@ -19,7 +21,7 @@ static bool pick_known(Node *n, size_t out, const Known *k, int axis, int64_t st
   for (int o = 0; o < outer; o++)
     for (int64_t c = 0; c < count; c++)
       for (int i = 0; i < inner; i++) source[at++] = (o * have + (int)(start + c * step)) * inner + i;
-  return set_known(n, out, known_pick(n->m, k, type_get(n->m, k->type->dtype, k->type->rank, dims), source));
+  return set_known(n, out, known_pick(n->m, k, type, source));
 }
 
 /* ---- Concat */
@@ -95,10 +97,13 @@ static bool constant_of(Node *n, Val v, int64_t *c) {
   return e && ex_get_const(e, c);
 }
 
+enum { MAX_STEPS = 1000 }; /* operations between an iota and an index made of it */
+
 /* The iota the value is made of by constants added and elements moved; NULL for other values. */
 static const Op *counted_by(Node *n, Val v, int64_t *offset) {
   const Func *f = n->b->f;
-  for (*offset = 0;;) {
+  *offset = 0;
+  for (int steps = 0; steps < MAX_STEPS; steps++) {
     const Op *op = op_of(f, v);
     int64_t c;
     switch (op->kind) {
@@ -108,11 +113,12 @@ static const Op *counted_by(Node *n, Val v, int64_t *offset) {
         if (constant_of(n, op->in[1], &c)) v = op->in[0];
         else if (constant_of(n, op->in[0], &c)) v = op->in[1];
         else return NULL;
-        *offset += c;
+        if (__builtin_add_overflow(*offset, c, offset)) return NULL;
         break;
       default: return NULL;
     }
   }
+  return NULL;
 }
 
 /* Positions 0, 1, ... that index a table: the dimension they count is bounded by it, where it is one symbol and a constant. */

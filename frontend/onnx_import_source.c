@@ -74,7 +74,7 @@ bool import_constant_of_shape(Node *n) {
   DType dtype;
   double f;
   int64_t i, elements;
-  if (!input_shape(n, 0, &shape) || !fill_value(n, &dtype, &f, &i)) return false;
+  if (!input_shape(n, 0, "the shape", &shape) || !fill_value(n, &dtype, &f, &i)) return false;
   const Type *type = type_get(n->m, dtype, shape.n, shape.items);
   if (!dtype_is_float(dtype) && ex_get_const(type_elements(n->m, type), &elements) && elements <= KNOWN_MAX) {
     const Expr *items[KNOWN_MAX];
@@ -137,8 +137,10 @@ bool import_range(Node *n) {
           n->proto->input[i]);
   double count = f[2] != 0 ? ceil((f[1] - f[0]) / f[2]) : -1;
   if (!(count >= 0)) count = f[2] != 0 && !isnan(count) ? 0 : -1;
-  if (count < 0 || count > 1e15) return node_error(n, "no range goes from %g to %g by %g", f[0], f[1], f[2]);
-  const Type *type = type_of_ints(n->m, input_type(n, 0)->dtype, 1, (int64_t[]){(int64_t)count});
+  if (count < 0) return node_error(n, "no range goes from %g to %g by %g", f[0], f[1], f[2]);
+  int64_t extent;
+  if (!node_extent(n, count, &extent)) return false;
+  const Type *type = type_of_ints(n->m, input_type(n, 0)->dtype, 1, &extent);
   return set_output(n, 0, progression(n, type, input(n, 0), input(n, 2)));
 }
 
@@ -182,12 +184,16 @@ bool import_one_hot(Node *n) {
   int axis = 0;
   Val index = input(n, 0), values = input(n, 2);
   const Type *t = input_type(n, 0);
-  double fraction;
+  double number;
+  int64_t rounded;
   if (!index || !values) return false;
   if (t->rank == MAX_RANK) return node_error(n, "a result of %d dimensions", t->rank + 1);
-  if (!input_known(n, 1).items && input_number(n, 1, &fraction))
-    depth = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){(int64_t)fraction});
-  else if (!input_exprs(n, 1, "the depth", &depth)) return false;
+  if (!input_known(n, 1).items && input_number(n, 1, &number)) {
+    if (!node_extent(n, number, &rounded)) return false;
+    depth = known_ints(n->m, DT_i64, 0, NULL, &rounded);
+  } else if (!input_shape(n, 1, "the depth", &depth)) {
+    return false;
+  }
   if (depth.n != 1 || !node_axis(n, node_int(n, "axis", -1), t->rank + 1, &axis)) return false;
   const Expr *dims[MAX_RANK];
   for (int d = 0; d <= t->rank; d++) dims[d] = d == axis ? depth.items[0] : t->dims[d - (d > axis)];

@@ -12,7 +12,8 @@
 #include "frontend/onnx_import_private.h"
 #include "ir/window.h"
 
-enum { MAX_WINDOW = 1 << 20 }; /* elements of a window */
+enum { MAX_WINDOW = 1 << 20, /* elements of a window */
+       MAX_COUNTED = 1024 };   /* of one dimension of it, where operations count those that are not padding */
 
 /* The spatial dimensions of an [N, C, ...] image and the window over them. */
 typedef struct OnnxWindow {
@@ -36,6 +37,7 @@ static bool read_list(Node *n, const char *name, int expected, int64_t least, in
   return true;
 }
 
+/* Fits: extents are at most MAX_EXTENT, kernels MAX_WINDOW, what read_list reads INT32_MAX. */
 static int64_t reach(const OnnxWindow *w, int d) { return w->dilation[d] * (w->kernel[d] - 1) + 1; }
 
 /* SAME_*: out = ceil(in / stride), the padding split evenly, the odd one at the end named. */
@@ -87,9 +89,22 @@ static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
   return true;
 }
 
+/* `kernel` as the weights give it, or NULL. */
+static bool check_kernel(Node *n, OnnxWindow *w, const int64_t *kernel) {
+  w->taps = 1;
+  for (int d = 0; d < w->dims; d++) {
+    if (kernel && w->kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64,
+        kernel[d]);
+    if (w->kernel[d] < 1) return node_error(n, "an empty window");
+    if (w->kernel[d] <= MAX_WINDOW) w->taps *= w->kernel[d];
+    if (w->kernel[d] > MAX_WINDOW || w->taps > MAX_WINDOW) return node_error(n, "a window of more than %d elements", MAX_WINDOW);
+  }
+  return true;
+}
+
 /* `kernel` as the weights give it, NULL to take the attribute. */
 static bool read_window(Node *n, const Type *t, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
-  *w = (OnnxWindow){.dims = t->rank - 2, .taps = 1};
+  *w = (OnnxWindow){.dims = t->rank - 2};
   if (w->dims < 1 || w->dims > MAX_WINDOWED) return node_error(n, "needs one to three spatial dimensions, not %s", type_string(n->m, t));
   if (!kernel && !has_attr(n, "kernel_shape")) return node_error(n, "has no kernel_shape");
   for (int d = 0; d < w->dims; d++) {
@@ -98,15 +113,9 @@ static bool read_window(Node *n, const Type *t, const int64_t *kernel, bool ceil
     w->in[d] = t->dims[d + 2];
   }
   if (!read_list(n, "kernel_shape", w->dims, 1, w->kernel) || !read_list(n, "strides", w->dims, 1, w->stride) ||
-      !read_list(n, "dilations", w->dims, 1, w->dilation) || !read_padding(n, w) || !read_extents(n, w, ceil_mode))
+      !read_list(n, "dilations", w->dims, 1, w->dilation))
     return false;
-  for (int d = 0; d < w->dims; d++) {
-    if (kernel && w->kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64,
-        kernel[d]);
-    w->taps *= w->kernel[d];
-    if (w->kernel[d] > MAX_WINDOW || w->taps > MAX_WINDOW) return node_error(n, "a window of more than %d elements", MAX_WINDOW);
-  }
-  return true;
+  return check_kernel(n, w, kernel) && read_padding(n, w) && read_extents(n, w, ceil_mode);
 }
 
 /* ---- the operations */
@@ -265,10 +274,8 @@ bool import_conv_transpose(Node *n) {
     w.in[d] = input_type(n, 0)->dims[d + 2];
   }
   if (!read_list(n, "kernel_shape", w.dims, 1, w.kernel) || !read_list(n, "strides", w.dims, 1, w.stride) ||
-      !read_list(n, "dilations", w.dims, 1, w.dilation) || !transposed_extents(n, &w))
+      !read_list(n, "dilations", w.dims, 1, w.dilation) || !check_kernel(n, &w, kernel) || !transposed_extents(n, &w))
     return false;
-  for (int d = 0; d < w.dims; d++)
-    if (w.kernel[d] != kernel[d]) return node_error(n, "kernel_shape differs from the weights' %" PRId64, kernel[d]);
   Val x = input(n, 0), weights = input(n, 1);
   if (!x || !weights) return false;
   const Type *type = conv_type(n, input_type(n, 0), &w, groups, input_type(n, 1)->dims[1]);
@@ -305,6 +312,10 @@ static Val covered(Node *n, const OnnxWindow *w, int d, bool padding) {
       (double)w->low[d]);
   const Expr *end = padding ? ex_addi(n->m, w->in[d], w->high[d] - w->overhang[d]) : w->in[d];
   Val limit = build_size(n->b, scalar, end), sum = 0;
+  if (w->kernel[d] > MAX_COUNTED) {
+    node_error(n, "a padded window of %" PRId64 " elements in dimension %d; apc counts at most %d", w->kernel[d], d + 2, MAX_COUNTED);
+    return 0;
+  }
   for (int64_t tap = 0; tap < w->kernel[d]; tap++) {
     Val at = binary_number(n, OP_add, start, (double)(tap * w->dilation[d]));
     Val inside = binary(n, OP_lt, at, limit);

@@ -88,6 +88,14 @@ bool known_ge(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, 
 bool known_gt(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, ex_sub(m, a, b)).low > 0; }
 bool known_ne(Module *m, const Expr *a, const Expr *b) { return known_gt(m, a, b) || known_gt(m, b, a); }
 
+bool known_extents(const Module *m, int rank, const Expr *const *dims) {
+  for (int d = 0; d < rank; d++) {
+    Bounds b = known_bounds(m, dims[d]);
+    if (b.high < 0 || b.low > MAX_EXTENT) return false;
+  }
+  return true;
+}
+
 /* ---- making */
 
 Known known_make(Module *m, const Type *type, const Expr *const *items) {
@@ -100,10 +108,10 @@ Known known_make(Module *m, const Type *type, const Expr *const *items) {
 
 Known known_ints(Module *m, DType dtype, int rank, const int64_t *dims, const int64_t *items) {
   const Expr *e[KNOWN_MAX];
-  int64_t n = 1;
-  for (int i = 0; i < rank; i++) n *= dims[i];
+  const Type *type = type_of_ints(m, dtype, rank, dims);
+  int64_t n = type_elements(m, type)->value;
   for (int64_t i = 0; i < n && i < KNOWN_MAX; i++) e[i] = ex_const(m, items[i]);
-  return known_make(m, type_of_ints(m, dtype, rank, dims), e);
+  return known_make(m, type, e);
 }
 
 bool known_constants(const Known *k, int64_t *out) {
@@ -236,7 +244,7 @@ Known known_pointwise(Module *m, OpKind kind, DType result, int nin, const Known
 Known known_pick(Module *m, const Known *k, const Type *type, const int *source) {
   const Expr *items[KNOWN_MAX];
   int64_t n;
-  if (!k->items || !ex_get_const(type_elements(m, type), &n) || n > KNOWN_MAX) return (Known){0};
+  if (!k->items || !ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (Known){0};
   for (int i = 0; i < n; i++) items[i] = k->items[source[i]];
   return known_make(m, type, items);
 }

@@ -11,6 +11,7 @@
 #include "ir/ir.h"
 
 #define KNOWN_MAX 64 /* elements; larger tensors are data, not shapes */
+#define MAX_EXTENT (INT64_C(1) << 40) /* of a dimension, so that sums of a few and products with a stride fit an int64 */
 
 typedef struct Known {
   const Type *type; /* integer or bool, constant extents */
@@ -43,6 +44,9 @@ Known known_pointwise(Module *m, OpKind kind, DType result, int nin, const Known
 /* The elements of `k` at source[i] become the elements of a tensor of `type`. */
 Known known_pick(Module *m, const Known *k, const Type *type, const int *source);
 Known known_reduce(Module *m, Reduction r, const Known *k, const Type *type, unsigned axes);
+
+/* No extent is surely negative or above MAX_EXTENT.  True of the types of all values an importer is given. */
+bool known_extents(const Module *m, int rank, const Expr *const *dims);
 
 /* NumPy broadcasting of extents; false when two extents contradict or cannot be compared. */
 bool known_broadcast(Module *m, const Type *x, const Type *y, int *rank, const Expr **dims);

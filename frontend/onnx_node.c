@@ -36,6 +36,9 @@ Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, 
   if (*ok && item.data.rank > MAX_RANK)
     *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has %zu dimensions; apc takes at most %d", name,
                      item.data.rank, MAX_RANK);
+  for (size_t d = 0; *ok && d < item.data.rank; d++)
+    if (item.data.dims[d] > MAX_EXTENT)
+      *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has the dimension %" PRId64 ", above 2^40", name, item.data.dims[d]);
   if (!*ok) return item;
   item.type = type_of_ints(n->m, item.data.dtype, (int)item.data.rank, item.data.dims);
   item.known = known_of_data(n->m, &item.data, onnx_file_bytes(file, &item.data));
@@ -166,11 +169,17 @@ bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
                     what, n->proto->input[i]);
 }
 
-bool input_shape(Node *n, size_t i, Known *out) {
-  if (!input_exprs(n, i, "the shape", out)) return false;
+bool input_shape(Node *n, size_t i, const char *what, Known *out) {
+  if (!input_exprs(n, i, what, out)) return false;
   if (out->n > MAX_RANK) return node_error(n, "a result of %d dimensions", out->n);
   for (int d = 0; d < out->n; d++)
-    if (known_bounds(n->m, out->items[d]).high < 0) return node_error(n, "dimension %d is negative", d);
+    if (!known_extents(n->m, 1, &out->items[d])) return node_error(n, "dimension %d is negative or above 2^40", d);
+  return true;
+}
+
+bool node_extent(Node *n, double x, int64_t *out) {
+  if (!(x >= 0 && x < (double)MAX_EXTENT)) return node_error(n, "a dimension would be %g; at least 0 and less than 2^40 is expected", x);
+  *out = (int64_t)x;
   return true;
 }
 

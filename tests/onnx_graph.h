@@ -189,6 +189,14 @@ static inline void weight(const char *name, int64_t rows, int64_t columns) {
   ARENA_PUSH(arena, &initializers, t);
 }
 
+static inline void floats(const char *name, int count, const float *values) {
+  weight(name, 1, count);
+  Onnx__TensorProto *t = initializers.items[initializers.n - 1];
+  t->n_dims = 1;
+  t->dims[0] = count;
+  memcpy(t->raw_data.data, values, sizeof *values * (size_t)count);
+}
+
 static inline void string_attr(Onnx__NodeProto *n, const char *name, const char *value) {
   Onnx__AttributeProto *a = attr(n, name, STRING_ATTR, 0);
   a->has_s = 1;

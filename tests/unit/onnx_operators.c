@@ -69,14 +69,6 @@ static void picking_by_data_is_refused(void) {
 
 /* ---- resizing and quantised tensors */
 
-static void floats(const char *name, int count, const float *values) {
-  weight(name, 1, count);
-  Onnx__TensorProto *t = initializers.items[initializers.n - 1];
-  t->n_dims = 1;
-  t->dims[0] = count;
-  memcpy(t->raw_data.data, values, sizeof *values * (size_t)count);
-}
-
 static void resizing_gathers_along_each_axis(void) {
   begin();
   in("x", F32, "batch,3,h,8"), out("y");
