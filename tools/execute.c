@@ -61,7 +61,7 @@ static Tensor *slot(const Inputs *in, const char *name) {
   return NULL;
 }
 
-/* A tensor from a file must have the input's type and shape; symbols take their size from it. */
+/* A tensor that is given must have the input's type and shape; symbols take their size from it. */
 static bool check_tensor(const Inputs *in, const char *name, const Tensor *x) {
   const Type *type = type_of(in->f, input_op(in, name)->out);
   if (x->dtype != type->dtype)
@@ -87,7 +87,9 @@ static bool copy_tensor(const Tensor *x, Tensor *out) {
   return true;
 }
 
-static bool another_entry_has(const Inputs *in, const char *name) {
+/* With several entries: an input of another one only. */
+static bool is_for_another(const Inputs *in, const char *name) {
+  if (input_op(in, name)) return false;
   for (int k = 0; k < in->b->nentries; k++) {
     const Func *f = in->b->l1s[k];
     for (size_t i = 0; f != in->f && i < f->ops.n; i++)
@@ -98,9 +100,9 @@ static bool another_entry_has(const Inputs *in, const char *name) {
 
 /* Takes a copy, so that the file may be closed. */
 static bool give(const Inputs *in, const char *name, const Tensor *x) {
-  if (!input_op(in, name) && another_entry_has(in, name)) return true;
+  if (is_for_another(in, name)) return true;
   Tensor *to = slot(in, name);
-  if (!to || !check_tensor(in, name, x)) return false;
+  if (!to) return false;
   tensor_free(to);
   return copy_tensor(x, to) || diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
 }
@@ -119,13 +121,13 @@ static bool read_archive(const Inputs *in, const char *path) {
   return ok;
 }
 
-/* NAME=@x.npy; the other forms wait until the sizes are known.  A bare value serves a model with one input. */
+/* NAME=VALUE; a bare value serves a model with one input. */
 static bool split_input(const Inputs *in, const char *text, const char **name, const char **value) {
   const char *equals = strchr(text, '=');
   if (equals && text[0] != '@') {
     *name = arena_strndup(in->t->arena, text, (size_t)(equals - text));
     *value = equals + 1;
-    return slot(in, *name) != NULL;
+    return true;
   }
   *value = text;
   *name = in->list->n ? in->list->items[0].name : "";
@@ -141,16 +143,27 @@ static bool read_file(const Inputs *in, const char *name, const char *path) {
   return ok;
 }
 
+/* An input that is to be made stays empty until the sizes are known. */
+static bool read_one(const Inputs *in, const char *text) {
+  const char *name, *value;
+  if (!split_input(in, text, &name, &value)) return false;
+  if (value[0] == '@') return read_file(in, name, value + 1);
+  if (is_for_another(in, name)) return true;
+  Tensor *to = slot(in, name);
+  if (to) tensor_free(to);
+  return to != NULL;
+}
+
+/* What comes later on the command line replaces what came before, as in a compiled program. */
 static bool read_given(const Inputs *in) {
-  size_t at = 0;
-  for (const OptionUse *u; (u = option_next(&in->t->options, OPT_inputs, &at));)
-    if (!read_archive(in, u->value)) return false;
-  at = 0;
-  for (const OptionUse *u; (u = option_next(&in->t->options, OPT_input, &at));) {
-    const char *name, *value;
-    if (!split_input(in, u->value, &name, &value)) return false;
-    if (value[0] == '@' && !read_file(in, name, value + 1)) return false;
+  const Options *o = &in->t->options;
+  for (size_t i = 0; i < o->uses.n; i++) {
+    const OptionUse *u = &o->uses.items[i];
+    if (u->option == OPT_inputs && !read_archive(in, u->value)) return false;
+    if (u->option == OPT_input && !read_one(in, u->value)) return false;
   }
+  for (size_t i = 0; i < in->list->n; i++)
+    if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor)) return false;
   return true;
 }
 

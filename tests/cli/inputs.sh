@@ -91,6 +91,34 @@ expect 0 "y [4] = 0 0 0 0" ./branch --input x=random --input go=@go0.npy --dim n
 expect 0 "y [4]" ./branch --input x=random --input go=@go1.npy --dim n=5
 expect 1 "'s' leaves dimension 0 of what it slices: 4 is not in 0 to 3" ./branch --input x=random --input go=@go1.npy --dim n=3
 
+# an input that is given twice: the last one counts, in apc as in the program, whatever gives it
+cat >entries.ir <<'IR'
+apc.ir 1
+symbol b
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 2]
+  %y = neg %x : f32[b, 2]
+  output "y" %y
+}
+func @next level 1 {
+  %z = input {name="z"} : f32[4]
+  %y = neg %z : f32[4]
+  output "y" %y
+}
+IR
+sed '/@next/,$d' entries.ir >twice.ir
+/usr/bin/python3 -c 'import numpy as np; x = np.ones((3, 2), np.float32); np.savez("a.npz", x=x); np.save("x.npy", 2 * x); np.save("four.npy", np.ones((4, 2), np.float32))'
+expect 0 "" "$apc" twice.ir -q -o twice
+for given in "--inputs a.npz --input x=zeros" "--input x=zeros --inputs a.npz" "--inputs a.npz --input x=@x.npy" "--input x=@x.npy --inputs a.npz" \
+    "--input x=@x.npy --input x=random:7" "--input x=random:7 --input x=@x.npy" "--input x=@four.npy --inputs a.npz" "--inputs a.npz --input x=@four.npy"; do
+  case $given in *=zeros | *=random:7) b="--dim b=3" ;; *) b= ;; esac
+  expect 0 "" "$apc" run twice.ir -q $b $given --outputs by_apc.npz
+  expect 0 "" ./twice $b $given --outputs by_program.npz
+  check "apc and the program take different inputs" cmp -s by_apc.npz by_program.npz
+done
+expect 0 "ok" "$apc" verify entries.ir -q --input z=zeros --input x=@x.npy # each entry takes its own
+expect 1 "the model has no input 'w'" "$apc" verify entries.ir -q --input w=zeros
+
 # sizes no machine has the memory for: refused with the bytes, before they are filled
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
 expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
@@ -99,4 +127,4 @@ expect 3 "needs" "$apc" run "$gpt" -q --dim batch=100000000 --input random
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "64 bits" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
-summary 43
+summary 71
