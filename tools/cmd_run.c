@@ -1,4 +1,4 @@
-/* tools/cmd_run.c - apc run MODEL and apc bench MODEL: compile into a temporary folder and run here. */
+/* tools/cmd_run.c - apc run MODEL and apc bench MODEL: compile into a temporary folder and run here; beside that, write what --emit asks for. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include "base/json_text.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/plan_report.h"
 
@@ -27,11 +28,14 @@ static bool check_here(Tool *t, const Target *target) {
 }
 
 static int start(Tool *t, Running *r) {
+  const char *model = t->options.args.items[0];
+  EmitList forms;
+  if (!emit_list(t, model_name(t->arena, model), NULL, &forms)) return EXIT_USAGE;
   const Target *target = tool_target(t);
   int code = EXIT_OK;
-  if (!target || !check_here(t, target) || !expect_open(t, &r->expected)) return tool_failed(t->diags);
-  if (!build_load(t, t->options.args.items[0], target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
-      !build_lower(t, &r->build) || !temporary_open(t->diags, t->arena, &r->scratch))
+  if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected)) return tool_failed(t->diags);
+  if (!build_load(t, model, target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
+      !build_lower(t, &r->build) || !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!build_program(t, &r->build, path)) return tool_failed(t->diags);
@@ -109,13 +113,14 @@ static int finish_run(Tool *t, Running *r) {
   for (size_t i = 0; i < r->outputs.n; i++) {
     const NamedTensor *x = &r->outputs.items[i];
     if (json) json_array_append_new(outputs, tensor_json(x));
-    else printf("output   %-24s %s  %s\n", x->name, tensor_type_text(t->arena, &x->tensor), summary(t, &x->tensor));
+    else fprintf(t->results, "output   %-24s %s  %s\n", x->name, tensor_type_text(t->arena, &x->tensor), summary(t, &x->tensor));
   }
   bool read = expect_compare(t, r->expected, &r->outputs, expected, &ok);
   if (json && read)
     tool_json(json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program), "time_us", report.run_s * 1e6, "outputs",
                         outputs, "expected", expected, "ok", ok));
-  else if (read) printf("time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program), apc_ranks(r->program) == 1 ? "" : "s");
+  else if (read)
+    fprintf(t->results, "time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program), apc_ranks(r->program) == 1 ? "" : "s");
   json_decref(outputs);
   json_decref(expected);
   return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
@@ -158,11 +163,11 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
   Arena *a = t->arena;
   const Plan *p = r->build.plan;
   if (!option_given(&t->options, OPT_json)) {
-    printf("%s on %s, %s, %d runs\n", r->build.model.path, r->build.target->name,
-           degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs);
-    printf("  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n", show_seconds(a, s->mean), show_seconds(a, s->deviation),
-           show_seconds(a, s->median), show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
-    printf("  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
+    fprintf(t->results, "%s on %s, %s, %d runs\n", r->build.model.path, r->build.target->name,
+            degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs);
+    fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n", show_seconds(a, s->mean),
+            show_seconds(a, s->deviation), show_seconds(a, s->median), show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
+    fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
     return;
   }
   tool_json(json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", json_text(r->build.model.path), "target",

@@ -9,6 +9,7 @@
 
 #include "base/json_text.h"
 #include "ir/prove.h"
+#include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/reference.h"
 
@@ -110,13 +111,13 @@ static json_t *check_json(const Verify *v, const OutputCheck *c) {
 }
 
 static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
-  printf("%-8s %-24s %d ranks against one: relative L2 %.3g, largest difference %.3g%s\n", c->ok ? "equal" : "DIFFERS", c->name, v->parallel.plan->ranks,
-         c->one.rel_l2, c->one.max_abs, v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "");
+  fprintf(t->results, "%-8s %-24s %d ranks against one: relative L2 %.3g, largest difference %.3g%s\n", c->ok ? "equal" : "DIFFERS", c->name,
+          v->parallel.plan->ranks, c->one.rel_l2, c->one.max_abs, v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "");
 }
 
-static void show_proof(const Proof *p) {
-  printf("%-8s %s\n", verdict_name(p->verdict),
-         p->verdict == PROVED ? "the parallel program computes the model, for all inputs and sizes" : p->reason ? p->reason : "");
+static void show_proof(const Tool *t, const Proof *p) {
+  fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict),
+          p->verdict == PROVED ? "the parallel program computes the model, for all inputs and sizes" : p->reason ? p->reason : "");
 }
 
 static const char *not_run(Tool *t, const Verify *v) {
@@ -143,10 +144,10 @@ static bool check_outputs(Tool *t, const Verify *v, json_t *array) {
 }
 
 static void show_verdict(Tool *t, const Verify *v, bool ok) {
-  show_proof(&v->proof);
-  if (!v->ran) printf("%-8s %s; only the proof was made\n", "not run", not_run(t, v));
-  else if (!v->referred) printf("%-8s not compared with the reference interpreter: too large, or several entries\n", "");
-  printf("%s\n", ok ? "ok" : "NOT OK");
+  show_proof(t, &v->proof);
+  if (!v->ran) fprintf(t->results, "%-8s %s; only the proof was made\n", "not run", not_run(t, v));
+  else if (!v->referred) fprintf(t->results, "%-8s not compared with the reference interpreter: too large, or several entries\n", "");
+  fprintf(t->results, "%s\n", ok ? "ok" : "NOT OK");
 }
 
 static int report(Tool *t, const Verify *v) {
@@ -173,9 +174,11 @@ static bool can_expect(Tool *t, const Verify *v) {
 
 static int verify(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
+  EmitList forms;
+  if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return EXIT_USAGE;
   const Target *target = tool_target(t);
-  if (!target || !expect_open(t, &v->expected) || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !can_expect(t, v) ||
-      !build_lower(t, &v->parallel))
+  if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !can_expect(t, v) ||
+      !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms))
     return tool_failed(t->diags);
   prove_entries(t, v);
   int code = v->parallel.plan->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;

@@ -74,13 +74,14 @@ static bool name_files(Tool *t, const char *model, EmitList *l) {
   return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o names one file, but --emit asks for several without a name: write KIND=FILE");
 }
 
-/* Standard output holds one thing. */
+/* Standard output holds one thing; a command's own report makes room for it. */
 static bool check_stdout(Tool *t, const EmitList *l) {
   int n = option_given(&t->options, OPT_json);
   for (size_t i = 0; i < l->n; i++) {
     bool standard = strcmp(l->items[i].file, "-") == 0;
     if (standard && l->items[i].kind == EMIT_EXE)
       return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "a program cannot be written to standard output");
+    if (standard) t->results = stderr;
     n += standard;
   }
   return n <= 1 || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "only one thing can be written to standard output");

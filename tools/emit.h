@@ -17,7 +17,7 @@ typedef struct EmitList {
   size_t n, cap;
 } EmitList;
 
-/* What --emit asks for (nothing given: `otherwise`), with the files' names filled in from -o and the model's name.
+/* What --emit and -S ask for (nothing given: `otherwise`), with the files' names filled in from -o and the model's name.
  * False after a diagnostic: a name given twice, -o together with several files. */
 bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
 bool emit_wants(const EmitList *l, EmitKind kind);

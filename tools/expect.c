@@ -33,7 +33,7 @@ static bool compare_one(Tool *t, Npz *expected, const NpzMember *member, const T
   if (option_given(&t->options, OPT_json))
     json_array_append_new(array, json_pack("{s:s, s:o, s:o, s:b}", "name", member->name, "rel_l2", json_real_or_null(d.rel_l2), "max_abs",
                                            json_real_or_null(d.max_abs), "ok", d.ok));
-  else printf("%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", member->name, comparison(t, expected->path, got, &want, &d));
+  else fprintf(t->results, "%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", member->name, comparison(t, expected->path, got, &want, &d));
   tensor_free(&want);
   return true;
 }

@@ -24,6 +24,7 @@ typedef struct Tool {
   Diags *diags;
   Options options;
   const char *program; /* argv[0] */
+  FILE *results; /* where run, verify and bench report: standard output, but standard error while a form of --emit has that */
   bool quiet, verbose, times;
   bool color;    /* of messages on standard error */
   bool terminal; /* standard error is one that can rewrite a line */

@@ -93,6 +93,23 @@ done
 expect 1 "error[APC0001]" "$apc" inspect nowhere
 echo hello >hello; expect 1 "error[APC0603]" "$apc" inspect hello; no_out
 
+# run, verify and bench write the forms of --emit as compile does, beside what they do
+expect 0 "" "$apc" tiny.ir -q --target cpux2 --emit=exe,plan,schedule,ir=tiny1.ir,c,spmd
+mkdir compiled; mv tiny tiny.plan tiny.schedule tiny1.ir tiny.c tiny.spmd.ir compiled
+for command in run verify bench; do
+  expect 0 "" "$apc" $command tiny.ir -q --target cpux2 --inputs x.npz --expect z.npz --emit=plan,schedule,spmd=- --emit=ir=tiny1.ir,c
+  expect_err "equal    y" # its report makes room
+  check "$command: another text" cmp -s out compiled/tiny.spmd.ir
+  for file in tiny.plan tiny.schedule tiny1.ir tiny.c; do check "$command: another $file" cmp -s $file compiled/$file; rm -f $file; done
+  expect 2 "only one thing" "$apc" $command tiny.ir --emit=plan=- --json; no_out
+  expect 2 "has no GPU" "$apc" $command tiny.ir -S; no_out
+done
+expect 0 "" "$apc" run tiny.ir -q --target cpux2 --emit=exe; no_err; check "another program" cmp -s tiny compiled/tiny
+expect 2 "has no GPU" "$apc" plan tiny.ir -S; no_out
+for command in plan verify; do
+  expect 0 "" "$apc" $command tiny.ir -q --target dgx-a100x4 -S; check "$command -S" test -s tiny.cu -a -s tiny.schedule; rm -f tiny.cu tiny.schedule
+done
+
 # names that are not UTF-8, of files and in a model, are shown in JSON with U+FFFD for those bytes
 odd=$'odd\xff'
 LC_ALL=C sed 's/"x"/"x\xff"/; s/"y"/"y\xfe"/' tiny.ir >"$odd.ir"
@@ -140,4 +157,4 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-summary 149
+summary 192

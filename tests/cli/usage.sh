@@ -45,7 +45,7 @@ expect 2 "takes INPUT=" "$apc" plan "$mlp" --shape x=4,
 expect 2 "takes R" "$apc" verify "$mlp" --rtol -1
 expect 2 "takes R" "$apc" verify "$mlp" --rtol nan
 expect 2 "takes no option '--tp'" "$apc" targets --tp 2
-expect 2 "takes no option '--emit'" "$apc" run "$mlp" --emit=ir
+expect 2 "takes no option '--emit'" "$apc" inspect "$mlp" --emit=ir
 expect 2 "needs MODEL" "$apc" plan
 expect 2 "argument too many" "$apc" plan "$mlp" other.ir
 expect 2 "only one thing" "$apc" "$mlp" --emit=ir=-,plan=-
