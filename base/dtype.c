@@ -148,3 +148,13 @@ void dtype_store_i(DType t, void *p, int64_t v) {
   if (t == DT_bool) v = v != 0;
   memcpy(p, &v, rows[t].bytes); /* little-endian hosts only: the low bytes are the wrapped value */
 }
+
+int64_t dtype_constant_i(DType t, double v) {
+  unsigned char element[8] = {0};
+  bool is_signed = rows[t].class == DTC_I;
+  int bits = 8 * (int)rows[t].bytes;
+  if (t == DT_bool || !isinf(v)) dtype_store_f(t, element, v);
+  else if (is_signed) dtype_store_i(t, element, v < 0 ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits));
+  else dtype_store_i(t, element, v < 0 ? 0 : -1);
+  return dtype_load_i(t, element);
+}

@@ -72,8 +72,7 @@ static int select_node(Build *b, DType dtype, int c, int x, int y) {
 static int number(Build *b, DType dtype, double v) {
   RowNode n = {.kind = RN_CONST, .dtype = dtype};
   if (dtype_is_float(dtype)) n.f = v;
-  else if (dtype == DT_bool) n.i = v != 0;
-  else n.i = v >= 0x1p63 ? INT64_MAX : (int64_t)v;
+  else n.i = dtype_constant_i(dtype, v);
   return node(b, n);
 }
 

@@ -42,9 +42,7 @@ uint64_t interp_residue(double v) {
 
 Cell cell_of_double(bool modp, DType t, double v) {
   if (dtype_is_float(t)) return modp ? cell_i((int64_t)interp_residue(v)) : cell_f(v);
-  if (t == DT_bool) return cell_i(v != 0);
-  if (!(v > -9.3e18 && v < 9.3e18)) return cell_identity(modp, t, v < 0 ? RED_MAX : RED_MIN); /* -inf is the smallest */
-  return cell_i(wrap_int(t, (int64_t)v));
+  return cell_i(dtype_constant_i(t, v));
 }
 
 Cell cell_of_int(bool modp, DType t, int64_t v) {

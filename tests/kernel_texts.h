@@ -101,6 +101,8 @@ static void moves(void) {
   text_case("iota", "  %x = iota {axis=1, start=5} : f32[b,s]\n  %y = iota {axis=0, start=0} : i64[s]\n  %z = iota {axis=0, start=250} : u8[s]\n" OUT("x") OUT("y") OUT("z"));
   text_case("const", "  %x = const {floats=[1, 2.5, -3, inf]} : f32[2,2]\n  %y = const {ints=[1, -2, 3]} : i8[3]\n  %z = const {value=3} : bf16[s]\n  %h = const {floats=[0.1, 2]} : f16[2]\n"
             "  %c = broadcast %x {dims=[0,2]} : f32[2,s,2]\n  %e = exp %c : f32[2,s,2]\n  %l = size {expr=2*b + s} : i64[]\n" OUT("x") OUT("y") OUT("z") OUT("h") OUT("e") OUT("l"));
+  text_case("const.ends", "  %a = const {value=nan} : i64[s]\n  %b = const {value=-inf} : i32[s]\n  %c = const {value=inf} : u8[s]\n  %d = const {value=1e+30} : i64[s]\n"
+            "  %e = const {value=inf} : u64[s]\n  %f = const {value=nan} : bool[s]\n" OUT("a") OUT("b") OUT("c") OUT("d") OUT("e") OUT("f"));
   text_case("random", "  %u = random {kind=\"uniform\", seed=7, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n  %n = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : f32[s]\n"
             "  %h = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : bf16[s]\n" OUT("u") OUT("n") OUT("h"));
   text_case("reshape", IN("x", "f32[b,6]") "  %y = reshape %x : f32[2*b,3]\n  %e = exp %y : f32[2*b,3]\n  %z = reshape %e : f32[6*b]\n  %c = copy %z : f32[6*b]\n  %r = relu %c : f32[6*b]\n" OUT("y") OUT("c") OUT("r"));

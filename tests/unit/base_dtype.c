@@ -141,6 +141,18 @@ static void floats_to_integers_saturate(void) {
   CHECK(dtype_load_i(DT_f64, &inf) == INT64_MAX);
 }
 
+static void constants_of_integers(void) {
+  double inf = (double)INFINITY, nan = (double)NAN;
+  CHECK(dtype_constant_i(DT_i64, nan) == 0 && dtype_constant_i(DT_u8, nan) == 0 && dtype_constant_i(DT_bool, nan) == 1);
+  CHECK(dtype_constant_i(DT_i64, inf) == INT64_MAX && dtype_constant_i(DT_i64, -inf) == INT64_MIN);
+  CHECK(dtype_constant_i(DT_i8, inf) == 127 && dtype_constant_i(DT_i8, -inf) == -128);
+  CHECK(dtype_constant_i(DT_u16, inf) == 65535 && dtype_constant_i(DT_u16, -inf) == 0);
+  CHECK(dtype_constant_i(DT_u64, inf) == -1 && dtype_constant_i(DT_u64, -inf) == 0);
+  CHECK(dtype_constant_i(DT_i64, 1e30) == INT64_MAX && dtype_constant_i(DT_i64, -1e30) == INT64_MIN);
+  CHECK(dtype_constant_i(DT_u64, 1e19) == (int64_t)10000000000000000000u && dtype_constant_i(DT_i8, 130) == -126);
+  CHECK(dtype_constant_i(DT_bool, inf) == 1 && dtype_constant_i(DT_bool, 0) == 0);
+}
+
 static void names_are_found(void) {
   for (int i = 0; i < DT_COUNT; i++) {
     DType t = DT_COUNT;
@@ -157,6 +169,7 @@ int main(void) {
   RUN(doubles_round_once);
   RUN(integers_wrap);
   RUN(floats_to_integers_saturate);
+  RUN(constants_of_integers);
   RUN(names_are_found);
   return test_summary();
 }
