@@ -30,6 +30,12 @@ DslValue dsl_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) {
   return value_error();
 }
 
+static DslValue size_fault(Eval *ev, Node *n) {
+  const char *why = ev->m->expr_fault;
+  ev->m->expr_fault = NULL;
+  return dsl_fail(ev, n, DIAG_dsl_value, "%s", why);
+}
+
 const char *dsl_type_text(Eval *ev, const Type *t) {
   Text text = {.arena = ev->arena};
   type_print(ev->m, &text, t);
@@ -68,6 +74,7 @@ void dsl_nearest_help(Eval *ev, const Nearest *n) {
 
 const char *dsl_scope_join(Eval *ev, const char *scope, const char *name) {
   if (!name || !*name) return scope;
+  dsl_spend_text(ev, strlen(scope) + strlen(name));
   return *scope ? arena_printf(ev->arena, "%s.%s", scope, name) : name;
 }
 
@@ -93,10 +100,7 @@ DslValue dsl_built(Eval *ev, Node *n, Val v) {
                                                 : dsl_scope_join(ev, scope, op_name(op->kind));
     ARENA_PUSH(ev->arena, &ev->labels, ((OpLabel){name, dsl_user_loc(ev, n), symbol != NULL}));
   }
-  if (ev->m->expr_overflow) {
-    ev->m->expr_overflow = false;
-    return dsl_fail(ev, n, DIAG_dsl_value, "a size does not fit 64 bits");
-  }
+  if (ev->m->expr_fault) return size_fault(ev, n);
   if (v) return (DslValue){.kind = V_TENSOR, .u.t = v};
   if (!n->reported) note_calls(ev); /* the builder has said what is wrong */
   n->reported = true;
@@ -204,6 +208,7 @@ static DslValue eval_string(Eval *ev, Node *n) {
     if (!interpolate(ev, n, &t, open + 1, (size_t)(close - open - 1))) return value_error();
     s = close + 1;
   }
+  dsl_spend_text(ev, t.n);
   return value_string(text_str(&t));
 }
 
@@ -280,7 +285,7 @@ bool dsl_step(Eval *ev, Node *n) {
   bool deep = ev->depth > MAX_DEPTH;
   if (!deep && ++ev->steps <= ev->max_steps) return true;
   if (deep)
-    dsl_fail(ev, n, DIAG_dsl_limit, "expressions and calls are nested too deeply; is a function calling itself?");
+    dsl_fail(ev, n, DIAG_dsl_limit, "expressions, lists or calls are nested too deeply; is a function calling itself?");
   else dsl_fail(ev, n, DIAG_dsl_limit, "the model takes more than %lld steps to build", (long long)ev->max_steps);
   ev->stopped = true;
   return false;
@@ -291,10 +296,7 @@ DslValue dsl_expression(Eval *ev, Node *n) {
   ev->depth++;
   DslValue v = eval_kind(ev, n);
   ev->depth--;
-  if (ev->m->expr_overflow) {
-    ev->m->expr_overflow = false;
-    return dsl_fail(ev, n, DIAG_dsl_value, "a size does not fit 64 bits");
-  }
+  if (ev->m->expr_fault) return size_fault(ev, n);
   return v;
 }
 

@@ -131,6 +131,8 @@ const char *dsl_scope_name(Eval *ev, Node *n);
 Loc dsl_user_loc(const Eval *ev, const Node *n);
 /* Counts a step of evaluation; false when a limit is hit, after reporting it. */
 bool dsl_step(Eval *ev, Node *n);
+/* Making long text takes steps as well; the next one notices. */
+static inline void dsl_spend_text(Eval *ev, size_t n) { ev->steps += (int64_t)(n / 16); }
 
 /* ---- operators (dsl_operators.c) */
 DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a);

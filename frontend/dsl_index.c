@@ -14,9 +14,11 @@ typedef struct Sizes {
 static bool add_sizes(Eval *ev, Node *n, DslValue v, Sizes *s) {
   int64_t extent;
   if (v.kind == V_LIST) {
-    for (int i = 0; i < v.n; i++)
-      if (!add_sizes(ev, n, v.u.items[i], s)) return false;
-    return true;
+    bool ok = true;
+    ev->depth++;
+    for (int i = 0; ok && i < v.n; i++) ok = dsl_step(ev, n) && add_sizes(ev, n, v.u.items[i], s);
+    ev->depth--;
+    return ok;
   }
   if (v.kind != V_INT) dsl_fail(ev, n, DIAG_dsl_type, "a size must be an integer, not %s", dsl_value_describe(ev, v));
   else if (dsl_value_const(v, &extent) && extent < 0)

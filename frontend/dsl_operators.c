@@ -70,6 +70,7 @@ static DslValue logic(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
 }
 
 static DslValue binary_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const Expr *b) {
+  ev->steps += (a->size + b->size) / 16; /* long ones take their time */
   switch (op) {
     case NO_ADD: return value_expr(ex_add(ev->m, a, b));
     case NO_SUB: return value_expr(ex_sub(ev->m, a, b));
@@ -106,7 +107,10 @@ static DslValue binary_floats(Eval *ev, Node *n, NodeOp op, double a, double b) 
 }
 
 static DslValue binary_strings(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
-  if (op == NO_ADD) return value_string(arena_printf(ev->arena, "%s%s", a.u.s, b.u.s));
+  if (op == NO_ADD) {
+    dsl_spend_text(ev, strlen(a.u.s) + strlen(b.u.s));
+    return value_string(arena_printf(ev->arena, "%s%s", a.u.s, b.u.s));
+  }
   if (op == NO_EQ || op == NO_NE) return value_bool(ev, (strcmp(a.u.s, b.u.s) == 0) == (op == NO_EQ));
   return wrong_operands(ev, n, op, a, b);
 }

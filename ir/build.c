@@ -67,9 +67,11 @@ static int attr_order(const void *a, const void *b) {
   return (int)((const Attr *)a)->key - (int)((const Attr *)b)->key;
 }
 
+static bool is_place(Loc l) { return l.file || l.node; }
+
 Val build_op(Builder *b, const OpSpec *given) {
   OpSpec spec = *given;
-  if (!spec.loc.file && !spec.loc.node) spec.loc = b->loc;
+  if (!is_place(spec.loc)) spec.loc = b->loc;
   if (!spec.stage) spec.stage = b->stage;
   for (int i = 0; i < spec.nin; i++)
     if (spec.in[i] == 0) return 0; /* an operand already failed and was reported */
@@ -81,6 +83,7 @@ Val build_op(Builder *b, const OpSpec *given) {
   Op op = {.kind = spec.kind, .stage = spec.stage, .loc = spec.loc, .nin = spec.nin, .nattrs = spec.nattrs};
   op.name = builder_unique_name(b, wanted);
   op.group = spec.group ? module_string(b->m, spec.group) : b->group ? module_string(b->m, b->group) : op.name;
+  if (b->m->expr_fault && !is_place(b->m->expr_fault_at)) b->m->expr_fault_at = is_place(spec.loc) ? spec.loc : (Loc){.node = op.name};
   Val *in = ARENA_ARRAY(b->m->arena, Val, spec.nin);
   if (spec.nin) memcpy(in, spec.in, sizeof(Val) * (size_t)spec.nin);
   op.in = in;

@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "base/die.h"
 #include "ir/ir.h"
 #include "ir/module.h"
 
@@ -48,17 +47,44 @@ static int expr_equal(const void *key, const void *item) {
          (a->n == 0 || memcmp(a->args, b->args, sizeof *a->args * (size_t)a->n) == 0);
 }
 
+/* Sizes come from users' files, so what cannot be computed is not ours to die of: the first reason is remembered in the module, the
+ * result becomes 0, and the verifier reports it (rule V3). */
+static const char TOO_LARGE[] = "a size has too many terms";
+
+static int64_t fault(Module *m, const char *why) {
+  if (!m->expr_fault) m->expr_fault_at = (Loc){0};
+  if (!m->expr_fault) m->expr_fault = why;
+  return 0;
+}
+
+/* Takes back the fault of a mere try; was there one? */
+static bool forgive(Module *m) {
+  bool failed = m->expr_fault != NULL;
+  m->expr_fault = NULL;
+  return failed;
+}
+
+static const Expr *fault_expr(Module *m, const char *why) { return ex_const(m, fault(m, why)); }
+
 static const Expr *intern(Module *m, ExprKind kind, int64_t value, int n, const Expr *const *args) {
-  Expr key = {kind, n, value, 0, args};
+  Expr key = {.kind = kind, .n = n, .value = value, .size = 1, .args = args};
   uint64_t h = hash_mix((uint64_t)kind + 1, (uint64_t)value);
-  for (int i = 0; i < n; i++) h = hash_mix(h, args[i]->hash);
+  for (int i = 0; i < n; i++) {
+    h = hash_mix(h, args[i]->hash);
+    key.size += args[i]->size;
+    if (args[i]->depth > key.depth) key.depth = args[i]->depth;
+  }
   key.hash = h;
+  key.depth++;
   const Expr *found = intern_find(&m->interned->exprs, h, &key, expr_equal);
   if (found) return found;
+  if (key.depth > MAX_EXPR_DEPTH) return fault_expr(m, "a size is nested too deeply");
+  if (key.size > MAX_EXPR_SIZE) return fault_expr(m, TOO_LARGE);
   Expr *e = ARENA_NEW(m->arena, Expr);
   const Expr **copy = ARENA_ARRAY(m->arena, const Expr *, n);
   for (int i = 0; i < n; i++) copy[i] = args[i];
-  *e = (Expr){kind, n, value, h, copy};
+  key.args = copy;
+  *e = key;
   intern_add(m->arena, &m->interned->exprs, h, e);
   return e;
 }
@@ -74,12 +100,7 @@ bool ex_get_const(const Expr *e, int64_t *v) {
 
 /* ---- polynomials */
 
-/* Sizes come from users' files, so an overflow is not ours to die of: it is remembered in the module,
- * the result becomes 0, and the verifier reports it (rule V3). */
-static int64_t overflow(Module *m) {
-  m->expr_overflow = true;
-  return 0;
-}
+static int64_t overflow(Module *m) { return fault(m, "a size does not fit 64 bits"); }
 
 static int64_t mul_checked(Module *m, int64_t a, int64_t b) {
   int64_t r;
@@ -118,7 +139,7 @@ static void poly_add_term(Module *m, Poly *p, const Term *t) {
     i++;
   }
   if (p->n == MAX_TERMS) {
-    overflow(m);
+    fault(m, TOO_LARGE);
     return;
   }
   memmove(&p->terms[i + 1], &p->terms[i], sizeof(Term) * (size_t)(p->n - i));
@@ -181,7 +202,7 @@ static Poly poly_new(Term terms[MAX_TERMS + 1]) { return (Poly){0, terms}; }
 static void term_times(Module *m, const Term *a, const Term *b, Term *out) {
   out->coefficient = mul_checked(m, a->coefficient, b->coefficient);
   if (a->n + b->n > MAX_ATOMS) {
-    *out = (Term){overflow(m), 0, {NULL}};
+    *out = (Term){fault(m, TOO_LARGE), 0, {NULL}};
     return;
   }
   int i = 0, j = 0, n = 0;
@@ -234,7 +255,8 @@ const Expr *ex_muli(Module *m, const Expr *a, int64_t b) { return ex_mul(m, a, e
 
 /* Removes the atoms of b from a; false when one is missing or the coefficient does not divide. */
 static bool term_divide(const Term *a, const Term *b, Term *out) {
-  if (b->coefficient == 0 || a->coefficient % b->coefficient != 0) return false;
+  if (b->coefficient == 0 || (b->coefficient == -1 && a->coefficient == INT64_MIN)) return false;
+  if (a->coefficient % b->coefficient != 0) return false;
   out->coefficient = a->coefficient / b->coefficient;
   out->n = 0;
   int j = 0;
@@ -245,14 +267,13 @@ static bool term_divide(const Term *a, const Term *b, Term *out) {
   return j == b->n;
 }
 
-const Expr *ex_exact_div(Module *m, const Expr *a, const Expr *b) {
+/* Long division by the leading term; exact or NULL. */
+static const Expr *long_division(Module *m, const Expr *a, const Expr *b) {
   Term terms[MAX_TERMS + 1], quotient[MAX_TERMS + 1], divisor[MAX_TERMS + 1];
-  if (a == b) return ex_const(m, 1);
   Poly p = poly_new(terms), q = poly_new(quotient), d = poly_new(divisor);
   poly_add(m, &p, a, 1);
   poly_add(m, &d, b, 1);
   if (d.n == 0) return NULL;
-  /* Long division by the leading term; exact or nothing. */
   for (int steps = 0; p.n > 0; steps++) {
     Term t;
     if (steps > MAX_TERMS || !term_divide(&p.terms[0], &d.terms[0], &t)) return NULL;
@@ -261,7 +282,7 @@ const Expr *ex_exact_div(Module *m, const Expr *a, const Expr *b) {
     for (int i = 0; i < d.n; i++) {
       Term product;
       term_times(m, &t, &d.terms[i], &product);
-      product.coefficient = -product.coefficient;
+      product.coefficient = mul_checked(m, product.coefficient, -1);
       poly_add_term(m, &p, &product);
     }
     if (p.n > 0 && compare_atoms(m, &p.terms[0], &first) <= 0) return NULL;
@@ -269,19 +290,26 @@ const Expr *ex_exact_div(Module *m, const Expr *a, const Expr *b) {
   return poly_expr(m, &q);
 }
 
+const Expr *ex_exact_div(Module *m, const Expr *a, const Expr *b) {
+  if (a == b) return ex_const(m, 1);
+  if (m->expr_fault) return NULL;
+  const Expr *quotient = long_division(m, a, b);
+  return forgive(m) ? NULL : quotient;
+}
+
 static int64_t floor_div(int64_t a, int64_t b) {
   int64_t q = a / b;
   return (a % b != 0 && a < 0) ? q - 1 : q;
 }
 
+/* Of a > 0 and any b. */
 static int64_t gcd(int64_t a, int64_t b) {
-  a = a < 0 ? -a : a;
   while (b) {
     int64_t t = a % b;
     a = b;
     b = t;
   }
-  return a;
+  return a < 0 ? -a : a;
 }
 
 /* floor((b*x + r) / b) = x + floor(r / b): splits the divisible terms off, then cancels a common factor. */
@@ -291,15 +319,17 @@ static const Expr *div_by_const(Module *m, const Expr *a, int64_t b) {
   poly_add(m, &p, a, 1);
   int64_t common = b;
   for (int i = 0; i < p.n; i++) {
-    Term t = p.terms[i];
-    int64_t q = floor_div(t.coefficient, b);
-    if (t.n && t.coefficient % b != 0) q = 0; /* only whole terms leave the division */
-    Term out = t, stay = t;
-    out.coefficient = q;
-    stay.coefficient = t.coefficient - q * b;
+    Term out = p.terms[i], stay = out;
+    int64_t left = out.coefficient % b;
+    if (out.n && left != 0) { /* only whole terms leave the division */
+      common = gcd(common, out.coefficient);
+      out.coefficient = 0;
+    } else {
+      out.coefficient = floor_div(out.coefficient, b);
+      stay.coefficient = left < 0 ? left + b : left;
+    }
     poly_add_term(m, &w, &out);
     poly_add_term(m, &r, &stay);
-    if (t.n) common = gcd(common, stay.coefficient);
   }
   if (r.n == 0 || (r.n == 1 && r.terms[0].n == 0)) return poly_expr(m, &w); /* a remainder below b */
   if (common > 1) {
@@ -317,7 +347,7 @@ static const Expr *div_by_const(Module *m, const Expr *a, int64_t b) {
 
 const Expr *ex_div(Module *m, const Expr *a, const Expr *b) {
   if (b->kind == EX_CONST) {
-    if (b->value <= 0) die("division by %lld in a size expression", (long long)b->value);
+    if (b->value <= 0) return fault_expr(m, b->value ? "a size is divided by a negative number" : "a size is divided by zero");
     if (a->kind == EX_CONST) return ex_const(m, floor_div(a->value, b->value));
     if (b->value == 1) return a;
     return div_by_const(m, a, b->value);
@@ -336,10 +366,17 @@ const Expr *ex_mod(Module *m, const Expr *a, const Expr *b) { return ex_sub(m, a
 
 /* ---- minimum and maximum: flattened, sorted, operands that differ by a constant merged */
 
+/* a - b only to look at: NULL, without a fault, where it cannot be computed. */
+static const Expr *difference_of(Module *m, const Expr *a, const Expr *b) {
+  if (m->expr_fault) return NULL;
+  const Expr *difference = ex_sub(m, a, b);
+  return forgive(m) ? NULL : difference;
+}
+
 static int extremum_insert(Module *m, ExprKind kind, const Expr **list, int n, const Expr *e) {
   for (int i = 0; i < n; i++) {
-    const Expr *difference = ex_sub(m, e, list[i]);
-    if (difference->kind != EX_CONST) continue;
+    const Expr *difference = difference_of(m, e, list[i]);
+    if (!difference || difference->kind != EX_CONST) continue;
     if ((kind == EX_MIN) == (difference->value < 0)) {
       memmove(&list[i], &list[i + 1], sizeof *list * (size_t)(n - i - 1));
       return extremum_insert(m, kind, list, n - 1, e);
@@ -347,7 +384,7 @@ static int extremum_insert(Module *m, ExprKind kind, const Expr **list, int n, c
     return n;
   }
   if (n == MAX_TERMS) {
-    overflow(m);
+    fault(m, TOO_LARGE);
     return n;
   }
   int i = n;

@@ -7,6 +7,9 @@
  *
  * Symbols are the model's dimensions (`batch`) and the coordinates of a rank on a mesh axis (`@tp`):
  * uneven shards and late-bound dimensions are the same expressions (evaluated when both are known).
+ *
+ * Sizes come from users' files.  An expression that cannot be made (a number beyond 64 bits, a division by a number that is not
+ * positive, one nested too deeply or with too many parts) is 0, and Module.expr_fault says why; the verifier reports it (rule V3).
  */
 #ifndef APC_IR_EXPR_H
 #define APC_IR_EXPR_H
@@ -18,6 +21,9 @@
 
 struct Module;
 
+/* Of one expression, written out as a tree: all that walks it may recurse, and ends quickly. */
+enum { MAX_EXPR_DEPTH = 200, MAX_EXPR_SIZE = 2000 };
+
 typedef enum ExprKind { EX_CONST, EX_SYM, EX_MUL, EX_ADD, EX_DIV, EX_MIN, EX_MAX } ExprKind;
 
 typedef struct Expr {
@@ -25,6 +31,8 @@ typedef struct Expr {
   int32_t n;       /* number of args */
   int64_t value;   /* CONST: the number; SYM: index into Module.symbols; MUL: coefficient; ADD: constant term */
   uint64_t hash;
+  uint32_t size;   /* nodes of the tree, shared ones as often as they occur */
+  uint32_t depth;  /* 1 for constants and symbols */
   const struct Expr *const *args; /* canonical order; DIV: numerator, divisor */
 } Expr;
 
@@ -33,7 +41,7 @@ const Expr *ex_sym(struct Module *m, int symbol);
 const Expr *ex_add(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_sub(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_mul(struct Module *m, const Expr *a, const Expr *b);
-const Expr *ex_div(struct Module *m, const Expr *a, const Expr *b);     /* floor(a / b), b > 0 */
+const Expr *ex_div(struct Module *m, const Expr *a, const Expr *b);     /* floor(a / b); a constant b is positive */
 const Expr *ex_ceil_div(struct Module *m, const Expr *a, const Expr *b); /* floor((a + b - 1) / b) */
 const Expr *ex_mod(struct Module *m, const Expr *a, const Expr *b);     /* a - b * floor(a / b) */
 const Expr *ex_min(struct Module *m, const Expr *a, const Expr *b);
@@ -41,7 +49,7 @@ const Expr *ex_max(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_addi(struct Module *m, const Expr *a, int64_t b);
 const Expr *ex_muli(struct Module *m, const Expr *a, int64_t b);
 
-/* The exact quotient a / b when b divides a as a polynomial, else NULL. */
+/* The exact quotient a / b when b divides a as a polynomial, else NULL.  Trying leaves no fault. */
 const Expr *ex_exact_div(struct Module *m, const Expr *a, const Expr *b);
 
 static inline bool ex_is_const(const Expr *e, int64_t v) { return e->kind == EX_CONST && e->value == v; }

@@ -372,6 +372,7 @@ static const Type *infer_write(const Infer *c) {
 static const Type *infer_call(const Infer *c) {
   const Func *callee = module_func(c->m, attr(c, AT_name)->u.s);
   if (!callee) return fail(c, "no function \"%s\"", attr(c, AT_name)->u.s);
+  if (callee == c->f) return fail(c, "function \"%s\" calls itself", callee->name);
   if (!callee->outputs.n) return fail(c, "function \"%s\" has no output", callee->name);
   int n = 0;
   for (size_t i = 0; i < callee->ops.n; i++) {

@@ -202,7 +202,8 @@ typedef struct Module {
   struct { Param *items; size_t n, cap; } params;
   struct { State *items; size_t n, cap; } states;
   struct { Func **items; size_t n, cap; } funcs;
-  bool expr_overflow;        /* some size expression did not fit 64 bits; reported as rule V3 */
+  const char *expr_fault;    /* why some size could not be computed: expr.h; else NULL.  Reported as rule V3 */
+  Loc expr_fault_at;         /* of the operation that was built next */
 } Module;
 
 /* ---- modules and interning (ir/module.c) */

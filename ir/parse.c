@@ -300,6 +300,7 @@ static void param(Parser *p) {
   const Type *t = parse_type(p);
   if (!type_constant_dims(t, dims)) parse_fail(p, start, "the extents of a parameter must be constants");
   Param *q = module_param_add(p->m, name, t);
+  if (p->m->expr_fault) parse_fail(p, start, "%s", p->m->expr_fault);
   parse_expect(p, "=");
   start = p->at;
   if (parse_accept_word(p, "zeros")) q->init = INIT_ZEROS;

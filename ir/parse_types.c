@@ -3,7 +3,8 @@
 
 #include "ir/parse_internal.h"
 
-enum { MAX_DEPTH = 200, MAX_TERMS = 500 };
+/* What is printed is read again: an atom and a coefficient for each part of an expression, and one level for each of its levels. */
+enum { MAX_DEPTH = MAX_EXPR_DEPTH, MAX_TERMS = 2 * MAX_EXPR_SIZE };
 
 /* ---- expressions */
 
@@ -40,8 +41,19 @@ static const Expr *expr_atom(Parser *p) {
   return e;
 }
 
-static const Expr *expr_product(Parser *p) {
-  const Expr *e = expr_atom(p);
+/* The least number has no positive counterpart that could be negated. */
+static const Expr *least_number(Parser *p) {
+  static const char digits[] = "9223372036854775808";
+  size_t n = sizeof digits - 1;
+  parse_skip(p);
+  if (strncmp(p->at, digits, n) != 0 || parse_word_char(p->at[n])) return NULL;
+  p->at += n;
+  return ex_const(p->m, INT64_MIN);
+}
+
+/* A product and its sign. */
+static const Expr *expr_product(Parser *p, bool negative) {
+  const Expr *least = negative ? least_number(p) : NULL, *e = least ? least : expr_atom(p);
   for (;;) {
     if (parse_accept(p, "*")) {
       e = ex_mul(p->m, e, expr_atom(p));
@@ -49,19 +61,23 @@ static const Expr *expr_product(Parser *p) {
       const char *start = p->at;
       const Expr *d = expr_atom(p);
       if (d->kind == EX_CONST && d->value <= 0) parse_fail(p, start, "divisor must be positive");
+      if (least) parse_fail(p, start, "the dividend is not a 64-bit integer");
       e = ex_div(p->m, e, d);
     } else {
-      return e;
+      return negative && !least ? ex_muli(p->m, e, -1) : e;
     }
   }
 }
 
 const Expr *parse_expr(Parser *p) {
+  parse_skip(p);
+  const char *start = p->at;
   if (p->depth == 0) p->terms = 0;
-  const Expr *e = parse_accept(p, "-") ? ex_muli(p->m, expr_product(p), -1) : expr_product(p);
+  const Expr *e = expr_product(p, parse_accept(p, "-"));
   for (;;) {
-    if (parse_accept(p, "+")) e = ex_add(p->m, e, expr_product(p));
-    else if (parse_accept(p, "-")) e = ex_sub(p->m, e, expr_product(p));
+    if (p->m->expr_fault) parse_fail(p, start, "%s", p->m->expr_fault);
+    if (parse_accept(p, "+")) e = ex_add(p->m, e, expr_product(p, false));
+    else if (parse_accept(p, "-")) e = ex_add(p->m, e, expr_product(p, true));
     else return e;
   }
 }

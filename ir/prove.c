@@ -252,7 +252,11 @@ static Prover prover_new(Module *m, const Func *l1) {
   return p;
 }
 
-static Proof verdict_of(const Prover *p, bool ok) {
+/* An expression that could not be computed proves nothing, whatever was compared with it. */
+static Proof verdict_of(Prover *p, bool ok) {
+  const char *fault = p->m->expr_fault;
+  p->m->expr_fault = NULL;
+  if (fault) return (Proof){UNKNOWN, p->op, fault};
   if (ok) return (Proof){PROVED, NULL, NULL};
   return (Proof){p->uncertain || p->guessed ? UNKNOWN : REFUTED, p->op, p->reason};
 }

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/calls.h"
 #include "ir/holes.h"
 #include "ir/loops.h"
 
 typedef struct Verify {
   Module *m;
   const Func *f;
+  const Calls *calls;
   Diags *diags;
   bool ok;
 } Verify;
@@ -230,12 +232,9 @@ static void check_loop_structure(Verify *v) {
 
 /* V22: a body writes no state, draws no random numbers (each round would draw the same), calls nothing that does, and lies in one
  * pipeline stage. */
-static bool acts_once(const Module *m, const Op *op, int depth) {
-  if (op->kind == OP_write || op->kind == OP_random) return true;
-  const Func *callee = op->kind == OP_call && depth < 64 ? module_func(m, op_str(op, AT_name)) : NULL;
-  for (size_t i = 0; callee && i < callee->ops.n; i++)
-    if (acts_once(m, &callee->ops.items[i], depth + 1)) return true;
-  return false;
+static bool acts_once(const Verify *v, const Op *op) {
+  const Called *callee = op->kind == OP_call ? calls_find(v->calls, op_str(op, AT_name)) : NULL;
+  return op->kind == OP_write || op->kind == OP_random || (callee && callee->acts);
 }
 
 /* Does the leave take what a leave of the same loop leaves behind? */
@@ -259,7 +258,7 @@ static void check_loops(Verify *v) {
         broken(v, op, "V21", "operand %d is a value of a loop's body", k);
     if (op->kind == OP_leave && takes_leave(f, i)) broken(v, op, "V21", "operand 1 is another leave of the loop");
     if (loops.of[i] < 0) continue;
-    if (acts_once(v->m, op, 0)) broken(v, op, "V22", "a write or random numbers in a loop");
+    if (acts_once(v, op)) broken(v, op, "V22", "a write or random numbers in a loop");
     if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage) broken(v, op, "V22", "it leaves the pipeline stage of the loop");
   }
   for (size_t i = 0; i < f->outputs.n; i++)
@@ -313,17 +312,6 @@ static void check_outputs(Verify *v) {
   }
 }
 
-/* V14: a call names a level-1 function of the module and calls do not form a cycle. */
-static bool reaches(const Module *m, const Func *from, const Func *to, int depth) {
-  if (from == to || depth > 64) return true;
-  for (size_t i = 0; i < from->ops.n; i++) {
-    if (from->ops.items[i].kind != OP_call) continue;
-    const Func *next = module_func(m, op_str(&from->ops.items[i], AT_name));
-    if (next && reaches(m, next, to, depth + 1)) return true;
-  }
-  return false;
-}
-
 /* V18: a call of a block has a label for every hole in the names, groups and places of the block's operations. */
 static void check_labels(Verify *v, const Op *call, const Func *callee) {
   const Attr *labels = op_attr(call, AT_labels);
@@ -341,13 +329,21 @@ static void check_labels(Verify *v, const Op *call, const Func *callee) {
   arena_free(scratch);
 }
 
+/* V14: a call names a function of the same level; calls form no cycle, and can be written out. */
 static void check_call(Verify *v, const Op *op) {
   if (op->kind != OP_call) return;
-  const Func *callee = module_func(v->m, op_str(op, AT_name));
-  if (!callee) return; /* reported by the type check */
-  if (callee->level != v->f->level) broken(v, op, "V14", "@%s is of level %d", callee->name, callee->level);
-  else if (reaches(v->m, callee, v->f, 0)) broken(v, op, "V14", "the call of @%s forms a cycle", callee->name);
-  check_labels(v, op, callee);
+  const Called *c = calls_find(v->calls, op_str(op, AT_name));
+  if (!c) return; /* reported by the type check */
+  if (c->f->level != v->f->level) broken(v, op, "V14", "@%s is of level %d", c->f->name, c->f->level);
+  else if (c->cyclic) broken(v, op, "V14", "the call of @%s forms a cycle", c->f->name);
+  else if (c->depth >= MAX_CALL_DEPTH) broken(v, op, "V14", "calls lie more than %d deep inside each other", MAX_CALL_DEPTH);
+  check_labels(v, op, c->f);
+}
+
+static void check_written_out(Verify *v) {
+  int64_t ops = 0;
+  for (size_t i = 0; i < v->calls->n; i++) ops += v->calls->items[i].depth ? v->calls->items[i].ops : 0;
+  if (ops > MAX_WRITTEN_OUT) broken(v, NULL, "V14", "the calls stand for more than %d operations", MAX_WRITTEN_OUT);
 }
 
 static void check_op(Verify *v, size_t index) {
@@ -366,10 +362,10 @@ static void check_op(Verify *v, size_t index) {
   check_call(v, op);
 }
 
-bool verify_func(Module *m, const Func *f, Diags *diags) {
-  Verify v = {m, f, diags, true};
-  /* V3: every size fits 64 bits. */
-  if (m->expr_overflow) broken(&v, NULL, "V3", "a size does not fit 64 bits");
+static bool check_func(Module *m, const Func *f, const Calls *calls, Diags *diags) {
+  Verify v = {m, f, calls, diags, true};
+  /* V3: every size could be computed. */
+  if (m->expr_fault) v.ok = diag_error(diags, DIAG_ir_verify, m->expr_fault_at, "V3: @%s: %s", f->name, m->expr_fault);
   for (size_t i = 0; i < f->ops.n && v.ok; i++) check_op(&v, i);
   if (!v.ok) return false;
   check_names(&v);
@@ -377,6 +373,14 @@ bool verify_func(Module *m, const Func *f, Diags *diags) {
   check_outputs(&v);
   if (v.ok) check_loops(&v);
   return v.ok;
+}
+
+bool verify_func(Module *m, const Func *f, Diags *diags) {
+  Arena *scratch = arena_new();
+  Calls calls = calls_of(scratch, m);
+  bool ok = check_func(m, f, &calls, diags);
+  arena_free(scratch);
+  return ok;
 }
 
 /* The first `span` elements from the view's first one on lie in the whole weight. */
@@ -431,10 +435,14 @@ static void check_prepare(Verify *v) {
 }
 
 bool verify_module(Module *m, Diags *diags) {
-  Verify v = {m, NULL, diags, true};
+  Arena *scratch = arena_new();
+  Calls calls = calls_of(scratch, m);
+  Verify v = {m, NULL, &calls, diags, true};
   for (size_t i = 0; i < m->params.n; i++) check_param(&v, &m->params.items[i]);
   for (size_t i = 0; i < m->funcs.n; i++)
-    if (!verify_func(m, m->funcs.items[i], diags)) v.ok = false;
+    if (!check_func(m, m->funcs.items[i], &calls, diags)) v.ok = false;
+  if (v.ok) check_written_out(&v);
   if (v.ok) check_prepare(&v);
+  arena_free(scratch);
   return v.ok;
 }

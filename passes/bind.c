@@ -40,13 +40,23 @@ static Op bind_op(const Binding *b, const Op *op) {
   return out;
 }
 
+/* A size that cannot be computed with this value: reported at the operation (NULL: at none) that has it. */
+static bool computable(const Binding *b, const Op *op, Diags *diags) {
+  if (!b->m->expr_fault) return true;
+  return diag_error(diags, DIAG_dimension, op ? op->loc : (Loc){0}, "dimension '%s' cannot be %" PRId64 ": %s",
+                    b->m->symbols.items[b->symbol].name, b->value->value, b->m->expr_fault);
+}
+
 static bool bind_func(const Binding *b, Func *f, Diags *diags) {
-  for (size_t v = 1; v < f->values.n; v++) f->values.items[v].type = bind_type(b, f->values.items[v].type);
+  for (size_t v = 1; v < f->values.n; v++) {
+    f->values.items[v].type = bind_type(b, f->values.items[v].type);
+    if (!computable(b, op_of(f, (Val)v), diags)) return false;
+  }
   Rewrite r = rewrite_start(b->m, f, diags);
   bool ok = true;
   for (size_t i = 0; ok && i < f->ops.n; i++) {
     Op op = bind_op(b, &f->ops.items[i]);
-    ok = rewrite_copy(&r, &op) || !op.out;
+    ok = (rewrite_copy(&r, &op) || !op.out) && computable(b, &op, diags);
   }
   if (ok) rewrite_finish(&r);
   return ok && diags->errors == 0;
@@ -74,6 +84,7 @@ bool bind_dimension(Module *m, int symbol, int64_t value, Diags *diags) {
   for (size_t i = 0; i < m->funcs.n; i++)
     if (!bind_func(&b, m->funcs.items[i], diags)) return false;
   for (size_t i = 0; i < m->states.n; i++) m->states.items[i].type = bind_type(&b, m->states.items[i].type);
+  if (!computable(&b, NULL, diags)) return false;
   Symbol *s = &m->symbols.items[symbol];
   s->min = s->max = s->hint = value;
   s->multiple = 1;

@@ -63,6 +63,9 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
   die_set_hook(say_pass, NULL);
   bool ok = p->run(m, diags);
   if (ok && o->verify && !verify_module(m, diags)) {
+    running = NULL;
+    if (m->expr_fault) return false; /* the user's sizes, taken together */
+    running = p->name;
     diags_print(diags, stderr, false);
     die("pass %s left a module that breaks the rules", p->name);
   }

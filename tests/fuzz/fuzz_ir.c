@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_ir.c - libFuzzer target: any bytes as IR text.  What parses is verified; its print parses again to the same
- * print, and gets the same verdict; of sizes that overflowed (V3) only the refusal is left. */
+ * print, and gets the same verdict; of sizes that cannot be computed (V3) only the refusal is left. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -33,8 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     size_t before = diags->n;
     bool valid = verify_module(m, diags);
     if (valid != (diags->n == before)) die("the verdict and the diagnostics differ");
-    if (m->expr_overflow && valid) die("an overflow passed");
-    if (!m->expr_overflow) check_again(m, valid, arena);
+    if (m->expr_fault && valid) die("a size that cannot be computed passed");
+    if (!m->expr_fault) check_again(m, valid, arena);
   }
   module_free(m);
   arena_free(arena);

@@ -26,6 +26,9 @@ static const Bad bad[] = {
     {FUNC "  %x = input {name=\"x\"} : f32[-4]\n}\n", 4, 31, "negative extent"},
     {FUNC "  %x = input {name=\"x\"} : f32[99999999999999999999]\n}\n", 4, 31, "is not a 64-bit integer"},
     {FUNC "  %x = input {name=\"x\"} : f32[n div 0]\n}\n", 4, 37, "divisor must be positive"},
+    {FUNC "  %x = input {name=\"x\"} : f32[4, n div (3 - 3)]\n}\n", 4, 40, "divisor must be positive"},
+    {FUNC "  %x = input {name=\"x\"} : f32[4, n*4611686018427387904*2]\n}\n", 4, 34, "a size does not fit 64 bits"},
+    {FUNC "  %x = input {name=\"x\"} : f32[n - 9223372036854775808 div 3]\n}\n", 4, 59, "the dividend is not a 64-bit integer"},
     {FUNC "  %x = input {name=\"x\"} : f32[k]\n}\n", 4, 31, "no symbol 'k'"},
     {FUNC "  %x = input {name=\"x\"} : f32[1,1,1,1,1,1,1,1,1]\n}\n", 4, 47, "more than 8 dimensions"},
     {FUNC "  %x = input {name=\"x\n", 4, 20, "unterminated string"},
@@ -69,8 +72,9 @@ static void refused(const char *begin, const char *before, const char *after, in
 }
 
 static void hostile_sizes_end(void) {
-  refused(FUNC "%x = input {name=\"x\"} : f32[n", " + n div ", "", 5000, "]\n}\n", "more than 500 terms");
-  refused(FUNC "%x = input {name=\"x\"} : f32[min(n", ", n div ", "", 5000, ")]\n}\n", "more than 500 terms");
+  refused(FUNC "%x = input {name=\"x\"} : f32[n", " + n div ", "", 5000, "]\n}\n", "a size has too many terms");
+  refused(FUNC "%x = input {name=\"x\"} : f32[min(n", ", n div ", "", 5000, ")]\n}\n", "a size has too many terms");
+  refused(FUNC "%x = input {name=\"x\"} : f32[0", " + ", " - n + n", 5000, "]\n}\n", "more than 4000 terms");
   refused(FUNC "%x = input {name=\"x\"} : f32[", "(", " + ", 100000, "n]\n}\n", "nested too deeply");
   refused(HEAD, "symbol s", "\n", 20000, "", "more than 4096 symbols");
 }
