@@ -225,6 +225,23 @@ static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kern
 
 /* ---- entry */
 
+/* What a Program cannot hold, and sizes that cannot be computed in it, are reported at no place: the model as a whole has them. */
+static bool fits_program(const Module *m, Diags *diags) {
+  int dimensions = 0;
+  for (size_t i = 0; i < m->symbols.n; i++) dimensions += m->symbols.items[i].axis < 0;
+  if (dimensions <= PROGRAM_MAX_SYMBOLS) return true;
+  diag_error(diags, DIAG_dimension, (Loc){0}, "a program has at most %d symbolic dimensions, this one has %d", PROGRAM_MAX_SYMBOLS, dimensions);
+  diag_help(diags, "--dim NAME=SIZE fixes one");
+  return false;
+}
+
+static bool make_program(const ProgramSource *source, ProgramResult *r, Diags *diags) {
+  if (!fits_program(source->m, diags) || !program_of(source, r, diags)) return false;
+  if (!source->m->expr_fault) return true;
+  program_builder_free(r->b);
+  return diag_error(diags, DIAG_dimension, (Loc){0}, "the program's buffers: %s", source->m->expr_fault);
+}
+
 static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels, void **tables, size_t *bytes) {
   const ArtifactSpec *s = j->spec;
   RtError error = {0};
@@ -269,7 +286,7 @@ bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *dia
   Job j = {.arena = spec->source.m->arena, .spec = spec, .diags = diags};
   *report = (ArtifactReport){0};
   if (spec->out && !artifact_stub_check(spec->stub, diags)) return false; /* before the work */
-  if (!program_of(&spec->source, &r, diags)) return false;
+  if (!make_program(&spec->source, &r, diags)) return false;
   bool ok = open_directory(&j) && compile_and_write(&j, &r, report);
   temporary_close(&j.folder);
   program_builder_free(r.b);
@@ -280,7 +297,7 @@ bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags
   Job j = {.arena = spec->source.m->arena, .spec = spec, .diags = diags};
   size_t bytes;
   RtError error = {0};
-  if (!program_of(&spec->source, &out->result, diags)) return false;
+  if (!make_program(&spec->source, &out->result, diags)) return false;
   build_tables(&j, &out->result, NULL, &out->tables, &bytes);
   if (program_open(out->tables, bytes, &out->p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
   return true;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/program.h"
+
 enum { MAX_STAGES = 1 << 16 };
 
 typedef struct Parser {
@@ -137,6 +139,8 @@ static bool read_axis(Parser *p, Mesh *mesh) {
   if (temporal) p->at += 4;
   for (int i = 0; temporal && i < mesh->naxes; i++)
     if (mesh->axes[i].temporal) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has one time axis");
+  if (temporal && size > PROGRAM_MAX_MICRO_BATCHES)
+    return diag_error(p->d, DIAG_plan_model, loc, "there are at most %d micro-batches", PROGRAM_MAX_MICRO_BATCHES);
   mesh->axes[mesh->naxes++] = (MeshAxis){.name = name, .size = size, .temporal = temporal};
   return true;
 }

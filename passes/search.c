@@ -16,6 +16,7 @@
 #include "passes/plan.h"
 #include "passes/search_graph.h"
 #include "passes/search_stage.h"
+#include "runtime/program.h"
 
 enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096, MAX_ROUNDS = 5 };
 
@@ -397,6 +398,8 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
     all &= degrees[i] > 0;
   }
   if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
+  if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d", PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
   if (s->t->ranks % product || (all && product != s->t->ranks)) {
     diag_error(d, DIAG_plan_infeasible, (Loc){0}, "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name, s->t->ranks);
     diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);

@@ -51,6 +51,7 @@ plan 's/ranks 4/ranks 5/'
 plan 's/\[tp=2\]/[tp=3]/'
 plan 's/\[tp=2\]/[tp=0]/'
 plan 's/stages 2/stages 99999999999/'
+plan 's/\[tp=2\]/[tp=2, mb=1000000 time]/'
 plan 's/{c:tp}/{nofactor:tp}/'
 plan 's/{c:tp}/{c:nowhere}/'
 plan 's/{c:tp}/{c:tp/'
@@ -247,6 +248,21 @@ apc_text 'param d = 3\nparam d = 4\nentry main(x: f32[d]) {\n  output y = x\n}\n
 apc_text 'entry main(x: f32[2]) {\n  output y = x\n  output y = x\n}\n'
 apc_text 'entry main(x: f32[2]) {\n  output y = reshape(x, [3])\n}\n'
 apc_text 'entry main(x: f32[99999999999999999999]) {\n  output y = x\n}\n'
+
+# sizes and numbers beyond what a program holds, or that cannot be computed once a dimension is known
+printf 'dim n\nentry main(x: f32[4, n]) {\n  output y = x + fill(f32[4, n], 10 // (5 - n))\n}\n' >divides.apc
+bad APC0602 "$apc" plan divides.apc -q --dim n=5; expect_err "--> divides.apc:3:"; expect_err "divided by zero"
+bad APC0602 "$apc" plan divides.apc -q --dim n=6; expect_err "divided by a negative number"
+expect 0 "" "$apc" plan divides.apc -q --dim n=3
+printf 'dim n\nentry main(x: f32[n, 2147483648, 2147483648]) {\n  output y = x * 2.0\n}\n' >bytes.apc
+bad APC0602 "$apc" compile bytes.apc -q --memory 900000000000GB -o never; expect_err "does not fit 64 bits"
+/usr/bin/python3 -c '
+n = range(300)
+print("dim " + ", ".join(f"n{i}" for i in n) + "\nentry main(" + ", ".join(f"x{i}: f32[n{i}]" for i in n) + ") {")
+print("\n".join(f"  output y{i} = relu(x{i})" for i in n) + "\n}")' >many.apc
+bad APC0602 "$apc" compile many.apc -q -o never; expect_err "at most 256 symbolic dimensions"
+expect 3 "error[APC0405]: there are at most 2048 micro-batches" "$apc" plan "$mlp" $small --dim batch=4096 --micro-batches 4096
+check "a program too large was compiled" test ! -e never
 
 # programs: cut, padded, with a table that is damaged anywhere
 size=$(stat -c %s prog)
