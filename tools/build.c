@@ -145,15 +145,15 @@ static Plan *read_plan(Tool *t, Build *b, const char *file) {
   return p;
 }
 
-static const char *temps_directory(Tool *t, const Build *b) {
+const char *build_temps(Tool *t, const char *name) {
   if (!option_given(&t->options, OPT_save_temps)) return NULL;
   const char *dir = option_text(&t->options, OPT_save_temps);
-  return dir ? dir : arena_printf(t->arena, "%s.temps", b->model.name);
+  return dir ? dir : arena_printf(t->arena, "%s.temps", name);
 }
 
 /* The texts of --save-temps: the IR as far as it has come, and the plan. */
 static bool save_texts(Tool *t, const Build *b) {
-  const char *dir = temps_directory(t, b);
+  const char *dir = build_temps(t, b->model.name);
   if (!dir) return true;
   Text plan = {.arena = t->arena};
   const char *file = arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), *l1 = ir_file_text(t->arena, b->model.m, file);
@@ -185,15 +185,8 @@ bool build_prints_plan(const Tool *t) {
   return save && strcmp(save, "-") == 0;
 }
 
-/* What the command puts there itself is no plan. */
-static bool check_plan_place(Tool *t) {
-  Command c = t->options.command;
-  return !build_prints_plan(t) || c == CMD_compile || c == CMD_plan ||
-         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--save-plan -: standard output of `apc %s` has its results", command_rows[c].name);
-}
-
 bool build_plan(Tool *t, Build *b) {
-  if (!check_plan_place(t) || !degrees_possible(t, b->target)) return false;
+  if (!degrees_possible(t, b->target)) return false;
   const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
   tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
   PlanOptions options = plan_options(&t->options);
@@ -283,7 +276,7 @@ ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
                         .producer = "apc " APC_VERSION,
                         .stub = build_stub(t->arena),
                         .out = out,
-                        .save_temps = temps_directory(t, b)};
+                        .save_temps = build_temps(t, b->model.name)};
 }
 
 bool build_program(Tool *t, Build *b, const char *out) {

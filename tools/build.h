@@ -28,6 +28,9 @@ bool build_load(Tool *t, const char *path, const Target *target, Build *out);
 /* Finds the plan (or reads --plan), with --save-plan and --save-temps. */
 bool build_plan(Tool *t, Build *b);
 
+/* The folder of --save-temps for a model of that name; NULL when it is not given. */
+const char *build_temps(Tool *t, const char *name);
+
 /* --save-plan -: the plan goes to standard output, as with --emit=plan=-. */
 bool build_prints_plan(const Tool *t);
 

@@ -11,6 +11,7 @@
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
 #include "tools/emit_html.h"
+#include "tools/outputs.h"
 #include "tools/ir_file.h"
 
 /* How far a build has to come for a form. */
@@ -87,6 +88,16 @@ static bool check_stdout(Tool *t, const EmitList *l) {
   return n <= 1 || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "only one thing can be written to standard output");
 }
 
+static bool check_files(Tool *t, const EmitList *l) {
+  const char *out = option_text(&t->options, OPT_out);
+  FileUse *files = ARENA_ARRAY(t->arena, FileUse, l->n + 1);
+  for (size_t i = 0; i < l->n; i++) {
+    const Emit *e = &l->items[i];
+    files[i] = (FileUse){e->file == out ? "-o" : arena_printf(t->arena, "--emit=%s%s", kinds[e->kind].word, e->pass ? e->pass : ""), e->file};
+  }
+  return outputs_check(t, files, l->n);
+}
+
 bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out) {
   *out = (EmitList){0};
   size_t at = 0;
@@ -102,7 +113,7 @@ bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitL
   }
   if (out->n == 0 && otherwise) ARENA_PUSH(t->arena, out, ((Emit){.kind = *otherwise}));
   if (build_prints_plan(t)) ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_PLAN, .file = "-"}));
-  return name_files(t, model_name, out) && check_stdout(t, out);
+  return name_files(t, model_name, out) && check_stdout(t, out) && check_files(t, out);
 }
 
 bool emit_wants(const EmitList *l, EmitKind kind) {

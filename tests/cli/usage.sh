@@ -57,7 +57,40 @@ expect 2 "'plan=' names no file" "$apc" "$mlp" --emit=ir,plan=
 expect 2 "'ir=' names no file" "$apc" "$mlp" --emit=ir=,plan
 expect 2 "only one thing" "$apc" plan "$mlp" --save-plan - --json
 expect 2 "takes B.npz, not '-'" "$apc" run "$mlp" --outputs -
-expect 2 "has its results" "$apc" verify "$mlp" -D d=8 -D hidden=8 -D layers=1 --save-plan -
+expect 0 "" "$apc" verify "$mlp" -q -D d=8 -D hidden=8 -D layers=1 --save-plan -; expect_out "apc.plan 1"; expect_err "proved"
+
+# outputs that are inputs, or each other: nothing is written
+cp "$mlp" m.apc; cp "$source_dir/targets/cpu.topo" c.topo; "$apc" convert m.apc m.ir -q -D d=8 -D hidden=8 -D layers=1; "$apc" plan m.ir -q --save-plan m.plan >out
+"$apc" convert m.ir w.safetensors -q; "$apc" convert m.ir w.npz -q; ln -s m.ir link; ln m.ir hard.ir; mkdir folder
+/usr/bin/python3 -c 'import numpy; numpy.save("x.npy", numpy.ones((2, 8), numpy.float32)); numpy.savez("x.npz", x=numpy.load("x.npy"))'
+cksum m.* c.topo w.* x.* >before
+apart() { # apart WORDS OPTIONS...
+  local words=$1
+  shift
+  expect 2 "$words" "$apc" "$@"; no_out; check "a file has changed" bash -c 'cksum m.* c.topo w.* x.* | cmp -s - before'
+}
+apart "-o would write 'm.ir', which is read as MODEL" m.ir -o m.ir
+apart "-o would write './folder/../m.ir', which is read as MODEL" m.ir -o ./folder/../m.ir
+apart "-o would write 'link', which is read as MODEL" m.ir -o link
+apart "-o would write 'm.ir', which is read as MODEL" hard.ir -o m.ir
+apart "--emit=ir would write 'm.ir', which is read as MODEL" plan m.ir --emit=ir
+apart "--save-temps would write './m.ir', which is read as MODEL" m.ir --save-temps=.
+apart "--save-plan would write 'm.ir', which is read as MODEL" plan m.ir --save-plan m.ir
+apart "--emit=plan would write 'm.plan', which is read as --plan" plan m.ir --plan m.plan --emit=plan
+apart "--save-plan would write 'm.plan', which is read as --plan" run m.ir --plan m.plan --save-plan m.plan
+apart "-o would write 'w.safetensors', which is read as --weights" m.ir --weights w.safetensors -o w.safetensors
+apart "--emit=ir would write 'c.topo', which is read as --target" plan m.ir --target c.topox2 --emit=ir=c.topo
+apart "--outputs would write 'x.npz', which is read as --inputs" run m.ir --inputs x.npz --outputs x.npz
+apart "--output would write 'x.npy', which is read as --input" run m.ir --input x=@x.npy --output y=@x.npy
+apart "--outputs would write 'w.npz', which is read as --expect" run m.ir --expect w.npz --outputs w.npz
+apart "OUT would write 'm.ir', which is read as IN" convert m.ir m.ir
+apart "--emit=ir would write 'new', which is written by --emit=plan" m.ir --emit=plan=new,ir=new
+apart "--emit=ir:inline would write './new', which is written by --emit=plan" m.ir --emit=plan=folder/../new,ir:inline=./new
+apart "--save-plan would write 'new', which is written by -o" m.ir -o new --save-plan new
+check "something is written" test ! -e new
+# but words are no files, what several options leave alone is not theirs, and devices are nobody's
+cp m.ir cpu.ir; expect 0 "" "$apc" cpu.ir -q --target cpu; expect 0 "" "$apc" cpu.ir -q --target cpu
+expect 0 "" "$apc" plan m.ir -q --plan m.plan --save-plan m.plan --save-plan new --emit=plan=/dev/null,ir=/dev/null
 expect 2 "no diagnostic" "$apc" explain APC9999
 expect 2 "like 60s" "$apc" run "$mlp" -D d=8 -D hidden=8 -D layers=1 --timeout soon
 
@@ -110,4 +143,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 113
+summary 192

@@ -1,0 +1,121 @@
+/* tools/outputs.c - see outputs.h. */
+#include "tools/outputs.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tools/build.h"
+
+typedef struct FileUses {
+  FileUse *items;
+  size_t n, cap;
+} FileUses;
+
+/* ---- what the command line names */
+
+typedef enum Way { READS, WRITES } Way;
+
+static const struct {
+  OptionId option;
+  Way way;
+  bool named;  /* its values are NAME=@FILE */
+  bool repeats; /* else its last use counts */
+} options[] = {
+    {OPT_target, READS, false, false}, {OPT_plan, READS, false, false},       {OPT_weights, READS, false, false},
+    {OPT_inputs, READS, false, true},  {OPT_input, READS, true, true},        {OPT_expect, READS, false, false},
+    {OPT_output, WRITES, true, true},  {OPT_outputs, WRITES, false, false},   {OPT_save_plan, WRITES, false, false},
+};
+
+/* The file that a value names, or NULL. */
+static const char *file_of(Arena *a, OptionId option, bool named, const char *value) {
+  const char *topo = strstr(value, ".topo");
+  if (option == OPT_target) return topo ? arena_strndup(a, value, (size_t)(topo - value) + strlen(".topo")) : NULL; /* FILE.topo or FILE.topoxN */
+  if (option == OPT_weights) return strcmp(value, "ref") != 0 && strcmp(value, "embed") != 0 ? value : NULL;
+  if (!named) return value;
+  const char *at = value[0] == '@' ? value : strstr(value, "=@");
+  return at ? strchr(at, '@') + 1 : NULL;
+}
+
+static void add_value(Tool *t, FileUses *list, OptionId option, bool named, const char *value) {
+  const char *file = file_of(t->arena, option, named, value);
+  if (file) ARENA_PUSH(t->arena, list, ((FileUse){option_rows[option].flag, file}));
+}
+
+static void add_options(Tool *t, FileUses *list, Way way) {
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    const char *last = option_text(&t->options, options[i].option);
+    if (options[i].way != way || !last) continue;
+    size_t at = 0;
+    if (!options[i].repeats) add_value(t, list, options[i].option, options[i].named, last);
+    else
+      for (const OptionUse *u; (u = option_next(&t->options, options[i].option, &at));) add_value(t, list, options[i].option, options[i].named, u->value);
+  }
+}
+
+static void add_temps(Tool *t, FileUses *list) {
+  const char *name = model_name(t->arena, t->options.args.items[0]), *dir = build_temps(t, name);
+  if (!dir) return;
+  ARENA_PUSH(t->arena, list, ((FileUse){"--save-temps", arena_printf(t->arena, "%s/%s.ir", dir, name)}));
+  ARENA_PUSH(t->arena, list, ((FileUse){"--save-temps", arena_printf(t->arena, "%s/%s.plan", dir, name)}));
+}
+
+/* ---- which files are the same */
+
+/* A regular file, or the place in a folder where there is none yet. */
+typedef struct Place {
+  bool there;
+  dev_t device;
+  ino_t number;     /* of the file, or of the folder */
+  const char *name; /* in the folder */
+} Place;
+
+static bool place_of(Arena *a, const char *path, Place *out) {
+  struct stat st;
+  if (strcmp(path, "-") == 0) return false;
+  if (stat(path, &st) == 0) {
+    *out = (Place){true, st.st_dev, st.st_ino, NULL};
+    return S_ISREG(st.st_mode);
+  }
+  const char *slash = strrchr(path, '/');
+  const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
+  if (stat(folder, &st) != 0) return false;
+  *out = (Place){false, st.st_dev, st.st_ino, slash ? slash + 1 : path};
+  return true;
+}
+
+static bool same_place(const Place *x, const Place *y) {
+  return x->there == y->there && x->device == y->device && x->number == y->number && (x->there || strcmp(x->name, y->name) == 0);
+}
+
+/* The first of the list that is the file, or NULL. */
+static const FileUse *find_same(Tool *t, const FileUse *list, size_t n, const char *path) {
+  Place x, y;
+  if (!place_of(t->arena, path, &x)) return NULL;
+  for (size_t i = 0; i < n; i++)
+    if (place_of(t->arena, list[i].path, &y) && same_place(&x, &y)) return &list[i];
+  return NULL;
+}
+
+/* ---- */
+
+static bool refuse(Tool *t, const FileUse *output, const char *why, const FileUse *other) {
+  diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s would write '%s', %s %s", output->what, output->path, why, other->what);
+  diag_help(t->diags, "name another file");
+  return false;
+}
+
+bool outputs_check(Tool *t, const FileUse *files, size_t n) {
+  FileUses reads = {0}, writes = {0};
+  ARENA_PUSH(t->arena, &reads, ((FileUse){t->options.command == CMD_convert ? "IN" : "MODEL", t->options.args.items[0]}));
+  add_options(t, &reads, READS);
+  for (size_t i = 0; i < n; i++) ARENA_PUSH(t->arena, &writes, files[i]);
+  add_options(t, &writes, WRITES);
+  add_temps(t, &writes);
+  for (size_t i = 0; i < writes.n; i++) {
+    const FileUse *output = &writes.items[i], *read = find_same(t, reads.items, reads.n, output->path);
+    if (read) return refuse(t, output, "which is read as", read);
+    const FileUse *written = find_same(t, writes.items, i, output->path);
+    if (written) return refuse(t, output, "which is written by", written);
+  }
+  return true;
+}

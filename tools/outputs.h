@@ -1,0 +1,17 @@
+/* tools/outputs.h - the files a command line names for writing: none may be a file it reads, or another of them. */
+#ifndef APC_TOOLS_OUTPUTS_H
+#define APC_TOOLS_OUTPUTS_H
+
+#include "tools/tool.h"
+
+/* A file and what names it, as in "-o". */
+typedef struct FileUse {
+  const char *what, *path;
+} FileUse;
+
+/* Checks `files` and what --save-plan, --save-temps, --output and --outputs name against each other and against the model and
+ * the files of --target, --plan, --weights, --inputs, --input and --expect, before anything is read or written.  Files are the
+ * same when the file system says so, whatever their names; standard output and devices are nobody's.  False after a diagnostic. */
+bool outputs_check(Tool *t, const FileUse *files, size_t n);
+
+#endif
