@@ -27,7 +27,7 @@ int cmd_compile(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
-  if (!emit_list(t, model_name(t->arena, path), &exe, &list)) return EXIT_USAGE;
+  if (!emit_list(t, model_name(t->arena, path), &exe, &list)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;

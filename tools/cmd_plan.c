@@ -19,7 +19,7 @@ int cmd_plan(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
-  if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list)) return EXIT_USAGE;
+  if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;

@@ -30,7 +30,7 @@ static bool check_here(Tool *t, const Target *target) {
 static int start(Tool *t, Running *r) {
   const char *model = t->options.args.items[0];
   EmitList forms;
-  if (!emit_list(t, model_name(t->arena, model), NULL, &forms)) return EXIT_USAGE;
+  if (!emit_list(t, model_name(t->arena, model), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   int code = EXIT_OK;
   if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected)) return tool_failed(t->diags);

@@ -175,7 +175,7 @@ static bool can_expect(Tool *t, const Verify *v) {
 static int verify(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
   EmitList forms;
-  if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return EXIT_USAGE;
+  if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) || !build_load(t, path, target, &v->parallel) || !build_plan(t, &v->parallel) || !can_expect(t, v) ||
       !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms))

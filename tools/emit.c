@@ -12,6 +12,7 @@
 #include "tools/emit_dot.h"
 #include "tools/emit_html.h"
 #include "tools/outputs.h"
+#include "tools/pass_name.h"
 #include "tools/ir_file.h"
 
 /* How far a build has to come for a form. */
@@ -88,6 +89,12 @@ static bool check_stdout(Tool *t, const EmitList *l) {
   return n <= 1 || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "only one thing can be written to standard output");
 }
 
+static bool check_passes(Tool *t, const EmitList *l) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].kind == EMIT_IR_PASS && !pass_name_check(t->diags, "--emit=ir", l->items[i].pass)) return false;
+  return true;
+}
+
 static bool check_files(Tool *t, const EmitList *l) {
   const char *out = option_text(&t->options, OPT_out);
   FileUse *files = ARENA_ARRAY(t->arena, FileUse, l->n + 1);
@@ -113,7 +120,7 @@ bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitL
   }
   if (out->n == 0 && otherwise) ARENA_PUSH(t->arena, out, ((Emit){.kind = *otherwise}));
   if (build_prints_plan(t)) ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_PLAN, .file = "-"}));
-  return name_files(t, model_name, out) && check_stdout(t, out) && check_files(t, out);
+  return check_passes(t, out) && name_files(t, model_name, out) && check_stdout(t, out) && check_files(t, out);
 }
 
 bool emit_wants(const EmitList *l, EmitKind kind) {
@@ -164,7 +171,6 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   for (bool found = false; *names && !found; names++) {
     text_printf(&list, "%s%s", list.n ? "," : "", *names);
     found = strcmp(*names, e->pass) == 0;
-    if (!found && !names[1]) return pipeline_run(b->model.m, e->pass, &(PassOptions){0}, t->diags); /* says that there is no such pass */
   }
   bool ok = model_load(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list), &(PassOptions){.device = b->target->device, .verify = true, .dump = stderr}, t->diags);
   const char *text = ok ? ir_file_text(t->arena, model.m, e->file) : "";

@@ -18,7 +18,7 @@ typedef struct EmitList {
 } EmitList;
 
 /* What --emit and -S ask for (nothing given: `otherwise`), with the files' names filled in from -o and the model's name.
- * False after a diagnostic: -o together with several files, a file that is read or written twice (tools/outputs.h). */
+ * False after a diagnostic: a pass there is not, -o together with several files, a file that is read or written twice (tools/outputs.h). */
 bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
 bool emit_wants(const EmitList *l, EmitKind kind);
 

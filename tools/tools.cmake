@@ -1,5 +1,5 @@
 # Programs of tools/.
-add_executable(apc-opt tools/apc_opt.c)
+add_executable(apc-opt tools/apc_opt.c tools/pass_name.c)
 target_link_libraries(apc-opt PRIVATE apc_warnings apc_passes apc_ir apc_base)
 
 # Where an installed apc finds the stub, from the folder of its program: an installation can be moved as a whole.

@@ -22,6 +22,13 @@ expect 2 "nearest command is 'inspect'" "$apc" insepct x
 expect 2 "nearest command is 'verify'" "$apc" verfy
 expect 2 "nearest is 'schedule'" "$apc" "$mlp" --emit=shedule
 expect 2 "nearest is 'latency'" "$apc" "$mlp" --objective latencey
+for command in compile plan run verify bench; do
+  expect 1 "error[APC0601]: --print-after: there is no pass 'vews'" "$apc" $command "$mlp" --print-after vews; expect_err "nearest name is 'views'"
+  expect 1 "error[APC0601]: --emit=ir: there is no pass 'vews'" "$apc" $command "$mlp" --emit=ir:vews; expect_err "nearest name is 'views'"
+done
+expect 0 "# after order" "$apc" plan "$mlp" -D d=8 -D layers=1 -q --print-after all
+expect 1 "--print-after: there is no pass 'vews'" "${apc%/*}/apc-opt" --print-after=vews "$source_dir/tests/text/dce.ir"; no_out
+expect 0 "# after dce" "${apc%/*}/apc-opt" --passes=dce --print-after=dce "$source_dir/tests/text/dce.ir"
 expect 2 "neither a command nor a model" "$apc" something
 expect 2 "nearest is 'show'" "$apc" targets shwo cpu
 expect 1 "nearest name is 'batch'" "$apc" plan "$mlp" --dim bacth=2
@@ -143,4 +150,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 192
+summary 216

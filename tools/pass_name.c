@@ -1,0 +1,20 @@
+/* tools/pass_name.c - see pass_name.h. */
+#include "tools/pass_name.h"
+
+#include <string.h>
+
+#include "base/nearest.h"
+#include "passes/pipeline.h"
+
+bool pass_name_check(Diags *d, const char *option, const char *name) {
+  Nearest near = nearest_to(name);
+  for (const char *const *pass = pass_names(); *pass; pass++) {
+    if (strcmp(*pass, name) == 0) return true;
+    nearest_try(&near, *pass);
+  }
+  diag_error(d, DIAG_pass_name, (Loc){0}, "%s: there is no pass '%s'", option, name);
+  if (near.best) diag_help(d, "the nearest name is '%s'", near.best);
+  return false;
+}
+
+bool print_after_check(Diags *d, const char *name) { return !name || strcmp(name, "all") == 0 || pass_name_check(d, "--print-after", name); }

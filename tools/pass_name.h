@@ -1,0 +1,13 @@
+/* tools/pass_name.h - names of passes on a command line, of apc and of apc-opt. */
+#ifndef APC_TOOLS_PASS_NAME_H
+#define APC_TOOLS_PASS_NAME_H
+
+#include "base/diag.h"
+
+/* Is it the name of a pass?  False after a diagnostic that begins with the option and ends with the nearest name. */
+bool pass_name_check(Diags *d, const char *option, const char *name);
+
+/* The same for --print-after, which takes "all" as well; NULL: it is not given. */
+bool print_after_check(Diags *d, const char *name);
+
+#endif
