@@ -1,6 +1,7 @@
-/* base/nearest.c - see nearest.h.  Levenshtein's distance by the usual table of one row. */
+/* base/nearest.c - see nearest.h.  Levenshtein's distance by the usual table of one row; case counts for nothing. */
 #include "base/nearest.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { LONGEST = 64 }; /* longer names have no nearest one */
@@ -14,7 +15,7 @@ static size_t edit_distance(const char *a, const char *b) {
     size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= nb; j++) {
-      size_t change = diagonal + (a[i - 1] != b[j - 1]);
+      size_t change = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
       diagonal = row[j];
       row[j] = least(change, least(row[j], row[j - 1]) + 1);
     }

@@ -238,7 +238,11 @@ ApcStatus apc_bind_dim(ApcModel *m, const char *symbol, int64_t size) {
       m->fixed[i] = size;
       return APC_OK;
     }
-  return host_error(m, RT_USAGE, "there is no dimension '%s'", symbol);
+  char names[300] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < p->n_symbols && used < sizeof names; i++)
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "; there are: ", program_text(p, p->symbols[i].name));
+  return host_error(m, RT_USAGE, "there is no dimension '%s'%s", symbol, names);
 }
 
 /* ---- running */

@@ -123,10 +123,16 @@ static bool find_address(const LaunchFlags *f, char *address) {
   return strlen(given) < LAUNCH_ADDRESS;
 }
 
+static const char *wanted_transport(const LaunchFlags *f) { return f->transport ? f->transport : variable("APC_TRANSPORT"); }
+
+static RtStatus check_transport(const LaunchFlags *f, RtError *error) {
+  const char *name = wanted_transport(f);
+  if (!name || strcmp(name, "tcp") == 0 || strcmp(name, "mpi") == 0) return RT_OK;
+  return rt_error(error, RT_USAGE, "the transport '%s' is neither tcp nor mpi", name);
+}
+
 static RtStatus choose_transport(const LaunchFlags *f, Launch *out, RtError *error) {
-  const char *name = f->transport ? f->transport : variable("APC_TRANSPORT");
-  if (name && strcmp(name, "tcp") != 0 && strcmp(name, "mpi") != 0)
-    return rt_error(error, RT_USAGE, "the transport '%s' is neither tcp nor mpi", name);
+  const char *name = wanted_transport(f);
   if (name) out->transport = strcmp(name, "mpi") == 0 ? LAUNCH_MPI : LAUNCH_TCP;
   else if (f->rendezvous) out->transport = LAUNCH_TCP;
   if (out->transport == LAUNCH_MPI || find_address(f, out->address)) return RT_OK;
@@ -136,6 +142,7 @@ static RtStatus choose_transport(const LaunchFlags *f, Launch *out, RtError *err
 
 RtStatus launch_find(const LaunchFlags *f, Launch *out, RtError *error) {
   RtStatus status = find_place(f, out, error);
+  if (!status) status = check_transport(f, error); /* also where there is one process and none is needed */
   if (!status && out->world == 1 && f->rank < 0 && f->rendezvous)
     return rt_error(error, RT_USAGE, "--rendezvous is for one of several ranks: give --rank and --world as well");
   return status || out->world == 1 ? status : choose_transport(f, out, error);

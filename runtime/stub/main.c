@@ -306,7 +306,7 @@ static int measure(ApcModel *m, long runs, long warmup) {
   }
   if (!status) {
     qsort(ms, (size_t)runs, sizeof *ms, ascending);
-    printf("%ld runs: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms\n", runs, ms[runs / 2],
+    printf("%ld run%s: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms\n", runs, runs == 1 ? "" : "s", (ms[(runs - 1) / 2] + ms[runs / 2]) / 2,
            sum / (double)runs, ms[0], ms[runs - 1]);
   }
   free(ms);

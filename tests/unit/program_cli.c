@@ -1,4 +1,5 @@
 /* tests/unit/program_cli.c - the command line of compiled programs: options, files, exit codes, messages. */
+#include <math.h>
 #include <sys/wait.h>
 
 #include "base/npy.h"
@@ -116,6 +117,10 @@ static void random_inputs(void) {
   CHECK(strcmp(first, output) != 0);
   RUNS("--input x=zeros --input ids=random --dim batch=40", 0, "y [40] = ");
   RUNS("--bench=3 --warmup 1", 0, "3 runs: median");
+  RUNS("--bench=1", 0, "1 run: median");
+  RUNS("--bench=2", 0, "2 runs: median");
+  double median = 0, mean = 0;
+  CHECKF(sscanf(output, "2 runs: median %lf ms, mean %lf ms", &median, &mean) == 2 && fabs(median - mean) < 0.0011, "the median of two is their mean: %s", output);
 }
 
 static void errors_have_codes(void) {
@@ -129,6 +134,8 @@ static void errors_have_codes(void) {
   RUNS("--input x=zeroes", 2, "neither @FILE.npy nor random[:SEED] nor zeros");
   RUNS("--input x=zeros --output q=@/tmp/q.npy", 2, "there is no output 'q'");
   RUNS("--input x=zeros --output y=q.npy", 2, "NAME=@FILE.npy is wanted");
+  RUNS("--input x=zeros --transport foo", 2, "the transport 'foo' is neither tcp nor mpi");
+  RUNS("--input x=zeros --dim btach=4", 2, "there is no dimension 'btach'; there are: batch");
   RUNS("--input x=zeros --outputs -", 2, "cannot be written to standard output");
   RUNS("--input x=zeros --timeout never", 2, "a time such as 60s");
   RUNS("--input x=zeros --ranks 3", 2, "this program was compiled for 2");
