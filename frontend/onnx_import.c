@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "frontend/onnx_import_graph.h"
 
 enum { OPSET_MIN = 1, OPSET_MAX = 26 };
@@ -208,6 +209,14 @@ typedef struct Missing {
   size_t first[3];
 } Missing;
 
+/* An operator of this operator set that may be meant. */
+static void suggest_operator(Import *im, const char *type) {
+  Nearest near = nearest_to(type);
+  for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++)
+    if (find_op("", onnx_ops[i].type, im->opset)) nearest_try(&near, onnx_ops[i].type);
+  if (near.best) diag_help(im->d, "the nearest operator is %s", near.best);
+}
+
 static bool check_supported(Import *im) {
   struct { Missing *items; size_t n, cap; } list = {0};
   for (size_t k = 0; k < im->g->norder; k++) {
@@ -229,6 +238,7 @@ static bool check_supported(Import *im) {
                missing->type, im->opset, missing->count, missing->count == 1 ? "" : "s");
     for (size_t i = 0; i < missing->count && i < 3; i++)
       diag_note(im->d, onnx_node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
+    suggest_operator(im, missing->type);
   }
   return list.n == 0;
 }

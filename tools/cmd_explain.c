@@ -35,6 +35,10 @@ int cmd_explain(Tool *t) {
   DiagCode code = diag_code_find(name);
   if (code == DIAG_NONE) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "there is no diagnostic '%s'", t->options.args.items[0]);
+    if (name[3 + strspn(name + 3, "0123456789")]) { /* not a number: no code is nearer than another */
+      diag_help(t->diags, "codes are APC and four digits, as in error[APC0217]");
+      return EXIT_USAGE;
+    }
     Nearest near = nearest_to(name);
     for (int c = 1; c < DIAG_COUNT; c++) nearest_try(&near, diag_code_name((DiagCode)c));
     if (near.best) diag_help(t->diags, "the nearest code is %s: %s", near.best, diag_brief(diag_code_find(near.best)));

@@ -10,12 +10,19 @@ static int (*const commands[CMD_COUNT])(Tool *) = {
 #undef COMMAND
 };
 
+static int version(Tool *t, int argc, char **argv) {
+  if (argc == 2) return puts("apc " APC_VERSION), EXIT_OK;
+  diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "--version stands alone, without '%s'", argv[2]);
+  return EXIT_USAGE;
+}
+
 static int run(Tool *t, int argc, char **argv) {
   bool ok = options_read(&t->options, argc, argv, t->diags);
   tool_start(t, argv);
   if (ok && option_given(&t->options, OPT_help)) {
-    if (t->options.command && t->options.args.n == 0) help_command(t->options.command);
+    if (t->options.named) help_command(t->options.command);
     else help_print();
+    t->diags = diags_new(t->arena); /* whatever else the line says */
     return EXIT_OK;
   }
   if (!ok) return tool_failed(t->diags);
@@ -25,13 +32,9 @@ static int run(Tool *t, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   standard_hold();
-  if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-    puts("apc " APC_VERSION);
-    return EXIT_OK;
-  }
   Tool t = {.arena = arena_new()};
   t.diags = diags_new(t.arena);
-  int code = run(&t, argc, argv);
+  int code = argc > 1 && strcmp(argv[1], "--version") == 0 ? version(&t, argc, argv) : run(&t, argc, argv);
   if (argc == 1) help_print();
   tool_stages_end(&t);
   if (!standard_output_written()) {

@@ -78,20 +78,23 @@ static bool is_shape(Arena *a, const char *text) {
 
 /* ---- words */
 
-/* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V", or be one: "K" (a count). */
-static bool word_matches(const char *word, const char *value, size_t n) {
+static bool is_positive(const char *text, size_t n) {
   int64_t v;
+  char digits[24];
+  if (n >= sizeof digits) return false;
+  memcpy(digits, text, n);
+  digits[n] = 0;
+  return parse_whole(digits, &v) && v > 0;
+}
+
+/* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V" (a count), or be one: "K" (a count). */
+static bool word_matches(const char *word, const char *value, size_t n) {
   const char *colon = strchr(word, ':');
-  if (strcmp(word, "K") == 0) {
-    char digits[24];
-    if (n >= sizeof digits) return false;
-    memcpy(digits, value, n);
-    digits[n] = 0;
-    return parse_whole(digits, &v) && v > 0;
-  }
+  if (strcmp(word, "K") == 0) return is_positive(value, n);
   if (!colon) return strlen(word) == n && strncmp(word, value, n) == 0;
   size_t head = (size_t)(colon - word) + 1;
-  return n > head && strncmp(word, value, head) == 0;
+  if (n <= head || strncmp(word, value, head) != 0) return false;
+  return word[head] != 'V' || is_positive(value + head, n - head);
 }
 
 static const ChoiceRow *find_choice(OptionId option, const char *value, size_t n) {
@@ -108,7 +111,7 @@ static bool check_word(Diags *d, OptionId option, const char *value, size_t n) {
   Text all = {.arena = d->arena};
   for (int i = 0; i < choice_count; i++)
     if (choice_rows[i].option == option) {
-      nearest_try(&near, choice_rows[i].word);
+      if (strcmp(choice_rows[i].word, "K") != 0) nearest_try(&near, choice_rows[i].word);
       text_printf(&all, "%s%s", all.n ? ", " : "", choice_rows[i].word);
     }
   if (near.best) diag_help(d, "the nearest is '%s'", near.best);

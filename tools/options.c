@@ -78,7 +78,7 @@ static bool unknown_option(Reader *r, const char *word) {
   char *flag = arena_strndup(r->d->arena, word, n);
   diag_error(r->d, DIAG_usage_option, (Loc){0}, "unknown option '%s'", flag);
   Nearest near = nearest_to(flag);
-  for (int i = 0; i < OPT_COUNT; i++)
+  for (int i = 0; i < OPT_COUNT && flag[1] == '-'; i++) /* among single letters all are near */
     if (!r->o->command || option_rows[i].commands & (1u << r->o->command)) nearest_try(&near, option_rows[i].flag);
   if (near.best) diag_help(r->d, "the nearest option is '%s'", near.best);
   else diag_help(r->d, "`apc %s--help` lists the options", r->o->command ? arena_printf(r->d->arena, "%s ", command_rows[r->o->command].name) : "");
@@ -106,7 +106,8 @@ static bool read_option(Reader *r) {
 static void take_argument(Reader *r, const char *word) {
   if (!r->o->command) {
     r->o->command = find_command(word);
-    if (r->o->command) return;
+    r->o->named = r->o->command != CMD_none;
+    if (r->o->named) return;
     r->o->command = CMD_compile;
   }
   ARENA_PUSH(r->d->arena, &r->o->args, word);

@@ -85,6 +85,7 @@ typedef struct OptionUse {
 
 typedef struct Options {
   Command command; /* CMD_none: only when reading failed, or nothing but --help was asked */
+  bool named;      /* the line has its name; compile is meant without */
   struct { const char **items; size_t n, cap; } args;
   struct { OptionUse *items; size_t n, cap; } uses;
 } Options;

@@ -16,6 +16,7 @@ for command in compile run verify bench; do
   expect 1 "operator Softest is not supported at operator set 15 (2 nodes)" "$apc" $command unknown.onnx -q --target cpux2; no_out
   expect_err "operator Erz is not supported"; expect_err 'node "/blocks.1/Erz"'
 done
+expect_err "the nearest operator is Erf"
 check "a program was written" test ! -e unknown
 
 # as text it is the same

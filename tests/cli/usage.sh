@@ -13,6 +13,11 @@ for c in compile plan run verify bench inspect targets doctor convert explain; d
 done
 expect 0 "--micro-batches" "$apc" plan --help
 expect 0 "apc 0." "$apc" --version
+expect 0 "apc run MODEL" "$apc" run --help --foo; no_err
+expect 0 "apc run MODEL" "$apc" run extra --help
+expect 0 "apc COMMAND" "$apc" model.onnx --help
+expect 2 "--version stands alone" "$apc" --version extra; no_out
+expect 1 "cannot be written" bash -c "'$apc' --version >/dev/full"
 expect 2 "no model and no command" "$apc"
 
 # typos
@@ -34,6 +39,12 @@ expect 2 "nearest is 'show'" "$apc" targets shwo cpu
 expect 1 "nearest name is 'batch'" "$apc" plan "$mlp" --dim bacth=2
 expect 1 "nearest name is 'x'" "$apc" run "$mlp" -D d=8 -D layers=1 --input xx=zeros
 expect 1 "nearest name" "$apc" plan "$mlp" --target cpx4
+expect 1 "the nearest name is 'cpu'" "$apc" plan "$mlp" --target CPU
+expect 2 "it takes none, selective, full, K" "$apc" plan "$mlp" --recompute K
+expect 2 "nearest is 'interleaved:V'" "$apc" plan "$mlp" --schedule interleaved:x
+expect 2 "codes are APC and four digits" "$apc" explain foo
+expect 2 "the nearest code is APC0" "$apc" explain 0218
+for letter in -V -qv; do expect 2 "unknown option '$letter'" "$apc" plan "$mlp" $letter; expect_err "\`apc plan --help\` lists the options"; done
 
 # wrong forms
 expect 2 "needs a value" "$apc" plan "$mlp" --target
