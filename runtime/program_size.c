@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/program.h"
 
@@ -152,8 +153,8 @@ static RtStatus bind_input(const Program *p, const ProgramPort *port, const Prog
                            const char **binder, RtError *error) {
   if (shape->rank < 0) return RT_OK;
   if (shape->rank != (int)port->dims.n)
-    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimensions, but the model wants %u",
-                    program_text(p, port->name), shape->rank, port->dims.n);
+    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u",
+                    program_text(p, port->name), shape->rank, shape->rank == 1 ? "" : "s", port->dims.n);
   for (uint32_t d = 0; d < port->dims.n; d++) {
     RtStatus status = bind_dim(p, port, d, shape->dims[d], symbols, binder, error);
     if (status) return status;
@@ -191,10 +192,11 @@ static RtStatus check_shapes(const Program *p, uint32_t entry, const ProgramShap
     const uint32_t *dims = program_list(p, port->dims);
     for (uint32_t d = 0; shapes[i].rank >= 0 && d < port->dims.n; d++)
       if (values[dims[d]] != shapes[i].dims[d]) {
-        char expr[200];
-        return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s = %" PRId64,
-                        program_text(p, port->name), d, shapes[i].dims[d],
-                        program_expr_text(p, dims[d], expr, sizeof expr), values[dims[d]]);
+        char expr[200], value[24];
+        snprintf(value, sizeof value, "%" PRId64, values[dims[d]]);
+        bool number = strcmp(program_expr_text(p, dims[d], expr, sizeof expr), value) == 0;
+        return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s%s%s", program_text(p, port->name), d,
+                        shapes[i].dims[d], number ? "" : expr, number ? "" : " = ", value);
       }
   }
   return RT_OK;

@@ -56,12 +56,13 @@ static void stop(Running *r) {
 /* ---- outputs of run */
 
 static bool write_one(Tool *t, const Tensors *outputs, const char *text) {
-  const char *at = strstr(text, "=@");
-  const char *name = at ? arena_strndup(t->arena, text, (size_t)(at - text)) : "";
+  bool only = text[0] == '@' && outputs->n == 1; /* needs no name */
+  const char *at = only ? text : strstr(text, "=@");
+  const char *name = only ? outputs->items[0].name : at ? arena_strndup(t->arena, text, (size_t)(at - text)) : "";
   const Tensor *x = at ? tensors_find(outputs, name) : NULL;
   if (!at) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--output takes NAME=@FILE.npy, not '%s'", text);
   if (!x) return diag_error(t->diags, DIAG_input, (Loc){0}, "the model has no output '%s'", name);
-  return npy_write(t->diags, at + 2, x);
+  return npy_write(t->diags, at + (only ? 1 : 2), x);
 }
 
 static bool write_all(Tool *t, const Tensors *outputs, const char *path) {
@@ -163,8 +164,8 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
   Arena *a = t->arena;
   const Plan *p = r->build.plan;
   if (!option_given(&t->options, OPT_json)) {
-    fprintf(t->results, "%s on %s, %s, %d runs\n", r->build.model.path, r->build.target->name,
-            degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs);
+    fprintf(t->results, "%s on %s, %s, %d run%s\n", r->build.model.path, r->build.target->name,
+            degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs, runs == 1 ? "" : "s");
     fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n", show_seconds(a, s->mean),
             show_seconds(a, s->deviation), show_seconds(a, s->median), show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
     fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);

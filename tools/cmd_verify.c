@@ -111,8 +111,9 @@ static json_t *check_json(const Verify *v, const OutputCheck *c) {
 }
 
 static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
-  fprintf(t->results, "%-8s %-24s %d ranks against one: relative L2 %.3g, largest difference %.3g%s\n", c->ok ? "equal" : "DIFFERS", c->name,
-          v->parallel.plan->ranks, c->one.rel_l2, c->one.max_abs, v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "");
+  fprintf(t->results, "%-8s %-24s %d rank%s against one: relative L2 %.3g, largest difference %.3g%s%s\n", c->ok ? "equal" : "DIFFERS", c->name,
+          v->parallel.plan->ranks, v->parallel.plan->ranks == 1 ? "" : "s", c->one.rel_l2, c->one.max_abs,
+          v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "", c->one.ok && !c->ok ? ", which is too far" : "");
 }
 
 static void show_proof(const Tool *t, const Proof *p) {

@@ -140,7 +140,7 @@ static bool bind_shape(Tool *t, Module *m, const char *value) {
   int n = 1;
   for (const char *p = dims; *p; p++) n += *p == ',' || *p == 'x';
   if (n != type->rank)
-    return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--shape: input '%s' has %d dimensions, not %d", name, type->rank, n);
+    return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--shape: input '%s' has %d dimension%s, not %d", name, type->rank, type->rank == 1 ? "" : "s", n);
   for (int i = 0; i < n; i++) {
     size_t length = strcspn(dims, ",x");
     int64_t size;

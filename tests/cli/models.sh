@@ -136,7 +136,7 @@ expect 0 "" ./gpt --inputs "$gpt_in" --outputs mine.npz
 expect 0 "4 in 1 stage" "$apc" inspect gpt
 expect 0 "" "$apc" inspect gpt --json; expect_json 'd["kind"] == "program" and d["ranks"] == 4'
 expect 0 "" "$apc" run "$gpt" -q --target cpux3 --inputs "$gpt_in" --outputs theirs.npz --expect "$gpt_out"; expect_out "equal"
-expect 0 "" "$apc" run "$gpt" -q --inputs "$gpt_in" --expect mine.npz --json
+expect 0 "" "$apc" run "$gpt" -q --inputs "$gpt_in" --expect mine.npz --json --output @logits.npy; check "no output" test -s logits.npy
 expect_json 'd["schema"] == "apc.run/1" and d["ok"] and d["expected"][0]["rel_l2"] < 1e-5'
 expect 4 "DIFFERS" "$apc" run "$gpt" -q --input tokens=random:7 --dim batch=4 --dim seq=32 --expect "$gpt_out"
 expect 0 "" "$apc" run "$gpt" -q --input tokens=random:7 --dim batch=4 --dim seq=32 --expect "$gpt_out" --atol 1000
@@ -173,7 +173,9 @@ expect 4 "NOT OK" "$apc" verify "$gpt" -q --target cpux4 --tp 4 --dim batch=2 --
 llama="$source_dir/examples/llama.apc -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32"
 expect 0 "decode/logits" "$apc" verify $llama -q --target cpux2 --tp 2 --dim batch=2 --dim seq=8 --input at=zeros
 
+expect 4 "1 rank against one: relative L2 0, largest difference 0; reference: " "$apc" verify "$mlp" $small -q --rtol 0; expect_out ", which is too far"
 # bench
+expect 0 ", 1 run" "$apc" bench "$mlp" $small --runs 1 --warmup 0 -q; check "1 runs" bash -c "! grep '1 runs' out"
 expect 0 "" "$apc" bench "$mlp" $small --target cpux2 --runs 5 --warmup 1 --json
 expect_json 'd["schema"] == "apc.bench/1" and d["runs"] == 5 and d["min_us"] <= d["median_us"] <= d["max_us"]'
 

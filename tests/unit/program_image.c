@@ -235,11 +235,11 @@ static void symbols_bind(void) {
   CHECK(bind(&p, 2, 6, 4, &s, NULL) == RT_OK && s == 6);
   CHECK(bind(&p, -1, 0, 0, &s, NULL) == RT_OK && s == 8);
   static const struct { int rank; int64_t n, m; const char *text; } cases[] = {
-    {1, 6, 0, "input 'x' has 1 dimensions, but the model wants 2"},
+    {1, 6, 0, "input 'x' has 1 dimension, but the model wants 2"},
     {2, 66, 4, "input 'x': dimension 0 is 66, but this program was compiled for batch from 2 to 64"},
     {2, 0, 4, "input 'x': dimension 0 is 0, but this program was compiled for batch from 2 to 64"},
     {2, 7, 4, "input 'x': dimension 0 is 7, but batch must be a multiple of 2"},
-    {2, 6, 5, "input 'x': dimension 1 is 5, but must be 4 = 4"},
+    {2, 6, 5, "input 'x': dimension 1 is 5, but must be 4"},
     {2, -1, 4, "input 'x': dimension 0 is negative"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
