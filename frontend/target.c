@@ -33,15 +33,17 @@ static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name
 
 static bool is_target(const TopoBlock *b) { return b->kind == TOPO_machine || b->kind == TOPO_target; }
 
-/* Every machine of a file must be sound, not only the one it ends with. */
-static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
+static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
   bool ok = true;
   for (const TopoBlock *b = l->own->first; b; b = b->next) {
     Found f;
-    if (is_target(b)) ok = found(d, l, b, b->name, 0, &f) && target_build(d, a, &f.parts, f.name, f.ranks) && ok;
+    if (b->kind == kind) ok = found(d, l, b, b->name, 0, &f) && target_build(d, a, &f.parts, f.name, f.ranks) && ok;
   }
   return ok;
 }
+
+/* Every machine of a file must be sound, not only the one it ends with; what is wrong with one its targets do not repeat. */
+static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) { return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target); }
 
 static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks, Found *out) {
   TopoFile *own = ARENA_NEW(a, TopoFile);

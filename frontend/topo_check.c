@@ -123,6 +123,7 @@ static bool quantity_fits(const Match *m, const TopoValue *v, const char *dimens
     if (strcmp(units[i].dimension, dimension) != 0) return wanted(m, dimension);
   }
   bool zero = strcmp(dimension, "TIME") == 0 && v->number == 0;
+  if (isinf(v->number)) return diag_error(m->d, DIAG_target_syntax, v->loc, "the number is too large");
   return zero || (v->number > 0 && isfinite(v->number)) || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' must be above 0", m->s->name);
 }
 
@@ -146,13 +147,21 @@ static bool type_fits(const Match *m, const TopoValue *v) {
   return false;
 }
 
+/* A day of the calendar, but for months that are shorter. */
+static bool date_fits(const Match *m, const TopoValue *v) {
+  int month = 0, day = 0;
+  if (v->kind != TV_DATE || sscanf(v->text, "%*d-%d-%d", &month, &day) != 2 || month < 1 || month > 12 || day < 1 || day > 31) return wanted(m, "DATE");
+  return true;
+}
+
 static bool slot_fits(const Match *m, const char *slot) {
   const TopoValue *v = current(m);
   if (!v) return wanted(m, slot);
   if (is_dimension(slot)) return quantity_fits(m, v, slot);
   if (strcmp(slot, "COUNT") == 0 || strcmp(slot, "NUMBER") == 0 || strcmp(slot, "SHARE") == 0) return plain_number_fits(m, v, slot);
   if (strcmp(slot, "TYPE") == 0) return type_fits(m, v);
-  TopoValueKind kind = strcmp(slot, "NAME") == 0 ? TV_WORD : strcmp(slot, "STRING") == 0 ? TV_STRING : strcmp(slot, "DATE") == 0 ? TV_DATE : TV_TILE;
+  if (strcmp(slot, "DATE") == 0) return date_fits(m, v);
+  TopoValueKind kind = strcmp(slot, "NAME") == 0 ? TV_WORD : strcmp(slot, "STRING") == 0 ? TV_STRING : TV_TILE;
   return v->kind == kind || wanted(m, slot);
 }
 

@@ -173,7 +173,8 @@ static bool read_stage(Parser *p) {
   Loc loc = here(p);
   int stage = 0;
   if (!number(p, "the number of a stage", &stage)) return false;
-  if (stage < 1 || stage >= p->f->mesh.stages) return diag_error(p->d, DIAG_plan_model, loc, "stages begin from 1 to %d here", p->f->mesh.stages - 1);
+  if (p->f->mesh.stages == 1) return diag_error(p->d, DIAG_plan_model, loc, "the mesh line above has one stage, which begins with the model");
+  if (stage < 1 || stage >= p->f->mesh.stages) return diag_error(p->d, DIAG_plan_model, loc, "stage %d of %d does not exist, or begins with the model", stage, p->f->mesh.stages);
   if (p->f->stages[stage].op) return diag_error(p->d, DIAG_plan_syntax, loc, "stage %d begins twice", stage);
   spaces(p);
   PlanFileStage s = {.loc = here(p)};

@@ -237,11 +237,19 @@ static bool judge_axes(Search *s, Outcome *o) {
   return true;
 }
 
+/* "16 GB", "8.58 KB": in powers of 1000, as memory limits are given. */
+static const char *bytes_text(Arena *a, double bytes) {
+  static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+  int u = 0;
+  while (u < 4 && bytes >= 999.5) bytes /= 1000, u++;
+  return arena_printf(a, "%.3g %s", bytes, units[u]);
+}
+
 static void price_outcome(Search *s, Outcome *o) {
   o->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   o->feasible = o->price.possible && o->price.memory.total <= s->limit;
   if (!o->feasible)
-    o->why_not = arena_printf(s->arena, "needs %.3g GB on a rank, %.3g GB are allowed", o->price.memory.total / 1e9, s->limit / 1e9);
+    o->why_not = arena_printf(s->arena, "needs %s on a rank, %s are allowed", bytes_text(s->arena, o->price.memory.total), bytes_text(s->arena, s->limit));
 }
 
 static bool cut_and_price(Search *s, Outcome *o) {
@@ -265,8 +273,9 @@ static double resident_bytes(Module *m, const Func *f) {
 }
 
 static const char *too_large(const Search *s) {
-  return arena_printf(s->arena, "%.3g GB are allowed on a rank; weights and state are %.3g GB, and need more than that even cut among %d ranks", s->limit / 1e9,
-                      resident_bytes(s->m, s->f) / 1e9, s->t->ranks);
+  const char *among = s->t->ranks > 1 ? arena_printf(s->arena, ", and need more than that even cut among %d ranks", s->t->ranks) : "";
+  return arena_printf(s->arena, "%s are allowed on a rank; weights and state are %s%s", bytes_text(s->arena, s->limit),
+                      bytes_text(s->arena, resident_bytes(s->m, s->f)), among);
 }
 
 /* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the memory limit. */

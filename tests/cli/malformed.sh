@@ -57,6 +57,7 @@ plan 's/{c:tp}/{c:nowhere}/'
 plan 's/{c:tp}/{c:tp/'
 plan 's/^op "layers.0.up.dot"/op "no.such.operation"/'
 plan 's/^stage 1 /stage 2 /'
+plan 's/stages 2/stages 1/'; expect_err "the mesh line above has one stage"
 plan 's/^op /oops /'
 : >bad.plan; bad APC04 "$apc" plan "$mlp" $small --plan bad.plan
 bad APC0001 "$apc" plan "$mlp" $small --plan nowhere.plan
@@ -108,6 +109,8 @@ mkdir -p folder.ir; bad APC0001 "$apc" plan folder.ir -q
 bad APC0603 "$apc" plan "$source_dir/README.md" -q
 bad APC0203 "$apc" plan "$mlp" -q -D layrs=2
 bad APC0208 "$apc" plan "$source_dir/examples/gpt.apc" -q -D d=100
+printf '\xef\xbb\xbf' | cat - "$mlp" >bom.apc; expect 0 "" "$apc" plan bom.apc $small -q # as some editors write it
+expect 3 "weights and state are 4.29 KB" "$apc" plan "$mlp" -D d=16 -D hidden=32 -D layers=1 -q --memory 1KB; expect_err "1 KB are allowed"
 for option in --dim --dim-hint; do expect 1 "'seq' cannot be 5000: it is 1 to 1024" "$apc" plan "$source_dir/examples/gpt.apc" -q $option seq=5000; done
 expect 1 "'batch' cannot be 3: it is 2 already" "$apc" plan "$source_dir/examples/mlp.apc" -q --dim batch=2 --dim batch=3
 

@@ -50,11 +50,15 @@ bad 1:5 "says nothing about 'launch'" 'gpu g { memory 8 GB at 1 TB/s; }'
 bad 1:32 "given twice" 'gpu g { memory 8 GB at 1 TB/s; memory 8 GB at 1 TB/s; }'
 bad 2:23 "nearest is 'g1'" "gpu g1 { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }"$'\n'"machine m { devices 2 g2; }"
 bad 2:9 "no link that joins all" "$gpu"$'\n''machine m { devices 2 g; }'
+bad 2:50 "a date (2026-07-20), found '2026-13-41'" "$gpu"$'\n''machine m { devices 1 g; price 1 USD/h "a price" 2026-13-41; }'
+bad 1:16 "the number is too large" 'gpu g { memory 1e400 GB at 1 TB/s; }'
 bad 2:26 "a date" "$gpu"$'\n''machine m { devices 1 g; price 1 USD/h "x"; }'
 bad 2:50 "nearest is 'nvlink-ampere'" "$gpu"$'\n''machine m { devices 2 g; link n at 100 GB/s with nvlink-amper; }'
 bad 1:8 "end of file" 'gpu g {'
 bad 1:1 "no machine" "$gpu"
 expect 1 "APC0001" "$apc" targets check missing.topo
+printf '%s\n' 'cpu c { cores 2; memory 1 GB at 1 GB/s; launch 1 us; peak f32 1 GFLOPS; }' 'machine m { devices 4 c; link s at 1 GB/s; }' 'target n { machine m; }' >cpus.topo
+expect 1 "describe 4 cpus as one" "$apc" targets check cpus.topo; check "told twice" test "$(grep -c error err)" = 1
 expect 2 "reads .topo files" "$apc" targets check "$gpt"
 
 # a machine of one's own
