@@ -25,13 +25,13 @@ static const struct { const char *flag, *argument, *help; } rows[OPTIONS] = {
 #undef OPTION
 };
 
-static int usage(void) {
-  fputs("usage: apc-opt [options] FILE.ir\n", stderr);
-  for (int i = 0; i < OPTIONS; i++) fprintf(stderr, "  %s=%s: %s\n", rows[i].flag, rows[i].argument, rows[i].help);
-  fputs("passes:", stderr);
-  for (const char *const *p = pass_names(); *p; p++) fprintf(stderr, " %s", *p);
-  fputs("\n", stderr);
-  return 2;
+static int usage(FILE *out, int code) {
+  fputs("usage: apc-opt [options] FILE.ir\n", out);
+  for (int i = 0; i < OPTIONS; i++) fprintf(out, "  %s=%s: %s\n", rows[i].flag, rows[i].argument, rows[i].help);
+  fputs("passes:", out);
+  for (const char *const *p = pass_names(); *p; p++) fprintf(out, " %s", *p);
+  fputs("\n", out);
+  return code;
 }
 
 static char *read_stdin(Arena *a) {
@@ -72,11 +72,12 @@ static bool take_option(const char *word, const char **values) {
 int main(int argc, char **argv) {
   const char *file = NULL, *values[OPTIONS] = {NULL};
   for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--help") == 0) return usage(stdout, 0);
     if (take_option(argv[i], values)) continue;
-    if ((argv[i][0] == '-' && argv[i][1]) || file) return usage();
+    if ((argv[i][0] == '-' && argv[i][1]) || file) return usage(stderr, 2);
     file = argv[i];
   }
-  if (!file) return usage();
+  if (!file) return usage(stderr, 2);
   PassOptions how = {.verify = true, .dump = stdout, .device = values[OPT_device], .print_after = values[OPT_print_after]};
   Arena *a = arena_new();
   Diags *diags = diags_new(a);

@@ -54,8 +54,8 @@ static Check runtime(Arena *a) {
 }
 
 static Check mpi(Arena *a) {
-  const char *line = first_line(a, "mpicc --version 2>/dev/null");
-  return (Check){"MPI", "ranks of several machines under mpirun", false, line != NULL, line ? line : "mpicc not found", "libopenmpi-dev"};
+  const char *line = first_line(a, "mpirun --version 2>/dev/null");
+  return (Check){"MPI", "ranks of several machines under mpirun", false, line != NULL, line ? line : "mpirun not found", "openmpi-bin"};
 }
 
 /* ---- libraries */

@@ -89,7 +89,8 @@ static bool onnx_facts(Tool *t, const char *path, OnnxFacts *out) {
   const Onnx__ModelProto *model = onnx_file_model(file);
   out->opset = default_opset(model);
   out->ir_version = model->ir_version;
-  out->producer = arena_printf(t->arena, "%s %s", model->producer_name ? model->producer_name : "", model->producer_version ? model->producer_version : "");
+  const char *name = model->producer_name ? model->producer_name : "", *version = model->producer_version ? model->producer_version : "";
+  out->producer = arena_printf(t->arena, "%s%s%s", name, *name && *version ? " " : "", version);
   if (model->graph) count_graph(t->arena, model, model->graph, out);
   sort_counts(&out->operators);
   onnx_file_close(file);
@@ -235,16 +236,16 @@ int inspect_model(Tool *t, const char *path) {
   bool onnx = model_kind(path) == MODEL_ONNX, json = option_given(&t->options, OPT_json);
   if (onnx && !onnx_facts(t, path, &facts)) return EXIT_BAD_INPUT;
   if (option_given(&t->options, OPT_unsupported)) return list_unsupported(t, &facts);
-  if (!json) printf("%s\n", path);
   if (onnx && !json) {
-    printf("  onnx         opset %" PRId64 ", IR version %" PRId64 ", %s nodes, by %s\n", facts.opset, facts.ir_version,
-           show_count(t->arena, facts.nodes), facts.producer);
+    printf("%s\n  onnx         opset %" PRId64 ", IR version %" PRId64 ", %s nodes%s%s\n", path, facts.opset, facts.ir_version,
+           show_count(t->arena, facts.nodes), *facts.producer ? ", by " : "", facts.producer);
     print_counts("operators", &facts.operators, false);
     print_counts("unsupported", &facts.operators, true);
   }
   Model model;
   bool ok = model_load(t, path, &model) && model_check_known(t, &model);
   tool_stages_end(t);
+  if (ok && !json && !onnx) printf("%s\n", path);
   if (ok && !json) print_model(t, &model);
   if (json) {
     json_t *document = ok ? facts_json(t, &model) : json_object();

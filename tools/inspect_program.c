@@ -1,4 +1,6 @@
 /* tools/inspect_program.c - apc inspect of a compiled model: what its Program says. */
+#include <string.h>
+
 #include "base/json_text.h"
 #include "runtime/artifact.h"
 #include "runtime/program.h"
@@ -30,9 +32,13 @@ static json_t *program_json(const Program *p, const char *path) {
 }
 
 static void print_ports(const Program *p, const char *what, uint32_t first, uint32_t n) {
-  for (uint32_t k = 0; k < n; k++)
-    printf("    %-7s %-24s %s, %u dimensions\n", what, program_text(p, p->ports[first + k].name), dtype_name((DType)p->ports[first + k].dtype),
-           p->ports[first + k].dims.n);
+  for (uint32_t k = first; k < first + n; k++) {
+    const ProgramPort *r = &p->ports[k];
+    char dim[200];
+    printf("    %-7s %-24s %s[", what, program_text(p, r->name), dtype_name((DType)r->dtype));
+    for (uint32_t d = 0; d < r->dims.n; d++) printf("%s%s", d ? ", " : "", program_expr_text(p, program_list(p, r->dims)[d], dim, sizeof dim));
+    puts("]");
+  }
 }
 
 /* Weights of the model, not those computed from them. */
@@ -62,11 +68,21 @@ static void print_program(Tool *t, const Program *p, const char *path) {
   fputs(text_str(&text), stdout);
 }
 
+/* What a program lacks is worth telling only of programs. */
+static bool executable(const char *path) {
+  char magic[4] = "";
+  FILE *f = fopen(path, "re");
+  bool elf = f && fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, "\177ELF", sizeof magic) == 0;
+  if (f) fclose(f);
+  return elf;
+}
+
 int inspect_program(Tool *t, const char *path) {
   Artifact artifact;
   RtError error = {0};
   if (artifact_open(path, path, &artifact, &error) != RT_OK) {
-    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read: %s", error.text);
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read%s%s", executable(path) ? ": " : "",
+               executable(path) ? error.text : "");
     diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); programs by their last bytes");
     return EXIT_BAD_INPUT;
   }

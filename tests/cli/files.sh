@@ -71,6 +71,16 @@ expect 0 "against wrong.npz: relative L2" "$apc" verify tiny.ir -q --inputs x.np
 expect 2 "128 ranks are more than the 64" "$apc" verify tiny.ir -q --expect z.npz --target dgx-a100x128
 
 # inspect
+expect 0 "input   tokens                   i64[batch, seq]" bash -c "'$apc' '$gpt' -q -o gpt && '$apc' inspect gpt"
+expect 0 "" "$apc" plan "$mlp" $small --target cpux2 --tp 2 --emit=spmd=s.spmd; expect 0 "" "$apc" plan "$mlp" $small --target cpux2 --tp 2 --emit=spmd=s.ir
+expect 1 "no model, program or file of tensors" "$apc" inspect s.spmd; check "it is no program that was stripped" bash -c "! grep stripped err"
+expect 1 "a model is level 1" "$apc" inspect s.ir; no_out
+/usr/bin/python3 - "$gpt" <<'PY'
+import sys
+d = open(sys.argv[1], 'rb').read()
+open('nobody.onnx', 'wb').write(d.replace(b'\x12\x07pytorch\x1a\x061.13.0', b'', 1)) # producer, version
+PY
+expect 0 "nodes" "$apc" inspect nobody.onnx; check "nobody made it" bash -c "! grep ', by' out"
 expect 0 "21 tensors, 661.0 KiB" "$apc" inspect w.safetensors; expect_out "token.weight"
 expect 0 "" "$apc" inspect w.safetensors --json
 expect_json 'd["kind"] == "tensors" and len(d["tensors"]) == 21 and d["bytes"] == sum(x["bytes"] for x in d["tensors"]) == 676864'

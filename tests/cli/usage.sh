@@ -46,6 +46,9 @@ expect 2 "codes are APC and four digits" "$apc" explain foo
 expect 2 "the nearest code is APC0" "$apc" explain 0218
 for letter in -V -qv; do expect 2 "unknown option '$letter'" "$apc" plan "$mlp" $letter; expect_err "\`apc plan --help\` lists the options"; done
 
+expect 0 "usage: apc-opt" "$(dirname "$apc")/apc-opt" --help; no_err
+expect 2 "usage: apc-opt" "$(dirname "$apc")/apc-opt"; no_out
+
 # wrong forms
 expect 2 "needs a value" "$apc" plan "$mlp" --target
 expect 2 "takes no value" "$apc" plan "$mlp" --json=1
