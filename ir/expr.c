@@ -100,16 +100,16 @@ bool ex_get_const(const Expr *e, int64_t *v) {
 
 /* ---- polynomials */
 
-static int64_t overflow(Module *m) { return fault(m, "a size does not fit 64 bits"); }
+int64_t ex_overflow(Module *m) { return fault(m, "a size does not fit 64 bits"); }
 
 static int64_t mul_checked(Module *m, int64_t a, int64_t b) {
   int64_t r;
-  return __builtin_mul_overflow(a, b, &r) ? overflow(m) : r;
+  return __builtin_mul_overflow(a, b, &r) ? ex_overflow(m) : r;
 }
 
 static int64_t add_checked(Module *m, int64_t a, int64_t b) {
   int64_t r;
-  return __builtin_add_overflow(a, b, &r) ? overflow(m) : r;
+  return __builtin_add_overflow(a, b, &r) ? ex_overflow(m) : r;
 }
 
 static int compare_atoms(const Module *m, const Term *a, const Term *b) {

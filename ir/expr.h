@@ -70,4 +70,7 @@ int ex_compare(const struct Module *m, const Expr *a, const Expr *b);
 
 void ex_print(const struct Module *m, Text *t, const Expr *e);
 
+/* The fault of a number beyond 64 bits, for sizes that are computed without expressions; 0. */
+int64_t ex_overflow(struct Module *m);
+
 #endif

@@ -119,7 +119,7 @@ Param *module_param_add(Module *m, const char *name, const Type *type) {
     int64_t extent = 0;
     p.strides[d] = stride;
     ex_get_const(type->dims[d], &extent);
-    if (__builtin_mul_overflow(stride, extent > 0 ? extent : 1, &stride)) m->expr_fault = "a size does not fit 64 bits", stride = 1;
+    if (__builtin_mul_overflow(stride, extent > 0 ? extent : 1, &stride)) ex_overflow(m), stride = 1;
   }
   ParamSlot *slot = ARENA_NEW(m->arena, ParamSlot);
   *slot = (ParamSlot){p.name, m->params.n};
