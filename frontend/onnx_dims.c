@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/onnx_known.h"
+
+enum { MAX_SUM = 256 }; /* characters; longer texts are taken as names */
+
 static bool name_char(char c, bool first) {
   return isalpha((unsigned char)c) || c == '_' || (!first && (isdigit((unsigned char)c) || c == '.'));
 }
@@ -49,7 +53,7 @@ static const Expr *atom(Cursor *c) {
     char *end;
     long v = strtol(start, &end, 10);
     c->at = end;
-    return v < 1l << 40 ? ex_const(c->dims->m, v) : NULL;
+    return v <= MAX_EXTENT ? ex_const(c->dims->m, v) : NULL;
   }
   while (name_char(*c->at, c->at == start)) c->at++;
   if (c->at == start) return NULL;
@@ -107,7 +111,7 @@ const Expr *onnx_dim(OnnxDims *dims, const char *input, size_t k, const Onnx__Te
     return ex_const(dims->m, d->dim_value);
   if (!is_param || !d->dim_param || !*d->dim_param)
     return named(dims, cleaned(dims, arena_printf(dims->m->arena, "%s_dim%zu", input, k)));
-  if (looks_like_sum(d->dim_param)) {
+  if (strlen(d->dim_param) <= MAX_SUM && looks_like_sum(d->dim_param)) {
     Cursor c = {dims, d->dim_param, 0};
     const Expr *e = sum(&c);
     if (e && *c.at == '\0') return e;

@@ -4,6 +4,8 @@
 
 #include "frontend/onnx_import.h"
 
+enum { MAX_SYMBOLS = 4096 }; /* of a model: as many as IR text may name; they are found one by one */
+
 typedef struct OnnxDims {
   Module *m;
   const OnnxImportOptions *options; /* may be NULL */

@@ -13,6 +13,7 @@ typedef struct Expand {
   const char *file;
   Diags *d;
   NameMap functions; /* "domain:name" -> FunctionProto */
+  NameMap opsets;    /* domain -> OperatorSetIdProto of the model */
   size_t nodes;      /* made so far, and calls; what a call or a graph declares counts too */
 } Expand;
 
@@ -93,11 +94,10 @@ static void translate_attributes(Expand *e, const Call *call, Onnx__NodeProto *n
 static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNodes *out);
 
 static bool same_opsets(Expand *e, const Onnx__FunctionProto *f) {
-  for (size_t i = 0; i < f->n_opset_import; i++)
-    for (size_t k = 0; k < e->model->n_opset_import; k++) {
-      const Onnx__OperatorSetIdProto *a = f->opset_import[i], *b = e->model->opset_import[k];
-      if (strcmp(text(a->domain), text(b->domain)) == 0 && a->version != b->version) return false;
-    }
+  for (size_t i = 0; i < f->n_opset_import; i++) {
+    const Onnx__OperatorSetIdProto *of_model = name_find(&e->opsets, text(f->opset_import[i]->domain));
+    if (of_model && of_model->version != f->opset_import[i]->version) return false;
+  }
   return true;
 }
 
@@ -105,7 +105,7 @@ static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__Func
   const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
   Call call = {node, f, base, {0}, depth + 1};
   if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
-  if (!count_nodes(e, base, 1 + f->n_input)) return false;
+  if (!count_nodes(e, base, 1 + f->n_input + f->n_opset_import)) return false;
   if (node->n_input > f->n_input || node->n_output > f->n_output)
     return fail(e, base, "more inputs or outputs than the function has", text(f->name));
   if (!same_opsets(e, f)) return fail(e, base, "the function uses another operator set version than the model",
@@ -200,6 +200,7 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
   Expand e = {.arena = arena, .model = model, .file = file, .d = d};
   name_functions(&e);
+  for (size_t i = 0; i < model->n_opset_import; i++) name_put(arena, &e.opsets, text(model->opset_import[i]->domain), model->opset_import[i]);
   for (size_t i = 0; i < model->graph->n_node; i++)
     if (!expand_node(&e, model->graph->node[i], NULL, out)) return false;
   return true;

@@ -120,6 +120,7 @@ static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type 
                       shape->n_dim, MAX_RANK);
   for (size_t k = 0; k < shape->n_dim; k++) dims[k] = onnx_dim(&im->dims, name, k, shape->dim[k]);
   *type = type_get(im->m, dtype, (int)shape->n_dim, dims);
+  if (im->m->expr_fault) return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\": %s", name, im->m->expr_fault);
   if (!known_extents(im->m, (*type)->rank, dims))
     return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" is %s, with a dimension that is negative or above 2^40", name,
                       type_string(im->m, *type));
@@ -141,6 +142,7 @@ static bool define_inputs(Import *im) {
     im->b.loc = (Loc){.file = im->loc.file, .node = item->name};
     item->val = build_input(&im->b, item->name, type);
     item->type = type;
+    if (im->m->symbols.n > MAX_SYMBOLS) return diag_error(im->d, DIAG_onnx_graph, im->loc, "more than %d symbolic dimensions", MAX_SYMBOLS);
   }
   return ok;
 }
@@ -219,15 +221,19 @@ static void suggest_operator(Import *im, const char *type) {
 
 static bool check_supported(Import *im) {
   struct { Missing *items; size_t n, cap; } list = {0};
+  NameMap places = {0}; /* type -> 1 + place in the list */
   for (size_t k = 0; k < im->g->norder; k++) {
     size_t i = (size_t)im->g->order[k];
     const Onnx__NodeProto *node = im->g->nodes.items[i];
     if (!im->g->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
     const char *type = default_domain(node->domain) ? onnx_text(node->op_type)
                                                     : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
-    size_t at = 0;
-    while (at < list.n && strcmp(list.items[at].type, type) != 0) at++;
-    if (at == list.n) ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
+    size_t at = (size_t)(uintptr_t)name_find(&places, type);
+    if (!at) {
+      ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
+      name_put(im->m->arena, &places, type, (void *)(uintptr_t)(at = list.n));
+    }
+    at--;
     if (list.items[at].count < 3) list.items[at].first[list.items[at].count] = i;
     list.items[at].count++;
   }
@@ -309,7 +315,9 @@ static bool import_node(Import *im, size_t i) {
   im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
   size_t ops_before = im->b.f->ops.n, errors = im->d->errors;
   bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
+  if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
+  if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
   for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
   if (ok) name_result(&n, ops_before);
   return ok;
@@ -318,7 +326,7 @@ static bool import_node(Import *im, size_t i) {
 bool import_live_nodes(Import *im) {
   bool ok = true;
   if (!im->unknown_as_opaque && !check_supported(im)) return false;
-  for (size_t k = 0; k < im->g->norder; k++) {
+  for (size_t k = 0; k < im->g->norder && !im->m->expr_fault; k++) {
     size_t i = (size_t)im->g->order[k];
     if (im->g->live[i] && !import_node(im, i)) ok = false;
   }

@@ -153,10 +153,7 @@ static Val spelled_out(Node *n, const Heads *h, double scale, double softcap, bo
   x = masked(n, h, x, causal);
   if (!x) return 0;
   DType dtype = type_of(n->b->f, x)->dtype, precision = dtype;
-  if (has_attr(n, "softmax_precision") && !onnx_dtype((int32_t)node_int(n, "softmax_precision", 1), &precision)) {
-    node_error(n, "softmax_precision is not supported");
-    return 0;
-  }
+  if (has_attr(n, "softmax_precision") && !node_dtype(n, "softmax_precision", &precision)) return 0;
   Attr axis = attr_i(AT_axis, 4);
   x = build_cast(n->b, x, precision);
   x = build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &axis});

@@ -90,7 +90,7 @@ bool import_gather_nd(Node *n) {
 /* Selects along the axis (of the flattened tensor without one) where a constant condition holds. */
 bool import_compress(Node *n) {
   const Type *t = input_type(n, 0);
-  int64_t condition[KNOWN_MAX], picked[KNOWN_MAX];
+  int64_t condition[KNOWN_MAX], picked[KNOWN_MAX], extent;
   int count, axis = 0, kept = 0;
   Known known = input_known(n, 1);
   if (!known.items || known.type->rank != 1 || !known_constants(&known, condition))
@@ -105,6 +105,8 @@ bool import_compress(Node *n) {
   }
   for (int i = 0; i < count; i++)
     if (condition[i]) picked[kept++] = i;
+  if (kept && x && ex_get_const(type_of(n->b->f, x)->dims[axis], &extent) && picked[kept - 1] >= extent)
+    return node_error(n, "the condition picks element %lld of %lld", (long long)picked[kept - 1], (long long)extent);
   Known index = known_ints(n->m, DT_i64, 1, (int64_t[]){kept}, picked);
   return set_output(n, 0, x ? build_gather(n->b, x, known_value(n, &index), axis) : 0);
 }

@@ -131,10 +131,7 @@ static bool cast_to(Node *n, DType to) {
 
 bool import_cast(Node *n) {
   DType to;
-  int64_t type = node_int(n, "to", 0);
-  if (type < 0 || type > INT32_MAX || !onnx_dtype((int32_t)type, &to))
-    return node_error(n, "casts to %s, which is not supported", onnx_dtype_name((int32_t)type));
-  return cast_to(n, to);
+  return node_dtype(n, "to", &to) && cast_to(n, to);
 }
 
 bool import_cast_like(Node *n) { return cast_to(n, input_type(n, 1)->dtype); }

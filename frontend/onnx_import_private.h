@@ -94,6 +94,7 @@ const char *node_string(Node *n, const char *name, const char *otherwise);
 const int64_t *node_ints(Node *n, const char *name, int *count);
 const float *node_floats(Node *n, const char *name, size_t *count);              /* NULL, 0 when absent */
 const char *const *node_strings(Node *n, const char *name, size_t *count);
+bool node_dtype(Node *n, const char *name, DType *out); /* an element type; false after an error, also when absent */
 const Onnx__TensorProto *node_tensor(Node *n, const char *name);
 const Onnx__GraphProto *node_graph(Node *n, const char *name);                     /* NULL after an error */
 

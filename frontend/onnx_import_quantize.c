@@ -43,9 +43,8 @@ static bool unblocked(Node *n, int *axis) {
 bool import_quantize_linear(Node *n) {
   int axis, rank = input_type(n, 0)->rank;
   DType to = DT_u8;
-  int64_t wanted = node_int(n, "output_dtype", 0);
   if (!unblocked(n, &axis)) return false;
-  if (wanted && !onnx_dtype((int32_t)wanted, &to)) return node_error(n, "output_dtype %s", onnx_dtype_name((int32_t)wanted));
+  if (node_int(n, "output_dtype", 0) != 0 && !node_dtype(n, "output_dtype", &to)) return false;
   if (has_input(n, 2)) to = input_type(n, 2)->dtype;
   Val x = build_cast(n->b, input(n, 0), DT_f32), scale = build_cast(n->b, spread(n, input(n, 1), axis, rank), DT_f32);
   Val zero = has_input(n, 2) ? spread(n, input(n, 2), axis, rank) : 0;

@@ -234,6 +234,8 @@ static bool read_axes(Node *n, Axis *axes, int *count) {
   for (int i = 0; i < *count; i++) {
     axes[i] = (Axis){.d = i};
     if (listed >= 0 && !node_axis(n, list[i], t->rank, &axes[i].d)) return false;
+    for (int k = 0; k < i; k++)
+      if (axes[k].d == axes[i].d) return node_error(n, "axis %d is given twice", axes[i].d);
     axes[i].in = t->dims[axes[i].d];
   }
   return true;

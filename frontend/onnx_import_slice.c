@@ -173,8 +173,6 @@ typedef struct Cut {
   int64_t step;
 } Cut;
 
-static const int64_t beyond = INT64_C(1) << 40; /* more than any extent */
-
 static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
   Module *m = n->m;
   const Expr *zero = ex_const(m, 0);
@@ -187,7 +185,7 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
     const Expr *last = ex_addi(m, extent, -1);
     int64_t stop;
     /* ends of -extent - 1 and below mean: down to element 0 */
-    bool to_front = ex_get_const(end, &stop) && stop < 0 && (stop < -beyond || known_gt(m, zero, ex_add(m, end, extent)));
+    bool to_front = ex_get_const(end, &stop) && stop < 0 && (stop < -MAX_EXTENT || known_gt(m, zero, ex_add(m, end, extent)));
     start = place(m, start, extent, zero, last);
     end = to_front ? ex_const(m, -1) : place(m, end, extent, ex_const(m, -1), last);
   }
@@ -248,7 +246,7 @@ bool import_slice(Node *n) {
     if (k[2].items && !ex_get_const(k[2].items[i], &axis)) return node_error(n, "an axis is not a constant");
     if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0)) return node_error(n,
         "a step is not a constant other than 0");
-    cut.step = cut.step > beyond ? beyond : cut.step < -beyond ? -beyond : cut.step; /* one element, as with any step that large */
+    cut.step = cut.step > MAX_EXTENT ? MAX_EXTENT : cut.step < -MAX_EXTENT ? -MAX_EXTENT : cut.step; /* one element, as with any step that large */
     if (!node_axis(n, axis, t->rank, &cut.axis)) return false;
     if (seen >> cut.axis & 1) return node_error(n, "axis %d is given twice", cut.axis);
     seen |= 1u << cut.axis;

@@ -8,6 +8,8 @@
 
 #include "frontend/onnx_import_private.h"
 
+static const int64_t EXACT = INT64_C(1) << 53; /* integers up to here are exact as doubles, as splats are */
+
 /* ---- constants */
 
 static Val float_list(Node *n, const Type *type, size_t count, const float *list) {
@@ -76,6 +78,8 @@ bool import_constant_of_shape(Node *n) {
   int64_t i, elements;
   if (!input_shape(n, 0, "the shape", &shape) || !fill_value(n, &dtype, &f, &i)) return false;
   const Type *type = type_get(n->m, dtype, shape.n, shape.items);
+  bool exact = dtype_is_float(dtype) || (i >= (dtype_class(dtype) == DTC_U ? 0 : -EXACT) && i <= EXACT);
+  if (!exact) return set_output(n, 0, build_size(n->b, type, ex_const(n->m, i)));
   if (!dtype_is_float(dtype) && ex_get_const(type_elements(n->m, type), &elements) && elements <= KNOWN_MAX) {
     const Expr *items[KNOWN_MAX];
     for (int k = 0; k < elements; k++) items[k] = ex_const(n->m, i);
@@ -170,8 +174,7 @@ bool import_eye_like(Node *n) {
   const Type *t = input_type(n, 0);
   DType dtype = t->dtype;
   Val row, column;
-  if (has_attr(n, "dtype") && !onnx_dtype((int32_t)node_int(n, "dtype", 0), &dtype)) return node_error(n,
-      "dtype is not supported");
+  if (has_attr(n, "dtype") && !node_dtype(n, "dtype", &dtype)) return false;
   if (t->rank != 2) return node_error(n, "needs a matrix, not %s", type_string(n->m, t));
   if (!rows_and_columns(n, t, node_int(n, "k", 0), &row, &column)) return false;
   Val on = build_binary(n->b, OP_eq, column, row);

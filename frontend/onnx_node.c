@@ -25,7 +25,10 @@ static Known known_of_data(Module *m, const OnnxData *d, const uint8_t *bytes) {
   int64_t items[KNOWN_MAX];
   DTypeClass class = dtype_class(d->dtype);
   if (d->elements > KNOWN_MAX || class == DTC_F) return (Known){0};
-  for (uint64_t i = 0; i < d->elements; i++) items[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
+  for (uint64_t i = 0; i < d->elements; i++) {
+    items[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
+    if (items[i] < 0 && class == DTC_U) return (Known){0}; /* beyond an int64 */
+  }
   return known_ints(m, d->dtype, (int)d->rank, d->dims, items);
 }
 
@@ -42,6 +45,7 @@ Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, 
   if (!*ok) return item;
   item.type = type_of_ints(n->m, item.data.dtype, (int)item.data.rank, item.data.dims);
   item.known = known_of_data(n->m, &item.data, onnx_file_bytes(file, &item.data));
+  if (n->m->expr_fault) *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\": %s", name, n->m->expr_fault);
   return item;
 }
 
@@ -304,6 +308,12 @@ const char *const *node_strings(Node *n, const char *name, size_t *count) {
   const char **out = ARENA_ARRAY(n->m->arena, const char *, a->n_strings);
   for (size_t i = 0; i < a->n_strings; i++) out[i] = arena_strndup(n->m->arena, (const char *)a->strings[i].data, a->strings[i].len);
   return out;
+}
+
+bool node_dtype(Node *n, const char *name, DType *out) {
+  int64_t type = node_int(n, name, 0);
+  int32_t number = type >= 0 && type <= INT32_MAX ? (int32_t)type : -1;
+  return onnx_dtype(number, out) || node_error(n, "%s is %s, which is not supported", name, onnx_dtype_name(number));
 }
 
 const Onnx__TensorProto *node_tensor(Node *n, const char *name) {

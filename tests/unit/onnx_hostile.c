@@ -166,6 +166,81 @@ static void parts_of_nothing_are_nothing(void) {
   HAS(": i64[1099511627776, 0]");
 }
 
+static void sizes_that_cannot_be_computed_name_their_node(void) {
+  begin();
+  in("x", F32, "1"), out("y");
+  ints("large", HUGE_DIM);
+  node("Add", "large,large", "sum"), node("Relu", "x", "before"), node("Expand", "before,sum", "y");
+  expect(DIAG_onnx_node, "Add: a size does not fit 64 bits", "/sum");
+  begin();
+  in("x", F32, "N*N"), in("w", F32, "1099511627776*1099511627776*N"), out("y");
+  node("Relu", "x", "y");
+  expect(DIAG_onnx_graph, "input \"w\": a size does not fit 64 bits", NULL);
+}
+
+static void symbols_are_limited(void) {
+  begin();
+  for (int i = 0; i < 1000; i++) in(arena_printf(arena, "x%d", i), F32, "?,?,?,?,?");
+  out("y");
+  node("Relu", "x0", "y");
+  expect(DIAG_onnx_graph, "more than 4096 symbolic dimensions", NULL);
+}
+
+static void axes_and_places_exist_once(void) {
+  begin();
+  opset = 18;
+  in("x", F32, "2,3"), out("y");
+  ints("sizes", "4,5");
+  int_list_attr(node("Resize", "x,,,sizes", "y"), "axes", "1,-1");
+  expect(DIAG_onnx_node, "axis 1 is given twice", "/y");
+  begin();
+  in("x", F32, "2,3"), out("y");
+  ints("c", "1,0,0,1");
+  initializers.items[0]->data_type = BOOL;
+  initializers.items[0]->n_int32_data = 4, initializers.items[0]->n_int64_data = 0;
+  initializers.items[0]->int32_data = (int32_t[]){1, 0, 0, 1};
+  attr(node("Compress", "x,c", "y"), "axis", INT, 1);
+  expect(DIAG_onnx_node, "the condition picks element 3 of 3", "/y");
+}
+
+/* ---- numbers that a double or an int64 does not hold */
+
+static Onnx__NodeProto *constant_of_shape(int32_t type, int64_t value) {
+  Onnx__NodeProto *n = node("ConstantOfShape", "shape", "y");
+  Onnx__TensorProto *t = attr(n, "value", TENSOR, 0)->t = ARENA_NEW(arena, Onnx__TensorProto);
+  onnx__tensor_proto__init(t);
+  t->has_data_type = 1, t->data_type = type;
+  t->dims = ARENA_ARRAY(arena, int64_t, 1), t->dims[0] = 1, t->n_dims = 1;
+  int64_t *list = ARENA_ARRAY(arena, int64_t, 1);
+  *list = value;
+  if (type == I64) t->int64_data = list, t->n_int64_data = 1;
+  else t->uint64_data = (uint64_t *)list, t->n_uint64_data = 1;
+  return n;
+}
+
+static void large_integers_are_exact(void) {
+  enum { U64 = 13 };
+  begin();
+  ints("shape", "100"), out("y");
+  constant_of_shape(I64, (INT64_C(1) << 53) + 1);
+  IMPORTS();
+  HAS("size {expr=9007199254740993} : i64[100]");
+  begin();
+  ints("shape", "3"), out("y"); /* 2^64 - 1: nothing to compare with as if it were -1 */
+  constant_of_shape(U64, -1)->output[0] = arena_strdup(arena, "large");
+  in("one", U64, "3");
+  node("Max", "large,large", "large2"), node("Less", "large,large2", "y");
+  IMPORTS();
+  HAS("lt ");
+}
+
+static void element_types_are_not_wrapped(void) {
+  begin();
+  in("x", F32, "2,2"), out("y");
+  attr(node("EyeLike", "x", "y"), "dtype", INT, (INT64_C(1) << 32) + 1);
+  expect(DIAG_onnx_node, "dtype is unknown, which is not supported", "/y");
+}
+
 /* ---- work */
 
 /* t, t + t, ... in a loop: 2^37 paths from the last to the first. */
@@ -298,6 +373,11 @@ int main(void) {
   RUN(lengths_are_lists);
   RUN(an_implied_result_is_not_cut);
   RUN(parts_of_nothing_are_nothing);
+  RUN(sizes_that_cannot_be_computed_name_their_node);
+  RUN(symbols_are_limited);
+  RUN(axes_and_places_exist_once);
+  RUN(large_integers_are_exact);
+  RUN(element_types_are_not_wrapped);
   RUN(sums_of_a_round_are_followed_once);
   RUN(parts_of_an_index_are_looked_at_a_limited_number_of_times);
   RUN(calls_count_as_nodes);
