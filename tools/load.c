@@ -12,6 +12,7 @@
 #include "passes/bind.h"
 #include "passes/pipeline.h"
 #include "tools/ir_file.h"
+#include "tools/outputs.h"
 #include "tools/pass_name.h"
 #include "tools/weights.h"
 
@@ -262,7 +263,8 @@ bool model_load(Tool *t, const char *path, Model *model) {
   *model = (Model){.path = path, .name = model_name(t->arena, path), .kind = model_kind(path)};
   if (!print_after_check(t->diags, option_text(&t->options, OPT_print_after))) return false;
   tool_stage(t, "Reading", "%s", path);
-  bool ok = load_file(t, model) && replace_weights(t, model->m) && bind_shapes(t, model->m) && set_hints(t, model->m) && verify_module(model->m, t->diags) && find_entries(t, model);
+  bool ok = load_file(t, model) && outputs_check_weights(t, model->m) && replace_weights(t, model->m) && bind_shapes(t, model->m) &&
+            set_hints(t, model->m) && verify_module(model->m, t->diags) && find_entries(t, model);
   if (ok && option_given(&t->options, OPT_seed)) seed_weights(t, model->m);
   return ok;
 }

@@ -117,5 +117,15 @@ bool outputs_check(Tool *t, const FileUse *files, size_t n) {
     const FileUse *written = find_same(t, writes.items, i, output->path);
     if (written) return refuse(t, output, "which is written by", written);
   }
+  t->outputs = writes.items;
+  t->noutputs = writes.n;
+  return true;
+}
+
+bool outputs_check_weights(Tool *t, const Module *m) {
+  for (size_t i = 0; i < m->blobs.n; i++) {
+    const FileUse *output = find_same(t, t->outputs, t->noutputs, m->blobs.items[i].path);
+    if (output) return refuse(t, output, "which is read as", &(FileUse){"weights of MODEL", m->blobs.items[i].path});
+  }
   return true;
 }

@@ -2,6 +2,7 @@
 #ifndef APC_TOOLS_OUTPUTS_H
 #define APC_TOOLS_OUTPUTS_H
 
+#include "ir/ir.h"
 #include "tools/tool.h"
 
 /* A file and what names it, as in "-o". */
@@ -13,5 +14,8 @@ typedef struct FileUse {
  * the files of --target, --plan, --weights, --inputs, --input and --expect, before anything is read or written.  Files are the
  * same when the file system says so, whatever their names; standard output and devices are nobody's.  False after a diagnostic. */
 bool outputs_check(Tool *t, const FileUse *files, size_t n);
+
+/* The same files against those the weights of a model lie in, which are known once it is read. */
+bool outputs_check_weights(Tool *t, const Module *m);
 
 #endif

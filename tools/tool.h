@@ -25,6 +25,8 @@ typedef struct Tool {
   Options options;
   const char *program; /* argv[0] */
   FILE *results; /* where run, verify and bench report: standard output, but standard error while a form of --emit has that */
+  const struct FileUse *outputs; /* what outputs_check has accepted (tools/outputs.h) */
+  size_t noutputs;
   bool quiet, verbose, times;
   bool color;    /* of messages on standard error */
   bool terminal; /* standard error is one that can rewrite a line */

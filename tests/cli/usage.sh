@@ -82,13 +82,13 @@ expect 0 "" "$apc" verify "$mlp" -q -D d=8 -D hidden=8 -D layers=1 --save-plan -
 
 # outputs that are inputs, or each other: nothing is written
 cp "$mlp" m.apc; cp "$source_dir/targets/cpu.topo" c.topo; "$apc" convert m.apc m.ir -q -D d=8 -D hidden=8 -D layers=1; "$apc" plan m.ir -q --save-plan m.plan >out
-"$apc" convert m.ir w.safetensors -q; "$apc" convert m.ir w.npz -q; ln -s m.ir link; ln m.ir hard.ir; mkdir folder
+"$apc" convert m.ir w.safetensors -q; "$apc" convert m.ir w.npz -q; cp "$source_dir/examples/gpt-tiny.onnx" g.onnx; "$apc" convert g.onnx g.ir -q; ln -s m.ir link; ln m.ir hard.ir; mkdir folder
 /usr/bin/python3 -c 'import numpy; numpy.save("x.npy", numpy.ones((2, 8), numpy.float32)); numpy.savez("x.npz", x=numpy.load("x.npy"))'
-cksum m.* c.topo w.* x.* >before
+cksum m.* g.* c.topo w.* x.* >before
 apart() { # apart WORDS OPTIONS...
   local words=$1
   shift
-  expect 2 "$words" "$apc" "$@"; no_out; check "a file has changed" bash -c 'cksum m.* c.topo w.* x.* | cmp -s - before'
+  expect 2 "$words" "$apc" "$@"; no_out; check "a file has changed" bash -c 'cksum m.* g.* c.topo w.* x.* | cmp -s - before'
 }
 apart "-o would write 'm.ir', which is read as MODEL" m.ir -o m.ir
 apart "-o would write './folder/../m.ir', which is read as MODEL" m.ir -o ./folder/../m.ir
@@ -105,6 +105,7 @@ apart "--outputs would write 'x.npz', which is read as --inputs" run m.ir --inpu
 apart "--output would write 'x.npy', which is read as --input" run m.ir --input x=@x.npy --output y=@x.npy
 apart "--outputs would write 'w.npz', which is read as --expect" run m.ir --expect w.npz --outputs w.npz
 apart "OUT would write 'm.ir', which is read as IN" convert m.ir m.ir
+apart "OUT would write 'g.onnx', which is read as weights of MODEL" convert g.ir g.onnx -q
 apart "--emit=ir would write 'new', which is written by --emit=plan" m.ir --emit=plan=new,ir=new
 apart "--emit=ir:inline would write './new', which is written by --emit=plan" m.ir --emit=plan=folder/../new,ir:inline=./new
 apart "--save-plan would write 'new', which is written by -o" m.ir -o new --save-plan new
@@ -164,4 +165,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 216
+summary 219
