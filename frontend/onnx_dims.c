@@ -97,9 +97,8 @@ static bool looks_like_sum(const char *s) {
   return operand && open == 0;
 }
 
-/* A name the IR can print: other characters become '_'. */
-static const char *cleaned(OnnxDims *dims, const char *name) {
-  char *copy = arena_printf(dims->m->arena, "%s%s", name_char(name[0], true) ? "" : "_", name);
+const char *onnx_dim_name(Arena *a, const char *name) {
+  char *copy = arena_printf(a, "%s%s", name_char(name[0], true) ? "" : "_", name);
   for (char *p = copy; *p; p++)
     if (!name_char(*p, p == copy)) *p = '_';
   return copy;
@@ -110,11 +109,11 @@ const Expr *onnx_dim(OnnxDims *dims, const char *input, size_t k, const Onnx__Te
   if (d && d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0)
     return ex_const(dims->m, d->dim_value);
   if (!is_param || !d->dim_param || !*d->dim_param)
-    return named(dims, cleaned(dims, arena_printf(dims->m->arena, "%s_dim%zu", input, k)));
+    return named(dims, onnx_dim_name(dims->m->arena, arena_printf(dims->m->arena, "%s_dim%zu", input, k)));
   if (strlen(d->dim_param) <= MAX_SUM && looks_like_sum(d->dim_param)) {
     Cursor c = {dims, d->dim_param, 0};
     const Expr *e = sum(&c);
     if (e && *c.at == '\0') return e;
   }
-  return named(dims, cleaned(dims, d->dim_param));
+  return named(dims, onnx_dim_name(dims->m->arena, d->dim_param));
 }

@@ -23,6 +23,9 @@ typedef struct OnnxDim {
   int64_t size;
 } OnnxDim;
 
+/* The name an ONNX dimension gets, which the IR can print: other characters than letters, digits, '_' and '.' become '_'. */
+const char *onnx_dim_name(Arena *a, const char *name);
+
 typedef struct OnnxImportOptions {
   const OnnxDim *dims;
   size_t ndims;

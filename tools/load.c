@@ -49,8 +49,8 @@ typedef struct DimSizes {
   size_t n, cap;
 } DimSizes;
 
-/* All NAME=N of an option, whose form the option reader has checked. */
-static DimSizes dim_sizes(Tool *t, OptionId id) {
+/* All NAME=N of an option, whose form the option reader has checked; those of an ONNX file as they are written there. */
+static DimSizes dim_sizes(Tool *t, OptionId id, ModelKind kind) {
   DimSizes list = {0};
   size_t at = 0;
   for (const OptionUse *u; (u = option_next(&t->options, id, &at));) {
@@ -60,6 +60,7 @@ static DimSizes dim_sizes(Tool *t, OptionId id) {
       const char *number;
       split_binding(t->arena, p, n, &d.name, &number);
       parse_whole(number, &d.size);
+      if (kind == MODEL_ONNX) d.name = onnx_dim_name(t->arena, d.name);
       ARENA_PUSH(t->arena, &list, d);
       p += n + (p[n] == ',');
     }
@@ -77,7 +78,7 @@ static bool no_dimension(Tool *t, const Module *m, const char *option, const cha
 }
 
 static bool bind_dims(Tool *t, Module *m) {
-  DimSizes list = dim_sizes(t, OPT_dim);
+  DimSizes list = dim_sizes(t, OPT_dim, MODEL_NONE);
   for (size_t i = 0; i < list.n; i++) {
     int symbol = module_symbol_find(m, list.items[i].name);
     if (symbol < 0) return no_dimension(t, m, "--dim", list.items[i].name);
@@ -86,8 +87,9 @@ static bool bind_dims(Tool *t, Module *m) {
   return true;
 }
 
-static bool set_hints(Tool *t, Module *m) {
-  DimSizes list = dim_sizes(t, OPT_dim_hint);
+static bool set_hints(Tool *t, const Model *model) {
+  Module *m = model->m;
+  DimSizes list = dim_sizes(t, OPT_dim_hint, model->kind);
   for (size_t i = 0; i < list.n; i++) {
     int symbol = module_symbol_find(m, list.items[i].name);
     if (symbol < 0) return no_dimension(t, m, "--dim-hint", list.items[i].name);
@@ -175,7 +177,7 @@ bool model_check_known(Tool *t, const Model *model) {
 static bool load_onnx(Tool *t, Model *model) {
   OnnxFile *file = onnx_file_open(t->diags, model->path);
   if (!file) return false;
-  DimSizes dims = dim_sizes(t, OPT_dim);
+  DimSizes dims = dim_sizes(t, OPT_dim, MODEL_ONNX);
   OnnxDim *list = ARENA_ARRAY(t->arena, OnnxDim, dims.n);
   for (size_t i = 0; i < dims.n; i++) list[i] = (OnnxDim){dims.items[i].name, dims.items[i].size};
   OnnxImportOptions options = {list, dims.n, !computes(t)};
@@ -264,7 +266,7 @@ bool model_load(Tool *t, const char *path, Model *model) {
   if (!print_after_check(t->diags, option_text(&t->options, OPT_print_after))) return false;
   tool_stage(t, "Reading", "%s", path);
   bool ok = load_file(t, model) && outputs_check_weights(t, model->m) && replace_weights(t, model->m) && bind_shapes(t, model->m) &&
-            set_hints(t, model->m) && verify_module(model->m, t->diags) && find_entries(t, model);
+            set_hints(t, model) && verify_module(model->m, t->diags) && find_entries(t, model);
   if (ok && option_given(&t->options, OPT_seed)) seed_weights(t, model->m);
   return ok;
 }

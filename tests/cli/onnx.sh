@@ -90,6 +90,12 @@ written odd.ir
 expect 0 "" "$apc" run odd.ir -q --dim b=11 --outputs b.npz
 expect 0 "equal" "$apc" run out.onnx -q --dim b=11 --expect b.npz
 
+# a dimension by the name that the file gives it, which IR text could not hold
+LC_ALL=C sed 's/batch/N \xc3\xa4x/g' "$examples/gpt-tiny.onnx" >named.onnx
+expect 0 "planning for N___x 3, seq 4" "$apc" plan named.onnx --dim-hint 'N äx=3' --dim-hint seq=4
+expect 0 "planning for seq 4" "$apc" plan named.onnx --dim 'N äx=3' --dim-hint seq=4
+expect 1 'no dimension "M__"; it has: N___x, seq' "$apc" plan named.onnx --dim 'Mä=3' -q
+
 # what has no form is named, all of it at once
 cat >state.ir <<'IR'
 apc.ir 1
