@@ -130,6 +130,17 @@ static bool read_strategies(Fitting *p) {
   return true;
 }
 
+/* A plan whose lines were lost is a plan all the same: whole operands everywhere. */
+static void warn_idle_axes(Fitting *p) {
+  const Mesh *mesh = &p->plan->mesh;
+  uint32_t used = 0;
+  for (size_t i = 0; i < p->f->ops.n; i++)
+    for (int k = 0; k < p->strategies[i].n; k++) used |= 1u << p->strategies[i].picks[k].axis;
+  for (int i = 0; i < mesh->naxes; i++)
+    if (!(used >> i & 1) && mesh->axes[i].size > 1 && !mesh->axes[i].temporal)
+      diag_warning(p->d, DIAG_plan_model, p->file->mesh_loc, "no line cuts anything over the axis '%s': its %d ranks all do the same", mesh->axes[i].name, mesh->axes[i].size);
+}
+
 /* The outermost loop that a stage beginning at operation `at` would cut; NULL: none. */
 static const Loop *loop_cut_at(const Loops *loops, size_t at) {
   for (int i = 0; i < loops->n; i++)
@@ -229,5 +240,7 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
   index_names(&p);
   match_lines(&p);
   warn_repeated(&p);
-  return check_matches(&p) && read_strategies(&p) && check_carries(&p) && place_stages(&p) && complete(&p) ? p.plan : NULL;
+  if (!check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) || !complete(&p)) return NULL;
+  warn_idle_axes(&p);
+  return p.plan;
 }
