@@ -258,10 +258,10 @@ static void refused(void) {
   } cases[] = {
       {"cpux4", {.tp = 3}, "idle"},
       {"cpux4", {.tp = 2, .dp = 1, .pp = 1, .cp = 1, .ep = 1}, "idle"},
-      {"cpux4", {.cp = 4}, "replicate"},  /* an MLP has no sequence */
+      {"cpux4", {.cp = 4}, "kind sequence"}, /* an MLP has none */
       {"cpux4", {.ep = 4}, "replicate"},
       {"cpux4", {.tp = 8}, "tp 8 is not possible on cpux4, which has 4 ranks"},
-      {"cpux64", {.pp = 64}, "stages"},
+      {"cpux64", {.pp = 64}, "64 stages: it has too few places"},
       {"cpux4", {.tp = -1}, "-1"},
       {"cpux2", {.pp = 2, .micro_batches = 1000}, "micro-batches"},
   };
