@@ -38,7 +38,7 @@ const char *node1_ints(const Writing *n, const char *type, const char *x, const 
   return node(n, type, 1, &x, onnx_write_ints(n->x->w, attr, count, v));
 }
 
-const char *number(const Writing *n, DType t, double v) { return onnx_write_scalar(n->x->w, t, v, (int64_t)v, false); }
+const char *number(const Writing *n, DType t, double v) { return onnx_write_scalar(n->x->w, t, v, dtype_is_float(t) ? 0 : dtype_constant_i(t, v), false); }
 const char *cast_to(const Writing *n, const char *x, DType t) { return node1_int(n, "Cast", x, "to", onnx_type_of(t)); }
 
 static const char *vector(const Writing *n, int count, const int64_t *v) { return onnx_write_vector(n->x->w, count, v); }

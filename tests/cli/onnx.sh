@@ -110,6 +110,18 @@ func @main level 1 {
   output "z" %z
 }
 IR
+cat >constants.ir <<'END'
+apc.ir 1
+func @main level 1 {
+  %x = input {name="x"} : i64[2]
+  %most = const {value=inf} : i64[2]
+  %none = const {value=nan} : i64[2]
+  %low = min %x, %most : i64[2]
+  %y = max %low, %none : i64[2]
+  output "y" %y
+}
+END
+written constants.ir # the largest integer and 0
 cat >grouped.ir <<'END'
 apc.ir 1
 func @main level 1 {
