@@ -122,8 +122,19 @@ static bool read_archive(const Inputs *in, const char *path) {
 }
 
 /* NAME=VALUE; a bare value serves a model with one input. */
+/* The '=' behind the name; a name that the model declares may contain one. */
+static const char *end_of_name(const Inputs *in, const char *text) {
+  const char *end = NULL;
+  for (size_t i = 0; i < in->list->n; i++) {
+    const char *name = in->list->items[i].name;
+    size_t n = strlen(name);
+    if (strncmp(text, name, n) == 0 && text[n] == '=' && (!end || text + n > end)) end = text + n;
+  }
+  return end ? end : strchr(text, '=');
+}
+
 static bool split_input(const Inputs *in, const char *text, const char **name, const char **value) {
-  const char *equals = strchr(text, '=');
+  const char *equals = end_of_name(in, text);
   if (equals && text[0] != '@') {
     *name = arena_strndup(in->t->arena, text, (size_t)(equals - text));
     *value = equals + 1;

@@ -58,7 +58,7 @@ static DimSizes dim_sizes(Tool *t, OptionId id, ModelKind kind) {
       size_t n = strcspn(p, ",");
       DimSize d;
       const char *number;
-      split_binding(t->arena, p, n, &d.name, &number);
+      split_size(t->arena, p, n, &d.name, &number);
       parse_whole(number, &d.size);
       if (kind == MODEL_ONNX) d.name = onnx_dim_name(t->arena, d.name);
       ARENA_PUSH(t->arena, &list, d);
@@ -137,7 +137,7 @@ static bool bind_extent(Tool *t, Module *m, const char *input, int dim, int64_t 
 
 static bool bind_shape(Tool *t, Module *m, const char *value) {
   const char *name, *dims;
-  split_binding(t->arena, value, strlen(value), &name, &dims);
+  split_size(t->arena, value, strlen(value), &name, &dims);
   const Type *type = input_type(m, name);
   if (!type) return no_input(t, m, name);
   int n = 1;

@@ -45,12 +45,21 @@ bool parse_size(const char *text, double *bytes) {
 
 /* ---- NAME=VALUE */
 
-bool split_binding(Arena *a, const char *text, size_t n, const char **name, const char **value) {
-  const char *equals = memchr(text, '=', n);
+static bool split_at(Arena *a, const char *text, size_t n, const char *equals, const char **name, const char **value) {
   if (!equals || equals == text || equals + 1 == text + n) return false;
   *name = arena_strndup(a, text, (size_t)(equals - text));
   *value = arena_strndup(a, equals + 1, n - (size_t)(equals + 1 - text));
   return true;
+}
+
+bool split_binding(Arena *a, const char *text, size_t n, const char **name, const char **value) {
+  return split_at(a, text, n, memchr(text, '=', n), name, value);
+}
+
+bool split_size(Arena *a, const char *text, size_t n, const char **name, const char **value) {
+  size_t at = n;
+  while (at > 0 && text[at - 1] != '=') at--;
+  return split_at(a, text, n, at ? text + at - 1 : NULL, name, value);
 }
 
 static bool is_binding_list(Arena *a, const char *text) {
@@ -58,7 +67,7 @@ static bool is_binding_list(Arena *a, const char *text) {
     size_t n = strcspn(text, ",");
     const char *name, *value;
     int64_t v;
-    if (!split_binding(a, text, n, &name, &value) || !parse_whole(value, &v) || v < 1) return false;
+    if (!split_size(a, text, n, &name, &value) || !parse_whole(value, &v) || v < 1) return false;
     if (!text[n]) return true;
     text += n + 1;
   }
@@ -66,7 +75,7 @@ static bool is_binding_list(Arena *a, const char *text) {
 
 static bool is_shape(Arena *a, const char *text) {
   const char *name, *dims;
-  if (!split_binding(a, text, strlen(text), &name, &dims)) return false;
+  if (!split_size(a, text, strlen(text), &name, &dims)) return false;
   for (;;) {
     size_t n = strcspn(dims, ",x");
     int64_t v;

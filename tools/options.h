@@ -102,6 +102,8 @@ const OptionUse *option_next(const Options *o, OptionId id, size_t *at);
 
 /* One NAME=VALUE of a value, split at the first '='. */
 bool split_binding(Arena *a, const char *text, size_t n, const char **name, const char **value);
+/* The same at the last one: a size has none, the name before it may. */
+bool split_size(Arena *a, const char *text, size_t n, const char **name, const char **value);
 bool parse_whole(const char *text, int64_t *out);
 bool parse_size(const char *text, double *bytes);
 

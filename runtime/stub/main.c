@@ -144,9 +144,8 @@ static bool milliseconds(const char *text, int *out) {
 
 /* ---- inputs and outputs */
 
-/* "NAME=REST"; a bare REST means the only one of `n`. */
-static bool split(const char *text, char *name, size_t size, const char **rest) {
-  const char *equals = strchr(text, '=');
+/* "NAME=REST", cut at `equals`; a bare REST means the only one there is. */
+static bool split(const char *text, const char *equals, char *name, size_t size, const char **rest) {
   if (text[0] == '@' || !equals) {
     *name = 0;
     *rest = text;
@@ -160,11 +159,27 @@ static bool split(const char *text, char *name, size_t size, const char **rest) 
   return true;
 }
 
+/* The '=' behind the name of an input, which may contain one. */
+static const char *end_of_input(ApcModel *m, const char *text) {
+  const char *end = NULL;
+  ApcTensorInfo info;
+  for (int i = 0; i < apc_inputs(m) && apc_input_info(m, i, &info) == APC_OK; i++) {
+    size_t n = strlen(info.name);
+    if (strncmp(text, info.name, n) == 0 && text[n] == '=' && (!end || text + n > end)) end = text + n;
+  }
+  return end ? end : strchr(text, '=');
+}
+
+static bool split_output(const char *text, char *name, size_t size, const char **file) {
+  const char *equals = strstr(text, "=@");
+  return split(text, equals ? equals : strchr(text, '='), name, size, file);
+}
+
 static int bind_one(ApcModel *m, const char *text) {
   char name[512];
   const char *value;
   ApcTensorInfo only;
-  if (!split(text, name, sizeof name, &value)) return fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
+  if (!split(text, end_of_input(m, text), name, sizeof name, &value)) return fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
   if (!*name && apc_inputs(m) != 1)
     return fail(APC_USAGE, "--input %s: which of the %d inputs? (--input NAME=%s)", text, apc_inputs(m), value);
   ApcStatus status = *name ? APC_OK : apc_input_info(m, 0, &only);
@@ -176,7 +191,7 @@ static int bind_dim(ApcModel *m, const char *text) {
   char name[512];
   const char *value;
   long n;
-  if (!split(text, name, sizeof name, &value) || !*name || !whole_number(value, 0, LONG_MAX, &n))
+  if (!split(text, strrchr(text, '='), name, sizeof name, &value) || !*name || !whole_number(value, 0, LONG_MAX, &n))
     return fail(APC_USAGE, "--dim %s: NAME=N is wanted", text);
   ApcStatus status = apc_bind_dim(m, name, n);
   return status ? fail_model(m, status) : 0;
@@ -214,7 +229,7 @@ static int check_outputs(ApcModel *m, const Line *line) {
     if (line->given[i].id == OPT_outputs && strcmp(line->given[i].value, "-") == 0)
       return fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
     if (line->given[i].id != OPT_output) continue;
-    if (!split(line->given[i].value, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
+    if (!split_output(line->given[i].value, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
       return fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", line->given[i].value);
     for (int k = 0; k < apc_outputs(m) && !found; k++)
       found = !*name || (apc_output_info(m, k, &info) == APC_OK && strcmp(info.name, name) == 0);
@@ -231,7 +246,7 @@ static int write_outputs(ApcModel *m, const Line *line) {
     ApcTensorInfo only;
     ApcStatus status = APC_OK;
     if (g->id == OPT_outputs) status = apc_write_outputs(m, g->value);
-    if (g->id == OPT_output && split(g->value, name, sizeof name, &file)) {
+    if (g->id == OPT_output && split_output(g->value, name, sizeof name, &file)) {
       if (!*name) status = apc_output_info(m, 0, &only);
       if (!status) status = apc_write_output(m, *name ? name : only.name, file + 1);
     }

@@ -96,6 +96,12 @@ expect 0 "planning for N___x 3, seq 4" "$apc" plan named.onnx --dim-hint 'N äx=
 expect 0 "planning for seq 4" "$apc" plan named.onnx --dim 'N äx=3' --dim-hint seq=4
 expect 1 'no dimension "M__"; it has: N___x, seq' "$apc" plan named.onnx --dim 'Mä=3' -q
 
+# an input whose name has a '=' in it
+LC_ALL=C sed 's/tokens/tok=ns/g' "$examples/gpt-tiny.onnx" >equals.onnx
+expect 0 "[2, 4, 512]" bash -c "'$apc' equals.onnx -q -o equals && ./equals --input tok=ns=zeros --dim batch=2 --dim seq=4 --output logits=@a=b.npy --output @c.npy && ls a=b.npy && ./equals --input tok=ns=random --dim seq=4 --dim batch=2"
+expect 0 "logits" "$apc" run equals.onnx -q --input tok=ns=zeros --shape tok=ns=2,4
+expect 2 "NAME=N" "$apc" run equals.onnx -q --dim batch=
+
 # what has no form is named, all of it at once
 cat >state.ir <<'IR'
 apc.ir 1
