@@ -2,9 +2,9 @@
  *
  * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some axes and what the
  * others may split.  Candidates are visited best first, by the time of their matrix products cut among all ranks; one is dropped when that, or the
- * sum of its cheapest operations, exceeds the best plan so far.  The graph's optimum, with everything that repeats weighted as if the
- * stages were equal, bounds a candidate from below; the plan's lower bound is the least of all candidates.  Then stages are cut and the
- * result is priced as it will be lowered.
+ * sum of its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone).  The graph's optimum, with
+ * everything that repeats weighted as if the stages were equal, bounds a candidate from below; the plan's lower bound is the least of all
+ * candidates.  Then stages are cut and the result is priced as it will be lowered.
  * Weights and state are held to the memory limit exactly; activations by solving again with what they leave.
  */
 #include <math.h>
@@ -21,7 +21,7 @@
 enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096, MAX_ROUNDS = 5 };
 
 /* Beyond these the search bounds instead of solving. */
-static const double table_cap = 3e7, frontier_cap = 3e4;
+static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500;
 
 typedef struct Candidate {
   double bound;         /* seconds it cannot be faster than, known without solving it */
@@ -58,6 +58,7 @@ typedef struct Search {
   Outcome *outcomes;
   int noutcomes;
   const Outcome *best;
+  const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
   double lower_bound;
   /* Where the last candidate met the memory limit: */
   double memory_weight; /* seconds per byte */
@@ -350,13 +351,24 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
   return exact;
 }
 
-/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says; only else the other one is solved, whose
- * conversions are those of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is not worth it. */
-static double solve_both(Search *s, const GraphInput *in, Outcome *o) {
-  double bound, ignored;
-  if (solve_graph(s, *in, true, o, &bound)) return bound;
-  if (bound > in->prune_above || (o->feasible && o->price.time.total <= o->solved * (1 + 1e-9))) return bound;
-  solve_graph(s, *in, false, o, &ignored);
+/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.  So fan-outs are first
+ * relaxed when they are of any size, which is soon done (with three axes most are anyway, and when memory is short every step is a sweep);
+ * then only huge ones; and last come conversions of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is
+ * not worth it. */
+static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
+  const double caps[] = {small_fan_out, table_cap / 64};
+  double bound = 0, found;
+  bool small_first = o->c.naxes <= 2 && resident_bytes(s->m, s->f) <= in->memory_limit;
+  for (int i = small_first ? 0 : 1; i < 2; i++) {
+    GraphInput step = *in;
+    step.fan_out_cap = caps[i];
+    bool exact = solve_graph(s, step, true, o, &found);
+    bound = fmax(bound, found);
+    if (exact || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;
+  }
+  GraphInput copies = *in;
+  copies.fan_out_cap = table_cap / 64;
+  solve_graph(s, copies, false, o, &found);
   return bound;
 }
 
@@ -366,15 +378,18 @@ static Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, do
   set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
-  *bound = solve_both(s, &in, o);
+  *bound = solve_steps(s, &in, o);
   return o;
 }
 
-/* What one kind of parallelism alone would give, for the list of alternatives; it is not a candidate: a free axis covers it. */
+/* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan, which leaves the
+ * candidates only what can be faster. */
 static void try_alone(Search *s, int degree) {
   double ignored;
   Candidate c = {.stages = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
-  s->noutcomes += solve_mesh(s, &c, INFINITY, &ignored)->feasible;
+  Outcome *o = solve_mesh(s, &c, INFINITY, &ignored);
+  s->noutcomes += o->feasible;
+  if (o->feasible && (!s->best || o->price.time.total < s->best->price.time.total)) s->best = s->alone = o;
 }
 
 static void try_candidate(Search *s, const Candidate *c) {
@@ -383,13 +398,15 @@ static void try_candidate(Search *s, const Candidate *c) {
   Outcome *o = solve_mesh(s, c, best, &bound);
   if (!o->strategies && !o->why_not) return; /* its cheapest operations alone take longer */
   s->noutcomes++;
-  if (o->feasible && o->price.time.total < best) s->best = o;
+  bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
+  if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
   s->lower_bound = fmin(s->lower_bound, bound);
 }
 
-static void try_all(Search *s) {
+static void try_all(Search *s, bool free_choice) {
   s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + DEGREE_COUNT);
   s->noutcomes = 0;
+  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
   for (int i = 0; i < s->ncandidates; i++) try_candidate(s, &s->candidates[i]);
 }
 
@@ -518,15 +535,14 @@ static Plan *refuse_size(const Search *s, Diags *d) {
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (resident_bytes(s->m, s->f) > s->limit * s->t->ranks) return refuse_size(s, d);
+  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
   make_candidates(s, o, false);
-  try_all(s);
+  try_all(s, free_choice);
   if (!s->best && o->micro_batches == 0) {
     make_candidates(s, o, true);
-    try_all(s);
+    try_all(s, false);
   }
   if (!s->best) return refuse(s, d);
-  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
-  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
   return finish(s, started);
 }
 

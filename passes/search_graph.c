@@ -241,7 +241,7 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
     entries *= classes_of(g, users[i], fan->masks[i]).n;
   }
   t->made = true;
-  if (fan->nusers > 1 && entries > g->in.table_cap / 64) split_tables(g, type, &s, t);
+  if (fan->nusers > 1 && entries > g->in.fan_out_cap) split_tables(g, type, &s, t);
   else t->whole = fan_out(g, type, s);
   return t;
 }

@@ -32,6 +32,7 @@ typedef struct GraphInput {
   double repeat;           /* weight of what runs once per micro-batch */
   double memory_limit;     /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
+  double fan_out_cap;      /* a value's conversions are one table up to so many entries */
   double prune_above;      /* give up when the cheapest strategies alone cost more */
   bool relax;              /* share each conversion among all users of the value: a lower bound of the exact costs */
 } GraphInput;
