@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-enum { MOST_WORK = 1 << 22 }; /* expressions times places times micro-batches: larger programs are only printed */
+enum { MOST_WORK = 1 << 20 }; /* expressions times places times micro-batches: larger programs are only printed */
 
 /* The length and the checksum are put right: they would refuse nearly every input. */
 static void seal(unsigned char *image, size_t n) {
