@@ -407,6 +407,7 @@ static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
   for (size_t v = 0; v < n; v++) b.tensor[v] = PROGRAM_NONE;
   body_find_uses(&b);
+  b.level1 = loops_of(e->m->arena, spec->l1);
   if (stage == 0) size_checks(&b);
   if (prepare && !find_targets(&b, n)) return false;
   for (b.at = 0; b.at < (int)b.units->n; b.at++)

@@ -4,6 +4,7 @@
 #define APC_CODEGEN_PROGRAM_BODY_H
 
 #include "codegen/program_tables.h"
+#include "ir/loops.h"
 
 /* A loop among the units. */
 typedef struct BodyLoop {
@@ -27,6 +28,7 @@ typedef struct Body {
   Val *becomes;     /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
   BodyLoop *loops;
   int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
+  Loops level1;     /* the loops of the level-1 function */
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
 } Body;
 

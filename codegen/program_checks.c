@@ -7,7 +7,6 @@
 
 #include "codegen/program_body.h"
 #include "ir/index_bound.h"
-#include "ir/loops.h"
 
 static void check(Body *b, const char *name, const char *text, const Expr *value, const Expr *most) {
   const Expr *const list[] = {value, ex_const(b->e->m, 0), most};
@@ -34,11 +33,11 @@ static void check_indices(Body *b) {
   }
 }
 
-static void check_slices(Body *b, const Loops *loops, int loop) {
+static void check_slices(Body *b, int loop) {
   const Func *l1 = b->spec->l1;
   for (size_t i = 0; i < l1->ops.n; i++) {
     const Op *op = &l1->ops.items[i];
-    if (op->kind != OP_slice || loops->of[i] != loop) continue;
+    if (op->kind != OP_slice || b->level1.of[i] != loop) continue;
     for (int d = 0; d < type_of(l1, op->out)->rank; d++) {
       SizeCondition c[2];
       int n = slice_conditions(b->e->m, l1, op, d, c);
@@ -49,14 +48,11 @@ static void check_slices(Body *b, const Loops *loops, int loop) {
 }
 
 void size_checks(Body *b) {
-  Loops loops = loops_of(b->e->m->arena, b->spec->l1);
   check_indices(b);
-  check_slices(b, &loops, -1);
+  check_slices(b, -1);
 }
 
 void size_checks_of_loop(Body *b, const char *name) {
-  const Func *l1 = b->spec->l1;
-  Loops loops = loops_of(b->e->m->arena, l1);
-  for (int k = 0; k < loops.n; k++)
-    if (strcmp(l1->ops.items[loops.items[k].begin].name, name) == 0) check_slices(b, &loops, k);
+  for (int k = 0; k < b->level1.n; k++)
+    if (strcmp(b->spec->l1->ops.items[b->level1.items[k].begin].name, name) == 0) check_slices(b, k);
 }

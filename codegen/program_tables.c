@@ -161,7 +161,7 @@ bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam
   static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
                                       [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
   const Param *p = module_param(e->m, op_str(op, AT_name));
-  *r = (ProgramParam){.name = emit_text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE, .origin = PROGRAM_NONE,
+  *r = (ProgramParam){.name = emit_text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE,
                       .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
   if (p->init == INIT_BLOB) {
     if (!add_blob(e, p->blob, &r->blob)) return false;

@@ -278,13 +278,19 @@ static void mesh(Parser *p) {
   module_set_mesh(p->m, &mesh);
 }
 
-static ParamOrigin param_origin(Parser *p) {
+/* What is wrong with it is reported at `at`. */
+static const Type *constant_type(Parser *p, const char *at) {
   int64_t dims[MAX_RANK];
+  const Type *t = parse_type(p);
+  if (!type_constant_dims(t, dims)) parse_fail(p, at, "the extents of a parameter must be constants");
+  return t;
+}
+
+static ParamOrigin param_origin(Parser *p) {
   ParamOrigin o = {.name = parse_quoted(p, "the name of the whole weight")};
   parse_expect(p, ":");
   const char *start = p->at;
-  o.type = parse_type(p);
-  if (!type_constant_dims(o.type, dims)) parse_fail(p, start, "the extents of a parameter must be constants");
+  o.type = constant_type(p, start);
   if (!parse_accept_word(p, "first")) parse_fail(p, p->at, "expected 'first'");
   o.first = parse_integer(p, "an element");
   if (o.first < 0) parse_fail(p, start, "negative element");
@@ -294,11 +300,9 @@ static ParamOrigin param_origin(Parser *p) {
 static void param(Parser *p) {
   parse_skip(p);
   const char *start = p->at, *name = parse_quoted(p, "a name");
-  int64_t dims[MAX_RANK];
   if (module_param(p->m, name)) parse_fail(p, start, "parameter \"%s\" twice", name);
   parse_expect(p, ":");
-  const Type *t = parse_type(p);
-  if (!type_constant_dims(t, dims)) parse_fail(p, start, "the extents of a parameter must be constants");
+  const Type *t = constant_type(p, start);
   Param *q = module_param_add(p->m, name, t);
   if (p->m->expr_fault) parse_fail(p, start, "%s", p->m->expr_fault);
   parse_expect(p, "=");

@@ -57,6 +57,7 @@ typedef struct Search {
   int ncandidates;
   Outcome *outcomes;
   int noutcomes;
+  double resident; /* bytes of all weights and state, each kept once */
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
   double lower_bound;
@@ -185,7 +186,7 @@ static void make_candidates(Search *s, const PlanOptions *o, bool for_memory) {
 /* ---- one candidate */
 
 static GraphInput graph_input(Search *s, const Candidate *c) {
-  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap};
+  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap, .fan_out_cap = table_cap / 64};
   int first = c->micro > 1;
   uint32_t free_labels = 0;
   for (int d = 0; d < DEGREE_COUNT; d++)
@@ -254,9 +255,10 @@ static void price_outcome(Search *s, Outcome *o) {
 }
 
 static bool cut_and_price(Search *s, Outcome *o) {
-  if (o->c.stages > 1 && !stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages)) {
-    bool possible = stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, INFINITY, o->stages);
-    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, possible ? " within the memory limit" : ": it has too few places to cut it at");
+  StagesCut how = o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages) : STAGES_CUT;
+  if (how != STAGES_CUT) {
+    const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
+    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
     return false;
   }
   price_outcome(s, o);
@@ -276,12 +278,12 @@ static double resident_bytes(Module *m, const Func *f) {
 static const char *too_large(const Search *s) {
   const char *among = s->t->ranks > 1 ? arena_printf(s->arena, ", and need more than that even cut among %d ranks", s->t->ranks) : "";
   return arena_printf(s->arena, "%s are allowed on a rank; weights and state are %s%s", bytes_text(s->arena, s->limit),
-                      bytes_text(s->arena, resident_bytes(s->m, s->f)), among);
+                      bytes_text(s->arena, s->resident), among);
 }
 
 /* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the memory limit. */
 static const char *no_choice(const Search *s, const Candidate *c) {
-  if (resident_bytes(s->m, s->f) > s->limit) return too_large(s);
+  if (s->resident > s->limit) return too_large(s);
   return arena_printf(s->arena, "what %d micro-batches compute would have to be joined again", c->micro);
 }
 
@@ -356,19 +358,16 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
  * then only huge ones; and last come conversions of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is
  * not worth it. */
 static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
-  const double caps[] = {small_fan_out, table_cap / 64};
+  bool small_first = o->c.naxes <= 2 && s->resident <= in->memory_limit;
   double bound = 0, found;
-  bool small_first = o->c.naxes <= 2 && resident_bytes(s->m, s->f) <= in->memory_limit;
   for (int i = small_first ? 0 : 1; i < 2; i++) {
     GraphInput step = *in;
-    step.fan_out_cap = caps[i];
+    if (i == 0) step.fan_out_cap = small_fan_out;
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
     if (exact || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;
   }
-  GraphInput copies = *in;
-  copies.fan_out_cap = table_cap / 64;
-  solve_graph(s, copies, false, o, &found);
+  solve_graph(s, *in, false, o, &found);
   return bound;
 }
 
@@ -534,7 +533,7 @@ static Plan *refuse_size(const Search *s, Diags *d) {
 }
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
-  if (resident_bytes(s->m, s->f) > s->limit * s->t->ranks) return refuse_size(s, d);
+  if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
   make_candidates(s, o, false);
   try_all(s, free_choice);
@@ -559,6 +558,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   s.shape = shape_of(m, f, s.rules, s.labels, loop_costs(s.arena, s.cost, f));
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   measure_products(&s);
+  s.resident = resident_bytes(m, f);
   Plan *p = find_plan(&s, o, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, d);
   cost_model_free(s.cost);
   return p;

@@ -232,6 +232,14 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
   return best != NULL;
 }
 
+/* Can the runs be joined to so many stages that none is empty?  As many as there are shortest runs that are not. */
+static bool has_places(const Cutting *k, int stages) {
+  int found = 0, first = 0;
+  for (int last = 1; last < k->npositions; last++)
+    if (!isinf(k->time[first * k->npositions + last])) found++, first = last;
+  return found >= stages;
+}
+
 bool stages_is_placed(const Func *f, const bool *derived, size_t op) {
   OpKind kind = f->ops.items[op].kind;
   return !cost_is_source(kind) && !derived[op] && kind != OP_write;
@@ -264,7 +272,7 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   arena_free(a);
 }
 
-bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
+StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
   int n = m->mesh.stages;
   /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads work and weights,
    * which is what a forced degree asks for. */
@@ -285,8 +293,8 @@ bool stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules
   int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n);
   size_t *cuts = ARENA_ARRAY(a, size_t, n);
   for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
-  bool ok = run_program(&k, n, repeat, memory_limit, cuts);
-  if (ok) stages_place(f, n, cuts, stages);
+  StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT : has_places(&k, n) ? STAGES_TOO_LARGE : STAGES_TOO_MANY;
+  if (how == STAGES_CUT) stages_place(f, n, cuts, stages);
   arena_free(a);
-  return ok;
+  return how;
 }

@@ -153,8 +153,8 @@ typedef struct ProgramParam {
   uint32_t source_dtype;  /* blob: type in the file; converted when it differs from dtype */
   uint32_t trainable;     /* 0 or 1 */
   ProgramList strides;    /* blob: per dimension, in elements; constant expressions, none negative */
-  uint32_t origin;        /* blob: name of the weight that this is a view of; NONE: it is a whole one */
-  uint32_t view;          /* 0 or 1: origin, origin_dims and first are set */
+  uint32_t origin;        /* view: name of the whole weight */
+  uint32_t view;          /* blob: 1 when it is a view of a whole weight, else 0 */
   ProgramList origin_dims; /* view: constant extents of the origin, which is row-major */
   uint64_t first;         /* view: element of the origin that is [0,..,0] */
   uint64_t offset;        /* blob: byte of element [0,..,0] in the file or embedded range */

@@ -121,7 +121,6 @@ static bool read_archive(const Inputs *in, const char *path) {
   return ok;
 }
 
-/* NAME=VALUE; a bare value serves a model with one input. */
 /* The '=' behind the name; a name that the model declares may contain one. */
 static const char *end_of_name(const Inputs *in, const char *text) {
   const char *end = NULL;
@@ -133,6 +132,7 @@ static const char *end_of_name(const Inputs *in, const char *text) {
   return end ? end : strchr(text, '=');
 }
 
+/* NAME=VALUE; a bare value serves a model with one input. */
 static bool split_input(const Inputs *in, const char *text, const char **name, const char **value) {
   const char *equals = end_of_name(in, text);
   if (equals && text[0] != '@') {

@@ -81,8 +81,8 @@ int inspect_program(Tool *t, const char *path) {
   Artifact artifact;
   RtError error = {0};
   if (artifact_open(path, path, &artifact, &error) != RT_OK) {
-    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read%s%s", executable(path) ? ": " : "",
-               executable(path) ? error.text : "");
+    const char *lack = executable(path) ? arena_printf(t->arena, ": %s", error.text) : "";
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read%s", lack);
     diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); programs by their last bytes");
     return EXIT_BAD_INPUT;
   }
