@@ -65,6 +65,37 @@ char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n) {
   return text;
 }
 
+/* A regular file, or the place in a folder where there is none yet. */
+typedef struct Place {
+  bool there;
+  dev_t device;
+  ino_t number;     /* of the file, or of the folder */
+  const char *name; /* in the folder */
+} Place;
+
+static bool place_of(const char *path, Place *out) {
+  struct stat st;
+  if (strcmp(path, "-") == 0) return false;
+  if (stat(path, &st) == 0) {
+    *out = (Place){true, st.st_dev, st.st_ino, NULL};
+    return S_ISREG(st.st_mode);
+  }
+  char folder[PATH_MAX] = ".";
+  const char *slash = strrchr(path, '/');
+  size_t n = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+  if (n >= sizeof folder) return false;
+  if (slash) snprintf(folder, sizeof folder, "%.*s", (int)n, path);
+  if (stat(folder, &st) != 0) return false;
+  *out = (Place){false, st.st_dev, st.st_ino, slash ? slash + 1 : path};
+  return true;
+}
+
+bool file_same(const char *a, const char *b) {
+  Place x, y;
+  return place_of(a, &x) && place_of(b, &y) && x.there == y.there && x.device == y.device && x.number == y.number &&
+         (x.there || strcmp(x.name, y.name) == 0);
+}
+
 #define WRITE_BUFFER ((size_t)64 * 1024)
 
 struct FileWriter {

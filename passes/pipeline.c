@@ -37,6 +37,12 @@ static const Pass passes[] = {
 
 enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
 
+bool pass_on_demand(const char *name) {
+  for (int i = 0; i < PASSES; i++)
+    if (strcmp(passes[i].name, name) == 0) return passes[i].on_demand;
+  return false;
+}
+
 const char *const *pass_names(void) {
   static const char *names[PASSES + 1];
   for (int i = 0; i < PASSES; i++) names[i] = passes[i].name;
@@ -58,7 +64,10 @@ static void say_pass(void *context) {
 
 static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diags) {
   double start = now_ms();
-  if (p->device && o->device && strcmp(p->device, o->device) != 0) return true;
+  if (p->device && o->device && strcmp(p->device, o->device) != 0) {
+    if (o->print_after && strcmp(o->print_after, p->name) == 0) fprintf(o->dump, "# %s does not run for a %s\n", p->name, o->device);
+    return true;
+  }
   running = p->name;
   die_set_hook(say_pass, NULL);
   bool ok = p->run(m, diags);

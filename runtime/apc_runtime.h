@@ -108,6 +108,7 @@ ApcStatus apc_output_shape(ApcModel *model, const char *name, int *rank, int64_t
 ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t bytes);
 /* The values without a copy; valid until the next call that runs, binds or closes. */
 ApcStatus apc_output_data(ApcModel *model, const char *name, const void **data);
+/* Not over the program's own file or the files of its weights. */
 ApcStatus apc_write_output(ApcModel *model, const char *name, const char *npy_path);
 ApcStatus apc_write_outputs(ApcModel *model, const char *npz_path);
 

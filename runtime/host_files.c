@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/npy.h"
 #include "base/npz.h"
 #include "runtime/host.h"
@@ -104,10 +105,23 @@ static Tensor output_view(const ApcModel *m, int i) {
   return tensor_view((DType)t->dtype, m->layout.shapes[i].rank, m->layout.shapes[i].dims, m->io + m->layout.offsets[i]);
 }
 
+/* Outputs never replace the program or the weights it runs with. */
+static ApcStatus check_output(ApcModel *m, const char *path) {
+  const Program *p = &m->artifact.program;
+  bool ours = file_same(path, m->path) || (m->weights && file_same(path, m->weights));
+  for (uint32_t i = 0; !ours && i < p->n_blobs; i++) {
+    const char *blob = program_text(p, p->blobs[i].path);
+    ours = *blob && file_same(path, blob);
+  }
+  return ours ? host_error(m, RT_USAGE, "%s is the program or holds its weights: outputs need another file", path) : APC_OK;
+}
+
 ApcStatus apc_write_output(ApcModel *m, const char *name, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   int i = host_output(m, name);
   if (i < 0) return host_status(m, m->error.status);
+  ApcStatus status = check_output(m, path);
+  if (status) return status;
   Files f = files_begin();
   Tensor t = output_view(m, i);
   npy_write(f.diags, path, &t);
@@ -119,6 +133,8 @@ ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[m->ran_entry];
   if (!m->layout.bytes) return host_error(m, RT_USAGE, "nothing has run yet");
+  ApcStatus status = check_output(m, path);
+  if (status) return status;
   Files f = files_begin();
   NpzWriter *w = npz_writer_open(f.diags, path);
   bool ok = w != NULL;

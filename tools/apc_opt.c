@@ -42,7 +42,7 @@ static char *read_stdin(Arena *a) {
 }
 
 static int run(Arena *a, Diags *diags, const char *file, const char *passes, const PassOptions *options) {
-  if (!print_after_check(diags, options->print_after)) return 1;
+  if (!print_after_check(diags, options->print_after, passes)) return 1;
   const char *text = strcmp(file, "-") == 0 ? read_stdin(a) : file_read_text(diags, a, file, NULL);
   if (!text) return 1;
   diag_source(diags, file, text);

@@ -178,7 +178,7 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
 }
 
 static int measure(Tool *t, Running *r, json_t *expected, bool ok) {
-  int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3), code = EXIT_OK;
+  int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3), code = EXIT_OK; /* check_runs */
   double *seconds = ARENA_ARRAY(t->arena, double, runs);
   for (int i = -warmup; code == EXIT_OK && i < runs; i++) {
     double begin = tool_now_ms();
@@ -206,8 +206,14 @@ static int compare_and_measure(Tool *t, Running *r) {
   return code;
 }
 
+static bool check_runs(Tool *t, OptionId id) {
+  enum { MOST = 1000000 };
+  if (option_int(&t->options, id, 0) <= MOST) return true;
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '%s' takes at most %d, not '%s'", option_rows[id].flag, MOST, option_text(&t->options, id));
+}
+
 int cmd_bench(Tool *t) {
-  if (!tool_args(t, 1, 1)) return EXIT_USAGE;
+  if (!tool_args(t, 1, 1) || !check_runs(t, OPT_runs) || !check_runs(t, OPT_warmup)) return EXIT_USAGE;
   Running r = {0};
   int code = start(t, &r);
   if (code == EXIT_OK) code = compare_and_measure(t, &r);

@@ -263,7 +263,7 @@ static bool replace_weights(Tool *t, Module *m) {
 
 bool model_load(Tool *t, const char *path, Model *model) {
   *model = (Model){.path = path, .name = model_name(t->arena, path), .kind = model_kind(path)};
-  if (!print_after_check(t->diags, option_text(&t->options, OPT_print_after))) return false;
+  if (!print_after_check(t->diags, option_text(&t->options, OPT_print_after), NULL)) return false;
   tool_stage(t, "Reading", "%s", path);
   bool ok = load_file(t, model) && outputs_check_weights(t, model->m) && replace_weights(t, model->m) && bind_shapes(t, model->m) &&
             set_hints(t, model) && verify_module(model->m, t->diags) && find_entries(t, model);

@@ -2,8 +2,8 @@
 #include "tools/outputs.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "tools/build.h"
 
 typedef struct FileUses {
@@ -59,40 +59,10 @@ static void add_temps(Tool *t, FileUses *list) {
   ARENA_PUSH(t->arena, list, ((FileUse){"--save-temps", arena_printf(t->arena, "%s/%s.plan", dir, name)}));
 }
 
-/* ---- which files are the same */
-
-/* A regular file, or the place in a folder where there is none yet. */
-typedef struct Place {
-  bool there;
-  dev_t device;
-  ino_t number;     /* of the file, or of the folder */
-  const char *name; /* in the folder */
-} Place;
-
-static bool place_of(Arena *a, const char *path, Place *out) {
-  struct stat st;
-  if (strcmp(path, "-") == 0) return false;
-  if (stat(path, &st) == 0) {
-    *out = (Place){true, st.st_dev, st.st_ino, NULL};
-    return S_ISREG(st.st_mode);
-  }
-  const char *slash = strrchr(path, '/');
-  const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
-  if (stat(folder, &st) != 0) return false;
-  *out = (Place){false, st.st_dev, st.st_ino, slash ? slash + 1 : path};
-  return true;
-}
-
-static bool same_place(const Place *x, const Place *y) {
-  return x->there == y->there && x->device == y->device && x->number == y->number && (x->there || strcmp(x->name, y->name) == 0);
-}
-
 /* The first of the list that is the file, or NULL. */
-static const FileUse *find_same(Tool *t, const FileUse *list, size_t n, const char *path) {
-  Place x, y;
-  if (!place_of(t->arena, path, &x)) return NULL;
+static const FileUse *find_same(const FileUse *list, size_t n, const char *path) {
   for (size_t i = 0; i < n; i++)
-    if (place_of(t->arena, list[i].path, &y) && same_place(&x, &y)) return &list[i];
+    if (file_same(list[i].path, path)) return &list[i];
   return NULL;
 }
 
@@ -112,9 +82,9 @@ bool outputs_check(Tool *t, const FileUse *files, size_t n) {
   add_options(t, &writes, WRITES);
   add_temps(t, &writes);
   for (size_t i = 0; i < writes.n; i++) {
-    const FileUse *output = &writes.items[i], *read = find_same(t, reads.items, reads.n, output->path);
+    const FileUse *output = &writes.items[i], *read = find_same(reads.items, reads.n, output->path);
     if (read) return refuse(t, output, "which is read as", read);
-    const FileUse *written = find_same(t, writes.items, i, output->path);
+    const FileUse *written = find_same(writes.items, i, output->path);
     if (written) return refuse(t, output, "which is written by", written);
   }
   t->outputs = writes.items;
@@ -124,7 +94,7 @@ bool outputs_check(Tool *t, const FileUse *files, size_t n) {
 
 bool outputs_check_weights(Tool *t, const Module *m) {
   for (size_t i = 0; i < m->blobs.n; i++) {
-    const FileUse *output = find_same(t, t->outputs, t->noutputs, m->blobs.items[i].path);
+    const FileUse *output = find_same(t->outputs, t->noutputs, m->blobs.items[i].path);
     if (output) return refuse(t, output, "which is read as", &(FileUse){"weights of MODEL", m->blobs.items[i].path});
   }
   return true;

@@ -17,4 +17,11 @@ bool pass_name_check(Diags *d, const char *option, const char *name) {
   return false;
 }
 
-bool print_after_check(Diags *d, const char *name) { return !name || strcmp(name, "all") == 0 || pass_name_check(d, "--print-after", name); }
+bool print_after_check(Diags *d, const char *name, const char *passes) {
+  if (!name || strcmp(name, "all") == 0) return true;
+  if (!pass_name_check(d, "--print-after", name)) return false;
+  if (passes || !pass_on_demand(name)) return true;
+  diag_error(d, DIAG_pass_name, (Loc){0}, "--print-after: pass '%s' runs on demand only", name);
+  diag_help(d, "--emit=ir:%s shows what it makes", name);
+  return false;
+}

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/standard.h"
 #include "runtime/apc_runtime.h"
 
@@ -219,23 +220,50 @@ static int bind_all(ApcModel *m, const Line *line) {
   return code;
 }
 
-/* Names are checked before anything runs. */
-static int check_outputs(ApcModel *m, const Line *line) {
-  for (int i = 0; i < line->n; i++) {
-    char name[512];
-    const char *file;
-    ApcTensorInfo info;
-    bool found = false;
-    if (line->given[i].id == OPT_outputs && strcmp(line->given[i].value, "-") == 0)
-      return fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
-    if (line->given[i].id != OPT_output) continue;
-    if (!split_output(line->given[i].value, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
-      return fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", line->given[i].value);
-    for (int k = 0; k < apc_outputs(m) && !found; k++)
-      found = !*name || (apc_output_info(m, k, &info) == APC_OK && strcmp(info.name, name) == 0);
-    if (!found) return fail(APC_USAGE, "there is no output '%s'", name);
+/* The file that an option reads or writes, or NULL. */
+static const char *file_of(ApcModel *m, const Given *g) {
+  char name[512];
+  const char *value;
+  if (g->id == OPT_inputs || g->id == OPT_outputs) return g->value;
+  bool ok = g->id == OPT_input ? split(g->value, end_of_input(m, g->value), name, sizeof name, &value)
+                               : g->id == OPT_output && split_output(g->value, name, sizeof name, &value);
+  return ok && value[0] == '@' ? value + 1 : NULL;
+}
+
+/* Is the file of the output given[i] also an input, or an earlier output? */
+static int check_apart(ApcModel *m, const Line *line, int i) {
+  const Given *g = line->given;
+  const char *file = file_of(m, &g[i]), *other;
+  for (int k = 0; k < line->n; k++) {
+    bool written = g[k].id == OPT_output || g[k].id == OPT_outputs;
+    if ((written && k >= i) || !(other = file_of(m, &g[k])) || !file_same(file, other)) continue;
+    return fail(APC_USAGE, "--%s would write %s, which is %s by --%s", options[g[i].id].name, file, written ? "written" : "read", options[g[k].id].name);
   }
   return 0;
+}
+
+static int check_name(ApcModel *m, const char *text) {
+  char name[512];
+  const char *file;
+  ApcTensorInfo info;
+  if (!split_output(text, name, sizeof name, &file) || file[0] != '@' || (!*name && apc_outputs(m) != 1))
+    return fail(APC_USAGE, "--output %s: NAME=@FILE.npy is wanted", text);
+  for (int k = 0; k < apc_outputs(m); k++)
+    if (!*name || (apc_output_info(m, k, &info) == APC_OK && strcmp(info.name, name) == 0)) return 0;
+  return fail(APC_USAGE, "there is no output '%s'", name);
+}
+
+/* Names and files are checked before anything runs. */
+static int check_outputs(ApcModel *m, const Line *line) {
+  int code = 0;
+  for (int i = 0; i < line->n && !code; i++) {
+    const Given *g = &line->given[i];
+    if (g->id != OPT_output && g->id != OPT_outputs) continue;
+    if (g->id == OPT_output) code = check_name(m, g->value);
+    else if (strcmp(g->value, "-") == 0) code = fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
+    if (!code) code = check_apart(m, line, i);
+  }
+  return code;
 }
 
 static int write_outputs(ApcModel *m, const Line *line) {

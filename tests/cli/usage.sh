@@ -31,8 +31,13 @@ for command in compile plan run verify bench; do
   expect 1 "error[APC0601]: --print-after: there is no pass 'vews'" "$apc" $command "$mlp" --print-after vews; expect_err "nearest name is 'views'"
   expect 1 "error[APC0601]: --emit=ir: there is no pass 'vews'" "$apc" $command "$mlp" --emit=ir:vews; expect_err "nearest name is 'views'"
 done
+expect 1 "pass 'outline' runs on demand only" "$apc" plan "$mlp" --print-after outline; expect_err "--emit=ir:outline"
+expect 0 "# widen does not run for a gpu" "$apc" plan "$mlp" -D d=8 -D layers=1 -q --target dgx-a100x2 --print-after widen
+expect 2 "'--runs' takes at most 1000000, not '4294967297'" "$apc" bench "$mlp" --runs 4294967297
+expect 2 "'--warmup' takes at most 1000000, not '1000001'" "$apc" bench "$mlp" --warmup 1000001
 expect 0 "# after order" "$apc" plan "$mlp" -D d=8 -D layers=1 -q --print-after all
 expect 1 "--print-after: there is no pass 'vews'" "${apc%/*}/apc-opt" --print-after=vews "$source_dir/tests/text/dce.ir"; no_out
+expect 0 "# after outline" "${apc%/*}/apc-opt" --passes=outline --print-after=outline "$source_dir/tests/text/dce.ir"
 expect 0 "# after dce" "${apc%/*}/apc-opt" --passes=dce --print-after=dce "$source_dir/tests/text/dce.ir"
 expect 2 "neither a command nor a model" "$apc" something
 expect 2 "nearest is 'show'" "$apc" targets shwo cpu
@@ -165,4 +170,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 219
+summary 226
