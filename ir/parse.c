@@ -250,8 +250,11 @@ static void symbol(Parser *p) {
   }
 }
 
+/* Once: what is read before another one may name axes of the first. */
 static void mesh(Parser *p) {
   Mesh mesh = {.stages = 1};
+  if (p->has_mesh) parse_fail(p, p->at, "a second mesh");
+  p->has_mesh = true;
   parse_expect(p, "[");
   if (!parse_accept(p, "]")) {
     do {

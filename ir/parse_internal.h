@@ -13,6 +13,7 @@ typedef struct Parser {
   Func *f;
   Builder b;
   int depth, terms; /* of the expression under way */
+  bool has_mesh;
   jmp_buf out;
 } Parser;
 

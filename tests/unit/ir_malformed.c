@@ -20,6 +20,7 @@ static const Bad bad[] = {
     {HEAD "symbol n\nsymbol n\n", 3, 8, "symbol n twice"},
     {HEAD "symbol 1n\n", 2, 8, "a symbol must not start with a digit"},
     {HEAD "mesh [x=0]\n", 2, 7, "axis size 0"},
+    {HEAD "mesh [x=2]\nmesh []\n", 3, 6, "a second mesh"},
     {HEAD "mesh [x=2, x=2]\n", 2, 12, "bad or repeated axis name x"},
     {HEAD "mesh [a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1]\n", 2, 39, "more than 8 mesh axes"},
     {FUNC "  %x = input {name=\"x\"} : f33[4]\n}\n", 4, 27, "no element type 'f33'"},
