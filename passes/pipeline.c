@@ -37,12 +37,6 @@ static const Pass passes[] = {
 
 enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
 
-bool pass_on_demand(const char *name) {
-  for (int i = 0; i < PASSES; i++)
-    if (strcmp(passes[i].name, name) == 0) return passes[i].on_demand;
-  return false;
-}
-
 const char *const *pass_names(void) {
   static const char *names[PASSES + 1];
   for (int i = 0; i < PASSES; i++) names[i] = passes[i].name;
@@ -92,6 +86,11 @@ static const Pass *find_pass(const char *name, size_t n) {
   for (int i = 0; i < PASSES; i++)
     if (strlen(passes[i].name) == n && strncmp(passes[i].name, name, n) == 0) return &passes[i];
   return NULL;
+}
+
+bool pass_on_demand(const char *name) {
+  const Pass *p = find_pass(name, strlen(name));
+  return p && p->on_demand;
 }
 
 bool pipeline_run(Module *m, const char *list, const PassOptions *o, Diags *diags) {

@@ -124,13 +124,12 @@ static void add_free(Search *s, const Candidate *c, int n, int largest, int room
   }
 }
 
-static void add_stages(Search *s, int stages, int micro, const PlanOptions *o) {
+static void add_stages(Search *s, int stages, int micro) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
   for (int d = 0; d < DEGREE_COUNT; d++) {
     used *= s->forced[d] > 0 ? s->forced[d] : 1;
     nforced += s->forced[d] > 1;
   }
-  (void)o;
   if (spatial % used) return;
   bool all = true;
   for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
@@ -176,7 +175,7 @@ static void make_candidates(Search *s, const PlanOptions *o, bool for_memory) {
     for (int micro = 1; micro <= 8; micro *= 2) {
       if (o->micro_batches > 0 && micro > 1) break;
       if (stages == 1 && micro > 1 && !for_memory) break;
-      add_stages(s, stages, o->micro_batches > 0 ? o->micro_batches : micro, o);
+      add_stages(s, stages, o->micro_batches > 0 ? o->micro_batches : micro);
     }
   }
   for (int i = 0; i < s->ncandidates; i++) s->candidates[i].bound = ideal_seconds(s, &s->candidates[i]);
