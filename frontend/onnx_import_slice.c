@@ -149,9 +149,18 @@ bool import_gather(Node *n) {
 
 /* ---- Slice */
 
+/* A constant so far away that it lies outside every extent: INT64_MIN and INT64_MAX mean an end of unknown place, as
+ * do INT32_MIN and INT32_MAX in a list of that type.  Adding an extent to it may not fit an int64. */
+static bool far_away(DType list, int64_t bound) {
+  if (list == DT_i32) return bound == INT32_MIN || bound == INT32_MAX;
+  return bound < -MAX_EXTENT || bound > MAX_EXTENT;
+}
+
 /* A bound counted from the end when negative, then clamped to [low, high]; NULL when it cannot be decided. */
-static const Expr *place(Module *m, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
+static const Expr *place(Module *m, DType list, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
   Bounds b = known_bounds(m, e);
+  int64_t constant;
+  if (ex_get_const(e, &constant) && far_away(list, constant)) return constant < 0 ? low : high;
   if (b.high < 0) e = ex_add(m, e, extent);
   else if (b.low < 0) return NULL;
   if (known_ge(m, e, high)) return high;
@@ -169,25 +178,24 @@ static Val gather_progression(Node *n, Val x, int axis, const Expr *start, const
 
 typedef struct Cut {
   int axis;
+  DType list; /* of the starts and ends */
   const Expr *start, *count;
   int64_t step;
 } Cut;
 
+/* start in [0, extent] and end in [0, extent] going forward, in [0, extent - 1] and [-1, extent - 1] going back. */
 static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
   Module *m = n->m;
   const Expr *zero = ex_const(m, 0);
   int64_t step = cut->step, constant;
   if (step > 0) {
     if (ex_get_const(extent, &constant) && !ex_get_const(end, &(int64_t){0})) bound_symbol(m, end, constant);
-    start = place(m, start, extent, zero, extent);
-    end = place(m, end, extent, zero, extent);
+    start = place(m, cut->list, start, extent, zero, extent);
+    end = place(m, cut->list, end, extent, zero, extent);
   } else {
     const Expr *last = ex_addi(m, extent, -1);
-    int64_t stop;
-    /* ends of -extent - 1 and below mean: down to element 0 */
-    bool to_front = ex_get_const(end, &stop) && stop < 0 && (stop < -MAX_EXTENT || known_gt(m, zero, ex_add(m, end, extent)));
-    start = place(m, start, extent, zero, last);
-    end = to_front ? ex_const(m, -1) : place(m, end, extent, ex_const(m, -1), last);
+    start = place(m, cut->list, start, extent, zero, last);
+    end = place(m, cut->list, end, extent, ex_const(m, -1), last);
   }
   if (!start || !end)
     return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Slice: cannot tell whether a bound is negative");
@@ -195,6 +203,8 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
   span = ex_ceil_div(m, span, ex_const(m, step > 0 ? step : -step));
   cut->start = start;
   cut->count = known_bounds(m, span).low >= 0 ? span : ex_max(m, span, zero);
+  /* Nothing lies between 0 and the last of no elements. */
+  if (step < 0 && known_bounds(m, extent).low < 1) cut->count = ex_min(m, cut->count, extent);
   return true;
 }
 
@@ -241,7 +251,7 @@ bool import_slice(Node *n) {
   Val x = 0;
   if (!slice_operands(n, k)) return false;
   for (int i = 0; i < k[0].n; i++) {
-    Cut cut = {.step = 1};
+    Cut cut = {.step = 1, .list = k[0].type->dtype};
     int64_t axis = i;
     if (k[2].items && !ex_get_const(k[2].items[i], &axis)) return node_error(n, "an axis is not a constant");
     if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0)) return node_error(n,
