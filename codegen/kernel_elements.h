@@ -259,7 +259,7 @@ FN double pow_f64(double x, double y) { return __builtin_pow(x, y); }
   FN type or_##T(type x, type y) { return (type)(x | y); } \
   FN type xor_##T(type x, type y) { return (type)(x ^ y); } \
   FN type shl_##T(type x, type y) { return y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (type)0 : (type)((wide)x << y); } \
-  FN type shr_##T(type x, type y) { return y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (type)0 : (type)(x >> y); }
+  FN type shr_##T(type x, type y) { return (type)(y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (x < 0 ? -1 : 0) : x >> y); }
 INT_OPS(i8, int8_t, uint32_t)
 INT_OPS(i16, int16_t, uint32_t)
 INT_OPS(i32, int32_t, uint32_t)

@@ -77,7 +77,7 @@ static void binary_float(const Elements *l) {
 
 #define ev_div(x, y) signed_div(x, y)
 #define ev_mod(x, y) signed_mod(x, y)
-#define ev_shr(x, y) ((y) < 0 || (y) >= bits ? 0 : (x) >> (y))
+#define ev_shr(x, y) ((y) < 0 || (y) >= bits ? ((x) < 0 ? -1 : 0) : (x) >> (y))
 static void binary_int(const Elements *l) {
   const int64_t bits = l->bits;
   switch (l->kind) {

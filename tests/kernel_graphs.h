@@ -63,11 +63,12 @@ static void pointwise(void) {
     bool is_float = dtype_is_float((DType)t);
     Val x = add_input(&b, "x", type), y = add_input(&b, "y", type), c = add_input(&b, "c", type_with_dtype(p.m, type, DT_bool));
     Val wide = spread(&b, x, is_float ? 6 : 37, is_float ? 0 : -60), other = spread(&b, y, is_float ? 3 : 5, is_float ? 0 : -8);
+    Val amount = is_float ? y : spread(&b, y, 35, -30); /* shifts: -30, 5, 40, 75 */
     for (OpKind k = 1; k < OP_COUNT; k++) {
       if (!accepts(k, (DType)t)) continue;
       Val v;
       if (op_class(k) == OC_UNARY) v = build_unary(&b, k, k == OP_log || k == OP_acosh || k == OP_log1p || k == OP_atanh || k == OP_asin || k == OP_acos ? x : wide);
-      else v = build_binary(&b, k, wide, k == OP_shl || k == OP_shr ? y : other);
+      else v = build_binary(&b, k, wide, k == OP_shl || k == OP_shr ? amount : other);
       add_output(&b, op_name(k), v);
     }
     Val three[3] = {c, wide, other};

@@ -52,7 +52,10 @@ static void integers(void) {
   YIELDS(INTS("x", "u64", "2", "-1, 5") INTS("z", "u64", "2", "2, 2") "%y = gt %x, %z : bool[2]", 1, 1);
   YIELDS(INTS("x", "i64", "2", "-1, 5") INTS("z", "i64", "2", "2, 2") "%y = gt %x, %z : bool[2]", 0, 1);
   YIELDS(INTS("x", "i8", "4", "1, 1, -64, 1") INTS("z", "i8", "4", "6, 7, 1, 8") "%y = shl %x, %z : i8[4]", 64, -128, -128, 0);
-  YIELDS(INTS("x", "i8", "3", "-64, 64, -1") INTS("z", "i8", "3", "3, 3, -1") "%y = shr %x, %z : i8[3]", -8, 8, 0);
+  YIELDS(INTS("x", "i8", "3", "-64, 64, -1") INTS("z", "i8", "3", "3, 3, -1") "%y = shr %x, %z : i8[3]", -8, 8, -1);
+  YIELDS(INTS("x", "i8", "4", "-64, 64, -2, 5") INTS("z", "i8", "4", "8, 8, -128, -1") "%y = shr %x, %z : i8[4]", -1, 0, -1, 0);
+  YIELDS(INTS("x", "i64", "2", "-3, 3") INTS("z", "i64", "2", "64, 64") "%y = shr %x, %z : i64[2]", -1, 0);
+  YIELDS(INTS("x", "u8", "2", "192, 192") INTS("z", "u8", "2", "8, 255") "%y = shr %x, %z : u8[2]", 0, 0);
   YIELDS(INTS("x", "u8", "1", "192") INTS("z", "u8", "1", "3") "%y = shr %x, %z : u8[1]", 24);
   YIELDS(INTS("x", "i8", "2", "-128, 3") "%y = abs %x : i8[2]", -128, 3);
   YIELDS(INTS("x", "bool", "2", "1, 0") "%y = not %x : bool[2]", 0, 1);
