@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/compare.h"
 #include "codegen/units.h"
 #include "runtime/conv_dnnl.h"
 
@@ -122,7 +123,7 @@ static double bench_layer(const Layer *l, Made *made, void (*kernel)(void *const
       if (status) fail(error.text);
       if (r && took < least[side]) least[side] = took;
     }
-  for (int64_t i = 0; i < ny; i++) far = fmax(far, fabs((double)y[i] - (double)z[i])), norm = fmax(norm, fabs((double)y[i]));
+  for (int64_t i = 0; i < ny; i++) far = fmax(far, number_gap((double)y[i], (double)z[i])), norm = fmax(norm, fabs((double)y[i]));
   if (known && far > 1e-4 * norm) fail("the results differ");
   printf("| %s, %d x %d, %lld -> %lld, %lld groups | %.3f ms, %.0f | ", l->what, l->side, l->side, (long long)(s->groups * s->in), (long long)channels,
          (long long)s->groups, least[0] * 1e3, flops / least[0] * 1e-9);

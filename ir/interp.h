@@ -94,10 +94,9 @@ bool interp_param(const Module *m, const Param *p, const InterpOptions *options,
 void interp_to_modp(InterpTensor *t);
 uint64_t interp_residue(double v);
 
-/* True when both agree: in shape, and element by element: |a - b| <= tolerance * (1 + |a|), NaN equals NaN, and without tolerance
- * bit by bit.  Else `why` (may be NULL) says where, allocated in `arena`. */
+/* True when both agree: in type and shape, and element by element as number_close(b, a, tolerance) of base/compare.h says.  Else `why` (may be NULL) says where, allocated in `arena`. */
 bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain domain, double tolerance, Arena *arena, const char **why);
-/* ||a - b|| / ||b||, 0 when both are empty or zero; DOMAIN_FLOAT, float types. */
+/* ||a - b|| / ||b|| in DOMAIN_FLOAT (base/compare.h), of integers and bool the fraction of elements that differ; infinity when type or shape do. */
 double interp_distance(const InterpTensor *a, const InterpTensor *b);
 
 #endif

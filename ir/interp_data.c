@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "base/random.h"
 #include "ir/eval.h"
 
@@ -117,10 +118,7 @@ void interp_to_modp(InterpTensor *t) {
 /* ---- comparing */
 
 static bool cell_equal(bool is_number, double tolerance, Cell a, Cell b) {
-  if (a.i == b.i) return true;
-  if (!is_number) return false;
-  if (isnan(a.f) || isnan(b.f)) return isnan(a.f) && isnan(b.f);
-  return tolerance > 0 && (a.f == b.f || fabs(a.f - b.f) <= tolerance * (1 + fabs(a.f)));
+  return is_number ? number_close(b.f, a.f, tolerance) : a.i == b.i;
 }
 
 static const char *difference(const InterpTensor *a, const InterpTensor *b, int64_t at, bool is_number, Arena *arena) {
@@ -134,13 +132,18 @@ static const char *difference(const InterpTensor *a, const InterpTensor *b, int6
   return text_str(&t);
 }
 
+static bool same_form(const InterpTensor *a, const InterpTensor *b) {
+  if (a->dtype != b->dtype || a->rank != b->rank) return false;
+  for (int d = 0; d < a->rank; d++)
+    if (a->dims[d] != b->dims[d]) return false;
+  return true;
+}
+
 bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain domain, double tolerance, Arena *arena, const char **why) {
   const char *ignored;
   if (!why) why = &ignored;
   *why = "types or shapes differ";
-  if (a->dtype != b->dtype || a->rank != b->rank) return false;
-  for (int d = 0; d < a->rank; d++)
-    if (a->dims[d] != b->dims[d]) return false;
+  if (!same_form(a, b)) return false;
   bool is_number = domain == DOMAIN_FLOAT && dtype_is_float(a->dtype);
   int64_t n = interp_elements(a);
   for (int64_t i = 0; i < n; i++)
@@ -152,12 +155,12 @@ bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain dom
 }
 
 double interp_distance(const InterpTensor *a, const InterpTensor *b) {
-  double difference2 = 0, size2 = 0;
-  int64_t n = interp_elements(a);
+  Distance d = {0};
+  if (!same_form(a, b)) return INFINITY;
+  int64_t n = interp_elements(a), wrong = 0;
   for (int64_t i = 0; i < n; i++) {
-    double d = a->cells[i].f - b->cells[i].f;
-    difference2 += d * d;
-    size2 += b->cells[i].f * b->cells[i].f;
+    if (dtype_is_float(a->dtype)) distance_add(&d, a->cells[i].f, b->cells[i].f);
+    else wrong += a->cells[i].i != b->cells[i].i;
   }
-  return difference2 == 0 ? 0 : sqrt(difference2 / size2);
+  return wrong ? (double)wrong / (double)n : distance_relative(&d);
 }

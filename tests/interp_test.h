@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/compare.h"
 #include "ir/interp.h"
 #include "tests/test.h"
 
@@ -83,8 +84,7 @@ static inline void check_output(const Program *p, const char *name, int n, const
   for (int i = 0; i < n; i++) {
     double v = dtype_is_float(t->dtype) && p->options.domain == DOMAIN_FLOAT ? t->cells[i].f : (double)t->cells[i].i;
     double w = dtype_is_float(t->dtype) && p->options.domain == DOMAIN_MODP ? (double)interp_residue(want[i]) : want[i];
-    bool same = v == w || (v != v && w != w) || (v - w <= 1e-12 * (1 + (w < 0 ? -w : w)) && w - v <= 1e-12 * (1 + (w < 0 ? -w : w)));
-    if (same) continue;
+    if (number_close(v, w, 1e-12)) continue;
     fprintf(stderr, "%s:%d: output \"%s\"[%d] is %.17g, not %.17g\n", file, line, name, i, v, w);
     test_failed_here++;
   }

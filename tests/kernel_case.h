@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/compare.h"
 #include "codegen/print_c.h"
 #include "codegen/units.h"
 #include "tests/interp_test.h"
@@ -171,7 +172,7 @@ static double tolerance_of(DType t) { return t == DT_f64 ? 1e-12 : t == DT_f32 ?
 
 static void compare(const Case *c, const Output *o, const unsigned char *got, const InterpTensor *want, bool share) {
   DType t = want->dtype;
-  double error = 0, norm = 0;
+  Distance d = {0};
   for (int64_t i = 0; i < interp_elements(want); i++) {
     const unsigned char *p = got + (size_t)i * dtype_bytes(t);
     if (!dtype_is_float(t)) {
@@ -182,14 +183,9 @@ static void compare(const Case *c, const Output *o, const unsigned char *got, co
     }
     unsigned char rounded[8];
     dtype_store_f(t, rounded, want->cells[i].f);
-    double g = dtype_load_f(t, p), w = dtype_load_f(t, rounded);
-    if ((isnan(g) && isnan(w)) || g == w) {
-      norm += isfinite(w) ? w * w : 0;
-      continue;
-    }
-    error += (g - w) * (g - w), norm += w * w;
+    distance_add(&d, dtype_load_f(t, p), dtype_load_f(t, rounded));
   }
-  double relative = error == 0 ? 0 : sqrt(error / norm);
+  double relative = distance_relative(&d);
   CHECKF(relative <= tolerance_of(t), "%s%s: output %s is off by %g", c->name, share ? " (shared)" : "", o->name, relative);
 }
 

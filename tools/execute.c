@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "base/fill.h"
 #include "base/hash.h"
 #include "base/machine.h"
@@ -317,16 +318,10 @@ bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code) {
 
 static Difference compare_floats(const Tensor *x, const Tensor *y) {
   size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype);
-  double distance = 0, norm = 0, most = 0;
-  for (size_t i = 0; i < n; i++) {
-    double a = dtype_load_f(x->dtype, (const char *)x->data + i * step), b = dtype_load_f(y->dtype, (const char *)y->data + i * step);
-    if (a == b || (isnan(a) && isnan(b))) a = b = isfinite(b) ? b : 0; /* equal infinities and NaN are equal */
-    if (!isfinite(a) || !isfinite(b)) return (Difference){INFINITY, INFINITY, false};
-    distance += (a - b) * (a - b);
-    norm += b * b;
-    most = fmax(most, fabs(a - b));
-  }
-  return (Difference){.rel_l2 = distance == 0 ? 0 : norm > 0 ? sqrt(distance / norm) : INFINITY, .max_abs = most};
+  Distance d = {0};
+  for (size_t i = 0; i < n; i++)
+    distance_add(&d, dtype_load_f(x->dtype, (const char *)x->data + i * step), dtype_load_f(y->dtype, (const char *)y->data + i * step));
+  return (Difference){.rel_l2 = distance_relative(&d), .max_abs = d.most};
 }
 
 static Difference compare_integers(const Tensor *x, const Tensor *y) {
@@ -335,7 +330,7 @@ static Difference compare_integers(const Tensor *x, const Tensor *y) {
   for (size_t i = 0; i < n; i++) {
     int64_t a = dtype_load_i(x->dtype, (const char *)x->data + i * step), b = dtype_load_i(y->dtype, (const char *)y->data + i * step);
     wrong += a != b;
-    most = fmax(most, fabs((double)a - (double)b));
+    most = fmax(most, integer_gap(x->dtype, a, b));
   }
   return (Difference){.rel_l2 = n ? (double)wrong / (double)n : 0, .max_abs = most};
 }

@@ -69,6 +69,25 @@ done
 expect 4 "the model has no such output" "$apc" verify tiny.ir -q --inputs x.npz --expect of_another.npz
 expect 0 "against wrong.npz: relative L2" "$apc" verify tiny.ir -q --inputs x.npz --expect wrong.npz --atol 1.1 --target cpux2
 expect 2 "128 ranks are more than the 64" "$apc" verify tiny.ir -q --expect z.npz --target dgx-a100x128
+# neighbours beyond 2^53 are not equal, nor are numbers whose squares vanish
+cat >large.ir <<'IR'
+apc.ir 1
+func @main level 1 {
+  %x = input {name="x"} : i64[2]
+  %s = input {name="s"} : f64[2]
+  %y = neg %x : i64[2]
+  %t = neg %s : f64[2]
+  output "y" %y
+  output "t" %t
+}
+IR
+/usr/bin/python3 -c 'import numpy as np
+x, s = np.array([2**60, -5]), np.array([1e-200, 3e-200])
+np.savez("large.npz", x=x, s=s); np.savez("same.npz", y=-x, t=-s); np.savez("next.npz", y=-x - [1, 0], t=-s); np.savez("tiny.npz", y=-x, t=-2 * s)'
+expect 0 "" "$apc" run large.ir -q --inputs large.npz --expect same.npz
+expect 4 "DIFFERS  y" "$apc" run large.ir -q --inputs large.npz --expect next.npz --atol 0
+expect 4 "DIFFERS  t" "$apc" run large.ir -q --inputs large.npz --expect tiny.npz
+
 
 # inspect
 expect 0 "input   tokens                   i64[batch, seq]" bash -c "'$apc' '$gpt' -q -o gpt && '$apc' inspect gpt"

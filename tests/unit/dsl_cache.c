@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "frontend/dsl.h"
@@ -68,7 +69,7 @@ static double difference(const InterpTensor *whole, const InterpTensor *part, in
     for (int64_t s = 0; s < count; s++)
       for (int64_t v = 0; v < VOCAB; v++) {
         double x = whole->cells[(b * LENGTH + first + s) * VOCAB + v].f, y = part->cells[(b * count + s) * VOCAB + v].f;
-        worst = fmax(worst, fabs(x - y));
+        worst = fmax(worst, number_gap(y, x));
       }
   return worst;
 }

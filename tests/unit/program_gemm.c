@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/compare.h"
 #include "runtime/gemm_dnnl.h"
 #include "tests/test.h"
 
@@ -60,7 +61,7 @@ static void products(void) {
     RtError error = {0};
     CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
     double worst = 0;
-    for (int i = 0; i < 50000; i++) worst = fmax(worst, fabs((double)c[i] - (double)want[i]));
+    for (int i = 0; i < 50000; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
     CHECKF(worst < 1e-4, "trial %d: m %d n %d k %d: %g", trial, (int)g.m, (int)g.n, (int)g.k, worst);
   }
 }

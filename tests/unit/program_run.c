@@ -2,6 +2,7 @@
 #include <math.h>
 #include <signal.h>
 
+#include "base/compare.h"
 #include "tests/programs.h"
 
 static const char kernel_text[] =
@@ -104,7 +105,7 @@ static double run_mlp(ApcModel *m, int batch) {
         for (int i = 0; i < D; i++) hidden += (double)x[b * D + i] * (double)w1_at(i, k);
         want += fmax(hidden, 0) * (double)w2_at(k, j);
       }
-      worst = fmax(worst, fabs(want - (double)y[b * D + j]));
+      worst = fmax(worst, number_gap((double)y[b * D + j], want));
     }
   return worst;
 }
