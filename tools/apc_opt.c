@@ -1,8 +1,11 @@
-/* tools/apc_opt.c - runs passes on IR text, for tests and for looking.
+/* tools/apc_opt.c - runs passes on IR text, or the prover, for tests and for looking.
  *
  *   apc-opt [--passes=a,b] [--device=KIND] [--print-after=PASS|all] FILE.ir      (FILE - is standard input)
+ *   apc-opt [--passes=a,b] ... --prove=main,rank FILE.ir
  *
- * Prints the module after the passes; those for another device are left out when one is given.  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 70 for a broken invariant.
+ * Prints the module after the passes; those for another device are left out when one is given.  With --prove, the verdict is printed in
+ * place of the module (opt_prove.c).  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 3 for unknown, 4 for refuted, 70 for a broken
+ * invariant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +13,7 @@
 
 #include "base/file.h"
 #include "passes/pipeline.h"
+#include "tools/opt_prove.h"
 #include "tools/pass_name.h"
 
 typedef enum OptionId {
@@ -41,21 +45,27 @@ static char *read_stdin(Arena *a) {
   return t.n ? t.data : arena_strdup(a, "");
 }
 
-static int run(Arena *a, Diags *diags, const char *file, const char *passes, const PassOptions *options) {
+static int run(Arena *a, Diags *diags, const char *file, const char *passes, const char *pairs, const PassOptions *options) {
   if (!print_after_check(diags, options->print_after, passes)) return 1;
   const char *text = strcmp(file, "-") == 0 ? read_stdin(a) : file_read_text(diags, a, file, NULL);
   if (!text) return 1;
   diag_source(diags, file, text);
   Module *m = ir_parse(file, text, diags);
   if (!m) return 1;
-  bool ok = verify_module(m, diags) && pipeline_run(m, passes, options, diags);
-  if (ok) {
+  int code = verify_module(m, diags) && pipeline_run(m, passes, options, diags) ? 0 : 1;
+  if (code == 0 && pairs) {
+    code = opt_prove(m, pairs, diags);
+  } else if (code == 0) {
     Text t = {.arena = a};
     module_print(m, &t);
     fputs(text_str(&t), stdout);
   }
+  if (fflush(stdout) || ferror(stdout)) {
+    diag_error(diags, DIAG_file_write, (Loc){0}, "standard output cannot be written");
+    code = 1;
+  }
   module_free(m);
-  return ok ? 0 : 1;
+  return code;
 }
 
 /* "--passes=a,b"; false when the word is no option. */
@@ -78,10 +88,14 @@ int main(int argc, char **argv) {
     file = argv[i];
   }
   if (!file) return usage(stderr, 2);
+  if (values[OPT_prove] && !opt_prove_is_list(values[OPT_prove])) {
+    fprintf(stderr, "--prove takes the name of a function of level 1 and one of level 2, or several such pairs: --prove=main,rank; not '%s'\n", values[OPT_prove]);
+    return usage(stderr, 2);
+  }
   PassOptions how = {.verify = true, .dump = stdout, .device = values[OPT_device], .print_after = values[OPT_print_after]};
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
-  int code = run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", &how);
+  int code = run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", values[OPT_prove], &how);
   diags_print(diags, stderr, false);
   arena_free(a);
   return code;

@@ -192,11 +192,13 @@ void docs_apc_opt_1(void) {
 #include "tools/opt_options.def"
 #undef OPTION
   };
-  head("APC-OPT", 1, "run passes of apc on IR text");
+  head("APC-OPT", 1, "run passes of apc on IR text, or its prover");
   section("SYNOPSIS");
   puts(".B apc\\-opt\n.RI [ options ]\n.I FILE.ir");
   section("DESCRIPTION");
   line("apc-opt reads IR text (- is standard input), checks it, runs passes, and prints the module on standard output.");
+  line("With --prove it prints instead whether a level-2 function, the program of every rank, computes a level-1 function, for all inputs and sizes. "
+       "Several pairs of functions are several entries; @prepare and its level 2 are a pair as well, otherwise prepared weights are taken as they are.");
   section("OPTIONS");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     puts(".TP");
@@ -214,7 +216,7 @@ void docs_apc_opt_1(void) {
   }
   puts(".");
   section("EXIT STATUS");
-  line("0, 1 after diagnostics, 2 for bad usage, 70 for an internal error.");
+  line("0 (proved), 1 after diagnostics, 2 for bad usage, 3 unknown, 4 refuted, 70 for an internal error.");
   see_also((const char *const[]){"apc", "1", NULL});
 }
 

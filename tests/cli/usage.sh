@@ -53,6 +53,14 @@ for letter in -V -qv; do expect 2 "unknown option '$letter'" "$apc" plan "$mlp" 
 
 expect 0 "usage: apc-opt" "$(dirname "$apc")/apc-opt" --help; no_err
 expect 2 "usage: apc-opt" "$(dirname "$apc")/apc-opt"; no_out
+right=$source_dir/tests/prove/loops.ir
+expect 0 "proved" "${apc%/*}/apc-opt" --prove=main,rank "$right"; no_err; check "more than the verdict is printed" test "$(wc -l <out)" -eq 1
+expect 0 "proved" "${apc%/*}/apc-opt" --passes=order --prove=main,rank "$right"
+expect 4 "refuted: " "${apc%/*}/apc-opt" --prove=main,rank "$source_dir/tests/prove/wrong.ir"; no_err
+expect 3 "unknown: " "${apc%/*}/apc-opt" --prove=main,rank "$source_dir/tests/prove/calls.ir"
+expect 1 "standard output cannot be written" bash -c "'${apc%/*}/apc-opt' --prove=main,rank '$right' >/dev/full"
+expect 1 "error[APC0001]" "${apc%/*}/apc-opt" --prove=main,rank none.ir; no_out
+for list in main main,rank,other ,main main, ,, ''; do expect 2 "--prove takes the name of a function of level 1" "${apc%/*}/apc-opt" --prove=$list "$right"; no_out; done
 
 # wrong forms
 expect 2 "needs a value" "$apc" plan "$mlp" --target

@@ -1,0 +1,144 @@
+/* tools/opt_prove.c - see opt_prove.h.
+ *
+ * The list is pairs of functions, level 1 before level 2: one pair per entry.  What weights are prepared as is a pair of its own
+ * (`prepare,prepare.spmd`): in the proof of an entry a prepared weight is a weight like others.  All pairs have to be proved; the answer
+ * is that of the first one that is not.  A refusal goes before an open question, wherever the pair stands.
+ *
+ * The functions may be anybody's: what the prover takes for granted is checked here (levels, names, calls) or by the verifier before.
+ */
+#include "tools/opt_prove.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/nearest.h"
+
+typedef struct Pair {
+  const Func *l1, *l2;
+} Pair;
+
+static int words_of(const char *list) {
+  int n = 1;
+  for (; *list; list++) n += *list == ',';
+  return n;
+}
+
+bool opt_prove_is_list(const char *list) {
+  size_t n = strlen(list);
+  return words_of(list) % 2 == 0 && list[0] != ',' && list[n - 1] != ',' && !strstr(list, ",,");
+}
+
+/* ---- which functions */
+
+static const Func *missing_function(const Module *m, const char *name, Diags *diags) {
+  Nearest near = nearest_to(name);
+  Text have = {.arena = diags->arena};
+  for (size_t i = 0; i < m->funcs.n; i++) {
+    nearest_try(&near, m->funcs.items[i]->name);
+    text_printf(&have, "%s@%s of level %d", i ? ", " : "", m->funcs.items[i]->name, m->funcs.items[i]->level);
+  }
+  diag_error(diags, DIAG_prove, (Loc){0}, "--prove: there is no function @%s", name);
+  if (near.best) diag_help(diags, "the nearest name is '%s'", near.best);
+  diag_note(diags, (Loc){0}, m->funcs.n ? "the module has %s" : "the module has no function%s", text_str(&have));
+  return NULL;
+}
+
+static const Func *function_of_level(const Module *m, const char *name, int level, Diags *diags) {
+  const Func *f = module_func(m, name);
+  if (!f) return missing_function(m, name, diags);
+  if (f->level == level) return f;
+  diag_error(diags, DIAG_prove, (Loc){0}, "--prove: @%s is a function of level %d; the %s name of a pair is one of level %d", name, f->level,
+             level == 1 ? "first" : "second", level);
+  return NULL;
+}
+
+/* An entry of the list up to its end or the next comma, which is passed over. */
+static const char *next_word(Arena *a, const char **list) {
+  size_t n = strcspn(*list, ",");
+  const char *word = arena_printf(a, "%.*s", (int)n, *list);
+  *list += n + ((*list)[n] == ',');
+  return word;
+}
+
+static bool pairs_read(const Module *m, const char *list, int n, Pair *pairs, Diags *diags) {
+  for (int i = 0; i < n; i++) {
+    pairs[i].l1 = function_of_level(m, next_word(m->arena, &list), 1, diags);
+    if (!pairs[i].l1) return false;
+    pairs[i].l2 = function_of_level(m, next_word(m->arena, &list), 2, diags);
+    if (!pairs[i].l2) return false;
+    for (int k = 0; k < i; k++)
+      if (pairs[k].l1 == pairs[i].l1) return diag_error(diags, DIAG_prove, (Loc){0}, "--prove: @%s is named twice", pairs[i].l1->name);
+  }
+  return true;
+}
+
+/* ---- the proofs */
+
+static bool prepares(const Pair *p) { return strcmp(p->l1->name, "prepare") == 0; }
+
+/* Those who read what is prepared: the other pairs; without any, all other functions of level 2. */
+static Proof prove_weights(Module *m, const Pair *p, int n, const Pair *pairs) {
+  Func **users = ARENA_ARRAY(m->arena, Func *, m->funcs.n);
+  int nusers = 0;
+  for (size_t i = 0; i < m->funcs.n; i++) {
+    Func *f = m->funcs.items[i];
+    bool user = n == 1 && f->level == 2 && f != p->l2;
+    for (int k = 0; k < n; k++) user |= pairs[k].l2 == f && !prepares(&pairs[k]);
+    if (user) users[nusers++] = f;
+  }
+  return prove_prepare(m, p->l1, p->l2, nusers, users);
+}
+
+/* The proof of an entry is about what it does with its weights. */
+static void warn_of_prepared(Module *m, int n, const Pair *pairs, Diags *diags) {
+  for (int i = 0; i < n; i++)
+    if (prepares(&pairs[i])) return;
+  for (int i = 0; i < n; i++)
+    for (size_t k = 0; k < pairs[i].l2->ops.n; k++) {
+      const Op *op = &pairs[i].l2->ops.items[k];
+      const Param *w = op->kind == OP_param ? module_param(m, op_str(op, AT_name)) : NULL;
+      if (!w || w->init != INIT_PREPARED) continue;
+      diag_warning(diags, DIAG_prove, op->loc, "@%s reads \"%s\", which is prepared; that it is prepared rightly is the proof of the pair of @prepare", pairs[i].l2->name, w->name);
+      return;
+    }
+}
+
+static Proof prove_pair(Module *m, const Pair *p, int n, const Pair *pairs) {
+  for (size_t i = 0; i < p->l2->ops.n; i++)
+    if (p->l2->ops.items[i].kind == OP_call)
+      return (Proof){UNKNOWN, p->l2->ops.items[i].name, "a call at level 2, which the prover does not follow (those of level 1 it does)"};
+  return prepares(p) ? prove_weights(m, p, n, pairs) : prove(m, p->l1, p->l2);
+}
+
+static Proof prove_pairs(Module *m, int n, const Pair *pairs) {
+  Proof all = {PROVED, NULL, NULL};
+  for (int i = 0; i < n && all.verdict != REFUTED; i++) {
+    Proof one = prove_pair(m, &pairs[i], n, pairs);
+    bool worse = one.verdict == REFUTED || (one.verdict == UNKNOWN && all.verdict == PROVED);
+    if (!worse) continue;
+    all = one;
+    if (n > 1) all.reason = arena_printf(m->arena, "@%s: %s", pairs[i].l2->name, one.reason);
+  }
+  return all;
+}
+
+/* One line, whatever the names are. */
+static void print_proof(Arena *a, const Proof *p) {
+  Text line = {.arena = a};
+  text_add(&line, verdict_name(p->verdict));
+  if (p->verdict != PROVED) {
+    text_printf(&line, ": %s", p->reason);
+    if (p->op) text_add(&line, ", at "), text_quoted(&line, p->op);
+  }
+  puts(text_str(&line));
+}
+
+int opt_prove(Module *m, const char *list, Diags *diags) {
+  int n = words_of(list) / 2;
+  Pair *pairs = ARENA_ARRAY(m->arena, Pair, n);
+  if (!pairs_read(m, list, n, pairs, diags)) return EXIT_NOTHING_TO_PROVE;
+  warn_of_prepared(m, n, pairs, diags);
+  Proof p = prove_pairs(m, n, pairs);
+  print_proof(m->arena, &p);
+  return p.verdict == PROVED ? EXIT_PROVED : p.verdict == REFUTED ? EXIT_REFUTED : EXIT_UNKNOWN;
+}
