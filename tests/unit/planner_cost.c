@@ -107,8 +107,8 @@ static void products(void) {
   CHECK(t != NULL);
   if (!t) return;
   double rate = 1e12, small = 2. * 64 * 32, large = 2. * 128 * 128 / 0.8;
-  is(kernel_product_seconds(t, DT_f32, 1, 64, 32, 100), small * 116 / rate, "one tile");
-  is(kernel_product_seconds(t, DT_f32, 1, 1, 1, 100), small * 116 / rate, "part of a tile");
+  is(kernel_product_seconds(t, DT_f32, 5, 64, 32, 100), small * 116 / rate, "half a wave");
+  is(kernel_product_seconds(t, DT_f32, 10, 60, 30, 100), small * 116 / rate, "parts of tiles");
   is(kernel_product_seconds(t, DT_f32, 10, 64, 32, 100), small * 116 / rate, "one wave");
   is(kernel_product_seconds(t, DT_f32, 11, 64, 32, 100), small * 116 / rate * (0.75 * 2 + 0.25 * 1.1), "a wave and a tile");
   CHECK(kernel_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
@@ -118,6 +118,43 @@ static void products(void) {
   const Target *half = target_computing_in(arena, t, CT_f16);
   is(kernel_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
   is(kernel_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
+}
+
+/* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be read. */
+static void thin_products(void) {
+  const Target *t = machine("link l at 1 GB/s latency 1 us; network n 1 at 1 Gbit/s latency 1 us;");
+  Diags *d = diags_new(arena);
+  const Target *a100 = target_find(d, arena, "dgx-a100");
+  CHECK(t && a100);
+  if (!t || !a100) return;
+  double wave = 2. * 64 * 32 / 1e12, sum = 2. * 64 * 32 * 4 / 0.8e12;
+  is(kernel_product_seconds(t, DT_f32, 1, 64, 32, 10000), (0.75 * 2 + 0.25 * 1.6) * wave * 641 + 16 * sum, "16 parts of the depth");
+  is(kernel_product_seconds(t, DT_f32, 1, 8, 64, 64), 64 * 64 * 4 / 0.8e12, "eight rows");
+  is(kernel_product_seconds(t, DT_f32, 1, 9, 60, 64), 8 * 9 * 64 * 4 / 0.8e12, "nine rows: eight columns at a time");
+  CHECK(kernel_product_seconds(t, DT_f32, 1, 1, 512, 4096) <= 512 * 4096 * 4 / 0.8e12);
+  CHECK(kernel_product_seconds(t, DT_f32, 1, 512, 1, 4096) <= 512 * 4096 * 4 / 0.8e12);
+  CHECK(kernel_product_seconds(t, DT_f16, 1, 1, 512, 4096) <= 512 * 4096 * 2 / 0.8e12);
+  const Target *half = target_computing_in(arena, a100, CT_bf16);
+  double bytes = (512 * 4096 + 4096 + 512) * 2;
+  CHECK(kernel_product_seconds(half, DT_f32, 1, 1, 512, 4096) <= kernel_memory_seconds(half, bytes));
+}
+
+/* More rows never take less time, and n parts of the rows never less than all of them at once. */
+static void parts_of_products(void) {
+  for (const char *const *name = target_names(arena); *name; name++) {
+    Diags *d = diags_new(arena);
+    const Target *t = target_find(d, arena, *name);
+    for (int i = 0; i < 200; i++) {
+      double n = 1 + i * 37 % 3000, k = 1 + i * 53 % 20000, batch = 1 + i % 3, before = 0;
+      for (int m = 1; m < 3000; m += 1 + m / 3) {
+        double now = kernel_product_seconds(t, DT_f32, batch, m, n, k);
+        CHECKF(now >= before * (1 - 1e-12), "%s: %d x %g x %g", *name, m, n, k);
+        for (int parts = 2; parts <= m; parts = 2 * parts + 1)
+          CHECKF(parts * kernel_product_seconds(t, DT_f32, batch, ceil(m / (double)parts), n, k) >= now * (1 - 1e-12), "%s: %d of %d x %g x %g", *name, parts, m, n, k);
+        before = now;
+      }
+    }
+  }
 }
 
 /* A row meets one matrix of a grouped operation, whatever number there is; ranks among which the matrices are cut share the rows. */
@@ -155,6 +192,8 @@ int main(void) {
   RUN(pairs);
   RUN(sane);
   RUN(products);
+  RUN(thin_products);
+  RUN(parts_of_products);
   RUN(grouped_work);
   arena_free(arena);
   return test_summary();
