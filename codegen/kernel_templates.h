@@ -85,7 +85,7 @@ ROPE(bf16, uint16_t, f32, float)
 
 /* ---- attention: blocks of query rows against blocks of keys with a running maximum and sum, so that the scores are never stored
  * whole (Dao, "FlashAttention-2", 2023).  q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has
- * position query_position[i % s].  A row that sees no key gives 0. */
+ * position query_position[i % s].  A row whose scores are all -inf, hidden or not, gives 0. */
 
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 FN v16 v16_of(float x) { return (v16){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
@@ -247,6 +247,7 @@ static __attribute__((unused)) void attention_f64(double *out, const double *q, 
       double score = 0;
       for (int64_t j = 0; j < a->k; j++) score += q[i * a->k + j] * key[(g * a->t + t) * a->k + j];
       score *= scale;
+      if (score == -__builtin_inf()) continue;
       double higher = max_f64(max, score), keep = __builtin_exp(max - higher), p = __builtin_exp(score - higher);
       max = higher, sum = sum * keep + p;
       for (int64_t e = 0; e < a->e; e++) o[e] = o[e] * keep + p * value[(g * a->t + t) * a->e + e];

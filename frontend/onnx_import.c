@@ -11,7 +11,7 @@
 #include "base/nearest.h"
 #include "frontend/onnx_import_graph.h"
 
-enum { OPSET_MIN = 1, OPSET_MAX = 26 };
+enum { OPSET_MIN = 1, OPSET_MAX = 28 };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
 

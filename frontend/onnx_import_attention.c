@@ -1,11 +1,9 @@
 /* frontend/onnx_import_attention.c - the Attention and RotaryEmbedding operators.
  *
  * The specification of Attention changed between releases of onnx without a new operator version.  This is
- * what it says since onnx 1.22, which is also PyTorch's meaning: query head i uses key head i / (heads per
- * key head); a causal query sees the past and the keys up to its own position; soft capping comes before the mask.
+ * what it says since onnx 1.23: query head i uses key head i / (heads per key head); a causal query sees the past and the
+ * keys up to its own position; soft capping comes before the mask; a query that may see no key at all gives zeros, not NaN.
  * Without mask and capping the node is the IR's attention, else it is spelled out.
- *
- * Not done: nonpad_kv_seqlen and the output of scores.
  */
 #include <math.h>
 
@@ -99,12 +97,12 @@ static Val fused(Node *n, const Heads *h, double scale, bool causal) {
   return build_op(n->b, &(OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = 2, .attrs = a});
 }
 
-/* The mask as [batch or 1, groups or 1, per group or 1, queries, keys]; what it lacks at the end hides keys. */
+/* The mask as [batch or 1, groups or 1, per group or 1, queries or 1, keys]; what it lacks at the end hides keys. */
 static Val wide_mask(Node *n, const Heads *h) {
   const Type *t = input_type(n, 3);
   Val mask = input(n, 3);
   if (!mask) return 0;
-  if (t->rank < 2 || t->rank > 4) {
+  if (t->rank < 1 || t->rank > 4) {
     node_error(n, "the mask is %s", type_string(n->m, t));
     return 0;
   }
@@ -129,47 +127,92 @@ static Val wide_mask(Node *n, const Heads *h) {
     return 0;
   }
   const Expr *dims[] = {t->rank > 3 ? t->dims[0] : one, all_heads ? h->groups : one, all_heads ? h->per_group : one,
-                        t->dims[t->rank - 2], t->dims[t->rank - 1]};
+                        t->rank > 1 ? t->dims[t->rank - 2] : one, t->dims[t->rank - 1]};
   return build_reshape(n->b, mask, 5, dims);
 }
 
-static Val masked(Node *n, const Heads *h, Val scores, bool causal) {
-  if (causal) {
-    const Expr *dims[] = {h->queries, h->keys};
-    Val query = iota_i64(n, 2, dims, 0), key = iota_i64(n, 2, dims, 1);
-    if (!ex_is_const(h->past, 0)) query = binary(n, OP_add, query, build_size(n->b, type_of(n->b->f, query), h->past));
-    scores = select3(n, binary(n, OP_le, key, query), scores, splat_like(n, scores, -INFINITY));
+/* How softmax is taken and what its rows may see. */
+typedef struct Scores {
+  double scale, softcap;
+  bool causal;
+  int64_t left, right; /* how many keys before and after its own position a query sees; -1: all */
+  int64_t shown;       /* which state of the scores is the fourth output; -1: none */
+  Val mask, lengths;   /* [.., keys], and the valid keys of each batch as [batch, 1, 1, 1, 1]; 0: absent */
+} Scores;
+
+enum { SHOW_PRODUCT, SHOW_CAPPED, SHOW_BIASED, SHOW_SOFTMAX };
+
+static Val both(Node *n, Val x, Val y) { return x ? binary(n, OP_and, x, y) : y; }
+
+/* True where a key may be seen, of any shape that broadcasts to the scores; 0: everywhere. */
+static Val visible(Node *n, const Heads *h, const Scores *s) {
+  const Expr *dims[] = {h->queries, h->keys};
+  Val key = iota_i64(n, 2, dims, 1), position = iota_i64(n, 2, dims, 0), seen = 0;
+  const Type *t = type_of(n->b->f, key);
+  if (s->lengths) {
+    seen = binary(n, OP_lt, key, s->lengths);
+    position = binary(n, OP_add, position, binary(n, OP_sub, s->lengths, build_size(n->b, type_of(n->b->f, s->lengths), h->queries)));
+  } else if (!ex_is_const(h->past, 0)) {
+    position = binary(n, OP_add, position, build_size(n->b, t, h->past));
   }
-  if (!has_input(n, 3)) return scores;
-  Val mask = wide_mask(n, h);
-  if (!mask || !scores) return 0;
-  if (type_of(n->b->f, mask)->dtype == DT_bool) return select3(n, mask, scores, splat_like(n, scores, -INFINITY));
-  return binary(n, OP_add, scores, mask);
+  if (s->causal) seen = both(n, seen, binary(n, OP_le, key, position));
+  if (s->left >= 0) seen = both(n, seen, binary(n, OP_ge, key, binary_number(n, OP_sub, position, (double)s->left)));
+  if (s->right >= 0) seen = both(n, seen, binary(n, OP_le, key, binary_number(n, OP_add, position, (double)s->right)));
+  if (!s->mask) return seen;
+  bool is_bool = type_of(n->b->f, s->mask)->dtype == DT_bool;
+  return both(n, seen, is_bool ? s->mask : binary(n, OP_ne, s->mask, splat_like(n, s->mask, -INFINITY)));
 }
 
-static Val spelled_out(Node *n, const Heads *h, double scale, double softcap, bool causal) {
-  Val x = binary_number(n, OP_mul, build_dot(n->b, h->q, h->k, "bgrsk,bgtk->bgrst"), scale);
-  if (softcap > 0) x = binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_div, x, softcap)), softcap);
-  x = masked(n, h, x, causal);
-  if (!x) return 0;
+/* [batch, groups, per group, queries, keys] as the fourth output. */
+static bool show(Node *n, const Heads *h, const Scores *s, int64_t state, Val x) {
+  const Expr *dims[] = {h->batch, h->heads, h->queries, h->keys};
+  return s->shown != state || set_output(n, 3, x ? build_reshape(n->b, x, 4, dims) : 0);
+}
+
+/* A key that is not to be seen has weight 0 also where the softmax of its row is NaN because no key is. */
+static Val spelled_out(Node *n, const Heads *h, const Scores *s) {
+  Val x = binary_number(n, OP_mul, build_dot(n->b, h->q, h->k, "bgrsk,bgtk->bgrst"), s->scale), seen = visible(n, h, s);
+  if (!show(n, h, s, SHOW_PRODUCT, x)) return 0;
+  if (s->softcap > 0) x = binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_div, x, s->softcap)), s->softcap);
+  if (!show(n, h, s, SHOW_CAPPED, x)) return 0;
+  if (s->mask && type_of(n->b->f, s->mask)->dtype != DT_bool) x = binary(n, OP_add, x, s->mask);
+  if (seen) x = select3(n, seen, x, splat_like(n, x, -INFINITY));
+  if (!x || !show(n, h, s, SHOW_BIASED, x)) return 0;
   DType dtype = type_of(n->b->f, x)->dtype, precision = dtype;
   if (has_attr(n, "softmax_precision") && !node_dtype(n, "softmax_precision", &precision)) return 0;
   Attr axis = attr_i(AT_axis, 4);
   x = build_cast(n->b, x, precision);
   x = build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &axis});
-  return build_dot(n->b, build_cast(n->b, x, dtype), h->v, "bgrst,bgte->bgrse");
+  bool some_always = !s->mask && !s->lengths && s->left < 0 && s->right < 0; /* a causal query sees itself */
+  if (!some_always) x = select3(n, seen, x, splat_like(n, x, 0));
+  x = x ? build_cast(n->b, x, dtype) : 0;
+  return x && show(n, h, s, SHOW_SOFTMAX, x) ? build_dot(n->b, x, h->v, "bgrst,bgte->bgrse") : 0;
+}
+
+static bool read_scores(Node *n, const Heads *h, Scores *s) {
+  *s = (Scores){.softcap = node_float(n, "softcap", 0), .causal = node_int(n, "is_causal", 0) != 0, .left = node_int(n, "left_window_size", -1),
+                .right = node_int(n, "right_window_size", -1), .shown = wants(n, 3) ? node_int(n, "qk_matmul_output_mode", 0) : -1};
+  if (s->left < -1 || s->right < -1) return node_error(n, "a window of %lld keys", (long long)(s->left < -1 ? s->left : s->right));
+  if (s->shown < -1 || s->shown > SHOW_SOFTMAX) return node_error(n, "qk_matmul_output_mode is %lld", (long long)s->shown);
+  if (has_input(n, 3) && !(s->mask = wide_mask(n, h))) return false;
+  if (has_input(n, 6)) {
+    if (has_input(n, 4)) return node_error(n, "nonpad_kv_seqlen and past_key exclude each other");
+    const Type *t = input_type(n, 6);
+    const Expr *one = ex_const(n->m, 1), *dims[] = {h->batch, one, one, one, one};
+    if (t->rank != 1 || t->dtype != DT_i64) return node_error(n, "nonpad_kv_seqlen is %s", type_string(n->m, t));
+    Val lengths = input(n, 6);
+    if (!lengths || !(s->lengths = build_reshape(n->b, lengths, 5, dims))) return false;
+  }
+  return read_scale(n, h, &s->scale);
 }
 
 bool import_attention(Node *n) {
   Heads h = {0};
-  double scale = 0, softcap = node_float(n, "softcap", 0);
-  bool causal = node_int(n, "is_causal", 0) != 0;
-  if (wants(n, 3)) return node_error(n, "the output qk_matmul_output is not supported");
-  if (has_input(n, 6)) return node_error(n, "the input nonpad_kv_seqlen is not supported");
-  if (!read_heads(n, &h) || !read_scale(n, &h, &scale)) return false;
+  Scores s;
+  if (!read_heads(n, &h) || !read_scores(n, &h, &s)) return false;
   if (!set_output(n, 1, h.k) || !set_output(n, 2, h.v)) return false;
-  bool plain = !has_input(n, 3) && softcap <= 0 && !has_attr(n, "softmax_precision");
-  Val y = plain ? fused(n, &h, scale, causal) : spelled_out(n, &h, scale, softcap, causal);
+  bool plain = !s.mask && !s.lengths && s.left < 0 && s.right < 0 && s.shown < 0 && s.softcap <= 0 && !has_attr(n, "softmax_precision");
+  Val y = plain ? fused(n, &h, s.scale, s.causal) : spelled_out(n, &h, &s);
   const Expr *heads[] = {h.batch, h.heads, h.queries, h.value_width};
   const Expr *flat[] = {h.batch, h.queries, ex_mul(n->m, h.heads, h.value_width)};
   if (!h.flat) return set_output(n, 0, build_reshape(n->b, y, 4, heads));

@@ -65,13 +65,18 @@ bool import_bit_shift(Node *n) {
 bool import_mod(Node *n) {
   bool like_c = node_int(n, "fmod", 0) != 0;
   DType t = input_type(n, 0)->dtype;
-  if (!like_c && dtype_is_float(t)) return node_error(n, "fmod must be 1 for %s", dtype_name(t));
+  if (!like_c && dtype_is_float(t) && n->opset < 28) return node_error(n, "fmod must be 1 for %s", dtype_name(t));
   if (!like_c && all_known(n, OP_mod, t)) return true;
   Val x = input(n, 0), y = input(n, 1), r = binary(n, OP_mod, x, y);
   if (like_c || dtype_class(t) == DTC_U) return set_output(n, 0, r);
   Val other_sign = binary(n, OP_ne, binary_number(n, OP_lt, r, 0), binary_number(n, OP_lt, y, 0));
   Val wrap = binary(n, OP_and, binary_number(n, OP_ne, r, 0), other_sign);
-  return set_output(n, 0, select3(n, wrap, binary(n, OP_add, r, y), r));
+  r = select3(n, wrap, binary(n, OP_add, r, y), r);
+  if (r && dtype_is_float(t)) { /* the sign of a zero is the divisor's too */
+    Val zero = select3(n, binary_number(n, OP_lt, y, 0), splat_like(n, r, -0.0), splat_like(n, r, 0.0));
+    r = select3(n, binary_number(n, OP_eq, r, 0), zero, r);
+  }
+  return set_output(n, 0, r);
 }
 
 /* Powers of integers go through f64: exact up to 2^53. */

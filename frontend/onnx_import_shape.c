@@ -208,9 +208,12 @@ bool import_space_to_depth(Node *n) {
   int64_t block;
   const Type *t = input_type(n, 0);
   const Expr *h, *w;
+  const char *mode = node_string(n, "mode", "DCR");
+  bool crd = strcmp(mode, "CRD") == 0;
+  if (!crd && strcmp(mode, "DCR") != 0) return node_error(n, "mode is \"%s\", not DCR or CRD", mode);
   if (!block_size(n, &block) || !quotient(n, 2, block, &h) || !quotient(n, 3, block, &w)) return false;
   const Expr *b = ex_const(n->m, block), *dims[] = {t->dims[0], t->dims[1], h, b, w, b};
-  const int perm[] = {0, 3, 5, 1, 2, 4};
+  const int *perm = crd ? (const int[]){0, 1, 3, 5, 2, 4} : (const int[]){0, 3, 5, 1, 2, 4};
   Val x = build_transpose(n->b, build_reshape(n->b, input(n, 0), 6, dims), perm);
   const Expr *out[] = {t->dims[0], ex_mul(n->m, t->dims[1], ex_const(n->m, block * block)), h, w};
   return set_output(n, 0, build_reshape(n->b, x, 4, out));

@@ -88,8 +88,8 @@ typedef struct Attention {
   double *weight; /* t of them */
 } Attention;
 
-/* One query: keys at positions from `length` on are hidden, with `causal` also those after the query.  A query that sees no
- * key gets 0. */
+/* One query: keys at positions from `length` on are hidden, with `causal` also those after the query: their score is -inf.  A query
+ * whose scores are all -inf gets 0. */
 static void attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
   double max = -INFINITY, sum = 0;
   for (int64_t t = 0; t < a->t; t++) {

@@ -129,6 +129,10 @@ static void composites(void) {
          "%y = attention %q, %k, %v, %s, %t, %n {scale=0.5, causal=1} : f32[1, 1, 1, 2, 1]", 1, (1 + 3 * exp(1)) / (1 + exp(1)));
   YIELDS("%q = const {value=1} : f32[1, 1, 1, 1, 1] %k = const {value=1} : f32[1, 1, 3, 1] %s = const {value=0} : i64[1] %t = const {ints=[0, 1, 2]} : "
          "i64[3] %n = const {value=0} : i64[] %y = attention %q, %k, %k, %s, %t, %n {scale=1, causal=0} : f32[1, 1, 1, 1, 1]", 0);
+  YIELDS("%q = const {floats=[1, -inf]} : f32[1, 1, 1, 2, 1] %k = const {value=1} : f32[1, 1, 3, 1] %s = const {value=0} : i64[2] %t = const {ints=[0, 1, 2]} : "
+         "i64[3] %n = const {value=3} : i64[] %y = attention %q, %k, %k, %s, %t, %n {scale=1, causal=0} : f32[1, 1, 1, 2, 1]", 1, 0);
+  YIELDS("%q = const {value=1} : f32[1, 1, 1, 2, 1] %k = const {value=1} : f32[1, 1, 0, 1] %s = const {value=0} : i64[2] %t = const {value=0} : i64[0] "
+         "%n = const {value=0} : i64[] %y = attention %q, %k, %k, %s, %t, %n {scale=1, causal=1} : f32[1, 1, 1, 2, 1]", 0, 0);
 }
 
 /* ---- modulo p */

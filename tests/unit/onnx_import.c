@@ -255,9 +255,9 @@ static void graphs_that_are_wrong(void) {
   in("x", F32, "1,2,3,4,5,6,7,8,9"), out("x");
   expect(DIAG_onnx_graph, "9 dimensions", NULL);
   begin();
-  opset = 27;
+  opset = 29;
   in("x", F32, "3"), out("x");
-  expect(DIAG_onnx_opset, "operator set 27", NULL);
+  expect(DIAG_onnx_opset, "operator set 29", NULL);
 }
 
 static void unsupported_operators_come_all_at_once(void) {
