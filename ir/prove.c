@@ -247,7 +247,8 @@ static bool prove_outputs(Prover *p, const Func *l2, const Fact2 *known) {
 }
 
 static Prover prover_new(Module *m, const Func *l1) {
-  Prover p = {.m = m, .l1 = l1, .terms = terms_new(m), .values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n)};
+  Prover p = {.m = m, .l1 = l1, .terms = terms_new(m)};
+  sizes_open(&p);
   p.l1_terms = terms_of_func(p.terms, l1, NULL);
   return p;
 }
@@ -256,9 +257,9 @@ static Prover prover_new(Module *m, const Func *l1) {
 static Proof verdict_of(Prover *p, bool ok) {
   const char *fault = p->m->expr_fault;
   p->m->expr_fault = NULL;
-  if (fault) return (Proof){UNKNOWN, p->op, fault};
-  if (ok) return (Proof){PROVED, NULL, NULL};
-  return (Proof){p->uncertain || p->guessed ? UNKNOWN : REFUTED, p->op, p->reason};
+  if (fault) return (Proof){.verdict = UNKNOWN, .op = p->op, .reason = fault};
+  if (ok) return (Proof){.verdict = PROVED};
+  return (Proof){.verdict = p->uncertain || p->guessed ? UNKNOWN : REFUTED, .op = p->op, .reason = p->reason};
 }
 
 static Proof try_proof(Prover *p, const Func *l2) {
@@ -284,7 +285,7 @@ Proof prove(Module *m, const Func *l1, const Func *l2) {
   Proof first = try_proof(&p, l2);
   if (first.verdict == PROVED || !p.guessed) return first;
   for (int tries = 0; tries < MAX_TRIES && next_guesses(&p); tries++)
-    if (try_proof(&p, l2).verdict == PROVED) return (Proof){PROVED, NULL, NULL};
+    if (try_proof(&p, l2).verdict == PROVED) return (Proof){.verdict = PROVED};
   return first;
 }
 

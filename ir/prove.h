@@ -14,6 +14,7 @@ typedef struct Proof {
   Verdict verdict;
   const char *op;     /* the level-2 operation or output at fault; NULL when proved */
   const char *reason; /* one line, in the module's arena; NULL when proved */
+  const char *over_reals; /* when proved: NULL, or the operations at which infinities, NaN or the sign of a zero may differ */
 } Proof;
 
 /* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name.  A prepared weight is a weight here; that

@@ -17,6 +17,7 @@ enum { MAX_BOUND_STEPS = 2000 };
 
 typedef struct Bound {
   Module *m;
+  const int64_t *least; /* by symbol */
   int steps;
 } Bound;
 
@@ -77,25 +78,25 @@ static const Expr *with_argument(Module *m, const Expr *term, const Expr *by) {
 }
 
 /* What a product of sizes is at least; false when that is not known. */
-static bool least_term(const Module *m, const Expr *term, int64_t *least) {
+static bool least_term(const Bound *b, const Expr *term, int64_t *least) {
   *least = term->kind == EX_MUL || term->kind == EX_CONST ? term->value : 1;
   bool subtracted = *least < 0;
   if (hard_factor(term)) return false;
   for (int k = 0; k < (term->kind == EX_MUL ? term->n : term->kind == EX_SYM); k++) {
     const Expr *factor = term->kind == EX_MUL ? term->args[k] : term;
     if (factor->kind != EX_SYM) return false;
-    const Symbol *size = &m->symbols.items[factor->value];
-    if (subtracted && !size->max) return false;
-    if (__builtin_mul_overflow(*least, subtracted ? size->max : size->min, least)) return false;
+    int64_t most = b->m->symbols.items[factor->value].max;
+    if (subtracted && !most) return false;
+    if (__builtin_mul_overflow(*least, subtracted ? most : b->least[factor->value], least)) return false;
   }
   return true;
 }
 
 /* No minimum, maximum or division: every term at its least. */
-static bool sum_is_positive(const Module *m, const Expr *e) {
+static bool sum_is_positive(const Bound *b, const Expr *e) {
   int64_t total = e->kind == EX_ADD ? e->value : 0, least;
   for (int i = 0; i < terms_of(e); i++)
-    if (!least_term(m, term_at(e, i), &least) || __builtin_add_overflow(total, least, &total)) return false;
+    if (!least_term(b, term_at(e, i), &least) || __builtin_add_overflow(total, least, &total)) return false;
   return total >= 0;
 }
 
@@ -145,7 +146,7 @@ static bool not_negative(Bound *b, const Expr *e) {
     const Expr *hard = hard_factor(term_at(e, i));
     if (hard && is_division(hard) && division_does(b, e, term_at(e, i))) return true;
   }
-  return sum_is_positive(b->m, e);
+  return sum_is_positive(b, e);
 }
 
 bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
@@ -157,7 +158,7 @@ bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
     const Expr *here = difference;
     for (int x = 0; x < m->mesh.naxes; x++)
       if ((axes >> x) & 1u) here = ex_subst(m, here, m->mesh.axes[x].symbol, ex_const(m, p->values[m->mesh.axes[x].symbol]));
-    if (!not_negative(&(Bound){m, 0}, here)) return false;
+    if (!not_negative(&(Bound){m, p->least, 0}, here)) return false;
   } while (next_coordinates(m, axes, p->values));
   return true;
 }

@@ -12,6 +12,12 @@
 
 static Reduction as_sum(Reduction r) { return r == RED_ONE ? RED_SUM : r; }
 
+/* A cast that is exact on every float: one that rounds is not linear, one that overflows neither. */
+static bool keeps_all_numbers(DType from, DType to) {
+  bool half = from == DT_f16 || from == DT_bf16;
+  return dtype_is_float(from) && (from == to || to == DT_f64 || (half && to == DT_f32)) && dtype_is_float(to);
+}
+
 /* Which groups of operands an operation lets partial results pass through, and of which kind. */
 static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduction r) {
   const Attr *fill = op_attr(op, AT_value);
@@ -31,8 +37,7 @@ static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduc
     case OP_pad: return operands == 1 && r == RED_SUM && fill && fill->u.f == 0;
     case OP_reduce: case OP_pool: return operands == 1 && as_sum(op_attr(op, AT_op)->u.reduction) == r && r != RED_PRODUCT;
     case OP_cast: {
-      DType from = type_of(f, op->in[0])->dtype, to = type_of(f, op->out)->dtype;
-      return operands == 1 && r == RED_SUM && dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) >= dtype_bytes(from);
+      return operands == 1 && r == RED_SUM && keeps_all_numbers(type_of(f, op->in[0])->dtype, type_of(f, op->out)->dtype);
     }
     default: return false;
   }
@@ -180,16 +185,21 @@ bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, c
   return true;
 }
 
-/* The local start must be where the held part of the indexed dimension begins. */
-static bool place_is(const Case *c, Span s, const Expr *extent) {
-  if (!span_settle(c->p, &s, extent)) return prove_fail(c->p, "the indexed dimension lies nowhere");
-  return expr_equal(c->p, op_expr(c->op, AT_start), s.lo) || prove_fail(c->p, "start is not where this rank's part begins");
+/* The local start must be where the held part of the indexed dimension begins, which has a place from then on. */
+static bool place_is(const Case *c, Span *s, const Expr *extent) {
+  if (!span_settle(c->p, s, extent)) return prove_fail(c->p, "the indexed dimension lies nowhere");
+  return expr_equal(c->p, op_expr(c->op, AT_start), s->lo) || prove_fail(c->p, "start is not where this rank's part begins");
+}
+
+/* A table that is cut along the dimension that is indexed makes the result partial. */
+static bool table_is(const Case *c, Span table, const Expr *extent) {
+  return place_is(c, &table, extent) && reduce_span(c->p, table, extent, RED_ONE, c->out);
 }
 
 static bool case_gather(const Case *c) {
   int axis = (int)op_int(c->g, AT_axis, 0), n = 0;
   const Expr *extent = global_in(c, 0)->dims[axis];
-  if (!place_is(c, c->in[0].dims[axis], extent) || !reduce_span(c->p, c->in[0].dims[axis], extent, RED_ONE, c->out)) return false;
+  if (!table_is(c, c->in[0].dims[axis], extent)) return false;
   for (int d = 0; d < axis; d++) c->out->dims[n++] = c->in[0].dims[d];
   for (int d = 0; d < c->in[1].rank; d++) c->out->dims[n++] = c->in[1].dims[d];
   for (int d = axis + 1; d < c->in[0].rank; d++) c->out->dims[n++] = c->in[0].dims[d];
@@ -214,9 +224,7 @@ static bool case_grouped(const Case *c) {
   for (int i = 2; i < last; i++)
     if (!span_is_whole(c->p, &c->in[i].dims[1], global_in(c, i)->dims[1])) return prove_fail(c->p, "a sum is cut in front of a function that is not linear");
   if (mlp && !span_is_whole(c->p, &c->in[0].dims[rows], global_in(c, 0)->dims[rows])) return prove_fail(c->p, "a sum is cut in front of a function that is not linear");
-  if (!place_is(c, groups, global_in(c, 2)->dims[0]) || !reduce_span(c->p, groups, global_in(c, 2)->dims[0], RED_ONE, c->out) ||
-      !reduce_span(c->p, sum, global_in(c, last)->dims[1], RED_SUM, c->out))
-    return false;
+  if (!table_is(c, groups, global_in(c, 2)->dims[0]) || !reduce_span(c->p, sum, global_in(c, last)->dims[1], RED_SUM, c->out)) return false;
   for (int d = 0; d < rows; d++) {
     c->out->dims[d] = c->in[0].dims[d];
     if (!same_part(c, 1, d, &c->out->dims[d])) return false;
@@ -228,7 +236,7 @@ static bool case_grouped(const Case *c) {
 static bool case_take(const Case *c) {
   int axis = (int)op_int(c->g, AT_axis, 0);
   const Expr *extent = global_in(c, 0)->dims[axis];
-  if (!place_is(c, c->in[0].dims[axis], extent) || !reduce_span(c->p, c->in[0].dims[axis], extent, RED_ONE, c->out)) return false;
+  if (!table_is(c, c->in[0].dims[axis], extent)) return false;
   for (int d = 0; d < c->out->rank; d++) {
     c->out->dims[d] = c->in[1].dims[d];
     if (d != axis && !span_unify(c->p, &c->out->dims[d], &c->in[0].dims[d], &c->out->dims[d])) return prove_fail(c->p, "operands hold different parts of dimension %d", d);
@@ -250,7 +258,7 @@ static bool case_scatter(const Case *c) {
   for (int d = 0; c->op->kind == OP_scatter && d < c->out->rank; d++)
     if (d != axis) c->out->dims[d] = c->in[0].dims[d < axis ? d : d + n - 1];
   c->out->dims[axis] = span_at(start, ex_add(c->p->m, start, local_out(c)->dims[axis]));
-  return span_inside(c->p, &c->out->dims[axis], global_out(c)->dims[axis]) || prove_fail(c->p, "rows beyond those of level 1");
+  return span_within(c->p, &c->out->dims[axis], global_out(c)->dims[axis]) || prove_fail(c->p, "rows beyond those of level 1");
 }
 
 static bool case_ordered(const Case *c) {
@@ -271,9 +279,9 @@ static bool case_update(const Case *c) {
   if (!span_is_whole(c->p, &c->in[1].dims[axis], global_in(c, 1)->dims[axis])) return prove_fail(c->p, "the update is cut along its own dimension");
   Span *held = &c->out->dims[axis];
   const Expr *start = op_expr(c->op, AT_start);
-  if (!held->free) return place_is(c, *held, global_in(c, 0)->dims[axis]);
+  if (!held->free) return place_is(c, held, global_in(c, 0)->dims[axis]);
   *held = span_at(start, ex_add(c->p->m, start, held->hi)); /* any part of what does not vary, but no longer once it is updated */
-  return span_inside(c->p, held, global_in(c, 0)->dims[axis]) || prove_fail(c->p, "start is not where this rank's part begins");
+  return span_within(c->p, held, global_in(c, 0)->dims[axis]) || prove_fail(c->p, "start is not where this rank's part begins");
 }
 
 /* Is what a slice reads of dimension d the very thing that level 1 reads of a whole operand?  Level 1 says that it is there. */
@@ -301,7 +309,7 @@ static bool case_slice(const Case *c) {
     const Expr *lo = expr_quotient(c->p, first, step);
     if (!lo) return prove_fail(c->p, "dimension %d begins between two steps", d);
     c->out->dims[d] = span_at(lo, ex_add(m, lo, extent));
-    if (!span_inside(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "dimension %d leaves the slice of level 1", d);
+    if (!span_within(c->p, &c->out->dims[d], global_out(c)->dims[d])) return prove_fail(c->p, "dimension %d leaves the slice of level 1", d);
   }
   return true;
 }
@@ -312,39 +320,47 @@ typedef struct Joint {
   int dim;
 } Joint;
 
+enum { MAX_JOINED = 16 }; /* operands of a concat */
+
+/* Numbers of a joint: the result's part, the padding here, where level 1 has the data; then per operand its part and its whole extent. */
+enum { JOINT_LO, JOINT_HI, JOINT_LOW, JOINT_HIGH, JOINT_SHIFT, JOINT_OPERANDS };
+
+/* What the operands hold, laid one behind the other, is what level 1 has there. */
+static bool lies_as_level_1(const int64_t *v, const void *context) {
+  const Case *c = ((const Joint *)context)->c;
+  int64_t at = v[JOINT_LO], end = v[JOINT_HI], low = v[JOINT_LOW], high = v[JOINT_HIGH], offset = v[JOINT_SHIFT];
+  if (low < 0 || high < 0 || (low > 0 && at + low > offset)) return false; /* padding before the data only where level 1 pads */
+  at += low;
+  for (int i = 0; i < c->op->nin; i++) {
+    const int64_t *x = &v[JOINT_OPERANDS + 3 * i];
+    int64_t n = x[1] - x[0], whole = x[2];
+    bool free = c->in[i].dims[((const Joint *)context)->dim].free;
+    if (n > 0 && free && (at < offset || at + n > offset + whole)) return false; /* any part of it, but of it */
+    if (n > 0 && !free && at != offset + x[0]) return false;
+    at += n;
+    offset += whole;
+  }
+  return !(high > 0 && at < offset && end > at) && at + high == end;
+}
+
 static bool fits_joint(Prover *p, const Span *s, const void *context) {
   const Case *c = ((const Joint *)context)->c;
   int dim = ((const Joint *)context)->dim;
-  Module *m = p->m;
-  if (!expr_equal(p, ex_sub(m, s->hi, s->lo), local_out(c)->dims[dim])) return false;
-  const Expr *low = c->op->kind == OP_pad ? op_attr(c->op, AT_low)->u.exprs[dim] : ex_const(m, 0);
-  const Expr *high = c->op->kind == OP_pad ? op_attr(c->op, AT_high)->u.exprs[dim] : ex_const(m, 0);
-  const Expr *shift = c->g->kind == OP_pad ? op_attr(c->g, AT_low)->u.exprs[dim] : ex_const(m, 0);
-  uint32_t axes = span_axes(m, s) | expr_axes(m, low) | expr_axes(m, high);
-  for (int i = 0; i < c->op->nin; i++) axes |= span_axes(m, &c->in[i].dims[dim]);
-  memset(p->values, 0, sizeof *p->values * m->symbols.n);
-  do { /* at[]: the global result index that follows what was laid so far */
-    int64_t at, end, l, h, offset, whole;
-    if (!ex_eval(s->lo, p->values, &at) || !ex_eval(s->hi, p->values, &end) || !ex_eval(low, p->values, &l) || !ex_eval(high, p->values, &h) ||
-        !ex_eval(shift, p->values, &offset))
-      return false;
-    if (l < 0 || h < 0 || (l > 0 && at + l > offset)) return false; /* padding before the data only where level 1 pads */
-    at += l;
-    for (int i = 0; i < c->op->nin; i++) {
-      int64_t a, b;
-      const Span *x = &c->in[i].dims[dim];
-      if (!ex_eval(global_in(c, i)->dims[dim], p->values, &whole) || !ex_eval(x->hi, p->values, &b)) return false;
-      a = 0;
-      if (!x->free && !ex_eval(x->lo, p->values, &a)) return false;
-      if (b > a && x->free && (at < offset || at + b > offset + whole)) return false; /* any part of it, but of it */
-      if (b > a && !x->free && at != offset + a) return false;
-      at += b - a;
-      offset += whole;
-    }
-    if (h > 0 && at < offset && end > at) return false;
-    if (at + h != end) return false;
-  } while (next_coordinates(m, axes, p->values));
-  return true;
+  const Expr *zero = ex_const(p->m, 0), *all[JOINT_OPERANDS + 3 * MAX_JOINED] = {s->lo, s->hi, zero, zero, zero};
+  if (c->op->nin > MAX_JOINED || !expr_equal(p, ex_sub(p->m, s->hi, s->lo), local_out(c)->dims[dim])) return false;
+  if (c->op->kind == OP_pad) {
+    all[JOINT_LOW] = op_attr(c->op, AT_low)->u.exprs[dim];
+    all[JOINT_HIGH] = op_attr(c->op, AT_high)->u.exprs[dim];
+    all[JOINT_SHIFT] = op_attr(c->g, AT_low)->u.exprs[dim];
+  }
+  for (int i = 0; i < c->op->nin; i++) {
+    const Span *x = &c->in[i].dims[dim];
+    const Expr **to = &all[JOINT_OPERANDS + 3 * i];
+    to[0] = x->free ? zero : x->lo, to[1] = x->hi, to[2] = global_in(c, i)->dims[dim];
+  }
+  Decision d = decide(p, JOINT_OPERANDS + 3 * c->op->nin, all, lies_as_level_1, context);
+  p->uncertain |= d == OPEN;
+  return d == HOLDS;
 }
 
 /* The theorem for symbolic extents: result interval [lo, hi), operand i whose elements stand at offset o_i of the result, holding
@@ -374,11 +390,9 @@ static bool fits_windows(Prover *p, const Span *s, const void *context) {
 
 static bool case_joint(const Case *c, int dim) {
   Module *m = c->p->m;
-  bool symbolic = expr_has_dimension(m, local_out(c)->dims[dim]), whole = true;
+  bool whole = true;
   uint32_t axes = expr_axes(m, local_out(c)->dims[dim]);
   for (int i = 0; i < c->op->nin; i++) {
-    const Span *x = &c->in[i].dims[dim];
-    symbolic |= (!x->free && expr_has_dimension(m, x->lo)) || expr_has_dimension(m, x->hi);
     whole &= span_is_whole(c->p, &c->in[i].dims[dim], global_in(c, i)->dims[dim]);
     axes |= span_axes(m, &c->in[i].dims[dim]);
   }
@@ -391,7 +405,7 @@ static bool case_joint(const Case *c, int dim) {
   Joint joint = {c, dim};
   /* Parts that hold only padding fit in many places; the windows of the theorem say which was meant. */
   if (span_search(c->p, global_out(c)->dims[dim], local_out(c)->dims[dim], axes, fits_windows, &joint, &c->out->dims[dim])) return true;
-  return (!symbolic && span_search(c->p, global_out(c)->dims[dim], local_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim])) ||
+  return span_search(c->p, global_out(c)->dims[dim], local_out(c)->dims[dim], axes, fits_joint, &joint, &c->out->dims[dim]) ||
          prove_fail(c->p, "the parts do not lie where level 1 puts them");
 }
 
@@ -421,6 +435,20 @@ static bool case_concat(const Case *c) {
   return true;
 }
 
+/* Does the value not vary along dimension d of operand 0?  One of extent 1 has nothing to vary, but what lies outside of it is no part of it. */
+static bool varies_not(const Case *c, int d) {
+  const Span *s = &c->in[0].dims[d];
+  return s->free || (ex_is_const(global_in(c, 0)->dims[d], 1) && span_within(c->p, s, global_in(c, 0)->dims[d]));
+}
+
+/* Dimensions [j, to) of the result, along which the value does not vary; they hold as much as dimensions [i, from) of the operand. */
+static bool reshape_free(const Case *c, int i, int from, int j, int to) {
+  Module *m = c->p->m;
+  const Expr *have = type_product(m, local_in(c, 0), i, from), *want = type_product(m, local_out(c), j, to);
+  for (int d = j; d < to; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+  return expr_equal(c->p, have, want) || prove_fail(c->p, "the operand holds fewer or more elements");
+}
+
 /* Reshape: the shapes fall into groups of equal products; in a group only the first extent above 1 may be cut, on
  * multiples that are whole on both sides. */
 static bool case_reshape(const Case *c) {
@@ -431,9 +459,9 @@ static bool case_reshape(const Case *c) {
     int i0 = i, j0 = j;
     reshape_group(m, x, y, &i, &j);
     bool free = i > i0;
-    for (int d = i0; d < i; d++) free &= c->in[0].dims[d].free || ex_is_const(x->dims[d], 1);
-    if (free) { /* the value does not vary along the whole group */
-      for (int d = j0; d < j; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
+    for (int d = i0; d < i && free; d++) free = varies_not(c, d);
+    if (free) {
+      if (!reshape_free(c, i0, i, j0, j)) return false;
       continue;
     }
     int cut = -1;
@@ -470,7 +498,7 @@ static bool case_iota(const Case *c) {
   const Expr *start = op_expr(c->op, AT_start);
   for (int d = 0; d < c->out->rank; d++) c->out->dims[d] = (Span){NULL, local_out(c)->dims[d], true};
   c->out->dims[axis] = span_at(start, ex_add(c->p->m, start, local_out(c)->dims[axis]));
-  return true;
+  return span_within(c->p, &c->out->dims[axis], global_out(c)->dims[axis]) || prove_fail(c->p, "indices beyond those of level 1");
 }
 
 static bool case_constant(const Case *c) {

@@ -125,12 +125,18 @@ static bool prove_exchange(Prover *p, const Op *op, const Relation *in, Relation
   return true;
 }
 
+static bool lies_inside(const int64_t *v, const void *context) {
+  (void)context;
+  return v[0] >= 0 && v[1] <= v[2];
+}
+
 /* Even an empty slice lies in its operand. */
 static bool slices_operand(Prover *p, const Expr *lo, const Expr *hi, const Expr *extent) {
-  Span part = span_at(lo, hi);
-  if (!span_inside(p, &part, extent)) return false;
+  const Expr *const all[] = {lo, hi, extent};
+  Decision d = decide(p, 3, all, lies_inside, NULL);
+  if (d != OPEN) return d == HOLDS;
   if (expr_at_most(p, ex_const(p->m, 0), lo) && expr_at_most(p, hi, extent)) return true;
-  p->uncertain |= expr_has_dimension(p->m, lo) || expr_has_dimension(p->m, hi) || expr_has_dimension(p->m, extent);
+  p->uncertain = true;
   return false;
 }
 

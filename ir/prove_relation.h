@@ -32,6 +32,9 @@ typedef struct Prover {
   Terms *terms;
   const Term *l1_terms;
   int64_t *values; /* scratch: one per symbol */
+  int *used;       /* scratch: symbols that are asked about */
+  int64_t *least;  /* by symbol: what it is at least */
+  struct { const Expr **items; size_t n, cap; } extents; /* of level 1, that some sizes would make negative */
   struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;
@@ -47,11 +50,17 @@ typedef struct Prover {
 /* Sets the reason; always false. */
 bool prove_fail(Prover *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* prove_size.c */
+void sizes_open(Prover *p); /* of m and l1 (NULL: none) */
+typedef enum Decision { HOLDS, FAILS, OPEN } Decision;
+/* Does this hold of the values of the expressions, at all coordinates and all legal sizes?  Open: at those that were tried. */
+Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *values, const void *context), const void *context);
+bool expr_equal(Prover *p, const Expr *a, const Expr *b);
+
 /* prove_span.c */
 uint32_t expr_axes(const Module *m, const Expr *e);
 bool expr_has_dimension(const Module *m, const Expr *e);
 bool next_coordinates(const Module *m, uint32_t axes, int64_t *values);
-bool expr_equal(Prover *p, const Expr *a, const Expr *b);
 /* e / by where that is exact at all coordinates and sizes, else NULL. */
 const Expr *expr_quotient(Prover *p, const Expr *e, const Expr *by);
 /* a <= b at all coordinates and sizes; false when that is not found (prove_bound.c). */
@@ -62,9 +71,6 @@ uint32_t span_axes(const Module *m, const Span *s);
 uint32_t relation_axes(const Module *m, const Relation *r);
 bool span_unify(Prover *p, const Span *a, const Span *b, Span *out);
 bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
-/* Inside [0, extent) at all coordinates; with symbolic extents, at several sizes (it tells witnesses apart, nothing rests on it
- * alone: outputs are compared with their declared shards). */
-bool span_inside(Prover *p, const Span *s, const Expr *extent);
 /* Inside [0, whole) or empty, at all coordinates and sizes. */
 bool span_within(Prover *p, const Span *s, const Expr *whole);
 /* A free span has to be somewhere: a canonical cut of that extent.  All are true; which one leads on is found by trying (prove). */

@@ -1,7 +1,6 @@
-/* ir/prove_span.c - the arithmetic of the prover: when expressions are equal, and where boxes lie.
+/* ir/prove_span.c - the arithmetic of the prover: where boxes lie.
  *
- * Equality of expressions is by canonical form; over coordinates alone it is also decided by trying all of them, and where
- * dimension symbols leave it open the answer is "not equal" and p->uncertain.
+ * Where sizes leave a comparison open (prove_size.c) the answer is no, and p->uncertain.
  *
  * Dimensions along which a value does not vary (splats, broadcasts) have a "free" span: only its extent is known, and it takes
  * the place its first companion has.
@@ -40,44 +39,6 @@ bool next_coordinates(const Module *m, uint32_t axes, int64_t *values) {
   return false;
 }
 
-/* Is the expression 0 at all coordinates, with the dimensions as in p->values? */
-static bool zero_everywhere(Prover *p, const Expr *e, uint32_t axes) {
-  for (int a = 0; a < p->m->mesh.naxes; a++) p->values[p->m->mesh.axes[a].symbol] = 0;
-  do {
-    int64_t v;
-    if (!ex_eval(e, p->values, &v) || v != 0) return false;
-  } while (next_coordinates(p->m, axes, p->values));
-  return true;
-}
-
-/* Is it 0 for all sizes?  Its canonical form is, once the coordinates are numbers. */
-static bool zero_for_all_sizes(Prover *p, const Expr *e, uint32_t axes) {
-  for (int a = 0; a < p->m->mesh.naxes; a++) p->values[p->m->mesh.axes[a].symbol] = 0;
-  do {
-    const Expr *here = e;
-    for (int a = 0; a < p->m->mesh.naxes; a++)
-      if ((axes >> a) & 1u) here = ex_subst(p->m, here, p->m->mesh.axes[a].symbol, ex_const(p->m, p->values[p->m->mesh.axes[a].symbol]));
-    if (!ex_is_const(here, 0)) return false;
-  } while (next_coordinates(p->m, axes, p->values));
-  return true;
-}
-
-bool expr_equal(Prover *p, const Expr *a, const Expr *b) {
-  if (a == b) return true;
-  const Expr *difference = ex_sub(p->m, a, b);
-  uint32_t axes = expr_axes(p->m, difference);
-  if (!expr_has_dimension(p->m, difference)) return zero_everywhere(p, difference, axes);
-  /* One size at which they differ refutes equality; agreeing at some sizes proves nothing. */
-  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
-  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-    for (size_t s = 0; s < p->m->symbols.n; s++) p->values[s] = sizes[k] + (int64_t)s;
-    if (!zero_everywhere(p, difference, axes)) return false;
-  }
-  if (axes && zero_for_all_sizes(p, difference, axes)) return true;
-  p->uncertain = true;
-  return false;
-}
-
 const Expr *expr_quotient(Prover *p, const Expr *e, const Expr *by) {
   const Expr *q = ex_exact_div(p->m, e, by);
   if (q) return q;
@@ -113,24 +74,15 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent) {
   return expr_equal(p, s->lo, ex_const(p->m, 0)) && expr_equal(p, s->hi, extent);
 }
 
-bool span_inside(Prover *p, const Span *s, const Expr *extent) {
-  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
-  uint32_t axes = span_axes(p->m, s);
-  bool symbolic = expr_has_dimension(p->m, s->lo) || expr_has_dimension(p->m, s->hi) || expr_has_dimension(p->m, extent);
-  for (size_t k = 0; k < (symbolic ? sizeof sizes / sizeof sizes[0] : 1); k++) {
-    for (size_t i = 0; i < p->m->symbols.n; i++) p->values[i] = p->m->symbols.items[i].axis >= 0 ? 0 : sizes[k] + (int64_t)i;
-    do {
-      int64_t lo, hi, end;
-      if (!ex_eval(s->lo, p->values, &lo) || !ex_eval(s->hi, p->values, &hi) || !ex_eval(extent, p->values, &end)) return false;
-      if (hi > lo && (lo < 0 || hi > end)) return false;
-    } while (next_coordinates(p->m, axes, p->values));
-  }
-  return true;
+static bool empty_or_inside(const int64_t *v, const void *context) {
+  (void)context;
+  return v[1] <= v[0] || (v[0] >= 0 && v[1] <= v[2]); /* lo, hi, extent */
 }
 
 bool span_within(Prover *p, const Span *s, const Expr *whole) {
-  if (!span_inside(p, s, whole)) return false;
-  if (!expr_has_dimension(p->m, s->lo) && !expr_has_dimension(p->m, s->hi) && !expr_has_dimension(p->m, whole)) return true;
+  const Expr *const all[] = {s->lo, s->hi, whole};
+  Decision d = decide(p, 3, all, empty_or_inside, NULL);
+  if (d != OPEN) return d == HOLDS;
   if (expr_at_most(p, ex_min(p->m, s->hi, ex_const(p->m, 0)), s->lo) && expr_at_most(p, s->hi, ex_max(p->m, whole, s->lo))) return true;
   p->uncertain = true;
   return false;

@@ -71,16 +71,21 @@ static void key_extent(Terms *t, Text *text, const Type *type, int64_t d) {
   text_add(text, ";");
 }
 
+/* The letters that are summed over, of both operands. */
+static void key_sums(Terms *t, Text *text, const Func *f, const Op *op) {
+  const char *s = op_str(op, AT_spec), *result = strstr(s, "->") + 2;
+  for (int i = 0; i < 2; i++, s++)
+    for (int d = 0; *s != ',' && *s != '-'; s++, d++)
+      if (!strchr(result, *s)) key_extent(t, text, type_of(f, op->in[i]), d);
+}
+
 /* Extents of the operands along the window, and the letters a convolution sums over. */
 static void key_windows(Terms *t, Text *text, const Func *f, const Op *op) {
   Window w = window_of(f, op);
   for (int r = 0; r < 3; r++)
     for (int i = 0; i < w.n; i++)
       if (w.role[r] >= 0) key_extent(t, text, type_of(f, op->in[w.role[r]]), w.dim[r][i]);
-  if (op->kind == OP_pool) return;
-  const char *spec = op_str(op, AT_spec), *result = strstr(spec, "->") + 2;
-  for (int d = 0; d < type_of(f, op->in[0])->rank; d++)
-    if (!strchr(result, spec[d])) key_extent(t, text, type_of(f, op->in[0]), d);
+  if (op->kind != OP_pool) key_sums(t, text, f, op);
 }
 
 void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j) {
@@ -123,14 +128,7 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
     case OP_reduce:
       for (int i = 0; i < op_attr(op, AT_axes)->n; i++) key_extent(t, text, x, op_attr(op, AT_axes)->u.ints[i]);
       return;
-    case OP_dot: {
-      const char *spec = op_str(op, AT_spec), *result = strstr(spec, "->") + 2;
-      for (int d = 0; d < x->rank; d++)
-        if (!strchr(result, spec[d])) key_extent(t, text, x, d);
-      for (int d = 0; d < type_of(f, op->in[1])->rank; d++)
-        if (!strchr(result, strchr(spec, ',')[1 + d])) key_extent(t, text, type_of(f, op->in[1]), d);
-      return;
-    }
+    case OP_dot: key_sums(t, text, f, op); return;
     case OP_gather:
     case OP_take:
     case OP_argsort:

@@ -14,47 +14,28 @@ typedef struct Reach {
   const Expr *lo, *n; /* of the result: first index and extent */
 } Reach;
 
-typedef struct Numbers {
-  int64_t held_lo, held_hi, lo, n, start, reach, image, output;
-} Numbers;
-
 /* From the first element of a window to behind the last. */
 static const Expr *reach_of(Module *m, const Window *w, int i) {
   return ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_WEIGHTS][i], -1), w->dilation[i]), 1);
 }
 
-static bool evaluate(Prover *p, const Reach *r, Numbers *x) {
-  const Window *w = r->g;
-  const Expr *e[] = {r->held.lo, r->held.hi, r->lo, r->n, w->start[r->i], reach_of(p->m, w, r->i), w->extent[WINDOW_IMAGE][r->i], w->extent[WINDOW_OUTPUT][r->i]};
-  int64_t *to[] = {&x->held_lo, &x->held_hi, &x->lo, &x->n, &x->start, &x->reach, &x->image, &x->output};
-  for (size_t k = 0; k < sizeof e / sizeof e[0]; k++)
-    if (!ex_eval(e[k], p->values, to[k])) return false;
-  return true;
-}
+/* The numbers that a reach is judged by. */
+enum { HELD_LO, HELD_HI, FIRST, COUNT, START, REACH, IMAGE, OUTPUT, REACH_NUMBERS };
 
 /* Windows read their images: all that lies in [0, image) is held. */
-static bool images_held(const Numbers *x, int64_t stride) {
-  int64_t lo = x->start + x->lo * stride, hi = x->start + (x->lo + x->n - 1) * stride + x->reach;
+static bool images_held(const int64_t *v, const void *stride) {
+  __int128 step = *(const int64_t *)stride, lo = v[START] + v[FIRST] * step, hi = v[START] + (v[FIRST] + v[COUNT] - 1) * step + v[REACH];
   if (lo < 0) lo = 0;
-  if (hi > x->image) hi = x->image;
-  return x->n == 0 || lo >= hi || (x->held_lo <= lo && hi <= x->held_hi);
+  if (hi > v[IMAGE]) hi = v[IMAGE];
+  return v[COUNT] == 0 || lo >= hi || (v[HELD_LO] <= lo && hi <= v[HELD_HI]);
 }
 
-/* Images gather from outputs: no output outside the part reaches into [lo, lo + n). */
-static bool outputs_held(const Numbers *x, int64_t stride) {
-  bool below = x->held_lo <= 0 || x->start + (x->held_lo - 1) * stride + x->reach <= x->lo;
-  bool above = x->held_hi >= x->output || x->start + x->held_hi * stride >= x->lo + x->n;
-  return x->n == 0 || (below && above);
-}
-
-static bool held_at_sizes(Prover *p, const Reach *r, bool transposed, uint32_t axes) {
-  for (int a = 0; a < p->m->mesh.naxes; a++) p->values[p->m->mesh.axes[a].symbol] = 0;
-  do {
-    Numbers x;
-    if (!evaluate(p, r, &x)) return false;
-    if (!(transposed ? outputs_held : images_held)(&x, r->g->stride[r->i])) return false;
-  } while (next_coordinates(p->m, axes, p->values));
-  return true;
+/* Images gather from outputs: no output outside the part reaches into [first, first + count). */
+static bool outputs_held(const int64_t *v, const void *stride) {
+  __int128 step = *(const int64_t *)stride;
+  bool below = v[HELD_LO] <= 0 || v[START] + (v[HELD_LO] - 1) * step + v[REACH] <= v[FIRST];
+  bool above = v[HELD_HI] >= v[OUTPUT] || v[START] + v[HELD_HI] * step >= v[FIRST] + v[COUNT];
+  return v[COUNT] == 0 || (below && above);
 }
 
 /* The same for all sizes.  Windows: from max(first, 0) on, up to min(end, image).  Images: the first output that reaches beyond lo is
@@ -75,17 +56,11 @@ static bool held_at_all_sizes(Prover *p, const Reach *r, bool transposed) {
 }
 
 static bool all_held(Prover *p, const Reach *r, bool transposed) {
-  static const int64_t sizes[] = {1, 2, 3, 5, 7, 12, 31};
-  Module *m = p->m;
-  uint32_t axes = span_axes(m, &r->held) | expr_axes(m, r->lo) | expr_axes(m, r->n);
   const Window *w = r->g;
-  bool symbolic = expr_has_dimension(m, r->held.lo) || expr_has_dimension(m, r->held.hi) || expr_has_dimension(m, r->lo) || expr_has_dimension(m, r->n) ||
-                  expr_has_dimension(m, w->extent[WINDOW_IMAGE][r->i]) || expr_has_dimension(m, w->extent[WINDOW_OUTPUT][r->i]);
-  if (!symbolic) return held_at_sizes(p, r, transposed, axes) || prove_fail(p, "windows reach beyond this rank's part");
-  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-    for (size_t s = 0; s < m->symbols.n; s++) p->values[s] = sizes[k] + (int64_t)s;
-    if (!held_at_sizes(p, r, transposed, axes)) return prove_fail(p, "windows reach beyond this rank's part");
-  }
+  const Expr *const all[REACH_NUMBERS] = {r->held.lo, r->held.hi, r->lo, r->n, w->start[r->i], reach_of(p->m, w, r->i), w->extent[WINDOW_IMAGE][r->i], w->extent[WINDOW_OUTPUT][r->i]};
+  Decision d = decide(p, REACH_NUMBERS, all, transposed ? outputs_held : images_held, &w->stride[r->i]);
+  if (d == HOLDS) return true;
+  if (d == FAILS) return prove_fail(p, "windows reach beyond this rank's part");
   if (held_at_all_sizes(p, r, transposed)) return true;
   p->uncertain = true;
   return prove_fail(p, "whether windows stay inside this rank's part depends on sizes");
@@ -108,6 +83,7 @@ static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, con
     if (!lo) return prove_fail(p, "the first window begins between two steps");
   }
   *out = span_at(lo, ex_add(m, lo, extent));
+  if (!span_within(p, out, g->extent[transposed ? WINDOW_IMAGE : WINDOW_OUTPUT][i])) return prove_fail(p, "windows beyond those of level 1");
   Reach r = {g, i, held, lo, extent};
   return whole || all_held(p, &r, transposed);
 }

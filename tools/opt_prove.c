@@ -106,12 +106,12 @@ static void warn_of_prepared(Module *m, int n, const Pair *pairs, Diags *diags) 
 static Proof prove_pair(Module *m, const Pair *p, int n, const Pair *pairs) {
   for (size_t i = 0; i < p->l2->ops.n; i++)
     if (p->l2->ops.items[i].kind == OP_call)
-      return (Proof){UNKNOWN, p->l2->ops.items[i].name, "a call at level 2, which the prover does not follow (those of level 1 it does)"};
+      return (Proof){.verdict = UNKNOWN, .op = p->l2->ops.items[i].name, .reason = "a call at level 2, which the prover does not follow (those of level 1 it does)"};
   return prepares(p) ? prove_weights(m, p, n, pairs) : prove(m, p->l1, p->l2);
 }
 
 static Proof prove_pairs(Module *m, int n, const Pair *pairs) {
-  Proof all = {PROVED, NULL, NULL};
+  Proof all = {.verdict = PROVED};
   for (int i = 0; i < n && all.verdict != REFUTED; i++) {
     Proof one = prove_pair(m, &pairs[i], n, pairs);
     bool worse = one.verdict == REFUTED || (one.verdict == UNKNOWN && all.verdict == PROVED);

@@ -27,7 +27,7 @@ static void check_lowered(Case *c, const Strategy *strategies, const int *stages
   LowerPlan plan = {.strategies = strategies, .stages = stages};
   Func *l2 = lower_spmd(c->m, c->f, &plan, "spmd", c->d);
   CHECK(l2 && verify_func(c->m, l2, c->d));
-  Proof proof = l2 ? prove(c->m, c->f, l2) : (Proof){REFUTED, "", ""};
+  Proof proof = l2 ? prove(c->m, c->f, l2) : (Proof){.verdict = REFUTED, .op = "", .reason = ""};
   CHECKF(proof.verdict == PROVED, "%s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
 }
 

@@ -14,7 +14,8 @@ typedef struct Setting {
 
 static Setting setting(Arena *arena) {
   Setting s = {.m = ir_parse("symbols", text, diags_new(arena))};
-  s.p = (Prover){.m = s.m, .values = ARENA_ARRAY(s.m->arena, int64_t, s.m->symbols.n)};
+  s.p = (Prover){.m = s.m};
+  sizes_open(&s.p);
   s.n = ex_sym(s.m, module_symbol_find(s.m, "n")), s.k = ex_sym(s.m, module_symbol_find(s.m, "k"));
   s.a = mesh_coordinate(s.m, 0), s.b = mesh_coordinate(s.m, 1);
   return s;

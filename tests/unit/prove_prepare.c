@@ -88,7 +88,7 @@ static Proof prove_text(Arena *a, const char *text, Module **m) {
   bool ok = *m && verify_module(*m, d);
   if (!ok) diags_print(d, stderr, false);
   CHECK(ok);
-  if (!ok) return (Proof){UNKNOWN, NULL, "the text is no program"};
+  if (!ok) return (Proof){.verdict = UNKNOWN, .reason = "the text is no program"};
   Func *user = module_func(*m, "main.spmd");
   return prove_prepare(*m, module_func(*m, "prepare"), module_func(*m, "prepare.spmd"), 1, &user);
 }
@@ -134,7 +134,7 @@ static void outputs_are_all_there(void) {
     bool ok = m && verify_module(m, d);
     if (!ok) diags_print(d, stderr, false);
     CHECK(ok);
-    Proof p = ok ? prove(m, module_func(m, "main"), module_func(m, "rank")) : (Proof){UNKNOWN, "the text", "is no program"};
+    Proof p = ok ? prove(m, module_func(m, "main"), module_func(m, "rank")) : (Proof){.verdict = UNKNOWN, .op = "the text", .reason = "is no program"};
     CHECKF(p.verdict == (i ? REFUTED : PROVED), "%s with %s", verdict_name(p.verdict), parts[i]);
     if (m) module_free(m);
     arena_free(a);
