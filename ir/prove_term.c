@@ -228,6 +228,13 @@ static void leave_loop(Terms *t, const Func *f, const Loop *loop, Term *terms) {
   ARENA_PUSH(arena, &t->loops, l);
 }
 
+/* What a weight stands for; 0: itself. */
+static Term defined_param(const Terms *t, const Op *op) {
+  for (size_t i = 0; op->kind == OP_param && i < t->defined.n; i++)
+    if (strcmp(t->defined.items[i].name, op_str(op, AT_name)) == 0) return t->defined.items[i].term;
+  return 0;
+}
+
 Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
   Loops loops = loops_of(t->m->arena, f);
   Term *terms = ARENA_ARRAY(t->m->arena, Term, f->values.n);
@@ -241,6 +248,8 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
       terms[op->out] = inputs[next_input++];
     } else if (op->kind == OP_copy) {
       terms[op->out] = args[0];
+    } else if (defined_param(t, op)) {
+      terms[op->out] = defined_param(t, op);
     } else if (op->kind == OP_write) {
       ARENA_PUSH(t->m->arena, &t->writes, ((Written){op_str(op, AT_name), args[0]}));
     } else if (op_is_composite(op->kind)) {

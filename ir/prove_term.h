@@ -55,6 +55,7 @@ typedef struct Terms {
   KeyMap by_args; /* "kind(args)" -> facts */
   uint32_t count;
   struct { Written *items; size_t n, cap; } writes;
+  struct { Written *items; size_t n, cap; } defined; /* weights that stand for a term (prove_same.c); the others are themselves */
   int depth; /* loops open while terms are made */
   struct { LoopTerms *items; size_t n, cap; } loops;
 } Terms;

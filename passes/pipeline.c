@@ -18,21 +18,22 @@ typedef struct Pass {
   bool (*run)(Module *m, Diags *diags);
   const char *device; /* the only kind of device it is for; NULL: all */
   bool on_demand;     /* not part of the pipeline */
+  PassKeeps keeps;    /* what numbers can show of it where terms cannot (check.h) */
 } Pass;
 
 static const Pass passes[] = {
-    {"inline", pass_inline, NULL, false},
-    {"fold", pass_fold, NULL, false},
-    {"channels_last", pass_channels_last, "cpu", false},
-    {"views", pass_views, NULL, false},
-    {"recognise", pass_recognise, NULL, false},
-    {"dce", pass_dce, NULL, false},
-    {"widen", pass_widen, "cpu", false},
-    {"prepare", pass_prepare, NULL, false},
-    {"hoist", pass_hoist, NULL, false},
-    {"order", pass_order, NULL, false},
-    {"group", pass_group, NULL, false},
-    {"outline", pass_outline, NULL, true},
+    {"inline", pass_inline, NULL, false, KEEPS_FIELD},
+    {"fold", pass_fold, NULL, false, KEEPS_FIELD},
+    {"channels_last", pass_channels_last, "cpu", false, KEEPS_FIELD},
+    {"views", pass_views, NULL, false, KEEPS_FIELD},
+    {"recognise", pass_recognise, NULL, false, KEEPS_REALS},
+    {"dce", pass_dce, NULL, false, KEEPS_FIELD},
+    {"widen", pass_widen, "cpu", false, KEEPS_REALS},
+    {"prepare", pass_prepare, NULL, false, KEEPS_FIELD},
+    {"hoist", pass_hoist, NULL, false, KEEPS_FIELD},
+    {"order", pass_order, NULL, false, KEEPS_FIELD},
+    {"group", pass_group, NULL, false, KEEPS_FIELD},
+    {"outline", pass_outline, NULL, true, KEEPS_FIELD},
 };
 
 enum { PASSES = (int)(sizeof passes / sizeof passes[0]) };
@@ -64,6 +65,7 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
   }
   running = p->name;
   die_set_hook(say_pass, NULL);
+  const PassWatch *watch = o->checks ? pass_watch(m) : NULL;
   bool ok = p->run(m, diags);
   if (ok && o->verify && !verify_module(m, diags)) {
     running = NULL;
@@ -72,6 +74,7 @@ static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diag
     diags_print(diags, stderr, false);
     die("pass %s left a module that breaks the rules", p->name);
   }
+  if (ok && watch) pass_check(o->checks, watch, m, p->name, p->keeps);
   running = NULL;
   if (o->times) fprintf(stderr, "%10.3f ms  %s\n", now_ms() - start, p->name);
   if (ok && o->print_after && (strcmp(o->print_after, "all") == 0 || strcmp(o->print_after, p->name) == 0)) {

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "ir/ir.h"
+#include "passes/check.h"
 
 typedef struct PassOptions {
   const char *device;      /* what the program is for (Target.device): passes for other devices are left out; NULL: all passes */
@@ -12,6 +12,7 @@ typedef struct PassOptions {
   bool verify;             /* run the verifier after every pass */
   bool times;              /* report milliseconds per pass on stderr */
   FILE *dump;              /* where prints go */
+  PassChecks *checks;      /* check every pass against its input; NULL: no */
 } PassOptions;
 
 /* Names of the passes in pipeline order, NULL-terminated; the last ones run on demand only. */

@@ -278,7 +278,7 @@ void model_free(Model *model) {
 
 bool model_passes(Tool *t, Model *model, const char *device) {
   tool_stage(t, "Simplifying", "%s", model->path);
-  PassOptions options = {.device = device, .print_after = option_text(&t->options, OPT_print_after), .verify = true, .times = t->times, .dump = stderr};
+  PassOptions options = {.device = device, .print_after = option_text(&t->options, OPT_print_after), .verify = true, .times = t->times, .dump = stderr, .checks = t->checks};
   return pipeline_run(model->m, NULL, &options, t->diags);
 }
 

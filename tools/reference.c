@@ -4,19 +4,28 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ir/interp.h"
+#include "ir/trial.h"
 
 /* The interpreter does 1e7 to 1e8 operations per second. */
-static const double small_flops = 3e9, small_params = 2e7;
-
-bool reference_is_small(const Build *b) { return b->plan->flops <= small_flops && (double)b->params <= small_params; }
+static const double small_work = 2e9, small_params = 2e7;
 
 /* ---- weights from files */
 
-typedef struct Blobs {
-  Arena *arena;
+struct WeightFiles {
+  size_t n;
   FileMap *maps; /* by blob; data NULL until it is opened */
-} Blobs;
+};
+
+WeightFiles *weight_files_open(Arena *a, const Module *m) {
+  WeightFiles *f = ARENA_NEW(a, WeightFiles);
+  *f = (WeightFiles){m->blobs.n, ARENA_ARRAY(a, FileMap, m->blobs.n)};
+  return f;
+}
+
+void weight_files_close(WeightFiles *f) {
+  for (size_t i = 0; f && i < f->n; i++)
+    if (f->maps[i].data) file_unmap(&f->maps[i]);
+}
 
 /* Fills the tensor from `bytes`, walking the weight's strides. */
 static void gather_elements(const Param *p, const uint8_t *bytes, InterpTensor *out) {
@@ -34,9 +43,9 @@ static void gather_elements(const Param *p, const uint8_t *bytes, InterpTensor *
   }
 }
 
-static bool read_weight(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
-  Blobs *blobs = context;
-  FileMap *map = &blobs->maps[p->blob];
+bool weight_files_read(void *files, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
+  WeightFiles *f = files;
+  FileMap *map = &f->maps[p->blob];
   if (!map->data && !file_map(diags, m->blobs.items[p->blob].path, map)) return false;
   if (map->size != m->blobs.items[p->blob].bytes)
     return diag_error(diags, DIAG_file_read, (Loc){.file = m->blobs.items[p->blob].path}, "the file changed while it was read");
@@ -69,19 +78,29 @@ static bool tensor_of(const InterpTensor *x, Tensor *out) {
 }
 
 /* The sizes of all dimensions: those the inputs' shapes give, else what is planned for. */
-static int64_t *symbol_values(Arena *a, const Build *b, const Tensors *inputs) {
-  const Module *m = b->model.m;
+static int64_t *symbol_values(Arena *a, const Module *m, const Func *f, const Tensors *inputs) {
   int64_t *v = ARENA_ARRAY(a, int64_t, m->symbols.n + 1);
   for (size_t i = 0; i < m->symbols.n; i++) v[i] = m->symbols.items[i].axis < 0 ? symbol_hint(&m->symbols.items[i]) : 0;
-  for (size_t i = 0; i < b->l1->ops.n; i++) {
-    const Op *op = &b->l1->ops.items[i];
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
     if (op->kind != OP_input) continue;
-    const Type *type = type_of(b->l1, op->out);
+    const Type *type = type_of(f, op->out);
     const Tensor *x = tensors_find(inputs, op_str(op, AT_name));
     for (int d = 0; d < type->rank; d++)
       if (type->dims[d]->kind == EX_SYM) v[type->dims[d]->value] = x->dims[d];
   }
   return v;
+}
+
+bool reference_is_small(const Model *model, int64_t params, int n, const char *const *names, Tensors *const *inputs) {
+  Arena *a = arena_new();
+  double work = 0;
+  for (int k = 0; k < n; k++) {
+    const Func *f = module_func(model->m, names[k]);
+    work += trial_work(model->m, f, symbol_values(a, model->m, f, inputs[k]));
+  }
+  arena_free(a);
+  return work <= small_work && (double)params <= small_params;
 }
 
 static bool copy_outputs(Tool *t, const InterpResult *result, Tensors *outputs) {
@@ -94,17 +113,34 @@ static bool copy_outputs(Tool *t, const InterpResult *result, Tensors *outputs) 
   return true;
 }
 
-bool reference_run(Tool *t, const Build *b, const Tensors *inputs, Tensors *outputs) {
+/* What a run wrote replaces what was there. */
+static void keep_states(InterpOptions *o, InterpNamed *kept, const InterpResult *result) {
+  for (int i = 0; i < result->nstates; i++) {
+    int at = 0;
+    while (at < o->nstates && strcmp(kept[at].name, result->states[i].name) != 0) at++;
+    kept[at] = result->states[i];
+    if (at == o->nstates) o->nstates++;
+  }
+  o->states = kept;
+}
+
+bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs, Tensors *const *outputs) {
   Arena *a = arena_new();
-  Module *m = b->model.m;
-  Blobs blobs = {a, ARENA_ARRAY(a, FileMap, m->blobs.n)};
-  InterpNamed *named = ARENA_ARRAY(a, InterpNamed, inputs->n);
-  for (size_t i = 0; i < inputs->n; i++) named[i] = (InterpNamed){inputs->items[i].name, cells_of(a, &inputs->items[i].tensor)};
-  InterpOptions options = {.symbols = symbol_values(a, b, inputs), .blob = read_weight, .context = &blobs, .max_cells = (int64_t)1 << 29};
-  InterpResult result;
-  bool ok = interp_run(m, b->l1, &options, (int)inputs->n, named, a, &result, t->diags) && copy_outputs(t, &result, outputs);
-  for (size_t i = 0; i < m->blobs.n; i++)
-    if (blobs.maps[i].data) file_unmap(&blobs.maps[i]);
+  Module *m = model->m;
+  WeightFiles *files = weight_files_open(a, m);
+  InterpNamed *states = ARENA_ARRAY(a, InterpNamed, m->states.n + 1);
+  InterpOptions options = {.blob = weight_files_read, .context = files, .max_cells = (int64_t)1 << 29};
+  bool ok = true;
+  for (int k = 0; ok && k < n; k++) {
+    const Func *f = module_func(m, names[k]);
+    InterpNamed *named = ARENA_ARRAY(a, InterpNamed, inputs[k]->n);
+    for (size_t i = 0; i < inputs[k]->n; i++) named[i] = (InterpNamed){inputs[k]->items[i].name, cells_of(a, &inputs[k]->items[i].tensor)};
+    InterpResult result;
+    options.symbols = symbol_values(a, m, f, inputs[k]);
+    ok = interp_run(m, f, &options, (int)inputs[k]->n, named, a, &result, t->diags) && copy_outputs(t, &result, outputs[k]);
+    if (ok) keep_states(&options, states, &result);
+  }
+  weight_files_close(files);
   arena_free(a);
   return ok;
 }

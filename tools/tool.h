@@ -27,6 +27,7 @@ typedef struct Tool {
   FILE *results; /* where run, verify and bench report: standard output, but standard error while a form of --emit has that */
   const struct FileUse *outputs; /* what outputs_check has accepted (tools/outputs.h) */
   size_t noutputs;
+  struct PassChecks *checks; /* verify: the passes over the next model are checked (passes/check.h); NULL: they are not */
   bool quiet, verbose, times;
   bool color;    /* of messages on standard error */
   bool terminal; /* standard error is one that can rewrite a line */

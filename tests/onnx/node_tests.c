@@ -1,6 +1,6 @@
 /* tests/onnx/node_tests.c - the node tests of libonnx-testdata through importer, verifier and interpreter.
  *
- * Usage: onnx_node_tests [-v] [-r N] [-d FOLDER] [NAME]...; exits 77 when the package is not installed.  FOLDER may be
+ * Usage: onnx_node_tests [-v] [-p] [-r N] [-d FOLDER] [NAME]...; exits 77 when the package is not installed.  FOLDER may be
  * that of a newer onnx (backend/test/data/node of its Python package).  A test is expected to
  * pass when the importer's operator table has every node of its model and apc has every element type: those
  * are run, and compared with the stored outputs; the others are counted by what they miss.  The exceptions
@@ -9,6 +9,8 @@
  * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  When the
  * importer says that a shape is computed from data, the test is run again with the small integer, short and scalar
  * inputs as initializers.
+ *
+ * With -p the passes for a CPU run over every model first; each of them is checked against its input, and the outputs are those behind them.
  *
  * With -r every model is written back as ONNX (frontend/onnx_export.h) and it is that model which is imported and run.  Tests whose
  * model has no ONNX form are counted; -r says how many may be, so that fewer forms than today are a failure.
@@ -24,6 +26,7 @@
 #include "frontend/onnx_export.h"
 #include "frontend/onnx_import.h"
 #include "ir/interp.h"
+#include "passes/pipeline.h"
 
 static const char *folder = "/usr/share/libonnx-testdata/data/node";
 
@@ -149,10 +152,14 @@ static bool blob_data(void *context, const Module *m, const Param *p, InterpTens
   OnnxFile *f = context;
   (void)m, (void)diags;
   const uint8_t *base = onnx_file_blob(f, 0).data + p->offset;
-  for (int64_t i = 0; i < interp_elements(out); i++) {
-    const uint8_t *at = base + (size_t)i * dtype_bytes(out->dtype); /* the importer makes dense params */
+  int64_t index[MAX_RANK] = {0};
+  for (int64_t i = 0; i < interp_elements(out); i++) { /* passes make views of weights */
+    int64_t element = 0;
+    for (int d = 0; d < out->rank; d++) element += index[d] * p->strides[d];
+    const uint8_t *at = base + (size_t)element * dtype_bytes(out->dtype);
     if (dtype_is_float(out->dtype)) out->cells[i].f = dtype_load_f(out->dtype, at);
     else out->cells[i].i = dtype_load_i(out->dtype, at);
+    for (int d = out->rank - 1; d >= 0 && ++index[d] == out->dims[d]; d--) index[d] = 0;
   }
   return true;
 }
@@ -184,7 +191,24 @@ static bool same_outputs(Test *t, const InterpResult *result) {
   return ok;
 }
 
+static bool with_passes;
+static int changed_by_passes[PASS_DIFFERS + 1]; /* by how they were checked */
+
+/* The passes, and what their checks say. */
+static bool run_passes(Test *t, Module *m, OnnxFile *file) {
+  PassChecks checks = {.blob = blob_data, .context = file};
+  PassOptions options = {.verify = true, .device = "cpu", .checks = &checks};
+  bool ok = pipeline_run(m, NULL, &options, t->diags);
+  for (size_t i = 0; i < checks.list.n; i++) {
+    const PassCheck *c = &checks.list.items[i];
+    changed_by_passes[c->how]++;
+    if (c->how == PASS_DIFFERS) ok = diag_error(t->diags, DIAG_interp, (Loc){0}, "pass %s: %s", c->pass, c->note);
+  }
+  return ok;
+}
+
 static bool run_module(Test *t, Module *m, OnnxFile *file) {
+  if (with_passes && !run_passes(t, m, file)) return false;
   const Func *f = module_func(m, "main");
   InterpNamed *in = ARENA_ARRAY(t->arena, InterpNamed, t->ninputs);
   for (size_t i = 0; i < t->ninputs; i++) {
@@ -407,8 +431,9 @@ static int is_test(const struct dirent *e) { return strncmp(e->d_name, "test_", 
 int main(int argc, char **argv) {
   struct dirent **list;
   bool verbose = false;
-  for (int option; (option = getopt(argc, argv, "vr:d:")) != -1;) {
+  for (int option; (option = getopt(argc, argv, "vpr:d:")) != -1;) {
     if (option == 'v') verbose = true;
+    else if (option == 'p') with_passes = true;
     else if (option == 'r') may_lack_form = atoi(optarg);
     else if (option == 'd') folder = optarg;
     else return 2;
@@ -428,6 +453,9 @@ int main(int argc, char **argv) {
   }
   free(list);
   print_table();
+  if (with_passes)
+    printf("changes by passes: %d proved, %d compared, %d trusted, %d differ\n", changed_by_passes[PASS_PROVED], changed_by_passes[PASS_COMPARED],
+           changed_by_passes[PASS_TRUSTED], changed_by_passes[PASS_DIFFERS]);
   if (may_lack_form >= 0) {
     printf("%d models have no ONNX form, %d may\n", lack_form, may_lack_form);
     failures += lack_form > may_lack_form;

@@ -2,7 +2,7 @@
 set(onnx_tests ${CMAKE_CURRENT_LIST_DIR})
 foreach(name open_testdata node_tests)
   add_executable(onnx_${name} ${onnx_tests}/${name}.c)
-  target_link_libraries(onnx_${name} PRIVATE apc_warnings apc_frontend apc_ir apc_base)
+  target_link_libraries(onnx_${name} PRIVATE apc_warnings apc_passes apc_frontend apc_ir apc_base)
   set_target_properties(onnx_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME onnx.${name} COMMAND onnx_${name})
   set_tests_properties(onnx.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
@@ -13,6 +13,12 @@ foreach(folder pytorch-converted pytorch-operator simple)
   set(data /usr/share/libonnx-testdata/data/${folder})
   add_test(NAME onnx.${folder} COMMAND onnx_node_tests -d ${data})
   set_tests_properties(onnx.${folder} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+endforeach()
+
+# Behind the passes, each of which is checked against its input.
+foreach(folder node pytorch-converted pytorch-operator simple)
+  add_test(NAME onnx.passes.${folder} COMMAND onnx_node_tests -p -d /usr/share/libonnx-testdata/data/${folder})
+  set_tests_properties(onnx.passes.${folder} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 endforeach()
 
 # Written back as ONNX and read again; the number is of models that may have no ONNX form.

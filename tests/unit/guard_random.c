@@ -9,6 +9,7 @@
 #include "ir/loops.h"
 #include "ir/window.h"
 #include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "tests/guard.h"
 #include "tests/mutants.h"
 
@@ -606,6 +607,21 @@ static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
   return why ? arena_printf(arena, "hoisted: %s", why) : NULL;
 }
 
+/* No pass is blamed, and those that keep terms are proved. */
+static long passes_proved, passes_compared, passes_trusted;
+static const char *check_passes(Module *m, Func *f, Arena *arena, Diags *diags) {
+  PassChecks checks = {.most_work = 1e8};
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (strcmp(m->funcs.items[i]->name, f->name) == 0) m->funcs.items[i] = f;
+  if (!pipeline_run(m, NULL, &(PassOptions){.verify = true, .device = "cpu", .checks = &checks}, diags)) return "the passes fail";
+  for (size_t i = 0; i < checks.list.n; i++) {
+    const PassCheck *c = &checks.list.items[i];
+    passes_proved += c->how == PASS_PROVED, passes_compared += c->how == PASS_COMPARED, passes_trusted += c->how == PASS_TRUSTED;
+    if (c->how == PASS_DIFFERS) return arena_printf(arena, "%s: %s", c->pass, c->note);
+  }
+  return NULL;
+}
+
 static void check_seed(uint64_t seed) {
   Random r = {.seed = seed};
   const char *mesh = meshes[below(&r, (int)(sizeof meshes / sizeof *meshes))];
@@ -641,6 +657,8 @@ static void check_seed(uint64_t seed) {
     }
     const char *why = check_hoist(m, &ref, arena);
     if (why) guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu", (unsigned long long)seed), why);
+    why = check_passes(m, f, arena, diags);
+    if (why) guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu, passes", (unsigned long long)seed), why);
   }
   if (m) module_free(m);
   arena_free(arena);
@@ -653,6 +671,7 @@ static void random_graphs(void) {
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
   printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations, work left loops in %ld graphs\n", (unsigned long long)first_seed,
          (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations, hoisted);
+  printf("passes: %ld proved, %ld compared, %ld trusted\n", passes_proved, passes_compared, passes_trusted);
   printf("mutants: %ld refuted, %ld unknown, %ld proved and equal, %ld proved wrongly\n", mutants[REFUTED], mutants[UNKNOWN], mutants[PROVED] - wrongly_proved,
          wrongly_proved);
   CHECK(mutants[REFUTED] > mutants[UNKNOWN] && mutants[REFUTED] > 0);

@@ -1,0 +1,327 @@
+/* Every pass is checked against its input (passes/check.h): no right pass is blamed, and no single fault planted in what a pass leaves passes.
+ *
+ * Faults are planted in all operations of all functions of tests/text, one at a time: an operation left out, operands exchanged, another
+ * weight, another number (eps, scale, value), another order of dimensions, other letters, a start one further, another kind.  Most are wrong;
+ * which are not is told by running both functions on other numbers and other sizes.
+ */
+#include <ctype.h>
+
+#include "base/file.h"
+#include "frontend/dsl.h"
+#include "ir/trial.h"
+#include "passes/pipeline.h"
+#include "tests/mutants.h"
+#include "tests/interp_test.h"
+
+static Module *load_text(Arena *a, const char *file) {
+  Diags *diags = diags_new(a);
+  const char *text = file_read_text(diags, a, file, NULL);
+  Module *m = text ? ir_parse(file, text, diags) : NULL;
+  bool ok = m && verify_module(m, diags);
+  CHECKF(ok, "%s: %s", file, diags->n ? diags->items[0].message : "");
+  return ok ? m : NULL;
+}
+
+static const PassCheck *found(const PassChecks *checks, const char *pass) {
+  for (size_t i = 0; i < checks->list.n; i++)
+    if (strcmp(checks->list.items[i].pass, pass) == 0) return &checks->list.items[i];
+  return NULL;
+}
+
+/* ---- right passes */
+
+static int proved, compared;
+
+/* What the pipeline did to a module, pass by pass: nothing differs and nothing is left to trust. */
+static void checked(Module *m, const char *what, const char *passes) {
+  PassChecks checks = {.most_work = 1e9};
+  Diags *diags = diags_new(m->arena);
+  CHECKF(pipeline_run(m, passes, &(PassOptions){.verify = true, .device = "cpu", .checks = &checks}, diags), "%s: %s", what, diags->n ? diags->items[0].message : "");
+  for (size_t i = 0; i < checks.list.n; i++) {
+    const PassCheck *c = &checks.list.items[i];
+    proved += c->how == PASS_PROVED, compared += c->how == PASS_COMPARED;
+    CHECKF(c->how == PASS_PROVED || c->how == PASS_COMPARED, "%s: %s %s: %s", what, c->pass, pass_how_name(c->how), c->note);
+  }
+}
+
+static const char *const texts[] = {"channels_last", "dce", "fold", "group", "hoist", "inline", "order", "outline", "prepare", "recognise", "views", "widen",
+                                    "loop_channels_last", "loop_dce", "loop_fold", "loop_inline", "loop_order", "loop_outline", "loop_prepare", "loop_recognise",
+                                    "loop_views", "loop_widen"};
+enum { TEXTS = (int)(sizeof texts / sizeof *texts) };
+
+static void text_programs(void) {
+  for (int i = 0; i < TEXTS; i++) {
+    Arena *a = arena_new();
+    Module *m = load_text(a, arena_printf(a, "tests/text/%s.ir", texts[i]));
+    if (m) checked(m, texts[i], NULL);
+    if (m) module_free(m);
+    m = load_text(a, arena_printf(a, "tests/text/%s.ir", texts[i]));
+    if (m) checked(m, texts[i], "inline,order,outline,inline");
+    if (m) module_free(m);
+    arena_free(a);
+  }
+}
+
+static void example_models(void) {
+  static const struct {
+    const char *file;
+    DslDefine defines[9];
+  } models[] = {
+      {"gpt", {{"layers", "2"}, {"d", "16"}, {"heads", "2"}, {"vocab", "11"}, {"ctx", "16"}}},
+      {"llama", {{"layers", "2"}, {"d", "16"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "24"}, {"vocab", "11"}}},
+      {"bert", {{"layers", "2"}, {"d", "16"}, {"heads", "2"}, {"ffn", "24"}, {"vocab", "11"}, {"ctx", "16"}}},
+      {"t5", {{"layers", "1"}, {"d", "8"}, {"d_kv", "4"}, {"heads", "2"}, {"ffn", "24"}, {"vocab", "11"}}},
+      {"moe", {{"layers", "1"}, {"d", "16"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "24"}, {"experts", "4"}, {"top_k", "2"}, {"vocab", "11"}}},
+      {"vit", {{"layers", "1"}, {"d", "16"}, {"heads", "2"}, {"ffn", "24"}, {"patch", "8"}, {"image", "16"}, {"classes", "5"}}},
+      {"resnet", {{"depth", "18"}, {"width", "4"}, {"classes", "5"}, {"image", "32"}}},
+      {"resnet", {{"depth", "50"}, {"width", "2"}, {"classes", "5"}, {"image", "32"}}},
+      {"unet", {{"channels", "4"}, {"levels", "2"}, {"image", "8"}}},
+      {"mlp", {{"layers", "2"}, {"d", "8"}, {"hidden", "12"}}},
+  };
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    Arena *a = arena_new();
+    Diags *diags = diags_new(a);
+    DslOptions options = {.defines = models[i].defines};
+    while (models[i].defines[options.ndefines].name) options.ndefines++;
+    const char *path = arena_printf(a, "examples/%s.apc", models[i].file), *source = file_read_text(diags, a, path, NULL);
+    Module *m = source ? dsl_load(path, source, &options, diags) : NULL;
+    CHECKF(m, "%s: %s", path, diags->n ? diags->items[0].message : "");
+    if (m) checked(m, path, NULL);
+    if (m) module_free(m);
+    arena_free(a);
+  }
+}
+
+/* ---- faults */
+
+enum { FAULTS = 9 };
+
+static Attr *own_attr(Op *op, AttrKey key) { return (Attr *)(uintptr_t)op_attr(op, key); }
+
+static OpKind other_kind(OpKind k) {
+  switch (k) {
+    case OP_add: return OP_sub;
+    case OP_sub: return OP_add;
+    case OP_mul: return OP_div;
+    case OP_div: return OP_mul;
+    case OP_max: return OP_min;
+    case OP_relu: return OP_tanh;
+    default: return OP_none;
+  }
+}
+
+/* The letters of one part of a spec exchanged; `at` counts over all pairs of neighbours. */
+static bool exchange_letters(Module *m, Op *op, int at) {
+  Attr *a = own_attr(op, AT_spec);
+  if (!a) return false;
+  char *s = arena_strdup(m->arena, a->u.s);
+  for (char *c = s; *c && c[1]; c++) {
+    if (!isalpha((unsigned char)c[0]) || !isalpha((unsigned char)c[1]) || at-- > 0) continue;
+    char t = c[0];
+    c[0] = c[1], c[1] = t;
+    *a = attr_s(m, AT_spec, s);
+    return true;
+  }
+  return false;
+}
+
+static bool exchange_ints(Module *m, Op *op, AttrKey key, int at) {
+  Attr *a = own_attr(op, key);
+  int64_t list[MAX_RANK * 2];
+  if (!a || a->n < 2 || at >= a->n - 1) return false;
+  memcpy(list, a->u.ints, sizeof *list * (size_t)a->n);
+  int64_t t = list[at];
+  list[at] = list[at + 1], list[at + 1] = t;
+  *a = attr_ints(m, key, a->n, list);
+  return true;
+}
+
+static bool further(Module *m, Op *op, AttrKey key, int at) {
+  Attr *a = own_attr(op, key);
+  const Expr *list[MAX_RANK];
+  if (!a || at >= a->n) return false;
+  for (int i = 0; i < a->n; i++) list[i] = i == at ? ex_addi(m, a->u.exprs[i], 1) : a->u.exprs[i];
+  *a = attr_exprs(m, key, a->n, list);
+  return true;
+}
+
+static bool other_number(Op *op) {
+  static const AttrKey keys[] = {AT_eps, AT_scale, AT_value};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    Attr *a = own_attr(op, keys[i]);
+    if (!a) continue;
+    a->u.f = a->u.f == 0 ? 1 : a->u.f * 1.5;
+    return true;
+  }
+  return false;
+}
+
+static bool other_flag(Module *m, Op *op) {
+  Attr *causal = own_attr(op, AT_causal), *axis = own_attr(op, AT_axis);
+  if (causal) return causal->u.i = !causal->u.i, true;
+  if (op->kind == OP_norm) return *own_attr(op, AT_kind) = attr_s(m, AT_kind, strcmp(op_str(op, AT_kind), "rms") == 0 ? "layer" : "rms"), true;
+  if (axis) return axis->u.i = axis->u.i ? axis->u.i - 1 : 1, true;
+  return false;
+}
+
+/* Another weight of the type, or the same one from another element on. */
+static bool other_weight(Module *m, const Func *f, Op *op, int at) {
+  if (op->kind != OP_param) return false;
+  Param *p = module_param(m, op_str(op, AT_name));
+  if (at == 0 && p->init == INIT_BLOB) {
+    const char *name = arena_printf(m->arena, "%s.moved", p->name);
+    Param *q = module_param(m, name);
+    if (!q) {
+      q = module_param_add(m, name, p->type);
+      p = module_param(m, op_str(op, AT_name));
+      const char *own = q->name;
+      *q = *p;
+      q->name = own;
+      q->offset += dtype_bytes(p->type->dtype);
+    }
+    *own_attr(op, AT_name) = attr_s(m, AT_name, name);
+    return true;
+  }
+  for (size_t i = 0; at == 1 && i < m->params.n; i++)
+    if (&m->params.items[i] != p && m->params.items[i].type == type_of(f, op->out)) return *own_attr(op, AT_name) = attr_s(m, AT_name, m->params.items[i].name), true;
+  return false;
+}
+
+/* Fault number `which` of the operation, in a copy; NULL: there is no such fault. */
+static Func *faulty(Module *m, const Func *f, size_t i, int which, int at) {
+  Func *g = copy_func(m, f);
+  Op *op = &g->ops.items[i];
+  Val *in = (Val *)(uintptr_t)op->in;
+  bool ok = false;
+  switch (which) {
+    case 0:
+      ok = at == 0 && op->nin && op->out && type_of(g, op->in[0]) == type_of(g, op->out) && !op_attr(op, AT_trips);
+      if (ok) replace_uses(g, op->out, op->in[0]);
+      break;
+    case 1:
+      ok = at == 0 && op->nin == 2 && op->in[0] != op->in[1] && type_of(g, op->in[0]) == type_of(g, op->in[1]);
+      if (ok) in[0] = f->ops.items[i].in[1], in[1] = f->ops.items[i].in[0];
+      break;
+    case 2: ok = at == 0 && other_number(op); break;
+    case 3: ok = exchange_letters(m, op, at); break;
+    case 4: ok = exchange_ints(m, op, op->kind == OP_broadcast ? AT_dims : AT_perm, at); break;
+    case 5: ok = further(m, op, op->kind == OP_pad ? AT_low : AT_starts, at); break;
+    case 6: ok = at == 0 && other_flag(m, op); break;
+    case 7: ok = other_weight(m, g, op, at); break;
+    default:
+      ok = at == 0 && other_kind(op->kind) != OP_none;
+      if (ok) op->kind = other_kind(op->kind);
+  }
+  return ok ? g : NULL;
+}
+
+static void replace_func(Module *m, const Func *old, Func *by) {
+  for (size_t i = 0; i < m->funcs.n; i++)
+    if (m->funcs.items[i] == old) m->funcs.items[i] = by;
+}
+
+/* Is the function another one?  Other numbers and larger sizes than the check takes, and no proof. */
+static bool is_wrong(Module *m, const FuncList *before, const char *name) {
+  Arena *a = arena_new();
+  FuncList after = funcs_of(m, a);
+  int64_t *symbols = interp_symbols(m, a);
+  bool wrong = false;
+  for (int seed = 1; seed <= 2; seed++) {
+    for (size_t i = 0; i < m->symbols.n; i++) symbols[i] = m->symbols.items[i].axis < 0 ? (6 + (int64_t)i + seed) * m->symbols.items[i].multiple : 0;
+    for (size_t i = 0; i < m->symbols.n; i++)
+      if (m->symbols.items[i].max && symbols[i] > m->symbols.items[i].max) symbols[i] = m->symbols.items[i].max;
+    for (int d = 0; d < 2; d++) {
+      TrialOptions o = {.domain = (InterpDomain)d, .symbols = symbols, .seed = 900 + (uint64_t)seed, .tolerance = 3e-2, .most_work = 1e9};
+      const char *why;
+      wrong |= d == DOMAIN_FLOAT && trial(m, before, &after, name, &o, a, &why) == TRIAL_DIFFERS;
+    }
+  }
+  arena_free(a);
+  return wrong;
+}
+
+typedef struct Planted {
+  int caught, harmless, missed, proved_wrongly, invalid;
+} Planted;
+
+static void plant(Module *m, const PassWatch *w, const FuncList *before, const char *pass, PassKeeps keeps, Func *good, Func *bad, const char *what, Planted *p) {
+  Diags *diags = diags_new(m->arena);
+  PassChecks checks = {.most_work = 1e9};
+  replace_func(m, good, bad);
+  if (!verify_func(m, bad, diags)) {
+    p->invalid++;
+  } else {
+    pass_check(&checks, w, m, pass, keeps);
+    const PassCheck *c = found(&checks, pass);
+    if (c && c->how == PASS_DIFFERS) p->caught++;
+    else if (!is_wrong(m, before, good->name)) p->harmless++;
+    else {
+      (c && c->how == PASS_PROVED ? p->proved_wrongly++ : p->missed++);
+      CHECKF(false, "%s: a fault is %s", what, c ? pass_how_name(c->how) : "not seen");
+    }
+  }
+  replace_func(m, bad, good);
+}
+
+/* All single faults in what the pass leaves of all functions; `first` runs before it. */
+static Planted plant_all(const char *file, const char *first, const char *pass, PassKeeps keeps, int every) {
+  Planted p = {0};
+  Arena *a = arena_new();
+  Module *m = load_text(a, arena_printf(a, "tests/text/%s.ir", file));
+  Diags *diags = diags_new(a);
+  int number = 0;
+  if (!m || !pipeline_run(m, first, &(PassOptions){0}, diags)) return p;
+  FuncList before = funcs_of(m, a);
+  const PassWatch *w = pass_watch(m);
+  CHECK(pipeline_run(m, pass, &(PassOptions){.verify = true}, diags));
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    Func *f = m->funcs.items[k];
+    if (!funcs_find(&before, f->name)) continue;
+    for (size_t i = 0; i < f->ops.n; i++)
+      for (int which = 0; which < FAULTS; which++)
+        for (int at = 0; at < 12; at++) {
+          Func *g = faulty(m, f, i, which, at);
+          if (!g || number++ % every) continue;
+          plant(m, w, &before, pass, keeps, f, g, arena_printf(a, "%s: %s %%%s, fault %d.%d", file, pass, f->ops.items[i].name, which, at), &p);
+        }
+  }
+  printf("%-20s %-14s %4d caught, %3d harmless, %3d invalid, %d missed, %d proved\n", file, pass, p.caught, p.harmless, p.invalid, p.missed, p.proved_wrongly);
+  module_free(m);
+  arena_free(a);
+  return p;
+}
+
+static void faults(void) {
+  static const struct {
+    const char *file, *first, *pass;
+    PassKeeps keeps;
+    int least, every;
+  } cases[] = {
+      {"fold", "", "fold", KEEPS_FIELD, 20, 1},
+      {"channels_last", "", "channels_last", KEEPS_FIELD, 30, 1},
+      {"views", "", "views", KEEPS_FIELD, 20, 1},
+      {"recognise", "", "recognise", KEEPS_REALS, 20, 1},
+      {"widen", "", "widen", KEEPS_REALS, 4, 1},
+      {"prepare", "", "prepare", KEEPS_FIELD, 5, 1},
+      {"hoist", "", "hoist", KEEPS_FIELD, 20, 1},
+      {"dce", "", "dce", KEEPS_FIELD, 1, 1},
+      {"order", "", "order", KEEPS_FIELD, 1, 1},
+      {"inline", "", "inline", KEEPS_FIELD, 1, 1},
+      {"loop_fold", "", "fold", KEEPS_FIELD, 10, 1},
+      {"loop_recognise", "", "recognise", KEEPS_REALS, 20, 1},
+      {"loop_views", "", "views", KEEPS_FIELD, 8, 1},
+      {"loop_channels_last", "", "channels_last", KEEPS_FIELD, 20, 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Planted p = plant_all(cases[i].file, cases[i].first, cases[i].pass, cases[i].keeps, cases[i].every);
+    CHECKF(p.caught >= cases[i].least, "%s: %d faults caught", cases[i].file, p.caught);
+  }
+}
+
+int main(void) {
+  RUN(text_programs);
+  RUN(example_models);
+  printf("%d passes proved, %d compared\n", proved, compared);
+  RUN(faults);
+  return test_summary();
+}
