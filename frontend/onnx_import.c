@@ -14,6 +14,7 @@
 enum { OPSET_MIN = 1, OPSET_MAX = 28 };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
+Evaluation *import_evaluation(Import *im) { return &im->evaluation; }
 
 static const OnnxOp onnx_ops[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
@@ -295,6 +296,38 @@ static bool check_result(Node *n, size_t k, const Type *t) {
   return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k, type_string(n->m, t));
 }
 
+/* What the node made is known: its operations are not needed, and what reads it reads the elements.  Unless it runs graphs, whose values
+ * other nodes of them may have, or took a weight, which is named once. */
+static void take_back(Node *n, size_t ops, size_t values, const Val *before) {
+  Func *f = n->b->f;
+  f->ops.n = ops, f->values.n = values;
+  evaluate_forget(import_evaluation(n->im), values);
+  for (size_t k = 0; k < n->proto->n_input; k++)
+    if (n->in[k] && n->in[k]->val >= values) n->in[k]->val = before[k];
+  for (size_t k = 0; k < n->proto->n_output; k++)
+    if (n->out[k] && n->out[k]->val >= values) n->out[k]->val = 0;
+}
+
+/* Small results of integers are looked at where they are made: later nodes choose what to build by them. */
+static bool results_known(Node *n) {
+  bool all = true;
+  for (size_t k = 0; k < n->proto->n_output; k++) {
+    Item *out = n->out[k];
+    int64_t elements;
+    if (!out || !out->val) continue;
+    bool small = !dtype_is_float(out->type->dtype) && ex_get_const(type_elements(n->m, out->type), &elements) && elements <= KNOWN_MAX;
+    if (small) out->known = fact_known(n->m, evaluate(import_evaluation(n->im), out->val));
+    all = all && out->known.items;
+  }
+  return all;
+}
+
+static bool has_graphs(const Onnx__NodeProto *proto) {
+  for (size_t i = 0; i < proto->n_attribute; i++)
+    if (proto->attribute[i]->g || proto->attribute[i]->n_graphs) return true;
+  return false;
+}
+
 static bool import_node(Import *im, size_t i) {
   const Onnx__NodeProto *proto = im->g->nodes.items[i];
   Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
@@ -313,13 +346,16 @@ static bool import_node(Import *im, size_t i) {
   }
   im->b.loc = onnx_node_loc(im, i);
   im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
-  size_t ops_before = im->b.f->ops.n, errors = im->d->errors;
+  size_t ops_before = im->b.f->ops.n, values_before = im->b.f->values.n, params_before = im->m->params.n, errors = im->d->errors;
+  Val *before = ARENA_ARRAY(im->m->arena, Val, proto->n_input);
+  for (size_t k = 0; k < proto->n_input; k++) before[k] = n.in[k] ? n.in[k]->val : 0;
   bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
   if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
   if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
   for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
   if (ok) name_result(&n, ops_before);
+  if (ok && results_known(&n) && !has_graphs(proto) && im->m->params.n == params_before) take_back(&n, ops_before, values_before, before);
   return ok;
 }
 
@@ -373,6 +409,7 @@ bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Di
   import_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
   im.b.loc = im.loc;
+  im.evaluation = (Evaluation){.m = m, .f = im.b.f};
   if (!read_opset(&im)) return false;
   if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &g.nodes)) return false;
   bool ok = import_initializers(&im);

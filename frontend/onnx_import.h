@@ -3,7 +3,7 @@
  * In: an OnnxFile (onnx_file.h) and sizes for some of its symbolic dimensions.  Out: function "main" in
  * the given module.  Initializers become params that refer to the file's bytes; nodes become primitives
  * and composites (onnx_ops.def is the list); the shape arithmetic that exporters write around reshapes is
- * evaluated on the way over symbolic sizes (onnx_known.h), so that every extent is an expression of the
+ * evaluated on the way over symbolic sizes (onnx_evaluate.h), so that every extent is an expression of the
  * input dimensions.
  *
  * Not done: sequences, optionals, strings, training information; control flow whose sizes depend on data

@@ -36,6 +36,7 @@ struct Import {
   OnnxDims dims;
   int64_t opset;
   Builder b;
+  Evaluation evaluation; /* of what is built */
   Loc loc;        /* the file */
   NameMap taken;  /* names of nodes; see unique_node_name */
   bool unknown_as_opaque;

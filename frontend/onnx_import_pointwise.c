@@ -4,27 +4,9 @@
 
 #include "frontend/onnx_import_private.h"
 
-/* Evaluates the node when all its inputs are known; false: build it. */
-static bool all_known(Node *n, OpKind kind, DType result) {
-  Known in[3];
-  for (size_t i = 0; i < n->proto->n_input && i < 3; i++) {
-    in[i] = input_known(n, i);
-    if (!in[i].items) return false;
-  }
-  Known k = known_pointwise(n->m, kind, result, (int)n->proto->n_input, in);
-  return k.items && set_known(n, 0, k);
-}
+bool import_unary(Node *n) { return set_output(n, 0, build_unary(n->b, (OpKind)n->op->arg, input(n, 0))); }
 
-bool import_unary(Node *n) {
-  OpKind kind = (OpKind)n->op->arg;
-  return all_known(n, kind, input_type(n, 0)->dtype) || set_output(n, 0, build_unary(n->b, kind, input(n, 0)));
-}
-
-bool import_binary(Node *n) {
-  OpKind kind = (OpKind)n->op->arg;
-  DType result = op_class(kind) == OC_COMPARE ? DT_bool : input_type(n, 0)->dtype;
-  return all_known(n, kind, result) || set_output(n, 0, binary(n, kind, input(n, 0), input(n, 1)));
-}
+bool import_binary(Node *n) { return set_output(n, 0, binary(n, (OpKind)n->op->arg, input(n, 0), input(n, 1))); }
 
 bool import_variadic(Node *n) {
   OpKind kind = (OpKind)n->op->arg;
@@ -32,7 +14,6 @@ bool import_variadic(Node *n) {
     set_alias(n, 0, n->in[0]);
     return true;
   }
-  if (n->proto->n_input == 2 && all_known(n, kind, input_type(n, 0)->dtype)) return true;
   Val x = input(n, 0);
   for (size_t i = 1; i < n->proto->n_input; i++) x = binary(n, kind, x, input(n, i));
   return set_output(n, 0, x);
@@ -66,7 +47,6 @@ bool import_mod(Node *n) {
   bool like_c = node_int(n, "fmod", 0) != 0;
   DType t = input_type(n, 0)->dtype;
   if (!like_c && dtype_is_float(t) && n->opset < 28) return node_error(n, "fmod must be 1 for %s", dtype_name(t));
-  if (!like_c && all_known(n, OP_mod, t)) return true;
   Val x = input(n, 0), y = input(n, 1), r = binary(n, OP_mod, x, y);
   if (like_c || dtype_class(t) == DTC_U) return set_output(n, 0, r);
   Val other_sign = binary(n, OP_ne, binary_number(n, OP_lt, r, 0), binary_number(n, OP_lt, y, 0));
@@ -100,10 +80,7 @@ bool import_pow(Node *n) {
   return y && set_output(n, 0, power(n, x, y));
 }
 
-bool import_where(Node *n) {
-  return all_known(n, OP_select, input_type(n, 1)->dtype) ||
-         set_output(n, 0, select3(n, input(n, 0), input(n, 1), input(n, 2)));
-}
+bool import_where(Node *n) { return set_output(n, 0, select3(n, input(n, 0), input(n, 1), input(n, 2))); }
 
 /* Known integers become floats without a cast. */
 static Val cast_known(Node *n, const Known *k, DType to) {
@@ -120,7 +97,6 @@ static Val cast_known(Node *n, const Known *k, DType to) {
 static bool cast_to(Node *n, DType to) {
   Known k = input_known(n, 0);
   double value;
-  if (all_known(n, OP_cast, to)) return true;
   if (k.items && dtype_is_float(to) && dtype_class(k.type->dtype) != DTC_B) {
     Val v = k.n == 1 && input_number(n, 0, &value) ? build_splat(n->b, type_with_dtype(n->m, k.type, to), value)
                                                    : cast_known(n, &k, to);

@@ -8,7 +8,7 @@
 #define APC_FRONTEND_ONNX_IMPORT_PRIVATE_H
 
 #include "frontend/onnx_import.h"
-#include "frontend/onnx_known.h"
+#include "frontend/onnx_evaluate.h"
 
 /* An ONNX value while importing.  It is built (val) only when an operation needs it: until then it may be
  * known elements, or a tensor of the file. */
@@ -19,6 +19,7 @@ typedef struct Item {
   Known known;
   const Onnx__TensorProto *tensor; /* initializer or Constant */
   OnnxData data;
+  const Fact *fact;                /* of the tensor, once somebody asked */
   bool is_weight;                  /* an initializer, as opposed to a Constant */
   int producer;                    /* index of the node that defines it; -1: none */
   bool used;
@@ -58,6 +59,7 @@ bool import_opaque(Node *n); /* of an operator that is not in the table */
 
 __attribute__((format(printf, 2, 3))) bool node_error(Node *n, const char *format, ...);
 OnnxFile *import_file(const Import *im);
+Evaluation *import_evaluation(Import *im);
 const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value); /* what the graph declares of it; NULL */
 const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d); /* onnx_dims.h */
 void import_rename(Import *im, const char *name, Item *to); /* the name means that item from now on */
@@ -66,7 +68,8 @@ void import_rename(Import *im, const char *name, Item *to); /* the name means th
 bool has_input(const Node *n, size_t i);
 const Type *input_type(const Node *n, size_t i);  /* the input must be present */
 Val input(Node *n, size_t i);                     /* built; 0 after an error, or when absent */
-Known input_known(const Node *n, size_t i);       /* items NULL: absent or not known */
+Known input_known(Node *n, size_t i);             /* items NULL: absent or not known */
+const Fact *input_fact(Node *n, size_t i);        /* NULL: absent */
 /* A shape-like input: known, of rank 1 (or a scalar).  False after an error that names it by `what`. */
 bool input_exprs(Node *n, size_t i, const char *what, Known *out);
 
@@ -75,6 +78,8 @@ bool input_shape(Node *n, size_t i, const char *what, Known *out);
 bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count); /* constants; KNOWN_MAX fit */
 /* Constant floats, at most `max`. */
 bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count);
+/* Reports that an input is no constant, or no expression of sizes: what it is, and the nodes that it comes through. */
+bool input_refused(Node *n, size_t i, const char *what);
 bool node_extent(Node *n, double x, int64_t *out); /* an extent that was computed, rounded down; false after an error */
 bool input_number(Node *n, size_t i, double *out); /* a constant of one element; false without a report */
 
@@ -105,8 +110,7 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Item *const *in, co
 /* Builds what the graph reads from outside, so that nothing of it is first built inside a loop. */
 bool import_captured(Node *n, const Onnx__GraphProto *proto);
 Item *new_item(Node *n, const char *name, Val v);
-bool item_number(Node *n, const Item *item, double *out); /* as input_number */
-bool constant_number(Node *n, Val v, double *out);        /* of one element, made of constants alone (onnx_constant.c) */
+bool item_number(Node *n, Item *item, double *out); /* as input_number */
 
 /* ---- helpers */
 /* Negative axes count from `rank`; false after an error. */

@@ -23,25 +23,10 @@ static bool read_reduce(Node *n, Reduce *r) {
 static Val reduced(Node *n, const Reduce *r, Reduction how, Val x) { return r->none ? x : reduce_axes(n, how, x,
     r->axes, r->keepdims); }
 
-static bool reduce_known(Node *n, const Reduce *r, Reduction how) {
-  Known k = input_known(n, 0);
-  const Type *t = input_type(n, 0);
-  const Expr *dims[MAX_RANK];
-  int rank = 0;
-  if (!k.items || r->none) return false;
-  for (int d = 0; d < t->rank; d++) {
-    if (!(r->axes >> d & 1)) dims[rank++] = t->dims[d];
-    else if (r->keepdims) dims[rank++] = ex_const(n->m, 1);
-  }
-  Known result = known_reduce(n->m, how, &k, type_get(n->m, t->dtype, rank, dims), r->axes);
-  return result.items && set_known(n, 0, result);
-}
-
 bool import_reduce(Node *n) {
   Reduce r;
   Reduction how = (Reduction)n->op->arg;
   if (!read_reduce(n, &r)) return false;
-  if (reduce_known(n, &r, how)) return true;
   Val x = input(n, 0);
   if (!x || input_type(n, 0)->dtype != DT_bool) return set_output(n, 0, reduced(n, &r, how, x));
   how = how == RED_MAX ? RED_OR : how == RED_MIN ? RED_AND : how; /* from 20 on, for bool */

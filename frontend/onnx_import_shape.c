@@ -14,7 +14,7 @@ bool import_dropout(Node *n) {
   double ratio = 0.5;
   bool off = !has_input(n, 2) || (training.n == 1 && ex_is_const(training.items[0], 0));
   if (!off && !training.items)
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Dropout: training_mode is computed from data");
+    return input_refused(n, 2, "training_mode");
   if (!off && !(input_number(n, 1, &ratio) && ratio == 0))
     return node_error(n, "training_mode is true: export the model for inference");
   set_alias(n, 0, n->in[0]);
@@ -28,10 +28,6 @@ static bool reshaped(Node *n, int rank, const Expr *const *dims) {
   if (type == input_type(n, 0)) return import_identity(n);
   if (type_elements(n->m, type) != type_elements(n->m, input_type(n, 0)))
     return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, input_type(n, 0)), type_string(n->m, type));
-  int same[KNOWN_MAX];
-  for (int i = 0; i < KNOWN_MAX; i++) same[i] = i;
-  Known in = input_known(n, 0), k = known_pick(n->m, &in, type, same);
-  if (k.items) return set_known(n, 0, k);
   return set_output(n, 0, build_reshape(n->b, input(n, 0), rank, dims));
 }
 
@@ -131,22 +127,13 @@ bool import_transpose(Node *n) {
 }
 
 bool import_expand(Node *n) {
-  Known shape, in = input_known(n, 0);
+  Known shape;
   const Expr *dims[MAX_RANK];
   int rank;
   if (!input_shape(n, 1, "the shape", &shape)) return false;
   const Type *t = input_type(n, 0), *target = type_get(n->m, t->dtype, shape.n, shape.items);
   if (!known_broadcast(n->m, t, target, &rank, dims))
     return node_error(n, "%s does not expand to %s", type_string(n->m, t), type_string(n->m, target));
-  if (in.items) { /* as if a tensor of the wanted shape were added */
-    const Expr *zeros[KNOWN_MAX];
-    int64_t elements;
-    for (int i = 0; i < KNOWN_MAX; i++) zeros[i] = ex_const(n->m, 0);
-    if (ex_get_const(type_elements(n->m, target), &elements) && elements <= KNOWN_MAX && t->dtype != DT_bool) {
-      Known both[] = {in, known_make(n->m, target, zeros)}, k = known_pointwise(n->m, OP_add, t->dtype, 2, both);
-      if (k.items) return set_known(n, 0, k);
-    }
-  }
   return set_output(n, 0, broadcast(n, input(n, 0), rank, dims));
 }
 

@@ -5,39 +5,7 @@
 #include "frontend/onnx_import_private.h"
 #include "ir/index_bound.h"
 
-/* Elements of input `in` along `axis` at start + i * step for i in [0, count), when they are known. */
-static bool pick_known(Node *n, size_t out, const Known *k, int axis, int64_t start, int64_t count, int64_t step) {
-  const Expr *dims[MAX_RANK];
-  int source[KNOWN_MAX], inner = 1, outer = 1;
-  if (!k->items) return false;
-  for (int d = 0; d < k->type->rank; d++) dims[d] = d == axis ? ex_const(n->m, count) : k->type->dims[d];
-  const Type *type = type_get(n->m, k->type->dtype, k->type->rank, dims);
-  if (k->n == 0 || count <= 0) return set_known(n, out, known_pick(n->m, k, type, source)); /* no elements, but large extents perhaps */
-  for (int d = 0; d < k->type->rank; d++) {
-    if (d < axis) outer *= (int)k->type->dims[d]->value;
-    if (d > axis) inner *= (int)k->type->dims[d]->value;
-  }
-  int have = (int)k->type->dims[axis]->value, at = 0;
-  for (int o = 0; o < outer; o++)
-    for (int64_t c = 0; c < count; c++)
-      for (int i = 0; i < inner; i++) source[at++] = (o * have + (int)(start + c * step)) * inner + i;
-  return set_known(n, out, known_pick(n->m, k, type, source));
-}
-
 /* ---- Concat */
-
-static bool concat_known(Node *n, int axis) {
-  const Expr *items[KNOWN_MAX];
-  const Type *first = input_type(n, 0);
-  int total = 0;
-  if (first->rank != 1 || axis != 0) return false;
-  for (size_t i = 0; i < n->proto->n_input; i++) {
-    Known k = input_known(n, i);
-    if (!k.items || k.type->rank != 1 || k.type->dtype != first->dtype || total + k.n > KNOWN_MAX) return false;
-    for (int e = 0; e < k.n; e++) items[total++] = k.items[e];
-  }
-  return set_known(n, 0, known_make(n->m, type_of_ints(n->m, first->dtype, 1, (int64_t[]){total}), items));
-}
 
 bool import_concat(Node *n) {
   int axis, count = 0;
@@ -46,7 +14,6 @@ bool import_concat(Node *n) {
     if (!has_input(n, i)) return node_error(n, "input %zu is missing", i);
   if (!has_attr(n, "axis")) return node_error(n, "has no axis");
   if (!node_axis(n, node_int(n, "axis", 0), input_type(n, 0)->rank, &axis)) return false;
-  if (concat_known(n, axis)) return true;
   for (size_t i = 0; i < n->proto->n_input; i++) {
     if (count == 16) part[0] = build_concat(n->b, 16, part, axis), count = 1;
     if (!(part[count++] = input(n, i))) return false;
@@ -69,18 +36,6 @@ static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
   }
   Val x = build_slice(n->b, input(n, 0), axis, place, ex_const(n->m, 1), 1);
   return set_output(n, 0, index_rank == 0 ? drop_dims(n, x, 1u << axis) : x);
-}
-
-static bool gather_known(Node *n, const Known *table, const Known *index) {
-  int64_t places[KNOWN_MAX];
-  int source[KNOWN_MAX];
-  if (!table->items || table->type->rank != 1 || !known_constants(index, places)) return false;
-  for (int i = 0; i < index->n; i++) {
-    int64_t at = places[i] < 0 ? places[i] + table->n : places[i];
-    if (at < 0 || at >= table->n) return node_error(n, "index %" PRId64 " is outside %d elements", places[i], table->n);
-    source[i] = (int)at;
-  }
-  return set_known(n, 0, known_pick(n->m, table, type_with_dtype(n->m, index->type, table->type->dtype), source));
 }
 
 /* A table of constant extent met by a symbolic size: the size is bounded by the table, which is what the
@@ -135,12 +90,11 @@ static bool bound_positions(Node *n, Val index, const Expr *table) {
 
 bool import_gather(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
-  Known table = input_known(n, 0), index = input_known(n, 1);
+  Known index = input_known(n, 1);
   int axis = 0;
   size_t errors = n->b->diags->errors;
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
   if (t->rank - 1 + ti->rank > MAX_RANK) return node_error(n, "a result of %d dimensions", t->rank - 1 + ti->rank);
-  if (gather_known(n, &table, &index)) return true;
   if (index.n == 1 && index.type->rank <= 1 && gather_one(n, axis, index.items[0], index.type->rank)) return true;
   if (n->b->diags->errors != errors) return false;
   Val at = input(n, 1);
@@ -208,15 +162,8 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
   return true;
 }
 
-static bool slice_known(Node *n, const Cut *cut) {
-  Known in = input_known(n, 0);
-  int64_t start, count;
-  return ex_get_const(cut->start, &start) && ex_get_const(cut->count, &count) &&
-         pick_known(n, 0, &in, cut->axis, start, count, cut->step);
-}
-
 /* Bounds that are not known: only how many; they may move with a loop. */
-static Known computed_list(const Node *n, size_t i) {
+static Known computed_list(Node *n, size_t i) {
   const Type *t = input_type(n, i);
   int64_t count;
   bool list = t->rank == 1 && dtype_class(t->dtype) == DTC_I && ex_get_const(t->dims[0], &count) && count <= MAX_RANK;
@@ -267,7 +214,6 @@ bool import_slice(Node *n) {
       continue;
     }
     if (!read_cut(n, t->dims[cut.axis], k[0].items[i], k[1].items[i], &cut)) return false;
-    if (k[0].n == 1 && slice_known(n, &cut)) return true;
     if (!x && !(x = input(n, 0))) return false;
     x = cut.step > 0 ? build_slice(n->b, x, cut.axis, cut.start, cut.count, cut.step)
                      : gather_progression(n, x, cut.axis, cut.start, cut.count, cut.step);
@@ -308,14 +254,10 @@ bool import_split(Node *n) {
   const Type *t = input_type(n, 0);
   size_t parts = n->proto->n_output;
   const Expr **size = ARENA_ARRAY(n->m->arena, const Expr *, parts), *start = ex_const(n->m, 0);
-  Known in = input_known(n, 0);
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis) || !split_sizes(n, t->dims[axis], parts, size)) return false;
   for (size_t i = 0; i < parts; i++) {
-    int64_t from, count;
-    bool known = in.items && ex_get_const(start, &from) && ex_get_const(size[i], &count) && pick_known(n, i, &in,
-        axis, from, count, 1);
-    if (!known && wants(n, i) && !set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
+    if (wants(n, i) && !set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
     start = ex_add(n->m, start, size[i]);
   }
   return true;
@@ -387,7 +329,7 @@ bool import_pad(Node *n) {
     return node_error(n, "mode is \"%s\"", mode);
   if (!pad_amounts(n, t->rank, low, high)) return false;
   if (n->opset >= 11 && has_input(n, 2) && !input_number(n, 2, &value))
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Pad: the padding value is computed from data");
+    return input_refused(n, 2, "the padding value");
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++) {
     x = crop(n, x, d, &low[d], &high[d]);

@@ -137,8 +137,7 @@ bool import_range(Node *n) {
   if (start.n == 1 && limit.n == 1 && step.n == 1 && known_range(n, &start, &limit, &step)) return true;
   for (size_t i = 0; i < 3; i++)
     if (!input_number(n, i, &f[i]))
-      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Range: input \"%s\" is computed from data",
-          n->proto->input[i]);
+      return input_refused(n, i, i == 0 ? "the start" : i == 1 ? "the limit" : "the step");
   double count = f[2] != 0 ? ceil((f[1] - f[0]) / f[2]) : -1;
   if (!(count >= 0)) count = f[2] != 0 && !isnan(count) ? 0 : -1;
   if (count < 0) return node_error(n, "no range goes from %g to %g by %g", f[0], f[1], f[2]);

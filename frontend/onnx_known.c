@@ -58,7 +58,50 @@ static Bounds symbol_bounds(const Module *m, const Expr *e) {
   return (Bounds){s->min, s->max ? s->max : INT64_MAX};
 }
 
-Bounds known_bounds(const Module *m, const Expr *e) {
+/* coefficient * (numerator div divisor), the coefficient a multiple of the divisor. */
+typedef struct Floor {
+  const Expr *numerator;
+  int64_t times, divisor; /* times = coefficient / divisor */
+} Floor;
+
+static bool is_floor(const Expr *e, Floor *f) {
+  const Expr *div = e->kind == EX_MUL && e->n == 1 ? e->args[0] : e;
+  int64_t coefficient = e->kind == EX_MUL ? e->value : 1;
+  if (div->kind != EX_DIV || !ex_get_const(div->args[1], &f->divisor) || coefficient % f->divisor != 0) return false;
+  f->numerator = div->args[0];
+  f->times = coefficient / f->divisor;
+  return true;
+}
+
+static Bounds terms_bounds(Module *m, const Expr *e) {
+  Bounds r = {e->value, e->value};
+  if (e->kind != EX_ADD) return known_bounds(m, e);
+  for (int i = 0; i < e->n; i++) r = add_bounds(r, known_bounds(m, e->args[i]));
+  return r;
+}
+
+/* A remainder is a sum, x - c * (x div c), of terms that may be anything: c * (x div c) = x - r with r in [0, c - 1]. */
+static Bounds sum_bounds(Module *m, const Expr *e) {
+  Bounds best = terms_bounds(m, e), rest = {0, 0};
+  const Expr *left = e;
+  Floor f;
+  for (int i = 0; i < e->n && !m->expr_fault; i++) {
+    if (!is_floor(e->args[i], &f)) continue;
+    const Expr *without = ex_add(m, ex_sub(m, left, e->args[i]), ex_muli(m, f.numerator, f.times));
+    if (m->expr_fault) {
+      m->expr_fault = NULL; /* only tried */
+      break;
+    }
+    Bounds remainder = mul_bounds((Bounds){0, f.divisor - 1}, (Bounds){-f.times, -f.times}), more = add_bounds(rest, remainder);
+    Bounds b = add_bounds(terms_bounds(m, without), more);
+    if (b.low <= best.low && b.high >= best.high) continue;
+    best = (Bounds){b.low > best.low ? b.low : best.low, b.high < best.high ? b.high : best.high};
+    left = without, rest = more;
+  }
+  return best;
+}
+
+Bounds known_bounds(Module *m, const Expr *e) {
   Bounds r = {e->value, e->value}, b;
   switch (e->kind) {
     case EX_CONST: return r;
@@ -67,9 +110,7 @@ Bounds known_bounds(const Module *m, const Expr *e) {
     case EX_MUL:
       for (int i = 0; i < e->n; i++) r = mul_bounds(r, known_bounds(m, e->args[i]));
       return r;
-    case EX_ADD:
-      for (int i = 0; i < e->n; i++) r = add_bounds(r, known_bounds(m, e->args[i]));
-      return r;
+    case EX_ADD: return sum_bounds(m, e);
     case EX_MIN:
     case EX_MAX:
       r = known_bounds(m, e->args[0]);
@@ -88,7 +129,7 @@ bool known_ge(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, 
 bool known_gt(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, ex_sub(m, a, b)).low > 0; }
 bool known_ne(Module *m, const Expr *a, const Expr *b) { return known_gt(m, a, b) || known_gt(m, b, a); }
 
-bool known_extents(const Module *m, int rank, const Expr *const *dims) {
+bool known_extents(Module *m, int rank, const Expr *const *dims) {
   for (int d = 0; d < rank; d++) {
     Bounds b = known_bounds(m, dims[d]);
     if (b.high < 0 || b.low > MAX_EXTENT) return false;
@@ -121,81 +162,6 @@ bool known_constants(const Known *k, int64_t *out) {
   return true;
 }
 
-/* ---- elementwise */
-
-static const Expr *boolean(Module *m, bool yes, bool no) { return yes ? ex_const(m, 1) : no ? ex_const(m, 0) : NULL; }
-
-static const Expr *compare(Module *m, OpKind kind, const Expr *x, const Expr *y) {
-  switch (kind) {
-    case OP_eq: return boolean(m, x == y, known_ne(m, x, y));
-    case OP_ne: return boolean(m, known_ne(m, x, y), x == y);
-    case OP_lt: return boolean(m, known_gt(m, y, x), known_ge(m, x, y));
-    case OP_le: return boolean(m, known_ge(m, y, x), known_gt(m, x, y));
-    case OP_gt: return boolean(m, known_gt(m, x, y), known_ge(m, y, x));
-    case OP_ge: return boolean(m, known_ge(m, x, y), known_gt(m, y, x));
-    default: return NULL;
-  }
-}
-
-/* Truncating division and remainder equal the flooring ones where nothing is negative. */
-static bool divides_plainly(Module *m, const Expr *x, const Expr *y) {
-  return known_bounds(m, x).low >= 0 && known_bounds(m, y).low >= 1;
-}
-
-static const Expr *logic(Module *m, OpKind kind, const Expr *x, const Expr *y) {
-  int64_t a, b;
-  if (!ex_get_const(x, &a) || !ex_get_const(y, &b)) return NULL;
-  return ex_const(m, kind == OP_and ? a & b : kind == OP_or ? a | b : a ^ b);
-}
-
-static const Expr *binary(Module *m, OpKind kind, const Expr *x, const Expr *y) {
-  switch (kind) {
-    case OP_add: return ex_add(m, x, y);
-    case OP_sub: return ex_sub(m, x, y);
-    case OP_mul: return ex_mul(m, x, y);
-    case OP_div: return divides_plainly(m, x, y) ? ex_div(m, x, y) : NULL;
-    case OP_mod: return divides_plainly(m, x, y) ? ex_mod(m, x, y) : NULL;
-    case OP_max: return ex_max(m, x, y);
-    case OP_min: return ex_min(m, x, y);
-    case OP_and:
-    case OP_or:
-    case OP_xor: return logic(m, kind, x, y);
-    default: return compare(m, kind, x, y);
-  }
-}
-
-static const Expr *unary(Module *m, OpKind kind, DType to, const Expr *x) {
-  const Expr *zero = ex_const(m, 0);
-  switch (kind) {
-    case OP_neg: return ex_sub(m, zero, x);
-    case OP_not: return compare(m, OP_eq, x, zero);
-    case OP_abs: return known_bounds(m, x).low >= 0 ? x : known_bounds(m, x).high <= 0 ? ex_sub(m, zero, x) : NULL;
-    case OP_relu: return ex_max(m, x, zero);
-    case OP_sign: return known_gt(m, x, zero) ? ex_const(m, 1) : x == zero ? x : known_gt(m, zero, x) ? ex_const(m,
-        -1) : NULL;
-    case OP_cast: return to == DT_bool ? compare(m, OP_ne, x, zero) : x;
-    default: return NULL;
-  }
-}
-
-static const Expr *element(Module *m, OpKind kind, DType result, int nin, const Expr *const *x) {
-  int64_t condition;
-  if (kind == OP_select) return ex_get_const(x[0], &condition) ? x[condition ? 1 : 2] : NULL;
-  return nin == 1 ? unary(m, kind, result, x[0]) : binary(m, kind, x[0], x[1]);
-}
-
-/* Values of 64 bits only: wrapping of narrower types is not modelled. */
-static bool fits(const Module *m, DType t, const Expr *e) {
-  Bounds b = known_bounds(m, e);
-  if (dtype_class(t) == DTC_B) return true;
-  if (dtype_class(t) == DTC_F) return false;
-  int bits = (int)dtype_bytes(t) * 8;
-  if (bits == 64) return dtype_class(t) == DTC_I || b.low >= 0;
-  int64_t span = (int64_t)1 << (dtype_class(t) == DTC_I ? bits - 1 : bits);
-  if (e->kind != EX_CONST) return bits >= 32; /* sizes are assumed below 2^31, as the exporter did */
-  return b.high < span && b.low >= (dtype_class(t) == DTC_I ? -span : 0);
-}
-
 bool known_broadcast(Module *m, const Type *x, const Type *y, int *rank, const Expr **dims) {
   *rank = x->rank > y->rank ? x->rank : y->rank;
   for (int i = 0; i < *rank; i++) {
@@ -205,75 +171,4 @@ bool known_broadcast(Module *m, const Type *x, const Type *y, int *rank, const E
     dims[i] = ex_is_const(p, 1) ? q : p;
   }
   return true;
-}
-
-/* The operand element that result index `at` of a tensor of `type` reads. */
-static int source_index(const Type *type, const Type *operand, int at) {
-  int index = 0, scale = 1;
-  for (int d = type->rank - 1; d >= 0; d--) {
-    int o = d - (type->rank - operand->rank), extent = (int)type->dims[d]->value;
-    if (o >= 0 && operand->dims[o]->value != 1) {
-      index += at % extent * scale;
-      scale *= extent;
-    }
-    at /= extent;
-  }
-  return index;
-}
-
-Known known_pointwise(Module *m, OpKind kind, DType result, int nin, const Known *in) {
-  const Expr *dims[MAX_RANK], *items[KNOWN_MAX], *x[3];
-  const Type *type = in[0].type;
-  int rank;
-  for (int i = 0; i < nin; i++) {
-    if (!in[i].items || !known_broadcast(m, type, in[i].type, &rank, dims)) return (Known){0};
-    type = type_get(m, result, rank, dims);
-  }
-  int64_t n;
-  if (!ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (Known){0};
-  for (int e = 0; e < n; e++) {
-    for (int i = 0; i < nin; i++) x[i] = in[i].items[source_index(type, in[i].type, e)];
-    items[e] = element(m, kind, result, nin, x);
-    if (!items[e] || !fits(m, result, items[e])) return (Known){0};
-  }
-  return known_make(m, type, items);
-}
-
-/* ---- moving and reducing */
-
-Known known_pick(Module *m, const Known *k, const Type *type, const int *source) {
-  const Expr *items[KNOWN_MAX];
-  int64_t n;
-  if (!k->items || !ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (Known){0};
-  for (int i = 0; i < n; i++) items[i] = k->items[source[i]];
-  return known_make(m, type, items);
-}
-
-static const Expr *combine(Module *m, Reduction r, const Expr *x, const Expr *y) {
-  switch (r) {
-    case RED_SUM: return ex_add(m, x, y);
-    case RED_PRODUCT: return ex_mul(m, x, y);
-    case RED_MAX: return ex_max(m, x, y);
-    case RED_MIN: return ex_min(m, x, y);
-    default: return NULL;
-  }
-}
-
-Known known_reduce(Module *m, Reduction r, const Known *k, const Type *type, unsigned axes) {
-  const Expr *items[KNOWN_MAX] = {NULL};
-  if (!k->items || k->n == 0) return (Known){0};
-  for (int e = 0; e < k->n; e++) {
-    int at = e, to = 0, scale = 1;
-    for (int d = k->type->rank - 1; d >= 0; d--) {
-      int extent = (int)k->type->dims[d]->value;
-      if (!(axes >> d & 1)) {
-        to += at % extent * scale;
-        scale *= extent;
-      }
-      at /= extent;
-    }
-    items[to] = items[to] ? combine(m, r, items[to], k->items[e]) : k->items[e];
-    if (!items[to] || !fits(m, type->dtype, items[to])) return (Known){0};
-  }
-  return known_make(m, type, items);
 }

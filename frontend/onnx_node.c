@@ -110,13 +110,19 @@ static Val const_of_item(Node *n, const Item *item, const uint8_t *bytes) {
   return const_ints(n, item->type, (int)d->elements, list);
 }
 
+static FactTensor tensor_of_item(const Node *n, const Item *item) {
+  return (FactTensor){onnx_file_bytes(import_file(n->im), &item->data), item->type, item->data.elements};
+}
+
 static Val value_of_tensor(Node *n, const Item *item) {
   OnnxFile *file = import_file(n->im);
   const uint8_t *bytes = onnx_file_bytes(file, &item->data);
   bool in_file = onnx_file_blob(file, item->data.blob).path != NULL && item->data.elements > 0;
   bool small = item->data.elements <= 1 || (!item->is_weight && item->data.elements <= CONST_FLOATS);
   if (!in_file || small) return const_of_item(n, item, bytes);
-  return param_of_item(n, item);
+  Val v = param_of_item(n, item);
+  evaluate_tensor(import_evaluation(n->im), v, tensor_of_item(n, item));
+  return v;
 }
 
 /* ---- known elements as values */
@@ -148,12 +154,31 @@ Val known_value(Node *n, const Known *k) {
 
 bool has_input(const Node *n, size_t i) { return i < n->proto->n_input && n->in[i] != NULL; }
 const Type *input_type(const Node *n, size_t i) { return n->in[i]->type; }
-Known input_known(const Node *n, size_t i) { return has_input(n, i) ? n->in[i]->known : (Known){0}; }
+
+static const Fact *item_fact(Node *n, Item *item) {
+  if (item->val) return evaluate(import_evaluation(n->im), item->val);
+  if (item->fact) return item->fact;
+  Fact *f = ARENA_NEW(n->m->arena, Fact);
+  *f = item->known.items ? fact_of_known(n->m, &item->known) : fact_of_tensor(import_evaluation(n->im), tensor_of_item(n, item));
+  return item->fact = f;
+}
+
+const Fact *input_fact(Node *n, size_t i) { return has_input(n, i) ? item_fact(n, n->in[i]) : NULL; }
+
+Known input_known(Node *n, size_t i) {
+  if (!has_input(n, i)) return (Known){0};
+  Item *item = n->in[i];
+  int64_t elements;
+  bool may = !item->known.items && !dtype_is_float(item->type->dtype) && ex_get_const(type_elements(n->m, item->type), &elements) && elements <= KNOWN_MAX;
+  if (may) item->known = fact_known(n->m, item_fact(n, item));
+  return item->known;
+}
 
 Val item_value(Node *n, Item *item) {
   if (item->val) return item->val;
   bool as_elements = item->known.items && (!item->tensor || item->data.elements <= CONST_FLOATS);
   item->val = as_elements ? known_value(n, &item->known) : value_of_tensor(n, item);
+  if (as_elements && item->val) evaluate_known(import_evaluation(n->im), item->val, &item->known);
   return item->val;
 }
 
@@ -169,8 +194,7 @@ bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
   *out = input_known(n, i);
   if (out->items && out->type->rank <= 1 && dtype_class(out->type->dtype) != DTC_B) return true;
   if (out->items) return node_error(n, "%s must be a list of integers, not %s", what, type_string(n->m, out->type));
-  return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s (input \"%s\") is computed from data", n->op->type,
-                    what, n->proto->input[i]);
+  return input_refused(n, i, what);
 }
 
 bool input_shape(Node *n, size_t i, const char *what, Known *out) {
@@ -192,33 +216,27 @@ bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
   if (!input_exprs(n, i, what, &k)) return false;
   *count = k.n;
   if (known_constants(&k, out)) return true;
-  return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s depends on a symbolic dimension", n->op->type, what);
+  return input_refused(n, i, what);
 }
 
 bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count) {
-  const Item *item = n->in[i];
-  if (!item->tensor || !dtype_is_float(item->data.dtype))
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s (input \"%s\") is computed from data", n->op->type, what, n->proto->input[i]);
-  if (item->data.elements > (uint64_t)max) return node_error(n, "%s has %" PRIu64 " elements", what, item->data.elements);
-  const uint8_t *bytes = onnx_file_bytes(import_file(n->im), &item->data);
-  *count = (int)item->data.elements;
-  for (int k = 0; k < *count; k++) out[k] = dtype_load_f(item->data.dtype, bytes + (size_t)k * dtype_bytes(item->data.dtype));
+  const Fact *f = input_fact(n, i);
+  if (f->kind != FACT_CONSTANT) return input_refused(n, i, what);
+  if (f->n > max) return node_error(n, "%s has %" PRId64 " elements", what, f->n);
+  *count = (int)f->n;
+  for (int k = 0; k < *count; k++) out[k] = dtype_is_float(f->type->dtype) ? f->cells[k].f : (double)f->cells[k].i;
   return true;
 }
 
 bool input_number(Node *n, size_t i, double *out) { return has_input(n, i) && item_number(n, n->in[i], out); }
 
-bool item_number(Node *n, const Item *item, double *out) {
-  int64_t value[KNOWN_MAX], elements;
-  if (item->known.n == 1 && known_constants(&item->known, value)) {
-    *out = (double)value[0];
-    return true;
-  }
-  if (item->tensor && item->data.elements == 1 && dtype_is_float(item->data.dtype)) {
-    *out = dtype_load_f(item->data.dtype, onnx_file_bytes(import_file(n->im), &item->data));
-    return true;
-  }
-  return item->val && ex_get_const(type_elements(n->m, item->type), &elements) && elements == 1 && constant_number(n, item->val, out);
+bool item_number(Node *n, Item *item, double *out) {
+  int64_t elements;
+  if (!ex_get_const(type_elements(n->m, item->type), &elements) || elements != 1) return false;
+  const Fact *f = item_fact(n, item);
+  if (f->kind != FACT_CONSTANT) return false;
+  *out = dtype_is_float(item->type->dtype) ? f->cells[0].f : (double)f->cells[0].i;
+  return true;
 }
 
 /* ---- outputs */
