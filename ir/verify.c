@@ -385,7 +385,7 @@ bool verify_func(Module *m, const Func *f, Diags *diags) {
 
 /* The first `span` elements from the view's first one on lie in the whole weight. */
 static bool lies_in_origin(const ParamOrigin *o, int64_t span) {
-  int64_t dims[MAX_RANK], elements = 1, end;
+  int64_t dims[MAX_RANK], elements = 1, end = 0;
   bool ok = type_constant_dims(o->type, dims) && !__builtin_add_overflow(o->first, span, &end);
   for (int d = 0; ok && d < o->type->rank; d++) ok = !__builtin_mul_overflow(elements, dims[d], &elements);
   return ok && end <= elements;

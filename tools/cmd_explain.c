@@ -8,8 +8,9 @@
 /* "APC0217" of that, "apc0217" and "217". */
 static const char *code_name(Arena *a, const char *word) {
   if (strncmp(word, "APC", 3) == 0 || strncmp(word, "apc", 3) == 0) word += 3;
-  size_t n = strlen(word);
-  return arena_printf(a, "APC%s%s", n < 4 ? &"0000"[n] : "", word);
+  static const char zeros[] = "0000";
+  size_t n = strlen(word), digits = sizeof zeros - 1;
+  return arena_printf(a, "APC%s%s", zeros + (n < digits ? n : digits), word);
 }
 
 /* The text in lines of at most 80 columns. */
