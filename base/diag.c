@@ -24,11 +24,28 @@ Diags *diags_new(Arena *arena) {
   return d;
 }
 
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+static bool same(const Diag *a, const Diag *b) {
+  return a->severity == b->severity && a->code == b->code && a->loc.line == b->loc.line && a->loc.col == b->loc.col && same_text(a->message, b->message) &&
+         same_text(a->loc.file, b->loc.file) && same_text(a->loc.node, b->loc.node);
+}
+
+/* Was it said before?  A model that is read twice (`apc verify`) warns twice.  Of many diagnostics the last ones are compared. */
+static bool is_repeated(const Diags *d, const Diag *diag) {
+  enum { LOOK_BACK = 1000 };
+  for (size_t i = d->n; i > 0 && d->n - i < LOOK_BACK; i--)
+    if (same(&d->items[i - 1], diag)) return true;
+  return false;
+}
+
 static void add(Diags *d, Severity severity, DiagCode code, Loc loc, const char *format, va_list args) {
   if (loc.file) loc.file = arena_strdup(d->arena, loc.file); /* diagnostics outlive what they speak of */
   if (loc.node) loc.node = arena_strdup(d->arena, loc.node);
   Diag diag = {severity, code, loc, arena_vprintf(d->arena, format, args)};
-  ARENA_PUSH(d->arena, d, diag);
+  bool belongs = severity == SEV_NOTE || severity == SEV_HELP;
+  if (!belongs) d->repeats = is_repeated(d, &diag);
+  if (!d->repeats) ARENA_PUSH(d->arena, d, diag);
 }
 
 bool diag_error(Diags *d, DiagCode code, Loc loc, const char *format, ...) {

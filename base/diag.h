@@ -2,7 +2,7 @@
  *
  * Code that finds something wrong with a model, plan, target or tensor file calls diag_error and
  * returns failure; the caller prints all of them at the end.  Each code is one row of diag.def with
- * its long text for `apc explain`.
+ * its long text for `apc explain`.  What is said again, word by word of the same place, is kept once.
  */
 #ifndef APC_BASE_DIAG_H
 #define APC_BASE_DIAG_H
@@ -44,6 +44,7 @@ typedef struct Diags {
   size_t n, cap;
   size_t errors, warnings;
   struct DiagSource *sources;
+  bool repeats; /* the last error or warning was there before: so its notes are not kept */
 } Diags;
 
 Diags *diags_new(Arena *arena);

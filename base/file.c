@@ -122,6 +122,20 @@ static bool write_failed(FileWriter *w, const char *why) {
   return false;
 }
 
+static char *folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  if (!slash) return must(strdup("."));
+  return must(strndup(path, slash == path ? 1 : (size_t)(slash - path)));
+}
+
+/* "No such file" is no help about a file that is to be made. */
+static bool no_folder(FileWriter *w) {
+  char *dir = folder_of(w->path);
+  bool ok = write_failed(w, *w->path ? arena_printf(w->diags->arena, "there is no folder '%s'", dir) : strerror(ENOENT));
+  free(dir);
+  return ok;
+}
+
 /* Opens a new file beside the final one.  The name is never reused: O_EXCL, next number if taken. */
 static bool open_beside(FileWriter *w, unsigned mode) {
   size_t room = strlen(w->path) + 48;
@@ -135,13 +149,7 @@ static bool open_beside(FileWriter *w, unsigned mode) {
   int why = errno;
   free(w->temp);
   w->temp = NULL;
-  return write_failed(w, strerror(why));
-}
-
-static char *folder_of(const char *path) {
-  const char *slash = strrchr(path, '/');
-  if (!slash) return must(strdup("."));
-  return must(strndup(path, slash == path ? 1 : (size_t)(slash - path)));
+  return why == ENOENT ? no_folder(w) : write_failed(w, strerror(why));
 }
 
 static bool open_nameless(FileWriter *w, unsigned mode) {
@@ -272,4 +280,13 @@ bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, si
   if (!w) return false;
   file_writer_add(w, bytes, n);
   return file_writer_finish(w);
+}
+
+bool file_write_check(Diags *d, const char *path) {
+  struct stat st;
+  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode); /* opening a pipe would wait for its reader */
+  if (special) return access(path, W_OK) == 0 || diag_error(d, DIAG_file_write, file_loc(d, path), "cannot write the file: %s", strerror(errno));
+  FileWriter *w = file_writer_open(d, path, 0666);
+  if (w) file_writer_abandon(w);
+  return w != NULL;
 }

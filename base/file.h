@@ -49,4 +49,7 @@ void file_writer_abandon(FileWriter *w);
 
 bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, size_t n);
 
+/* Could it be written now?  Nothing is changed; false after the diagnostic that writing would give. */
+bool file_write_check(Diags *d, const char *path);
+
 #endif

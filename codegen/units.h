@@ -80,10 +80,12 @@ typedef struct UnitList {
   size_t ntemps;
 } UnitList;
 
-/* How the texts of kernels are to be compiled; they need -lm and OpenMP at run time.  Never -ffast-math. */
+/* How the texts of kernels are to be compiled; they need -lm and OpenMP at run time.  Never -ffast-math.
+ * What C only warns of and is never meant ends the compilation. */
 #define UNITS_CFLAGS \
   "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off " \
-  "-mprefer-vector-width=512 -shared -fPIC -w"
+  "-mprefer-vector-width=512 -shared -fPIC -Werror=implicit-function-declaration -Werror=implicit-int -Werror=int-conversion " \
+  "-Werror=incompatible-pointer-types -Werror=return-type"
 
 /* The units of one stage.  With `library`, products may become convolutions of the CPU's library with what joined them.  Everything, texts of kernels too, lives in the module's arena.  Dies on IR that verify_func would refuse. */
 UnitList *units_of(Module *m, const Func *l2, int stage, bool library, KernelSet *kernels);

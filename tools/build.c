@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "codegen/c_compiler.h"
 #include "passes/lower.h"
 #include "passes/plan_entries.h"
 #include "tools/ir_file.h"
@@ -130,16 +131,17 @@ static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
   p->flops = searched->flops;
 }
 
-/* The search comes first, because the plan that is read has to leave its mesh in the module; that it finds nothing is no
- * error here. */
+/* A plan that cannot be used is refused before the search.  Then it is read again, because the plan that is used has to leave its mesh
+ * in the module; that the search finds nothing is no error here. */
 static Plan *read_plan(Tool *t, Build *b, const char *file) {
   const char *text = file_read_text(t->diags, t->arena, file, NULL);
   if (!text) return NULL;
   diag_source(t->diags, file, text);
-  PlanOptions options = {.memory_limit = option_real(&t->options, OPT_memory, 0)};
-  const Plan *searched = plan_search(b->model.m, b->l1, b->target, &options, diags_new(t->arena));
   Plan *p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   if (!p || !agrees(t, p, file) || !fits(t, b, p, file)) return NULL;
+  PlanOptions options = {.memory_limit = option_real(&t->options, OPT_memory, 0)};
+  const Plan *searched = plan_search(b->model.m, b->l1, b->target, &options, diags_new(t->arena));
+  p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   p->one_device_seconds = INFINITY; /* the search finds nothing only where one rank has too little memory */
   if (searched) compare_with_search(t, p, searched);
   return p;
@@ -255,6 +257,8 @@ const char *build_stub(Arena *a) {
   const char *beside = arena_printf(a, "%s/apcrt-stub", self), *installed = arena_printf(a, "%s/" APC_STUB_FOLDER "/apcrt-stub", self);
   return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
 }
+
+bool build_can_compile(Tool *t) { return artifact_stub_check(build_stub(t->arena), t->diags) && c_compiler_check(t->arena, t->diags, NULL); }
 
 /* By default weights are embedded while they are less than 1 GiB. */
 static bool embeds(const Tool *t, const Module *m) {

@@ -28,6 +28,10 @@ bool build_load(Tool *t, const char *path, const Target *target, Build *out);
 /* Finds the plan (or reads --plan), with --save-plan and --save-temps. */
 bool build_plan(Tool *t, Build *b);
 
+/* Is there what programs are made with: a C compiler that works, and the runtime?  Asked before the time that a plan takes; false
+ * after a diagnostic. */
+bool build_can_compile(Tool *t);
+
 /* The folder of --save-temps for a model of that name; NULL when it is not given. */
 const char *build_temps(Tool *t, const char *name);
 

@@ -31,7 +31,7 @@ int cmd_compile(Tool *t) {
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool ok = build_load(t, path, target, &b) && (!emit_needs_plan(&list) || build_plan(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
+  bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) && (!emit_needs_plan(&list) || build_plan(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
             emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
   if (ok && b.plan && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));

@@ -91,7 +91,7 @@ int cmd_convert(Tool *t) {
   if (!tool_args(t, 2, 2)) return EXIT_USAGE;
   const char *in = t->options.args.items[0], *out = t->options.args.items[1];
   bool ok;
-  if (!outputs_check(t, &(FileUse){"OUT", out}, 1)) return EXIT_USAGE;
+  if (!outputs_check(t, &(FileUse){"OUT", out}, 1)) return tool_failed(t->diags);
   if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
   else if (model_kind(in) != MODEL_NONE && ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
   else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz"))) ok = model_to_weights(t, in, out);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/die.h"
 #include "base/json_text.h"
+#include "base/nearest.h"
 #include "base/npy.h"
 #include "base/npz.h"
 #include "tools/emit.h"
@@ -27,6 +29,47 @@ static bool check_here(Tool *t, const Target *target) {
                     target->device);
 }
 
+/* ---- --output NAME=@FILE.npy */
+
+/* The name of the output, and the file; NULL: the value has another form. */
+static const char *split_output(Tool *t, const char *text, const char **file) {
+  const char *at = text[0] == '@' ? text : strstr(text, "=@");
+  if (!at || !strchr(at, '@')[1]) return NULL;
+  *file = strchr(at, '@') + 1;
+  return arena_strndup(t->arena, text, (size_t)(at - text)); /* "": the only one there is */
+}
+
+static bool no_output(Tool *t, const Func *f, const char *text, const char *name) {
+  if (!*name)
+    return diag_error(t->diags, DIAG_input, (Loc){0}, "--output %s: the model has %zu outputs, so the file needs a name: NAME=%s", text, f->outputs.n, text);
+  diag_error(t->diags, DIAG_input, (Loc){0}, "the model has no output '%s'", name);
+  Nearest near = nearest_to(name);
+  for (size_t i = 0; i < f->outputs.n; i++) nearest_try(&near, f->outputs.items[i].name);
+  if (near.best) diag_help(t->diags, "the nearest name is '%s'", near.best);
+  return false;
+}
+
+/* Before the work: does the entry have what --output names? */
+static bool check_outputs(Tool *t, const Func *f) {
+  size_t at = 0;
+  bool ok = true;
+  for (const OptionUse *u; (u = option_next(&t->options, OPT_output, &at));) {
+    const char *file, *name = split_output(t, u->value, &file);
+    if (!name) {
+      const char *equals = strchr(u->value, '=');
+      ok = diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--output takes NAME=@FILE.npy, not '%s'", u->value);
+      if (equals && equals[1]) diag_help(t->diags, "a file's name follows '@': --output %.*s=@%s", (int)(equals - u->value), u->value, equals + 1);
+      continue;
+    }
+    bool found = !*name && f->outputs.n == 1;
+    for (size_t i = 0; i < f->outputs.n; i++) found = found || strcmp(f->outputs.items[i].name, name) == 0;
+    ok = (found || no_output(t, f, u->value, name)) && ok;
+  }
+  return ok;
+}
+
+/* ---- start and end */
+
 static int start(Tool *t, Running *r) {
   const char *model = t->options.args.items[0];
   EmitList forms;
@@ -34,8 +77,8 @@ static int start(Tool *t, Running *r) {
   const Target *target = tool_target(t);
   int code = EXIT_OK;
   if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected)) return tool_failed(t->diags);
-  if (!build_load(t, model, target, &r->build) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
-      !build_lower(t, &r->build) || !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
+  if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
+      !build_can_compile(t) || !build_plan(t, &r->build) || !build_lower(t, &r->build) || !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!build_program(t, &r->build, path)) return tool_failed(t->diags);
@@ -56,13 +99,10 @@ static void stop(Running *r) {
 /* ---- outputs of run */
 
 static bool write_one(Tool *t, const Tensors *outputs, const char *text) {
-  bool only = text[0] == '@' && outputs->n == 1; /* needs no name */
-  const char *at = only ? text : strstr(text, "=@");
-  const char *name = only ? outputs->items[0].name : at ? arena_strndup(t->arena, text, (size_t)(at - text)) : "";
-  const Tensor *x = at ? tensors_find(outputs, name) : NULL;
-  if (!at) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--output takes NAME=@FILE.npy, not '%s'", text);
-  if (!x) return diag_error(t->diags, DIAG_input, (Loc){0}, "the model has no output '%s'", name);
-  return npy_write(t->diags, at + (only ? 1 : 2), x);
+  const char *file, *name = split_output(t, text, &file);
+  const Tensor *x = name ? tensors_find(outputs, *name ? name : outputs->items[0].name) : NULL;
+  if (!x) die("the program has no output for --output %s", text); /* check_outputs */
+  return npy_write(t->diags, file, x);
 }
 
 static bool write_all(Tool *t, const Tensors *outputs, const char *path) {

@@ -72,7 +72,7 @@ static bool refer(Tool *t, Verify *v) {
 
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v)) return tool_failed(t->diags);
+  if (!temporary_open(t->diags, t->arena, &v->scratch)) return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
   if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return tool_failed(t->diags);
@@ -181,7 +181,7 @@ static bool passes_right(const PassChecks *p) {
 }
 
 static const char *not_run(Tool *t, const Verify *v) {
-  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.plan->ranks, MAX_RANKS_HERE);
+  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.target->ranks, MAX_RANKS_HERE);
 }
 
 /* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
@@ -229,10 +229,10 @@ static int report(Tool *t, const Verify *v) {
   return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
 }
 
-/* --expect is about numbers. */
-static bool can_expect(Tool *t, const Verify *v) {
-  return !v->expected || v->parallel.plan->ranks <= MAX_RANKS_HERE ||
-         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
+/* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
+static bool can_run(Tool *t, Verify *v) {
+  if (v->parallel.target->ranks <= MAX_RANKS_HERE) return make_inputs(t, v) && build_can_compile(t);
+  return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
 }
 
 static bool read_weights(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
@@ -254,11 +254,11 @@ static int verify(Tool *t, Verify *v) {
   EmitList forms;
   if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) || !load_checked(t, v, path, target) || !build_plan(t, &v->parallel) || !can_expect(t, v) ||
+  if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) || !load_checked(t, v, path, target) || !can_run(t, v) || !build_plan(t, &v->parallel) ||
       !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms))
     return tool_failed(t->diags);
   prove_entries(t, v);
-  int code = v->parallel.plan->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
+  int code = v->parallel.target->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
   return code != EXIT_OK ? code : report(t, v);
 }
 

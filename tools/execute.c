@@ -259,22 +259,10 @@ int program_status(Tool *t, const ApcModel *model, ApcStatus status) {
   return (int)status;
 }
 
-/* "60s", "500ms", "2m", "1.5"; 0 when it is none of these. */
-static int timeout_ms(const char *text) {
-  char *end;
-  double v = strtod(text, &end);
-  double unit = strcmp(end, "ms") == 0 ? 1 : strcmp(end, "s") == 0 || !*end ? 1000 : strcmp(end, "m") == 0 ? 60000 : 0;
-  return end != text && v > 0 && v * unit >= 1 && v * unit < 1e9 ? (int)(v * unit) : 0;
-}
-
 ApcModel *program_open_file(Tool *t, const char *path, int *code) {
   const char *limit = option_text(&t->options, OPT_timeout);
-  ApcOptions options = {.timeout_ms = limit ? timeout_ms(limit) : 0};
-  *code = EXIT_USAGE;
-  if (limit && !options.timeout_ms) {
-    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '--timeout' takes a time like 60s, 500ms or 2m, not '%s'", limit);
-    return NULL;
-  }
+  ApcOptions options = {0};
+  if (limit) parse_time(limit, &options.timeout_ms); /* its form has been checked */
   ApcModel *model;
   ApcStatus status = apc_load(path, &options, &model);
   *code = program_status(t, model, status);

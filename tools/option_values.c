@@ -43,6 +43,15 @@ bool parse_size(const char *text, double *bytes) {
   return false;
 }
 
+bool parse_time(const char *text, int *ms) {
+  if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
+  char *end;
+  double v = strtod(text, &end), unit = strcmp(end, "ms") == 0 ? 1 : strcmp(end, "s") == 0 || !*end ? 1000 : strcmp(end, "m") == 0 ? 60000 : 0;
+  if (!(v * unit >= 1 && v * unit < 1e9)) return false;
+  *ms = (int)(v * unit);
+  return true;
+}
+
 /* ---- NAME=VALUE */
 
 static bool split_at(Arena *a, const char *text, size_t n, const char *equals, const char **name, const char **value) {
@@ -166,6 +175,7 @@ bool option_choices_built(Diags *d, OptionId option, const char *value) {
 static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   int64_t whole;
   double real;
+  int ms;
   const char *name, *text;
   switch (kind) {
     case OK_WHOLE: return parse_whole(value, &whole);
@@ -173,6 +183,7 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
     case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || (parse_whole(value, &whole) && whole > 0);
     case OK_REAL: return parse_real(value, &real);
     case OK_SIZE: return parse_size(value, &real);
+    case OK_TIME: return parse_time(value, &ms);
     case OK_BINDING: return is_binding_list(a, value);
     case OK_SHAPE: return is_shape(a, value);
     case OK_FILE: return value[0] && strcmp(value, "-") != 0;
@@ -184,7 +195,8 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
 bool option_value_check(Diags *d, OptionId option, const char *value) {
   const OptionRow *row = &option_rows[option];
   if (!form_holds(d->arena, row->kind, value))
-    return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s, not '%s'", row->flag, row->argument, value);
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s, not '%s'", row->flag,
+                      row->kind == OK_TIME ? "a time like 60s, 500ms or 2m" : row->argument, value);
   if (row->kind == OK_CHOICE || row->kind == OK_CHOICE_MAYBE) return check_word(d, option, value, strlen(value));
   if (row->kind == OK_EMIT) return each_kind(d, option, value, check_kind);
   return true;

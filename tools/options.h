@@ -39,6 +39,7 @@ typedef enum OptionKind {
   OK_COUNT_AUTO,   /* that, or "auto" */
   OK_REAL,         /* a number from 0 */
   OK_SIZE,         /* bytes: 72GiB, 16GB, 1048576 */
+  OK_TIME,         /* 60s, 500ms, 2m */
   OK_BINDING,      /* NAME=N, N from 1; several joined by commas */
   OK_SHAPE,        /* NAME=1,3,224,224 (x serves as well as the comma) */
   OK_DEFINE,       /* NAME=VALUE */
@@ -106,6 +107,7 @@ bool split_binding(Arena *a, const char *text, size_t n, const char **name, cons
 bool split_size(Arena *a, const char *text, size_t n, const char **name, const char **value);
 bool parse_whole(const char *text, int64_t *out);
 bool parse_size(const char *text, double *bytes);
+bool parse_time(const char *text, int *ms); /* from one millisecond to twelve days */
 
 /* tools/help.c */
 void help_print(void);

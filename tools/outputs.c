@@ -2,6 +2,7 @@
 #include "tools/outputs.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "tools/build.h"
@@ -74,6 +75,19 @@ static bool refuse(Tool *t, const FileUse *output, const char *why, const FileUs
   return false;
 }
 
+/* Found out before hours of planning.  The folder of --save-temps is made when it is needed. */
+static bool check_writable(Tool *t, const FileUses *writes) {
+  struct stat st;
+  bool ok = true;
+  for (size_t i = 0; i < writes->n; i++) {
+    const FileUse *f = &writes->items[i];
+    const char *slash = strrchr(f->path, '/'), *folder = slash ? arena_strndup(t->arena, f->path, (size_t)(slash - f->path)) : "";
+    bool made = strcmp(f->what, "--save-temps") == 0 && *folder && stat(folder, &st) != 0;
+    if (strcmp(f->path, "-") != 0) ok = file_write_check(t->diags, made ? folder : f->path) && ok;
+  }
+  return ok;
+}
+
 bool outputs_check(Tool *t, const FileUse *files, size_t n) {
   FileUses reads = {0}, writes = {0};
   ARENA_PUSH(t->arena, &reads, ((FileUse){t->options.command == CMD_convert ? "IN" : "MODEL", t->options.args.items[0]}));
@@ -89,7 +103,7 @@ bool outputs_check(Tool *t, const FileUse *files, size_t n) {
   }
   t->outputs = writes.items;
   t->noutputs = writes.n;
-  return true;
+  return check_writable(t, &writes);
 }
 
 bool outputs_check_weights(Tool *t, const Module *m) {

@@ -61,7 +61,7 @@ for signal in KILL TERM SEGV; do
 done
 
 # shellcheck disable=SC2086
-CC=false expect 5 "false failed on generated code" "$apc" "$mlp" $small -q -o prog
+CC=false expect 5 "false failed on a small program" "$apc" "$mlp" $small -q -o prog
 nothing_left
 # shellcheck disable=SC2086
 CC=no-such-compiler expect 5 "there is no C compiler" "$apc" "$mlp" $small -q -o prog

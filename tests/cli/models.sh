@@ -217,11 +217,6 @@ done
 # what cannot be written or read
 expect 1 "error[APC0002]" "$apc" "$mlp" $small -o /nonexistent/x
 expect 1 "cannot be written" bash -c "'$apc' --help >/dev/full"
-expect 5 "error[APC0701]" env CC=no-such-compiler "$apc" "$mlp" $small -o x
-expect 5 "error[APC0702]: false failed on generated code (exit status 1) and said nothing" env CC=false "$apc" "$mlp" $small -o x
-printf '#!/bin/sh\necho "no such cc1" >&2\nkill -9 $$\n' >dying; chmod +x dying
-expect 5 "failed on generated code (signal 9, Killed)" env CC="$work/dying" "$apc" "$mlp" $small -o x; expect_err "no such cc1"
-check "a temporary folder is left" test -z "$(ls "$TMPDIR")"
 
 # without the runtime beside apc, or with half of one
 mkdir bare; cp "$apc" bare/apc
@@ -233,4 +228,4 @@ broken "No such file"
 : >bare/apcrt-stub; broken "not a whole program"
 head -c 300000 "$(dirname "$apc")/apcrt-stub" >bare/apcrt-stub; broken "not a whole program"
 check "a program was written" test ! -e x
-summary 165
+summary 160

@@ -2,6 +2,8 @@
 find_program(APC_BASH bash REQUIRED)
 foreach(name
     artifact
+    before
+    compiler
     cuda
     docs
     files
