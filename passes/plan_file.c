@@ -125,10 +125,20 @@ static bool read_target(Parser *p) {
   return number(p, "a number of ranks", &p->f->ranks);
 }
 
+/* What IR text takes as the name of an axis (docs/ir.md), because level 2 is printed with it. */
+static bool is_axis_name(const char *s) {
+  if (*s >= '0' && *s <= '9') return false;
+  for (; *s; s++)
+    if (!(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z') && !(*s >= '0' && *s <= '9') && *s != '_') return false;
+  return true;
+}
+
 static bool read_axis(Parser *p, Mesh *mesh) {
   spaces(p);
   Loc loc = here(p);
   const char *name = word(p, "the name of a mesh axis");
+  if (name && !is_axis_name(name))
+    return diag_error(p->d, DIAG_plan_syntax, loc, "'%s' cannot name a mesh axis: letters, digits and '_' can, and no digit comes first", name);
   int size = 0;
   if (!name || !punct(p, '=') || !number(p, "the size of the axis", &size)) return false;
   if (mesh->naxes == MAX_AXES) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has at most %d axes", MAX_AXES);

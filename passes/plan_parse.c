@@ -196,6 +196,21 @@ static bool place_stages(Fitting *p) {
   return true;
 }
 
+/* The line that an operation has its strategy from; NULL: none. */
+static const PlanFileOp *line_of(const Fitting *p, size_t op) { return op < p->f->ops.n && p->line_of[op] >= 0 ? &p->file->ops.items[p->line_of[op]] : NULL; }
+
+static bool explain_gap(const Fitting *p, const PlanGap *gap) {
+  size_t producer = (size_t)p->f->values.items[gap->value].op;
+  bool output = gap->user >= p->f->ops.n;
+  const PlanFileOp *user = line_of(p, gap->user), *maker = line_of(p, producer);
+  diag_error(p->d, DIAG_plan_conversion, user ? user->strategy_loc : maker ? maker->strategy_loc : p->file->mesh_loc,
+             "%s needs \"%s\" in layout %s, which cannot be made of %s: micro-batches are not joined again",
+             output ? "an output" : arena_printf(p->m->arena, "\"%s\"", p->f->ops.items[gap->user].name), p->f->ops.items[producer].name, layout_text(p, gap->to), layout_text(p, gap->from));
+  if (user && maker && user != maker) diag_note(p->d, maker->strategy_loc, "\"%s\" is cut here", p->f->ops.items[producer].name);
+  if (!user && !output) diag_note(p->d, (Loc){0}, "\"%s\" has no line, so it takes whole operands", p->f->ops.items[gap->user].name);
+  return false;
+}
+
 static bool complete(Fitting *p) {
   Plan *plan = p->plan;
   CostModel *c = cost_model_new(p->m, p->t);
@@ -211,8 +226,7 @@ static bool complete(Fitting *p) {
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)
     if (plan->mesh.axes[i].temporal) plan->micro_batches = plan->mesh.axes[i].size;
-  if (plan->price.possible) return true;
-  return diag_error(p->d, DIAG_plan_conversion, (Loc){.file = p->file->file}, "the strategies need a conversion that does not exist: micro-batches cannot be joined again");
+  return plan->price.possible || explain_gap(p, &plan->price.gap);
 }
 
 static void index_names(Fitting *p) {

@@ -41,6 +41,7 @@ typedef struct Pricing {
   int time_axis;
   double repeat;
   bool possible;
+  PlanGap gap; /* the first conversion that does not exist */
 } Pricing;
 
 static int stage_of(const Pricing *p, size_t op) { return p->stages ? p->stages[op] : 0; }
@@ -104,8 +105,9 @@ static const Layout *produced(const Pricing *p, Val v) {
   return strategy_result(p->m, p->rules[op], &p->strategies[op]);
 }
 
-static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int stage) {
+static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int stage, size_t user) {
   double seconds = cost_convert(p->c, type_of(p->f, v), from, to);
+  if (seconds == INFINITY && p->possible) p->gap = (PlanGap){v, user, from, to};
   if (seconds == INFINITY) p->possible = false;
   else spend(p, stage, timed_layout(p, from) || timed_layout(p, to), seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op), &p->sums[stage].collectives);
 }
@@ -129,7 +131,7 @@ static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now)
   }
   if (!have && find_version(p, v, from, stage)) {
     live_until(find_version(p, v, from, stage), life.begin);
-    convert(p, v, from, layout, stage);
+    convert(p, v, from, layout, stage, now);
     add_version(p, v, layout, stage, life.begin, true);
   } else if (!have) {
     bool first = from->partial_axes || layout_bytes(p->m, type, layout) <= layout_bytes(p->m, type, from);
@@ -239,7 +241,7 @@ PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *
   for (size_t i = 0; i < f->ops.n; i++) price_op(&p, i);
   for (size_t i = 0; i < f->outputs.n; i++) price_output(&p, &f->outputs.items[i]);
   settle_carries(&p);
-  PlanPrice out = {.possible = p.possible, .time = pipeline_time(&p, nstages)};
+  PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, nstages)};
   for (int s = 0; s < nstages; s++) {
     PlanMemory mem = stage_memory(&p, s);
     if (mem.total > out.memory.total) out.memory = mem;

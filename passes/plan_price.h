@@ -20,8 +20,16 @@ typedef struct PlanMemory {
   double params, state, activations, communication;
 } PlanMemory;
 
+/* A conversion that does not exist. */
+typedef struct PlanGap {
+  Val value;
+  size_t user;          /* the operation that needs it; Func.ops.n: an output does */
+  const Layout *from, *to;
+} PlanGap;
+
 typedef struct PlanPrice {
   bool possible;        /* false: some conversion does not exist */
+  PlanGap gap;          /* the first of these */
   PlanTime time;
   PlanMemory memory;
   double flops;         /* of the busiest rank, the whole step */

@@ -77,8 +77,9 @@ static int start(Tool *t, Running *r) {
   const Target *target = tool_target(t);
   int code = EXIT_OK;
   if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected)) return tool_failed(t->diags);
-  if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
-      !build_can_compile(t) || !build_plan(t, &r->build) || !build_lower(t, &r->build) || !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
+  if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) || !inputs_read(t, &r->build, r->build.l1, &r->inputs) ||
+      !build_can_compile(t) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
+      !build_lower(t, &r->build) || !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!build_program(t, &r->build, path)) return tool_failed(t->diags);

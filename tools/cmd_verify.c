@@ -50,9 +50,16 @@ static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many
   return code;
 }
 
-static bool make_inputs(Tool *t, Verify *v) {
+static bool read_inputs(Tool *t, Verify *v) {
   const Build *b = &v->parallel;
   v->entries = ARENA_ARRAY(t->arena, EntryRun, b->nentries);
+  for (int i = 0; i < b->nentries; i++)
+    if (!inputs_read(t, b, b->l1s[i], &v->entries[i].inputs)) return false;
+  return true;
+}
+
+static bool make_inputs(Tool *t, const Verify *v) {
+  const Build *b = &v->parallel;
   for (int i = 0; i < b->nentries; i++)
     if (!inputs_make(t, b, b->l1s[i], &v->entries[i].inputs)) return false;
   return true;
@@ -72,7 +79,7 @@ static bool refer(Tool *t, Verify *v) {
 
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!temporary_open(t->diags, t->arena, &v->scratch)) return tool_failed(t->diags);
+  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v)) return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
   if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return tool_failed(t->diags);
@@ -231,7 +238,7 @@ static int report(Tool *t, const Verify *v) {
 
 /* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
 static bool can_run(Tool *t, Verify *v) {
-  if (v->parallel.target->ranks <= MAX_RANKS_HERE) return make_inputs(t, v) && build_can_compile(t);
+  if (v->parallel.target->ranks <= MAX_RANKS_HERE) return read_inputs(t, v) && build_can_compile(t);
   return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/compare.h"
 #include "base/fill.h"
@@ -155,6 +156,20 @@ static bool read_file(const Inputs *in, const char *name, const char *path) {
   return ok;
 }
 
+static bool parse_seed(const char *text, int64_t *seed) {
+  *seed = 0;
+  if (strcmp(text, "random") == 0) return true;
+  return strncmp(text, "random:", 7) == 0 && parse_whole(text + 7, seed);
+}
+
+static bool check_how(const Inputs *in, const char *name, const char *how) {
+  int64_t seed;
+  if (strcmp(how, "zeros") == 0 || parse_seed(how, &seed)) return true;
+  diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input %s=%s: the value is @FILE.npy, random, random:SEED or zeros", name, how);
+  if (access(how, R_OK) == 0) diag_help(in->t->diags, "a file's name follows '@': --input %s=@%s", name, how);
+  return false;
+}
+
 /* An input that is to be made stays empty until the sizes are known. */
 static bool read_one(const Inputs *in, const char *text) {
   const char *name, *value;
@@ -163,7 +178,7 @@ static bool read_one(const Inputs *in, const char *text) {
   if (is_for_another(in, name)) return true;
   Tensor *to = slot(in, name);
   if (to) tensor_free(to);
-  return to != NULL;
+  return to && check_how(in, name, value);
 }
 
 /* What comes later on the command line replaces what came before, as in a compiled program. */
@@ -174,18 +189,17 @@ static bool read_given(const Inputs *in) {
     if (u->option == OPT_inputs && !read_archive(in, u->value)) return false;
     if (u->option == OPT_input && !read_one(in, u->value)) return false;
   }
+  return true;
+}
+
+/* Also gives symbols the sizes that the tensors have. */
+static bool check_given(const Inputs *in) {
   for (size_t i = 0; i < in->list->n; i++)
     if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor)) return false;
   return true;
 }
 
 /* ---- inputs that are made */
-
-static bool parse_seed(const char *text, int64_t *seed) {
-  *seed = 0;
-  if (strcmp(text, "random") == 0) return true;
-  return strncmp(text, "random:", 7) == 0 && parse_whole(text + 7, seed);
-}
 
 /* Filling what the machine cannot hold would end in a killed process. */
 static bool check_room(const Inputs *in, const char *name, const Type *type, const int64_t *dims) {
@@ -205,8 +219,7 @@ static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   for (int d = 0; d < type->rank; d++)
     if (!ex_eval(type->dims[d], in->sizes, &dims[d]) || dims[d] < 0)
       return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has no shape: dimension %d", name, d);
-  if (strcmp(how, "zeros") != 0 && !parse_seed(how, &seed))
-    return diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input %s=%s: the value is @FILE.npy, random, random:SEED or zeros", name, how);
+  parse_seed(how, &seed);
   if (!check_room(in, name, type, dims)) return false;
   Tensor *to = slot(in, name);
   if (!tensor_alloc(to, type->dtype, type->rank, dims)) return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
@@ -237,13 +250,24 @@ static void list_inputs(const Inputs *in) {
     if (f->ops.items[i].kind == OP_input) in->list->items[in->list->n++].name = op_str(&f->ops.items[i], AT_name);
 }
 
+static Inputs inputs_of(Tool *t, const Build *b, const Func *f, Tensors *list) {
+  size_t n = b->model.m->symbols.n;
+  Inputs in = {t, b, f, list, ARENA_ARRAY(t->arena, int64_t, n + 1)};
+  for (size_t i = 0; i < n; i++) in.sizes[i] = -1;
+  return in;
+}
+
+bool inputs_read(Tool *t, const Build *b, const Func *f, Tensors *out) {
+  *out = (Tensors){0};
+  Inputs in = inputs_of(t, b, f, out);
+  list_inputs(&in);
+  return read_given(&in) && check_given(&in);
+}
+
 bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out) {
   const Module *m = b->model.m;
-  *out = (Tensors){0};
-  Inputs in = {t, b, f, out, ARENA_ARRAY(t->arena, int64_t, m->symbols.n + 1)};
-  for (size_t i = 0; i < m->symbols.n; i++) in.sizes[i] = -1;
-  list_inputs(&in);
-  if (!read_given(&in)) return false;
+  Inputs in = inputs_of(t, b, f, out);
+  if (!check_given(&in)) return false;
   for (size_t i = 0; i < m->symbols.n; i++)
     if (in.sizes[i] < 0) in.sizes[i] = m->symbols.items[i].axis < 0 ? symbol_hint(&m->symbols.items[i]) : 0;
   for (size_t i = 0; i < out->n; i++)

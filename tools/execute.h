@@ -7,14 +7,16 @@
 #include "runtime/apc_runtime.h"
 #include "tools/build.h"
 
-/* One tensor per input of the entry: from --inputs and --input, else random by seed 0 (floats normal, integers
- * inside the table they index, else 0 or 1).  False after diagnostics.  Free with tensors_free. */
 typedef struct Tensors {
   NamedTensor *items;
   size_t n;
 } Tensors;
 
-/* `f` is an entry of the build at level 1; with several entries, tensors given for inputs of another one are left out. */
+/* One tensor per input of the entry: from --inputs and --input, else random by seed 0 (floats normal, integers
+ * inside the table they index, else 0 or 1).  False after diagnostics.  Free with tensors_free.
+ * `f` is an entry of the build at level 1; with several entries, tensors given for inputs of another one are left out.  What is given is read
+ * before the plan is made, the rest is made once it is known to fit. */
+bool inputs_read(Tool *t, const Build *b, const Func *f, Tensors *out);
 bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out);
 void tensors_free(Tensors *x);
 const Tensor *tensors_find(const Tensors *x, const char *name);

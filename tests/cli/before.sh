@@ -60,8 +60,33 @@ expect 0 "" "$apc" run $mlp -q --output @y.npy --input @x.npy; check "no output"
 # shellcheck disable=SC2086
 expect 1 "the mesh has 3 ranks, cpux2 has 2" "$apc" plan $mlp --target cpux2 --plan bad.plan
 
+cat >max.ir <<'IR'
+apc.ir 1
+symbol b
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 8]
+  %y = mul %x, %x : f32[b, 8]
+  %s = reduce %y {axes=[0], op=max} : f32[8]
+  output "s" %s
+}
+IR
+"$apc" plan max.ir -q --target cpux2 --tp 2 --save-plan max.plan >/dev/null
+# micro-batches that would have to be joined again: where, and why
+sed 's/mesh .tp=2/mesh [m=2 time, tp=2/; s/op "\([xy]\)".*/op "\1" {x0:m}/; s/op "s".*/op "s" {}/' max.plan >joined.plan
+expect 1 "error[APC0402]: \"s\" needs \"y\" in layout {}, which cannot be made of {0:m}" "$apc" plan max.ir --target cpux2 --plan joined.plan; expect_err "--> joined.plan:9:8"; expect_err '"y" is cut here'
+# names of axes: what is taken is printed and parsed again
+for name in _x X2 x_y; do
+  sed "s/tp/$name/g" max.plan >named.plan
+  expect 0 "mesh [$name=2]" "$apc" plan max.ir -q --target cpux2 --plan named.plan --emit=spmd=-; cp out spmd.ir
+  expect 0 "" "${apc%/*}/apc-opt" --passes= spmd.ir; check "level 2 changes" cmp -s out spmd.ir
+done
+for name in @x x/y x-y x.y 2x x%y; do
+  sed "s|tp|$name|g" max.plan >named.plan
+  expect 1 "error[APC0403]: '$name' cannot name a mesh axis" "$apc" plan max.ir -q --target cpux2 --plan named.plan; expect_err "--> named.plan:4:7"
+done
+
 # said once, although the model is read twice
 printf 'apc.ir 1\nfunc @main level 1 {\n  %%x = input {name="x"} : f32[4]\n  %%y = neg %%x : f32[4]\n  output "y" %%y\n}\n' >m.ir
 printf 'apc.plan 1\n' >empty.plan
 expect 1 "error" "$apc" verify m.ir --plan empty.plan; check "it is said twice" test "$(grep -c "error" err)" -eq 1
-summary 120
+summary 144

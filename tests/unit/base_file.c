@@ -194,7 +194,7 @@ static void write_refuses(void) {
   check_error(DIAG_file_write, temp_root(), "directory");
   const char *path = temp_path("no/such/dir.txt");
   CHECK(!file_write(diags, path, 0666, "x", 1));
-  check_error(DIAG_file_write, path, "No such file");
+  check_error(DIAG_file_write, path, "there is no folder");
 }
 
 /* The sanity values of the reference implementation (cli/xsum_sanity_check.c), and common ones. */
