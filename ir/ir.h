@@ -242,6 +242,8 @@ void layout_print(const Module *m, Text *t, const Layout *l); /* {0:dp, 2:tp.x/6
 /* The part [lo, hi) of a dimension of the given global extent this rank holds; expressions of the
  * coordinates.  For an unsharded dimension 0 and the extent. */
 void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Expr **lo, const Expr **hi);
+/* Does the unit go into the extent, whatever the sizes are?  The parts cover the dimension then, exactly once. */
+bool layout_unit_divides(Module *m, const DimLayout *d, const Expr *extent);
 /* The local type of a shard. */
 const Type *layout_local_type(Module *m, const Type *global, const Layout *l);
 /* Number of parts of a dimension. */

@@ -88,6 +88,18 @@ void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Ex
   *hi = ex_mul(m, d->unit, ex_div(m, ex_mul(m, ex_addi(m, r, 1), units), n));
 }
 
+/* Every size is a multiple of what it has to be one of. */
+static const Expr *in_multiples(Module *m, const Expr *e) {
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (m->symbols.items[i].multiple > 1 && ex_uses(e, (int)i)) e = ex_subst(m, e, (int)i, ex_muli(m, ex_sym(m, (int)i), m->symbols.items[i].multiple));
+  return e;
+}
+
+bool layout_unit_divides(Module *m, const DimLayout *d, const Expr *extent) {
+  if (d->n == 0 || ex_is_const(d->unit, 1)) return true;
+  return ex_exact_div(m, in_multiples(m, extent), in_multiples(m, d->unit)) != NULL;
+}
+
 const Type *layout_local_type(Module *m, const Type *global, const Layout *l) {
   const Expr *dims[MAX_RANK];
   if (l->rank != global->rank) die("layout of rank %d for a type of rank %d", l->rank, global->rank);

@@ -33,6 +33,9 @@ bool prove_fail(Prover *p, const char *format, ...) {
 static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known);
 
 bool prove_extents(Prover *p, const Type *t, Relation *r) {
+  if (t->rank != r->rank) return prove_fail(p, "the result has another rank than its part");
+  for (int d = 0; d < r->rank; d++)
+    if (!extent_is_legal(p, t->dims[d])) return prove_fail(p, "the extent of dimension %d is negative on some rank", d);
   for (int d = 0; d < r->rank; d++)
     if (!expr_equal(p, span_extent(p, &r->dims[d]), t->dims[d])) return prove_fail(p, "dimension %d has not the extent of its part", d);
   uint32_t both = relation_axes(p->m, r) & r->axes;
@@ -103,6 +106,8 @@ static bool declared(Prover *p, const Type *global, const Layout *l, const Type 
     layout_interval(p->m, &l->dims[d], global->dims[d], &r->dims[d].lo, &r->dims[d].hi);
   }
   if (l->partial_axes) return prove_fail(p, "a source is declared partial");
+  for (int d = 0; d < l->rank; d++)
+    if (!span_covers(p, &r->dims[d], global->dims[d], l->dims[d].n, l->dims[d].axes)) return prove_fail(p, "the parts of dimension %d do not cover it once", d);
   return prove_extents(p, local, r);
 }
 
@@ -262,12 +267,31 @@ static Proof verdict_of(Prover *p, bool ok) {
   return (Proof){.verdict = p->uncertain || p->guessed ? UNKNOWN : REFUTED, .op = p->op, .reason = p->reason};
 }
 
+/* Is the result of that operation needed for what the function does? */
+static bool is_needed(Module *m, const Func *f, const char *name) {
+  bool *live = ARENA_ARRAY(m->arena, bool, f->values.n);
+  for (size_t i = 0; i < f->outputs.n; i++) live[f->outputs.items[i].value] = true;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    bool does = op->kind == OP_write || op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat || op->kind == OP_leave;
+    if (!does && op->out && !live[op->out]) {
+      if (strcmp(op->name, name) == 0) return false;
+      continue;
+    }
+    for (int k = 0; k < op->nin; k++) live[op->in[k]] = true;
+  }
+  return true;
+}
+
 static Proof try_proof(Prover *p, const Func *l2) {
   Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, l2->values.n);
   p->nstates = p->nguesses = p->depth = 0;
   p->written = 0;
   p->uncertain = p->guessed = p->exhausted = false;
-  return verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));
+  Proof proof = verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));
+  /* Whatever a value is that nobody uses, the results may be right. */
+  if (proof.verdict == REFUTED && proof.op && !is_needed(p->m, l2, proof.op)) proof.verdict = UNKNOWN;
+  return proof;
 }
 
 /* The next sequence of guesses, depth first: the last one made goes on, one without further places is taken back. */

@@ -25,4 +25,8 @@ Proof prove(Module *m, const Func *l1, const Func *l2);
  * Both functions may be NULL when no user reads a prepared weight. */
 Proof prove_prepare(Module *m, const Func *l1, const Func *l2, int nusers, Func *const *users);
 
+/* Entries that are proved each for itself (level-2 functions) share states: do they agree on where each lies?  Weights may lie differently,
+ * since nobody changes them. */
+Proof prove_states(Module *m, int n, const Func *const *entries);
+
 #endif

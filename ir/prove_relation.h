@@ -34,10 +34,12 @@ typedef struct Prover {
   int64_t *values; /* scratch: one per symbol */
   int *used;       /* scratch: symbols that are asked about */
   int64_t *least;  /* by symbol: what it is at least */
+  struct { const Expr **items; size_t n, cap; } legal; /* local extents that are never negative */
   struct { const Expr **items; size_t n, cap; } extents; /* of level 1, that some sizes would make negative */
   struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;
+  struct { struct Cover *items; size_t n, cap; } covers; /* what covers its dimension */
   int depth;       /* loops that are open */
   bool uncertain;  /* a failed comparison could not be decided */
   bool guessed;    /* a free span was given a place that may be another one */
@@ -56,6 +58,8 @@ typedef enum Decision { HOLDS, FAILS, OPEN } Decision;
 /* Does this hold of the values of the expressions, at all coordinates and all legal sizes?  Open: at those that were tried. */
 Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *values, const void *context), const void *context);
 bool expr_equal(Prover *p, const Expr *a, const Expr *b);
+/* Never negative. */
+bool extent_is_legal(Prover *p, const Expr *e);
 
 /* prove_span.c */
 uint32_t expr_axes(const Module *m, const Expr *e);
@@ -75,6 +79,8 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
 bool span_within(Prover *p, const Span *s, const Expr *whole);
 /* A free span has to be somewhere: a canonical cut of that extent.  All are true; which one leads on is found by trying (prove). */
 bool span_settle(Prover *p, Span *s, const Expr *extent);
+/* The parts follow each other from 0 to the extent when the ranks are counted by these axes, major to minor. */
+bool span_covers(Prover *p, const Span *s, const Expr *extent, int n, const uint8_t *axes);
 /* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);
 /* The first canonical cut of the extent over ordered subsets of the axes that fits.  The units tried are those of a constant extent, or

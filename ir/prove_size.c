@@ -179,6 +179,24 @@ Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const 
   return decision == OPEN && u.n ? exhausted(p, &asked, &u) : decision;
 }
 
+/* ---- extents of local values */
+
+static bool is_not_negative(const int64_t *v, const void *context) {
+  (void)context;
+  return v[0] >= 0;
+}
+
+bool extent_is_legal(Prover *p, const Expr *e) {
+  if (e->kind == EX_CONST || e->kind == EX_SYM) return e->kind == EX_SYM || e->value >= 0;
+  for (size_t i = 0; i < p->legal.n; i++)
+    if (p->legal.items[i] == e) return true;
+  Decision d = decide(p, 1, &e, is_not_negative, NULL);
+  if (d == OPEN && !expr_at_most(p, ex_const(p->m, 0), e)) p->uncertain = true;
+  else if (d == OPEN) d = HOLDS;
+  if (d == HOLDS) ARENA_PUSH(p->m->arena, &p->legal, e);
+  return d == HOLDS;
+}
+
 /* ---- equality */
 
 static bool is_zero(const int64_t *v, const void *context) {

@@ -155,38 +155,59 @@ bool span_settle(Prover *p, Span *s, const Expr *extent) {
   return found;
 }
 
-bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {
-  /* In some order of the axes the intervals follow each other from 0 to the extent. */
-  int order[MAX_AXES], n = 0;
-  for (int a = 0; a < p->m->mesh.naxes; a++)
-    if ((axes >> a) & 1u) order[n++] = a;
+static bool follow_each_other(Prover *p, const Span *s, const Expr *extent, int n, const uint8_t *order) {
+  const Expr *at = ex_const(p->m, 0);
   int64_t total = 1;
   for (int i = 0; i < n; i++) total *= p->m->mesh.axes[order[i]].size;
-  for (int tries = 0; tries < 720; tries++) {
-    const Expr *at = ex_const(p->m, 0);
-    bool ok = true;
-    for (int64_t r = 0; r < total && ok; r++) {
-      const Expr *lo = s->lo, *hi = s->hi;
-      int64_t rest = r;
-      for (int i = n - 1; i >= 0; i--) {
-        const MeshAxis *axis = &p->m->mesh.axes[order[i]];
-        const Expr *c = ex_const(p->m, rest % axis->size);
-        rest /= axis->size;
-        lo = ex_subst(p->m, lo, axis->symbol, c);
-        hi = ex_subst(p->m, hi, axis->symbol, c);
-      }
-      ok = expr_equal(p, lo, at);
-      at = hi;
+  for (int64_t r = 0; r < total; r++) {
+    const Expr *lo = s->lo, *hi = s->hi;
+    int64_t rest = r;
+    for (int i = n - 1; i >= 0; i--) {
+      const MeshAxis *axis = &p->m->mesh.axes[order[i]];
+      const Expr *c = ex_const(p->m, rest % axis->size);
+      rest /= axis->size;
+      lo = ex_subst(p->m, lo, axis->symbol, c);
+      hi = ex_subst(p->m, hi, axis->symbol, c);
     }
-    if (ok && expr_equal(p, at, extent)) return true;
+    if (!expr_equal(p, lo, at)) return false;
+    at = hi;
+  }
+  return expr_equal(p, at, extent);
+}
+
+/* Weights and states of many layers lie alike: what was found is kept. */
+struct Cover {
+  const Expr *lo, *hi, *extent;
+};
+
+bool span_covers(Prover *p, const Span *s, const Expr *extent, int n, const uint8_t *axes) {
+  struct Cover cover = {s->lo, s->hi, extent};
+  for (size_t i = 0; i < p->covers.n; i++)
+    if (memcmp(&p->covers.items[i], &cover, sizeof cover) == 0) return true;
+  if (!follow_each_other(p, s, extent, n, axes)) return false;
+  ARENA_PUSH(p->m->arena, &p->covers, cover);
+  return true;
+}
+
+enum { MAX_ORDERS = 720 };
+
+bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes) {
+  /* In some order of the axes the intervals follow each other from 0 to the extent. */
+  uint8_t order[MAX_AXES];
+  int n = 0;
+  for (int a = 0; a < p->m->mesh.naxes; a++)
+    if ((axes >> a) & 1u) order[n++] = (uint8_t)a;
+  for (int tries = 0; tries < MAX_ORDERS; tries++) {
+    if (follow_each_other(p, s, extent, n, order)) return true;
     int i = n - 2; /* the next permutation of the axes */
     while (i >= 0 && order[i] > order[i + 1]) i--;
     if (i < 0) return false;
     int j = n - 1;
     while (order[j] < order[i]) j--;
-    int t = order[i];
+    uint8_t t = order[i];
     order[i] = order[j], order[j] = t;
     for (int a = i + 1, b = n - 1; a < b; a++, b--) t = order[a], order[a] = order[b], order[b] = t;
   }
+  p->uncertain = true;
   return false;
 }

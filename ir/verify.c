@@ -73,6 +73,22 @@ static void check_level1(Verify *v, const Op *op) {
       broken(v, op, "V5", "starts and extents are not those of the whole tensor at level 1");
 }
 
+/* V23: the unit of a cut dimension is a positive number or a product of sizes, the same on all ranks, and divides the extent where
+ * that is known here; else the parts would not cover the dimension. */
+static bool check_units(Verify *v, const Op *op, const Layout *l, const char *what) {
+  for (int d = 0; d < l->rank; d++) {
+    const Expr *unit = l->dims[d].unit;
+    if (l->dims[d].n == 0) continue;
+    if (unit->kind == EX_CONST ? unit->value < 1 : ex_uses_coordinate(v->m, unit)) return broken(v, op, "V23", "%s has a unit of dimension %d that is not the same positive number on all ranks", what, d), false;
+  }
+  return true;
+}
+
+static void check_cover(Verify *v, const Op *op, const Layout *l, const Type *global, const char *name) {
+  for (int d = 0; d < l->rank; d++)
+    if (!layout_unit_divides(v->m, &l->dims[d], global->dims[d])) broken(v, op, "V23", "the unit of dimension %d does not divide the extent of \"%s\"", d, name);
+}
+
 /* V6: sources and outputs of level 2 declare their layout, of their rank, over axes of the mesh, each once. */
 static bool check_layout(Verify *v, const Op *op, const Layout *l, int rank, const char *what) {
   uint32_t used = l ? l->partial_axes : 0;
@@ -85,7 +101,7 @@ static bool check_layout(Verify *v, const Op *op, const Layout *l, int rank, con
       if (a >= v->m->mesh.naxes || (used & (1u << a))) return broken(v, op, "V6", "%s uses an axis twice or one that is not there", what), false;
       used |= 1u << a;
     }
-  return true;
+  return check_units(v, op, l, what);
 }
 
 static bool is_source(OpKind k) { return k == OP_input || k == OP_param || k == OP_read; }
@@ -109,8 +125,9 @@ static void check_symbol(Verify *v, const Op *op) {
   if (v->f->level == 1 && have != global) broken(v, op, "V7", "the type is not that of \"%s\"", name);
   if (v->f->level == 1 || op->kind == OP_write) return;
   const Layout *l = v->f->values.items[op->out].layout;
-  if (l && l->rank == global->rank && layout_local_type(v->m, global, l) != have)
-    broken(v, op, "V7", "the type is not the shard of \"%s\"", name);
+  if (!l || l->rank != global->rank) return;
+  if (layout_local_type(v->m, global, l) != have) broken(v, op, "V7", "the type is not the shard of \"%s\"", name);
+  check_cover(v, op, l, global, name);
 }
 
 /* V17: with micro-batches a state that is written is cut over them: otherwise each would read what the one before it wrote. */
@@ -126,10 +143,12 @@ static void check_write(Verify *v, const Op *write, const Op *read) {
   }
 }
 
-/* V8: a state is read and written in one stage, written at most once, and read only before the write. */
+/* V8: a state is read and written in one stage, written at most once, and read only before the write.  V24: at level 2 what is written is
+ * read as well, since that declares its layout. */
 static void check_state_order(Verify *v) {
   for (size_t i = 0; i < v->f->ops.n; i++) {
     const Op *w = &v->f->ops.items[i];
+    bool declared = v->f->level == 1;
     if (w->kind != OP_write) continue;
     for (size_t j = i + 1; j < v->f->ops.n; j++) {
       const Op *op = &v->f->ops.items[j];
@@ -138,8 +157,11 @@ static void check_state_order(Verify *v) {
     }
     for (size_t j = 0; j < v->f->ops.n; j++) {
       const Op *op = &v->f->ops.items[j];
-      if (op->kind == OP_read && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0) check_write(v, w, op);
+      if (op->kind != OP_read || strcmp(op_str(op, AT_name), op_str(w, AT_name)) != 0) continue;
+      check_write(v, w, op);
+      declared = true;
     }
+    if (!declared) broken(v, w, "V24", "no read declares the layout of \"%s\"", op_str(w, AT_name));
   }
 }
 

@@ -14,11 +14,19 @@ static bool corresponds(const Op *a, const Op *b) {
   return strcmp(a->name, b->name) == 0;
 }
 
+/* Where a state is only read here and only written there, or the other way round, it is still one state. */
+static bool is_same_state(const Op *a, const Op *b) {
+  bool states = (a->kind == OP_read && b->kind == OP_write) || (a->kind == OP_write && b->kind == OP_read);
+  return states && strcmp(op_str(a, AT_name), op_str(b, AT_name)) == 0;
+}
+
 static int counterpart(const Func *f, const Op *op, size_t near) {
   /* The same graph has its operations at the same places: look there first. */
   if (near < f->ops.n && corresponds(&f->ops.items[near], op)) return (int)near;
   for (size_t i = 0; i < f->ops.n; i++)
     if (corresponds(&f->ops.items[i], op)) return (int)i;
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (is_same_state(&f->ops.items[i], op)) return (int)i;
   return -1;
 }
 

@@ -96,7 +96,8 @@ static void prove_entries(Tool *t, Verify *v) {
     v->proof = prove(b->model.m, b->l1s[i], b->l2s[i]);
     if (v->proof.verdict != PROVED) return;
   }
-  v->proof = prove_prepare(b->model.m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s);
+  v->proof = prove_states(b->model.m, b->nentries, (const Func *const *)b->l2s);
+  if (v->proof.verdict == PROVED) v->proof = prove_prepare(b->model.m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s);
 }
 
 /* ---- the verdict */

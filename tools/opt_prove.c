@@ -110,6 +110,14 @@ static Proof prove_pair(Module *m, const Pair *p, int n, const Pair *pairs) {
   return prepares(p) ? prove_weights(m, p, n, pairs) : prove(m, p->l1, p->l2);
 }
 
+static Proof prove_shared_states(Module *m, int n, const Pair *pairs) {
+  const Func **entries = ARENA_ARRAY(m->arena, const Func *, n);
+  int found = 0;
+  for (int i = 0; i < n; i++)
+    if (!prepares(&pairs[i])) entries[found++] = pairs[i].l2;
+  return prove_states(m, found, entries);
+}
+
 static Proof prove_pairs(Module *m, int n, const Pair *pairs) {
   Proof all = {.verdict = PROVED};
   for (int i = 0; i < n && all.verdict != REFUTED; i++) {
@@ -119,7 +127,7 @@ static Proof prove_pairs(Module *m, int n, const Pair *pairs) {
     all = one;
     if (n > 1) all.reason = arena_printf(m->arena, "@%s: %s", pairs[i].l2->name, one.reason);
   }
-  return all;
+  return all.verdict == PROVED ? prove_shared_states(m, n, pairs) : all;
 }
 
 /* One line, whatever the names are. */

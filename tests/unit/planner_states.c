@@ -1,6 +1,7 @@
 /* States (caches, counters) in plans: where they are read and written, with stages and with micro-batches. */
 #include "ir/prove.h"
 #include "passes/lower.h"
+#include "passes/plan_entries.h"
 #include "tests/planner_case.h"
 
 #define HEAD \
@@ -109,7 +110,44 @@ static void plans_with_stages_come_back(void) {
   }
 }
 
+/* One entry only writes the state, the other only reads it, whichever is planned: it lies in one way. */
+#define SAVE(name) \
+  "func @" name " level 1 {\n  %x = input {name=\"x\"} : f32[8, 8]\n  %w = param {name=\"w\"} : f32[8, 8]\n" \
+  "  %y = dot %x, %w {spec=\"bd,df->bf\"} : f32[8, 8]\n  write \"keep\" %y {name=\"n\"}\n  output \"y\" %y\n}\n"
+#define LOAD(name) \
+  "func @" name " level 1 {\n  %n = read {name=\"n\"} : f32[8, 8]\n  %v = param {name=\"v\"} : f32[8, 8]\n" \
+  "  %z = dot %n, %v {spec=\"bd,df->bf\"} : f32[8, 8]\n  output \"z\" %z\n}\n"
+static const char saved[] = HEAD "state \"n\" : f32[8, 8] = 0\n" SAVE("main") LOAD("other");
+static const char loaded[] = HEAD "state \"n\" : f32[8, 8] = 0\n" LOAD("main") SAVE("other");
+
+static void check_entries(const char *text, PlanOptions o) {
+  Case c = plan_of(text, "cpux2", o);
+  CHECK(c.p);
+  if (c.p) {
+    const Func *other = module_func(c.m, "other"), *entries[2];
+    Strategy *strategies = ARENA_ARRAY(c.a, Strategy, other->ops.n);
+    int *stages = ARENA_ARRAY(c.a, int, other->ops.n);
+    plan_carry(c.m, c.f, c.p->strategies, c.p->stages, other, strategies, stages);
+    entries[0] = lower_spmd(c.m, c.f, &(LowerPlan){.strategies = c.p->strategies, .stages = c.p->stages}, "first", c.d);
+    entries[1] = lower_spmd(c.m, other, &(LowerPlan){.strategies = strategies, .stages = stages}, "second", c.d);
+    CHECK(entries[0] && entries[1]);
+    if (entries[0] && entries[1]) {
+      CHECK(prove(c.m, c.f, entries[0]).verdict == PROVED && prove(c.m, other, entries[1]).verdict == PROVED);
+      Proof proof = prove_states(c.m, 2, entries);
+      CHECKF(proof.verdict == PROVED, "%s", proof.reason);
+    }
+  }
+  done(&c);
+}
+
+static void entries_that_only_read_or_write(void) {
+  check_entries(saved, (PlanOptions){.tp = 2});
+  check_entries(saved, (PlanOptions){.dp = 2});
+  check_entries(loaded, (PlanOptions){.tp = 2});
+}
+
 int main(void) {
+  RUN(entries_that_only_read_or_write);
   RUN(plans_with_stages_come_back);
   RUN(a_state_is_written_where_it_is_read);
   RUN(stages_share_what_was_read);
