@@ -1,6 +1,6 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> hoist -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
  * The planner and what follows read the flat function; passes/blocks.h says what repeats in it, group writes that into the operations' groups,
  * outline, on demand, into calls, which inline undoes.  Nothing else sequences passes.
@@ -31,6 +31,7 @@ static const Pass passes[] = {
     {"widen", pass_widen, "cpu", false, KEEPS_REALS},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD},
+    {"unshare", pass_unshare, NULL, false, KEEPS_FIELD},
     {"order", pass_order, NULL, false, KEEPS_FIELD},
     {"group", pass_group, NULL, false, KEEPS_FIELD},
     {"outline", pass_outline, NULL, true, KEEPS_FIELD},

@@ -20,14 +20,19 @@ static bool is_same_state(const Op *a, const Op *b) {
   return states && strcmp(op_str(a, AT_name), op_str(b, AT_name)) == 0;
 }
 
+/* A weight may be read several times, by different users: best the read of the same name. */
 static int counterpart(const Func *f, const Op *op, size_t near) {
+  int found = -1;
   /* The same graph has its operations at the same places: look there first. */
-  if (near < f->ops.n && corresponds(&f->ops.items[near], op)) return (int)near;
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (corresponds(&f->ops.items[i], op)) return (int)i;
-  for (size_t i = 0; i < f->ops.n; i++)
+  if (near < f->ops.n && corresponds(&f->ops.items[near], op) && strcmp(f->ops.items[near].name, op->name) == 0) return (int)near;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (!corresponds(&f->ops.items[i], op)) continue;
+    if (strcmp(f->ops.items[i].name, op->name) == 0) return (int)i;
+    if (found < 0) found = (int)i;
+  }
+  for (size_t i = 0; i < f->ops.n && found < 0; i++)
     if (is_same_state(&f->ops.items[i], op)) return (int)i;
-  return -1;
+  return found;
 }
 
 /* The same picks by factor name; picks the other rule does not allow are dropped. */

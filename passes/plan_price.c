@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "passes/cost_loops.h"
+#include "passes/same_weight.h"
 #include "passes/search_graph.h"
 
 /* A value in one layout on one stage. */
@@ -20,6 +21,17 @@ typedef struct Versions {
   Version *items;
   size_t n, cap;
 } Versions;
+
+/* A copy of a weight that is in memory. */
+typedef struct Kept {
+  const Layout *layout;
+  int stage;
+} Kept;
+
+typedef struct KeptList {
+  Kept *items;
+  size_t n, cap;
+} KeptList;
 
 typedef struct StageSum {
   double once, each;  /* seconds, per step and per micro-batch */
@@ -37,6 +49,8 @@ typedef struct Pricing {
   const Strategy *strategies;
   const int *stages;
   Versions *versions;
+  SameWeight same;
+  KeptList *kept;   /* by operation: the first that reads the weight */
   StageSum *sums;
   int time_axis;
   double repeat;
@@ -112,6 +126,15 @@ static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int
   else spend(p, stage, timed_layout(p, from) || timed_layout(p, to), seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op), &p->sums[stage].collectives);
 }
 
+/* Reads of one weight in one layout are one copy. */
+static void keep_weight(Pricing *p, Val v, const Layout *layout, int stage) {
+  KeptList *kept = &p->kept[p->same.first[p->f->values.items[v].op]];
+  for (size_t i = 0; i < kept->n; i++)
+    if (kept->items[i].layout == layout && kept->items[i].stage == stage) return;
+  ARENA_PUSH(p->arena, kept, ((Kept){layout, stage}));
+  p->sums[stage].params += cost_bytes(p->c, type_of(p->f, v), layout);
+}
+
 static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now) {
   const Op *op = op_of(p->f, v);
   const Type *type = type_of(p->f, v);
@@ -126,7 +149,7 @@ static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now)
   }
   if (!have && cost_is_source(op->kind) && !find_version(p, v, from, stage)) {
     add_version(p, v, from, stage, life.begin, false);
-    if (op->kind == OP_param) p->sums[stage].params += cost_bytes(p->c, type, from);
+    if (op->kind == OP_param) keep_weight(p, v, from, stage);
     have = find_version(p, v, layout, stage);
   }
   if (!have && find_version(p, v, from, stage)) {
@@ -235,6 +258,8 @@ PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *
   Pricing p = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .stages = stages, .time_axis = -1, .repeat = 1, .possible = true};
   p.loops = loop_costs(a, c, f);
   p.versions = ARENA_ARRAY(a, Versions, f->values.n);
+  p.same = same_weight(a, f);
+  p.kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1);
   p.sums = ARENA_ARRAY(a, StageSum, nstages);
   for (int i = 0; i < m->mesh.naxes; i++)
     if (m->mesh.axes[i].temporal) p.time_axis = i, p.repeat = m->mesh.axes[i].size;

@@ -80,6 +80,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = strategy_operand(m, k->rule, s, i);
   d->time[at] = cost_op_runs(k->in->cost, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds * (timed ? k->in->repeat : 1);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
+  if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index]; /* its share, should all reads of the weight have one layout */
   if (d->memory && timed) d->memory[at] *= m->mesh.axes[t].size; /* a state is kept for all micro-batches */
 }
 

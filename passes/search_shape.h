@@ -8,6 +8,7 @@
 
 #include "passes/cost_loops.h"
 #include "passes/labels.h"
+#include "passes/same_weight.h"
 
 /* A value with its users: distinct operations, with a bit set of the operands that take it. */
 typedef struct FanOut {
@@ -29,6 +30,7 @@ typedef struct Shape {
   const Rule *const *rules;
   const OpLabels *labels;
   const LoopCosts *loops;
+  SameWeight same;
   const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
   int nclasses;
   const int *class;           /* by operation; -1: no variable */

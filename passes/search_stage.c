@@ -8,6 +8,7 @@
 
 #include "passes/cost_loops.h"
 #include "passes/derived.h"
+#include "passes/same_weight.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,8 +68,18 @@ static bool is_given(const Cutting *k, size_t op) {
   return (cost_is_source(kind) && kind != OP_read) || k->derived[op];
 }
 
+/* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
+static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
+  for (size_t i = same->first[op]; i < op; i++) {
+    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i]) == strategy_result(k->m, k->rules[op], &k->strategies[op]);
+    if (equal) return k->f->ops.items[i].out;
+  }
+  return k->f->ops.items[op].out;
+}
+
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
+  SameWeight same = same_weight(k->arena, f);
   struct Seen { const Layout **items; int *ids; size_t n, cap; } *seen = arena_alloc(k->arena, sizeof *seen * f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
@@ -90,7 +101,7 @@ static void find_needs(Cutting *k) {
       Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = maker->kind == OP_read ? k->first_user[v] : made, .source = is_given(k, made), .weight = -1};
       need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds * runs_of_result(k->loops, f, made));
       need.transfer = repeated(k, has_axis(to, k->time_axis), cost_transfer(k->c, bytes));
-      if (maker->kind == OP_param) need.weight = (int)v, need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
+      if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, &same, made), need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
       ARENA_PUSH(k->arena, &k->needs[i], need);
     }
   }

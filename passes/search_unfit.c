@@ -1,4 +1,5 @@
 /* passes/search_unfit.c - why there is no plan; see search_outer.h. */
+#include "passes/same_weight.h"
 #include "passes/search_outer.h"
 
 const char *bytes_text(Arena *a, double bytes) {
@@ -10,10 +11,13 @@ const char *bytes_text(Arena *a, double bytes) {
 
 double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   double sum = 0;
+  Arena *scratch = arena_new();
+  SameWeight same = same_weight(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->kind == OP_param || op->kind == OP_read) sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
+    if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read) sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
   }
+  arena_free(scratch);
   return sum;
 }
 
