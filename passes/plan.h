@@ -8,11 +8,52 @@
 #include "ir/target.h"
 #include "passes/plan_price.h"
 
+/* How far a search has come. */
+typedef struct PlanProgress {
+  int done, candidates;
+  double best;   /* seconds of the best plan so far; INFINITY: none */
+  double bound;  /* seconds that no plan is faster than, as far as is known */
+} PlanProgress;
+
+typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
+
 typedef struct PlanOptions {
   int tp, pp, dp, cp, ep;  /* forced degrees; 0: apc chooses */
   int micro_batches;       /* 0: apc chooses */
   double memory_limit;     /* bytes per rank; 0: what the target has */
+  double effort;           /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's speed. */
+  PlanProgressFunc show;   /* called many times while the search runs; NULL: not */
+  void *show_context;
 } PlanOptions;
+
+/* Where the time of a search went, for whoever wants to know why it is long. */
+enum { SEARCH_JOINS = 4, SEARCH_FANS = 4, SEARCH_MANY_USERS = 5 };
+
+/* The elimination of a variable: an operation, or the layouts that are made of a value. */
+typedef struct SearchJoin {
+  const char *name;
+  int nscope;               /* the other variables of the join */
+  const char *const *scope;
+  double sums;
+} SearchJoin;
+
+/* A value with many users. */
+typedef struct SearchFan {
+  const char *name;
+  int users, choosing;      /* operations; those that may ask for different layouts */
+  int sets;                 /* layouts that may be made of it, in sets: 0: one table, or one per user */
+} SearchFan;
+
+typedef struct SearchReport {
+  int candidates, graphs, solved;       /* looked at; built; solutions of these */
+  double domains, tables, order, sums;  /* seconds of processor time */
+  /* Of the graph that took the most sums: */
+  double most_work;
+  int variables, width, many;           /* width: the most other variables in one join; many: values with SEARCH_MANY_USERS users */
+  int njoins, nfans;
+  SearchJoin joins[SEARCH_JOINS];       /* the largest */
+  SearchFan fans[SEARCH_FANS];          /* those with the most users */
+} SearchReport;
 
 typedef struct PlanAlternative {
   int tp, pp, dp, cp, ep, micro_batches;
@@ -35,6 +76,8 @@ typedef struct Plan {
   double lower_bound, gap;    /* seconds, over everything that was allowed; gap: plan_gap */
   double search_seconds;
   double search_work;         /* sums formed for tables: the effort of the search, whatever the machine */
+  bool cut_short;             /* the search ended at its limit of time */
+  SearchReport report;
   int nalternatives;
   const PlanAlternative *alternatives; /* best first, without the plan itself */
 } Plan;

@@ -8,7 +8,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "passes/search_outer.h"
 #include "runtime/program.h"
@@ -28,9 +27,15 @@ static void try_alone(Search *s, int degree) {
 static void try_candidate(Search *s, const Candidate *c) {
   double bound, best = s->best ? s->best->price.time.total : INFINITY;
   if (c->bound > best) return;
+  if (s->watch.expired) {
+    s->lower_bound = fmin(s->lower_bound, c->bound);
+    return;
+  }
+  s->report.candidates++;
   Outcome *o = solve_mesh(s, c, best, &bound);
-  if (!o->strategies && !o->why_not) return; /* its cheapest operations alone take longer */
-  s->noutcomes++;
+  bool known = o->strategies || o->why_not;
+  if (!known && !s->watch.expired) return; /* its cheapest operations alone take longer */
+  s->noutcomes += known;
   bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
   if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
   s->lower_bound = fmin(s->lower_bound, bound);
@@ -40,7 +45,26 @@ static void try_all(Search *s, bool free_choice) {
   s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + DEGREE_COUNT);
   s->noutcomes = 0;
   for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
-  for (int i = 0; i < s->ncandidates; i++) try_candidate(s, &s->candidates[i]);
+  for (int i = 0; i < s->ncandidates; i++) {
+    double best = s->best ? s->best->price.time.total : INFINITY;
+    s->watch.progress = (PlanProgress){i, s->ncandidates, best, fmin(best, fmin(s->lower_bound, s->candidates[i].bound))};
+    try_candidate(s, &s->candidates[i]);
+  }
+}
+
+/* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate, then by as much
+ * as it takes.  Nothing else is known of them than what was known without solving. */
+static void try_hastily(Search *s) {
+  s->watch.deadline = INFINITY;
+  s->watch.expired = false;
+  for (int pass = 0; pass < 2 && !s->best; pass++) {
+    s->hasty = pass == 0;
+    s->noutcomes = 0;
+    for (int i = 0; i < s->ncandidates && !s->best; i++) try_candidate(s, &s->candidates[i]);
+  }
+  s->lower_bound = INFINITY;
+  for (int i = 0; i < s->ncandidates; i++) s->lower_bound = fmin(s->lower_bound, s->candidates[i].bound);
+  s->watch.expired = true;
 }
 
 /* ---- the answer */
@@ -144,31 +168,30 @@ static Plan *finish(Search *s, double started) {
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
+  p->cut_short = s->watch.expired;
+  p->report = s->report;
   list_alternatives(s, p);
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  p->search_seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
+  p->search_seconds = watch_now() - started;
   return p;
 }
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
   bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
-  make_candidates(s, o, false);
-  try_all(s, free_choice);
-  if (!s->best && o->micro_batches == 0) {
-    make_candidates(s, o, true);
-    try_all(s, false);
+  for (int for_memory = 0; for_memory < 2 && !s->best && (!for_memory || o->micro_batches == 0); for_memory++) {
+    make_candidates(s, o, for_memory);
+    try_all(s, free_choice && !for_memory);
+    if (!s->best && s->watch.expired) try_hastily(s);
   }
   if (!s->best) return refuse(s, d);
   return finish(s, started);
 }
 
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
-  struct timespec start;
-  clock_gettime(CLOCK_MONOTONIC, &start);
+  double start = watch_now();
   Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
               .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
+  s.watch = (SearchWatch){.deadline = o->effort > 0 ? start + o->effort : INFINITY, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s.limit = o->memory_limit > 0 ? o->memory_limit : t->memory_bytes;
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);
@@ -178,7 +201,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   measure_products(&s);
   s.resident = resident_bytes(s.cost, m, f);
-  Plan *p = find_plan(&s, o, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, d);
+  Plan *p = find_plan(&s, o, start, d);
   cost_model_free(s.cost);
   return p;
 }

@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "passes/search_outer.h"
+#include "passes/search_report.h"
 #include "passes/search_stage.h"
 
-enum { MAX_ROUNDS = 5 };
+enum { MAX_ROUNDS = 5, SET_CAP = 64 };
 
 /* Beyond these the search bounds instead of solving. */
-static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500;
+static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;
 
 /* ---- the mesh */
 
@@ -30,11 +31,12 @@ void set_mesh(Search *s, const Candidate *c, const char *const *names) {
 /* ---- solving it */
 
 static GraphInput graph_input(Search *s, const Candidate *c) {
-  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap, .fan_out_cap = table_cap / 64};
+  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap, .fan_out_cap = table_cap / 64, .set_cap = SET_CAP, .watch = &s->watch, .report = &s->report};
   int first = c->micro > 1;
   uint32_t free_labels = 0;
   for (int d = 0; d < DEGREE_COUNT; d++)
     if (s->forced[d] == 0) free_labels |= 1u << degree_labels[d];
+  if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
   in.repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) {
     int d = c->degree[i];
@@ -110,11 +112,13 @@ static void keep_outcome(Outcome *best, const Outcome *o) {
 static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
 
 /* One solution within what activations leave for weights and state; false when nothing better can be expected. */
-static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, double *bound) {
+static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, double *bound, bool *exact) {
   const double cut_share = 0.8;
   Arena *scratch = arena_new();
   SolveResult r = solve(p, scratch);
   s->work += r.work;
+  *exact &= graph_exact(g, r.feasible ? r.values : NULL);
+  search_report_add(&s->report, g, &r, s->arena);
   Outcome o = {.c = best->c, .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n), .solved = r.time};
   bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
   *bound = r.feasible || !r.exact ? fmax(*bound, r.lower_bound) : INFINITY;
@@ -138,14 +142,16 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   return again;
 }
 
-/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate. */
-static double solve_candidate(Search *s, const Graph *g, Outcome *o) {
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate; `exact`:
+ * no fan-out was approximated in what was found. */
+static double solve_candidate(Search *s, const Graph *g, Outcome *o, bool *exact) {
   SolveProblem p = *graph_problem(g);
   double bound = 0;
+  *exact = true;
   p.memory_weight = s->memory_weight;
   if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * o->c.stages;
   for (int round = 0; round < MAX_ROUNDS; round++)
-    if (!solve_round(s, &p, g, o, &bound)) break;
+    if (!solve_round(s, &p, g, o, &bound, exact)) break;
   return bound;
 }
 
@@ -155,13 +161,13 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
   Outcome o = {.c = best->c};
   in.relax = relax;
   Graph *g = graph_new(&in, &why);
-  *bound = INFINITY;
+  *bound = s->watch.expired ? 0 : INFINITY;
   if (!g) {
     if (why) best->why_not = why;
     return true;
   }
-  *bound = solve_candidate(s, g, &o);
-  bool exact = graph_exact(g);
+  bool exact;
+  *bound = solve_candidate(s, g, &o, &exact);
   graph_free(g);
   keep_outcome(best, &o);
   return exact;
@@ -179,7 +185,7 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
     if (i == 0) step.fan_out_cap = small_fan_out;
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
-    if (exact || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;
+    if (exact || s->watch.expired || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;
   }
   solve_graph(s, *in, false, o, &found);
   return bound;
@@ -191,6 +197,6 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
   set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
-  *bound = solve_steps(s, &in, o);
+  *bound = fmax(c->bound, solve_steps(s, &in, o));
   return o;
 }

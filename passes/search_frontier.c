@@ -2,7 +2,9 @@
  *
  * An entry of a table is the list of (memory, time) no other choice of the eliminated variables beats in both, by ascending memory.
  * Points above the limit, or slower than a known solution, are dropped.  To find the values of a chosen point, the sums of its bucket are
- * formed again in the same order until one equals it.
+ * formed again in the same order, the frontier of every prefix is kept, and the point is traced back list by list.  The parts of a problem
+ * that do not depend on each other are many lists at once: there a point is dropped as well when what is still to come leads it above a
+ * limit, in memory, in time, or in their sum weighted as the sweep found best.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 
 #include "base/die.h"
 #include "passes/search_private.h"
+#include "passes/search_watch.h"
 
 typedef struct Points {
   FrontierPoint *items;
@@ -105,6 +108,12 @@ static void one_value(Frontier *s, const Step *b, const int *at, int v, Work *w)
   for (size_t i = 0; i < w->sum.n; i++) push(&w->all, w->sum.items[i].memory, w->sum.items[i].time);
 }
 
+static bool within_caps(const Frontier *s) {
+  double cap = s->p->p->frontier_cap;
+  if (watch_work(s->p->p->watch, 100)) return false; /* entries have lists */
+  return (double)s->npoints <= cap && (double)s->work <= 32 * cap;
+}
+
 /* Fills the points of a step; false when the cap is passed. */
 static bool fill_points(Frontier *s, Step *b) {
   Arena *a = s->p->arena;
@@ -118,12 +127,11 @@ static bool fill_points(Frontier *s, Step *b) {
     for (int i = 0; i < n; i++) one_value(s, b, at, values[i], &w);
     prune(&w.all);
     for (size_t i = 0; i < w.all.n; i++) push(&points, w.all.items[i].memory, w.all.items[i].time);
+    s->npoints += w.all.n;
     starts[e + 1] = points.n;
     for (int i = b->n - 1; i >= 0 && ++at[i] == b->classes[i]; i--) at[i] = 0;
-    double cap = s->p->p->frontier_cap;
-    ok = (double)(s->npoints + points.n) <= cap && (double)s->work <= 32 * cap;
+    ok = within_caps(s);
   }
-  s->npoints += points.n;
   FrontierPoint *kept = ARENA_ARRAY(a, FrontierPoint, points.n + 1);
   if (points.n) memcpy(kept, points.items, sizeof *kept * points.n);
   b->points = kept;
@@ -137,28 +145,21 @@ static bool fill_points(Frontier *s, Step *b) {
 
 /* ---- which choices made a point */
 
+/* Lists to take one point of each from, and the frontier of the sums of the first 0, 1, ... n of them. */
 typedef struct Lists {
   int n;
   const FrontierPoint **points; /* by list */
   size_t *counts;
   int *makers;                  /* elimination whose result the list is from */
+  Points *prefix;               /* of n + 1 */
 } Lists;
 
-/* Finds one point per list whose sums, in order, give the goal; marks them as chosen. */
-static bool retrace(Frontier *s, const Lists *l, int i, double memory, double time, FrontierPoint goal) {
-  if (memory > goal.memory || time > goal.time) return false;
-  if (i == l->n) return memory == goal.memory && time == goal.time;
-  for (size_t j = 0; j < l->counts[i]; j++) {
-    const FrontierPoint *p = &l->points[i][j];
-    if (!retrace(s, l, i + 1, memory + p->memory, time + p->time, goal)) continue;
-    s->p->eliminations[l->makers[i]].chosen = *p;
-    return true;
-  }
-  return false;
+static Lists lists_for(Arena *a, int n) {
+  return (Lists){0, ARENA_ARRAY(a, const FrontierPoint *, n + 1), ARENA_ARRAY(a, size_t, n + 1), ARENA_ARRAY(a, int, n + 1), ARENA_ARRAY(a, Points, n + 1)};
 }
 
-static Lists lists_for(Arena *a, int n) {
-  return (Lists){0, ARENA_ARRAY(a, const FrontierPoint *, n + 1), ARENA_ARRAY(a, size_t, n + 1), ARENA_ARRAY(a, int, n + 1)};
+static void lists_free(const Lists *l, int n) {
+  for (int i = 0; i <= n; i++) free(l->prefix[i].items);
 }
 
 static void add_list(Lists *l, const Step *t, size_t e, int maker) {
@@ -167,43 +168,109 @@ static void add_list(Lists *l, const Step *t, size_t e, int maker) {
   l->makers[l->n++] = maker;
 }
 
-static bool assign_variable(Frontier *s, const Elimination *e, int *values) {
-  const Step *b = s->p->steps[e->step];
-  Lists l = lists_for(s->p->arena, b->noperands);
-  int *at = ARENA_ARRAY(s->p->arena, int, b->n + 1);
-  for (int i = 0; i < b->n; i++) at[i] = b->maps[i][values[e->scope[i]]];
-  for (int v = 0; v < b->domain; v++) {
-    double time = b->time[v], memory = b->memory ? b->memory[v] : 0;
-    l.n = 0;
-    for (int f = 0; f < b->noperands; f++) {
-      const Operand *o = &b->operands[f];
-      size_t entry = index_at(b, f, at, b->maps[b->n][v]);
-      if (o->step < 0) time += o->input[entry];
-      else add_list(&l, s->p->steps[o->step], entry, e->makers[f]);
+/* The lists whose sums, in order, give the goal: found from the last one back, marked as chosen. */
+static bool trace_back(Frontier *s, const Lists *l, FrontierPoint goal) {
+  for (int i = l->n - 1; i >= 0; i--) {
+    const Points *before = &l->prefix[i];
+    bool found = false;
+    for (size_t j = 0; j < l->counts[i] && !found; j++) {
+      FrontierPoint p = l->points[i][j];
+      for (size_t k = 0; k < before->n && !found; k++) {
+        found = before->items[k].memory + p.memory == goal.memory && before->items[k].time + p.time == goal.time;
+        if (!found) continue;
+        s->p->eliminations[l->makers[i]].chosen = p;
+        goal = before->items[k];
+      }
     }
-    values[e->var] = v;
-    if (retrace(s, &l, 0, memory, time, e->chosen)) return true;
+    if (!found) return false;
   }
+  return l->prefix[0].items[0].memory == goal.memory && l->prefix[0].items[0].time == goal.time;
+}
+
+static bool has_point(const Points *l, FrontierPoint goal) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].memory == goal.memory && l->items[i].time == goal.time) return true;
   return false;
 }
 
-/* The fastest sum over the variables that were left alone, within the limit. */
-static bool choose_root(Frontier *s) {
-  Points sum = {0}, next = {0};
-  Lists l = lists_for(s->p->arena, (int)s->roots.n);
-  push(&sum, 0, 0);
-  for (size_t i = 0; i < s->roots.n; i++) {
-    const Step *t = s->p->steps[s->p->eliminations[s->roots.items[i]].step];
-    add_frontier(s, &sum, t->points, t->starts[1], &next);
-    add_list(&l, t, 0, s->roots.items[i]);
-    Points swap = sum;
-    sum = next;
-    next = swap;
+/* With value v for its variable, can the elimination make the point that was chosen of it? */
+static bool makes_chosen(Frontier *s, const Elimination *e, const int *at, int v, Lists *l) {
+  const Step *b = s->p->steps[e->step];
+  double time = b->time[v], memory = b->memory ? b->memory[v] : 0;
+  l->n = 0;
+  for (int f = 0; f < b->noperands; f++) {
+    const Operand *o = &b->operands[f];
+    size_t entry = index_at(b, f, at, b->maps[b->n][v]);
+    if (o->step < 0) time += o->input[entry];
+    else add_list(l, s->p->steps[o->step], entry, e->makers[f]);
   }
-  bool found = sum.n && retrace(s, &l, 0, 0, 0, sum.items[sum.n - 1]);
-  free(sum.items);
-  free(next.items);
-  return found;
+  if (!useful(s, memory, time)) return false;
+  l->prefix[0].n = 0;
+  push(&l->prefix[0], memory, time);
+  for (int i = 0; i < l->n; i++) add_frontier(s, &l->prefix[i], l->points[i], l->counts[i], &l->prefix[i + 1]);
+  return has_point(&l->prefix[l->n], e->chosen) && trace_back(s, l, e->chosen);
+}
+
+static bool assign_variable(Frontier *s, const Elimination *e, int *values) {
+  const Step *b = s->p->steps[e->step];
+  Lists l = lists_for(s->p->arena, b->noperands);
+  int *at = ARENA_ARRAY(s->p->arena, int, b->n + 1), v = 0;
+  for (int i = 0; i < b->n; i++) at[i] = b->maps[i][values[e->scope[i]]];
+  while (v < b->domain && !makes_chosen(s, e, at, v, &l)) v++;
+  lists_free(&l, b->noperands);
+  if (v == b->domain) return false;
+  values[e->var] = v;
+  return true;
+}
+
+/* What the roots behind each one cost at least; `weighted` is time + lambda * memory. */
+typedef struct Rest {
+  double memory, time, weighted;
+} Rest;
+
+static Rest *rests_of(const Frontier *s, const Lists *l, double lambda) {
+  Rest *rest = ARENA_ARRAY(s->p->arena, Rest, l->n + 1);
+  for (int i = l->n - 1; i >= 0; i--) {
+    Rest least = {INFINITY, INFINITY, INFINITY};
+    for (size_t j = 0; j < l->counts[i]; j++) {
+      FrontierPoint p = l->points[i][j];
+      least = (Rest){fmin(least.memory, p.memory), fmin(least.time, p.time), fmin(least.weighted, p.time + lambda * p.memory)};
+    }
+    rest[i] = (Rest){rest[i + 1].memory + least.memory, rest[i + 1].time + least.time, rest[i + 1].weighted + least.weighted};
+  }
+  return rest;
+}
+
+/* Drops the points that lead above a limit with what is still to come. */
+static void keep_promising(const Frontier *s, Points *l, const Rest *rest, double lambda) {
+  double limit = s->p->p->memory_limit, room = s->time_limit + lambda * limit * (1 + 1e-9);
+  size_t kept = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    FrontierPoint p = l->items[i];
+    bool within = p.memory + rest->memory <= limit * (1 + 1e-12) && p.time + rest->time <= s->time_limit;
+    if (within && p.time + lambda * p.memory + rest->weighted <= room) l->items[kept++] = p;
+  }
+  l->n = kept;
+}
+
+/* The fastest sum over the variables that were left alone, within the limit. */
+static bool choose_root(Frontier *s, double lambda) {
+  int n = (int)s->roots.n;
+  Lists l = lists_for(s->p->arena, n);
+  for (int i = 0; i < n; i++) add_list(&l, s->p->steps[s->p->eliminations[s->roots.items[i]].step], 0, s->roots.items[i]);
+  const Rest *rest = rests_of(s, &l, lambda);
+  bool ok = true;
+  push(&l.prefix[0], 0, s->p->p->constant);
+  for (int i = 0; i < n && ok; i++) {
+    add_frontier(s, &l.prefix[i], l.points[i], l.counts[i], &l.prefix[i + 1]);
+    keep_promising(s, &l.prefix[i + 1], &rest[i + 1], lambda);
+    s->npoints += l.prefix[i + 1].n;
+    ok = within_caps(s);
+  }
+  const Points *all = &l.prefix[n];
+  ok = ok && all->n && trace_back(s, &l, all->items[all->n - 1]);
+  lists_free(&l, n);
+  return ok;
 }
 
 bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Arena *arena) {
@@ -214,8 +281,8 @@ bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Are
   for (int i = 0; ok && i < s.p->nsteps; i++) ok = fill_points(&s, s.p->steps[i]);
   for (int i = 0; ok && i < s.p->n; i++)
     if (!s.p->steps[s.p->eliminations[i].step]->n) ARENA_PUSH(a, &s.roots, i);
-  ok = ok && choose_root(&s);
-  for (int k = p->nvars - 1; ok && k >= 0; k--) ok = assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
+  ok = ok && choose_root(&s, r->memory_weight);
+  for (int k = p->nvars - 1; ok && k >= 0; k--) ok = !watch_work(p->watch, 100) && assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
   if (ok) {
     r->values = values;
     r->time = solve_evaluate(p, values, &r->memory);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "passes/search_domain.h"
+#include "passes/search_set.h"
 
 /* A table that equal surroundings share. */
 typedef struct Shared {
@@ -17,15 +18,24 @@ typedef struct Shared {
   SolveFactor factor;  /* without vars */
 } Shared;
 
-/* The tables of a class of fan-outs: one over all variables, or, when that is too large, one per user. */
+/* The tables of a class of fan-outs: one over all variables, or one per user: when there are many, with a variable for the set of layouts
+ * between them and the producer; when one table is too large, with an explicit copy between them, or relaxed. */
 typedef struct FanTables {
-  bool made, split;
+  bool made, split, exact;
+  int choosing;         /* users that may ask for different layouts */
+  int sets;             /* values of `middle`, when these are sets */
   SolveFactor whole;
-  const Domain *copy;  /* split and not relaxed: the variable between */
-  SolveFactor first;   /* split: producer and copy, or the output alone */
+  const Domain *middle; /* split: the variable between; NULL: none */
+  int rest;             /* its value that only gives a bound; -1: none */
+  SolveFactor first;    /* split: producer and middle, or the output alone */
   bool has_first;
-  SolveFactor *each;   /* split: by user */
+  SolveFactor *each;    /* split: by user */
 } FanTables;
+
+/* A value of a variable with which the solution is only a bound. */
+typedef struct Open {
+  int variable, value;
+} Open;
 
 /* Values of a domain that no table tells apart: numbered by first appearance. */
 typedef struct Classes {
@@ -35,6 +45,12 @@ typedef struct Classes {
   int *map;   /* by value */
   int *first; /* by class: a value that has it */
 } Classes;
+
+/* The variable between the producer of a value and its users. */
+typedef struct Between {
+  int variable;
+  const FanOut *fan;
+} Between;
 
 /* The table of two operations with one layout. */
 typedef struct Tie {
@@ -55,6 +71,8 @@ struct Graph {
   struct { SolveFactor *items; size_t n, cap; } factors;
   struct { int *items; size_t n, cap; } sizes;
   struct { const double **items; size_t n, cap; } times, memories;
+  struct { Open *items; size_t n, cap; } open;
+  struct { Between *items; size_t n, cap; } between;
   SolveProblem problem;
 };
 
@@ -149,6 +167,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
   w->seconds = ARENA_ARRAY(g->arena, double, c[0].n * w->n);
   for (int k = 0; k < c[0].n; k++) {
     const Layout *from = s->producer->result[c[0].first[k]];
+    if (watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
     cost_convert_all(g->in.cost, type, from, w->n, w->to);
     for (int i = 0; i < w->n; i++) w->seconds[k * w->n + i] = s->producer->conversions * convert_weighted(g, type, from, w->to[i]) / s->shares;
   }
@@ -168,16 +187,23 @@ static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *s
   return s->output && seen[w->output[at[0]]] != stamp ? sum + seconds[w->output[at[0]]] : sum;
 }
 
+/* Of the producer, then of the users. */
+static Classes *classes_of_fan(Graph *g, const Shared *s) {
+  Classes *c = ARENA_ARRAY(g->arena, Classes, s->nusers + 1);
+  c[0] = classes_of(g, s->producer, 0);
+  for (int i = 0; i < s->nusers; i++) c[i + 1] = classes_of(g, s->users[i], s->masks[i]);
+  return c;
+}
+
 /* The whole fan-out of a value as one table over producer and users. */
 static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
   int nusers = s->nusers;
-  Classes *c = ARENA_ARRAY(g->arena, Classes, nusers + 1);
+  const Classes *c = classes_of_fan(g, s);
   int *classes = ARENA_ARRAY(g->arena, int, nusers + 1), *at = ARENA_ARRAY(g->arena, int, nusers + 1);
   const int **maps = ARENA_ARRAY(g->arena, const int *, nusers + 1);
   size_t entries = 1;
   Wanted w;
   for (int i = 0; i <= nusers; i++) {
-    c[i] = i == 0 ? classes_of(g, s->producer, 0) : classes_of(g, s->users[i - 1], s->masks[i - 1]);
     classes[i] = c[i].n;
     maps[i] = c[i].map;
     entries *= (size_t)c[i].n;
@@ -187,6 +213,7 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
   int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
   for (size_t e = 0; e < entries; e++) {
+    if (watch_work(g->in.watch, 1)) break;
     table[e] = sum_wanted(s, &w, at, seen, (int)e + 1);
     for (int i = nusers; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
   }
@@ -209,6 +236,65 @@ static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   return s.factor;
 }
 
+/* A table of two places. */
+static SolveFactor pair_factor(Graph *g, const int *first_map, int first_classes, const int *second_map, int second_classes, const double *table) {
+  const int **maps = ARENA_ARRAY(g->arena, const int *, 2);
+  int *classes = ARENA_ARRAY(g->arena, int, 2);
+  maps[0] = first_map, maps[1] = second_map;
+  classes[0] = first_classes, classes[1] = second_classes;
+  return (SolveFactor){.n = 2, .maps = maps, .classes = classes, .table = table};
+}
+
+static const int *identity_map(Graph *g, int n) {
+  int *map = ARENA_ARRAY(g->arena, int, n);
+  for (int v = 0; v < n; v++) map[v] = v;
+  return map;
+}
+
+/* [set][class], 0 or INFINITY: sets that serve the user alike are one class. */
+static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, const Classes *user) {
+  int n = 0, *map = ARENA_ARRAY(g->arena, int, sets->n);
+  double *rows = ARENA_ARRAY(g->arena, double, sets->n * user->n);
+  size_t bytes = sizeof *rows * (size_t)user->n;
+  for (int s = 0; s < sets->n; s++) {
+    int k = 0;
+    while (k < n && memcmp(rows + k * user->n, fits + s * user->n, bytes) != 0) k++;
+    if (k == n) memcpy(rows + n++ * user->n, fits + s * user->n, bytes);
+    map[s] = k;
+  }
+  return pair_factor(g, map, n, user->map, user->n, rows);
+}
+
+/* Many users: producer - set of layouts - each user.  False when there are too many sets. */
+static bool set_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
+  int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
+  const Classes *c = classes_of_fan(g, s);
+  Wanted w;
+  list_wanted(g, s, c, &w);
+  price_wanted(g, type, s, c, &w);
+  for (int i = 0; i < nusers; i++) classes[i] = c[i + 1].n;
+  const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n, .nlayouts = w.n, .nusers = nusers, .seconds = w.seconds,
+                                                   .output = s->output ? w.output : NULL, .classes = classes, .width = w.width,
+                                                   .lists = (const int *const *)w.lists, .most = g->in.set_cap, .bound = g->in.relax});
+  if (!sets) return false;
+  Domain *d = ARENA_NEW(g->arena, Domain);
+  *d = (Domain){.n = sets->n, .time = ARENA_ARRAY(g->arena, double, sets->n)};
+  t->split = t->has_first = true;
+  t->exact = sets->complete || sets->rest >= 0;
+  t->middle = d;
+  t->rest = sets->rest;
+  t->sets = sets->n;
+  t->first = pair_factor(g, c[0].map, c[0].n, identity_map(g, sets->n), sets->n, sets->cost);
+  t->each = ARENA_ARRAY(g->arena, SolveFactor, nusers);
+  for (int i = 0; i < nusers; i++) {
+    int same = 0; /* equal users have equal tables */
+    while (s->users[same] != s->users[i] || s->masks[same] != s->masks[i]) same++;
+    if (same < i) t->each[i] = t->each[same];
+    else if (sets->fits[i]) t->each[i] = fits_factor(g, sets, sets->fits[i], &c[i + 1]);
+  }
+  return true;
+}
+
 /* Too large for one table.  Relaxed: no user pays more than its share.  Else producer - copy - each user. */
 static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
   int shares = g->in.relax ? s->nusers + s->output : 1;
@@ -220,7 +306,7 @@ static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables 
     int *whole = ARENA_ARRAY(g->arena, int, 1);
     const Domain **user = ARENA_ARRAY(g->arena, const Domain *, 1);
     *whole = 1;
-    *user = t->copy = from = domain_of_copy(g->arena, s->producer, s->users, s->masks, s->nusers);
+    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->users, s->masks, s->nusers);
     t->first = fan_out(g, type, (Shared){.producer = s->producer, .nusers = 1, .users = user, .masks = whole, .output = s->output, .shares = 1});
   } else if (s->output) {
     t->first = fan_out(g, type, (Shared){.producer = s->producer, .output = true, .shares = shares});
@@ -235,13 +321,17 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
   const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out);
   const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
   Shared s = {.producer = domain_at(g, fan->producer), .nusers = fan->nusers, .users = users, .masks = fan->masks, .output = fan->output, .shares = 1};
-  double entries = s.producer->n;
+  double entries = classes_of(g, s.producer, 0).n;
+  int choosing = 0; /* users that can ask for different layouts */
   for (int i = 0; i < fan->nusers; i++) {
     users[i] = domain_at(g, fan->users[i]);
-    entries *= classes_of(g, users[i], fan->masks[i]).n;
+    int classes = classes_of(g, users[i], fan->masks[i]).n;
+    choosing += classes > 1;
+    entries *= classes;
   }
-  t->made = true;
-  if (fan->nusers > 1 && entries > g->in.fan_out_cap) split_tables(g, type, &s, t);
+  *t = (FanTables){.made = true, .rest = -1, .choosing = choosing};
+  if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, t)) return t;
+  if (choosing > 0 && fan->nusers > 1 && entries > g->in.fan_out_cap) split_tables(g, type, &s, t);
   else t->whole = fan_out(g, type, s);
   return t;
 }
@@ -271,25 +361,25 @@ static void add_fan(Graph *g, const FanOut *fan) {
     add_factor(g, &t->whole, vars);
     return;
   }
-  g->exact = false;
-  if (t->copy) middle = add_variable(g, t->copy);
+  g->exact &= t->exact;
+  if (t->middle) {
+    middle = add_variable(g, t->middle);
+    ARENA_PUSH(g->arena, &g->between, ((Between){middle, fan}));
+  }
+  if (t->rest >= 0) ARENA_PUSH(g->arena, &g->open, ((Open){middle, t->rest}));
   if (t->has_first) add_factor(g, &t->first, (int[2]){vars[0], middle});
-  for (int i = 0; i < fan->nusers; i++) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
+  for (int i = 0; i < fan->nusers; i++)
+    if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
 }
 
 /* Both must have one layout: that of what they make, or, for writes, take. */
 static SolveFactor pair_table(Graph *g, const Domain *const d[2]) {
   const Layout **layouts[2];
-  int **maps = ARENA_ARRAY(g->arena, int *, 2), *classes = ARENA_ARRAY(g->arena, int, 2);
-  for (int k = 0; k < 2; k++) {
-    layouts[k] = d[k]->result ? d[k]->result : d[k]->operands[0];
-    classes[k] = d[k]->n;
-    maps[k] = ARENA_ARRAY(g->arena, int, d[k]->n);
-    for (int v = 0; v < d[k]->n; v++) maps[k][v] = v;
-  }
-  double *table = ARENA_ARRAY(g->arena, double, d[0]->n * d[1]->n);
-  for (int v = 0; v < d[0]->n * d[1]->n; v++) table[v] = layouts[0][v / d[1]->n] == layouts[1][v % d[1]->n] ? 0 : INFINITY;
-  return (SolveFactor){.n = 2, .maps = (const int *const *)maps, .classes = classes, .table = table};
+  int n[2] = {d[0]->n, d[1]->n};
+  for (int k = 0; k < 2; k++) layouts[k] = d[k]->result ? d[k]->result : d[k]->operands[0];
+  double *table = ARENA_ARRAY(g->arena, double, n[0] * n[1]);
+  for (int v = 0; v < n[0] * n[1]; v++) table[v] = layouts[0][v / n[1]] == layouts[1][v % n[1]] ? 0 : INFINITY;
+  return pair_factor(g, identity_map(g, n[0]), n[0], identity_map(g, n[1]), n[1], table);
 }
 
 static void add_pair(Graph *g, LayoutPair pair) {
@@ -303,6 +393,7 @@ static void add_pair(Graph *g, LayoutPair pair) {
 static bool make_domains(Graph *g, const char **why) {
   const Shape *s = g->in.shape;
   for (int c = 0; c < s->nclasses; c++) {
+    if (watch_work(g->in.watch, 1e3)) return false;
     g->domains[c] = domain_new(&g->in, g->arena, c);
     if (g->domains[c]->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
@@ -328,7 +419,7 @@ static double cheapest(const Graph *g) {
 static void fill(Graph *g) {
   const Shape *s = g->in.shape;
   for (size_t i = 0; i < g->in.f->ops.n; i++) g->variable[i] = s->class[i] < 0 ? -1 : add_variable(g, domain_at(g, i));
-  for (size_t i = 0; i < s->nfans; i++) add_fan(g, &s->fans[i]);
+  for (size_t i = 0; i < s->nfans && !watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
 }
 
@@ -339,24 +430,59 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
   g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
   g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
-  double least = make_domains(g, why) ? cheapest(g) : INFINITY;
+  double start = watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
+  if (in->report) in->report->domains += watch_processor() - start;
   if (least > in->prune_above || least == INFINITY) {
     arena_free(a);
     return NULL;
   }
   if (in->prune_above < INFINITY)
     for (int c = 0; c < in->shape->nclasses; c++) domain_prune(g->domains[c], (in->prune_above - least) * (1 + 1e-9) + 1e-12);
+  start = watch_processor();
   fill(g);
+  if (in->report) in->report->graphs++, in->report->tables += watch_processor() - start;
+  if (in->watch && in->watch->expired) {
+    arena_free(a);
+    return NULL;
+  }
   g->problem = (SolveProblem){.nvars = (int)g->sizes.n, .domain = g->sizes.items, .time = g->times.items, .memory = g->memories.items,
                               .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap,
-                              .frontier_cap = in->frontier_cap, .stop_above = in->prune_above};
+                              .frontier_cap = in->frontier_cap, .stop_above = in->prune_above, .watch = in->watch};
   return g;
 }
 
 void graph_free(Graph *g) { arena_free(g->arena); }
 const SolveProblem *graph_problem(const Graph *g) { return &g->problem; }
-bool graph_exact(const Graph *g) { return g->exact; }
+
+bool graph_exact(const Graph *g, const int *values) {
+  for (size_t i = 0; values && i < g->open.n; i++)
+    if (values[g->open.items[i].variable] == g->open.items[i].value) return false;
+  return g->exact;
+}
 
 void graph_strategies(const Graph *g, const int *values, Strategy *out) {
   for (size_t i = 0; i < g->in.f->ops.n; i++) out[i] = g->variable[i] < 0 ? (Strategy){0} : domain_at(g, i)->strategies[values[g->variable[i]]];
+}
+
+/* The fan-out whose tables have this variable between producer and users; NULL for that of an operation. */
+static const FanOut *fan_between(const Graph *g, int variable) {
+  for (size_t i = 0; i < g->between.n; i++)
+    if (g->between.items[i].variable == variable) return g->between.items[i].fan;
+  return NULL;
+}
+
+const char *graph_variable_name(const Graph *g, int variable, Arena *a) {
+  const FanOut *fan = fan_between(g, variable);
+  if (fan) return arena_printf(a, "layouts of %s", g->in.f->ops.items[fan->producer].name);
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    if (g->variable[i] == variable) return arena_strdup(a, g->in.f->ops.items[i].name);
+  return "?";
+}
+
+bool graph_fan(const Graph *g, size_t i, SearchFan *out) {
+  if (i >= g->in.shape->nfans) return false;
+  const FanOut *fan = &g->in.shape->fans[i];
+  const FanTables *t = &g->fans[fan->class];
+  *out = (SearchFan){g->in.f->ops.items[fan->producer].name, fan->nusers, t->choosing, t->sets};
+  return true;
 }

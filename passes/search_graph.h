@@ -2,8 +2,9 @@
  * the conversions between them cost.
  *
  * Variables are operations; values are their strategies.  The conversions of a value with several uses are one factor over its producer and
- * all its users, because each (value, layout) is paid once (D3).  When that table would be too large, a variable for the layout of an
- * explicit copy stands between them: an upper bound then, and `exact` is false.
+ * all its users, because each (value, layout) is paid once (D3).  With many users a variable for the set of layouts stands between them
+ * (search_set.h).  When the tables would be too large, a variable for the layout of an explicit copy stands between them: an upper bound
+ * then, and `exact` is false.
  * Constants, sizes, iotas and random numbers have no variable: they are made in the layout that is asked for.
  */
 #ifndef APC_PASSES_SEARCH_GRAPH_H
@@ -12,6 +13,7 @@
 #include "passes/cost.h"
 #include "passes/search_shape.h"
 #include "passes/search_solve.h"
+#include "passes/search_watch.h"
 
 /* What a mesh axis may split, and whether it has to. */
 typedef struct AxisUse {
@@ -33,19 +35,28 @@ typedef struct GraphInput {
   double memory_limit;     /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
   double fan_out_cap;      /* a value's conversions are one table up to so many entries */
+  int set_cap;             /* values of a variable for a set of layouts */
   double prune_above;      /* give up when the cheapest strategies alone cost more */
+  SearchReport *report;    /* gets the seconds; NULL: nobody asks */
+  SearchWatch *watch;      /* NULL: nobody watches */
   bool relax;              /* share each conversion among all users of the value: a lower bound of the exact costs */
 } GraphInput;
 
 typedef struct Graph Graph;
 
-/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning. */
+/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning and when the time is over. */
 Graph *graph_new(const GraphInput *in, const char **why);
 void graph_free(Graph *g);
 const SolveProblem *graph_problem(const Graph *g);
-bool graph_exact(const Graph *g); /* no fan-out was approximated */
+/* No fan-out was approximated, in this solution; NULL when there is none. */
+bool graph_exact(const Graph *g, const int *values);
 /* The strategies of all operations for a choice of values. */
 void graph_strategies(const Graph *g, const int *values, Strategy *out);
+
+/* What a variable is about: the name of an operation, or of a value whose layouts it chooses. */
+const char *graph_variable_name(const Graph *g, int variable, Arena *a);
+/* Fan-out number i, as it was modelled; false behind the last one. */
+bool graph_fan(const Graph *g, size_t i, SearchFan *out);
 
 /* True for the sources that have no strategy of their own. */
 bool graph_is_anywhere(const Op *op);

@@ -52,6 +52,9 @@ typedef struct Search {
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
   double work;
+  SearchWatch watch;
+  SearchReport report;
+  bool hasty;        /* the time was over before there was a plan: any plan will do */
 } Search;
 
 /* ---- search_candidates.c */

@@ -77,7 +77,7 @@ size_t step_entry(const Program *p, const Elimination *e, const int *values);
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
 
 /* search_step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables, which may be INFINITY
- * when it is above `most`. */
+ * when it is above `most`.  NAN when the time was over first. */
 double elimination_run(Program *p, double lambda, double most);
 /* A cheapest choice, after a run. */
 void elimination_assign(Program *p, double lambda, int *values);

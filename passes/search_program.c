@@ -8,6 +8,7 @@
 typedef struct Live {
   int maker;   /* elimination, or -1 - input */
   int step;    /* -1: an input */
+  int number;  /* equal for equal tables: of an input the first with the same one, else the step */
   int n;
   const int *vars;
   const int *const *maps;
@@ -193,7 +194,7 @@ static void add_elimination(Compiler *c, const Join *j, Step *s, int *slot) {
     c->alive[j->tables[f]] = false;
   }
   out->eliminations[out->n] = (Elimination){.var = j->var, .step = number, .scope = j->scope, .makers = makers};
-  if (s->n) add_live(c, (Live){out->n, number, s->n, j->scope, (const int *const *)s->maps, s->classes, NULL});
+  if (s->n) add_live(c, (Live){out->n, number, number, s->n, j->scope, (const int *const *)s->maps, s->classes, NULL});
   out->n++;
 }
 
@@ -221,12 +222,26 @@ static void eliminate_split(Compiler *c, const Join *whole) {
   }
 }
 
+static bool stands_before(const Compiler *c, int var, int a, int b) {
+  const Live *x = &c->live.items[a], *y = &c->live.items[b];
+  if ((x->step < 0) != (y->step < 0)) return x->step < 0;
+  if (x->number != y->number) return x->number < y->number;
+  return place_in(x->vars, x->n, var) < place_in(y->vars, y->n, var);
+}
+
+/* In an order that does not depend on when the tables were made, so that equal joins are seen to be equal. */
+static void insert_table(const Compiler *c, Join *j, int table) {
+  int at = j->n++;
+  for (; at > 0 && stands_before(c, j->var, table, j->tables[at - 1]); at--) j->tables[at] = j->tables[at - 1];
+  j->tables[at] = table;
+}
+
 static bool eliminate(Compiler *c, int var) {
   Join j = {.var = var, .time = c->p->time[var], .memory = c->p->memory ? c->p->memory[var] : NULL};
   int *slot;
   j.tables = ARENA_ARRAY(c->arena, int, c->of_var[var].n + 1);
   for (size_t i = 0; i < c->of_var[var].n; i++)
-    if (c->alive[c->of_var[var].items[i]]) j.tables[j.n++] = c->of_var[var].items[i];
+    if (c->alive[c->of_var[var].items[i]]) insert_table(c, &j, c->of_var[var].items[i]);
   c->out->first[var] = c->out->n;
   Step *s = step_for(c, &j, &slot);
   bool large = j.n > 1 && s->work > c->p->table_cap;
@@ -235,6 +250,22 @@ static bool eliminate(Compiler *c, int var) {
   else add_elimination(c, &j, s, slot);
   c->out->last[var] = c->out->n;
   return true;
+}
+
+/* By factor: the first one with the same table. */
+static int *number_inputs(const SolveProblem *p, Arena *a) {
+  int *number = ARENA_ARRAY(a, int, p->nfactors + 1);
+  size_t slots = 64;
+  while (slots < 2 * p->nfactors) slots *= 2;
+  size_t *table = ARENA_ARRAY(a, size_t, slots); /* factor + 1 */
+  for (size_t f = 0; f < p->nfactors; f++) {
+    const double *id = p->factors[f].table;
+    size_t at = (size_t)hash64(&id, sizeof id, 0) & (slots - 1);
+    while (table[at] && p->factors[table[at] - 1].table != id) at = (at + 1) & (slots - 1);
+    if (!table[at]) table[at] = f + 1;
+    number[f] = (int)(table[at] - 1);
+  }
+  return number;
 }
 
 Program *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a) {
@@ -253,9 +284,10 @@ Program *elimination_compile(const SolveProblem *p, const int *order, bool may_s
   c.alive = ARENA_ARRAY(a, bool, most + p->nfactors);
   c.of_var = ARENA_ARRAY(a, IntList, p->nvars);
   c.zeros = ARENA_ARRAY(a, double, widest);
+  const int *number = number_inputs(p, a);
   for (size_t f = 0; f < p->nfactors; f++) {
     const SolveFactor *k = &p->factors[f];
-    add_live(&c, (Live){-1 - (int)f, -1, k->n, k->vars, k->maps, k->classes, k->table});
+    add_live(&c, (Live){-1 - (int)f, -1, number[f], k->n, k->vars, k->maps, k->classes, k->table});
   }
   for (int k = 0; k < p->nvars; k++)
     if (!eliminate(&c, order[k])) return NULL;
@@ -278,7 +310,8 @@ static double factor_cost(const SolveFactor *k, const int *values) {
 }
 
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory) {
-  double time = *memory = 0;
+  double time = p->constant;
+  *memory = 0;
   for (int v = 0; v < p->nvars; v++) {
     time += p->time[v][values[v]];
     if (p->memory && p->memory[v]) *memory += p->memory[v][values[v]];

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "passes/search_private.h"
+#include "passes/search_watch.h"
 
 typedef struct Solver {
   const SolveProblem *p;
@@ -56,6 +57,7 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
     for (int var = 0; var < s->p->nvars; var++) {
       int best = x->values[var], now = best;
       double rest = x->memory - memory_of(s->p, var, now), least = around(s, var, x->values) + lambda * memory_of(s->p, var, now);
+      if (watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       for (int v = 0; v < s->p->domain[var]; v++) {
         double memory = memory_of(s->p, var, v);
         if (v == now || rest + memory > limit) continue;
@@ -81,6 +83,7 @@ static Point solve_weighted(Solver *s, double lambda) {
   most *= 1 + 1e-9;
   Point r = {.bound = elimination_run(s->program, lambda, most), .values = ARENA_ARRAY(s->arena, int, p->nvars)};
   s->result->work += s->program->work;
+  if (isnan(r.bound)) return (Point){.bound = -INFINITY};
   r.feasible = r.bound < INFINITY;
   if (!r.feasible && most < INFINITY) r.bound = most * (1 + 1e-9);
   if (!r.feasible) return r;
@@ -104,6 +107,8 @@ static void keep(Solver *s, const Point *x) {
   r->memory = x->memory;
   r->values = x->values;
 }
+
+static bool out_of_time(const SolveProblem *p) { return p->watch && p->watch->expired; }
 
 static bool above(const SolveProblem *p, double bound) { return p->stop_above > 0 && bound > p->stop_above; }
 
@@ -210,9 +215,8 @@ static bool solve_exactly(Solver *s, const int *order) {
 
 static void solve_into(Solver *s, const int *order) {
   SolveResult *r = s->result;
-  s->program = elimination_compile(s->p, order, true, s->arena);
   bool known = solve_limited(s), split = s->program->split;
-  if (above(s->p, r->lower_bound) || !known) return;
+  if (above(s->p, r->lower_bound) || !known || out_of_time(s->p)) return;
   if (!r->feasible) {
     r->exact = !split && aim_of(s->p) == s->p->memory_limit;
     return;
@@ -221,11 +225,76 @@ static void solve_into(Solver *s, const int *order) {
   if (r->exact) r->lower_bound = r->time;
 }
 
-SolveResult solve(const SolveProblem *p, Arena *arena) {
+/* ---- what does not matter */
+
+/* The factor without the places at which it tells no values apart: they would tie variables to each other for nothing. */
+static SolveFactor without_single_classes(const SolveFactor *f, Arena *a) {
+  SolveFactor out = {.table = f->table};
+  int *vars = ARENA_ARRAY(a, int, f->n + 1), *classes = ARENA_ARRAY(a, int, f->n + 1);
+  const int **maps = ARENA_ARRAY(a, const int *, f->n + 1);
+  for (int i = 0; i < f->n; i++) {
+    if (f->classes[i] == 1) continue;
+    vars[out.n] = f->vars[i];
+    maps[out.n] = f->maps[i];
+    classes[out.n++] = f->classes[i];
+  }
+  out.vars = vars;
+  out.maps = maps;
+  out.classes = classes;
+  return out;
+}
+
+static SolveProblem simplified(const SolveProblem *p, Arena *a) {
+  SolveProblem out = *p;
+  SolveFactor *factors = ARENA_ARRAY(a, SolveFactor, p->nfactors + 1);
+  out.factors = factors;
+  out.nfactors = 0;
+  for (size_t f = 0; f < p->nfactors; f++) {
+    factors[out.nfactors] = without_single_classes(&p->factors[f], a);
+    if (factors[out.nfactors].n) out.nfactors++;
+    else out.constant += p->factors[f].table[0];
+  }
+  return out;
+}
+
+/* ---- what was large */
+
+static void keep_join(SolveResult *r, const Elimination *e, const Step *s, Arena *arena) {
+  int at = r->njoins < SOLVE_JOINS ? r->njoins++ : SOLVE_JOINS;
+  for (; at > 0 && s->work > r->joins[at - 1].work; at--)
+    if (at < SOLVE_JOINS) r->joins[at] = r->joins[at - 1];
+  if (at == SOLVE_JOINS) return;
+  int *scope = ARENA_ARRAY(arena, int, s->n + 1);
+  memcpy(scope, e->scope, sizeof *scope * (size_t)s->n);
+  r->joins[at] = (SolveJoin){e->var, s->n, scope, s->work};
+}
+
+/* Equal joins are one step: its first elimination stands for all. */
+static void find_joins(const Program *p, SolveResult *r, Arena *arena) {
+  int next = 0;
+  for (int i = 0; i < p->n; i++) {
+    const Elimination *e = &p->eliminations[i];
+    const Step *s = p->steps[e->step];
+    r->width = s->n > r->width ? s->n : r->width;
+    if (e->step != next) continue;
+    next++;
+    keep_join(r, e, s, arena);
+  }
+}
+
+SolveResult solve(const SolveProblem *given, Arena *arena) {
   SolveResult r = {0};
   Arena *scratch = arena_new();
+  SolveProblem simple = simplified(given, scratch), *p = &simple;
   Solver s = {.p = p, .arena = scratch, .result = &r};
-  solve_into(&s, elimination_order(p, scratch));
+  double start = watch_processor();
+  const int *order = elimination_order(p, scratch);
+  s.program = elimination_compile(p, order, true, scratch);
+  r.order_seconds = watch_processor() - start;
+  find_joins(s.program, &r, arena);
+  start = watch_processor();
+  solve_into(&s, order);
+  r.sum_seconds = watch_processor() - start;
   if (r.feasible) {
     int *values = ARENA_ARRAY(arena, int, p->nvars);
     memcpy(values, r.values, sizeof *values * (size_t)p->nvars);

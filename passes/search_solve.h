@@ -13,6 +13,8 @@
 
 #include "base/arena.h"
 
+struct SearchWatch;
+
 /* A cost that depends on the classes of the values of its variables: table[class_0][class_1]..., the last fastest. */
 typedef struct SolveFactor {
   int n;
@@ -23,6 +25,7 @@ typedef struct SolveFactor {
 } SolveFactor;
 
 typedef struct SolveProblem {
+  double constant;              /* seconds that every choice takes */
   int nvars;
   const int *domain;            /* number of values, at least 1 */
   const double *const *time;    /* by variable and value; equal pointers let repeated blocks share work */
@@ -35,16 +38,29 @@ typedef struct SolveProblem {
   double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY: never */
   double table_cap;             /* most sums computed for one bucket */
   double frontier_cap;          /* most frontier points kept; 32 times that many are formed at most */
+  struct SearchWatch *watch;    /* when its time is over, what is known by then is the result; NULL: nobody watches */
 } SolveProblem;
+
+/* One of the largest eliminations. */
+enum { SOLVE_JOINS = 4 };
+typedef struct SolveJoin {
+  int var, nscope;
+  const int *scope;             /* the other variables */
+  double work;                  /* sums formed */
+} SolveJoin;
 
 typedef struct SolveResult {
   bool feasible;
-  bool exact;         /* the values are a cheapest choice, or there is none */
+  bool exact;         /* the values are a cheapest choice, or there is none at all */
   double time, memory;
   double lower_bound; /* of time, over all choices within the limit */
   int *values;        /* by variable */
   double memory_weight; /* seconds per byte at the limit; 0 when it does not bind */
   double work;        /* sums formed for tables: the effort, whatever the machine */
+  int width;          /* the most other variables in one join */
+  int njoins;
+  SolveJoin joins[SOLVE_JOINS]; /* the largest, different ones */
+  double order_seconds, sum_seconds; /* of the processor: for the order and compiling it; for the sums */
 } SolveResult;
 
 /* The result lives in `arena`. */

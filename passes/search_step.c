@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "passes/search_private.h"
+#include "passes/search_watch.h"
 
 /* One step while it is computed. */
 typedef struct Rows {
@@ -130,6 +131,7 @@ static void fill_table(const Program *p, Step *s, double most) {
   double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes), *row = ARENA_ARRAY(a, double, r.inner);
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
+    if (watch_work(p->p->watch, (double)r.inner * r.classes)) break;
     for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
     int best = outer_costs(&r, at, base, sums, keys);
     double worst = most;
@@ -155,7 +157,7 @@ static double least_sum(const Program *p, const Step *s) {
 }
 
 static double sum_of_roots(const Program *p, bool floors) {
-  double sum = 0;
+  double sum = p->p->constant;
   for (int i = 0; i < p->n; i++) {
     const Step *s = p->steps[p->eliminations[i].step];
     if (!s->n) sum += floors ? s->floor : s->table[0];
@@ -176,6 +178,7 @@ double elimination_run(Program *p, double lambda, double most) {
       s->choice = ARENA_ARRAY(p->arena, int, s->entries);
     }
     fill_table(p, s, s->floor + slack);
+    if (p->p->watch && p->p->watch->expired) return NAN;
     memset(s->choice, 0xff, sizeof *s->choice * s->entries);
   }
   return sum_of_roots(p, false);

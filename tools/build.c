@@ -14,6 +14,7 @@
 #include "passes/plan_entries.h"
 #include "tools/ir_file.h"
 #include "tools/micro_batch.h"
+#include "tools/plan_times.h"
 
 /* ---- words */
 
@@ -88,10 +89,21 @@ static bool degrees_possible(Tool *t, const Target *g) {
 
 static int degree_option(const Options *o, OptionId id) { return (int)option_int(o, id, 0); }
 
-static PlanOptions plan_options(const Options *o) {
-  return (PlanOptions){.tp = degree_option(o, OPT_tp), .pp = degree_option(o, OPT_pp), .dp = degree_option(o, OPT_dp), .cp = degree_option(o, OPT_cp),
-                       .ep = degree_option(o, OPT_ep), .micro_batches = degree_option(o, OPT_micro_batches),
-                       .memory_limit = option_real(o, OPT_memory, 0)};
+/* What holds for every search: its limits, and who looks on. */
+static PlanOptions search_options(Tool *t) {
+  const double least_effort = 1e-9; /* 0 seconds are a limit as well */
+  const Options *o = &t->options;
+  PlanOptions p = {.memory_limit = option_real(o, OPT_memory, 0), .show = t->quiet ? NULL : plan_times_show, .show_context = t};
+  if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);
+  return p;
+}
+
+static PlanOptions plan_options(Tool *t) {
+  const Options *o = &t->options;
+  PlanOptions p = search_options(t);
+  p.tp = degree_option(o, OPT_tp), p.pp = degree_option(o, OPT_pp), p.dp = degree_option(o, OPT_dp), p.cp = degree_option(o, OPT_cp);
+  p.ep = degree_option(o, OPT_ep), p.micro_batches = degree_option(o, OPT_micro_batches);
+  return p;
 }
 
 /* What is forced must be what the plan file says. */
@@ -128,6 +140,8 @@ static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
   p->lower_bound = searched->lower_bound;
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_seconds = searched->search_seconds;
+  p->cut_short = searched->cut_short;
+  p->report = searched->report;
   p->flops = searched->flops;
 }
 
@@ -139,7 +153,7 @@ static Plan *read_plan(Tool *t, Build *b, const char *file) {
   diag_source(t->diags, file, text);
   Plan *p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   if (!p || !agrees(t, p, file) || !fits(t, b, p, file)) return NULL;
-  PlanOptions options = {.memory_limit = option_real(&t->options, OPT_memory, 0)};
+  PlanOptions options = search_options(t);
   const Plan *searched = plan_search(b->model.m, b->l1, b->target, &options, diags_new(t->arena));
   p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   p->one_device_seconds = INFINITY; /* the search finds nothing only where one rank has too little memory */
@@ -191,11 +205,15 @@ bool build_plan(Tool *t, Build *b) {
   if (!degrees_possible(t, b->target)) return false;
   const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
   tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
-  PlanOptions options = plan_options(&t->options);
+  PlanOptions options = plan_options(t);
   int64_t micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   b->plan = file ? read_plan(t, b, file)
           : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
                         : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
+  if (b->plan && t->times) {
+    tool_stages_end(t);
+    plan_times_report(t, &b->plan->report);
+  }
   return b->plan && save_texts(t, b) && (!save || build_prints_plan(t) || save_plan(t, b, save));
 }
 

@@ -41,6 +41,13 @@ static Plan *search(Build *b, const PlanOptions *base, int dp, int64_t micro_bat
 
 static int64_t pieces(int64_t batch, int64_t dp, int64_t size) { return (batch + dp * size - 1) / (dp * size); }
 
+/* How many data-parallel degrees there are. */
+static int degrees(const Build *b, int64_t batch) {
+  int n = 0;
+  for (int dp = 1; dp <= b->target->ranks && dp <= batch; dp++) n += b->target->ranks % dp == 0;
+  return n;
+}
+
 Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t size) {
   int64_t batch;
   int best = 0;
@@ -48,11 +55,13 @@ Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t si
   if (!batch_to_cut(t, b, &batch)) return NULL;
   if (size > batch) size = batch; /* one micro-batch */
   if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), t->diags);
+  PlanOptions each = *options;
+  each.effort /= degrees(b, batch) + 1;
   for (int dp = 1; dp <= b->target->ranks && dp <= batch; dp++) {
     if (b->target->ranks % dp) continue;
-    const Plan *p = search(b, options, dp, pieces(batch, dp, size), diags_new(t->arena));
+    const Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(t->arena));
     if (p && (!best || p->price.time.total < seconds)) best = dp, seconds = p->price.time.total;
   }
   if (!best) best = 1; /* which says why not */
-  return search(b, options, best, pieces(batch, best, size), t->diags); /* again: the mesh in the module is that of the last search */
+  return search(b, &each, best, pieces(batch, best, size), t->diags); /* again: the mesh in the module is that of the last search */
 }

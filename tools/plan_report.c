@@ -101,7 +101,8 @@ void plan_show(Tool *t, const Build *b) {
   if (!isnan(b->target->usd_per_hour))
     printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->target->usd_per_hour, b->target->price_terms, b->target->price_date,
            b->target->usd_per_hour * p->price.time.total / 3600);
-  printf("\n  lower bound %s, gap %.1f %%, found in %s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds));
+  printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds),
+         p->cut_short ? ", cut short by --effort" : "");
 }
 
 /* ---- JSON */

@@ -84,7 +84,24 @@ static void print_line(Tool *t, const char *verb, const char *paint, const char 
 static void end_stage(Tool *t) {
   if (t->times && t->stage_ms > 0) fprintf(stderr, "%s%12.3f ms\n", t->line_open ? "\n" : "", tool_now_ms() - t->stage_ms);
   if (t->times) t->line_open = false;
-  t->stage_ms = tool_now_ms();
+  t->stage_ms = t->progress_ms = tool_now_ms();
+}
+
+bool tool_progress_due(Tool *t) {
+  const double often = t->terminal ? 250 : 10000;
+  if (t->quiet || tool_now_ms() - t->progress_ms < often) return false;
+  t->progress_ms = tool_now_ms();
+  return true;
+}
+
+void tool_progress(Tool *t, const char *verb, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  print_line(t, verb, "\033[1;36m", format, args);
+  va_end(args);
+  t->line_open = t->terminal;
+  if (!t->terminal) fputc('\n', stderr);
+  fflush(stderr);
 }
 
 void tool_stage(Tool *t, const char *verb, const char *format, ...) {

@@ -34,6 +34,7 @@ typedef struct Tool {
   bool unicode;  /* bars on standard output */
   bool line_open; /* a progress line stands on the terminal */
   double start_ms, stage_ms;
+  double progress_ms; /* when progress was shown last, or the stage began */
 } Tool;
 
 /* The commands; each returns an ExitCode, or EXIT_OK with errors in the diagnostics (main then picks the code). */
@@ -58,6 +59,9 @@ int tool_failed(const Diags *d);
 /* One stage of long work: "   Importing model.onnx".  Rewritten on a terminal, one line each otherwise; ends the
  * stage before (for --time-report). */
 void tool_stage(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* How far a long stage has come: its line rewritten a few times a second on a terminal, a line now and then otherwise. */
+bool tool_progress_due(Tool *t);
+void tool_progress(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A line that stays, like "    Finished ./model". */
 void tool_say(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Ends the progress line and the last stage. */

@@ -18,6 +18,7 @@ foreach(name
     recurrent
     loops
     onnx
+    planning
     same
     readme
     rounds

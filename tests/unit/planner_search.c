@@ -298,6 +298,48 @@ static void depth(void) {
   arena_free(a);
 }
 
+/* Layers with one mask, one bias and one scale for all of them, as exporters write them. */
+static const char *masked_text(Arena *a, int layers) {
+  Text t = {.arena = a};
+  text_add(&t, "apc.ir 1\nsymbol batch min 1\nsymbol seq min 1\nparam \"zeros\" : f32[64] = zeros\nparam \"ones\" : f32[64] = zeros\n");
+  for (int i = 0; i < layers; i++) text_printf(&t, "param \"w%d\" : f32[64, 64] = normal 1 seed 1\n", i);
+  text_add(&t, "func @main level 1 {\n  %x0 = input {name=\"x\"} : f32[batch, seq, 64]\n  %mask = input {name=\"mask\"} : f32[batch, seq, seq]\n"
+               "  %zeros = param {name=\"zeros\"} : f32[64]\n  %ones = param {name=\"ones\"} : f32[64]\n");
+  for (int i = 0; i < layers; i++) {
+    text_printf(&t, "  %%w%d = param {name=\"w%d\"} : f32[64, 64]\n  %%s%d = broadcast %%ones {dims=[2]} : f32[batch, seq, 64]\n", i, i, i);
+    text_printf(&t, "  %%n%d = mul %%x%d, %%s%d : f32[batch, seq, 64]\n", i, i, i);
+    text_printf(&t, "  %%q%d = dot %%n%d, %%w%d {spec=\"bsd,de->bse\"} : f32[batch, seq, 64]\n", i, i, i);
+    text_printf(&t, "  %%a%d = dot %%q%d, %%n%d {spec=\"bsd,btd->bst\"} : f32[batch, seq, seq]\n", i, i, i);
+    text_printf(&t, "  %%m%d = add %%a%d, %%mask : f32[batch, seq, seq]\n  %%e%d = tanh %%m%d : f32[batch, seq, seq]\n", i, i, i, i);
+    text_printf(&t, "  %%o%d = dot %%e%d, %%n%d {spec=\"bst,btd->bsd\"} : f32[batch, seq, 64]\n", i, i, i);
+    text_printf(&t, "  %%z%d = broadcast %%zeros {dims=[2]} : f32[batch, seq, 64]\n", i);
+    text_printf(&t, "  %%b%d = add %%o%d, %%z%d : f32[batch, seq, 64]\n  %%x%d = add %%b%d, %%x%d : f32[batch, seq, 64]\n", i, i, i, i + 1, i, i);
+  }
+  text_printf(&t, "  output \"y\" %%x%d\n}\n", layers);
+  return text_str(&t);
+}
+
+/* What all layers use ties them together no more than what each has of its own. */
+static void shared_by_layers(void) {
+  Arena *a = arena_new();
+  for (int ranks = 2; ranks <= 4; ranks += 2) {
+    double work[2] = {0};
+    for (int k = 0; k < 2; k++) {
+      Case c = plan_of(masked_text(a, k ? 24 : 8), ranks == 2 ? "cpux2" : "cpux4", (PlanOptions){0});
+      CHECK(c.p != NULL);
+      if (c.p) {
+        const SearchReport *r = &c.p->report;
+        work[k] = c.p->search_work;
+        CHECKF(c.p->gap == 0 && r->width <= 5 && r->many == 3, "%d ranks: gap %g, width %d, %d values with many users", ranks, c.p->gap, r->width, r->many);
+        CHECKF(r->nfans == 3 && r->fans[0].sets > 0 && r->njoins == SEARCH_JOINS && r->joins[0].sums >= r->joins[3].sums, "%d ranks", ranks);
+      }
+      done(&c);
+    }
+    CHECKF(work[0] > 0 && work[1] < 2.2 * work[0], "%d ranks: %g sums for 8 layers, %g for 24", ranks, work[0], work[1]);
+  }
+  arena_free(a);
+}
+
 int main(void) {
   RUN(labels);
   RUN(expert_labels);
@@ -311,5 +353,6 @@ int main(void) {
   RUN(pipeline_memory);
   RUN(refused);
   RUN(depth);
+  RUN(shared_by_layers);
   return test_summary();
 }

@@ -1,0 +1,39 @@
+#!/bin/bash
+# A search that is long: progress, a limit of its time, and where the time went.
+. "$(dirname "$0")/lib.sh"
+gpt=$source_dir/examples/gpt.apc
+
+# Where the time went.
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux4 --time-report -q
+expect_err "candidates, "
+expect_err "graphs, "
+check "seconds by kind of work" grep -Eq 'domains [0-9.]+ s, tables [0-9.]+ s, order [0-9.]+ s, sums [0-9.]+ s of processor time' err
+check "the largest graph" grep -Eq 'most work +[0-9]+ variables, width [0-9]+, ' err
+check "four joins with names" [ "$(grep -Ec ' with [0-9]+ others?, .* sums: ' err)" -eq 4 ]
+
+# The time is over before it begins: a plan all the same, with the gap that is proved.
+expect 0 "cut short by --effort" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0 --json -q
+expect_json '0 < d["lower_bound_us"] <= d["time_us"] and 0 <= d["gap"] < 1'
+hasty=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
+# So when memory is short, or the batch is cut.
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux4 --memory 300MB --effort 0 --json -q
+expect_json 'd["bytes_per_device"] <= 300e6'
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux4 --pp 2 --micro-batches 4 --effort 0 --json -q
+expect_json 'd["chosen"]["pp"] == 2 and d["chosen"]["micro_batches"] == 4'
+# What does not fit at all is still found out.
+expect 3 "no feasible plan" "$apc" plan "$gpt" -D layers=4 --target cpux4 --memory 1MB --effort 0
+# With time enough the limit changes nothing.
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 1000 --json -q
+expect_json "d['gap'] < 0.05 and d['time_us'] <= $hasty"
+expect 2 "--effort" "$apc" plan "$gpt" --target cpux4 --effort soon
+expect 2 "--effort" "$apc" plan "$gpt" --target cpux4 --effort -1
+
+# Progress, on a terminal, of what takes longer than a moment; not with -q.
+long=("$apc" plan "$gpt" -D layers=96 --target cpux64)
+expect 0 "" script -qec "TERM=xterm ${long[*]}" log
+expect_out "candidates done, "
+expect_out "gap at most"
+expect 0 "" script -qec "TERM=xterm ${long[*]} -q" log
+check "no progress with -q" [ "$(grep -c 'candidates done' out)" -eq 0 ]
+summary 23

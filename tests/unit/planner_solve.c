@@ -1,0 +1,319 @@
+/* The solver of the planner graph on problems made by hand: what its work depends on, sets of layouts, memory limits, limits of time. */
+#include <math.h>
+
+#include "passes/search_set.h"
+#include "passes/search_solve.h"
+#include "passes/search_watch.h"
+#include "tests/test.h"
+
+static uint64_t state;
+
+static int below(int n) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (int)((state >> 33) % (uint64_t)n);
+}
+
+/* Multiples of 1/64: their sums are exact in any order. */
+static double amount(void) { return (1 + below(1000)) / 64.0; }
+
+static const double no_time[64];
+
+static int *identity(Arena *a, int n) {
+  int *map = ARENA_ARRAY(a, int, n);
+  for (int i = 0; i < n; i++) map[i] = i;
+  return map;
+}
+
+static SolveFactor pair(Arena *a, int u, int nu, int v, int nv, const double *table) {
+  int *vars = ARENA_ARRAY(a, int, 2), *classes = ARENA_ARRAY(a, int, 2);
+  const int **maps = ARENA_ARRAY(a, const int *, 2);
+  vars[0] = u, vars[1] = v;
+  classes[0] = nu, classes[1] = nv;
+  maps[0] = identity(a, nu), maps[1] = identity(a, nv);
+  return (SolveFactor){2, vars, maps, classes, table};
+}
+
+typedef struct Problem {
+  Arena *arena;
+  SolveProblem p;
+  int domain[2048];
+  const double *time[2048], *memory[2048];
+  SolveFactor factors[4096];
+} Problem;
+
+static Problem *problem_new(void) {
+  Arena *a = arena_new();
+  Problem *x = ARENA_NEW(a, Problem);
+  x->arena = a;
+  x->p = (SolveProblem){.domain = x->domain, .time = x->time, .memory = x->memory, .factors = x->factors, .memory_limit = INFINITY, .table_cap = 1e6, .frontier_cap = 1e5};
+  return x;
+}
+
+static void add_variable(Problem *x, int domain, const double *time, const double *memory) {
+  x->domain[x->p.nvars] = domain;
+  x->time[x->p.nvars] = time;
+  x->memory[x->p.nvars++] = memory;
+}
+
+static void add_factor(Problem *x, SolveFactor f) { x->factors[x->p.nfactors++] = f; }
+
+/* A chain of variables with three values; `others` of them are also in one table in which they have one class: a bias that all layers
+ * share and want in one layout. */
+static Problem *chain(int n, int others) {
+  Problem *x = problem_new();
+  double *table = ARENA_ARRAY(x->arena, double, 9), *shared = ARENA_ARRAY(x->arena, double, 2);
+  int *vars = ARENA_ARRAY(x->arena, int, others + 1), *classes = ARENA_ARRAY(x->arena, int, others + 1);
+  const int **maps = ARENA_ARRAY(x->arena, const int *, others + 1);
+  state = 7;
+  for (int i = 0; i < 9; i++) table[i] = amount();
+  shared[0] = 2, shared[1] = 1;
+  for (int i = 0; i < n; i++) {
+    double *time = ARENA_ARRAY(x->arena, double, 3);
+    for (int v = 0; v < 3; v++) time[v] = amount();
+    add_variable(x, 3, time, NULL);
+  }
+  for (int i = 0; i + 1 < n; i++) add_factor(x, pair(x->arena, i, 3, i + 1, 3, table));
+  if (!others) return x;
+  add_variable(x, 2, no_time, NULL);
+  for (int i = 0; i <= others; i++) {
+    vars[i] = i < others ? i : n;
+    classes[i] = i < others ? 1 : 2;
+    maps[i] = i < others ? ARENA_ARRAY(x->arena, int, 3) : identity(x->arena, 2);
+  }
+  add_factor(x, (SolveFactor){others + 1, vars, maps, classes, shared});
+  return x;
+}
+
+static void one_class(void) {
+  Problem *without = chain(60, 0);
+  SolveResult least = solve(&without->p, without->arena);
+  CHECK(least.feasible && least.exact && least.width <= 2);
+  for (int others = 1; others <= 49; others += 12) {
+    Problem *x = chain(60, others);
+    SolveResult r = solve(&x->p, x->arena);
+    CHECKF(r.exact && r.time == least.time + 1 && r.lower_bound == r.time, "%d users: %g, without %g", others, r.time, least.time);
+    CHECKF(r.width == least.width && r.work <= least.work + 2, "%d users: width %d, %g sums; without %d, %g", others, r.width, r.work, least.width, least.work);
+    arena_free(x->arena);
+  }
+  arena_free(without->arena);
+}
+
+/* A table with nothing but such places is a constant, and may forbid everything. */
+static void constants(void) {
+  static const double seven[] = {7}, forbidden[] = {INFINITY};
+  static const int one[] = {1, 1}, vars[] = {3, 9};
+  static const int map[3];
+  const int *maps[] = {map, map};
+  Problem *x = chain(20, 0);
+  double without = solve(&x->p, x->arena).time;
+  add_factor(x, (SolveFactor){2, vars, maps, one, seven});
+  SolveResult r = solve(&x->p, x->arena);
+  CHECK(r.exact && r.time == without + 7 && r.lower_bound == r.time);
+  add_factor(x, (SolveFactor){2, vars, maps, one, forbidden});
+  r = solve(&x->p, x->arena);
+  CHECK(!r.feasible && r.exact);
+  arena_free(x->arena);
+}
+
+/* ---- sets of layouts */
+
+enum { MAX_USERS = 7 };
+
+typedef struct Fan {
+  SetInput in;
+  int classes[MAX_USERS], width[MAX_USERS], output[8];
+  const int *lists[MAX_USERS];
+  double *seconds, *time[MAX_USERS + 1];
+} Fan;
+
+static Fan *random_fan(Arena *a) {
+  Fan *f = ARENA_NEW(a, Fan);
+  f->in = (SetInput){.nproducers = 1 + below(4), .nlayouts = 3 + below(4), .nusers = 5 + below(MAX_USERS - 4), .classes = f->classes, .width = f->width, .lists = f->lists};
+  SetInput *in = &f->in;
+  in->seconds = f->seconds = ARENA_ARRAY(a, double, in->nproducers * in->nlayouts);
+  for (int p = 0; p < in->nproducers; p++) {
+    for (int l = 0; l < in->nlayouts; l++) f->seconds[p * in->nlayouts + l] = l == p ? 0 : below(12) == 0 ? INFINITY : amount();
+    f->output[p] = below(in->nlayouts);
+  }
+  if (below(2)) in->output = f->output;
+  for (int u = 0; u <= in->nusers; u++) {
+    int n = u == in->nusers ? in->nproducers : 1 + below(3);
+    f->time[u] = ARENA_ARRAY(a, double, n);
+    for (int v = 0; v < n; v++) f->time[u][v] = amount();
+    if (u == in->nusers) break;
+    f->classes[u] = n;
+    f->width[u] = 1 + (below(4) == 0);
+    int *list = ARENA_ARRAY(a, int, n * f->width[u]);
+    for (int k = 0; k < n * f->width[u]; k++) list[k] = below(in->nlayouts);
+    f->lists[u] = list;
+  }
+  return f;
+}
+
+/* What a choice costs: each layout once. */
+static double cost_of(const Fan *f, const int *at) {
+  const SetInput *in = &f->in;
+  int p = at[in->nusers];
+  bool made[8] = {0};
+  double sum = f->time[in->nusers][p];
+  for (int u = 0; u < in->nusers; u++) {
+    sum += f->time[u][at[u]];
+    for (int k = 0; k < in->width[u]; k++) made[in->lists[u][at[u] * in->width[u] + k]] = true;
+  }
+  if (in->output) made[in->output[p]] = true;
+  for (int l = 0; l < in->nlayouts; l++)
+    if (made[l]) sum += in->seconds[p * in->nlayouts + l];
+  return sum;
+}
+
+static double least_cost(const Fan *f) {
+  int at[MAX_USERS + 1] = {0}, i = 0;
+  double least = INFINITY;
+  while (i >= 0) {
+    least = fmin(least, cost_of(f, at));
+    for (i = f->in.nusers; i >= 0; i--) {
+      if (++at[i] < (i == f->in.nusers ? f->in.nproducers : f->in.classes[i])) break;
+      at[i] = 0;
+    }
+  }
+  return least;
+}
+
+/* Users, producer, set. */
+static SolveResult solve_with(const Fan *f, const Sets *sets, Arena *a) {
+  Problem *x = problem_new();
+  const SetInput *in = &f->in;
+  double *nothing = ARENA_ARRAY(x->arena, double, sets->n);
+  for (int u = 0; u <= in->nusers; u++) add_variable(x, u < in->nusers ? in->classes[u] : in->nproducers, f->time[u], NULL);
+  add_variable(x, sets->n, nothing, NULL);
+  add_factor(x, pair(x->arena, in->nusers, in->nproducers, in->nusers + 1, sets->n, sets->cost));
+  for (int u = 0; u < in->nusers; u++)
+    if (sets->fits[u]) add_factor(x, pair(x->arena, in->nusers + 1, sets->n, u, in->classes[u], sets->fits[u]));
+  SolveResult r = solve(&x->p, a);
+  arena_free(x->arena);
+  return r;
+}
+
+static void sets_of_layouts(void) {
+  int incomplete = 0, open = 0, tight = 0;
+  state = 1;
+  for (int i = 0; i < 3000; i++) {
+    Arena *a = arena_new();
+    Fan *f = random_fan(a);
+    double least = least_cost(f);
+    f->in.most = 64;
+    const Sets *whole = sets_of(a, &f->in);
+    CHECK(whole && whole->complete && whole->rest < 0);
+    SolveResult r = solve_with(f, whole, a);
+    CHECKF(r.exact && (least < INFINITY ? r.time == least : !r.feasible), "fan %d: %.17g, enumerated %.17g", i, r.time, least);
+    f->in.most = 1 + below(30);
+    f->in.bound = true;
+    const Sets *some = sets_of(a, &f->in);
+    if (some && !some->complete) { /* a lower bound, the optimum unless the rest was chosen */
+      r = solve_with(f, some, a);
+      bool rest = r.feasible && r.values[f->in.nusers + 1] == some->rest;
+      CHECKF(some->n <= f->in.most + 1 && (!r.feasible || r.time <= least) && (rest || least == INFINITY || r.time == least), "fan %d: bound %.17g, enumerated %.17g", i, r.time, least);
+      incomplete++;
+      open += rest;
+      tight += r.feasible && !rest;
+    }
+    f->in.bound = false;
+    some = sets_of(a, &f->in);
+    if (some) { /* choices that exist */
+      r = solve_with(f, some, a);
+      CHECKF(some->rest < 0 && (!r.feasible || r.time >= least), "fan %d: %.17g, enumerated %.17g", i, r.time, least);
+    }
+    arena_free(a);
+  }
+  CHECKF(incomplete > 100 && open > 10 && tight > 50, "%d incomplete, %d open, %d tight", incomplete, open, tight);
+}
+
+/* ---- memory limits */
+
+/* Variables that do not depend on each other: `fast` keeps 1 byte more than `slow` and saves the time. */
+static Problem *independent(int n, bool equal) {
+  Problem *x = problem_new();
+  static const double same_time[] = {2, 1}, same_memory[] = {0, 1};
+  state = 3;
+  for (int i = 0; i < n; i++) {
+    double *time = ARENA_ARRAY(x->arena, double, 2), *memory = ARENA_ARRAY(x->arena, double, 2);
+    memory[1] = 1 + below(1000);
+    time[0] = memory[1] * (1 + below(64) / 64.0);
+    add_variable(x, 2, equal ? same_time : time, equal ? same_memory : memory);
+  }
+  return x;
+}
+
+static void many_parts(void) {
+  Problem *x = independent(1000, true);
+  x->p.memory_limit = 371;
+  x->p.frontier_cap = 1e6;
+  SolveResult r = solve(&x->p, x->arena);
+  CHECKF(r.exact && r.time == 1000 + 629 && r.memory == 371, "%g s, %g bytes", r.time, r.memory);
+  arena_free(x->arena);
+  x = independent(1000, false);
+  double all = 0;
+  for (int i = 0; i < 1000; i++) all += x->memory[i][1];
+  x->p.memory_limit = floor(0.3 * all);
+  r = solve(&x->p, x->arena);
+  CHECKF(r.feasible && r.memory <= x->p.memory_limit && r.lower_bound <= r.time && r.lower_bound > 0.999 * r.time, "%g s, bound %g", r.time, r.lower_bound);
+  arena_free(x->arena);
+}
+
+/* Against enumeration, with ties between variables. */
+static void limits_agree(void) {
+  for (int seed = 1; seed <= 200; seed++) {
+    Problem *x = problem_new();
+    state = (uint64_t)seed;
+    int n = 9;
+    for (int i = 0; i < n; i++) {
+      double *time = ARENA_ARRAY(x->arena, double, 2), *memory = ARENA_ARRAY(x->arena, double, 2);
+      for (int v = 0; v < 2; v++) time[v] = amount(), memory[v] = below(20);
+      add_variable(x, 2, time, memory);
+    }
+    for (int i = 0; i < 4; i++) {
+      double *table = ARENA_ARRAY(x->arena, double, 4);
+      int u = below(n), v = (u + 1 + below(n - 1)) % n;
+      for (int k = 0; k < 4; k++) table[k] = amount();
+      add_factor(x, pair(x->arena, u, 2, v, 2, table));
+    }
+    x->p.memory_limit = 60 + below(60);
+    double least = INFINITY;
+    for (int choice = 0; choice < 1 << n; choice++) {
+      double time = 0, memory = 0;
+      for (int i = 0; i < n; i++) time += x->time[i][choice >> i & 1], memory += x->memory[i][choice >> i & 1];
+      for (size_t k = 0; k < x->p.nfactors; k++)
+        time += x->factors[k].table[2 * (choice >> x->factors[k].vars[0] & 1) + (choice >> x->factors[k].vars[1] & 1)];
+      if (memory <= x->p.memory_limit) least = fmin(least, time);
+    }
+    SolveResult r = solve(&x->p, x->arena);
+    CHECKF(r.exact && (least == INFINITY ? !r.feasible : r.time == least && r.memory <= x->p.memory_limit), "seed %d: %.17g, enumerated %.17g", seed, r.time, least);
+    arena_free(x->arena);
+  }
+}
+
+/* ---- a limit of time */
+
+/* Whatever was known when the time was over is a valid answer: values that cost what they are said to, a bound that is one. */
+static void cut_short(void) {
+  Problem *x = chain(400, 0);
+  SolveResult whole = solve(&x->p, x->arena);
+  SearchWatch watch = {.deadline = watch_now() - 1, .work = 1e12};
+  x->p.watch = &watch;
+  SolveResult r = solve(&x->p, x->arena);
+  CHECK(watch.expired && !r.exact && r.lower_bound <= whole.time && (!r.feasible || r.time >= whole.time));
+  watch = (SearchWatch){.deadline = INFINITY, .work = 1e12};
+  r = solve(&x->p, x->arena);
+  CHECK(!watch.expired && r.exact && r.time == whole.time);
+  arena_free(x->arena);
+}
+
+int main(void) {
+  RUN(one_class);
+  RUN(constants);
+  RUN(sets_of_layouts);
+  RUN(many_parts);
+  RUN(limits_agree);
+  RUN(cut_short);
+  return test_summary();
+}

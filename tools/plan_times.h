@@ -1,0 +1,13 @@
+/* tools/plan_times.h - a search that runs, and where its time went (--time-report), on standard error. */
+#ifndef APC_TOOLS_PLAN_TIMES_H
+#define APC_TOOLS_PLAN_TIMES_H
+
+#include "passes/plan.h"
+#include "tools/tool.h"
+
+/* A PlanProgressFunc; the context is the Tool. */
+void plan_times_show(void *tool, const PlanProgress *p);
+
+void plan_times_report(Tool *t, const SearchReport *r);
+
+#endif
