@@ -11,4 +11,7 @@ _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Called by die() after its own line, before exit; may be NULL. */
 void die_set_hook(void (*hook)(void *), void *context);
 
+/* Called with the message before the hook: for a report in another form.  NULL: nobody. */
+void die_set_listener(void (*listener)(const char *message, void *context), void *context);
+
 #endif

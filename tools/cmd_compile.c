@@ -1,6 +1,7 @@
 /* tools/cmd_compile.c - apc [compile] MODEL: the forms --emit asks for, by default the program. */
 #include <string.h>
 
+#include "base/json_text.h"
 #include "tools/emit.h"
 #include "tools/plan_report.h"
 
@@ -22,6 +23,13 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
            one_device_text(t->arena, p), show_bytes(t->arena, p->price.memory.total));
 }
 
+/* Of forms that need no plan. */
+static json_t *written_json(const char *path, const EmitList *l) {
+  json_t *files = json_array();
+  for (size_t i = 0; i < l->n; i++) json_array_append_new(files, json_text(l->items[i].file));
+  return json_pack("{s:s, s:o, s:o}", "schema", "apc.compile/1", "model", json_text(path), "files", files);
+}
+
 int cmd_compile(Tool *t) {
   static const EmitKind exe = EMIT_EXE;
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
@@ -34,7 +42,7 @@ int cmd_compile(Tool *t) {
   bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) && (!emit_needs_plan(&list) || build_plan(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
             emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
-  if (ok && b.plan && option_given(&t->options, OPT_json)) tool_json(plan_json(t, &b));
+  if (ok && option_given(&t->options, OPT_json)) tool_json(t, b.plan ? plan_json(t, &b) : written_json(path, &list));
   build_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
 #include "frontend/onnx_export.h"
@@ -102,5 +103,6 @@ int cmd_convert(Tool *t) {
     diag_help(t->diags, "built: MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, .safetensors to .npz");
     return EXIT_MISSING;
   }
+  if (ok && option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:o, s:o}", "schema", "apc.convert/1", "in", json_text(in), "out", json_text(out)));
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -258,7 +258,7 @@ int cmd_doctor(Tool *t) {
       json_array_append_new(array, json_pack("{s:s, s:b, s:o, s:s, s:b, s:s?}", "name", c->name, "found", c->found, "detail", json_text(c->detail), "needed_for",
                                              c->needed_for, "required", c->required, "package", c->package));
   }
-  if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:b, s:O}", "schema", "apc.doctor/1", "ok", ok, "checks", array));
+  if (option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:b, s:O}", "schema", "apc.doctor/1", "ok", ok, "checks", array));
   json_decref(array);
   return ok ? EXIT_OK : EXIT_MISSING;
 }

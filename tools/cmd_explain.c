@@ -45,6 +45,10 @@ int cmd_explain(Tool *t) {
     if (near.best) diag_help(t->diags, "the nearest code is %s: %s", near.best, diag_brief(diag_code_find(near.best)));
     return EXIT_USAGE;
   }
+  if (option_given(&t->options, OPT_json)) {
+    tool_json(t, json_pack("{s:s, s:s, s:s, s:s}", "schema", "apc.explain/1", "code", name, "brief", diag_brief(code), "text", diag_text(code)));
+    return EXIT_OK;
+  }
   printf("%s: %s\n\n", name, diag_brief(code));
   print_wrapped(diag_text(code));
   return EXIT_OK;

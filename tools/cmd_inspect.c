@@ -105,7 +105,7 @@ static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format
   bool ok = format->rows(t, path, &list);
   if (ok && !json) printf("%s\n%s  %-32s %zu tensor%s, %s\n", path, text_str(&list.text), "total", list.n, list.n == 1 ? "" : "s", show_bytes(t->arena, list.bytes));
   if (ok && json)
-    tool_json(json_pack("{s:s, s:o, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
+    tool_json(t, json_pack("{s:s, s:o, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
                         list.array));
   json_decref(list.array);
   return ok ? EXIT_OK : EXIT_BAD_INPUT;

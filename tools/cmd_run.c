@@ -159,7 +159,7 @@ static int finish_run(Tool *t, Running *r) {
   }
   bool read = expect_compare(t, r->expected, &r->outputs, expected, &ok);
   if (json && read)
-    tool_json(json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program), "time_us", report.run_s * 1e6, "outputs",
+    tool_json(t, json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program), "time_us", report.run_s * 1e6, "outputs",
                         outputs, "expected", expected, "ok", ok));
   else if (read)
     fprintf(t->results, "time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program), apc_ranks(r->program) == 1 ? "" : "s");
@@ -212,7 +212,7 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
     fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
     return;
   }
-  tool_json(json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", json_text(r->build.model.path), "target",
+  tool_json(t, json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", json_text(r->build.model.path), "target",
                       json_text(r->build.target->name), "ranks", p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
                       s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6, "predicted_us",
                       p->price.time.total * 1e6, "expected", expected, "ok", ok));

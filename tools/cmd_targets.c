@@ -1,11 +1,18 @@
 /* tools/cmd_targets.c - apc targets [show NAME|check FILE]. */
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/nearest.h"
 #include "frontend/target.h"
 #include "tools/target_report.h"
 
 static int list_names(Tool *t) {
+  if (option_given(&t->options, OPT_json)) {
+    json_t *names = json_array();
+    for (const char *const *n = target_names(t->arena); *n; n++) json_array_append_new(names, json_text(*n));
+    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.targets/1", "names", names));
+    return EXIT_OK;
+  }
   for (const char *const *n = target_names(t->arena); *n; n++) puts(*n);
   return EXIT_OK;
 }
@@ -20,7 +27,7 @@ static int list(Tool *t) {
     if (json) json_array_append_new(array, target_json(g));
     else target_table_row(t->arena, *n, g);
   }
-  if (json) tool_json(json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
+  if (json) tool_json(t, json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
   else puts("\nNAMExN takes N devices, of several machines when N is more than one has; cpuxN shares this machine's cores among N ranks; FILE.topo\n"
             "describes another machine (docs/targets.md). '-' is not known. Prices are of the whole machine; `apc targets show NAME` has terms and date.");
   json_decref(array);
@@ -31,7 +38,7 @@ static int show(Tool *t, const char *name) {
   const char *text = tool_target_text(t, name);
   const Target *g = text ? tool_target_of(t, name) : NULL;
   if (!g) return tool_failed(t->diags);
-  if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  if (option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
   else printf("# %s: %s\n\n%s", name, target_line(t->arena, g), text);
   return EXIT_OK;
 }
@@ -44,7 +51,7 @@ static int check(Tool *t, const char *file) {
   }
   const Target *g = tool_target_of(t, file);
   if (!g) return tool_failed(t->diags);
-  if (option_given(&t->options, OPT_json)) tool_json(json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  if (option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
   else printf("%s: %s\n", file, target_line(t->arena, g));
   return EXIT_OK;
 }

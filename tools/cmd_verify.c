@@ -228,7 +228,7 @@ static int report(Tool *t, const Verify *v) {
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
   ok = ok && as_expected;
   if (read && option_given(&t->options, OPT_json))
-    tool_json(json_pack("{s:s, s:i, s:o, s:O, s:O, s:s, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:s, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
                         json_text(v->parallel.target->name), "outputs", outputs, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
                         json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "passes", passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, ok);

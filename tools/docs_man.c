@@ -91,7 +91,7 @@ static void commands(void) {
     italic(command_rows[c].arguments);
     putchar('\n');
     say(command_rows[c].brief);
-    puts(".");
+    puts(command_rows[c].later ? ". Not built yet." : ".");
   }
 }
 
@@ -137,10 +137,15 @@ static void option(int i) {
 static void options(void) {
   section("OPTIONS");
   for (int g = 0; g < OG_COUNT; g++) {
-    printf(".SS %s\n", option_group_names[g]);
+    bool any = false;
+    for (int i = 0; i < OPT_COUNT; i++) any = any || (option_rows[i].group == (OptionGroup)g && !option_is_later((OptionId)i));
+    if (any) printf(".SS %s\n", option_group_names[g]);
     for (int i = 0; i < OPT_COUNT; i++)
-      if (option_rows[i].group == (OptionGroup)g) option(i);
+      if (option_rows[i].group == (OptionGroup)g && !option_is_later((OptionId)i)) option(i);
   }
+  puts(".SS Not built yet");
+  for (int i = 0; i < OPT_COUNT; i++)
+    if (option_is_later((OptionId)i)) option(i);
 }
 
 static void exit_codes(void) {
@@ -175,6 +180,8 @@ void docs_apc_1(void) {
   line("apc reads a model (.onnx, .apc in the model language, or .ir as IR text), chooses how to spread it over the devices of a target,");
   line("and writes one program that starts its own ranks. Results go to standard output, everything else to standard error.");
   line("Options may stand anywhere; a value is given as --option=VALUE or as the next word, and -- ends the options.");
+  line("With --json there is one JSON document on standard output, with a field schema and the warnings as diagnostics. Of a command that fails it is");
+  line("apc.error/1: exit_code, and diagnostics with severity, code, message, location (file, line, column, node; null where there is none) and notes.");
   commands();
   options();
   environment();

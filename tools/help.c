@@ -9,13 +9,13 @@ void help_print(void) {
        "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
        "  apc COMMAND [options] ...                      options: apc COMMAND --help\n");
   for (int c = 1; c < CMD_COUNT; c++)
-    printf("  %-8s %-22s %s%s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief,
+    printf("  %-9s %-22s %s%s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief,
            command_rows[c].later ? " (not yet)" : "");
   puts("\nExamples:\n"
        "  apc plan model.onnx --target cpux4             see the plan and its price\n"
        "  apc model.onnx --target cpux4 -o model         one program for four ranks\n"
        "  ./model --inputs in.npz --outputs out.npz      it starts its own ranks\n"
-       "  apc verify model.onnx --target cpux4           is it right?\n");
+       "  apc verify model.onnx --target cpux4           is it right?");
 }
 
 /* "-o, --out OUT" */
@@ -26,21 +26,35 @@ static int print_left(const OptionRow *r) {
   return printf("  %-32s", text);
 }
 
-static void print_option(const OptionRow *r) {
+/* "gpipe": the words that are built, of an option that is mostly not. */
+static void print_built(OptionId id) {
+  for (int i = 0; i < choice_count; i++)
+    if (choice_rows[i].option == id && !choice_rows[i].later) printf(" (built: %s)", choice_rows[i].word);
+}
+
+static void print_option(OptionId id) {
+  const OptionRow *r = &option_rows[id];
   if (print_left(r) > 34) printf("\n%34s", "");
-  printf(" %s%s\n", r->help, r->later ? " (not yet)" : "");
+  printf(" %s", r->help);
+  if (option_is_later(id)) print_built(id);
+  putchar('\n');
+}
+
+/* The options of a group that the command takes, those that are built or those that are not; group OG_COUNT: of all. */
+static void print_group(Command c, int group, bool later, const char *title) {
+  bool titled = false;
+  for (int i = 0; i < OPT_COUNT; i++) {
+    const OptionRow *r = &option_rows[i];
+    if ((group != OG_COUNT && (int)r->group != group) || !(r->commands & (1u << c)) || option_is_later((OptionId)i) != later) continue;
+    if (!titled) printf("\n%s\n", title);
+    titled = true;
+    print_option((OptionId)i);
+  }
 }
 
 void help_command(Command c) {
   const CommandRow *row = &command_rows[c];
   printf("apc %s %s%s[options]\n  %s%s\n", row->name, row->arguments, row->arguments[0] ? " " : "", row->brief, row->later ? " (not yet)" : "");
-  for (int g = 0; g < OG_COUNT; g++) {
-    bool titled = false;
-    for (int i = 0; i < OPT_COUNT; i++) {
-      if (option_rows[i].group != (OptionGroup)g || !(option_rows[i].commands & (1u << c))) continue;
-      if (!titled) printf("\n%s\n", option_group_names[g]);
-      titled = true;
-      print_option(&option_rows[i]);
-    }
-  }
+  for (int g = 0; g < OG_COUNT; g++) print_group(c, g, false, option_group_names[g]);
+  print_group(c, OG_COUNT, true, "Not built yet (exit 5)");
 }

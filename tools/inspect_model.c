@@ -223,7 +223,7 @@ static int list_unsupported(Tool *t, const OnnxFacts *facts) {
   if (option_given(&t->options, OPT_json)) {
     json_t *document = json_pack("{s:s}", "schema", "apc.inspect/1");
     add_onnx_json(document, facts);
-    tool_json(document);
+    tool_json(t, document);
     return EXIT_OK;
   }
   for (size_t i = 0; i < facts->operators.n; i++)
@@ -253,7 +253,7 @@ int inspect_model(Tool *t, const char *path) {
     json_object_set_new(document, "file", json_text(path));
     json_object_set_new(document, "kind", json_string("model"));
     if (onnx) add_onnx_json(document, &facts);
-    tool_json(document);
+    tool_json(t, document);
   }
   model_free(&model);
   return ok ? EXIT_OK : tool_failed(t->diags);

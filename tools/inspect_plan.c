@@ -122,7 +122,7 @@ int inspect_plan(Tool *t, const char *path) {
   const char *text = file_read_text(t->diags, t->arena, path, NULL);
   const PlanFile *f = text ? plan_file_read(t->arena, path, text, t->diags) : NULL;
   if (!f) return EXIT_BAD_INPUT;
-  if (option_given(&t->options, OPT_json)) tool_json(plan_file_json(t, f));
+  if (option_given(&t->options, OPT_json)) tool_json(t, plan_file_json(t, f));
   else print_plan_file(t, f);
   return EXIT_OK;
 }

@@ -86,7 +86,7 @@ int inspect_program(Tool *t, const char *path) {
     diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); programs by their last bytes");
     return EXIT_BAD_INPUT;
   }
-  if (option_given(&t->options, OPT_json)) tool_json(program_json(&artifact.program, path));
+  if (option_given(&t->options, OPT_json)) tool_json(t, program_json(&artifact.program, path));
   else print_program(t, &artifact.program, path);
   artifact_close(&artifact);
   return EXIT_OK;

@@ -90,7 +90,7 @@ int inspect_trace(Tool *t, const char *path) {
   if (ok && trace.names.n) qsort(trace.names.items, trace.names.n, sizeof(Sum), longest_first);
   if (ok && !option_given(&t->options, OPT_json)) show(t, path, &trace);
   else if (ok)
-    tool_json(json_pack("{s:s, s:o, s:s, s:I, s:f, s:o, s:o}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "trace", "events", (json_int_t)trace.events,
+    tool_json(t, json_pack("{s:s, s:o, s:s, s:I, s:f, s:o, s:o}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "trace", "events", (json_int_t)trace.events,
                         "time_us", trace.end - trace.begin, "processes", sums_json(&trace.processes), "names", sums_json(&trace.names)));
   json_decref(document);
   return ok ? EXIT_OK : EXIT_BAD_INPUT;

@@ -7,12 +7,12 @@
 #include "tools/option_values.h"
 
 #define B(command) (1u << CMD_##command)
-#define MAKE (B(compile) | B(plan) | B(run) | B(verify) | B(bench))
+#define MAKE (B(compile) | B(plan) | B(run) | B(verify) | B(bench) | B(size))
 #define RUN (B(run) | B(verify) | B(bench))
 #define ALL (~0u)
 #define DIAG_none DIAG_NONE
 
-const char *const option_group_names[OG_COUNT] = {"Model", "Training", "Plan", "Data", "Output", "Messages"};
+const char *const option_group_names[OG_COUNT] = {"Common", "Model", "Training", "Plan", "Data", "Output", "Messages"};
 
 const CommandRow command_rows[CMD_COUNT] = {
 #define COMMAND(name, arguments, later, brief) [CMD_##name] = {#name, arguments, DIAG_##later, brief},
@@ -33,6 +33,13 @@ const ChoiceRow choice_rows[] = {
 #undef CHOICE
 };
 const int choice_count = (int)(sizeof choice_rows / sizeof *choice_rows);
+
+bool option_is_later(OptionId id) {
+  int built = 0, later = 0;
+  for (int i = 0; i < choice_count; i++)
+    if (choice_rows[i].option == id) choice_rows[i].later ? later++ : built++;
+  return option_rows[id].later != DIAG_NONE || (later > 0 && built <= 1);
+}
 
 typedef struct Reader {
   Options *o;
@@ -73,6 +80,13 @@ static const OptionRow *find_option(const char *word, const char **value) {
   return NULL;
 }
 
+/* Is a word where a value belongs more likely the next option?  A value that begins like that can be written behind "=". */
+static bool is_option(const char *word) {
+  const char *value;
+  const OptionRow *r = strncmp(word, "--", 2) == 0 ? find_option(word, &value) : NULL;
+  return r != NULL;
+}
+
 static bool unknown_option(Reader *r, const char *word) {
   size_t n = strcspn(word, "=");
   char *flag = arena_strndup(r->d->arena, word, n);
@@ -94,6 +108,11 @@ static bool read_option(Reader *r) {
   if (takes_value(row->kind) && !value_only_with_equals(row->kind) && !value) {
     if (r->i + 1 >= r->argc) return diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s", row->flag, row->argument);
     value = r->argv[++r->i];
+    if (is_option(value)) {
+      diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s; '%s' is an option", row->flag, row->argument, value);
+      r->i--; /* which is meant */
+      return false;
+    }
   }
   OptionUse use = {(OptionId)(row - option_rows), value};
   ARENA_PUSH(r->d->arena, &r->o->uses, use);
@@ -130,6 +149,7 @@ static bool read_words(Reader *r) {
 
 static bool check_accepted(const Options *o, Diags *d) {
   bool ok = true;
+  if (command_rows[o->command].later) return true; /* that it is not built is what there is to say */
   for (size_t i = 0; i < o->uses.n; i++) {
     const OptionRow *row = &option_rows[o->uses.items[i].option];
     if (!(row->commands & (1u << o->command)))

@@ -48,7 +48,7 @@ typedef enum OptionKind {
   OK_EMIT          /* KIND[=FILE], joined by commas */
 } OptionKind;
 
-typedef enum OptionGroup { OG_MODEL, OG_TRAIN, OG_PLAN, OG_DATA, OG_OUTPUT, OG_TALK, OG_COUNT } OptionGroup;
+typedef enum OptionGroup { OG_COMMON, OG_MODEL, OG_TRAIN, OG_PLAN, OG_DATA, OG_OUTPUT, OG_TALK, OG_COUNT } OptionGroup;
 
 typedef struct OptionRow {
   const char *name, *flag;
@@ -78,6 +78,9 @@ extern const CommandRow command_rows[CMD_COUNT];
 extern const OptionRow option_rows[OPT_COUNT];
 extern const ChoiceRow choice_rows[];
 extern const int choice_count;
+
+/* Is the option, or all that it could choose but one word, not built yet?  Help lists these last. */
+bool option_is_later(OptionId id);
 
 typedef struct OptionUse {
   OptionId option;

@@ -134,15 +134,6 @@ void tool_say(Tool *t, const char *verb, const char *format, ...) {
 
 /* ---- results */
 
-void tool_json(json_t *document) {
-  if (!document) die("a JSON document that cannot be"); /* text that is not UTF-8: see base/json_text.h */
-  json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-  fputc('\n', stdout);
-  json_decref(document);
-}
-
-json_t *json_real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 const char *show_seconds(Arena *a, double s) {
   if (!isfinite(s)) return "unknown";
   if (s == 0) return "0";

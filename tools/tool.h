@@ -32,6 +32,7 @@ typedef struct Tool {
   bool color;    /* of messages on standard error */
   bool terminal; /* standard error is one that can rewrite a line */
   bool unicode;  /* bars on standard output */
+  bool document;  /* a JSON document was printed */
   bool line_open; /* a progress line stands on the terminal */
   double start_ms, stage_ms;
   double progress_ms; /* when progress was shown last, or the stage began */
@@ -69,8 +70,17 @@ void tool_stages_end(Tool *t);
 
 double tool_now_ms(void);
 
-/* Prints the document on standard output and frees it. */
-void tool_json(json_t *document);
+/* ---- --json (tools/report_json.c) */
+
+/* Prints the document, with the diagnostics so far, on standard output and frees it. */
+void tool_json(Tool *t, json_t *document);
+
+/* The document of a command that failed, unless it has printed one. */
+void tool_json_failure(Tool *t, int code);
+void tool_json_died(const char *message, void *tool); /* the same for an internal error (base/die.h) */
+
+/* Is --json on the line?  Asked of the line itself, which may be one that cannot be read. */
+bool tool_json_wanted(int argc, char **argv);
 
 /* A finite number, else null. */
 json_t *json_real_or_null(double v);

@@ -9,6 +9,7 @@ foreach(name
     files
     families
     inputs
+    json
     kernels
     killed
     malformed

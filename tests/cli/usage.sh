@@ -170,6 +170,28 @@ later APC0643 --emit=onnx
 later APC0646 --emit=trace
 later APC0647 --target machine.xml
 later APC0620 --train ce --zero 2; expect_err "error[APC0623]"
+later APC0629 --const k=@k.npy
+expect 5 "error[APC0630]" "$apc" plan "$mlp" $small --compare tp=2,pp=1; no_out
+expect 5 "error[APC0631]" "$apc" plan "$mlp" $small --why layers.0.up; no_out
+expect 5 "error[APC0632]" "$apc" size "$mlp" $small --target dgx-h100; no_out
+expect 5 "error[APC0633]" "$apc" calibrate --target cpux4 -o here.topo; no_out
+expect 5 "error[APC0649]" "$apc" convert "$mlp" m.html; no_out
+expect 5 "error[APC0648]" "$apc" "$mlp" $small --target dgx-h100 --dtype f32; no_out
+# every one of them has a text of its own, and help says so
+for code in $(sed -n 's/^DIAG(later_[a-z_]*, "\(APC[0-9]*\)".*/\1/p' "$source_dir/base/diag.def"); do expect 0 "not built yet" "$apc" explain "$code"; done
+# help: what most lines need first, what is not built last
+for command in compile plan run verify bench; do
+  "$apc" $command --help >out
+  last="$command --help"
+  check "the common options are not first" test "$(grep -n '^Common' out | cut -d: -f1)" -eq 4
+  check "--target is not the first option" bash -c 'sed -n 5p out | grep -q -- --target'
+  check "what is not built is not last" bash -c "! sed -n '/^Not built yet/,\$p' out | tail -n +2 | grep '^[A-Z]' && sed -n '/^Not built yet/,\$p' out | grep -q -- --train && ! sed '/^Not built yet/,\$d' out | grep -q -- --train"
+done
+"$apc" --help >out; last="apc --help"; check "commands that are not built are not last" bash -c '! sed "1,/not yet/d" out | grep "^  [a-z]*  *[A-Z].*" | grep -v "not yet" | grep -qv "  apc"'
+
+# a value that is an option was left out
+expect 2 "'--json' is an option" "$apc" plan "$mlp" --target --json
+expect 2 "option '--dim' needs a value: NAME=N; '--tp' is an option" "$apc" plan "$mlp" --dim --tp 2
 # their neutral values are not refused
 expect 0 "" "$apc" plan "$mlp" $small -q --zero 0 --recompute none --dtype f32 --objective latency --tp auto --micro-batches auto
 
@@ -178,4 +200,4 @@ expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 226
+summary 318
