@@ -96,13 +96,14 @@ int64_t cost_extent(const CostModel *c, const Expr *e) {
   return v < 0 ? 0 : v;
 }
 
+static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % parts != 0); }
+
 static double dim_elements(const CostModel *c, const Expr *extent, const DimLayout *l) {
   int64_t n = cost_extent(c, extent);
   if (!l->n) return (double)n;
   int64_t unit = cost_extent(c, l->unit), parts = layout_parts(&c->m->mesh, l);
   if (unit < 1) return 0;
-  int64_t units = n / unit;
-  return (double)((units + parts - 1) / parts) * (double)unit;
+  return (double)divide_up(n / unit, parts) * (double)unit;
 }
 
 double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
@@ -125,7 +126,7 @@ static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
 
 static double factor_local(const CostModel *c, const Rule *r, const Strategy *s, int factor) {
   int64_t n = cost_extent(c, r->factors[factor].size), parts = factor_parts(c, s, factor);
-  return (double)((n + parts - 1) / parts);
+  return (double)divide_up(n, parts);
 }
 
 bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s) {

@@ -11,6 +11,7 @@
 #include "passes/plan_file.h"
 #include "passes/plan_text.h"
 #include "passes/search_stage.h"
+#include "passes/sizes.h"
 
 typedef struct Named {
   const char *name;
@@ -214,6 +215,7 @@ static bool explain_gap(const Fitting *p, const PlanGap *gap) {
 static bool complete(Fitting *p) {
   Plan *plan = p->plan;
   CostModel *c = cost_model_new(p->m, p->t);
+  if (!sizes_can_be_priced(c, p->m, p->f, p->d)) return cost_model_free(c), false;
   plan->price = plan_price(c, p->m, p->f, p->rules, plan->strategies, plan->stages);
   plan->flops = plan_flops(c, p->m, p->f, p->rules);
   plan->params = plan_params(p->m, p->f);

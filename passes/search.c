@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "passes/search_outer.h"
+#include "passes/sizes.h"
 #include "runtime/program.h"
 
 /* ---- which are tried */
@@ -197,6 +198,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   s.rules = rules_of(m, f);
   s.labels = labels_of(m, f, s.rules);
   set_mesh(&s, &(Candidate){.stages = 1, .micro = 1}, NULL);
+  if (!sizes_can_be_priced(s.cost, m, f, d)) return cost_model_free(s.cost), NULL;
   s.shape = shape_of(m, f, s.rules, s.labels, loop_costs(s.arena, s.cost, f));
   s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
   measure_products(&s);

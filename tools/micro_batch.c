@@ -39,7 +39,9 @@ static Plan *search(Build *b, const PlanOptions *base, int dp, int64_t micro_bat
   return plan_search(b->model.m, b->l1, b->target, &o, diags);
 }
 
-static int64_t pieces(int64_t batch, int64_t dp, int64_t size) { return (batch + dp * size - 1) / (dp * size); }
+static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % parts != 0); }
+
+static int64_t pieces(int64_t batch, int64_t dp, int64_t size) { return divide_up(divide_up(batch, dp), size); }
 
 /* How many data-parallel degrees there are. */
 static int degrees(const Build *b, int64_t batch) {

@@ -118,7 +118,7 @@ static int64_t micro_batch_size(const Build *b) {
   for (size_t i = 0; i < m->symbols.n; i++) sizes[i] = symbol_hint(&m->symbols.items[i]);
   int64_t batch = batch_size(b, sizes, &bound);
   int64_t parts = (int64_t)b->plan->dp * b->plan->micro_batches;
-  return (batch + parts - 1) / parts;
+  return batch / parts + (batch % parts != 0);
 }
 
 static const char *schedule_name(int pp, int micro_batches) { return pp > 1 || micro_batches > 1 ? "gpipe" : "none"; }

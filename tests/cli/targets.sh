@@ -97,6 +97,11 @@ done <names
   expect_json 'd["cost"]["usd_per_hour"] is None and d["cost"]["usd_per_step"] is None'
 }
 
+# sizes that no price can be computed for
+for how in --dim --dim-hint; do
+  expect 1 "dimension 'batch' cannot be 9223372036854775807" timeout 10 "$apc" plan "$source_dir/examples/mlp.apc" $how batch=9223372036854775807 --target cpux4 -q; expect_err "error[APC0602]"
+done
+
 # the device's memory is the limit: 18 GB of weights on cards of 16 and of 24 GB
 big="-D layers=24 -D d=4096 -D heads=32 -D vocab=50257 -D ctx=128 --dim seq=128 --dim batch=1"
 # shellcheck disable=SC2086

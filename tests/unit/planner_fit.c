@@ -1,4 +1,4 @@
-/* What fits on a rank: weights as the compute type keeps them. */
+/* What fits on a rank: weights as the compute type keeps them; sizes beyond any price. */
 #include "frontend/target.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
@@ -30,7 +30,31 @@ static void compute_type(void) {
   arena_free(a);
 }
 
+static const char *mlp_of_batch(Arena *a, const char *batch) {
+  return arena_printf(a, "apc.ir 1\nsymbol batch min 1 hint %s\nparam \"w\" : f32[8, 4] = zeros\nfunc @main level 1 {\n  %%x = input {name=\"x\"} : f32[batch, 8]\n"
+                         "  %%w = param {name=\"w\"} : f32[8, 4]\n  %%y = dot %%x, %%w {spec=\"bm,mn->bn\"} : f32[batch, 4]\n  output \"y\" %%y\n}\n", batch);
+}
+
+/* A size whose bytes cannot be counted is refused by name, whether a plan is searched or read; one below is priced. */
+static void huge_sizes(void) {
+  static const char *const huge[] = {"9223372036854775807", "9223372036854775806", "4611686018427387904", "288230376151711744"};
+  Arena *a = arena_new();
+  for (size_t i = 0; i < 4; i++) {
+    Case c = plan_of(mlp_of_batch(a, huge[i]), "cpux3", (PlanOptions){.memory_limit = 1e30});
+    CHECKF(!c.p && c.d->errors == 1 && c.d->items[0].code == DIAG_dimension && strstr(c.d->items[0].message, "'batch'") && strstr(c.d->items[0].message, huge[i]), "%s: %s", huge[i],
+           c.d->n ? c.d->items[0].message : "a plan");
+    const char *text = "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux3 ranks 3\nmesh [a=3] stages 1\nop \"y\" {b:a}\n";
+    CHECK(!c.m || !plan_parse(c.m, c.f, c.t, "x.plan", text, c.d));
+    done(&c);
+  }
+  Case c = plan_of(mlp_of_batch(a, "100000000000000000"), "cpux3", (PlanOptions){.memory_limit = 1e30});
+  CHECK(c.p && c.p->price.time.total > 0 && c.p->price.memory.total > 1e17);
+  done(&c);
+  arena_free(a);
+}
+
 int main(void) {
   RUN(compute_type);
+  RUN(huge_sizes);
   return test_summary();
 }
