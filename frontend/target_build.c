@@ -122,6 +122,7 @@ static void read_device(const TopoBlock *b, double share, double slower, Target 
   for (const TopoStatement *s = NULL; (s = topo_find(b, "peak", s));) t->flops[type_of_slot(s->slots[0])] = s->slots[1]->number / share;
   t->memory_bytes = figure(b, "memory", 0, NAN) / share;
   t->memory_bandwidth = figure(b, "memory", 1, NAN) / share;
+  t->reserve_bytes = figure(b, "reserve", 0, 0);
   t->launch = figure(b, "launch", 0, NAN) * slower;
   t->sms = figure(b, "sms", 0, 0);
   t->clock = figure(b, "clock", 0, NAN);
@@ -203,6 +204,10 @@ const Target *target_build(Diags *d, Arena *a, const TargetParts *p, const char 
   t->per_machine = cpu ? ranks : count;
   t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts : (int)(((int64_t)ranks * hosts + t->per_machine - 1) / t->per_machine);
   read_device(p->device, share, slower, t);
+  if (!(target_usable(t) > 0)) {
+    const TopoStatement *reserve = topo_find(p->device, "reserve", NULL);
+    return diag_error(d, DIAG_target_syntax, reserve->loc, "%s: nothing is left of the memory of a rank", name), NULL;
+  }
   t->host_memory = figure(p->machine, "host-memory", 0, NAN);
   t->pcie = figure(p->machine, "pcie", 1, NAN);
   read_price(p->machine, t);

@@ -69,6 +69,7 @@ typedef struct Target {
   ComputeType compute; /* what products of f32 values are computed in (--dtype) */
   double flops[CT_COUNT]; /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;
+  double reserve_bytes; /* of the memory, what a program may not use; 0 when not given */
   double launch;       /* seconds to start one operation */
   double sms, clock, l2, shared_memory, power, host_memory, pcie;
   double usd_per_hour; /* of the ranks */
@@ -86,5 +87,8 @@ const TargetTier *target_tier(const Target *t, int span);
  * the slowest type that has one. */
 ComputeType target_compute(const Target *t, DType type);
 double target_flops(const Target *t, DType type);
+
+/* Bytes that a program may use on a rank. */
+static inline double target_usable(const Target *t) { return t->memory_bytes - t->reserve_bytes; }
 
 #endif

@@ -193,7 +193,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
               .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   s.watch = (SearchWatch){.deadline = o->effort > 0 ? start + o->effort : INFINITY, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
-  s.limit = o->memory_limit > 0 ? o->memory_limit : t->memory_bytes;
+  s.limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);
   s.labels = labels_of(m, f, s.rules);

@@ -89,7 +89,7 @@ static void price_outcome(Search *s, Outcome *o) {
   o->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   o->feasible = o->price.possible && o->price.memory.total <= s->limit;
   if (!o->feasible)
-    o->why_not = arena_printf(s->arena, "needs %s on a rank, %s are allowed", bytes_text(s->arena, o->price.memory.total), bytes_text(s->arena, s->limit));
+    o->why_not = o->price.possible ? too_much(s, &o->price.memory) : no_choice(s, &o->c);
 }
 
 static bool cut_and_price(Search *s, Outcome *o) {

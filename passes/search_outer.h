@@ -79,7 +79,9 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
 const char *bytes_text(Arena *a, double bytes);
 /* Of all weights and state, each kept once, as the compute type keeps them. */
 double resident_bytes(const CostModel *c, Module *m, const Func *f);
-/* Why no choice of strategies is possible. */
+/* Why it does not fit: by how much a rank's memory is too small. */
+const char *too_much(const Search *s, const PlanMemory *m);
+/* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the memory limit. */
 const char *no_choice(const Search *s, const Candidate *c);
 /* Say why there is no plan; NULL. */
 Plan *refuse(const Search *s, Diags *d);

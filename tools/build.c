@@ -123,7 +123,7 @@ static bool agrees(Tool *t, const Plan *p, const char *file) {
 }
 
 static bool fits(Tool *t, const Build *b, const Plan *p, const char *file) {
-  double limit = option_real(&t->options, OPT_memory, b->target->memory_bytes);
+  double limit = option_real(&t->options, OPT_memory, target_usable(b->target));
   return p->price.memory.total <= limit ||
          diag_error(t->diags, DIAG_plan_infeasible, (Loc){.file = file}, "the plan needs %s on a rank, %s are allowed", show_bytes(t->arena, p->price.memory.total), show_bytes(t->arena, limit));
 }

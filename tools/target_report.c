@@ -65,6 +65,7 @@ const char *target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
   text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device, g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s",
               rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute), rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
+  if (g->reserve_bytes > 0) text_printf(&text, ", %s reserved", show_scaled(a, g->reserve_bytes, "B"));
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++) text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   return text_str(&text);
 }
@@ -126,7 +127,7 @@ json_t *target_json(const Target *g) {
   json_t *o = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:o}", "name", json_text(g->name), "machine", json_text(g->machine), "title",
                         json_text(g->title), "device", g->device, "part", json_text(g->part), "arch", json_text(g->arch), "ranks", g->ranks, "nodes", g->nodes, "ranks_per_machine", g->per_machine, "flops_per_s", flops);
   const struct { const char *name; double v; } figures[] = {
-      {"memory_bytes", g->memory_bytes}, {"memory_bytes_per_s", g->memory_bandwidth}, {"launch_us", g->launch * 1e6}, {"sms", g->sms}, {"clock_hz", g->clock},
+      {"memory_bytes", g->memory_bytes}, {"memory_bytes_per_s", g->memory_bandwidth}, {"reserve_bytes", g->reserve_bytes}, {"launch_us", g->launch * 1e6}, {"sms", g->sms}, {"clock_hz", g->clock},
       {"l2_bytes", g->l2}, {"shared_bytes_per_sm", g->shared_memory}, {"power_w", g->power}, {"host_memory_bytes", g->host_memory}, {"pcie_bytes_per_s", g->pcie},
       {"usd_per_hour", g->usd_per_hour}};
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) json_object_set_new(o, figures[i].name, number(figures[i].v));

@@ -1,4 +1,4 @@
-/* What fits on a rank: weights as the compute type keeps them; sizes beyond any price. */
+/* What fits on a rank: weights as the compute type keeps them, less than the memory by the reserve; sizes beyond any price. */
 #include "frontend/target.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
@@ -53,8 +53,45 @@ static void huge_sizes(void) {
   arena_free(a);
 }
 
+/* A device's reserve is no memory of the program's, and the message says what is missing and what is large. */
+static void reserve_and_deficit(void) {
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  const char *const box = "gpu g { memory 100 MB at 1 TB/s; reserve 40 MB; launch 2 us; peak f32 1 TFLOPS; }\nmachine m { devices 2 g; link l at 1 GB/s; }\n";
+  const Target *t = target_parse(d, a, "box.topo", box, "m", 0);
+  CHECK(t && t->memory_bytes == 100e6 && t->reserve_bytes == 40e6 && target_usable(t) == 60e6);
+  CHECK(!target_parse(diags_new(a), a, "box.topo", "gpu g { memory 1 MB at 1 TB/s; reserve 1 MB; launch 2 us; peak f32 1 TFLOPS; }\nmachine m { devices 1 g; }\n", "m", 0));
+  const char *text = mlp_text(a, 2, 1024, 2048); /* 33.6 MB, or twice that */
+  for (int layers = 2; t && layers <= 8; layers *= 4) {
+    Case c = {.a = arena_new(), .t = t};
+    c.d = diags_new(c.a);
+    c.m = ir_parse("model.ir", layers == 2 ? text : mlp_text(a, layers, 1024, 2048), c.d);
+    c.f = module_func(c.m, "main");
+    c.p = plan_search(c.m, c.f, t, &(PlanOptions){0}, c.d);
+    if (layers == 2) {
+      CHECK(c.p && c.p->price.memory.total <= 60e6);
+    } else {
+      CHECK(!c.p && c.d->n == 2);
+      const char *error = c.d->items[0].message, *note = c.d->items[1].message;
+      CHECKF(strstr(error, "60 MB are allowed on a rank (100 MB less 40 MB reserved)") && strstr(error, "are 134 MB") && strstr(error, "14.3 MB too much in all, 7.14 MB a rank"), "%s", error);
+      CHECKF(strstr(note, "weight \"l0.w1\" f32[1024, 2048] 8.39 MB"), "%s", note);
+    }
+    done(&c);
+  }
+  Case one = plan_of(text, "cpu", (PlanOptions){.memory_limit = 33.6e6});
+  CHECK(!one.p && one.d->n == 3);
+  if (one.d->n == 3) {
+    CHECKF(strstr(one.d->items[0].message, "too much; 33.6 MB are allowed on a rank"), "%s", one.d->items[0].message);
+    CHECKF(strstr(one.d->items[1].message, "weights 33.6 MB"), "%s", one.d->items[1].message);
+  }
+  done(&one);
+  if (test_failed_here) diags_print(d, stderr, false);
+  arena_free(a);
+}
+
 int main(void) {
   RUN(compute_type);
+  RUN(reserve_and_deficit);
   RUN(huge_sizes);
   return test_summary();
 }
