@@ -129,10 +129,15 @@ static double factor_local(const CostModel *c, const Rule *r, const Strategy *s,
   return (double)divide_up(n, parts);
 }
 
-bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s) {
+bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro) {
   for (int i = 0; i < s->n; i++) {
     int f = s->picks[i].factor;
-    if (r->factors[f].size && factor_parts(c, s, f) > cost_extent(c, r->factors[f].size)) return false;
+    int64_t parts = factor_parts(c, s, f);
+    for (int j = 0; j < s->n && micro > 0; j++) {
+      const MeshAxis *axis = &c->m->mesh.axes[s->picks[j].axis];
+      if (s->picks[j].factor == f && axis->temporal) parts = parts / axis->size * micro;
+    }
+    if (r->factors[f].size && parts > cost_extent(c, r->factors[f].size)) return false;
   }
   return true;
 }

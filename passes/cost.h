@@ -27,8 +27,8 @@ int64_t cost_extent(const CostModel *c, const Expr *e);
 double cost_elements(const CostModel *c, const Type *global, const Layout *l);
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l);
 
-/* True when no rank's part of any cut factor is empty. */
-bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s);
+/* True when no rank's part of any cut factor is empty, were there so many micro-batches (0: as many as the mesh says). */
+bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro);
 
 typedef struct OpCost {
   double seconds;        /* all of it */

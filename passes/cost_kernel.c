@@ -53,6 +53,13 @@ double kernel_product_seconds(const Target *t, DType type, double batch, double 
 
 double kernel_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
 
+double kernel_least_seconds(const Target *t, DType type, double flops) {
+  double rate = fmax(target_flops(t, type), sustained_rate(t, type)), share = 1;
+  for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) share = fmax(share, t->kernels.tiles[i].share);
+  if (t->has_kernels && t->flops[CT_f32] > 0) rate = fmax(rate, sustained_rate_in(t, CT_f32));
+  return flops / (rate * share);
+}
+
 double kernel_attention_seconds(const Target *t, DType type, double flops) {
   return flops / (sustained_rate(t, type) * (t->has_kernels ? t->kernels.attention : 1));
 }

@@ -8,6 +8,8 @@
 double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
 /* So many operations at the rate of large products: convolutions. */
 double kernel_flops_seconds(const Target *t, DType type, double flops);
+/* What products of so many operations take at least, whatever their shapes. */
+double kernel_least_seconds(const Target *t, DType type, double flops);
 /* Attention of so many operations. */
 double kernel_attention_seconds(const Target *t, DType type, double flops);
 /* Bytes read and written together. */

@@ -243,7 +243,7 @@ static PlanTime pipeline_time(const Pricing *p, int stages) {
   int busiest = 0;
   for (int s = 0; s < stages; s++) {
     sum += p->sums[s].each;
-    once = fmax(once, p->sums[s].once);
+    once += p->sums[s].once; /* a stage comes to it when it gets what the one before made */
     if (p->sums[s].each > p->sums[busiest].each) busiest = s;
   }
   const StageSum *b = &p->sums[busiest];

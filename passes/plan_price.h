@@ -1,7 +1,7 @@
 /* passes/plan_price.h - what a complete choice of strategies and stages costs, as it will be lowered.
  *
  * Follows passes/lower.c: every (value, layout, stage) is made once; values travel between stages once per layout.  The time of a
- * pipeline is the sum of its stages plus (micro-batches - 1) times the slowest; what does not depend on the micro-batch runs once.
+ * pipeline is the sum of its stages plus (micro-batches - 1) times the slowest; what does not depend on the micro-batch runs once, and counts once.
  */
 #ifndef APC_PASSES_PLAN_PRICE_H
 #define APC_PASSES_PLAN_PRICE_H

@@ -5,9 +5,15 @@
  * sum of its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone).  The graph's optimum, with
  * everything that repeats weighted as if the stages were equal, bounds a candidate from below; the plan's lower bound is the least of all
  * candidates.  Then stages are cut and the result is priced as it will be lowered.
+ *
+ * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved until the bound exceeds the best
+ * plan or one number is left, which is solved.  Without stages micro-batches make nothing faster, but they need less memory.
+ *
+ * An alternative is what a search that is forced to its degrees finds, so that whoever forces them gets what was shown.
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "passes/search_outer.h"
 #include "passes/sizes.h"
@@ -15,42 +21,87 @@
 
 /* ---- which are tried */
 
+static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
+
+static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcomes, o); }
+
 /* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan, which leaves the
  * candidates only what can be faster. */
 static void try_alone(Search *s, int degree) {
   double ignored;
-  Candidate c = {.stages = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+  Candidate c = {.stages = 1, .least = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
   Outcome *o = solve_mesh(s, &c, INFINITY, &ignored);
-  s->noutcomes += o->feasible;
-  if (o->feasible && (!s->best || o->price.time.total < s->best->price.time.total)) s->best = s->alone = o;
+  if (o->feasible) add_outcome(s, o);
+  if (o->feasible && o->price.time.total < best_time(s)) s->best = s->alone = o;
 }
 
-static void try_candidate(Search *s, const Candidate *c) {
-  double bound, best = s->best ? s->best->price.time.total : INFINITY;
-  if (c->bound > best) return;
-  if (s->watch.expired) {
-    s->lower_bound = fmin(s->lower_bound, c->bound);
-    return;
-  }
+/* The time is over: nothing more is known of the candidate. */
+static bool is_over(Search *s, const Candidate *c) {
+  if (s->watch.expired) s->lower_bound = fmin(s->lower_bound, c->bound);
+  return s->watch.expired;
+}
+
+/* Returns the bound that was found. */
+static double try_one(Search *s, const Candidate *c) {
+  double bound, best = best_time(s);
+  if (is_over(s, c)) return c->bound;
   s->report.candidates++;
   Outcome *o = solve_mesh(s, c, best, &bound);
   bool known = o->strategies || o->why_not;
-  if (!known && !s->watch.expired) return; /* its cheapest operations alone take longer */
-  s->noutcomes += known;
+  if (!known && !s->watch.expired) return INFINITY; /* its cheapest operations alone take longer */
+  if (known) add_outcome(s, o);
   bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
   if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
+  bound = fmax(bound, c->bound);
   s->lower_bound = fmin(s->lower_bound, bound);
+  return bound;
 }
 
-static void try_all(Search *s, bool free_choice) {
-  s->outcomes = ARENA_ARRAY(s->arena, Outcome, s->ncandidates + DEGREE_COUNT);
-  s->noutcomes = 0;
-  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
-  for (int i = 0; i < s->ncandidates; i++) {
-    double best = s->best ? s->best->price.time.total : INFINITY;
-    s->watch.progress = (PlanProgress){i, s->ncandidates, best, fmin(best, fmin(s->lower_bound, s->candidates[i].bound))};
-    try_candidate(s, &s->candidates[i]);
+/* Halves a range of micro-batches; the half that is not filled comes second. */
+static void try_candidate(Search *s, const Candidate *c) {
+  if (c->bound > best_time(s)) return;
+  if (c->least == c->micro) {
+    try_one(s, c);
+    return;
   }
+  if (is_over(s, c)) return;
+  Candidate half = *c;
+  half.bound = fmax(c->bound, bound_mesh(s, c, best_time(s)));
+  if (half.bound > best_time(s)) return;
+  int middle = (int)sqrt((double)c->least * c->micro);
+  half.least = middle + 1;
+  try_candidate(s, &half);
+  half.least = c->least, half.micro = middle;
+  try_candidate(s, &half);
+}
+
+/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: they leave more of it to weights. */
+static void try_for_memory(Search *s, const Candidate *c, double bound) {
+  for (int micro = 2; micro <= s->most_micro && bound < best_time(s) * (1 - 1e-3); micro *= 2) {
+    Candidate next = *c;
+    next.least = next.micro = micro;
+    next.bound = bound;
+    try_one(s, &next);
+  }
+}
+
+typedef struct Bounded {
+  Candidate c;
+  double bound;
+} Bounded;
+
+static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
+  struct { Bounded *items; size_t n, cap; } flat = {0};
+  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
+  for (size_t i = 0; i < s->candidates.n; i++) {
+    const Candidate c = s->candidates.items[i];
+    s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
+    bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && c.bound <= best_time(s);
+    if (without_stages) ARENA_PUSH(s->arena, &flat, ((Bounded){c, try_one(s, &c)}));
+    else try_candidate(s, &c);
+  }
+  if (o->micro_batches == 0)
+    for (size_t i = 0; i < flat.n; i++) try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
 }
 
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate, then by as much
@@ -60,12 +111,93 @@ static void try_hastily(Search *s) {
   s->watch.expired = false;
   for (int pass = 0; pass < 2 && !s->best; pass++) {
     s->hasty = pass == 0;
-    s->noutcomes = 0;
-    for (int i = 0; i < s->ncandidates && !s->best; i++) try_candidate(s, &s->candidates[i]);
+    s->outcomes.n = 0;
+    for (size_t i = 0; i < s->candidates.n && !s->best; i++) {
+      Candidate c = s->candidates.items[i];
+      c.micro = c.least;
+      try_one(s, &c);
+    }
   }
   s->lower_bound = INFINITY;
-  for (int i = 0; i < s->ncandidates; i++) s->lower_bound = fmin(s->lower_bound, s->candidates[i].bound);
+  for (size_t i = 0; i < s->candidates.n; i++) s->lower_bound = fmin(s->lower_bound, s->candidates.items[i].bound);
   s->watch.expired = true;
+}
+
+static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
+  bool same = x->feasible && (!o->pp || o->pp == x->c.stages) && (!o->micro_batches || o->micro_batches == x->c.micro);
+  for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->forced[d] || s->forced[d] == x->found[d];
+  return same;
+}
+
+/* Tries everything within what is forced; the best plan, if there is one, is s->best. */
+static void run(Search *s, const PlanOptions *o) {
+  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
+  make_candidates(s, o);
+  try_all(s, o, free_choice);
+  if (!s->best && s->watch.expired) try_hastily(s);
+  for (size_t i = 0; i < s->known.n; i++)
+    if (amounts_to(s, o, s->known.items[i]) && s->known.items[i]->price.time.total < best_time(s)) s->best = s->known.items[i];
+}
+
+/* ---- what a search that is forced to degrees finds */
+
+static PlanOptions options_of(const PlanOptions *base, const int found[DEGREE_COUNT], const Candidate *c) {
+  PlanOptions o = *base;
+  o.tp = found[DEGREE_TP], o.dp = found[DEGREE_DP], o.cp = found[DEGREE_CP], o.ep = found[DEGREE_EP];
+  o.pp = c->stages, o.micro_batches = c->micro;
+  return o;
+}
+
+/* Some axes split nothing: their degrees cannot be forced. */
+static bool has_idle_axes(const Search *s, const Outcome *o) {
+  int ranks = o->c.stages;
+  for (int d = 0; d < DEGREE_COUNT; d++) ranks *= o->found[d];
+  return ranks != s->t->ranks;
+}
+
+/* The same search, forced to other degrees; it knows what was found without forced degrees. */
+static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
+  Search x = *s;
+  memcpy(x.forced, degrees, sizeof x.forced);
+  x.candidates.items = NULL, x.candidates.n = x.candidates.cap = 0;
+  x.outcomes.items = NULL, x.outcomes.n = x.outcomes.cap = 0;
+  x.best = x.alone = NULL;
+  x.lower_bound = INFINITY;
+  x.memory_weight = x.activations = 0;
+  x.hasty = false;
+  return x;
+}
+
+/* Takes over what another search has cost. */
+static void take_effort(Search *s, const Search *x) {
+  s->work = x->work;
+  s->watch = x->watch;
+  s->report = x->report;
+}
+
+/* The best outcome of the degrees; what comes nearest when there is none that fits; NULL: nothing at all. */
+static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcome *as) {
+  PlanOptions o = options_of(base, as->found, &as->c);
+  Search x = forced_search(s, as->found);
+  run(&x, &o);
+  take_effort(s, &x);
+  return x.best ? x.best : nearest_outcome(&x);
+}
+
+static bool any_degree_forced(const Search *s) {
+  bool any = false;
+  for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
+  return any;
+}
+
+/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster than what axes give
+ * that cut nothing else. */
+static void find_known(Search *s, const PlanOptions *o) {
+  PlanOptions none = {.memory_limit = o->memory_limit};
+  Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
+  run(&x, &none);
+  take_effort(s, &x);
+  s->known.items = x.outcomes.items, s->known.n = x.outcomes.n;
 }
 
 /* ---- the answer */
@@ -92,37 +224,56 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   return true;
 }
 
-static void alternative_of(const Outcome *o, PlanAlternative *a) {
-  const int *found = o->found;
-  *a = (PlanAlternative){.tp = found[DEGREE_TP], .dp = found[DEGREE_DP], .cp = found[DEGREE_CP], .ep = found[DEGREE_EP], .pp = o->c.stages, .micro_batches = o->c.micro,
-                         .seconds = o->feasible ? o->price.time.total : INFINITY, .bytes = o->price.memory.total, .why_not = o->feasible ? NULL : o->why_not};
+static bool same_degrees(const Outcome *a, const Outcome *b) {
+  return memcmp(a->found, b->found, sizeof a->found) == 0 && a->c.stages == b->c.stages && a->c.micro == b->c.micro;
 }
+
+static double seconds_of(const Outcome *o) { return o->feasible ? o->price.time.total : INFINITY; }
 
 static int by_time(const void *x, const void *y) {
+  const Outcome *a = *(const Outcome *const *)x, *b = *(const Outcome *const *)y;
+  if (seconds_of(a) != seconds_of(b)) return seconds_of(a) < seconds_of(b) ? -1 : 1;
+  if (a->c.stages != b->c.stages) return a->c.stages - b->c.stages;
+  if (a->c.micro != b->c.micro) return a->c.micro - b->c.micro;
+  return memcmp(a->found, b->found, sizeof a->found);
+}
+
+static int by_seconds(const void *x, const void *y) {
   const PlanAlternative *a = x, *b = y;
-  if (a->seconds != b->seconds) return a->seconds < b->seconds ? -1 : 1;
-  if (a->pp != b->pp) return a->pp - b->pp;
-  return a->tp != b->tp ? a->tp - b->tp : a->dp - b->dp;
+  return a->seconds < b->seconds ? -1 : a->seconds > b->seconds;
 }
 
-static bool same_degrees(const PlanAlternative *a, const PlanAlternative *b) {
-  return a->tp == b->tp && a->pp == b->pp && a->dp == b->dp && a->cp == b->cp && a->ep == b->ep && a->micro_batches == b->micro_batches;
+/* Shown as the degrees it was asked for. */
+static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
+  const int *found = asked->found;
+  PlanAlternative a = {.tp = found[DEGREE_TP], .dp = found[DEGREE_DP], .cp = found[DEGREE_CP], .ep = found[DEGREE_EP], .pp = asked->c.stages, .micro_batches = asked->c.micro,
+                       .seconds = INFINITY, .why_not = "not possible"};
+  if (!o) return a;
+  a.seconds = seconds_of(o);
+  a.bytes = o->price.memory.total;
+  a.why_not = o->feasible ? NULL : o->why_not;
+  return a;
 }
 
-/* The best of each combination of degrees, without the plan's own. */
-static void list_alternatives(const Search *s, Plan *p) {
-  PlanAlternative *all = ARENA_ARRAY(s->arena, PlanAlternative, s->noutcomes + 1), own;
-  int n = 0, kept = 0;
-  alternative_of(s->best, &own);
-  for (int i = 0; i < s->noutcomes; i++)
-    if (s->outcomes[i].strategies && s->outcomes[i].found[DEGREE_DP]) alternative_of(&s->outcomes[i], &all[n++]);
-  qsort(all, (size_t)n, sizeof *all, by_time);
-  for (int i = 0; i < n; i++) {
-    bool known = same_degrees(&all[i], &own);
-    for (int j = 0; j < kept && !known; j++) known = same_degrees(&all[j], &all[i]);
-    if (!known) all[kept++] = all[i];
+/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it. */
+static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
+  enum { MOST = 6, MOST_OF_MANY_RANKS = 3, MANY_RANKS = 128 };
+  int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
+  Outcome **all = ARENA_ARRAY(s->arena, Outcome *, s->outcomes.n + 1);
+  PlanAlternative *list = ARENA_ARRAY(s->arena, PlanAlternative, MOST);
+  size_t n = 0;
+  for (size_t i = 0; i < s->outcomes.n; i++) {
+    Outcome *x = s->outcomes.items[i];
+    if (x->strategies && x->found[DEGREE_DP] && !has_idle_axes(s, x)) all[n++] = x;
   }
-  p->alternatives = all;
+  if (n) qsort(all, n, sizeof *all, by_time);
+  for (size_t i = 0; i < n && kept < most && !s->watch.expired; i++) {
+    bool known = same_degrees(all[i], s->best);
+    for (size_t j = 0; j < i && !known; j++) known = same_degrees(all[j], all[i]);
+    if (!known) list[kept++] = alternative_of(all[i], forced_to(s, o, all[i]));
+  }
+  if (kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
+  p->alternatives = list;
   p->nalternatives = kept;
 }
 
@@ -132,7 +283,7 @@ static void name_axes(Search *s, const Outcome *o) {
   int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   for (int i = 0; i < o->c.naxes; i++) {
-    int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
+    int d = main_degree(&x, first + i);
     const char *base = d < 0 ? "idle" : degree_names[d];
     int count = ++used[d < 0 ? DEGREE_COUNT : d];
     names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
@@ -141,17 +292,19 @@ static void name_axes(Search *s, const Outcome *o) {
 }
 
 static double one_device(Search *s) {
-  Candidate alone = {.stages = 1, .micro = 1};
+  Candidate alone = {.stages = 1, .least = 1, .micro = 1};
   set_mesh(s, &alone, NULL);
   Strategy *none = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
   PlanPrice p = plan_price(s->cost, s->m, s->f, s->rules, none, NULL);
   return p.memory.total <= s->limit ? p.time.total : INFINITY;
 }
 
-static Plan *finish(Search *s, double started) {
-  const Outcome *o = s->best;
+static Plan *finish(Search *s, const PlanOptions *options, double started) {
   Plan *p = ARENA_NEW(s->arena, Plan);
+  p->cut_short = s->watch.expired;
+  list_alternatives(s, options, p);
   p->one_device_seconds = one_device(s);
+  const Outcome *o = s->best;
   set_mesh(s, &o->c, NULL);
   name_axes(s, o);
   p->target = arena_strdup(s->arena, s->t->name);
@@ -169,23 +322,32 @@ static Plan *finish(Search *s, double started) {
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
-  p->cut_short = s->watch.expired;
   p->report = s->report;
-  list_alternatives(s, p);
   p->search_seconds = watch_now() - started;
   return p;
 }
 
+/* Whoever forces the degrees of the plan that was found gets at least as good a one; then it is the plan. */
+static void settle_degrees(Search *s, const PlanOptions *o) {
+  if (has_idle_axes(s, s->best)) return;
+  const Outcome *forced = forced_to(s, o, s->best);
+  if (forced && seconds_of(forced) < s->best->price.time.total) s->best = forced;
+}
+
+static bool all_forced(const Search *s, const PlanOptions *o) {
+  bool all = o->pp && o->micro_batches;
+  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
+  return all;
+}
+
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
-  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
-  for (int for_memory = 0; for_memory < 2 && !s->best && (!for_memory || o->micro_batches == 0); for_memory++) {
-    make_candidates(s, o, for_memory);
-    try_all(s, free_choice && !for_memory);
-    if (!s->best && s->watch.expired) try_hastily(s);
-  }
+  if (any_degree_forced(s)) find_known(s, o);
+  run(s, o);
   if (!s->best) return refuse(s, d);
-  return finish(s, started);
+  if (!any_degree_forced(s)) s->known.items = s->outcomes.items, s->known.n = s->outcomes.n;
+  if (!all_forced(s, o) && !s->watch.expired) settle_degrees(s, o);
+  return finish(s, o, started);
 }
 
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
@@ -197,10 +359,11 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);
   s.labels = labels_of(m, f, s.rules);
-  set_mesh(&s, &(Candidate){.stages = 1, .micro = 1}, NULL);
+  set_mesh(&s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
   if (!sizes_can_be_priced(s.cost, m, f, d)) return cost_model_free(s.cost), NULL;
   s.shape = shape_of(m, f, s.rules, s.labels, loop_costs(s.arena, s.cost, f));
-  s.candidates = ARENA_ARRAY(s.arena, Candidate, MAX_CANDIDATES);
+  for (int k = 0; k < DEGREE_COUNT; k++) s.has_degree[k] = largest_factor(&s, degree_labels[k]) > 0;
+  s.most_micro = most_micro_batches(&s);
   measure_products(&s);
   s.resident = resident_bytes(s.cost, m, f);
   Plan *p = find_plan(&s, o, start, d);

@@ -16,9 +16,10 @@ static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, ha
 
 /* ---- the mesh */
 
-void set_mesh(Search *s, const Candidate *c, const char *const *names) {
+/* With the micro-batches of a candidate that has some, or another number of them. */
+static void set_mesh_of(Search *s, const Candidate *c, int micro, const char *const *names) {
   Mesh mesh = {.stages = c->stages};
-  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = c->micro, .temporal = true};
+  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
   for (int i = 0; i < c->naxes; i++) {
     const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
     mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
@@ -28,26 +29,31 @@ void set_mesh(Search *s, const Candidate *c, const char *const *names) {
   else s->cost = cost_model_new(s->m, s->t);
 }
 
+void set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, names); }
+
 /* ---- solving it */
+
+static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
+  int d = c->degree[axis];
+  uint32_t labels = 0;
+  for (int k = 0; k < DEGREE_COUNT; k++)
+    if (s->forced[k] == 0) labels |= 1u << degree_labels[k];
+  if (d < 0) return (AxisUse){.labels = labels};
+  return (AxisUse){.labels = 1u << degree_labels[d], .forced = !c->loose, .weights = d == DEGREE_TP && !c->loose, .batch_too = d == DEGREE_EP};
+}
 
 static GraphInput graph_input(Search *s, const Candidate *c) {
   GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap, .fan_out_cap = table_cap / 64, .set_cap = SET_CAP, .watch = &s->watch, .report = &s->report};
   int first = c->micro > 1;
-  uint32_t free_labels = 0;
-  for (int d = 0; d < DEGREE_COUNT; d++)
-    if (s->forced[d] == 0) free_labels |= 1u << degree_labels[d];
   if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
   in.repeat = repeat_of(c);
-  for (int i = 0; i < c->naxes; i++) {
-    int d = c->degree[i];
-    in.uses[first + i] = d < 0 ? (AxisUse){.labels = free_labels}
-                               : (AxisUse){.labels = 1u << degree_labels[d], .forced = true, .weights = d == DEGREE_TP, .batch_too = d == DEGREE_EP};
-  }
+  in.micro = c->least;
+  for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
   return in;
 }
 
 /* The most elements of a factor of that label; 0 when there is none. */
-static int64_t largest_factor(const Search *s, Label label) {
+int64_t largest_factor(const Search *s, Label label) {
   int64_t most = 0;
   for (size_t i = 0; i < s->f->ops.n; i++)
     for (int k = 0; k < s->rules[i]->nfactors; k++) {
@@ -67,19 +73,19 @@ static const char *splits_little(const Search *s, Degree d, int size, double sha
   return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)", begin, size, 100 * share, kind);
 }
 
-/* What the axes amount to; a forced axis must split at least half of the arithmetic it is there for. */
+/* What the axes amount to, which is what they are shown as, and what a plan that is read has.  A forced axis must split at least half of the
+ * arithmetic it is there for. */
 static bool judge_axes(Search *s, Outcome *o) {
   const double least_share = 0.5;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
   int first = o->c.micro > 1;
   for (int d = 0; d < DEGREE_COUNT; d++) o->found[d] = 1;
   for (int i = 0; i < o->c.naxes; i++) {
-    int d = o->c.degree[i] >= 0 ? o->c.degree[i] : main_degree(&x, first + i);
-    if (d < 0) continue;
-    o->found[d] *= o->c.sizes[i];
-    double share = share_of(&x, first + i, (Degree)d);
-    if (o->c.degree[i] < 0 || share >= least_share) continue;
-    o->why_not = splits_little(s, (Degree)d, o->c.sizes[i], share, x.of_experts > 0);
+    int d = main_degree(&x, first + i), wanted = o->c.degree[i];
+    if (d >= 0) o->found[d] *= o->c.sizes[i];
+    double share = wanted < 0 ? 1 : share_of(&x, first + i, (Degree)wanted);
+    if (wanted < 0 || o->c.loose || (d == wanted && share >= least_share)) continue;
+    o->why_not = splits_little(s, (Degree)wanted, o->c.sizes[i], share, x.of_experts > 0);
     return false;
   }
   return true;
@@ -192,11 +198,44 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
 }
 
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
-  Outcome *o = &s->outcomes[s->noutcomes];
+  Outcome *o = ARENA_NEW(s->arena, Outcome);
   *o = (Outcome){.c = *c};
   set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
   *bound = fmax(c->bound, solve_steps(s, &in, o));
   return o;
+}
+
+/* ---- several numbers of micro-batches */
+
+/* The relaxed graph alone; above `prune_above` any number may come out. */
+static double bound_graph(Search *s, GraphInput in, double prune_above) {
+  const char *why = NULL;
+  in.prune_above = prune_above;
+  in.relax = true;
+  in.fan_out_cap = small_fan_out;
+  Graph *g = graph_new(&in, &why);
+  if (!g) return s->watch.expired ? 0 : INFINITY;
+  Arena *scratch = arena_new();
+  SolveResult r = solve(graph_problem(g), scratch);
+  s->work += r.work;
+  search_report_add(&s->report, g, &r, s->arena);
+  arena_free(scratch);
+  graph_free(g);
+  return !r.feasible && r.exact && !s->watch.expired ? INFINITY : r.lower_bound;
+}
+
+/* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m) is at least f(1).  So
+ * for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b): the first tells where a pipeline is not filled,
+ * the second where parts are too small.  Strategies are those of a, which are all there are. */
+double bound_mesh(Search *s, const Candidate *c, double prune_above) {
+  set_mesh_of(s, c, 1, NULL);
+  GraphInput in = graph_input(s, c);
+  in.repeat = share_of_micro_batch(c);
+  double whole = bound_graph(s, in, prune_above);
+  if (whole > prune_above) return whole;
+  set_mesh_of(s, c, c->micro, NULL);
+  double parts = bound_graph(s, graph_input(s, c), prune_above);
+  return fmax(whole, parts);
 }

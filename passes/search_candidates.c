@@ -1,13 +1,93 @@
-/* passes/search_candidates.c - the ways to divide the ranks into stages, micro-batches and axes; see search_outer.h. */
+/* passes/search_candidates.c - the ways to divide the ranks into stages, micro-batches and axes; see search_outer.h.
+ *
+ * What may be forced by degrees is covered by free axes, as these may split anything: but for four degrees at once, whose axes then may split only
+ * what their degrees say.  The numbers of micro-batches of a pipeline are one candidate, which is divided where its bound does not settle it.
+ */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "passes/cost_kernel.h"
+#include "passes/search_domain.h"
 #include "passes/search_outer.h"
+#include "runtime/program.h"
+
+/* ---- bounds that need no solution */
+
+/* The degrees whose labels some factor of the operation has, as a bit set. */
+static unsigned degrees_in(const Search *s, size_t op) {
+  unsigned found = 0;
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (labels_include(&s->labels[op], s->rules[op], degree_labels[d])) found |= 1u << d;
+  return found;
+}
+
+void measure_products(Search *s) {
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    if (op->kind != OP_dot && !op_is_grouped(op->kind)) continue;
+    double flops = cost_op_runs(s->cost, s->shape->loops, s->f, i, s->rules[i], &(Strategy){0}).flops;
+    s->products.launches += s->t->launch * runs_of_op(s->shape->loops, i);
+    s->products.seconds[degrees_in(s, i)] += kernel_least_seconds(s->t, type_of(s->f, op->in[0])->dtype, flops);
+  }
+}
+
+int most_micro_batches(Search *s) {
+  int64_t most = PROGRAM_MAX_MICRO_BATCHES;
+  bool some = false;
+  set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    int k = time_factor_of(s->m, s->rules[i], &s->labels[i]);
+    if (k < 0 || cost_is_source(s->f->ops.items[i].kind)) continue;
+    int64_t n = cost_extent(s->cost, s->rules[i]->factors[k].size);
+    if (n < most) most = n;
+    some = true;
+  }
+  set_mesh(s, &(Candidate){.stages = 1, .micro = 1, .least = 1}, NULL);
+  return some && most > 1 ? (int)most : 1;
+}
+
+double repeat_of(const Candidate *c) { return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages; }
+
+double share_of_micro_batch(const Candidate *c) { return 1. / c->stages + (1 - 1. / c->stages) / c->micro; }
+
+static bool may_split(const Candidate *c, int axis, unsigned degrees) {
+  int d = c->degree[axis];
+  return d < 0 || degrees >> d & 1u || (d == DEGREE_EP && degrees >> DEGREE_DP & 1u);
+}
+
+/* Every product cut among all ranks of a stage that may cut it, and nothing else. */
+static double ideal_seconds(const Search *s, const Candidate *c) {
+  double sum = 0, stages = c->stages;
+  for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
+    double parts = 1;
+    for (int i = 0; i < c->naxes; i++) parts *= may_split(c, i, k) ? c->sizes[i] : 1;
+    sum += s->products.seconds[k] / parts;
+  }
+  return stages == 1 ? s->products.launches + sum : s->products.launches / stages + sum * share_of_micro_batch(c);
+}
+
+/* ---- enumeration */
 
 static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
 
+/* Larger axes first; equal ones stay in their order. */
+static void sort_axes(Candidate *c) {
+  for (int i = 1; i < c->naxes; i++)
+    for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) {
+      int size = c->sizes[j], degree = c->degree[j];
+      c->sizes[j] = c->sizes[j - 1], c->degree[j] = c->degree[j - 1];
+      c->sizes[j - 1] = size, c->degree[j - 1] = degree;
+    }
+}
+
+/* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be gathered that several cut, so
+ * that forced axes come in the order of free ones. */
 static void add_candidate(Search *s, const Candidate *c) {
-  if (s->ncandidates < MAX_CANDIDATES) s->candidates[s->ncandidates++] = *c;
+  Candidate next = *c;
+  if (one_tier(s)) sort_axes(&next);
+  next.bound = ideal_seconds(s, &next);
+  ARENA_PUSH(s->arena, &s->candidates, next);
 }
 
 /* Appends the forced axes, each whole or as two sub-axes. */
@@ -29,7 +109,7 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
   }
 }
 
-/* Free axes whose sizes multiply to n; on one tier their order does not matter, so sizes fall. */
+/* Free axes whose sizes multiply to n, then the forced ones.  On one tier the order does not decide which links they use, so sizes fall. */
 static void add_free(Search *s, const Candidate *c, int n, int largest, int room) {
   if (n == 1) {
     add_forced(s, c, 0);
@@ -45,19 +125,41 @@ static void add_free(Search *s, const Candidate *c, int n, int largest, int room
   }
 }
 
-static void add_stages(Search *s, int stages, int micro) {
+/* Four degrees at once, in the orders in which they can be forced: as they are numbered, or with the one left to apc in front. */
+static void add_four(Search *s, const Candidate *c, int n) {
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (!s->has_degree[d]) return;
+  for (int first = 0; first < (one_tier(s) ? 1 : DEGREE_COUNT); first++)
+    for (int a = 2; a <= n / 8; a++)
+      for (int b = 2; n % a == 0 && b <= n / a / 4; b++)
+        for (int k = 2; n / a % b == 0 && k <= n / a / b / 2; k++) {
+          if (n / a / b % k) continue;
+          Candidate four = *c;
+          const int sizes[DEGREE_COUNT] = {a, b, k, n / a / b / k};
+          four.loose = true;
+          four.naxes = DEGREE_COUNT;
+          four.degree[0] = first;
+          for (int d = 0, at = 1; d < DEGREE_COUNT; d++)
+            if (d != first) four.degree[at++] = d;
+          memcpy(four.sizes, sizes, sizeof sizes);
+          add_candidate(s, &four);
+        }
+}
+
+static void add_meshes(Search *s, int stages, int least, int micro) {
   int spatial = s->t->ranks / stages, used = 1, nforced = 0;
+  bool any = false, left = false;
   for (int d = 0; d < DEGREE_COUNT; d++) {
     used *= s->forced[d] > 0 ? s->forced[d] : 1;
     nforced += s->forced[d] > 1;
+    any |= s->forced[d] > 0;
+    left |= !s->forced[d] && s->has_degree[d];
   }
-  if (spatial % used) return;
-  bool all = true;
-  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
-  if (all && spatial != used) return;
-  Candidate c = {.stages = stages, .micro = micro};
+  if (spatial % used || (any && !left && spatial != used)) return; /* ranks would be idle */
+  Candidate c = {.stages = stages, .least = least, .micro = micro};
   int room = MAX_SPATIAL - nforced;
   add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
+  if (!any) add_four(s, &c, spatial);
 }
 
 /* The most promising first; among equals those with fewer axes, which are solved sooner. */
@@ -67,36 +169,17 @@ static int by_bound(const void *x, const void *y) {
   if (a->naxes != b->naxes) return a->naxes - b->naxes;
   if (a->stages != b->stages) return a->stages - b->stages;
   if (a->micro != b->micro) return a->micro - b->micro;
-  return memcmp(a->sizes, b->sizes, sizeof a->sizes);
+  int order = memcmp(a->sizes, b->sizes, sizeof a->sizes);
+  return order ? order : memcmp(a->degree, b->degree, sizeof a->degree);
 }
 
-double repeat_of(const Candidate *c) { return c->stages == 1 ? c->micro : 1 + (double)(c->micro - 1) / c->stages; }
-
-/* Every product cut among all ranks of a stage and all micro-batches, and nothing else. */
-static double ideal_seconds(const Search *s, const Candidate *c) {
-  double parts = (double)(s->t->ranks / c->stages) * c->micro;
-  return s->products.launches + repeat_of(c) * s->products.seconds / parts;
-}
-
-void measure_products(Search *s) {
-  for (size_t i = 0; i < s->f->ops.n; i++) {
-    const Op *op = &s->f->ops.items[i];
-    if (op->kind != OP_dot && !op_is_grouped(op->kind)) continue;
-    s->products.launches += s->t->launch * runs_of_op(s->shape->loops, i);
-    s->products.seconds += cost_op_runs(s->cost, s->shape->loops, s->f, i, s->rules[i], &(Strategy){0}).flops / target_flops(s->t, type_of(s->f, op->in[0])->dtype);
-  }
-}
-
-void make_candidates(Search *s, const PlanOptions *o, bool for_memory) {
-  s->ncandidates = 0;
+void make_candidates(Search *s, const PlanOptions *o) {
+  s->candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
     if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages)) continue;
-    for (int micro = 1; micro <= 8; micro *= 2) {
-      if (o->micro_batches > 0 && micro > 1) break;
-      if (stages == 1 && micro > 1 && !for_memory) break;
-      add_stages(s, stages, o->micro_batches > 0 ? o->micro_batches : micro);
-    }
+    int forced = o->micro_batches;
+    add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
+    if (stages > 1 && forced == 0 && s->most_micro > 1) add_meshes(s, stages, 2, s->most_micro);
   }
-  for (int i = 0; i < s->ncandidates; i++) s->candidates[i].bound = ideal_seconds(s, &s->candidates[i]);
-  qsort(s->candidates, (size_t)s->ncandidates, sizeof *s->candidates, by_bound);
+  if (s->candidates.n) qsort(s->candidates.items, s->candidates.n, sizeof *s->candidates.items, by_bound);
 }

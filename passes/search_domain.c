@@ -16,13 +16,11 @@ typedef struct Making {
   int time_factor; /* the factor micro-batches cut; -1: none */
 } Making;
 
-/* The first batch factor that is parallel and comes first in its dimensions. */
-static int find_time_factor(const Making *k) {
-  const char *why;
-  int t = mesh_time_axis(&k->in->m->mesh);
-  for (int i = 0; t >= 0 && i < k->rule->nfactors; i++) {
+int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels) {
+  int t = mesh_time_axis(&m->mesh);
+  for (int i = 0; t >= 0 && i < r->nfactors; i++) {
     Strategy s = {1, {{(uint8_t)t, (uint8_t)i}}};
-    if (k->labels->factors[i] == LABEL_BATCH && strategy_legal(k->in->m, k->rule, &s, &why)) return i;
+    if (labels->factors[i] == LABEL_BATCH && strategy_legal(m, r, &s, NULL)) return i;
   }
   return -1;
 }
@@ -49,7 +47,7 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
   }
   bool once = cost_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write); /* a state must not be written in every micro-batch */
   if (mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
-  return cost_parts_filled(k->in->cost, k->rule, s);
+  return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 
 /* How far the axes that have to be used are used. */
@@ -81,7 +79,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   d->time[at] = cost_op_runs(k->in->cost, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds * (timed ? k->in->repeat : 1);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
   if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index]; /* its share, should all reads of the weight have one layout */
-  if (d->memory && timed) d->memory[at] *= m->mesh.axes[t].size; /* a state is kept for all micro-batches */
+  if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro); /* a state is kept for all micro-batches */
 }
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
@@ -91,7 +89,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
   double most = 1;
   Domain *d = ARENA_NEW(a, Domain);
-  k.time_factor = find_time_factor(&k);
+  k.time_factor = time_factor_of(in->m, k.rule, k.labels);
   *d = (Domain){.nin = nin, .conversions = runs_of_result(in->shape->loops, in->f, index), .strategies = ARENA_ARRAY(a, Strategy, n), .time = ARENA_ARRAY(a, double, n)};
   d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);

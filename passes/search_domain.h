@@ -25,5 +25,7 @@ int domain_collect(const Domain *d, int mask, int value, const Layout **out, int
 
 /* The mesh's axis of micro-batches; -1: none. */
 int mesh_time_axis(const Mesh *mesh);
+/* The factor of an operation that micro-batches cut: the first of a batch that is parallel; -1: none. */
+int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels);
 
 #endif

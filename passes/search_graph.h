@@ -32,6 +32,7 @@ typedef struct GraphInput {
   CostModel *cost;
   AxisUse uses[MAX_AXES];
   double repeat;           /* weight of what runs once per micro-batch */
+  int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh has */
   double memory_limit;     /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
   double fan_out_cap;      /* a value's conversions are one table up to so many entries */

@@ -8,13 +8,15 @@
 #include "passes/plan.h"
 #include "passes/search_graph.h"
 
-enum { MAX_SPATIAL = 3, MAX_CANDIDATES = 4096 };
+enum { MAX_SPATIAL = 3 };
 
 typedef struct Candidate {
-  double bound;         /* seconds it cannot be faster than, known without solving it */
-  int stages, micro, naxes;
+  double bound;         /* seconds it cannot be faster than, as far as is known */
+  int stages, naxes;
+  int least, micro;     /* all these numbers of micro-batches; one when they are equal */
   int sizes[MAX_AXES];
-  int degree[MAX_AXES]; /* which forced degree the axis is of; -1: free */
+  int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
+  bool loose;           /* axes with a degree need not cut all they can */
 } Candidate;
 
 typedef struct Outcome {
@@ -39,11 +41,12 @@ typedef struct Search {
   CostModel *cost;   /* of the mesh that was set last */
   int forced[DEGREE_COUNT];
   double limit;
-  struct { double launches, seconds; } products;
-  Candidate *candidates;
-  int ncandidates;
-  Outcome *outcomes;
-  int noutcomes;
+  struct { double launches, seconds[1u << DEGREE_COUNT]; } products; /* seconds by the degrees whose labels they have */
+  bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
+  int most_micro;
+  struct { Candidate *items; size_t n, cap; } candidates;
+  struct { Outcome **items; size_t n, cap; } outcomes;
+  struct { Outcome **items; size_t n, cap; } known; /* outcomes of the search without forced degrees, which count where they amount to them */
   double resident; /* bytes of all weights and state, each kept once */
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
@@ -59,19 +62,26 @@ typedef struct Search {
 
 /* ---- search_candidates.c */
 
-/* Seconds of the matrix products on one rank, whose mesh is set. */
+/* Least seconds of the matrix products on one rank, whose mesh is set. */
 void measure_products(Search *s);
-/* Micro-batches help a pipeline, or memory: without stages they are tried only when asked for, or when nothing else fits. */
-void make_candidates(Search *s, const PlanOptions *o, bool for_memory);
-/* How often what depends on the micro-batch counts, if the stages were equal. */
+/* The most micro-batches that any operation can be cut into. */
+int most_micro_batches(Search *s);
+/* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory (search.c). */
+void make_candidates(Search *s, const PlanOptions *o);
+/* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole batch. */
 double repeat_of(const Candidate *c);
+double share_of_micro_batch(const Candidate *c);
 
 /* ---- search_candidate.c */
 
 /* Makes the candidate's mesh that of the module; the axes have these names, or numbers. */
 void set_mesh(Search *s, const Candidate *c, const char *const *names);
-/* The best plan on the candidate's mesh, as the next outcome; *bound gets a lower bound of all. */
+/* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
+/* A lower bound for a candidate with several; INFINITY or some number above `prune_above` when it is above that. */
+double bound_mesh(Search *s, const Candidate *c, double prune_above);
+/* The most elements of a factor of that label; 0 when there is none. */
+int64_t largest_factor(const Search *s, Label label);
 
 /* ---- search_unfit.c */
 
@@ -83,6 +93,8 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f);
 const char *too_much(const Search *s, const PlanMemory *m);
 /* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the memory limit. */
 const char *no_choice(const Search *s, const Candidate *c);
+/* Of those that are no plan the one that needs the least memory; NULL when nothing was tried. */
+const Outcome *nearest_outcome(const Search *s);
 /* Say why there is no plan; NULL. */
 Plan *refuse(const Search *s, Diags *d);
 Plan *refuse_size(const Search *s, Diags *d);

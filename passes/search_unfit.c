@@ -94,12 +94,18 @@ static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
             bytes_text(s->arena, m->activations), bytes_text(s->arena, m->communication));
 }
 
-Plan *refuse(const Search *s, Diags *d) {
+const Outcome *nearest_outcome(const Search *s) {
   const Outcome *nearest = NULL;
-  for (int i = 0; i < s->noutcomes; i++) {
-    const Outcome *o = &s->outcomes[i];
-    if (!nearest || (o->price.memory.total > 0 && (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total))) nearest = o;
+  for (size_t i = 0; i < s->outcomes.n; i++) {
+    const Outcome *o = s->outcomes.items[i];
+    bool less = !nearest || (o->price.memory.total > 0 && (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total));
+    if (less && !o->c.loose) nearest = o;
   }
+  return nearest;
+}
+
+Plan *refuse(const Search *s, Diags *d) {
+  const Outcome *nearest = nearest_outcome(s);
   const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, why);

@@ -261,7 +261,7 @@ bad APC0602 "$apc" plan divides.apc -q --dim n=5; expect_err "--> divides.apc:3:
 bad APC0602 "$apc" plan divides.apc -q --dim n=6; expect_err "divided by a negative number"
 expect 0 "" "$apc" plan divides.apc -q --dim n=3
 printf 'dim n\nentry main(x: f32[n, 2147483648, 2147483648]) {\n  output y = x * 2.0\n}\n' >bytes.apc
-bad APC0602 "$apc" compile bytes.apc -q --memory 900000000000GB -o never; expect_err "does not fit 64 bits"
+bad APC0602 "$apc" compile bytes.apc -q --memory 900000000000GB -o never; expect_err "more than 2^62 bytes"
 /usr/bin/python3 -c '
 n = range(300)
 print("dim " + ", ".join(f"n{i}" for i in n) + "\nentry main(" + ", ".join(f"x{i}: f32[n{i}]" for i in n) + ") {")

@@ -248,7 +248,7 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
     int n = strategy_enumerate(m, b->rules[i], false, &found);
     Strategy *kept = ARENA_ARRAY(m->arena, Strategy, n);
     for (int v = 0; v < n; v++)
-      if (cost_parts_filled(cost, b->rules[i], &found[v]) && !(b->looped && on_purpose(b, i, &found[v]))) kept[b->n[i]++] = found[v];
+      if (cost_parts_filled(cost, b->rules[i], &found[v], 0) && !(b->looped && on_purpose(b, i, &found[v]))) kept[b->n[i]++] = found[v];
     b->all[i] = kept;
     if (b->n[i] > 64) return false;
     for (int v = 0; v < b->n[i]; v++) {

@@ -78,7 +78,7 @@ static void reserve_and_deficit(void) {
     }
     done(&c);
   }
-  Case one = plan_of(text, "cpu", (PlanOptions){.memory_limit = 33.6e6});
+  Case one = plan_of(text, "cpu", (PlanOptions){.memory_limit = 33.575e6});
   CHECK(!one.p && one.d->n == 3);
   if (one.d->n == 3) {
     CHECKF(strstr(one.d->items[0].message, "too much; 33.6 MB are allowed on a rank"), "%s", one.d->items[0].message);
