@@ -21,10 +21,7 @@ static const Expr *named(OnnxDims *dims, const char *name) {
     dims->bound[i] = true;
     return ex_const(dims->m, dims->options->dims[i].size);
   }
-  bool fresh = module_symbol_find(dims->m, name) < 0;
-  int symbol = module_symbol(dims->m, name);
-  if (fresh && dims->m->symbols.items[symbol].min < 1) dims->m->symbols.items[symbol].min = 1;
-  return ex_sym(dims->m, symbol);
+  return ex_sym(dims->m, module_symbol(dims->m, name));
 }
 
 typedef struct Cursor {

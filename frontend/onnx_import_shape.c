@@ -34,8 +34,9 @@ static bool reshaped(Node *n, int rank, const Expr *const *dims) {
 bool import_reshape(Node *n) {
   const Type *t = input_type(n, 0);
   Known shape;
-  const Expr *dims[MAX_RANK], *rest = ex_const(n->m, 1);
+  const Expr *dims[MAX_RANK], *all = ex_const(n->m, 1), *rest = all;
   int open = -1;
+  unsigned empty = 0; /* dimensions of 0 in both shapes: they say nothing about the one of -1 */
   bool zero_is_zero = node_int(n, "allowzero", 0) != 0;
   if (!input_exprs(n, 1, "the shape", &shape)) return false;
   if (shape.n > MAX_RANK) return node_error(n, "a result of %d dimensions", shape.n);
@@ -51,10 +52,12 @@ bool import_reshape(Node *n) {
       dims[d] = t->dims[d];
     }
     if (known_bounds(n->m, dims[d]).high < 0) return node_error(n, "dimension %d is negative", d);
-    rest = ex_mul(n->m, rest, dims[d]);
+    if (d < t->rank && ex_is_const(dims[d], 0) && dims[d] == t->dims[d]) empty |= 1u << d;
+    else rest = ex_mul(n->m, rest, dims[d]);
   }
   if (open >= 0) {
-    const Expr *all = type_elements(n->m, t);
+    for (int d = 0; d < t->rank; d++)
+      if (!(empty >> d & 1)) all = ex_mul(n->m, all, t->dims[d]);
     dims[open] = ex_is_const(rest, 0) ? NULL : ex_exact_div(n->m, all, rest);
     if (!dims[open]) {
       dims[open] = ex_const(n->m, -1);

@@ -31,7 +31,7 @@ static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
   if (ex_get_const(place, &at) && ex_get_const(t->dims[axis], &extent)) {
     if (at < 0 || at >= extent) return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis,
         type_string(n->m, t));
-  } else if (!known_ge(n->m, place, ex_const(n->m, 0)) || !known_gt(n->m, t->dims[axis], place)) {
+  } else if (!known_need(n->m, place, 0) || !known_need(n->m, ex_sub(n->m, t->dims[axis], place), 1)) {
     return false;
   }
   Val x = build_slice(n->b, input(n, 0), axis, place, ex_const(n->m, 1), 1);
@@ -110,12 +110,13 @@ static bool far_away(DType list, int64_t bound) {
   return bound < -MAX_EXTENT || bound > MAX_EXTENT;
 }
 
-/* A bound counted from the end when negative, then clamped to [low, high]; NULL when it cannot be decided. */
+/* A bound counted from the end when negative, then clamped to [low, high]; NULL when it cannot be decided.  The negative of a size
+ * counts from the end: of a size of 0 it would not. */
 static const Expr *place(Module *m, DType list, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
   Bounds b = known_bounds(m, e);
   int64_t constant;
   if (ex_get_const(e, &constant) && far_away(list, constant)) return constant < 0 ? low : high;
-  if (b.high < 0) e = ex_add(m, e, extent);
+  if (b.high < 0 || (b.low < 0 && known_need(m, ex_muli(m, e, -1), 1))) e = ex_add(m, e, extent);
   else if (b.low < 0) return NULL;
   if (known_ge(m, e, high)) return high;
   if (!known_ge(m, high, e)) e = ex_min(m, e, high);
@@ -144,6 +145,7 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
   int64_t step = cut->step, constant;
   if (step > 0) {
     if (ex_get_const(extent, &constant) && !ex_get_const(end, &(int64_t){0})) bound_symbol(m, end, constant);
+    if (ex_is_const(start, -1)) (void)known_need(m, extent, 1); /* the last element: one, not at most one */
     start = place(m, cut->list, start, extent, zero, extent);
     end = place(m, cut->list, end, extent, zero, extent);
   } else {

@@ -73,6 +73,11 @@ static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
   for (int d = 0; d < w->dims; d++) {
     const Expr *span = ex_addi(m, w->in[d], w->low[d] + w->high[d] - reach(w, d));
     int64_t have, in;
+    bool of_nothing = ex_is_const(w->in[d], 0) && ex_get_const(span, &have) && have < 0 && have >= -w->stride[d];
+    if (of_nothing) {
+      w->out[d] = w->in[d];
+      continue;
+    }
     if (ex_get_const(span, &have) && have < 0) return node_error(n, "the window is larger than dimension %d", d + 2);
     if (!ceil_mode) {
       w->out[d] = ex_addi(m, ex_div(m, span, ex_const(m, w->stride[d])), 1);

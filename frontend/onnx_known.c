@@ -125,6 +125,20 @@ Bounds known_bounds(Module *m, const Expr *e) {
   return (Bounds){INT64_MIN, INT64_MAX};
 }
 
+bool known_need(Module *m, const Expr *e, int64_t least) {
+  if (known_bounds(m, e).low >= least) return true;
+  bool *raised = ARENA_ARRAY(m->arena, bool, m->symbols.n);
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    Symbol *s = &m->symbols.items[i];
+    raised[i] = s->axis < 0 && s->min == 0 && ex_uses(e, (int)i);
+    if (raised[i]) s->min = 1;
+  }
+  if (known_bounds(m, e).low >= least) return true;
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (raised[i]) m->symbols.items[i].min = 0;
+  return false;
+}
+
 bool known_ge(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, ex_sub(m, a, b)).low >= 0; }
 bool known_gt(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, ex_sub(m, a, b)).low > 0; }
 bool known_ne(Module *m, const Expr *a, const Expr *b) { return known_gt(m, a, b) || known_gt(m, b, a); }

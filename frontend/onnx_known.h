@@ -25,6 +25,10 @@ typedef struct Bounds {
 } Bounds;
 Bounds known_bounds(Module *m, const Expr *e);
 
+/* Is e at least `least`, taking sizes in it to be at least 1 where that is needed?  What a model divides by or takes an element of
+ * is not empty: a request with such a size of 0 is refused. */
+bool known_need(Module *m, const Expr *e, int64_t least);
+
 /* a - b is always >= 0; always > 0; never 0. */
 bool known_ge(Module *m, const Expr *a, const Expr *b);
 bool known_gt(Module *m, const Expr *a, const Expr *b);

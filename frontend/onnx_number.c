@@ -58,7 +58,7 @@ static Number logic(Module *m, OpKind kind, Number x, Number y) {
 /* ---- integers */
 
 /* Truncating division and remainder equal the flooring ones where nothing is negative. */
-static bool divides_plainly(Module *m, const Expr *x, const Expr *y) { return known_bounds(m, x).low >= 0 && known_bounds(m, y).low >= 1; }
+static bool divides_plainly(Module *m, const Expr *x, const Expr *y) { return known_bounds(m, x).low >= 0 && known_need(m, y, 1); }
 
 static Number integers(Module *m, OpKind kind, const Expr *x, const Expr *y) {
   switch (kind) {
@@ -123,8 +123,8 @@ static Number divided(Module *m, Number x, Number y) {
     if (c == 0 || c < -MAX_DENOMINATOR || c > MAX_DENOMINATOR) return unknown;
     return quotient(m, ex_muli(m, x.numerator, c < 0 ? -y.denominator : y.denominator), x.denominator * (c < 0 ? -c : c));
   }
-  const Expr *q = known_gt(m, y.numerator, ex_const(m, 0)) ? ex_exact_div(m, ex_muli(m, x.numerator, y.denominator), y.numerator) : NULL;
-  return q ? quotient(m, q, x.denominator) : unknown;
+  const Expr *q = ex_exact_div(m, ex_muli(m, x.numerator, y.denominator), y.numerator);
+  return q && known_need(m, y.numerator, 1) ? quotient(m, q, x.denominator) : unknown;
 }
 
 static Number floats(Module *m, OpKind kind, Number x, Number y) {

@@ -82,8 +82,8 @@ static void dim_layout(Module *m, const Rule *r, const Strategy *s, const DimFac
       if (s->picks[j].factor == k->f[i]) out->axes[out->n++] = s->picks[j].axis;
   }
   if (!out->n) return;
-  out->unit = unit;
-  if (ex_is_const(unit, 1)) return;
+  out->unit = ex_is_const(unit, 0) ? ex_const(m, 1) : unit; /* of nothing, every part is empty */
+  if (ex_is_const(out->unit, 1)) return;
   /* Where cutting single elements gives the same intervals, say so: equal layouts must be equal pointers. */
   const Expr *extent = ex_const(m, 1), *lo[2], *hi[2];
   for (int i = 0; i < k->n; i++) extent = ex_mul(m, extent, r->factors[k->f[i]].size);

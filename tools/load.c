@@ -94,6 +94,7 @@ static bool set_hints(Tool *t, const Model *model) {
     int symbol = module_symbol_find(m, list.items[i].name);
     if (symbol < 0) return no_dimension(t, m, "--dim-hint", list.items[i].name);
     if (!check_dimension(m, symbol, list.items[i].size, t->diags)) return false;
+    if (list.items[i].size == 0) return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1", list.items[i].name);
     m->symbols.items[symbol].hint = list.items[i].size;
   }
   return true;

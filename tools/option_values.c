@@ -76,7 +76,7 @@ static bool is_binding_list(Arena *a, const char *text) {
     size_t n = strcspn(text, ",");
     const char *name, *value;
     int64_t v;
-    if (!split_size(a, text, n, &name, &value) || !parse_whole(value, &v) || v < 1) return false;
+    if (!split_size(a, text, n, &name, &value) || !parse_whole(value, &v)) return false;
     if (!text[n]) return true;
     text += n + 1;
   }

@@ -6,6 +6,7 @@ foreach(name
     compiler
     cuda
     docs
+    empty
     files
     families
     inputs

@@ -66,7 +66,7 @@ for list in main main,rank,other ,main main, ,, ''; do expect 2 "--prove takes t
 expect 2 "needs a value" "$apc" plan "$mlp" --target
 expect 2 "takes no value" "$apc" plan "$mlp" --json=1
 expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch
-expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch=0
+expect 1 "it is at least 1" "$apc" plan "$mlp" --dim batch=0
 expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim =4
 expect 2 "takes NAME=N" "$apc" plan "$mlp" --dim batch=4x
 expect 2 "takes N|auto" "$apc" plan "$mlp" --tp zero

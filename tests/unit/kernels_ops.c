@@ -4,18 +4,29 @@
  * memory with operands wherever units.h allows it. */
 #include "tests/kernel_cases.h"
 
+static Runner runner = {.call = call_c};
+
 static void all_cases(void) {
-  Runner r = {.call = call_c, .library = compile_c()};
-  CHECK(r.library != NULL);
-  for (const Case *c = r.library ? cases : NULL; c; c = c->next) {
-    run_case(c, &r, false);
-    run_case(c, &r, true);
+  runner.library = compile_c();
+  CHECK(runner.library != NULL);
+  for (const Case *c = runner.library ? cases : NULL; c; c = c->next) {
+    run_case(c, &runner, false);
+    run_case(c, &runner, true);
   }
+}
+
+/* The same kernels for sizes of 0: no row, no element, nothing to reduce. */
+static void empty_cases(void) {
+  int n = 0;
+  for (Case *c = runner.library ? cases : NULL; c; c = c->next)
+    for (int s = 0; s < 2; s++) n += run_case_empty(c, &runner, s);
+  CHECKF(n >= 300, "%d cases", n);
 }
 
 int main(void) {
   make_cases();
   RUN(all_cases);
+  RUN(empty_cases);
   printf("%d cases, %zu kernels\n", ncases, kernels.kernels.n);
   return test_summary();
 }
