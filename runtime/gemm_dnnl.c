@@ -1,8 +1,10 @@
 /* runtime/gemm_dnnl.c - see gemm_dnnl.h. */
 #include "runtime/gemm_dnnl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/gemm_avx2.h"
 #include "runtime/onednn.h"
 #include "runtime/openmp.h"
 
@@ -15,6 +17,9 @@ typedef int (*ThreadFn)(void);
 
 static struct {
   SgemmFn sgemm;
+  bool own;    /* products are gemm_avx2's affair */
+  float *room; /* its scratch memory, for this many threads */
+  int rooms;
   ParallelFn parallel;
   ThreadFn thread_num, num_threads;
 } lib;
@@ -31,12 +36,22 @@ static void open_gomp(void) {
   if (lib.thread_num && lib.num_threads) find("GOMP_parallel", &lib.parallel); /* else products of a batch run one after the other */
 }
 
+/* Would oneDNN multiply by its kernel for AVX2?  Of the bits of dnnl_cpu_isa_t, 0x7 are AVX2 and what it includes, 0x20 is AVX-512. */
+static bool is_avx2(void) {
+  int (*isa)(void);
+  void *function = onednn_symbol("dnnl_get_effective_cpu_isa");
+  if (!function || !gemm_avx2_supported()) return false;
+  memcpy(&isa, &function, sizeof isa);
+  return (isa() & 0x27) == 0x7;
+}
+
 RtStatus gemm_open(RtError *error) {
   RtStatus status = onednn_open(error);
   if (status) return status;
   void *sgemm = onednn_symbol("dnnl_sgemm");
   if (!sgemm) return rt_error(error, RT_UNSUPPORTED, "this libdnnl has no dnnl_sgemm, which matrix products need");
   memcpy(&lib.sgemm, &sgemm, sizeof sgemm);
+  lib.own = is_avx2();
   if (!lib.parallel) open_gomp();
   return RT_OK;
 }
@@ -68,7 +83,21 @@ typedef struct Batch {
   int failed;
 } Batch;
 
-static int one_product(const Batch *batch, int64_t index) {
+/* Our own product: part `part` of `parts`, whole tiles of rows or columns. */
+static void own_part(const GemmCall *g, const float *a, const float *b, float *c, int64_t part, int64_t parts, float *room) {
+  int64_t rows = (g->m + GEMM_AVX2_ROWS - 1) / GEMM_AVX2_ROWS, columns = (g->n + GEMM_AVX2_COLUMNS - 1) / GEMM_AVX2_COLUMNS;
+  bool by_columns = g->m == 1 || (g->n > 1 && (columns >= parts || columns >= rows));
+  int64_t tiles = by_columns ? columns : rows, tile = by_columns ? GEMM_AVX2_COLUMNS : GEMM_AVX2_ROWS, all = by_columns ? g->n : g->m;
+  int64_t from = part * tiles / parts * tile, to = (part + 1) * tiles / parts * tile;
+  if (to > all) to = all;
+  if (from >= to) return;
+  GemmAvx2 p = {g->m, g->n, g->k, g->a_m, g->a_k, g->b_k, g->b_n, g->c_m, g->accumulate, g->m == 1 || g->n == 1, a, b, c};
+  if (by_columns) p.n = to - from, p.b += from * g->b_n, p.c += from;
+  else p.m = to - from, p.a += from * g->a_m, p.c += from * g->c_m;
+  gemm_avx2(&p, room);
+}
+
+static int product_part(const Batch *batch, int64_t index, int64_t part, int64_t parts, int thread) {
   const GemmCall *g = batch->call;
   const float *a = g->a, *b = g->b;
   float *c = g->c;
@@ -79,6 +108,10 @@ static int one_product(const Batch *batch, int64_t index) {
     b += at * g->b_step[i];
     c += at * g->c_step[i];
   }
+  if (lib.own) {
+    own_part(g, a, b, c, part, parts, lib.room + (int64_t)thread * GEMM_AVX2_ROOM);
+    return 0;
+  }
   return lib.sgemm(batch->a.transposed, batch->b.transposed, g->m, g->n, g->k, 1.0f, a, batch->a.leading, b,
                    batch->b.leading, g->accumulate ? 1.0f : 0.0f, c, batch->c.leading);
 }
@@ -87,7 +120,23 @@ static void my_share(void *data) {
   Batch *batch = data;
   int64_t t = lib.thread_num(), n = lib.num_threads();
   for (int64_t i = t * batch->total / n; i < (t + 1) * batch->total / n; i++)
-    if (one_product(batch, i)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
+    if (product_part(batch, i, 0, 1, (int)t)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* My part of every product. */
+static void my_parts(void *data) {
+  const Batch *batch = data;
+  int t = lib.thread_num(), n = lib.num_threads();
+  for (int64_t i = 0; i < batch->total; i++) product_part(batch, i, t, n, t);
+}
+
+static bool have_rooms(int threads) {
+  if (!lib.own || lib.rooms >= threads) return true;
+  float *room = aligned_alloc(64, (size_t)threads * GEMM_AVX2_ROOM * sizeof *room);
+  if (!room) return false;
+  free(lib.room);
+  lib.room = room, lib.rooms = threads;
+  return true;
 }
 
 /* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: one core does 1e6 in about 10 us, and waking
@@ -106,12 +155,16 @@ static Sharing sharing_of(const GemmCall *g, int64_t total, int64_t threads) {
 static RtStatus multiply(Batch *batch, RtError *error) {
   int threads = lib.parallel ? onednn_threads() : 1;
   Sharing sharing = sharing_of(batch->call, batch->total, threads);
-  if (sharing == BY_PRODUCT) {
+  if (!have_rooms(threads)) return rt_error(error, RT_FAILED, "no memory for a matrix product");
+  if (lib.own && sharing == INSIDE) {
+    lib.parallel(my_parts, batch, (unsigned)threads, 0);
+  } else if (sharing == BY_PRODUCT) {
     lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
   } else {
-    if (sharing == ONE_THREAD && threads > 1) onednn_set_threads(1); /* else oneDNN may wake the others */
-    for (int64_t i = 0; i < batch->total; i++) batch->failed |= one_product(batch, i) != 0;
-    if (sharing == ONE_THREAD && threads > 1) onednn_set_threads(threads);
+    bool alone = !lib.own && sharing == ONE_THREAD && threads > 1; /* else oneDNN may wake the others */
+    if (alone) onednn_set_threads(1);
+    for (int64_t i = 0; i < batch->total; i++) batch->failed |= product_part(batch, i, 0, 1, 0) != 0;
+    if (alone) onednn_set_threads(threads);
   }
   return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
 }
