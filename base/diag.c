@@ -42,7 +42,7 @@ static bool is_repeated(const Diags *d, const Diag *diag) {
 static void add(Diags *d, Severity severity, DiagCode code, Loc loc, const char *format, va_list args) {
   if (loc.file) loc.file = arena_strdup(d->arena, loc.file); /* diagnostics outlive what they speak of */
   if (loc.node) loc.node = arena_strdup(d->arena, loc.node);
-  Diag diag = {severity, code, loc, arena_vprintf(d->arena, format, args)};
+  Diag diag = {.severity = severity, .code = code, .loc = loc, .message = arena_vprintf(d->arena, format, args)};
   bool belongs = severity == SEV_NOTE || severity == SEV_HELP;
   if (!belongs) d->repeats = is_repeated(d, &diag);
   if (!d->repeats) ARENA_PUSH(d->arena, d, diag);
@@ -77,6 +77,12 @@ void diag_help(Diags *d, const char *format, ...) {
   va_start(args, format);
   add(d, SEV_HELP, DIAG_NONE, (Loc){0}, format, args);
   va_end(args);
+}
+
+void diag_operator(Diags *d, const char *name, size_t nodes) {
+  if (d->repeats || !d->n) return;
+  d->items[d->n - 1].operator = arena_strdup(d->arena, name);
+  d->items[d->n - 1].nodes = nodes;
 }
 
 void diag_source(Diags *d, const char *file, const char *text) {

@@ -36,6 +36,8 @@ typedef struct Diag {
   DiagCode code;
   Loc loc;
   const char *message;
+  const char *operator; /* whose operator is unknown, and at how many nodes; NULL: it is about something else */
+  size_t nodes;
 } Diag;
 
 typedef struct Diags {
@@ -56,6 +58,9 @@ void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void diag_note(Diags *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diags *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The error or warning before is about an operator that is unknown. */
+void diag_operator(Diags *d, const char *name, size_t nodes);
 
 /* Remembers the text of a file (kept by reference) for caret lines. */
 void diag_source(Diags *d, const char *file, const char *text);

@@ -243,6 +243,7 @@ static bool check_supported(Import *im) {
     diag_error(im->d, DIAG_onnx_unsupported, im->loc,
         "operator %s is not supported at operator set %" PRId64 " (%zu node%s)",
                missing->type, im->opset, missing->count, missing->count == 1 ? "" : "s");
+    diag_operator(im->d, missing->type, missing->count);
     for (size_t i = 0; i < missing->count && i < 3; i++)
       diag_note(im->d, onnx_node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
     suggest_operator(im, missing->type);

@@ -44,6 +44,7 @@ static void report(const Unknown *u, bool refuse, Diags *d) {
   const char *s = u->nodes == 1 ? "" : "s";
   if (refuse) diag_error(d, DIAG_opaque, (Loc){0}, "operator %s is not known (%zu node%s)", u->kind, u->nodes, s);
   else diag_warning(d, DIAG_opaque, (Loc){0}, "operator %s is not known (%zu node%s): planned as replicated, priced by its bytes", u->kind, u->nodes, s);
+  diag_operator(d, u->kind, u->nodes);
   for (size_t i = 0; i < u->places; i++) diag_note(d, place(u->first[i]), "%s", i == 0 ? "first used here" : "and here");
   if (u->assumed && !refuse)
     diag_note(d, (Loc){0}, "the file does not give the type of %zu result%s in full; what is missing is taken from the first input", u->assumed,

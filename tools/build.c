@@ -220,7 +220,7 @@ bool build_plan(Tool *t, Build *b) {
 bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
   const Target *cpu = tool_target_of(t, "cpu");
   if (!cpu || !build_load(t, path, cpu, b)) return false;
-  tool_stage(t, "Planning", "%s on one rank, to compare with", path);
+  tool_stage(t, "Planning", "%s on one rank%s", path, t->options.command == CMD_verify ? ", to compare with" : "");
   PlanOptions options = {.memory_limit = 1e18}; /* the memory is this machine's, not the target's */
   b->plan = plan_search(b->model.m, b->l1, b->target, &options, t->diags);
   return b->plan != NULL;

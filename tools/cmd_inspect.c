@@ -127,11 +127,21 @@ static bool readable(Tool *t, const char *path) {
   return true;
 }
 
+/* What only models have is not passed over. */
+static bool check_options(Tool *t, const char *path) {
+  static const OptionId of_models[] = {OPT_unsupported, OPT_dim, OPT_shape, OPT_define};
+  for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
+    if (option_given(&t->options, of_models[i]))
+      return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "option '%s' is for models; '%s' is none (.onnx, .apc, .ir)", option_rows[of_models[i]].flag, path);
+  return true;
+}
+
 int cmd_inspect(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   if (!readable(t, path)) return EXIT_BAD_INPUT;
   if (model_kind(path) != MODEL_NONE) return inspect_model(t, path);
+  if (!check_options(t, path)) return EXIT_USAGE;
   const TensorFormat *format = tensor_format(path);
   if (format) return inspect_tensors(t, path, format);
   if (ends_with(path, ".topo")) {

@@ -5,6 +5,7 @@
 #include "tools/load.h"
 
 int inspect_model(Tool *t, const char *path);   /* tools/inspect_model.c */
+int inspect_unsupported(Tool *t, const char *path); /* tools/inspect_unsupported.c */
 int inspect_program(Tool *t, const char *path); /* tools/inspect_program.c */
 
 int inspect_plan(Tool *t, const char *path);    /* tools/inspect_plan.c */

@@ -219,23 +219,11 @@ static void print_model(Tool *t, const Model *model) {
   print_counts("operations", &ops, false);
 }
 
-static int list_unsupported(Tool *t, const OnnxFacts *facts) {
-  if (option_given(&t->options, OPT_json)) {
-    json_t *document = json_pack("{s:s}", "schema", "apc.inspect/1");
-    add_onnx_json(document, facts);
-    tool_json(t, document);
-    return EXIT_OK;
-  }
-  for (size_t i = 0; i < facts->operators.n; i++)
-    if (facts->operators.items[i].missing) printf("%s %" PRId64 "\n", facts->operators.items[i].name, facts->operators.items[i].n);
-  return EXIT_OK;
-}
-
 int inspect_model(Tool *t, const char *path) {
   OnnxFacts facts = {0};
   bool onnx = model_kind(path) == MODEL_ONNX, json = option_given(&t->options, OPT_json);
+  if (option_given(&t->options, OPT_unsupported)) return inspect_unsupported(t, path);
   if (onnx && !onnx_facts(t, path, &facts)) return EXIT_BAD_INPUT;
-  if (option_given(&t->options, OPT_unsupported)) return list_unsupported(t, &facts);
   if (onnx && !json) {
     printf("%s\n  onnx         opset %" PRId64 ", IR version %" PRId64 ", %s nodes%s%s\n", path, facts.opset, facts.ir_version,
            show_count(t->arena, facts.nodes), *facts.producer ? ", by " : "", facts.producer);

@@ -164,9 +164,11 @@ static bool bind_shapes(Tool *t, Module *m) {
 
 /* ---- front ends */
 
-/* Commands that need the meaning of every operation; the others show or plan a model that has unknown ones. */
+/* Commands that need the meaning of every operation; the others show or plan a model that has unknown ones.  `apc inspect --unsupported` says
+ * what compile would. */
 static bool computes(const Tool *t) {
   Command c = t->options.command;
+  if (c == CMD_inspect) return option_given(&t->options, OPT_unsupported);
   return c == CMD_compile || c == CMD_run || c == CMD_verify || c == CMD_bench;
 }
 

@@ -28,6 +28,8 @@ static json_t *diag_json(const Diag *g, bool first) {
   if (first) json_object_set_new(o, "code", g->code == DIAG_NONE ? json_null() : json_string(diag_code_name(g->code)));
   json_object_set_new(o, "message", json_text(g->message));
   json_object_set_new(o, "location", loc_json(&g->loc));
+  if (g->operator) json_object_set_new(o, "operator", json_text(g->operator));
+  if (g->operator) json_object_set_new(o, "nodes", json_integer((json_int_t)g->nodes));
   if (first) json_object_set_new(o, "notes", json_array());
   return o;
 }
