@@ -177,8 +177,9 @@ static bool parse_header(Reader *r) {
 
 /* Sets at and end to the header's text; *data to where it ends. */
 static bool find_header(Reader *r, const uint8_t *bytes, size_t n, size_t *data) {
-  if (n < 6 || memcmp(bytes, "\x93NUMPY", 6) != 0) return BAD(r, "this is not an npy file: the magic is missing");
-  if (n < 12) return BAD(r, "the file ends inside its first 12 bytes");
+  if (n == 0) return BAD(r, "the file is empty");
+  if (memcmp(bytes, "\x93NUMPY", n < 6 ? n : 6) != 0) return BAD(r, "this is not an npy file: the magic is missing");
+  if (n < 12) return BAD(r, "the file is truncated: it ends inside its first 12 bytes, after %zu", n);
   unsigned major = bytes[6], minor = bytes[7];
   if (major < 1 || major > 3 || minor != 0) return BAD(r, "npy version %u.%u is not known", major, minor);
   size_t length = bytes[8] | (size_t)bytes[9] << 8, start = 10;
@@ -186,7 +187,7 @@ static bool find_header(Reader *r, const uint8_t *bytes, size_t n, size_t *data)
     length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
     start = 12;
   }
-  if (length > n - start) return BAD(r, "the header claims %zu bytes, the file has %zu", length, n - start);
+  if (length > n - start) return BAD(r, "the file is truncated: it has %zu bytes, its header alone takes %zu", n, start + length);
   r->at = (const char *)bytes + start;
   r->end = r->at + length;
   *data = start + length;
@@ -240,7 +241,8 @@ bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Te
   *out = (Tensor){0};
   if (!find_header(&r, bytes, n, &start) || !parse_header(&r)) return false;
   if (!tensor_size(r.dtype, r.rank, r.dims, &want)) return BAD(&r, "the shape is too large");
-  if (want != n - start)
+  if (want > n - start) return BAD(&r, "the file is truncated: it has %zu bytes, its header and shape ask for %zu", n, start + want);
+  if (want < n - start)
     return BAD(&r, "the shape asks for %zu bytes of data, the file has %zu", want, n - start);
   return make_tensor(&r, (const uint8_t *)bytes + start, want, out);
 }

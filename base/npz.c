@@ -35,7 +35,9 @@ typedef struct Directory {
 static bool find_end(const Npz *z, uint64_t *at) {
   const uint8_t *p = z->map.data;
   size_t n = z->map.size;
-  if (n < END_BYTES) return BAD(z, "this is not a zip archive: %zu bytes are too few", n);
+  bool begins = n >= 4 && get32(p) == 0x04034b50u; /* like an archive with members */
+  if (n == 0) return BAD(z, "the file is empty");
+  if (n < END_BYTES) return begins ? BAD(z, "the file is truncated: it has %zu bytes, and ends inside its first member", n) : BAD(z, "this is not a zip archive: %zu bytes are too few", n);
   for (size_t i = n - END_BYTES, tries = 0; tries <= 0xffff; i--, tries++) {
     if (get32(p + i) == 0x06054b50u && get16(p + i + 20) == n - END_BYTES - i) {
       *at = i;
@@ -43,7 +45,8 @@ static bool find_end(const Npz *z, uint64_t *at) {
     }
     if (i == 0) break;
   }
-  return BAD(z, "this is not a zip archive: the end record is missing (a file cut short?)");
+  if (!begins) return BAD(z, "this is not a zip archive: it neither begins nor ends like one");
+  return BAD(z, "the file is truncated, or its end damaged: it has %zu bytes, begins like a zip archive, and the end record is missing", n);
 }
 
 static bool read_end64(const Npz *z, uint64_t *end, Directory *dir) {

@@ -125,9 +125,23 @@ static bool check_cover(Safetensors *s, uint64_t data) {
   return BAD(s, "the last %llu bytes belong to no tensor", (unsigned long long)(s->map.size - at));
 }
 
+/* Where the last tensor ends in the file, as far as the header can be believed. */
+static uint64_t end_of_tensors(json_t *root, uint64_t data) {
+  const char *key;
+  json_t *value;
+  uint64_t end = data;
+  json_object_foreach(root, key, value) {
+    json_int_t last = json_integer_value(json_array_get(json_object_get(value, "data_offsets"), 1));
+    if (last > 0 && last < 1LL << 50 && data + (uint64_t)last > end) end = data + (uint64_t)last;
+  }
+  return end;
+}
+
 static bool read_entries(Safetensors *s, json_t *root, uint64_t data) {
   const char *key;
   json_t *value;
+  uint64_t end = end_of_tensors(root, data);
+  if (end > s->map.size) return BAD(s, "the file is truncated: it has %zu bytes, its tensors end at %llu", s->map.size, (unsigned long long)end);
   s->items = ARENA_ARRAY(s->diags->arena, SafetensorsEntry, json_object_size(root));
   json_object_foreach(root, key, value) {
     if (strcmp(key, "__metadata__") == 0) {
@@ -145,13 +159,14 @@ static bool read_entries(Safetensors *s, json_t *root, uint64_t data) {
 
 static bool read_header(Safetensors *s) {
   const uint8_t *p = s->map.data;
-  if (s->map.size < 8) return BAD(s, "the file has %zu bytes, less than its header length takes", s->map.size);
+  if (s->map.size == 0) return BAD(s, "the file is empty");
+  if (s->map.size < 8) return BAD(s, "the file is truncated: it has %zu bytes, the length of its header alone takes 8", s->map.size);
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | p[i];
   if (length > HEADER_LIMIT)
     return BAD(s, "the header claims %llu bytes; the format allows 100 MB", (unsigned long long)length);
   if (length > s->map.size - 8)
-    return BAD(s, "the header claims %llu bytes, the file has %zu", (unsigned long long)length, s->map.size - 8);
+    return BAD(s, "the file is truncated: it has %zu bytes, its header alone takes %llu", s->map.size, (unsigned long long)length + 8);
   if (!length || p[8] != '{') return BAD(s, "the header does not begin with '{'");
   json_error_t error;
   json_t *root = json_loadb((const char *)p + 8, (size_t)length, JSON_REJECT_DUPLICATES, &error);

@@ -263,7 +263,7 @@ static bool external_data(const Source *s) {
   if (!path || !external_blob(s, path, &s->out->blob)) return false;
   uint64_t size = onnx_file_blob(s->f, s->out->blob).bytes;
   if (e.offset > size || s->out->bytes > size - e.offset)
-    return bad(s, DIAG_onnx_external, "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64 " of %s are past its end (%" PRIu64 ")",
+    return bad(s, DIAG_onnx_external, "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64 " of %s are past its end: that file is truncated, or another one; it has %" PRIu64 " bytes",
                e.offset, e.offset, s->out->bytes, e.location, size);
   s->out->offset = e.offset;
   return check_bools(s);

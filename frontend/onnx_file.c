@@ -41,9 +41,11 @@ static bool decode_model(OnnxFile *f, Diags *d) {
   f->model = (Onnx__ModelProto *)unpack(f, d, &onnx__model_proto__descriptor);
   if (!f->model) return false;
   Loc loc = {.file = arena_strdup(d->arena, f->path)};
-  if (!f->model->graph) return diag_error(d, DIAG_onnx_model, loc, "the model has no graph");
+  unsigned long long bytes = f->blobs.items[0].blob.bytes;
+  if (bytes == 0) return diag_error(d, DIAG_onnx_model, loc, "the file is empty: the model has no graph");
+  if (!f->model->graph) return diag_error(d, DIAG_onnx_model, loc, "the model has no graph; if it had one, the file is truncated: it has %llu bytes", bytes);
   if (f->model->n_opset_import == 0)
-    return diag_error(d, DIAG_onnx_model, loc, "the model names no operator set (opset_import)");
+    return diag_error(d, DIAG_onnx_model, loc, "the model names no operator set (opset_import); if it had one, the file is truncated: it has %llu bytes", bytes);
   return true;
 }
 

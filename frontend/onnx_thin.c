@@ -43,6 +43,13 @@ static bool bad(const Walk *w, const Frame *frame, uint64_t at, const char *what
                     (unsigned long long)at, path.n ? text_str(&path) : "the outermost message", what);
 }
 
+/* A field of the file itself is longer than what is left of the file; `ends`: where it would end, 0 where that is not known. */
+static bool truncated(const Walk *w, uint64_t size, uint64_t ends) {
+  Loc loc = {.file = w->file};
+  if (!ends) return diag_error(w->d, DIAG_onnx_wire, loc, "the file is truncated: it has %llu bytes, the last of which begin a field", (unsigned long long)size);
+  return diag_error(w->d, DIAG_onnx_wire, loc, "the file is truncated: it has %llu bytes, and a field that ends at %llu", (unsigned long long)size, (unsigned long long)ends);
+}
+
 /* Reads a varint at *at; false when it does not end before `end` or within `most` bytes. */
 static bool read_varint(const Walk *w, uint64_t *at, uint64_t end, unsigned most, uint64_t *value) {
   *value = 0;
@@ -117,24 +124,26 @@ typedef struct Field {
 
 static bool read_field(const Walk *w, const Frame *frame, uint64_t at, uint64_t end, Field *f) {
   uint64_t key, length = 0;
+  bool whole = !frame->field; /* the file's own message, which ends with the file */
   f->start = at;
   if (!read_varint(w, &at, end, 5, &key) || key > UINT32_MAX)
-    return bad(w, frame, f->start, "not a field key");
+    return whole && at == end ? truncated(w, end, 0) : bad(w, frame, f->start, "not a field key");
   f->number = (uint32_t)(key >> 3);
   f->wire = (unsigned)(key & 7);
   if (f->number == 0) return bad(w, frame, f->start, "field number 0");
   switch (f->wire) {
     case VARINT:
-      if (!read_varint(w, &at, end, 10, &key)) return bad(w, frame, at, "an integer does not end");
+      if (!read_varint(w, &at, end, 10, &key)) return whole && at == end ? truncated(w, end, 0) : bad(w, frame, at, "an integer does not end");
       break;
     case FIXED64: length = 8; break;
     case FIXED32: length = 4; break;
     case LENGTH:
-      if (!read_varint(w, &at, end, 10, &length)) return bad(w, frame, at, "a length does not end");
+      if (!read_varint(w, &at, end, 10, &length)) return whole && at == end ? truncated(w, end, 0) : bad(w, frame, at, "a length does not end");
       break;
     default: return bad(w, frame, f->start, "a wire type that ONNX does not use");
   }
   f->body = at;
+  if (length > end - at && whole && length < INT64_MAX) return truncated(w, end, at + length);
   if (length > end - at) return bad(w, frame, f->start, "a field runs past the end of the message around it");
   f->end = at + length;
   return true;

@@ -1,19 +1,35 @@
 /* runtime/artifact.c - see artifact.h. */
 #include "runtime/artifact.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A program that was cut off: its runtime is whole, and behind it lies the beginning of an image, which says how long it is.  The number of
+ * bytes the file had, or 0. */
+static uint64_t whole_size(int fd, uint64_t size) {
+  Elf64_Ehdr elf;
+  ProgramHeader image;
+  if (pread(fd, &elf, sizeof elf, 0) != (ssize_t)sizeof elf || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) return 0;
+  uint64_t runtime = elf.e_shoff + (uint64_t)elf.e_shnum * elf.e_shentsize, base = (runtime + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
+  if (runtime < elf.e_shoff || base > size || pread(fd, &image, sizeof image, (off_t)base) != (ssize_t)sizeof image || image.magic != PROGRAM_MAGIC) return 0;
+  uint64_t whole = base + image.image_bytes + sizeof(ArtifactTrailer);
+  return image.image_bytes < INT64_MAX / 2 && whole > size ? whole : 0;
+}
+
 static RtStatus find_image(int fd, const char *name, ArtifactTrailer *t, RtError *error) {
   struct stat st;
   if (fstat(fd, &st) != 0) return rt_error_errno(error, RT_BAD_INPUT, "%s", name);
   if (!S_ISREG(st.st_mode)) return rt_error(error, RT_BAD_INPUT, "%s is not a regular file", name);
   off_t at = st.st_size - (off_t)sizeof *t;
-  if (at < 0 || pread(fd, t, sizeof *t, at) != (ssize_t)sizeof *t || t->magic != ARTIFACT_MAGIC)
+  if (at < 0 || pread(fd, t, sizeof *t, at) != (ssize_t)sizeof *t || t->magic != ARTIFACT_MAGIC) {
+    uint64_t size = (uint64_t)st.st_size, whole = whole_size(fd, size);
+    if (whole) return rt_error(error, RT_BAD_INPUT, "%s is truncated: it has %llu bytes, %llu are expected", name, (unsigned long long)size, (unsigned long long)whole);
     return rt_error(error, RT_BAD_INPUT, "%s carries no compiled model (was it stripped or cut off?)", name);
+  }
   if (t->offset % ARTIFACT_ALIGN || t->offset > (uint64_t)at || t->bytes != (uint64_t)at - t->offset || t->bytes == 0)
     return rt_error(error, RT_BAD_INPUT, "%s: the compiled model in it is damaged", name);
   return RT_OK;

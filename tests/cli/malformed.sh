@@ -286,4 +286,43 @@ for n in 1 2 3 4 5 6 7; do
   bad APC0603 "$apc" inspect p$n; expect_err "p$n"
   chmod +x p$n; expect 1 "error:" ./p$n --input zeros
 done
-summary 500
+
+# files that were cut off say so, with the bytes that are there
+/usr/bin/python3 - <<'PY'
+import numpy as np, onnx, onnx.numpy_helper
+from onnx import TensorProto, helper as h
+x = np.arange(10000, dtype=np.float32).reshape(100, 100)
+np.save('whole.npy', x)
+np.savez_compressed('whole.npz', x=x)
+onnx_in, onnx_out = (h.make_tensor_value_info(n, TensorProto.FLOAT, [4, 100]) for n in 'xy')
+w = onnx.numpy_helper.from_array(x, 'w')
+model = h.make_model(h.make_graph([h.make_node('MatMul', ['x', 'w'], ['y'])], 'g', [onnx_in], [onnx_out], [w]), opset_imports=[h.make_opsetid('', 15)])
+onnx.save(model, 'external.onnx', save_as_external_data=True, location='external.data', size_threshold=0)
+PY
+expect 0 "" "$apc" convert "$gpt" whole.safetensors -q
+cp "$gpt" whole.onnx
+expect 0 "" "$apc" "$mlp" $small -o whole
+truncated() { # truncated FILE BYTES [EXPECTED]
+  local kind=${1##*.}
+  head -c "$2" "$1" >"cut.$kind"
+  expect 1 "error" "$apc" inspect "cut.$kind"; no_out
+  expect_err "truncated"; expect_err "it has $2 bytes"
+  if [ -n "${3-}" ]; then expect_err "$3"; fi
+}
+for file in whole.npy whole.npz whole.safetensors whole.onnx; do
+  size=$(stat -c %s $file)
+  for n in 200 2000 $((size / 2)) $((size - 1)); do
+    case $file in *.npz) want="end record";; *.onnx) want="";; *.npy) want=$size;; *) want=$([ "$n" -ge 5000 ] && echo $size);; esac
+    truncated $file $n "$want"
+  done
+  : >cut.${file##*.}; expect 1 "empty" "$apc" inspect cut.${file##*.}
+done
+cp external.onnx cut.onnx; head -c 20000 external.data >short; mv short external.data
+expect 1 "truncated" "$apc" plan cut.onnx -q; expect_err "20000 bytes"; expect_err "40000"
+size=$(stat -c %s whole)
+for n in $((size - 1)) $((size - 20000)); do
+  head -c $n whole >cut; chmod +x cut
+  expect 1 "truncated: it has $n bytes, $size are expected" "$apc" inspect cut
+  expect 1 "truncated: it has $n bytes, $size are expected" ./cut --input random
+done
+summary 685

@@ -107,7 +107,7 @@ static void malformed_headers(void) {
       {ONE("\"F32\"", "[1]", "[0,4.0]"), 4, "two integers"},
       {ONE("\"F32\"", "[1]", "[-4,0]"), 4, "outside"},
       {ONE("\"F32\"", "[1]", "[4,0]"), 4, "outside"},
-      {ONE("\"F32\"", "[1]", "[4,8]"), 4, "outside"},
+      {ONE("\"F32\"", "[1]", "[4,8]"), 4, "truncated: it has 66 bytes, its tensors end at 70"},
       {ONE("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, "outside"},
       {ONE("\"F32\"", "[1]", "[0,3]"), 4, "range has 3"},
       {ONE("\"F32\"", "[2]", "[0,4]"), 4, "asks for 8 bytes"},
@@ -125,7 +125,7 @@ static void malformed_headers(void) {
 }
 
 static void malformed_lengths(void) {
-  refuses("{}", 3, 0, "claims 3 bytes, the file has 2");
+  refuses("{}", 3, 0, "truncated: it has 10 bytes, its header alone takes 11");
   refuses("{}", 0, 0, "does not begin");
   refuses("{}", 1, 0, "not JSON");
   refuses("{}", 100000001, 0, "100 MB");

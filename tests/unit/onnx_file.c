@@ -346,17 +346,17 @@ static void malformed_wire_is_refused(void) {
     size_t n;
     const char *text;
   } cases[] = {
-      CASE("runs past the end", 0x3a, 0x10, 0x0a),                       /* graph of 16 bytes, 1 there */
+      CASE("truncated: it has 3 bytes, and a field that ends at 18", 0x3a, 0x10, 0x0a),                       /* graph of 16 bytes, 1 there */
       CASE("graph.node[1]: a field runs past", 0x3a, 6, 0x0a, 0, 0x0a, 2, 0x1a, 9),
-      CASE("an integer does not end", 0x08, 0xff, 0xff),
+      CASE("truncated: it has 3 bytes", 0x08, 0xff, 0xff),
       CASE("an integer does not end", 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01),
-      CASE("a length does not end", 0x3a, 0x80),
+      CASE("truncated: it has 2 bytes", 0x3a, 0x80),
       CASE("field number 0", 0x00, 0x01),
       CASE("not a field key", 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
       CASE("a wire type that ONNX does not use", 0x3b),                  /* start of a group */
       CASE("graph: stored with the wrong wire type", 0x38, 0x01),        /* graph as an integer */
       CASE("graph.initializer[0].raw_data: stored with the wrong wire type", 0x3a, 4, 0x2a, 2, 0x48, 1),
-      CASE("a field runs past", 0x09, 1, 2, 3),                          /* 64 bits cut short */
+      CASE("truncated: it has 4 bytes, and a field that ends at 9", 0x09, 1, 2, 3),                          /* 64 bits cut short */
       CASE("a field runs past", 0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01),
       CASE("cannot decode", 0x3a, 8, 0x0a, 6, 0x2a, 4, 0x3a, 2, 0, 0),   /* packed floats of 2 bytes in an attribute */
       CASE("data is stored twice", 0x3a, 8, 0x2a, 6, 0x4a, 1, 0, 0x4a, 1, 0),
