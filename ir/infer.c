@@ -490,7 +490,7 @@ static const Type *check_conv(const Infer *c) {
     for (int i = 0; i < length[p]; i++) {
       int l = part[p][i];
       capitals[p] += l <= 'Z';
-      if (l <= 'Z' && !strchr(part[0], l)) return fail(c, "'%c' is not in every part of \"%s\"", l, spec);
+      if (l <= 'Z' && !memchr(part[0], l, (size_t)length[0])) return fail(c, "'%c' is not in every part of \"%s\"", l, spec);
       if (l <= 'Z') continue;
       if (extent[l] && extent[l] != types[p]->dims[i]) return fail(c, "'%c' of \"%s\" has two extents", l, spec);
       if (!extent[l] && p == 2) return fail(c, "'%c' of \"%s\" is in no operand", l, spec);
