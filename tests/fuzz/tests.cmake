@@ -29,6 +29,8 @@ foreach(source ${fuzz_sources})
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
   if(name MATCHES "^(program|artifact)$")
     add_test(NAME fuzz.${name} COMMAND ${fuzz_dir}/run_programs.sh ${CMAKE_BINARY_DIR} ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  elseif(name STREQUAL "prove") # its seeds are the programs of other tests
+    add_test(NAME fuzz.prove COMMAND ${target} -n 3000 tests/prove tests/proofs WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   else()
     add_test(NAME fuzz.${name} COMMAND ${target} tests/fuzz/seeds/${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endif()
