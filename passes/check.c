@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "ir/element.h"
 #include "ir/prove_same.h"
-#include "ir/trial.h"
 
 enum { RUNS = 3 };
 
@@ -15,7 +15,7 @@ struct PassWatch {
 };
 
 const char *pass_how_name(PassHow h) {
-  static const char *const names[] = {"proved", "compared", "trusted", "differs"};
+  static const char *const names[] = {"proved", "proved_reals", "compared", "trusted", "differs"};
   return names[h];
 }
 
@@ -52,6 +52,7 @@ typedef struct Tries {
   const FuncList *before, *after;
   PassKeeps keeps;
   const char *why;     /* nothing was compared, or it differs */
+  const char *unproved; /* where the proof over the real numbers stopped; NULL: it did not */
   int runs;            /* in which something was */
   bool field, floats;  /* in which domains */
 } Tries;
@@ -100,12 +101,12 @@ static PassCheck by_numbers(Tries *t, const char *pass, size_t n, const char *co
   int least = 0;
   for (size_t i = 0; i < n; i++) {
     t->runs = 0;
-    if (!try_sizes(t, names[i])) return (PassCheck){pass, PASS_DIFFERS, arena_printf(t->arena, "@%s: %s", names[i], t->why)};
-    if (!t->runs) return (PassCheck){pass, PASS_TRUSTED, t->why};
+    if (!try_sizes(t, names[i])) return (PassCheck){pass, PASS_DIFFERS, arena_printf(t->arena, "@%s: %s", names[i], t->why), NULL};
+    if (!t->runs) return (PassCheck){pass, PASS_TRUSTED, t->why, NULL};
     if (!i || t->runs < least) least = t->runs;
   }
   const char *how = t->field && t->floats ? "in floats and modulo p" : t->field ? "modulo p" : "in floats";
-  return (PassCheck){pass, PASS_COMPARED, arena_printf(t->arena, "%d run%s at small sizes, %s", least, least == 1 ? "" : "s", how)};
+  return (PassCheck){pass, PASS_COMPARED, arena_printf(t->arena, "%d run%s at small sizes, %s", least, least == 1 ? "" : "s", how), NULL};
 }
 
 /* ---- before and behind a pass */
@@ -116,6 +117,18 @@ PassWatch *pass_watch(Module *m) {
   for (size_t i = 0; i < w->before.n; i++)
     if (is_checked(w->before.items[i])) w->meanings[i] = same_meaning(w->same, w->before.items[i]);
   return w;
+}
+
+/* Numbers are tried as well where a proof holds over the real numbers only. */
+static PassCheck by_reals(Tries *t, const char *pass, size_t n, const char *const *names) {
+  for (size_t i = 0; i < n && !t->unproved; i++) {
+    const char *why = "";
+    if (!element_equal(t->m, t->before, t->after, names[i], t->arena, &why)) t->unproved = arena_printf(t->arena, "@%s: %s", names[i], why);
+  }
+  PassCheck c = by_numbers(t, pass, n, names);
+  c.unproved = t->unproved;
+  if (c.how == PASS_DIFFERS || t->unproved) return c;
+  return (PassCheck){pass, PASS_PROVED_REALS, c.how == PASS_COMPARED ? arena_printf(t->arena, "over the real numbers; %s", c.note) : "over the real numbers", NULL};
 }
 
 void pass_check(PassChecks *checks, const PassWatch *w, Module *m, const char *pass, PassKeeps keeps) {
@@ -134,6 +147,6 @@ void pass_check(PassChecks *checks, const PassWatch *w, Module *m, const char *p
   }
   if (!changed) return;
   Tries t = {.m = m, .arena = m->arena, .checks = checks, .before = &w->before, .after = &after, .keeps = keeps};
-  PassCheck c = n ? by_numbers(&t, pass, n, names) : (PassCheck){pass, PASS_PROVED, "the same terms before and after"};
+  PassCheck c = n ? by_reals(&t, pass, n, names) : (PassCheck){pass, PASS_PROVED, "the same terms before and after", NULL};
   ARENA_PUSH(m->arena, &checks->list, c);
 }

@@ -2,6 +2,7 @@
  *
  * For every pass that changed a function, the strongest of these that holds:
  *   proved     both forms have the same terms (ir/prove_same.h): equal bit by bit, for all inputs, weights and sizes
+ *   proved_reals  the elements of both are the same polynomials (ir/element.h): equal over the real numbers, for all inputs, weights and sizes
  *   compared   both gave the same numbers at small sizes of every dimension (ir/trial.h)
  *   trusted    neither was possible; `note` says why
  *   differs    the numbers differ: the pass is wrong
@@ -12,7 +13,7 @@
 
 #include "ir/interp.h"
 
-typedef enum PassHow { PASS_PROVED, PASS_COMPARED, PASS_TRUSTED, PASS_DIFFERS } PassHow;
+typedef enum PassHow { PASS_PROVED, PASS_PROVED_REALS, PASS_COMPARED, PASS_TRUSTED, PASS_DIFFERS } PassHow;
 const char *pass_how_name(PassHow h);
 
 /* What numbers can show of a pass that keeps no terms. */
@@ -25,6 +26,7 @@ typedef struct PassCheck {
   const char *pass;
   PassHow how;
   const char *note; /* "in 3 runs at small sizes, in floats and modulo p"; why not more; NULL */
+  const char *unproved; /* where the proof over the real numbers stopped; NULL: it did not, or none was needed */
 } PassCheck;
 
 /* What is done, and what came of it.  Zeroed: proofs, and numbers of models that take little work. */

@@ -142,22 +142,25 @@ static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
           v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "", c->one.ok && !c->ok ? ", which is too far" : "");
 }
 
-static bool all_proved(const PassChecks *p) {
+/* The weakest of the checks. */
+static PassHow weakest(const PassChecks *p) {
+  PassHow how = PASS_PROVED;
   for (size_t i = 0; i < p->list.n; i++)
-    if (p->list.items[i].how != PASS_PROVED) return false;
-  return true;
+    if (p->list.items[i].how > how) how = p->list.items[i].how;
+  return how;
 }
 
 static void show_proof(const Tool *t, const Verify *v) {
+  static const char *const model[] = {"the model", "the model over the real numbers", "the model as the passes leave it"};
   const Proof *p = &v->proof;
-  const char *proved = all_proved(&v->passes) ? "the parallel program computes the model, for all inputs and sizes"
-                                              : "the parallel program computes the model as the passes leave it, for all inputs and sizes";
-  fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict), p->verdict == PROVED ? proved : p->reason ? p->reason : "");
+  PassHow how = weakest(&v->passes);
+  if (p->verdict != PROVED) fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict), p->reason ? p->reason : "");
+  else fprintf(t->results, "%-8s the parallel program computes %s, for all inputs and sizes\n", verdict_name(p->verdict), model[how < PASS_COMPARED ? how : PASS_COMPARED]);
 }
 
 /* The passes that have a check of this kind, with the same note in one line. */
 static void show_passes(const Tool *t, const PassChecks *p) {
-  static const char *const words[] = {"proved", "compared", "trusted", "DIFFERS"};
+  static const char *const words[] = {"proved", "proved", "compared", "trusted", "DIFFERS"};
   bool *shown = ARENA_ARRAY(t->arena, bool, p->list.n);
   for (size_t i = 0; i < p->list.n; i++) {
     const PassCheck *c = &p->list.items[i];

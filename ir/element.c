@@ -1,0 +1,226 @@
+/* ir/element.c - matching the values of two forms of a function; see element.h. */
+#include "ir/element.h"
+
+#include <string.h>
+
+#include "ir/element_internal.h"
+#include "ir/loops.h"
+
+enum { MAX_OPEN = 2, MAX_ORDERS = 48 };
+/* Of one comparison, and of all per operation: right passes over the examples need at most 2,000 for one. */
+static const long most_steps = 30000, most_steps_each = 2000;
+
+typedef struct Matching {
+  Elements e;
+  Scope *x, *y; /* before and after */
+  Loops loops_x, loops_y;
+  long left, given; /* steps that all comparisons may take together, and that the last one was given */
+  const char *why;
+} Matching;
+
+static bool fail(Matching *t, const char *format, const char *name) {
+  t->why = arena_printf(t->e.arena, format, name);
+  return false;
+}
+
+/* ---- one pair of values */
+
+static void start(Matching *t) {
+  Elements *e = &t->e;
+  t->left -= t->given - e->a->steps;
+  e->memo.n = e->memo.cap = 0;
+  e->a->provisional = 0;
+  e->a->failed = false;
+  t->given = e->a->steps = t->left < most_steps ? t->left : most_steps;
+  e->a->m->expr_fault = NULL;
+}
+
+static bool sound(const Elements *e) { return !e->a->failed && !e->a->m->expr_fault; }
+
+static void free_indices(Elements *e, const Type *t, const Expr **index) {
+  for (int d = 0; d < t->rank; d++) index[d] = index_named(e->a, arena_printf(e->arena, "i%d", d), element_expr(e, t->dims[d]));
+}
+
+/* Element `index` of v is element index[perm] of u, both by their operations. */
+static bool same_element(Matching *t, Val u, Val v, const Expr *const *index, const int *perm) {
+  Elements *e = &t->e;
+  const Expr *other[MAX_RANK];
+  int rank = type_of(t->y->f, v)->rank;
+  for (int d = 0; d < rank; d++) other[d] = index[perm[d]];
+  for (int open = 0; open <= MAX_OPEN; open++) {
+    start(t);
+    const Poly *p = element_by_op(e, t->y, v, index, open);
+    if (!sound(e)) continue;
+    const Poly *q = element_by_op(e, t->x, u, other, open);
+    if (sound(e) && poly_equal(p, q)) return true;
+  }
+  return false;
+}
+
+static bool fits(const Type *tu, const Type *tv, const int *perm) {
+  for (int d = 0; d < tu->rank; d++)
+    if (tu->dims[d] != tv->dims[perm[d]]) return false;
+  return true;
+}
+
+/* Next permutation in lexicographic order. */
+static bool next_perm(int n, int *perm) {
+  int i = n - 2;
+  while (i >= 0 && perm[i] > perm[i + 1]) i--;
+  if (i < 0) return false;
+  int k = n - 1;
+  while (perm[k] < perm[i]) k--;
+  int s = perm[i];
+  perm[i] = perm[k], perm[k] = s;
+  for (int x = i + 1, y = n - 1; x < y; x++, y--) s = perm[x], perm[x] = perm[y], perm[y] = s;
+  return true;
+}
+
+/* Dimension d of u is dimension perm[d] of v. */
+static bool match_values(Matching *t, Val u, Val v, bool reorder) {
+  const Type *tu = type_of(t->x->f, u), *tv = type_of(t->y->f, v);
+  const Expr *index[MAX_RANK];
+  int perm[MAX_RANK], tries = 0;
+  if (tu->dtype != tv->dtype || tu->rank != tv->rank) return false;
+  free_indices(&t->e, tv, index);
+  for (int d = 0; d < tu->rank; d++) perm[d] = d;
+  do {
+    if (!fits(tu, tv, perm)) continue;
+    if (same_element(t, u, v, index, perm)) {
+      t->x->known[u].number = t->y->known[v].number = u;
+      for (int d = 0; d < tu->rank; d++) t->x->known[u].perm[d] = d, t->y->known[v].perm[d] = perm[d];
+      return true;
+    }
+  } while (reorder && ++tries < MAX_ORDERS && next_perm(tu->rank, perm));
+  return false;
+}
+
+/* ---- loops */
+
+static const Op *op_named(const Func *f, OpKind kind, const char *name) {
+  Val v = func_find(f, name);
+  return v && op_of(f, v)->kind == kind ? op_of(f, v) : NULL;
+}
+
+static void know(Matching *t, Val u, Val v) {
+  t->x->known[u].number = t->y->known[v].number = u;
+  for (int d = 0; d < MAX_RANK; d++) t->x->known[u].perm[d] = t->y->known[v].perm[d] = d;
+}
+
+/* Are the values equal, index by index, with what is known? */
+static bool equal_values(Matching *t, Val u, Val v) {
+  Elements *e = &t->e;
+  const Type *tu = type_of(t->x->f, u);
+  const Expr *index[MAX_RANK];
+  if (tu != type_of(t->y->f, v)) return false;
+  free_indices(e, tu, index);
+  for (int open = 0; open <= MAX_OPEN; open++) {
+    start(t);
+    const Poly *p = element_of(e, t->x, u, index, open), *q = element_of(e, t->y, v, index, open);
+    if (sound(e) && poly_equal(p, q)) return true;
+  }
+  return false;
+}
+
+/* The loop of the same name runs as often, and its carries begin with the same: they are taken for equal, until the repeat. */
+static bool enter_loop(Matching *t, size_t i) {
+  const Op *begin = &t->y->f->ops.items[i], *other = op_named(t->x->f, OP_loop, begin->name);
+  if (!other || op_expr(begin, AT_trips) != op_expr(other, AT_trips) || !equal_values(t, other->in[0], begin->in[0])) return fail(t, "loop %s", begin->name);
+  know(t, other->out, begin->out);
+  const Loop *l = &t->loops_y.items[t->loops_y.of[i]];
+  for (int k = 0; k < l->ncarries; k++) {
+    const Op *carry = begin + 1 + k, *was = op_named(t->x->f, OP_carry, carry->name);
+    int loop = was ? t->loops_x.of[was - t->x->f->ops.items] : -1;
+    if (!was || t->loops_x.items[loop].begin != (size_t)(other - t->x->f->ops.items) || !equal_values(t, was->in[0], carry->in[0]))
+      return fail(t, "the first value of carry %s", carry->name);
+    know(t, was->out, carry->out);
+  }
+  return true;
+}
+
+/* What the carries become is equal in a round in which they are, so it is in all. */
+static bool close_loop(Matching *t, size_t i) {
+  const Op *ops = t->y->f->ops.items, *repeat = &ops[i];
+  const Loop *l = &t->loops_y.items[t->loops_y.of[i]];
+  const Op *other = op_named(t->x->f, OP_loop, ops[l->begin].name);
+  const Loop *m = &t->loops_x.items[t->loops_x.of[other - t->x->f->ops.items]];
+  const Op *again = &t->x->f->ops.items[m->repeat];
+  if (again->nin != repeat->nin || (repeat->nin > 1 && !equal_values(t, again->in[1], repeat->in[1]))) return fail(t, "the condition of loop %s", ops[l->begin].name);
+  for (int k = 0; k < l->ncarries; k++) {
+    const Op *carry = &ops[l->begin + 1 + (size_t)k], *leave = &ops[l->repeat + 1 + (size_t)k];
+    size_t place = (size_t)(op_named(t->x->f, OP_carry, carry->name) - t->x->f->ops.items) - m->begin;
+    const Op *was = &t->x->f->ops.items[m->repeat + place];
+    if (!equal_values(t, was->in[1], leave->in[1])) return fail(t, "what carry %s becomes", carry->name);
+    know(t, was->out, leave->out);
+  }
+  return true;
+}
+
+/* ---- the function */
+
+static bool *live_values(Arena *a, const Func *f) {
+  bool *live = ARENA_ARRAY(a, bool, f->values.n);
+  for (size_t i = 0; i < f->outputs.n; i++) live[f->outputs.items[i].value] = true;
+  for (int round = 0; round < 2; round++) /* loops are taken as live, whatever needs them */
+    for (size_t i = f->ops.n; i-- > 0;) {
+      const Op *op = &f->ops.items[i];
+      if (op->out && !live[op->out] && !loops_is_part(op->kind)) continue;
+      for (int k = 0; k < op->nin; k++) live[op->in[k]] = true;
+    }
+  return live;
+}
+
+static bool match_op(Matching *t, size_t i, const bool *live) {
+  const Op *op = &t->y->f->ops.items[i];
+  if (op->kind == OP_loop) return enter_loop(t, i);
+  if (op->kind == OP_repeat) return close_loop(t, i);
+  if (loops_is_part(op->kind) || !op->out || !live[op->out]) return true;
+  Val u = func_find(t->x->f, op->name);
+  if (!u || loops_is_part(op_of(t->x->f, u)->kind)) return true;
+  match_values(t, u, op->out, true);
+  return true;
+}
+
+static const Op *written(const Func *f, const char *state) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_write && strcmp(op_str(&f->ops.items[i], AT_name), state) == 0) return &f->ops.items[i];
+  return NULL;
+}
+
+static size_t count_of(const Func *f, OpKind kind) {
+  size_t n = 0;
+  for (size_t i = 0; i < f->ops.n; i++) n += f->ops.items[i].kind == kind;
+  return n;
+}
+
+static bool same_results(Matching *t) {
+  const Func *f = t->x->f, *g = t->y->f;
+  if (f->outputs.n != g->outputs.n || count_of(f, OP_write) != count_of(g, OP_write) || count_of(f, OP_input) != count_of(g, OP_input))
+    return fail(t, "other inputs, outputs or states%s", "");
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    const Output *x = &f->outputs.items[i], *y = &g->outputs.items[i];
+    if (strcmp(x->name, y->name) != 0 || !equal_values(t, x->value, y->value)) return fail(t, "output %s", x->name);
+  }
+  for (size_t i = 0; i < g->ops.n; i++) {
+    const Op *y = &g->ops.items[i], *x = y->kind == OP_write ? written(f, op_str(y, AT_name)) : NULL;
+    if (y->kind == OP_write && (!x || !equal_values(t, x->in[0], y->in[0]))) return fail(t, "state %s", op_str(y, AT_name));
+  }
+  return true;
+}
+
+bool element_equal(Module *m, const FuncList *before, const FuncList *after, const char *name, Arena *arena, const char **why) {
+  const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
+  Arena *scratch = arena_new();
+  Matching t = {.left = most_steps + most_steps_each * (long)g->ops.n, .given = most_steps, .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
+  t.x = scope_new(&t.e, f, before), t.y = scope_new(&t.e, g, after);
+  t.x->known = ARENA_ARRAY(scratch, Known, f->values.n), t.y->known = ARENA_ARRAY(scratch, Known, g->values.n);
+  t.loops_x = loops_of(scratch, f), t.loops_y = loops_of(scratch, g);
+  const bool *live = live_values(scratch, g);
+  bool ok = true;
+  for (size_t i = 0; i < g->ops.n && ok; i++) ok = match_op(&t, i, live);
+  ok = ok && same_results(&t);
+  if (!ok) *why = arena_strdup(arena, t.why);
+  algebra_free(t.e.a);
+  arena_free(scratch);
+  return ok;
+}

@@ -1,0 +1,461 @@
+/* ir/element_ops.c - the element of a value at symbolic indices, operation by operation; see element.h. */
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "ir/body.h"
+#include "ir/element_internal.h"
+#include "ir/loops.h"
+#include "ir/window.h"
+
+typedef const Expr *Index[2 * MAX_RANK];
+
+/* The operation whose element is asked for. */
+typedef struct Ask {
+  Elements *e;
+  Algebra *a;
+  const Scope *s;
+  const Op *op;
+  const Expr *const *index;
+  int open;
+} Ask;
+
+Scope *scope_new(Elements *e, const Func *f, const FuncList *funcs) {
+  Scope *s = ARENA_NEW(e->arena, Scope);
+  *s = (Scope){.number = ++e->nscopes, .f = f, .funcs = funcs, .bodies = ARENA_ARRAY(e->arena, const Scope *, f->ops.n)};
+  return s;
+}
+
+/* ---- expressions of the model, in the algebra's module */
+
+const Expr *element_expr(Elements *e, const Expr *x) {
+  Module *m = e->a->m;
+  if (x->kind == EX_CONST) return ex_const(m, x->value);
+  if (x->kind == EX_SYM) {
+    const Symbol *s = &e->m->symbols.items[x->value];
+    int symbol = module_symbol(m, s->name);
+    m->symbols.items[symbol].min = s->min, m->symbols.items[symbol].max = s->max, m->symbols.items[symbol].multiple = s->multiple;
+    return ex_sym(m, symbol);
+  }
+  const Expr *r = element_expr(e, x->args[0]);
+  for (int i = 1; i < x->n; i++) {
+    const Expr *y = element_expr(e, x->args[i]);
+    r = x->kind == EX_MUL ? ex_mul(m, r, y) : x->kind == EX_ADD ? ex_add(m, r, y) : x->kind == EX_DIV ? ex_div(m, r, y) : x->kind == EX_MIN ? ex_min(m, r, y) : ex_max(m, r, y);
+  }
+  return x->kind == EX_MUL ? ex_muli(m, r, x->value) : x->kind == EX_ADD ? ex_addi(m, r, x->value) : r;
+}
+
+static const Type *type_in(const Ask *q, int i) { return type_of(q->s->f, q->op->in[i]); }
+static const Type *type_out(const Ask *q) { return type_of(q->s->f, q->op->out); }
+static const Expr *extent(const Ask *q, const Type *t, int d) { return element_expr(q->e, t->dims[d]); }
+static const Expr *number(const Ask *q, int64_t v) { return ex_const(q->a->m, v); }
+static const Poly *operand(const Ask *q, int i, const Expr *const *index) { return element_of(q->e, q->s, q->op->in[i], index, q->open); }
+static const Poly *none(const Ask *q) {
+  q->a->failed = true;
+  return poly_number(q->a, 0);
+}
+
+/* The place of the element among all, row-major. */
+static const Expr *linear(const Ask *q, const Type *t, const Expr *const *index) {
+  const Expr *at = number(q, 0);
+  for (int d = 0; d < t->rank; d++) at = ex_add(q->a->m, ex_mul(q->a->m, at, extent(q, t, d)), index[d]);
+  return at;
+}
+
+/* ---- sources */
+
+static const char *text_of_attrs(const Ask *q) {
+  Text t = {.arena = q->e->arena};
+  text_printf(&t, "%s/%s{", op_name(q->op->kind), q->op->out ? dtype_name(type_out(q)->dtype) : "");
+  for (int i = 0; i < q->op->nattrs; i++) {
+    attr_print(q->e->m, &t, &q->op->attrs[i]);
+    text_add(&t, ",");
+  }
+  text_add(&t, "}");
+  return text_str(&t);
+}
+
+static const Poly *prepared(const Ask *q, const char *name) {
+  const Func *f = funcs_find(q->s->funcs, "prepare");
+  static const int most_open = 0;
+  for (size_t i = 0; f && i < f->outputs.n; i++) {
+    if (strcmp(f->outputs.items[i].name, name) != 0) continue;
+    return element_of(q->e, scope_new(q->e, f, q->s->funcs), f->outputs.items[i].value, q->index, most_open);
+  }
+  return none(q);
+}
+
+/* Weights of a file are its bytes, so that views are what they are views of. */
+static const Poly *param(const Ask *q) {
+  const char *name = op_str(q->op, AT_name);
+  const Param *p = module_param(q->e->m, name);
+  if (p->init == INIT_PREPARED) return prepared(q, name);
+  if (p->init != INIT_BLOB) {
+    const Expr *at = linear(q, p->type, q->index);
+    return poly_atom(q->a, arena_printf(q->e->arena, "weight %s", name), 1, &at, 0, NULL);
+  }
+  const Expr *at = number(q, (int64_t)p->offset);
+  for (int d = 0; d < p->type->rank; d++) at = ex_add(q->a->m, at, ex_muli(q->a->m, q->index[d], p->strides[d] * (int64_t)dtype_bytes(p->type->dtype)));
+  return poly_atom(q->a, arena_printf(q->e->arena, "file %d %s", p->blob, dtype_name(p->type->dtype)), 1, &at, 0, NULL);
+}
+
+static const Poly *constant(const Ask *q) {
+  if (op_attr(q->op, AT_value)) return poly_number(q->a, op_float(q->op, AT_value, 0));
+  const Expr *at = linear(q, type_out(q), q->index);
+  return poly_atom(q->a, text_of_attrs(q), 1, &at, 0, NULL);
+}
+
+static const Poly *whole_number(const Ask *q, const Expr *e) {
+  int64_t v;
+  return ex_get_const(e, &v) ? poly_number(q->a, (double)v) : poly_atom(q->a, "size", 1, &e, 0, NULL);
+}
+
+static const Poly *source(const Ask *q) {
+  const Op *op = q->op;
+  switch (op->kind) {
+    case OP_param: return param(q);
+    case OP_const: return constant(q);
+    case OP_size: return whole_number(q, element_expr(q->e, op_expr(op, AT_expr)));
+    case OP_iota: return whole_number(q, ex_add(q->a->m, q->index[op_int(op, AT_axis, 0)], element_expr(q->e, op_expr(op, AT_start))));
+    default: break; /* input, read */
+  }
+  Text t = {.arena = q->e->arena};
+  text_printf(&t, "%s %s ", op_name(op->kind), op_str(op, AT_name));
+  type_print(q->e->m, &t, type_out(q));
+  return poly_atom(q->a, text_str(&t), type_out(q)->rank, q->index, 0, NULL);
+}
+
+/* ---- elementwise */
+
+static const Poly *function(const Ask *q, int n, const Poly *const *x) { return poly_atom(q->a, text_of_attrs(q), 0, NULL, n, x); }
+
+static const Poly *power(const Ask *q, const Poly *x, const Poly *y, const Poly *const *both) {
+  double k;
+  if (!poly_get_number(y, &k)) return function(q, 2, both);
+  if (k == 0.5) return poly_atom(q->a, "sqrt", 0, NULL, 1, &x);
+  if (k == 2) return poly_mul(q->a, x, x);
+  return k == 1 ? x : k == -1 ? poly_recip(q->a, x) : function(q, 2, both);
+}
+
+static const Poly *arithmetic(const Ask *q, const Poly *const *x) {
+  Algebra *a = q->a;
+  switch (q->op->kind) {
+    case OP_neg: return poly_mul(a, poly_number(a, -1), x[0]);
+    case OP_add: return poly_add(a, x[0], x[1]);
+    case OP_sub: return poly_add(a, x[0], poly_mul(a, poly_number(a, -1), x[1]));
+    case OP_mul: return poly_mul(a, x[0], x[1]);
+    case OP_div: return x[1]->n ? poly_mul(a, x[0], poly_recip(a, x[1])) : function(q, 2, x);
+    case OP_recip: return x[0]->n ? poly_recip(a, x[0]) : function(q, 1, x);
+    case OP_sqrt: return poly_atom(a, "sqrt", 0, NULL, 1, x);
+    case OP_rsqrt: return poly_recip(a, poly_atom(a, "sqrt", 0, NULL, 1, x));
+    case OP_pow: return power(q, x[0], x[1], x);
+    default: return function(q, q->op->nin, x);
+  }
+}
+
+static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast; }
+
+static const Poly *each(const Ask *q) {
+  const Poly *x[3];
+  for (int i = 0; i < q->op->nin; i++) x[i] = operand(q, i, q->index);
+  bool floats = dtype_is_float(type_out(q)->dtype);
+  for (int i = 0; i < q->op->nin; i++) floats = floats && dtype_is_float(type_in(q, i)->dtype);
+  if (q->op->kind == OP_cast && floats) return x[0]; /* rounding is not looked at */
+  return floats && !q->a->failed ? arithmetic(q, x) : function(q, q->op->nin, x);
+}
+
+/* ---- shape */
+
+static const Poly *reshaped(const Ask *q) {
+  const Type *from = type_in(q, 0);
+  const Expr *at = linear(q, type_out(q), q->index);
+  Index x;
+  for (int d = from->rank - 1; d > 0; d--) index_divide(q->a, at, extent(q, from, d), &at, &x[d]);
+  x[0] = at;
+  for (int d = 0; d < from->rank; d++)
+    if (ex_is_const(from->dims[d], 1)) x[d] = number(q, 0);
+  return operand(q, 0, x);
+}
+
+static const Poly *moved(const Ask *q) {
+  const Op *op = q->op;
+  const Type *from = type_in(q, 0);
+  Index x;
+  for (int d = 0; d < from->rank; d++) {
+    if (op->kind == OP_slice)
+      x[d] = ex_add(q->a->m, element_expr(q->e, op_attr(op, AT_starts)->u.exprs[d]), ex_muli(q->a->m, q->index[d], op_attr(op, AT_strides)->u.ints[d]));
+    if (op->kind == OP_transpose) x[op_attr(op, AT_perm)->u.ints[d]] = q->index[d];
+    if (op->kind == OP_broadcast) x[d] = ex_is_const(from->dims[d], 1) ? number(q, 0) : q->index[op_attr(op, AT_dims)->u.ints[d]];
+  }
+  return operand(q, 0, x);
+}
+
+/* 1 where 0 <= at < extent, else 0. */
+static const Poly *inside(const Ask *q, const Expr *at, const Expr *end) { return poly_atom(q->a, "inside", 2, (const Expr *[]){at, end}, 0, NULL); }
+
+static const Poly *padded(const Ask *q) {
+  const Type *from = type_in(q, 0);
+  const Attr *low = op_attr(q->op, AT_low), *high = op_attr(q->op, AT_high);
+  double value = op_float(q->op, AT_value, 0);
+  const Poly *where = poly_number(q->a, 1);
+  Index x;
+  for (int d = 0; d < from->rank; d++) {
+    bool none_here = ex_is_const(low->u.exprs[d], 0) && ex_is_const(high->u.exprs[d], 0);
+    x[d] = ex_sub(q->a->m, q->index[d], element_expr(q->e, low->u.exprs[d]));
+    if (!none_here) where = poly_mul(q->a, where, inside(q, x[d], extent(q, from, d)));
+  }
+  const Poly *y = operand(q, 0, x);
+  if (value == 0 && dtype_is_float(from->dtype)) return poly_mul(q->a, where, y);
+  return poly_atom(q->a, arena_printf(q->e->arena, "pad %.17g", value), 0, NULL, 2, (const Poly *[]){where, y});
+}
+
+/* Which part the element is in is not looked at: the parts as functions of the index along the axis. */
+static const Poly *joined(const Ask *q) {
+  int axis = (int)op_int(q->op, AT_axis, 0);
+  const Poly *parts[MAX_OPERANDS];
+  Text t = {.arena = q->e->arena};
+  text_add(&t, "join");
+  for (int i = 0; i < q->op->nin; i++) {
+    Index x;
+    memcpy(x, q->index, sizeof *x * (size_t)type_out(q)->rank);
+    const Expr *bound = x[axis] = index_fresh(q->a, extent(q, type_in(q, i), axis));
+    parts[i] = poly_function(q->a, 1, &bound, operand(q, i, x));
+    text_add(&t, " ");
+    ex_print(q->e->m, &t, type_in(q, i)->dims[axis]);
+  }
+  return poly_atom(q->a, text_str(&t), 1, &q->index[axis], q->op->nin, parts);
+}
+
+/* ---- sums */
+
+static const Poly *reduced(const Ask *q) {
+  const Attr *axes = op_attr(q->op, AT_axes);
+  Reduction r = op_attr(q->op, AT_op)->u.reduction;
+  const Type *from = type_in(q, 0);
+  Index x, bound;
+  for (int d = 0, next = 0, out = 0; d < from->rank; d++) {
+    bool axis = next < axes->n && axes->u.ints[next] == d;
+    if (axis) x[d] = bound[next++] = index_fresh(q->a, extent(q, from, d));
+    else x[d] = q->index[out++];
+  }
+  const Poly *y = operand(q, 0, x);
+  if (r == RED_SUM && dtype_is_float(from->dtype)) return poly_sum(q->a, axes->n, bound, y);
+  return poly_reduce(q->a, arena_printf(q->e->arena, "%s/%s", reduction_name(r), dtype_name(from->dtype)), axes->n, bound, y);
+}
+
+typedef struct Letters {
+  const Expr *of[128]; /* by letter: its index */
+  Index bound;
+  int nbound;
+} Letters;
+
+static const char *part(const char *spec, int k, int *n) {
+  const char *s = k == 0 ? spec : k == 1 ? strchr(spec, ',') + 1 : strstr(spec, "->") + 2;
+  *n = (int)strcspn(s, k == 0 ? "," : "-");
+  return s;
+}
+
+/* Letters that the result has are its indices, the others are summed over. */
+static void read_letters(const Ask *q, Letters *l) {
+  const char *spec = op_str(q->op, AT_spec);
+  int n;
+  const char *s = part(spec, 2, &n);
+  *l = (Letters){0};
+  for (int d = 0; d < n; d++)
+    if (s[d] >= 'a') l->of[(int)s[d]] = q->index[d];
+  for (int i = 0; i < 2; i++) {
+    s = part(spec, i, &n);
+    for (int d = 0; d < n; d++)
+      if (s[d] >= 'a' && !l->of[(int)s[d]]) l->of[(int)s[d]] = l->bound[l->nbound++] = index_fresh(q->a, extent(q, type_in(q, i), d));
+  }
+}
+
+static const Poly *product(const Ask *q) {
+  Letters l;
+  const Poly *x[2];
+  read_letters(q, &l);
+  for (int i = 0; i < 2; i++) {
+    Index index;
+    int n;
+    const char *s = part(op_str(q->op, AT_spec), i, &n);
+    for (int d = 0; d < n; d++) index[d] = l.of[(int)s[d]];
+    x[i] = operand(q, i, index);
+  }
+  if (!dtype_is_float(type_out(q)->dtype)) return poly_reduce(q->a, "dot", l.nbound, l.bound, poly_atom(q->a, "times", 0, NULL, 2, x));
+  return poly_sum(q->a, l.nbound, l.bound, poly_mul(q->a, x[0], x[1]));
+}
+
+/* Images at start + u * stride + k * dilation; of image, window and output indices, the two that are no result's are summed over. */
+static const Poly *convolved(const Ask *q) {
+  Window w = window_of(q->s->f, q->op);
+  Module *m = q->a->m;
+  Letters l;
+  Index index[2];
+  const Poly *x[2], *where = poly_number(q->a, 1);
+  read_letters(q, &l);
+  if (q->op->kind == OP_conv_filter) return none(q);
+  for (int i = 0; i < 2; i++) {
+    int n;
+    const char *s = part(op_str(q->op, AT_spec), i, &n);
+    for (int d = 0; d < n; d++)
+      if (s[d] >= 'a') index[i][d] = l.of[(int)s[d]];
+  }
+  for (int i = 0; i < w.n; i++) {
+    const Expr *k = index[1][w.dim[WINDOW_WEIGHTS][i]] = l.bound[l.nbound++] = index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_WEIGHTS][i]));
+    const Expr *start = element_expr(q->e, w.start[i]), *end = element_expr(q->e, w.extent[WINDOW_IMAGE][i]);
+    bool back = q->op->kind == OP_conv_transpose;
+    const Expr *u = back ? index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_OUTPUT][i])) : q->index[w.dim[WINDOW_OUTPUT][i]];
+    const Expr *at = ex_add(m, start, ex_add(m, ex_muli(m, u, w.stride[i]), ex_muli(m, k, w.dilation[i])));
+    if (back) {
+      const Expr *apart = ex_sub(m, at, q->index[w.dim[WINDOW_IMAGE][i]]);
+      l.bound[l.nbound++] = u;
+      index[0][w.dim[WINDOW_OUTPUT][i]] = u;
+      where = poly_mul(q->a, where, poly_atom(q->a, "zero", 1, &apart, 0, NULL));
+    } else {
+      index[0][w.dim[WINDOW_IMAGE][i]] = at;
+      where = poly_mul(q->a, where, inside(q, at, end));
+    }
+  }
+  for (int i = 0; i < 2; i++) x[i] = operand(q, i, index[i]);
+  return poly_sum(q->a, l.nbound, l.bound, poly_mul(q->a, where, poly_mul(q->a, x[0], x[1])));
+}
+
+static const Poly *pooled(const Ask *q) {
+  Window w = window_of(q->s->f, q->op);
+  Reduction r = op_attr(q->op, AT_op)->u.reduction;
+  Module *m = q->a->m;
+  const Poly *where = poly_number(q->a, 1);
+  Index x, bound;
+  memcpy(x, q->index, sizeof *x * (size_t)type_out(q)->rank);
+  for (int i = 0; i < w.n; i++) {
+    bound[i] = index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_WEIGHTS][i]));
+    const Expr *at = ex_add(m, element_expr(q->e, w.start[i]), ex_add(m, ex_muli(m, q->index[w.dim[WINDOW_OUTPUT][i]], w.stride[i]), ex_muli(m, bound[i], w.dilation[i])));
+    x[w.dim[WINDOW_IMAGE][i]] = at;
+    where = poly_mul(q->a, where, inside(q, at, element_expr(q->e, w.extent[WINDOW_IMAGE][i])));
+  }
+  const Poly *y = operand(q, 0, x);
+  if (r == RED_SUM && dtype_is_float(type_out(q)->dtype)) return poly_sum(q->a, w.n, bound, poly_mul(q->a, where, y));
+  return poly_reduce(q->a, arena_printf(q->e->arena, "pool %s/%s", reduction_name(r), dtype_name(type_out(q)->dtype)), w.n, bound,
+                     poly_atom(q->a, "where", 0, NULL, 2, (const Poly *[]){where, y}));
+}
+
+/* ---- tables, and everything else */
+
+/* Operand 0 as a function of its index along the axis, at the index that operand 1 holds. */
+static const Poly *looked_up(const Ask *q) {
+  int axis = (int)op_int(q->op, AT_axis, 0), rank = type_in(q, 1)->rank;
+  bool gather = q->op->kind == OP_gather;
+  Index table, index;
+  for (int d = 0; d < type_in(q, 0)->rank; d++) table[d] = q->index[!gather || d < axis ? d : d + rank - 1];
+  for (int d = 0; d < rank; d++) index[d] = q->index[gather ? axis + d : d];
+  const Expr *bound = table[axis] = index_fresh(q->a, extent(q, type_in(q, 0), axis)), *count = extent(q, type_in(q, 0), axis);
+  const Poly *f = poly_function(q->a, 1, &bound, operand(q, 0, table));
+  return poly_atom(q->a, "look up", 1, &count, 2, (const Poly *[]){f, operand(q, 1, index)});
+}
+
+/* The operation itself, of its operands as functions of their indices. */
+static const Poly *opaque(const Ask *q) {
+  const Poly *x[MAX_OPERANDS];
+  Text t = {.arena = q->e->arena};
+  text_add(&t, text_of_attrs(q));
+  for (int i = 0; i < q->op->nin; i++) {
+    const Type *type = type_in(q, i);
+    Index index;
+    for (int d = 0; d < type->rank; d++) index[d] = index_fresh(q->a, extent(q, type, d));
+    x[i] = poly_function(q->a, type->rank, index, operand(q, i, index));
+    text_add(&t, " ");
+    type_print(q->e->m, &t, type);
+  }
+  text_add(&t, " -> ");
+  type_print(q->e->m, &t, type_out(q));
+  return poly_atom(q->a, text_str(&t), type_out(q)->rank, q->index, q->op->nin, x);
+}
+
+static const Poly *composite(const Ask *q) {
+  size_t i = (size_t)(q->op - q->s->f->ops.items);
+  if (!q->s->bodies[i]) {
+    Scope *body = scope_new(q->e, body_of(q->e->m, q->s->f, q->op), q->s->funcs);
+    body->outer = q->s, body->composite = q->op;
+    q->s->bodies[i] = body;
+  }
+  const Scope *body = q->s->bodies[i];
+  return element_of(q->e, body, body->f->outputs.items[0].value, q->index, q->open);
+}
+
+static const Poly *of_composite(const Ask *q) {
+  int n = 0;
+  for (const Op *op = q->s->f->ops.items; op < q->op; op++) n += op->kind == OP_input;
+  return element_of(q->e, q->s->outer, q->s->composite->in[n], q->index, q->open);
+}
+
+static const Poly *by_op(const Ask *q) {
+  OpKind k = q->op->kind;
+  if (q->a->failed) return poly_number(q->a, 0);
+  if (k == OP_input && q->s->outer) return of_composite(q);
+  if (!q->op->nin && k != OP_random && k != OP_opaque && k != OP_call) return source(q);
+  if (k == OP_copy) return operand(q, 0, q->index);
+  if (elementwise(k)) return each(q);
+  switch (k) {
+    case OP_reshape: return reshaped(q);
+    case OP_slice:
+    case OP_transpose:
+    case OP_broadcast: return moved(q);
+    case OP_pad: return padded(q);
+    case OP_concat: return joined(q);
+    case OP_reduce: return reduced(q);
+    case OP_dot: return product(q);
+    case OP_conv:
+    case OP_conv_transpose: return convolved(q);
+    case OP_pool: return pooled(q);
+    case OP_gather:
+    case OP_take: return looked_up(q);
+    default: break;
+  }
+  if (loops_is_part(k) || k == OP_call || k == OP_result) return none(q);
+  return op_is_composite(k) ? composite(q) : opaque(q);
+}
+
+/* ---- what was asked for before */
+
+static const Poly **memo_slot(Elements *e, const char *key) {
+  if (2 * (e->memo.n + 1) > e->memo.cap) {
+    size_t old = e->memo.cap, cap = old ? 2 * old : 1024;
+    const char **keys = e->memo.keys;
+    const Poly **polys = e->memo.polys;
+    e->memo.keys = ARENA_ARRAY(e->arena, const char *, cap), e->memo.polys = ARENA_ARRAY(e->arena, const Poly *, cap);
+    e->memo.cap = cap, e->memo.n = 0;
+    for (size_t i = 0; i < old; i++)
+      if (keys[i]) *memo_slot(e, keys[i]) = polys[i];
+  }
+  size_t i = hash64(key, strlen(key), 2) & (e->memo.cap - 1);
+  while (e->memo.keys[i] && strcmp(e->memo.keys[i], key) != 0) i = (i + 1) & (e->memo.cap - 1);
+  if (!e->memo.keys[i]) e->memo.keys[i] = key, e->memo.n++;
+  return &e->memo.polys[i];
+}
+
+const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const *index, int open) {
+  return by_op(&(Ask){e, e->a, s, op_of(s->f, v), index, open});
+}
+
+const Poly *element_of(Elements *e, const Scope *s, Val v, const Expr *const *index, int open) {
+  const Known *known = s->known ? &s->known[v] : NULL;
+  int rank = type_of(s->f, v)->rank;
+  if (e->a->failed) return poly_number(e->a, 0);
+  if (known && known->number && (!open || !op_of(s->f, v)->nin)) {
+    const Expr *at[MAX_RANK];
+    for (int d = 0; d < rank; d++) at[d] = index[known->perm[d]];
+    return poly_atom(e->a, arena_printf(e->arena, "value %u", known->number), rank, at, 0, NULL);
+  }
+  Text t = {.arena = e->arena};
+  text_printf(&t, "%d %u %d", s->number, v, open);
+  for (int d = 0; d < rank; d++) {
+    text_add(&t, ";");
+    ex_print(e->a->m, &t, index[d]);
+  }
+  const char *key = text_str(&t);
+  const Poly **slot = memo_slot(e, key);
+  if (*slot) return *slot;
+  const Poly *p = element_by_op(e, s, v, index, open - (known && known->number));
+  if (!e->a->failed) *memo_slot(e, key) = p;
+  return p;
+}
