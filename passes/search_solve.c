@@ -272,6 +272,7 @@ static void keep_join(SolveResult *r, const Elimination *e, const Step *s, Arena
 /* Equal joins are one step: its first elimination stands for all. */
 static void find_joins(const Program *p, SolveResult *r, Arena *arena) {
   int next = 0;
+  r->njoins = r->width = 0;
   for (int i = 0; i < p->n; i++) {
     const Elimination *e = &p->eliminations[i];
     const Step *s = p->steps[e->step];
@@ -282,6 +283,52 @@ static void find_joins(const Program *p, SolveResult *r, Arena *arena) {
   }
 }
 
+/* ---- how large joins may be */
+
+/* A program with joins up to `cap`, or, when all of them together are more than the budget and some are split anyway, up to less. */
+static Program *compile_within(SolveProblem *p, const int *order, double cap, double budget, bool lower, Arena **arena) {
+  const double least_cap = 1e3;
+  for (;; cap /= 3) {
+    *arena = arena_new();
+    p->table_cap = cap;
+    Program *program = elimination_compile(p, order, true, *arena);
+    bool enough = program->work <= budget || !program->split || cap < least_cap || out_of_time(p);
+    if (enough || !lower) return enough ? program : NULL;
+    arena_free(*arena);
+  }
+}
+
+/* One run of a program may form so many sums; with a memory limit there are several runs. */
+static double budget_of(const SolveProblem *p) { return 64 * p->table_cap / (p->memory_limit < INFINITY ? 8 : 1); }
+
+/* When splitting joins has left it open whether the bound can be reached, larger ones are tried, if all of them together are not too large. */
+static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *arena) {
+  SolveResult *r = s->result;
+  const double cap = p->table_cap, budget = budget_of(p);
+  Arena *programs[2] = {NULL};
+  double start = watch_processor();
+  s->program = compile_within(p, order, cap, budget, true, &programs[0]);
+  r->order_seconds += watch_processor() - start;
+  find_joins(s->program, r, arena);
+  start = watch_processor();
+  solve_into(s, order);
+  r->sum_seconds += watch_processor() - start;
+  if (s->program->split && !r->exact && !above(p, r->lower_bound) && !out_of_time(p)) {
+    start = watch_processor();
+    Program *larger = compile_within(p, order, 10 * p->table_cap, budget, false, &programs[1]);
+    r->order_seconds += watch_processor() - start;
+    start = watch_processor();
+    if (larger) {
+      s->program = larger;
+      find_joins(larger, r, arena);
+      solve_into(s, order);
+    }
+    r->sum_seconds += watch_processor() - start;
+  }
+  for (int i = 0; i < 2; i++)
+    if (programs[i]) arena_free(programs[i]);
+}
+
 SolveResult solve(const SolveProblem *given, Arena *arena) {
   SolveResult r = {0};
   Arena *scratch = arena_new();
@@ -289,12 +336,8 @@ SolveResult solve(const SolveProblem *given, Arena *arena) {
   Solver s = {.p = p, .arena = scratch, .result = &r};
   double start = watch_processor();
   const int *order = elimination_order(p, scratch);
-  s.program = elimination_compile(p, order, true, scratch);
   r.order_seconds = watch_processor() - start;
-  find_joins(s.program, &r, arena);
-  start = watch_processor();
-  solve_into(&s, order);
-  r.sum_seconds = watch_processor() - start;
+  solve_in_steps(&s, p, order, arena);
   if (r.feasible) {
     int *values = ARENA_ARRAY(arena, int, p->nvars);
     memcpy(values, r.values, sizeof *values * (size_t)p->nvars);

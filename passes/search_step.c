@@ -1,7 +1,8 @@
 /* passes/search_step.c - the numbers of a compiled elimination: the table of every step, then a cheapest choice.
  *
  * A table is out[scope] = min over the variable's classes c of least[c] + the operands.  The last place of the scope is the inner loop.  What
- * of the sum does not depend on it is added up outside, what depends on nothing else is one matrix for the whole step.  All tables are >= 0, so
+ * of the sum does not depend on it is added up outside, what depends on nothing else is one matrix for the whole step.  Operands that are read many times
+ * over are copied first so that the inner loop reads them in a row.  All tables are >= 0, so
  * classes are skipped that cannot beat what every entry of the row already has, or lead to a total above the one of interest even when
  * everything else is at its cheapest.
  */
@@ -11,14 +12,23 @@
 #include "passes/search_private.h"
 #include "passes/search_watch.h"
 
+/* An operand with the last place and others, copied as [its other places][class][last place]. */
+typedef struct Packed {
+  int operand;
+  size_t *strides;   /* by place: rows */
+  double *values;    /* NULL: not copied */
+  double *least;     /* by row, class */
+} Packed;
+
 /* One step while it is computed. */
 typedef struct Rows {
   const Program *p;
   const Step *s;
   int last, inner, classes;  /* last place, its classes; classes of the variable */
   int nouter, *outer;        /* operands without the last place */
-  int nvarying, *varying;    /* operands with it and with some other place */
-  double *matrix;            /* [class][inner]: the operands with nothing but the last place */
+  int npacked, nvarying;     /* operands with it and with some other place: those that are copied come first */
+  Packed *varying;
+  double *matrix;            /* [class][inner]: the operands with nothing but the last place; part of the first copy, when there is one */
   double *matrix_least;      /* by class */
 } Rows;
 
@@ -63,10 +73,61 @@ static double largest(const double *row, int n) {
   return most[0];
 }
 
+static double least_of(const double *row, int n) {
+  double least = INFINITY;
+  for (int k = 0; k < n; k++) least = row[k] < least ? row[k] : least;
+  return least;
+}
+
+/* Copies the rows of an operand, with the matrix added; false when it is read too seldom for that, or too large. */
+static bool pack(const Rows *r, Packed *p, const double *matrix, Arena *a) {
+  const double most = 4e6;
+  const Step *s = r->s;
+  const Operand *o = &s->operands[p->operand];
+  size_t rows = 1, width = (size_t)r->classes * (size_t)r->inner;
+  for (int i = r->last - 1; i >= 0; i--) {
+    p->strides[i] = has_place(o, i) ? rows : 0;
+    rows *= has_place(o, i) ? (size_t)s->classes[i] : 1;
+  }
+  double size = (double)rows * (double)width;
+  if (size > most || 2 * size > s->work) return false;
+  p->values = arena_alloc(a, sizeof(double) * rows * width);
+  p->least = arena_alloc(a, sizeof(double) * rows * (size_t)r->classes);
+  int *at = ARENA_ARRAY(a, int, s->n + 1);
+  for (size_t row = 0; row < rows; row++) {
+    const double *base = values_of(r->p, o);
+    for (int i = 0; i < r->last; i++) base += s->offsets[i][p->operand][at[i]];
+    for (int c = 0; c < r->classes; c++) {
+      double *out = p->values + row * width + (size_t)c * (size_t)r->inner;
+      if (matrix) memcpy(out, matrix + (size_t)c * (size_t)r->inner, sizeof *out * (size_t)r->inner);
+      else memset(out, 0, sizeof *out * (size_t)r->inner);
+      add_picked(out, base + s->offsets[s->n][p->operand][c], s->offsets[r->last][p->operand], r->inner);
+      p->least[row * (size_t)r->classes + (size_t)c] = least_of(out, r->inner);
+    }
+    for (int i = r->last - 1; i >= 0; i--) {
+      if (!p->strides[i]) continue;
+      if (++at[i] < s->classes[i]) break;
+      at[i] = 0;
+    }
+  }
+  return true;
+}
+
+/* The copied ones first. */
+static void pack_operands(Rows *r, Arena *a) {
+  for (int i = 0; i < r->nvarying; i++) {
+    Packed p = r->varying[i];
+    p.strides = ARENA_ARRAY(a, size_t, r->last + 1);
+    if (!pack(r, &p, r->npacked ? NULL : r->matrix, a)) continue;
+    r->varying[i] = r->varying[r->npacked];
+    r->varying[r->npacked++] = p;
+  }
+}
+
 static void sort_operands(Rows *r, Arena *a) {
   const Step *s = r->s;
   r->outer = ARENA_ARRAY(a, int, s->noperands + 1);
-  r->varying = ARENA_ARRAY(a, int, s->noperands + 1);
+  r->varying = ARENA_ARRAY(a, Packed, s->noperands + 1);
   r->matrix = ARENA_ARRAY(a, double, r->classes * r->inner);
   r->matrix_least = ARENA_ARRAY(a, double, r->classes);
   for (int f = 0; f < s->noperands; f++) {
@@ -74,19 +135,16 @@ static void sort_operands(Rows *r, Arena *a) {
     bool with = r->last >= 0 && has_place(o, r->last), other = false;
     for (int i = 0; i < r->last; i++) other |= has_place(o, i);
     if (!with) r->outer[r->nouter++] = f;
-    else if (other) r->varying[r->nvarying++] = f;
+    else if (other) r->varying[r->nvarying++].operand = f;
     for (int c = 0; c < r->classes && with && !other; c++)
       add_picked(r->matrix + (size_t)c * (size_t)r->inner, values_of(r->p, o) + s->offsets[s->n][f][c], s->offsets[r->last][f], r->inner);
   }
-  for (int c = 0; c < r->classes; c++) {
-    double least = INFINITY;
-    for (int k = 0; k < r->inner; k++) least = fmin(least, r->matrix[(size_t)c * (size_t)r->inner + (size_t)k]);
-    r->matrix_least[c] = least;
-  }
+  pack_operands(r, a);
+  for (int c = 0; c < r->classes && !r->npacked; c++) r->matrix_least[c] = least_of(r->matrix + (size_t)c * (size_t)r->inner, r->inner);
 }
 
-/* What each class costs before the last place is known; returns the class that looks best. */
-static int outer_costs(const Rows *r, const int *at, size_t *base, double *sums, double *keys) {
+/* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied operands. */
+static int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
   const Step *s = r->s;
   int best = 0;
   for (int f = 0; f < s->noperands; f++) {
@@ -98,23 +156,34 @@ static int outer_costs(const Rows *r, const int *at, size_t *base, double *sums,
     int f = r->outer[i];
     add_picked(sums, values_of(r->p, &s->operands[f]) + base[f], s->offsets[s->n][f], r->classes);
   }
-  for (int c = 0; c < r->classes; c++) {
-    keys[c] = sums[c] + r->matrix_least[c];
-    if (keys[c] < keys[best]) best = c;
+  for (int c = 0; c < r->classes; c++) keys[c] = sums[c] + r->matrix_least[c];
+  for (int i = 0; i < r->npacked; i++) {
+    const Packed *p = &r->varying[i];
+    rows[i] = 0;
+    for (int k = 0; k < r->last; k++) rows[i] += p->strides[k] * (size_t)at[k];
+    for (int c = 0; c < r->classes; c++) keys[c] += p->least[rows[i] * (size_t)r->classes + (size_t)c];
   }
+  for (int c = 1; c < r->classes; c++)
+    if (keys[c] < keys[best]) best = c;
   return best;
 }
 
-static void lower_by(const Rows *r, int c, double sum, const size_t *base, double *row, double *out) {
+static void add_row(double *restrict out, const double *restrict row, int n) {
+  for (int k = 0; k < n; k++) out[k] += row[k];
+}
+
+static void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row, double *out) {
   const Step *s = r->s;
-  const double *matrix = r->matrix + (size_t)c * (size_t)r->inner;
-  if (!r->nvarying) {
-    lower_row(out, matrix, sum, r->inner);
+  size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
+  const double *first = r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
+  if (r->nvarying == r->npacked && r->npacked <= 1) {
+    lower_row(out, first, sum, r->inner);
     return;
   }
-  memcpy(row, matrix, sizeof(double) * (size_t)r->inner);
-  for (int i = 0; i < r->nvarying; i++) {
-    int f = r->varying[i];
+  memcpy(row, first, sizeof(double) * (size_t)r->inner);
+  for (int i = 1; i < r->npacked; i++) add_row(row, r->varying[i].values + rows[i] * width + at, r->inner);
+  for (int i = r->npacked; i < r->nvarying; i++) {
+    int f = r->varying[i].operand;
     add_picked(row, values_of(r->p, &s->operands[f]) + base[f] + s->offsets[s->n][f][c], s->offsets[r->last][f], r->inner);
   }
   lower_row(out, row, sum, r->inner);
@@ -127,19 +196,19 @@ static void fill_table(const Program *p, Step *s, double most) {
   r.inner = r.last >= 0 ? s->classes[r.last] : 1;
   sort_operands(&r, a);
   int *at = ARENA_ARRAY(a, int, s->n + 1);
-  size_t *base = ARENA_ARRAY(a, size_t, s->noperands + 1);
+  size_t *base = ARENA_ARRAY(a, size_t, s->noperands + 1), *rows = ARENA_ARRAY(a, size_t, s->noperands + 1);
   double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes), *row = ARENA_ARRAY(a, double, r.inner);
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
     if (watch_work(p->p->watch, (double)r.inner * r.classes)) break;
     for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
-    int best = outer_costs(&r, at, base, sums, keys);
+    int best = outer_costs(&r, at, base, rows, sums, keys);
     double worst = most;
     int taken = 0;
     for (int i = -1; i < r.classes; i++) {
       int c = i < 0 ? best : i;
       if (i == best || keys[c] > worst || keys[c] == INFINITY) continue;
-      lower_by(&r, c, sums[c], base, row, out);
+      lower_by(&r, c, sums[c], base, rows, row, out);
       if (taken++ % 8 == 0) worst = fmin(most, largest(out, r.inner));
     }
     for (int i = r.last - 1; i >= 0 && ++at[i] == s->classes[i]; i--) at[i] = 0;

@@ -228,6 +228,44 @@ static void sets_of_layouts(void) {
   CHECKF(incomplete > 100 && open > 10 && tight > 50, "%d incomplete, %d open, %d tight", incomplete, open, tight);
 }
 
+/* ---- joins that are split */
+
+/* A grid of variables: its joins grow with its width, and are split when they pass the cap. */
+static Problem *grid(int width, int height) {
+  Problem *x = problem_new();
+  state = 11;
+  for (int i = 0; i < width * height; i++) {
+    double *time = ARENA_ARRAY(x->arena, double, 4);
+    for (int v = 0; v < 4; v++) time[v] = amount();
+    add_variable(x, 4, time, NULL);
+  }
+  for (int i = 0; i < width * height; i++)
+    for (int step = 0; step < 2; step++) {
+      double *table = ARENA_ARRAY(x->arena, double, 16);
+      if (step ? i + width >= width * height : i % width + 1 == width) continue;
+      for (int k = 0; k < 16; k++) table[k] = amount();
+      add_factor(x, pair(x->arena, i, 4, i + (step ? width : 1), 4, table));
+    }
+  return x;
+}
+
+/* Small joins bound; larger ones, as far as they may go, settle what the bound left open. */
+static void split_joins(void) {
+  Problem *x = grid(5, 12);
+  SolveResult whole = solve(&x->p, x->arena);
+  CHECK(whole.exact && whole.width >= 5);
+  int settled = 0, open = 0;
+  for (double cap = 16; cap < 1e5; cap *= 2) {
+    x->p.table_cap = cap;
+    SolveResult r = solve(&x->p, x->arena);
+    CHECKF(r.feasible && r.lower_bound <= whole.time && r.time >= whole.time && (!r.exact || r.time == whole.time), "cap %g: %g s, bound %g, optimum %g", cap, r.time, r.lower_bound, whole.time);
+    settled += r.exact && cap < 4096; /* the largest join has 4^6 sums */
+    open += !r.exact;
+  }
+  CHECKF(settled >= 2 && open >= 2, "%d settled, %d open", settled, open);
+  arena_free(x->arena);
+}
+
 /* ---- memory limits */
 
 /* Variables that do not depend on each other: `fast` keeps 1 byte more than `slow` and saves the time. */
@@ -312,6 +350,7 @@ int main(void) {
   RUN(one_class);
   RUN(constants);
   RUN(sets_of_layouts);
+  RUN(split_joins);
   RUN(many_parts);
   RUN(limits_agree);
   RUN(cut_short);
