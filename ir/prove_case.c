@@ -484,6 +484,7 @@ static bool case_reshape(const Case *c) {
       if (d > first) behind_y = ex_mul(m, behind_y, y->dims[d]);
     }
     if (cut < 0) continue;
+    if (j0 == j) return prove_fail(c->p, "dimension %d of extent 1 is cut, and no dimension of the result can say so", cut);
     const Expr *lo = ex_exact_div(m, ex_mul(m, c->in[0].dims[cut].lo, behind_x), behind_y);
     const Expr *hi = ex_exact_div(m, ex_mul(m, c->in[0].dims[cut].hi, behind_x), behind_y);
     if (!lo || !hi) return prove_fail(c->p, "the cut of dimension %d falls inside an element of the result", cut);
@@ -559,7 +560,20 @@ static bool check_case(const Case *c) {
   }
 }
 
+/* A term says nothing of extents: another value of level 1 may have it on more indices than the one that is meant here. */
+static bool lies_in(Prover *p, const Relation *r, const Type *global) {
+  for (int d = 0; d < r->rank; d++)
+    if (!r->dims[d].free && !span_within(p, &r->dims[d], global->dims[d])) return prove_fail(p, "dimension %d lies beyond that of level 1", d);
+  return true;
+}
+
+static bool operands_lie_in(const Case *c) {
+  for (int i = 0; i < c->op->nin; i++)
+    if (c->in[i].rank != global_in(c, i)->rank || !lies_in(c->p, &c->in[i], global_in(c, i))) return false;
+  return true;
+}
+
 bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out) {
   Case c = {p, gf, g, f, op, in, out};
-  return pass_partials(p, op, f, in, out) && check_case(&c);
+  return operands_lie_in(&c) && pass_partials(p, op, f, in, out) && check_case(&c) && lies_in(p, out, global_out(&c));
 }

@@ -39,7 +39,7 @@ typedef struct Prover {
   struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;
-  struct { struct Cover *items; size_t n, cap; } covers; /* what covers its dimension */
+  struct { struct Place *items; size_t n, cap; } within, covers; /* parts that lie in their dimension, and those that cover it */
   int depth;       /* loops that are open */
   bool uncertain;  /* a failed comparison could not be decided */
   bool guessed;    /* a free span was given a place that may be another one */

@@ -53,9 +53,18 @@ void sizes_open(Prover *p) {
   }
 }
 
-static bool is_size_of_level_1(const Prover *p) {
+static bool uses_only(const Module *m, const Expr *e, const bool *known) {
+  if (e->kind == EX_SYM) return known[e->value];
+  for (int i = 0; i < e->n; i++)
+    if (!uses_only(m, e->args[i], known)) return false;
+  return true;
+}
+
+/* Has level 1 extents at the sizes in p->values?  Only those count that are `known` (NULL: all), the others are left over from elsewhere. */
+static bool is_size_of_level_1(const Prover *p, const bool *known) {
   for (size_t i = 0; i < p->extents.n; i++) {
     int64_t extent;
+    if (known && !uses_only(p->m, p->extents.items[i], known)) continue;
     if (ex_eval(p->extents.items[i], p->values, &extent) && extent < 0) return false;
   }
   return true;
@@ -135,7 +144,6 @@ typedef struct Asked {
 static Decision at_these_sizes(Prover *p, const Asked *a, uint32_t axes) {
   for (int x = 0; x < p->m->mesh.naxes; x++) p->values[p->m->mesh.axes[x].symbol] = 0;
   bool open = false;
-  if (!is_size_of_level_1(p)) return HOLDS;
   do {
     int64_t numbers[MAX_CONDITION];
     bool known = true;
@@ -156,7 +164,7 @@ static Decision sampled(Prover *p, const Asked *a, const Uses *u) {
   if (!u->n) return at_these_sizes(p, a, u->axes);
   for (int k = 0; k < SAMPLES; k++) {
     sample_sizes(p, k);
-    if (at_these_sizes(p, a, u->axes) == FAILS) return FAILS;
+    if (is_size_of_level_1(p, NULL) && at_these_sizes(p, a, u->axes) == FAILS) return FAILS;
   }
   return OPEN;
 }
@@ -164,8 +172,11 @@ static Decision sampled(Prover *p, const Asked *a, const Uses *u) {
 static Decision exhausted(Prover *p, const Asked *a, const Uses *u) {
   int64_t sizes = combinations(p, u);
   Decision decision = sizes < 0 ? OPEN : HOLDS;
+  bool *known = sizes < 0 ? NULL : ARENA_ARRAY(p->m->arena, bool, p->m->symbols.n);
+  for (int i = 0; known && i < u->n; i++) known[u->dimensions[i]] = true;
   for (int64_t k = 0; k < sizes && decision != FAILS; k++) {
     set_sizes(p, u, k);
+    if (!is_size_of_level_1(p, known)) continue;
     Decision here = at_these_sizes(p, a, u->axes);
     if (here != HOLDS) decision = here;
   }

@@ -74,18 +74,33 @@ bool span_is_whole(Prover *p, const Span *s, const Expr *extent) {
   return expr_equal(p, s->lo, ex_const(p->m, 0)) && expr_equal(p, s->hi, extent);
 }
 
+/* Values of many layers lie alike: what was found is kept. */
+struct Place {
+  const Expr *lo, *hi, *extent;
+};
+
 static bool empty_or_inside(const int64_t *v, const void *context) {
   (void)context;
   return v[1] <= v[0] || (v[0] >= 0 && v[1] <= v[2]); /* lo, hi, extent */
 }
 
-bool span_within(Prover *p, const Span *s, const Expr *whole) {
+static bool find_within(Prover *p, const Span *s, const Expr *whole) {
   const Expr *const all[] = {s->lo, s->hi, whole};
   Decision d = decide(p, 3, all, empty_or_inside, NULL);
   if (d != OPEN) return d == HOLDS;
   if (expr_at_most(p, ex_min(p->m, s->hi, ex_const(p->m, 0)), s->lo) && expr_at_most(p, s->hi, ex_max(p->m, whole, s->lo))) return true;
   p->uncertain = true;
   return false;
+}
+
+bool span_within(Prover *p, const Span *s, const Expr *whole) {
+  if (s->hi == whole && ex_is_const(s->lo, 0)) return true;
+  struct Place place = {s->lo, s->hi, whole};
+  for (size_t i = 0; i < p->within.n; i++)
+    if (memcmp(&p->within.items[i], &place, sizeof place) == 0) return true;
+  if (!find_within(p, s, whole)) return false;
+  ARENA_PUSH(p->m->arena, &p->within, place);
+  return true;
 }
 
 /* Tries the ordered subsets of the axes as a canonical cut of the extent. */
@@ -175,13 +190,8 @@ static bool follow_each_other(Prover *p, const Span *s, const Expr *extent, int 
   return expr_equal(p, at, extent);
 }
 
-/* Weights and states of many layers lie alike: what was found is kept. */
-struct Cover {
-  const Expr *lo, *hi, *extent;
-};
-
 bool span_covers(Prover *p, const Span *s, const Expr *extent, int n, const uint8_t *axes) {
-  struct Cover cover = {s->lo, s->hi, extent};
+  struct Place cover = {s->lo, s->hi, extent};
   for (size_t i = 0; i < p->covers.n; i++)
     if (memcmp(&p->covers.items[i], &cover, sizeof cover) == 0) return true;
   if (!follow_each_other(p, s, extent, n, axes)) return false;

@@ -50,11 +50,17 @@ static const char *args_key(const Terms *t, OpKind kind, int n, const Term *args
   return module_string(t->m, text_str(&text));
 }
 
+static bool same_types(const Fact *have, const Func *f, const Op *op) {
+  bool same = type_of(have->f, have->op->out) == type_of(f, op->out);
+  for (int i = 0; i < op->nin; i++) same &= type_of(have->f, have->op->in[i]) == type_of(f, op->in[i]);
+  return same;
+}
+
 static void add_fact(Terms *t, const Func *f, const Op *op, Term term, const Term *args) {
   const char *key = args_key(t, op->kind, op->nin, args);
   KeySlot *slot = slot_get(t, &t->by_args, key);
   for (const Fact *have = slot->facts; have; have = have->next)
-    if (have->term == term && type_of(have->f, have->op->out) == type_of(f, op->out)) return; /* one witness per extent is enough */
+    if (have->term == term && same_types(have, f, op)) return; /* one witness per extent is enough */
   Fact *fact = ARENA_NEW(t->m->arena, Fact);
   *fact = (Fact){f, op, term, slot->facts};
   slot->facts = fact;
