@@ -375,7 +375,9 @@ static bool allowed(const ConvertTable *t, const Run *r, const Layout *l, const 
   if (e->unit_dim >= 0 && e->unit != (r->units[e->unit_dim] ? r->units[e->unit_dim] : t->units[e->unit_dim].items[0])) return false;
   if (e->target >= 0 && !(r->targets[e->move.dim][e->target / 64] >> (e->target % 64) & 1u)) return false;
   if (e->move.kind == MOVE_MASK) return (r->partial_axes & moving) && e->partial == r->partial;
-  return e->move.kind != MOVE_RELABEL || (r->partial_axes && r->partial == RED_SUM);
+  if (e->move.kind != MOVE_RELABEL) return true;
+  /* What one rank owns is moved as bits (-0 and NaN stay what they are): it becomes a sum only where a sum is wanted, last of all. */
+  return r->partial_axes && r->partial == RED_SUM && !(l->partial_axes & ~r->partial_axes);
 }
 
 static void arrive(ConvertTable *t, int state, double cost, int previous, int edge) {

@@ -190,10 +190,11 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
   if (op->kind == OP_copy) return *out = in[0], true;
   if (op_level2_only(op->kind)) {
     out->term = in[0].term;
-    return prove_comm(p, f, op, &in[0].relation, &out->relation) && prove_extents(p, type_of(f, op->out), &out->relation);
+    if (!prove_comm(p, f, op, &in[0].relation, &out->relation) || !prove_extents(p, type_of(f, op->out), &out->relation)) return false;
+    return note_real_comm(p, f, op, &in[0].relation, &out->relation), true;
   }
   if (op_is_composite(op->kind)) return prove_body(p, f, op, in, out);
-  return prove_compute(p, f, op, in, out);
+  return prove_compute(p, f, op, in, out) && (note_real(p, f, op, in, &out->relation), true);
 }
 
 bool prove_range(Prover *p, const Walk *w, size_t from, size_t to) {
@@ -263,7 +264,7 @@ static Proof verdict_of(Prover *p, bool ok) {
   const char *fault = p->m->expr_fault;
   p->m->expr_fault = NULL;
   if (fault) return (Proof){.verdict = UNKNOWN, .op = p->op, .reason = fault};
-  if (ok) return (Proof){.verdict = PROVED};
+  if (ok) return (Proof){.verdict = PROVED, .over_reals = real_operations(p)};
   return (Proof){.verdict = p->uncertain || p->guessed ? UNKNOWN : REFUTED, .op = p->op, .reason = p->reason};
 }
 
@@ -286,7 +287,7 @@ static bool is_needed(Module *m, const Func *f, const char *name) {
 static Proof try_proof(Prover *p, const Func *l2) {
   Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, l2->values.n);
   p->nstates = p->nguesses = p->depth = 0;
-  p->written = 0;
+  p->written = p->real.n = 0;
   p->uncertain = p->guessed = p->exhausted = false;
   Proof proof = verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));
   /* Whatever a value is that nobody uses, the results may be right. */
@@ -309,7 +310,7 @@ Proof prove(Module *m, const Func *l1, const Func *l2) {
   Proof first = try_proof(&p, l2);
   if (first.verdict == PROVED || !p.guessed) return first;
   for (int tries = 0; tries < MAX_TRIES && next_guesses(&p); tries++)
-    if (try_proof(&p, l2).verdict == PROVED) return (Proof){.verdict = PROVED};
+    if (try_proof(&p, l2).verdict == PROVED) return (Proof){.verdict = PROVED, .over_reals = real_operations(&p)};
   return first;
 }
 

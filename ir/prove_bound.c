@@ -7,6 +7,7 @@
  *   - x div k >= y is x >= k * y, and x - k < k * (x div k) <= x.
  *   - A sum of products of sizes is not negative when it is with every term at its least: added ones at the least sizes, subtracted
  *     ones at the largest, where those are limited.
+ *   - Where that fails, a minimum or maximum that is not negative is taken for a size of its own: it has one value in all its places.
  *
  * True is a proof; false is none of the contrary (differences of products, divisions by sizes, and bounds of divisions
  * that need both sides are not found).
@@ -18,6 +19,7 @@ enum { MAX_BOUND_STEPS = 2000 };
 typedef struct Bound {
   Module *m;
   const int64_t *least; /* by symbol */
+  int unlimited;        /* a symbol that stands for any number from 0 on; -1 */
   int steps;
 } Bound;
 
@@ -85,9 +87,10 @@ static bool least_term(const Bound *b, const Expr *term, int64_t *least) {
   for (int k = 0; k < (term->kind == EX_MUL ? term->n : term->kind == EX_SYM); k++) {
     const Expr *factor = term->kind == EX_MUL ? term->args[k] : term;
     if (factor->kind != EX_SYM) return false;
-    int64_t most = b->m->symbols.items[factor->value].max;
+    int64_t most = b->m->symbols.items[factor->value].max, at_least = b->least[factor->value];
+    if (factor->value == b->unlimited) most = at_least = 0;
     if (subtracted && !most) return false;
-    if (__builtin_mul_overflow(*least, subtracted ? most : b->least[factor->value], least)) return false;
+    if (__builtin_mul_overflow(*least, subtracted ? most : at_least, least)) return false;
   }
   return true;
 }
@@ -149,6 +152,46 @@ static bool not_negative(Bound *b, const Expr *e) {
   return sum_is_positive(b, e);
 }
 
+static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Expr *by) {
+  if (e == atom) return by;
+  if (!e->n) return e;
+  const Expr *r = replaced(m, e->args[0], atom, by);
+  for (int i = 1; i < e->n; i++) {
+    const Expr *a = replaced(m, e->args[i], atom, by);
+    r = e->kind == EX_MUL ? ex_mul(m, r, a) : e->kind == EX_ADD ? ex_add(m, r, a) : e->kind == EX_DIV ? ex_div(m, r, a) : e->kind == EX_MIN ? ex_min(m, r, a) : ex_max(m, r, a);
+  }
+  return e->kind == EX_MUL ? ex_muli(m, r, e->value) : e->kind == EX_ADD ? ex_addi(m, r, e->value) : r;
+}
+
+static int any_size(const Expr *e) {
+  if (e->kind == EX_SYM) return (int)e->value;
+  int found = -1;
+  for (int i = 0; i < e->n && found < 0; i++) found = any_size(e->args[i]);
+  return found;
+}
+
+/* A minimum or maximum that occurs several times has one value, whatever it is.  It is taken for a size of its own, under the name of one
+ * that does not occur elsewhere. */
+static bool not_negative_in(Prover *p, const Expr *e, const Expr *atom) {
+  Module *m = p->m;
+  int symbol = any_size(atom);
+  if (symbol < 0 || ex_uses(replaced(m, e, atom, ex_const(m, 0)), symbol)) return false;
+  return not_negative(&(Bound){m, p->least, -1, 0}, atom) && not_negative(&(Bound){m, p->least, symbol, 0}, replaced(m, e, atom, ex_sym(m, symbol)));
+}
+
+static bool not_negative_in_minimum(Prover *p, const Expr *e, const Expr *inside) {
+  if (is_extremum(inside) && not_negative_in(p, e, inside)) return true;
+  for (int i = 0; i < inside->n; i++)
+    if (not_negative_in_minimum(p, e, inside->args[i])) return true;
+  return false;
+}
+
+bool size_is_positive(Module *m, const Expr *e) {
+  int64_t *least = ARENA_ARRAY(m->arena, int64_t, m->symbols.n);
+  for (size_t i = 0; i < m->symbols.n; i++) least[i] = m->symbols.items[i].min;
+  return not_negative(&(Bound){m, least, -1, 0}, ex_addi(m, e, -1));
+}
+
 bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
   Module *m = p->m;
   const Expr *difference = ex_sub(m, b, a);
@@ -158,7 +201,7 @@ bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
     const Expr *here = difference;
     for (int x = 0; x < m->mesh.naxes; x++)
       if ((axes >> x) & 1u) here = ex_subst(m, here, m->mesh.axes[x].symbol, ex_const(m, p->values[m->mesh.axes[x].symbol]));
-    if (!not_negative(&(Bound){m, p->least, 0}, here)) return false;
+    if (!not_negative(&(Bound){m, p->least, -1, 0}, here) && !not_negative_in_minimum(p, here, here)) return false;
   } while (next_coordinates(m, axes, p->values));
   return true;
 }

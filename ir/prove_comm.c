@@ -24,14 +24,10 @@ static const Expr *at_member(Prover *p, const Expr *e, int axis, int member) {
   return ex_subst(p->m, e, p->m->mesh.axes[axis].symbol, ex_const(p->m, member));
 }
 
-static bool reduction_matches(Reduction have, Reduction op) {
-  return have == op || (have == RED_ONE && op == RED_SUM);
-}
-
 /* Partial over all the axes, with the operation's reduction. */
 static bool is_partial(Prover *p, const Op *op, const Relation *in, uint32_t axes) {
   if ((in->axes & axes) != axes) return prove_fail(p, "the value is not partial over the axes it is reduced over");
-  return reduction_matches(in->partial, op_attr(op, AT_op)->u.reduction) || prove_fail(p, "reduced by %s, partial by %s",
+  return in->partial == op_attr(op, AT_op)->u.reduction || prove_fail(p, "reduced by %s, partial by %s",
          reduction_name(op_attr(op, AT_op)->u.reduction), reduction_name(in->partial));
 }
 

@@ -18,6 +18,7 @@ typedef struct Relation {
   Span dims[MAX_RANK];
   Reduction partial;
   uint32_t axes; /* partial over these mesh axes */
+  bool loses_sign; /* a partial sum whose parts may be -0 where the others are +0 */
 } Relation;
 
 /* What is known of a level-2 value. */
@@ -39,6 +40,7 @@ typedef struct Prover {
   struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;
+  struct { const char **items; size_t n, cap; } real; /* operations that make the proof one over the real numbers */
   struct { struct Place *items; size_t n, cap; } within, covers; /* parts that lie in their dimension, and those that cover it */
   int depth;       /* loops that are open */
   bool uncertain;  /* a failed comparison could not be decided */
@@ -116,6 +118,11 @@ bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *o
 
 /* prove_case.c: the letters from `first` on of a product's spec: spans that operands share, spans of the result, sums of the others. */
 bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, char first, Relation *out);
+
+/* prove_real.c: what an operation that is right over the real numbers does to infinities, NaN and the sign of a zero. */
+void note_real(Prover *p, const Func *f, const Op *op, const Fact2 *in, Relation *out);
+void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
+const char *real_operations(const Prover *p);
 
 /* prove_window.c: `g` is the level-1 witness of the local operation; fills the result's spans. */
 typedef struct WindowCase {

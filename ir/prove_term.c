@@ -261,6 +261,7 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     } else if (op_is_composite(op->kind)) {
       const Func *body = body_of(t->m, f, op);
       terms[op->out] = terms_of_func(t, body, args)[body->outputs.items[0].value];
+      if (op->kind == OP_softmax) note_softmax(t, terms[op->out]);
     } else if (op->kind == OP_call) {
       const Func *callee = module_func(t->m, op_str(op, AT_name));
       inner[op->out] = terms_of_func(t, callee, args);
@@ -278,6 +279,7 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
       continue;
     } else {
       terms[op->out] = identify(t, f, op, args);
+      note_term(t, f, op, args, terms[op->out]);
       add_fact(t, f, op, terms[op->out], args);
     }
   }

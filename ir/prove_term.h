@@ -49,6 +49,14 @@ typedef struct KeyMap {
   size_t n, cap;
 } KeyMap;
 
+/* What a term is made of, and what numbers it can be (prove_real.c). */
+typedef struct TermFacts {
+  OpKind kind; /* OP_none: not known */
+  Reduction reduction;
+  Term args[3]; /* of the first operands */
+  uint8_t numbers;
+} TermFacts;
+
 typedef struct Terms {
   Module *m;
   KeyMap by_key;  /* identity -> term */
@@ -56,6 +64,7 @@ typedef struct Terms {
   uint32_t count;
   struct { Written *items; size_t n, cap; } writes;
   struct { Written *items; size_t n, cap; } defined; /* weights that stand for a term (prove_same.c); the others are themselves */
+  struct { TermFacts *items; size_t n, cap; } facts; /* by term */
   int depth; /* loops open while terms are made */
   struct { LoopTerms *items; size_t n, cap; } loops;
 } Terms;
@@ -67,6 +76,12 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs);
 
 /* The facts with this kind and these arguments. */
 const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args);
+
+/* prove_real.c */
+const TermFacts *term_facts(const Terms *t, Term term);
+void note_term(Terms *t, const Func *f, const Op *op, const Term *args, Term term);
+void note_softmax(Terms *t, Term result);
+bool size_is_positive(Module *m, const Expr *e); /* at all sizes; prove_bound.c */
 
 /* The bound variables of a loop with `depth` loops around it. */
 Term term_of_round(Terms *t, int depth);

@@ -85,6 +85,8 @@ static void windows_are_bounded(void) {
   CHECK(expr_at_most(&s.p, ex_min(m, before, image), before));
   CHECK(expr_at_most(&s.p, ex_div(m, ex_max(m, first, zero), ex_const(m, 2)), ex_max(m, ex_div(m, first, ex_const(m, 2)), zero)));
   CHECK(!expr_at_most(&s.p, before, ex_min(m, before, s.n)));
+  const Expr *least = ex_min(m, s.n, ex_addi(m, s.k, 3)), *part = ex_div(m, ex_muli(m, least, 2), ex_const(m, 3)); /* in several places */
+  CHECK(expr_at_most(&s.p, ex_add(m, ex_muli(m, least, 3), part), ex_muli(m, least, 4)) && !expr_at_most(&s.p, least, part));
   CHECK(expr_at_most(&s.p, ex_const(m, 1), s.n) && !expr_at_most(&s.p, ex_const(m, 1), s.k));
   module_free(m);
   arena_free(arena);
