@@ -25,6 +25,9 @@ Proof prove(Module *m, const Func *l1, const Func *l2);
  * Both functions may be NULL when no user reads a prepared weight. */
 Proof prove_prepare(Module *m, const Func *l1, const Func *l2, int nusers, Func *const *users);
 
+/* Both proofs as one: what is refuted before what is unknown before what is proved, over the smaller set of numbers. */
+Proof proof_join(Module *m, Proof a, Proof b);
+
 /* Entries that are proved each for itself (level-2 functions) share states: do they agree on where each lies?  Weights may lie differently,
  * since nobody changes them. */
 Proof prove_states(Module *m, int n, const Func *const *entries);

@@ -1,10 +1,19 @@
-/* ir/prove_entries.c - what the proofs of single entries do not see: a state that one entry leaves behind is what another one finds.
+/* ir/prove_entries.c - several entries: their proofs as one, and what those do not see: a state that one entry leaves behind is what another
+ * one finds.
  *
  * Each entry is proved for a state that lies as its read declares; they are right together when all declare the same.
  */
 #include <string.h>
 
 #include "ir/prove.h"
+
+Proof proof_join(Module *m, Proof a, Proof b) {
+  static const int rank[] = {[PROVED] = 0, [UNKNOWN] = 1, [REFUTED] = 2};
+  if (rank[a.verdict] != rank[b.verdict]) return rank[a.verdict] > rank[b.verdict] ? a : b;
+  if (a.verdict == PROVED && a.over_reals && b.over_reals) a.over_reals = arena_printf(m->arena, "%s, %s", a.over_reals, b.over_reals);
+  else if (!a.over_reals) a.over_reals = b.over_reals;
+  return a;
+}
 
 static const Op *declaration(const Func *f, const char *state) {
   for (size_t i = 0; i < f->ops.n; i++)

@@ -92,12 +92,12 @@ static int run_both(Tool *t, Verify *v) {
 static void prove_entries(Tool *t, Verify *v) {
   Build *b = &v->parallel;
   tool_stage(t, "Proving", "%s on %d ranks", b->model.path, b->plan->ranks);
-  for (int i = 0; i < b->nentries; i++) {
-    v->proof = prove(b->model.m, b->l1s[i], b->l2s[i]);
-    if (v->proof.verdict != PROVED) return;
-  }
-  v->proof = prove_states(b->model.m, b->nentries, (const Func *const *)b->l2s);
-  if (v->proof.verdict == PROVED) v->proof = prove_prepare(b->model.m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s);
+  Module *m = b->model.m;
+  v->proof = (Proof){.verdict = PROVED};
+  for (int i = 0; i < b->nentries && v->proof.verdict == PROVED; i++) v->proof = proof_join(m, v->proof, prove(m, b->l1s[i], b->l2s[i]));
+  if (v->proof.verdict != PROVED) return;
+  v->proof = proof_join(m, v->proof, prove_states(m, b->nentries, (const Func *const *)b->l2s));
+  v->proof = proof_join(m, v->proof, prove_prepare(m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s));
 }
 
 /* ---- the verdict */
@@ -150,12 +150,33 @@ static PassHow weakest(const PassChecks *p) {
   return how;
 }
 
-static void show_proof(const Tool *t, const Verify *v) {
+/* The first of some names, and how many follow. */
+static const char *first_names(Arena *a, const char *names) {
+  enum { SHOWN = 3 };
+  int n = 1, more = 0;
+  const char *end = NULL;
+  for (const char *s = names; (s = strstr(s, ", ")) != NULL; s += 2) {
+    if (n++ < SHOWN) continue;
+    if (!end) end = s;
+    more++;
+  }
+  return end ? arena_printf(a, "%.*s and %d more", (int)(end - names), names, more) : names;
+}
+
+/* Where outputs differ, the proof cannot be one for all inputs: it is about real numbers, and they have been rounded. */
+static const char *proved_for(const Tool *t, const Verify *v, bool outputs_ok, bool real_model) {
+  const char *at = v->proof.over_reals, *over = real_model ? "" : ", over the real numbers";
+  if (!outputs_ok) return arena_printf(t->arena, "for all sizes%s; what differs above comes from rounding, infinities or NaN, or from behind the proof", over);
+  if (!at) return "for all inputs and sizes";
+  return arena_printf(t->arena, "for all sizes%s (infinities, NaN and the sign of a zero may differ at %s)", over, first_names(t->arena, at));
+}
+
+static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
   static const char *const model[] = {"the model", "the model over the real numbers", "the model as the passes leave it"};
   const Proof *p = &v->proof;
-  PassHow how = weakest(&v->passes);
+  PassHow how = weakest(&v->passes) < PASS_COMPARED ? weakest(&v->passes) : PASS_COMPARED;
   if (p->verdict != PROVED) fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict), p->reason ? p->reason : "");
-  else fprintf(t->results, "%-8s the parallel program computes %s, for all inputs and sizes\n", verdict_name(p->verdict), model[how < PASS_COMPARED ? how : PASS_COMPARED]);
+  else fprintf(t->results, "%-8s the parallel program computes %s, %s\n", verdict_name(p->verdict), model[how], proved_for(t, v, outputs_ok, how == 1));
 }
 
 /* The passes that have a check of this kind, with the same note in one line. */
@@ -216,8 +237,8 @@ static bool check_outputs(Tool *t, const Verify *v, json_t *array) {
   return ok;
 }
 
-static void show_verdict(Tool *t, const Verify *v, bool ok) {
-  show_proof(t, v);
+static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, bool ok) {
+  show_proof(t, v, outputs_ok);
   show_passes(t, &v->passes);
   if (!v->ran) fprintf(t->results, "%-8s %s; only the proof was made\n", "not run", not_run(t, v));
   else if (!v->referred) fprintf(t->results, "%-8s not compared with the reference interpreter: too large\n", "");
@@ -227,14 +248,15 @@ static void show_verdict(Tool *t, const Verify *v, bool ok) {
 static int report(Tool *t, const Verify *v) {
   json_t *outputs = json_array(), *expected = json_array();
   tool_stages_end(t);
-  bool ok = verdict(v, check_outputs(t, v, outputs)), as_expected = true;
+  bool outputs_ok = check_outputs(t, v, outputs), ok = verdict(v, outputs_ok), as_expected = true;
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
   ok = ok && as_expected;
+  const char *numbers = v->proof.verdict != PROVED ? NULL : v->proof.over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:s, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
                         json_text(v->parallel.target->name), "outputs", outputs, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
-                        json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "passes", passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
-  else if (read) show_verdict(t, v, ok);
+                        json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "proof_numbers", json_text(numbers), "proof_real_at", json_text(v->proof.over_reals), "passes", passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
+  else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
   json_decref(expected);
   return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;

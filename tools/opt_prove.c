@@ -122,12 +122,10 @@ static Proof prove_pairs(Module *m, int n, const Pair *pairs) {
   Proof all = {.verdict = PROVED};
   for (int i = 0; i < n && all.verdict != REFUTED; i++) {
     Proof one = prove_pair(m, &pairs[i], n, pairs);
-    bool worse = one.verdict == REFUTED || (one.verdict == UNKNOWN && all.verdict == PROVED);
-    if (!worse) continue;
-    all = one;
-    if (n > 1) all.reason = arena_printf(m->arena, "@%s: %s", pairs[i].l2->name, one.reason);
+    if (n > 1 && one.reason) one.reason = arena_printf(m->arena, "@%s: %s", pairs[i].l2->name, one.reason);
+    all = proof_join(m, all, one);
   }
-  return all.verdict == PROVED ? prove_shared_states(m, n, pairs) : all;
+  return proof_join(m, all, prove_shared_states(m, n, pairs));
 }
 
 /* One line, whatever the names are. */
@@ -148,5 +146,6 @@ int opt_prove(Module *m, const char *list, Diags *diags) {
   warn_of_prepared(m, n, pairs, diags);
   Proof p = prove_pairs(m, n, pairs);
   print_proof(m->arena, &p);
+  if (p.over_reals) diag_note(diags, (Loc){0}, "over the real numbers: infinities, NaN and the sign of a zero may differ at %s", p.over_reals);
   return p.verdict == PROVED ? EXIT_PROVED : p.verdict == REFUTED ? EXIT_REFUTED : EXIT_UNKNOWN;
 }

@@ -22,6 +22,7 @@ foreach(name
     onnx
     planning
     same
+    proof
     readme
     rounds
     spatial
