@@ -16,6 +16,7 @@
 #include "ir/prove_relation.h"
 
 enum { MAX_TRIES = 64, MAX_MEANINGS = 8 };
+static const Term NO_TERM = UINT32_MAX; /* of a value that level 1 has not */
 
 static const char *const verdict_names[] = {"proved", "refuted", "unknown"};
 const char *verdict_name(Verdict v) { return verdict_names[v]; }
@@ -151,7 +152,7 @@ static bool prove_source(Prover *p, const Func *f, const Op *op, Fact2 *out) {
   const Type *global = g ? type_of(p->l1, g->out) : NULL;
   if (!g && op->kind == OP_read && module_state(p->m, name)) global = module_state(p->m, name)->type; /* declares a layout only */
   if (!declared(p, global, f->values.items[op->out].layout, type_of(f, op->out), &out->relation)) return false;
-  out->term = g ? p->l1_terms[g->out] : UINT32_MAX;
+  out->term = g ? p->l1_terms[g->out] : NO_TERM;
   if (op->kind != OP_read) return true;
   return state_agrees(p, name, &out->relation, op->stage);
 }
@@ -187,7 +188,11 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
   for (int i = 0; i < op->nin; i++) in[i] = known[op->in[i]];
   if (op->kind == OP_input || op->kind == OP_param || op->kind == OP_read) return prove_source(p, f, op, out);
   if (op->kind == OP_write) return prove_write(p, op, &in[0]);
-  if (op->kind == OP_copy) return *out = in[0], true;
+  if (op->kind == OP_copy) {
+    *out = in[0];
+    out->relation.copied = true;
+    return true;
+  }
   if (op_level2_only(op->kind)) {
     out->term = in[0].term;
     if (!prove_comm(p, f, op, &in[0].relation, &out->relation) || !prove_extents(p, type_of(f, op->out), &out->relation)) return false;
@@ -195,6 +200,13 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
   }
   if (op_is_composite(op->kind)) return prove_body(p, f, op, in, out);
   return prove_compute(p, f, op, in, out) && (note_real(p, f, op, in, &out->relation), true);
+}
+
+/* What is known of a value that level 1 has not. */
+static Fact2 of_no_value(const Type *t) {
+  Fact2 fact = {NO_TERM, {.rank = t->rank}};
+  for (int d = 0; d < t->rank; d++) fact.relation.dims[d] = (Span){NULL, t->dims[d], true};
+  return fact;
 }
 
 bool prove_range(Prover *p, const Walk *w, size_t from, size_t to) {
@@ -213,15 +225,30 @@ bool prove_range(Prover *p, const Walk *w, size_t from, size_t to) {
       if (!prove_loop(p, w, l)) return false;
       i = l->end - 1;
     } else if (!prove_op(p, w->f, op, w->known, out)) {
-      return false;
+      if (!w->needed || !op->out || w->needed[op->out]) return false;
+      if (!p->idle.op) p->idle = (Proof){.verdict = UNKNOWN, .op = p->op, .reason = p->reason};
+      *out = of_no_value(type_of(w->f, op->out));
     }
   }
   return true;
 }
 
+/* By value: is it used for what the function does? */
+static const bool *needed_of(Module *m, const Func *f) {
+  bool *needed = ARENA_ARRAY(m->arena, bool, f->values.n);
+  for (size_t i = 0; i < f->outputs.n; i++) needed[f->outputs.items[i].value] = true;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    bool does = op->kind == OP_write || op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat || op->kind == OP_leave;
+    for (int k = 0; k < op->nin && (does || needed[op->out]); k++) needed[op->in[k]] = true;
+    if (does && op->out) needed[op->out] = true;
+  }
+  return needed;
+}
+
 static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known) {
   Loops loops = loops_of(p->m->arena, f);
-  return prove_range(p, &(Walk){f, &loops, inputs, known, controls_of(p->m, f, &loops)}, 0, f->ops.n);
+  return prove_range(p, &(Walk){f, &loops, inputs, known, controls_of(p->m, f, &loops), inputs ? NULL : needed_of(p->m, f)}, 0, f->ops.n);
 }
 
 /* The local value is the shard of the level-1 output that it is declared to be. */
@@ -268,30 +295,15 @@ static Proof verdict_of(Prover *p, bool ok) {
   return (Proof){.verdict = p->uncertain || p->guessed ? UNKNOWN : REFUTED, .op = p->op, .reason = p->reason};
 }
 
-/* Is the result of that operation needed for what the function does? */
-static bool is_needed(Module *m, const Func *f, const char *name) {
-  bool *live = ARENA_ARRAY(m->arena, bool, f->values.n);
-  for (size_t i = 0; i < f->outputs.n; i++) live[f->outputs.items[i].value] = true;
-  for (size_t i = f->ops.n; i-- > 0;) {
-    const Op *op = &f->ops.items[i];
-    bool does = op->kind == OP_write || op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat || op->kind == OP_leave;
-    if (!does && op->out && !live[op->out]) {
-      if (strcmp(op->name, name) == 0) return false;
-      continue;
-    }
-    for (int k = 0; k < op->nin; k++) live[op->in[k]] = true;
-  }
-  return true;
-}
-
 static Proof try_proof(Prover *p, const Func *l2) {
   Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, l2->values.n);
   p->nstates = p->nguesses = p->depth = 0;
   p->written = p->real.n = 0;
   p->uncertain = p->guessed = p->exhausted = false;
+  p->idle.op = NULL;
   Proof proof = verdict_of(p, prove_ops(p, l2, NULL, known) && prove_outputs(p, l2, known));
   /* Whatever a value is that nobody uses, the results may be right. */
-  if (proof.verdict == REFUTED && proof.op && !is_needed(p->m, l2, proof.op)) proof.verdict = UNKNOWN;
+  if (proof.verdict == PROVED && p->idle.op) return p->idle;
   return proof;
 }
 

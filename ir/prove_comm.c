@@ -27,7 +27,8 @@ static const Expr *at_member(Prover *p, const Expr *e, int axis, int member) {
 /* Partial over all the axes, with the operation's reduction. */
 static bool is_partial(Prover *p, const Op *op, const Relation *in, uint32_t axes) {
   if ((in->axes & axes) != axes) return prove_fail(p, "the value is not partial over the axes it is reduced over");
-  return in->partial == op_attr(op, AT_op)->u.reduction || prove_fail(p, "reduced by %s, partial by %s",
+  bool as_sum = in->partial == RED_ONE && in->copied && op_attr(op, AT_op)->u.reduction == RED_SUM;
+  return as_sum || in->partial == op_attr(op, AT_op)->u.reduction || prove_fail(p, "reduced by %s, partial by %s",
          reduction_name(op_attr(op, AT_op)->u.reduction), reduction_name(in->partial));
 }
 

@@ -158,7 +158,7 @@ void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, 
   if (!dtype_is_float(type_of(f, op->out)->dtype)) return;
   const Attr *r = op_attr(op, AT_op);
   if (op->kind == OP_mask_partial) out->loses_sign = r->u.reduction == RED_SUM && (!in->axes || in->loses_sign || in->partial == RED_ONE);
-  else if (r && r->u.reduction == RED_SUM && in->loses_sign) name_operation(p);
+  else if (r && r->u.reduction == RED_SUM && (in->loses_sign || in->partial == RED_ONE)) name_operation(p);
   if (!out->axes) out->loses_sign = false;
 }
 

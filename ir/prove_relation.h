@@ -3,6 +3,7 @@
 #define APC_IR_PROVE_RELATION_H
 
 #include "ir/ir.h"
+#include "ir/prove.h"
 #include "ir/prove_term.h"
 
 enum { MAX_STATES = 256, MAX_GUESSES = 16 };
@@ -19,6 +20,7 @@ typedef struct Relation {
   Reduction partial;
   uint32_t axes; /* partial over these mesh axes */
   bool loses_sign; /* a partial sum whose parts may be -0 where the others are +0 */
+  bool copied;     /* by an operation, which makes what one rank owns a sum as well */
 } Relation;
 
 /* What is known of a level-2 value. */
@@ -49,6 +51,7 @@ typedef struct Prover {
   int guesses[MAX_GUESSES];
   bool exhausted;  /* there was no such place */
   const char *op, *reason;
+  Proof idle;      /* op: the first operation that is not proved and whose result nobody uses */
 } Prover;
 
 /* Sets the reason; always false. */
@@ -100,6 +103,7 @@ typedef struct Walk {
   const Fact2 *inputs;  /* NULL: level 2 itself; else what its inputs are (the decomposition of a composite) */
   Fact2 *known;         /* by value */
   const bool *controls; /* by value; controls_of */
+  const bool *needed;   /* by value: what the function does depends on it; NULL: all are */
 } Walk;
 bool prove_range(Prover *p, const Walk *w, size_t from, size_t to);  /* the operations [from, to), which end no loop but those they begin */
 bool prove_operands(Prover *p, const Walk *w, size_t i);             /* those of operation i are in its stage, and visible */
