@@ -461,9 +461,15 @@ static const Type *check_const(const Infer *c) {
   return c->spec->type;
 }
 
+/* What is moved stays what it is. */
+static const Type *check_moved(const Infer *c) {
+  const Type *x = c->in[0], *y = c->spec->type;
+  return x->dtype == y->dtype && x->rank == y->rank ? y : fail(c, "the result is %s, the operand %s", type_text(c, y), type_text(c, x));
+}
+
 static const Type *check_exchange(const Infer *c) {
   if (attr(c, AT_source)->n != 2 || attr(c, AT_target)->n != 2) return fail(c, "source and target are intervals [lo, hi]");
-  return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : c->spec->type;
+  return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : check_moved(c);
 }
 
 /* Windowed dimensions as in ir/window.h; the other letters as in a dot. */
@@ -538,10 +544,10 @@ static const Type *infer_given(const Infer *c) {
     case OP_put: return check_scatter(c);
     case OP_exchange: return check_exchange(c);
     case OP_all_to_all:
-      return checked_axis(c, AT_split, y->rank) < 0 || checked_axis(c, AT_concat, y->rank) < 0 ? NULL : y;
+      return checked_axis(c, AT_split, y->rank) < 0 || checked_axis(c, AT_concat, y->rank) < 0 ? NULL : check_moved(c);
     case OP_all_gather:
     case OP_reduce_scatter:
-    case OP_shard_slice: return checked_axis(c, AT_axis, y->rank) < 0 ? NULL : y;
+    case OP_shard_slice: return checked_axis(c, AT_axis, y->rank) < 0 ? NULL : check_moved(c);
     default: return y;
   }
 }

@@ -22,7 +22,8 @@ static bool keeps_all_numbers(DType from, DType to) {
 static bool passes_partial(const Op *op, const Func *f, uint32_t operands, Reduction r) {
   const Attr *fill = op_attr(op, AT_value);
   switch (op->kind) {
-    case OP_neg: case OP_broadcast: case OP_reshape: case OP_transpose: case OP_slice: case OP_copy: return operands == 1 && r == RED_SUM;
+    case OP_broadcast: case OP_reshape: case OP_transpose: case OP_slice: return operands == 1; /* elements are moved, whatever they are parts of */
+    case OP_neg: return operands == 1 && r == RED_SUM;
     case OP_add: case OP_sub: return operands == 3 && r == RED_SUM;
     case OP_mul: case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter: return (operands == 1 || operands == 2) && r == RED_SUM;
     case OP_div: return operands == 1 && r == RED_SUM && dtype_is_float(type_of(f, op->out)->dtype);

@@ -45,11 +45,20 @@ static uint8_t of_cast(DType from, DType to, uint8_t x) {
   return wider ? x : x & SMALL ? (uint8_t)(x & (FINITE | SMALL | ZERO)) : (uint8_t)(x & ZERO);
 }
 
+/* The dimensions that are reduced are those that are broadcast again. */
+static bool lies_back(const Op *reduce, const Op *broadcast) {
+  const Attr *axes = op_attr(reduce, AT_axes), *dims = op_attr(broadcast, AT_dims);
+  for (int i = 0; i < axes->n; i++)
+    for (int k = 0; k < dims->n; k++)
+      if (axes->u.ints[i] == dims->u.ints[k]) return false;
+  return true;
+}
+
 /* exp(x - the largest x) is at most 1. */
 static bool is_below_maximum(const Terms *t, Term exponent) {
   const TermFacts *sub = term_facts(t, exponent), *spread = sub->kind == OP_sub ? term_facts(t, sub->args[1]) : sub;
   const TermFacts *most = spread->kind == OP_broadcast ? term_facts(t, spread->args[0]) : spread;
-  return most->kind == OP_reduce && most->reduction == RED_MAX && most->args[0] == sub->args[0];
+  return most->kind == OP_reduce && op_attr(most->op, AT_op)->u.reduction == RED_MAX && most->args[0] == sub->args[0] && lies_back(most->op, spread->op);
 }
 
 /* select(x == 0, something else, x) is never 0. */
@@ -99,7 +108,7 @@ void note_term(Terms *t, const Func *f, const Op *op, const Term *args, Term ter
   if (!op->out || term_facts(t, term)->kind != OP_none) return;
   uint8_t numbers = dtype_is_float(type_of(f, op->out)->dtype) ? numbers_of(t, f, op, args) : 0;
   TermFacts *facts = facts_of(t, term);
-  *facts = (TermFacts){.kind = op->kind, .reduction = op_attr(op, AT_op) ? op_attr(op, AT_op)->u.reduction : RED_NONE, .numbers = numbers};
+  *facts = (TermFacts){.kind = op->kind, .op = op, .numbers = numbers};
   for (int i = 0; i < op->nin && i < 3; i++) facts->args[i] = args[i];
 }
 

@@ -52,7 +52,7 @@ typedef struct KeyMap {
 /* What a term is made of, and what numbers it can be (prove_real.c). */
 typedef struct TermFacts {
   OpKind kind; /* OP_none: not known */
-  Reduction reduction;
+  const Op *op;
   Term args[3]; /* of the first operands */
   uint8_t numbers;
 } TermFacts;
