@@ -176,7 +176,7 @@ static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
   const Proof *p = &v->proof;
   PassHow how = weakest(&v->passes) < PASS_COMPARED ? weakest(&v->passes) : PASS_COMPARED;
   if (p->verdict != PROVED) fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict), p->reason ? p->reason : "");
-  else fprintf(t->results, "%-8s the parallel program computes %s, %s\n", verdict_name(p->verdict), model[how], proved_for(t, v, outputs_ok, how == 1));
+  else fprintf(t->results, "%-8s the parallel program computes %s, %s\n", verdict_name(p->verdict), model[how], proved_for(t, v, outputs_ok, how == PASS_PROVED_REALS));
 }
 
 /* The passes that have a check of this kind, with the same note in one line. */
