@@ -28,7 +28,8 @@ static bool fail(Matching *t, const char *format, const char *name) {
 static void start(Matching *t) {
   Elements *e = &t->e;
   t->left -= t->given - e->a->steps;
-  e->memo.n = e->memo.cap = 0;
+  e->memo.n = 0;
+  if (e->memo.cap) memset(e->memo.keys, 0, sizeof *e->memo.keys * e->memo.cap), memset(e->memo.polys, 0, sizeof *e->memo.polys * e->memo.cap);
   e->a->provisional = 0;
   e->a->failed = false;
   t->given = e->a->steps = t->left < most_steps ? t->left : most_steps;
