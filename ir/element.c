@@ -8,7 +8,7 @@
 
 enum { MAX_OPEN = 2, MAX_ORDERS = 48 };
 /* Of one comparison, and of all per operation: right passes over the examples need at most 2,000 for one. */
-static const long most_steps = 30000, most_steps_each = 2000;
+static const long most_steps = 30000, most_steps_each = 2000, most_together = 1500000;
 
 typedef struct Matching {
   Elements e;
@@ -212,7 +212,8 @@ static bool same_results(Matching *t) {
 bool element_equal(Module *m, const FuncList *before, const FuncList *after, const char *name, Arena *arena, const char **why) {
   const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
   Arena *scratch = arena_new();
-  Matching t = {.left = most_steps + most_steps_each * (long)g->ops.n, .given = most_steps, .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
+  long n = most_steps_each * (long)g->ops.n;
+  Matching t = {.left = most_steps + (n < most_together ? n : most_together), .given = most_steps, .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
   t.x = scope_new(&t.e, f, before), t.y = scope_new(&t.e, g, after);
   t.x->known = ARENA_ARRAY(scratch, Known, f->values.n), t.y->known = ARENA_ARRAY(scratch, Known, g->values.n);
   t.loops_x = loops_of(scratch, f), t.loops_y = loops_of(scratch, g);
