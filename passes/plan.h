@@ -17,11 +17,17 @@ typedef struct PlanProgress {
 
 typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
 
+/* What a search without forced degrees has found: searches that force some use it. */
+typedef struct PlanKnown PlanKnown;
+
 typedef struct PlanOptions {
   int tp, pp, dp, cp, ep;  /* forced degrees; 0: apc chooses */
   int micro_batches;       /* 0: apc chooses */
   double memory_limit;     /* bytes per rank; 0: what the target has */
   double effort;           /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's speed. */
+  const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be NULL: found each time */
+  bool any;                /* the first plan that fits will do */
+  double *too_large;       /* when there is no plan for lack of memory, gets the bytes of all weights and state; may be NULL */
   PlanProgressFunc show;   /* called many times while the search runs; NULL: not */
   void *show_context;
 } PlanOptions;

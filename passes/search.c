@@ -93,7 +93,7 @@ typedef struct Bounded {
 static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   struct { Bounded *items; size_t n, cap; } flat = {0};
   for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
-  for (size_t i = 0; i < s->candidates.n; i++) {
+  for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
     const Candidate c = s->candidates.items[i];
     s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && c.bound <= best_time(s);
@@ -101,7 +101,7 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
     else try_candidate(s, &c);
   }
   if (o->micro_batches == 0)
-    for (size_t i = 0; i < flat.n; i++) try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
+    for (size_t i = 0; i < flat.n && !(o->any && s->best); i++) try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
 }
 
 /* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate, then by as much
@@ -123,6 +123,12 @@ static void try_hastily(Search *s) {
   s->watch.expired = true;
 }
 
+static bool anything_forced(const Search *s, const PlanOptions *o) {
+  bool any = o->pp || o->micro_batches;
+  for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
+  return any;
+}
+
 static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
   bool same = x->feasible && (!o->pp || o->pp == x->c.stages) && (!o->micro_batches || o->micro_batches == x->c.micro);
   for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->forced[d] || s->forced[d] == x->found[d];
@@ -131,12 +137,12 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
 
 /* Tries everything within what is forced; the best plan, if there is one, is s->best. */
 static void run(Search *s, const PlanOptions *o) {
-  bool free_choice = !o->tp && !o->pp && !o->dp && !o->cp && !o->ep && s->t->ranks > 1;
+  bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
   make_candidates(s, o);
   try_all(s, o, free_choice);
   if (!s->best && s->watch.expired) try_hastily(s);
-  for (size_t i = 0; i < s->known.n; i++)
-    if (amounts_to(s, o, s->known.items[i]) && s->known.items[i]->price.time.total < best_time(s)) s->best = s->known.items[i];
+  for (size_t i = 0; s->known && i < s->known->n; i++)
+    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s)) s->best = s->known->items[i];
 }
 
 /* ---- what a search that is forced to degrees finds */
@@ -184,10 +190,12 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
   return x.best ? x.best : nearest_outcome(&x);
 }
 
-static bool any_degree_forced(const Search *s) {
-  bool any = false;
-  for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
-  return any;
+/* Keeps the outcomes of a search without force. */
+static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
+  PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
+  *k = (PlanKnown){x->outcomes.items, x->outcomes.n};
+  s->known = k;
+  if (o->known) *o->known = k;
 }
 
 /* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster than what axes give
@@ -195,9 +203,11 @@ static bool any_degree_forced(const Search *s) {
 static void find_known(Search *s, const PlanOptions *o) {
   PlanOptions none = {.memory_limit = o->memory_limit};
   Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
+  s->known = o->known ? *o->known : NULL;
+  if (s->known) return;
   run(&x, &none);
   take_effort(s, &x);
-  s->known.items = x.outcomes.items, s->known.n = x.outcomes.n;
+  keep_known(s, o, &x);
 }
 
 /* ---- the answer */
@@ -302,7 +312,7 @@ static double one_device(Search *s) {
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   Plan *p = ARENA_NEW(s->arena, Plan);
   p->cut_short = s->watch.expired;
-  list_alternatives(s, options, p);
+  if (!options->any) list_alternatives(s, options, p);
   p->one_device_seconds = one_device(s);
   const Outcome *o = s->best;
   set_mesh(s, &o->c, NULL);
@@ -327,11 +337,11 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   return p;
 }
 
-/* Whoever forces the degrees of the plan that was found gets at least as good a one; then it is the plan. */
+/* Whoever forces the degrees of the plan that was found gets one that is as fast: it is the plan, also where others take as long. */
 static void settle_degrees(Search *s, const PlanOptions *o) {
   if (has_idle_axes(s, s->best)) return;
   const Outcome *forced = forced_to(s, o, s->best);
-  if (forced && seconds_of(forced) < s->best->price.time.total) s->best = forced;
+  if (forced && seconds_of(forced) <= s->best->price.time.total * (1 + 1e-12)) s->best = forced;
 }
 
 static bool all_forced(const Search *s, const PlanOptions *o) {
@@ -342,11 +352,11 @@ static bool all_forced(const Search *s, const PlanOptions *o) {
 
 static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
   if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
-  if (any_degree_forced(s)) find_known(s, o);
+  if (anything_forced(s, o) && !o->any) find_known(s, o);
   run(s, o);
   if (!s->best) return refuse(s, d);
-  if (!any_degree_forced(s)) s->known.items = s->outcomes.items, s->known.n = s->outcomes.n;
-  if (!all_forced(s, o) && !s->watch.expired) settle_degrees(s, o);
+  if (!anything_forced(s, o)) keep_known(s, o, s);
+  if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
   return finish(s, o, started);
 }
 
@@ -355,6 +365,7 @@ Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *
   Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
               .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   s.watch = (SearchWatch){.deadline = o->effort > 0 ? start + o->effort : INFINITY, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
+  s.too_large = o->too_large;
   s.limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
   if (!check_options(&s, o, d)) return NULL;
   s.rules = rules_of(m, f);

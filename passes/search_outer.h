@@ -30,6 +30,11 @@ typedef struct Outcome {
   const char *why_not;
 } Outcome;
 
+struct PlanKnown {
+  Outcome *const *items;
+  size_t n;
+};
+
 typedef struct Search {
   Module *m;
   const Func *f;
@@ -46,7 +51,8 @@ typedef struct Search {
   int most_micro;
   struct { Candidate *items; size_t n, cap; } candidates;
   struct { Outcome **items; size_t n, cap; } outcomes;
-  struct { Outcome **items; size_t n, cap; } known; /* outcomes of the search without forced degrees, which count where they amount to them */
+  const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL: none */
+  double *too_large;
   double resident; /* bytes of all weights and state, each kept once */
   const Outcome *best;
   const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */

@@ -12,6 +12,7 @@
 #include "codegen/c_compiler.h"
 #include "passes/lower.h"
 #include "passes/plan_entries.h"
+#include "tools/fewest.h"
 #include "tools/ir_file.h"
 #include "tools/micro_batch.h"
 #include "tools/plan_times.h"
@@ -206,10 +207,13 @@ bool build_plan(Tool *t, Build *b) {
   const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
   tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
   PlanOptions options = plan_options(t);
+  double resident = 0;
+  options.too_large = &resident;
   int64_t micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   b->plan = file ? read_plan(t, b, file)
           : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
                         : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
+  if (!b->plan && resident > 0 && !file) help_fewest(t, b, &options, resident);
   if (b->plan && t->times) {
     tool_stages_end(t);
     plan_times_report(t, &b->plan->report);

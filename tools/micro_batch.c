@@ -54,6 +54,10 @@ Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t si
   int64_t batch;
   int best = 0;
   double seconds = 0;
+  const PlanKnown *known = NULL;
+  PlanOptions with = *options;
+  with.known = &known;
+  options = &with;
   if (!batch_to_cut(t, b, &batch)) return NULL;
   if (size > batch) size = batch; /* one micro-batch */
   if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), t->diags);

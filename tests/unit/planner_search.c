@@ -340,6 +340,56 @@ static void shared_by_layers(void) {
   arena_free(a);
 }
 
+/* Over slow links a pipeline wants far more micro-batches than 8, and none of their numbers beats the bound; nor does it where the batch is not
+ * a multiple. */
+static void micro_batches(void) {
+  static const char *const links = "gpu g { memory 170 MB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }\n"
+                                   "machine m { devices 2 g; link l at 0.1 GB/s latency 10 us; }\n";
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  const Target *t = target_parse(d, a, "slow.topo", links, "m", 0);
+  const char *text = mlp_text(a, 8, 1024, 4096); /* 268 MB */
+  CHECK(t != NULL);
+  if (!t) return;
+  Case c = {.a = arena_new(), .t = t};
+  c.d = diags_new(c.a);
+  c.m = ir_parse("model.ir", text, c.d);
+  c.f = module_func(c.m, "main");
+  c.m->symbols.items[0].hint = 1000;
+  c.p = plan_search(c.m, c.f, t, &(PlanOptions){0}, c.d);
+  CHECKF(c.p && c.p->pp == 2 && c.p->micro_batches > 8, "pp %d, %d micro-batches", c.p ? c.p->pp : 0, c.p ? c.p->micro_batches : 0);
+  const PlanKnown *known = NULL;
+  for (int m = 1; c.p && m <= 1000; m += 1 + m / 5) {
+    const Plan *p = plan_search(c.m, c.f, t, &(PlanOptions){.pp = 2, .micro_batches = m, .known = &known}, diags_new(a));
+    CHECKF(!p || (p->micro_batches == m && p->price.time.total >= c.p->lower_bound * (1 - 1e-9)), "%d", m);
+    CHECKF(!p || p->price.time.total >= c.p->price.time.total * (1 - 1e-9), "%d micro-batches take %g s, the plan %g", m, p->price.time.total, c.p->price.time.total);
+  }
+  done(&c);
+  arena_free(a);
+}
+
+/* An alternative costs what a search forced to its degrees finds; axes that nothing can split are refused. */
+static void shown_is_forced(void) {
+  Arena *a = arena_new();
+  const char *text = gpt_text(a, &small);
+  Case c = plan_of(text, "cpux4", (PlanOptions){0});
+  CHECK(c.p && c.p->nalternatives > 1);
+  for (int i = 0; c.p && i < c.p->nalternatives; i++) {
+    const PlanAlternative *x = &c.p->alternatives[i];
+    Case forced = plan_of(text, "cpux4", (PlanOptions){.tp = x->tp, .pp = x->pp, .dp = x->dp, .cp = x->cp, .ep = x->ep, .micro_batches = x->micro_batches});
+    CHECKF(forced.p ? forced.p->price.time.total == x->seconds && forced.p->price.memory.total == x->bytes : isinf(x->seconds), "%d", i);
+    done(&forced);
+  }
+  done(&c);
+  Case idle = plan_of(mlp_text(a, 2, 64, 64), "cpux8", (PlanOptions){.dp = 2, .tp = 2, .cp = 1, .pp = 1});
+  CHECK(!idle.p);
+  done(&idle);
+  Case plain = plan_of(text, "cpux2", (PlanOptions){.micro_batches = 4});
+  CHECK(plain.p && plain.p->micro_batches == 4);
+  done(&plain);
+  arena_free(a);
+}
+
 int main(void) {
   RUN(labels);
   RUN(expert_labels);
@@ -354,5 +404,7 @@ int main(void) {
   RUN(refused);
   RUN(depth);
   RUN(shared_by_layers);
+  RUN(micro_batches);
+  RUN(shown_is_forced);
   return test_summary();
 }

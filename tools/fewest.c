@@ -1,0 +1,55 @@
+/* tools/fewest.c - see fewest.h.
+ *
+ * Tries larger and larger numbers of devices: single ones up to one machine, then whole machines, from the least on which the weights fit.
+ * A plan is looked for, not the best, and not for long; so the number is one that is enough, and the first of those tried.
+ */
+#include "tools/fewest.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "frontend/target.h"
+
+enum { MOST_TRIES = 8 };
+static const double try_seconds = 3;
+
+static bool any_plan(Build *b, const Target *g, double memory_limit) {
+  PlanOptions o = {.memory_limit = memory_limit, .any = true, .effort = try_seconds};
+  return plan_search(b->model.m, b->l1, g, &o, diags_new(b->model.m->arena)) != NULL;
+}
+
+/* The same target with n devices, as it would be written; NULL when there is none. */
+static const Target *with_devices(Tool *t, const Target *g, int n) {
+  const char *end = arena_printf(t->arena, "x%d", g->ranks);
+  size_t length = strlen(g->name), k = strlen(end);
+  bool counted = length > k && strcmp(g->name + length - k, end) == 0;
+  const char *name = arena_printf(t->arena, "%.*sx%d", (int)(counted ? length - k : length), g->name, n);
+  const Target *more = target_find(diags_new(t->arena), t->arena, name);
+  return more ? target_computing_in(t->arena, more, g->compute) : NULL;
+}
+
+void help_fewest(Tool *t, Build *b, const PlanOptions *options, double resident) {
+  const Target *g = b->target;
+  double usable = options->memory_limit > 0 ? options->memory_limit : target_usable(g);
+  bool forced = options->tp || options->pp || options->dp || options->cp || options->ep || options->micro_batches;
+  if (forced && any_plan(b, g, options->memory_limit)) {
+    diag_help(t->diags, "without what is forced there is a plan that fits");
+    return;
+  }
+  if (strcmp(g->device, "cpu") == 0 && options->memory_limit == 0) {
+    if (g->ranks > 1) diag_help(t->diags, "ranks of one machine share its memory: more of them do not help");
+    return;
+  }
+  int tries = 0;
+  for (double n = fmax(g->ranks + 1, ceil(resident / usable)); tries < MOST_TRIES && n < 1e5; tries++, n++) {
+    if (n > g->per_machine) n = ceil(n / g->per_machine) * g->per_machine;
+    const Target *more = with_devices(t, g, (int)n);
+    if (!more) {
+      if (tries == 0) diag_help(t->diags, "weights and state alone need %.0f such devices, which one machine does not have", n);
+      return;
+    }
+    if (!any_plan(b, more, options->memory_limit)) continue;
+    diag_help(t->diags, "the fewest devices on which a plan was found are %d: --target %s", more->ranks, more->name);
+    return;
+  }
+}
