@@ -172,7 +172,7 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
 
 /* One block of queries, and all of them; `stored` matters in loads and stores only. */
 #define ATTENTION(T, stored) \
-  /* One score, for decoding: with few queries the keys are not worth transposing. */ \
+  /* One score, for decoding: with few queries, all of them, the keys are not worth transposing. */ \
   FN float attention_score_##T(const float *q, const stored *key, int64_t k) { \
     float lane[16] = {0}; \
     int64_t i = 0; \
@@ -202,7 +202,7 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
         any |= position[j] < a->length && (!a->causal || position[j] <= first); \
       } \
       if (!any) continue; \
-      if (n < FEW) { \
+      if (a->rows < FEW) { \
         for (int64_t r = 0; r < n; r++) \
           for (int64_t j = 0; j < KEYS; j++) b.p[r][j] = j < keys ? attention_score_##T(b.q + r * a->k, key + (t + j) * a->k, a->k) : 0; \
       } else { \

@@ -166,7 +166,7 @@ static void print_rows(RowPrinter *c) {
 }
 
 static void print_elements(RowPrinter *c) {
-  rp_line(c, "const int64_t n = %s, rows = %s, pieces = (n + %d) / %d;", rp_extent(c, c->p->inner), rp_row_count(c), PIECE - 1, PIECE);
+  rp_line(c, "const int64_t n = %s, rows = %s, pieces = n ? (n + %d) / %d : 1;", rp_extent(c, c->p->inner), rp_row_count(c), PIECE - 1, PIECE);
   print_parallel(c, "rows * n");
   rp_open(c, "for (int64_t piece = 0; piece < rows * pieces; piece++)");
   rp_line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;", PIECE, PIECE, PIECE);

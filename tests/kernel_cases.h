@@ -61,6 +61,7 @@ static void make_cases(void) {
   RUN(attentions);
   RUN(dots);
   RUN(windows);
+  RUN(equal_lines);
   RUN(indexing);
   RUN(pointwise);
   RUN(random_graphs);

@@ -206,6 +206,21 @@ static void windows(void) {
   text_case("pool product", IN("x", "u8[s]") "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0], strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
 }
 
+/* Equal lines of a product give equal bits, whatever their place in a tile: %d is false. */
+#define SAME_AS_FIRST(extents, ones, starts, strides, dims) \
+  "  %f = slice %y {starts=[" starts "], strides=[" strides "]} : f32[" ones "]\n  %g = broadcast %f {dims=[" dims "]} : f32[" extents "]\n  %d = ne %y, %g : bool[" extents "]\n" OUT("d")
+static void equal_lines(void) {
+  text_case("equal queries", IN("x", "f32[20]") IN("k", "f32[1,1,90,20]") IN("v", "f32[1,1,90,40]") "  %q = broadcast %x {dims=[4]} : f32[1,1,1,67,20]\n"
+            "  %i = iota {axis=0, start=0} : i64[67]\n  %j = iota {axis=0, start=0} : i64[90]\n  %n = const {value=90} : i64[]\n"
+            "  %y = attention %q, %k, %v, %i, %j, %n {scale=1.5, causal=0} : f32[1,1,1,67,40]\n"
+            SAME_AS_FIRST("1,1,1,67,40", "1,1,1,1,40", "0, 0, 0, 0, 0", "1, 1, 1, 1, 1", "0, 1, 2, 3, 4"));
+  text_case("equal pixels and channels", IN("x", "f32[700]") IN("z", "f32[700]") "  %a = broadcast %x {dims=[3]} : f32[1,5,7,700]\n  %w = broadcast %z {dims=[2]} : f32[1,1,700,43]\n"
+            "  %y = conv %a, %w {spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]} : f32[1,5,7,43]\n"
+            SAME_AS_FIRST("1,5,7,43", "1,1,1,1", "0, 0, 0, 0", "1, 1, 1, 1", "0, 1, 2, 3"));
+  text_case("equal rows and columns of groups", IN("x", "f32[700]") IN("z", "f32[700]") "  %a = broadcast %x {dims=[1]} : f32[13,700]\n  %w = broadcast %z {dims=[1]} : f32[2,700,77]\n"
+            "  %i = const {value=1} : i64[13]\n  %y = grouped_dot %a, %i, %w {start=0} : f32[13,77]\n" SAME_AS_FIRST("13,77", "1,1", "0, 0", "1, 1", "0, 1"));
+}
+
 static void indexing(void) {
   static const char *const types[] = {"f32", "f64", "bf16", "i8", "u64"};
   for (int i = 0; i < 5; i++) {
