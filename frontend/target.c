@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -67,6 +68,58 @@ static const TopoBlock *builtin(TopoLibrary *l, const char *name) {
   return b ? b : library_find(l, TOPO_machine, name);
 }
 
+/* Letters and digits only, small: "H100-SXM" and "h100 sxm" are alike. */
+static const char *plain(Arena *a, const char *s) {
+  Text t = {.arena = a};
+  for (; *s; s++)
+    if (isalnum((unsigned char)*s)) text_printf(&t, "%c", tolower((unsigned char)*s));
+  return text_str(&t);
+}
+
+/* The device in "8xh100", "4 h100", "h100:8", "h100". */
+static const char *device_in(Arena *a, const char *base) {
+  size_t digits = strspn(base, "0123456789");
+  if (digits && base[digits] && strchr("x* ", base[digits])) base += digits + 1;
+  return plain(a, arena_strndup(a, base, strcspn(base, ":*,")));
+}
+
+static bool digit(char c) { return c >= '0' && c <= '9'; }
+
+/* Has the name the word, with whole numbers?  a10 is not in a100. */
+static bool contains(Arena *a, const char *name, const char *word) {
+  const char *all = plain(a, name);
+  size_t n = strlen(word);
+  for (const char *at = all; (at = strstr(at, word)); at++)
+    if (!(digit(word[n - 1]) && digit(at[n])) && !(digit(*word) && at > all && digit(at[-1]))) return true;
+  return false;
+}
+
+/* The machine has the word in its name (pass 0), or in that of its part only (pass 1). */
+static bool has_word(Arena *a, const TopoBlock *b, const char *word, int pass) {
+  const Target *t = is_target(b) ? target_find(diags_new(a), a, b->name) : NULL;
+  if (!t || strcmp(t->device, "cpu") == 0) return false;
+  bool named = contains(a, b->name, word);
+  return pass == 0 ? named : !named && t->part && contains(a, t->part, word);
+}
+
+/* A device was named where a machine is wanted. */
+static bool suggest_machines(Diags *d, TopoLibrary *l, const char *word) {
+  enum { MOST = 6 };
+  Text list = {.arena = d->arena};
+  const char *first = NULL;
+  int n = 0;
+  for (int pass = 0; strlen(word) >= 2 && pass < 2; pass++)
+    for (int i = 0; i < l->nbuiltin; i++)
+      for (const TopoBlock *b = l->builtin[i].first; b; b = b->next) {
+        if (!has_word(d->arena, b, word, pass)) continue;
+        if (n++ == 0) first = b->name;
+        if (n <= MOST) text_printf(&list, "%s%s", n > 1 ? ", " : "", b->name);
+      }
+  if (n) diag_help(d, "a target is a machine; these have it: %s%s", text_str(&list), n > MOST ? ", ..." : "");
+  if (n) diag_help(d, "%sxN takes N of its devices, as in --target %sx1", first, first);
+  return n > 0;
+}
+
 static bool unknown(Diags *d, TopoLibrary *l, const char *name, const char *base) {
   Nearest near = nearest_to(base);
   library_parse_all(l);
@@ -74,6 +127,7 @@ static bool unknown(Diags *d, TopoLibrary *l, const char *name, const char *base
     for (const TopoBlock *b = l->builtin[i].first; b; b = b->next)
       if (is_target(b)) nearest_try(&near, b->name);
   diag_error(d, DIAG_target_name, (Loc){0}, "there is no target '%s'", name);
+  if (suggest_machines(d, l, device_in(d->arena, base))) return false;
   if (near.best) diag_help(d, "the nearest name is '%s'; `apc targets` lists all, and a file must end in .topo", near.best);
   else diag_help(d, "`apc targets` lists all, and a file must end in .topo");
   return false;

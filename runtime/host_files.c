@@ -31,7 +31,13 @@ static ApcStatus files_end(ApcModel *m, Files f, const char *path, ApcStatus sta
   return status;
 }
 
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), k = strlen(end);
+  return n > k && strcmp(s + n - k, end) == 0;
+}
+
 static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
+  if (ends_with(path, ".npz")) return host_error(m, RT_USAGE, "%s is an archive of tensors, an input is one (.npy): --inputs %s gives inputs those of their names", path, path);
   Files f = files_begin();
   Tensor t;
   ApcStatus status = APC_OK;
@@ -54,6 +60,7 @@ ApcStatus apc_bind_input_text(ApcModel *m, const char *name, const char *text) {
   if (strcmp(text, "zeros") == 0) return host_bind(m, name, (Bound){.kind = BOUND_ZEROS});
   if (strcmp(text, "random") == 0) return bind_random(m, name, NULL);
   if (strncmp(text, "random:", 7) == 0) return bind_random(m, name, text + 7);
+  if (ends_with(text, ".npy")) return host_error(m, RT_USAGE, "input '%s': a file's name follows '@': --input %s=@%s", name, name, text);
   return host_error(m, RT_USAGE, "input '%s': '%s' is neither @FILE.npy nor random[:SEED] nor zeros", name, text);
 }
 
@@ -83,6 +90,7 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
 
 ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  if (ends_with(path, ".npy")) return host_error(m, RT_USAGE, "%s is one tensor, inputs by name are an archive (.npz): --input NAME=@%s gives it to one", path, path);
   Files f = files_begin();
   Npz *z = npz_open(f.diags, path);
   ApcStatus status = APC_OK;

@@ -70,9 +70,20 @@ static bool check_outputs(Tool *t, const Func *f) {
 
 /* ---- start and end */
 
+/* An archive under the name of a tensor would be found out much later. */
+static bool check_archive(Tool *t) {
+  const char *path = option_text(&t->options, OPT_outputs);
+  size_t n = path ? strlen(path) : 0;
+  if (n < 5 || strcmp(path + n - 4, ".npy") != 0) return true;
+  diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--outputs writes an archive of all outputs (.npz), not '%s'", path);
+  diag_help(t->diags, "one output goes to a file of its own: --output NAME=@%s", path);
+  return false;
+}
+
 static int start(Tool *t, Running *r) {
   const char *model = t->options.args.items[0];
   EmitList forms;
+  if (!check_archive(t)) return EXIT_USAGE;
   if (!emit_list(t, model_name(t->arena, model), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   int code = EXIT_OK;

@@ -229,9 +229,9 @@ void docs_apc_opt_1(void) {
 
 /* ---- apc-model.1 */
 
-typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
+typedef enum Mode { NO, NEEDS, MAY } Mode;
 
-static void model_option(const char *name, const char *argument, Mode mode, const char *help) {
+static void model_option(const char *name, const char *argument, Mode mode, DiagCode later, const char *help) {
   puts(".TP");
   fputs("\\fB\\-\\-", stdout);
   say(name);
@@ -243,7 +243,7 @@ static void model_option(const char *name, const char *argument, Mode mode, cons
   }
   putchar('\n');
   say(help);
-  puts(mode == LATER ? ". Not supported yet." : ".");
+  puts(later ? ". Not built yet." : ".");
 }
 
 void docs_apc_model_1(void) {
@@ -259,7 +259,8 @@ void docs_apc_model_1(void) {
   line("A compiled model holds its weights, the code of every rank, and the runtime. Alone it starts its own ranks, gives them the inputs,");
   line("and prints or writes the outputs. An input that is not given is an error, except with --bench.");
   section("OPTIONS");
-#define OPTION(name, argument, mode, help) model_option(#name, argument, mode, help);
+#define DIAG_none DIAG_NONE
+#define OPTION(name, argument, mode, later, help) model_option(#name, argument, mode, DIAG_##later, help);
 #include "runtime/stub/options.def"
 #undef OPTION
   section("EXIT STATUS");

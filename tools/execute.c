@@ -109,7 +109,21 @@ static bool give(const Inputs *in, const char *name, const Tensor *x) {
   return copy_tensor(x, to) || diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
 }
 
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), k = strlen(end);
+  return n > k && strcmp(s + n - k, end) == 0;
+}
+
+/* One tensor where an archive is wanted. */
+static bool refuse_npy(const Inputs *in, const char *path) {
+  const char *name = in->list->n == 1 ? in->list->items[0].name : "NAME";
+  diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--inputs takes an archive of tensors (.npz); '%s' is one tensor", path);
+  diag_help(in->t->diags, "give it to an input: --input %s=@%s", name, path);
+  return false;
+}
+
 static bool read_archive(const Inputs *in, const char *path) {
+  if (ends_with(path, ".npy")) return refuse_npy(in, path);
   Npz *z = npz_open(in->t->diags, path);
   bool ok = z != NULL;
   for (size_t i = 0; ok && i < z->n; i++) {
@@ -150,6 +164,11 @@ static bool split_input(const Inputs *in, const char *text, const char **name, c
 
 static bool read_file(const Inputs *in, const char *name, const char *path) {
   Tensor x;
+  if (ends_with(path, ".npz")) {
+    diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input takes one tensor (.npy); '%s' is an archive", path);
+    diag_help(in->t->diags, "--inputs %s gives inputs the tensors of their names", path);
+    return false;
+  }
   if (!npy_read(in->t->diags, path, &x)) return false;
   bool ok = give(in, name, &x);
   tensor_free(&x);

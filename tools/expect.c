@@ -2,11 +2,18 @@
 #include "tools/expect.h"
 
 #include <math.h>
+#include <string.h>
 
 bool expect_open(Tool *t, Npz **out) {
   const char *path = option_text(&t->options, OPT_expect);
   *out = NULL;
   if (!path) return true;
+  size_t n = strlen(path);
+  if (n > 4 && strcmp(path + n - 4, ".npy") == 0) {
+    diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect takes an archive of tensors by the names of outputs (.npz); '%s' is one tensor", path);
+    diag_help(t->diags, "numpy.savez('expected.npz', NAME=numpy.load('%s')) makes one", path);
+    return false;
+  }
   *out = npz_open(t->diags, path);
   if (!*out) return false;
   return (*out)->n > 0 || diag_error(t->diags, DIAG_npz, (Loc){.file = path}, "--expect: the file has no tensors, so there is nothing to compare with");

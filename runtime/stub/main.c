@@ -17,21 +17,37 @@
 #include "base/standard.h"
 #include "runtime/apc_runtime.h"
 
-typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
+typedef enum Mode { NO, NEEDS, MAY } Mode;
 
 typedef enum OptionId {
-#define OPTION(name, argument, mode, help) OPT_##name,
+#define OPTION(name, argument, mode, later, help) OPT_##name,
 #include "runtime/stub/options.def"
 #undef OPTION
   OPT_COUNT
 } OptionId;
 
+/* The codes of diagnostics alone, not their texts: `apc explain` has those. */
+typedef enum LaterCode {
+  CODE_none,
+#define DIAG(name, code, brief, text) CODE_##name,
+#include "base/diag.def"
+#undef DIAG
+} LaterCode;
+
+static const char *const codes[] = {
+    "",
+#define DIAG(name, code, brief, text) code,
+#include "base/diag.def"
+#undef DIAG
+};
+
 static const struct {
   const char *name, *argument;
   Mode mode;
+  LaterCode later;
   const char *help;
 } options[] = {
-#define OPTION(name, argument, mode, help) {#name, argument, mode, help},
+#define OPTION(name, argument, mode, later, help) {#name, argument, mode, CODE_##later, help},
 #include "runtime/stub/options.def"
 #undef OPTION
 };
@@ -68,8 +84,9 @@ static void print_help(FILE *out) {
   for (int i = 0; i < OPT_COUNT; i++) {
     char left[64];
     const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
+    if (options[i].later && (i == 0 || !options[i - 1].later)) fputs("not built yet:\n", out);
     snprintf(left, sizeof left, "--%s%s%s%s", options[i].name, open, options[i].argument, options[i].mode == MAY ? "]" : "");
-    fprintf(out, "  %-30s %s%s\n", left, options[i].help, options[i].mode == LATER ? " (not supported yet)" : "");
+    fprintf(out, "  %-30s %s\n", left, options[i].help);
   }
 }
 
@@ -90,6 +107,12 @@ static int unknown_option(const char *arg) {
   return fail(APC_USAGE, "there is no option %s; did you mean --%s?", arg, options[best].name);
 }
 
+static int fail_later(OptionId id) {
+  const char *code = codes[options[id].later];
+  fprintf(stderr, "error[%s]: --%s is not built yet\nhelp: `apc explain %s` says what to do instead\n", code, options[id].name, code);
+  return APC_UNSUPPORTED;
+}
+
 /* Takes argv[*i] and perhaps the next one. */
 static int take(int argc, char **argv, int *i, Line *line) {
   const char *arg = argv[*i], *equals = strchr(arg, '=');
@@ -98,7 +121,7 @@ static int take(int argc, char **argv, int *i, Line *line) {
     if (n != strlen(options[k].name) + 2 || strncmp(arg, "--", 2) != 0 || strncmp(arg + 2, options[k].name, n - 2) != 0)
       continue;
     Given g = {(OptionId)k, equals ? equals + 1 : NULL};
-    if (options[k].mode == LATER) return fail(APC_UNSUPPORTED, "--%s is not supported yet", options[k].name);
+    if (options[k].later) return fail_later((OptionId)k);
     if (options[k].mode == NO && equals) return fail(APC_USAGE, "--%s takes no value", options[k].name);
     if (options[k].mode == NEEDS && !equals) {
       if (*i + 1 >= argc) return fail(APC_USAGE, "--%s needs a value: %s", options[k].name, options[k].argument);

@@ -195,9 +195,22 @@ expect 2 "option '--dim' needs a value: NAME=N; '--tp' is an option" "$apc" plan
 # their neutral values are not refused
 expect 0 "" "$apc" plan "$mlp" $small -q --zero 0 --recompute none --dtype f32 --objective latency --tp auto --micro-batches auto
 
+# what was meant: a device for a machine, files of the other kind
+machine() { expect 1 "error[APC0502]: there is no target '$1'" "$apc" plan "$mlp" --target "$1"; expect_err "$2"; no_out; }
+machine h100 "these have it: dgx-h100, aws-p5.48xlarge"; expect_err "dgx-h100xN takes N of its devices"
+machine H100x8 "dgx-h100"; machine 8xh100 "dgx-h100"; machine h100:4 "dgx-h100"; machine A100-80GB "dgx-a100-80gb"; machine 4090 "rtx4090-x4"; machine V100 "aws-p3.16xlarge"
+machine xyz "lists all"; machine dgx-h10 "dgx-h100"
+for command in run verify bench; do
+  expect 2 "'x.npy' is one tensor" "$apc" $command "$mlp" $small --inputs x.npy; expect_err "--input x=@x.npy"
+  expect 2 "'x.npz' is an archive" "$apc" $command "$mlp" $small --input x=@x.npz; expect_err "--inputs x.npz"
+  expect 2 "--input x=x.npy: the value is @FILE.npy" "$apc" $command "$mlp" $small --input x=x.npy; expect_err "--input x=@x.npy"
+  expect 2 "'x.npy' is one tensor" "$apc" $command "$mlp" $small --expect x.npy
+done
+expect 2 "not 'y.npy'" "$apc" run "$mlp" $small --outputs y.npy; expect_err "--output NAME=@y.npy"
+
 # manners: colour only on request, none with NO_COLOR
 expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 318
+summary 373

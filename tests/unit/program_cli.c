@@ -141,10 +141,18 @@ static void errors_have_codes(void) {
   RUNS("--input x=zeros --ranks 3", 2, "this program was compiled for 2");
   RUNS("--input x=zeros --dim batch=101", 1, "batch is 101, but this program was compiled for batch from 0 to 100");
   RUNS("--input x=zeros --entry decode", 2, "there is no entry 'decode'");
+  RUNS("--inputs x.npy", 2, "x.npy is one tensor, inputs by name are an archive (.npz): --input NAME=@x.npy gives it to one");
+  RUNS("--input @x.npz", 2, "--inputs x.npz gives inputs those of their names");
+  RUNS("--input x.npy", 2, "a file's name follows '@': --input x=@x.npy");
   RUNS("--input @/nowhere/x.npy", 1, "/nowhere/x.npy: cannot read the file: No such file");
   RUNS("--input x=zeros --output y=@/nowhere/y.npy", 1, "/nowhere/y.npy: cannot write the file");
-  RUNS("--trace t.json --input x=zeros", 5, "--trace is not supported yet");
-  RUNS("--steps 3", 5, "--steps is not supported yet");
+  static const char *const later[][2] = {{"--profile", "APC0634"}, {"--trace t.json", "APC0635"}, {"--insecure", "APC0636"}, {"--json", "APC0637"},
+                                         {"--steps 3", "APC0620"}, {"--data x=@x.npy", "APC0620"}, {"--shuffle none", "APC0620"}, {"--checkpoint c", "APC0620"},
+                                         {"--every 5", "APC0620"}, {"--resume c", "APC0620"}, {"--save w.safetensors", "APC0620"}};
+  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+    RUNS(later[i][0], 5, later[i][1]);
+    CHECK(strstr(errors, "is not built yet") != NULL);
+  }
   write_npy("x.npy", 666, 5);
   RUNS(with_files("--input @%s/x.npy"), 6, "rank 1 was killed by signal 9");
   write_npy("x.npy", 777, 5);
