@@ -67,6 +67,7 @@ int cmd_targets(Tool *t) {
     nearest_try(&near, "show");
     nearest_try(&near, "check");
     if (near.best) diag_help(t->diags, "the nearest is '%s'", near.best);
+    else diag_help(t->diags, "`apc targets` alone lists them");
     return EXIT_USAGE;
   }
   if (!tool_args(t, 2, 2)) return EXIT_USAGE;

@@ -11,6 +11,7 @@
 #include "ir/opaque.h"
 #include "passes/bind.h"
 #include "passes/pipeline.h"
+#include "runtime/artifact.h"
 #include "tools/ir_file.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
@@ -213,10 +214,19 @@ static bool load_text(Tool *t, Model *model) {
   return model->m != NULL;
 }
 
+static bool is_program(const char *path) {
+  Artifact artifact;
+  RtError error = {0};
+  bool is = artifact_open(path, path, &artifact, &error) == RT_OK;
+  if (is) artifact_close(&artifact);
+  return is;
+}
+
 static bool load_file(Tool *t, Model *model) {
   if (model->kind == MODEL_NONE) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "the ending does not say what kind of model this is");
     diag_help(t->diags, "models end in .onnx, .apc or .ir");
+    if (is_program(model->path)) diag_help(t->diags, "this is a compiled program, which runs by itself: %s%s --help", strchr(model->path, '/') ? "" : "./", model->path);
     return false;
   }
   if (model->kind != MODEL_APC && option_given(&t->options, OPT_define))

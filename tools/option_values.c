@@ -192,11 +192,24 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   }
 }
 
+/* What the letter in the table stands for. */
+static const char *form_text(OptionKind kind) {
+  switch (kind) {
+    case OK_WHOLE: return ", a whole number from 0";
+    case OK_COUNT: return ", a whole number from 1";
+    case OK_COUNT_AUTO: return ", a whole number from 1 or the word auto";
+    case OK_REAL: return ", a number from 0";
+    case OK_SIZE: return ", as in 72GiB, 16GB or 512MiB";
+    case OK_TIME: return "a time like 60s, 500ms or 2m";
+    default: return "";
+  }
+}
+
 bool option_value_check(Diags *d, OptionId option, const char *value) {
   const OptionRow *row = &option_rows[option];
   if (!form_holds(d->arena, row->kind, value))
-    return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s, not '%s'", row->flag,
-                      row->kind == OK_TIME ? "a time like 60s, 500ms or 2m" : row->argument, value);
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s%s, not '%s'", row->flag, row->kind == OK_TIME ? "" : row->argument,
+                      form_text(row->kind), value);
   if (row->kind == OK_CHOICE || row->kind == OK_CHOICE_MAYBE) return check_word(d, option, value, strlen(value));
   if (row->kind == OK_EMIT) return each_kind(d, option, value, check_kind);
   return true;

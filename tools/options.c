@@ -179,6 +179,11 @@ static bool check_command_typo(const Options *o, Diags *d) {
   if (strpbrk(word, "./")) return true;
   Nearest near = nearest_to(word);
   for (int c = 1; c < CMD_COUNT; c++) nearest_try(&near, command_rows[c].name);
+  if (strcmp(word, "help") == 0 || strcmp(word, "version") == 0) {
+    diag_error(d, DIAG_usage_command, (Loc){0}, "'%s' is no command but an option: apc --%s", word, word);
+    if (*word == 'h') diag_help(d, "`apc COMMAND --help` lists the options of a command");
+    return false;
+  }
   diag_error(d, DIAG_usage_command, (Loc){0}, "'%s' is neither a command nor a model (.onnx, .apc, .ir)", word);
   if (near.best) diag_help(d, "the nearest command is '%s'", near.best);
   else diag_help(d, "`apc --help` lists the commands");
@@ -192,6 +197,7 @@ bool options_read(Options *o, int argc, char **argv, Diags *d) {
   if (option_given(o, OPT_help)) return true; /* whatever else the line says */
   if (!o->command) {
     if (ok) diag_error(d, DIAG_usage_argument, (Loc){0}, "no model and no command given");
+    if (ok) diag_help(d, "usage: apc MODEL [options], or apc COMMAND ...; `apc --help` lists the commands");
     return false;
   }
   ok = ok && check_command_typo(o, d);

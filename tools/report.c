@@ -174,6 +174,6 @@ bool tool_args(Tool *t, size_t lo, size_t hi) {
     diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` got an argument too many: '%s'", c->name, t->options.args.items[hi]);
   else
     diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` needs %s", c->name, c->arguments);
-  diag_help(t->diags, "usage: apc %s %s [options]", c->name, c->arguments);
+  diag_help(t->diags, "usage: apc %s %s%s[options]", c->name, c->arguments, *c->arguments ? " " : "");
   return false;
 }

@@ -208,9 +208,20 @@ for command in run verify bench; do
 done
 expect 2 "not 'y.npy'" "$apc" run "$mlp" $small --outputs y.npy; expect_err "--output NAME=@y.npy"
 
+# what a newcomer types
+expect 2 "'help' is no command but an option: apc --help" "$apc" help plan
+expect 2 "apc --version" "$apc" version
+expect 2 "usage: apc MODEL" "$apc" --target cpu
+expect 2 "usage: apc doctor [options]" "$apc" doctor extra
+expect 2 "alone lists them" "$apc" targets list
+expect 2 "takes N, a whole number from 1, not '0'" "$apc" bench "$mlp" --runs 0
+expect 2 "takes R, a number from 0, not 'x'" "$apc" run "$mlp" --rtol x
+expect 0 "" "$apc" "$mlp" $small -q -o prog
+expect 1 "this is a compiled program, which runs by itself: ./prog --help" "$apc" run prog
+
 # manners: colour only on request, none with NO_COLOR
 expect 2 "" "$apc" plan --color=always; expect_err $'\033['
 expect 2 "" "$apc" plan; check "colour without a terminal" bash -c '! grep -q "$(printf "\033")" err'
 expect 0 "" "$apc" plan "$mlp" $small -q; no_err
 expect 0 "Planning" "$apc" plan "$mlp" $small
-summary 373
+summary 382
