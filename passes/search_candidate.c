@@ -9,7 +9,7 @@
 #include "passes/search_report.h"
 #include "passes/search_stage.h"
 
-enum { MAX_ROUNDS = 5, SET_CAP = 64 };
+enum { MAX_ROUNDS = 5, SET_CAP = 64, SMALL_SETS = 32 };
 
 /* Beyond these the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;
@@ -188,7 +188,8 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
   double bound = 0, found;
   for (int i = small_first ? 0 : 1; i < 2; i++) {
     GraphInput step = *in;
-    if (i == 0) step.fan_out_cap = small_fan_out;
+    if (i == 0) step.fan_out_cap = small_fan_out, step.set_cap = SMALL_SETS;
+    step.settle = i == 1;
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
     if (exact || s->watch.expired || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;

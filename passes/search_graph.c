@@ -446,7 +446,7 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     return NULL;
   }
   g->problem = (SolveProblem){.nvars = (int)g->sizes.n, .domain = g->sizes.items, .time = g->times.items, .memory = g->memories.items,
-                              .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap,
+                              .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap, .settle = in->settle,
                               .frontier_cap = in->frontier_cap, .stop_above = in->prune_above, .watch = in->watch};
   return g;
 }

@@ -35,6 +35,7 @@ typedef struct GraphInput {
   int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh has */
   double memory_limit;     /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
+  bool settle;             /* see SolveProblem */
   double fan_out_cap;      /* a value's conversions are one table up to so many entries */
   int set_cap;             /* values of a variable for a set of layouts */
   double prune_above;      /* give up when the cheapest strategies alone cost more */

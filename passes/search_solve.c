@@ -313,7 +313,7 @@ static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *
   start = watch_processor();
   solve_into(s, order);
   r->sum_seconds += watch_processor() - start;
-  if (s->program->split && !r->exact && !above(p, r->lower_bound) && !out_of_time(p)) {
+  if (p->settle && s->program->split && !r->exact && !above(p, r->lower_bound) && !out_of_time(p)) {
     start = watch_processor();
     Program *larger = compile_within(p, order, 10 * p->table_cap, budget, false, &programs[1]);
     r->order_seconds += watch_processor() - start;

@@ -37,6 +37,7 @@ typedef struct SolveProblem {
   double memory_weight;         /* seconds per byte to try first when memory is limited; 0: no idea */
   double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY: never */
   double table_cap;             /* most sums computed for one bucket */
+  bool settle;                  /* larger buckets where splitting left it open whether the bound can be reached */
   double frontier_cap;          /* most frontier points kept; 32 times that many are formed at most */
   struct SearchWatch *watch;    /* when its time is over, what is known by then is the result; NULL: nobody watches */
 } SolveProblem;

@@ -296,7 +296,7 @@ static void show(Brute *b, const Strategy *strategies) {
 
 static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, CostModel *cost, double limit, double cap, bool relax, Strategy *strategies,
                            bool *exact) {
-  GraphInput in = {.m = m, .f = f, .rules = rules, .labels = labels, .shape = shape_of(m, f, rules, labels, loop_costs(m->arena, cost, f)), .cost = cost, .repeat = 1, .memory_limit = limit, .table_cap = cap, .fan_out_cap = cap / 64, .set_cap = cap < 1000 ? 8 : 512, .frontier_cap = cap, .prune_above = INFINITY, .relax = relax};
+  GraphInput in = {.m = m, .f = f, .rules = rules, .labels = labels, .shape = shape_of(m, f, rules, labels, loop_costs(m->arena, cost, f)), .cost = cost, .repeat = 1, .memory_limit = limit, .table_cap = cap, .settle = relax, .fan_out_cap = cap / 64, .set_cap = cap < 1000 ? 8 : 512, .frontier_cap = cap, .prune_above = INFINITY, .relax = relax};
   for (int i = 0; i < m->mesh.naxes; i++) in.uses[i].labels = ~0u;
   const char *why = NULL;
   Graph *g = graph_new(&in, &why);

@@ -45,7 +45,7 @@ static Problem *problem_new(void) {
   Arena *a = arena_new();
   Problem *x = ARENA_NEW(a, Problem);
   x->arena = a;
-  x->p = (SolveProblem){.domain = x->domain, .time = x->time, .memory = x->memory, .factors = x->factors, .memory_limit = INFINITY, .table_cap = 1e6, .frontier_cap = 1e5};
+  x->p = (SolveProblem){.domain = x->domain, .time = x->time, .memory = x->memory, .factors = x->factors, .memory_limit = INFINITY, .table_cap = 1e6, .settle = true, .frontier_cap = 1e5};
   return x;
 }
 
