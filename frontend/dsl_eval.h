@@ -139,6 +139,7 @@ DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a);
 DslValue dsl_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b);
 /* The tensor for a value: tensors stay as they are, numbers become constants of the type `like`. */
 Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like);
+Val dsl_whole_number(Eval *ev, Node *n, const Expr *e, const Type *type); /* of an integer type; 0 after reporting that it does not fit */
 /* A binary operation of the IR over tensors and numbers, at least one of them a tensor. */
 DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b);
 bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */

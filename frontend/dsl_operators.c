@@ -1,4 +1,5 @@
 /* frontend/dsl_operators.c - operators on numbers, sizes, strings, lists and tensors. */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -126,6 +127,19 @@ static DslValue binary_lists(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue 
 
 /* ---- tensors */
 
+/* A whole number everywhere: a double holds those up to 2^53, a size the others of 64 bits. */
+Val dsl_whole_number(Eval *ev, Node *n, const Expr *e, const Type *type) {
+  int64_t v, bits = 8 * (int64_t)dtype_bytes(type->dtype);
+  bool is_signed = dtype_class(type->dtype) == DTC_I;
+  if (!ex_get_const(e, &v)) return build_size(&ev->b, type, e);
+  int64_t high = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - is_signed)) - 1, low = is_signed ? -high - 1 : 0;
+  if (v < low || v > high) {
+    dsl_fail(ev, n, DIAG_dsl_type, "%" PRId64 " does not fit %s", v, dtype_name(type->dtype));
+    return 0;
+  }
+  return v >= -(INT64_C(1) << 53) && v <= INT64_C(1) << 53 ? build_splat(&ev->b, type, (double)v) : build_size(&ev->b, type, e);
+}
+
 Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like) {
   if (v.kind == V_TENSOR) return v.u.t;
   DType dtype = like->dtype;
@@ -135,6 +149,7 @@ Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like) {
     dsl_fail(ev, n, DIAG_dsl_type, "%s cannot be used with a tensor of %s", what, dtype_name(dtype));
     return 0;
   }
+  if (v.kind == V_INT && !dtype_is_float(dtype)) return dsl_whole_number(ev, n, v.u.e, like);
   if (!dsl_value_number(v, &number)) return build_size(&ev->b, like, v.u.e);
   if (!dtype_is_float(dtype) && !(number == floor(number) && fabs(number) <= 0x1p53)) {
     dsl_fail(ev, n, DIAG_dsl_type, "the number %g cannot be used with a tensor of %s; cast(x, f32) makes it decimal",

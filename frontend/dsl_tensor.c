@@ -18,6 +18,7 @@ DslValue dsl_fn_fill(Args *a) {
   double number;
   if (!dsl_arg_type(a, 0, &t)) return value_error();
   dsl_begin(a->ev, a->call);
+  if (a->v[1].kind == V_INT && t->dtype != DT_bool && !dtype_is_float(t->dtype)) return built(a, dsl_whole_number(a->ev, a->at[1], a->v[1].u.e, t));
   if (a->v[1].kind == V_INT && !dsl_value_number(a->v[1], &number))
     return built(a, build_size(&a->ev->b, t, a->v[1].u.e));
   if (!dsl_arg_number(a, 1, 0, &number)) return value_error();

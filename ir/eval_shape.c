@@ -22,8 +22,8 @@ bool eval_const(Eval *e) {
 }
 
 bool eval_size(Eval *e) {
-  int64_t v;
-  if (!eval_expr(e, op_expr(e->op, AT_expr), &v)) return false;
+  int64_t v; /* an element, not an index: it may be any number of 64 bits */
+  if (!ex_eval(op_expr(e->op, AT_expr), e->run->symbols[e->rank], &v)) return eval_fail(e, "the expression has no value here (overflow or division by zero)");
   cells_fill(e->out, cell_of_int(e->run->modp, e->out->dtype, v));
   return true;
 }
