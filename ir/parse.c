@@ -4,6 +4,7 @@
  * In: a whole file.  Out: a new module, or diagnostics with line and column.  The first error ends the parse (the text is
  * made by tools; one precise message is enough).  Types and operands are checked by infer_type through build_op.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "ir/parse_internal.h"
@@ -233,8 +234,15 @@ static void function(Parser *p) {
 
 /* ---- the top level */
 
+/* Some size is legal.  A hint that is none is refused by whoever goes by it. */
+static void check_symbol(Parser *p, const char *start, const Symbol *s) {
+  int64_t last = s->max / s->multiple * s->multiple; /* min may be near the end of an int64 */
+  if (s->max && s->max < s->min) parse_fail(p, start, "symbol %s: min %" PRId64 " is above max %" PRId64, s->name, s->min, s->max);
+  if (s->max && last < s->min) parse_fail(p, start, "symbol %s: no multiple of %" PRId64 " lies between %" PRId64 " and %" PRId64, s->name, s->multiple, s->min, s->max);
+}
+
 static void symbol(Parser *p) {
-  const char *start = p->at, *name = parse_word(p, "a symbol name");
+  const char *const begin = p->at, *start = begin, *name = parse_word(p, "a symbol name");
   if (*name >= '0' && *name <= '9') parse_fail(p, start, "a symbol must not start with a digit");
   if (module_symbol_find(p->m, name) >= 0) parse_fail(p, start, "symbol %s twice", name);
   if (p->m->symbols.n >= MAX_NAMES) parse_fail(p, start, "more than %d symbols", MAX_NAMES);
@@ -243,11 +251,12 @@ static void symbol(Parser *p) {
   for (;;) {
     int64_t *field = parse_accept_word(p, "min") ? &s->min : parse_accept_word(p, "max") ? &s->max
                    : parse_accept_word(p, "multiple") ? &s->multiple : parse_accept_word(p, "hint") ? &s->hint : NULL;
-    if (!field) return;
+    if (!field) break;
     start = p->at;
     *field = parse_integer(p, "a number");
     if (*field < (field == &s->multiple ? 1 : 0)) parse_fail(p, start, "out of range");
   }
+  check_symbol(p, begin, s);
 }
 
 /* Once: what is read before another one may name axes of the first. */

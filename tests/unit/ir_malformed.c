@@ -19,6 +19,8 @@ static const Bad bad[] = {
     {HEAD "nonsense\n", 2, 1, "expected symbol, mesh, blob, param, state or func"},
     {HEAD "symbol n\nsymbol n\n", 3, 8, "symbol n twice"},
     {HEAD "symbol 1n\n", 2, 8, "a symbol must not start with a digit"},
+    {HEAD "symbol b min 5 max 2\n", 2, 8, "symbol b: min 5 is above max 2"},
+    {HEAD "symbol b min 5 max 7 multiple 4\n", 2, 8, "symbol b: no multiple of 4 lies between 5 and 7"},
     {HEAD "mesh [x=0]\n", 2, 7, "axis size 0"},
     {HEAD "mesh [x=2]\nmesh []\n", 3, 6, "a second mesh"},
     {HEAD "mesh [x=2, x=2]\n", 2, 12, "bad or repeated axis name x"},
