@@ -312,6 +312,15 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
+/* floor((floor(x / a) + c) / b) = floor((x + a*c) / (a*b)). */
+static const Expr *floor_of(Module *m, const Expr *e, int64_t b) {
+  const Expr *inner = e->kind == EX_ADD && e->n == 1 ? e->args[0] : e;
+  int64_t a, both, shift, c = e->kind == EX_ADD ? e->value : 0;
+  bool nested = inner->kind == EX_DIV && ex_get_const(inner->args[1], &a) && !__builtin_mul_overflow(a, b, &both) && !__builtin_mul_overflow(a, c, &shift);
+  if (nested) return ex_div(m, ex_addi(m, inner->args[0], shift), ex_const(m, both));
+  return intern(m, EX_DIV, 0, 2, (const Expr *[]){e, ex_const(m, b)});
+}
+
 /* floor((b*x + r) / b) = x + floor(r / b): splits the divisible terms off, then cancels a common factor. */
 static const Expr *div_by_const(Module *m, const Expr *a, int64_t b) {
   Term terms[MAX_TERMS + 1], whole[MAX_TERMS + 1], rest[MAX_TERMS + 1];
@@ -338,11 +347,10 @@ static const Expr *div_by_const(Module *m, const Expr *a, int64_t b) {
     Poly again = poly_new(terms);
     for (int i = 0; i < r.n; i++) poly_add_term(m, &again, &r.terms[i]);
     const Expr *y = poly_expr(m, &again);
-    const Expr *d = b == common ? y : intern(m, EX_DIV, 0, 2, (const Expr *[]){y, ex_const(m, b / common)});
+    const Expr *d = b == common ? y : floor_of(m, y, b / common);
     return ex_add(m, poly_expr(m, &w), d);
   }
-  const Expr *args[2] = {poly_expr(m, &r), ex_const(m, b)};
-  return ex_add(m, poly_expr(m, &w), intern(m, EX_DIV, 0, 2, args));
+  return ex_add(m, poly_expr(m, &w), floor_of(m, poly_expr(m, &r), b));
 }
 
 const Expr *ex_div(Module *m, const Expr *a, const Expr *b) {

@@ -70,6 +70,8 @@ static void expressions(void) {
   CHECK_STR(shown(a, m, ex_min(m, ex_addi(m, b, 2), ex_min(m, b, s))), "min(b, s)");
   CHECK_STR(shown(a, m, ex_sub(m, ex_const(m, 3), ex_mul(m, b, ex_addi(m, s, -2)))), "-b*s + 2*b + 3");
   CHECK_STR(shown(a, m, ex_div(m, ex_addi(m, ex_muli(m, b, -4), 3), ex_const(m, 8))), "(-b) div 2");
+  CHECK_STR(shown(a, m, ex_div(m, ex_addi(m, ex_div(m, b, ex_const(m, 5)), 3), ex_const(m, 2))), "(b + 5) div 10 + 1");
+  CHECK(ex_div(m, ex_div(m, b, ex_const(m, 5)), ex_const(m, 2)) == ex_div(m, b, ex_const(m, 10)));
   CHECK(!m->expr_fault);
   module_free(m);
   arena_free(a);
@@ -111,13 +113,13 @@ static void hostile_sizes(void) {
   module_free(m);
 }
 
-/* (n + 1) div 2, again and again, is deep; n div 3 + n div 5 doubles what its tree has.  Both end at a limit, and what is below it is
+/* (2*n + 1) div 3, again and again, is deep; n div 3 + n div 5 doubles what its tree has.  Both end at a limit, and what is below it is
  * printed, read and walked. */
 static void large_sizes(void) {
   Arena *a = arena_new();
   Module *m = module_new();
   const Expr *n = ex_sym(m, module_symbol(m, "n")), *deep = n, *wide = n;
-  for (int i = 0; !m->expr_fault && i < MAX_EXPR_DEPTH; i++) deep = ex_div(m, ex_addi(m, deep, 1), ex_const(m, 2));
+  for (int i = 0; !m->expr_fault && i < MAX_EXPR_DEPTH; i++) deep = ex_div(m, ex_addi(m, ex_muli(m, deep, 2), 1), ex_const(m, 3));
   faults(m, "a size is nested too deeply", deep);
   for (int i = 0; !m->expr_fault && i < 60; i++) wide = ex_add(m, ex_div(m, wide, ex_const(m, 3)), ex_div(m, wide, ex_const(m, 5)));
   CHECK(m->expr_fault && strcmp(m->expr_fault, "a size has too many terms") == 0);
@@ -125,7 +127,7 @@ static void large_sizes(void) {
 
   Diags *d = diags_new(a);
   deep = wide = n;
-  while (deep->depth + 2 <= MAX_EXPR_DEPTH) deep = ex_div(m, ex_addi(m, deep, 1), ex_const(m, 2));
+  while (deep->depth + 2 <= MAX_EXPR_DEPTH) deep = ex_div(m, ex_addi(m, ex_muli(m, deep, 2), 1), ex_const(m, 3));
   while (2 * wide->size + 5 <= MAX_EXPR_SIZE) wide = ex_add(m, ex_div(m, wide, ex_const(m, 3)), ex_div(m, wide, ex_const(m, 5)));
   CHECK(deep->depth >= MAX_EXPR_DEPTH - 1 && wide->size > MAX_EXPR_SIZE / 4 && !m->expr_fault);
   const char *text = arena_printf(a, "apc.ir 1\nsymbol n\nfunc @f level 1 {\n  %%x = input {name=\"x\"} : f32[%s]\n  output \"x\" %%x\n}\n", shown(a, m, ex_max(m, deep, wide)));
