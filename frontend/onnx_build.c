@@ -6,6 +6,17 @@ Val splat_like(Node *n, Val like, double value) {
   return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0;
 }
 
+bool broadcast_extents(Node *n, const Type *x, const Type *y, int *rank, const Expr **dims) {
+  *rank = x->rank > y->rank ? x->rank : y->rank;
+  for (int i = 0; i < *rank; i++) {
+    int xi = i - (*rank - x->rank), yi = i - (*rank - y->rank);
+    const Expr *p = xi >= 0 ? x->dims[xi] : ex_const(n->m, 1), *q = yi >= 0 ? y->dims[yi] : ex_const(n->m, 1);
+    if (!ex_is_const(p, 1) && !ex_is_const(q, 1) && !equal_extents(n, p, q)) return false;
+    dims[i] = ex_is_const(p, 1) ? q : p;
+  }
+  return true;
+}
+
 Val broadcast(Node *n, Val x, int rank, const Expr *const *dims) { return build_bcast_to(n->b, x, rank, dims); }
 
 Val binary(Node *n, OpKind k, Val x, Val y) {
@@ -13,7 +24,7 @@ Val binary(Node *n, OpKind k, Val x, Val y) {
   int rank;
   if (!x || !y) return 0;
   const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
-  if (!known_broadcast(n->m, tx, ty, &rank, dims)) {
+  if (!broadcast_extents(n, tx, ty, &rank, dims)) {
     node_error(n, "shapes %s and %s do not broadcast", type_string(n->m, tx), type_string(n->m, ty));
     return 0;
   }
@@ -28,9 +39,9 @@ Val select3(Node *n, Val condition, Val x, Val y) {
   if (!condition || !x || !y) return 0;
   const Func *f = n->b->f;
   const Type *tx = type_of(f, x), *ty = type_of(f, y), *tc = type_of(f, condition), *t = NULL;
-  if (known_broadcast(n->m, tx, ty, &rank, dims)) {
+  if (broadcast_extents(n, tx, ty, &rank, dims)) {
     t = type_get(n->m, tx->dtype, rank, dims);
-    if (!known_broadcast(n->m, t, tc, &rank, dims)) t = NULL;
+    if (!broadcast_extents(n, t, tc, &rank, dims)) t = NULL;
   }
   if (!t) {
     node_error(n, "shapes %s, %s and %s do not broadcast", type_string(n->m, tc), type_string(n->m, tx),

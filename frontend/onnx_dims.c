@@ -1,5 +1,5 @@
 /* frontend/onnx_dims.c - see onnx_dims.h.  Grammar: sum = product (('+' | '-') product)*,
- * product = atom ('*' atom)*, atom = name | number | '(' sum ')'. */
+ * product = ['-'] atom ('*' atom)*, atom = name | number | '(' sum ')'. */
 #include "frontend/onnx_dims.h"
 
 #include <ctype.h>
@@ -15,13 +15,20 @@ static bool name_char(char c, bool first) {
 }
 
 /* The symbol of that name, or the number the options give it. */
+static const Expr *assumed(OnnxDims *dims, const char *text);
+
 static const Expr *named(OnnxDims *dims, const char *name) {
   for (size_t i = 0; dims->options && i < dims->options->ndims; i++) {
     if (strcmp(dims->options->dims[i].name, name) != 0) continue;
     dims->bound[i] = true;
     return ex_const(dims->m, dims->options->dims[i].size);
   }
-  return ex_sym(dims->m, module_symbol(dims->m, name));
+  const OnnxAssumption *a = assumption_of(dims->assumed, name);
+  if (a && a->is) return assumed(dims, a->is);
+  bool fresh = module_symbol_find(dims->m, name) < 0;
+  int symbol = module_symbol(dims->m, name);
+  if (fresh && a) dims->m->symbols.items[symbol].min = a->min, dims->m->symbols.items[symbol].max = a->max;
+  return ex_sym(dims->m, symbol);
 }
 
 typedef struct Cursor {
@@ -58,7 +65,11 @@ static const Expr *atom(Cursor *c) {
 }
 
 static const Expr *product(Cursor *c) {
+  blanks(c);
+  bool minus = *c->at == '-';
+  if (minus) c->at++;
   const Expr *e = atom(c), *f;
+  if (e && minus) e = ex_muli(c->dims->m, e, -1);
   for (blanks(c); e && *c->at == '*'; blanks(c)) {
     c->at++;
     e = (f = atom(c)) ? ex_mul(c->dims->m, e, f) : NULL;
@@ -74,6 +85,12 @@ static const Expr *sum(Cursor *c) {
     e = plus ? ex_add(c->dims->m, e, f) : ex_sub(c->dims->m, e, f);
   }
   return e;
+}
+
+/* What assume_equal printed; its dimensions are those of an earlier attempt, so none stands for itself. */
+static const Expr *assumed(OnnxDims *dims, const char *text) {
+  Cursor c = {dims, text, 0};
+  return sum(&c);
 }
 
 /* Syntax only, so that a text that does not parse adds no symbols. */

@@ -2,6 +2,7 @@
 #ifndef APC_FRONTEND_ONNX_DIMS_H
 #define APC_FRONTEND_ONNX_DIMS_H
 
+#include "frontend/onnx_assume.h"
 #include "frontend/onnx_import.h"
 
 enum { MAX_SYMBOLS = 4096 }; /* of a model: as many as IR text may name; they are found one by one */
@@ -10,6 +11,7 @@ typedef struct OnnxDims {
   Module *m;
   const OnnxImportOptions *options; /* may be NULL */
   bool *bound;                      /* per option: some dimension has that name */
+  const OnnxAssumptions *assumed;
 } OnnxDims;
 
 /* The extent of dimension k of that input: a number, a dim_param (a name, or a sum of products of names

@@ -15,6 +15,7 @@ enum { OPSET_MIN = 1, OPSET_MAX = 28 };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
 Evaluation *import_evaluation(Import *im) { return &im->evaluation; }
+OnnxAssumptions *import_assumptions(Import *im) { return im->assumptions; }
 
 static const OnnxOp onnx_ops[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
@@ -291,8 +292,15 @@ static void name_result(Node *n, size_t ops_before) {
   if (op->group == old) op->group = op->name;
 }
 
+bool equal_extents(Node *n, const Expr *p, const Expr *q) {
+  if (p == q) return true;
+  assume_equal(n->m, n->im->assumptions, p, q, n->name);
+  return false; /* not in this attempt */
+}
+
 static bool check_result(Node *n, size_t k, const Type *t) {
   if (!t) return node_error(n, "output %zu is not supported", k);
+  for (int d = 0; d < t->rank; d++) assume_extent(n->m, n->im->assumptions, t->dims[d]);
   if (known_extents(n->m, t->rank, t->dims)) return true;
   return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k, type_string(n->m, t));
 }
@@ -401,11 +409,12 @@ static bool read_opset(Import *im) {
   return true;
 }
 
-bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
+static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions, Diags *diags) {
   Graph g = {.proto = onnx_file_model(file)->graph};
   Import im = {.m = m, .file = file, .d = diags, .g = &g};
   im.loc.file = module_string(m, onnx_file_path(file));
-  im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL};
+  im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
+  im.assumptions = assumptions;
   im.unknown_as_opaque = options && options->unknown_as_opaque;
   import_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
@@ -420,4 +429,31 @@ bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Di
   if (!import_node_outputs(&im) || !ok) return false;
   im.b.loc = im.loc;
   return graph_order(&im) && graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+}
+
+enum { MAX_ATTEMPTS = 16 };
+
+static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diags *diags) {
+  for (size_t i = 0; i < a->n; i++)
+    if (a->items[i].is)
+      diag_warning(diags, DIAG_onnx_assumed, (Loc){.file = file, .node = arena_strdup(diags->arena, a->items[i].node)}, "the dimension \"%s\" is taken to be %s, since other sizes do not fit here",
+                   a->items[i].name, a->items[i].is);
+}
+
+/* What has been learned of the dimensions changes sizes that are in the function already, so it is made anew. */
+bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
+  OnnxAssumptions assumptions = {.arena = arena_new()};
+  const size_t n = diags->n, errors = diags->errors, warnings = diags->warnings;
+  bool ok;
+  for (int i = 1;; i++) {
+    assume_again(&assumptions);
+    *m = module_new();
+    ok = attempt(*m, file, options, &assumptions, diags);
+    if (ok || !assumptions.news || i == MAX_ATTEMPTS) break;
+    diags->n = n, diags->errors = errors, diags->warnings = warnings;
+    module_free(*m);
+  }
+  if (ok) warn_of_assumptions(&assumptions, module_string(*m, onnx_file_path(file)), diags);
+  arena_free(assumptions.arena);
+  return ok;
 }

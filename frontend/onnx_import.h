@@ -9,6 +9,8 @@
  * Not done: sequences, optionals, strings, training information; control flow whose sizes depend on data
  * (onnx_import_control.c).  Dropout and batch normalisation have their inference meaning.
  *
+ * Where shapes fit only for some sizes, those are assumed (onnx_assume.h), with a warning where a dimension is no longer free.
+ *
  * Limits: dimensions of 2^40 (onnx_known.h), a million nodes and calls of functions; with those, the work is linear in the file.
  */
 #ifndef APC_FRONTEND_ONNX_IMPORT_H
@@ -32,10 +34,9 @@ typedef struct OnnxImportOptions {
   bool unknown_as_opaque; /* operators that are missing become opaque operations instead of errors */
 } OnnxImportOptions;
 
-/* Imports into `m`, a module without functions.  `options` may be NULL.  False after diagnostics; they
- * refer to strings of the module, which the caller frees, after printing them, in either case.  The file
- * may be closed afterwards. */
-bool onnx_import(Module *m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags);
+/* Imports into a new module.  `options` may be NULL.  False after diagnostics; they refer to strings of the module, which the caller
+ * frees, after printing them, in either case.  The file may be closed afterwards. */
+bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags);
 
 /* Whether a node of that domain and type is in the table for that operator set version. */
 bool onnx_op_supported(const char *domain, const char *type, int64_t opset);

@@ -34,6 +34,7 @@ struct Import {
   Diags *d;
   Graph *g; /* where names are looked up */
   OnnxDims dims;
+  OnnxAssumptions *assumptions;
   int64_t opset;
   Builder b;
   Evaluation evaluation; /* of what is built */

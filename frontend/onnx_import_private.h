@@ -8,6 +8,7 @@
 #define APC_FRONTEND_ONNX_IMPORT_PRIVATE_H
 
 #include "frontend/onnx_import.h"
+#include "frontend/onnx_assume.h"
 #include "frontend/onnx_evaluate.h"
 
 /* An ONNX value while importing.  It is built (val) only when an operation needs it: until then it may be
@@ -60,6 +61,7 @@ bool import_opaque(Node *n); /* of an operator that is not in the table */
 __attribute__((format(printf, 2, 3))) bool node_error(Node *n, const char *format, ...);
 OnnxFile *import_file(const Import *im);
 Evaluation *import_evaluation(Import *im);
+OnnxAssumptions *import_assumptions(Import *im);
 const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value); /* what the graph declares of it; NULL */
 const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d); /* onnx_dims.h */
 void import_rename(Import *im, const char *name, Item *to); /* the name means that item from now on */
@@ -113,6 +115,11 @@ Item *new_item(Node *n, const char *name, Val v);
 bool item_number(Node *n, Item *item, double *out); /* as input_number */
 
 /* ---- helpers */
+
+/* Whether the two are one expression.  If not, the import may begin again with an assumption that makes them so. */
+bool equal_extents(Node *n, const Expr *p, const Expr *q);
+/* NumPy broadcasting of extents; false when two extents differ. */
+bool broadcast_extents(Node *n, const Type *x, const Type *y, int *rank, const Expr **dims);
 /* Negative axes count from `rank`; false after an error. */
 bool node_axis(Node *n, int64_t axis, int rank, int *out);
 /* Axes from an attribute (before `since_input`) or from input 1, as a bit set; *given false when absent. */

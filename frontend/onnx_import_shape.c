@@ -22,11 +22,27 @@ bool import_dropout(Node *n) {
   return !wants(n, 1) || set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
 }
 
+/* Whether both shapes have equally many elements.  Of extents that only one of them has, the only ones have to be equal. */
+static bool equal_elements(Node *n, const Type *x, const Type *y) {
+  const Expr *left[2] = {NULL, NULL};
+  int count[2] = {0, 0};
+  for (int side = 0; side < 2; side++) {
+    const Type *a = side ? y : x, *b = side ? x : y;
+    for (int d = 0; d < a->rank; d++) {
+      bool other = ex_is_const(a->dims[d], 1);
+      for (int k = 0; k < b->rank; k++) other = other || a->dims[d] == b->dims[k];
+      if (!other) left[side] = a->dims[d], count[side]++;
+    }
+  }
+  if (type_elements(n->m, x) == type_elements(n->m, y)) return true;
+  return count[0] == 1 && count[1] == 1 ? equal_extents(n, left[0], left[1]) : equal_extents(n, type_elements(n->m, x), type_elements(n->m, y));
+}
+
 /* Input 0 with its elements in the same order under another shape. */
 static bool reshaped(Node *n, int rank, const Expr *const *dims) {
   const Type *type = type_get(n->m, input_type(n, 0)->dtype, rank, dims);
   if (type == input_type(n, 0)) return import_identity(n);
-  if (type_elements(n->m, type) != type_elements(n->m, input_type(n, 0)))
+  if (!equal_elements(n, type, input_type(n, 0)))
     return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, input_type(n, 0)), type_string(n->m, type));
   return set_output(n, 0, build_reshape(n->b, input(n, 0), rank, dims));
 }
@@ -61,6 +77,7 @@ bool import_reshape(Node *n) {
     dims[open] = ex_is_const(rest, 0) ? NULL : ex_exact_div(n->m, all, rest);
     if (!dims[open]) {
       dims[open] = ex_const(n->m, -1);
+      for (int d = 0; d < open && d < t->rank && equal_extents(n, dims[d], t->dims[d]); d++) {} /* it keeps its leading extents? */
       return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t), type_string(n->m, type_get(n->m,
           t->dtype, shape.n, dims)));
     }
@@ -135,7 +152,7 @@ bool import_expand(Node *n) {
   int rank;
   if (!input_shape(n, 1, "the shape", &shape)) return false;
   const Type *t = input_type(n, 0), *target = type_get(n->m, t->dtype, shape.n, shape.items);
-  if (!known_broadcast(n->m, t, target, &rank, dims))
+  if (!broadcast_extents(n, t, target, &rank, dims))
     return node_error(n, "%s does not expand to %s", type_string(n->m, t), type_string(n->m, target));
   return set_output(n, 0, broadcast(n, input(n, 0), rank, dims));
 }

@@ -14,6 +14,9 @@ bool import_concat(Node *n) {
     if (!has_input(n, i)) return node_error(n, "input %zu is missing", i);
   if (!has_attr(n, "axis")) return node_error(n, "has no axis");
   if (!node_axis(n, node_int(n, "axis", 0), input_type(n, 0)->rank, &axis)) return false;
+  for (size_t i = 1; i < n->proto->n_input; i++)
+    for (int d = 0; d < input_type(n, 0)->rank && d < input_type(n, i)->rank; d++)
+      if (d != axis) equal_extents(n, input_type(n, 0)->dims[d], input_type(n, i)->dims[d]);
   for (size_t i = 0; i < n->proto->n_input; i++) {
     if (count == 16) part[0] = build_concat(n->b, 16, part, axis), count = 1;
     if (!(part[count++] = input(n, i))) return false;
@@ -40,11 +43,8 @@ static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
 
 /* A table of constant extent met by a symbolic size: the size is bounded by the table, which is what the
  * model means (a longer one would fail in the file's own terms), and the extent stays the plain symbol. */
-static bool bound_symbol(Module *m, const Expr *e, int64_t extent) {
-  if (e->kind != EX_SYM || extent < m->symbols.items[e->value].min) return false;
-  Symbol *s = &m->symbols.items[e->value];
-  if (s->max == 0 || s->max > extent) s->max = extent;
-  return true;
+static void bound_symbol(Node *n, const Expr *e, int64_t extent) {
+  if (e->kind == EX_SYM) assume_range(n->m, import_assumptions(n->im), (int)e->value, 0, extent);
 }
 
 static bool constant_of(Node *n, Val v, int64_t *c) {
@@ -83,7 +83,7 @@ static bool bound_positions(Node *n, Val index, const Expr *table) {
   if (!iota) return true;
   const Expr *count = ex_add(n->m, type_of(n->b->f, iota->out)->dims[op_int(iota, AT_axis, 0)], ex_addi(n->m, op_expr(iota, AT_start), offset));
   bool sum = count->kind == EX_ADD && count->n == 1;
-  bound_symbol(n->m, sum ? count->args[0] : count, extent - (sum ? count->value : 0));
+  if (extent > (sum ? count->value : 0)) bound_symbol(n, sum ? count->args[0] : count, extent - (sum ? count->value : 0));
   int64_t least = known_bounds(n->m, count).low;
   return least <= extent || node_error(n, "%" PRId64 " positions index a table of %" PRId64, least, extent);
 }
@@ -144,7 +144,7 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
   const Expr *zero = ex_const(m, 0);
   int64_t step = cut->step, constant;
   if (step > 0) {
-    if (ex_get_const(extent, &constant) && !ex_get_const(end, &(int64_t){0})) bound_symbol(m, end, constant);
+    if (ex_get_const(extent, &constant) && !ex_get_const(end, &(int64_t){0})) bound_symbol(n, end, constant);
     if (ex_is_const(start, -1)) (void)known_need(m, extent, 1); /* the last element: one, not at most one */
     start = place(m, cut->list, start, extent, zero, extent);
     end = place(m, cut->list, end, extent, zero, extent);

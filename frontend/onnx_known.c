@@ -175,14 +175,3 @@ bool known_constants(const Known *k, int64_t *out) {
     if (!ex_get_const(k->items[i], &out[i])) return false;
   return true;
 }
-
-bool known_broadcast(Module *m, const Type *x, const Type *y, int *rank, const Expr **dims) {
-  *rank = x->rank > y->rank ? x->rank : y->rank;
-  for (int i = 0; i < *rank; i++) {
-    int xi = i - (*rank - x->rank), yi = i - (*rank - y->rank);
-    const Expr *p = xi >= 0 ? x->dims[xi] : ex_const(m, 1), *q = yi >= 0 ? y->dims[yi] : ex_const(m, 1);
-    if (p != q && !ex_is_const(p, 1) && !ex_is_const(q, 1)) return false;
-    dims[i] = ex_is_const(p, 1) ? q : p;
-  }
-  return true;
-}

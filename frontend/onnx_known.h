@@ -43,7 +43,4 @@ bool known_constants(const Known *k, int64_t *out);
 /* No extent is surely negative or above MAX_EXTENT.  True of the types of all values an importer is given. */
 bool known_extents(Module *m, int rank, const Expr *const *dims);
 
-/* NumPy broadcasting of extents; false when two extents contradict or cannot be compared. */
-bool known_broadcast(Module *m, const Type *x, const Type *y, int *rank, const Expr **dims);
-
 #endif

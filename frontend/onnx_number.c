@@ -67,8 +67,8 @@ static Number integers(Module *m, OpKind kind, const Expr *x, const Expr *y) {
     case OP_mul: return whole(ex_mul(m, x, y));
     case OP_div: return divides_plainly(m, x, y) ? whole(ex_div(m, x, y)) : unknown;
     case OP_mod: return divides_plainly(m, x, y) ? whole(ex_mod(m, x, y)) : unknown;
-    case OP_max: return whole(ex_max(m, x, y));
-    case OP_min: return whole(ex_min(m, x, y));
+    case OP_max: return whole(known_ge(m, x, y) ? x : known_ge(m, y, x) ? y : ex_max(m, x, y));
+    case OP_min: return whole(known_ge(m, x, y) ? y : known_ge(m, y, x) ? x : ex_min(m, x, y));
     case OP_and:
     case OP_or:
     case OP_xor: return logic(m, kind, whole(x), whole(y));

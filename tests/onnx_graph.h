@@ -35,7 +35,7 @@ static inline void begin(void) {
   if (arena) arena_free(arena);
   arena = arena_new();
   diags = diags_new(arena);
-  module = module_new();
+  module = NULL;
   onnx__model_proto__init(&model);
   onnx__graph_proto__init(&graph);
   onnx__function_proto__init(&function);
@@ -224,7 +224,9 @@ static inline bool import_with(const OnnxImportOptions *options) {
   uint8_t *bytes = arena_alloc(arena, n);
   onnx__model_proto__pack(&model, bytes);
   OnnxFile *f = onnx_file_open_bytes(diags, "m.onnx", bytes, n);
-  bool ok = f && onnx_import(module, f, options, diags) && verify_module(module, diags);
+  if (module) module_free(module);
+  module = NULL;
+  bool ok = f && onnx_import(&module, f, options, diags) && verify_module(module, diags);
   onnx_file_close(f);
   return ok;
 }

@@ -185,8 +185,7 @@ static bool load_onnx(Tool *t, Model *model) {
   OnnxDim *list = ARENA_ARRAY(t->arena, OnnxDim, dims.n);
   for (size_t i = 0; i < dims.n; i++) list[i] = (OnnxDim){dims.items[i].name, dims.items[i].size};
   OnnxImportOptions options = {list, dims.n, !computes(t)};
-  model->m = module_new();
-  bool ok = onnx_import(model->m, file, &options, t->diags);
+  bool ok = onnx_import(&model->m, file, &options, t->diags);
   onnx_file_close(file);
   return ok;
 }

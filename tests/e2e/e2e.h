@@ -90,8 +90,7 @@ static inline void e2e_interpret(const char *path, int n, bool (*interpret)(E2eM
 static inline void e2e_load_onnx(E2eModel *e, const char *path) {
   OnnxFile *file = onnx_file_open(e->diags, path);
   if (!file) return;
-  e->m = module_new();
-  if (!onnx_import(e->m, file, NULL, e->diags)) {
+  if (!onnx_import(&e->m, file, NULL, e->diags)) {
     e2e_diags(e);
     module_free(e->m);
     e->m = NULL;

@@ -74,10 +74,11 @@ static bool compare(const InterpResult *result, const Named *want, double tolera
   return ok;
 }
 
-static bool run(Arena *arena, Diags *d, Module *m, OnnxFile *file, char **argv, double tolerance) {
+static bool run(Arena *arena, Diags *d, Module **imported, OnnxFile *file, char **argv, double tolerance) {
   Named in = {0}, want = {0};
   InterpResult result;
-  if (!onnx_import(m, file, NULL, d) || !verify_module(m, d)) return false;
+  if (!onnx_import(imported, file, NULL, d) || !verify_module(*imported, d)) return false;
+  Module *m = *imported;
   if (!read_npz(arena, d, argv[2], &in) || !read_npz(arena, d, argv[3], &want)) return false;
   const Func *f = module_func(m, "main");
   int64_t *symbols = interp_symbols(m, arena);
@@ -93,9 +94,9 @@ int main(int argc, char **argv) {
   }
   Arena *arena = arena_new();
   Diags *d = diags_new(arena);
-  Module *m = module_new();
+  Module *m = NULL;
   OnnxFile *file = onnx_file_open(d, argv[1]);
-  bool ok = file && run(arena, d, m, file, argv, argc > 4 ? atof(argv[4]) : 1e-4);
+  bool ok = file && run(arena, d, &m, file, argv, argc > 4 ? atof(argv[4]) : 1e-4);
   diags_print(d, stderr, false);
   onnx_file_close(file);
   module_free(m);

@@ -251,8 +251,8 @@ static bool run_again(Test *t, Module *m, OnnxFile *file) {
     return only_form_is_missing(diags) || diag_error(t->diags, DIAG_onnx_export, (Loc){0}, "not written");
   }
   OnnxFile *back = onnx_file_open_bytes(t->diags, t->path, bytes, size);
-  Module *again = module_new();
-  bool ok = back && onnx_import(again, back, NULL, t->diags) && verify_module(again, t->diags) && run_module(t, again, back);
+  Module *again = NULL;
+  bool ok = back && onnx_import(&again, back, NULL, t->diags) && verify_module(again, t->diags) && run_module(t, again, back);
   for (size_t i = 0; i < t->diags->n; i++) t->diags->items[i].loc = (Loc){0}; /* strings of the module */
   module_free(again);
   onnx_file_close(back);
@@ -285,8 +285,8 @@ static bool attempt(Test *t, bool bind_inputs) {
   g->initializer = old, g->n_initializer = old_n;
 
   OnnxFile *file = onnx_file_open_bytes(t->diags, t->path, bytes, size);
-  Module *m = module_new();
-  bool ok = file && onnx_import(m, file, NULL, t->diags) && verify_module(m, t->diags) && (may_lack_form < 0 ? run_module(t, m, file) : run_again(t, m, file));
+  Module *m = NULL;
+  bool ok = file && onnx_import(&m, file, NULL, t->diags) && verify_module(m, t->diags) && (may_lack_form < 0 ? run_module(t, m, file) : run_again(t, m, file));
   if (!ok) { /* the diagnostics refer to strings of the module */
     for (size_t i = 0; i < t->diags->n; i++) {
       Loc *loc = &t->diags->items[i].loc;

@@ -18,10 +18,10 @@ static const PassOptions checked = {.verify = true};
 static const DslDefine cached[] = {{"layers", "2"}, {"d", "16"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "12"}, {"vocab", "9"}, {"ctx", "10"}, {"cache", "1"}};
 
 static Module *load_onnx(const char *path, Diags *d) {
-  Module *m = module_new();
+  Module *m = NULL;
   OnnxFile *file = onnx_file_open(d, path);
   OnnxImportOptions none = {0};
-  bool ok = file && onnx_import(m, file, &none, d);
+  bool ok = file && onnx_import(&m, file, &none, d);
   if (file) onnx_file_close(file);
   if (ok) return m;
   module_free(m);

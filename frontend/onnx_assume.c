@@ -1,0 +1,214 @@
+/* frontend/onnx_assume.c - see onnx_assume.h. */
+#include "frontend/onnx_assume.h"
+
+#include <string.h>
+
+#include "frontend/onnx_known.h"
+
+enum { MAX_CHOICES = 4, MAX_LEAST = 1 << 20 };
+
+void assume_again(OnnxAssumptions *a) {
+  a->news = false;
+  for (size_t i = 0; i < a->n; i++) a->items[i].used_min = a->items[i].min, a->items[i].used_max = a->items[i].max;
+}
+
+const OnnxAssumption *assumption_of(const OnnxAssumptions *a, const char *name) {
+  for (size_t i = 0; a && i < a->n; i++)
+    if (strcmp(a->items[i].name, name) == 0) return &a->items[i];
+  return NULL;
+}
+
+static OnnxAssumption *assumption(const Module *m, OnnxAssumptions *a, int symbol) {
+  const Symbol *s = &m->symbols.items[symbol];
+  for (size_t i = 0; i < a->n; i++)
+    if (strcmp(a->items[i].name, s->name) == 0) return &a->items[i];
+  ARENA_PUSH(a->arena, a, ((OnnxAssumption){.name = arena_strdup(a->arena, s->name), .min = s->min, .max = s->max, .used_min = s->min, .used_max = s->max}));
+  return &a->items[a->n - 1];
+}
+
+/* ---- ranges */
+
+static bool in_range(const Symbol *s, int64_t min, int64_t max) {
+  min = s->min > min ? s->min : min;
+  max = max && (!s->max || max < s->max) ? max : s->max;
+  return !max || min <= max;
+}
+
+bool assume_range(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max) {
+  Symbol *s = &m->symbols.items[symbol];
+  if (!in_range(s, min, max)) return false;
+  bool higher = min > s->min, lower = max && (!s->max || max < s->max);
+  if (!higher && !lower) return true;
+  OnnxAssumption *e = assumption(m, a, symbol);
+  if (higher) s->min = e->min = min;
+  if (lower) s->max = e->max = max;
+  return true;
+}
+
+/* From the start, so that all expressions are simplified by it: the attempt is worth repeating where it did not begin with that. */
+static bool narrow(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max) {
+  if (!assume_range(m, a, symbol, min, max)) return false;
+  const OnnxAssumption *e = assumption(m, a, symbol);
+  a->news = a->news || min > e->used_min || (max && (!e->used_max || max < e->used_max));
+  return true;
+}
+
+/* sign * (x div divisor), of a term of a sum; the divisor is 1 for a symbol alone. */
+static bool is_term(const Expr *e, int64_t *coefficient, int64_t *divisor, int *symbol) {
+  const Expr *atom = e->kind == EX_MUL && e->n == 1 ? e->args[0] : e;
+  *coefficient = e->kind == EX_MUL ? e->value : 1;
+  *divisor = 1;
+  if (atom->kind == EX_DIV && ex_get_const(atom->args[1], divisor)) atom = atom->args[0];
+  if (atom->kind != EX_SYM) return false;
+  *symbol = (int)atom->value;
+  return true;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+/* e >= 0, when e is a number and one term. */
+static bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e) {
+  int64_t coefficient, divisor, constant = e->kind == EX_ADD ? e->value : 0;
+  int symbol;
+  bool holds = known_bounds(m, e).low >= 0; /* now, perhaps not when the attempt began */
+  if (e->kind == EX_ADD && e->n != 1) return holds;
+  if (!is_term(e->kind == EX_ADD ? e->args[0] : e, &coefficient, &divisor, &symbol)) return holds;
+  bool small = coefficient > -MAX_EXTENT && coefficient < MAX_EXTENT && constant > -MAX_EXTENT && constant < MAX_EXTENT && divisor < MAX_LEAST;
+  if (!small || coefficient == 0) return holds;
+  if (coefficient > 0) return narrow(m, a, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
+  int64_t most = floor_div(constant, -coefficient);
+  return most >= 0 && narrow(m, a, symbol, 0, divisor * most + divisor - 1);
+}
+
+/* Grows, or stays, with every symbol in it. */
+static bool rises(const Expr *e) {
+  int64_t c;
+  if (e->kind == EX_MUL && e->value < 0) return false;
+  if (e->kind == EX_DIV && !ex_get_const(e->args[1], &c)) return false;
+  for (int i = 0; i < (e->kind == EX_DIV ? 1 : e->n); i++)
+    if (!rises(e->args[i])) return false;
+  return true;
+}
+
+static int only_symbol(const Module *m, const Expr *e) {
+  int found = -1;
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    if (!ex_uses(e, (int)i)) continue;
+    if (found >= 0) return -1;
+    found = (int)i;
+  }
+  return found;
+}
+
+static bool negative_at(const Expr *e, int symbol, int64_t v, int64_t *values) {
+  int64_t r;
+  values[symbol] = v;
+  return ex_eval(e, values, &r) && r < 0;
+}
+
+void assume_extent(Module *m, OnnxAssumptions *a, const Expr *extent) {
+  if (extent->kind == EX_CONST || known_bounds(m, extent).low >= 0) return;
+  int symbol = only_symbol(m, extent);
+  if (symbol < 0 || !rises(extent)) return;
+  int64_t *values = ARENA_ARRAY(a->arena, int64_t, m->symbols.n), low = m->symbols.items[symbol].min, high = low;
+  while (high < MAX_LEAST && negative_at(extent, symbol, high, values)) high = 2 * high + 1;
+  if (high == low || high >= MAX_LEAST) return;
+  while (low < high) { /* negative below low, not at high */
+    int64_t middle = low + (high - low) / 2;
+    if (negative_at(extent, symbol, middle, values)) low = middle + 1;
+    else high = middle;
+  }
+  assume_range(m, a, symbol, high, 0);
+}
+
+/* ---- equations */
+
+/* A sum of products of symbols, which onnx_dims.c can read. */
+static bool polynomial(const Expr *e) {
+  if (e->kind != EX_CONST && e->kind != EX_SYM && e->kind != EX_ADD && e->kind != EX_MUL) return false;
+  for (int i = 0; i < e->n; i++)
+    if (!polynomial(e->args[i])) return false;
+  return true;
+}
+
+static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by, const char *node) {
+  const Symbol *s = &m->symbols.items[symbol];
+  Bounds b = known_bounds(m, by);
+  if (!polynomial(by) || b.high < (s->min > 2 ? s->min : 2) || (s->max && b.low > s->max)) return false; /* 1 would be stretched, 0 is nobody's size */
+  Text t = {.arena = a->arena};
+  ex_print(m, &t, by);
+  OnnxAssumption *e = assumption(m, a, symbol);
+  e->is = text_str(&t);
+  e->node = arena_strdup(a->arena, node);
+  return a->news = true;
+}
+
+/* difference = 0, solved for the symbol declared last that stands alone in one term. */
+static bool solve(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
+  int best = -1;
+  const Expr *by = NULL;
+  int terms = difference->kind == EX_ADD ? difference->n : 1;
+  for (int i = 0; i < terms; i++) {
+    const Expr *term = difference->kind == EX_ADD ? difference->args[i] : difference;
+    int64_t coefficient, divisor;
+    int symbol;
+    if (!is_term(term, &coefficient, &divisor, &symbol) || divisor != 1 || symbol < best) continue;
+    const Expr *rest = ex_sub(m, difference, term);
+    if (ex_uses(rest, symbol)) continue;
+    const Expr *value = ex_exact_div(m, ex_sub(m, ex_const(m, 0), rest), ex_const(m, coefficient < 0 ? -coefficient : coefficient));
+    if (!value || m->symbols.items[symbol].axis >= 0) continue;
+    best = symbol;
+    by = coefficient < 0 ? ex_sub(m, ex_const(m, 0), value) : value;
+  }
+  return best >= 0 && substitute(m, a, best, by, node);
+}
+
+static const Expr *find_choice(const Expr *e) {
+  if (e->kind == EX_MIN || e->kind == EX_MAX) return e;
+  const Expr *found = NULL;
+  for (int i = 0; i < e->n && !found; i++) found = find_choice(e->args[i]);
+  return found;
+}
+
+/* `e` with the part `from` replaced. */
+static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Expr *by) {
+  if (e == from) return by;
+  if (e->n == 0) return e;
+  const Expr *r = NULL;
+  for (int i = 0; i < e->n; i++) {
+    const Expr *part = replaced(m, e->args[i], from, by);
+    if (!r) r = part;
+    else if (e->kind == EX_MUL) r = ex_mul(m, r, part);
+    else if (e->kind == EX_ADD) r = ex_add(m, r, part);
+    else if (e->kind == EX_DIV) r = ex_div(m, r, part);
+    else r = e->kind == EX_MIN ? ex_min(m, r, part) : ex_max(m, r, part);
+  }
+  if (e->kind == EX_MUL) r = ex_muli(m, r, e->value);
+  return e->kind == EX_ADD ? ex_addi(m, r, e->value) : r;
+}
+
+/* Chooses an operand for each minimum and maximum so that the difference vanishes; the others must not be beyond it. */
+static bool choose(Module *m, OnnxAssumptions *a, const Expr *difference, int depth) {
+  if (ex_is_const(difference, 0)) return true;
+  const Expr *choice = depth < MAX_CHOICES ? find_choice(difference) : NULL;
+  for (int i = 0; choice && i < choice->n; i++) {
+    const Expr *taken = choice->args[i];
+    if (!choose(m, a, replaced(m, difference, choice, taken), depth + 1)) continue;
+    bool ok = true;
+    for (int k = 0; k < choice->n && ok; k++) {
+      const Expr *other = choice->args[k];
+      if (k != i) ok = assume_positive(m, a, choice->kind == EX_MIN ? ex_sub(m, other, taken) : ex_sub(m, taken, other));
+    }
+    if (ok) return true;
+  }
+  return false;
+}
+
+bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node) {
+  if (x == y) return true;
+  if (!a || m->expr_fault) return false;
+  const Expr *difference = ex_sub(m, x, y);
+  bool ok = choose(m, a, difference, 0) || solve(m, a, difference, node);
+  m->expr_fault = NULL; /* of what was only tried */
+  return ok && a->news;
+}

@@ -1,0 +1,41 @@
+/* frontend/onnx_assume.h - what a graph needs of its symbolic dimensions so that its shapes fit: seq <= 64 where a table of 64 positions
+ * meets a tensor of seq, total = past + seq where a mask meets keys, batch_1 = batch where two inputs are added.
+ *
+ * The standard would let such a model fail when it runs with other sizes; here the sizes are checked when they are bound.  An assumption is
+ * made when two extents that must be equal are not, or an extent could be negative.  It changes expressions that exist, so
+ * the import begins again with it.  Two equations are solved: a linear one for the dimension declared last, and one made true by
+ * choosing an operand of a minimum or maximum, which bounds one dimension.
+ */
+#ifndef APC_FRONTEND_ONNX_ASSUME_H
+#define APC_FRONTEND_ONNX_ASSUME_H
+
+#include "ir/ir.h"
+
+typedef struct OnnxAssumption {
+  const char *name;
+  int64_t min, max;           /* max 0: none */
+  int64_t used_min, used_max; /* what this attempt began with */
+  const char *is;   /* a sum as in onnx_dims.c that stands for the dimension; NULL: none */
+  const char *node; /* that needs it; NULL: not worth a word */
+} OnnxAssumption;
+
+typedef struct OnnxAssumptions {
+  Arena *arena; /* outlives the module of one attempt */
+  OnnxAssumption *items;
+  size_t n, cap;
+  bool news; /* something was added since the attempt began */
+} OnnxAssumptions;
+
+void assume_again(OnnxAssumptions *a); /* an attempt begins */
+const OnnxAssumption *assumption_of(const OnnxAssumptions *a, const char *name); /* NULL: none */
+
+/* Assumes what makes the two equal; false when nothing does.  `node` needs it. */
+bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node);
+
+/* From here on a dimension lies in this range (max 0: no limit); false when no size is left. */
+bool assume_range(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max);
+
+/* Raises the least value of a dimension so far that the extent is not negative, if it rises with that dimension alone. */
+void assume_extent(Module *m, OnnxAssumptions *a, const Expr *extent);
+
+#endif

@@ -1,0 +1,107 @@
+/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, said, and checked when a request binds them. */
+#include "tests/onnx_graph.h"
+
+static void warns(const char *text) {
+  bool found = false;
+  for (size_t i = 0; i < diags->n; i++) found = found || (diags->items[i].severity == SEV_WARNING && strstr(diags->items[i].message, text));
+  CHECKF(found, "no warning \"%s\"", text);
+}
+
+#define SILENT() CHECK(diags->n == 0)
+
+/* ---- dimensions that are others */
+
+static void inputs_that_are_added_have_one_batch(void) {
+  begin();
+  in("x", F32, "s0,4"), in("y", F32, "s1,4"), out("z");
+  node("Add", "x,y", "z");
+  IMPORTS();
+  HAS("%y = input {name=\"y\"} : f32[s0, 4]");
+  warns("the dimension \"s1\" is taken to be s0");
+}
+
+static void a_mask_has_the_extent_of_its_keys(void) {
+  begin();
+  in("past", F32, "batch,past_len,4"), in("x", F32, "batch,seq,4"), in("mask", F32, "batch,total,1"), out("z");
+  attr(node("Concat", "past,x", "keys"), "axis", INT, 1);
+  node("Mul", "keys,mask", "z");
+  IMPORTS();
+  HAS("%mask = input {name=\"mask\"} : f32[batch, past_len + seq, 1]");
+  warns("the dimension \"total\" is taken to be past_len + seq");
+  OnnxDim dim = {"total", 9};
+  begin();
+  in("past", F32, "batch,past_len,4"), in("x", F32, "batch,seq,4"), in("mask", F32, "batch,total,1"), out("z");
+  attr(node("Concat", "past,x", "keys"), "axis", INT, 1);
+  node("Mul", "keys,mask", "z");
+  CHECK(import_with(&(OnnxImportOptions){.dims = &dim, .ndims = 1}));
+  HAS(": f32[batch, -past_len + 9, 4]"); /* seq */
+}
+
+static void a_reshape_keeps_its_leading_dimension(void) {
+  begin();
+  in("ids", F32, "s0,6"), in("mask", F32, "s1,s2"), out("z");
+  ints("zero", "0"), ints("rest", "-1");
+  node("Shape", "ids", "s"), node("Gather", "s,zero", "b");
+  attr(node("Concat", "b,rest", "shape"), "axis", INT, 0);
+  node("Reshape", "mask,shape", "m"), node("Neg", "m", "z");
+  IMPORTS();
+  HAS("%mask = input {name=\"mask\"} : f32[s0, s2]");
+}
+
+static void a_constant_fixes_a_dimension(void) {
+  begin();
+  in("x", F32, "batch,seq"), out("z");
+  weight("table", 3, 5);
+  node("Add", "x,table", "z");
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[3, 5]");
+  warns("the dimension \"batch\" is taken to be 3");
+  warns("the dimension \"seq\" is taken to be 5");
+  begin();
+  in("x", F32, "4"), in("y", F32, "3"), out("z");
+  node("Add", "x,y", "z");
+  expect(DIAG_onnx_node, "do not broadcast", "/z");
+}
+
+/* ---- ranges */
+
+/* table[:, :seq] of 64 positions, as a causal mask is cut. */
+static void a_table_bounds_a_dimension(void) {
+  begin();
+  in("x", F32, "batch,seq"), out("z");
+  weight("table", 1, 64);
+  ints("most", "64"), ints("from", "0"), ints("axis", "1"), ints("one", "1");
+  node("Shape", "x", "s"), node("Gather", "s,one", "seq"), node("Min", "seq,most", "end"), node("Slice", "table,from,end,axis", "part");
+  node("Add", "x,part", "z");
+  IMPORTS();
+  HAS("symbol seq min 1 max 64");
+  HAS("%/z = add %x, ");
+  HAS_NOT("min(");
+  SILENT(); /* seq is still free */
+}
+
+/* A range of (n - 3) div 4 + 1 places beside a convolution's output of that extent: it is not negative. */
+static void extents_are_not_negative(void) {
+  begin();
+  in("x", F32, "1,1,n"), out("z");
+  weight("w", 1, 15);
+  Onnx__TensorProto *w = initializers.items[0];
+  w->dims = ARENA_ARRAY(arena, int64_t, 3), w->dims[0] = 1, w->dims[1] = 1, w->dims[2] = 15, w->n_dims = 3;
+  ints("zero", "0"), ints("two", "2"), ints("one", "1"), ints("scalar", "1");
+  for (int i = 1; i < 4; i++) initializers.items[i]->n_dims = 0;
+  int_list_attr(node("Conv", "x,w", "c"), "strides", "4");
+  node("Shape", "c", "s"), node("Gather", "s,two", "m"), node("Range", "zero,m,one", "r"), attr(node("Cast", "r", "f"), "to", INT, F32), node("Mul", "c,f", "z");
+  IMPORTS();
+  HAS("symbol n min 11"); /* below, even no window at all would not be an extent of 0 */
+  HAS_NOT("max(");
+}
+
+int main(void) {
+  RUN(inputs_that_are_added_have_one_batch);
+  RUN(a_mask_has_the_extent_of_its_keys);
+  RUN(a_reshape_keeps_its_leading_dimension);
+  RUN(a_constant_fixes_a_dimension);
+  RUN(a_table_bounds_a_dimension);
+  RUN(extents_are_not_negative);
+  return test_summary();
+}
