@@ -34,21 +34,13 @@ static bool in_range(const Symbol *s, int64_t min, int64_t max) {
   return !max || min <= max;
 }
 
+/* An attempt that fails is worth repeating when it did not begin with all that is known at its end. */
 bool assume_range(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max) {
   Symbol *s = &m->symbols.items[symbol];
   if (!in_range(s, min, max)) return false;
-  bool higher = min > s->min, lower = max && (!s->max || max < s->max);
-  if (!higher && !lower) return true;
   OnnxAssumption *e = assumption(m, a, symbol);
-  if (higher) s->min = e->min = min;
-  if (lower) s->max = e->max = max;
-  return true;
-}
-
-/* From the start, so that all expressions are simplified by it: the attempt is worth repeating where it did not begin with that. */
-static bool narrow(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max) {
-  if (!assume_range(m, a, symbol, min, max)) return false;
-  const OnnxAssumption *e = assumption(m, a, symbol);
+  if (min > s->min) s->min = e->min = min;
+  if (max && (!s->max || max < s->max)) s->max = e->max = max;
   a->news = a->news || min > e->used_min || (max && (!e->used_max || max < e->used_max));
   return true;
 }
@@ -75,9 +67,9 @@ static bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e) {
   if (!is_term(e->kind == EX_ADD ? e->args[0] : e, &coefficient, &divisor, &symbol)) return holds;
   bool small = coefficient > -MAX_EXTENT && coefficient < MAX_EXTENT && constant > -MAX_EXTENT && constant < MAX_EXTENT && divisor < MAX_LEAST;
   if (!small || coefficient == 0) return holds;
-  if (coefficient > 0) return narrow(m, a, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
+  if (coefficient > 0) return assume_range(m, a, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
   int64_t most = floor_div(constant, -coefficient);
-  return most >= 0 && narrow(m, a, symbol, 0, divisor * most + divisor - 1);
+  return most >= 0 && assume_range(m, a, symbol, 0, divisor * most + divisor - 1);
 }
 
 /* Grows, or stays, with every symbol in it. */

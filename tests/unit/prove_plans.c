@@ -73,9 +73,9 @@ static Module *load_dsl(Arena *a, const Source *s, Diags *d) {
 static Module *load_onnx(const char *path, Diags *d) {
   OnnxFile *file = onnx_file_open(d, path);
   if (!file) return NULL;
-  Module *m = module_new();
+  Module *m = NULL;
   OnnxImportOptions options = {0};
-  bool ok = onnx_import(m, file, &options, d);
+  bool ok = onnx_import(&m, file, &options, d);
   onnx_file_close(file);
   if (!ok) module_free(m);
   return ok ? m : NULL;
