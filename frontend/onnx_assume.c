@@ -58,8 +58,7 @@ static bool is_term(const Expr *e, int64_t *coefficient, int64_t *divisor, int *
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-/* e >= 0, when e is a number and one term. */
-static bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e) {
+bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e) {
   int64_t coefficient, divisor, constant = e->kind == EX_ADD ? e->value : 0;
   int symbol;
   bool holds = known_bounds(m, e).low >= 0; /* now, perhaps not when the attempt began */

@@ -35,6 +35,9 @@ bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, c
 /* From here on a dimension lies in this range (max 0: no limit); false when no size is left. */
 bool assume_range(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max);
 
+/* Assumes that e is not negative, when it is a number and one term. */
+bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e);
+
 /* Raises the least value of a dimension so far that the extent is not negative, if it rises with that dimension alone. */
 void assume_extent(Module *m, OnnxAssumptions *a, const Expr *extent);
 

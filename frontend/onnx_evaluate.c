@@ -50,7 +50,9 @@ Fact fact_of_known(Module *m, const Known *k) {
   return f;
 }
 
+/* Small operations are as many as the file has nodes. */
 static bool spend(Evaluation *e, double work) {
+  if (work <= EVALUATE_FREE) return true;
   if (work > (double)(EVALUATE_WORK - e->work)) return false;
   e->work += (int64_t)work;
   return true;

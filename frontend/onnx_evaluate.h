@@ -10,7 +10,7 @@
  * also take quotients by other numbers, exact below 2^22).  Elements that cannot be decided are left out one by one.
  *
  * Values are looked at when somebody asks, and once.  Limits: EVALUATE_ELEMENTS of a value, KNOWN_MAX where sizes are among them,
- * EVALUATE_WORK for a model, so that a small file takes bounded time.
+ * EVALUATE_WORK for the operations of a model beyond EVALUATE_FREE, so that a small file takes bounded time.
  */
 #ifndef APC_FRONTEND_ONNX_EVALUATE_H
 #define APC_FRONTEND_ONNX_EVALUATE_H
@@ -20,6 +20,7 @@
 #include "ir/interp.h"
 
 #define EVALUATE_ELEMENTS (INT64_C(1) << 16)
+#define EVALUATE_FREE 1024                 /* elements of an operation that are not counted */
 #define EVALUATE_WORK (INT64_C(1) << 25) /* elements read and written by all operations that are evaluated; products of extents where they are multiplied */
 
 /* numerator / denominator; numerator NULL: not known.  Integers and bools have the denominator 1. */

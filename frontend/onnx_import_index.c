@@ -93,8 +93,11 @@ bool import_compress(Node *n) {
   int64_t condition[KNOWN_MAX], picked[KNOWN_MAX], extent;
   int count, axis = 0, kept = 0;
   Known known = input_known(n, 1);
-  if (!known.items || known.type->rank != 1 || !known_constants(&known, condition))
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements", n->op->type, KNOWN_MAX);
+  if (!known.items || known.type->rank != 1 || !known_constants(&known, condition)) {
+    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements", n->op->type, KNOWN_MAX);
+    say_origin(n, 1);
+    return false;
+  }
   count = known.n;
   Val x = input(n, 0);
   if (has_attr(n, "axis")) {

@@ -98,8 +98,11 @@ bool slice_moves(Node *n, int i, int axis, Val *x) {
   Module *m = n->m;
   Place start = input_place(n, 1, i), end = input_place(n, 2, i);
   const Expr *trips = start.loop ? op_expr(start.loop, AT_trips) : NULL;
-  if (!start.offset || !end.offset || !trips || start.loop != end.loop || start.scale != end.scale || start.scale < 0)
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Slice: the bounds of axis %d are computed from data", axis);
+  if (!start.offset || !end.offset || !trips || start.loop != end.loop || start.scale != end.scale || start.scale < 0) {
+    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Slice: the bounds of axis %d are computed from data", axis);
+    say_origin(n, input_known(n, 2).items ? 1 : 2);
+    return false;
+  }
   const Type *t = type_of(n->b->f, *x);
   const Expr *extent = ex_sub(m, end.offset, start.offset), *zero = ex_const(m, 0);
   const Expr *highest = ex_add(m, end.offset, ex_muli(m, ex_addi(m, trips, -1), start.scale));

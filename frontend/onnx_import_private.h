@@ -82,6 +82,7 @@ bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count); 
 bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count);
 /* Reports that an input is no constant, or no expression of sizes: what it is, and the nodes that it comes through. */
 bool input_refused(Node *n, size_t i, const char *what);
+void say_origin(Node *n, size_t i); /* the note of it alone, behind an error */
 bool node_extent(Node *n, double x, int64_t *out); /* an extent that was computed, rounded down; false after an error */
 bool input_number(Node *n, size_t i, double *out); /* a constant of one element; false without a report */
 

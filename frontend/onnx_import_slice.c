@@ -110,14 +110,15 @@ static bool far_away(DType list, int64_t bound) {
   return bound < -MAX_EXTENT || bound > MAX_EXTENT;
 }
 
-/* A bound counted from the end when negative, then clamped to [low, high]; NULL when it cannot be decided.  The negative of a size
- * counts from the end: of a size of 0 it would not. */
+/* A bound counted from the end when negative, then clamped to [low, high].  The negative of a size counts from the end: of a size of 0 it
+ * would not. */
 static const Expr *place(Module *m, DType list, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
   Bounds b = known_bounds(m, e);
   int64_t constant;
   if (ex_get_const(e, &constant) && far_away(list, constant)) return constant < 0 ? low : high;
   if (b.high < 0 || (b.low < 0 && known_need(m, ex_muli(m, e, -1), 1))) e = ex_add(m, e, extent);
-  else if (b.low < 0) return NULL;
+  else if (b.low < 0) /* from the end unless min(1, max(0, e + 1)) is 1 */
+    e = ex_add(m, e, ex_sub(m, extent, ex_mul(m, extent, ex_min(m, ex_const(m, 1), ex_max(m, ex_const(m, 0), ex_addi(m, e, 1))))));
   if (known_ge(m, e, high)) return high;
   if (!known_ge(m, high, e)) e = ex_min(m, e, high);
   return known_ge(m, e, low) ? e : ex_max(m, e, low);
@@ -139,7 +140,7 @@ typedef struct Cut {
 } Cut;
 
 /* start in [0, extent] and end in [0, extent] going forward, in [0, extent - 1] and [-1, extent - 1] going back. */
-static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
+static void read_cut(Node *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
   Module *m = n->m;
   const Expr *zero = ex_const(m, 0);
   int64_t step = cut->step, constant;
@@ -153,15 +154,12 @@ static bool read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
     start = place(m, cut->list, start, extent, zero, last);
     end = place(m, cut->list, end, extent, ex_const(m, -1), last);
   }
-  if (!start || !end)
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Slice: cannot tell whether a bound is negative");
   const Expr *span = step > 0 ? ex_sub(m, end, start) : ex_sub(m, start, end);
   span = ex_ceil_div(m, span, ex_const(m, step > 0 ? step : -step));
   cut->start = start;
   cut->count = known_bounds(m, span).low >= 0 ? span : ex_max(m, span, zero);
   /* Nothing lies between 0 and the last of no elements. */
   if (step < 0 && known_bounds(m, extent).low < 1) cut->count = ex_min(m, cut->count, extent);
-  return true;
 }
 
 /* Bounds that are not known: only how many; they may move with a loop. */
@@ -215,7 +213,7 @@ bool import_slice(Node *n) {
       if (!slice_moves(n, i, cut.axis, &x)) return false;
       continue;
     }
-    if (!read_cut(n, t->dims[cut.axis], k[0].items[i], k[1].items[i], &cut)) return false;
+    read_cut(n, t->dims[cut.axis], k[0].items[i], k[1].items[i], &cut);
     if (!x && !(x = input(n, 0))) return false;
     x = cut.step > 0 ? build_slice(n->b, x, cut.axis, cut.start, cut.count, cut.step)
                      : gather_progression(n, x, cut.axis, cut.start, cut.count, cut.step);
@@ -335,6 +333,8 @@ bool import_pad(Node *n) {
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++) {
     x = crop(n, x, d, &low[d], &high[d]);
+    if (known_bounds(n->m, low[d]).low < 0) assume_positive(n->m, import_assumptions(n->im), low[d]);
+    if (known_bounds(n->m, high[d]).low < 0) assume_positive(n->m, import_assumptions(n->im), high[d]);
     if (known_bounds(n->m, low[d]).low < 0 || known_bounds(n->m, high[d]).low < 0)
       return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Pad: cannot tell whether a pad is negative");
     bool none = ex_is_const(low[d], 0) && ex_is_const(high[d], 0);

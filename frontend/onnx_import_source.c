@@ -211,23 +211,30 @@ bool import_one_hot(Node *n) {
   return set_output(n, 0, select3(n, hit, on, off));
 }
 
-/* The result's size depends on the data, so only for known elements. */
+/* The result's size depends on the data, so only for constants. */
 bool import_non_zero(Node *n) {
-  Known k = input_known(n, 0);
-  int64_t items[KNOWN_MAX], out[KNOWN_MAX];
-  int count = 0, rank = input_type(n, 0)->rank;
-  if (!known_constants(&k, items))
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "NonZero: the size of its result depends on data");
-  for (int i = 0; i < k.n; i++) count += items[i] != 0;
-  if (count * rank > KNOWN_MAX) return node_error(n, "%d by %d results", rank, count);
-  for (int i = 0, c = 0; i < k.n; i++) {
-    if (!items[i]) continue;
-    for (int d = rank - 1, at = i; d >= 0; d--) {
-      int extent = (int)k.type->dims[d]->value;
-      out[d * count + c] = at % extent;
-      at /= extent;
+  const Type *t = input_type(n, 0);
+  const Fact *f = input_fact(n, 0);
+  if (f->kind != FACT_CONSTANT) {
+    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "NonZero: the size of its result depends on data");
+    say_origin(n, 0);
+    return false;
+  }
+  bool floats = dtype_is_float(t->dtype);
+  int64_t count = 0, c = 0, rank = t->rank;
+  for (int64_t i = 0; i < f->n; i++) count += floats ? f->cells[i].f != 0 : f->cells[i].i != 0;
+  int64_t *out = ARENA_ARRAY(n->m->arena, int64_t, count * rank);
+  for (int64_t i = 0; i < f->n; i++) {
+    if (floats ? f->cells[i].f == 0 : f->cells[i].i == 0) continue;
+    int64_t at = i;
+    for (int64_t d = rank - 1; d >= 0; d--) {
+      out[d * count + c] = at % t->dims[d]->value;
+      at /= t->dims[d]->value;
     }
     c++;
   }
-  return set_known(n, 0, known_ints(n->m, DT_i64, 2, (int64_t[]){rank, count}, out));
+  const Type *type = type_of_ints(n->m, DT_i64, 2, (int64_t[]){rank, count});
+  if (count * rank <= KNOWN_MAX) return set_known(n, 0, known_ints(n->m, DT_i64, 2, (int64_t[]){rank, count}, out));
+  Attr a = attr_ints(n->m, AT_ints, (int)(count * rank), out);
+  return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a}));
 }

@@ -66,6 +66,15 @@ static const char *origin_of(Node *n, const Op *op, FactKind missing) {
   }
 }
 
+void say_origin(Node *n, size_t i) {
+  const Fact *f = input_fact(n, i);
+  FactKind missing = f->kind == FACT_SIZES ? f->missing : f->kind;
+  if (missing == FACT_NONE || missing == FACT_CONSTANT || !n->in[i]->val) return;
+  Chain chain = {0};
+  const Op *op = follow(n, n->in[i]->val, &chain);
+  say_chain(n, origin_of(n, op, missing), &chain);
+}
+
 bool input_refused(Node *n, size_t i, const char *what) {
   const char *name = n->proto->input[i];
   const Fact *f = input_fact(n, i);
@@ -77,11 +86,7 @@ bool input_refused(Node *n, size_t i, const char *what) {
                                             : NULL;
   if (!why) return node_error(n, "%s has %" PRId64 " elements of %s", what, f->n, dtype_name(f->type->dtype));
   diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s (input \"%s\") %s", n->op->type, what, name, why);
-  if (missing != FACT_NONE && missing != FACT_CONSTANT && n->in[i]->val) {
-    Chain chain = {0};
-    const Op *op = follow(n, n->in[i]->val, &chain);
-    say_chain(n, origin_of(n, op, missing), &chain);
-  }
+  say_origin(n, i);
   if (missing != FACT_DATA && missing != FACT_LARGE) say_dimensions(n);
   return false;
 }

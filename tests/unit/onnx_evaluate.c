@@ -186,6 +186,20 @@ static void dimensions_that_are_no_expression(void) {
   HAS("f32[27, 12]");
 }
 
+static void places_that_depend_on_data(void) {
+  begin();
+  in("x", F32, "4"), in("m", BOOL, "4"), out("y");
+  node("Not", "m", "keep"), node("NonZero", "keep", "y");
+  expect(DIAG_onnx_shape, "the size of its result depends on data", "/y");
+  note_has("it comes from the input \"m\" -> Not \"/keep\" -> NonZero \"/y\"");
+  begin();
+  in("x", F32, "4,100"), out("y");
+  ints("shape", "1,100"), ints("zero", "0"), ints("axis", "1");
+  node("ConstantOfShape", "shape", "f"), node("Not", "b", "keep"), attr(node("Cast", "f", "b"), "to", INT, BOOL), node("NonZero", "keep", "at"), node("Split", "at", "row,column");
+  ints("flat", "-1"), node("Reshape", "column,flat", "index"), attr(node("Gather", "x,index", "y"), "axis", INT, 1);
+  IMPORTS();
+}
+
 /* ---- work */
 
 /* t0 = 1 .. 65536, then sums of it: each is evaluated once, and all together no more than the budget allows. */
@@ -227,6 +241,7 @@ int main(void) {
   RUN(known_elements_beside_data);
   RUN(data_is_traced_to_its_input);
   RUN(dimensions_that_are_no_expression);
+  RUN(places_that_depend_on_data);
   RUN(evaluation_is_bounded);
   RUN(long_chains_are_evaluated);
   return test_summary();

@@ -77,6 +77,30 @@ static void bounds_are_clamped_as_the_standard_says(void) {
     }
 }
 
+/* x[: n - 3]: from the front or from the end, as n turns out. */
+static void a_bound_of_either_sign(void) {
+  for (int side = 0; side < 2; side++)
+    for (int s = 0; s < STEPS; s++) {
+      begin();
+      in("x", I64, "n"), out("y");
+      ints("three", "3"), ints("axis", "0"), ints("other", side ? "-1" : "1");
+      ints("step", arena_printf(arena, "%lld", (long long)steps[s]));
+      node("Shape", "x", "size"), node("Sub", "size,three", "bound"), node("Slice", side ? "x,bound,other,axis,step" : "x,other,bound,axis,step", "y");
+      IMPORTS();
+      for (int64_t n = 1; n < 8; n++) {
+        int64_t *symbols = interp_symbols(module, arena);
+        symbols[module_symbol_find(module, "n")] = n;
+        InterpNamed x = {"x", interp_tensor(arena, DT_i64, 1, &n)};
+        for (int64_t i = 0; i < n; i++) x.tensor.cells[i].i = i;
+        InterpResult result = {0};
+        CHECK(interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, 1, &x, arena, &result, diags));
+        const char *want = side ? standard(n, n - 3, -1, steps[s]) : standard(n, 1, n - 3, steps[s]);
+        const char *got = elements(interp_find(result.outputs, result.noutputs, "y"));
+        CHECKF(strcmp(got, want) == 0, "n %lld, step %lld, side %d: %s, not %s", (long long)n, (long long)steps[s], side, got, want);
+      }
+    }
+}
+
 /* Shape[INT64_MIN : -2], as exporters write shape[:-2]. */
 static void lists_of_sizes_are_cut_likewise(void) {
   begin();
@@ -106,6 +130,7 @@ static void ends_of_32_bits(void) {
 
 int main(void) {
   RUN(bounds_are_clamped_as_the_standard_says);
+  RUN(a_bound_of_either_sign);
   RUN(lists_of_sizes_are_cut_likewise);
   RUN(ends_of_32_bits);
   return test_summary();
