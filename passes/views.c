@@ -116,11 +116,12 @@ static ParamOrigin origin_of(const Param *p) { return p->origin.name ? p->origin
 static Val push_param(Views *w, const Op *op, int dim, const Cut *c) {
   Module *m = w->r.m;
   const Param p = *module_param(m, op_str(op, AT_name));
-  const char *name = cut_name(w, p.name, c);
-  if (c->split) name = arena_printf(m->arena, "%s.%d", name, dim);
-  else name = arena_printf(m->arena, "%s.%d", name, dim);
+  const Type *cut = cut_type(w, p.type, dim, c);
+  const char *base = arena_printf(m->arena, "%s.%d", cut_name(w, p.name, c), dim), *name = base;
+  /* A weight of several users may be split in several ways. */
+  for (int i = 1; module_param(m, name) && module_param(m, name)->type != cut; i++) name = arena_printf(m->arena, "%s.%d", base, i);
   if (!module_param(m, name)) {
-    Param *q = module_param_add(m, name, cut_type(w, p.type, dim, c));
+    Param *q = module_param_add(m, name, cut);
     const char *fresh = q->name;
     const Type *t = q->type;
     *q = p;
