@@ -7,22 +7,16 @@
 
 enum { MAX_CHOICES = 4, MAX_LEAST = 1 << 20 };
 
-void assume_again(OnnxAssumptions *a) {
-  a->news = false;
-  for (size_t i = 0; i < a->n; i++) a->items[i].used_min = a->items[i].min, a->items[i].used_max = a->items[i].max;
-}
-
 const OnnxAssumption *assumption_of(const OnnxAssumptions *a, const char *name) {
   for (size_t i = 0; a && i < a->n; i++)
     if (strcmp(a->items[i].name, name) == 0) return &a->items[i];
   return NULL;
 }
 
-static OnnxAssumption *assumption(const Module *m, OnnxAssumptions *a, int symbol) {
-  const Symbol *s = &m->symbols.items[symbol];
+static OnnxAssumption *assumption(OnnxAssumptions *a, const char *name) {
   for (size_t i = 0; i < a->n; i++)
-    if (strcmp(a->items[i].name, s->name) == 0) return &a->items[i];
-  ARENA_PUSH(a->arena, a, ((OnnxAssumption){.name = arena_strdup(a->arena, s->name), .min = s->min, .max = s->max, .used_min = s->min, .used_max = s->max}));
+    if (strcmp(a->items[i].name, name) == 0) return &a->items[i];
+  ARENA_PUSH(a->arena, a, ((OnnxAssumption){.name = arena_strdup(a->arena, name)}));
   return &a->items[a->n - 1];
 }
 
@@ -34,15 +28,24 @@ static bool in_range(const Symbol *s, int64_t min, int64_t max) {
   return !max || min <= max;
 }
 
-/* An attempt that fails is worth repeating when it did not begin with all that is known at its end. */
-bool assume_range(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max) {
+bool assume_range(Module *m, int symbol, int64_t min, int64_t max) {
   Symbol *s = &m->symbols.items[symbol];
   if (!in_range(s, min, max)) return false;
-  OnnxAssumption *e = assumption(m, a, symbol);
-  if (min > s->min) s->min = e->min = min;
-  if (max && (!s->max || max < s->max)) s->max = e->max = max;
-  a->news = a->news || min > e->used_min || (max && (!e->used_max || max < e->used_max));
+  if (min > s->min) s->min = min;
+  if (max && (!s->max || max < s->max)) s->max = max;
   return true;
+}
+
+bool assume_learn(const Module *m, OnnxAssumptions *a) {
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const Symbol *s = &m->symbols.items[i];
+    const OnnxAssumption *known = assumption_of(a, s->name);
+    if (s->axis >= 0 || (s->min == (known ? known->min : 0) && s->max == (known ? known->max : 0))) continue;
+    OnnxAssumption *e = assumption(a, s->name);
+    e->min = s->min, e->max = s->max;
+    a->news = true;
+  }
+  return a->news;
 }
 
 /* sign * (x div divisor), of a term of a sum; the divisor is 1 for a symbol alone. */
@@ -58,7 +61,7 @@ static bool is_term(const Expr *e, int64_t *coefficient, int64_t *divisor, int *
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e) {
+bool assume_positive(Module *m, const Expr *e) {
   int64_t coefficient, divisor, constant = e->kind == EX_ADD ? e->value : 0;
   int symbol;
   bool holds = known_bounds(m, e).low >= 0; /* now, perhaps not when the attempt began */
@@ -66,9 +69,9 @@ bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e) {
   if (!is_term(e->kind == EX_ADD ? e->args[0] : e, &coefficient, &divisor, &symbol)) return holds;
   bool small = coefficient > -MAX_EXTENT && coefficient < MAX_EXTENT && constant > -MAX_EXTENT && constant < MAX_EXTENT && divisor < MAX_LEAST;
   if (!small || coefficient == 0) return holds;
-  if (coefficient > 0) return assume_range(m, a, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
+  if (coefficient > 0) return assume_range(m, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
   int64_t most = floor_div(constant, -coefficient);
-  return most >= 0 && assume_range(m, a, symbol, 0, divisor * most + divisor - 1);
+  return most >= 0 && assume_range(m, symbol, 0, divisor * most + divisor - 1);
 }
 
 /* Grows, or stays, with every symbol in it. */
@@ -97,11 +100,11 @@ static bool negative_at(const Expr *e, int symbol, int64_t v, int64_t *values) {
   return ex_eval(e, values, &r) && r < 0;
 }
 
-void assume_extent(Module *m, OnnxAssumptions *a, const Expr *extent) {
+void assume_extent(Module *m, const Expr *extent) {
   if (extent->kind == EX_CONST || known_bounds(m, extent).low >= 0) return;
   int symbol = only_symbol(m, extent);
   if (symbol < 0 || !rises(extent)) return;
-  int64_t *values = ARENA_ARRAY(a->arena, int64_t, m->symbols.n), low = m->symbols.items[symbol].min, high = low;
+  int64_t *values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n), low = m->symbols.items[symbol].min, high = low;
   while (high < MAX_LEAST && negative_at(extent, symbol, high, values)) high = 2 * high + 1;
   if (high == low || high >= MAX_LEAST) return;
   while (low < high) { /* negative below low, not at high */
@@ -109,7 +112,7 @@ void assume_extent(Module *m, OnnxAssumptions *a, const Expr *extent) {
     if (negative_at(extent, symbol, middle, values)) low = middle + 1;
     else high = middle;
   }
-  assume_range(m, a, symbol, high, 0);
+  assume_range(m, symbol, high, 0);
 }
 
 /* ---- equations */
@@ -128,7 +131,7 @@ static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by
   if (!polynomial(by) || b.high < (s->min > 2 ? s->min : 2) || (s->max && b.low > s->max)) return false; /* 1 would be stretched, 0 is nobody's size */
   Text t = {.arena = a->arena};
   ex_print(m, &t, by);
-  OnnxAssumption *e = assumption(m, a, symbol);
+  OnnxAssumption *e = assumption(a, s->name);
   e->is = text_str(&t);
   e->node = arena_strdup(a->arena, node);
   return a->news = true;
@@ -179,16 +182,16 @@ static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Ex
 }
 
 /* Chooses an operand for each minimum and maximum so that the difference vanishes; the others must not be beyond it. */
-static bool choose(Module *m, OnnxAssumptions *a, const Expr *difference, int depth) {
+static bool choose(Module *m, const Expr *difference, int depth) {
   if (ex_is_const(difference, 0)) return true;
   const Expr *choice = depth < MAX_CHOICES ? find_choice(difference) : NULL;
   for (int i = 0; choice && i < choice->n; i++) {
     const Expr *taken = choice->args[i];
-    if (!choose(m, a, replaced(m, difference, choice, taken), depth + 1)) continue;
+    if (!choose(m, replaced(m, difference, choice, taken), depth + 1)) continue;
     bool ok = true;
     for (int k = 0; k < choice->n && ok; k++) {
       const Expr *other = choice->args[k];
-      if (k != i) ok = assume_positive(m, a, choice->kind == EX_MIN ? ex_sub(m, other, taken) : ex_sub(m, taken, other));
+      if (k != i) ok = assume_positive(m, choice->kind == EX_MIN ? ex_sub(m, other, taken) : ex_sub(m, taken, other));
     }
     if (ok) return true;
   }
@@ -199,7 +202,7 @@ bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, c
   if (x == y) return true;
   if (!a || m->expr_fault) return false;
   const Expr *difference = ex_sub(m, x, y);
-  bool ok = choose(m, a, difference, 0) || solve(m, a, difference, node);
+  bool ok = choose(m, difference, 0) || solve(m, a, difference, node);
   m->expr_fault = NULL; /* of what was only tried */
-  return ok && a->news;
+  return ok;
 }

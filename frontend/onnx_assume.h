@@ -13,8 +13,7 @@
 
 typedef struct OnnxAssumption {
   const char *name;
-  int64_t min, max;           /* max 0: none */
-  int64_t used_min, used_max; /* what this attempt began with */
+  int64_t min, max; /* max 0: none */
   const char *is;   /* a sum as in onnx_dims.c that stands for the dimension; NULL: none */
   const char *node; /* that needs it; NULL: not worth a word */
 } OnnxAssumption;
@@ -23,22 +22,24 @@ typedef struct OnnxAssumptions {
   Arena *arena; /* outlives the module of one attempt */
   OnnxAssumption *items;
   size_t n, cap;
-  bool news; /* something was added since the attempt began */
+  bool news; /* the next attempt begins with more than this one did */
 } OnnxAssumptions;
 
-void assume_again(OnnxAssumptions *a); /* an attempt begins */
 const OnnxAssumption *assumption_of(const OnnxAssumptions *a, const char *name); /* NULL: none */
+
+/* Takes over the ranges the module's dimensions have got, by the functions here or otherwise (known_need); true when there is news. */
+bool assume_learn(const Module *m, OnnxAssumptions *a);
 
 /* Assumes what makes the two equal; false when nothing does.  `node` needs it. */
 bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node);
 
 /* From here on a dimension lies in this range (max 0: no limit); false when no size is left. */
-bool assume_range(Module *m, OnnxAssumptions *a, int symbol, int64_t min, int64_t max);
+bool assume_range(Module *m, int symbol, int64_t min, int64_t max);
 
 /* Assumes that e is not negative, when it is a number and one term. */
-bool assume_positive(Module *m, OnnxAssumptions *a, const Expr *e);
+bool assume_positive(Module *m, const Expr *e);
 
 /* Raises the least value of a dimension so far that the extent is not negative, if it rises with that dimension alone. */
-void assume_extent(Module *m, OnnxAssumptions *a, const Expr *extent);
+void assume_extent(Module *m, const Expr *extent);
 
 #endif

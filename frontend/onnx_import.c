@@ -15,7 +15,6 @@ enum { OPSET_MIN = 1, OPSET_MAX = 28 };
 
 OnnxFile *import_file(const Import *im) { return im->file; }
 Evaluation *import_evaluation(Import *im) { return &im->evaluation; }
-OnnxAssumptions *import_assumptions(Import *im) { return im->assumptions; }
 
 static const OnnxOp onnx_ops[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
@@ -300,7 +299,7 @@ bool equal_extents(Node *n, const Expr *p, const Expr *q) {
 
 static bool check_result(Node *n, size_t k, const Type *t) {
   if (!t) return node_error(n, "output %zu is not supported", k);
-  for (int d = 0; d < t->rank; d++) assume_extent(n->m, n->im->assumptions, t->dims[d]);
+  for (int d = 0; d < t->rank; d++) assume_extent(n->m, t->dims[d]);
   if (known_extents(n->m, t->rank, t->dims)) return true;
   return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k, type_string(n->m, t));
 }
@@ -446,10 +445,10 @@ bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, D
   const size_t n = diags->n, errors = diags->errors, warnings = diags->warnings;
   bool ok;
   for (int i = 1;; i++) {
-    assume_again(&assumptions);
+    assumptions.news = false;
     *m = module_new();
     ok = attempt(*m, file, options, &assumptions, diags);
-    if (ok || !assumptions.news || i == MAX_ATTEMPTS) break;
+    if (ok || !assume_learn(*m, &assumptions) || i == MAX_ATTEMPTS) break;
     diags->n = n, diags->errors = errors, diags->warnings = warnings;
     module_free(*m);
   }

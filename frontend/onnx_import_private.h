@@ -61,7 +61,6 @@ bool import_opaque(Node *n); /* of an operator that is not in the table */
 __attribute__((format(printf, 2, 3))) bool node_error(Node *n, const char *format, ...);
 OnnxFile *import_file(const Import *im);
 Evaluation *import_evaluation(Import *im);
-OnnxAssumptions *import_assumptions(Import *im);
 const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value); /* what the graph declares of it; NULL */
 const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d); /* onnx_dims.h */
 void import_rename(Import *im, const char *name, Item *to); /* the name means that item from now on */

@@ -44,7 +44,7 @@ static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
 /* A table of constant extent met by a symbolic size: the size is bounded by the table, which is what the
  * model means (a longer one would fail in the file's own terms), and the extent stays the plain symbol. */
 static void bound_symbol(Node *n, const Expr *e, int64_t extent) {
-  if (e->kind == EX_SYM) assume_range(n->m, import_assumptions(n->im), (int)e->value, 0, extent);
+  if (e->kind == EX_SYM) assume_range(n->m, (int)e->value, 0, extent);
 }
 
 static bool constant_of(Node *n, Val v, int64_t *c) {
@@ -333,8 +333,8 @@ bool import_pad(Node *n) {
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++) {
     x = crop(n, x, d, &low[d], &high[d]);
-    if (known_bounds(n->m, low[d]).low < 0) assume_positive(n->m, import_assumptions(n->im), low[d]);
-    if (known_bounds(n->m, high[d]).low < 0) assume_positive(n->m, import_assumptions(n->im), high[d]);
+    if (known_bounds(n->m, low[d]).low < 0) assume_positive(n->m, low[d]);
+    if (known_bounds(n->m, high[d]).low < 0) assume_positive(n->m, high[d]);
     if (known_bounds(n->m, low[d]).low < 0 || known_bounds(n->m, high[d]).low < 0)
       return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Pad: cannot tell whether a pad is negative");
     bool none = ex_is_const(low[d], 0) && ex_is_const(high[d], 0);

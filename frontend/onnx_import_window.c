@@ -79,7 +79,7 @@ static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
       continue;
     }
     if (ex_get_const(span, &have) && have < 0) return node_error(n, "the window is larger than dimension %d", d + 2);
-    assume_extent(m, import_assumptions(n->im), span);
+    assume_extent(m, span);
     if (!ceil_mode) {
       w->out[d] = ex_addi(m, ex_div(m, span, ex_const(m, w->stride[d])), 1);
       continue;
