@@ -128,7 +128,7 @@ static bool polynomial(const Expr *e) {
 static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by, const char *node) {
   const Symbol *s = &m->symbols.items[symbol];
   Bounds b = known_bounds(m, by);
-  if (!polynomial(by) || b.high < (s->min > 2 ? s->min : 2) || (s->max && b.low > s->max)) return false; /* 1 would be stretched, 0 is nobody's size */
+  if (!polynomial(by) || b.high < (s->min > 1 ? s->min : 1) || (s->max && b.low > s->max)) return false; /* 0 is a mistake rather */
   Text t = {.arena = a->arena};
   ex_print(m, &t, by);
   OnnxAssumption *e = assumption(a, s->name);

@@ -58,18 +58,17 @@ static Bounds symbol_bounds(const Module *m, const Expr *e) {
   return (Bounds){s->min, s->max ? s->max : INT64_MAX};
 }
 
-/* coefficient * (numerator div divisor), the coefficient a multiple of the divisor. */
+/* coefficient * (numerator div divisor) */
 typedef struct Floor {
   const Expr *numerator;
-  int64_t times, divisor; /* times = coefficient / divisor */
+  int64_t coefficient, divisor;
 } Floor;
 
 static bool is_floor(const Expr *e, Floor *f) {
   const Expr *div = e->kind == EX_MUL && e->n == 1 ? e->args[0] : e;
-  int64_t coefficient = e->kind == EX_MUL ? e->value : 1;
-  if (div->kind != EX_DIV || !ex_get_const(div->args[1], &f->divisor) || coefficient % f->divisor != 0) return false;
+  if (div->kind != EX_DIV || !ex_get_const(div->args[1], &f->divisor)) return false;
   f->numerator = div->args[0];
-  f->times = coefficient / f->divisor;
+  f->coefficient = e->kind == EX_MUL ? e->value : 1;
   return true;
 }
 
@@ -80,19 +79,38 @@ static Bounds terms_bounds(Module *m, const Expr *e) {
   return r;
 }
 
+/* What is rounded down: x of x div c, or (x div a) + s of (x + a*s) div c, where c is a multiple of a and x div a is another term of the
+ * sum; the divisor becomes c / a.  NULL unless the coefficient is a multiple of that. */
+static const Expr *dividend(Module *m, const Expr *sum, Floor *f) {
+  Floor other;
+  int64_t shift;
+  if (f->coefficient % f->divisor == 0) return f->numerator;
+  for (int i = 0; i < sum->n; i++) {
+    if (!is_floor(sum->args[i], &other) || other.divisor >= f->divisor || f->divisor % other.divisor != 0) continue;
+    int64_t divisor = f->divisor / other.divisor;
+    if (f->coefficient % divisor != 0 || !ex_get_const(ex_sub(m, f->numerator, other.numerator), &shift) || shift % other.divisor != 0) continue;
+    f->divisor = divisor;
+    const Expr *div = sum->args[i]->kind == EX_MUL ? sum->args[i]->args[0] : sum->args[i];
+    return ex_addi(m, div, shift / other.divisor);
+  }
+  return NULL;
+}
+
 /* A remainder is a sum, x - c * (x div c), of terms that may be anything: c * (x div c) = x - r with r in [0, c - 1]. */
 static Bounds sum_bounds(Module *m, const Expr *e) {
   Bounds best = terms_bounds(m, e), rest = {0, 0};
   const Expr *left = e;
   Floor f;
   for (int i = 0; i < e->n && !m->expr_fault; i++) {
-    if (!is_floor(e->args[i], &f)) continue;
-    const Expr *without = ex_add(m, ex_sub(m, left, e->args[i]), ex_muli(m, f.numerator, f.times));
+    const Expr *x = is_floor(e->args[i], &f) ? dividend(m, e, &f) : NULL;
+    int64_t times = x ? f.coefficient / f.divisor : 0;
+    const Expr *without = x ? ex_add(m, ex_sub(m, left, e->args[i]), ex_muli(m, x, times)) : NULL;
     if (m->expr_fault) {
       m->expr_fault = NULL; /* only tried */
       break;
     }
-    Bounds remainder = mul_bounds((Bounds){0, f.divisor - 1}, (Bounds){-f.times, -f.times}), more = add_bounds(rest, remainder);
+    if (!without) continue;
+    Bounds remainder = mul_bounds((Bounds){0, f.divisor - 1}, (Bounds){-times, -times}), more = add_bounds(rest, remainder);
     Bounds b = add_bounds(terms_bounds(m, without), more);
     if (b.low <= best.low && b.high >= best.high) continue;
     best = (Bounds){b.low > best.low ? b.low : best.low, b.high < best.high ? b.high : best.high};

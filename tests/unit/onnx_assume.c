@@ -63,6 +63,16 @@ static void a_constant_fixes_a_dimension(void) {
   expect(DIAG_onnx_node, "do not broadcast", "/z");
 }
 
+static void a_batch_of_one_that_was_traced(void) {
+  begin();
+  in("x", F32, "batch,6"), out("z");
+  ints("shape", "1,2,3");
+  node("Reshape", "x,shape", "z");
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[1, 6]");
+  warns("the dimension \"batch\" is taken to be 1");
+}
+
 /* ---- ranges */
 
 /* table[:, :seq] of 64 positions, as a causal mask is cut. */
@@ -101,6 +111,7 @@ int main(void) {
   RUN(a_mask_has_the_extent_of_its_keys);
   RUN(a_reshape_keeps_its_leading_dimension);
   RUN(a_constant_fixes_a_dimension);
+  RUN(a_batch_of_one_that_was_traced);
   RUN(a_table_bounds_a_dimension);
   RUN(extents_are_not_negative);
   return test_summary();

@@ -46,6 +46,19 @@ static void pads_up_to_a_multiple(void) {
   HAS("high=[0, -h - 4*((-h) div 4), 0], value=0} : f32[batch, -4*((-h) div 4), 8]");
 }
 
+/* What a decoder of images lacks after two halvings: h div 2 - 2 * (h div 4), 0 or 1. */
+static void pads_of_an_odd_half(void) {
+  begin();
+  in("x", F32, "batch,h"), out("y");
+  ints("one", "1"), ints("two", "2"), ints("four", "4"), ints("zero", "0");
+  node("Shape", "x", "s"), node("Gather", "s,one", "h"), node("Div", "h,two", "half"), node("Div", "h,four", "quarter");
+  node("Mul", "quarter,two", "even"), node("Sub", "half,even", "odd");
+  attr(node("Concat", "zero,zero,zero,odd", "pads"), "axis", INT, 0);
+  node("Pad", "x,pads", "y");
+  IMPORTS();
+  HAS("high=[0, h div 2 - 2*(h div 4)]");
+}
+
 /* ---- floats */
 
 static void resize_to(const char *factor, const char *rounding) {
@@ -234,6 +247,7 @@ static void long_chains_are_evaluated(void) {
 int main(void) {
   RUN(pads_are_turned_round);
   RUN(pads_up_to_a_multiple);
+  RUN(pads_of_an_odd_half);
   RUN(sizes_are_scaled_in_floats);
   RUN(scales_are_computed);
   RUN(one_hot_repeats);
