@@ -19,6 +19,9 @@ static bool in_table(const Expr *at, const Expr *last) {
   return ex_is_const(at, 0) || (ex_get_const(at, &a) && ex_get_const(last, &b) && a >= 0 && a <= b);
 }
 
+/* 0 where there are no indices, which passes. */
+static const Expr *where_any(Body *b, const IndexSpan *s, const Expr *e) { return s->any ? ex_mul(b->e->m, s->any, e) : e; }
+
 /* Indices that the sizes alone put outside their table would read zeros and write nothing. */
 static void check_indices(Body *b) {
   const Func *l1 = b->spec->l1;
@@ -29,7 +32,8 @@ static void check_indices(Body *b) {
     const Expr *const ends[] = {spans[i].first, spans[i].last}, *last = ex_addi(b->e->m, spans[i].below, -1);
     for (int k = 0; k < (ends[0] == ends[1] ? 1 : 2); k++)
       if (!in_table(ends[k], last))
-        check(b, name, arena_printf(b->e->m->arena, "the %s index of '%s' leaves its table", k == 0 ? "first" : "last", name), ends[k], last);
+        check(b, name, arena_printf(b->e->m->arena, "the %s index of '%s' leaves its table", k == 0 ? "first" : "last", name),
+              where_any(b, &spans[i], ends[k]), where_any(b, &spans[i], last));
   }
 }
 

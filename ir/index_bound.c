@@ -150,10 +150,12 @@ static bool never_below(const Module *m, const Expr *e, int64_t bound) {
   return smallest(m, e, &v) && v >= bound;
 }
 
-static bool never_empty(const Module *m, const Type *t) {
+/* 1 where the type has elements and 0 where it has none; NULL: it always has. */
+static const Expr *any_elements(Module *m, const Type *t) {
+  const Expr *any = NULL;
   for (int d = 0; d < t->rank; d++)
-    if (!never_below(m, t->dims[d], 1)) return false;
-  return true;
+    if (!never_below(m, t->dims[d], 1)) any = ex_min(m, any ? any : ex_const(m, 1), t->dims[d]);
+  return any;
 }
 
 /* The elements of a value: all of first ... last occur, no others; first is NULL when that is not known. */
@@ -203,9 +205,9 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
     int index;
     if (loops.of[i] >= 0 || !op->out) continue;
     const Expr *below = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
-    if (below && spans[op->in[index]].first) out[(*n)++] = (IndexSpan){i, spans[op->in[index]].first, spans[op->in[index]].last, below};
-    const Type *t = type_of(f, op->out);
-    if (is_integer(t) && never_empty(m, t)) spans[op->out] = span_of(m, f, spans, op);
+    const Span *at = below ? &spans[op->in[index]] : NULL;
+    if (at && at->first) out[(*n)++] = (IndexSpan){i, at->first, at->last, below, any_elements(m, type_of(f, op->in[index]))};
+    if (is_integer(type_of(f, op->out))) spans[op->out] = span_of(m, f, spans, op);
   }
   return out;
 }

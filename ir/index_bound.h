@@ -26,10 +26,11 @@ IndexRange index_range(Module *m, const Func *f, Val v);
 typedef struct IndexSpan {
   size_t op; /* index into Func.ops */
   const Expr *first, *last, *below;
+  const Expr *any; /* 1 where there are indices, 0 where a dimension of theirs is empty; NULL: there always are */
 } IndexSpan;
 
 /* All of them, in order.  Indices are followed from iota, sizes and numbers through copies, reshapes, broadcasts, sums with a number that is the same
- * everywhere, and the idiom above where nothing is negative; not in loops, and not where a dimension may be empty. */
+ * everywhere, and the idiom above where nothing is negative; not in loops. */
 IndexSpan *index_spans(Module *m, const Func *f, size_t *n);
 
 /* 0 <= value <= most has to hold. */

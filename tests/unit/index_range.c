@@ -109,6 +109,7 @@ static const char *span_of(const char *body) {
   Text t = {.arena = arena};
   if (n == 1) ex_print(m, &t, spans->first), text_add(&t, " to "), ex_print(m, &t, spans->last), text_add(&t, " of "), ex_print(m, &t, spans->below);
   else text_add(&t, n ? "several" : "none");
+  if (n == 1 && spans->any) text_add(&t, " times "), ex_print(m, &t, spans->any);
   module_free(m);
   return text_str(&t);
 }
@@ -123,7 +124,7 @@ static void computed_from_sizes(void) {
                     "  %w = select %c, %q, %n : i64[s]\n" PICK("%w")), "p to p of 9");
   CHECK_STR(span_of("  %a = mul %i, %i : i64[s]\n" PICK("%a")), "none");
   CHECK_STR(span_of("  %a = add %i, %i : i64[s]\n" PICK("%a")), "none");
-  CHECK_STR(span_of("  %e = iota {axis=0, start=0} : i64[p]\n  %y = gather %t, %e {axis=0, start=0} : f32[p, 2]\n  output \"y\" %y\n"), "none"); /* p may be 0 */
+  CHECK_STR(span_of("  %e = iota {axis=0, start=0} : i64[p]\n  %y = gather %t, %e {axis=0, start=0} : f32[p, 2]\n  output \"y\" %y\n"), "0 to p - 1 of 9 times min(1, p)"); /* p may be 0 */
 }
 
 /* "value of most, ..." of a slice of a dimension; "always" when it lies in it whatever the sizes are. */
