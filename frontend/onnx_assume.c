@@ -174,7 +174,7 @@ static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Ex
     if (!r) r = part;
     else if (e->kind == EX_MUL) r = ex_mul(m, r, part);
     else if (e->kind == EX_ADD) r = ex_add(m, r, part);
-    else if (e->kind == EX_DIV) r = ex_div(m, r, part);
+    else if (e->kind == EX_DIV) r = ex_div_joined(m, r, part);
     else r = e->kind == EX_MIN ? ex_min(m, r, part) : ex_max(m, r, part);
   }
   if (e->kind == EX_MUL) r = ex_muli(m, r, e->value);

@@ -169,7 +169,7 @@ static const Expr *scaled_extent(Node *n, const Expr *in, double scale) {
   int64_t extent;
   if (ex_get_const(in, &extent)) return node_extent(n, (double)extent * scale, &extent) ? ex_const(n->m, extent) : NULL;
   if (scale == floor(scale)) return ex_muli(n->m, in, (int64_t)scale);
-  if (1 / scale == floor(1 / scale) && 1 / scale < (double)MAX_EXTENT) return ex_div(n->m, in, ex_const(n->m, (int64_t)(1 / scale)));
+  if (1 / scale == floor(1 / scale) && 1 / scale < (double)MAX_EXTENT) return ex_div_joined(n->m, in, ex_const(n->m, (int64_t)(1 / scale)));
   diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: a symbolic dimension scaled by %g", n->op->type, scale);
   return NULL;
 }

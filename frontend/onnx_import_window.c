@@ -79,9 +79,9 @@ static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
       continue;
     }
     if (ex_get_const(span, &have) && have < 0) return node_error(n, "the window is larger than dimension %d", d + 2);
-    assume_extent(m, span);
+    if (w->low[d] + w->high[d] - reach(w, d) < -1) assume_extent(m, span); /* at -1 only nothing is too small: it gives nothing */
     if (!ceil_mode) {
-      w->out[d] = ex_addi(m, ex_div(m, span, ex_const(m, w->stride[d])), 1);
+      w->out[d] = ex_addi(m, ex_div_joined(m, span, ex_const(m, w->stride[d])), 1);
       continue;
     }
     if (!ex_get_const(w->in[d], &in))

@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "frontend/onnx_assume.h"
+
 static const Number unknown = {NULL, 1};
 enum { MAX_COEFFICIENT = 64, MAX_EXACT = 1 << 24, MAX_DENOMINATOR = 1 << 16 };
 
@@ -57,16 +59,19 @@ static Number logic(Module *m, OpKind kind, Number x, Number y) {
 
 /* ---- integers */
 
-/* Truncating division and remainder equal the flooring ones where nothing is negative. */
-static bool divides_plainly(Module *m, const Expr *x, const Expr *y) { return known_bounds(m, x).low >= 0 && known_need(m, y, 1); }
+/* Truncating division and remainder equal the flooring ones where nothing is negative: (h - 1) / 4 takes h to be at least 1. */
+static bool divides_plainly(Module *m, const Expr *x, const Expr *y) {
+  assume_extent(m, x);
+  return known_bounds(m, x).low >= 0 && known_need(m, y, 1);
+}
 
 static Number integers(Module *m, OpKind kind, const Expr *x, const Expr *y) {
   switch (kind) {
     case OP_add: return whole(ex_add(m, x, y));
     case OP_sub: return whole(ex_sub(m, x, y));
     case OP_mul: return whole(ex_mul(m, x, y));
-    case OP_div: return divides_plainly(m, x, y) ? whole(ex_div(m, x, y)) : unknown;
-    case OP_mod: return divides_plainly(m, x, y) ? whole(ex_mod(m, x, y)) : unknown;
+    case OP_div: return divides_plainly(m, x, y) ? whole(ex_div_joined(m, x, y)) : unknown;
+    case OP_mod: return divides_plainly(m, x, y) ? whole(ex_sub(m, x, ex_mul(m, y, ex_div_joined(m, x, y)))) : unknown;
     case OP_max: return whole(known_ge(m, x, y) ? x : known_ge(m, y, x) ? y : ex_max(m, x, y));
     case OP_min: return whole(known_ge(m, x, y) ? y : known_ge(m, y, x) ? x : ex_min(m, x, y));
     case OP_and:
@@ -148,8 +153,8 @@ static Number floats(Module *m, OpKind kind, Number x, Number y) {
 static Number rounded(Module *m, OpKind kind, Number x) {
   const Expr *d = ex_const(m, x.denominator);
   switch (kind) {
-    case OP_floor: return whole(ex_div(m, x.numerator, d));
-    case OP_ceil: return whole(ex_ceil_div(m, x.numerator, d));
+    case OP_floor: return whole(ex_div_joined(m, x.numerator, d));
+    case OP_ceil: return whole(ex_div_joined(m, ex_add(m, x.numerator, ex_addi(m, d, -1)), d));
     case OP_round: return x.denominator == 1 ? x : unknown;
     case OP_isnan:
     case OP_isinf: return constant(m, 0);

@@ -312,17 +312,17 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* floor((floor(x / a) + c) / b) = floor((x + a*c) / (a*b)). */
-static const Expr *floor_of(Module *m, const Expr *e, int64_t b) {
+/* Joined: floor((floor(x / a) + c) / b) = floor((x + a*c) / (a*b)). */
+static const Expr *floor_of(Module *m, const Expr *e, int64_t b, bool joined) {
   const Expr *inner = e->kind == EX_ADD && e->n == 1 ? e->args[0] : e;
   int64_t a, both, shift, c = e->kind == EX_ADD ? e->value : 0;
-  bool nested = inner->kind == EX_DIV && ex_get_const(inner->args[1], &a) && !__builtin_mul_overflow(a, b, &both) && !__builtin_mul_overflow(a, c, &shift);
-  if (nested) return ex_div(m, ex_addi(m, inner->args[0], shift), ex_const(m, both));
+  joined &= inner->kind == EX_DIV && ex_get_const(inner->args[1], &a) && !__builtin_mul_overflow(a, b, &both) && !__builtin_mul_overflow(a, c, &shift);
+  if (joined) return ex_div_joined(m, ex_addi(m, inner->args[0], shift), ex_const(m, both));
   return intern(m, EX_DIV, 0, 2, (const Expr *[]){e, ex_const(m, b)});
 }
 
 /* floor((b*x + r) / b) = x + floor(r / b): splits the divisible terms off, then cancels a common factor. */
-static const Expr *div_by_const(Module *m, const Expr *a, int64_t b) {
+static const Expr *div_by_const(Module *m, const Expr *a, int64_t b, bool joined) {
   Term terms[MAX_TERMS + 1], whole[MAX_TERMS + 1], rest[MAX_TERMS + 1];
   Poly p = poly_new(terms), w = poly_new(whole), r = poly_new(rest);
   poly_add(m, &p, a, 1);
@@ -347,24 +347,28 @@ static const Expr *div_by_const(Module *m, const Expr *a, int64_t b) {
     Poly again = poly_new(terms);
     for (int i = 0; i < r.n; i++) poly_add_term(m, &again, &r.terms[i]);
     const Expr *y = poly_expr(m, &again);
-    const Expr *d = b == common ? y : floor_of(m, y, b / common);
+    const Expr *d = b == common ? y : floor_of(m, y, b / common, joined);
     return ex_add(m, poly_expr(m, &w), d);
   }
-  return ex_add(m, poly_expr(m, &w), floor_of(m, poly_expr(m, &r), b));
+  return ex_add(m, poly_expr(m, &w), floor_of(m, poly_expr(m, &r), b, joined));
 }
 
-const Expr *ex_div(Module *m, const Expr *a, const Expr *b) {
+static const Expr *quotient(Module *m, const Expr *a, const Expr *b, bool joined) {
   if (b->kind == EX_CONST) {
     if (b->value <= 0) return fault_expr(m, b->value ? "a size is divided by a negative number" : "a size is divided by zero");
     if (a->kind == EX_CONST) return ex_const(m, floor_div(a->value, b->value));
     if (b->value == 1) return a;
-    return div_by_const(m, a, b->value);
+    return div_by_const(m, a, b->value, joined);
   }
   if (ex_is_const(a, 0)) return a;
   const Expr *exact = ex_exact_div(m, a, b);
   if (exact) return exact;
   return intern(m, EX_DIV, 0, 2, (const Expr *[]){a, b});
 }
+
+const Expr *ex_div(Module *m, const Expr *a, const Expr *b) { return quotient(m, a, b, false); }
+
+const Expr *ex_div_joined(Module *m, const Expr *a, const Expr *b) { return quotient(m, a, b, true); }
 
 const Expr *ex_ceil_div(Module *m, const Expr *a, const Expr *b) {
   return ex_div(m, ex_add(m, a, ex_addi(m, b, -1)), b);

@@ -42,6 +42,9 @@ const Expr *ex_add(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_sub(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_mul(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_div(struct Module *m, const Expr *a, const Expr *b);     /* floor(a / b); a constant b is positive */
+/* The same number; nested divisions by constants become one, so that two ways to one size are one expression.  Front ends use it.  The
+ * bounds of ranks' parts do not: what follows each other there is seen by what the divisions have in common. */
+const Expr *ex_div_joined(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_ceil_div(struct Module *m, const Expr *a, const Expr *b); /* floor((a + b - 1) / b) */
 const Expr *ex_mod(struct Module *m, const Expr *a, const Expr *b);     /* a - b * floor(a / b) */
 const Expr *ex_min(struct Module *m, const Expr *a, const Expr *b);
