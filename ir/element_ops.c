@@ -346,7 +346,8 @@ static const Poly *looked_up(const Ask *q) {
   int axis = (int)op_int(q->op, AT_axis, 0), rank = type_in(q, 1)->rank;
   bool gather = q->op->kind == OP_gather;
   Index table, index;
-  for (int d = 0; d < type_in(q, 0)->rank; d++) table[d] = q->index[!gather || d < axis ? d : d + rank - 1];
+  for (int d = 0; d < type_in(q, 0)->rank; d++)
+    if (d != axis) table[d] = q->index[!gather || d < axis ? d : d + rank - 1];
   for (int d = 0; d < rank; d++) index[d] = q->index[gather ? axis + d : d];
   const Expr *bound = table[axis] = index_fresh(q->a, extent(q, type_in(q, 0), axis)), *count = extent(q, type_in(q, 0), axis);
   const Poly *f = poly_function(q->a, 1, &bound, operand(q, 0, table));

@@ -74,16 +74,21 @@ static bool is_size_of_level_1(const Prover *p, const bool *known) {
 static int64_t legal_sizes(const Prover *p, int symbol, int64_t *least) {
   const Symbol *s = &p->m->symbols.items[symbol];
   int64_t multiple = s->multiple > 1 ? s->multiple : 1;
-  *least = (p->least[symbol] + multiple - 1) / multiple * multiple;
+  int64_t over = p->least[symbol] % multiple, up = over ? multiple - over : 0;
+  if (__builtin_add_overflow(p->least[symbol], up, least)) *least = p->least[symbol] - over;
   if (!s->max) return -1;
-  return s->max < *least ? 0 : (s->max - *least) / multiple + 1;
+  if (s->max < *least) return 0;
+  int64_t more = (s->max - *least) / multiple;
+  return more < INT64_MAX ? more + 1 : more;
 }
 
 static int64_t legal_size(const Prover *p, int symbol, int64_t number) {
   const Symbol *s = &p->m->symbols.items[symbol];
   int64_t least, n = legal_sizes(p, symbol, &least);
   if (n == 0) return least; /* no size is legal: any will do */
-  return least + (n > 0 ? number % n : number) * (s->multiple > 1 ? s->multiple : 1);
+  int64_t more, size;
+  bool beyond = __builtin_mul_overflow(n > 0 ? number % n : number, s->multiple > 1 ? s->multiple : 1, &more) || __builtin_add_overflow(least, more, &size);
+  return beyond ? least : size;
 }
 
 static void sample_sizes(Prover *p, int sample) {
