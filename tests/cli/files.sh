@@ -130,7 +130,7 @@ for command in run verify bench; do
   expect_err "equal    y" # its report makes room
   check "$command: another text" cmp -s out compiled/tiny.spmd.ir
   for file in tiny.plan tiny.schedule tiny1.ir tiny.c; do check "$command: another $file" cmp -s $file compiled/$file; rm -f $file; done
-  expect 2 "only one thing" "$apc" $command tiny.ir --emit=plan=- --json; no_out
+  expect 2 "only one thing" "$apc" $command tiny.ir --emit=plan=- --json; expect_json 'd["schema"] == "apc.error/1" and d["exit_code"] == 2'
   expect 2 "has no GPU" "$apc" $command tiny.ir -S; no_out
 done
 expect 0 "" "$apc" run tiny.ir -q --target cpux2 --emit=exe; no_err; check "another program" cmp -s tiny compiled/tiny

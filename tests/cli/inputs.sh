@@ -123,8 +123,9 @@ expect 1 "the model has no input 'w'" "$apc" verify entries.ir -q --input w=zero
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
 expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
 expect 1 "error:" ./gpt --input random --dim batch=9000000000000000000
-expect 3 "needs" "$apc" run "$gpt" -q --dim batch=100000000 --input random
-expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000
+expect 1 "would have 51200000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000 --input random
+expect 3 "needs" "$apc" run "$gpt" -q --dim batch=1000000 --memory 1MB --input zeros
+expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000 --micro-batches 1
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "above 2^40" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
-summary 71
+summary 72
