@@ -33,5 +33,7 @@ foreach(name
   set_tests_properties(cli.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 endforeach()
 
+set_tests_properties(cli.models PROPERTIES LABELS slow) # the longest; the others run its commands under the sanitizers
+
 # docs/status.md is generated: build/apc-status > docs/status.md
 add_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')")
