@@ -129,9 +129,9 @@ static void attentions(void) {
                                t, q, t, bg, n, t, bg, n, s, n, causal, t, q));
         if (k == 1) /* products that are all -inf */
           text_case(arena_printf(a, "attention %s to -inf %d", t, causal),
-                    arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,3]\n  %%x = input {name=\"x\"} : %s[1,1,s,3] @{}\n  %%k = exp %%x : %s[1,1,s,3]\n"
+                    arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,20]\n  %%x = input {name=\"x\"} : %s[1,1,s,20] @{}\n  %%k = exp %%x : %s[1,1,s,20]\n"
                                  "  %%i = iota {axis=0, start=1} : i64[2]\n  %%j = iota {axis=0, start=0} : i64[s]\n  %%n = const {value=60} : i64[]\n"
-                                 "  %%y = attention %%q, %%k, %%x, %%i, %%j, %%n {scale=2.5, causal=%d} : %s[1,1,1,2,3]\n" OUTF("y"), t, t, t, causal, t));
+                                 "  %%y = attention %%q, %%k, %%x, %%i, %%j, %%n {scale=2.5, causal=%d} : %s[1,1,1,2,20]\n" OUTF("y"), t, t, t, causal, t));
         arena_free(a);
       }
 }
