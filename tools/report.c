@@ -94,14 +94,19 @@ bool tool_progress_due(Tool *t) {
   return true;
 }
 
-void tool_progress(Tool *t, const char *verb, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
+/* On a terminal the line stays open and the next one takes its place. */
+static void print_rewritten(Tool *t, const char *verb, const char *format, va_list args) {
   print_line(t, verb, "\033[1;36m", format, args);
-  va_end(args);
   t->line_open = t->terminal;
   if (!t->terminal) fputc('\n', stderr);
   fflush(stderr);
+}
+
+void tool_progress(Tool *t, const char *verb, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  print_rewritten(t, verb, format, args);
+  va_end(args);
 }
 
 void tool_stage(Tool *t, const char *verb, const char *format, ...) {
@@ -109,11 +114,8 @@ void tool_stage(Tool *t, const char *verb, const char *format, ...) {
   if (t->quiet && !t->times) return;
   va_list args;
   va_start(args, format);
-  print_line(t, verb, "\033[1;36m", format, args);
+  print_rewritten(t, verb, format, args);
   va_end(args);
-  t->line_open = t->terminal;
-  if (!t->terminal) fputc('\n', stderr);
-  fflush(stderr);
 }
 
 void tool_stages_end(Tool *t) {
