@@ -1,8 +1,7 @@
 /* runtime/rendezvous.c - see rendezvous.h.
  *
- * The file has one address per line, HOST PORT, all addresses of rank 0's machine; whoever reads it tries them in turn.  It is
- * written under another name and renamed, and removed at the end; one left behind by a run that was killed leads nowhere and
- * is read again until rank 0 has replaced it.
+ * The file (meeting_file.h) has one address per line, HOST PORT, all addresses of rank 0's machine; whoever reads it tries them in
+ * turn.
  *
  * Not done: secrets.  Whoever can reach the port and knows the program's hash can take a rank's place; machines that share a
  * computation are supposed to share a trusted network.
@@ -19,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/meeting_file.h"
 #include "runtime/sockets.h"
 
 #define MEET_MAGIC UINT64_C(0x3154454d435450a1)
@@ -96,37 +96,23 @@ static int list_addresses(uint16_t port, char *text, size_t size) {
   return n;
 }
 
-static RtStatus publish(const char *path, uint16_t port, RtError *error) {
-  char text[ADDRESSES], *other;
-  int n = list_addresses(port, text, sizeof text);
-  if (n <= 0 || n >= (int)sizeof text) return rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
-  if (asprintf(&other, "%s.%d", path, (int)getpid()) < 0) return rt_error(error, RT_FAILED, "out of memory");
-  FILE *f = fopen(other, "w");
-  bool ok = f && fwrite(text, 1, (size_t)n, f) == (size_t)n;
-  if (f) ok = fclose(f) == 0 && ok;
-  if (ok) ok = rename(other, path) == 0;
-  RtStatus status = ok ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "%s cannot be written", path);
-  if (!ok) unlink(other);
-  free(other);
+/* Tells the others this machine's addresses; `text` has ADDRESSES bytes, zeroed. */
+static RtStatus announce(const Rendezvous *r, uint16_t port, char *text, RtError *error) {
+  int n = list_addresses(port, text, ADDRESSES);
+  if (n <= 0 || n >= ADDRESSES) return rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
+  RtStatus status = r->spread ? r->spread(r->context, text, ADDRESSES, error) : meeting_file_publish(r->address, text, error);
+  if (status) *text = 0; /* nothing to take away */
   return status;
 }
 
-static RtStatus announce(const Rendezvous *r, uint16_t port, RtError *error) {
-  char text[ADDRESSES] = "";
-  int n = list_addresses(port, text, sizeof text);
-  if (n <= 0 || n >= (int)sizeof text) return rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
-  return r->spread(r->context, text, sizeof text, error);
-}
-
-static RtStatus open_place(const Rendezvous *r, int *listener, RtError *error) {
+static RtStatus open_place(const Rendezvous *r, int *listener, char *text, RtError *error) {
   Host host;
-  bool file = is_file(r), given = !file && !r->spread;
+  bool given = !is_file(r) && !r->spread;
   if (given && !split_address(r->address, &host))
     return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
   *listener = socket_listen(given ? (uint16_t)atoi(host.port) : 0);
   if (*listener < 0) return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
-  if (r->spread) return announce(r, own_port(*listener), error);
-  return file ? publish(r->address, own_port(*listener), error) : RT_OK;
+  return given ? RT_OK : announce(r, own_port(*listener), text, error);
 }
 
 /* Does the newcomer fit? */
@@ -223,22 +209,22 @@ static RtStatus meet_as_first(const Rendezvous *r, int listener, int64_t deadlin
 
 /* ---- the others */
 
-static int connect_listed(FILE *f, int64_t deadline) {
+/* To the first of the addresses that answers. */
+static int connect_listed(const char *text, int64_t deadline) {
   char host[256], port[8];
   int fd = -1;
-  if (!f) return -1;
-  while (fd < 0 && fscanf(f, "%255s %7s", host, port) == 2) {
+  for (int n; fd < 0 && sscanf(text, "%255s %7s%n", host, port, &n) == 2; text += n) {
     int64_t soon = sockets_now() + HELLO_MS;
     fd = socket_connect_name(host, port, soon < deadline ? soon : deadline);
   }
-  fclose(f);
   return fd;
 }
 
 /* `told`: what rank 0 has announced. */
 static int connect_once(const Rendezvous *r, const Host *host, char *told, int64_t deadline) {
-  if (r->spread) return connect_listed(fmemopen(told, strlen(told), "r"), deadline);
-  return is_file(r) ? connect_listed(fopen(r->address, "r"), deadline) : socket_connect_name(host->name, host->port, deadline);
+  if (!r->spread && !is_file(r)) return socket_connect_name(host->name, host->port, deadline);
+  if (!r->spread && !meeting_file_read(r->address, told, ADDRESSES)) return -1;
+  return connect_listed(told, deadline);
 }
 
 /* A host that nobody knows is wrong at once; one that cannot be asked for just now only when the time is up. */
@@ -346,13 +332,14 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   memset(m->data, -1, sizeof m->data);
   m->listener = -1;
   Welcome *w = calloc(1, sizeof *w);
+  char text[ADDRESSES] = "";
   if (!w) return rt_error(error, RT_FAILED, "out of memory");
   w->magic = MEET_MAGIC;
   RtStatus status = RT_OK;
-  if (r->rank == 0) status = open_place(r, &m->listener, error);
+  if (r->rank == 0) status = open_place(r, &m->listener, text, error);
   else if ((m->listener = socket_listen(0)) < 0) status = rt_error_errno(error, RT_FAILED, "rank %d cannot listen", r->rank);
   if (!status) status = r->rank == 0 ? meet_as_first(r, m->listener, deadline, m, w, error) : meet_as_other(r, m->listener, deadline, m, w, error);
-  if (r->rank == 0 && m->listener >= 0 && is_file(r)) unlink(r->address);
+  if (r->rank == 0 && is_file(r) && *text) meeting_file_withdraw(r->address, text);
   for (int i = 0; i < r->world; i++)
     if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
   memcpy(m->addresses, w->addresses, sizeof m->addresses);
