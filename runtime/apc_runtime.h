@@ -140,6 +140,7 @@ typedef struct ApcLaunchOptions {
   const char *transport;  /* "tcp" or "mpi"; NULL: by the launcher */
   const char *weights;    /* as in ApcOptions, like the next */
   int timeout_ms;
+  int insecure;           /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
   /* Called in a thread of its own when another rank failed and this process did not end within a second; does not return. */
   void (*stuck)(int code, const char *error);
 } ApcLaunchOptions;
@@ -150,6 +151,8 @@ int apc_launch_rank(const ApcLaunch *launch);
 /* The life of a rank other than 0: until rank 0 leaves, or something fails. *code: the exit code for this process. */
 ApcStatus apc_launch_serve(ApcLaunch *launch, int *code);
 const char *apc_launch_error(const ApcLaunch *launch);
+/* What the user should know of the run; "" for nothing. */
+const char *apc_launch_warning(const ApcLaunch *launch);
 /* Should this process tell the error?  One process per machine does what all know. */
 int apc_launch_tells(const ApcLaunch *launch);
 /* Rank 0 ends the others with `code`; after an error any rank ends all. */

@@ -13,7 +13,7 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   ApcLaunch *l = *launch = calloc(1, sizeof *l);
   if (!l) return APC_FAILED;
   LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
-  LaunchedOptions options = {o->weights, o->timeout_ms, o->stuck};
+  LaunchedOptions options = {.weights = o->weights, .timeout_ms = o->timeout_ms, .insecure = o->insecure != 0, .stuck = o->stuck};
   RtStatus status = launch_find(&flags, &l->place, &l->error);
   bool alone = !status && l->place.world == 1; /* an environment of one process says nothing about ranks */
   if (!status && (!alone || o->rank >= 0)) status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
@@ -30,6 +30,8 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
 int apc_launch_rank(const ApcLaunch *l) { return l->place.rank; }
 
 const char *apc_launch_error(const ApcLaunch *l) { return l ? l->error.text : "out of memory"; }
+
+const char *apc_launch_warning(const ApcLaunch *l) { return l && l->launched ? launched_warning(l->launched) : ""; }
 
 ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
   return (ApcStatus)rt_exit_code(launched_serve(l->launched, code, &l->error));

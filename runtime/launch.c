@@ -15,15 +15,16 @@
 typedef struct Launcher {
   const char *by, *rank, *world, *local_rank, *local_world, *inside;
   bool mpi;
+  const char *run[2]; /* what it calls the run, both parts of it */
 } Launcher;
 
 static const Launcher launchers[] = {
-    {"APC_RANK", "APC_RANK", "APC_WORLD_SIZE", "APC_LOCAL_RANK", "APC_LOCAL_WORLD_SIZE", NULL, false},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, true},
-    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, true},
-    {"srun", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_ID", true},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_ID", false},
+    {"APC_RANK", "APC_RANK", "APC_WORLD_SIZE", "APC_LOCAL_RANK", "APC_LOCAL_WORLD_SIZE", NULL, false, {NULL}},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false, {"TORCHELASTIC_RUN_ID"}},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, true, {"PMIX_NAMESPACE"}},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, true, {NULL}},
+    {"srun", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_ID", true, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_ID", false, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM_PORTS = 20000, SLURM_FIRST_PORT = 20000 };
@@ -52,11 +53,19 @@ static bool is_there(const Launcher *l) {
   return variable(l->rank) && variable(l->world) && (!l->inside || is_step(variable(l->inside)));
 }
 
+/* Too long a name is cut: runs that differ only behind that are not told apart. */
+static void name_run(const Launcher *l, Launch *out) {
+  const char *chosen = variable("APC_RUN_ID"), *first = l ? variable(l->run[0]) : NULL, *second = l ? variable(l->run[1]) : NULL;
+  if (chosen) snprintf(out->run, sizeof out->run, "APC_RUN_ID %s", chosen);
+  else if (first) snprintf(out->run, sizeof out->run, "%s %s %s", l->by, first, second ? second : "");
+}
+
 static RtStatus take_variables(const Launcher *l, Launch *out, RtError *error) {
   const char *rank = variable(l->rank), *world = variable(l->world), *tasks = variable("SLURM_TASKS_PER_NODE");
   if (!whole(world, 1, INT_MAX, &out->world) || !whole(rank, 0, out->world - 1, &out->rank))
     return rt_error(error, RT_USAGE, "%s=%s and %s=%s do not say which rank this is", l->rank, rank, l->world, world);
   out->by = l->by;
+  name_run(l, out);
   out->transport = l->mpi ? LAUNCH_MPI : LAUNCH_TCP;
   if (variable(l->local_rank)) whole(variable(l->local_rank), 0, INT_MAX, &out->local_rank);
   if (variable(l->local_world)) whole(variable(l->local_world), 1, INT_MAX, &out->local_world);
@@ -72,6 +81,7 @@ static RtStatus find_place(const LaunchFlags *f, Launch *out, RtError *error) {
     out->rank = f->rank;
     out->world = f->world;
     out->by = "--rank";
+    name_run(NULL, out);
     return RT_OK;
   }
   for (int i = 0; i < LAUNCHERS; i++)

@@ -20,7 +20,7 @@ typedef struct LaunchFlags {
   const char *transport;  /* "tcp" or "mpi"; NULL */
 } LaunchFlags;
 
-enum { LAUNCH_ADDRESS = 512 };
+enum { LAUNCH_ADDRESS = 512, LAUNCH_RUN = 256 };
 
 typedef struct Launch {
   int rank, world;             /* world 1: started alone */
@@ -28,6 +28,7 @@ typedef struct Launch {
   const char *by;              /* who said so */
   LaunchTransport transport;
   char address[LAUNCH_ADDRESS]; /* HOST:PORT or a file; LAUNCH_TCP only */
+  char run[LAUNCH_RUN];         /* what tells this run from others, the same for all its ranks: APC_RUN_ID, or what the launcher calls it; "" */
 } Launch;
 
 /* RT_USAGE when what is said makes no sense, or the ranks have no address to meet at. */

@@ -64,6 +64,7 @@ struct Launched {
   bool over;   /* all ranks know that they end */
   RtError failure; /* what broke it */
   bool failed_alone;
+  bool exposed; /* rank 0: anybody who reaches its port can take part */
 };
 
 /* ---- moving bytes */
@@ -144,11 +145,33 @@ static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
   return RT_OK;
 }
 
+/* What both ways to meet have in common.  Over MPI the secret is rank 0's to make and MPI's to hand on. */
+static Rendezvous rendezvous(const Launched *l) {
+  bool mpi = l->place.transport == LAUNCH_MPI;
+  return (Rendezvous){.rank = l->place.rank, .world = l->place.world, .address = mpi ? "rank 0's watchdog" : l->place.address,
+                      .timeout_ms = l->options.timeout_ms, .network = mpi, .here = l->place.local_world >= l->place.world};
+}
+
+/* The key of this run's ranks, and whether it makes a network safe enough. */
+static RtStatus find_key(Launched *l, Rendezvous *r, RtError *error) {
+  static const unsigned char zero[SECRET_BYTES] = {0};
+  bool found;
+  RtStatus status = secret_find(r->key.key, &found, error);
+  if (status) return status;
+  secret_mac(zero, l->place.run, strlen(l->place.run), r->key.label);
+  r->network = found || l->options.insecure;
+  l->exposed = r->network && !found && l->place.rank == 0;
+  return RT_OK;
+}
+
 static RtStatus open_tcp(Launched *l, RtError *error) {
   Meeting m;
-  Rendezvous r = {.rank = l->place.rank, .world = l->place.world, .address = l->place.address, .timeout_ms = l->options.timeout_ms,
-                  .program = {l->artifact->program.header->table_hash, l->artifact->bytes}};
-  RtStatus status = rendezvous_meet(&r, &m, error);
+  Rendezvous r = rendezvous(l);
+  RtStatus status = find_key(l, &r, error);
+  l->over = status != RT_OK;
+  if (status) return status;
+  r.here = false; /* a file may be read by ranks of other machines whatever their launcher says of this one */
+  status = rendezvous_meet(&r, &m, error);
   l->over = status != RT_OK; /* all were told, or nobody is there */
   if (!status) status = watch_ranks(l, &m, error);
   if (!status) {
@@ -177,8 +200,9 @@ static RtStatus spread_text(void *context, void *data, size_t bytes, RtError *er
  * watchdog's connections are made when the ranks can already talk. */
 static RtStatus watch_mpi(Launched *l, RtError *error) {
   Meeting m;
-  Rendezvous r = {.rank = l->place.rank, .world = l->place.world, .address = "rank 0's watchdog", .spread = spread_text, .context = l,
-                  .timeout_ms = l->options.timeout_ms, .program = {l->artifact->program.header->table_hash, l->artifact->bytes}};
+  Rendezvous r = rendezvous(l);
+  r.spread = spread_text;
+  r.context = l;
   RtStatus status = rendezvous_meet(&r, &m, error);
   l->over = status == RT_BAD_INPUT; /* all were told, and are able to take leave of MPI */
   if (!status) status = watch_ranks(l, &m, error);
@@ -417,6 +441,10 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
   *code = c.code;
   l->over = true;
   return RT_OK;
+}
+
+const char *launched_warning(const Launched *l) {
+  return l->exposed ? "--insecure: without a secret (" SECRET_VARIABLE ") anybody who reaches the ports of the ranks can take part in the run, and read and change it" : "";
 }
 
 int launched_here(const Launched *l) { return l->place.local_world < l->place.world ? l->place.local_world : l->place.world; }

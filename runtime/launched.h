@@ -27,12 +27,16 @@ typedef struct Launched Launched;
 typedef struct LaunchedOptions {
   const char *weights; /* another file with the weights, or NULL */
   int timeout_ms;      /* 0: 60000 */
+  bool insecure;       /* ranks without a secret may meet over a network */
   WatchStuck stuck;    /* ends the process when it does not end by itself after a failure; without it MPI's own waits have no limit */
 } LaunchedOptions;
 
 /* Meets the other ranks; all must run the same program, and be as many as it was compiled for
  * (the caller has looked). */
 RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error);
+
+/* What the user should know of this run, told once; "" for nothing. */
+const char *launched_warning(const Launched *l);
 
 /* Rank 0: loads its weights. */
 RtStatus launched_start(Launched *l, RtError *error);

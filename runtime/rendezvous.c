@@ -1,133 +1,149 @@
 /* runtime/rendezvous.c - see rendezvous.h.
  *
- * The file (meeting_file.h) has one address per line, HOST PORT, all addresses of rank 0's machine; whoever reads it tries them in
- * turn.
+ * The file (meeting_file.h) has the number of the run and one address per line, HOST PORT, all addresses of rank 0's machine; whoever reads
+ * it tries them in turn.
  *
- * Not done: secrets.  Whoever can reach the port and knows the program's hash can take a rank's place; machines that share a
- * computation are supposed to share a trusted network.
+ * Not done: encryption.  Who can read the wire sees weights' names, inputs and outputs, and can take over a connection that was
+ * admitted.
  */
 #define _GNU_SOURCE
 #include "runtime/rendezvous.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/meeting_file.h"
-#include "runtime/sockets.h"
 
-#define MEET_MAGIC UINT64_C(0x3154454d435450a1)
+#define WELCOME_MAGIC UINT64_C(0x3254454d435450a1)
 
-enum { MEET_VERSION = 1, RETRY_MS = 50, HELLO_MS = 2000, LOOK_MS = 200, ADDRESSES = 4096 };
-
-typedef enum HelloKind { HELLO_CONTROL, HELLO_DATA } HelloKind;
-
-typedef struct Hello {
-  uint64_t magic;
-  uint32_t version, kind;
-  int32_t rank, world;
-  uint64_t program[2];
-  uint32_t port; /* where this rank listens */
-  uint32_t reserved;
-} Hello;
+enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, TOLD = 4096 };
 
 /* Rank 0's answer, the same to all. */
 typedef struct Welcome {
   uint64_t magic;
   uint32_t status, reserved;
   char text[RT_ERROR_TEXT];
+  unsigned char key[SECRET_BYTES];            /* of the connections between pairs */
   SocketAddress addresses[SESSION_MAX_RANKS]; /* rank 0's is where it was found */
 } Welcome;
 
-typedef struct Host {
-  char name[256], port[8];
-} Host;
+/* What rank 0 says before anybody connects: as a file, or through `spread`. */
+typedef struct Announcement {
+  char text[TOLD]; /* addresses */
+  unsigned char key[SECRET_BYTES], run[ADMISSION_RUN]; /* not in a file: the key */
+} Announcement;
 
 static bool is_file(const Rendezvous *r) { return !r->spread && (strchr(r->address, '/') || !strrchr(r->address, ':')); }
 
-static bool split_address(const char *address, Host *out) {
-  const char *colon = strrchr(address, ':');
-  size_t n = (size_t)(colon - address);
-  char *end;
-  long port = strtol(colon + 1, &end, 10);
-  bool brackets = n > 2 && address[0] == '[' && address[n - 1] == ']';
-  if (brackets) address++, n -= 2;
-  if (n == 0 || n >= sizeof out->name || *end || end == colon + 1 || port < 1 || port > 65535) return false;
-  memcpy(out->name, address, n);
-  out->name[n] = 0;
-  snprintf(out->port, sizeof out->port, "%ld", port);
-  return true;
-}
-
 static void nap(void) { nanosleep(&(struct timespec){0, RETRY_MS * 1000000L}, NULL); }
 
-static Hello hello_of(const Rendezvous *r, HelloKind kind, uint16_t port) {
-  return (Hello){MEET_MAGIC, MEET_VERSION, kind, r->rank, r->world, {r->program[0], r->program[1]}, port, 0};
+static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static RtStatus no_place(const Rendezvous *r, RtError *error) {
+  return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
 }
 
-static uint16_t own_port(int listener) {
-  SocketAddress a = {.bytes = sizeof a.storage};
-  return getsockname(listener, (struct sockaddr *)&a.storage, &a.bytes) == 0 ? socket_port(&a) : 0;
+static RtStatus no_secret(const Rendezvous *r, RtError *error) {
+  return rt_error(error, RT_USAGE, "rank %d would meet the others at %s, over a network, without a secret; give every machine the same one: head -c 32 "
+                  "/dev/urandom | base64 >FILE; chmod 600 FILE; export " SECRET_VARIABLE "=FILE (or, where nobody else reaches its ports: --insecure)", r->rank, r->address);
 }
 
-/* ---- rank 0 */
+/* ---- rank 0: listening */
 
-/* The addresses of this machine, the loopback last. */
-static int list_addresses(uint16_t port, char *text, size_t size) {
-  struct ifaddrs *all;
-  int n = 0;
-  if (getifaddrs(&all) != 0) return 0;
-  for (int loopback = 0; loopback < 2; loopback++)
-    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
-      char host[NI_MAXHOST];
-      int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
-      socklen_t bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-      if ((family != AF_INET && family != AF_INET6) || getnameinfo(i->ifa_addr, bytes, host, sizeof host, NULL, 0, NI_NUMERICHOST)) continue;
-      bool local = strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
-      if (strchr(host, '%') || local != (loopback == 1) || (size_t)n >= size - 1) continue;
-      n += snprintf(text + n, size - (size_t)n, "%s %u\n", host, port);
-    }
-  freeifaddrs(all);
-  return n;
+static bool add_listener(Meeting *m, const SocketAddress *a) {
+  int fd = socket_listen(a);
+  if (fd >= 0) m->listeners[m->n_listeners++] = fd;
+  return fd >= 0;
 }
 
-/* Tells the others this machine's addresses; `text` has ADDRESSES bytes, zeroed. */
-static RtStatus announce(const Rendezvous *r, uint16_t port, char *text, RtError *error) {
-  int n = list_addresses(port, text, ADDRESSES);
-  if (n <= 0 || n >= ADDRESSES) return rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
-  RtStatus status = r->spread ? r->spread(r->context, text, ADDRESSES, error) : meeting_file_publish(r->address, text, error);
-  if (status) *text = 0; /* nothing to take away */
+/* The first of the addresses that this machine has, at a free port. */
+static bool listen_first(Meeting *m, const AddressList *l) {
+  for (int i = 0; i < l->n && m->n_listeners == 0; i++)
+    if (!add_listener(m, &l->items[i]) && errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) return false;
+  return m->n_listeners > 0;
+}
+
+static bool listen_all(Meeting *m, const AddressList *l) {
+  for (int i = 0; i < l->n; i++)
+    if (!add_listener(m, &l->items[i]) && errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) return false;
+  return m->n_listeners > 0;
+}
+
+/* Debian's /etc/hosts gives the machine's own name an address in 127.0.0.0/8, which is not what the other machines find under it. */
+static bool names_machine(const HostPort *h, const AddressList *l) {
+  unsigned char bytes[sizeof(struct in6_addr)];
+  AddressList loopback = *l;
+  address_keep_loopback(&loopback);
+  bool number = inet_pton(AF_INET, h->host, bytes) == 1 || inet_pton(AF_INET6, h->host, bytes) == 1 || strchr(h->host, '%');
+  return !number && strncasecmp(h->host, "localhost", strlen("localhost")) != 0 && loopback.n == l->n;
+}
+
+static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
+  HostPort h;
+  AddressList where;
+  const char *why;
+  bool soon;
+  if (!host_port_split(r->address, &h)) return no_place(r, error);
+  if (!address_resolve(&h, &where, &why, &soon)) return rt_error(error, RT_USAGE, "rank 0 cannot look up the host '%s', where it is to listen: %s", h.host, why);
+  AddressList loopback = where;
+  address_keep_loopback(&loopback);
+  if (!r->network && loopback.n < where.n) return no_secret(r, error);
+  if (r->network && names_machine(&h, &where)) {
+    where = address_any(false);
+    for (int i = 0; i < where.n; i++) socket_set_port(&where.items[i], (uint16_t)atoi(h.port));
+    if (listen_first(m, &where)) return RT_OK;
+  } else if (listen_all(m, &where)) {
+    return RT_OK;
+  }
+  if (errno == EADDRNOTAVAIL) return rt_error(error, RT_USAGE, "rank 0 cannot listen at %s: it is no address of this machine", r->address);
+  return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
+}
+
+/* What this rank listens at, to be told; `a->text` has room for all addresses of a machine. */
+static RtStatus list_places(const Meeting *m, bool all, char *text, RtError *error) {
+  SocketAddress own;
+  char host[256];
+  uint16_t port = socket_own_port(m->listeners[0]);
+  size_t used = strlen(text), n = 1;
+  if (all) n = address_list_own(port, text + used, TOLD - used);
+  else if (address_beside(m->listeners[0], &own)) {
+    address_text(&own, host, sizeof host);
+    snprintf(text + used, TOLD - used, "%s %u\n", host, port);
+  }
+  return n && text[used] ? RT_OK : rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
+}
+
+static RtStatus announce(const Rendezvous *r, const Meeting *m, const AdmissionKey *key, Announcement *a, RtError *error) {
+  if (!r->spread) {
+    int n = snprintf(a->text, TOLD, "run ");
+    for (int i = 0; i < ADMISSION_RUN; i++) n += snprintf(a->text + n, TOLD - (size_t)n, "%02x", key->run[i]);
+    snprintf(a->text + n, TOLD - (size_t)n, "\n");
+  }
+  memcpy(a->key, key->key, sizeof a->key);
+  memcpy(a->run, key->run, sizeof a->run);
+  RtStatus status = list_places(m, r->network && !r->here, a->text, error);
+  if (!status) status = r->spread ? r->spread(r->context, a, sizeof *a, error) : meeting_file_publish(r->address, a->text, error);
+  if (status) *a->text = 0; /* nothing to take away */
   return status;
 }
 
-static RtStatus open_place(const Rendezvous *r, int *listener, char *text, RtError *error) {
-  Host host;
-  bool given = !is_file(r) && !r->spread;
-  if (given && !split_address(r->address, &host))
-    return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
-  *listener = socket_listen(given ? (uint16_t)atoi(host.port) : 0);
-  if (*listener < 0) return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
-  return given ? RT_OK : announce(r, own_port(*listener), text, error);
+static RtStatus open_place(const Rendezvous *r, Meeting *m, AdmissionKey *key, Announcement *a, RtError *error) {
+  RtStatus status = secret_random(key->run, sizeof key->run, error);
+  if (!status && r->spread) status = secret_random(key->key, sizeof key->key, error);
+  if (status) return status;
+  if (!r->spread && !is_file(r)) return listen_at(r, m, error);
+  AddressList where = address_any(!r->network || r->here);
+  if (!listen_first(m, &where)) return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen for %s", r->address);
+  return announce(r, m, key, a, error);
 }
 
-/* Does the newcomer fit? */
-static RtStatus check_hello(const Rendezvous *r, const Hello *h, const Meeting *m, RtError *error) {
-  if (h->version != MEET_VERSION)
-    return rt_error(error, RT_BAD_INPUT, "rank %d was built with another version of apc than rank 0", h->rank);
-  if (h->program[0] != r->program[0] || h->program[1] != r->program[1])
-    return rt_error(error, RT_BAD_INPUT, "rank %d runs another program than rank 0 (%016llx of %llu bytes, not %016llx of %llu): all ranks need "
-                    "the same file", h->rank, (unsigned long long)h->program[0], (unsigned long long)h->program[1],
-                    (unsigned long long)r->program[0], (unsigned long long)r->program[1]);
-  if (h->world != r->world || h->rank < 1 || h->rank >= r->world)
-    return rt_error(error, RT_USAGE, "rank %d of %d came to a world of %d ranks", h->rank, h->world, r->world);
-  if (m->controls[h->rank] >= 0) return rt_error(error, RT_USAGE, "there are two processes with rank %d", h->rank);
-  return RT_OK;
-}
+/* ---- rank 0: taking the others in */
 
 /* "1, 2 and 3 more" */
 static void missing_ranks(const Rendezvous *r, const Meeting *m, char *text, size_t size) {
@@ -151,134 +167,235 @@ static RtStatus check_present(const Rendezvous *r, const Meeting *m, RtError *er
   return RT_OK;
 }
 
-/* The next connection, as long as those who have come are still there. */
-static RtStatus next_comer(const Rendezvous *r, int listener, int64_t deadline, const Meeting *m, int *fd, RtError *error) {
-  char missing[64] = "";
-  for (;;) {
-    int64_t soon = sockets_now() + LOOK_MS;
-    *fd = socket_accept(listener, -1, soon < deadline ? soon : deadline);
-    if (*fd >= 0) return RT_OK;
-    if (errno != ETIMEDOUT) return rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
-    RtStatus status = check_present(r, m, error);
-    if (status) return status;
-    if (sockets_now() < deadline) continue;
-    missing_ranks(r, m, missing, sizeof missing);
-    return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s", missing, r->world, r->address, r->timeout_ms / 1000.0);
-  }
+static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, RtError *error) {
+  LobbyCounts c = lobby_counts(l);
+  char missing[64] = "", strangers[160] = "";
+  missing_ranks(r, m, missing, sizeof missing);
+  if (c.silent + c.strange + c.refused)
+    snprintf(strangers, sizeof strangers, "; turned away: %u with another secret, run or version of apc, %u that said nothing, %u that are no ranks", c.refused,
+             c.silent, c.strange);
+  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s", missing, r->world, r->address, r->timeout_ms / 1000.0, strangers);
 }
 
-/* Takes the next one in; strangers that say no hello are sent away. */
-static RtStatus let_in(const Rendezvous *r, int listener, int64_t deadline, Meeting *m, Welcome *w, int *came, RtError *error) {
-  Hello h;
-  int fd;
-  RtStatus status = next_comer(r, listener, deadline, m, &fd, error);
-  if (status) return status;
-  int64_t soon = sockets_now() + HELLO_MS;
-  if (!socket_receive(fd, &h, sizeof h, soon < deadline ? soon : deadline) || h.magic != MEET_MAGIC || h.kind != HELLO_CONTROL) {
-    close(fd);
-    return RT_OK;
+/* Tells one that it cannot take part. */
+static void refuse(int fd, const RtError *why) {
+  Welcome *w = calloc(1, sizeof *w);
+  if (w) {
+    *w = (Welcome){.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
+    memcpy(w->text, why->text, sizeof w->text);
+    socket_send(fd, w, sizeof *w, sockets_now() + ANSWER_MS);
   }
-  status = check_hello(r, &h, m, error);
-  if (status) {
-    w->status = (uint32_t)status;
-    snprintf(w->text, sizeof w->text, "%s", error->text);
-    socket_send(fd, w, sizeof *w, soon);
-    close(fd);
-    return status;
-  }
-  SocketAddress *a = &w->addresses[h.rank];
+  free(w);
+  close(fd);
+}
+
+/* The address that it can be reached at. */
+static void note_address(int fd, uint16_t port, SocketAddress *a) {
   a->bytes = sizeof a->storage;
   getpeername(fd, (struct sockaddr *)&a->storage, &a->bytes);
   socket_unmap(a);
-  socket_set_port(a, (uint16_t)h.port);
-  m->controls[h.rank] = fd;
+  socket_set_port(a, port);
+}
+
+/* One that knows the key: takes it in, or sends it away alone when its rank is there already; a rank of another world ends the run. */
+static RtStatus let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, Welcome *w, int *came, RtError *error) {
+  RtError twice = {0};
+  if (c->world != r->world || c->rank < 1 || c->rank >= r->world) {
+    RtStatus status = rt_error(error, RT_BAD_INPUT, "rank %d of %d came to a world of %d ranks", c->rank, c->world, r->world);
+    refuse(fd, error);
+    return status;
+  }
+  if (m->controls[c->rank] >= 0) {
+    rt_error(&twice, RT_USAGE, "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID", c->rank, r->address);
+    refuse(fd, &twice);
+    return RT_OK;
+  }
+  note_address(fd, (uint16_t)c->port, &w->addresses[c->rank]);
+  m->controls[c->rank] = fd;
   ++*came;
   return RT_OK;
 }
 
-static RtStatus meet_as_first(const Rendezvous *r, int listener, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
-  int came = 1;
+static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
   RtStatus status = RT_OK;
-  while (came < r->world && !status) status = let_in(r, listener, deadline, m, w, &came, error);
+  for (int came = 1; came < r->world && !status;) {
+    AdmissionClaim claim;
+    int fd = lobby_next(l, -1, sooner(sockets_now() + LOOK_MS, deadline), &claim);
+    if (fd >= 0) status = let_in(r, fd, &claim, m, w, &came, error);
+    else if (errno != ETIMEDOUT) status = rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
+    if (!status && fd < 0) status = check_present(r, m, error);
+    if (!status && came < r->world && sockets_now() >= deadline) status = too_late(r, m, l, error);
+  }
+  return status;
+}
+
+static RtStatus meet_as_first(const Rendezvous *r, const AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+  Lobby *l = lobby_open(key, ADMISSION_CONTROL, 0, m->listeners, m->n_listeners);
+  RtStatus status = l ? secret_random(w->key, sizeof w->key, error) : rt_error(error, RT_FAILED, "out of memory");
+  if (!status) status = take_all_in(r, l, deadline, m, w, error);
+  lobby_close(l);
+  w->magic = WELCOME_MAGIC;
   w->status = (uint32_t)status;
   if (status) snprintf(w->text, sizeof w->text, "%s", error->text);
   for (int i = 1; i < r->world; i++)
-    if (m->controls[i] >= 0) socket_send(m->controls[i], w, sizeof *w, sockets_now() + HELLO_MS);
+    if (m->controls[i] >= 0) socket_send(m->controls[i], w, sizeof *w, sockets_now() + ANSWER_MS);
   return status;
 }
 
 /* ---- the others */
 
-/* To the first of the addresses that answers. */
-static int connect_listed(const char *text, int64_t deadline) {
-  char host[256], port[8];
-  int fd = -1;
-  for (int n; fd < 0 && sscanf(text, "%255s %7s%n", host, port, &n) == 2; text += n) {
-    int64_t soon = sockets_now() + HELLO_MS;
-    fd = socket_connect_name(host, port, soon < deadline ? soon : deadline);
+/* Looking for rank 0. */
+typedef struct Search {
+  const Rendezvous *r;
+  Meeting *m;
+  AdmissionKey *key;
+  Announcement told;
+  int64_t deadline;
+  int wrong; /* EACCES, EPROTO: who answered was not rank 0 of this run */
+} Search;
+
+/* Listens on the interface that reaches rank 0. */
+static bool listen_beside(Meeting *m, int fd) {
+  SocketAddress a;
+  while (m->n_listeners > 0) close(m->listeners[--m->n_listeners]);
+  return address_beside(fd, &a) && add_listener(m, &a);
+}
+
+/* A connection on which both have shown that they belong together; -1 with errno. */
+static int try_address(Search *s, const SocketAddress *a, bool known) {
+  int64_t soon = sooner(sockets_now() + COMER_MS, s->deadline);
+  int fd = socket_connect(a, -1, soon);
+  if (fd < 0) return -1;
+  bool ours = listen_beside(s->m, fd);
+  if (ours) {
+    AdmissionClaim claim = {.role = ADMISSION_CONTROL, .rank = s->r->rank, .world = s->r->world, .port = socket_own_port(s->m->listeners[0])};
+    ours = admission_ask(fd, s->key, known, &claim, 0, -1, soon);
   }
+  if (ours) return fd;
+  if (errno == EACCES || errno == EPROTO) s->wrong = errno;
+  return socket_close_with(fd, errno);
+}
+
+static int try_list(Search *s, AddressList *l, bool known) {
+  int fd = -1;
+  if (!s->r->network) address_keep_loopback(l);
+  errno = EADDRNOTAVAIL;
+  for (int i = 0; i < l->n && fd < 0; i++) fd = try_address(s, &l->items[i], known);
   return fd;
 }
 
-/* `told`: what rank 0 has announced. */
-static int connect_once(const Rendezvous *r, const Host *host, char *told, int64_t deadline) {
-  if (!r->spread && !is_file(r)) return socket_connect_name(host->name, host->port, deadline);
-  if (!r->spread && !meeting_file_read(r->address, told, ADDRESSES)) return -1;
-  return connect_listed(told, deadline);
+static bool read_run(const char *hex, unsigned char run[ADMISSION_RUN]) {
+  for (int i = 0; i < ADMISSION_RUN; i++) {
+    unsigned byte;
+    if (sscanf(hex + 2 * (size_t)i, "%2x", &byte) != 1) return false;
+    run[i] = (unsigned char)byte;
+  }
+  return true;
+}
+
+/* The addresses in what rank 0 has told. */
+static int try_told(Search *s, const char *text) {
+  HostPort h;
+  AddressList l;
+  const char *why;
+  bool soon;
+  int fd = -1;
+  for (int n; fd < 0 && sscanf(text, "%255s %7s%n", h.host, h.port, &n) == 2; text += n)
+    if (address_resolve(&h, &l, &why, &soon)) fd = try_list(s, &l, true);
+  return fd;
+}
+
+static int try_file(Search *s) {
+  char *text = s->told.text, run[2 * ADMISSION_RUN + 1];
+  int n = 0;
+  if (!meeting_file_read(s->r->address, text, TOLD)) return -1;
+  if (sscanf(text, "run %32s%n", run, &n) == 1 && strlen(run) == sizeof run - 1 && read_run(run, s->key->run)) return try_told(s, text + n);
+  errno = EINVAL;
+  return -1;
 }
 
 /* A host that nobody knows is wrong at once; one that cannot be asked for just now only when the time is up. */
-static RtStatus check_host(const Rendezvous *r, const Host *host, bool late, RtError *error) {
+static int try_host(Search *s, const HostPort *h, RtError *error) {
+  AddressList l;
   const char *why;
-  bool soon;
-  if (!*host->name || errno != EADDRNOTAVAIL || socket_resolves(host->name, &why, &soon) || (soon && !late)) return RT_OK;
-  return rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s", r->rank, host->name, why);
+  bool soon, late = sockets_now() + RETRY_MS >= s->deadline;
+  if (!address_resolve(h, &l, &why, &soon)) {
+    if (!soon || late) rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s", s->r->rank, h->host, why);
+    errno = EADDRNOTAVAIL;
+    return -1;
+  }
+  int all = l.n;
+  int fd = try_list(s, &l, false);
+  if (!s->r->network && all > 0 && l.n == 0) no_secret(s->r, error);
+  return fd;
+}
+
+static RtStatus not_found(const Search *s, RtError *error) {
+  const Rendezvous *r = s->r;
+  double seconds = r->timeout_ms / 1000.0;
+  if (s->wrong == EACCES)
+    return rt_error(error, RT_BAD_INPUT, "rank %d was turned away at %s for %.1f s: what listens there has another secret (" SECRET_VARIABLE "), another run or another "
+                    "version of apc", r->rank, r->address, seconds);
+  if (s->wrong == EPROTO) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of rank %d's run, for %.1f s", r->address, r->rank, seconds);
+  return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address, seconds);
 }
 
 /* Rank 0 may come later. */
-static RtStatus reach_first(const Rendezvous *r, int64_t deadline, int *fd, RtError *error) {
-  Host host = {.name = ""};
-  char told[ADDRESSES] = "";
-  if (!r->spread && !is_file(r) && !split_address(r->address, &host))
-    return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
-  RtStatus status = r->spread ? r->spread(r->context, told, sizeof told, error) : RT_OK;
+static RtStatus reach_first(Search *s, int *fd, RtError *error) {
+  const Rendezvous *r = s->r;
+  HostPort host = {.host = ""};
+  bool file = is_file(r);
+  if (!r->spread && !file && !host_port_split(r->address, &host)) return no_place(r, error);
+  RtStatus status = r->spread ? r->spread(r->context, &s->told, sizeof s->told, error) : RT_OK;
   if (status) return status;
-  told[sizeof told - 1] = 0;
+  if (r->spread) {
+    s->told.text[TOLD - 1] = 0;
+    memcpy(s->key->key, s->told.key, sizeof s->key->key);
+    memcpy(s->key->run, s->told.run, sizeof s->key->run);
+  }
   for (;;) {
-    *fd = connect_once(r, &host, told, deadline);
+    RtError wrong = {0};
+    *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s) : try_host(s, &host, &wrong);
     if (*fd >= 0) return RT_OK;
-    int number = errno;
-    bool late = sockets_now() + RETRY_MS >= deadline;
-    status = check_host(r, &host, late, error);
-    if (status) return status;
-    errno = number;
-    if (late)
-      return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address, r->timeout_ms / 1000.0);
+    if (wrong.status) return rt_error(error, wrong.status, "%s", wrong.text);
+    if (sockets_now() + RETRY_MS >= s->deadline) return not_found(s, error);
     nap();
   }
 }
 
 static RtStatus take_welcome(const Rendezvous *r, int fd, Welcome *w, int64_t deadline, RtError *error) {
-  if (!socket_receive(fd, w, sizeof *w, deadline))
-    return errno == ETIMEDOUT ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank, r->address, (r->timeout_ms + HELLO_MS) / 1000.0)
+  if (!socket_receive(fd, w, sizeof *w, -1, deadline))
+    return errno == ETIMEDOUT ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank, r->address, (r->timeout_ms + ANSWER_MS) / 1000.0)
                               : rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
-  if (w->magic != MEET_MAGIC) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
+  if (w->magic != WELCOME_MAGIC) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
   w->text[RT_ERROR_TEXT - 1] = 0;
   if (w->status == RT_OK) return RT_OK;
   return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s", w->text);
 }
 
-static RtStatus meet_as_other(const Rendezvous *r, int listener, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
-  int fd = -1;
-  RtStatus status = reach_first(r, deadline, &fd, error);
+/* What rank 0 told has to be addresses that this rank may use. */
+static RtStatus check_addresses(const Rendezvous *r, Welcome *w, const SocketAddress *first, RtError *error) {
+  for (int i = 1; i < r->rank; i++) {
+    SocketAddress *a = &w->addresses[i];
+    int family = a->storage.ss_family;
+    if (a->bytes != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) || (family != AF_INET && family != AF_INET6))
+      return rt_error(error, RT_INTERNAL, "rank 0 told an address of rank %d that is none", i);
+    address_take_scope(a, first);
+    if (!r->network && !address_is_loopback(a)) return no_secret(r, error);
+  }
+  return RT_OK;
+}
+
+static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+  Search s = {.r = r, .m = m, .key = key, .deadline = deadline};
+  RtStatus status = reach_first(&s, &m->controls[0], error);
   if (status) return status;
-  m->controls[0] = fd;
-  Hello h = hello_of(r, HELLO_CONTROL, own_port(listener));
+  int fd = m->controls[0];
   SocketAddress first = {.bytes = sizeof first.storage};
   getpeername(fd, (struct sockaddr *)&first.storage, &first.bytes);
   /* Rank 0 waits for others as long as we waited for it, and a little more so that its reason arrives. */
-  if (!socket_send(fd, &h, sizeof h, deadline)) return rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
-  status = take_welcome(r, fd, w, sockets_now() + r->timeout_ms + HELLO_MS, error);
+  status = take_welcome(r, fd, w, sockets_now() + r->timeout_ms + ANSWER_MS, error);
+  if (!status) status = check_addresses(r, w, &first, error);
   w->addresses[0] = first;
   return status;
 }
@@ -287,6 +404,8 @@ static RtStatus meet_as_other(const Rendezvous *r, int listener, int64_t deadlin
 
 static RtStatus lost_pair(const Rendezvous *r, int peer, RtError *error) {
   if (errno == ECANCELED) return rt_error(error, RT_ABORTED, "rank %d was stopped because another rank failed", r->rank);
+  if (errno == EACCES || errno == EPROTO)
+    return rt_error(error, RT_FAILED, "rank %d cannot connect to rank %d: what listens at its port is not of this run", r->rank, peer);
   return rt_error_errno(error, errno == ETIMEDOUT ? RT_LATE : RT_FAILED, "rank %d cannot connect to rank %d", r->rank, peer);
 }
 
@@ -296,23 +415,44 @@ static int next_missing(const Rendezvous *r, const Meeting *m) {
   return i;
 }
 
+/* One that has too many connections waiting may have sent this one away. */
+static RtStatus connect_pair(const Rendezvous *r, Meeting *m, int peer, int stop, int64_t deadline, RtError *error) {
+  AdmissionClaim claim = {.role = ADMISSION_DATA, .rank = r->rank, .world = r->world};
+  for (;;) {
+    int fd = socket_connect(&m->addresses[peer], stop, deadline);
+    if (fd < 0) return lost_pair(r, peer, error);
+    if (admission_ask(fd, &m->pairs, true, &claim, peer, stop, deadline)) {
+      m->data[peer] = fd;
+      return RT_OK;
+    }
+    socket_close_with(fd, errno);
+    bool again = errno == EACCES || errno == EPROTO || errno == ECONNRESET;
+    if (!again || sockets_now() + RETRY_MS >= deadline) return lost_pair(r, peer, error);
+    nap();
+  }
+}
+
+static RtStatus take_pairs_in(const Rendezvous *r, Meeting *m, int stop, int64_t deadline, RtError *error) {
+  Lobby *l = lobby_open(&m->pairs, ADMISSION_DATA, r->rank, m->listeners, m->n_listeners);
+  if (!l) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = RT_OK;
+  while (!status && next_missing(r, m) < r->world) {
+    AdmissionClaim c;
+    int fd = lobby_next(l, stop, deadline, &c);
+    if (fd < 0) status = lost_pair(r, next_missing(r, m), error);
+    else if (c.world == r->world && c.rank > r->rank && c.rank < r->world && m->data[c.rank] < 0) m->data[c.rank] = fd;
+    else close(fd);
+  }
+  lobby_close(l);
+  return status;
+}
+
 /* The lower ranks listen already; the higher ones come to this one. */
 RtStatus rendezvous_connect(const Rendezvous *r, Meeting *m, int stop, RtError *error) {
   int64_t deadline = sockets_now() + r->timeout_ms;
-  Hello h = hello_of(r, HELLO_DATA, 0);
-  for (int i = 0; i < r->rank; i++) {
-    m->data[i] = socket_connect(&m->addresses[i], deadline);
-    if (m->data[i] < 0 || !socket_send(m->data[i], &h, sizeof h, deadline)) return lost_pair(r, i, error);
-  }
-  while (next_missing(r, m) < r->world) {
-    int fd = socket_accept(m->listener, stop, deadline);
-    if (fd < 0) return lost_pair(r, next_missing(r, m), error);
-    bool fits = socket_receive(fd, &h, sizeof h, sockets_now() + HELLO_MS) && h.magic == MEET_MAGIC && h.kind == HELLO_DATA &&
-                h.rank > r->rank && h.rank < r->world && h.program[0] == r->program[0] && m->data[h.rank] < 0;
-    if (fits) m->data[h.rank] = fd;
-    else close(fd);
-  }
-  return RT_OK;
+  RtStatus status = RT_OK;
+  for (int i = 0; i < r->rank && !status; i++) status = connect_pair(r, m, i, stop, deadline, error);
+  return status ? status : take_pairs_in(r, m, stop, deadline, error);
 }
 
 void rendezvous_close(Meeting *m) {
@@ -321,8 +461,7 @@ void rendezvous_close(Meeting *m) {
     if (m->data[i] >= 0) close(m->data[i]);
     m->controls[i] = m->data[i] = -1;
   }
-  if (m->listener >= 0) close(m->listener);
-  m->listener = -1;
+  while (m->n_listeners > 0) close(m->listeners[--m->n_listeners]);
 }
 
 RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
@@ -330,19 +469,21 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   memset(m, 0, sizeof *m);
   memset(m->controls, -1, sizeof m->controls);
   memset(m->data, -1, sizeof m->data);
-  m->listener = -1;
   Welcome *w = calloc(1, sizeof *w);
-  char text[ADDRESSES] = "";
-  if (!w) return rt_error(error, RT_FAILED, "out of memory");
-  w->magic = MEET_MAGIC;
-  RtStatus status = RT_OK;
-  if (r->rank == 0) status = open_place(r, &m->listener, text, error);
-  else if ((m->listener = socket_listen(0)) < 0) status = rt_error_errno(error, RT_FAILED, "rank %d cannot listen", r->rank);
-  if (!status) status = r->rank == 0 ? meet_as_first(r, m->listener, deadline, m, w, error) : meet_as_other(r, m->listener, deadline, m, w, error);
-  if (r->rank == 0 && is_file(r) && *text) meeting_file_withdraw(r->address, text);
+  Announcement *told = calloc(1, sizeof *told);
+  AdmissionKey key = r->key;
+  RtStatus status = w && told ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  if (!status && r->rank == 0) status = open_place(r, m, &key, told, error);
+  if (!status) status = r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
+  if (r->rank == 0 && is_file(r) && told && *told->text) meeting_file_withdraw(r->address, told->text);
   for (int i = 0; i < r->world; i++)
     if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
-  memcpy(m->addresses, w->addresses, sizeof m->addresses);
+  if (!status) {
+    memcpy(m->addresses, w->addresses, sizeof m->addresses);
+    m->pairs = key;
+    memcpy(m->pairs.key, w->key, sizeof w->key);
+  }
+  free(told);
   free(w);
   return status;
 }

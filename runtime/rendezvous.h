@@ -1,22 +1,27 @@
 /* runtime/rendezvous.h - how ranks started by hand, torchrun or Slurm find each other and connect.
  *
- * Rank 0 listens where all were told, HOST:PORT, or writes the addresses it listens at into a file that all see.  The others
- * introduce themselves there; rank 0 looks whether they fit, and when all have come tells everyone where the others listen.
- * Then each pair connects.  Ranks that can talk already, over MPI, need no place: rank 0 tells the others its addresses (`spread`), and
- * only the connections of the watchdog are made.  Who does not fit is told why and refused, and so is everyone else.
+ * Rank 0 listens where all were told, HOST:PORT and nowhere else, or writes the addresses it listens at into a file that all see.  The others
+ * come there and each side shows that it is of the run (admission.h); rank 0 takes everyone in once, and when all have come tells
+ * everyone where the others listen, and a random key for the connections between them.  Then each pair connects.  Ranks that can talk already,
+ * over MPI, need no place: rank 0 tells the others its addresses and a secret (`spread`), and only the connections of the watchdog are made.
+ *
+ * Whoever does not belong to the run is sent away and changes nothing, except that a rank of another world, which is told so, ends it.
  */
 #ifndef APC_RUNTIME_RENDEZVOUS_H
 #define APC_RUNTIME_RENDEZVOUS_H
 
+#include "runtime/addresses.h"
+#include "runtime/admission.h"
 #include "runtime/session_shared.h"
-#include "runtime/sockets.h"
 
 typedef struct Rendezvous {
   int rank, world;
   const char *address; /* HOST:PORT, or a file; what messages call the place where `spread` is given */
   RtStatus (*spread)(void *context, void *data, size_t bytes, RtError *error); /* from rank 0 to everyone; NULL: they meet at `address` */
   void *context;
-  uint64_t program[2]; /* the same on all ranks that run the same program */
+  AdmissionKey key; /* its run is rank 0's to make; with `spread` the key too */
+  bool network;     /* there is a secret, or the user does without: other addresses than the loopback may be used */
+  bool here;        /* all ranks are known to be on this machine */
   int timeout_ms;
 } Rendezvous;
 
@@ -24,12 +29,13 @@ typedef struct Rendezvous {
  * to -1. */
 typedef struct Meeting {
   int controls[SESSION_MAX_RANKS], data[SESSION_MAX_RANKS];
-  int listener;
+  int listeners[ADDRESS_LIST_MOST], n_listeners;
   SocketAddress addresses[SESSION_MAX_RANKS]; /* where the other ranks listen */
+  AdmissionKey pairs;                         /* for connections between them */
 } Meeting;
 
-/* Fills `controls`.  RT_LATE when somebody does not come in time, RT_BAD_INPUT for another program, RT_USAGE for an address that is none, or one rank
- * started twice. */
+/* Fills `controls`.  RT_LATE when somebody does not come in time; RT_USAGE for an address that is none, is not this machine's or may not be used without
+ * a secret, or one rank started twice; RT_BAD_INPUT where another run was met. */
 RtStatus rendezvous_meet(const Rendezvous *r, Meeting *out, RtError *error);
 
 /* Fills `data`; RT_ABORTED when `stop` becomes readable, which is the watch's descriptor. */

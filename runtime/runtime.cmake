@@ -18,6 +18,20 @@ extern const char apc_mpi_image[];
 set_source_files_properties(${mpi_image} PROPERTIES OBJECT_DEPENDS "${mpi_plugin}")
 target_sources(apc_runtime PRIVATE ${mpi_image})
 
+# HMAC-SHA-256 of Mbed TLS becomes part of one object whose other names are hidden: compiled programs need no library for it where they
+# run, and libapcrt.a links beside any Mbed TLS of its user.
+find_library(APC_MBEDCRYPTO libmbedcrypto.a REQUIRED)
+find_path(APC_MBEDTLS_INCLUDE mbedtls/md.h REQUIRED)
+set(secret_object ${CMAKE_BINARY_DIR}/generated/secret.o)
+add_library(apc_secret OBJECT runtime/secret/secret.c)
+target_link_libraries(apc_secret PRIVATE apc_warnings)
+target_include_directories(apc_secret SYSTEM PRIVATE ${APC_MBEDTLS_INCLUDE})
+add_custom_command(OUTPUT ${secret_object}
+  COMMAND ${CMAKE_LINKER} -r $<TARGET_OBJECTS:apc_secret> ${APC_MBEDCRYPTO} -o ${secret_object}
+  COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=secret_* ${secret_object}
+  DEPENDS apc_secret $<TARGET_OBJECTS:apc_secret> ${APC_MBEDCRYPTO} VERBATIM)
+target_sources(apc_runtime PRIVATE ${secret_object})
+
 # The prebuilt runtime that becomes the head of every artifact, and the library for people who embed it.
 add_executable(apcrt-stub runtime/stub/main.c runtime/stub/threads.c)
 target_link_options(apcrt-stub PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/runtime/stub/threads.list)
@@ -26,6 +40,6 @@ target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
 # Everything a user of apc_runtime.h needs; what to link besides is ${apc_link}, also in apc.pc and apcConfig.cmake.
 set(apc_link -lz -ljansson -lpthread -ldl -lm)
-add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_base>)
+add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_base> ${secret_object})
 set_target_properties(apcrt PROPERTIES LINKER_LANGUAGE C)
 add_dependencies(apcrt apc_runtime apc_base)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -12,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BACKLOG = 256, LOSS_MS = 1500 };
+enum { BACKLOG = 4096, LOSS_MS = 1500 }; /* the system has a limit of its own */
 
 int64_t sockets_now(void) {
   struct timespec t;
@@ -43,33 +42,29 @@ uint16_t socket_port(const SocketAddress *a) { return ntohs(*port_of(a)); }
 
 /* ---- connections */
 
-static int close_with(int fd, int number) {
+int socket_close_with(int fd, int number) {
   close(fd);
   errno = number;
   return -1;
 }
 
-/* Whoever connects speaks first; connections that say nothing (for so many seconds) are not worth an accept and a wait. */
-static int listen_on(const SocketAddress *a) {
-  int fd = socket(a->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, no = 0, silence_s = 60;
-  if (fd < 0) return -1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence_s, sizeof silence_s);
-  if (a->storage.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-  if (bind(fd, (const struct sockaddr *)&a->storage, a->bytes) == 0 && listen(fd, BACKLOG) == 0) return fd;
-  return close_with(fd, errno);
+static bool is_any(const SocketAddress *a) {
+  return a->storage.ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&a->storage)->sin6_addr);
 }
 
-int socket_listen(uint16_t port) {
-  struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(port)};
-  struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
-  SocketAddress a = {.bytes = sizeof six};
-  memcpy(&a.storage, &six, sizeof six);
-  int fd = listen_on(&a);
-  if (fd >= 0 || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL)) return fd;
-  a = (SocketAddress){.bytes = sizeof four};
-  memcpy(&a.storage, &four, sizeof four);
-  return listen_on(&a);
+/* The unspecified IPv6 address takes IPv4 connections as well. */
+int socket_listen(const SocketAddress *at) {
+  int fd = socket(at->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, only = !is_any(at);
+  if (fd < 0) return -1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (at->storage.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+  if (bind(fd, (const struct sockaddr *)&at->storage, at->bytes) == 0 && listen(fd, BACKLOG) == 0) return fd;
+  return socket_close_with(fd, errno);
+}
+
+uint16_t socket_own_port(int listener) {
+  SocketAddress a = {.bytes = sizeof a.storage};
+  return getsockname(listener, (struct sockaddr *)&a.storage, &a.bytes) == 0 ? socket_port(&a) : 0;
 }
 
 /* Until the socket is ready or the deadline; false with errno. */
@@ -96,53 +91,32 @@ static void set_up(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-int socket_accept(int listener, int stop, int64_t deadline) {
-  while (ready(listener, POLLIN, stop, deadline)) {
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) set_up(fd);
-    if (fd >= 0 || (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)) return fd;
-  }
-  return -1;
+/* Errors of the connection are not the listener's. */
+int socket_accept_now(int listener) {
+  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) set_up(fd);
+  else if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM && errno != EBADF && errno != EINVAL) errno = EAGAIN;
+  return fd;
 }
 
-int socket_connect(const SocketAddress *to, int64_t deadline) {
+/* Where nobody listens at a port of this machine, a connection to it may happen to begin at that port, and then leads to itself. */
+static bool is_own_end(int fd) {
+  SocketAddress here = {.bytes = sizeof here.storage}, there = {.bytes = sizeof there.storage};
+  return getsockname(fd, (struct sockaddr *)&here.storage, &here.bytes) == 0 && getpeername(fd, (struct sockaddr *)&there.storage, &there.bytes) == 0 &&
+         here.bytes == there.bytes && memcmp(&here.storage, &there.storage, here.bytes) == 0;
+}
+
+int socket_connect(const SocketAddress *to, int stop, int64_t deadline) {
   int fd = socket(to->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), number = 0;
   socklen_t size = sizeof number;
   if (fd < 0) return -1;
   set_up(fd);
-  if (connect(fd, (const struct sockaddr *)&to->storage, to->bytes) == 0) return fd;
-  if (errno != EINPROGRESS || !ready(fd, POLLOUT, -1, deadline)) return close_with(fd, errno);
-  getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size);
-  return number ? close_with(fd, number) : fd;
-}
-
-static const struct addrinfo stream = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-
-bool socket_resolves(const char *host, const char **why, bool *soon) {
-  struct addrinfo *all;
-  int code = getaddrinfo(host, NULL, &stream, &all);
-  if (code == 0) freeaddrinfo(all);
-  *why = code ? gai_strerror(code) : "";
-  *soon = code == EAI_AGAIN || code == EAI_SYSTEM;
-  return code == 0;
-}
-
-int socket_connect_name(const char *host, const char *port, int64_t deadline) {
-  struct addrinfo *all;
-  int fd = -1, number = EADDRNOTAVAIL;
-  if (getaddrinfo(host, port, &stream, &all) != 0) {
-    errno = number;
-    return -1;
+  if (connect(fd, (const struct sockaddr *)&to->storage, to->bytes) != 0) {
+    if (errno != EINPROGRESS || !ready(fd, POLLOUT, stop, deadline)) return socket_close_with(fd, errno);
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size);
   }
-  for (const struct addrinfo *i = all; i && fd < 0; i = i->ai_next) {
-    SocketAddress a = {.bytes = i->ai_addrlen};
-    memcpy(&a.storage, i->ai_addr, i->ai_addrlen);
-    fd = socket_connect(&a, deadline);
-    if (fd < 0) number = errno;
-  }
-  freeaddrinfo(all);
-  errno = number;
-  return fd;
+  if (!number && is_own_end(fd)) number = ECONNREFUSED;
+  return number ? socket_close_with(fd, number) : fd;
 }
 
 /* ---- whole messages */
@@ -163,19 +137,23 @@ bool socket_send(int fd, const void *data, size_t n, int64_t deadline) {
   return true;
 }
 
-bool socket_receive(int fd, void *data, size_t n, int64_t deadline) {
+ssize_t socket_receive_now(int fd, void *data, size_t n) {
+  for (;;) {
+    ssize_t k = recv(fd, data, n, 0);
+    if (k > 0) return k;
+    if (k == 0) errno = ECONNRESET;
+    if (k == 0 || (errno != EAGAIN && errno != EINTR)) return -1;
+    if (errno == EAGAIN) return 0;
+  }
+}
+
+bool socket_receive(int fd, void *data, size_t n, int stop, int64_t deadline) {
   char *p = data;
   while (n > 0) {
-    ssize_t k = recv(fd, p, n, 0);
-    if (k == 0) errno = ECONNRESET;
-    if (k > 0) {
-      p += k;
-      n -= (size_t)k;
-    } else if (k == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
-    } else if (!ready(fd, POLLIN, -1, deadline)) {
-      return false;
-    }
+    ssize_t k = socket_receive_now(fd, p, n);
+    if (k < 0 || (k == 0 && !ready(fd, POLLIN, stop, deadline))) return false;
+    p += k;
+    n -= (size_t)k;
   }
   return true;
 }

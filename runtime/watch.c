@@ -18,7 +18,7 @@
 #include "runtime/lateness.h"
 #include "runtime/sockets.h"
 
-enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, VERDICT_MS = 2500, SILENT_MS = 5 * BEAT_MS, CLOCK_STEP_MS = 2 * BEAT_MS, FRAME_MAGIC = 0x61706357 };
+enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, VERDICT_MS = 2500, SILENT_MS = 5 * BEAT_MS, CLOCK_STEP_MS = 2 * BEAT_MS, FRAMES_AT_ONCE = 256, FRAME_MAGIC = 0x61706357 };
 
 typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } FrameKind;
 
@@ -48,6 +48,7 @@ struct Watch {
   int wake, failed_fd;
   _Atomic uint32_t leaving, stopping, failed, own_failed;
   bool told, said_bye;       /* rank 0: of the failure, to the others */
+  bool first_leaves;         /* rank 0 said so: its connection may end */
   bool first_lost;           /* the failure is rank 0's end or silence, seen by this one; complete before `failed` is set */
   int64_t failed_ms, beat_ms;
   int64_t looked_ms; /* when quiet_ms of the peers grew */
@@ -132,7 +133,7 @@ static void take_loss(Watch *w, int rank, const char *why) {
   Peer *p = &w->peers[rank];
   close(p->fd);
   p->fd = -1;
-  if (atomic_load(&w->leaving)) return;
+  if (atomic_load(&w->leaving) || w->first_leaves) return;
   if (w->options.rank == 0) lateness_place(&w->lateness, rank, place, sizeof place);
   rt_error(&error, RT_FAILED, "rank %d was lost: %s%s", w->options.rank == 0 ? rank : 0, why, place);
   if (w->loss.status) return;
@@ -140,16 +141,23 @@ static void take_loss(Watch *w, int rank, const char *why) {
   w->loss_at_ms = sockets_now();
 }
 
+/* Rank 0 alone says it, and then the others still wait for its command to leave: its silence counts. */
+static void take_bye(Watch *w, int rank) {
+  if (w->options.rank == 0) take_loss(w, rank, "it took leave in the middle of the run");
+  else w->first_leaves = true;
+}
+
 static void take_frame(Watch *w, int rank, const Frame *f) {
   if (f->magic != FRAME_MAGIC || f->kind >= FRAME_KINDS) take_loss(w, rank, "it sends something else than this version of the runtime");
   else if (f->kind == FRAME_FAILURE) take_failure(w, rank, f);
-  else if (f->kind == FRAME_BYE) atomic_store(&w->leaving, 1);
+  else if (f->kind == FRAME_BYE) take_bye(w, rank);
   else if (w->options.rank == 0) take_beat(w, rank, f);
 }
 
+/* No more at once than somebody who is well sends in minutes: the others have their turn. */
 static void read_peer(Watch *w, int rank) {
   Peer *p = &w->peers[rank];
-  while (p->fd >= 0) {
+  for (int frames = 0; p->fd >= 0 && frames < FRAMES_AT_ONCE;) {
     ssize_t n = recv(p->fd, (char *)&p->frame + p->got, sizeof p->frame - p->got, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
@@ -161,6 +169,7 @@ static void read_peer(Watch *w, int rank) {
     p->quiet_ms = 0;
     if (p->got < sizeof p->frame) continue;
     p->got = 0;
+    frames++;
     p->frame.text[RT_ERROR_TEXT - 1] = 0;
     take_frame(w, rank, &p->frame);
   }
@@ -225,7 +234,7 @@ static void look(Watch *w) {
   bool first = w->options.rank == 0, leaving = atomic_load(&w->leaving);
   note_silence(w);
   if (atomic_load(&w->own_failed)) tell_own(w);
-  if (w->loss.status && !leaving && sockets_now() - w->loss_at_ms >= w->options.loss_ms) set_own_failure(w, &w->loss);
+  if (w->loss.status && !leaving && !w->first_leaves && sockets_now() - w->loss_at_ms >= w->options.loss_ms) set_own_failure(w, &w->loss);
   if (first && !atomic_load(&w->failed) && !leaving && lateness_find(&w->lateness, &error)) set_failure(w, &error);
   if (!first) look_at_first(w);
   if (first && atomic_load(&w->failed) && !w->told) {

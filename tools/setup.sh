@@ -1,7 +1,7 @@
 # tools/setup.sh - sourced by demo.sh and test.sh: installs missing Debian packages, configures and builds.
 
 build_packages="gcc libc6-dev cmake ninja-build flex bison pkg-config protobuf-c-compiler libprotobuf-c-dev libonnx-dev
-  libjansson-dev libdnnl-dev zlib1g-dev"
+  libjansson-dev libdnnl-dev libmbedtls-dev zlib1g-dev"
 test_packages="llvm-14-tools libonnx-testdata python3 python3-onnx python3-numpy openmpi-bin libopenmpi-dev iproute2"
 
 say() { printf '\n== %s\n' "$*"; }

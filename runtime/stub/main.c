@@ -463,7 +463,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport), *weights = last(line, OPT_weights);
   long r = -1, w = -1;
   *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL, .transport = transport ? transport->value : NULL,
-                          .weights = weights ? weights->value : NULL};
+                          .weights = weights ? weights->value : NULL, .insecure = last(line, OPT_insecure) != NULL};
   if (rank && !whole_number(rank->value, 0, 1 << 20, &r)) return fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
   if (world && !whole_number(world->value, 1, 1 << 20, &w)) return fail(APC_USAGE, "--world %s: a number is wanted", world->value);
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
@@ -487,6 +487,7 @@ static int launch(const Line *line) {
   int code = launch_options(line, &o);
   if (code) return code;
   ApcStatus status = apc_launch(&o, &ranks);
+  if (*apc_launch_warning(ranks)) fprintf(stderr, "warning: %s\n", apc_launch_warning(ranks));
   if (!status && ranks && apc_launch_rank(ranks) > 0) status = apc_launch_serve(ranks, &code);
   else if (!status) code = open_and_use(line, ranks, o.timeout_ms);
   if (status) {

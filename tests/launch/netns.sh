@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/launch/netns.sh APC - two machines, pretended by network namespaces joined by a cable, with two ranks each: the same bits, a
-# killed rank, a cable that is cut.  Needs root; without it the test passes and says so.
+# killed rank, a cable that is cut; addresses of IPv4, IPv6 and the link; who listens where; secrets that differ or are missing.
+# Needs root; without it the test passes and says so.
 . "$(dirname "$0")/lib.sh"
 
 a=apc-a-$$ b=apc-b-$$
@@ -23,13 +24,17 @@ for side in a b; do
 done
 
 program mixed4 4 --tp 2 --dp 2
-port=29500
+head -c 32 /dev/urandom | base64 >secret
+head -c 32 /dev/urandom | base64 >other_secret
+chmod 600 secret other_secret
+export APC_SECRET_FILE=$work/secret
+place=10.213.7.1:29500
 # rank R OPTIONS...: ranks 0 and 1 on the one machine, 2 and 3 on the other; process and outcome under the rank's number.
 rank() {
   local r=$1 machine=$a
   shift
   [ "$r" -lt 2 ] || machine=$b
-  OMP_NUM_THREADS=1 ip netns exec "$machine" timeout -k 1 60 ./mixed4 --rank "$r" --world 4 --rendezvous 10.213.7.1:$port "$@" \
+  OMP_NUM_THREADS=1 ip netns exec "$machine" timeout -k 1 60 ./mixed4 --rank "$r" --world 4 --rendezvous "$place" "$@" \
     >"rank.$r.out" 2>"rank.$r.err" </dev/null &
   pids[r]=$!
 }
@@ -54,8 +59,64 @@ rank 0 --inputs "$inputs" --outputs two.npz
 for r in 0 1 2 3; do finish $r 0; done
 same mixed4.alone.npz two.npz
 
+# meets PLACE: the same, there; rank 0's listeners are as said.
+meets() {
+  place=$1 last="the ranks meet at $1"
+  rm -f met.npz
+  for r in 3 2 1; do rank $r --timeout 20s; done
+  rank 0 --timeout 20s --inputs "$inputs" --outputs met.npz
+  for r in 0 1 2 3; do finish $r 0; done
+  same mixed4.alone.npz met.npz
+}
+ip -n "$a" addr add fd00:213:7::1/64 dev "v$$a" nodad
+ip -n "$b" addr add fd00:213:7::2/64 dev "v$$b" nodad
+meets "[fd00:213:7::1]:29510"
+for _ in $(seq 50); do # the link's own address is tentative at first
+  link=$(ip -n "$a" -6 -o addr show dev "v$$a" scope link -tentative | awk '{ sub("/.*", "", $4); print $4 }')
+  [ -n "$link" ] && break
+  sleep 0.1
+done
+ip -n "$b" link set "v$$b" name "v$$a" # the name of the link is part of the address that all are told
+meets "[$link%v$$a]:29511"
+meets "$work/meeting"
+check "the file is left" test ! -e meeting
+
+# Rank 0 listens at what was named, the others where they reach it; nobody anywhere else.
+last="who listens where"
+place=10.213.7.1:29512
+for r in 0 1 2; do rank $r --timeout 8s; done
+for _ in $(seq 50); do
+  [ "$(ip netns exec "$b" ss -Hltn | wc -l)" -ge 1 ] && [ "$(ip netns exec "$a" ss -Hltn | wc -l)" -ge 2 ] && break
+  sleep 0.1
+done
+listening=$(ip netns exec "$a" ss -Hltn | awk '{ print $4 }' | sort)
+check "on the first machine: $listening" test "$(echo "$listening" | grep -c '^10\.213\.7\.1:')" -eq 2 -a "$(echo "$listening" | wc -l)" -eq 2
+listening=$(ip netns exec "$b" ss -Hltn | awk '{ print $4 }')
+check "on the second machine: $listening" test "${listening%:*}" = 10.213.7.2
+rank 3 --timeout 8s
+for r in 0 1 2 3; do finish $r 2; done # no inputs were given
+
+# Secrets: missing, two, and done without.
+last="no secret"
+unset APC_SECRET_FILE
+place=10.213.7.1:29513
+for r in 0 3; do rank $r --timeout 2s --bench=1; done
+for r in 0 3; do finish $r 2 "over a network, without a secret.*APC_SECRET_FILE"; done
+last="--insecure"
+for r in 3 2 1; do rank $r --insecure; done
+rank 0 --insecure --inputs "$inputs" --outputs insecure.npz
+for r in 0 1 2 3; do finish $r 0; done
+same mixed4.alone.npz insecure.npz
+check "it is warned once" test "$(cat rank.*.err | grep -c 'warning: --insecure')" -eq 1
+last="another secret"
+export APC_SECRET_FILE=$work/secret
+for r in 0 1 2; do rank $r --timeout 2s --bench=1; done
+APC_SECRET_FILE=$work/other_secret rank 3 --timeout 1s
+finish 3 1 "rank 3 was turned away at 10.213.7.1:29513"
+for r in 0 1 2; do finish $r 7 "rank 3 of 4 did not come.*turned away: [1-9][0-9]* with another secret"; done
+
 last="a rank on the other machine is killed"
-port=29501
+place=10.213.7.1:29501
 for r in 0 1 2 3; do rank $r --bench=1000000; done
 computing
 victim=$(cat "/proc/${pids[3]}/task/${pids[3]}/children")
@@ -63,7 +124,7 @@ kill -KILL $victim
 for r in 0 1 2; do finish $r 6 "rank 3 was lost: its process ended at step"; done
 
 last="the cable is cut"
-port=29502
+place=10.213.7.1:29502
 for r in 0 1 2 3; do rank $r --bench=1000000; done
 computing
 begin=$(date +%s%N)
@@ -73,4 +134,4 @@ for r in 2 3; do finish $r 6 "rank 0 was lost: "; done
 took=$((($(date +%s%N) - begin) / 1000000))
 echo "a cut cable ended all ranks after $took ms"
 check "it took $took ms" test $took -lt 10000 # 2 s and a loaded machine
-summary 15
+summary 62
