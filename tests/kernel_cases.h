@@ -30,7 +30,8 @@ static void *load_library(const char *library) {
 static bool compile(const char **texts, size_t from, size_t to, size_t number) {
   const char *source = temp_path("kernels.c");
   char command[12000];
-  snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s -c %s -o %s/k%zu.o", UNITS_CFLAGS, source, temp_root(), number);
+  snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s %s -c %s -o %s/k%zu.o", UNITS_CFLAGS, SANITIZED ? "-O1" : "", source,
+           temp_root(), number);
   FILE *f = fopen(source, "w");
   if (!f) return false;
   for (size_t i = from; i < to; i++) fputs(i == from ? texts[i] : texts[i] + strlen(kernel_prelude), f);

@@ -15,14 +15,18 @@ typedef struct Case {
   Plan *p;
 } Case;
 
-static inline Case plan_of(const char *text, const char *target, PlanOptions o) {
-  Case c = {.a = arena_new()};
-  c.d = diags_new(c.a);
+/* Without a target, or with a text that is no model, there is no plan. */
+static inline Case plan_on(Arena *a, const char *text, const Target *t, PlanOptions o) {
+  Case c = {.a = a, .d = diags_new(a), .t = t};
   c.m = ir_parse("model.ir", text, c.d);
   if (c.m) c.f = module_func(c.m, "main");
-  c.t = target_find(c.d, c.a, target);
   if (c.m && c.t) c.p = plan_search(c.m, c.f, c.t, &o, c.d);
   return c;
+}
+
+static inline Case plan_of(const char *text, const char *target, PlanOptions o) {
+  Arena *a = arena_new();
+  return plan_on(a, text, target_find(diags_new(a), a, target), o);
 }
 
 static inline void done(Case *c) {

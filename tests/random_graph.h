@@ -1,8 +1,9 @@
-/* tests/random_graph.h - level-1 functions at random: graphs with fan-out, diamonds and loops over all kinds of operations.
+/* tests/random_graph.h - level-1 functions at random: graphs with fan-out, diamonds and loops over all kinds of
+ * operations.
  *
- * A graph grows from a few inputs: every step takes an operation and operands of the pool at random, and puts the result into the pool.
- * Functions are continuous and tame, so that doubles stay comparable whatever the order of sums; integers are exact, so they are
- * what is sorted, compared and used as indices, some of which lie outside their tables.
+ * A graph grows from a few inputs: every step takes an operation and operands of the pool at random, and puts the
+ * result into the pool. Functions are continuous and tame, so that doubles stay comparable whatever the order of sums;
+ * integers are exact, so they are what is sorted, compared and used as indices, some of which lie outside their tables.
  */
 #ifndef APC_TESTS_RANDOM_GRAPH_H
 #define APC_TESTS_RANDOM_GRAPH_H
@@ -43,7 +44,9 @@ typedef struct Making {
 
 static const Expr *any_extent(Making *k) { return k->extents[below(k->r, 5)]; }
 static Val any(Making *k) { return k->pool[below(k->r, k->n)]; }
-static Val any_number(Making *k) { return k->nintegers && below(k->r, 4) == 0 ? k->integers[below(k->r, k->nintegers)] : any(k); }
+static Val any_number(Making *k) {
+  return k->nintegers && below(k->r, 4) == 0 ? k->integers[below(k->r, k->nintegers)] : any(k);
+}
 static const Type *type(const Making *k, Val v) { return type_of(k->b.f, v); }
 
 static int rank_of(const Making *k, Val v) { return type(k, v)->rank; }
@@ -70,7 +73,9 @@ static Val of_type(Making *k, const Val *list, int n, const Type *t) {
   return 0;
 }
 
-static Val input_of(Making *k, const Type *t) { return build_input(&k->b, arena_printf(k->m->arena, "in%d", (int)k->b.f->ops.n), t); }
+static Val input_of(Making *k, const Type *t) {
+  return build_input(&k->b, arena_printf(k->m->arena, "in%d", (int)k->b.f->ops.n), t);
+}
 
 /* A float value of that shape: one of the pool, or a new input. */
 static Val operand(Making *k, int rank, const Expr *const *dims) {
@@ -85,7 +90,8 @@ static Val sort(Making *k, Val x, int axis) {
 }
 
 static Val scan(Making *k, Reduction op, Val x, int axis) {
-  Attr a[] = {attr_red(AT_op, op), attr_i(AT_axis, axis), attr_i(AT_exclusive, below(k->r, 2)), attr_i(AT_reverse, below(k->r, 2))};
+  Attr a[] = {attr_red(AT_op, op), attr_i(AT_axis, axis), attr_i(AT_exclusive, below(k->r, 2)),
+              attr_i(AT_reverse, below(k->r, 2))};
   return build_op(&k->b, &(OpSpec){.kind = OP_scan, .nin = 1, .in = &x, .nattrs = 4, .attrs = a});
 }
 
@@ -103,8 +109,8 @@ static Val index_of(Making *k, int rank, const Expr *const *dims) {
   return k->integers[k->nintegers++] = v;
 }
 
-/* ---- one random operation on values of the pool; 0 when it does not apply.  Functions are continuous and tame, so that
- * doubles stay comparable whatever the order of sums. */
+/* ---- one random operation on values of the pool; 0 when it does not apply.  Functions are continuous and tame, so
+ * that doubles stay comparable whatever the order of sums. */
 
 static Val make_unary(Making *k) {
   static const OpKind kinds[] = {OP_neg, OP_tanh, OP_sin, OP_relu, OP_sigmoid, OP_abs, OP_copy, OP_cos};
@@ -148,7 +154,8 @@ static Val make_dot(Making *k) {
     for (int d = 0; d < rank_of(k, y); d++) {
       right[d] = (char)('p' + d);
       for (int e = 0; e < t->rank; e++)
-        if (type(k, y)->dims[d] == t->dims[e] && !strchr(right, 'a' + e) && below(k->r, 3)) right[d] = (char)('a' + e), shared++, e = t->rank;
+        if (type(k, y)->dims[d] == t->dims[e] && !strchr(right, 'a' + e) && below(k->r, 3))
+          right[d] = (char)('a' + e), shared++, e = t->rank;
     }
   } else { /* a fresh weight */
     int e = below(k->r, t->rank);
@@ -226,7 +233,8 @@ static Val make_pad(Making *k) {
   int at = below(k->r, rank);
   low[at] = ex_const(k->m, below(k->r, 3));
   high[at] = ex_const(k->m, below(k->r, 3));
-  Attr a[] = {attr_exprs(k->m, AT_low, rank, low), attr_exprs(k->m, AT_high, rank, high), attr_f(AT_value, below(k->r, 2) ? 0 : 0.5)};
+  Attr a[] = {attr_exprs(k->m, AT_low, rank, low), attr_exprs(k->m, AT_high, rank, high),
+              attr_f(AT_value, below(k->r, 2) ? 0 : 0.5)};
   return build_op(&k->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
 }
 
@@ -281,14 +289,31 @@ static Val make_gather(Making *k) {
   return rank_of(k, x) == 0 ? 0 : build_gather(&k->b, x, index_of(k, below(k->r, 3), dims), below(k->r, rank_of(k, x)));
 }
 
-static Val make_take(Making *k) {
-  Val x = any_number(k);
-  int rank = rank_of(k, x), axis = rank ? below(k->r, rank) : 0;
+/* What indexed accesses begin with: a dimension of x, sizes in which it has another extent, and the attributes that
+ * name it. */
+typedef struct Access {
+  Val x;
+  int rank, axis;
   const Expr *dims[MAX_RANK];
-  if (rank == 0) return 0;
-  dims_with(k, x, axis, any_extent(k), dims);
-  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
-  return build_op(&k->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, index_of(k, rank, dims)}, .nattrs = 2, .attrs = a});
+  Attr attrs[2];
+} Access;
+
+/* False for a scalar. */
+static bool access_of(Making *k, Val x, Access *a) {
+  *a = (Access){.x = x, .rank = rank_of(k, x)};
+  if (a->rank == 0) return false;
+  a->axis = below(k->r, a->rank);
+  dims_with(k, x, a->axis, any_extent(k), a->dims);
+  a->attrs[0] = attr_i(AT_axis, a->axis);
+  a->attrs[1] = attr_e(AT_start, ex_const(k->m, 0));
+  return true;
+}
+
+static Val make_take(Making *k) {
+  Access a;
+  if (!access_of(k, any_number(k), &a)) return 0;
+  Val in[] = {a.x, index_of(k, a.rank, a.dims)};
+  return build_op(&k->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = in, .nattrs = 2, .attrs = a.attrs});
 }
 
 static Val scatter(Making *k, OpKind kind, Val x, Val index, int axis, int rank, const Expr *const *dims) {
@@ -299,12 +324,9 @@ static Val scatter(Making *k, OpKind kind, Val x, Val index, int axis, int rank,
 }
 
 static Val make_put(Making *k) {
-  Val x = any_number(k);
-  int rank = rank_of(k, x), axis = rank ? below(k->r, rank) : 0;
-  const Expr *dims[MAX_RANK];
-  if (rank == 0) return 0;
-  dims_with(k, x, axis, any_extent(k), dims);
-  return scatter(k, OP_put, x, index_of(k, rank, type(k, x)->dims), axis, rank, dims);
+  Access a;
+  if (!access_of(k, any_number(k), &a)) return 0;
+  return scatter(k, OP_put, a.x, index_of(k, a.rank, type(k, a.x)->dims), a.axis, a.rank, a.dims);
 }
 
 static Val make_scatter(Making *k) {
@@ -319,13 +341,10 @@ static Val make_scatter(Making *k) {
 }
 
 static Val make_update(Making *k) {
-  Val x = any(k);
-  int rank = rank_of(k, x), axis = rank ? below(k->r, rank) : 0;
-  const Expr *dims[MAX_RANK];
-  if (rank == 0) return 0;
-  dims_with(k, x, axis, any_extent(k), dims);
-  Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
-  return build_op(&k->b, &(OpSpec){.kind = OP_update, .nin = 3, .in = (Val[]){x, operand(k, rank, dims), index_of(k, 0, NULL)}, .nattrs = 2, .attrs = a});
+  Access a;
+  if (!access_of(k, any(k), &a)) return 0;
+  Val in[] = {a.x, operand(k, a.rank, a.dims), index_of(k, 0, NULL)};
+  return build_op(&k->b, &(OpSpec){.kind = OP_update, .nin = 3, .in = in, .nattrs = 2, .attrs = a.attrs});
 }
 
 /* Floats are sorted; where they lay is not continuous. */
@@ -361,7 +380,9 @@ static int windows(Making *k, int n, Attr *a) {
   return 3;
 }
 
-static const Expr *window_extent(Making *k) { return below(k->r, 6) ? ex_const(k->m, 1 + below(k->r, 3)) : any_extent(k); }
+static const Expr *window_extent(Making *k) {
+  return below(k->r, 6) ? ex_const(k->m, 1 + below(k->r, 3)) : any_extent(k);
+}
 
 static Val make_pool(Making *k) {
   Val x = any(k);
@@ -426,7 +447,11 @@ static Val make_conv(Making *k) {
   }
   int nattrs = windows(k, n, a);
   a[nattrs++] = attr_s(k->m, AT_spec, arena_printf(k->m->arena, "%s,%s->%s", first, second, result));
-  Val y = build_op(&k->b, &(OpSpec){.kind = kind, .nin = 2, .in = (Val[]){x, operand(k, (int)strlen(second), dims)}, .nattrs = nattrs, .attrs = a,
+  Val y = build_op(&k->b, &(OpSpec){.kind = kind,
+                                    .nin = 2,
+                                    .in = (Val[]){x, operand(k, (int)strlen(second), dims)},
+                                    .nattrs = nattrs,
+                                    .attrs = a,
                                     .type = type_get(k->m, DT_f64, (int)strlen(result), out)});
   return below(k->r, 2) ? y : build_unary(&k->b, OP_tanh, y);
 }
@@ -440,9 +465,14 @@ static Val make_grouped(Making *k) {
   Val in[5] = {x, index_of(k, last, t->dims)};
   bool mlp = below(k->r, 2);
   if (!in[1]) return 0;
-  for (int i = 2; i < (mlp ? 5 : 3); i++) in[i] = operand(k, 3, (const Expr *[]){groups, i == 4 ? inner : width, mlp && i < 4 ? inner : n});
+  for (int i = 2; i < (mlp ? 5 : 3); i++)
+    in[i] = operand(k, 3, (const Expr *[]){groups, i == 4 ? inner : width, mlp && i < 4 ? inner : n});
   Attr a[] = {attr_e(AT_start, ex_const(k->m, 0)), attr_s(k->m, AT_kind, below(k->r, 2) ? "silu" : "relu")};
-  Val y = build_op(&k->b, &(OpSpec){.kind = mlp ? OP_grouped_mlp : OP_grouped_dot, .nin = mlp ? 5 : 3, .in = in, .nattrs = mlp ? 2 : 1, .attrs = a});
+  Val y = build_op(&k->b, &(OpSpec){.kind = mlp ? OP_grouped_mlp : OP_grouped_dot,
+                                    .nin = mlp ? 5 : 3,
+                                    .in = in,
+                                    .nattrs = mlp ? 2 : 1,
+                                    .attrs = a});
   return below(k->r, 2) ? y : build_unary(&k->b, OP_tanh, y);
 }
 
@@ -456,19 +486,20 @@ static Val make_source(Making *k) {
       if (k->nopen) return 0; /* no random numbers in loops */
       const Expr *zeros[MAX_RANK];
       for (int d = 0; d < t->rank; d++) zeros[d] = ex_const(k->m, 0);
-      Attr a[] = {attr_s(k->m, AT_kind, "uniform"), attr_i(AT_seed, below(k->r, 100)), attr_exprs(k->m, AT_starts, t->rank, zeros),
-                  attr_exprs(k->m, AT_extents, t->rank, t->dims)};
+      Attr a[] = {attr_s(k->m, AT_kind, "uniform"), attr_i(AT_seed, below(k->r, 100)),
+                  attr_exprs(k->m, AT_starts, t->rank, zeros), attr_exprs(k->m, AT_extents, t->rank, t->dims)};
       return build_op(&k->b, &(OpSpec){.kind = OP_random, .nattrs = 4, .attrs = a, .type = t});
     }
   }
 }
 
 static Val make_any(Making *k) {
-  static Val (*const makers[])(Making *) = {make_unary,     make_unary,     make_binary,  make_binary,    make_binary, make_select, make_reduce,
-                                            make_reduce,    make_dot,       make_dot,     make_transpose, make_broadcast, make_reshape,
-                                            make_reshape,   make_concat,    make_pad,     make_slice,     make_composite, make_gather,
-                                            make_source,    make_take,      make_put,     make_scatter,   make_update, make_sort,   make_scan,
-                                            make_scan,      make_pool,      make_conv,    make_conv,      make_conv,  make_grouped};
+  static Val (*const makers[])(Making *) = {
+      make_unary,  make_unary,   make_binary, make_binary,    make_binary,    make_select,  make_reduce,
+      make_reduce, make_dot,     make_dot,    make_transpose, make_broadcast, make_reshape, make_reshape,
+      make_concat, make_pad,     make_slice,  make_composite, make_gather,    make_source,  make_take,
+      make_put,    make_scatter, make_update, make_sort,      make_scan,      make_scan,    make_pool,
+      make_conv,   make_conv,    make_conv,   make_grouped};
   return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
 }
 

@@ -16,6 +16,7 @@ foreach(name
     malformed
     masked
     models
+    mixtral
     moe
     recurrent
     loops
@@ -33,7 +34,8 @@ foreach(name
   set_tests_properties(cli.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 endforeach()
 
-set_tests_properties(cli.models PROPERTIES LABELS slow) # the longest; the others run its commands under the sanitizers
+# Long; the others run their commands under the sanitizers.
+set_tests_properties(cli.models cli.mixtral PROPERTIES LABELS slow)
 
 # docs/status.md is generated: build/apc-status > docs/status.md
 add_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')")

@@ -1,6 +1,6 @@
 /* tests/e2e/kill.c - a compiled program whose rank is killed or stopped ends soon, says which and where, and leaves nothing.
  *
- * usage: e2e_kill BUILD [HITS]   HITS (30) ranks are hit at random moments, also while they start, by either signal.
+ * usage: e2e_kill BUILD [HITS]   HITS (30; 12 with sanitizers) ranks are hit at random moments, also while they start, by either signal.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -126,7 +126,7 @@ static void check_hit(int rank, int signal, double delay) {
 static void test_killed(void) { check_hit(1, SIGKILL, 0.8); }
 static void test_stopped(void) { check_hit(0, SIGSTOP, 0.8); }
 
-static unsigned hits = 30;
+static unsigned hits = SANITIZED ? 12 : 30;
 
 static void test_random(void) {
   for (unsigned i = 0; i < hits; i++) {

@@ -1,18 +1,14 @@
-/* What fits on a rank: weights as the compute type keeps them, less than the memory by the reserve; sizes beyond any price. */
+/* What fits on a rank: weights as the compute type keeps them, less than the memory by the reserve; sizes beyond any
+ * price. */
 #include "frontend/target.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 
 /* plan_of, computing in another type. */
 static Case plan_in(const char *text, const char *target, ComputeType type, PlanOptions o) {
-  Case c = {.a = arena_new()};
-  c.d = diags_new(c.a);
-  c.m = ir_parse("model.ir", text, c.d);
-  if (c.m) c.f = module_func(c.m, "main");
-  c.t = target_find(c.d, c.a, target);
-  if (c.t) c.t = target_computing_in(c.a, c.t, type);
-  if (c.m && c.t) c.p = plan_search(c.m, c.f, c.t, &o, c.d);
-  return c;
+  Arena *a = arena_new();
+  const Target *t = target_find(diags_new(a), a, target);
+  return plan_on(a, text, t ? target_computing_in(a, t, type) : NULL, o);
 }
 
 /* Two bytes a weight: what four ranks can keep of them is not judged as if they had four. */
@@ -31,19 +27,26 @@ static void compute_type(void) {
 }
 
 static const char *mlp_of_batch(Arena *a, const char *batch) {
-  return arena_printf(a, "apc.ir 1\nsymbol batch min 1 hint %s\nparam \"w\" : f32[8, 4] = zeros\nfunc @main level 1 {\n  %%x = input {name=\"x\"} : f32[batch, 8]\n"
-                         "  %%w = param {name=\"w\"} : f32[8, 4]\n  %%y = dot %%x, %%w {spec=\"bm,mn->bn\"} : f32[batch, 4]\n  output \"y\" %%y\n}\n", batch);
+  return arena_printf(a,
+                      "apc.ir 1\nsymbol batch min 1 hint %s\nparam \"w\" : f32[8, 4] = zeros\n"
+                      "func @main level 1 {\n  %%x = input {name=\"x\"} : f32[batch, 8]\n"
+                      "  %%w = param {name=\"w\"} : f32[8, 4]\n"
+                      "  %%y = dot %%x, %%w {spec=\"bm,mn->bn\"} : f32[batch, 4]\n  output \"y\" %%y\n}\n",
+                      batch);
 }
 
 /* A size whose bytes cannot be counted is refused by name, whether a plan is searched or read; one below is priced. */
 static void huge_sizes(void) {
-  static const char *const huge[] = {"9223372036854775807", "9223372036854775806", "4611686018427387904", "288230376151711744"};
+  static const char *const huge[] = {"9223372036854775807", "9223372036854775806", "4611686018427387904",
+                                     "288230376151711744"};
   Arena *a = arena_new();
   for (size_t i = 0; i < 4; i++) {
     Case c = plan_of(mlp_of_batch(a, huge[i]), "cpux3", (PlanOptions){.memory_limit = 1e30});
-    CHECKF(!c.p && c.d->errors == 1 && c.d->items[0].code == DIAG_dimension && strstr(c.d->items[0].message, "'batch'") && strstr(c.d->items[0].message, huge[i]), "%s: %s", huge[i],
-           c.d->n ? c.d->items[0].message : "a plan");
-    const char *text = "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux3 ranks 3\nmesh [a=3] stages 1\nop \"y\" {b:a}\n";
+    CHECKF(!c.p && c.d->errors == 1 && c.d->items[0].code == DIAG_dimension &&
+               strstr(c.d->items[0].message, "'batch'") && strstr(c.d->items[0].message, huge[i]),
+           "%s: %s", huge[i], c.d->n ? c.d->items[0].message : "a plan");
+    const char *text =
+        "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux3 ranks 3\nmesh [a=3] stages 1\nop \"y\" {b:a}\n";
     CHECK(!c.m || !plan_parse(c.m, c.f, c.t, "x.plan", text, c.d));
     done(&c);
   }
@@ -57,23 +60,24 @@ static void huge_sizes(void) {
 static void reserve_and_deficit(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  const char *const box = "gpu g { memory 100 MB at 1 TB/s; reserve 40 MB; launch 2 us; peak f32 1 TFLOPS; }\nmachine m { devices 2 g; link l at 1 GB/s; }\n";
+  const char *const box = "gpu g { memory 100 MB at 1 TB/s; reserve 40 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
+                          "machine m { devices 2 g; link l at 1 GB/s; }\n";
+  const char *const full = "gpu g { memory 1 MB at 1 TB/s; reserve 1 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
+                           "machine m { devices 1 g; }\n";
   const Target *t = target_parse(d, a, "box.topo", box, "m", 0);
   CHECK(t && t->memory_bytes == 100e6 && t->reserve_bytes == 40e6 && target_usable(t) == 60e6);
-  CHECK(!target_parse(diags_new(a), a, "box.topo", "gpu g { memory 1 MB at 1 TB/s; reserve 1 MB; launch 2 us; peak f32 1 TFLOPS; }\nmachine m { devices 1 g; }\n", "m", 0));
+  CHECK(!target_parse(diags_new(a), a, "box.topo", full, "m", 0));
   const char *text = mlp_text(a, 2, 1024, 2048); /* 33.6 MB, or twice that */
   for (int layers = 2; t && layers <= 8; layers *= 4) {
-    Case c = {.a = arena_new(), .t = t};
-    c.d = diags_new(c.a);
-    c.m = ir_parse("model.ir", layers == 2 ? text : mlp_text(a, layers, 1024, 2048), c.d);
-    c.f = module_func(c.m, "main");
-    c.p = plan_search(c.m, c.f, t, &(PlanOptions){0}, c.d);
+    Case c = plan_on(arena_new(), layers == 2 ? text : mlp_text(a, layers, 1024, 2048), t, (PlanOptions){0});
     if (layers == 2) {
       CHECK(c.p && c.p->price.memory.total <= 60e6);
     } else {
       CHECK(!c.p && c.d->n == 2);
       const char *error = c.d->items[0].message, *note = c.d->items[1].message;
-      CHECKF(strstr(error, "60 MB are allowed on a rank (100 MB less 40 MB reserved)") && strstr(error, "are 134 MB") && strstr(error, "14.3 MB too much in all, 7.14 MB a rank"), "%s", error);
+      CHECKF(strstr(error, "60 MB are allowed on a rank (100 MB less 40 MB reserved)") && strstr(error, "are 134 MB") &&
+                 strstr(error, "14.3 MB too much in all, 7.14 MB a rank"),
+             "%s", error);
       CHECKF(strstr(note, "weight \"l0.w1\" f32[1024, 2048] 8.39 MB"), "%s", note);
     }
     done(&c);

@@ -115,9 +115,7 @@ int main(void) {
     printf("%s\n", error.text);
     return 1;
   }
-#ifdef __SANITIZE_ADDRESS__
-  onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
-#endif
+  if (SANITIZED) onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
   RUN(products);
   RUN(equal_lines_give_equal_bits);
   RUN(without_unit_stride);

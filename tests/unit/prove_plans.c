@@ -241,11 +241,7 @@ static void check_plan(const Source *s, uint64_t seed) {
 }
 
 static uint64_t first_seed = 1;
-#ifdef __SANITIZE_ADDRESS__
-static int plans = 60; /* the planner takes four times as long */
-#else
-static int plans = 300;
-#endif
+static int plans = SANITIZED ? 42 : 300;
 static int nsources = (int)(sizeof examples / sizeof *examples);
 static Source named[64];
 static const Source *sources = examples;

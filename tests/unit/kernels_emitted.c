@@ -1,17 +1,21 @@
-/* Emitted CUDA kernels, run on this CPU (tests/dialect/prelude_host.h): every case of tests/kernel_cases.h against the reference
- * interpreter, threads in ascending and in descending order, results apart from and in place of operands.
+/* Generated kernels against the reference interpreter: every operation and random fused graphs (tests/kernel_cases.h).
+ * The C kernels run as they are; the CUDA kernels run on this CPU as well (tests/dialect/prelude_host.h), threads in
+ * ascending and in descending order.  Every case runs twice: with results in memory of their own, and sharing memory
+ * with operands wherever units.h allows it.
  *
- * Every kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.  Attention adds
- * in another order, convolutions of f32 on CPUs in tiles, and so does a product of floats down columns. */
+ * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
+ * Attention adds in another order, convolutions of f32 on CPUs in tiles, and so does a product of floats down columns.
+ */
 #include "codegen/cuda_kernels.h"
 #include "codegen/row.h"
 #include "tests/kernel_cases.h"
 
 static KernelSet dialect; /* the CUDA kernels of all cases */
 
+static Runner cpu = {.call = call_c}; /* the C kernels of all cases */
+
 typedef struct Dialect {
   const CudaKernel *kernels; /* of the case, by unit */
-  void *c_library;
   int descending;
 } Dialect;
 
@@ -38,18 +42,19 @@ static bool same_bits(DType t, const unsigned char *a, const unsigned char *b, i
   return true;
 }
 
-static void check_bits(const Dialect *d, const Case *c, const Unit *u, void *const *ptr) {
+static void check_bits(const Case *c, const Unit *u, void *const *ptr) {
   void *own[128];
-  Runner r = {.call = call_c, .library = d->c_library};
   memcpy(own, ptr, sizeof *own * (size_t)(u->nin + u->nout));
   for (int i = u->nin; i < u->nin + u->nout; i++) {
-    size_t bytes = (size_t)elements_of(c, u->out[i - u->nin]) * dtype_bytes(units_type(c->units, c->f, u->out[i - u->nin])->dtype);
+    size_t bytes =
+        (size_t)elements_of(c, u->out[i - u->nin]) * dtype_bytes(units_type(c->units, c->f, u->out[i - u->nin])->dtype);
     own[i] = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
   }
-  r.call(&r, c, u, own, false);
+  cpu.call(&cpu, c, u, own, false);
   for (int i = u->nin; i < u->nin + u->nout; i++) {
     Val v = u->out[i - u->nin];
-    CHECKF(same_bits(units_type(c->units, c->f, v)->dtype, ptr[i], own[i], elements_of(c, v)), "%s: %s: result %d has other bits than on a CPU", c->name, symbol_of(u), i - u->nin);
+    CHECKF(same_bits(units_type(c->units, c->f, v)->dtype, ptr[i], own[i], elements_of(c, v)),
+           "%s: %s: result %d has other bits than on a CPU", c->name, symbol_of(u), i - u->nin);
     free(own[i]);
   }
 }
@@ -68,23 +73,24 @@ static void call_dialect(const Runner *r, const Case *c, const Unit *u, void *co
   memcpy(words, ptr, sizeof *words * (size_t)(u->nin + u->nout));
   for (int i = 0; i < k->nscalars; i++) words[u->nin + u->nout + i] = value_of(c, k->scalars[i]);
   kernel(words, value_of(c, k->launch.blocks), d->descending);
-  if (!share && exact(c, u, k)) check_bits(d, c, u, ptr);
+  if (!share && exact(c, u, k)) check_bits(c, u, ptr);
 }
 
 static void *compile_dialect(Arena *a) {
   const char *source = temp_path("dialect.c");
   char library[4500], command[12000];
-#ifdef __SANITIZE_ADDRESS__
-  const char *sanitize = "-fsanitize=address";
-#else
-  const char *sanitize = "";
-#endif
+  const char *sanitize = SANITIZED ? "-fsanitize=address" : "";
   snprintf(library, sizeof library, "%s/d.so", temp_root());
-  snprintf(command, sizeof command, "cc -std=gnu11 -O1 -g0 -w -I. -fno-strict-aliasing -ffp-contract=off -shared -fPIC %s %s -o %s -lm", sanitize, source, library);
+  snprintf(command, sizeof command,
+           "cc -std=gnu11 -O1 -g0 -w -I. -fno-strict-aliasing -ffp-contract=off -shared -fPIC %s %s -o %s -lm",
+           sanitize, source, library);
   FILE *f = fopen(source, "w");
   if (!f) return NULL;
-  fputs("#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include \"codegen/kernel_elements.h\"\n"
-        "#include \"codegen/dialect.h\"\n#include \"codegen/dialect_templates.h\"\n#include \"codegen/dialect_indexing.h\"\n#include \"codegen/dialect_grouped.h\"\n", f);
+  fputs(
+      "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include \"codegen/kernel_elements.h\"\n"
+      "#include \"codegen/dialect.h\"\n#include \"codegen/dialect_templates.h\"\n"
+      "#include \"codegen/dialect_indexing.h\"\n#include \"codegen/dialect_grouped.h\"\n",
+      f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
   fclose(f);
   return system(command) == 0 ? load_library(library) : NULL;
@@ -101,15 +107,26 @@ static void count(const Case *c, const CudaKernel *k) {
   }
 }
 
-static void all_cases(void) {
+/* ---- all cases */
+
+static void cpu_cases(void) {
+  cpu.library = compile_c();
+  CHECK(cpu.library != NULL);
+  for (const Case *c = cpu.library ? cases : NULL; c; c = c->next) {
+    run_case(c, &cpu, false);
+    run_case(c, &cpu, true);
+  }
+}
+
+static void cuda_cases(void) {
   Arena *a = dialect.arena = arena_new();
   const CudaKernel **of = ARENA_ARRAY(a, const CudaKernel *, ncases);
   int n = 0;
   for (const Case *c = cases; c; c = c->next) count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, &dialect));
-  Dialect d = {.c_library = compile_c()};
+  Dialect d = {.descending = 0};
   Runner r = {.call = call_dialect, .library = compile_dialect(a), .more = &d};
-  CHECK(d.c_library != NULL && r.library != NULL);
-  if (!d.c_library || !r.library) return;
+  CHECK(r.library != NULL);
+  if (!cpu.library || !r.library) return;
   n = 0;
   for (const Case *c = cases; c; c = c->next) {
     d.kernels = of[n++];
@@ -120,17 +137,30 @@ static void all_cases(void) {
   }
 }
 
+/* The same kernels for sizes of 0: no row, no element, nothing to reduce.  Last: it draws other inputs. */
+static void empty_cases(void) {
+  int n = 0;
+  for (Case *c = cpu.library ? cases : NULL; c; c = c->next)
+    for (int s = 0; s < 2; s++) n += run_case_empty(c, &cpu, s);
+  CHECKF(n >= 300, "%d cases", n);
+}
+
 /* Every skeleton has run. */
 static void all_shapes(void) {
   for (int i = 0; i <= CUDA_COLUMNS; i++) CHECKF(shapes[i] > 0, "no kernel of shape %d", i);
-  CHECKF(kept > 0 && packets > 0 && templates > 0, "%d with kept values, %d with packets, %d templates", kept, packets, templates);
+  CHECKF(kept > 0 && packets > 0 && templates > 0, "%d with kept values, %d with packets, %d templates", kept, packets,
+         templates);
 }
 
 int main(void) {
   make_cases();
-  RUN(all_cases);
+  RUN(cpu_cases);
+  RUN(cuda_cases);
   RUN(all_shapes);
-  printf("%d cases: %d elements, %d tiles, %d warp per row, %d block per row, %d columns, %d templates; %d keep rows, %d in packets\n", ncases,
-         shapes[0], shapes[1], shapes[2], shapes[3], shapes[4], templates, kept, packets);
+  RUN(empty_cases);
+  printf(
+      "%d cases, %zu C kernels: %d elements, %d tiles, %d warp per row, %d block per row, "
+      "%d columns, %d templates; %d keep rows, %d in packets\n",
+      ncases, kernels.kernels.n, shapes[0], shapes[1], shapes[2], shapes[3], shapes[4], templates, kept, packets);
   return test_summary();
 }
