@@ -12,3 +12,6 @@ if(APC_SANITIZE)
 endif()
 add_test(NAME launch.knocks COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/knocks.py ${CMAKE_BINARY_DIR}/apc ${knocks} --verbose)
 set_tests_properties(launch.knocks PROPERTIES TIMEOUT 900 ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:handle_segv=0;UBSAN_OPTIONS=handle_segv=0")
+
+add_test(NAME launch.strangers COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/strangers.py ${CMAKE_BINARY_DIR}/apc --verbose)
+set_tests_properties(launch.strangers PROPERTIES TIMEOUT 600 ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)

@@ -1,0 +1,477 @@
+#!/usr/bin/env python3
+"""tests/launch/strangers.py - who is no rank of a run neither joins, ends nor delays it, and learns nothing.
+
+usage: strangers.py APC [--connections N] [--verbose]
+
+The handshake is written here a second time (runtime/admission.h has the first), with and without the secret:
+
+  - N connections (1000) while ranks meet and while they connect to each other: silent, one byte, garbage, greetings and claims cut at each
+    byte, other versions, keys, worlds, ranks and roles, recorded greetings and claims of a rank of an earlier run.  The run ends with 0 and the bits of one that
+    nobody disturbed, at most 3 s later; no stranger hears more than the challenge, so none sees an input;
+  - a joiner that has the program, but not the secret;
+  - two runs at one port, two at one file;
+  - a rank that says goodbye in the middle of a run; connections that never end and a FIFO as meeting file against --timeout;
+  - without a secret, on the loopback: a second process with a rank that is there.
+"""
+import argparse
+import hashlib
+import hmac
+import os
+import pathlib
+import random
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+INPUTS = SOURCE / "examples/gpt-tiny.inputs.npz"
+MAGIC = 0x324b4e41524350a1
+CHALLENGE, CLAIM, GREETING = 56, 48, 40
+WELCOME = 8 + 8 + 1024 + 32 + 64 * 136
+LATER = 3.0  # seconds that strangers may cost
+CONTROL, DATA = 0, 1
+
+failed = passed = 0
+
+
+def check(what, holds):
+    global failed, passed
+    passed += bool(holds)
+    failed += not holds
+    if not holds:
+        print("FAILED:", what)
+
+
+# ---- the handshake
+
+def mac(key, data):
+    return hmac.new(key, data, hashlib.sha256).digest()
+
+
+def key_of(secret):
+    """None: no secret."""
+    return bytes(32) if secret is None else mac(b"apc: the secret of a run".ljust(32, b"\0"), secret)
+
+
+class Handshake:
+    """What somebody who connects says.  `key`: None for one that knows none."""
+
+    def __init__(self, key, rank=1, world=4, role=CONTROL, to=0, port=1, protocol=b"apc ranks 2", run_id=b""):
+        self.key, self.claim, self.to, self.protocol = key or os.urandom(32), struct.pack("<IiiI", role, rank, world, port), to, protocol
+        self.label = mac(bytes(32), b"APC_RUN_ID " + run_id if run_id else b"")
+        self.nonce = os.urandom(32)
+
+    def greeting(self):
+        return struct.pack("<Q", MAGIC) + self.nonce
+
+    def statement(self, challenge, direction):
+        return (self.protocol.ljust(16, b"\0") + self.label + challenge[40:56] + self.nonce + challenge[8:40] + self.claim +
+                struct.pack("<II", self.to, direction))
+
+    def claim_after(self, challenge):
+        return self.claim + mac(self.key, self.statement(challenge, 0))
+
+    def answer(self, challenge):
+        return mac(self.key, self.statement(challenge, 1))
+
+
+def receive(s, n, seconds=5.0):
+    data = b""
+    s.settimeout(seconds)
+    try:
+        while len(data) < n:
+            piece = s.recv(n - len(data))
+            if not piece:
+                break
+            data += piece
+    except OSError:
+        pass
+    return data
+
+
+def join(port, handshake):
+    """A connection that was admitted, or None."""
+    s = socket.create_connection(("127.0.0.1", port))
+    s.sendall(handshake.greeting())
+    challenge = receive(s, CHALLENGE)
+    if len(challenge) == CHALLENGE:
+        s.sendall(handshake.claim_after(challenge))
+        if receive(s, 32) == handshake.answer(challenge):
+            return s
+    s.close()
+    return None
+
+
+# ---- strangers
+
+class Storm:
+    """N connections to some ports, kept as long as they are let; what they hear is kept as well."""
+
+    def __init__(self, recorded, seed=1):
+        self.pick, self.recorded, self.heard, self.made, self.open = random.Random(seed), recorded, [], 0, []
+
+    def words(self, number):
+        """What number says: first, and (True: made for the challenge) behind that."""
+        kinds = 11
+        kind, step = number % kinds, number // kinds
+        h = Handshake(None, rank=self.pick.choice([0, 1, 2, 3, -1, 99]), world=self.pick.choice([4, 5, 0]), role=self.pick.choice([CONTROL, DATA]))
+        if kind == 0:
+            return b"", b""
+        if kind == 1:
+            return bytes([self.pick.randrange(256)]), b""
+        if kind == 2:
+            return self.pick.randbytes(self.pick.randrange(2, 300)), b""
+        if kind == 3:
+            return h.greeting()[:step % GREETING], b""
+        if kind in (4, 5):
+            return h.greeting(), self.pick.randbytes(CLAIM)[:step % CLAIM]
+        if kind == 6:
+            return struct.pack("<Q", MAGIC + 1 + step) + os.urandom(32), b""
+        if kind == 7:
+            return struct.pack("<QIIiiQQII", 0x3154454d435450a1, 1, 0, 1, 4, step, 0, 0, 0), b""  # of a version without secrets
+        if kind == 8 and self.recorded:
+            return self.recorded[step % len(self.recorded)][:GREETING], self.recorded[step % len(self.recorded)][GREETING:]
+        if kind == 9:
+            h.protocol = b"apc ranks 1"
+        return h.greeting(), h
+
+    def one(self, port):
+        try:
+            s = socket.create_connection(("127.0.0.1", port), timeout=2)
+        except OSError:  # the run is over
+            return
+        number, self.made = self.made, self.made + 1
+        first, then = self.words(number)
+        self.open.append([s, then, b""])
+        try:
+            s.sendall(first)
+        except OSError:
+            pass
+
+    def listen(self):
+        """Reads what has come; answers challenges."""
+        ready = select.select([c[0] for c in self.open], [], [], 0)[0] if self.open else []
+        for c in [c for c in self.open if c[0] in ready]:
+            try:
+                data = c[0].recv(4096)
+            except OSError:
+                data = b""
+            c[2] += data
+            if data and len(c[2]) >= CHALLENGE and c[1]:
+                try:
+                    c[0].sendall(c[1].claim_after(c[2]) if isinstance(c[1], Handshake) else c[1])
+                except OSError:
+                    pass
+                c[1] = None
+            if not data:
+                self.end(c)
+
+    def end(self, c):
+        self.heard.append(len(c[2]))
+        c[0].close()
+        self.open.remove(c)
+
+    def blow(self, ports, n):
+        for i in range(n):
+            self.one(ports[i % len(ports)])
+            if i % 8 == 7:
+                self.listen()
+            while len(self.open) > 600:  # descriptors
+                self.end(self.open[0])
+
+    def over(self):
+        self.listen()
+        for c in list(self.open):
+            self.end(c)
+        return self.heard
+
+
+class Recorder(threading.Thread):
+    """Hands connections on to another port, and keeps what who connects says."""
+
+    def __init__(self, port, to):
+        super().__init__(daemon=True)
+        self.to, self.said = to, []
+        self.listener = socket.create_server(("127.0.0.1", port))
+
+    def run(self):
+        while True:
+            a, _ = self.listener.accept()
+            for _ in range(200):
+                try:
+                    b = socket.create_connection(("127.0.0.1", self.to))
+                    break
+                except OSError:
+                    time.sleep(0.02)
+            self.said.append(bytearray())
+            threading.Thread(target=self.pump, args=(a, b, self.said[-1]), daemon=True).start()
+            threading.Thread(target=self.pump, args=(b, a, None), daemon=True).start()
+
+    @staticmethod
+    def pump(a, b, keep):
+        try:
+            while data := a.recv(65536):
+                if keep is not None and len(keep) < GREETING + CLAIM:
+                    keep += data
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+# ---- ranks
+
+class Ranks:
+    def __init__(self, program, world, folder, secret=None):
+        self.program, self.world, self.folder, self.jobs = str(program), world, folder, {}
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("APC_", "OMPI_", "PMI", "SLURM_")) and
+                            k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")} | {"OMP_NUM_THREADS": "1"}
+        if secret:
+            self.environment["APC_SECRET_FILE"] = str(secret)
+
+    def start(self, rank, place, *more, **environment):
+        words = [self.program, "--rank", str(rank), "--world", str(self.world), "--rendezvous", str(place), *more]
+        self.jobs[rank] = subprocess.Popen(words, env=self.environment | environment, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def end(self, rank, seconds=60):
+        """Exit code and what it said."""
+        try:
+            text = self.jobs[rank].communicate(timeout=seconds)[1].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            self.jobs[rank].kill()
+            return None, self.jobs[rank].communicate()[1].decode(errors="replace") + " (hung)"
+        return self.jobs[rank].returncode, text
+
+    def ended(self, what, **codes):
+        """All of them, with these codes; rN=code, the others 0."""
+        for rank in list(self.jobs):
+            code, text = self.end(rank)
+            want = codes.get(f"r{rank}", 0)
+            check(f"{what}: rank {rank} ended with {code}, wanted {want}: {text}", code == want)
+
+
+def listening(pid):
+    """The TCP ports at which a process listens."""
+    inodes = set()
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if link.startswith("socket:"):
+                inodes.add(link[8:-1])
+    except OSError:
+        pass
+    ports = []
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                ports.append(int(words[1].split(":")[1], 16))
+    return ports
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return value
+
+
+class Test:
+    def __init__(self, apc, folder, connections, verbose):
+        self.folder, self.connections, self.verbose = folder, connections, verbose
+        self.next_port = 20000 + os.getpid() * 37 % 12000
+        for name, options in {"mixed4": ["cpux4", "--tp", "2", "--dp", "2"], "tp2": ["cpux2", "--tp", "2"]}.items():
+            subprocess.run([apc, str(SOURCE / "examples/gpt-tiny.onnx"), "--target", *options, "--dim-hint", "batch=4", "--dim-hint", "seq=32", "-q",
+                            "-o", str(folder / name)], check=True)
+        self.secret, self.other = self.make_secret("secret"), self.make_secret("other")
+        self.key = key_of((folder / "secret").read_bytes())
+
+    def make_secret(self, name):
+        path = self.folder / name
+        path.write_bytes(os.urandom(32).hex().encode())
+        path.chmod(0o600)
+        return path
+
+    def port(self):
+        while True:
+            self.next_port += 1
+            try:
+                socket.create_server(("127.0.0.1", self.next_port)).close()
+                return self.next_port
+            except OSError:
+                pass
+
+    def say(self, *words):
+        if self.verbose:
+            print(*words, flush=True)
+
+    def wanted(self):
+        return (self.folder / "alone.npz").read_bytes()
+
+    def same(self, what, name):
+        path = self.folder / name
+        check(f"{what}: the results are other ones", path.exists() and path.read_bytes() == self.wanted())
+
+    def record(self):
+        """An undisturbed run of 4 ranks: its results, and what its ranks say to be admitted."""
+        port, before = self.port(), self.port()
+        recorder = Recorder(before, port)
+        recorder.start()
+        ranks = Ranks(self.folder / "mixed4", 4, self.folder, self.secret)
+        for rank in (1, 2, 3):
+            ranks.start(rank, f"127.0.0.1:{before}")
+        ranks.start(0, f"127.0.0.1:{port}", "--inputs", str(INPUTS), "--outputs", "alone.npz")
+        ranks.ended("an undisturbed run")
+        return [bytes(w[:GREETING + CLAIM]) for w in recorder.said if len(w) >= GREETING + CLAIM]
+
+    def run_of_four(self, name, storm, secret):
+        """Seconds from the start of the last rank to the end of all."""
+        place = f"127.0.0.1:{self.port()}"
+        ranks = Ranks(self.folder / "mixed4", 4, self.folder, secret)
+        ranks.start(0, place, "--inputs", str(INPUTS), "--outputs", name)
+        for rank in (1, 2):
+            ranks.start(rank, place)
+        ports = [wait_for(lambda r=r: listening(ranks.jobs[r].pid)) for r in (0, 1, 2)]
+        check(f"{name}: ranks listen at {ports}", all(ports))
+        ports = [p[0] for p in ports if p]
+        if storm:
+            storm.blow(ports, self.connections)
+        begin = time.monotonic()
+        ranks.start(3, place)
+        if storm:
+            storm.blow(ports, self.connections // 4)  # most find the run ended
+        ranks.ended(name)
+        took = time.monotonic() - begin
+        self.same(name, name)
+        return took
+
+    def strangers(self):
+        recorded = self.record()
+        check(f"{len(recorded)} greetings were recorded", len(recorded) >= 6)  # 3 to meet, 3 to rank 0's data port
+        for secret in (self.secret, None):
+            quiet = self.run_of_four("quiet.npz", None, secret)
+            storm = Storm(recorded)
+            took = self.run_of_four("storm.npz", storm, secret)
+            heard = storm.over()
+            self.say(f"{storm.made} strangers, {heard.count(CHALLENGE)} challenged: {took:.2f} s, without them {quiet:.2f} s")
+            check(f"strangers cost {took - quiet:.2f} s", took < 2 * quiet + LATER)
+            check(f"strangers hear {sorted(set(heard))} bytes", set(heard) <= {0, CHALLENGE})
+            check(f"{storm.made} strangers came, {heard.count(CHALLENGE)} were challenged", storm.made >= self.connections and
+                  heard.count(CHALLENGE) > self.connections // 10)
+
+    def no_secret(self):
+        """The program, but another secret or none: turned away; the run goes on without it."""
+        place = f"127.0.0.1:{self.port()}"
+        ranks = Ranks(self.folder / "tp2", 2, self.folder, self.secret)
+        ranks.start(0, place, "--inputs", str(INPUTS), "--outputs", "joined.npz")
+        for secret in (None, self.other):
+            joiner = Ranks(self.folder / "tp2", 2, self.folder, secret)
+            joiner.start(1, place, "--timeout", "500ms")
+            code, text = joiner.end(1)
+            check(f"a joiner without the secret: {code}: {text}", code == 1 and "was turned away" in text)
+        ranks.start(1, place)
+        ranks.ended("a run that others wanted to join")
+        own = subprocess.run([str(self.folder / "tp2"), "--inputs", str(INPUTS), "--outputs", "own.npz"], cwd=self.folder, env=ranks.environment)
+        check("the program alone", own.returncode == 0 and (self.folder / "own.npz").read_bytes() == (self.folder / "joined.npz").read_bytes())
+
+    def two_runs(self):
+        """With other secrets or names, and with nothing that tells them apart; at a port and at a file."""
+        for place, apart in [("port", "secret"), ("port", "name"), ("port", ""), ("file", "secret"), ("file", "")]:
+            at = f"127.0.0.1:{self.port()}" if place == "port" else str(self.folder / f"meeting-{apart}")
+            what = f"two runs at one {place}, told apart by {apart or 'nothing'}"
+            runs = [Ranks(self.folder / "tp2", 2, self.folder, s) for s in (self.secret, self.other if apart == "secret" else self.secret)]
+            for i, run in enumerate(runs):
+                (self.folder / f"run{i}.npz").unlink(missing_ok=True)
+                name = {"APC_RUN_ID": f"run {i}"} if apart == "name" else {}
+                run.start(0, at, "--timeout", "1500ms", "--inputs", str(INPUTS), "--outputs", f"run{i}.npz", **name)
+                wait_for(lambda: place == "file" or i == 1 or listening(run.jobs[0].pid))
+                time.sleep(0.1)
+                run.start(1, at, "--timeout", "1500ms", **name)
+            codes = [[run.end(rank) for rank in (0, 1)] for run in runs]
+            for i, run in enumerate(codes):
+                told = all(code == 0 or "error: " in text for code, text in run)
+                check(f"{what}: run {i} ended with {run}", told and all(code in (0, 1, 2, 6, 7) for code, _ in run))
+                path = self.folder / f"run{i}.npz"
+                right = path.exists() and path.read_bytes() == (self.folder / "own.npz").read_bytes()
+                check(f"{what}: run {i} ended with 0 and other results", run[0][0] != 0 or right)
+            if apart:
+                check(f"{what}: ranks of one joined the other: {codes}", all((run[0][0] == 0) == (run[1][0] == 0) for run in codes))
+            check(f"{what}: none came through: {codes}", place == "file" or any(run[0][0] == 0 for run in codes))
+
+    def goodbye(self):
+        """A rank that takes leave before and after it has connected to rank 0, and keeps its connections."""
+        for connected in (False, True):
+            port = self.port()
+            ranks = Ranks(self.folder / "tp2", 2, self.folder, self.secret)
+            ranks.start(0, f"127.0.0.1:{port}", "--timeout", "20s", "--bench=10")
+            wait_for(lambda: listening(ranks.jobs[0].pid))
+            control = join(port, Handshake(self.key, rank=1, world=2))
+            check("this is admitted as rank 1", control)
+            welcome = receive(control, WELCOME)
+            status, key = struct.unpack_from("<QI", welcome)[1], welcome[1040:1072]
+            check("this is welcome", len(welcome) == WELCOME and status == 0)
+            data = join(port, Handshake(key, rank=1, world=2, role=DATA)) if connected else None
+            check("this connects", not connected or data)
+            begin = time.monotonic()
+            control.sendall(struct.pack("<II", 0x61706357, 2) + bytes(1088 - 8))
+            code, text = ranks.end(0)
+            check(f"a goodbye: {code}: {text}", code == 6 and "rank 1 was lost: it took leave" in text)
+            check(f"a goodbye was noticed after {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 2 + LATER)
+
+    def patience(self):
+        """--timeout holds while connections come, one after the other, and at a FIFO."""
+        port = self.port()
+        ranks = Ranks(self.folder / "tp2", 2, self.folder, self.secret)
+        begin = time.monotonic()
+        ranks.start(0, f"127.0.0.1:{port}", "--timeout", "1s", "--bench=1")
+        os.mkfifo(self.folder / "fifo")
+        ranks.start(1, self.folder / "fifo", "--timeout", "1s")
+        wait_for(lambda: listening(ranks.jobs[0].pid))
+        storm = Storm([])
+        while ranks.jobs[0].poll() is None and time.monotonic() - begin < 20:
+            storm.blow([port], 8)
+        storm.over()
+        ranks.ended("nobody came", r0=7, r1=7)
+        check(f"it took {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 1 + LATER)
+
+    def twice(self):
+        """Without a secret anybody on the machine is a rank; one that is there already stays."""
+        port = self.port()
+        ranks = Ranks(self.folder / "mixed4", 4, self.folder)
+        ranks.start(0, f"127.0.0.1:{port}", "--inputs", str(INPUTS), "--outputs", "twice.npz")
+        ranks.start(1, f"127.0.0.1:{port}")
+        wait_for(lambda: listening(ranks.jobs[1].pid))
+        time.sleep(0.3)
+        second = Ranks(self.folder / "mixed4", 4, self.folder)
+        second.start(1, f"127.0.0.1:{port}", "--timeout", "2s")
+        code, text = second.end(1)
+        check(f"a second rank 1: {code}: {text}", code == 2 and "two processes with rank 1" in text)
+        for rank in (2, 3):
+            ranks.start(rank, f"127.0.0.1:{port}")
+        ranks.ended("a run with a second rank 1")
+        self.same("a run with a second rank 1", "twice.npz")
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("apc")
+    arguments.add_argument("--connections", type=int, default=1000)
+    arguments.add_argument("--verbose", action="store_true")
+    a = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        test = Test(os.path.abspath(a.apc), pathlib.Path(folder), a.connections, a.verbose)
+        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.twice):
+            begin = time.monotonic()
+            part()
+            test.say(f"{part.__name__}: {time.monotonic() - begin:.1f} s")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed != 0 or passed < 60)
+
+
+main()
