@@ -411,13 +411,22 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
 
 /* ---- the other ranks */
 
+/* Nothing but what rank 0 of this program sends: an entry of it, with sizes it was compiled for. */
+static bool command_fits(const Program *p, const Command *c) {
+  if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
+  if (c->kind != COMMAND_RUN || c->send_inputs > 1) return false;
+  if (c->head.kind == REQUEST_RESET) return c->head.entry == 0 && c->head.n_symbols == 0;
+  if (c->head.kind != REQUEST_RUN || c->head.entry >= p->n_entries || p->entries[c->head.entry].prepare || c->head.n_symbols != p->n_symbols) return false;
+  for (uint32_t i = 0; i < p->n_symbols; i++)
+    if (c->symbols[i] < 0 || (p->symbols[i].max && c->symbols[i] > p->symbols[i].max)) return false;
+  return true;
+}
+
 static RtStatus serve_one(Launched *l, const Command *c, RtError *error) {
   const Program *p = &l->artifact->program;
   RequestLayout layout = {0};
   void *area;
   if (c->head.kind == REQUEST_RESET) return run(l, &c->head, c->symbols, NULL, error);
-  if (c->head.entry >= p->n_entries || c->head.n_symbols != p->n_symbols)
-    return rt_error(error, RT_INTERNAL, "rank 0 sent a request this program does not know");
   RtStatus status = request_layout(p, c->head.entry, c->symbols, &layout, error);
   if (!status) status = launched_io(l, layout.bytes, &area, error);
   if (!status && c->send_inputs) status = spread_inputs(l, c->head.entry, &layout, error);
@@ -431,6 +440,7 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
   RtStatus status = RT_OK;
   for (;;) {
     if (!status) status = spread(l, &c, sizeof c, true, error);
+    if (!status && !command_fits(&l->artifact->program, &c)) status = rt_error(error, RT_INTERNAL, "rank 0 sent a command this program does not know");
     if (!status && c.kind == COMMAND_LEAVE) break;
     if (!status) status = launched_start(l, error);
     if (!status) status = serve_one(l, &c, error);

@@ -118,11 +118,12 @@ static void take_failure(Watch *w, int rank, const Frame *f) {
   RtError error = {0};
   char place[RT_ERROR_TEXT / 2] = "";
   RtStatus status = f->status < RT_STATUS_COUNT && f->status != RT_OK ? (RtStatus)f->status : RT_FAILED;
+  const char *why = *f->text ? f->text : rt_brief(status);
   if (w->options.rank == 0) {
     lateness_place(&w->lateness, rank, place, sizeof place);
-    rt_error(&error, status, "rank %d%s: %.*s", rank, place, RT_ERROR_TEXT - 1, f->text);
+    rt_error(&error, status, "rank %d%s: %.*s", rank, place, RT_ERROR_TEXT - 1, why);
   } else {
-    rt_error(&error, status, "%.*s", RT_ERROR_TEXT - 1, f->text);
+    rt_error(&error, status, "%.*s", RT_ERROR_TEXT - 1, why);
   }
   set_failure(w, &error);
 }
