@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/text.h"
+
 typedef struct DiagSource {
   struct DiagSource *next;
   const char *file, *text;
@@ -107,7 +109,9 @@ static void print_caret(const Diags *d, const Loc *loc, FILE *out) {
     line++;
   }
   int length = (int)strcspn(line, "\n");
-  fprintf(out, "%5d | %.*s\n      | ", loc->line, length, line);
+  fprintf(out, "%5d | ", loc->line);
+  for (int i = 0; i < length; i++) fputc(((unsigned char)line[i] < 32 && line[i] != '\t') || line[i] == 127 ? '?' : line[i], out); /* one column each */
+  fputs("\n      | ", out);
   for (int i = 1; i < loc->col && i <= length; i++) fputc(line[i - 1] == '\t' ? '\t' : ' ', out);
   fputs("^\n", out);
 }
@@ -115,11 +119,22 @@ static void print_caret(const Diags *d, const Loc *loc, FILE *out) {
 static void print_place(const Diags *d, const Loc *loc, FILE *out) {
   if (!loc->file && !loc->node) return;
   fputs("  --> ", out);
-  if (loc->file) fputs(loc->file, out);
+  if (loc->file) fputs(text_shown(d->arena, loc->file), out);
   if (loc->line > 0) fprintf(out, ":%d:%d", loc->line, loc->col);
-  if (loc->node) fprintf(out, "%snode \"%s\"", loc->file ? ": " : "", loc->node);
+  if (loc->node) fprintf(out, "%snode \"%s\"", loc->file ? ": " : "", text_shown(d->arena, loc->node));
   fputc('\n', out);
   if (loc->file && loc->line > 0) print_caret(d, loc, out);
+}
+
+/* What a compiler said keeps its lines. */
+static void print_message(const Diags *d, const Diag *g, FILE *out) {
+  const char *at = g->message;
+  while (g->code == DIAG_tool_failed && strchr(at, '\n')) {
+    size_t n = strcspn(at, "\n");
+    fprintf(out, "%s\n", text_shown(d->arena, arena_strndup(d->arena, at, n)));
+    at += n + 1;
+  }
+  fprintf(out, "%s\n", text_shown(d->arena, at));
 }
 
 void diags_print(const Diags *d, FILE *out, bool color) {
@@ -132,7 +147,8 @@ void diags_print(const Diags *d, FILE *out, bool color) {
     fputs(word[g->severity], out);
     if (g->code != DIAG_NONE) fprintf(out, "[%s]", diag_code_name(g->code));
     if (color) fputs("\033[0m", out);
-    fprintf(out, ": %s\n", g->message);
+    fprintf(out, ": ");
+    print_message(d, g, out);
     print_place(d, &g->loc, out);
   }
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
+
 static void (*die_hook)(void *);
 static void *die_context;
 static void (*die_listener)(const char *, void *);
@@ -21,12 +23,13 @@ void die_set_hook(void (*hook)(void *), void *context) {
 }
 
 _Noreturn void die(const char *format, ...) {
-  char message[4096];
+  char message[4096], shown[4096];
   va_list args;
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
-  fprintf(stderr, "apc: internal error: %s\n", message);
+  text_show(message, shown, sizeof shown);
+  fprintf(stderr, "apc: internal error: %s\n", shown);
   if (die_listener) {
     void (*listener)(const char *, void *) = die_listener;
     die_listener = NULL;

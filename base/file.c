@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/die.h"
+#include "base/lost_pages.h"
 
 Loc file_loc(Diags *d, const char *path) { return (Loc){.file = arena_strdup(d->arena, path)}; }
 
@@ -20,33 +21,79 @@ static bool read_failed(Diags *d, const char *path, const char *why) {
   return diag_error(d, DIAG_file_read, file_loc(d, path), "cannot read the file: %s", why);
 }
 
-static bool map_descriptor(Diags *d, const char *path, int fd, FileMap *out) {
-  static const uint8_t empty[1];
-  struct stat st;
-  if (fstat(fd, &st) != 0) return read_failed(d, path, strerror(errno));
-  if (S_ISDIR(st.st_mode)) return read_failed(d, path, "it is a directory");
-  if (!S_ISREG(st.st_mode)) return read_failed(d, path, "it is not a regular file");
-  if (st.st_size == 0) {
-    *out = (FileMap){empty, 0};
-    return true;
-  }
-  void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (p == MAP_FAILED) return read_failed(d, path, strerror(errno));
-  *out = (FileMap){p, (size_t)st.st_size};
-  return true;
+static const uint8_t no_bytes[1];
+
+/* Opening a pipe must not wait. */
+static int open_regular(Diags *d, const char *path, struct stat *st) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return read_failed(d, path, strerror(errno)), -1;
+  const char *why = fstat(fd, st) != 0 ? strerror(errno) : S_ISDIR(st->st_mode) ? "it is a directory" : S_ISREG(st->st_mode) ? NULL : "it is not a regular file";
+  if (!why) return fd;
+  read_failed(d, path, why);
+  close(fd);
+  return -1;
 }
 
 bool file_map(Diags *d, const char *path, FileMap *out) {
+  struct stat st;
   *out = (FileMap){0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not wait */
-  if (fd < 0) return read_failed(d, path, strerror(errno));
-  bool ok = map_descriptor(d, path, fd, out);
+  int fd = open_regular(d, path, &st);
+  if (fd < 0) return false;
+  void *p = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+  int why = errno;
   close(fd);
-  return ok;
+  if (p == MAP_FAILED) return read_failed(d, path, strerror(why));
+  *out = p ? (FileMap){.data = p, .size = (size_t)st.st_size} : (FileMap){.data = no_bytes};
+  if (p) lost_pages_watch(p, out->size, path);
+  return true;
+}
+
+static bool same_content(const struct stat *a, const struct stat *b) {
+  return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* NULL, or why not. */
+static const char *read_bytes(int fd, const struct stat *before, uint8_t *to) {
+  size_t done = 0, size = (size_t)before->st_size;
+  struct stat after;
+  while (done < size) {
+    ssize_t n = read(fd, to + done, size - done < SSIZE_MAX ? size - done : SSIZE_MAX);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return strerror(errno);
+    if (n == 0) return "it was cut short while it was read";
+    done += (size_t)n;
+  }
+  if (fstat(fd, &after) != 0) return strerror(errno);
+  return same_content(before, &after) ? NULL : "it was changed while it was read";
+}
+
+bool file_read(Diags *d, const char *path, FileMap *out) {
+  struct stat st;
+  *out = (FileMap){0};
+  int fd = open_regular(d, path, &st);
+  if (fd < 0) return false;
+  uint8_t *bytes = NULL; /* numbers in it are used in place: aligned as a mapping is */
+  const char *why = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) != 0 ? strerror(ENOMEM) : read_bytes(fd, &st, bytes);
+  close(fd);
+  if (why) {
+    free(bytes);
+    return read_failed(d, path, why);
+  }
+  *out = (FileMap){.data = bytes, .size = (size_t)st.st_size, .copied = true};
+  return true;
+}
+
+bool file_take(Diags *d, const char *path, FileMap *out) {
+  return lost_pages_handled() ? file_map(d, path, out) : file_read(d, path, out);
 }
 
 void file_unmap(FileMap *map) {
-  if (map->size) munmap((void *)(uintptr_t)map->data, map->size);
+  if (map->copied) {
+    free((void *)(uintptr_t)map->data);
+  } else if (map->size) {
+    lost_pages_forget(map->data);
+    munmap((void *)(uintptr_t)map->data, map->size);
+  }
   *map = (FileMap){0};
 }
 
@@ -161,11 +208,12 @@ static bool open_nameless(FileWriter *w, unsigned mode) {
   return w->nameless;
 }
 
-/* Gives a nameless file a name beside the final one, just before it is renamed: a link cannot replace. */
+/* Gives a nameless file its name where there is no file yet; else one beside it, just before it is renamed: a link cannot replace. */
 static bool name_it(FileWriter *w) {
   size_t room = strlen(w->path) + 48;
   char from[32];
   snprintf(from, sizeof from, "/proc/self/fd/%d", w->fd);
+  if (linkat(AT_FDCWD, from, AT_FDCWD, w->path, AT_SYMLINK_FOLLOW) == 0) return true;
   w->temp = must(malloc(room));
   for (int i = 0; i < 1000; i++) {
     snprintf(w->temp, room, "%s.tmp-%ld-%d", w->path, (long)getpid(), i);
@@ -259,6 +307,7 @@ static bool put_in_place(FileWriter *w) {
   int fd = w->fd;
   w->fd = -1;
   if (close(fd) != 0) return write_failed(w, strerror(errno));
+  if (!w->temp && w->nameless) sync_directory_of(w->path);
   if (!w->temp) return true;
   if (rename(w->temp, w->path) != 0) return write_failed(w, strerror(errno));
   free(w->temp);

@@ -1,8 +1,7 @@
-/* base/file.h - whole files: map one, read text, write one atomically.
+/* base/file.h - whole files: map or read one, read text, write one atomically.
  *
- * Problems are reported through diag_error (file_read, file_write) with the file's name.  A mapped
- * file that another process truncates while it is in use ends this one with SIGBUS; that is not
- * defended against.
+ * Problems are reported through diag_error (file_read, file_write) with the file's name.  For a mapped file that another process
+ * cuts short while it is in use see lost_pages.h.
  */
 #ifndef APC_BASE_FILE_H
 #define APC_BASE_FILE_H
@@ -17,10 +16,15 @@
 typedef struct FileMap {
   const uint8_t *data;
   size_t size;
+  bool copied; /* the bytes are ours, from malloc */
 } FileMap;
 
 /* Only regular files; a directory, pipe, device or missing file is an error. */
 bool file_map(Diags *d, const char *path, FileMap *out);
+/* The same in memory of our own: nobody changes it any more.  A file that changes while it is read is an error. */
+bool file_read(Diags *d, const char *path, FileMap *out);
+/* For files that others choose: maps it where lost pages are handled, reads it elsewhere. */
+bool file_take(Diags *d, const char *path, FileMap *out);
 void file_unmap(FileMap *map);
 
 /* The file as NUL-terminated text in the arena, its length in *n (may be NULL); NULL on failure.

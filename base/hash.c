@@ -1,4 +1,4 @@
-/* base/hash.c - XXH64 as its specification describes it, one shot, little-endian hosts. */
+/* base/hash.c - XXH64 as its specification describes it, at once or in pieces, little-endian hosts. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -24,28 +24,70 @@ static uint64_t step(uint64_t lane, uint64_t input) { return rotate(lane + input
 
 static uint64_t merge(uint64_t h, uint64_t lane) { return (h ^ step(0, lane)) * P1 + P4; }
 
-/* The stripes of 32 bytes: four lanes side by side, then merged into one. */
-static uint64_t stripes(const uint8_t *p, size_t n, uint64_t seed) {
-  uint64_t a = seed + P1 + P2, b = seed + P2, c = seed, d = seed - P1;
+static void lanes_begin(uint64_t *lanes, uint64_t seed) {
+  lanes[0] = seed + P1 + P2;
+  lanes[1] = seed + P2;
+  lanes[2] = seed;
+  lanes[3] = seed - P1;
+}
+
+/* The stripes of 32 bytes in p[0..n): four lanes side by side. */
+static void lanes_add(uint64_t *lanes, const uint8_t *p, size_t n) {
+  uint64_t a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
   for (; n >= 32; n -= 32, p += 32) {
     a = step(a, read64(p));
     b = step(b, read64(p + 8));
     c = step(c, read64(p + 16));
     d = step(d, read64(p + 24));
   }
-  uint64_t h = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
-  return merge(merge(merge(merge(h, a), b), c), d);
+  lanes[0] = a;
+  lanes[1] = b;
+  lanes[2] = c;
+  lanes[3] = d;
 }
 
-uint64_t hash64(const void *bytes, size_t n, uint64_t seed) {
-  const uint8_t *p = bytes;
-  uint64_t h = (n >= 32 ? stripes(p, n, seed) : seed + P5) + n;
-  if (n >= 32) p += n & ~(size_t)31;
-  n &= 31;
-  for (; n >= 8; n -= 8, p += 8) h = rotate(h ^ step(0, read64(p)), 27) * P1 + P4;
-  for (; n >= 4; n -= 4, p += 4) h = rotate(h ^ read32(p) * P1, 23) * P2 + P3;
-  for (; n; n--, p++) h = rotate(h ^ *p * P5, 11) * P1;
+/* Merges the lanes of all whole stripes and takes in the rest, the last total % 32 bytes. */
+static uint64_t finish(const uint64_t *lanes, uint64_t seed, uint64_t total, const uint8_t *rest) {
+  uint64_t h = seed + P5;
+  size_t n = total & 31;
+  if (total >= 32) {
+    h = rotate(lanes[0], 1) + rotate(lanes[1], 7) + rotate(lanes[2], 12) + rotate(lanes[3], 18);
+    for (int i = 0; i < 4; i++) h = merge(h, lanes[i]);
+  }
+  h += total;
+  for (; n >= 8; n -= 8, rest += 8) h = rotate(h ^ step(0, read64(rest)), 27) * P1 + P4;
+  for (; n >= 4; n -= 4, rest += 4) h = rotate(h ^ read32(rest) * P1, 23) * P2 + P3;
+  for (; n; n--, rest++) h = rotate(h ^ *rest * P5, 11) * P1;
   h = (h ^ h >> 33) * P2;
   h = (h ^ h >> 29) * P3;
   return h ^ h >> 32;
 }
+
+uint64_t hash64(const void *bytes, size_t n, uint64_t seed) {
+  uint64_t lanes[4];
+  const uint8_t *p = bytes;
+  lanes_begin(lanes, seed);
+  lanes_add(lanes, p, n);
+  return finish(lanes, seed, n, n ? p + (n & ~(size_t)31) : p);
+}
+
+void hash64_begin(Hash64 *h, uint64_t seed) {
+  *h = (Hash64){.seed = seed};
+  lanes_begin(h->lanes, seed);
+}
+
+void hash64_add(Hash64 *h, const void *bytes, size_t n) {
+  const uint8_t *p = bytes;
+  size_t waiting = h->total & 31, taken = waiting ? 32 - waiting : 0;
+  if (taken > n) taken = n;
+  if (taken) memcpy(h->rest + waiting, p, taken);
+  h->total += n;
+  if (waiting + taken == 32) lanes_add(h->lanes, h->rest, 32);
+  else if (waiting) return;
+  p += taken;
+  n -= taken;
+  lanes_add(h->lanes, p, n);
+  if (n & 31) memcpy(h->rest, p + (n & ~(size_t)31), n & 31);
+}
+
+uint64_t hash64_end(const Hash64 *h) { return finish(h->lanes, h->seed, h->total, h->rest); }

@@ -235,6 +235,18 @@ static bool make_tensor(Reader *r, const uint8_t *data, size_t bytes, Tensor *ou
   return BAD(r, "bool data has a byte that is neither 0 nor 1");
 }
 
+bool npy_read_header(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out, uint64_t *whole) {
+  Reader r = {.diags = d, .name = name};
+  size_t start = 0, want = 0;
+  *out = (Tensor){0};
+  if (!find_header(&r, bytes, n, &start) || !parse_header(&r)) return false;
+  if (!tensor_size(r.dtype, r.rank, r.dims, &want)) return BAD(&r, "the shape is too large");
+  *out = (Tensor){.dtype = r.dtype, .rank = r.rank, .bytes = want};
+  memcpy(out->dims, r.dims, sizeof r.dims);
+  *whole = (uint64_t)start + want;
+  return true;
+}
+
 bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out) {
   Reader r = {.diags = d, .name = name};
   size_t start = 0, want = 0;
@@ -248,20 +260,25 @@ bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Te
 }
 
 static void release_map(void *owner, size_t owner_bytes) {
-  FileMap map = {owner, owner_bytes};
+  FileMap map = {.data = owner, .size = owner_bytes};
+  file_unmap(&map);
+}
+
+static void release_copy(void *owner, size_t owner_bytes) {
+  FileMap map = {.data = owner, .size = owner_bytes, .copied = true};
   file_unmap(&map);
 }
 
 bool npy_read(Diags *d, const char *path, Tensor *out) {
   FileMap map;
   *out = (Tensor){0};
-  if (!file_map(d, path, &map)) return false;
+  if (!file_take(d, path, &map)) return false;
   bool ok = npy_read_memory(d, path, map.data, map.size, out);
   if (!ok || out->release) { /* failed, or copied */
     file_unmap(&map);
     return ok;
   }
-  out->release = release_map;
+  out->release = map.copied ? release_copy : release_map;
   out->owner = (void *)(uintptr_t)map.data;
   out->owner_bytes = map.size;
   return true;

@@ -12,12 +12,16 @@
 #include "base/diag.h"
 #include "base/tensor.h"
 
-/* Reads a file by mapping it; the tensor borrows the mapping where the layout allows. */
+/* Reads or maps a file (file_take); the tensor borrows its bytes where the layout allows. */
 bool npy_read(Diags *d, const char *path, Tensor *out);
 
 /* Reads bytes[0..n).  The tensor is a view of them where order and alignment allow, else an owned copy.
  * `name` is what diagnostics call it. */
 bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out);
+
+/* Type and shape, and how many bytes the whole file has, from its beginning, of which bytes[0..n) are there; false also when the header
+ * goes on behind them.  *out has no data. */
+bool npy_read_header(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out, uint64_t *whole);
 
 bool npy_write(Diags *d, const char *path, const Tensor *t);
 

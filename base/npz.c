@@ -13,6 +13,7 @@
 #define END64_BYTES 56u     /* 4.3.14 zip64 end of central directory */
 #define CENTRAL_BYTES 46u   /* 4.3.12 central header, less name, extra and comment */
 #define LOCAL_BYTES 30u     /* 4.3.7 local header, less name and extra */
+#define HEADER_BYTES (65535u + 12) /* of an npy file, more than NumPy writes */
 #define DEFLATE_RATIO 1032u /* deflate spends at least 2 bits on 258 bytes */
 
 static uint32_t get16(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
@@ -212,11 +213,11 @@ static Npz *open_map(Diags *d, const char *path, FileMap map, bool mapped) {
 
 Npz *npz_open(Diags *d, const char *path) {
   FileMap map;
-  return file_map(d, path, &map) ? open_map(d, path, map, true) : NULL;
+  return file_take(d, path, &map) ? open_map(d, path, map, true) : NULL;
 }
 
 Npz *npz_open_memory(Diags *d, const char *name, const void *bytes, size_t n) {
-  return open_map(d, name, (FileMap){bytes, n}, false);
+  return open_map(d, name, (FileMap){.data = bytes, .size = n}, false);
 }
 
 void npz_close(Npz *z) {
@@ -229,8 +230,8 @@ const NpzMember *npz_find(const Npz *z, const char *name) {
   return found ? *found : NULL;
 }
 
-/* Raw deflate of exactly `size` bytes from exactly `packed` bytes; zlib counts in 32 bits. */
-static bool inflate_all(const uint8_t *in, uint64_t packed, uint8_t *out, uint64_t size) {
+/* Raw deflate of exactly `size` bytes from exactly `packed` bytes; or, when `part`, of the first `size` of them.  zlib counts in 32 bits. */
+static bool inflate_bytes(const uint8_t *in, uint64_t packed, uint8_t *out, uint64_t size, bool part) {
   const uint64_t step = (uint64_t)1 << 30;
   z_stream s = {0};
   if (inflateInit2(&s, -MAX_WBITS) != Z_OK) return false;
@@ -239,7 +240,7 @@ static bool inflate_all(const uint8_t *in, uint64_t packed, uint8_t *out, uint64
   uint64_t in_left = packed, out_left = size;
   s.next_in = (z_const Bytef *)(uintptr_t)in;
   s.next_out = size ? out : &none;
-  while (status == Z_OK) {
+  while (status == Z_OK && !(part && !out_left)) {
     uInt feed = (uInt)(in_left < step ? in_left : step), room = (uInt)(out_left < step ? out_left : step);
     s.avail_in = feed;
     s.avail_out = room;
@@ -248,7 +249,23 @@ static bool inflate_all(const uint8_t *in, uint64_t packed, uint8_t *out, uint64
     out_left -= room - s.avail_out;
   }
   inflateEnd(&s);
-  return status == Z_STREAM_END && in_left == 0 && out_left == 0;
+  return out_left == 0 && (part || (status == Z_STREAM_END && in_left == 0));
+}
+
+static const char *member_name(const Npz *z, const NpzMember *m) { return arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name)); }
+
+bool npz_read_header(Npz *z, const NpzMember *m, Tensor *out) {
+  uint64_t n = m->size < HEADER_BYTES ? m->size : HEADER_BYTES, whole = 0;
+  *out = (Tensor){0};
+  uint8_t *begin = m->deflated ? malloc(n + 1) : NULL;
+  if (m->deflated && !begin) return BAD(z, "member %s: no memory", quoted(z, m->name));
+  bool ok = !m->deflated || inflate_bytes(z->map.data + m->data, m->packed, begin, n, true);
+  if (!ok) BAD(z, "member %s: its compressed data is damaged", quoted(z, m->name));
+  ok = ok && npy_read_header(z->diags, member_name(z, m), m->deflated ? begin : z->map.data + m->data, n, out, &whole);
+  if (ok && whole != m->size)
+    ok = BAD(z, "member %s: its header asks for %llu bytes, the archive says %llu", quoted(z, m->name), (unsigned long long)whole, (unsigned long long)m->size);
+  free(begin);
+  return ok;
 }
 
 static void release_heap(void *owner, size_t owner_bytes) {
@@ -263,22 +280,23 @@ static void *unpack(const Npz *z, const NpzMember *m) {
     BAD(z, "member %s: no memory for %llu bytes", quoted(z, m->name), (unsigned long long)m->size);
     return NULL;
   }
-  if (inflate_all(z->map.data + m->data, m->packed, block, m->size)) return block;
+  if (inflate_bytes(z->map.data + m->data, m->packed, block, m->size, false)) return block;
   BAD(z, "member %s: its compressed data is damaged", quoted(z, m->name));
   free(block);
   return NULL;
 }
 
 bool npz_read(Npz *z, const NpzMember *m, Tensor *out) {
+  Tensor header;
   *out = (Tensor){0};
+  if (m->deflated && !npz_read_header(z, m, &header)) return false;
   void *block = m->deflated ? unpack(z, m) : NULL;
   if (m->deflated && !block) return false;
   const uint8_t *npy = m->deflated ? block : z->map.data + m->data;
   bool ok = true;
   if (crc32_z(0, npy, (z_size_t)m->size) != m->crc)
     ok = BAD(z, "member %s: its checksum does not match", quoted(z, m->name));
-  const char *name = arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name));
-  ok = ok && npy_read_memory(z->diags, name, npy, (size_t)m->size, out);
+  ok = ok && npy_read_memory(z->diags, member_name(z, m), npy, (size_t)m->size, out);
   if (ok && block && !out->release) { /* a view of the block: hand the block over */
     out->release = release_heap;
     out->owner = block;

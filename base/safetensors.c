@@ -187,11 +187,11 @@ static Safetensors *open_map(Diags *d, const char *path, FileMap map, bool mappe
 
 Safetensors *safetensors_open(Diags *d, const char *path) {
   FileMap map;
-  return file_map(d, path, &map) ? open_map(d, path, map, true) : NULL;
+  return file_take(d, path, &map) ? open_map(d, path, map, true) : NULL;
 }
 
 Safetensors *safetensors_open_memory(Diags *d, const char *name, const void *bytes, size_t n) {
-  return open_map(d, name, (FileMap){bytes, n}, false);
+  return open_map(d, name, (FileMap){.data = bytes, .size = n}, false);
 }
 
 void safetensors_close(Safetensors *s) {

@@ -3,10 +3,17 @@
 #define APC_BASE_STANDARD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Call it before anything is opened: a standard stream that the caller closed would otherwise get the number of the next file or
  * shared memory, and what is printed would end there.  Reading and writing such a stream fail, as if it were still closed. */
 void standard_hold(void);
+
+/* From here on what is printed on stdout is text for people: control bytes in it other than line ends and tabs, which can only come
+ * from names and files, are written as \xHH. */
+void standard_show(void);
+/* Writes bytes behind what was printed, as they are. */
+void standard_write(const void *bytes, size_t n);
 
 /* Whether all that was printed on standard output got there so far. */
 bool standard_output_written(void);

@@ -1,8 +1,9 @@
 /* base/temporary.c - see temporary.h.
  *
- * A process cannot clean up after SIGKILL, so a child does it: the keeper, which waits at a pipe that nobody writes to.  It ends
- * when the last writing end is gone, that is, when this process has closed it or has ended.  A session of its own keeps signals of
- * the terminal and of process groups away from it.
+ * A process cannot clean up after SIGKILL, so a child does it: the keeper, which waits at a socket until the other end is gone, that
+ * is, until this process has closed it or has ended.  It is there before the folder, which it makes itself, so that there is no moment at which the
+ * folder has nobody.  A process group of its own keeps signals to its parent's group away from it, and it ignores those of the terminal; the
+ * compilers are in that group, so that what they have started ends as well.
  */
 #define _GNU_SOURCE
 #include "base/temporary.h"
@@ -10,14 +11,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 100, NAP_MS = 100, HIGHEST_FD = 4096 };
+enum { TRIES = 100, NAP_MS = 100, HIGHEST_FD = 4096, DEEPEST = 16 };
 
 /* ---- the keeper */
 
@@ -30,57 +33,104 @@ static void close_others(int kept) {
     if (fd != kept) close(fd);
 }
 
-static bool remove_folder(const char *path) {
-  DIR *dir = opendir(path);
-  for (struct dirent *e; dir && (e = readdir(dir));) unlinkat(dirfd(dir), e->d_name, 0);
+/* Removes what is in an open folder, which is closed; links are not followed. */
+static void empty_folder(int fd, int depth) {
+  DIR *dir = fdopendir(fd);
+  if (!dir) close(fd);
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || unlinkat(fd, e->d_name, 0) == 0) continue;
+    int inner = depth < DEEPEST ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (inner >= 0) empty_folder(inner, depth + 1);
+    unlinkat(fd, e->d_name, AT_REMOVEDIR);
+  }
   if (dir) closedir(dir);
+}
+
+static bool remove_folder(const char *path) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd >= 0) empty_folder(fd, 0);
   return rmdir(path) == 0 || errno == ENOENT;
 }
 
-/* Compilers that were killed with us may still be writing their last file. */
-static _Noreturn void keep(const char *path, int life) {
+static bool send_all(int fd, const void *bytes, size_t n) { return send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n; }
+
+/* Compilers that are told to end may still be writing their last file.  What has not ended then is killed, and this process with it. */
+static _Noreturn void keep(char *path, int life) {
+  static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
   char byte;
-  setsid();
+  int number = setpgid(0, 0) == 0 ? 0 : errno;
+  for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
   close_others(life);
-  while (read(life, &byte, 1) < 0 && errno == EINTR) continue;
-  for (int i = 0; i < TRIES && !remove_folder(path); i++) nanosleep(&(struct timespec){0, NAP_MS * 1000000L}, NULL);
+  if (!number && !mkdtemp(path)) number = errno;
+  bool told = send_all(life, &number, sizeof number) && send_all(life, path, strlen(path));
+  while (told && !number && read(life, &byte, 1) < 0 && errno == EINTR) continue;
+  if (number) _exit(1);
+  for (int i = 0; i < TRIES; i++) {
+    kill(0, SIGTERM);
+    if (remove_folder(path)) break;
+    nanosleep(&(struct timespec){0, NAP_MS * 1000000L}, NULL);
+  }
+  kill(0, SIGKILL);
   _exit(0);
 }
 
 /* ---- its parent */
 
-static bool start_keeper(TemporaryFolder *f) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+static bool receive_all(int fd, void *bytes, size_t n) {
+  for (size_t done = 0; done < n;) {
+    ssize_t k = read(fd, (char *)bytes + done, n - done);
+    if (k < 0 && errno == EINTR) continue;
+    if (k == 0) errno = ECHILD; /* the keeper was killed */
+    if (k <= 0) return false;
+    done += (size_t)k;
+  }
+  return true;
+}
+
+static void release(TemporaryFolder *f) {
+  int number = errno;
+  close(f->life);
+  while (waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR) continue;
+  *f = (TemporaryFolder){0};
+  errno = number;
+}
+
+/* `path` ends in XXXXXX and becomes the folder's. */
+static bool start_keeper(char *path, TemporaryFolder *f) {
+  int ends[2], number = 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   f->keeper = fork();
   if (f->keeper == 0) {
     close(ends[1]);
-    keep(f->path, ends[0]);
+    keep(path, ends[0]);
   }
   int why = errno;
   close(ends[0]);
-  if (f->keeper < 0) close(ends[1]);
   f->life = ends[1];
+  if (f->keeper < 0) close(ends[1]);
   errno = why;
-  return f->keeper > 0;
+  if (f->keeper < 0) return false;
+  bool told = receive_all(f->life, &number, sizeof number) && receive_all(f->life, path, strlen(path));
+  if (told && !number) return true;
+  if (told) errno = number;
+  release(f);
+  return false;
 }
 
 bool temporary_open(Diags *d, Arena *arena, TemporaryFolder *out) {
   const char *base = getenv("TMPDIR");
   char *path = arena_printf(arena, "%s/apc-XXXXXX", base && *base ? base : "/tmp");
   *out = (TemporaryFolder){0};
-  bool made = mkdtemp(path) != NULL;
+  if (!start_keeper(path, out)) {
+    *out = (TemporaryFolder){0};
+    return diag_error(d, DIAG_file_write, (Loc){.file = path}, "no temporary folder: %s", strerror(errno));
+  }
   out->path = path;
-  if (made && start_keeper(out)) return true;
-  diag_error(d, DIAG_file_write, (Loc){.file = path}, "no temporary folder: %s", strerror(errno));
-  if (made) rmdir(path);
-  *out = (TemporaryFolder){0};
-  return false;
+  return true;
 }
 
+bool temporary_join(pid_t keeper) { return setpgid(0, keeper) == 0; }
+
 void temporary_close(TemporaryFolder *f) {
-  if (!f->path) return;
-  close(f->life);
-  while (waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR) continue;
-  *f = (TemporaryFolder){0};
+  if (f->path) release(f);
 }

@@ -70,6 +70,14 @@ void text_quoted(Text *t, const char *s) {
   text_add(t, "\"");
 }
 
+const char *text_shown(Arena *a, const char *s) {
+  size_t n = text_show(s, NULL, 0);
+  if (n == strlen(s)) return s;
+  char *out = arena_alloc(a, n + 1);
+  text_show(s, out, n + 1);
+  return out;
+}
+
 const char *text_str(const Text *t) { return t->n ? t->data : ""; }
 
 /* Length of the well-formed sequence at p, 0 when there is none (RFC 3629, section 4). */

@@ -24,6 +24,12 @@ void text_double(Text *t, double v);
 /* "..." with \" \\ \n \t and \xHH escapes. */
 void text_quoted(Text *t, const char *s);
 
+/* A text of the user's, of a file or of a name, as a terminal may see it: control bytes, and control characters in UTF-8, as \n, \t or \xHH.
+ * Writes at most `size` bytes with the final NUL, never half an escape; returns the length that it would have in full. */
+size_t text_show(const char *s, char *out, size_t size);
+/* The same in the arena; s itself when there is nothing to replace. */
+const char *text_shown(Arena *a, const char *s);
+
 /* The text so far; "" when empty. */
 const char *text_str(const Text *t);
 

@@ -26,7 +26,7 @@ typedef struct Job {
   const ArtifactSpec *spec;
   Diags *diags;
   const char *dir;
-  TemporaryFolder folder; /* not open when the texts are kept */
+  TemporaryFolder folder;
 } Job;
 
 static double now_ms(void) {
@@ -38,13 +38,10 @@ static double now_ms(void) {
 /* ---- the temporary directory */
 
 static bool open_directory(Job *j) {
-  if (j->spec->save_temps) {
-    j->dir = j->spec->save_temps;
-    return mkdir(j->dir, 0777) == 0 || errno == EEXIST || diag_error(j->diags, DIAG_file_write, (Loc){.file = j->dir}, "%s", strerror(errno));
-  }
   bool ok = temporary_open(j->diags, j->arena, &j->folder);
-  j->dir = j->folder.path;
-  return ok;
+  j->dir = j->spec->save_temps ? j->spec->save_temps : j->folder.path;
+  if (!ok || !j->spec->save_temps) return ok;
+  return mkdir(j->dir, 0777) == 0 || errno == EEXIST || diag_error(j->diags, DIAG_file_write, (Loc){.file = j->dir}, "%s", strerror(errno));
 }
 
 /* ---- the runtime */
@@ -175,7 +172,7 @@ static bool compile_and_write(Job *j, ProgramResult *r, ArtifactReport *report) 
   double begin = now_ms();
   FileMap kernels = {0};
   bool has_kernels = r->texts.n > 0;
-  if (has_kernels && !c_compile(&(CCompiler){j->arena, j->diags, j->spec->cc, j->dir, false}, r->texts.items, r->texts.n, &kernels)) return false;
+  if (has_kernels && !c_compile(&(CCompiler){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, false}, r->texts.items, r->texts.n, &kernels)) return false;
   report->compile_ms = now_ms() - begin;
   report->kernels = r->kernel_count;
   report->texts = r->texts.n;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -37,23 +38,34 @@ static int add_words(Arena *a, const char **argv, int n, int room, const char *w
 /* ---- one run */
 
 typedef struct Run {
-  pid_t pid; /* -1: it could not be started */
+  pid_t pid; /* -1: it could not be started, for errno `number` */
+  int number;
   const char **argv;
   const char *log; /* what it said, in the folder */
 } Run;
 
 static const char *path_in(const CCompiler *c, const char *name) { return arena_printf(c->arena, "%s/%s", c->dir, name); }
 
+/* In the child: what is wrong goes to the log. */
+static _Noreturn void execute(const CCompiler *c, const Run *r, int log, pid_t parent) {
+  bool ok = dup2(log, 1) >= 0 && dup2(log, 2) >= 0;
+  ok = ok && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0; /* a compiler that is told to end removes its files */
+  if (getppid() != parent) _exit(126);
+  ok = ok && temporary_join(c->folder->keeper) && chdir(c->dir) == 0 && setenv("LC_ALL", "C", 1) == 0 && setenv("TMPDIR", c->folder->path, 1) == 0;
+  if (ok) execvp(r->argv[0], (char *const *)(uintptr_t)r->argv);
+  if (ok && errno == ENOENT) _exit(127);
+  dprintf(2, "%s: %s\n", r->argv[0], strerror(errno));
+  _exit(126);
+}
+
 /* Starts a program in the folder with its output going to the log.  Its messages are read by us, so they are in one language. */
 static void start(const CCompiler *c, Run *r) {
   pid_t self = getpid();
-  r->pid = fork();
-  if (r->pid != 0) return;
-  if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != self) _exit(126); /* a compiler that is told to end removes its files */
-  int fd = open(path_in(c, r->log), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(c->dir) != 0 || setenv("LC_ALL", "C", 1) != 0) _exit(126);
-  execvp(r->argv[0], (char *const *)(uintptr_t)r->argv);
-  _exit(errno == ENOENT ? 127 : 126);
+  int log = open(path_in(c, r->log), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  r->pid = log < 0 ? -1 : fork();
+  if (r->pid == 0) execute(c, r, log, self);
+  r->number = errno;
+  if (log >= 0) close(log);
 }
 
 static bool failed(const CCompiler *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -105,7 +117,7 @@ static bool missing(const CCompiler *c, const char *program) {
 /* Waits for it.  After a failure of another one (`ok` false) what it says is not wanted. */
 static bool finish(const CCompiler *c, const Run *r, bool ok) {
   int status = 0;
-  if (r->pid < 0) return ok && failed(c, "%s cannot be started: %s", r->argv[0], strerror(errno));
+  if (r->pid < 0) return ok && failed(c, "%s cannot be started: %s", r->argv[0], strerror(r->number));
   while (waitpid(r->pid, &status, 0) < 0)
     if (errno != EINTR) return ok && failed(c, "waiting for %s: %s", r->argv[0], strerror(errno));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
@@ -172,7 +184,7 @@ bool c_compiler_check(Arena *a, Diags *d, const char *command) {
   TemporaryFolder folder = {0};
   FileMap object;
   if (!temporary_open(d, a, &folder)) return false;
-  bool ok = c_compile(&(CCompiler){a, d, command, folder.path, true}, &text, 1, &object);
+  bool ok = c_compile(&(CCompiler){a, d, command, folder.path, &folder, true}, &text, 1, &object);
   if (ok) file_unmap(&object);
   temporary_close(&folder);
   return ok;

@@ -8,12 +8,14 @@
 
 #include "base/diag.h"
 #include "base/file.h"
+#include "base/temporary.h"
 
 typedef struct CCompiler {
   Arena *arena;
   Diags *diags;
   const char *command; /* may have words behind the program; NULL: $CC, else cc */
   const char *dir;     /* where texts, objects and messages go */
+  const TemporaryFolder *folder; /* where the compiler's own temporary files go; its processes end with it */
   bool trial;          /* the texts are no generated code */
 } CCompiler;
 

@@ -6,6 +6,8 @@
 #include "codegen/nvrtc.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,13 +32,25 @@ static struct {
   const char *(*error)(int);
 } nvrtc; /* of the process: a library is loaded once */
 
+/* Why the library was not loaded; "" when it is not there. */
+static char why_not[256];
+
+static void note_failure(void) {
+  const char *said = dlerror();
+  if (said && !*why_not && !strstr(said, strerror(ENOENT))) snprintf(why_not, sizeof why_not, "%s", said);
+}
+
 static void *open_library(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   const char *home = getenv("CUDA_HOME");
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     void *handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     char path[4096];
-    if (!handle && home && (size_t)snprintf(path, sizeof path, "%s/lib64/%s", home, names[i]) < sizeof path) handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) note_failure();
+    if (!handle && home && (size_t)snprintf(path, sizeof path, "%s/lib64/%s", home, names[i]) < sizeof path) {
+      handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      if (!handle) note_failure();
+    }
     if (handle) return handle;
   }
   return NULL;
@@ -131,6 +145,7 @@ static bool compile(Arena *a, Diags *d, Program p, const char *arch, CudaImage *
 bool nvrtc_compile(Arena *a, Diags *d, const char *text, const char *arch, CudaImage *out) {
   Program p = NULL;
   *out = (CudaImage){0};
+  if (!load() && *why_not) return diag_error(d, DIAG_tool_missing, (Loc){0}, "NVRTC cannot be loaded: %s", why_not);
   if (!load()) {
     diag_error(d, DIAG_tool_missing, (Loc){0}, "PTX and GPU machine code need NVRTC, and there is no libnvrtc.so");
     diag_help(d, "install the CUDA toolkit 12 or newer, or point CUDA_HOME to it; --emit=cuda needs no toolkit");

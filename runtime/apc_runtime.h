@@ -14,6 +14,9 @@
  * or when this process ends for whatever reason.  They keep the weights and the states (KV caches) between requests.
  * A model is used from one thread at a time; several models may be used at once.  Nothing here prints or exits.
  *
+ * A child made by fork() has no part in its parent's models: every call there returns APC_USAGE at once (or 0, NULL, ""), apc_close frees the
+ * memory, and the parent's ranks go on.  The child may load models of its own.  The same holds for an ApcLaunch.
+ *
  * All functions return a status; anything but APC_OK leaves its explanation, one line, in apc_error.  After
  * APC_FAILED, APC_LATE or APC_UNSUPPORTED from apc_run the ranks are gone, and the next apc_run starts new ones (states
  * begin anew).

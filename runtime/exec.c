@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "runtime/cpu.h"
 #include "runtime/exec_internal.h"
 #include "runtime/gemm_dnnl.h"
@@ -55,10 +56,21 @@ static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, int *fd, RtE
   return RT_OK;
 }
 
+/* The kernels in memory of our own, checked there: what runs is what was checked. */
+static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, RtError *error) {
+  unsigned char *bytes = malloc(b->bytes + 1);
+  if (!bytes) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "the kernels cannot be read");
+  if (!status && b->hash && hash64(bytes, b->bytes, 0) != b->hash)
+    status = rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its kernels do not match their checksum");
+  if (!status) status = write_memfd(bytes, b->bytes, fd, error);
+  free(bytes);
+  return status;
+}
+
 static RtStatus open_library(Executor *e, RtError *error) {
-  const ProgramBlob *b = &e->p->blobs[e->p->header->cpu_image];
-  int fd;
-  RtStatus status = write_memfd(e->artifact->image + b->offset, b->bytes, &fd, error);
+  int fd = -1;
+  RtStatus status = copy_kernels(e->artifact, &e->p->blobs[e->p->header->cpu_image], &fd, error);
   if (status) return status;
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -192,7 +204,7 @@ static RtStatus open_weights(Executor *e, RtError *error) {
   if (!values) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = memory_plan(p, PROGRAM_NONE, e->stage, NULL, &plan, error);
   if (!status) {
-    status = weights_open(e->artifact, e->options.weights, false, &e->weights, error);
+    status = weights_open(e->options.files, &e->weights, error);
     if (!status) status = program_eval(p, NULL, e->coordinates, values, error);
     if (!status) status = place_weights(e, values, &plan, error);
     if (!status) load_weights(e, values, &plan);
@@ -269,6 +281,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   if (!status) status = open_libraries(e, error);
   if (!status) status = make_groups(e, error);
   if (!status) status = open_weights(e, error);
+  if (!status) status = param_files_unchanged(options->files, RT_BAD_INPUT, error);
   if (!status) status = exec_open_convs(e, error);
   if (!status) status = run_prepare(e, error);
   if (status) {

@@ -29,7 +29,7 @@ typedef struct ExecOptions {
   Comm *comm;              /* NULL when the program has one rank */
   RankPlace *place;        /* where steps are told; may be NULL */
   WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */
-  const char *weights;     /* --weights, or NULL */
+  const ParamFiles *files; /* must stay open */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
 } ExecOptions;
 

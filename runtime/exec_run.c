@@ -272,6 +272,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   e->io = io;
   e->request = head->number;
   if (!status) status = run_schedule(e, head->entry, error);
+  if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);
   e->run_ns = exec_now() - begin;
   return status;
 }

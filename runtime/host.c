@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/nearest.h"
 #include "runtime/exec.h"
@@ -30,8 +31,15 @@ ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) {
   return host_status(m, rt_error(&m->error, status, "%s", text));
 }
 
+/* Another process has it after a fork: the threads that watch the ranks are not in the child, and the ranks are the parent's. */
+static bool usable(const ApcModel *m) { return m->artifact.image && m->owner == getpid(); }
+
 bool host_begin(ApcModel *m) {
-  if (!m->artifact.image) return false;
+  if (m->owner != getpid()) {
+    m->error = (RtError){0};
+    rt_error(&m->error, RT_USAGE, "the model was loaded by another process, before a fork: a child has to load its own");
+  }
+  if (!usable(m)) return false;
   m->error = (RtError){0};
   return true;
 }
@@ -43,7 +51,7 @@ const char *apc_error(const ApcModel *m) { return m ? m->error.text : "out of me
 /* ---- loading */
 
 static RtStatus open_model(ApcModel *m, const char *path) {
-  RtStatus status = artifact_open(m->path, path ? path : "this program", &m->artifact, &m->error);
+  RtStatus status = artifact_open_tables(m->path, path ? path : "this program", &m->artifact, &m->error);
   if (status) return status;
   const Program *p = &m->artifact.program;
   bool runnable = false;
@@ -60,15 +68,21 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   m->dim_texts = calloc(p->n_ports + 1u, sizeof *m->dim_texts);
   if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
-  Weights *w; /* checked once here, so that the ranks need not hash */
-  status = weights_open(&m->artifact, m->weights, true, &w, &m->error);
-  if (!status) weights_close(w);
-  return status;
+  if (m->launched) return RT_OK;
+  status = param_files_open(&m->artifact, m->weights, &m->files, &m->error); /* checked once here, so that the ranks need not hash */
+  return status ? status : weights_check(m->files, &m->error);
+}
+
+static void close_files(ApcModel *m) {
+  param_files_close(m->files);
+  m->files = NULL;
+  artifact_close(&m->artifact);
 }
 
 ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model) {
   ApcModel *m = *model = calloc(1, sizeof *m);
   if (!m) return APC_FAILED;
+  m->owner = getpid();
   m->path = strdup(path ? path : "/proc/self/exe");
   if (options && options->weights) m->weights = strdup(options->weights);
   m->timeout_ms = options ? options->timeout_ms : 0;
@@ -76,7 +90,7 @@ ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model
   RtStatus status = m->path && (m->weights || !options || !options->weights)
                         ? open_model(m, path)
                         : rt_error(&m->error, RT_FAILED, "out of memory");
-  if (status) artifact_close(&m->artifact);
+  if (status) close_files(m);
   return host_status(m, status);
 }
 
@@ -87,11 +101,12 @@ static void unbind(Bound *b) {
 
 void apc_close(ApcModel *m) {
   if (!m) return;
-  session_stop(m->session);
+  if (m->owner == getpid()) session_stop(m->session);
+  else session_forget(m->session);
   for (size_t i = 0; i < m->n_bound; i++) unbind(&m->bound[i]);
   free(m->bound);
   request_layout_free(&m->layout);
-  artifact_close(&m->artifact);
+  close_files(m);
   free(m->path);
   free(m->weights);
   free(m->fixed);
@@ -104,7 +119,7 @@ void apc_close(ApcModel *m) {
 
 /* ---- what the program offers */
 
-int apc_entries(const ApcModel *m) { return m->artifact.image ? (int)m->artifact.program.n_entries : 0; }
+int apc_entries(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.n_entries : 0; }
 
 const char *apc_entry_name(const ApcModel *m, int i) {
   return i >= 0 && i < apc_entries(m) ? program_text(&m->artifact.program, m->artifact.program.entries[i].name) : NULL;
@@ -126,9 +141,9 @@ ApcStatus apc_select(ApcModel *m, const char *entry) {
 
 static const ProgramEntry *selected(const ApcModel *m) { return &m->artifact.program.entries[m->entry]; }
 
-int apc_inputs(const ApcModel *m) { return m->artifact.image ? (int)selected(m)->n_inputs : 0; }
-int apc_outputs(const ApcModel *m) { return m->artifact.image ? (int)selected(m)->n_outputs : 0; }
-int apc_ranks(const ApcModel *m) { return m->artifact.image ? (int)m->artifact.program.ranks : 0; }
+int apc_inputs(const ApcModel *m) { return usable(m) ? (int)selected(m)->n_inputs : 0; }
+int apc_outputs(const ApcModel *m) { return usable(m) ? (int)selected(m)->n_outputs : 0; }
+int apc_ranks(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.ranks : 0; }
 
 static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, ApcTensorInfo *info) {
   const Program *p = &m->artifact.program;
@@ -201,6 +216,31 @@ static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) 
     return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model wants %s", name,
                       dtype_name(bound->tensor.dtype), dtype_name((DType)p->ports[port].dtype));
   return APC_OK;
+}
+
+/* Whether the tensor fits an input as far as that is known without the sizes of others. */
+static RtStatus fits_port(const Program *p, const ProgramPort *t, const Tensor *like, RtError *error) {
+  const char *name = program_text(p, t->name);
+  if (t->dims.n != (uint32_t)like->rank)
+    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u", name, like->rank, like->rank == 1 ? "" : "s", t->dims.n);
+  for (uint32_t d = 0; d < t->dims.n; d++) {
+    const ProgramExpr *e = &p->exprs[program_list(p, t->dims)[d]];
+    if (e->kind == PX_const && e->value != like->dims[d])
+      return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %lld, but must be %lld", name, d, (long long)like->dims[d], (long long)e->value);
+  }
+  return RT_OK;
+}
+
+ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
+  const Program *p = &m->artifact.program;
+  const Bound bound = {.kind = BOUND_DATA, .tensor = *like};
+  ApcStatus status = check_bound(m, name, &bound);
+  if (status) return status;
+  RtError error = {0};
+  for (uint32_t e = 0; e < p->n_entries; e++) /* of any entry */
+    for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
+      if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], like, &error) == RT_OK) return APC_OK;
+  return host_error(m, error.status, "%s", error.text);
 }
 
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound) {
@@ -284,13 +324,21 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
   exec_step_text(context, step, text, size);
 }
 
+/* The ranks get the files that were checked. */
 static RtStatus start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
-  const char *args[] = {"--weights", m->weights, NULL};
-  SessionOptions options = {.path = m->path, .args = m->weights ? args : NULL, .world = apc_ranks(m),
-                            .timeout_ms = m->timeout_ms, .step_text = step_text, .step_context = &m->artifact.program};
-  return session_start(&options, &m->session, &m->error);
+  SessionOptions options = {.path = m->path, .program = m->artifact.fd, .world = apc_ranks(m), .timeout_ms = m->timeout_ms, .step_text = step_text,
+                            .step_context = &m->artifact.program};
+  char *text = param_files_text(m->files);
+  int *kept = param_files_descriptors(m->files, &options.n_kept);
+  const char *args[] = {"--files", text, m->weights ? "--weights" : NULL, m->weights, NULL};
+  options.kept = kept;
+  options.args = args;
+  RtStatus status = text && kept ? session_start(&options, &m->session, &m->error) : rt_error(&m->error, RT_FAILED, "out of memory");
+  free(text);
+  free(kept);
+  return status;
 }
 
 /* After a failure of the ranks nothing of the session is usable. */

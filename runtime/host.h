@@ -9,6 +9,7 @@
 #include "runtime/launched.h"
 #include "runtime/request.h"
 #include "runtime/session.h"
+#include "runtime/param_files.h"
 
 /* What an input is bound to. */
 typedef enum BoundKind { BOUND_DATA, BOUND_RANDOM, BOUND_ZEROS } BoundKind;
@@ -21,8 +22,10 @@ typedef struct Bound {
 } Bound;
 
 struct ApcModel {
-  Artifact artifact;
+  Artifact artifact; /* the tables alone */
+  ParamFiles *files; /* NULL under a launcher, where every rank has its own */
   char *path, *weights;
+  int owner; /* the process that loaded it */
   int timeout_ms;
   uint32_t entry; /* selected */
   int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
@@ -48,13 +51,16 @@ struct ApcLaunch {
   Launch place;
   Launched *launched;
   Artifact artifact;
+  void (*stuck)(int code, const char *error);
+  int owner;
   RtError error;
 };
 
 /* Records the error and gives the public status. */
 ApcStatus host_status(ApcModel *m, RtStatus status);
 ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays). */
+/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays), and in a process that is
+ * a child of the one that loaded it. */
 bool host_begin(ApcModel *m);
 
 /* What the input of that name is bound to; NULL. */
@@ -64,6 +70,9 @@ const Bound *host_bound(const ApcModel *m, const char *name);
 RtStatus host_check_indices(ApcModel *m, uint32_t entry);
 RtStatus host_check_sizes(ApcModel *m, uint32_t entry);
 RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
+
+/* May an input of that name be bound to a tensor like this one?  Its name, type and fixed dimensions are looked at. */
+ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like);
 
 /* Binds an input of that name; takes over the tensor. */
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);

@@ -78,7 +78,9 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
   ApcStatus status = APC_OK;
   for (size_t i = 0; !status && i < z->n; i++) {
     Tensor t;
-    if (!npz_read(z, &z->items[i], &t)) break; /* reported */
+    if (!npz_read_header(z, &z->items[i], &t)) break; /* reported */
+    status = host_accepts(m, z->items[i].name, &t); /* before it is expanded */
+    if (status || !npz_read(z, &z->items[i], &t)) break;
     if (!own(&t)) {
       tensor_free(&t);
       return host_error(m, RT_FAILED, "out of memory");

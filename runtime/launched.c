@@ -57,6 +57,7 @@ struct Launched {
   CommBlock *send, *recv; /* per rank */
   Answer *answers;        /* rank 0: per rank */
   WrittenParts written;
+  ParamFiles *files;
   Executor *executor;
   char *io;
   size_t io_bytes;
@@ -265,9 +266,11 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
 RtStatus launched_start(Launched *l, RtError *error) {
   const char *check = getenv("APC_CHECK");
   if (l->executor) return RT_OK;
-  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = &l->slot->place, .weights = l->options.weights,
+  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = &l->slot->place,
                          .written = l->place.rank ? &l->written : NULL, .check = check && strcmp(check, "1") == 0};
-  RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
+  RtStatus status = param_files_open(l->artifact, l->options.weights, &l->files, error);
+  options.files = l->files;
+  if (!status) status = exec_open(l->artifact, &options, &l->executor, error);
   return note(l, status, error);
 }
 
@@ -488,6 +491,7 @@ void launched_close(Launched *l, int code) {
                              l->place.rank, l->options.timeout_ms / 1000.0);
   take_leave(l, code);
   exec_close(l->executor);
+  param_files_close(l->files);
   watch_stop(l->watch);
   comm_close(l->comm);
   limit_end(limit);

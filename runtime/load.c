@@ -2,15 +2,13 @@
 #include "runtime/load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fill.h"
-#include "base/hash.h"
+#include "base/lost_pages.h"
 #include "base/safetensors.h"
 
 typedef struct Range {
@@ -28,69 +26,33 @@ typedef struct Source {
 
 struct Weights {
   const Program *p;
-  Range *blobs;    /* per blob */
+  Range *blobs;    /* per blob; or the file that replaces all */
+  uint32_t n_blobs;
   Source *sources; /* per weight; data NULL when it has no bytes anywhere */
   Arena *arena;    /* for the safetensors reader */
-  Safetensors *file;
 };
 
-static bool is_safetensors(const char *path) {
-  size_t n = strlen(path), k = strlen(".safetensors");
-  return n >= k && strcmp(path + n - k, ".safetensors") == 0;
+enum { HEADER_MOST = 100 * 1000 * 1000 }; /* of a safetensors file */
+static const unsigned char no_bytes[1];
+
+static RtStatus map_file(const ParamFile *f, Range *out, RtError *error) {
+  uint64_t bytes = (uint64_t)f->stamp.size;
+  if (!bytes) return RT_OK;
+  void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, 0);
+  if (map == MAP_FAILED) return rt_error_errno(error, RT_BAD_INPUT, "%s", f->path);
+  lost_pages_watch(map, bytes, f->path);
+  *out = (Range){map, bytes, true};
+  return RT_OK;
 }
 
-static RtStatus map_file(const char *path, const ProgramBlob *b, bool verify, Range *out, RtError *error) {
-  struct stat st;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 || fstat(fd, &st) != 0) {
-    RtStatus status = rt_error_errno(error, RT_BAD_INPUT, "the weights in %s cannot be read (see --weights)", path);
-    if (fd >= 0) close(fd);
-    return status;
-  }
+static RtStatus map_blobs(const ParamFiles *f, Weights *w, RtError *error) {
   RtStatus status = RT_OK;
-  if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != b->bytes)
-    status = rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: it has %lld bytes instead of %llu",
-                      path, (long long)st.st_size, (unsigned long long)b->bytes);
-  if (!status && b->bytes) {
-    void *map = mmap(NULL, b->bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) status = rt_error_errno(error, RT_BAD_INPUT, "%s", path);
-    else *out = (Range){map, b->bytes, true};
+  for (uint32_t i = 0; i < f->n && !status; i++) {
+    const ProgramBlob *b = &w->p->blobs[i];
+    if (f->items[i].fd >= 0) status = map_file(&f->items[i], &w->blobs[i], error);
+    else w->blobs[i] = (Range){f->artifact->image + b->offset, b->bytes, false};
   }
-  close(fd);
-  if (!status && verify && b->hash && program_file_hash(out->data, b->bytes) != b->hash)
-    status = rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: its content has changed", path);
   return status;
-}
-
-/* Damaged weights would give wrong results, damaged kernels anything at all. */
-static RtStatus check_embedded(const Artifact *a, RtError *error) {
-  const Program *p = &a->program;
-  for (uint32_t i = 0; i < p->n_blobs; i++) {
-    const ProgramBlob *b = &p->blobs[i];
-    if (!*program_text(p, b->path) && b->hash && hash64(a->image + b->offset, b->bytes, 0) != b->hash)
-      return rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its %s do not match their checksum",
-                      i == p->header->cpu_image ? "kernels" : "weights");
-  }
-  return RT_OK;
-}
-
-static bool refers_to_file(const Program *p) {
-  for (uint32_t i = 0; i < p->n_blobs; i++)
-    if (*program_text(p, p->blobs[i].path)) return true;
-  return false;
-}
-
-static RtStatus map_blobs(const Artifact *a, const char *override, bool verify, Weights *w, RtError *error) {
-  const Program *p = w->p;
-  for (uint32_t i = 0; i < p->n_blobs; i++) {
-    const ProgramBlob *b = &p->blobs[i];
-    const char *path = program_text(p, b->path);
-    RtStatus status = RT_OK;
-    if (!*path) w->blobs[i] = (Range){a->image + b->offset, b->bytes, false};
-    else status = map_file(override ? override : path, b, verify, &w->blobs[i], error);
-    if (status) return status;
-  }
-  return RT_OK;
 }
 
 static void sources_from_blobs(Weights *w) {
@@ -125,49 +87,81 @@ static RtStatus source_from_entry(const Program *p, const ProgramParam *t, const
   return RT_OK;
 }
 
-static RtStatus sources_from_file(Weights *w, const char *path, RtError *error) {
+/* `bytes`: of the file, at least its header. */
+static RtStatus sources_from_file(Weights *w, const char *path, const void *bytes, uint64_t n, RtError *error) {
   w->arena = arena_new();
   Diags *d = diags_new(w->arena);
-  w->file = safetensors_open(d, path);
-  if (!w->file) return rt_error(error, RT_BAD_INPUT, "%s: %s", path, d->n ? d->items[0].message : "cannot be read");
+  Safetensors *f = safetensors_open_memory(d, path, bytes, n);
+  if (!f) return rt_error(error, RT_BAD_INPUT, "%s: %s", path, d->n ? d->items[0].message : "cannot be read");
   for (uint32_t i = 0; i < w->p->n_params; i++) {
     const ProgramParam *t = &w->p->params[i];
     if (t->init == PINIT_prepared) continue;
-    RtStatus status = source_from_entry(w->p, t, w->file, &w->sources[i], error);
+    RtStatus status = source_from_entry(w->p, t, f, &w->sources[i], error);
     if (status) return status;
   }
   return RT_OK;
 }
 
-RtStatus weights_open(const Artifact *a, const char *override, bool verify, Weights **out, RtError *error) {
-  const Program *p = &a->program;
-  Weights *w = calloc(1, sizeof *w);
-  if (w) {
-    w->p = p;
-    w->blobs = calloc(p->n_blobs + 1u, sizeof *w->blobs);
-    w->sources = calloc(p->n_params + 1u, sizeof *w->sources);
+static RtStatus new_weights(const Program *p, Weights **out, RtError *error) {
+  Weights *w = *out = calloc(1, sizeof *w);
+  if (!w) return rt_error(error, RT_FAILED, "out of memory");
+  w->p = p;
+  w->n_blobs = p->n_blobs + 1;
+  w->blobs = calloc(w->n_blobs, sizeof *w->blobs);
+  w->sources = calloc(p->n_params + 1u, sizeof *w->sources);
+  return w->blobs && w->sources ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+}
+
+RtStatus weights_open(const ParamFiles *files, Weights **out, RtError *error) {
+  Weights *w;
+  RtStatus status = new_weights(&files->artifact->program, &w, error);
+  if (!status && files->replaces) status = map_file(&files->items[0], &w->blobs[0], error);
+  else if (!status) status = map_blobs(files, w, error);
+  if (!status && files->replaces) status = sources_from_file(w, files->other, w->blobs[0].data ? w->blobs[0].data : no_bytes, w->blobs[0].bytes, error);
+  else if (!status) sources_from_blobs(w);
+  if (!status) *out = w;
+  else weights_close(w);
+  return status;
+}
+
+/* ---- before anything is started */
+
+/* The beginning of a safetensors file, as much of it as its header claims and may take; from malloc. */
+static void *read_header(const ParamFile *f) {
+  uint64_t size = (uint64_t)f->stamp.size, length = 0;
+  if (size >= sizeof length && pread(f->fd, &length, sizeof length, 0) != (ssize_t)sizeof length) return NULL;
+  uint64_t want = sizeof length + (length < HEADER_MOST ? length : HEADER_MOST);
+  if (want > size) want = size;
+  char *bytes = malloc(want + 1);
+  for (uint64_t done = 0; bytes && done < want;) {
+    ssize_t n = pread(f->fd, bytes + done, want - done, (off_t)done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = ENODATA;
+    if (n > 0) done += (uint64_t)n;
+    else free(bytes), bytes = NULL;
   }
-  RtStatus status = RT_OK;
-  if (!w || !w->blobs || !w->sources) status = rt_error(error, RT_FAILED, "out of memory");
-  else if (override && is_safetensors(override)) status = sources_from_file(w, override, error);
-  else if (override && !refers_to_file(p))
-    status = rt_error(error, RT_BAD_INPUT, "%s: this program carries its weights; others are taken from a .safetensors file", override);
-  else status = map_blobs(a, override, verify, w, error);
-  if (!status && verify) status = check_embedded(a, error);
-  if (status) {
-    weights_close(w);
-    return status;
-  }
-  if (!w->file) sources_from_blobs(w);
-  *out = w;
-  return RT_OK;
+  return bytes;
+}
+
+RtStatus weights_check(const ParamFiles *files, RtError *error) {
+  Weights *w = NULL;
+  if (!files->replaces) return RT_OK;
+  void *header = read_header(&files->items[0]);
+  if (!header) return rt_error_errno(error, RT_BAD_INPUT, "%s", files->other);
+  RtStatus status = new_weights(&files->artifact->program, &w, error);
+  if (!status) status = sources_from_file(w, files->other, header, (uint64_t)files->items[0].stamp.size, error);
+  weights_close(w);
+  free(header);
+  return status;
 }
 
 void weights_close(Weights *w) {
   if (!w) return;
-  for (uint32_t i = 0; w->blobs && i < w->p->n_blobs; i++)
-    if (w->blobs[i].mapped) munmap((void *)(uintptr_t)w->blobs[i].data, w->blobs[i].bytes);
-  if (w->file) safetensors_close(w->file);
+  for (uint32_t i = 0; w->blobs && i < w->n_blobs; i++) {
+    if (!w->blobs[i].mapped) continue;
+    lost_pages_forget(w->blobs[i].data);
+    munmap((void *)(uintptr_t)w->blobs[i].data, w->blobs[i].bytes);
+  }
   if (w->arena) arena_free(w->arena);
   free(w->blobs);
   free(w->sources);

@@ -2,15 +2,17 @@
 #ifndef APC_RUNTIME_LOAD_H
 #define APC_RUNTIME_LOAD_H
 
-#include "runtime/artifact.h"
+#include "runtime/param_files.h"
 
 /* Where the bytes of weights are. */
 typedef struct Weights Weights;
 
-/* `override`: NULL; a .safetensors file whose tensors replace the weights of the same name (all must be there); or another
- * place of the one file the program refers to.  Checks sizes; with `verify` also hashes (the host, once). */
-RtStatus weights_open(const Artifact *a, const char *override, bool verify, Weights **out, RtError *error);
+/* Maps the files, which must stay open; whether they are the right ones, param_files_open has checked. */
+RtStatus weights_open(const ParamFiles *files, Weights **out, RtError *error);
 void weights_close(Weights *w); /* NULL is allowed */
+
+/* Does the file that replaces the weights hold all of them, with their shapes?  It is read, not mapped. */
+RtStatus weights_check(const ParamFiles *files, RtError *error);
 
 /* The part of a weight [lo[d], lo[d] + extent[d]): its address where the file is mapped when it lies there in one run of
  * the weight's own type, aligned to its elements; else NULL. */

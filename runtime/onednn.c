@@ -2,7 +2,9 @@
 #include "runtime/onednn.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,11 +117,23 @@ static void find_threads(void) {
   memcpy(&lib.set_threads, &set, sizeof set);
 }
 
+/* Not there is one thing, there and not to be opened (no free descriptor, no memory, another architecture) another. */
+static RtStatus not_opened(char said[2][256], RtError *error) {
+  for (int i = 0; i < 2; i++)
+    if (!strstr(said[i], strerror(ENOENT))) return rt_error(error, RT_UNSUPPORTED, "oneDNN cannot be loaded: %s", said[i]);
+  return rt_error(error, RT_UNSUPPORTED, "oneDNN is missing: matrix products need libdnnl.so.3 or libdnnl.so.2 (Debian and Ubuntu: "
+                  "apt-get install libdnnl3 or libdnnl2)");
+}
+
 RtStatus onednn_open(RtError *error) {
   static const struct { const char *name; int version; } names[] = {{"libdnnl.so.3", 3}, {"libdnnl.so.2", 2}};
+  char said[2][256];
   for (int i = 0; i < 2 && !lib.handle; i++) {
     lib.handle = dlopen(names[i].name, RTLD_NOW);
-    if (!lib.handle) continue;
+    if (!lib.handle) {
+      snprintf(said[i], sizeof said[i], "%s", dlerror());
+      continue;
+    }
     RtStatus status = openmp_check(lib.handle, names[i].name, error);
     if (status) {
       dlclose(lib.handle);
@@ -129,10 +143,7 @@ RtStatus onednn_open(RtError *error) {
     find_functions(names[i].version);
     find_threads();
   }
-  if (lib.handle) return RT_OK;
-  return rt_error(error, RT_UNSUPPORTED,
-                  "oneDNN is missing: matrix products need libdnnl.so.3 or libdnnl.so.2 (Debian and Ubuntu: "
-                  "apt-get install libdnnl3 or libdnnl2)");
+  return lib.handle ? RT_OK : not_opened(said, error);
 }
 
 int onednn_threads(void) { return lib.max_threads ? lib.max_threads() : 1; }

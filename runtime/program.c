@@ -126,13 +126,12 @@ uint32_t program_group_members(const Program *p, uint32_t group, uint32_t rank, 
 }
 
 uint64_t program_file_hash(const void *bytes, size_t n) {
-  enum { PIECE = 1 << 20, PIECES = 64 };
-  if (n <= (size_t)PIECE * PIECES) return hash64(bytes, n, n);
-  uint64_t h = n;
-  for (size_t i = 0; i < PIECES; i++) {
-    size_t last = n - PIECE, at = last / (PIECES - 1) * i;
-    if (i == PIECES - 1) at = last;
-    h = hash64((const char *)bytes + at, PIECE, h);
+  if (n <= PROGRAM_HASH_SMALL) return hash64(bytes, n, n);
+  Hash64 all;
+  hash64_begin(&all, n);
+  for (size_t at = 0; at < n; at += PROGRAM_HASH_PIECE) {
+    uint64_t piece = hash64((const char *)bytes + at, n - at < PROGRAM_HASH_PIECE ? n - at : PROGRAM_HASH_PIECE, n);
+    hash64_add(&all, &piece, sizeof piece);
   }
-  return h;
+  return hash64_end(&all);
 }

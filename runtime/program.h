@@ -54,7 +54,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 4,
+  PROGRAM_VERSION = 5,
   PROGRAM_PAGE = 4096,     /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,      /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8,    /* dimensions of a tensor */
@@ -369,9 +369,10 @@ void program_instr_text(const Program *p, uint32_t instr, char *text, size_t siz
 
 /* ---- identity of weight files */
 
-/* The hash ProgramBlob.hash records: XXH64 of the bytes, seeded with the size; of a file over 64 MiB, of 64 pieces of
- * 1 MiB spread evenly from the first byte to the last, so that it costs little; it finds a wrong or
- * rewritten file, not a single changed byte. */
+/* The hashes of ProgramBlob.hash.  RANGE: XXH64 of the bytes with seed 0.  FILE: with the size as seed; of a file over PROGRAM_HASH_SMALL,
+ * the hash of the hashes of its pieces, which several threads compute. */
+typedef enum ProgramHashKind { PROGRAM_HASH_RANGE, PROGRAM_HASH_FILE } ProgramHashKind;
+enum { PROGRAM_HASH_SMALL = 64 << 20, PROGRAM_HASH_PIECE = 16 << 20 };
 uint64_t program_file_hash(const void *bytes, size_t n);
 
 #endif

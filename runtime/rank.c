@@ -1,24 +1,31 @@
 /* runtime/rank.c - the life of a rank process: attach, load, serve requests until told to leave.
  *
- *   PATH [--weights FILE] --rank R --world N     with APC_SESSION_FD in the environment (runtime/session.h)
+ *   PATH [--weights FILE] --files TEXT --rank R --world N     with APC_SESSION_FD in the environment (runtime/session.h)
+ *
+ * TEXT: the files of the weights as the host opened and checked them (runtime/param_files.h).
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/lost_pages.h"
 
 #include "runtime/apc_runtime.h"
 #include "runtime/exec_internal.h"
 
 typedef struct Arguments {
-  const char *weights;
+  const char *weights, *files;
   int rank, world;
 } Arguments;
 
 static Arguments parse(int argc, char **argv) {
-  Arguments a = {NULL, -1, 0};
+  Arguments a = {.weights = NULL, .files = "", .rank = -1};
   for (int i = 1; i + 1 < argc; i++) {
     if (strcmp(argv[i], "--rank") == 0) a.rank = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--world") == 0) a.world = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--weights") == 0) a.weights = argv[i + 1];
+    if (strcmp(argv[i], "--files") == 0) a.files = argv[i + 1];
   }
   return a;
 }
@@ -54,10 +61,12 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
 
 static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *artifact, Comm *comm, RtError *error) {
   const char *check = getenv("APC_CHECK");
-  ExecOptions options = {.rank = (uint32_t)a->rank, .comm = comm, .place = session_rank_place(session), .weights = a->weights,
-                         .check = check && strcmp(check, "1") == 0};
+  ExecOptions options = {.rank = (uint32_t)a->rank, .comm = comm, .place = session_rank_place(session), .check = check && strcmp(check, "1") == 0};
   Executor *e = NULL;
-  RtStatus status = exec_open(artifact, &options, &e, error);
+  ParamFiles *files = NULL;
+  RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);
+  options.files = files;
+  if (!status) status = exec_open(artifact, &options, &e, error);
   while (!status) {
     SessionCommand command;
     status = session_rank_next(session, &command, error);
@@ -65,7 +74,21 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
     status = serve_one(e, session, &command, (uint32_t)a->rank, error);
   }
   exec_close(e);
+  param_files_close(files);
   return status;
+}
+
+/* A file that this rank has mapped was cut short. */
+static void end_lost(const char *path, void *context) {
+  RtError error = {0};
+  rt_error(&error, RT_FAILED, "%s was cut short while it was used", path);
+  session_rank_fail(context, &error);
+  _exit(rt_exit_code(RT_FAILED));
+}
+
+static void take_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  prctl(PR_SET_NAME, slash ? slash + 1 : path); /* started by its descriptor, it would be called by that number */
 }
 
 int apc_rank_main(int argc, char **argv) {
@@ -73,6 +96,8 @@ int apc_rank_main(int argc, char **argv) {
   SessionRank *session;
   RtError error = {0};
   if (session_rank_open(a.rank, a.world, &session, &error)) return rt_exit_code(error.status);
+  take_name(argv[0]);
+  lost_pages_handle(end_lost, session);
   Artifact artifact;
   Comm *comm = NULL;
   RtStatus status = artifact_open("/proc/self/exe", "the program", &artifact, &error);

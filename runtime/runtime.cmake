@@ -4,7 +4,8 @@ find_program(APC_MPICC mpicc)
 set(mpi_image ${CMAKE_BINARY_DIR}/generated/mpi_image.c)
 if(APC_MPICC)
   set(mpi_plugin ${CMAKE_BINARY_DIR}/libapcrt_mpi.so)
-  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/transport.c ${CMAKE_SOURCE_DIR}/runtime/status.c)
+  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/transport.c ${CMAKE_SOURCE_DIR}/runtime/status.c
+                  ${CMAKE_SOURCE_DIR}/base/show.c)
   add_custom_command(OUTPUT ${mpi_plugin}
     COMMAND ${APC_MPICC} -std=gnu11 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
             -I${CMAKE_SOURCE_DIR} ${mpi_sources} -o ${mpi_plugin}

@@ -45,7 +45,10 @@ typedef void (*SessionStepText)(void *context, int rank, uint32_t step, char *te
 
 typedef struct SessionOptions {
   const char *path;        /* the artifact; "/proc/self/exe" for the running program */
+  int program;             /* its descriptor, above 2: what is started is that file, whatever `path` leads to now; 0: none */
   const char *const *args; /* arguments before --rank, NULL-terminated; may be NULL */
+  const int *kept;         /* descriptors above 2 that the ranks inherit under the same numbers */
+  int n_kept;
   int world;               /* 1..SESSION_MAX_RANKS */
   int timeout_ms;          /* 0: 60000 */
   bool no_pinning;         /* leave the ranks' CPU sets alone */
@@ -78,6 +81,9 @@ int session_rank_pid(const Session *s, int rank);
 /* Ends all ranks (a second to leave by themselves, then killed), reaps them, frees everything.  NULL is
  * allowed. */
 void session_stop(Session *s);
+
+/* In a child that the host has forked: gives the memory back and leaves the ranks alone.  NULL is allowed. */
+void session_forget(Session *s);
 
 /* ---- rank ---- */
 

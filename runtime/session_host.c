@@ -178,6 +178,7 @@ static void free_session(Session *s) {
   if (s->fd >= 0) close(s->fd);
   free(s->argv);
   free(s->envp);
+  free(s->kept);
   free(s->path);
   pthread_mutex_destroy(&s->lock);
   free(s);
@@ -190,8 +191,12 @@ static RtStatus prepare(Session *s, const SessionOptions *o, RtError *error) {
   RtStatus status = create_memory(s, o, core_count(), error);
   if (status != RT_OK) return status;
   s->path = strdup(o->path);
-  if (!s->path || !build_arguments(s, o) || !build_environment(s))
+  if (o->program) snprintf(s->program_text, sizeof s->program_text, "/proc/self/fd/%d", o->program);
+  s->kept = calloc((size_t)o->n_kept + 1, sizeof *s->kept);
+  if (!s->path || !s->kept || !build_arguments(s, o) || !build_environment(s))
     return rt_error(error, RT_FAILED, "out of memory");
+  s->kept[s->n_kept++] = s->fd;
+  for (int i = 0; i < o->n_kept; i++) s->kept[s->n_kept++] = o->kept[i];
   share_cpus(s);
   return RT_OK;
 }
@@ -255,6 +260,10 @@ RtStatus session_wait(Session *s, RtError *error) {
 }
 
 int session_rank_pid(const Session *s, int rank) { return s->ranks[rank].pid; }
+
+void session_forget(Session *s) {
+  if (s) free_session(s);
+}
 
 void session_stop(Session *s) {
   if (!s) return;

@@ -50,7 +50,8 @@ void session_ring(_Atomic uint32_t *word);
 typedef struct SpawnPlan {
   const char *path;
   char **argv, **envp;
-  int fd;        /* stays open in the child, unlike every other one above 2 */
+  const int *kept; /* stay open in the child, unlike every other one above 2 */
+  int n_kept;
   int host_pid;
   sigset_t signals; /* mask of the child */
   const void *cpus; /* affinity mask of cpu_bytes, or NULL */

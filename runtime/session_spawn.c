@@ -28,20 +28,19 @@ static void reset_signals(void) {
   }
 }
 
-static void close_on_exec_except(int fd) {
+static void close_on_exec_except(const int *kept, int n) {
 #ifdef SYS_close_range
   enum { CLOSE_ON_EXEC = 4 };
-  if (fd > 3) syscall(SYS_close_range, 3u, (unsigned)fd - 1, CLOSE_ON_EXEC);
-  syscall(SYS_close_range, (unsigned)fd + 1, ~0u, CLOSE_ON_EXEC);
+  syscall(SYS_close_range, 3u, ~0u, CLOSE_ON_EXEC);
 #endif
-  fcntl(fd, F_SETFD, 0);
+  for (int i = 0; i < n; i++) fcntl(kept[i], F_SETFD, 0);
 }
 
 static _Noreturn void child(const SpawnPlan *plan, volatile int *failure) {
   reset_signals();
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->host_pid) _exit(rt_exit_code(RT_FAILED));
   if (plan->cpus) sched_setaffinity(0, plan->cpu_bytes, plan->cpus); /* only speed depends on it */
-  close_on_exec_except(plan->fd);
+  close_on_exec_except(plan->kept, plan->n_kept);
   sigprocmask(SIG_SETMASK, &plan->signals, NULL);
   execve(plan->path, plan->argv, plan->envp);
   *failure = errno;

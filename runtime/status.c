@@ -6,12 +6,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
+/* One line, whatever names and files it speaks of. */
+static void tidy(RtError *error) {
+  char text[RT_ERROR_TEXT];
+  memcpy(text, error->text, sizeof text);
+  text_show(text, error->text, sizeof error->text);
+}
+
 RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...) {
   if (error && error->status == RT_OK) {
     va_list args;
     va_start(args, format);
     vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
+    tidy(error);
     error->status = status;
   }
   return status;
@@ -26,6 +36,7 @@ RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...
     va_end(args);
     size_t n = strlen(error->text);
     snprintf(error->text + n, sizeof error->text - n, ": %s", strerror(number));
+    tidy(error);
     error->status = status;
   }
   return status;

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/secure.h"
+
 /* The plug-in's bytes; the same address twice when it was not built. */
 extern const char apc_mpi_image[], apc_mpi_image_end[];
 
@@ -33,6 +35,7 @@ static RtStatus load(TransportMpiOpen **open, RtError *error) {
   char path[64];
   int fd = -1;
   const char *given = getenv(TRANSPORT_MPI_VARIABLE);
+  if (given && secure_execution()) return rt_error(error, RT_UNSUPPORTED, TRANSPORT_MPI_VARIABLE " is not taken from the user of a set-uid program");
   RtStatus status = given ? RT_OK : image_path(&fd, path, sizeof path, error);
   if (!status) {
     void *library = dlopen(given ? given : path, RTLD_NOW | RTLD_GLOBAL);

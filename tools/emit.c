@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/standard.h"
 #include "codegen/cuda_schedule.h"
 #include "codegen/nvrtc.h"
 #include "codegen/print_c.h"
@@ -232,7 +233,8 @@ static bool write_image(Tool *t, const Build *b, const Emit *e, const char *sour
   if (e->kind == EMIT_PTX) return write_text(t, e->file, image.ptx);
   if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.cubin, image.cubin_bytes);
   tool_stages_end(t);
-  return fwrite(image.cubin, 1, image.cubin_bytes, stdout) == image.cubin_bytes;
+  standard_write(image.cubin, image.cubin_bytes);
+  return true;
 }
 
 static bool write_cuda(Tool *t, Build *b, const Emit *e) {

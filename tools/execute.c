@@ -63,8 +63,8 @@ static Tensor *slot(const Inputs *in, const char *name) {
   return NULL;
 }
 
-/* A tensor that is given must have the input's type and shape; symbols take their size from it. */
-static bool check_tensor(const Inputs *in, const char *name, const Tensor *x) {
+/* A tensor that is given must have the input's type and shape; with `bind`, symbols take their size from it, else they fit any. */
+static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bool bind) {
   const Type *type = type_of(in->f, input_op(in, name)->out);
   if (x->dtype != type->dtype)
     return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name, dtype_name(type->dtype), dtype_name(x->dtype));
@@ -73,6 +73,7 @@ static bool check_tensor(const Inputs *in, const char *name, const Tensor *x) {
   for (int d = 0; d < x->rank; d++) {
     const Expr *e = type->dims[d];
     int64_t want = x->dims[d];
+    if (e->kind == EX_SYM && !bind) continue;
     if (e->kind == EX_SYM && in->sizes[e->value] < 0) in->sizes[e->value] = want;
     else if (e->kind == EX_SYM) want = in->sizes[e->value];
     else if (e->kind == EX_CONST) want = e->value;
@@ -128,9 +129,12 @@ static bool read_archive(const Inputs *in, const char *path) {
   bool ok = z != NULL;
   for (size_t i = 0; ok && i < z->n; i++) {
     Tensor x;
-    ok = npz_read(z, &z->items[i], &x);
+    const char *name = z->items[i].name;
+    if (is_for_another(in, name)) continue;
+    ok = slot(in, name) && npz_read_header(z, &z->items[i], &x) && check_tensor(in, name, &x, false); /* before it is expanded */
+    ok = ok && npz_read(z, &z->items[i], &x);
     if (!ok) break;
-    ok = give(in, z->items[i].name, &x);
+    ok = give(in, name, &x);
     tensor_free(&x);
   }
   if (z) npz_close(z);
@@ -214,7 +218,7 @@ static bool read_given(const Inputs *in) {
 /* Also gives symbols the sizes that the tensors have. */
 static bool check_given(const Inputs *in) {
   for (size_t i = 0; i < in->list->n; i++)
-    if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor)) return false;
+    if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor, true)) return false;
   return true;
 }
 

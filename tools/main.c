@@ -1,7 +1,11 @@
 /* tools/main.c - apc: reads the command line, runs the command, prints what went wrong. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/die.h"
+#include "base/file.h"
+#include "base/lost_pages.h"
+#include "base/secure.h"
 #include "base/standard.h"
 #include "tools/tool.h"
 
@@ -36,21 +40,40 @@ static int run(Tool *t, int argc, char **argv) {
   return code == EXIT_OK && t->diags->errors ? tool_failed(t->diags) : code;
 }
 
-int main(int argc, char **argv) {
-  standard_hold();
-  Tool t = {.arena = arena_new()};
-  t.diags = diags_new(t.arena);
-  bool json = tool_json_wanted(argc, argv);
-  if (json) die_set_listener(tool_json_died, &t);
-  int code = argc > 1 && strcmp(argv[1], "--version") == 0 ? version(&t, argc, argv) : run(&t, argc, argv);
-  if (argc == 1) help_print();
-  tool_stages_end(&t);
-  if (json && code != EXIT_OK) tool_json_failure(&t, code);
+/* Says what there is to say; the exit code. */
+static int end(Tool *t, int code) {
+  tool_stages_end(t);
+  if (t->json && code != EXIT_OK) tool_json_failure(t, code);
   if (!standard_output_written()) {
-    diag_error(t.diags, DIAG_file_write, (Loc){0}, "standard output cannot be written");
+    diag_error(t->diags, DIAG_file_write, (Loc){0}, "standard output cannot be written");
     if (code == EXIT_OK) code = EXIT_BAD_INPUT;
   }
-  diags_print(t.diags, stderr, t.color);
+  diags_print(t->diags, stderr, t->color);
+  return code;
+}
+
+/* A file that was mapped was cut short.  The instruction that touched it was ours and holds no lock. */
+static void end_lost(const char *path, void *context) {
+  Tool *t = context;
+  diag_error(t->diags, DIAG_file_read, file_loc(t->diags, path), "cannot read the file: it was cut short while it was read");
+  _exit(end(t, EXIT_BAD_INPUT));
+}
+
+int main(int argc, char **argv) {
+  standard_hold();
+  standard_show();
+  if (secure_execution()) {
+    fputs("error: apc does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)\n", stderr);
+    return EXIT_MISSING;
+  }
+  Tool t = {.arena = arena_new()};
+  t.diags = diags_new(t.arena);
+  t.json = tool_json_wanted(argc, argv);
+  if (t.json) die_set_listener(tool_json_died, &t);
+  lost_pages_handle(end_lost, &t);
+  int code = argc > 1 && strcmp(argv[1], "--version") == 0 ? version(&t, argc, argv) : run(&t, argc, argv);
+  if (argc == 1) help_print();
+  code = end(&t, code);
   arena_free(t.arena);
   return code;
 }

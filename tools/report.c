@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/die.h"
+#include "base/text.h"
 #include "tools/tool.h"
 
 double tool_now_ms(void) {
@@ -77,7 +78,7 @@ int tool_failed(const Diags *d) {
 static void print_line(Tool *t, const char *verb, const char *paint, const char *format, va_list args) {
   if (t->line_open) fputs("\r\033[K", stderr);
   fprintf(stderr, "%s%12s%s ", t->color ? paint : "", verb, t->color ? "\033[0m" : "");
-  vfprintf(stderr, format, args);
+  fputs(text_shown(t->arena, arena_vprintf(t->arena, format, args)), stderr);
   t->line_open = false;
 }
 

@@ -32,6 +32,7 @@ typedef struct Tool {
   bool color;    /* of messages on standard error */
   bool terminal; /* standard error is one that can rewrite a line */
   bool unicode;  /* bars on standard output */
+  bool json;      /* --json is on the line (tool_json_wanted) */
   bool document;  /* a JSON document was printed */
   bool line_open; /* a progress line stands on the terminal */
   double start_ms, stage_ms;

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/secure.h"
 #include "base/standard.h"
+#include "base/text.h"
 #include "runtime/apc_runtime.h"
 
 typedef enum Mode { NO, NEEDS, MAY } Mode;
@@ -67,13 +69,16 @@ static const char *program_name = "model";
 
 /* Prints an error and returns the exit code. */
 __attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...) {
+  char text[4096], shown[4096];
   va_list args;
   va_start(args, format);
-  fputs("error: ", stderr);
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
+  vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  if (code == APC_USAGE) fprintf(stderr, "help: %s --help lists the options\n", program_name);
+  text_show(text, shown, sizeof shown);
+  fprintf(stderr, "error: %s\n", shown);
+  if (code != APC_USAGE) return code;
+  text_show(program_name, shown, sizeof shown);
+  fprintf(stderr, "help: %s --help lists the options\n", shown);
   return code;
 }
 
@@ -454,8 +459,7 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
 
 /* Another rank failed, and this one is deep in its work. */
 static void end_stuck(int code, const char *error) {
-  fprintf(stderr, "error: %s\n", error);
-  _exit(code);
+  _exit(fail(code, "%s", error));
 }
 
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
@@ -501,6 +505,8 @@ static int launch(const Line *line) {
 
 int main(int argc, char **argv) {
   standard_hold();
+  standard_show();
+  if (secure_execution()) return fail(APC_UNSUPPORTED, "a compiled program does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)");
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   Line line = {0};
   if (argc > 0) program_name = argv[0];

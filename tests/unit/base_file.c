@@ -12,6 +12,9 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/lost_pages.h"
+#include "base/text.h"
+#include "runtime/status.h"
 #include "tests/temp.h"
 #include "tests/test.h"
 
@@ -216,6 +219,64 @@ static void hash_matches_xxh64(void) {
   CHECK(hash64(buffer, 222, prime32) == 0x20cb8ab7ae10c14au);
 }
 
+static void hash_in_pieces(void) {
+  uint8_t bytes[300];
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 29 + 3);
+  for (size_t n = 0; n <= sizeof bytes; n += 1 + n / 50)
+    for (size_t step = 1; step <= n + 1; step += 1 + step / 7) {
+      Hash64 h;
+      hash64_begin(&h, n);
+      for (size_t at = 0; at < n; at += step) hash64_add(&h, bytes + at, n - at < step ? n - at : step);
+      CHECKF(hash64_end(&h) == hash64(bytes, n, n), "%zu bytes in pieces of %zu", n, step);
+    }
+}
+
+static void control_bytes_are_shown(void) {
+  char small[6];
+  CHECK_STR(text_shown(arena, "plain \xc3\xa9"), "plain \xc3\xa9");
+  CHECK_STR(text_shown(arena, "a\033[31mb\n\t\x7f"), "a\\x1b[31mb\\n\\t\\x7f");
+  CHECK_STR(text_shown(arena, "\xc2\x9b" "1m\xc2\xa9"), "\\xc2\\x9b1m\xc2\xa9"); /* CSI, and a sign that is none */
+  CHECK(text_show("ab\033c", small, sizeof small) == 7);
+  CHECK_STR(small, "ab"); /* no half escape */
+  RtError error = {0};
+  rt_error(&error, RT_FAILED, "the file 'x\n\033]0;y' is bad");
+  CHECK_STR(error.text, "the file 'x\\n\\x1b]0;y' is bad");
+}
+
+/* A mapped file that is cut short, in a process that handles it and in one that does not. */
+static void ended(const char *path, void *context) { _exit(strcmp(path, context) == 0 ? 42 : 43); }
+
+static int touch_lost_page(bool handled) {
+  const char *path = temp_path("lost");
+  char page[8192] = "x";
+  FileMap map;
+  temp_write(path, page, sizeof page);
+  pid_t pid = fork();
+  if (pid == 0) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    signal(SIGBUS, SIG_DFL);
+    if (handled) lost_pages_handle(ended, (void *)(uintptr_t)path);
+    bool ok = handled ? file_take(diags, path, &map) : file_map(diags, path, &map);
+    if (!ok || map.copied || truncate(path, 0) != 0) _exit(1);
+    _exit(((volatile const uint8_t *)map.data)[5000]);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return status;
+}
+
+static void lost_pages(void) {
+  int status = touch_lost_page(true);
+  CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 42, "status %d", status);
+  status = touch_lost_page(false);
+  CHECKF(!WIFEXITED(status) || WEXITSTATUS(status) != 42, "status %d", status);
+  FileMap map; /* not handled here: read */
+  const char *path = temp_path("taken");
+  temp_write(path, "hello", 5);
+  CHECK(file_take(diags, path, &map) && map.copied && map.size == 5 && truncate(path, 0) == 0 && memcmp(map.data, "hello", 5) == 0);
+  file_unmap(&map);
+}
+
 static void hash_sees_every_byte(void) {
   uint8_t b[100];
   for (size_t i = 0; i < sizeof b; i++) b[i] = (uint8_t)i;
@@ -242,6 +303,9 @@ int main(void) {
   RUN(write_goes_through_links_and_devices);
   RUN(write_refuses);
   RUN(hash_matches_xxh64);
+  RUN(hash_in_pieces);
+  RUN(control_bytes_are_shown);
+  RUN(lost_pages);
   RUN(hash_sees_every_byte);
   arena_free(arena);
   return test_summary();

@@ -189,7 +189,7 @@ static void malformed_members(void) {
   damaged(b + 16, 0, 4, "checksum");
   damaged(c + 20, 10, 4, "two sizes differ");
   damaged(b + 24, 0x7fffffff, 4, "claims 2147483647 bytes");
-  damaged(b + 24, 2000, 4, "compressed data is damaged");
+  damaged(b + 24, 2000, 4, "its header asks for 2070 bytes, the archive says 2000");
   damaged(b + 24, 3000, 4, "compressed data is damaged");
   damaged(b + 20, 10, 4, "compressed data is damaged");
   damaged(b + 20, 0x7fffff, 4, "reaches beyond");
@@ -226,7 +226,7 @@ static void malformed_contents(void) {
   a = (Archive){.n = 0};
   add(&a, "a.npy", npy, n - 1, 8);
   finish(&a);
-  refuses(&a, "shape ask for 80");
+  refuses(&a, "its header asks for 80 bytes, the archive says 79");
   a = (Archive){.n = 0};
   add(&a, "a.npy", npy, 0, 8);
   finish(&a);

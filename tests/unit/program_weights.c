@@ -81,18 +81,40 @@ static void check_part(const Weights *w, uint32_t i, const int64_t *lo, const in
     }
 }
 
+static ParamFiles *open_files(const Artifact *a, const char *other, Weights **w) {
+  ParamFiles *files = NULL;
+  RtError error = {0};
+  bool ok = param_files_open(a, other, &files, &error) == RT_OK && weights_check(files, &error) == RT_OK && weights_open(files, w, &error) == RT_OK;
+  CHECKF(ok, "%s", error.text);
+  return files;
+}
+
+/* Files that are to be refused, by the host, which maps nothing, and by a rank. */
+static RtStatus open_both(const Artifact *a, const char *other, RtError *error) {
+  ParamFiles *files = NULL;
+  Weights *w = NULL;
+  RtError second = {0};
+  RtStatus status = param_files_open(a, other, &files, error);
+  if (status) return status;
+  status = weights_check(files, error);
+  CHECK(weights_open(files, &w, &second) == status && strcmp(error->text, second.text) == 0);
+  if (!status) weights_close(w);
+  param_files_close(files);
+  return status;
+}
+
 static void parts(void) {
   static const int64_t pieces[][4] = {{0, 0, ROWS, COLUMNS}, {2, 0, 3, COLUMNS}, {0, 1, ROWS, 2}, {5, 4, 1, 1}, {1, 1, 0, 3}};
   void *image;
   Artifact a = artifact_of(&image);
   Weights *w;
-  RtError error = {0};
-  CHECKF(weights_open(&a, NULL, true, &w, &error) == RT_OK, "%s", error.text);
+  ParamFiles *files = open_files(&a, NULL, &w);
   for (uint32_t i = 0; i < CASES; i++)
     for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) check_part(w, i, pieces[k], pieces[k] + 2, 0);
   CHECK(weights_in_place(w, 0, pieces[1], pieces[1] + 2) && !weights_in_place(w, 0, pieces[2], pieces[2] + 2));
   CHECK(!weights_in_place(w, 1, pieces[1], pieces[1] + 2) && !weights_in_place(w, 2, pieces[0], pieces[0] + 2));
   weights_close(w);
+  param_files_close(files);
   program_close(&a.program);
   free(image);
 }
@@ -117,19 +139,20 @@ static void other_files(void) {
   Artifact a = artifact_of(&image);
   Weights *w;
   RtError error = {0};
-  CHECKF(weights_open(&a, write_safetensors(CASES, ROWS), true, &w, &error) == RT_OK, "%s", error.text);
+  ParamFiles *files = open_files(&a, write_safetensors(CASES, ROWS), &w);
   for (uint32_t i = 0; i < CASES; i++)
     if (cases[i].init != PINIT_normal) check_part(w, i, lo, extent, 100);
   weights_close(w);
-  CHECK(weights_open(&a, write_safetensors(3, ROWS), true, &w, &error) == RT_BAD_INPUT);
+  param_files_close(files);
+  CHECK(open_both(&a, write_safetensors(3, ROWS), &error) == RT_BAD_INPUT);
   CHECKF(strstr(error.text, "w.safetensors has no tensor 'repeated'"), "%s", error.text);
   error = (RtError){0};
-  CHECK(weights_open(&a, write_safetensors(CASES, ROWS - 1), true, &w, &error) == RT_BAD_INPUT);
+  CHECK(open_both(&a, write_safetensors(CASES, ROWS - 1), &error) == RT_BAD_INPUT);
   CHECKF(strstr(error.text, "tensor 'plain' has another shape than the model's"), "%s", error.text);
   error = (RtError){0};
   char same_size[ROWS * COLUMNS * 4] = {1};
   temp_write(temp_path("w.bin"), same_size, sizeof same_size);
-  CHECK(weights_open(&a, NULL, true, &w, &error) == RT_BAD_INPUT);
+  CHECK(open_both(&a, NULL, &error) == RT_BAD_INPUT);
   CHECKF(strstr(error.text, "its content has changed"), "%s", error.text);
   program_close(&a.program);
   free(image);

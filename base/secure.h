@@ -1,0 +1,11 @@
+/* base/secure.h - is this process more than its user may be: a set-uid or set-gid program, or one with file capabilities?  Then
+ * the user's environment and files must not decide what it loads and runs. */
+#ifndef APC_BASE_SECURE_H
+#define APC_BASE_SECURE_H
+
+#include <stdbool.h>
+#include <sys/auxv.h>
+
+static inline bool secure_execution(void) { return getauxval(AT_SECURE) != 0; }
+
+#endif
