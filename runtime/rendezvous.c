@@ -119,17 +119,16 @@ static RtStatus list_places(const Meeting *m, bool all, char *text, RtError *err
   return n && text[used] ? RT_OK : rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
 }
 
-static RtStatus announce(const Rendezvous *r, const Meeting *m, const AdmissionKey *key, Announcement *a, RtError *error) {
+static RtStatus announce(const Rendezvous *r, Meeting *m, const AdmissionKey *key, Announcement *a, RtError *error) {
   if (!r->spread) {
-    int n = snprintf(a->text, TOLD, "run ");
+    int n = snprintf(a->text, TOLD, MEETING_FILE_BEGIN);
     for (int i = 0; i < ADMISSION_RUN; i++) n += snprintf(a->text + n, TOLD - (size_t)n, "%02x", key->run[i]);
     snprintf(a->text + n, TOLD - (size_t)n, "\n");
   }
   memcpy(a->key, key->key, sizeof a->key);
   memcpy(a->run, key->run, sizeof a->run);
   RtStatus status = list_places(m, r->network && !r->here, a->text, error);
-  if (!status) status = r->spread ? r->spread(r->context, a, sizeof *a, error) : meeting_file_publish(r->address, a->text, error);
-  if (status) *a->text = 0; /* nothing to take away */
+  if (!status) status = r->spread ? r->spread(r->context, a, sizeof *a, error) : meeting_file_publish(r->address, a->text, &m->file, error);
   return status;
 }
 
@@ -309,7 +308,7 @@ static int try_file(Search *s) {
   char *text = s->told.text, run[2 * ADMISSION_RUN + 1];
   int n = 0;
   if (!meeting_file_read(s->r->address, text, TOLD)) return -1;
-  if (sscanf(text, "run %32s%n", run, &n) == 1 && strlen(run) == sizeof run - 1 && read_run(run, s->key->run)) return try_told(s, text + n);
+  if (sscanf(text, MEETING_FILE_BEGIN "%32s%n", run, &n) == 1 && strlen(run) == sizeof run - 1 && read_run(run, s->key->run)) return try_told(s, text + n);
   errno = EINVAL;
   return -1;
 }
@@ -469,13 +468,15 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   memset(m, 0, sizeof *m);
   memset(m->controls, -1, sizeof m->controls);
   memset(m->data, -1, sizeof m->data);
+  m->file = -1;
   Welcome *w = calloc(1, sizeof *w);
   Announcement *told = calloc(1, sizeof *told);
   AdmissionKey key = r->key;
   RtStatus status = w && told ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   if (!status && r->rank == 0) status = open_place(r, m, &key, told, error);
   if (!status) status = r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
-  if (r->rank == 0 && is_file(r) && told && *told->text) meeting_file_withdraw(r->address, told->text);
+  if (m->file >= 0) meeting_file_withdraw(r->address, m->file);
+  m->file = -1;
   for (int i = 0; i < r->world; i++)
     if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
   if (!status) {

@@ -32,6 +32,7 @@ typedef struct Meeting {
   int listeners[ADDRESS_LIST_MOST], n_listeners;
   SocketAddress addresses[SESSION_MAX_RANKS]; /* where the other ranks listen */
   AdmissionKey pairs;                         /* for connections between them */
+  int file;                                   /* rank 0: the meeting file while it waits; -1 */
 } Meeting;
 
 /* Fills `controls`.  RT_LATE when somebody does not come in time; RT_USAGE for an address that is none, is not this machine's or may not be used without

@@ -37,5 +37,11 @@ endforeach()
 # Long; the others run their commands under the sanitizers.
 set_tests_properties(cli.models cli.mixtral PROPERTIES LABELS slow)
 
+# Something happens at random moments, a few times; `python3 tests/cli/kills.py build/apc 200` for many.
+foreach(name kills renames)
+  add_test(NAME cli.${name} COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/${name}.py ${CMAKE_BINARY_DIR}/apc)
+  set_tests_properties(cli.${name} PROPERTIES TIMEOUT 600)
+endforeach()
+
 # docs/status.md is generated: build/apc-status > docs/status.md
 add_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')")

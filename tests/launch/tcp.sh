@@ -42,10 +42,25 @@ expect 0 "" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --inputs "$inputs" -
 ended 0
 same tp2.alone.npz by_file.npz
 check "the file is left" test ! -e meeting
-echo "127.0.0.1 1" >meeting # of a run that was killed
+(umask 077; printf 'run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >meeting) # of a run that was killed
 others 1 1 ./tp2 --rank=@R@ --world=2 --rendezvous=./meeting
 expect 0 "runs: median" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --bench=3
 ended 0
+
+check "the file is left" test ! -e meeting
+
+# A file that is no such one is neither used nor touched, by the ranks that write it or read it; another run's that is held neither.
+kept() { # kept TEXT: rank 0 refuses the file, which is as it was, and so is what it leads to
+  expect 1 "$1" ./tp2 --rank 0 --world 2 --rendezvous ./taken --bench=1
+}
+echo "my thesis" >thesis; cp thesis taken; kept "is there already and is no file that ranks of yours meet at"; same thesis taken
+(umask 077; printf 'run 00\n' >other_users); chmod 666 other_users; cp -p other_users taken; kept "is there already"
+ln -sf thesis taken; kept "is there already"; check "the link is gone" test -L taken; rm taken
+mkfifo taken; kept "is there already"
+expect 7 "did not find rank 0" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous ./taken --timeout 500ms; rm taken
+(umask 077; printf 'run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >taken)
+flock -o taken sleep 2 & holder=$!
+sleep 0.3; kept "ranks of another run meet at"; wait $holder; rm taken
 
 # The environments of launchers.
 next_port
@@ -167,4 +182,4 @@ ended 6 "rank 1 was lost while rank 0 waited"
 left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
 last="the end"
 check "$left processes are left" test "$left" -eq 0
-summary 66
+summary 94

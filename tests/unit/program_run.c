@@ -1,6 +1,8 @@
 /* tests/unit/program_run.c - hand-made Programs through the whole runtime: artifact, host, rank processes, kernels. */
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "base/compare.h"
 #include "tests/programs.h"
@@ -198,6 +200,94 @@ static void weights_are_checked(void) {
   apc_close(m);
 }
 
+static Make counter(void); /* below */
+
+/* The file system's clock has ticked: writing now gives a file another time. */
+static void tick(void) { usleep(20000); }
+
+static void write_over(const char *path) {
+  int fd = open(path, O_WRONLY);
+  tick();
+  CHECK(fd >= 0 && pwrite(fd, "changed", 7, 8) == 7 && close(fd) == 0);
+}
+
+static void files_are_opened_once(void) {
+  char program[5000], weights[5000];
+  Make make = mlp(weights_file(), false), counting = counter();
+  snprintf(program, sizeof program, "%s", make_artifact(&make, "mlp"));
+  snprintf(weights, sizeof weights, "%s", temp_path("w.bin"));
+  ApcModel *m = make_load(program);
+  const char *zeros = temp_path("zeros.bin");
+  char none[D * H * 8] = {0};
+  temp_write(zeros, none, sizeof none);
+  CHECK(rename(make_artifact(&counting, "counter"), program) == 0 && rename(zeros, weights) == 0);
+  CHECK(run_mlp(m, 8) < 1e-5);
+  float x[D] = {666};
+  OK(apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x));
+  CHECK(apc_run(m, NULL) == APC_FAILED);
+  CHECK(unlink(program) == 0);
+  CHECK(run_mlp(m, 8) < 1e-5); /* new ranks, from the same files */
+  apc_close(m);
+}
+
+static void changed_weights_are_noticed(void) {
+  Make make = mlp(weights_file(), false);
+  const char *program = make_artifact(&make, "mlp");
+  ApcModel *m = make_load(program);
+  OK(apc_bind_input_text(m, "x", "zeros"));
+  write_over(temp_path("w.bin")); /* before the ranks start */
+  CHECK(apc_run(m, NULL) == APC_BAD_INPUT);
+  CHECKF(strstr(apc_error(m), "w.bin was changed after"), "%s", apc_error(m));
+  apc_close(m);
+  weights_file();
+  m = make_load(program);
+  CHECK(run_mlp(m, 8) < 1e-5);
+  write_over(temp_path("w.bin")); /* between two requests */
+  CHECK(apc_run_again(m) == APC_FAILED);
+  CHECKF(strstr(apc_error(m), "w.bin was changed after"), "%s", apc_error(m));
+  apc_close(m);
+  weights_file();
+  m = make_load(program);
+  CHECK(run_mlp(m, 8) < 1e-5);
+  CHECK(truncate(temp_path("w.bin"), 0) == 0); /* used in place */
+  CHECK(apc_run_again(m) == APC_FAILED);
+  CHECKF(strstr(apc_error(m), "w.bin was cut short"), "%s", apc_error(m));
+  apc_close(m);
+}
+
+/* ---- fork */
+
+/* In the child. */
+static bool all_calls_fail(ApcModel *m) {
+  float x[D] = {0};
+  const void *data;
+  ApcReport report;
+  bool ok = apc_run(m, NULL) == APC_USAGE && strstr(apc_error(m), "before a fork");
+  ok = ok && apc_run_again(m) == APC_USAGE && apc_reset(m) == APC_USAGE && apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x) == APC_USAGE;
+  ok = ok && apc_output_data(m, "y", &data) == APC_USAGE && apc_report(m, 0, &report) == APC_USAGE && apc_predict(m, 0, &report) == APC_USAGE;
+  ok = ok && apc_write_output(m, "y", temp_path("y.npy")) == APC_USAGE && apc_select(m, "main") == APC_USAGE;
+  return ok && apc_inputs(m) == 0 && apc_ranks(m) == 0 && apc_entries(m) == 0 && !*apc_describe(m, 1);
+}
+
+static void a_child_has_no_part_in_it(void) {
+  Make make = mlp(weights_file(), false);
+  const char *program = make_artifact(&make, "mlp");
+  ApcModel *m = make_load(program), *own;
+  CHECK(run_mlp(m, 8) < 1e-5);
+  pid_t pid = fork();
+  if (pid == 0) {
+    bool ok = all_calls_fail(m);
+    apc_close(m);
+    ok = ok && apc_load(program, NULL, &own) == APC_OK && run_mlp(own, 4) < 1e-5;
+    apc_close(own);
+    _exit(ok ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(apc_run_again(m) == APC_OK && run_mlp(m, 3) < 1e-5); /* the same ranks */
+  apc_close(m);
+}
+
 static void missing_instruction_sets(void) {
   Make make = mlp(weights_file(), true);
   make.cpu = "mmx9000";
@@ -326,6 +416,9 @@ int main(void) {
   RUN(empty_batch);
   RUN(a_rank_dies_or_is_late);
   RUN(weights_are_checked);
+  RUN(files_are_opened_once);
+  RUN(changed_weights_are_noticed);
+  RUN(a_child_has_no_part_in_it);
   RUN(missing_instruction_sets);
   RUN(pipelined);
   RUN(states_persist);

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""tests/cli/kills.py APC [ROUNDS] - apc compile, run and verify, killed at random moments: no file and no process is left.
+
+SIGKILL, SIGTERM or SIGINT, to apc alone or to its whole process group.  200 rounds take some minutes; the suite does a few.
+"""
+import os, random, signal, subprocess, sys, tempfile, time
+
+apc, rounds = os.path.realpath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8
+source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+model = [source + "/examples/mlp.apc", "-q", "-D", "layers=2", "-D", "d=16", "-D", "hidden=32"]
+commands = {"compile": ["compile", *model, "-o", "prog", "--target", "cpux2"], "run": ["run", *model, "--target", "cpux2"],
+            "verify": ["verify", *model, "--target", "cpux2"]}
+PATIENCE = 12  # seconds: compilers get 10 to end
+
+
+def started(token):
+    """The processes that have the token in their environment."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if token in f.read(): found.append(int(pid))
+        except OSError: pass
+    return found
+
+
+def left(folder, token):
+    files = os.listdir(folder + "/tmp") + [f for f in os.listdir(folder + "/work") if f != "prog"]
+    return files, [p for p in started(token) if p != os.getpid()]
+
+
+def main():
+    faults, seed = 0, int(os.environ.get("SEED", time.time_ns() % 10**6))
+    dice = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(folder + "/tmp"), os.mkdir(folder + "/work")
+        token = f"APC_TEST_KILLS={os.getpid()}.{seed}"
+        env = dict(os.environ, TMPDIR=folder + "/tmp", **dict([token.split("=")]))
+        start = lambda c: subprocess.Popen([apc, *commands[c]], cwd=folder + "/work", env=env, start_new_session=True,
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        length = {}
+        for c in commands:
+            begin = time.time()
+            if start(c).wait() != 0: sys.exit(f"{c} fails by itself")
+            length[c] = time.time() - begin
+        for i in range(rounds):
+            c, number, group = dice.choice(list(commands)), dice.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]), dice.random() < .3
+            moment = dice.uniform(0, 1.05 * length[c])
+            p = start(c)
+            time.sleep(moment)
+            try: (os.killpg if group else os.kill)(p.pid, number)
+            except ProcessLookupError: pass
+            p.wait()
+            end = time.time() + PATIENCE
+            while any(left(folder, token.encode())) and time.time() < end: time.sleep(.02)
+            files, processes = left(folder, token.encode())
+            if files or processes:
+                faults += 1
+                names = [open(f"/proc/{x}/cmdline").read().replace("\0", " ") for x in processes if os.path.exists(f"/proc/{x}")]
+                print(f"round {i}: {c}, signal {number.name}{' to the group' if group else ''} after {moment:.3f} s: files {files}, processes {names}")
+                for x in processes: os.kill(x, signal.SIGKILL)
+        print(f"{rounds} kills, {faults} with something left (seed {seed})")
+    return faults > 0
+
+
+sys.exit(main())
