@@ -107,13 +107,13 @@ static bool over_axis(Node *n, Val (*how)(Node *n, Val x, int axis)) {
 bool import_softmax(Node *n) { return over_axis(n, softmax_last); }
 bool import_log_softmax(Node *n) { return over_axis(n, log_softmax); }
 
-/* ---- running sums */
+/* ---- running sums and products */
 
-bool import_cum_sum(Node *n) {
+bool import_running(Node *n) {
   int64_t list[KNOWN_MAX];
   int count, axis;
   if (!input_ints(n, 1, "the axis", list, &count)) return false;
   if (count != 1) return node_error(n, "%d axes", count);
   if (!node_axis(n, list[0], input_type(n, 0)->rank, &axis)) return false;
-  return set_output(n, 0, scan(n, RED_SUM, input(n, 0), axis, node_int(n, "exclusive", 0) != 0, node_int(n, "reverse", 0) != 0));
+  return set_output(n, 0, scan(n, (Reduction)n->op->arg, input(n, 0), axis, node_int(n, "exclusive", 0) != 0, node_int(n, "reverse", 0) != 0));
 }

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/onnx_import_private.h"
+#include "frontend/onnx_interpolate.h"
 
 typedef struct Resize {
   const char *mode, *coordinates, *nearest; /* attributes */
@@ -27,39 +27,30 @@ typedef struct Axis {
 
 /* ---- vectors over the outputs of an axis, f64 */
 
-static Val number(Node *n, Val x, OpKind k, double y) { return binary_number(n, k, x, y); }
-static Val plus(Node *n, Val x, double y) { return number(n, x, OP_add, y); }
-static Val times(Node *n, Val x, double y) { return number(n, x, OP_mul, y); }
-static Val size_like(Node *n, Val x, const Expr *e) {
-  if (!x) return 0;
-  Val size = build_size(n->b, type_with_dtype(n->m, type_of(n->b->f, x), DT_i64), e);
-  return build_cast(n->b, size, DT_f64);
-}
-
 /* x / scale */
 static Val unscaled(Node *n, const Axis *a, Val x) {
-  if (a->scale != 0) return number(n, x, OP_div, a->scale);
-  return binary(n, OP_div, binary(n, OP_mul, x, size_like(n, x, a->in)), size_like(n, x, a->out));
+  if (a->scale != 0) return binary_number(n, OP_div, x, a->scale);
+  return binary(n, OP_div, binary(n, OP_mul, x, size_as(n, x, a->in)), size_as(n, x, a->out));
 }
 
-static Val half_pixel(Node *n, const Axis *a, Val u) { return plus(n, unscaled(n, a, plus(n, u, 0.5)), -0.5); }
+static Val half_pixel(Node *n, const Axis *a, Val u) { return add_number(n, unscaled(n, a, add_number(n, u, 0.5)), -0.5); }
 
 /* How much of the exact extent scale * in the rounded one is stays centred. */
 static Val half_pixel_symmetric(Node *n, const Axis *a, Val u) {
   if (a->scale == 0) return half_pixel(n, a, u);
-  Val centre = times(n, size_like(n, u, a->in), 0.5), exact = times(n, size_like(n, u, a->in), a->scale);
-  Val adjustment = binary(n, OP_div, size_like(n, u, a->out), exact);
+  Val centre = times_number(n, size_as(n, u, a->in), 0.5), exact = times_number(n, size_as(n, u, a->in), a->scale);
+  Val adjustment = binary(n, OP_div, size_as(n, u, a->out), exact);
   return binary(n, OP_add, half_pixel(n, a, u), binary(n, OP_sub, centre, binary(n, OP_mul, centre, adjustment)));
 }
 
 /* `more` where there are several outputs, `one` where there is one. */
 static Val if_several(Node *n, const Axis *a, Val more, Val one) {
-  return more ? select3(n, number(n, size_like(n, more, a->out), OP_gt, 1), more, one) : 0;
+  return more ? select3(n, binary_number(n, OP_gt, size_as(n, more, a->out), 1), more, one) : 0;
 }
 
 /* Steps of the extent between first and last output; the divisor is never 0. */
 static Val span(Node *n, const Axis *a, Val u) {
-  Val last_in = plus(n, size_like(n, u, a->in), -1), last_out = number(n, plus(n, size_like(n, u, a->out), -1), OP_max, 1);
+  Val last_in = add_number(n, size_as(n, u, a->in), -1), last_out = binary_number(n, OP_max, add_number(n, size_as(n, u, a->out), -1), 1);
   return binary(n, OP_div, binary(n, OP_mul, u, last_in), last_out);
 }
 
@@ -72,11 +63,11 @@ static Val coordinate(Node *n, const Resize *r, const Axis *a) {
   if (strcmp(c, "pytorch_half_pixel") == 0) return if_several(n, a, half_pixel(n, a, u), splat_like(n, u, 0));
   if (strcmp(c, "align_corners") == 0) return span(n, a, u);
   if (strcmp(c, "asymmetric") == 0) return unscaled(n, a, u);
-  if (strcmp(c, "tf_half_pixel_for_nn") == 0) return unscaled(n, a, plus(n, u, 0.5));
+  if (strcmp(c, "tf_half_pixel_for_nn") == 0) return unscaled(n, a, add_number(n, u, 0.5));
   if (strcmp(c, "tf_crop_and_resize") == 0) {
-    Val last = plus(n, size_like(n, u, a->in), -1);
-    Val inner = binary(n, OP_add, times(n, last, a->start), times(n, span(n, a, u), a->end - a->start));
-    return if_several(n, a, inner, times(n, last, 0.5 * (a->start + a->end)));
+    Val last = add_number(n, size_as(n, u, a->in), -1);
+    Val inner = binary(n, OP_add, times_number(n, last, a->start), times_number(n, span(n, a, u), a->end - a->start));
+    return if_several(n, a, inner, times_number(n, last, 0.5 * (a->start + a->end)));
   }
   node_error(n, "coordinate_transformation_mode \"%s\"", c);
   return 0;
@@ -84,42 +75,20 @@ static Val coordinate(Node *n, const Resize *r, const Axis *a) {
 
 /* ---- interpolation */
 
-enum { MAX_TAPS = 4 };
-
-typedef struct Taps {
-  int n;
-  Val at[MAX_TAPS], weight[MAX_TAPS]; /* f64; weight 0: 1 */
-} Taps;
-
 static Val nearest(Node *n, const Resize *r, Val x) {
   if (strcmp(r->nearest, "floor") == 0) return build_unary(n->b, OP_floor, x);
   if (strcmp(r->nearest, "ceil") == 0) return build_unary(n->b, OP_ceil, x);
-  if (strcmp(r->nearest, "round_prefer_floor") == 0) return build_unary(n->b, OP_ceil, plus(n, x, -0.5));
-  if (strcmp(r->nearest, "round_prefer_ceil") == 0) return build_unary(n->b, OP_floor, plus(n, x, 0.5));
+  if (strcmp(r->nearest, "round_prefer_floor") == 0) return build_unary(n->b, OP_ceil, add_number(n, x, -0.5));
+  if (strcmp(r->nearest, "round_prefer_ceil") == 0) return build_unary(n->b, OP_floor, add_number(n, x, 0.5));
   node_error(n, "nearest_mode \"%s\"", r->nearest);
   return 0;
-}
-
-/* Keys' kernel at distance t: inner in [0, 1], outer in [1, 2]. */
-static Val cubic_inner(Node *n, double a, Val t) {
-  Val p = plus(n, times(n, t, a + 2), -(a + 3));
-  return plus(n, binary(n, OP_mul, binary(n, OP_mul, p, t), t), 1);
-}
-static Val cubic_outer(Node *n, double a, Val t) {
-  Val p = plus(n, times(n, t, a), -5 * a);
-  p = plus(n, binary(n, OP_mul, p, t), 8 * a);
-  return plus(n, binary(n, OP_mul, p, t), -4 * a);
-}
-
-static Val within(Node *n, const Axis *a, Val x) {
-  return binary(n, OP_and, number(n, x, OP_ge, 0), binary(n, OP_le, x, plus(n, size_like(n, x, a->in), -1)));
 }
 
 /* Taps outside the input weigh nothing, the others together 1. */
 static void excluded(Node *n, const Axis *a, Taps *t) {
   Val sum = 0;
   for (int i = 0; i < t->n; i++) {
-    t->weight[i] = select3(n, within(n, a, t->at[i]), t->weight[i], splat_like(n, t->weight[i], 0));
+    t->weight[i] = select3(n, inside_extent(n, t->at[i], a->in), t->weight[i], splat_like(n, t->weight[i], 0));
     sum = sum ? binary(n, OP_add, sum, t->weight[i]) : t->weight[i];
   }
   for (int i = 0; i < t->n; i++) t->weight[i] = binary(n, OP_div, t->weight[i], sum);
@@ -128,19 +97,11 @@ static void excluded(Node *n, const Axis *a, Taps *t) {
 static bool taps_at(Node *n, const Resize *r, const Axis *a, Val x, Taps *t) {
   *t = (Taps){.n = 1};
   if (strcmp(r->mode, "nearest") == 0) return (t->at[0] = nearest(n, r, x)) != 0;
-  Val low = build_unary(n->b, OP_floor, x), ratio = binary(n, OP_sub, x, low);
-  Val rest = ratio ? build_binary(n->b, OP_sub, splat_like(n, ratio, 1), ratio) : 0;
-  if (strcmp(r->mode, "linear") == 0) {
-    *t = (Taps){2, {low, plus(n, low, 1)}, {rest, ratio}};
-  } else if (strcmp(r->mode, "cubic") == 0) {
-    double c = r->cubic_a;
-    *t = (Taps){4, {plus(n, low, -1), low, plus(n, low, 1), plus(n, low, 2)},
-                {cubic_outer(n, c, plus(n, ratio, 1)), cubic_inner(n, c, ratio), cubic_inner(n, c, rest), cubic_outer(n, c, plus(n, rest, 1))}};
-  } else {
-    return node_error(n, "mode \"%s\"", r->mode);
-  }
+  if (strcmp(r->mode, "linear") == 0) *t = linear_taps(n, x);
+  else if (strcmp(r->mode, "cubic") == 0) *t = cubic_taps(n, r->cubic_a, x);
+  else return node_error(n, "mode \"%s\"", r->mode);
   if (r->exclude_outside) excluded(n, a, t);
-  return ratio != 0;
+  return t->at[0] != 0;
 }
 
 /* A vector over the outputs of the axis as a factor of y. */
@@ -152,14 +113,13 @@ static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
   if (!x || !where || !taps_at(n, r, a, where, &t)) return 0;
   const Type *type = type_of(n->b->f, x);
   for (int i = 0; i < t.n; i++) {
-    Val last = size_like(n, t.at[i], ex_addi(n->m, a->in, -1));
-    Val index = build_cast(n->b, binary(n, OP_min, number(n, t.at[i], OP_max, 0), last), DT_i64);
+    Val index = build_cast(n->b, clamp_place(n, t.at[i], a->in), DT_i64);
     Val part = index ? build_gather(n->b, x, index, a->d) : 0;
     if (t.weight[i]) part = binary(n, OP_mul, part, along(n, a, build_cast(n->b, t.weight[i], type->dtype), type->rank));
     y = y ? binary(n, OP_add, y, part) : part;
   }
   if (strcmp(r->coordinates, "tf_crop_and_resize") != 0 || !y) return y;
-  return select3(n, along(n, a, within(n, a, where), type->rank), y, splat_like(n, y, r->extrapolation));
+  return select3(n, along(n, a, inside_extent(n, where, a->in), type->rank), y, splat_like(n, y, r->extrapolation));
 }
 
 /* ---- reading the node */

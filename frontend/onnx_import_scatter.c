@@ -1,4 +1,4 @@
-/* frontend/onnx_import_scatter.c - ScatterElements and ScatterND as put and scatter.
+/* frontend/onnx_import_scatter.c - ScatterElements and ScatterND as put and scatter; TensorScatter as a lookup.
  *
  * Both operations of the IR start from the identity of their reduction; the data is combined with the result afterwards: by the
  * reduction itself, or, without one, where a second put (of true) says that an element was named.  ONNX leaves open what
@@ -98,4 +98,31 @@ bool import_scatter_nd(Node *n) {
   Val data = build_reshape(n->b, input(n, 0), s.into->rank, s.into->dims);
   Val y = combined(n, &s, data, input(n, 2), joined_index(n, input(n, 1), t, (int)k));
   return set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
+}
+
+/* Place m of the cache is element m - start of the update, where there is one: a lookup, which no two elements can disagree in. */
+bool import_tensor_scatter(Node *n) {
+  const Type *t = input_type(n, 0), *tu = input_type(n, 1);
+  const char *mode = node_string(n, "mode", "linear");
+  bool circular = strcmp(mode, "circular") == 0;
+  int axis = 0;
+  if (!node_axis(n, node_int(n, "axis", -2), t->rank, &axis)) return false;
+  if (axis == 0 || tu->rank != t->rank) return node_error(n, "%s cannot be written along axis %d of %s", type_string(n->m, tu), axis, type_string(n->m, t));
+  if (!circular && strcmp(mode, "linear") != 0) return node_error(n, "mode \"%s\"", mode);
+  for (int d = 0; d < t->rank; d++)
+    if (d != axis && !equal_extents(n, t->dims[d], tu->dims[d])) return node_error(n, "%s cannot be written into %s", type_string(n->m, tu), type_string(n->m, t));
+  Val past = input(n, 0), update = input(n, 1), extent = scalar_i64(n, t->dims[axis]), zero = scalar_i64(n, ex_const(n->m, 0));
+  unsigned others = ((1u << t->rank) - 1) & ~(1u << axis);
+  Val at = insert_dims(n, iota_i64(n, 1, &t->dims[axis], 0), others, t->rank);
+  if (has_input(n, 2)) {
+    if (input_type(n, 2)->rank != 1) return node_error(n, "the write indices are %s", type_string(n->m, input_type(n, 2)));
+    at = binary(n, OP_sub, at, insert_dims(n, build_cast(n->b, input(n, 2), DT_i64), ((1u << t->rank) - 1) & ~1u, t->rank));
+  }
+  if (circular) at = binary(n, OP_mod, binary(n, OP_add, binary(n, OP_mod, at, extent), extent), extent);
+  if (!past || !update || !at) return false;
+  const Expr *dims[MAX_RANK];
+  for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d];
+  at = broadcast(n, at, t->rank, dims);
+  Val written = binary(n, OP_and, binary(n, OP_ge, at, zero), binary(n, OP_lt, at, scalar_i64(n, tu->dims[axis])));
+  return set_output(n, 0, select3(n, written, take(n, update, at, axis), past));
 }

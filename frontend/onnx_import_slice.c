@@ -344,3 +344,30 @@ bool import_pad(Node *n) {
   Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, value)};
   return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}));
 }
+
+/* Each axis cut or padded to its size around the middle; what is odd is cut behind, and padded behind. */
+bool import_center_crop_pad(Node *n) {
+  const Type *t = input_type(n, 0);
+  Known shape;
+  int listed, d = 0;
+  const int64_t *list = node_ints(n, "axes", &listed);
+  if (!input_shape(n, 1, "the shape", &shape)) return false;
+  if (shape.n != (listed >= 0 ? listed : t->rank)) return node_error(n, "%d sizes for %d axes", shape.n, listed >= 0 ? listed : t->rank);
+  Val x = input(n, 0);
+  for (int i = 0; i < shape.n && x; i++) {
+    if (!node_axis(n, listed >= 0 ? list[i] : i, t->rank, &d)) return false;
+    const Expr *have = t->dims[d], *want = shape.items[i], *two = ex_const(n->m, 2);
+    if (known_ge(n->m, have, want)) {
+      if (have != want) x = build_slice(n->b, x, d, ex_div(n->m, ex_sub(n->m, have, want), two), want, 1);
+      continue;
+    }
+    if (!known_ge(n->m, want, have)) return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "CenterCropPad: cannot tell whether axis %d is cut or padded", d);
+    const Expr *low[MAX_RANK], *high[MAX_RANK], *more = ex_sub(n->m, want, have);
+    for (int k = 0; k < t->rank; k++) low[k] = high[k] = ex_const(n->m, 0);
+    low[d] = ex_div(n->m, more, two);
+    high[d] = ex_sub(n->m, more, low[d]);
+    Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, 0)};
+    x = build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
+  }
+  return set_output(n, 0, x);
+}

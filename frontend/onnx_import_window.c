@@ -290,6 +290,42 @@ bool import_conv_transpose(Node *n) {
   return conv_output(n, join_groups(n, y, groups));
 }
 
+/* ---- columns back to an image */
+
+/* Every column [channels * taps] is laid over the image where its window was, and what overlaps is summed: a transposed convolution whose weights pass
+ * on tap k of the column to element k of the window. */
+bool import_col_to_image(Node *n) {
+  const Type *t = input_type(n, 0);
+  Known image, block;
+  int64_t pads[2 * MAX_RANK] = {0};
+  if (!input_shape(n, 1, "the image's shape", &image) || !input_shape(n, 2, "the window's shape", &block)) return false;
+  OnnxWindow w = {.dims = image.n};
+  if (t->rank != 3 || w.dims < 1 || w.dims > MAX_WINDOWED || block.n != w.dims || !known_constants(&block, w.kernel))
+    return node_error(n, "columns %s of windows of %d dimensions in an image of %d", type_string(n->m, t), block.n, image.n);
+  for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1, w.out[d] = image.items[d];
+  if (!read_list(n, "strides", w.dims, 1, w.stride) || !read_list(n, "dilations", w.dims, 1, w.dilation) || !read_list(n, "pads", 2 * w.dims, 0, pads) ||
+      !check_kernel(n, &w, w.kernel))
+    return false;
+  const Expr *taps = ex_const(n->m, w.taps), *channels = ex_exact_div(n->m, t->dims[1], taps), *count = ex_const(n->m, 1);
+  if (!channels) return node_error(n, "%s does not hold whole windows of %" PRId64, type_string(n->m, t), w.taps);
+  const Expr *columns[MAX_RANK] = {ex_mul(n->m, t->dims[0], channels), taps}, *pixels[MAX_RANK] = {columns[0], ex_const(n->m, 1)};
+  const Expr *square[] = {taps, taps}, *weights[MAX_RANK] = {taps, ex_const(n->m, 1)}, *out[MAX_RANK] = {t->dims[0], channels};
+  for (int d = 0; d < w.dims; d++) {
+    w.low[d] = pads[d];
+    const Expr *left = ex_addi(n->m, image.items[d], pads[d] + pads[w.dims + d] - reach(&w, d));
+    columns[2 + d] = ex_addi(n->m, ex_div_joined(n->m, left, ex_const(n->m, w.stride[d])), 1);
+    pixels[2 + d] = out[2 + d] = image.items[d];
+    weights[2 + d] = block.items[d];
+    count = ex_mul(n->m, count, columns[2 + d]);
+  }
+  if (!equal_extents(n, count, t->dims[2])) return node_error(n, "%s is not a column for each window", type_string(n->m, t));
+  Val same = binary(n, OP_eq, iota_i64(n, 2, square, 0), iota_i64(n, 2, square, 1));
+  Val pass = build_reshape(n->b, build_cast(n->b, same, t->dtype), 2 + w.dims, weights);
+  Val x = build_reshape(n->b, input(n, 0), 2 + w.dims, columns);
+  Val y = convolve(n, OP_conv_transpose, x, pass, &w, "no*,oc*->nc*", type_get(n->m, t->dtype, 2 + w.dims, pixels));
+  return y && set_output(n, 0, build_reshape(n->b, y, 2 + w.dims, out));
+}
+
 /* ---- pools */
 
 static Val pooled(Node *n, Val x, const OnnxWindow *w, Reduction how) {
@@ -352,4 +388,25 @@ bool import_global_pool(Node *n) {
   unsigned axes = ((1u << t->rank) - 1) & ~3u;
   Val x = input(n, 0);
   return set_output(n, 0, n->op->arg ? reduce_axes(n, (Reduction)n->op->arg, x, axes, true) : mean_axes(n, x, axes, true));
+}
+
+static Val power_of(Node *n, Val x, double p) { return p == 1 || !x ? x : p == 2 ? build_binary(n->b, OP_mul, x, x) : binary_number(n, OP_pow, x, p); }
+static Val root_of(Node *n, Val x, double p) { return p == 1 || !x ? x : p == 2 ? build_unary(n->b, OP_sqrt, x) : binary_number(n, OP_pow, x, 1 / p); }
+
+/* (sum of |x|^p)^(1/p) */
+bool import_lp_pool(Node *n) {
+  OnnxWindow w;
+  double p = (double)node_int(n, "p", 2);
+  if (p < 1) return node_error(n, "p is %g", p);
+  if (!read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
+  Val x = input(n, 0);
+  return x && set_output(n, 0, root_of(n, pooled(n, power_of(n, build_unary(n->b, OP_abs, x), p), &w, RED_SUM), p));
+}
+
+bool import_global_lp_pool(Node *n) {
+  const Type *t = input_type(n, 0);
+  double p = (double)node_int(n, "p", 2);
+  if (t->rank < 3 || p < 1) return node_error(n, "p %g of %s", p, type_string(n->m, t));
+  Val x = input(n, 0);
+  return x && set_output(n, 0, root_of(n, reduce_axes(n, RED_SUM, power_of(n, build_unary(n->b, OP_abs, x), p), ((1u << t->rank) - 1) & ~3u, true), p));
 }

@@ -1,0 +1,290 @@
+/* frontend/onnx_import_sample.c - values between the pixels of an image, at places that a tensor names: GridSample, AffineGrid, RoiAlign.
+ *
+ * A sample is a weighted sum of elements around its place: every combination of one tap per axis is one lookup in the image with its spatial
+ * dimensions joined.  GridSample looks up with `take`, so batch and channels can be cut; RoiAlign's regions name their image, so batch and space
+ * are one table, which is cut over regions and channels.
+ *
+ * Not done: RoiAlign with a sampling ratio of 0, where the number of samples depends on the regions.
+ */
+#include <string.h>
+
+#include "frontend/onnx_interpolate.h"
+
+enum { MAX_SPACE = 3 };
+
+/* An axis of the image, and where the samples lie on it. */
+typedef struct Along {
+  const Expr *extent;
+  Taps taps;
+  Val inside[MAX_TAPS]; /* bool; 0: every place counts */
+} Along;
+
+static Val times(Node *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
+static Val plus(Node *n, Val x, Val y) { return binary(n, OP_add, x, y); }
+static Val minus(Node *n, Val x, Val y) { return binary(n, OP_sub, x, y); }
+
+/* Type to compute in: half precision is widened. */
+static DType wide(DType t) { return t == DT_f64 ? DT_f64 : DT_f32; }
+
+/* Row-major place in the image, i64, of the combination: tap pick[a] of each axis.  -1: outside. */
+static Val joined_place(Node *n, int axes, const Along *along, const int *pick) {
+  Val at = 0, inside = 0;
+  for (int a = 0; a < axes; a++) {
+    Val in = along[a].inside[pick[a]], place = build_cast(n->b, clamp_place(n, along[a].taps.at[pick[a]], along[a].extent), DT_i64);
+    at = at ? plus(n, times(n, at, scalar_i64(n, along[a].extent)), place) : place;
+    if (in) inside = inside ? binary(n, OP_and, inside, in) : in;
+  }
+  return inside && at ? select3(n, inside, at, splat_like(n, at, -1)) : at;
+}
+
+static Val joined_weight(Node *n, int axes, const Along *along, const int *pick) {
+  Val w = 0;
+  for (int a = 0; a < axes; a++) {
+    Val one = along[a].taps.weight[pick[a]];
+    if (one) w = w ? times(n, w, one) : one;
+  }
+  return w;
+}
+
+/* The next combination of taps; false after the last. */
+static bool next_pick(int axes, const Along *along, int *pick) {
+  for (int a = axes - 1; a >= 0; a--) {
+    if (++pick[a] < along[a].taps.n) return true;
+    pick[a] = 0;
+  }
+  return false;
+}
+
+/* ---- GridSample */
+
+typedef struct GridSample {
+  const char *padding;
+  bool nearest, cubic, corners;
+} GridSample;
+
+static bool zeros(const GridSample *g) { return strcmp(g->padding, "zeros") == 0; }
+
+/* From [-1, 1] to places of the axis. */
+static Val denormalized(Node *n, const GridSample *g, Val x, const Expr *extent) {
+  x = add_number(n, x, 1);
+  if (g->corners) return times(n, times_number(n, x, 0.5), size_as(n, x, ex_addi(n->m, extent, -1)));
+  return times_number(n, add_number(n, times(n, x, size_as(n, x, extent)), -1), 0.5);
+}
+
+/* Mirrored at the borders, the first and last elements' centres (corners) or outer edges, until it lies between them. */
+static Val reflected(Node *n, const GridSample *g, Val x, const Expr *extent) {
+  double low = g->corners ? 0 : -0.5;
+  Val range = size_as(n, x, g->corners ? ex_addi(n->m, extent, -1) : extent);
+  range = binary_number(n, OP_max, range, 1); /* of one element with corners: there is no range, and clamp_place decides */
+  Val twice = times_number(n, range, 2), from = x ? build_unary(n->b, OP_abs, add_number(n, x, -low)) : 0;
+  Val rest = binary(n, OP_mod, from, twice);
+  return add_number(n, binary(n, OP_min, rest, minus(n, twice, rest)), low);
+}
+
+/* Places beyond the borders, as the specification's reference treats them before it interpolates.  With zeros they only are made finite. */
+static Val bordered(Node *n, const GridSample *g, Val x, const Expr *extent) {
+  if (zeros(g)) return binary(n, OP_min, binary_number(n, OP_max, x, -3), size_as(n, x, ex_addi(n->m, extent, 2)));
+  if (strcmp(g->padding, "reflection") == 0) return reflected(n, g, x, extent);
+  if (!g->cubic) return clamp_place(n, x, extent);
+  double low = g->corners ? 0 : -0.5;
+  Val high = add_number(n, size_as(n, x, extent), g->corners ? -1 : -0.5);
+  Val beyond = binary(n, OP_or, binary_number(n, OP_lt, x, low), binary(n, OP_gt, x, high));
+  return select3(n, beyond, clamp_place(n, x, extent), x);
+}
+
+/* x: coordinates in the image's places. */
+static void sample_axis(Node *n, const GridSample *g, Val x, Along *a) {
+  if (g->nearest) {
+    x = bordered(n, g, x ? build_unary(n->b, OP_round, x) : 0, a->extent);
+    a->taps = (Taps){1, {x}, {0}};
+  } else {
+    x = bordered(n, g, x, a->extent);
+    a->taps = g->cubic ? cubic_taps(n, -0.75, x) : linear_taps(n, x);
+  }
+  for (int i = 0; i < a->taps.n; i++) {
+    if (zeros(g)) a->inside[i] = inside_extent(n, a->taps.at[i], a->extent);
+    else if (g->cubic && strcmp(g->padding, "reflection") == 0) a->taps.at[i] = reflected(n, g, a->taps.at[i], a->extent);
+  }
+}
+
+static bool read_grid_sample(Node *n, GridSample *g) {
+  const Type *t = input_type(n, 0), *tg = input_type(n, 1);
+  const char *mode = node_string(n, "mode", "linear");
+  int axes = t->rank - 2;
+  *g = (GridSample){node_string(n, "padding_mode", "zeros"), strcmp(mode, "nearest") == 0, strcmp(mode, "cubic") == 0 || strcmp(mode, "bicubic") == 0,
+                    node_int(n, "align_corners", 0) != 0};
+  if (!g->nearest && !g->cubic && strcmp(mode, "linear") != 0 && strcmp(mode, "bilinear") != 0) return node_error(n, "mode \"%s\"", mode);
+  if (!zeros(g) && strcmp(g->padding, "border") != 0 && strcmp(g->padding, "reflection") != 0) return node_error(n, "padding_mode \"%s\"", g->padding);
+  if (axes < 1 || axes > MAX_SPACE || tg->rank != t->rank || !ex_is_const(tg->dims[tg->rank - 1], axes) || !dtype_is_float(tg->dtype))
+    return node_error(n, "a grid %s for an image %s", type_string(n->m, tg), type_string(n->m, t));
+  return equal_extents(n, t->dims[0], tg->dims[0]) || node_error(n, "a grid %s for an image %s", type_string(n->m, tg), type_string(n->m, t));
+}
+
+/* [batch, 1, places] of coordinate number `k` of the grid. */
+static Val grid_coordinate(Node *n, Val grid, int k) {
+  if (!grid) return 0;
+  const Type *t = type_of(n->b->f, grid);
+  const Expr *dims[] = {t->dims[0], ex_const(n->m, 1), type_product(n->m, t, 1, t->rank - 1)};
+  return build_reshape(n->b, build_slice(n->b, grid, t->rank - 1, ex_const(n->m, k), ex_const(n->m, 1), 1), 3, dims);
+}
+
+/* [batch, channels, places] of the image [batch, channels, all its places]. */
+static Val sampled(Node *n, Val image, int axes, const Along *along) {
+  int pick[MAX_SPACE] = {0};
+  Val y = 0;
+  if (!image) return 0;
+  const Type *t = type_of(n->b->f, image);
+  do {
+    Val at = joined_place(n, axes, along, pick), weight = joined_weight(n, axes, along, pick);
+    if (!at) return 0;
+    const Expr *dims[] = {t->dims[0], t->dims[1], type_of(n->b->f, at)->dims[2]};
+    Val part = take(n, image, broadcast(n, at, 3, dims), 2);
+    if (weight) part = times(n, build_cast(n->b, part, type_of(n->b->f, weight)->dtype), weight);
+    y = y ? plus(n, y, part) : part;
+  } while (y && next_pick(axes, along, pick));
+  return y;
+}
+
+/* For integers the sum is a floating one, as the specification says. */
+bool import_grid_sample(Node *n) {
+  GridSample g;
+  Along along[MAX_SPACE] = {{0}};
+  if (!read_grid_sample(n, &g)) return false;
+  const Type *t = input_type(n, 0), *tg = input_type(n, 1);
+  int axes = t->rank - 2;
+  Val x = input(n, 0), grid = input(n, 1);
+  if (!x || !grid) return false;
+  grid = build_cast(n->b, grid, wide(tg->dtype) == DT_f64 || t->dtype == DT_f64 ? DT_f64 : DT_f32);
+  for (int a = 0; a < axes; a++) {
+    along[a].extent = t->dims[2 + a];
+    Val place = denormalized(n, &g, grid_coordinate(n, grid, axes - 1 - a), along[a].extent);
+    sample_axis(n, &g, place, &along[a]);
+  }
+  const Expr *flat[] = {t->dims[0], t->dims[1], type_product(n->m, t, 2, t->rank)}, *dims[MAX_RANK] = {t->dims[0], t->dims[1]};
+  for (int d = 1; d <= axes; d++) dims[d + 1] = tg->dims[d];
+  Val y = sampled(n, build_reshape(n->b, x, 3, flat), axes, along);
+  return y && set_output(n, 0, build_reshape(n->b, build_cast(n->b, y, t->dtype), t->rank, dims));
+}
+
+/* ---- AffineGrid */
+
+/* [batch, places.., axes + 1] = homogeneous coordinates times theta [batch, axes, axes + 1]. */
+bool import_affine_grid(Node *n) {
+  const Type *t = input_type(n, 0);
+  Known size;
+  bool corners = node_int(n, "align_corners", 0) != 0;
+  if (!input_shape(n, 1, "the size", &size)) return false;
+  int axes = size.n - 2;
+  if (axes < 1 || axes > MAX_SPACE || t->rank != 3 || !ex_is_const(t->dims[1], axes) || !ex_is_const(t->dims[2], axes + 1))
+    return node_error(n, "theta is %s for a size of %d dimensions", type_string(n->m, t), size.n);
+  Val theta = input(n, 0), y = 0;
+  if (!theta || !equal_extents(n, t->dims[0], size.items[0])) return theta && node_error(n, "theta is %s for another batch", type_string(n->m, t));
+  const Expr *dims[MAX_RANK] = {t->dims[0]}, *one = ex_const(n->m, 1);
+  for (int a = 0; a < axes; a++) dims[1 + a] = size.items[2 + a];
+  dims[1 + axes] = t->dims[1];
+  for (int k = 0; k <= axes; k++) {
+    Val column = build_slice(n->b, theta, 2, ex_const(n->m, k), one, 1);
+    const Expr *narrow[MAX_RANK] = {t->dims[0]};
+    for (int a = 0; a < axes; a++) narrow[1 + a] = one;
+    narrow[1 + axes] = t->dims[1];
+    Val part = build_reshape(n->b, column, axes + 2, narrow);
+    if (k < axes) { /* theta's columns are x, y, z: the last axis first */
+      int axis = axes - 1 - k;
+      const Expr *extent = size.items[2 + axis];
+      Val u = build_cast(n->b, iota_i64(n, 1, &extent, 0), t->dtype), count = u ? size_as(n, u, extent) : 0;
+      Val steps = corners ? add_number(n, count, -1) : count, from = minus(n, times_number(n, u, 2), add_number(n, count, -1));
+      Val place = binary(n, OP_div, from, binary_number(n, OP_max, steps, 1));
+      part = times(n, part, insert_dims(n, place, ((1u << (axes + 2)) - 1) & ~(1u << (1 + axis)), axes + 2));
+    }
+    y = y ? plus(n, y, part) : part;
+  }
+  return set_output(n, 0, broadcast(n, y, axes + 2, dims));
+}
+
+/* ---- RoiAlign */
+
+typedef struct Rois {
+  int64_t bins[2], samples; /* height, width; samples per bin and axis */
+  double scale, offset;
+  bool at_least_one; /* regions are at least one pixel wide */
+  bool max;
+} Rois;
+
+static bool read_rois(Node *n, Rois *r) {
+  const Type *t = input_type(n, 0), *regions = input_type(n, 1), *images = input_type(n, 2);
+  const char *mode = node_string(n, "mode", "avg"), *coordinates = node_string(n, "coordinate_transformation_mode", n->opset < 16 ? "output_half_pixel" : "half_pixel");
+  bool half = strcmp(coordinates, "half_pixel") == 0;
+  *r = (Rois){{node_int(n, "output_height", 1), node_int(n, "output_width", 1)}, node_int(n, "sampling_ratio", 0), node_float(n, "spatial_scale", 1),
+              half ? -0.5 : 0, !half, strcmp(mode, "max") == 0};
+  if (t->rank != 4 || regions->rank != 2 || !ex_is_const(regions->dims[1], 4) || images->rank != 1 || !equal_extents(n, regions->dims[0], images->dims[0]))
+    return node_error(n, "regions %s of images %s in %s", type_string(n->m, regions), type_string(n->m, images), type_string(n->m, t));
+  if (!half && strcmp(coordinates, "output_half_pixel") != 0) return node_error(n, "coordinate_transformation_mode \"%s\"", coordinates);
+  if (!r->max && strcmp(mode, "avg") != 0) return node_error(n, "mode \"%s\"", mode);
+  if (r->samples == 0) return node_error(n, "sampling_ratio 0: how many samples a region takes would depend on data; export with a ratio, as torchvision's models have it (2)");
+  if (r->samples < 0 || r->samples > 64 || r->bins[0] < 1 || r->bins[0] > 4096 || r->bins[1] < 1 || r->bins[1] > 4096)
+    return node_error(n, "%lld x %lld bins of %lld samples", (long long)r->bins[0], (long long)r->bins[1], (long long)r->samples);
+  return true;
+}
+
+/* Places [regions, bins * samples] on axis a (0: down, 1: across), clamped as the specification says, and their taps. */
+static void roi_axis(Node *n, const Rois *r, Val rois, int a, Along *along) {
+  const Expr *one = ex_const(n->m, 1), *count = ex_const(n->m, r->bins[a] * r->samples);
+  DType t = type_of(n->b->f, rois)->dtype;
+  Val start = add_number(n, times_number(n, build_slice(n->b, rois, 1, ex_const(n->m, 1 - a), one, 1), r->scale), r->offset);
+  Val end = add_number(n, times_number(n, build_slice(n->b, rois, 1, ex_const(n->m, 3 - a), one, 1), r->scale), r->offset);
+  Val width = minus(n, end, start);
+  if (r->at_least_one) width = binary_number(n, OP_max, width, 1);
+  Val number = build_cast(n->b, iota_i64(n, 1, &count, 0), t);
+  Val step = insert_dims(n, times_number(n, add_number(n, number, 0.5), 1 / (double)r->samples), 1, 2);
+  Val x = plus(n, start, times(n, times_number(n, width, 1 / (double)r->bins[a]), step));
+  Val inside = binary(n, OP_and, binary_number(n, OP_ge, x, -1), binary(n, OP_le, x, size_as(n, x, along->extent)));
+  along->taps = linear_taps(n, clamp_place(n, x, along->extent));
+  along->inside[0] = along->inside[1] = inside;
+}
+
+/* As [regions, down, across, 1]. */
+static void spread(Node *n, int a, Along *along) {
+  unsigned at = (1u << (2 - a)) | 1u << 3;
+  for (int i = 0; i < along->taps.n; i++) {
+    along->taps.at[i] = insert_dims(n, along->taps.at[i], at, 4);
+    along->taps.weight[i] = insert_dims(n, along->taps.weight[i], at, 4);
+  }
+  Val inside = insert_dims(n, along->inside[0], at, 4);
+  along->inside[0] = along->inside[1] = inside;
+}
+
+/* [regions, down, across, channels]: the sum of the four weighted elements around each place, or their maximum. */
+static Val roi_samples(Node *n, const Rois *r, Val table, Val image, const Along *along) {
+  int pick[2] = {0, 0};
+  Val y = 0;
+  do {
+    Val place = joined_place(n, 2, along, pick), weight = joined_weight(n, 2, along, pick);
+    if (!place) return 0;
+    Val at = select3(n, binary_number(n, OP_lt, place, 0), place, plus(n, place, image));
+    Val part = at ? build_gather(n->b, table, drop_dims(n, at, 1u << 3), 0) : 0;
+    part = times(n, build_cast(n->b, part, type_of(n->b->f, weight)->dtype), weight);
+    y = y ? binary(n, r->max ? OP_max : OP_add, y, part) : part;
+  } while (y && next_pick(2, along, pick));
+  return y;
+}
+
+bool import_roi_align(Node *n) {
+  static const int channels_last[] = {0, 2, 3, 1}, channels_second[] = {0, 3, 1, 2};
+  Rois r;
+  if (!read_rois(n, &r)) return false;
+  const Type *t = input_type(n, 0);
+  Val x = input(n, 0), rois = input(n, 1), images = input(n, 2);
+  if (!x || !rois || !images) return false;
+  rois = build_cast(n->b, rois, wide(t->dtype));
+  Along along[2] = {{.extent = t->dims[2]}, {.extent = t->dims[3]}};
+  for (int a = 0; a < 2; a++) roi_axis(n, &r, rois, a, &along[a]), spread(n, a, &along[a]);
+  const Expr *flat[] = {ex_mul(n->m, t->dims[0], ex_mul(n->m, t->dims[2], t->dims[3])), t->dims[1]};
+  Val table = build_reshape(n->b, build_transpose(n->b, x, channels_last), 2, flat);
+  Val image = insert_dims(n, times(n, build_cast(n->b, images, DT_i64), scalar_i64(n, ex_mul(n->m, t->dims[2], t->dims[3]))), 0xe, 4);
+  Val y = roi_samples(n, &r, table, image, along);
+  if (!y) return false;
+  const Expr *s = ex_const(n->m, r.samples), *bins[] = {input_type(n, 1)->dims[0], ex_const(n->m, r.bins[0]), s, ex_const(n->m, r.bins[1]), s, t->dims[1]};
+  y = reduce_axes(n, r.max ? RED_MAX : RED_SUM, build_reshape(n->b, y, 6, bins), 1u << 2 | 1u << 4, false);
+  if (!r.max) y = times_number(n, y, 1 / (double)(r.samples * r.samples));
+  return y && set_output(n, 0, build_transpose(n->b, build_cast(n->b, y, t->dtype), channels_second));
+}
