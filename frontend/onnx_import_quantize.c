@@ -5,7 +5,7 @@
  * Scales are applied in f32: a rounded quotient (ties to even), plus the zero point, saturated by the cast to the narrow type.
  * f32 holds the sums of QLinear* up to 2^24 exactly, larger ones to 24 bits.
  *
- * Not done: blocks (block_size), 4-bit and 8-bit float types.
+ * Not done: 4-bit and 8-bit float types.
  */
 #include "frontend/onnx_import_private.h"
 
@@ -22,6 +22,34 @@ static Val spread(Node *n, Val v, int axis, int rank) {
   return insert_dims(n, v, ((1u << rank) - 1) & ~(1u << axis), rank);
 }
 
+/* A scale or zero point per block of `size` along the axis: repeated over the block, cut to the operand. */
+static Val spread_blocks(Node *n, Val v, const Type *like, int axis, int64_t size) {
+  if (!v) return 0;
+  const Type *t = type_of(n->b->f, v);
+  const Expr *split[MAX_RANK], *wide[MAX_RANK], *dims[MAX_RANK];
+  bool fits = t->rank == like->rank && t->rank < MAX_RANK && size >= 1 && size <= INT32_MAX;
+  for (int d = 0; fits && d < t->rank; d++)
+    fits = d == axis ? equal_extents(n, t->dims[d], ex_ceil_div(n->m, like->dims[d], ex_const(n->m, size))) : equal_extents(n, t->dims[d], like->dims[d]);
+  if (!fits) {
+    node_error(n, "%s for blocks of %lld of %s", type_string(n->m, t), (long long)size, type_string(n->m, like));
+    return 0;
+  }
+  for (int d = 0; d <= t->rank; d++) split[d] = wide[d] = t->dims[d <= axis ? d : d - 1];
+  split[axis + 1] = ex_const(n->m, 1), wide[axis + 1] = ex_const(n->m, size);
+  for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d];
+  dims[axis] = ex_muli(n->m, t->dims[axis], size);
+  v = build_reshape(n->b, broadcast(n, build_reshape(n->b, v, t->rank + 1, split), t->rank + 1, wide), t->rank, dims);
+  return dims[axis] == like->dims[axis] ? v : build_slice(n->b, v, axis, ex_const(n->m, 0), like->dims[axis], 1);
+}
+
+/* Input i, a scale or zero point, as a factor of input 0; 0 when absent. */
+static Val factor(Node *n, size_t i, int axis) {
+  int64_t size = node_int(n, "block_size", 0);
+  const Type *t = input_type(n, 0);
+  if (!has_input(n, i)) return 0;
+  return size ? spread_blocks(n, input(n, i), t, axis, size) : spread(n, input(n, i), axis, t->rank);
+}
+
 /* round(x) + zero, saturated to `to`; x f32, zero of type `to` or 0. */
 static Val rounded(Node *n, Val x, Val zero, DType to) {
   Val q = build_unary(n->b, OP_round, x);
@@ -31,23 +59,23 @@ static Val rounded(Node *n, Val x, Val zero, DType to) {
 
 static Val quantized(Node *n, Val x, Val scale, Val zero, DType to) { return rounded(n, binary(n, OP_div, x, scale), zero, to); }
 
-static bool unblocked(Node *n, int *axis) {
+static bool scaled_axis(Node *n, int *axis) {
   int rank = input_type(n, 0)->rank;
   int64_t at = node_int(n, "axis", 1);
-  if (node_int(n, "block_size", 0) != 0) return node_error(n, "block_size is not supported");
   bool whole = ex_is_const(type_elements(n->m, input_type(n, 1)), 1);
   *axis = 0;
   return whole || node_axis(n, at, rank, axis);
 }
 
 bool import_quantize_linear(Node *n) {
-  int axis, rank = input_type(n, 0)->rank;
+  int axis;
   DType to = DT_u8;
-  if (!unblocked(n, &axis)) return false;
+  if (!scaled_axis(n, &axis)) return false;
   if (node_int(n, "output_dtype", 0) != 0 && !node_dtype(n, "output_dtype", &to)) return false;
   if (has_input(n, 2)) to = input_type(n, 2)->dtype;
-  Val x = build_cast(n->b, input(n, 0), DT_f32), scale = build_cast(n->b, spread(n, input(n, 1), axis, rank), DT_f32);
-  Val zero = has_input(n, 2) ? spread(n, input(n, 2), axis, rank) : 0;
+  Val x = build_cast(n->b, input(n, 0), DT_f32), scale = build_cast(n->b, factor(n, 1, axis), DT_f32);
+  Val zero = factor(n, 2, axis);
+  if (has_input(n, 2) && !zero) return false;
   return set_output(n, 0, quantized(n, x, scale, zero, to));
 }
 
@@ -58,10 +86,11 @@ static Val centred(Node *n, Val x, Val zero) {
 }
 
 bool import_dequantize_linear(Node *n) {
-  int axis, rank = input_type(n, 0)->rank;
-  if (!unblocked(n, &axis)) return false;
-  Val x = centred(n, input(n, 0), has_input(n, 2) ? spread(n, input(n, 2), axis, rank) : 0);
-  Val scale = spread(n, input(n, 1), axis, rank);
+  int axis;
+  if (!scaled_axis(n, &axis)) return false;
+  Val zero = factor(n, 2, axis), scale = factor(n, 1, axis);
+  if (has_input(n, 2) && !zero) return false;
+  Val x = centred(n, input(n, 0), zero);
   return set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, input_type(n, 1)->dtype), scale) : 0);
 }
 

@@ -5,7 +5,10 @@
  * outputs, in f64 as in the specification's reference, and depend on extents only, so that symbolic ones are as good as constants
  * and all other dimensions (batch, channels) can be cut freely.
  *
- * Not done: antialiasing; linear and cubic modes of integers.
+ * With antialiasing the kernel is as wide as the step between outputs: every output is a sum over all elements, one product with a matrix whose elements
+ * are the kernel's.
+ *
+ * Not done: linear and cubic modes of integers; antialiasing over a symbolic axis, unless what lies outside is excluded.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 
 typedef struct Resize {
   const char *mode, *coordinates, *nearest; /* attributes */
-  bool exclude_outside;
+  bool exclude_outside, antialias;
   double cubic_a, extrapolation;
 } Resize;
 
@@ -122,6 +125,43 @@ static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
   return select3(n, along(n, a, inside_extent(n, where, a->in), type->rank), y, splat_like(n, y, r->extrapolation));
 }
 
+/* Elements beyond each end that the widened kernel reaches; those repeat the last one. */
+static bool reach(Node *n, const Resize *r, const Axis *a, int64_t *beyond) {
+  int64_t in, out;
+  *beyond = 0;
+  if (r->exclude_outside) return true;
+  if (!ex_get_const(a->in, &in) || !ex_get_const(a->out, &out) || out < 1)
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: antialias over a symbolic dimension", n->op->type);
+  double scale = a->scale != 0 ? a->scale : (double)out / (double)in, support = strcmp(r->mode, "cubic") == 0 ? 2 : 1;
+  return node_extent(n, ceil(support / fmin(scale, 1)) + 1, beyond);
+}
+
+static Val antialiased(Node *n, const Resize *r, const Axis *a, Val x) {
+  int64_t beyond;
+  Val where = coordinate(n, r, a);
+  if (!x || !where || !reach(n, r, a, &beyond)) return 0;
+  const Type *type = type_of(n->b->f, x);
+  const Expr *dims[] = {a->out, ex_addi(n->m, a->in, 2 * beyond)};
+  Val at = build_cast(n->b, iota_i64(n, 2, dims, 1), DT_f64);
+  Val scale = a->scale != 0 ? build_splat(n->b, type_get(n->m, DT_f64, 0, NULL), a->scale)
+                            : build_cast(n->b, binary(n, OP_div, build_cast(n->b, scalar_i64(n, a->out), DT_f64), build_cast(n->b, scalar_i64(n, a->in), DT_f64)), DT_f64);
+  Val offset = binary(n, OP_sub, add_number(n, at, -(double)beyond), insert_dims(n, where, 1u << 1, 2));
+  Val t = binary(n, OP_mul, offset, binary_number(n, OP_min, scale, 1));
+  if (!t) return 0;
+  t = build_unary(n->b, OP_abs, t);
+  Val w = strcmp(r->mode, "cubic") == 0 ? cubic_kernel(n, r->cubic_a, t) : linear_kernel(n, t);
+  w = build_cast(n->b, binary(n, OP_div, w, reduce_axes(n, RED_SUM, w, 1u << 1, true)), type->dtype);
+  if (beyond) {
+    Val place = add_number(n, build_cast(n->b, iota_i64(n, 1, &dims[1], 0), DT_f64), -(double)beyond);
+    x = build_gather(n->b, x, build_cast(n->b, clamp_place(n, place, a->in), DT_i64), a->d);
+  }
+  char from[MAX_RANK + 1], to[MAX_RANK + 1];
+  for (int d = 0; d < type->rank; d++) from[d] = to[d] = (char)('a' + d);
+  from[type->rank] = to[type->rank] = '\0';
+  to[a->d] = 'u';
+  return x && w ? build_dot(n->b, x, w, arena_printf(n->m->arena, "%s,u%c->%s", from, from[a->d], to)) : 0;
+}
+
 /* ---- reading the node */
 
 /* The extent that an axis of `in` has when scaled: floor(in * scale). */
@@ -206,9 +246,10 @@ static bool resize_all(Node *n, const Resize *r, const Axis *axes, int count) {
   bool weighted = strcmp(r->mode, "nearest") != 0;
   if (weighted && !dtype_is_float(input_type(n, 0)->dtype)) return node_error(n, "mode \"%s\" of %s", r->mode, dtype_name(input_type(n, 0)->dtype));
   bool crops = strcmp(r->coordinates, "tf_crop_and_resize") == 0;
+  if (r->antialias && crops) return node_error(n, "antialias with tf_crop_and_resize");
   for (int i = 0; i < count; i++) {
     bool same = axes[i].in == axes[i].out && (axes[i].scale == 0 || axes[i].scale == 1);
-    if (!same || (crops && (axes[i].start != 0 || axes[i].end != 1))) x = resized(n, r, &axes[i], x);
+    if (!same || (crops && (axes[i].start != 0 || axes[i].end != 1))) x = r->antialias && weighted ? antialiased(n, r, &axes[i], x) : resized(n, r, &axes[i], x);
   }
   return set_output(n, 0, x);
 }
@@ -216,11 +257,10 @@ static bool resize_all(Node *n, const Resize *r, const Axis *axes, int count) {
 bool import_resize(Node *n) {
   Resize r = {node_string(n, "mode", "nearest"), node_string(n, "coordinate_transformation_mode", "half_pixel"),
               node_string(n, "nearest_mode", "round_prefer_floor"), node_int(n, "exclude_outside", 0) != 0,
-              node_float(n, "cubic_coeff_a", -0.75), node_float(n, "extrapolation_value", 0)};
+              node_int(n, "antialias", 0) != 0, node_float(n, "cubic_coeff_a", -0.75), node_float(n, "extrapolation_value", 0)};
   Axis axes[MAX_RANK];
   double scales[MAX_RANK];
   int count, given;
-  if (node_int(n, "antialias", 0)) return node_error(n, "antialias is not supported");
   if (!read_axes(n, axes, &count)) return false;
   if (has_input(n, 3) && !ex_is_const(type_elements(n->m, input_type(n, 3)), 0)) {
     if (!sizes_of(n, count, axes)) return false;
@@ -235,7 +275,7 @@ bool import_resize(Node *n) {
 
 /* Resize before 11 and Upsample: scales only, coordinates x / scale, the nearest below. */
 bool import_upsample(Node *n) {
-  Resize r = {node_string(n, "mode", "nearest"), "asymmetric", "floor", false, 0, 0};
+  Resize r = {node_string(n, "mode", "nearest"), "asymmetric", "floor", .exclude_outside = false};
   Axis axes[MAX_RANK];
   double scales[MAX_RANK];
   int count, given = 0;

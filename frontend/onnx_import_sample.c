@@ -1,8 +1,9 @@
 /* frontend/onnx_import_sample.c - values between the pixels of an image, at places that a tensor names: GridSample, AffineGrid, RoiAlign.
  *
- * A sample is a weighted sum of elements around its place: every combination of one tap per axis is one lookup in the image with its spatial
- * dimensions joined.  GridSample looks up with `take`, so batch and channels can be cut; RoiAlign's regions name their image, so batch and space
- * are one table, which is cut over regions and channels.
+ * A sample is a weighted sum of elements around its place: all combinations of the taps of every axis.  Taps are dimensions of their own, so that this is
+ * one lookup in the image with its spatial dimensions joined, one product and one reduction, whatever the number of taps: a lookup for each would be a
+ * grid of operations that all have to agree on a layout.  GridSample looks up with `take`, so batch and channels can be cut; RoiAlign's regions name
+ * their image, so batch and space are one table, which is cut over regions and channels.
  *
  * Not done: RoiAlign with a sampling ratio of 0, where the number of samples depends on the regions.
  */
@@ -10,13 +11,13 @@
 
 #include "frontend/onnx_interpolate.h"
 
-enum { MAX_SPACE = 3 };
+enum { MAX_SPACE = 3, BASE = 3 /* dimensions of places, before those of taps */ };
 
-/* An axis of the image, and where the samples lie on it. */
+/* An axis of the image, and the taps of samples on it: [places (BASE of them), 1.., taps, 1..]. */
 typedef struct Along {
   const Expr *extent;
-  Taps taps;
-  Val inside[MAX_TAPS]; /* bool; 0: every place counts */
+  int64_t taps;
+  Val at, weight, inside; /* weight 0: 1; inside, bool, 0: every place counts */
 } Along;
 
 static Val times(Node *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
@@ -26,33 +27,36 @@ static Val minus(Node *n, Val x, Val y) { return binary(n, OP_sub, x, y); }
 /* Type to compute in: half precision is widened. */
 static DType wide(DType t) { return t == DT_f64 ? DT_f64 : DT_f32; }
 
-/* Row-major place in the image, i64, of the combination: tap pick[a] of each axis.  -1: outside. */
-static Val joined_place(Node *n, int axes, const Along *along, const int *pick) {
+/* The elements around x [places] on axis a of `axes`: the nearest (1), linear (2) or cubic (4 taps). */
+static void set_taps(Node *n, Along *along, int axes, int a, int64_t taps, Val x) {
+  unsigned all = (1u << (BASE + axes)) - 1, places = (1u << BASE) - 1;
+  along->taps = taps;
+  along->at = x = insert_dims(n, x, all & ~places, BASE + axes);
+  if (taps == 1 || !x) return;
+  const Expr *count = ex_const(n->m, taps);
+  Val offset = add_number(n, build_cast(n->b, iota_i64(n, 1, &count, 0), type_of(n->b->f, x)->dtype), taps == 2 ? 0 : -1);
+  along->at = plus(n, build_unary(n->b, OP_floor, x), insert_dims(n, offset, all & ~(1u << (BASE + a)), BASE + axes));
+  Val t = minus(n, x, along->at);
+  if (t) t = build_unary(n->b, OP_abs, t);
+  along->weight = taps == 2 ? linear_kernel(n, t) : cubic_kernel(n, -0.75, t);
+}
+
+/* Row-major places in the image, i64, of all combinations of taps.  -1: outside. */
+static Val joined_place(Node *n, int axes, const Along *along) {
   Val at = 0, inside = 0;
   for (int a = 0; a < axes; a++) {
-    Val in = along[a].inside[pick[a]], place = build_cast(n->b, clamp_place(n, along[a].taps.at[pick[a]], along[a].extent), DT_i64);
+    Val in = along[a].inside, place = build_cast(n->b, clamp_place(n, along[a].at, along[a].extent), DT_i64);
     at = at ? plus(n, times(n, at, scalar_i64(n, along[a].extent)), place) : place;
     if (in) inside = inside ? binary(n, OP_and, inside, in) : in;
   }
   return inside && at ? select3(n, inside, at, splat_like(n, at, -1)) : at;
 }
 
-static Val joined_weight(Node *n, int axes, const Along *along, const int *pick) {
+static Val joined_weight(Node *n, int axes, const Along *along) {
   Val w = 0;
-  for (int a = 0; a < axes; a++) {
-    Val one = along[a].taps.weight[pick[a]];
-    if (one) w = w ? times(n, w, one) : one;
-  }
+  for (int a = 0; a < axes; a++)
+    if (along[a].weight) w = w ? times(n, w, along[a].weight) : along[a].weight;
   return w;
-}
-
-/* The next combination of taps; false after the last. */
-static bool next_pick(int axes, const Along *along, int *pick) {
-  for (int a = axes - 1; a >= 0; a--) {
-    if (++pick[a] < along[a].taps.n) return true;
-    pick[a] = 0;
-  }
-  return false;
 }
 
 /* ---- GridSample */
@@ -93,18 +97,11 @@ static Val bordered(Node *n, const GridSample *g, Val x, const Expr *extent) {
 }
 
 /* x: coordinates in the image's places. */
-static void sample_axis(Node *n, const GridSample *g, Val x, Along *a) {
-  if (g->nearest) {
-    x = bordered(n, g, x ? build_unary(n->b, OP_round, x) : 0, a->extent);
-    a->taps = (Taps){1, {x}, {0}};
-  } else {
-    x = bordered(n, g, x, a->extent);
-    a->taps = g->cubic ? cubic_taps(n, -0.75, x) : linear_taps(n, x);
-  }
-  for (int i = 0; i < a->taps.n; i++) {
-    if (zeros(g)) a->inside[i] = inside_extent(n, a->taps.at[i], a->extent);
-    else if (g->cubic && strcmp(g->padding, "reflection") == 0) a->taps.at[i] = reflected(n, g, a->taps.at[i], a->extent);
-  }
+static void sample_axis(Node *n, const GridSample *g, Val x, int axes, int a, Along *along) {
+  if (g->nearest && x) x = build_unary(n->b, OP_round, x);
+  set_taps(n, along, axes, a, g->nearest ? 1 : g->cubic ? 4 : 2, bordered(n, g, x, along->extent));
+  if (zeros(g)) along->inside = inside_extent(n, along->at, along->extent);
+  else if (g->cubic && strcmp(g->padding, "reflection") == 0) along->at = reflected(n, g, along->at, along->extent);
 }
 
 static bool read_grid_sample(Node *n, GridSample *g) {
@@ -129,20 +126,19 @@ static Val grid_coordinate(Node *n, Val grid, int k) {
 }
 
 /* [batch, channels, places] of the image [batch, channels, all its places]. */
-static Val sampled(Node *n, Val image, int axes, const Along *along) {
-  int pick[MAX_SPACE] = {0};
-  Val y = 0;
-  if (!image) return 0;
+static Val sampled(Node *n, Val image, const Expr *places, int axes, const Along *along) {
+  Val at = joined_place(n, axes, along), weight = joined_weight(n, axes, along);
+  int64_t taps = 1;
+  if (!image || !at) return 0;
+  for (int a = 0; a < axes; a++) taps *= along[a].taps;
   const Type *t = type_of(n->b->f, image);
-  do {
-    Val at = joined_place(n, axes, along, pick), weight = joined_weight(n, axes, along, pick);
-    if (!at) return 0;
-    const Expr *dims[] = {t->dims[0], t->dims[1], type_of(n->b->f, at)->dims[2]};
-    Val part = take(n, image, broadcast(n, at, 3, dims), 2);
-    if (weight) part = times(n, build_cast(n->b, part, type_of(n->b->f, weight)->dtype), weight);
-    y = y ? plus(n, y, part) : part;
-  } while (y && next_pick(axes, along, pick));
-  return y;
+  const Expr *all = ex_muli(n->m, places, taps), *one = ex_const(n->m, 1);
+  const Expr *index[] = {t->dims[0], one, all}, *flat[] = {t->dims[0], t->dims[1], all};
+  Val y = take(n, image, broadcast(n, build_reshape(n->b, at, 3, index), 3, flat), 2);
+  if (!weight || !y) return y;
+  const Expr *split[] = {t->dims[0], t->dims[1], places, ex_const(n->m, taps)}, *weights[] = {t->dims[0], one, places, split[3]};
+  y = build_cast(n->b, build_reshape(n->b, y, 4, split), type_of(n->b->f, weight)->dtype);
+  return reduce_axes(n, RED_SUM, times(n, y, build_reshape(n->b, weight, 4, weights)), 1u << 3, false);
 }
 
 /* For integers the sum is a floating one, as the specification says. */
@@ -158,11 +154,11 @@ bool import_grid_sample(Node *n) {
   for (int a = 0; a < axes; a++) {
     along[a].extent = t->dims[2 + a];
     Val place = denormalized(n, &g, grid_coordinate(n, grid, axes - 1 - a), along[a].extent);
-    sample_axis(n, &g, place, &along[a]);
+    sample_axis(n, &g, place, axes, a, &along[a]);
   }
   const Expr *flat[] = {t->dims[0], t->dims[1], type_product(n->m, t, 2, t->rank)}, *dims[MAX_RANK] = {t->dims[0], t->dims[1]};
   for (int d = 1; d <= axes; d++) dims[d + 1] = tg->dims[d];
-  Val y = sampled(n, build_reshape(n->b, x, 3, flat), axes, along);
+  Val y = sampled(n, build_reshape(n->b, x, 3, flat), type_product(n->m, tg, 1, tg->rank - 1), axes, along);
   return y && set_output(n, 0, build_reshape(n->b, build_cast(n->b, y, t->dtype), t->rank, dims));
 }
 
@@ -226,7 +222,7 @@ static bool read_rois(Node *n, Rois *r) {
   return true;
 }
 
-/* Places [regions, bins * samples] on axis a (0: down, 1: across), clamped as the specification says, and their taps. */
+/* Places of samples on axis a (0: down, 1: across), [regions, down, 1] or [regions, 1, across], clamped as the specification says, and their taps. */
 static void roi_axis(Node *n, const Rois *r, Val rois, int a, Along *along) {
   const Expr *one = ex_const(n->m, 1), *count = ex_const(n->m, r->bins[a] * r->samples);
   DType t = type_of(n->b->f, rois)->dtype;
@@ -237,35 +233,19 @@ static void roi_axis(Node *n, const Rois *r, Val rois, int a, Along *along) {
   Val number = build_cast(n->b, iota_i64(n, 1, &count, 0), t);
   Val step = insert_dims(n, times_number(n, add_number(n, number, 0.5), 1 / (double)r->samples), 1, 2);
   Val x = plus(n, start, times(n, times_number(n, width, 1 / (double)r->bins[a]), step));
+  x = insert_dims(n, x, 1u << (2 - a), BASE);
   Val inside = binary(n, OP_and, binary_number(n, OP_ge, x, -1), binary(n, OP_le, x, size_as(n, x, along->extent)));
-  along->taps = linear_taps(n, clamp_place(n, x, along->extent));
-  along->inside[0] = along->inside[1] = inside;
+  set_taps(n, along, 2, a, 2, clamp_place(n, x, along->extent));
+  along->inside = insert_dims(n, inside, 3u << BASE, BASE + 2);
 }
 
-/* As [regions, down, across, 1]. */
-static void spread(Node *n, int a, Along *along) {
-  unsigned at = (1u << (2 - a)) | 1u << 3;
-  for (int i = 0; i < along->taps.n; i++) {
-    along->taps.at[i] = insert_dims(n, along->taps.at[i], at, 4);
-    along->taps.weight[i] = insert_dims(n, along->taps.weight[i], at, 4);
-  }
-  Val inside = insert_dims(n, along->inside[0], at, 4);
-  along->inside[0] = along->inside[1] = inside;
-}
-
-/* [regions, down, across, channels]: the sum of the four weighted elements around each place, or their maximum. */
-static Val roi_samples(Node *n, const Rois *r, Val table, Val image, const Along *along) {
-  int pick[2] = {0, 0};
-  Val y = 0;
-  do {
-    Val place = joined_place(n, 2, along, pick), weight = joined_weight(n, 2, along, pick);
-    if (!place) return 0;
-    Val at = select3(n, binary_number(n, OP_lt, place, 0), place, plus(n, place, image));
-    Val part = at ? build_gather(n->b, table, drop_dims(n, at, 1u << 3), 0) : 0;
-    part = times(n, build_cast(n->b, part, type_of(n->b->f, weight)->dtype), weight);
-    y = y ? binary(n, r->max ? OP_max : OP_add, y, part) : part;
-  } while (y && next_pick(2, along, pick));
-  return y;
+/* [regions, down, across, taps, taps, channels]: the weighted elements around each place. */
+static Val roi_samples(Node *n, Val table, Val image, const Along *along) {
+  Val place = joined_place(n, 2, along), weight = joined_weight(n, 2, along);
+  Val at = select3(n, binary_number(n, OP_lt, place, 0), place, plus(n, place, image));
+  if (!table || !at || !weight) return 0;
+  Val y = build_cast(n->b, build_gather(n->b, table, at, 0), type_of(n->b->f, weight)->dtype);
+  return times(n, y, insert_dims(n, weight, 1u << (BASE + 2), BASE + 3));
 }
 
 bool import_roi_align(Node *n) {
@@ -277,14 +257,15 @@ bool import_roi_align(Node *n) {
   if (!x || !rois || !images) return false;
   rois = build_cast(n->b, rois, wide(t->dtype));
   Along along[2] = {{.extent = t->dims[2]}, {.extent = t->dims[3]}};
-  for (int a = 0; a < 2; a++) roi_axis(n, &r, rois, a, &along[a]), spread(n, a, &along[a]);
+  for (int a = 0; a < 2; a++) roi_axis(n, &r, rois, a, &along[a]);
   const Expr *flat[] = {ex_mul(n->m, t->dims[0], ex_mul(n->m, t->dims[2], t->dims[3])), t->dims[1]};
   Val table = build_reshape(n->b, build_transpose(n->b, x, channels_last), 2, flat);
-  Val image = insert_dims(n, times(n, build_cast(n->b, images, DT_i64), scalar_i64(n, ex_mul(n->m, t->dims[2], t->dims[3]))), 0xe, 4);
-  Val y = roi_samples(n, &r, table, image, along);
+  Val image = insert_dims(n, times(n, build_cast(n->b, images, DT_i64), scalar_i64(n, ex_mul(n->m, t->dims[2], t->dims[3]))), 0x1e, BASE + 2);
+  Val y = roi_samples(n, table, image, along);
   if (!y) return false;
-  const Expr *s = ex_const(n->m, r.samples), *bins[] = {input_type(n, 1)->dims[0], ex_const(n->m, r.bins[0]), s, ex_const(n->m, r.bins[1]), s, t->dims[1]};
-  y = reduce_axes(n, r.max ? RED_MAX : RED_SUM, build_reshape(n->b, y, 6, bins), 1u << 2 | 1u << 4, false);
+  const Expr *s = ex_const(n->m, r.samples), *taps = ex_const(n->m, 4);
+  const Expr *bins[] = {input_type(n, 1)->dims[0], ex_const(n->m, r.bins[0]), s, ex_const(n->m, r.bins[1]), s, taps, t->dims[1]};
+  y = reduce_axes(n, r.max ? RED_MAX : RED_SUM, build_reshape(n->b, y, 7, bins), 1u << 2 | 1u << 4 | 1u << 5, false);
   if (!r.max) y = times_number(n, y, 1 / (double)(r.samples * r.samples));
   return y && set_output(n, 0, build_transpose(n->b, build_cast(n->b, y, t->dtype), channels_second));
 }

@@ -3,7 +3,7 @@
  * Padding becomes the start of the first window, ceil mode the extent of the result; groups become a dimension of their own.
  * Convolutions whose windows lie side by side (1x1, vision transformer patches) are one dot over a reshaped image.
  *
- * Not done: auto_pad over symbolic extents, the indices output of MaxPool, MaxUnpool, deformable convolution.
+ * Not done: auto_pad over symbolic extents, deformable convolution.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -340,10 +340,97 @@ static Val pooled(Node *n, Val x, const OnnxWindow *w, Reduction how) {
   return build_op(n->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &x, .nattrs = 6, .attrs = a, .type = type_get(n->m, t->dtype, t->rank, dims)});
 }
 
+/* Element number k[d] of all windows in every dimension: [n, c, out...] of x padded to hold them. */
+static Val window_element(Node *n, const OnnxWindow *w, Val padded, const int64_t *k) {
+  for (int d = 0; d < w->dims && padded; d++)
+    padded = build_slice(n->b, padded, 2 + d, ex_const(n->m, k[d] * w->dilation[d]), w->out[d], w->stride[d]);
+  return padded;
+}
+
+/* Where that element lies: its place in the image, i64 [1, 1, out...], and whether it is inside. */
+static Val window_place(Node *n, const OnnxWindow *w, const int64_t *k, bool column_major, Val *inside) {
+  Val at = 0;
+  *inside = 0;
+  for (int i = 0; i < w->dims; i++) {
+    int d = column_major ? w->dims - 1 - i : i;
+    Val u = iota_i64(n, 1, &w->out[d], 0), start = binary_number(n, OP_mul, u, (double)w->stride[d]);
+    Val place = binary_number(n, OP_add, start, (double)(k[d] * w->dilation[d] - w->low[d]));
+    place = insert_dims(n, place, ((1u << (2 + w->dims)) - 1) & ~(1u << (2 + d)), 2 + w->dims);
+    Val in = binary(n, OP_and, binary_number(n, OP_ge, place, 0), binary(n, OP_lt, place, scalar_i64(n, w->in[d])));
+    at = at ? binary(n, OP_add, binary(n, OP_mul, at, scalar_i64(n, w->in[d])), place) : place;
+    *inside = *inside ? binary(n, OP_and, *inside, in) : in;
+  }
+  return at;
+}
+
+/* The place of each window's first largest element in the whole tensor as stored: the windows' elements are gone through one by one. */
+static Val largest_places(Node *n, Val x, const OnnxWindow *w) {
+  const Type *t = type_of(n->b->f, x);
+  const Expr *low[MAX_RANK], *high[MAX_RANK], *dims[MAX_RANK], *image = ex_const(n->m, 1);
+  bool column_major = node_int(n, "storage_order", 0) != 0;
+  int64_t k[MAX_RANK] = {0};
+  if (w->taps > MAX_COUNTED) return node_error(n, "places of the largest of %" PRId64 " elements; apc compares at most %d", w->taps, MAX_COUNTED), 0;
+  for (int d = 0; d < t->rank; d++) {
+    low[d] = ex_const(n->m, d < 2 ? 0 : w->low[d - 2]), high[d] = ex_const(n->m, d < 2 ? 0 : w->high[d - 2]);
+    dims[d] = d < 2 ? t->dims[d] : w->out[d - 2];
+    if (d >= 2) image = ex_mul(n->m, image, t->dims[d]);
+  }
+  Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, 0)};
+  Val padded = build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}), best = 0, place = 0, have = 0;
+  for (int64_t i = 0; i < w->taps; i++) {
+    Val inside, at = window_place(n, w, k, column_major, &inside), part = window_element(n, w, padded, k);
+    if (!at || !part) return 0;
+    Val better = i == 0 ? inside : binary(n, OP_and, inside, binary(n, OP_or, build_unary(n->b, OP_not, have), binary(n, OP_gt, part, best)));
+    place = i == 0 ? at : select3(n, better, at, place);
+    best = i == 0 ? part : select3(n, better, part, best);
+    have = i == 0 ? inside : binary(n, OP_or, have, inside);
+    for (int d = w->dims - 1; d >= 0 && ++k[d] == w->kernel[d]; d--) k[d] = 0;
+  }
+  const Expr *planes[] = {t->dims[0], t->dims[1]};
+  Val plane = binary(n, OP_add, binary(n, OP_mul, iota_i64(n, 2, planes, 0), scalar_i64(n, t->dims[1])), iota_i64(n, 2, planes, 1));
+  plane = insert_dims(n, binary(n, OP_mul, plane, scalar_i64(n, image)), ((1u << t->rank) - 1) & ~3u, t->rank);
+  return broadcast(n, binary(n, OP_add, plane, place), t->rank, dims);
+}
+
 bool import_max_pool(Node *n) {
   OnnxWindow w;
-  if (wants(n, 1)) return node_error(n, "the output of indices is not supported");
-  return read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w) && set_output(n, 0, pooled(n, input(n, 0), &w, RED_MAX));
+  if (!read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
+  Val x = input(n, 0);
+  if (!x || (wants(n, 1) && !set_output(n, 1, largest_places(n, x, &w)))) return false;
+  return set_output(n, 0, pooled(n, x, &w, RED_MAX));
+}
+
+/* Every element back to its place in the tensor that the pool was taken of; the largest where several name one, 0 where none does. */
+bool import_max_unpool(Node *n) {
+  const Type *t = input_type(n, 0);
+  OnnxWindow w = {.dims = t->rank - 2};
+  int64_t pads[2 * MAX_RANK] = {0};
+  Known shape;
+  if (w.dims < 1 || w.dims > MAX_WINDOWED || !has_attr(n, "kernel_shape")) return node_error(n, "has no window for %s", type_string(n->m, t));
+  for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1;
+  if (!read_list(n, "kernel_shape", w.dims, 1, w.kernel) || !read_list(n, "strides", w.dims, 1, w.stride) || !read_list(n, "pads", 2 * w.dims, 0, pads)) return false;
+  const Expr *dims[MAX_RANK] = {t->dims[0], t->dims[1]}, *low[MAX_RANK], *high[MAX_RANK];
+  for (int d = 0; d < w.dims; d++)
+    dims[2 + d] = ex_addi(n->m, ex_muli(n->m, ex_addi(n->m, t->dims[2 + d], -1), w.stride[d]), w.kernel[d] - pads[d] - pads[w.dims + d]);
+  const Type *type = type_get(n->m, t->dtype, t->rank, dims);
+  const Expr *from = type_elements(n->m, t), *to = type_elements(n->m, type);
+  Val x = build_reshape(n->b, input(n, 0), 1, &from), at = build_reshape(n->b, input(n, 1), 1, &from);
+  if (!x || !at) return false;
+  Val yes = build_splat(n->b, type_get(n->m, DT_bool, 1, &from), 1), y[2];
+  for (int k = 0; k < 2; k++) {
+    Attr a[] = {attr_red(AT_op, k ? RED_OR : RED_MAX), attr_i(AT_axis, 0), attr_e(AT_start, ex_const(n->m, 0))};
+    y[k] = build_op(n->b, &(OpSpec){.kind = OP_put, .nin = 2, .in = (Val[]){k ? yes : x, at}, .nattrs = 3, .attrs = a, .type = type_get(n->m, k ? DT_bool : t->dtype, 1, &to)});
+  }
+  Val z = build_reshape(n->b, select3(n, y[1], y[0], splat_like(n, y[0], 0)), t->rank, dims);
+  if (!z || !has_input(n, 2)) return set_output(n, 0, z);
+  if (!input_shape(n, 2, "the shape", &shape)) return false;
+  if (shape.n != t->rank) return node_error(n, "a shape of %d dimensions", shape.n);
+  for (int d = 0; d < t->rank; d++) {
+    low[d] = ex_const(n->m, 0), high[d] = ex_sub(n->m, shape.items[d], dims[d]);
+    if (known_bounds(n->m, high[d]).low < 0) return node_error(n, "the shape is smaller than %s", type_string(n->m, type));
+  }
+  Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, 0)};
+  return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &z, .nattrs = 3, .attrs = a}));
 }
 
 /* How many elements of dimension d every window covers, [out], as floats: those inside [0, in), and those of the

@@ -48,3 +48,10 @@ Taps cubic_taps(Node *n, double a, Val x) {
                 {cubic_outer(n, a, add_number(n, ratio, 1)), cubic_inner(n, a, ratio), cubic_inner(n, a, rest),
                  cubic_outer(n, a, add_number(n, rest, 1))}};
 }
+
+Val linear_kernel(Node *n, Val t) { return binary_number(n, OP_max, add_number(n, times_number(n, t, -1), 1), 0); }
+
+Val cubic_kernel(Node *n, double a, Val t) {
+  Val outer = select3(n, binary_number(n, OP_lt, t, 2), cubic_outer(n, a, t), splat_like(n, t, 0));
+  return select3(n, binary_number(n, OP_le, t, 1), cubic_inner(n, a, t), outer);
+}

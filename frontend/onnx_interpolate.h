@@ -21,4 +21,8 @@ Val inside_extent(Node *n, Val x, const Expr *extent);    /* 0 <= x <= extent - 
 Taps linear_taps(Node *n, Val x);
 Taps cubic_taps(Node *n, double a, Val x); /* Keys' kernel */
 
+/* The kernels at distance t >= 0, on which the taps' weights lie. */
+Val linear_kernel(Node *n, Val t);
+Val cubic_kernel(Node *n, double a, Val t);
+
 #endif

@@ -19,6 +19,7 @@ foreach(name
     mixtral
     moe
     recurrent
+    samples
     loops
     onnx
     planning

@@ -39,7 +39,6 @@ static const struct {
     {"test_training_dropout_default", "training"},
     {"test_training_dropout_default_mask", "training"},
     {"test_training_dropout_mask", "training"},
-    {"test_maxpool_with_argmax_2d_precomputed_*", "MaxPool's indices"},
     {"test_resize_downsample_scales_*_align_corners", "aligns the corners of an unrounded extent, against the text of the specification"},
     {"test_dynamicquantizelinear", "a quotient that is a tie in f32 only"},
     {"test_dynamicquantizelinear_expanded", "a quotient that is a tie in f32 only"},
