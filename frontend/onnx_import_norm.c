@@ -143,11 +143,15 @@ bool import_lrn(Node *n) {
   int64_t size = node_int(n, "size", 0);
   if (t->rank < 3 || size < 1 || size > 1 << 20) return node_error(n, "%lld channels around each of %s", (long long)size, type_string(n->m, t));
   Val x = input(n, 0), squares = x ? build_binary(n->b, OP_mul, x, x) : 0;
-  const Expr *window = ex_const(n->m, size), *start = ex_const(n->m, -((size - 1) / 2));
-  Attr a[] = {attr_red(AT_op, RED_SUM), attr_ints(n->m, AT_axes, 1, (int64_t[]){1}), attr_exprs(n->m, AT_window, 1, &window),
-              attr_exprs(n->m, AT_starts, 1, &start), attr_ints(n->m, AT_strides, 1, (int64_t[]){1}), attr_ints(n->m, AT_dilations, 1, (int64_t[]){1})};
-  if (!squares) return false;
-  Val sum = build_op(n->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &squares, .nattrs = 6, .attrs = a, .type = t});
+  const Expr *one = ex_const(n->m, 1), *dims[] = {t->dims[0], one, t->dims[1], type_product(n->m, t, 2, t->rank)};
+  const Expr *window[] = {ex_const(n->m, size), one}, *starts[] = {ex_const(n->m, -((size - 1) / 2)), ex_const(n->m, 0)};
+  const int64_t axes[] = {2, 3}, ones[] = {1, 1};
+  Attr a[] = {attr_red(AT_op, RED_SUM), attr_ints(n->m, AT_axes, 2, axes), attr_exprs(n->m, AT_window, 2, window), attr_exprs(n->m, AT_starts, 2, starts),
+              attr_ints(n->m, AT_strides, 2, ones), attr_ints(n->m, AT_dilations, 2, ones)};
+  Val image = squares ? build_reshape(n->b, squares, 4, dims) : 0;
+  if (!image) return false;
+  Val sum = build_op(n->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &image, .nattrs = 6, .attrs = a, .type = type_of(n->b->f, image)});
+  sum = build_reshape(n->b, sum, t->rank, t->dims);
   Val base = binary_number(n, OP_add, binary_number(n, OP_mul, sum, node_float(n, "alpha", 1e-4) / (double)size), node_float(n, "bias", 1));
   return set_output(n, 0, binary(n, OP_div, x, binary_number(n, OP_pow, base, node_float(n, "beta", 0.75))));
 }

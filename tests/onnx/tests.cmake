@@ -22,7 +22,7 @@ foreach(folder node pytorch-converted pytorch-operator simple)
 endforeach()
 
 # Written back as ONNX and read again; the number is of models that may have no ONNX form.
-add_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 13)
+add_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 15)
 set_tests_properties(onnx.round_trip PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
 
 # Not a test: compares a model of any exporter with stored outputs, by hand.
