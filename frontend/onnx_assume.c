@@ -164,22 +164,21 @@ static const Expr *find_choice(const Expr *e) {
   return found;
 }
 
-/* `e` with the part `from` replaced. */
-static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Expr *by) {
-  if (e == from) return by;
-  if (e->n == 0) return e;
-  const Expr *r = NULL;
-  for (int i = 0; i < e->n; i++) {
-    const Expr *part = replaced(m, e->args[i], from, by);
-    if (!r) r = part;
-    else if (e->kind == EX_MUL) r = ex_mul(m, r, part);
-    else if (e->kind == EX_ADD) r = ex_add(m, r, part);
-    else if (e->kind == EX_DIV) r = ex_div_joined(m, r, part);
-    else r = e->kind == EX_MIN ? ex_min(m, r, part) : ex_max(m, r, part);
-  }
-  if (e->kind == EX_MUL) r = ex_muli(m, r, e->value);
-  return e->kind == EX_ADD ? ex_addi(m, r, e->value) : r;
+typedef struct Replacement {
+  Module *m;
+  const Expr *from, *by;
+} Replacement;
+
+static const Expr *divide_joined(const void *context, const Expr *a, const Expr *b) { return ex_div_joined(((const Replacement *)context)->m, a, b); }
+
+static const Expr *replaced_in(const void *context, const Expr *e) {
+  const Replacement *r = context;
+  if (e == r->from) return r->by;
+  return e->n ? ex_rebuild(r->m, e, &(ExprRebuild){replaced_in, divide_joined, r}) : e;
 }
+
+/* `e` with the part `from` replaced. */
+static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Expr *by) { return replaced_in(&(Replacement){m, from, by}, e); }
 
 /* Chooses an operand for each minimum and maximum so that the difference vanishes; the others must not be beyond it. */
 static bool choose(Module *m, const Expr *difference, int depth) {

@@ -71,7 +71,7 @@ static Number integers(Module *m, OpKind kind, const Expr *x, const Expr *y) {
     case OP_sub: return whole(ex_sub(m, x, y));
     case OP_mul: return whole(ex_mul(m, x, y));
     case OP_div: return divides_plainly(m, x, y) ? whole(ex_div_joined(m, x, y)) : unknown;
-    case OP_mod: return divides_plainly(m, x, y) ? whole(ex_sub(m, x, ex_mul(m, y, ex_div_joined(m, x, y)))) : unknown;
+    case OP_mod: return divides_plainly(m, x, y) ? whole(ex_mod_joined(m, x, y)) : unknown;
     case OP_max: return whole(known_ge(m, x, y) ? x : known_ge(m, y, x) ? y : ex_max(m, x, y));
     case OP_min: return whole(known_ge(m, x, y) ? y : known_ge(m, y, x) ? x : ex_min(m, x, y));
     case OP_and:
@@ -154,7 +154,7 @@ static Number rounded(Module *m, OpKind kind, Number x) {
   const Expr *d = ex_const(m, x.denominator);
   switch (kind) {
     case OP_floor: return whole(ex_div_joined(m, x.numerator, d));
-    case OP_ceil: return whole(ex_div_joined(m, ex_add(m, x.numerator, ex_addi(m, d, -1)), d));
+    case OP_ceil: return whole(ex_ceil_div_joined(m, x.numerator, d));
     case OP_round: return x.denominator == 1 ? x : unknown;
     case OP_isnan:
     case OP_isinf: return constant(m, 0);

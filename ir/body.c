@@ -159,22 +159,13 @@ typedef struct Copying {
   const Expr **bound; /* by symbol of the template */
 } Copying;
 
-static const Expr *copy_expr(const Copying *c, const Expr *e) {
+static const Expr *copied(const void *context, const Expr *e) {
+  const Copying *c = context;
   if (e->kind == EX_CONST) return ex_const(c->m, e->value);
-  if (e->kind == EX_SYM) return c->bound[e->value];
-  const Expr *r = copy_expr(c, e->args[0]);
-  for (int i = 1; i < e->n; i++) {
-    const Expr *a = copy_expr(c, e->args[i]);
-    switch (e->kind) {
-      case EX_MUL: r = ex_mul(c->m, r, a); break;
-      case EX_ADD: r = ex_add(c->m, r, a); break;
-      case EX_DIV: r = ex_div(c->m, r, a); break;
-      case EX_MIN: r = ex_min(c->m, r, a); break;
-      default: r = ex_max(c->m, r, a); break;
-    }
-  }
-  return e->kind == EX_MUL ? ex_muli(c->m, r, e->value) : e->kind == EX_ADD ? ex_addi(c->m, r, e->value) : r;
+  return e->kind == EX_SYM ? c->bound[e->value] : ex_rebuild(c->m, e, &(ExprRebuild){copied, NULL, c});
 }
+
+static const Expr *copy_expr(const Copying *c, const Expr *e) { return copied(c, e); }
 
 static const Type *copy_type(const Copying *c, const Type *t) {
   const Expr *dims[MAX_RANK];

@@ -1,12 +1,13 @@
 /* ir/element.c - matching the values of two forms of a function; see element.h. */
 #include "ir/element.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/element_internal.h"
 #include "ir/loops.h"
 
-enum { MAX_OPEN = 2, MAX_ORDERS = 48 };
+enum { MAX_ROUNDS = 24, MAX_ORDERS = 48 };
 /* Of one comparison, and of all per operation: right passes over the examples need at most 2,000 for one. */
 static const long most_steps = 30000, most_steps_each = 2000, most_together = 1500000;
 
@@ -15,6 +16,9 @@ typedef struct Matching {
   Scope *x, *y; /* before and after */
   Loops loops_x, loops_y;
   long left, given; /* steps that all comparisons may take together, and that the last one was given */
+  uint8_t *sides;   /* by value of x: is the polynomial of before (1), of after (2) made of it? */
+  uint32_t *stamps, stamp; /* by atom: when it was seen last */
+  size_t nstamps;
   const char *why;
 } Matching;
 
@@ -36,26 +40,84 @@ static void start(Matching *t) {
   e->a->m->expr_fault = NULL;
 }
 
-static bool sound(const Elements *e) { return !e->a->failed && !e->a->m->expr_fault; }
-
 static void free_indices(Elements *e, const Type *t, const Expr **index) {
   for (int d = 0; d < t->rank; d++) index[d] = index_named(e->a, arena_printf(e->arena, "i%d", d), element_expr(e, t->dims[d]));
 }
 
-/* Element `index` of v is element index[perm] of u, both by their operations. */
-static bool same_element(Matching *t, Val u, Val v, const Expr *const *index, const int *perm) {
+typedef const Poly *Element(Elements *e, const Scope *s, Val v, const Expr *const *index);
+
+/* NULL: it is too large. */
+static const Poly *made(Matching *t, Element *element, const Scope *s, Val v, const Expr *const *index, bool past_guards) {
   Elements *e = &t->e;
-  const Expr *other[MAX_RANK];
-  int rank = type_of(t->y->f, v)->rank;
-  for (int d = 0; d < rank; d++) other[d] = index[perm[d]];
-  for (int open = 0; open <= MAX_OPEN; open++) {
-    start(t);
-    const Poly *p = element_by_op(e, t->y, v, index, open);
-    if (!sound(e)) continue;
-    const Poly *q = element_by_op(e, t->x, u, other, open);
-    if (sound(e) && poly_equal(p, q)) return true;
+  e->past_guards = past_guards;
+  start(t);
+  const Poly *p = element(e, s, v, index);
+  return e->a->failed || e->a->m->expr_fault ? NULL : p;
+}
+
+/* Which known values the polynomial is made of. */
+static void note_values(Matching *t, const Poly *p, uint8_t side) {
+  const Algebra *a = t->e.a;
+  for (int i = 0; i < p->n; i++)
+    for (int k = 0; k < p->items[i].n; k++) {
+      Atom atom = p->items[i].powers[k].atom;
+      const AtomInfo *info = &a->atoms.items[atom];
+      if (t->stamps[atom] == t->stamp) continue;
+      t->stamps[atom] = t->stamp;
+      if (strncmp(info->kind, VALUE_ATOM, strlen(VALUE_ATOM)) == 0) t->sides[strtoul(info->kind + strlen(VALUE_ATOM), NULL, 10)] |= side;
+      for (int x = 0; x < info->npolys; x++) note_values(t, info->polys[x], side);
+    }
+}
+
+static void note_side(Matching *t, const Poly *p, uint8_t side) {
+  if (t->e.a->atoms.n > t->nstamps) {
+    t->nstamps = 2 * t->e.a->atoms.n;
+    t->stamps = ARENA_ARRAY(t->e.arena, uint32_t, t->nstamps);
   }
-  return false;
+  t->stamp++;
+  note_values(t, p, side);
+}
+
+/* The known value that only one of both is made of and that was made last; 0: there is none. */
+static uint32_t latest_difference(Matching *t, const Poly *p, const Poly *q) {
+  const Func *f = t->x->f;
+  uint32_t latest = 0;
+  memset(t->sides, 0, f->values.n);
+  note_side(t, p, 1);
+  note_side(t, q, 2);
+  for (uint32_t v = 1; v < f->values.n; v++) {
+    bool one = t->sides[v] == 1 || t->sides[v] == 2;
+    if (one && !loops_is_part(op_of(f, v)->kind) && (!latest || f->values.items[v].op > f->values.items[latest].op)) latest = v;
+  }
+  return latest;
+}
+
+/* Is element `other` of u element `index` of v?  What only one of them is made of is taken apart, the last one made first, until nothing is left
+ * that the other has not. */
+static bool equal_elements(Matching *t, Element *element, Val u, const Expr *const *other, Val v, const Expr *const *index, int rounds) {
+  Elements *e = &t->e;
+  uint32_t latest = 1;
+  bool equal = false;
+  memset(e->opened, 0, t->x->f->values.n);
+  for (int round = 0; round < rounds && latest && !equal; round++) {
+    e->guarded = false;
+    const Poly *p = made(t, element, t->x, u, other, false), *q = p ? made(t, element, t->y, v, index, false) : NULL;
+    equal = p && q && poly_equal(p, q);
+    if (p && !equal && e->guarded) {
+      q = made(t, element, t->y, v, index, true);
+      equal = q && poly_equal(p, q);
+    }
+    latest = p && q && !equal ? latest_difference(t, p, q) : 0;
+    e->opened[latest] = true;
+  }
+  return equal;
+}
+
+/* Element `index` of v is element index[perm] of u, both by their operations. */
+static bool same_element(Matching *t, Val u, Val v, const Expr *const *index, const int *perm, int rounds) {
+  const Expr *other[MAX_RANK];
+  for (int d = 0; d < type_of(t->y->f, v)->rank; d++) other[d] = index[perm[d]];
+  return equal_elements(t, element_by_op, u, other, v, index, rounds);
 }
 
 static bool fits(const Type *tu, const Type *tv, const int *perm) {
@@ -78,22 +140,26 @@ static bool next_perm(int n, int *perm) {
 }
 
 /* Dimension d of u is dimension perm[d] of v. */
-static bool match_values(Matching *t, Val u, Val v, bool reorder) {
+static bool match_in_orders(Matching *t, Val u, Val v, int rounds) {
   const Type *tu = type_of(t->x->f, u), *tv = type_of(t->y->f, v);
   const Expr *index[MAX_RANK];
   int perm[MAX_RANK], tries = 0;
-  if (tu->dtype != tv->dtype || tu->rank != tv->rank) return false;
   free_indices(&t->e, tv, index);
   for (int d = 0; d < tu->rank; d++) perm[d] = d;
   do {
-    if (!fits(tu, tv, perm)) continue;
-    if (same_element(t, u, v, index, perm)) {
-      t->x->known[u].number = t->y->known[v].number = u;
-      for (int d = 0; d < tu->rank; d++) t->x->known[u].perm[d] = d, t->y->known[v].perm[d] = perm[d];
-      return true;
-    }
-  } while (reorder && ++tries < MAX_ORDERS && next_perm(tu->rank, perm));
+    if (!fits(tu, tv, perm) || !same_element(t, u, v, index, perm, rounds)) continue;
+    t->x->known[u].number = t->y->known[v].number = u;
+    for (int d = 0; d < tu->rank; d++) t->x->known[u].perm[d] = d, t->y->known[v].perm[d] = perm[d];
+    return true;
+  } while (++tries < MAX_ORDERS && next_perm(tu->rank, perm));
   return false;
+}
+
+/* First without taking anything apart. */
+static bool match_values(Matching *t, Val u, Val v) {
+  const Type *tu = type_of(t->x->f, u), *tv = type_of(t->y->f, v);
+  if (tu->dtype != tv->dtype || tu->rank != tv->rank) return false;
+  return match_in_orders(t, u, v, 1) || match_in_orders(t, u, v, MAX_ROUNDS);
 }
 
 /* ---- loops */
@@ -110,17 +176,11 @@ static void know(Matching *t, Val u, Val v) {
 
 /* Are the values equal, index by index, with what is known? */
 static bool equal_values(Matching *t, Val u, Val v) {
-  Elements *e = &t->e;
   const Type *tu = type_of(t->x->f, u);
   const Expr *index[MAX_RANK];
   if (tu != type_of(t->y->f, v)) return false;
-  free_indices(e, tu, index);
-  for (int open = 0; open <= MAX_OPEN; open++) {
-    start(t);
-    const Poly *p = element_of(e, t->x, u, index, open), *q = element_of(e, t->y, v, index, open);
-    if (sound(e) && poly_equal(p, q)) return true;
-  }
-  return false;
+  free_indices(&t->e, tu, index);
+  return equal_elements(t, element_of, u, index, v, index, MAX_ROUNDS);
 }
 
 /* The loop of the same name runs as often, and its carries begin with the same: they are taken for equal, until the repeat. */
@@ -178,7 +238,7 @@ static bool match_op(Matching *t, size_t i, const bool *live) {
   if (loops_is_part(op->kind) || !op->out || !live[op->out]) return true;
   Val u = func_find(t->x->f, op->name);
   if (!u || loops_is_part(op_of(t->x->f, u)->kind)) return true;
-  match_values(t, u, op->out, true);
+  match_values(t, u, op->out);
   return true;
 }
 
@@ -214,8 +274,9 @@ bool element_equal(Module *m, const FuncList *before, const FuncList *after, con
   Arena *scratch = arena_new();
   long n = most_steps_each * (long)g->ops.n;
   Matching t = {.left = most_steps + (n < most_together ? n : most_together), .given = most_steps, .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
-  t.x = scope_new(&t.e, f, before), t.y = scope_new(&t.e, g, after);
+  t.x = scope_new(&t.e, BEFORE, f, before), t.y = scope_new(&t.e, AFTER, g, after);
   t.x->known = ARENA_ARRAY(scratch, Known, f->values.n), t.y->known = ARENA_ARRAY(scratch, Known, g->values.n);
+  t.e.opened = ARENA_ARRAY(scratch, bool, f->values.n), t.sides = ARENA_ARRAY(scratch, uint8_t, f->values.n);
   t.loops_x = loops_of(scratch, f), t.loops_y = loops_of(scratch, g);
   const bool *live = live_values(scratch, g);
   bool ok = true;

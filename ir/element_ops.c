@@ -17,39 +17,34 @@ typedef struct Ask {
   const Scope *s;
   const Op *op;
   const Expr *const *index;
-  int open;
 } Ask;
 
-Scope *scope_new(Elements *e, const Func *f, const FuncList *funcs) {
+Scope *scope_new(Elements *e, Form form, const Func *f, const FuncList *funcs) {
   Scope *s = ARENA_NEW(e->arena, Scope);
-  *s = (Scope){.number = ++e->nscopes, .f = f, .funcs = funcs, .bodies = ARENA_ARRAY(e->arena, const Scope *, f->ops.n)};
+  *s = (Scope){.number = ++e->nscopes, .form = form, .f = f, .funcs = funcs, .bodies = ARENA_ARRAY(e->arena, const Scope *, f->ops.n)};
   return s;
 }
 
 /* ---- expressions of the model, in the algebra's module */
 
-const Expr *element_expr(Elements *e, const Expr *x) {
+static const Expr *of_model(const void *context, const Expr *x) {
+  const Elements *e = context;
   Module *m = e->a->m;
   if (x->kind == EX_CONST) return ex_const(m, x->value);
-  if (x->kind == EX_SYM) {
-    const Symbol *s = &e->m->symbols.items[x->value];
-    int symbol = module_symbol(m, s->name);
-    m->symbols.items[symbol].min = s->min, m->symbols.items[symbol].max = s->max, m->symbols.items[symbol].multiple = s->multiple;
-    return ex_sym(m, symbol);
-  }
-  const Expr *r = element_expr(e, x->args[0]);
-  for (int i = 1; i < x->n; i++) {
-    const Expr *y = element_expr(e, x->args[i]);
-    r = x->kind == EX_MUL ? ex_mul(m, r, y) : x->kind == EX_ADD ? ex_add(m, r, y) : x->kind == EX_DIV ? ex_div(m, r, y) : x->kind == EX_MIN ? ex_min(m, r, y) : ex_max(m, r, y);
-  }
-  return x->kind == EX_MUL ? ex_muli(m, r, x->value) : x->kind == EX_ADD ? ex_addi(m, r, x->value) : r;
+  if (x->kind != EX_SYM) return ex_rebuild(m, x, &(ExprRebuild){of_model, NULL, e});
+  const Symbol *s = &e->m->symbols.items[x->value];
+  int symbol = module_symbol(m, s->name);
+  m->symbols.items[symbol].min = s->min, m->symbols.items[symbol].max = s->max, m->symbols.items[symbol].multiple = s->multiple;
+  return ex_sym(m, symbol);
 }
+
+const Expr *element_expr(Elements *e, const Expr *x) { return of_model(e, x); }
 
 static const Type *type_in(const Ask *q, int i) { return type_of(q->s->f, q->op->in[i]); }
 static const Type *type_out(const Ask *q) { return type_of(q->s->f, q->op->out); }
 static const Expr *extent(const Ask *q, const Type *t, int d) { return element_expr(q->e, t->dims[d]); }
 static const Expr *number(const Ask *q, int64_t v) { return ex_const(q->a->m, v); }
-static const Poly *operand(const Ask *q, int i, const Expr *const *index) { return element_of(q->e, q->s, q->op->in[i], index, q->open); }
+static const Poly *operand(const Ask *q, int i, const Expr *const *index) { return element_of(q->e, q->s, q->op->in[i], index); }
 static const Poly *none(const Ask *q) {
   q->a->failed = true;
   return poly_number(q->a, 0);
@@ -77,10 +72,9 @@ static const char *text_of_attrs(const Ask *q) {
 
 static const Poly *prepared(const Ask *q, const char *name) {
   const Func *f = funcs_find(q->s->funcs, "prepare");
-  static const int most_open = 0;
   for (size_t i = 0; f && i < f->outputs.n; i++) {
     if (strcmp(f->outputs.items[i].name, name) != 0) continue;
-    return element_of(q->e, scope_new(q->e, f, q->s->funcs), f->outputs.items[i].value, q->index, most_open);
+    return element_of(q->e, scope_new(q->e, q->s->form, f, q->s->funcs), f->outputs.items[i].value, q->index);
   }
   return none(q);
 }
@@ -105,18 +99,18 @@ static const Poly *constant(const Ask *q) {
   return poly_atom(q->a, text_of_attrs(q), 1, &at, 0, NULL);
 }
 
-static const Poly *whole_number(const Ask *q, const Expr *e) {
-  int64_t v;
-  return ex_get_const(e, &v) ? poly_number(q->a, (double)v) : poly_atom(q->a, "size", 1, &e, 0, NULL);
-}
+/* Every position has a number of its own in the type. */
+static bool holds_positions(DType t) { return dtype_is_float(t) || t == DT_i64 || t == DT_i32; }
 
 static const Poly *source(const Ask *q) {
   const Op *op = q->op;
-  switch (op->kind) {
+  OpKind kind = holds_positions(type_out(q)->dtype) || (op->kind != OP_size && op->kind != OP_iota) ? op->kind : OP_none;
+  switch (kind) {
+    case OP_none: return poly_atom(q->a, text_of_attrs(q), type_out(q)->rank, q->index, 0, NULL);
     case OP_param: return param(q);
     case OP_const: return constant(q);
-    case OP_size: return whole_number(q, element_expr(q->e, op_expr(op, AT_expr)));
-    case OP_iota: return whole_number(q, ex_add(q->a->m, q->index[op_int(op, AT_axis, 0)], element_expr(q->e, op_expr(op, AT_start))));
+    case OP_size: return poly_whole(q->a, element_expr(q->e, op_expr(op, AT_expr)));
+    case OP_iota: return poly_whole(q->a, ex_add(q->a->m, q->index[op_int(op, AT_axis, 0)], element_expr(q->e, op_expr(op, AT_start))));
     default: break; /* input, read */
   }
   Text t = {.arena = q->e->arena};
@@ -129,12 +123,30 @@ static const Poly *source(const Ask *q) {
 
 static const Poly *function(const Ask *q, int n, const Poly *const *x) { return poly_atom(q->a, text_of_attrs(q), 0, NULL, n, x); }
 
+static const Poly *root(const Ask *q, const Poly *x) {
+  double v;
+  return poly_get_number(x, &v) && v >= 0 ? poly_number(q->a, sqrt(v)) : poly_atom(q->a, "sqrt", 0, NULL, 1, &x);
+}
+
 static const Poly *power(const Ask *q, const Poly *x, const Poly *y, const Poly *const *both) {
-  double k;
+  double k, v;
   if (!poly_get_number(y, &k)) return function(q, 2, both);
-  if (k == 0.5) return poly_atom(q->a, "sqrt", 0, NULL, 1, &x);
+  if (poly_get_number(x, &v) && v > 0) return poly_number(q->a, pow(v, k));
+  if (k == 0.5) return root(q, x);
   if (k == 2) return poly_mul(q->a, x, x);
   return k == 1 ? x : k == -1 ? poly_recip(q->a, x) : function(q, 2, both);
+}
+
+/* A divisor of select(s == 0, y, s) is s where the quotient by s is defined; the form behind a pass may define more than the one before. */
+static const Poly *divisor(const Ask *q, const Poly *x) {
+  bool alone = x->n == 1 && x->items[0].n == 1 && x->items[0].c == 1 && x->items[0].powers[0].power == 1;
+  const AtomInfo *select = alone ? &q->a->atoms.items[x->items[0].powers[0].atom] : NULL;
+  if (!select || select->npolys != 3 || strncmp(select->kind, "select/", 7) != 0) return x;
+  const Poly *c = select->polys[0];
+  const AtomInfo *eq = c->n == 1 && c->items[0].n == 1 && c->items[0].c == 1 ? &q->a->atoms.items[c->items[0].powers[0].atom] : NULL;
+  if (!eq || eq->npolys != 2 || strncmp(eq->kind, "eq/", 3) != 0 || eq->polys[1]->n || !poly_equal(eq->polys[0], select->polys[2])) return x;
+  q->e->guarded |= q->s->form == AFTER;
+  return q->e->past_guards && q->s->form == AFTER ? select->polys[2] : x;
 }
 
 static const Poly *arithmetic(const Ask *q, const Poly *const *x) {
@@ -144,12 +156,69 @@ static const Poly *arithmetic(const Ask *q, const Poly *const *x) {
     case OP_add: return poly_add(a, x[0], x[1]);
     case OP_sub: return poly_add(a, x[0], poly_mul(a, poly_number(a, -1), x[1]));
     case OP_mul: return poly_mul(a, x[0], x[1]);
-    case OP_div: return x[1]->n ? poly_mul(a, x[0], poly_recip(a, x[1])) : function(q, 2, x);
+    case OP_div: return x[1]->n ? poly_mul(a, x[0], poly_recip(a, divisor(q, x[1]))) : function(q, 2, x);
+    case OP_exp: return poly_exp(a, x[0]);
     case OP_recip: return x[0]->n ? poly_recip(a, x[0]) : function(q, 1, x);
-    case OP_sqrt: return poly_atom(a, "sqrt", 0, NULL, 1, x);
-    case OP_rsqrt: return poly_recip(a, poly_atom(a, "sqrt", 0, NULL, 1, x));
+    case OP_sqrt: return root(q, x[0]);
+    case OP_rsqrt: return poly_recip(a, root(q, x[0]));
     case OP_pow: return power(q, x[0], x[1], x);
     default: return function(q, q->op->nin, x);
+  }
+}
+
+static bool number_eq(double x, double y) { return x == y; }
+static bool number_ne(double x, double y) { return x != y; }
+static bool number_lt(double x, double y) { return x < y; }
+static bool number_le(double x, double y) { return x <= y; }
+static bool number_gt(double x, double y) { return x > y; }
+static bool number_ge(double x, double y) { return x >= y; }
+
+/* x - y - least >= 0 */
+static const Poly *at_least(Algebra *a, const Expr *x, const Expr *y, int64_t least) { return poly_holds(a, ex_addi(a->m, ex_sub(a->m, x, y), -least)); }
+
+/* Positions: numbers that indices and dimensions make, or conditions on them. */
+static const Poly *compared(const Ask *q, const Poly *const *x) {
+  static bool (*const holds[])(double, double) = {[OP_eq] = number_eq, [OP_ne] = number_ne, [OP_lt] = number_lt, [OP_le] = number_le, [OP_gt] = number_gt, [OP_ge] = number_ge};
+  Algebra *a = q->a;
+  const Expr *u = poly_get_whole(a, x[0]), *v = poly_get_whole(a, x[1]);
+  if (!u || !v) return poly_compare(a, x[0], x[1], holds[q->op->kind]);
+  const Poly *same = q->op->kind == OP_eq || q->op->kind == OP_ne ? poly_mul(a, at_least(a, u, v, 0), at_least(a, v, u, 0)) : NULL;
+  switch (q->op->kind) {
+    case OP_eq: return same;
+    case OP_ne: return poly_select(a, same, poly_number(a, 0), poly_number(a, 1));
+    case OP_lt: return at_least(a, v, u, 1);
+    case OP_le: return at_least(a, v, u, 0);
+    case OP_gt: return at_least(a, u, v, 1);
+    default: return at_least(a, u, v, 0);
+  }
+}
+
+enum { MAX_CHOSEN = 24 }; /* monomials of both sides of a choice */
+
+/* Conditions on indices, what is chosen by them, and positions; NULL: the operation is none of these. */
+static const Poly *logical(const Ask *q, const Poly *const *x) {
+  Algebra *a = q->a;
+  OpKind k = q->op->kind;
+  DType to = type_out(q)->dtype, from = type_in(q, 0)->dtype;
+  if (k == OP_eq || k == OP_ne || k == OP_lt || k == OP_le || k == OP_gt || k == OP_ge) return compared(q, x);
+  bool logic = true, whole = to == DT_i64 || to == DT_i32;
+  for (int i = 0; i < q->op->nin; i++) logic = logic && poly_is_logic(a, x[i]), whole = whole && poly_get_whole(a, x[i]);
+  const Poly *zero = poly_number(a, 0), *one = poly_number(a, 1);
+  switch (k) {
+    case OP_select: return poly_is_logic(a, x[0]) && x[0]->n * (x[1]->n + x[2]->n) <= MAX_CHOSEN ? poly_select(a, x[0], x[1], x[2]) : NULL;
+    case OP_not: return logic ? poly_select(a, x[0], zero, one) : NULL;
+    case OP_and: return logic && to == DT_bool ? poly_mul(a, x[0], x[1]) : NULL;
+    case OP_or: return logic && to == DT_bool ? poly_select(a, x[0], one, x[1]) : NULL;
+    case OP_xor: return logic && to == DT_bool ? poly_select(a, x[0], poly_select(a, x[1], zero, one), x[1]) : NULL;
+    case OP_cast:
+      if (to == DT_bool) return logic ? poly_compare(a, x[0], zero, number_ne) : NULL;
+      if (from == DT_bool) return logic ? x[0] : NULL;
+      return (from == DT_i64 || from == DT_i32) && (whole || dtype_is_float(to)) && poly_get_whole(a, x[0]) ? x[0] : NULL;
+    case OP_neg: return whole ? poly_mul(a, poly_number(a, -1), x[0]) : NULL;
+    case OP_add: return whole ? poly_add(a, x[0], x[1]) : NULL;
+    case OP_sub: return whole ? poly_add(a, x[0], poly_mul(a, poly_number(a, -1), x[1])) : NULL;
+    case OP_mul: return whole ? poly_mul(a, x[0], x[1]) : NULL;
+    default: return NULL;
   }
 }
 
@@ -158,6 +227,8 @@ static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_se
 static const Poly *each(const Ask *q) {
   const Poly *x[3];
   for (int i = 0; i < q->op->nin; i++) x[i] = operand(q, i, q->index);
+  const Poly *y = q->a->failed ? NULL : logical(q, x);
+  if (y) return y;
   bool floats = dtype_is_float(type_out(q)->dtype);
   for (int i = 0; i < q->op->nin; i++) floats = floats && dtype_is_float(type_in(q, i)->dtype);
   if (q->op->kind == OP_cast && floats) return x[0]; /* rounding is not looked at */
@@ -375,18 +446,18 @@ static const Poly *opaque(const Ask *q) {
 static const Poly *composite(const Ask *q) {
   size_t i = (size_t)(q->op - q->s->f->ops.items);
   if (!q->s->bodies[i]) {
-    Scope *body = scope_new(q->e, body_of(q->e->m, q->s->f, q->op), q->s->funcs);
+    Scope *body = scope_new(q->e, q->s->form, body_of(q->e->m, q->s->f, q->op), q->s->funcs);
     body->outer = q->s, body->composite = q->op;
     q->s->bodies[i] = body;
   }
   const Scope *body = q->s->bodies[i];
-  return element_of(q->e, body, body->f->outputs.items[0].value, q->index, q->open);
+  return element_of(q->e, body, body->f->outputs.items[0].value, q->index);
 }
 
 static const Poly *of_composite(const Ask *q) {
   int n = 0;
   for (const Op *op = q->s->f->ops.items; op < q->op; op++) n += op->kind == OP_input;
-  return element_of(q->e, q->s->outer, q->s->composite->in[n], q->index, q->open);
+  return element_of(q->e, q->s->outer, q->s->composite->in[n], q->index);
 }
 
 static const Poly *by_op(const Ask *q) {
@@ -434,21 +505,27 @@ static const Poly **memo_slot(Elements *e, const char *key) {
   return &e->memo.polys[i];
 }
 
-const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const *index, int open) {
-  return by_op(&(Ask){e, e->a, s, op_of(s->f, v), index, open});
+const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const *index) {
+  return by_op(&(Ask){e, e->a, s, op_of(s->f, v), index});
 }
 
-const Poly *element_of(Elements *e, const Scope *s, Val v, const Expr *const *index, int open) {
-  const Known *known = s->known ? &s->known[v] : NULL;
+/* What is read, a constant or a position says itself what it is, and what only moves elements says whose they are. */
+static bool is_plain(const Elements *e, const Op *op) {
+  if (op->kind == OP_broadcast || op->kind == OP_transpose || op->kind == OP_copy) return true;
+  return !op->nin && (op->kind != OP_param || module_param(e->m, op_str(op, AT_name))->init != INIT_PREPARED);
+}
+
+const Poly *element_of(Elements *e, const Scope *s, Val v, const Expr *const *index) {
+  const Known *known = s->known && !is_plain(e, op_of(s->f, v)) ? &s->known[v] : NULL;
   int rank = type_of(s->f, v)->rank;
   if (e->a->failed) return poly_number(e->a, 0);
-  if (known && known->number && (!open || !op_of(s->f, v)->nin)) {
+  if (known && known->number && !e->opened[known->number]) {
     const Expr *at[MAX_RANK];
     for (int d = 0; d < rank; d++) at[d] = index[known->perm[d]];
-    return poly_atom(e->a, arena_printf(e->arena, "value %u", known->number), rank, at, 0, NULL);
+    return poly_atom(e->a, arena_printf(e->arena, VALUE_ATOM "%u", known->number), rank, at, 0, NULL);
   }
   Text t = {.arena = e->arena};
-  text_printf(&t, "%d %u %d", s->number, v, open);
+  text_printf(&t, "%d %u", s->number, v);
   for (int d = 0; d < rank; d++) {
     text_add(&t, ";");
     ex_print(e->a->m, &t, index[d]);
@@ -456,7 +533,7 @@ const Poly *element_of(Elements *e, const Scope *s, Val v, const Expr *const *in
   const char *key = text_str(&t);
   const Poly **slot = memo_slot(e, key);
   if (*slot) return *slot;
-  const Poly *p = element_by_op(e, s, v, index, open - (known && known->number));
+  const Poly *p = element_by_op(e, s, v, index);
   if (!e->a->failed) *memo_slot(e, key) = p;
   return p;
 }

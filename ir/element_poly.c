@@ -77,7 +77,9 @@ const Expr *index_named(Algebra *a, const char *name, const Expr *extent) {
 
 const Expr *index_fresh(Algebra *a, const Expr *extent) { return index_named(a, arena_printf(a->arena, "?%d", a->provisional++), extent); }
 
-static bool is_index(const Algebra *a, const Expr *e) { return e->kind == EX_SYM && (size_t)e->value < a->nextent && a->extent[e->value]; }
+const Expr *index_extent(const Algebra *a, const Expr *e) { return e->kind == EX_SYM && (size_t)e->value < a->nextent ? a->extent[e->value] : NULL; }
+
+static bool is_index(const Algebra *a, const Expr *e) { return index_extent(a, e) != NULL; }
 
 /* A product of dimensions and a positive number. */
 static bool is_stride(const Expr *e) {
@@ -143,8 +145,11 @@ void index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr **quotie
     if (exact) q = ex_add(a->m, q, exact);
     else if (!ex_is_const(terms[i], 0)) rest[n++] = terms[i], r = ex_add(a->m, r, terms[i]);
   }
-  if (e->kind == EX_ADD && e->value) r = ex_addi(a->m, r, e->value), n = 64;
-  if (n && (n == 64 || !below(a, n, rest, by))) {
+  int64_t constant = e->kind == EX_ADD ? e->value : 0, k;
+  if (constant && ex_get_const(by, &k) && k > 0) q = ex_add(a->m, q, ex_div(a->m, ex_const(a->m, constant), by)), constant = (constant % k + k) % k;
+  r = ex_addi(a->m, r, constant);
+  bool inside = constant == 0 && below(a, n, rest, by);
+  if (!inside && !(index_always(a, r) && index_always(a, ex_addi(a->m, ex_sub(a->m, by, r), -1)))) {
     const Expr *more = ex_div(a->m, r, by);
     q = ex_add(a->m, q, more), r = ex_sub(a->m, r, ex_mul(a->m, by, more));
   }
@@ -152,22 +157,22 @@ void index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr **quotie
 }
 
 /* With quotients of indices that have become sums of digits worked out. */
-static const Expr *simplified(Algebra *a, const Expr *e) {
-  const Expr *r, *ignored;
-  if (e->kind == EX_CONST || e->kind == EX_SYM) return e;
-  r = simplified(a, e->args[0]);
-  for (int i = 1; i < e->n; i++) {
-    const Expr *y = simplified(a, e->args[i]);
-    switch (e->kind) {
-      case EX_MUL: r = ex_mul(a->m, r, y); break;
-      case EX_ADD: r = ex_add(a->m, r, y); break;
-      case EX_DIV: index_divide(a, r, y, &r, &ignored); break;
-      case EX_MIN: r = ex_min(a->m, r, y); break;
-      default: r = ex_max(a->m, r, y); break;
-    }
-  }
-  return e->kind == EX_MUL ? ex_muli(a->m, r, e->value) : e->kind == EX_ADD ? ex_addi(a->m, r, e->value) : r;
+typedef struct Simplifying {
+  Algebra *a;
+} Simplifying;
+
+static const Expr *divided(const void *context, const Expr *x, const Expr *by) {
+  const Expr *quotient, *ignored;
+  index_divide(((const Simplifying *)context)->a, x, by, &quotient, &ignored);
+  return quotient;
 }
+
+static const Expr *simplified_in(const void *context, const Expr *e) {
+  const Simplifying *s = context;
+  return e->n ? ex_rebuild(s->a->m, e, &(ExprRebuild){simplified_in, divided, s}) : e;
+}
+
+static const Expr *simplified(Algebra *a, const Expr *e) { return simplified_in(&(Simplifying){a}, e); }
 
 /* ---- atoms */
 
@@ -213,19 +218,24 @@ static Atom atom_get(Algebra *a, AtomInfo info) {
     int h = poly_height(a, info.polys[i]) + (info.nbound > 0);
     if (h > info.height) info.height = h;
   }
+  info.truth = strcmp(info.kind, HOLDS_ATOM) == 0;
   ARENA_PUSH(a->arena, &a->atoms, info);
   return *at = (Atom)(a->atoms.n - 1);
 }
 
-static const Poly *poly_of_atom(Algebra *a, Atom atom) {
+static const Poly *poly_of_power(Algebra *a, Power power) {
   Power *p = ARENA_NEW(a->arena, Power);
   Monomial *m = ARENA_NEW(a->arena, Monomial);
   Poly *poly = ARENA_NEW(a->arena, Poly);
-  *p = (Power){atom, 1};
+  *p = power;
   *m = (Monomial){1, 1, p};
   *poly = (Poly){1, m};
   return poly;
 }
+
+static const Poly *poly_of_atom(Algebra *a, Atom atom) { return poly_of_power(a, (Power){atom, 1}); }
+
+const Poly *poly_of_truth(Algebra *a, Atom atom) { return poly_of_atom(a, atom); }
 
 const Poly *poly_atom(Algebra *a, const char *kind, int nexprs, const Expr *const *exprs, int npolys, const Poly *const *polys) {
   if (!step(a)) return &nothing;
@@ -301,6 +311,7 @@ static bool times(Algebra *a, const Monomial *x, const Monomial *y, Monomial *ou
     else if (i == x->n || x->powers[i].atom > y->powers[k].atom) list[n++] = y->powers[k++];
     else {
       int sum = x->powers[i].power + y->powers[k].power;
+      if (a->atoms.items[x->powers[i].atom].truth && sum > 1) sum = 1; /* 0 or 1 */
       if (sum) list[n++] = (Power){x->powers[i].atom, sum};
       i++, k++;
     }
@@ -327,9 +338,37 @@ const Poly *poly_mul(Algebra *a, const Poly *x, const Poly *y) {
 
 static const Poly *scaled(Algebra *a, const Poly *p, double c) { return poly_mul(a, p, poly_number(a, c)); }
 
-/* Of a sum: an atom of what is left without its first number. */
+/* The atoms that every monomial has, with the powers that all have of them. */
+static const Poly *common_factor(Algebra *a, const Poly *x) {
+  const Monomial *first = &x->items[0];
+  Power *common = ARENA_ARRAY(a->arena, Power, first->n);
+  Monomial *m = ARENA_NEW(a->arena, Monomial);
+  Poly *p = ARENA_NEW(a->arena, Poly);
+  int n = 0;
+  for (int k = 0; k < first->n; k++) {
+    Power least = first->powers[k];
+    for (int i = 1; i < x->n && least.power; i++) {
+      int power = 0;
+      for (int j = 0; j < x->items[i].n; j++)
+        if (x->items[i].powers[j].atom == least.atom) power = x->items[i].powers[j].power;
+      if ((power > 0) != (least.power > 0)) least.power = 0;
+      else if (abs(power) < abs(least.power)) least.power = power;
+    }
+    if (least.power) common[n++] = least;
+  }
+  *m = (Monomial){1, n, common};
+  *p = (Poly){1, m};
+  return p;
+}
+
+/* Of a sum: what its monomials have in common, and an atom of what is left without its first number. */
 const Poly *poly_recip(Algebra *a, const Poly *x) {
   if (!x->n) return fail(a);
+  const Poly *common = x->n > 1 ? common_factor(a, x) : NULL;
+  if (common && common->items[0].n) {
+    const Poly *inverse = poly_recip(a, common);
+    return poly_mul(a, inverse, poly_recip(a, poly_mul(a, inverse, x)));
+  }
   double c = 1 / x->items[0].c;
   if (!isfinite(c)) return fail(a);
   const Poly *base = x->n > 1 ? poly_atom(a, "value", 0, NULL, 1, (const Poly *[]){scaled(a, x, c)}) : x;
@@ -398,17 +437,22 @@ static Atom rename_atom(Algebra *a, const Renaming *r, Atom atom) {
   return atom_get(a, info);
 }
 
+/* Conditions and whole numbers of other indices may have become numbers, or sums. */
+static const Poly *renamed_power(Algebra *a, const Renaming *r, Power power) {
+  Atom atom = rename_atom(a, r, power.atom);
+  const AtomInfo *info = &a->atoms.items[atom];
+  bool whole = strcmp(info->kind, SIZE_ATOM) == 0;
+  if (atom == power.atom || a->failed || power.power < 0 || (!whole && !info->truth)) return poly_of_power(a, (Power){atom, power.power});
+  const Poly *one = whole ? poly_whole(a, info->exprs[0]) : poly_holds(a, info->exprs[0]), *product = one;
+  for (int k = 1; k < power.power; k++) product = poly_mul(a, product, one);
+  return product;
+}
+
 static const Poly *rename_poly(Algebra *a, const Renaming *r, const Poly *p) {
   const Poly *sum = &nothing;
   for (int i = 0; i < p->n && !a->failed; i++) {
     const Poly *product = poly_number(a, p->items[i].c);
-    for (int k = 0; k < p->items[i].n; k++) {
-      Monomial *m = ARENA_NEW(a->arena, Monomial);
-      Power *power = ARENA_NEW(a->arena, Power);
-      *power = (Power){rename_atom(a, r, p->items[i].powers[k].atom), p->items[i].powers[k].power};
-      *m = (Monomial){1, 1, power};
-      product = poly_mul(a, product, &(Poly){1, m});
-    }
+    for (int k = 0; k < p->items[i].n; k++) product = poly_mul(a, product, renamed_power(a, r, p->items[i].powers[k]));
     sum = poly_add(a, sum, product);
   }
   return sum;
@@ -492,11 +536,6 @@ static int symbols_of(int n, const Expr *const *indices, int *symbols) {
 
 static bool depends(const Algebra *a, Atom atom, int symbol) { return uses_any(a, &(Renaming){.n = 1, .from = {symbol}}, atom); }
 
-/* The number of elements of what a monomial does not depend on, as a factor. */
-static const Poly *extent_poly(Algebra *a, const Expr *e) {
-  int64_t v;
-  return ex_get_const(e, &v) ? poly_number(a, (double)v) : poly_atom(a, "size", 1, &e, 0, NULL);
-}
 
 /* A factor that no bound index occurs in stands outside. */
 static const Poly *sum_monomial(Algebra *a, int n, const int *symbols, const Monomial *m) {
@@ -515,7 +554,7 @@ static const Poly *sum_monomial(Algebra *a, int n, const int *symbols, const Mon
     bool any = false;
     for (int k = 0; k < ni; k++) any = any || depends(a, inside[k].atom, symbols[i]);
     if (any) used[nused++] = symbols[i];
-    else result = poly_mul(a, result, extent_poly(a, a->extent[symbols[i]]));
+    else result = poly_mul(a, result, poly_whole(a, a->extent[symbols[i]])); /* as often as there are indices */
   }
   if (!nused) return result;
   Atom atom = binder(a, "sum", false, nused, used, poly_mul(a, poly_number(a, 1), &inner));

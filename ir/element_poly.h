@@ -38,6 +38,7 @@ typedef struct AtomInfo {
   int nbound;       /* of a binder: its body is polys[0], and these are the symbols */
   const int *bound;
   int height;       /* binders inside each other */
+  bool truth;       /* 0 or 1 */
 } AtomInfo;
 
 typedef struct Algebra {
@@ -58,6 +59,10 @@ void algebra_free(Algebra *a);
 /* An index in [0, extent); 0 itself when the extent is 1. */
 const Expr *index_named(Algebra *a, const char *name, const Expr *extent);
 const Expr *index_fresh(Algebra *a, const Expr *extent);
+/* NULL: it is none. */
+const Expr *index_extent(const Algebra *a, const Expr *e);
+/* e >= 0 at all indices in their ranges, at all sizes; where a range is empty there is nothing to hold.  False: not found. */
+bool index_always(Algebra *a, const Expr *e);
 /* Floor division and remainder of a sum of indices times strides, which is what reshapes do. */
 void index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr **quotient, const Expr **remainder);
 
@@ -75,5 +80,25 @@ const Poly *poly_sum(Algebra *a, int n, const Expr *const *indices, const Poly *
 const Poly *poly_reduce(Algebra *a, const char *kind, int n, const Expr *const *indices, const Poly *body);
 /* The function of the indices, in their order. */
 const Poly *poly_function(Algebra *a, int n, const Expr *const *indices, const Poly *body);
+
+/* ---- conditions and exponentials (element_logic.c) */
+
+#define HOLDS_ATOM "holds" /* of e: 1 where e >= 0, else 0 */
+#define SIZE_ATOM "size"   /* of e: its value */
+#define MINUS_INFINITY_ATOM "number -inf"
+
+/* A whole number of indices and dimensions, and back; NULL: it is none. */
+const Poly *poly_whole(Algebra *a, const Expr *e);
+const Expr *poly_get_whole(Algebra *a, const Poly *p);
+/* 1 where e >= 0, else 0. */
+const Poly *poly_holds(Algebra *a, const Expr *e);
+const Poly *poly_of_truth(Algebra *a, Atom atom);
+/* Is it made of conditions and numbers alone? */
+bool poly_is_logic(const Algebra *a, const Poly *p);
+/* 1 where `holds` is true of the two numbers, else 0; NULL: they are not made of conditions alone. */
+const Poly *poly_compare(Algebra *a, const Poly *x, const Poly *y, bool (*holds)(double, double));
+/* x where c is 1, y where it is 0. */
+const Poly *poly_select(Algebra *a, const Poly *c, const Poly *x, const Poly *y);
+const Poly *poly_exp(Algebra *a, const Poly *p);
 
 #endif

@@ -374,7 +374,13 @@ const Expr *ex_ceil_div(Module *m, const Expr *a, const Expr *b) {
   return ex_div(m, ex_add(m, a, ex_addi(m, b, -1)), b);
 }
 
+const Expr *ex_ceil_div_joined(Module *m, const Expr *a, const Expr *b) {
+  return ex_div_joined(m, ex_add(m, a, ex_addi(m, b, -1)), b);
+}
+
 const Expr *ex_mod(Module *m, const Expr *a, const Expr *b) { return ex_sub(m, a, ex_mul(m, b, ex_div(m, a, b))); }
+
+const Expr *ex_mod_joined(Module *m, const Expr *a, const Expr *b) { return ex_sub(m, a, ex_mul(m, b, ex_div_joined(m, a, b))); }
 
 /* ---- minimum and maximum: flattened, sorted, operands that differ by a constant merged */
 
@@ -427,22 +433,31 @@ const Expr *ex_max(Module *m, const Expr *a, const Expr *b) { return extremum(m,
 
 /* ---- substitution, queries, evaluation */
 
-const Expr *ex_subst(Module *m, const Expr *e, int symbol, const Expr *by) {
-  if (!ex_uses(e, symbol)) return e;
-  if (e->kind == EX_SYM) return by;
-  const Expr *r = NULL;
-  for (int i = 0; i < e->n; i++) {
-    const Expr *a = ex_subst(m, e->args[i], symbol, by);
-    if (!r) r = a;
-    else if (e->kind == EX_MUL) r = ex_mul(m, r, a);
+const Expr *ex_rebuild(Module *m, const Expr *e, const ExprRebuild *how) {
+  const Expr *r = how->operand(how->context, e->args[0]);
+  for (int i = 1; i < e->n; i++) {
+    const Expr *a = how->operand(how->context, e->args[i]);
+    if (e->kind == EX_MUL) r = ex_mul(m, r, a);
     else if (e->kind == EX_ADD) r = ex_add(m, r, a);
-    else if (e->kind == EX_DIV) r = ex_div(m, r, a);
+    else if (e->kind == EX_DIV) r = how->divide ? how->divide(how->context, r, a) : ex_div(m, r, a);
     else r = extremum(m, e->kind, r, a);
   }
-  if (e->kind == EX_MUL) r = ex_muli(m, r, e->value);
-  if (e->kind == EX_ADD) r = ex_addi(m, r, e->value);
-  return r;
+  return e->kind == EX_MUL ? ex_muli(m, r, e->value) : e->kind == EX_ADD ? ex_addi(m, r, e->value) : r;
 }
+
+typedef struct Substitution {
+  Module *m;
+  int symbol;
+  const Expr *by;
+} Substitution;
+
+static const Expr *substituted(const void *context, const Expr *e) {
+  const Substitution *s = context;
+  if (!ex_uses(e, s->symbol)) return e;
+  return e->kind == EX_SYM ? s->by : ex_rebuild(s->m, e, &(ExprRebuild){substituted, NULL, s});
+}
+
+const Expr *ex_subst(Module *m, const Expr *e, int symbol, const Expr *by) { return substituted(&(Substitution){m, symbol, by}, e); }
 
 bool ex_uses(const Expr *e, int symbol) {
   if (e->kind == EX_SYM) return e->value == symbol;

@@ -46,7 +46,9 @@ const Expr *ex_div(struct Module *m, const Expr *a, const Expr *b);     /* floor
  * bounds of ranks' parts do not: what follows each other there is seen by what the divisions have in common. */
 const Expr *ex_div_joined(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_ceil_div(struct Module *m, const Expr *a, const Expr *b); /* floor((a + b - 1) / b) */
+const Expr *ex_ceil_div_joined(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_mod(struct Module *m, const Expr *a, const Expr *b);     /* a - b * floor(a / b) */
+const Expr *ex_mod_joined(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_min(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_max(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_addi(struct Module *m, const Expr *a, int64_t b);
@@ -58,6 +60,17 @@ const Expr *ex_exact_div(struct Module *m, const Expr *a, const Expr *b);
 static inline bool ex_is_const(const Expr *e, int64_t v) { return e->kind == EX_CONST && e->value == v; }
 /* True and the value when e is a constant. */
 bool ex_get_const(const Expr *e, int64_t *v);
+
+/* How an expression is made anew: what comes in the place of each operand, and how two are divided (NULL: ex_div). */
+typedef struct ExprRebuild {
+  const Expr *(*operand)(const void *context, const Expr *operand);
+  const Expr *(*divide)(const void *context, const Expr *a, const Expr *b);
+  const void *context;
+} ExprRebuild;
+
+/* The expression over its new operands, in canonical form, in module m; e may be of another module.  Constants and symbols have no
+ * operands and are not for this. */
+const Expr *ex_rebuild(struct Module *m, const Expr *e, const ExprRebuild *how);
 
 /* Replaces the symbol by an expression. */
 const Expr *ex_subst(struct Module *m, const Expr *e, int symbol, const Expr *by);

@@ -152,16 +152,18 @@ static bool not_negative(Bound *b, const Expr *e) {
   return sum_is_positive(b, e);
 }
 
-static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Expr *by) {
-  if (e == atom) return by;
-  if (!e->n) return e;
-  const Expr *r = replaced(m, e->args[0], atom, by);
-  for (int i = 1; i < e->n; i++) {
-    const Expr *a = replaced(m, e->args[i], atom, by);
-    r = e->kind == EX_MUL ? ex_mul(m, r, a) : e->kind == EX_ADD ? ex_add(m, r, a) : e->kind == EX_DIV ? ex_div(m, r, a) : e->kind == EX_MIN ? ex_min(m, r, a) : ex_max(m, r, a);
-  }
-  return e->kind == EX_MUL ? ex_muli(m, r, e->value) : e->kind == EX_ADD ? ex_addi(m, r, e->value) : r;
+typedef struct Replacement {
+  Module *m;
+  const Expr *atom, *by;
+} Replacement;
+
+static const Expr *replaced_in(const void *context, const Expr *e) {
+  const Replacement *r = context;
+  if (e == r->atom) return r->by;
+  return e->n ? ex_rebuild(r->m, e, &(ExprRebuild){replaced_in, NULL, r}) : e;
 }
+
+static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Expr *by) { return replaced_in(&(Replacement){m, atom, by}, e); }
 
 static int any_size(const Expr *e) {
   if (e->kind == EX_SYM) return (int)e->value;
