@@ -49,6 +49,11 @@ bool convert_find(Module *m, const Type *global, const Layout *from, const Layou
 /* The costs of many conversions of one value: moves that were priced once are remembered. */
 typedef struct ConvertTable ConvertTable;
 ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context);
+/* The same where the axes that cut a dimension are a set: layouts are those of layout_of_sets, and any axis may leave a dimension or join it.
+ * No dearer than with any order of the axes, if moves are not. */
+ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost, void *context);
+/* The layout with the axes of every dimension in ascending order. */
+const Layout *layout_of_sets(Module *m, const Layout *l);
 void convert_table_free(ConvertTable *t);
 /* The costs of the cheapest paths to several layouts; INFINITY where there is none. */
 void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layout *const *to, double *out);

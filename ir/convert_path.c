@@ -35,8 +35,10 @@ typedef struct Place {
   struct { Edge *items; size_t n, cap; } edges;
   struct { Hop *items; size_t n, cap; } hops; /* by edge */
   bool expanded;
-  bool goal;        /* it has been one; then its place among the targets of each dimension */
-  uint8_t targets[MAX_RANK];
+  int goal;         /* its number among the goals so far, from 1; 0: it has not been one */
+  uint8_t targets[MAX_RANK]; /* of a goal: its place among the targets of each dimension */
+  double *costs;    /* to goals: what is known; NAN: nothing */
+  size_t ncosts;
 } Place;
 
 /* How the last run that met a state came to it. */
@@ -60,13 +62,14 @@ struct ConvertTable {
   void *context;
   Arena *arena;
   uint32_t axes;    /* that may move at all */
+  bool sets;        /* the axes of a dimension have no order */
   Place *states;
   Arrival *arrivals; /* by state */
   int n;
   size_t cap, arrivals_cap;
   int *slots;       /* states by layout: open addressing, index + 1 */
   size_t nslots;
-  int run;
+  int run, ngoals;
   struct { Open *items; size_t n, cap; } heap; /* what may be expanded next; a state is pushed again when its cost falls */
   /* Of all goals so far: */
   struct { const Expr *items[MAX_TARGETS]; int n; } units[MAX_RANK];  /* that a first cut may have */
@@ -87,7 +90,7 @@ typedef struct Run {
 
 /* ---- which axes move */
 
-static bool same_place(const Layout *a, const Layout *b, int axis) {
+static bool same_place(const Layout *a, const Layout *b, int axis, bool sets) {
   if (((a->partial_axes ^ b->partial_axes) >> axis) & 1u) return false;
   if ((a->partial_axes >> axis) & 1u && a->partial != b->partial) return false;
   for (int d = 0; d < a->rank; d++) {
@@ -95,16 +98,17 @@ static bool same_place(const Layout *a, const Layout *b, int axis) {
     while (i < a->dims[d].n && a->dims[d].axes[i] != axis) i++;
     while (j < b->dims[d].n && b->dims[d].axes[j] != axis) j++;
     bool in_a = i < a->dims[d].n, in_b = j < b->dims[d].n;
-    if (in_a != in_b || (in_a && (i != j || a->dims[d].unit != b->dims[d].unit))) return false;
+    if (in_a != in_b || (in_a && ((!sets && i != j) || a->dims[d].unit != b->dims[d].unit))) return false;
   }
   return true;
 }
 
-static uint32_t moving_axes(const Module *m, const Layout *from, const Layout *to) {
+static uint32_t moving_axes(const Module *m, const Layout *from, const Layout *to, bool sets) {
   uint32_t moving = 0;
   if (from->rank != to->rank) die("conversion between ranks %d and %d", from->rank, to->rank);
   for (int a = 0; a < m->mesh.naxes; a++)
-    if (!same_place(from, to, a)) moving |= 1u << a;
+    if (!same_place(from, to, a, sets)) moving |= 1u << a;
+  if (sets) return moving;
   const Layout *both[2] = {from, to};
   for (int k = 0; k < 2; k++)
     for (int d = 0; d < from->rank; d++) {
@@ -172,11 +176,17 @@ static void add_edge(ConvertTable *t, int from, uint32_t moving, Edge e, const L
   ARENA_PUSH(t->arena, &t->states[from].hops, h);
 }
 
+static void insert_axis(DimLayout *d, int axis, bool sets) {
+  int at = d->n++;
+  for (; sets && at > 0 && d->axes[at - 1] > axis; at--) d->axes[at] = d->axes[at - 1];
+  d->axes[at] = (uint8_t)axis;
+}
+
 /* The axis joins the dimension as its minor-most one; a dimension cut for the first time may get any unit that some goal has there. */
 static void add_join(ConvertTable *t, int from, Edge e, const Layout *l, int dim, int axis) {
   Layout next = *l;
   DimLayout *d = &next.dims[dim];
-  d->axes[d->n++] = (uint8_t)axis;
+  insert_axis(d, axis, t->sets);
   e.unit_dim = -1;
   if (d->n > 1) {
     add_edge(t, from, 1u << axis, e, &next);
@@ -221,12 +231,14 @@ static void partial_axis(ConvertTable *t, int from, const Layout *l, int axis) {
   }
 }
 
-static void cut_dim(ConvertTable *t, int from, const Layout *l, int dim) {
-  const DimLayout *d = &l->dims[dim];
-  int axis = d->axes[d->n - 1];
+/* The axis at that place leaves the dimension. */
+static void leave_dim(ConvertTable *t, int from, const Layout *l, int dim, int place) {
+  int axis = l->dims[dim].axes[place];
   if (t->m->mesh.axes[axis].temporal || !(t->axes >> axis & 1u)) return;
   Layout next = *l;
-  next.dims[dim].n--;
+  DimLayout *left = &next.dims[dim];
+  left->n--;
+  for (int i = place; i < left->n; i++) left->axes[i] = left->axes[i + 1];
   Edge gather = edge(MOVE_ALL_GATHER, axis);
   gather.move.dim = dim;
   add_edge(t, from, 1u << axis, gather, &next);
@@ -237,9 +249,14 @@ static void cut_dim(ConvertTable *t, int from, const Layout *l, int dim) {
     e.move.dim2 = other;
     add_join(t, from, e, &next, other, axis);
   }
-  bool temporal = false;
-  for (int i = 0; i < d->n; i++) temporal |= t->m->mesh.axes[d->axes[i]].temporal;
-  for (int i = 0; i < t->targets[dim].n && !temporal; i++) {
+}
+
+static void cut_anew(ConvertTable *t, int from, const Layout *l, int dim) {
+  const DimLayout *d = &l->dims[dim];
+  int axis = d->axes[d->n - 1];
+  bool stays = !(t->axes >> axis & 1u);
+  for (int i = 0; i < d->n; i++) stays |= t->m->mesh.axes[d->axes[i]].temporal;
+  for (int i = 0; i < t->targets[dim].n && !stays; i++) {
     const DimLayout *goal = &t->targets[dim].items[i];
     if (axes_of(d) != axes_of(goal) || memcmp(d, goal, sizeof *d) == 0) continue;
     Edge e = edge(MOVE_EXCHANGE, axis);
@@ -283,8 +300,11 @@ static void expand(ConvertTable *t, int from) {
     e.move = (Move){.kind = MOVE_RELABEL};
     add_edge(t, from, 0, e, &next);
   }
-  for (int d = 0; d < l->rank; d++)
-    if (l->dims[d].n) cut_dim(t, from, l, d);
+  for (int d = 0; d < l->rank; d++) {
+    int n = l->dims[d].n;
+    for (int i = t->sets ? 0 : n - 1; i >= 0 && i < n; i++) leave_dim(t, from, l, d, i);
+    if (n) cut_anew(t, from, l, d);
+  }
 }
 
 /* ---- goals */
@@ -313,7 +333,7 @@ static int know_goal(ConvertTable *t, const Layout *to) {
   if (at < 0 || t->states[at].goal) return at;
   Place *s = &t->states[at];
   bool fresh = to->partial_axes && !(t->kinds >> to->partial & 1u);
-  s->goal = true;
+  s->goal = ++t->ngoals;
   if (to->partial_axes) t->kinds |= 1u << to->partial;
   for (int d = 0; d < to->rank; d++) {
     if (!to->dims[d].n) continue;
@@ -433,43 +453,79 @@ static ConvertTable *table_new(Module *m, const Type *global, MoveCost cost, voi
 }
 
 ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context) { return table_new(m, global, cost, context, ~0u); }
+
+ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost, void *context) {
+  ConvertTable *t = table_new(m, global, cost, context, ~0u);
+  t->sets = true;
+  return t;
+}
+
+const Layout *layout_of_sets(Module *m, const Layout *l) {
+  Layout out = *l;
+  bool same = true;
+  for (int d = 0; d < l->rank; d++) {
+    out.dims[d].n = 0;
+    for (int i = 0; i < l->dims[d].n; i++) insert_axis(&out.dims[d], l->dims[d].axes[i], true);
+    same &= memcmp(&out.dims[d], &l->dims[d], sizeof out.dims[d]) == 0;
+  }
+  return same ? l : layout_get(m, &out);
+}
+
 void convert_table_free(ConvertTable *t) { arena_free(t->arena); }
 
-void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layout *const *to, double *out) {
-  Arena *scratch = arena_new();
+/* Room for what conversions to all goals so far cost. */
+static double *costs_from(ConvertTable *t, int from) {
+  Place *s = &t->states[from];
+  size_t n = (size_t)t->ngoals + 1;
+  if (s->ncosts >= n) return s->costs;
+  double *costs = ARENA_ARRAY(t->arena, double, n + n / 2);
+  if (s->ncosts) memcpy(costs, s->costs, sizeof *costs * s->ncosts);
+  for (size_t i = s->ncosts; i < n + n / 2; i++) costs[i] = NAN;
+  s->costs = costs;
+  s->ncosts = n + n / 2;
+  return costs;
+}
+
+/* The conversions to n goals, given as states, that are not known yet. */
+static void find_costs(ConvertTable *t, int from, int n, const int *at, Arena *scratch) {
+  const Layout *start = t->states[from].layout;
   uint32_t *moving = ARENA_ARRAY(scratch, uint32_t, n);
-  int *owner = ARENA_ARRAY(scratch, int, n);
+  int *owner = ARENA_ARRAY(scratch, int, n), *goals = ARENA_ARRAY(scratch, int, n);
   bool *known = ARENA_ARRAY(scratch, bool, n);
-  int *goals = ARENA_ARRAY(scratch, int, n), *at = ARENA_ARRAY(scratch, int, n), start = state_of(t, from);
-  for (int i = 0; i < n; i++) {
-    moving[i] = moving_axes(t->m, from, to[i]);
-    at[i] = know_goal(t, to[i]);
-  }
+  for (int i = 0; i < n; i++) moving[i] = moving_axes(t->m, start, t->states[at[i]].layout, t->sets);
   for (int i = 0; i < n; i++) {
     if (known[i]) continue;
     Run r = {.goals = goals, .moving = moving[i]};
-    int count = 0;
     for (int j = i; j < n; j++) {
-      if (known[j] || moving[j] != r.moving || !join_goal(t, &r, to[j], at[j])) continue;
+      if (known[j] || moving[j] != r.moving || !join_goal(t, &r, t->states[at[j]].layout, at[j])) continue;
       known[j] = true;
-      owner[count++] = j;
-      bool twice = false;
-      for (int k = 0; k < r.ngoals && !twice; k++) twice = goals[k] == at[j];
-      if (!twice) goals[r.ngoals++] = at[j];
+      owner[r.ngoals] = j;
+      goals[r.ngoals++] = at[j];
     }
-    run_path(t, start, &r);
-    for (int k = 0; k < count; k++) {
-      int goal = at[owner[k]];
-      out[owner[k]] = reached(t, goal) ? t->arrivals[goal].cost : INFINITY;
-    }
+    run_path(t, from, &r);
+    for (int k = 0; k < r.ngoals; k++) t->states[from].costs[t->states[goals[k]].goal] = reached(t, goals[k]) ? t->arrivals[goals[k]].cost : INFINITY;
   }
+}
+
+void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layout *const *to, double *out) {
+  Arena *scratch = arena_new();
+  int *at = ARENA_ARRAY(scratch, int, n), *missing = ARENA_ARRAY(scratch, int, n), count = 0, start = state_of(t, from);
+  for (int i = 0; i < n; i++) at[i] = know_goal(t, to[i]);
+  double *costs = start >= 0 ? costs_from(t, start) : NULL;
+  for (int i = 0; i < n && costs; i++)
+    if (at[i] >= 0 && isnan(costs[t->states[at[i]].goal])) {
+      missing[count++] = at[i];
+      costs[t->states[at[i]].goal] = INFINITY; /* asked for once */
+    }
+  if (count) find_costs(t, start, count, missing, scratch);
+  for (int i = 0; i < n; i++) out[i] = costs && at[i] >= 0 ? costs[t->states[at[i]].goal] : INFINITY;
   arena_free(scratch);
 }
 
 bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out) {
   *out = (Conversion){0};
   if (from == to) return true;
-  Run r = {.ngoals = 1, .moving = moving_axes(m, from, to)};
+  Run r = {.ngoals = 1, .moving = moving_axes(m, from, to, false)};
   ConvertTable *t = table_new(m, global, cost, context, r.moving);
   int start = state_of(t, from), goal = know_goal(t, to), steps = 0;
   r.goals = &goal;

@@ -2,6 +2,7 @@
 #include "passes/cost.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/die.h"
@@ -10,12 +11,6 @@
 #include "passes/agreed.h"
 #include "passes/cost_comm.h"
 #include "passes/cost_kernel.h"
-
-typedef struct Remembered {
-  const Type *type;
-  const Layout *from, *to;
-  double seconds;
-} Remembered;
 
 /* The conversions of values of one type. */
 typedef struct TypeTable {
@@ -29,33 +24,44 @@ typedef struct OpenBody {
   Body *body;
 } OpenBody;
 
+/* The decompositions that were needed: open addressing; `slots` is a power of two. */
+typedef struct OpenBodies {
+  Arena *arena;
+  OpenBody *items;
+  size_t slots, n;
+} OpenBodies;
+
+/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest counts. */
+typedef struct GroupCosts {
+  int n;
+  CommCosts *items;
+} GroupCosts;
+
 struct CostModel {
   Module *m;
   const Target *target;
-  Arena *own;        /* of the model and its bodies */
-  OpenBody *bodies;  /* open addressing; `body_slots` is a power of two */
-  size_t body_slots, nbodies;
+  OpenBodies *bodies; /* shared with the models beside it */
+  bool beside;
+  int loose;         /* the first so many spatial axes have no order */
+  Mesh mesh;
   Arena *arena;      /* of what follows, which depends on the mesh */
-  CommCosts **groups; /* by set of axes; NULL until asked for */
+  GroupCosts **groups; /* by set of axes; NULL until asked for */
   int64_t *sizes; /* by symbol */
   size_t nsizes;
-  Remembered *table; /* open addressing; `slots` is a power of two */
-  size_t slots, used;
   struct { TypeTable *items; size_t n, cap; } tables;
 };
 
 static void begin(CostModel *c) {
   Module *m = c->m;
   c->arena = arena_new();
-  c->nsizes = m->symbols.n;
-  c->slots = 1024;
-  c->sizes = ARENA_ARRAY(c->arena, int64_t, m->symbols.n);
+  c->mesh = m->mesh;
+  c->nsizes = m->symbols.n + MAX_AXES; /* meshes that are set later may have axes without a symbol as yet */
+  c->sizes = ARENA_ARRAY(c->arena, int64_t, c->nsizes);
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
     c->sizes[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
-  c->table = ARENA_ARRAY(c->arena, Remembered, c->slots);
-  c->groups = ARENA_ARRAY(c->arena, CommCosts *, 1u << MAX_AXES);
+  c->groups = ARENA_ARRAY(c->arena, GroupCosts *, 1u << MAX_AXES);
 }
 
 static void end(CostModel *c) {
@@ -63,26 +69,44 @@ static void end(CostModel *c) {
   arena_free(c->arena);
 }
 
-CostModel *cost_model_new(Module *m, const Target *t) {
-  Arena *a = arena_new();
-  CostModel *c = ARENA_NEW(a, CostModel);
-  *c = (CostModel){.m = m, .target = t, .own = a};
+static CostModel *model_new(Module *m, const Target *t, OpenBodies *bodies) {
+  CostModel *c = malloc(sizeof *c);
+  if (!c) die("out of memory");
+  *c = (CostModel){.m = m, .target = t, .bodies = bodies};
   begin(c);
   return c;
 }
 
+CostModel *cost_model_new(Module *m, const Target *t) {
+  Arena *a = arena_new();
+  OpenBodies *bodies = ARENA_NEW(a, OpenBodies);
+  bodies->arena = a;
+  return model_new(m, t, bodies);
+}
+
+CostModel *cost_model_beside(const CostModel *c, int loose) {
+  CostModel *x = model_new(c->m, c->target, c->bodies);
+  x->beside = true;
+  x->loose = loose;
+  return x;
+}
+
 void cost_model_renew(CostModel *c) {
   end(c);
-  *c = (CostModel){.m = c->m, .target = c->target, .own = c->own, .bodies = c->bodies, .body_slots = c->body_slots, .nbodies = c->nbodies};
+  *c = (CostModel){.m = c->m, .target = c->target, .bodies = c->bodies, .beside = c->beside, .loose = c->loose};
   begin(c);
 }
 
 void cost_model_free(CostModel *c) {
-  for (size_t i = 0; i < c->body_slots; i++)
-    if (c->bodies[i].op) body_close(c->bodies[i].body);
+  OpenBodies *b = c->bodies;
+  for (size_t i = 0; i < b->slots && !c->beside; i++)
+    if (b->items[i].op) body_close(b->items[i].body);
+  if (!c->beside) arena_free(b->arena);
   end(c);
-  arena_free(c->own);
+  free(c);
 }
+
+const Layout *cost_layout(const CostModel *c, const Layout *l) { return c->loose && l ? layout_of_sets(c->m, l) : l; }
 
 const Target *cost_target(const CostModel *c) { return c->target; }
 
@@ -101,7 +125,7 @@ static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % par
 static double dim_elements(const CostModel *c, const Expr *extent, const DimLayout *l) {
   int64_t n = cost_extent(c, extent);
   if (!l->n) return (double)n;
-  int64_t unit = cost_extent(c, l->unit), parts = layout_parts(&c->m->mesh, l);
+  int64_t unit = cost_extent(c, l->unit), parts = layout_parts(&c->mesh, l);
   if (unit < 1) return 0;
   return (double)divide_up(n / unit, parts) * (double)unit;
 }
@@ -120,7 +144,7 @@ double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
 static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
   int64_t n = 1;
   for (int i = 0; i < s->n; i++)
-    if (s->picks[i].factor == factor) n *= c->m->mesh.axes[s->picks[i].axis].size;
+    if (s->picks[i].factor == factor) n *= c->mesh.axes[s->picks[i].axis].size;
   return n;
 }
 
@@ -134,7 +158,7 @@ bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int
     int f = s->picks[i].factor;
     int64_t parts = factor_parts(c, s, f);
     for (int j = 0; j < s->n && micro > 0; j++) {
-      const MeshAxis *axis = &c->m->mesh.axes[s->picks[j].axis];
+      const MeshAxis *axis = &c->mesh.axes[s->picks[j].axis];
       if (s->picks[j].factor == f && axis->temporal) parts = parts / axis->size * micro;
     }
     if (r->factors[f].size && parts > cost_extent(c, r->factors[f].size)) return false;
@@ -157,32 +181,61 @@ static int common_divisor(int a, int b) {
  * where groups straddle blocks, fewer than in the luckiest. */
 static int part_inside(int size, int stride, int block) { return block % stride ? 1 : common_divisor(size, block / stride); }
 
-/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest. */
-static CommGroup group_of(const CostModel *c, uint32_t axes) {
-  const Mesh *mesh = &c->m->mesh;
+/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
+static CommGroup group_in_order(const CostModel *c, uint32_t axes, int n, const int *order) {
   const Target *t = c->target;
   CommGroup g = {{0}};
   for (int i = 0; i < t->ntiers; i++) {
     int stride = 1, block = i + 1 < t->ntiers ? t->tiers[i].group : t->ranks;
     g.inside[i] = 1;
-    for (int a = mesh->naxes - 1; a >= 0; a--) {
-      if (mesh->axes[a].temporal) continue;
-      if ((axes >> a) & 1u) g.inside[i] *= part_inside(mesh->axes[a].size, stride, block);
-      stride *= mesh->axes[a].size;
+    for (int k = n - 1; k >= 0; k--) {
+      int size = c->mesh.axes[order[k]].size;
+      if ((axes >> order[k]) & 1u) g.inside[i] *= part_inside(size, stride, block);
+      stride *= size;
     }
   }
   return g;
 }
 
-static double collective(const CostModel *c, uint32_t axes, CommKind kind, double bytes) {
-  CommCosts *known = c->groups[axes];
-  if (!known) {
-    CommGroup g = group_of(c, axes);
-    known = ARENA_NEW(c->arena, CommCosts);
-    *known = comm_costs(c->target, &g);
-    c->groups[axes] = known;
+static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, CommGroup *known) {
+  for (int i = 0; i < out->n; i++)
+    if (memcmp(&known[i], g, sizeof *g) == 0) return;
+  known[out->n] = *g;
+  out->items[out->n++] = comm_costs(c->target, g);
+}
+
+/* The group under every order of the loose axes behind the first `done`. */
+static void add_orders(const CostModel *c, uint32_t axes, int n, int *order, int done, GroupCosts *out, CommGroup *known) {
+  if (done >= c->loose - 1) {
+    CommGroup g = group_in_order(c, axes, n, order);
+    add_group(c, out, &g, known);
+    return;
   }
-  return comm_seconds(known, kind, bytes);
+  for (int i = done; i < c->loose; i++) {
+    int first = order[done];
+    order[done] = order[i], order[i] = first;
+    add_orders(c, axes, n, order, done + 1, out, known);
+    order[i] = order[done], order[done] = first;
+  }
+}
+
+static GroupCosts *group_costs(const CostModel *c, uint32_t axes) {
+  int n = 0, orders = 1, order[MAX_AXES];
+  for (int a = 0; a < c->mesh.naxes; a++)
+    if (!c->mesh.axes[a].temporal) order[n++] = a;
+  for (int i = 2; i <= c->loose; i++) orders *= i;
+  GroupCosts *g = ARENA_NEW(c->arena, GroupCosts);
+  g->items = ARENA_ARRAY(c->arena, CommCosts, orders);
+  add_orders(c, axes, n, order, 0, g, ARENA_ARRAY(c->arena, CommGroup, orders));
+  return g;
+}
+
+static double collective(const CostModel *c, uint32_t axes, CommKind kind, double bytes) {
+  if (!c->groups[axes]) c->groups[axes] = group_costs(c, axes);
+  const GroupCosts *g = c->groups[axes];
+  double least = INFINITY;
+  for (int i = 0; i < g->n; i++) least = fmin(least, comm_seconds(&g->items[i], kind, bytes));
+  return least;
 }
 
 static double traffic(const CostModel *c, double bytes) { return c->target->launch + kernel_memory_seconds(c->target, bytes); }
@@ -196,7 +249,7 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
     case MOVE_REDUCE_SCATTER: return collective(c, move->axes, COMM_REDUCE_SCATTER, before);
     case MOVE_ALL_TO_ALL: return collective(c, move->axes, COMM_ALL_TO_ALL, before);
     case MOVE_ALL_REDUCE: return collective(c, move->axes, COMM_ALL_REDUCE, before);
-    case MOVE_EXCHANGE: return collective(c, move->axes, COMM_EXCHANGE, fmax(before, after));
+    case MOVE_EXCHANGE: return c->loose ? 0 : collective(c, move->axes, COMM_EXCHANGE, fmax(before, after));
     case MOVE_SLICE: return traffic(c, 2 * after);
     case MOVE_MASK: return traffic(c, 2 * before);
     default: return 0;
@@ -204,64 +257,27 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 }
 
 double cost_transfer(const CostModel *c, double bytes) {
-  int inner = mesh_ranks(&c->m->mesh) / c->m->mesh.stages, ranks = c->target->ranks;
+  int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks;
   return comm_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
 }
 
 /* ---- conversions */
 
-static size_t slot_of(const CostModel *c, const Type *type, const Layout *from, const Layout *to) {
-  uint64_t h = ((uint64_t)(uintptr_t)type >> 4) * 0x9E3779B97F4A7C15u;
-  h = (h ^ ((uint64_t)(uintptr_t)from >> 4)) * 0xC2B2AE3D27D4EB4Fu;
-  h = (h ^ ((uint64_t)(uintptr_t)to >> 4)) * 0x165667B19E3779F9u;
-  size_t i = (size_t)(h >> 32) & (c->slots - 1);
-  while (c->table[i].type && !(c->table[i].type == type && c->table[i].from == from && c->table[i].to == to)) i = (i + 1) & (c->slots - 1);
-  return i;
-}
-
-static void grow(CostModel *c) {
-  Remembered *old = c->table;
-  size_t n = c->slots;
-  c->slots *= 4;
-  c->table = ARENA_ARRAY(c->arena, Remembered, c->slots);
-  for (size_t i = 0; i < n; i++)
-    if (old[i].type) c->table[slot_of(c, old[i].type, old[i].from, old[i].to)] = old[i];
-}
-
-static void remember(CostModel *c, const Type *type, const Layout *from, const Layout *to, double seconds) {
-  size_t i = slot_of(c, type, from, to);
-  if (c->table[i].type) return;
-  c->table[i] = (Remembered){type, from, to, seconds};
-  if (++c->used * 2 > c->slots) grow(c);
-}
-
 static ConvertTable *table_for(CostModel *c, const Type *type) {
   for (size_t i = 0; i < c->tables.n; i++)
     if (c->tables.items[i].type == type) return c->tables.items[i].table;
-  ConvertTable *t = convert_table_new(c->m, type, cost_move, c);
+  ConvertTable *t = (c->loose ? convert_table_of_sets : convert_table_new)(c->m, type, cost_move, c);
   ARENA_PUSH(c->arena, &c->tables, ((TypeTable){type, t}));
   return t;
 }
 
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to) {
-  Arena *scratch = arena_new();
-  const Layout **missing = ARENA_ARRAY(scratch, const Layout *, n);
-  double *seconds = ARENA_ARRAY(scratch, double, n);
-  int count = 0;
-  for (int i = 0; i < n; i++)
-    if (to[i] != from && !c->table[slot_of(c, global, from, to[i])].type) missing[count++] = to[i];
-  if (count) convert_table_costs(table_for(c, global), from, count, missing, seconds);
-  for (int i = 0; i < count; i++) remember(c, global, from, missing[i], seconds[i]);
-  arena_free(scratch);
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to, double *seconds) {
+  convert_table_costs(table_for(c, global), from, n, to, seconds);
 }
 
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
-  if (from == to) return 0;
-  size_t i = slot_of(c, global, from, to);
-  if (c->table[i].type) return c->table[i].seconds;
-  double seconds;
-  convert_table_costs(table_for(c, global), from, 1, &to, &seconds);
-  remember(c, global, from, to, seconds);
+  double seconds = 0;
+  if (from != to) cost_convert_all(c, global, from, 1, &to, &seconds);
   return seconds;
 }
 
@@ -350,8 +366,9 @@ typedef struct BodyValue {
   int n;
 } BodyValue;
 
-static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value, const Layout *layout) {
+static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value, const Layout *given) {
   const Op *op = op_of(body, value);
+  const Layout *layout = cost_layout(c, given);
   for (int i = 0; i < v->n; i++)
     if (v->layouts[i] == layout) return 0;
   if (v->n == MAX_OPERANDS) die("a value of a body in %d layouts", v->n);
@@ -359,27 +376,28 @@ static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value,
   return cost_is_source(op->kind) && op->kind != OP_input ? 0 : cost_convert(c, type_of(body, value), v->layouts[0], layout);
 }
 
-static OpenBody *find_body(const CostModel *c, const Op *op) {
-  size_t i = (size_t)(((uint64_t)(uintptr_t)op >> 4) * 0x9E3779B97F4A7C15u >> 32) & (c->body_slots - 1);
-  while (c->bodies[i].op && c->bodies[i].op != op) i = (i + 1) & (c->body_slots - 1);
-  return &c->bodies[i];
+static OpenBody *find_body(const OpenBodies *b, const Op *op) {
+  size_t i = (size_t)(((uint64_t)(uintptr_t)op >> 4) * 0x9E3779B97F4A7C15u >> 32) & (b->slots - 1);
+  while (b->items[i].op && b->items[i].op != op) i = (i + 1) & (b->slots - 1);
+  return &b->items[i];
 }
 
-static void grow_bodies(CostModel *c) {
-  OpenBody *old = c->bodies;
-  size_t n = c->body_slots;
-  c->body_slots = n ? 2 * n : 64;
-  c->bodies = ARENA_ARRAY(c->own, OpenBody, c->body_slots);
+static void grow_bodies(OpenBodies *b) {
+  OpenBody *old = b->items;
+  size_t n = b->slots;
+  b->slots = n ? 2 * n : 64;
+  b->items = ARENA_ARRAY(b->arena, OpenBody, b->slots);
   for (size_t i = 0; i < n; i++)
-    if (old[i].op) *find_body(c, old[i].op) = old[i];
+    if (old[i].op) *find_body(b, old[i].op) = old[i];
 }
 
 static const Body *body_for(CostModel *c, const Func *f, const Op *op) {
-  if (2 * c->nbodies >= c->body_slots) grow_bodies(c);
-  OpenBody *b = find_body(c, op);
+  OpenBodies *all = c->bodies;
+  if (2 * all->n >= all->slots) grow_bodies(all);
+  OpenBody *b = find_body(all, op);
   if (b->op) return b->body;
   *b = (OpenBody){op, body_open(c->m, f, op)};
-  c->nbodies++;
+  all->n++;
   return b->body;
 }
 
@@ -397,7 +415,7 @@ static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r
     const Rule *rule = known->rules[i];
     for (int j = 0; j < k->nin; j++) out.communication += body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
     if (k->out)
-      values[k->out] = (BodyValue){{k->kind == OP_input ? strategy_operand(c->m, r, s, operand++) : strategy_result(c->m, rule, &strategies[i])}, 1};
+      values[k->out] = (BodyValue){{cost_layout(c, k->kind == OP_input ? strategy_operand(c->m, r, s, operand++) : strategy_result(c->m, rule, &strategies[i]))}, 1};
     OpCost one = cost_op(c, body, k, rule, &strategies[i]);
     out.seconds += one.seconds - one.communication;
     out.communication += one.communication;

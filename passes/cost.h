@@ -13,9 +13,15 @@
 #include "ir/rule.h"
 #include "ir/target.h"
 
-/* For one module, target and mesh; the module's mesh must be set before, and stay until the model is renewed. */
+/* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same axes, of any size. */
 typedef struct CostModel CostModel;
 CostModel *cost_model_new(Module *m, const Target *t);
+/* Another one for the mesh that the module has now, which shares what depends on no mesh and is freed first.  With `loose` axes it is for lower
+ * bounds: of all orders in which the mesh may have its first so many spatial axes.  A group then lies on the tiers as well as in the best of
+ * them, layouts are those of cost_layout, whichever axis of a dimension may leave it, and cutting a dimension anew costs nothing. */
+CostModel *cost_model_beside(const CostModel *c, int loose);
+/* The layout that stands for it: itself, or with axes that have no order. */
+const Layout *cost_layout(const CostModel *c, const Layout *l);
 void cost_model_free(CostModel *c);
 /* The module's mesh is another one now: only what depends on no mesh stays known. */
 void cost_model_renew(CostModel *c);
@@ -49,8 +55,8 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 /* The cheapest conversion, remembered; INFINITY when there is none. */
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
 
-/* Computes many of them at once, for cost_convert to find. */
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to);
+/* Many of them at once. */
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to, double *seconds);
 
 /* What ranks pay to make a scalar that of coordinate 0 (agreed.h). */
 double cost_agreement(CostModel *c, const Type *scalar);

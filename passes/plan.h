@@ -27,6 +27,7 @@ typedef struct PlanOptions {
   double effort;           /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's speed. */
   const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be NULL: found each time */
   bool any;                /* the first plan that fits will do */
+  bool alternatives;       /* list what else there is, each as whoever forces it gets it */
   double *too_large;       /* when there is no plan for lack of memory, gets the bytes of all weights and state; may be NULL */
   PlanProgressFunc show;   /* called many times while the search runs; NULL: not */
   void *show_context;
@@ -91,6 +92,9 @@ typedef struct Plan {
 /* The fastest plan for the level-1 function (calls inlined) on the target.  Sets the module's mesh.  NULL after diagnostics: no feasible
  * plan, contradictory options. */
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
+
+/* The least on one rank of the target; INFINITY when it does not fit.  Sets the module's mesh.  `memory_limit` as in PlanOptions. */
+double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit);
 
 /* A fraction of the plan's time; 0 when it is as fast as the bound. */
 static inline double plan_gap(double seconds, double lower_bound) { return seconds > lower_bound * (1 + 1e-9) ? 1 - lower_bound / seconds : 0; }

@@ -9,6 +9,8 @@
  * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved until the bound exceeds the best
  * plan or one number is left, which is solved.  Without stages micro-batches make nothing faster, but they need less memory.
  *
+ * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by one.
+ *
  * An alternative is what a search that is forced to its degrees finds, so that whoever forces them gets what was shown.
  */
 #include <math.h>
@@ -22,6 +24,12 @@
 /* ---- which are tried */
 
 static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
+
+/* Nothing that is not faster than so much can better the best; a free axis may cover what is alone. */
+static bool is_hopeless(const Search *s, double bound) {
+  double best = best_time(s);
+  return bound > (s->best == s->alone ? best : best * (1 - 1e-9));
+}
 
 static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcomes, o); }
 
@@ -54,20 +62,21 @@ static double try_one(Search *s, const Candidate *c) {
   if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
   bound = fmax(bound, c->bound);
   s->lower_bound = fmin(s->lower_bound, bound);
+  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound}));
   return bound;
 }
 
 /* Halves a range of micro-batches; the half that is not filled comes second. */
 static void try_candidate(Search *s, const Candidate *c) {
-  if (c->bound > best_time(s)) return;
+  if (is_hopeless(s, c->bound)) return;
   if (c->least == c->micro) {
     try_one(s, c);
     return;
   }
   if (is_over(s, c)) return;
   Candidate half = *c;
-  half.bound = fmax(c->bound, bound_mesh(s, c, best_time(s)));
-  if (half.bound > best_time(s)) return;
+  half.bound = fmax(c->bound, bound_mesh(s, c, 0, best_time(s)));
+  if (is_hopeless(s, half.bound)) return;
   int middle = (int)sqrt((double)c->least * c->micro);
   half.least = middle + 1;
   try_candidate(s, &half);
@@ -85,20 +94,31 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
   }
 }
 
-typedef struct Bounded {
-  Candidate c;
-  double bound;
-} Bounded;
+/* A bound for all orders of the first axes of candidate i, when it is the first of these orders. */
+static void bound_orders(Search *s, size_t first, int loose) {
+  Candidate *c = &s->candidates.items[first];
+  size_t n = 1;
+  if (first > 0 && same_but_for_order(c - 1, c, loose)) return;
+  while (first + n < s->candidates.n && same_but_for_order(c, c + n, loose)) n++;
+  if (n == 1 || s->t->ntiers == 1 || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
+  double bound = bound_mesh(s, c, loose, best_time(s));
+  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
+}
 
 static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
-  struct { Bounded *items; size_t n, cap; } flat = {0};
+  BoundedList flat = {0};
   for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
   for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
+    for (int loose = s->candidates.items[i].naxes; loose > 1; loose--) bound_orders(s, i, loose);
     const Candidate c = s->candidates.items[i];
     s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
-    bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && c.bound <= best_time(s);
-    if (without_stages) ARENA_PUSH(s->arena, &flat, ((Bounded){c, try_one(s, &c)}));
-    else try_candidate(s, &c);
+    bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
+    if (!without_stages) {
+      try_candidate(s, &c);
+      continue;
+    }
+    double bound = try_one(s, &c);
+    if (s->limited) ARENA_PUSH(s->arena, &flat, ((Bounded){c, bound}));
   }
   if (o->micro_batches == 0)
     for (size_t i = 0; i < flat.n && !(o->any && s->best); i++) try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
@@ -135,14 +155,14 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
   return same;
 }
 
-/* Tries everything within what is forced; the best plan, if there is one, is s->best. */
+/* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one, is s->best. */
 static void run(Search *s, const PlanOptions *o) {
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
+  for (size_t i = 0; s->known && i < s->known->n; i++)
+    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s)) s->best = s->known->items[i];
   make_candidates(s, o);
   try_all(s, o, free_choice);
   if (!s->best && s->watch.expired) try_hastily(s);
-  for (size_t i = 0; s->known && i < s->known->n; i++)
-    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s)) s->best = s->known->items[i];
 }
 
 /* ---- what a search that is forced to degrees finds */
@@ -167,6 +187,7 @@ static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
   memcpy(x.forced, degrees, sizeof x.forced);
   x.candidates.items = NULL, x.candidates.n = x.candidates.cap = 0;
   x.outcomes.items = NULL, x.outcomes.n = x.outcomes.cap = 0;
+  x.bounded = (BoundedList){0};
   x.best = x.alone = NULL;
   x.lower_bound = INFINITY;
   x.memory_weight = x.activations = 0;
@@ -174,8 +195,11 @@ static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
   return x;
 }
 
-/* Takes over what another search has cost. */
+/* Takes over what another search has cost, and its prices. */
 static void take_effort(Search *s, const Search *x) {
+  memcpy(s->models, x->models, sizeof s->models);
+  s->nmodels = x->nmodels;
+  s->cost = x->cost;
   s->work = x->work;
   s->watch = x->watch;
   s->report = x->report;
@@ -190,10 +214,12 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
   return x.best ? x.best : nearest_outcome(&x);
 }
 
-/* Keeps the outcomes of a search without force. */
+/* Keeps what a search without force has found. */
 static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
-  *k = (PlanKnown){x->outcomes.items, x->outcomes.n};
+  *k = (PlanKnown){.items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
+  for (size_t i = 0; i < x->bounded.n; i++)
+    if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   s->known = k;
   if (o->known) *o->known = k;
 }
@@ -301,19 +327,11 @@ static void name_axes(Search *s, const Outcome *o) {
   set_mesh(s, &o->c, names);
 }
 
-static double one_device(Search *s) {
-  Candidate alone = {.stages = 1, .least = 1, .micro = 1};
-  set_mesh(s, &alone, NULL);
-  Strategy *none = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n);
-  PlanPrice p = plan_price(s->cost, s->m, s->f, s->rules, none, NULL);
-  return p.memory.total <= s->limit ? p.time.total : INFINITY;
-}
-
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
   Plan *p = ARENA_NEW(s->arena, Plan);
   p->cut_short = s->watch.expired;
-  if (!options->any) list_alternatives(s, options, p);
-  p->one_device_seconds = one_device(s);
+  if (options->alternatives) list_alternatives(s, options, p);
+  p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->best;
   set_mesh(s, &o->c, NULL);
   name_axes(s, o);
@@ -360,24 +378,38 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   return finish(s, o, started);
 }
 
+bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
+  *s = (Search){.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
+                .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
+  double deadline = o->effort > 0 ? watch_now() + o->effort : INFINITY;
+  s->watch = (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
+  s->too_large = o->too_large;
+  s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
+  if (!check_options(s, o, d)) return false;
+  s->rules = rules_of(m, f);
+  s->labels = labels_of(m, f, s->rules);
+  module_set_mesh(m, &(Mesh){.stages = 1});
+  s->base = cost_model_new(m, t);
+  set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
+  if (!sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
+  s->shape = shape_of(m, f, s->rules, s->labels, loop_costs(s->arena, s->cost, f));
+  for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
+  s->most_micro = most_micro_batches(s);
+  measure_products(s);
+  s->resident = resident_bytes(s->cost, m, f);
+  return true;
+}
+
+void search_close(Search *s) {
+  free_models(s);
+  cost_model_free(s->base);
+}
+
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
   double start = watch_now();
-  Search s = {.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
-              .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
-  s.watch = (SearchWatch){.deadline = o->effort > 0 ? start + o->effort : INFINITY, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
-  s.too_large = o->too_large;
-  s.limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
-  if (!check_options(&s, o, d)) return NULL;
-  s.rules = rules_of(m, f);
-  s.labels = labels_of(m, f, s.rules);
-  set_mesh(&s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
-  if (!sizes_can_be_priced(s.cost, m, f, d)) return cost_model_free(s.cost), NULL;
-  s.shape = shape_of(m, f, s.rules, s.labels, loop_costs(s.arena, s.cost, f));
-  for (int k = 0; k < DEGREE_COUNT; k++) s.has_degree[k] = largest_factor(&s, degree_labels[k]) > 0;
-  s.most_micro = most_micro_batches(&s);
-  measure_products(&s);
-  s.resident = resident_bytes(s.cost, m, f);
+  Search s;
+  if (!search_open(&s, m, f, t, o, d)) return NULL;
   Plan *p = find_plan(&s, o, start, d);
-  cost_model_free(s.cost);
+  search_close(&s);
   return p;
 }

@@ -16,8 +16,38 @@ static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, ha
 
 /* ---- the mesh */
 
+static bool same_sizes(const Mesh *a, const Mesh *b, bool but_micro) {
+  if (a->stages != b->stages || a->naxes != b->naxes) return false;
+  for (int i = 0; i < a->naxes; i++) {
+    const MeshAxis *x = &a->axes[i], *y = &b->axes[i];
+    if (x->temporal != y->temporal || (x->size != y->size && !(but_micro && x->temporal))) return false;
+  }
+  return true;
+}
+
+static void drop_model(Search *s, int i) {
+  cost_model_free(s->models[i].cost);
+  memmove(&s->models[i], &s->models[i + 1], sizeof *s->models * (size_t)(--s->nmodels - i));
+}
+
+void free_models(Search *s) {
+  while (s->nmodels) drop_model(s, 0);
+  s->cost = NULL;
+}
+
+/* What conversions cost is remembered as long as the ranks are divided in one way; of many numbers of micro-batches, that of the first and the last. */
+static CostModel *model_of(Search *s, int loose) {
+  const Mesh *mesh = &s->m->mesh;
+  for (int i = 0; i < s->nmodels; i++)
+    if (s->models[i].loose == loose && same_sizes(&s->models[i].mesh, mesh, false)) return s->models[i].cost;
+  if (s->nmodels && !same_sizes(&s->models[0].mesh, mesh, true)) free_models(s);
+  if (s->nmodels == MOST_MODELS) drop_model(s, 1);
+  s->models[s->nmodels++] = (MeshModel){*mesh, loose, cost_model_beside(s->base, loose)};
+  return s->models[s->nmodels - 1].cost;
+}
+
 /* With the micro-batches of a candidate that has some, or another number of them. */
-static void set_mesh_of(Search *s, const Candidate *c, int micro, const char *const *names) {
+static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
   Mesh mesh = {.stages = c->stages};
   if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
   for (int i = 0; i < c->naxes; i++) {
@@ -25,11 +55,10 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, const char *co
     mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
   }
   module_set_mesh(s->m, &mesh);
-  if (s->cost) cost_model_renew(s->cost);
-  else s->cost = cost_model_new(s->m, s->t);
+  s->cost = model_of(s, loose);
 }
 
-void set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, names); }
+void set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }
 
 /* ---- solving it */
 
@@ -124,6 +153,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   SolveResult r = solve(p, scratch);
   s->work += r.work;
   *exact &= graph_exact(g, r.feasible ? r.values : NULL);
+  s->limited |= r.memory_weight > 0 || !r.feasible;
   search_report_add(&s->report, g, &r, s->arena);
   Outcome o = {.c = best->c, .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n), .solved = r.time};
   bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
@@ -140,6 +170,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
     double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages, now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
     again = judged && left > 0 && (o.price.possible || uncut(&o)) && (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
+    s->limited |= !fits;
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
     if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
   }
@@ -201,6 +232,7 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
   Outcome *o = ARENA_NEW(s->arena, Outcome);
   *o = (Outcome){.c = *c};
+  s->limited = false;
   set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
@@ -229,14 +261,17 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
 
 /* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m) is at least f(1).  So
  * for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b): the first tells where a pipeline is not filled,
- * the second where parts are too small.  Strategies are those of a, which are all there are. */
-double bound_mesh(Search *s, const Candidate *c, double prune_above) {
-  set_mesh_of(s, c, 1, NULL);
+ * the second where parts are too small.  That holds for every operation and conversion, so the larger one counts of each.  Strategies are those
+ * of a, which are all there are. */
+double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
+  CostModel *whole = NULL;
+  if (c->least < c->micro) {
+    set_mesh_of(s, c, 1, loose, NULL);
+    whole = s->cost;
+  }
+  set_mesh_of(s, c, c->micro, loose, NULL);
   GraphInput in = graph_input(s, c);
-  in.repeat = share_of_micro_batch(c);
-  double whole = bound_graph(s, in, prune_above);
-  if (whole > prune_above) return whole;
-  set_mesh_of(s, c, c->micro, NULL);
-  double parts = bound_graph(s, graph_input(s, c), prune_above);
-  return fmax(whole, parts);
+  in.whole = whole;
+  in.share = share_of_micro_batch(c);
+  return bound_graph(s, in, prune_above);
 }

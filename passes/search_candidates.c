@@ -67,18 +67,40 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
   return stages == 1 ? s->products.launches + sum : s->products.launches / stages + sum * share_of_micro_batch(c);
 }
 
+static bool same_mesh(const Candidate *a, const Candidate *b) {
+  return a->stages == b->stages && a->naxes == b->naxes && memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
+}
+
+/* What a search without force says of the mesh.  Without stages micro-batches make nothing faster. */
+static double known_bound(const Search *s, const Candidate *c) {
+  if (!s->known || c->naxes > MAX_SPATIAL) return 0;
+  double bound = s->known->seconds;
+  for (size_t i = 0; i < s->known->open.n; i++) {
+    const Bounded *x = &s->known->open.items[i];
+    bool among = c->stages == 1 || (c->least <= x->c.micro && x->c.micro <= c->micro);
+    if (among && same_mesh(&x->c, c)) bound = fmin(bound, x->bound);
+  }
+  return bound;
+}
+
 /* ---- enumeration */
 
 static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
 
+static void swap_axes(Candidate *c, int i, int j) {
+  int size = c->sizes[j], degree = c->degree[j];
+  c->sizes[j] = c->sizes[i], c->degree[j] = c->degree[i];
+  c->sizes[i] = size, c->degree[i] = degree;
+}
+
+static int compare_axes(const Candidate *c, int i, int j) {
+  return c->sizes[i] != c->sizes[j] ? c->sizes[i] - c->sizes[j] : c->degree[i] - c->degree[j];
+}
+
 /* Larger axes first; equal ones stay in their order. */
 static void sort_axes(Candidate *c) {
   for (int i = 1; i < c->naxes; i++)
-    for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) {
-      int size = c->sizes[j], degree = c->degree[j];
-      c->sizes[j] = c->sizes[j - 1], c->degree[j] = c->degree[j - 1];
-      c->sizes[j - 1] = size, c->degree[j - 1] = degree;
-    }
+    for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) swap_axes(c, j - 1, j);
 }
 
 /* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be gathered that several cut, so
@@ -86,11 +108,17 @@ static void sort_axes(Candidate *c) {
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (one_tier(s)) sort_axes(&next);
-  next.bound = ideal_seconds(s, &next);
+  next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
   ARENA_PUSH(s->arena, &s->candidates, next);
 }
 
-/* Appends the forced axes, each whole or as two sub-axes. */
+static int forced_behind(const Search *s, int degree) {
+  int n = 0;
+  for (int d = degree + 1; d < DEGREE_COUNT; d++) n += s->forced[d] > 1;
+  return n;
+}
+
+/* Appends the forced axes, each whole or as two sub-axes where that leaves no more axes than a free choice has. */
 static void add_forced(Search *s, const Candidate *c, int degree) {
   while (degree < DEGREE_COUNT && s->forced[degree] <= 1) degree++;
   if (degree == DEGREE_COUNT) {
@@ -101,7 +129,7 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
   for (int major = n; major >= 2; major--) {
     Candidate next = *c;
     if (n % major) continue;
-    if (major < n && (c->naxes + 2 > MAX_SPATIAL || (one_tier(s) && major * major < n))) continue;
+    if (major < n && (c->naxes + 2 + forced_behind(s, degree) > MAX_SPATIAL || (one_tier(s) && major * major < n))) continue;
     next.degree[next.naxes] = degree;
     next.sizes[next.naxes++] = major;
     if (major < n) next.degree[next.naxes] = degree, next.sizes[next.naxes++] = n / major;
@@ -162,6 +190,36 @@ static void add_meshes(Search *s, int stages, int least, int micro) {
   if (!any) add_four(s, &c, spatial);
 }
 
+/* The axes from the largest to the smallest. */
+static void sorted_axes(const Candidate *c, Candidate *out) {
+  *out = *c;
+  for (int i = 1; i < c->naxes; i++)
+    for (int j = i; j > 0 && compare_axes(out, j - 1, j) < 0; j--) swap_axes(out, j - 1, j);
+}
+
+static int by_axes(const Candidate *a, const Candidate *b) {
+  Candidate x, y;
+  sorted_axes(a, &x);
+  sorted_axes(b, &y);
+  int order = memcmp(x.sizes, y.sizes, sizeof x.sizes);
+  return order ? order : memcmp(x.degree, y.degree, sizeof x.degree);
+}
+
+bool same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
+  bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes && a->loose == b->loose && by_axes(a, b) == 0;
+  for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];
+  return same;
+}
+
+/* The innermost axes first, which decide most about the links that are used. */
+static int by_order(const Candidate *a, const Candidate *b) {
+  for (int i = a->naxes - 1; i >= 0; i--) {
+    if (a->sizes[i] != b->sizes[i]) return a->sizes[i] - b->sizes[i];
+    if (a->degree[i] != b->degree[i]) return a->degree[i] - b->degree[i];
+  }
+  return 0;
+}
+
 /* The most promising first; among equals those with fewer axes, which are solved sooner. */
 static int by_bound(const void *x, const void *y) {
   const Candidate *a = x, *b = y;
@@ -169,8 +227,8 @@ static int by_bound(const void *x, const void *y) {
   if (a->naxes != b->naxes) return a->naxes - b->naxes;
   if (a->stages != b->stages) return a->stages - b->stages;
   if (a->micro != b->micro) return a->micro - b->micro;
-  int order = memcmp(a->sizes, b->sizes, sizeof a->sizes);
-  return order ? order : memcmp(a->degree, b->degree, sizeof a->degree);
+  int order = by_axes(a, b);
+  return order ? order : by_order(a, b);
 }
 
 void make_candidates(Search *s, const PlanOptions *o) {

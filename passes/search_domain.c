@@ -69,14 +69,19 @@ static bool same_effect(const Domain *d, int a, int b) {
   return true;
 }
 
+static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
+  return cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds;
+}
+
 static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) {
   Module *m = k->in->m;
   int t = mesh_time_axis(&m->mesh);
   bool timed = s->n && s->picks[0].axis == t;
   d->strategies[at] = *s;
-  if (d->result) d->result[at] = strategy_result(m, k->rule, s);
-  for (int i = 0; i < d->nin; i++) d->operands[i][at] = strategy_operand(m, k->rule, s, i);
-  d->time[at] = cost_op_runs(k->in->cost, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds * (timed ? k->in->repeat : 1);
+  if (d->result) d->result[at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s));
+  for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
+  d->time[at] = seconds_of(k, k->in->cost, s) * (timed ? k->in->repeat : 1);
+  if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
   if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index]; /* its share, should all reads of the weight have one layout */
   if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro); /* a state is kept for all micro-batches */

@@ -87,9 +87,9 @@ static bool uses_axis(const Layout *l, int axis) {
   return false;
 }
 
-static double repeat_of(const Graph *g, const Layout *a, const Layout *b) {
+static bool is_repeated(const Graph *g, const Layout *a, const Layout *b) {
   int t = mesh_time_axis(&g->in.m->mesh);
-  return t >= 0 && (uses_axis(a, t) || uses_axis(b, t)) ? g->in.repeat : 1;
+  return t >= 0 && (uses_axis(a, t) || uses_axis(b, t));
 }
 
 static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.shape->class[op]]; }
@@ -117,10 +117,6 @@ static Classes classes_of(Graph *g, const Domain *d, int mask) {
   }
   ARENA_PUSH(g->arena, &g->classes, c);
   return c;
-}
-
-static double convert_weighted(const Graph *g, const Type *type, const Layout *from, const Layout *to) {
-  return from == to ? 0 : cost_convert(g->in.cost, type, from, to) * repeat_of(g, from, to);
 }
 
 static const Layout *resolved(Module *m, const Layout *l) {
@@ -164,12 +160,19 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
+  double *whole = ARENA_ARRAY(g->arena, double, w->n);
   w->seconds = ARENA_ARRAY(g->arena, double, c[0].n * w->n);
   for (int k = 0; k < c[0].n; k++) {
     const Layout *from = s->producer->result[c[0].first[k]];
+    double *seconds = w->seconds + k * w->n;
     if (watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
-    cost_convert_all(g->in.cost, type, from, w->n, w->to);
-    for (int i = 0; i < w->n; i++) w->seconds[k * w->n + i] = s->producer->conversions * convert_weighted(g, type, from, w->to[i]) / s->shares;
+    cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
+    if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
+    for (int i = 0; i < w->n; i++) {
+      bool repeated = is_repeated(g, from, w->to[i]);
+      if (repeated) seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
+      seconds[i] *= s->producer->conversions / s->shares;
+    }
   }
 }
 

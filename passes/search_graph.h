@@ -29,7 +29,9 @@ typedef struct GraphInput {
   const Rule *const *rules;
   const OpLabels *labels;
   const Shape *shape;      /* of f */
-  CostModel *cost;
+  CostModel *cost;         /* of that mesh; layouts are those of cost_layout */
+  CostModel *whole;        /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on them counts the larger of */
+  double share;            /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the former */
   AxisUse uses[MAX_AXES];
   double repeat;           /* weight of what runs once per micro-batch */
   int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh has */

@@ -30,10 +30,34 @@ typedef struct Outcome {
   const char *why_not;
 } Outcome;
 
+/* A candidate that may be faster than the plan: it was solved, and this is its bound. */
+typedef struct Bounded {
+  Candidate c;
+  double bound;
+} Bounded;
+
+typedef struct BoundedList {
+  Bounded *items;
+  size_t n, cap;
+} BoundedList;
+
+/* What a search without forced degrees has found: its outcomes; what was left open below `seconds`, where it came to its end: nothing else
+ * on a mesh of at most MAX_SPATIAL axes is faster than that. */
 struct PlanKnown {
   Outcome *const *items;
   size_t n;
+  BoundedList open;
+  double seconds; /* 0: it did not come to its end */
 };
+
+/* The prices on a mesh. */
+typedef struct MeshModel {
+  Mesh mesh;
+  int loose;
+  CostModel *cost;
+} MeshModel;
+
+enum { MOST_MODELS = 8 };
 
 typedef struct Search {
   Module *m;
@@ -43,7 +67,10 @@ typedef struct Search {
   const Rule *const *rules;
   const OpLabels *labels;
   const Shape *shape;
-  CostModel *cost;   /* of the mesh that was set last */
+  CostModel *cost;   /* of the mesh that was set last: one of `models` */
+  CostModel *base;   /* has what all others share */
+  MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
+  int nmodels;
   int forced[DEGREE_COUNT];
   double limit;
   struct { double launches, seconds[1u << DEGREE_COUNT]; } products; /* seconds by the degrees whose labels they have */
@@ -52,6 +79,7 @@ typedef struct Search {
   struct { Candidate *items; size_t n, cap; } candidates;
   struct { Outcome **items; size_t n, cap; } outcomes;
   const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL: none */
+  BoundedList bounded;    /* candidates with one number of micro-batches that were solved */
   double *too_large;
   double resident; /* bytes of all weights and state, each kept once */
   const Outcome *best;
@@ -60,11 +88,18 @@ typedef struct Search {
   /* Where the last candidate met the memory limit: */
   double memory_weight; /* seconds per byte */
   double activations;   /* bytes that weights and state could not have */
+  bool limited;         /* memory decided something about the last candidate that was solved */
   double work;
   SearchWatch watch;
   SearchReport report;
   bool hasty;        /* the time was over before there was a plan: any plan will do */
 } Search;
+
+/* ---- search.c */
+
+/* What a search needs to know of the function and the target; false after diagnostics, and then there is nothing to close. */
+bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
+void search_close(Search *s);
 
 /* ---- search_candidates.c */
 
@@ -74,6 +109,9 @@ void measure_products(Search *s);
 int most_micro_batches(Search *s);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory (search.c). */
 void make_candidates(Search *s, const PlanOptions *o);
+/* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the list unless their bounds
+ * differ. */
+bool same_but_for_order(const Candidate *a, const Candidate *b, int loose);
 /* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole batch. */
 double repeat_of(const Candidate *c);
 double share_of_micro_batch(const Candidate *c);
@@ -84,8 +122,10 @@ double share_of_micro_batch(const Candidate *c);
 void set_mesh(Search *s, const Candidate *c, const char *const *names);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
-/* A lower bound for a candidate with several; INFINITY or some number above `prune_above` when it is above that. */
-double bound_mesh(Search *s, const Candidate *c, double prune_above);
+/* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order; INFINITY or some number
+ * above `prune_above` when it is above that. */
+double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
+void free_models(Search *s);
 /* The most elements of a factor of that label; 0 when there is none. */
 int64_t largest_factor(const Search *s, Label label);
 

@@ -129,15 +129,20 @@ static bool fits(Tool *t, const Build *b, const Plan *p, const char *file) {
          diag_error(t->diags, DIAG_plan_infeasible, (Loc){.file = file}, "the plan needs %s on a rank, %s are allowed", show_bytes(t->arena, p->price.memory.total), show_bytes(t->arena, limit));
 }
 
-/* What a search says beside its plan: the one-device time, the bound, and what else there is. */
+/* The plan is no alternative to itself; one of its degrees that takes another time is. */
+static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternative *x) {
+  bool same = x->tp == p->tp && x->pp == p->pp && x->dp == p->dp && x->cp == p->cp && x->ep == p->ep && x->micro_batches == p->micro_batches;
+  if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
+}
+
+/* What a search says beside its plan: the bound, and what else there is. */
 static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
+  const PlanAlternative best = {.tp = searched->tp, .pp = searched->pp, .dp = searched->dp, .cp = searched->cp, .ep = searched->ep,
+                                .micro_batches = searched->micro_batches, .seconds = searched->price.time.total, .bytes = searched->price.memory.total};
   PlanAlternative *list = ARENA_ARRAY(t->arena, PlanAlternative, searched->nalternatives + 1);
-  list[0] = (PlanAlternative){.tp = searched->tp, .pp = searched->pp, .dp = searched->dp, .cp = searched->cp, .ep = searched->ep,
-                              .micro_batches = searched->micro_batches, .seconds = searched->price.time.total, .bytes = searched->price.memory.total};
-  for (int i = 0; i < searched->nalternatives; i++) list[i + 1] = searched->alternatives[i];
   p->alternatives = list;
-  p->nalternatives = searched->nalternatives + 1;
-  p->one_device_seconds = searched->one_device_seconds;
+  add_alternative(p, list, &best);
+  for (int i = 0; i < searched->nalternatives; i++) add_alternative(p, list, &searched->alternatives[i]);
   p->lower_bound = searched->lower_bound;
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_seconds = searched->search_seconds;
@@ -146,18 +151,18 @@ static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
   p->flops = searched->flops;
 }
 
-/* A plan that cannot be used is refused before the search.  Then it is read again, because the plan that is used has to leave its mesh
- * in the module; that the search finds nothing is no error here. */
-static Plan *read_plan(Tool *t, Build *b, const char *file) {
+/* A plan that cannot be used is refused before the search, which only who is shown the plan needs.  Then it is read again, because the plan
+ * that is used has to leave its mesh in the module; that the search finds nothing is no error here. */
+static Plan *read_plan(Tool *t, Build *b, const char *file, const PlanOptions *options) {
   const char *text = file_read_text(t->diags, t->arena, file, NULL);
   if (!text) return NULL;
   diag_source(t->diags, file, text);
   Plan *p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   if (!p || !agrees(t, p, file) || !fits(t, b, p, file)) return NULL;
-  PlanOptions options = search_options(t);
-  const Plan *searched = plan_search(b->model.m, b->l1, b->target, &options, diags_new(t->arena));
+  const Plan *searched = options->alternatives ? plan_search(b->model.m, b->l1, b->target, options, diags_new(t->arena)) : NULL;
+  double one_device = plan_one_device_seconds(b->model.m, b->l1, b->target, options->memory_limit);
   p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
-  p->one_device_seconds = INFINITY; /* the search finds nothing only where one rank has too little memory */
+  p->one_device_seconds = one_device;
   if (searched) compare_with_search(t, p, searched);
   return p;
 }
@@ -202,15 +207,16 @@ bool build_prints_plan(const Tool *t) {
   return save && strcmp(save, "-") == 0;
 }
 
-bool build_plan(Tool *t, Build *b) {
+static bool find_plan(Tool *t, Build *b, bool alternatives) {
   if (!degrees_possible(t, b->target)) return false;
   const char *file = option_text(&t->options, OPT_plan), *save = option_text(&t->options, OPT_save_plan);
   tool_stage(t, "Planning", "%s on %s: %s", b->model.path, b->target->name, target_line(t->arena, b->target));
-  PlanOptions options = plan_options(t);
+  PlanOptions options = plan_options(t), unforced = search_options(t);
   double resident = 0;
   options.too_large = &resident;
+  options.alternatives = unforced.alternatives = alternatives;
   int64_t micro_batch = option_int(&t->options, OPT_micro_batch, 0);
-  b->plan = file ? read_plan(t, b, file)
+  b->plan = file ? read_plan(t, b, file, &unforced)
           : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
                         : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
   if (!b->plan && resident > 0 && !file) help_fewest(t, b, &options, resident);
@@ -220,6 +226,9 @@ bool build_plan(Tool *t, Build *b) {
   }
   return b->plan && save_texts(t, b) && (!save || build_prints_plan(t) || save_plan(t, b, save));
 }
+
+bool build_plan(Tool *t, Build *b) { return find_plan(t, b, false); }
+bool build_plan_shown(Tool *t, Build *b) { return find_plan(t, b, true); }
 
 bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
   const Target *cpu = tool_target_of(t, "cpu");

@@ -27,6 +27,8 @@ bool build_load(Tool *t, const char *path, const Target *target, Build *out);
 
 /* Finds the plan (or reads --plan), with --save-plan and --save-temps. */
 bool build_plan(Tool *t, Build *b);
+/* The same for who is shown the plan: with what else there is, and with --plan also the bound. */
+bool build_plan_shown(Tool *t, Build *b);
 
 /* Is there what programs are made with: a C compiler that works, and the runtime?  Asked before the time that a plan takes; false
  * after a diagnostic. */

@@ -39,7 +39,9 @@ int cmd_compile(Tool *t) {
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) && (!emit_needs_plan(&list) || build_plan(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
+  bool shown = option_given(&t->options, OPT_json) || emit_wants(&list, EMIT_HTML);
+  bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) &&
+            (!emit_needs_plan(&list) || (shown ? build_plan_shown : build_plan)(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
             emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
   if (ok && option_given(&t->options, OPT_json)) tool_json(t, b.plan ? plan_json(t, &b) : written_json(path, &list));

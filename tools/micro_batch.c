@@ -63,11 +63,13 @@ Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t si
   if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), t->diags);
   PlanOptions each = *options;
   each.effort /= degrees(b, batch) + 1;
+  each.alternatives = false;
   for (int dp = 1; dp <= b->target->ranks && dp <= batch; dp++) {
     if (b->target->ranks % dp) continue;
     const Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(t->arena));
     if (p && (!best || p->price.time.total < seconds)) best = dp, seconds = p->price.time.total;
   }
   if (!best) best = 1; /* which says why not */
+  each.alternatives = options->alternatives;
   return search(b, &each, best, pieces(batch, best, size), t->diags); /* again: the mesh in the module is that of the last search */
 }

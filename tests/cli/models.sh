@@ -55,6 +55,8 @@ expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --tp 4 --save-plan saved.pl
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --json; cp out second
 check "a plan read back differs" /usr/bin/python3 -c 'import json; a, b = (json.load(open(f)) for f in ("first", "second"))
 assert all(a[k] == b[k] for k in ("chosen", "time_us", "bytes_per_device", "breakdown_us", "memory_bytes")), (a, b)'
+check "a plan is its own alternative" /usr/bin/python3 -c 'import json; d = json.load(open("second"))
+assert d["alternatives"] and not any(all(x[k] == d["chosen"][k] for k in "tp pp dp ep cp micro_batches".split()) for x in d["alternatives"]), d'
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan again.plan
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan - -q; check "--save-plan - prints another plan" cmp -s out saved.plan
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --save-temps=kept -q; check "plan keeps nothing" test -s kept/mlp.plan -a -s kept/mlp.ir

@@ -372,7 +372,7 @@ static void micro_batches(void) {
 static void shown_is_forced(void) {
   Arena *a = arena_new();
   const char *text = gpt_text(a, &small);
-  Case c = plan_of(text, "cpux4", (PlanOptions){0});
+  Case c = plan_of(text, "cpux4", (PlanOptions){.alternatives = true});
   CHECK(c.p && c.p->nalternatives > 1);
   for (int i = 0; c.p && i < c.p->nalternatives; i++) {
     const PlanAlternative *x = &c.p->alternatives[i];
@@ -380,13 +380,17 @@ static void shown_is_forced(void) {
     CHECKF(forced.p ? forced.p->price.time.total == x->seconds && forced.p->price.memory.total == x->bytes : isinf(x->seconds), "%d", i);
     done(&forced);
   }
-  done(&c);
   Case idle = plan_of(mlp_text(a, 2, 64, 64), "cpux8", (PlanOptions){.dp = 2, .tp = 2, .cp = 1, .pp = 1});
   CHECK(!idle.p);
   done(&idle);
+  Case unasked = plan_of(text, "cpux4", (PlanOptions){0});
+  CHECK(unasked.p && unasked.p->nalternatives == 0 && c.p && unasked.p->price.time.total == c.p->price.time.total);
+  CHECKF(c.p && unasked.p && unasked.p->report.graphs < c.p->report.graphs, "%d graphs", unasked.p ? unasked.p->report.graphs : 0);
+  done(&unasked);
   Case plain = plan_of(text, "cpux2", (PlanOptions){.micro_batches = 4});
   CHECK(plain.p && plain.p->micro_batches == 4);
   done(&plain);
+  done(&c);
   arena_free(a);
 }
 

@@ -1,0 +1,135 @@
+/* Lower bounds of many candidates at once: of all orders of the axes of a mesh, and of many numbers of micro-batches. */
+#include <math.h>
+
+#include "passes/search_outer.h"
+#include "tests/planner_case.h"
+#include "tests/planner_models.h"
+#include "tests/test.h"
+
+/* Machines of 8 with the protocols of NCCL, machines of 4 without any. */
+static const char *const machines =
+    "machine a { devices 8 A100-SXM4-80GB; link nvlink at 300 GB/s with nvlink-ampere; network infiniband 8 at 200 Gbit/s with infiniband; }\ntarget a32 { machine a; devices 32; }\n"
+    "gpu g { memory 8 GB at 1 TB/s; launch 2 us; peak f32 10 TFLOPS; }\n"
+    "machine b { devices 4 g; link l at 100 GB/s latency 2 us; network n 1 at 40 Gbit/s latency 10 us; }\ntarget b24 { machine b; devices 24; }\n";
+
+static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+static void set_axes(Module *m, const int *sizes, const int *order) {
+  Mesh mesh = {.stages = 1, .naxes = 3};
+  static const char *const names[] = {"a0", "a1", "a2"};
+  for (int i = 0; i < 3; i++) mesh.axes[i] = (MeshAxis){.name = names[i], .size = sizes[order[i]]};
+  module_set_mesh(m, &mesh);
+}
+
+/* Axis i of the mesh cuts dimension 0 or 1, is that of a sum, or does nothing: two bits each of `code`, by number of the size. */
+static const Layout *layout_of_code(Module *m, int code, const int *order) {
+  Layout l = {.rank = 2};
+  for (int i = 0; i < 3; i++) {
+    int place = code >> (2 * order[i]) & 3;
+    if (place == 2) l.partial_axes |= 1u << i, l.partial = RED_SUM;
+    if (place < 2) l.dims[place].axes[l.dims[place].n++] = (uint8_t)i, l.dims[place].unit = ex_const(m, 1);
+  }
+  return layout_get(m, &l);
+}
+
+/* A conversion is nowhere dearer when the axes have no order than in each of their orders, nor where only the innermost one keeps its place. */
+static void conversions(void) {
+  static const struct {
+    const char *target;
+    int sizes[3];
+  } cases[] = {{"a32", {2, 4, 4}}, {"a32", {2, 2, 8}}, {"b24", {2, 3, 4}}, {"dgx-h100x48", {2, 4, 6}}};
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("m.ir", "apc.ir 1\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[4800, 960]\n  output \"x\" %x\n}\n", d);
+  const Type *type = type_of(m->funcs.items[0], 1);
+  long compared = 0;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const Target *t = strlen(cases[k].target) < 4 ? target_parse(d, a, "m.topo", machines, cases[k].target, 0) : target_find(d, a, cases[k].target);
+    CHECK(t != NULL);
+    if (!t) continue;
+    set_axes(m, cases[k].sizes, orders[0]);
+    CostModel *base = cost_model_new(m, t), *any = cost_model_beside(base, 3);
+    for (int o = 0; o < 6; o++) {
+      set_axes(m, cases[k].sizes, orders[o]);
+      CostModel *one = cost_model_beside(base, 0), *inner = cost_model_beside(base, 2);
+      for (int from = 0; from < 64; from++)
+        for (int to = 0; to < 64; to++) {
+          double real = cost_convert(one, type, layout_of_code(m, from, orders[o]), layout_of_code(m, to, orders[o]));
+          double least = cost_convert(any, type, cost_layout(any, layout_of_code(m, from, orders[0])), cost_layout(any, layout_of_code(m, to, orders[0])));
+          double pair = cost_convert(inner, type, cost_layout(inner, layout_of_code(m, from, orders[o])), cost_layout(inner, layout_of_code(m, to, orders[o])));
+          CHECKF(least <= pair * (1 + 1e-12) && pair <= real * (1 + 1e-12), "%s order %d, %o to %o: %g, %g, %g", t->name, o, from, to, least, pair, real);
+          compared += real > least * (1 + 1e-9);
+        }
+      cost_model_free(inner);
+      cost_model_free(one);
+    }
+    cost_model_free(any);
+    cost_model_free(base);
+  }
+  CHECK(compared > 1000); /* it does make a difference */
+  diags_print(d, stderr, false);
+  module_free(m);
+  arena_free(a);
+}
+
+static double seconds_of(const Outcome *o) { return o->feasible ? o->price.time.total : INFINITY; }
+
+/* The candidate with its first `loose` axes in order number o of six. */
+static Candidate reordered(const Candidate *c, int loose, int o) {
+  Candidate x = *c;
+  for (int i = 0; i < loose; i++) x.sizes[i] = c->sizes[loose == 3 ? orders[o][i] : loose == 2 && o % 2 ? 1 - i : i];
+  return x;
+}
+
+static void check_bound(Search *s, const Candidate *c, int loose, double bound, int *below) {
+  double ignored;
+  for (int o = 0; o < (loose == 3 ? 6 : loose == 2 ? 2 : 1); o++) {
+    Candidate x = reordered(c, loose, o);
+    for (x.least = x.micro = c->least; x.micro <= c->micro; x.least = x.micro += 1 + x.micro / 3) {
+      double seconds = seconds_of(solve_mesh(s, &x, INFINITY, &ignored));
+      CHECKF(bound <= seconds * (1 + 1e-9), "%s, %d stages of %d x %d x %d, %d of %d to %d micro-batches: %g s, the bound of %d axes is %g s", s->t->name, x.stages,
+             x.sizes[0], x.sizes[1], x.sizes[2], x.micro, c->least, c->micro, seconds, loose, bound);
+      *below += isfinite(seconds);
+    }
+  }
+}
+
+/* Every plan on a mesh is at least as slow as the bound of all its orders and numbers of micro-batches says. */
+static void plans(void) {
+  static const GptShape shape = {2, 192, 4, 768, 1000, 64, 8};
+  static const struct {
+    const char *target;
+    Candidate c;
+  } cases[] = {{"a32", {.stages = 1, .least = 1, .micro = 1, .naxes = 3, .sizes = {8, 2, 2}, .degree = {-1, -1, -1}}},
+               {"a32", {.stages = 2, .least = 2, .micro = 5, .naxes = 2, .sizes = {2, 8}, .degree = {-1, -1}}},
+               {"b24", {.stages = 2, .least = 3, .micro = 8, .naxes = 2, .sizes = {3, 4}, .degree = {-1, -1}}},
+               {"b24", {.stages = 4, .least = 2, .micro = 8, .naxes = 1, .sizes = {6}, .degree = {-1}}}};
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("gpt.ir", gpt_text(a, &shape), d);
+  int below = 0;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases && m; k++) {
+    const Target *t = target_parse(d, a, "m.topo", machines, cases[k].target, 0);
+    const Candidate *c = &cases[k].c;
+    Search s;
+    bool open = t && search_open(&s, m, module_func(m, "main"), t, &(PlanOptions){0}, d);
+    CHECK(open);
+    if (!open) continue;
+    for (int loose = 0; loose <= c->naxes; loose++) {
+      double bound = bound_mesh(&s, c, loose, INFINITY);
+      CHECKF(bound > 0 && bound < INFINITY, "%g", bound);
+      check_bound(&s, c, loose, bound, &below);
+    }
+    search_close(&s);
+  }
+  CHECK(below > 20);
+  diags_print(d, stderr, false);
+  if (m) module_free(m);
+  arena_free(a);
+}
+
+int main(void) {
+  RUN(conversions);
+  RUN(plans);
+  return test_summary();
+}
