@@ -168,7 +168,6 @@ static bool read_layer(Node *n, Recurrent *r) {
   if (!both && !r->first_backward && strcmp(direction, "forward") != 0) return node_error(n, "direction \"%s\"", direction);
   if (t->rank != 3 || tr->rank != 3) return node_error(n, "operands are %s and %s", type_string(n->m, t), type_string(n->m, tr));
   r->steps = t->dims[r->batch_first ? 1 : 0];
-  if (ex_is_const(r->steps, 0)) return node_error(n, "there is no time step in %s", type_string(n->m, t));
   r->batch = t->dims[r->batch_first ? 0 : 1], r->in = t->dims[2], r->hidden = tr->dims[2];
   const Expr *rows = ex_muli(n->m, r->hidden, r->gates), *directions = ex_const(n->m, r->directions);
   const Expr *weights[] = {directions, rows, r->in}, *recurrent[] = {directions, rows, r->hidden};
@@ -258,6 +257,8 @@ static Val step_at(Node *n, const Recurrent *r, const struct Kind *cell, Directi
 
 static Val run_unrolled(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d, int64_t steps) {
   Val list[MAX_UNROLLED];
+  const Expr *dims[] = {r->steps, ex_const(n->m, 1), r->batch, r->hidden};
+  if (steps == 0 && wants(n, 0)) return d->h ? build_splat(n->b, type_get(n->m, type_of(n->b->f, d->h)->dtype, 4, dims), 0) : 0;
   for (int64_t s = 0; s < steps; s++) {
     int64_t t = d->backward ? steps - 1 - s : s;
     list[t] = step_at(n, r, cell, d, part(n, d->from_input, t), scalar_i64(n, ex_const(n->m, t)));

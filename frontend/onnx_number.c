@@ -1,8 +1,9 @@
 /* frontend/onnx_number.c - see onnx_number.h.
  *
- * Comparisons are decided by the bounds of a difference.  Float arithmetic is exact where the types would be: a numerator is
- * assumed to stay below 2^24, as all integers that f32 holds; a quotient by another number than a power of two may only be rounded to
- * an integer or compared, for which its own rounding makes no difference below 2^24 either.
+ * Comparisons are decided by the bounds of a difference; where they leave it open, the answer is an expression that is 0 or 1.
+ * Float arithmetic is exact where the types would be: a numerator is assumed to stay below 2^24, as all integers that f32 holds; a
+ * quotient by another number than a power of two may only be rounded to an integer or compared, for which its own rounding makes no
+ * difference below 2^24 either.
  */
 #include "frontend/onnx_number.h"
 
@@ -29,16 +30,36 @@ Number number_of_double(Module *m, double v) {
 
 /* ---- truth */
 
-static Number truth(Module *m, bool yes, bool no) { return yes ? constant(m, 1) : no ? constant(m, 0) : unknown; }
+/* 1 where e, which is not below 0, is above it. */
+static const Expr *above_zero(Module *m, const Expr *e) { return known_bounds(m, e).high <= 1 ? e : ex_min(m, e, ex_const(m, 1)); }
+static const Expr *not_below_zero(Module *m, const Expr *e) { return known_bounds(m, e).low >= 0 ? e : ex_max(m, e, ex_const(m, 0)); }
+
+static const Expr *magnitude(Module *m, const Expr *e) {
+  Bounds b = known_bounds(m, e);
+  const Expr *negative = ex_muli(m, e, -1);
+  return b.low >= 0 ? e : b.high <= 0 ? negative : not_below_zero(m, ex_max(m, e, negative)); /* whose bound would not be found */
+}
+
+static Number opposite(Module *m, const Expr *truth) { return whole(ex_sub(m, ex_const(m, 1), truth)); }
+
+static Number differ(Module *m, const Expr *x, const Expr *y) {
+  if (x == y || known_ne(m, x, y)) return constant(m, x != y);
+  return whole(above_zero(m, magnitude(m, ex_sub(m, x, y))));
+}
+
+static Number greater(Module *m, const Expr *x, const Expr *y) {
+  if (known_gt(m, x, y) || known_ge(m, y, x)) return constant(m, known_gt(m, x, y));
+  return whole(above_zero(m, not_below_zero(m, ex_sub(m, x, y))));
+}
 
 static Number compare(Module *m, OpKind kind, const Expr *x, const Expr *y) {
   switch (kind) {
-    case OP_eq: return truth(m, x == y, known_ne(m, x, y));
-    case OP_ne: return truth(m, known_ne(m, x, y), x == y);
-    case OP_lt: return truth(m, known_gt(m, y, x), known_ge(m, x, y));
-    case OP_le: return truth(m, known_ge(m, y, x), known_gt(m, x, y));
-    case OP_gt: return truth(m, known_gt(m, x, y), known_ge(m, y, x));
-    case OP_ge: return truth(m, known_ge(m, x, y), known_gt(m, y, x));
+    case OP_eq: return opposite(m, differ(m, x, y).numerator);
+    case OP_ne: return differ(m, x, y);
+    case OP_lt: return greater(m, y, x);
+    case OP_le: return opposite(m, greater(m, x, y).numerator);
+    case OP_gt: return greater(m, x, y);
+    case OP_ge: return opposite(m, greater(m, y, x).numerator);
     default: return unknown;
   }
 }
@@ -51,10 +72,16 @@ static Number absorbed(Module *m, OpKind kind, DType t, Number x, Number y) {
   return kind == OP_mul && zero && !dtype_is_float(t) ? constant(m, 0) : unknown;
 }
 
+static bool is_truth(Module *m, const Expr *e) {
+  Bounds b = known_bounds(m, e);
+  return b.low >= 0 && b.high <= 1;
+}
+
 static Number logic(Module *m, OpKind kind, Number x, Number y) {
   int64_t a, b;
-  if (!get_constant(x, &a) || !get_constant(y, &b)) return unknown;
-  return constant(m, kind == OP_and ? a & b : kind == OP_or ? a | b : a ^ b);
+  if (get_constant(x, &a) && get_constant(y, &b)) return constant(m, kind == OP_and ? a & b : kind == OP_or ? a | b : a ^ b);
+  if (!is_truth(m, x.numerator) || !is_truth(m, y.numerator)) return unknown;
+  return kind == OP_and ? whole(ex_min(m, x.numerator, y.numerator)) : kind == OP_or ? whole(ex_max(m, x.numerator, y.numerator)) : differ(m, x.numerator, y.numerator);
 }
 
 /* ---- integers */
@@ -87,9 +114,9 @@ static Number unary(Module *m, OpKind kind, Number x) {
   switch (kind) {
     case OP_neg: return (Number){ex_sub(m, zero, e), x.denominator};
     case OP_not: return compare(m, OP_eq, e, zero);
-    case OP_abs: return known_bounds(m, e).low >= 0 ? x : known_bounds(m, e).high <= 0 ? (Number){ex_sub(m, zero, e), x.denominator} : unknown;
+    case OP_abs: return (Number){magnitude(m, e), x.denominator};
     case OP_relu: return (Number){ex_max(m, e, zero), x.denominator};
-    case OP_sign: return known_gt(m, e, zero) ? constant(m, 1) : e == zero ? whole(e) : known_gt(m, zero, e) ? constant(m, -1) : unknown;
+    case OP_sign: return whole(ex_sub(m, greater(m, e, zero).numerator, greater(m, zero, e).numerator));
     default: return unknown;
   }
 }
@@ -172,15 +199,18 @@ static Number cast(Module *m, DType from, DType to, Number x) {
 
 /* ---- all of them */
 
-static Number chosen(Number condition, Number x, Number y) {
+/* y + condition * (x - y) where the condition is left open. */
+static Number chosen(Module *m, Number condition, Number x, Number y) {
   int64_t c;
   if (get_constant(condition, &c)) return c ? x : y;
-  return x.numerator == y.numerator && x.denominator == y.denominator ? x : unknown;
+  if (x.numerator == y.numerator && x.denominator == y.denominator) return x;
+  if (!condition.numerator || !x.numerator || !y.numerator || x.denominator != 1 || y.denominator != 1) return unknown;
+  return whole(ex_add(m, y.numerator, ex_mul(m, condition.numerator, ex_sub(m, x.numerator, y.numerator))));
 }
 
 static Number computed(Module *m, OpKind kind, DType from, DType to, const Number *x) {
   OpClass class = op_class(kind);
-  if (kind == OP_select) return chosen(x[0], x[1], x[2]);
+  if (kind == OP_select) return chosen(m, x[0], x[1], x[2]);
   if (class == OC_BINARY && (!x[0].numerator || !x[1].numerator)) return absorbed(m, kind, to, x[0], x[1]);
   if (!x[0].numerator || ((class == OC_BINARY || class == OC_COMPARE) && !x[1].numerator)) return unknown;
   if (kind == OP_cast) return cast(m, from, to, x[0]);

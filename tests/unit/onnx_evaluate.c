@@ -46,6 +46,35 @@ static void pads_up_to_a_multiple(void) {
   HAS("high=[0, -h - 4*((-h) div 4), 0], value=0} : f32[batch, -4*((-h) div 4), 8]");
 }
 
+/* What a comparison leaves open for some sizes is an expression of them: where(n OP m, 2 n + 1, m), the extent of the result, at all small sizes. */
+static void open_comparisons_are_expressions(void) {
+  static const struct { const char *op; int when[3]; } cases[] = { /* n < m, n == m, n > m */
+    {"Equal", {0, 1, 0}}, {"Less", {1, 0, 0}}, {"LessOrEqual", {1, 1, 0}}, {"Greater", {0, 0, 1}}, {"GreaterOrEqual", {0, 1, 1}},
+  };
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+    for (int mixed = 0; mixed < 3; mixed++) { /* alone; also n not 0; or n sign 1 */
+      begin();
+      in("x", F32, "n,m"), out("y");
+      ints("zero", "0"), ints("one", "1"), ints("two", "2");
+      number("c", 5);
+      node("Shape", "x", "s"), node("Gather", "s,zero", "n"), node("Gather", "s,one", "m"), node(cases[k].op, "n,m", "open"), node("Equal", "n,zero", "empty");
+      node("Not", "empty", "some"), node("Sign", "n", "sign"), node("Equal", "sign,one", "above");
+      node(mixed == 2 ? "Or" : "And", mixed == 0 ? "open,open" : mixed == 1 ? "open,some" : "open,above", "condition");
+      node("Mul", "n,two", "twice"), node("Add", "twice,one", "more"), node("Where", "condition,more,m", "extent"), node("Expand", "c,extent", "y");
+      IMPORTS();
+      const Type *t = module_func(module, "main")->outputs.items[0].value ? type_of(module_func(module, "main"), module_func(module, "main")->outputs.items[0].value) : NULL;
+      int64_t *symbols = ARENA_ARRAY(arena, int64_t, module->symbols.n + 1), extent;
+      for (int64_t n = 0; n < 4; n++)
+        for (int64_t m = 0; m < 4; m++) {
+          symbols[module_symbol_find(module, "n")] = n, symbols[module_symbol_find(module, "m")] = m;
+          bool yes = cases[k].when[n < m ? 0 : n == m ? 1 : 2];
+          yes = mixed == 1 ? yes && n : mixed == 2 ? yes || n : yes;
+          bool evaluated = t && t->rank == 1 && ex_eval(t->dims[0], symbols, &extent);
+          CHECKF(evaluated && extent == (yes ? 2 * n + 1 : m), "%s, %d of %lld and %lld", cases[k].op, mixed, (long long)n, (long long)m);
+        }
+    }
+}
+
 /* What a decoder of images lacks after two halvings: h div 2 - 2 * (h div 4), 0 or 1. */
 static void pads_of_an_odd_half(void) {
   begin();
@@ -247,6 +276,7 @@ static void long_chains_are_evaluated(void) {
 int main(void) {
   RUN(pads_are_turned_round);
   RUN(pads_up_to_a_multiple);
+  RUN(open_comparisons_are_expressions);
   RUN(pads_of_an_odd_half);
   RUN(sizes_are_scaled_in_floats);
   RUN(scales_are_computed);

@@ -191,6 +191,9 @@ static void the_layers_do_what_the_specification_says(void) {
     check(&cases[i], 5, false);
     check(&cases[i], 11, false);
     check(&cases[i], 6, true);
+    if (cases[i].lengths) continue; /* none of which is right for no step */
+    check(&cases[i], 0, false);
+    check(&cases[i], 0, true);
   }
   T = 5;
 }
@@ -221,9 +224,6 @@ static void a_body_slices_no_weights(void) {
 }
 
 static void what_is_not_done_is_refused(void) {
-  build(&(Case){"LSTM", "forward", 4, 1, .bias = false});
-  inputs.items[0] = value_info("x", F32, "0,3,2");
-  expect(DIAG_onnx_node, "there is no time step", NULL);
   build(&(Case){"RNN", "sideways", 1, 1, .bias = false});
   expect(DIAG_onnx_node, "direction \"sideways\"", NULL);
   build(&(Case){"RNN", "forward", 3, 1, .bias = false});
