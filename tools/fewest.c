@@ -40,12 +40,14 @@ void help_fewest(Tool *t, Build *b, const PlanOptions *options, double resident)
     if (g->ranks > 1) diag_help(t->diags, "ranks of one machine share its memory: more of them do not help");
     return;
   }
+  double least = ceil(resident / usable);
   int tries = 0;
-  for (double n = fmax(g->ranks + 1, ceil(resident / usable)); tries < MOST_TRIES && n < 1e5; tries++, n++) {
+  for (double n = fmax(g->ranks + 1, least); tries < MOST_TRIES && n < 1e5; tries++, n++) {
     if (n > g->per_machine) n = ceil(n / g->per_machine) * g->per_machine;
     const Target *more = with_devices(t, g, (int)n);
     if (!more) {
-      if (tries == 0) diag_help(t->diags, "weights and state alone need %.0f such devices, which one machine does not have", n);
+      if (least > g->per_machine)
+        diag_help(t->diags, "weights and state alone need %.0f such devices, which one machine does not have", least);
       return;
     }
     if (!any_plan(b, more, options->memory_limit)) continue;

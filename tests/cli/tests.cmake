@@ -29,6 +29,7 @@ foreach(name
     rounds
     spatial
     targets
+    unfit
     unknown
     usage)
   add_test(NAME cli.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)

@@ -12,7 +12,7 @@ Every pair of a model and a target is planned without force.  Then:
 Anything but exit 0 and 3 is a fault, and so is a command that takes more processor time than --seconds.
 
 usage: plans.py APC [--plans N] [--seed S] [--seconds S] [--models A,B] [--targets A,B] [MODEL.onnx ...]
-  --plans     how many forced plans in all, spread evenly over all pairs (default 1000)
+  --plans     how many forced plans in all, spread over all pairs; fewer on many ranks (default 1000)
   MODEL.onnx  further models; their dimensions are as apc takes them
 Prints the commands of every fault, and a summary; exit 1 when there are faults.
 """
@@ -21,6 +21,7 @@ import json
 import math
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,7 @@ TARGETS = {
 }
 GENERATED = ("decoder.onnx", "encoder_decoder.onnx", "cached.onnx", "convolutions.onnx")  # by models.py
 written = {}
+MANY_RANKS = 16  # a search takes seconds
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 SAME = ("chosen", "time_us", "bytes_per_device", "breakdown_us", "memory_bytes")
 
@@ -239,10 +241,9 @@ class Pair:
             if code is None:
                 return
         if code == 0:
-            self.check_shown(best["chosen"], best["time_us"], best["bytes_per_device"])
-            if best["alternatives"]:
-                x = self.random.choice(best["alternatives"])
-                self.check_shown(x, x["time_us"], x["bytes_per_device"])
+            shown = [best["chosen"] | {"time_us": best["time_us"], "bytes_per_device": best["bytes_per_device"]}]
+            x = self.random.choice(shown + best["alternatives"])
+            self.check_shown(x, x["time_us"], x["bytes_per_device"])
         else:
             best = None
         made = 0
@@ -282,19 +283,20 @@ def main():
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--models")
     parser.add_argument("--targets")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as work:
         models = args.models.split(",") if args.models else [*EXAMPLES, *CONVERTED, *GENERATED]
         models += args.further
         targets = args.targets.split(",") if args.targets else list(TARGETS)
         pairs = [(m, t) for m in models for t in targets]
         random.Random(args.seed).shuffle(pairs)
+        weights = [1 if TARGETS[t][0] >= MANY_RANKS else 4 for _, t in pairs]
         for i, (name, target) in enumerate(pairs):
             before = Count.forced
-            left = args.plans - Count.forced
-            if left <= 0:
+            wanted = math.ceil((args.plans - Count.forced) * weights[i] / sum(weights[i:]))
+            if wanted <= 0:
                 break
-            Pair(args, work, name, find_model(args, work, name), target).check(math.ceil(left / (len(pairs) - i)))
+            Pair(args, work, name, find_model(args, work, name), target).check(wanted)
             Count.pairs += 1
             if Count.forced > before:
                 Count.models.add(name)
@@ -303,8 +305,9 @@ def main():
                 done = f"{i + 1} of {len(pairs)} pairs"
                 print(f"{done}, {Count.forced} forced plans, {Count.faults} faults", flush=True)
     print(f"{Count.pairs} pairs of {len(Count.models)} models and {len(Count.targets)} targets: "
-          f"{Count.forced} forced plans ({Count.wide} on more than 8 ranks), {Count.refused} refused, {Count.shown} shown ones forced, "
-          f"{Count.at_bound} at the bound, {Count.commands} commands, {Count.faults} faults")
+          f"{Count.forced} forced plans ({Count.wide} on more than 8 ranks), {Count.refused} refused, "
+          f"{Count.shown} shown ones forced, {Count.at_bound} at the bound, {Count.commands} commands, "
+          f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime:.0f} s of processor time, {Count.faults} faults")
     return 1 if Count.faults or not Count.forced else 0
 
 
