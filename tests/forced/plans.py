@@ -208,8 +208,8 @@ class Pair:
         if not picked:
             return False
         limit = self.limit
-        if of is None and best and self.random.random() < 0.2:
-            limit = int(best["bytes_per_device"] * self.random.uniform(0.4, 1.3))
+        if of is None and best and self.random.random() < 0.15:
+            limit = int(best["bytes_per_device"] * self.random.uniform(0.6, 1.3))
         options = [word for d, n in picked.items() for word in ("--" + d.replace("_", "-"), str(n))]
         plan = self.planned(options, limit)
         if plan is None:
@@ -234,8 +234,8 @@ class Pair:
         code, best = self.run([])
         if code is None:
             return
-        if code == 0 and self.random.random() < 0.25:
-            self.limit = int(best["bytes_per_device"] * self.random.uniform(0.4, 1))
+        if code == 0 and self.random.random() < 0.1:
+            self.limit = int(best["bytes_per_device"] * self.random.uniform(0.6, 1))
             self.words = self.with_limit(self.limit)
             code, best = self.run(self.words)
             if code is None:
