@@ -132,13 +132,14 @@ void artifact_close(Artifact *a) {
 
 enum { HASH_BUFFER = 256 << 10 };
 
-static bool hash_range(int fd, uint64_t offset, uint64_t bytes, uint64_t seed, unsigned char *buffer, uint64_t *hash) {
+static bool hash_range(int fd, uint64_t offset, uint64_t bytes, uint64_t seed, unsigned char *buffer, _Atomic uint64_t *beats, uint64_t *hash) {
   Hash64 h;
   hash64_begin(&h, seed);
   for (uint64_t done = 0; done < bytes;) {
     size_t n = bytes - done < HASH_BUFFER ? (size_t)(bytes - done) : HASH_BUFFER;
     if (!read_at(fd, offset + done, buffer, n)) return false;
     hash64_add(&h, buffer, n);
+    if (beats) atomic_fetch_add(beats, 1);
     done += n;
   }
   *hash = hash64_end(&h);
@@ -151,6 +152,7 @@ typedef struct Pieces {
   uint64_t offset, bytes, *hashes, n;
   _Atomic uint64_t next;
   _Atomic int number; /* errno of a failure */
+  _Atomic uint64_t *beats;
 } Pieces;
 
 static void *hash_pieces(void *argument) {
@@ -159,15 +161,15 @@ static void *hash_pieces(void *argument) {
   if (!buffer) p->number = ENOMEM;
   for (uint64_t i; buffer && !p->number && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
     uint64_t at = i * PROGRAM_HASH_PIECE, left = p->bytes - at;
-    if (!hash_range(p->fd, p->offset + at, left < PROGRAM_HASH_PIECE ? left : PROGRAM_HASH_PIECE, p->bytes, buffer, &p->hashes[i])) p->number = errno;
+    if (!hash_range(p->fd, p->offset + at, left < PROGRAM_HASH_PIECE ? left : PROGRAM_HASH_PIECE, p->bytes, buffer, p->beats, &p->hashes[i])) p->number = errno;
   }
   free(buffer);
   return NULL;
 }
 
-static bool hash_large(int fd, uint64_t offset, uint64_t bytes, uint64_t *hash) {
+static bool hash_large(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t *beats, uint64_t *hash) {
   enum { THREADS = 8 };
-  Pieces p = {.fd = fd, .offset = offset, .bytes = bytes, .n = (bytes + PROGRAM_HASH_PIECE - 1) / PROGRAM_HASH_PIECE};
+  Pieces p = {.beats = beats, .fd = fd, .offset = offset, .bytes = bytes, .n = (bytes + PROGRAM_HASH_PIECE - 1) / PROGRAM_HASH_PIECE};
   pthread_t threads[THREADS];
   sigset_t all, before;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -186,10 +188,10 @@ static bool hash_large(int fd, uint64_t offset, uint64_t bytes, uint64_t *hash) 
   return !p.number;
 }
 
-bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, ProgramHashKind kind, uint64_t *hash) {
-  if (kind == PROGRAM_HASH_FILE && bytes > PROGRAM_HASH_SMALL) return hash_large(fd, offset, bytes, hash);
+bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, ProgramHashKind kind, _Atomic uint64_t *beats, uint64_t *hash) {
+  if (kind == PROGRAM_HASH_FILE && bytes > PROGRAM_HASH_SMALL) return hash_large(fd, offset, bytes, beats, hash);
   unsigned char *buffer = malloc(HASH_BUFFER);
-  bool ok = buffer && hash_range(fd, offset, bytes, kind == PROGRAM_HASH_FILE ? bytes : 0, buffer, hash);
+  bool ok = buffer && hash_range(fd, offset, bytes, kind == PROGRAM_HASH_FILE ? bytes : 0, buffer, beats, hash);
   int number = errno;
   free(buffer);
   errno = number;
@@ -197,7 +199,7 @@ bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, ProgramHashKind
 }
 
 bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, uint64_t *hash) {
-  if (a->tables_only) return artifact_hash_file(a->fd, a->offset + b->offset, b->bytes, PROGRAM_HASH_RANGE, hash);
+  if (a->tables_only) return artifact_hash_file(a->fd, a->offset + b->offset, b->bytes, PROGRAM_HASH_RANGE, NULL, hash);
   *hash = hash64(a->image + b->offset, b->bytes, 0);
   return true;
 }

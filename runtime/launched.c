@@ -13,18 +13,11 @@
 #include "runtime/exec.h"
 #include "runtime/limit.h"
 #include "runtime/rendezvous.h"
+#include "runtime/same_run.h"
 #include "runtime/transport_mpi.h"
 #include "runtime/transport_tcp.h"
 
-#define HELLO_MAGIC UINT64_C(0x31434e55414c50a1)
-
 enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100, MPI_ENDS_MS = 1000, TELL_MS = 500 };
-
-/* What must be equal on all ranks before anything else is said. */
-typedef struct Hello {
-  uint64_t magic, table_hash, image_bytes;
-  uint32_t rank, world;
-} Hello;
 
 typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE } CommandKind;
 
@@ -108,25 +101,33 @@ static RtStatus gather(Launched *l, const void *mine, void *all, size_t bytes, R
 /* ---- meeting */
 
 /* Everyone hears every rank, so that all come to the same end. */
-static RtStatus compare_programs(Launched *l, RtError *error) {
-  const ProgramHeader *h = l->artifact->program.header;
-  Hello mine = {HELLO_MAGIC, h->table_hash, l->artifact->bytes, (uint32_t)l->place.rank, (uint32_t)l->place.world}, *all;
-  all = calloc((size_t)l->place.world, sizeof *all);
+static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
+  int world = l->place.world;
+  RankIdentity *all = calloc((size_t)world, sizeof *all);
   if (!all) return rt_error(error, RT_FAILED, "out of memory");
-  all[l->place.rank] = mine;
-  RtStatus status = gather(l, &mine, all, sizeof mine, error);
-  if (!status) status = spread(l, all, sizeof *all * (size_t)l->place.world, false, error);
-  for (int i = 0; i < l->place.world && !status; i++) {
-    if (all[i].magic != HELLO_MAGIC || all[i].rank != (uint32_t)i)
-      status = rt_error(error, RT_BAD_INPUT, "rank %d does not run this version of the runtime", i);
-    else if (all[i].table_hash != all[0].table_hash || all[i].image_bytes != all[0].image_bytes)
-      status = rt_error(error, RT_BAD_INPUT, "rank %d runs another program than rank 0 (%016llx of %llu bytes, not %016llx of %llu): "
-                        "all ranks need the same file", i, (unsigned long long)all[i].table_hash, (unsigned long long)all[i].image_bytes,
-                        (unsigned long long)all[0].table_hash, (unsigned long long)all[0].image_bytes);
+  all[l->place.rank] = *mine;
+  RtStatus status = gather(l, mine, all, sizeof *mine, error);
+  if (!status) status = spread(l, all, sizeof *all * (size_t)world, false, error);
+  if (!status) {
+    status = same_run_check(all, world, error);
+    l->over = status != RT_OK;
   }
-  l->over = status == RT_BAD_INPUT;
   free(all);
   return status;
+}
+
+/* A rank whose files are not the right ones says so to all. */
+static RtStatus same_run(Launched *l, RtError *error) {
+  const Artifact *a = l->artifact;
+  RtError own = {0};
+  RankIdentity mine = rank_identity(l->place.rank, l->place.world);
+  mine.program = a->program.header->table_hash;
+  mine.program_bytes = a->bytes;
+  mine.runtime = runtime_build();
+  mine.status = (uint32_t)param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
+  if (mine.status) memcpy(mine.text, own.text, sizeof mine.text);
+  else mine.weights = param_files_digest(l->files);
+  return compare(l, &mine, error);
 }
 
 static void step_text(void *context, int rank, uint32_t step, char *text, size_t size) {
@@ -247,7 +248,7 @@ static RtStatus open_all(Launched *l, RtError *error) {
   if (!l->send || !l->recv || !l->answers) return rt_error(error, RT_FAILED, "out of memory");
   launch_share_cores(&l->place);
   RtStatus status = open_comm(l, error);
-  if (!status) status = compare_programs(l, error);
+  if (!status) status = same_run(l, error);
   if (!status) atomic_store(&l->slot->command, l->commands);
   return status;
 }
@@ -268,9 +269,8 @@ RtStatus launched_start(Launched *l, RtError *error) {
   if (l->executor) return RT_OK;
   ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = &l->slot->place,
                          .written = l->place.rank ? &l->written : NULL, .check = check && strcmp(check, "1") == 0};
-  RtStatus status = param_files_open(l->artifact, l->options.weights, &l->files, error);
   options.files = l->files;
-  if (!status) status = exec_open(l->artifact, &options, &l->executor, error);
+  RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
   return note(l, status, error);
 }
 

@@ -31,8 +31,8 @@ typedef struct LaunchedOptions {
   WatchStuck stuck;    /* ends the process when it does not end by itself after a failure; without it MPI's own waits have no limit */
 } LaunchedOptions;
 
-/* Meets the other ranks; all must run the same program, and be as many as it was compiled for
- * (the caller has looked). */
+/* Meets the other ranks, which must be as many as the program was compiled for (the caller has looked), opens and checks the files of the
+ * weights, and compares with the others what all need to have in common (same_run.h). */
 RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error);
 
 /* What the user should know of this run, told once; "" for nothing. */

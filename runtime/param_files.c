@@ -60,11 +60,11 @@ static RtStatus open_one(ParamFile *w, RtError *error) {
 }
 
 /* A file of the program's: the one that was compiled with? */
-static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, uint64_t *hash, RtError *error) {
+static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash, RtError *error) {
   if ((uint64_t)w->stamp.size != b->bytes)
     return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: it has %lld bytes instead of %llu", w->path, (long long)w->stamp.size,
                     (unsigned long long)b->bytes);
-  if (!artifact_hash_file(w->fd, 0, b->bytes, PROGRAM_HASH_FILE, hash)) return rt_error_errno(error, RT_BAD_INPUT, "%s", w->path);
+  if (!artifact_hash_file(w->fd, 0, b->bytes, PROGRAM_HASH_FILE, beats, hash)) return rt_error_errno(error, RT_BAD_INPUT, "%s", w->path);
   if (!b->hash || *hash == b->hash) return RT_OK;
   return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: its content has changed", w->path);
 }
@@ -78,28 +78,28 @@ static RtStatus check_embedded(const Artifact *a, uint32_t i, uint64_t *hash, Rt
                   i == a->program.header->cpu_image ? "kernels" : "weights");
 }
 
-static RtStatus check_all(ParamFiles *f, RtError *error) {
+static RtStatus check_all(ParamFiles *f, _Atomic uint64_t *beats, RtError *error) {
   const Artifact *a = f->artifact;
   const Program *p = &a->program;
   uint64_t *hashes = calloc(p->n_blobs + 1u, sizeof *hashes);
   RtStatus status = hashes ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_blobs && !status; i++) {
     if (!*program_text(p, p->blobs[i].path)) status = check_embedded(a, i, &hashes[i], error);
-    else if (!f->replaces) status = check_blob(&f->items[i], &p->blobs[i], &hashes[i], error);
+    else if (!f->replaces) status = check_blob(&f->items[i], &p->blobs[i], beats, &hashes[i], error);
   }
-  if (!status && f->replaces && !artifact_hash_file(f->items[0].fd, 0, (uint64_t)f->items[0].stamp.size, PROGRAM_HASH_FILE, &hashes[p->n_blobs]))
+  if (!status && f->replaces && !artifact_hash_file(f->items[0].fd, 0, (uint64_t)f->items[0].stamp.size, PROGRAM_HASH_FILE, beats, &hashes[p->n_blobs]))
     status = rt_error_errno(error, RT_BAD_INPUT, "%s", f->other);
   if (!status) f->digest = hash64(hashes, sizeof *hashes * (p->n_blobs + 1u), f->replaces);
   free(hashes);
   return status ? status : param_files_unchanged(f, RT_BAD_INPUT, error);
 }
 
-RtStatus param_files_open(const Artifact *a, const char *other, ParamFiles **out, RtError *error) {
+RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t *beats, ParamFiles **out, RtError *error) {
   ParamFiles *f = NULL;
   RtStatus status = new_files(a, other, &f, error);
   for (uint32_t i = 0; !status && i < f->n; i++)
     if (*f->items[i].path) status = open_one(&f->items[i], error);
-  if (!status) status = check_all(f, error);
+  if (!status) status = check_all(f, beats, error);
   if (status) param_files_close(f);
   else *out = f;
   return status;

@@ -69,7 +69,7 @@ static void check_weights(const Artifact *a) {
   for (uint32_t i = 0; i < p->n_blobs; i++) /* read no files: the mutations would name any */
     if (*program_text(p, p->blobs[i].path)) return;
   ParamFiles *files = NULL;
-  if (param_files_open(a, NULL, &files, &error)) { /* a checksum: what reads them must not rely on it */
+  if (param_files_open(a, NULL, NULL, &files, &error)) { /* a checksum: what reads them must not rely on it */
     RtError second = {0};
     char text[128];
     snprintf(text, sizeof text, "-1:%lld:%lld:%lld", (long long)a->stamp.size, (long long)a->stamp.seconds, (long long)a->stamp.nanoseconds);

@@ -381,28 +381,33 @@ class Test:
         check("the program alone", own.returncode == 0 and (self.folder / "own.npz").read_bytes() == (self.folder / "joined.npz").read_bytes())
 
     def two_runs(self):
-        """With other secrets or names, and with nothing that tells them apart; at a port and at a file."""
-        for place, apart in [("port", "secret"), ("port", "name"), ("port", ""), ("file", "secret"), ("file", "")]:
+        """With other secrets or names, and with nothing that tells them apart; at a port and at a file.  All at once."""
+        cases = [("port", "secret"), ("port", "name"), ("port", ""), ("file", "secret"), ("file", "")]
+        pairs = {}
+        for place, apart in cases:
             at = f"127.0.0.1:{self.port()}" if place == "port" else str(self.folder / f"meeting-{apart}")
-            what = f"two runs at one {place}, told apart by {apart or 'nothing'}"
             runs = [Ranks(self.folder / "tp2", 2, self.folder, s) for s in (self.secret, self.other if apart == "secret" else self.secret)]
             for i, run in enumerate(runs):
-                (self.folder / f"run{i}.npz").unlink(missing_ok=True)
                 name = {"APC_RUN_ID": f"run {i}"} if apart == "name" else {}
-                run.start(0, at, "--timeout", "1500ms", "--inputs", str(INPUTS), "--outputs", f"run{i}.npz", **name)
+                run.start(0, at, "--timeout", "3s", "--inputs", str(INPUTS), "--outputs", f"{place}-{apart}-{i}.npz", **name)
                 wait_for(lambda: place == "file" or i == 1 or listening(run.jobs[0].pid))
-                time.sleep(0.1)
-                run.start(1, at, "--timeout", "1500ms", **name)
-            codes = [[run.end(rank) for rank in (0, 1)] for run in runs]
-            for i, run in enumerate(codes):
-                told = all(code == 0 or "error: " in text for code, text in run)
-                check(f"{what}: run {i} ended with {run}", told and all(code in (0, 1, 2, 6, 7) for code, _ in run))
-                path = self.folder / f"run{i}.npz"
-                right = path.exists() and path.read_bytes() == (self.folder / "own.npz").read_bytes()
-                check(f"{what}: run {i} ended with 0 and other results", run[0][0] != 0 or right)
-            if apart:
-                check(f"{what}: ranks of one joined the other: {codes}", all((run[0][0] == 0) == (run[1][0] == 0) for run in codes))
-            check(f"{what}: none came through: {codes}", place == "file" or any(run[0][0] == 0 for run in codes))
+                time.sleep(0.05)
+                run.start(1, at, "--timeout", "3s", **name)
+            pairs[(place, apart)] = runs
+        for (place, apart), runs in pairs.items():
+            self.end_two_runs(place, apart, [[run.end(rank) for rank in (0, 1)] for run in runs])
+
+    def end_two_runs(self, place, apart, codes):
+        what = f"two runs at one {place}, told apart by {apart or 'nothing'}"
+        for i, run in enumerate(codes):
+            told = all(code == 0 or "error: " in text for code, text in run)
+            check(f"{what}: run {i} ended with {run}", told and all(code in (0, 1, 2, 6, 7) for code, _ in run))
+            path = self.folder / f"{place}-{apart}-{i}.npz"
+            right = path.exists() and path.read_bytes() == (self.folder / "own.npz").read_bytes()
+            check(f"{what}: run {i} ended with 0 and other results", run[0][0] != 0 or right)
+        if apart:
+            check(f"{what}: ranks of one joined the other: {codes}", all((run[0][0] == 0) == (run[1][0] == 0) for run in codes))
+        check(f"{what}: none came through: {codes}", any(run[0][0] == 0 for run in codes))
 
     def goodbye(self):
         """A rank that takes leave before and after it has connected to rank 0, and keeps its connections."""

@@ -1,5 +1,5 @@
 # Ranks started by somebody else: mpirun, and environments written by hand; and ranks that are killed and stopped at random.
-foreach(name mpi netns tcp)
+foreach(name mpi netns same_run tcp)
   add_test(NAME launch.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)
   # A launched rank is the whole process: what Open MPI leaks would count as ours, and the leak checker (gcc 12) crashes in its own
   # walk over the thread storage of a loaded OpenMP.  Addresses are checked all the same.

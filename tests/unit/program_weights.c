@@ -84,7 +84,7 @@ static void check_part(const Weights *w, uint32_t i, const int64_t *lo, const in
 static ParamFiles *open_files(const Artifact *a, const char *other, Weights **w) {
   ParamFiles *files = NULL;
   RtError error = {0};
-  bool ok = param_files_open(a, other, &files, &error) == RT_OK && weights_check(files, &error) == RT_OK && weights_open(files, w, &error) == RT_OK;
+  bool ok = param_files_open(a, other, NULL, &files, &error) == RT_OK && weights_check(files, &error) == RT_OK && weights_open(files, w, &error) == RT_OK;
   CHECKF(ok, "%s", error.text);
   return files;
 }
@@ -94,7 +94,7 @@ static RtStatus open_both(const Artifact *a, const char *other, RtError *error) 
   ParamFiles *files = NULL;
   Weights *w = NULL;
   RtError second = {0};
-  RtStatus status = param_files_open(a, other, &files, error);
+  RtStatus status = param_files_open(a, other, NULL, &files, error);
   if (status) return status;
   status = weights_check(files, error);
   CHECK(weights_open(files, &w, &second) == status && strcmp(error->text, second.text) == 0);

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# tests/launch/same_run.sh APC - ranks of different programs, runtimes, weights or damaged files never compute together: all end with 1
+# and name the rank, over TCP and under mpirun.  The same weights at other places are the same.
+. "$(dirname "$0")/lib.sh"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+command -v mpirun >/dev/null || { echo "mpirun is missing (Debian: openmpi-bin, libopenmpi-dev)"; exit 1; }
+
+program tp2 2 --tp 2
+cp "$source_dir/examples/gpt-tiny.onnx" model.onnx
+expect 0 "" "$apc" model.onnx --target cpux2 --tp 2 --dim-hint batch=4 --dim-hint seq=32 --weights ref -o refers
+expect 0 "" "$apc" convert model.onnx same.safetensors
+cp same.safetensors again.safetensors
+# change FILE PLACE: another byte there.
+change() { /usr/bin/python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(int(sys.argv[2])); b = f.read(1); f.seek(-1, 1); f.write(bytes([b[0] ^ 1]))' "$1" "$2"; }
+/usr/bin/python3 - <<'END'
+data = bytearray(open("same.safetensors", "rb").read())
+begin = 8 + int.from_bytes(data[:8], "little")
+data[begin:] = bytes(b ^ 1 for b in data[begin:])
+open("other.safetensors", "wb").write(data)
+END
+cp model.onnx damaged.onnx
+change damaged.onnx $(($(stat -c %s model.onnx) / 2))
+# The kernels are the last ELF file in the program; the build id of the runtime is in its first note of that kind.
+cp tp2 kernels
+change kernels $(($(LC_ALL=C grep -abo $'\x7fELF' tp2 | tail -1 | cut -d: -f1) + 4099))
+cp tp2 runtime
+change runtime $(/usr/bin/python3 -c 'import sys; b = open(sys.argv[1], "rb").read(); print(b.index(bytes([4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0]) + b"GNU\0") + 16)' tp2)
+expect 0 "" ./tp2 --inputs "$inputs" --outputs other.alone.npz --weights other.safetensors
+check "other weights give other results" test "$(cksum <other.alone.npz)" != "$(cksum <tp2.alone.npz)"
+
+port=$((20000 + $$ * 7 % 12000))
+# pair CODE TEXT "RANK 0" "RANK 1": both end so, over TCP; outputs to pair.npz
+pair() {
+  port=$((port + 1)) last="rank 0: $3, rank 1: $4"
+  rm -f pair.npz
+  timeout -k 1 60 $4 --rank 1 --world 2 --rendezvous "127.0.0.1:$port" >one.out 2>one.err </dev/null &
+  timeout -k 1 60 $3 --rank 0 --world 2 --rendezvous "127.0.0.1:$port" --inputs "$inputs" --outputs pair.npz >zero.out 2>zero.err </dev/null
+  local zero=$? one
+  wait $!
+  one=$?
+  check "rank 0: exit $zero, wanted $1: $(cat zero.err)" test $zero -eq "$1"
+  check "rank 1: exit $one, wanted $1: $(cat one.err)" test $one -eq "$1"
+  [ -z "$2" ] || for rank in zero one; do check "rank $rank does not say '$2': $(cat $rank.err)" grep -qF -- "$2" $rank.err; done
+  check "there are results" test "$1" -eq 0 -o ! -e pair.npz
+}
+pair 0 "" "./tp2 --weights same.safetensors" "./tp2 --weights again.safetensors"
+same tp2.alone.npz pair.npz
+pair 0 "" "./tp2 --weights other.safetensors" "./tp2 --weights other.safetensors"
+same other.alone.npz pair.npz
+pair 0 "" "./refers" "./refers --weights $source_dir/examples/gpt-tiny.onnx"
+same tp2.alone.npz pair.npz
+pair 1 "rank 1 has other weights than rank 0" "./tp2" "./tp2 --weights other.safetensors"
+pair 1 "rank 1 has other weights than rank 0" "./tp2 --weights other.safetensors" "./tp2"
+pair 1 "rank 1 has other weights than rank 0" "./tp2 --weights same.safetensors" "./tp2 --weights other.safetensors"
+pair 1 "rank 1: damaged.onnx is not the file with the weights: its content has changed" "./refers" "./refers --weights damaged.onnx"
+pair 1 "rank 0: damaged.onnx is not the file with the weights: its content has changed" "./refers --weights damaged.onnx" "./refers"
+pair 1 "rank 1: the weights in missing.onnx cannot be read" "./refers" "./refers --weights missing.onnx"
+pair 1 "rank 1: the compiled model is damaged: its kernels do not match their checksum" "./tp2" "./kernels"
+pair 1 "rank 1 runs the program with another runtime than rank 0" "./tp2" "./runtime"
+pair 1 "rank 1 runs another program than rank 0" "./tp2" "./refers"
+
+expect 1 "rank 1 has other weights than rank 0" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tp2 --weights other.safetensors
+check "told once" test "$(grep -c 'has other weights' err)" -eq 1
+expect 1 "rank 1: the compiled model is damaged" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./kernels
+check "there are no results" test ! -e mpi.npz
+summary 67
