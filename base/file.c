@@ -21,6 +21,11 @@ static bool read_failed(Diags *d, const char *path, const char *why) {
   return diag_error(d, DIAG_file_read, file_loc(d, path), "cannot read the file: %s", why);
 }
 
+static void *must(void *p) {
+  if (!p) die("out of memory");
+  return p;
+}
+
 static const uint8_t no_bytes[1];
 
 /* Opening a pipe must not wait. */
@@ -81,6 +86,22 @@ bool file_read(Diags *d, const char *path, FileMap *out) {
   }
   *out = (FileMap){.data = bytes, .size = (size_t)st.st_size, .copied = true};
   return true;
+}
+
+bool file_read_begin(Diags *d, const char *path, size_t most, FileMap *out, uint64_t *size) {
+  struct stat st;
+  *out = (FileMap){0};
+  int fd = open_regular(d, path, &st);
+  if (fd < 0) return false;
+  uint8_t *bytes = must(malloc(most + 1));
+  ssize_t n = pread(fd, bytes, most, 0);
+  int number = errno;
+  close(fd);
+  *size = (uint64_t)st.st_size;
+  *out = (FileMap){.data = bytes, .size = n > 0 ? (size_t)n : 0, .copied = true};
+  if (n >= 0) return true;
+  file_unmap(out);
+  return read_failed(d, path, strerror(number));
 }
 
 bool file_take(Diags *d, const char *path, FileMap *out) {
@@ -156,11 +177,6 @@ struct FileWriter {
   size_t buffered;
   uint8_t buffer[WRITE_BUFFER];
 };
-
-static void *must(void *p) {
-  if (!p) die("out of memory");
-  return p;
-}
 
 static bool write_failed(FileWriter *w, const char *why) {
   if (!w->failed)

@@ -23,6 +23,8 @@ typedef struct FileMap {
 bool file_map(Diags *d, const char *path, FileMap *out);
 /* The same in memory of our own: nobody changes it any more.  A file that changes while it is read is an error. */
 bool file_read(Diags *d, const char *path, FileMap *out);
+/* The first bytes of a file, at most `most`, and its size. */
+bool file_read_begin(Diags *d, const char *path, size_t most, FileMap *out, uint64_t *size);
 /* For files that others choose: maps it where lost pages are handled, reads it elsewhere. */
 bool file_take(Diags *d, const char *path, FileMap *out);
 void file_unmap(FileMap *map);

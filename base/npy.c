@@ -259,6 +259,19 @@ bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Te
   return make_tensor(&r, (const uint8_t *)bytes + start, want, out);
 }
 
+bool npy_read_file_header(Diags *d, const char *path, Tensor *out) {
+  FileMap begin;
+  uint64_t size, whole;
+  *out = (Tensor){0};
+  if (!file_read_begin(d, path, NPY_HEADER_ROOM, &begin, &size)) return false;
+  Reader r = {.diags = d, .name = path};
+  bool ok = npy_read_header(d, path, begin.data, begin.size, out, &whole);
+  if (ok && whole > size) ok = BAD(&r, "the file is truncated: it has %llu bytes, its header and shape ask for %llu", (unsigned long long)size, (unsigned long long)whole);
+  if (ok && whole < size) ok = BAD(&r, "the shape asks for %zu bytes of data, the file has %llu", out->bytes, (unsigned long long)(size - (whole - out->bytes)));
+  file_unmap(&begin);
+  return ok;
+}
+
 static void release_map(void *owner, size_t owner_bytes) {
   FileMap map = {.data = owner, .size = owner_bytes};
   file_unmap(&map);

@@ -13,7 +13,6 @@
 #define END64_BYTES 56u     /* 4.3.14 zip64 end of central directory */
 #define CENTRAL_BYTES 46u   /* 4.3.12 central header, less name, extra and comment */
 #define LOCAL_BYTES 30u     /* 4.3.7 local header, less name and extra */
-#define HEADER_BYTES (65535u + 12) /* of an npy file, more than NumPy writes */
 #define DEFLATE_RATIO 1032u /* deflate spends at least 2 bits on 258 bytes */
 
 static uint32_t get16(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
@@ -255,7 +254,7 @@ static bool inflate_bytes(const uint8_t *in, uint64_t packed, uint8_t *out, uint
 static const char *member_name(const Npz *z, const NpzMember *m) { return arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name)); }
 
 bool npz_read_header(Npz *z, const NpzMember *m, Tensor *out) {
-  uint64_t n = m->size < HEADER_BYTES ? m->size : HEADER_BYTES, whole = 0;
+  uint64_t n = m->size < NPY_HEADER_ROOM ? m->size : NPY_HEADER_ROOM, whole = 0;
   *out = (Tensor){0};
   uint8_t *begin = m->deflated ? malloc(n + 1) : NULL;
   if (m->deflated && !begin) return BAD(z, "member %s: no memory", quoted(z, m->name));

@@ -41,7 +41,8 @@ static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
   Files f = files_begin();
   Tensor t;
   ApcStatus status = APC_OK;
-  if (npy_read(f.diags, path, &t)) status = host_bind(m, name, (Bound){.tensor = t});
+  bool fits = npy_read_file_header(f.diags, path, &t) && !(status = host_accepts(m, name, &t)); /* before all of it is read */
+  if (fits && npy_read(f.diags, path, &t)) status = host_bind(m, name, (Bound){.tensor = t});
   return files_end(m, f, path, status);
 }
 

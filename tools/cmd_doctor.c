@@ -109,11 +109,14 @@ static const char *version_of(Arena *a, void *handle, const Library *l) {
 }
 
 static Check library(Arena *a, const Library *l) {
+  const char *why = "not found";
   for (int i = 0; l->files[i]; i++) {
     void *handle = dlopen(l->files[i], RTLD_LAZY | RTLD_LOCAL); /* stays loaded: some of them do not survive dlclose */
     if (handle) return (Check){l->name, l->needed_for, false, true, arena_printf(a, "%s (%s)", version_of(a, handle, l), l->files[i]), l->package};
+    const char *said = dlerror();
+    if (said && !strstr(said, strerror(ENOENT))) why = arena_strdup(a, said); /* there, but not to be loaded */
   }
-  return (Check){l->name, l->needed_for, false, false, "not found", l->package};
+  return (Check){l->name, l->needed_for, false, false, why, l->package};
 }
 
 /* The GPUs by name, as NVML tells them. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """tests/cli/renames.py APC [ROUNDS] - a program or the file of its weights is replaced at random moments of a run: the result is that
-of the old file, or exit 1.
+of the old file, or exit 1.  Or weights or inputs are cut short: the right result, exit 1, or for weights 6, and the file is named.
 
 200 rounds take a minute.
 """
@@ -33,7 +33,8 @@ def main():
         shutil.copy("one.onnx", "m.onnx")
         sh(apc, "m.onnx", "-q", "--weights", "ref", "--target", "cpux2", "--tp", "2", "-o", "one")
         shutil.copy("one", "program")
-        run = ["./program", "--inputs", inputs, "--outputs", "out.npz"]
+        run = ["./program", "--inputs", "inputs.npz", "--outputs", "out.npz"]
+        put("inputs.npz", inputs)
         digest = lambda: hashlib.sha256(open("out.npz", "rb").read()).hexdigest() if os.path.exists("out.npz") else None
         begin = time.time()
         sh(*run)
@@ -42,16 +43,18 @@ def main():
         sh("./other", *run[1:])
         if digest() == right: sys.exit("the two files have the same results")
         for i in range(rounds):
-            what = dice.choice(["program", "weights"])
-            put("program", "one"), put("m.onnx", "one.onnx")
+            what = dice.choice(["program", "program", "weights", "weights", "cut weights", "cut inputs"])
+            put("program", "one"), put("m.onnx", "one.onnx"), put("inputs.npz", inputs)
             if os.path.exists("out.npz"): os.remove("out.npz")
             p = subprocess.Popen(run, stderr=subprocess.PIPE)
             time.sleep(dice.choice([dice.uniform(0, .02), dice.uniform(0, length)]))
             if what == "program": put("program", "other")
-            else: put("m.onnx", "two.onnx")
+            elif what == "weights": put("m.onnx", "two.onnx")
+            else: os.truncate("m.onnx" if what == "cut weights" else "inputs.npz", 1000)
             said = p.communicate()[1].decode()
             codes[p.returncode] = codes.get(p.returncode, 0) + 1
-            ok = p.returncode == 1 if p.returncode else digest() == right
+            ok = p.returncode in ((1, 6) if what == "cut weights" else (1,)) if p.returncode else digest() == right
+            if what.startswith("cut") and p.returncode: ok = ok and ("m.onnx" if what == "cut weights" else "inputs.npz") in said
             if not ok:
                 faults += 1
                 print(f"round {i}: {what} replaced: exit {p.returncode}, {'other results' if not p.returncode else said}")

@@ -9,6 +9,7 @@ foreach(name
     empty
     files
     families
+    hostile
     inputs
     json
     kernels

@@ -1,7 +1,10 @@
 /* tests/unit/program_weights.c - parts of weights from files, other types, other files, and the random generator. */
+#include <fcntl.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "base/fill.h"
+#include "base/hash.h"
 #include "base/safetensors.h"
 #include "runtime/load.h"
 #include "tests/programs.h"
@@ -158,8 +161,31 @@ static void other_files(void) {
   free(image);
 }
 
+/* Of a file over 64 MiB every byte counts, and both ways to compute its hash agree. */
+static void large_files(void) {
+  enum { BYTES = PROGRAM_HASH_SMALL + (3 << 20) + 5 };
+  static const size_t places[] = {0, (16 << 20) + 77, (33 << 20) + 500001, BYTES - 1};
+  unsigned char *bytes = calloc(1, BYTES);
+  const char *path = temp_path("large");
+  uint64_t first = program_file_hash(bytes, BYTES), hash = 0;
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    bytes[places[i]] ^= 1;
+    CHECK(program_file_hash(bytes, BYTES) != first);
+    bytes[places[i]] ^= 1;
+  }
+  bytes[places[2]] = 9;
+  temp_write(path, bytes, BYTES);
+  int fd = open(path, O_RDONLY);
+  CHECK(artifact_hash_file(fd, 0, BYTES, PROGRAM_HASH_FILE, NULL, &hash) && hash == program_file_hash(bytes, BYTES));
+  CHECK(artifact_hash_file(fd, 7, 1000001, PROGRAM_HASH_RANGE, NULL, &hash) && hash == hash64(bytes + 7, 1000001, 0));
+  CHECK(!artifact_hash_file(fd, 0, BYTES + 1, PROGRAM_HASH_FILE, NULL, &hash)); /* cut short */
+  close(fd);
+  free(bytes);
+}
+
 int main(void) {
   RUN(parts);
   RUN(other_files);
+  RUN(large_files);
   return test_summary();
 }
