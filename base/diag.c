@@ -99,6 +99,16 @@ static const char *source_of(const Diags *d, const char *file) {
   return NULL;
 }
 
+/* One column for each byte that is not plain. */
+static void print_line(const char *line, size_t n, FILE *out) {
+  for (size_t part; n; line += part, n -= part) {
+    bool plain;
+    part = text_character((const unsigned char *)line, n, &plain);
+    if (!part) part = 1;
+    for (size_t i = 0; i < part; i++) fputc(plain || line[i] == '\t' ? line[i] : '?', out);
+  }
+}
+
 /* The source line with a caret under the column; tabs are kept so that the caret lines up. */
 static void print_caret(const Diags *d, const Loc *loc, FILE *out) {
   const char *line = source_of(d, loc->file);
@@ -110,7 +120,7 @@ static void print_caret(const Diags *d, const Loc *loc, FILE *out) {
   }
   int length = (int)strcspn(line, "\n");
   fprintf(out, "%5d | ", loc->line);
-  for (int i = 0; i < length; i++) fputc(((unsigned char)line[i] < 32 && line[i] != '\t') || line[i] == 127 ? '?' : line[i], out); /* one column each */
+  print_line(line, (size_t)length, out);
   fputs("\n      | ", out);
   for (int i = 1; i < loc->col && i <= length; i++) fputc(line[i - 1] == '\t' ? '\t' : ' ', out);
   fputs("^\n", out);

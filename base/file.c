@@ -58,11 +58,10 @@ static bool same_content(const struct stat *a, const struct stat *b) {
 }
 
 /* NULL, or why not. */
-static const char *read_bytes(int fd, const struct stat *before, uint8_t *to) {
-  size_t done = 0, size = (size_t)before->st_size;
+static const char *read_bytes(int fd, const struct stat *before, uint64_t offset, void *to, size_t size) {
   struct stat after;
-  while (done < size) {
-    ssize_t n = read(fd, to + done, size - done < SSIZE_MAX ? size - done : SSIZE_MAX);
+  for (size_t done = 0; done < size;) {
+    ssize_t n = pread(fd, (char *)to + done, size - done < SSIZE_MAX ? size - done : SSIZE_MAX, (off_t)(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return strerror(errno);
     if (n == 0) return "it was cut short while it was read";
@@ -78,7 +77,7 @@ bool file_read(Diags *d, const char *path, FileMap *out) {
   int fd = open_regular(d, path, &st);
   if (fd < 0) return false;
   uint8_t *bytes = NULL; /* numbers in it are used in place: aligned as a mapping is */
-  const char *why = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) != 0 ? strerror(ENOMEM) : read_bytes(fd, &st, bytes);
+  const char *why = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) != 0 ? strerror(ENOMEM) : read_bytes(fd, &st, 0, bytes, (size_t)st.st_size);
   close(fd);
   if (why) {
     free(bytes);
@@ -88,20 +87,24 @@ bool file_read(Diags *d, const char *path, FileMap *out) {
   return true;
 }
 
-bool file_read_begin(Diags *d, const char *path, size_t most, FileMap *out, uint64_t *size) {
+bool file_parts_open(Diags *d, const char *path, FileParts *out) {
   struct stat st;
-  *out = (FileMap){0};
-  int fd = open_regular(d, path, &st);
-  if (fd < 0) return false;
-  uint8_t *bytes = must(malloc(most + 1));
-  ssize_t n = pread(fd, bytes, most, 0);
-  int number = errno;
-  close(fd);
-  *size = (uint64_t)st.st_size;
-  *out = (FileMap){.data = bytes, .size = n > 0 ? (size_t)n : 0, .copied = true};
-  if (n >= 0) return true;
-  file_unmap(out);
-  return read_failed(d, path, strerror(number));
+  *out = (FileParts){.fd = open_regular(d, path, &st)};
+  if (out->fd < 0) return false;
+  out->size = (uint64_t)st.st_size;
+  out->modified = st.st_mtim;
+  return true;
+}
+
+bool file_parts_read(Diags *d, const char *path, const FileParts *f, uint64_t offset, void *to, size_t n) {
+  const struct stat before = {.st_size = (off_t)f->size, .st_mtim = f->modified};
+  const char *why = read_bytes(f->fd, &before, offset, to, n);
+  return !why || read_failed(d, path, why);
+}
+
+void file_parts_close(FileParts *f) {
+  if (f->fd >= 0) close(f->fd);
+  *f = (FileParts){.fd = -1};
 }
 
 bool file_take(Diags *d, const char *path, FileMap *out) {
@@ -118,12 +121,17 @@ void file_unmap(FileMap *map) {
   *map = (FileMap){0};
 }
 
+#define TEXT_MOST ((size_t)256 << 20)
+
 char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n) {
   FileMap map;
   if (!file_map(d, path, &map)) return NULL;
-  const uint8_t *nul = memchr(map.data, 0, map.size);
+  bool large = map.size > TEXT_MOST;
+  const uint8_t *nul = large ? NULL : memchr(map.data, 0, map.size);
   char *text = NULL;
-  if (nul)
+  if (large)
+    diag_error(d, DIAG_file_read, file_loc(d, path), "%zu bytes are too many for a text file; at most %zu are read", map.size, TEXT_MOST);
+  else if (nul)
     diag_error(d, DIAG_file_read, file_loc(d, path), "this is not a text file: byte %zu is NUL",
                (size_t)(nul - map.data));
   else

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 #include <stdint.h>
 
 #include "base/diag.h"
@@ -23,13 +24,21 @@ typedef struct FileMap {
 bool file_map(Diags *d, const char *path, FileMap *out);
 /* The same in memory of our own: nobody changes it any more.  A file that changes while it is read is an error. */
 bool file_read(Diags *d, const char *path, FileMap *out);
-/* The first bytes of a file, at most `most`, and its size. */
-bool file_read_begin(Diags *d, const char *path, size_t most, FileMap *out, uint64_t *size);
-/* For files that others choose: maps it where lost pages are handled, reads it elsewhere. */
+/* A file that is read in parts, into memory of ours.  It must not change while it is open. */
+typedef struct FileParts {
+  int fd;
+  uint64_t size;
+  struct timespec modified;
+} FileParts;
+bool file_parts_open(Diags *d, const char *path, FileParts *out);
+/* All of the n bytes at `offset`, which lie inside the file; false after a diagnostic. */
+bool file_parts_read(Diags *d, const char *path, const FileParts *f, uint64_t offset, void *to, size_t n);
+void file_parts_close(FileParts *f);
+/* For files that others choose, and that are needed whole: maps it where lost pages are handled, reads it elsewhere. */
 bool file_take(Diags *d, const char *path, FileMap *out);
 void file_unmap(FileMap *map);
 
-/* The file as NUL-terminated text in the arena, its length in *n (may be NULL); NULL on failure.
+/* The file, of at most 256 MiB, as NUL-terminated text in the arena, its length in *n (may be NULL); NULL on failure.
  * A NUL byte inside is an error, so that nothing is silently cut off. */
 char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n);
 

@@ -260,15 +260,19 @@ bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Te
 }
 
 bool npy_read_file_header(Diags *d, const char *path, Tensor *out) {
-  FileMap begin;
-  uint64_t size, whole;
+  FileParts f;
+  uint64_t whole;
   *out = (Tensor){0};
-  if (!file_read_begin(d, path, NPY_HEADER_ROOM, &begin, &size)) return false;
+  if (!file_parts_open(d, path, &f)) return false;
   Reader r = {.diags = d, .name = path};
-  bool ok = npy_read_header(d, path, begin.data, begin.size, out, &whole);
-  if (ok && whole > size) ok = BAD(&r, "the file is truncated: it has %llu bytes, its header and shape ask for %llu", (unsigned long long)size, (unsigned long long)whole);
-  if (ok && whole < size) ok = BAD(&r, "the shape asks for %zu bytes of data, the file has %llu", out->bytes, (unsigned long long)(size - (whole - out->bytes)));
-  file_unmap(&begin);
+  size_t n = f.size < NPY_HEADER_ROOM ? (size_t)f.size : NPY_HEADER_ROOM;
+  void *begin = malloc(n + 1);
+  bool ok = begin ? file_parts_read(d, path, &f, 0, begin, n) : BAD(&r, "no memory");
+  ok = ok && npy_read_header(d, path, begin, n, out, &whole);
+  if (ok && whole > f.size) ok = BAD(&r, "the file is truncated: it has %llu bytes, its header and shape ask for %llu", (unsigned long long)f.size, (unsigned long long)whole);
+  if (ok && whole < f.size) ok = BAD(&r, "the shape asks for %zu bytes of data, the file has %llu", out->bytes, (unsigned long long)(f.size - (whole - out->bytes)));
+  free(begin);
+  file_parts_close(&f);
   return ok;
 }
 

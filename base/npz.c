@@ -5,6 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/lost_pages.h"
 #include "base/npy.h"
 #include "base/text.h"
 
@@ -13,6 +14,8 @@
 #define END64_BYTES 56u     /* 4.3.14 zip64 end of central directory */
 #define CENTRAL_BYTES 46u   /* 4.3.12 central header, less name, extra and comment */
 #define LOCAL_BYTES 30u     /* 4.3.7 local header, less name and extra */
+enum { FEED_BYTES = 256 << 10 }; /* that are unpacked at a time */
+#define DIRECTORY_MOST (256u << 20)
 #define DEFLATE_RATIO 1032u /* deflate spends at least 2 bits on 258 bytes */
 
 static uint32_t get16(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
@@ -27,46 +30,60 @@ static const char *quoted(const Npz *z, const char *name) {
   return text_str(&t);
 }
 
+static bool in_memory(const Npz *z) { return z->parts.fd < 0; }
+
+/* n bytes at a place inside the archive, in the arena unless they are in memory; NULL after a diagnostic. */
+static const uint8_t *bytes_at(const Npz *z, uint64_t at, size_t n) {
+  if (in_memory(z)) return z->map.data + at;
+  uint8_t *bytes = arena_alloc(z->diags->arena, n ? n : 1);
+  return file_parts_read(z->diags, z->path, &z->parts, at, bytes, n) ? bytes : NULL;
+}
+
 typedef struct Directory {
   uint64_t offset, size, count;
 } Directory;
 
-/* The end record is the last thing in the file, behind it only its own comment. */
-static bool find_end(const Npz *z, uint64_t *at) {
-  const uint8_t *p = z->map.data;
-  size_t n = z->map.size;
-  bool begins = n >= 4 && get32(p) == 0x04034b50u; /* like an archive with members */
+/* The end record is the last thing in the file, behind it only its own comment.  It is copied to `end`. */
+static bool find_end(const Npz *z, uint64_t *at, uint8_t *end) {
+  uint64_t n = z->size;
   if (n == 0) return BAD(z, "the file is empty");
-  if (n < END_BYTES) return begins ? BAD(z, "the file is truncated: it has %zu bytes, and ends inside its first member", n) : BAD(z, "this is not a zip archive: %zu bytes are too few", n);
-  for (size_t i = n - END_BYTES, tries = 0; tries <= 0xffff; i--, tries++) {
-    if (get32(p + i) == 0x06054b50u && get16(p + i + 20) == n - END_BYTES - i) {
-      *at = i;
+  const uint8_t *p = bytes_at(z, 0, n < 4 ? (size_t)n : 4);
+  if (!p) return false;
+  bool begins = n >= 4 && get32(p) == 0x04034b50u; /* like an archive with members */
+  if (n < END_BYTES) return begins ? BAD(z, "the file is truncated: it has %zu bytes, and ends inside its first member", (size_t)n) : BAD(z, "this is not a zip archive: %zu bytes are too few", (size_t)n);
+  size_t tail = n < END_BYTES + 0xffff ? (size_t)n : END_BYTES + 0xffff;
+  p = bytes_at(z, n - tail, tail);
+  for (size_t i = tail - END_BYTES + 1; p && i-- > 0;)
+    if (get32(p + i) == 0x06054b50u && get16(p + i + 20) == tail - END_BYTES - i) {
+      *at = n - tail + i;
+      memcpy(end, p + i, END_BYTES);
       return true;
     }
-    if (i == 0) break;
-  }
+  if (!p) return false;
   if (!begins) return BAD(z, "this is not a zip archive: it neither begins nor ends like one");
-  return BAD(z, "the file is truncated, or its end damaged: it has %zu bytes, begins like a zip archive, and the end record is missing", n);
+  return BAD(z, "the file is truncated, or its end damaged: it has %zu bytes, begins like a zip archive, and the end record is missing", (size_t)n);
 }
 
 static bool read_end64(const Npz *z, uint64_t *end, Directory *dir) {
-  const uint8_t *p = z->map.data;
-  if (*end < LOCATOR_BYTES || get32(p + *end - LOCATOR_BYTES) != 0x07064b50u)
-    return BAD(z, "the zip64 locator is missing");
-  uint64_t limit = *end - LOCATOR_BYTES, at = get64(p + limit + 8);
-  if (at > limit || limit - at < END64_BYTES || get32(p + at) != 0x06064b50u)
-    return BAD(z, "the zip64 end record is not where the locator says");
-  if (get32(p + at + 16) || get32(p + at + 20) || get64(p + at + 24) != get64(p + at + 32))
-    return BAD(z, "archives of several disks are not supported");
-  *dir = (Directory){.count = get64(p + at + 32), .size = get64(p + at + 40), .offset = get64(p + at + 48)};
+  uint64_t limit = *end - LOCATOR_BYTES, at;
+  const uint8_t *p;
+  if (*end < LOCATOR_BYTES) return BAD(z, "the zip64 locator is missing");
+  if (!(p = bytes_at(z, limit, LOCATOR_BYTES))) return false;
+  if (get32(p) != 0x07064b50u) return BAD(z, "the zip64 locator is missing");
+  at = get64(p + 8);
+  if (at > limit || limit - at < END64_BYTES) return BAD(z, "the zip64 end record is not where the locator says");
+  if (!(p = bytes_at(z, at, END64_BYTES))) return false;
+  if (get32(p) != 0x06064b50u) return BAD(z, "the zip64 end record is not where the locator says");
+  if (get32(p + 16) || get32(p + 20) || get64(p + 24) != get64(p + 32)) return BAD(z, "archives of several disks are not supported");
+  *dir = (Directory){.count = get64(p + 32), .size = get64(p + 40), .offset = get64(p + 48)};
   *end = at;
   return true;
 }
 
 static bool find_directory(const Npz *z, Directory *dir) {
   uint64_t end = 0;
-  if (!find_end(z, &end)) return false;
-  const uint8_t *p = z->map.data + end;
+  uint8_t p[END_BYTES] = {0};
+  if (!find_end(z, &end, p)) return false;
   *dir = (Directory){.count = get16(p + 10), .size = get32(p + 12), .offset = get32(p + 16)};
   if (dir->count == 0xffff || dir->size == 0xffffffffu || dir->offset == 0xffffffffu) {
     if (!read_end64(z, &end, dir)) return false;
@@ -135,7 +152,9 @@ static bool check_sizes(const Npz *z, const NpzMember *m, uint32_t flags, uint32
 static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8_t *name, size_t name_bytes,
                         uint64_t limit) {
   bool inside = m->header <= limit && limit - m->header >= LOCAL_BYTES;
-  const uint8_t *p = z->map.data + (inside ? m->header : 0);
+  uint64_t left = inside ? limit - m->header : 0;
+  const uint8_t *p = bytes_at(z, inside ? m->header : 0, left < LOCAL_BYTES + name_bytes ? (size_t)left : LOCAL_BYTES + name_bytes);
+  if (!p) return false;
   if (!inside || get32(p) != 0x04034b50u)
     return BAD(z, "member %s: no local header at %llu", quoted(z, m->name), (unsigned long long)m->header);
   uint64_t skip = LOCAL_BYTES + (uint64_t)get16(p + 26) + get16(p + 28);
@@ -190,8 +209,10 @@ static bool check_members(Npz *z) {
 static bool read_directory(Npz *z) {
   Directory dir;
   if (!find_directory(z, &dir)) return false;
-  const uint8_t *p = z->map.data + dir.offset;
+  if (dir.size > DIRECTORY_MOST) return BAD(z, "a central directory of %llu bytes is too large", (unsigned long long)dir.size);
+  const uint8_t *p = bytes_at(z, dir.offset, (size_t)dir.size);
   uint64_t left = dir.size;
+  if (!p) return false;
   for (uint64_t i = 0; i < dir.count; i++) {
     size_t used = read_member(z, p, left, dir.offset);
     if (!used) return false;
@@ -202,25 +223,29 @@ static bool read_directory(Npz *z) {
   return check_members(z);
 }
 
-static Npz *open_map(Diags *d, const char *path, FileMap map, bool mapped) {
+static Npz *open_either(Diags *d, const char *path, FileMap map, bool mapped, FileParts parts) {
   Npz *z = ARENA_NEW(d->arena, Npz);
-  *z = (Npz){.diags = d, .path = arena_strdup(d->arena, path), .map = map, .mapped = mapped};
+  *z = (Npz){.diags = d, .path = arena_strdup(d->arena, path), .map = map, .mapped = mapped, .parts = parts, .size = parts.fd < 0 ? map.size : parts.size};
   if (read_directory(z)) return z;
   npz_close(z);
   return NULL;
 }
 
 Npz *npz_open(Diags *d, const char *path) {
-  FileMap map;
-  return file_take(d, path, &map) ? open_map(d, path, map, true) : NULL;
+  FileMap map = {0};
+  FileParts parts = {.fd = -1};
+  bool ok = lost_pages_handled() ? file_map(d, path, &map) : file_parts_open(d, path, &parts);
+  return ok ? open_either(d, path, map, map.data != NULL, parts) : NULL;
 }
 
 Npz *npz_open_memory(Diags *d, const char *name, const void *bytes, size_t n) {
-  return open_map(d, name, (FileMap){.data = bytes, .size = n}, false);
+  return open_either(d, name, (FileMap){.data = bytes, .size = n}, false, (FileParts){.fd = -1});
 }
 
 void npz_close(Npz *z) {
-  if (z && z->mapped) file_unmap(&z->map);
+  if (!z) return;
+  file_parts_close(&z->parts);
+  if (z->mapped) file_unmap(&z->map);
 }
 
 const NpzMember *npz_find(const Npz *z, const char *name) {
@@ -229,38 +254,67 @@ const NpzMember *npz_find(const Npz *z, const char *name) {
   return found ? *found : NULL;
 }
 
-/* Raw deflate of exactly `size` bytes from exactly `packed` bytes; or, when `part`, of the first `size` of them.  zlib counts in 32 bits. */
-static bool inflate_bytes(const uint8_t *in, uint64_t packed, uint8_t *out, uint64_t size, bool part) {
-  const uint64_t step = (uint64_t)1 << 30;
+/* Bytes of a member from its `done`th on: where they are, or as many as there is room for. */
+static const uint8_t *packed_bytes(const Npz *z, const NpzMember *m, uint64_t done, uint8_t *room, uInt *n) {
+  const uint64_t most = in_memory(z) ? (uint64_t)1 << 30 : FEED_BYTES; /* zlib counts in 32 bits */
+  *n = (uInt)(m->packed - done < most ? m->packed - done : most);
+  if (in_memory(z)) return z->map.data + m->data + done;
+  return file_parts_read(z->diags, z->path, &z->parts, m->data + done, room, *n) ? room : NULL;
+}
+
+/* Raw deflate of exactly `size` bytes from exactly the member's; or, when `part`, of the first `size` of them.  NULL, or what is wrong. */
+static const char *inflate_into(const Npz *z, const NpzMember *m, uint8_t *room, uint8_t *out, uint64_t size, bool part) {
   z_stream s = {0};
-  if (inflateInit2(&s, -MAX_WBITS) != Z_OK) return false;
-  int status = Z_OK;
   uint8_t none; /* zlib wants an output pointer also when nothing is to come out */
-  uint64_t in_left = packed, out_left = size;
-  s.next_in = (z_const Bytef *)(uintptr_t)in;
+  uint64_t done = 0, out_left = size;
+  int status = inflateInit2(&s, -MAX_WBITS);
+  if (status != Z_OK) return "no memory";
+  const char *why = NULL;
   s.next_out = size ? out : &none;
-  while (status == Z_OK && !(part && !out_left)) {
-    uInt feed = (uInt)(in_left < step ? in_left : step), room = (uInt)(out_left < step ? out_left : step);
+  while (!why && status == Z_OK && !(part && !out_left)) {
+    const uint64_t most = (uint64_t)1 << 30;
+    uInt feed, free_bytes = (uInt)(out_left < most ? out_left : most);
+    const uint8_t *in = packed_bytes(z, m, done, room, &feed);
+    s.next_in = (z_const Bytef *)(uintptr_t)in;
     s.avail_in = feed;
-    s.avail_out = room;
-    status = inflate(&s, Z_NO_FLUSH);
-    in_left -= feed - s.avail_in;
-    out_left -= room - s.avail_out;
+    s.avail_out = free_bytes;
+    if (!in) why = ""; /* reported */
+    else status = inflate(&s, Z_NO_FLUSH);
+    done += feed - s.avail_in;
+    out_left -= free_bytes - s.avail_out;
   }
   inflateEnd(&s);
-  return out_left == 0 && (part || (status == Z_STREAM_END && in_left == 0));
+  return why ? why : out_left == 0 && (part || (status == Z_STREAM_END && done == m->packed)) ? NULL : "its compressed data is damaged";
+}
+
+static bool unpack_into(const Npz *z, const NpzMember *m, uint8_t *out, uint64_t n, bool part) {
+  if (!m->deflated && in_memory(z)) return memcpy(out, z->map.data + m->data, n);
+  if (!m->deflated) return file_parts_read(z->diags, z->path, &z->parts, m->data, out, (size_t)n);
+  uint8_t *room = in_memory(z) ? NULL : malloc(FEED_BYTES);
+  const char *why = room || in_memory(z) ? inflate_into(z, m, room, out, n, part) : "no memory";
+  free(room);
+  return !why || (*why ? BAD(z, "member %s: %s", quoted(z, m->name), why) : false);
 }
 
 static const char *member_name(const Npz *z, const NpzMember *m) { return arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name)); }
 
+/* The n bytes of the .npy, or when `part` the first n, in a block of their own, aligned as their writer meant it. */
+static uint8_t *unpack(const Npz *z, const NpzMember *m, uint64_t n, bool part) {
+  void *block = NULL;
+  if (posix_memalign(&block, 64, n ? (size_t)n : 1) != 0) {
+    BAD(z, "member %s: no memory for %llu bytes", quoted(z, m->name), (unsigned long long)n);
+    return NULL;
+  }
+  if (unpack_into(z, m, block, n, part)) return block;
+  free(block);
+  return NULL;
+}
+
 bool npz_read_header(Npz *z, const NpzMember *m, Tensor *out) {
   uint64_t n = m->size < NPY_HEADER_ROOM ? m->size : NPY_HEADER_ROOM, whole = 0;
   *out = (Tensor){0};
-  uint8_t *begin = m->deflated ? malloc(n + 1) : NULL;
-  if (m->deflated && !begin) return BAD(z, "member %s: no memory", quoted(z, m->name));
-  bool ok = !m->deflated || inflate_bytes(z->map.data + m->data, m->packed, begin, n, true);
-  if (!ok) BAD(z, "member %s: its compressed data is damaged", quoted(z, m->name));
-  ok = ok && npy_read_header(z->diags, member_name(z, m), m->deflated ? begin : z->map.data + m->data, n, out, &whole);
+  uint8_t *begin = unpack(z, m, n, true);
+  bool ok = begin && npy_read_header(z->diags, member_name(z, m), begin, n, out, &whole);
   if (ok && whole != m->size)
     ok = BAD(z, "member %s: its header asks for %llu bytes, the archive says %llu", quoted(z, m->name), (unsigned long long)whole, (unsigned long long)m->size);
   free(begin);
@@ -272,26 +326,14 @@ static void release_heap(void *owner, size_t owner_bytes) {
   free(owner);
 }
 
-/* The member's .npy into a block of its own, aligned as its writer meant it. */
-static void *unpack(const Npz *z, const NpzMember *m) {
-  void *block;
-  if (posix_memalign(&block, 64, m->size ? (size_t)m->size : 1) != 0) {
-    BAD(z, "member %s: no memory for %llu bytes", quoted(z, m->name), (unsigned long long)m->size);
-    return NULL;
-  }
-  if (inflate_bytes(z->map.data + m->data, m->packed, block, m->size, false)) return block;
-  BAD(z, "member %s: its compressed data is damaged", quoted(z, m->name));
-  free(block);
-  return NULL;
-}
-
 bool npz_read(Npz *z, const NpzMember *m, Tensor *out) {
   Tensor header;
+  bool copied = m->deflated || !in_memory(z);
   *out = (Tensor){0};
-  if (m->deflated && !npz_read_header(z, m, &header)) return false;
-  void *block = m->deflated ? unpack(z, m) : NULL;
-  if (m->deflated && !block) return false;
-  const uint8_t *npy = m->deflated ? block : z->map.data + m->data;
+  if (copied && !npz_read_header(z, m, &header)) return false;
+  uint8_t *block = copied ? unpack(z, m, m->size, false) : NULL;
+  if (copied && !block) return false;
+  const uint8_t *npy = copied ? block : z->map.data + m->data;
   bool ok = true;
   if (crc32_z(0, npy, (z_size_t)m->size) != m->crc)
     ok = BAD(z, "member %s: its checksum does not match", quoted(z, m->name));

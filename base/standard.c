@@ -5,8 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 void standard_hold(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -26,40 +29,75 @@ static bool write_all(const char *bytes, size_t n) {
   return true;
 }
 
-/* Beside bytes below 32 and 127, U+0080 to U+009F are control characters: 0xc2 and one more byte in UTF-8. */
-static bool is_control(unsigned char before, unsigned char c) {
-  return (c < 32 && c != '\n' && c != '\t') || c == 127 || (before == 0xc2 && c >= 0x80 && c <= 0x9f);
+/* What is printed may be handed over in the middle of a character. */
+static struct {
+  unsigned char begun[4];
+  size_t n;
+  bool json;
+} shown;
+
+static bool write_escaped(const unsigned char *p, size_t n) {
+  char text[4 * sizeof shown.begun + 1];
+  int used = 0;
+  if (shown.json) used = snprintf(text, sizeof text, "\\u%04x", text_sequence(p, n) ? (unsigned)text_code_point(p, n) : 0xfffdu);
+  for (size_t i = 0; i < n && !shown.json; i++) used += snprintf(text + used, sizeof text - (size_t)used, "\\x%02x", p[i]);
+  return write_all(text, (size_t)used);
+}
+
+/* Writes all but a character that has only begun; returns how many bytes it has taken, or -1. */
+static ssize_t write_parts(const unsigned char *p, size_t n) {
+  size_t from = 0, at = 0;
+  for (size_t part; at < n; at += part) {
+    bool plain;
+    part = text_character(p + at, n - at, &plain);
+    if (!part) break;
+    if (plain || p[at] == '\n' || p[at] == '\t') continue;
+    if (!write_all((const char *)p + from, at - from) || !write_escaped(p + at, part)) return -1;
+    from = at + part;
+  }
+  return write_all((const char *)p + from, at - from) ? (ssize_t)at : -1;
 }
 
 static ssize_t write_shown(void *cookie, const char *bytes, size_t n) {
-  unsigned char *before = cookie;
-  size_t from = 0;
-  bool ok = true;
-  for (size_t i = 0; i < n && ok; i++) {
-    unsigned char c = (unsigned char)bytes[i];
-    char escape[8];
-    if (is_control(*before, c)) {
-      snprintf(escape, sizeof escape, "\\x%02x", c);
-      ok = write_all(bytes + from, i - from) && write_all(escape, 4);
-      from = i + 1;
-    }
-    *before = c;
+  (void)cookie;
+  size_t done = 0;
+  while (shown.n && done < n) {
+    shown.begun[shown.n++] = (unsigned char)bytes[done++];
+    ssize_t taken = write_parts(shown.begun, shown.n);
+    if (taken < 0) return 0;
+    shown.n -= (size_t)taken;
+    memmove(shown.begun, shown.begun + taken, shown.n);
   }
-  ok = ok && write_all(bytes + from, n - from);
-  return ok ? (ssize_t)n : 0;
+  ssize_t taken = write_parts((const unsigned char *)bytes + done, n - done);
+  if (taken < 0) return 0;
+  done += (size_t)taken;
+  if (done < n) memcpy(shown.begun, bytes + done, shown.n = n - done);
+  return (ssize_t)n;
 }
 
 void standard_show(void) {
-  static unsigned char before;
-  FILE *f = fopencookie(&before, "w", (cookie_io_functions_t){.write = write_shown});
+  FILE *f = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_shown});
   if (!f) return; /* no memory: whatever is next will say so */
   setvbuf(f, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
   fflush(stdout);
   stdout = f;
 }
 
-void standard_write(const void *bytes, size_t n) {
-  if (fflush(stdout) != 0 || !write_all(bytes, n)) lost = true;
+/* Whatever has only begun has ended. */
+static bool flush_all(void) {
+  bool ok = fflush(stdout) == 0;
+  ok = ok && (!shown.n || write_escaped(shown.begun, shown.n));
+  shown.n = 0;
+  return ok;
 }
 
-bool standard_output_written(void) { return fflush(stdout) == 0 && !ferror(stdout) && !lost; }
+void standard_json(bool on) {
+  if (!flush_all()) lost = true;
+  shown.json = on;
+}
+
+void standard_write(const void *bytes, size_t n) {
+  if (!flush_all() || !write_all(bytes, n)) lost = true;
+}
+
+bool standard_output_written(void) { return flush_all() && !ferror(stdout) && !lost; }

@@ -9,9 +9,11 @@
  * shared memory, and what is printed would end there.  Reading and writing such a stream fail, as if it were still closed. */
 void standard_hold(void);
 
-/* From here on what is printed on stdout is text for people: control bytes in it other than line ends and tabs, which can only come
- * from names and files, are written as \xHH. */
+/* From here on what is printed on stdout is text for people: what is not plain in it (text.h) other than line ends and tabs, which can only
+ * come from names and files, is written as \xHH. */
 void standard_show(void);
+/* Begins (or ends) a part of it that is JSON, which has escapes of its own. */
+void standard_json(bool on);
 /* Writes bytes behind what was printed, as they are. */
 void standard_write(const void *bytes, size_t n);
 

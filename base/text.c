@@ -59,13 +59,16 @@ void text_double(Text *t, double v) {
 
 void text_quoted(Text *t, const char *s) {
   text_add(t, "\"");
-  for (; *s; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\') text_printf(t, "\\%c", c);
-    else if (c == '\n') text_add(t, "\\n");
-    else if (c == '\t') text_add(t, "\\t");
-    else if (c < 32 || c == 127) text_printf(t, "\\x%02x", c);
-    else text_addn(t, s, 1);
+  for (size_t left = strlen(s), part; left; s += part, left -= part) {
+    bool plain;
+    part = text_character((const unsigned char *)s, left, &plain);
+    if (!part) part = 1;
+    if (*s == '"' || *s == '\\') text_printf(t, "\\%c", *s);
+    else if (*s == '\n') text_add(t, "\\n");
+    else if (*s == '\t') text_add(t, "\\t");
+    else if (plain) text_addn(t, s, part);
+    else
+      for (size_t i = 0; i < part; i++) text_printf(t, "\\x%02x", (unsigned char)s[i]);
   }
   text_add(t, "\"");
 }
@@ -80,21 +83,9 @@ const char *text_shown(Arena *a, const char *s) {
 
 const char *text_str(const Text *t) { return t->n ? t->data : ""; }
 
-/* Length of the well-formed sequence at p, 0 when there is none (RFC 3629, section 4). */
-static size_t utf8_sequence(const unsigned char *p, size_t n) {
-  if (p[0] < 0x80) return 1;
-  size_t length = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
-  if (!length || length > n) return 0;
-  for (size_t i = 1; i < length; i++)
-    if ((p[i] & 0xc0) != 0x80) return 0;
-  bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-  bool surrogate = p[0] == 0xed && p[1] >= 0xa0, beyond = p[0] == 0xf4 && p[1] >= 0x90;
-  return overlong || surrogate || beyond ? 0 : length;
-}
-
 bool text_is_utf8(const char *bytes, size_t n) {
   for (size_t i = 0; i < n;) {
-    size_t length = utf8_sequence((const unsigned char *)bytes + i, n - i);
+    size_t length = text_sequence((const unsigned char *)bytes + i, n - i);
     if (!length) return false;
     i += length;
   }
@@ -104,7 +95,7 @@ bool text_is_utf8(const char *bytes, size_t n) {
 const char *text_utf8(Arena *a, const char *s) {
   Text t = {.arena = a};
   for (size_t left = strlen(s), length; left; s += length, left -= length) {
-    length = utf8_sequence((const unsigned char *)s, left);
+    length = text_sequence((const unsigned char *)s, left);
     if (length) text_addn(&t, s, length);
     else text_add(&t, "\xef\xbf\xbd"), length = 1;
   }

@@ -65,7 +65,7 @@ ApcStatus apc_bind_input_text(ApcModel *m, const char *name, const char *text) {
   return host_error(m, RT_USAGE, "input '%s': '%s' is neither @FILE.npy nor random[:SEED] nor zeros", name, text);
 }
 
-/* A tensor that outlives its archive. */
+/* Makes it a tensor that outlives its archive. */
 static bool own(Tensor *t) {
   Tensor copy;
   if (!tensor_alloc(&copy, t->dtype, t->rank, t->dims)) return false;
@@ -82,7 +82,7 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
     if (!npz_read_header(z, &z->items[i], &t)) break; /* reported */
     status = host_accepts(m, z->items[i].name, &t); /* before it is expanded */
     if (status || !npz_read(z, &z->items[i], &t)) break;
-    if (!own(&t)) {
+    if (!t.release && !own(&t)) { /* a view of the archive */
       tensor_free(&t);
       return host_error(m, RT_FAILED, "out of memory");
     }

@@ -82,7 +82,7 @@ bool meeting_file_read(const char *path, char *text, size_t size) {
   *text = 0;
   int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); /* a FIFO would wait for a writer */
   if (fd < 0) return false;
-  int number = fstat(fd, &st) != 0 ? errno : !is_own(&st) ? EPERM : (size_t)st.st_size >= size ? EFBIG : 0;
+  int number = fstat(fd, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : !S_ISREG(st.st_mode) ? ENOTSUP : !is_own(&st) ? EPERM : (size_t)st.st_size >= size ? EFBIG : 0;
   ssize_t n = number ? 0 : pread(fd, text, size - 1, 0);
   if (n < 0) number = errno;
   close(fd);

@@ -22,8 +22,8 @@ typedef struct Page {
   int nrows;
 } Page;
 
-static void escaped(Text *out, const char *s) {
-  for (; *s; s++) {
+static void escaped(Text *out, const char *text) {
+  for (const char *s = text_shown(out->arena, text); *s; s++) {
     if (*s == '<') text_add(out, "&lt;");
     else if (*s == '>') text_add(out, "&gt;");
     else if (*s == '&') text_add(out, "&amp;");

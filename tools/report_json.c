@@ -8,6 +8,7 @@
 
 #include "base/die.h"
 #include "base/json_text.h"
+#include "base/standard.h"
 #include "tools/tool.h"
 
 static const char *severity_name(Severity s) {
@@ -48,8 +49,10 @@ static json_t *diags_json(const Diags *d) {
 
 static void print(json_t *document) {
   if (!document) die("a JSON document that cannot be"); /* text that is not UTF-8: see base/json_text.h */
+  standard_json(true);
   json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
   fputc('\n', stdout);
+  standard_json(false);
   json_decref(document);
 }
 

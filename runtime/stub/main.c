@@ -418,7 +418,9 @@ static int check_ranks(const ApcModel *m, const Line *line) {
 static int describe(ApcModel *m, const Line *line) {
   const Given *g = last(line, OPT_describe);
   if (g->value && strcmp(g->value, "json") != 0) return fail(APC_USAGE, "--describe=%s: only json is known", g->value);
+  standard_json(g->value != NULL);
   puts(apc_describe(m, g->value != NULL));
+  standard_json(false);
   return 0;
 }
 

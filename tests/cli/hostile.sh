@@ -52,6 +52,9 @@ def archive(path, **members):
         for name, content in members.items(): z.writestr(name + ".npy", content)
 archive("stranger.npz", other=npy(zeros))
 archive("wide.npz", x=npy(zeros.view(np.float32).reshape(1, -1)))
+with zipfile.ZipFile("stored.npz", "w") as z: z.writestr("other.npy", npy(zeros))
+with open("sparse.npz", "wb") as f: f.write(b"PK\3\4"), f.truncate(200 << 30)
+with open("sparse.ir", "wb") as f: f.truncate(200 << 30)
 archive("lies.npz", x=npy(np.zeros((1, 4), np.float32)) + zeros.tobytes())
 PY
 cat >tiny.ir <<'IR'
@@ -72,9 +75,13 @@ sys.exit(code if most < 90 << 10 else f"{most} KiB")' "${@:3}"
 }
 for program in "./tiny" "$apc run tiny.ir -q"; do
   peak 1 "no input 'other'" $program --inputs stranger.npz
+  peak 1 "no input 'other'" $program --inputs stored.npz
+  peak 1 "the end record is missing" $program --inputs sparse.npz
   peak 1 "dimension 1" $program --inputs wide.npz
   peak 1 "its header asks for" $program --inputs lies.npz
 done
+peak 1 "too many for a text file" "$apc" plan sparse.ir
+peak 1 "too many for a text file" "$apc" plan tiny.ir --plan sparse.ir
 peak 4 "DIFFERS" "$apc" run tiny.ir -q --expect stranger.npz
 
 # What went wrong is told as it is
@@ -88,17 +95,25 @@ done
 printf '#!/bin/sh\n' >no_rights; expect 5 "no_rights: Permission denied" env CC="$work/no_rights" "$apc" tiny.ir -q -o x
 
 # Control bytes of names and files stay bytes: on standard output, in messages, in progress
-escape=$'\033' bad=$'a\033[31mb\007\302\233c'
+bad=$'a\033[31mb\007\302\233c\377\177'
 cat >"$bad.ir" <<'IR'
 apc.ir 1
 symbol b
 func @main level 1 {
-  %x = input {name="x\x1b[31m"} : f32[b, 4]
+  %x = input {name="x\x1b[31m\x7f\xc2\x9b\xff\xe2\x80\xae"} : f32[b, 4]
   %y = neg %x : f32[b, 4]
-  output "y\x1b]0;t\x07" %y
+  output "y\x1b]0;t\x07\x7f\xc2\x85\xe2" %y
 }
 IR
-clean() { check "control bytes are printed" bash -c '! LC_ALL=C grep -q "$(printf "[\001-\010\016-\037\177]")" out err && ! LC_ALL=C grep -q "$(printf "\302\233")" out err'; }
+clean() { # in text and in JSON alike
+  check "control bytes are printed" /usr/bin/python3 -c 'import re, sys
+for f in "out", "err":
+    if re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", open(f, "rb").read().decode("utf-8")): sys.exit(f)'
+}
+for command in plan run bench verify inspect; do expect 0 "" "$apc" $command "$bad.ir" --json; clean; expect_json '"schema" in d'; done
+for kind in ir spmd plan schedule dot html; do expect 0 "" "$apc" "$bad.ir" -q --emit=$kind=-; clean; done
+expect 0 "" "$apc" "$bad.ir" -q --emit=html=page; cp page out; clean
+expect 0 "" "$apc" "$bad.ir" -q --emit=ir=again.ir; expect 0 "" "$apc" again.ir -q --emit=ir=-; check "the text read again is another" cmp -s again.ir out
 for command in plan run bench verify inspect; do expect 0 "" "$apc" $command "$bad.ir"; clean; expect_out '\x1b'; done
 expect 1 '\x1b[31m' "$apc" run "missing$bad.ir"; clean
 expect 1 '\x1b[31m' "$apc" run tiny.ir -q --input "$bad=zeros"; clean
@@ -106,11 +121,15 @@ expect 2 '\x1b[31m' "$apc" run tiny.ir -q "--$bad"; clean
 expect 0 "" "$apc" "$bad.ir" -o "$bad"; clean
 expect 0 'y\x1b]0;t\x07' "./$bad" --input random; clean
 expect 0 'x\x1b[31m' "./$bad" --describe; clean
+expect 0 "" "./$bad" --describe=json; clean; expect_json 'd["entries"][0]["inputs"][0]["name"].startswith("x\x1b[31m\x7f\x9b")'
 expect 2 '\x1b[31m' "./$bad" --input "$bad=zeros"; clean
 expect 2 '\x1b[31m' "./$bad" "--$bad"; clean
 expect 1 '\x1b[31m' "./$bad" --input "@missing$bad.npy"; clean
 printf 'dim n\nentry main(x: f32[n]) {\n  output y = \033[31m x\n}\n' >bad.apc
 expect 1 "error" "$apc" plan bad.apc; clean
+for n in '\302\233' '\233' '\177' '\342\200\256'; do
+  printf "dim n\nentry main(x: f32[n]) {\n  output y = $n x\n}\n" >bad.apc; expect 1 "error" "$apc" plan bad.apc; clean
+done
 
 # Borrowed rights
 if [ "$(id -u)" -eq 0 ]; then
@@ -119,4 +138,4 @@ if [ "$(id -u)" -eq 0 ]; then
     expect 5 "with the rights of another user" ./borrowed --help; no_out
   done
 fi
-summary 73
+summary 110

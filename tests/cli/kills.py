@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """tests/cli/kills.py APC [ROUNDS] - apc compile, run and verify, killed at random moments: no file and no process is left.
 
-SIGKILL, SIGTERM or SIGINT, to apc alone or to its whole process group.  200 rounds take some minutes; the suite does a few.
+Every signal that ends a process, SIGKILL a third of the time, to apc alone or to its whole process group.  200 rounds take some minutes;
+the suite does a few.
 """
-import os, random, signal, subprocess, sys, tempfile, time
+import os, random, resource, signal, subprocess, sys, tempfile, time
 
 apc, rounds = os.path.realpath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8
 source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 model = [source + "/examples/mlp.apc", "-q", "-D", "layers=2", "-D", "d=16", "-D", "hidden=32"]
 commands = {"compile": ["compile", *model, "-o", "prog", "--target", "cpux2"], "run": ["run", *model, "--target", "cpux2"],
             "verify": ["verify", *model, "--target", "cpux2"]}
+SIGNALS = [getattr(signal, "SIG" + n) for n in "HUP INT QUIT ILL TRAP ABRT BUS FPE SEGV PIPE ALRM TERM USR1 USR2 STKFLT XCPU XFSZ VTALRM PROF IO PWR SYS".split()
+           if hasattr(signal, "SIG" + n)]
 PATIENCE = 12  # seconds: compilers get 10 to end
 
 
@@ -30,6 +33,7 @@ def left(folder, token):
 
 
 def main():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faults, seed = 0, int(os.environ.get("SEED", time.time_ns() % 10**6))
     dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +48,7 @@ def main():
             if start(c).wait() != 0: sys.exit(f"{c} fails by itself")
             length[c] = time.time() - begin
         for i in range(rounds):
-            c, number, group = dice.choice(list(commands)), dice.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]), dice.random() < .3
+            c, number, group = dice.choice(list(commands)), signal.SIGKILL if dice.random() < 1 / 3 else dice.choice(SIGNALS), dice.random() < .3
             moment = dice.uniform(0, 1.05 * length[c])
             p = start(c)
             time.sleep(moment)

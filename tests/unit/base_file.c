@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/lost_pages.h"
+#include "base/standard.h"
 #include "base/text.h"
 #include "runtime/status.h"
 #include "tests/temp.h"
@@ -236,8 +237,15 @@ static void control_bytes_are_shown(void) {
   CHECK_STR(text_shown(arena, "plain \xc3\xa9"), "plain \xc3\xa9");
   CHECK_STR(text_shown(arena, "a\033[31mb\n\t\x7f"), "a\\x1b[31mb\\n\\t\\x7f");
   CHECK_STR(text_shown(arena, "\xc2\x9b" "1m\xc2\xa9"), "\\xc2\\x9b1m\xc2\xa9"); /* CSI, and a sign that is none */
+  CHECK_STR(text_shown(arena, "a\x9b" "b\xe2\x82"), "a\\x9bb\\xe2\\x82"); /* no UTF-8: CSI in other character sets, half a character */
+  CHECK_STR(text_shown(arena, "\xe2\x80\xae\xe2\x80\xa9\xe2\x80\xa6"), "\\xe2\\x80\\xae\\xe2\\x80\\xa9\xe2\x80\xa6"); /* from right to left */
   CHECK(text_show("ab\033c", small, sizeof small) == 7);
   CHECK_STR(small, "ab"); /* no half escape */
+  CHECK(text_show("abc\xc3\xa9", small, 5) == 5);
+  CHECK_STR(small, "abc"); /* no half character */
+  Text quoted = {.arena = arena};
+  text_quoted(&quoted, "\xc2\x9b\xc3\xa9\xff");
+  CHECK_STR(text_str(&quoted), "\"\\xc2\\x9b\xc3\xa9\\xff\"");
   RtError error = {0};
   rt_error(&error, RT_FAILED, "the file 'x\n\033]0;y' is bad");
   CHECK_STR(error.text, "the file 'x\\n\\x1b]0;y' is bad");
@@ -277,6 +285,35 @@ static void lost_pages(void) {
   file_unmap(&map);
 }
 
+static void put_bytes(const char *s) {
+  for (; *s; s++) {
+    putchar(*s);
+    fflush(stdout);
+  }
+}
+
+/* Also in the middle of a character. */
+static void standard_output_shows_control_bytes(void) {
+  const char *path = temp_path("out"), *want = "a\\xc2\\x9b\xc3\xa9\\xff\n\t\\xe2\\x80\\xae\\xe2\\x82" "\"\\u007f\xc3\xa9\\u0085\" raw \033 \\x07\\xe2\\x82";
+  pid_t pid = fork();
+  if (pid == 0) {
+    if (!freopen(path, "w", stdout)) _exit(1);
+    standard_show();
+    put_bytes("a\xc2\x9b\xc3\xa9\xff\n\t\xe2\x80\xae\xe2\x82");
+    standard_json(true);
+    put_bytes("\"\x7f\xc3\xa9\xc2\x85\"");
+    standard_json(false);
+    standard_write(" raw \033 ", 7);
+    put_bytes("\a\xe2\x82");
+    _exit(standard_output_written() ? 0 : 2);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+  const char *got = file_read_text(diags, arena, path, NULL);
+  CHECK_STR(got ? got : "", want);
+}
+
 static void hash_sees_every_byte(void) {
   uint8_t b[100];
   for (size_t i = 0; i < sizeof b; i++) b[i] = (uint8_t)i;
@@ -305,6 +342,7 @@ int main(void) {
   RUN(hash_matches_xxh64);
   RUN(hash_in_pieces);
   RUN(control_bytes_are_shown);
+  RUN(standard_output_shows_control_bytes);
   RUN(lost_pages);
   RUN(hash_sees_every_byte);
   arena_free(arena);

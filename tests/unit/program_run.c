@@ -266,6 +266,13 @@ static bool all_calls_fail(ApcModel *m) {
   ok = ok && apc_run_again(m) == APC_USAGE && apc_reset(m) == APC_USAGE && apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x) == APC_USAGE;
   ok = ok && apc_output_data(m, "y", &data) == APC_USAGE && apc_report(m, 0, &report) == APC_USAGE && apc_predict(m, 0, &report) == APC_USAGE;
   ok = ok && apc_write_output(m, "y", temp_path("y.npy")) == APC_USAGE && apc_select(m, "main") == APC_USAGE;
+  ApcTensorInfo info;
+  int rank;
+  int64_t dims[APC_MAX_RANK];
+  size_t bytes;
+  ok = ok && apc_input_info(m, 0, &info) == APC_USAGE && apc_output_info(m, 0, &info) == APC_USAGE && apc_output_shape(m, "y", &rank, dims, &bytes) == APC_USAGE;
+  ok = ok && apc_read_output(m, "y", x, sizeof x) == APC_USAGE && apc_write_outputs(m, temp_path("y.npz")) == APC_USAGE && apc_bind_dim(m, "batch", 1) == APC_USAGE;
+  ok = ok && apc_bind_input_text(m, "x", "zeros") == APC_USAGE && apc_bind_inputs_file(m, temp_path("none")) == APC_USAGE && !apc_entry_name(m, 0) && apc_outputs(m) == 0;
   return ok && apc_inputs(m) == 0 && apc_ranks(m) == 0 && apc_entries(m) == 0 && !*apc_describe(m, 1);
 }
 
