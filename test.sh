@@ -5,7 +5,7 @@
 #
 # With sanitizers everything runs but what has the label `slow`; after that, as it is built to be used, everything but
 # what has the label `memory` (tests/CMakeLists.txt).  One test more than there are processors runs at a time: some wait
-# for most of their time.
+# for most of their time.  What apc compiles for tests is compiled once in a run (tests/kept_cc).
 #
 # A skipped test is a failure, unless it needs a device this machine does not have (its name begins with gpu.).
 set -uo pipefail
@@ -15,6 +15,7 @@ failed=0 seen=
 at_once=$(($(nproc) + 1))
 
 install_missing $build_packages $test_packages || exit 5
+rm -rf build/compiled
 say "building"
 build_preset release build || exit 1
 
