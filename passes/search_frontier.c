@@ -19,33 +19,59 @@ typedef struct Points {
   size_t n, cap;
 } Points;
 
+static void reserve(Points *l, size_t n) {
+  if (n <= l->cap) return;
+  l->cap = n > 64 ? 2 * n : 64;
+  l->items = realloc(l->items, l->cap * sizeof *l->items);
+  if (!l->items) die("out of memory");
+}
+
 static void push(Points *l, double memory, double time) {
-  if (l->n == l->cap) {
-    l->cap = l->cap ? 2 * l->cap : 64;
-    l->items = realloc(l->items, l->cap * sizeof *l->items);
-    if (!l->items) die("out of memory");
-  }
+  reserve(l, l->n + 1);
   l->items[l->n++] = (FrontierPoint){memory, time};
 }
 
-static int by_memory(const void *x, const void *y) {
-  const FrontierPoint *a = x, *b = y;
-  if (a->memory != b->memory) return a->memory < b->memory ? -1 : 1;
-  return (a->time > b->time) - (a->time < b->time);
+static bool before(const FrontierPoint *a, const FrontierPoint *b) { return a->memory != b->memory ? a->memory < b->memory : a->time < b->time; }
+
+/* The points of two frontiers that none of both beats, by ascending memory; returns how many. */
+static size_t merge_frontiers(const FrontierPoint *x, size_t nx, const FrontierPoint *y, size_t ny, FrontierPoint *out) {
+  size_t kept = 0;
+  for (size_t i = 0, j = 0; i < nx || j < ny;) {
+    const FrontierPoint *next = j == ny || (i < nx && !before(&y[j], &x[i])) ? &x[i++] : &y[j++];
+    if (kept == 0 || next->time < out[kept - 1].time) out[kept++] = *next;
+  }
+  return kept;
 }
 
-static void prune(Points *l) {
-  size_t kept = 0;
-  if (l->n) qsort(l->items, l->n, sizeof *l->items, by_memory);
-  for (size_t i = 0; i < l->n; i++)
-    if (kept == 0 || l->items[i].time < l->items[kept - 1].time) l->items[kept++] = l->items[i];
-  l->n = kept;
+/* Where the frontier that begins at `from` ends. */
+static size_t frontier_end(const Points *l, size_t from) {
+  size_t i = from + 1;
+  while (i < l->n && l->items[i].memory > l->items[i - 1].memory && l->items[i].time < l->items[i - 1].time) i++;
+  return i;
+}
+
+/* Keeps what no other point beats.  Lists are frontiers one behind the other: neighbours are merged until one is left. */
+static void prune(Points *l, Points *scratch) {
+  while (frontier_end(l, 0) < l->n) {
+    size_t kept = 0;
+    reserve(scratch, l->n);
+    for (size_t i = 0; i < l->n;) {
+      size_t middle = frontier_end(l, i), end = middle < l->n ? frontier_end(l, middle) : middle;
+      kept += merge_frontiers(l->items + i, middle - i, l->items + middle, end - middle, scratch->items + kept);
+      i = end;
+    }
+    scratch->n = kept;
+    Points swap = *l;
+    *l = *scratch;
+    *scratch = swap;
+  }
 }
 
 typedef struct Frontier {
   Program *p;
   double time_limit;  /* points above it lead nowhere */
   size_t npoints, work;
+  Points scratch;     /* of prune */
   struct { int *items; size_t n, cap; } roots; /* eliminations with an empty scope */
 } Frontier;
 
@@ -60,7 +86,7 @@ static void add_frontier(Frontier *s, const Points *x, const FrontierPoint *y, s
       double memory = x->items[i].memory + y[j].memory, time = x->items[i].time + y[j].time;
       if (useful(s, memory, time)) push(out, memory, time);
     }
-  prune(out);
+  prune(out, &s->scratch);
 }
 
 /* A value of the variable that another of the same class beats in time and memory is never needed. */
@@ -125,7 +151,7 @@ static bool fill_points(Frontier *s, Step *b) {
   for (size_t e = 0; e < b->entries && ok; e++) {
     w.all.n = 0;
     for (int i = 0; i < n; i++) one_value(s, b, at, values[i], &w);
-    prune(&w.all);
+    prune(&w.all, &s->scratch);
     for (size_t i = 0; i < w.all.n; i++) push(&points, w.all.items[i].memory, w.all.items[i].time);
     s->npoints += w.all.n;
     starts[e + 1] = points.n;
@@ -287,6 +313,7 @@ bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Are
     r->values = values;
     r->time = solve_evaluate(p, values, &r->memory);
   }
+  free(s.scratch.items);
   arena_free(a);
   return ok;
 }

@@ -72,6 +72,26 @@ static size_t stride_of(const Operand *t, int place) {
   return s;
 }
 
+static double entries_of(const Live *t) {
+  double n = 1;
+  for (int i = 0; i < t->n; i++) n *= t->classes[i];
+  return n;
+}
+
+/* The last place is the inner loop (search_step.c), so it is the one whose entries lie next to each other in the largest table with several places:
+ * small tables stay near, or are copied. */
+static void order_scope(const Compiler *c, Join *j) {
+  const Live *largest = NULL;
+  for (int f = 0; f < j->n; f++) {
+    const Live *t = &c->live.items[j->tables[f]];
+    if (t->n > 2 && (!largest || entries_of(t) > entries_of(largest))) largest = t;
+  }
+  if (!largest) return;
+  int inner = largest->vars[largest->n - 1] == j->var ? largest->vars[largest->n - 2] : largest->vars[largest->n - 1];
+  for (int i = place_in(j->scope, j->nscope, inner); i + 1 < j->nscope; i++) j->scope[i] = j->scope[i + 1];
+  j->scope[j->nscope - 1] = inner;
+}
+
 /* The variables the tables are about, in the order they appear. */
 static void find_scope(Compiler *c, Join *j) {
   int most = 0;
@@ -83,6 +103,7 @@ static void find_scope(Compiler *c, Join *j) {
     for (int i = 0; i < t->n; i++)
       if (t->vars[i] != j->var && place_in(j->scope, j->nscope, t->vars[i]) < 0) j->scope[j->nscope++] = t->vars[i];
   }
+  order_scope(c, j);
 }
 
 static int place_of(const Join *j, int var) { return var == j->var ? j->nscope : place_in(j->scope, j->nscope, var); }

@@ -12,6 +12,16 @@
 #include "passes/search_private.h"
 #include "passes/search_watch.h"
 
+/* Compiled again for wider vectors where a compiler can choose when the program starts; sums have the same order, so the same bits.  What chooses
+ * runs before a sanitizer is ready. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#define PART_OF_WIDE static inline __attribute__((always_inline))
+#else
+#define WIDE
+#define PART_OF_WIDE static inline
+#endif
+
 /* An operand with the last place and others, copied as [its other places][class][last place]. */
 typedef struct Packed {
   int operand;
@@ -51,11 +61,11 @@ static void find_least(Step *s, double lambda, Arena *a) {
   }
 }
 
-static void add_picked(double *restrict out, const double *restrict table, const size_t *restrict offsets, int n) {
+PART_OF_WIDE void add_picked(double *restrict out, const double *restrict table, const size_t *restrict offsets, int n) {
   for (int k = 0; k < n; k++) out[k] += table[offsets[k]];
 }
 
-static void lower_row(double *restrict out, const double *restrict row, double value, int n) {
+PART_OF_WIDE void lower_row(double *restrict out, const double *restrict row, double value, int n) {
   for (int k = 0; k < n; k++) {
     double sum = row[k] + value;
     out[k] = sum < out[k] ? sum : out[k];
@@ -63,7 +73,7 @@ static void lower_row(double *restrict out, const double *restrict row, double v
 }
 
 /* In four lanes: one would wait for itself. */
-static double largest(const double *row, int n) {
+PART_OF_WIDE double largest(const double *row, int n) {
   double most[4] = {0};
   int k = 0;
   for (; k + 4 <= n; k += 4)
@@ -73,7 +83,7 @@ static double largest(const double *row, int n) {
   return most[0];
 }
 
-static double least_of(const double *row, int n) {
+PART_OF_WIDE double least_of(const double *row, int n) {
   double least = INFINITY;
   for (int k = 0; k < n; k++) least = row[k] < least ? row[k] : least;
   return least;
@@ -144,7 +154,7 @@ static void sort_operands(Rows *r, Arena *a) {
 }
 
 /* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied operands. */
-static int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
+PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
   const Step *s = r->s;
   int best = 0;
   for (int f = 0; f < s->noperands; f++) {
@@ -168,11 +178,11 @@ static int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows,
   return best;
 }
 
-static void add_row(double *restrict out, const double *restrict row, int n) {
+PART_OF_WIDE void add_row(double *restrict out, const double *restrict row, int n) {
   for (int k = 0; k < n; k++) out[k] += row[k];
 }
 
-static void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row, double *out) {
+PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row, double *out) {
   const Step *s = r->s;
   size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
   const double *first = r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
@@ -190,7 +200,7 @@ static void lower_by(const Rows *r, int c, double sum, const size_t *base, const
 }
 
 /* Entries above `most` may be left at infinity. */
-static void fill_table(const Program *p, Step *s, double most) {
+WIDE static void fill_table(const Program *p, Step *s, double most) {
   Arena *a = arena_new();
   Rows r = {.p = p, .s = s, .last = s->n - 1, .classes = s->classes[s->n]};
   r.inner = r.last >= 0 ? s->classes[r.last] : 1;
