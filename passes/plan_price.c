@@ -34,7 +34,7 @@ typedef struct KeptList {
 } KeptList;
 
 typedef struct StageSum {
-  double once, each;  /* seconds, per step and per micro-batch */
+  double each;        /* seconds per micro-batch */
   double compute, memory_bound, collectives, transfers; /* per step */
   double flops, params, state;
 } StageSum;
@@ -52,36 +52,17 @@ typedef struct Pricing {
   SameWeight same;
   KeptList *kept;   /* by operation: the first that reads the weight */
   StageSum *sums;
-  int time_axis;
-  double repeat;
+  double repeat;      /* micro-batches */
   bool possible;
   PlanGap gap; /* the first conversion that does not exist */
 } Pricing;
 
 static int stage_of(const Pricing *p, size_t op) { return p->stages ? p->stages[op] : 0; }
 
-/* Without a time axis the one micro-batch is the whole step: everything repeats, once. */
-static bool timed_layout(const Pricing *p, const Layout *l) {
-  if (p->time_axis < 0) return true;
-  for (int d = 0; d < l->rank; d++)
-    for (int i = 0; i < l->dims[d].n; i++)
-      if (l->dims[d].axes[i] == p->time_axis) return true;
-  return false;
-}
-
-static bool timed_strategy(const Pricing *p, const Strategy *s) {
-  if (p->time_axis < 0) return true;
-  for (int i = 0; i < s->n; i++)
-    if (s->picks[i].axis == p->time_axis) return true;
-  return false;
-}
-
-/* Adds seconds to a stage and to one of its classes. */
-static void spend(Pricing *p, int stage, bool timed, double seconds, double *class) {
-  StageSum *s = &p->sums[stage];
-  if (timed) s->each += seconds;
-  else s->once += seconds;
-  *class += seconds * (timed ? p->repeat : 1);
+/* Adds seconds to a stage and to one of its classes.  A stage's body is called for every micro-batch, also what does not depend on it. */
+static void spend(Pricing *p, int stage, double seconds, double *class) {
+  p->sums[stage].each += seconds;
+  *class += seconds * p->repeat;
 }
 
 /* ---- versions, as in lower.c */
@@ -123,7 +104,7 @@ static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int
   double seconds = cost_convert(p->c, type_of(p->f, v), from, to);
   if (seconds == INFINITY && p->possible) p->gap = (PlanGap){v, user, from, to};
   if (seconds == INFINITY) p->possible = false;
-  else spend(p, stage, timed_layout(p, from) || timed_layout(p, to), seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op), &p->sums[stage].collectives);
+  else spend(p, stage, seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op), &p->sums[stage].collectives);
 }
 
 /* Reads of one weight in one layout are one copy. */
@@ -160,7 +141,7 @@ static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now)
     bool first = from->partial_axes || layout_bytes(p->m, type, layout) <= layout_bytes(p->m, type, from);
     const Layout *travel = first ? layout : from;
     want(p, v, travel, home, now);
-    spend(p, stage, timed_layout(p, travel), cost_transfer(p->c, cost_bytes(p->c, type, travel)), &p->sums[stage].transfers);
+    spend(p, stage, cost_transfer(p->c, cost_bytes(p->c, type, travel)), &p->sums[stage].transfers);
     add_version(p, v, travel, stage, life.begin, true);
     if (!first) want(p, v, layout, stage, now);
   }
@@ -184,11 +165,10 @@ static void price_op(Pricing *p, size_t index) {
   /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle_carry). */
   for (int i = op->kind == OP_leave; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, op->kind == OP_carry ? index - 1 : index);
   OpCost cost = cost_op_runs(p->c, p->loops, p->f, index, r, s);
-  bool timed = timed_strategy(p, s);
   StageSum *sum = &p->sums[stage];
-  spend(p, stage, timed, cost.communication, &sum->collectives);
-  spend(p, stage, timed, cost.seconds - cost.communication, cost.compute_bound ? &sum->compute : &sum->memory_bound);
-  sum->flops += cost.flops * (timed ? p->repeat : 1);
+  spend(p, stage, cost.communication, &sum->collectives);
+  spend(p, stage, cost.seconds - cost.communication, cost.compute_bound ? &sum->compute : &sum->memory_bound);
+  sum->flops += cost.flops * p->repeat;
   if (op->out) add_version(p, op->out, produced(p, op->out), stage, index, false);
 }
 
@@ -239,30 +219,29 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
 }
 
 static PlanTime pipeline_time(const Pricing *p, int stages) {
-  double sum = 0, once = 0;
+  double sum = 0;
   int busiest = 0;
   for (int s = 0; s < stages; s++) {
     sum += p->sums[s].each;
-    once += p->sums[s].once; /* a stage comes to it when it gets what the one before made */
     if (p->sums[s].each > p->sums[busiest].each) busiest = s;
   }
   const StageSum *b = &p->sums[busiest];
-  PlanTime t = {.total = once + sum + (p->repeat - 1) * b->each, .compute = b->compute, .memory_bound = b->memory_bound, .collectives = b->collectives, .transfers = b->transfers};
-  t.idle = fmax(0, t.total - b->once - p->repeat * b->each);
+  PlanTime t = {.total = sum + (p->repeat - 1) * b->each, .compute = b->compute, .memory_bound = b->memory_bound, .collectives = b->collectives, .transfers = b->transfers};
+  t.idle = fmax(0, t.total - p->repeat * b->each);
   return t;
 }
 
 PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, const int *stages) {
   int nstages = m->mesh.stages;
   Arena *a = arena_new();
-  Pricing p = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .stages = stages, .time_axis = -1, .repeat = 1, .possible = true};
+  Pricing p = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .stages = stages, .repeat = 1, .possible = true};
   p.loops = loop_costs(a, c, f);
   p.versions = ARENA_ARRAY(a, Versions, f->values.n);
   p.same = same_weight(a, f);
   p.kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1);
   p.sums = ARENA_ARRAY(a, StageSum, nstages);
   for (int i = 0; i < m->mesh.naxes; i++)
-    if (m->mesh.axes[i].temporal) p.time_axis = i, p.repeat = m->mesh.axes[i].size;
+    if (m->mesh.axes[i].temporal) p.repeat = m->mesh.axes[i].size;
   for (size_t i = 0; i < f->ops.n; i++) price_op(&p, i);
   for (size_t i = 0; i < f->outputs.n; i++) price_output(&p, &f->outputs.items[i]);
   settle_carries(&p);

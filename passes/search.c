@@ -291,17 +291,21 @@ static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
   return a;
 }
 
-/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it. */
+static bool can_be_forced(const Search *s, const Outcome *o) { return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o); }
+
+/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those that were solved here, or
+ * without force. */
 static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
   enum { MOST = 6, MOST_OF_MANY_RANKS = 3, MANY_RANKS = 128 };
   int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
-  Outcome **all = ARENA_ARRAY(s->arena, Outcome *, s->outcomes.n + 1);
+  size_t nknown = s->known ? s->known->n : 0;
+  const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
   PlanAlternative *list = ARENA_ARRAY(s->arena, PlanAlternative, MOST);
   size_t n = 0;
-  for (size_t i = 0; i < s->outcomes.n; i++) {
-    Outcome *x = s->outcomes.items[i];
-    if (x->strategies && x->found[DEGREE_DP] && !has_idle_axes(s, x)) all[n++] = x;
-  }
+  for (size_t i = 0; i < s->outcomes.n; i++)
+    if (can_be_forced(s, s->outcomes.items[i])) all[n++] = s->outcomes.items[i];
+  for (size_t i = 0; i < nknown; i++)
+    if (can_be_forced(s, s->known->items[i]) && amounts_to(s, o, s->known->items[i])) all[n++] = s->known->items[i];
   if (n) qsort(all, n, sizeof *all, by_time);
   for (size_t i = 0; i < n && kept < most && !s->watch.expired; i++) {
     bool known = same_degrees(all[i], s->best);

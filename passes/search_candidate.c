@@ -9,7 +9,7 @@
 #include "passes/search_report.h"
 #include "passes/search_stage.h"
 
-enum { MAX_ROUNDS = 5, SET_CAP = 64, SMALL_SETS = 32 };
+enum { MAX_ROUNDS = 8, SET_CAP = 64, SMALL_SETS = 32 };
 
 /* Beyond these the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;

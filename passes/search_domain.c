@@ -80,7 +80,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   d->strategies[at] = *s;
   if (d->result) d->result[at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s));
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
-  d->time[at] = seconds_of(k, k->in->cost, s) * (timed ? k->in->repeat : 1);
+  d->time[at] = seconds_of(k, k->in->cost, s) * k->in->repeat; /* what does not depend on the micro-batch is in its body all the same */
   if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
   if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index]; /* its share, should all reads of the weight have one layout */

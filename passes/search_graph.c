@@ -80,18 +80,6 @@ bool graph_is_anywhere(const Op *op) {
   return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random || (op->kind == OP_const && op_attr(op, AT_value));
 }
 
-static bool uses_axis(const Layout *l, int axis) {
-  for (int d = 0; d < l->rank; d++)
-    for (int i = 0; i < l->dims[d].n; i++)
-      if (l->dims[d].axes[i] == axis) return true;
-  return false;
-}
-
-static bool is_repeated(const Graph *g, const Layout *a, const Layout *b) {
-  int t = mesh_time_axis(&g->in.m->mesh);
-  return t >= 0 && (uses_axis(a, t) || uses_axis(b, t));
-}
-
 static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.shape->class[op]]; }
 
 /* ---- conversions */
@@ -169,8 +157,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
     if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
     for (int i = 0; i < w->n; i++) {
-      bool repeated = is_repeated(g, from, w->to[i]);
-      if (repeated) seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
+      seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
       seconds[i] *= s->producer->conversions / s->shares;
     }
   }

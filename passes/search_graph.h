@@ -33,7 +33,7 @@ typedef struct GraphInput {
   CostModel *whole;        /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on them counts the larger of */
   double share;            /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the former */
   AxisUse uses[MAX_AXES];
-  double repeat;           /* weight of what runs once per micro-batch */
+  double repeat;           /* weight of what a micro-batch costs */
   int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh has */
   double memory_limit;     /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;

@@ -40,7 +40,6 @@ typedef struct Cutting {
   const Func *f;
   const Rule *const *rules;
   const Strategy *strategies;
-  int time_axis;
   const LoopCosts *loops;
   const bool *derived; /* by operation: every stage computes it for itself */
   const size_t *first_user; /* by value; the number of operations: none */
@@ -51,16 +50,6 @@ typedef struct Cutting {
   int npositions;
   double *time, *bytes; /* by first and last position */
 } Cutting;
-
-static bool has_axis(const Layout *l, int axis) {
-  for (int d = 0; d < l->rank; d++)
-    for (int i = 0; i < l->dims[d].n; i++)
-      if (l->dims[d].axes[i] == axis) return true;
-  return false;
-}
-
-/* Seconds that repeat with every micro-batch; what runs once does not decide the cut. */
-static double repeated(const Cutting *k, bool timed, double seconds) { return k->time_axis < 0 || timed ? seconds : 0; }
 
 /* A state is read, and so lives, in the first stage that uses it; others get what was read. */
 static bool is_given(const Cutting *k, size_t op) {
@@ -84,9 +73,7 @@ static void find_needs(Cutting *k) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *s = &k->strategies[i];
-    bool timed = false;
-    for (int j = 0; j < s->n; j++) timed |= s->picks[j].axis == k->time_axis;
-    k->own[i] = cost_is_source(op->kind) ? 0 : repeated(k, timed, cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds);
+    k->own[i] = cost_is_source(op->kind) ? 0 : cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds;
     for (int j = 0; j < op->nin; j++) {
       Val v = op->in[j];
       const Op *maker = op_of(f, v);
@@ -99,8 +86,8 @@ static void find_needs(Cutting *k) {
       double seconds = cost_convert(k->c, type_of(f, v), from, to);
       double bytes = fmin(cost_bytes(k->c, type_of(f, v), to), from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
       Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = maker->kind == OP_read ? k->first_user[v] : made, .source = is_given(k, made), .weight = -1};
-      need.convert = repeated(k, has_axis(from, k->time_axis) || has_axis(to, k->time_axis), seconds * runs_of_result(k->loops, f, made));
-      need.transfer = repeated(k, has_axis(to, k->time_axis), cost_transfer(k->c, bytes));
+      need.convert = seconds * runs_of_result(k->loops, f, made);
+      need.transfer = cost_transfer(k->c, bytes);
       if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, &same, made), need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
       ARENA_PUSH(k->arena, &k->needs[i], need);
     }
@@ -289,9 +276,9 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
    * which is what a forced degree asks for. */
   double repeat = 2;
   Arena *a = arena_new();
-  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .time_axis = -1};
+  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
   for (int i = 0; i < m->mesh.naxes; i++)
-    if (m->mesh.axes[i].temporal) k.time_axis = i, repeat = fmax(repeat, m->mesh.axes[i].size);
+    if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);

@@ -368,6 +368,24 @@ static void micro_batches(void) {
   arena_free(a);
 }
 
+/* What does not depend on the batch is in the body that runs for every micro-batch, so it counts as often, in graph and price alike. */
+static void in_every_micro_batch(void) {
+  static const char text[] = "apc.ir 1\nsymbol batch hint 8\nparam \"w\" : f32[512, 512] = normal 1 seed 3\n"
+                             "func @main level 1 {\n  %x = input {name=\"x\"} : f32[batch, 512]\n  %w = param {name=\"w\"} : f32[512, 512]\n"
+                             "  %u = dot %w, %w {spec=\"ij,jk->ik\"} : f32[512, 512]\n  %e = exp %u : f32[512, 512]\n"
+                             "  %y = dot %x, %e {spec=\"bd,df->bf\"} : f32[batch, 512]\n  output \"y\" %y\n}\n";
+  double one = 0;
+  for (int stages = 1; stages <= 2; stages++)
+    for (int micro = 1; micro <= 4; micro += 3) {
+      Case c = plan_of(text, stages == 1 ? "cpu" : "cpux2", (PlanOptions){.pp = stages, .micro_batches = micro});
+      double seconds = c.p ? c.p->price.time.total : 0, least = stages == 1 ? 3.9 : 2.4; /* with two stages (1 + 3 / 2), if these are equal */
+      if (micro == 1) one = seconds;
+      else CHECKF(seconds > least * one, "%d stages: 1 micro-batch %g s, 4 take %g s", stages, one, seconds);
+      CHECKF(c.p && c.p->lower_bound >= (stages == 1 ? 0.999 : 0.5) * seconds, "%d stages, %d micro-batches: %g s, bound %g s", stages, micro, seconds, c.p ? c.p->lower_bound : 0);
+      done(&c);
+    }
+}
+
 /* An alternative costs what a search forced to its degrees finds; axes that nothing can split are refused. */
 static void shown_is_forced(void) {
   Arena *a = arena_new();
@@ -390,6 +408,9 @@ static void shown_is_forced(void) {
   Case plain = plan_of(text, "cpux2", (PlanOptions){.micro_batches = 4});
   CHECK(plain.p && plain.p->micro_batches == 4);
   done(&plain);
+  Case forced = plan_of(text, "cpux4", (PlanOptions){.micro_batches = 1, .alternatives = true});
+  CHECK(forced.p && forced.p->nalternatives > 0); /* of what was solved without force */
+  done(&forced);
   done(&c);
   arena_free(a);
 }
@@ -409,6 +430,7 @@ int main(void) {
   RUN(depth);
   RUN(shared_by_layers);
   RUN(micro_batches);
+  RUN(in_every_micro_batch);
   RUN(shown_is_forced);
   return test_summary();
 }
