@@ -276,6 +276,18 @@ bool build_lower(Tool *t, Build *b) {
   return ok && lower_weights(t, b);
 }
 
+bool build_lower_also(Tool *t, Build *b, Func *l1) {
+  int n = b->nentries++;
+  Func **l1s = ARENA_ARRAY(t->arena, Func *, n + 1), **l2s = ARENA_ARRAY(t->arena, Func *, n + 1);
+  memcpy(l1s, b->l1s, sizeof *l1s * (size_t)n);
+  memcpy(l2s, b->l2s, sizeof *l2s * (size_t)n);
+  CostModel *cost = cost_model_new(b->model.m, b->target);
+  l1s[n] = l1, l2s[n] = lower_other(t, b, cost, l1);
+  b->l1s = l1s, b->l2s = l2s;
+  cost_model_free(cost);
+  return l2s[n] != NULL;
+}
+
 /* ---- the program */
 
 /* The prebuilt runtime lies beside apc, or in the folder of an installation that tools.cmake names. */

@@ -45,6 +45,9 @@ bool build_plan_one_rank(Tool *t, const char *path, Build *out);
 
 bool build_lower(Tool *t, Build *b);
 
+/* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
+bool build_lower_also(Tool *t, Build *b, Func *l1);
+
 /* Writes the program; needs build_lower. */
 bool build_program(Tool *t, Build *b, const char *out);
 

@@ -95,7 +95,7 @@ static int start(Tool *t, Running *r) {
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!build_program(t, &r->build, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
-  r->program = program_open_file(t, path, &code);
+  r->program = program_open_file(t, path, NULL, &code);
   return r->program ? program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
 }
 

@@ -1,7 +1,7 @@
 /* tools/cmd_verify.c - apc verify MODEL: is the parallel program right?
  *
  * Four checks: the program on CPU ranks equals the program on one rank; both equal what the reference interpreter makes of the model as it
- * was imported, before any pass, when it is small; every pass is checked against its input (passes/check.h); and the prover shows that
+ * was imported, before any pass, when it is small, in all outputs and in what is left in the states; every pass is checked against its input (passes/check.h); and the prover shows that
  * the level-2 program computes the level-1 function behind the passes, whatever its size.  What was not done is said.  With --expect the
  * outputs of the first entry (that which `apc run` runs) have to be those of the file as well.  docs/trust.md says what each shows.
  */
@@ -9,11 +9,14 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "base/machine.h"
 #include "ir/prove.h"
 #include "passes/check.h"
 #include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/reference.h"
+#include "tools/verify_states.h"
+#include "tools/weights.h"
 
 enum { MAX_RANKS_HERE = 64 };
 
@@ -29,10 +32,35 @@ typedef struct Verify {
   PassChecks passes;
   Model imported;
   WeightFiles *weights;
-  EntryRun *entries;
+  const char *drawn; /* the file of the weights that the model draws; NULL: the ranks draw them */
+  EntryRun *entries; /* and one more that reads the states */
+  int64_t *sizes; /* of all dimensions, by symbol */
+  int models; /* entries that the model has: all but that one */
   bool ran, referred;
   Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
 } Verify;
+
+/* Millions of normal numbers are most of what such a run takes when every rank draws its own: they are drawn once, and the ranks map
+ * the file.  Below that, and where numbers would fill the memory, ranks draw as they do without apc verify. */
+static bool draw_weights(Tool *t, Verify *v) {
+  const double many = 1 << 25;
+  const Build *b = &v->parallel;
+  const Module *m = b->model.m;
+  double elements = 0, bytes = 0;
+  for (size_t i = 0; i < m->params.n; i++) {
+    const Param *p = &m->params.items[i];
+    int64_t dims[MAX_RANK];
+    if (p->init == INIT_BLOB) return true;
+    if ((p->init != INIT_NORMAL && p->init != INIT_UNIFORM) || !type_constant_dims(p->type, dims)) continue;
+    double n = 1;
+    for (int d = 0; d < p->type->rank; d++) n *= (double)dims[d];
+    elements += n, bytes += n * (double)dtype_bytes(p->type->dtype);
+  }
+  if (elements < many || bytes > (double)machine_memory() / 4) return true;
+  tool_stage(t, "Drawing", "%.3g million weights", elements / 1e6);
+  v->drawn = arena_printf(t->arena, "%s/weights.safetensors", v->scratch.path);
+  return weights_to_file(m, v->drawn, t->diags);
+}
 
 /* Builds the program under a name of the scratch folder and runs its entries in order; states live on between them. */
 static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
@@ -40,10 +68,11 @@ static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
   if (!build_program(t, b, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
-  ApcModel *program = program_open_file(t, path, &code);
+  ApcModel *program = program_open_file(t, path, v->drawn, &code);
   for (int i = 0; code == EXIT_OK && i < b->nentries; i++) {
     EntryRun *e = &v->entries[i];
-    code = program_run(t, program, b->l1s[i]->name, &e->inputs);
+    if (i == v->models) code = states_bind(t, b, program, v->sizes);
+    if (code == EXIT_OK) code = program_run(t, program, b->l1s[i]->name, &e->inputs);
     if (code == EXIT_OK) outputs_read(t, program, many ? &e->many : &e->one, &code);
   }
   apc_close(program);
@@ -52,16 +81,21 @@ static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many
 
 static bool read_inputs(Tool *t, Verify *v) {
   const Build *b = &v->parallel;
-  v->entries = ARENA_ARRAY(t->arena, EntryRun, b->nentries);
+  v->models = b->nentries;
+  v->entries = ARENA_ARRAY(t->arena, EntryRun, b->nentries + 1);
   for (int i = 0; i < b->nentries; i++)
     if (!inputs_read(t, b, b->l1s[i], &v->entries[i].inputs)) return false;
   return true;
 }
 
-static bool make_inputs(Tool *t, const Verify *v) {
+static bool make_inputs(Tool *t, Verify *v) {
   const Build *b = &v->parallel;
-  for (int i = 0; i < b->nentries; i++)
-    if (!inputs_make(t, b, b->l1s[i], &v->entries[i].inputs)) return false;
+  Tensors **inputs = ARENA_ARRAY(t->arena, Tensors *, v->models);
+  for (int i = 0; i < v->models; i++) {
+    inputs[i] = &v->entries[i].inputs;
+    if (!inputs_make(t, b, b->l1s[i], inputs[i])) return false;
+  }
+  v->sizes = reference_symbols(t->arena, b->model.m, v->models, (const Func *const *)b->l1s, inputs);
   return true;
 }
 
@@ -69,20 +103,20 @@ static bool make_inputs(Tool *t, const Verify *v) {
 static bool refer(Tool *t, Verify *v) {
   const Build *b = &v->one;
   const char *path = t->options.args.items[0];
-  Tensors **inputs = ARENA_ARRAY(t->arena, Tensors *, b->nentries), **outputs = ARENA_ARRAY(t->arena, Tensors *, b->nentries);
-  for (int i = 0; i < b->nentries; i++) inputs[i] = &v->entries[i].inputs, outputs[i] = &v->entries[i].reference;
-  if (!reference_is_small(&b->model, b->params, b->nentries, b->model.entries, inputs)) return true;
+  Tensors **inputs = ARENA_ARRAY(t->arena, Tensors *, v->models), **outputs = ARENA_ARRAY(t->arena, Tensors *, v->models);
+  for (int i = 0; i < v->models; i++) inputs[i] = &v->entries[i].inputs, outputs[i] = &v->entries[i].reference;
+  if (!reference_is_small(&b->model, b->params, v->models, b->model.entries, inputs)) return true;
   if (!model_load(t, path, &v->imported)) return false;
   tool_stage(t, "Interpreting", "%s as it was imported", path);
-  return v->referred = reference_run(t, &v->imported, b->nentries, b->model.entries, inputs, outputs);
+  return v->referred = reference_run(t, &v->imported, v->models, b->model.entries, inputs, outputs, &v->entries[v->models].reference);
 }
 
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v)) return tool_failed(t->diags);
+  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v) || !draw_weights(t, v)) return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
-  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one)) return tool_failed(t->diags);
+  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one) || !states_entry_add(t, &v->one)) return tool_failed(t->diags);
   code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
   v->ran = true;
@@ -222,15 +256,16 @@ static bool verdict(const Verify *v, bool outputs_ok) {
   return v->ran ? outputs_ok : v->proof.verdict == PROVED;
 }
 
-static bool check_outputs(Tool *t, const Verify *v, json_t *array) {
+static bool check_outputs(Tool *t, const Verify *v, json_t *outputs, json_t *states) {
   bool json = option_given(&t->options, OPT_json), ok = true;
   for (int k = 0; v->ran && k < v->parallel.nentries; k++) {
     ok = ok && no_others(v, &v->entries[k]);
     for (size_t i = 0; i < v->entries[k].one.n; i++) {
       OutputCheck c = check_output(t, v, &v->entries[k], &v->entries[k].one.items[i]);
-      if (v->parallel.nentries > 1) c.name = arena_printf(t->arena, "%s/%s", v->parallel.l1s[k]->name, c.name);
+      if (k == v->models && !json) c.name = arena_printf(t->arena, "state %s", c.name);
+      else if (k < v->models && v->models > 1) c.name = arena_printf(t->arena, "%s/%s", v->parallel.l1s[k]->name, c.name);
       ok = ok && c.ok;
-      if (json) json_array_append_new(array, check_json(v, &c));
+      if (json) json_array_append_new(k == v->models ? states : outputs, check_json(v, &c));
       else show_check(t, v, &c);
     }
   }
@@ -246,18 +281,19 @@ static void show_verdict(Tool *t, const Verify *v, bool outputs_ok, bool ok) {
 }
 
 static int report(Tool *t, const Verify *v) {
-  json_t *outputs = json_array(), *expected = json_array();
+  json_t *outputs = json_array(), *states = json_array(), *expected = json_array();
   tool_stages_end(t);
-  bool outputs_ok = check_outputs(t, v, outputs), ok = verdict(v, outputs_ok), as_expected = true;
+  bool outputs_ok = check_outputs(t, v, outputs, states), ok = verdict(v, outputs_ok), as_expected = true;
   bool read = !v->expected || expect_compare(t, v->expected, &v->entries[0].many, expected, &as_expected);
   ok = ok && as_expected;
   const char *numbers = v->proof.verdict != PROVED ? NULL : v->proof.over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                        json_text(v->parallel.target->name), "outputs", outputs, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                        json_text(v->parallel.target->name), "outputs", outputs, "states", states, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
                         json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "proof_numbers", json_text(numbers), "proof_real_at", json_text(v->proof.over_reals), "passes", passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
+  json_decref(states);
   json_decref(expected);
   return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
 }
@@ -288,7 +324,7 @@ static int verify(Tool *t, Verify *v) {
   if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) || !load_checked(t, v, path, target) || !can_run(t, v) || !build_plan(t, &v->parallel) ||
-      !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms))
+      !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms) || !states_entry_add(t, &v->parallel))
     return tool_failed(t->diags);
   prove_entries(t, v);
   int code = v->parallel.target->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;

@@ -179,16 +179,13 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   return ok && write_text(t, e->file, text);
 }
 
-/* What a module of one level holds; prepared weights refer to the level-1 function that makes them, at both levels. */
-static bool belongs(const Func *f, int level) { return f->level == level || strcmp(f->name, "prepare") == 0; }
-
-/* The module's text without the functions of other levels. */
+/* The module's text up to a level.  Level 2 comes with the level 1 that it was lowered from: anybody can prove it (apc-opt --prove). */
 static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
   Module m = *b->model.m;
   m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
   m.funcs.n = 0;
   for (size_t i = 0; i < b->model.m->funcs.n; i++)
-    if (belongs(b->model.m->funcs.items[i], level)) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
+    if (b->model.m->funcs.items[i]->level <= level) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
   if (level == 1) m.mesh = (Mesh){.stages = 1};
   return write_text(t, e->file, ir_file_text(t->arena, &m, e->file));
 }

@@ -306,9 +306,9 @@ int program_status(Tool *t, const ApcModel *model, ApcStatus status) {
   return (int)status;
 }
 
-ApcModel *program_open_file(Tool *t, const char *path, int *code) {
+ApcModel *program_open_file(Tool *t, const char *path, const char *weights, int *code) {
   const char *limit = option_text(&t->options, OPT_timeout);
-  ApcOptions options = {0};
+  ApcOptions options = {.weights = weights};
   if (limit) parse_time(limit, &options.timeout_ms); /* its form has been checked */
   ApcModel *model;
   ApcStatus status = apc_load(path, &options, &model);

@@ -23,8 +23,8 @@ const Tensor *tensors_find(const Tensors *x, const char *name);
 /* "f32[2,16]" */
 const char *tensor_type_text(Arena *a, const Tensor *x);
 
-/* Opens the program; NULL after diagnostics, and then *code is the exit code. */
-ApcModel *program_open_file(Tool *t, const char *path, int *code);
+/* Opens the program; NULL after diagnostics, and then *code is the exit code.  `weights`: a file to take them from, or NULL. */
+ApcModel *program_open_file(Tool *t, const char *path, const char *weights, int *code);
 /* Binds the inputs of an entry and runs it (the first time: starts the ranks); an exit code. */
 int program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs);
 /* A status as an exit code, after a diagnostic when it is not APC_OK. */

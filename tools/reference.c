@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "ir/trial.h"
+#include "tools/verify_states.h"
 
 /* The interpreter does 1e7 to 1e8 operations per second. */
 static const double small_work = 2e9, small_params = 2e7;
@@ -77,10 +78,7 @@ static bool tensor_of(const InterpTensor *x, Tensor *out) {
   return true;
 }
 
-/* The sizes of all dimensions: those the inputs' shapes give, else what is planned for. */
-static int64_t *symbol_values(Arena *a, const Module *m, const Func *f, const Tensors *inputs) {
-  int64_t *v = ARENA_ARRAY(a, int64_t, m->symbols.n + 1);
-  for (size_t i = 0; i < m->symbols.n; i++) v[i] = m->symbols.items[i].axis < 0 ? symbol_hint(&m->symbols.items[i]) : 0;
+static void sizes_of(const Func *f, const Tensors *inputs, int64_t *v) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (op->kind != OP_input) continue;
@@ -89,8 +87,16 @@ static int64_t *symbol_values(Arena *a, const Module *m, const Func *f, const Te
     for (int d = 0; d < type->rank; d++)
       if (type->dims[d]->kind == EX_SYM) v[type->dims[d]->value] = x->dims[d];
   }
+}
+
+int64_t *reference_symbols(Arena *a, const Module *m, int n, const Func *const *f, Tensors *const *inputs) {
+  int64_t *v = ARENA_ARRAY(a, int64_t, m->symbols.n + 1);
+  for (size_t i = 0; i < m->symbols.n; i++) v[i] = m->symbols.items[i].axis < 0 ? symbol_hint(&m->symbols.items[i]) : 0;
+  for (int k = n; k-- > 0;) sizes_of(f[k], inputs[k], v);
   return v;
 }
+
+static int64_t *symbol_values(Arena *a, const Module *m, const Func *f, Tensors *inputs) { return reference_symbols(a, m, 1, &f, &inputs); }
 
 bool reference_is_small(const Model *model, int64_t params, int n, const char *const *names, Tensors *const *inputs) {
   Arena *a = arena_new();
@@ -103,12 +109,12 @@ bool reference_is_small(const Model *model, int64_t params, int n, const char *c
   return work <= small_work && (double)params <= small_params;
 }
 
-static bool copy_outputs(Tool *t, const InterpResult *result, Tensors *outputs) {
-  *outputs = (Tensors){.items = ARENA_ARRAY(t->arena, NamedTensor, result->noutputs)};
-  for (int i = 0; i < result->noutputs; i++) {
-    NamedTensor *x = &outputs->items[outputs->n++];
-    x->name = arena_strdup(t->arena, result->outputs[i].name);
-    if (!tensor_of(&result->outputs[i].tensor, &x->tensor)) return diag_error(t->diags, DIAG_run, (Loc){0}, "no memory");
+static bool copy_tensors(Tool *t, int n, const InterpNamed *from, Tensors *to) {
+  *to = (Tensors){.items = ARENA_ARRAY(t->arena, NamedTensor, n)};
+  for (int i = 0; i < n; i++) {
+    NamedTensor *x = &to->items[to->n++];
+    x->name = arena_strdup(t->arena, from[i].name);
+    if (!tensor_of(&from[i].tensor, &x->tensor)) return diag_error(t->diags, DIAG_run, (Loc){0}, "no memory");
   }
   return true;
 }
@@ -124,7 +130,16 @@ static void keep_states(InterpOptions *o, InterpNamed *kept, const InterpResult 
   o->states = kept;
 }
 
-bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs, Tensors *const *outputs) {
+/* What is in all states, as one more function reads it. */
+static bool read_states(Tool *t, Module *m, int n, const char *const *names, Tensors *const *inputs, InterpOptions *o, Arena *a, Tensors *left) {
+  const Func **f = ARENA_ARRAY(a, const Func *, n), *reads = states_function(m, t->diags);
+  for (int k = 0; k < n; k++) f[k] = module_func(m, names[k]);
+  o->symbols = reference_symbols(a, m, n, f, inputs);
+  InterpResult result;
+  return reads && interp_run(m, reads, o, 0, NULL, a, &result, t->diags) && copy_tensors(t, result.noutputs, result.outputs, left);
+}
+
+bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs, Tensors *const *outputs, Tensors *left) {
   Arena *a = arena_new();
   Module *m = model->m;
   WeightFiles *files = weight_files_open(a, m);
@@ -137,9 +152,10 @@ bool reference_run(Tool *t, const Model *model, int n, const char *const *names,
     for (size_t i = 0; i < inputs[k]->n; i++) named[i] = (InterpNamed){inputs[k]->items[i].name, cells_of(a, &inputs[k]->items[i].tensor)};
     InterpResult result;
     options.symbols = symbol_values(a, m, f, inputs[k]);
-    ok = interp_run(m, f, &options, (int)inputs[k]->n, named, a, &result, t->diags) && copy_outputs(t, &result, outputs[k]);
+    ok = interp_run(m, f, &options, (int)inputs[k]->n, named, a, &result, t->diags) && copy_tensors(t, result.noutputs, result.outputs, outputs[k]);
     if (ok) keep_states(&options, states, &result);
   }
+  if (ok && left && m->states.n) ok = read_states(t, m, n, names, inputs, &options, a, left);
   weight_files_close(files);
   arena_free(a);
   return ok;

@@ -45,4 +45,37 @@ verify 0 "proved   the parallel program computes the model, for all inputs and s
 expect_out "equal    y"
 verify 0 "" --json
 expect_json 'd["ok"] and d["proof_numbers"] == "all" and d["proof_real_at"] is None'
-summary 12
+
+# What is left in the states is compared as well: a sum that is cut, written and in no output.
+cat >state.ir <<'END'
+apc.ir 1
+state "s" : f32[4] = 0
+func @main level 1 {
+  %x = input {name="x"} : f32[4, 64]
+  %r = reduce %x {axes=[1], op=sum} : f32[4]
+  write "s" %r {name="s"}
+  %y = neg %x : f32[4, 64]
+  output "y" %y
+}
+END
+printf 'apc.plan 1\ngraph @main 0000000000000000\ntarget cpux2 ranks 2\nmesh [tp=2] stages 1\nop "x" {x1:tp}\nop "r" {r1:tp}\n' >state.plan
+expect 0 "equal    state s" "$apc" verify state.ir --target cpux2 --plan state.plan -q
+expect_out "equal    y"; expect_out "; reference: "
+expect 4 "DIFFERS  state s" "$apc" verify state.ir --target cpux2 --plan state.plan -q --rtol 0
+expect_out "equal    y"
+expect 4 "" "$apc" verify state.ir --target cpux2 --plan state.plan --rtol 0 --json
+expect_json '[o["name"] for o in d["outputs"]] == ["y"] and d["outputs"][0]["ok"] and [(o["name"], o["ok"]) for o in d["states"]] == [("s", False)] and not d["ok"]'
+
+# --emit=spmd writes a file that can be proved as it is: one entry, prepared weights, two entries with states, stages and micro-batches.
+emitted() { # emitted PAIRS MODEL OPTIONS...
+  local pairs=$1
+  shift
+  expect 0 "" "$apc" plan "$@" --emit=spmd=emitted.ir
+  expect 0 "proved" "${apc%/*}/apc-opt" "--prove=$pairs" emitted.ir
+  sed -i '0,/op=sum, mesh_axes=/s/op=sum, mesh_axes=/op=max, mesh_axes=/' emitted.ir # the first sum over ranks, as another reduction
+  expect 4 "refuted" "${apc%/*}/apc-opt" "--prove=$pairs" emitted.ir
+}
+emitted main,main.spmd "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --tp 2 --dp 2 --dim-hint batch=4 --dim-hint seq=32
+emitted main,main.spmd,prepare,prepare.spmd "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --target cpux4 --tp 2 --pp 2 --micro-batches 2 --dim-hint batch=4
+emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux2 --tp 2 --dim batch=2 --dim seq=8
+summary 29
