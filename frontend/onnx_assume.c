@@ -137,8 +137,18 @@ static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by
   return a->news = true;
 }
 
+/* Without the symbols that are a factor of all terms: what holds for all sizes of them, but perhaps not for 0. */
+static const Expr *without_common_factors(Module *m, const Expr *e) {
+  for (size_t i = 0; i < m->symbols.n && e->kind == EX_ADD; i++) {
+    const Expr *quotient = ex_uses(e, (int)i) ? ex_exact_div(m, e, ex_sym(m, (int)i)) : NULL;
+    if (quotient) e = quotient;
+  }
+  return e;
+}
+
 /* difference = 0, solved for the symbol declared last that stands alone in one term. */
 static bool solve(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
+  difference = without_common_factors(m, difference);
   int best = -1;
   const Expr *by = NULL;
   int terms = difference->kind == EX_ADD ? difference->n : 1;

@@ -73,6 +73,19 @@ static void a_batch_of_one_that_was_traced(void) {
   warns("the dimension \"batch\" is taken to be 1");
 }
 
+/* [seq, batch, 6] to [5, 2 batch, 3], as a traced attention splits its heads: seq is 5 for every batch. */
+static void a_traced_length_between_free_dimensions(void) {
+  begin();
+  in("x", F32, "seq,batch,6"), out("z");
+  ints("one", "1"), ints("two", "2"), ints("five", "5"), ints("three", "3");
+  node("Shape", "x", "s"), node("Gather", "s,one", "b"), node("Mul", "b,two", "heads");
+  attr(node("Concat", "five,heads,three", "shape"), "axis", INT, 0);
+  node("Reshape", "x,shape", "z");
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[5, batch, 6]");
+  warns("the dimension \"seq\" is taken to be 5");
+}
+
 /* ---- ranges */
 
 /* table[:, :seq] of 64 positions, as a causal mask is cut. */
@@ -112,6 +125,7 @@ int main(void) {
   RUN(a_reshape_keeps_its_leading_dimension);
   RUN(a_constant_fixes_a_dimension);
   RUN(a_batch_of_one_that_was_traced);
+  RUN(a_traced_length_between_free_dimensions);
   RUN(a_table_bounds_a_dimension);
   RUN(extents_are_not_negative);
   return test_summary();
