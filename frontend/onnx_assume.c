@@ -1,11 +1,12 @@
 /* frontend/onnx_assume.c - see onnx_assume.h. */
 #include "frontend/onnx_assume.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/onnx_known.h"
 
-enum { MAX_CHOICES = 4, MAX_LEAST = 1 << 20 };
+enum { MAX_CHOICES = 4, MAX_LEAST = 1 << 20, MAX_MULTIPLE = 4096 };
 
 const OnnxAssumption *assumption_of(const OnnxAssumptions *a, const char *name) {
   for (size_t i = 0; a && i < a->n; i++)
@@ -207,11 +208,83 @@ static bool choose(Module *m, const Expr *difference, int depth) {
   return false;
 }
 
+/* ---- multiples */
+
+/* What the symbol is divided by inside e, all of it multiplied; 0 when that is too much. */
+static int64_t divisors_over(const Expr *e, int symbol) {
+  int64_t product = 1, c;
+  if (!ex_uses(e, symbol)) return 1;
+  if (e->kind == EX_DIV && ex_get_const(e->args[1], &c)) product = c;
+  for (int i = 0; i < e->n && product; i++) {
+    int64_t inside = divisors_over(e->args[i], symbol);
+    product = inside && product <= MAX_MULTIPLE / inside ? product * inside : 0;
+  }
+  return product;
+}
+
+static const Expr *times_symbol(Module *m, const Expr *e, int symbol, int64_t c) { return ex_subst(m, e, symbol, ex_muli(m, ex_sym(m, symbol), c)); }
+
+/* The dimension is c times another one: "h" is 8*h_div_8. */
+static bool substitute_multiple(Module *m, OnnxAssumptions *a, int symbol, int64_t c, const char *node) {
+  const char *name = m->symbols.items[symbol].name, *mark = strstr(name, "_div_");
+  int64_t before = mark ? strtoll(mark + 5, NULL, 10) : 1;
+  if (before < 1 || before > MAX_MULTIPLE) return false;
+  OnnxAssumption *e = assumption(a, name);
+  e->is = arena_printf(a->arena, "%lld*%.*s_div_%lld", (long long)c, mark ? (int)(mark - name) : (int)strlen(name), name, (long long)(before * c));
+  e->node = arena_strdup(a->arena, node);
+  return a->news = true;
+}
+
+static bool may_be_multiple(const Module *m, int symbol) { return m->symbols.items[symbol].axis < 0 && m->symbols.items[symbol].max == 0; }
+
+/* difference = 0 once dimensions are multiples of what they are divided by: 2*((h + 1) div 2) - h, where a decoder of images meets its encoder. */
+static bool choose_multiples(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
+  int64_t *c = ARENA_ARRAY(m->arena, int64_t, m->symbols.n);
+  const Expr *rest = difference;
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    c[i] = may_be_multiple(m, (int)i) ? divisors_over(difference, (int)i) : 1;
+    if (c[i] > 1) rest = times_symbol(m, rest, (int)i, c[i]);
+  }
+  if (!ex_is_const(rest, 0)) return false;
+  for (size_t i = 0; i < m->symbols.n; i++) { /* the smallest of each that will do */
+    int64_t most = c[i];
+    for (int64_t smaller = 1; smaller < most && c[i] == most; smaller++) {
+      if (most % smaller) continue;
+      rest = times_symbol(m, difference, (int)i, smaller);
+      for (size_t k = 0; k < m->symbols.n; k++)
+        if (k != i && c[k] > 1) rest = times_symbol(m, rest, (int)k, c[k]);
+      if (ex_is_const(rest, 0)) c[i] = smaller;
+    }
+    if (c[i] > 1 && !substitute_multiple(m, a, (int)i, c[i], node)) return false;
+  }
+  return a->news;
+}
+
+bool assume_divisible(Module *m, OnnxAssumptions *a, const Expr *e, const Expr *by, const char *node) {
+  if (!a || m->expr_fault) return false;
+  for (size_t i = m->symbols.n; i-- > 0;)
+    for (int64_t c = 2; ex_uses(e, (int)i) && may_be_multiple(m, (int)i) && c <= MAX_MULTIPLE; c++) {
+      const Expr *quotient = ex_exact_div(m, times_symbol(m, e, (int)i, c), times_symbol(m, by, (int)i, c));
+      m->expr_fault = NULL;
+      if (quotient) return substitute_multiple(m, a, (int)i, c, node);
+    }
+  return false;
+}
+
+bool assume_one(Module *m, const Expr *e) {
+  Bounds b = known_bounds(m, e);
+  int symbol = only_symbol(m, e);
+  int64_t *values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n), at_one;
+  if (symbol < 0 || !rises(e) || b.low != 0 || b.high != 1) return false;
+  values[symbol] = 1;
+  return ex_eval(e, values, &at_one) && at_one == 1 && assume_range(m, symbol, 1, 0);
+}
+
 bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node) {
   if (x == y) return true;
   if (!a || m->expr_fault) return false;
   const Expr *difference = ex_sub(m, x, y);
-  bool ok = choose(m, difference, 0) || solve(m, a, difference, node);
+  bool ok = choose(m, difference, 0) || solve(m, a, difference, node) || choose_multiples(m, a, difference, node);
   m->expr_fault = NULL; /* of what was only tried */
   return ok;
 }

@@ -3,8 +3,9 @@
  *
  * The standard would let such a model fail when it runs with other sizes; here the sizes are checked when they are bound.  An assumption is
  * made when two extents that must be equal are not, or an extent could be negative.  It changes expressions that exist, so
- * the import begins again with it.  Two equations are solved: a linear one for the dimension declared last, and one made true by
- * choosing an operand of a minimum or maximum, which bounds one dimension.
+ * the import begins again with it.  Three equations are solved: a linear one for the dimension declared last, one made true by
+ * choosing an operand of a minimum or maximum, which bounds one dimension, and one that holds once dimensions are multiples
+ * of what they are divided by; "h" is 8*h_div_8 then.
  */
 #ifndef APC_FRONTEND_ONNX_ASSUME_H
 #define APC_FRONTEND_ONNX_ASSUME_H
@@ -32,6 +33,12 @@ bool assume_learn(const Module *m, OnnxAssumptions *a);
 
 /* Assumes what makes the two equal; false when nothing does.  `node` needs it. */
 bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node);
+
+/* Assumes that a dimension is a multiple by which e / by has no rest: the one declared last. */
+bool assume_divisible(Module *m, OnnxAssumptions *a, const Expr *e, const Expr *by, const char *node);
+
+/* Assumes that e, which is 0 or 1, is 1: min(1, batch), as x[:1] has it. */
+bool assume_one(Module *m, const Expr *e);
 
 /* From here on a dimension lies in this range (max 0: no limit); false when no size is left. */
 bool assume_range(Module *m, int symbol, int64_t min, int64_t max);

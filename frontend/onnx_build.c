@@ -6,12 +6,18 @@ Val splat_like(Node *n, Val like, double value) {
   return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0;
 }
 
+bool extents_broadcast(Node *n, const Expr *p, const Expr *q) {
+  if (p == q || ex_is_const(p, 1) || ex_is_const(q, 1)) return true;
+  if (assume_one(n->m, p) || assume_one(n->m, q)) return false; /* not in this attempt */
+  return equal_extents(n, p, q);
+}
+
 bool broadcast_extents(Node *n, const Type *x, const Type *y, int *rank, const Expr **dims) {
   *rank = x->rank > y->rank ? x->rank : y->rank;
   for (int i = 0; i < *rank; i++) {
     int xi = i - (*rank - x->rank), yi = i - (*rank - y->rank);
     const Expr *p = xi >= 0 ? x->dims[xi] : ex_const(n->m, 1), *q = yi >= 0 ? y->dims[yi] : ex_const(n->m, 1);
-    if (!ex_is_const(p, 1) && !ex_is_const(q, 1) && !equal_extents(n, p, q)) return false;
+    if (!extents_broadcast(n, p, q)) return false;
     dims[i] = ex_is_const(p, 1) ? q : p;
   }
   return true;

@@ -297,6 +297,12 @@ bool equal_extents(Node *n, const Expr *p, const Expr *q) {
   return false; /* not in this attempt */
 }
 
+const Expr *exact_extent(Node *n, const Expr *e, const Expr *by) {
+  const Expr *quotient = ex_exact_div(n->m, e, by);
+  if (!quotient) assume_divisible(n->m, n->im->assumptions, e, by, n->name);
+  return quotient;
+}
+
 static bool check_result(Node *n, size_t k, const Type *t) {
   if (!t) return node_error(n, "output %zu is not supported", k);
   for (int d = 0; d < t->rank; d++) assume_extent(n->m, t->dims[d]);

@@ -37,7 +37,7 @@ Val matmul(Node *n, Val x, Val y) {
   int bx = tx->rank > 2 ? tx->rank - 2 : 0, by = ty->rank > 2 ? ty->rank - 2 : 0, batch = bx > by ? bx : by;
   for (int d = 0; d < (bx < by ? bx : by); d++) {
     const Expr *p = tx->dims[bx - 1 - d], *q = ty->dims[by - 1 - d];
-    if (!ex_is_const(p, 1) && !ex_is_const(q, 1) && !equal_extents(n, p, q)) return refused(n, "have batch dimensions that do not broadcast", tx, ty);
+    if (!extents_broadcast(n, p, q)) return refused(n, "have batch dimensions that do not broadcast", tx, ty);
   }
   if (!equal_extents(n, tx->dims[tx->rank - 1], ty->dims[ty->rank > 1 ? ty->rank - 2 : 0])) return refused(n, "cannot be multiplied", tx, ty);
   char left[MAX_RANK + 1], right[MAX_RANK + 1], result[MAX_RANK + 1] = "";

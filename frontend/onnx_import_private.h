@@ -118,6 +118,10 @@ bool item_number(Node *n, Item *item, double *out); /* as input_number */
 
 /* Whether the two are one expression.  If not, the import may begin again with an assumption that makes them so. */
 bool equal_extents(Node *n, const Expr *p, const Expr *q);
+/* e / by, which is whole; NULL when it may not be, and then the import may begin again with an assumption that makes it so. */
+const Expr *exact_extent(Node *n, const Expr *e, const Expr *by);
+/* As equal_extents, where either may be 1. */
+bool extents_broadcast(Node *n, const Expr *p, const Expr *q);
 /* NumPy broadcasting of extents; false when two extents differ. */
 bool broadcast_extents(Node *n, const Type *x, const Type *y, int *rank, const Expr **dims);
 /* Negative axes count from `rank`; false after an error. */

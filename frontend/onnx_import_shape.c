@@ -77,7 +77,9 @@ bool import_reshape(Node *n) {
     dims[open] = ex_is_const(rest, 0) ? NULL : ex_exact_div(n->m, all, rest);
     if (!dims[open]) {
       dims[open] = ex_const(n->m, -1);
-      for (int d = 0; d < open && d < t->rank && equal_extents(n, dims[d], t->dims[d]); d++) {} /* it keeps its leading extents? */
+      bool kept = true; /* its leading extents? */
+      for (int d = 0; d < open && d < t->rank && kept; d++) kept = equal_extents(n, dims[d], t->dims[d]);
+      if (kept && !ex_is_const(rest, 0)) exact_extent(n, all, rest);
       return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t), type_string(n->m, type_get(n->m,
           t->dtype, shape.n, dims)));
     }
@@ -189,7 +191,7 @@ static bool block_size(Node *n, int64_t *block) {
 }
 
 static bool quotient(Node *n, int d, int64_t by, const Expr **out) {
-  *out = ex_exact_div(n->m, input_type(n, 0)->dims[d], ex_const(n->m, by));
+  *out = exact_extent(n, input_type(n, 0)->dims[d], ex_const(n->m, by));
   return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d, type_string(n->m, input_type(n, 0)),
       (long long)by);
 }

@@ -346,7 +346,7 @@ typedef struct ProgramShape {
 } ProgramShape;
 
 /* Binds the symbols from the shapes of all inputs of an entry, one per input: a dimension that is just a symbol binds
- * it, every other one must evaluate to the given extent.  symbols[n_symbols] begins with -1 for free
+ * it, one like 4*n + 1 its symbol when no other does, and every one must evaluate to the given extent.  symbols[n_symbols] begins with -1 for free
  * symbols or a value given by the caller; those that nothing binds get program_default_size.  RT_BAD_INPUT names
  * input and dimension. */
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);

@@ -162,6 +162,71 @@ static RtStatus bind_input(const Program *p, const ProgramPort *port, const Prog
   return RT_OK;
 }
 
+/* factor * symbol + constant, of at most one symbol that is still free; factor 0: none. */
+typedef struct Linear {
+  int64_t factor, constant;
+  uint32_t symbol;
+} Linear;
+
+enum { LINEAR_DEPTH = 12 };
+
+static bool linear_of(const Program *p, uint32_t expr, const int64_t *symbols, const char *const *binder, int depth, Linear *out) {
+  const ProgramExpr *e = &p->exprs[expr];
+  *out = (Linear){0};
+  if (e->kind == PX_const) return out->constant = e->value, true;
+  if (e->kind == PX_sym) {
+    if (binder[e->a]) out->constant = symbols[e->a];
+    else *out = (Linear){1, 0, e->a};
+    return true;
+  }
+  Linear x, y;
+  if ((e->kind != PX_add && e->kind != PX_mul) || depth == LINEAR_DEPTH || !linear_of(p, e->a, symbols, binder, depth + 1, &x) ||
+      !linear_of(p, e->b, symbols, binder, depth + 1, &y))
+    return false;
+  if (e->kind == PX_add) {
+    if (x.factor && y.factor && x.symbol != y.symbol) return false;
+    out->symbol = x.factor ? x.symbol : y.symbol;
+    return !__builtin_add_overflow(x.factor, y.factor, &out->factor) && !__builtin_add_overflow(x.constant, y.constant, &out->constant);
+  }
+  if (x.factor && y.factor) return false;
+  const Linear *of = x.factor ? &x : &y;
+  int64_t by = x.factor ? y.constant : x.constant;
+  out->symbol = of->symbol;
+  return !__builtin_mul_overflow(of->factor, by, &out->factor) && !__builtin_mul_overflow(of->constant, by, &out->constant);
+}
+
+/* Binds the symbol that only a dimension like 4*n + 1 has: what it must be for that dimension to be what it is. */
+static RtStatus solve_dim(const Program *p, const ProgramPort *port, uint32_t d, int64_t extent, int64_t *symbols, const char **binder,
+                          bool *progress, RtError *error) {
+  uint32_t expr = program_list(p, port->dims)[d];
+  Linear l;
+  int64_t left;
+  if (!linear_of(p, expr, symbols, binder, 0, &l) || l.factor == 0 || __builtin_sub_overflow(extent, l.constant, &left)) return RT_OK;
+  char text[200];
+  const char *name = program_text(p, p->symbols[l.symbol].name);
+  if (l.factor == -1 && left == INT64_MIN) return RT_OK;
+  if (left % l.factor || left / l.factor < 0)
+    return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s, with a whole %s", program_text(p, port->name), d, extent,
+                    program_expr_text(p, expr, text, sizeof text), name);
+  symbols[l.symbol] = left / l.factor;
+  binder[l.symbol] = program_text(p, port->name);
+  *progress = true;
+  return in_range(&p->symbols[l.symbol], name, symbols[l.symbol], name, error);
+}
+
+static RtStatus solve_dims(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, const char **binder, RtError *error) {
+  RtStatus status = RT_OK;
+  for (bool progress = true; progress && !status;) {
+    progress = false;
+    for (uint32_t i = 0; !status && i < p->entries[entry].n_inputs; i++) {
+      const ProgramPort *port = input_of(p, entry, i);
+      for (uint32_t d = 0; !status && shapes[i].rank >= 0 && d < port->dims.n; d++)
+        status = solve_dim(p, port, d, shapes[i].dims[d], symbols, binder, &progress, error);
+    }
+  }
+  return status;
+}
+
 int64_t program_default_size(const ProgramSymbol *s) {
   if (s->hint) return s->hint;
   int64_t n = s->min > 1 ? s->min : 1, more = (s->multiple - n % s->multiple) % s->multiple;
@@ -180,6 +245,7 @@ static RtStatus bind_symbols(const Program *p, uint32_t entry, const ProgramShap
     }
   for (uint32_t i = 0; !status && i < p->entries[entry].n_inputs; i++)
     status = bind_input(p, input_of(p, entry, i), &shapes[i], symbols, binder, error);
+  if (!status) status = solve_dims(p, entry, shapes, symbols, binder, error);
   for (uint32_t s = 0; s < p->n_symbols; s++)
     if (!binder[s]) symbols[s] = program_default_size(&p->symbols[s]);
   return status;

@@ -2,6 +2,7 @@
 #include "tools/load.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -88,15 +89,36 @@ static bool bind_dims(Tool *t, Module *m) {
   return true;
 }
 
+/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx_assume.h): "h" is 8*h_div_8.  -1: none. */
+static int divided_dimension(const Module *m, const char *name, int64_t *by) {
+  size_t n = strlen(name);
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const char *s = m->symbols.items[i].name;
+    if (strncmp(s, name, n) == 0 && strncmp(s + n, "_div_", 5) == 0 && (*by = strtoll(s + n + 5, NULL, 10)) > 1) return (int)i;
+  }
+  return -1;
+}
+
+/* The dimension that a hint of this name and size is for, and its own size. */
+static bool hinted_dimension(Tool *t, const Model *model, const char *name, int64_t *size, int *symbol) {
+  int64_t by;
+  if ((*symbol = module_symbol_find(model->m, name)) >= 0) return true;
+  *symbol = model->kind == MODEL_ONNX ? divided_dimension(model->m, name, &by) : -1;
+  if (*symbol < 0) return no_dimension(t, model->m, "--dim-hint", name);
+  if (*size % by) return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=%" PRId64 ": sizes of '%s' are multiples of %" PRId64, name, *size, name, by);
+  *size /= by;
+  return true;
+}
+
 static bool set_hints(Tool *t, const Model *model) {
   Module *m = model->m;
   DimSizes list = dim_sizes(t, OPT_dim_hint, model->kind);
   for (size_t i = 0; i < list.n; i++) {
-    int symbol = module_symbol_find(m, list.items[i].name);
-    if (symbol < 0) return no_dimension(t, m, "--dim-hint", list.items[i].name);
-    if (!check_dimension(m, symbol, list.items[i].size, t->diags)) return false;
-    if (list.items[i].size == 0) return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1", list.items[i].name);
-    m->symbols.items[symbol].hint = list.items[i].size;
+    int64_t size = list.items[i].size;
+    int symbol;
+    if (!hinted_dimension(t, model, list.items[i].name, &size, &symbol) || !check_dimension(m, symbol, size, t->diags)) return false;
+    if (size == 0) return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1", list.items[i].name);
+    m->symbols.items[symbol].hint = size;
   }
   return true;
 }
@@ -127,10 +149,12 @@ static bool no_input(Tool *t, const Module *m, const char *name) {
   return false;
 }
 
-/* Binds one dimension of an input: a symbol gets the number, a number must be it. */
+/* Binds one dimension of an input: a symbol gets the number, a multiple of one its part, a number must be it. */
 static bool bind_extent(Tool *t, Module *m, const char *input, int dim, int64_t size) {
   const Expr *e = input_type(m, input)->dims[dim];
   if (e->kind == EX_SYM) return bind_dimension(m, (int)e->value, size, t->diags);
+  bool scaled = e->kind == EX_MUL && e->n == 1 && e->value > 0 && e->args[0]->kind == EX_SYM;
+  if (scaled && size % e->value == 0) return bind_dimension(m, (int)e->args[0]->value, size / e->value, t->diags);
   if (ex_is_const(e, size)) return true;
   Text text = {.arena = t->arena};
   ex_print(m, &text, e);

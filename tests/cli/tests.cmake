@@ -19,6 +19,7 @@ foreach(name
     models
     mixtral
     moe
+    multiples
     recurrent
     samples
     loops

@@ -1,4 +1,6 @@
-/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, said, and checked when a request binds them. */
+/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, said, and checked when a request binds them.
+ *
+ * With a file's name it writes the decoder of two levels there, for tests/cli/multiples.sh. */
 #include "tests/onnx_graph.h"
 
 static void warns(const char *text) {
@@ -86,6 +88,89 @@ static void a_traced_length_between_free_dimensions(void) {
   warns("the dimension \"seq\" is taken to be 5");
 }
 
+/* ---- multiples */
+
+static Onnx__TensorProto *kernel(const char *name, int64_t out_channels, int64_t in_channels, int64_t extent) {
+  weight(name, 1, out_channels * in_channels * extent);
+  Onnx__TensorProto *w = initializers.items[initializers.n - 1];
+  w->dims = ARENA_ARRAY(arena, int64_t, 3), w->dims[0] = out_channels, w->dims[1] = in_channels, w->dims[2] = extent, w->n_dims = 3;
+  return w;
+}
+
+/* Down by a convolution of stride 2, `levels` times, and up again, each time beside what went down: the extent halves without rest. */
+static void u_net(int levels, bool add) {
+  begin();
+  in("x0", F32, "batch,2,n"), out("y");
+  kernel("w", 2, 2, 3);
+  floats("scales", 3, (float[]){1, 1, 2});
+  for (int i = 0; i < levels; i++) {
+    Onnx__NodeProto *down = node("Conv", arena_printf(arena, "x%d,w", i), arena_printf(arena, "x%d", i + 1));
+    int_list_attr(down, "strides", "2"), int_list_attr(down, "pads", "1,1");
+  }
+  const char *at = arena_printf(arena, "x%d", levels);
+  for (int i = levels; i-- > 0;) {
+    node("Resize", arena_printf(arena, "%s,,scales", at), arena_printf(arena, "u%d", i));
+    if (add) node("Add", arena_printf(arena, "u%d,x%d", i, i), arena_printf(arena, "s%d", i));
+    else attr(node("Concat", arena_printf(arena, "u%d,x%d", i, i), arena_printf(arena, "c%d", i)), "axis", INT, 1);
+    if (!add) kernel(arena_printf(arena, "v%d", i), 2, 4, 1), node("Conv", arena_printf(arena, "c%d,v%d", i, i), arena_printf(arena, "s%d", i));
+    at = arena_printf(arena, "s%d", i);
+  }
+  node("Neg", at, "y");
+}
+
+static void a_decoder_meets_its_encoder(void) {
+  for (int add = 0; add < 2; add++) {
+    u_net(1, add);
+    IMPORTS();
+    HAS("%x0 = input {name=\"x0\"} : f32[batch, 2, 2*n_div_2]");
+    warns("the dimension \"n\" is taken to be 2*n_div_2");
+    u_net(3, add);
+    IMPORTS();
+    HAS("%x0 = input {name=\"x0\"} : f32[batch, 2, 8*n_div_8]");
+    HAS("output \"y\" %/y");
+    OnnxDim odd = {"n", 12}, even = {"n", 16};
+    u_net(3, add);
+    CHECK(import_with(&(OnnxImportOptions){.dims = &even, .ndims = 1}));
+    u_net(3, add);
+    CHECK(!import_with(&(OnnxImportOptions){.dims = &odd, .ndims = 1}));
+  }
+}
+
+/* [batch, n, 3] to [batch, -1, 12]; windows of 4 places by counts that were rounded down; blocks of pixels. */
+static void reshapes_leave_no_rest(void) {
+  begin();
+  in("x", F32, "batch,n,3"), out("z");
+  ints("shape", "0,-1,12");
+  node("Reshape", "x,shape", "z");
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[batch, 4*n_div_4, 3]");
+  begin();
+  in("x", F32, "h,w"), out("z");
+  ints("zero", "0"), ints("one", "1"), ints("four", "4"), ints("six", "6");
+  node("Shape", "x", "s"), node("Gather", "s,zero", "h"), node("Gather", "s,one", "w"), node("Div", "h,four", "rows"), node("Div", "w,six", "columns");
+  attr(node("Concat", "rows,four,columns,six", "shape"), "axis", INT, 0);
+  node("Reshape", "x,shape", "z");
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[4*h_div_4, 6*w_div_6]");
+  begin();
+  in("x", F32, "1,1,h,6"), out("z");
+  attr(node("SpaceToDepth", "x", "z"), "blocksize", INT, 3);
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[1, 1, 3*h_div_3, 6]");
+}
+
+/* x[:1] beside a batch. */
+static void the_first_row_is_there(void) {
+  begin();
+  in("x", F32, "n,3"), in("y", F32, "m,3"), out("z");
+  ints("zero", "0"), ints("one", "1");
+  node("Slice", "x,zero,one,zero", "first"), node("Add", "first,y", "z");
+  IMPORTS();
+  HAS("symbol n min 1");
+  HAS("%/z = add ");
+  HAS_NOT("min(");
+}
+
 /* ---- ranges */
 
 /* table[:, :seq] of 64 positions, as a causal mask is cut. */
@@ -119,13 +204,20 @@ static void extents_are_not_negative(void) {
   HAS_NOT("max(");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc == 2) {
+    u_net(2, false);
+    return import() && write_graph(argv[1]) ? 0 : 1;
+  }
   RUN(inputs_that_are_added_have_one_batch);
   RUN(a_mask_has_the_extent_of_its_keys);
   RUN(a_reshape_keeps_its_leading_dimension);
   RUN(a_constant_fixes_a_dimension);
   RUN(a_batch_of_one_that_was_traced);
   RUN(a_traced_length_between_free_dimensions);
+  RUN(a_decoder_meets_its_encoder);
+  RUN(reshapes_leave_no_rest);
+  RUN(the_first_row_is_there);
   RUN(a_table_bounds_a_dimension);
   RUN(extents_are_not_negative);
   return test_summary();
