@@ -158,10 +158,13 @@ RtStatus launch_find(const LaunchFlags *f, Launch *out, RtError *error) {
   return status || out->world == 1 ? status : choose_transport(f, out, error);
 }
 
-void launch_share_cores(const Launch *l) {
+int launch_share_cores(const Launch *l, bool *chosen) {
   char text[32];
-  const char *chosen = variable("SLURM_CPUS_PER_TASK");
+  const char *slurm = variable("SLURM_CPUS_PER_TASK");
+  *chosen = variable("OMP_NUM_THREADS") != NULL;
   snprintf(text, sizeof text, "%d", session_threads_per_rank(l->local_world));
-  setenv("OMP_NUM_THREADS", chosen ? chosen : text, 0);
+  setenv("OMP_NUM_THREADS", slurm ? slurm : text, !*chosen);
   setenv("OMP_WAIT_POLICY", "passive", 0);
+  long n = strtol(variable("OMP_NUM_THREADS"), NULL, 10);
+  return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }

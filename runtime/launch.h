@@ -37,7 +37,8 @@ RtStatus launch_find(const LaunchFlags *flags, Launch *out, RtError *error);
 /* The first host of a Slurm node list such as "gpu[003-005,9],x1": "gpu003".  False when it has none that fits. */
 bool launch_first_host(const char *list, char *host, size_t size);
 
-/* Sets OMP_NUM_THREADS to this process's share of the CPUs it may use, unless somebody has chosen it.  Before the first thread. */
-void launch_share_cores(const Launch *l);
+/* Sets OMP_NUM_THREADS to this process's share of the CPUs it may use, unless somebody has chosen it, and returns it.  Before the first
+ * thread. */
+int launch_share_cores(const Launch *l, bool *chosen);
 
 #endif

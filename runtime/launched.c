@@ -12,6 +12,7 @@
 #include "runtime/box.h"
 #include "runtime/exec.h"
 #include "runtime/limit.h"
+#include "runtime/onednn.h"
 #include "runtime/rendezvous.h"
 #include "runtime/same_run.h"
 #include "runtime/transport_mpi.h"
@@ -44,6 +45,8 @@ struct Launched {
   int everyone;         /* the group of all ranks */
   Watch *watch;
   SessionSlot *slot;    /* its */
+  int threads;          /* that this rank would take */
+  bool threads_chosen;
   uint32_t commands;    /* given or taken */
   uint32_t requests;      /* through */
   uint64_t key;           /* of what moves now */
@@ -111,6 +114,7 @@ static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
   if (!status) {
     status = same_run_check(all, world, error);
     l->over = status != RT_OK;
+    if (!status) onednn_choose_threads(same_run_threads(all, world));
   }
   free(all);
   return status;
@@ -123,7 +127,8 @@ static RtStatus same_run(Launched *l, RtError *error) {
   RankIdentity mine = rank_identity(l->place.rank, l->place.world);
   mine.program = a->program.header->table_hash;
   mine.program_bytes = a->bytes;
-  mine.runtime = runtime_build();
+  mine.threads = l->threads;
+  mine.threads_chosen = l->threads_chosen;
   mine.status = (uint32_t)param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
   if (mine.status) memcpy(mine.text, own.text, sizeof mine.text);
   else mine.weights = param_files_digest(l->files);
@@ -246,7 +251,7 @@ static RtStatus open_all(Launched *l, RtError *error) {
   l->recv = calloc(world, sizeof *l->recv);
   l->answers = calloc(world, sizeof *l->answers);
   if (!l->send || !l->recv || !l->answers) return rt_error(error, RT_FAILED, "out of memory");
-  launch_share_cores(&l->place);
+  l->threads = launch_share_cores(&l->place, &l->threads_chosen);
   RtStatus status = open_comm(l, error);
   if (!status) status = same_run(l, error);
   if (!status) atomic_store(&l->slot->command, l->commands);

@@ -81,6 +81,7 @@ static struct {
   size_t scratch_bytes;
   int (*max_threads)(void);
   void (*set_threads)(int);
+  int chosen; /* threads; 0: nobody has chosen */
 } lib;
 
 /* ---- opening */
@@ -115,6 +116,7 @@ static void find_threads(void) {
   if (!most || !set) return;
   memcpy(&lib.max_threads, &most, sizeof most);
   memcpy(&lib.set_threads, &set, sizeof set);
+  if (lib.chosen) lib.set_threads(lib.chosen);
 }
 
 /* Not there is one thing, there and not to be opened (no free descriptor, no memory, another architecture) another. */
@@ -149,6 +151,10 @@ RtStatus onednn_open(RtError *error) {
 int onednn_threads(void) { return lib.max_threads ? lib.max_threads() : 1; }
 void onednn_set_threads(int n) {
   if (lib.set_threads) lib.set_threads(n);
+}
+void onednn_choose_threads(int n) {
+  lib.chosen = n;
+  onednn_set_threads(n);
 }
 
 /* ---- layouts */

@@ -63,5 +63,6 @@ bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]);
 /* ---- threads of the OpenMP run time the library uses: the compiled program's own, or libgomp */
 int onednn_threads(void);           /* 1 without libgomp */
 void onednn_set_threads(int n);
+void onednn_choose_threads(int n);  /* from when it is opened on; it may not be open yet */
 
 #endif

@@ -369,7 +369,7 @@ static RtStatus take_welcome(const Rendezvous *r, int fd, Welcome *w, int64_t de
   if (w->magic != WELCOME_MAGIC) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
   w->text[RT_ERROR_TEXT - 1] = 0;
   if (w->status == RT_OK) return RT_OK;
-  return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s", w->text);
+  return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s", *w->text ? w->text : "rank 0 refused this rank and does not say why");
 }
 
 /* What rank 0 told has to be addresses that this rank may use. */

@@ -4,37 +4,41 @@
 
 #include <link.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 
-#define IDENTITY_MAGIC UINT64_C(0x32434e55414c50a1)
+#define IDENTITY_MAGIC UINT64_C(0x33434e55414c50a1)
 
-/* The note with the build id in a segment of notes; false when it has none. */
-static bool find_build(const char *at, size_t bytes, uint64_t *hash) {
-  static const char owner[] = "GNU";
-  for (size_t i = 0; i + sizeof(ElfW(Nhdr)) <= bytes;) {
-    ElfW(Nhdr) h;
-    memcpy(&h, at + i, sizeof h);
-    size_t name = i + sizeof h, data = name + (h.n_namesz + 3u) / 4 * 4;
-    if (data > bytes || h.n_descsz > bytes - data) return false;
-    if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == sizeof owner && memcmp(at + name, owner, sizeof owner) == 0) {
-      *hash = hash64(at + data, h.n_descsz, 0);
-      return true;
-    }
-    i = data + (h.n_descsz + 3u) / 4 * 4;
+/* What changes the bits of results from outside of the program; the names of oneDNN's two versions. */
+static const char *const variables[SAME_RUN_VARIABLES] = {
+    "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "DNNL_CPU_ISA_HINTS",
+};
+
+/* Relocations are in segments that can be written to. */
+static uint64_t hash_object(const struct dl_phdr_info *o) {
+  uint64_t hash = 0;
+  for (int i = 0; i < o->dlpi_phnum; i++) {
+    const ElfW(Phdr) *p = &o->dlpi_phdr[i];
+    if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && !(p->p_flags & PF_W))
+      hash = hash64((const char *)(uintptr_t)(o->dlpi_addr + p->p_vaddr), p->p_filesz, hash);
   }
-  return false;
+  return hash;
 }
 
-/* The first object is the program; no other is asked. */
+/* The object that this function is in. */
 static int look_at_object(struct dl_phdr_info *o, size_t size, void *hash) {
+  uintptr_t here = (uintptr_t)&runtime_build;
   (void)size;
   for (int i = 0; i < o->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &o->dlpi_phdr[i];
-    if (p->p_type == PT_NOTE && find_build((const char *)(uintptr_t)(o->dlpi_addr + p->p_vaddr), p->p_filesz, hash)) break;
+    if (p->p_type != PT_LOAD || here - (o->dlpi_addr + p->p_vaddr) >= p->p_memsz) continue;
+    *(uint64_t *)hash = hash_object(o);
+    return 1;
   }
-  return 1;
+  return 0;
 }
 
 uint64_t runtime_build(void) {
@@ -44,11 +48,19 @@ uint64_t runtime_build(void) {
 }
 
 RankIdentity rank_identity(int rank, int world) {
-  return (RankIdentity){.magic = IDENTITY_MAGIC, .identity_bytes = sizeof(RankIdentity), .rank = (uint32_t)rank, .world = (uint32_t)world};
+  RankIdentity i = {.magic = IDENTITY_MAGIC, .identity_bytes = sizeof i, .rank = (uint32_t)rank, .world = (uint32_t)world, .runtime = runtime_build()};
+  for (int v = 0; v < SAME_RUN_VARIABLES; v++) {
+    const char *value = getenv(variables[v]);
+    snprintf(i.values[v], sizeof i.values[v], "%s", value ? value : "");
+  }
+  return i;
 }
 
 static bool has_format(const RankIdentity *i, int rank, int world) {
-  return i->magic == IDENTITY_MAGIC && i->identity_bytes == sizeof *i && i->rank == (uint32_t)rank && i->world == (uint32_t)world && !i->text[sizeof i->text - 1];
+  bool ok = i->magic == IDENTITY_MAGIC && i->identity_bytes == sizeof *i && i->rank == (uint32_t)rank && i->world == (uint32_t)world && i->threads > 0 &&
+            i->threads_chosen <= 1 && !i->text[sizeof i->text - 1];
+  for (int v = 0; v < SAME_RUN_VARIABLES; v++) ok = ok && !i->values[v][sizeof i->values[v] - 1];
+  return ok;
 }
 
 static RtStatus check_rank(const RankIdentity *i, const RankIdentity *first, int rank, RtError *error) {
@@ -62,7 +74,33 @@ static RtStatus check_rank(const RankIdentity *i, const RankIdentity *first, int
   if (i->weights != first->weights)
     return rt_error(error, RT_BAD_INPUT, "rank %d has other weights than rank 0 (%016llx, not %016llx): all ranks need the same --weights, or none, and the same files",
                     rank, (unsigned long long)i->weights, (unsigned long long)first->weights);
+  for (int v = 0; v < SAME_RUN_VARIABLES; v++)
+    if (strcmp(i->values[v], first->values[v]) != 0)
+      return rt_error(error, RT_BAD_INPUT, "rank %d computes with %s='%s', rank 0 with '%s': results depend on it, all ranks need the same", rank, variables[v],
+                      i->values[v], first->values[v]);
   return RT_OK;
+}
+
+/* Who has chosen has chosen for all. */
+static RtStatus check_threads(const RankIdentity *all, int world, RtError *error) {
+  int chose = -1;
+  for (int i = 0; i < world; i++) {
+    if (!all[i].threads_chosen) continue;
+    if (chose >= 0 && all[i].threads != all[chose].threads)
+      return rt_error(error, RT_BAD_INPUT, "rank %d is to compute with %d threads, rank %d with %d: results depend on it, all ranks need the same OMP_NUM_THREADS", i,
+                      all[i].threads, chose, all[chose].threads);
+    if (chose < 0) chose = i;
+  }
+  return RT_OK;
+}
+
+int same_run_threads(const RankIdentity *all, int world) {
+  int least = all[0].threads;
+  for (int i = 0; i < world; i++) {
+    if (all[i].threads_chosen) return all[i].threads;
+    if (all[i].threads < least) least = all[i].threads;
+  }
+  return least;
 }
 
 /* A rank whose files cannot be used is told before what follows from it. */
@@ -72,7 +110,7 @@ RtStatus same_run_check(const RankIdentity *all, int world, RtError *error) {
     if (!has_format(&all[i], i, world)) status = rt_error(error, RT_BAD_INPUT, "rank %d does not run this version of the runtime", i);
   for (int i = 0; i < world && !status; i++)
     if (all[i].status)
-      status = rt_error(error, all[i].status < RT_STATUS_COUNT ? (RtStatus)all[i].status : RT_INTERNAL, "rank %d: %s", i, all[i].text);
+      status = rt_error(error, all[i].status < RT_STATUS_COUNT ? (RtStatus)all[i].status : RT_INTERNAL, "rank %d: %s", i, *all[i].text ? all[i].text : "it does not say why");
   for (int i = 1; i < world && !status; i++) status = check_rank(&all[i], &all[0], i, error);
-  return status;
+  return status ? status : check_threads(all, world, error);
 }

@@ -1,7 +1,7 @@
 # tests/launch/lib.sh - sourced by the tests of launchers: tests/cli/lib.sh, and programs for 2, 3 and 4 ranks in $work/gpt2...
 
 . "$(dirname "$0")/../cli/lib.sh"
-unset APC_RANK RANK WORLD_SIZE MASTER_ADDR MASTER_PORT SLURM_STEP_ID PMI_RANK PMIX_RANK OMPI_COMM_WORLD_RANK APC_ADDR APC_TRANSPORT
+unset OMP_NUM_THREADS ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA APC_RANK RANK WORLD_SIZE MASTER_ADDR MASTER_PORT SLURM_STEP_ID PMI_RANK PMIX_RANK OMPI_COMM_WORLD_RANK APC_ADDR APC_TRANSPORT
 inputs=$source_dir/examples/gpt-tiny.inputs.npz
 
 # program NAME RANKS OPTIONS...: the example model for that many ranks, and what it computes when it starts its ranks itself.

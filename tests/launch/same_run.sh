@@ -20,11 +20,11 @@ open("other.safetensors", "wb").write(data)
 END
 cp model.onnx damaged.onnx
 change damaged.onnx $(($(stat -c %s model.onnx) / 2))
-# The kernels are the last ELF file in the program; the build id of the runtime is in its first note of that kind.
+# The kernels are the last ELF file in the program; a letter of the list of options is a constant of the runtime.
 cp tp2 kernels
 change kernels $(($(LC_ALL=C grep -abo $'\x7fELF' tp2 | tail -1 | cut -d: -f1) + 4099))
 cp tp2 runtime
-change runtime $(/usr/bin/python3 -c 'import sys; b = open(sys.argv[1], "rb").read(); print(b.index(bytes([4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0]) + b"GNU\0") + 16)' tp2)
+change runtime "$(LC_ALL=C grep -abo 'take the weights from this' tp2 | head -1 | cut -d: -f1)"
 expect 0 "" ./tp2 --inputs "$inputs" --outputs other.alone.npz --weights other.safetensors
 check "other weights give other results" test "$(cksum <other.alone.npz)" != "$(cksum <tp2.alone.npz)"
 
@@ -58,9 +58,46 @@ pair 1 "rank 1: the weights in missing.onnx cannot be read" "./refers" "./refers
 pair 1 "rank 1: the compiled model is damaged: its kernels do not match their checksum" "./tp2" "./kernels"
 pair 1 "rank 1 runs the program with another runtime than rank 0" "./tp2" "./runtime"
 pair 1 "rank 1 runs another program than rank 0" "./tp2" "./refers"
+pair 1 "rank 1 computes with DNNL_DEFAULT_FPMATH_MODE='BF16', rank 0 with ''" "./tp2" "env DNNL_DEFAULT_FPMATH_MODE=BF16 ./tp2"
+pair 1 "rank 1 computes with ONEDNN_MAX_CPU_ISA='', rank 0 with 'SSE41'" "env ONEDNN_MAX_CPU_ISA=SSE41 ./tp2" "./tp2"
+pair 1 "rank 1 is to compute with 2 threads, rank 0 with 1" "env OMP_NUM_THREADS=1 ./tp2" "env OMP_NUM_THREADS=2 ./tp2"
+pair 0 "" "./tp2" "env OMP_NUM_THREADS=1 ./tp2"
+
+# threads_of_rank_0 "RANK 1": how many threads rank 0 has while it computes, when nothing says how many it is to take.
+threads_of_rank_0() {
+  local place n
+  place=127.0.0.1:$2
+  $1 --rank 1 --world 2 --rendezvous "$place" >one.out 2>one.err </dev/null &
+  local one=$!
+  ./wide --rank 0 --world 2 --rendezvous "$place" --bench=1000000 >zero.out 2>zero.err </dev/null &
+  local zero=$!
+  for _ in $(seq 15); do
+    sleep 0.1
+    n=$(find "/proc/$zero/task" -mindepth 1 -maxdepth 1 | wc -l)
+    [ "$n" -ge 3 ] && break
+  done
+  kill $one $zero
+  wait $one $zero
+  echo "$n"
+}
+cat >wide.apc <<'END'
+import nn
+entry main(x: f32[3, 6000]) {
+  h = linear(x, 2000) as "up"
+  output y = linear(h, 5) as "down"
+}
+END
+expect 0 "" "$apc" wide.apc --target cpux2 --tp 2 -o wide
+if [ "$(nproc)" -ge 2 ]; then
+  unset OMP_NUM_THREADS
+  check "rank 0 takes a second thread" test "$(threads_of_rank_0 ./wide $((port + 1)))" -ge 3
+  check "rank 0 takes no more than rank 1" test "$(threads_of_rank_0 "env OMP_NUM_THREADS=1 ./wide" $((port + 2)))" -eq 2
+else
+  echo "not run: the number of threads, on one processor"
+fi
 
 expect 1 "rank 1 has other weights than rank 0" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tp2 --weights other.safetensors
 check "told once" test "$(grep -c 'has other weights' err)" -eq 1
 expect 1 "rank 1: the compiled model is damaged" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./kernels
 check "there are no results" test ! -e mpi.npz
-summary 67
+summary 85

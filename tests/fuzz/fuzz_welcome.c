@@ -1,0 +1,70 @@
+/* tests/fuzz/fuzz_welcome.c - libFuzzer target: any bytes as what rank 0 answers to a rank that it has admitted (runtime/rendezvous.c), and as what
+ * ranks tell each other of themselves (runtime/same_run.h).
+ *
+ * The first byte: which of the two; whether there is a secret.  A refusal has a status and a reason; an address that is believed is one, and without a secret
+ * one of the loopback; what ranks tell passes only when they are the same.  The file under test is included for its static functions. */
+#undef _GNU_SOURCE /* the file has its own */
+#include "runtime/rendezvous.c"
+
+#include "base/die.h"
+#include "runtime/same_run.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+enum { WORLD = 4, RANKS = 3 };
+
+static void must_say_why(RtStatus status, const RtError *error) {
+  if (status && (error->status != status || !*error->text || !memchr(error->text, 0, sizeof error->text))) die("refused without a reason");
+  if (!status && error->status) die("a reason without a refusal");
+}
+
+static void welcome(const uint8_t *bytes, size_t n, bool network) {
+  static const Rendezvous place = {.rank = WORLD - 1, .world = WORLD, .address = "127.0.0.1:1", .timeout_ms = 1000};
+  Rendezvous r = place;
+  SocketAddress first = {.bytes = sizeof(struct sockaddr_in6)};
+  Welcome sent = {0}, w;
+  RtError error = {0};
+  int fds[2];
+  r.network = network;
+  first.storage.ss_family = AF_INET6;
+  memcpy(&sent, bytes, n < sizeof sent ? n : sizeof sent);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) die("no sockets");
+  if (!socket_send(fds[1], &sent, sizeof sent, sockets_now() + 1000)) die("no room");
+  RtStatus status = take_welcome(&r, fds[0], &w, sockets_now() + 1000, &error);
+  if (!status && (sent.status || sent.magic != WELCOME_MAGIC)) die("welcome by mistake");
+  if (!status) status = check_addresses(&r, &w, &first, &error);
+  must_say_why(status, &error);
+  for (int i = 1; i < r.rank && !status; i++) {
+    const SocketAddress *a = &w.addresses[i];
+    if (a->bytes > sizeof a->storage || (a->storage.ss_family != AF_INET && a->storage.ss_family != AF_INET6)) die("no address is believed");
+    if (!network && !address_is_loopback(a)) die("an address of a network is believed without a secret");
+  }
+  close(fds[0]);
+  close(fds[1]);
+}
+
+/* The bytes lie over what three equal ranks tell. */
+static void identities(const uint8_t *bytes, size_t n) {
+  RankIdentity all[RANKS];
+  RtError error = {0};
+  memset(all, 0, sizeof all);
+  for (int i = 0; i < RANKS; i++) all[i] = (RankIdentity){.magic = rank_identity(i, RANKS).magic, .identity_bytes = sizeof *all, .rank = (uint32_t)i, .world = RANKS, .threads = 2};
+  for (size_t i = 0; i < n; i++) ((uint8_t *)all)[i % sizeof all] ^= bytes[i];
+  RtStatus status = same_run_check(all, RANKS, &error);
+  must_say_why(status, &error);
+  if (status) return;
+  int threads = same_run_threads(all, RANKS);
+  if (threads < 1) die("%d threads", threads);
+  for (int i = 0; i < RANKS; i++) {
+    if (all[i].program != all[0].program || all[i].program_bytes != all[0].program_bytes || all[i].runtime != all[0].runtime || all[i].weights != all[0].weights ||
+        all[i].status || (all[i].threads_chosen && all[i].threads != threads))
+      die("rank %d is another one", i);
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+  if (n == 0) return 0;
+  if (bytes[0] & 1) welcome(bytes + 1, n - 1, bytes[0] & 2);
+  else identities(bytes + 1, n - 1);
+  return 0;
+}
