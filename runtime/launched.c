@@ -166,6 +166,7 @@ static RtStatus find_key(Launched *l, Rendezvous *r, RtError *error) {
   RtStatus status = secret_find(r->key.key, &found, error);
   if (status) return status;
   secret_mac(zero, l->place.run, strlen(l->place.run), r->key.label);
+  r->secret = found;
   r->network = found || l->options.insecure;
   l->exposed = r->network && !found && l->place.rank == 0;
   return RT_OK;

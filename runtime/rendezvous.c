@@ -1,7 +1,7 @@
 /* runtime/rendezvous.c - see rendezvous.h.
  *
- * The file (meeting_file.h) has the number of the run and one address per line, HOST PORT, all addresses of rank 0's machine; whoever reads
- * it tries them in turn.
+ * The file (meeting_file.h) has the number of the run, a random key when there is no secret, and one address per line, HOST PORT, all addresses of rank 0's
+ * machine; whoever reads it tries them in turn.
  *
  * Not done: encryption.  Who can read the wire sees weights' names, inputs and outputs, and can take over a connection that was
  * admitted.
@@ -10,6 +10,7 @@
 #include "runtime/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,11 @@
 #include <unistd.h>
 
 #include "runtime/meeting_file.h"
+#include "runtime/peer_user.h"
 
 #define WELCOME_MAGIC UINT64_C(0x3254454d435450a1)
+#define FILE_KEY "key "
+#define FILE_END "end\n" /* whoever reads it early sees less */
 
 enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, TOLD = 4096 };
 
@@ -119,22 +123,29 @@ static RtStatus list_places(const Meeting *m, bool all, char *text, RtError *err
   return n && text[used] ? RT_OK : rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
 }
 
+/* " word hex\n" behind what is there. */
+static void add_line(char *text, const char *word, const unsigned char *bytes, size_t n) {
+  size_t used = strlen(text);
+  used += (size_t)snprintf(text + used, TOLD - used, "%s", word);
+  for (size_t i = 0; i < n; i++) used += (size_t)snprintf(text + used, TOLD - used, "%02x", bytes[i]);
+  snprintf(text + used, TOLD - used, "\n");
+}
+
 static RtStatus announce(const Rendezvous *r, Meeting *m, const AdmissionKey *key, Announcement *a, RtError *error) {
-  if (!r->spread) {
-    int n = snprintf(a->text, TOLD, MEETING_FILE_BEGIN);
-    for (int i = 0; i < ADMISSION_RUN; i++) n += snprintf(a->text + n, TOLD - (size_t)n, "%02x", key->run[i]);
-    snprintf(a->text + n, TOLD - (size_t)n, "\n");
-  }
+  if (!r->spread) add_line(a->text, MEETING_FILE_BEGIN, key->run, sizeof key->run);
+  if (!r->spread && !r->secret) add_line(a->text, FILE_KEY, key->key, sizeof key->key);
   memcpy(a->key, key->key, sizeof a->key);
   memcpy(a->run, key->run, sizeof a->run);
   RtStatus status = list_places(m, r->network && !r->here, a->text, error);
-  if (!status) status = r->spread ? r->spread(r->context, a, sizeof *a, error) : meeting_file_publish(r->address, a->text, &m->file, error);
+  size_t used = strlen(a->text);
+  if (!status && !r->spread) snprintf(a->text + used, TOLD - used, FILE_END);
+  if (!status) status = r->spread ? r->spread(r->context, a, sizeof *a, error) : meeting_file_publish(r->address, a->text, !r->secret, &m->file, error);
   return status;
 }
 
 static RtStatus open_place(const Rendezvous *r, Meeting *m, AdmissionKey *key, Announcement *a, RtError *error) {
   RtStatus status = secret_random(key->run, sizeof key->run, error);
-  if (!status && r->spread) status = secret_random(key->key, sizeof key->key, error);
+  if (!status && !r->secret && (r->spread || is_file(r))) status = secret_random(key->key, sizeof key->key, error);
   if (status) return status;
   if (!r->spread && !is_file(r)) return listen_at(r, m, error);
   AddressList where = address_any(!r->network || r->here);
@@ -168,12 +179,13 @@ static RtStatus check_present(const Rendezvous *r, const Meeting *m, RtError *er
 
 static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, RtError *error) {
   LobbyCounts c = lobby_counts(l);
-  char missing[64] = "", strangers[160] = "";
+  char missing[64] = "", strangers[160] = "", last[RT_ERROR_TEXT] = "";
   missing_ranks(r, m, missing, sizeof missing);
   if (c.silent + c.strange + c.refused)
     snprintf(strangers, sizeof strangers, "; turned away: %u with another secret, run or version of apc, %u that said nothing, %u that are no ranks", c.refused,
              c.silent, c.strange);
-  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s", missing, r->world, r->address, r->timeout_ms / 1000.0, strangers);
+  if (m->last.status) snprintf(last, sizeof last, "; sent away: %.900s", m->last.text);
+  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s%s", missing, r->world, r->address, r->timeout_ms / 1000.0, strangers, last);
 }
 
 /* Tells one that it cannot take part. */
@@ -182,7 +194,7 @@ static void refuse(int fd, const RtError *why) {
   if (w) {
     *w = (Welcome){.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
     memcpy(w->text, why->text, sizeof w->text);
-    socket_send(fd, w, sizeof *w, sockets_now() + ANSWER_MS);
+    socket_send(fd, w, sizeof *w, 0); /* it fits into the buffer of a new connection */
   }
   free(w);
   close(fd);
@@ -196,23 +208,33 @@ static void note_address(int fd, uint16_t port, SocketAddress *a) {
   socket_set_port(a, port);
 }
 
-/* One that knows the key: takes it in, or sends it away alone when its rank is there already; a rank of another world ends the run. */
-static RtStatus let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, Welcome *w, int *came, RtError *error) {
-  RtError twice = {0};
-  if (c->world != r->world || c->rank < 1 || c->rank >= r->world) {
-    RtStatus status = rt_error(error, RT_BAD_INPUT, "rank %d of %d came to a world of %d ranks", c->rank, c->world, r->world);
-    refuse(fd, error);
-    return status;
-  }
-  if (m->controls[c->rank] >= 0) {
-    rt_error(&twice, RT_USAGE, "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID", c->rank, r->address);
-    refuse(fd, &twice);
-    return RT_OK;
+/* Anybody on the machine knows the key of no secret. */
+static bool is_users(const Rendezvous *r) { return !r->network && !r->spread && !is_file(r); }
+
+/* May one that knows the key take part?  Else why not. */
+static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meeting *m, RtError *why) {
+  if (c->world != r->world || c->rank < 1 || c->rank >= r->world)
+    return rt_error(why, RT_BAD_INPUT, "rank %d of %d came to %s, to a world of %d ranks", c->rank, c->world, r->address, r->world);
+  if (m->controls[c->rank] >= 0)
+    return rt_error(why, RT_USAGE, "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID", c->rank, r->address);
+  return RT_OK;
+}
+
+/* Takes in who is admitted, or sends it away alone. */
+static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, Welcome *w, int *came) {
+  RtError why = {0};
+  bool own = !is_users(r) || peer_user_is_own(fd);
+  if (!own && errno == EPERM) rt_error(&m->last, RT_BAD_INPUT, "a process of another user");
+  else if (!own && errno != ENOTCONN) rt_error_errno(&m->last, RT_BAD_INPUT, "processes of which this system does not say whose they are; use a secret, " SECRET_VARIABLE);
+  if (!own || judge(r, c, m, &why)) {
+    m->last = why.status ? why : m->last;
+    if (own) refuse(fd, &why);
+    else close(fd);
+    return;
   }
   note_address(fd, (uint16_t)c->port, &w->addresses[c->rank]);
   m->controls[c->rank] = fd;
   ++*came;
-  return RT_OK;
 }
 
 static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
@@ -220,7 +242,7 @@ static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Mee
   for (int came = 1; came < r->world && !status;) {
     AdmissionClaim claim;
     int fd = lobby_next(l, -1, sooner(sockets_now() + LOOK_MS, deadline), &claim);
-    if (fd >= 0) status = let_in(r, fd, &claim, m, w, &came, error);
+    if (fd >= 0) let_in(r, fd, &claim, m, w, &came);
     else if (errno != ETIMEDOUT) status = rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
     if (!status && fd < 0) status = check_present(r, m, error);
     if (!status && came < r->world && sockets_now() >= deadline) status = too_late(r, m, l, error);
@@ -250,7 +272,8 @@ typedef struct Search {
   AdmissionKey *key;
   Announcement told;
   int64_t deadline;
-  int wrong; /* EACCES, EPROTO: who answered was not rank 0 of this run */
+  int wrong;   /* EACCES, EPROTO: who answered was not rank 0 of this run */
+  int foreign; /* EPERM: it belongs to another user; others: the system does not say to whom */
 } Search;
 
 /* Listens on the interface that reaches rank 0. */
@@ -270,6 +293,10 @@ static int try_address(Search *s, const SocketAddress *a, bool known) {
     AdmissionClaim claim = {.role = ADMISSION_CONTROL, .rank = s->r->rank, .world = s->r->world, .port = socket_own_port(s->m->listeners[0])};
     ours = admission_ask(fd, s->key, known, &claim, 0, -1, soon);
   }
+  if (ours && is_users(s->r) && !peer_user_is_own(fd)) {
+    if (errno != ENOTCONN) s->foreign = errno;
+    return socket_close_with(fd, ECONNREFUSED);
+  }
   if (ours) return fd;
   if (errno == EACCES || errno == EPROTO) s->wrong = errno;
   return socket_close_with(fd, errno);
@@ -283,12 +310,18 @@ static int try_list(Search *s, AddressList *l, bool known) {
   return fd;
 }
 
-static bool read_run(const char *hex, unsigned char run[ADMISSION_RUN]) {
-  for (int i = 0; i < ADMISSION_RUN; i++) {
+/* A line of add_line; moves on behind it. */
+static bool take_line(const char **text, const char *word, unsigned char *bytes, size_t n) {
+  const char *p = *text;
+  if (strncmp(p, word, strlen(word)) != 0) return false;
+  p += strlen(word);
+  for (size_t i = 0; i < n; i++, p += 2) {
     unsigned byte;
-    if (sscanf(hex + 2 * (size_t)i, "%2x", &byte) != 1) return false;
-    run[i] = (unsigned char)byte;
+    if (!isxdigit((unsigned char)p[0]) || !isxdigit((unsigned char)p[1]) || sscanf(p, "%2x", &byte) != 1) return false;
+    bytes[i] = (unsigned char)byte;
   }
+  if (*p++ != '\n') return false;
+  *text = p;
   return true;
 }
 
@@ -304,13 +337,18 @@ static int try_told(Search *s, const char *text) {
   return fd;
 }
 
-static int try_file(Search *s) {
-  char *text = s->told.text, run[2 * ADMISSION_RUN + 1];
-  int n = 0;
-  if (!meeting_file_read(s->r->address, text, TOLD)) return -1;
-  if (sscanf(text, MEETING_FILE_BEGIN "%32s%n", run, &n) == 1 && strlen(run) == sizeof run - 1 && read_run(run, s->key->run)) return try_told(s, text + n);
+static int try_file(Search *s, RtError *error) {
+  const char *text = s->told.text;
+  unsigned char key[SECRET_BYTES];
+  if (meeting_file_read(s->r->address, s->told.text, TOLD, error) || !*text) return -1;
+  size_t n = strlen(text), end = strlen(FILE_END);
   errno = EINVAL;
-  return -1;
+  if (n < end || strcmp(text + n - end, FILE_END) != 0) return -1;
+  s->told.text[n - end] = 0;
+  if (!take_line(&text, MEETING_FILE_BEGIN, s->key->run, sizeof s->key->run)) return -1;
+  bool has_key = take_line(&text, FILE_KEY, key, sizeof key);
+  if (has_key && !s->r->secret) memcpy(s->key->key, key, sizeof key);
+  return try_told(s, text);
 }
 
 /* A host that nobody knows is wrong at once; one that cannot be asked for just now only when the time is up. */
@@ -335,6 +373,13 @@ static RtStatus not_found(const Search *s, RtError *error) {
   if (s->wrong == EACCES)
     return rt_error(error, RT_BAD_INPUT, "rank %d was turned away at %s for %.1f s: what listens there has another secret (" SECRET_VARIABLE "), another run or another "
                     "version of apc", r->rank, r->address, seconds);
+  if (s->foreign == EPERM)
+    return rt_error(error, RT_BAD_INPUT, "what listens at %s belongs to another user, for %.1f s; rank %d does not join it without a secret (" SECRET_VARIABLE ")",
+                    r->address, seconds, r->rank);
+  if (s->foreign) {
+    errno = s->foreign;
+    return rt_error_errno(error, RT_BAD_INPUT, "this system does not say which user's process listens at %s (give a secret: " SECRET_VARIABLE ")", r->address);
+  }
   if (s->wrong == EPROTO) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of rank %d's run, for %.1f s", r->address, r->rank, seconds);
   return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address, seconds);
 }
@@ -354,7 +399,7 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
   }
   for (;;) {
     RtError wrong = {0};
-    *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s) : try_host(s, &host, &wrong);
+    *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s, &wrong) : try_host(s, &host, &wrong);
     if (*fd >= 0) return RT_OK;
     if (wrong.status) return rt_error(error, wrong.status, "%s", wrong.text);
     if (sockets_now() + RETRY_MS >= s->deadline) return not_found(s, error);

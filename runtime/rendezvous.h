@@ -5,7 +5,7 @@
  * everyone where the others listen, and a random key for the connections between them.  Then each pair connects.  Ranks that can talk already,
  * over MPI, need no place: rank 0 tells the others its addresses and a secret (`spread`), and only the connections of the watchdog are made.
  *
- * Whoever does not belong to the run is sent away and changes nothing, except that a rank of another world, which is told so, ends it.
+ * Whoever does not belong to the run is sent away and changes nothing; a rank of another world is told so.
  */
 #ifndef APC_RUNTIME_RENDEZVOUS_H
 #define APC_RUNTIME_RENDEZVOUS_H
@@ -21,6 +21,7 @@ typedef struct Rendezvous {
   void *context;
   AdmissionKey key; /* its run is rank 0's to make; with `spread` the key too */
   bool network;     /* there is a secret, or the user does without: other addresses than the loopback may be used */
+  bool secret;      /* the key is one; without, a file gets one of its own, and at HOST:PORT only this user's processes are taken */
   bool here;        /* all ranks are known to be on this machine */
   int timeout_ms;
 } Rendezvous;
@@ -32,6 +33,7 @@ typedef struct Meeting {
   int listeners[ADDRESS_LIST_MOST], n_listeners;
   SocketAddress addresses[SESSION_MAX_RANKS]; /* where the other ranks listen */
   AdmissionKey pairs;                         /* for connections between them */
+  RtError last;                               /* rank 0: the last that it sent away although it knew the key */
   int file;                                   /* rank 0: the meeting file while it waits; -1 */
 } Meeting;
 

@@ -49,7 +49,7 @@ case $name in
   ir) files ir | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
   target) files topo | gather; words "$source/frontend/topo.def" ;;
   plan | npz | npy | safetensors) files "$name" | gather ;;
-  greeting | frame | command) ;; # in tests/fuzz/seeds
+  greeting | frame | command | welcome) ;; # in tests/fuzz/seeds
   program | artifact) programs "$name" ;;
   *) echo "$0: no format \"$name\"" >&2; exit 2 ;;
 esac

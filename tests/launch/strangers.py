@@ -11,7 +11,8 @@ The handshake is written here a second time (runtime/admission.h has the first),
   - a joiner that has the program, but not the secret;
   - two runs at one port, two at one file;
   - a rank that says goodbye in the middle of a run; connections that never end and a FIFO as meeting file against --timeout;
-  - without a secret, on the loopback: a second process with a rank that is there.
+  - without a secret, on the loopback: a second process with a rank that is there, ranks of other worlds, processes of another user, and the key that is in a
+    meeting file.
 """
 import argparse
 import hashlib
@@ -105,6 +106,39 @@ def join(port, handshake):
             return s
     s.close()
     return None
+
+
+def be_first(port):
+    """Listens as rank 0 without a secret does; what a rank says that was accepted."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        listener.settimeout(10)
+        s, _ = listener.accept()
+        h = Handshake(bytes(32), rank=1, world=2)
+        h.nonce = receive(s, GREETING)[8:]
+        challenge = struct.pack("<Q", MAGIC) + os.urandom(32) + bytes(16)
+        s.sendall(challenge)
+        h.claim = receive(s, CLAIM)[:16]
+        s.sendall(h.answer(challenge))
+        return receive(s, 1)
+
+
+def as_nobody(work):
+    """What work() returns in a process of another user."""
+    end, other = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(other, work())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(other)
+    with os.fdopen(end, "rb") as pipe:
+        heard = pipe.read()
+    return heard if os.waitpid(child, 0)[1] == 0 else None
 
 
 # ---- strangers
@@ -442,7 +476,7 @@ class Test:
         while ranks.jobs[0].poll() is None and time.monotonic() - begin < 20:
             storm.blow([port], 8)
         storm.over()
-        ranks.ended("nobody came", r0=7, r1=7)
+        ranks.ended("nobody came", r0=7, r1=1)
         check(f"it took {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 1 + LATER)
 
     def twice(self):
@@ -462,6 +496,74 @@ class Test:
         ranks.ended("a run with a second rank 1")
         self.same("a run with a second rank 1", "twice.npz")
 
+    def own(self, what, ranks, name):
+        """Rank 1 comes, and the run is what it should be."""
+        ranks.start(1, ranks.place)
+        ranks.ended(what)
+        path = self.folder / name
+        check(f"{what}: the results are other ones", path.exists() and path.read_bytes() == (self.folder / "own.npz").read_bytes())
+
+    def first(self, place, *more):
+        """Rank 0 of 2 without a secret, and its port."""
+        ranks = Ranks(self.folder / "tp2", 2, self.folder)
+        ranks.place = place
+        ranks.start(0, place, *more)
+        return ranks, wait_for(lambda: listening(ranks.jobs[0].pid))[0]
+
+    def other_worlds(self):
+        """Anybody on the machine can say that; it is told so, and changes nothing."""
+        def come(port, rank, world):
+            s = join(port, Handshake(bytes(32), rank=rank, world=world))
+            heard = receive(s, WELCOME) if s else b""
+            return heard[16:16 + 1024].split(b"\0")[0].decode()
+
+        ranks, port = self.first(f"127.0.0.1:{self.port()}", "--inputs", str(INPUTS), "--outputs", "worlds.npz")
+        for rank, world in ((1, 3), (0, 2), (2, 2), (-1, 2), (1, 0)):
+            text = come(port, rank, world)
+            check(f"rank {rank} of {world} hears: {text}", f"rank {rank} of {world} came to" in text)
+        self.own("a run to which ranks of other worlds came", ranks, "worlds.npz")
+        ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "1s", "--bench=1")
+        come(port, 1, 3)
+        code, text = ranks.end(0)
+        check(f"only a rank of another world came: {code}: {text}", code == 7 and "sent away: rank 1 of 3 came to" in text)
+
+    def file_key(self):
+        """Without a secret a file for its user alone has a key."""
+        path = self.folder / "keyed"
+        ranks, port = self.first(path, "--inputs", str(INPUTS), "--outputs", "keyed.npz")
+        text = wait_for(lambda: path.exists() and path.read_text().endswith("end\n") and path.read_text())
+        lines = dict(line.split(" ", 1) for line in text.splitlines() if line.startswith("key "))
+        check(f"the meeting file: mode {path.stat().st_mode:o}, {text}", path.stat().st_mode & 0o777 == 0o600 and len(lines.get("key", "")) == 64)
+        for key in (bytes(32), None):
+            check("who has not read the file joins", join(port, Handshake(key, rank=1, world=2)) is None)
+        self.own("a run that has a key in a file", ranks, "keyed.npz")
+
+    def other_user(self):
+        """Another user of the machine neither joins nor is joined."""
+        if os.geteuid() != 0:
+            print("not run: processes of another user, which needs root")
+            return
+        ranks, port = self.first(f"127.0.0.1:{self.port()}", "--inputs", str(INPUTS), "--outputs", "users.npz")
+
+        def come():
+            s = join(port, Handshake(bytes(32), rank=1, world=2))
+            return receive(s, WELCOME) if s else b""
+
+        check("another user's process hears a welcome", as_nobody(come) == b"")
+        self.own("a run to which another user's process came", ranks, "users.npz")
+        ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "1s", "--bench=1")
+        as_nobody(come)
+        code, text = ranks.end(0)
+        check(f"only another user's process came: {code}: {text}", code == 7 and "sent away: a process of another user" in text)
+
+        port = self.port()
+        ranks = Ranks(self.folder / "tp2", 2, self.folder)
+        ranks.start(1, f"127.0.0.1:{port}", "--timeout", "1s")
+        heard = as_nobody(lambda: be_first(port))
+        code, text = ranks.end(1)
+        check(f"a rank that met another user's process: {code}: {text}", code == 1 and "belongs to another user" in text)
+        check(f"it said {heard!r}", heard == b"")
+
 
 def main():
     arguments = argparse.ArgumentParser()
@@ -471,12 +573,12 @@ def main():
     a = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         test = Test(os.path.abspath(a.apc), pathlib.Path(folder), a.connections, a.verbose)
-        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.twice):
+        for part in (test.strangers, test.no_secret, test.two_runs, test.goodbye, test.patience, test.twice, test.other_worlds, test.file_key, test.other_user):
             begin = time.monotonic()
             part()
             test.say(f"{part.__name__}: {time.monotonic() - begin:.1f} s")
     print(f"{passed} passed, {failed} failed")
-    sys.exit(failed != 0 or passed < 60)
+    sys.exit(failed != 0 or passed < 80)
 
 
 main()

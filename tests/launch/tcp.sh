@@ -42,7 +42,7 @@ expect 0 "" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --inputs "$inputs" -
 ended 0
 same tp2.alone.npz by_file.npz
 check "the file is left" test ! -e meeting
-(umask 077; printf 'run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >meeting) # of a run that was killed
+(umask 077; printf 'apc ranks meet in run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >meeting) # of a run that was killed
 others 1 1 ./tp2 --rank=@R@ --world=2 --rendezvous=./meeting
 expect 0 "runs: median" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --bench=3
 ended 0
@@ -57,8 +57,11 @@ echo "my thesis" >thesis; cp thesis taken; kept "is there already and is no file
 (umask 077; printf 'run 00\n' >other_users); chmod 666 other_users; cp -p other_users taken; kept "is there already"
 ln -sf thesis taken; kept "is there already"; check "the link is gone" test -L taken; rm taken
 mkfifo taken; kept "is there already"
-expect 7 "did not find rank 0" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous ./taken --timeout 500ms; rm taken
-(umask 077; printf 'run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >taken)
+joins_not() { expect 1 "is no file that ranks of yours meet at" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "$1"; }
+joins_not ./taken; rm taken
+joins_not /dev/zero; joins_not "$work"; joins_not ./thesis; joins_not ./other_users; ln -s thesis link; joins_not ./link
+(umask 077; echo "run this" >taken); kept "is there already"; joins_not ./taken; rm taken
+(umask 077; printf 'apc ranks meet in run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >taken)
 flock -o taken sleep 2 & holder=$!
 sleep 0.3; kept "ranks of another run meet at"; wait $holder; rm taken
 
