@@ -194,26 +194,117 @@ static TrialVerdict compare(const char *what, const InterpNamed *want, int nwant
 
 static const char *first_error(const Diags *diags) { return diags->n ? diags->items[0].message : "no reason given"; }
 
-TrialVerdict trial(Module *m, const FuncList *before, const FuncList *after, const char *name, const TrialOptions *o, Arena *arena, const char **why) {
-  const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
+/* Both functions, each while the module has the functions of its list. */
+typedef struct Versions {
+  const Func *f, *g;
+  const FuncList *before, *after;
+} Versions;
+
+static TrialVerdict try_both(Module *m, const Versions *b, const TrialOptions *o, Arena *arena, const char **why) {
   Diags *diags = diags_new(arena);
   Weights weights = {o};
   InterpOptions run = {.domain = o->domain, .symbols = o->symbols, .blob = read_blob, .context = &weights, .max_rounds = 1000};
   InterpResult x, y;
   int n;
-  if (!f || !g) return *why = "the function is gone", TRIAL_DIFFERS;
-  funcs_set(m, before);
-  double work = trial_work(m, f, o->symbols);
+  funcs_set(m, b->before);
+  double work = trial_work(m, b->f, o->symbols);
   bool ok = work <= o->most_work;
   if (!ok) *why = arena_printf(arena, "too large to run: %.2g operations", work);
-  InterpNamed *inputs = ok ? interp_random_inputs(m, f, o->domain, o->symbols, o->seed, arena, &n, diags) : NULL;
+  InterpNamed *inputs = ok ? interp_random_inputs(m, b->f, o->domain, o->symbols, o->seed, arena, &n, diags) : NULL;
   run.params = made_weights(m, o, arena, &run.nparams);
   run.states = made_states(m, o, arena, &run.nstates);
-  if (ok) ok = inputs && interp_run(m, f, &run, n, inputs, arena, &x, diags);
-  funcs_set(m, after);
+  if (ok) ok = inputs && interp_run(m, b->f, &run, n, inputs, arena, &x, diags);
+  funcs_set(m, b->after);
   if (work <= o->most_work && !ok) *why = arena_printf(arena, "it does not run: %s", first_error(diags));
   if (!ok) return TRIAL_NOT_RUN;
-  if (!interp_run(m, g, &run, n, inputs, arena, &y, diags)) return *why = arena_printf(arena, "it does not run any more: %s", first_error(diags)), TRIAL_DIFFERS;
+  if (!interp_run(m, b->g, &run, n, inputs, arena, &y, diags)) return *why = arena_printf(arena, "it does not run any more: %s", first_error(diags)), TRIAL_DIFFERS;
   TrialVerdict v = compare("output", x.outputs, x.noutputs, y.outputs, y.noutputs, o, arena, why);
-  return v == TRIAL_DIFFERS ? v : v == TRIAL_NOT_RUN ? v : compare("state", x.states, x.nstates, y.states, y.nstates, o, arena, why);
+  return v != TRIAL_EQUAL ? v : compare("state", x.states, x.nstates, y.states, y.nstates, o, arena, why);
+}
+
+TrialVerdict trial(Module *m, const FuncList *before, const FuncList *after, const char *name, const TrialOptions *o, Arena *arena, const char **why) {
+  const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
+  if (!f || !g) return *why = "the function is gone", TRIAL_DIFFERS;
+  return try_both(m, &(Versions){f, g, before, after}, o, arena, why);
+}
+
+TrialVerdict trial_pair(Module *m, const Func *f, const Func *g, const TrialOptions *o, Arena *arena, const char **why) {
+  FuncList now = funcs_of(m, arena);
+  return try_both(m, &(Versions){f, g, &now, &now}, o, arena, why);
+}
+
+/* ---- counterexamples */
+
+typedef struct Search {
+  Module *m;
+  Func *pair[2];
+  double work; /* that is left */
+  Arena *arena;
+  const char **why;
+} Search;
+
+static const char *sizes_text(const Search *s, const int64_t *symbols) {
+  Text text = {.arena = s->arena};
+  for (size_t i = 0; i < s->m->symbols.n; i++)
+    if (s->m->symbols.items[i].axis < 0) text_printf(&text, "%s%s=%lld", text.n ? ", " : "with ", s->m->symbols.items[i].name, (long long)symbols[i]);
+  return text.n ? arena_printf(s->arena, "%s ", text_str(&text)) : "";
+}
+
+/* A few draws at these sizes. */
+static bool differ_at(Search *s, const int64_t *symbols) {
+  enum { DRAWS = 3 };
+  const Mesh *mesh = &s->m->mesh;
+  double ranks = mesh->stages, work = trial_work(s->m, s->pair[0], symbols);
+  for (int i = 0; i < mesh->naxes; i++) ranks *= mesh->axes[i].size;
+  bool differs = false;
+  for (uint64_t seed = 1; seed <= DRAWS && !differs && work * (1 + ranks) <= s->work; seed++) {
+    Arena *scratch = arena_new();
+    const char *what = "";
+    TrialOptions o = {.domain = DOMAIN_FLOAT, .symbols = symbols, .seed = seed, .tolerance = 1e-9, .most_work = work};
+    differs = trial_pair(s->m, s->pair[0], s->pair[1], &o, scratch, &what) == TRIAL_DIFFERS;
+    if (differs) *s->why = arena_printf(s->arena, "%s%s", sizes_text(s, symbols), what);
+    arena_free(scratch);
+    s->work -= work * (1 + ranks);
+  }
+  return differs;
+}
+
+/* The least size, which may be 0, and the largest one; a size without a maximum stays as it is. */
+static void limits(const Module *m, bool largest, int64_t *symbols) {
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const Symbol *s = &m->symbols.items[i];
+    if (s->axis < 0 && !largest) symbols[i] = (s->min + s->multiple - 1) / s->multiple * s->multiple;
+    if (s->axis < 0 && largest && s->max) symbols[i] = s->max / s->multiple * s->multiple;
+  }
+}
+
+/* All sizes of one dimension where they are few, the others small. */
+static bool differ_along(Search *s, size_t symbol, int64_t *symbols) {
+  enum { FEW = 64 };
+  const Symbol *x = &s->m->symbols.items[symbol];
+  int64_t step = x->multiple, first = (x->min + step - 1) / step * step;
+  if (x->axis >= 0 || (x->max && (x->max - first) / step > FEW)) return false;
+  trial_sizes(s->m, 0, symbols);
+  for (int64_t k = 0; k <= FEW && (!x->max || first + k * step <= x->max); k++) {
+    symbols[symbol] = first + k * step;
+    if (differ_at(s, symbols)) return true;
+  }
+  return false;
+}
+
+bool trial_counterexample(Module *m, Func *f, Func *g, double most_work, Arena *arena, const char **why) {
+  enum { SMALL = 6 };
+  Search s = {m, {f, g}, most_work, arena, why};
+  int64_t *symbols = ARENA_ARRAY(arena, int64_t, m->symbols.n + 1);
+  for (int k = 0; k < SMALL; k++) {
+    trial_sizes(m, k, symbols);
+    if (differ_at(&s, symbols)) return true;
+  }
+  for (int largest = 0; largest < 2; largest++) {
+    limits(m, largest, symbols);
+    if (differ_at(&s, symbols)) return true;
+  }
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (differ_along(&s, i, symbols)) return true;
+  return false;
 }

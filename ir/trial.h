@@ -40,6 +40,14 @@ typedef struct TrialOptions {
  * nothing was compared. */
 TrialVerdict trial(Module *m, const FuncList *before, const FuncList *after, const char *name, const TrialOptions *o, Arena *arena, const char **why);
 
+/* The same of two functions of the module as it is: one of them may be of level 2, which runs on all ranks of the mesh. */
+TrialVerdict trial_pair(Module *m, const Func *f, const Func *g, const TrialOptions *o, Arena *arena, const char **why);
+
+/* Sizes that the symbols' minimum, maximum and multiple allow and numbers for which `g` does not give what `f` gives, or does not run where `f`
+ * does: the least sizes, small ones, the largest, and all of a dimension that has few.  `why` says which, and what differs.  False: none was found
+ * with so much work.  Only the order of sums may differ: the interpreter rounds in casts alone, and the sign of a zero is not looked at. */
+bool trial_counterexample(Module *m, Func *f, Func *g, double most_work, Arena *arena, const char **why);
+
 /* About how many element operations a run takes; loops whose rounds are not known count once. */
 double trial_work(Module *m, const Func *f, const int64_t *symbols);
 

@@ -12,9 +12,10 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "ir/trial.h"
 
 typedef struct Pair {
-  const Func *l1, *l2;
+  Func *l1, *l2;
 } Pair;
 
 static int words_of(const char *list) {
@@ -30,7 +31,7 @@ bool opt_prove_is_list(const char *list) {
 
 /* ---- which functions */
 
-static const Func *missing_function(const Module *m, const char *name, Diags *diags) {
+static Func *missing_function(const Module *m, const char *name, Diags *diags) {
   Nearest near = nearest_to(name);
   Text have = {.arena = diags->arena};
   for (size_t i = 0; i < m->funcs.n; i++) {
@@ -43,8 +44,8 @@ static const Func *missing_function(const Module *m, const char *name, Diags *di
   return NULL;
 }
 
-static const Func *function_of_level(const Module *m, const char *name, int level, Diags *diags) {
-  const Func *f = module_func(m, name);
+static Func *function_of_level(const Module *m, const char *name, int level, Diags *diags) {
+  Func *f = module_func(m, name);
   if (!f) return missing_function(m, name, diags);
   if (f->level == level) return f;
   diag_error(diags, DIAG_prove, (Loc){0}, "--prove: @%s is a function of level %d; the %s name of a pair is one of level %d", name, f->level,
@@ -103,11 +104,23 @@ static void warn_of_prepared(Module *m, int n, const Pair *pairs, Diags *diags) 
     }
 }
 
+/* What the prover does not follow may be right all the same: nothing is called wrong that was not seen to be wrong. */
+static Proof with_counterexample(Module *m, const Pair *pair, Proof p) {
+  const double most_work = 3e8;
+  const char *why;
+  if (p.verdict != REFUTED) return p;
+  const char *at = p.op ? arena_printf(m->arena, ", at \"%s\"", p.op) : "";
+  if (trial_counterexample(m, pair->l1, pair->l2, most_work, m->arena, &why)) p.reason = arena_printf(m->arena, "%s%s; %s", p.reason, at, why);
+  else p.verdict = UNKNOWN, p.reason = arena_printf(m->arena, "%s%s; no numbers that were tried differ", p.reason, at);
+  p.op = NULL;
+  return p;
+}
+
 static Proof prove_pair(Module *m, const Pair *p, int n, const Pair *pairs) {
   for (size_t i = 0; i < p->l2->ops.n; i++)
     if (p->l2->ops.items[i].kind == OP_call)
       return (Proof){.verdict = UNKNOWN, .op = p->l2->ops.items[i].name, .reason = "a call at level 2, which the prover does not follow (those of level 1 it does)"};
-  return prepares(p) ? prove_weights(m, p, n, pairs) : prove(m, p->l1, p->l2);
+  return prepares(p) ? prove_weights(m, p, n, pairs) : with_counterexample(m, p, prove(m, p->l1, p->l2));
 }
 
 static Proof prove_shared_states(Module *m, int n, const Pair *pairs) {
