@@ -87,10 +87,16 @@ bool import_mish(Node *n) {
   return set_output(n, 0, binary(n, OP_mul, x, unary(n, OP_tanh, softplus(n, x))));
 }
 
-bool import_swish(Node *n) {
-  Val x = input(n, 0);
+static Val swish(Node *n, Val x) {
   double alpha = node_float(n, "alpha", 1);
-  return set_output(n, 0, binary(n, OP_mul, x, unary(n, OP_sigmoid, alpha == 1 ? x : binary_number(n, OP_mul, x, alpha))));
+  return binary(n, OP_mul, x, unary(n, OP_sigmoid, alpha == 1 ? x : binary_number(n, OP_mul, x, alpha)));
+}
+
+bool import_swish(Node *n) { return set_output(n, 0, swish(n, input(n, 0))); }
+
+bool import_swiglu(Node *n) {
+  if (input_type(n, 0) != input_type(n, 1)) return node_error(n, "a gate %s for %s", type_string(n->m, input_type(n, 0)), type_string(n->m, input_type(n, 1)));
+  return set_output(n, 0, binary(n, OP_mul, swish(n, input(n, 0)), input(n, 1)));
 }
 
 bool import_gelu(Node *n) {

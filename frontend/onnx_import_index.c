@@ -129,18 +129,38 @@ bool import_reverse_sequence(Node *n) {
 }
 
 /* The k largest (or smallest) along the axis and their places, in order whether asked for or not. */
+/* min(8, extent), which is not above it. */
+static bool is_operand(const Expr *e, const Expr *extent) {
+  bool found = false;
+  for (int i = 0; e->kind == EX_MIN && i < e->n; i++) found = found || e->args[i] == extent;
+  return found;
+}
+
+/* How many are taken: a number, or an expression of sizes that is not above the extent; NULL after an error. */
+static const Expr *top_count(Node *n, const Expr *extent) {
+  Known k;
+  int64_t number, all;
+  if (n->op->max_in == 1) k = (Known){.n = 1, .items = (const Expr *[]){ex_const(n->m, node_int(n, "k", 0))}};
+  else if (!input_exprs(n, 1, "k", &k)) return NULL;
+  const Expr *e = k.n == 1 ? k.items[0] : NULL;
+  bool fits = e == extent;
+  if (e && ex_get_const(e, &number)) fits = number >= 0 && (!ex_get_const(extent, &all) || number <= all);
+  else if (e && !fits) fits = known_need(n->m, e, 0) && (is_operand(e, extent) || known_need(n->m, ex_sub(n->m, extent, e), 0));
+  if (fits) return e;
+  Text t = {.arena = n->m->arena};
+  if (e) ex_print(n->m, &t, e);
+  node_error(n, "k is %s", e ? text_str(&t) : "a list");
+  return NULL;
+}
+
 bool import_top_k(Node *n) {
   const Type *t = input_type(n, 0);
-  int64_t k = node_int(n, "k", 0), list[KNOWN_MAX];
-  int axis = 0, count = 1;
-  if (n->op->max_in == 2 && !input_ints(n, 1, "k", list, &count)) return false;
-  if (n->op->max_in == 2) k = list[0];
+  int axis = 0;
   if (!node_axis(n, node_int(n, "axis", -1), t->rank, &axis)) return false;
-  int64_t extent;
-  if (count != 1 || k < 0 || (ex_get_const(t->dims[axis], &extent) && k > extent)) return node_error(n, "k is %lld", (long long)k);
-  Val x = input(n, 0);
+  const Expr *k = top_count(n, t->dims[axis]);
+  Val x = k ? input(n, 0) : 0;
   Attr a[2] = {attr_i(AT_axis, axis), attr_i(AT_descending, node_int(n, "largest", 1) != 0)};
   Val order = x ? build_op(n->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a}) : 0;
-  Val first = order ? build_slice(n->b, order, axis, ex_const(n->m, 0), ex_const(n->m, k), 1) : 0;
+  Val first = order ? build_slice(n->b, order, axis, ex_const(n->m, 0), k, 1) : 0;
   return set_output(n, 1, first) && set_output(n, 0, take(n, x, first, axis));
 }

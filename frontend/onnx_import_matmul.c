@@ -80,25 +80,34 @@ enum { MAX_TERMS = CONTRACT_MAX };
 typedef struct Equation {
   int terms;
   char in[MAX_TERMS][MAX_RANK + 1], out[MAX_RANK + 1];
+  char ellipsis[MAX_RANK + 1]; /* letters for the dimensions that an ellipsis stands for, right-aligned: of those the equation has not */
 } Equation;
 
-/* Letters for the dimensions an ellipsis stands for, right-aligned; taken from the end of the alphabet. */
-static const char ellipsis_letters[] = "STUVWXYZ";
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+static void choose_ellipsis(Equation *e, const char *equation) {
+  int at = MAX_RANK;
+  memset(e->ellipsis, 0, sizeof e->ellipsis);
+  for (char c = 'Z'; at && c >= 'A'; c--)
+    if (!strchr(equation, c)) e->ellipsis[--at] = c;
+  for (char c = 'z'; at && c >= 'a'; c--)
+    if (!strchr(equation, c)) e->ellipsis[--at] = c;
+}
 
 /* Reads one term up to ',' or '-' or the end; false when malformed.  `rank` -1: the output, its ellipsis has `dots` letters. */
-static bool read_term(Node *n, const char **at, int rank, int *dots, char *out) {
+static bool read_term(Node *n, const Equation *e, const char **at, int rank, int *dots, char *out) {
   int count = 0, named = 0;
-  for (const char *p = *at; *p && *p != ',' && *p != '-'; p++) named += (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+  for (const char *p = *at; *p && *p != ',' && *p != '-'; p++) named += is_letter(*p);
   for (; **at && **at != ',' && **at != '-'; ++*at) {
     char c = **at;
     if (c == ' ') continue;
     if (strncmp(*at, "...", 3) == 0) {
       int wide = rank >= 0 ? rank - named : *dots;
-      if (wide < 0 || count + wide > MAX_RANK) return node_error(n, "the ellipsis does not fit");
+      if (wide < 0 || count + wide > MAX_RANK || (wide && !e->ellipsis[MAX_RANK - wide])) return node_error(n, "the ellipsis does not fit");
       if (rank >= 0 && wide > *dots) *dots = wide;
-      for (int i = 0; i < wide; i++) out[count++] = ellipsis_letters[8 - wide + i];
+      for (int i = 0; i < wide; i++) out[count++] = e->ellipsis[MAX_RANK - wide + i];
       *at += 2;
-    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'R')) {
+    } else if (is_letter(c)) {
       if (count == MAX_RANK) return node_error(n, "a term of more than %d letters", MAX_RANK);
       out[count++] = c;
     } else {
@@ -112,10 +121,10 @@ static bool read_term(Node *n, const char **at, int rank, int *dots, char *out) 
 /* Without "->": the ellipsis, then letters that occur once, in alphabetical order. */
 static bool implied_output(Node *n, Equation *e, int dots) {
   int count = 0;
-  for (int i = 0; i < dots; i++) e->out[count++] = ellipsis_letters[8 - dots + i];
+  for (int i = 0; i < dots; i++) e->out[count++] = e->ellipsis[MAX_RANK - dots + i];
   for (int c = 'A'; c <= 'z'; c++) {
     int seen = 0;
-    if (c >= 'S' && c <= 'Z') continue;
+    if (!is_letter((char)c) || memchr(e->ellipsis, c, MAX_RANK)) continue;
     for (int t = 0; t < e->terms; t++)
       for (const char *p = e->in[t]; *p; p++) seen += *p == c;
     if (seen != 1) continue;
@@ -131,9 +140,10 @@ static bool read_equation(Node *n, Equation *e) {
   int dots = 0;
   if (n->proto->n_input > MAX_TERMS) return node_error(n, "%zu operands", n->proto->n_input);
   e->terms = (int)n->proto->n_input;
+  choose_ellipsis(e, at);
   for (int t = 0; t < e->terms; t++) {
     if (!has_input(n, (size_t)t)) return node_error(n, "input %d is missing", t);
-    if (!read_term(n, &at, input_type(n, (size_t)t)->rank, &dots, e->in[t])) return false;
+    if (!read_term(n, e, &at, input_type(n, (size_t)t)->rank, &dots, e->in[t])) return false;
     bool more = t + 1 < e->terms;
     if (more != (*at == ',')) return node_error(n, "the equation has not %d terms", e->terms);
     if (more) at++;
@@ -141,7 +151,7 @@ static bool read_equation(Node *n, Equation *e) {
   if (*at == '\0') return implied_output(n, e, dots);
   if (at[0] != '-' || at[1] != '>') return node_error(n, "the equation is malformed at \"%s\"", at);
   at += 2;
-  if (!read_term(n, &at, -1, &dots, e->out)) return false;
+  if (!read_term(n, e, &at, -1, &dots, e->out)) return false;
   return *at == '\0' || node_error(n, "the equation is malformed at \"%s\"", at);
 }
 
@@ -174,11 +184,24 @@ static bool check_output(Node *n, const Equation *e, const ContractTerm *terms) 
   return true;
 }
 
+/* A letter has one extent in all terms, or 1. */
+static bool check_letters(Node *n, const Equation *e) {
+  for (int t = 1; t < e->terms; t++)
+    for (int d = 0; e->in[t][d]; d++)
+      for (int before = 0; before < t; before++) {
+        const char *at = strchr(e->in[before], e->in[t][d]);
+        const Type *x = input_type(n, (size_t)before), *y = input_type(n, (size_t)t);
+        if (at && !extents_broadcast(n, x->dims[at - e->in[before]], y->dims[d]))
+          return node_error(n, "'%c' has two extents, in %s and %s", e->in[t][d], type_string(n->m, x), type_string(n->m, y));
+      }
+  return true;
+}
+
 bool import_einsum(Node *n) {
   Equation e;
   ContractTerm terms[MAX_TERMS];
   const char *why;
-  if (!read_equation(n, &e)) return false;
+  if (!read_equation(n, &e) || !check_letters(n, &e)) return false;
   for (int t = 0; t < e.terms; t++) {
     terms[t].value = diagonals(n, input(n, (size_t)t), e.in[t]);
     strcpy(terms[t].letters, e.in[t]);

@@ -143,6 +143,7 @@ Val wrap_index(Node *n, Val index, const Expr *extent);      /* negative indices
 Val take(Node *n, Val x, Val index, int axis);
 Val scan(Node *n, Reduction r, Val x, int axis, bool exclusive, bool reverse);
 bool slice_moves(Node *n, int i, int axis, Val *x); /* Slice: number i of starts and ends moves with a loop (onnx_import_moving.c) */
+Val log_softmax(Node *n, Val x, int axis);
 Val matmul(Node *n, Val x, Val y);            /* as MatMul */
 Val convolution(Node *n, Val x, Val weights); /* as Conv, by the node's attributes, without bias */
 Val to_bool(Node *n, Val x);

@@ -88,7 +88,7 @@ static Val softmax_last(Node *n, Val x, int axis) {
   return build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
 }
 
-static Val log_softmax(Node *n, Val x, int axis) { return binary(n, OP_sub, x, log_sum_exp(n, x, 1u << axis)); }
+Val log_softmax(Node *n, Val x, int axis) { return binary(n, OP_sub, x, log_sum_exp(n, x, 1u << axis)); }
 
 /* Before 13 the dimensions from `axis` on count as one. */
 static bool over_axis(Node *n, Val (*how)(Node *n, Val x, int axis)) {

@@ -1,9 +1,11 @@
-/* frontend/onnx_import_sample.c - values between the pixels of an image, at places that a tensor names: GridSample, AffineGrid, RoiAlign.
+/* frontend/onnx_import_sample.c - values between the pixels of an image, at places that a tensor names: GridSample, AffineGrid, RoiAlign, DeformConv.
  *
  * A sample is a weighted sum of elements around its place: all combinations of the taps of every axis.  Taps are dimensions of their own, so that this is
  * one lookup in the image with its spatial dimensions joined, one product and one reduction, whatever the number of taps: a lookup for each would be a
  * grid of operations that all have to agree on a layout.  GridSample looks up with `take`, so batch and channels can be cut; RoiAlign's regions name
  * their image, so batch and space are one table, which is cut over regions and channels.
+ *
+ * A deformable convolution samples an element for every tap and place; the rest is a product of matrices.
  *
  * Not done: RoiAlign with a sampling ratio of 0, where the number of samples depends on the regions.
  */
@@ -268,4 +270,96 @@ bool import_roi_align(Node *n) {
   y = reduce_axes(n, r.max ? RED_MAX : RED_SUM, build_reshape(n->b, y, 7, bins), 1u << 2 | 1u << 4 | 1u << 5, false);
   if (!r.max) y = times_number(n, y, 1 / (double)(r.samples * r.samples));
   return y && set_output(n, 0, build_transpose(n->b, build_cast(n->b, y, t->dtype), channels_second));
+}
+
+/* ---- DeformConv */
+
+/* A convolution whose taps lie where offsets say, one for each group of `per_offset` channels. */
+typedef struct Deform {
+  int64_t kernel[2], stride[2], dilation[2], pads[4], taps;
+  const Expr *groups, *offset_groups, *out[2], *places;
+} Deform;
+
+static bool read_pair(Node *n, const char *name, int expected, int64_t least, int64_t *out) {
+  int count;
+  const int64_t *list = node_ints(n, name, &count);
+  if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
+  for (int i = 0; i < count; i++) {
+    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s has the entry %lld", name, (long long)list[i]);
+    out[i] = list[i];
+  }
+  return true;
+}
+
+static bool read_deform(Node *n, Deform *f) {
+  const Type *t = input_type(n, 0), *tw = input_type(n, 1);
+  *f = (Deform){.stride = {1, 1}, .dilation = {1, 1}};
+  int64_t groups = node_int(n, "group", 1), offset_groups = node_int(n, "offset_group", 1), said[2];
+  if (t->rank != 4 || tw->rank != 4) return node_error(n, "%s with weights %s: only images are done", type_string(n->m, t), type_string(n->m, tw));
+  if (!read_pair(n, "strides", 2, 1, f->stride) || !read_pair(n, "dilations", 2, 1, f->dilation) || !read_pair(n, "pads", 4, 0, f->pads)) return false;
+  for (int a = 0; a < 2; a++)
+    if (!ex_get_const(tw->dims[2 + a], &f->kernel[a]) || f->kernel[a] < 1 || f->kernel[a] > 1024) return node_error(n, "the weights are %s", type_string(n->m, tw));
+  memcpy(said, f->kernel, sizeof said);
+  if (!read_pair(n, "kernel_shape", 2, 1, said)) return false;
+  if (memcmp(said, f->kernel, sizeof said) != 0) return node_error(n, "kernel_shape does not fit the weights %s", type_string(n->m, tw));
+  if (groups < 1 || groups > INT32_MAX || offset_groups < 1 || offset_groups > INT32_MAX) return node_error(n, "%lld groups, %lld of offsets", (long long)groups, (long long)offset_groups);
+  f->taps = f->kernel[0] * f->kernel[1], f->groups = ex_const(n->m, groups), f->offset_groups = ex_const(n->m, offset_groups);
+  if (ex_exact_div(n->m, t->dims[1], f->groups) != tw->dims[1] || !ex_exact_div(n->m, tw->dims[0], f->groups) || !ex_exact_div(n->m, t->dims[1], f->offset_groups))
+    return node_error(n, "%s in %lld groups, %lld of offsets, does not fit %s", type_string(n->m, t), (long long)groups, (long long)offset_groups, type_string(n->m, tw));
+  for (int a = 0; a < 2; a++) {
+    int64_t room = f->pads[a] + f->pads[a + 2] - f->dilation[a] * (f->kernel[a] - 1) - 1;
+    f->out[a] = ex_addi(n->m, ex_div(n->m, ex_addi(n->m, t->dims[2 + a], room), ex_const(n->m, f->stride[a])), 1);
+  }
+  f->places = ex_mul(n->m, f->out[0], f->out[1]);
+  return true;
+}
+
+/* Offsets (2 numbers for each tap and place) or masks (1) of the image. */
+static bool check_field(Node *n, const Deform *f, size_t i, int64_t numbers) {
+  const Type *t = input_type(n, i), *image = input_type(n, 0);
+  bool fits = t->rank == 4 && dtype_is_float(t->dtype) && equal_extents(n, t->dims[0], image->dims[0]) && t->dims[1] == ex_muli(n->m, f->offset_groups, f->taps * numbers);
+  for (int a = 0; a < 2; a++) fits = fits && equal_extents(n, t->dims[2 + a], f->out[a]);
+  return fits || node_error(n, "input %zu is %s", i, type_string(n->m, t));
+}
+
+/* Where on axis a the samples lie, [batch * offset groups, 1, taps * places]. */
+static Val deformed(Node *n, const Deform *f, Val offsets, int a) {
+  const Type *t = type_of(n->b->f, offsets);
+  const Expr *one = ex_const(n->m, 1), *batch = ex_mul(n->m, t->dims[0], f->offset_groups), *taps = ex_const(n->m, f->taps);
+  const Expr *split[] = {batch, taps, ex_const(n->m, 2), f->places}, *flat[] = {batch, one, ex_mul(n->m, taps, f->places)};
+  const Expr *grid[] = {ex_const(n->m, f->kernel[0]), ex_const(n->m, f->kernel[1]), f->out[0], f->out[1]}, *row[] = {one, one, flat[2]};
+  Val tap = times_number(n, build_cast(n->b, iota_i64(n, 4, grid, a), t->dtype), (double)f->dilation[a]);
+  Val window = times_number(n, build_cast(n->b, iota_i64(n, 4, grid, 2 + a), t->dtype), (double)f->stride[a]);
+  Val from = add_number(n, plus(n, tap, window), -(double)f->pads[a]);
+  Val offset = build_slice(n->b, build_reshape(n->b, offsets, 4, split), 2, ex_const(n->m, a), one, 1);
+  return from && offset ? plus(n, build_reshape(n->b, offset, 3, flat), build_reshape(n->b, from, 3, row)) : 0;
+}
+
+/* The samples of all taps, [batch, groups, channels of a group * taps, places]. */
+static Val deformed_columns(Node *n, const Deform *f, Val x, Val offsets, Val mask) {
+  static const GridSample linear = {.padding = "zeros"};
+  const Type *t = input_type(n, 0);
+  const Expr *batch = ex_mul(n->m, t->dims[0], f->offset_groups), *per_group = ex_exact_div(n->m, t->dims[1], f->offset_groups);
+  const Expr *image[] = {batch, per_group, ex_mul(n->m, t->dims[2], t->dims[3])}, *all = ex_muli(n->m, f->places, f->taps), *flat[] = {batch, ex_const(n->m, 1), all};
+  Along along[2] = {{.extent = t->dims[2]}, {.extent = t->dims[3]}};
+  for (int a = 0; a < 2; a++) sample_axis(n, &linear, deformed(n, f, offsets, a), 2, a, &along[a]);
+  Val y = sampled(n, build_reshape(n->b, x, 3, image), all, 2, along);
+  if (mask && y) y = times(n, y, build_reshape(n->b, build_cast(n->b, mask, type_of(n->b->f, y)->dtype), 3, flat));
+  const Expr *columns[] = {t->dims[0], f->groups, ex_muli(n->m, ex_exact_div(n->m, t->dims[1], f->groups), f->taps), f->places};
+  return y ? build_reshape(n->b, build_cast(n->b, y, t->dtype), 4, columns) : 0;
+}
+
+bool import_deform_conv(Node *n) {
+  Deform f;
+  if (!read_deform(n, &f) || !check_field(n, &f, 2, 2) || (has_input(n, 4) && !check_field(n, &f, 4, 1))) return false;
+  const Type *t = input_type(n, 0), *tw = input_type(n, 1);
+  Val x = input(n, 0), w = input(n, 1), offsets = input(n, 2), bias = has_input(n, 3) ? input(n, 3) : 0, mask = has_input(n, 4) ? input(n, 4) : 0;
+  if (!x || !w || !offsets || (has_input(n, 3) && !bias) || (has_input(n, 4) && !mask)) return false;
+  if (bias && (input_type(n, 3)->rank != 1 || input_type(n, 3)->dims[0] != tw->dims[0])) return node_error(n, "the bias is %s", type_string(n->m, input_type(n, 3)));
+  Val columns = deformed_columns(n, &f, x, build_cast(n->b, offsets, wide(input_type(n, 2)->dtype)), mask);
+  const Expr *rows[] = {ex_const(n->m, 1), f.groups, ex_exact_div(n->m, tw->dims[0], f.groups), ex_muli(n->m, tw->dims[1], f.taps)};
+  const Expr *dims[] = {t->dims[0], tw->dims[0], f.out[0], f.out[1]};
+  Val y = matmul(n, build_reshape(n->b, w, 4, rows), columns);
+  if (y) y = build_reshape(n->b, y, 4, dims);
+  return set_output(n, 0, bias ? binary(n, OP_add, y, insert_dims(n, bias, 0xd, 4)) : y);
 }

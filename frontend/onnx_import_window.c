@@ -40,12 +40,19 @@ static bool read_list(Node *n, const char *name, int expected, int64_t least, in
 /* Fits: extents are at most MAX_EXTENT, kernels MAX_WINDOW, what read_list reads INT32_MAX. */
 static int64_t reach(const OnnxWindow *w, int d) { return w->dilation[d] * (w->kernel[d] - 1) + 1; }
 
+/* The least extent with the padding that `in` gets, where it is one number: for all multiples of the stride it is that of the stride itself. */
+static bool padded_like(const Node *n, const OnnxWindow *w, int d, int64_t *in) {
+  if (ex_get_const(w->in[d], in)) return true;
+  *in = w->stride[d];
+  return ex_exact_div(n->m, w->in[d], ex_const(n->m, w->stride[d])) != NULL;
+}
+
 /* SAME_*: out = ceil(in / stride), the padding split evenly, the odd one at the end named. */
 static bool same_padding(Node *n, OnnxWindow *w, bool upper) {
   for (int d = 0; d < w->dims; d++) {
     int64_t in;
-    if (!ex_get_const(w->in[d], &in))
-      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: auto_pad over a symbolic dimension", n->op->type);
+    if (!padded_like(n, w, d, &in))
+      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: auto_pad with stride %" PRId64 " over a symbolic dimension", n->op->type, w->stride[d]);
     int64_t out = (in + w->stride[d] - 1) / w->stride[d], total = (out - 1) * w->stride[d] + reach(w, d) - in;
     if (total < 0) total = 0;
     w->low[d] = upper ? total / 2 : total - total / 2;

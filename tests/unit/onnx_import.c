@@ -358,6 +358,25 @@ static void many_operands_are_multiplied_in_the_cheapest_order(void) {
   HAS("{spec=\"Zij,Zjl->Zil\"} : f32[b, 8, 1]");
 }
 
+/* All letters may be used, capitals too; those of an ellipsis are others. */
+static void letters_of_an_equation(void) {
+  begin();
+  in("x", F32, "b,h,8,2"), in("y", F32, "c,h,2,9"), out("u");
+  string_attr(node("Einsum", "x,y", "u"), "equation", "...ZY,...YX->...ZX");
+  IMPORTS();
+  HAS("%y = input {name=\"y\"} : f32[b, h, 2, 9]"); /* one extent of a letter is the other's */
+  HAS("{spec=\"VWZY,VWYX->VWZX\"} : f32[b, h, 8, 9]");
+  begin();
+  in("x", F32, "3,4"), in("y", F32, "4,5"), out("u");
+  string_attr(node("Einsum", "x,y", "u"), "equation", "SZ,Za"); /* capitals first */
+  IMPORTS();
+  HAS(" : f32[3, 5]");
+  begin();
+  in("x", F32, "3,4"), in("y", F32, "5,6"), out("u");
+  string_attr(node("Einsum", "x,y", "u"), "equation", "ab,bc->ac");
+  expect(DIAG_onnx_node, "'b' has two extents", "/u");
+}
+
 static void shapes_from_data_are_refused(void) {
   begin();
   in("x", F32, "6"), in("s", I64, "2"), out("y");
@@ -400,6 +419,7 @@ int main(void) {
   RUN(unsupported_operators_come_all_at_once);
   RUN(unknown_operators_can_be_opaque);
   RUN(nodes_that_are_wrong);
+  RUN(letters_of_an_equation);
   RUN(many_operands_are_multiplied_in_the_cheapest_order);
   RUN(shapes_from_data_are_refused);
   RUN(functions_that_call_themselves_are_refused);

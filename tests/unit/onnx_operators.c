@@ -19,6 +19,54 @@ static void the_k_largest_are_the_first_of_a_sort(void) {
   expect(DIAG_onnx_node, "k is 10", "/v,i");
 }
 
+/* A sort of all, and the first 4 or all: the shape of x decides. */
+static void how_many_are_taken_may_be_a_size(void) {
+  begin();
+  in("x", F32, "batch,n"), out("v"), out("i");
+  ints("one", "1"), ints("four", "4");
+  node("Shape", "x", "s"), node("Gather", "s,one", "k");
+  node("TopK", "x,k", "v,i");
+  IMPORTS();
+  HAS("take %x, %\"/v,i.argsort\" {axis=1, start=0} : f32[batch, n]");
+  begin();
+  in("x", F32, "batch,n"), out("v"), out("i");
+  ints("one", "1"), ints("four", "4");
+  node("Shape", "x", "s"), node("Gather", "s,one", "all"), node("Min", "all,four", "k");
+  node("TopK", "x,k", "v,i");
+  IMPORTS();
+  HAS("{axis=1, start=0} : f32[batch, min(4, n)]");
+  begin();
+  in("x", F32, "batch,n"), out("v"), out("i");
+  ints("zero", "0");
+  node("Shape", "x", "s"), node("Gather", "s,zero", "k");
+  node("TopK", "x,k", "v,i");
+  expect(DIAG_onnx_node, "k is batch", "/v,i");
+}
+
+/* A convolution with 3 taps, padded automatically. */
+static void padded(const char *extent, const char *stride) {
+  begin();
+  in("x", F32, arena_printf(arena, "1,1,%s", extent)), out("y");
+  weight("w", 1, 3);
+  Onnx__TensorProto *w = initializers.items[0];
+  w->dims = ARENA_ARRAY(arena, int64_t, 3), w->dims[0] = 1, w->dims[1] = 1, w->dims[2] = 3, w->n_dims = 3;
+  Onnx__NodeProto *conv = node("Conv", "x,w", "y");
+  string_attr(conv, "auto_pad", "SAME_UPPER"), int_list_attr(conv, "strides", stride);
+}
+
+/* SAME over a free extent: with stride 1 the padding is the kernel's, with multiples of the stride that of one stride. */
+static void automatic_padding_of_free_extents(void) {
+  padded("n", "1");
+  IMPORTS();
+  HAS("starts=[-1], strides=[1]");
+  HAS("noW\"} : f32[1, 1, n]");
+  padded("2*n", "2");
+  IMPORTS();
+  HAS("starts=[0], strides=[2]");
+  padded("n", "2");
+  expect(DIAG_onnx_shape, "auto_pad with stride 2 over a symbolic dimension", "/y");
+}
+
 static void gathering_by_element_is_a_take(void) {
   begin();
   in("x", F32, "batch,9,5"), in("i", I64, "batch,2,4"), out("y");
@@ -120,6 +168,8 @@ static void quantised_products_are_integers(void) {
 
 int main(void) {
   RUN(the_k_largest_are_the_first_of_a_sort);
+  RUN(how_many_are_taken_may_be_a_size);
+  RUN(automatic_padding_of_free_extents);
   RUN(gathering_by_element_is_a_take);
   RUN(running_sums_are_scans);
   RUN(scattering_reduces_into_the_data);

@@ -1,46 +1,15 @@
-/* tests/unit/onnx_samples.c - values between pixels and spectra: GridSample, AffineGrid, RoiAlign, DFT, STFT, antialiased Resize, places of
- * the largest and the way back, against loops that read the specification.
+/* tests/unit/onnx_samples.c - values between pixels and spectra: GridSample, AffineGrid, RoiAlign, DFT, STFT, antialiased Resize, deformed
+ * convolutions, places of the largest and the way back, against loops that read the specification.
  *
  * With two arguments it writes a model of several of them, with a symbolic batch, for tests/cli/samples.sh. */
 #include <math.h>
 
-#include "ir/interp.h"
-#include "tests/onnx_graph.h"
+#include "tests/onnx_numbers.h"
 
 static const char *printed_dims(int rank, const int64_t *dims) {
   Text t = {.arena = arena};
   for (int d = 0; d < rank; d++) text_printf(&t, "%s%lld", d ? "," : "", (long long)dims[d]);
   return text_str(&t);
-}
-
-/* Numbers that do not repeat, in [low, high). */
-static double number(int64_t i, double low, double high) { return low + (high - low) * fmod(0.5 + (double)i * 0.6180339887498949, 1); }
-
-/* An input of those numbers, or of the list. */
-static InterpNamed filled(const char *name, int rank, const int64_t *dims, double low, double high, const double *list) {
-  InterpNamed x = {name, interp_tensor(arena, DT_f32, rank, dims)};
-  for (int64_t i = 0; i < interp_elements(&x.tensor); i++) x.tensor.cells[i].f = (double)(float)(list ? list[i] : number(i, low, high));
-  return x;
-}
-
-/* Output `name`; NULL when the model is refused or does not run. */
-static const InterpTensor *run(int n, const InterpNamed *list, const char *name) {
-  InterpResult *result = ARENA_NEW(arena, InterpResult);
-  bool ok = import() && interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = interp_symbols(module, arena)}, n, list, arena, result, diags);
-  CHECK(ok);
-  if (!ok) diags_print(diags, stderr, false);
-  return ok ? interp_find(result->outputs, result->noutputs, name) : NULL;
-}
-
-static void near(const char *what, const InterpTensor *got, int64_t n, const double *want) {
-  if (!got) return;
-  CHECKF(interp_elements(got) == n, "%s: %lld elements, not %lld", what, (long long)interp_elements(got), (long long)n);
-  for (int64_t i = 0; i < n && i < interp_elements(got); i++) {
-    double x = dtype_is_float(got->dtype) ? got->cells[i].f : (double)got->cells[i].i;
-    if (fabs(x - want[i]) <= 2e-5 * (1 + fabs(want[i]))) continue;
-    CHECKF(false, "%s: element %lld is %g, not %g", what, (long long)i, x, want[i]);
-    return;
-  }
 }
 
 /* ---- GridSample */
@@ -151,6 +120,62 @@ static void places_far_outside_count_nothing(void) {
   node("GridSample", "x,g", "y");
   InterpNamed list[] = {filled("x", 4, (int64_t[]){1, 1, 2, 2}, 1, 2, NULL), filled("g", 4, (int64_t[]){1, 1, 3, 2}, 0, 0, (double[]){INFINITY, 0, 1e30, 0, 0, -1e9})};
   near("places far outside", run(2, list, "y"), 3, (double[]){0, 0, 0});
+}
+
+/* ---- DeformConv */
+
+typedef struct Deformed {
+  int64_t groups, offset_groups, kernel[2], stride, pad, dilation;
+  bool bias, mask;
+} Deformed;
+
+/* The image at (y, x), linear between pixels, 0 outside. */
+static double between(const double *plane, int64_t height, int64_t width, double y, double x) {
+  double sum = 0;
+  for (int64_t i = (int64_t)floor(y); i <= (int64_t)floor(y) + 1; i++)
+    for (int64_t j = (int64_t)floor(x); j <= (int64_t)floor(x) + 1; j++)
+      if (i >= 0 && i < height && j >= 0 && j < width) sum += plane[i * width + j] * (1 - fabs(y - (double)i)) * (1 - fabs(x - (double)j));
+  return sum;
+}
+
+static void convolve_deformed(const Deformed *f) {
+  enum { N = 2, C = 4, O = 6, H = 7, W = 5 };
+  const int64_t taps = f->kernel[0] * f->kernel[1], extent[] = {(H + 2 * f->pad - f->dilation * (f->kernel[0] - 1) - 1) / f->stride + 1, (W + 2 * f->pad - f->dilation * (f->kernel[1] - 1) - 1) / f->stride + 1}, per = C / f->groups;
+  const int64_t x_dims[] = {N, C, H, W}, w_dims[] = {O, per, f->kernel[0], f->kernel[1]}, offset_dims[] = {N, 2 * f->offset_groups * taps, extent[0], extent[1]}, mask_dims[] = {N, f->offset_groups * taps, extent[0], extent[1]}, b_dims[] = {O};
+  begin();
+  opset = 19;
+  in("x", F32, "2,4,7,5"), in("w", F32, printed_dims(4, w_dims)), in("o", F32, printed_dims(4, offset_dims)), in("b", F32, "6"), in("m", F32, printed_dims(4, mask_dims)), out("y");
+  Onnx__NodeProto *node_ = node("DeformConv", arena_printf(arena, "x,w,o,%s%s", f->bias ? "b" : "", f->mask ? ",m" : ""), "y");
+  attr(node_, "group", INT, f->groups), attr(node_, "offset_group", INT, f->offset_groups);
+  const char *pad = arena_printf(arena, "%lld,%lld,%lld,%lld", (long long)f->pad, (long long)f->pad, (long long)f->pad, (long long)f->pad);
+  int_list_attr(node_, "pads", pad), int_list_attr(node_, "strides", arena_printf(arena, "%lld,%lld", (long long)f->stride, (long long)f->stride)), int_list_attr(node_, "dilations", arena_printf(arena, "%lld,%lld", (long long)f->dilation, (long long)f->dilation));
+  InterpNamed list[] = {filled("x", 4, x_dims, -1, 1, NULL), filled("w", 4, w_dims, -1, 1, NULL), filled("o", 4, offset_dims, -1.7, 2.3, NULL), filled("b", 1, b_dims, -1, 1, NULL), filled("m", 4, mask_dims, 0, 1, NULL)};
+  const InterpTensor *y = run(5, list, "y");
+  double *want = ARENA_ARRAY(arena, double, N * O * extent[0] * extent[1]), plane[H * W];
+  for (int64_t at = 0; at < N * O * extent[0] * extent[1]; at++) {
+    int64_t j = at % extent[1], i = at / extent[1] % extent[0], o = at / (extent[0] * extent[1]) % O, b = at / (extent[0] * extent[1] * O);
+    double sum = f->bias ? list[3].tensor.cells[o].f : 0;
+    for (int64_t c = 0; c < per; c++) {
+      int64_t channel = o / (O / f->groups) * per + c, of = channel / (C / f->offset_groups);
+      for (int64_t p = 0; p < H * W; p++) plane[p] = list[0].tensor.cells[(b * C + channel) * H * W + p].f;
+      for (int64_t k = 0; k < taps; k++) {
+        int64_t place = i * extent[1] + j, n = extent[0] * extent[1];
+        const Cell *offset = list[2].tensor.cells + ((b * f->offset_groups + of) * taps + k) * 2 * n + place;
+        double down = (double)(i * f->stride - f->pad + k / f->kernel[1] * f->dilation) + offset[0].f, across = (double)(j * f->stride - f->pad + k % f->kernel[1] * f->dilation) + offset[n].f;
+        double m = f->mask ? list[4].tensor.cells[((b * f->offset_groups + of) * taps + k) * n + place].f : 1;
+        sum += list[1].tensor.cells[(o * per + c) * taps + k].f * m * between(plane, H, W, down, across);
+      }
+    }
+    want[at] = sum;
+  }
+  near(arena_printf(arena, "DeformConv, %lld groups, %lld of offsets", (long long)f->groups, (long long)f->offset_groups), y, N * O * extent[0] * extent[1], want);
+}
+
+static void taps_lie_where_the_offsets_say(void) {
+  convolve_deformed(&(Deformed){1, 1, {3, 3}, 1, 1, 1, .bias = true, .mask = true});
+  convolve_deformed(&(Deformed){2, 1, {3, 2}, 2, 1, 1, .mask = true});
+  convolve_deformed(&(Deformed){1, 2, {2, 2}, 1, 0, 2, .bias = true});
+  convolve_deformed(&(Deformed){2, 4, {1, 3}, 1, 1, 1, .bias = false});
 }
 
 static void an_affine_grid_is_its_matrix_times_places(void) {
@@ -375,6 +400,7 @@ int main(int argc, char **argv) {
   if (argc == 3) return write_model(argv[1], argv[2]) ? 0 : 1;
   RUN(grids_are_sampled_as_the_specification_says);
   RUN(places_far_outside_count_nothing);
+  RUN(taps_lie_where_the_offsets_say);
   RUN(an_affine_grid_is_its_matrix_times_places);
   RUN(regions_are_pooled_as_the_specification_says);
   RUN(transforms_are_the_sums_of_the_specification);
