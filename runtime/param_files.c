@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "runtime/load.h"
 
 static bool is_safetensors(const char *path) {
   size_t n = strlen(path), k = strlen(".safetensors");
@@ -99,6 +100,7 @@ RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t
   RtStatus status = new_files(a, other, &f, error);
   for (uint32_t i = 0; !status && i < f->n; i++)
     if (*f->items[i].path) status = open_one(&f->items[i], error);
+  if (!status) status = weights_check(f, error); /* the header, before all of it is read */
   if (!status) status = check_all(f, beats, error);
   if (status) param_files_close(f);
   else *out = f;

@@ -27,7 +27,7 @@ typedef struct ParamFiles {
   uint64_t digest;
 } ParamFiles;
 
-/* Opens them and checks sizes and hashes, and the program's own weights and kernels too.  `other`: NULL; a .safetensors file whose
+/* Opens them and checks headers, sizes and hashes, and the program's own weights and kernels too.  `other`: NULL; a .safetensors file whose
  * tensors replace the weights of the same name; or another place of the one file the program refers to.  `beats` grows while files are read, which takes long where they are large; may be NULL. */
 RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t *beats, ParamFiles **out, RtError *error);
 void param_files_close(ParamFiles *f); /* NULL is allowed */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/secure.h"
 #include "passes/pipeline.h"
 #include "tools/opt_prove.h"
 #include "tools/pass_name.h"
@@ -81,6 +82,10 @@ static bool take_option(const char *word, const char **values) {
 
 int main(int argc, char **argv) {
   const char *file = NULL, *values[OPTIONS] = {NULL};
+  if (secure_execution()) {
+    fputs("error: apc-opt does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)\n", stderr);
+    return 5;
+  }
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--help") == 0) return usage(stdout, 0);
     if (take_option(argv[i], values)) continue;

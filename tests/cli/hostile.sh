@@ -80,6 +80,7 @@ for program in "./tiny" "$apc run tiny.ir -q"; do
   peak 1 "dimension 1" $program --inputs wide.npz
   peak 1 "its header asks for" $program --inputs lies.npz
 done
+ln sparse.ir sparse.safetensors; peak 1 "does not begin with '{'" ./gpt --inputs "$inputs" --weights sparse.safetensors
 peak 1 "too many for a text file" "$apc" plan sparse.ir
 peak 1 "too many for a text file" "$apc" plan tiny.ir --plan sparse.ir
 peak 4 "DIFFERS" "$apc" run tiny.ir -q --expect stranger.npz
@@ -133,7 +134,7 @@ done
 
 # Borrowed rights
 if [ "$(id -u)" -eq 0 ]; then
-  for program in "$apc" ./gpt; do
+  for program in "$apc" "$(dirname "$apc")/apc-opt" ./gpt; do
     cp "$program" borrowed; chown 65534 borrowed; chmod 4755 borrowed; chmod 755 "$private" "$work"
     expect 5 "with the rights of another user" ./borrowed --help; no_out
   done

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """tests/cli/kills.py APC [ROUNDS] - apc compile, run and verify, killed at random moments: no file and no process is left.
 
-Every signal that ends a process, SIGKILL a third of the time, to apc alone or to its whole process group.  200 rounds take some minutes;
-the suite does a few.
+Every signal that ends a process, SIGKILL a third of the time, to apc alone or to its whole process group.  200 rounds take some minutes.
 """
 import os, random, resource, signal, subprocess, sys, tempfile, time
 
