@@ -1,7 +1,7 @@
 /* runtime/peer_user.c - see peer_user.h.  The kernel is asked for one socket by its addresses (sock_diag(7)), as ss does; /proc/net/tcp says the same,
  * but lists all sockets, which takes milliseconds.
  *
- * A socket that nobody holds any more, or that nobody has accepted yet, counts as the superuser's: so only one that is connected and has an inode is believed.
+ * A socket that nobody holds any more, or that nobody has accepted yet, counts as the superuser's: so only one that has an inode is believed.
  */
 #define _GNU_SOURCE
 #include "runtime/peer_user.h"
@@ -11,7 +11,6 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,7 +65,7 @@ static bool judge(const struct nlmsghdr *h, ssize_t n, const struct inet_diag_re
   }
   if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY || h->nlmsg_len < NLMSG_LENGTH(sizeof found)) return fail(EPROTO);
   memcpy(&found, NLMSG_DATA(h), sizeof found);
-  if (found.idiag_state != TCP_ESTABLISHED || !found.idiag_inode || !same_socket(&found.id, &asked->id)) return fail(ENOTCONN);
+  if (!found.idiag_inode || !same_socket(&found.id, &asked->id)) return fail(ENOTCONN);
   return found.idiag_uid == geteuid() ? true : fail(EPERM);
 }
 

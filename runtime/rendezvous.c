@@ -188,8 +188,16 @@ static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, 
   return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s%s", missing, r->world, r->address, r->timeout_ms / 1000.0, strangers, last);
 }
 
-/* Tells one that it cannot take part. */
-static void refuse(int fd, const RtError *why) {
+static void close_refused(Meeting *m) {
+  for (int i = 0; i < MEETING_REFUSED; i++) {
+    if (m->refused[i] >= 0) close(m->refused[i]);
+    m->refused[i] = -1;
+  }
+}
+
+/* Tells one that it cannot take part.  It looks whose end this is before it believes that, so this end is not closed at once. */
+static void refuse(Meeting *m, int fd, const RtError *why) {
+  int *place = &m->refused[m->n_refused++ % MEETING_REFUSED];
   Welcome *w = calloc(1, sizeof *w);
   if (w) {
     *w = (Welcome){.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
@@ -197,7 +205,8 @@ static void refuse(int fd, const RtError *why) {
     socket_send(fd, w, sizeof *w, 0); /* it fits into the buffer of a new connection */
   }
   free(w);
-  close(fd);
+  if (*place >= 0) close(*place);
+  *place = fd;
 }
 
 /* The address that it can be reached at. */
@@ -228,7 +237,7 @@ static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting
   else if (!own && errno != ENOTCONN) rt_error_errno(&m->last, RT_BAD_INPUT, "processes of which this system does not say whose they are; use a secret, " SECRET_VARIABLE);
   if (!own || judge(r, c, m, &why)) {
     m->last = why.status ? why : m->last;
-    if (own) refuse(fd, &why);
+    if (own) refuse(m, fd, &why);
     else close(fd);
     return;
   }
@@ -513,6 +522,7 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   memset(m, 0, sizeof *m);
   memset(m->controls, -1, sizeof m->controls);
   memset(m->data, -1, sizeof m->data);
+  memset(m->refused, -1, sizeof m->refused);
   m->file = -1;
   Welcome *w = calloc(1, sizeof *w);
   Announcement *told = calloc(1, sizeof *told);
@@ -520,6 +530,7 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   RtStatus status = w && told ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   if (!status && r->rank == 0) status = open_place(r, m, &key, told, error);
   if (!status) status = r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
+  close_refused(m);
   if (m->file >= 0) meeting_file_withdraw(r->address, m->file);
   m->file = -1;
   for (int i = 0; i < r->world; i++)

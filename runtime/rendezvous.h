@@ -28,12 +28,15 @@ typedef struct Rendezvous {
 
 /* The connections, per rank, -1 where there is none: `controls` for watch.h, `data` for transport_tcp.h.  Who takes some over sets them
  * to -1. */
+enum { MEETING_REFUSED = 16 };
 typedef struct Meeting {
   int controls[SESSION_MAX_RANKS], data[SESSION_MAX_RANKS];
   int listeners[ADDRESS_LIST_MOST], n_listeners;
   SocketAddress addresses[SESSION_MAX_RANKS]; /* where the other ranks listen */
   AdmissionKey pairs;                         /* for connections between them */
   RtError last;                               /* rank 0: the last that it sent away although it knew the key */
+  int refused[MEETING_REFUSED];               /* such connections, which stay open for a while; -1 */
+  unsigned n_refused;                         /* how many there were */
   int file;                                   /* rank 0: the meeting file while it waits; -1 */
 } Meeting;
 
