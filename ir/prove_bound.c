@@ -7,6 +7,7 @@
  *   - x div k >= y is x >= k * y, and x - k < k * (x div k) <= x.
  *   - A sum of products of sizes is not negative when it is with every term at its least: added ones at the least sizes, subtracted
  *     ones at the largest, where those are limited.
+ *   - Where that fails, an extent of level 1 is taken away: it is not negative at the sizes that are asked about.
  *   - Where that fails, a minimum or maximum that is not negative is taken for a size of its own: it has one value in all its places.
  *
  * True is a proof; false is none of the contrary (differences of products, divisions by sizes, and bounds of divisions
@@ -194,6 +195,13 @@ bool size_is_positive(Module *m, const Expr *e) {
   return not_negative(&(Bound){m, least, -1, 0}, ex_addi(m, e, -1));
 }
 
+/* At sizes at which level 1 has extents, none of them is negative: what is left without one of them is not either. */
+static bool not_negative_without_extent(Prover *p, const Expr *e) {
+  for (size_t i = 0; i < p->assumed; i++)
+    if (not_negative(&(Bound){p->m, p->least, -1, 0}, ex_sub(p->m, e, p->extents.items[i]))) return true;
+  return false;
+}
+
 bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
   Module *m = p->m;
   const Expr *difference = ex_sub(m, b, a);
@@ -203,7 +211,7 @@ bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
     const Expr *here = difference;
     for (int x = 0; x < m->mesh.naxes; x++)
       if ((axes >> x) & 1u) here = ex_subst(m, here, m->mesh.axes[x].symbol, ex_const(m, p->values[m->mesh.axes[x].symbol]));
-    if (!not_negative(&(Bound){m, p->least, -1, 0}, here) && !not_negative_in_minimum(p, here, here)) return false;
+    if (!not_negative(&(Bound){m, p->least, -1, 0}, here) && !not_negative_in_minimum(p, here, here) && !not_negative_without_extent(p, here)) return false;
   } while (next_coordinates(m, axes, p->values));
   return true;
 }

@@ -38,7 +38,8 @@ typedef struct Prover {
   int *used;       /* scratch: symbols that are asked about */
   int64_t *least;  /* by symbol: what it is at least */
   struct { const Expr **items; size_t n, cap; } legal; /* local extents that are never negative */
-  struct { const Expr **items; size_t n, cap; } extents; /* of level 1, that some sizes would make negative */
+  struct { const Expr **items; size_t n, cap; } extents; /* of level 1, that some sizes would make negative; each once */
+  size_t assumed; /* so many of them may be taken for not negative: none before all are known */
   struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
   int nstates;
   size_t written;

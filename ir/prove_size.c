@@ -31,6 +31,8 @@ static const Expr *single_size(const Expr *e, int64_t *n) {
 static void note_extent(Prover *p, const Expr *e) {
   int64_t n;
   const Expr *size = single_size(e, &n);
+  for (size_t i = 0; i < p->extents.n; i++)
+    if (p->extents.items[i] == e) return;
   if (expr_at_most(p, ex_const(p->m, 0), e)) return;
   if (size && n > 0 && e->value < 0) {
     int64_t least = (-e->value + n - 1) / n;
@@ -51,6 +53,7 @@ void sizes_open(Prover *p) {
     for (int d = 0; d < t->rank; d++)
       if (t->dims[d]->kind == EX_ADD) note_extent(p, t->dims[d]);
   }
+  p->assumed = p->extents.n;
 }
 
 static bool uses_only(const Module *m, const Expr *e, const bool *known) {
