@@ -9,7 +9,7 @@
 #include "passes/search_report.h"
 #include "passes/search_stage.h"
 
-enum { MAX_ROUNDS = 8, SET_CAP = 64, SMALL_SETS = 32 };
+enum { MAX_ROUNDS = 8, SET_CAP = 64, SMALL_SETS = 32, LARGE_SETS = 512 };
 
 /* Beyond these the search bounds instead of solving. */
 static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;
@@ -212,20 +212,23 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
 
 /* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.  So fan-outs are first
  * relaxed when they are of any size, which is soon done (with three axes most are anyway, and when memory is short every step is a sweep);
- * then only huge ones; and last come conversions of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is
- * not worth it. */
+ * then only huge ones; where that leaves something open, and memory is not short, these get variables for sets of layouts; and last come
+ * conversions of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is not worth it. */
 static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
-  bool small_first = o->c.naxes <= 2 && s->resident <= in->memory_limit;
+  bool memory_short = s->resident > in->memory_limit, small_first = o->c.naxes <= 2 && !memory_short;
   double bound = 0, found;
-  for (int i = small_first ? 0 : 1; i < 2; i++) {
-    GraphInput step = *in;
-    if (i == 0) step.fan_out_cap = small_fan_out, step.set_cap = SMALL_SETS;
-    step.settle = i == 1;
+  GraphInput step = *in;
+  for (int i = small_first ? 0 : 1; i < (memory_short ? 2 : 3); i++) {
+    step.fan_out_cap = i ? in->fan_out_cap : small_fan_out;
+    step.set_cap = i ? in->set_cap : SMALL_SETS;
+    step.large_set_cap = i < 2 ? 0 : LARGE_SETS;
+    step.settle = i > 0;
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
     if (exact || s->watch.expired || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;
   }
-  solve_graph(s, *in, false, o, &found);
+  step.settle = false;
+  solve_graph(s, step, false, o, &found);
   return bound;
 }
 

@@ -7,6 +7,9 @@
 #include "passes/search_domain.h"
 #include "passes/search_set.h"
 
+/* With two users a table is seldom too large, and sets of two layouts are all there are. */
+enum { FEW_USERS = 3 };
+
 /* A table that equal surroundings share. */
 typedef struct Shared {
   const Domain *producer;
@@ -255,8 +258,8 @@ static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, c
   return pair_factor(g, map, n, user->map, user->n, rows);
 }
 
-/* Many users: producer - set of layouts - each user.  False when there are too many sets. */
-static bool set_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
+/* Many users, or large tables: producer - set of layouts - each user.  False when there are more sets than `most`, even of pairs. */
+static bool set_tables(Graph *g, const Type *type, const Shared *s, int most, FanTables *t) {
   int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
   const Classes *c = classes_of_fan(g, s);
   Wanted w;
@@ -265,7 +268,7 @@ static bool set_tables(Graph *g, const Type *type, const Shared *s, FanTables *t
   for (int i = 0; i < nusers; i++) classes[i] = c[i + 1].n;
   const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n, .nlayouts = w.n, .nusers = nusers, .seconds = w.seconds,
                                                    .output = s->output ? w.output : NULL, .classes = classes, .width = w.width,
-                                                   .lists = (const int *const *)w.lists, .most = g->in.set_cap, .bound = g->in.relax});
+                                                   .lists = (const int *const *)w.lists, .most = most, .bound = g->in.relax});
   if (!sets) return false;
   Domain *d = ARENA_NEW(g->arena, Domain);
   *d = (Domain){.n = sets->n, .time = ARENA_ARRAY(g->arena, double, sets->n)};
@@ -320,8 +323,10 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
     entries *= classes;
   }
   *t = (FanTables){.made = true, .rest = -1, .choosing = choosing};
-  if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, t)) return t;
-  if (choosing > 0 && fan->nusers > 1 && entries > g->in.fan_out_cap) split_tables(g, type, &s, t);
+  bool large = choosing > 0 && fan->nusers > 1 && entries > g->in.fan_out_cap;
+  if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, g->in.set_cap, t)) return t;
+  if (choosing >= FEW_USERS && large && g->in.large_set_cap && set_tables(g, type, &s, g->in.large_set_cap, t)) return t;
+  if (large) split_tables(g, type, &s, t);
   else t->whole = fan_out(g, type, s);
   return t;
 }

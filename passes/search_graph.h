@@ -40,6 +40,7 @@ typedef struct GraphInput {
   bool settle;             /* see SolveProblem */
   double fan_out_cap;      /* a value's conversions are one table up to so many entries */
   int set_cap;             /* values of a variable for a set of layouts */
+  int large_set_cap;       /* of one where a table would be too large; 0: no such variables */
   double prune_above;      /* give up when the cheapest strategies alone cost more */
   SearchReport *report;    /* gets the seconds; NULL: nobody asks */
   SearchWatch *watch;      /* NULL: nobody watches */
