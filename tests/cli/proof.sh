@@ -1,5 +1,6 @@
 #!/bin/bash
-# What `apc verify` says of a proof: over which numbers it holds, and never that it is one for all inputs beside outputs that differ.
+# What `apc verify` says of a proof: over which numbers it holds, and never that it is one for all inputs beside outputs that differ; and
+# what it compares with.
 . "$(dirname "$0")/lib.sh"
 
 cat >scaled.ir <<'END'
@@ -78,4 +79,34 @@ emitted() { # emitted PAIRS MODEL OPTIONS...
 emitted main,main.spmd "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --tp 2 --dp 2 --dim-hint batch=4 --dim-hint seq=32
 emitted main,main.spmd,prepare,prepare.spmd "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --target cpux4 --tp 2 --pp 2 --micro-batches 2 --dim-hint batch=4
 emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux2 --tp 2 --dim batch=2 --dim seq=8
-summary 29
+
+# The reference is the model as it was imported: scores below what hides are seen by nobody but it, where a pass takes the mask for -inf.
+cat >hidden.ir <<'END'
+apc.ir 1
+func @main level 1 {
+  %q = input {name="q"} : f32[1, 2, 4, 4]
+  %k = input {name="k"} : f32[1, 2, 4, 4]
+  %v = input {name="v"} : f32[1, 2, 4, 5]
+  %kt = transpose %k {perm=[0, 1, 3, 2]} : f32[1, 2, 4, 4]
+  %half = const {value=0.5} : f32[1, 2, 4, 4]
+  %scores = dot %q, %kt {spec="abmk,abkn->abmn"} : f32[1, 2, 4, 4]
+  %d = mul %scores, %half : f32[1, 2, 4, 4]
+  %row = iota {axis=0, start=0} : i64[4, 4]
+  %column = iota {axis=1, start=0} : i64[4, 4]
+  %after = gt %column, %row : bool[4, 4]
+  %mask = broadcast %after {dims=[2, 3]} : bool[1, 2, 4, 4]
+  %hidden = const {value=-1e+38} : f32[1, 2, 4, 4]
+  %m = select %mask, %hidden, %d : f32[1, 2, 4, 4]
+  %p = softmax %m {axis=3} : f32[1, 2, 4, 4]
+  %y = dot %p, %v {spec="abmk,abkn->abmn"} : f32[1, 2, 4, 5]
+  output "y" %y
+}
+END
+/usr/bin/python3 -c '
+import numpy as np
+v = np.arange(40, dtype=np.float32).reshape(1, 2, 4, 5)
+np.savez("low.npz", q=np.full((1, 2, 4, 4), 1e19, np.float32), k=np.full((1, 2, 4, 4), -0.75e19, np.float32), v=v)'
+expect 4 "reference: 0.34, which is too far" "$apc" verify hidden.ir --target cpux2 -q --inputs low.npz
+expect_out "proved   pass recognise: over the real numbers"
+expect 0 "equal    y" "$apc" verify hidden.ir --target cpux2 -q
+summary 32
