@@ -214,6 +214,11 @@ typedef struct Missing {
 
 /* An operator of this operator set that may be meant. */
 static void suggest_operator(Import *im, const char *type) {
+  static const char runtime[] = "com.microsoft.";
+  if (strncmp(type, runtime, sizeof runtime - 1) == 0) {
+    diag_help(im->d, "ONNX Runtime writes this operator when it saves what it has optimised; give apc the model as it was before");
+    return;
+  }
   Nearest near = nearest_to(type);
   for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++)
     if (find_op("", onnx_ops[i].type, im->opset)) nearest_try(&near, onnx_ops[i].type);

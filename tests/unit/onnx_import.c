@@ -272,6 +272,17 @@ static void unsupported_operators_come_all_at_once(void) {
   CHECK(diags->errors >= 3);
 }
 
+/* What ONNX Runtime fused is named, with what to do about it. */
+static void optimised_models_are_refused_with_help(void) {
+  begin();
+  in("x", F32, "3"), out("y");
+  node("FusedMatMul", "x,x", "y")->domain = arena_strdup(arena, "com.microsoft");
+  expect(DIAG_onnx_unsupported, "operator com.microsoft.FusedMatMul is not supported", NULL);
+  bool helped = false;
+  for (size_t i = 0; i < diags->n; i++) helped = helped || strstr(diags->items[i].message, "give apc the model as it was before");
+  CHECK(helped);
+}
+
 /* Declared types are taken; what is not declared comes from the first input. */
 static void unknown_operators_can_be_opaque(void) {
   begin();
@@ -417,6 +428,7 @@ int main(void) {
   RUN(softmax_before_13_flattens);
   RUN(graphs_that_are_wrong);
   RUN(unsupported_operators_come_all_at_once);
+  RUN(optimised_models_are_refused_with_help);
   RUN(unknown_operators_can_be_opaque);
   RUN(nodes_that_are_wrong);
   RUN(letters_of_an_equation);
