@@ -501,6 +501,22 @@ static bool is_free(OpKind k) {
   return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy || of_loop;
 }
 
+/* Read and written by this rank.  A gather reads the rows it takes, an update writes the rows it gets, a grouped operation reads the matrices its
+ * rows name. */
+static double operation_bytes(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
+  double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
+  if (op->kind == OP_update) return 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
+  for (int i = 0; i < op->nin; i++) {
+    double operand = cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i));
+    if (op->kind == OP_gather && i == 0) operand = fmin(operand, bytes);
+    if (op_is_grouped(op->kind) && i >= 2) operand *= groups_met(c, f, op, r, s);
+    bytes += operand;
+  }
+  return bytes;
+}
+
+static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
+
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
   const Layout *result = op->out ? strategy_result(c->m, r, s) : NULL;
@@ -508,20 +524,27 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
   out.communication = window_cost(c, f, op, r, s);
   out.seconds = out.communication;
   if (is_free(op->kind)) return out;
-  double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
-  for (int i = 0; i < op->nin; i++) {
-    double operand = cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i));
-    /* A gather reads the rows it takes, an update writes the rows it gets, a grouped operation reads the matrices its rows name. */
-    if (op->kind == OP_gather && i == 0) operand = fmin(operand, bytes);
-    if (op->kind == OP_update && i == 0) continue;
-    if (op_is_grouped(op->kind) && i >= 2) operand *= groups_met(c, f, op, r, s);
-    bytes += operand;
-  }
-  if (op->kind == OP_update) bytes = 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
   out.flops = operation_flops(c, f, op, r, s, result);
-  DType type = type_of(f, op->nin ? op->in[0] : op->out)->dtype;
-  double arithmetic = arithmetic_seconds(c, f, op, r, s, type, out.flops), memory = kernel_memory_seconds(c->target, bytes);
+  double arithmetic = arithmetic_seconds(c, f, op, r, s, computed_type(f, op), out.flops);
+  double memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, s, result));
   out.compute_bound = arithmetic > memory;
   out.seconds += c->target->launch + fmax(arithmetic, memory);
+  return out;
+}
+
+static bool has_body(const Rule *r) {
+  for (int i = 0; i < r->nfactors; i++)
+    if (r->factors[i].kind == FK_BODY) return true;
+  return false;
+}
+
+OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r) {
+  const Strategy whole = {0};
+  const Layout *result = op->out ? strategy_result(c->m, r, &whole) : NULL;
+  if (is_free(op->kind)) return (OpLeast){0};
+  OpLeast out = {.launch = c->target->launch};
+  if (has_body(r)) return out;
+  if (cost_is_contraction(op->kind)) out.arithmetic = kernel_least_seconds(c->target, computed_type(f, op), operation_flops(c, f, op, r, &whole, result));
+  out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) - kernel_memory_seconds(c->target, 0);
   return out;
 }

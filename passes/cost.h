@@ -46,6 +46,13 @@ typedef struct OpCost {
 /* One execution of the operation on its shards.  Sources, reshapes, broadcasts and what loops carry are free: they are views, or read or
  * written in place. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+
+/* What it takes at least however ranks share it, in seconds: `launch` on each, and the larger of the other two divided by the ranks.  What may be
+ * computed as its decomposition has only the launch. */
+typedef struct OpLeast {
+  double launch, arithmetic, memory;
+} OpLeast;
+OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r);
 bool cost_is_source(OpKind k);
 bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention, convolutions */
 

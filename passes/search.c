@@ -1,7 +1,7 @@
 /* passes/search.c - the outer search: pipeline stages, micro-batches and mesh shapes; for each the planner graph is solved exactly.
  *
  * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some axes and what the
- * others may split.  Candidates are visited best first, by the time of their matrix products cut among all ranks; one is dropped when that, or the
+ * others may split.  Candidates are visited best first, by the time of their operations cut among all ranks; one is dropped when that, or the
  * sum of its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone).  The graph's optimum, with
  * everything that repeats weighted as if the stages were equal, bounds a candidate from below; the plan's lower bound is the least of all
  * candidates.  Then stages are cut and the result is priced as it will be lowered.
@@ -399,7 +399,8 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->shape = shape_of(m, f, s->rules, s->labels, loop_costs(s->arena, s->cost, f));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
-  measure_products(s);
+  measure_least(s);
+  s->most_stages = most_stages(s);
   s->resident = resident_bytes(s->cost, m, f);
   return true;
 }

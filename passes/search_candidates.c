@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/cost_kernel.h"
+#include "passes/derived.h"
 #include "passes/search_domain.h"
 #include "passes/search_outer.h"
+#include "passes/search_stage.h"
 #include "runtime/program.h"
 
 /* ---- bounds that need no solution */
@@ -22,14 +23,26 @@ static unsigned degrees_in(const Search *s, size_t op) {
   return found;
 }
 
-void measure_products(Search *s) {
-  for (size_t i = 0; i < s->f->ops.n; i++) {
-    const Op *op = &s->f->ops.items[i];
-    if (op->kind != OP_dot && !op_is_grouped(op->kind)) continue;
-    double flops = cost_op_runs(s->cost, s->shape->loops, s->f, i, s->rules[i], &(Strategy){0}).flops;
-    s->products.launches += s->t->launch * runs_of_op(s->shape->loops, i);
-    s->products.seconds[degrees_in(s, i)] += kernel_least_seconds(s->t, type_of(s->f, op->in[0])->dtype, flops);
+void measure_least(Search *s) {
+  const Shape *shape = s->shape;
+  LeastWork *by_class = ARENA_ARRAY(s->arena, LeastWork, shape->nclasses);
+  for (int k = 0; k < shape->nclasses; k++) {
+    size_t i = shape->first[k];
+    by_class[k] = (LeastWork){.each = cost_op_least(s->cost, s->f, &s->f->ops.items[i], s->rules[i]), .degrees = degrees_in(s, i)};
   }
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    if (shape->class[i] >= 0) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
+  for (int k = 0; k < shape->nclasses; k++)
+    if (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0) ARENA_PUSH(s->arena, &s->least, by_class[k]);
+}
+
+int most_stages(const Search *s) {
+  Arena *scratch = arena_new();
+  const bool *derived = derived_ops(scratch, s->f);
+  int n = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++) n += stages_is_placed(s->f, derived, i);
+  arena_free(scratch);
+  return n > 1 ? n : 1;
 }
 
 int most_micro_batches(Search *s) {
@@ -56,15 +69,20 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   return d < 0 || degrees >> d & 1u || (d == DEGREE_EP && degrees >> DEGREE_DP & 1u);
 }
 
-/* Every product cut among all ranks of a stage that may cut it, and nothing else. */
+/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication.  With m micro-batches on S
+ * stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a micro-batch has at least 1 / m, as bound_mesh says. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
-  double sum = 0, stages = c->stages;
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : share_of_micro_batch(c), repeat = repeat_of(c);
+  for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
   for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
-    double parts = 1;
-    for (int i = 0; i < c->naxes; i++) parts *= may_split(c, i, k) ? c->sizes[i] : 1;
-    sum += s->products.seconds[k] / parts;
+    parts[k] = 1;
+    for (int i = 0; i < c->naxes; i++) parts[k] *= may_split(c, i, k) ? c->sizes[i] : 1;
   }
-  return stages == 1 ? s->products.launches + sum : s->products.launches / stages + sum * share_of_micro_batch(c);
+  for (size_t i = 0; i < s->least.n; i++) {
+    const LeastWork *w = &s->least.items[i];
+    sum += w->runs * (w->each.launch * repeat + fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks) * share);
+  }
+  return sum;
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {
@@ -234,7 +252,7 @@ static int by_bound(const void *x, const void *y) {
 void make_candidates(Search *s, const PlanOptions *o) {
   s->candidates.n = 0;
   for (int stages = 1; stages <= s->t->ranks; stages++) {
-    if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages)) continue;
+    if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages) || (o->pp == 0 && stages > s->most_stages)) continue;
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
     if (stages > 1 && forced == 0 && s->most_micro > 1) add_meshes(s, stages, 2, s->most_micro);

@@ -50,6 +50,13 @@ struct PlanKnown {
   double seconds; /* 0: it did not come to its end */
 };
 
+/* Equal operations. */
+typedef struct LeastWork {
+  OpLeast each;
+  double runs;       /* of all of them */
+  unsigned degrees;  /* whose labels they have, as a bit set */
+} LeastWork;
+
 /* The prices on a mesh. */
 typedef struct MeshModel {
   Mesh mesh;
@@ -73,7 +80,8 @@ typedef struct Search {
   int nmodels;
   int forced[DEGREE_COUNT];
   double limit;
-  struct { double launches, seconds[1u << DEGREE_COUNT]; } products; /* seconds by the degrees whose labels they have */
+  struct { LeastWork *items; size_t n, cap; } least; /* by class of operations */
+  int most_stages;   /* that have something to do */
   bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
   int most_micro;
   struct { Candidate *items; size_t n, cap; } candidates;
@@ -103,8 +111,10 @@ void search_close(Search *s);
 
 /* ---- search_candidates.c */
 
-/* Least seconds of the matrix products on one rank, whose mesh is set. */
-void measure_products(Search *s);
+/* What operations take at least; one rank is the mesh. */
+void measure_least(Search *s);
+/* How many stages a pipeline may have at most. */
+int most_stages(const Search *s);
 /* The most micro-batches that any operation can be cut into. */
 int most_micro_batches(Search *s);
 /* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory (search.c). */

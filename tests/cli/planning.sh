@@ -15,6 +15,12 @@ check "four joins with names" [ "$(grep -Ec ' with [0-9]+ others?, .* sums: ' er
 expect 0 "cut short by --effort" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0 --json -q
 expect_json '0 < d["lower_bound_us"] <= d["time_us"] and 0 <= d["gap"] < 1'
+# What was not looked at counts with its launches and memory traffic as well, not with its products alone; and stages that nothing is left for are none.
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target dgx-a100x16 --effort 0 --json -q
+expect_json 'd["gap"] < 0.65'
+expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" --target dgx-a100x12288 --effort 0 --json -q
+expect_json 'd["gap"] < 0.65'
+expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux16 --effort 0 --json -q
 hasty=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
 # So when memory is short, or the batch is cut.
 expect 0 "" "$apc" plan "$gpt" -D layers=4 --target cpux4 --memory 300MB --effort 0 --json -q
@@ -36,4 +42,4 @@ expect_out "candidates done, "
 expect_out "gap at most"
 expect 0 "" script -qec "TERM=xterm ${long[*]} -q" log
 check "no progress with -q" [ "$(grep -c 'candidates done' out)" -eq 0 ]
-summary 23
+summary 28

@@ -8,6 +8,8 @@
  */
 #include <math.h>
 
+#include "frontend/target.h"
+#include "passes/cost.h"
 #include "tests/guard.h"
 
 typedef struct Instance {
@@ -21,6 +23,10 @@ static const char *const meshes[] = {"[a=2]", "[a=3]", "[a=4]", "[a=2, b=2]", "[
 enum { MESHES = sizeof meshes / sizeof *meshes, VARIANTS = 4 };
 
 static const char *const sizes[VARIANTS][3] = {{"4", "6", "8"}, {"5", "3", "7"}, {"1", "2", "3"}, {"A", "B", "C"}};
+
+enum { TARGETS = 3 };
+static const Target *targets[TARGETS];
+static long counted;
 
 static long counts[OP_COUNT][FK_COUNT], plain[OP_COUNT];
 static bool has_kind[OP_COUNT][FK_COUNT];
@@ -115,6 +121,24 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
   arena_free(scratch);
 }
 
+/* No strategy takes less time than what the planner's bounds count without looking at any, where memory decides, where arithmetic does and where both
+ * are priced by tiles. */
+static void check_least(const Guard *g, CostModel *const *costs, const Strategy *s) {
+  const Op *y = &g->whole->ops.items[index_of_y(g->whole)];
+  double parts = 1;
+  for (int i = 0; i < g->p.m->mesh.naxes; i++) parts *= g->p.m->mesh.axes[i].size;
+  for (int k = 0; k < TARGETS; k++) {
+    OpLeast least = cost_op_least(costs[k], g->whole, y, g->rule);
+    double bound = least.launch + fmax(least.arithmetic, least.memory) / parts, seconds = cost_op(costs[k], g->whole, y, g->rule, s).seconds;
+    counted += bound > 0;
+    if (bound <= seconds * (1 + 1e-12)) continue;
+    Text t = {.arena = arena_new()};
+    strategy_print(g->p.m, &t, g->rule, s);
+    CHECKF(false, "%s on %s with %s takes %g s, at least %g s are counted on target %d, in\n%s", op_name(y->kind), g->mesh, text_str(&t), seconds, bound, k, g->text);
+    arena_free(t.arena);
+  }
+}
+
 static void count(const Guard *g, const Strategy *s) {
   bool seen[FK_COUNT] = {false};
   OpKind k = g->instance->kind;
@@ -163,8 +187,11 @@ static void run_instance(const Instance *x, int variant, const char *mesh) {
   Reference *partial = ARENA_ARRAY(arena, Reference, g.rule->nfactors); /* by linear factor */
   const Strategy *all;
   int n = strategy_enumerate(g.p.m, g.rule, true, &all);
+  CostModel *costs[TARGETS];
+  for (int k = 0; k < TARGETS; k++) costs[k] = cost_model_new(g.p.m, targets[k]);
   for (int i = 0; i < n; i++) {
     int linear = -1;
+    check_least(&g, costs, &all[i]);
     if (y->kind == OP_write && !cuts_time(g.p.m, &all[i])) continue; /* V17 */
     for (int k = 0; k < all[i].n; k++)
       if (g.rule->factors[all[i].picks[k].factor].kind == FK_LINEAR) linear = all[i].picks[k].factor;
@@ -179,6 +206,7 @@ static void run_instance(const Instance *x, int variant, const char *mesh) {
     check(&g, ref, &all[i]);
     count(&g, &all[i]);
   }
+  for (int k = 0; k < TARGETS; k++) cost_model_free(costs[k]);
   program_free(&g.p);
   arena_free(arena);
 }
@@ -387,8 +415,20 @@ static void coverage(void) {
 }
 
 int main(void) {
+  static const char *const machines = "gpu g { memory 8 GB at 0.001 TB/s; launch 1 ns; peak f32 100 TFLOPS; }\nmachine slow_memory { devices 8 g; link l at 1 GB/s latency 1 us; }\n"
+                                      "gpu h { memory 8 GB at 100 TB/s; launch 1 ns; peak f32 0.001 TFLOPS; }\nmachine slow_sums { devices 8 h; link l at 1 GB/s latency 1 us; }\n";
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  targets[0] = target_parse(d, a, "m.topo", machines, "slow_memory", 0);
+  targets[1] = target_parse(d, a, "m.topo", machines, "slow_sums", 0);
+  targets[2] = target_find(d, a, "dgx-h100x8");
+  diags_print(d, stderr, false);
+  for (int k = 0; k < TARGETS; k++)
+    if (!targets[k]) return 1;
   RUN(elementwise_rows);
   RUN(other_rows);
   RUN(coverage);
+  CHECK(counted > 10000);
+  arena_free(a);
   return test_summary();
 }
