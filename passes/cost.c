@@ -31,7 +31,8 @@ typedef struct OpenBodies {
   size_t slots, n;
 } OpenBodies;
 
-/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest counts. */
+/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest
+ * counts. */
 typedef struct GroupCosts {
   int n;
   CommCosts *items;
@@ -177,8 +178,8 @@ static int common_divisor(int a, int b) {
   return a;
 }
 
-/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks in every group:
- * where groups straddle blocks, fewer than in the luckiest. */
+/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks
+ * in every group: where groups straddle blocks, fewer than in the luckiest. */
 static int part_inside(int size, int stride, int block) { return block % stride ? 1 : common_divisor(size, block / stride); }
 
 /* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
@@ -205,7 +206,8 @@ static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, C
 }
 
 /* The group under every order of the loose axes behind the first `done`. */
-static void add_orders(const CostModel *c, uint32_t axes, int n, int *order, int done, GroupCosts *out, CommGroup *known) {
+static void add_orders(const CostModel *c, uint32_t axes, int n, int *order, int done, GroupCosts *out,
+                       CommGroup *known) {
   if (done >= c->loose - 1) {
     CommGroup g = group_in_order(c, axes, n, order);
     add_group(c, out, &g, known);
@@ -271,7 +273,8 @@ static ConvertTable *table_for(CostModel *c, const Type *type) {
   return t;
 }
 
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to, double *seconds) {
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
+                      double *seconds) {
   convert_table_costs(table_for(c, global), from, n, to, seconds);
 }
 
@@ -289,7 +292,8 @@ double cost_agreement(CostModel *c, const Type *scalar) {
 /* ---- operations */
 
 bool cost_is_source(OpKind k) {
-  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
+  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota ||
+      k == OP_random;
 }
 
 static bool is_convolution(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter; }
@@ -329,10 +333,12 @@ static double grouped_flops(OpKind k, const GroupedWork *g) {
 
 static double grouped_seconds(const Target *t, DType type, OpKind k, const GroupedWork *g) {
   if (k == OP_grouped_dot) return kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->k);
-  return 2 * kernel_product_seconds(t, type, g->groups, g->rows, g->f, g->k) + kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->f);
+  return 2 * kernel_product_seconds(t, type, g->groups, g->rows, g->f, g->k) +
+         kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->f);
 }
 
-static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
+static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                              const Layout *result) {
   if (op->kind == OP_opaque) return 0; /* unknown: it is priced by its bytes alone */
   double all = 1, per_point = 2;
   if (op_is_grouped(op->kind)) {
@@ -346,8 +352,10 @@ static double operation_flops(const CostModel *c, const Func *f, const Op *op, c
   }
   for (int i = 0; i < r->nfactors; i++) {
     if (!r->factors[i].size) continue;
-    if (op->kind == OP_conv_filter && r->factors[i].name[0] == 'i' && r->factors[i].name[1]) continue; /* outputs and window say which images */
-    bool depth = op->kind == OP_attention && (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
+    /* outputs and window say which images */
+    if (op->kind == OP_conv_filter && r->factors[i].name[0] == 'i' && r->factors[i].name[1]) continue;
+    bool depth = op->kind == OP_attention &&
+                 (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
     double n = factor_local(c, r, s, i);
     if (depth) per_point += 2 * n;
     else all *= n;
@@ -359,7 +367,8 @@ static double operation_flops(const CostModel *c, const Func *f, const Op *op, c
   return all * (op->kind == OP_attention ? per_point - 2 : per_point);
 }
 
-/* ---- an operation with a cut body factor: what its decomposition costs, operation by operation, as it will be emitted */
+/* ---- an operation with a cut body factor: what its decomposition costs, operation by operation, as it will be
+ * emitted */
 
 typedef struct BodyValue {
   const Layout *layouts[MAX_OPERANDS]; /* the first is the one produced */
@@ -373,7 +382,8 @@ static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value,
     if (v->layouts[i] == layout) return 0;
   if (v->n == MAX_OPERANDS) die("a value of a body in %d layouts", v->n);
   v->layouts[v->n++] = layout;
-  return cost_is_source(op->kind) && op->kind != OP_input ? 0 : cost_convert(c, type_of(body, value), v->layouts[0], layout);
+  if (cost_is_source(op->kind) && op->kind != OP_input) return 0;
+  return cost_convert(c, type_of(body, value), v->layouts[0], layout);
 }
 
 static OpenBody *find_body(const OpenBodies *b, const Op *op) {
@@ -413,7 +423,9 @@ static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r
   for (size_t i = 0; i < body->ops.n; i++) {
     const Op *k = &body->ops.items[i];
     const Rule *rule = known->rules[i];
-    for (int j = 0; j < k->nin; j++) out.communication += body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
+    for (int j = 0; j < k->nin; j++)
+      out.communication += body_want(c, body, &values[k->in[j]], k->in[j],
+                                     strategy_operand(c->m, rule, &strategies[i], j));
     if (k->out)
       values[k->out] = (BodyValue){{cost_layout(c, k->kind == OP_input ? strategy_operand(c->m, r, s, operand++) : strategy_result(c->m, rule, &strategies[i]))}, 1};
     OpCost one = cost_op(c, body, k, rule, &strategies[i]);
@@ -435,7 +447,8 @@ static uint32_t axes_of_kind(const Rule *r, const Strategy *s, FactorKind kind) 
   return axes;
 }
 
-/* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both ends. */
+/* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both
+ * ends. */
 static double window_part(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   if (!op_is_windowed(op->kind)) return 1;
   Window w = window_of(f, op);
@@ -469,7 +482,8 @@ static bool has_factor(const TensorFactors *t, int factor) {
   return false;
 }
 
-/* A dot by what its factors are: of both operands and the result (batch), of one and the result (m, n), of the operands only (k). */
+/* A dot by what its factors are: of both operands and the result (batch), of one and the result (m, n), of the operands
+ * only (k). */
 static double product_seconds(const CostModel *c, const Rule *r, const Strategy *s, DType type) {
   double batch = 1, m = 1, n = 1, k = 1;
   for (int i = 0; i < r->nfactors; i++) {
@@ -480,7 +494,8 @@ static double product_seconds(const CostModel *c, const Rule *r, const Strategy 
   return kernel_product_seconds(c->target, type, batch, m, n, k);
 }
 
-static double arithmetic_seconds(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, DType type, double flops) {
+static double arithmetic_seconds(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                                 DType type, double flops) {
   if (op->kind == OP_dot) return product_seconds(c, r, s, type);
   if (op_is_grouped(op->kind)) {
     GroupedWork g = grouped_work(c, f, op, r, s);
@@ -501,9 +516,10 @@ static bool is_free(OpKind k) {
   return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy || of_loop;
 }
 
-/* Read and written by this rank.  A gather reads the rows it takes, an update writes the rows it gets, a grouped operation reads the matrices its
- * rows name. */
-static double operation_bytes(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, const Layout *result) {
+/* Read and written by this rank.  A gather reads the rows it takes, an update writes the rows it gets, a grouped
+ * operation reads the matrices its rows name. */
+static double operation_bytes(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                              const Layout *result) {
   double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
   if (op->kind == OP_update) return 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
   for (int i = 0; i < op->nin; i++) {
@@ -544,7 +560,9 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   if (is_free(op->kind)) return (OpLeast){0};
   OpLeast out = {.launch = c->target->launch};
   if (has_body(r)) return out;
-  if (cost_is_contraction(op->kind)) out.arithmetic = kernel_least_seconds(c->target, computed_type(f, op), operation_flops(c, f, op, r, &whole, result));
+  if (cost_is_contraction(op->kind))
+    out.arithmetic = kernel_least_seconds(c->target, computed_type(f, op),
+                                          operation_flops(c, f, op, r, &whole, result));
   out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) - kernel_memory_seconds(c->target, 0);
   return out;
 }

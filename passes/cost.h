@@ -1,9 +1,9 @@
 /* passes/cost.h - what operations, conversions and transfers cost on a target: the primitives the planner adds up.
  *
- * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its arithmetic
- * (cost_kernel.h) and its memory traffic, plus the launch; communication is priced by cost_comm.h on the tiers of links that its axes
- * span.  Every constant comes from the target.  Values that are f32 in the model are counted as the target's compute type keeps them.
- * Sizes that are still symbols count as their hint.
+ * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its
+ * arithmetic (cost_kernel.h) and its memory traffic, plus the launch; communication is priced by cost_comm.h on the
+ * tiers of links that its axes span.  Every constant comes from the target.  Values that are f32 in the model are
+ * counted as the target's compute type keeps them. Sizes that are still symbols count as their hint.
  * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations, caches.
  */
 #ifndef APC_PASSES_COST_H
@@ -13,12 +13,14 @@
 #include "ir/rule.h"
 #include "ir/target.h"
 
-/* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same axes, of any size. */
+/* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same
+ * axes, of any size. */
 typedef struct CostModel CostModel;
 CostModel *cost_model_new(Module *m, const Target *t);
-/* Another one for the mesh that the module has now, which shares what depends on no mesh and is freed first.  With `loose` axes it is for lower
- * bounds: of all orders in which the mesh may have its first so many spatial axes.  A group then lies on the tiers as well as in the best of
- * them, layouts are those of cost_layout, whichever axis of a dimension may leave it, and cutting a dimension anew costs nothing. */
+/* Another one for the mesh that the module has now, which shares what depends on no mesh and is freed first.  With
+ * `loose` axes it is for lower bounds: of all orders in which the mesh may have its first so many spatial axes.  A
+ * group then lies on the tiers as well as in the best of them, layouts are those of cost_layout, whichever axis of a
+ * dimension may leave it, and cutting a dimension anew costs nothing. */
 CostModel *cost_model_beside(const CostModel *c, int loose);
 /* The layout that stands for it: itself, or with axes that have no order. */
 const Layout *cost_layout(const CostModel *c, const Layout *l);
@@ -33,7 +35,8 @@ int64_t cost_extent(const CostModel *c, const Expr *e);
 double cost_elements(const CostModel *c, const Type *global, const Layout *l);
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l);
 
-/* True when no rank's part of any cut factor is empty, were there so many micro-batches (0: as many as the mesh says). */
+/* True when no rank's part of any cut factor is empty, were there so many micro-batches (0: as many as the mesh
+ * says). */
 bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro);
 
 typedef struct OpCost {
@@ -43,12 +46,12 @@ typedef struct OpCost {
   bool compute_bound;
 } OpCost;
 
-/* One execution of the operation on its shards.  Sources, reshapes, broadcasts and what loops carry are free: they are views, or read or
- * written in place. */
+/* One execution of the operation on its shards.  Sources, reshapes, broadcasts and what loops carry are free: they are
+ * views, or read or written in place. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 
-/* What it takes at least however ranks share it, in seconds: `launch` on each, and the larger of the other two divided by the ranks.  What may be
- * computed as its decomposition has only the launch. */
+/* What it takes at least however ranks share it, in seconds: `launch` on each, and the larger of the other two divided
+ * by the ranks.  What may be computed as its decomposition has only the launch. */
 typedef struct OpLeast {
   double launch, arithmetic, memory;
 } OpLeast;
@@ -63,7 +66,8 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
 
 /* Many of them at once. */
-void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to, double *seconds);
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
+                      double *seconds);
 
 /* What ranks pay to make a scalar that of coordinate 0 (agreed.h). */
 double cost_agreement(CostModel *c, const Type *scalar);

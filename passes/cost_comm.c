@@ -1,10 +1,10 @@
 /* passes/cost_comm.c - see cost_comm.h.
  *
- * A ring visits its ranks block by block.  Of its n - 1 steps (twice that for an all-reduce) one per block of the tier below runs over a
- * tier's links; n/(n-1) of the bytes pass every rank, and the links that leave a block carry the rings of all its ranks together.  A tree
- * moves the whole buffer up and down (a tree of two only exchanges it), a chain inside the innermost blocks.  In the switches every rank
- * sends and receives the buffer once inside a block; the blocks then form a tree.  This is NCCL's own model (src/graph/tuning.cc) with
- * tiers in place of "node" and "network".
+ * A ring visits its ranks block by block.  Of its n - 1 steps (twice that for an all-reduce) one per block of the tier
+ * below runs over a tier's links; n/(n-1) of the bytes pass every rank, and the links that leave a block carry the
+ * rings of all its ranks together.  A tree moves the whole buffer up and down (a tree of two only exchanges it), a
+ * chain inside the innermost blocks.  In the switches every rank sends and receives the buffer once inside a block; the
+ * blocks then form a tree.  This is NCCL's own model (src/graph/tuning.cc) with tiers in place of "node" and "network".
  */
 #include "passes/cost_comm.h"
 
@@ -55,7 +55,8 @@ static bool protocol_on(const TargetTier *tier, Algorithm algorithm, const char 
     return algorithm == ALG_RING || algorithm == ALG_DIRECT;
   }
   for (int i = 0; i < tier->nprotocols; i++)
-    if (tier->protocols[i].algorithm == algorithm && strcmp(tier->protocols[i].name, name) == 0) return *out = tier->protocols[i], true;
+    if (tier->protocols[i].algorithm == algorithm && strcmp(tier->protocols[i].name, name) == 0)
+      return *out = tier->protocols[i], true;
   return false;
 }
 
@@ -108,7 +109,8 @@ static CommWay switched(const Path *p) {
   return way;
 }
 
-/* Every rank sends to all others: the part of the buffer that is for other blocks crosses each rank's share of the links between them. */
+/* Every rank sends to all others: the part of the buffer that is for other blocks crosses each rank's share of the
+ * links between them. */
 static CommWay direct(const Path *p, bool whole) {
   const Levels *l = p->levels;
   CommWay way = {p->on[0].base, 0};
@@ -174,7 +176,8 @@ CommCosts comm_costs(const Target *t, const CommGroup *g) {
 double comm_seconds(const CommCosts *c, CommKind kind, double bytes) {
   double best = INFINITY;
   if (c->n < 2) return 0;
-  for (int i = 0; i < c->nways[kind]; i++) best = fmin(best, c->ways[kind][i].fixed + bytes * c->ways[kind][i].per_byte);
+  for (int i = 0; i < c->nways[kind]; i++)
+    best = fmin(best, c->ways[kind][i].fixed + bytes * c->ways[kind][i].per_byte);
   return best;
 }
 

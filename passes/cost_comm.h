@@ -1,8 +1,9 @@
 /* passes/cost_comm.h - what communication inside a group of ranks costs on a target.
  *
- * A collective may be run in several ways (ring, tree, in the switches, directly; each with protocols of their own latency and share of
- * the links).  Each way is a straight line over the bytes, and the cheapest one counts; its figures come from the target's `protocols`
- * blocks.  A tier without protocols is a ring with its latency per step, at its full bandwidth, plus the launch.
+ * A collective may be run in several ways (ring, tree, in the switches, directly; each with protocols of their own
+ * latency and share of the links).  Each way is a straight line over the bytes, and the cheapest one counts; its
+ * figures come from the target's `protocols` blocks.  A tier without protocols is a ring with its latency per step, at
+ * its full bandwidth, plus the launch.
  */
 #ifndef APC_PASSES_COST_COMM_H
 #define APC_PASSES_COST_COMM_H
@@ -17,8 +18,10 @@ typedef struct CommGroup {
 /* n consecutive ranks. */
 CommGroup comm_group_block(const Target *t, int n);
 
-/* `bytes` of a collective are those of the whole buffer of one rank: an all-gather's result, the operand of the others. */
-typedef enum CommKind { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_TO_ALL, COMM_EXCHANGE, COMM_KINDS } CommKind;
+/* `bytes` of a collective are those of the whole buffer of one rank: an all-gather's result, the operand of the
+ * others. */
+typedef enum CommKind { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_TO_ALL, COMM_EXCHANGE,
+                       COMM_KINDS } CommKind;
 
 typedef struct CommWay {
   double fixed, per_byte;

@@ -1,9 +1,10 @@
-/* passes/cost_loops.h - what loops do to costs: how often each operation runs, and what ranks pay to agree about rounds.
+/* passes/cost_loops.h - what loops do to costs: how often each operation runs, and what ranks pay to agree about
+ * rounds.
  *
- * The body of a loop runs as often as the bound `trips` says, or, without one and without a condition, as a constant or size that is its
- * count; else it is planned as one round.  Rounds of nested loops multiply.
- * What comes into a loop from outside is converted once, before the outermost loop that does not remake it; so the conversions of a value
- * run as often as what makes it, wherever they are asked for.
+ * The body of a loop runs as often as the bound `trips` says, or, without one and without a condition, as a constant or
+ * size that is its count; else it is planned as one round.  Rounds of nested loops multiply.
+ * What comes into a loop from outside is converted once, before the outermost loop that does not remake it; so the
+ * conversions of a value run as often as what makes it, wherever they are asked for.
  */
 #ifndef APC_PASSES_COST_LOOPS_H
 #define APC_PASSES_COST_LOOPS_H

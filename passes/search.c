@@ -1,15 +1,19 @@
-/* passes/search.c - the outer search: pipeline stages, micro-batches and mesh shapes; for each the planner graph is solved exactly.
+/* passes/search.c - the outer search: pipeline stages, micro-batches and mesh shapes; for each the planner graph is
+ * solved exactly.
  *
- * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some axes and what the
- * others may split.  Candidates are visited best first, by the time of their operations cut among all ranks; one is dropped when that, or the
- * sum of its cheapest operations, exceeds the best plan so far (at first that of one kind of parallelism alone).  The graph's optimum, with
- * everything that repeats weighted as if the stages were equal, bounds a candidate from below; the plan's lower bound is the least of all
- * candidates.  Then stages are cut and the result is priced as it will be lowered.
+ * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some
+ * axes and what the others may split.  Candidates are visited best first, by the time of their operations cut among all
+ * ranks; one is dropped when that, or the sum of its cheapest operations, exceeds the best plan so far (at first that
+ * of one kind of parallelism alone).  The graph's optimum, with everything that repeats weighted as if the stages were
+ * equal, bounds a candidate from below; the plan's lower bound is the least of all candidates.  Then stages are cut and
+ * the result is priced as it will be lowered.
  *
- * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved until the bound exceeds the best
- * plan or one number is left, which is solved.  Without stages micro-batches make nothing faster, but they need less memory.
+ * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
+ * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
+ * nothing faster, but they need less memory.
  *
- * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by one.
+ * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by
+ * one.
  *
  * An alternative is what a search that is forced to its degrees finds, so that whoever forces them gets what was shown.
  */
@@ -33,8 +37,8 @@ static bool is_hopeless(const Search *s, double bound) {
 
 static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcomes, o); }
 
-/* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan, which leaves the
- * candidates only what can be faster. */
+/* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan,
+ * which leaves the candidates only what can be faster. */
 static void try_alone(Search *s, int degree) {
   double ignored;
   Candidate c = {.stages = 1, .least = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
@@ -84,7 +88,8 @@ static void try_candidate(Search *s, const Candidate *c) {
   try_candidate(s, &half);
 }
 
-/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: they leave more of it to weights. */
+/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: they leave more of it to
+ * weights. */
 static void try_for_memory(Search *s, const Candidate *c, double bound) {
   for (int micro = 2; micro <= s->most_micro && bound < best_time(s) * (1 - 1e-3); micro *= 2) {
     Candidate next = *c;
@@ -111,7 +116,8 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
     for (int loose = s->candidates.items[i].naxes; loose > 1; loose--) bound_orders(s, i, loose);
     const Candidate c = s->candidates.items[i];
-    s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
+    s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
+                                       fmin(best_time(s), fmin(s->lower_bound, c.bound))};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);
@@ -121,11 +127,12 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
     if (s->limited) ARENA_PUSH(s->arena, &flat, ((Bounded){c, bound}));
   }
   if (o->micro_batches == 0)
-    for (size_t i = 0; i < flat.n && !(o->any && s->best); i++) try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
+    for (size_t i = 0; i < flat.n && !(o->any && s->best); i++)
+      try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
 }
 
-/* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate, then by as much
- * as it takes.  Nothing else is known of them than what was known without solving. */
+/* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
+ * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
 static void try_hastily(Search *s) {
   s->watch.deadline = INFINITY;
   s->watch.expired = false;
@@ -155,11 +162,13 @@ static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) 
   return same;
 }
 
-/* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one, is s->best. */
+/* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
+ * is s->best. */
 static void run(Search *s, const PlanOptions *o) {
   bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
   for (size_t i = 0; s->known && i < s->known->n; i++)
-    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s)) s->best = s->known->items[i];
+    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s))
+      s->best = s->known->items[i];
   make_candidates(s, o);
   try_all(s, o, free_choice);
   if (!s->best && s->watch.expired) try_hastily(s);
@@ -217,15 +226,16 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
 /* Keeps what a search without force has found. */
 static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
-  *k = (PlanKnown){.items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
+  *k = (PlanKnown){.items = x->outcomes.items, .n = x->outcomes.n,
+                   .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   s->known = k;
   if (o->known) *o->known = k;
 }
 
-/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster than what axes give
- * that cut nothing else. */
+/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
+ * than what axes give that cut nothing else. */
 static void find_known(Search *s, const PlanOptions *o) {
   PlanOptions none = {.memory_limit = o->memory_limit};
   Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
@@ -251,7 +261,8 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   }
   if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
   if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)
-    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d", PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
+                      PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
   if (s->t->ranks % product || (all && product != s->t->ranks)) {
     diag_error(d, DIAG_plan_infeasible, (Loc){0}, "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name, s->t->ranks);
     diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);
@@ -293,8 +304,8 @@ static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
 
 static bool can_be_forced(const Search *s, const Outcome *o) { return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o); }
 
-/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those that were solved here, or
- * without force. */
+/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
+ * that were solved here, or without force. */
 static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
   enum { MOST = 6, MOST_OF_MANY_RANKS = 3, MANY_RANKS = 128 };
   int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
@@ -343,7 +354,8 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->func = s->f->name;
   p->ranks = s->t->ranks;
   p->mesh = s->m->mesh;
-  p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP], p->pp = o->c.stages;
+  p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP],
+      p->pp = o->c.stages;
   p->micro_batches = o->c.micro;
   p->strategies = o->strategies;
   p->stages = o->stages;
@@ -359,7 +371,8 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   return p;
 }
 
-/* Whoever forces the degrees of the plan that was found gets one that is as fast: it is the plan, also where others take as long. */
+/* Whoever forces the degrees of the plan that was found gets one that is as fast: it is the plan, also where others
+ * take as long. */
 static void settle_degrees(Search *s, const PlanOptions *o) {
   if (has_idle_axes(s, s->best)) return;
   const Outcome *forced = forced_to(s, o, s->best);
@@ -386,7 +399,8 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   *s = (Search){.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   double deadline = o->effort > 0 ? watch_now() + o->effort : INFINITY;
-  s->watch = (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
+  s->watch = (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context,
+                           .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
   s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
   if (!check_options(s, o, d)) return false;

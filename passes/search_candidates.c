@@ -1,7 +1,8 @@
 /* passes/search_candidates.c - the ways to divide the ranks into stages, micro-batches and axes; see search_outer.h.
  *
- * What may be forced by degrees is covered by free axes, as these may split anything: but for four degrees at once, whose axes then may split only
- * what their degrees say.  The numbers of micro-batches of a pipeline are one candidate, which is divided where its bound does not settle it.
+ * What may be forced by degrees is covered by free axes, as these may split anything: but for four degrees at once,
+ * whose axes then may split only what their degrees say.  The numbers of micro-batches of a pipeline are one candidate,
+ * which is divided where its bound does not settle it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -28,12 +29,14 @@ void measure_least(Search *s) {
   LeastWork *by_class = ARENA_ARRAY(s->arena, LeastWork, shape->nclasses);
   for (int k = 0; k < shape->nclasses; k++) {
     size_t i = shape->first[k];
-    by_class[k] = (LeastWork){.each = cost_op_least(s->cost, s->f, &s->f->ops.items[i], s->rules[i]), .degrees = degrees_in(s, i)};
+    by_class[k] = (LeastWork){.each = cost_op_least(s->cost, s->f, &s->f->ops.items[i], s->rules[i]),
+                              .degrees = degrees_in(s, i)};
   }
   for (size_t i = 0; i < s->f->ops.n; i++)
     if (shape->class[i] >= 0) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
   for (int k = 0; k < shape->nclasses; k++)
-    if (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0) ARENA_PUSH(s->arena, &s->least, by_class[k]);
+    if (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0)
+      ARENA_PUSH(s->arena, &s->least, by_class[k]);
 }
 
 int most_stages(const Search *s) {
@@ -69,10 +72,12 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   return d < 0 || degrees >> d & 1u || (d == DEGREE_EP && degrees >> DEGREE_DP & 1u);
 }
 
-/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication.  With m micro-batches on S
- * stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a micro-batch has at least 1 / m, as bound_mesh says. */
+/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication.
+ * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
+ * micro-batch has at least 1 / m, as bound_mesh says. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
-  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : share_of_micro_batch(c), repeat = repeat_of(c);
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : share_of_micro_batch(c),
+      repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
   for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
     parts[k] = 1;
@@ -80,13 +85,15 @@ static double ideal_seconds(const Search *s, const Candidate *c) {
   }
   for (size_t i = 0; i < s->least.n; i++) {
     const LeastWork *w = &s->least.items[i];
-    sum += w->runs * (w->each.launch * repeat + fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks) * share);
+    double work = fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks);
+    sum += w->runs * (w->each.launch * repeat + work * share);
   }
   return sum;
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {
-  return a->stages == b->stages && a->naxes == b->naxes && memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
+  return a->stages == b->stages && a->naxes == b->naxes &&
+         memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
 }
 
 /* What a search without force says of the mesh.  Without stages micro-batches make nothing faster. */
@@ -121,8 +128,8 @@ static void sort_axes(Candidate *c) {
     for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) swap_axes(c, j - 1, j);
 }
 
-/* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be gathered that several cut, so
- * that forced axes come in the order of free ones. */
+/* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be
+ * gathered that several cut, so that forced axes come in the order of free ones. */
 static void add_candidate(Search *s, const Candidate *c) {
   Candidate next = *c;
   if (one_tier(s)) sort_axes(&next);
@@ -147,7 +154,8 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
   for (int major = n; major >= 2; major--) {
     Candidate next = *c;
     if (n % major) continue;
-    if (major < n && (c->naxes + 2 + forced_behind(s, degree) > MAX_SPATIAL || (one_tier(s) && major * major < n))) continue;
+    if (major < n && (c->naxes + 2 + forced_behind(s, degree) > MAX_SPATIAL || (one_tier(s) && major * major < n)))
+      continue;
     next.degree[next.naxes] = degree;
     next.sizes[next.naxes++] = major;
     if (major < n) next.degree[next.naxes] = degree, next.sizes[next.naxes++] = n / major;
@@ -155,7 +163,8 @@ static void add_forced(Search *s, const Candidate *c, int degree) {
   }
 }
 
-/* Free axes whose sizes multiply to n, then the forced ones.  On one tier the order does not decide which links they use, so sizes fall. */
+/* Free axes whose sizes multiply to n, then the forced ones.  On one tier the order does not decide which links they
+ * use, so sizes fall. */
 static void add_free(Search *s, const Candidate *c, int n, int largest, int room) {
   if (n == 1) {
     add_forced(s, c, 0);
@@ -171,7 +180,8 @@ static void add_free(Search *s, const Candidate *c, int n, int largest, int room
   }
 }
 
-/* Four degrees at once, in the orders in which they can be forced: as they are numbered, or with the one left to apc in front. */
+/* Four degrees at once, in the orders in which they can be forced: as they are numbered, or with the one left to apc in
+ * front. */
 static void add_four(Search *s, const Candidate *c, int n) {
   for (int d = 0; d < DEGREE_COUNT; d++)
     if (!s->has_degree[d]) return;
@@ -224,7 +234,8 @@ static int by_axes(const Candidate *a, const Candidate *b) {
 }
 
 bool same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
-  bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes && a->loose == b->loose && by_axes(a, b) == 0;
+  bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
+      a->loose == b->loose && by_axes(a, b) == 0;
   for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];
   return same;
 }

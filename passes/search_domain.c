@@ -35,7 +35,8 @@ static bool pick_allowed(const Making *k, Pick p) {
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
   if (k->op->kind == OP_param) return true; /* where a weight is kept does not depend on what its dimensions mean */
   if (use->labels >> l & 1u) return true;
-  if (l == LABEL_BATCH && use->batch_too) return !(cost_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
+  if (l == LABEL_BATCH && use->batch_too)
+    return !(cost_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
   return l == LABEL_SEQUENCE && (use->labels >> LABEL_OTHER & 1u) && sequence_is_other(k->op->kind);
 }
 
@@ -45,7 +46,8 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
     if (!pick_allowed(k, s->picks[i])) return false;
     timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   }
-  bool once = cost_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write); /* a state must not be written in every micro-batch */
+  /* a state must not be written in every micro-batch */
+  bool once = cost_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write);
   if (mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
@@ -57,7 +59,8 @@ static double forced_parts(const Making *k, const Strategy *s) {
   for (int i = 0; i < s->n; i++) {
     const AxisUse *use = &k->in->uses[s->picks[i].axis];
     bool counts = use->forced && k->rule->factors[s->picks[i].factor].size;
-    if (counts && (cost_is_contraction(k->op->kind) || (matrix && use->weights))) parts *= k->in->m->mesh.axes[s->picks[i].axis].size;
+    if (counts && (cost_is_contraction(k->op->kind) || (matrix && use->weights)))
+      parts *= k->in->m->mesh.axes[s->picks[i].axis].size;
   }
   return parts;
 }
@@ -80,22 +83,27 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   d->strategies[at] = *s;
   if (d->result) d->result[at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s));
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
-  d->time[at] = seconds_of(k, k->in->cost, s) * k->in->repeat; /* what does not depend on the micro-batch is in its body all the same */
+  /* What does not depend on the micro-batch is in its body all the same. */
+  d->time[at] = seconds_of(k, k->in->cost, s) * k->in->repeat;
   if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
-  if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index]; /* its share, should all reads of the weight have one layout */
-  if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro); /* a state is kept for all micro-batches */
+  /* Its share, should all reads of the weight have one layout. */
+  if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index];
+  /* a state is kept for all micro-batches */
+  if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro);
 }
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   size_t index = in->shape->first[class];
-  Making k = {.in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
+  Making k = {.in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index],
+              .labels = &in->labels[index]};
   const Strategy *all;
   int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
   double most = 1;
   Domain *d = ARENA_NEW(a, Domain);
   k.time_factor = time_factor_of(in->m, k.rule, k.labels);
-  *d = (Domain){.nin = nin, .conversions = runs_of_result(in->shape->loops, in->f, index), .strategies = ARENA_ARRAY(a, Strategy, n), .time = ARENA_ARRAY(a, double, n)};
+  *d = (Domain){.nin = nin, .conversions = runs_of_result(in->shape->loops, in->f, index),
+                .strategies = ARENA_ARRAY(a, Strategy, n), .time = ARENA_ARRAY(a, double, n)};
   d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
   d->memory = k.op->kind == OP_param || k.op->kind == OP_read ? ARENA_ARRAY(a, double, n) : NULL;

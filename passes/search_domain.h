@@ -1,4 +1,5 @@
-/* passes/search_domain.h - the strategies that a class of operations may use on a mesh, with their layouts, time and memory. */
+/* passes/search_domain.h - the strategies that a class of operations may use on a mesh, with their layouts, time and
+ * memory. */
 #ifndef APC_PASSES_SEARCH_DOMAIN_H
 #define APC_PASSES_SEARCH_DOMAIN_H
 

@@ -1,10 +1,11 @@
 /* passes/search_frontier.c - elimination with exact (memory, time) frontiers; see search_solve.h.
  *
- * An entry of a table is the list of (memory, time) no other choice of the eliminated variables beats in both, by ascending memory.
- * Points above the limit, or slower than a known solution, are dropped.  To find the values of a chosen point, the sums of its bucket are
- * formed again in the same order, the frontier of every prefix is kept, and the point is traced back list by list.  The parts of a problem
- * that do not depend on each other are many lists at once: there a point is dropped as well when what is still to come leads it above a
- * limit, in memory, in time, or in their sum weighted as the sweep found best.
+ * An entry of a table is the list of (memory, time) no other choice of the eliminated variables beats in both, by
+ * ascending memory. Points above the limit, or slower than a known solution, are dropped.  To find the values of a
+ * chosen point, the sums of its bucket are formed again in the same order, the frontier of every prefix is kept, and
+ * the point is traced back list by list.  The parts of a problem that do not depend on each other are many lists at
+ * once: there a point is dropped as well when what is still to come leads it above a limit, in memory, in time, or in
+ * their sum weighted as the sweep found best.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static void push(Points *l, double memory, double time) {
 static bool before(const FrontierPoint *a, const FrontierPoint *b) { return a->memory != b->memory ? a->memory < b->memory : a->time < b->time; }
 
 /* The points of two frontiers that none of both beats, by ascending memory; returns how many. */
-static size_t merge_frontiers(const FrontierPoint *x, size_t nx, const FrontierPoint *y, size_t ny, FrontierPoint *out) {
+static size_t merge_frontiers(const FrontierPoint *x, size_t nx, const FrontierPoint *y, size_t ny,
+                              FrontierPoint *out) {
   size_t kept = 0;
   for (size_t i = 0, j = 0; i < nx || j < ny;) {
     const FrontierPoint *next = j == ny || (i < nx && !before(&y[j], &x[i])) ? &x[i++] : &y[j++];
@@ -50,7 +52,8 @@ static size_t frontier_end(const Points *l, size_t from) {
   return i;
 }
 
-/* Keeps what no other point beats.  Lists are frontiers one behind the other: neighbours are merged until one is left. */
+/* Keeps what no other point beats.  Lists are frontiers one behind the other: neighbours are merged until one is
+ * left. */
 static void prune(Points *l, Points *scratch) {
   while (frontier_end(l, 0) < l->n) {
     size_t kept = 0;
@@ -181,7 +184,8 @@ typedef struct Lists {
 } Lists;
 
 static Lists lists_for(Arena *a, int n) {
-  return (Lists){0, ARENA_ARRAY(a, const FrontierPoint *, n + 1), ARENA_ARRAY(a, size_t, n + 1), ARENA_ARRAY(a, int, n + 1), ARENA_ARRAY(a, Points, n + 1)};
+  return (Lists){0, ARENA_ARRAY(a, const FrontierPoint *, n + 1), ARENA_ARRAY(a, size_t, n + 1),
+                 ARENA_ARRAY(a, int, n + 1), ARENA_ARRAY(a, Points, n + 1)};
 }
 
 static void lists_free(const Lists *l, int n) {
@@ -260,9 +264,11 @@ static Rest *rests_of(const Frontier *s, const Lists *l, double lambda) {
     Rest least = {INFINITY, INFINITY, INFINITY};
     for (size_t j = 0; j < l->counts[i]; j++) {
       FrontierPoint p = l->points[i][j];
-      least = (Rest){fmin(least.memory, p.memory), fmin(least.time, p.time), fmin(least.weighted, p.time + lambda * p.memory)};
+      least = (Rest){fmin(least.memory, p.memory), fmin(least.time, p.time),
+                     fmin(least.weighted, p.time + lambda * p.memory)};
     }
-    rest[i] = (Rest){rest[i + 1].memory + least.memory, rest[i + 1].time + least.time, rest[i + 1].weighted + least.weighted};
+    rest[i] = (Rest){rest[i + 1].memory + least.memory, rest[i + 1].time + least.time,
+                     rest[i + 1].weighted + least.weighted};
   }
   return rest;
 }
@@ -283,7 +289,8 @@ static void keep_promising(const Frontier *s, Points *l, const Rest *rest, doubl
 static bool choose_root(Frontier *s, double lambda) {
   int n = (int)s->roots.n;
   Lists l = lists_for(s->p->arena, n);
-  for (int i = 0; i < n; i++) add_list(&l, s->p->steps[s->p->eliminations[s->roots.items[i]].step], 0, s->roots.items[i]);
+  for (int i = 0; i < n; i++)
+    add_list(&l, s->p->steps[s->p->eliminations[s->roots.items[i]].step], 0, s->roots.items[i]);
   const Rest *rest = rests_of(s, &l, lambda);
   bool ok = true;
   push(&l.prefix[0], 0, s->p->p->constant);
@@ -302,13 +309,15 @@ static bool choose_root(Frontier *s, double lambda) {
 bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Arena *arena) {
   Arena *a = arena_new();
   int *values = ARENA_ARRAY(arena, int, p->nvars);
-  Frontier s = {.p = elimination_compile(p, order, false, a), .time_limit = r->time * (1 + 1e-9)}; /* room for the order of the sums */
+  /* room for the order of the sums */
+  Frontier s = {.p = elimination_compile(p, order, false, a), .time_limit = r->time * (1 + 1e-9)};
   bool ok = s.p != NULL;
   for (int i = 0; ok && i < s.p->nsteps; i++) ok = fill_points(&s, s.p->steps[i]);
   for (int i = 0; ok && i < s.p->n; i++)
     if (!s.p->steps[s.p->eliminations[i].step]->n) ARENA_PUSH(a, &s.roots, i);
   ok = ok && choose_root(&s, r->memory_weight);
-  for (int k = p->nvars - 1; ok && k >= 0; k--) ok = !watch_work(p->watch, 100) && assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
+  for (int k = p->nvars - 1; ok && k >= 0; k--)
+    ok = !watch_work(p->watch, 100) && assign_variable(&s, &s.p->eliminations[s.p->first[order[k]]], values);
   if (ok) {
     r->values = values;
     r->time = solve_evaluate(p, values, &r->memory);

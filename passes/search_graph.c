@@ -1,4 +1,5 @@
-/* passes/search_graph.c - see search_graph.h.  Domains are made once per class of operations, tables once per class of fan-outs. */
+/* passes/search_graph.c - see search_graph.h.  Domains are made once per class of operations, tables once per class of
+ * fan-outs. */
 #include "passes/search_graph.h"
 
 #include <math.h>
@@ -21,8 +22,9 @@ typedef struct Shared {
   SolveFactor factor;  /* without vars */
 } Shared;
 
-/* The tables of a class of fan-outs: one over all variables, or one per user: when there are many, with a variable for the set of layouts
- * between them and the producer; when one table is too large, with an explicit copy between them, or relaxed. */
+/* The tables of a class of fan-outs: one over all variables, or one per user: when there are many, with a variable for
+ * the set of layouts between them and the producer; when one table is too large, with an explicit copy between them, or
+ * relaxed. */
 typedef struct FanTables {
   bool made, split, exact;
   int choosing;         /* users that may ask for different layouts */
@@ -80,7 +82,8 @@ struct Graph {
 };
 
 bool graph_is_anywhere(const Op *op) {
-  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random || (op->kind == OP_const && op_attr(op, AT_value));
+  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random ||
+      (op->kind == OP_const && op_attr(op, AT_value));
 }
 
 static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.shape->class[op]]; }
@@ -116,7 +119,8 @@ static const Layout *resolved(Module *m, const Layout *l) {
   return layout_get(m, &whole);
 }
 
-/* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output has. */
+/* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output
+ * has. */
 typedef struct Wanted {
   int n;
   const Layout **to;
@@ -147,7 +151,8 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
     }
   }
   w->output = ARENA_ARRAY(g->arena, int, c[0].n);
-  for (int k = 0; k < c[0].n && s->output; k++) w->output[k] = want(w, resolved(g->in.m, s->producer->result[c[0].first[k]]));
+  for (int k = 0; k < c[0].n && s->output; k++)
+    w->output[k] = want(w, resolved(g->in.m, s->producer->result[c[0].first[k]]));
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
@@ -222,7 +227,8 @@ static bool same_users(const Shared *a, const Shared *b) {
 static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   for (size_t i = 0; i < g->shared.n; i++) {
     const Shared *k = &g->shared.items[i];
-    if (k->producer == s.producer && k->nusers == s.nusers && k->output == s.output && k->shares == s.shares && same_users(k, &s)) return k->factor;
+    if (k->producer == s.producer && k->nusers == s.nusers && k->output == s.output && k->shares == s.shares &&
+        same_users(k, &s)) return k->factor;
   }
   s.factor = fan_out_table(g, type, &s);
   ARENA_PUSH(g->arena, &g->shared, s);
@@ -230,7 +236,8 @@ static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
 }
 
 /* A table of two places. */
-static SolveFactor pair_factor(Graph *g, const int *first_map, int first_classes, const int *second_map, int second_classes, const double *table) {
+static SolveFactor pair_factor(Graph *g, const int *first_map, int first_classes, const int *second_map,
+                               int second_classes, const double *table) {
   const int **maps = ARENA_ARRAY(g->arena, const int *, 2);
   int *classes = ARENA_ARRAY(g->arena, int, 2);
   maps[0] = first_map, maps[1] = second_map;
@@ -313,7 +320,8 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
   if (t->made) return t;
   const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out);
   const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
-  Shared s = {.producer = domain_at(g, fan->producer), .nusers = fan->nusers, .users = users, .masks = fan->masks, .output = fan->output, .shares = 1};
+  Shared s = {.producer = domain_at(g, fan->producer), .nusers = fan->nusers, .users = users, .masks = fan->masks,
+              .output = fan->output, .shares = 1};
   double entries = classes_of(g, s.producer, 0).n;
   int choosing = 0; /* users that can ask for different layouts */
   for (int i = 0; i < fan->nusers; i++) {
@@ -392,7 +400,8 @@ static bool make_domains(Graph *g, const char **why) {
     g->domains[c] = domain_new(&g->in, g->arena, c);
     if (g->domains[c]->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
-    *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name, g->in.m->mesh.axes[0].size);
+    *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,
+                        g->in.m->mesh.axes[0].size);
     return false;
   }
   return true;
@@ -432,7 +441,8 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     return NULL;
   }
   if (in->prune_above < INFINITY)
-    for (int c = 0; c < in->shape->nclasses; c++) domain_prune(g->domains[c], (in->prune_above - least) * (1 + 1e-9) + 1e-12);
+    for (int c = 0; c < in->shape->nclasses; c++)
+      domain_prune(g->domains[c], (in->prune_above - least) * (1 + 1e-9) + 1e-12);
   start = watch_processor();
   fill(g);
   if (in->report) in->report->graphs++, in->report->tables += watch_processor() - start;
@@ -456,7 +466,8 @@ bool graph_exact(const Graph *g, const int *values) {
 }
 
 void graph_strategies(const Graph *g, const int *values, Strategy *out) {
-  for (size_t i = 0; i < g->in.f->ops.n; i++) out[i] = g->variable[i] < 0 ? (Strategy){0} : domain_at(g, i)->strategies[values[g->variable[i]]];
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    out[i] = g->variable[i] < 0 ? (Strategy){0} : domain_at(g, i)->strategies[values[g->variable[i]]];
 }
 
 /* The fan-out whose tables have this variable between producer and users; NULL for that of an operation. */

@@ -1,10 +1,10 @@
-/* passes/search_graph.h - the planner graph of a level-1 function on a mesh: which strategies each operation may use, what they cost, and what
- * the conversions between them cost.
+/* passes/search_graph.h - the planner graph of a level-1 function on a mesh: which strategies each operation may use,
+ * what they cost, and what the conversions between them cost.
  *
- * Variables are operations; values are their strategies.  The conversions of a value with several uses are one factor over its producer and
- * all its users, because each (value, layout) is paid once (D3).  With many users a variable for the set of layouts stands between them
- * (search_set.h).  When the tables would be too large, a variable for the layout of an explicit copy stands between them: an upper bound
- * then, and `exact` is false.
+ * Variables are operations; values are their strategies.  The conversions of a value with several uses are one factor
+ * over its producer and all its users, because each (value, layout) is paid once (D3).  With many users a variable for
+ * the set of layouts stands between them (search_set.h).  When the tables would be too large, a variable for the layout
+ * of an explicit copy stands between them: an upper bound then, and `exact` is false.
  * Constants, sizes, iotas and random numbers have no variable: they are made in the layout that is asked for.
  */
 #ifndef APC_PASSES_SEARCH_GRAPH_H
@@ -20,7 +20,8 @@ typedef struct AxisUse {
   uint32_t labels; /* bit set of Label */
   bool forced;     /* contractions must be cut as far as they can; with `weights`, matrices of weights too */
   bool weights;
-  bool batch_too;  /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share the other work */
+  bool batch_too;  /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share
+                    * the other work */
 } AxisUse;
 
 typedef struct GraphInput {
@@ -30,11 +31,14 @@ typedef struct GraphInput {
   const OpLabels *labels;
   const Shape *shape;      /* of f */
   CostModel *cost;         /* of that mesh; layouts are those of cost_layout */
-  CostModel *whole;        /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on them counts the larger of */
-  double share;            /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the former */
+  CostModel *whole;        /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
+                            * them counts the larger of */
+  double share;            /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
+                            * former */
   AxisUse uses[MAX_AXES];
   double repeat;           /* weight of what a micro-batch costs */
-  int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh has */
+  int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
+                            * has */
   double memory_limit;     /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
   bool settle;             /* see SolveProblem */
@@ -49,7 +53,8 @@ typedef struct GraphInput {
 
 typedef struct Graph Graph;
 
-/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning and when the time is over. */
+/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning and
+ * when the time is over. */
 Graph *graph_new(const GraphInput *in, const char **why);
 void graph_free(Graph *g);
 const SolveProblem *graph_problem(const Graph *g);

@@ -1,8 +1,10 @@
-/* passes/search_order.c - the elimination order: always a variable whose join is cheapest now (min-weight), per variable it serves.
+/* passes/search_order.c - the elimination order: always a variable whose join is cheapest now (min-weight), per
+ * variable it serves.
  *
- * A variable's look says which tables it is in; equal looks mean equal joins, which are computed once.  So the size of a join is divided by the
- * number of variables of the same look, and costs nothing when one of them has been eliminated.  Repeated blocks are then eliminated alike, and
- * a chain of them is composed pairwise in a tree instead of from one end: the joins of L blocks are O(log L) different ones.
+ * A variable's look says which tables it is in; equal looks mean equal joins, which are computed once.  So the size of
+ * a join is divided by the number of variables of the same look, and costs nothing when one of them has been
+ * eliminated.  Repeated blocks are then eliminated alike, and a chain of them is composed pairwise in a tree instead of
+ * from one end: the joins of L blocks are O(log L) different ones.
  */
 #include <math.h>
 #include <string.h>
@@ -65,7 +67,8 @@ static void push(Order *o, Key key) {
   o->current[key.var] = key;
   ARENA_PUSH(o->arena, &o->heap, key);
   Key *h = o->heap.items;
-  for (size_t i = o->heap.n - 1; i > 0 && before(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2) swap_keys(&h[i], &h[(i - 1) / 2]);
+  for (size_t i = o->heap.n - 1; i > 0 && before(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2)
+    swap_keys(&h[i], &h[(i - 1) / 2]);
 }
 
 static Key pop(Order *o) {
@@ -163,7 +166,8 @@ static void merge(Order *o, int u, const IntList *more, int without) {
   IntList out = {0};
   const IntList *mine = &o->adjacent[u];
   for (size_t i = 0, j = 0; i < mine->n || j < more->n;) {
-    int a = i < mine->n ? mine->items[i] : INT32_MAX, b = j < more->n ? more->items[j] : INT32_MAX, next = a < b ? a : b;
+    int a = i < mine->n ? mine->items[i] : INT32_MAX, b = j < more->n ? more->items[j] : INT32_MAX,
+        next = a < b ? a : b;
     i += a == next;
     j += b == next;
     if (next != u && next != without) ARENA_PUSH(o->arena, &out, next);

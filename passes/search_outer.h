@@ -1,5 +1,6 @@
-/* passes/search_outer.h - the outer search over meshes, shared by its files: search.c (which candidates are tried, the answer), search_candidates.c
- * (what candidates there are), search_candidate.c (the best plan and the bound of one), search_unfit.c (why nothing fits).
+/* passes/search_outer.h - the outer search over meshes, shared by its files: search.c (which candidates are tried, the
+ * answer), search_candidates.c (what candidates there are), search_candidate.c (the best plan and the bound of one),
+ * search_unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
@@ -41,8 +42,8 @@ typedef struct BoundedList {
   size_t n, cap;
 } BoundedList;
 
-/* What a search without forced degrees has found: its outcomes; what was left open below `seconds`, where it came to its end: nothing else
- * on a mesh of at most MAX_SPATIAL axes is faster than that. */
+/* What a search without forced degrees has found: its outcomes; what was left open below `seconds`, where it came to
+ * its end: nothing else on a mesh of at most MAX_SPATIAL axes is faster than that. */
 struct PlanKnown {
   Outcome *const *items;
   size_t n;
@@ -86,7 +87,8 @@ typedef struct Search {
   int most_micro;
   struct { Candidate *items; size_t n, cap; } candidates;
   struct { Outcome **items; size_t n, cap; } outcomes;
-  const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL: none */
+  const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL:
+                           * none */
   BoundedList bounded;    /* candidates with one number of micro-batches that were solved */
   double *too_large;
   double resident; /* bytes of all weights and state, each kept once */
@@ -105,7 +107,8 @@ typedef struct Search {
 
 /* ---- search.c */
 
-/* What a search needs to know of the function and the target; false after diagnostics, and then there is nothing to close. */
+/* What a search needs to know of the function and the target; false after diagnostics, and then there is nothing to
+ * close. */
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
 void search_close(Search *s);
 
@@ -117,12 +120,14 @@ void measure_least(Search *s);
 int most_stages(const Search *s);
 /* The most micro-batches that any operation can be cut into. */
 int most_micro_batches(Search *s);
-/* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory (search.c). */
+/* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory
+ * (search.c). */
 void make_candidates(Search *s, const PlanOptions *o);
-/* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the list unless their bounds
- * differ. */
+/* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
+ * list unless their bounds differ. */
 bool same_but_for_order(const Candidate *a, const Candidate *b, int loose);
-/* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole batch. */
+/* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole
+ * batch. */
 double repeat_of(const Candidate *c);
 double share_of_micro_batch(const Candidate *c);
 
@@ -132,8 +137,8 @@ double share_of_micro_batch(const Candidate *c);
 void set_mesh(Search *s, const Candidate *c, const char *const *names);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
-/* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order; INFINITY or some number
- * above `prune_above` when it is above that. */
+/* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
+ * INFINITY or some number above `prune_above` when it is above that. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
 void free_models(Search *s);
 /* The most elements of a factor of that label; 0 when there is none. */
@@ -147,7 +152,8 @@ const char *bytes_text(Arena *a, double bytes);
 double resident_bytes(const CostModel *c, Module *m, const Func *f);
 /* Why it does not fit: by how much a rank's memory is too small. */
 const char *too_much(const Search *s, const PlanMemory *m);
-/* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the memory limit. */
+/* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the
+ * memory limit. */
 const char *no_choice(const Search *s, const Candidate *c);
 /* Of those that are no plan the one that needs the least memory; NULL when nothing was tried. */
 const Outcome *nearest_outcome(const Search *s);

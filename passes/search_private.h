@@ -1,8 +1,8 @@
 /* passes/search_private.h - bucket elimination, compiled: shared by the scalar and the frontier solution.
  *
- * Eliminating a variable joins the tables it is in, over the variables of its neighbours, and minimises it away.  Joins of equal tables in
- * equal places are one Step; a variable's elimination is an instance of it.  Repeated blocks of a model have the same steps, so the numbers are
- * computed once per step, and again for every weight of memory.
+ * Eliminating a variable joins the tables it is in, over the variables of its neighbours, and minimises it away.  Joins
+ * of equal tables in equal places are one Step; a variable's elimination is an instance of it.  Repeated blocks of a
+ * model have the same steps, so the numbers are computed once per step, and again for every weight of memory.
  */
 #ifndef APC_PASSES_SEARCH_PRIVATE_H
 #define APC_PASSES_SEARCH_PRIVATE_H
@@ -76,13 +76,14 @@ Program *elimination_compile(const SolveProblem *p, const int *order, bool may_s
 size_t step_entry(const Program *p, const Elimination *e, const int *values);
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
 
-/* search_step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables, which may be INFINITY
- * when it is above `most`.  NAN when the time was over first. */
+/* search_step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables,
+ * which may be INFINITY when it is above `most`.  NAN when the time was over first. */
 double elimination_run(Program *p, double lambda, double most);
 /* A cheapest choice, after a run. */
 void elimination_assign(Program *p, double lambda, int *values);
 
-/* search_frontier.c: finds the true optimum within the limit, given an incumbent in *r; false when the cap is passed (then *r is unchanged). */
+/* search_frontier.c: finds the true optimum within the limit, given an incumbent in *r; false when the cap is passed
+ * (then *r is unchanged). */
 bool frontier_solve(const SolveProblem *p, const int *order, SolveResult *r, Arena *arena);
 
 #endif

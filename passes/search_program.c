@@ -78,8 +78,8 @@ static double entries_of(const Live *t) {
   return n;
 }
 
-/* The last place is the inner loop (search_step.c), so it is the one whose entries lie next to each other in the largest table with several places:
- * small tables stay near, or are copied. */
+/* The last place is the inner loop (search_step.c), so it is the one whose entries lie next to each other in the
+ * largest table with several places: small tables stay near, or are copied. */
 static void order_scope(const Compiler *c, Join *j) {
   const Live *largest = NULL;
   for (int f = 0; f < j->n; f++) {
@@ -127,7 +127,8 @@ static uint64_t join_hash(const Compiler *c, const Join *j) {
 }
 
 static bool same_join(const Compiler *c, const Step *s, const Join *j) {
-  if (s->noperands != j->n || s->n != j->nscope || s->domain != c->p->domain[j->var] || s->time != j->time || s->memory != j->memory) return false;
+  if (s->noperands != j->n || s->n != j->nscope || s->domain != c->p->domain[j->var] || s->time != j->time ||
+      s->memory != j->memory) return false;
   for (int f = 0; f < j->n; f++) {
     const Operand *o = &s->operands[f];
     const Live *t = &c->live.items[j->tables[f]];
@@ -169,7 +170,8 @@ static void fill_place(Compiler *c, Step *s, int place, int domain) {
 
 static Step *step_new(Compiler *c, const Join *j, uint64_t hash) {
   Step *s = ARENA_NEW(c->arena, Step);
-  *s = (Step){.domain = c->p->domain[j->var], .time = j->time, .memory = j->memory, .noperands = j->n, .n = j->nscope, .hash = hash, .entries = 1, .work = 1};
+  *s = (Step){.domain = c->p->domain[j->var], .time = j->time, .memory = j->memory, .noperands = j->n, .n = j->nscope,
+              .hash = hash, .entries = 1, .work = 1};
   s->operands = ARENA_ARRAY(c->arena, Operand, j->n + 1);
   for (int f = 0; f < j->n; f++) {
     const Live *t = &c->live.items[j->tables[f]];
@@ -225,7 +227,8 @@ static void eliminate_split(Compiler *c, const Join *whole) {
   memcpy(left, whole->tables, sizeof *left * (size_t)n);
   c->out->split = true;
   for (bool first = true; n; first = false) {
-    Join part = {.var = whole->var, .time = first ? whole->time : c->zeros, .memory = first ? whole->memory : NULL, .tables = ARENA_ARRAY(c->arena, int, n)};
+    Join part = {.var = whole->var, .time = first ? whole->time : c->zeros, .memory = first ? whole->memory : NULL,
+                 .tables = ARENA_ARRAY(c->arena, int, n)};
     Step *step = NULL;
     int kept = 0, *slot = NULL;
     for (int f = 0; f < n; f++) {
@@ -296,7 +299,8 @@ Program *elimination_compile(const SolveProblem *p, const int *order, bool may_s
   int widest = 1;
   for (size_t f = 0; f < p->nfactors; f++) most += (size_t)p->factors[f].n;
   for (int v = 0; v < p->nvars; v++) widest = p->domain[v] > widest ? p->domain[v] : widest;
-  *out = (Program){.p = p, .arena = a, .order = order, .steps = ARENA_ARRAY(a, Step *, most), .eliminations = ARENA_ARRAY(a, Elimination, most)};
+  *out = (Program){.p = p, .arena = a, .order = order, .steps = ARENA_ARRAY(a, Step *, most),
+                   .eliminations = ARENA_ARRAY(a, Elimination, most)};
   out->first = ARENA_ARRAY(a, int, p->nvars);
   out->last = ARENA_ARRAY(a, int, p->nvars);
   Compiler c = {.out = out, .p = p, .arena = a, .may_split = may_split, .nknown = 64};

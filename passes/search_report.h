@@ -5,7 +5,8 @@
 #include "passes/plan.h"
 #include "passes/search_graph.h"
 
-/* Adds one solution of a graph.  Of the graph that took the most sums it keeps what was large; names and lists are in the arena. */
+/* Adds one solution of a graph.  Of the graph that took the most sums it keeps what was large; names and lists are in
+ * the arena. */
 void search_report_add(SearchReport *r, const Graph *g, const SolveResult *solved, Arena *arena);
 
 #endif

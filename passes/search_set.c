@@ -132,7 +132,8 @@ static void fill_fits(const Listing *l, Sets *out) {
     if (n == 1) continue;
     out->fits[u] = ARENA_ARRAY(l->arena, double, out->n * n);
     for (int s = 0; s < out->n; s++)
-      for (int c = 0; c < n; c++) out->fits[u][s * n + c] = s == out->rest || !(l->needs[u][c] & ~l->sets[s]) ? 0 : INFINITY;
+      for (int c = 0; c < n; c++)
+        out->fits[u][s * n + c] = s == out->rest || !(l->needs[u][c] & ~l->sets[s]) ? 0 : INFINITY;
   }
 }
 

@@ -57,7 +57,8 @@ static int key_number(Keys *k, const void *bytes, size_t n) {
   size_t i = (size_t)h & (k->slots - 1);
   for (; k->table[i]; i = (i + 1) & (k->slots - 1)) {
     int known = k->table[i] - 1;
-    if (k->items[known].hash == h && k->items[known].n == n && memcmp(k->items[known].bytes, bytes, n) == 0) return known;
+    if (k->items[known].hash == h && k->items[known].n == n && memcmp(k->items[known].bytes, bytes, n) == 0)
+      return known;
   }
   char *copy = ARENA_ARRAY(k->arena, char, n);
   memcpy(copy, bytes, n);
@@ -72,7 +73,8 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   const Op *op = &w->out->f->ops.items[index];
   const Rule *r = w->out->rules[index];
   Text t = {.arena = scratch};
-  text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index), runs_of_result(w->out->loops, w->out->f, index));
+  text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
+              runs_of_result(w->out->loops, w->out->f, index));
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
   if (loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[loop_control(op)]);
   for (int i = 0; i < op->nin; i++) {
@@ -186,7 +188,8 @@ static void find_pairs(Shaping *w) {
   w->out->npairs = pairs.n;
 }
 
-const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, const LoopCosts *loops) {
+const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
+                      const LoopCosts *loops) {
   Shape *s = ARENA_NEW(m->arena, Shape);
   *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = same_weight(m->arena, f)};
   Shaping w = {.m = m, .arena = m->arena, .out = s};

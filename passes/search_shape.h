@@ -1,7 +1,9 @@
-/* passes/search_shape.h - what of the planner graph does not depend on the mesh: computed once for all candidates of a search.
+/* passes/search_shape.h - what of the planner graph does not depend on the mesh: computed once for all candidates of a
+ * search.
  *
- * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs) form one class, and values whose producer and users
- * are of equal classes form one class of fan-outs.  A model of many equal layers has as many classes as one layer.
+ * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs) form one class, and values
+ * whose producer and users are of equal classes form one class of fan-outs.  A model of many equal layers has as many
+ * classes as one layer.
  */
 #ifndef APC_PASSES_SEARCH_SHAPE_H
 #define APC_PASSES_SEARCH_SHAPE_H
@@ -42,7 +44,8 @@ typedef struct Shape {
 } Shape;
 
 /* Lives in the module's arena. */
-const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, const LoopCosts *loops);
+const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
+                      const LoopCosts *loops);
 
 /* Whether partial sums may pass through the linear pseudo-factor: one of its operands can be a partial sum. */
 bool shape_linear_is_useful(const Shape *s, const Op *op, const Factor *k);

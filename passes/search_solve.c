@@ -1,5 +1,6 @@
-/* passes/search_solve.c - the Lagrangian sweep around the memory limit, and what is done when tables were split; see search_solve.h.
- * The elimination is compiled in search_program.c and computed in search_step.c; frontiers are in search_frontier.c. */
+/* passes/search_solve.c - the Lagrangian sweep around the memory limit, and what is done when tables were split; see
+ * search_solve.h. The elimination is compiled in search_program.c and computed in search_step.c; frontiers are in
+ * search_frontier.c. */
 #include <math.h>
 #include <string.h>
 
@@ -56,7 +57,8 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
     better = false;
     for (int var = 0; var < s->p->nvars; var++) {
       int best = x->values[var], now = best;
-      double rest = x->memory - memory_of(s->p, var, now), least = around(s, var, x->values) + lambda * memory_of(s->p, var, now);
+      double rest = x->memory - memory_of(s->p, var, now), least = around(s, var, x->values) + lambda * memory_of(s->p,
+          var, now);
       if (watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       for (int v = 0; v < s->p->domain[var]; v++) {
         double memory = memory_of(s->p, var, v);
@@ -74,7 +76,8 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
 
 /* ---- one weight of memory */
 
-/* Of interest are times up to the incumbent's.  Above, the solution is not feasible, and the bound says that it is above. */
+/* Of interest are times up to the incumbent's.  Above, the solution is not feasible, and the bound says that it is
+ * above. */
 static Point solve_weighted(Solver *s, double lambda) {
   const SolveProblem *p = s->p;
   double most = p->stop_above > 0 ? p->stop_above : INFINITY;
@@ -112,8 +115,8 @@ static bool out_of_time(const SolveProblem *p) { return p->watch && p->watch->ex
 
 static bool above(const SolveProblem *p, double bound) { return p->stop_above > 0 && bound > p->stop_above; }
 
-/* The first variables as in one choice, the others as in the other one: both are cheapest for one weight, so only the seam costs more.
- * The longest part of the faster one that keeps the limit, then coordinate descent. */
+/* The first variables as in one choice, the others as in the other one: both are cheapest for one weight, so only the
+ * seam costs more. The longest part of the faster one that keeps the limit, then coordinate descent. */
 static void mix(Solver *s, const Point *under, const Point *over) {
   int low = 0, high = s->p->nvars;
   size_t bytes = sizeof(int) * (size_t)s->p->nvars;
@@ -142,8 +145,8 @@ static void raise_bound(Solver *s, const Point *x, double lambda) {
   s->result->memory_weight = lambda;
 }
 
-/* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends; sooner when the bound can hardly
- * become better. */
+/* The facets of the lower hull around the limit, by secants: each solution is a vertex, so the sweep ends; sooner when
+ * the bound can hardly become better. */
 static void sweep(Solver *s, Point under, Point over) {
   const double enough = 1e-3;
   const SolveProblem *p = s->p;
@@ -180,7 +183,8 @@ static bool find_side(Solver *s, const double *weights, int n, bool within, Poin
 /* With the limit: solutions on both sides of it, then the sweep between them.  False when nothing is known to fit. */
 static bool solve_limited(Solver *s) {
   const SolveProblem *p = s->p;
-  double guess = p->memory_limit < INFINITY ? p->memory_weight : 0, up[] = {1.25 * guess, 4 * guess, steep}, down[] = {guess / 1.25, guess / 4, 0};
+  double guess = p->memory_limit < INFINITY ? p->memory_weight : 0, up[] = {1.25 * guess, 4 * guess, steep},
+      down[] = {guess / 1.25, guess / 4, 0};
   Point first = solve_weighted(s, guess), over = first, under = first;
   raise_bound(s, &first, guess);
   if (!first.feasible || above(p, s->result->lower_bound)) return true;
@@ -227,7 +231,8 @@ static void solve_into(Solver *s, const int *order) {
 
 /* ---- what does not matter */
 
-/* The factor without the places at which it tells no values apart: they would tie variables to each other for nothing. */
+/* The factor without the places at which it tells no values apart: they would tie variables to each other for
+ * nothing. */
 static SolveFactor without_single_classes(const SolveFactor *f, Arena *a) {
   SolveFactor out = {.table = f->table};
   int *vars = ARENA_ARRAY(a, int, f->n + 1), *classes = ARENA_ARRAY(a, int, f->n + 1);
@@ -285,8 +290,10 @@ static void find_joins(const Program *p, SolveResult *r, Arena *arena) {
 
 /* ---- how large joins may be */
 
-/* A program with joins up to `cap`, or, when all of them together are more than the budget and some are split anyway, up to less. */
-static Program *compile_within(SolveProblem *p, const int *order, double cap, double budget, bool lower, Arena **arena) {
+/* A program with joins up to `cap`, or, when all of them together are more than the budget and some are split anyway,
+ * up to less. */
+static Program *compile_within(SolveProblem *p, const int *order, double cap, double budget, bool lower,
+                               Arena **arena) {
   const double least_cap = 1e3;
   for (;; cap /= 3) {
     *arena = arena_new();
@@ -301,7 +308,8 @@ static Program *compile_within(SolveProblem *p, const int *order, double cap, do
 /* One run of a program may form so many sums; with a memory limit there are several runs. */
 static double budget_of(const SolveProblem *p) { return 64 * p->table_cap / (p->memory_limit < INFINITY ? 8 : 1); }
 
-/* When splitting joins has left it open whether the bound can be reached, larger ones are tried, if all of them together are not too large. */
+/* When splitting joins has left it open whether the bound can be reached, larger ones are tried, if all of them
+ * together are not too large. */
 static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *arena) {
   SolveResult *r = s->result;
   const double cap = p->table_cap, budget = budget_of(p);

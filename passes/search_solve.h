@@ -1,9 +1,11 @@
-/* passes/search_solve.h - the cheapest joint choice of values for variables whose costs meet in small groups (a cost network).
+/* passes/search_solve.h - the cheapest joint choice of values for variables whose costs meet in small groups (a cost
+ * network).
  *
- * Minimises the sum of one cost per variable and of one table per factor, subject to a limit on a sum of memory, by bucket elimination
- * (Bertele and Brioschi; Dechter 1999) in min-weight order.  With a binding limit the buckets carry exact (time, memory) frontiers,
- * after a Lagrangian sweep that gives a lower bound and prunes them.  When a table or frontier would pass the caps, buckets are
- * split (mini-buckets: a lower bound) and the assignment is improved by coordinate descent: then `exact` is false and the lower bound says how good it is.
+ * Minimises the sum of one cost per variable and of one table per factor, subject to a limit on a sum of memory, by
+ * bucket elimination (Bertele and Brioschi; Dechter 1999) in min-weight order.  With a binding limit the buckets carry
+ * exact (time, memory) frontiers, after a Lagrangian sweep that gives a lower bound and prunes them.  When a table or
+ * frontier would pass the caps, buckets are split (mini-buckets: a lower bound) and the assignment is improved by
+ * coordinate descent: then `exact` is false and the lower bound says how good it is.
  */
 #ifndef APC_PASSES_SEARCH_SOLVE_H
 #define APC_PASSES_SEARCH_SOLVE_H
@@ -35,7 +37,8 @@ typedef struct SolveProblem {
   double memory_limit;          /* INFINITY: none */
   double memory_aim;            /* choices are looked for within this, the bound holds for memory_limit; 0: the same */
   double memory_weight;         /* seconds per byte to try first when memory is limited; 0: no idea */
-  double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY: never */
+  double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY:
+                                 * never */
   double table_cap;             /* most sums computed for one bucket */
   bool settle;                  /* larger buckets where splitting left it open whether the bound can be reached */
   double frontier_cap;          /* most frontier points kept; 32 times that many are formed at most */

@@ -15,7 +15,8 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   SameWeight same = same_weight(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read) sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
+    if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read)
+      sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
   }
   arena_free(scratch);
   return sum;
@@ -34,12 +35,15 @@ static const char *too_large(const Search *s) {
   double all = s->limit * s->t->ranks;
   const char *among = s->t->ranks == 1 || s->resident <= all ? "" : arena_printf(s->arena, "; even cut among %d ranks they are %s too much in all, %s a rank", s->t->ranks,
                                                              bytes_text(s->arena, s->resident - all), bytes_text(s->arena, (s->resident - all) / s->t->ranks));
-  const char *alone = s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much", bytes_text(s->arena, s->resident - s->limit));
-  return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), bytes_text(s->arena, s->resident), alone, among);
+  const char *alone = s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much",
+                                                          bytes_text(s->arena, s->resident - s->limit));
+  return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), bytes_text(s->arena, s->resident),
+                      alone, among);
 }
 
 const char *too_much(const Search *s, const PlanMemory *m) {
-  return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", bytes_text(s->arena, m->total), bytes_text(s->arena, m->total - s->limit), allowed_text(s));
+  return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", bytes_text(s->arena, m->total),
+                      bytes_text(s->arena, m->total - s->limit), allowed_text(s));
 }
 
 const char *no_choice(const Search *s, const Candidate *c) {
@@ -64,7 +68,8 @@ static int find_largest(const Search *s, Large out[LARGEST]) {
     OpKind kind = op_of(s->f, v)->kind;
     Large x = {v, cost_bytes(s->cost, type, layout_replicated(s->m, type->rank))};
     bool known = kind == OP_reshape || kind == OP_broadcast || kind == OP_copy || graph_is_anywhere(op_of(s->f, v));
-    for (int i = 0; i < n; i++) known |= type_of(s->f, out[i].value) == type && (op_of(s->f, out[i].value)->kind == OP_param) == (kind == OP_param);
+    for (int i = 0; i < n; i++) known |= type_of(s->f, out[i].value) == type &&
+        (op_of(s->f, out[i].value)->kind == OP_param) == (kind == OP_param);
     int at = n;
     while (at > 0 && out[at - 1].bytes < x.bytes) at--;
     if (known || at == LARGEST) continue;

@@ -1,4 +1,5 @@
-/* passes/search_watch.h - a long search seen from inside: how much time is left, what to show of it, and where the time went. */
+/* passes/search_watch.h - a long search seen from inside: how much time is left, what to show of it, and where the time
+ * went. */
 #ifndef APC_PASSES_SEARCH_WATCH_H
 #define APC_PASSES_SEARCH_WATCH_H
 
@@ -19,8 +20,8 @@ typedef struct SearchWatch {
 double watch_now(void);
 double watch_processor(void);
 
-/* So much was done, in sums or what takes as long.  Now and then the clock is read and progress shown.  Returns whether to stop.
- * Nobody watches when w is NULL. */
+/* So much was done, in sums or what takes as long.  Now and then the clock is read and progress shown.  Returns whether
+ * to stop. Nobody watches when w is NULL. */
 bool watch_work(SearchWatch *w, double work);
 
 #endif
