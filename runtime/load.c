@@ -2,6 +2,7 @@
 #include "runtime/load.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -235,7 +236,29 @@ static Runs runs_of(const ProgramParam *t, const int64_t *dims, const int64_t *s
   return r;
 }
 
-void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to) {
+/* Files may be slow and numbers take time to draw, so every so many elements are a sign of life. */
+typedef struct Life {
+  _Atomic uint64_t *beats;
+  int64_t elements; /* since the last one */
+} Life;
+
+enum { LIFE_PIECE = 1 << 20 };
+
+static void load_run(const ProgramParam *t, const Source *s, int64_t first, const Runs *r, char *to, Life *life) {
+  size_t size = dtype_bytes((DType)t->dtype);
+  for (int64_t done = 0; done < r->n; done += LIFE_PIECE) {
+    int64_t n = r->n - done < LIFE_PIECE ? r->n - done : LIFE_PIECE;
+    char *out = to + (size_t)done * size;
+    if (s->data) copy_run(s->data + (size_t)(first + done * r->stride) * dtype_bytes(s->dtype), s->dtype, r->stride, out, (DType)t->dtype, n);
+    else fill_run(t, out, (uint64_t)(first + done), (size_t)n);
+    life->elements += n;
+    if (life->elements < LIFE_PIECE) continue;
+    life->elements = 0;
+    if (life->beats) atomic_fetch_add(life->beats, 1);
+  }
+}
+
+void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to, _Atomic uint64_t *beats) {
   const ProgramParam *t = &w->p->params[param];
   const Source *s = &w->sources[param];
   size_t size = dtype_bytes((DType)t->dtype);
@@ -248,11 +271,11 @@ void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int
   }
   const int64_t *strides = s->data ? s->strides : global;
   Runs r = runs_of(t, dims, strides, extent);
+  Life life = {beats, 0};
   for (char *out = to;; out += (size_t)r.n * size) {
     int64_t first = 0;
     for (uint32_t d = 0; d < t->dims.n; d++) first += (lo[d] + at[d]) * strides[d];
-    if (s->data) copy_run(s->data + (size_t)first * dtype_bytes(s->dtype), s->dtype, r.stride, out, (DType)t->dtype, r.n);
-    else fill_run(t, out, (uint64_t)first, (size_t)r.n);
+    load_run(t, s, first, &r, out, &life);
     uint32_t d = r.outer;
     while (d > 0 && ++at[d - 1] == extent[d - 1]) at[--d] = 0;
     if (d == 0) return;

@@ -18,7 +18,7 @@ RtStatus weights_check(const ParamFiles *files, RtError *error);
  * the weight's own type, aligned to its elements; else NULL. */
 const void *weights_in_place(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent);
 
-/* Copies, converts or computes that part, row-major, into `to`. */
-void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to);
+/* Copies, converts or computes that part, row-major, into `to`.  `beats` grows while large ones are; may be NULL. */
+void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to, _Atomic uint64_t *beats);
 
 #endif
