@@ -55,7 +55,7 @@ static void load_parts(const Program *p, const Weights *w, uint32_t rank, int64_
     if (p->params[i].init == PINIT_prepared || !part_of(p, &p->params[i], values, lo, extent, &bytes)) continue;
     char *to = malloc(bytes ? bytes : 1);
     if (!to) die("no memory");
-    weights_load(w, i, lo, extent, to);
+    weights_load(w, i, lo, extent, to, NULL);
     const char *in_place = weights_in_place(w, i, lo, extent);
     if (in_place && memcmp(in_place, to, bytes) != 0) die("a weight in place is not the weight");
     free(to);
