@@ -147,8 +147,8 @@ static const Expr *without_common_factors(Module *m, const Expr *e) {
   return e;
 }
 
-/* difference = 0, solved for the symbol declared last that stands alone in one term. */
-static bool solve(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
+/* difference = 0, solved for the symbol declared last, but before `limit`, that stands alone in one term; NULL when there is none. */
+static const Expr *solution(Module *m, const Expr *difference, int limit, int *symbol) {
   difference = without_common_factors(m, difference);
   int best = -1;
   const Expr *by = NULL;
@@ -156,23 +156,30 @@ static bool solve(Module *m, OnnxAssumptions *a, const Expr *difference, const c
   for (int i = 0; i < terms; i++) {
     const Expr *term = difference->kind == EX_ADD ? difference->args[i] : difference;
     int64_t coefficient, divisor;
-    int symbol;
-    if (!is_term(term, &coefficient, &divisor, &symbol) || divisor != 1 || symbol < best) continue;
+    int alone;
+    if (!is_term(term, &coefficient, &divisor, &alone) || divisor != 1 || alone < best || alone >= limit) continue;
     const Expr *rest = ex_sub(m, difference, term);
-    if (ex_uses(rest, symbol)) continue;
+    if (ex_uses(rest, alone)) continue;
     const Expr *value = ex_exact_div(m, ex_sub(m, ex_const(m, 0), rest), ex_const(m, coefficient < 0 ? -coefficient : coefficient));
-    if (!value || m->symbols.items[symbol].axis >= 0) continue;
-    best = symbol;
+    if (!value || m->symbols.items[alone].axis >= 0) continue;
+    best = alone;
     by = coefficient < 0 ? ex_sub(m, ex_const(m, 0), value) : value;
   }
-  return best >= 0 && substitute(m, a, best, by, node);
+  *symbol = best;
+  return by;
 }
 
+static bool solve(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
+  int symbol;
+  const Expr *by = solution(m, difference, (int)m->symbols.n, &symbol);
+  return by && substitute(m, a, symbol, by, node);
+}
+
+/* A minimum or maximum with none inside; NULL: there is none. */
 static const Expr *find_choice(const Expr *e) {
-  if (e->kind == EX_MIN || e->kind == EX_MAX) return e;
   const Expr *found = NULL;
   for (int i = 0; i < e->n && !found; i++) found = find_choice(e->args[i]);
-  return found;
+  return found || (e->kind != EX_MIN && e->kind != EX_MAX) ? found : e;
 }
 
 typedef struct Replacement {
@@ -205,6 +212,20 @@ static bool choose(Module *m, const Expr *difference, int depth) {
     }
     if (ok) return true;
   }
+  return false;
+}
+
+/* One operand of each minimum and maximum leaves an equation, and with its solution the difference vanishes whatever they choose: total is past + seq
+ * in seq - max(0, total - min(past, total)). */
+static bool solve_choice(Module *m, OnnxAssumptions *a, const Expr *difference, const Expr *left, int depth, const char *node) {
+  const Expr *choice = find_choice(left), *by;
+  if (!choice) {
+    for (int symbol = (int)m->symbols.n; (by = solution(m, left, symbol, &symbol)) != NULL;)
+      if (known_bounds(m, by).low >= 0 && choose(m, ex_subst(m, difference, symbol, by), 0) && substitute(m, a, symbol, by, node)) return true;
+    return false;
+  }
+  for (int i = 0; i < choice->n && depth < MAX_CHOICES; i++)
+    if (solve_choice(m, a, difference, replaced(m, left, choice, choice->args[i]), depth + 1, node)) return true;
   return false;
 }
 
@@ -284,7 +305,8 @@ bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, c
   if (x == y) return true;
   if (!a || m->expr_fault) return false;
   const Expr *difference = ex_sub(m, x, y);
-  bool ok = choose(m, difference, 0) || solve(m, a, difference, node) || choose_multiples(m, a, difference, node);
+  bool ok = choose(m, difference, 0) || solve(m, a, difference, node) || solve_choice(m, a, difference, difference, 0, node) ||
+            choose_multiples(m, a, difference, node);
   m->expr_fault = NULL; /* of what was only tried */
   return ok;
 }

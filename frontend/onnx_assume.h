@@ -3,9 +3,9 @@
  *
  * The standard would let such a model fail when it runs with other sizes; here the sizes are checked when they are bound.  An assumption is
  * made when two extents that must be equal are not, or an extent could be negative.  It changes expressions that exist, so
- * the import begins again with it.  Three equations are solved: a linear one for the dimension declared last, one made true by
- * choosing an operand of a minimum or maximum, which bounds one dimension, and one that holds once dimensions are multiples
- * of what they are divided by; "h" is 8*h_div_8 then.
+ * the import begins again with it.  Four equations are solved: a linear one for the dimension declared last, one made true by
+ * choosing an operand of a minimum or maximum, which bounds one dimension, one that is linear for one such choice and then holds for
+ * every one, and one that holds once dimensions are multiples of what they are divided by; "h" is 8*h_div_8 then.
  */
 #ifndef APC_FRONTEND_ONNX_ASSUME_H
 #define APC_FRONTEND_ONNX_ASSUME_H

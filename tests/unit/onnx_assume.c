@@ -171,6 +171,20 @@ static void the_first_row_is_there(void) {
   HAS_NOT("min(");
 }
 
+/* mask[:, past:] beside the new rows: as positions are taken from a mask of all that was seen. */
+static void what_a_mask_has_behind_the_past(void) {
+  begin();
+  in("mask", F32, "batch,total"), in("x", F32, "batch,seq"), in("cache", F32, "batch,past"), out("z"), out("y");
+  ints("one", "1"), ints("end", "9223372036854775807");
+  node("Shape", "cache", "s"), node("Gather", "s,one", "past"), node("Slice", "mask,past,end,one", "new"), node("Add", "x,new", "z");
+  node("Neg", "cache", "y");
+  IMPORTS();
+  HAS("%mask = input {name=\"mask\"} : f32[batch, past + seq]");
+  HAS("%cache = input {name=\"cache\"} : f32[batch, past]");
+  HAS_NOT("min(");
+  warns("the dimension \"total\" is taken to be past + seq");
+}
+
 /* ---- ranges */
 
 /* table[:, :seq] of 64 positions, as a causal mask is cut. */
@@ -218,6 +232,7 @@ int main(int argc, char **argv) {
   RUN(a_decoder_meets_its_encoder);
   RUN(reshapes_leave_no_rest);
   RUN(the_first_row_is_there);
+  RUN(what_a_mask_has_behind_the_past);
   RUN(a_table_bounds_a_dimension);
   RUN(extents_are_not_negative);
   return test_summary();
