@@ -128,8 +128,48 @@ static void plans(void) {
   arena_free(a);
 }
 
+/* Ordered ways to write n as a product of at most `room` numbers from 2 on. */
+static int ways(int n, int room) {
+  int count = n == 1;
+  for (int k = 2; k <= n && room && n > 1; k++) count += n % k ? 0 : ways(n / k, room - 1);
+  return count;
+}
+
+/* On thousands of ranks there are thousands of candidates, and none is left out: of every number of stages all meshes. */
+static void candidates(void) {
+  enum { RANKS = 12288 };
+  static const GptShape shape = {.layers = 12, .d = 64, .heads = 4, .ffn = 128, .vocab = 100, .ctx = 32, .batch = 8};
+  static int found[RANKS + 1];
+  Arena *a = arena_new();
+  Diags *d = diags_new(a);
+  Module *m = ir_parse("gpt.ir", gpt_text(a, &shape), d);
+  const Target *t = target_find(d, a, "dgx-a100x12288");
+  Search s;
+  bool open = m && t && search_open(&s, m, module_func(m, "main"), t, &(PlanOptions){0}, d);
+  CHECK(open);
+  if (open) {
+    make_candidates(&s, &(PlanOptions){0});
+    CHECKF(s.candidates.n > 1000, "%zu candidates", s.candidates.n);
+    for (size_t i = 0; i < s.candidates.n; i++) {
+      const Candidate *c = &s.candidates.items[i];
+      int ranks = c->stages;
+      for (int k = 0; k < c->naxes; k++) ranks *= c->sizes[k];
+      CHECKF(ranks == RANKS, "%d ranks", ranks);
+      found[c->stages] += c->naxes <= MAX_SPATIAL;
+    }
+    for (int stages = 1; stages <= RANKS; stages++)
+      CHECKF(!found[stages] || found[stages] % ways(RANKS / stages, MAX_SPATIAL) == 0, "%d stages: %d candidates", stages, found[stages]);
+    CHECK(found[1] && found[2] && found[64]);
+    search_close(&s);
+  }
+  diags_print(d, stderr, false);
+  if (m) module_free(m);
+  arena_free(a);
+}
+
 int main(void) {
   RUN(conversions);
   RUN(plans);
+  RUN(candidates);
   return test_summary();
 }
