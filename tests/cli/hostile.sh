@@ -2,7 +2,7 @@
 # tests/cli/hostile.sh APC - files, names and surroundings that mean no good (docs/security.md): damage, bombs, control bytes, no free
 # descriptors, borrowed rights.
 . "$(dirname "$0")/lib.sh"
-export ASAN_OPTIONS=detect_leaks=0 # set-uid copies and processes with OpenMP threads end it with an error of its own (gcc 12)
+export ASAN_OPTIONS=detect_leaks=0 # processes with OpenMP threads end it with an error of its own (gcc 12)
 gpt=$source_dir/examples/gpt-tiny.onnx inputs=$source_dir/examples/gpt-tiny.inputs.npz
 expect 0 "" "$apc" "$gpt" -q --target cpux2 --tp 2 -o gpt
 expect 0 "" ./gpt --inputs "$inputs" --outputs right.npz
@@ -133,8 +133,8 @@ for n in '\302\233' '\233' '\177' '\342\200\256'; do
   printf "dim n\nentry main(x: f32[n]) {\n  output y = $n x\n}\n" >bad.apc; expect 1 "error" "$apc" plan bad.apc; clean
 done
 
-# Borrowed rights
-if [ "$(id -u)" -eq 0 ]; then
+# Borrowed rights (in a set-uid copy the leak checker of a sanitizer build can neither work nor read that it should not)
+if [ "$(id -u)" -eq 0 ] && ! grep -q __asan_init "$apc"; then
   for program in "$apc" "$(dirname "$apc")/apc-opt" ./gpt; do
     cp "$program" borrowed; chown 65534 borrowed; chmod 4755 borrowed; chmod 755 "$private" "$work"
     expect 5 "with the rights of another user" ./borrowed --help; no_out
