@@ -14,6 +14,7 @@
 
 #include "base/die.h"
 #include "base/lost_pages.h"
+#include "base/read_at.h"
 
 Loc file_loc(Diags *d, const char *path) { return (Loc){.file = arena_strdup(d->arena, path)}; }
 
@@ -60,13 +61,7 @@ static bool same_content(const struct stat *a, const struct stat *b) {
 /* NULL, or why not. */
 static const char *read_bytes(int fd, const struct stat *before, uint64_t offset, void *to, size_t size) {
   struct stat after;
-  for (size_t done = 0; done < size;) {
-    ssize_t n = pread(fd, (char *)to + done, size - done < SSIZE_MAX ? size - done : SSIZE_MAX, (off_t)(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return strerror(errno);
-    if (n == 0) return "it was cut short while it was read";
-    done += (size_t)n;
-  }
+  if (!read_at(fd, offset, to, size)) return errno == ENODATA ? "it was cut short while it was read" : strerror(errno);
   if (fstat(fd, &after) != 0) return strerror(errno);
   return same_content(before, &after) ? NULL : "it was changed while it was read";
 }

@@ -4,7 +4,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/lost_pages.h"
+#include "base/read_at.h"
 
 /* A program that was cut off: its runtime is whole, and behind it lies the beginning of an image, which says how long it is.  The number of
  * bytes the file had, or 0. */
@@ -59,18 +59,6 @@ static RtStatus map_image(const ArtifactTrailer *t, const char *name, Artifact *
   lost_pages_watch(map, t->bytes, name);
   out->image = map;
   return RT_OK;
-}
-
-/* n bytes from a place of the file; false with errno, also at its end. */
-static bool read_at(int fd, uint64_t offset, void *to, uint64_t n) {
-  for (uint64_t done = 0; done < n;) {
-    ssize_t k = pread(fd, (char *)to + done, n - done < SSIZE_MAX ? n - done : SSIZE_MAX, (off_t)(offset + done));
-    if (k < 0 && errno == EINTR) continue;
-    if (k == 0) errno = ENODATA; /* cut short */
-    if (k <= 0) return false;
-    done += (uint64_t)k;
-  }
-  return true;
 }
 
 /* A header that is none is refused by program_open. */

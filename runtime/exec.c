@@ -191,7 +191,7 @@ static void load_weights(Executor *e, const int64_t *values, const MemoryPlan *p
     if (t->init == PINIT_prepared) continue;
     if (e->options.place) rank_place_step(e->options.place, exec_step_load(i));
     part_of(p, t, values, lo, extent);
-    weights_load(e->weights, i, lo, extent, at, e->options.place ? &e->options.place->beats : NULL);
+    weights_load(e->weights, i, lo, extent, at, exec_beats(e));
   }
   if (e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in loading */
 }

@@ -161,7 +161,7 @@ static RtStatus run_load(const Executor *e, const ProgramInstr *x, RtError *erro
     if (lo[d] < 0 || hi > e->p->exprs[program_list(e->p, t->dims)[d]].value || hi - lo[d] != v.extents[d])
       return exec_error(e, x, RT_INTERNAL, error, "the tensor has another shape than the weight's part");
   }
-  weights_load(e->weights, x->object, lo, v.extents, v.data, e->options.place ? &e->options.place->beats : NULL);
+  weights_load(e->weights, x->object, lo, v.extents, v.data, exec_beats(e));
   return RT_OK;
 }
 

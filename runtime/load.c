@@ -10,6 +10,7 @@
 
 #include "base/fill.h"
 #include "base/lost_pages.h"
+#include "base/read_at.h"
 #include "base/safetensors.h"
 
 typedef struct Range {
@@ -134,13 +135,7 @@ static void *read_header(const ParamFile *f) {
   uint64_t want = sizeof length + (length < HEADER_MOST ? length : HEADER_MOST);
   if (want > size) want = size;
   char *bytes = malloc(want + 1);
-  for (uint64_t done = 0; bytes && done < want;) {
-    ssize_t n = pread(f->fd, bytes + done, want - done, (off_t)done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = ENODATA;
-    if (n > 0) done += (uint64_t)n;
-    else free(bytes), bytes = NULL;
-  }
+  if (bytes && !read_at(f->fd, 0, bytes, want)) free(bytes), bytes = NULL;
   return bytes;
 }
 

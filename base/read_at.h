@@ -1,0 +1,23 @@
+/* base/read_at.h - a range of an open file, whole or not at all. */
+#ifndef APC_BASE_READ_AT_H
+#define APC_BASE_READ_AT_H
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <unistd.h>
+
+/* n bytes from a place of the file; false with errno, ENODATA at its end. */
+static inline bool read_at(int fd, uint64_t offset, void *to, uint64_t n) {
+  for (uint64_t done = 0; done < n;) {
+    ssize_t k = pread(fd, (char *)to + done, n - done < SSIZE_MAX ? n - done : SSIZE_MAX, (off_t)(offset + done));
+    if (k < 0 && errno == EINTR) continue;
+    if (k == 0) errno = ENODATA;
+    if (k <= 0) return false;
+    done += (uint64_t)k;
+  }
+  return true;
+}
+
+#endif
