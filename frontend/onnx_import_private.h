@@ -99,6 +99,8 @@ double node_float(Node *n, const char *name, double otherwise);
 const char *node_string(Node *n, const char *name, const char *otherwise);
 /* The list, or count -1 when absent. */
 const int64_t *node_ints(Node *n, const char *name, int *count);
+/* Fills out when the list is given; false after an error when it has another length, or an entry below `least` or above INT32_MAX. */
+bool node_ints_into(Node *n, const char *name, int expected, int64_t least, int64_t *out);
 const float *node_floats(Node *n, const char *name, size_t *count);              /* NULL, 0 when absent */
 const char *const *node_strings(Node *n, const char *name, size_t *count);
 bool node_dtype(Node *n, const char *name, DType *out); /* an element type; false after an error, also when absent */

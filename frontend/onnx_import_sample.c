@@ -280,27 +280,16 @@ typedef struct Deform {
   const Expr *groups, *offset_groups, *out[2], *places;
 } Deform;
 
-static bool read_pair(Node *n, const char *name, int expected, int64_t least, int64_t *out) {
-  int count;
-  const int64_t *list = node_ints(n, name, &count);
-  if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
-  for (int i = 0; i < count; i++) {
-    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s has the entry %lld", name, (long long)list[i]);
-    out[i] = list[i];
-  }
-  return true;
-}
-
 static bool read_deform(Node *n, Deform *f) {
   const Type *t = input_type(n, 0), *tw = input_type(n, 1);
   *f = (Deform){.stride = {1, 1}, .dilation = {1, 1}};
   int64_t groups = node_int(n, "group", 1), offset_groups = node_int(n, "offset_group", 1), said[2];
   if (t->rank != 4 || tw->rank != 4) return node_error(n, "%s with weights %s: only images are done", type_string(n->m, t), type_string(n->m, tw));
-  if (!read_pair(n, "strides", 2, 1, f->stride) || !read_pair(n, "dilations", 2, 1, f->dilation) || !read_pair(n, "pads", 4, 0, f->pads)) return false;
+  if (!node_ints_into(n, "strides", 2, 1, f->stride) || !node_ints_into(n, "dilations", 2, 1, f->dilation) || !node_ints_into(n, "pads", 4, 0, f->pads)) return false;
   for (int a = 0; a < 2; a++)
     if (!ex_get_const(tw->dims[2 + a], &f->kernel[a]) || f->kernel[a] < 1 || f->kernel[a] > 1024) return node_error(n, "the weights are %s", type_string(n->m, tw));
   memcpy(said, f->kernel, sizeof said);
-  if (!read_pair(n, "kernel_shape", 2, 1, said)) return false;
+  if (!node_ints_into(n, "kernel_shape", 2, 1, said)) return false;
   if (memcmp(said, f->kernel, sizeof said) != 0) return node_error(n, "kernel_shape does not fit the weights %s", type_string(n->m, tw));
   if (groups < 1 || groups > INT32_MAX || offset_groups < 1 || offset_groups > INT32_MAX) return node_error(n, "%lld groups, %lld of offsets", (long long)groups, (long long)offset_groups);
   f->taps = f->kernel[0] * f->kernel[1], f->groups = ex_const(n->m, groups), f->offset_groups = ex_const(n->m, offset_groups);

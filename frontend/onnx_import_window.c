@@ -26,18 +26,7 @@ typedef struct OnnxWindow {
 
 /* ---- reading the attributes */
 
-static bool read_list(Node *n, const char *name, int expected, int64_t least, int64_t *out) {
-  int count;
-  const int64_t *list = node_ints(n, name, &count);
-  if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
-  for (int i = 0; i < count; i++) {
-    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s has the entry %" PRId64, name, list[i]);
-    out[i] = list[i];
-  }
-  return true;
-}
-
-/* Fits: extents are at most MAX_EXTENT, kernels MAX_WINDOW, what read_list reads INT32_MAX. */
+/* Fits: extents are at most MAX_EXTENT, kernels MAX_WINDOW, what node_ints_into reads INT32_MAX. */
 static int64_t reach(const OnnxWindow *w, int d) { return w->dilation[d] * (w->kernel[d] - 1) + 1; }
 
 /* The least extent with the padding that `in` gets, where it is one number: for all multiples of the stride it is that of the stride itself. */
@@ -64,7 +53,7 @@ static bool same_padding(Node *n, OnnxWindow *w, bool upper) {
 static bool read_padding(Node *n, OnnxWindow *w) {
   int64_t pads[2 * MAX_RANK] = {0};
   const char *mode = node_string(n, "auto_pad", "NOTSET");
-  if (!read_list(n, "pads", 2 * w->dims, 0, pads)) return false;
+  if (!node_ints_into(n, "pads", 2 * w->dims, 0, pads)) return false;
   bool upper = strcmp(mode, "SAME_UPPER") == 0;
   if (upper || strcmp(mode, "SAME_LOWER") == 0) return same_padding(n, w, upper);
   if (strcmp(mode, "VALID") == 0) return true;
@@ -125,8 +114,8 @@ static bool read_window(Node *n, const Type *t, const int64_t *kernel, bool ceil
     w->stride[d] = w->dilation[d] = 1;
     w->in[d] = t->dims[d + 2];
   }
-  if (!read_list(n, "kernel_shape", w->dims, 1, w->kernel) || !read_list(n, "strides", w->dims, 1, w->stride) ||
-      !read_list(n, "dilations", w->dims, 1, w->dilation))
+  if (!node_ints_into(n, "kernel_shape", w->dims, 1, w->kernel) || !node_ints_into(n, "strides", w->dims, 1, w->stride) ||
+      !node_ints_into(n, "dilations", w->dims, 1, w->dilation))
     return false;
   return check_kernel(n, w, kernel) && read_padding(n, w) && read_extents(n, w, ceil_mode);
 }
@@ -259,8 +248,8 @@ static bool transposed_extents(Node *n, OnnxWindow *w) {
   const char *mode = node_string(n, "auto_pad", "NOTSET");
   bool upper = strcmp(mode, "SAME_UPPER") == 0, same = upper || strcmp(mode, "SAME_LOWER") == 0, given = has_attr(n, "output_shape");
   if (!same && strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0) return node_error(n, "auto_pad is \"%s\"", mode);
-  if (!read_list(n, "output_padding", w->dims, 0, extra) || !read_list(n, "pads", 2 * w->dims, 0, pads) ||
-      (given && !read_list(n, "output_shape", w->dims, 1, shape)))
+  if (!node_ints_into(n, "output_padding", w->dims, 0, extra) || !node_ints_into(n, "pads", 2 * w->dims, 0, pads) ||
+      (given && !node_ints_into(n, "output_shape", w->dims, 1, shape)))
     return false;
   for (int d = 0; d < w->dims; d++) {
     const Expr *full = ex_addi(n->m, ex_muli(n->m, ex_addi(n->m, w->in[d], -1), w->stride[d]), extra[d] + reach(w, d));
@@ -286,8 +275,8 @@ bool import_conv_transpose(Node *n) {
     w.kernel[d] = kernel[d], w.stride[d] = w.dilation[d] = 1;
     w.in[d] = input_type(n, 0)->dims[d + 2];
   }
-  if (!read_list(n, "kernel_shape", w.dims, 1, w.kernel) || !read_list(n, "strides", w.dims, 1, w.stride) ||
-      !read_list(n, "dilations", w.dims, 1, w.dilation) || !check_kernel(n, &w, kernel) || !transposed_extents(n, &w))
+  if (!node_ints_into(n, "kernel_shape", w.dims, 1, w.kernel) || !node_ints_into(n, "strides", w.dims, 1, w.stride) ||
+      !node_ints_into(n, "dilations", w.dims, 1, w.dilation) || !check_kernel(n, &w, kernel) || !transposed_extents(n, &w))
     return false;
   Val x = input(n, 0), weights = input(n, 1);
   if (!x || !weights) return false;
@@ -310,7 +299,7 @@ bool import_col_to_image(Node *n) {
   if (t->rank != 3 || w.dims < 1 || w.dims > MAX_WINDOWED || block.n != w.dims || !known_constants(&block, w.kernel))
     return node_error(n, "columns %s of windows of %d dimensions in an image of %d", type_string(n->m, t), block.n, image.n);
   for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1, w.out[d] = image.items[d];
-  if (!read_list(n, "strides", w.dims, 1, w.stride) || !read_list(n, "dilations", w.dims, 1, w.dilation) || !read_list(n, "pads", 2 * w.dims, 0, pads) ||
+  if (!node_ints_into(n, "strides", w.dims, 1, w.stride) || !node_ints_into(n, "dilations", w.dims, 1, w.dilation) || !node_ints_into(n, "pads", 2 * w.dims, 0, pads) ||
       !check_kernel(n, &w, w.kernel))
     return false;
   const Expr *taps = ex_const(n->m, w.taps), *channels = ex_exact_div(n->m, t->dims[1], taps), *count = ex_const(n->m, 1);
@@ -415,7 +404,7 @@ bool import_max_unpool(Node *n) {
   Known shape;
   if (w.dims < 1 || w.dims > MAX_WINDOWED || !has_attr(n, "kernel_shape")) return node_error(n, "has no window for %s", type_string(n->m, t));
   for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1;
-  if (!read_list(n, "kernel_shape", w.dims, 1, w.kernel) || !read_list(n, "strides", w.dims, 1, w.stride) || !read_list(n, "pads", 2 * w.dims, 0, pads)) return false;
+  if (!node_ints_into(n, "kernel_shape", w.dims, 1, w.kernel) || !node_ints_into(n, "strides", w.dims, 1, w.stride) || !node_ints_into(n, "pads", 2 * w.dims, 0, pads)) return false;
   const Expr *dims[MAX_RANK] = {t->dims[0], t->dims[1]}, *low[MAX_RANK], *high[MAX_RANK];
   for (int d = 0; d < w.dims; d++)
     dims[2 + d] = ex_addi(n->m, ex_muli(n->m, ex_addi(n->m, t->dims[2 + d], -1), w.stride[d]), w.kernel[d] - pads[d] - pads[w.dims + d]);

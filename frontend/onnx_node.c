@@ -313,6 +313,17 @@ const int64_t *node_ints(Node *n, const char *name, int *count) {
   return a ? a->ints : NULL;
 }
 
+bool node_ints_into(Node *n, const char *name, int expected, int64_t least, int64_t *out) {
+  int count;
+  const int64_t *list = node_ints(n, name, &count);
+  if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
+  for (int i = 0; i < count; i++) {
+    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s has the entry %" PRId64, name, list[i]);
+    out[i] = list[i];
+  }
+  return true;
+}
+
 const float *node_floats(Node *n, const char *name, size_t *count) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
   *count = a ? a->n_floats : 0;
