@@ -43,15 +43,7 @@ expect 1 "error[APC0001]" "$apc" convert nowhere.onnx w.npz
 expect 1 "error[APC0002]" "$apc" convert "$mlp" $small nowhere/w.npz
 
 # --expect: what run, verify and bench give has to be what the file has; the file is opened before anything runs
-cat >tiny.ir <<'IR'
-apc.ir 1
-symbol b
-func @main level 1 {
-  %x = input {name="x"} : f32[b, 4]
-  %y = neg %x : f32[b, 4]
-  output "y" %y
-}
-IR
+tiny_model >tiny.ir
 sed '/output "y"/{p;s/"y"/"again"/;}' tiny.ir >two.ir # one more output, which z.npz does not have
 /usr/bin/python3 - <<'PY'
 import numpy as np

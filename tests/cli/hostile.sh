@@ -58,15 +58,7 @@ with open("sparse.npz", "wb") as f: f.write(b"PK\3\4"), f.truncate(200 << 30)
 with open("sparse.ir", "wb") as f: f.truncate(200 << 30)
 archive("lies.npz", x=npy(np.zeros((1, 4), np.float32)) + zeros.tobytes())
 PY
-cat >tiny.ir <<'IR'
-apc.ir 1
-symbol b
-func @main level 1 {
-  %x = input {name="x"} : f32[b, 4]
-  %y = neg %x : f32[b, 4]
-  output "y" %y
-}
-IR
+tiny_model >tiny.ir
 expect 0 "" "$apc" tiny.ir -q -o tiny
 peak() { # peak CODE TEXT COMMAND...: and the process never holds as much as an archive expands to
   expect "$1" "$2" /usr/bin/python3 -c 'import resource, subprocess, sys

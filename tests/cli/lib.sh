@@ -27,6 +27,9 @@ check() { # check DESCRIPTION COMMAND...
   shift
   if "$@"; then pass; else fail "$what"; fi
 }
+tiny_model() { # y = -x, of rows of 4
+  printf '%s\n' 'apc.ir 1' 'symbol b' 'func @main level 1 {' '  %x = input {name="x"} : f32[b, 4]' '  %y = neg %x : f32[b, 4]' '  output "y" %y' '}'
+}
 expect() {
   local code=$1 text=$2 got
   shift 2
