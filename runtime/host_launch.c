@@ -21,6 +21,16 @@ static RtStatus check_world(const Launch *p, const Program *program, RtError *er
                   "again with another --target", p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
 }
 
+/* Others wait for this rank, and learn what is wrong with its program when they meet: then it is `unable`, and no error yet. */
+static RtStatus open_program(ApcLaunch *l, RtError *unable) {
+  RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
+  if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
+  if (!status || l->place.world == 1 || l->place.world > PROGRAM_MAX_WORLD) return status;
+  *unable = l->error;
+  l->error = (RtError){0};
+  return RT_OK;
+}
+
 ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   ApcLaunch *l = *launch = calloc(1, sizeof *l);
   if (!l) return APC_FAILED;
@@ -30,16 +40,15 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   l->stuck = o->stuck;
   l->owner = getpid();
   bool alone = !status && l->place.world == 1; /* an environment of one process says nothing about ranks */
-  if (!status && (!alone || o->rank >= 0)) status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
-  if (l->artifact.image) status = check_world(&l->place, &l->artifact.program, &l->error);
+  if (!status && (!alone || o->rank >= 0)) status = open_program(l, &options.unable);
   if (!status && alone) {
     apc_launch_close(l, 0);
     *launch = NULL;
     return APC_OK;
   }
-  if (!status) lost_pages_handle(end_lost, l);
-  if (!status) status = launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error);
-  return (ApcStatus)rt_exit_code(status);
+  if (status) return (ApcStatus)rt_exit_code(status);
+  lost_pages_handle(end_lost, l);
+  return (ApcStatus)rt_exit_code(launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error));
 }
 
 int apc_launch_rank(const ApcLaunch *l) { return l->place.rank; }

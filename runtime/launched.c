@@ -18,7 +18,7 @@
 #include "runtime/transport_mpi.h"
 #include "runtime/transport_tcp.h"
 
-enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100, MPI_ENDS_MS = 1000, TELL_MS = 500 };
+enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100, MPI_ENDS_MS = 1000, TELL_MS = 500, MISCOUNT_MS = 5000 };
 
 typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE } CommandKind;
 
@@ -123,15 +123,19 @@ static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
 /* A rank whose files are not the right ones says so to all. */
 static RtStatus same_run(Launched *l, RtError *error) {
   const Artifact *a = l->artifact;
-  RtError own = {0};
+  RtError own = l->options.unable;
   RankIdentity mine = rank_identity(l->place.rank, l->place.world);
-  mine.program = a->program.header->table_hash;
-  mine.program_bytes = a->bytes;
+  if (a->image) {
+    mine.program = a->program.header->table_hash;
+    mine.program_bytes = a->bytes;
+    mine.ranks = a->program.ranks;
+  }
   mine.threads = l->threads;
   mine.threads_chosen = l->threads_chosen;
-  mine.status = (uint32_t)param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
+  if (!own.status) param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
+  if (own.status != RT_USAGE || a->program.ranks == (uint32_t)l->place.world) mine.status = (uint32_t)own.status; /* else `ranks` says it */
   if (mine.status) memcpy(mine.text, own.text, sizeof mine.text);
-  else mine.weights = param_files_digest(l->files);
+  else if (l->files) mine.weights = param_files_digest(l->files);
   return compare(l, &mine, error);
 }
 
@@ -259,15 +263,21 @@ static RtStatus open_all(Launched *l, RtError *error) {
   return status;
 }
 
+/* Mostly all ranks are, and end together.  One that is alone with it tells those that wait for it, but does not itself wait long; over MPI
+ * all are there. */
+static bool miscounted(const Launched *l) { return l->options.unable.status == RT_USAGE && l->place.transport == LAUNCH_TCP; }
+
 RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error) {
   Launched *l = *out = calloc(1, sizeof *l);
   if (!l) return rt_error(error, RT_FAILED, "out of memory");
   l->place = *place;
   l->options = *options;
   if (l->options.timeout_ms <= 0) l->options.timeout_ms = DEFAULT_TIMEOUT_MS;
+  if (miscounted(l) && l->options.timeout_ms > MISCOUNT_MS) l->options.timeout_ms = MISCOUNT_MS;
   l->artifact = artifact;
   RtStatus status = open_all(l, error);
-  return note(l, status, error);
+  if (status && status != RT_BAD_INPUT && options->unable.status) *error = options->unable; /* what the others say follows from it */
+  return note(l, status ? error->status : status, error);
 }
 
 RtStatus launched_start(Launched *l, RtError *error) {

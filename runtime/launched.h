@@ -28,11 +28,13 @@ typedef struct LaunchedOptions {
   const char *weights; /* another file with the weights, or NULL */
   int timeout_ms;      /* 0: 60000 */
   bool insecure;       /* ranks without a secret may meet over a network */
+  RtError unable;      /* not RT_OK: why this rank cannot take part, which the others are to learn */
   WatchStuck stuck;    /* ends the process when it does not end by itself after a failure; without it MPI's own waits have no limit */
 } LaunchedOptions;
 
-/* Meets the other ranks, which must be as many as the program was compiled for (the caller has looked), opens and checks the files of the
- * weights, and compares with the others what all need to have in common (same_run.h). */
+/* Meets the other ranks, opens and checks the files of the weights, and compares with the others what all need to have in common
+ * (same_run.h).  With `unable` it only meets and says so, and fails: RT_USAGE stands for a program for another number of ranks, any other
+ * status for a program that cannot be read (`artifact` is then zero). */
 RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error);
 
 /* What the user should know of this run, told once; "" for nothing. */

@@ -124,5 +124,7 @@ RtStatus same_run_check(const RankIdentity *all, int world, RtError *error) {
     if (all[i].status)
       status = rt_error(error, all[i].status < RT_STATUS_COUNT ? (RtStatus)all[i].status : RT_INTERNAL, "rank %d: %s", i, *all[i].text ? all[i].text : "it does not say why");
   for (int i = 1; i < world && !status; i++) status = check_rank(&all[i], &all[0], i, error);
+  if (!status && all[0].ranks != (uint32_t)world)
+    status = rt_error(error, RT_USAGE, "%d processes were started, but their program was compiled for %u", world, all[0].ranks);
   return status ? status : check_threads(all, world, error);
 }

@@ -20,11 +20,11 @@ typedef struct RankIdentity {
   uint64_t magic, identity_bytes;
   uint32_t rank, world;
   uint64_t program, program_bytes; /* hash of the tables, size of the image */
+  uint32_t ranks, status;          /* compiled for; not RT_OK: what this rank has cannot be used, and `text` says why */
   uint64_t runtime;                /* hash of its machine code and constants */
   uint64_t weights;                /* hash of the weights in effect */
   int32_t threads;                 /* of a rank */
   uint32_t threads_chosen;         /* 1: by the user */
-  uint32_t status, reserved;       /* not RT_OK: what this rank has cannot be used, and `text` says why */
   char values[SAME_RUN_VARIABLES][SAME_RUN_VALUE];
   char text[RT_ERROR_TEXT];
 } RankIdentity;
@@ -32,10 +32,11 @@ typedef struct RankIdentity {
 /* A hash of what is mapped of the program or library that this runtime is in, as far as it cannot be written to. */
 uint64_t runtime_build(void);
 
-/* Begins one: all but program, weights, threads, status and text. */
+/* Begins one: all but program, ranks, weights, threads, status and text. */
 RankIdentity rank_identity(int rank, int world);
 
-/* Compares all with rank 0's.  RT_BAD_INPUT names the first rank that differs, and in what; a rank's own failure keeps its status. */
+/* Compares all with rank 0's.  RT_BAD_INPUT names the first rank that differs, and in what; a rank's own failure keeps its status.  RT_USAGE
+ * when the program of all is for another number of ranks. */
 RtStatus same_run_check(const RankIdentity *all, int world, RtError *error);
 
 /* With how many threads each computes, after that. */

@@ -50,7 +50,7 @@ static void identities(const uint8_t *bytes, size_t n) {
   RtError error = {0};
   memset(all, 0, sizeof all);
   if (!magic) magic = rank_identity(0, RANKS).magic; /* it hashes the whole program */
-  for (int i = 0; i < RANKS; i++) all[i] = (RankIdentity){.magic = magic, .identity_bytes = sizeof *all, .rank = (uint32_t)i, .world = RANKS, .threads = 2};
+  for (int i = 0; i < RANKS; i++) all[i] = (RankIdentity){.magic = magic, .identity_bytes = sizeof *all, .rank = (uint32_t)i, .world = RANKS, .ranks = RANKS, .threads = 2};
   for (size_t i = 0; i < n; i++) ((uint8_t *)all)[i % sizeof all] ^= bytes[i];
   RtStatus status = same_run_check(all, RANKS, &error);
   must_say_why(status, &error);

@@ -6,6 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 command -v mpirun >/dev/null || { echo "mpirun is missing (Debian: openmpi-bin, libopenmpi-dev)"; exit 1; }
 
 program tp2 2 --tp 2
+program tp4 4 --tp 4
 cp "$source_dir/examples/gpt-tiny.onnx" model.onnx
 expect 0 "" "$apc" model.onnx --target cpux2 --tp 2 --dim-hint batch=4 --dim-hint seq=32 --weights ref -o refers
 expect 0 "" "$apc" convert model.onnx same.safetensors
@@ -25,6 +26,12 @@ cp tp2 kernels
 change kernels $(($(LC_ALL=C grep -abo $'\x7fELF' tp2 | tail -1 | cut -d: -f1) + 4099))
 cp tp2 runtime
 change runtime "$(LC_ALL=C grep -abo 'take the weights from this' tp2 | head -1 | cut -d: -f1)"
+cp tp2 tables
+change tables $(($(od -An -tu8 -j $(($(stat -c %s tp2) - 32)) -N8 tp2) + 400)) # the trailer begins with where the program is
+cp tp2 trailer
+change trailer $(($(stat -c %s tp2) - 20))
+head -c -100 tp2 >short
+chmod +x short
 expect 0 "" ./tp2 --inputs "$inputs" --outputs other.alone.npz --weights other.safetensors
 check "other weights give other results" test "$(cksum <other.alone.npz)" != "$(cksum <tp2.alone.npz)"
 
@@ -58,6 +65,16 @@ pair 1 "rank 1: the weights in missing.onnx cannot be read" "./refers" "./refers
 pair 1 "rank 1: the compiled model is damaged: its kernels do not match their checksum" "./tp2" "./kernels"
 pair 1 "rank 1 runs the program with another runtime than rank 0" "./tp2" "./runtime"
 pair 1 "rank 1 runs another program than rank 0" "./tp2" "./refers"
+# The program itself cannot be read, or is for another number of ranks: the others learn it at once, not when they have waited too long.
+for damaged in tables trailer short; do
+  pair 1 "rank 1: this program" "./tp2" "./$damaged"
+  pair 1 "rank 0: this program" "./$damaged" "./tp2"
+  pair 1 "rank 0: this program" "./$damaged" "./$damaged"
+done
+pair 1 "rank 1 runs another program than rank 0" "./tp2" "./tp4"
+pair 1 "rank 1 runs another program than rank 0" "./tp4" "./tp2"
+pair 1 "rank 1: this program" "./tp4" "./tables"
+pair 2 "started 2 processes, but this program was compiled for 4 ranks" "./tp4" "./tp4"
 pair 1 "rank 1 computes with DNNL_DEFAULT_FPMATH_MODE='BF16', rank 0 with ''" "./tp2" "env DNNL_DEFAULT_FPMATH_MODE=BF16 ./tp2"
 pair 1 "rank 1 computes with ONEDNN_MAX_CPU_ISA='', rank 0 with 'SSE41'" "env ONEDNN_MAX_CPU_ISA=SSE41 ./tp2" "./tp2"
 pair 1 "rank 1 is to compute with 2 threads, rank 0 with 1" "env OMP_NUM_THREADS=1 ./tp2" "env OMP_NUM_THREADS=2 ./tp2"
@@ -101,5 +118,7 @@ fi
 expect 1 "rank 1 has other weights than rank 0" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tp2 --weights other.safetensors
 check "told once" test "$(grep -c 'has other weights' err)" -eq 1
 expect 1 "rank 1: the compiled model is damaged" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./kernels
+expect 1 "rank 1: this program" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tables
+expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tp4
 check "there are no results" test ! -e mpi.npz
-summary 84
+summary 150
