@@ -52,6 +52,9 @@ pair() {
 }
 pair 0 "" "./tp2 --weights same.safetensors" "./tp2 --weights again.safetensors"
 same tp2.alone.npz pair.npz
+# Inputs and sizes are rank 0's.
+pair 0 "" "./tp2" "./tp2 --inputs missing.npz --input ids=zeros --dim batch=3 --dim seq=7"
+same tp2.alone.npz pair.npz
 pair 0 "" "./tp2 --weights other.safetensors" "./tp2 --weights other.safetensors"
 same other.alone.npz pair.npz
 pair 0 "" "./refers" "./refers --weights $source_dir/examples/gpt-tiny.onnx"
