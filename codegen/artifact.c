@@ -13,7 +13,6 @@
 
 #include "base/die.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/temporary.h"
 #include "codegen/c_compiler.h"
 #include "codegen/kernel_object.h"
@@ -156,9 +155,9 @@ static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels,
                         .stages = (uint32_t)s->source.m->mesh.stages};
   if (kernels) {
     facts.cpu = cpu_features();
-    facts.cpu_image = program_embed(r->b, kernels->size, hash64(kernels->data, kernels->size, 0));
+    facts.cpu_image = program_embed(r->b, kernels->size, program_blob_hash(kernels->data, kernels->size));
   } else if (r->kernel_count) { /* not compiled: an empty place for the kernels */
-    facts.cpu_image = program_embed(r->b, 0, hash64("", 0, 0));
+    facts.cpu_image = program_embed(r->b, 0, program_blob_hash("", 0));
   }
   Program p;
   if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK || program_open(*tables, *bytes, &p, &error) != RT_OK ||

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/hash.h"
 
 /* ---- expressions */
 
@@ -108,13 +107,13 @@ static bool add_blob(Emit *e, int index, uint32_t *out) {
     return false;
   }
   if (e->source->embed) {
-    *out = program_embed(e->b, map.size, hash64(map.data, map.size, 0));
+    *out = program_embed(e->b, map.size, program_blob_hash(map.data, map.size));
     ProgramEmbedded embedded = {*out, blob->path, map.size};
     ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);
   } else {
     char absolute[PATH_MAX]; /* the program may run in another folder */
     const char *path = realpath(blob->path, absolute) ? absolute : blob->path;
-    *out = program_add_blobs(e->b, &(ProgramBlob){.path = emit_text(e, path), .bytes = map.size, .hash = program_file_hash(map.data, map.size)});
+    *out = program_add_blobs(e->b, &(ProgramBlob){.path = emit_text(e, path), .bytes = map.size, .hash = program_blob_hash(map.data, map.size)});
   }
   file_unmap(&map);
   e->blobs[index] = *out;

@@ -176,19 +176,19 @@ static bool hash_large(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t
   return !p.number;
 }
 
-bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, ProgramHashKind kind, _Atomic uint64_t *beats, uint64_t *hash) {
-  if (kind == PROGRAM_HASH_FILE && bytes > PROGRAM_HASH_SMALL) return hash_large(fd, offset, bytes, beats, hash);
+bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t *beats, uint64_t *hash) {
+  if (bytes > PROGRAM_HASH_SMALL) return hash_large(fd, offset, bytes, beats, hash);
   unsigned char *buffer = malloc(HASH_BUFFER);
-  bool ok = buffer && hash_range(fd, offset, bytes, kind == PROGRAM_HASH_FILE ? bytes : 0, buffer, beats, hash);
+  bool ok = buffer && hash_range(fd, offset, bytes, bytes, buffer, beats, hash);
   int number = errno;
   free(buffer);
   errno = number;
   return ok;
 }
 
-bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, uint64_t *hash) {
-  if (a->tables_only) return artifact_hash_file(a->fd, a->offset + b->offset, b->bytes, PROGRAM_HASH_RANGE, NULL, hash);
-  *hash = hash64(a->image + b->offset, b->bytes, 0);
+bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash) {
+  if (a->fd > 0) return artifact_hash_file(a->fd, a->offset + b->offset, b->bytes, beats, hash);
+  *hash = program_blob_hash(a->image + b->offset, b->bytes);
   return true;
 }
 

@@ -47,8 +47,8 @@ RtStatus artifact_open_tables(const char *path, const char *name, Artifact *out,
 void artifact_close(Artifact *a); /* a zeroed one is fine */
 
 /* Hashes as ProgramBlob.hash has them.  Reads, never maps; false with errno set.  `beats` grows with what was read; may be NULL. */
-bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, ProgramHashKind kind, _Atomic uint64_t *beats, uint64_t *hash);
-bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, uint64_t *hash); /* an embedded one */
+bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t *beats, uint64_t *hash);
+bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash); /* an embedded one */
 
 /* The bytes of an embedded range, to[b->bytes]; false with errno set. */
 bool artifact_read_blob(const Artifact *a, const ProgramBlob *b, void *to);

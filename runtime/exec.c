@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "runtime/cpu.h"
 #include "runtime/exec_internal.h"
 #include "runtime/gemm_dnnl.h"
@@ -61,7 +60,7 @@ static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, R
   unsigned char *bytes = malloc(b->bytes + 1);
   if (!bytes) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "the kernels cannot be read");
-  if (!status && b->hash && hash64(bytes, b->bytes, 0) != b->hash)
+  if (!status && b->hash && program_blob_hash(bytes, b->bytes) != b->hash)
     status = rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its kernels do not match their checksum");
   if (!status) status = write_memfd(bytes, b->bytes, fd, error);
   free(bytes);

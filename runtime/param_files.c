@@ -65,15 +65,15 @@ static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uin
   if ((uint64_t)w->stamp.size != b->bytes)
     return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: it has %lld bytes instead of %llu", w->path, (long long)w->stamp.size,
                     (unsigned long long)b->bytes);
-  if (!artifact_hash_file(w->fd, 0, b->bytes, PROGRAM_HASH_FILE, beats, hash)) return rt_error_errno(error, RT_BAD_INPUT, "%s", w->path);
+  if (!artifact_hash_file(w->fd, 0, b->bytes, beats, hash)) return rt_error_errno(error, RT_BAD_INPUT, "%s", w->path);
   if (!b->hash || *hash == b->hash) return RT_OK;
   return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: its content has changed", w->path);
 }
 
 /* Damaged weights would give wrong results, damaged kernels anything at all. */
-static RtStatus check_embedded(const Artifact *a, uint32_t i, uint64_t *hash, RtError *error) {
+static RtStatus check_embedded(const Artifact *a, uint32_t i, _Atomic uint64_t *beats, uint64_t *hash, RtError *error) {
   const ProgramBlob *b = &a->program.blobs[i];
-  if (!artifact_hash_blob(a, b, hash)) return rt_error_errno(error, RT_BAD_INPUT, "the compiled model cannot be read");
+  if (!artifact_hash_blob(a, b, beats, hash)) return rt_error_errno(error, RT_BAD_INPUT, "the compiled model cannot be read");
   if (!b->hash || *hash == b->hash) return RT_OK;
   return rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its %s do not match their checksum",
                   i == a->program.header->cpu_image ? "kernels" : "weights");
@@ -85,10 +85,10 @@ static RtStatus check_all(ParamFiles *f, _Atomic uint64_t *beats, RtError *error
   uint64_t *hashes = calloc(p->n_blobs + 1u, sizeof *hashes);
   RtStatus status = hashes ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_blobs && !status; i++) {
-    if (!*program_text(p, p->blobs[i].path)) status = check_embedded(a, i, &hashes[i], error);
+    if (!*program_text(p, p->blobs[i].path)) status = check_embedded(a, i, beats, &hashes[i], error);
     else if (!f->replaces) status = check_blob(&f->items[i], &p->blobs[i], beats, &hashes[i], error);
   }
-  if (!status && f->replaces && !artifact_hash_file(f->items[0].fd, 0, (uint64_t)f->items[0].stamp.size, PROGRAM_HASH_FILE, beats, &hashes[p->n_blobs]))
+  if (!status && f->replaces && !artifact_hash_file(f->items[0].fd, 0, (uint64_t)f->items[0].stamp.size, beats, &hashes[p->n_blobs]))
     status = rt_error_errno(error, RT_BAD_INPUT, "%s", f->other);
   if (!status) f->digest = hash64(hashes, sizeof *hashes * (p->n_blobs + 1u), f->replaces);
   free(hashes);

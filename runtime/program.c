@@ -125,7 +125,7 @@ uint32_t program_group_members(const Program *p, uint32_t group, uint32_t rank, 
   return n;
 }
 
-uint64_t program_file_hash(const void *bytes, size_t n) {
+uint64_t program_blob_hash(const void *bytes, size_t n) {
   if (n <= PROGRAM_HASH_SMALL) return hash64(bytes, n, n);
   Hash64 all;
   hash64_begin(&all, n);

@@ -54,7 +54,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 5,
+  PROGRAM_VERSION = 6,
   PROGRAM_PAGE = 4096,     /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,      /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8,    /* dimensions of a tensor */
@@ -136,7 +136,7 @@ typedef struct ProgramBlob {
   uint32_t zero;
   uint64_t offset;   /* embedded: from the beginning of the image, a multiple of PROGRAM_PAGE; else 0 */
   uint64_t bytes;    /* of the range, or of the whole file */
-  uint64_t hash;     /* program_file_hash of the file; embedded: hash64(bytes, seed 0); 0: not recorded */
+  uint64_t hash;     /* program_blob_hash of the file or range; 0: not recorded */
 } ProgramBlob;
 
 /* The part of rank r is [interval[2d], interval[2d+1]) in each dimension d.  A weight several stages use has one
@@ -367,12 +367,11 @@ void program_print(const Program *p, Text *t);
 /* "all_reduce of h3.mlp.out over tp" */
 void program_instr_text(const Program *p, uint32_t instr, char *text, size_t size);
 
-/* ---- identity of weight files */
+/* ---- identity of weights and kernels */
 
-/* The hashes of ProgramBlob.hash.  RANGE: XXH64 of the bytes with seed 0.  FILE: with the size as seed; of a file over PROGRAM_HASH_SMALL,
- * the hash of the hashes of its pieces, which several threads compute. */
-typedef enum ProgramHashKind { PROGRAM_HASH_RANGE, PROGRAM_HASH_FILE } ProgramHashKind;
+/* ProgramBlob.hash: XXH64 with the size as seed; of more than PROGRAM_HASH_SMALL bytes, the hash of the hashes of pieces, which
+ * several threads compute. */
 enum { PROGRAM_HASH_SMALL = 64 << 20, PROGRAM_HASH_PIECE = 16 << 20 };
-uint64_t program_file_hash(const void *bytes, size_t n);
+uint64_t program_blob_hash(const void *bytes, size_t n);
 
 #endif

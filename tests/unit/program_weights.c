@@ -40,7 +40,7 @@ static Artifact artifact_with(void **image, int64_t n_rows) {
   const char *path = temp_path("w.bin");
   temp_write(path, values, sizeof values);
   uint32_t blob = program_add_blobs(m.b, &(ProgramBlob){.path = program_string(m.b, path), .bytes = sizeof values,
-                                                        .hash = program_file_hash(values, sizeof values)});
+                                                        .hash = program_blob_hash(values, sizeof values)});
   uint32_t rows = make_number(&m, n_rows), columns = make_number(&m, COLUMNS), zero = make_number(&m, 0);
   for (int i = 0; i < CASES; i++) {
     const Case *c = &cases[i];
@@ -191,18 +191,18 @@ static void large_files(void) {
   static const size_t places[] = {0, (16 << 20) + 77, (33 << 20) + 500001, BYTES - 1};
   unsigned char *bytes = calloc(1, BYTES);
   const char *path = temp_path("large");
-  uint64_t first = program_file_hash(bytes, BYTES), hash = 0;
+  uint64_t first = program_blob_hash(bytes, BYTES), hash = 0;
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
     bytes[places[i]] ^= 1;
-    CHECK(program_file_hash(bytes, BYTES) != first);
+    CHECK(program_blob_hash(bytes, BYTES) != first);
     bytes[places[i]] ^= 1;
   }
   bytes[places[2]] = 9;
   temp_write(path, bytes, BYTES);
   int fd = open(path, O_RDONLY);
-  CHECK(artifact_hash_file(fd, 0, BYTES, PROGRAM_HASH_FILE, NULL, &hash) && hash == program_file_hash(bytes, BYTES));
-  CHECK(artifact_hash_file(fd, 7, 1000001, PROGRAM_HASH_RANGE, NULL, &hash) && hash == hash64(bytes + 7, 1000001, 0));
-  CHECK(!artifact_hash_file(fd, 0, BYTES + 1, PROGRAM_HASH_FILE, NULL, &hash)); /* cut short */
+  CHECK(artifact_hash_file(fd, 0, BYTES, NULL, &hash) && hash == program_blob_hash(bytes, BYTES));
+  CHECK(artifact_hash_file(fd, 7, 1000001, NULL, &hash) && hash == program_blob_hash(bytes + 7, 1000001));
+  CHECK(!artifact_hash_file(fd, 0, BYTES + 1, NULL, &hash)); /* cut short */
   close(fd);
   free(bytes);
 }
