@@ -1,8 +1,9 @@
 /* base/arena.c - a bump allocator over a list of blocks.
  *
- * A request that does not fit the current block opens a new one of at least 64 KiB (the first: 4 KiB, because many arenas
- * hold next to nothing and every block is cleared); a large request gets a block of its own.  Under AddressSanitizer the blocks come from calloc, so running past the
- * end of a block is seen, running from one object into its neighbour is not.
+ * A request that does not fit the current block opens a new one of at least 64 KiB (the first: 4 KiB, because many
+ * arenas hold next to nothing and every block is cleared); a large request gets a block of its own.  Under
+ * AddressSanitizer the blocks come from calloc, so running past the end of a block is seen, running from one object
+ * into its neighbour is not.
  */
 #include "base/arena.h"
 

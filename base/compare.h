@@ -1,8 +1,10 @@
 /* base/compare.h - whether numbers that were computed in two ways agree.
  *
- * The one place that says what is equal to what: commands, the interpreter, the guards and the tests compare through it.
+ * The one place that says what is equal to what: commands, the interpreter, the guards and the tests compare through
+ * it.
  *   - A NaN equals every NaN and nothing else.  An infinity equals itself and nothing else, whatever the tolerance.
- *   - Without tolerance all other numbers have to be the same bits (-0.0 is not 0.0); with one, and in distances, the zeros are equal.
+ *   - Without tolerance all other numbers have to be the same bits (-0.0 is not 0.0); with one, and in distances, the
+ *     zeros are equal.
  *   - Distances are never NaN, and neither overflow nor vanish where squares would.
  *   - Integers are compared as integers of their type: no rounding to double, u64 unsigned.
  */
@@ -15,7 +17,8 @@
 double number_gap(double got, double want);
 /* Is the gap at most tolerance * (1 + |want|)? */
 bool number_close(double got, double want, double tolerance);
-/* |got - want| of two elements of an integer type or bool as dtype_load_i gives them, rounded; 0 only when they are equal. */
+/* |got - want| of two elements of an integer type or bool as dtype_load_i gives them, rounded; 0 only when they are
+ * equal. */
 double integer_gap(DType t, int64_t got, int64_t want);
 
 /* A sum of squares, as scale * scale * squares. */

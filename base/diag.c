@@ -29,11 +29,13 @@ Diags *diags_new(Arena *arena) {
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
 static bool same(const Diag *a, const Diag *b) {
-  return a->severity == b->severity && a->code == b->code && a->loc.line == b->loc.line && a->loc.col == b->loc.col && same_text(a->message, b->message) &&
-         same_text(a->loc.file, b->loc.file) && same_text(a->loc.node, b->loc.node);
+  return a->severity == b->severity && a->code == b->code && a->loc.line == b->loc.line && a->loc.col == b->loc.col &&
+         same_text(a->message, b->message) && same_text(a->loc.file, b->loc.file) &&
+         same_text(a->loc.node, b->loc.node);
 }
 
-/* Was it said before?  A model that is read twice (`apc verify`) warns twice.  Of many diagnostics the last ones are compared. */
+/* Was it said before?  A model that is read twice (`apc verify`) warns twice.  Of many diagnostics the last ones are
+ * compared. */
 static bool is_repeated(const Diags *d, const Diag *diag) {
   enum { LOOK_BACK = 1000 };
   for (size_t i = d->n; i > 0 && d->n - i < LOOK_BACK; i--)
@@ -83,7 +85,7 @@ void diag_help(Diags *d, const char *format, ...) {
 
 void diag_operator(Diags *d, const char *name, size_t nodes) {
   if (d->repeats || !d->n) return;
-  d->items[d->n - 1].operator = arena_strdup(d->arena, name);
+  d->items[d->n - 1].operator_name = arena_strdup(d->arena, name);
   d->items[d->n - 1].nodes = nodes;
 }
 

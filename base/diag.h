@@ -36,7 +36,7 @@ typedef struct Diag {
   DiagCode code;
   Loc loc;
   const char *message;
-  const char *operator; /* whose operator is unknown, and at how many nodes; NULL: it is about something else */
+  const char *operator_name; /* whose operator is unknown, and at how many nodes; NULL: it is about something else */
   size_t nodes;
 } Diag;
 
@@ -52,10 +52,8 @@ typedef struct Diags {
 Diags *diags_new(Arena *arena);
 
 /* Always returns false, so that `return diag_error(...)` reads well. */
-bool diag_error(Diags *d, DiagCode code, Loc loc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+bool diag_error(Diags *d, DiagCode code, Loc loc, const char *format, ...) __attribute__((format(printf, 4, 5)));
+void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void diag_note(Diags *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diags *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

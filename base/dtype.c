@@ -113,10 +113,19 @@ void dtype_store_f(DType t, void *p, double v) {
   float f;
   uint16_t h;
   switch (t) {
-    case DT_f32: f = (float)v; memcpy(p, &f, 4); return;
+    case DT_f32:
+      f = (float)v;
+      memcpy(p, &f, 4);
+      return;
     case DT_f64: memcpy(p, &v, 8); return;
-    case DT_f16: h = f16_from_float(float_to_odd(v)); memcpy(p, &h, 2); return;
-    case DT_bf16: h = bf16_from_float(float_to_odd(v)); memcpy(p, &h, 2); return;
+    case DT_f16:
+      h = f16_from_float(float_to_odd(v));
+      memcpy(p, &h, 2);
+      return;
+    case DT_bf16:
+      h = bf16_from_float(float_to_odd(v));
+      memcpy(p, &h, 2);
+      return;
     case DT_bool: dtype_store_i(t, p, v != 0); return;
     case DT_u64: dtype_store_i(t, p, saturated_u64(v)); return;
     default: dtype_store_i(t, p, saturated_i64(v)); return;
@@ -124,7 +133,15 @@ void dtype_store_f(DType t, void *p, double v) {
 }
 
 int64_t dtype_load_i(DType t, const void *p) {
-  union { int8_t i8; int16_t i16; int32_t i32; int64_t i64; uint8_t u8; uint16_t u16; uint32_t u32; } v;
+  union {
+    int8_t i8;
+    int16_t i16;
+    int32_t i32;
+    int64_t i64;
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+  } v;
   v.i64 = 0;
   if (dtype_is_float(t)) return saturated_i64(dtype_load_f(t, p));
   memcpy(&v, p, rows[t].bytes);

@@ -37,8 +37,8 @@ void dtype_store_f(DType t, void *p, double v);
 int64_t dtype_load_i(DType t, const void *p);
 void dtype_store_i(DType t, void *p, int64_t v);
 
-/* The element of an integer type or bool that a constant written as a number stands for: as above, but the infinities are
- * the ends of the type, so that they are below and above everything. */
+/* The element of an integer type or bool that a constant written as a number stands for: as above, but the infinities
+ * are the ends of the type, so that they are below and above everything. */
 int64_t dtype_constant_i(DType t, double v);
 
 #endif

@@ -33,7 +33,10 @@ static const uint8_t no_bytes[1];
 static int open_regular(Diags *d, const char *path, struct stat *st) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return read_failed(d, path, strerror(errno)), -1;
-  const char *why = fstat(fd, st) != 0 ? strerror(errno) : S_ISDIR(st->st_mode) ? "it is a directory" : S_ISREG(st->st_mode) ? NULL : "it is not a regular file";
+  const char *why = fstat(fd, st) != 0     ? strerror(errno)
+                    : S_ISDIR(st->st_mode) ? "it is a directory"
+                    : S_ISREG(st->st_mode) ? NULL
+                                           : "it is not a regular file";
   if (!why) return fd;
   read_failed(d, path, why);
   close(fd);
@@ -72,7 +75,9 @@ bool file_read(Diags *d, const char *path, FileMap *out) {
   int fd = open_regular(d, path, &st);
   if (fd < 0) return false;
   uint8_t *bytes = NULL; /* numbers in it are used in place: aligned as a mapping is */
-  const char *why = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) != 0 ? strerror(ENOMEM) : read_bytes(fd, &st, 0, bytes, (size_t)st.st_size);
+  const char *why = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) != 0
+                        ? strerror(ENOMEM)
+                        : read_bytes(fd, &st, 0, bytes, (size_t)st.st_size);
   close(fd);
   if (why) {
     free(bytes);
@@ -125,12 +130,12 @@ char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n) {
   const uint8_t *nul = large ? NULL : memchr(map.data, 0, map.size);
   char *text = NULL;
   if (large)
-    diag_error(d, DIAG_file_read, file_loc(d, path), "%zu bytes are too many for a text file; at most %zu are read", map.size, TEXT_MOST);
+    diag_error(d, DIAG_file_read, file_loc(d, path), "%zu bytes are too many for a text file; at most %zu are read",
+               map.size, TEXT_MOST);
   else if (nul)
     diag_error(d, DIAG_file_read, file_loc(d, path), "this is not a text file: byte %zu is NUL",
                (size_t)(nul - map.data));
-  else
-    text = arena_strndup(arena, (const char *)map.data, map.size);
+  else text = arena_strndup(arena, (const char *)map.data, map.size);
   if (n) *n = map.size;
   file_unmap(&map);
   return text;
@@ -182,8 +187,7 @@ struct FileWriter {
 };
 
 static bool write_failed(FileWriter *w, const char *why) {
-  if (!w->failed)
-    diag_error(w->diags, DIAG_file_write, file_loc(w->diags, w->path), "cannot write the file: %s", why);
+  if (!w->failed) diag_error(w->diags, DIAG_file_write, file_loc(w->diags, w->path), "cannot write the file: %s", why);
   w->failed = true;
   return false;
 }
@@ -197,7 +201,8 @@ static char *folder_of(const char *path) {
 /* "No such file" is no help about a file that is to be made. */
 static bool no_folder(FileWriter *w) {
   char *dir = folder_of(w->path);
-  bool ok = write_failed(w, *w->path ? arena_printf(w->diags->arena, "there is no folder '%s'", dir) : strerror(ENOENT));
+  bool ok =
+      write_failed(w, *w->path ? arena_printf(w->diags->arena, "there is no folder '%s'", dir) : strerror(ENOENT));
   free(dir);
   return ok;
 }
@@ -227,7 +232,8 @@ static bool open_nameless(FileWriter *w, unsigned mode) {
   return w->nameless;
 }
 
-/* Gives a nameless file its name where there is no file yet; else one beside it, just before it is renamed: a link cannot replace. */
+/* Gives a nameless file its name where there is no file yet; else one beside it, just before it is renamed: a link
+ * cannot replace. */
 static bool name_it(FileWriter *w) {
   size_t room = strlen(w->path) + 48;
   char from[32];
@@ -352,8 +358,11 @@ bool file_write(Diags *d, const char *path, unsigned mode, const void *bytes, si
 
 bool file_write_check(Diags *d, const char *path) {
   struct stat st;
-  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode); /* opening a pipe would wait for its reader */
-  if (special) return access(path, W_OK) == 0 || diag_error(d, DIAG_file_write, file_loc(d, path), "cannot write the file: %s", strerror(errno));
+  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
+                 !S_ISDIR(st.st_mode); /* opening a pipe would wait for its reader */
+  if (special)
+    return access(path, W_OK) == 0 ||
+           diag_error(d, DIAG_file_write, file_loc(d, path), "cannot write the file: %s", strerror(errno));
   FileWriter *w = file_writer_open(d, path, 0666);
   if (w) file_writer_abandon(w);
   return w != NULL;

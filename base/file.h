@@ -1,7 +1,7 @@
 /* base/file.h - whole files: map or read one, read text, write one atomically.
  *
- * Problems are reported through diag_error (file_read, file_write) with the file's name.  For a mapped file that another process
- * cuts short while it is in use see lost_pages.h.
+ * Problems are reported through diag_error (file_read, file_write) with the file's name.  For a mapped file that
+ * another process cuts short while it is in use see lost_pages.h.
  */
 #ifndef APC_BASE_FILE_H
 #define APC_BASE_FILE_H
@@ -45,14 +45,14 @@ char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n);
 /* The place of a diagnostic about that file; the path is copied. */
 Loc file_loc(Diags *d, const char *path);
 
-/* Do both names mean one regular file, or one place in a folder where there is none yet?  The file system says, so links and ./ do not
- * hide it.  Devices, pipes and "-", standard output, are never the same as anything. */
+/* Do both names mean one regular file, or one place in a folder where there is none yet?  The file system says, so
+ * links and ./ do not hide it.  Devices, pipes and "-", standard output, are never the same as anything. */
 bool file_same(const char *a, const char *b);
 
-/* Writes a file in pieces: into a file without a name (where the file system has none: a temporary name beside it), then fsync and
- * rename, so that readers see the old file or the whole new one, and a process that is killed leaves nothing.  A symbolic link is followed; what is there but no regular
- * file (/dev/null, a pipe) is written directly.  `mode` is 0666 or 0777, less the umask.
- * The first failure is reported once; after it everything returns false. */
+/* Writes a file in pieces: into a file without a name (where the file system has none: a temporary name beside it),
+ * then fsync and rename, so that readers see the old file or the whole new one, and a process that is killed leaves
+ * nothing.  A symbolic link is followed; what is there but no regular file (/dev/null, a pipe) is written directly.
+ * `mode` is 0666 or 0777, less the umask.  The first failure is reported once; after it everything returns false. */
 typedef struct FileWriter FileWriter;
 FileWriter *file_writer_open(Diags *d, const char *path, unsigned mode); /* NULL on failure */
 bool file_writer_add(FileWriter *w, const void *bytes, size_t n);

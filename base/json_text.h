@@ -1,4 +1,5 @@
-/* base/json_text.h - text of the user's in a JSON document: a file's name, or a name in a model, may be any bytes, JSON is UTF-8. */
+/* base/json_text.h - text of the user's in a JSON document: a file's name, or a name in a model, may be any bytes, JSON
+ * is UTF-8. */
 #ifndef APC_BASE_JSON_TEXT_H
 #define APC_BASE_JSON_TEXT_H
 

@@ -1,6 +1,7 @@
 /* base/lost_pages.c - see lost_pages.h.
  *
- * The handler may run in any thread at any time, so mappings are kept in a list that only grows; places in it are used again.
+ * The handler may run in any thread at any time, so mappings are kept in a list that only grows; places in it are used
+ * again.
  */
 #include "base/lost_pages.h"
 

@@ -63,8 +63,7 @@ static bool take_word(Reader *r, const char *word) {
 
 static bool expect(Reader *r, char c) {
   if (take(r, c)) return true;
-  return BAD(r, "the header has %s where '%c' is expected",
-             r->at == r->end ? "nothing" : shown(r, r->at, 1), c);
+  return BAD(r, "the header has %s where '%c' is expected", r->at == r->end ? "nothing" : shown(r, r->at, 1), c);
 }
 
 static bool parse_string(Reader *r, const char **s, size_t *n) {
@@ -87,8 +86,10 @@ static bool unknown_type(Reader *r, const char *s, size_t n) {
   if (kind == 'U' || kind == 'S') return BAD(r, "the array holds strings (%s), not numbers", type);
   if (kind == 'c') return BAD(r, "complex numbers (%s) are not supported", type);
   if (kind == 'V')
-    return BAD(r, "the array holds raw bytes (%s); bfloat16 and other types numpy has no name for need "
-                  "safetensors", type);
+    return BAD(r,
+               "the array holds raw bytes (%s); bfloat16 and other types numpy has no name for need "
+               "safetensors",
+               type);
   return BAD(r, "element type %s is not supported", type);
 }
 
@@ -96,8 +97,7 @@ static bool parse_descr(Reader *r) {
   const char *s;
   size_t n;
   skip_space(r);
-  if (r->at < r->end && (*r->at == '[' || *r->at == '('))
-    return BAD(r, "structured element types are not supported");
+  if (r->at < r->end && (*r->at == '[' || *r->at == '(')) return BAD(r, "structured element types are not supported");
   if (!parse_string(r, &s, &n)) return false;
   for (size_t i = 0; i < NPY_TYPES; i++) {
     const char *name = npy_types[i].name;
@@ -187,7 +187,8 @@ static bool find_header(Reader *r, const uint8_t *bytes, size_t n, size_t *data)
     length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
     start = 12;
   }
-  if (length > n - start) return BAD(r, "the file is truncated: it has %zu bytes, its header alone takes %zu", n, start + length);
+  if (length > n - start)
+    return BAD(r, "the file is truncated: it has %zu bytes, its header alone takes %zu", n, start + length);
   r->at = (const char *)bytes + start;
   r->end = r->at + length;
   *data = start + length;
@@ -253,9 +254,9 @@ bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Te
   *out = (Tensor){0};
   if (!find_header(&r, bytes, n, &start) || !parse_header(&r)) return false;
   if (!tensor_size(r.dtype, r.rank, r.dims, &want)) return BAD(&r, "the shape is too large");
-  if (want > n - start) return BAD(&r, "the file is truncated: it has %zu bytes, its header and shape ask for %zu", n, start + want);
-  if (want < n - start)
-    return BAD(&r, "the shape asks for %zu bytes of data, the file has %zu", want, n - start);
+  if (want > n - start)
+    return BAD(&r, "the file is truncated: it has %zu bytes, its header and shape ask for %zu", n, start + want);
+  if (want < n - start) return BAD(&r, "the shape asks for %zu bytes of data, the file has %zu", want, n - start);
   return make_tensor(&r, (const uint8_t *)bytes + start, want, out);
 }
 
@@ -269,8 +270,12 @@ bool npy_read_file_header(Diags *d, const char *path, Tensor *out) {
   void *begin = malloc(n + 1);
   bool ok = begin ? file_parts_read(d, path, &f, 0, begin, n) : BAD(&r, "no memory");
   ok = ok && npy_read_header(d, path, begin, n, out, &whole);
-  if (ok && whole > f.size) ok = BAD(&r, "the file is truncated: it has %llu bytes, its header and shape ask for %llu", (unsigned long long)f.size, (unsigned long long)whole);
-  if (ok && whole < f.size) ok = BAD(&r, "the shape asks for %zu bytes of data, the file has %llu", out->bytes, (unsigned long long)(f.size - (whole - out->bytes)));
+  if (ok && whole > f.size)
+    ok = BAD(&r, "the file is truncated: it has %llu bytes, its header and shape ask for %llu",
+             (unsigned long long)f.size, (unsigned long long)whole);
+  if (ok && whole < f.size)
+    ok = BAD(&r, "the shape asks for %zu bytes of data, the file has %llu", out->bytes,
+             (unsigned long long)(f.size - (whole - out->bytes)));
   free(begin);
   file_parts_close(&f);
   return ok;
@@ -326,8 +331,7 @@ bool npy_write(Diags *d, const char *path, const Tensor *t) {
   size_t n;
   if (!npy_header(t, 0, header, &n))
     return diag_error(d, DIAG_tensor_format, file_loc(d, path),
-                      "numpy has no element type %s; convert the tensor or write safetensors",
-                      dtype_name(t->dtype));
+                      "numpy has no element type %s; convert the tensor or write safetensors", dtype_name(t->dtype));
   FileWriter *w = file_writer_open(d, path, 0666);
   if (!w) return false;
   file_writer_add(w, header, n);

@@ -22,8 +22,8 @@ bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Te
 /* As much as a header of version 1 takes. */
 enum { NPY_HEADER_ROOM = 65535 + 12 };
 
-/* Type and shape, and how many bytes the whole file has, from its beginning, of which bytes[0..n) are there; false also when the header
- * goes on behind them.  *out has no data. */
+/* Type and shape, and how many bytes the whole file has, from its beginning, of which bytes[0..n) are there; false also
+ * when the header goes on behind them.  *out has no data. */
 bool npy_read_header(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out, uint64_t *whole);
 
 /* The same of a file, which has as many bytes as its header asks for. */

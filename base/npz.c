@@ -9,11 +9,11 @@
 #include "base/npy.h"
 #include "base/text.h"
 
-#define END_BYTES 22u       /* 4.3.16 end of central directory, less the comment */
-#define LOCATOR_BYTES 20u   /* 4.3.15 zip64 locator */
-#define END64_BYTES 56u     /* 4.3.14 zip64 end of central directory */
-#define CENTRAL_BYTES 46u   /* 4.3.12 central header, less name, extra and comment */
-#define LOCAL_BYTES 30u     /* 4.3.7 local header, less name and extra */
+#define END_BYTES 22u            /* 4.3.16 end of central directory, less the comment */
+#define LOCATOR_BYTES 20u        /* 4.3.15 zip64 locator */
+#define END64_BYTES 56u          /* 4.3.14 zip64 end of central directory */
+#define CENTRAL_BYTES 46u        /* 4.3.12 central header, less name, extra and comment */
+#define LOCAL_BYTES 30u          /* 4.3.7 local header, less name and extra */
 enum { FEED_BYTES = 256 << 10 }; /* that are unpacked at a time */
 #define DIRECTORY_MOST (256u << 20)
 #define DEFLATE_RATIO 1032u /* deflate spends at least 2 bits on 258 bytes */
@@ -50,7 +50,9 @@ static bool find_end(const Npz *z, uint64_t *at, uint8_t *end) {
   const uint8_t *p = bytes_at(z, 0, n < 4 ? (size_t)n : 4);
   if (!p) return false;
   bool begins = n >= 4 && get32(p) == 0x04034b50u; /* like an archive with members */
-  if (n < END_BYTES) return begins ? BAD(z, "the file is truncated: it has %zu bytes, and ends inside its first member", (size_t)n) : BAD(z, "this is not a zip archive: %zu bytes are too few", (size_t)n);
+  if (n < END_BYTES)
+    return begins ? BAD(z, "the file is truncated: it has %zu bytes, and ends inside its first member", (size_t)n)
+                  : BAD(z, "this is not a zip archive: %zu bytes are too few", (size_t)n);
   size_t tail = n < END_BYTES + 0xffff ? (size_t)n : END_BYTES + 0xffff;
   p = bytes_at(z, n - tail, tail);
   for (size_t i = tail - END_BYTES + 1; p && i-- > 0;)
@@ -61,7 +63,10 @@ static bool find_end(const Npz *z, uint64_t *at, uint8_t *end) {
     }
   if (!p) return false;
   if (!begins) return BAD(z, "this is not a zip archive: it neither begins nor ends like one");
-  return BAD(z, "the file is truncated, or its end damaged: it has %zu bytes, begins like a zip archive, and the end record is missing", (size_t)n);
+  return BAD(z,
+             "the file is truncated, or its end damaged: it has %zu bytes, begins like a zip archive, and the end "
+             "record is missing",
+             (size_t)n);
 }
 
 static bool read_end64(const Npz *z, uint64_t *end, Directory *dir) {
@@ -74,7 +79,8 @@ static bool read_end64(const Npz *z, uint64_t *end, Directory *dir) {
   if (at > limit || limit - at < END64_BYTES) return BAD(z, "the zip64 end record is not where the locator says");
   if (!(p = bytes_at(z, at, END64_BYTES))) return false;
   if (get32(p) != 0x06064b50u) return BAD(z, "the zip64 end record is not where the locator says");
-  if (get32(p + 16) || get32(p + 20) || get64(p + 24) != get64(p + 32)) return BAD(z, "archives of several disks are not supported");
+  if (get32(p + 16) || get32(p + 20) || get64(p + 24) != get64(p + 32))
+    return BAD(z, "archives of several disks are not supported");
   *dir = (Directory){.count = get64(p + 32), .size = get64(p + 40), .offset = get64(p + 48)};
   *end = at;
   return true;
@@ -91,11 +97,11 @@ static bool find_directory(const Npz *z, Directory *dir) {
     return BAD(z, "archives of several disks are not supported");
   }
   if (dir->size > end || dir->offset > end - dir->size)
-    return BAD(z, "the central directory (%llu bytes at %llu) is outside the file",
-               (unsigned long long)dir->size, (unsigned long long)dir->offset);
+    return BAD(z, "the central directory (%llu bytes at %llu) is outside the file", (unsigned long long)dir->size,
+               (unsigned long long)dir->offset);
   if (dir->count > dir->size / CENTRAL_BYTES)
-    return BAD(z, "the archive claims %llu members, its directory has room for %llu",
-               (unsigned long long)dir->count, (unsigned long long)(dir->size / CENTRAL_BYTES));
+    return BAD(z, "the archive claims %llu members, its directory has room for %llu", (unsigned long long)dir->count,
+               (unsigned long long)(dir->size / CENTRAL_BYTES));
   return true;
 }
 
@@ -128,8 +134,7 @@ static bool read_name(const Npz *z, const uint8_t *p, size_t n, NpzMember *m) {
   const char *name = (const char *)p;
   m->name = arena_strndup(z->diags->arena, name, n);
   if (memchr(name, 0, n) || !text_is_utf8(name, n)) return BAD(z, "a member's name is not UTF-8 text");
-  if (n < 5 || memcmp(name + n - 4, ".npy", 4) != 0)
-    return BAD(z, "member %s is not an npy file", quoted(z, m->name));
+  if (n < 5 || memcmp(name + n - 4, ".npy", 4) != 0) return BAD(z, "member %s is not an npy file", quoted(z, m->name));
   m->name = arena_strndup(z->diags->arena, name, n - 4);
   return true;
 }
@@ -139,8 +144,7 @@ static bool check_sizes(const Npz *z, const NpzMember *m, uint32_t flags, uint32
   if (flags & 0x2041) return BAD(z, "member %s is encrypted", name);
   if (method != 0 && method != 8)
     return BAD(z, "member %s: compression method %u is not supported (stored and deflated are)", name, method);
-  if (!m->deflated && m->size != m->packed)
-    return BAD(z, "member %s is stored, but its two sizes differ", name);
+  if (!m->deflated && m->size != m->packed) return BAD(z, "member %s is stored, but its two sizes differ", name);
   if (m->deflated && m->size / DEFLATE_RATIO > m->packed)
     return BAD(z, "member %s claims %llu bytes, more than %llu compressed bytes can hold", name,
                (unsigned long long)m->size, (unsigned long long)m->packed);
@@ -153,7 +157,8 @@ static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8
                         uint64_t limit) {
   bool inside = m->header <= limit && limit - m->header >= LOCAL_BYTES;
   uint64_t left = inside ? limit - m->header : 0;
-  const uint8_t *p = bytes_at(z, inside ? m->header : 0, left < LOCAL_BYTES + name_bytes ? (size_t)left : LOCAL_BYTES + name_bytes);
+  const uint8_t *p =
+      bytes_at(z, inside ? m->header : 0, left < LOCAL_BYTES + name_bytes ? (size_t)left : LOCAL_BYTES + name_bytes);
   if (!p) return false;
   if (!inside || get32(p) != 0x04034b50u)
     return BAD(z, "member %s: no local header at %llu", quoted(z, m->name), (unsigned long long)m->header);
@@ -174,7 +179,10 @@ static size_t read_member(Npz *z, const uint8_t *p, uint64_t left, uint64_t limi
   size_t all = CENTRAL_BYTES + name + extra + comment;
   if (all > left) return BAD(z, "the central directory is cut short");
   uint32_t flags = get16(p + 8), method = get16(p + 10);
-  NpzMember m = {.header = get32(p + 42), .packed = get32(p + 20), .size = get32(p + 24), .crc = get32(p + 16),
+  NpzMember m = {.header = get32(p + 42),
+                 .packed = get32(p + 20),
+                 .size = get32(p + 24),
+                 .crc = get32(p + 16),
                  .deflated = method == 8};
   if (!read_name(z, p + CENTRAL_BYTES, name, &m) || !read_zip64(z, p + CENTRAL_BYTES + name, extra, &m) ||
       !check_sizes(z, &m, flags, method) || !check_local(z, &m, method, p + CENTRAL_BYTES, name, limit))
@@ -210,7 +218,8 @@ static bool check_members(Npz *z) {
 static bool read_directory(Npz *z) {
   Directory dir;
   if (!find_directory(z, &dir)) return false;
-  if (dir.size > DIRECTORY_MOST) return BAD(z, "a central directory of %llu bytes is too large", (unsigned long long)dir.size);
+  if (dir.size > DIRECTORY_MOST)
+    return BAD(z, "a central directory of %llu bytes is too large", (unsigned long long)dir.size);
   const uint8_t *p = bytes_at(z, dir.offset, (size_t)dir.size);
   uint64_t left = dir.size;
   if (!p) return false;
@@ -226,7 +235,12 @@ static bool read_directory(Npz *z) {
 
 static Npz *open_either(Diags *d, const char *path, FileMap map, bool mapped, FileParts parts) {
   Npz *z = ARENA_NEW(d->arena, Npz);
-  *z = (Npz){.diags = d, .path = arena_strdup(d->arena, path), .map = map, .mapped = mapped, .parts = parts, .size = parts.fd < 0 ? map.size : parts.size};
+  *z = (Npz){.diags = d,
+             .path = arena_strdup(d->arena, path),
+             .map = map,
+             .mapped = mapped,
+             .parts = parts,
+             .size = parts.fd < 0 ? map.size : parts.size};
   if (read_directory(z)) return z;
   npz_close(z);
   return NULL;
@@ -263,8 +277,10 @@ static const uint8_t *packed_bytes(const Npz *z, const NpzMember *m, uint64_t do
   return file_parts_read(z->diags, z->path, &z->parts, m->data + done, room, *n) ? room : NULL;
 }
 
-/* Raw deflate of exactly `size` bytes from exactly the member's; or, when `part`, of the first `size` of them.  NULL, or what is wrong. */
-static const char *inflate_into(const Npz *z, const NpzMember *m, uint8_t *room, uint8_t *out, uint64_t size, bool part) {
+/* Raw deflate of exactly `size` bytes from exactly the member's; or, when `part`, of the first `size` of them.  NULL,
+ * or what is wrong. */
+static const char *inflate_into(const Npz *z, const NpzMember *m, uint8_t *room, uint8_t *out, uint64_t size,
+                                bool part) {
   z_stream s = {0};
   uint8_t none; /* zlib wants an output pointer also when nothing is to come out */
   uint64_t done = 0, out_left = size;
@@ -285,7 +301,9 @@ static const char *inflate_into(const Npz *z, const NpzMember *m, uint8_t *room,
     out_left -= free_bytes - s.avail_out;
   }
   inflateEnd(&s);
-  return why ? why : out_left == 0 && (part || (status == Z_STREAM_END && done == m->packed)) ? NULL : "its compressed data is damaged";
+  return why                                                                        ? why
+         : out_left == 0 && (part || (status == Z_STREAM_END && done == m->packed)) ? NULL
+                                                                                    : "its compressed data is damaged";
 }
 
 static bool unpack_into(const Npz *z, const NpzMember *m, uint8_t *out, uint64_t n, bool part) {
@@ -297,7 +315,9 @@ static bool unpack_into(const Npz *z, const NpzMember *m, uint8_t *out, uint64_t
   return !why || (*why ? BAD(z, "member %s: %s", quoted(z, m->name), why) : false);
 }
 
-static const char *member_name(const Npz *z, const NpzMember *m) { return arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name)); }
+static const char *member_name(const Npz *z, const NpzMember *m) {
+  return arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name));
+}
 
 /* The n bytes of the .npy, or when `part` the first n, in a block of their own, aligned as their writer meant it. */
 static uint8_t *unpack(const Npz *z, const NpzMember *m, uint64_t n, bool part) {
@@ -317,7 +337,8 @@ bool npz_read_header(Npz *z, const NpzMember *m, Tensor *out) {
   uint8_t *begin = unpack(z, m, n, true);
   bool ok = begin && npy_read_header(z->diags, member_name(z, m), begin, n, out, &whole);
   if (ok && whole != m->size)
-    ok = BAD(z, "member %s: its header asks for %llu bytes, the archive says %llu", quoted(z, m->name), (unsigned long long)whole, (unsigned long long)m->size);
+    ok = BAD(z, "member %s: its header asks for %llu bytes, the archive says %llu", quoted(z, m->name),
+             (unsigned long long)whole, (unsigned long long)m->size);
   free(begin);
   return ok;
 }

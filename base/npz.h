@@ -1,12 +1,12 @@
 /* base/npz.h - NumPy .npz archives: zip files whose members are .npy files.
  *
- * Format: PKWARE's APPNOTE.TXT 6.3 (stored and deflated members, zip64, one disk, no encryption) as
- * np.savez and np.savez_compressed write it.  Members are found through the central directory; local
- * headers must agree with it, members must not overlap, CRCs are checked, and no member may claim more
- * than deflate can expand its bytes to, so that memory is bounded by 1032 times the file; of an archive that is not mapped
- * only the directory and the members that are asked for are read; a member whose own header asks for another size
- * than the directory says is refused before it is expanded.
- * Written: stored members, data aligned to 64 bytes, fixed timestamps: the same tensors give the same bytes.
+ * Format: PKWARE's APPNOTE.TXT 6.3 (stored and deflated members, zip64, one disk, no encryption) as np.savez and
+ * np.savez_compressed write it.  Members are found through the central directory; local headers must agree with it,
+ * members must not overlap, CRCs are checked, and no member may claim more than deflate can expand its bytes to, so
+ * that memory is bounded by 1032 times the file; of an archive that is not mapped only the directory and the members
+ * that are asked for are read; a member whose own header asks for another size than the directory says is refused
+ * before it is expanded.  Written: stored members, data aligned to 64 bytes, fixed timestamps: the same tensors give
+ * the same bytes.
  */
 #ifndef APC_BASE_NPZ_H
 #define APC_BASE_NPZ_H
@@ -45,10 +45,12 @@ void npz_close(Npz *z);
 /* The member of that name (without ".npy"), or NULL. */
 const NpzMember *npz_find(const Npz *z, const char *name);
 
-/* Type and shape of a member, which has as many bytes as they ask for; nothing but its beginning is decoded.  *out has no data. */
+/* Type and shape of a member, which has as many bytes as they ask for; nothing but its beginning is decoded.  *out has
+ * no data. */
 bool npz_read_header(Npz *z, const NpzMember *member, Tensor *out);
 
-/* Decodes a member, once its header fits its size.  The tensor may be a view of the mapping (it has no `release` then): free it before npz_close. */
+/* Decodes a member, once its header fits its size.  The tensor may be a view of the mapping (it has no `release` then):
+ * free it before npz_close. */
 bool npz_read(Npz *z, const NpzMember *member, Tensor *out);
 
 /* Writes an archive: open, add each, finish (sync and rename; false when anything failed, the old file

@@ -155,8 +155,7 @@ static bool check_unique(NpzWriter *w) {
   for (size_t i = 0; i < w->n; i++) sorted[i] = &w->items[i];
   qsort(sorted, w->n, sizeof *sorted, by_name);
   for (size_t i = 1; i < w->n; i++)
-    if (by_name(&sorted[i - 1], &sorted[i]) == 0)
-      return BAD(w, "two tensors are named %s", quoted(w, sorted[i]->name));
+    if (by_name(&sorted[i - 1], &sorted[i]) == 0) return BAD(w, "two tensors are named %s", quoted(w, sorted[i]->name));
   return true;
 }
 

@@ -33,8 +33,7 @@ static inline void random_philox(const uint32_t counter[4], const uint32_t key[2
 
 /* The 128 bits number `block` of a stream. */
 static inline void random_block(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
-  const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
-                               (uint32_t)(stream >> 32)};
+  const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
   const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
   random_philox(counter, key, out);
 }

@@ -12,8 +12,8 @@
 #define ALIGNMENT 4096u
 
 static const char *const type_names[DT_COUNT] = {
-    [DT_f32] = "F32", [DT_f64] = "F64", [DT_f16] = "F16", [DT_bf16] = "BF16", [DT_i8] = "I8",
-    [DT_i16] = "I16", [DT_i32] = "I32", [DT_i64] = "I64", [DT_u8] = "U8",     [DT_u16] = "U16",
+    [DT_f32] = "F32", [DT_f64] = "F64", [DT_f16] = "F16",   [DT_bf16] = "BF16", [DT_i8] = "I8",
+    [DT_i16] = "I16", [DT_i32] = "I32", [DT_i64] = "I64",   [DT_u8] = "U8",     [DT_u16] = "U16",
     [DT_u32] = "U32", [DT_u64] = "U64", [DT_bool] = "BOOL",
 };
 
@@ -34,8 +34,7 @@ static bool read_dtype(Safetensors *s, const json_t *value, SafetensorsEntry *e)
       e->dtype = (DType)i;
       return true;
     }
-  return BAD(s, "tensor %s has the element type %s, which is not supported", NAME(s, e),
-             quoted(s->diags->arena, name));
+  return BAD(s, "tensor %s has the element type %s, which is not supported", NAME(s, e), quoted(s->diags->arena, name));
 }
 
 static bool read_shape(Safetensors *s, const json_t *shape, SafetensorsEntry *e) {
@@ -62,8 +61,8 @@ static bool read_range(Safetensors *s, const json_t *range, uint64_t data, uint6
     return BAD(s, "tensor %s: data_offsets is not an array of two integers", NAME(s, e));
   json_int_t from = json_integer_value(first), to = json_integer_value(last);
   if (from < 0 || to < from || (uint64_t)to > size)
-    return BAD(s, "tensor %s: its range [%lld, %lld) is outside the %llu bytes of data", NAME(s, e),
-               (long long)from, (long long)to, (unsigned long long)size);
+    return BAD(s, "tensor %s: its range [%lld, %lld) is outside the %llu bytes of data", NAME(s, e), (long long)from,
+               (long long)to, (unsigned long long)size);
   if ((uint64_t)(to - from) != e->bytes)
     return BAD(s, "tensor %s: its shape asks for %zu bytes, its range has %lld", NAME(s, e), e->bytes,
                (long long)(to - from));
@@ -89,10 +88,9 @@ static bool read_meta(Safetensors *s, json_t *meta) {
   if (!json_is_object(meta)) return BAD(s, "__metadata__ is not an object");
   s->meta = ARENA_ARRAY(s->diags->arena, SafetensorsMeta, json_object_size(meta));
   json_object_foreach(meta, key, value) {
-    if (!json_is_string(value))
-      return BAD(s, "__metadata__: %s is not a string", quoted(s->diags->arena, key));
-    s->meta[s->n_meta++] = (SafetensorsMeta){arena_strdup(s->diags->arena, key),
-                                             arena_strdup(s->diags->arena, json_string_value(value))};
+    if (!json_is_string(value)) return BAD(s, "__metadata__: %s is not a string", quoted(s->diags->arena, key));
+    s->meta[s->n_meta++] =
+        (SafetensorsMeta){arena_strdup(s->diags->arena, key), arena_strdup(s->diags->arena, json_string_value(value))};
   }
   return true;
 }
@@ -114,8 +112,7 @@ static bool check_cover(Safetensors *s, uint64_t data) {
   uint64_t at = data;
   for (size_t i = 0; i < s->n; i++) {
     const SafetensorsEntry *e = &s->items[i];
-    if (e->offset < at)
-      return BAD(s, "tensors %s and %s overlap", NAME(s, &s->items[i - 1]), NAME(s, e));
+    if (e->offset < at) return BAD(s, "tensors %s and %s overlap", NAME(s, &s->items[i - 1]), NAME(s, e));
     if (e->offset > at)
       return BAD(s, "%llu bytes before tensor %s belong to no tensor", (unsigned long long)(e->offset - at),
                  NAME(s, e));
@@ -141,7 +138,9 @@ static bool read_entries(Safetensors *s, json_t *root, uint64_t data) {
   const char *key;
   json_t *value;
   uint64_t end = end_of_tensors(root, data);
-  if (end > s->map.size) return BAD(s, "the file is truncated: it has %zu bytes, its tensors end at %llu", s->map.size, (unsigned long long)end);
+  if (end > s->map.size)
+    return BAD(s, "the file is truncated: it has %zu bytes, its tensors end at %llu", s->map.size,
+               (unsigned long long)end);
   s->items = ARENA_ARRAY(s->diags->arena, SafetensorsEntry, json_object_size(root));
   json_object_foreach(root, key, value) {
     if (strcmp(key, "__metadata__") == 0) {
@@ -160,13 +159,15 @@ static bool read_entries(Safetensors *s, json_t *root, uint64_t data) {
 static bool read_header(Safetensors *s) {
   const uint8_t *p = s->map.data;
   if (s->map.size == 0) return BAD(s, "the file is empty");
-  if (s->map.size < 8) return BAD(s, "the file is truncated: it has %zu bytes, the length of its header alone takes 8", s->map.size);
+  if (s->map.size < 8)
+    return BAD(s, "the file is truncated: it has %zu bytes, the length of its header alone takes 8", s->map.size);
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | p[i];
   if (length > HEADER_LIMIT)
     return BAD(s, "the header claims %llu bytes; the format allows 100 MB", (unsigned long long)length);
   if (length > s->map.size - 8)
-    return BAD(s, "the file is truncated: it has %zu bytes, its header alone takes %llu", s->map.size, (unsigned long long)length + 8);
+    return BAD(s, "the file is truncated: it has %zu bytes, its header alone takes %llu", s->map.size,
+               (unsigned long long)length + 8);
   if (!length || p[8] != '{') return BAD(s, "the header does not begin with '{'");
   json_error_t error;
   json_t *root = json_loadb((const char *)p + 8, (size_t)length, JSON_REJECT_DUPLICATES, &error);
@@ -282,8 +283,8 @@ static bool write_all(Diags *d, const char *path, const char *json, const NamedT
   return file_writer_finish(w);
 }
 
-bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, size_t n,
-                       const SafetensorsMeta *meta, size_t n_meta) {
+bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, size_t n, const SafetensorsMeta *meta,
+                       size_t n_meta) {
   const NamedTensor **sorted = ARENA_ARRAY(d->arena, const NamedTensor *, n);
   for (size_t i = 0; i < n; i++) sorted[i] = &tensors[i];
   if (n) qsort(sorted, n, sizeof *sorted, by_layout);

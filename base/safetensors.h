@@ -53,7 +53,7 @@ const char *safetensors_meta(const Safetensors *s, const char *key);
 bool safetensors_read(Safetensors *s, const SafetensorsEntry *entry, Tensor *out);
 
 /* Writes a whole file atomically.  Names and metadata keys must be unique UTF-8. */
-bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, size_t n,
-                       const SafetensorsMeta *meta, size_t n_meta);
+bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, size_t n, const SafetensorsMeta *meta,
+                       size_t n_meta);
 
 #endif

@@ -1,5 +1,5 @@
-/* base/secure.h - is this process more than its user may be: a set-uid or set-gid program, or one with file capabilities?  Then
- * the user's environment and files must not decide what it loads and runs. */
+/* base/secure.h - is this process more than its user may be: a set-uid or set-gid program, or one with file
+ * capabilities?  Then the user's environment and files must not decide what it loads and runs. */
 #ifndef APC_BASE_SECURE_H
 #define APC_BASE_SECURE_H
 

@@ -5,7 +5,9 @@
 
 #include "base/text.h"
 
-static size_t length_by_first(unsigned char c) { return c < 0x80 ? 1 : c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0; }
+static size_t length_by_first(unsigned char c) {
+  return c < 0x80 ? 1 : c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+}
 
 /* RFC 3629, section 4. */
 size_t text_sequence(const unsigned char *p, size_t n) {
@@ -25,7 +27,9 @@ uint32_t text_code_point(const unsigned char *p, size_t length) {
 }
 
 /* C0, DEL, C1; separators of lines, and what changes the direction of text. */
-static bool is_control(uint32_t c) { return c < 32 || (c >= 0x7f && c <= 0x9f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069); }
+static bool is_control(uint32_t c) {
+  return c < 32 || (c >= 0x7f && c <= 0x9f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
 
 size_t text_character(const unsigned char *p, size_t n, bool *plain) {
   size_t length = text_sequence(p, n), have = 1, want = length_by_first(*p);

@@ -13,7 +13,8 @@
 
 void standard_hold(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes the lowest free number: fd */
+    if (fcntl(fd, F_GETFD) < 0)
+      open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes the lowest free number: fd */
 }
 
 static bool lost; /* by standard_write */
@@ -39,8 +40,10 @@ static struct {
 static bool write_escaped(const unsigned char *p, size_t n) {
   char text[4 * sizeof shown.begun + 1];
   int used = 0;
-  if (shown.json) used = snprintf(text, sizeof text, "\\u%04x", text_sequence(p, n) ? (unsigned)text_code_point(p, n) : 0xfffdu);
-  for (size_t i = 0; i < n && !shown.json; i++) used += snprintf(text + used, sizeof text - (size_t)used, "\\x%02x", p[i]);
+  if (shown.json)
+    used = snprintf(text, sizeof text, "\\u%04x", text_sequence(p, n) ? (unsigned)text_code_point(p, n) : 0xfffdu);
+  for (size_t i = 0; i < n && !shown.json; i++)
+    used += snprintf(text + used, sizeof text - (size_t)used, "\\x%02x", p[i]);
   return write_all(text, (size_t)used);
 }
 

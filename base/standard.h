@@ -5,12 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Call it before anything is opened: a standard stream that the caller closed would otherwise get the number of the next file or
- * shared memory, and what is printed would end there.  Reading and writing such a stream fail, as if it were still closed. */
+/* Call it before anything is opened: a standard stream that the caller closed would otherwise get the number of the
+ * next file or shared memory, and what is printed would end there.  Reading and writing such a stream fail, as if it
+ * were still closed. */
 void standard_hold(void);
 
-/* From here on what is printed on stdout is text for people: what is not plain in it (text.h) other than line ends and tabs, which can only
- * come from names and files, is written as \xHH. */
+/* From here on what is printed on stdout is text for people: what is not plain in it (text.h) other than line ends and
+ * tabs, which can only come from names and files, is written as \xHH. */
 void standard_show(void);
 /* Begins (or ends) a part of it that is JSON, which has escapes of its own. */
 void standard_json(bool on);

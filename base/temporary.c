@@ -1,9 +1,10 @@
 /* base/temporary.c - see temporary.h.
  *
- * A process cannot clean up after SIGKILL, so a child does it: the keeper, which waits at a socket until the other end is gone, that
- * is, until this process has closed it or has ended.  It is there before the folder, which it makes itself, so that there is no moment at which the
- * folder has nobody.  A process group of its own keeps signals to its parent's group away from it, and it ignores those of the terminal; the
- * compilers are in that group, so that what they have started ends as well.
+ * A process cannot clean up after SIGKILL, so a child does it: the keeper, which waits at a socket until the other end
+ * is gone, that is, until this process has closed it or has ended.  It is there before the folder, which it makes
+ * itself, so that there is no moment at which the folder has nobody.  A process group of its own keeps signals to its
+ * parent's group away from it, and it ignores those of the terminal; the compilers are in that group, so that what they
+ * have started ends as well.
  */
 #define _GNU_SOURCE
 #include "base/temporary.h"
@@ -27,7 +28,9 @@ enum { TRIES = 100, NAP_MS = 100, HIGHEST_FD = 4096, DEEPEST = 16 };
 /* It holds no file of its parent, above all no pipe that somebody reads to its end. */
 static void close_others(int kept) {
 #ifdef SYS_close_range
-  if ((kept == 0 || syscall(SYS_close_range, 0u, (unsigned)kept - 1, 0u) == 0) && syscall(SYS_close_range, (unsigned)kept + 1, ~0u, 0u) == 0) return;
+  if ((kept == 0 || syscall(SYS_close_range, 0u, (unsigned)kept - 1, 0u) == 0) &&
+      syscall(SYS_close_range, (unsigned)kept + 1, ~0u, 0u) == 0)
+    return;
 #endif
   for (int fd = 0; fd < HIGHEST_FD; fd++)
     if (fd != kept) close(fd);
@@ -54,7 +57,8 @@ static bool remove_folder(const char *path) {
 
 static bool send_all(int fd, const void *bytes, size_t n) { return send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n; }
 
-/* Compilers that are told to end may still be writing their last file.  What has not ended then is killed, and this process with it. */
+/* Compilers that are told to end may still be writing their last file.  What has not ended then is killed, and this
+ * process with it. */
 static _Noreturn void keep(char *path, int life) {
   static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
   char byte;

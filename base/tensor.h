@@ -16,8 +16,8 @@ typedef struct Tensor {
   DType dtype;
   int rank; /* 0 is a scalar of one element */
   int64_t dims[TENSOR_MAX_RANK];
-  void *data;   /* never NULL in a valid tensor, also for 0 bytes */
-  size_t bytes; /* elements x dtype_bytes */
+  void *data;                                       /* never NULL in a valid tensor, also for 0 bytes */
+  size_t bytes;                                     /* elements x dtype_bytes */
   void (*release)(void *owner, size_t owner_bytes); /* NULL: a view, nothing to release */
   void *owner;
   size_t owner_bytes;

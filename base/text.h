@@ -25,16 +25,19 @@ void text_double(Text *t, double v);
 /* "..." with \" \\ \n \t and \xHH escapes: nothing else in it is a control character or no UTF-8. */
 void text_quoted(Text *t, const char *s);
 
-/* Length of the well-formed UTF-8 sequence at p, which has n bytes, n > 0; 0 when there is none.  What it stands for. */
+/* Length of the well-formed UTF-8 sequence at p, which has n bytes, n > 0; 0 when there is none.  What it stands
+ * for. */
 size_t text_sequence(const unsigned char *p, size_t n);
 uint32_t text_code_point(const unsigned char *p, size_t length);
 
-/* The length of the first character at p, or of a byte that begins none; 0 when more bytes are needed to tell.  *plain: it is a character that a
- * terminal may see: no control character, no separator of lines, nothing that changes the direction of text. */
+/* The length of the first character at p, or of a byte that begins none; 0 when more bytes are needed to tell.  *plain:
+ * it is a character that a terminal may see: no control character, no separator of lines, nothing that changes the
+ * direction of text. */
 size_t text_character(const unsigned char *p, size_t n, bool *plain);
 
-/* A text of the user's, of a file or of a name, as a terminal may see it: the bytes of what is not plain as \n, \t or \xHH.
- * Writes at most `size` bytes with the final NUL, never half an escape; returns the length that it would have in full. */
+/* A text of the user's, of a file or of a name, as a terminal may see it: the bytes of what is not plain as \n, \t or
+ * \xHH.  Writes at most `size` bytes with the final NUL, never half an escape; returns the length that it would have in
+ * full. */
 size_t text_show(const char *s, char *out, size_t size);
 /* The same in the arena; s itself when there is nothing to replace. */
 const char *text_shown(Arena *a, const char *s);

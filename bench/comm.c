@@ -1,10 +1,9 @@
 /* bench/comm.c - times of collectives between CPU ranks of this machine, as a table.
  *
- * usage: bench_comm [RANKS...]     (default 2 4)
- * First what a session costs: from nothing to the end of the first empty command, and an empty command after that.
- * Then each line is one size: bytes of the whole vector (all_reduce: the vector every rank holds; all_gather: the gathered
- * one), rank 0's median time over
- * repetitions, and the algorithm bandwidth, bytes / time.
+ * usage: bench_comm [RANKS...]     (default 2 4) First what a session costs: from nothing to the end of the first empty
+ * command, and an empty command after that.  Then each line is one size: bytes of the whole vector (all_reduce: the
+ * vector every rank holds; all_gather: the gathered one), rank 0's median time over repetitions, and the algorithm
+ * bandwidth, bytes / time.
  */
 #include "tests/ranks/ranks.h"
 
@@ -40,8 +39,14 @@ static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error)
   make_blocks(r, &p, send, recv);
   char *buffer = malloc(p.bytes);
   memset(buffer, 0, p.bytes);
-  CommOp op = {.kind = p.kind, .group = r->everyone, .dtype = p.dtype, .reduction = COMM_RED_sum, .src = buffer,
-               .dst = buffer, .send = send, .recv = recv};
+  CommOp op = {.kind = p.kind,
+               .group = r->everyone,
+               .dtype = p.dtype,
+               .reduction = COMM_RED_sum,
+               .src = buffer,
+               .dst = buffer,
+               .send = send,
+               .recv = recv};
   double times[REPETITIONS_MOST];
   RtStatus status = RT_OK;
   for (int i = -WARM_UP; i < p.repetitions && status == RT_OK; i++) {
@@ -95,8 +100,10 @@ static int table(int world) {
     const char *name;
     CommKind kind;
     DType dtype;
-  } columns[] = {{"all_reduce f32", COMM_all_reduce, DT_f32}, {"all_reduce bf16", COMM_all_reduce, DT_bf16},
-                 {"all_reduce f16", COMM_all_reduce, DT_f16}, {"all_gather", COMM_all_gather, DT_f32}};
+  } columns[] = {{"all_reduce f32", COMM_all_reduce, DT_f32},
+                 {"all_reduce bf16", COMM_all_reduce, DT_bf16},
+                 {"all_reduce f16", COMM_all_reduce, DT_f16},
+                 {"all_gather", COMM_all_gather, DT_f32}};
   enum { COLUMNS = sizeof columns / sizeof columns[0] };
   SessionOptions options = {.path = "/proc/self/exe", .world = world};
   Session *s;

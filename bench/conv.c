@@ -1,8 +1,8 @@
 /* bench/conv.c - the convolutions of ResNet-50 and some others: our kernel against oneDNN, on the same numbers in turn.
  *
- * usage: bench_conv [IMAGES] [ROUNDS]      OMP_NUM_THREADS sets the threads of both
- * Both compute the convolution alone on images with channels last; weights are in the library's layout before its times are taken.  Prints the least time of
- * all rounds, GFLOP/s, and the largest difference of the results; stops when it is more than rounding.
+ * usage: bench_conv [IMAGES] [ROUNDS]      OMP_NUM_THREADS sets the threads of both Both compute the convolution alone
+ * on images with channels last; weights are in the library's layout before its times are taken.  Prints the least time
+ * of all rounds, GFLOP/s, and the largest difference of the results; stops when it is more than rounding.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -20,11 +20,14 @@ typedef struct Layer {
   int side, groups, in, out, window, stride; /* channels per group; padding is half the window */
 } Layer;
 
-static const Layer layers[] = {
-    {"conv1", 224, 1, 3, 64, 7, 2}, {"conv2 3x3", 56, 1, 64, 64, 3, 1}, {"conv3 3x3/2", 56, 1, 128, 128, 3, 2}, {"conv3 1x1/2", 56, 1, 256, 512, 1, 2},
-    {"conv3 3x3", 28, 1, 128, 128, 3, 1}, {"conv4 3x3/2", 28, 1, 256, 256, 3, 2}, {"conv4 1x1/2", 28, 1, 512, 1024, 1, 2}, {"conv4 3x3", 14, 1, 256, 256, 3, 1},
-    {"conv5 3x3/2", 14, 1, 512, 512, 3, 2}, {"conv5 1x1/2", 14, 1, 1024, 2048, 1, 2}, {"conv5 3x3", 7, 1, 512, 512, 3, 1}, {"depthwise", 112, 32, 1, 1, 3, 1},
-    {"depthwise/2", 56, 144, 1, 1, 3, 2}, {"32 groups", 56, 32, 4, 4, 3, 1}, {"U-Net", 64, 1, 48, 48, 3, 1}};
+static const Layer layers[] = {{"conv1", 224, 1, 3, 64, 7, 2},          {"conv2 3x3", 56, 1, 64, 64, 3, 1},
+                               {"conv3 3x3/2", 56, 1, 128, 128, 3, 2},  {"conv3 1x1/2", 56, 1, 256, 512, 1, 2},
+                               {"conv3 3x3", 28, 1, 128, 128, 3, 1},    {"conv4 3x3/2", 28, 1, 256, 256, 3, 2},
+                               {"conv4 1x1/2", 28, 1, 512, 1024, 1, 2}, {"conv4 3x3", 14, 1, 256, 256, 3, 1},
+                               {"conv5 3x3/2", 14, 1, 512, 512, 3, 2},  {"conv5 1x1/2", 14, 1, 1024, 2048, 1, 2},
+                               {"conv5 3x3", 7, 1, 512, 512, 3, 1},     {"depthwise", 112, 32, 1, 1, 3, 1},
+                               {"depthwise/2", 56, 144, 1, 1, 3, 2},    {"32 groups", 56, 32, 4, 4, 3, 1},
+                               {"U-Net", 64, 1, 48, 48, 3, 1}};
 enum { LAYERS = sizeof layers / sizeof layers[0] };
 
 typedef struct Made {
@@ -56,8 +59,10 @@ static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Mad
   const char *x = arena_printf(a, "f32[%d,%d,%d,%d,%d]", images, l->side, l->side, l->groups, l->in);
   const char *w = arena_printf(a, "f32[%d,%d,%d,%d,%d]", l->window, l->window, l->groups, l->in, l->out);
   const char *text = arena_printf(a,
-                                  "apc.ir 1\nmesh [tp=1] stages 1\nparam \"w\" : %s = zeros\nfunc @main level 2 {\n  %%x = input {name=\"x\"} : %s @{}\n"
-                                  "  %%w = param {name=\"w\"} : %s @{}\n  %%y = conv %%x, %%w {starts=[%d, %d], strides=[%d, %d], dilations=[1, 1], "
+                                  "apc.ir 1\nmesh [tp=1] stages 1\nparam \"w\" : %s = zeros\nfunc @main level 2 {\n  "
+                                  "%%x = input {name=\"x\"} : %s @{}\n"
+                                  "  %%w = param {name=\"w\"} : %s @{}\n  %%y = conv %%x, %%w {starts=[%d, %d], "
+                                  "strides=[%d, %d], dilations=[1, 1], "
                                   "spec=\"nHWgc,HWgco->nHWgo\"} : f32[%d,%d,%d,%d,%d]\n  output \"y\" %%y @{}\n}\n",
                                   w, x, w, -pad, -pad, l->stride, l->stride, images, side, side, l->groups, l->out);
   Diags *diags = diags_new(a);
@@ -103,14 +108,17 @@ static float *numbers(int64_t n) {
   return x;
 }
 
-static double bench_layer(const Layer *l, Made *made, void (*kernel)(void *const *, const int64_t *), ConvCache *cache, int rounds) {
+static double bench_layer(const Layer *l, Made *made, void (*kernel)(void *const *, const int64_t *), ConvCache *cache,
+                          int rounds) {
   const ConvShape *s = &made->shape;
-  int64_t channels = s->groups * s->out, nx = s->images * s->image[1] * s->image[2] * s->groups * s->in, nw = channels * s->in * s->window[1] * s->window[2];
+  int64_t channels = s->groups * s->out, nx = s->images * s->image[1] * s->image[2] * s->groups * s->in,
+          nw = channels * s->in * s->window[1] * s->window[2];
   int64_t ny = s->images * s->output[1] * s->output[2] * channels;
   float *x = numbers(nx), *w = numbers(nw), *copy = numbers(nw + nw / 16), *y = numbers(ny), *z = numbers(ny);
   ConvWeights weights = {.data = copy, .bytes = (size_t)(nw + nw / 16) * sizeof(float), .mine = true};
   ConvCall call = {.shape = *s, .x = x, .y = z, .weights = &weights};
-  double least[2] = {1e9, 1e9}, flops = 2.0 * (double)ny * (double)(s->in * s->window[1] * s->window[2]), far = 0, norm = 0;
+  double least[2] = {1e9, 1e9}, flops = 2.0 * (double)ny * (double)(s->in * s->window[1] * s->window[2]), far = 0,
+         norm = 0;
   RtStatus status = RT_OK;
   RtError error = {0};
   bool known = true;
@@ -123,10 +131,12 @@ static double bench_layer(const Layer *l, Made *made, void (*kernel)(void *const
       if (status) fail(error.text);
       if (r && took < least[side]) least[side] = took;
     }
-  for (int64_t i = 0; i < ny; i++) far = fmax(far, number_gap((double)y[i], (double)z[i])), norm = fmax(norm, fabs((double)y[i]));
+  for (int64_t i = 0; i < ny; i++)
+    far = fmax(far, number_gap((double)y[i], (double)z[i])), norm = fmax(norm, fabs((double)y[i]));
   if (known && far > 1e-4 * norm) fail("the results differ");
-  printf("| %s, %d x %d, %lld -> %lld, %lld groups | %.3f ms, %.0f | ", l->what, l->side, l->side, (long long)(s->groups * s->in), (long long)channels,
-         (long long)s->groups, least[0] * 1e3, flops / least[0] * 1e-9);
+  printf("| %s, %d x %d, %lld -> %lld, %lld groups | %.3f ms, %.0f | ", l->what, l->side, l->side,
+         (long long)(s->groups * s->in), (long long)channels, (long long)s->groups, least[0] * 1e3,
+         flops / least[0] * 1e-9);
   if (known) printf("%.3f ms, %.0f | %.2f |\n", least[1] * 1e3, flops / least[1] * 1e-9, least[0] / least[1]);
   else printf("not by the library | |\n");
   conv_weights_free(&weights);
@@ -147,7 +157,10 @@ int main(int argc, char **argv) {
   for (int i = 0; i < LAYERS; i++) make_layer(a, &set, &layers[i], images, &made[i]);
   void *library = compile(&set);
   ConvCache *cache = conv_cache_new();
-  printf("%d images, %d threads\n\n| convolution | our kernel: time, GFLOP/s | oneDNN | oneDNN is faster by |\n| --- | --- | --- | --- |\n", images, onednn_threads());
+  printf(
+      "%d images, %d threads\n\n| convolution | our kernel: time, GFLOP/s | oneDNN | oneDNN is faster by |\n| --- | "
+      "--- | --- | --- |\n",
+      images, onednn_threads());
   for (int i = 0; i < LAYERS; i++) {
     void (*kernel)(void *const *, const int64_t *);
     void *address = dlsym(library, set.kernels.items[made[i].unit->kernel].symbol);

@@ -1,8 +1,10 @@
-/* bench/cost_model.c - the cost model against published measurements: bench_cost_model [-v] [--bound PERCENT PERCENT] FOLDER
+/* bench/cost_model.c - the cost model against published measurements: bench_cost_model [-v] [--bound PERCENT PERCENT]
+ * FOLDER
  *
- * FOLDER holds collectives.csv and products.csv (bench/published): one measurement a row, with its source.  Rows of `use` fit were looked at
- * when the constants of targets/ were chosen, rows of `check` are of other sources.  Prints median and largest relative error of every
- * source; with --bound, fails when the median over all rows to check of collectives or of products exceeds its bound.
+ * FOLDER holds collectives.csv and products.csv (bench/published): one measurement a row, with its source.  Rows of
+ * `use` fit were looked at when the constants of targets/ were chosen, rows of `check` are of other sources.  Prints
+ * median and largest relative error of every source; with --bound, fails when the median over all rows to check of
+ * collectives or of products exceeds its bound.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +31,10 @@ typedef struct Bench {
   Arena *arena;
   Diags *diags;
   bool verbose;
-  struct { Source *items; size_t n, cap; } sources;
+  struct {
+    Source *items;
+    size_t n, cap;
+  } sources;
   Errors fit, check;
 } Bench;
 
@@ -47,13 +52,16 @@ static double median(Errors *e) {
 /* A text up to what tells revisions apart. */
 static const char *short_name(Arena *a, const char *source) { return arena_strndup(a, source, strcspn(source, "@ ")); }
 
-static void record(Bench *b, char **row, const char *what, const char *use, const char *source, double predicted, double published) {
+static void record(Bench *b, char **row, const char *what, const char *use, const char *source, double predicted,
+                   double published) {
   double error = predicted / published - 1;
   Source *s = NULL;
   const char *name = short_name(b->arena, source);
   for (size_t i = 0; i < b->sources.n && !s; i++) {
     Source *x = &b->sources.items[i];
-    if (strcmp(x->target, row[0]) == 0 && strcmp(x->what, what) == 0 && strcmp(x->name, name) == 0 && strcmp(x->use, use) == 0) s = x;
+    if (strcmp(x->target, row[0]) == 0 && strcmp(x->what, what) == 0 && strcmp(x->name, name) == 0 &&
+        strcmp(x->use, use) == 0)
+      s = x;
   }
   if (!s) {
     ARENA_PUSH(b->arena, &b->sources, ((Source){.target = row[0], .what = what, .use = use, .name = name}));
@@ -61,12 +69,19 @@ static void record(Bench *b, char **row, const char *what, const char *use, cons
   }
   ARENA_PUSH(b->arena, &s->errors, error);
   ARENA_PUSH(b->arena, strcmp(use, "fit") == 0 ? &b->fit : &b->check, error);
-  if (b->verbose) printf("%-18s %-5s %-14s %10s %10s %6s  published %10.1f us, predicted %10.1f us, %+6.1f %%\n", row[0], row[1], what, row[2], row[3], row[4], published * 1e6, predicted * 1e6, error * 100);
+  if (b->verbose)
+    printf("%-18s %-5s %-14s %10s %10s %6s  published %10.1f us, predicted %10.1f us, %+6.1f %%\n", row[0], row[1],
+           what, row[2], row[3], row[4], published * 1e6, predicted * 1e6, error * 100);
 }
 
 static double collective_seconds(const Target *t, const char *op, int ranks, double bytes) {
-  static const struct { const char *name; CommKind kind; } kinds[] = {
-      {"all_reduce", COMM_ALL_REDUCE}, {"all_gather", COMM_ALL_GATHER}, {"reduce_scatter", COMM_REDUCE_SCATTER}, {"all_to_all", COMM_ALL_TO_ALL}};
+  static const struct {
+    const char *name;
+    CommKind kind;
+  } kinds[] = {{"all_reduce", COMM_ALL_REDUCE},
+               {"all_gather", COMM_ALL_GATHER},
+               {"reduce_scatter", COMM_REDUCE_SCATTER},
+               {"all_to_all", COMM_ALL_TO_ALL}};
   CommGroup g = comm_group_block(t, ranks);
   CommCosts c = comm_costs(t, &g);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -78,7 +93,8 @@ static double collective_seconds(const Target *t, const char *op, int ranks, dou
 static bool collective_row(Bench *b, char **row) {
   const Target *t = target_find(b->diags, b->arena, arena_printf(b->arena, "%sx%s", row[0], row[1]));
   if (!t) return false;
-  record(b, row, row[2], row[5], row[6], collective_seconds(t, row[2], atoi(row[1]), atof(row[3])), atof(row[4]) * 1e-6);
+  record(b, row, row[2], row[5], row[6], collective_seconds(t, row[2], atoi(row[1]), atof(row[3])),
+         atof(row[4]) * 1e-6);
   return true;
 }
 
@@ -87,7 +103,10 @@ static bool product_row(Bench *b, char **row) {
   const Target *t = target_find(b->diags, b->arena, row[0]);
   ComputeType type;
   if (!t || !compute_find(row[1], &type) || !(t = target_computing_in(b->arena, t, type))) return false;
-  double m = atof(row[2]), n = atof(row[3]), k = atof(row[4]), batch = atof(row[5]), bytes = type == CT_fp8 ? 1 : type == CT_f32 || type == CT_tf32 ? 4 : 2;
+  double m = atof(row[2]), n = atof(row[3]), k = atof(row[4]), batch = atof(row[5]),
+         bytes = type == CT_fp8                      ? 1
+                 : type == CT_f32 || type == CT_tf32 ? 4
+                                                     : 2;
   double memory = kernel_memory_seconds(t, batch * (m * k + k * n + m * n) * bytes);
   double predicted = t->launch + fmax(kernel_product_seconds(t, DT_f32, batch, m, n, k), memory);
   record(b, row, row[1], row[7], row[8], predicted, 2 * batch * m * n * k / (atof(row[6]) * 1e12));
@@ -95,7 +114,8 @@ static bool product_row(Bench *b, char **row) {
 }
 
 static bool read_rows(Bench *b, const char *folder, const char *file, int columns, bool (*each)(Bench *, char **)) {
-  const char *path = arena_printf(b->arena, "%s/%s", folder, file), *text = file_read_text(b->diags, b->arena, path, NULL);
+  const char *path = arena_printf(b->arena, "%s/%s", folder, file),
+             *text = file_read_text(b->diags, b->arena, path, NULL);
   if (!text) return false;
   char *at = arena_strdup(b->arena, text), *line, *row[COLUMNS];
   strsep(&at, "\n"); /* names of the columns */
@@ -111,14 +131,19 @@ static bool read_rows(Bench *b, const char *folder, const char *file, int column
 }
 
 static double report(Bench *b, const char *title) {
-  printf("\n%s\n\n| target | what | use | rows | median error | largest | source |\n| --- | --- | --- | --- | --- | --- | --- |\n", title);
+  printf(
+      "\n%s\n\n| target | what | use | rows | median error | largest | source |\n| --- | --- | --- | --- | --- | --- | "
+      "--- |\n",
+      title);
   for (size_t i = 0; i < b->sources.n; i++) {
     Source *s = &b->sources.items[i];
     double m = median(&s->errors);
-    printf("| %s | %s | %s | %zu | %.1f %% | %+.1f %% | %s |\n", s->target, s->what, s->use, s->errors.n, 100 * m, 100 * s->errors.items[s->errors.n - 1], s->name);
+    printf("| %s | %s | %s | %zu | %.1f %% | %+.1f %% | %s |\n", s->target, s->what, s->use, s->errors.n, 100 * m,
+           100 * s->errors.items[s->errors.n - 1], s->name);
   }
   double check = median(&b->check);
-  printf("\n%s: median error of %zu rows that were fit %.1f %%, of %zu rows to check %.1f %%\n", title, b->fit.n, 100 * median(&b->fit), b->check.n, 100 * check);
+  printf("\n%s: median error of %zu rows that were fit %.1f %%, of %zu rows to check %.1f %%\n", title, b->fit.n,
+         100 * median(&b->fit), b->check.n, 100 * check);
   b->sources.n = b->fit.n = b->check.n = 0;
   return 100 * check;
 }
@@ -129,7 +154,8 @@ int main(int argc, char **argv) {
   int i = 1;
   b.diags = diags_new(b.arena);
   if (i < argc && strcmp(argv[i], "-v") == 0) b.verbose = true, i++;
-  if (i + 2 < argc && strcmp(argv[i], "--bound") == 0) bounds[0] = atof(argv[i + 1]), bounds[1] = atof(argv[i + 2]), i += 3;
+  if (i + 2 < argc && strcmp(argv[i], "--bound") == 0)
+    bounds[0] = atof(argv[i + 1]), bounds[1] = atof(argv[i + 2]), i += 3;
   if (i + 1 != argc) return fprintf(stderr, "usage: %s [-v] [--bound PERCENT PERCENT] FOLDER\n", argv[0]), 2;
   bool ok = read_rows(&b, argv[i], "collectives.csv", 7, collective_row);
   double collectives = report(&b, "Collectives");

@@ -100,7 +100,9 @@ static int measure(const char *path) {
   long after = resident_kib();
   diags_print(diags, stderr, false);
   bool right = found && data.elements == (uint64_t)ELEMENTS && data.bytes == (uint64_t)ELEMENTS * 4;
-  if (right) printf("open %.2f ms, resident %ld KiB, %ld KiB of them for the file (%.2f GB)\n", ms, after, after - before, (double)data.bytes / 1e9);
+  if (right)
+    printf("open %.2f ms, resident %ld KiB, %ld KiB of them for the file (%.2f GB)\n", ms, after, after - before,
+           (double)data.bytes / 1e9);
   else fprintf(stderr, "bench_load: the tensor was not found as written\n");
   if (f) onnx_file_close(f);
   arena_free(arena);

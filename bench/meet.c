@@ -1,5 +1,6 @@
-/* bench/meet.c - how long ranks on one machine take to meet and to connect to each other: rendezvous_meet and rendezvous_connect of N processes on the
- * loopback, from the moment when all have started to the moment when the last is through.
+/* bench/meet.c - how long ranks on one machine take to meet and to connect to each other: rendezvous_meet and
+ * rendezvous_connect of N processes on the loopback, from the moment when all have started to the moment when the last
+ * is through.
  *
  * usage: bench_meet [RANKS [ROUNDS]]      (4, 200) */
 #include <stdatomic.h>
@@ -78,7 +79,9 @@ int main(int argc, char **argv) {
   }
   qsort(meet, (size_t)rounds, sizeof *meet, ascending);
   qsort(all, (size_t)rounds, sizeof *all, ascending);
-  printf("%d ranks, %d rounds: met after least %.3f ms, median %.3f ms; all connected after least %.3f ms, median %.3f ms\n", world, rounds, meet[0],
-         meet[rounds / 2], all[0], all[rounds / 2]);
+  printf(
+      "%d ranks, %d rounds: met after least %.3f ms, median %.3f ms; all connected after least %.3f ms, median %.3f "
+      "ms\n",
+      world, rounds, meet[0], meet[rounds / 2], all[0], all[rounds / 2]);
   return 0;
 }

@@ -1,7 +1,7 @@
 /* bench/plan_gpt.c - planning times of a GPT-2-like model: plan_gpt [LAYERS TARGET...]
  *
- * Without arguments: rows for layers x ranks.  Processor time is what counts on a machine that does other work as well; sums are the table
- * entries formed, which depend on no machine. */
+ * Without arguments: rows for layers x ranks.  Processor time is what counts on a machine that does other work as well;
+ * sums are the table entries formed, which depend on no machine. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -17,8 +17,11 @@ static void show(const char *model, const char *target, const PlanOptions *o) {
   Plan *p = m && t ? plan_search(m, module_func(m, "main"), t, o, d) : NULL;
   diags_print(d, stderr, false);
   if (p) {
-    printf("%-7s tp %d pp %d dp %d cp %d mb %d  %.3f ms (one device %.3f ms)  gap %.4f  %.1f MB of weights, %.1f MB  search %.2f s\n", target, p->tp, p->pp, p->dp, p->cp, p->micro_batches,
-           1e3 * p->price.time.total, 1e3 * p->one_device_seconds, p->gap, p->price.memory.params / 1e6, p->price.memory.total / 1e6, p->search_seconds);
+    printf(
+        "%-7s tp %d pp %d dp %d cp %d mb %d  %.3f ms (one device %.3f ms)  gap %.4f  %.1f MB of weights, %.1f MB  "
+        "search %.2f s\n",
+        target, p->tp, p->pp, p->dp, p->cp, p->micro_batches, 1e3 * p->price.time.total, 1e3 * p->one_device_seconds,
+        p->gap, p->price.memory.params / 1e6, p->price.memory.total / 1e6, p->search_seconds);
     if (getenv("PLAN_TEXT")) {
       Text text = {.arena = a};
       plan_print(m, module_func(m, "main"), p, &text);
@@ -41,8 +44,9 @@ static void row(int layers, const char *target, int tp) {
   double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
   diags_print(d, stderr, false);
   if (p)
-    printf("| %d | %s%s | tp %d pp %d dp %d cp %d | %.3f s | %.1f %% | %.2g | %.2f s |\n", layers, target, tp ? arena_printf(a, ", --tp %d", tp) : "", p->tp, p->pp, p->dp, p->cp, p->price.time.total,
-           100 * p->gap, p->search_work, seconds);
+    printf("| %d | %s%s | tp %d pp %d dp %d cp %d | %.3f s | %.1f %% | %.2g | %.2f s |\n", layers, target,
+           tp ? arena_printf(a, ", --tp %d", tp) : "", p->tp, p->pp, p->dp, p->cp, p->price.time.total, 100 * p->gap,
+           p->search_work, seconds);
   if (m) module_free(m);
   arena_free(a);
 }
@@ -50,7 +54,9 @@ static void row(int layers, const char *target, int tp) {
 static void table(void) {
   static const int layers[] = {12, 48, 96};
   static const char *const targets[] = {"cpux4", "cpux8", "cpux16", "cpux64"};
-  puts("| layers | target | plan | predicted | gap | sums | processor time |\n| --- | --- | --- | --- | --- | --- | --- |");
+  puts(
+      "| layers | target | plan | predicted | gap | sums | processor time |\n| --- | --- | --- | --- | --- | --- | --- "
+      "|");
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
     for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) row(layers[i], targets[k], 0);
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) row(layers[i], "cpux64", 16);

@@ -1,7 +1,7 @@
 /* codegen/artifact.c - see artifact.h.
  *
- * The kernels' C texts are compiled by the system's compiler, as many at once as there are processors, linked into one shared
- * object, and embedded.  The bytes depend only on the input and the compiler: names in them are relative.
+ * The kernels' C texts are compiled by the system's compiler, as many at once as there are processors, linked into one
+ * shared object, and embedded.  The bytes depend only on the input and the compiler: names in them are relative.
  */
 #include "codegen/artifact.h"
 
@@ -40,7 +40,8 @@ static bool open_directory(Job *j) {
   bool ok = temporary_open(j->diags, j->arena, &j->folder);
   j->dir = j->spec->save_temps ? j->spec->save_temps : j->folder.path;
   if (!ok || !j->spec->save_temps) return ok;
-  return mkdir(j->dir, 0777) == 0 || errno == EEXIST || diag_error(j->diags, DIAG_file_write, (Loc){.file = j->dir}, "%s", strerror(errno));
+  return mkdir(j->dir, 0777) == 0 || errno == EEXIST ||
+         diag_error(j->diags, DIAG_file_write, (Loc){.file = j->dir}, "%s", strerror(errno));
 }
 
 /* ---- the runtime */
@@ -54,7 +55,8 @@ static bool open_stub(Diags *d, const char *path, FileMap *out) {
     file_unmap(out);
   }
   if (!fault) return true;
-  diag_error(d, DIAG_tool_missing, file_loc(d, path), "the runtime that programs are made of cannot be used: %s", fault);
+  diag_error(d, DIAG_tool_missing, file_loc(d, path), "the runtime that programs are made of cannot be used: %s",
+             fault);
   diag_help(d, "build or install apc again; apcrt-stub belongs beside apc");
   return false;
 }
@@ -70,14 +72,16 @@ bool artifact_stub_check(const char *path, Diags *d) {
 
 static bool pad_to(FileWriter *w, uint64_t offset) {
   uint64_t at = file_writer_offset(w);
-  if (at > offset) die("artifact: %llu bytes written where %llu were to come", (unsigned long long)at, (unsigned long long)offset);
+  if (at > offset)
+    die("artifact: %llu bytes written where %llu were to come", (unsigned long long)at, (unsigned long long)offset);
   return file_writer_pad(w, 0, offset - at);
 }
 
 static bool add_file(const Job *j, FileWriter *w, const char *path, uint64_t bytes) {
   FileMap map;
   if (!file_map(j->diags, path, &map)) return false;
-  bool ok = map.size == bytes || diag_error(j->diags, DIAG_file_read, file_loc(j->diags, path), "the file changed while it was compiled");
+  bool ok = map.size == bytes ||
+            diag_error(j->diags, DIAG_file_read, file_loc(j->diags, path), "the file changed while it was compiled");
   ok = ok && file_writer_add(w, map.data, map.size);
   file_unmap(&map);
   return ok;
@@ -100,7 +104,8 @@ static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t 
     ok = pad_to(w, base + p->blobs[f->blob].offset) && add_file(j, w, f->path, f->bytes);
   }
   if (ok && p->header->cpu_image != PROGRAM_NONE)
-    ok = pad_to(w, base + p->blobs[p->header->cpu_image].offset) && file_writer_add(w, image->kernels->data, image->kernels->size);
+    ok = pad_to(w, base + p->blobs[p->header->cpu_image].offset) &&
+         file_writer_add(w, image->kernels->data, image->kernels->size);
   ok = ok && pad_to(w, base + p->header->image_bytes);
   ArtifactTrailer trailer = {base, p->header->image_bytes, p->header->table_hash, ARTIFACT_MAGIC};
   return ok && file_writer_add(w, &trailer, sizeof trailer);
@@ -116,12 +121,14 @@ static bool write_behind(const Job *j, const Image *image, const FileMap *stub, 
   return false;
 }
 
-static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kernels, const void *tables, size_t table_bytes, uint64_t *bytes) {
+static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kernels, const void *tables,
+                       size_t table_bytes, uint64_t *bytes) {
   FileMap stub;
   Image image = {.result = r, .tables = tables, .table_bytes = table_bytes, .kernels = kernels};
   RtError error = {0};
   if (!open_stub(j->diags, j->spec->stub, &stub)) return false;
-  if (program_open(tables, table_bytes, &image.p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
+  if (program_open(tables, table_bytes, &image.p, &error) != RT_OK)
+    die("the Program just built does not open: %s", error.text);
   KernelObject object = {kernels, &image.p, &stub, c_compiler_name(&(CCompiler){.command = j->spec->cc})};
   bool ok = (!kernels->data || kernel_object_check(j->diags, &object)) && write_behind(j, &image, &stub, bytes);
   program_close(&image.p);
@@ -131,12 +138,14 @@ static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kern
 
 /* ---- entry */
 
-/* What a Program cannot hold, and sizes that cannot be computed in it, are reported at no place: the model as a whole has them. */
+/* What a Program cannot hold, and sizes that cannot be computed in it, are reported at no place: the model as a whole
+ * has them. */
 static bool fits_program(const Module *m, Diags *diags) {
   int dimensions = 0;
   for (size_t i = 0; i < m->symbols.n; i++) dimensions += m->symbols.items[i].axis < 0;
   if (dimensions <= PROGRAM_MAX_SYMBOLS) return true;
-  diag_error(diags, DIAG_dimension, (Loc){0}, "a program has at most %d symbolic dimensions, this one has %d", PROGRAM_MAX_SYMBOLS, dimensions);
+  diag_error(diags, DIAG_dimension, (Loc){0}, "a program has at most %d symbolic dimensions, this one has %d",
+             PROGRAM_MAX_SYMBOLS, dimensions);
   diag_help(diags, "--dim NAME=SIZE fixes one");
   return false;
 }
@@ -151,7 +160,11 @@ static bool make_program(const ProgramSource *source, ProgramResult *r, Diags *d
 static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels, void **tables, size_t *bytes) {
   const ArtifactSpec *s = j->spec;
   RtError error = {0};
-  ProgramFacts facts = {.name = s->name, .target = s->target, .producer = s->producer, .cpu = "", .cpu_image = PROGRAM_NONE,
+  ProgramFacts facts = {.name = s->name,
+                        .target = s->target,
+                        .producer = s->producer,
+                        .cpu = "",
+                        .cpu_image = PROGRAM_NONE,
                         .stages = (uint32_t)s->source.m->mesh.stages};
   if (kernels) {
     facts.cpu = cpu_features();
@@ -160,8 +173,8 @@ static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels,
     facts.cpu_image = program_embed(r->b, 0, program_blob_hash("", 0));
   }
   Program p;
-  if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK || program_open(*tables, *bytes, &p, &error) != RT_OK ||
-      order_check_all(&p, &error) != RT_OK)
+  if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
+      program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK)
     die("the Program is not valid: %s", error.text);
   program_close(&p);
   return true;
@@ -171,7 +184,9 @@ static bool compile_and_write(Job *j, ProgramResult *r, ArtifactReport *report) 
   double begin = now_ms();
   FileMap kernels = {0};
   bool has_kernels = r->texts.n > 0;
-  if (has_kernels && !c_compile(&(CCompiler){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, false}, r->texts.items, r->texts.n, &kernels)) return false;
+  if (has_kernels && !c_compile(&(CCompiler){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, false},
+                                r->texts.items, r->texts.n, &kernels))
+    return false;
   report->compile_ms = now_ms() - begin;
   report->kernels = r->kernel_count;
   report->texts = r->texts.n;
@@ -202,7 +217,8 @@ bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags
   RtError error = {0};
   if (!make_program(&spec->source, &out->result, diags)) return false;
   build_tables(&j, &out->result, NULL, &out->tables, &bytes);
-  if (program_open(out->tables, bytes, &out->p, &error) != RT_OK) die("the Program just built does not open: %s", error.text);
+  if (program_open(out->tables, bytes, &out->p, &error) != RT_OK)
+    die("the Program just built does not open: %s", error.text);
   return true;
 }
 

@@ -18,8 +18,9 @@ typedef struct ArtifactReport {
   double compile_ms;
 } ArtifactReport;
 
-/* Writes the artifact under a temporary name and renames it.  False after diagnostics: the C compiler or the runtime is missing (exit
- * code 5 is the caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or written. */
+/* Writes the artifact under a temporary name and renames it.  False after diagnostics: the C compiler or the runtime is
+ * missing (exit code 5 is the caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or
+ * written. */
 bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *diags);
 
 /* Whether the prebuilt runtime is there and whole; false after DIAG_tool_missing. */

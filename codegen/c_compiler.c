@@ -44,21 +44,25 @@ typedef struct Run {
   const char *log; /* what it said, in the folder */
 } Run;
 
-static const char *path_in(const CCompiler *c, const char *name) { return arena_printf(c->arena, "%s/%s", c->dir, name); }
+static const char *path_in(const CCompiler *c, const char *name) {
+  return arena_printf(c->arena, "%s/%s", c->dir, name);
+}
 
 /* In the child: what is wrong goes to the log. */
 static _Noreturn void execute(const CCompiler *c, const Run *r, int log, pid_t parent) {
   bool ok = dup2(log, 1) >= 0 && dup2(log, 2) >= 0;
   ok = ok && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0; /* a compiler that is told to end removes its files */
   if (getppid() != parent) _exit(126);
-  ok = ok && temporary_join(c->folder->keeper) && chdir(c->dir) == 0 && setenv("LC_ALL", "C", 1) == 0 && setenv("TMPDIR", c->folder->path, 1) == 0;
+  ok = ok && temporary_join(c->folder->keeper) && chdir(c->dir) == 0 && setenv("LC_ALL", "C", 1) == 0 &&
+       setenv("TMPDIR", c->folder->path, 1) == 0;
   if (ok) execvp(r->argv[0], (char *const *)(uintptr_t)r->argv);
   if (ok && errno == ENOENT) _exit(127);
   dprintf(2, "%s: %s\n", r->argv[0], strerror(errno));
   _exit(126);
 }
 
-/* Starts a program in the folder with its output going to the log.  Its messages are read by us, so they are in one language. */
+/* Starts a program in the folder with its output going to the log.  Its messages are read by us, so they are in one
+ * language. */
 static void start(const CCompiler *c, Run *r) {
   pid_t self = getpid();
   int log = open(path_in(c, r->log), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -87,10 +91,12 @@ static const char *name_behind(Arena *a, const char *said, const char *words) {
   return n ? arena_strndup(a, at, n) : NULL;
 }
 
-/* A function that generated code calls and nothing defines, by what gcc, clang, ld, gold and lld say of it; else NULL. */
+/* A function that generated code calls and nothing defines, by what gcc, clang, ld, gold and lld say of it; else
+ * NULL. */
 static const char *unresolved(Arena *a, const char *said) {
-  static const char *const words[] = {"implicit declaration of function", "call to undeclared function", "call to undeclared library function",
-                                      "undefined reference to", "undefined symbol"};
+  static const char *const words[] = {"implicit declaration of function", "call to undeclared function",
+                                      "call to undeclared library function", "undefined reference to",
+                                      "undefined symbol"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     const char *name = name_behind(a, said, words[i]);
     if (name) return name;
@@ -99,9 +105,11 @@ static const char *unresolved(Arena *a, const char *said) {
 }
 
 static bool explain(const CCompiler *c, const Run *r, int status) {
-  const char *how = WIFEXITED(status) ? arena_printf(c->arena, "exit status %d", WEXITSTATUS(status))
-                                      : arena_printf(c->arena, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  const char *text = c->trial ? "a small program" : "generated code", *said = file_read_text(diags_new(c->arena), c->arena, path_in(c, r->log), NULL);
+  const char *how = WIFEXITED(status)
+                        ? arena_printf(c->arena, "exit status %d", WEXITSTATUS(status))
+                        : arena_printf(c->arena, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  const char *text = c->trial ? "a small program" : "generated code",
+             *said = file_read_text(diags_new(c->arena), c->arena, path_in(c, r->log), NULL);
   if (!said || !*said) return failed(c, "%s failed on %s (%s) and said nothing", r->argv[0], text, how);
   const char *name = c->trial ? NULL : unresolved(c->arena, said);
   if (name) die("generated kernels call '%s', which nothing defines (%s)", name, r->argv[0]);
@@ -180,7 +188,8 @@ bool c_compile(const CCompiler *c, const char *const *texts, size_t n, FileMap *
 bool c_compiler_check(Arena *a, Diags *d, const char *command) {
   static const char *const text =
       "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
-      "void check(float *x, int64_t n);\nvoid check(float *x, int64_t n) {\n#pragma omp parallel for\n  for (int64_t i = 0; i < n; i++) x[i] = sqrtf(x[i]);\n}\n";
+      "void check(float *x, int64_t n);\nvoid check(float *x, int64_t n) {\n#pragma omp parallel for\n  for (int64_t i "
+      "= 0; i < n; i++) x[i] = sqrtf(x[i]);\n}\n";
   TemporaryFolder folder = {0};
   FileMap object;
   if (!temporary_open(d, a, &folder)) return false;

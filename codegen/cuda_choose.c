@@ -1,15 +1,17 @@
-/* codegen/cuda_choose.c - the schedule of a row program for a GPU: which skeleton, how many threads, packets and registers.
+/* codegen/cuda_choose.c - the schedule of a row program for a GPU: which skeleton, how many threads, packets and
+ * registers.
  *
- * In: a row printer with the schedule of the CPU printer.  Out: the record of print_cuda.h.  Sizes are constants or the hints of symbols. */
+ * In: a row printer with the schedule of the CPU printer.  Out: the record of print_cuda.h.  Sizes are constants or the
+ * hints of symbols. */
 #include "codegen/cuda_choose.h"
 
 enum {
   THREADS = 256,
-  BLOCK_ROW_FROM = 2048,  /* expected elements of a row from which a block is better than a warp */
-  MAX_ROW_WARPS = 16,     /* with the row in registers: 16 x 1024 elements */
-  MAX_PACKET_WORDS = 40,  /* registers per thread for packets */
-  MAX_KEPT_WORDS = 48,    /* registers per thread for kept values */
-  MAX_UNROLLED = 1024     /* nodes times steps */
+  BLOCK_ROW_FROM = 2048, /* expected elements of a row from which a block is better than a warp */
+  MAX_ROW_WARPS = 16,    /* with the row in registers: 16 x 1024 elements */
+  MAX_PACKET_WORDS = 40, /* registers per thread for packets */
+  MAX_KEPT_WORDS = 48,   /* registers per thread for kept values */
+  MAX_UNROLLED = 1024    /* nodes times steps */
 };
 
 static bool is_unit(const Expr *e) { return e && ex_is_const(e, 1); }
@@ -36,7 +38,9 @@ bool cuda_load_in_packets(const RowPrinter *c, int node) {
   return n->kind == RN_LOAD && n->nargs == 0 && n->guard < 0 && is_unit(n->at.coef[c->p->inner]);
 }
 
-bool cuda_store_in_packets(const RowPrinter *c, const RowStore *s) { return s->inner && is_unit(s->at.coef[c->p->inner]); }
+bool cuda_store_in_packets(const RowPrinter *c, const RowStore *s) {
+  return s->inner && is_unit(s->at.coef[c->p->inner]);
+}
 
 /* What goes in packets: registers per element, and the bytes of the narrowest buffer. */
 static void count_packets(const RowPrinter *c, const bool *needed, int *words, size_t *narrow) {
@@ -72,7 +76,9 @@ static void choose_registers(Cuda *k) {
   RowPrinter *c = &k->r;
   CudaSchedule *s = k->s;
   int64_t n;
-  if (c->p->nstages < 2 || !ex_is_const(c->p->start, 0) || !ex_get_const(c->p->extent[c->p->inner], &n) || n < 1 || n > MAX_ROW_WARPS * BLOCK) return;
+  if (c->p->nstages < 2 || !ex_is_const(c->p->start, 0) || !ex_get_const(c->p->extent[c->p->inner], &n) || n < 1 ||
+      n > MAX_ROW_WARPS * BLOCK)
+    return;
   int steps = n < BLOCK ? (int)(n + 31) / 32 : 32, words = 0;
   if (count_inner(c->p) * steps > MAX_UNROLLED) return;
   int kept = rp_choose_kept(c, 1, MAX_KEPT_WORDS / steps);
@@ -100,7 +106,8 @@ static void choose_rows(Cuda *k) {
 /* Many accumulations of columns do not fit shared memory: such programs go by rows. */
 static void limit_columns(RowPrinter *c) {
   size_t bytes = 0;
-  for (size_t i = 0; i < c->p->accs.n; i++) bytes += dtype_bytes(c->p->accs.items[i].dtype) * (32 * (COLUMNS_PER_BLOCK + 1) + COLUMNS_PER_BLOCK);
+  for (size_t i = 0; i < c->p->accs.n; i++)
+    bytes += dtype_bytes(c->p->accs.items[i].dtype) * (32 * (COLUMNS_PER_BLOCK + 1) + COLUMNS_PER_BLOCK);
   if (c->schedule != COLUMNS || bytes <= MAX_TILE_BYTES) return;
   c->schedule = ROWS;
   c->across = -1;
@@ -110,17 +117,20 @@ void cuda_choose(Cuda *k) {
   RowPrinter *c = &k->r;
   limit_columns(c);
   Module *m = c->m;
-  const Expr *n = c->p->extent[c->p->inner], *all = c->across >= 0 ? c->p->extent[c->across] : NULL, *rows = row_count(c);
+  const Expr *n = c->p->extent[c->p->inner], *all = c->across >= 0 ? c->p->extent[c->across] : NULL,
+             *rows = row_count(c);
   *k->s = (CudaSchedule){.threads = THREADS, .vector = 1};
   switch (c->schedule) {
     case ELEMENTS:
       k->s->shape = CUDA_ELEMENTS;
       k->s->vector = packet_elements(c);
-      k->s->blocks = ex_ceil_div(m, ex_mul(m, rows, ex_ceil_div(m, n, ex_const(m, k->s->vector))), ex_const(m, THREADS));
+      k->s->blocks =
+          ex_ceil_div(m, ex_mul(m, rows, ex_ceil_div(m, n, ex_const(m, k->s->vector))), ex_const(m, THREADS));
       break;
     case TILES:
       k->s->shape = CUDA_TILES;
-      k->s->blocks = ex_mul(m, rows, ex_mul(m, ex_ceil_div(m, n, ex_const(m, TILE)), ex_ceil_div(m, all, ex_const(m, TILE))));
+      k->s->blocks =
+          ex_mul(m, rows, ex_mul(m, ex_ceil_div(m, n, ex_const(m, TILE)), ex_ceil_div(m, all, ex_const(m, TILE))));
       break;
     case ROWS: choose_rows(k); break;
     case COLUMNS:
@@ -132,7 +142,8 @@ void cuda_choose(Cuda *k) {
 }
 
 const char *cuda_schedule_text(Arena *a, const CudaSchedule *s) {
-  static const char *const shapes[] = {"elements", "tiles of 32 x 32", "warp per row", "block per row", "16 columns per block"};
+  static const char *const shapes[] = {"elements", "tiles of 32 x 32", "warp per row", "block per row",
+                                       "16 columns per block"};
   Text t = {.arena = a};
   text_printf(&t, "%s, %d threads", shapes[s->shape], s->threads);
   if (s->vector > 1) text_printf(&t, ", packets of %d", s->vector);

@@ -6,10 +6,11 @@
 #include "codegen/print_row.h"
 
 enum {
-  BLOCK = 1024,           /* of a canonical sum */
-  ROWS_PER_BLOCK = 4,     /* warp per row */
+  BLOCK = 1024,       /* of a canonical sum */
+  ROWS_PER_BLOCK = 4, /* warp per row */
   COLUMNS_PER_BLOCK = 16,
-  TILE = 32, TILE_ROWS = 8,
+  TILE = 32,
+  TILE_ROWS = 8,
   MAX_TILE_BYTES = 40 << 10
 };
 

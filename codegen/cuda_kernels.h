@@ -5,13 +5,14 @@
 #include "codegen/print_cuda.h"
 #include "codegen/units.h"
 
-/* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars (int64). */
+/* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars
+ * (int64). */
 typedef struct CudaKernel {
-  int kernel;           /* its number in the set */
+  int kernel; /* its number in the set */
   int nscalars;
   const Expr *const *scalars;
-  const char *how;      /* the schedule, for people */
-  CudaSchedule launch;  /* of a template: threads and blocks only */
+  const char *how;     /* the schedule, for people */
+  CudaSchedule launch; /* of a template: threads and blocks only */
 } CudaKernel;
 
 /* The kernels of all units, by unit; their texts are added to a set. */

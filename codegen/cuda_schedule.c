@@ -1,11 +1,12 @@
 /* codegen/cuda_schedule.c - see cuda_schedule.h.
  *
- * In: a Program with CUDA kernels.  Out: text, one line per call a rank makes on its stream, in order: launches of emitted kernels,
- * cublasLtMatmul for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only moves bytes.
+ * In: a Program with CUDA kernels.  Out: text, one line per call a rank makes on its stream, in order: launches of
+ * emitted kernels, cublasLtMatmul for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only
+ * moves bytes.
  *
- * NCCL joins and cuts contiguous ranges, so that a collective along another dimension than the first one of extent above 1 is packed
- * into or unpacked from a staging buffer by strided copies.  Its counts are equal on all members: parts of different sizes
- * become one call per member inside a group.
+ * NCCL joins and cuts contiguous ranges, so that a collective along another dimension than the first one of extent
+ * above 1 is packed into or unpacked from a staging buffer by strided copies.  Its counts are equal on all members:
+ * parts of different sizes become one call per member inside a group.
  *
  * Loops are the host's: it reads the number of rounds, and whether another one follows, and tells the device the round.
  */
@@ -27,13 +28,15 @@ typedef struct Print {
   uint32_t rank;    /* being printed */
   uint32_t at;      /* instruction */
   uint32_t entry;
-  int depth;        /* loops around */
+  int depth; /* loops around */
 } Print;
 
 static int64_t value_at(const Print *k, uint32_t rank, uint32_t e) { return k->values[rank][e]; }
 static int64_t value(const Print *k, uint32_t e) { return value_at(k, k->rank, e); }
 static const ProgramInstr *instr(const Print *k) { return &k->p->instrs[k->at]; }
-static const ProgramTensor *tensor(const Print *k, uint32_t i) { return &k->p->tensors[program_list(k->p, instr(k)->tensors)[i]]; }
+static const ProgramTensor *tensor(const Print *k, uint32_t i) {
+  return &k->p->tensors[program_list(k->p, instr(k)->tensors)[i]];
+}
 static int64_t expr(const Print *k, uint32_t i) { return value(k, program_list(k->p, instr(k)->exprs)[i]); }
 
 __attribute__((format(printf, 2, 3))) static void line(const Print *k, const char *format, ...) {
@@ -46,7 +49,9 @@ __attribute__((format(printf, 2, 3))) static void line(const Print *k, const cha
 
 /* ---- tensors */
 
-static int64_t extent_at(const Print *k, uint32_t rank, const ProgramTensor *x, uint32_t d) { return value_at(k, rank, program_list(k->p, x->extents)[d]); }
+static int64_t extent_at(const Print *k, uint32_t rank, const ProgramTensor *x, uint32_t d) {
+  return value_at(k, rank, program_list(k->p, x->extents)[d]);
+}
 
 static int64_t elements_between(const Print *k, uint32_t rank, const ProgramTensor *x, uint32_t from, uint32_t to) {
   int64_t n = 1;
@@ -54,7 +59,9 @@ static int64_t elements_between(const Print *k, uint32_t rank, const ProgramTens
   return n;
 }
 
-static int64_t elements_at(const Print *k, uint32_t rank, const ProgramTensor *x) { return elements_between(k, rank, x, 0, x->extents.n); }
+static int64_t elements_at(const Print *k, uint32_t rank, const ProgramTensor *x) {
+  return elements_between(k, rank, x, 0, x->extents.n);
+}
 static int64_t elements(const Print *k, const ProgramTensor *x) { return elements_at(k, k->rank, x); }
 
 static const char *place(const Print *k, const ProgramTensor *x) {
@@ -72,9 +79,10 @@ static const char *shape(const Print *k, const ProgramTensor *x) {
 
 static const char *nccl_type(uint32_t dtype) {
   static const char *const names[DT_COUNT] = {
-      [DT_f32] = "ncclFloat32", [DT_f64] = "ncclFloat64", [DT_f16] = "ncclFloat16", [DT_bf16] = "ncclBfloat16", [DT_i8] = "ncclInt8",
-      [DT_i16] = "ncclInt8", [DT_i32] = "ncclInt32", [DT_i64] = "ncclInt64", [DT_u8] = "ncclUint8", [DT_u16] = "ncclUint8",
-      [DT_u32] = "ncclUint32", [DT_u64] = "ncclUint64", [DT_bool] = "ncclUint8"};
+      [DT_f32] = "ncclFloat32", [DT_f64] = "ncclFloat64", [DT_f16] = "ncclFloat16", [DT_bf16] = "ncclBfloat16",
+      [DT_i8] = "ncclInt8",     [DT_i16] = "ncclInt8",    [DT_i32] = "ncclInt32",   [DT_i64] = "ncclInt64",
+      [DT_u8] = "ncclUint8",    [DT_u16] = "ncclUint8",   [DT_u32] = "ncclUint32",  [DT_u64] = "ncclUint64",
+      [DT_bool] = "ncclUint8"};
   return names[dtype];
 }
 
@@ -87,8 +95,10 @@ static const char *nccl_reduction(uint32_t r) {
 #include "runtime/comm.def"
 #undef COMM_REDUCTION
   };
-  static const struct { const char *word, *name; } names[] = {
-      {"sum", "ncclSum"}, {"product", "ncclProd"}, {"max", "ncclMax"}, {"min", "ncclMin"}, {"or", "ncclMax"}, {"and", "ncclMin"}, {"one", "ncclSum"}};
+  static const struct {
+    const char *word, *name;
+  } names[] = {{"sum", "ncclSum"}, {"product", "ncclProd"}, {"max", "ncclMax"}, {"min", "ncclMin"},
+               {"or", "ncclMax"},  {"and", "ncclMin"},      {"one", "ncclSum"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(words[r], names[i].word) == 0) return names[i].name;
   die("no NCCL reduction for %s", words[r]);
@@ -97,38 +107,50 @@ static const char *nccl_reduction(uint32_t r) {
 /* ---- what only moves bytes */
 
 /* A strided copy of `height` rows of `width` bytes. */
-static void copy_2d(const Print *k, const char *to, int64_t to_pitch, const char *from, int64_t from_pitch, int64_t width, int64_t height) {
+static void copy_2d(const Print *k, const char *to, int64_t to_pitch, const char *from, int64_t from_pitch,
+                    int64_t width, int64_t height) {
   if (width == 0 || height == 0) return;
-  if (height == 1 || (to_pitch == width && from_pitch == width)) line(k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", to, from, width * height);
-  else line(k, "cudaMemcpy2DAsync(%s, %" PRId64 ", %s, %" PRId64 ", width %" PRId64 ", height %" PRId64 ")", to, to_pitch, from, from_pitch, width, height);
+  if (height == 1 || (to_pitch == width && from_pitch == width))
+    line(k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", to, from, width * height);
+  else
+    line(k, "cudaMemcpy2DAsync(%s, %" PRId64 ", %s, %" PRId64 ", width %" PRId64 ", height %" PRId64 ")", to, to_pitch,
+         from, from_pitch, width, height);
 }
 
 static void print_copy(const Print *k) {
   const ProgramTensor *from = tensor(k, 0), *to = tensor(k, 1);
   Text box = {.arena = k->a};
   for (uint32_t d = 0; d < from->extents.n; d++) text_printf(&box, "%s%" PRId64, d ? "x" : "", expr(k, 3 * d));
-  if (elements(k, from) == elements(k, to)) line(k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", place(k, to), place(k, from), elements(k, from) * (int64_t)dtype_bytes((DType)from->dtype));
-  else line(k, "cudaMemcpy3DAsync(%s %s, %s %s, box %s)", place(k, to), shape(k, to), place(k, from), shape(k, from), from->extents.n ? text_str(&box) : "1");
+  if (elements(k, from) == elements(k, to))
+    line(k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", place(k, to), place(k, from),
+         elements(k, from) * (int64_t)dtype_bytes((DType)from->dtype));
+  else
+    line(k, "cudaMemcpy3DAsync(%s %s, %s %s, box %s)", place(k, to), shape(k, to), place(k, from), shape(k, from),
+         from->extents.n ? text_str(&box) : "1");
 }
 
 /* ---- products */
 
-/* Row-major C = A B is column-major C' = B' A': the operands change places, each transposed when its last stride is not 1. */
+/* Row-major C = A B is column-major C' = B' A': the operands change places, each transposed when its last stride is not
+ * 1. */
 static void print_gemm(const Print *k) {
-  int64_t m = expr(k, 0), n = expr(k, 1), depth = expr(k, 2), a_m = expr(k, 3), a_k = expr(k, 4), b_k = expr(k, 5), b_n = expr(k, 6), c_m = expr(k, 7);
+  int64_t m = expr(k, 0), n = expr(k, 1), depth = expr(k, 2), a_m = expr(k, 3), a_k = expr(k, 4), b_k = expr(k, 5),
+          b_n = expr(k, 6), c_m = expr(k, 7);
   Text batch = {.arena = k->a};
   uint32_t loops = (instr(k)->exprs.n - 10) / 4;
   for (uint32_t i = 0; i < loops; i++)
-    text_printf(&batch, ", %s %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64, i + 1 < loops ? "loop" : "batch", expr(k, 10 + 4 * i),
-                expr(k, 12 + 4 * i), expr(k, 11 + 4 * i), expr(k, 13 + 4 * i));
+    text_printf(&batch, ", %s %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64, i + 1 < loops ? "loop" : "batch",
+                expr(k, 10 + 4 * i), expr(k, 12 + 4 * i), expr(k, 11 + 4 * i), expr(k, 13 + 4 * i));
   if (depth == 0) {
     line(k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(k, tensor(k, 2)), elements(k, tensor(k, 2)) * 4);
     return;
   }
   bool ta = a_k != 1 && depth > 1, tb = b_n != 1 && n > 1;
-  line(k, "cublasLtMatmul(op%s op%s, m %" PRId64 ", n %" PRId64 ", k %" PRId64 ", A %s ld %" PRId64 ", B %s ld %" PRId64 ", C %s ld %" PRId64 "%s, f32)", tb ? "T" : "N",
-       ta ? "T" : "N", n, m, depth, place(k, tensor(k, 1)), tb ? b_n : b_k, place(k, tensor(k, 0)), ta ? a_k : a_m, place(k, tensor(k, 2)), c_m,
-       batch.n ? text_str(&batch) : "");
+  line(k,
+       "cublasLtMatmul(op%s op%s, m %" PRId64 ", n %" PRId64 ", k %" PRId64 ", A %s ld %" PRId64 ", B %s ld %" PRId64
+       ", C %s ld %" PRId64 "%s, f32)",
+       tb ? "T" : "N", ta ? "T" : "N", n, m, depth, place(k, tensor(k, 1)), tb ? b_n : b_k, place(k, tensor(k, 0)),
+       ta ? a_k : a_m, place(k, tensor(k, 2)), c_m, batch.n ? text_str(&batch) : "");
 }
 
 /* ---- communication */
@@ -152,7 +174,8 @@ typedef struct Rows {
 } Rows;
 
 static Rows rows_of(const Print *k, const ProgramTensor *x, uint32_t dim) {
-  return (Rows){elements_between(k, k->rank, x, 0, dim), elements_between(k, k->rank, x, dim + 1, x->extents.n) * (int64_t)dtype_bytes((DType)x->dtype)};
+  return (Rows){elements_between(k, k->rank, x, 0, dim),
+                elements_between(k, k->rank, x, dim + 1, x->extents.n) * (int64_t)dtype_bytes((DType)x->dtype)};
 }
 
 static bool equal_parts(const Print *k, const Members *m, const ProgramTensor *x, uint32_t dim) {
@@ -163,17 +186,20 @@ static bool equal_parts(const Print *k, const Members *m, const ProgramTensor *x
 
 static void print_all_reduce(const Print *k) {
   const ProgramTensor *x = tensor(k, 0);
-  line(k, "ncclAllReduce(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(k, x), place(k, tensor(k, 1)), nccl_count(x->dtype, elements(k, x)), nccl_type(x->dtype),
-       nccl_reduction(instr(k)->reduction), comm(k), instr(k)->key);
+  line(k, "ncclAllReduce(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(k, x), place(k, tensor(k, 1)),
+       nccl_count(x->dtype, elements(k, x)), nccl_type(x->dtype), nccl_reduction(instr(k)->reduction), comm(k),
+       instr(k)->key);
 }
 
 /* The members' parts of the whole, one behind another in `staging`, to or from their places along dim. */
-static void unstage(const Print *k, const Members *m, const ProgramTensor *part, const ProgramTensor *whole, uint32_t dim, bool into_staging) {
+static void unstage(const Print *k, const Members *m, const ProgramTensor *part, const ProgramTensor *whole,
+                    uint32_t dim, bool into_staging) {
   Rows r = rows_of(k, whole, dim);
   int64_t pitch = extent_at(k, k->rank, whole, dim) * r.size, at = 0;
   for (uint32_t i = 0; i < m->n; i++) {
     int64_t width = extent_at(k, m->rank[i], part, dim) * r.size;
-    const char *there = arena_printf(k->a, "staging+%" PRId64, at * r.before), *here = arena_printf(k->a, "%s+%" PRId64, place(k, whole), at);
+    const char *there = arena_printf(k->a, "staging+%" PRId64, at * r.before),
+               *here = arena_printf(k->a, "%s+%" PRId64, place(k, whole), at);
     if (into_staging) copy_2d(k, there, width, here, pitch, width, r.before);
     else copy_2d(k, here, pitch, there, width, width, r.before);
     at += width;
@@ -187,15 +213,16 @@ static void print_all_gather(const Print *k) {
   bool staged = rows_of(k, whole, dim).before > 1;
   const char *to = staged ? "staging" : place(k, whole);
   if (equal_parts(k, &m, part, dim)) {
-    line(k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(k, part), to, nccl_count(part->dtype, elements(k, part)), nccl_type(part->dtype), comm(k),
-         instr(k)->key);
+    line(k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(k, part), to,
+         nccl_count(part->dtype, elements(k, part)), nccl_type(part->dtype), comm(k), instr(k)->key);
   } else {
     line(k, "ncclGroupStart() key %u", instr(k)->key);
     int64_t at = 0;
     for (uint32_t i = 0; i < m.n; i++) {
       int64_t n = elements_at(k, m.rank[i], part);
-      line(k, "  ncclBroadcast(%s, %s+%" PRId64 ", count %" PRId64 ", %s, root %u, %s)", i == m.place ? place(k, part) : "NULL", to, at, nccl_count(part->dtype, n),
-           nccl_type(part->dtype), i, comm(k));
+      line(k, "  ncclBroadcast(%s, %s+%" PRId64 ", count %" PRId64 ", %s, root %u, %s)",
+           i == m.place ? place(k, part) : "NULL", to, at, nccl_count(part->dtype, n), nccl_type(part->dtype), i,
+           comm(k));
       at += n * (int64_t)dtype_bytes((DType)part->dtype);
     }
     line(k, "ncclGroupEnd()");
@@ -211,23 +238,25 @@ static void print_reduce_scatter(const Print *k) {
   const char *from = staged ? "staging" : place(k, whole), *op = nccl_reduction(instr(k)->reduction);
   if (staged) unstage(k, &m, part, whole, dim, true);
   if (equal_parts(k, &m, part, dim)) {
-    line(k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", from, place(k, part), nccl_count(part->dtype, elements(k, part)), nccl_type(part->dtype), op,
-         comm(k), instr(k)->key);
+    line(k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", from, place(k, part),
+         nccl_count(part->dtype, elements(k, part)), nccl_type(part->dtype), op, comm(k), instr(k)->key);
     return;
   }
   line(k, "ncclGroupStart() key %u", instr(k)->key);
   int64_t at = 0;
   for (uint32_t i = 0; i < m.n; i++) {
     int64_t n = elements_at(k, m.rank[i], part);
-    line(k, "  ncclReduce(%s+%" PRId64 ", %s, count %" PRId64 ", %s, %s, root %u, %s)", from, at, i == m.place ? place(k, part) : "NULL", nccl_count(part->dtype, n),
-         nccl_type(part->dtype), op, i, comm(k));
+    line(k, "  ncclReduce(%s+%" PRId64 ", %s, count %" PRId64 ", %s, %s, root %u, %s)", from, at,
+         i == m.place ? place(k, part) : "NULL", nccl_count(part->dtype, n), nccl_type(part->dtype), op, i, comm(k));
     at += n * (int64_t)dtype_bytes((DType)part->dtype);
   }
   line(k, "ncclGroupEnd()");
 }
 
 static void peer(const Print *k, const char *call, const char *where, uint32_t dtype, int64_t n, uint32_t i) {
-  if (n > 0) line(k, "  %s(%s, count %" PRId64 ", %s, peer %u, %s)", call, where, nccl_count(dtype, n), nccl_type(dtype), i, comm(k));
+  if (n > 0)
+    line(k, "  %s(%s, count %" PRId64 ", %s, peer %u, %s)", call, where, nccl_count(dtype, n), nccl_type(dtype), i,
+         comm(k));
 }
 
 /* Tensor 0 is cut along dim, tensor 1 is joined along dim2; both in pieces that are contiguous in staging buffers. */
@@ -239,22 +268,30 @@ static void print_all_to_all(const Print *k) {
   Rows a = rows_of(k, from, cut), b = rows_of(k, to, join);
   for (uint32_t i = 0; i < m.n; i++) {
     int64_t width = extent_at(k, m.rank[i], to, cut) * a.size;
-    if (a.before > 1) copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), width, arena_printf(k->a, "%s+%" PRId64, place(k, from), at), extent_at(k, k->rank, from, cut) * a.size, width, a.before);
+    if (a.before > 1)
+      copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), width,
+              arena_printf(k->a, "%s+%" PRId64, place(k, from), at), extent_at(k, k->rank, from, cut) * a.size, width,
+              a.before);
     at += width, sent += width * a.before;
   }
   line(k, "ncclGroupStart() key %u", instr(k)->key);
   int64_t out = 0, in = 0;
   for (uint32_t i = 0; i < m.n; i++) {
-    int64_t n = extent_at(k, m.rank[i], to, cut) * a.size / size * a.before, r = extent_at(k, m.rank[i], from, join) * b.size / size * b.before;
-    peer(k, "ncclSend", arena_printf(k->a, "%s+%" PRId64, a.before > 1 ? "staging" : place(k, from), out), from->dtype, n, i);
-    peer(k, "ncclRecv", arena_printf(k->a, "%s+%" PRId64, b.before > 1 ? "staging2" : place(k, to), in), to->dtype, r, i);
+    int64_t n = extent_at(k, m.rank[i], to, cut) * a.size / size * a.before,
+            r = extent_at(k, m.rank[i], from, join) * b.size / size * b.before;
+    peer(k, "ncclSend", arena_printf(k->a, "%s+%" PRId64, a.before > 1 ? "staging" : place(k, from), out), from->dtype,
+         n, i);
+    peer(k, "ncclRecv", arena_printf(k->a, "%s+%" PRId64, b.before > 1 ? "staging2" : place(k, to), in), to->dtype, r,
+         i);
     out += n * size, in += r * size;
   }
   line(k, "ncclGroupEnd()");
   at = in = 0;
   for (uint32_t i = 0; i < m.n; i++) {
     int64_t width = extent_at(k, m.rank[i], from, join) * b.size;
-    if (b.before > 1) copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), at), extent_at(k, k->rank, to, join) * b.size, arena_printf(k->a, "staging2+%" PRId64, in), width, width, b.before);
+    if (b.before > 1)
+      copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), at), extent_at(k, k->rank, to, join) * b.size,
+              arena_printf(k->a, "staging2+%" PRId64, in), width, width, b.before);
     at += width, in += width * b.before;
   }
 }
@@ -283,26 +320,33 @@ static void print_exchange(const Print *k) {
   line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(k, to), instr(k)->value, elements(k, to) * size);
   for (uint32_t i = 0; i < m.n && a.before > 1; i++) {
     int64_t n = given(k, &m, m.place, i, &start) * a.size;
-    copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), n, arena_printf(k->a, "%s+%" PRId64, place(k, from), (start - expr(k, 0)) * a.size), extent_at(k, k->rank, from, dim) * a.size, n, a.before);
+    copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), n,
+            arena_printf(k->a, "%s+%" PRId64, place(k, from), (start - expr(k, 0)) * a.size),
+            extent_at(k, k->rank, from, dim) * a.size, n, a.before);
     sent += n * a.before;
   }
   line(k, "ncclGroupStart() key %u", instr(k)->key);
   sent = 0;
   for (uint32_t i = 0; i < m.n; i++) {
     int64_t n = given(k, &m, m.place, i, &start);
-    peer(k, "ncclSend", a.before > 1 ? arena_printf(k->a, "staging+%" PRId64, sent) : arena_printf(k->a, "%s+%" PRId64, place(k, from), (start - expr(k, 0)) * a.size), from->dtype,
-         n * a.size / size * a.before, i);
+    peer(k, "ncclSend",
+         a.before > 1 ? arena_printf(k->a, "staging+%" PRId64, sent)
+                      : arena_printf(k->a, "%s+%" PRId64, place(k, from), (start - expr(k, 0)) * a.size),
+         from->dtype, n * a.size / size * a.before, i);
     sent += n * a.size * a.before;
     n = given(k, &m, i, m.place, &start);
-    peer(k, "ncclRecv", a.before > 1 ? arena_printf(k->a, "staging2+%" PRId64, got) : arena_printf(k->a, "%s+%" PRId64, place(k, to), (start - expr(k, 2)) * a.size), to->dtype,
-         n * a.size / size * a.before, i);
+    peer(k, "ncclRecv",
+         a.before > 1 ? arena_printf(k->a, "staging2+%" PRId64, got)
+                      : arena_printf(k->a, "%s+%" PRId64, place(k, to), (start - expr(k, 2)) * a.size),
+         to->dtype, n * a.size / size * a.before, i);
     got += n * a.size * a.before;
   }
   line(k, "ncclGroupEnd()");
   got = 0;
   for (uint32_t i = 0; i < m.n && a.before > 1; i++) {
     int64_t n = given(k, &m, i, m.place, &start) * a.size;
-    copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), (start - expr(k, 2)) * a.size), extent_at(k, k->rank, to, dim) * a.size, arena_printf(k->a, "staging2+%" PRId64, got), n, n, a.before);
+    copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), (start - expr(k, 2)) * a.size),
+            extent_at(k, k->rank, to, dim) * a.size, arena_printf(k->a, "staging2+%" PRId64, got), n, n, a.before);
     got += n * a.before;
   }
 }
@@ -335,7 +379,8 @@ static void print_port(const Print *k, bool feed) {
 }
 
 static void print_loop(const Print *k) {
-  const char *most = instr(k)->exprs.n ? arena_printf(k->a, "min(rounds%d, %" PRId64 ")", k->depth, expr(k, 0)) : arena_printf(k->a, "rounds%d", k->depth);
+  const char *most = instr(k)->exprs.n ? arena_printf(k->a, "min(rounds%d, %" PRId64 ")", k->depth, expr(k, 0))
+                                       : arena_printf(k->a, "rounds%d", k->depth);
   line(k, "cudaMemcpyAsync(&rounds%d, %s, 8); cudaStreamSynchronize()", k->depth, place(k, tensor(k, 1)));
   line(k, "for (round%d = 0; round%d < %s; round%d++) {", k->depth, k->depth, most, k->depth);
   line(k, "  cudaMemcpyAsync(%s, &round%d, 8)", place(k, tensor(k, 0)), k->depth);
@@ -354,12 +399,16 @@ static void print_instr(const Print *k) {
   Text about = {.arena = k->a};
   if (x->guard != PROGRAM_NONE && value(k, x->guard) == 0) return;
   for (uint32_t i = 0; i < x->tensors.n; i++) text_printf(&about, " %s", shape(k, tensor(k, i)));
-  text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(k->p, x->where), about.n ? text_str(&about) : "");
+  text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(k->p, x->where),
+              about.n ? text_str(&about) : "");
   switch ((ProgramInstrKind)x->kind) {
     case PI_launch: print_launch(k); break;
     case PI_gemm: print_gemm(k); break;
     case PI_copy: print_copy(k); break;
-    case PI_fill: line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(k, tensor(k, 0)), x->value, elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype)); break;
+    case PI_fill:
+      line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(k, tensor(k, 0)), x->value,
+           elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype));
+      break;
     case PI_all_reduce: print_all_reduce(k); break;
     case PI_all_gather: print_all_gather(k); break;
     case PI_reduce_scatter: print_reduce_scatter(k); break;
@@ -370,8 +419,14 @@ static void print_instr(const Print *k) {
     case PI_wait: line(k, "cudaStreamWaitEvent(event %u)", x->event); break;
     case PI_feed: print_port(k, true); break;
     case PI_fetch: print_port(k, false); break;
-    case PI_load: line(k, "cudaMemcpyAsync(%s, weight \"%s\", %" PRId64 ")", place(k, tensor(k, 0)), program_text(k->p, k->p->params[x->object].name), elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype)); break;
-    case PI_check: line(k, "check(%" PRId64 " <= %" PRId64 " <= %" PRId64 ")", expr(k, 1), expr(k, 0), expr(k, 2)); break;
+    case PI_load:
+      line(k, "cudaMemcpyAsync(%s, weight \"%s\", %" PRId64 ")", place(k, tensor(k, 0)),
+           program_text(k->p, k->p->params[x->object].name),
+           elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype));
+      break;
+    case PI_check:
+      line(k, "check(%" PRId64 " <= %" PRId64 " <= %" PRId64 ")", expr(k, 1), expr(k, 0), expr(k, 2));
+      break;
     case PI_loop: print_loop(k); break;
     case PI_repeat: print_repeat(k); break;
     case PI_conv: die("cuda_schedule: convolutions of a library are for CPUs");
@@ -438,7 +493,8 @@ static void print_calls(const Print *k) {
     for (uint32_t s = 0; s < p->stages; s++) {
       const ProgramSchedule *list = &p->schedules[e * p->stages + s];
       text_printf(k->t, "%s, stage %u:", program_text(p, p->entries[e].name), s);
-      for (uint32_t i = list->calls; i < list->calls + list->n; i++) text_printf(k->t, " body %u(%u)", p->calls[i].body, p->calls[i].micro_batch);
+      for (uint32_t i = list->calls; i < list->calls + list->n; i++)
+        text_printf(k->t, " body %u(%u)", p->calls[i].body, p->calls[i].micro_batch);
       text_add(k->t, "\n");
     }
 }
@@ -460,11 +516,14 @@ void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
   const Program *p = &program->p;
   Print k = {.a = a, .p = p, .kernels = program->result.cuda.items, .t = t};
   evaluate(&k);
-  text_printf(t, "schedule of \"%s\" for %s: %u rank%s", program_text(p, p->header->name), program_text(p, p->header->target), p->ranks, p->ranks == 1 ? "" : "s");
-  for (uint32_t i = 0; i < p->n_symbols; i++) text_printf(t, "%s%s %" PRId64, i ? ", " : "; sizes for ", program_text(p, p->symbols[i].name), k.symbols[i]);
+  text_printf(t, "schedule of \"%s\" for %s: %u rank%s", program_text(p, p->header->name),
+              program_text(p, p->header->target), p->ranks, p->ranks == 1 ? "" : "s");
+  for (uint32_t i = 0; i < p->n_symbols; i++)
+    text_printf(t, "%s%s %" PRId64, i ? ", " : "; sizes for ", program_text(p, p->symbols[i].name), k.symbols[i]);
   text_add(t, "\n");
   print_communicators(&k);
-  for (size_t i = 0; i < program->result.cuda.n; i++) text_printf(t, "kernel %s: %s\n", program->result.cuda.items[i].symbol, program->result.cuda.items[i].how);
+  for (size_t i = 0; i < program->result.cuda.n; i++)
+    text_printf(t, "kernel %s: %s\n", program->result.cuda.items[i].symbol, program->result.cuda.items[i].how);
   print_calls(&k);
   for (uint32_t i = 0; i < p->n_bodies; i++) print_body(&k, i);
 }

@@ -4,7 +4,8 @@
 
 #include "codegen/artifact.h"
 
-/* For a Program made with source.cuda.  Sizes are those of the symbols' hints; ranks whose lists are equal are printed together. */
+/* For a Program made with source.cuda.  Sizes are those of the symbols' hints; ranks whose lists are equal are printed
+ * together. */
 void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t);
 
 #endif

@@ -1,5 +1,5 @@
-/* codegen/cuda_template.c - prints calls of the templates in dialect_templates.h with the extents of an operation; cuda_window.c,
- * cuda_indexing.c and cuda_grouped.c print the others. */
+/* codegen/cuda_template.c - prints calls of the templates in dialect_templates.h with the extents of an operation;
+ * cuda_window.c, cuda_indexing.c and cuda_grouped.c print the others. */
 #include "base/die.h"
 #include "codegen/cuda_template.h"
 
@@ -23,8 +23,10 @@ static void update(CudaTemplate *k) {
   static const char *const types[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
   size_t size = dtype_bytes(x->dtype);
   const char *t = types[size];
-  text_printf(&k->body, "  update_%zu((%s *)a.p3, (const %s *)a.p0, (const %s *)a.p1, *a.p2, %s, %s, %s, %s, %s, %s);\n", size, t, t, t,
-              ct_scalar(k, op_expr(k->op, AT_start)), ct_scalar(k, type_product(k->m, x, 0, axis)), ct_scalar(k, x->dims[axis]), ct_scalar(k, u->dims[axis]),
+  text_printf(&k->body,
+              "  update_%zu((%s *)a.p3, (const %s *)a.p0, (const %s *)a.p1, *a.p2, %s, %s, %s, %s, %s, %s);\n", size, t,
+              t, t, ct_scalar(k, op_expr(k->op, AT_start)), ct_scalar(k, type_product(k->m, x, 0, axis)),
+              ct_scalar(k, x->dims[axis]), ct_scalar(k, u->dims[axis]),
               ct_scalar(k, type_product(k->m, x, axis + 1, x->rank)), ct_scalar(k, k->k->launch.blocks));
 }
 
@@ -33,23 +35,27 @@ static void rope(CudaTemplate *k) {
   int r = x->rank;
   const Expr *pairs = ex_div(k->m, x->dims[r - 1], ex_const(k->m, 2));
   ct_launch(k, ex_mul(k->m, type_product(k->m, x, 0, r - 2), pairs), 256, 256, "pair of all heads per thread");
-  text_printf(&k->body, "  rope_%s(a.p2, a.p0, a.p1, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype), ct_scalar(k, type_product(k->m, x, 0, r - 3)),
-              ct_scalar(k, x->dims[r - 3]), ct_scalar(k, x->dims[r - 2]), ct_scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000),
-              op_int(k->op, AT_interleaved, 0) != 0);
+  text_printf(&k->body, "  rope_%s(a.p2, a.p0, a.p1, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
+              ct_scalar(k, type_product(k->m, x, 0, r - 3)), ct_scalar(k, x->dims[r - 3]), ct_scalar(k, x->dims[r - 2]),
+              ct_scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000), op_int(k->op, AT_interleaved, 0) != 0);
 }
 
 static void attention(CudaTemplate *k) {
   const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
   const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
   ct_launch(k, ex_mul(k->m, type_product(k->m, q, 0, 4), chunks), 4, 128, "query row per warp");
-  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n", ct_scalar(k, type_product(k->m, q, 0, 2)),
-              ct_scalar(k, type_product(k->m, q, 2, 4)), ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
-  text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n", op_int(k->op, AT_causal, 0) != 0);
-  text_printf(&k->body, "  attention_%s(&b, a.p6, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype), op_float(k->op, AT_scale, 1));
+  text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
+              ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
+              ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
+  text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
+              op_int(k->op, AT_causal, 0) != 0);
+  text_printf(&k->body, "  attention_%s(&b, a.p6, a.p0, a.p1, a.p2, %a);\n", dtype_name(q->dtype),
+              op_float(k->op, AT_scale, 1));
 }
 
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out) {
-  CudaTemplate k = {.m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};
+  CudaTemplate k = {
+      .m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};
   switch (k.op->kind) {
     case OP_update: update(&k); break;
     case OP_rope: rope(&k); break;

@@ -10,9 +10,9 @@ typedef struct CudaTemplate {
   const UnitList *units;
   const Unit *u;
   const Op *op;
-  Text body;       /* statements of the kernel: argument `a` with pointers p0, p1 ..., scalars x */
+  Text body; /* statements of the kernel: argument `a` with pointers p0, p1 ..., scalars x */
   Scalars scalars;
-  CudaKernel *k;   /* launch and how are set */
+  CudaKernel *k; /* launch and how are set */
 } CudaTemplate;
 
 const Type *ct_in(const CudaTemplate *k, int i);
@@ -22,7 +22,7 @@ const char *ct_scalar(CudaTemplate *k, const Expr *e);
 /* So many blocks that `jobs` are done, per_block by each. */
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
 
-void cuda_conv(CudaTemplate *k);     /* cuda_window.c: conv, conv_transpose, conv_filter */
+void cuda_conv(CudaTemplate *k); /* cuda_window.c: conv, conv_transpose, conv_filter */
 void cuda_pool(CudaTemplate *k);
 void cuda_indexing(CudaTemplate *k); /* cuda_indexing.c: scatter, put, argsort, scan */
 void cuda_grouped(CudaTemplate *k);  /* cuda_grouped.c: grouped_dot */

@@ -1,7 +1,7 @@
 /* codegen/cuda_window.c - prints convolutions and pools as CUDA kernels: a thread per element of the result.
  *
- * The index of the thread gives the indices of the result, i0 i1 ...; loops over what is summed or windowed follow, j0 j1 ...
- * Terms are combined in the order of the CPU kernels (kernel_windows.h).
+ * The index of the thread gives the indices of the result, i0 i1 ...; loops over what is summed or windowed follow, j0
+ * j1 ...  Terms are combined in the order of the CPU kernels (kernel_windows.h).
  *
  * Not done: tiles and shared memory, so large convolutions are slow; a library's (cuDNN) are to take those.
  */
@@ -15,13 +15,15 @@
 typedef struct Printing {
   CudaTemplate *k;
   Window w;
-  int depth;                           /* open braces */
-  int loops;                           /* names of loop indices that were given away */
-  const char *name[3][MAX_WINDOWED];   /* of the windowed indices, by role */
-  Text place[2];                       /* in the operands: a sum of indices times strides */
+  int depth;                         /* open braces */
+  int loops;                         /* names of loop indices that were given away */
+  const char *name[3][MAX_WINDOWED]; /* of the windowed indices, by role */
+  Text place[2];                     /* in the operands: a sum of indices times strides */
 } Printing;
 
-static const Type *part_type(const Printing *p, int operand) { return operand < 0 ? ct_out(p->k) : ct_in(p->k, operand); }
+static const Type *part_type(const Printing *p, int operand) {
+  return operand < 0 ? ct_out(p->k) : ct_in(p->k, operand);
+}
 
 __attribute__((format(printf, 2, 3))) static void line(const Printing *p, const char *format, ...) {
   va_list args;
@@ -54,7 +56,8 @@ static void print_result_indices(const Printing *p) {
   line(p, "const int64_t element = block_index() * 256 + thread_index();");
   line(p, "if (element >= %s) return;", number(p, type_elements(p->k->m, y)));
   for (int d = 0; d < y->rank; d++)
-    line(p, d ? "const int64_t i%d = element / %s %% %s;" : "const int64_t i%d = element / %s;", d, number(p, type_stride(p->k->m, y, d)), number(p, y->dims[d]));
+    line(p, d ? "const int64_t i%d = element / %s %% %s;" : "const int64_t i%d = element / %s;", d,
+         number(p, type_stride(p->k->m, y, d)), number(p, y->dims[d]));
 }
 
 static void step(Printing *p, int operand, int d, const char *index) {
@@ -62,7 +65,9 @@ static void step(Printing *p, int operand, int d, const char *index) {
   text_printf(t, "%s%s * %s", t->n ? " + " : "", index, number(p, type_stride(p->k->m, part_type(p, operand), d)));
 }
 
-static const char *place(const Printing *p, int operand) { return p->place[operand].n ? text_str(&p->place[operand]) : "0"; }
+static const char *place(const Printing *p, int operand) {
+  return p->place[operand].n ? text_str(&p->place[operand]) : "0";
+}
 
 /* ---- windowed dimensions */
 
@@ -70,8 +75,8 @@ static const char *place(const Printing *p, int operand) { return p->place[opera
 static void find_image(Printing *p, int i) {
   const Window *w = &p->w;
   const char *x = p->name[WINDOW_IMAGE][i] = arena_printf(p->k->m->arena, "x%d", i);
-  line(p, "const int64_t %s = %s + %s * %lld + %s * %lld;", x, number(p, w->start[i]), p->name[WINDOW_OUTPUT][i], (long long)w->stride[i], p->name[WINDOW_WEIGHTS][i],
-       (long long)w->dilation[i]);
+  line(p, "const int64_t %s = %s + %s * %lld + %s * %lld;", x, number(p, w->start[i]), p->name[WINDOW_OUTPUT][i],
+       (long long)w->stride[i], p->name[WINDOW_WEIGHTS][i], (long long)w->dilation[i]);
   line(p, "if (%s < 0 || %s >= %s) continue;", x, x, number(p, w->extent[WINDOW_IMAGE][i]));
 }
 
@@ -79,9 +84,10 @@ static void find_image(Printing *p, int i) {
 static void find_output(Printing *p, int i) {
   const Window *w = &p->w;
   const char *u = p->name[WINDOW_OUTPUT][i] = arena_printf(p->k->m->arena, "u%d", i);
-  line(p, "const int64_t from%d = %s - %s - %s * %lld, %s = from%d / %lld;", i, p->name[WINDOW_IMAGE][i], number(p, w->start[i]), p->name[WINDOW_WEIGHTS][i],
-       (long long)w->dilation[i], u, i, (long long)w->stride[i]);
-  line(p, "if (from%d < 0 || %s * %lld != from%d || %s >= %s) continue;", i, u, (long long)w->stride[i], i, u, number(p, w->extent[WINDOW_OUTPUT][i]));
+  line(p, "const int64_t from%d = %s - %s - %s * %lld, %s = from%d / %lld;", i, p->name[WINDOW_IMAGE][i],
+       number(p, w->start[i]), p->name[WINDOW_WEIGHTS][i], (long long)w->dilation[i], u, i, (long long)w->stride[i]);
+  line(p, "if (from%d < 0 || %s * %lld != from%d || %s >= %s) continue;", i, u, (long long)w->stride[i], i, u,
+       number(p, w->extent[WINDOW_OUTPUT][i]));
 }
 
 /* The result has one role, the loops another, and they find the third. */
@@ -101,7 +107,8 @@ static void print_windows(Printing *p, int result, int loop) {
 
 /* The other dimensions: those of the result, and loops over those that are summed. */
 static void print_letters(Printing *p) {
-  const char *spec = op_str(p->k->op, AT_spec), *part[2] = {spec, strchr(spec, ',') + 1}, *result = strstr(spec, "->") + 2;
+  const char *spec = op_str(p->k->op, AT_spec), *part[2] = {spec, strchr(spec, ',') + 1},
+             *result = strstr(spec, "->") + 2;
   for (const char *l = spec; l < result; l++) {
     if (*l < 'a' || *l > 'z' || memchr(spec, *l, (size_t)(l - spec))) continue;
     const char *index = strchr(result, *l) ? result_index(p, (int)(strchr(result, *l) - result)) : NULL;
@@ -149,7 +156,8 @@ void cuda_pool(CudaTemplate *k) {
     if (!windowed) step(&p, 0, d, result_index(&p, d));
   }
   print_windows(&p, WINDOW_OUTPUT, WINDOW_WEIGHTS);
-  line(&p, "found = %s_%s(found, load_%s(a.p0 + (%s)));", rp_combine_name(op), rp_suffix(t), dtype_name(t), place(&p, 0));
+  line(&p, "found = %s_%s(found, load_%s(a.p0 + (%s)));", rp_combine_name(op), rp_suffix(t), dtype_name(t),
+       place(&p, 0));
   close_loops(&p);
   line(&p, "store_%s(a.p1 + element, found);", dtype_name(t));
 }

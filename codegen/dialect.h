@@ -1,6 +1,9 @@
-/* codegen/dialect.h - what emitted CUDA kernels are written in, behind a prelude and kernel_elements.h: lanes, reductions by a
- * warp, packets of elements.  Text of the dialect (prelude_device.h): compiled for GPUs, and run on CPUs by tests.
+/* codegen/dialect.h - what emitted CUDA kernels are written in, behind a prelude and kernel_elements.h: lanes,
+ * reductions by a warp, packets of elements.  Text of the dialect (prelude_device.h): compiled for GPUs, and run on
+ * CPUs by tests.
  */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
 
 FN int lane_index(void) { return thread_index() % 32; }
 FN int warp_index(void) { return thread_index() / 32; }
@@ -15,12 +18,13 @@ FN double shuffle_f64(double v, int from) {
   memcpy(&v, &u, 8);
   return v;
 }
-#define SHUFFLE(T, type, bits) FN type shuffle_##T(type v, int from) { return (type)shuffle_u##bits((uint##bits##_t)v, from); }
+#define SHUFFLE(T, type, bits) \
+  FN type shuffle_##T(type v, int from) { return (type)shuffle_u##bits((uint##bits##_t)v, from); }
 SHUFFLE(i8, int8_t, 32) SHUFFLE(i16, int16_t, 32) SHUFFLE(i32, int32_t, 32) SHUFFLE(i64, int64_t, 64)
 SHUFFLE(u8, uint8_t, 32) SHUFFLE(u16, uint16_t, 32) SHUFFLE(bool, _Bool, 32)
 
-/* ---- reductions by a warp: a butterfly in which the lower lane's value is always the left operand, so that every lane gets
- * the value a loop over halves of 32 lanes gives */
+/* ---- reductions by a warp: a butterfly in which the lower lane's value is always the left operand, so that every lane
+ * gets the value a loop over halves of 32 lanes gives */
 
 #define BUTTERFLY(T, type, name, op) \
   FN type warp_##name##_##T(type v) { \
@@ -31,14 +35,16 @@ SHUFFLE(u8, uint8_t, 32) SHUFFLE(u16, uint16_t, 32) SHUFFLE(bool, _Bool, 32)
     return v; \
   }
 #define BUTTERFLIES(T, type) \
-  BUTTERFLY(T, type, sum, add) BUTTERFLY(T, type, product, mul) BUTTERFLY(T, type, max, max) BUTTERFLY(T, type, min, min)
+  BUTTERFLY(T, type, sum, add) BUTTERFLY(T, type, product, mul) BUTTERFLY(T, type, max, max) \
+      BUTTERFLY(T, type, min, min)
 BUTTERFLIES(f32, float) BUTTERFLIES(f64, double)
 BUTTERFLIES(i8, int8_t) BUTTERFLIES(i16, int16_t) BUTTERFLIES(i32, int32_t) BUTTERFLIES(i64, int64_t)
 BUTTERFLIES(u8, uint8_t) BUTTERFLIES(u16, uint16_t) BUTTERFLIES(u32, uint32_t) BUTTERFLIES(u64, uint64_t)
-BUTTERFLY(bool, _Bool, or, or) BUTTERFLY(bool, _Bool, and, and) BUTTERFLY(bool, _Bool, max, max) BUTTERFLY(bool, _Bool, min, min)
+BUTTERFLY(bool, _Bool, or, or) BUTTERFLY(bool, _Bool, and, and) BUTTERFLY(bool, _Bool, max, max)
+    BUTTERFLY(bool, _Bool, min, min)
 
-/* A sum over blocks as a tree: equal subtrees are joined as they fill up, the rest from the small end.  Lane l of the warp holds
- * level l; all lanes push the same values. */
+/* A sum over blocks as a tree: equal subtrees are joined as they fill up, the rest from the small end.  Lane l of the
+ * warp holds level l; all lanes push the same values. */
 #define TREE(T, type) \
   typedef struct Tree_##T { type level; uint32_t count; } Tree_##T; \
   FN void push_##T(Tree_##T *s, type v) { \
@@ -82,5 +88,6 @@ TREE(f64, double)
 #define PACKETS(T, stored, type) PACKET(T, stored, type, 2) PACKET(T, stored, type, 4) PACKET(T, stored, type, 8)
 PACKETS(f32, float, float) PACKETS(f64, double, double) PACKETS(f16, uint16_t, float) PACKETS(bf16, uint16_t, float)
 PACKETS(i8, int8_t, int8_t) PACKETS(i16, int16_t, int16_t) PACKETS(i32, int32_t, int32_t) PACKETS(i64, int64_t, int64_t)
-PACKETS(u8, uint8_t, uint8_t) PACKETS(u16, uint16_t, uint16_t) PACKETS(u32, uint32_t, uint32_t) PACKETS(u64, uint64_t, uint64_t)
+PACKETS(u8, uint8_t, uint8_t) PACKETS(u16, uint16_t, uint16_t) PACKETS(u32, uint32_t, uint32_t)
+    PACKETS(u64, uint64_t, uint64_t)
 PACKETS(bool, uint8_t, _Bool)

@@ -1,9 +1,12 @@
 /* codegen/dialect_grouped.h - grouped_dot in the dialect.  Behind dialect.h; cuda_grouped.c prints the calls.
  *
- * A block of 256 threads has 32 columns of one group's matrix, or of the rows of no group, which become zeros.  It picks its rows out of all,
- * 32 at a time in ascending order, and multiplies them through shared memory, 8 terms at a time.  Every sum runs in the order of k with one rounding
- * per term, as on CPUs.  No tensor cores, and the blocks of a group with many rows work longer than others.
+ * A block of 256 threads has 32 columns of one group's matrix, or of the rows of no group, which become zeros.  It
+ * picks its rows out of all, 32 at a time in ascending order, and multiplies them through shared memory, 8 terms at a
+ * time.  Every sum runs in the order of k with one rounding per term, as on CPUs.  No tensor cores, and the blocks of a
+ * group with many rows work longer than others.
  */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
 
 typedef struct Grouped {
   int64_t rows, k, n, groups, start;
@@ -28,14 +31,16 @@ FN int lanes_before(int v) {
   return sum - v;
 }
 
-enum { GROUPED_ROWS = 32, GROUPED_COLUMNS = 32, GROUPED_DEPTH = 8 }; /* 256 threads: one element of each factor is loaded by each */
+/* 256 threads: one element of each factor is loaded by each */
+enum { GROUPED_ROWS = 32, GROUPED_COLUMNS = 32, GROUPED_DEPTH = 8 };
 
 #define GROUPED(T, stored, C, type) \
   FN void grouped_##T(const Grouped *g, stored *y, const stored *x, const int64_t *index, const stored *w) { \
     SHARED(int64_t, row, GROUPED_ROWS); \
     SHARED(type, a, GROUPED_DEPTH * GROUPED_ROWS); \
     SHARED(type, b, GROUPED_DEPTH * GROUPED_COLUMNS); \
-    int64_t panels = (g->n + GROUPED_COLUMNS - 1) / GROUPED_COLUMNS, group = block_index() / panels, column = block_index() % panels * GROUPED_COLUMNS; \
+    int64_t panels = (g->n + GROUPED_COLUMNS - 1) / GROUPED_COLUMNS, group = block_index() / panels, \
+        column = block_index() % panels * GROUPED_COLUMNS; \
     int64_t terms = group < g->groups ? g->k : 0; \
     int across = thread_index() % 8, down = thread_index() / 8; \
     w += (group < g->groups ? group : 0) * g->k * g->n; \
@@ -43,7 +48,8 @@ enum { GROUPED_ROWS = 32, GROUPED_COLUMNS = 32, GROUPED_DEPTH = 8 }; /* 256 thre
       int count = 0; \
       while (next < g->rows && count < GROUPED_ROWS) { /* every warp finds the same rows */ \
         int64_t mine = next + lane_index(); \
-        int own = mine < g->rows && grouped_group(g, index[mine]) == group, place = count + lanes_before(own), taken = place + own <= GROUPED_ROWS; \
+        int own = mine < g->rows && grouped_group(g, index[mine]) == group, place = count + lanes_before(own), \
+            taken = place + own <= GROUPED_ROWS; \
         if (own && taken && warp_index() == 0) row[place] = mine; \
         count += warp_sum_i32(taken ? own : 0); \
         next += warp_sum_i32(taken); \
@@ -58,11 +64,13 @@ enum { GROUPED_ROWS = 32, GROUPED_COLUMNS = 32, GROUPED_DEPTH = 8 }; /* 256 thre
         b[thread_index()] = d < terms && c < g->n ? load_##T(w + d * g->n + c) : 0; \
         barrier(); \
         UNROLL for (int i = 0; i < GROUPED_DEPTH; i++) \
-          UNROLL for (int j = 0; j < 4; j++) sum[j] = fma_##C(a[i * GROUPED_ROWS + down], b[i * GROUPED_COLUMNS + across + 8 * j], sum[j]); \
+          UNROLL for (int j = 0; j < 4; j++) \
+              sum[j] = fma_##C(a[i * GROUPED_ROWS + down], b[i * GROUPED_COLUMNS + across + 8 * j], sum[j]); \
         barrier(); \
       } \
       UNROLL for (int j = 0; j < 4; j++) \
-        if (down < count && column + across + 8 * j < g->n) store_##T(y + row[down] * g->n + column + across + 8 * j, sum[j]); \
+        if (down < count && column + across + 8 * j < g->n) \
+            store_##T(y + row[down] * g->n + column + across + 8 * j, sum[j]); \
       barrier(); \
     } \
   }

@@ -1,11 +1,15 @@
-/* codegen/dialect_indexing.h - bodies of the kernels of scatter, put, argsort and scan in the dialect.  Behind dialect.h;
- * cuda_indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n, inner] along the axis; values and index are
- * the operands, y the result.
+/* codegen/dialect_indexing.h - bodies of the kernels of scatter, put, argsort and scan in the dialect.  Behind
+ * dialect.h; cuda_indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n, inner] along the
+ * axis; values and index are the operands, y the result.
  *
- * Every element of a result has one owner, who combines its terms in the order of the operand: no atomic additions, and the bits of
- * the CPU kernels.  Put and argsort look at the whole line for each element: their work is quadratic in its length. */
+ * Every element of a result has one owner, who combines its terms in the order of the operand: no atomic additions, and
+ * the bits of the CPU kernels.  Put and argsort look at the whole line for each element: their work is quadratic in its
+ * length. */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
 
-/* x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and looks at 32 names at a time. */
+/* x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and looks at 32 names at a
+ * time. */
 #define SCATTER(T, stored, type, S, IDENTITY, COMBINE, I) do { \
     int64_t chunks = (inner + 127) / 128, job = block_index() * 8 + warp_index(); \
     if (job >= outer * n * chunks) return; \
@@ -67,14 +71,21 @@
     } \
   } while (0)
 
-/* A thread has an element; its place is the number of elements that come before it.  Equal ones keep their order, NaN is the largest. */
+/* A thread has an element; its place is the number of elements that come before it.  Equal ones keep their order, NaN
+ * is the largest. */
 #define COMES_BEFORE(p, q) (descending ? (q != q ? 0 : p != p || p > q) : (p != p ? 0 : q != q || p < q))
 #define ARGSORT(T, type) do { \
     int64_t i = block_index() * 256 + thread_index(); \
     if (i >= outer * n * inner) return; \
     int64_t own = i / inner % n, first = i - own * inner, place = 0; \
     const type key = load_##T(values + i); \
-    for (int64_t q = 0; q < own; q++) { const type other = load_##T(values + first + q * inner); place += !COMES_BEFORE(key, other); } \
-    for (int64_t q = own + 1; q < n; q++) { const type other = load_##T(values + first + q * inner); place += COMES_BEFORE(other, key); } \
+    for (int64_t q = 0; q < own; q++) { \
+      const type other = load_##T(values + first + q * inner); \
+      place += !COMES_BEFORE(key, other); \
+    } \
+    for (int64_t q = own + 1; q < n; q++) { \
+      const type other = load_##T(values + first + q * inner); \
+      place += COMES_BEFORE(other, key); \
+    } \
     y[first + place * inner] = own; \
   } while (0)

@@ -1,14 +1,19 @@
-/* codegen/dialect_templates.h - kernels of the dialect written by hand: update, rope, attention; indexing is in dialect_indexing.h.  Behind dialect.h;
- * cuda_template.c prints the calls.  The meaning of the operands is that of kernel_templates.h.
+/* codegen/dialect_templates.h - kernels of the dialect written by hand: update, rope, attention; indexing is in
+ * dialect_indexing.h.  Behind dialect.h; cuda_template.c prints the calls.  The meaning of the operands is that of
+ * kernel_templates.h.
  */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
 
-/* ---- update: y is x[outer, rows, inner] with u[outer, urows, inner] from row position - start on; in place (y == x) only the
- * changed rows are written */
+/* ---- update: y is x[outer, rows, inner] with u[outer, urows, inner] from row position - start on; in place (y == x)
+ * only the changed rows are written */
 
 #define UPDATE(stored, size) \
-  FN void update_##size(stored *y, const stored *x, const stored *u, int64_t position, int64_t start, int64_t outer, int64_t rows, \
+  FN void update_##size(stored *y, const stored *x, const stored *u, int64_t position, int64_t start, int64_t outer, \
+      int64_t rows, \
                         int64_t urows, int64_t inner, int64_t blocks) { \
-    int64_t first = (int64_t)((uint64_t)position - (uint64_t)start), step = blocks * 256, at = block_index() * 256 + thread_index(); \
+    int64_t first = (int64_t)((uint64_t)position - (uint64_t)start), step = blocks * 256, at = block_index() \
+        * 256 + thread_index(); \
     _Bool wraps = ((position ^ start) & (position ^ first)) < 0; \
     if (wraps || first >= rows || first <= -urows) first = rows; \
     for (int64_t i = at; y != x && i < outer * rows * inner; i += step) { \
@@ -30,7 +35,8 @@ FN double rope_sine_f64(double x) { return __builtin_sin(x); }
 FN double rope_cosine_f64(double x) { return __builtin_cos(x); }
 
 #define ROPE(T, stored, C, type) \
-  FN void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, int64_t s, int64_t h, int64_t k, double base, \
+  FN void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, int64_t s, int64_t h, \
+      int64_t k, double base, \
                    int interleaved) { \
     int64_t half = k / 2, i = block_index() * 256 + thread_index(), pair = i % half, place = i / half; \
     int64_t a = interleaved ? 2 * pair : pair, b = interleaved ? a + 1 : a + half; \
@@ -48,8 +54,8 @@ ROPE(f64, double, f64, double)
 ROPE(f16, uint16_t, f32, float)
 ROPE(bf16, uint16_t, f32, float)
 
-/* ---- attention: a warp has one query row and up to 256 elements of its result; keys come in 32s, one per lane, with a running
- * maximum and sum (Dao, "FlashAttention-2", 2023).  No tensor cores: right everywhere, fast nowhere. */
+/* ---- attention: a warp has one query row and up to 256 elements of its result; keys come in 32s, one per lane, with a
+ * running maximum and sum (Dao, "FlashAttention-2", 2023).  No tensor cores: right everywhere, fast nowhere. */
 
 typedef struct Attention {
   int64_t groups, rows, s, t, k, e;
@@ -59,7 +65,8 @@ typedef struct Attention {
 } Attention;
 
 #define ATTENTION(T, stored, C, type) \
-  FN void attention_##T(const Attention *a, stored *out, const stored *query, const stored *keys, const stored *values, type scale) { \
+  FN void attention_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
+      const stored *values, type scale) { \
     int64_t chunks = (a->e + 255) / 256, job = block_index() * 4 + warp_index(); \
     if (job >= a->groups * a->rows * chunks) return; \
     int64_t row = job / chunks, first = job % chunks * 256 + lane_index(), group = row / a->rows; \

@@ -1,11 +1,11 @@
 /* codegen/kernel_dot.c - a dot becomes one batched f32 matrix product, or pointwise products and sums.
  *
  * The letters of the einsum fall into classes by where they occur: batch (both operands and result), m (first operand
- * and result), n (second operand and result), k (both operands, summed).  Adjacent letters of a class merge when
- * they are contiguous wherever they occur; further m and n letters become batch loops with stride 0 in the other operand.
- * A transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
- * When the strides still do not fit, operands and result are transposed through temporaries.  Integers and
- * f64 become broadcast, multiply, reduce, which fuse into one loop; f16 and bf16 are widened to f32 first.
+ * and result), n (second operand and result), k (both operands, summed).  Adjacent letters of a class merge when they
+ * are contiguous wherever they occur; further m and n letters become batch loops with stride 0 in the other operand.  A
+ * transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
+ * When the strides still do not fit, operands and result are transposed through temporaries.  Integers and f64 become
+ * broadcast, multiply, reduce, which fuse into one loop; f16 and bf16 are widened to f32 first.
  */
 #include <string.h>
 
@@ -40,15 +40,24 @@ static void split(Dot *d, const char *spec) {
   memcpy(d->spec[2], arrow + 2, strlen(arrow + 2));
 }
 
-static Val add_step(Dot *d, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs, WorkClass class, Val out) {
+static Val add_step(Dot *d, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs,
+                    WorkClass class, Val out) {
   Arena *a = d->w->m->arena;
   Op *op = ARENA_NEW(a, Op);
   Val *operands = ARENA_ARRAY(a, Val, nin);
   Attr *list = ARENA_ARRAY(a, Attr, nattrs);
   memcpy(operands, in, sizeof(Val) * (size_t)nin);
   if (nattrs) memcpy(list, attrs, sizeof(Attr) * (size_t)nattrs);
-  *op = (Op){.kind = kind, .stage = d->op->stage, .name = d->op->name, .group = d->op->group, .loc = d->op->loc, .nin = nin,
-             .in = operands, .out = out ? out : work_temp(d->w, type), .nattrs = nattrs, .attrs = list};
+  *op = (Op){.kind = kind,
+             .stage = d->op->stage,
+             .name = d->op->name,
+             .group = d->op->group,
+             .loc = d->op->loc,
+             .nin = nin,
+             .in = operands,
+             .out = out ? out : work_temp(d->w, type),
+             .nattrs = nattrs,
+             .attrs = list};
   work_add(d->w, op, d->origin, class);
   return op->out;
 }
@@ -132,8 +141,10 @@ static int merged_letters(const Dot *d, Letter *out) {
 
 static bool unit(const Expr *e) { return ex_is_const(e, 1); }
 
-/* Sets the strides of a matrix whose rows or columns may be missing, so that one is 1 and the other a leading dimension. */
-static bool matrix_strides(Module *m, const Letter *row, const Letter *col, int t, const Expr **row_stride, const Expr **col_stride) {
+/* Sets the strides of a matrix whose rows or columns may be missing, so that one is 1 and the other a leading
+ * dimension. */
+static bool matrix_strides(Module *m, const Letter *row, const Letter *col, int t, const Expr **row_stride,
+                           const Expr **col_stride) {
   const Expr *one = ex_const(m, 1), *r = row ? row->stride[t] : NULL, *c = col ? col->stride[t] : NULL;
   if (!c) c = r && unit(r) ? row->extent : one;
   if (!r) r = unit(c) ? (col ? col->extent : one) : one;
@@ -141,7 +152,8 @@ static bool matrix_strides(Module *m, const Letter *row, const Letter *col, int 
   return unit(r) || unit(c);
 }
 
-/* Which letter of a class is the matrix dimension: one with unit stride in tensor t, else the innermost in the result. */
+/* Which letter of a class is the matrix dimension: one with unit stride in tensor t, else the innermost in the
+ * result. */
 static int choose(const Letter *l, int n, Class class, int t) {
   int best = -1;
   for (int i = 0; i < n; i++)
@@ -160,7 +172,8 @@ static bool try_gemm(const Dot *d, GemmUnit *g) {
   const Letter *row = mm < 0 ? NULL : &l[mm], *col = nn < 0 ? NULL : &l[nn], *sum = kk < 0 ? NULL : &l[kk];
   const Expr *one = ex_const(m, 1), *zero = ex_const(m, 0);
   *g = (GemmUnit){.m = row ? row->extent : one, .n = col ? col->extent : one, .k = sum ? sum->extent : one};
-  if (!matrix_strides(m, row, sum, 0, &g->a_m, &g->a_k) || !matrix_strides(m, sum, col, 1, &g->b_k, &g->b_n)) return false;
+  if (!matrix_strides(m, row, sum, 0, &g->a_m, &g->a_k) || !matrix_strides(m, sum, col, 1, &g->b_k, &g->b_n))
+    return false;
   matrix_strides(m, row, col, 2, &g->c_m, &g->c_n);
   if (col && !unit(col->stride[2])) return false;
   if (!col) g->c_n = one, g->c_m = row ? row->stride[2] : one;
@@ -294,7 +307,8 @@ static void dot_by_loops(Dot *d, Val out, DType dtype) {
   strcpy(space, d->spec[2]);
   for (const char *l = d->spec[0]; *l; l++)
     if (!strchr(d->spec[2], *l)) append(space, *l);
-  if (strlen(space) > MAX_RANK) die("dot \"%s\" of %s has more than %d letters", d->op->name, dtype_name(dtype), MAX_RANK);
+  if (strlen(space) > MAX_RANK)
+    die("dot \"%s\" of %s has more than %d letters", d->op->name, dtype_name(dtype), MAX_RANK);
   const Type *type = type_of_letters(d, space, dtype);
   Val ab[2] = {spread(d, 0, space, type), spread(d, 1, space, type)};
   int64_t n = (int64_t)strlen(space), kept = (int64_t)strlen(d->spec[2]);
@@ -315,7 +329,8 @@ void work_add_dot(Work *w, const Op *op, int origin) {
   for (int t = 0; t < 2; t++) {
     if (narrow) {
       Attr a = attr_dtype(AT_to, DT_f32);
-      d.in[t] = add_step(&d, OP_cast, 1, &d.in[t], type_with_dtype(w->m, work_type(w, d.in[t]), DT_f32), 1, &a, WC_MAP, 0);
+      d.in[t] =
+          add_step(&d, OP_cast, 1, &d.in[t], type_with_dtype(w->m, work_type(w, d.in[t]), DT_f32), 1, &a, WC_MAP, 0);
     }
     sum_own_letters(&d, t);
   }

@@ -1,12 +1,16 @@
-/* codegen/kernel_elements.h - element operations of generated kernels: loads and stores, arithmetic, special functions, casts.
+/* codegen/kernel_elements.h - element operations of generated kernels: loads and stores, arithmetic, special functions,
+ * casts.
  *
- * Put, behind base/random.h, in front of every generated text, for CPUs and for GPUs: both compute the same bits (neither
- * contracts a * b + c), except in the functions of the C library.  Never included by the compiler itself.
+ * Put, behind base/random.h, in front of every generated text, for CPUs and for GPUs: both compute the same bits
+ * (neither contracts a * b + c), except in the functions of the C library.  Never included by the compiler itself.
  *
- * Every element operation is a function NAME_TYPE.  f16 and bf16 are stored as bits and computed as float.  The f32 special
- * functions are polynomials without branches, so that loops over them vectorise; their error is below 3 ulp.  f64 and the rarer
- * functions are libm's.  Sources: Cephes (exp, log, sin, cos), N. Juffa (erf), M. Dukhan's FP16 (f16 bits).
+ * Every element operation is a function NAME_TYPE.  f16 and bf16 are stored as bits and computed as float.  The f32
+ * special functions are polynomials without branches, so that loops over them vectorise; their error is below 3 ulp.
+ * f64 and the rarer functions are libm's.  Sources: Cephes (exp, log, sin, cos), N. Juffa (erf), M. Dukhan's FP16 (f16
+ * bits).
  */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
 #ifndef FN /* a prelude in front may have its own */
 #include <stdint.h>
 #include <stdio.h>
@@ -251,15 +255,21 @@ FN double pow_f64(double x, double y) { return __builtin_pow(x, y); }
   FN type add_##T(type x, type y) { return (type)((wide)x + (wide)y); } \
   FN type sub_##T(type x, type y) { return (type)((wide)x - (wide)y); } \
   FN type mul_##T(type x, type y) { return (type)((wide)x * (wide)y); } \
-  FN type div_##T(type x, type y) { return y == 0 ? (type)0 : y == (type)-1 && (type)-1 < 0 ? (type)(0 - (wide)x) : (type)(x / y); } \
+  FN type div_##T(type x, type y) { \
+    return y == 0 ? (type)0 : y == (type)-1 && (type)-1 < 0 ? (type)(0 - (wide)x) : (type)(x / y); \
+  } \
   FN type mod_##T(type x, type y) { return y == 0 ? x : y == (type)-1 && (type)-1 < 0 ? (type)0 : (type)(x % y); } \
   FN type max_##T(type x, type y) { return x > y ? x : y; } \
   FN type min_##T(type x, type y) { return x < y ? x : y; } \
   FN type and_##T(type x, type y) { return (type)(x & y); } \
   FN type or_##T(type x, type y) { return (type)(x | y); } \
   FN type xor_##T(type x, type y) { return (type)(x ^ y); } \
-  FN type shl_##T(type x, type y) { return y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (type)0 : (type)((wide)x << y); } \
-  FN type shr_##T(type x, type y) { return (type)(y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (x < 0 ? -1 : 0) : x >> y); }
+  FN type shl_##T(type x, type y) { \
+    return y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (type)0 : (type)((wide)x << y); \
+  } \
+  FN type shr_##T(type x, type y) { \
+    return (type)(y < 0 || (uint64_t)y >= 8 * sizeof(type) ? (x < 0 ? -1 : 0) : x >> y); \
+  }
 INT_OPS(i8, int8_t, uint32_t)
 INT_OPS(i16, int16_t, uint32_t)
 INT_OPS(i32, int32_t, uint32_t)
@@ -314,8 +324,10 @@ FN float to_bf16_f64(double x) { return round_to_bf16(odd_float(x)); }
   FN type to_##T##_f64(double x) { return x != x ? (type)0 : x >= high ? last : x <= low ? first : (type)x; }
 #define INT_CASTS(T, type, low, high, first, last) \
   INT_FROM_FLOAT(T, type, low, high, first, last) \
-  INT_FROM(T, type, i8, int8_t) INT_FROM(T, type, i16, int16_t) INT_FROM(T, type, i32, int32_t) INT_FROM(T, type, i64, int64_t) \
-  INT_FROM(T, type, u8, uint8_t) INT_FROM(T, type, u16, uint16_t) INT_FROM(T, type, u32, uint32_t) INT_FROM(T, type, u64, uint64_t) \
+  INT_FROM(T, type, i8, int8_t) INT_FROM(T, type, i16, int16_t) INT_FROM(T, type, i32, int32_t) \
+      INT_FROM(T, type, i64, int64_t) \
+  INT_FROM(T, type, u8, uint8_t) INT_FROM(T, type, u16, uint16_t) INT_FROM(T, type, u32, uint32_t) \
+      INT_FROM(T, type, u64, uint64_t) \
   INT_FROM(T, type, bool, _Bool) \
   FN float to_f32_##T(type x) { return (float)x; } \
   FN double to_f64_##T(type x) { return (double)x; } \

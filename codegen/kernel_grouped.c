@@ -1,7 +1,8 @@
-/* codegen/kernel_grouped.c - grouped operations on CPUs: a grouped_mlp becomes grouped_dots with the function between them, which fuses
- * into one loop; a grouped_dot is a call of kernel_grouped.h.
+/* codegen/kernel_grouped.c - grouped operations on CPUs: a grouped_mlp becomes grouped_dots with the function between
+ * them, which fuses into one loop; a grouped_dot is a call of kernel_grouped.h.
  *
- * Rows that are nobody's here go through the function too: it keeps zeros, and how many they are is only known when it runs.
+ * Rows that are nobody's here go through the function too: it keeps zeros, and how many they are is only known when it
+ * runs.
  */
 #include <string.h>
 
@@ -14,7 +15,8 @@ typedef struct Mlp {
   const Op *op;
 } Mlp;
 
-static Val step(Mlp *k, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs, WorkClass class, Val out) {
+static Val step(Mlp *k, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs,
+                WorkClass class, Val out) {
   Arena *a = k->w->m->arena;
   Op *op = ARENA_NEW(a, Op);
   Val *operands = ARENA_ARRAY(a, Val, nin);
@@ -53,8 +55,9 @@ const Expr *grouped_print(Work *w, const Op *op, Text *t, Scalars *s) {
   Module *m = w->m;
   const Type *x = work_type(w, op->in[0]), *matrices = work_type(w, op->in[2]);
   const Expr *rows = type_elements(m, work_type(w, op->in[1])), *k = matrices->dims[1], *n = matrices->dims[2];
-  text_printf(t, "  const Grouped g = {.rows = %s, .k = %s, .n = %s, .groups = %s, .start = %s};\n", scalar_text(m, s, rows), scalar_text(m, s, k),
-              scalar_text(m, s, n), scalar_text(m, s, matrices->dims[0]), scalar_text(m, s, op_expr(op, AT_start)));
+  text_printf(t, "  const Grouped g = {.rows = %s, .k = %s, .n = %s, .groups = %s, .start = %s};\n",
+              scalar_text(m, s, rows), scalar_text(m, s, k), scalar_text(m, s, n), scalar_text(m, s, matrices->dims[0]),
+              scalar_text(m, s, op_expr(op, AT_start)));
   text_printf(t, "  grouped_%s(ptr[3], ptr[0], ptr[1], ptr[2], &g);\n", dtype_name(x->dtype));
   return ex_muli(m, ex_mul(m, ex_mul(m, rows, k), n), 2);
 }

@@ -16,10 +16,13 @@ bool elf_is_whole(const FileMap *f) {
   if (f->size < sizeof head) return false;
   memcpy(&head, f->data, sizeof head);
   uint64_t table = (uint64_t)head.e_shnum * head.e_shentsize;
-  return memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64 && table > 0 && table <= f->size && head.e_shoff <= f->size - table;
+  return memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64 && table > 0 &&
+         table <= f->size && head.e_shoff <= f->size - table;
 }
 
-static bool lies_inside(const FileMap *f, const Elf64_Shdr *s) { return s->sh_size <= f->size && s->sh_offset <= f->size - s->sh_size; }
+static bool lies_inside(const FileMap *f, const Elf64_Shdr *s) {
+  return s->sh_size <= f->size && s->sh_offset <= f->size - s->sh_size;
+}
 
 static Elf64_Shdr section_of(const FileMap *f, const Elf64_Ehdr *head, size_t i) {
   Elf64_Shdr s;
@@ -37,8 +40,11 @@ static bool read_symbols(const FileMap *f, Symbols *out) {
     Elf64_Shdr s = section_of(f, &head, i);
     if (s.sh_type != SHT_DYNSYM || s.sh_link >= head.e_shnum) continue;
     Elf64_Shdr names = section_of(f, &head, s.sh_link);
-    if (!lies_inside(f, &s) || !lies_inside(f, &names) || names.sh_size == 0 || f->data[names.sh_offset + names.sh_size - 1]) return false;
-    *out = (Symbols){f->data + s.sh_offset, (const char *)f->data + names.sh_offset, s.sh_size / sizeof(Elf64_Sym), names.sh_size};
+    if (!lies_inside(f, &s) || !lies_inside(f, &names) || names.sh_size == 0 ||
+        f->data[names.sh_offset + names.sh_size - 1])
+      return false;
+    *out = (Symbols){f->data + s.sh_offset, (const char *)f->data + names.sh_offset, s.sh_size / sizeof(Elf64_Sym),
+                     names.sh_size};
     return true;
   }
   return false;
@@ -80,13 +86,20 @@ static bool same_machine(const FileMap *a, const FileMap *b) {
 
 bool kernel_object_check(Diags *d, const KernelObject *k) {
   Symbols object, stub;
-  if (!read_symbols(k->object, &object)) return diag_error(d, DIAG_tool_failed, (Loc){0}, "what %s made of generated code is no shared object", k->cc);
+  if (!read_symbols(k->object, &object))
+    return diag_error(d, DIAG_tool_failed, (Loc){0}, "what %s made of generated code is no shared object", k->cc);
   for (uint32_t i = 0; i < k->program->n_kernels; i++) {
     const char *name = program_text(k->program, k->program->kernels[i].name);
-    if (!defines(&object, name)) return diag_error(d, DIAG_tool_failed, (Loc){0}, "the shared object that %s made of generated code does not offer the kernel '%s'", k->cc, name);
+    if (!defines(&object, name))
+      return diag_error(d, DIAG_tool_failed, (Loc){0},
+                        "the shared object that %s made of generated code does not offer the kernel '%s'", k->cc, name);
   }
   if (!read_symbols(k->stub, &stub)) return true; /* linked without dynamic libraries: nothing is shared */
-  if (!same_machine(k->object, k->stub)) return diag_error(d, DIAG_tool_failed, (Loc){0}, "%s makes code for another kind of machine", k->cc);
+  if (!same_machine(k->object, k->stub))
+    return diag_error(d, DIAG_tool_failed, (Loc){0}, "%s makes code for another kind of machine", k->cc);
   const char *openmp = foreign_openmp(&object, &stub);
-  return !openmp || diag_error(d, DIAG_tool_failed, (Loc){0}, "%s makes code that needs %s of OpenMP, which the threads of compiled programs do not have", k->cc, openmp);
+  return !openmp ||
+         diag_error(d, DIAG_tool_failed, (Loc){0},
+                    "%s makes code that needs %s of OpenMP, which the threads of compiled programs do not have", k->cc,
+                    openmp);
 }

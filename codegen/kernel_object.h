@@ -1,8 +1,8 @@
 /* codegen/kernel_object.h - is the shared object of the kernels one that the program can load and call?
  *
- * What the loader would find out on the machine that runs the program (runtime/exec.c) is found out here: the object is one for this
- * kind of machine, it defines every kernel that the Program names, and of OpenMP it needs nothing but what programs bring
- * (runtime/openmp.h says why).  Tables of symbols: System V ABI, ELF.
+ * What the loader would find out on the machine that runs the program (runtime/exec.c) is found out here: the object is
+ * one for this kind of machine, it defines every kernel that the Program names, and of OpenMP it needs nothing but what
+ * programs bring (runtime/openmp.h says why).  Tables of symbols: System V ABI, ELF.
  */
 #ifndef APC_CODEGEN_KERNEL_OBJECT_H
 #define APC_CODEGEN_KERNEL_OBJECT_H
@@ -19,7 +19,8 @@ typedef struct KernelObject {
 
 bool kernel_object_check(Diags *d, const KernelObject *k); /* false after a diagnostic */
 
-/* Is it a whole ELF file of 64 bits?  The table of sections is the last thing in one, so a file that was cut off does not have it. */
+/* Is it a whole ELF file of 64 bits?  The table of sections is the last thing in one, so a file that was cut off does
+ * not have it. */
 bool elf_is_whole(const FileMap *f);
 
 #endif

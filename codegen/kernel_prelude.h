@@ -1,6 +1,9 @@
-/* codegen/kernel_prelude.h - what generated CPU kernels are written in, behind kernel_elements.h: reductions and memory of a
- * thread.  Put in front of every generated text (codegen/embed.cmake makes it a string); never included by the compiler itself.
+/* codegen/kernel_prelude.h - what generated CPU kernels are written in, behind kernel_elements.h: reductions and memory
+ * of a thread.  Put in front of every generated text (codegen/embed.cmake makes it a string); never included by the
+ * compiler itself.
  */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
 
 /* ---- reductions */
 
@@ -45,7 +48,9 @@ enum { LEVELS = 44, TILE = 64 };
     s->count = (uint64_t)first / 1024; \
     for (int l = 0; s->count >> l; l++) memset(s->level[l], 0, sizeof s->level[l]); \
   } \
-  FN void zero_lanes_##T(type lane[32][TILE], int64_t m) { memset(lane, 0, sizeof(type) * TILE * (size_t)(m < 32 ? m : 32)); } \
+  FN void zero_lanes_##T(type lane[32][TILE], int64_t m) { \
+    memset(lane, 0, sizeof(type) * TILE * (size_t)(m < 32 ? m : 32)); \
+  } \
   FN void push_lanes_##T(Sums_##T *s, type lane[32][TILE], int64_t m) { \
     if (m < 32) memset(lane[m], 0, sizeof(type) * TILE * (size_t)(32 - m)); \
     for (int h = 16; h; h /= 2) \
@@ -70,7 +75,8 @@ PAIRWISE(f32, float)
 PAIRWISE(f64, double)
 
 #define BLOCKS(T, type, low, high) \
-  BLOCK(T, type, sum, add, 0) BLOCK(T, type, product, mul, 1) BLOCK(T, type, max, max, low) BLOCK(T, type, min, min, high)
+  BLOCK(T, type, sum, add, 0) BLOCK(T, type, product, mul, 1) BLOCK(T, type, max, max, low) \
+      BLOCK(T, type, min, min, high)
 BLOCKS(f32, float, -__builtin_inff(), __builtin_inff())
 BLOCKS(f64, double, -__builtin_inf(), __builtin_inf())
 BLOCKS(i8, int8_t, INT8_MIN, INT8_MAX) BLOCKS(i16, int16_t, INT16_MIN, INT16_MAX)

@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "codegen/print_c.h"
 
-/* A translation unit ends behind this much text of kernels: about ten kernels, 0.3 s of gcc -O3, of which the prelude is 0.05 s. */
+/* A translation unit ends behind this much text of kernels: about ten kernels, 0.3 s of gcc -O3, of which the prelude
+ * is 0.05 s. */
 #define UNIT_BYTES ((size_t)12000)
 
 int kernel_set_add(KernelSet *s, const char *kind, const char *text) {

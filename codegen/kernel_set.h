@@ -1,9 +1,9 @@
 /* codegen/kernel_set.h - the kernels of a Program: equal texts are one kernel.
  *
- * In: the C text of a function behind its name.  Out: a symbol per different text, numbered as they come, and the translation units
- * that define them.  Layers of a model differ in what their kernels are given, not in their text, so that a model has as many kernels
- * as one of its layers.  How texts are cut into units depends on the texts alone, never on the machine: the bytes of an artifact
- * must not depend on how many compilers ran at once.
+ * In: the C text of a function behind its name.  Out: a symbol per different text, numbered as they come, and the
+ * translation units that define them.  Layers of a model differ in what their kernels are given, not in their text, so
+ * that a model has as many kernels as one of its layers.  How texts are cut into units depends on the texts alone,
+ * never on the machine: the bytes of an artifact must not depend on how many compilers ran at once.
  */
 #ifndef APC_CODEGEN_KERNEL_SET_H
 #define APC_CODEGEN_KERNEL_SET_H
@@ -20,7 +20,10 @@ typedef struct Kernel {
 
 typedef struct KernelSet {
   Arena *arena;
-  struct { Kernel *items; size_t n, cap; } kernels;
+  struct {
+    Kernel *items;
+    size_t n, cap;
+  } kernels;
 } KernelSet;
 
 /* The number of the kernel with this text; a new one is called after `kind`. */

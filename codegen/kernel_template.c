@@ -19,17 +19,18 @@ static void print_update(Work *w, const Op *op, Text *t, Scalars *s) {
 static void print_rope(Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]);
   int r = x->rank;
-  text_printf(t, "  rope_%s(ptr[2], ptr[0], ptr[1], %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype), span(w, s, x, 0, r - 3),
-              span(w, s, x, r - 3, r - 2), span(w, s, x, r - 2, r - 1), span(w, s, x, r - 1, r), op_float(op, AT_base, 10000),
-              op_int(op, AT_interleaved, 0) != 0);
+  text_printf(t, "  rope_%s(ptr[2], ptr[0], ptr[1], %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
+              span(w, s, x, 0, r - 3), span(w, s, x, r - 3, r - 2), span(w, s, x, r - 2, r - 1),
+              span(w, s, x, r - 1, r), op_float(op, AT_base, 10000), op_int(op, AT_interleaved, 0) != 0);
 }
 
 static void print_attention(Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
   double scale = op_float(op, AT_scale, 1);
   const char *e = span(w, s, v, 3, 4);
-  text_printf(t, "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s, .wide = (%s + 31) / 32 * 32,\n", span(w, s, q, 2, 4),
-              span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), e, e);
+  text_printf(t,
+              "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s, .wide = (%s + 31) / 32 * 32,\n",
+              span(w, s, q, 2, 4), span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), e, e);
   text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
               op_int(op, AT_causal, 0) != 0);
   text_printf(t, "    .length = *(const int64_t *)ptr[5]};\n");

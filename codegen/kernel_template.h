@@ -1,11 +1,12 @@
-/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention, grouped_dot, windows, indexing. */
+/* codegen/kernel_template.h - kernels written by hand in the prelude: update, rope, attention, grouped_dot, windows,
+ * indexing. */
 #ifndef APC_CODEGEN_KERNEL_TEMPLATE_H
 #define APC_CODEGEN_KERNEL_TEMPLATE_H
 
 #include "codegen/print_c.h"
 
-/* A function, without its name, that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the result may
- * share (-1: none) and the arithmetic operations. */
+/* A function, without its name, that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the
+ * result may share (-1: none) and the arithmetic operations. */
 const char *template_print(Work *w, const Op *op, Scalars *scalars, int *alias, const Expr **flops);
 
 /* kernel_window.c: the description and the loops of a convolution or pool; returns its arithmetic operations. */

@@ -1,16 +1,18 @@
 /* codegen/kernel_templates.h - kernels written by hand: update, rope, attention.  Part of every generated text, behind
  * kernel_prelude.h; kernel_template.c prints the calls. */
 
-/* Work from which a second thread pays off, in vectorised additions: about 10 us of one core.  A region of threads that spin costs about 1 us, waking one that
- * sleeps a system call (runtime/stub/threads.c); libgomp's sleeping threads cost 9 us. */
+/* Work from which a second thread pays off, in vectorised additions: about 10 us of one core.  A region of threads that
+ * spin costs about 1 us, waking one that sleeps a system call (runtime/stub/threads.c); libgomp's sleeping threads cost
+ * 9 us. */
 #ifndef PARALLEL_WORK /* tests share small loops too */
 #define PARALLEL_WORK (1 << 20)
 #endif
 
-/* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.  Writes
- * only the changed rows when y is x. */
-static __attribute__((unused)) void update_rows(char *y, const char *x, const char *u, int64_t position, int64_t start, int64_t outer,
-                                                int64_t rows, int64_t urows, int64_t inner, int64_t size) {
+/* ---- update: x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are dropped.
+ * Writes only the changed rows when y is x. */
+static __attribute__((unused)) void update_rows(char *y, const char *x, const char *u, int64_t position, int64_t start,
+                                                int64_t outer, int64_t rows, int64_t urows, int64_t inner,
+                                                int64_t size) {
   int64_t row = inner * size, first, from, to;
   if (y != x) {
     int64_t bytes = outer * rows * row, pieces = (bytes + 65535) / 65536;
@@ -49,27 +51,27 @@ FN void rope_table_f32(float *c, float *s, const double *frequency, int64_t half
   }
 }
 FN void rope_table_f64(double *c, double *s, const double *frequency, int64_t half, double position) {
-  for (int64_t i = 0; i < half; i++) s[i] = __builtin_sin(position * frequency[i]), c[i] = __builtin_cos(position * frequency[i]);
+  for (int64_t i = 0; i < half; i++)
+    s[i] = __builtin_sin(position * frequency[i]), c[i] = __builtin_cos(position * frequency[i]);
 }
 
 #define ROPE(T, stored, C, type) \
-  static __attribute__((unused)) void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, int64_t s, \
-                                               int64_t h, int64_t k, double base, int interleaved) { \
+  static __attribute__((unused)) void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, \
+                                               int64_t s, int64_t h, int64_t k, double base, int interleaved) { \
     int64_t half = k / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half; \
     if (outer * s * h * k == 0) return; \
     double *frequency = malloc(sizeof(double) * (size_t)half); \
     if (!frequency) abort(); \
     for (int64_t i = 0; i < half; i++) frequency[i] = __builtin_pow(base, -2.0 * (double)i / (double)k); \
-    _Pragma("omp parallel for schedule(static) if (outer * s * h * k >= PARALLEL_WORK / 5)") \
-    for (int64_t p = 0; p < s; p++) { \
+    _Pragma("omp parallel for schedule(static) if (outer * s * h * k >= PARALLEL_WORK / 5)") for (int64_t p = 0; \
+                                                                                                  p < s; p++) { \
       type *c = scratch(0, half * (int64_t)sizeof(type)), *sine = scratch(1, half * (int64_t)sizeof(type)); \
       rope_table_##C(c, sine, frequency, half, (double)position[p]); \
       for (int64_t o = 0; o < outer; o++) \
         for (int64_t head = 0; head < h; head++) { \
           const stored *a = x + ((o * s + p) * h + head) * k; \
           stored *b = y + ((o * s + p) * h + head) * k; \
-          _Pragma("GCC ivdep") \
-          for (int64_t i = 0; i < half; i++) { \
+          _Pragma("GCC ivdep") for (int64_t i = 0; i < half; i++) { \
             type u = load_##T(a + i * step), v = load_##T(a + i * step + other); \
             store_##T(b + i * step, u * c[i] - v * sine[i]); \
             store_##T(b + i * step + other, u * sine[i] + v * c[i]); \
@@ -83,9 +85,9 @@ ROPE(f64, double, f64, double)
 ROPE(f16, uint16_t, f32, float)
 ROPE(bf16, uint16_t, f32, float)
 
-/* ---- attention: blocks of query rows against blocks of keys with a running maximum and sum, so that the scores are never stored
- * whole (Dao, "FlashAttention-2", 2023).  q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has
- * position query_position[i % s].  A row whose scores are all -inf, hidden or not, gives 0. */
+/* ---- attention: blocks of query rows against blocks of keys with a running maximum and sum, so that the scores are
+ * never stored whole (Dao, "FlashAttention-2", 2023).  q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row
+ * i has position query_position[i % s].  A row whose scores are all -inf, hidden or not, gives 0. */
 
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 FN v16 v16_of(float x) { return (v16){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
@@ -94,7 +96,10 @@ FN v16 v16_fma(v16 a, v16 b, v16 c) {
   return __builtin_ia32_vfmaddps512_mask(a, b, c, (unsigned short)-1, 4);
 #elif defined(__FMA__) && !defined(__clang__)
   typedef float v8 __attribute__((vector_size(32)));
-  union { v16 w; v8 h[2]; } x = {a}, y = {b}, z = {c};
+  union {
+    v16 w;
+    v8 h[2];
+  } x = {a}, y = {b}, z = {c};
   z.h[0] = __builtin_ia32_vfmaddps256(x.h[0], y.h[0], z.h[0]);
   z.h[1] = __builtin_ia32_vfmaddps256(x.h[1], y.h[1], z.h[1]);
   return z.w;
@@ -114,7 +119,7 @@ typedef struct Attention {
 } Attention;
 
 typedef struct AttentionBlock {
-  float *q, *kt, *v, *o;               /* [QUERIES][k], [k][KEYS], [KEYS][wide], [QUERIES][wide] */
+  float *q, *kt, *v, *o; /* [QUERIES][k], [k][KEYS], [KEYS][wide], [QUERIES][wide] */
   float p[QUERIES][KEYS] __attribute__((aligned(64)));
   float max[QUERIES], sum[QUERIES];
 } AttentionBlock;
@@ -183,11 +188,13 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
       for (int l = 0; l < w; l++) lane[l] += lane[l + w]; \
     return lane[0]; \
   } \
-  static __attribute__((unused, noinline)) void attention_block_##T(const Attention *a, stored *out, const stored *q, \
-                                                                    const stored *key, const stored *value, int64_t row) { \
+  static __attribute__((unused, noinline)) void attention_block_##T( \
+      const Attention *a, stored *out, const stored *q, const stored *key, const stored *value, int64_t row) { \
     int64_t n = a->rows - row < QUERIES ? a->rows - row : QUERIES; \
-    AttentionBlock b = {.q = scratch(0, 4 * QUERIES * a->k), .kt = scratch(1, 4 * KEYS * a->k), \
-                        .v = scratch(2, 4 * KEYS * a->wide), .o = scratch(3, 4 * QUERIES * a->wide)}; \
+    AttentionBlock b = {.q = scratch(0, 4 * QUERIES * a->k), \
+                        .kt = scratch(1, 4 * KEYS * a->k), \
+                        .v = scratch(2, 4 * KEYS * a->wide), \
+                        .o = scratch(3, 4 * QUERIES * a->wide)}; \
     int64_t first = INT64_MIN; \
     memset(b.q, 0, (size_t)(4 * QUERIES * a->k)), memset(b.o, 0, (size_t)(4 * QUERIES * a->wide)); \
     for (int64_t i = 0; i < n * a->k; i++) b.q[i] = load_##T(q + row * a->k + i) * a->scale; \
@@ -204,14 +211,16 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
       if (!any) continue; \
       if (a->rows < FEW) { \
         for (int64_t r = 0; r < n; r++) \
-          for (int64_t j = 0; j < KEYS; j++) b.p[r][j] = j < keys ? attention_score_##T(b.q + r * a->k, key + (t + j) * a->k, a->k) : 0; \
+          for (int64_t j = 0; j < KEYS; j++) \
+            b.p[r][j] = j < keys ? attention_score_##T(b.q + r * a->k, key + (t + j) * a->k, a->k) : 0; \
       } else { \
         for (int64_t j = 0; j < KEYS; j++) \
           for (int64_t i = 0; i < a->k; i++) b.kt[i * KEYS + j] = j < keys ? load_##T(key + (t + j) * a->k + i) : 0; \
         for (int64_t r = 0; r < n; r += 4) attention_scores(&b, r, a->k); \
       } \
       for (int64_t j = 0; j < keys; j++) \
-        for (int64_t e = 0; e < a->wide; e++) b.v[j * a->wide + e] = e < a->e ? load_##T(value + (t + j) * a->e + e) : 0; \
+        for (int64_t e = 0; e < a->wide; e++) \
+          b.v[j * a->wide + e] = e < a->e ? load_##T(value + (t + j) * a->e + e) : 0; \
       for (int64_t r = 0; r < n; r++) attention_weights(a, &b, r, row + r, position); \
       for (int64_t r = n; r < (n + 3) / 4 * 4; r++) memset(b.p[r], 0, sizeof b.p[r]); \
       for (int64_t r = 0; r < n; r += 4) attention_values(&b, r, a->wide, keys); \
@@ -220,14 +229,18 @@ FN void attention_weights(const Attention *a, AttentionBlock *b, int64_t r, int6
       for (int64_t e = 0; e < a->e; e++) \
         store_##T(out + (row + r) * a->e + e, b.sum[r] == 0 ? 0 : b.o[r * a->wide + e] / b.sum[r]); \
   } \
-  static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, const stored *value, \
-                                                    int64_t groups, const Attention *a) { \
+  static __attribute__((unused)) void attention_##T(stored *out, const stored *q, const stored *key, \
+                                                    const stored *value, int64_t groups, const Attention *a) { \
     int64_t blocks = (a->rows + QUERIES - 1) / QUERIES, next = 0; /* rows differ in how many keys they see */ \
-    _Pragma("omp parallel if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)") \
-    for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < groups * blocks;) { \
+    _Pragma( \
+        "omp parallel if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)") for (int64_t i; \
+                                                                                           (i = __atomic_fetch_add( \
+                                                                                                &next, 1, \
+                                                                                                __ATOMIC_RELAXED)) < \
+                                                                                           groups * blocks;) { \
       int64_t g = i / blocks; \
-      attention_block_##T(a, out + g * a->rows * a->e, q + g * a->rows * a->k, key + g * a->t * a->k, value + g * a->t * a->e, \
-                          i % blocks * QUERIES); \
+      attention_block_##T(a, out + g * a->rows * a->e, q + g * a->rows * a->k, key + g * a->t * a->k, \
+                          value + g * a->t * a->e, i % blocks * QUERIES); \
     } \
   }
 ATTENTION(f32, float)
@@ -235,8 +248,8 @@ ATTENTION(f16, uint16_t)
 ATTENTION(bf16, uint16_t)
 
 /* The same by rows in double. */
-static __attribute__((unused)) void attention_f64(double *out, const double *q, const double *key, const double *value, int64_t groups,
-                                                  const Attention *a, double scale) {
+static __attribute__((unused)) void attention_f64(double *out, const double *q, const double *key, const double *value,
+                                                  int64_t groups, const Attention *a, double scale) {
 #pragma omp parallel for schedule(static) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i = 0; i < groups * a->rows; i++) {
     int64_t g = i / a->rows, last = a->causal ? a->query_position[i % a->rows % a->s] : INT64_MAX;

@@ -1,4 +1,5 @@
-/* codegen/kernel_window.c - prints the kernels of convolutions and pools: their description, then one macro of kernel_windows.h. */
+/* codegen/kernel_window.c - prints the kernels of convolutions and pools: their description, then one macro of
+ * kernel_windows.h. */
 #include "codegen/kernel_template.h"
 #include "codegen/print_row.h"
 #include "ir/window.h"
@@ -13,7 +14,9 @@ typedef struct Printing {
   Scalars *s;
 } Printing;
 
-static const Type *part_type(const Printing *p, int operand) { return work_type(p->w, operand < 0 ? p->op->out : p->op->in[operand]); }
+static const Type *part_type(const Printing *p, int operand) {
+  return work_type(p->w, operand < 0 ? p->op->out : p->op->in[operand]);
+}
 
 static const char *number(const Printing *p, const Expr *e) { return scalar_text(p->w->m, p->s, e); }
 
@@ -93,12 +96,15 @@ static const Expr *windowed_points(const Printing *p, int role) {
 
 static bool unit_step(const Expr *e) { return e && ex_is_const(e, 1); }
 
-/* The fast kernel, for f32 with the summed letter innermost in operand 0 and a letter of the weights innermost in the result. */
+/* The fast kernel, for f32 with the summed letter innermost in operand 0 and a letter of the weights innermost in the
+ * result. */
 static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const Letter *summed, int nsummed) {
   const Letter *lanes = NULL, *sum = nsummed ? &summed[0] : NULL;
   Letter pixels[MAX_RANK], outer[MAX_RANK];
   int npixels = 0, nouter = 0;
-  if (p->op->kind == OP_conv_filter || part_type(p, -1)->dtype != DT_f32 || nsummed > 1 || (sum && !unit_step(sum->step[1]))) return false;
+  if (p->op->kind == OP_conv_filter || part_type(p, -1)->dtype != DT_f32 || nsummed > 1 ||
+      (sum && !unit_step(sum->step[1])))
+    return false;
   for (int i = 0; i < nkept; i++) {
     const Letter *l = &kept[i];
     if (unit_step(l->step[0]) && l->step[2] && (!l->step[1] || (unit_step(l->step[1]) && !sum))) lanes = l;
@@ -108,8 +114,8 @@ static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const 
   if (!lanes) return false;
   print_letters(p, "pixels", pixels, npixels);
   print_letters(p, "outer", outer, nouter);
-  text_printf(p->t, "  const ConvTiles tiles = {w, %d, pixels, outer, %s, %d, %s, ", p->op->kind == OP_conv_transpose, number(p, lanes->extent),
-              lanes->step[1] != NULL, number(p, lanes->step[2]));
+  text_printf(p->t, "  const ConvTiles tiles = {w, %d, pixels, outer, %s, %d, %s, ", p->op->kind == OP_conv_transpose,
+              number(p, lanes->extent), lanes->step[1] != NULL, number(p, lanes->step[2]));
   text_printf(p->t, "%s, %s};\n", sum ? number(p, sum->extent) : "1", sum ? number(p, sum->step[2]) : "0");
   text_add(p->t, "  conv_tiles(y, a, b, &tiles, work);\n");
   return true;
@@ -129,7 +135,10 @@ static const Expr *print_conv(const Printing *p) {
   if (print_tiles(p, kept, nkept, summed, nsummed)) return ex_muli(m, work, 2);
   print_letters(p, "kept", kept, nkept);
   print_letters(p, "summed", summed, nsummed);
-  text_printf(p->t, "  %s(%s, %s, %s);\n", p->op->kind == OP_conv ? "CONV" : p->op->kind == OP_conv_transpose ? "CONV_TRANSPOSE" : "CONV_FILTER",
+  text_printf(p->t, "  %s(%s, %s, %s);\n",
+              p->op->kind == OP_conv             ? "CONV"
+              : p->op->kind == OP_conv_transpose ? "CONV_TRANSPOSE"
+                                                 : "CONV_FILTER",
               dtype_name(t), c_stored_type(t), rp_value_type(t));
   return ex_muli(m, work, 2);
 }
@@ -145,15 +154,17 @@ static const Expr *print_pool(const Printing *p) {
   for (int d = 0; d < x->rank; d++) {
     if (next < w->n && w->dim[WINDOW_IMAGE][next] == d) next++;
     else if (d > last) inner = ex_mul(m, inner, x->dims[d]);
-    else if (!ex_is_const(x->dims[d], 1)) kept[n++] = (Letter){x->dims[d], {type_stride(m, y, d), type_stride(m, x, d), NULL}};
+    else if (!ex_is_const(x->dims[d], 1))
+      kept[n++] = (Letter){x->dims[d], {type_stride(m, y, d), type_stride(m, x, d), NULL}};
   }
   const Expr *work = ex_mul(m, windowed_points(p, WINDOW_WEIGHTS), type_elements(m, y));
   print_letters(p, "kept", kept, n);
   text_printf(p->t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", c_stored_type(x->dtype), c_stored_type(x->dtype));
   text_printf(p->t, "  const int64_t work = %s, inner = %s;\n", number(p, work), number(p, inner));
   DType acc = x->dtype == DT_f16 || x->dtype == DT_bf16 ? DT_f32 : x->dtype;
-  text_printf(p->t, "  POOL(%s, %s, %s, %s, %s_%s);\n", dtype_name(x->dtype), c_stored_type(x->dtype), rp_value_type(x->dtype),
-              rp_identity(&(RowAcc){.op = op, .dtype = acc}), rp_combine_name(op), rp_suffix(x->dtype));
+  text_printf(p->t, "  POOL(%s, %s, %s, %s, %s_%s);\n", dtype_name(x->dtype), c_stored_type(x->dtype),
+              rp_value_type(x->dtype), rp_identity(&(RowAcc){.op = op, .dtype = acc}), rp_combine_name(op),
+              rp_suffix(x->dtype));
   return work;
 }
 

@@ -1,8 +1,9 @@
 /* codegen/kernel_windows.h - loops of convolutions and pools over any strides; part of every generated text, behind
  * kernel_templates.h.  kernel_window.c prints the descriptions and expands one of the macros per kernel.
  *
- * A kernel computes rows of its result along the last windowed dimension, in an accumulator of the computed type.  Terms are added
- * in the order of the summed letters, then of the window: the same whatever the threads and the part a rank has. */
+ * A kernel computes rows of its result along the last windowed dimension, in an accumulator of the computed type.
+ * Terms are added in the order of the summed letters, then of the window: the same whatever the threads and the part a
+ * rank has. */
 
 /* Windowed dimensions, filled up to three with extents of 1 at the front; steps in elements. */
 typedef struct Windows {
@@ -48,11 +49,13 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
   return at >= 0 && *u * w->stride[d] == at && *u < w->output[d];
 }
 
-/* The last argument adds all terms of row (r0, r1) to acc.  R: the role of the result, of extents R[] and steps R_step[]. */
-#define WINDOW_ROWS(T, stored, type, R, ...) do { \
+/* The last argument adds all terms of row (r0, r1) to acc.  R: the role of the result, of extents R[] and steps
+ * R_step[]. */
+#define WINDOW_ROWS(T, stored, type, R, ...) \
+  do { \
     int64_t rows_ = letters_count(kept) * w->R[0] * w->R[1], n_ = w->R[2]; \
-    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") \
-    for (int64_t row_ = 0; row_ < rows_; row_++) { \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t row_ = 0; row_ < rows_; \
+                                                                                   row_++) { \
       int64_t y0 = 0, a0 = 0, b0 = 0, r1 = row_ % w->R[1], r0 = row_ / w->R[1] % w->R[0]; \
       type *acc = scratch(0, n_ * (int64_t)sizeof(type)); \
       letters_at(kept, row_ / w->R[1] / w->R[0], &y0, &a0, &b0); \
@@ -71,8 +74,11 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
     type v = load_##T(b + b1 + k2 * w->window_step[2]); \
     outputs_inside(w, 2, k2, &lo, &hi); \
     a2 = a1 + (w->start[2] + k2 * w->dilation[2]) * w->image_step[2]; \
-    if (s == 1) { _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i); } \
-    else { _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i * s); } \
+    if (s == 1) { \
+      _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i); \
+    } else { \
+      _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i * s); \
+    } \
   }
 
 #define CONV_TRANSPOSE_TERM(T, type) \
@@ -81,8 +87,8 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
     type v = load_##T(b + b1 + k2 * w->window_step[2]); \
     outputs_inside(w, 2, k2, &lo, &hi); \
     a2 = w->start[2] + k2 * w->dilation[2]; \
-    _Pragma("GCC ivdep") \
-    for (int64_t i = lo; i < hi; i++) acc[a2 + i * w->stride[2]] += v * load_##T(a + a1 + i * w->output_step[2]); \
+    _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[a2 + i * w->stride[2]] += \
+        v * load_##T(a + a1 + i * w->output_step[2]); \
   }
 
 #define CONV_FILTER_TERM(T, type) \
@@ -116,14 +122,18 @@ FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) 
 /* The image is the operand a of conv, the result of conv_transpose; conv_filter sums over outputs. */
 #define conv_filter_image(w, d, k, u, x) conv_image(w, d, u, k, x)
 #define CONV(T, stored, type) CONV_LOOPS(T, stored, type, output, window, conv_image, image, o, window, j, CONV_TERM)
-#define CONV_TRANSPOSE(T, stored, type) CONV_LOOPS(T, stored, type, image, window, conv_output, output, o, window, j, CONV_TRANSPOSE_TERM)
-#define CONV_FILTER(T, stored, type) CONV_LOOPS(T, stored, type, window, output, conv_filter_image, image, o, output, j, CONV_FILTER_TERM)
+#define CONV_TRANSPOSE(T, stored, type) \
+  CONV_LOOPS(T, stored, type, image, window, conv_output, output, o, window, j, CONV_TRANSPOSE_TERM)
+#define CONV_FILTER(T, stored, type) \
+  CONV_LOOPS(T, stored, type, window, output, conv_filter_image, image, o, output, j, CONV_FILTER_TERM)
 
-/* ---- f32 convolutions in tiles: the summed letter is innermost in operand 0, the lanes' letter in the result (channels last)
+/* ---- f32 convolutions in tiles: the summed letter is innermost in operand 0, the lanes' letter in the result
+ * (channels last)
  *
- * A tile is CONV_PIXELS places of the result by one or two vectors of its innermost letter, held in registers while the window and
- * the summed letter pass; weights are packed once per block of lanes, and places outside operand 0 read zeros.  Terms are added in
- * the order of the window, then of the summed letter, each with one rounding: the same whatever the tile, the threads and the part. */
+ * A tile is CONV_PIXELS places of the result by one or two vectors of its innermost letter, held in registers while the
+ * window and the summed letter pass; weights are packed once per block of lanes, and places outside operand 0 read
+ * zeros.  Terms are added in the order of the window, then of the summed letter, each with one rounding: the same
+ * whatever the tile, the threads and the part. */
 
 #if defined(__AVX512F__)
 enum { CONV_PIXELS = 8, CONV_VECTORS = 2 }; /* 16 of 32 registers are sums */
@@ -134,9 +144,9 @@ enum { CONV_LANES = 16 * CONV_VECTORS, CONV_CHUNK = 64 * CONV_PIXELS };
 
 typedef struct ConvTiles {
   const Windows *w;
-  _Bool transposed;                   /* conv_transpose: the result has the image's extents */
-  const Letters *pixels, *outer;      /* letters the weights do not have; letters they do, without the lanes' */
-  int64_t lanes, lanes_a, lanes_b;    /* lanes_a is 0, or 1: one summand per place and lane (depthwise) */
+  _Bool transposed;                /* conv_transpose: the result has the image's extents */
+  const Letters *pixels, *outer;   /* letters the weights do not have; letters they do, without the lanes' */
+  int64_t lanes, lanes_a, lanes_b; /* lanes_a is 0, or 1: one summand per place and lane (depthwise) */
   int64_t sum, sum_b;
 } ConvTiles;
 
@@ -172,7 +182,8 @@ CONV_STEP(2)
 
 FN void conv_depthwise(v16 *sums, const float *const *x, const float *weights, int64_t lanes) {
   v16 line = *(const v16 *)weights;
-  for (int p = 0; p < CONV_PIXELS; p++) sums[p] = v16_fma(lanes >= 16 ? *(const v16 *)x[p] : conv_some(x[p], lanes), line, sums[p]);
+  for (int p = 0; p < CONV_PIXELS; p++)
+    sums[p] = v16_fma(lanes >= 16 ? *(const v16 *)x[p] : conv_some(x[p], lanes), line, sums[p]);
 }
 
 /* Where window element k of dimension d finds a place of the result in operand 0; false outside. */
@@ -191,7 +202,8 @@ FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *i
 /* Are the elements that a line of the window meets side by side?  Long lines gain nothing. */
 FN _Bool conv_by_lines(const ConvTiles *t) {
   const Windows *w = t->w;
-  return !t->transposed && !t->lanes_a && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum && w->window[2] * t->sum <= 2048;
+  return !t->transposed && !t->lanes_a && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum &&
+         w->window[2] * t->sum <= 2048;
 }
 
 FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, ConvPixel *p) {
@@ -208,13 +220,15 @@ FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, 
   p->a = a + as, p->y = y + ys;
 }
 
-FN void conv_step(const ConvTiles *t, v16 *sums, const float *const *x, const float *weights, int64_t n, int vectors, int64_t lanes) {
+FN void conv_step(const ConvTiles *t, v16 *sums, const float *const *x, const float *weights, int64_t n, int vectors,
+                  int64_t lanes) {
   if (t->lanes_a) conv_depthwise(sums, x, weights, lanes);
   else if (vectors == 1) conv_step_1(sums, x, weights, n);
   else conv_step_2(sums, x, weights, n);
 }
 
-/* One line of the window, its elements side by side in operand 0; a line that is partly outside is copied and filled with zeros. */
+/* One line of the window, its elements side by side in operand 0; a line that is partly outside is copied and filled
+ * with zeros. */
 FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, const float *zeros, float *copy) {
   const Windows *w = t->w;
   int64_t n = w->window[2], lo = at < 0 ? -at : 0, hi = w->image[2] - at < n ? w->image[2] - at : n;
@@ -225,9 +239,11 @@ FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, cons
   return copy;
 }
 
-/* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where they can be. */
-static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel, const float *weights, float *lines, v16 *sums,
-                                                        int vectors, int64_t lanes) {
+/* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where
+ * they can be. */
+static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel,
+                                                        const float *weights, float *lines, v16 *sums, int vectors,
+                                                        int64_t lanes) {
   const Windows *w = t->w;
   const int64_t *step = t->transposed ? w->output_step : w->image_step;
   int64_t line = w->window[2] * t->sum, wide = 16 * vectors;
@@ -245,7 +261,8 @@ static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, cons
       }
       if (!any) continue;
       if (conv_by_lines(t)) {
-        for (int p = 0; p < CONV_PIXELS; p++) x[p] = conv_line(t, row[p], pixel[p].at[2], lines, lines + (p + 1) * line);
+        for (int p = 0; p < CONV_PIXELS; p++)
+          x[p] = conv_line(t, row[p], pixel[p].at[2], lines, lines + (p + 1) * line);
         conv_step(t, sums, x, from, line, vectors, lanes);
         continue;
       }
@@ -276,7 +293,8 @@ FN void conv_pack(const ConvTiles *t, const float *b, float *to, int64_t wide, i
     for (int64_t k1 = 0; k1 < w->window[1]; k1++)
       for (int64_t k2 = 0; k2 < w->window[2]; k2++)
         for (int64_t i = 0; i < t->sum; i++, to += wide) {
-          const float *from = b + k0 * w->window_step[0] + k1 * w->window_step[1] + k2 * w->window_step[2] + i * t->sum_b;
+          const float *from =
+              b + k0 * w->window_step[0] + k1 * w->window_step[1] + k2 * w->window_step[2] + i * t->sum_b;
           if (t->lanes_b == 1) __builtin_memcpy(to, from, (size_t)lanes * sizeof *to);
           else
             for (int64_t l = 0; l < lanes; l++) to[l] = from[l * t->lanes_b];
@@ -284,28 +302,33 @@ FN void conv_pack(const ConvTiles *t, const float *b, float *to, int64_t wide, i
         }
 }
 
-static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *a, const float *b, const ConvTiles *t, int64_t work) {
+static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *a, const float *b, const ConvTiles *t,
+                                                         int64_t work) {
   const Windows *w = t->w;
   const int64_t *extent = t->transposed ? w->image : w->output;
   int64_t wide = t->lanes_a ? 16 : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
-  int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2], chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
+  int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2],
+          chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
   int64_t outer = letters_count(t->outer), elements = w->window[0] * w->window[1] * w->window[2] * t->sum;
   int64_t room = conv_by_lines(t) ? (CONV_PIXELS + 1) * w->window[2] * t->sum : t->sum + 16;
   if (pixels == 0) return;
 #pragma omp parallel if (work >= PARALLEL_WORK)
   {
-    float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip), *lines = scratch(1, room * (int64_t)sizeof *lines);
+    float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip),
+          *lines = scratch(1, room * (int64_t)sizeof *lines);
     int64_t packed = -1;
     __builtin_memset(lines, 0, (size_t)room * sizeof *lines);
 #pragma omp for schedule(static)
     for (int64_t item = 0; item < outer * blocks * chunks; item++) {
-      int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first, as = first * t->lanes_a, bs = first * t->lanes_b;
+      int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first,
+              as = first * t->lanes_a, bs = first * t->lanes_b;
       int64_t lanes = t->lanes - first < wide ? t->lanes - first : wide;
       int vectors = lanes > 16 ? 2 : 1;
       int64_t end = (chunk + 1) * CONV_CHUNK < pixels ? (chunk + 1) * CONV_CHUNK : pixels;
       letters_at(t->outer, item / chunks / blocks, &ys, &as, &bs);
       const float *weights = conv_packed(t, 16 * vectors, lanes) ? b + bs : strip;
-      if (weights == strip && packed != item / chunks) conv_pack(t, b + bs, strip, 16 * vectors, lanes), packed = item / chunks;
+      if (weights == strip && packed != item / chunks)
+        conv_pack(t, b + bs, strip, 16 * vectors, lanes), packed = item / chunks;
       for (int64_t at = chunk * CONV_CHUNK; at < end; at += CONV_PIXELS) {
         ConvPixel pixel[CONV_PIXELS];
         v16 sums[CONV_PIXELS * 2];
@@ -320,11 +343,13 @@ static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *
 
 /* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result */
 
-#define POOL(T, stored, type, IDENTITY, COMBINE) do { \
+#define POOL(T, stored, type, IDENTITY, COMBINE) \
+  do { \
     int64_t rows_ = letters_count(kept) * w->output[0] * w->output[1] * w->output[2]; \
-    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") \
-    for (int64_t row_ = 0; row_ < rows_; row_++) { \
-      int64_t u2 = row_ % w->output[2], u1 = row_ / w->output[2] % w->output[1], rest = row_ / w->output[2] / w->output[1]; \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t row_ = 0; row_ < rows_; \
+                                                                                   row_++) { \
+      int64_t u2 = row_ % w->output[2], u1 = row_ / w->output[2] % w->output[1], \
+              rest = row_ / w->output[2] / w->output[1]; \
       int64_t u0 = rest % w->output[0], y0 = 0, a0 = 0, b0 = 0, x0, x1, x2; \
       type *acc = scratch(0, inner * (int64_t)sizeof(type)); \
       letters_at(kept, rest / w->output[0], &y0, &a0, &b0); \

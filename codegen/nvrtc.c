@@ -1,7 +1,7 @@
 /* codegen/nvrtc.c - see nvrtc.h.
  *
- * Registers, spills and shared memory are read from the log that --ptxas-options=-v adds: per kernel a line "Compiling entry function
- * 'name'", one with "bytes stack frame", one with "Used N registers".
+ * Registers, spills and shared memory are read from the log that --ptxas-options=-v adds: per kernel a line "Compiling
+ * entry function 'name'", one with "bytes stack frame", one with "Used N registers".
  */
 #include "codegen/nvrtc.h"
 
@@ -60,11 +60,20 @@ static bool load(void) {
   if (nvrtc.tried) return nvrtc.found;
   nvrtc.tried = true;
   void *handle = open_library();
-  const struct { const char *name; void *to; } symbols[] = {
-      {"nvrtcVersion", &nvrtc.version},           {"nvrtcCreateProgram", &nvrtc.create},  {"nvrtcCompileProgram", &nvrtc.compile},
-      {"nvrtcGetProgramLogSize", &nvrtc.log_size}, {"nvrtcGetProgramLog", &nvrtc.log},     {"nvrtcGetPTXSize", &nvrtc.ptx_size},
-      {"nvrtcGetPTX", &nvrtc.ptx},                {"nvrtcGetCUBINSize", &nvrtc.cubin_size}, {"nvrtcGetCUBIN", &nvrtc.cubin},
-      {"nvrtcDestroyProgram", &nvrtc.destroy},    {"nvrtcGetErrorString", &nvrtc.error}};
+  const struct {
+    const char *name;
+    void *to;
+  } symbols[] = {{"nvrtcVersion", &nvrtc.version},
+                 {"nvrtcCreateProgram", &nvrtc.create},
+                 {"nvrtcCompileProgram", &nvrtc.compile},
+                 {"nvrtcGetProgramLogSize", &nvrtc.log_size},
+                 {"nvrtcGetProgramLog", &nvrtc.log},
+                 {"nvrtcGetPTXSize", &nvrtc.ptx_size},
+                 {"nvrtcGetPTX", &nvrtc.ptx},
+                 {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
+                 {"nvrtcGetCUBIN", &nvrtc.cubin},
+                 {"nvrtcDestroyProgram", &nvrtc.destroy},
+                 {"nvrtcGetErrorString", &nvrtc.error}};
   nvrtc.found = handle != NULL;
   for (size_t i = 0; i < sizeof symbols / sizeof *symbols && handle; i++) {
     void *f = dlsym(handle, symbols[i].name);
@@ -134,7 +143,8 @@ static bool compile(Arena *a, Diags *d, Program p, const char *arch, CudaImage *
   if (status != 0) {
     int major = 0, minor = 0;
     nvrtc.version(&major, &minor);
-    return diag_error(d, DIAG_tool_failed, (Loc){0}, "NVRTC %d.%d does not compile for %s: %s\n%.2000s", major, minor, arch, nvrtc.error(status), log ? log : "");
+    return diag_error(d, DIAG_tool_failed, (Loc){0}, "NVRTC %d.%d does not compile for %s: %s\n%.2000s", major, minor,
+                      arch, nvrtc.error(status), log ? log : "");
   }
   out->ptx = get(a, p, nvrtc.ptx_size, nvrtc.ptx, &bytes);
   out->cubin = get(a, p, nvrtc.cubin_size, nvrtc.cubin, &out->cubin_bytes);

@@ -1,5 +1,5 @@
-/* codegen/prelude_device.h - the names of the dialect on a GPU.  Front of every emitted CUDA text, which needs no header of a
- * toolkit: NVRTC and nvcc compile it as it is (--fmad=false keeps a * b + c in two roundings, as on CPUs).
+/* codegen/prelude_device.h - the names of the dialect on a GPU.  Front of every emitted CUDA text, which needs no
+ * header of a toolkit: NVRTC and nvcc compile it as it is (--fmad=false keeps a * b + c in two roundings, as on CPUs).
  *
  * The dialect is C11 that is also CUDA C++, with this closed list of names: FN KERNEL SHARED TABLE UNROLL, thread_index
  * block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide; dialect.h builds the rest on them.
@@ -101,15 +101,36 @@ FN uint64_t shuffle_u64(uint64_t v, int from) { return __shfl_sync(0xffffffffu, 
 
 /* Moves 2, 4, 8 or a multiple of 16 bytes; memory is aligned to that, or to 16. */
 FN void load_wide(void *to, const void *from, int bytes) {
-  if (bytes == 2) { uint16_t w = *(const uint16_t *)from; memcpy(to, &w, 2); }
-  else if (bytes == 4) { uint32_t w = *(const uint32_t *)from; memcpy(to, &w, 4); }
-  else if (bytes == 8) { uint2 w = *(const uint2 *)from; memcpy(to, &w, 8); }
-  else UNROLL for (int i = 0; i < bytes / 16; i++) { uint4 w = ((const uint4 *)from)[i]; memcpy((char *)to + 16 * i, &w, 16); }
+  if (bytes == 2) {
+    uint16_t w = *(const uint16_t *)from;
+    memcpy(to, &w, 2);
+  } else if (bytes == 4) {
+    uint32_t w = *(const uint32_t *)from;
+    memcpy(to, &w, 4);
+  } else if (bytes == 8) {
+    uint2 w = *(const uint2 *)from;
+    memcpy(to, &w, 8);
+  } else UNROLL for (int i = 0; i < bytes / 16; i++) {
+      uint4 w = ((const uint4 *)from)[i];
+      memcpy((char *)to + 16 * i, &w, 16);
+    }
 }
 FN void store_wide(void *to, const void *from, int bytes) {
-  if (bytes == 2) { uint16_t w; memcpy(&w, from, 2); *(uint16_t *)to = w; }
-  else if (bytes == 4) { uint32_t w; memcpy(&w, from, 4); *(uint32_t *)to = w; }
-  else if (bytes == 8) { uint2 w; memcpy(&w, from, 8); *(uint2 *)to = w; }
-  else UNROLL for (int i = 0; i < bytes / 16; i++) { uint4 w; memcpy(&w, (const char *)from + 16 * i, 16); ((uint4 *)to)[i] = w; }
+  if (bytes == 2) {
+    uint16_t w;
+    memcpy(&w, from, 2);
+    *(uint16_t *)to = w;
+  } else if (bytes == 4) {
+    uint32_t w;
+    memcpy(&w, from, 4);
+    *(uint32_t *)to = w;
+  } else if (bytes == 8) {
+    uint2 w;
+    memcpy(&w, from, 8);
+    *(uint2 *)to = w;
+  } else UNROLL for (int i = 0; i < bytes / 16; i++) {
+      uint4 w;
+      memcpy(&w, (const char *)from + 16 * i, 16);
+      ((uint4 *)to)[i] = w;
+    }
 }
-

@@ -1,10 +1,12 @@
 /* codegen/print_c.c - prints row programs as C with OpenMP.
  *
  * Four loop schedules:
- *   elements - no reduction: rows cut into pieces of at most 16384 elements, one piece per iteration of the parallel loop;
- *   tiles    - no reduction, but some operand is contiguous in another dimension (a transpose): tiles of 32 x 32, so that the
+ *   elements - no reduction: rows cut into pieces of at most 16384 elements, one piece per iteration of the parallel
+ *   loop; tiles    - no reduction, but some operand is contiguous in another dimension (a transpose): tiles of 32 x 32,
+ *   so that the
  *              lines of both sides stay in the cache (2048 x 1024 floats: 23 ms by rows, 5 ms by tiles);
- *   rows     - one row per iteration; every stage is a loop over blocks of 1024 elements that puts what is reduced into a
+ *   rows     - one row per iteration; every stage is a loop over blocks of 1024 elements that puts what is reduced into
+ *   a
  *              small array, which a prelude function reduces in the canonical order;
  *   columns  - the reduced dimension is not the last one: 64 columns per iteration, 32 lanes of them.
  * A special function whose value a later stage needs is kept in row storage; cheaper values are computed again.
@@ -28,7 +30,8 @@ static int element_work(const RowProgram *p) {
 
 /* The next loop is shared by threads when the work is worth it. */
 static void print_parallel(const RowPrinter *c, const char *elements) {
-  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (%s >= PARALLEL_WORK / %d)\")", elements, element_work(c->p));
+  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (%s >= PARALLEL_WORK / %d)\")", elements,
+          element_work(c->p));
 }
 
 static void print_row_scope(RowPrinter *c, int stage) {
@@ -61,7 +64,8 @@ static void print_element_loop(RowPrinter *c, int stage, const char *from, const
   rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < %s; i%d++)", d, from, d, to, d));
   print_element(c, stage);
   for (size_t i = 0; i < c->p->accs.n; i++)
-    if (c->p->accs.items[i].stage == stage) rp_line(c, "t%zu[i%d - %s%s] = v%d;", i, d, from, has_start(c) ? " + skip" : "", c->p->accs.items[i].node);
+    if (c->p->accs.items[i].stage == stage)
+      rp_line(c, "t%zu[i%d - %s%s] = v%d;", i, d, from, has_start(c) ? " + skip" : "", c->p->accs.items[i].node);
   rp_close(c);
 }
 
@@ -86,14 +90,15 @@ static void print_combine(const RowPrinter *c, size_t i, const char *value) {
 
 static const char *block_value(const RowPrinter *c, size_t i) {
   const RowAcc *a = &c->p->accs.items[i];
-  return arena_printf(c->m->arena, "block_%s_%s(t%zu, %s)", reduction_name(a->op), rp_suffix(a->dtype), i, has_start(c) ? "skip + m" : "m");
+  return arena_printf(c->m->arena, "block_%s_%s(t%zu, %s)", reduction_name(a->op), rp_suffix(a->dtype), i,
+                      has_start(c) ? "skip + m" : "m");
 }
 
 /* A program of a single row is parallel over the blocks: their values are kept and combined in order afterwards. */
 static bool blocks_are_parallel(const RowPrinter *c) { return c->p->ndims == 1 && c->p->accs.n <= MAX_KEPT; }
 
-/* Opens the loop over blocks: elements [block, block + m).  Blocks begin where 1024 divides the global index, so that the first one may
- * be short; its first element goes to lane `skip`. */
+/* Opens the loop over blocks: elements [block, block + m).  Blocks begin where 1024 divides the global index, so that
+ * the first one may be short; its first element goes to lane `skip`. */
 static void open_block_loop(RowPrinter *c) {
   if (!has_start(c)) {
     rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
@@ -101,7 +106,8 @@ static void open_block_loop(RowPrinter *c) {
     return;
   }
   rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + lead + %d) / %d; q++)", BLOCK - 1, BLOCK));
-  rp_line(c, "const int64_t block = q ? q * %d - lead : 0, skip = q ? 0 : lead & 31, past = (q + 1) * %d - lead;", BLOCK, BLOCK);
+  rp_line(c, "const int64_t block = q ? q * %d - lead : 0, skip = q ? 0 : lead & 31, past = (q + 1) * %d - lead;",
+          BLOCK, BLOCK);
   rp_line(c, "const int64_t m = (past < n ? past : n) - block;");
 }
 
@@ -117,7 +123,8 @@ static void print_blocks(RowPrinter *c, int stage) {
   for (size_t i = 0; i < p->accs.n && parallel; i++) {
     const char *type = rp_value_type(p->accs.items[i].dtype);
     if (p->accs.items[i].stage == stage)
-      rp_line(c, "%s *const part%zu = scratch(%d, (n / %d + 2) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i, BLOCK, type);
+      rp_line(c, "%s *const part%zu = scratch(%d, (n / %d + 2) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i,
+              BLOCK, type);
   }
   if (parallel) print_parallel(c, "n");
   open_block_loop(c);
@@ -137,12 +144,14 @@ static void print_blocks(RowPrinter *c, int stage) {
   for (size_t i = 0; i < p->accs.n; i++) {
     if (p->accs.items[i].stage != stage) continue;
     if (parallel) {
-      rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + %s%d) / %d; q++)", has_start(c) ? "lead + " : "", BLOCK - 1, BLOCK));
+      rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + %s%d) / %d; q++)",
+                              has_start(c) ? "lead + " : "", BLOCK - 1, BLOCK));
       print_combine(c, i, arena_printf(c->m->arena, "part%zu[q]", i));
       rp_close(c);
     }
     const RowAcc *a = &p->accs.items[i];
-    if (rp_is_float_sum(a)) rp_line(c, "const %s a%zu = total_%s(&s%zu);", rp_value_type(a->dtype), i, rp_suffix(a->dtype), i);
+    if (rp_is_float_sum(a))
+      rp_line(c, "const %s a%zu = total_%s(&s%zu);", rp_value_type(a->dtype), i, rp_suffix(a->dtype), i);
   }
 }
 
@@ -155,8 +164,8 @@ static void print_rows(RowPrinter *c) {
   rp_outer_indices(c, "row");
   for (size_t i = 0; i < p->nodes.n; i++)
     if (c->kept[i] >= 0)
-      rp_line(c, "%s *const k%d = scratch(%d, n * (int64_t)sizeof(%s));", rp_value_type(p->nodes.items[i].dtype), c->kept[i], c->kept[i],
-           rp_value_type(p->nodes.items[i].dtype));
+      rp_line(c, "%s *const k%d = scratch(%d, n * (int64_t)sizeof(%s));", rp_value_type(p->nodes.items[i].dtype),
+              c->kept[i], c->kept[i], rp_value_type(p->nodes.items[i].dtype));
   for (int stage = 0; stage < p->nstages; stage++) {
     print_row_scope(c, stage);
     if (rp_has_accs(c, stage)) print_blocks(c, stage);
@@ -166,10 +175,12 @@ static void print_rows(RowPrinter *c) {
 }
 
 static void print_elements(RowPrinter *c) {
-  rp_line(c, "const int64_t n = %s, rows = %s, pieces = n ? (n + %d) / %d : 1;", rp_extent(c, c->p->inner), rp_row_count(c), PIECE - 1, PIECE);
+  rp_line(c, "const int64_t n = %s, rows = %s, pieces = n ? (n + %d) / %d : 1;", rp_extent(c, c->p->inner),
+          rp_row_count(c), PIECE - 1, PIECE);
   print_parallel(c, "rows * n");
   rp_open(c, "for (int64_t piece = 0; piece < rows * pieces; piece++)");
-  rp_line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;", PIECE, PIECE, PIECE);
+  rp_line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;",
+          PIECE, PIECE, PIECE);
   rp_outer_indices(c, "row");
   print_row_scope(c, 0);
   print_element_loop(c, 0, "from", "to");
@@ -178,7 +189,8 @@ static void print_elements(RowPrinter *c) {
 
 static void print_tiles(RowPrinter *c) {
   int a = c->across;
-  rp_line(c, "const int64_t n = %s, all = %s, rows = %s, wide = (n + 31) / 32, high = (all + 31) / 32;", rp_extent(c, c->p->inner), rp_extent(c, a), rp_row_count(c));
+  rp_line(c, "const int64_t n = %s, all = %s, rows = %s, wide = (n + 31) / 32, high = (all + 31) / 32;",
+          rp_extent(c, c->p->inner), rp_extent(c, a), rp_row_count(c));
   print_parallel(c, "rows * all * n");
   rp_open(c, "for (int64_t tile = 0; tile < rows * high * wide; tile++)");
   rp_line(c, "const int64_t row = tile / (high * wide), top = tile / wide %% high * 32, from = tile %% wide * 32;");
@@ -196,15 +208,18 @@ static void print_columns_stage(RowPrinter *c) {
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
     const char *type = rp_value_type(a->dtype);
-    const char *begin = has_start(c) ? arena_printf(c->m->arena, "begin_columns_%s(&s%zu, first)", rp_suffix(a->dtype), i)
-                                     : arena_printf(c->m->arena, "s%zu.count = 0", i);
-    if (rp_is_float_sum(a)) rp_line(c, "Sums_%s s%zu; %s; %s a%zu[TILE], lanes%zu[32][TILE];", rp_suffix(a->dtype), i, begin, type, i, i);
+    const char *begin = has_start(c)
+                            ? arena_printf(c->m->arena, "begin_columns_%s(&s%zu, first)", rp_suffix(a->dtype), i)
+                            : arena_printf(c->m->arena, "s%zu.count = 0", i);
+    if (rp_is_float_sum(a))
+      rp_line(c, "Sums_%s s%zu; %s; %s a%zu[TILE], lanes%zu[32][TILE];", rp_suffix(a->dtype), i, begin, type, i, i);
     else rp_line(c, "%s a%zu[TILE]; for (int w = 0; w < TILE; w++) a%zu[w] = %s;", type, i, i, rp_identity(a));
   }
   const char *lanes = has_start(c) ? "32" : "m";
   open_block_loop(c);
   for (size_t i = 0; i < p->accs.n; i++)
-    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "zero_lanes_%s(lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, lanes);
+    if (rp_is_float_sum(&p->accs.items[i]))
+      rp_line(c, "zero_lanes_%s(lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, lanes);
   rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = block; i%d < block + m; i%d++)", d, d, d));
   rp_line(c, "_Pragma(\"GCC ivdep\")");
   rp_open(c, "for (int64_t w = 0; w < width; w++)");
@@ -212,24 +227,30 @@ static void print_columns_stage(RowPrinter *c) {
   print_element(c, 0);
   for (size_t i = 0; i < p->accs.n; i++) {
     const RowAcc *a = &p->accs.items[i];
-    if (rp_is_float_sum(a)) rp_line(c, "lanes%zu[(i%d %s) & 31][w] += v%d;", i, d, has_start(c) ? "+ lead" : "- block", a->node);
+    if (rp_is_float_sum(a))
+      rp_line(c, "lanes%zu[(i%d %s) & 31][w] += v%d;", i, d, has_start(c) ? "+ lead" : "- block", a->node);
     else rp_line(c, "a%zu[w] = %s_%s(a%zu[w], v%d);", i, rp_combine_name(a->op), rp_suffix(a->dtype), i, a->node);
   }
   rp_close(c), rp_close(c);
   for (size_t i = 0; i < p->accs.n; i++)
-    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "push_lanes_%s(&s%zu, lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, i, lanes);
+    if (rp_is_float_sum(&p->accs.items[i]))
+      rp_line(c, "push_lanes_%s(&s%zu, lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, i, lanes);
   rp_close(c);
   for (size_t i = 0; i < p->accs.n; i++)
-    if (rp_is_float_sum(&p->accs.items[i])) rp_line(c, "totals_%s(&s%zu, a%zu);", rp_suffix(p->accs.items[i].dtype), i, i);
+    if (rp_is_float_sum(&p->accs.items[i]))
+      rp_line(c, "totals_%s(&s%zu, a%zu);", rp_suffix(p->accs.items[i].dtype), i, i);
 }
 
 static void print_columns(RowPrinter *c) {
   const RowProgram *p = c->p;
-  rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", rp_extent(c, p->inner), rp_extent(c, c->across), rp_row_count(c));
+  rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", rp_extent(c, p->inner),
+          rp_extent(c, c->across), rp_row_count(c));
   print_start(c);
   print_parallel(c, "rows * all * (n + 8)");
   rp_open(c, "for (int64_t tile = 0; tile < rows * tiles; tile++)");
-  rp_line(c, "const int64_t row = tile / tiles, column = tile %% tiles * TILE, width = all - column < TILE ? all - column : TILE;");
+  rp_line(c,
+          "const int64_t row = tile / tiles, column = tile %% tiles * TILE, width = all - column < TILE ? all - column "
+          ": TILE;");
   rp_outer_indices(c, "row");
   print_columns_stage(c);
   rp_line(c, "_Pragma(\"GCC ivdep\")");
@@ -259,8 +280,10 @@ static void print_table(const RowPrinter *c, const RowBuffer *b, size_t i) {
     text_printf(&t, "%s0x%llxull", k ? ", " : "", bits);
   }
   static const char *const unsigned_of[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
-  rp_line(c, "static const %s __attribute__((may_alias)) table%zu[%d] = {%s};", unsigned_of[dtype_bytes(b->dtype)], i, n ? n : 1, n ? text_str(&t) : "0");
-  rp_line(c, "const %s __attribute__((may_alias)) *const p%zu = (const void *)table%zu;", c_stored_type(b->dtype), i, i);
+  rp_line(c, "static const %s __attribute__((may_alias)) table%zu[%d] = {%s};", unsigned_of[dtype_bytes(b->dtype)], i,
+          n ? n : 1, n ? text_str(&t) : "0");
+  rp_line(c, "const %s __attribute__((may_alias)) *const p%zu = (const void *)table%zu;", c_stored_type(b->dtype), i,
+          i);
 }
 
 static void print_buffers(const RowPrinter *c) {
@@ -274,7 +297,12 @@ static void print_buffers(const RowPrinter *c) {
 
 const char *print_c_kernel(Module *m, const RowProgram *p, Scalars *scalars) {
   Text t = {.arena = m->arena};
-  RowPrinter c = {.m = m, .p = p, .scalars = scalars, .t = &t, .columns_in_arrays = true, .kept_index = arena_printf(m->arena, "i%d", p->inner)};
+  RowPrinter c = {.m = m,
+                  .p = p,
+                  .scalars = scalars,
+                  .t = &t,
+                  .columns_in_arrays = true,
+                  .kept_index = arena_printf(m->arena, "i%d", p->inner)};
   rp_start(&c);
   if (c.schedule == ROWS) rp_choose_kept(&c, KEEP_FROM, MAX_KEPT);
   rp_open(&c, "(void *const *ptr, const int64_t *x)");

@@ -1,15 +1,16 @@
 /* codegen/print_cuda.c - prints row programs in the CUDA dialect.
  *
- * The schedule record is chosen first (cuda_choose.c), then one of five loop skeletons is printed round the same text of nodes that
- * print_c.c uses.  Sums are canonical in every skeleton: lane l of a warp adds what has index l mod 32 in a block of 1024
- * elements, a butterfly joins the lanes, and the lanes of every warp hold the pairwise tree over the blocks.  So no sum depends
- * on the number of threads, and the bits are those of the CPU kernels.
+ * The schedule record is chosen first (cuda_choose.c), then one of five loop skeletons is printed round the same text
+ * of nodes that print_c.c uses.  Sums are canonical in every skeleton: lane l of a warp adds what has index l mod 32 in
+ * a block of 1024 elements, a butterfly joins the lanes, and the lanes of every warp hold the pairwise tree over the
+ * blocks.  So no sum depends on the number of threads, and the bits are those of the CPU kernels.
  *
- * Extents are arguments.  Where the reduced one is a constant that fits, values that later stages need stay in registers
- * (loops of a constant count, unrolled); else they are computed again from memory, which the L1 and L2 caches then serve.
+ * Extents are arguments.  Where the reduced one is a constant that fits, values that later stages need stay in
+ * registers (loops of a constant count, unrolled); else they are computed again from memory, which the L1 and L2 caches
+ * then serve.
  *
- * A result may share memory with an operand (units.h).  Every element is loaded and stored by one thread, and values of a whole row
- * are stored behind a barrier, so that no thread still loads what another overwrites.
+ * A result may share memory with an operand (units.h).  Every element is loaded and stored by one thread, and values of
+ * a whole row are stored behind a barrier, so that no thread still loads what another overwrites.
  *
  * Not done: a single long row uses one block; rows longer than the registers hold are not kept in shared memory.
  */
@@ -24,15 +25,18 @@ static bool is_zero(const Expr *e) { return !e || ex_is_const(e, 0); }
 
 /* ---- pieces of text */
 
-/* Is this a part of sums that begins somewhere else than at global index 0?  Then element i is counted as lead + i, where lead is the place
- * of the part in its first block, and the blocks before are another rank's: zeros in the tree. */
+/* Is this a part of sums that begins somewhere else than at global index 0?  Then element i is counted as lead + i,
+ * where lead is the place of the part in its first block, and the blocks before are another rank's: zeros in the
+ * tree. */
 static bool has_start(const RowPrinter *c) { return !ex_is_const(c->p->start, 0); }
 static const char *limit(const RowPrinter *c) { return has_start(c) ? "n + lead" : "n"; }
 static void print_start(const RowPrinter *c) {
   if (has_start(c)) rp_line(c, "const int64_t first = %s, lead = first & %d;", rp_scalar(c, c->p->start), BLOCK - 1);
 }
 
-static const char *format_int(const Cuda *k, const char *format, int v) { return arena_printf(k->r.m->arena, format, v); }
+static const char *format_int(const Cuda *k, const char *format, int v) {
+  return arena_printf(k->r.m->arena, format, v);
+}
 
 static void shared(Cuda *k, const char *type, size_t size, const char *name, int count) {
   rp_line(&k->r, "SHARED(%s, %s, %d);", type, name, count);
@@ -49,7 +53,8 @@ static void print_element(const RowPrinter *c, int stage) {
   const RowProgram *p = c->p;
   rp_element(c, stage);
   for (size_t i = 0; i < p->nodes.n; i++)
-    if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_line(c, "k%d[%s] = v%zu;", c->kept[i], c->kept_index, i);
+    if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage)
+      rp_line(c, "k%d[%s] = v%zu;", c->kept[i], c->kept_index, i);
   for (size_t i = 0; i < p->stores.n; i++)
     if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_store(c, &p->stores.items[i]);
   for (size_t i = 0; i < p->accs.n; i++)
@@ -60,7 +65,8 @@ static void print_acc_start(const RowPrinter *c, int stage) {
   for (size_t i = 0; i < c->p->accs.n; i++) {
     const RowAcc *a = &c->p->accs.items[i];
     if (a->stage != stage) continue;
-    if (rp_is_float_sum(a)) rp_line(c, "Tree_%s s%zu = {0, %s};", rp_suffix(a->dtype), i, has_start(c) ? "(uint32_t)(first / 1024)" : "0");
+    if (rp_is_float_sum(a))
+      rp_line(c, "Tree_%s s%zu = {0, %s};", rp_suffix(a->dtype), i, has_start(c) ? "(uint32_t)(first / 1024)" : "0");
     else rp_line(c, "%s a%zu = %s;", rp_value_type(a->dtype), i, rp_identity(a));
   }
 }
@@ -88,7 +94,8 @@ static void print_butterfly(const RowPrinter *c, size_t i, const char *value) {
 static void print_totals(const RowPrinter *c, int stage) {
   for (size_t i = 0; i < c->p->accs.n; i++) {
     const RowAcc *a = &c->p->accs.items[i];
-    if (a->stage == stage && rp_is_float_sum(a)) rp_line(c, "const %s a%zu = total_%s(&s%zu);", rp_value_type(a->dtype), i, rp_suffix(a->dtype), i);
+    if (a->stage == stage && rp_is_float_sum(a))
+      rp_line(c, "const %s a%zu = total_%s(&s%zu);", rp_value_type(a->dtype), i, rp_suffix(a->dtype), i);
   }
 }
 
@@ -101,11 +108,13 @@ static void print_packet_loads(Cuda *k, const bool *needed) {
     const RowNode *n = &c->p->nodes.items[i];
     if (!needed[i] || !cuda_load_in_packets(c, (int)i)) continue;
     rp_line(c, "%s r%zu[%d];", rp_value_type(n->dtype), i, v);
-    rp_line(c, "load%d_%s(r%zu, p%d + (%s), m);", v, dtype_name(c->p->buffers.items[n->buffer].dtype), i, n->buffer, rp_affine_text(c, &n->at));
+    rp_line(c, "load%d_%s(r%zu, p%d + (%s), m);", v, dtype_name(c->p->buffers.items[n->buffer].dtype), i, n->buffer,
+            rp_affine_text(c, &n->at));
     c->instead[i] = format_int(k, "r%d[e]", (int)i);
   }
   for (size_t i = 0; i < c->p->stores.n; i++)
-    if (cuda_store_in_packets(c, &c->p->stores.items[i])) rp_line(c, "%s w%zu[%d];", rp_value_type(c->p->nodes.items[c->p->stores.items[i].node].dtype), i, v);
+    if (cuda_store_in_packets(c, &c->p->stores.items[i]))
+      rp_line(c, "%s w%zu[%d];", rp_value_type(c->p->nodes.items[c->p->stores.items[i].node].dtype), i, v);
 }
 
 static void print_packet_stores(const Cuda *k) {
@@ -113,7 +122,8 @@ static void print_packet_stores(const Cuda *k) {
   for (size_t i = 0; i < c->p->stores.n; i++) {
     const RowStore *s = &c->p->stores.items[i];
     if (!cuda_store_in_packets(c, s)) continue;
-    rp_line(c, "store%d_%s(p%d + (%s), w%zu, m);", k->s->vector, dtype_name(c->p->buffers.items[s->buffer].dtype), s->buffer, rp_affine_text(c, &s->at), i);
+    rp_line(c, "store%d_%s(p%d + (%s), w%zu, m);", k->s->vector, dtype_name(c->p->buffers.items[s->buffer].dtype),
+            s->buffer, rp_affine_text(c, &s->at), i);
   }
 }
 
@@ -170,8 +180,8 @@ static void print_elements(Cuda *k) {
 
 static bool is_staged(const RowPrinter *c, int i) {
   const RowNode *n = &c->p->nodes.items[i];
-  return n->kind == RN_LOAD && n->nargs == 0 && n->guard < 0 && is_unit(n->at.coef[c->across]) && !is_zero(n->at.coef[c->p->inner]) &&
-         !is_unit(n->at.coef[c->p->inner]);
+  return n->kind == RN_LOAD && n->nargs == 0 && n->guard < 0 && is_unit(n->at.coef[c->across]) &&
+         !is_zero(n->at.coef[c->p->inner]) && !is_unit(n->at.coef[c->p->inner]);
 }
 
 /* Operands that are contiguous across are read along that dimension and turned in shared memory. */
@@ -190,7 +200,9 @@ static void print_staging(Cuda *k, const bool *needed) {
   rp_line(c, "const int64_t i%d = from + r, i%d = top + tx;", d, a);
   rp_open(c, "if (from + r < n && top + tx < all)");
   for (size_t i = 0; i < c->p->nodes.n; i++)
-    if (c->instead[i]) rp_line(c, "tile%zu[r * %d + tx] = p%d[%s];", i, TILE + 1, c->p->nodes.items[i].buffer, rp_affine_text(c, &c->p->nodes.items[i].at));
+    if (c->instead[i])
+      rp_line(c, "tile%zu[r * %d + tx] = p%d[%s];", i, TILE + 1, c->p->nodes.items[i].buffer,
+              rp_affine_text(c, &c->p->nodes.items[i].at));
   rp_close(c), rp_close(c);
   rp_line(c, "barrier();");
 }
@@ -198,7 +210,8 @@ static void print_staging(Cuda *k, const bool *needed) {
 static void print_tiles(Cuda *k) {
   RowPrinter *c = &k->r;
   int d = c->p->inner, a = c->across;
-  rp_line(c, "const int64_t n = %s, all = %s, wide = (n + 31) / 32, high = (all + 31) / 32, tile = block_index();", rp_extent(c, d), rp_extent(c, a));
+  rp_line(c, "const int64_t n = %s, all = %s, wide = (n + 31) / 32, high = (all + 31) / 32, tile = block_index();",
+          rp_extent(c, d), rp_extent(c, a));
   rp_line(c, "const int64_t row = tile / (high * wide), top = tile / wide %% high * 32, from = tile %% wide * 32;");
   rp_line(c, "const int tx = thread_index() %% %d, ty = thread_index() / %d;", TILE, TILE);
   rp_outer_indices(c, "row");
@@ -241,7 +254,8 @@ static void print_row_scope(Cuda *k, int stage) {
 static void open_lane_loop(RowPrinter *c, const char *lane) {
   int d = c->p->inner;
   if (!has_start(c)) {
-    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < n && i%d < block + %d; i%d += 32)", d, lane, d, d, BLOCK, d));
+    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < n && i%d < block + %d; i%d += 32)", d, lane, d,
+                            d, BLOCK, d));
     return;
   }
   rp_open(c, arena_printf(c->m->arena, "for (int64_t j = %s; j < n + lead && j < block + %d; j += 32)", lane, BLOCK));
@@ -274,10 +288,12 @@ static void print_warp_values(Cuda *k, int stage) {
     for (size_t i = 0; i < c->p->accs.n; i++)
       if (c->p->accs.items[i].stage == stage) rp_line(c, "if (lane == 0) part%zu[warp_index()] = t%zu;", i, i);
     rp_line(c, "barrier();");
-    rp_open(c, arena_printf(c->m->arena, "for (int w = 0; w < %d && base + %d * w < %s; w++)", k->s->warps, BLOCK, limit(c)));
+    rp_open(c, arena_printf(c->m->arena, "for (int w = 0; w < %d && base + %d * w < %s; w++)", k->s->warps, BLOCK,
+                            limit(c)));
   }
   for (size_t i = 0; i < c->p->accs.n; i++)
-    if (c->p->accs.items[i].stage == stage) print_combine(c, i, k->s->warps > 1 ? format_int(k, "part%d[w]", (int)i) : format_int(k, "t%d", (int)i));
+    if (c->p->accs.items[i].stage == stage)
+      print_combine(c, i, k->s->warps > 1 ? format_int(k, "part%d[w]", (int)i) : format_int(k, "t%d", (int)i));
   if (k->s->warps > 1) {
     rp_close(c);
     rp_line(c, "barrier();");
@@ -291,7 +307,8 @@ static void print_stage(Cuda *k, int stage) {
     print_acc_start(c, stage);
     if (k->s->steps) rp_open(c, "for (int64_t base = 0; base < 1; base++)"); /* the whole row at once */
     else rp_open(c, arena_printf(c->m->arena, "for (int64_t base = 0; base < %s; base += %d)", limit(c), step));
-    rp_line(c, k->s->warps == 1 ? "const int64_t block = base;" : "const int64_t block = base + %d * warp_index();", BLOCK);
+    rp_line(c, k->s->warps == 1 ? "const int64_t block = base;" : "const int64_t block = base + %d * warp_index();",
+            BLOCK);
     print_lane_start(c, stage);
     print_lane_loop(k, stage);
     print_warp_values(k, stage);
@@ -303,7 +320,8 @@ static void print_stage(Cuda *k, int stage) {
     print_lane_loop(k, stage);
     rp_close(c);
   } else if (rp_has_elements(c, stage)) {
-    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < n; i%d += %d)", d, k->s->warps == 1 ? "lane" : "thread_index()", d, d, 32 * k->s->warps));
+    rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < n; i%d += %d)", d,
+                            k->s->warps == 1 ? "lane" : "thread_index()", d, d, 32 * k->s->warps));
     print_element(c, stage);
     rp_close(c);
   }
@@ -317,7 +335,8 @@ static void print_rows(Cuda *k) {
   if (k->s->warps == 1) rp_line(c, "const int64_t row = block_index() * %d + warp_index();", ROWS_PER_BLOCK);
   else rp_line(c, "const int64_t row = block_index();");
   for (size_t i = 0; i < c->p->accs.n && k->s->warps > 1; i++)
-    shared(k, rp_value_type(c->p->accs.items[i].dtype), dtype_bytes(c->p->accs.items[i].dtype) < 4 ? 4 : dtype_bytes(c->p->accs.items[i].dtype),
+    shared(k, rp_value_type(c->p->accs.items[i].dtype),
+           dtype_bytes(c->p->accs.items[i].dtype) < 4 ? 4 : dtype_bytes(c->p->accs.items[i].dtype),
            format_int(k, "part%d", (int)i), k->s->warps);
   rp_line(c, "if (row >= rows) return;");
   rp_outer_indices(c, "row");
@@ -340,10 +359,12 @@ static void print_column_sums(Cuda *k) {
   open_lane_loop(c, "block + turn");
   print_element(c, 0);
   rp_close(c), rp_close(c);
-  for (size_t i = 0; i < c->p->accs.n; i++) rp_line(c, "lanes%zu[turn * %d + column] = t%zu;", i, COLUMNS_PER_BLOCK + 1, i);
+  for (size_t i = 0; i < c->p->accs.n; i++)
+    rp_line(c, "lanes%zu[turn * %d + column] = t%zu;", i, COLUMNS_PER_BLOCK + 1, i);
   rp_line(c, "barrier();");
   for (size_t i = 0; i < c->p->accs.n; i++) {
-    print_butterfly(c, i, arena_printf(c->m->arena, "lanes%zu[lane_index() * %d + warp_index()]", i, COLUMNS_PER_BLOCK + 1));
+    print_butterfly(c, i,
+                    arena_printf(c->m->arena, "lanes%zu[lane_index() * %d + warp_index()]", i, COLUMNS_PER_BLOCK + 1));
     print_combine(c, i, format_int(k, "t%d", (int)i));
   }
   rp_line(c, "barrier();");
@@ -354,13 +375,17 @@ static void print_column_sums(Cuda *k) {
 static void print_columns(Cuda *k) {
   RowPrinter *c = &k->r;
   const RowProgram *p = c->p;
-  rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + %d) / %d;", rp_extent(c, p->inner), rp_extent(c, c->across), COLUMNS_PER_BLOCK - 1, COLUMNS_PER_BLOCK);
-  rp_line(c, "const int64_t row = block_index() / tiles, i%d = block_index() %% tiles * %d + thread_index() %% %d;", c->across, COLUMNS_PER_BLOCK, COLUMNS_PER_BLOCK);
-  rp_line(c, "const int column = thread_index() %% %d, turn = thread_index() / %d;", COLUMNS_PER_BLOCK, COLUMNS_PER_BLOCK);
+  rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + %d) / %d;", rp_extent(c, p->inner),
+          rp_extent(c, c->across), COLUMNS_PER_BLOCK - 1, COLUMNS_PER_BLOCK);
+  rp_line(c, "const int64_t row = block_index() / tiles, i%d = block_index() %% tiles * %d + thread_index() %% %d;",
+          c->across, COLUMNS_PER_BLOCK, COLUMNS_PER_BLOCK);
+  rp_line(c, "const int column = thread_index() %% %d, turn = thread_index() / %d;", COLUMNS_PER_BLOCK,
+          COLUMNS_PER_BLOCK);
   rp_line(c, "const _Bool inside = i%d < all;", c->across);
   for (size_t i = 0; i < p->accs.n; i++) {
     const char *type = rp_value_type(p->accs.items[i].dtype);
-    shared(k, type, dtype_bytes(p->accs.items[i].dtype), format_int(k, "lanes%d", (int)i), 32 * (COLUMNS_PER_BLOCK + 1));
+    shared(k, type, dtype_bytes(p->accs.items[i].dtype), format_int(k, "lanes%d", (int)i),
+           32 * (COLUMNS_PER_BLOCK + 1));
     shared(k, type, dtype_bytes(p->accs.items[i].dtype), format_int(k, "found%d", (int)i), COLUMNS_PER_BLOCK);
   }
   rp_outer_indices(c, "row");
@@ -371,7 +396,8 @@ static void print_columns(Cuda *k) {
   rp_close(c);
   rp_line(c, "barrier();");
   rp_open(c, "if (inside && turn == 0)"); /* ... and one thread per column ends it */
-  for (size_t i = 0; i < p->accs.n; i++) rp_line(c, "const %s a%zu = found%zu[column];", rp_value_type(p->accs.items[i].dtype), i, i);
+  for (size_t i = 0; i < p->accs.n; i++)
+    rp_line(c, "const %s a%zu = found%zu[column];", rp_value_type(p->accs.items[i].dtype), i, i);
   bool *needed = rp_no_nodes(c);
   for (size_t i = 0; i < p->stores.n; i++)
     if (!p->stores.items[i].inner) rp_need(c, needed, p->stores.items[i].node, 0);
@@ -405,7 +431,8 @@ static void print_table(const Cuda *k, const RowBuffer *b, size_t i) {
 
 void print_cuda_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars) {
   text_add(t, "typedef struct " CUDA_NAME "_args {\n");
-  for (int i = 0; i < nbuffers; i++) text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", c_stored_type(dtypes[i]), i);
+  for (int i = 0; i < nbuffers; i++)
+    text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", c_stored_type(dtypes[i]), i);
   text_printf(t, "  int64_t x[%zu];\n} " CUDA_NAME "_args;\n", nscalars ? nscalars : 1);
   text_printf(t, "KERNEL(" CUDA_NAME ", " CUDA_NAME "_args, %d) {\n  const int64_t *const x = a.x;\n", threads);
 }

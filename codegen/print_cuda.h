@@ -9,27 +9,27 @@ extern const char dialect_prelude[];
 
 /* Who computes what.  A row is one value of the outer indices. */
 typedef enum CudaShape {
-  CUDA_ELEMENTS, /* a thread has `vector` neighbouring elements of a row */
-  CUDA_TILES,    /* a block has a square of 32 x 32 elements, read through shared memory */
-  CUDA_WARP_ROW, /* a warp has a row */
+  CUDA_ELEMENTS,  /* a thread has `vector` neighbouring elements of a row */
+  CUDA_TILES,     /* a block has a square of 32 x 32 elements, read through shared memory */
+  CUDA_WARP_ROW,  /* a warp has a row */
   CUDA_BLOCK_ROW, /* a block has a row: its warps take blocks of 1024 elements in turn */
-  CUDA_COLUMNS   /* a block has 16 columns, 32 threads each */
+  CUDA_COLUMNS    /* a block has 16 columns, 32 threads each */
 } CudaShape;
 
 /* The schedule record of a row program for a GPU, and the launch it means. */
 typedef struct CudaSchedule {
   CudaShape shape;
   int threads;
-  int vector;      /* ELEMENTS: elements of a packet */
-  int warps;       /* per row: 1, or those of the block */
-  int kept;        /* values per element kept in registers from one stage to a later one; 0: they are computed again */
-  int steps;       /* with kept values: elements of a row per thread, a constant; else 0 */
-  int shared;      /* bytes of shared memory */
+  int vector; /* ELEMENTS: elements of a packet */
+  int warps;  /* per row: 1, or those of the block */
+  int kept;   /* values per element kept in registers from one stage to a later one; 0: they are computed again */
+  int steps;  /* with kept values: elements of a row per thread, a constant; else 0 */
+  int shared; /* bytes of shared memory */
   const Expr *blocks;
 } CudaSchedule;
 
-/* A kernel without its name, which is written CUDA_NAME wherever it stands (cuda_kernels.h puts it in), so that equal kernels have
- * equal texts.  The argument is one struct: the buffers in order, tables apart, then the scalars. */
+/* A kernel without its name, which is written CUDA_NAME wherever it stands (cuda_kernels.h puts it in), so that equal
+ * kernels have equal texts.  The argument is one struct: the buffers in order, tables apart, then the scalars. */
 #define CUDA_NAME "$"
 const char *print_cuda_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
 

@@ -38,9 +38,10 @@ void rp_line(const RowPrinter *c, const char *format, ...) {
 
 const char *c_stored_type(DType t) {
   static const char *const names[DT_COUNT] = {
-      [DT_f32] = "float", [DT_f64] = "double", [DT_f16] = "uint16_t", [DT_bf16] = "uint16_t", [DT_i8] = "int8_t",
-      [DT_i16] = "int16_t", [DT_i32] = "int32_t", [DT_i64] = "int64_t", [DT_u8] = "uint8_t", [DT_u16] = "uint16_t",
-      [DT_u32] = "uint32_t", [DT_u64] = "uint64_t", [DT_bool] = "uint8_t"};
+      [DT_f32] = "float",   [DT_f64] = "double",   [DT_f16] = "uint16_t", [DT_bf16] = "uint16_t",
+      [DT_i8] = "int8_t",   [DT_i16] = "int16_t",  [DT_i32] = "int32_t",  [DT_i64] = "int64_t",
+      [DT_u8] = "uint8_t",  [DT_u16] = "uint16_t", [DT_u32] = "uint32_t", [DT_u64] = "uint64_t",
+      [DT_bool] = "uint8_t"};
   return names[t];
 }
 
@@ -51,7 +52,8 @@ const char *rp_suffix(DType t) { return dtype_name(computed(t)); }
 
 /* ---- expressions */
 
-/* Offsets other than 0 are arguments even when they are constants: the parts of a fused weight then share one kernel. */
+/* Offsets other than 0 are arguments even when they are constants: the parts of a fused weight then share one
+ * kernel. */
 const char *rp_affine_text(const RowPrinter *c, const Affine *a) {
   Text t = {.arena = c->m->arena};
   bool any = false;
@@ -62,7 +64,8 @@ const char *rp_affine_text(const RowPrinter *c, const Affine *a) {
     any = true;
   }
   bool none = ex_is_const(a->offset, 0);
-  if (!any || !none) text_printf(&t, any ? " + %s" : "%s", none ? "INT64_C(0)" : argument_text(c->m, c->scalars, a->offset));
+  if (!any || !none)
+    text_printf(&t, any ? " + %s" : "%s", none ? "INT64_C(0)" : argument_text(c->m, c->scalars, a->offset));
   return text_str(&t);
 }
 
@@ -120,7 +123,8 @@ static const char *node_text(const RowPrinter *c, int i) {
     case RN_CONST: return number_text(c, n);
     case RN_SCALAR: return rp_scalar(c, n->expr);
     case RN_INDEX:
-      return n->nargs ? arena_printf(c->m->arena, "%s + v%d", rp_affine_text(c, &n->at), n->args[0]) : rp_affine_text(c, &n->at);
+      return n->nargs ? arena_printf(c->m->arena, "%s + v%d", rp_affine_text(c, &n->at), n->args[0])
+                      : rp_affine_text(c, &n->at);
     case RN_LOAD: return load_text(c, n);
     case RN_OP: return op_text(c, n);
     case RN_RANDOM: return random_text(c, n);
@@ -134,7 +138,8 @@ static void print_node(const RowPrinter *c, int i) {
 }
 
 void rp_store(const RowPrinter *c, const RowStore *s) {
-  rp_line(c, "store_%s(p%d + (%s), v%d);", dtype_name(c->p->buffers.items[s->buffer].dtype), s->buffer, rp_affine_text(c, &s->at), s->node);
+  rp_line(c, "store_%s(p%d + (%s), v%d);", dtype_name(c->p->buffers.items[s->buffer].dtype), s->buffer,
+          rp_affine_text(c, &s->at), s->node);
 }
 
 /* ---- what a scope needs */
@@ -164,8 +169,7 @@ void rp_needed(const RowPrinter *c, const bool *needed, int stage) {
     if (!needed[i]) continue;
     if (c->kept[i] >= 0 && c->p->nodes.items[i].stage < stage)
       rp_line(c, "const %s v%zu = k%d[%s];", rp_value_type(c->p->nodes.items[i].dtype), i, c->kept[i], c->kept_index);
-    else
-      print_node(c, (int)i);
+    else print_node(c, (int)i);
   }
 }
 
@@ -175,7 +179,8 @@ void rp_element(const RowPrinter *c, int stage) {
   for (size_t i = 0; i < p->accs.n; i++)
     if (p->accs.items[i].stage == stage) rp_need(c, needed, p->accs.items[i].node, stage);
   for (size_t i = 0; i < p->stores.n; i++)
-    if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_need(c, needed, p->stores.items[i].node, stage);
+    if (p->stores.items[i].inner && p->stores.items[i].stage == stage)
+      rp_need(c, needed, p->stores.items[i].node, stage);
   for (size_t i = 0; i < p->nodes.n; i++)
     if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_need(c, needed, (int)i, stage);
   rp_needed(c, needed, stage);
@@ -277,7 +282,8 @@ const char *rp_identity(const RowAcc *a) {
   bool is_float = dtype_is_float(a->dtype), is_signed = dtype_class(a->dtype) == DTC_I;
   int bits = 8 * (int)dtype_bytes(a->dtype);
   static const char *const low[] = {"INT8_MIN", "INT16_MIN", "INT32_MIN", "INT64_MIN"};
-  static const char *const high[] = {"INT8_MAX", "INT16_MAX", "INT32_MAX", "INT64_MAX", "UINT8_MAX", "UINT16_MAX", "UINT32_MAX", "UINT64_MAX"};
+  static const char *const high[] = {"INT8_MAX",  "INT16_MAX",  "INT32_MAX",  "INT64_MAX",
+                                     "UINT8_MAX", "UINT16_MAX", "UINT32_MAX", "UINT64_MAX"};
   int size = bits == 8 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3;
   switch (a->op) {
     case RED_PRODUCT:

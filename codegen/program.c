@@ -1,8 +1,8 @@
 /* codegen/program.c - see program.h.
  *
- * Values become tensors: a view shares its operand's buffer, a kernel may write over an operand that nobody reads again, an
- * update of a state is done in place when the old value is not read later; everything else gets a buffer of its own that is live
- * from its definition to its last use in the body.
+ * Values become tensors: a view shares its operand's buffer, a kernel may write over an operand that nobody reads
+ * again, an update of a state is done in place when the old value is not read later; everything else gets a buffer of
+ * its own that is live from its definition to its last use in the body.
  */
 #include "codegen/program.h"
 
@@ -19,8 +19,15 @@ static uint32_t position(const Body *b) { return program_count_instrs(b->e->b) -
 /* A buffer that is live at the instruction about to be added; uses extend it. */
 static uint32_t body_buffer(Body *b, const char *name, ProgramClass class_, const Type *t) {
   uint32_t at = position(b);
-  return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name), .class_ = class_, .stage = (uint32_t)b->stage, .entry = b->entry,
-                                                       .body = b->body, .first = at, .last = at, .slots = 1, .bytes = emit_bytes(b->e, t)});
+  return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name),
+                                                       .class_ = class_,
+                                                       .stage = (uint32_t)b->stage,
+                                                       .entry = b->entry,
+                                                       .body = b->body,
+                                                       .first = at,
+                                                       .last = at,
+                                                       .slots = 1,
+                                                       .bytes = emit_bytes(b->e, t)});
 }
 
 const Type *body_type(const Body *b, Val v) { return units_type(b->units, b->spec->l2, v); }
@@ -47,15 +54,21 @@ uint32_t body_scratch(Body *b, const Type *t) {
   return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t), program_const(b->e->b, 0), t);
 }
 
-uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n, const uint32_t *tensors, ProgramList exprs) {
+uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
+                    const uint32_t *tensors, ProgramList exprs) {
   ProgramBuilder *pb = b->e->b;
   uint32_t at = position(b);
   for (uint32_t i = 0; i < n; i++) {
     ProgramBuffer *buffer = program_at_buffers(pb, program_at_tensors(pb, tensors[i])->buffer);
     if (buffer->body == b->body && buffer->last < at) buffer->last = at;
   }
-  return program_add_instrs(pb, &(ProgramInstr){.kind = kind, .where = emit_text(b->e, where), .object = object, .guard = PROGRAM_NONE,
-                                                .tensors = program_list_of(pb, n, tensors), .exprs = exprs, .event = PROGRAM_NONE});
+  return program_add_instrs(pb, &(ProgramInstr){.kind = kind,
+                                                .where = emit_text(b->e, where),
+                                                .object = object,
+                                                .guard = PROGRAM_NONE,
+                                                .tensors = program_list_of(pb, n, tensors),
+                                                .exprs = exprs,
+                                                .event = PROGRAM_NONE});
 }
 
 static ProgramList no_exprs(Body *b) { return program_list_of(b->e->b, 0, NULL); }
@@ -71,7 +84,8 @@ uint32_t body_tensor(const Body *b, Val v) {
 static const char *written_to(const Body *b, Val v) {
   for (size_t i = 0; i < b->units->n; i++) {
     const Unit *k = &b->units->items[i];
-    if (k->kind == UNIT_WRITE && b->root[k->in[0]] == b->root[v]) return op_str(&b->spec->l2->ops.items[k->op], AT_name);
+    if (k->kind == UNIT_WRITE && b->root[k->in[0]] == b->root[v])
+      return op_str(&b->spec->l2->ops.items[k->op], AT_name);
   }
   return NULL;
 }
@@ -118,7 +132,8 @@ static bool emit_source(Body *b, const Unit *u) {
   Val v = op->out;
   const Layout *layout = l2->values.items[v].layout;
   const Type *local = type_of(l2, v);
-  if (op->kind == OP_param) return b->target ? load_param(b, op, layout) : emit_param(e, op, layout, local, &b->tensor[v]);
+  if (op->kind == OP_param)
+    return b->target ? load_param(b, op, layout) : emit_param(e, op, layout, local, &b->tensor[v]);
   if (op->kind == OP_read) return emit_state(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
   const Type *global = NULL;
@@ -155,7 +170,8 @@ static void emit_kernel(Body *b, const Unit *u, const char *where) {
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
-    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && !body_in_carry(b, v) && body_may_share(b, u->in[a], v)) {
+    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && !body_in_carry(b, v) &&
+        body_may_share(b, u->in[a], v)) {
       shared |= 1u << a;
       body_share_tensor(b, v, body_tensor(b, u->in[a]));
     } else {
@@ -170,7 +186,8 @@ static void emit_kernel(Body *b, const Unit *u, const char *where) {
 static void emit_gemm(Body *b, const Unit *u, const char *where) {
   const GemmUnit *g = u->gemm;
   Module *m = b->e->m;
-  const Expr *list[10 + 4 * GEMM_MAX_BATCH] = {g->m, g->n, g->k, g->a_m, g->a_k, g->b_k, g->b_n, g->c_m, g->c_n, ex_const(m, 0)};
+  const Expr *list[10 + 4 * GEMM_MAX_BATCH] = {g->m,   g->n,   g->k,   g->a_m, g->a_k,
+                                               g->b_k, g->b_n, g->c_m, g->c_n, ex_const(m, 0)};
   int n = 10;
   for (int i = 0; i < g->nbatch; i++) {
     list[n++] = g->batch[i];
@@ -192,7 +209,8 @@ static void room_for_blocks(Body *b, Val weights) {
   buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, 16))));
 }
 
-/* The kernel's operands, its result, then what joined it.  The result may take the residual's memory unless the image lies there. */
+/* The kernel's operands, its result, then what joined it.  The result may take the residual's memory unless the image
+ * lies there. */
 static void emit_conv(Body *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
   Val y = u->out[0], last = u->in[u->nin - 1];
@@ -206,7 +224,8 @@ static void emit_conv(Body *b, const Unit *u, const char *where) {
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);
   for (int i = 0; i < u->nscalars; i++) list[PROGRAM_CONV_NUMBERS + i] = u->scalars[i];
-  uint32_t index = body_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors, emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
+  uint32_t index = body_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors,
+                              emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);
   x->dim = c->activation;
   x->mask = (c->bias ? 1u : 0) | (c->residual ? 2u : 0);
@@ -387,7 +406,8 @@ static void emit_targets(Body *b) {
     uint32_t tensors[2];
     if (op_of(l2, o->value)->stage != b->stage) continue;
     tensors[0] = body_tensor(b, o->value);
-    if (prepared_tensor(b, o, &tensors[1]) && program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
+    if (prepared_tensor(b, o, &tensors[1]) &&
+        program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
       body_copy(b, tensors[0], tensors[1], type_of(l2, o->value), o->name);
   }
 }
@@ -399,7 +419,12 @@ static void emit_fetches(Body *b) {
 }
 
 static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
-  Body b = {.e = e, .spec = spec, .entry = entry, .body = program_count_bodies(e->b), .start = program_count_instrs(e->b), .buffers = program_count_buffers(e->b),
+  Body b = {.e = e,
+            .spec = spec,
+            .entry = entry,
+            .body = program_count_bodies(e->b),
+            .start = program_count_instrs(e->b),
+            .buffers = program_count_buffers(e->b),
             .stage = stage};
   b.units = units_of(e->m, spec->l2, stage, !e->source->cuda && !prepare, &e->kernels);
   if (e->source->cuda) b.cuda = cuda_kernels(e->m, spec->l2, b.units, &e->cuda);
@@ -416,7 +441,10 @@ static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int
   else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)
     if (b.units->items[i].kind == UNIT_WRITE && !emit_write(&b, &b.units->items[i])) return false;
-  program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name), .entry = entry, .stage = (uint32_t)stage, .instrs = b.start,
+  program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name),
+                                          .entry = entry,
+                                          .stage = (uint32_t)stage,
+                                          .instrs = b.start,
                                           .n = program_count_instrs(e->b) - b.start});
   return true;
 }
@@ -442,7 +470,8 @@ static void add_ports(Emit *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
   r->outputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->outputs.n; i++) {
     const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
-    program_add_ports(e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name), t->dtype, emit_exprs(e, t->rank, t->dims), PROGRAM_NONE, PROGRAM_NONE, 0, 0});
+    program_add_ports(e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name), t->dtype,
+                                           emit_exprs(e, t->rank, t->dims), PROGRAM_NONE, PROGRAM_NONE, 0, 0});
     r->n_outputs++;
   }
 }
@@ -454,7 +483,10 @@ static uint32_t micro_batches(const Mesh *mesh) {
 }
 
 static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
-  ProgramEntry r = {.name = emit_text(e, spec->name), .prepare = prepare, .inputs = program_count_ports(e->b), .outputs = program_count_ports(e->b)};
+  ProgramEntry r = {.name = emit_text(e, spec->name),
+                    .prepare = prepare,
+                    .inputs = program_count_ports(e->b),
+                    .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
   uint32_t entry = program_add_entries(e->b, &r), bodies = program_count_bodies(e->b);
   for (int s = 0; s < e->m->mesh.stages; s++)
@@ -469,24 +501,33 @@ static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
 }
 
 static void add_kernels(Emit *e) {
-  for (size_t i = 0; i < e->cuda.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->cuda.kernels.items[i].symbol)});
+  for (size_t i = 0; i < e->cuda.kernels.n; i++)
+    program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->cuda.kernels.items[i].symbol)});
   e->out->kernel_count = e->cuda.kernels.n;
   if (e->source->cuda) return;
-  for (size_t i = 0; i < e->kernels.kernels.n; i++) program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->kernels.kernels.items[i].symbol)});
+  for (size_t i = 0; i < e->kernels.kernels.n; i++)
+    program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->kernels.kernels.items[i].symbol)});
   e->out->kernel_count = e->kernels.kernels.n;
   e->out->texts.items = kernel_set_texts(&e->kernels, &e->out->texts.n);
 }
 
 bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
   *out = (ProgramResult){.b = program_builder_new()};
-  Emit e = {.m = source->m, .diags = diags, .source = source, .out = out, .b = out->b, .kernels.arena = source->m->arena, .cuda.arena = source->m->arena};
+  Emit e = {.m = source->m,
+            .diags = diags,
+            .source = source,
+            .out = out,
+            .b = out->b,
+            .kernels.arena = source->m->arena,
+            .cuda.arena = source->m->arena};
   e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
   for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
   emit_symbols(&e);
   bool ok = true;
   for (int i = 0; ok && i < source->nentries; i++) ok = add_entry(&e, &source->entries[i], false);
   /* Behind the entries, whose weights it knows then. */
-  if (ok && source->prepare_l2) ok = add_entry(&e, &(ProgramEntrySpec){"prepare", source->prepare_l1, source->prepare_l2}, true);
+  if (ok && source->prepare_l2)
+    ok = add_entry(&e, &(ProgramEntrySpec){"prepare", source->prepare_l1, source->prepare_l2}, true);
   if (!ok) {
     program_builder_free(out->b);
     out->b = NULL;

@@ -1,5 +1,5 @@
-/* codegen/program_body.h - one body of a Program while it is written: program.c writes units and communication, program_loops.c finds
- * out how long values live and writes loops, program_checks.c what the sizes have to be. */
+/* codegen/program_body.h - one body of a Program while it is written: program.c writes units and communication,
+ * program_loops.c finds out how long values live and writes loops, program_checks.c what the sizes have to be. */
 #ifndef APC_CODEGEN_PROGRAM_BODY_H
 #define APC_CODEGEN_PROGRAM_BODY_H
 
@@ -19,13 +19,13 @@ typedef struct Body {
   uint32_t entry, body, start; /* instruction 0 of the body */
   uint32_t buffers;            /* its first buffer */
   int stage;
-  int at;                 /* the unit being written */
+  int at; /* the unit being written */
   const UnitList *units;
   const CudaKernel *cuda; /* by unit; NULL for CPUs */
-  uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
-  int *last_use;    /* by value: the unit behind which no round of any loop reads it or a view of it; -1 never */
-  Val *root;        /* by value: the value whose memory a view shares */
-  Val *becomes;     /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
+  uint32_t *tensor;       /* by value (temporaries behind): Program tensor, NONE before it exists */
+  int *last_use;          /* by value: the unit behind which no round of any loop reads it or a view of it; -1 never */
+  Val *root;              /* by value: the value whose memory a view shares */
+  Val *becomes;           /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
   BodyLoop *loops;
   int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
   Loops level1;     /* the loops of the level-1 function */
@@ -41,12 +41,13 @@ void body_fresh_tensor(Body *b, Val v, ProgramClass class_);
 uint32_t body_scratch(Body *b, const Type *t);
 /* The value lies where `tensor` does. */
 void body_share_tensor(Body *b, Val v, uint32_t tensor);
-/* May output `v` of the unit being written take the memory of its input `x`?  The input dies here and is no weight; a state and a carry
- * may be overwritten only by what becomes that state or carry. */
+/* May output `v` of the unit being written take the memory of its input `x`?  The input dies here and is no weight; a
+ * state and a carry may be overwritten only by what becomes that state or carry. */
 bool body_may_share(const Body *b, Val x, Val v);
 
 /* Adds an instruction and extends the lifetimes of what it touches. */
-uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n, const uint32_t *tensors, ProgramList exprs);
+uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
+                    const uint32_t *tensors, ProgramList exprs);
 void body_copy(Body *b, uint32_t from, uint32_t to, const Type *t, const char *where);
 
 /* ---- program_loops.c */
@@ -60,8 +61,8 @@ void body_repeat(Body *b, const Unit *u, const char *where);
 
 /* ---- program_checks.c */
 
-/* Instructions that refuse the sizes with which an index or a slice of the entry would leave what it reads.  Those of a loop are checked in its
- * rounds, since there may be none; `name` is the loop's. */
+/* Instructions that refuse the sizes with which an index or a slice of the entry would leave what it reads.  Those of a
+ * loop are checked in its rounds, since there may be none; `name` is the loop's. */
 void size_checks(Body *b);
 void size_checks_of_loop(Body *b, const char *name);
 

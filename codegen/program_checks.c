@@ -1,7 +1,7 @@
 /* codegen/program_checks.c - what the sizes have to be for an entry's indices and slices to stay inside what they read.
  *
- * In: the level-1 function, whose sizes are those of whole tensors; parts of ranks lie inside when the whole does.  Out: PI_check instructions.
- * The host looks at those outside of loops before any rank begins (runtime/host_check.c).
+ * In: the level-1 function, whose sizes are those of whole tensors; parts of ranks lie inside when the whole does.
+ * Out: PI_check instructions.  The host looks at those outside of loops before any rank begins (runtime/host_check.c).
  */
 #include <string.h>
 
@@ -20,7 +20,9 @@ static bool in_table(const Expr *at, const Expr *last) {
 }
 
 /* 0 where there are no indices, which passes. */
-static const Expr *where_any(Body *b, const IndexSpan *s, const Expr *e) { return s->any ? ex_mul(b->e->m, s->any, e) : e; }
+static const Expr *where_any(Body *b, const IndexSpan *s, const Expr *e) {
+  return s->any ? ex_mul(b->e->m, s->any, e) : e;
+}
 
 /* Indices that the sizes alone put outside their table would read zeros and write nothing. */
 static void check_indices(Body *b) {
@@ -32,7 +34,8 @@ static void check_indices(Body *b) {
     const Expr *const ends[] = {spans[i].first, spans[i].last}, *last = ex_addi(b->e->m, spans[i].below, -1);
     for (int k = 0; k < (ends[0] == ends[1] ? 1 : 2); k++)
       if (!in_table(ends[k], last))
-        check(b, name, arena_printf(b->e->m->arena, "the %s index of '%s' leaves its table", k == 0 ? "first" : "last", name),
+        check(b, name,
+              arena_printf(b->e->m->arena, "the %s index of '%s' leaves its table", k == 0 ? "first" : "last", name),
               where_any(b, &spans[i], ends[k]), where_any(b, &spans[i], last));
   }
 }
@@ -46,7 +49,8 @@ static void check_slices(Body *b, int loop) {
       SizeCondition c[2];
       int n = slice_conditions(b->e->m, l1, op, d, c);
       for (int k = 0; k < n; k++)
-        check(b, op->name, arena_printf(b->e->m->arena, "'%s' leaves dimension %d of what it slices", op->name, d), c[k].value, c[k].most);
+        check(b, op->name, arena_printf(b->e->m->arena, "'%s' leaves dimension %d of what it slices", op->name, d),
+              c[k].value, c[k].most);
     }
   }
 }

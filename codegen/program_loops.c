@@ -1,8 +1,8 @@
 /* codegen/program_loops.c - how long the values of a body live, and its loops.
  *
- * A carry and its leave are one place in memory.  The initial value is copied there, unless it dies with the loop and gives its own place
- * away; the next value is computed there when nobody reads the carry any more, else copied at the end of the body.  So what
- * is collected row by row in a carry is updated in place.
+ * A carry and its leave are one place in memory.  The initial value is copied there, unless it dies with the loop and
+ * gives its own place away; the next value is computed there when nobody reads the carry any more, else copied at the
+ * end of the body.  So what is collected row by row in a carry is updated in place.
  *
  * What is made outside a loop and read in it lives to its end; so does its buffer.
  */
@@ -17,7 +17,10 @@ _Static_assert((int)MAX_LOOPS == (int)PROGRAM_MAX_LOOPS, "what the verifier lets
 
 static void find_loops(Body *b) {
   Arena *a = b->e->m->arena;
-  struct { BodyLoop *items; size_t n, cap; } loops = {0};
+  struct {
+    BodyLoop *items;
+    size_t n, cap;
+  } loops = {0};
   int open = -1, n = (int)b->units->n;
   b->loop = ARENA_ARRAY(a, int, n + 1);
   for (int i = 0; i < n; i++) {
@@ -40,7 +43,8 @@ static BodyLoop *loop_at(const Body *b, int unit) {
     if (l->begin == unit) return l;
 }
 
-/* The loop in whose rounds the results of a unit are made: those of a UNIT_LOOP inside, those of a UNIT_REPEAT outside. */
+/* The loop in whose rounds the results of a unit are made: those of a UNIT_LOOP inside, those of a UNIT_REPEAT
+ * outside. */
 static int makes_in(const Body *b, int unit) {
   if (b->units->items[unit].kind == UNIT_LOOP) return (int)(loop_at(b, unit) - b->loops);
   if (b->units->items[unit].kind == UNIT_REPEAT) return b->loops[b->loop[unit]].parent;
@@ -49,7 +53,8 @@ static int makes_in(const Body *b, int unit) {
 
 /* ---- uses */
 
-/* The unit behind which no round reads what unit `def` made and unit `use` reads: the end of the outermost loop in between. */
+/* The unit behind which no round reads what unit `def` made and unit `use` reads: the end of the outermost loop in
+ * between. */
 static int use_ends(const Body *b, int def, int use) {
   int made = makes_in(b, def), end = use;
   for (int l = b->loop[use]; l != made && l >= 0; l = b->loops[l].parent) end = b->loops[l].end;
@@ -96,23 +101,24 @@ void body_find_uses(Body *b) {
     }
     if (k->kind == UNIT_REPEAT) find_next_values(b, def, i);
   }
-  for (size_t i = 0; i < b->spec->l2->outputs.n; i++) b->last_use[b->root[b->spec->l2->outputs.items[i].value]] = (int)u->n;
+  for (size_t i = 0; i < b->spec->l2->outputs.n; i++)
+    b->last_use[b->root[b->spec->l2->outputs.items[i].value]] = (int)u->n;
 }
 
 bool body_in_carry(const Body *b, Val v) { return b->becomes[v] && b->last_use[b->becomes[v]] < b->at; }
 
 /* ---- the beginning of a loop */
 
-/* Is carry `k` of a loop that ends as `leave` to lie in a carry of the loop around, of which it makes the next value?  That one dies here, at the
- * latest as its initial value. */
+/* Is carry `k` of a loop that ends as `leave` to lie in a carry of the loop around, of which it makes the next value?
+ * That one dies here, at the latest as its initial value. */
 static bool lies_in_outer_carry(const Body *b, const Unit *u, int k, Val leave) {
   Val outer = b->becomes[leave];
   if (!outer || b->last_use[outer] > b->at) return false;
   return b->last_use[outer] < b->at || b->root[u->in[k]] == outer;
 }
 
-/* Does the initial value die here and leave its memory to the carry, and so to its leave (a state to what is written to it)?  Of several
- * carries that begin as it, the last one takes it. */
+/* Does the initial value die here and leave its memory to the carry, and so to its leave (a state to what is written to
+ * it)?  Of several carries that begin as it, the last one takes it. */
 static bool takes_over(const Body *b, const Unit *u, int k, Val leave) {
   Val root = b->root[u->in[k]];
   if (!body_may_share(b, u->in[k], leave)) return false;
@@ -186,7 +192,8 @@ static void keep_to_end(Body *b, uint32_t begin, uint32_t end) {
   ProgramBuilder *pb = b->e->b;
   for (uint32_t i = b->buffers; i < program_count_buffers(pb); i++) {
     ProgramBuffer *buffer = program_at_buffers(pb, i);
-    if (buffer->body == b->body && buffer->first < begin && buffer->last > begin && buffer->last < end) buffer->last = end;
+    if (buffer->body == b->body && buffer->first < begin && buffer->last > begin && buffer->last < end)
+      buffer->last = end;
   }
 }
 
@@ -203,9 +210,11 @@ void body_repeat(Body *b, const Unit *u, const char *where) {
     if (!same_place(b, move.from, move.to)) moves[n++] = move;
   }
   for (int k = 0; k < n && tensors[1] != PROGRAM_NONE; k++) /* it is read behind the moves */
-    if (buffer_of(b, moves[k].to) == buffer_of(b, tensors[1])) to_scratch(b, &tensors[1], body_type(b, u->in[u->nout]), where);
+    if (buffer_of(b, moves[k].to) == buffer_of(b, tensors[1]))
+      to_scratch(b, &tensors[1], body_type(b, u->in[u->nout]), where);
   move_all(b, moves, n, where);
-  uint32_t at = body_instr(b, PI_repeat, where, PROGRAM_NONE, u->nin > u->nout ? 2 : 1, tensors, program_list_of(pb, 0, NULL));
+  uint32_t at =
+      body_instr(b, PI_repeat, where, PROGRAM_NONE, u->nin > u->nout ? 2 : 1, tensors, program_list_of(pb, 0, NULL));
   program_at_instrs(pb, at)->dim = program_at_instrs(pb, l->instr)->dim = at - l->instr;
   keep_to_end(b, l->instr - b->start, at - b->start);
 }

@@ -32,7 +32,8 @@ static void expr_room(Emit *e) {
 }
 
 static uint32_t translate(Emit *e, const Expr *x) {
-  static const ProgramExprKind kinds[] = {[EX_MUL] = PX_mul, [EX_ADD] = PX_add, [EX_DIV] = PX_div, [EX_MIN] = PX_min, [EX_MAX] = PX_max};
+  static const ProgramExprKind kinds[] = {
+      [EX_MUL] = PX_mul, [EX_ADD] = PX_add, [EX_DIV] = PX_div, [EX_MIN] = PX_min, [EX_MAX] = PX_max};
   if (x->kind == EX_CONST) return program_const(e->b, x->value);
   if (x->kind == EX_SYM) {
     const Symbol *s = &e->m->symbols.items[x->value];
@@ -86,12 +87,16 @@ void emit_symbols(Emit *e) {
   for (size_t i = 0; i < e->m->symbols.n; i++) {
     const Symbol *s = &e->m->symbols.items[i];
     if (s->axis >= 0) continue;
-    e->symbols[i] = program_add_symbols(e->b, &(ProgramSymbol){.name = emit_text(e, s->name), .min = s->min, .max = s->max,
-                                                               .multiple = s->multiple < 1 ? 1 : s->multiple, .hint = s->hint});
+    e->symbols[i] = program_add_symbols(e->b, &(ProgramSymbol){.name = emit_text(e, s->name),
+                                                               .min = s->min,
+                                                               .max = s->max,
+                                                               .multiple = s->multiple < 1 ? 1 : s->multiple,
+                                                               .hint = s->hint});
   }
   for (int a = 0; a < e->m->mesh.naxes; a++) {
     const MeshAxis *x = &e->m->mesh.axes[a];
-    program_add_axes(e->b, &(ProgramAxis){.name = emit_text(e, x->name), .size = (uint32_t)x->size, .temporal = x->temporal});
+    program_add_axes(e->b,
+                     &(ProgramAxis){.name = emit_text(e, x->name), .size = (uint32_t)x->size, .temporal = x->temporal});
   }
 }
 
@@ -101,8 +106,9 @@ static bool add_blob(Emit *e, int index, uint32_t *out) {
   FileMap map;
   if (!file_map(e->diags, blob->path, &map)) return false;
   if (map.size != blob->bytes) {
-    diag_error(e->diags, DIAG_file_read, file_loc(e->diags, blob->path), "the weights file has %zu bytes, it had %llu when the model was read",
-               map.size, (unsigned long long)blob->bytes);
+    diag_error(e->diags, DIAG_file_read, file_loc(e->diags, blob->path),
+               "the weights file has %zu bytes, it had %llu when the model was read", map.size,
+               (unsigned long long)blob->bytes);
     file_unmap(&map);
     return false;
   }
@@ -113,7 +119,9 @@ static bool add_blob(Emit *e, int index, uint32_t *out) {
   } else {
     char absolute[PATH_MAX]; /* the program may run in another folder */
     const char *path = realpath(blob->path, absolute) ? absolute : blob->path;
-    *out = program_add_blobs(e->b, &(ProgramBlob){.path = emit_text(e, path), .bytes = map.size, .hash = program_blob_hash(map.data, map.size)});
+    *out = program_add_blobs(
+        e->b,
+        &(ProgramBlob){.path = emit_text(e, path), .bytes = map.size, .hash = program_blob_hash(map.data, map.size)});
   }
   file_unmap(&map);
   e->blobs[index] = *out;
@@ -125,12 +133,20 @@ uint32_t emit_bytes(Emit *e, const Type *t) {
 }
 
 uint32_t emit_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t) {
-  return program_add_tensors(e->b, &(ProgramTensor){.buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = emit_exprs(e, t->rank, t->dims)});
+  return program_add_tensors(
+      e->b, &(ProgramTensor){
+                .buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = emit_exprs(e, t->rank, t->dims)});
 }
 
-static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, uint32_t slots, const Type *local) {
-  return program_add_buffers(e->b, &(ProgramBuffer){.name = emit_text(e, name), .class_ = class_, .stage = (uint32_t)stage, .entry = PROGRAM_NONE,
-                                                    .body = PROGRAM_NONE, .slots = slots, .bytes = emit_bytes(e, local)});
+static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, uint32_t slots,
+                                  const Type *local) {
+  return program_add_buffers(e->b, &(ProgramBuffer){.name = emit_text(e, name),
+                                                    .class_ = class_,
+                                                    .stage = (uint32_t)stage,
+                                                    .entry = PROGRAM_NONE,
+                                                    .body = PROGRAM_NONE,
+                                                    .slots = slots,
+                                                    .bytes = emit_bytes(e, local)});
 }
 
 static ProgramList strides_list(Emit *e, const Param *p) {
@@ -157,11 +173,20 @@ static void emit_origin(Emit *e, const ParamOrigin *o, ProgramParam *r) {
 }
 
 bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r) {
-  static const ProgramInit inits[] = {[INIT_BLOB] = PINIT_blob, [INIT_ZEROS] = PINIT_zeros, [INIT_CONSTANT] = PINIT_constant,
-                                      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
+  static const ProgramInit inits[] = {
+      [INIT_BLOB] = PINIT_blob,     [INIT_ZEROS] = PINIT_zeros,     [INIT_CONSTANT] = PINIT_constant,
+      [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
   const Param *p = module_param(e->m, op_str(op, AT_name));
-  *r = (ProgramParam){.name = emit_text(e, p->name), .dtype = p->type->dtype, .stage = (uint32_t)op->stage, .init = inits[p->init], .buffer = PROGRAM_NONE,
-                      .blob = PROGRAM_NONE, .source_dtype = p->type->dtype, .trainable = p->trainable, .seed = (uint64_t)p->seed, .value = p->value};
+  *r = (ProgramParam){.name = emit_text(e, p->name),
+                      .dtype = p->type->dtype,
+                      .stage = (uint32_t)op->stage,
+                      .init = inits[p->init],
+                      .buffer = PROGRAM_NONE,
+                      .blob = PROGRAM_NONE,
+                      .source_dtype = p->type->dtype,
+                      .trainable = p->trainable,
+                      .seed = (uint64_t)p->seed,
+                      .value = p->value};
   if (p->init == INIT_BLOB) {
     if (!add_blob(e, p->blob, &r->blob)) return false;
     r->offset = p->offset;
@@ -181,7 +206,9 @@ bool emit_param(Emit *e, const Op *op, const Layout *layout, const Type *local, 
   if (have) return *tensor = have->tensor, true;
   if (!emit_param_record(e, op, layout, &r)) return false;
   r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, local);
-  Known k = {name, op->stage, layout, program_add_params(e->b, &r), r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), local)};
+  Known k = {name,     op->stage,
+             layout,   program_add_params(e->b, &r),
+             r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->params, k);
   *tensor = k.tensor;
   return true;
@@ -191,7 +218,8 @@ static bool states_differ(Emit *e, const Known *k, const Op *op, const Layout *l
   Text have = {.arena = e->m->arena}, want = {.arena = e->m->arena};
   layout_print(e->m, &have, k->layout);
   layout_print(e->m, &want, layout);
-  return diag_error(e->diags, DIAG_plan_state, op->loc, "state \"%s\" is %s in stage %d in one entry and %s in stage %d in another", k->name,
+  return diag_error(e->diags, DIAG_plan_state, op->loc,
+                    "state \"%s\" is %s in stage %d in one entry and %s in stage %d in another", k->name,
                     text_str(&have), k->stage, text_str(&want), op->stage);
 }
 
@@ -215,9 +243,16 @@ bool emit_state(Emit *e, const Op *op, const Layout *layout, const Type *local, 
   }
   const State *s = module_state(e->m, name);
   uint32_t buffer = persistent_buffer(e, name, PC_state, op->stage, parts_in_time(e->m, layout), local);
-  ProgramState r = {.name = emit_text(e, name), .dtype = s->type->dtype, .stage = (uint32_t)op->stage, .buffer = buffer,
-                    .dims = emit_exprs(e, s->type->rank, s->type->dims), .interval = emit_intervals(e, s->type, layout, true), .value = s->value};
-  Known k = {name, op->stage, layout, program_add_states(e->b, &r), buffer, emit_tensor(e, buffer, program_const(e->b, 0), local)};
+  ProgramState r = {.name = emit_text(e, name),
+                    .dtype = s->type->dtype,
+                    .stage = (uint32_t)op->stage,
+                    .buffer = buffer,
+                    .dims = emit_exprs(e, s->type->rank, s->type->dims),
+                    .interval = emit_intervals(e, s->type, layout, true),
+                    .value = s->value};
+  Known k = {name,   op->stage,
+             layout, program_add_states(e->b, &r),
+             buffer, emit_tensor(e, buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->states, k);
   *tensor = k.tensor;
   return true;

@@ -1,5 +1,5 @@
-/* codegen/program_tables.h - what all bodies of a Program share: expressions, symbols, files, weights, states; and the emission under
- * way.  program.c writes the bodies. */
+/* codegen/program_tables.h - what all bodies of a Program share: expressions, symbols, files, weights, states; and the
+ * emission under way.  program.c writes the bodies. */
 #ifndef APC_CODEGEN_PROGRAM_TABLES_H
 #define APC_CODEGEN_PROGRAM_TABLES_H
 
@@ -19,13 +19,20 @@ typedef struct Emit {
   const ProgramSource *source;
   ProgramResult *out;
   ProgramBuilder *b;
-  uint32_t *symbols;            /* module symbol -> Program symbol */
-  struct { const Expr **keys; uint32_t *values; size_t n, cap; } exprs;
-  struct { Known *items; size_t n, cap; } params, states;
-  uint32_t *blobs;              /* module blob -> Program blob */
-  KernelSet kernels;            /* of all bodies; number in the set = number in the Program, unless for CUDA */
-  KernelSet cuda;               /* then those: the same */
-  uint32_t entry_base;          /* first communication key of the entry */
+  uint32_t *symbols; /* module symbol -> Program symbol */
+  struct {
+    const Expr **keys;
+    uint32_t *values;
+    size_t n, cap;
+  } exprs;
+  struct {
+    Known *items;
+    size_t n, cap;
+  } params, states;
+  uint32_t *blobs;     /* module blob -> Program blob */
+  KernelSet kernels;   /* of all bodies; number in the set = number in the Program, unless for CUDA */
+  KernelSet cuda;      /* then those: the same */
+  uint32_t entry_base; /* first communication key of the entry */
 } Emit;
 
 void emit_symbols(Emit *e); /* and the mesh */
@@ -37,7 +44,8 @@ ProgramList emit_intervals(Emit *e, const Type *global, const Layout *l, bool en
 uint32_t emit_bytes(Emit *e, const Type *t);
 uint32_t emit_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t);
 
-/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a diagnostic. */
+/* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a
+ * diagnostic. */
 bool emit_param(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
 const Known *emit_known_param(const Emit *e, const Op *op, const Layout *layout);
 /* The record of a weight in the layout, without a place for it. */

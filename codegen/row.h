@@ -22,7 +22,8 @@ typedef enum RowNodeKind {
   RN_CONST,  /* f or i */
   RN_SCALAR, /* the i64 value of an expression */
   RN_INDEX,  /* the i64 value of `at`, plus args[0] when there is one */
-  RN_LOAD,   /* element `at` (plus i64 args[0] when there is one) of a buffer; 0, without access, where `guard` is false */
+  RN_LOAD,   /* element `at` (plus i64 args[0] when there is one) of a buffer; 0, without access, where `guard` is false
+              */
   RN_OP,     /* an elementwise operation: unary, binary, compare, select, cast */
   RN_RANDOM, /* number args[0] (i64) of the stream of `op` */
   RN_ACC     /* the finished reduction `acc` */
@@ -30,21 +31,21 @@ typedef enum RowNodeKind {
 
 typedef struct RowNode {
   RowNodeKind kind;
-  DType dtype;  /* f16 and bf16 are computed in f32 and rounded by casts and stores */
-  OpKind op;    /* OP */
+  DType dtype; /* f16 and bf16 are computed in f32 and rounded by casts and stores */
+  OpKind op;   /* OP */
   int nargs, args[3];
-  double f;     /* CONST of float types */
-  int64_t i;    /* CONST of the others */
+  double f;  /* CONST of float types */
+  int64_t i; /* CONST of the others */
   Affine at;
   const Expr *expr;
   int buffer;
-  int guard;    /* LOAD: bool node, -1 for none */
+  int guard; /* LOAD: bool node, -1 for none */
   int acc;
   const Op *source; /* RANDOM: the operation */
   /* Derived by row_finish. */
-  int stage;    /* the first stage in which the value can be computed */
-  bool inner;   /* depends on the index of the inner dimension */
-  int cost;     /* of computing it from loads, in additions */
+  int stage;  /* the first stage in which the value can be computed */
+  bool inner; /* depends on the index of the inner dimension */
+  int cost;   /* of computing it from loads, in additions */
 } RowNode;
 
 typedef struct RowAcc {
@@ -62,8 +63,8 @@ typedef struct RowStore {
 } RowStore;
 
 typedef struct RowBuffer {
-  Val value;        /* 0 for a table */
-  const Op *table;  /* a const with listed elements */
+  Val value;       /* 0 for a table */
+  const Op *table; /* a const with listed elements */
   DType dtype;
   bool output;
 } RowBuffer;
@@ -71,14 +72,26 @@ typedef struct RowBuffer {
 typedef struct RowProgram {
   int ndims;
   const Expr *extent[MAX_RANK + 1];
-  int inner;   /* the inner dimension: the reduced one, or the last; always one of them */
+  int inner; /* the inner dimension: the reduced one, or the last; always one of them */
   bool reduces;
   const Expr *start; /* global index of element 0 of the inner dimension: float sums are ordered by it (D33) */
   int nstages;
-  struct { RowNode *items; size_t n, cap; } nodes;
-  struct { RowAcc *items; size_t n, cap; } accs;
-  struct { RowStore *items; size_t n, cap; } stores;
-  struct { RowBuffer *items; size_t n, cap; } buffers; /* inputs and tables, then outputs */
+  struct {
+    RowNode *items;
+    size_t n, cap;
+  } nodes;
+  struct {
+    RowAcc *items;
+    size_t n, cap;
+  } accs;
+  struct {
+    RowStore *items;
+    size_t n, cap;
+  } stores;
+  struct {
+    RowBuffer *items;
+    size_t n, cap;
+  } buffers; /* inputs and tables, then outputs */
 } RowProgram;
 
 /* The program of one group of operations; NULL when nothing of it is stored. */

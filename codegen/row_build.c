@@ -1,10 +1,10 @@
 /* codegen/row_build.c - the row program of a group.
  *
  * Works backwards from the stored values: `value_at` gives the node of any value at an index, which is an affine
- * function of the loop indices per dimension, or a computed number (gather).  Operations that move elements only change the
- * index; what is in memory becomes a load; a reduction becomes an accumulation of its operand over the inner dimension.
- * Nodes are shared by structural equality.  An element that may not exist (pad, concat, gather) is guarded: its loads happen
- * only where the guard holds.
+ * function of the loop indices per dimension, or a computed number (gather).  Operations that move elements only change
+ * the index; what is in memory becomes a load; a reduction becomes an accumulation of its operand over the inner
+ * dimension.  Nodes are shared by structural equality.  An element that may not exist (pad, concat, gather) is guarded:
+ * its loads happen only where the guard holds.
  */
 #include <math.h>
 #include <string.h>
@@ -30,7 +30,10 @@ typedef struct Build {
   const Group *g;
   RowProgram *p;
   int reduced; /* loop dimension accumulated over */
-  struct { Known *items; size_t n, cap; } known;
+  struct {
+    Known *items;
+    size_t n, cap;
+  } known;
 } Build;
 
 static int value_at(Build *b, Val v, const Index *index, int guard);
@@ -102,7 +105,9 @@ static int buffer(Build *b, Val v, const Op *table, DType dtype, bool output) {
 
 /* ---- indices */
 
-static Index index_const(Build *b, const Expr *e) { return (Index){.at = {.offset = e ? e : ex_const(b->m, 0)}, .node = -1}; }
+static Index index_const(Build *b, const Expr *e) {
+  return (Index){.at = {.offset = e ? e : ex_const(b->m, 0)}, .node = -1};
+}
 
 static Index index_loop(Build *b, int dim) {
   Index x = index_const(b, NULL);
@@ -131,7 +136,10 @@ static bool affine_constant(const Affine *a) {
 
 static int index_node(Build *b, const Index *x) {
   if (x->node < 0 && affine_constant(&x->at)) return scalar(b, x->at.offset);
-  return node(b, (RowNode){.kind = RN_INDEX, .dtype = DT_i64, .nargs = x->node >= 0, .args = {x->node >= 0 ? x->node : 0}, .at = x->at});
+  return node(
+      b,
+      (RowNode){
+          .kind = RN_INDEX, .dtype = DT_i64, .nargs = x->node >= 0, .args = {x->node >= 0 ? x->node : 0}, .at = x->at});
 }
 
 /* x * by + plus, by a constant. */
@@ -167,8 +175,13 @@ static void place_of(Build *b, const Type *t, Index *index) {
 }
 
 static int load(Build *b, int buf, DType dtype, const Index *at, int guard) {
-  return node(b, (RowNode){.kind = RN_LOAD, .dtype = dtype, .nargs = at->node >= 0, .args = {at->node >= 0 ? at->node : 0},
-                           .at = at->at, .buffer = buf, .guard = guard});
+  return node(b, (RowNode){.kind = RN_LOAD,
+                           .dtype = dtype,
+                           .nargs = at->node >= 0,
+                           .args = {at->node >= 0 ? at->node : 0},
+                           .at = at->at,
+                           .buffer = buf,
+                           .guard = guard});
 }
 
 /* ---- operations that move elements */
@@ -203,7 +216,8 @@ static int at_slice(Build *b, const Op *op, const Index *index, int guard) {
   Index at[MAX_RANK];
   int rank = work_type(b->w, op->out)->rank;
   for (int d = 0; d < rank; d++) {
-    if (op->kind == OP_slice) at[d] = index_affine(b, &index[d], op_attr(op, AT_strides)->u.ints[d], op_attr(op, AT_starts)->u.exprs[d]);
+    if (op->kind == OP_slice)
+      at[d] = index_affine(b, &index[d], op_attr(op, AT_strides)->u.ints[d], op_attr(op, AT_starts)->u.exprs[d]);
     else at[d] = d == op_int(op, AT_axis, 0) ? index_affine(b, &index[d], 1, op_expr(op, AT_start)) : index[d];
   }
   return value_at(b, op->in[0], at, guard);
@@ -253,8 +267,8 @@ static int at_concat(Build *b, const Op *op, const Index *index, int guard) {
 /* The element of the table at row i of dimension `axis`, and elsewhere as in `at`; 0 when the row is not there. */
 static int row_at(Build *b, const Op *op, int i, Index *at, int axis, int guard) {
   const Type *table = work_type(b->w, op->in[0]);
-  /* Start is subtracted in wrapping arithmetic; a difference that wraps is outside all the same: the place is compared as the
-   * unwrapped index against [start, start + extent). */
+  /* Start is subtracted in wrapping arithmetic; a difference that wraps is outside all the same: the place is compared
+   * as the unwrapped index against [start, start + extent). */
   const Expr *start = op_expr(op, AT_start);
   int here = both(b, op2(b, OP_ge, DT_bool, i, scalar(b, start)),
                   op2(b, OP_lt, DT_bool, i, scalar(b, ex_add(b->m, start, table->dims[axis]))));
@@ -463,15 +477,39 @@ static int cost_of(const RowNode *n) {
   if (n->kind == RN_RANDOM) return 40;
   if (n->kind != RN_OP) return n->kind == RN_LOAD;
   switch (n->op) {
-    case OP_exp: case OP_exp2: case OP_expm1: case OP_log: case OP_log1p: case OP_sin: case OP_cos: case OP_tan: case OP_asin:
-    case OP_acos: case OP_atan: case OP_sinh: case OP_cosh: case OP_asinh: case OP_acosh: case OP_atanh: case OP_tanh:
-    case OP_erf: case OP_sigmoid: case OP_pow: case OP_atan2: return 16;
-    case OP_div: case OP_mod: case OP_sqrt: case OP_rsqrt: case OP_recip: return 4;
+    case OP_exp:
+    case OP_exp2:
+    case OP_expm1:
+    case OP_log:
+    case OP_log1p:
+    case OP_sin:
+    case OP_cos:
+    case OP_tan:
+    case OP_asin:
+    case OP_acos:
+    case OP_atan:
+    case OP_sinh:
+    case OP_cosh:
+    case OP_asinh:
+    case OP_acosh:
+    case OP_atanh:
+    case OP_tanh:
+    case OP_erf:
+    case OP_sigmoid:
+    case OP_pow:
+    case OP_atan2: return 16;
+    case OP_div:
+    case OP_mod:
+    case OP_sqrt:
+    case OP_rsqrt:
+    case OP_recip: return 4;
     default: return 1;
   }
 }
 
-static bool varies(const RowProgram *p, const Affine *a) { return a->coef[p->inner] && !ex_is_const(a->coef[p->inner], 0); }
+static bool varies(const RowProgram *p, const Affine *a) {
+  return a->coef[p->inner] && !ex_is_const(a->coef[p->inner], 0);
+}
 
 /* Nodes are in order: arguments come first; an accumulation's node is made right behind what it accumulates. */
 static void derive(RowProgram *p) {
@@ -548,7 +586,8 @@ static void add_store(Build *b, Val v) {
   place_of(b, t, index);
   int n = value_at(b, v, index, -1);
   Index at = flat_index(b, index, t->rank, t->dims);
-  ARENA_PUSH(b->m->arena, &b->p->stores, ((RowStore){.node = n, .buffer = buffer(b, v, NULL, t->dtype, true), .at = at.at}));
+  ARENA_PUSH(b->m->arena, &b->p->stores,
+             ((RowStore){.node = n, .buffer = buffer(b, v, NULL, t->dtype, true), .at = at.at}));
 }
 
 /* Inputs and tables before outputs; the order is otherwise kept. */

@@ -1,8 +1,8 @@
 /* codegen/row_fuse.c - groups the operations of a stage into kernels.
  *
  * Virtual operations (constants, index numbers, and slices, transposes, broadcasts and widenings of values that are in
- * memory anyway) are computed wherever they are used.  Every other operation starts as a group of its own; in order, each
- * is merged with the groups of its operands when
+ * memory anyway) are computed wherever they are used.  Every other operation starts as a group of its own; in order,
+ * each is merged with the groups of its operands when
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
  *     computed, or once per row;
  *   - no path between the two groups leads through a third (the merged group would need itself);
@@ -114,8 +114,8 @@ static bool common_space(const Space *a, const Space *b, Space *out) {
   return same_dims(rows, map) || is_row_space(map, rows);
 }
 
-/* In the common space, does `op` read operand k at the place it computes (or at its row)?  The dense dimensions of the operand
- * must be loop dimensions in order: all of them, or all but the reduced one. */
+/* In the common space, does `op` read operand k at the place it computes (or at its row)?  The dense dimensions of the
+ * operand must be loop dimensions in order: all of them, or all but the reduced one. */
 static bool reads_in_place(const Work *w, const Op *op, int k, const Space *s) {
   const Type *x = work_type(w, op->in[k]);
   int where[MAX_RANK], loop[MAX_RANK], n = dense_dims(x, NULL, where), y_rank = 0;
@@ -256,7 +256,8 @@ static bool members_in_place(const Work *w, int a, int b, const Space *s) {
 static void merge(Work *w, int into, int from, const Space *space, size_t words) {
   Group *a = &w->groups.items[into], *b = &w->groups.items[from];
   int n = a->n + b->n, *ops = ARENA_ARRAY(w->m->arena, int, n);
-  for (int i = 0, x = 0, y = 0; i < n; i++) ops[i] = y == b->n || (x < a->n && a->ops[x] < b->ops[y]) ? a->ops[x++] : b->ops[y++];
+  for (int i = 0, x = 0, y = 0; i < n; i++)
+    ops[i] = y == b->n || (x < a->n && a->ops[x] < b->ops[y]) ? a->ops[x++] : b->ops[y++];
   a->ops = ops, a->n = n, a->space = *space;
   for (int i = 0; i < b->n; i++) w->ops.items[b->ops[i]].group = into;
   b->dead = true;
@@ -293,9 +294,7 @@ static void add_candidate(void *context, Val v) {
   if (g >= 0 && c->n < 3 * MAX_OPERANDS) c->groups[c->n++] = g;
 }
 
-static void mark_stored(void *context, Val v) {
-  ((Work *)context)->stored[v] = true;
-}
+static void mark_stored(void *context, Val v) { ((Work *)context)->stored[v] = true; }
 
 /* What outputs and other groups take must be in memory. */
 static void find_stored(Work *w) {
@@ -324,7 +323,11 @@ static void add_to_group(Work *w, int i, size_t words, int *segment) {
     return;
   }
   bool border = o->class == WC_LOOP || o->class == WC_REPEAT;
-  Group g = {.n = 1, .ops = ARENA_ARRAY(w->m->arena, int, 1), .space = space_of(w, o), .fusable = is_fusable(o), .segment = *segment += border,
+  Group g = {.n = 1,
+             .ops = ARENA_ARRAY(w->m->arena, int, 1),
+             .space = space_of(w, o),
+             .fusable = is_fusable(o),
+             .segment = *segment += border,
              .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
   g.ops[0] = i;
   o->group = (int)w->groups.n;

@@ -1,7 +1,7 @@
 /* codegen/row_work.c - the operations of one stage, classified and legalised (row_work.h).
  *
- * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.  Of a loop these
- * are the carries that somebody reads, inside or behind it.
+ * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.  Of
+ * a loop these are the carries that somebody reads, inside or behind it.
  */
 #include "codegen/row_work.h"
 
@@ -202,7 +202,8 @@ static const Attr *attr_list(Module *m, int n, const Attr *a) {
 static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes, const Expr *const *starts) {
   Module *m = w->m;
   Op *step = copy_op(m, op);
-  Attr list[3] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction), attr_exprs(m, AT_starts, n, starts)};
+  Attr list[3] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction),
+                  attr_exprs(m, AT_starts, n, starts)};
   step->nattrs = 3, step->attrs = attr_list(m, 3, list);
   step->in = val_list(m, 1, &x);
   return step;
@@ -256,7 +257,8 @@ static bool in_stage(const Op *op, int stage) {
   return op->stage == stage || (op->kind == OP_transfer && op_int(op, AT_to_stage, 0) == stage);
 }
 
-/* Is the result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its leaves is. */
+/* Is the result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
+ * leaves is. */
 static bool is_root(const Work *w, const Op *op, const bool *value) {
   bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
   return leaves || op->kind == OP_write || (op->out && value[op->out]) || (op->kind == OP_leave && value[op->in[0]]) ||
@@ -308,15 +310,16 @@ static void add_ops(Work *w) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (!needed[i] || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
-    if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0) add_sources_of(w, &loops.items[loops.of[i]], needed);
+    if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0)
+      add_sources_of(w, &loops.items[loops.of[i]], needed);
     add_op(w, op, (int)i);
   }
 }
 
 /* ---- what legalising adds to a loop's body but every round would do again */
 
-/* The loop (its index among the operations) before which operation `i` can stand: the outermost one that makes none of its operands; -1:
- * none.  Not before a loop of one round, which is a branch. */
+/* The loop (its index among the operations) before which operation `i` can stand: the outermost one that makes none of
+ * its operands; -1: none.  Not before a loop of one round, which is a branch. */
 static int loop_left_by(const Work *w, int i, const int *open, int depth, const int *place) {
   const Op *op = w->ops.items[i].op;
   int left = -1;

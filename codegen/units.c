@@ -19,8 +19,12 @@ const Type *units_type(const UnitList *units, const Func *l2, Val v) {
 }
 
 static Unit *add_unit(Make *k, UnitKind kind, int origin) {
-  struct { Unit *items; size_t n, cap; } grow = {k->list->items, k->list->n, k->cap};
-  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = origin, .flops = ex_const(k->m, 0), .bytes = ex_const(k->m, 0)}));
+  struct {
+    Unit *items;
+    size_t n, cap;
+  } grow = {k->list->items, k->list->n, k->cap};
+  ARENA_PUSH(k->m->arena, &grow,
+             ((Unit){.kind = kind, .op = origin, .flops = ex_const(k->m, 0), .bytes = ex_const(k->m, 0)}));
   k->list->items = grow.items, k->list->n = grow.n, k->cap = grow.cap;
   return &k->list->items[k->list->n - 1];
 }
@@ -70,7 +74,8 @@ static void count_work(Make *k, Unit *u, const RowProgram *p) {
 }
 
 static bool same_place(const RowNode *n, const RowStore *s) {
-  return n->nargs == 0 && n->guard < 0 && n->at.offset == s->at.offset && memcmp(n->at.coef, s->at.coef, sizeof n->at.coef) == 0;
+  return n->nargs == 0 && n->guard < 0 && n->at.offset == s->at.offset &&
+         memcmp(n->at.coef, s->at.coef, sizeof n->at.coef) == 0;
 }
 
 /* May the store overwrite the input?  Only when every load of it is of the element stored and none happens later. */
@@ -220,7 +225,8 @@ static void add_group(Make *k, const Group *g) {
     case WC_VIEW:
     case WC_MAP:
     case WC_ROW:
-      if (g->n == 1 && o->class != WC_ROW && work_is_view(k->w, o->op, &offset) && in_memory(k->w, o->op->in[0])) add_view(k, o, offset);
+      if (g->n == 1 && o->class != WC_ROW && work_is_view(k->w, o->op, &offset) && in_memory(k->w, o->op->in[0]))
+        add_view(k, o, offset);
       else if (o->class == WC_VIEW) die("units_of: view \"%s\" of a value that is not in memory", o->op->name);
       else add_row_kernel(k, g);
   }
@@ -296,7 +302,8 @@ static void print_gemm(const Module *m, Text *t, const GemmUnit *g) {
 }
 
 static void print_conv(const Module *m, Text *t, const ConvUnit *c) {
-  text_printf(t, " conv%s%s %s", c->bias ? " bias" : "", c->residual ? " residual" : "", program_activation_name(c->activation));
+  text_printf(t, " conv%s%s %s", c->bias ? " bias" : "", c->residual ? " residual" : "",
+              program_activation_name(c->activation));
   for (int i = 0; i < PROGRAM_CONV_NUMBERS; i++) print_expr(m, t, i ? "" : "numbers", c->numbers[i]);
 }
 

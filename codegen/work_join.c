@@ -1,8 +1,9 @@
 /* codegen/work_join.c - convolutions for the CPU's library, and what joins them.
  *
- * A convolution of weights of the model, on images that hold their channels last, is described in numbers (instruction `conv`).  What follows
- * it joins it where the value has no other use, in this order: + bias per channel, + a value of the same shape, an activation.  Reshapes
- * that keep the channels innermost may stand between.  The joined operation stands where the last of them stood, so that everything it reads is there.
+ * A convolution of weights of the model, on images that hold their channels last, is described in numbers (instruction
+ * `conv`).  What follows it joins it where the value has no other use, in this order: + bias per channel, + a value of
+ * the same shape, an activation.  Reshapes that keep the channels innermost may stand between.  The joined operation
+ * stands where the last of them stood, so that everything it reads is there.
  *
  * Only f32 convolutions are joined: 16-bit results would otherwise be rounded at other places than level 2 says.
  */
@@ -18,7 +19,7 @@ typedef struct Join {
   bool *gone;       /* by operation */
   ConvUnit conv;
   Val in[4];
-  int nin, at;      /* operands; the operation whose result is the value so far */
+  int nin, at; /* operands; the operation whose result is the value so far */
 } Join;
 
 static Val value_of(const Join *j) { return j->w->ops.items[j->at].op->out; }
@@ -67,7 +68,8 @@ static const Expr *extent_of(const Join *j, const Op *op, const Window *win, con
 }
 
 static const Expr *step_of(const Join *j, const Op *op, const Window *win, const Letter *l) {
-  return l->found ? type_stride(j->w->m, role_type(j, op, win, WINDOW_WEIGHTS), l->dim[WINDOW_WEIGHTS]) : ex_const(j->w->m, 0);
+  return l->found ? type_stride(j->w->m, role_type(j, op, win, WINDOW_WEIGHTS), l->dim[WINDOW_WEIGHTS])
+                  : ex_const(j->w->m, 0);
 }
 
 /* images, image.., groups, channels: ascending dimensions. */
@@ -117,7 +119,9 @@ static bool start(Join *j, int at) {
   DType t = work_type(j->w, op->out)->dtype;
   if (t != DT_f32 && t != DT_f16 && t != DT_bf16) return false;
   Window win = window_of(j->w->f, op);
-  if (!find_letters(j, op, &win, list) || !channels_last(&win, list, WINDOW_IMAGE, IN) || !channels_last(&win, list, WINDOW_OUTPUT, OUT)) return false;
+  if (!find_letters(j, op, &win, list) || !channels_last(&win, list, WINDOW_IMAGE, IN) ||
+      !channels_last(&win, list, WINDOW_OUTPUT, OUT))
+    return false;
   j->conv = (ConvUnit){.op = op};
   describe(j, op, &win, list);
   j->in[0] = op->in[0], j->in[1] = op->in[1], j->nin = 2, j->at = at;
@@ -159,14 +163,16 @@ static bool is_residual(const Join *j, Val v, const Type *to) {
   int def = work_def(j->w, v);
   if (def < 0 || work_type(j->w, v) != to) return false;
   OpKind k = j->w->ops.items[def].op->kind;
-  return k != OP_broadcast && k != OP_const && k != OP_size && k != OP_iota && k != OP_transpose && k != OP_cast && k != OP_slice && k != OP_shard_slice;
+  return k != OP_broadcast && k != OP_const && k != OP_size && k != OP_iota && k != OP_transpose && k != OP_cast &&
+         k != OP_slice && k != OP_shard_slice;
 }
 
 static bool join_addition(Join *j, const Op *op) {
   Val v = value_of(j), other = op->in[op->in[0] == v ? 1 : 0], vector;
   const Type *t = work_type(j->w, v);
   if (op->kind != OP_add || op->in[0] == op->in[1]) return false;
-  if (!j->conv.bias && !j->conv.residual && is_bias(j, other, t, &vector)) j->conv.bias = true, j->in[j->nin++] = vector;
+  if (!j->conv.bias && !j->conv.residual && is_bias(j, other, t, &vector))
+    j->conv.bias = true, j->in[j->nin++] = vector;
   else if (!j->conv.residual && is_residual(j, other, t)) j->conv.residual = true, j->in[j->nin++] = other;
   else return false;
   return true;

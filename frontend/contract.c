@@ -53,7 +53,8 @@ static bool needed_outside(const Contraction *c, unsigned set, char letter) {
   return false;
 }
 
-/* The letters the product of a set has, in the order in which operands name them; how many, at most `most` of them written. */
+/* The letters the product of a set has, in the order in which operands name them; how many, at most `most` of them
+ * written. */
 static int letters_of(const Contraction *c, unsigned set, int most, char *out) {
   int count = 0;
   bool single = (set & (set - 1)) == 0, seen[LETTERS] = {false};
@@ -138,7 +139,8 @@ static ContractTerm product_of(Contraction *c, unsigned set) {
   letters_of(c, set, MAX_RANK, result.letters);
   if (set + 1 == 1u << c->n) strcpy(result.letters, c->out); /* the last dot writes the wanted order */
   if (!left.value || !right.value) return (ContractTerm){0};
-  result.value = build_dot(c->b, left.value, right.value, arena_printf(c->b->m->arena, "%s,%s->%s", left.letters, right.letters, result.letters));
+  result.value = build_dot(c->b, left.value, right.value,
+                           arena_printf(c->b->m->arena, "%s,%s->%s", left.letters, right.letters, result.letters));
   return result;
 }
 

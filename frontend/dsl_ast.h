@@ -14,32 +14,32 @@
 
 typedef enum NodeKind {
   /* expressions */
-  N_INT,       /* i */
-  N_FLOAT,     /* f */
-  N_STRING,    /* s; {name} is replaced when it is evaluated */
-  N_NAME,      /* s */
-  N_LIST,      /* a: items */
-  N_UNARY,     /* op, a */
-  N_BINARY,    /* op, a, b */
-  N_CALL,      /* s: function, a: N_ARGUMENT list, b: scope name or NULL */
-  N_ARGUMENT,  /* s: keyword or NULL, a */
-  N_INDEX,     /* a: what is indexed, b: list of expressions, N_SLICE, N_ELLIPSIS */
-  N_SLICE,     /* a: start or NULL, b: end or NULL, c: step or NULL */
+  N_INT,      /* i */
+  N_FLOAT,    /* f */
+  N_STRING,   /* s; {name} is replaced when it is evaluated */
+  N_NAME,     /* s */
+  N_LIST,     /* a: items */
+  N_UNARY,    /* op, a */
+  N_BINARY,   /* op, a, b */
+  N_CALL,     /* s: function, a: N_ARGUMENT list, b: scope name or NULL */
+  N_ARGUMENT, /* s: keyword or NULL, a */
+  N_INDEX,    /* a: what is indexed, b: list of expressions, N_SLICE, N_ELLIPSIS */
+  N_SLICE,    /* a: start or NULL, b: end or NULL, c: step or NULL */
   N_ELLIPSIS,
-  N_FIELD,     /* a, s: name */
+  N_FIELD, /* a, s: name */
   /* statements */
-  N_ASSIGN,    /* a: list of N_NAME, b: value */
-  N_WRITE,     /* s: state variable, a: value */
-  N_EXPRESSION,/* a */
-  N_WEIGHT,    /* s: variable, a: weight name (N_STRING) or NULL, b: type, c: initialiser, i: WeightKind */
-  N_STATE,     /* s: variable, a: state name (N_STRING) or NULL, b: type, c: start value or NULL */
-  N_FOR,       /* s: variable, a: start or the list, b: end or NULL, c: body, d: scope name or NULL */
-  N_LOOP,      /* s: variable, a: rounds, or `rounds <= most`, b: list of N_NAME carried, c: body, d: condition or NULL */
-  N_IF,        /* a: condition, b: body, c: else body (a list; one N_IF for "else if") */
-  N_SCOPE,     /* a: name, b: body */
-  N_RETURN,    /* a: value or NULL */
-  N_OUTPUT,    /* s: name, a: value */
-  N_CHECK,     /* a: condition, b: message */
+  N_ASSIGN,     /* a: list of N_NAME, b: value */
+  N_WRITE,      /* s: state variable, a: value */
+  N_EXPRESSION, /* a */
+  N_WEIGHT,     /* s: variable, a: weight name (N_STRING) or NULL, b: type, c: initialiser, i: WeightKind */
+  N_STATE,      /* s: variable, a: state name (N_STRING) or NULL, b: type, c: start value or NULL */
+  N_FOR,        /* s: variable, a: start or the list, b: end or NULL, c: body, d: scope name or NULL */
+  N_LOOP,   /* s: variable, a: rounds, or `rounds <= most`, b: list of N_NAME carried, c: body, d: condition or NULL */
+  N_IF,     /* a: condition, b: body, c: else body (a list; one N_IF for "else if") */
+  N_SCOPE,  /* a: name, b: body */
+  N_RETURN, /* a: value or NULL */
+  N_OUTPUT, /* s: name, a: value */
+  N_CHECK,  /* a: condition, b: message */
   /* items of a file */
   N_IMPORT,    /* s */
   N_PARAM,     /* s, a: default */
@@ -54,8 +54,22 @@ typedef enum NodeKind {
 typedef enum WeightKind { WEIGHT_TRAINED, WEIGHT_BUFFER, WEIGHT_OF_EXPERTS } WeightKind;
 
 typedef enum NodeOp {
-  NO_NEG, NO_NOT, NO_ADD, NO_SUB, NO_MUL, NO_DIV, NO_FLOORDIV, NO_MOD,
-  NO_EQ, NO_NE, NO_LT, NO_LE, NO_GT, NO_GE, NO_AND, NO_OR,
+  NO_NEG,
+  NO_NOT,
+  NO_ADD,
+  NO_SUB,
+  NO_MUL,
+  NO_DIV,
+  NO_FLOORDIV,
+  NO_MOD,
+  NO_EQ,
+  NO_NE,
+  NO_LT,
+  NO_LE,
+  NO_GT,
+  NO_GE,
+  NO_AND,
+  NO_OR,
 } NodeOp;
 
 typedef struct Node {
@@ -79,10 +93,10 @@ typedef struct DslParse {
   Arena *arena;
   Diags *diags;
   const char *file;
-  Node *items;      /* the result */
-  int depth;        /* open parentheses and brackets: newlines inside do not end statements */
-  int last;         /* the last token, to decide whether a newline ends a statement */
-  bool recovering;  /* after a syntax error, until the next newline */
+  Node *items;     /* the result */
+  int depth;       /* open parentheses and brackets: newlines inside do not end statements */
+  int last;        /* the last token, to decide whether a newline ends a statement */
+  bool recovering; /* after a syntax error, until the next newline */
   int errors;
 } DslParse;
 

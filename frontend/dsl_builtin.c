@@ -26,9 +26,9 @@ typedef struct UnaryRow {
 } UnaryRow;
 
 #define UNARY(name, classes, linear, f, i, doc) \
-  static double fold_##name(double x) {         \
-    (void)x;                                    \
-    return (double)(f);                         \
+  static double fold_##name(double x) { \
+    (void)x; \
+    return (double)(f); \
   }
 #include "ir/ops.def"
 

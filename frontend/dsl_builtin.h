@@ -13,7 +13,7 @@ typedef struct Args {
   const char *names[MAX_ARGUMENTS];
   DslValue v[MAX_ARGUMENTS]; /* V_NONE when left out */
   Node *at[MAX_ARGUMENTS];
-  int nextra;                /* keywords taken by "**" */
+  int nextra; /* keywords taken by "**" */
   Node *extra[MAX_EXTRA];
   DslValue extra_values[MAX_EXTRA];
 } Args;
@@ -32,9 +32,9 @@ bool dsl_arg_int(Args *a, int i, int64_t otherwise, int64_t *out);
 bool dsl_arg_flag(Args *a, int i, bool otherwise, bool *out);
 bool dsl_arg_number(Args *a, int i, double otherwise, double *out);
 bool dsl_arg_string(Args *a, int i, const char **out);
-bool dsl_arg_axis(Args *a, int i, int rank, int otherwise, int *out);       /* negative counts from the end */
-bool dsl_arg_axes(Args *a, int i, int rank, int *n, int axes[MAX_RANK]);    /* ascending; all when left out */
-bool dsl_arg_sizes(Args *a, int i, int *n, const Expr *sizes[MAX_RANK]);    /* a list of integers */
+bool dsl_arg_axis(Args *a, int i, int rank, int otherwise, int *out);    /* negative counts from the end */
+bool dsl_arg_axes(Args *a, int i, int rank, int *n, int axes[MAX_RANK]); /* ascending; all when left out */
+bool dsl_arg_sizes(Args *a, int i, int *n, const Expr *sizes[MAX_RANK]); /* a list of integers */
 bool dsl_arg_type(Args *a, int i, const Type **out);
 
 static inline const Type *arg_type_of(const Args *a, Val v) { return type_of(a->ev->b.f, v); }

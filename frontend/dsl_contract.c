@@ -1,5 +1,5 @@
-/* frontend/dsl_contract.c - built-in contractions: matmul, einsum, tensordot, all by the `dot` operation, and products of rows with the matrix
- * of their group. */
+/* frontend/dsl_contract.c - built-in contractions: matmul, einsum, tensordot, all by the `dot` operation, and products
+ * of rows with the matrix of their group. */
 #include <ctype.h>
 #include <string.h>
 
@@ -149,7 +149,8 @@ static bool parse_spec(Args *a, const char *s, Spec *spec) {
   for (; *s; s++) {
     if (*s == ' ') continue;
     if (*s == ',' && !arrow) {
-      if (spec->noperands == MAX_OPERANDS_OF_EINSUM) return spec_fail(a, arena_printf(a->ev->arena, "more than %d tensors", MAX_OPERANDS_OF_EINSUM));
+      if (spec->noperands == MAX_OPERANDS_OF_EINSUM)
+        return spec_fail(a, arena_printf(a->ev->arena, "more than %d tensors", MAX_OPERANDS_OF_EINSUM));
       spec->noperands++;
     } else if (s[0] == '-' && s[1] == '>' && !arrow) {
       arrow = true;
@@ -169,15 +170,16 @@ static bool check_letters(Args *a, const Spec *spec) {
     const Type *t = arg_type_of(a, spec->operands[p].value);
     const char *letters = spec->operands[p].letters;
     if ((int)strlen(letters) != t->rank) {
-      dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "\"%s\" has %d letters, but the tensor is %s", letters, (int)strlen(letters), dsl_type_text(a->ev, t));
+      dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "\"%s\" has %d letters, but the tensor is %s", letters,
+               (int)strlen(letters), dsl_type_text(a->ev, t));
       return false;
     }
     for (int i = 0; i < t->rank; i++) {
       const Expr **size = &sizes[(int)letters[i]];
       if (*size && *size != t->dims[i]) {
         const char *before = dsl_expr_text(a->ev, *size);
-        dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "'%c' is %s in an earlier tensor and %s in this one", letters[i], before,
-                 dsl_expr_text(a->ev, t->dims[i]));
+        dsl_fail(a->ev, a->at[p + 1], DIAG_dsl_shape, "'%c' is %s in an earlier tensor and %s in this one", letters[i],
+                 before, dsl_expr_text(a->ev, t->dims[i]));
         return false;
       }
       *size = t->dims[i];
@@ -212,7 +214,8 @@ DslValue dsl_fn_einsum(Args *a) {
 
 static bool grouped_misfit(Args *a, Val x, Val other) {
   const char *left = dsl_type_text(a->ev, arg_type_of(a, x));
-  dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%s: %s does not fit %s", a->call->s, dsl_type_text(a->ev, arg_type_of(a, other)), left);
+  dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%s: %s does not fit %s", a->call->s,
+           dsl_type_text(a->ev, arg_type_of(a, other)), left);
   return false;
 }
 
@@ -230,10 +233,12 @@ static bool grouped_rows(Args *a, Val in[2]) {
 }
 
 /* Argument i: matrices [groups, rows, columns] of the rows' type; NULL stands for any size. */
-static bool grouped_matrices(Args *a, int i, Val x, const Expr *groups, const Expr *rows, const Expr *columns, Val *out) {
+static bool grouped_matrices(Args *a, int i, Val x, const Expr *groups, const Expr *rows, const Expr *columns,
+                             Val *out) {
   if (!dsl_arg_floats(a, i, out) || !same_dtype(a, x, *out)) return false;
   const Type *w = arg_type_of(a, *out);
-  bool fits = w->rank == 3 && (!groups || w->dims[0] == groups) && w->dims[1] == rows && (!columns || w->dims[2] == columns);
+  bool fits =
+      w->rank == 3 && (!groups || w->dims[0] == groups) && w->dims[1] == rows && (!columns || w->dims[2] == columns);
   return fits || grouped_misfit(a, x, *out);
 }
 
@@ -241,21 +246,26 @@ static const Expr *row_size(Args *a, Val x) { return arg_type_of(a, x)->dims[arg
 
 DslValue dsl_fn_grouped_dot(Args *a) {
   Val in[3];
-  if (!grouped_rows(a, in) || !grouped_matrices(a, 2, in[0], NULL, row_size(a, in[0]), NULL, &in[2])) return value_error();
+  if (!grouped_rows(a, in) || !grouped_matrices(a, 2, in[0], NULL, row_size(a, in[0]), NULL, &in[2]))
+    return value_error();
   Attr start = attr_e(AT_start, ex_const(a->ev->m, 0));
-  return built(a, build_op(&a->ev->b, &(OpSpec){.kind = OP_grouped_dot, .nin = 3, .in = in, .nattrs = 1, .attrs = &start}));
+  return built(
+      a, build_op(&a->ev->b, &(OpSpec){.kind = OP_grouped_dot, .nin = 3, .in = in, .nattrs = 1, .attrs = &start}));
 }
 
 DslValue dsl_fn_grouped_mlp(Args *a) {
   Val in[5];
   const char *kind = "silu";
-  if (!grouped_rows(a, in) || !grouped_matrices(a, 2, in[0], NULL, row_size(a, in[0]), NULL, &in[2])) return value_error();
+  if (!grouped_rows(a, in) || !grouped_matrices(a, 2, in[0], NULL, row_size(a, in[0]), NULL, &in[2]))
+    return value_error();
   const Type *gate = arg_type_of(a, in[2]);
   if (!grouped_matrices(a, 3, in[0], gate->dims[0], gate->dims[1], gate->dims[2], &in[3]) ||
-      !grouped_matrices(a, 4, in[0], gate->dims[0], gate->dims[2], NULL, &in[4]) || (arg_given(a, 5) && !dsl_arg_string(a, 5, &kind)))
+      !grouped_matrices(a, 4, in[0], gate->dims[0], gate->dims[2], NULL, &in[4]) ||
+      (arg_given(a, 5) && !dsl_arg_string(a, 5, &kind)))
     return value_error();
   if (strcmp(kind, "silu") != 0 && strcmp(kind, "relu") != 0)
     return dsl_fail(a->ev, a->at[5], DIAG_dsl_value, "'kind' is \"silu\" or \"relu\", not \"%s\"", kind);
   Attr attrs[] = {attr_s(a->ev->m, AT_kind, kind), attr_e(AT_start, ex_const(a->ev->m, 0))};
-  return built(a, build_op(&a->ev->b, &(OpSpec){.kind = OP_grouped_mlp, .nin = 5, .in = in, .nattrs = 2, .attrs = attrs}));
+  return built(a,
+               build_op(&a->ev->b, &(OpSpec){.kind = OP_grouped_mlp, .nin = 5, .in = in, .nattrs = 2, .attrs = attrs}));
 }

@@ -170,8 +170,7 @@ static DslValue eval_name(Eval *ev, Node *n) {
   dsl_fail(ev, n, DIAG_dsl_name, "unknown name '%s'", n->s);
   Nearest near = nearest_to(n->s);
   for (size_t i = 0; i < ev->frame->variables.n; i++) nearest_try(&near, ev->frame->variables.items[i].name);
-  for (size_t i = 0; i < ev->frame->unit->globals.n; i++)
-    nearest_try(&near, ev->frame->unit->globals.items[i].name);
+  for (size_t i = 0; i < ev->frame->unit->globals.n; i++) nearest_try(&near, ev->frame->unit->globals.items[i].name);
   if (fresh) dsl_nearest_help(ev, &near);
   return value_error();
 }

@@ -28,7 +28,10 @@ typedef struct Unit {
   bool library;
   Node *items;
   Variables globals;
-  struct { struct Unit **items; size_t n, cap; } imports;
+  struct {
+    struct Unit **items;
+    size_t n, cap;
+  } imports;
   struct Unit *next;
 } Unit;
 
@@ -43,16 +46,16 @@ typedef struct LoopScope {
 typedef struct Frame {
   Unit *unit;
   struct Frame *caller;
-  const Node *call;       /* in the caller's unit; NULL for an entry */
+  const Node *call; /* in the caller's unit; NULL for an entry */
   const char *function;
   Variables variables;
-  const char *weights;    /* scope of weights and states, "" at the top */
-  const char *ops;        /* scope of operations */
-  const char *hint;       /* variable being assigned, or NULL */
-  bool named;             /* called with `as`: the returned operation has the scope's name */
+  const char *weights; /* scope of weights and states, "" at the top */
+  const char *ops;     /* scope of operations */
+  const char *hint;    /* variable being assigned, or NULL */
+  bool named;          /* called with `as`: the returned operation has the scope's name */
   bool is_entry, returned;
   DslValue result;
-  const LoopScope *loop;  /* the innermost of this function, or NULL */
+  const LoopScope *loop; /* the innermost of this function, or NULL */
 } Frame;
 
 /* What an operation will be called, and the place in the user's file it comes from. */
@@ -81,7 +84,10 @@ typedef struct Eval {
   Builder b;
   Unit *units;
   Frame *frame;
-  struct { OpLabel *items; size_t n, cap; } labels; /* one per operation of the current function */
+  struct {
+    OpLabel *items;
+    size_t n, cap;
+  } labels; /* one per operation of the current function */
   DeclaredList weights, states;
   int depth;
   int loops; /* bodies of `loop` being built, callers' included */
@@ -116,8 +122,8 @@ void dsl_apply_labels(Eval *ev);
 
 /* ---- evaluation */
 DslValue dsl_expression(Eval *ev, Node *n);
-void dsl_statements(Eval *ev, Node *list); /* dsl_statement.c */
-void dsl_loop(Eval *ev, Node *n);          /* dsl_loop.c */
+void dsl_statements(Eval *ev, Node *list);        /* dsl_statement.c */
+void dsl_loop(Eval *ev, Node *n);                 /* dsl_loop.c */
 bool dsl_condition(Eval *ev, Node *n, bool *out); /* a compile-time condition */
 void dsl_variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state);
 Variable *dsl_variable_find(const Variables *vs, const char *name);
@@ -139,7 +145,8 @@ DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a);
 DslValue dsl_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b);
 /* The tensor for a value: tensors stay as they are, numbers become constants of the type `like`. */
 Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like);
-Val dsl_whole_number(Eval *ev, Node *n, const Expr *e, const Type *type); /* of an integer type; 0 after reporting that it does not fit */
+Val dsl_whole_number(Eval *ev, Node *n, const Expr *e,
+                     const Type *type); /* of an integer type; 0 after reporting that it does not fit */
 /* A binary operation of the IR over tensors and numbers, at least one of them a tensor. */
 DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b);
 bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */

@@ -98,7 +98,9 @@ static bool bound_of(Eval *ev, Node *n, DslValue v, const Expr *extent, const Ex
   return true;
 }
 
-static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) { return bound_of(ev, n, dsl_expression(ev, n), extent, out); }
+static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) {
+  return bound_of(ev, n, dsl_expression(ev, n), extent, out);
+}
 
 /* A constant that is out of [0, extent + slack] is an error now; symbols are checked when they are bound. */
 static bool inside(Eval *ev, Node *n, const Expr *e, const Expr *extent, int slack) {

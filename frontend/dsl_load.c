@@ -23,7 +23,9 @@ static Unit *unit_parse(Load *l, const char *name, const char *file, const char 
   *u = (Unit){.name = name, .file = file, .library = library};
   diag_source(ev->diags, file, text);
   DslParse parse = {.arena = ev->arena, .diags = ev->diags, .file = file};
-  dsl_parse(&parse, strncmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text); /* without the byte order mark some editors begin with */
+  dsl_parse(&parse, strncmp(text, "\xef\xbb\xbf", 3) == 0
+                        ? text + 3
+                        : text); /* without the byte order mark some editors begin with */
   u->items = parse.items;
   u->next = ev->units;
   ev->units = u;

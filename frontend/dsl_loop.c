@@ -1,8 +1,9 @@
 /* frontend/dsl_loop.c - `loop t < n carrying h, c while condition { ... }`: a loop that runs in the compiled program.
  *
- * The body is evaluated once.  Carried variables are tensors from before the loop; in the body they are what the round before made of
- * them, behind the loop what the last one did.  A condition is looked at before every round: for the first one on the values from
- * before the loop, for the others at the end of the body.  Other variables of the body end with it.
+ * The body is evaluated once.  Carried variables are tensors from before the loop; in the body they are what the round
+ * before made of them, behind the loop what the last one did.  A condition is looked at before every round: for the
+ * first one on the values from before the loop, for the others at the end of the body.  Other variables of the body end
+ * with it.
  */
 #include <string.h>
 
@@ -23,7 +24,8 @@ static const Expr *at_least_0(Eval *ev, const Expr *e) {
 static Val counted(Eval *ev, Node *n, Val v) {
   const Type *t = type_of(ev->b.f, v);
   if (t->rank != 0 || dtype_class(t->dtype) != DTC_I) {
-    dsl_fail(ev, n, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not a tensor %s", dsl_type_text(ev, t));
+    dsl_fail(ev, n, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not a tensor %s",
+             dsl_type_text(ev, t));
     return 0;
   }
   return build_cast(&ev->b, v, DT_i64);
@@ -43,7 +45,8 @@ static Val rounds(Eval *ev, Node *limit, const Expr **trips) {
   if (m.kind == V_INT) *trips = at_least_0(ev, m.u.e);
   if (c.kind == V_TENSOR) return counted(ev, count, c.u.t);
   if (c.kind != V_INT) {
-    dsl_fail(ev, count, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not %s", dsl_value_describe(ev, c));
+    dsl_fail(ev, count, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not %s",
+             dsl_value_describe(ev, c));
     return 0;
   }
   const Expr *size = at_least_0(ev, c.u.e);
@@ -67,20 +70,27 @@ static Variable *variable(Eval *ev, const char *name) { return dsl_variable_find
 
 static bool check_carried(Eval *ev, Node *n) {
   bool ok = true;
-  if (variable(ev, n->s)) ok = dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is a variable already; the number of the round needs a name of its own", n->s).kind != V_ERROR;
+  if (variable(ev, n->s))
+    ok = dsl_fail(ev, n, DIAG_dsl_duplicate,
+                  "'%s' is a variable already; the number of the round needs a name of its own", n->s)
+             .kind != V_ERROR;
   for (Node *c = n->b; c; c = c->next) {
     const Variable *v = variable(ev, c->s);
     for (const Node *d = n->b; d != c; d = d->next)
-      if (strcmp(c->s, d->s) == 0) ok = dsl_fail(ev, c, DIAG_dsl_duplicate, "'%s' is carried twice", c->s).kind != V_ERROR;
+      if (strcmp(c->s, d->s) == 0)
+        ok = dsl_fail(ev, c, DIAG_dsl_duplicate, "'%s' is carried twice", c->s).kind != V_ERROR;
     if (!v) {
       bool fresh = !c->reported;
-      ok = dsl_fail(ev, c, DIAG_dsl_name, "'%s' is not a variable here; what a loop carries has a value before it", c->s).kind != V_ERROR;
+      ok =
+          dsl_fail(ev, c, DIAG_dsl_name, "'%s' is not a variable here; what a loop carries has a value before it", c->s)
+              .kind != V_ERROR;
       Nearest near = nearest_to(c->s);
       for (size_t i = 0; i < ev->frame->variables.n; i++) nearest_try(&near, ev->frame->variables.items[i].name);
       if (fresh) dsl_nearest_help(ev, &near);
     } else if (v->value.kind != V_TENSOR) {
       if (v->value.kind != V_ERROR)
-        dsl_fail(ev, c, DIAG_dsl_type, "a loop carries tensors, and '%s' is %s", c->s, dsl_value_describe(ev, v->value));
+        dsl_fail(ev, c, DIAG_dsl_type, "a loop carries tensors, and '%s' is %s", c->s,
+                 dsl_value_describe(ev, v->value));
       ok = false;
     }
   }
@@ -97,7 +107,8 @@ static Val next_value(Eval *ev, Node *c, const Type *before) {
   if (v.kind == V_ERROR) return 0;
   if (v.kind == V_TENSOR && type_of(ev->b.f, v.u.t) == before) return v.u.t;
   const char *was = dsl_type_text(ev, before);
-  dsl_fail(ev, c, DIAG_dsl_shape, "'%s' is a tensor %s before the loop and %s at the end of its body; it must stay the same", c->s, was,
+  dsl_fail(ev, c, DIAG_dsl_shape,
+           "'%s' is a tensor %s before the loop and %s at the end of its body; it must stay the same", c->s, was,
            dsl_value_describe(ev, v));
   return 0;
 }
@@ -184,5 +195,6 @@ void dsl_loop(Eval *ev, Node *n) {
   memcpy(f->variables.items, saved, before * sizeof *saved);
   f->variables.n = before;
   size_t i = 0;
-  for (Node *c = n->b; ok && c; c = c->next, i++) variable(ev, c->s)->value.u.t = l.carries.items[i].last; /* else, to go on, what it was */
+  for (Node *c = n->b; ok && c; c = c->next, i++)
+    variable(ev, c->s)->value.u.t = l.carries.items[i].last; /* else, to go on, what it was */
 }

@@ -137,7 +137,8 @@ Val dsl_whole_number(Eval *ev, Node *n, const Expr *e, const Type *type) {
     dsl_fail(ev, n, DIAG_dsl_type, "%" PRId64 " does not fit %s", v, dtype_name(type->dtype));
     return 0;
   }
-  return v >= -(INT64_C(1) << 53) && v <= INT64_C(1) << 53 ? build_splat(&ev->b, type, (double)v) : build_size(&ev->b, type, e);
+  return v >= -(INT64_C(1) << 53) && v <= INT64_C(1) << 53 ? build_splat(&ev->b, type, (double)v)
+                                                           : build_size(&ev->b, type, e);
 }
 
 Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like) {

@@ -1,4 +1,5 @@
-/* frontend/dsl_order.c - built-in functions that place elements by index or by order: take, scatter, put, argsort, top_k and running reductions.
+/* frontend/dsl_order.c - built-in functions that place elements by index or by order: take, scatter, put, argsort,
+ * top_k and running reductions.
  *
  * Each is one operation of the IR; top_k is argsort, a slice and a take.
  */
@@ -75,7 +76,12 @@ static bool scattering(Args *a, bool by_row, Scattering *s) {
 
 static DslValue scattered(Args *a, OpKind k, const Scattering *s, int rank, const Expr *const *dims) {
   Attr attrs[] = {attr_red(AT_op, s->op), attr_i(AT_axis, s->axis), attr_e(AT_start, ex_const(a->ev->m, 0))};
-  return operation(a, (OpSpec){.kind = k, .nin = 2, .in = s->in, .type = type_get(a->ev->m, s->x->dtype, rank, dims), .nattrs = 3, .attrs = attrs});
+  return operation(a, (OpSpec){.kind = k,
+                               .nin = 2,
+                               .in = s->in,
+                               .type = type_get(a->ev->m, s->x->dtype, rank, dims),
+                               .nattrs = 3,
+                               .attrs = attrs});
 }
 
 DslValue dsl_fn_scatter(Args *a) {
@@ -120,17 +126,22 @@ DslValue dsl_fn_top_k(Args *a) {
   const Type *t = arg_type_of(a, x);
   if (!dsl_arg_axis(a, 2, t->rank, t->rank - 1, &axis)) return value_error();
   if (!ex_get_const(t->dims[axis], &extent))
-    return dsl_fail(a->ev, a->call, DIAG_dsl_symbolic, "top_k needs a constant size, but dimension %d of %s is not", axis, dsl_type_text(a->ev, t));
+    return dsl_fail(a->ev, a->call, DIAG_dsl_symbolic, "top_k needs a constant size, but dimension %d of %s is not",
+                    axis, dsl_type_text(a->ev, t));
   if (k < 1 || k > extent)
-    return dsl_fail(a->ev, a->at[1], DIAG_dsl_value, "'k' must be between 1 and %lld, not %lld", (long long)extent, (long long)k);
+    return dsl_fail(a->ev, a->at[1], DIAG_dsl_value, "'k' must be between 1 and %lld, not %lld", (long long)extent,
+                    (long long)k);
   Module *m = a->ev->m;
   Builder *b = &a->ev->b;
-  Attr sorting[] = {attr_i(AT_axis, axis), attr_i(AT_descending, 1)}, taking[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(m, 0))};
+  Attr sorting[] = {attr_i(AT_axis, axis), attr_i(AT_descending, 1)},
+       taking[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(m, 0))};
   dsl_begin(a->ev, a->call);
   Val in[2] = {x, build_op(b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = sorting})};
   if (in[1] && k < extent) in[1] = build_slice(b, in[1], axis, ex_const(m, 0), ex_const(m, k), 1);
   DslValue *items = ARENA_ARRAY(a->ev->arena, DslValue, 2);
-  items[0] = dsl_built(a->ev, a->call, in[1] ? build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = in, .nattrs = 2, .attrs = taking}) : 0);
+  items[0] =
+      dsl_built(a->ev, a->call,
+                in[1] ? build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = in, .nattrs = 2, .attrs = taking}) : 0);
   items[1] = dsl_built(a->ev, a->call, in[1]);
   return items[0].kind == V_ERROR ? items[0] : value_list(2, items);
 }
@@ -141,8 +152,11 @@ static DslValue running(Args *a, Reduction r) {
   bool exclusive, reverse;
   if (!arg_numbers(a, 0, &x)) return value_error();
   int rank = arg_type_of(a, x)->rank;
-  if (!dsl_arg_axis(a, 1, rank, rank - 1, &axis) || !dsl_arg_flag(a, 2, false, &exclusive) || !dsl_arg_flag(a, 3, false, &reverse)) return value_error();
-  Attr attrs[] = {attr_red(AT_op, r), attr_i(AT_axis, axis), attr_i(AT_exclusive, exclusive), attr_i(AT_reverse, reverse)};
+  if (!dsl_arg_axis(a, 1, rank, rank - 1, &axis) || !dsl_arg_flag(a, 2, false, &exclusive) ||
+      !dsl_arg_flag(a, 3, false, &reverse))
+    return value_error();
+  Attr attrs[] = {attr_red(AT_op, r), attr_i(AT_axis, axis), attr_i(AT_exclusive, exclusive),
+                  attr_i(AT_reverse, reverse)};
   return operation(a, (OpSpec){.kind = OP_scan, .nin = 1, .in = &x, .nattrs = 4, .attrs = attrs});
 }
 

@@ -17,8 +17,10 @@ static bool belongs_outside(const Eval *ev, const char *name) {
 static void assign_name(Eval *ev, Node *name, DslValue v) {
   if (belongs_outside(ev, name->s)) {
     bool fresh = !name->reported;
-    dsl_fail(ev, name, DIAG_dsl_structure, "'%s' is a variable from outside the loop, which does not carry it", name->s);
-    if (fresh) diag_help(ev->diags, "write loop ... carrying %s to change it from round to round, or use another name", name->s);
+    dsl_fail(ev, name, DIAG_dsl_structure, "'%s' is a variable from outside the loop, which does not carry it",
+             name->s);
+    if (fresh)
+      diag_help(ev->diags, "write loop ... carrying %s to change it from round to round, or use another name", name->s);
     return;
   }
   dsl_variable_set(ev, &ev->frame->variables, name->s, v, NULL);
@@ -136,7 +138,8 @@ static void run_weight(Eval *ev, Node *n) {
       !dtype_is_float(type->dtype))
     init = dsl_fail(ev, n->c, DIAG_dsl_type, "random initialisers are for floats, not %s", dtype_name(type->dtype));
   if (type && n->i == WEIGHT_OF_EXPERTS && type->rank == 0)
-    init = dsl_fail(ev, n->b, DIAG_dsl_shape, "the first dimension of an expert weight is the expert; %s has none", dsl_type_text(ev, type));
+    init = dsl_fail(ev, n->b, DIAG_dsl_shape, "the first dimension of an expert weight is the expert; %s has none",
+                    dsl_type_text(ev, type));
   if (name && type && init.kind == V_INIT && weight_type_fits(ev, n->b, type))
     v = weight_value(ev, n, name, type, init);
   dsl_variable_set(ev, &ev->frame->variables, n->s, v, NULL);
@@ -261,7 +264,8 @@ static void run_return(Eval *ev, Node *n) {
     return;
   }
   if (f->loop) {
-    dsl_fail(ev, n, DIAG_dsl_structure, "a return in the body of a loop; carry the value and return it behind the loop");
+    dsl_fail(ev, n, DIAG_dsl_structure,
+             "a return in the body of a loop; carry the value and return it behind the loop");
     return;
   }
   size_t mark = ev->b.f->ops.n;

@@ -18,7 +18,8 @@ DslValue dsl_fn_fill(Args *a) {
   double number;
   if (!dsl_arg_type(a, 0, &t)) return value_error();
   dsl_begin(a->ev, a->call);
-  if (a->v[1].kind == V_INT && t->dtype != DT_bool && !dtype_is_float(t->dtype)) return built(a, dsl_whole_number(a->ev, a->at[1], a->v[1].u.e, t));
+  if (a->v[1].kind == V_INT && t->dtype != DT_bool && !dtype_is_float(t->dtype))
+    return built(a, dsl_whole_number(a->ev, a->at[1], a->v[1].u.e, t));
   if (a->v[1].kind == V_INT && !dsl_value_number(a->v[1], &number))
     return built(a, build_size(&a->ev->b, t, a->v[1].u.e));
   if (!dsl_arg_number(a, 1, 0, &number)) return value_error();
@@ -39,7 +40,9 @@ DslValue dsl_fn_iota(Args *a) {
 }
 
 static DslValue random_tensor(Args *a, const char *kind) {
-  if (a->ev->loops) return dsl_fail(a->ev, a->call, DIAG_dsl_structure, "random numbers in a loop would be the same in every round; make them before it");
+  if (a->ev->loops)
+    return dsl_fail(a->ev, a->call, DIAG_dsl_structure,
+                    "random numbers in a loop would be the same in every round; make them before it");
   const Type *t;
   int64_t seed;
   const Expr *zeros[MAX_RANK];

@@ -5,15 +5,15 @@
 #include "ir/ir.h"
 
 typedef enum ValueKind {
-  V_ERROR,  /* something was reported; spreads silently */
-  V_NONE,   /* nothing: an argument left out, a function without return */
-  V_INT,    /* a size: a number, or an expression of dimensions */
+  V_ERROR, /* something was reported; spreads silently */
+  V_NONE,  /* nothing: an argument left out, a function without return */
+  V_INT,   /* a size: a number, or an expression of dimensions */
   V_FLOAT,
   V_STRING,
   V_LIST,
   V_DTYPE,
-  V_TYPE,   /* f32[batch, 4] */
-  V_INIT,   /* normal(0.02) */
+  V_TYPE, /* f32[batch, 4] */
+  V_INIT, /* normal(0.02) */
   V_TENSOR
 } ValueKind;
 

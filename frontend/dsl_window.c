@@ -1,4 +1,5 @@
-/* frontend/dsl_window.c - built-in convolutions and pools: the windowed operations of ir/window.h with sizes worked out. */
+/* frontend/dsl_window.c - built-in convolutions and pools: the windowed operations of ir/window.h with sizes worked
+ * out. */
 #include <string.h>
 
 #include "frontend/dsl_builtin.h"
@@ -40,7 +41,8 @@ static const Expr *output_size(Args *a, const Expr *image, const Expr *window, c
   int64_t have;
   if (ex_get_const(span, &have) && have < 0) {
     const char *w = dsl_expr_text(a->ev, window);
-    dsl_fail(a->ev, a->call, DIAG_dsl_shape, "a window of %s is larger than the image of %s", w, dsl_expr_text(a->ev, image));
+    dsl_fail(a->ev, a->call, DIAG_dsl_shape, "a window of %s is larger than the image of %s", w,
+             dsl_expr_text(a->ev, image));
     return NULL;
   }
   return ex_addi(m, ex_div(m, span, ex_const(m, s->stride[i])), 1);
@@ -95,7 +97,8 @@ static bool check_parts(Args *a, const Spec *s, const Type *const *t, int *windo
     return false;
   }
   if (*windowed < 1 || *windowed > MAX_WINDOWED || s->length[2] > MAX_RANK) {
-    dsl_fail(a->ev, a->at[0], DIAG_dsl_value, "\"%s\" needs one to %d windowed dimensions, in capital letters", s->text, MAX_WINDOWED);
+    dsl_fail(a->ev, a->at[0], DIAG_dsl_value, "\"%s\" needs one to %d windowed dimensions, in capital letters", s->text,
+             MAX_WINDOWED);
     return false;
   }
   return true;
@@ -109,8 +112,9 @@ static DslValue convolve(Args *a, OpKind kind) {
   bool transposed = kind == OP_conv_transpose;
   if (!split(a, &s) || !dsl_arg_floats(a, 1, &in[0]) || !dsl_arg_floats(a, 2, &in[1])) return value_error();
   const Type *t[2] = {arg_type_of(a, in[0]), arg_type_of(a, in[1])};
-  if (!check_parts(a, &s, t, &z.n) || !per_dimension(a, 3, z.n, 1, 1, z.stride) || !per_dimension(a, 4, z.n, 0, 0, z.padding) ||
-      !per_dimension(a, 5, z.n, 1, 1, z.dilation) || (transposed && !per_dimension(a, 6, z.n, 0, 0, extra)))
+  if (!check_parts(a, &s, t, &z.n) || !per_dimension(a, 3, z.n, 1, 1, z.stride) ||
+      !per_dimension(a, 4, z.n, 0, 0, z.padding) || !per_dimension(a, 5, z.n, 1, 1, z.dilation) ||
+      (transposed && !per_dimension(a, 6, z.n, 0, 0, extra)))
     return value_error();
   const Expr *dims[MAX_RANK];
   Module *m = a->ev->m;
@@ -119,7 +123,8 @@ static DslValue convolve(Args *a, OpKind kind) {
     if (l < 'A' || l > 'Z') continue;
     const Expr *image = t[0]->dims[i], *window = t[1]->dims[place_of(&s, 1, l)], *out;
     if (transposed)
-      out = ex_addi(m, ex_add(m, ex_muli(m, ex_addi(m, image, -1), z.stride[next]), reach(m, window, z.dilation[next])), extra[next] - 2 * z.padding[next]);
+      out = ex_addi(m, ex_add(m, ex_muli(m, ex_addi(m, image, -1), z.stride[next]), reach(m, window, z.dilation[next])),
+                    extra[next] - 2 * z.padding[next]);
     else if (!(out = output_size(a, image, window, &z, next))) return value_error();
     dims[place_of(&s, 2, l)] = out;
     next++;
@@ -134,8 +139,13 @@ static DslValue convolve(Args *a, OpKind kind) {
   Attr attrs[4] = {attr_s(m, AT_spec, s.text)};
   window_attrs(a, &z, attrs + 1);
   dsl_begin(a->ev, a->call);
-  return dsl_built(a->ev, a->call, build_op(&a->ev->b, &(OpSpec){.kind = kind, .nin = 2, .in = in, .nattrs = 4, .attrs = attrs,
-                                                                .type = type_get(m, t[0]->dtype, s.length[2], dims)}));
+  return dsl_built(a->ev, a->call,
+                   build_op(&a->ev->b, &(OpSpec){.kind = kind,
+                                                 .nin = 2,
+                                                 .in = in,
+                                                 .nattrs = 4,
+                                                 .attrs = attrs,
+                                                 .type = type_get(m, t[0]->dtype, s.length[2], dims)}));
 }
 
 DslValue dsl_fn_conv(Args *a) { return convolve(a, OP_conv); }
@@ -157,9 +167,12 @@ static DslValue pool(Args *a, Reduction how) {
   } else {
     for (n = 0; n + 2 < t->rank; n++) axes[n] = n + 2;
   }
-  if (n < 1 || n > MAX_WINDOWED) return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%d windowed dimensions; name one to %d as axes", n, MAX_WINDOWED);
+  if (n < 1 || n > MAX_WINDOWED)
+    return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "%d windowed dimensions; name one to %d as axes", n, MAX_WINDOWED);
   z.n = n;
-  if (!per_dimension(a, 1, n, 1, 1, size) || !per_dimension(a, 3, n, 1, 1, z.stride) || !per_dimension(a, 4, n, 0, 0, z.padding)) return value_error();
+  if (!per_dimension(a, 1, n, 1, 1, size) || !per_dimension(a, 3, n, 1, 1, z.stride) ||
+      !per_dimension(a, 4, n, 0, 0, z.padding))
+    return value_error();
   for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d];
   for (int i = 0; i < n; i++) {
     z.dilation[i] = 1;
@@ -171,8 +184,13 @@ static DslValue pool(Args *a, Reduction how) {
   Attr attrs[6] = {attr_red(AT_op, how), attr_ints(m, AT_axes, n, list), attr_exprs(m, AT_window, n, window)};
   window_attrs(a, &z, attrs + 3);
   dsl_begin(a->ev, a->call);
-  return dsl_built(a->ev, a->call, build_op(&a->ev->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &x, .nattrs = 6, .attrs = attrs,
-                                                                .type = type_get(m, t->dtype, t->rank, dims)}));
+  return dsl_built(a->ev, a->call,
+                   build_op(&a->ev->b, &(OpSpec){.kind = OP_pool,
+                                                 .nin = 1,
+                                                 .in = &x,
+                                                 .nattrs = 6,
+                                                 .attrs = attrs,
+                                                 .type = type_get(m, t->dtype, t->rank, dims)}));
 }
 
 DslValue dsl_fn_max_pool(Args *a) { return pool(a, RED_MAX); }

@@ -11,7 +11,8 @@ static const Expr *bound_of(Module *m, const Func *f, Val v, int depth) {
   if (e || depth > 16) return e;
   switch (op->kind) {
     case OP_loop: return op_expr(op, AT_trips);
-    case OP_reshape: case OP_copy: return bound_of(m, f, op->in[0], depth + 1);
+    case OP_reshape:
+    case OP_copy: return bound_of(m, f, op->in[0], depth + 1);
     case OP_min:
       x = bound_of(m, f, op->in[0], depth + 1), y = bound_of(m, f, op->in[1], depth + 1);
       return x && y ? ex_min(m, x, y) : x ? x : y;

@@ -24,12 +24,16 @@ typedef struct LoopBuild {
   Builder *b;
   Val round;
   size_t at; /* index of the loop among the operations */
-  struct { LoopCarry *items; size_t n, cap; } carries;
+  struct {
+    LoopCarry *items;
+    size_t n, cap;
+  } carries;
 } LoopBuild;
 
 enum { LOOP_ENDLESS = 1 << 30 }; /* a number of rounds from which on it means "as long as the condition holds" */
 
-/* `rounds` is an i64 scalar, `trips` the most rounds there can be; NULL: what the operations behind `rounds` show.  round is 0 after an error. */
+/* `rounds` is an i64 scalar, `trips` the most rounds there can be; NULL: what the operations behind `rounds` show.
+ * round is 0 after an error. */
 LoopBuild loop_open(Builder *b, Val rounds, const Expr *trips);
 
 /* The carry in the body, before anything of the body is built; 0 after an error. */

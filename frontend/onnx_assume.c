@@ -68,9 +68,11 @@ bool assume_positive(Module *m, const Expr *e) {
   bool holds = known_bounds(m, e).low >= 0; /* now, perhaps not when the attempt began */
   if (e->kind == EX_ADD && e->n != 1) return holds;
   if (!is_term(e->kind == EX_ADD ? e->args[0] : e, &coefficient, &divisor, &symbol)) return holds;
-  bool small = coefficient > -MAX_EXTENT && coefficient < MAX_EXTENT && constant > -MAX_EXTENT && constant < MAX_EXTENT && divisor < MAX_LEAST;
+  bool small = coefficient > -MAX_EXTENT && coefficient < MAX_EXTENT && constant > -MAX_EXTENT &&
+               constant < MAX_EXTENT && divisor < MAX_LEAST;
   if (!small || coefficient == 0) return holds;
-  if (coefficient > 0) return assume_range(m, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
+  if (coefficient > 0)
+    return assume_range(m, symbol, divisor * -floor_div(constant, coefficient), 0); /* ceil(-constant / coefficient) */
   int64_t most = floor_div(constant, -coefficient);
   return most >= 0 && assume_range(m, symbol, 0, divisor * most + divisor - 1);
 }
@@ -129,7 +131,8 @@ static bool polynomial(const Expr *e) {
 static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by, const char *node) {
   const Symbol *s = &m->symbols.items[symbol];
   Bounds b = known_bounds(m, by);
-  if (!polynomial(by) || b.high < (s->min > 1 ? s->min : 1) || (s->max && b.low > s->max)) return false; /* 0 is a mistake rather */
+  if (!polynomial(by) || b.high < (s->min > 1 ? s->min : 1) || (s->max && b.low > s->max))
+    return false; /* 0 is a mistake rather */
   Text t = {.arena = a->arena};
   ex_print(m, &t, by);
   OnnxAssumption *e = assumption(a, s->name);
@@ -147,7 +150,8 @@ static const Expr *without_common_factors(Module *m, const Expr *e) {
   return e;
 }
 
-/* difference = 0, solved for the symbol declared last, but before `limit`, that stands alone in one term; NULL when there is none. */
+/* difference = 0, solved for the symbol declared last, but before `limit`, that stands alone in one term; NULL when
+ * there is none. */
 static const Expr *solution(Module *m, const Expr *difference, int limit, int *symbol) {
   difference = without_common_factors(m, difference);
   int best = -1;
@@ -160,7 +164,8 @@ static const Expr *solution(Module *m, const Expr *difference, int limit, int *s
     if (!is_term(term, &coefficient, &divisor, &alone) || divisor != 1 || alone < best || alone >= limit) continue;
     const Expr *rest = ex_sub(m, difference, term);
     if (ex_uses(rest, alone)) continue;
-    const Expr *value = ex_exact_div(m, ex_sub(m, ex_const(m, 0), rest), ex_const(m, coefficient < 0 ? -coefficient : coefficient));
+    const Expr *value =
+        ex_exact_div(m, ex_sub(m, ex_const(m, 0), rest), ex_const(m, coefficient < 0 ? -coefficient : coefficient));
     if (!value || m->symbols.items[alone].axis >= 0) continue;
     best = alone;
     by = coefficient < 0 ? ex_sub(m, ex_const(m, 0), value) : value;
@@ -187,7 +192,9 @@ typedef struct Replacement {
   const Expr *from, *by;
 } Replacement;
 
-static const Expr *divide_joined(const void *context, const Expr *a, const Expr *b) { return ex_div_joined(((const Replacement *)context)->m, a, b); }
+static const Expr *divide_joined(const void *context, const Expr *a, const Expr *b) {
+  return ex_div_joined(((const Replacement *)context)->m, a, b);
+}
 
 static const Expr *replaced_in(const void *context, const Expr *e) {
   const Replacement *r = context;
@@ -196,7 +203,9 @@ static const Expr *replaced_in(const void *context, const Expr *e) {
 }
 
 /* `e` with the part `from` replaced. */
-static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Expr *by) { return replaced_in(&(Replacement){m, from, by}, e); }
+static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Expr *by) {
+  return replaced_in(&(Replacement){m, from, by}, e);
+}
 
 /* Chooses an operand for each minimum and maximum so that the difference vanishes; the others must not be beyond it. */
 static bool choose(Module *m, const Expr *difference, int depth) {
@@ -215,13 +224,16 @@ static bool choose(Module *m, const Expr *difference, int depth) {
   return false;
 }
 
-/* One operand of each minimum and maximum leaves an equation, and with its solution the difference vanishes whatever they choose: total is past + seq
- * in seq - max(0, total - min(past, total)). */
-static bool solve_choice(Module *m, OnnxAssumptions *a, const Expr *difference, const Expr *left, int depth, const char *node) {
+/* One operand of each minimum and maximum leaves an equation, and with its solution the difference vanishes whatever
+ * they choose: total is past + seq in seq - max(0, total - min(past, total)). */
+static bool solve_choice(Module *m, OnnxAssumptions *a, const Expr *difference, const Expr *left, int depth,
+                         const char *node) {
   const Expr *choice = find_choice(left), *by;
   if (!choice) {
     for (int symbol = (int)m->symbols.n; (by = solution(m, left, symbol, &symbol)) != NULL;)
-      if (known_bounds(m, by).low >= 0 && choose(m, ex_subst(m, difference, symbol, by), 0) && substitute(m, a, symbol, by, node)) return true;
+      if (known_bounds(m, by).low >= 0 && choose(m, ex_subst(m, difference, symbol, by), 0) &&
+          substitute(m, a, symbol, by, node))
+        return true;
     return false;
   }
   for (int i = 0; i < choice->n && depth < MAX_CHOICES; i++)
@@ -243,7 +255,9 @@ static int64_t divisors_over(const Expr *e, int symbol) {
   return product;
 }
 
-static const Expr *times_symbol(Module *m, const Expr *e, int symbol, int64_t c) { return ex_subst(m, e, symbol, ex_muli(m, ex_sym(m, symbol), c)); }
+static const Expr *times_symbol(Module *m, const Expr *e, int symbol, int64_t c) {
+  return ex_subst(m, e, symbol, ex_muli(m, ex_sym(m, symbol), c));
+}
 
 /* The dimension is c times another one: "h" is 8*h_div_8. */
 static bool substitute_multiple(Module *m, OnnxAssumptions *a, int symbol, int64_t c, const char *node) {
@@ -251,14 +265,18 @@ static bool substitute_multiple(Module *m, OnnxAssumptions *a, int symbol, int64
   int64_t before = mark ? strtoll(mark + 5, NULL, 10) : 1;
   if (before < 1 || before > MAX_MULTIPLE) return false;
   OnnxAssumption *e = assumption(a, name);
-  e->is = arena_printf(a->arena, "%lld*%.*s_div_%lld", (long long)c, mark ? (int)(mark - name) : (int)strlen(name), name, (long long)(before * c));
+  e->is = arena_printf(a->arena, "%lld*%.*s_div_%lld", (long long)c, mark ? (int)(mark - name) : (int)strlen(name),
+                       name, (long long)(before * c));
   e->node = arena_strdup(a->arena, node);
   return a->news = true;
 }
 
-static bool may_be_multiple(const Module *m, int symbol) { return m->symbols.items[symbol].axis < 0 && m->symbols.items[symbol].max == 0; }
+static bool may_be_multiple(const Module *m, int symbol) {
+  return m->symbols.items[symbol].axis < 0 && m->symbols.items[symbol].max == 0;
+}
 
-/* difference = 0 once dimensions are multiples of what they are divided by: 2*((h + 1) div 2) - h, where a decoder of images meets its encoder. */
+/* difference = 0 once dimensions are multiples of what they are divided by: 2*((h + 1) div 2) - h, where a decoder of
+ * images meets its encoder. */
 static bool choose_multiples(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
   int64_t *c = ARENA_ARRAY(m->arena, int64_t, m->symbols.n);
   const Expr *rest = difference;
@@ -305,8 +323,8 @@ bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, c
   if (x == y) return true;
   if (!a || m->expr_fault) return false;
   const Expr *difference = ex_sub(m, x, y);
-  bool ok = choose(m, difference, 0) || solve(m, a, difference, node) || solve_choice(m, a, difference, difference, 0, node) ||
-            choose_multiples(m, a, difference, node);
+  bool ok = choose(m, difference, 0) || solve(m, a, difference, node) ||
+            solve_choice(m, a, difference, difference, 0, node) || choose_multiples(m, a, difference, node);
   m->expr_fault = NULL; /* of what was only tried */
   return ok;
 }

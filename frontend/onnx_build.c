@@ -2,9 +2,7 @@
 #include "frontend/onnx_import_private.h"
 #include "ir/index_bound.h"
 
-Val splat_like(Node *n, Val like, double value) {
-  return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0;
-}
+Val splat_like(Node *n, Val like, double value) { return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0; }
 
 bool extents_broadcast(Node *n, const Expr *p, const Expr *q) {
   if (p == q || ex_is_const(p, 1) || ex_is_const(q, 1)) return true;
@@ -51,7 +49,7 @@ Val select3(Node *n, Val condition, Val x, Val y) {
   }
   if (!t) {
     node_error(n, "shapes %s, %s and %s do not broadcast", type_string(n->m, tc), type_string(n->m, tx),
-        type_string(n->m, ty));
+               type_string(n->m, ty));
     return 0;
   }
   Val in[] = {broadcast(n, condition, rank, dims), broadcast(n, x, rank, dims), broadcast(n, y, rank, dims)};
@@ -104,7 +102,8 @@ Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims) {
 /* The number of a loop's round, counted from the end? */
 static bool counts_down(const Node *n, const Op *op) {
   const Op *loop = op_of(n->b->f, op->in[1]);
-  const Expr *from = uniform_integer(n->m, n->b->f, op->in[0]), *trips = loop->kind == OP_loop ? op_expr(loop, AT_trips) : NULL;
+  const Expr *from = uniform_integer(n->m, n->b->f, op->in[0]),
+             *trips = loop->kind == OP_loop ? op_expr(loop, AT_trips) : NULL;
   return from && trips && known_gt(n->m, ex_addi(n->m, from, 2), trips);
 }
 

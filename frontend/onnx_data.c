@@ -19,15 +19,15 @@ static const struct {
   bool known; /* apc has it, as `dtype` */
   DType dtype;
 } onnx_types[] = {
-    [0] = {"UNDEFINED", false, 0},   [1] = {"FLOAT", true, DT_f32},      [2] = {"UINT8", true, DT_u8},
-    [3] = {"INT8", true, DT_i8},     [4] = {"UINT16", true, DT_u16},     [5] = {"INT16", true, DT_i16},
-    [6] = {"INT32", true, DT_i32},   [7] = {"INT64", true, DT_i64},      [8] = {"STRING", false, 0},
-    [9] = {"BOOL", true, DT_bool},   [10] = {"FLOAT16", true, DT_f16},   [11] = {"DOUBLE", true, DT_f64},
-    [12] = {"UINT32", true, DT_u32}, [13] = {"UINT64", true, DT_u64},    [14] = {"COMPLEX64", false, 0},
-    [15] = {"COMPLEX128", false, 0}, [16] = {"BFLOAT16", true, DT_bf16}, [17] = {"FLOAT8E4M3FN", false, 0},
-    [18] = {"FLOAT8E4M3FNUZ", false, 0}, [19] = {"FLOAT8E5M2", false, 0}, [20] = {"FLOAT8E5M2FNUZ", false, 0},
-    [21] = {"UINT4", false, 0},      [22] = {"INT4", false, 0},          [23] = {"FLOAT4E2M1", false, 0},
-    [24] = {"FLOAT8E8M0", false, 0}, [25] = {"UINT2", false, 0},         [26] = {"INT2", false, 0},
+    [0] = {"UNDEFINED", false, 0},       [1] = {"FLOAT", true, DT_f32},      [2] = {"UINT8", true, DT_u8},
+    [3] = {"INT8", true, DT_i8},         [4] = {"UINT16", true, DT_u16},     [5] = {"INT16", true, DT_i16},
+    [6] = {"INT32", true, DT_i32},       [7] = {"INT64", true, DT_i64},      [8] = {"STRING", false, 0},
+    [9] = {"BOOL", true, DT_bool},       [10] = {"FLOAT16", true, DT_f16},   [11] = {"DOUBLE", true, DT_f64},
+    [12] = {"UINT32", true, DT_u32},     [13] = {"UINT64", true, DT_u64},    [14] = {"COMPLEX64", false, 0},
+    [15] = {"COMPLEX128", false, 0},     [16] = {"BFLOAT16", true, DT_bf16}, [17] = {"FLOAT8E4M3FN", false, 0},
+    [18] = {"FLOAT8E4M3FNUZ", false, 0}, [19] = {"FLOAT8E5M2", false, 0},    [20] = {"FLOAT8E5M2FNUZ", false, 0},
+    [21] = {"UINT4", false, 0},          [22] = {"INT4", false, 0},          [23] = {"FLOAT4E2M1", false, 0},
+    [24] = {"FLOAT8E8M0", false, 0},     [25] = {"UINT2", false, 0},         [26] = {"INT2", false, 0},
 };
 #define ONNX_TYPES ((int32_t)(sizeof onnx_types / sizeof *onnx_types))
 
@@ -61,7 +61,8 @@ __attribute__((format(printf, 3, 4))) static bool bad(const Source *s, DiagCode 
 static bool read_shape(const Source *s) {
   const Onnx__TensorProto *t = s->t;
   if (!onnx_dtype(t->data_type, &s->out->dtype))
-    return bad(s, DIAG_onnx_tensor, "element type %s (%d) is not supported", onnx_dtype_name(t->data_type), t->data_type);
+    return bad(s, DIAG_onnx_tensor, "element type %s (%d) is not supported", onnx_dtype_name(t->data_type),
+               t->data_type);
   uint64_t elements = 1;
   bool empty = false;
   for (size_t i = 0; i < t->n_dims; i++) {
@@ -92,13 +93,16 @@ static bool raw_data(const Source *s) {
   uint64_t index;
   memcpy(&index, s->t->raw_data.data, sizeof index);
   OnnxRange range = s->f->ranges.items[index];
-  const char *field = range.field == ONNX_FLOAT_DATA ? "float_data" : range.field == ONNX_DOUBLE_DATA ? "double_data" : "raw_data";
-  bool wrong_type = (range.field == ONNX_FLOAT_DATA && s->out->dtype != DT_f32) || (range.field == ONNX_DOUBLE_DATA &&
-      s->out->dtype != DT_f64);
-  if (wrong_type) return bad(s, DIAG_onnx_tensor, "its data is in %s, but its type is %s", field, dtype_name(s->out->dtype));
+  const char *field = range.field == ONNX_FLOAT_DATA    ? "float_data"
+                      : range.field == ONNX_DOUBLE_DATA ? "double_data"
+                                                        : "raw_data";
+  bool wrong_type = (range.field == ONNX_FLOAT_DATA && s->out->dtype != DT_f32) ||
+                    (range.field == ONNX_DOUBLE_DATA && s->out->dtype != DT_f64);
+  if (wrong_type)
+    return bad(s, DIAG_onnx_tensor, "its data is in %s, but its type is %s", field, dtype_name(s->out->dtype));
   if (range.bytes != s->out->bytes)
-    return bad(s, DIAG_onnx_tensor, "its shape and type ask for %" PRIu64 " bytes, %s has %" PRIu64, s->out->bytes, field,
-               range.bytes);
+    return bad(s, DIAG_onnx_tensor, "its shape and type ask for %" PRIu64 " bytes, %s has %" PRIu64, s->out->bytes,
+               field, range.bytes);
   s->out->blob = 0;
   s->out->offset = range.offset;
   return check_bools(s);
@@ -249,7 +253,8 @@ static bool external_blob(const Source *s, const char *path, uint32_t *blob) {
   }
   struct stat st;
   if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-    return bad(s, DIAG_onnx_external, "its location %s is %s", path, S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
+    return bad(s, DIAG_onnx_external, "its location %s is %s", path,
+               S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
   return onnx_map_blob(s->f, s->d, path, blob);
 }
 
@@ -263,7 +268,9 @@ static bool external_data(const Source *s) {
   if (!path || !external_blob(s, path, &s->out->blob)) return false;
   uint64_t size = onnx_file_blob(s->f, s->out->blob).bytes;
   if (e.offset > size || s->out->bytes > size - e.offset)
-    return bad(s, DIAG_onnx_external, "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64 " of %s are past its end: that file is truncated, or another one; it has %" PRIu64 " bytes",
+    return bad(s, DIAG_onnx_external,
+               "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64
+               " of %s are past its end: that file is truncated, or another one; it has %" PRIu64 " bytes",
                e.offset, e.offset, s->out->bytes, e.location, size);
   s->out->offset = e.offset;
   return check_bools(s);

@@ -99,9 +99,20 @@ static bool looks_like_sum(const char *s) {
   int open = 0;
   for (; *s; s++) {
     if (*s == ' ') continue;
-    if (*s == '(') { if (operand) return false; open++; continue; }
-    if (*s == ')') { if (!operand || --open < 0) return false; continue; }
-    if (strchr("+-*", *s)) { if (!operand) return false; operand = false; continue; }
+    if (*s == '(') {
+      if (operand) return false;
+      open++;
+      continue;
+    }
+    if (*s == ')') {
+      if (!operand || --open < 0) return false;
+      continue;
+    }
+    if (strchr("+-*", *s)) {
+      if (!operand) return false;
+      operand = false;
+      continue;
+    }
     if (operand || !(name_char(*s, true) || isdigit((unsigned char)*s))) return false;
     bool number = isdigit((unsigned char)*s);
     while (number ? isdigit((unsigned char)s[1]) : name_char(s[1], false)) s++;

@@ -94,7 +94,8 @@ static Func *function_of(const Evaluation *e, const Op *op, const Type *const *i
     Attr *name = ARENA_NEW(scratch, Attr);
     *name = attr_s(e->m, AT_name, arena_printf(scratch, "%zu", i));
     operands[i] = (Val)i + 1;
-    f->ops.items[i] = (Op){.kind = OP_input, .name = name->u.s, .group = name->u.s, .out = operands[i], .nattrs = 1, .attrs = name};
+    f->ops.items[i] =
+        (Op){.kind = OP_input, .name = name->u.s, .group = name->u.s, .out = operands[i], .nattrs = 1, .attrs = name};
     f->values.items[i + 1] = (Value){.type = in[i], .op = (int)i};
   }
   f->ops.items[n] = *op;
@@ -105,7 +106,8 @@ static Func *function_of(const Evaluation *e, const Op *op, const Type *const *i
   return f;
 }
 
-static const Cell *interpret(Evaluation *e, const Op *op, const Type *const *types, const Cell *const *in, const Type *out) {
+static const Cell *interpret(Evaluation *e, const Op *op, const Type *const *types, const Cell *const *in,
+                             const Type *out) {
   Arena *scratch = arena_new();
   Diags *diags = diags_new(scratch);
   InterpNamed inputs[MAX_OPERANDS];
@@ -145,9 +147,19 @@ static double work_of(const Evaluation *e, const Op *op) {
     sum += n, product *= n > 1 ? n : 1;
   }
   switch (op->kind) {
-    case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool: case OP_attention:
-    case OP_grouped_dot: case OP_grouped_mlp: return product;
-    case OP_argsort: case OP_softmax: case OP_norm: case OP_rope: case OP_cross_entropy: return 20 * sum;
+    case OP_dot:
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool:
+    case OP_attention:
+    case OP_grouped_dot:
+    case OP_grouped_mlp: return product;
+    case OP_argsort:
+    case OP_softmax:
+    case OP_norm:
+    case OP_rope:
+    case OP_cross_entropy: return 20 * sum;
     default: return sum + 1;
   }
 }
@@ -173,15 +185,22 @@ static Number element(const Evaluation *e, Val v, int64_t i) {
   const Fact *f = &e->facts[v];
   if (f->kind == FACT_SIZES) return f->items[i];
   if (f->kind != FACT_CONSTANT) return (Number){NULL, 1};
-  return dtype_is_float(type_of(e->f, v)->dtype) ? number_of_double(e->m, f->cells[i].f) : (Number){ex_const(e->m, f->cells[i].i), 1};
+  return dtype_is_float(type_of(e->f, v)->dtype) ? number_of_double(e->m, f->cells[i].f)
+                                                 : (Number){ex_const(e->m, f->cells[i].i), 1};
 }
 
 /* Bit i: operand i's elements become elements of the result, unchanged; the others say which ones. */
 static unsigned moves(const Op *op) {
   switch (op->kind) {
-    case OP_copy: case OP_reshape: case OP_transpose: case OP_broadcast: case OP_slice: case OP_pad: return 1;
+    case OP_copy:
+    case OP_reshape:
+    case OP_transpose:
+    case OP_broadcast:
+    case OP_slice:
+    case OP_pad: return 1;
     case OP_concat: return ~0u;
-    case OP_gather: case OP_take: return op->nin ? 1 : 0;
+    case OP_gather:
+    case OP_take: return op->nin ? 1 : 0;
     default: return 0;
   }
 }
@@ -193,7 +212,10 @@ static bool moved(Evaluation *e, const Op *op, Number *items, int64_t n) {
   const Cell *in[MAX_OPERANDS];
   Cell places[MAX_OPERANDS * KNOWN_MAX];
   Attr attrs[AT_COUNT];
-  struct { Val v; int64_t i; } from[MAX_OPERANDS * KNOWN_MAX];
+  struct {
+    Val v;
+    int64_t i;
+  } from[MAX_OPERANDS * KNOWN_MAX];
   int64_t count = 0, elements;
   for (int i = 0; i < op->nin; i++) {
     types[i] = type_of(e->f, op->in[i]);
@@ -205,17 +227,20 @@ static bool moved(Evaluation *e, const Op *op, Number *items, int64_t n) {
     if (!ex_get_const(type_elements(e->m, types[i]), &elements) || elements > KNOWN_MAX) return false;
     types[i] = type_with_dtype(e->m, types[i], DT_i64);
     in[i] = &places[count];
-    for (int64_t k = 0; k < elements; k++, count++) places[count].i = count + 1, from[count].v = op->in[i], from[count].i = k;
+    for (int64_t k = 0; k < elements; k++, count++)
+      places[count].i = count + 1, from[count].v = op->in[i], from[count].i = k;
   }
   Op places_op = *op;
-  for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i].key == AT_value ? attr_f(AT_value, PLACE_VALUE) : op->attrs[i];
+  for (int i = 0; i < op->nattrs; i++)
+    attrs[i] = op->attrs[i].key == AT_value ? attr_f(AT_value, PLACE_VALUE) : op->attrs[i];
   places_op.attrs = attrs;
   const Cell *cells = interpret(e, &places_op, types, in, type_with_dtype(e->m, out, DT_i64));
   if (!cells) return false;
   double padded = op_float(op, AT_value, 0);
   for (int64_t i = 0; i < n; i++) {
     int64_t at = cells[i].i;
-    items[i] = at > 0 ? element(e, from[at - 1].v, from[at - 1].i) : number_of_double(e->m, at == PLACE_VALUE ? padded : PLACE_ZERO);
+    items[i] = at > 0 ? element(e, from[at - 1].v, from[at - 1].i)
+                      : number_of_double(e->m, at == PLACE_VALUE ? padded : PLACE_ZERO);
   }
   return true;
 }
@@ -272,12 +297,22 @@ static bool with_sizes(Evaluation *e, const Op *op, Number *items, int64_t n) {
 
 static bool is_source_of_data(OpKind kind) {
   switch (kind) {
-    case OP_input: case OP_read: case OP_random: case OP_opaque: case OP_call: case OP_result: case OP_loop: case OP_carry: case OP_leave: return true;
+    case OP_input:
+    case OP_read:
+    case OP_random:
+    case OP_opaque:
+    case OP_call:
+    case OP_result:
+    case OP_loop:
+    case OP_carry:
+    case OP_leave: return true;
     default: return false;
   }
 }
 
-static FactKind missing_in(const Fact *f) { return f->kind == FACT_SIZES || f->kind == FACT_CONSTANT ? f->missing : f->kind; }
+static FactKind missing_in(const Fact *f) {
+  return f->kind == FACT_SIZES || f->kind == FACT_CONSTANT ? f->missing : f->kind;
+}
 
 /* Why the result is not known: the operand that is data, else one that is not expressed, else one that is too large. */
 static Fact blame(const Evaluation *e, const Op *op, FactKind otherwise) {
@@ -303,7 +338,8 @@ static Fact fact_of_op(Evaluation *e, const Op *op) {
     sizes = sizes || e->facts[op->in[i]].kind == FACT_SIZES;
   }
   if (!ex_get_const(type_elements(e->m, t), &n)) return blame(e, op, FACT_OPEN);
-  if (n > EVALUATE_ELEMENTS || n < 0 || ((constant || sizes) && !spend(e, work_of(e, op)))) return blame(e, op, FACT_LARGE);
+  if (n > EVALUATE_ELEMENTS || n < 0 || ((constant || sizes) && !spend(e, work_of(e, op))))
+    return blame(e, op, FACT_LARGE);
   if (constant) {
     const Cell *cells = constants(e, op);
     return cells ? (Fact){.kind = FACT_CONSTANT, .type = t, .n = n, .cells = cells} : blame(e, op, FACT_OPEN);
@@ -321,12 +357,20 @@ static Fact fact_of_op(Evaluation *e, const Op *op) {
   if (!any && n) return f;
   Number *copy = ARENA_ARRAY(e->m->arena, Number, n);
   if (n) memcpy(copy, items, sizeof *copy * (size_t)n);
-  return (Fact){.kind = FACT_SIZES, .missing = all ? FACT_NONE : f.missing, .cause = all ? 0 : f.cause, .type = t, .n = n, .items = copy};
+  return (Fact){.kind = FACT_SIZES,
+                .missing = all ? FACT_NONE : f.missing,
+                .cause = all ? 0 : f.cause,
+                .type = t,
+                .n = n,
+                .items = copy};
 }
 
 /* Operands first, without recursion: a file may chain a million operations. */
 const Fact *evaluate(Evaluation *e, Val v) {
-  struct { Val *items; size_t n, cap; } stack = {0};
+  struct {
+    Val *items;
+    size_t n, cap;
+  } stack = {0};
   Arena *scratch = arena_new();
   reserve(e);
   ARENA_PUSH(scratch, &stack, v);
@@ -346,7 +390,9 @@ const Fact *evaluate(Evaluation *e, Val v) {
 
 Known fact_known(Module *m, const Fact *f) {
   const Expr *items[KNOWN_MAX];
-  if (f->n > KNOWN_MAX || (f->kind != FACT_CONSTANT && f->kind != FACT_SIZES) || f->missing || dtype_is_float(f->type->dtype)) return (Known){0};
+  if (f->n > KNOWN_MAX || (f->kind != FACT_CONSTANT && f->kind != FACT_SIZES) || f->missing ||
+      dtype_is_float(f->type->dtype))
+    return (Known){0};
   for (int64_t i = 0; i < f->n; i++) {
     if (f->cells && dtype_class(f->type->dtype) == DTC_U && f->cells[i].i < 0) return (Known){0}; /* beyond an int64 */
     items[i] = f->cells ? ex_const(m, f->cells[i].i) : f->items[i].numerator;

@@ -13,7 +13,8 @@ const char *no_form(const Writing *n, const char *why) {
   unsigned kind = n->op->kind;
   if (x->refused[kind / 64] >> (kind % 64) & 1) return NULL;
   x->refused[kind / 64] |= (uint64_t)1 << (kind % 64);
-  diag_error(x->diags, DIAG_onnx_export, (Loc){.node = n->op->name}, "'%s' has no ONNX form: %s", op_name(n->op->kind), why);
+  diag_error(x->diags, DIAG_onnx_export, (Loc){.node = n->op->name}, "'%s' has no ONNX form: %s", op_name(n->op->kind),
+             why);
   return NULL;
 }
 
@@ -27,21 +28,28 @@ static const char *node(const Writing *n, const char *type, int nin, const char 
 }
 
 const char *node1(const Writing *n, const char *type, const char *x) { return node(n, type, 1, &x, NULL); }
-const char *node2(const Writing *n, const char *type, const char *x, const char *y) { return node(n, type, 2, (const char *const[]){x, y}, NULL); }
+const char *node2(const Writing *n, const char *type, const char *x, const char *y) {
+  return node(n, type, 2, (const char *const[]){x, y}, NULL);
+}
 const char *node3(const Writing *n, const char *type, const char *x, const char *y, const char *z) {
   return node(n, type, 3, (const char *const[]){x, y, z}, NULL);
 }
 const char *node1_int(const Writing *n, const char *type, const char *x, const char *attr, int64_t v) {
   return node(n, type, 1, &x, onnx_write_int(n->x->w, attr, v));
 }
-const char *node1_ints(const Writing *n, const char *type, const char *x, const char *attr, int count, const int64_t *v) {
+const char *node1_ints(const Writing *n, const char *type, const char *x, const char *attr, int count,
+                       const int64_t *v) {
   return node(n, type, 1, &x, onnx_write_ints(n->x->w, attr, count, v));
 }
 
-const char *number(const Writing *n, DType t, double v) { return onnx_write_scalar(n->x->w, t, v, dtype_is_float(t) ? 0 : dtype_constant_i(t, v), false); }
+const char *number(const Writing *n, DType t, double v) {
+  return onnx_write_scalar(n->x->w, t, v, dtype_is_float(t) ? 0 : dtype_constant_i(t, v), false);
+}
 const char *cast_to(const Writing *n, const char *x, DType t) { return node1_int(n, "Cast", x, "to", onnx_type_of(t)); }
 
-static const char *vector(const Writing *n, int count, const int64_t *v) { return onnx_write_vector(n->x->w, count, v); }
+static const char *vector(const Writing *n, int count, const int64_t *v) {
+  return onnx_write_vector(n->x->w, count, v);
+}
 
 /* ---- sizes */
 
@@ -58,7 +66,8 @@ static const char *symbol_value(const Writing *n, int symbol) {
       return onnx_write_node(n->x->w, "Shape", n->x->m->symbols.items[symbol].name, 1, &n->x->inputs[i], 2, range);
     }
   }
-  return no_form(n, arena_printf(n->x->w->arena, "no input has a dimension of size '%s'", n->x->m->symbols.items[symbol].name));
+  return no_form(
+      n, arena_printf(n->x->w->arena, "no input has a dimension of size '%s'", n->x->m->symbols.items[symbol].name));
 }
 
 static const char *one_number(const Writing *n, int64_t v) { return onnx_write_scalar(n->x->w, DT_i64, 0, v, true); }
@@ -116,7 +125,9 @@ const char *transposed(const Writing *n, const char *x, int rank, const int64_t 
   return moves ? node1_ints(n, "Transpose", x, "perm", rank, perm) : x;
 }
 
-static const char *expanded(const Writing *n, const char *x) { return node2(n, "Expand", x, extents_of(n, n->type->rank, n->type->dims)); }
+static const char *expanded(const Writing *n, const char *x) {
+  return node2(n, "Expand", x, extents_of(n, n->type->rank, n->type->dims));
+}
 
 /* ---- sources */
 
@@ -157,7 +168,8 @@ static const char *write_iota(const Writing *n) {
   int axis = (int)op_int(n->op, AT_axis, 0);
   const Expr *count = n->type->dims[axis], *start = op_expr(n->op, AT_start), *one = ex_const(n->x->m, 1);
   const Expr *dims[MAX_RANK];
-  const char *from = reshaped(n, extent_of(n, start), 0, NULL), *to = reshaped(n, extent_of(n, ex_add(n->x->m, start, count)), 0, NULL);
+  const char *from = reshaped(n, extent_of(n, start), 0, NULL),
+             *to = reshaped(n, extent_of(n, ex_add(n->x->m, start, count)), 0, NULL);
   const char *v = node3(n, "Range", from, to, onnx_write_scalar(n->x->w, DT_i64, 0, 1, false));
   if (n->type->dtype != DT_i64) v = v ? cast_to(n, v, n->type->dtype) : NULL;
   if (n->type->rank == 1) return v;
@@ -188,8 +200,8 @@ static const char *write_slice(const Writing *n) {
   int64_t axes[MAX_RANK];
   for (int d = 0; d < n->type->rank; d++) axes[d] = d;
   int rank = n->type->rank;
-  const char *in[] = {operand(n, 0), extents_of(n, rank, starts->u.exprs), extents_of(n, rank, ends), vector(n, rank, axes),
-                      vector(n, rank, strides->u.ints)};
+  const char *in[] = {operand(n, 0), extents_of(n, rank, starts->u.exprs), extents_of(n, rank, ends),
+                      vector(n, rank, axes), vector(n, rank, strides->u.ints)};
   return node(n, "Slice", 5, in, NULL);
 }
 
@@ -198,7 +210,8 @@ static const char *write_pad(const Writing *n) {
   const Expr *pads[2 * MAX_RANK];
   for (int d = 0; d < low->n; d++) pads[d] = low->u.exprs[d], pads[low->n + d] = high->u.exprs[d];
   if (n->type->dtype == DT_bool) return no_form(n, "Pad takes no bool");
-  return node3(n, "Pad", operand(n, 0), extents_of(n, 2 * low->n, pads), number(n, n->type->dtype, op_float(n->op, AT_value, 0)));
+  return node3(n, "Pad", operand(n, 0), extents_of(n, 2 * low->n, pads),
+               number(n, n->type->dtype, op_float(n->op, AT_value, 0)));
 }
 
 static const char *write_concat(const Writing *n) {
@@ -211,14 +224,16 @@ static const char *write_concat(const Writing *n) {
 
 static const char *reduced(const Writing *n, const char *type, const char *x, const Attr *axes) {
   OnnxWriter *w = n->x->w;
-  Onnx__AttributeProto *attrs[2] = {onnx_write_int(w, "keepdims", 0), onnx_write_ints(w, "axes", axes->n, axes->u.ints)};
+  Onnx__AttributeProto *attrs[2] = {onnx_write_int(w, "keepdims", 0),
+                                    onnx_write_ints(w, "axes", axes->n, axes->u.ints)};
   if (strcmp(type, "ReduceSum") != 0) return onnx_write_node(w, type, n->wanted, 1, &x, 2, attrs);
   return node(n, type, 2, (const char *const[]){x, vector(n, axes->n, axes->u.ints)}, attrs[0]);
 }
 
 static const char *write_reduce(const Writing *n) {
-  static const char *const types[] = {[RED_SUM] = "ReduceSum", [RED_PRODUCT] = "ReduceProd", [RED_MAX] = "ReduceMax", [RED_MIN] = "ReduceMin",
-                                      [RED_OR] = "ReduceMax", [RED_AND] = "ReduceMin", [RED_ONE] = NULL};
+  static const char *const types[] = {
+      [RED_SUM] = "ReduceSum", [RED_PRODUCT] = "ReduceProd", [RED_MAX] = "ReduceMax", [RED_MIN] = "ReduceMin",
+      [RED_OR] = "ReduceMax",  [RED_AND] = "ReduceMin",      [RED_ONE] = NULL};
   Reduction r = op_attr(n->op, AT_op)->u.reduction;
   const char *type = types[r], *x = operand(n, 0);
   if (!type) return no_form(n, "a choice of one of equal elements");
@@ -229,10 +244,12 @@ static const char *write_reduce(const Writing *n) {
 }
 
 static const char *write_dot(const Writing *n) {
-  return node(n, "Einsum", 2, (const char *const[]){operand(n, 0), operand(n, 1)}, onnx_write_string(n->x->w, "equation", op_str(n->op, AT_spec)));
+  return node(n, "Einsum", 2, (const char *const[]){operand(n, 0), operand(n, 1)},
+              onnx_write_string(n->x->w, "equation", op_str(n->op, AT_spec)));
 }
 
-/* Is the index an input of the model that must lie inside the table anyhow (ir/index_bound.h)?  Negative ones ONNX counts itself. */
+/* Is the index an input of the model that must lie inside the table anyhow (ir/index_bound.h)?  Negative ones ONNX
+ * counts itself. */
 static bool index_is_checked(const Writing *n, Val index, const Expr *extent) {
   const Func *f = n->s->f;
   if (f != n->x->main) return false;
@@ -242,18 +259,20 @@ static bool index_is_checked(const Writing *n, Val index, const Expr *extent) {
       const Expr *below = index_range(n->x->m, f, index).below;
       return below && below == extent;
     }
-    bool passes = op->kind == OP_copy || op->kind == OP_cast || op->kind == OP_reshape || op->kind == OP_transpose || op->kind == OP_broadcast;
+    bool passes = op->kind == OP_copy || op->kind == OP_cast || op->kind == OP_reshape || op->kind == OP_transpose ||
+                  op->kind == OP_broadcast;
     if (!passes && op->kind != OP_select) return false;
     index = op->in[passes ? 0 : 2];
   }
 }
 
-/* Does the index follow from the sizes alone?  A program refuses sizes that put it outside its table, so ONNX may have its error; who reads the
- * plain Gather again also finds the largest size again. */
+/* Does the index follow from the sizes alone?  A program refuses sizes that put it outside its table, so ONNX may have
+ * its error; who reads the plain Gather again also finds the largest size again. */
 static bool index_follows(const Writing *n) {
   const Func *f = n->s->f;
   bool found = false;
-  for (size_t i = 0; i < n->x->nspans && f == n->x->main && !found; i++) found = &f->ops.items[n->x->spans[i].op] == n->op;
+  for (size_t i = 0; i < n->x->nspans && f == n->x->main && !found; i++)
+    found = &f->ops.items[n->x->spans[i].op] == n->op;
   return found;
 }
 
@@ -273,7 +292,8 @@ static const char *write_gather(const Writing *n, const char *type) {
   const char *inside = node2(n, "Max", node2(n, "Min", i, last), zero);
   const char *y = node(n, type, 2, (const char *const[]){operand(n, 0), inside}, attr);
   const char *valid = node2(n, "Equal", i, inside);
-  if (strcmp(type, "Gather") == 0 && n->type->rank > index->rank + axis) { /* the index stands at `axis`; the dimensions behind follow */
+  if (strcmp(type, "Gather") == 0 &&
+      n->type->rank > index->rank + axis) { /* the index stands at `axis`; the dimensions behind follow */
     int rank = n->type->rank - axis;
     for (int d = 0; d < rank; d++) dims[d] = d < index->rank ? index->dims[d] : ex_const(n->x->m, 1);
     valid = reshaped(n, valid, rank, dims);
@@ -310,7 +330,8 @@ static const char *write_same(const Writing *n) {
   const Same *row = &same[n->op->kind];
   const char *in[MAX_OPERANDS];
   DType t = operand_type(n, n->op->nin - 1)->dtype;
-  if (!takes(row->dtypes, t)) return no_form(n, arena_printf(n->x->w->arena, "%s takes no %s", row->type, dtype_name(t)));
+  if (!takes(row->dtypes, t))
+    return no_form(n, arena_printf(n->x->w->arena, "%s takes no %s", row->type, dtype_name(t)));
   for (int i = 0; i < n->op->nin; i++) in[i] = operand(n, i);
   return node(n, row->type, n->op->nin, in, NULL);
 }
@@ -318,10 +339,13 @@ static const char *write_same(const Writing *n) {
 static const char *write_shift(const Writing *n) {
   bool left = n->op->kind == OP_shl;
   if (dtype_class(n->type->dtype) != DTC_U) return no_form(n, "BitShift takes only unsigned integers");
-  return node(n, "BitShift", 2, (const char *const[]){operand(n, 0), operand(n, 1)}, onnx_write_string(n->x->w, "direction", left ? "LEFT" : "RIGHT"));
+  return node(n, "BitShift", 2, (const char *const[]){operand(n, 0), operand(n, 1)},
+              onnx_write_string(n->x->w, "direction", left ? "LEFT" : "RIGHT"));
 }
 
-static const char *write_softmax(const Writing *n) { return node1_int(n, "Softmax", operand(n, 0), "axis", op_int(n->op, AT_axis, 0)); }
+static const char *write_softmax(const Writing *n) {
+  return node1_int(n, "Softmax", operand(n, 0), "axis", op_int(n->op, AT_axis, 0));
+}
 
 /* ---- functions */
 
@@ -334,7 +358,8 @@ bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix
     if (op->kind == OP_input || s->skip[i]) continue;
     bool lost = false; /* what an operation without a form gave cannot be used */
     for (int k = 0; k < op->nin; k++) lost = lost || !s->names[op->in[k]];
-    Writing n = {x, s, op, op->out ? type_of(s->f, op->out) : NULL, prefix ? arena_printf(x->w->arena, "%s/%s", prefix, op->name) : op->name};
+    Writing n = {x, s, op, op->out ? type_of(s->f, op->out) : NULL,
+                 prefix ? arena_printf(x->w->arena, "%s/%s", prefix, op->name) : op->name};
     if (op->kind == OP_loop) {
       const Loop *l = &s->loops.items[s->loops.of[i]]; /* the round's number belongs to the body */
       ok = !lost && write_loop(&n, s, l, prefix) && ok;
@@ -356,7 +381,8 @@ static const char *write_body(const Writing *n) {
     const Op *op = &body->ops.items[i];
     int64_t k;
     if (op->kind != OP_input) continue;
-    for (k = 0; k < n->op->nin && strcmp(op_str(op, AT_name), arena_printf(x->w->arena, "%lld", (long long)k)) != 0; k++) {}
+    for (k = 0; k < n->op->nin && strcmp(op_str(op, AT_name), arena_printf(x->w->arena, "%lld", (long long)k)) != 0;
+         k++) {}
     s.names[op->out] = operand(n, (int)k);
   }
   return write_range(x, &s, 0, body->ops.n, n->wanted) ? s.names[body->outputs.items[0].value] : NULL;
@@ -422,10 +448,11 @@ static void write_inputs(Export *x, Scope *s) {
   }
 }
 
-uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context, const char *producer, const char *version, size_t *bytes,
-                     Diags *diags) {
+uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context, const char *producer,
+                     const char *version, size_t *bytes, Diags *diags) {
   Export *x = ARENA_NEW(diags->arena, Export);
-  *x = (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .weight = weight, .context = context, .main = f};
+  *x =
+      (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .weight = weight, .context = context, .main = f};
   x->spans = index_spans(m, f, &x->nspans);
   Scope s = scope_of(x, f);
   const char **outputs = ARENA_ARRAY(diags->arena, const char *, f->outputs.n);
@@ -439,6 +466,7 @@ uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context
   }
   uint8_t *packed = onnx_writer_pack(x->w, f->name, producer, version, bytes);
   if (*bytes <= INT32_MAX) return packed;
-  diag_error(diags, DIAG_onnx_export, (Loc){0}, "the model has %zu bytes; an ONNX file with its weights inside has at most 2 GiB", *bytes);
+  diag_error(diags, DIAG_onnx_export, (Loc){0},
+             "the model has %zu bytes; an ONNX file with its weights inside has at most 2 GiB", *bytes);
   return NULL;
 }

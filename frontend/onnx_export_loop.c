@@ -1,8 +1,8 @@
 /* frontend/onnx_export_loop.c - loops as ONNX Loop.
  *
- * Carries are carried values.  A carry that only takes what each round made, at the number of the round or in the reverse order, is what a
- * Loop collects (a scan output); then the carry, its initial value and its update are not written on their own.  What is read from
- * outside is read by name.  Initializers stay with the model's graph.
+ * Carries are carried values.  A carry that only takes what each round made, at the number of the round or in the
+ * reverse order, is what a Loop collects (a scan output); then the carry, its initial value and its update are not
+ * written on their own.  What is read from outside is read by name.  Initializers stay with the model's graph.
  */
 #include "frontend/onnx_export_private.h"
 #include "frontend/onnx_known.h"
@@ -18,7 +18,8 @@ static Order counts(Module *m, const Func *f, const Op *loop, Val at) {
   const Op *op = op_of(f, at);
   const Expr *trips = op_expr(loop, AT_trips);
   if (at == loop->out) return FORWARD;
-  bool down = trips && op->kind == OP_sub && op->in[1] == loop->out && uniform_integer(m, f, op->in[0]) == ex_addi(m, trips, -1);
+  bool down = trips && op->kind == OP_sub && op->in[1] == loop->out &&
+              uniform_integer(m, f, op->in[0]) == ex_addi(m, trips, -1);
   return down ? BACKWARD : CARRIED;
 }
 
@@ -34,23 +35,29 @@ static int *uses_of(Arena *a, const Func *f) {
 
 /* All rounds take place, and the carry's rows are those they made. */
 static Order collected(Module *m, const Func *f, const Loop *l, int k) {
-  const Op *loop = loop_op(f, l), *carry = carry_op(f, l, k), *leave = leave_op(f, l, k), *update = op_of(f, leave->in[1]);
+  const Op *loop = loop_op(f, l), *carry = carry_op(f, l, k), *leave = leave_op(f, l, k),
+           *update = op_of(f, leave->in[1]);
   const Expr *trips = op_expr(loop, AT_trips);
   if (!trips || f->ops.items[l->repeat].nin > 1 || uniform_integer(m, f, loop->in[0]) != trips) return CARRIED;
   if (update->kind != OP_update || update->in[0] != carry->out) return CARRIED;
   int axis = (int)op_int(update, AT_axis, 0);
-  if (type_of(f, carry->out)->dims[axis] != trips || !ex_is_const(type_of(f, update->in[1])->dims[axis], 1)) return CARRIED;
+  if (type_of(f, carry->out)->dims[axis] != trips || !ex_is_const(type_of(f, update->in[1])->dims[axis], 1))
+    return CARRIED;
   return counts(m, f, loop, update->in[2]);
 }
 
 Scope scope_of(Export *x, const Func *f) {
   Arena *a = x->w->arena;
-  Scope s = {.f = f, .names = ARENA_ARRAY(a, const char *, f->values.n), .loops = loops_of(a, f), .skip = ARENA_ARRAY(a, bool, f->ops.n)};
+  Scope s = {.f = f,
+             .names = ARENA_ARRAY(a, const char *, f->values.n),
+             .loops = loops_of(a, f),
+             .skip = ARENA_ARRAY(a, bool, f->ops.n)};
   int *uses = uses_of(a, f);
   for (int i = 0; i < s.loops.n; i++) {
     const Loop *l = &s.loops.items[i];
     for (int k = 0; k < l->ncarries; k++) {
-      const Op *carry = carry_op(f, l, k), *update = op_of(f, leave_op(f, l, k)->in[1]), *initial = op_of(f, carry->in[0]);
+      const Op *carry = carry_op(f, l, k), *update = op_of(f, leave_op(f, l, k)->in[1]),
+               *initial = op_of(f, carry->in[0]);
       if (collected(x->m, f, l, k) == CARRIED || uses[carry->out] != 2 || uses[update->out] != 1) continue;
       s.skip[carry - f->ops.items] = s.skip[update - f->ops.items] = true;
       if (initial->kind == OP_const && uses[initial->out] == 1) s.skip[initial - f->ops.items] = true;
@@ -98,7 +105,8 @@ static const char *stacked(const Writing *n, const char *x, Order order, int ran
   OnnxWriter *w = n->x->w;
   int64_t perm[MAX_RANK], zero = 0, last = -1, down = -1, stop = INT64_MIN + 1;
   if (order == BACKWARD) {
-    const char *in[] = {x, onnx_write_vector(w, 1, &last), onnx_write_vector(w, 1, &stop), onnx_write_vector(w, 1, &zero), onnx_write_vector(w, 1, &down)};
+    const char *in[] = {x, onnx_write_vector(w, 1, &last), onnx_write_vector(w, 1, &stop),
+                        onnx_write_vector(w, 1, &zero), onnx_write_vector(w, 1, &down)};
     x = onnx_write_node(w, "Slice", n->wanted, 5, in, 0, NULL);
   }
   for (int d = 0, from = 1; d < rank; d++) perm[d] = d == axis ? 0 : from++;
@@ -143,12 +151,14 @@ static bool write_rounds(const Writing *n, Scope *s, const Loop *l, const char *
   for (int k = 0; k < l->ncarries; k++) {
     const Op *leave = leave_op(f, l, k);
     const char *next = s->names[leave->in[1]];
-    if (!s->skip[l->begin + 1 + (size_t)k]) ok = body_output(n, next ? copied(n, leave->name, next) : NULL, type_of(f, leave->out)) && ok;
+    if (!s->skip[l->begin + 1 + (size_t)k])
+      ok = body_output(n, next ? copied(n, leave->name, next) : NULL, type_of(f, leave->out)) && ok;
   }
   for (int k = 0; k < l->ncarries; k++) {
     const Op *update = op_of(f, leave_op(f, l, k)->in[1]);
     if (!s->skip[l->begin + 1 + (size_t)k]) continue;
-    ok = body_output(n, row_of(n, update), without_dim(m, type_of(f, update->out), (int)op_int(update, AT_axis, 0))) && ok;
+    ok = body_output(n, row_of(n, update), without_dim(m, type_of(f, update->out), (int)op_int(update, AT_axis, 0))) &&
+         ok;
   }
   return ok;
 }
@@ -158,7 +168,8 @@ bool write_loop(const Writing *n, Scope *s, const Loop *l, const char *prefix) {
   OnnxWriter *w = x->w;
   const Func *f = s->f;
   int count = 2, made = 0;
-  const char **in = ARENA_ARRAY(w->arena, const char *, l->ncarries + 2), **results = ARENA_ARRAY(w->arena, const char *, l->ncarries);
+  const char **in = ARENA_ARRAY(w->arena, const char *, l->ncarries + 2),
+             **results = ARENA_ARRAY(w->arena, const char *, l->ncarries);
   in[0] = rounds(n), in[1] = onnx_write_scalar(w, DT_bool, 0, 1, false);
   for (int k = 0; k < l->ncarries; k++)
     if (!s->skip[l->begin + 1 + (size_t)k]) in[count++] = s->names[carry_op(f, l, k)->in[0]];
@@ -173,14 +184,16 @@ bool write_loop(const Writing *n, Scope *s, const Loop *l, const char *prefix) {
   for (int skipped = 0; skipped < 2; skipped++)
     for (int k = 0; k < l->ncarries; k++) {
       const Op *leave = leave_op(f, l, k);
-      if (s->skip[l->begin + 1 + (size_t)k] == (skipped == 1)) s->names[leave->out] = results[made++] = builder_unique_name(&w->names, leave->name);
+      if (s->skip[l->begin + 1 + (size_t)k] == (skipped == 1))
+        s->names[leave->out] = results[made++] = builder_unique_name(&w->names, leave->name);
     }
   onnx_write_results(w, "Loop", made, results, count, in, 1, &body);
   for (int k = 0; k < l->ncarries; k++) {
     const Op *leave = leave_op(f, l, k), *update = op_of(f, leave->in[1]);
     if (!s->skip[l->begin + 1 + (size_t)k]) continue;
     Order order = counts(x->m, f, n->op, update->in[2]);
-    s->names[leave->out] = stacked(n, s->names[leave->out], order, type_of(f, leave->out)->rank, (int)op_int(update, AT_axis, 0));
+    s->names[leave->out] =
+        stacked(n, s->names[leave->out], order, type_of(f, leave->out)->rank, (int)op_int(update, AT_axis, 0));
   }
   return true;
 }
@@ -199,7 +212,9 @@ const char *write_update(const Writing *n) {
   if (!ex_is_const(rows, 1)) {
     const char *last = node2(n, "Sub", reshaped(n, extent_of(n, rows), 0, NULL), one);
     row = node2(n, "Max", node2(n, "Min", from_at, last), zero);
-    value = row ? onnx_write_node(w, "Gather", n->wanted, 2, (const char *const[]){value, row}, 1, (Onnx__AttributeProto *[]){onnx_write_int(w, "axis", axis)}) : NULL;
+    value = row ? onnx_write_node(w, "Gather", n->wanted, 2, (const char *const[]){value, row}, 1,
+                                  (Onnx__AttributeProto *[]){onnx_write_int(w, "axis", axis)})
+                : NULL;
   }
   for (int d = 0; d < rank; d++) dims[d] = d == 0 ? extent : ex_const(n->x->m, 1);
   return node3(n, "Where", reshaped(n, node2(n, "Equal", from_at, row), rank, dims), value, operand(n, 0));

@@ -19,10 +19,13 @@ typedef struct Export {
   OnnxWeight *weight;
   void *context;
   const Func *main;
-  const char **inputs; /* by operation of main: the name of an input */
+  const char **inputs;    /* by operation of main: the name of an input */
   const IndexSpan *spans; /* of main: indices that follow from the sizes */
   size_t nspans;
-  struct { Sized *items; size_t n, cap; } sizes; /* expressions already in the graph, as i64[1] */
+  struct {
+    Sized *items;
+    size_t n, cap;
+  } sizes; /* expressions already in the graph, as i64[1] */
   uint64_t refused[OP_COUNT / 64 + 1];
 } Export;
 
@@ -31,7 +34,7 @@ typedef struct Scope {
   const Func *f;
   const char **names; /* by value */
   Loops loops;
-  bool *skip;         /* by operation: written together with another */
+  bool *skip; /* by operation: written together with another */
 } Scope;
 
 /* An operation being written; `wanted` is the name for its result. */
@@ -53,7 +56,8 @@ const char *node1(const Writing *n, const char *type, const char *x);
 const char *node2(const Writing *n, const char *type, const char *x, const char *y);
 const char *node3(const Writing *n, const char *type, const char *x, const char *y, const char *z);
 const char *node1_int(const Writing *n, const char *type, const char *x, const char *attr, int64_t v);
-const char *node1_ints(const Writing *n, const char *type, const char *x, const char *attr, int count, const int64_t *v);
+const char *node1_ints(const Writing *n, const char *type, const char *x, const char *attr, int count,
+                       const int64_t *v);
 const char *number(const Writing *n, DType t, double v); /* a scalar */
 const char *cast_to(const Writing *n, const char *x, DType t);
 
@@ -61,7 +65,8 @@ const char *cast_to(const Writing *n, const char *x, DType t);
 const char *extent_of(const Writing *n, const Expr *e);
 const char *extents_of(const Writing *n, int rank, const Expr *const *dims);
 const char *reshaped(const Writing *n, const char *x, int rank, const Expr *const *dims);
-const char *transposed(const Writing *n, const char *x, int rank, const int64_t *perm); /* x itself when nothing moves */
+const char *transposed(const Writing *n, const char *x, int rank,
+                       const int64_t *perm); /* x itself when nothing moves */
 
 /* The operations [from, to) of a scope, names behind `prefix`; false after a diagnostic. */
 bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix);
@@ -69,7 +74,8 @@ bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix
 /* frontend/onnx_export_loop.c */
 Scope scope_of(Export *x, const Func *f); /* nothing has a name yet */
 bool write_loop(const Writing *n, Scope *s, const Loop *l, const char *prefix);
-bool is_round_below(const Writing *n, Val index, const Expr *extent); /* the number of a round, from either end, inside the extent */
+bool is_round_below(const Writing *n, Val index,
+                    const Expr *extent); /* the number of a round, from either end, inside the extent */
 const char *write_update(const Writing *n);
 
 /* frontend/onnx_export_window.c */

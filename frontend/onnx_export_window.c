@@ -1,7 +1,7 @@
 /* frontend/onnx_export_window.c - conv, conv_transpose and pool as Conv, ConvTranspose, MaxPool and AveragePool.
  *
- * The IR's dimensions stand in any order and number; ONNX wants [batch, channels, windowed...]: operands are transposed and reshaped to
- * that and the result back.  The padding behind is what gives the result its extent.
+ * The IR's dimensions stand in any order and number; ONNX wants [batch, channels, windowed...]: operands are transposed
+ * and reshaped to that and the result back.  The padding behind is what gives the result its extent.
  */
 #include "frontend/onnx_export_private.h"
 
@@ -33,7 +33,8 @@ static const Expr *product_of(const Writing *n, Letters l, const Type *t, const 
 }
 
 /* Reshapes to [the product of each group of letters ..., windowed ...]. */
-static const char *grouped(const Writing *n, const char *x, Letters l, const Type *t, const char *first, const char *second, const char *windowed) {
+static const char *grouped(const Writing *n, const char *x, Letters l, const Type *t, const char *first,
+                           const char *second, const char *windowed) {
   const Expr *dims[MAX_RANK] = {product_of(n, l, t, first), product_of(n, l, t, second)};
   int rank = 2;
   for (; *windowed; windowed++) dims[rank++] = t->dims[index_of(l.at, l.n, *windowed)];
@@ -61,7 +62,8 @@ static int64_t padding_behind(Module *m, const Window *w, int i, int64_t low, in
 
 /* The image's extent follows from the padding, or from extra elements behind (ConvTranspose). */
 static bool padding_of_transpose(Module *m, const Window *w, int i, int64_t reach, Padding *p) {
-  const Expr *full = ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_OUTPUT][i], -1), w->stride[i]), reach - p->pads[i]);
+  const Expr *full =
+      ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_OUTPUT][i], -1), w->stride[i]), reach - p->pads[i]);
   int64_t high;
   if (!ex_get_const(ex_sub(m, full, w->extent[WINDOW_IMAGE][i]), &high)) return false;
   p->pads[w->n + i] = high > 0 ? high : 0;
@@ -100,7 +102,8 @@ typedef struct Roles {
 
 static void push(char *list, char c) { list[strlen(list)] = c; }
 
-/* False when a letter of one operand is in nothing else.  Windowed letters stand in the order of the image's, like those of ir/window.h. */
+/* False when a letter of one operand is in nothing else.  Windowed letters stand in the order of the image's, like
+ * those of ir/window.h. */
 static bool roles_of(Letters x, Letters weights, Letters y, Letters image, Roles *r) {
   *r = (Roles){.batch = {0}};
   for (int i = 0; i < image.n; i++)
@@ -151,7 +154,8 @@ const char *write_conv(const Writing *n) {
   int64_t groups;
   if (!ex_get_const(product_of(n, x, tx, r.group), &groups)) return no_form(n, "the number of groups is symbolic");
 
-  const char *channels = arena_printf(a, "%s%s", r.group, r.summed), *made = arena_printf(a, "%s%s", r.group, r.feature);
+  const char *channels = arena_printf(a, "%s%s", r.group, r.summed),
+             *made = arena_printf(a, "%s%s", r.group, r.feature);
   const char *first = backwards ? channels : made, *second = backwards ? r.feature : r.summed;
   const char *in[2] = {in_order(n, operand(n, 0), x, arena_printf(a, "%s%s%s", r.batch, channels, r.windowed)),
                        in_order(n, operand(n, 1), weights, arena_printf(a, "%s%s%s", first, second, r.windowed))};
@@ -164,7 +168,8 @@ const char *write_conv(const Writing *n) {
   attrs[count++] = onnx_write_int(n->x->w, "group", groups);
   if (backwards) attrs[count++] = onnx_write_ints(n->x->w, "output_padding", w.n, p.extra);
   const char *result = onnx_write_node(n->x->w, backwards ? "ConvTranspose" : "Conv", n->wanted, 2, in, count, attrs);
-  return put_back(n, result, y, arena_printf(a, "%s%s%s", r.batch, made, r.windowed), strlen(r.batch) == 1 && strlen(made) == 1);
+  return put_back(n, result, y, arena_printf(a, "%s%s%s", r.batch, made, r.windowed),
+                  strlen(r.batch) == 1 && strlen(made) == 1);
 }
 
 /* ---- pools */
@@ -174,7 +179,8 @@ static const char *pooled(const Writing *n, const char *x, const Window *w, cons
   Onnx__AttributeProto *attrs[5];
   int count = attributes(n, w, p, attrs);
   double elements = 1;
-  attrs[count++] = sum ? onnx_write_int(n->x->w, "count_include_pad", 1) : onnx_write_ints(n->x->w, "dilations", w->n, w->dilation);
+  attrs[count++] =
+      sum ? onnx_write_int(n->x->w, "count_include_pad", 1) : onnx_write_ints(n->x->w, "dilations", w->n, w->dilation);
   const char *y = onnx_write_node(n->x->w, sum ? "AveragePool" : "MaxPool", n->wanted, 1, &x, count, attrs);
   for (int i = 0; i < w->n; i++) elements *= (double)p->kernel[i];
   return sum ? node2(n, "Mul", y, number(n, n->type->dtype, elements)) : y;
@@ -202,5 +208,6 @@ const char *write_pool(const Writing *n) {
   /* the first of the others is the batch, the rest are channels */
   const char *first = arena_printf(n->x->w->arena, "%.1s", others), *second = *others ? others + 1 : others;
   const char *x = grouped(n, in_order(n, operand(n, 0), l, order), l, t, first, second, windowed);
-  return x ? put_back(n, pooled(n, x, &w, &p, op == RED_SUM), l, order, strlen(first) == 1 && strlen(second) == 1) : NULL;
+  return x ? put_back(n, pooled(n, x, &w, &p, op == RED_SUM), l, order, strlen(first) == 1 && strlen(second) == 1)
+           : NULL;
 }

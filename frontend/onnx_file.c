@@ -31,7 +31,8 @@ static ProtobufCMessage *unpack(OnnxFile *f, Diags *d, const ProtobufCMessageDes
   ProtobufCMessage *message = NULL;
   if (onnx_thin(d, file, kind, blob.data, blob.bytes, f->arena, &f->ranges, scratch, &thin)) {
     message = protobuf_c_message_unpack(kind, NULL, thin.n, thin.items);
-    if (!message) diag_error(d, DIAG_onnx_wire, (Loc){.file = file}, "protobuf-c cannot decode this %s", kind->short_name);
+    if (!message)
+      diag_error(d, DIAG_onnx_wire, (Loc){.file = file}, "protobuf-c cannot decode this %s", kind->short_name);
   }
   arena_free(scratch);
   return message;
@@ -43,9 +44,14 @@ static bool decode_model(OnnxFile *f, Diags *d) {
   Loc loc = {.file = arena_strdup(d->arena, f->path)};
   unsigned long long bytes = f->blobs.items[0].blob.bytes;
   if (bytes == 0) return diag_error(d, DIAG_onnx_model, loc, "the file is empty: the model has no graph");
-  if (!f->model->graph) return diag_error(d, DIAG_onnx_model, loc, "the model has no graph; if it had one, the file is truncated: it has %llu bytes", bytes);
+  if (!f->model->graph)
+    return diag_error(d, DIAG_onnx_model, loc,
+                      "the model has no graph; if it had one, the file is truncated: it has %llu bytes", bytes);
   if (f->model->n_opset_import == 0)
-    return diag_error(d, DIAG_onnx_model, loc, "the model names no operator set (opset_import); if it had one, the file is truncated: it has %llu bytes", bytes);
+    return diag_error(
+        d, DIAG_onnx_model, loc,
+        "the model names no operator set (opset_import); if it had one, the file is truncated: it has %llu bytes",
+        bytes);
   return true;
 }
 

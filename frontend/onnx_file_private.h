@@ -8,7 +8,7 @@
 
 typedef struct BlobEntry {
   OnnxBlob blob;
-  FileMap map;  /* unmapped at close when `mapped` */
+  FileMap map; /* unmapped at close when `mapped` */
   bool mapped;
 } BlobEntry;
 
@@ -24,7 +24,7 @@ struct OnnxFile {
   OnnxRanges ranges; /* of raw_data in blob 0 */
 };
 
-uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob);                       /* memory that outlives the file */
+uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob);                          /* memory that outlives the file */
 bool onnx_map_blob(OnnxFile *f, Diags *d, const char *path, uint32_t *blob); /* false after a diagnostic */
 
 #endif

@@ -62,7 +62,7 @@ static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *node, const ch
 }
 
 static char *translated(Expand *e, Call *call, const char *name) {
-  if (!*name) return (char *)(uintptr_t)"";
+  if (!*name) return (char *)(uintptr_t) "";
   char *known = name_find(&call->values, name);
   if (known) return known;
   char *fresh = arena_printf(e->arena, "%s/%s", call->name, name);
@@ -101,17 +101,18 @@ static bool same_opsets(Expand *e, const Onnx__FunctionProto *f) {
   return true;
 }
 
-static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth, OnnxNodes *out) {
+static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth,
+                        OnnxNodes *out) {
   const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
   Call call = {node, f, base, {0}, depth + 1};
   if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
   if (!count_nodes(e, base, 1 + f->n_input + f->n_opset_import)) return false;
   if (node->n_input > f->n_input || node->n_output > f->n_output)
     return fail(e, base, "more inputs or outputs than the function has", text(f->name));
-  if (!same_opsets(e, f)) return fail(e, base, "the function uses another operator set version than the model",
-      text(f->name));
+  if (!same_opsets(e, f))
+    return fail(e, base, "the function uses another operator set version than the model", text(f->name));
   for (size_t i = 0; i < f->n_input; i++)
-    name_put(e->arena, &call.values, text(f->input[i]), i < node->n_input ? node->input[i] : (char *)(uintptr_t)"");
+    name_put(e->arena, &call.values, text(f->input[i]), i < node->n_input ? node->input[i] : (char *)(uintptr_t) "");
   for (size_t i = 0; i < node->n_output; i++)
     if (*text(node->output[i])) name_put(e->arena, &call.values, text(f->output[i]), node->output[i]);
   for (size_t i = 0; i < f->n_node; i++)
@@ -150,7 +151,9 @@ static bool expand_graph(Expand *e, Onnx__GraphProto **graph, Call *inside) {
   OnnxNodes nodes = {0};
   *copy = **graph;
   *graph = copy;
-  if (inside && !count_nodes(e, inside->name, copy->n_input + copy->n_output + copy->n_value_info + copy->n_initializer)) return false;
+  if (inside &&
+      !count_nodes(e, inside->name, copy->n_input + copy->n_output + copy->n_value_info + copy->n_initializer))
+    return false;
   if (inside) translate_graph(e, inside, copy);
   for (size_t i = 0; i < copy->n_node; i++)
     if (!expand_node(e, copy->node[i], inside, &nodes)) return false;
@@ -200,7 +203,8 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
   Expand e = {.arena = arena, .model = model, .file = file, .d = d};
   name_functions(&e);
-  for (size_t i = 0; i < model->n_opset_import; i++) name_put(arena, &e.opsets, text(model->opset_import[i]->domain), model->opset_import[i]);
+  for (size_t i = 0; i < model->n_opset_import; i++)
+    name_put(arena, &e.opsets, text(model->opset_import[i]->domain), model->opset_import[i]);
   for (size_t i = 0; i < model->graph->n_node; i++)
     if (!expand_node(&e, model->graph->node[i], NULL, out)) return false;
   return true;

@@ -1,7 +1,8 @@
 /* frontend/onnx_import.c - the graph around the nodes; see onnx_import.h.
  *
- * Names are bound first (initializers, inputs, node outputs), then the nodes are put in an order in which
- * every value is defined before its use (onnx_order.c), nodes that no output needs are dropped, and the rest is imported one by one.
+ * Names are bound first (initializers, inputs, node outputs), then the nodes are put in an order in which every value
+ * is defined before its use (onnx_order.c), nodes that no output needs are dropped, and the rest is imported one by
+ * one.
  */
 #include "frontend/onnx_import.h"
 
@@ -23,9 +24,7 @@ static const OnnxOp onnx_ops[] = {
 #undef ONNX_OP
 };
 
-static bool default_domain(const char *domain) {
-  return !domain || !*domain || strcmp(domain, "ai.onnx") == 0;
-}
+static bool default_domain(const char *domain) { return !domain || !*domain || strcmp(domain, "ai.onnx") == 0; }
 
 static const OnnxOp *find_op(const char *domain, const char *type, int64_t opset) {
   if (!type || !default_domain(domain)) return NULL;
@@ -36,7 +35,9 @@ static const OnnxOp *find_op(const char *domain, const char *type, int64_t opset
   return NULL;
 }
 
-bool onnx_op_supported(const char *domain, const char *type, int64_t opset) { return find_op(domain, type, opset) != NULL; }
+bool onnx_op_supported(const char *domain, const char *type, int64_t opset) {
+  return find_op(domain, type, opset) != NULL;
+}
 
 const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d) {
   return onnx_dim(&im->dims, value, k, d);
@@ -47,8 +48,10 @@ const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__Tens
 void import_value_infos(Import *im) {
   Graph *g = im->g;
   const Onnx__GraphProto *p = g->proto;
-  for (size_t i = 0; i < p->n_output; i++) name_put(im->m->arena, &g->infos, onnx_text(p->output[i]->name), p->output[i]);
-  for (size_t i = 0; i < p->n_value_info; i++) name_put(im->m->arena, &g->infos, onnx_text(p->value_info[i]->name), p->value_info[i]);
+  for (size_t i = 0; i < p->n_output; i++)
+    name_put(im->m->arena, &g->infos, onnx_text(p->output[i]->name), p->output[i]);
+  for (size_t i = 0; i < p->n_value_info; i++)
+    name_put(im->m->arena, &g->infos, onnx_text(p->value_info[i]->name), p->value_info[i]);
 }
 
 const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value) {
@@ -100,7 +103,7 @@ bool import_initializers(Import *im) {
   }
   if (im->g->proto->n_sparse_initializer)
     ok = diag_error(im->d, DIAG_onnx_tensor, im->loc, "sparse initializers are not supported (%zu)",
-        im->g->proto->n_sparse_initializer);
+                    im->g->proto->n_sparse_initializer);
   return ok;
 }
 
@@ -121,9 +124,11 @@ static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type 
                       shape->n_dim, MAX_RANK);
   for (size_t k = 0; k < shape->n_dim; k++) dims[k] = onnx_dim(&im->dims, name, k, shape->dim[k]);
   *type = type_get(im->m, dtype, (int)shape->n_dim, dims);
-  if (im->m->expr_fault) return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\": %s", name, im->m->expr_fault);
+  if (im->m->expr_fault)
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\": %s", name, im->m->expr_fault);
   if (!known_extents(im->m, (*type)->rank, dims))
-    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" is %s, with a dimension that is negative or above 2^40", name,
+    return diag_error(im->d, DIAG_onnx_graph, im->loc,
+                      "input \"%s\" is %s, with a dimension that is negative or above 2^40", name,
                       type_string(im->m, *type));
   return true;
 }
@@ -143,7 +148,8 @@ static bool define_inputs(Import *im) {
     im->b.loc = (Loc){.file = im->loc.file, .node = item->name};
     item->val = build_input(&im->b, item->name, type);
     item->type = type;
-    if (im->m->symbols.n > MAX_SYMBOLS) return diag_error(im->d, DIAG_onnx_graph, im->loc, "more than %d symbolic dimensions", MAX_SYMBOLS);
+    if (im->m->symbols.n > MAX_SYMBOLS)
+      return diag_error(im->d, DIAG_onnx_graph, im->loc, "more than %d symbolic dimensions", MAX_SYMBOLS);
   }
   return ok;
 }
@@ -153,7 +159,8 @@ static bool check_dim_options(Import *im) {
   for (size_t i = 0; im->dims.options && i < im->dims.options->ndims; i++) {
     if (im->dims.bound[i]) continue;
     Text have = {.arena = im->m->arena};
-    for (size_t s = 0; s < im->m->symbols.n; s++) text_printf(&have, "%s%s", s ? ", " : "", im->m->symbols.items[s].name);
+    for (size_t s = 0; s < im->m->symbols.n; s++)
+      text_printf(&have, "%s%s", s ? ", " : "", im->m->symbols.items[s].name);
     ok = diag_error(im->d, DIAG_onnx_model, im->loc, "the model has no dimension \"%s\"; it has: %s",
                     im->dims.options->dims[i].name, have.n ? text_str(&have) : "none");
   }
@@ -175,8 +182,8 @@ static const char *unique_node_name(Import *im, const char *base) {
   return name;
 }
 
-/* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside a node are
- * named behind that. */
+/* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside
+ * a node are named behind that. */
 void import_name_nodes(Import *im, const char *prefix) {
   Graph *g = im->g;
   g->names = ARENA_ARRAY(im->m->arena, const char *, g->nodes.n);
@@ -185,7 +192,8 @@ void import_name_nodes(Import *im, const char *prefix) {
     const char *base = onnx_text(node->name);
     if (!*base && node->n_output) base = onnx_text(node->output[0]);
     if (!*base) base = onnx_text(node->op_type);
-    if (prefix && strncmp(base, prefix, strlen(prefix)) != 0) base = arena_printf(im->m->arena, "%s%s%s", prefix, *base == '/' ? "" : "/", base);
+    if (prefix && strncmp(base, prefix, strlen(prefix)) != 0)
+      base = arena_printf(im->m->arena, "%s%s%s", prefix, *base == '/' ? "" : "/", base);
     g->names[i] = unique_node_name(im, base);
   }
 }
@@ -216,7 +224,9 @@ typedef struct Missing {
 static void suggest_operator(Import *im, const char *type) {
   static const char runtime[] = "com.microsoft.";
   if (strncmp(type, runtime, sizeof runtime - 1) == 0) {
-    diag_help(im->d, "ONNX Runtime writes this operator when it saves what it has optimised; give apc the model as it was before");
+    diag_help(
+        im->d,
+        "ONNX Runtime writes this operator when it saves what it has optimised; give apc the model as it was before");
     return;
   }
   Nearest near = nearest_to(type);
@@ -226,14 +236,18 @@ static void suggest_operator(Import *im, const char *type) {
 }
 
 static bool check_supported(Import *im) {
-  struct { Missing *items; size_t n, cap; } list = {0};
+  struct {
+    Missing *items;
+    size_t n, cap;
+  } list = {0};
   NameMap places = {0}; /* type -> 1 + place in the list */
   for (size_t k = 0; k < im->g->norder; k++) {
     size_t i = (size_t)im->g->order[k];
     const Onnx__NodeProto *node = im->g->nodes.items[i];
     if (!im->g->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
-    const char *type = default_domain(node->domain) ? onnx_text(node->op_type)
-                                                    : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
+    const char *type = default_domain(node->domain)
+                           ? onnx_text(node->op_type)
+                           : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
     size_t at = (size_t)(uintptr_t)name_find(&places, type);
     if (!at) {
       ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
@@ -246,8 +260,8 @@ static bool check_supported(Import *im) {
   for (size_t at = 0; at < list.n; at++) {
     const Missing *missing = &list.items[at];
     diag_error(im->d, DIAG_onnx_unsupported, im->loc,
-        "operator %s is not supported at operator set %" PRId64 " (%zu node%s)",
-               missing->type, im->opset, missing->count, missing->count == 1 ? "" : "s");
+               "operator %s is not supported at operator set %" PRId64 " (%zu node%s)", missing->type, im->opset,
+               missing->count, missing->count == 1 ? "" : "s");
     diag_operator(im->d, missing->type, missing->count);
     for (size_t i = 0; i < missing->count && i < 3; i++)
       diag_note(im->d, onnx_node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
@@ -269,17 +283,19 @@ static bool check_node(Node *n) {
   const OnnxOp *op = n->op;
   size_t nin = n->proto->n_input, nout = n->proto->n_output;
   if (nin < (size_t)op->min_in || (op->max_in >= 0 && nin > (size_t)op->max_in))
-    return node_error(n, "%zu inputs; at least %d%s expected", nin, op->min_in, op->max_in < 0 ? "" : " and no surplus are");
+    return node_error(n, "%zu inputs; at least %d%s expected", nin, op->min_in,
+                      op->max_in < 0 ? "" : " and no surplus are");
   if (nout < 1 || (op->max_out >= 0 && nout > (size_t)op->max_out)) return node_error(n, "%zu outputs", nout);
   for (int i = 0; i < op->min_in; i++)
     if (!has_input(n, (size_t)i)) return node_error(n, "input %d is missing", i);
   for (size_t i = 0; i < n->proto->n_attribute; i++) {
     const Onnx__AttributeProto *a = n->proto->attribute[i];
-    if (!attr_allowed(op->attrs, onnx_text(a->name))) return node_error(n, "has no attribute \"%s\"", onnx_text(a->name));
+    if (!attr_allowed(op->attrs, onnx_text(a->name)))
+      return node_error(n, "has no attribute \"%s\"", onnx_text(a->name));
     if (a->ref_attr_name && *a->ref_attr_name) return node_error(n, "attribute \"%s\" refers to a function's", a->name);
     for (size_t k = 0; k < i; k++)
-      if (strcmp(onnx_text(n->proto->attribute[k]->name), a->name) == 0) return node_error(n,
-          "attribute \"%s\" is given twice", a->name);
+      if (strcmp(onnx_text(n->proto->attribute[k]->name), a->name) == 0)
+        return node_error(n, "attribute \"%s\" is given twice", a->name);
   }
   return true;
 }
@@ -312,11 +328,12 @@ static bool check_result(Node *n, size_t k, const Type *t) {
   if (!t) return node_error(n, "output %zu is not supported", k);
   for (int d = 0; d < t->rank; d++) assume_extent(n->m, t->dims[d]);
   if (known_extents(n->m, t->rank, t->dims)) return true;
-  return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k, type_string(n->m, t));
+  return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k,
+                    type_string(n->m, t));
 }
 
-/* What the node made is known: its operations are not needed, and what reads it reads the elements.  Unless it runs graphs, whose values
- * other nodes of them may have, or took a weight, which is named once. */
+/* What the node made is known: its operations are not needed, and what reads it reads the elements.  Unless it runs
+ * graphs, whose values other nodes of them may have, or took a weight, which is named once. */
 static void take_back(Node *n, size_t ops, size_t values, const Val *before) {
   Func *f = n->b->f;
   f->ops.n = ops, f->values.n = values;
@@ -334,7 +351,8 @@ static bool results_known(Node *n) {
     Item *out = n->out[k];
     int64_t elements;
     if (!out || !out->val) continue;
-    bool small = !dtype_is_float(out->type->dtype) && ex_get_const(type_elements(n->m, out->type), &elements) && elements <= KNOWN_MAX;
+    bool small = !dtype_is_float(out->type->dtype) && ex_get_const(type_elements(n->m, out->type), &elements) &&
+                 elements <= KNOWN_MAX;
     if (small) out->known = fact_known(n->m, evaluate(import_evaluation(n->im), out->val));
     all = all && out->known.items;
   }
@@ -365,7 +383,8 @@ static bool import_node(Import *im, size_t i) {
   }
   im->b.loc = onnx_node_loc(im, i);
   im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
-  size_t ops_before = im->b.f->ops.n, values_before = im->b.f->values.n, params_before = im->m->params.n, errors = im->d->errors;
+  size_t ops_before = im->b.f->ops.n, values_before = im->b.f->values.n, params_before = im->m->params.n,
+         errors = im->d->errors;
   Val *before = ARENA_ARRAY(im->m->arena, Val, proto->n_input);
   for (size_t k = 0; k < proto->n_input; k++) before[k] = n.in[k] ? n.in[k]->val : 0;
   bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
@@ -374,7 +393,8 @@ static bool import_node(Import *im, size_t i) {
   if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
   for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
   if (ok) name_result(&n, ops_before);
-  if (ok && results_known(&n) && !has_graphs(proto) && im->m->params.n == params_before) take_back(&n, ops_before, values_before, before);
+  if (ok && results_known(&n) && !has_graphs(proto) && im->m->params.n == params_before)
+    take_back(&n, ops_before, values_before, before);
   return ok;
 }
 
@@ -395,7 +415,8 @@ static bool build_outputs(Import *im) {
   for (size_t i = 0; i < im->g->proto->n_output; i++) {
     const char *name = onnx_text(im->g->proto->output[i]->name);
     im->b.loc = (Loc){.file = im->loc.file, .node = module_string(im->m, name)};
-    if (name_find(&seen, name)) return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
+    if (name_find(&seen, name))
+      return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
     name_put(im->m->arena, &seen, name, im);
     Val v = item_value(&n, import_find(im, name));
     if (!v) return false;
@@ -411,15 +432,16 @@ static bool read_opset(Import *im) {
   im->opset = -1;
   for (size_t i = 0; i < model->n_opset_import; i++)
     if (default_domain(model->opset_import[i]->domain)) im->opset = model->opset_import[i]->version;
-  if (im->opset < 0) return diag_error(im->d, DIAG_onnx_opset, im->loc,
-      "the model imports no version of the default operator set");
+  if (im->opset < 0)
+    return diag_error(im->d, DIAG_onnx_opset, im->loc, "the model imports no version of the default operator set");
   if (im->opset < OPSET_MIN || im->opset > OPSET_MAX)
     return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 "; apc reads %d to %d", im->opset,
-        OPSET_MIN, OPSET_MAX);
+                      OPSET_MIN, OPSET_MAX);
   return true;
 }
 
-static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions, Diags *diags) {
+static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
+                    Diags *diags) {
   Graph g = {.proto = onnx_file_model(file)->graph};
   Import im = {.m = m, .file = file, .d = diags, .g = &g};
   im.loc.file = module_string(m, onnx_file_path(file));
@@ -446,8 +468,9 @@ enum { MAX_ATTEMPTS = 16 };
 static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diags *diags) {
   for (size_t i = 0; i < a->n; i++)
     if (a->items[i].is)
-      diag_warning(diags, DIAG_onnx_assumed, (Loc){.file = file, .node = arena_strdup(diags->arena, a->items[i].node)}, "the dimension \"%s\" is taken to be %s, since other sizes do not fit here",
-                   a->items[i].name, a->items[i].is);
+      diag_warning(diags, DIAG_onnx_assumed, (Loc){.file = file, .node = arena_strdup(diags->arena, a->items[i].node)},
+                   "the dimension \"%s\" is taken to be %s, since other sizes do not fit here", a->items[i].name,
+                   a->items[i].is);
 }
 
 /* What has been learned of the dimensions changes sizes that are in the function already, so it is made anew. */

@@ -9,9 +9,11 @@
  * Not done: sequences, optionals, strings, training information; control flow whose sizes depend on data
  * (onnx_import_control.c).  Dropout and batch normalisation have their inference meaning.
  *
- * Where shapes fit only for some sizes, those are assumed (onnx_assume.h), with a warning where a dimension is no longer free.
+ * Where shapes fit only for some sizes, those are assumed (onnx_assume.h), with a warning where a dimension is no
+ * longer free.
  *
- * Limits: dimensions of 2^40 (onnx_known.h), a million nodes and calls of functions; with those, the work is linear in the file.
+ * Limits: dimensions of 2^40 (onnx_known.h), a million nodes and calls of functions; with those, the work is linear in
+ * the file.
  */
 #ifndef APC_FRONTEND_ONNX_IMPORT_H
 #define APC_FRONTEND_ONNX_IMPORT_H
@@ -25,7 +27,8 @@ typedef struct OnnxDim {
   int64_t size;
 } OnnxDim;
 
-/* The name an ONNX dimension gets, which the IR can print: other characters than letters, digits, '_' and '.' become '_'. */
+/* The name an ONNX dimension gets, which the IR can print: other characters than letters, digits, '_' and '.' become
+ * '_'. */
 const char *onnx_dim_name(Arena *a, const char *name);
 
 typedef struct OnnxImportOptions {
@@ -34,8 +37,8 @@ typedef struct OnnxImportOptions {
   bool unknown_as_opaque; /* operators that are missing become opaque operations instead of errors */
 } OnnxImportOptions;
 
-/* Imports into a new module.  `options` may be NULL.  False after diagnostics; they refer to strings of the module, which the caller
- * frees, after printing them, in either case.  The file may be closed afterwards. */
+/* Imports into a new module.  `options` may be NULL.  False after diagnostics; they refer to strings of the module,
+ * which the caller frees, after printing them, in either case.  The file may be closed afterwards. */
 bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags);
 
 /* Whether a node of that domain and type is in the table for that operator set version. */

@@ -23,8 +23,8 @@ bool import_prelu(Node *n) {
 
 bool import_elu(Node *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, unary(n, OP_expm1, x), node_float(n, "alpha",
-      1)), x));
+  return set_output(
+      n, 0, where_negative(n, x, binary_number(n, OP_mul, unary(n, OP_expm1, x), node_float(n, "alpha", 1)), x));
 }
 
 bool import_celu(Node *n) {
@@ -36,8 +36,8 @@ bool import_celu(Node *n) {
 
 bool import_selu(Node *n) {
   Val x = input(n, 0);
-  double alpha = node_float(n, "alpha", 1.67326319217681884765625), gamma = node_float(n, "gamma",
-      1.05070102214813232421875);
+  double alpha = node_float(n, "alpha", 1.67326319217681884765625),
+         gamma = node_float(n, "gamma", 1.05070102214813232421875);
   Val negative = binary_number(n, OP_mul, unary(n, OP_expm1, x), alpha);
   return set_output(n, 0, binary_number(n, OP_mul, where_negative(n, x, negative, x), gamma));
 }
@@ -95,7 +95,8 @@ static Val swish(Node *n, Val x) {
 bool import_swish(Node *n) { return set_output(n, 0, swish(n, input(n, 0))); }
 
 bool import_swiglu(Node *n) {
-  if (input_type(n, 0) != input_type(n, 1)) return node_error(n, "a gate %s for %s", type_string(n->m, input_type(n, 0)), type_string(n->m, input_type(n, 1)));
+  if (input_type(n, 0) != input_type(n, 1))
+    return node_error(n, "a gate %s for %s", type_string(n->m, input_type(n, 0)), type_string(n->m, input_type(n, 1)));
   return set_output(n, 0, binary(n, OP_mul, swish(n, input(n, 0)), input(n, 1)));
 }
 

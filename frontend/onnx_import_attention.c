@@ -1,8 +1,8 @@
 /* frontend/onnx_import_attention.c - the Attention and RotaryEmbedding operators.
  *
- * The specification of Attention changed between releases of onnx without a new operator version.  This is
- * what it says since onnx 1.23: query head i uses key head i / (heads per key head); a causal query sees the past and the
- * keys up to its own position; soft capping comes before the mask; a query that may see no key at all gives zeros, not NaN.
+ * The specification of Attention changed between releases of onnx without a new operator version.  This is what it says
+ * since onnx 1.23: query head i uses key head i / (heads per key head); a causal query sees the past and the keys up to
+ * its own position; soft capping comes before the mask; a query that may see no key at all gives zeros, not NaN.
  * Without mask and capping the node is the IR's attention, else it is spelled out.
  */
 #include <math.h>
@@ -67,8 +67,9 @@ static bool read_heads(Node *n, Heads *h) {
   h->batch = tq->dims[0], h->heads = tq->dims[1], h->queries = tq->dims[2], h->width = tq->dims[3];
   h->groups = tk->dims[1], h->keys = tk->dims[2], h->value_width = tv->dims[3];
   h->per_group = known_bounds(n->m, h->groups).low >= 1 ? ex_exact_div(n->m, h->heads, h->groups) : NULL;
-  if (!h->per_group) return node_error(n, "the query heads of %s are not a multiple of the key heads of %s",
-      type_string(n->m, tq), type_string(n->m, tk));
+  if (!h->per_group)
+    return node_error(n, "the query heads of %s are not a multiple of the key heads of %s", type_string(n->m, tq),
+                      type_string(n->m, tk));
   const Expr *dims[] = {h->batch, h->groups, h->per_group, h->queries, h->width};
   h->q = build_reshape(n->b, h->q, 5, dims);
   return h->q != 0;
@@ -78,8 +79,9 @@ static bool read_scale(Node *n, const Heads *h, double *scale) {
   int64_t width;
   if (has_attr(n, "scale")) *scale = node_float(n, "scale", 1);
   else if (ex_get_const(h->width, &width) && width > 0) *scale = 1 / sqrt((double)width);
-  else return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
-      "Attention: the head size is symbolic and no scale is given");
+  else
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+                      "Attention: the head size is symbolic and no scale is given");
   return true;
 }
 
@@ -151,7 +153,8 @@ static Val visible(Node *n, const Heads *h, const Scores *s) {
   const Type *t = type_of(n->b->f, key);
   if (s->lengths) {
     seen = binary(n, OP_lt, key, s->lengths);
-    position = binary(n, OP_add, position, binary(n, OP_sub, s->lengths, build_size(n->b, type_of(n->b->f, s->lengths), h->queries)));
+    position = binary(n, OP_add, position,
+                      binary(n, OP_sub, s->lengths, build_size(n->b, type_of(n->b->f, s->lengths), h->queries)));
   } else if (!ex_is_const(h->past, 0)) {
     position = binary(n, OP_add, position, build_size(n->b, t, h->past));
   }
@@ -173,7 +176,8 @@ static bool show(Node *n, const Heads *h, const Scores *s, int64_t state, Val x)
 static Val spelled_out(Node *n, const Heads *h, const Scores *s) {
   Val x = binary_number(n, OP_mul, build_dot(n->b, h->q, h->k, "bgrsk,bgtk->bgrst"), s->scale), seen = visible(n, h, s);
   if (!show(n, h, s, SHOW_PRODUCT, x)) return 0;
-  if (s->softcap > 0) x = binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_div, x, s->softcap)), s->softcap);
+  if (s->softcap > 0)
+    x = binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_div, x, s->softcap)), s->softcap);
   if (!show(n, h, s, SHOW_CAPPED, x)) return 0;
   if (s->mask && type_of(n->b->f, s->mask)->dtype != DT_bool) x = binary(n, OP_add, x, s->mask);
   if (seen) x = select3(n, seen, x, splat_like(n, x, -INFINITY));
@@ -190,10 +194,15 @@ static Val spelled_out(Node *n, const Heads *h, const Scores *s) {
 }
 
 static bool read_scores(Node *n, const Heads *h, Scores *s) {
-  *s = (Scores){.softcap = node_float(n, "softcap", 0), .causal = node_int(n, "is_causal", 0) != 0, .left = node_int(n, "left_window_size", -1),
-                .right = node_int(n, "right_window_size", -1), .shown = wants(n, 3) ? node_int(n, "qk_matmul_output_mode", 0) : -1};
-  if (s->left < -1 || s->right < -1) return node_error(n, "a window of %lld keys", (long long)(s->left < -1 ? s->left : s->right));
-  if (s->shown < -1 || s->shown > SHOW_SOFTMAX) return node_error(n, "qk_matmul_output_mode is %lld", (long long)s->shown);
+  *s = (Scores){.softcap = node_float(n, "softcap", 0),
+                .causal = node_int(n, "is_causal", 0) != 0,
+                .left = node_int(n, "left_window_size", -1),
+                .right = node_int(n, "right_window_size", -1),
+                .shown = wants(n, 3) ? node_int(n, "qk_matmul_output_mode", 0) : -1};
+  if (s->left < -1 || s->right < -1)
+    return node_error(n, "a window of %lld keys", (long long)(s->left < -1 ? s->left : s->right));
+  if (s->shown < -1 || s->shown > SHOW_SOFTMAX)
+    return node_error(n, "qk_matmul_output_mode is %lld", (long long)s->shown);
   if (has_input(n, 3) && !(s->mask = wide_mask(n, h))) return false;
   if (has_input(n, 6)) {
     if (has_input(n, 4)) return node_error(n, "nonpad_kv_seqlen and past_key exclude each other");
@@ -211,7 +220,8 @@ bool import_attention(Node *n) {
   Scores s;
   if (!read_heads(n, &h) || !read_scores(n, &h, &s)) return false;
   if (!set_output(n, 1, h.k) || !set_output(n, 2, h.v)) return false;
-  bool plain = !s.mask && !s.lengths && s.left < 0 && s.right < 0 && s.shown < 0 && s.softcap <= 0 && !has_attr(n, "softmax_precision");
+  bool plain = !s.mask && !s.lengths && s.left < 0 && s.right < 0 && s.shown < 0 && s.softcap <= 0 &&
+               !has_attr(n, "softmax_precision");
   Val y = plain ? fused(n, &h, s.scale, s.causal) : spelled_out(n, &h, &s);
   const Expr *heads[] = {h.batch, h.heads, h.queries, h.value_width};
   const Expr *flat[] = {h.batch, h.queries, ex_mul(n->m, h.heads, h.value_width)};
@@ -262,8 +272,8 @@ bool import_rotary_embedding(Node *n) {
   int64_t heads = node_int(n, "num_heads", 0), rotary = node_int(n, "rotary_embedding_dim", 0), width;
   Val x = input(n, 0);
   if (!x) return false;
-  if (t->rank != 4 && !(t->rank == 3 && heads > 0)) return node_error(n, "%s with %lld heads", type_string(n->m, t),
-      (long long)heads);
+  if (t->rank != 4 && !(t->rank == 3 && heads > 0))
+    return node_error(n, "%s with %lld heads", type_string(n->m, t), (long long)heads);
   if (t->rank == 3) {
     const Expr *each = ex_exact_div(n->m, t->dims[2], ex_const(n->m, heads));
     if (!each) return node_error(n, "the last dimension of %s is not a multiple of its heads", type_string(n->m, t));
@@ -274,13 +284,13 @@ bool import_rotary_embedding(Node *n) {
   const Expr *last = type_of(n->b->f, x)->dims[3];
   if (!ex_get_const(last, &width)) return node_error(n, "the head size is symbolic");
   if (rotary == 0) rotary = width;
-  if (rotary < 0 || rotary > width || rotary % 2) return node_error(n, "%lld of %lld elements to rotate",
-      (long long)rotary, (long long)width);
+  if (rotary < 0 || rotary > width || rotary % 2)
+    return node_error(n, "%lld of %lld elements to rotate", (long long)rotary, (long long)width);
   const Expr *half = ex_const(n->m, rotary / 2);
   int head_axis = t->rank == 4 ? 1 : 2;
   Val part = build_slice(n->b, x, 3, ex_const(n->m, 0), ex_const(n->m, rotary), 1);
-  Val y = rotated(n, part, half, node_int(n, "interleaved", 0) != 0, angles(n, 1, half, head_axis), angles(n, 2, half,
-      head_axis));
+  Val y = rotated(n, part, half, node_int(n, "interleaved", 0) != 0, angles(n, 1, half, head_axis),
+                  angles(n, 2, half, head_axis));
   if (y && rotary < width) {
     Val rest = build_slice(n->b, x, 3, ex_const(n->m, rotary), ex_const(n->m, width - rotary), 1);
     y = build_concat(n->b, 2, (Val[]){y, rest}, 3);

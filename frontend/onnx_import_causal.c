@@ -1,4 +1,5 @@
-/* frontend/onnx_import_causal.c - CausalConvWithState: a convolution of each channel alone over what was and is, [batch, channels, length].
+/* frontend/onnx_import_causal.c - CausalConvWithState: a convolution of each channel alone over what was and is,
+ * [batch, channels, length].
  *
  * The few taps are a sum of products of slices, so batch and channels can be cut. */
 #include <string.h>
@@ -9,14 +10,17 @@ enum { MAX_TAPS = 64 };
 
 static bool check_causal(Node *n, int64_t *taps) {
   const Type *t = input_type(n, 0), *tw = input_type(n, 1);
-  if (t->rank != 3 || tw->rank != 3 || tw->dims[0] != t->dims[1] || !ex_is_const(tw->dims[1], 1) || !ex_get_const(tw->dims[2], taps) || *taps < 1 || *taps > MAX_TAPS)
+  if (t->rank != 3 || tw->rank != 3 || tw->dims[0] != t->dims[1] || !ex_is_const(tw->dims[1], 1) ||
+      !ex_get_const(tw->dims[2], taps) || *taps < 1 || *taps > MAX_TAPS)
     return node_error(n, "weights %s for %s", type_string(n->m, tw), type_string(n->m, t));
   if (has_input(n, 2) && (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != t->dims[1]))
     return node_error(n, "the bias is %s", type_string(n->m, input_type(n, 2)));
   if (!has_input(n, 3)) return true;
   const Type *past = input_type(n, 3);
-  bool fits = past->rank == 3 && equal_extents(n, past->dims[0], t->dims[0]) && past->dims[1] == t->dims[1] && ex_is_const(past->dims[2], *taps - 1);
-  return fits || node_error(n, "the state is %s for %s and %lld taps", type_string(n->m, past), type_string(n->m, t), (long long)*taps);
+  bool fits = past->rank == 3 && equal_extents(n, past->dims[0], t->dims[0]) && past->dims[1] == t->dims[1] &&
+              ex_is_const(past->dims[2], *taps - 1);
+  return fits || node_error(n, "the state is %s for %s and %lld taps", type_string(n->m, past), type_string(n->m, t),
+                            (long long)*taps);
 }
 
 /* What was, zeros without a state, and then what is. */
@@ -45,6 +49,7 @@ bool import_causal_conv(Node *n) {
   }
   if (has_input(n, 2)) y = binary(n, OP_add, y, insert_dims(n, input(n, 2), 2, 2));
   if (silu && y) y = binary(n, OP_mul, y, build_unary(n->b, OP_sigmoid, y));
-  Val last = taps == 1 ? build_slice(n->b, x, 2, zero, zero, 1) : build_slice(n->b, all, 2, t->dims[2], ex_const(n->m, taps - 1), 1);
+  Val last = taps == 1 ? build_slice(n->b, x, 2, zero, zero, 1)
+                       : build_slice(n->b, all, 2, t->dims[2], ex_const(n->m, taps - 1), 1);
   return set_output(n, 0, y) && (!wants(n, 1) || set_output(n, 1, last));
 }

@@ -1,14 +1,15 @@
 /* frontend/onnx_import_control.c - If, Loop and Scan (docs/ir.md, "Loops").
  *
- * An If whose condition is known is its branch.  Another is two loops of one round at most: the first makes the `then` branch
- * when the condition holds, the second takes over its results and makes the `else` branch when it does not.
+ * An If whose condition is known is its branch.  Another is two loops of one round at most: the first makes the `then`
+ * branch when the condition holds, the second takes over its results and makes the `else` branch when it does not.
  *
- * Loop and Scan are loops: what they carry are carries, a value of a Scan is gathered at the number of the round, what is collected round
- * by round is a carry that starts as zeros and is written in place.  What a Loop only passes on is no carry but visible in the body as
- * it is, so sizes may come from it.  Scan of operator set 8 is a loop over the batch around one over time.
+ * Loop and Scan are loops: what they carry are carries, a value of a Scan is gathered at the number of the round, what
+ * is collected round by round is a carry that starts as zeros and is written in place.  What a Loop only passes on is
+ * no carry but visible in the body as it is, so sizes may come from it.  Scan of operator set 8 is a loop over the
+ * batch around one over time.
  *
- * Sizes never depend on data, so these are refused: collecting in a Loop whose number of rounds is computed from data or that may end
- * early, carries and branches whose shapes differ.  Sequences and optionals do not exist here.
+ * Sizes never depend on data, so these are refused: collecting in a Loop whose number of rounds is computed from data
+ * or that may end early, carries and branches whose shapes differ.  Sequences and optionals do not exist here.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -19,14 +20,17 @@
 
 static const char *text(const char *s) { return s ? s : ""; }
 
-static bool shape_error(Node *n, const char *what) { return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s", n->op->type, what); }
+static bool shape_error(Node *n, const char *what) {
+  return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s", n->op->type, what);
+}
 
 /* A value of one element as a scalar. */
 static Val scalar(Node *n, Val v, DType dtype, const char *what) {
   int64_t elements;
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
-  if (t->dtype == dtype && ex_get_const(type_elements(n->m, t), &elements) && elements == 1) return build_reshape(n->b, v, 0, NULL);
+  if (t->dtype == dtype && ex_get_const(type_elements(n->m, t), &elements) && elements == 1)
+    return build_reshape(n->b, v, 0, NULL);
   node_error(n, "%s is %s", what, type_string(n->m, t));
   return 0;
 }
@@ -52,8 +56,9 @@ static bool set_next(Node *n, LoopCarry *c, Val v, const char *name) {
   if (!v) return false;
   const Type *before = type_of(n->b->f, c->value), *after = type_of(n->b->f, v);
   c->next = v;
-  return before == after || shape_error(n, arena_printf(n->m->arena, "\"%s\" is %s before a round and %s after it; sizes may not change", name,
-                                                        type_string(n->m, before), type_string(n->m, after)));
+  return before == after ||
+         shape_error(n, arena_printf(n->m->arena, "\"%s\" is %s before a round and %s after it; sizes may not change",
+                                     name, type_string(n->m, before), type_string(n->m, after)));
 }
 
 /* ---- If */
@@ -67,7 +72,8 @@ static bool take_branch(Node *n, const Onnx__GraphProto *branch, const bool *wan
 }
 
 /* One branch as a loop of at most one round.  results[i]: 0, or what the other branch left; then what both leave. */
-static bool run_branch(Node *n, const Onnx__GraphProto *branch, Val holds, const bool *wanted, Val *results, bool first) {
+static bool run_branch(Node *n, const Onnx__GraphProto *branch, Val holds, const bool *wanted, Val *results,
+                       bool first) {
   Item **out = ARENA_ARRAY(n->m->arena, Item *, branch->n_output);
   LoopBuild l = loop_open(n->b, build_cast(n->b, holds, DT_i64), ex_const(n->m, 1));
   size_t k = 0;
@@ -83,8 +89,10 @@ static bool run_branch(Node *n, const Onnx__GraphProto *branch, Val holds, const
     const Type *one = type_of(n->b->f, c->value), *other = type_of(n->b->f, v);
     c->next = v;
     if (one != other)
-      return shape_error(n, arena_printf(n->m->arena, "output %zu is %s in one branch and %s in the other, and which is taken depends on data", i,
-                                         type_string(n->m, one), type_string(n->m, other)));
+      return shape_error(
+          n, arena_printf(n->m->arena,
+                          "output %zu is %s in one branch and %s in the other, and which is taken depends on data", i,
+                          type_string(n->m, one), type_string(n->m, other)));
   }
   if (!loop_close(&l, 0)) return false;
   k = 0;
@@ -105,7 +113,8 @@ bool import_if(Node *n) {
   Val holds = scalar(n, input(n, 0), DT_bool, "the condition"), *results = ARENA_ARRAY(n->m->arena, Val, count);
   if (!holds || !import_captured(n, yes) || !import_captured(n, no)) return false;
   Val fails = build_unary(n->b, OP_not, holds);
-  if (!run_branch(n, yes, holds, wanted, results, true) || !run_branch(n, no, fails, wanted, results, false)) return false;
+  if (!run_branch(n, yes, holds, wanted, results, true) || !run_branch(n, no, fails, wanted, results, false))
+    return false;
   for (size_t i = 0; i < count; i++)
     if (wanted[i] && !set_output(n, i, results[i])) return false;
   return true;
@@ -127,7 +136,11 @@ static bool read_rounds(Node *n, OnnxLoop *l) {
   Known count = input_known(n, 0);
   double holds = 1, number;
   int64_t c;
-  if (!count.items && input_number(n, 0, &number)) count = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){number < 0 ? 0 : number < LOOP_ENDLESS ? (int64_t)number : INT64_MAX});
+  if (!count.items && input_number(n, 0, &number))
+    count = known_ints(n->m, DT_i64, 0, NULL,
+                       (int64_t[]){number < 0              ? 0
+                                   : number < LOOP_ENDLESS ? (int64_t)number
+                                                           : INT64_MAX});
   if (!has_input(n, 0)) count = known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){INT64_MAX});
   if (count.items && count.n == 1) {
     l->length = count.items[0];
@@ -153,19 +166,20 @@ static NameMap identities(Arena *a, const Onnx__GraphProto *g) {
   NameMap map = {0};
   for (size_t i = 0; i < g->n_node; i++) {
     const Onnx__NodeProto *node = g->node[i];
-    bool is_one = strcmp(text(node->op_type), "Identity") == 0 && !*text(node->domain) && node->n_input == 1 && node->n_output == 1;
+    bool is_one = strcmp(text(node->op_type), "Identity") == 0 && !*text(node->domain) && node->n_input == 1 &&
+                  node->n_output == 1;
     if (is_one) name_put(a, &map, node->output[0], node->input[0]);
   }
   return map;
 }
 
-/* What the name is through all Identity nodes.  All names on the way lead there directly from then on, so that many outputs at the end
- * of one chain cost no more than the chain. */
+/* What the name is through all Identity nodes.  All names on the way lead there directly from then on, so that many
+ * outputs at the end of one chain cost no more than the chain. */
 static const char *through_identities(Arena *a, NameMap *map, const char *name) {
   char *end = name_find(map, name), *next = end;
   if (!end) return name;
   for (size_t steps = 0; next && steps <= map->n; steps++) end = next, next = name_find(map, end);
-  if (next) end = (char *)(uintptr_t)""; /* a circle, which is refused later */
+  if (next) end = (char *)(uintptr_t) ""; /* a circle, which is refused later */
   while ((next = name_find(map, name)) && next != end) {
     name_put(a, map, name, end);
     name = next;
@@ -177,14 +191,17 @@ static bool read_loop(Node *n, OnnxLoop *l) {
   if (!(l->body = node_graph(n, "body"))) return false;
   l->ncarried = n->proto->n_input > 2 ? n->proto->n_input - 2 : 0;
   if (l->body->n_input != l->ncarried + 2 || l->body->n_output < l->ncarried + 1)
-    return node_error(n, "its body has %zu inputs and %zu outputs; %zu values are carried", l->body->n_input, l->body->n_output, l->ncarried);
+    return node_error(n, "its body has %zu inputs and %zu outputs; %zu values are carried", l->body->n_input,
+                      l->body->n_output, l->ncarried);
   l->ncollected = l->body->n_output - 1 - l->ncarried;
-  if (n->proto->n_output > l->ncarried + l->ncollected) return node_error(n, "its body has %zu outputs too few", n->proto->n_output - l->ncarried - l->ncollected);
+  if (n->proto->n_output > l->ncarried + l->ncollected)
+    return node_error(n, "its body has %zu outputs too few", n->proto->n_output - l->ncarried - l->ncollected);
   l->passed_on = ARENA_ARRAY(n->m->arena, bool, l->ncarried + 1);
   NameMap map = identities(n->m->arena, l->body);
   for (size_t i = 0; i < l->ncarried; i++) {
     if (!has_input(n, i + 2)) return node_error(n, "input %zu is missing", i + 2);
-    l->passed_on[i] = strcmp(through_identities(n->m->arena, &map, text(l->body->output[i + 1]->name)), text(l->body->input[i + 2]->name)) == 0;
+    l->passed_on[i] = strcmp(through_identities(n->m->arena, &map, text(l->body->output[i + 1]->name)),
+                             text(l->body->input[i + 2]->name)) == 0;
     if (!input(n, i + 2)) return false;
   }
   return read_rounds(n, l) && import_captured(n, l->body);
@@ -211,7 +228,8 @@ static bool collect(Node *n, const OnnxLoop *l, LoopBuild *build, size_t i, Item
   Val all = t ? loop_collect(build, t) : 0;
   if (!all) return false;
   LoopCarry *c = &build->carries.items[build->carries.n - 1];
-  return set_next(n, c, loop_write_row(n->b, all, v, build->round, 0), text(l->body->output[1 + l->ncarried + i]->name));
+  return set_next(n, c, loop_write_row(n->b, all, v, build->round, 0),
+                  text(l->body->output[1 + l->ncarried + i]->name));
 }
 
 /* The body and what it makes of the carries. */
@@ -226,7 +244,9 @@ static bool loop_body(Node *n, const OnnxLoop *l, LoopBuild *build, Item *const 
     return shape_error(n, "it collects values of its rounds, and their number depends on data");
   size_t k = 0;
   for (size_t i = 0; i < l->ncarried; i++)
-    if (!l->passed_on[i] && !set_next(n, &build->carries.items[k++], item_value(n, out[1 + i]), text(l->body->output[1 + i]->name))) return false;
+    if (!l->passed_on[i] &&
+        !set_next(n, &build->carries.items[k++], item_value(n, out[1 + i]), text(l->body->output[1 + i]->name)))
+      return false;
   for (size_t i = 0; i < l->ncollected; i++)
     if (wanted[1 + l->ncarried + i] && !collect(n, l, build, i, out[1 + l->ncarried + i])) return false;
   return true;
@@ -269,7 +289,7 @@ typedef struct Scan {
   const Onnx__GraphProto *body;
   size_t nstates, ninputs, nouts;
   int *in_axes, *in_reverse, *out_axes, *out_reverse; /* out_axes as given: negative ones count from the end */
-  bool *wanted; /* by output of the body */
+  bool *wanted;                                       /* by output of the body */
   const Expr *length;
 } Scan;
 
@@ -290,9 +310,11 @@ static bool scan_list(Node *n, const char *name, size_t count, int **out) {
 static bool read_scan(Node *n, Scan *s, size_t first) {
   int64_t inputs = node_int(n, "num_scan_inputs", 0);
   if (!(s->body = node_graph(n, "body"))) return false;
-  if (inputs < 1 || (uint64_t)inputs + first > n->proto->n_input) return node_error(n, "num_scan_inputs is %" PRId64, inputs);
+  if (inputs < 1 || (uint64_t)inputs + first > n->proto->n_input)
+    return node_error(n, "num_scan_inputs is %" PRId64, inputs);
   s->ninputs = (size_t)inputs, s->nstates = n->proto->n_input - first - s->ninputs;
-  if (s->body->n_input != s->nstates + s->ninputs || s->body->n_output < s->nstates || n->proto->n_output > s->body->n_output)
+  if (s->body->n_input != s->nstates + s->ninputs || s->body->n_output < s->nstates ||
+      n->proto->n_output > s->body->n_output)
     return node_error(n, "its body has %zu inputs and %zu outputs", s->body->n_input, s->body->n_output);
   s->nouts = s->body->n_output - s->nstates;
   s->wanted = wanted_outputs(n, s->body->n_output);
@@ -315,12 +337,14 @@ static bool scan_collect(Node *n, const Scan *s, LoopBuild *l, size_t i, Item *r
   Val all = t ? loop_collect(l, t) : 0;
   if (!all) return false;
   size_t k = l->carries.n - 1;
-  return (l->carries.items[k].next = loop_write_row(n->b, all, v, place(n, s, l->round, s->out_reverse[i] != 0), axis)) != 0;
+  return (l->carries.items[k].next =
+              loop_write_row(n->b, all, v, place(n, s, l->round, s->out_reverse[i] != 0), axis)) != 0;
 }
 
 /* All rounds.  states: the first ones, then the last; collected: by output of the scan, 0 when it is not wanted. */
 static bool scan_rounds(Node *n, const Scan *s, Val rounds, Val *states, const Val *inputs, Val *collected) {
-  Item **in = ARENA_ARRAY(n->m->arena, Item *, s->body->n_input + 1), **out = ARENA_ARRAY(n->m->arena, Item *, s->body->n_output + 1);
+  Item **in = ARENA_ARRAY(n->m->arena, Item *, s->body->n_input + 1),
+       **out = ARENA_ARRAY(n->m->arena, Item *, s->body->n_output + 1);
   LoopBuild l = loop_open(n->b, rounds, s->length);
   if (!l.round) return false;
   for (size_t i = 0; i < s->nstates; i++) {
@@ -355,7 +379,8 @@ static bool scan_length(Node *n, Scan *s, size_t first, int before) {
     s->in_axes[i] = axis - before;
     if (i == 0) s->length = t->dims[axis];
     else if (t->dims[axis] != s->length)
-      return node_error(n, "inputs of %s and %s are not scanned together", type_string(n->m, input_type(n, first + s->nstates)), type_string(n->m, t));
+      return node_error(n, "inputs of %s and %s are not scanned together",
+                        type_string(n->m, input_type(n, first + s->nstates)), type_string(n->m, t));
   }
   return true;
 }
@@ -363,8 +388,10 @@ static bool scan_length(Node *n, Scan *s, size_t first, int before) {
 bool import_scan(Node *n) {
   Scan s = {0};
   if (!read_scan(n, &s, 0)) return false;
-  if (!scan_list(n, "scan_input_axes", s.ninputs, &s.in_axes) || !scan_list(n, "scan_input_directions", s.ninputs, &s.in_reverse) ||
-      !scan_list(n, "scan_output_axes", s.nouts, &s.out_axes) || !scan_list(n, "scan_output_directions", s.nouts, &s.out_reverse))
+  if (!scan_list(n, "scan_input_axes", s.ninputs, &s.in_axes) ||
+      !scan_list(n, "scan_input_directions", s.ninputs, &s.in_reverse) ||
+      !scan_list(n, "scan_output_axes", s.nouts, &s.out_axes) ||
+      !scan_list(n, "scan_output_directions", s.nouts, &s.out_reverse))
     return false;
   if (!scan_length(n, &s, 0, 0)) return false;
   Val *states = ARENA_ARRAY(n->m->arena, Val, s.nstates + 1), *inputs = ARENA_ARRAY(n->m->arena, Val, s.ninputs);
@@ -398,7 +425,8 @@ bool import_scan_batch(Node *n) {
   const Expr *batch = input_type(n, 1 + s.nstates)->dims[0];
   Val *of_one = ARENA_ARRAY(n->m->arena, Val, total), *results = ARENA_ARRAY(n->m->arena, Val, nout);
   for (size_t i = 0; i < total; i++)
-    if (input_type(n, 1 + i)->rank < 1 || input_type(n, 1 + i)->dims[0] != batch) return node_error(n, "input %zu is not of the same batch", 1 + i);
+    if (input_type(n, 1 + i)->rank < 1 || input_type(n, 1 + i)->dims[0] != batch)
+      return node_error(n, "input %zu is not of the same batch", 1 + i);
   LoopBuild l = loop_open(n->b, scalar_i64(n, batch), batch);
   for (size_t i = 0; i < total; i++)
     if (!l.round || !(of_one[i] = build_gather(n->b, input(n, 1 + i), l.round, 0))) return false;
@@ -408,7 +436,8 @@ bool import_scan_batch(Node *n) {
     const Type *t = wants(n, i) ? with_dim(n, type_of(n->b->f, results[i]), 0, batch) : NULL;
     Val all = t ? loop_collect(&l, t) : 0;
     if (!wants(n, i)) continue;
-    if (!all || !(l.carries.items[l.carries.n - 1].next = loop_write_row(n->b, all, results[i], l.round, 0))) return false;
+    if (!all || !(l.carries.items[l.carries.n - 1].next = loop_write_row(n->b, all, results[i], l.round, 0)))
+      return false;
   }
   if (!loop_close(&l, 0)) return false;
   for (size_t i = 0, k = 0; i < n->proto->n_output; i++)

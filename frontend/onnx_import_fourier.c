@@ -1,8 +1,10 @@
-/* frontend/onnx_import_fourier.c - DFT and STFT as products with a matrix of cosines, and the windows that go with them.
+/* frontend/onnx_import_fourier.c - DFT and STFT as products with a matrix of cosines, and the windows that go with
+ * them.
  *
- * One matrix [signal, complex in, frequency, complex out] does the whole transform in one product, so that it is planned and cut as any other.  Its
- * elements are cos(2 pi q / 4L) for an integer q, since -sin(t) = cos(t + pi/2), and q is reduced exactly before it becomes a float.  STFT is a
- * convolution with the windowed matrix, whose windows overlap by themselves.
+ * One matrix [signal, complex in, frequency, complex out] does the whole transform in one product, so that it is
+ * planned and cut as any other.  Its elements are cos(2 pi q / 4L) for an integer q, since -sin(t) = cos(t + pi/2), and
+ * q is reduced exactly before it becomes a float.  STFT is a convolution with the windowed matrix, whose windows
+ * overlap by themselves.
  *
  * Not done: fast algorithms; at the lengths of speech (400, 512) the product is as fast as what surrounds it.
  */
@@ -13,11 +15,11 @@
 static const double TAU = 6.28318530717958647692;
 
 typedef struct Transform {
-  const Expr *length;      /* L */
-  const Expr *from, *to;   /* elements of the signal that there are, elements of the result */
-  int64_t in, out;         /* 1: real, 2: complex */
+  const Expr *length;    /* L */
+  const Expr *from, *to; /* elements of the signal that there are, elements of the result */
+  int64_t in, out;       /* 1: real, 2: complex */
   bool inverse;
-  bool mirrored;           /* the input is one half of a symmetric one */
+  bool mirrored; /* the input is one half of a symmetric one */
   DType dtype;
 } Transform;
 
@@ -33,9 +35,11 @@ static Val counted_twice(Node *n, const Transform *t, Val from, Val x) {
 /* [from, in, to, out] */
 static Val fourier_matrix(Node *n, const Transform *t) {
   const Expr *dims[] = {t->from, ex_const(n->m, t->in), t->to, ex_const(n->m, t->out)};
-  Val k = iota_i64(n, 4, dims, 0), i = iota_i64(n, 4, dims, 1), u = iota_i64(n, 4, dims, 2), j = iota_i64(n, 4, dims, 3);
+  Val k = iota_i64(n, 4, dims, 0), i = iota_i64(n, 4, dims, 1), u = iota_i64(n, 4, dims, 2),
+      j = iota_i64(n, 4, dims, 3);
   Val turn = t->inverse ? binary(n, OP_sub, i, j) : binary(n, OP_sub, j, i); /* quarters of a circle */
-  Val q = binary(n, OP_add, binary_number(n, OP_mul, binary(n, OP_mul, k, u), 4), binary(n, OP_mul, turn, size_value(n, t->length)));
+  Val q = binary(n, OP_add, binary_number(n, OP_mul, binary(n, OP_mul, k, u), 4),
+                 binary(n, OP_mul, turn, size_value(n, t->length)));
   const Expr *circle = ex_muli(n->m, t->length, 4);
   q = binary(n, OP_mod, q, size_value(n, circle));
   DType type = t->dtype == DT_f64 ? DT_f64 : DT_f32;
@@ -49,8 +53,10 @@ static Val fourier_matrix(Node *n, const Transform *t) {
 
 /* The signal's last dimension: 1 for real, 2 for complex. */
 static bool complex_extent(Node *n, const Type *t, int64_t *out) {
-  if (t->rank >= 2 && dtype_is_float(t->dtype) && ex_get_const(t->dims[t->rank - 1], out) && (*out == 1 || *out == 2)) return true;
-  return node_error(n, "the signal is %s; floats whose last dimension is 1 (real) or 2 (complex) are expected", type_string(n->m, t));
+  if (t->rank >= 2 && dtype_is_float(t->dtype) && ex_get_const(t->dims[t->rank - 1], out) && (*out == 1 || *out == 2))
+    return true;
+  return node_error(n, "the signal is %s; floats whose last dimension is 1 (real) or 2 (complex) are expected",
+                    type_string(n->m, t));
 }
 
 /* A size as an optional scalar input. */
@@ -99,7 +105,8 @@ bool import_dft(Node *n) {
   const Expr *extent = t->dims[axis];
   f.mirrored = one_sided && f.inverse;
   f.length = f.mirrored ? ex_muli(m, ex_addi(m, extent, -1), 2) : extent;
-  if (!scalar_size(n, 1, "dft_length", &f.length) || !known_need(m, f.length, 1)) return node_error(n, "a transform of no elements");
+  if (!scalar_size(n, 1, "dft_length", &f.length) || !known_need(m, f.length, 1))
+    return node_error(n, "a transform of no elements");
   const Expr *half = ex_addi(m, ex_div_joined(m, f.length, ex_const(m, 2)), 1), *most = f.mirrored ? half : f.length;
   f.to = one_sided && !f.inverse ? half : f.length;
   if (f.mirrored) f.out = 1;
@@ -121,10 +128,12 @@ static Val frame_weights(Node *n, const Transform *f, Val window) {
 }
 
 static Val convolved(Node *n, Val x, Val weights, const Type *type, int64_t step) {
-  Attr a[] = {attr_s(n->m, AT_spec, "bWi,kiW->bWk"), attr_exprs(n->m, AT_starts, 1, (const Expr *[]){ex_const(n->m, 0)}),
+  Attr a[] = {attr_s(n->m, AT_spec, "bWi,kiW->bWk"),
+              attr_exprs(n->m, AT_starts, 1, (const Expr *[]){ex_const(n->m, 0)}),
               attr_ints(n->m, AT_strides, 1, &step), attr_ints(n->m, AT_dilations, 1, (int64_t[]){1})};
   if (!x || !weights) return 0;
-  return build_op(n->b, &(OpSpec){.kind = OP_conv, .nin = 2, .in = (Val[]){x, weights}, .nattrs = 4, .attrs = a, .type = type});
+  return build_op(
+      n->b, &(OpSpec){.kind = OP_conv, .nin = 2, .in = (Val[]){x, weights}, .nattrs = 4, .attrs = a, .type = type});
 }
 
 bool import_stft(Node *n) {
@@ -136,14 +145,17 @@ bool import_stft(Node *n) {
   if (t->rank != 3) return node_error(n, "the signal is %s", type_string(m, t));
   if (!complex_extent(n, t, &f.in) || !scalar_size(n, 1, "frame_step", &step)) return false;
   f.length = has_input(n, 2) ? input_type(n, 2)->dims[0] : t->dims[1];
-  if (has_input(n, 2) && input_type(n, 2)->rank != 1) return node_error(n, "the window is %s", type_string(m, input_type(n, 2)));
+  if (has_input(n, 2) && input_type(n, 2)->rank != 1)
+    return node_error(n, "the window is %s", type_string(m, input_type(n, 2)));
   if (!scalar_size(n, 3, "frame_length", &f.length)) return false;
-  if (has_input(n, 2) && f.length != input_type(n, 2)->dims[0]) return node_error(n, "frame_length is not the length of the window %s", type_string(m, input_type(n, 2)));
+  if (has_input(n, 2) && f.length != input_type(n, 2)->dims[0])
+    return node_error(n, "frame_length is not the length of the window %s", type_string(m, input_type(n, 2)));
   if (!ex_get_const(step, &by) || !ex_get_const(f.length, &length) || length < 1)
     return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "STFT: frames of a symbolic length or step");
   const Expr *left = ex_addi(m, t->dims[1], -length);
   int64_t known;
-  if (ex_get_const(left, &known) && known < 0) return node_error(n, "the signal %s is shorter than a frame of %lld", type_string(m, t), (long long)length);
+  if (ex_get_const(left, &known) && known < 0)
+    return node_error(n, "the signal %s is shorter than a frame of %lld", type_string(m, t), (long long)length);
   assume_extent(m, left);
   const Expr *frames = ex_addi(m, ex_div_joined(m, left, ex_const(m, by)), 1);
   f.from = f.length;
@@ -173,6 +185,8 @@ bool import_window_function(Node *n) {
   Val angle = binary(n, OP_div, binary_number(n, OP_mul, i, TAU), build_cast(n->b, size_value(n, period), DT_f64));
   if (!angle) return false;
   Val x = binary_number(n, OP_add, binary_number(n, OP_mul, build_unary(n->b, OP_cos, angle), -a[1]), a[0]);
-  if (a[2] != 0) x = binary(n, OP_add, x, binary_number(n, OP_mul, build_unary(n->b, OP_cos, binary_number(n, OP_mul, angle, 2)), a[2]));
+  if (a[2] != 0)
+    x = binary(n, OP_add, x,
+               binary_number(n, OP_mul, build_unary(n->b, OP_cos, binary_number(n, OP_mul, angle, 2)), a[2]));
   return x && set_output(n, 0, build_cast(n->b, x, dtype));
 }

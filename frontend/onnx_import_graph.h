@@ -1,6 +1,7 @@
 /* frontend/onnx_import_graph.h - the graph around the nodes, shared by onnx_import.c, onnx_order.c and onnx_subgraph.c.
  *
- * A model has one graph; the bodies of Loop, Scan and If are graphs of their own that see the names of the graphs around them.
+ * A model has one graph; the bodies of Loop, Scan and If are graphs of their own that see the names of the graphs
+ * around them.
  */
 #ifndef APC_FRONTEND_ONNX_IMPORT_GRAPH_H
 #define APC_FRONTEND_ONNX_IMPORT_GRAPH_H
@@ -25,7 +26,7 @@ typedef struct Graph {
   OnnxReads *reads;   /* names a node needs: its inputs, and what graphs in it read from outside */
   int *order;         /* node indices, definitions before uses */
   size_t norder;
-  bool *live;         /* by node: an output of the graph needs it */
+  bool *live; /* by node: an output of the graph needs it */
 } Graph;
 
 struct Import {
@@ -38,16 +39,18 @@ struct Import {
   int64_t opset;
   Builder b;
   Evaluation evaluation; /* of what is built */
-  Loc loc;        /* the file */
-  NameMap taken;  /* names of nodes; see unique_node_name */
+  Loc loc;               /* the file */
+  NameMap taken;         /* names of nodes; see unique_node_name */
   bool unknown_as_opaque;
 };
 
 static inline const char *onnx_text(const char *s) { return s ? s : ""; }
-static inline Loc onnx_node_loc(const Import *im, size_t i) { return (Loc){.file = im->loc.file, .node = im->g->names[i]}; }
+static inline Loc onnx_node_loc(const Import *im, size_t i) {
+  return (Loc){.file = im->loc.file, .node = im->g->names[i]};
+}
 
 /* ---- onnx_import.c */
-Item *import_find(const Import *im, const char *name); /* in this graph or one around it; NULL */
+Item *import_find(const Import *im, const char *name);      /* in this graph or one around it; NULL */
 Item *import_define(Import *im, const char *name, Loc loc); /* a new item; NULL after an error when the name is taken */
 void import_value_infos(Import *im);
 bool import_initializers(Import *im);

@@ -51,7 +51,8 @@ static Val step_into(Node *n, Val at, const Expr *extent, Val place) {
 bool import_gather_elements(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int axis = 0;
-  if (t->rank != ti->rank) return node_error(n, "%s has not the rank of %s", type_string(n->m, ti), type_string(n->m, t));
+  if (t->rank != ti->rank)
+    return node_error(n, "%s has not the rank of %s", type_string(n->m, ti), type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++)
@@ -94,7 +95,8 @@ bool import_compress(Node *n) {
   int count, axis = 0, kept = 0;
   Known known = input_known(n, 1);
   if (!known.items || known.type->rank != 1 || !known_constants(&known, condition)) {
-    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements", n->op->type, KNOWN_MAX);
+    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements",
+               n->op->type, KNOWN_MAX);
     say_origin(n, 1);
     return false;
   }
@@ -118,9 +120,12 @@ bool import_compress(Node *n) {
 bool import_reverse_sequence(Node *n) {
   const Type *t = input_type(n, 0);
   int batch = 0, time = 0;
-  if (!node_axis(n, node_int(n, "batch_axis", 1), t->rank, &batch) || !node_axis(n, node_int(n, "time_axis", 0), t->rank, &time)) return false;
+  if (!node_axis(n, node_int(n, "batch_axis", 1), t->rank, &batch) ||
+      !node_axis(n, node_int(n, "time_axis", 0), t->rank, &time))
+    return false;
   if (batch == time || batch > 1 || time > 1) return node_error(n, "batch_axis %d and time_axis %d", batch, time);
-  Val lens = insert_dims(n, build_cast(n->b, input(n, 1), DT_i64), 1u << time, 2), step = iota_i64(n, 1, &t->dims[time], 0);
+  Val lens = insert_dims(n, build_cast(n->b, input(n, 1), DT_i64), 1u << time, 2),
+      step = iota_i64(n, 1, &t->dims[time], 0);
   step = insert_dims(n, step, 1u << batch, 2);
   Val reversed = binary(n, OP_sub, binary_number(n, OP_sub, lens, 1), step);
   Val at = select3(n, binary(n, OP_lt, step, lens), reversed, step);
@@ -145,7 +150,8 @@ static const Expr *top_count(Node *n, const Expr *extent) {
   const Expr *e = k.n == 1 ? k.items[0] : NULL;
   bool fits = e == extent;
   if (e && ex_get_const(e, &number)) fits = number >= 0 && (!ex_get_const(extent, &all) || number <= all);
-  else if (e && !fits) fits = known_need(n->m, e, 0) && (is_operand(e, extent) || known_need(n->m, ex_sub(n->m, extent, e), 0));
+  else if (e && !fits)
+    fits = known_need(n->m, e, 0) && (is_operand(e, extent) || known_need(n->m, ex_sub(n->m, extent, e), 0));
   if (fits) return e;
   Text t = {.arena = n->m->arena};
   if (e) ex_print(n->m, &t, e);

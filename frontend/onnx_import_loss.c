@@ -1,24 +1,32 @@
-/* frontend/onnx_import_loss.c - losses of classes: NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, decomposed as the specification does.
+/* frontend/onnx_import_loss.c - losses of classes: NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, decomposed as
+ * the specification does.
  *
- * In: scores [batch, classes, places..], target [batch, places..], weights [classes] or none.  Places whose target is `ignore_index` count nothing,
- * neither in the sum nor in the weight it is divided by. */
+ * In: scores [batch, classes, places..], target [batch, places..], weights [classes] or none.  Places whose target is
+ * `ignore_index` count nothing, neither in the sum nor in the weight it is divided by. */
 #include <string.h>
 
 #include "frontend/onnx_import_private.h"
 
 static bool check_loss(Node *n, const char *reduction) {
   const Type *t = input_type(n, 0), *target = input_type(n, 1);
-  bool fits = t->rank >= 2 && target->rank == t->rank - 1 && (target->dtype == DT_i32 || target->dtype == DT_i64) && equal_extents(n, t->dims[0], target->dims[0]);
+  bool fits = t->rank >= 2 && target->rank == t->rank - 1 && (target->dtype == DT_i32 || target->dtype == DT_i64) &&
+              equal_extents(n, t->dims[0], target->dims[0]);
   for (int d = 1; fits && d < target->rank; d++) fits = equal_extents(n, t->dims[d + 1], target->dims[d]);
   if (!fits) return node_error(n, "targets %s for scores %s", type_string(n->m, target), type_string(n->m, t));
   if (has_input(n, 2) && (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != t->dims[1]))
     return node_error(n, "weights %s for scores %s", type_string(n->m, input_type(n, 2)), type_string(n->m, t));
-  return strcmp(reduction, "mean") == 0 || strcmp(reduction, "sum") == 0 || strcmp(reduction, "none") == 0 || node_error(n, "reduction \"%s\"", reduction);
+  return strcmp(reduction, "mean") == 0 || strcmp(reduction, "sum") == 0 || strcmp(reduction, "none") == 0 ||
+         node_error(n, "reduction \"%s\"", reduction);
 }
 
 /* The weight of every target, 0 where it is ignored; 0 (no value) when all are 1. */
 static Val target_weights(Node *n, Val x, Val target, Val counts) {
-  Val w = has_input(n, 2) ? build_gather(n->b, input(n, 2), target, 0) : counts ? build_splat(n->b, type_get(n->m, type_of(n->b->f, x)->dtype, type_of(n->b->f, target)->rank, type_of(n->b->f, target)->dims), 1) : 0;
+  Val w = has_input(n, 2) ? build_gather(n->b, input(n, 2), target, 0)
+          : counts        ? build_splat(n->b,
+                                        type_get(n->m, type_of(n->b->f, x)->dtype, type_of(n->b->f, target)->rank,
+                                                 type_of(n->b->f, target)->dims),
+                                        1)
+                          : 0;
   return counts && w ? select3(n, counts, w, splat_like(n, w, 0)) : w;
 }
 

@@ -39,7 +39,8 @@ Val matmul(Node *n, Val x, Val y) {
     const Expr *p = tx->dims[bx - 1 - d], *q = ty->dims[by - 1 - d];
     if (!extents_broadcast(n, p, q)) return refused(n, "have batch dimensions that do not broadcast", tx, ty);
   }
-  if (!equal_extents(n, tx->dims[tx->rank - 1], ty->dims[ty->rank > 1 ? ty->rank - 2 : 0])) return refused(n, "cannot be multiplied", tx, ty);
+  if (!equal_extents(n, tx->dims[tx->rank - 1], ty->dims[ty->rank > 1 ? ty->rank - 2 : 0]))
+    return refused(n, "cannot be multiplied", tx, ty);
   char left[MAX_RANK + 1], right[MAX_RANK + 1], result[MAX_RANK + 1] = "";
   x = batch_letters(n, x, ty, batch, bx, left);
   y = batch_letters(n, y, tx, batch, by, right);
@@ -61,9 +62,9 @@ bool import_gemm(Node *n) {
   bool ta = node_int(n, "transA", 0) != 0, tb = node_int(n, "transB", 0) != 0;
   if (input_type(n, 0)->rank != 2 || input_type(n, 1)->rank != 2)
     return node_error(n, "operands are %s and %s, not matrices", type_string(n->m, input_type(n, 0)),
-        type_string(n->m, input_type(n, 1)));
-  Val y = build_dot(n->b, input(n, 0), input(n, 1), arena_printf(n->m->arena, "%s,%s->mn", ta ? "km" : "mk",
-      tb ? "nk" : "kn"));
+                      type_string(n->m, input_type(n, 1)));
+  Val y = build_dot(n->b, input(n, 0), input(n, 1),
+                    arena_printf(n->m->arena, "%s,%s->mn", ta ? "km" : "mk", tb ? "nk" : "kn"));
   y = scaled(n, y, alpha);
   if (y && has_input(n, 2) && beta != 0) {
     const Type *t = type_of(n->b->f, y);
@@ -80,7 +81,8 @@ enum { MAX_TERMS = CONTRACT_MAX };
 typedef struct Equation {
   int terms;
   char in[MAX_TERMS][MAX_RANK + 1], out[MAX_RANK + 1];
-  char ellipsis[MAX_RANK + 1]; /* letters for the dimensions that an ellipsis stands for, right-aligned: of those the equation has not */
+  char ellipsis[MAX_RANK + 1]; /* letters for the dimensions that an ellipsis stands for, right-aligned: of those the
+                                  equation has not */
 } Equation;
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -94,7 +96,8 @@ static void choose_ellipsis(Equation *e, const char *equation) {
     if (!strchr(equation, c)) e->ellipsis[--at] = c;
 }
 
-/* Reads one term up to ',' or '-' or the end; false when malformed.  `rank` -1: the output, its ellipsis has `dots` letters. */
+/* Reads one term up to ',' or '-' or the end; false when malformed.  `rank` -1: the output, its ellipsis has `dots`
+ * letters. */
 static bool read_term(Node *n, const Equation *e, const char **at, int rank, int *dots, char *out) {
   int count = 0, named = 0;
   for (const char *p = *at; *p && *p != ',' && *p != '-'; p++) named += is_letter(*p);
@@ -103,7 +106,8 @@ static bool read_term(Node *n, const Equation *e, const char **at, int rank, int
     if (c == ' ') continue;
     if (strncmp(*at, "...", 3) == 0) {
       int wide = rank >= 0 ? rank - named : *dots;
-      if (wide < 0 || count + wide > MAX_RANK || (wide && !e->ellipsis[MAX_RANK - wide])) return node_error(n, "the ellipsis does not fit");
+      if (wide < 0 || count + wide > MAX_RANK || (wide && !e->ellipsis[MAX_RANK - wide]))
+        return node_error(n, "the ellipsis does not fit");
       if (rank >= 0 && wide > *dots) *dots = wide;
       for (int i = 0; i < wide; i++) out[count++] = e->ellipsis[MAX_RANK - wide + i];
       *at += 2;
@@ -192,7 +196,8 @@ static bool check_letters(Node *n, const Equation *e) {
         const char *at = strchr(e->in[before], e->in[t][d]);
         const Type *x = input_type(n, (size_t)before), *y = input_type(n, (size_t)t);
         if (at && !extents_broadcast(n, x->dims[at - e->in[before]], y->dims[d]))
-          return node_error(n, "'%c' has two extents, in %s and %s", e->in[t][d], type_string(n->m, x), type_string(n->m, y));
+          return node_error(n, "'%c' has two extents, in %s and %s", e->in[t][d], type_string(n->m, x),
+                            type_string(n->m, y));
       }
   return true;
 }

@@ -1,7 +1,8 @@
-/* frontend/onnx_import_moving.c - slices whose bounds move with the round of a loop: x[t : t + 1], x[8 * t : 8 * t + 8].
+/* frontend/onnx_import_moving.c - slices whose bounds move with the round of a loop: x[t : t + 1], x[8 * t : 8 * t +
+ * 8].
  *
- * Both bounds are followed back to a multiple of one round number plus sizes; their difference is the extent.  What a slice would do outside
- * the operand depends on data, so both bounds must lie inside in every round that there can be.
+ * Both bounds are followed back to a multiple of one round number plus sizes; their difference is the extent.  What a
+ * slice would do outside the operand depends on data, so both bounds must lie inside in every round that there can be.
  */
 #include <math.h>
 
@@ -78,10 +79,14 @@ static Place place_of(Node *n, Val v, int64_t i, int *steps) {
     case OP_add:
     case OP_sub:
     case OP_mul: return of_both(n, op, i, steps);
-    case OP_cast: return dtype_class(type_of(f, op->in[0])->dtype) == DTC_I ? place_of(n, op->in[0], i, steps) : (Place){0};
+    case OP_cast:
+      return dtype_class(type_of(f, op->in[0])->dtype) == DTC_I ? place_of(n, op->in[0], i, steps) : (Place){0};
     case OP_copy:
     case OP_reshape: return place_of(n, op->in[0], i, steps);
-    case OP_broadcast: return ex_get_const(type_elements(n->m, type_of(f, op->in[0])), &elements) && elements == 1 ? place_of(n, op->in[0], 0, steps) : (Place){0};
+    case OP_broadcast:
+      return ex_get_const(type_elements(n->m, type_of(f, op->in[0])), &elements) && elements == 1
+                 ? place_of(n, op->in[0], 0, steps)
+                 : (Place){0};
     default: return (Place){0};
   }
 }
@@ -107,10 +112,13 @@ bool slice_moves(Node *n, int i, int axis, Val *x) {
   const Expr *extent = ex_sub(m, end.offset, start.offset), *zero = ex_const(m, 0);
   const Expr *highest = ex_add(m, end.offset, ex_muli(m, ex_addi(m, trips, -1), start.scale));
   if (!known_ge(m, extent, zero) || !known_ge(m, start.offset, zero) || !known_ge(m, t->dims[axis], highest))
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "Slice: cannot tell whether axis %d of %s is left in some round of the loop", axis, type_string(m, t));
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+                      "Slice: cannot tell whether axis %d of %s is left in some round of the loop", axis,
+                      type_string(m, t));
   Val first = start.loop->out;
   if (start.scale != 1) first = binary_number(n, OP_mul, first, (double)start.scale);
   if (start.offset != zero) first = binary(n, OP_add, first, scalar_i64(n, start.offset));
-  Val at = ex_is_const(extent, 1) ? build_reshape(n->b, first, 1, &extent) : binary(n, OP_add, iota_i64(n, 1, &extent, 0), first);
+  Val at = ex_is_const(extent, 1) ? build_reshape(n->b, first, 1, &extent)
+                                  : binary(n, OP_add, iota_i64(n, 1, &extent, 0), first);
   return (*x = build_gather(n->b, *x, at, axis)) != 0;
 }

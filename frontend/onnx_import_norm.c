@@ -48,8 +48,8 @@ static bool last_dims_norm(Node *n, const char *kind) {
   if (!x || !scale || (has_input(n, 2) && !bias)) return false;
   if (!node_axis(n, node_int(n, "axis", -1), input_type(n, 0)->rank, &axis)) return false;
   Val y = scale_and_shift(n, norm_from(n, x, axis, kind, eps), scale, bias);
-  if (!y || type_of(n->b->f, y) != input_type(n, 0)) return y && node_error(n,
-      "scale or bias is larger than the normalised dimensions");
+  if (!y || type_of(n->b->f, y) != input_type(n, 0))
+    return y && node_error(n, "scale or bias is larger than the normalised dimensions");
   return set_output(n, 0, y) && layer_statistics(n, x, axis, eps);
 }
 
@@ -61,8 +61,8 @@ static bool channels_fit(Node *n) {
   if (t->rank < 2) return node_error(n, "needs a batch and a channel dimension, not %s", type_string(n->m, t));
   for (size_t i = 1; i < n->proto->n_input; i++)
     if (input_type(n, i)->rank != 1 || (input_type(n, i)->dims[0] != t->dims[1] && n->op->arg != 0))
-      return node_error(n, "input %zu is %s, not one number per channel of %s", i, type_string(n->m, input_type(n,
-          i)), type_string(n->m, t));
+      return node_error(n, "input %zu is %s, not one number per channel of %s", i, type_string(n->m, input_type(n, i)),
+                        type_string(n->m, t));
   return true;
 }
 
@@ -74,8 +74,8 @@ bool import_batch_norm(Node *n) {
   int rank = input_type(n, 0)->rank;
   Val x = input(n, 0), mean = input(n, 3), variance = input(n, 4);
   if (!x || !mean || !variance) return false;
-  Val factor = binary(n, OP_mul, input(n, 1), build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance,
-      node_float(n, "epsilon", 1e-5f))));
+  Val factor = binary(n, OP_mul, input(n, 1),
+                      build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, node_float(n, "epsilon", 1e-5f))));
   Val shift = binary(n, OP_sub, input(n, 2), binary(n, OP_mul, mean, factor));
   return set_output(n, 0, scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank)));
 }
@@ -85,7 +85,8 @@ bool import_instance_norm(Node *n) {
   const Type *t = input_type(n, 0);
   if (t->rank < 3) return node_error(n, "needs spatial dimensions, not %s", type_string(n->m, t));
   Val y = norm_from(n, input(n, 0), 2, "layer", node_float(n, "epsilon", 1e-5f));
-  return set_output(n, 0, scale_and_shift(n, y, per_channel(n, input(n, 1), t->rank), per_channel(n, input(n, 2), t->rank)));
+  return set_output(n, 0,
+                    scale_and_shift(n, y, per_channel(n, input(n, 1), t->rank), per_channel(n, input(n, 2), t->rank)));
 }
 
 /* [N, C, ...] as [N, groups, C / groups, ...]; scale and bias per group before 21, per channel since. */
@@ -96,12 +97,13 @@ bool import_group_norm(Node *n) {
   bool by_channel = n->op->arg == 1;
   if (groups < 1) return node_error(n, "num_groups is %lld", (long long)groups);
   const Expr *size = ex_exact_div(n->m, t->dims[1], ex_const(n->m, groups));
-  if (!size || t->rank == MAX_RANK) return node_error(n, "the channels of %s do not form %lld groups",
-      type_string(n->m, t), (long long)groups);
+  if (!size || t->rank == MAX_RANK)
+    return node_error(n, "the channels of %s do not form %lld groups", type_string(n->m, t), (long long)groups);
   const Expr *dims[MAX_RANK] = {t->dims[0], ex_const(n->m, groups), size};
   for (int d = 2; d < t->rank; d++) dims[d + 1] = t->dims[d];
   Val scale = input(n, 1), bias = input(n, 2);
-  Val y = norm_from(n, build_reshape(n->b, input(n, 0), t->rank + 1, dims), 2, "layer", node_float(n, "epsilon", 1e-5f));
+  Val y =
+      norm_from(n, build_reshape(n->b, input(n, 0), t->rank + 1, dims), 2, "layer", node_float(n, "epsilon", 1e-5f));
   if (!by_channel) y = scale_and_shift(n, y, per_channel(n, scale, t->rank + 1), per_channel(n, bias, t->rank + 1));
   y = build_reshape(n->b, y, t->rank, t->dims);
   if (by_channel) y = scale_and_shift(n, y, per_channel(n, scale, t->rank), per_channel(n, bias, t->rank));
@@ -141,17 +143,26 @@ bool import_mean_variance_norm(Node *n) {
 bool import_lrn(Node *n) {
   const Type *t = input_type(n, 0);
   int64_t size = node_int(n, "size", 0);
-  if (t->rank < 3 || size < 1 || size > 1 << 20) return node_error(n, "%lld channels around each of %s", (long long)size, type_string(n->m, t));
+  if (t->rank < 3 || size < 1 || size > 1 << 20)
+    return node_error(n, "%lld channels around each of %s", (long long)size, type_string(n->m, t));
   Val x = input(n, 0), squares = x ? build_binary(n->b, OP_mul, x, x) : 0;
   const Expr *one = ex_const(n->m, 1), *dims[] = {t->dims[0], one, t->dims[1], type_product(n->m, t, 2, t->rank)};
-  const Expr *window[] = {ex_const(n->m, size), one}, *starts[] = {ex_const(n->m, -((size - 1) / 2)), ex_const(n->m, 0)};
+  const Expr *window[] = {ex_const(n->m, size), one},
+             *starts[] = {ex_const(n->m, -((size - 1) / 2)), ex_const(n->m, 0)};
   const int64_t axes[] = {2, 3}, ones[] = {1, 1};
-  Attr a[] = {attr_red(AT_op, RED_SUM), attr_ints(n->m, AT_axes, 2, axes), attr_exprs(n->m, AT_window, 2, window), attr_exprs(n->m, AT_starts, 2, starts),
-              attr_ints(n->m, AT_strides, 2, ones), attr_ints(n->m, AT_dilations, 2, ones)};
+  Attr a[] = {attr_red(AT_op, RED_SUM),
+              attr_ints(n->m, AT_axes, 2, axes),
+              attr_exprs(n->m, AT_window, 2, window),
+              attr_exprs(n->m, AT_starts, 2, starts),
+              attr_ints(n->m, AT_strides, 2, ones),
+              attr_ints(n->m, AT_dilations, 2, ones)};
   Val image = squares ? build_reshape(n->b, squares, 4, dims) : 0;
   if (!image) return false;
-  Val sum = build_op(n->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &image, .nattrs = 6, .attrs = a, .type = type_of(n->b->f, image)});
+  Val sum = build_op(
+      n->b,
+      &(OpSpec){.kind = OP_pool, .nin = 1, .in = &image, .nattrs = 6, .attrs = a, .type = type_of(n->b->f, image)});
   sum = build_reshape(n->b, sum, t->rank, t->dims);
-  Val base = binary_number(n, OP_add, binary_number(n, OP_mul, sum, node_float(n, "alpha", 1e-4) / (double)size), node_float(n, "bias", 1));
+  Val base = binary_number(n, OP_add, binary_number(n, OP_mul, sum, node_float(n, "alpha", 1e-4) / (double)size),
+                           node_float(n, "bias", 1));
   return set_output(n, 0, binary(n, OP_div, x, binary_number(n, OP_pow, base, node_float(n, "beta", 0.75))));
 }

@@ -22,7 +22,8 @@ static const Type *declared_type(Node *n, const char *name, const Type *like, bo
   const Onnx__TypeProto *t = v ? v->type : NULL;
   DType dtype;
   const Expr *dims[MAX_RANK];
-  if (!t || t->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !t->tensor_type || !t->tensor_type->shape) return NULL;
+  if (!t || t->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !t->tensor_type || !t->tensor_type->shape)
+    return NULL;
   const Onnx__TensorShapeProto *shape = t->tensor_type->shape;
   if (!onnx_dtype(t->tensor_type->elem_type, &dtype) || shape->n_dim > MAX_RANK) return NULL;
   for (size_t k = 0; k < shape->n_dim; k++) {
@@ -45,8 +46,15 @@ static Val opaque(Node *n, size_t output, int nin, const Val *in) {
   const char *domain = n->proto->domain;
   bool plain = !domain || !*domain || strcmp(domain, "ai.onnx") == 0;
   const char *kind = plain ? n->op->type : arena_printf(n->m->arena, "%s.%s", domain, n->op->type);
-  Attr attrs[] = {attr_s(n->m, AT_kind, kind), attr_s(n->m, AT_name, n->name), attr_i(AT_result, (int64_t)output), attr_i(AT_assumed, 1)};
-  return build_op(n->b, &(OpSpec){.kind = OP_opaque, .loc = n->b->loc, .nin = nin, .in = in, .nattrs = assumed ? 4 : 3, .attrs = attrs, .type = type});
+  Attr attrs[] = {attr_s(n->m, AT_kind, kind), attr_s(n->m, AT_name, n->name), attr_i(AT_result, (int64_t)output),
+                  attr_i(AT_assumed, 1)};
+  return build_op(n->b, &(OpSpec){.kind = OP_opaque,
+                                  .loc = n->b->loc,
+                                  .nin = nin,
+                                  .in = in,
+                                  .nattrs = assumed ? 4 : 3,
+                                  .attrs = attrs,
+                                  .type = type});
 }
 
 bool import_opaque(Node *n) {

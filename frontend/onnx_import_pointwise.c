@@ -38,7 +38,8 @@ bool import_bitwise_not(Node *n) {
 bool import_bit_shift(Node *n) {
   const char *direction = node_string(n, "direction", "");
   bool left = strcmp(direction, "LEFT") == 0;
-  if (!left && strcmp(direction, "RIGHT") != 0) return node_error(n, "direction is \"%s\", not LEFT or RIGHT", direction);
+  if (!left && strcmp(direction, "RIGHT") != 0)
+    return node_error(n, "direction is \"%s\", not LEFT or RIGHT", direction);
   return set_output(n, 0, binary(n, left ? OP_shl : OP_shr, input(n, 0), input(n, 1)));
 }
 
@@ -137,7 +138,7 @@ bool import_is_inf(Node *n) {
   Val x = input(n, 0);
   if (!x) return false;
   if (negative && positive) return set_output(n, 0, build_unary(n->b, OP_isinf, x));
-  if (!negative && !positive) return set_output(n, 0, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0),
-      DT_bool), 0));
+  if (!negative && !positive)
+    return set_output(n, 0, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), DT_bool), 0));
   return set_output(n, 0, binary_number(n, OP_eq, x, positive ? INFINITY : -INFINITY));
 }

@@ -1,15 +1,16 @@
 /* frontend/onnx_import_quantize.c - quantised tensors: a scale and a zero point beside integers.
  *
- * Products and convolutions of quantised operands are exact: operands less their zero points, in an i32 dot or an f64 convolution
- * (the IR convolves floats only; f64 holds these sums up to 2^53).
- * Scales are applied in f32: a rounded quotient (ties to even), plus the zero point, saturated by the cast to the narrow type.
- * f32 holds the sums of QLinear* up to 2^24 exactly, larger ones to 24 bits.
+ * Products and convolutions of quantised operands are exact: operands less their zero points, in an i32 dot or an f64
+ * convolution (the IR convolves floats only; f64 holds these sums up to 2^53).  Scales are applied in f32: a rounded
+ * quotient (ties to even), plus the zero point, saturated by the cast to the narrow type.  f32 holds the sums of
+ * QLinear* up to 2^24 exactly, larger ones to 24 bits.
  *
  * Not done: 4-bit and 8-bit float types.
  */
 #include "frontend/onnx_import_private.h"
 
-/* A scale or zero point per tensor (one element), or per index of `axis` of a tensor of that rank, as a factor of it. */
+/* A scale or zero point per tensor (one element), or per index of `axis` of a tensor of that rank, as a factor of
+ * it. */
 static Val spread(Node *n, Val v, int axis, int rank) {
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
@@ -29,7 +30,8 @@ static Val spread_blocks(Node *n, Val v, const Type *like, int axis, int64_t siz
   const Expr *split[MAX_RANK], *wide[MAX_RANK], *dims[MAX_RANK];
   bool fits = t->rank == like->rank && t->rank < MAX_RANK && size >= 1 && size <= INT32_MAX;
   for (int d = 0; fits && d < t->rank; d++)
-    fits = d == axis ? equal_extents(n, t->dims[d], ex_ceil_div(n->m, like->dims[d], ex_const(n->m, size))) : equal_extents(n, t->dims[d], like->dims[d]);
+    fits = d == axis ? equal_extents(n, t->dims[d], ex_ceil_div(n->m, like->dims[d], ex_const(n->m, size)))
+                     : equal_extents(n, t->dims[d], like->dims[d]);
   if (!fits) {
     node_error(n, "%s for blocks of %lld of %s", type_string(n->m, t), (long long)size, type_string(n->m, like));
     return 0;
@@ -57,7 +59,9 @@ static Val rounded(Node *n, Val x, Val zero, DType to) {
   return q ? build_cast(n->b, q, to) : 0;
 }
 
-static Val quantized(Node *n, Val x, Val scale, Val zero, DType to) { return rounded(n, binary(n, OP_div, x, scale), zero, to); }
+static Val quantized(Node *n, Val x, Val scale, Val zero, DType to) {
+  return rounded(n, binary(n, OP_div, x, scale), zero, to);
+}
 
 static bool scaled_axis(Node *n, int *axis) {
   int rank = input_type(n, 0)->rank;

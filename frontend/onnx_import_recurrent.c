@@ -1,9 +1,10 @@
 /* frontend/onnx_import_recurrent.c - LSTM, GRU and RNN.
  *
- * What the input contributes to all gates at all steps is one dot before the recurrence; gates are a dimension of their own
- * (weights [4 * hidden, in] are [4, hidden, in]), so that the hidden dimension can be cut and a gate is a slice of the small one.
- * The recurrence is a loop over time, one per direction; up to MAX_UNROLLED steps are written out instead.  Sequences shorter than the
- * longest keep their state in steps beyond their end, and give 0 there; run backwards, such a sequence starts at its own end.
+ * What the input contributes to all gates at all steps is one dot before the recurrence; gates are a dimension of their
+ * own (weights [4 * hidden, in] are [4, hidden, in]), so that the hidden dimension can be cut and a gate is a slice of
+ * the small one.  The recurrence is a loop over time, one per direction; up to MAX_UNROLLED steps are written out
+ * instead.  Sequences shorter than the longest keep their state in steps beyond their end, and give 0 there; run
+ * backwards, such a sequence starts at its own end.
  *
  * Not done: activations other than those of the table.
  */
@@ -23,8 +24,9 @@ typedef struct Activation {
 } Activation;
 
 static const Activation activations[] = {
-  {"Sigmoid", 0, 0}, {"Tanh", 0, 0}, {"Relu", 0, 0}, {"Affine", 1, 0}, {"LeakyRelu", 0.01f, 0}, {"HardSigmoid", 0.2f, 0.5},
-  {"ScaledTanh", 1, 1}, {"Softsign", 0, 0}, {"Elu", 1, 0}, {"ThresholdedRelu", 1, 0}, {"Softplus", 0, 0},
+    {"Sigmoid", 0, 0},          {"Tanh", 0, 0},       {"Relu", 0, 0},     {"Affine", 1, 0}, {"LeakyRelu", 0.01f, 0},
+    {"HardSigmoid", 0.2f, 0.5}, {"ScaledTanh", 1, 1}, {"Softsign", 0, 0}, {"Elu", 1, 0},    {"ThresholdedRelu", 1, 0},
+    {"Softplus", 0, 0},
 };
 
 static Val scaled(Node *n, Val x, double alpha, double beta) {
@@ -41,9 +43,11 @@ static Val activate(Node *n, const Activation *a, Val x) {
     return binary_number(n, OP_max, binary_number(n, OP_min, scaled(n, x, a->alpha, a->beta), 1), 0);
   if (strcmp(a->name, "ScaledTanh") == 0)
     return binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_mul, x, a->beta)), a->alpha);
-  if (strcmp(a->name, "Softsign") == 0) return binary(n, OP_div, x, binary_number(n, OP_add, build_unary(n->b, OP_abs, x), 1));
+  if (strcmp(a->name, "Softsign") == 0)
+    return binary(n, OP_div, x, binary_number(n, OP_add, build_unary(n->b, OP_abs, x), 1));
   if (strcmp(a->name, "Softplus") == 0) {
-    Val rest = build_unary(n->b, OP_log1p, build_unary(n->b, OP_exp, build_unary(n->b, OP_neg, build_unary(n->b, OP_abs, x))));
+    Val rest =
+        build_unary(n->b, OP_log1p, build_unary(n->b, OP_exp, build_unary(n->b, OP_neg, build_unary(n->b, OP_abs, x))));
     return binary(n, OP_add, build_unary(n->b, OP_relu, x), rest);
   }
   Val zero = splat_like(n, x, 0);
@@ -78,7 +82,7 @@ typedef struct Recurrent {
   const Expr *steps;
   const Expr *batch, *hidden, *in;
   bool first_backward, batch_first;
-  double clip; /* 0: none */
+  double clip;    /* 0: none */
   Val x, lengths; /* [t, b, i]; [b] or 0 */
 } Recurrent;
 
@@ -108,7 +112,9 @@ static Val gate(Node *n, const Recurrent *r, const Activation *f, Val x) { retur
 static Val product(Node *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
 static Val plus(Node *n, Val x, Val y) { return binary(n, OP_add, x, y); }
 static Val one_minus(Node *n, Val x) { return x ? build_binary(n->b, OP_sub, splat_like(n, x, 1), x) : 0; }
-static Val peep(Node *n, const Direction *d, int which, Val c, Val x) { return d->peepholes[which] ? plus(n, x, product(n, d->peepholes[which], c)) : x; }
+static Val peep(Node *n, const Direction *d, int which, Val c, Val x) {
+  return d->peepholes[which] ? plus(n, x, product(n, d->peepholes[which], c)) : x;
+}
 
 /* One step from the gates' input [g, b, h]; the new states into *h and *c. */
 static bool step_rnn(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
@@ -137,7 +143,8 @@ static bool step_gru(Node *n, const Recurrent *r, const Direction *d, Val gates,
   Val from_state = build_dot(n->b, d->h, d->weights, "bk,ghk->gbh");
   Val z = gate(n, r, &d->f[0], plus(n, part(n, gates, 0), with_bias(n, d, 0, part(n, from_state, 0))));
   Val reset = gate(n, r, &d->f[0], plus(n, part(n, gates, 1), with_bias(n, d, 1, part(n, from_state, 1)))), hidden;
-  if (d->last_weights) hidden = with_bias(n, d, 2, build_dot(n->b, product(n, reset, d->h), d->last_weights, "bk,hk->bh"));
+  if (d->last_weights)
+    hidden = with_bias(n, d, 2, build_dot(n->b, product(n, reset, d->h), d->last_weights, "bk,hk->bh"));
   else hidden = product(n, reset, with_bias(n, d, 2, part(n, from_state, 2))); /* acts on what the state contributed */
   hidden = gate(n, r, &d->f[1], plus(n, part(n, gates, 2), hidden));
   *h = plus(n, product(n, one_minus(n, z), hidden), product(n, z, d->h));
@@ -150,9 +157,9 @@ static const struct Kind {
   const char *defaults[3];
   bool (*step)(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c);
 } cells[] = {
-  {"LSTM", 4, 3, {"Sigmoid", "Tanh", "Tanh"}, step_lstm},
-  {"GRU", 3, 2, {"Sigmoid", "Tanh"}, step_gru},
-  {"RNN", 1, 1, {"Tanh"}, step_rnn},
+    {"LSTM", 4, 3, {"Sigmoid", "Tanh", "Tanh"}, step_lstm},
+    {"GRU", 3, 2, {"Sigmoid", "Tanh"}, step_gru},
+    {"RNN", 1, 1, {"Tanh"}, step_rnn},
 };
 
 /* ---- reading the node */
@@ -165,16 +172,19 @@ static bool read_layer(Node *n, Recurrent *r) {
   r->first_backward = strcmp(direction, "reverse") == 0;
   r->directions = both ? 2 : 1;
   r->clip = node_float(n, "clip", 0);
-  if (!both && !r->first_backward && strcmp(direction, "forward") != 0) return node_error(n, "direction \"%s\"", direction);
-  if (t->rank != 3 || tr->rank != 3) return node_error(n, "operands are %s and %s", type_string(n->m, t), type_string(n->m, tr));
+  if (!both && !r->first_backward && strcmp(direction, "forward") != 0)
+    return node_error(n, "direction \"%s\"", direction);
+  if (t->rank != 3 || tr->rank != 3)
+    return node_error(n, "operands are %s and %s", type_string(n->m, t), type_string(n->m, tr));
   r->steps = t->dims[r->batch_first ? 1 : 0];
   r->batch = t->dims[r->batch_first ? 0 : 1], r->in = t->dims[2], r->hidden = tr->dims[2];
   const Expr *rows = ex_muli(n->m, r->hidden, r->gates), *directions = ex_const(n->m, r->directions);
   const Expr *weights[] = {directions, rows, r->in}, *recurrent[] = {directions, rows, r->hidden};
   if (input_type(n, 1) != type_get(n->m, t->dtype, 3, weights) || tr != type_get(n->m, t->dtype, 3, recurrent))
-    return node_error(n, "weights %s and %s do not fit %s in %d direction%s", type_string(n->m, input_type(n, 1)), type_string(n->m, tr),
-        type_string(n->m, t), r->directions, both ? "s" : "");
-  if (has_input(n, 4) && input_type(n, 4)->rank != 1) return node_error(n, "the lengths are %s", type_string(n->m, input_type(n, 4)));
+    return node_error(n, "weights %s and %s do not fit %s in %d direction%s", type_string(n->m, input_type(n, 1)),
+                      type_string(n->m, tr), type_string(n->m, t), r->directions, both ? "s" : "");
+  if (has_input(n, 4) && input_type(n, 4)->rank != 1)
+    return node_error(n, "the lengths are %s", type_string(n->m, input_type(n, 4)));
   static const int batch_second[] = {1, 0, 2};
   r->x = r->batch_first ? build_transpose(n->b, input(n, 0), batch_second) : input(n, 0);
   r->lengths = has_input(n, 4) ? build_cast(n->b, input(n, 4), DT_i64) : 0;
@@ -232,14 +242,19 @@ static bool read_direction(Node *n, const Recurrent *r, int d, Direction *out) {
 /* ---- all steps */
 
 /* [b, 1]: whether the step is inside the sequence; 0: all are.  `step` is a scalar. */
-static Val active_at(Node *n, const Recurrent *r, Val step) { return r->lengths ? insert_dims(n, binary(n, OP_gt, r->lengths, step), 1u << 1, 2) : 0; }
+static Val active_at(Node *n, const Recurrent *r, Val step) {
+  return r->lengths ? insert_dims(n, binary(n, OP_gt, r->lengths, step), 1u << 1, 2) : 0;
+}
 
-static Val inside(Node *n, Val active, Val x, Val otherwise) { return active && x ? select3(n, active, x, otherwise) : x; }
+static Val inside(Node *n, Val active, Val x, Val otherwise) {
+  return active && x ? select3(n, active, x, otherwise) : x;
+}
 
 static Val join(Node *n, Val *list, int64_t count, int axis) {
   while (count > 1) {
     int64_t joined = 0;
-    for (int64_t i = 0; i < count; i += 16) list[joined++] = build_concat(n->b, (int)(count - i < 16 ? count - i : 16), list + i, axis);
+    for (int64_t i = 0; i < count; i += 16)
+      list[joined++] = build_concat(n->b, (int)(count - i < 16 ? count - i : 16), list + i, axis);
     count = joined;
   }
   return list[0];
@@ -258,7 +273,8 @@ static Val step_at(Node *n, const Recurrent *r, const struct Kind *cell, Directi
 static Val run_unrolled(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d, int64_t steps) {
   Val list[MAX_UNROLLED];
   const Expr *dims[] = {r->steps, ex_const(n->m, 1), r->batch, r->hidden};
-  if (steps == 0 && wants(n, 0)) return d->h ? build_splat(n->b, type_get(n->m, type_of(n->b->f, d->h)->dtype, 4, dims), 0) : 0;
+  if (steps == 0 && wants(n, 0))
+    return d->h ? build_splat(n->b, type_get(n->m, type_of(n->b->f, d->h)->dtype, 4, dims), 0) : 0;
   for (int64_t s = 0; s < steps; s++) {
     int64_t t = d->backward ? steps - 1 - s : s;
     list[t] = step_at(n, r, cell, d, part(n, d->from_input, t), scalar_i64(n, ex_const(n->m, t)));

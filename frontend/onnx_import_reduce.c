@@ -20,8 +20,9 @@ static bool read_reduce(Node *n, Reduce *r) {
   return true;
 }
 
-static Val reduced(Node *n, const Reduce *r, Reduction how, Val x) { return r->none ? x : reduce_axes(n, how, x,
-    r->axes, r->keepdims); }
+static Val reduced(Node *n, const Reduce *r, Reduction how, Val x) {
+  return r->none ? x : reduce_axes(n, how, x, r->axes, r->keepdims);
+}
 
 bool import_reduce(Node *n) {
   Reduce r;
@@ -49,7 +50,8 @@ static Val square(Node *n, Val x) { return build_binary(n->b, OP_mul, x, x); }
 
 bool import_reduce_l2(Node *n) {
   Reduce r;
-  return read_reduce(n, &r) && set_output(n, 0, build_unary(n->b, OP_sqrt, reduced(n, &r, RED_SUM, square(n, input(n, 0)))));
+  return read_reduce(n, &r) &&
+         set_output(n, 0, build_unary(n->b, OP_sqrt, reduced(n, &r, RED_SUM, square(n, input(n, 0)))));
 }
 
 bool import_reduce_sum_square(Node *n) {
@@ -115,5 +117,7 @@ bool import_running(Node *n) {
   if (!input_ints(n, 1, "the axis", list, &count)) return false;
   if (count != 1) return node_error(n, "%d axes", count);
   if (!node_axis(n, list[0], input_type(n, 0)->rank, &axis)) return false;
-  return set_output(n, 0, scan(n, (Reduction)n->op->arg, input(n, 0), axis, node_int(n, "exclusive", 0) != 0, node_int(n, "reverse", 0) != 0));
+  return set_output(n, 0,
+                    scan(n, (Reduction)n->op->arg, input(n, 0), axis, node_int(n, "exclusive", 0) != 0,
+                         node_int(n, "reverse", 0) != 0));
 }

@@ -1,14 +1,15 @@
 /* frontend/onnx_import_resize.c - Resize and Upsample.
  *
- * One axis after the other (all modes are separable).  Along an axis, output u lies at a coordinate of the input that the
- * mode computes; it is a weighted sum of 1, 2 or 4 gathers around it.  Coordinates, indices and weights are vectors over the
- * outputs, in f64 as in the specification's reference, and depend on extents only, so that symbolic ones are as good as constants
- * and all other dimensions (batch, channels) can be cut freely.
+ * One axis after the other (all modes are separable).  Along an axis, output u lies at a coordinate of the input that
+ * the mode computes; it is a weighted sum of 1, 2 or 4 gathers around it.  Coordinates, indices and weights are vectors
+ * over the outputs, in f64 as in the specification's reference, and depend on extents only, so that symbolic ones are
+ * as good as constants and all other dimensions (batch, channels) can be cut freely.
  *
- * With antialiasing the kernel is as wide as the step between outputs: every output is a sum over all elements, one product with a matrix whose elements
- * are the kernel's.
+ * With antialiasing the kernel is as wide as the step between outputs: every output is a sum over all elements, one
+ * product with a matrix whose elements are the kernel's.
  *
- * Not done: linear and cubic modes of integers; antialiasing over a symbolic axis, unless what lies outside is excluded.
+ * Not done: linear and cubic modes of integers; antialiasing over a symbolic axis, unless what lies outside is
+ * excluded.
  */
 #include <math.h>
 #include <string.h>
@@ -24,8 +25,8 @@ typedef struct Resize {
 typedef struct Axis {
   int d;
   const Expr *in, *out;
-  double scale;        /* 0: out / in */
-  double start, end;   /* region of interest, of tf_crop_and_resize */
+  double scale;      /* 0: out / in */
+  double start, end; /* region of interest, of tf_crop_and_resize */
 } Axis;
 
 /* ---- vectors over the outputs of an axis, f64 */
@@ -36,7 +37,9 @@ static Val unscaled(Node *n, const Axis *a, Val x) {
   return binary(n, OP_div, binary(n, OP_mul, x, size_as(n, x, a->in)), size_as(n, x, a->out));
 }
 
-static Val half_pixel(Node *n, const Axis *a, Val u) { return add_number(n, unscaled(n, a, add_number(n, u, 0.5)), -0.5); }
+static Val half_pixel(Node *n, const Axis *a, Val u) {
+  return add_number(n, unscaled(n, a, add_number(n, u, 0.5)), -0.5);
+}
 
 /* How much of the exact extent scale * in the rounded one is stays centred. */
 static Val half_pixel_symmetric(Node *n, const Axis *a, Val u) {
@@ -53,7 +56,8 @@ static Val if_several(Node *n, const Axis *a, Val more, Val one) {
 
 /* Steps of the extent between first and last output; the divisor is never 0. */
 static Val span(Node *n, const Axis *a, Val u) {
-  Val last_in = add_number(n, size_as(n, u, a->in), -1), last_out = binary_number(n, OP_max, add_number(n, size_as(n, u, a->out), -1), 1);
+  Val last_in = add_number(n, size_as(n, u, a->in), -1),
+      last_out = binary_number(n, OP_max, add_number(n, size_as(n, u, a->out), -1), 1);
   return binary(n, OP_div, binary(n, OP_mul, u, last_in), last_out);
 }
 
@@ -108,7 +112,9 @@ static bool taps_at(Node *n, const Resize *r, const Axis *a, Val x, Taps *t) {
 }
 
 /* A vector over the outputs of the axis as a factor of y. */
-static Val along(Node *n, const Axis *a, Val vector, int rank) { return insert_dims(n, vector, ((1u << rank) - 1) & ~(1u << a->d), rank); }
+static Val along(Node *n, const Axis *a, Val vector, int rank) {
+  return insert_dims(n, vector, ((1u << rank) - 1) & ~(1u << a->d), rank);
+}
 
 static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
   Val where = coordinate(n, r, a), y = 0;
@@ -118,7 +124,8 @@ static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
   for (int i = 0; i < t.n; i++) {
     Val index = build_cast(n->b, clamp_place(n, t.at[i], a->in), DT_i64);
     Val part = index ? build_gather(n->b, x, index, a->d) : 0;
-    if (t.weight[i]) part = binary(n, OP_mul, part, along(n, a, build_cast(n->b, t.weight[i], type->dtype), type->rank));
+    if (t.weight[i])
+      part = binary(n, OP_mul, part, along(n, a, build_cast(n->b, t.weight[i], type->dtype), type->rank));
     y = y ? binary(n, OP_add, y, part) : part;
   }
   if (strcmp(r->coordinates, "tf_crop_and_resize") != 0 || !y) return y;
@@ -144,7 +151,10 @@ static Val antialiased(Node *n, const Resize *r, const Axis *a, Val x) {
   const Expr *dims[] = {a->out, ex_addi(n->m, a->in, 2 * beyond)};
   Val at = build_cast(n->b, iota_i64(n, 2, dims, 1), DT_f64);
   Val scale = a->scale != 0 ? build_splat(n->b, type_get(n->m, DT_f64, 0, NULL), a->scale)
-                            : build_cast(n->b, binary(n, OP_div, build_cast(n->b, scalar_i64(n, a->out), DT_f64), build_cast(n->b, scalar_i64(n, a->in), DT_f64)), DT_f64);
+                            : build_cast(n->b,
+                                         binary(n, OP_div, build_cast(n->b, scalar_i64(n, a->out), DT_f64),
+                                                build_cast(n->b, scalar_i64(n, a->in), DT_f64)),
+                                         DT_f64);
   Val offset = binary(n, OP_sub, add_number(n, at, -(double)beyond), insert_dims(n, where, 1u << 1, 2));
   Val t = binary(n, OP_mul, offset, binary_number(n, OP_min, scale, 1));
   if (!t) return 0;
@@ -169,7 +179,8 @@ static const Expr *scaled_extent(Node *n, const Expr *in, double scale) {
   int64_t extent;
   if (ex_get_const(in, &extent)) return node_extent(n, (double)extent * scale, &extent) ? ex_const(n->m, extent) : NULL;
   if (scale == floor(scale)) return ex_muli(n->m, in, (int64_t)scale);
-  if (1 / scale == floor(1 / scale) && 1 / scale < (double)MAX_EXTENT) return ex_div_joined(n->m, in, ex_const(n->m, (int64_t)(1 / scale)));
+  if (1 / scale == floor(1 / scale) && 1 / scale < (double)MAX_EXTENT)
+    return ex_div_joined(n->m, in, ex_const(n->m, (int64_t)(1 / scale)));
   diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: a symbolic dimension scaled by %g", n->op->type, scale);
   return NULL;
 }
@@ -189,7 +200,8 @@ static bool keep_aspect(Node *n, int count, Axis *axes, bool larger) {
   int64_t in, out;
   for (int i = 0; i < count; i++) {
     if (!ex_get_const(axes[i].in, &in) || !ex_get_const(axes[i].out, &out))
-      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: keep_aspect_ratio_policy over a symbolic dimension", n->op->type);
+      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+                        "%s: keep_aspect_ratio_policy over a symbolic dimension", n->op->type);
     double one = (double)out / (double)in;
     if (i == 0 || (larger ? one > scale : one < scale)) scale = one;
   }
@@ -209,7 +221,8 @@ static bool sizes_of(Node *n, int count, Axis *axes) {
   if (sizes.n != count) return node_error(n, "%d sizes for %d axes", sizes.n, count);
   for (int i = 0; i < count; i++) axes[i].out = sizes.items[i];
   bool larger = strcmp(policy, "not_smaller") == 0;
-  if (!larger && strcmp(policy, "stretch") != 0 && strcmp(policy, "not_larger") != 0) return node_error(n, "keep_aspect_ratio_policy \"%s\"", policy);
+  if (!larger && strcmp(policy, "stretch") != 0 && strcmp(policy, "not_larger") != 0)
+    return node_error(n, "keep_aspect_ratio_policy \"%s\"", policy);
   return strcmp(policy, "stretch") == 0 || keep_aspect(n, count, axes, larger);
 }
 
@@ -244,20 +257,26 @@ static bool read_axes(Node *n, Axis *axes, int *count) {
 static bool resize_all(Node *n, const Resize *r, const Axis *axes, int count) {
   Val x = input(n, 0);
   bool weighted = strcmp(r->mode, "nearest") != 0;
-  if (weighted && !dtype_is_float(input_type(n, 0)->dtype)) return node_error(n, "mode \"%s\" of %s", r->mode, dtype_name(input_type(n, 0)->dtype));
+  if (weighted && !dtype_is_float(input_type(n, 0)->dtype))
+    return node_error(n, "mode \"%s\" of %s", r->mode, dtype_name(input_type(n, 0)->dtype));
   bool crops = strcmp(r->coordinates, "tf_crop_and_resize") == 0;
   if (r->antialias && crops) return node_error(n, "antialias with tf_crop_and_resize");
   for (int i = 0; i < count; i++) {
     bool same = axes[i].in == axes[i].out && (axes[i].scale == 0 || axes[i].scale == 1);
-    if (!same || (crops && (axes[i].start != 0 || axes[i].end != 1))) x = r->antialias && weighted ? antialiased(n, r, &axes[i], x) : resized(n, r, &axes[i], x);
+    if (!same || (crops && (axes[i].start != 0 || axes[i].end != 1)))
+      x = r->antialias && weighted ? antialiased(n, r, &axes[i], x) : resized(n, r, &axes[i], x);
   }
   return set_output(n, 0, x);
 }
 
 bool import_resize(Node *n) {
-  Resize r = {node_string(n, "mode", "nearest"), node_string(n, "coordinate_transformation_mode", "half_pixel"),
-              node_string(n, "nearest_mode", "round_prefer_floor"), node_int(n, "exclude_outside", 0) != 0,
-              node_int(n, "antialias", 0) != 0, node_float(n, "cubic_coeff_a", -0.75), node_float(n, "extrapolation_value", 0)};
+  Resize r = {node_string(n, "mode", "nearest"),
+              node_string(n, "coordinate_transformation_mode", "half_pixel"),
+              node_string(n, "nearest_mode", "round_prefer_floor"),
+              node_int(n, "exclude_outside", 0) != 0,
+              node_int(n, "antialias", 0) != 0,
+              node_float(n, "cubic_coeff_a", -0.75),
+              node_float(n, "extrapolation_value", 0)};
   Axis axes[MAX_RANK];
   double scales[MAX_RANK];
   int count, given;

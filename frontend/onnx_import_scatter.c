@@ -1,8 +1,9 @@
 /* frontend/onnx_import_scatter.c - ScatterElements and ScatterND as put and scatter; TensorScatter as a lookup.
  *
- * Both operations of the IR start from the identity of their reduction; the data is combined with the result afterwards: by the
- * reduction itself, or, without one, where a second put (of true) says that an element was named.  ONNX leaves open what
- * duplicates do without a reduction: here the largest of them is taken, so that it does not depend on who writes last.
+ * Both operations of the IR start from the identity of their reduction; the data is combined with the result
+ * afterwards: by the reduction itself, or, without one, where a second put (of true) says that an element was named.
+ * ONNX leaves open what duplicates do without a reduction: here the largest of them is taken, so that it does not
+ * depend on who writes last.
  */
 #include <string.h>
 
@@ -18,14 +19,16 @@ static Val scattered(Node *n, const Scatter *s, Reduction r, Val updates, Val in
   if (!updates || !index) return 0;
   Attr a[3] = {attr_red(AT_op, r), attr_i(AT_axis, s->axis), attr_e(AT_start, ex_const(n->m, 0))};
   const Type *type = type_with_dtype(n->m, s->into, type_of(n->b->f, updates)->dtype);
-  return build_op(n->b, &(OpSpec){.kind = s->kind, .nin = 2, .in = (Val[]){updates, index}, .nattrs = 3, .attrs = a, .type = type});
+  return build_op(
+      n->b, &(OpSpec){.kind = s->kind, .nin = 2, .in = (Val[]){updates, index}, .nattrs = 3, .attrs = a, .type = type});
 }
 
 static const struct {
   const char *name;
   Reduction reduction;
   OpKind combine;
-} reductions[] = {{"add", RED_SUM, OP_add}, {"mul", RED_PRODUCT, OP_mul}, {"max", RED_MAX, OP_max}, {"min", RED_MIN, OP_min}};
+} reductions[] = {
+    {"add", RED_SUM, OP_add}, {"mul", RED_PRODUCT, OP_mul}, {"max", RED_MAX, OP_max}, {"min", RED_MIN, OP_min}};
 
 /* `data` (of type s->into) with the updates written or reduced into it. */
 static Val combined(Node *n, const Scatter *s, Val data, Val updates, Val index) {
@@ -57,7 +60,8 @@ static Val filled_up(Node *n, Val x, const Type *t, int axis, double value) {
     high[d] = d == axis ? low[d] : ex_sub(n->m, t->dims[d], tx->dims[d]);
     any = any || !ex_is_const(high[d], 0);
   }
-  Attr a[3] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, value)};
+  Attr a[3] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high),
+               attr_f(AT_value, value)};
   return any ? build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}) : x;
 }
 
@@ -65,7 +69,8 @@ bool import_scatter_elements(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   Scatter s = {OP_put, 0, t};
   if (t->rank != ti->rank || ti->rank != input_type(n, 2)->rank)
-    return node_error(n, "%s and %s have not the rank of %s", type_string(n->m, ti), type_string(n->m, input_type(n, 2)), type_string(n->m, t));
+    return node_error(n, "%s and %s have not the rank of %s", type_string(n->m, ti),
+                      type_string(n->m, input_type(n, 2)), type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &s.axis)) return false;
   Val index = filled_up(n, wrap_index(n, input(n, 1), t->dims[s.axis]), t, s.axis, -1);
   return set_output(n, 0, combined(n, &s, input(n, 0), filled_up(n, input(n, 2), t, s.axis, 0), index));
@@ -86,7 +91,8 @@ static Val joined_index(Node *n, Val index, const Type *t, int k) {
   return at;
 }
 
-/* The last dimension of the indices, of constant extent k, addresses the first k dimensions of the data, here joined into one. */
+/* The last dimension of the indices, of constant extent k, addresses the first k dimensions of the data, here joined
+ * into one. */
 bool import_scatter_nd(Node *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int64_t k;
@@ -100,23 +106,29 @@ bool import_scatter_nd(Node *n) {
   return set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
 }
 
-/* Place m of the cache is element m - start of the update, where there is one: a lookup, which no two elements can disagree in. */
+/* Place m of the cache is element m - start of the update, where there is one: a lookup, which no two elements can
+ * disagree in. */
 bool import_tensor_scatter(Node *n) {
   const Type *t = input_type(n, 0), *tu = input_type(n, 1);
   const char *mode = node_string(n, "mode", "linear");
   bool circular = strcmp(mode, "circular") == 0;
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", -2), t->rank, &axis)) return false;
-  if (axis == 0 || tu->rank != t->rank) return node_error(n, "%s cannot be written along axis %d of %s", type_string(n->m, tu), axis, type_string(n->m, t));
+  if (axis == 0 || tu->rank != t->rank)
+    return node_error(n, "%s cannot be written along axis %d of %s", type_string(n->m, tu), axis, type_string(n->m, t));
   if (!circular && strcmp(mode, "linear") != 0) return node_error(n, "mode \"%s\"", mode);
   for (int d = 0; d < t->rank; d++)
-    if (d != axis && !equal_extents(n, t->dims[d], tu->dims[d])) return node_error(n, "%s cannot be written into %s", type_string(n->m, tu), type_string(n->m, t));
-  Val past = input(n, 0), update = input(n, 1), extent = scalar_i64(n, t->dims[axis]), zero = scalar_i64(n, ex_const(n->m, 0));
+    if (d != axis && !equal_extents(n, t->dims[d], tu->dims[d]))
+      return node_error(n, "%s cannot be written into %s", type_string(n->m, tu), type_string(n->m, t));
+  Val past = input(n, 0), update = input(n, 1), extent = scalar_i64(n, t->dims[axis]),
+      zero = scalar_i64(n, ex_const(n->m, 0));
   unsigned others = ((1u << t->rank) - 1) & ~(1u << axis);
   Val at = insert_dims(n, iota_i64(n, 1, &t->dims[axis], 0), others, t->rank);
   if (has_input(n, 2)) {
-    if (input_type(n, 2)->rank != 1) return node_error(n, "the write indices are %s", type_string(n->m, input_type(n, 2)));
-    at = binary(n, OP_sub, at, insert_dims(n, build_cast(n->b, input(n, 2), DT_i64), ((1u << t->rank) - 1) & ~1u, t->rank));
+    if (input_type(n, 2)->rank != 1)
+      return node_error(n, "the write indices are %s", type_string(n->m, input_type(n, 2)));
+    at = binary(n, OP_sub, at,
+                insert_dims(n, build_cast(n->b, input(n, 2), DT_i64), ((1u << t->rank) - 1) & ~1u, t->rank));
   }
   if (circular) at = binary(n, OP_mod, binary(n, OP_add, binary(n, OP_mod, at, extent), extent), extent);
   if (!past || !update || !at) return false;

@@ -13,8 +13,7 @@ bool import_dropout(Node *n) {
   Known training = input_known(n, 2);
   double ratio = 0.5;
   bool off = !has_input(n, 2) || (training.n == 1 && ex_is_const(training.items[0], 0));
-  if (!off && !training.items)
-    return input_refused(n, 2, "training_mode");
+  if (!off && !training.items) return input_refused(n, 2, "training_mode");
   if (!off && !(input_number(n, 1, &ratio) && ratio == 0))
     return node_error(n, "training_mode is true: export the model for inference");
   set_alias(n, 0, n->in[0]);
@@ -22,7 +21,8 @@ bool import_dropout(Node *n) {
   return !wants(n, 1) || set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
 }
 
-/* Whether both shapes have equally many elements.  Of extents that only one of them has, the only ones have to be equal. */
+/* Whether both shapes have equally many elements.  Of extents that only one of them has, the only ones have to be
+ * equal. */
 static bool equal_elements(Node *n, const Type *x, const Type *y) {
   const Expr *left[2] = {NULL, NULL};
   int count[2] = {0, 0};
@@ -35,7 +35,8 @@ static bool equal_elements(Node *n, const Type *x, const Type *y) {
     }
   }
   if (type_elements(n->m, x) == type_elements(n->m, y)) return true;
-  return count[0] == 1 && count[1] == 1 ? equal_extents(n, left[0], left[1]) : equal_extents(n, type_elements(n->m, x), type_elements(n->m, y));
+  return count[0] == 1 && count[1] == 1 ? equal_extents(n, left[0], left[1])
+                                        : equal_extents(n, type_elements(n->m, x), type_elements(n->m, y));
 }
 
 /* Input 0 with its elements in the same order under another shape. */
@@ -80,8 +81,8 @@ bool import_reshape(Node *n) {
       bool kept = true; /* its leading extents? */
       for (int d = 0; d < open && d < t->rank && kept; d++) kept = equal_extents(n, dims[d], t->dims[d]);
       if (kept && !ex_is_const(rest, 0)) exact_extent(n, all, rest);
-      return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t), type_string(n->m, type_get(n->m,
-          t->dtype, shape.n, dims)));
+      return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t),
+                        type_string(n->m, type_get(n->m, t->dtype, shape.n, dims)));
     }
   }
   return reshaped(n, shape.n, dims);
@@ -90,8 +91,8 @@ bool import_reshape(Node *n) {
 bool import_flatten(Node *n) {
   const Type *t = input_type(n, 0);
   int64_t axis = node_int(n, "axis", 1);
-  if (axis < -t->rank || axis > t->rank) return node_error(n, "axis %lld is outside a tensor of rank %d",
-      (long long)axis, t->rank);
+  if (axis < -t->rank || axis > t->rank)
+    return node_error(n, "axis %lld is outside a tensor of rank %d", (long long)axis, t->rank);
   int at = (int)(axis < 0 ? axis + t->rank : axis);
   const Expr *dims[] = {type_product(n->m, t, 0, at), type_product(n->m, t, at, t->rank)};
   return reshaped(n, 2, dims);
@@ -193,7 +194,7 @@ static bool block_size(Node *n, int64_t *block) {
 static bool quotient(Node *n, int d, int64_t by, const Expr **out) {
   *out = exact_extent(n, input_type(n, 0)->dims[d], ex_const(n->m, by));
   return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d, type_string(n->m, input_type(n, 0)),
-      (long long)by);
+                            (long long)by);
 }
 
 bool import_depth_to_space(Node *n) {
@@ -205,8 +206,8 @@ bool import_depth_to_space(Node *n) {
   if (!crd && strcmp(mode, "DCR") != 0) return node_error(n, "mode is \"%s\", not DCR or CRD", mode);
   if (!block_size(n, &block) || !quotient(n, 1, block * block, &c)) return false;
   const Expr *b = ex_const(n->m, block);
-  const Expr *dcr_dims[] = {t->dims[0], b, b, c, t->dims[2], t->dims[3]}, *crd_dims[] = {t->dims[0], c, b, b,
-      t->dims[2], t->dims[3]};
+  const Expr *dcr_dims[] = {t->dims[0], b, b, c, t->dims[2], t->dims[3]},
+             *crd_dims[] = {t->dims[0], c, b, b, t->dims[2], t->dims[3]};
   const int dcr_perm[] = {0, 3, 4, 1, 5, 2}, crd_perm[] = {0, 1, 4, 2, 5, 3};
   Val x = build_reshape(n->b, input(n, 0), 6, crd ? crd_dims : dcr_dims);
   const Expr *out[] = {t->dims[0], c, ex_mul(n->m, t->dims[2], b), ex_mul(n->m, t->dims[3], b)};

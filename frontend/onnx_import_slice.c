@@ -32,8 +32,8 @@ static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
   int64_t at, extent;
   if (known_bounds(n->m, place).high < 0) place = ex_add(n->m, place, t->dims[axis]);
   if (ex_get_const(place, &at) && ex_get_const(t->dims[axis], &extent)) {
-    if (at < 0 || at >= extent) return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis,
-        type_string(n->m, t));
+    if (at < 0 || at >= extent)
+      return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis, type_string(n->m, t));
   } else if (!known_need(n->m, place, 0) || !known_need(n->m, ex_sub(n->m, t->dims[axis], place), 1)) {
     return false;
   }
@@ -63,7 +63,11 @@ static const Op *counted_by(Node *n, Val v, int64_t *offset) {
     int64_t c;
     switch (op->kind) {
       case OP_iota: return op;
-      case OP_copy: case OP_cast: case OP_reshape: case OP_transpose: case OP_broadcast: v = op->in[0]; break;
+      case OP_copy:
+      case OP_cast:
+      case OP_reshape:
+      case OP_transpose:
+      case OP_broadcast: v = op->in[0]; break;
       case OP_add:
         if (constant_of(n, op->in[1], &c)) v = op->in[0];
         else if (constant_of(n, op->in[0], &c)) v = op->in[1];
@@ -76,14 +80,17 @@ static const Op *counted_by(Node *n, Val v, int64_t *offset) {
   return NULL;
 }
 
-/* Positions 0, 1, ... that index a table: the dimension they count is bounded by it, where it is one symbol and a constant. */
+/* Positions 0, 1, ... that index a table: the dimension they count is bounded by it, where it is one symbol and a
+ * constant. */
 static bool bound_positions(Node *n, Val index, const Expr *table) {
   int64_t extent, offset;
   const Op *iota = ex_get_const(table, &extent) ? counted_by(n, index, &offset) : NULL;
   if (!iota) return true;
-  const Expr *count = ex_add(n->m, type_of(n->b->f, iota->out)->dims[op_int(iota, AT_axis, 0)], ex_addi(n->m, op_expr(iota, AT_start), offset));
+  const Expr *count = ex_add(n->m, type_of(n->b->f, iota->out)->dims[op_int(iota, AT_axis, 0)],
+                             ex_addi(n->m, op_expr(iota, AT_start), offset));
   bool sum = count->kind == EX_ADD && count->n == 1;
-  if (extent > (sum ? count->value : 0)) bound_symbol(n, sum ? count->args[0] : count, extent - (sum ? count->value : 0));
+  if (extent > (sum ? count->value : 0))
+    bound_symbol(n, sum ? count->args[0] : count, extent - (sum ? count->value : 0));
   int64_t least = known_bounds(n->m, count).low;
   return least <= extent || node_error(n, "%" PRId64 " positions index a table of %" PRId64, least, extent);
 }
@@ -110,15 +117,17 @@ static bool far_away(DType list, int64_t bound) {
   return bound < -MAX_EXTENT || bound > MAX_EXTENT;
 }
 
-/* A bound counted from the end when negative, then clamped to [low, high].  The negative of a size counts from the end: of a size of 0 it
- * would not. */
+/* A bound counted from the end when negative, then clamped to [low, high].  The negative of a size counts from the end:
+ * of a size of 0 it would not. */
 static const Expr *place(Module *m, DType list, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
   Bounds b = known_bounds(m, e);
   int64_t constant;
   if (ex_get_const(e, &constant) && far_away(list, constant)) return constant < 0 ? low : high;
   if (b.high < 0 || (b.low < 0 && known_need(m, ex_muli(m, e, -1), 1))) e = ex_add(m, e, extent);
   else if (b.low < 0) /* from the end unless min(1, max(0, e + 1)) is 1 */
-    e = ex_add(m, e, ex_sub(m, extent, ex_mul(m, extent, ex_min(m, ex_const(m, 1), ex_max(m, ex_const(m, 0), ex_addi(m, e, 1))))));
+    e = ex_add(
+        m, e,
+        ex_sub(m, extent, ex_mul(m, extent, ex_min(m, ex_const(m, 1), ex_max(m, ex_const(m, 0), ex_addi(m, e, 1))))));
   if (known_ge(m, e, high)) return high;
   if (!known_ge(m, high, e)) e = ex_min(m, e, high);
   return known_ge(m, e, low) ? e : ex_max(m, e, low);
@@ -127,8 +136,8 @@ static const Expr *place(Module *m, DType list, const Expr *e, const Expr *exten
 /* The same elements in another order of one dimension: index start + i * step, for steps below 0. */
 static Val gather_progression(Node *n, Val x, int axis, const Expr *start, const Expr *count, int64_t step) {
   Val i = iota_i64(n, 1, &count, 0);
-  Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step), build_size(n->b, type_of_ints(n->m, DT_i64, 0,
-      NULL), start));
+  Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step),
+                  build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), start));
   return x && at ? build_gather(n->b, x, at, axis) : 0;
 }
 
@@ -187,7 +196,8 @@ static bool slice_operands(Node *n, Known k[4]) {
     if (count >= 0) k[i] = known_ints(n->m, DT_i64, 1, (int64_t[]){count}, list);
   }
   for (int i = 0; i < 4; i++)
-    if ((i < 2 || k[i].items) && k[i].n != k[0].n) return node_error(n, "%d starts but %d %s", k[0].n, k[i].n, names[i]);
+    if ((i < 2 || k[i].items) && k[i].n != k[0].n)
+      return node_error(n, "%d starts but %d %s", k[0].n, k[i].n, names[i]);
   return k[0].type != NULL || node_error(n, "has no starts");
 }
 
@@ -201,9 +211,11 @@ bool import_slice(Node *n) {
     Cut cut = {.step = 1, .list = k[0].type->dtype};
     int64_t axis = i;
     if (k[2].items && !ex_get_const(k[2].items[i], &axis)) return node_error(n, "an axis is not a constant");
-    if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0)) return node_error(n,
-        "a step is not a constant other than 0");
-    cut.step = cut.step > MAX_EXTENT ? MAX_EXTENT : cut.step < -MAX_EXTENT ? -MAX_EXTENT : cut.step; /* one element, as with any step that large */
+    if (k[3].items && (!ex_get_const(k[3].items[i], &cut.step) || cut.step == 0))
+      return node_error(n, "a step is not a constant other than 0");
+    cut.step = cut.step > MAX_EXTENT    ? MAX_EXTENT
+               : cut.step < -MAX_EXTENT ? -MAX_EXTENT
+                                        : cut.step; /* one element, as with any step that large */
     if (!node_axis(n, axis, t->rank, &cut.axis)) return false;
     if (seen >> cut.axis & 1) return node_error(n, "axis %d is given twice", cut.axis);
     seen |= 1u << cut.axis;
@@ -255,7 +267,8 @@ bool import_split(Node *n) {
   size_t parts = n->proto->n_output;
   const Expr **size = ARENA_ARRAY(n->m->arena, const Expr *, parts), *start = ex_const(n->m, 0);
   int axis = 0;
-  if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis) || !split_sizes(n, t->dims[axis], parts, size)) return false;
+  if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis) || !split_sizes(n, t->dims[axis], parts, size))
+    return false;
   for (size_t i = 0; i < parts; i++) {
     if (wants(n, i) && !set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
     start = ex_add(n->m, start, size[i]);
@@ -328,8 +341,7 @@ bool import_pad(Node *n) {
   if (!constant && strcmp(mode, "edge") != 0 && strcmp(mode, "reflect") != 0 && strcmp(mode, "wrap") != 0)
     return node_error(n, "mode is \"%s\"", mode);
   if (!pad_amounts(n, t->rank, low, high)) return false;
-  if (n->opset >= 11 && has_input(n, 2) && !input_number(n, 2, &value))
-    return input_refused(n, 2, "the padding value");
+  if (n->opset >= 11 && has_input(n, 2) && !input_number(n, 2, &value)) return input_refused(n, 2, "the padding value");
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++) {
     x = crop(n, x, d, &low[d], &high[d]);
@@ -341,7 +353,8 @@ bool import_pad(Node *n) {
     if (!constant && !none) x = repeat_pad(n, x, d, low[d], high[d], mode);
   }
   if (!constant || !x) return set_output(n, 0, x);
-  Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, value)};
+  Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high),
+              attr_f(AT_value, value)};
   return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}));
 }
 
@@ -352,7 +365,8 @@ bool import_center_crop_pad(Node *n) {
   int listed, d = 0;
   const int64_t *list = node_ints(n, "axes", &listed);
   if (!input_shape(n, 1, "the shape", &shape)) return false;
-  if (shape.n != (listed >= 0 ? listed : t->rank)) return node_error(n, "%d sizes for %d axes", shape.n, listed >= 0 ? listed : t->rank);
+  if (shape.n != (listed >= 0 ? listed : t->rank))
+    return node_error(n, "%d sizes for %d axes", shape.n, listed >= 0 ? listed : t->rank);
   Val x = input(n, 0);
   for (int i = 0; i < shape.n && x; i++) {
     if (!node_axis(n, listed >= 0 ? list[i] : i, t->rank, &d)) return false;
@@ -361,7 +375,9 @@ bool import_center_crop_pad(Node *n) {
       if (have != want) x = build_slice(n->b, x, d, ex_div(n->m, ex_sub(n->m, have, want), two), want, 1);
       continue;
     }
-    if (!known_ge(n->m, want, have)) return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "CenterCropPad: cannot tell whether axis %d is cut or padded", d);
+    if (!known_ge(n->m, want, have))
+      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+                        "CenterCropPad: cannot tell whether axis %d is cut or padded", d);
     const Expr *low[MAX_RANK], *high[MAX_RANK], *more = ex_sub(n->m, want, have);
     for (int k = 0; k < t->rank; k++) low[k] = high[k] = ex_const(n->m, 0);
     low[d] = ex_div(n->m, more, two);

@@ -62,8 +62,8 @@ static bool fill_value(Node *n, DType *dtype, double *f, int64_t *i) {
   bool ok;
   Item item = item_of_tensor(n, t, n->name, &ok);
   if (!ok) return false;
-  if (item.data.elements != 1) return node_error(n, "value has %llu elements, not 1",
-      (unsigned long long)item.data.elements);
+  if (item.data.elements != 1)
+    return node_error(n, "value has %llu elements, not 1", (unsigned long long)item.data.elements);
   const uint8_t *p = onnx_file_bytes(import_file(n->im), &item.data);
   *dtype = item.data.dtype;
   if (dtype_is_float(*dtype)) *f = dtype_load_f(*dtype, p);
@@ -118,7 +118,8 @@ static bool known_range(Node *n, const Known *start, const Known *limit, const K
   Module *m = n->m;
   int64_t by, count;
   if (!ex_get_const(step->items[0], &by) || by == 0 || by == INT64_MIN) return false;
-  const Expr *length = by > 0 ? ex_sub(m, limit->items[0], start->items[0]) : ex_sub(m, start->items[0], limit->items[0]);
+  const Expr *length =
+      by > 0 ? ex_sub(m, limit->items[0], start->items[0]) : ex_sub(m, start->items[0], limit->items[0]);
   length = ex_ceil_div(m, length, ex_const(m, by > 0 ? by : -by));
   if (known_bounds(m, length).low < 0) length = ex_max(m, length, ex_const(m, 0));
   const Type *type = type_get(m, start->type->dtype, 1, &length);

@@ -15,7 +15,8 @@ Val clamp_place(Node *n, Val x, const Expr *extent) {
 }
 
 Val inside_extent(Node *n, Val x, const Expr *extent) {
-  return binary(n, OP_and, binary_number(n, OP_ge, x, 0), binary(n, OP_le, x, size_as(n, x, ex_addi(n->m, extent, -1))));
+  return binary(n, OP_and, binary_number(n, OP_ge, x, 0),
+                binary(n, OP_le, x, size_as(n, x, ex_addi(n->m, extent, -1))));
 }
 
 /* floor(x), the distance to it, and what is left to 1. */
@@ -44,7 +45,8 @@ static Val cubic_outer(Node *n, double a, Val t) {
 
 Taps cubic_taps(Node *n, double a, Val x) {
   Val ratio, rest, low = split_place(n, x, &ratio, &rest);
-  return (Taps){4, {add_number(n, low, -1), low, add_number(n, low, 1), add_number(n, low, 2)},
+  return (Taps){4,
+                {add_number(n, low, -1), low, add_number(n, low, 1), add_number(n, low, 2)},
                 {cubic_outer(n, a, add_number(n, ratio, 1)), cubic_inner(n, a, ratio), cubic_inner(n, a, rest),
                  cubic_outer(n, a, add_number(n, rest, 1))}};
 }

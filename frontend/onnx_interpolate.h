@@ -1,4 +1,5 @@
-/* frontend/onnx_interpolate.h - interpolation along one axis, for Resize, GridSample and RoiAlign: which elements around a coordinate count, and how much. */
+/* frontend/onnx_interpolate.h - interpolation along one axis, for Resize, GridSample and RoiAlign: which elements
+ * around a coordinate count, and how much. */
 #ifndef APC_FRONTEND_ONNX_INTERPOLATE_H
 #define APC_FRONTEND_ONNX_INTERPOLATE_H
 
@@ -6,7 +7,8 @@
 
 enum { MAX_TAPS = 4 };
 
-/* Elements around every coordinate of a tensor, and their weights, both of the tensor's type; elements may lie outside. */
+/* Elements around every coordinate of a tensor, and their weights, both of the tensor's type; elements may lie
+ * outside. */
 typedef struct Taps {
   int n;
   Val at[MAX_TAPS], weight[MAX_TAPS]; /* weight 0: 1 */
@@ -14,9 +16,9 @@ typedef struct Taps {
 
 Val add_number(Node *n, Val x, double y);
 Val times_number(Node *n, Val x, double y);
-Val size_as(Node *n, Val x, const Expr *e);              /* the size, of the type of x */
-Val clamp_place(Node *n, Val x, const Expr *extent);      /* to [0, extent - 1] */
-Val inside_extent(Node *n, Val x, const Expr *extent);    /* 0 <= x <= extent - 1 */
+Val size_as(Node *n, Val x, const Expr *e);            /* the size, of the type of x */
+Val clamp_place(Node *n, Val x, const Expr *extent);   /* to [0, extent - 1] */
+Val inside_extent(Node *n, Val x, const Expr *extent); /* 0 <= x <= extent - 1 */
 
 Taps linear_taps(Node *n, Val x);
 Taps cubic_taps(Node *n, double a, Val x); /* Keys' kernel */

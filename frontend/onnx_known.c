@@ -79,8 +79,8 @@ static Bounds terms_bounds(Module *m, const Expr *e) {
   return r;
 }
 
-/* What is rounded down: x of x div c, or (x div a) + s of (x + a*s) div c, where c is a multiple of a and x div a is another term of the
- * sum; the divisor becomes c / a.  NULL unless the coefficient is a multiple of that. */
+/* What is rounded down: x of x div c, or (x div a) + s of (x + a*s) div c, where c is a multiple of a and x div a is
+ * another term of the sum; the divisor becomes c / a.  NULL unless the coefficient is a multiple of that. */
 static const Expr *dividend(Module *m, const Expr *sum, Floor *f) {
   Floor other;
   int64_t shift;
@@ -88,7 +88,9 @@ static const Expr *dividend(Module *m, const Expr *sum, Floor *f) {
   for (int i = 0; i < sum->n; i++) {
     if (!is_floor(sum->args[i], &other) || other.divisor >= f->divisor || f->divisor % other.divisor != 0) continue;
     int64_t divisor = f->divisor / other.divisor;
-    if (f->coefficient % divisor != 0 || !ex_get_const(ex_sub(m, f->numerator, other.numerator), &shift) || shift % other.divisor != 0) continue;
+    if (f->coefficient % divisor != 0 || !ex_get_const(ex_sub(m, f->numerator, other.numerator), &shift) ||
+        shift % other.divisor != 0)
+      continue;
     f->divisor = divisor;
     const Expr *div = sum->args[i]->kind == EX_MUL ? sum->args[i]->args[0] : sum->args[i];
     return ex_addi(m, div, shift / other.divisor);
@@ -96,7 +98,8 @@ static const Expr *dividend(Module *m, const Expr *sum, Floor *f) {
   return NULL;
 }
 
-/* A remainder is a sum, x - c * (x div c), of terms that may be anything: c * (x div c) = x - r with r in [0, c - 1]. */
+/* A remainder is a sum, x - c * (x div c), of terms that may be anything: c * (x div c) = x - r with r in [0, c -
+ * 1]. */
 static Bounds sum_bounds(Module *m, const Expr *e) {
   Bounds best = terms_bounds(m, e), rest = {0, 0};
   const Expr *left = e;
@@ -110,7 +113,8 @@ static Bounds sum_bounds(Module *m, const Expr *e) {
       break;
     }
     if (!without) continue;
-    Bounds remainder = mul_bounds((Bounds){0, f.divisor - 1}, (Bounds){-times, -times}), more = add_bounds(rest, remainder);
+    Bounds remainder = mul_bounds((Bounds){0, f.divisor - 1}, (Bounds){-times, -times}),
+           more = add_bounds(rest, remainder);
     Bounds b = add_bounds(terms_bounds(m, without), more);
     if (b.low <= best.low && b.high >= best.high) continue;
     best = (Bounds){b.low > best.low ? b.low : best.low, b.high < best.high ? b.high : best.high};

@@ -10,7 +10,8 @@
 #include "ir/ir.h"
 
 #define KNOWN_MAX 64 /* elements; larger tensors are data, not shapes */
-#define MAX_EXTENT (INT64_C(1) << 40) /* of a dimension, so that sums of a few and products with a stride fit an int64 */
+#define MAX_EXTENT \
+  (INT64_C(1) << 40) /* of a dimension, so that sums of a few and products with a stride fit an int64 */
 
 typedef struct Known {
   const Type *type; /* integer or bool, constant extents */
@@ -25,8 +26,8 @@ typedef struct Bounds {
 } Bounds;
 Bounds known_bounds(Module *m, const Expr *e);
 
-/* Is e at least `least`, taking sizes in it to be at least 1 where that is needed?  What a model divides by or takes an element of
- * is not empty: a request with such a size of 0 is refused. */
+/* Is e at least `least`, taking sizes in it to be at least 1 where that is needed?  What a model divides by or takes an
+ * element of is not empty: a request with such a size of 0 is refused. */
 bool known_need(Module *m, const Expr *e, int64_t least);
 
 /* a - b is always >= 0; always > 0; never 0. */

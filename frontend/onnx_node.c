@@ -37,15 +37,17 @@ Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, 
   OnnxFile *file = import_file(n->im);
   *ok = onnx_file_data(file, n->b->diags, tensor, &item.data);
   if (*ok && item.data.rank > MAX_RANK)
-    *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has %zu dimensions; apc takes at most %d", name,
-                     item.data.rank, MAX_RANK);
+    *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has %zu dimensions; apc takes at most %d",
+                     name, item.data.rank, MAX_RANK);
   for (size_t d = 0; *ok && d < item.data.rank; d++)
     if (item.data.dims[d] > MAX_EXTENT)
-      *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has the dimension %" PRId64 ", above 2^40", name, item.data.dims[d]);
+      *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc,
+                       "tensor \"%s\" has the dimension %" PRId64 ", above 2^40", name, item.data.dims[d]);
   if (!*ok) return item;
   item.type = type_of_ints(n->m, item.data.dtype, (int)item.data.rank, item.data.dims);
   item.known = known_of_data(n->m, &item.data, onnx_file_bytes(file, &item.data));
-  if (n->m->expr_fault) *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\": %s", name, n->m->expr_fault);
+  if (n->m->expr_fault)
+    *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\": %s", name, n->m->expr_fault);
   return item;
 }
 
@@ -100,8 +102,9 @@ static Val param_of_item(Node *n, const Item *item) {
 static Val const_of_item(Node *n, const Item *item, const uint8_t *bytes) {
   const OnnxData *d = &item->data;
   if (d->bytes > FOLD_BYTES) {
-    node_error(n, "tensor \"%s\" of %" PRIu64 " bytes is not stored as raw data; save the model again with a current exporter",
-               item->name, d->bytes);
+    node_error(
+        n, "tensor \"%s\" of %" PRIu64 " bytes is not stored as raw data; save the model again with a current exporter",
+        item->name, d->bytes);
     return 0;
   }
   if (dtype_is_float(d->dtype)) return const_floats(n, item->type, d, bytes);
@@ -159,7 +162,8 @@ static const Fact *item_fact(Node *n, Item *item) {
   if (item->val) return evaluate(import_evaluation(n->im), item->val);
   if (item->fact) return item->fact;
   Fact *f = ARENA_NEW(n->m->arena, Fact);
-  *f = item->known.items ? fact_of_known(n->m, &item->known) : fact_of_tensor(import_evaluation(n->im), tensor_of_item(n, item));
+  *f = item->known.items ? fact_of_known(n->m, &item->known)
+                         : fact_of_tensor(import_evaluation(n->im), tensor_of_item(n, item));
   return item->fact = f;
 }
 
@@ -169,7 +173,8 @@ Known input_known(Node *n, size_t i) {
   if (!has_input(n, i)) return (Known){0};
   Item *item = n->in[i];
   int64_t elements;
-  bool may = !item->known.items && !dtype_is_float(item->type->dtype) && ex_get_const(type_elements(n->m, item->type), &elements) && elements <= KNOWN_MAX;
+  bool may = !item->known.items && !dtype_is_float(item->type->dtype) &&
+             ex_get_const(type_elements(n->m, item->type), &elements) && elements <= KNOWN_MAX;
   if (may) item->known = fact_known(n->m, item_fact(n, item));
   return item->known;
 }
@@ -206,7 +211,8 @@ bool input_shape(Node *n, size_t i, const char *what, Known *out) {
 }
 
 bool node_extent(Node *n, double x, int64_t *out) {
-  if (!(x >= 0 && x < (double)MAX_EXTENT)) return node_error(n, "a dimension would be %g; at least 0 and less than 2^40 is expected", x);
+  if (!(x >= 0 && x < (double)MAX_EXTENT))
+    return node_error(n, "a dimension would be %g; at least 0 and less than 2^40 is expected", x);
   *out = (int64_t)x;
   return true;
 }
@@ -267,8 +273,13 @@ void set_alias(Node *n, size_t i, Item *from) {
 void set_tensor(Node *n, size_t i, const Item *from) {
   if (!wants(n, i)) return;
   Item *out = n->out[i];
-  *out = (Item){.name = out->name, .type = from->type, .known = from->known, .tensor = from->tensor, .data = from->data,
-                .producer = out->producer, .used = out->used};
+  *out = (Item){.name = out->name,
+                .type = from->type,
+                .known = from->known,
+                .tensor = from->tensor,
+                .data = from->data,
+                .producer = out->producer,
+                .used = out->used};
 }
 
 /* ---- attributes */
@@ -335,7 +346,8 @@ const char *const *node_strings(Node *n, const char *name, size_t *count) {
   *count = a ? a->n_strings : 0;
   if (!a) return NULL;
   const char **out = ARENA_ARRAY(n->m->arena, const char *, a->n_strings);
-  for (size_t i = 0; i < a->n_strings; i++) out[i] = arena_strndup(n->m->arena, (const char *)a->strings[i].data, a->strings[i].len);
+  for (size_t i = 0; i < a->n_strings; i++)
+    out[i] = arena_strndup(n->m->arena, (const char *)a->strings[i].data, a->strings[i].len);
   return out;
 }
 

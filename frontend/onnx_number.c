@@ -1,9 +1,9 @@
 /* frontend/onnx_number.c - see onnx_number.h.
  *
- * Comparisons are decided by the bounds of a difference; where they leave it open, the answer is an expression that is 0 or 1.
- * Float arithmetic is exact where the types would be: a numerator is assumed to stay below 2^24, as all integers that f32 holds; a
- * quotient by another number than a power of two may only be rounded to an integer or compared, for which its own rounding makes no
- * difference below 2^24 either.
+ * Comparisons are decided by the bounds of a difference; where they leave it open, the answer is an expression that is
+ * 0 or 1.  Float arithmetic is exact where the types would be: a numerator is assumed to stay below 2^24, as all
+ * integers that f32 holds; a quotient by another number than a power of two may only be rounded to an integer or
+ * compared, for which its own rounding makes no difference below 2^24 either.
  */
 #include "frontend/onnx_number.h"
 
@@ -17,8 +17,12 @@ enum { MAX_COEFFICIENT = 64, MAX_EXACT = 1 << 24, MAX_DENOMINATOR = 1 << 16 };
 static Number whole(const Expr *e) { return (Number){e, 1}; }
 static Number constant(Module *m, int64_t v) { return whole(ex_const(m, v)); }
 
-static bool get_constant(Number x, int64_t *v) { return x.numerator && x.denominator == 1 && ex_get_const(x.numerator, v); }
-static bool is_constant(Number x, int64_t v) { return x.numerator && x.denominator == 1 && ex_is_const(x.numerator, v); }
+static bool get_constant(Number x, int64_t *v) {
+  return x.numerator && x.denominator == 1 && ex_get_const(x.numerator, v);
+}
+static bool is_constant(Number x, int64_t v) {
+  return x.numerator && x.denominator == 1 && ex_is_const(x.numerator, v);
+}
 static bool power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 Number number_of_double(Module *m, double v) {
@@ -31,13 +35,19 @@ Number number_of_double(Module *m, double v) {
 /* ---- truth */
 
 /* 1 where e, which is not below 0, is above it. */
-static const Expr *above_zero(Module *m, const Expr *e) { return known_bounds(m, e).high <= 1 ? e : ex_min(m, e, ex_const(m, 1)); }
-static const Expr *not_below_zero(Module *m, const Expr *e) { return known_bounds(m, e).low >= 0 ? e : ex_max(m, e, ex_const(m, 0)); }
+static const Expr *above_zero(Module *m, const Expr *e) {
+  return known_bounds(m, e).high <= 1 ? e : ex_min(m, e, ex_const(m, 1));
+}
+static const Expr *not_below_zero(Module *m, const Expr *e) {
+  return known_bounds(m, e).low >= 0 ? e : ex_max(m, e, ex_const(m, 0));
+}
 
 static const Expr *magnitude(Module *m, const Expr *e) {
   Bounds b = known_bounds(m, e);
   const Expr *negative = ex_muli(m, e, -1);
-  return b.low >= 0 ? e : b.high <= 0 ? negative : not_below_zero(m, ex_max(m, e, negative)); /* whose bound would not be found */
+  return b.low >= 0    ? e
+         : b.high <= 0 ? negative
+                       : not_below_zero(m, ex_max(m, e, negative)); /* whose bound would not be found */
 }
 
 static Number opposite(Module *m, const Expr *truth) { return whole(ex_sub(m, ex_const(m, 1), truth)); }
@@ -79,14 +89,18 @@ static bool is_truth(Module *m, const Expr *e) {
 
 static Number logic(Module *m, OpKind kind, Number x, Number y) {
   int64_t a, b;
-  if (get_constant(x, &a) && get_constant(y, &b)) return constant(m, kind == OP_and ? a & b : kind == OP_or ? a | b : a ^ b);
+  if (get_constant(x, &a) && get_constant(y, &b))
+    return constant(m, kind == OP_and ? a & b : kind == OP_or ? a | b : a ^ b);
   if (!is_truth(m, x.numerator) || !is_truth(m, y.numerator)) return unknown;
-  return kind == OP_and ? whole(ex_min(m, x.numerator, y.numerator)) : kind == OP_or ? whole(ex_max(m, x.numerator, y.numerator)) : differ(m, x.numerator, y.numerator);
+  return kind == OP_and  ? whole(ex_min(m, x.numerator, y.numerator))
+         : kind == OP_or ? whole(ex_max(m, x.numerator, y.numerator))
+                         : differ(m, x.numerator, y.numerator);
 }
 
 /* ---- integers */
 
-/* Truncating division and remainder equal the flooring ones where nothing is negative: (h - 1) / 4 takes h to be at least 1. */
+/* Truncating division and remainder equal the flooring ones where nothing is negative: (h - 1) / 4 takes h to be at
+ * least 1. */
 static bool divides_plainly(Module *m, const Expr *x, const Expr *y) {
   assume_extent(m, x);
   return known_bounds(m, x).low >= 0 && known_need(m, y, 1);
@@ -137,7 +151,8 @@ static bool fits(Module *m, DType t, const Expr *e) {
 static bool holds_integers(DType t) { return t == DT_f32 || t == DT_f64; }
 
 static bool few_bits(const Expr *e) {
-  bool sum = e->kind == EX_ADD, few = e->kind == EX_CONST || sum ? e->value >= -MAX_EXACT && e->value <= MAX_EXACT : true;
+  bool sum = e->kind == EX_ADD,
+       few = e->kind == EX_CONST || sum ? e->value >= -MAX_EXACT && e->value <= MAX_EXACT : true;
   if (e->kind == EX_MUL) few = e->value >= -MAX_COEFFICIENT && e->value <= MAX_COEFFICIENT;
   for (int i = 0; sum && i < e->n; i++) few = few && few_bits(e->args[i]);
   return few;
@@ -153,7 +168,8 @@ static Number divided(Module *m, Number x, Number y) {
   int64_t c;
   if (ex_get_const(y.numerator, &c)) {
     if (c == 0 || c < -MAX_DENOMINATOR || c > MAX_DENOMINATOR) return unknown;
-    return quotient(m, ex_muli(m, x.numerator, c < 0 ? -y.denominator : y.denominator), x.denominator * (c < 0 ? -c : c));
+    return quotient(m, ex_muli(m, x.numerator, c < 0 ? -y.denominator : y.denominator),
+                    x.denominator * (c < 0 ? -c : c));
   }
   const Expr *q = ex_exact_div(m, ex_muli(m, x.numerator, y.denominator), y.numerator);
   return q && known_need(m, y.numerator, 1) ? quotient(m, q, x.denominator) : unknown;
@@ -229,7 +245,8 @@ Number number_pointwise(Module *m, OpKind kind, DType from, DType to, const Numb
 }
 
 Number number_reduce(Module *m, Reduction r, DType t, Number x, Number y) {
-  static const OpKind kinds[] = {[RED_SUM] = OP_add, [RED_PRODUCT] = OP_mul, [RED_MAX] = OP_max, [RED_MIN] = OP_min, [RED_OR] = OP_or, [RED_AND] = OP_and};
+  static const OpKind kinds[] = {[RED_SUM] = OP_add, [RED_PRODUCT] = OP_mul, [RED_MAX] = OP_max,
+                                 [RED_MIN] = OP_min, [RED_OR] = OP_or,       [RED_AND] = OP_and};
   if (r == RED_NONE || r == RED_ONE) return unknown;
   return number_pointwise(m, kinds[r], t, t, (Number[]){x, y});
 }

@@ -1,7 +1,7 @@
 /* frontend/onnx_order.c - the order in which the nodes of a graph are imported, and which are needed.
  *
- * The specification asks for nodes in an order of definitions before uses; not every writer keeps to it.  A node with graphs in it
- * (Loop, Scan, If) depends on all these read from outside.
+ * The specification asks for nodes in an order of definitions before uses; not every writer keeps to it.  A node with
+ * graphs in it (Loop, Scan, If) depends on all these read from outside.
  */
 #include "frontend/onnx_import_graph.h"
 
@@ -82,7 +82,8 @@ static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
     int p = item ? item->producer : -1;
     if (p < 0 || mark[p] == DONE) continue;
     if (mark[p] == OPEN)
-      return diag_error(im->d, DIAG_onnx_graph, onnx_node_loc(im, (size_t)i), "the node depends on itself, through \"%s\"", name);
+      return diag_error(im->d, DIAG_onnx_graph, onnx_node_loc(im, (size_t)i),
+                        "the node depends on itself, through \"%s\"", name);
     mark[p] = OPEN;
     stack[depth++] = p;
   }

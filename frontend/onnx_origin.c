@@ -1,5 +1,5 @@
-/* frontend/onnx_origin.c - where a value comes from, for the message that refuses it as a size: the nodes between it and the input of
- * the graph, the round of a loop, or the node whose result is no expression of dimensions. */
+/* frontend/onnx_origin.c - where a value comes from, for the message that refuses it as a size: the nodes between it
+ * and the input of the graph, the round of a loop, or the node whose result is no expression of dimensions. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -51,7 +51,8 @@ static void say_chain(Node *n, const char *origin, const Chain *chain) {
 
 static void say_dimensions(Node *n) {
   Text t = {.arena = n->m->arena};
-  for (size_t i = 0; i < n->m->symbols.n && i < 8; i++) text_printf(&t, "%s--dim %s=N", i ? " " : "", n->m->symbols.items[i].name);
+  for (size_t i = 0; i < n->m->symbols.n && i < 8; i++)
+    text_printf(&t, "%s--dim %s=N", i ? " " : "", n->m->symbols.items[i].name);
   if (n->m->symbols.n) diag_help(n->b->diags, "give the dimensions it depends on a size: %s", text_str(&t));
 }
 
@@ -61,7 +62,8 @@ static const char *origin_of(Node *n, const Op *op, FactKind missing) {
     case OP_input: return arena_printf(n->m->arena, "the input \"%s\"", name);
     case OP_read: return arena_printf(n->m->arena, "the state \"%s\"", name);
     case OP_loop: return "the number of a loop's round";
-    case OP_carry: case OP_leave: return "a value that a loop changes";
+    case OP_carry:
+    case OP_leave: return "a value that a loop changes";
     default: return missing == FACT_OPEN ? "dimensions" : missing == FACT_LARGE ? "constants" : "an operation on data";
   }
 }

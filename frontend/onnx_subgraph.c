@@ -1,4 +1,5 @@
-/* frontend/onnx_subgraph.c - imports the graph inside a node (the body of a Loop, Scan or If) into the function being built. */
+/* frontend/onnx_subgraph.c - imports the graph inside a node (the body of a Loop, Scan or If) into the function being
+ * built. */
 #include "frontend/onnx_import_graph.h"
 
 /* Nodes, initializers and names as of the model's graph; see onnx_import. */

@@ -39,15 +39,21 @@ static void add_path(Text *t, const Frame *frame) {
 static bool bad(const Walk *w, const Frame *frame, uint64_t at, const char *what) {
   Text path = {.arena = w->d->arena};
   add_path(&path, frame);
-  return diag_error(w->d, DIAG_onnx_wire, (Loc){.file = w->file}, "byte %llu, in %s: %s",
-                    (unsigned long long)at, path.n ? text_str(&path) : "the outermost message", what);
+  return diag_error(w->d, DIAG_onnx_wire, (Loc){.file = w->file}, "byte %llu, in %s: %s", (unsigned long long)at,
+                    path.n ? text_str(&path) : "the outermost message", what);
 }
 
-/* A field of the file itself is longer than what is left of the file; `ends`: where it would end, 0 where that is not known. */
+/* A field of the file itself is longer than what is left of the file; `ends`: where it would end, 0 where that is not
+ * known. */
 static bool truncated(const Walk *w, uint64_t size, uint64_t ends) {
   Loc loc = {.file = w->file};
-  if (!ends) return diag_error(w->d, DIAG_onnx_wire, loc, "the file is truncated: it has %llu bytes, the last of which begin a field", (unsigned long long)size);
-  return diag_error(w->d, DIAG_onnx_wire, loc, "the file is truncated: it has %llu bytes, and a field that ends at %llu", (unsigned long long)size, (unsigned long long)ends);
+  if (!ends)
+    return diag_error(w->d, DIAG_onnx_wire, loc,
+                      "the file is truncated: it has %llu bytes, the last of which begin a field",
+                      (unsigned long long)size);
+  return diag_error(w->d, DIAG_onnx_wire, loc,
+                    "the file is truncated: it has %llu bytes, and a field that ends at %llu", (unsigned long long)size,
+                    (unsigned long long)ends);
 }
 
 /* Reads a varint at *at; false when it does not end before `end` or within `most` bytes. */
@@ -133,12 +139,14 @@ static bool read_field(const Walk *w, const Frame *frame, uint64_t at, uint64_t 
   if (f->number == 0) return bad(w, frame, f->start, "field number 0");
   switch (f->wire) {
     case VARINT:
-      if (!read_varint(w, &at, end, 10, &key)) return whole && at == end ? truncated(w, end, 0) : bad(w, frame, at, "an integer does not end");
+      if (!read_varint(w, &at, end, 10, &key))
+        return whole && at == end ? truncated(w, end, 0) : bad(w, frame, at, "an integer does not end");
       break;
     case FIXED64: length = 8; break;
     case FIXED32: length = 4; break;
     case LENGTH:
-      if (!read_varint(w, &at, end, 10, &length)) return whole && at == end ? truncated(w, end, 0) : bad(w, frame, at, "a length does not end");
+      if (!read_varint(w, &at, end, 10, &length))
+        return whole && at == end ? truncated(w, end, 0) : bad(w, frame, at, "a length does not end");
       break;
     default: return bad(w, frame, f->start, "a wire type that ONNX does not use");
   }
@@ -150,7 +158,8 @@ static bool read_field(const Walk *w, const Frame *frame, uint64_t at, uint64_t 
 }
 
 static bool is_data(const Field *f) {
-  return f->wire == LENGTH && (f->number == ONNX_RAW_DATA || f->number == ONNX_FLOAT_DATA || f->number == ONNX_DOUBLE_DATA);
+  return f->wire == LENGTH &&
+         (f->number == ONNX_RAW_DATA || f->number == ONNX_FLOAT_DATA || f->number == ONNX_DOUBLE_DATA);
 }
 
 static bool cut_data(const Walk *w, const Frame *frame, const Field *f) {
@@ -203,8 +212,8 @@ static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint6
   return emit(w, frame, w->bytes + copied, end - copied, copied);
 }
 
-bool onnx_thin(Diags *d, const char *file, const ProtobufCMessageDescriptor *message, const uint8_t *bytes,
-               uint64_t n, Arena *arena, OnnxRanges *ranges, Arena *scratch, OnnxThin *out) {
+bool onnx_thin(Diags *d, const char *file, const ProtobufCMessageDescriptor *message, const uint8_t *bytes, uint64_t n,
+               Arena *arena, OnnxRanges *ranges, Arena *scratch, OnnxThin *out) {
   Walk w = {d, file, bytes, arena, scratch, ranges, out};
   Frame top = {0};
   return walk(&w, message, 0, n, &top);

@@ -1,10 +1,10 @@
 /* frontend/onnx_thin.h - the pre-pass over an ONNX file that leaves out tensor bytes.
  *
- * In: a protobuf message as it lies in a mapped file, and its descriptor.  Out: the same message, but
- * each TensorProto.raw_data, wherever a tensor occurs, holds the index (8 bytes, host order) of an
- * entry of a table of ranges of the file.  Packed float_data and double_data lie in the file just as raw
- * data would and are treated alike; the entry says which field it was.  The walk is guided by the descriptors that protoc-c
- * generated, so new places for tensors need no code here, and fields unknown to them are copied.
+ * In: a protobuf message as it lies in a mapped file, and its descriptor.  Out: the same message, but each
+ * TensorProto.raw_data, wherever a tensor occurs, holds the index (8 bytes, host order) of an entry of a table of
+ * ranges of the file.  Packed float_data and double_data lie in the file just as raw data would and are treated alike;
+ * the entry says which field it was.  The walk is guided by the descriptors that protoc-c generated, so new places for
+ * tensors need no code here, and fields unknown to them are copied.
  *
  * The wire format is checked on the way, with the place named: lengths, wire types, field numbers,
  * nesting.  What protobuf-c sees after this is well-formed and not nested deeper than ONNX_MAX_DEPTH
@@ -42,7 +42,7 @@ typedef struct OnnxThin {
 } OnnxThin;
 
 /* False after a diagnostic located at `file`. */
-bool onnx_thin(Diags *d, const char *file, const ProtobufCMessageDescriptor *message, const uint8_t *bytes,
-               uint64_t n, Arena *arena, OnnxRanges *ranges, Arena *scratch, OnnxThin *out);
+bool onnx_thin(Diags *d, const char *file, const ProtobufCMessageDescriptor *message, const uint8_t *bytes, uint64_t n,
+               Arena *arena, OnnxRanges *ranges, Arena *scratch, OnnxThin *out);
 
 #endif

@@ -26,8 +26,8 @@ static char *text(OnnxWriter *w, const char *s) { return arena_strdup(w->arena, 
 
 /* ---- nodes */
 
-void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin, const char *const *in, int nattrs,
-                        Onnx__AttributeProto *const *attrs) {
+void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin,
+                        const char *const *in, int nattrs, Onnx__AttributeProto *const *attrs) {
   Onnx__NodeProto *n = ARENA_NEW(w->arena, Onnx__NodeProto);
   onnx__node_proto__init(n);
   n->op_type = text(w, type);
@@ -49,8 +49,8 @@ void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int 
   onnx_write_results(w, type, 1, &result, nin, in, nattrs, attrs);
 }
 
-const char *onnx_write_node(OnnxWriter *w, const char *type, const char *wanted, int nin, const char *const *in, int nattrs,
-                            Onnx__AttributeProto *const *attrs) {
+const char *onnx_write_node(OnnxWriter *w, const char *type, const char *wanted, int nin, const char *const *in,
+                            int nattrs, Onnx__AttributeProto *const *attrs) {
   const char *result = builder_unique_name(&w->names, wanted);
   onnx_write_result(w, type, result, nin, in, nattrs, attrs);
   return result;
@@ -89,7 +89,8 @@ Onnx__AttributeProto *onnx_write_string(OnnxWriter *w, const char *name, const c
 
 /* ---- tensors */
 
-const char *onnx_write_tensor(OnnxWriter *w, const char *wanted, DType t, int rank, const int64_t *dims, const void *data, size_t bytes) {
+const char *onnx_write_tensor(OnnxWriter *w, const char *wanted, DType t, int rank, const int64_t *dims,
+                              const void *data, size_t bytes) {
   Onnx__TensorProto *p = ARENA_NEW(w->arena, Onnx__TensorProto);
   onnx__tensor_proto__init(p);
   p->name = text(w, builder_unique_name(&w->names, wanted));
@@ -154,8 +155,12 @@ static Onnx__ValueInfoProto *value_info(OnnxWriter *w, const char *name, const T
   return v;
 }
 
-void onnx_write_input(OnnxWriter *w, const char *name, const Type *t) { ARENA_PUSH(w->arena, &w->inputs, value_info(w, name, t)); }
-void onnx_write_output(OnnxWriter *w, const char *name, const Type *t) { ARENA_PUSH(w->arena, &w->outputs, value_info(w, name, t)); }
+void onnx_write_input(OnnxWriter *w, const char *name, const Type *t) {
+  ARENA_PUSH(w->arena, &w->inputs, value_info(w, name, t));
+}
+void onnx_write_output(OnnxWriter *w, const char *name, const Type *t) {
+  ARENA_PUSH(w->arena, &w->outputs, value_info(w, name, t));
+}
 
 /* ---- graphs inside nodes */
 

@@ -27,7 +27,9 @@ static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name
     const TopoStatement *machine = topo_find(b, "machine", NULL), *devices = topo_find(b, "devices", NULL);
     if (ranks <= 0 && devices) out->ranks = (int)devices->slots[0]->number;
     b = library_find(l, TOPO_machine, machine->slots[0]->text);
-    if (!b) return diag_error(d, DIAG_target_syntax, machine->slots[0]->loc, "there is no machine '%s'", machine->slots[0]->text);
+    if (!b)
+      return diag_error(d, DIAG_target_syntax, machine->slots[0]->loc, "there is no machine '%s'",
+                        machine->slots[0]->text);
   }
   return target_parts(d, l, b, &out->parts);
 }
@@ -43,10 +45,14 @@ static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
   return ok;
 }
 
-/* Every machine of a file must be sound, not only the one it ends with; what is wrong with one its targets do not repeat. */
-static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) { return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target); }
+/* Every machine of a file must be sound, not only the one it ends with; what is wrong with one its targets do not
+ * repeat. */
+static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
+  return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target);
+}
 
-static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks, Found *out) {
+static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks,
+                         Found *out) {
   TopoFile *own = ARENA_NEW(a, TopoFile);
   const TopoBlock *last = NULL;
   file = arena_strdup(a, file);
@@ -55,7 +61,9 @@ static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text,
   if (!topo_parse(d, a, file, text, own) || !topo_check(d, own)) return false;
   for (const TopoBlock *b = own->first; b; b = b->next)
     if (is_target(b)) last = b;
-  if (!last) return diag_error(d, DIAG_target_syntax, (Loc){.file = file, .line = 1, .col = 1}, "the file has no machine and no target block");
+  if (!last)
+    return diag_error(d, DIAG_target_syntax, (Loc){.file = file, .line = 1, .col = 1},
+                      "the file has no machine and no target block");
   TopoLibrary l = library_new(a);
   l.own = own;
   return check_machines(d, a, &l) && found(d, &l, last, name ? arena_strdup(a, name) : last->name, ranks, out);
@@ -128,7 +136,8 @@ static bool unknown(Diags *d, TopoLibrary *l, const char *name, const char *base
       if (is_target(b)) nearest_try(&near, b->name);
   diag_error(d, DIAG_target_name, (Loc){0}, "there is no target '%s'", name);
   if (suggest_machines(d, l, device_in(d->arena, base))) return false;
-  if (near.best) diag_help(d, "the nearest name is '%s'; `apc targets` lists all, and a file must end in .topo", near.best);
+  if (near.best)
+    diag_help(d, "the nearest name is '%s'; `apc targets` lists all, and a file must end in .topo", near.best);
   else diag_help(d, "`apc targets` lists all, and a file must end in .topo");
   return false;
 }
@@ -189,7 +198,9 @@ const char *target_text(Diags *d, Arena *a, const char *name) {
     topo_print_block(&text, f.parts.all[i]);
     text_add(&text, "\n");
   }
-  const char *own = t->ranks == (int)topo_find(f.parts.machine, "devices", NULL)->slots[0]->number ? t->machine : arena_printf(a, "%sx%d", t->machine, t->ranks);
+  const char *own = t->ranks == (int)topo_find(f.parts.machine, "devices", NULL)->slots[0]->number
+                        ? t->machine
+                        : arena_printf(a, "%sx%d", t->machine, t->ranks);
   text_printf(&text, "target %s {\n  machine %s;\n  devices %d;\n}\n", own, t->machine, t->ranks);
   return text_str(&text);
 }
@@ -203,7 +214,10 @@ const Target *target_computing_in(Arena *a, const Target *t, ComputeType type) {
 }
 
 const char *const *target_names(Arena *a) {
-  struct { const char **items; size_t n, cap; } names = {0};
+  struct {
+    const char **items;
+    size_t n, cap;
+  } names = {0};
   TopoLibrary l = library_new(a);
   library_parse_all(&l);
   for (int i = 0; i < l.nbuiltin; i++)

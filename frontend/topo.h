@@ -1,7 +1,8 @@
 /* frontend/topo.h - the syntax tree of the target language (docs/targets.md), its parser, checker and printer.
  *
- * The grammar knows only blocks of statements; which statements there are and what they take is the table topo.def, which topo_check
- * holds a tree to.  Statements keep their values as written, so that printing gives the same text back.
+ * The grammar knows only blocks of statements; which statements there are and what they take is the table topo.def,
+ * which topo_check holds a tree to.  Statements keep their values as written, so that printing gives the same text
+ * back.
  */
 #ifndef APC_FRONTEND_TOPO_H
 #define APC_FRONTEND_TOPO_H
@@ -21,10 +22,10 @@ typedef enum TopoValueKind { TV_NUMBER, TV_WORD, TV_STRING, TV_DATE, TV_TILE } T
 
 typedef struct TopoValue {
   TopoValueKind kind;
-  const char *text;  /* NUMBER, WORD, DATE, TILE: as written; STRING: without its quotes */
-  const char *unit;  /* of a NUMBER, NULL without one */
-  double number;     /* NUMBER: in SI units or bytes; TILE: rows */
-  double columns;    /* TILE */
+  const char *text; /* NUMBER, WORD, DATE, TILE: as written; STRING: without its quotes */
+  const char *unit; /* of a NUMBER, NULL without one */
+  double number;    /* NUMBER: in SI units or bytes; TILE: rows */
+  double columns;   /* TILE */
   Loc loc;
 } TopoValue;
 
@@ -35,8 +36,8 @@ typedef struct TopoStatement {
   Loc loc;
   int nvalues;
   TopoValue values[TOPO_VALUES];
-  int field;                            /* row of topo.def; set by topo_check */
-  const TopoValue *slots[TOPO_SLOTS];   /* the values of the pattern's slots in order, NULL for what was left out */
+  int field;                          /* row of topo.def; set by topo_check */
+  const TopoValue *slots[TOPO_SLOTS]; /* the values of the pattern's slots in order, NULL for what was left out */
   struct TopoStatement *next;
 } TopoStatement;
 

@@ -1,7 +1,9 @@
-/* frontend/topo_check.c - holds parsed blocks to the table topo.def: known statements, their values, how often they occur.
+/* frontend/topo_check.c - holds parsed blocks to the table topo.def: known statements, their values, how often they
+ * occur.
  *
- * A pattern's capital words are slots: a dimension of topo.def (a number with a unit of it, above 0; times may be 0), COUNT (a whole number from 1),
- * NUMBER (from 0), SHARE (above 0, at most 2), NAME (a word), TYPE (a word of ir/compute.def), STRING, DATE, TILE.
+ * A pattern's capital words are slots: a dimension of topo.def (a number with a unit of it, above 0; times may be 0),
+ * COUNT (a whole number from 1), NUMBER (from 0), SHARE (above 0, at most 2), NAME (a word), TYPE (a word of
+ * ir/compute.def), STRING, DATE, TILE.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -70,7 +72,8 @@ void topo_error(TopoParse *p, TopoPlace at, const char *format, ...) {
   const char *text = arena_vprintf(p->arena, format, args);
   va_end(args);
   p->errors++;
-  diag_error(p->diags, DIAG_target_syntax, (Loc){.file = p->file, .line = at.first_line, .col = at.first_column}, "%s", text);
+  diag_error(p->diags, DIAG_target_syntax, (Loc){.file = p->file, .line = at.first_line, .col = at.first_column}, "%s",
+             text);
 }
 
 /* ---- one statement */
@@ -113,7 +116,8 @@ static bool wanted(const Match *m, const char *slot) {
   Loc at = v ? v->loc : m->s->loc;
   const char *what = wanted_text(m->d->arena, slot);
   if (!v) return diag_error(m->d, DIAG_target_syntax, at, "'%s' ends early, expected %s", m->s->name, what);
-  return diag_error(m->d, DIAG_target_syntax, at, "expected %s, found '%s%s%s'", what, v->text, v->unit ? " " : "", v->unit ? v->unit : "");
+  return diag_error(m->d, DIAG_target_syntax, at, "expected %s, found '%s%s%s'", what, v->text, v->unit ? " " : "",
+                    v->unit ? v->unit : "");
 }
 
 static bool quantity_fits(const Match *m, const TopoValue *v, const char *dimension) {
@@ -124,7 +128,8 @@ static bool quantity_fits(const Match *m, const TopoValue *v, const char *dimens
   }
   bool zero = strcmp(dimension, "TIME") == 0 && v->number == 0;
   if (isinf(v->number)) return diag_error(m->d, DIAG_target_syntax, v->loc, "the number is too large");
-  return zero || (v->number > 0 && isfinite(v->number)) || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' must be above 0", m->s->name);
+  return zero || (v->number > 0 && isfinite(v->number)) ||
+         diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' must be above 0", m->s->name);
 }
 
 static bool plain_number_fits(const Match *m, const TopoValue *v, const char *slot) {
@@ -132,7 +137,8 @@ static bool plain_number_fits(const Match *m, const TopoValue *v, const char *sl
   bool whole = strcmp(slot, "COUNT") == 0, share = strcmp(slot, "SHARE") == 0;
   if (whole && (v->number < 1 || v->number > 1e6 || v->number != floor(v->number)))
     return diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' must be a whole number from 1 to 1000000", m->s->name);
-  if (share && (v->number <= 0 || v->number > 2)) return diag_error(m->d, DIAG_target_syntax, v->loc, "a share must be above 0 and at most 2");
+  if (share && (v->number <= 0 || v->number > 2))
+    return diag_error(m->d, DIAG_target_syntax, v->loc, "a share must be above 0 and at most 2");
   return isfinite(v->number) || diag_error(m->d, DIAG_target_syntax, v->loc, "the number is too large");
 }
 
@@ -150,7 +156,9 @@ static bool type_fits(const Match *m, const TopoValue *v) {
 /* A day of the calendar, but for months that are shorter. */
 static bool date_fits(const Match *m, const TopoValue *v) {
   int month = 0, day = 0;
-  if (v->kind != TV_DATE || sscanf(v->text, "%*d-%d-%d", &month, &day) != 2 || month < 1 || month > 12 || day < 1 || day > 31) return wanted(m, "DATE");
+  if (v->kind != TV_DATE || sscanf(v->text, "%*d-%d-%d", &month, &day) != 2 || month < 1 || month > 12 || day < 1 ||
+      day > 31)
+    return wanted(m, "DATE");
   return true;
 }
 
@@ -158,7 +166,8 @@ static bool slot_fits(const Match *m, const char *slot) {
   const TopoValue *v = current(m);
   if (!v) return wanted(m, slot);
   if (is_dimension(slot)) return quantity_fits(m, v, slot);
-  if (strcmp(slot, "COUNT") == 0 || strcmp(slot, "NUMBER") == 0 || strcmp(slot, "SHARE") == 0) return plain_number_fits(m, v, slot);
+  if (strcmp(slot, "COUNT") == 0 || strcmp(slot, "NUMBER") == 0 || strcmp(slot, "SHARE") == 0)
+    return plain_number_fits(m, v, slot);
   if (strcmp(slot, "TYPE") == 0) return type_fits(m, v);
   if (strcmp(slot, "DATE") == 0) return date_fits(m, v);
   TopoValueKind kind = strcmp(slot, "NAME") == 0 ? TV_WORD : strcmp(slot, "STRING") == 0 ? TV_STRING : TV_TILE;
@@ -208,7 +217,8 @@ static bool match_pattern(Match *m, const char *pattern) {
     }
   }
   const TopoValue *v = current(m);
-  return !v || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' takes no more than this: unexpected '%s'", m->s->name, v->text);
+  return !v || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' takes no more than this: unexpected '%s'", m->s->name,
+                          v->text);
 }
 
 static bool check_statement(Diags *d, const TopoBlock *b, TopoStatement *s) {
@@ -242,8 +252,8 @@ static bool check_repeats(Diags *d, const TopoBlock *b) {
   for (const TopoStatement *s = b->first; s; s = s->next) {
     for (const TopoStatement *t = b->first; t != s; t = t->next) {
       if (!same_key(s, t)) continue;
-      ok = diag_error(d, DIAG_target_syntax, s->loc, "'%s%s%s' is given twice", s->name, fields[s->field].need == MANY ? " " : "",
-                      fields[s->field].need == MANY ? s->slots[0]->text : "");
+      ok = diag_error(d, DIAG_target_syntax, s->loc, "'%s%s%s' is given twice", s->name,
+                      fields[s->field].need == MANY ? " " : "", fields[s->field].need == MANY ? s->slots[0]->text : "");
       break;
     }
   }
@@ -254,7 +264,8 @@ static bool check_needs(Diags *d, const TopoBlock *b) {
   bool ok = true;
   for (int i = 0; i < FIELDS; i++)
     if (fields[i].need == MUST && ((fields[i].blocks >> b->kind) & 1u) && !topo_find(b, fields[i].name, NULL))
-      ok = diag_error(d, DIAG_target_syntax, b->loc, "%s '%s' says nothing about '%s': %s", kind_names[b->kind], b->name, fields[i].name, fields[i].brief);
+      ok = diag_error(d, DIAG_target_syntax, b->loc, "%s '%s' says nothing about '%s': %s", kind_names[b->kind],
+                      b->name, fields[i].name, fields[i].brief);
   return ok;
 }
 

@@ -19,7 +19,8 @@ TopoLibrary library_new(Arena *a) {
 static void parse(TopoLibrary *l, int i) {
   Diags *d = diags_new(l->arena);
   if (l->parsed[i]) return;
-  if (!topo_parse(d, l->arena, target_builtin_files[i], target_builtin_texts[i], &l->builtin[i]) || !topo_check(d, &l->builtin[i]))
+  if (!topo_parse(d, l->arena, target_builtin_files[i], target_builtin_texts[i], &l->builtin[i]) ||
+      !topo_check(d, &l->builtin[i]))
     die("%s: %d:%d: %s", target_builtin_files[i], d->items[0].loc.line, d->items[0].loc.col, d->items[0].message);
   l->parsed[i] = true;
 }

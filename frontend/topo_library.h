@@ -1,4 +1,5 @@
-/* frontend/topo_library.h - where the names of a target file are looked up: in the file itself, then in the built-in ones.
+/* frontend/topo_library.h - where the names of a target file are looked up: in the file itself, then in the built-in
+ * ones.
  *
  * The built-in files (targets/, part of the binary) are parsed when a name is looked up that occurs in their text.
  */

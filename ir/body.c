@@ -1,9 +1,9 @@
 /* ir/body.c - decompositions of composite operations; see body.h and bodies.def.
  *
- * A row's text is expanded for the operation's rank, element type and attributes, parsed into a module of its own over the
- * symbols of the factors (the template), and copied into the caller's module with the symbols replaced by the operation's
- * extents.  The template's types say which dimension is which factor; that is how strategies find their way into the
- * body even where two extents happen to be equal.
+ * A row's text is expanded for the operation's rank, element type and attributes, parsed into a module of its own over
+ * the symbols of the factors (the template), and copied into the caller's module with the symbols replaced by the
+ * operation's extents.  The template's types say which dimension is which factor; that is how strategies find their way
+ * into the body even where two extents happen to be equal.
  */
 #include "ir/body.h"
 
@@ -66,7 +66,8 @@ static const char *condition(Expansion *x, const char *line) {
   const char *equals = strchr(line, '='), *space = strchr(equals, ' ');
   size_t start = x->out.n;
   add_attr(x, named_attr(x, line + 1, (size_t)(equals - line - 1)));
-  bool same = x->out.n - start == (size_t)(space - equals - 1) && memcmp(x->out.data + start, equals + 1, x->out.n - start) == 0;
+  bool same = x->out.n - start == (size_t)(space - equals - 1) &&
+              memcmp(x->out.data + start, equals + 1, x->out.n - start) == 0;
   x->out.n = start;
   x->out.data[start] = 0;
   return same ? space + 1 : NULL;
@@ -191,7 +192,8 @@ static void bind(const Copying *c, const Type *formal, const Type *actual) {
   for (int d = 0; d < formal->rank; d++) {
     const Expr *e = formal->dims[d];
     if (e->kind == EX_SYM) c->bound[e->value] = actual->dims[d];
-    else if (e->kind == EX_MUL && e->n == 1) c->bound[e->args[0]->value] = ex_div(c->m, actual->dims[d], ex_const(c->m, e->value));
+    else if (e->kind == EX_MUL && e->n == 1)
+      c->bound[e->args[0]->value] = ex_div(c->m, actual->dims[d], ex_const(c->m, e->value));
   }
 }
 
@@ -217,8 +219,14 @@ static Func *instantiate(Module *m, const Func *f, const Op *op, const Module *t
       map[t->out] = in[0];
       continue;
     }
-    map[t->out] = build_op(&b, &(OpSpec){.kind = t->kind, .name = t->name, .loc = op->loc, .nin = t->nin, .in = in, .nattrs = t->nattrs,
-                                         .attrs = attrs, .type = copy_type(&c, type_of(from, t->out))});
+    map[t->out] = build_op(&b, &(OpSpec){.kind = t->kind,
+                                         .name = t->name,
+                                         .loc = op->loc,
+                                         .nin = t->nin,
+                                         .in = in,
+                                         .nattrs = t->nattrs,
+                                         .attrs = attrs,
+                                         .type = copy_type(&c, type_of(from, t->out))});
     if (!map[t->out]) {
       diags_print(diags, stderr, false);
       die("body of %s %s: operation %s does not fit", op_name(op->kind), op->name, t->name);
@@ -237,8 +245,10 @@ Func *body_of(Module *m, const Func *f, const Op *op) {
 
 /* ---- strategies */
 
-/* The factor of the operation's rule on the first dimension that carries the symbol; -1 when it has none or may not be cut. */
-static int factor_on(const Rule *r, const TensorFactors *x, const Type *tags, const Module *template, const char *symbol) {
+/* The factor of the operation's rule on the first dimension that carries the symbol; -1 when it has none or may not be
+ * cut. */
+static int factor_on(const Rule *r, const TensorFactors *x, const Type *tags, const Module *template,
+                     const char *symbol) {
   for (int d = 0; d < x->rank; d++) {
     const Expr *tag = tags->dims[d];
     if (tag->kind != EX_SYM || strcmp(template->symbols.items[tag->value].name, symbol) != 0 || !x->dims[d].n) continue;
@@ -250,18 +260,21 @@ static int factor_on(const Rule *r, const TensorFactors *x, const Type *tags, co
 
 static int factor_for(const Rule *r, const Module *template, const Func *from, const Op *t, const char *symbol) {
   int f = t->out ? factor_on(r, &r->result, type_of(from, t->out), template, symbol) : -1;
-  for (int i = 0; i < t->nin && f < 0; i++) f = factor_on(r, &r->operands[i], type_of(from, t->in[i]), template, symbol);
+  for (int i = 0; i < t->nin && f < 0; i++)
+    f = factor_on(r, &r->operands[i], type_of(from, t->in[i]), template, symbol);
   return f;
 }
 
 /* The pseudo-factor that lets exactly these operands be partial sums together; -1. */
 static int linear_for(const Rule *r, uint32_t operands) {
   for (int f = 0; f < r->nfactors; f++)
-    if (r->factors[f].kind == FK_LINEAR && r->factors[f].operands == operands && r->factors[f].reduction == RED_SUM) return f;
+    if (r->factors[f].kind == FK_LINEAR && r->factors[f].operands == operands && r->factors[f].reduction == RED_SUM)
+      return f;
   return -1;
 }
 
-/* Adds the pick if the strategy stays legal: where an operation of the body cannot follow, lowering converts around it. */
+/* Adds the pick if the strategy stays legal: where an operation of the body cannot follow, lowering converts around
+ * it. */
 static bool add_pick(Module *m, const Rule *r, Strategy *s, int axis, int factor) {
   if (factor < 0) return false;
   Strategy t = *s;
@@ -287,7 +300,8 @@ Body *body_open(Module *m, const Func *f, const Op *op) {
 void body_close(Body *b) { module_free(b->template); }
 
 /* One operation of the body; `partial` has by value of the template the axes it is a sum over. */
-static void follow_op(Module *m, const Body *b, const Strategy *s, const Op *t, int input, const Rule *r, uint32_t *partial, Strategy *out) {
+static void follow_op(Module *m, const Body *b, const Strategy *s, const Op *t, int input, const Rule *r,
+                      uint32_t *partial, Strategy *out) {
   *out = (Strategy){0};
   for (int k = 0; k < s->n; k++) {
     const Factor *picked = &b->whole->factors[s->picks[k].factor];
@@ -316,7 +330,8 @@ void body_follow(Module *m, const Body *b, const Strategy *s, Strategy *out) {
       partial[t->out] = partial[t->in[0]];
       continue;
     }
-    if (b->func->ops.items[at].kind != t->kind) die("body_follow: %s where the body has %s", op_name(b->func->ops.items[at].kind), op_name(t->kind));
+    if (b->func->ops.items[at].kind != t->kind)
+      die("body_follow: %s where the body has %s", op_name(b->func->ops.items[at].kind), op_name(t->kind));
     follow_op(m, b, s, t, input, b->rules[at], partial, &out[at]);
     at++;
     input += t->kind == OP_input;

@@ -22,7 +22,8 @@ typedef struct Body {
 } Body;
 Body *body_open(Module *m, const Func *f, const Op *op);
 void body_close(Body *b);
-/* The strategies of all operations of the body, given the composite's: axes follow the factors through the dimensions. */
+/* The strategies of all operations of the body, given the composite's: axes follow the factors through the
+ * dimensions. */
 void body_follow(Module *m, const Body *b, const Strategy *s, Strategy *out);
 
 /* The strategies of the body's operations, given the composite's: one Strategy per operation of the body. */

@@ -30,7 +30,8 @@ static NameSlot *name_slot(Module *m, NameSet *s, const char *name) {
         s->n++;
       }
   }
-  uint64_t h = hash_mix(1, (uint64_t)(uintptr_t)name); /* interned: the pointer is the identity, order does not matter */
+  uint64_t h =
+      hash_mix(1, (uint64_t)(uintptr_t)name); /* interned: the pointer is the identity, order does not matter */
   size_t i = h & (s->cap - 1);
   while (s->slots[i].name && s->slots[i].name != name) i = (i + 1) & (s->cap - 1);
   return &s->slots[i];
@@ -79,11 +80,13 @@ Val build_op(Builder *b, const OpSpec *given) {
   if (!type) return 0;
 
   const char *wanted = spec.name;
-  if (!wanted) wanted = b->prefix ? arena_printf(b->m->arena, "%s%s", b->prefix, op_name(spec.kind)) : op_name(spec.kind);
+  if (!wanted)
+    wanted = b->prefix ? arena_printf(b->m->arena, "%s%s", b->prefix, op_name(spec.kind)) : op_name(spec.kind);
   Op op = {.kind = spec.kind, .stage = spec.stage, .loc = spec.loc, .nin = spec.nin, .nattrs = spec.nattrs};
   op.name = builder_unique_name(b, wanted);
   op.group = spec.group ? module_string(b->m, spec.group) : b->group ? module_string(b->m, b->group) : op.name;
-  if (b->m->expr_fault && !is_place(b->m->expr_fault_at)) b->m->expr_fault_at = is_place(spec.loc) ? spec.loc : (Loc){.node = op.name};
+  if (b->m->expr_fault && !is_place(b->m->expr_fault_at))
+    b->m->expr_fault_at = is_place(spec.loc) ? spec.loc : (Loc){.node = op.name};
   Val *in = ARENA_ARRAY(b->m->arena, Val, spec.nin);
   if (spec.nin) memcpy(in, spec.in, sizeof(Val) * (size_t)spec.nin);
   op.in = in;

@@ -1,7 +1,7 @@
 /* ir/calls.c - see calls.h.
  *
- * Depth first, each function once, so that a few functions that call each other often cost no more than their text.  Nothing is
- * assumed of the module: calls may form cycles and name functions that are not there.
+ * Depth first, each function once, so that a few functions that call each other often cost no more than their text.
+ * Nothing is assumed of the module: calls may form cycles and name functions that are not there.
  */
 #include "ir/calls.h"
 
@@ -26,7 +26,9 @@ const Called *calls_find(const Calls *c, const char *name) {
 }
 
 /* What a function is of which nothing is known: it was not left yet, or lies too deep. */
-static Called unbounded(bool cyclic) { return (Called){.cyclic = cyclic, .acts = false, .depth = MAX_CALL_DEPTH + 1, .ops = MAX_WRITTEN_OUT + 1}; }
+static Called unbounded(bool cyclic) {
+  return (Called){.cyclic = cyclic, .acts = false, .depth = MAX_CALL_DEPTH + 1, .ops = MAX_WRITTEN_OUT + 1};
+}
 
 static Called visit(Walk *w, size_t at, int depth) {
   Called *c = &w->calls.items[at];

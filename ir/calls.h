@@ -8,10 +8,10 @@ enum { MAX_CALL_DEPTH = 64, MAX_WRITTEN_OUT = 1 << 20 };
 
 typedef struct Called {
   const Func *f;
-  bool cyclic;  /* it calls itself, or what does */
-  bool acts;    /* it, or what it calls, writes a state or draws random numbers */
-  int depth;    /* calls inside each other, beyond MAX_CALL_DEPTH one more than that */
-  int64_t ops;  /* operations with those of all calls, beyond MAX_WRITTEN_OUT one more than that */
+  bool cyclic; /* it calls itself, or what does */
+  bool acts;   /* it, or what it calls, writes a state or draws random numbers */
+  int depth;   /* calls inside each other, beyond MAX_CALL_DEPTH one more than that */
+  int64_t ops; /* operations with those of all calls, beyond MAX_WRITTEN_OUT one more than that */
 } Called;
 
 typedef struct Calls {

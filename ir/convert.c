@@ -1,11 +1,13 @@
-/* ir/convert.c - what moves cost in bytes, and the operations of a conversion; the search for the cheapest one is in convert_path.c. */
+/* ir/convert.c - what moves cost in bytes, and the operations of a conversion; the search for the cheapest one is in
+ * convert_path.c. */
 #include "ir/convert.h"
 
 #include <string.h>
 
 #include "base/die.h"
 
-static const char *const names[MOVE_KINDS] = {"slice", "all_gather", "all_to_all", "all_reduce", "reduce_scatter", "mask", "exchange", "relabel"};
+static const char *const names[MOVE_KINDS] = {"slice",          "all_gather", "all_to_all", "all_reduce",
+                                              "reduce_scatter", "mask",       "exchange",   "relabel"};
 const char *move_name(MoveKind k) { return names[k]; }
 
 /* ---- sizes for pricing */
@@ -32,7 +34,8 @@ static double extent_hint(const Module *m, const Expr *e) {
 
 double layout_bytes(const Module *m, const Type *global, const Layout *l) {
   double bytes = (double)dtype_bytes(global->dtype);
-  for (int d = 0; d < global->rank; d++) bytes *= extent_hint(m, global->dims[d]) / (double)layout_parts(&m->mesh, &l->dims[d]);
+  for (int d = 0; d < global->rank; d++)
+    bytes *= extent_hint(m, global->dims[d]) / (double)layout_parts(&m->mesh, &l->dims[d]);
   return bytes;
 }
 

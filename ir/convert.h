@@ -1,8 +1,9 @@
 /* ir/convert.h - conversions between two layouts of one value (D1, D2, D10).
  *
  * A conversion is a shortest path over moves: local slice, all-gather and all-to-all act on the minor-most axis of a
- * dimension; sums go by all-reduce or reduce-scatter; a dimension whose axes are the same but cut differently (other order, other unit)
- * moves by one exchange.  The cost of a move comes from the caller, so that the planner and the lowering take the same path.
+ * dimension; sums go by all-reduce or reduce-scatter; a dimension whose axes are the same but cut differently (other
+ * order, other unit) moves by one exchange.  The cost of a move comes from the caller, so that the planner and the
+ * lowering take the same path.
  */
 #ifndef APC_IR_CONVERT_H
 #define APC_IR_CONVERT_H
@@ -25,7 +26,7 @@ const char *move_name(MoveKind k);
 typedef struct Move {
   MoveKind kind;
   int axis, dim, dim2;
-  uint32_t axes;       /* bit set: mesh axes the communication spans */
+  uint32_t axes; /* bit set: mesh axes the communication spans */
   const Layout *before, *after;
 } Move;
 
@@ -44,13 +45,14 @@ typedef double (*MoveCost)(void *context, const Module *m, const Type *global, c
 double move_cost_bytes(void *context, const Module *m, const Type *global, const Move *move);
 
 /* The cheapest path; false when there is none (the micro-batch axis can only be sliced). */
-bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out);
+bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context,
+                  Conversion *out);
 
 /* The costs of many conversions of one value: moves that were priced once are remembered. */
 typedef struct ConvertTable ConvertTable;
 ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context);
-/* The same where the axes that cut a dimension are a set: layouts are those of layout_of_sets, and any axis may leave a dimension or join it.
- * No dearer than with any order of the axes, if moves are not. */
+/* The same where the axes that cut a dimension are a set: layouts are those of layout_of_sets, and any axis may leave a
+ * dimension or join it.  No dearer than with any order of the axes, if moves are not. */
 ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost, void *context);
 /* The layout with the axes of every dimension in ascending order. */
 const Layout *layout_of_sets(Module *m, const Layout *l);

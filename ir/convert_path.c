@@ -1,8 +1,9 @@
 /* ir/convert_path.c - the cheapest sequence of moves between two layouts; see convert.h.
  *
- * Dijkstra over interned layouts.  The moves that leave a layout are found and priced once, for every unit, kind of partial sum and cut that
- * some goal has; a run follows those that its goals allow.  Only axes that must move, and those minor to them on a dimension, take part, so
- * a run sees a few dozen layouts.  Goals that move the same axes and agree on units and the kind of partial sum share one run.
+ * Dijkstra over interned layouts.  The moves that leave a layout are found and priced once, for every unit, kind of
+ * partial sum and cut that some goal has; a run follows those that its goals allow.  Only axes that must move, and
+ * those minor to them on a dimension, take part, so a run sees a few dozen layouts.  Goals that move the same axes and
+ * agree on units and the kind of partial sum share one run.
  */
 #include <math.h>
 #include <string.h>
@@ -23,30 +24,36 @@ typedef struct Hop {
 /* A move out of a layout, and which runs may take it. */
 typedef struct Edge {
   Move move;
-  bool exactly;     /* these are all axes of the partial sums that move */
-  int unit_dim;     /* dimension that is cut for the first time, by `unit`; -1: none */
+  bool exactly; /* these are all axes of the partial sums that move */
+  int unit_dim; /* dimension that is cut for the first time, by `unit`; -1: none */
   const Expr *unit;
-  int target;       /* exchange: which of the dimension's cuts; else -1 */
+  int target;        /* exchange: which of the dimension's cuts; else -1 */
   Reduction partial; /* mask and relabel: the kind the goal must have */
 } Edge;
 
 typedef struct Place {
   const Layout *layout;
-  struct { Edge *items; size_t n, cap; } edges;
-  struct { Hop *items; size_t n, cap; } hops; /* by edge */
+  struct {
+    Edge *items;
+    size_t n, cap;
+  } edges;
+  struct {
+    Hop *items;
+    size_t n, cap;
+  } hops; /* by edge */
   bool expanded;
-  int goal;         /* its number among the goals so far, from 1; 0: it has not been one */
+  int goal;                  /* its number among the goals so far, from 1; 0: it has not been one */
   uint8_t targets[MAX_RANK]; /* of a goal: its place among the targets of each dimension */
-  double *costs;    /* to goals: what is known; NAN: nothing */
+  double *costs;             /* to goals: what is known; NAN: nothing */
   size_t ncosts;
 } Place;
 
 /* How the last run that met a state came to it. */
 typedef struct Arrival {
   double cost;
-  int run, goal_of;   /* the last run that reached it, and the last that it was a goal of */
-  int previous;       /* state; -1: it is where the run began */
-  int edge;           /* of the previous one */
+  int run, goal_of; /* the last run that reached it, and the last that it was a goal of */
+  int previous;     /* state; -1: it is where the run began */
+  int edge;         /* of the previous one */
   bool done;
 } Arrival;
 
@@ -61,20 +68,29 @@ struct ConvertTable {
   MoveCost price;
   void *context;
   Arena *arena;
-  uint32_t axes;    /* that may move at all */
-  bool sets;        /* the axes of a dimension have no order */
+  uint32_t axes; /* that may move at all */
+  bool sets;     /* the axes of a dimension have no order */
   Place *states;
   Arrival *arrivals; /* by state */
   int n;
   size_t cap, arrivals_cap;
-  int *slots;       /* states by layout: open addressing, index + 1 */
+  int *slots; /* states by layout: open addressing, index + 1 */
   size_t nslots;
   int run, ngoals;
-  struct { Open *items; size_t n, cap; } heap; /* what may be expanded next; a state is pushed again when its cost falls */
+  struct {
+    Open *items;
+    size_t n, cap;
+  } heap; /* what may be expanded next; a state is pushed again when its cost falls */
   /* Of all goals so far: */
-  struct { const Expr *items[MAX_TARGETS]; int n; } units[MAX_RANK];  /* that a first cut may have */
-  struct { DimLayout items[MAX_TARGETS]; int n; } targets[MAX_RANK];  /* cuts that an exchange may lead to */
-  uint32_t kinds;   /* of partial sums: bit set of Reduction */
+  struct {
+    const Expr *items[MAX_TARGETS];
+    int n;
+  } units[MAX_RANK]; /* that a first cut may have */
+  struct {
+    DimLayout items[MAX_TARGETS];
+    int n;
+  } targets[MAX_RANK]; /* cuts that an exchange may lead to */
+  uint32_t kinds;      /* of partial sums: bit set of Reduction */
 };
 
 /* What the goals of one run agree on. */
@@ -156,7 +172,8 @@ static int state_of(ConvertTable *t, const Layout *l) {
     i = slot_of(t, l);
   }
   if ((size_t)t->n == t->cap) t->states = arena_grow(t->arena, t->states, sizeof *t->states, (size_t)t->n, &t->cap);
-  if ((size_t)t->n == t->arrivals_cap) t->arrivals = arena_grow(t->arena, t->arrivals, sizeof *t->arrivals, (size_t)t->n, &t->arrivals_cap);
+  if ((size_t)t->n == t->arrivals_cap)
+    t->arrivals = arena_grow(t->arena, t->arrivals, sizeof *t->arrivals, (size_t)t->n, &t->arrivals_cap);
   t->states[t->n] = (Place){.layout = l};
   t->arrivals[t->n] = (Arrival){0};
   t->slots[i] = t->n + 1;
@@ -171,7 +188,8 @@ static void add_edge(ConvertTable *t, int from, uint32_t moving, Edge e, const L
   Hop h = {.to = state_of(t, e.move.after), .moving = moving};
   if (h.to < 0) return;
   h.cost = t->price(t->context, t->m, t->global, &e.move);
-  h.conditional = e.exactly || e.unit_dim >= 0 || e.target >= 0 || e.move.kind == MOVE_MASK || e.move.kind == MOVE_RELABEL;
+  h.conditional =
+      e.exactly || e.unit_dim >= 0 || e.target >= 0 || e.move.kind == MOVE_MASK || e.move.kind == MOVE_RELABEL;
   ARENA_PUSH(t->arena, &t->states[from].edges, e);
   ARENA_PUSH(t->arena, &t->states[from].hops, h);
 }
@@ -182,7 +200,8 @@ static void insert_axis(DimLayout *d, int axis, bool sets) {
   d->axes[at] = (uint8_t)axis;
 }
 
-/* The axis joins the dimension as its minor-most one; a dimension cut for the first time may get any unit that some goal has there. */
+/* The axis joins the dimension as its minor-most one; a dimension cut for the first time may get any unit that some
+ * goal has there. */
 static void add_join(ConvertTable *t, int from, Edge e, const Layout *l, int dim, int axis) {
   Layout next = *l;
   DimLayout *d = &next.dims[dim];
@@ -327,7 +346,8 @@ static bool know_target(ConvertTable *t, int dim, const DimLayout *d, uint8_t *p
   return false;
 }
 
-/* Makes room for what a goal has; moves that were found before are found again when there is something new.  Returns its state, or -1. */
+/* Makes room for what a goal has; moves that were found before are found again when there is something new.  Returns
+ * its state, or -1. */
 static int know_goal(ConvertTable *t, const Layout *to) {
   int at = state_of(t, to);
   if (at < 0 || t->states[at].goal) return at;
@@ -362,7 +382,9 @@ static bool join_goal(const ConvertTable *t, Run *r, const Layout *to, int at) {
 
 /* ---- one run */
 
-static bool sooner(const Open *a, const Open *b) { return a->cost < b->cost || (a->cost == b->cost && a->state < b->state); }
+static bool sooner(const Open *a, const Open *b) {
+  return a->cost < b->cost || (a->cost == b->cost && a->state < b->state);
+}
 
 static void swap_open(Open *a, Open *b) {
   Open t = *a;
@@ -373,7 +395,8 @@ static void swap_open(Open *a, Open *b) {
 static void heap_push(ConvertTable *t, int state) {
   ARENA_PUSH(t->arena, &t->heap, ((Open){t->arrivals[state].cost, state}));
   Open *h = t->heap.items;
-  for (size_t i = t->heap.n - 1; i > 0 && sooner(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2) swap_open(&h[i], &h[(i - 1) / 2]);
+  for (size_t i = t->heap.n - 1; i > 0 && sooner(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2)
+    swap_open(&h[i], &h[(i - 1) / 2]);
 }
 
 static int heap_pop(ConvertTable *t) {
@@ -392,11 +415,13 @@ static int heap_pop(ConvertTable *t) {
 
 static bool allowed(const ConvertTable *t, const Run *r, const Layout *l, const Edge *e, uint32_t moving) {
   if (e->exactly && moving != (l->partial_axes & r->moving)) return false;
-  if (e->unit_dim >= 0 && e->unit != (r->units[e->unit_dim] ? r->units[e->unit_dim] : t->units[e->unit_dim].items[0])) return false;
+  if (e->unit_dim >= 0 && e->unit != (r->units[e->unit_dim] ? r->units[e->unit_dim] : t->units[e->unit_dim].items[0]))
+    return false;
   if (e->target >= 0 && !(r->targets[e->move.dim][e->target / 64] >> (e->target % 64) & 1u)) return false;
   if (e->move.kind == MOVE_MASK) return (r->partial_axes & moving) && e->partial == r->partial;
   if (e->move.kind != MOVE_RELABEL) return true;
-  /* What one rank owns is moved as bits (-0 and NaN stay what they are): it becomes a sum only where a sum is wanted, last of all. */
+  /* What one rank owns is moved as bits (-0 and NaN stay what they are): it becomes a sum only where a sum is wanted,
+   * last of all. */
   return r->partial_axes && r->partial == RED_SUM && !(l->partial_axes & ~r->partial_axes);
 }
 
@@ -439,7 +464,9 @@ static void run_path(ConvertTable *t, int from, const Run *r) {
   }
 }
 
-static bool reached(const ConvertTable *t, int goal) { return goal >= 0 && t->arrivals[goal].run == t->run && t->arrivals[goal].done; }
+static bool reached(const ConvertTable *t, int goal) {
+  return goal >= 0 && t->arrivals[goal].run == t->run && t->arrivals[goal].done;
+}
 
 /* ---- interface */
 
@@ -452,7 +479,9 @@ static ConvertTable *table_new(Module *m, const Type *global, MoveCost cost, voi
   return t;
 }
 
-ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context) { return table_new(m, global, cost, context, ~0u); }
+ConvertTable *convert_table_new(Module *m, const Type *global, MoveCost cost, void *context) {
+  return table_new(m, global, cost, context, ~0u);
+}
 
 ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost, void *context) {
   ConvertTable *t = table_new(m, global, cost, context, ~0u);
@@ -503,7 +532,8 @@ static void find_costs(ConvertTable *t, int from, int n, const int *at, Arena *s
       goals[r.ngoals++] = at[j];
     }
     run_path(t, from, &r);
-    for (int k = 0; k < r.ngoals; k++) t->states[from].costs[t->states[goals[k]].goal] = reached(t, goals[k]) ? t->arrivals[goals[k]].cost : INFINITY;
+    for (int k = 0; k < r.ngoals; k++)
+      t->states[from].costs[t->states[goals[k]].goal] = reached(t, goals[k]) ? t->arrivals[goals[k]].cost : INFINITY;
   }
 }
 
@@ -522,7 +552,8 @@ void convert_table_costs(ConvertTable *t, const Layout *from, int n, const Layou
   arena_free(scratch);
 }
 
-bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context, Conversion *out) {
+bool convert_find(Module *m, const Type *global, const Layout *from, const Layout *to, MoveCost cost, void *context,
+                  Conversion *out) {
   *out = (Conversion){0};
   if (from == to) return true;
   Run r = {.ngoals = 1, .moving = moving_axes(m, from, to, false)};
@@ -537,7 +568,8 @@ bool convert_find(Module *m, const Type *global, const Layout *from, const Layou
   if (steps > MAX_MOVES) die("a conversion of %d moves", steps);
   out->n = steps;
   out->cost = found ? a[goal].cost : 0;
-  for (int i = goal; found && a[i].previous >= 0; i = a[i].previous) out->moves[--steps] = t->states[a[i].previous].edges.items[a[i].edge].move;
+  for (int i = goal; found && a[i].previous >= 0; i = a[i].previous)
+    out->moves[--steps] = t->states[a[i].previous].edges.items[a[i].edge].move;
   convert_table_free(t);
   return found;
 }

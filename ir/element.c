@@ -15,8 +15,8 @@ typedef struct Matching {
   Elements e;
   Scope *x, *y; /* before and after */
   Loops loops_x, loops_y;
-  long left, given; /* steps that all comparisons may take together, and that the last one was given */
-  uint8_t *sides;   /* by value of x: is the polynomial of before (1), of after (2) made of it? */
+  long left, given;        /* steps that all comparisons may take together, and that the last one was given */
+  uint8_t *sides;          /* by value of x: is the polynomial of before (1), of after (2) made of it? */
   uint32_t *stamps, stamp; /* by atom: when it was seen last */
   size_t nstamps;
   const char *why;
@@ -33,7 +33,9 @@ static void start(Matching *t) {
   Elements *e = &t->e;
   t->left -= t->given - e->a->steps;
   e->memo.n = 0;
-  if (e->memo.cap) memset(e->memo.keys, 0, sizeof *e->memo.keys * e->memo.cap), memset(e->memo.polys, 0, sizeof *e->memo.polys * e->memo.cap);
+  if (e->memo.cap)
+    memset(e->memo.keys, 0, sizeof *e->memo.keys * e->memo.cap),
+        memset(e->memo.polys, 0, sizeof *e->memo.polys * e->memo.cap);
   e->a->provisional = 0;
   e->a->failed = false;
   t->given = e->a->steps = t->left < most_steps ? t->left : most_steps;
@@ -41,13 +43,15 @@ static void start(Matching *t) {
 }
 
 static void free_indices(Elements *e, const Type *t, const Expr **index) {
-  for (int d = 0; d < t->rank; d++) index[d] = index_named(e->a, arena_printf(e->arena, "i%d", d), element_expr(e, t->dims[d]));
+  for (int d = 0; d < t->rank; d++)
+    index[d] = index_named(e->a, arena_printf(e->arena, "i%d", d), element_expr(e, t->dims[d]));
 }
 
 typedef const Poly *Element(Elements *e, const Scope *s, Val v, const Expr *const *index);
 
 /* NULL: it is too large. */
-static const Poly *made(Matching *t, Element *element, const Scope *s, Val v, const Expr *const *index, bool past_guards) {
+static const Poly *made(Matching *t, Element *element, const Scope *s, Val v, const Expr *const *index,
+                        bool past_guards) {
   Elements *e = &t->e;
   e->past_guards = past_guards;
   start(t);
@@ -64,7 +68,8 @@ static void note_values(Matching *t, const Poly *p, uint8_t side) {
       const AtomInfo *info = &a->atoms.items[atom];
       if (t->stamps[atom] == t->stamp) continue;
       t->stamps[atom] = t->stamp;
-      if (strncmp(info->kind, VALUE_ATOM, strlen(VALUE_ATOM)) == 0) t->sides[strtoul(info->kind + strlen(VALUE_ATOM), NULL, 10)] |= side;
+      if (strncmp(info->kind, VALUE_ATOM, strlen(VALUE_ATOM)) == 0)
+        t->sides[strtoul(info->kind + strlen(VALUE_ATOM), NULL, 10)] |= side;
       for (int x = 0; x < info->npolys; x++) note_values(t, info->polys[x], side);
     }
 }
@@ -87,14 +92,16 @@ static uint32_t latest_difference(Matching *t, const Poly *p, const Poly *q) {
   note_side(t, q, 2);
   for (uint32_t v = 1; v < f->values.n; v++) {
     bool one = t->sides[v] == 1 || t->sides[v] == 2;
-    if (one && !loops_is_part(op_of(f, v)->kind) && (!latest || f->values.items[v].op > f->values.items[latest].op)) latest = v;
+    if (one && !loops_is_part(op_of(f, v)->kind) && (!latest || f->values.items[v].op > f->values.items[latest].op))
+      latest = v;
   }
   return latest;
 }
 
-/* Is element `other` of u element `index` of v?  What only one of them is made of is taken apart, the last one made first, until nothing is left
- * that the other has not. */
-static bool equal_elements(Matching *t, Element *element, Val u, const Expr *const *other, Val v, const Expr *const *index, int rounds) {
+/* Is element `other` of u element `index` of v?  What only one of them is made of is taken apart, the last one made
+ * first, until nothing is left that the other has not. */
+static bool equal_elements(Matching *t, Element *element, Val u, const Expr *const *other, Val v,
+                           const Expr *const *index, int rounds) {
   Elements *e = &t->e;
   uint32_t latest = 1;
   bool equal = false;
@@ -183,16 +190,19 @@ static bool equal_values(Matching *t, Val u, Val v) {
   return equal_elements(t, element_of, u, index, v, index, MAX_ROUNDS);
 }
 
-/* The loop of the same name runs as often, and its carries begin with the same: they are taken for equal, until the repeat. */
+/* The loop of the same name runs as often, and its carries begin with the same: they are taken for equal, until the
+ * repeat. */
 static bool enter_loop(Matching *t, size_t i) {
   const Op *begin = &t->y->f->ops.items[i], *other = op_named(t->x->f, OP_loop, begin->name);
-  if (!other || op_expr(begin, AT_trips) != op_expr(other, AT_trips) || !equal_values(t, other->in[0], begin->in[0])) return fail(t, "loop %s", begin->name);
+  if (!other || op_expr(begin, AT_trips) != op_expr(other, AT_trips) || !equal_values(t, other->in[0], begin->in[0]))
+    return fail(t, "loop %s", begin->name);
   know(t, other->out, begin->out);
   const Loop *l = &t->loops_y.items[t->loops_y.of[i]];
   for (int k = 0; k < l->ncarries; k++) {
     const Op *carry = begin + 1 + k, *was = op_named(t->x->f, OP_carry, carry->name);
     int loop = was ? t->loops_x.of[was - t->x->f->ops.items] : -1;
-    if (!was || t->loops_x.items[loop].begin != (size_t)(other - t->x->f->ops.items) || !equal_values(t, was->in[0], carry->in[0]))
+    if (!was || t->loops_x.items[loop].begin != (size_t)(other - t->x->f->ops.items) ||
+        !equal_values(t, was->in[0], carry->in[0]))
       return fail(t, "the first value of carry %s", carry->name);
     know(t, was->out, carry->out);
   }
@@ -206,7 +216,8 @@ static bool close_loop(Matching *t, size_t i) {
   const Op *other = op_named(t->x->f, OP_loop, ops[l->begin].name);
   const Loop *m = &t->loops_x.items[t->loops_x.of[other - t->x->f->ops.items]];
   const Op *again = &t->x->f->ops.items[m->repeat];
-  if (again->nin != repeat->nin || (repeat->nin > 1 && !equal_values(t, again->in[1], repeat->in[1]))) return fail(t, "the condition of loop %s", ops[l->begin].name);
+  if (again->nin != repeat->nin || (repeat->nin > 1 && !equal_values(t, again->in[1], repeat->in[1])))
+    return fail(t, "the condition of loop %s", ops[l->begin].name);
   for (int k = 0; k < l->ncarries; k++) {
     const Op *carry = &ops[l->begin + 1 + (size_t)k], *leave = &ops[l->repeat + 1 + (size_t)k];
     size_t place = (size_t)(op_named(t->x->f, OP_carry, carry->name) - t->x->f->ops.items) - m->begin;
@@ -244,7 +255,8 @@ static bool match_op(Matching *t, size_t i, const bool *live) {
 
 static const Op *written(const Func *f, const char *state) {
   for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].kind == OP_write && strcmp(op_str(&f->ops.items[i], AT_name), state) == 0) return &f->ops.items[i];
+    if (f->ops.items[i].kind == OP_write && strcmp(op_str(&f->ops.items[i], AT_name), state) == 0)
+      return &f->ops.items[i];
   return NULL;
 }
 
@@ -256,7 +268,8 @@ static size_t count_of(const Func *f, OpKind kind) {
 
 static bool same_results(Matching *t) {
   const Func *f = t->x->f, *g = t->y->f;
-  if (f->outputs.n != g->outputs.n || count_of(f, OP_write) != count_of(g, OP_write) || count_of(f, OP_input) != count_of(g, OP_input))
+  if (f->outputs.n != g->outputs.n || count_of(f, OP_write) != count_of(g, OP_write) ||
+      count_of(f, OP_input) != count_of(g, OP_input))
     return fail(t, "other inputs, outputs or states%s", "");
   for (size_t i = 0; i < f->outputs.n; i++) {
     const Output *x = &f->outputs.items[i], *y = &g->outputs.items[i];
@@ -264,16 +277,20 @@ static bool same_results(Matching *t) {
   }
   for (size_t i = 0; i < g->ops.n; i++) {
     const Op *y = &g->ops.items[i], *x = y->kind == OP_write ? written(f, op_str(y, AT_name)) : NULL;
-    if (y->kind == OP_write && (!x || !equal_values(t, x->in[0], y->in[0]))) return fail(t, "state %s", op_str(y, AT_name));
+    if (y->kind == OP_write && (!x || !equal_values(t, x->in[0], y->in[0])))
+      return fail(t, "state %s", op_str(y, AT_name));
   }
   return true;
 }
 
-bool element_equal(Module *m, const FuncList *before, const FuncList *after, const char *name, Arena *arena, const char **why) {
+bool element_equal(Module *m, const FuncList *before, const FuncList *after, const char *name, Arena *arena,
+                   const char **why) {
   const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
   Arena *scratch = arena_new();
   long n = most_steps_each * (long)g->ops.n;
-  Matching t = {.left = most_steps + (n < most_together ? n : most_together), .given = most_steps, .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
+  Matching t = {.left = most_steps + (n < most_together ? n : most_together),
+                .given = most_steps,
+                .e = {.m = m, .a = algebra_new(scratch, most_steps), .arena = scratch}};
   t.x = scope_new(&t.e, BEFORE, f, before), t.y = scope_new(&t.e, AFTER, g, after);
   t.x->known = ARENA_ARRAY(scratch, Known, f->values.n), t.y->known = ARENA_ARRAY(scratch, Known, g->values.n);
   t.e.opened = ARENA_ARRAY(scratch, bool, f->values.n), t.sides = ARENA_ARRAY(scratch, uint8_t, f->values.n);

@@ -17,13 +17,13 @@ typedef enum Form { BEFORE, AFTER } Form; /* the pass */
 
 /* A function, or the body of a composite in it. */
 typedef struct Scope {
-  int number;             /* tells scopes apart */
+  int number; /* tells scopes apart */
   Form form;
   const Func *f;
-  const FuncList *funcs;  /* where @prepare is */
+  const FuncList *funcs;     /* where @prepare is */
   const struct Scope *outer; /* of a body: where its operands are */
   const Op *composite;
-  Known *known;           /* by value; NULL in bodies */
+  Known *known;                /* by value; NULL in bodies */
   const struct Scope **bodies; /* by operation; NULL: not looked at yet */
 } Scope;
 
@@ -35,7 +35,11 @@ typedef struct Elements {
   bool *opened;     /* by number of a known value: it is taken apart, in both forms */
   bool past_guards; /* AFTER: a divisor that is guarded against 0 is taken without */
   bool guarded;     /* there was one */
-  struct { const char **keys; const Poly **polys; size_t n, cap; } memo;
+  struct {
+    const char **keys;
+    const Poly **polys;
+    size_t n, cap;
+  } memo;
 } Elements;
 
 Scope *scope_new(Elements *e, Form form, const Func *f, const FuncList *funcs);

@@ -1,11 +1,12 @@
 /* ir/element_logic.c - conditions on indices, and exponentials under masks; see element_poly.h.
  *
- * A comparison of whole numbers that indices and dimensions make is "e >= 0" of one expression.  It is an atom that is 0 or 1, or a
- * number where the ranges of the indices decide it; of e >= 0 and its contrary -e - 1 >= 0 one is the atom and the other is 1 minus it.  So
- * conditions are polynomials, `and` is a product, and a select is c x + (1 - c) y.
+ * A comparison of whole numbers that indices and dimensions make is "e >= 0" of one expression.  It is an atom that is
+ * 0 or 1, or a number where the ranges of the indices decide it; of e >= 0 and its contrary -e - 1 >= 0 one is the atom
+ * and the other is 1 minus it.  So conditions are polynomials, `and` is a product, and a select is c x + (1 - c) y.
  *
- * exp(x + y) is exp(x) exp(y), so that the largest score, which a softmax subtracts, cancels.  Where a condition adds -inf, or a number of at
- * most -1e37, the exponential is taken apart by that condition, and is 0 where it holds: that is what a mask is for.
+ * exp(x + y) is exp(x) exp(y), so that the largest score, which a softmax subtracts, cancels.  Where a condition adds
+ * -inf, or a number of at most -1e37, the exponential is taken apart by that condition, and is 0 where it holds: that
+ * is what a mask is for.
  */
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,9 @@ enum { MAX_TRUTHS = 6 };
 static const Poly *negated(Algebra *a, const Poly *p) { return poly_mul(a, poly_number(a, -1), p); }
 static const Poly *contrary(Algebra *a, const Poly *p) { return poly_add(a, poly_number(a, 1), negated(a, p)); }
 
-static bool is_kind(const Algebra *a, const Power *p, const char *kind) { return strcmp(a->atoms.items[p->atom].kind, kind) == 0; }
+static bool is_kind(const Algebra *a, const Power *p, const char *kind) {
+  return strcmp(a->atoms.items[p->atom].kind, kind) == 0;
+}
 static bool is_truth(const Algebra *a, const Power *p) { return a->atoms.items[p->atom].truth; }
 
 /* ---- whole numbers */
@@ -47,7 +50,8 @@ const Expr *poly_get_whole(Algebra *a, const Poly *p) {
     const Expr *term = ex_const(a->m, (int64_t)m->c);
     for (int k = 0; k < m->n; k++) {
       if (m->powers[k].power < 0 || !is_kind(a, &m->powers[k], SIZE_ATOM)) return NULL;
-      for (int j = 0; j < m->powers[k].power; j++) term = ex_mul(a->m, term, a->atoms.items[m->powers[k].atom].exprs[0]);
+      for (int j = 0; j < m->powers[k].power; j++)
+        term = ex_mul(a->m, term, a->atoms.items[m->powers[k].atom].exprs[0]);
     }
     e = ex_add(a->m, e, term);
   }
@@ -66,7 +70,8 @@ static bool uses_index(const Algebra *a, const Expr *e) {
 /* The term with its index at 0, or at the end of its range, whichever makes it less; NULL: not found. */
 static const Expr *least_of_term(Algebra *a, const Expr *term) {
   if (!uses_index(a, term)) return term;
-  const Expr *factors = ex_const(a->m, term->kind == EX_MUL ? term->value : 1), *index = term->kind == EX_SYM ? term : NULL;
+  const Expr *factors = ex_const(a->m, term->kind == EX_MUL ? term->value : 1),
+             *index = term->kind == EX_SYM ? term : NULL;
   for (int i = 0; i < term->n; i++) {
     const Expr *x = term->args[i];
     if (term->kind != EX_MUL || x->kind != EX_SYM || (index && index_extent(a, x))) return NULL;
@@ -171,7 +176,8 @@ const Poly *poly_select(Algebra *a, const Poly *c, const Poly *x, const Poly *y)
 
 /* ---- exponentials */
 
-/* Is the monomial, wherever its conditions hold, an infinity or a number that counts as one?  -1: minus infinity; 0: it is none. */
+/* Is the monomial, wherever its conditions hold, an infinity or a number that counts as one?  -1: minus infinity; 0: it
+ * is none. */
 static int infinity_of(const Algebra *a, const Monomial *m) {
   bool infinite = false;
   for (int k = 0; k < m->n; k++) {
@@ -218,9 +224,10 @@ const Poly *poly_exp(Algebra *a, const Poly *p) {
   for (int i = 0; i < p->n && !a->failed; i++) {
     const Power *c = condition_in(a, &p->items[i]);
     int infinity = infinity_of(a, &p->items[i]);
-    below |= infinity < 0, above |= infinity > 0;
+    below |= infinity<0, above |= infinity> 0;
     if (!c || !infinity) continue;
-    return poly_select(a, poly_of_truth(a, c->atom), poly_exp(a, given(a, p, c->atom, true)), poly_exp(a, given(a, p, c->atom, false)));
+    return poly_select(a, poly_of_truth(a, c->atom), poly_exp(a, given(a, p, c->atom, true)),
+                       poly_exp(a, given(a, p, c->atom, false)));
   }
   if (above) return poly_atom(a, "exp", 0, NULL, 1, &p);
   if (below) return poly_number(a, 0);

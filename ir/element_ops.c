@@ -21,7 +21,11 @@ typedef struct Ask {
 
 Scope *scope_new(Elements *e, Form form, const Func *f, const FuncList *funcs) {
   Scope *s = ARENA_NEW(e->arena, Scope);
-  *s = (Scope){.number = ++e->nscopes, .form = form, .f = f, .funcs = funcs, .bodies = ARENA_ARRAY(e->arena, const Scope *, f->ops.n)};
+  *s = (Scope){.number = ++e->nscopes,
+               .form = form,
+               .f = f,
+               .funcs = funcs,
+               .bodies = ARENA_ARRAY(e->arena, const Scope *, f->ops.n)};
   return s;
 }
 
@@ -34,7 +38,8 @@ static const Expr *of_model(const void *context, const Expr *x) {
   if (x->kind != EX_SYM) return ex_rebuild(m, x, &(ExprRebuild){of_model, NULL, e});
   const Symbol *s = &e->m->symbols.items[x->value];
   int symbol = module_symbol(m, s->name);
-  m->symbols.items[symbol].min = s->min, m->symbols.items[symbol].max = s->max, m->symbols.items[symbol].multiple = s->multiple;
+  m->symbols.items[symbol].min = s->min, m->symbols.items[symbol].max = s->max,
+  m->symbols.items[symbol].multiple = s->multiple;
   return ex_sym(m, symbol);
 }
 
@@ -44,7 +49,9 @@ static const Type *type_in(const Ask *q, int i) { return type_of(q->s->f, q->op-
 static const Type *type_out(const Ask *q) { return type_of(q->s->f, q->op->out); }
 static const Expr *extent(const Ask *q, const Type *t, int d) { return element_expr(q->e, t->dims[d]); }
 static const Expr *number(const Ask *q, int64_t v) { return ex_const(q->a->m, v); }
-static const Poly *operand(const Ask *q, int i, const Expr *const *index) { return element_of(q->e, q->s, q->op->in[i], index); }
+static const Poly *operand(const Ask *q, int i, const Expr *const *index) {
+  return element_of(q->e, q->s, q->op->in[i], index);
+}
 static const Poly *none(const Ask *q) {
   q->a->failed = true;
   return poly_number(q->a, 0);
@@ -89,7 +96,8 @@ static const Poly *param(const Ask *q) {
     return poly_atom(q->a, arena_printf(q->e->arena, "weight %s", name), 1, &at, 0, NULL);
   }
   const Expr *at = number(q, (int64_t)p->offset);
-  for (int d = 0; d < p->type->rank; d++) at = ex_add(q->a->m, at, ex_muli(q->a->m, q->index[d], p->strides[d] * (int64_t)dtype_bytes(p->type->dtype)));
+  for (int d = 0; d < p->type->rank; d++)
+    at = ex_add(q->a->m, at, ex_muli(q->a->m, q->index[d], p->strides[d] * (int64_t)dtype_bytes(p->type->dtype)));
   return poly_atom(q->a, arena_printf(q->e->arena, "file %d %s", p->blob, dtype_name(p->type->dtype)), 1, &at, 0, NULL);
 }
 
@@ -104,13 +112,16 @@ static bool holds_positions(DType t) { return dtype_is_float(t) || t == DT_i64 |
 
 static const Poly *source(const Ask *q) {
   const Op *op = q->op;
-  OpKind kind = holds_positions(type_out(q)->dtype) || (op->kind != OP_size && op->kind != OP_iota) ? op->kind : OP_none;
+  OpKind kind =
+      holds_positions(type_out(q)->dtype) || (op->kind != OP_size && op->kind != OP_iota) ? op->kind : OP_none;
   switch (kind) {
     case OP_none: return poly_atom(q->a, text_of_attrs(q), type_out(q)->rank, q->index, 0, NULL);
     case OP_param: return param(q);
     case OP_const: return constant(q);
     case OP_size: return poly_whole(q->a, element_expr(q->e, op_expr(op, AT_expr)));
-    case OP_iota: return poly_whole(q->a, ex_add(q->a->m, q->index[op_int(op, AT_axis, 0)], element_expr(q->e, op_expr(op, AT_start))));
+    case OP_iota:
+      return poly_whole(q->a,
+                        ex_add(q->a->m, q->index[op_int(op, AT_axis, 0)], element_expr(q->e, op_expr(op, AT_start))));
     default: break; /* input, read */
   }
   Text t = {.arena = q->e->arena};
@@ -121,7 +132,9 @@ static const Poly *source(const Ask *q) {
 
 /* ---- elementwise */
 
-static const Poly *function(const Ask *q, int n, const Poly *const *x) { return poly_atom(q->a, text_of_attrs(q), 0, NULL, n, x); }
+static const Poly *function(const Ask *q, int n, const Poly *const *x) {
+  return poly_atom(q->a, text_of_attrs(q), 0, NULL, n, x);
+}
 
 static const Poly *root(const Ask *q, const Poly *x) {
   double v;
@@ -137,14 +150,18 @@ static const Poly *power(const Ask *q, const Poly *x, const Poly *y, const Poly 
   return k == 1 ? x : k == -1 ? poly_recip(q->a, x) : function(q, 2, both);
 }
 
-/* A divisor of select(s == 0, y, s) is s where the quotient by s is defined; the form behind a pass may define more than the one before. */
+/* A divisor of select(s == 0, y, s) is s where the quotient by s is defined; the form behind a pass may define more
+ * than the one before. */
 static const Poly *divisor(const Ask *q, const Poly *x) {
   bool alone = x->n == 1 && x->items[0].n == 1 && x->items[0].c == 1 && x->items[0].powers[0].power == 1;
   const AtomInfo *select = alone ? &q->a->atoms.items[x->items[0].powers[0].atom] : NULL;
   if (!select || select->npolys != 3 || strncmp(select->kind, "select/", 7) != 0) return x;
   const Poly *c = select->polys[0];
-  const AtomInfo *eq = c->n == 1 && c->items[0].n == 1 && c->items[0].c == 1 ? &q->a->atoms.items[c->items[0].powers[0].atom] : NULL;
-  if (!eq || eq->npolys != 2 || strncmp(eq->kind, "eq/", 3) != 0 || eq->polys[1]->n || !poly_equal(eq->polys[0], select->polys[2])) return x;
+  const AtomInfo *eq =
+      c->n == 1 && c->items[0].n == 1 && c->items[0].c == 1 ? &q->a->atoms.items[c->items[0].powers[0].atom] : NULL;
+  if (!eq || eq->npolys != 2 || strncmp(eq->kind, "eq/", 3) != 0 || eq->polys[1]->n ||
+      !poly_equal(eq->polys[0], select->polys[2]))
+    return x;
   q->e->guarded |= q->s->form == AFTER;
   return q->e->past_guards && q->s->form == AFTER ? select->polys[2] : x;
 }
@@ -174,15 +191,19 @@ static bool number_gt(double x, double y) { return x > y; }
 static bool number_ge(double x, double y) { return x >= y; }
 
 /* x - y - least >= 0 */
-static const Poly *at_least(Algebra *a, const Expr *x, const Expr *y, int64_t least) { return poly_holds(a, ex_addi(a->m, ex_sub(a->m, x, y), -least)); }
+static const Poly *at_least(Algebra *a, const Expr *x, const Expr *y, int64_t least) {
+  return poly_holds(a, ex_addi(a->m, ex_sub(a->m, x, y), -least));
+}
 
 /* Positions: numbers that indices and dimensions make, or conditions on them. */
 static const Poly *compared(const Ask *q, const Poly *const *x) {
-  static bool (*const holds[])(double, double) = {[OP_eq] = number_eq, [OP_ne] = number_ne, [OP_lt] = number_lt, [OP_le] = number_le, [OP_gt] = number_gt, [OP_ge] = number_ge};
+  static bool (*const holds[])(double, double) = {[OP_eq] = number_eq, [OP_ne] = number_ne, [OP_lt] = number_lt,
+                                                  [OP_le] = number_le, [OP_gt] = number_gt, [OP_ge] = number_ge};
   Algebra *a = q->a;
   const Expr *u = poly_get_whole(a, x[0]), *v = poly_get_whole(a, x[1]);
   if (!u || !v) return poly_compare(a, x[0], x[1], holds[q->op->kind]);
-  const Poly *same = q->op->kind == OP_eq || q->op->kind == OP_ne ? poly_mul(a, at_least(a, u, v, 0), at_least(a, v, u, 0)) : NULL;
+  const Poly *same =
+      q->op->kind == OP_eq || q->op->kind == OP_ne ? poly_mul(a, at_least(a, u, v, 0), at_least(a, v, u, 0)) : NULL;
   switch (q->op->kind) {
     case OP_eq: return same;
     case OP_ne: return poly_select(a, same, poly_number(a, 0), poly_number(a, 1));
@@ -202,10 +223,13 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
   DType to = type_out(q)->dtype, from = type_in(q, 0)->dtype;
   if (k == OP_eq || k == OP_ne || k == OP_lt || k == OP_le || k == OP_gt || k == OP_ge) return compared(q, x);
   bool logic = true, whole = to == DT_i64 || to == DT_i32;
-  for (int i = 0; i < q->op->nin; i++) logic = logic && poly_is_logic(a, x[i]), whole = whole && poly_get_whole(a, x[i]);
+  for (int i = 0; i < q->op->nin; i++)
+    logic = logic && poly_is_logic(a, x[i]), whole = whole && poly_get_whole(a, x[i]);
   const Poly *zero = poly_number(a, 0), *one = poly_number(a, 1);
   switch (k) {
-    case OP_select: return poly_is_logic(a, x[0]) && x[0]->n * (x[1]->n + x[2]->n) <= MAX_CHOSEN ? poly_select(a, x[0], x[1], x[2]) : NULL;
+    case OP_select:
+      return poly_is_logic(a, x[0]) && x[0]->n * (x[1]->n + x[2]->n) <= MAX_CHOSEN ? poly_select(a, x[0], x[1], x[2])
+                                                                                   : NULL;
     case OP_not: return logic ? poly_select(a, x[0], zero, one) : NULL;
     case OP_and: return logic && to == DT_bool ? poly_mul(a, x[0], x[1]) : NULL;
     case OP_or: return logic && to == DT_bool ? poly_select(a, x[0], one, x[1]) : NULL;
@@ -213,7 +237,8 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
     case OP_cast:
       if (to == DT_bool) return logic ? poly_compare(a, x[0], zero, number_ne) : NULL;
       if (from == DT_bool) return logic ? x[0] : NULL;
-      return (from == DT_i64 || from == DT_i32) && (whole || dtype_is_float(to)) && poly_get_whole(a, x[0]) ? x[0] : NULL;
+      return (from == DT_i64 || from == DT_i32) && (whole || dtype_is_float(to)) && poly_get_whole(a, x[0]) ? x[0]
+                                                                                                            : NULL;
     case OP_neg: return whole ? poly_mul(a, poly_number(a, -1), x[0]) : NULL;
     case OP_add: return whole ? poly_add(a, x[0], x[1]) : NULL;
     case OP_sub: return whole ? poly_add(a, x[0], poly_mul(a, poly_number(a, -1), x[1])) : NULL;
@@ -254,15 +279,19 @@ static const Poly *moved(const Ask *q) {
   Index x;
   for (int d = 0; d < from->rank; d++) {
     if (op->kind == OP_slice)
-      x[d] = ex_add(q->a->m, element_expr(q->e, op_attr(op, AT_starts)->u.exprs[d]), ex_muli(q->a->m, q->index[d], op_attr(op, AT_strides)->u.ints[d]));
+      x[d] = ex_add(q->a->m, element_expr(q->e, op_attr(op, AT_starts)->u.exprs[d]),
+                    ex_muli(q->a->m, q->index[d], op_attr(op, AT_strides)->u.ints[d]));
     if (op->kind == OP_transpose) x[op_attr(op, AT_perm)->u.ints[d]] = q->index[d];
-    if (op->kind == OP_broadcast) x[d] = ex_is_const(from->dims[d], 1) ? number(q, 0) : q->index[op_attr(op, AT_dims)->u.ints[d]];
+    if (op->kind == OP_broadcast)
+      x[d] = ex_is_const(from->dims[d], 1) ? number(q, 0) : q->index[op_attr(op, AT_dims)->u.ints[d]];
   }
   return operand(q, 0, x);
 }
 
 /* 1 where 0 <= at < extent, else 0. */
-static const Poly *inside(const Ask *q, const Expr *at, const Expr *end) { return poly_atom(q->a, "inside", 2, (const Expr *[]){at, end}, 0, NULL); }
+static const Poly *inside(const Ask *q, const Expr *at, const Expr *end) {
+  return poly_atom(q->a, "inside", 2, (const Expr *[]){at, end}, 0, NULL);
+}
 
 static const Poly *padded(const Ask *q) {
   const Type *from = type_in(q, 0);
@@ -311,7 +340,8 @@ static const Poly *reduced(const Ask *q) {
   }
   const Poly *y = operand(q, 0, x);
   if (r == RED_SUM && dtype_is_float(from->dtype)) return poly_sum(q->a, axes->n, bound, y);
-  return poly_reduce(q->a, arena_printf(q->e->arena, "%s/%s", reduction_name(r), dtype_name(from->dtype)), axes->n, bound, y);
+  return poly_reduce(q->a, arena_printf(q->e->arena, "%s/%s", reduction_name(r), dtype_name(from->dtype)), axes->n,
+                     bound, y);
 }
 
 typedef struct Letters {
@@ -337,7 +367,8 @@ static void read_letters(const Ask *q, Letters *l) {
   for (int i = 0; i < 2; i++) {
     s = part(spec, i, &n);
     for (int d = 0; d < n; d++)
-      if (s[d] >= 'a' && !l->of[(int)s[d]]) l->of[(int)s[d]] = l->bound[l->nbound++] = index_fresh(q->a, extent(q, type_in(q, i), d));
+      if (s[d] >= 'a' && !l->of[(int)s[d]])
+        l->of[(int)s[d]] = l->bound[l->nbound++] = index_fresh(q->a, extent(q, type_in(q, i), d));
   }
 }
 
@@ -352,11 +383,13 @@ static const Poly *product(const Ask *q) {
     for (int d = 0; d < n; d++) index[d] = l.of[(int)s[d]];
     x[i] = operand(q, i, index);
   }
-  if (!dtype_is_float(type_out(q)->dtype)) return poly_reduce(q->a, "dot", l.nbound, l.bound, poly_atom(q->a, "times", 0, NULL, 2, x));
+  if (!dtype_is_float(type_out(q)->dtype))
+    return poly_reduce(q->a, "dot", l.nbound, l.bound, poly_atom(q->a, "times", 0, NULL, 2, x));
   return poly_sum(q->a, l.nbound, l.bound, poly_mul(q->a, x[0], x[1]));
 }
 
-/* Images at start + u * stride + k * dilation; of image, window and output indices, the two that are no result's are summed over. */
+/* Images at start + u * stride + k * dilation; of image, window and output indices, the two that are no result's are
+ * summed over. */
 static const Poly *convolved(const Ask *q) {
   Window w = window_of(q->s->f, q->op);
   Module *m = q->a->m;
@@ -372,10 +405,12 @@ static const Poly *convolved(const Ask *q) {
       if (s[d] >= 'a') index[i][d] = l.of[(int)s[d]];
   }
   for (int i = 0; i < w.n; i++) {
-    const Expr *k = index[1][w.dim[WINDOW_WEIGHTS][i]] = l.bound[l.nbound++] = index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_WEIGHTS][i]));
+    const Expr *k = index[1][w.dim[WINDOW_WEIGHTS][i]] = l.bound[l.nbound++] =
+        index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_WEIGHTS][i]));
     const Expr *start = element_expr(q->e, w.start[i]), *end = element_expr(q->e, w.extent[WINDOW_IMAGE][i]);
     bool back = q->op->kind == OP_conv_transpose;
-    const Expr *u = back ? index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_OUTPUT][i])) : q->index[w.dim[WINDOW_OUTPUT][i]];
+    const Expr *u =
+        back ? index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_OUTPUT][i])) : q->index[w.dim[WINDOW_OUTPUT][i]];
     const Expr *at = ex_add(m, start, ex_add(m, ex_muli(m, u, w.stride[i]), ex_muli(m, k, w.dilation[i])));
     if (back) {
       const Expr *apart = ex_sub(m, at, q->index[w.dim[WINDOW_IMAGE][i]]);
@@ -400,14 +435,16 @@ static const Poly *pooled(const Ask *q) {
   memcpy(x, q->index, sizeof *x * (size_t)type_out(q)->rank);
   for (int i = 0; i < w.n; i++) {
     bound[i] = index_fresh(q->a, element_expr(q->e, w.extent[WINDOW_WEIGHTS][i]));
-    const Expr *at = ex_add(m, element_expr(q->e, w.start[i]), ex_add(m, ex_muli(m, q->index[w.dim[WINDOW_OUTPUT][i]], w.stride[i]), ex_muli(m, bound[i], w.dilation[i])));
+    const Expr *at = ex_add(
+        m, element_expr(q->e, w.start[i]),
+        ex_add(m, ex_muli(m, q->index[w.dim[WINDOW_OUTPUT][i]], w.stride[i]), ex_muli(m, bound[i], w.dilation[i])));
     x[w.dim[WINDOW_IMAGE][i]] = at;
     where = poly_mul(q->a, where, inside(q, at, element_expr(q->e, w.extent[WINDOW_IMAGE][i])));
   }
   const Poly *y = operand(q, 0, x);
   if (r == RED_SUM && dtype_is_float(type_out(q)->dtype)) return poly_sum(q->a, w.n, bound, poly_mul(q->a, where, y));
-  return poly_reduce(q->a, arena_printf(q->e->arena, "pool %s/%s", reduction_name(r), dtype_name(type_out(q)->dtype)), w.n, bound,
-                     poly_atom(q->a, "where", 0, NULL, 2, (const Poly *[]){where, y}));
+  return poly_reduce(q->a, arena_printf(q->e->arena, "pool %s/%s", reduction_name(r), dtype_name(type_out(q)->dtype)),
+                     w.n, bound, poly_atom(q->a, "where", 0, NULL, 2, (const Poly *[]){where, y}));
 }
 
 /* ---- tables, and everything else */
@@ -420,7 +457,8 @@ static const Poly *looked_up(const Ask *q) {
   for (int d = 0; d < type_in(q, 0)->rank; d++)
     if (d != axis) table[d] = q->index[!gather || d < axis ? d : d + rank - 1];
   for (int d = 0; d < rank; d++) index[d] = q->index[gather ? axis + d : d];
-  const Expr *bound = table[axis] = index_fresh(q->a, extent(q, type_in(q, 0), axis)), *count = extent(q, type_in(q, 0), axis);
+  const Expr *bound = table[axis] = index_fresh(q->a, extent(q, type_in(q, 0), axis)),
+             *count = extent(q, type_in(q, 0), axis);
   const Poly *f = poly_function(q->a, 1, &bound, operand(q, 0, table));
   return poly_atom(q->a, "look up", 1, &count, 2, (const Poly *[]){f, operand(q, 1, index)});
 }

@@ -75,9 +75,13 @@ const Expr *index_named(Algebra *a, const char *name, const Expr *extent) {
   return ex_sym(a->m, symbol);
 }
 
-const Expr *index_fresh(Algebra *a, const Expr *extent) { return index_named(a, arena_printf(a->arena, "?%d", a->provisional++), extent); }
+const Expr *index_fresh(Algebra *a, const Expr *extent) {
+  return index_named(a, arena_printf(a->arena, "?%d", a->provisional++), extent);
+}
 
-const Expr *index_extent(const Algebra *a, const Expr *e) { return e->kind == EX_SYM && (size_t)e->value < a->nextent ? a->extent[e->value] : NULL; }
+const Expr *index_extent(const Algebra *a, const Expr *e) {
+  return e->kind == EX_SYM && (size_t)e->value < a->nextent ? a->extent[e->value] : NULL;
+}
 
 static bool is_index(const Algebra *a, const Expr *e) { return index_extent(a, e) != NULL; }
 
@@ -98,7 +102,8 @@ typedef struct Digit {
 /* How many numbers an index takes, or the quotient of one that divides its extent; NULL: it is neither. */
 static const Expr *numbers_of(Algebra *a, const Expr *e) {
   if (is_index(a, e)) return a->extent[e->value];
-  return e->kind == EX_DIV && is_index(a, e->args[0]) ? ex_exact_div(a->m, a->extent[e->args[0]->value], e->args[1]) : NULL;
+  return e->kind == EX_DIV && is_index(a, e->args[0]) ? ex_exact_div(a->m, a->extent[e->args[0]->value], e->args[1])
+                                                      : NULL;
 }
 
 /* stride * index */
@@ -125,7 +130,8 @@ static bool below(Algebra *a, int n, const Expr *const *terms, const Expr *limit
     int least = -1;
     for (int i = 0; i < left && least < 0; i++) {
       bool divides = ex_exact_div(a->m, digits[i].stride, cover) != NULL;
-      for (int k = 0; k < left && divides; k++) divides = ex_exact_div(a->m, digits[k].stride, digits[i].stride) != NULL;
+      for (int k = 0; k < left && divides; k++)
+        divides = ex_exact_div(a->m, digits[k].stride, digits[i].stride) != NULL;
       if (divides) least = i;
     }
     if (least < 0) return false;
@@ -146,7 +152,8 @@ void index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr **quotie
     else if (!ex_is_const(terms[i], 0)) rest[n++] = terms[i], r = ex_add(a->m, r, terms[i]);
   }
   int64_t constant = e->kind == EX_ADD ? e->value : 0, k;
-  if (constant && ex_get_const(by, &k) && k > 0) q = ex_add(a->m, q, ex_div(a->m, ex_const(a->m, constant), by)), constant = (constant % k + k) % k;
+  if (constant && ex_get_const(by, &k) && k > 0)
+    q = ex_add(a->m, q, ex_div(a->m, ex_const(a->m, constant), by)), constant = (constant % k + k) % k;
   r = ex_addi(a->m, r, constant);
   bool inside = constant == 0 && below(a, n, rest, by);
   if (!inside && !(index_always(a, r) && index_always(a, ex_addi(a->m, ex_sub(a->m, by, r), -1)))) {
@@ -179,7 +186,8 @@ static const Expr *simplified(Algebra *a, const Expr *e) { return simplified_in(
 static void add_poly_text(Text *t, const Poly *p) {
   for (int i = 0; i < p->n; i++) {
     text_printf(t, "%s%.12g", i ? "+" : "", p->items[i].c); /* numbers that differ by rounding are one */
-    for (int k = 0; k < p->items[i].n; k++) text_printf(t, "*%u^%d", p->items[i].powers[k].atom, p->items[i].powers[k].power);
+    for (int k = 0; k < p->items[i].n; k++)
+      text_printf(t, "*%u^%d", p->items[i].powers[k].atom, p->items[i].powers[k].power);
   }
 }
 
@@ -237,13 +245,15 @@ static const Poly *poly_of_atom(Algebra *a, Atom atom) { return poly_of_power(a,
 
 const Poly *poly_of_truth(Algebra *a, Atom atom) { return poly_of_atom(a, atom); }
 
-const Poly *poly_atom(Algebra *a, const char *kind, int nexprs, const Expr *const *exprs, int npolys, const Poly *const *polys) {
+const Poly *poly_atom(Algebra *a, const char *kind, int nexprs, const Expr *const *exprs, int npolys,
+                      const Poly *const *polys) {
   if (!step(a)) return &nothing;
   const Expr **es = ARENA_ARRAY(a->arena, const Expr *, nexprs);
   const Poly **ps = ARENA_ARRAY(a->arena, const Poly *, npolys);
   for (int i = 0; i < nexprs; i++) es[i] = exprs[i];
   for (int i = 0; i < npolys; i++) ps[i] = polys[i];
-  return poly_of_atom(a, atom_get(a, (AtomInfo){.kind = kind, .nexprs = nexprs, .npolys = npolys, .exprs = es, .polys = ps}));
+  return poly_of_atom(
+      a, atom_get(a, (AtomInfo){.kind = kind, .nexprs = nexprs, .npolys = npolys, .exprs = es, .polys = ps}));
 }
 
 /* ---- polynomials */
@@ -442,7 +452,8 @@ static const Poly *renamed_power(Algebra *a, const Renaming *r, Power power) {
   Atom atom = rename_atom(a, r, power.atom);
   const AtomInfo *info = &a->atoms.items[atom];
   bool whole = strcmp(info->kind, SIZE_ATOM) == 0;
-  if (atom == power.atom || a->failed || power.power < 0 || (!whole && !info->truth)) return poly_of_power(a, (Power){atom, power.power});
+  if (atom == power.atom || a->failed || power.power < 0 || (!whole && !info->truth))
+    return poly_of_power(a, (Power){atom, power.power});
   const Poly *one = whole ? poly_whole(a, info->exprs[0]) : poly_holds(a, info->exprs[0]), *product = one;
   for (int k = 1; k < power.power; k++) product = poly_mul(a, product, one);
   return product;
@@ -460,7 +471,9 @@ static const Poly *rename_poly(Algebra *a, const Renaming *r, const Poly *p) {
 
 /* ---- binders */
 
-static const char *bound_name(Algebra *a, int height, int number) { return arena_printf(a->arena, "#%d.%d", height, number); }
+static const char *bound_name(Algebra *a, int height, int number) {
+  return arena_printf(a->arena, "#%d.%d", height, number);
+}
 
 /* The next permutation in lexicographic order. */
 static bool next_order(int n, int *order) {
@@ -484,7 +497,8 @@ static int compare_text(Algebra *a, const Poly *x, const Poly *y) {
 
 static int by_name(const void *x, const void *y) { return strcmp(*(const char *const *)x, *(const char *const *)y); }
 
-/* Names its indices.  Unordered: the order that gives the smallest text among those that keep equal extents together. */
+/* Names its indices.  Unordered: the order that gives the smallest text among those that keep equal extents
+ * together. */
 static Atom binder(Algebra *a, const char *kind, bool ordered, int n, const int *symbols, const Poly *body) {
   int height = poly_height(a, body) + 1, order[MAX_BOUND], best[MAX_BOUND];
   const Poly *least = NULL;
@@ -534,8 +548,9 @@ static int symbols_of(int n, const Expr *const *indices, int *symbols) {
   return count;
 }
 
-static bool depends(const Algebra *a, Atom atom, int symbol) { return uses_any(a, &(Renaming){.n = 1, .from = {symbol}}, atom); }
-
+static bool depends(const Algebra *a, Atom atom, int symbol) {
+  return uses_any(a, &(Renaming){.n = 1, .from = {symbol}}, atom);
+}
 
 /* A factor that no bound index occurs in stands outside. */
 static const Poly *sum_monomial(Algebra *a, int n, const int *symbols, const Monomial *m) {
@@ -583,12 +598,14 @@ static const Expr *divisor(const Algebra *a, const Poly *p, int symbol) {
 }
 
 /* A sum over merged dimensions is one over each: index = by * i + k. */
-static const Poly *split_sum(Algebra *a, int n, const Expr *const *indices, int which, const Expr *by, const Poly *body) {
+static const Poly *split_sum(Algebra *a, int n, const Expr *const *indices, int which, const Expr *by,
+                             const Poly *body) {
   const Expr *list[MAX_BOUND + 1], *rest = ex_exact_div(a->m, a->extent[indices[which]->value], by);
   if (!rest || n >= MAX_BOUND) return fail(a);
   memcpy(list, indices, sizeof *list * (size_t)n);
   list[which] = index_fresh(a, rest), list[n] = index_fresh(a, by);
-  Renaming r = {.n = 1, .from = {(int)indices[which]->value}, .to = {ex_add(a->m, ex_mul(a->m, by, list[which]), list[n])}};
+  Renaming r = {
+      .n = 1, .from = {(int)indices[which]->value}, .to = {ex_add(a->m, ex_mul(a->m, by, list[which]), list[n])}};
   return poly_sum(a, n + 1, list, rename_poly(a, &r, body));
 }
 
@@ -600,16 +617,22 @@ const Poly *poly_sum(Algebra *a, int n, const Expr *const *indices, const Poly *
     const Expr *by = indices[i]->kind == EX_SYM ? divisor(a, body, (int)indices[i]->value) : NULL;
     if (by && ex_exact_div(a->m, a->extent[indices[i]->value], by)) return split_sum(a, n, indices, i, by, body);
   }
-  for (int i = 0; i < body->n && !a->failed; i++) sum = poly_add(a, sum, sum_monomial(a, count, symbols, &body->items[i]));
+  for (int i = 0; i < body->n && !a->failed; i++)
+    sum = poly_add(a, sum, sum_monomial(a, count, symbols, &body->items[i]));
   return sum;
 }
 
-static const Poly *bind(Algebra *a, const char *kind, bool ordered, int n, const Expr *const *indices, const Poly *body) {
+static const Poly *bind(Algebra *a, const char *kind, bool ordered, int n, const Expr *const *indices,
+                        const Poly *body) {
   int symbols[MAX_BOUND], count = symbols_of(n, indices, symbols);
   if (!count || a->failed) return poly_atom(a, kind, 0, NULL, 1, &body);
   Atom atom = binder(a, kind, ordered, count, symbols, body);
   return a->failed ? &nothing : poly_of_atom(a, atom);
 }
 
-const Poly *poly_reduce(Algebra *a, const char *kind, int n, const Expr *const *indices, const Poly *body) { return bind(a, kind, false, n, indices, body); }
-const Poly *poly_function(Algebra *a, int n, const Expr *const *indices, const Poly *body) { return bind(a, "function", true, n, indices, body); }
+const Poly *poly_reduce(Algebra *a, const char *kind, int n, const Expr *const *indices, const Poly *body) {
+  return bind(a, kind, false, n, indices, body);
+}
+const Poly *poly_function(Algebra *a, int n, const Expr *const *indices, const Poly *body) {
+  return bind(a, "function", true, n, indices, body);
+}

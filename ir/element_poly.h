@@ -1,11 +1,12 @@
 /* ir/element_poly.h - elements of tensors as polynomials over atoms; private to ir/element*.c.
  *
- * An atom is a number that is not taken apart: the element of an input or weight at symbolic indices, a function of other
- * polynomials, a sum or maximum over bound indices.  Atoms are hash-consed and polynomials canonical, so equality is equality of text.  Laws are
- * those of the real numbers: + and x commute, associate and distribute, x / y is x times y to the power -1, sums are linear.
+ * An atom is a number that is not taken apart: the element of an input or weight at symbolic indices, a function of
+ * other polynomials, a sum or maximum over bound indices.  Atoms are hash-consed and polynomials canonical, so equality
+ * is equality of text.  Laws are those of the real numbers: + and x commute, associate and distribute, x / y is x times
+ * y to the power -1, sums are linear.
  *
- * Bound indices are named by how many binders lie inside theirs, by their extent, and, among equal extents, so that the text becomes the
- * smallest: sums that differ in names and order of what they run over are one atom.
+ * Bound indices are named by how many binders lie inside theirs, by their extent, and, among equal extents, so that the
+ * text becomes the smallest: sums that differ in names and order of what they run over are one atom.
  */
 #ifndef APC_IR_ELEMENT_POLY_H
 #define APC_IR_ELEMENT_POLY_H
@@ -35,10 +36,10 @@ typedef struct AtomInfo {
   int nexprs, npolys;
   const Expr *const *exprs;
   const Poly *const *polys;
-  int nbound;       /* of a binder: its body is polys[0], and these are the symbols */
+  int nbound; /* of a binder: its body is polys[0], and these are the symbols */
   const int *bound;
-  int height;       /* binders inside each other */
-  bool truth;       /* 0 or 1 */
+  int height; /* binders inside each other */
+  bool truth; /* 0 or 1 */
 } AtomInfo;
 
 typedef struct Algebra {
@@ -46,11 +47,18 @@ typedef struct Algebra {
   Module *m;           /* of its own: the dimensions of the model by name, and indices */
   const Expr **extent; /* by symbol: of an index; NULL: a dimension */
   size_t nextent;
-  struct { AtomInfo *items; size_t n, cap; } atoms;
-  struct { const char **keys; Atom *atoms; size_t n, cap; } table;
-  int provisional;     /* names given out */
-  long steps;          /* left; at 0 everything has failed */
-  bool failed;         /* too large, or an index that is none: nothing is proved */
+  struct {
+    AtomInfo *items;
+    size_t n, cap;
+  } atoms;
+  struct {
+    const char **keys;
+    Atom *atoms;
+    size_t n, cap;
+  } table;
+  int provisional; /* names given out */
+  long steps;      /* left; at 0 everything has failed */
+  bool failed;     /* too large, or an index that is none: nothing is proved */
 } Algebra;
 
 Algebra *algebra_new(Arena *arena, long steps);
@@ -61,13 +69,15 @@ const Expr *index_named(Algebra *a, const char *name, const Expr *extent);
 const Expr *index_fresh(Algebra *a, const Expr *extent);
 /* NULL: it is none. */
 const Expr *index_extent(const Algebra *a, const Expr *e);
-/* e >= 0 at all indices in their ranges, at all sizes; where a range is empty there is nothing to hold.  False: not found. */
+/* e >= 0 at all indices in their ranges, at all sizes; where a range is empty there is nothing to hold.  False: not
+ * found. */
 bool index_always(Algebra *a, const Expr *e);
 /* Floor division and remainder of a sum of indices times strides, which is what reshapes do. */
 void index_divide(Algebra *a, const Expr *e, const Expr *by, const Expr **quotient, const Expr **remainder);
 
 const Poly *poly_number(Algebra *a, double c);
-const Poly *poly_atom(Algebra *a, const char *kind, int nexprs, const Expr *const *exprs, int npolys, const Poly *const *polys);
+const Poly *poly_atom(Algebra *a, const char *kind, int nexprs, const Expr *const *exprs, int npolys,
+                      const Poly *const *polys);
 const Poly *poly_add(Algebra *a, const Poly *x, const Poly *y);
 const Poly *poly_mul(Algebra *a, const Poly *x, const Poly *y);
 const Poly *poly_recip(Algebra *a, const Poly *x);

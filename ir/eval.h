@@ -13,16 +13,19 @@ typedef struct Run {
   Module *m;
   const InterpOptions *options;
   Diags *diags;
-  Arena *arena;  /* results and scratch that live as long as the run */
+  Arena *arena; /* results and scratch that live as long as the run */
   bool modp;
   int nranks;
   int naxes;
-  int *stages;              /* by rank */
+  int *stages; /* by rank */
   int (*coordinates)[MAX_AXES];
   int strides[MAX_AXES];    /* ranks between neighbours on an axis */
   int64_t **symbols;        /* by rank: dimensions and this rank's coordinates */
   int64_t cells, max_cells; /* alive now, allowed */
-  struct { InterpNamed *items; size_t n, cap; } params; /* whole weights, once computed */
+  struct {
+    InterpNamed *items;
+    size_t n, cap;
+  } params; /* whole weights, once computed */
   bool preparing;
 } Run;
 
@@ -38,9 +41,9 @@ typedef struct Frame {
   InterpTensor *written;     /* [write * nranks + rank], in order */
   int stage;                 /* >= 0: everything runs in this stage (the callee of a call) */
   int depth;
-  size_t *last_use;          /* by value; ir/loops.h */
+  size_t *last_use; /* by value; ir/loops.h */
   Loops loops;
-  LoopRounds *rounds;        /* [loop * nranks + rank] */
+  LoopRounds *rounds; /* [loop * nranks + rank] */
 } Frame;
 
 typedef struct Eval {
@@ -73,7 +76,7 @@ bool eval_alloc(Run *run, InterpTensor *t, const Op *op);
 void eval_release(Run *run, InterpTensor *t);
 
 /* Runs a function on all ranks; ir/interp.c. */
-bool eval_body(const Eval *e);                        /* the operation by its decomposition, on this rank */
+bool eval_body(const Eval *e); /* the operation by its decomposition, on this rank */
 bool eval_const_params(Run *run, const Param *p, InterpTensor *out);
 
 /* ---- cells */
@@ -102,7 +105,8 @@ Cell cell_identity(bool modp, DType t, Reduction r);
 
 /* acc[i] = acc[i] op x[i] with strides; `one` is the or of the bits. */
 void cells_fill(const InterpTensor *t, Cell v);
-void cells_reduce(bool modp, DType t, Reduction r, int64_t n, Cell *acc, int64_t acc_stride, const Cell *x, int64_t x_stride);
+void cells_reduce(bool modp, DType t, Reduction r, int64_t n, Cell *acc, int64_t acc_stride, const Cell *x,
+                  int64_t x_stride);
 
 /* ---- arithmetic modulo p */
 

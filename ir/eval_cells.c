@@ -66,7 +66,7 @@ Cell cell_identity(bool modp, DType t, Reduction r) {
     case RED_MAX: return is_float ? cell_of_double(modp, t, -INFINITY) : cell_i(int_limit(t, false));
     case RED_MIN: return is_float ? cell_of_double(modp, t, INFINITY) : cell_i(int_limit(t, true));
     case RED_AND: return cell_i(wrap_int(t, -1)); /* all bits; true */
-    default: return cell_i(0); /* sum, or, one: all bits zero is the number 0 in both domains */
+    default: return cell_i(0);                    /* sum, or, one: all bits zero is the number 0 in both domains */
   }
 }
 

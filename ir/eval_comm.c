@@ -1,7 +1,7 @@
 /* ir/eval_comm.c - communication: what a rank holds after it, from the operands of all members of its group.
  *
- * A group is the ranks of one stage that differ only in the named axes, ordered by their coordinates, the first axis most
- * major.  What the members hold is read from their values, never assumed to be even.
+ * A group is the ranks of one stage that differ only in the named axes, ordered by their coordinates, the first axis
+ * most major.  What the members hold is read from their values, never assumed to be even.
  */
 #include <string.h>
 
@@ -46,9 +46,11 @@ static bool reduce_box(const Eval *e, const Group *g, const InterpTensor *out, c
   Reduction r = op_attr(e->op, AT_op)->u.reduction;
   const InterpTensor *x = e->in[0];
   int64_t xs[MAX_RANK], ys[MAX_RANK], to[MAX_RANK] = {0}, first = 0;
-  if (!reduction_defined(r, x->dtype)) return eval_fail(e, "%s is not defined for %s", reduction_name(r), dtype_name(x->dtype));
+  if (!reduction_defined(r, x->dtype))
+    return eval_fail(e, "%s is not defined for %s", reduction_name(r), dtype_name(x->dtype));
   for (int i = 0; i < g->n; i++)
-    if (!same_dims(g->in[i]->dims, x->dims, x->rank, -1)) return eval_fail(e, "the operands of the members differ in shape");
+    if (!same_dims(g->in[i]->dims, x->dims, x->rank, -1))
+      return eval_fail(e, "the operands of the members differ in shape");
   if (r == RED_ONE && !check_owners(e, g, interp_elements(x))) return false;
   box_copy(x->rank, out->dims, out->cells, out->dims, to, g->in[0]->cells, x->dims, at);
   row_major(x->rank, x->dims, xs);
@@ -80,7 +82,8 @@ static bool parts_before(const Eval *e, const Group *g, int axis, int64_t total,
     if (i == g->self) *before = sum;
     sum += dims[axis];
   }
-  return sum == total || eval_fail(e, "the members' parts of dimension %d add up to %lld of %lld", axis, (long long)sum, (long long)total);
+  return sum == total || eval_fail(e, "the members' parts of dimension %d add up to %lld of %lld", axis, (long long)sum,
+                                   (long long)total);
 }
 
 static bool reduce_scatter(Eval *e, const Group *g) {
@@ -130,13 +133,15 @@ static bool interval_on(const Eval *e, int rank, AttrKey key, int64_t *lo, int64
   return eval_expr_on(e, rank, a->u.exprs[0], lo) && eval_expr_on(e, rank, a->u.exprs[1], hi);
 }
 
-/* Copies what member `i` holds of this rank's target [lo, hi) to where nobody wrote yet (`have` by index of the target). */
+/* Copies what member `i` holds of this rank's target [lo, hi) to where nobody wrote yet (`have` by index of the
+ * target). */
 static bool take_from(Eval *e, const Group *g, int i, int axis, int64_t lo, int64_t hi, bool *have) {
   const InterpTensor *x = g->in[i];
   int64_t slo, shi;
   if (!interval_on(e, g->ranks[i], AT_source, &slo, &shi)) return false;
   if (shi - slo != x->dims[axis])
-    return eval_fail(e, "member %d declares [%lld, %lld) and holds %lld", i, (long long)slo, (long long)shi, (long long)x->dims[axis]);
+    return eval_fail(e, "member %d declares [%lld, %lld) and holds %lld", i, (long long)slo, (long long)shi,
+                     (long long)x->dims[axis]);
   if (!same_dims(x->dims, e->out->dims, x->rank, axis)) return eval_fail(e, "member %d's part does not fit", i);
   for (int64_t j = slo > lo ? slo : lo; j < (shi < hi ? shi : hi); j++) {
     int64_t to[MAX_RANK] = {0}, at[MAX_RANK] = {0}, size[MAX_RANK];
@@ -158,14 +163,17 @@ static bool exchange(Eval *e, const Group *g) {
   int64_t lo, hi, n = interp_elements(e->out);
   if (!interval_on(e, e->rank, AT_target, &lo, &hi)) return false;
   if (hi - lo != e->out->dims[axis])
-    return eval_fail(e, "the target [%lld, %lld) is not the result's %lld", (long long)lo, (long long)hi, (long long)e->out->dims[axis]);
+    return eval_fail(e, "the target [%lld, %lld) is not the result's %lld", (long long)lo, (long long)hi,
+                     (long long)e->out->dims[axis]);
   Cell otherwise = cell_of_double(e->run->modp, e->out->dtype, value ? value->u.f : 0);
   for (int64_t i = 0; i < n; i++) e->out->cells[i] = otherwise;
   Arena *scratch = arena_new();
   bool *have = ARENA_ARRAY(scratch, bool, hi - lo), ok = true;
   for (int i = 0; i < g->n && ok; i++) ok = take_from(e, g, i, axis, lo, hi, have);
   for (int64_t j = 0; j < hi - lo && ok && !value; j++)
-    if (!have[j]) ok = eval_fail(e, "nobody holds index %lld of dimension %d, and there is no value for it", (long long)(lo + j), axis);
+    if (!have[j])
+      ok = eval_fail(e, "nobody holds index %lld of dimension %d, and there is no value for it", (long long)(lo + j),
+                     axis);
   arena_free(scratch);
   return ok;
 }
@@ -188,7 +196,8 @@ bool eval_mask_partial(Eval *e) {
   bool keep = true;
   if (!eval_same_shape(e, 0)) return false;
   Reduction r = op_attr(e->op, AT_op)->u.reduction;
-  if (!reduction_defined(r, e->out->dtype)) return eval_fail(e, "%s is not defined for %s", reduction_name(r), dtype_name(e->out->dtype));
+  if (!reduction_defined(r, e->out->dtype))
+    return eval_fail(e, "%s is not defined for %s", reduction_name(r), dtype_name(e->out->dtype));
   for (int i = 0; i < axes->n; i++) keep = keep && e->run->coordinates[e->rank][axes->u.ints[i]] == 0;
   int64_t n = interp_elements(e->out);
   Cell none = cell_identity(e->run->modp, e->out->dtype, r);

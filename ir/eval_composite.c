@@ -23,7 +23,8 @@ bool eval_softmax(Eval *e) {
   if (!eval_same_shape(e, 0)) return false;
   int axis = (int)op_int(e->op, AT_axis, 0);
   const int64_t *dims = e->out->dims;
-  int64_t outer = count_cells(axis, dims), inner = count_cells(e->out->rank - axis - 1, dims + axis + 1), n = dims[axis];
+  int64_t outer = count_cells(axis, dims), inner = count_cells(e->out->rank - axis - 1, dims + axis + 1),
+          n = dims[axis];
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < inner; i++) {
       int64_t at = o * n * inner + i;
@@ -69,11 +70,14 @@ bool eval_rope(Eval *e) {
   if (e->run->modp) return eval_body(e);
   if (!eval_same_shape(e, 0)) return false;
   const InterpTensor *x = e->in[0], *position = e->in[1];
-  int64_t k = x->dims[x->rank - 1], h = x->dims[x->rank - 2], s = x->dims[x->rank - 3], rows = count_cells(x->rank - 1, x->dims);
-  if (position->dims[0] != s) return eval_fail(e, "%lld positions for %lld", (long long)position->dims[0], (long long)s);
+  int64_t k = x->dims[x->rank - 1], h = x->dims[x->rank - 2], s = x->dims[x->rank - 3],
+          rows = count_cells(x->rank - 1, x->dims);
+  if (position->dims[0] != s)
+    return eval_fail(e, "%lld positions for %lld", (long long)position->dims[0], (long long)s);
   bool interleaved = op_int(e->op, AT_interleaved, 0) != 0;
   for (int64_t r = 0; r < rows; r++)
-    rotate(x->cells + r * k, e->out->cells + r * k, k, interleaved, op_float(e->op, AT_base, 0), (double)position->cells[r / h % s].i);
+    rotate(x->cells + r * k, e->out->cells + r * k, k, interleaved, op_float(e->op, AT_base, 0),
+           (double)position->cells[r / h % s].i);
   return true;
 }
 
@@ -88,8 +92,8 @@ typedef struct Attention {
   double *weight; /* t of them */
 } Attention;
 
-/* One query: keys at positions from `length` on are hidden, with `causal` also those after the query: their score is -inf.  A query
- * whose scores are all -inf gets 0. */
+/* One query: keys at positions from `length` on are hidden, with `causal` also those after the query: their score is
+ * -inf.  A query whose scores are all -inf gets 0. */
 static void attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
   double max = -INFINITY, sum = 0;
   for (int64_t t = 0; t < a->t; t++) {
@@ -111,10 +115,16 @@ bool eval_attention(Eval *e) {
   if (e->run->modp) return eval_body(e);
   const InterpTensor *q = e->in[0], *k = e->in[1], *v = e->in[2];
   int64_t groups = q->dims[0] * q->dims[1], r = q->dims[2], s = q->dims[3];
-  Attention a = {.t = k->dims[2], .k = q->dims[4], .e = v->dims[3], .scale = op_float(e->op, AT_scale, 1),
-                 .causal = op_int(e->op, AT_causal, 0) != 0, .key_positions = e->in[4]->cells, .length = e->in[5]->cells[0].i};
-  bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == a.t && k->dims[3] == a.k &&
-              e->in[3]->dims[0] == s && e->in[4]->dims[0] == a.t && interp_elements(e->out) == groups * r * s * a.e;
+  Attention a = {.t = k->dims[2],
+                 .k = q->dims[4],
+                 .e = v->dims[3],
+                 .scale = op_float(e->op, AT_scale, 1),
+                 .causal = op_int(e->op, AT_causal, 0) != 0,
+                 .key_positions = e->in[4]->cells,
+                 .length = e->in[5]->cells[0].i};
+  bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == a.t &&
+              k->dims[3] == a.k && e->in[3]->dims[0] == s && e->in[4]->dims[0] == a.t &&
+              interp_elements(e->out) == groups * r * s * a.e;
   if (!fits) return eval_fail(e, "the extents of the operands do not fit");
   a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
   if (!a.weight) die("out of memory");

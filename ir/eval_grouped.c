@@ -1,7 +1,8 @@
 /* ir/eval_grouped.c - products of rows with the matrix of their group: grouped_dot, grouped_mlp.
  *
- * Row by row, in the order of the sums; a row whose group is not held here is zeros.  Modulo p the function between the products is
- * the hash that the elementwise operation has there, so that a grouped_mlp equals the operations it stands for.
+ * Row by row, in the order of the sums; a row whose group is not held here is zeros.  Modulo p the function between the
+ * products is the hash that the elementwise operation has there, so that a grouped_mlp equals the operations it stands
+ * for.
  */
 #include <math.h>
 #include <string.h>
@@ -69,8 +70,10 @@ bool eval_grouped_mlp(Eval *e) {
   bool silu = strcmp(op_str(e->op, AT_kind), "silu") == 0;
   int64_t start;
   if (!eval_expr(e, op_expr(e->op, AT_start), &start) || !fits(e, gate.rows, down.columns)) return false;
-  if (up.rows != gate.rows || up.columns != gate.columns || down.rows != gate.columns) return eval_fail(e, "the matrices do not fit");
-  Cell *hidden = arena_alloc(e->run->arena, 2 * sizeof *hidden * (size_t)(gate.columns + 1)), *other = hidden + gate.columns;
+  if (up.rows != gate.rows || up.columns != gate.columns || down.rows != gate.columns)
+    return eval_fail(e, "the matrices do not fit");
+  Cell *hidden = arena_alloc(e->run->arena, 2 * sizeof *hidden * (size_t)(gate.columns + 1)),
+       *other = hidden + gate.columns;
   for (int64_t r = 0; r < interp_elements(e->in[1]); r++) {
     int64_t group = group_of(e->in[1]->cells[r].i, start, gate.w->dims[0]);
     const Cell *x = e->in[0]->cells + r * gate.rows;

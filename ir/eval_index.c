@@ -34,7 +34,8 @@ bool eval_take(Eval *e) {
   const InterpTensor *x = e->in[0], *index = e->in[1], *y = e->out;
   int axis = (int)axis_of(e);
   int64_t start;
-  if (!eval_expr(e, op_expr(e->op, AT_start), &start) || !aligned(e, x, index, axis) || !aligned(e, index, y, -1)) return false;
+  if (!eval_expr(e, op_expr(e->op, AT_start), &start) || !aligned(e, x, index, axis) || !aligned(e, index, y, -1))
+    return false;
   Lines from = lines_of(x, axis), to = lines_of(y, axis);
   for (int64_t l = 0; l < to.outer * to.inner; l++)
     for (int64_t i = 0; i < to.n; i++) {
@@ -44,14 +45,17 @@ bool eval_take(Eval *e) {
   return true;
 }
 
-static void reduce_one(const Eval *e, Reduction r, Cell *to, const Cell *from) { cells_reduce(e->run->modp, e->out->dtype, r, 1, to, 0, from, 0); }
+static void reduce_one(const Eval *e, Reduction r, Cell *to, const Cell *from) {
+  cells_reduce(e->run->modp, e->out->dtype, r, 1, to, 0, from, 0);
+}
 
 bool eval_put(Eval *e) {
   const InterpTensor *x = e->in[0], *index = e->in[1], *y = e->out;
   int axis = (int)axis_of(e);
   Reduction r = op_attr(e->op, AT_op)->u.reduction;
   int64_t start;
-  if (!eval_expr(e, op_expr(e->op, AT_start), &start) || !aligned(e, x, index, -1) || !aligned(e, y, index, axis)) return false;
+  if (!eval_expr(e, op_expr(e->op, AT_start), &start) || !aligned(e, x, index, -1) || !aligned(e, y, index, axis))
+    return false;
   cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   Lines from = lines_of(x, axis), to = lines_of(y, axis);
   for (int64_t l = 0; l < from.outer * from.inner; l++)
@@ -75,7 +79,8 @@ bool eval_scatter(Eval *e) {
     for (int64_t i = 0; i < n; i++) {
       int64_t row = row_of(index->cells[i].i, start, to.n);
       if (row >= 0)
-        cells_reduce(e->run->modp, y->dtype, r, to.inner, y->cells + (o * to.n + row) * to.inner, 1, x->cells + (o * n + i) * to.inner, 1);
+        cells_reduce(e->run->modp, y->dtype, r, to.inner, y->cells + (o * to.n + row) * to.inner, 1,
+                     x->cells + (o * n + i) * to.inner, 1);
     }
   return true;
 }
@@ -114,7 +119,8 @@ bool eval_argsort(Eval *e) {
   int64_t *places = arena_alloc(e->run->arena, sizeof *places * (size_t)(l.n + 1));
   for (int64_t line = 0; line < l.outer * l.inner; line++) {
     int64_t start = line_start(&l, line);
-    Sorting s = {x->cells + start, l.inner, dtype_is_float(x->dtype) && !e->run->modp, dtype_class(x->dtype) == DTC_U, op_int(e->op, AT_descending, 0) != 0};
+    Sorting s = {x->cells + start, l.inner, dtype_is_float(x->dtype) && !e->run->modp, dtype_class(x->dtype) == DTC_U,
+                 op_int(e->op, AT_descending, 0) != 0};
     for (int64_t i = 0; i < l.n; i++) places[i] = i;
     qsort_r(places, (size_t)l.n, sizeof *places, by_element, &s);
     for (int64_t i = 0; i < l.n; i++) y->cells[start + i * l.inner] = cell_of_int(e->run->modp, DT_i64, places[i]);

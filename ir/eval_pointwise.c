@@ -1,4 +1,5 @@
-/* ir/eval_pointwise.c - elementwise operations: one loop per row of ir/ops.def and domain, from the row's expressions. */
+/* ir/eval_pointwise.c - elementwise operations: one loop per row of ir/ops.def and domain, from the row's
+ * expressions. */
 #include <math.h>
 #include <string.h>
 
@@ -23,20 +24,22 @@ typedef struct Elements {
 } Elements;
 
 /* Rows that are not defined for a class still have an expression; it may ignore its operands. */
-#define EACH(type_, field, expression) \
-  for (int64_t i = 0; i < l->n; i++) { \
-    const type_ x = (type_)l->a[i].field; \
-    (void)x; \
-    l->y[i].field = (expression); \
-  } \
-  return
-#define EACH2(type_, field, out, expression) \
-  for (int64_t i = 0; i < l->n; i++) { \
-    const type_ x = (type_)l->a[i].field, y = (type_)l->b[i].field; \
-    (void)x, (void)y; \
-    l->y[i].out = (expression); \
-  } \
-  return
+#define EACH(op, type_, field, expression) \
+  case op: \
+    for (int64_t i = 0; i < l->n; i++) { \
+      const type_ x = (type_)l->a[i].field; \
+      (void)x; \
+      l->y[i].field = (expression); \
+    } \
+    return;
+#define EACH2(op, type_, field, out, expression) \
+  case op: \
+    for (int64_t i = 0; i < l->n; i++) { \
+      const type_ x = (type_)l->a[i].field, y = (type_)l->b[i].field; \
+      (void)x, (void)y; \
+      l->y[i].out = (expression); \
+    } \
+    return;
 
 /* The integer rows are instantiated for unsigned operands too, where x < 0 is never true. */
 #pragma GCC diagnostic ignored "-Wtype-limits"
@@ -45,7 +48,7 @@ typedef struct Elements {
 
 static void unary_float(const Elements *l) {
   switch (l->kind) {
-#define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(double, f, FX);
+#define UNARY(name, classes, linear, FX, IX, doc) EACH(OP_##name, double, f, FX)
 #include "ir/ops.def"
     default: return;
   }
@@ -53,7 +56,7 @@ static void unary_float(const Elements *l) {
 
 static void unary_int(const Elements *l) {
   switch (l->kind) {
-#define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(int64_t, i, (int64_t)(IX));
+#define UNARY(name, classes, linear, FX, IX, doc) EACH(OP_##name, int64_t, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -61,7 +64,7 @@ static void unary_int(const Elements *l) {
 
 static void unary_u64(const Elements *l) {
   switch (l->kind) {
-#define UNARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH(uint64_t, i, (int64_t)(IX));
+#define UNARY(name, classes, linear, FX, IX, doc) EACH(OP_##name, uint64_t, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -69,7 +72,7 @@ static void unary_u64(const Elements *l) {
 
 static void binary_float(const Elements *l) {
   switch (l->kind) {
-#define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(double, f, f, FX);
+#define BINARY(name, classes, linear, FX, IX, doc) EACH2(OP_##name, double, f, f, FX)
 #include "ir/ops.def"
     default: return;
   }
@@ -81,7 +84,7 @@ static void binary_float(const Elements *l) {
 static void binary_int(const Elements *l) {
   const int64_t bits = l->bits;
   switch (l->kind) {
-#define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(int64_t, i, i, (int64_t)(IX));
+#define BINARY(name, classes, linear, FX, IX, doc) EACH2(OP_##name, int64_t, i, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -97,7 +100,7 @@ static void binary_int(const Elements *l) {
 #define ev_shr(x, y) ((y) >= 64 ? 0 : (x) >> (y))
 static void binary_u64(const Elements *l) {
   switch (l->kind) {
-#define BINARY(name, classes, linear, FX, IX, doc) case OP_##name: EACH2(uint64_t, i, i, (int64_t)(IX));
+#define BINARY(name, classes, linear, FX, IX, doc) EACH2(OP_##name, uint64_t, i, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -105,7 +108,7 @@ static void binary_u64(const Elements *l) {
 
 static void compare_float(const Elements *l) {
   switch (l->kind) {
-#define COMPARE(name, expr, doc) case OP_##name: EACH2(double, f, i, expr);
+#define COMPARE(name, expr, doc) EACH2(OP_##name, double, f, i, expr)
 #include "ir/ops.def"
     default: return;
   }
@@ -114,7 +117,7 @@ static void compare_float(const Elements *l) {
 /* Integers, bool and residues. */
 static void compare_int(const Elements *l) {
   switch (l->kind) {
-#define COMPARE(name, expr, doc) case OP_##name: EACH2(int64_t, i, i, expr);
+#define COMPARE(name, expr, doc) EACH2(OP_##name, int64_t, i, i, expr)
 #include "ir/ops.def"
     default: return;
   }
@@ -122,7 +125,7 @@ static void compare_int(const Elements *l) {
 
 static void compare_u64(const Elements *l) {
   switch (l->kind) {
-#define COMPARE(name, expr, doc) case OP_##name: EACH2(uint64_t, i, i, expr);
+#define COMPARE(name, expr, doc) EACH2(OP_##name, uint64_t, i, i, expr)
 #include "ir/ops.def"
     default: return;
   }
@@ -157,9 +160,13 @@ static void binary_modp(const Elements *l) {
 /* ---- entries */
 
 static Elements elements_of(const Eval *e) {
-  return (Elements){.kind = e->op->kind, .dtype = e->in[0]->dtype, .n = interp_elements(e->out),
-                .bits = 8 * (int64_t)dtype_bytes(e->in[0]->dtype), .a = e->in[0]->cells,
-                .b = e->op->nin > 1 ? e->in[1]->cells : NULL, .y = e->out->cells};
+  return (Elements){.kind = e->op->kind,
+                    .dtype = e->in[0]->dtype,
+                    .n = interp_elements(e->out),
+                    .bits = 8 * (int64_t)dtype_bytes(e->in[0]->dtype),
+                    .a = e->in[0]->cells,
+                    .b = e->op->nin > 1 ? e->in[1]->cells : NULL,
+                    .y = e->out->cells};
 }
 
 static void wrap_all(const Eval *e) {
@@ -277,6 +284,7 @@ bool eval_cast(Eval *e) {
   int64_t n = interp_elements(e->out);
   DType from = e->in[0]->dtype, to = e->out->dtype;
   for (int64_t i = 0; i < n; i++)
-    e->out->cells[i] = e->run->modp ? cast_modp(to, from, e->in[0]->cells[i]) : cast_float(to, from, e->in[0]->cells[i]);
+    e->out->cells[i] =
+        e->run->modp ? cast_modp(to, from, e->in[0]->cells[i]) : cast_float(to, from, e->in[0]->cells[i]);
   return true;
 }

@@ -21,7 +21,8 @@ bool eval_reduce(Eval *e) {
   cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
   nest_close(&nest);
   for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
-    cells_reduce(e->run->modp, y->dtype, r, nest.inner, y->cells + at.offset[0], nest.step[0], x->cells + at.offset[1], nest.step[1]);
+    cells_reduce(e->run->modp, y->dtype, r, nest.inner, y->cells + at.offset[0], nest.step[0], x->cells + at.offset[1],
+                 nest.step[1]);
   return true;
 }
 
@@ -45,8 +46,8 @@ static void multiply_add(bool modp, DType t, const Nest *n, Cell *y, const Cell 
   }
 }
 
-/* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost when that walks all
- * three tensors in order.  Every element's sum runs in the same order either way. */
+/* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost when that walks
+ * all three tensors in order.  Every element's sum runs in the same order either way. */
 bool eval_dot(Eval *e) {
   const InterpTensor *a = e->in[0], *b = e->in[1], *y = e->out;
   const char *spec = op_str(e->op, AT_spec), *sa = spec, *sb = strchr(spec, ',') + 1, *sy = strstr(spec, "->") + 2;
@@ -65,19 +66,24 @@ bool eval_dot(Eval *e) {
   for (int d = 0; d < y->rank; d++)
     if (extent[(int)sy[d]] != y->dims[d]) return eval_fail(e, "'%c' is %lld", sy[d], (long long)extent[(int)sy[d]]);
   int last = y->rank - 1;
-  bool last_inside = last >= 0 && letter_stride(sa, a->rank, as, sy[last]) <= 1 && letter_stride(sb, b->rank, bs, sy[last]) <= 1;
+  bool last_inside =
+      last >= 0 && letter_stride(sa, a->rank, as, sy[last]) <= 1 && letter_stride(sb, b->rank, bs, sy[last]) <= 1;
   for (int d = 0; d < y->rank - last_inside; d++)
     nest_add(&nest, y->dims[d], ys[d], letter_stride(sa, a->rank, as, sy[d]), letter_stride(sb, b->rank, bs, sy[d]));
   for (int d = 0; d < a->rank + b->rank; d++) {
     char letter = d < a->rank ? sa[d] : sb[d - a->rank];
     if (memchr(sy, letter, (size_t)y->rank) || (d >= a->rank && memchr(sa, letter, (size_t)a->rank))) continue;
-    nest_add(&nest, extent[(int)letter], 0, letter_stride(sa, a->rank, as, letter), letter_stride(sb, b->rank, bs, letter));
+    nest_add(&nest, extent[(int)letter], 0, letter_stride(sa, a->rank, as, letter),
+             letter_stride(sb, b->rank, bs, letter));
   }
-  if (last_inside) nest_add(&nest, y->dims[last], ys[last], letter_stride(sa, a->rank, as, sy[last]), letter_stride(sb, b->rank, bs, sy[last]));
+  if (last_inside)
+    nest_add(&nest, y->dims[last], ys[last], letter_stride(sa, a->rank, as, sy[last]),
+             letter_stride(sb, b->rank, bs, sy[last]));
   cells_fill(y, cell_i(0));
   nest_close(&nest);
   for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
-    multiply_add(e->run->modp, y->dtype, &nest, y->cells + at.offset[0], a->cells + at.offset[1], b->cells + at.offset[2]);
+    multiply_add(e->run->modp, y->dtype, &nest, y->cells + at.offset[0], a->cells + at.offset[1],
+                 b->cells + at.offset[2]);
   if (!dtype_is_float(y->dtype) && dtype_bytes(y->dtype) < 8) {
     int64_t n = interp_elements(y);
     for (int64_t i = 0; i < n; i++) y->cells[i].i = wrap_int(y->dtype, y->cells[i].i);
@@ -120,7 +126,8 @@ bool eval_update(Eval *e) {
     for (int64_t i = 0; i < u->dims[axis]; i++) {
       int64_t row;
       if (far || __builtin_add_overflow(first, i, &row) || row < 0 || row >= rows) continue;
-      memcpy(y->cells + (o * rows + row) * inner, u->cells + (o * u->dims[axis] + i) * inner, sizeof(Cell) * (size_t)inner);
+      memcpy(y->cells + (o * rows + row) * inner, u->cells + (o * u->dims[axis] + i) * inner,
+             sizeof(Cell) * (size_t)inner);
     }
   return true;
 }

@@ -1,4 +1,5 @@
-/* ir/eval_shape.c - operations that make or move elements without computing: const, iota, random, broadcast, slice ... */
+/* ir/eval_shape.c - operations that make or move elements without computing: const, iota, random, broadcast, slice
+ * ... */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,15 +16,18 @@ bool eval_const(Eval *e) {
     return true;
   }
   int64_t n = interp_elements(e->out);
-  if (n != (ints ? ints->n : floats->n)) return eval_fail(e, "lists %d elements for %lld", ints ? ints->n : floats->n, (long long)n);
+  if (n != (ints ? ints->n : floats->n))
+    return eval_fail(e, "lists %d elements for %lld", ints ? ints->n : floats->n, (long long)n);
   for (int64_t i = 0; i < n; i++)
-    e->out->cells[i] = ints ? cell_of_int(modp, e->out->dtype, ints->u.ints[i]) : cell_of_double(modp, e->out->dtype, floats->u.floats[i]);
+    e->out->cells[i] = ints ? cell_of_int(modp, e->out->dtype, ints->u.ints[i])
+                            : cell_of_double(modp, e->out->dtype, floats->u.floats[i]);
   return true;
 }
 
 bool eval_size(Eval *e) {
   int64_t v; /* an element, not an index: it may be any number of 64 bits */
-  if (!ex_eval(op_expr(e->op, AT_expr), e->run->symbols[e->rank], &v)) return eval_fail(e, "the expression has no value here (overflow or division by zero)");
+  if (!ex_eval(op_expr(e->op, AT_expr), e->run->symbols[e->rank], &v))
+    return eval_fail(e, "the expression has no value here (overflow or division by zero)");
   cells_fill(e->out, cell_of_int(e->run->modp, e->out->dtype, v));
   return true;
 }
@@ -56,7 +60,8 @@ bool eval_random(Eval *e) {
   }
   int64_t total = 1;
   for (int d = 0; d < rank; d++)
-    if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total)) return eval_fail(e, "the whole tensor is too large");
+    if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total))
+      return eval_fail(e, "the whole tensor is too large");
   row_major(rank, extent, stride);
   for (int64_t i = 0; i < n; i++) {
     int64_t element = 0;
@@ -106,7 +111,8 @@ bool eval_transpose(Eval *e) {
   row_major(y->rank, y->dims, ys);
   for (int d = 0; d < y->rank; d++) {
     int64_t p = perm->u.ints[d];
-    if (x->dims[p] != y->dims[d]) return eval_fail(e, "extents %lld and %lld", (long long)x->dims[p], (long long)y->dims[d]);
+    if (x->dims[p] != y->dims[d])
+      return eval_fail(e, "extents %lld and %lld", (long long)x->dims[p], (long long)y->dims[d]);
     nest_add(&nest, y->dims[d], ys[d], xs[p], 0);
   }
   nest_close(&nest);
@@ -127,7 +133,8 @@ bool eval_slice(Eval *e) {
     if (!eval_expr(e, starts->u.exprs[d], &start)) return false;
     bool far = __builtin_mul_overflow(y->dims[d] - 1, step, &last) || __builtin_add_overflow(start, last, &last);
     if (y->dims[d] > 0 && (start < 0 || far || last >= x->dims[d]))
-      return eval_fail(e, "reads %lld .. %lld of dimension %d of extent %lld", (long long)start, (long long)last, d, (long long)x->dims[d]);
+      return eval_fail(e, "reads %lld .. %lld of dimension %d of extent %lld", (long long)start, (long long)last, d,
+                       (long long)x->dims[d]);
     if (empty) continue;
     first += start * xs[d];
     nest_add(&nest, y->dims[d], ys[d], y->dims[d] > 1 ? xs[d] * step : 0, 0);
@@ -144,8 +151,8 @@ bool eval_shard_slice(Eval *e) {
   if (!eval_same_kind(e) || !eval_expr(e, op_expr(e->op, AT_start), &at[axis])) return false;
   for (int d = 0; d < x->rank; d++)
     if (d == axis ? at[d] < 0 || at[d] + y->dims[d] > x->dims[d] : x->dims[d] != y->dims[d])
-      return eval_fail(e, "[%lld, %lld) of dimension %d of extent %lld", (long long)at[d], (long long)(at[d] + y->dims[d]), d,
-                       (long long)x->dims[d]);
+      return eval_fail(e, "[%lld, %lld) of dimension %d of extent %lld", (long long)at[d],
+                       (long long)(at[d] + y->dims[d]), d, (long long)x->dims[d]);
   box_copy(x->rank, y->dims, y->cells, y->dims, to, x->cells, x->dims, at);
   return true;
 }
@@ -178,6 +185,7 @@ bool eval_concat(Eval *e) {
     to[axis] += x->dims[axis];
   }
   if (to[axis] != e->out->dims[axis])
-    return eval_fail(e, "the operands have extent %lld together, not %lld", (long long)to[axis], (long long)e->out->dims[axis]);
+    return eval_fail(e, "the operands have extent %lld together, not %lld", (long long)to[axis],
+                     (long long)e->out->dims[axis]);
   return true;
 }

@@ -5,7 +5,7 @@
 #include "ir/window.h"
 
 typedef struct Walk {
-  int n;                       /* windowed dimensions */
+  int n; /* windowed dimensions */
   int64_t start[MAX_WINDOWED], stride[MAX_WINDOWED], dilation[MAX_WINDOWED];
   int64_t extent[3][MAX_WINDOWED], step[3][MAX_WINDOWED]; /* by role: extents and strides in cells */
 } Walk;
@@ -79,13 +79,15 @@ static bool letter_nest(const Eval *e, Nest *nest) {
     for (int d = 0; d < t[p]->rank; d++) {
       int l = part[p][d];
       if (l <= 'Z') continue;
-      if (extent[l] >= 0 && extent[l] != t[p]->dims[d]) return eval_fail(e, "'%c' is %lld and %lld", l, (long long)extent[l], (long long)t[p]->dims[d]);
+      if (extent[l] >= 0 && extent[l] != t[p]->dims[d])
+        return eval_fail(e, "'%c' is %lld and %lld", l, (long long)extent[l], (long long)t[p]->dims[d]);
       extent[l] = t[p]->dims[d];
     }
   }
   for (int l = 'a'; l <= 'z'; l++)
     if (extent[l] >= 0)
-      nest_add(nest, extent[l], letter_stride(part[0], t[0]->rank, strides[0], (char)l), letter_stride(part[1], t[1]->rank, strides[1], (char)l),
+      nest_add(nest, extent[l], letter_stride(part[0], t[0]->rank, strides[0], (char)l),
+               letter_stride(part[1], t[1]->rank, strides[1], (char)l),
                letter_stride(part[2], t[2]->rank, strides[2], (char)l));
   nest_close(nest);
   return true;
@@ -111,7 +113,8 @@ bool eval_conv(Eval *e) {
     if (!place(&k, u, t, offset)) continue;
     Cell *cells[3]; /* result, operand 0, operand 1 */
     for (int r = 0; r < 3; r++) cells[w.role[r] + 1] = tensor_of(e, &w, r)->cells + offset[r];
-    for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at)) multiply_add(e->run->modp, &nest, &at, cells[0], cells[1], cells[2]);
+    for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
+      multiply_add(e->run->modp, &nest, &at, cells[0], cells[1], cells[2]);
   } while (next_pair(&k, u, t));
   return true;
 }

@@ -47,8 +47,8 @@ static int expr_equal(const void *key, const void *item) {
          (a->n == 0 || memcmp(a->args, b->args, sizeof *a->args * (size_t)a->n) == 0);
 }
 
-/* Sizes come from users' files, so what cannot be computed is not ours to die of: the first reason is remembered in the module, the
- * result becomes 0, and the verifier reports it (rule V3). */
+/* Sizes come from users' files, so what cannot be computed is not ours to die of: the first reason is remembered in the
+ * module, the result becomes 0, and the verifier reports it (rule V3). */
 static const char TOO_LARGE[] = "a size has too many terms";
 
 static int64_t fault(Module *m, const char *why) {
@@ -316,7 +316,8 @@ static int64_t gcd(int64_t a, int64_t b) {
 static const Expr *floor_of(Module *m, const Expr *e, int64_t b, bool joined) {
   const Expr *inner = e->kind == EX_ADD && e->n == 1 ? e->args[0] : e;
   int64_t a, both, shift, c = e->kind == EX_ADD ? e->value : 0;
-  joined &= inner->kind == EX_DIV && ex_get_const(inner->args[1], &a) && !__builtin_mul_overflow(a, b, &both) && !__builtin_mul_overflow(a, c, &shift);
+  joined &= inner->kind == EX_DIV && ex_get_const(inner->args[1], &a) && !__builtin_mul_overflow(a, b, &both) &&
+            !__builtin_mul_overflow(a, c, &shift);
   if (joined) return ex_div_joined(m, ex_addi(m, inner->args[0], shift), ex_const(m, both));
   return intern(m, EX_DIV, 0, 2, (const Expr *[]){e, ex_const(m, b)});
 }
@@ -355,7 +356,8 @@ static const Expr *div_by_const(Module *m, const Expr *a, int64_t b, bool joined
 
 static const Expr *quotient(Module *m, const Expr *a, const Expr *b, bool joined) {
   if (b->kind == EX_CONST) {
-    if (b->value <= 0) return fault_expr(m, b->value ? "a size is divided by a negative number" : "a size is divided by zero");
+    if (b->value <= 0)
+      return fault_expr(m, b->value ? "a size is divided by a negative number" : "a size is divided by zero");
     if (a->kind == EX_CONST) return ex_const(m, floor_div(a->value, b->value));
     if (b->value == 1) return a;
     return div_by_const(m, a, b->value, joined);
@@ -380,7 +382,9 @@ const Expr *ex_ceil_div_joined(Module *m, const Expr *a, const Expr *b) {
 
 const Expr *ex_mod(Module *m, const Expr *a, const Expr *b) { return ex_sub(m, a, ex_mul(m, b, ex_div(m, a, b))); }
 
-const Expr *ex_mod_joined(Module *m, const Expr *a, const Expr *b) { return ex_sub(m, a, ex_mul(m, b, ex_div_joined(m, a, b))); }
+const Expr *ex_mod_joined(Module *m, const Expr *a, const Expr *b) {
+  return ex_sub(m, a, ex_mul(m, b, ex_div_joined(m, a, b)));
+}
 
 /* ---- minimum and maximum: flattened, sorted, operands that differ by a constant merged */
 
@@ -457,7 +461,9 @@ static const Expr *substituted(const void *context, const Expr *e) {
   return e->kind == EX_SYM ? s->by : ex_rebuild(s->m, e, &(ExprRebuild){substituted, NULL, s});
 }
 
-const Expr *ex_subst(Module *m, const Expr *e, int symbol, const Expr *by) { return substituted(&(Substitution){m, symbol, by}, e); }
+const Expr *ex_subst(Module *m, const Expr *e, int symbol, const Expr *by) {
+  return substituted(&(Substitution){m, symbol, by}, e);
+}
 
 bool ex_uses(const Expr *e, int symbol) {
   if (e->kind == EX_SYM) return e->value == symbol;
@@ -481,10 +487,14 @@ bool ex_eval(const Expr *e, const int64_t *symbol_values, int64_t *out) {
     int64_t a;
     if (!ex_eval(e->args[i], symbol_values, &a)) return false;
     if (i == 0) r = a;
-    else if (e->kind == EX_MUL) { if (__builtin_mul_overflow(r, a, &r)) return false; }
-    else if (e->kind == EX_ADD) { if (__builtin_add_overflow(r, a, &r)) return false; }
-    else if (e->kind == EX_DIV) { if (a <= 0) return false; r = floor_div(r, a); }
-    else if (e->kind == EX_MIN) r = a < r ? a : r;
+    else if (e->kind == EX_MUL) {
+      if (__builtin_mul_overflow(r, a, &r)) return false;
+    } else if (e->kind == EX_ADD) {
+      if (__builtin_add_overflow(r, a, &r)) return false;
+    } else if (e->kind == EX_DIV) {
+      if (a <= 0) return false;
+      r = floor_div(r, a);
+    } else if (e->kind == EX_MIN) r = a < r ? a : r;
     else r = a > r ? a : r;
   }
   if (e->kind == EX_MUL && __builtin_mul_overflow(r, e->value, &r)) return false;
@@ -523,8 +533,9 @@ void ex_print(const Module *m, Text *t, const Expr *e) {
     case EX_MUL: print_term(m, t, e, true); return;
     case EX_ADD:
       for (int i = 0; i < e->n; i++) print_term(m, t, e->args[i], i == 0);
-      if (e->value) text_printf(t, e->value < 0 ? " - %llu" : " + %llu",
-                                e->value < 0 ? 0ull - (unsigned long long)e->value : (unsigned long long)e->value);
+      if (e->value)
+        text_printf(t, e->value < 0 ? " - %llu" : " + %llu",
+                    e->value < 0 ? 0ull - (unsigned long long)e->value : (unsigned long long)e->value);
       return;
     case EX_DIV:
       print_factor(m, t, e->args[0]);

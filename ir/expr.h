@@ -8,8 +8,9 @@
  * Symbols are the model's dimensions (`batch`) and the coordinates of a rank on a mesh axis (`@tp`):
  * uneven shards and late-bound dimensions are the same expressions (evaluated when both are known).
  *
- * Sizes come from users' files.  An expression that cannot be made (a number beyond 64 bits, a division by a number that is not
- * positive, one nested too deeply or with too many parts) is 0, and Module.expr_fault says why; the verifier reports it (rule V3).
+ * Sizes come from users' files.  An expression that cannot be made (a number beyond 64 bits, a division by a number
+ * that is not positive, one nested too deeply or with too many parts) is 0, and Module.expr_fault says why; the
+ * verifier reports it (rule V3).
  */
 #ifndef APC_IR_EXPR_H
 #define APC_IR_EXPR_H
@@ -28,11 +29,11 @@ typedef enum ExprKind { EX_CONST, EX_SYM, EX_MUL, EX_ADD, EX_DIV, EX_MIN, EX_MAX
 
 typedef struct Expr {
   ExprKind kind;
-  int32_t n;       /* number of args */
-  int64_t value;   /* CONST: the number; SYM: index into Module.symbols; MUL: coefficient; ADD: constant term */
+  int32_t n;     /* number of args */
+  int64_t value; /* CONST: the number; SYM: index into Module.symbols; MUL: coefficient; ADD: constant term */
   uint64_t hash;
-  uint32_t size;   /* nodes of the tree, shared ones as often as they occur */
-  uint32_t depth;  /* 1 for constants and symbols */
+  uint32_t size;                  /* nodes of the tree, shared ones as often as they occur */
+  uint32_t depth;                 /* 1 for constants and symbols */
   const struct Expr *const *args; /* canonical order; DIV: numerator, divisor */
 } Expr;
 
@@ -41,13 +42,14 @@ const Expr *ex_sym(struct Module *m, int symbol);
 const Expr *ex_add(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_sub(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_mul(struct Module *m, const Expr *a, const Expr *b);
-const Expr *ex_div(struct Module *m, const Expr *a, const Expr *b);     /* floor(a / b); a constant b is positive */
-/* The same number; nested divisions by constants become one, so that two ways to one size are one expression.  Front ends use it.  The
- * bounds of ranks' parts do not: what follows each other there is seen by what the divisions have in common. */
+const Expr *ex_div(struct Module *m, const Expr *a, const Expr *b); /* floor(a / b); a constant b is positive */
+/* The same number; nested divisions by constants become one, so that two ways to one size are one expression.  Front
+ * ends use it.  The bounds of ranks' parts do not: what follows each other there is seen by what the divisions have in
+ * common. */
 const Expr *ex_div_joined(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_ceil_div(struct Module *m, const Expr *a, const Expr *b); /* floor((a + b - 1) / b) */
 const Expr *ex_ceil_div_joined(struct Module *m, const Expr *a, const Expr *b);
-const Expr *ex_mod(struct Module *m, const Expr *a, const Expr *b);     /* a - b * floor(a / b) */
+const Expr *ex_mod(struct Module *m, const Expr *a, const Expr *b); /* a - b * floor(a / b) */
 const Expr *ex_mod_joined(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_min(struct Module *m, const Expr *a, const Expr *b);
 const Expr *ex_max(struct Module *m, const Expr *a, const Expr *b);
@@ -68,8 +70,8 @@ typedef struct ExprRebuild {
   const void *context;
 } ExprRebuild;
 
-/* The expression over its new operands, in canonical form, in module m; e may be of another module.  Constants and symbols have no
- * operands and are not for this. */
+/* The expression over its new operands, in canonical form, in module m; e may be of another module.  Constants and
+ * symbols have no operands and are not for this. */
 const Expr *ex_rebuild(struct Module *m, const Expr *e, const ExprRebuild *how);
 
 /* Replaces the symbol by an expression. */

@@ -19,8 +19,8 @@ static bool is_state(const Func *f, Val v) {
   return k == OP_read;
 }
 
-/* How many places the index operand of the operation may name, and which operand that is; NULL for operations that index nothing.
- * What does not fit into a state would be lost without a word, so the whole of an update must. */
+/* How many places the index operand of the operation may name, and which operand that is; NULL for operations that
+ * index nothing.  What does not fit into a state would be lost without a word, so the whole of an update must. */
 static const Expr *indexed_extent(Module *m, const Func *f, const Op *op, int *operand) {
   *operand = op->kind == OP_update ? 2 : 1;
   if (op->kind == OP_gather) return type_of(f, op->in[0])->dims[op_int(op, AT_axis, 0)];
@@ -40,7 +40,8 @@ const Expr *index_bound(Module *m, const Func *f, Val v) {
   bool *from = ARENA_ARRAY(m->arena, bool, f->values.n);
   const Expr *bound = NULL;
   from[v] = true;
-  for (bool more = true; more;) { /* what a leave is given is the carry of the next round: operations above may use it */
+  for (bool more = true;
+       more;) { /* what a leave is given is the carry of the next round: operations above may use it */
     more = false;
     for (size_t i = 0; i < f->ops.n; i++) {
       const Op *op = &f->ops.items[i];
@@ -85,8 +86,14 @@ static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
 /* All elements of the result come from operand 0 (for a join, from any operand), none is left out. */
 static bool keeps_elements(const Func *f, const Op *op) {
   switch (op->kind) {
-    case OP_copy: case OP_reshape: case OP_transpose: case OP_broadcast: case OP_concat: return true;
-    case OP_cast: return is_integer(type_of(f, op->in[0])) && (type_of(f, op->out)->dtype == DT_i64 || type_of(f, op->out)->dtype == DT_i32);
+    case OP_copy:
+    case OP_reshape:
+    case OP_transpose:
+    case OP_broadcast:
+    case OP_concat: return true;
+    case OP_cast:
+      return is_integer(type_of(f, op->in[0])) &&
+             (type_of(f, op->out)->dtype == DT_i64 || type_of(f, op->out)->dtype == DT_i32);
     default: return false;
   }
 }
@@ -206,7 +213,8 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
     if (loops.of[i] >= 0 || !op->out) continue;
     const Expr *below = op->kind == OP_cross_entropy ? NULL : indexed_extent(m, f, op, &index);
     const Span *at = below ? &spans[op->in[index]] : NULL;
-    if (at && at->first) out[(*n)++] = (IndexSpan){i, at->first, at->last, below, any_elements(m, type_of(f, op->in[index]))};
+    if (at && at->first)
+      out[(*n)++] = (IndexSpan){i, at->first, at->last, below, any_elements(m, type_of(f, op->in[index]))};
     if (is_integer(type_of(f, op->out))) spans[op->out] = span_of(m, f, spans, op);
   }
   return out;
@@ -214,11 +222,15 @@ IndexSpan *index_spans(Module *m, const Func *f, size_t *n) {
 
 /* ---- slices */
 
-static bool always(Module *m, const SizeCondition *c) { return never_below(m, c->value, 0) && never_below(m, ex_sub(m, c->most, c->value), 0); }
+static bool always(Module *m, const SizeCondition *c) {
+  return never_below(m, c->value, 0) && never_below(m, ex_sub(m, c->most, c->value), 0);
+}
 
-/* The last element start + (extent - 1) * stride is there when start + extent * stride <= have + stride - 1; no extent, no last element. */
+/* The last element start + (extent - 1) * stride is there when start + extent * stride <= have + stride - 1; no extent,
+ * no last element. */
 int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeCondition out[2]) {
-  const Expr *start = op_attr(op, AT_starts)->u.exprs[d], *extent = type_of(f, op->out)->dims[d], *have = type_of(f, op->in[0])->dims[d];
+  const Expr *start = op_attr(op, AT_starts)->u.exprs[d], *extent = type_of(f, op->out)->dims[d],
+             *have = type_of(f, op->in[0])->dims[d];
   int64_t stride = op_attr(op, AT_strides)->u.ints[d], constant;
   int n = 0;
   if (ex_get_const(start, &constant) && ex_get_const(extent, &constant) && ex_get_const(have, &constant)) return 0;

@@ -4,9 +4,10 @@
 
 #include "ir/ir.h"
 
-/* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are updated, cross-entropy classes, groups), at
- * level 1; NULL when it indexes nothing.  Follows operations on integers only, through loops, and no arithmetic: an index that is
- * shifted or scaled before its use counts as if it were not. */
+/* The smallest extent that values computed from the integer input `v` index (gather tables, places of states that are
+ * updated, cross-entropy classes, groups), at level 1; NULL when it indexes nothing.  Follows operations on integers
+ * only, through loops, and no arithmetic: an index that is shifted or scaled before its use counts as if it were
+ * not. */
 const Expr *index_bound(Module *m, const Func *f, Val v);
 
 /* The integer every element of the value has, seen through broadcasts; NULL when they differ or it is not known. */
@@ -18,19 +19,21 @@ typedef struct IndexRange {
   bool negative;     /* -below ... -1 are meant to count from the end */
 } IndexRange;
 
-/* Follows copies, casts to i32 and i64, reshapes, transposes, broadcasts and joins, and the idiom index < 0 ? index + extent : index;
- * whatever else is done to an index on the way leaves it to the model what it may be, and so does a loop, whose body may not run. */
+/* Follows copies, casts to i32 and i64, reshapes, transposes, broadcasts and joins, and the idiom index < 0 ? index +
+ * extent : index; whatever else is done to an index on the way leaves it to the model what it may be, and so does a
+ * loop, whose body may not run. */
 IndexRange index_range(Module *m, const Func *f, Val v);
 
-/* A gather or the update of a state whose indices follow from the sizes alone: all of first ... last occur, and 0 ... below - 1 are there. */
+/* A gather or the update of a state whose indices follow from the sizes alone: all of first ... last occur, and 0 ...
+ * below - 1 are there. */
 typedef struct IndexSpan {
   size_t op; /* index into Func.ops */
   const Expr *first, *last, *below;
   const Expr *any; /* 1 where there are indices, 0 where a dimension of theirs is empty; NULL: there always are */
 } IndexSpan;
 
-/* All of them, in order.  Indices are followed from iota, sizes and numbers through copies, reshapes, broadcasts, sums with a number that is the same
- * everywhere, and the idiom above where nothing is negative; not in loops. */
+/* All of them, in order.  Indices are followed from iota, sizes and numbers through copies, reshapes, broadcasts, sums
+ * with a number that is the same everywhere, and the idiom above where nothing is negative; not in loops. */
 IndexSpan *index_spans(Module *m, const Func *f, size_t *n);
 
 /* 0 <= value <= most has to hold. */
@@ -38,8 +41,8 @@ typedef struct SizeCondition {
   const Expr *value, *most;
 } SizeCondition;
 
-/* When a slice lies in dimension `d` of its operand, and has an extent, without what holds for all sizes; at most 2.  (What has constant
- * bounds was checked by its type.) */
+/* When a slice lies in dimension `d` of its operand, and has an extent, without what holds for all sizes; at most 2.
+ * (What has constant bounds was checked by its type.) */
 int slice_conditions(Module *m, const Func *f, const Op *op, int d, SizeCondition out[2]);
 
 #endif

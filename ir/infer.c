@@ -98,7 +98,8 @@ static const Type *infer_compare(const Infer *c) {
 static const Type *infer_select(const Infer *c) {
   if (c->in[0]->dtype != DT_bool) return fail(c, "the condition is %s, not bool", dtype_name(c->in[0]->dtype));
   if (c->in[1] != c->in[2] || !same_dims(c->in[0], c->in[1]))
-    return fail(c, "operands differ: %s, %s and %s", type_text(c, c->in[0]), type_text(c, c->in[1]), type_text(c, c->in[2]));
+    return fail(c, "operands differ: %s, %s and %s", type_text(c, c->in[0]), type_text(c, c->in[1]),
+                type_text(c, c->in[2]));
   return c->in[1];
 }
 
@@ -109,7 +110,8 @@ static const Type *infer_same(const Infer *c) {
   if (k == OP_softmax && checked_axis(c, AT_axis, c->in[0]->rank) < 0) return NULL;
   if (k == OP_norm) {
     const char *kind = attr(c, AT_kind)->u.s;
-    if (strcmp(kind, "layer") != 0 && strcmp(kind, "rms") != 0) return fail(c, "kind is \"%s\", not layer or rms", kind);
+    if (strcmp(kind, "layer") != 0 && strcmp(kind, "rms") != 0)
+      return fail(c, "kind is \"%s\", not layer or rms", kind);
     if (c->in[0]->rank < 1) return fail(c, "needs at least one dimension");
   }
   if (k == OP_rope) {
@@ -182,7 +184,8 @@ static const Type *infer_reduce(const Infer *c) {
     else dims[n++] = x->dims[d];
   }
   if (next != axes->n) return fail(c, "axes must be ascending dimensions of the operand");
-  if (attr(c, AT_starts) && attr(c, AT_starts)->n != axes->n) return fail(c, "starts needs one entry for each of the %d reduced dimensions", axes->n);
+  if (attr(c, AT_starts) && attr(c, AT_starts)->n != axes->n)
+    return fail(c, "starts needs one entry for each of the %d reduced dimensions", axes->n);
   return type_get(c->m, x->dtype, n, dims);
 }
 
@@ -212,12 +215,10 @@ static const Type *infer_dot(const Infer *c) {
   if (c->in[0]->dtype != c->in[1]->dtype || c->in[0]->dtype == DT_bool)
     return fail(c, "operands are %s and %s", dtype_name(c->in[0]->dtype), dtype_name(c->in[1]->dtype));
   for (int p = 0; p < 2; p++) {
-    if (length[p] != c->in[p]->rank)
-      return fail(c, "spec \"%s\" gives operand %d %d dimensions", spec, p, length[p]);
+    if (length[p] != c->in[p]->rank) return fail(c, "spec \"%s\" gives operand %d %d dimensions", spec, p, length[p]);
     for (int i = 0; i < length[p]; i++) {
       const Expr **e = &extent[(int)part[p][i]];
-      if (*e && *e != c->in[p]->dims[i])
-        return fail(c, "'%c' of \"%s\" has two extents", part[p][i], spec);
+      if (*e && *e != c->in[p]->dims[i]) return fail(c, "'%c' of \"%s\" has two extents", part[p][i], spec);
       *e = c->in[p]->dims[i];
     }
   }
@@ -245,7 +246,8 @@ static const Type *infer_gather(const Infer *c) {
 /* Rows x[r.., k], each with the index[r..] of its group, and matrices w[v, a, b]. */
 static const Type *check_grouped(const Infer *c, int w, const Expr *groups, const Expr *rows, const Expr *columns) {
   const Type *x = c->in[0], *t = c->in[w];
-  if (t->rank != 3 || t->dtype != x->dtype) return fail(c, "operand %d must be %s[groups, rows, columns]", w, dtype_name(x->dtype));
+  if (t->rank != 3 || t->dtype != x->dtype)
+    return fail(c, "operand %d must be %s[groups, rows, columns]", w, dtype_name(x->dtype));
   bool fits = (!groups || t->dims[0] == groups) && t->dims[1] == rows && (!columns || t->dims[2] == columns);
   return fits ? t : fail(c, "extents of operand %d do not fit", w);
 }
@@ -285,7 +287,8 @@ static const Type *check_aligned(const Infer *c, const Type *x, const Type *inde
   if (dtype_class(index->dtype) != DTC_I) return fail(c, "indices are %s", dtype_name(index->dtype));
   if (x->rank != index->rank) return fail(c, "%s and %s differ in rank", type_text(c, x), type_text(c, index));
   for (int d = 0; d < x->rank; d++)
-    if (d != axis && x->dims[d] != index->dims[d]) return fail(c, "dimension %d of %s and %s differs", d, type_text(c, x), type_text(c, index));
+    if (d != axis && x->dims[d] != index->dims[d])
+      return fail(c, "dimension %d of %s and %s differs", d, type_text(c, x), type_text(c, index));
   return index;
 }
 
@@ -302,7 +305,8 @@ static const Type *infer_argsort(const Infer *c) {
 
 static const Type *infer_scan(const Infer *c) {
   Reduction r = attr(c, AT_op)->u.reduction;
-  if (!reduction_defined(r, c->in[0]->dtype) || r == RED_ONE) return fail(c, "%s is not defined for %s", reduction_name(r), dtype_name(c->in[0]->dtype));
+  if (!reduction_defined(r, c->in[0]->dtype) || r == RED_ONE)
+    return fail(c, "%s is not defined for %s", reduction_name(r), dtype_name(c->in[0]->dtype));
   return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : c->in[0];
 }
 
@@ -313,13 +317,15 @@ static const Type *check_scatter(const Infer *c) {
   int axis = checked_axis(c, AT_axis, y->rank);
   if (axis < 0) return NULL;
   if (x->dtype != y->dtype) return fail(c, "the result is %s", dtype_name(y->dtype));
-  if (!reduction_defined(r, x->dtype) || r == RED_ONE) return fail(c, "%s is not defined for %s", reduction_name(r), dtype_name(x->dtype));
+  if (!reduction_defined(r, x->dtype) || r == RED_ONE)
+    return fail(c, "%s is not defined for %s", reduction_name(r), dtype_name(x->dtype));
   if (c->spec->kind == OP_put) {
     if (!check_aligned(c, y, index, axis) || !check_aligned(c, x, index, -1)) return NULL;
     return y;
   }
   if (dtype_class(index->dtype) != DTC_I) return fail(c, "indices are %s", dtype_name(index->dtype));
-  if (x->rank != y->rank + index->rank - 1) return fail(c, "%s does not scatter %s into %s", type_text(c, index), type_text(c, x), type_text(c, y));
+  if (x->rank != y->rank + index->rank - 1)
+    return fail(c, "%s does not scatter %s into %s", type_text(c, index), type_text(c, x), type_text(c, y));
   for (int d = 0; d < x->rank; d++) {
     bool indexed = d >= axis && d < axis + index->rank;
     const Expr *want = indexed ? index->dims[d - axis] : y->dims[d < axis ? d : d - index->rank + 1];
@@ -365,9 +371,7 @@ static const Type *infer_cross_entropy(const Infer *c) {
   return type_get(c->m, x->dtype, label->rank, label->dims);
 }
 
-static const Type *infer_write(const Infer *c) {
-  return c->in[0];
-}
+static const Type *infer_write(const Infer *c) { return c->in[0]; }
 
 static const Type *infer_call(const Infer *c) {
   const Func *callee = module_func(c->m, attr(c, AT_name)->u.s);
@@ -391,7 +395,8 @@ static const Type *infer_result(const Infer *c) {
   if (call->kind != OP_call) return fail(c, "operand 0 is not a call");
   const Func *callee = module_func(c->m, op_str(call, AT_name));
   int64_t i = attr(c, AT_index)->u.i;
-  if (!callee || i < 1 || i >= (int64_t)callee->outputs.n) return fail(c, "\"%s\" has no output %lld", op_str(call, AT_name), (long long)i);
+  if (!callee || i < 1 || i >= (int64_t)callee->outputs.n)
+    return fail(c, "\"%s\" has no output %lld", op_str(call, AT_name), (long long)i);
   return type_of(callee, callee->outputs.items[i].value);
 }
 
@@ -402,13 +407,15 @@ static const Type *infer_loop(const Infer *c) {
 
 static const Type *infer_repeat(const Infer *c) {
   if (op_of(c->f, c->spec->in[0])->kind != OP_loop) return fail(c, "operand 0 is not a loop");
-  if (c->spec->nin > 1 && (c->in[1]->rank != 0 || c->in[1]->dtype != DT_bool)) return fail(c, "operand 1 must be a bool scalar");
+  if (c->spec->nin > 1 && (c->in[1]->rank != 0 || c->in[1]->dtype != DT_bool))
+    return fail(c, "operand 1 must be a bool scalar");
   return c->in[0];
 }
 
 static const Type *infer_leave(const Infer *c) {
   if (op_of(c->f, c->spec->in[0])->kind != OP_carry) return fail(c, "operand 0 is not a carry");
-  if (c->in[0] != c->in[1]) return fail(c, "a carry of %s cannot become %s", type_text(c, c->in[0]), type_text(c, c->in[1]));
+  if (c->in[0] != c->in[1])
+    return fail(c, "a carry of %s cannot become %s", type_text(c, c->in[0]), type_text(c, c->in[1]));
   return c->in[0];
 }
 
@@ -420,7 +427,8 @@ static const Type *check_broadcast(const Infer *c) {
   if (dims->n != x->rank) return fail(c, "dims needs one entry per operand dimension");
   for (int i = 0; i < x->rank; i++) {
     int64_t d = dims->u.ints[i];
-    if (d < 0 || d >= y->rank || (i && d <= dims->u.ints[i - 1])) return fail(c, "dims must be ascending result dimensions");
+    if (d < 0 || d >= y->rank || (i && d <= dims->u.ints[i - 1]))
+      return fail(c, "dims must be ascending result dimensions");
     if (x->dims[i] != y->dims[d] && !ex_is_const(x->dims[i], 1))
       return fail(c, "operand dimension %d does not stretch to %s", i, type_text(c, y));
   }
@@ -442,7 +450,9 @@ static const Type *check_slice(const Infer *c) {
   for (int d = 0; d < x->rank; d++) {
     int64_t start, extent, have, step = strides->u.ints[d];
     if (step < 1) return fail(c, "stride %lld of dimension %d", (long long)step, d);
-    if (!ex_get_const(starts->u.exprs[d], &start) || !ex_get_const(y->dims[d], &extent) || !ex_get_const(x->dims[d], &have)) continue;
+    if (!ex_get_const(starts->u.exprs[d], &start) || !ex_get_const(y->dims[d], &extent) ||
+        !ex_get_const(x->dims[d], &have))
+      continue;
     if (start < 0 || extent < 0 || (extent > 0 && (start >= have || (extent - 1) > (have - 1 - start) / step)))
       return fail(c, "[%lld + %lld * %lld) leaves dimension %d of extent %lld", (long long)start, (long long)extent,
                   (long long)step, d, (long long)have);
@@ -457,18 +467,22 @@ static const Type *check_const(const Infer *c) {
   if (value) return c->spec->type;
   if (!ex_get_const(type_elements(c->m, c->spec->type), &n) || n != (ints ? ints->n : floats->n))
     return fail(c, "lists %d elements for %s", ints ? ints->n : floats->n, type_text(c, c->spec->type));
-  if ((floats != NULL) != dtype_is_float(c->spec->type->dtype)) return fail(c, "floats for float types, ints for the others");
+  if ((floats != NULL) != dtype_is_float(c->spec->type->dtype))
+    return fail(c, "floats for float types, ints for the others");
   return c->spec->type;
 }
 
 /* What is moved stays what it is. */
 static const Type *check_moved(const Infer *c) {
   const Type *x = c->in[0], *y = c->spec->type;
-  return x->dtype == y->dtype && x->rank == y->rank ? y : fail(c, "the result is %s, the operand %s", type_text(c, y), type_text(c, x));
+  return x->dtype == y->dtype && x->rank == y->rank
+             ? y
+             : fail(c, "the result is %s, the operand %s", type_text(c, y), type_text(c, x));
 }
 
 static const Type *check_exchange(const Infer *c) {
-  if (attr(c, AT_source)->n != 2 || attr(c, AT_target)->n != 2) return fail(c, "source and target are intervals [lo, hi]");
+  if (attr(c, AT_source)->n != 2 || attr(c, AT_target)->n != 2)
+    return fail(c, "source and target are intervals [lo, hi]");
   return checked_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : check_moved(c);
 }
 
@@ -492,18 +506,21 @@ static const Type *check_conv(const Infer *c) {
   const Type *types[3] = {c->in[0], c->in[1], c->spec->type};
   for (int p = 0; p < 3; p++) {
     if (length[p] != types[p]->rank) return fail(c, "spec \"%s\" does not fit %s", spec, type_text(c, types[p]));
-    if (types[p]->dtype != types[0]->dtype || !dtype_is_float(types[p]->dtype)) return fail(c, "operands and result must be of one float type");
+    if (types[p]->dtype != types[0]->dtype || !dtype_is_float(types[p]->dtype))
+      return fail(c, "operands and result must be of one float type");
     for (int i = 0; i < length[p]; i++) {
       int l = part[p][i];
       capitals[p] += l <= 'Z';
-      if (l <= 'Z' && !memchr(part[0], l, (size_t)length[0])) return fail(c, "'%c' is not in every part of \"%s\"", l, spec);
+      if (l <= 'Z' && !memchr(part[0], l, (size_t)length[0]))
+        return fail(c, "'%c' is not in every part of \"%s\"", l, spec);
       if (l <= 'Z') continue;
       if (extent[l] && extent[l] != types[p]->dims[i]) return fail(c, "'%c' of \"%s\" has two extents", l, spec);
       if (!extent[l] && p == 2) return fail(c, "'%c' of \"%s\" is in no operand", l, spec);
       extent[l] = types[p]->dims[i];
     }
   }
-  if (capitals[0] != capitals[1] || capitals[0] != capitals[2]) return fail(c, "every part of \"%s\" needs the same capital letters", spec);
+  if (capitals[0] != capitals[1] || capitals[0] != capitals[2])
+    return fail(c, "every part of \"%s\" needs the same capital letters", spec);
   return check_window_lists(c, capitals[0]);
 }
 

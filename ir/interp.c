@@ -1,7 +1,7 @@
 /* ir/interp.c - the reference interpreter: binding and running a function on all ranks; see interp.h.
  *
- * Values are allocated when their operation runs and freed after their last use.  Operations run one after the other, each on
- * all ranks of its stage, so that a collective finds the operands of all its members.
+ * Values are allocated when their operation runs and freed after their last use.  Operations run one after the other,
+ * each on all ranks of its stage, so that a collective finds the operands of all its members.
  */
 #include "ir/interp.h"
 
@@ -41,8 +41,8 @@ bool eval_fail(const Eval *e, const char *format, ...) {
   va_end(args);
   Loc loc = e->op->loc;
   if (!loc.file && !loc.node) loc.node = e->op->name;
-  return diag_error(e->run->diags, DIAG_interp, loc, "@%s: %s %%%s%s: %s", e->frame->f->name, op_name(e->op->kind), e->op->name,
-                    run_rank_text(e->run, e->rank), text);
+  return diag_error(e->run->diags, DIAG_interp, loc, "@%s: %s %%%s%s: %s", e->frame->f->name, op_name(e->op->kind),
+                    e->op->name, run_rank_text(e->run, e->rank), text);
 }
 
 bool run_fail(const Run *run, const char *name, const char *format, ...) {
@@ -66,13 +66,14 @@ bool eval_same_shape(const Eval *e, int i) {
   const InterpTensor *x = e->in[i];
   for (int d = 0; d < e->out->rank; d++)
     if (x->rank != e->out->rank || x->dims[d] != e->out->dims[d])
-      return eval_fail(e, "operand %d has extent %lld, the result %lld, in dimension %d", i, d < x->rank ? (long long)x->dims[d] : 0,
-                       (long long)e->out->dims[d], d);
+      return eval_fail(e, "operand %d has extent %lld, the result %lld, in dimension %d", i,
+                       d < x->rank ? (long long)x->dims[d] : 0, (long long)e->out->dims[d], d);
   return true;
 }
 
 bool eval_same_kind(const Eval *e) {
-  return (e->in[0]->rank == e->out->rank && e->in[0]->dtype == e->out->dtype) || eval_fail(e, "operand and result differ in rank or type");
+  return (e->in[0]->rank == e->out->rank && e->in[0]->dtype == e->out->dtype) ||
+         eval_fail(e, "operand and result differ in rank or type");
 }
 
 const InterpTensor *eval_operand_on(const Eval *e, int rank) {
@@ -81,7 +82,8 @@ const InterpTensor *eval_operand_on(const Eval *e, int rank) {
 }
 
 bool eval_result_dims_on(const Eval *e, int rank, int64_t *dims) {
-  return interp_dims(type_of(e->frame->f, e->op->out), e->run->symbols[rank], dims) || eval_fail(e, "the result has no extents");
+  return interp_dims(type_of(e->frame->f, e->op->out), e->run->symbols[rank], dims) ||
+         eval_fail(e, "the result has no extents");
 }
 
 int eval_group(const Eval *e, int naxes, const int64_t *axes, int *members, int *self) {
@@ -114,7 +116,8 @@ bool eval_alloc(Run *run, InterpTensor *t, const Op *op) {
     overflow |= __builtin_mul_overflow(strides, t->dims[d] > 1 ? t->dims[d] : 1, &strides);
   }
   if (overflow || n > run->max_cells - run->cells)
-    return run_fail(run, op->name, "%%%s: more than %lld elements at once are too many to interpret", op->name, (long long)run->max_cells);
+    return run_fail(run, op->name, "%%%s: more than %lld elements at once are too many to interpret", op->name,
+                    (long long)run->max_cells);
   run->cells += n;
   t->cells = malloc(sizeof(Cell) * (size_t)(n + 1)); /* never NULL for an empty tensor */
   if (!t->cells) die("out of memory");
@@ -176,13 +179,15 @@ bool run_interval(const Run *run, int rank, const DimLayout *d, int64_t extent, 
 
 static bool cut(Eval *e, const InterpTensor *whole, const Layout *l) {
   int64_t at[MAX_RANK] = {0}, to[MAX_RANK] = {0}, hi, strides[MAX_RANK], index[MAX_RANK] = {0};
-  if (whole->rank != e->out->rank || whole->dtype != e->out->dtype) return eval_fail(e, "bound to a tensor of another type");
+  if (whole->rank != e->out->rank || whole->dtype != e->out->dtype)
+    return eval_fail(e, "bound to a tensor of another type");
   for (int d = 0; d < whole->rank; d++) {
     hi = whole->dims[d];
-    if (l && !run_interval(e->run, e->rank, &l->dims[d], whole->dims[d], &at[d], &hi)) return eval_fail(e, "the layout has no interval");
+    if (l && !run_interval(e->run, e->rank, &l->dims[d], whole->dims[d], &at[d], &hi))
+      return eval_fail(e, "the layout has no interval");
     if (hi - at[d] != e->out->dims[d])
-      return eval_fail(e, "dimension %d of extent %lld gives this rank %lld, its type says %lld", d, (long long)whole->dims[d],
-                       (long long)(hi - at[d]), (long long)e->out->dims[d]);
+      return eval_fail(e, "dimension %d of extent %lld gives this rank %lld, its type says %lld", d,
+                       (long long)whole->dims[d], (long long)(hi - at[d]), (long long)e->out->dims[d]);
   }
   box_copy(whole->rank, e->out->dims, e->out->cells, e->out->dims, to, whole->cells, whole->dims, at);
   if (!l || !l->partial_axes) return true;
@@ -225,7 +230,8 @@ static bool whole_state(Run *run, const char *name, InterpTensor *out) {
   if (!interp_dims(s->type, run->symbols[0], dims)) return run_fail(run, name, "state \"%s\" has no extents", name);
   n = 1;
   for (int d = 0; d < s->type->rank; d++)
-    if (__builtin_mul_overflow(n, dims[d], &n) || n > run->max_cells) return run_fail(run, name, "state \"%s\" is too large to interpret", name);
+    if (__builtin_mul_overflow(n, dims[d], &n) || n > run->max_cells)
+      return run_fail(run, name, "state \"%s\" is too large to interpret", name);
   *out = interp_tensor(run->arena, s->type->dtype, s->type->rank, dims);
   for (int64_t i = 0; i < n; i++) out->cells[i] = cell_of_double(run->modp, out->dtype, s->value);
   return true;
@@ -258,7 +264,9 @@ bool eval_write(Eval *e) {
   return true;
 }
 
-bool eval_opaque(Eval *e) { return eval_fail(e, "operator %s is unknown and cannot be computed", op_str(e->op, AT_kind)); }
+bool eval_opaque(Eval *e) {
+  return eval_fail(e, "operator %s is unknown and cannot be computed", op_str(e->op, AT_kind));
+}
 
 bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
 
@@ -293,7 +301,8 @@ static bool begin(Eval *e) {
   const Type *t = type_of(frame->f, e->op->out);
   e->out = run_value(e->run, frame, e->op->out, e->rank);
   *e->out = (InterpTensor){.dtype = t->dtype, .rank = t->rank};
-  if (!interp_dims(t, e->run->symbols[e->rank], e->out->dims)) return eval_fail(e, "the result has no extents (negative or no value)");
+  if (!interp_dims(t, e->run->symbols[e->rank], e->out->dims))
+    return eval_fail(e, "the result has no extents (negative or no value)");
   return eval_alloc(e->run, e->out, e->op);
 }
 
@@ -350,11 +359,13 @@ static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f,
   for (int i = 0; i < op->nin; i++)
     for (size_t r = 0; r < n; r++) given[(size_t)i * n + r] = *run_value(run, frame, op->in[i], (int)r);
   frame_open(run, &inner, scratch);
-  bool ok = inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : run_fail(run, op->name, "calls nested too deeply");
+  bool ok =
+      inner.depth < MAX_CALL_DEPTH ? run_frame(run, &inner, only) : run_fail(run, op->name, "calls nested too deeply");
   for (int r = 0; r < run->nranks && ok; r++) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
     InterpTensor *from = run_value(run, &inner, f->outputs.items[0].value, r);
-    ok = (op->kind != OP_call || take_further_outputs(run, frame, op, &inner, r)) && take_output(run, frame, op, from, r);
+    ok = (op->kind != OP_call || take_further_outputs(run, frame, op, &inner, r)) &&
+         take_output(run, frame, op, from, r);
     if (ok) from->cells = NULL; /* moved */
   }
   frame_close(run, &inner);
@@ -436,7 +447,8 @@ static bool check_symbols(const Run *run) {
   return true;
 }
 
-/* Every input is bound, and to a tensor of its type.  A level-2 type is local; its shards are checked when they are cut. */
+/* Every input is bound, and to a tensor of its type.  A level-2 type is local; its shards are checked when they are
+ * cut. */
 static bool bind_inputs(Run *run, Frame *frame, int ninputs, const InterpNamed *inputs, Arena *scratch) {
   const Func *f = frame->f;
   size_t n = 0;
@@ -461,7 +473,8 @@ static bool run_whole(Run *run, const Func *f, int ninputs, const InterpNamed *i
   bool ok = bind_inputs(run, &frame, ninputs, inputs, scratch);
   if (ok) {
     frame_open(run, &frame, scratch);
-    ok = run_frame(run, &frame, -1) && run_collect_outputs(run, &frame, result) && run_collect_states(run, &frame, result);
+    ok = run_frame(run, &frame, -1) && run_collect_outputs(run, &frame, result) &&
+         run_collect_states(run, &frame, result);
     frame_close(run, &frame);
   }
   arena_free(scratch);
@@ -473,16 +486,21 @@ static bool prepare(Run *run) {
   const Func *f = module_func(run->m, "prepare");
   InterpResult made = {0};
   InterpOptions options = *run->options;
-  Run inner = {.m = run->m, .options = &options, .diags = run->diags, .arena = run->arena, .modp = run->modp,
-               .max_cells = run->max_cells, .preparing = true};
+  Run inner = {.m = run->m,
+               .options = &options,
+               .diags = run->diags,
+               .arena = run->arena,
+               .modp = run->modp,
+               .max_cells = run->max_cells,
+               .preparing = true};
   if (!f || f->level != 1) return run_fail(run, "prepare", "the module has no function @prepare of level 1");
   if (!setup_ranks(&inner, f) || !run_whole(&inner, f, 0, NULL, &made)) return false;
   for (int i = 0; i < made.noutputs; i++) ARENA_PUSH(run->arena, &run->params, made.outputs[i]);
   return true;
 }
 
-bool interp_run(Module *m, const Func *f, const InterpOptions *options, int ninputs, const InterpNamed *inputs, Arena *arena,
-                InterpResult *result, Diags *diags) {
+bool interp_run(Module *m, const Func *f, const InterpOptions *options, int ninputs, const InterpNamed *inputs,
+                Arena *arena, InterpResult *result, Diags *diags) {
   Run run = {.m = m, .options = options, .diags = diags, .arena = arena, .modp = options->domain == DOMAIN_MODP};
   run.max_cells = options->max_cells ? options->max_cells : (int64_t)1 << 27;
   *result = (InterpResult){0};

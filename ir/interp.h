@@ -1,14 +1,15 @@
 /* ir/interp.h - the reference interpreter: what a function means, as numbers (docs/ir.md, "Operations").
  *
  * A level-1 function runs once on whole tensors.  A level-2 function runs on every rank of the mesh in lock step (the
- * micro-batch axis is one more axis of ranks; an operation runs on the ranks of its stage); the interpreter cuts inputs,
- * weights and state by their declared layouts and puts the outputs together again.  It never reads a factor rule, so that
- * a sharded program that agrees with the unsharded one is evidence for the rules.
+ * micro-batch axis is one more axis of ranks; an operation runs on the ranks of its stage); the interpreter cuts
+ * inputs, weights and state by their declared layouts and puts the outputs together again.  It never reads a factor
+ * rule, so that a sharded program that agrees with the unsharded one is evidence for the rules.
  *
- * Two domains (D36).  In DOMAIN_FLOAT float types compute in double, rounded only by casts to a type that holds
- * less.  In DOMAIN_MODP the float types are the integers modulo p = 2^31 - 1: sums, products and quotients are exact,
- * every other pointwise function is a hash of its operands, comparison goes by the order of 0 .. p-1.  Equality is then
- * equality: a bias added twice or a wrong divisor cannot hide in a tolerance.  Integers and bool are the same in both domains.
+ * Two domains (D36).  In DOMAIN_FLOAT float types compute in double, rounded only by casts to a type that holds less.
+ * In DOMAIN_MODP the float types are the integers modulo p = 2^31 - 1: sums, products and quotients are exact, every
+ * other pointwise function is a hash of its operands, comparison goes by the order of 0 .. p-1.  Equality is then
+ * equality: a bias added twice or a wrong divisor cannot hide in a tolerance.  Integers and bool are the same in both
+ * domains.
  *
  * Deliberately not done: speed beyond dense loops, and any rounding the types would do between operations.
  */
@@ -88,15 +89,19 @@ InterpNamed *interp_random_inputs(Module *m, const Func *f, InterpDomain domain,
                                   Arena *arena, int *n, Diags *diags);
 
 /* The initial value of a weight (not INIT_PREPARED, which needs the function @prepare). */
-bool interp_param(const Module *m, const Param *p, const InterpOptions *options, Arena *arena, InterpTensor *out, Diags *diags);
+bool interp_param(const Module *m, const Param *p, const InterpOptions *options, Arena *arena, InterpTensor *out,
+                  Diags *diags);
 
 /* Takes a tensor of numbers to the other domain: floats become the residues of their exact values. */
 void interp_to_modp(InterpTensor *t);
 uint64_t interp_residue(double v);
 
-/* True when both agree: in type and shape, and element by element as number_close(b, a, tolerance) of base/compare.h says.  Else `why` (may be NULL) says where, allocated in `arena`. */
-bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain domain, double tolerance, Arena *arena, const char **why);
-/* ||a - b|| / ||b|| in DOMAIN_FLOAT (base/compare.h), of integers and bool the fraction of elements that differ; infinity when type or shape do. */
+/* True when both agree: in type and shape, and element by element as number_close(b, a, tolerance) of base/compare.h
+ * says.  Else `why` (may be NULL) says where, allocated in `arena`. */
+bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain domain, double tolerance, Arena *arena,
+                  const char **why);
+/* ||a - b|| / ||b|| in DOMAIN_FLOAT (base/compare.h), of integers and bool the fraction of elements that differ;
+ * infinity when type or shape do. */
 double interp_distance(const InterpTensor *a, const InterpTensor *b);
 
 #endif

@@ -8,7 +8,7 @@
 
 typedef struct Assembly {
   Run *run;
-  const char *what, *name; /* "output" or "state" */
+  const char *what, *name;   /* "output" or "state" */
   const InterpTensor *parts; /* by rank */
   int stage;
   const Layout *layout;
@@ -48,8 +48,9 @@ static bool check_part(const Assembly *a, int rank, int64_t *lo) {
     if (!run_interval(a->run, rank, &a->layout->dims[d], a->whole->dims[d], &lo[d], &hi))
       return run_fail(a->run, a->name, "%s \"%s\": the layout has no interval", a->what, a->name);
     if (hi - lo[d] != part->dims[d])
-      return run_fail(a->run, a->name, "%s \"%s\"%s: holds %lld of dimension %d, its layout gives it [%lld, %lld)", a->what, a->name,
-                  run_rank_text(a->run, rank), (long long)part->dims[d], d, (long long)lo[d], (long long)hi);
+      return run_fail(a->run, a->name, "%s \"%s\"%s: holds %lld of dimension %d, its layout gives it [%lld, %lld)",
+                      a->what, a->name, run_rank_text(a->run, rank), (long long)part->dims[d], d, (long long)lo[d],
+                      (long long)hi);
   }
   return true;
 }
@@ -62,7 +63,8 @@ static InterpTensor resolved(const Assembly *a, int rank, Arena *scratch) {
     bool member = run->stages[r] == a->stage && r != rank;
     for (int x = 0; x < run->naxes && member; x++)
       member = (a->layout->partial_axes & (1u << x)) || run->coordinates[r][x] == run->coordinates[rank][x];
-    if (member) cells_reduce(run->modp, t.dtype, a->layout->partial, interp_elements(&t), t.cells, 1, a->parts[r].cells, 1);
+    if (member)
+      cells_reduce(run->modp, t.dtype, a->layout->partial, interp_elements(&t), t.cells, 1, a->parts[r].cells, 1);
   }
   return t;
 }
@@ -73,7 +75,8 @@ static bool check_copy(const Assembly *a, int rank, const InterpTensor *part, co
   InterpTensor first = interp_tensor(scratch, part->dtype, part->rank, part->dims);
   box_copy(part->rank, part->dims, first.cells, part->dims, to, a->whole->cells, a->whole->dims, lo);
   if (interp_equal(part, &first, a->run->options->domain, a->run->options->tolerance, scratch, &why)) return true;
-  return run_fail(a->run, a->name, "%s \"%s\": the copy%s differs from the first one: %s", a->what, a->name, run_rank_text(a->run, rank), why);
+  return run_fail(a->run, a->name, "%s \"%s\": the copy%s differs from the first one: %s", a->what, a->name,
+                  run_rank_text(a->run, rank), why);
 }
 
 static bool assemble(const Assembly *a) {
@@ -81,7 +84,8 @@ static bool assemble(const Assembly *a) {
   Arena *scratch = arena_new();
   bool ok = true;
   uint32_t axes = cut_axes(a->layout);
-  if (a->layout->partial_axes && !reduction_defined(a->layout->partial, a->whole->dtype)) ok = run_fail(run, a->name, "partial of a kind its type has not");
+  if (a->layout->partial_axes && !reduction_defined(a->layout->partial, a->whole->dtype))
+    ok = run_fail(run, a->name, "partial of a kind its type has not");
   whole_extents(a);
   int64_t lo[MAX_RANK], from[MAX_RANK] = {0};
   for (int r = 0; r < run->nranks && ok; r++) ok = run->stages[r] != a->stage || check_part(a, r, lo);
@@ -91,7 +95,8 @@ static bool assemble(const Assembly *a) {
     check_part(a, r, lo);
     InterpTensor part = a->layout->partial_axes ? resolved(a, r, scratch) : a->parts[r];
     /* Ranks come in the order of coordinates, so the first copy is the one at the origin of the other axes. */
-    if (at_origin(run, r, axes)) box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
+    if (at_origin(run, r, axes))
+      box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
     else ok = check_copy(a, r, &part, lo, scratch);
   }
   arena_free(scratch);
@@ -108,7 +113,9 @@ bool run_collect_outputs(Run *run, const Frame *frame, InterpResult *result) {
     InterpNamed *item = &result->outputs[result->noutputs++];
     *item = (InterpNamed){o->name, {.dtype = t->dtype, .rank = t->rank}};
     const Layout *l = o->layout ? o->layout : layout_replicated(run->m, t->rank);
-    Assembly a = {run, "output", o->name, &frame->values[(size_t)o->value * (size_t)run->nranks], frame_stage(frame, op), l, &item->tensor};
+    Assembly a = {
+        run, "output",     o->name, &frame->values[(size_t)o->value * (size_t)run->nranks], frame_stage(frame, op),
+        l,   &item->tensor};
     if (!assemble(&a)) return false;
   }
   return true;
@@ -140,7 +147,9 @@ bool run_collect_states(Run *run, const Frame *frame, InterpResult *result) {
     InterpNamed *item = &result->states[result->nstates];
     *item = (InterpNamed){op_str(op, AT_name), {.dtype = t->dtype, .rank = t->rank}};
     if (!l) l = layout_replicated(run->m, t->rank);
-    Assembly a = {run, "state", item->name, &frame->written[result->nstates++ * run->nranks], frame_stage(frame, op), l, &item->tensor};
+    Assembly a = {
+        run, "state",      item->name, &frame->written[result->nstates++ * run->nranks], frame_stage(frame, op),
+        l,   &item->tensor};
     if (!assemble(&a)) return false;
   }
   return true;

@@ -53,7 +53,9 @@ void interp_fill(InterpTensor *t, InterpDomain domain, uint64_t seed, double low
   for (int64_t i = 0; i < n; i++) {
     double u = (double)random_uniform(seed, 1, (uint64_t)i);
     if (t->dtype == DT_bool) t->cells[i] = cell_i(u < 0.5);
-    else t->cells[i] = rounded(domain, t->dtype, dtype_is_float(t->dtype) ? low + (high - low) * u : floor(low + (high - low) * u));
+    else
+      t->cells[i] =
+          rounded(domain, t->dtype, dtype_is_float(t->dtype) ? low + (high - low) * u : floor(low + (high - low) * u));
   }
 }
 
@@ -63,8 +65,8 @@ static uint64_t hash_name(const char *name) {
   return h;
 }
 
-InterpNamed *interp_random_inputs(Module *m, const Func *f, InterpDomain domain, const int64_t *symbols, uint64_t seed, Arena *arena,
-                                  int *n, Diags *diags) {
+InterpNamed *interp_random_inputs(Module *m, const Func *f, InterpDomain domain, const int64_t *symbols, uint64_t seed,
+                                  Arena *arena, int *n, Diags *diags) {
   InterpNamed *items = ARENA_ARRAY(arena, InterpNamed, f->ops.n);
   *n = 0;
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -85,7 +87,8 @@ InterpNamed *interp_random_inputs(Module *m, const Func *f, InterpDomain domain,
   return items;
 }
 
-bool interp_param(const Module *m, const Param *p, const InterpOptions *options, Arena *arena, InterpTensor *out, Diags *diags) {
+bool interp_param(const Module *m, const Param *p, const InterpOptions *options, Arena *arena, InterpTensor *out,
+                  Diags *diags) {
   int64_t dims[MAX_RANK], n = 1;
   DType t = p->type->dtype;
   bool overflow = !type_constant_dims(p->type, dims);
@@ -94,17 +97,20 @@ bool interp_param(const Module *m, const Param *p, const InterpOptions *options,
     return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" is too large to interpret", p->name);
   *out = interp_tensor(arena, t, p->type->rank, dims);
   if (p->init == INIT_BLOB) {
-    if (!options->blob) return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" lies in a file that is not at hand", p->name);
+    if (!options->blob)
+      return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" lies in a file that is not at hand", p->name);
     if (!options->blob(options->context, m, p, out, diags)) return false;
     if (options->domain == DOMAIN_MODP) interp_to_modp(out);
     return true;
   }
-  if (p->init == INIT_PREPARED) return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" must be prepared", p->name);
+  if (p->init == INIT_PREPARED)
+    return diag_error(diags, DIAG_interp, p->loc, "parameter \"%s\" must be prepared", p->name);
   for (int64_t i = 0; i < n; i++) {
     double v = 0;
     if (p->init == INIT_CONSTANT) v = p->value;
     else if (p->init == INIT_NORMAL) v = p->value * random_normal((uint64_t)p->seed, 0, (uint64_t)i);
-    else if (p->init == INIT_UNIFORM) v = -p->value + 2 * p->value * (double)random_uniform((uint64_t)p->seed, 0, (uint64_t)i);
+    else if (p->init == INIT_UNIFORM)
+      v = -p->value + 2 * p->value * (double)random_uniform((uint64_t)p->seed, 0, (uint64_t)i);
     out->cells[i] = rounded(options->domain, t, v);
   }
   return true;
@@ -112,7 +118,8 @@ bool interp_param(const Module *m, const Param *p, const InterpOptions *options,
 
 void interp_to_modp(InterpTensor *t) {
   int64_t n = interp_elements(t);
-  for (int64_t i = 0; i < n && dtype_is_float(t->dtype); i++) t->cells[i] = cell_i((int64_t)interp_residue(t->cells[i].f));
+  for (int64_t i = 0; i < n && dtype_is_float(t->dtype); i++)
+    t->cells[i] = cell_i((int64_t)interp_residue(t->cells[i].f));
 }
 
 /* ---- comparing */
@@ -139,7 +146,8 @@ static bool same_form(const InterpTensor *a, const InterpTensor *b) {
   return true;
 }
 
-bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain domain, double tolerance, Arena *arena, const char **why) {
+bool interp_equal(const InterpTensor *a, const InterpTensor *b, InterpDomain domain, double tolerance, Arena *arena,
+                  const char **why) {
   const char *ignored;
   if (!why) why = &ignored;
   *why = "types or shapes differ";

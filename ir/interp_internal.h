@@ -19,9 +19,11 @@ int frame_stage(const Frame *frame, const Op *op);
 InterpTensor *run_value(const Run *run, const Frame *frame, Val v, int rank);
 
 /* interp_loop.c */
-bool loop_ranks_agree(Run *run, const Frame *frame, const Op *op, int only); /* behind a loop or repeat: on the rounds */
+bool loop_ranks_agree(Run *run, const Frame *frame, const Op *op,
+                      int only);        /* behind a loop or repeat: on the rounds */
 bool loop_made_no_round(const Eval *e); /* a leave which keeps the carry's initial value */
-/* `next` becomes the operation to run behind the i-th; when that is the first one of a body again, the carries have their next values. */
+/* `next` becomes the operation to run behind the i-th; when that is the first one of a body again, the carries have
+ * their next values. */
 bool loop_step(Run *run, const Frame *frame, size_t i, int only, size_t *next);
 
 /* interp_assemble.c */

@@ -1,7 +1,8 @@
 /* ir/interp_loop.c - loops in the interpreter (docs/ir.md, "Loops").
  *
- * A loop runs flat: behind its carries come the body and the repeat, which sends the run back to the body or on to the leaves.  All
- * ranks go through it together, so they must make the same rounds; ranks that disagree are an error of the program.
+ * A loop runs flat: behind its carries come the body and the repeat, which sends the run back to the body or on to the
+ * leaves.  All ranks go through it together, so they must make the same rounds; ranks that disagree are an error of the
+ * program.
  */
 #include <string.h>
 
@@ -68,7 +69,8 @@ bool loop_ranks_agree(Run *run, const Frame *frame, const Op *op, int only) {
     const LoopRounds *x = rounds_of(run, frame, l, first), *y = rounds_of(run, frame, l, r);
     Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
     if (!takes_part(run, frame, op, only, r)) continue;
-    if (x->most != y->most) return eval_fail(&e, "%lld rounds here, %lld on other ranks", (long long)y->most, (long long)x->most);
+    if (x->most != y->most)
+      return eval_fail(&e, "%lld rounds here, %lld on other ranks", (long long)y->most, (long long)x->most);
     if (op->kind == OP_repeat && x->again != y->again) return eval_fail(&e, "the ranks disagree on another round");
   }
   return true;
@@ -104,7 +106,8 @@ static bool next_carries(Run *run, const Frame *frame, const Loop *l, int rank) 
 
 static void release_range(Run *run, const Frame *frame, size_t from, size_t to) {
   for (size_t i = from; i < to; i++)
-    for (int r = 0; r < run->nranks && frame->f->ops.items[i].out; r++) eval_release(run, run_value(run, frame, frame->f->ops.items[i].out, r));
+    for (int r = 0; r < run->nranks && frame->f->ops.items[i].out; r++)
+      eval_release(run, run_value(run, frame, frame->f->ops.items[i].out, r));
 }
 
 static bool next_round(Run *run, const Frame *frame, const Loop *l, int only) {
@@ -123,7 +126,8 @@ static void release_entered(Run *run, const Frame *frame, const Loop *l) {
   for (size_t i = l->begin; i < l->end; i++) {
     const Op *op = &frame->f->ops.items[i];
     for (int k = 0; k < op->nin; k++)
-      for (int r = 0; r < run->nranks && frame->last_use[op->in[k]] + 1 == l->end; r++) eval_release(run, run_value(run, frame, op->in[k], r));
+      for (int r = 0; r < run->nranks && frame->last_use[op->in[k]] + 1 == l->end; r++)
+        eval_release(run, run_value(run, frame, op->in[k], r));
   }
 }
 

@@ -62,9 +62,9 @@ typedef struct Mesh {
  * Dimension d of extent U*unit is cut into product(sizes of axes) parts on multiples of unit; with r the
  * rank of the coordinates read major to minor, a part is [floor(r*U/n)*unit, floor((r+1)*U/n)*unit). */
 typedef struct DimLayout {
-  int n;                   /* number of axes; 0: not sharded */
-  uint8_t axes[MAX_AXES];  /* major to minor */
-  const Expr *unit;        /* NULL when n == 0 */
+  int n;                  /* number of axes; 0: not sharded */
+  uint8_t axes[MAX_AXES]; /* major to minor */
+  const Expr *unit;       /* NULL when n == 0 */
 } DimLayout;
 
 typedef struct Layout {
@@ -76,10 +76,10 @@ typedef struct Layout {
 
 /* ---- symbols: dimensions and coordinates */
 typedef struct Symbol {
-  const char *name; /* "batch", or "@tp" for the coordinate of axis tp */
-  int axis;         /* mesh axis of a coordinate, -1 for a dimension */
+  const char *name;           /* "batch", or "@tp" for the coordinate of axis tp */
+  int axis;                   /* mesh axis of a coordinate, -1 for a dimension */
   int64_t min, max, multiple; /* what a dimension may be: min >= 0; max 0 means no limit; multiple >= 1 */
-  int64_t hint;     /* the size to plan for; 0 means none given */
+  int64_t hint;               /* the size to plan for; 0 means none given */
 } Symbol;
 
 /* ---- weights and state (D27, D28) */
@@ -101,13 +101,13 @@ typedef struct Param {
   const char *name;
   const Type *type; /* constant extents */
   ParamInit init;
-  int blob;                   /* BLOB: index into Module.blobs */
-  uint64_t offset;            /* BLOB: byte of element [0,...,0] */
-  int64_t strides[MAX_RANK];  /* BLOB: in elements; transposes, slices and splits of a weight are views */
-  ParamOrigin origin;         /* BLOB: name NULL: it is no view, but row-major itself */
-  double value;               /* CONSTANT: the number; NORMAL: standard deviation; UNIFORM: bound, in [-value, value) */
-  int64_t seed;               /* NORMAL, UNIFORM: key of the counter-based generator */
-  bool trainable;             /* false for buffers such as masks and tables */
+  int blob;                  /* BLOB: index into Module.blobs */
+  uint64_t offset;           /* BLOB: byte of element [0,...,0] */
+  int64_t strides[MAX_RANK]; /* BLOB: in elements; transposes, slices and splits of a weight are views */
+  ParamOrigin origin;        /* BLOB: name NULL: it is no view, but row-major itself */
+  double value;              /* CONSTANT: the number; NORMAL: standard deviation; UNIFORM: bound, in [-value, value) */
+  int64_t seed;              /* NORMAL, UNIFORM: key of the counter-based generator */
+  bool trainable;            /* false for buffers such as masks and tables */
   Loc loc;
 } Param;
 
@@ -131,7 +131,18 @@ typedef enum OpKind {
 typedef enum OpClass { OC_UNARY, OC_BINARY, OC_COMPARE, OC_OTHER } OpClass;
 
 typedef enum AttrKind {
-  AK_INT, AK_FLOAT, AK_STR, AK_EXPR, AK_DTYPE, AK_REDUCTION, AK_INTS, AK_FLOATS, AK_EXPRS, AK_STRS, AK_AXIS, AK_AXES
+  AK_INT,
+  AK_FLOAT,
+  AK_STR,
+  AK_EXPR,
+  AK_DTYPE,
+  AK_REDUCTION,
+  AK_INTS,
+  AK_FLOATS,
+  AK_EXPRS,
+  AK_STRS,
+  AK_AXIS,
+  AK_AXES
 } AttrKind;
 
 typedef enum AttrKey {
@@ -188,33 +199,57 @@ typedef struct Output {
 typedef struct Func {
   const char *name;
   int level; /* 1 or 2 */
-  struct { Op *items; size_t n, cap; } ops;
-  struct { Value *items; size_t n, cap; } values; /* item 0 is unused */
-  struct { Output *items; size_t n, cap; } outputs;
+  struct {
+    Op *items;
+    size_t n, cap;
+  } ops;
+  struct {
+    Value *items;
+    size_t n, cap;
+  } values; /* item 0 is unused */
+  struct {
+    Output *items;
+    size_t n, cap;
+  } outputs;
 } Func;
 
 typedef struct Module {
   Arena *arena;
   struct Interned *interned; /* strings, expressions, types, layouts */
   Mesh mesh;                 /* naxes 0 before planning; stages >= 1 */
-  struct { Symbol *items; size_t n, cap; } symbols;
-  struct { Blob *items; size_t n, cap; } blobs;
-  struct { Param *items; size_t n, cap; } params;
-  struct { State *items; size_t n, cap; } states;
-  struct { Func **items; size_t n, cap; } funcs;
-  const char *expr_fault;    /* why some size could not be computed: expr.h; else NULL.  Reported as rule V3 */
-  Loc expr_fault_at;         /* of the operation that was built next */
+  struct {
+    Symbol *items;
+    size_t n, cap;
+  } symbols;
+  struct {
+    Blob *items;
+    size_t n, cap;
+  } blobs;
+  struct {
+    Param *items;
+    size_t n, cap;
+  } params;
+  struct {
+    State *items;
+    size_t n, cap;
+  } states;
+  struct {
+    Func **items;
+    size_t n, cap;
+  } funcs;
+  const char *expr_fault; /* why some size could not be computed: expr.h; else NULL.  Reported as rule V3 */
+  Loc expr_fault_at;      /* of the operation that was built next */
 } Module;
 
 /* ---- modules and interning (ir/module.c) */
 Module *module_new(void);
-void module_free(Module *m); /* frees everything made through it */
+void module_free(Module *m);                         /* frees everything made through it */
 const char *module_string(Module *m, const char *s); /* interned: equal strings are equal pointers */
 
-int module_symbol(Module *m, const char *name);            /* finds or adds a dimension symbol; "@x" finds a coordinate or dies */
+int module_symbol(Module *m, const char *name); /* finds or adds a dimension symbol; "@x" finds a coordinate or dies */
 int module_symbol_find(const Module *m, const char *name); /* -1 when there is none */
 int module_blob(Module *m, const char *path, uint64_t bytes);
-Param *module_param(Module *m, const char *name); /* NULL when there is none */
+Param *module_param(Module *m, const char *name);                       /* NULL when there is none */
 Param *module_param_add(Module *m, const char *name, const Type *type); /* dies when the name exists */
 State *module_state(Module *m, const char *name);
 State *module_state_add(Module *m, const char *name, const Type *type, double value);
@@ -225,17 +260,17 @@ Func *module_func_add(Module *m, const char *name, int level); /* replaces a fun
 void module_set_mesh(Module *m, const Mesh *mesh);
 const Expr *mesh_coordinate(Module *m, int axis);
 int mesh_axis_find(const Mesh *mesh, const char *name); /* -1 */
-int mesh_ranks(const Mesh *mesh); /* stages times the sizes of the spatial axes */
+int mesh_ranks(const Mesh *mesh);                       /* stages times the sizes of the spatial axes */
 
 const Type *type_get(Module *m, DType dtype, int rank, const Expr *const *dims);
 const Type *type_of_ints(Module *m, DType dtype, int rank, const int64_t *dims);
 const Type *type_with_dtype(Module *m, const Type *t, DType dtype);
-const Expr *type_elements(Module *m, const Type *t); /* product of the extents */
+const Expr *type_elements(Module *m, const Type *t);                  /* product of the extents */
 const Expr *type_product(Module *m, const Type *t, int from, int to); /* of the extents of dimensions [from, to) */
-bool type_constant_dims(const Type *t, int64_t *dims); /* false when an extent is symbolic */
+bool type_constant_dims(const Type *t, int64_t *dims);                /* false when an extent is symbolic */
 void type_print(const Module *m, Text *t, const Type *type);
 
-const Layout *layout_get(Module *m, const Layout *l);   /* normalises (unit, empty partial) and interns */
+const Layout *layout_get(Module *m, const Layout *l); /* normalises (unit, empty partial) and interns */
 const Layout *layout_replicated(Module *m, int rank);
 void layout_print(const Module *m, Text *t, const Layout *l); /* {0:dp, 2:tp.x/64, sum:tp}; {} when replicated */
 
@@ -282,24 +317,24 @@ Val func_find(const Func *f, const char *op_name_); /* the result of the operati
 /* What a new operation is made of; unset fields have defaults. */
 typedef struct OpSpec {
   OpKind kind;
-  const char *name;   /* made unique by .1, .2 ...; NULL: named after the kind */
-  const char *group;  /* NULL: its own name */
+  const char *name;  /* made unique by .1, .2 ...; NULL: named after the kind */
+  const char *group; /* NULL: its own name */
   Loc loc;
   int stage;
   int nin;
   const Val *in;
   int nattrs;
-  const Attr *attrs;  /* any order */
-  const Type *type;   /* required when the type is given, checked otherwise when set */
+  const Attr *attrs; /* any order */
+  const Type *type;  /* required when the type is given, checked otherwise when set */
   const Layout *layout;
 } OpSpec;
 
 typedef struct Builder {
   Module *m;
   Func *f;
-  Diags *diags;        /* receives errors of user input (shape mismatch ...) */
-  Loc loc;             /* default location, name prefix, group and stage of new operations */
-  const char *prefix;  /* put before every default name; may be NULL */
+  Diags *diags;       /* receives errors of user input (shape mismatch ...) */
+  Loc loc;            /* default location, name prefix, group and stage of new operations */
+  const char *prefix; /* put before every default name; may be NULL */
   const char *group;
   int stage;
   struct NameSet *names;
@@ -330,8 +365,8 @@ Attr attr_strs(Module *m, AttrKey k, int n, const char *const *v);
 
 /* Shorthands for the usual operations; every one may return 0 with a diagnostic. */
 Val build_unary(Builder *b, OpKind k, Val x);
-Val build_binary(Builder *b, OpKind k, Val x, Val y);        /* equal types */
-Val build_binary_bcast(Builder *b, OpKind k, Val x, Val y);  /* NumPy broadcasting of both operands first */
+Val build_binary(Builder *b, OpKind k, Val x, Val y);       /* equal types */
+Val build_binary_bcast(Builder *b, OpKind k, Val x, Val y); /* NumPy broadcasting of both operands first */
 Val build_bcast_to(Builder *b, Val x, int rank, const Expr *const *dims); /* NumPy rules, aligned right */
 Val build_splat(Builder *b, const Type *type, double value);
 Val build_size(Builder *b, const Type *type, const Expr *value);
@@ -345,7 +380,8 @@ Val build_reduce(Builder *b, Reduction r, Val x, int naxes, const int *axes);
 Val build_dot(Builder *b, Val x, Val y, const char *spec);
 Val build_gather(Builder *b, Val table, Val index, int axis);
 Val build_input(Builder *b, const char *name, const Type *type);
-/* Loops (ir/loops.h), in the order of the text: the loop, its carries, the body, repeat, leaves in the order of the carries. */
+/* Loops (ir/loops.h), in the order of the text: the loop, its carries, the body, repeat, leaves in the order of the
+ * carries. */
 Val build_loop(Builder *b, Val count, const Expr *trips); /* the number of the round; trips may be NULL */
 Val build_carry(Builder *b, Val init);
 void build_repeat(Builder *b, Val round, Val again); /* again 0: until the rounds are made */

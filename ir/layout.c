@@ -91,7 +91,8 @@ void layout_interval(Module *m, const DimLayout *d, const Expr *extent, const Ex
 /* Every size is a multiple of what it has to be one of. */
 static const Expr *in_multiples(Module *m, const Expr *e) {
   for (size_t i = 0; i < m->symbols.n; i++)
-    if (m->symbols.items[i].multiple > 1 && ex_uses(e, (int)i)) e = ex_subst(m, e, (int)i, ex_muli(m, ex_sym(m, (int)i), m->symbols.items[i].multiple));
+    if (m->symbols.items[i].multiple > 1 && ex_uses(e, (int)i))
+      e = ex_subst(m, e, (int)i, ex_muli(m, ex_sym(m, (int)i), m->symbols.items[i].multiple));
   return e;
 }
 

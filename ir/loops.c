@@ -18,7 +18,8 @@ Loops loops_of(Arena *arena, const Func *f) {
       l.items[l.n] = (Loop){.parent = open, .depth = open < 0 ? 0 : l.items[open].depth + 1, .begin = i, .body = i + 1};
       open = l.n++;
     }
-    if (open < 0 && (op->kind == OP_carry || op->kind == OP_repeat)) die("@%s: %s %s outside of a loop", f->name, op_name(op->kind), op->name);
+    if (open < 0 && (op->kind == OP_carry || op->kind == OP_repeat))
+      die("@%s: %s %s outside of a loop", f->name, op_name(op->kind), op->name);
     l.of[i] = open;
     if (op->kind == OP_carry) l.items[open].ncarries++, l.items[open].body++;
     if (op->kind != OP_repeat) continue;

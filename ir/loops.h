@@ -26,7 +26,7 @@ typedef struct Loop {
 typedef struct Loops {
   int n;
   Loop *items; /* in the order of their loop operations, so parents come first */
-  int *of;     /* by operation: the innermost loop whose body its result belongs to, -1: none (a leave belongs outside) */
+  int *of; /* by operation: the innermost loop whose body its result belongs to, -1: none (a leave belongs outside) */
 } Loops;
 
 static inline bool loops_is_part(OpKind k) { return k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave; }
@@ -38,15 +38,18 @@ Loops loops_of(Arena *arena, const Func *f);
 int loops_reads_in(const Loops *l, const Func *f, size_t op);
 /* True when loop `inner` is `outer` or lies in it; -1 is the function itself. */
 bool loops_within(const Loops *l, int inner, int outer);
-/* The outermost loop around operations of loop `inner` that does not contain those of loop `outer`; -1 when `inner` is `outer`
- * or does not lie in it.  With `outer` the loop that defines a value and `inner` one that reads it: the loop which the value enters. */
+/* The outermost loop around operations of loop `inner` that does not contain those of loop `outer`; -1 when `inner` is
+ * `outer` or does not lie in it.  With `outer` the loop that defines a value and `inner` one that reads it: the loop
+ * which the value enters. */
 int loops_entered(const Loops *l, int inner, int outer);
 
-/* The operation itself when it is outside of loops; of one that is part of a loop, leaves too, the last leave of the outermost. */
+/* The operation itself when it is outside of loops; of one that is part of a loop, leaves too, the last leave of the
+ * outermost. */
 size_t loops_behind(const Loops *l, const Func *f, size_t op);
 
-/* Index of the operation behind which no round of any loop reads `v` again: the last use, or the end (the last leave) of the loop
- * that it enters to be read there.  By value; the value's own operation when nobody reads it, SIZE_MAX for outputs. */
+/* Index of the operation behind which no round of any loop reads `v` again: the last use, or the end (the last leave)
+ * of the loop that it enters to be read there.  By value; the value's own operation when nobody reads it, SIZE_MAX for
+ * outputs. */
 size_t *loops_last_uses(Arena *arena, const Func *f, const Loops *l);
 
 #endif

@@ -43,18 +43,24 @@ static Loc place(const Op *op) { return op->loc.node || op->loc.file ? op->loc :
 static void report(const Unknown *u, bool refuse, Diags *d) {
   const char *s = u->nodes == 1 ? "" : "s";
   if (refuse) diag_error(d, DIAG_opaque, (Loc){0}, "operator %s is not known (%zu node%s)", u->kind, u->nodes, s);
-  else diag_warning(d, DIAG_opaque, (Loc){0}, "operator %s is not known (%zu node%s): planned as replicated, priced by its bytes", u->kind, u->nodes, s);
+  else
+    diag_warning(d, DIAG_opaque, (Loc){0},
+                 "operator %s is not known (%zu node%s): planned as replicated, priced by its bytes", u->kind, u->nodes,
+                 s);
   diag_operator(d, u->kind, u->nodes);
-  for (size_t i = 0; i < u->places; i++) diag_note(d, place(u->first[i]), "%s", i == 0 ? "first used here" : "and here");
+  for (size_t i = 0; i < u->places; i++)
+    diag_note(d, place(u->first[i]), "%s", i == 0 ? "first used here" : "and here");
   if (u->assumed && !refuse)
-    diag_note(d, (Loc){0}, "the file does not give the type of %zu result%s in full; what is missing is taken from the first input", u->assumed,
-              u->assumed == 1 ? "" : "s");
+    diag_note(d, (Loc){0},
+              "the file does not give the type of %zu result%s in full; what is missing is taken from the first input",
+              u->assumed, u->assumed == 1 ? "" : "s");
 }
 
 void opaque_report(const Module *m, bool refuse, Diags *diags) {
   Unknowns list = {0};
   for (size_t k = 0; k < m->funcs.n; k++)
     for (size_t i = 0; m->funcs.items[k]->level == 1 && i < m->funcs.items[k]->ops.n; i++)
-      if (m->funcs.items[k]->ops.items[i].kind == OP_opaque) count(diags->arena, &list, &m->funcs.items[k]->ops.items[i]);
+      if (m->funcs.items[k]->ops.items[i].kind == OP_opaque)
+        count(diags->arena, &list, &m->funcs.items[k]->ops.items[i]);
   for (size_t i = 0; i < list.n; i++) report(&list.items[i], refuse, diags);
 }

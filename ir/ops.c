@@ -92,13 +92,15 @@ bool attr_find(const char *name, AttrKey *out) {
 bool attr_equal(const Attr *x, const Attr *y) {
   if (x->key != y->key || x->n != y->n) return false;
   switch (attr_kind(x->key)) {
-    case AK_INT: case AK_AXIS: return x->u.i == y->u.i;
+    case AK_INT:
+    case AK_AXIS: return x->u.i == y->u.i;
     case AK_FLOAT: return memcmp(&x->u.f, &y->u.f, sizeof x->u.f) == 0;
     case AK_STR: return x->u.s == y->u.s; /* interned */
     case AK_EXPR: return x->u.e == y->u.e;
     case AK_DTYPE: return x->u.dtype == y->u.dtype;
     case AK_REDUCTION: return x->u.reduction == y->u.reduction;
-    case AK_INTS: case AK_AXES: return !x->n || memcmp(x->u.ints, y->u.ints, sizeof *x->u.ints * (size_t)x->n) == 0;
+    case AK_INTS:
+    case AK_AXES: return !x->n || memcmp(x->u.ints, y->u.ints, sizeof *x->u.ints * (size_t)x->n) == 0;
     case AK_FLOATS: return !x->n || memcmp(x->u.floats, y->u.floats, sizeof *x->u.floats * (size_t)x->n) == 0;
     case AK_STRS: return !x->n || memcmp(x->u.strs, y->u.strs, sizeof *x->u.strs * (size_t)x->n) == 0;
     case AK_EXPRS: return !x->n || memcmp(x->u.exprs, y->u.exprs, sizeof *x->u.exprs * (size_t)x->n) == 0;
@@ -139,8 +141,15 @@ Val func_find(const Func *f, const char *name) {
 }
 
 OpSpec op_spec_of(const Func *f, const Op *op) {
-  return (OpSpec){.kind = op->kind, .name = op->name, .group = op->group, .loc = op->loc, .stage = op->stage,
-                  .nin = op->nin, .in = op->in, .nattrs = op->nattrs, .attrs = op->attrs,
+  return (OpSpec){.kind = op->kind,
+                  .name = op->name,
+                  .group = op->group,
+                  .loc = op->loc,
+                  .stage = op->stage,
+                  .nin = op->nin,
+                  .in = op->in,
+                  .nattrs = op->nattrs,
+                  .attrs = op->attrs,
                   .type = op->out ? type_of(f, op->out) : NULL,
                   .layout = op->out ? f->values.items[op->out].layout : NULL};
 }

@@ -1,8 +1,8 @@
 /* ir/parse.c - the reader of IR text: a hand-written recursive descent over one character pointer.
  * Words are read in parse_words.c, expressions, types and layouts in parse_types.c.
  *
- * In: a whole file.  Out: a new module, or diagnostics with line and column.  The first error ends the parse (the text is
- * made by tools; one precise message is enough).  Types and operands are checked by infer_type through build_op.
+ * In: a whole file.  Out: a new module, or diagnostics with line and column.  The first error ends the parse (the text
+ * is made by tools; one precise message is enough).  Types and operands are checked by infer_type through build_op.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -68,20 +68,43 @@ static Val operand(Parser *p, const ValueMap *values) {
 
 static Attr list_attr(Parser *p, AttrKey key) {
   AttrKind kind = attr_kind(key);
-  struct { int64_t *items; size_t n, cap; } ints = {0};
-  struct { double *items; size_t n, cap; } floats = {0};
-  struct { const Expr **items; size_t n, cap; } exprs = {0};
-  struct { const char **items; size_t n, cap; } strs = {0};
+  struct {
+    int64_t *items;
+    size_t n, cap;
+  } ints = {0};
+  struct {
+    double *items;
+    size_t n, cap;
+  } floats = {0};
+  struct {
+    const Expr **items;
+    size_t n, cap;
+  } exprs = {0};
+  struct {
+    const char **items;
+    size_t n, cap;
+  } strs = {0};
   int n = 0;
   parse_expect(p, "[");
   if (!parse_accept(p, "]")) {
     do {
       if (n++ == MAX_LIST) parse_fail(p, p->at, "list of more than %d elements", MAX_LIST);
-      if (kind == AK_INTS) { int64_t v = parse_integer(p, "an integer"); ARENA_PUSH(p->m->arena, &ints, v); }
-      else if (kind == AK_AXES) { int64_t v = parse_axis(p); ARENA_PUSH(p->m->arena, &ints, v); }
-      else if (kind == AK_FLOATS) { double v = parse_number(p, "a number"); ARENA_PUSH(p->m->arena, &floats, v); }
-      else if (kind == AK_STRS) { const char *v = parse_quoted(p, "a string"); ARENA_PUSH(p->m->arena, &strs, v); }
-      else { const Expr *v = parse_expr(p); ARENA_PUSH(p->m->arena, &exprs, v); }
+      if (kind == AK_INTS) {
+        int64_t v = parse_integer(p, "an integer");
+        ARENA_PUSH(p->m->arena, &ints, v);
+      } else if (kind == AK_AXES) {
+        int64_t v = parse_axis(p);
+        ARENA_PUSH(p->m->arena, &ints, v);
+      } else if (kind == AK_FLOATS) {
+        double v = parse_number(p, "a number");
+        ARENA_PUSH(p->m->arena, &floats, v);
+      } else if (kind == AK_STRS) {
+        const char *v = parse_quoted(p, "a string");
+        ARENA_PUSH(p->m->arena, &strs, v);
+      } else {
+        const Expr *v = parse_expr(p);
+        ARENA_PUSH(p->m->arena, &exprs, v);
+      }
     } while (parse_accept(p, ","));
     parse_expect(p, "]");
   }
@@ -237,8 +260,11 @@ static void function(Parser *p) {
 /* Some size is legal.  A hint that is none is refused by whoever goes by it. */
 static void check_symbol(Parser *p, const char *start, const Symbol *s) {
   int64_t last = s->max / s->multiple * s->multiple; /* min may be near the end of an int64 */
-  if (s->max && s->max < s->min) parse_fail(p, start, "symbol %s: min %" PRId64 " is above max %" PRId64, s->name, s->min, s->max);
-  if (s->max && last < s->min) parse_fail(p, start, "symbol %s: no multiple of %" PRId64 " lies between %" PRId64 " and %" PRId64, s->name, s->multiple, s->min, s->max);
+  if (s->max && s->max < s->min)
+    parse_fail(p, start, "symbol %s: min %" PRId64 " is above max %" PRId64, s->name, s->min, s->max);
+  if (s->max && last < s->min)
+    parse_fail(p, start, "symbol %s: no multiple of %" PRId64 " lies between %" PRId64 " and %" PRId64, s->name,
+               s->multiple, s->min, s->max);
 }
 
 static void symbol(Parser *p) {
@@ -249,8 +275,11 @@ static void symbol(Parser *p) {
   int index = module_symbol(p->m, name); /* may move the array */
   Symbol *s = &p->m->symbols.items[index];
   for (;;) {
-    int64_t *field = parse_accept_word(p, "min") ? &s->min : parse_accept_word(p, "max") ? &s->max
-                   : parse_accept_word(p, "multiple") ? &s->multiple : parse_accept_word(p, "hint") ? &s->hint : NULL;
+    int64_t *field = parse_accept_word(p, "min")        ? &s->min
+                     : parse_accept_word(p, "max")      ? &s->max
+                     : parse_accept_word(p, "multiple") ? &s->multiple
+                     : parse_accept_word(p, "hint")     ? &s->hint
+                                                        : NULL;
     if (!field) break;
     start = p->at;
     *field = parse_integer(p, "a number");
@@ -271,7 +300,8 @@ static void mesh(Parser *p) {
       MeshAxis *a = &mesh.axes[mesh.naxes];
       const char *start = p->at;
       a->name = parse_word(p, "an axis name");
-      if (strchr(a->name, '.') || mesh_axis_find(&mesh, a->name) >= 0) parse_fail(p, start, "bad or repeated axis name %s", a->name);
+      if (strchr(a->name, '.') || mesh_axis_find(&mesh, a->name) >= 0)
+        parse_fail(p, start, "bad or repeated axis name %s", a->name);
       parse_expect(p, "=");
       int64_t size = parse_integer(p, "a size");
       if (size < 1 || size > 1 << 20) parse_fail(p, start, "axis size %lld", (long long)size);

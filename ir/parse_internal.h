@@ -1,4 +1,5 @@
-/* ir/parse_internal.h - the reader of IR text; private to ir/parse*.c.  An error does not return: it leaves through p->out. */
+/* ir/parse_internal.h - the reader of IR text; private to ir/parse*.c.  An error does not return: it leaves through
+ * p->out. */
 #ifndef APC_IR_PARSE_INTERNAL_H
 #define APC_IR_PARSE_INTERNAL_H
 

@@ -3,7 +3,8 @@
 
 #include "ir/parse_internal.h"
 
-/* What is printed is read again: an atom and a coefficient for each part of an expression, and one level for each of its levels. */
+/* What is printed is read again: an atom and a coefficient for each part of an expression, and one level for each of
+ * its levels. */
 enum { MAX_DEPTH = MAX_EXPR_DEPTH, MAX_TERMS = 2 * MAX_EXPR_SIZE };
 
 /* ---- expressions */

@@ -120,7 +120,8 @@ static void print_mesh(Text *t, const Mesh *mesh) {
   if (!mesh->naxes && mesh->stages == 1) return;
   text_add(t, "mesh [");
   for (int a = 0; a < mesh->naxes; a++)
-    text_printf(t, "%s%s=%d%s", a ? ", " : "", mesh->axes[a].name, mesh->axes[a].size, mesh->axes[a].temporal ? " time" : "");
+    text_printf(t, "%s%s=%d%s", a ? ", " : "", mesh->axes[a].name, mesh->axes[a].size,
+                mesh->axes[a].temporal ? " time" : "");
   text_add(t, "]");
   if (mesh->stages > 1) text_printf(t, " stages %d", mesh->stages);
   text_add(t, "\n");
@@ -154,8 +155,12 @@ static void print_param(const Module *m, Text *t, const Param *p) {
     case INIT_ZEROS: text_add(t, "zeros"); break;
     case INIT_PREPARED: text_add(t, "prepared"); break;
     case INIT_CONSTANT: text_add(t, "constant "), text_double(t, p->value); break;
-    case INIT_NORMAL: text_add(t, "normal "), text_double(t, p->value), text_printf(t, " seed %lld", (long long)p->seed); break;
-    case INIT_UNIFORM: text_add(t, "uniform "), text_double(t, p->value), text_printf(t, " seed %lld", (long long)p->seed); break;
+    case INIT_NORMAL:
+      text_add(t, "normal "), text_double(t, p->value), text_printf(t, " seed %lld", (long long)p->seed);
+      break;
+    case INIT_UNIFORM:
+      text_add(t, "uniform "), text_double(t, p->value), text_printf(t, " seed %lld", (long long)p->seed);
+      break;
     case INIT_BLOB:
       text_printf(t, "blob %d offset %llu strides [", p->blob, (unsigned long long)p->offset);
       for (int d = 0; d < p->type->rank; d++) text_printf(t, "%s%lld", d ? ", " : "", (long long)p->strides[d]);

@@ -1,11 +1,12 @@
 /* ir/prove.c - the prover; see prove.h.
  *
- * Every local value gets a term and a relation: the box of the term's global index space it holds, as expressions of the rank's
- * coordinates, and the axes over which it is a partial result.  An operation is accepted when some level-1 operation with the same
- * argument terms, restricted to the boxes of the operands, is what the local operation computes.  Communication has axioms of its own
- * (prove_comm.c).  One pass over the operations; the first that fits nothing is named.  What the operations do to boxes is in
- * prove_case.c, the arithmetic of boxes in prove_span.c and prove_bound.c, loops are proved by
- * induction (prove_loop.c); where that leaves something open the answer is unknown, not refuted.
+ * Every local value gets a term and a relation: the box of the term's global index space it holds, as expressions of
+ * the rank's coordinates, and the axes over which it is a partial result.  An operation is accepted when some level-1
+ * operation with the same argument terms, restricted to the boxes of the operands, is what the local operation
+ * computes.  Communication has axioms of its own (prove_comm.c).  One pass over the operations; the first that fits
+ * nothing is named.  What the operations do to boxes is in prove_case.c, the arithmetic of boxes in prove_span.c and
+ * prove_bound.c, loops are proved by induction (prove_loop.c); where that leaves something open the answer is unknown,
+ * not refuted.
  */
 #include "ir/prove.h"
 
@@ -38,7 +39,8 @@ bool prove_extents(Prover *p, const Type *t, Relation *r) {
   for (int d = 0; d < r->rank; d++)
     if (!extent_is_legal(p, t->dims[d])) return prove_fail(p, "the extent of dimension %d is negative on some rank", d);
   for (int d = 0; d < r->rank; d++)
-    if (!expr_equal(p, span_extent(p, &r->dims[d]), t->dims[d])) return prove_fail(p, "dimension %d has not the extent of its part", d);
+    if (!expr_equal(p, span_extent(p, &r->dims[d]), t->dims[d]))
+      return prove_fail(p, "dimension %d has not the extent of its part", d);
   uint32_t both = relation_axes(p->m, r) & r->axes;
   if (both) return prove_fail(p, "a mesh axis both cuts the result and makes it partial");
   return true;
@@ -53,8 +55,8 @@ static bool fits_fact(Prover *p, const Func *f, const Op *op, const Fact2 *in, c
   return true;
 }
 
-/* Several values of level 1 may have this part (overlapping slices of one value): which is meant is a guess, like the place of a free
- * span.  Looking for others leaves no other trace. */
+/* Several values of level 1 may have this part (overlapping slices of one value): which is meant is a guess, like the
+ * place of a free span.  Looking for others leaves no other trace. */
 static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *facts, Fact2 *found) {
   if (!op->nin || !facts->next) return true; /* attributes say all of a source */
   Prover saved = *p;
@@ -100,7 +102,8 @@ static bool prove_body(Prover *p, const Func *f, const Op *op, const Fact2 *in, 
 }
 
 static bool declared(Prover *p, const Type *global, const Layout *l, const Type *local, Relation *r) {
-  if (!global || !l || global->rank != l->rank || global->dtype != local->dtype) return prove_fail(p, "level 1 has no value of that name and type");
+  if (!global || !l || global->rank != l->rank || global->dtype != local->dtype)
+    return prove_fail(p, "level 1 has no value of that name and type");
   *r = (Relation){.rank = global->rank, .partial = l->partial, .axes = l->partial_axes};
   for (int d = 0; d < l->rank; d++) {
     r->dims[d].free = false;
@@ -108,7 +111,8 @@ static bool declared(Prover *p, const Type *global, const Layout *l, const Type 
   }
   if (l->partial_axes) return prove_fail(p, "a source is declared partial");
   for (int d = 0; d < l->rank; d++)
-    if (!span_covers(p, &r->dims[d], global->dims[d], l->dims[d].n, l->dims[d].axes)) return prove_fail(p, "the parts of dimension %d do not cover it once", d);
+    if (!span_covers(p, &r->dims[d], global->dims[d], l->dims[d].n, l->dims[d].axes))
+      return prove_fail(p, "the parts of dimension %d do not cover it once", d);
   return prove_extents(p, local, r);
 }
 
@@ -142,7 +146,8 @@ static bool state_agrees(Prover *p, const char *name, const Relation *r, int sta
 /* Would every micro-batch read what the one before it wrote? */
 static bool written_again(const Prover *p, const Relation *r) {
   for (int a = 0; a < p->m->mesh.naxes; a++)
-    if (p->m->mesh.axes[a].temporal && p->m->mesh.axes[a].size > 1 && !((relation_axes(p->m, r) >> a) & 1u)) return true;
+    if (p->m->mesh.axes[a].temporal && p->m->mesh.axes[a].size > 1 && !((relation_axes(p->m, r) >> a) & 1u))
+      return true;
   return false;
 }
 
@@ -150,7 +155,8 @@ static bool prove_source(Prover *p, const Func *f, const Op *op, Fact2 *out) {
   const char *name = op_str(op, AT_name);
   const Op *g = source_named(p->l1, op->kind, name);
   const Type *global = g ? type_of(p->l1, g->out) : NULL;
-  if (!g && op->kind == OP_read && module_state(p->m, name)) global = module_state(p->m, name)->type; /* declares a layout only */
+  if (!g && op->kind == OP_read && module_state(p->m, name))
+    global = module_state(p->m, name)->type; /* declares a layout only */
   if (!declared(p, global, f->values.items[op->out].layout, type_of(f, op->out), &out->relation)) return false;
   out->term = g ? p->l1_terms[g->out] : NO_TERM;
   if (op->kind != OP_read) return true;
@@ -178,7 +184,8 @@ bool prove_operands(Prover *p, const Walk *w, size_t i) {
     const Op *from = op_of(w->f, op->in[k]);
     int stage = from->kind == OP_transfer ? (int)op_int(from, AT_to_stage, 0) : from->stage;
     if (w->f->level == 2 && stage != op->stage) return prove_fail(p, "operand %d is in another stage", k);
-    if (!loops_within(w->loops, loop, w->loops->of[from - w->f->ops.items])) return prove_fail(p, "operand %d is a value of a loop's body", k);
+    if (!loops_within(w->loops, loop, w->loops->of[from - w->f->ops.items]))
+      return prove_fail(p, "operand %d is a value of a loop's body", k);
   }
   return true;
 }
@@ -195,7 +202,9 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
   }
   if (op_level2_only(op->kind)) {
     out->term = in[0].term;
-    if (!prove_comm(p, f, op, &in[0].relation, &out->relation) || !prove_extents(p, type_of(f, op->out), &out->relation)) return false;
+    if (!prove_comm(p, f, op, &in[0].relation, &out->relation) ||
+        !prove_extents(p, type_of(f, op->out), &out->relation))
+      return false;
     return note_real_comm(p, f, op, &in[0].relation, &out->relation), true;
   }
   if (op_is_composite(op->kind)) return prove_body(p, f, op, in, out);
@@ -239,7 +248,8 @@ static const bool *needed_of(Module *m, const Func *f) {
   for (size_t i = 0; i < f->outputs.n; i++) needed[f->outputs.items[i].value] = true;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
-    bool does = op->kind == OP_write || op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat || op->kind == OP_leave;
+    bool does = op->kind == OP_write || op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat ||
+                op->kind == OP_leave;
     for (int k = 0; k < op->nin && (does || needed[op->out]); k++) needed[op->in[k]] = true;
     if (does && op->out) needed[op->out] = true;
   }
@@ -248,7 +258,9 @@ static const bool *needed_of(Module *m, const Func *f) {
 
 static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known) {
   Loops loops = loops_of(p->m->arena, f);
-  return prove_range(p, &(Walk){f, &loops, inputs, known, controls_of(p->m, f, &loops), inputs ? NULL : needed_of(p->m, f)}, 0, f->ops.n);
+  return prove_range(
+      p, &(Walk){f, &loops, inputs, known, controls_of(p->m, f, &loops), inputs ? NULL : needed_of(p->m, f)}, 0,
+      f->ops.n);
 }
 
 /* The local value is the shard of the level-1 output that it is declared to be. */
@@ -267,7 +279,8 @@ static const Output *output_named(const Func *f, const char *name) {
 }
 
 static bool prove_outputs(Prover *p, const Func *l2, const Fact2 *known) {
-  if (l2->outputs.n != p->l1->outputs.n) return prove_fail(p, "%zu outputs, level 1 has %zu", l2->outputs.n, p->l1->outputs.n);
+  if (l2->outputs.n != p->l1->outputs.n)
+    return prove_fail(p, "%zu outputs, level 1 has %zu", l2->outputs.n, p->l1->outputs.n);
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i], *g = output_named(p->l1, o->name);
     p->op = o->name;
@@ -355,7 +368,8 @@ static bool prove_made(Prover *p, const Func *user, const Func *l2) {
     bool made = !w || w->init != INIT_PREPARED;
     for (size_t k = 0; l2 && k < l2->outputs.n && !made; k++) {
       const Output *o = &l2->outputs.items[k];
-      made = strcmp(o->name, w->name) == 0 && o->layout == user->values.items[op->out].layout && op_of(l2, o->value)->stage == op->stage;
+      made = strcmp(o->name, w->name) == 0 && o->layout == user->values.items[op->out].layout &&
+             op_of(l2, o->value)->stage == op->stage;
     }
     p->op = op->name;
     if (!made) return prove_fail(p, "nobody prepares this part of the weight");

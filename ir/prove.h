@@ -14,22 +14,23 @@ typedef struct Proof {
   Verdict verdict;
   const char *op;     /* the level-2 operation or output at fault; NULL when proved */
   const char *reason; /* one line, in the module's arena; NULL when proved */
-  const char *over_reals; /* when proved: NULL, or the operations at which infinities, NaN or the sign of a zero may differ */
+  const char
+      *over_reals; /* when proved: NULL, or the operations at which infinities, NaN or the sign of a zero may differ */
 } Proof;
 
-/* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name.  A prepared weight is a weight here; that
- * it is what @prepare defines is the other proof. */
+/* `l1` and `l2` are functions of m.  Inputs, params, state and outputs correspond by name.  A prepared weight is a
+ * weight here; that it is what @prepare defines is the other proof. */
 Proof prove(Module *m, const Func *l1, const Func *l2);
 
-/* Does level 2 of @prepare make the parts of the prepared weights that the users (level-2 functions) read, without communication?
- * Both functions may be NULL when no user reads a prepared weight. */
+/* Does level 2 of @prepare make the parts of the prepared weights that the users (level-2 functions) read, without
+ * communication?  Both functions may be NULL when no user reads a prepared weight. */
 Proof prove_prepare(Module *m, const Func *l1, const Func *l2, int nusers, Func *const *users);
 
 /* Both proofs as one: what is refuted before what is unknown before what is proved, over the smaller set of numbers. */
 Proof proof_join(Module *m, Proof a, Proof b);
 
-/* Entries that are proved each for itself (level-2 functions) share states: do they agree on where each lies?  Weights may lie differently,
- * since nobody changes them. */
+/* Entries that are proved each for itself (level-2 functions) share states: do they agree on where each lies?  Weights
+ * may lie differently, since nobody changes them. */
 Proof prove_states(Module *m, int n, const Func *const *entries);
 
 #endif

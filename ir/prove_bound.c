@@ -2,13 +2,15 @@
  *
  * Coordinates become numbers, one rank after the other; what remains is that a difference over sizes is not negative:
  *
- *   - A minimum or maximum is one of its arguments.  A minimum that is added and a maximum that is subtracted ask it of every
- *     argument; otherwise one argument that bounds it is enough.  Floor division is monotone, so both hold below divisions too.
+ *   - A minimum or maximum is one of its arguments.  A minimum that is added and a maximum that is subtracted ask it of
+ *     every argument; otherwise one argument that bounds it is enough.  Floor division is monotone, so both hold below
+ *     divisions too.
  *   - x div k >= y is x >= k * y, and x - k < k * (x div k) <= x.
- *   - A sum of products of sizes is not negative when it is with every term at its least: added ones at the least sizes, subtracted
- *     ones at the largest, where those are limited.
+ *   - A sum of products of sizes is not negative when it is with every term at its least: added ones at the least
+ *     sizes, subtracted ones at the largest, where those are limited.
  *   - Where that fails, an extent of level 1 is taken away: it is not negative at the sizes that are asked about.
- *   - Where that fails, a minimum or maximum that is not negative is taken for a size of its own: it has one value in all its places.
+ *   - Where that fails, a minimum or maximum that is not negative is taken for a size of its own: it has one value in
+ *     all its places.
  *
  * True is a proof; false is none of the contrary (differences of products, divisions by sizes, and bounds of divisions
  * that need both sides are not found).
@@ -123,7 +125,8 @@ static bool divide_sum(Module *m, const Expr *e, const Expr *by, const Expr **ou
   return *out && (constant >= 0 || by->kind == EX_CONST);
 }
 
-/* rest + others * (x div k): where `others` is 1 or -1 (or divides the sum) that asks of x no more than k * rest, else its bound must do. */
+/* rest + others * (x div k): where `others` is 1 or -1 (or divides the sum) that asks of x no more than k * rest, else
+ * its bound must do. */
 static bool division_does(Bound *b, const Expr *e, const Expr *term) {
   Module *m = b->m;
   const Expr *x = hard_factor(term)->args[0], *k = hard_factor(term)->args[1], *others = cofactor(m, term), *share;
@@ -164,7 +167,9 @@ static const Expr *replaced_in(const void *context, const Expr *e) {
   return e->n ? ex_rebuild(r->m, e, &(ExprRebuild){replaced_in, NULL, r}) : e;
 }
 
-static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Expr *by) { return replaced_in(&(Replacement){m, atom, by}, e); }
+static const Expr *replaced(Module *m, const Expr *e, const Expr *atom, const Expr *by) {
+  return replaced_in(&(Replacement){m, atom, by}, e);
+}
 
 static int any_size(const Expr *e) {
   if (e->kind == EX_SYM) return (int)e->value;
@@ -173,13 +178,14 @@ static int any_size(const Expr *e) {
   return found;
 }
 
-/* A minimum or maximum that occurs several times has one value, whatever it is.  It is taken for a size of its own, under the name of one
- * that does not occur elsewhere. */
+/* A minimum or maximum that occurs several times has one value, whatever it is.  It is taken for a size of its own,
+ * under the name of one that does not occur elsewhere. */
 static bool not_negative_in(Prover *p, const Expr *e, const Expr *atom) {
   Module *m = p->m;
   int symbol = any_size(atom);
   if (symbol < 0 || ex_uses(replaced(m, e, atom, ex_const(m, 0)), symbol)) return false;
-  return not_negative(&(Bound){m, p->least, -1, 0}, atom) && not_negative(&(Bound){m, p->least, symbol, 0}, replaced(m, e, atom, ex_sym(m, symbol)));
+  return not_negative(&(Bound){m, p->least, -1, 0}, atom) &&
+         not_negative(&(Bound){m, p->least, symbol, 0}, replaced(m, e, atom, ex_sym(m, symbol)));
 }
 
 static bool not_negative_in_minimum(Prover *p, const Expr *e, const Expr *inside) {
@@ -210,8 +216,11 @@ bool expr_at_most(Prover *p, const Expr *a, const Expr *b) {
   do {
     const Expr *here = difference;
     for (int x = 0; x < m->mesh.naxes; x++)
-      if ((axes >> x) & 1u) here = ex_subst(m, here, m->mesh.axes[x].symbol, ex_const(m, p->values[m->mesh.axes[x].symbol]));
-    if (!not_negative(&(Bound){m, p->least, -1, 0}, here) && !not_negative_in_minimum(p, here, here) && !not_negative_without_extent(p, here)) return false;
+      if ((axes >> x) & 1u)
+        here = ex_subst(m, here, m->mesh.axes[x].symbol, ex_const(m, p->values[m->mesh.axes[x].symbol]));
+    if (!not_negative(&(Bound){m, p->least, -1, 0}, here) && !not_negative_in_minimum(p, here, here) &&
+        !not_negative_without_extent(p, here))
+      return false;
   } while (next_coordinates(m, axes, p->values));
   return true;
 }

@@ -1,6 +1,7 @@
 /* ir/prove_comm.c - axioms of the level-2 operations: how communication changes the box a rank holds.
  *
- * The term never changes.  Each axiom states what the operand must be for the operation to be meaningful, and the box after it.
+ * The term never changes.  Each axiom states what the operand must be for the operation to be meaningful, and the box
+ * after it.
  */
 #include <string.h>
 
@@ -28,8 +29,9 @@ static const Expr *at_member(Prover *p, const Expr *e, int axis, int member) {
 static bool is_partial(Prover *p, const Op *op, const Relation *in, uint32_t axes) {
   if ((in->axes & axes) != axes) return prove_fail(p, "the value is not partial over the axes it is reduced over");
   bool as_sum = in->partial == RED_ONE && in->copied && op_attr(op, AT_op)->u.reduction == RED_SUM;
-  return as_sum || in->partial == op_attr(op, AT_op)->u.reduction || prove_fail(p, "reduced by %s, partial by %s",
-         reduction_name(op_attr(op, AT_op)->u.reduction), reduction_name(in->partial));
+  return as_sum || in->partial == op_attr(op, AT_op)->u.reduction ||
+         prove_fail(p, "reduced by %s, partial by %s", reduction_name(op_attr(op, AT_op)->u.reduction),
+                    reduction_name(in->partial));
 }
 
 static const Expr *members_sum(Prover *p, const Expr *e, int axis) {
@@ -73,8 +75,8 @@ static bool fits_scatter(Prover *p, const Span *s, const void *context) {
   return expr_equal(p, at, c->whole->hi);
 }
 
-/* Dimension `dim`, which the axis does not cut yet, is cut by the members' extents; `global` is unknown here, so the cut is searched
- * under all extents the enclosing span can belong to: its own, seen as a canonical cut of the whole. */
+/* Dimension `dim`, which the axis does not cut yet, is cut by the members' extents; `global` is unknown here, so the
+ * cut is searched under all extents the enclosing span can belong to: its own, seen as a canonical cut of the whole. */
 static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, int axis, int dim, Span *out) {
   const Span *s = &in->dims[dim];
   const Expr *extent = type_of(f, op->out)->dims[dim];
@@ -82,7 +84,8 @@ static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, 
   if (s->free) {
     const Expr *all = s->hi; /* `out` may be the same span */
     *out = (Span){NULL, extent, true};
-    return expr_equal(p, members_sum(p, extent, axis), all) || prove_fail(p, "the members' extents do not cut the dimension");
+    return expr_equal(p, members_sum(p, extent, axis), all) ||
+           prove_fail(p, "the members' extents do not cut the dimension");
   }
   /* The whole dimension: the last member's end over all axes that cut it now. */
   const Expr *whole = s->hi;
@@ -90,11 +93,13 @@ static bool scatter(Prover *p, const Func *f, const Op *op, const Relation *in, 
   Span have = *s; /* `out` may be the same span */
   Scatter c = {&have, extent, axis};
   uint32_t axes = span_axes(p->m, s) | 1u << axis;
-  return span_search(p, whole, extent, axes, fits_scatter, &c, out) || prove_fail(p, "the members' extents do not cut the dimension");
+  return span_search(p, whole, extent, axes, fits_scatter, &c, out) ||
+         prove_fail(p, "the members' extents do not cut the dimension");
 }
 
 static bool prove_all_to_all(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {
-  int axis = (int)op_int(op, AT_mesh_axis, 0), cut = (int)op_int(op, AT_split, 0), joined = (int)op_int(op, AT_concat, 0);
+  int axis = (int)op_int(op, AT_mesh_axis, 0), cut = (int)op_int(op, AT_split, 0),
+      joined = (int)op_int(op, AT_concat, 0);
   if (cut == joined) return prove_fail(p, "split and concat are the same dimension");
   if (!join(p, in, axis, joined, &out->dims[joined])) return false;
   Relation between = *out;
@@ -105,18 +110,21 @@ static bool prove_exchange(Prover *p, const Op *op, const Relation *in, Relation
   const Attr *source = op_attr(op, AT_source), *target = op_attr(op, AT_target);
   int dim = (int)op_int(op, AT_axis, 0);
   uint32_t axes = attr_axes(op);
-  Span have = span_at(source->u.exprs[0], source->u.exprs[1]), want = span_at(target->u.exprs[0], target->u.exprs[1]), s;
+  Span have = span_at(source->u.exprs[0], source->u.exprs[1]), want = span_at(target->u.exprs[0], target->u.exprs[1]),
+       s;
   if (in->axes & axes) return prove_fail(p, "a partial value is exchanged");
   if (relation_uses(p->m, in, dim) & axes) return prove_fail(p, "the axes cut another dimension as well");
   if (!span_unify(p, &in->dims[dim], &have, &s)) return prove_fail(p, "source is not the part this rank holds");
   if ((span_axes(p->m, &have) | span_axes(p->m, &want)) & ~axes) {
     /* Axes outside the exchange cut both sides alike: the members see one of their parts each. */
     for (int a = 0; a < p->m->mesh.naxes; a++)
-      if (!((axes >> a) & 1u) && ((span_axes(p->m, &have) >> a) & 1u)) return prove_fail(p, "an axis outside the exchange cuts the dimension");
+      if (!((axes >> a) & 1u) && ((span_axes(p->m, &have) >> a) & 1u))
+        return prove_fail(p, "an axis outside the exchange cuts the dimension");
   }
   const Expr *whole = have.hi;
   for (int a = 0; a < p->m->mesh.naxes; a++) whole = at_member(p, whole, a, p->m->mesh.axes[a].size - 1);
-  if (!span_tiles(p, &have, whole, span_axes(p->m, &have))) return prove_fail(p, "the sources do not cover the dimension once");
+  if (!span_tiles(p, &have, whole, span_axes(p->m, &have)))
+    return prove_fail(p, "the sources do not cover the dimension once");
   if (!span_within(p, &want, whole)) return prove_fail(p, "more is wanted than anybody holds");
   out->dims[dim] = want;
   return true;
@@ -142,7 +150,8 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
   uint32_t axes = attr_axes(op);
   int axis = (int)op_int(op, AT_mesh_axis, 0), dim = (int)op_int(op, AT_axis, 0);
   for (int a = 0; a < p->m->mesh.naxes; a++)
-    if (((axes >> a) & 1u) && p->m->mesh.axes[a].temporal) return prove_fail(p, "communication over the micro-batch axis");
+    if (((axes >> a) & 1u) && p->m->mesh.axes[a].temporal)
+      return prove_fail(p, "communication over the micro-batch axis");
   switch (op->kind) {
     case OP_transfer: return true;
     case OP_all_reduce:
@@ -157,20 +166,25 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
     case OP_all_to_all: return prove_all_to_all(p, f, op, in, out);
     case OP_exchange: return prove_exchange(p, op, in, out);
     case OP_mask_partial:
-      if ((in->axes | relation_uses(p->m, in, -1)) & axes) return prove_fail(p, "the value is not replicated over the axes");
-      if (in->axes && in->partial != RED_ONE && in->partial != op_attr(op, AT_op)->u.reduction) return prove_fail(p, "two kinds of partial results");
-      if (in->axes && in->partial == RED_ONE && op_attr(op, AT_op)->u.reduction != RED_SUM) return prove_fail(p, "two kinds of partial results");
+      if ((in->axes | relation_uses(p->m, in, -1)) & axes)
+        return prove_fail(p, "the value is not replicated over the axes");
+      if (in->axes && in->partial != RED_ONE && in->partial != op_attr(op, AT_op)->u.reduction)
+        return prove_fail(p, "two kinds of partial results");
+      if (in->axes && in->partial == RED_ONE && op_attr(op, AT_op)->u.reduction != RED_SUM)
+        return prove_fail(p, "two kinds of partial results");
       out->axes |= axes;
       out->partial = op_attr(op, AT_op)->u.reduction;
       return true;
     case OP_shard_slice: {
       const Span *s = &in->dims[dim];
       const Expr *start = op_expr(op, AT_start), *extent = type_of(f, op->out)->dims[dim];
-      if (!slices_operand(p, start, ex_add(p->m, start, extent), type_of(f, op->in[0])->dims[dim])) return prove_fail(p, "the slice leaves its operand");
+      if (!slices_operand(p, start, ex_add(p->m, start, extent), type_of(f, op->in[0])->dims[dim]))
+        return prove_fail(p, "the slice leaves its operand");
       if (s->free) return out->dims[dim] = (Span){NULL, extent, true}, true;
       const Expr *lo = ex_add(p->m, s->lo, start);
       out->dims[dim] = span_at(lo, ex_add(p->m, lo, extent));
-      return !(span_axes(p->m, &out->dims[dim]) & in->axes) || prove_fail(p, "an axis both cuts the value and makes it partial");
+      return !(span_axes(p->m, &out->dims[dim]) & in->axes) ||
+             prove_fail(p, "an axis both cuts the value and makes it partial");
     }
     default: return p->uncertain = true, prove_fail(p, "the prover does not know this operation");
   }

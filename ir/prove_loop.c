@@ -1,13 +1,13 @@
 /* ir/prove_loop.c - loops in the prover: induction over the rounds.
  *
- * A level-2 loop with the rounds and the initial values of a level-1 loop computes its leaves when the carries keep their boxes:
- * supposed that before a round every carry is the level-1 carry on the box of its initial value, the body is proved like any
- * operations, and what a carry becomes must be what it becomes at level 1, on that same box.  What controls the loop must be equal on all
- * ranks to the bit, or they would part: it is computed exactly from what all ranks have (constants, sizes, integer inputs and weights), or
- * one rank told the others.
+ * A level-2 loop with the rounds and the initial values of a level-1 loop computes its leaves when the carries keep
+ * their boxes: supposed that before a round every carry is the level-1 carry on the box of its initial value, the body
+ * is proved like any operations, and what a carry becomes must be what it becomes at level 1, on that same box.  What
+ * controls the loop must be equal on all ranks to the bit, or they would part: it is computed exactly from what all
+ * ranks have (constants, sizes, integer inputs and weights), or one rank told the others.
  *
- * An initial value that does not vary along a dimension has a free span there.  The carry is first taken to be free as well; where its
- * next value lies somewhere, the induction starts again with that place.
+ * An initial value that does not vary along a dimension has a free span there.  The carry is first taken to be free as
+ * well; where its next value lies somewhere, the induction starts again with that place.
  */
 #include <string.h>
 
@@ -42,7 +42,8 @@ static bool is_broadcast(const Module *m, const Func *f, const Op *op) {
 
 /* A library may add the terms of a product in another order on another rank. */
 static bool is_float_product(const Func *f, const Op *op) {
-  bool product = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv || op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
+  bool product = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv ||
+                 op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
   return product && dtype_is_float(type_of(f, op->out)->dtype);
 }
 
@@ -78,7 +79,9 @@ static bool prove_control(Prover *p, const Walk *w, Val v, const char *what) {
 
 static bool begins_alike(const Prover *p, const Walk *w, const Loop *l, const LoopTerms *g) {
   const Op *begin = &w->f->ops.items[l->begin];
-  if (g->depth != p->depth || g->ncarries != l->ncarries || g->trips != op_expr(begin, AT_trips) || g->count != w->known[begin->in[0]].term) return false;
+  if (g->depth != p->depth || g->ncarries != l->ncarries || g->trips != op_expr(begin, AT_trips) ||
+      g->count != w->known[begin->in[0]].term)
+    return false;
   for (int k = 0; k < l->ncarries; k++)
     if (g->inits[k] != w->known[begin[1 + k].in[0]].term) return false;
   return true;
@@ -88,7 +91,9 @@ static bool begins_alike(const Prover *p, const Walk *w, const Loop *l, const Lo
 static bool tried_before(const Prover *p, const Walk *w, const Loop *l, size_t g) {
   const LoopTerms *all = p->terms->loops.items;
   for (size_t i = 0; i < g; i++)
-    if (begins_alike(p, w, l, &all[i]) && memcmp(all[i].types, all[g].types, sizeof *all[g].types * (size_t)l->ncarries) == 0) return true;
+    if (begins_alike(p, w, l, &all[i]) &&
+        memcmp(all[i].types, all[g].types, sizeof *all[g].types * (size_t)l->ncarries) == 0)
+      return true;
   return false;
 }
 
@@ -99,7 +104,8 @@ static bool keeps_box(Prover *p, Relation *carry, const Relation *next, bool *mo
   if (next->axes) return prove_fail(p, "the next value of a carry is a partial result");
   for (int d = 0; d < carry->rank; d++) {
     *moved |= carry->dims[d].free && !next->dims[d].free;
-    if (!span_unify(p, &carry->dims[d], &next->dims[d], &carry->dims[d])) return prove_fail(p, "the next value of a carry holds another part of dimension %d", d);
+    if (!span_unify(p, &carry->dims[d], &next->dims[d], &carry->dims[d]))
+      return prove_fail(p, "the next value of a carry holds another part of dimension %d", d);
   }
   return true;
 }
@@ -134,7 +140,8 @@ static const LoopTerms *ends_alike(const Prover *p, const Walk *w, const Loop *l
   for (size_t i = 0; i < p->terms->loops.n; i++) {
     const LoopTerms *g = &p->terms->loops.items[i];
     bool same = begins_alike(p, w, l, g) && g->again == again;
-    for (int k = 0; k < l->ncarries && same; k++) same = g->types[k] == like->types[k] && g->nexts[k] == w->known[repeat[1 + k].in[1]].term;
+    for (int k = 0; k < l->ncarries && same; k++)
+      same = g->types[k] == like->types[k] && g->nexts[k] == w->known[repeat[1 + k].in[1]].term;
     if (same) return g;
   }
   return NULL;

@@ -1,10 +1,11 @@
 /* ir/prove_real.c - over which numbers does a proof hold?
  *
- * A sum that is cut over ranks is the same sum in another order, for infinities and NaN as well.  Where its parts are multiplied or
- * divided before they are added, that is so over the real numbers only: a part may be 0 where the sum is not, and 0 times an infinity, or
- * 0 by 0, is NaN.  It takes a factor that is never infinite, or a divisor that is never 0, to rule that out: constants, sizes, indices,
- * bounded functions, the weights of a softmax or an attention.  And a part that is not itself a sum may be -0, which a sum with the zeros
- * of the other ranks makes +0.  The operations at which either may happen are named with the proof.
+ * A sum that is cut over ranks is the same sum in another order, for infinities and NaN as well.  Where its parts are
+ * multiplied or divided before they are added, that is so over the real numbers only: a part may be 0 where the sum is
+ * not, and 0 times an infinity, or 0 by 0, is NaN.  It takes a factor that is never infinite, or a divisor that is
+ * never 0, to rule that out: constants, sizes, indices, bounded functions, the weights of a softmax or an attention.
+ * And a part that is not itself a sum may be -0, which a sum with the zeros of the other ranks makes +0.  The
+ * operations at which either may happen are named with the proof.
  *
  * What this does not speak of: the order of float sums (their rounding, and overflow on the way).
  */
@@ -15,14 +16,20 @@
 
 /* ---- what numbers a term can be, on whatever box */
 
-enum { FINITE = 1, SMALL = 2, NONZERO = 4, ZERO = 8 }; /* finite: never an infinity; small: a number is at most 10000, in any float type */
+enum {
+  FINITE = 1,
+  SMALL = 2,
+  NONZERO = 4,
+  ZERO = 8
+}; /* finite: never an infinity; small: a number is at most 10000, in any float type */
 
 static const double LARGE[DT_COUNT] = {[DT_f32] = 3e38, [DT_f64] = 1e308, [DT_f16] = 6e4, [DT_bf16] = 3e38};
 static const double TINY[DT_COUNT] = {[DT_f32] = 1e-37, [DT_f64] = 1e-300, [DT_f16] = 1e-4, [DT_bf16] = 1e-37};
 
 static uint8_t of_number(DType t, double v) {
   bool small = fabs(v) <= 1e4;
-  return (uint8_t)((fabs(v) < LARGE[t] ? FINITE : 0) | (small ? SMALL : 0) | (fabs(v) > TINY[t] ? NONZERO : 0) | (v == 0 ? ZERO : 0));
+  return (uint8_t)((fabs(v) < LARGE[t] ? FINITE : 0) | (small ? SMALL : 0) | (fabs(v) > TINY[t] ? NONZERO : 0) |
+                   (v == 0 ? ZERO : 0));
 }
 
 static uint8_t of_constant(const Op *op, DType t) {
@@ -58,14 +65,15 @@ static bool lies_back(const Op *reduce, const Op *broadcast) {
 static bool is_below_maximum(const Terms *t, Term exponent) {
   const TermFacts *sub = term_facts(t, exponent), *spread = sub->kind == OP_sub ? term_facts(t, sub->args[1]) : sub;
   const TermFacts *most = spread->kind == OP_broadcast ? term_facts(t, spread->args[0]) : spread;
-  return most->kind == OP_reduce && op_attr(most->op, AT_op)->u.reduction == RED_MAX && most->args[0] == sub->args[0] && lies_back(most->op, spread->op);
+  return most->kind == OP_reduce && op_attr(most->op, AT_op)->u.reduction == RED_MAX && most->args[0] == sub->args[0] &&
+         lies_back(most->op, spread->op);
 }
 
 /* select(x == 0, something else, x) is never 0. */
 static bool replaces_zero(const Terms *t, const Term *args) {
   const TermFacts *condition = term_facts(t, args[0]);
-  return condition->kind == OP_eq && condition->args[0] == args[2] && (term_facts(t, condition->args[1])->numbers & ZERO) &&
-         (term_facts(t, args[1])->numbers & NONZERO);
+  return condition->kind == OP_eq && condition->args[0] == args[2] &&
+         (term_facts(t, condition->args[1])->numbers & ZERO) && (term_facts(t, args[1])->numbers & NONZERO);
 }
 
 static uint8_t of_all(const Terms *t, int n, const Term *args) {
@@ -79,14 +87,34 @@ static uint8_t numbers_of(const Terms *t, const Func *f, const Op *op, const Ter
   uint8_t x = op->nin ? term_facts(t, args[0])->numbers : 0;
   switch (op->kind) {
     case OP_const: return of_constant(op, type);
-    case OP_size: return (uint8_t)((type == DT_f16 ? 0 : FINITE) | (size_is_positive(t->m, op_expr(op, AT_expr)) ? NONZERO : 0));
+    case OP_size:
+      return (uint8_t)((type == DT_f16 ? 0 : FINITE) | (size_is_positive(t->m, op_expr(op, AT_expr)) ? NONZERO : 0));
     case OP_iota: return type == DT_f16 ? 0 : FINITE;
     case OP_cast: return of_cast(from, type, x);
-    case OP_sigmoid: case OP_tanh: case OP_erf: case OP_sin: case OP_cos: case OP_asin: case OP_acos: case OP_atan: case OP_sign: return FINITE | SMALL;
+    case OP_sigmoid:
+    case OP_tanh:
+    case OP_erf:
+    case OP_sin:
+    case OP_cos:
+    case OP_asin:
+    case OP_acos:
+    case OP_atan:
+    case OP_sign: return FINITE | SMALL;
     case OP_exp: return is_below_maximum(t, args[0]) ? FINITE | SMALL : 0;
-    case OP_neg: case OP_abs: case OP_reshape: case OP_transpose: case OP_slice: case OP_broadcast: return x;
-    case OP_relu: case OP_floor: case OP_ceil: case OP_round: case OP_gather: case OP_take: return x & (FINITE | SMALL);
-    case OP_max: case OP_min: return of_all(t, 2, args) & (FINITE | SMALL);
+    case OP_neg:
+    case OP_abs:
+    case OP_reshape:
+    case OP_transpose:
+    case OP_slice:
+    case OP_broadcast: return x;
+    case OP_relu:
+    case OP_floor:
+    case OP_ceil:
+    case OP_round:
+    case OP_gather:
+    case OP_take: return x & (FINITE | SMALL);
+    case OP_max:
+    case OP_min: return of_all(t, 2, args) & (FINITE | SMALL);
     case OP_concat: return of_all(t, op->nin, args);
     case OP_pad: return (uint8_t)(x & of_number(type, op_float(op, AT_value, 0)));
     case OP_select: return (uint8_t)(of_all(t, 2, args + 1) | (replaces_zero(t, args) ? NONZERO : 0));
@@ -127,7 +155,11 @@ static bool is_summed(const Relation *r) { return r->axes && (r->partial == RED_
 /* Is the product or quotient of the parts what it is of the sum? */
 static bool treats_parts_alike(const Prover *p, const Op *op, const Fact2 *in) {
   switch (op->kind) {
-    case OP_mul: case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter:
+    case OP_mul:
+    case OP_dot:
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
       for (int i = 0; i < 2; i++)
         if (is_summed(&in[i].relation) && !(term_facts(p->terms, in[1 - i].term)->numbers & FINITE)) return false;
       return true;
@@ -144,13 +176,24 @@ static bool treats_parts_alike(const Prover *p, const Op *op, const Fact2 *in) {
 /* May a part be -0 where the others are +0? */
 static bool loses_sign(const Op *op, const Fact2 *in, const Relation *out) {
   bool loses[MAX_OPERANDS], any = false;
-  for (int i = 0; i < op->nin; i++) any |= loses[i] = is_summed(&in[i].relation) && (in[i].relation.partial == RED_ONE || in[i].relation.loses_sign);
+  for (int i = 0; i < op->nin; i++)
+    any |= loses[i] = is_summed(&in[i].relation) && (in[i].relation.partial == RED_ONE || in[i].relation.loses_sign);
   switch (op->kind) {
-    case OP_reduce: case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool: case OP_scan: case OP_scatter: case OP_put:
-      return false; /* a sum at level 1, too */
+    case OP_reduce:
+    case OP_dot:
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool:
+    case OP_scan:
+    case OP_scatter:
+    case OP_put: return false; /* a sum at level 1, too */
     case OP_add: return loses[0] && loses[1];
     case OP_sub: return loses[0];
-    case OP_gather: case OP_take: case OP_grouped_dot: case OP_grouped_mlp: return any || out->axes != in[0].relation.axes;
+    case OP_gather:
+    case OP_take:
+    case OP_grouped_dot:
+    case OP_grouped_mlp: return any || out->axes != in[0].relation.axes;
     default: return any;
   }
 }
@@ -166,7 +209,8 @@ void note_real(Prover *p, const Func *f, const Op *op, const Fact2 *in, Relation
 void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out) {
   if (!dtype_is_float(type_of(f, op->out)->dtype)) return;
   const Attr *r = op_attr(op, AT_op);
-  if (op->kind == OP_mask_partial) out->loses_sign = r->u.reduction == RED_SUM && (!in->axes || in->loses_sign || in->partial == RED_ONE);
+  if (op->kind == OP_mask_partial)
+    out->loses_sign = r->u.reduction == RED_SUM && (!in->axes || in->loses_sign || in->partial == RED_ONE);
   else if (r && r->u.reduction == RED_SUM && (in->loses_sign || in->partial == RED_ONE)) name_operation(p);
   if (!out->axes) out->loses_sign = false;
 }

@@ -18,7 +18,7 @@ typedef struct Relation {
   int rank;
   Span dims[MAX_RANK];
   Reduction partial;
-  uint32_t axes; /* partial over these mesh axes */
+  uint32_t axes;   /* partial over these mesh axes */
   bool loses_sign; /* a partial sum whose parts may be -0 where the others are +0 */
   bool copied;     /* by an operation, which makes what one rank owns a sum as well */
 } Relation;
@@ -37,22 +37,39 @@ typedef struct Prover {
   int64_t *values; /* scratch: one per symbol */
   int *used;       /* scratch: symbols that are asked about */
   int64_t *least;  /* by symbol: what it is at least */
-  struct { const Expr **items; size_t n, cap; } legal; /* local extents that are never negative */
-  struct { const Expr **items; size_t n, cap; } extents; /* of level 1, that some sizes would make negative; each once */
+  struct {
+    const Expr **items;
+    size_t n, cap;
+  } legal; /* local extents that are never negative */
+  struct {
+    const Expr **items;
+    size_t n, cap;
+  } extents;      /* of level 1, that some sizes would make negative; each once */
   size_t assumed; /* so many of them may be taken for not negative: none before all are known */
-  struct { const char *name; Relation relation; int stage; } states[MAX_STATES];
+  struct {
+    const char *name;
+    Relation relation;
+    int stage;
+  } states[MAX_STATES];
   int nstates;
   size_t written;
-  struct { const char **items; size_t n, cap; } real; /* operations that make the proof one over the real numbers */
-  struct { struct Place *items; size_t n, cap; } within, covers; /* parts that lie in their dimension, and those that cover it */
-  int depth;       /* loops that are open */
-  bool uncertain;  /* a failed comparison could not be decided */
-  bool guessed;    /* a free span was given a place that may be another one */
-  int nguesses;    /* guesses so far; the i-th takes the place number guesses[i] of those that fit, beyond MAX_GUESSES the first */
+  struct {
+    const char **items;
+    size_t n, cap;
+  } real; /* operations that make the proof one over the real numbers */
+  struct {
+    struct Place *items;
+    size_t n, cap;
+  } within, covers; /* parts that lie in their dimension, and those that cover it */
+  int depth;        /* loops that are open */
+  bool uncertain;   /* a failed comparison could not be decided */
+  bool guessed;     /* a free span was given a place that may be another one */
+  int nguesses; /* guesses so far; the i-th takes the place number guesses[i] of those that fit, beyond MAX_GUESSES the
+                   first */
   int guesses[MAX_GUESSES];
-  bool exhausted;  /* there was no such place */
+  bool exhausted; /* there was no such place */
   const char *op, *reason;
-  Proof idle;      /* op: the first operation that is not proved and whose result nobody uses */
+  Proof idle; /* op: the first operation that is not proved and whose result nobody uses */
 } Prover;
 
 /* Sets the reason; always false. */
@@ -61,8 +78,10 @@ bool prove_fail(Prover *p, const char *format, ...) __attribute__((format(printf
 /* prove_size.c */
 void sizes_open(Prover *p); /* of m and l1 (NULL: none) */
 typedef enum Decision { HOLDS, FAILS, OPEN } Decision;
-/* Does this hold of the values of the expressions, at all coordinates and all legal sizes?  Open: at those that were tried. */
-Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *values, const void *context), const void *context);
+/* Does this hold of the values of the expressions, at all coordinates and all legal sizes?  Open: at those that were
+ * tried. */
+Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *values, const void *context),
+                const void *context);
 bool expr_equal(Prover *p, const Expr *a, const Expr *b);
 /* Never negative. */
 bool extent_is_legal(Prover *p, const Expr *e);
@@ -83,18 +102,20 @@ bool span_unify(Prover *p, const Span *a, const Span *b, Span *out);
 bool span_is_whole(Prover *p, const Span *s, const Expr *extent);
 /* Inside [0, whole) or empty, at all coordinates and sizes. */
 bool span_within(Prover *p, const Span *s, const Expr *whole);
-/* A free span has to be somewhere: a canonical cut of that extent.  All are true; which one leads on is found by trying (prove). */
+/* A free span has to be somewhere: a canonical cut of that extent.  All are true; which one leads on is found by trying
+ * (prove). */
 bool span_settle(Prover *p, Span *s, const Expr *extent);
 /* The parts follow each other from 0 to the extent when the ranks are counted by these axes, major to minor. */
 bool span_covers(Prover *p, const Span *s, const Expr *extent, int n, const uint8_t *axes);
 /* The parts over the coordinates of the axes follow each other from 0 to the extent, in some order of the axes. */
 bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);
-/* The first canonical cut of the extent over ordered subsets of the axes that fits.  The units tried are those of a constant extent, or
- * 1 and those by which the extent of a part, `part`, counts. */
-bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
+/* The first canonical cut of the extent over ordered subsets of the axes that fits.  The units tried are those of a
+ * constant extent, or 1 and those by which the extent of a part, `part`, counts. */
+bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes,
+                 bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
 
-/* prove_case.c: does `op` on boxes `in` compute its part of the level-1 operation `g` of function gf?  Fills the spans of the
- * result and its partial axes. */
+/* prove_case.c: does `op` on boxes `in` compute its part of the level-1 operation `g` of function gf?  Fills the spans
+ * of the result and its partial axes. */
 bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out);
 
 /* prove.c */
@@ -106,9 +127,10 @@ typedef struct Walk {
   const bool *controls; /* by value; controls_of */
   const bool *needed;   /* by value: what the function does depends on it; NULL: all are */
 } Walk;
-bool prove_range(Prover *p, const Walk *w, size_t from, size_t to);  /* the operations [from, to), which end no loop but those they begin */
-bool prove_operands(Prover *p, const Walk *w, size_t i);             /* those of operation i are in its stage, and visible */
-bool prove_extents(Prover *p, const Type *local, Relation *r);       /* the local extents are those of the box */
+bool prove_range(Prover *p, const Walk *w, size_t from,
+                 size_t to); /* the operations [from, to), which end no loop but those they begin */
+bool prove_operands(Prover *p, const Walk *w, size_t i);       /* those of operation i are in its stage, and visible */
+bool prove_extents(Prover *p, const Type *local, Relation *r); /* the local extents are those of the box */
 
 /* prove_loop.c */
 /* By value: has the same bits on all ranks that compute it, so that it may control a loop; NULL without loops. */
@@ -121,10 +143,12 @@ bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Rela
 /* prove_case.c: a reduced dimension that is cut makes the result partial over the axes that cut it. */
 bool reduce_span(Prover *p, Span s, const Expr *extent, Reduction r, Relation *out);
 
-/* prove_case.c: the letters from `first` on of a product's spec: spans that operands share, spans of the result, sums of the others. */
+/* prove_case.c: the letters from `first` on of a product's spec: spans that operands share, spans of the result, sums
+ * of the others. */
 bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, char first, Relation *out);
 
-/* prove_real.c: what an operation that is right over the real numbers does to infinities, NaN and the sign of a zero. */
+/* prove_real.c: what an operation that is right over the real numbers does to infinities, NaN and the sign of a
+ * zero. */
 void note_real(Prover *p, const Func *f, const Op *op, const Fact2 *in, Relation *out);
 void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
 const char *real_operations(const Prover *p);

@@ -1,8 +1,8 @@
 /* ir/prove_same.c - do two forms of a level-1 function give the same terms?  See prove_same.h.
  *
- * Terms (prove_term.h) are expressions over primitives in which composites are expanded and the order of operations, their names and the
- * place of what loops do not remake are gone.  A weight that is prepared has the term of what @prepare computes.  Equal terms over equal
- * types are equal values, bit by bit, for all inputs, weights and sizes.
+ * Terms (prove_term.h) are expressions over primitives in which composites are expanded and the order of operations,
+ * their names and the place of what loops do not remake are gone.  A weight that is prepared has the term of what
+ * @prepare computes.  Equal terms over equal types are equal values, bit by bit, for all inputs, weights and sizes.
  */
 #include "ir/prove_same.h"
 
@@ -22,7 +22,10 @@ typedef struct Named {
 } Named;
 
 struct Meaning {
-  struct { Named *items; size_t n, cap; } inputs, outputs, writes;
+  struct {
+    Named *items;
+    size_t n, cap;
+  } inputs, outputs, writes;
 };
 
 Same *same_new(Module *m) {
@@ -38,7 +41,8 @@ static void define_prepared(Same *s) {
   if (!f || f->level != 1) return;
   const Term *terms = terms_of_func(s->terms, f, NULL);
   for (size_t i = 0; i < f->outputs.n; i++)
-    ARENA_PUSH(s->m->arena, &s->terms->defined, ((Written){f->outputs.items[i].name, terms[f->outputs.items[i].value]}));
+    ARENA_PUSH(s->m->arena, &s->terms->defined,
+               ((Written){f->outputs.items[i].name, terms[f->outputs.items[i].value]}));
 }
 
 const Meaning *same_meaning(Same *s, const Func *f) {
@@ -49,7 +53,8 @@ const Meaning *same_meaning(Same *s, const Func *f) {
   const Term *terms = terms_of_func(s->terms, f, NULL);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->kind == OP_input) ARENA_PUSH(a, &meaning->inputs, ((Named){op_str(op, AT_name), terms[op->out], type_of(f, op->out)}));
+    if (op->kind == OP_input)
+      ARENA_PUSH(a, &meaning->inputs, ((Named){op_str(op, AT_name), terms[op->out], type_of(f, op->out)}));
   }
   for (size_t i = 0; i < f->outputs.n; i++) {
     const Output *o = &f->outputs.items[i];
@@ -62,7 +67,8 @@ const Meaning *same_meaning(Same *s, const Func *f) {
   return meaning;
 }
 
-static bool same_list(const char *what, size_t n, const Named *x, size_t m, const Named *y, bool ordered, Arena *a, const char **why) {
+static bool same_list(const char *what, size_t n, const Named *x, size_t m, const Named *y, bool ordered, Arena *a,
+                      const char **why) {
   if (n != m) return *why = arena_printf(a, "%zu %ss, not %zu", m, what, n), false;
   for (size_t i = 0; i < n; i++) {
     size_t k = i;

@@ -1,7 +1,8 @@
-/* ir/prove_same.h - a proof that two forms of a level-1 function mean the same: translation validation for passes that keep terms.
+/* ir/prove_same.h - a proof that two forms of a level-1 function mean the same: translation validation for passes that
+ * keep terms.
  *
- * A meaning is taken of each form while the module is in the state the form belongs to (calls and prepared weights are looked up
- * in the module), and both are compared later.  Not equal says nothing: the forms may still compute the same.
+ * A meaning is taken of each form while the module is in the state the form belongs to (calls and prepared weights are
+ * looked up in the module), and both are compared later.  Not equal says nothing: the forms may still compute the same.
  */
 #ifndef APC_IR_PROVE_SAME_H
 #define APC_IR_PROVE_SAME_H

@@ -1,9 +1,9 @@
 /* ir/prove_size.c - at which sizes does something hold, and when are expressions equal?
  *
- * A condition is asked of numbers: the values of a list of expressions.  Which symbols matter follows from that same list, so that
- * nothing that is evaluated can be forgotten.  Coordinates are all tried.  Dimensions that have few legal sizes are all tried as well,
- * and the answer is exact; otherwise sizes from their range (min, max, multiple) may refute, and agreeing with all of them
- * proves nothing.
+ * A condition is asked of numbers: the values of a list of expressions.  Which symbols matter follows from that same
+ * list, so that nothing that is evaluated can be forgotten.  Coordinates are all tried.  Dimensions that have few legal
+ * sizes are all tried as well, and the answer is exact; otherwise sizes from their range (min, max, multiple) may
+ * refute, and agreeing with all of them proves nothing.
  *
  * Equality that this leaves open is decided by canonical form, or by bounds from both sides (prove_bound.c).
  */
@@ -27,7 +27,8 @@ static const Expr *single_size(const Expr *e, int64_t *n) {
   return term->kind == EX_SYM ? term : NULL;
 }
 
-/* Sizes at which level 1 has a negative extent are none of its own: they raise what a symbol is at least, or are kept as a condition. */
+/* Sizes at which level 1 has a negative extent are none of its own: they raise what a symbol is at least, or are kept
+ * as a condition. */
 static void note_extent(Prover *p, const Expr *e) {
   int64_t n;
   const Expr *size = single_size(e, &n);
@@ -63,7 +64,8 @@ static bool uses_only(const Module *m, const Expr *e, const bool *known) {
   return true;
 }
 
-/* Has level 1 extents at the sizes in p->values?  Only those count that are `known` (NULL: all), the others are left over from elsewhere. */
+/* Has level 1 extents at the sizes in p->values?  Only those count that are `known` (NULL: all), the others are left
+ * over from elsewhere. */
 static bool is_size_of_level_1(const Prover *p, const bool *known) {
   for (size_t i = 0; i < p->extents.n; i++) {
     int64_t extent;
@@ -90,7 +92,8 @@ static int64_t legal_size(const Prover *p, int symbol, int64_t number) {
   int64_t least, n = legal_sizes(p, symbol, &least);
   if (n == 0) return least; /* no size is legal: any will do */
   int64_t more, size;
-  bool beyond = __builtin_mul_overflow(n > 0 ? number % n : number, s->multiple > 1 ? s->multiple : 1, &more) || __builtin_add_overflow(least, more, &size);
+  bool beyond = __builtin_mul_overflow(n > 0 ? number % n : number, s->multiple > 1 ? s->multiple : 1, &more) ||
+                __builtin_add_overflow(least, more, &size);
   return beyond ? least : size;
 }
 
@@ -155,7 +158,8 @@ static Decision at_these_sizes(Prover *p, const Asked *a, uint32_t axes) {
   do {
     int64_t numbers[MAX_CONDITION];
     bool known = true;
-    for (int i = 0; i < a->n && known; i++) known = ex_eval(a->exprs[i], p->values, &numbers[i]) && numbers[i] >= -LIMIT && numbers[i] <= LIMIT;
+    for (int i = 0; i < a->n && known; i++)
+      known = ex_eval(a->exprs[i], p->values, &numbers[i]) && numbers[i] >= -LIMIT && numbers[i] <= LIMIT;
     if (known && !a->holds(numbers, a->context)) return FAILS;
     open |= !known; /* too large to add up, or a division by zero */
   } while (next_coordinates(p->m, axes, p->values));
@@ -191,7 +195,8 @@ static Decision exhausted(Prover *p, const Asked *a, const Uses *u) {
   return decision;
 }
 
-Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *, const void *), const void *context) {
+Decision decide(Prover *p, int n, const Expr *const *exprs, bool (*holds)(const int64_t *, const void *),
+                const void *context) {
   Asked asked = {n, exprs, holds, context};
   Uses u = uses_of(p, &asked);
   Decision decision = sampled(p, &asked, &u);
@@ -223,7 +228,8 @@ static bool is_zero(const int64_t *v, const void *context) {
   return v[0] == 0;
 }
 
-/* Is the canonical form 0, once the coordinates are numbers and every size is a multiple of what it has to be one of? */
+/* Is the canonical form 0, once the coordinates are numbers and every size is a multiple of what it has to be one
+ * of? */
 static bool zero_for_all_sizes(Prover *p, const Expr *e, const Uses *u) {
   Module *m = p->m;
   for (int i = 0; i < u->n; i++) {
@@ -234,7 +240,8 @@ static bool zero_for_all_sizes(Prover *p, const Expr *e, const Uses *u) {
   do {
     const Expr *here = e;
     for (int a = 0; a < m->mesh.naxes; a++)
-      if ((u->axes >> a) & 1u) here = ex_subst(m, here, m->mesh.axes[a].symbol, ex_const(m, p->values[m->mesh.axes[a].symbol]));
+      if ((u->axes >> a) & 1u)
+        here = ex_subst(m, here, m->mesh.axes[a].symbol, ex_const(m, p->values[m->mesh.axes[a].symbol]));
     if (!ex_is_const(here, 0)) return false;
   } while (next_coordinates(m, u->axes, p->values));
   return true;
@@ -248,7 +255,9 @@ bool expr_equal(Prover *p, const Expr *a, const Expr *b) {
   Decision decision = sampled(p, &asked, &u);
   if (decision == FAILS) return false;
   if (decision == HOLDS) return true;
-  if (u.n && (zero_for_all_sizes(p, difference, &u) || (expr_at_most(p, a, b) && expr_at_most(p, b, a)) || exhausted(p, &asked, &u) == HOLDS)) return true;
+  if (u.n && (zero_for_all_sizes(p, difference, &u) || (expr_at_most(p, a, b) && expr_at_most(p, b, a)) ||
+              exhausted(p, &asked, &u) == HOLDS))
+    return true;
   p->uncertain = true;
   return false;
 }

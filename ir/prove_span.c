@@ -2,8 +2,8 @@
  *
  * Where sizes leave a comparison open (prove_size.c) the answer is no, and p->uncertain.
  *
- * Dimensions along which a value does not vary (splats, broadcasts) have a "free" span: only its extent is known, and it takes
- * the place its first companion has.
+ * Dimensions along which a value does not vary (splats, broadcasts) have a "free" span: only its extent is known, and
+ * it takes the place its first companion has.
  */
 #include <string.h>
 
@@ -88,7 +88,9 @@ static bool find_within(Prover *p, const Span *s, const Expr *whole) {
   const Expr *const all[] = {s->lo, s->hi, whole};
   Decision d = decide(p, 3, all, empty_or_inside, NULL);
   if (d != OPEN) return d == HOLDS;
-  if (expr_at_most(p, ex_min(p->m, s->hi, ex_const(p->m, 0)), s->lo) && expr_at_most(p, s->hi, ex_max(p->m, whole, s->lo))) return true;
+  if (expr_at_most(p, ex_min(p->m, s->hi, ex_const(p->m, 0)), s->lo) &&
+      expr_at_most(p, s->hi, ex_max(p->m, whole, s->lo)))
+    return true;
   p->uncertain = true;
   return false;
 }
@@ -104,7 +106,8 @@ bool span_within(Prover *p, const Span *s, const Expr *whole) {
 }
 
 /* Tries the ordered subsets of the axes as a canonical cut of the extent. */
-static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+static bool try_cut(Prover *p, const Expr *extent, DimLayout *d, uint32_t axes,
+                    bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   const Expr *lo, *hi;
   layout_interval(p->m, d, extent, &lo, &hi);
   *out = span_at(lo, hi);
@@ -129,17 +132,20 @@ static const Expr *unit_of_term(Module *m, const Expr *term) {
   return divides ? unit : NULL;
 }
 
-static bool try_unit(Prover *p, const Expr *extent, const Expr *unit, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+static bool try_unit(Prover *p, const Expr *extent, const Expr *unit, uint32_t axes,
+                     bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   DimLayout d = {.unit = unit};
   bool before = p->uncertain;
   return try_cut(p, extent, &d, axes, fits, context, out) && (p->uncertain = before, true);
 }
 
-bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes, bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
+bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes,
+                 bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out) {
   int64_t size;
   bool constant = ex_get_const(extent, &size);
   for (int64_t unit = 1; unit <= (constant && size < 4096 ? size : 1); unit++)
-    if ((unit == 1 || size % unit == 0) && try_unit(p, extent, ex_const(p->m, unit), axes, fits, context, out)) return true;
+    if ((unit == 1 || size % unit == 0) && try_unit(p, extent, ex_const(p->m, unit), axes, fits, context, out))
+      return true;
   if (constant) return false;
   for (int i = 0; i < part->n && part->kind == EX_ADD; i++) {
     const Expr *unit = unit_of_term(p->m, part->args[i]);

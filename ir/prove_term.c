@@ -154,7 +154,8 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
       return;
     case OP_pad:
       for (int d = 0; d < x->rank; d++) {
-        bool padded = !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
+        bool padded =
+            !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
         if (padded) key_extent(t, text, x, d);
       }
       return;
@@ -184,7 +185,8 @@ static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
   }
   if (op->kind == OP_broadcast) {
     const Type *x = type_of(f, op->in[0]);
-    for (int i = 0; i < x->rank; i++) text_add(&text, x->dims[i] == y->dims[op_attr(op, AT_dims)->u.ints[i]] ? "=" : "*");
+    for (int i = 0; i < x->rank; i++)
+      text_add(&text, x->dims[i] == y->dims[op_attr(op, AT_dims)->u.ints[i]] ? "=" : "*");
   }
   key_extents(t, &text, f, op);
   text_add(&text, "}");
@@ -221,9 +223,15 @@ static void leave_loop(Terms *t, const Func *f, const Loop *loop, Term *terms) {
   Arena *arena = t->m->arena;
   const Op *ops = f->ops.items, *begin = &ops[loop->begin], *repeat = &ops[loop->repeat];
   int n = loop->ncarries;
-  LoopTerms l = {.depth = --t->depth, .ncarries = n, .trips = op_expr(begin, AT_trips), .count = terms[begin->in[0]],
-                 .again = repeat->nin > 1 ? terms[repeat->in[1]] : 0, .types = ARENA_ARRAY(arena, const Type *, n),
-                 .inits = ARENA_ARRAY(arena, Term, n), .nexts = ARENA_ARRAY(arena, Term, n), .leaves = ARENA_ARRAY(arena, Term, n)};
+  LoopTerms l = {.depth = --t->depth,
+                 .ncarries = n,
+                 .trips = op_expr(begin, AT_trips),
+                 .count = terms[begin->in[0]],
+                 .again = repeat->nin > 1 ? terms[repeat->in[1]] : 0,
+                 .types = ARENA_ARRAY(arena, const Type *, n),
+                 .inits = ARENA_ARRAY(arena, Term, n),
+                 .nexts = ARENA_ARRAY(arena, Term, n),
+                 .leaves = ARENA_ARRAY(arena, Term, n)};
   for (int k = 0; k < n; k++) {
     const Op *carry = begin + 1 + k, *leave = repeat + 1 + k;
     l.types[k] = type_of(f, carry->out);
@@ -272,7 +280,8 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     } else if (op->kind == OP_loop) {
       terms[op->out] = term_of_round(t, t->depth++);
     } else if (op->kind == OP_carry) {
-      terms[op->out] = term_of_carry(t, t->depth - 1, (int)(i - loops.items[loops.of[i]].begin) - 1, type_of(f, op->out));
+      terms[op->out] =
+          term_of_carry(t, t->depth - 1, (int)(i - loops.items[loops.of[i]].begin) - 1, type_of(f, op->out));
     } else if (op->kind == OP_repeat) {
       leave_loop(t, f, &loops.items[loops.of[i]], terms);
     } else if (op->kind == OP_leave) {

@@ -1,11 +1,12 @@
 /* ir/prove_term.h - logical terms of the prover; private to ir/prove*.c.
  *
- * A term is a hash-consed expression over level-1 primitives: inputs, weights, states, constants, and operations on terms.
- * Composites are expanded by their bodies, copies are transparent.  Equal terms are equal numbers.  Constants, sizes and index
- * ramps do not carry extents: they are the same function on any box.
+ * A term is a hash-consed expression over level-1 primitives: inputs, weights, states, constants, and operations on
+ * terms.  Composites are expanded by their bodies, copies are transparent.  Equal terms are equal numbers.  Constants,
+ * sizes and index ramps do not carry extents: they are the same function on any box.
  *
- * Loops: the number of the round and the carries are bound variables, named by how many loops are around theirs, so that terms of a
- * body say what a round computes from them.  A leave is a term of all that makes its loop: rounds, initial and next values, condition.
+ * Loops: the number of the round and the carries are bound variables, named by how many loops are around theirs, so
+ * that terms of a body say what a round computes from them.  A leave is a term of all that makes its loop: rounds,
+ * initial and next values, condition.
  */
 #ifndef APC_IR_PROVE_TERM_H
 #define APC_IR_PROVE_TERM_H
@@ -62,11 +63,23 @@ typedef struct Terms {
   KeyMap by_key;  /* identity -> term */
   KeyMap by_args; /* "kind(args)" -> facts */
   uint32_t count;
-  struct { Written *items; size_t n, cap; } writes;
-  struct { Written *items; size_t n, cap; } defined; /* weights that stand for a term (prove_same.c); the others are themselves */
-  struct { TermFacts *items; size_t n, cap; } facts; /* by term */
+  struct {
+    Written *items;
+    size_t n, cap;
+  } writes;
+  struct {
+    Written *items;
+    size_t n, cap;
+  } defined; /* weights that stand for a term (prove_same.c); the others are themselves */
+  struct {
+    TermFacts *items;
+    size_t n, cap;
+  } facts;   /* by term */
   int depth; /* loops open while terms are made */
-  struct { LoopTerms *items; size_t n, cap; } loops;
+  struct {
+    LoopTerms *items;
+    size_t n, cap;
+  } loops;
 } Terms;
 
 Terms *terms_new(Module *m);
@@ -87,7 +100,8 @@ bool size_is_positive(Module *m, const Expr *e); /* at all sizes; prove_bound.c 
 Term term_of_round(Terms *t, int depth);
 Term term_of_carry(Terms *t, int depth, int number, const Type *global);
 
-/* The next group of dimensions of a reshape: from *i and *j on the fewest whose products agree; moves both behind it. */
+/* The next group of dimensions of a reshape: from *i and *j on the fewest whose products agree; moves both behind
+ * it. */
 void reshape_group(Module *m, const Type *x, const Type *y, int *i, int *j);
 
 #endif

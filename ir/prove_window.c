@@ -1,8 +1,9 @@
 /* ir/prove_window.c - the prover's cases of the windowed operations (ir/window.h).
  *
- * Where the local windows begin follows from where the operand's part begins and from the two `starts`; what remains is that the part
- * holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols it is proved by bounds
- * (prove_bound.c), and else unknown.  Nothing is shared with lowering but what a window is (window_of).
+ * Where the local windows begin follows from where the operand's part begins and from the two `starts`; what remains is
+ * that the part holds all that those windows reach.  That is arithmetic over the coordinates; where extents are symbols
+ * it is proved by bounds (prove_bound.c), and else unknown.  Nothing is shared with lowering but what a window is
+ * (window_of).
  */
 #include "ir/prove_relation.h"
 #include "ir/window.h"
@@ -24,7 +25,8 @@ enum { HELD_LO, HELD_HI, FIRST, COUNT, START, REACH, IMAGE, OUTPUT, REACH_NUMBER
 
 /* Windows read their images: all that lies in [0, image) is held. */
 static bool images_held(const int64_t *v, const void *stride) {
-  __int128 step = *(const int64_t *)stride, lo = v[START] + v[FIRST] * step, hi = v[START] + (v[FIRST] + v[COUNT] - 1) * step + v[REACH];
+  __int128 step = *(const int64_t *)stride, lo = v[START] + v[FIRST] * step,
+           hi = v[START] + (v[FIRST] + v[COUNT] - 1) * step + v[REACH];
   if (lo < 0) lo = 0;
   if (hi > v[IMAGE]) hi = v[IMAGE];
   return v[COUNT] == 0 || lo >= hi || (v[HELD_LO] <= lo && hi <= v[HELD_HI]);
@@ -38,26 +40,36 @@ static bool outputs_held(const int64_t *v, const void *stride) {
   return v[COUNT] == 0 || (below && above);
 }
 
-/* The same for all sizes.  Windows: from max(first, 0) on, up to min(end, image).  Images: the first output that reaches beyond lo is
- * floor((lo - start - reach) / stride) + 1, the first that begins at hi or behind it ceil((hi - start) / stride). */
+/* The same for all sizes.  Windows: from max(first, 0) on, up to min(end, image).  Images: the first output that
+ * reaches beyond lo is floor((lo - start - reach) / stride) + 1, the first that begins at hi or behind it ceil((hi -
+ * start) / stride). */
 static bool held_at_all_sizes(Prover *p, const Reach *r, bool transposed) {
   Module *m = p->m;
   const Window *w = r->g;
-  const Expr *start = w->start[r->i], *reach = reach_of(m, w, r->i), *stride = ex_const(m, w->stride[r->i]), *zero = ex_const(m, 0);
+  const Expr *start = w->start[r->i], *reach = reach_of(m, w, r->i), *stride = ex_const(m, w->stride[r->i]),
+             *zero = ex_const(m, 0);
   const Expr *end = ex_add(m, r->lo, r->n), *from, *to;
   if (transposed) {
     from = ex_max(m, ex_addi(m, ex_div(m, ex_sub(m, ex_sub(m, r->lo, start), reach), stride), 1), zero);
     to = ex_min(m, ex_ceil_div(m, ex_sub(m, end, start), stride), w->extent[WINDOW_OUTPUT][r->i]);
   } else {
     from = ex_max(m, ex_add(m, start, ex_mul(m, r->lo, stride)), zero);
-    to = ex_min(m, ex_add(m, ex_add(m, start, ex_mul(m, ex_addi(m, end, -1), stride)), reach), w->extent[WINDOW_IMAGE][r->i]);
+    to = ex_min(m, ex_add(m, ex_add(m, start, ex_mul(m, ex_addi(m, end, -1), stride)), reach),
+                w->extent[WINDOW_IMAGE][r->i]);
   }
   return expr_at_most(p, r->held.lo, from) && expr_at_most(p, to, r->held.hi);
 }
 
 static bool all_held(Prover *p, const Reach *r, bool transposed) {
   const Window *w = r->g;
-  const Expr *const all[REACH_NUMBERS] = {r->held.lo, r->held.hi, r->lo, r->n, w->start[r->i], reach_of(p->m, w, r->i), w->extent[WINDOW_IMAGE][r->i], w->extent[WINDOW_OUTPUT][r->i]};
+  const Expr *const all[REACH_NUMBERS] = {r->held.lo,
+                                          r->held.hi,
+                                          r->lo,
+                                          r->n,
+                                          w->start[r->i],
+                                          reach_of(p->m, w, r->i),
+                                          w->extent[WINDOW_IMAGE][r->i],
+                                          w->extent[WINDOW_OUTPUT][r->i]};
   Decision d = decide(p, REACH_NUMBERS, all, transposed ? outputs_held : images_held, &w->stride[r->i]);
   if (d == HOLDS) return true;
   if (d == FAILS) return prove_fail(p, "windows reach beyond this rank's part");
@@ -67,7 +79,8 @@ static bool all_held(Prover *p, const Reach *r, bool transposed) {
 }
 
 /* One windowed dimension of conv, conv_transpose or pool. */
-static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, const Relation *in, const Expr *extent, Span *out) {
+static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, const Relation *in, const Expr *extent,
+                         Span *out) {
   Module *m = p->m;
   bool transposed = g->role[WINDOW_OUTPUT] == 0;
   int role = transposed ? WINDOW_OUTPUT : WINDOW_IMAGE;
@@ -83,7 +96,8 @@ static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, con
     if (!lo) return prove_fail(p, "the first window begins between two steps");
   }
   *out = span_at(lo, ex_add(m, lo, extent));
-  if (!span_within(p, out, g->extent[transposed ? WINDOW_IMAGE : WINDOW_OUTPUT][i])) return prove_fail(p, "windows beyond those of level 1");
+  if (!span_within(p, out, g->extent[transposed ? WINDOW_IMAGE : WINDOW_OUTPUT][i]))
+    return prove_fail(p, "windows beyond those of level 1");
   Reach r = {g, i, held, lo, extent};
   return whole || all_held(p, &r, transposed);
 }
@@ -91,7 +105,8 @@ static bool windowed_dim(Prover *p, const Window *g, const Window *l, int i, con
 /* Every windowed dimension that is not cut is whole. */
 static bool whole_along(Prover *p, const Window *g, int role, const Relation *in) {
   for (int i = 0; i < g->n; i++)
-    if (!span_is_whole(p, &in[g->role[role]].dims[g->dim[role][i]], g->extent[role][i])) return prove_fail(p, "a window is cut");
+    if (!span_is_whole(p, &in[g->role[role]].dims[g->dim[role][i]], g->extent[role][i]))
+      return prove_fail(p, "a window is cut");
   return true;
 }
 
@@ -118,8 +133,11 @@ bool prove_window(Prover *p, const WindowCase *c) {
   if (c->g->kind == OP_pool) return pool_dims(p, c, &g, &l);
   if (!prove_letters(p, c->gf, c->g, c->in, 'a', c->out)) return false;
   if (c->g->kind == OP_conv_filter) {
-    if (!whole_along(p, &g, WINDOW_IMAGE, c->in) || !whole_along(p, &g, WINDOW_OUTPUT, c->in) || !same_starts(p, &g, &l)) return false;
-    for (int i = 0; i < g.n; i++) c->out->dims[g.dim[WINDOW_WEIGHTS][i]] = span_at(ex_const(p->m, 0), g.extent[WINDOW_WEIGHTS][i]);
+    if (!whole_along(p, &g, WINDOW_IMAGE, c->in) || !whole_along(p, &g, WINDOW_OUTPUT, c->in) ||
+        !same_starts(p, &g, &l))
+      return false;
+    for (int i = 0; i < g.n; i++)
+      c->out->dims[g.dim[WINDOW_WEIGHTS][i]] = span_at(ex_const(p->m, 0), g.extent[WINDOW_WEIGHTS][i]);
     return true;
   }
   if (!whole_along(p, &g, WINDOW_WEIGHTS, c->in)) return false;

@@ -1,7 +1,8 @@
 /* ir/rule.c - factor rules of operations: parsed from the rows' text, or made by the rows' functions.
  *
- * A rule depends on the operation's attributes and on its operand and result types.  Regular operations need only the text of
- * their row; the functions here serve those whose dimensions move (reshape, slice ...).  Strategies are in ir/strategy.c.
+ * A rule depends on the operation's attributes and on its operand and result types.  Regular operations need only the
+ * text of their row; the functions here serve those whose dimensions move (reshape, slice ...).  Strategies are in
+ * ir/strategy.c.
  */
 #include "ir/rule.h"
 
@@ -155,8 +156,10 @@ static void parse_linear(const Making *k, const char *s) {
 static void rule_none(const Making *k) {
   for (int i = 0; i < k->op->nin; i++)
     for (int d = 0; d < in_type(k, i)->rank; d++)
-      set_dim(&k->r->operands[i], d, numbered(k, arena_printf(k->m->arena, "f%d_", i), d, in_type(k, i)->dims[d], FK_FROZEN));
-  for (int d = 0; d < k->r->result.rank; d++) set_dim(&k->r->result, d, numbered(k, "g", d, out_type(k)->dims[d], FK_FROZEN));
+      set_dim(&k->r->operands[i], d,
+              numbered(k, arena_printf(k->m->arena, "f%d_", i), d, in_type(k, i)->dims[d], FK_FROZEN));
+  for (int d = 0; d < k->r->result.rank; d++)
+    set_dim(&k->r->result, d, numbered(k, "g", d, out_type(k)->dims[d], FK_FROZEN));
 }
 
 /* No factors at all: every dimension is whole everywhere, however many there are. */
@@ -167,7 +170,8 @@ static void rule_call(const Making *k) { rule_none(k); }
 /* A splat may be cut anywhere; listed elements stay whole. */
 static void rule_const(const Making *k) {
   FactorKind kind = op_attr(k->op, AT_value) ? FK_PARALLEL : FK_FROZEN;
-  for (int d = 0; d < k->r->result.rank; d++) set_dim(&k->r->result, d, numbered(k, "x", d, out_type(k)->dims[d], kind));
+  for (int d = 0; d < k->r->result.rank; d++)
+    set_dim(&k->r->result, d, numbered(k, "x", d, out_type(k)->dims[d], kind));
 }
 
 /* All dimensions of operand and result correspond. */
@@ -194,7 +198,8 @@ static void rule_broadcast(const Making *k) {
   for (int i = 0; i < x->rank; i++) {
     int64_t d = dims->u.ints[i];
     bool stretched = x->dims[i] != y->dims[d];
-    set_dim(&k->r->operands[0], i, stretched ? numbered(k, "one", i, x->dims[i], FK_FROZEN) : k->r->result.dims[d].f[0]);
+    set_dim(&k->r->operands[0], i,
+            stretched ? numbered(k, "one", i, x->dims[i], FK_FROZEN) : k->r->result.dims[d].f[0]);
   }
   if (x->dtype != DT_bool) linear(k, 1, RED_SUM);
 }
@@ -251,7 +256,9 @@ static void walk_diverge(const Making *k, Walk *a, Walk *b) {
   walk_next(b);
   while (pa != pb) {
     int64_t x, y;
-    bool grow_a = a->left && (!b->left || (ex_get_const(pa, &x) && ex_get_const(pb, &y) ? x < y : ex_exact_div(k->m, pb, pa) != NULL));
+    bool grow_a =
+        a->left &&
+        (!b->left || (ex_get_const(pa, &x) && ex_get_const(pb, &y) ? x < y : ex_exact_div(k->m, pb, pa) != NULL));
     if (!grow_a && !b->left) {
       if (!a->left) return;
       grow_a = true;
@@ -272,8 +279,10 @@ static void rule_reshape(const Making *k) {
     walk_ones(k, &a, "ia");
     walk_ones(k, &b, "ib");
     if (!a.left || !b.left) break;
-    const Expr *common = a.left == b.left ? a.left : ex_exact_div(k->m, a.left, b.left) ? b.left
-                       : ex_exact_div(k->m, b.left, a.left) ? a.left : const_gcd(k->m, a.left, b.left);
+    const Expr *common = a.left == b.left                     ? a.left
+                         : ex_exact_div(k->m, a.left, b.left) ? b.left
+                         : ex_exact_div(k->m, b.left, a.left) ? a.left
+                                                              : const_gcd(k->m, a.left, b.left);
     if (!common || ex_is_const(common, 1) || (common->kind == EX_CONST && common->value == 0)) {
       walk_diverge(k, &a, &b);
       continue;
@@ -292,7 +301,8 @@ static void rule_reshape(const Making *k) {
 
 static bool untouched(const Making *k, int d) {
   const Attr *starts = op_attr(k->op, AT_starts), *strides = op_attr(k->op, AT_strides);
-  return ex_is_const(starts->u.exprs[d], 0) && strides->u.ints[d] == 1 && in_type(k, 0)->dims[d] == out_type(k)->dims[d];
+  return ex_is_const(starts->u.exprs[d], 0) && strides->u.ints[d] == 1 &&
+         in_type(k, 0)->dims[d] == out_type(k)->dims[d];
 }
 
 static void rule_slice(const Making *k) {
@@ -400,12 +410,14 @@ static void rule_grouped_dot(const Making *k) {
   linear(k, 4, RED_SUM);
 }
 
-/* Between the products stands a function that is not linear: k is whole.  So is n, which would be cut at the price of all that comes before. */
+/* Between the products stands a function that is not linear: k is whole.  So is n, which would be cut at the price of
+ * all that comes before. */
 static void rule_grouped_mlp(const Making *k) {
   const Type *y = out_type(k), *gate = in_type(k, 2);
   int last = y->rank - 1;
   grouped_rows(k);
-  uint8_t v = factor(k, "v", gate->dims[0], FK_REDUCE, RED_ONE), in = factor(k, "k", gate->dims[1], FK_FROZEN, RED_NONE);
+  uint8_t v = factor(k, "v", gate->dims[0], FK_REDUCE, RED_ONE),
+          in = factor(k, "k", gate->dims[1], FK_FROZEN, RED_NONE);
   uint8_t f = factor(k, "f", gate->dims[2], FK_REDUCE, RED_SUM), n = factor(k, "n", y->dims[last], FK_FROZEN, RED_NONE);
   for (int i = 2; i < 5; i++) {
     set_dim(&k->r->operands[i], 0, v);
@@ -490,8 +502,10 @@ static void rule_softmax(const Making *k) {
 
 /* ---- windows */
 
-/* The letters of one part of a convolution's spec; `capital` is the kind of its windowed dimensions and `prefix` sets the weights' apart. */
-static void conv_letters(const Making *k, const char *s, const Type *t, TensorFactors *out, FactorKind capital, const char *prefix) {
+/* The letters of one part of a convolution's spec; `capital` is the kind of its windowed dimensions and `prefix` sets
+ * the weights' apart. */
+static void conv_letters(const Making *k, const char *s, const Type *t, TensorFactors *out, FactorKind capital,
+                         const char *prefix) {
   const Type *result = out_type(k);
   for (int d = 0; d < t->rank; d++) {
     bool windowed = s[d] >= 'A' && s[d] <= 'Z';
@@ -552,7 +566,8 @@ static const RuleRow rows[OP_COUNT] = {
 #define UNARY(name, classes, linear, f, i, doc) [OP_##name] = {"x.. -> x..", "", linear, NULL},
 #define BINARY(name, classes, linear, f, i, doc) [OP_##name] = {"x.., x.. -> x..", "", linear, NULL},
 #define COMPARE(name, expr, doc) [OP_##name] = {"x.., x.. -> x..", "", "", NULL},
-#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = {rule, kinds, "", rule_fn},
+#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) \
+  [OP_##name] = {rule, kinds, "", rule_fn},
 #include "ir/ops.def"
 };
 

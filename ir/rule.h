@@ -22,8 +22,8 @@ typedef enum FactorKind {
 const char *factor_kind_name(FactorKind k);
 
 typedef struct Factor {
-  const char *name;    /* "b", "k"; unique in the rule */
-  const Expr *size;    /* NULL for FK_LINEAR */
+  const char *name; /* "b", "k"; unique in the rule */
+  const Expr *size; /* NULL for FK_LINEAR */
   FactorKind kind;
   Reduction reduction; /* REDUCE: of the results; LINEAR: of operands and results */
   uint32_t operands;   /* LINEAR: bit i: operand i is partial */

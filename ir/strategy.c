@@ -61,7 +61,8 @@ bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const cha
     used |= 1u << p.axis;
     if (!factor_cuttable(r, p.factor, why)) return false;
     const Factor *f = &r->factors[p.factor];
-    if (m->mesh.axes[p.axis].temporal && f->kind != FK_PARALLEL) return *why = "micro-batches cut only parallel factors", false;
+    if (m->mesh.axes[p.axis].temporal && f->kind != FK_PARALLEL)
+      return *why = "micro-batches cut only parallel factors", false;
     if (partial_kind(f)) {
       if (partial >= 0 && !kinds_combine(r->factors[partial].reduction, f->reduction))
         return *why = "two kinds of partial values", false;
@@ -136,7 +137,10 @@ typedef struct Enumeration {
   Module *m;
   const Rule *r;
   bool orders;
-  struct { Strategy *items; size_t n, cap; } found;
+  struct {
+    Strategy *items;
+    size_t n, cap;
+  } found;
 } Enumeration;
 
 static void enumerate_axis(Enumeration *e, int axis, const Strategy *s) {

@@ -1,8 +1,8 @@
 /* ir/target.h - what a program is planned for: ranks, what each can compute and hold, and the links between them.
  *
- * Rates are per rank; a fact that is not known is NaN (0 for counts).  Ranks are numbered so that the ranks of one machine are
- * consecutive: tier i joins aligned blocks of `group` consecutive ranks.  Targets are read by frontend/target.h; docs/targets.md has
- * the meaning of every figure, passes/cost.c the formulas.
+ * Rates are per rank; a fact that is not known is NaN (0 for counts).  Ranks are numbered so that the ranks of one
+ * machine are consecutive: tier i joins aligned blocks of `group` consecutive ranks.  Targets are read by
+ * frontend/target.h; docs/targets.md has the meaning of every figure, passes/cost.c the formulas.
  */
 #ifndef APC_IR_TARGET_H
 #define APC_IR_TARGET_H
@@ -61,16 +61,16 @@ typedef struct Target {
   const char *name;    /* as the user wrote it */
   const char *machine; /* the block it is made of, and its title or NULL */
   const char *title;
-  const char *device;  /* "cpu", "gpu": what a rank is */
-  const char *part;    /* the device block's name */
-  const char *arch;    /* NULL when not given */
-  int ranks, nodes;    /* nodes: hosts the ranks are spread over */
-  int per_machine;     /* ranks of one whole machine */
-  ComputeType compute; /* what products of f32 values are computed in (--dtype) */
+  const char *device;     /* "cpu", "gpu": what a rank is */
+  const char *part;       /* the device block's name */
+  const char *arch;       /* NULL when not given */
+  int ranks, nodes;       /* nodes: hosts the ranks are spread over */
+  int per_machine;        /* ranks of one whole machine */
+  ComputeType compute;    /* what products of f32 values are computed in (--dtype) */
   double flops[CT_COUNT]; /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;
   double reserve_bytes; /* of the memory, what a program may not use; 0 when not given */
-  double launch;       /* seconds to start one operation */
+  double launch;        /* seconds to start one operation */
   double sms, clock, l2, shared_memory, power, host_memory, pcie;
   double usd_per_hour; /* of the ranks */
   const char *price_terms, *price_date;
@@ -83,8 +83,8 @@ typedef struct Target {
 /* The slowest tier that the block of `span` consecutive aligned ranks needs. */
 const TargetTier *target_tier(const Target *t, int span);
 
-/* What products of values of a type are computed in, and the peak of that; a type without a figure of its own runs at that of f32, or of
- * the slowest type that has one. */
+/* What products of values of a type are computed in, and the peak of that; a type without a figure of its own runs at
+ * that of f32, or of the slowest type that has one. */
 ComputeType target_compute(const Target *t, DType type);
 double target_flops(const Target *t, DType type);
 

@@ -71,7 +71,8 @@ static double op_work(Module *m, const Func *f, const Op *op, const int64_t *sym
     const Func *callee = module_func(m, op_str(op, AT_name));
     return callee ? trial_work(m, callee, symbols) : INFINITY;
   }
-  if (k == OP_dot || k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter || k == OP_attention || k == OP_grouped_dot || k == OP_grouped_mlp || k == OP_pool)
+  if (k == OP_dot || k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter || k == OP_attention ||
+      k == OP_grouped_dot || k == OP_grouped_mlp || k == OP_pool)
     return n + contraction_work(m, f, op, symbols);
   for (int i = 0; i < op->nin; i++) n += elements(type_of(f, op->in[i]), symbols);
   return n;
@@ -140,7 +141,8 @@ static void fill(InterpTensor *x, const TrialOptions *o, const char *name, doubl
   if (o->domain == DOMAIN_MODP) interp_to_modp(x);
 }
 
-/* Weights that an initialiser makes would be the same number everywhere, or 0; normal ones are used as they are in floats. */
+/* Weights that an initialiser makes would be the same number everywhere, or 0; normal ones are used as they are in
+ * floats. */
 static InterpNamed *made_weights(const Module *m, const TrialOptions *o, Arena *arena, int *n) {
   InterpNamed *list = ARENA_ARRAY(arena, InterpNamed, m->params.n);
   *n = 0;
@@ -148,7 +150,9 @@ static InterpNamed *made_weights(const Module *m, const TrialOptions *o, Arena *
     const Param *p = &m->params.items[i];
     int64_t dims[MAX_RANK];
     bool own = p->init == INIT_BLOB || p->init == INIT_PREPARED || !dtype_is_float(p->type->dtype);
-    if (own || (o->domain == DOMAIN_FLOAT && (p->init == INIT_NORMAL || p->init == INIT_UNIFORM)) || !type_constant_dims(p->type, dims)) continue;
+    if (own || (o->domain == DOMAIN_FLOAT && (p->init == INIT_NORMAL || p->init == INIT_UNIFORM)) ||
+        !type_constant_dims(p->type, dims))
+      continue;
     InterpNamed *item = &list[(*n)++];
     *item = (InterpNamed){p->name, interp_tensor(arena, p->type->dtype, p->type->rank, dims)};
     fill(&item->tensor, o, p->name, o->domain == DOMAIN_FLOAT ? 0.25 : -1, 1);
@@ -179,15 +183,19 @@ static bool any_finite(const InterpTensor *x, InterpDomain domain) {
   return false;
 }
 
-static TrialVerdict compare(const char *what, const InterpNamed *want, int nwant, const InterpNamed *got, int ngot, const TrialOptions *o, Arena *arena, const char **why) {
+static TrialVerdict compare(const char *what, const InterpNamed *want, int nwant, const InterpNamed *got, int ngot,
+                            const TrialOptions *o, Arena *arena, const char **why) {
   if (nwant != ngot) return *why = arena_printf(arena, "%d %ss, not %d", ngot, what, nwant), TRIAL_DIFFERS;
   for (int i = 0; i < nwant; i++) {
     const InterpTensor *x = &want[i].tensor, *y = interp_find(got, ngot, want[i].name);
     const char *where = "it is missing";
-    bool same = y && (o->domain == DOMAIN_MODP ? interp_equal(x, y, o->domain, 0, arena, &where) : interp_distance(y, x) <= (dtype_is_float(x->dtype) ? o->tolerance : 0));
+    bool same =
+        y && (o->domain == DOMAIN_MODP ? interp_equal(x, y, o->domain, 0, arena, &where)
+                                       : interp_distance(y, x) <= (dtype_is_float(x->dtype) ? o->tolerance : 0));
     if (!same && y && o->domain == DOMAIN_FLOAT) where = arena_printf(arena, "relative L2 %.3g", interp_distance(y, x));
     if (!same) return *why = arena_printf(arena, "%s %s: %s", what, want[i].name, where), TRIAL_DIFFERS;
-    if (!any_finite(x, o->domain)) return *why = arena_printf(arena, "%s %s has no finite number", what, want[i].name), TRIAL_NOT_RUN;
+    if (!any_finite(x, o->domain))
+      return *why = arena_printf(arena, "%s %s has no finite number", what, want[i].name), TRIAL_NOT_RUN;
   }
   return TRIAL_EQUAL;
 }
@@ -203,7 +211,8 @@ typedef struct Versions {
 static TrialVerdict try_both(Module *m, const Versions *b, const TrialOptions *o, Arena *arena, const char **why) {
   Diags *diags = diags_new(arena);
   Weights weights = {o};
-  InterpOptions run = {.domain = o->domain, .symbols = o->symbols, .blob = read_blob, .context = &weights, .max_rounds = 1000};
+  InterpOptions run = {
+      .domain = o->domain, .symbols = o->symbols, .blob = read_blob, .context = &weights, .max_rounds = 1000};
   InterpResult x, y;
   int n;
   funcs_set(m, b->before);
@@ -217,18 +226,21 @@ static TrialVerdict try_both(Module *m, const Versions *b, const TrialOptions *o
   funcs_set(m, b->after);
   if (work <= o->most_work && !ok) *why = arena_printf(arena, "it does not run: %s", first_error(diags));
   if (!ok) return TRIAL_NOT_RUN;
-  if (!interp_run(m, b->g, &run, n, inputs, arena, &y, diags)) return *why = arena_printf(arena, "it does not run any more: %s", first_error(diags)), TRIAL_DIFFERS;
+  if (!interp_run(m, b->g, &run, n, inputs, arena, &y, diags))
+    return *why = arena_printf(arena, "it does not run any more: %s", first_error(diags)), TRIAL_DIFFERS;
   TrialVerdict v = compare("output", x.outputs, x.noutputs, y.outputs, y.noutputs, o, arena, why);
   return v != TRIAL_EQUAL ? v : compare("state", x.states, x.nstates, y.states, y.nstates, o, arena, why);
 }
 
-TrialVerdict trial(Module *m, const FuncList *before, const FuncList *after, const char *name, const TrialOptions *o, Arena *arena, const char **why) {
+TrialVerdict trial(Module *m, const FuncList *before, const FuncList *after, const char *name, const TrialOptions *o,
+                   Arena *arena, const char **why) {
   const Func *f = funcs_find(before, name), *g = funcs_find(after, name);
   if (!f || !g) return *why = "the function is gone", TRIAL_DIFFERS;
   return try_both(m, &(Versions){f, g, before, after}, o, arena, why);
 }
 
-TrialVerdict trial_pair(Module *m, const Func *f, const Func *g, const TrialOptions *o, Arena *arena, const char **why) {
+TrialVerdict trial_pair(Module *m, const Func *f, const Func *g, const TrialOptions *o, Arena *arena,
+                        const char **why) {
   FuncList now = funcs_of(m, arena);
   return try_both(m, &(Versions){f, g, &now, &now}, o, arena, why);
 }
@@ -246,7 +258,8 @@ typedef struct Search {
 static const char *sizes_text(const Search *s, const int64_t *symbols) {
   Text text = {.arena = s->arena};
   for (size_t i = 0; i < s->m->symbols.n; i++)
-    if (s->m->symbols.items[i].axis < 0) text_printf(&text, "%s%s=%lld", text.n ? ", " : "with ", s->m->symbols.items[i].name, (long long)symbols[i]);
+    if (s->m->symbols.items[i].axis < 0)
+      text_printf(&text, "%s%s=%lld", text.n ? ", " : "with ", s->m->symbols.items[i].name, (long long)symbols[i]);
   return text.n ? arena_printf(s->arena, "%s ", text_str(&text)) : "";
 }
 

@@ -1,7 +1,7 @@
 /* ir/verify.c - the numbered rules of docs/ir.md.
  *
- * Each check names its rule (V1 ...) in the message; tests/verify has a program for each that must be refused.  What the
- * parser and the builder cannot let through (types, arity, attributes) is checked again here, because passes build
+ * Each check names its rule (V1 ...) in the message; tests/verify has a program for each that must be refused.  What
+ * the parser and the builder cannot let through (types, arity, attributes) is checked again here, because passes build
  * functions too.
  */
 #include <stdarg.h>
@@ -20,14 +20,17 @@ typedef struct Verify {
   bool ok;
 } Verify;
 
-__attribute__((format(printf, 4, 5))) static void broken(Verify *v, const Op *op, const char *rule, const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static void broken(Verify *v, const Op *op, const char *rule, const char *format,
+                                                         ...) {
   va_list args;
   va_start(args, format);
   const char *text = arena_vprintf(v->diags->arena, format, args);
   va_end(args);
   Loc loc = op ? op->loc : (Loc){0};
   if (!loc.file && !loc.node && op) loc.node = op->name;
-  if (op) diag_error(v->diags, DIAG_ir_verify, loc, "%s: @%s: %s %%%s: %s", rule, v->f->name, op_name(op->kind), op->name, text);
+  if (op)
+    diag_error(v->diags, DIAG_ir_verify, loc, "%s: @%s: %s %%%s: %s", rule, v->f->name, op_name(op->kind), op->name,
+               text);
   else if (v->f) diag_error(v->diags, DIAG_ir_verify, loc, "%s: @%s: %s", rule, v->f->name, text);
   else diag_error(v->diags, DIAG_ir_verify, loc, "%s: %s", rule, text);
   v->ok = false;
@@ -50,11 +53,12 @@ static void check_types(Verify *v, size_t index, const Op *op) {
   }
 }
 
-/* V4: constant extents are not negative.  V5: level 1 knows no mesh: no coordinates, layouts, stages or level-2 operations,
- * and the places of local parts (start, starts, extents) are those of the whole. */
+/* V4: constant extents are not negative.  V5: level 1 knows no mesh: no coordinates, layouts, stages or level-2
+ * operations, and the places of local parts (start, starts, extents) are those of the whole. */
 static void check_extents(Verify *v, const Op *op, const Type *t) {
   for (int d = 0; d < t->rank; d++) {
-    if (t->dims[d]->kind == EX_CONST && t->dims[d]->value < 0) broken(v, op, "V4", "extent %lld of dimension %d", (long long)t->dims[d]->value, d);
+    if (t->dims[d]->kind == EX_CONST && t->dims[d]->value < 0)
+      broken(v, op, "V4", "extent %lld of dimension %d", (long long)t->dims[d]->value, d);
     if (v->f->level == 1 && ex_uses_coordinate(v->m, t->dims[d])) broken(v, op, "V5", "a mesh coordinate at level 1");
   }
 }
@@ -73,20 +77,24 @@ static void check_level1(Verify *v, const Op *op) {
       broken(v, op, "V5", "starts and extents are not those of the whole tensor at level 1");
 }
 
-/* V23: the unit of a cut dimension is a positive number or a product of sizes, the same on all ranks, and divides the extent where
- * that is known here; else the parts would not cover the dimension. */
+/* V23: the unit of a cut dimension is a positive number or a product of sizes, the same on all ranks, and divides the
+ * extent where that is known here; else the parts would not cover the dimension. */
 static bool check_units(Verify *v, const Op *op, const Layout *l, const char *what) {
   for (int d = 0; d < l->rank; d++) {
     const Expr *unit = l->dims[d].unit;
     if (l->dims[d].n == 0) continue;
-    if (unit->kind == EX_CONST ? unit->value < 1 : ex_uses_coordinate(v->m, unit)) return broken(v, op, "V23", "%s has a unit of dimension %d that is not the same positive number on all ranks", what, d), false;
+    if (unit->kind == EX_CONST ? unit->value < 1 : ex_uses_coordinate(v->m, unit))
+      return broken(v, op, "V23", "%s has a unit of dimension %d that is not the same positive number on all ranks",
+                    what, d),
+             false;
   }
   return true;
 }
 
 static void check_cover(Verify *v, const Op *op, const Layout *l, const Type *global, const char *name) {
   for (int d = 0; d < l->rank; d++)
-    if (!layout_unit_divides(v->m, &l->dims[d], global->dims[d])) broken(v, op, "V23", "the unit of dimension %d does not divide the extent of \"%s\"", d, name);
+    if (!layout_unit_divides(v->m, &l->dims[d], global->dims[d]))
+      broken(v, op, "V23", "the unit of dimension %d does not divide the extent of \"%s\"", d, name);
 }
 
 /* V6: sources and outputs of level 2 declare their layout, of their rank, over axes of the mesh, each once. */
@@ -94,11 +102,13 @@ static bool check_layout(Verify *v, const Op *op, const Layout *l, int rank, con
   uint32_t used = l ? l->partial_axes : 0;
   if (!l) return broken(v, op, "V6", "%s has no layout", what), false;
   if (l->rank != rank) return broken(v, op, "V6", "%s has a layout of rank %d for rank %d", what, l->rank, rank), false;
-  if (l->partial_axes >> v->m->mesh.naxes) return broken(v, op, "V6", "%s is partial over no axis of the mesh", what), false;
+  if (l->partial_axes >> v->m->mesh.naxes)
+    return broken(v, op, "V6", "%s is partial over no axis of the mesh", what), false;
   for (int d = 0; d < rank; d++)
     for (int i = 0; i < l->dims[d].n; i++) {
       int a = l->dims[d].axes[i];
-      if (a >= v->m->mesh.naxes || (used & (1u << a))) return broken(v, op, "V6", "%s uses an axis twice or one that is not there", what), false;
+      if (a >= v->m->mesh.naxes || (used & (1u << a)))
+        return broken(v, op, "V6", "%s uses an axis twice or one that is not there", what), false;
       used |= 1u << a;
     }
   return check_units(v, op, l, what);
@@ -130,11 +140,13 @@ static void check_symbol(Verify *v, const Op *op) {
   check_cover(v, op, l, global, name);
 }
 
-/* V17: with micro-batches a state that is written is cut over them: otherwise each would read what the one before it wrote. */
+/* V17: with micro-batches a state that is written is cut over them: otherwise each would read what the one before it
+ * wrote. */
 static void check_write(Verify *v, const Op *write, const Op *read) {
   const char *name = op_str(write, AT_name);
   const Layout *l = v->f->values.items[read->out].layout;
-  if (read->stage != write->stage) broken(v, write, "V8", "\"%s\" is read in stage %d and written in stage %d", name, read->stage, write->stage);
+  if (read->stage != write->stage)
+    broken(v, write, "V8", "\"%s\" is read in stage %d and written in stage %d", name, read->stage, write->stage);
   for (int a = 0; a < v->m->mesh.naxes; a++) {
     bool cut = !v->m->mesh.axes[a].temporal || v->m->mesh.axes[a].size == 1 || !l;
     for (int d = 0; l && d < l->rank; d++)
@@ -143,8 +155,8 @@ static void check_write(Verify *v, const Op *write, const Op *read) {
   }
 }
 
-/* V8: a state is read and written in one stage, written at most once, and read only before the write.  V24: at level 2 what is written is
- * read as well, since that declares its layout. */
+/* V8: a state is read and written in one stage, written at most once, and read only before the write.  V24: at level 2
+ * what is written is read as well, since that declares its layout. */
 static void check_state_order(Verify *v) {
   for (size_t i = 0; i < v->f->ops.n; i++) {
     const Op *w = &v->f->ops.items[i];
@@ -152,7 +164,8 @@ static void check_state_order(Verify *v) {
     if (w->kind != OP_write) continue;
     for (size_t j = i + 1; j < v->f->ops.n; j++) {
       const Op *op = &v->f->ops.items[j];
-      if ((op->kind == OP_write || op->kind == OP_read) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 && op->stage == w->stage)
+      if ((op->kind == OP_write || op->kind == OP_read) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 &&
+          op->stage == w->stage)
         broken(v, op, "V8", "\"%s\" was written above", op_str(w, AT_name));
     }
     for (size_t j = 0; j < v->f->ops.n; j++) {
@@ -179,12 +192,15 @@ static void check_comm(Verify *v, const Op *op) {
   for (int i = 0; i < op->nin; i++) {
     const Op *from = op_of(v->f, op->in[i]);
     int stage = from->kind == OP_transfer ? (int)op_int(from, AT_to_stage, 0) : from->stage;
-    if (stage != op->stage) broken(v, op, "V10", "operand %d lives in stage %d, the operation in stage %d", i, stage, op->stage);
+    if (stage != op->stage)
+      broken(v, op, "V10", "operand %d lives in stage %d, the operation in stage %d", i, stage, op->stage);
   }
-  if (op->stage < 0 || op->stage >= v->m->mesh.stages) broken(v, op, "V10", "stage %d of %d", op->stage, v->m->mesh.stages);
+  if (op->stage < 0 || op->stage >= v->m->mesh.stages)
+    broken(v, op, "V10", "stage %d of %d", op->stage, v->m->mesh.stages);
   if (op->kind == OP_transfer) {
     int64_t to = op_int(op, AT_to_stage, -1);
-    if (to < 0 || to >= v->m->mesh.stages || to == op->stage) broken(v, op, "V10", "transfer to stage %lld", (long long)to);
+    if (to < 0 || to >= v->m->mesh.stages || to == op->stage)
+      broken(v, op, "V10", "transfer to stage %lld", (long long)to);
   }
 }
 
@@ -193,8 +209,10 @@ static void check_reduction(Verify *v, const Op *op) {
   const Attr *a = op_attr(op, AT_op);
   const Layout *l = op->out ? v->f->values.items[op->out].layout : NULL;
   DType t = op->out ? type_of(v->f, op->out)->dtype : DT_bool;
-  if (a && !reduction_defined(a->u.reduction, t)) broken(v, op, "V16", "%s is not defined for %s", reduction_name(a->u.reduction), dtype_name(t));
-  if (l && l->partial_axes && !reduction_defined(l->partial, t)) broken(v, op, "V16", "a partial %s is not defined for %s", reduction_name(l->partial), dtype_name(t));
+  if (a && !reduction_defined(a->u.reduction, t))
+    broken(v, op, "V16", "%s is not defined for %s", reduction_name(a->u.reduction), dtype_name(t));
+  if (l && l->partial_axes && !reduction_defined(l->partial, t))
+    broken(v, op, "V16", "a partial %s is not defined for %s", reduction_name(l->partial), dtype_name(t));
 }
 
 /* V11: size and the rounds of a loop depend on dimensions only.  Their value is a fact of the whole tensor. */
@@ -205,8 +223,9 @@ static void check_size(Verify *v, const Op *op) {
 
 /* ---- loops */
 
-/* V20: at most MAX_LOOPS lie inside each other; carries, at least one, stand directly behind their loop, leaves directly behind the repeat, one per carry in the same order;
- * a repeat ends the innermost loop, and every loop has one. */
+/* V20: at most MAX_LOOPS lie inside each other; carries, at least one, stand directly behind their loop, leaves
+ * directly behind the repeat, one per carry in the same order; a repeat ends the innermost loop, and every loop has
+ * one. */
 static int carries_behind(const Func *f, size_t loop) {
   int n = 0;
   while (loop + 1 + (size_t)n < f->ops.n && f->ops.items[loop + 1 + (size_t)n].kind == OP_carry) n++;
@@ -226,7 +245,10 @@ static void check_repeat(Verify *v, size_t repeat, size_t loop) {
 
 static void check_loop_structure(Verify *v) {
   Arena *scratch = arena_new();
-  struct { size_t *items; size_t n, cap; } open = {0};
+  struct {
+    size_t *items;
+    size_t n, cap;
+  } open = {0};
   size_t leaves_end = 0; /* leaves of the last repeat stand before it */
   for (size_t i = 0; i < v->f->ops.n && v->ok; i++) {
     const Op *op = &v->f->ops.items[i];
@@ -252,8 +274,8 @@ static void check_loop_structure(Verify *v) {
   arena_free(scratch);
 }
 
-/* V22: a body writes no state, draws no random numbers (each round would draw the same), calls nothing that does, and lies in one
- * pipeline stage. */
+/* V22: a body writes no state, draws no random numbers (each round would draw the same), calls nothing that does, and
+ * lies in one pipeline stage. */
 static bool acts_once(const Verify *v, const Op *op) {
   const Called *callee = op->kind == OP_call ? calls_find(v->calls, op_str(op, AT_name)) : NULL;
   return op->kind == OP_write || op->kind == OP_random || (callee && callee->acts);
@@ -281,7 +303,8 @@ static void check_loops(Verify *v) {
     if (op->kind == OP_leave && takes_leave(f, i)) broken(v, op, "V21", "operand 1 is another leave of the loop");
     if (loops.of[i] < 0) continue;
     if (acts_once(v, op)) broken(v, op, "V22", "a write or random numbers in a loop");
-    if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage) broken(v, op, "V22", "it leaves the pipeline stage of the loop");
+    if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage)
+      broken(v, op, "V22", "it leaves the pipeline stage of the loop");
   }
   for (size_t i = 0; i < f->outputs.n; i++)
     if (loops.of[op_of(f, f->outputs.items[i].value) - f->ops.items] >= 0)
@@ -290,7 +313,9 @@ static void check_loops(Verify *v) {
 }
 
 /* V12: names of operations are unique; names of outputs too, at level 2 in one layout and stage. */
-static int compare_names(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 static const char *output_identity(const Verify *v, Arena *a, const Output *o) {
   Text t = {.arena = a};
@@ -328,7 +353,8 @@ static void check_outputs(Verify *v) {
     }
     if (v->f->level == 1) {
       if (o->layout) broken(v, NULL, "V13", "output \"%s\" has a layout at level 1", o->name);
-    } else if (check_layout(v, op_of(v->f, o->value), o->layout, type_of(v->f, o->value)->rank, "an output") && o->layout->partial_axes) {
+    } else if (check_layout(v, op_of(v->f, o->value), o->layout, type_of(v->f, o->value)->rank, "an output") &&
+               o->layout->partial_axes) {
       broken(v, NULL, "V13", "output \"%s\" is partial", o->name);
     }
   }
@@ -358,7 +384,8 @@ static void check_call(Verify *v, const Op *op) {
   if (!c) return; /* reported by the type check */
   if (c->f->level != v->f->level) broken(v, op, "V14", "@%s is of level %d", c->f->name, c->f->level);
   else if (c->cyclic) broken(v, op, "V14", "the call of @%s forms a cycle", c->f->name);
-  else if (c->depth >= MAX_CALL_DEPTH) broken(v, op, "V14", "calls lie more than %d deep inside each other", MAX_CALL_DEPTH);
+  else if (c->depth >= MAX_CALL_DEPTH)
+    broken(v, op, "V14", "calls lie more than %d deep inside each other", MAX_CALL_DEPTH);
   check_labels(v, op, c->f);
 }
 
@@ -374,7 +401,8 @@ static void check_op(Verify *v, size_t index) {
   if (!v->ok) return; /* the rules below rely on types */
   if (op->out) check_extents(v, op, type_of(v->f, op->out));
   if (v->f->level == 1) check_level1(v, op);
-  else if (is_source(op->kind)) check_layout(v, op, v->f->values.items[op->out].layout, type_of(v->f, op->out)->rank, "a source");
+  else if (is_source(op->kind))
+    check_layout(v, op, v->f->values.items[op->out].layout, type_of(v->f, op->out)->rank, "a source");
   check_symbol(v, op);
   if (v->f->level == 2) {
     check_comm(v, op);
@@ -429,7 +457,8 @@ static void check_param(Verify *v, const Param *p) {
                 __builtin_add_overflow(last, reach, &last);
   }
   uint64_t bytes;
-  overflow |= __builtin_mul_overflow((uint64_t)(elements ? last + 1 : 0), (uint64_t)dtype_bytes(p->type->dtype), &bytes);
+  overflow |=
+      __builtin_mul_overflow((uint64_t)(elements ? last + 1 : 0), (uint64_t)dtype_bytes(p->type->dtype), &bytes);
   if (!overflow && p->init == INIT_BLOB)
     overflow = __builtin_add_overflow(bytes, p->offset, &bytes) || bytes > v->m->blobs.items[p->blob].bytes;
   if (overflow) broken(v, NULL, "V15", "parameter \"%s\" does not lie inside its file", p->name);

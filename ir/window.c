@@ -21,7 +21,9 @@ const char *window_letters(OpKind k, const char *spec, int role, int *n) {
   return s;
 }
 
-static const Type *part_type(const Func *f, const Op *op, int part) { return part < 2 ? type_of(f, op->in[part]) : type_of(f, op->out); }
+static const Type *part_type(const Func *f, const Op *op, int part) {
+  return part < 2 ? type_of(f, op->in[part]) : type_of(f, op->out);
+}
 
 static void find_dims(const Func *f, const Op *op, Window *w) {
   const char *spec = op_str(op, AT_spec);
@@ -71,17 +73,22 @@ const Expr *window_reach(Module *m, const Window *w, int i) {
   return ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_WEIGHTS][i], -1), w->dilation[i]), 1);
 }
 
-static const Expr *clip(Module *m, const Expr *e, const Expr *extent) { return ex_min(m, ex_max(m, e, ex_const(m, 0)), extent); }
+static const Expr *clip(Module *m, const Expr *e, const Expr *extent) {
+  return ex_min(m, ex_max(m, e, ex_const(m, 0)), extent);
+}
 
-void window_image_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **image_lo, const Expr **image_hi) {
+void window_image_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **image_lo,
+                     const Expr **image_hi) {
   const Expr *extent = w->extent[WINDOW_IMAGE][i], *first = ex_add(m, w->start[i], ex_muli(m, lo, w->stride[i]));
   const Expr *last = ex_add(m, w->start[i], ex_muli(m, ex_addi(m, hi, -1), w->stride[i]));
   *image_lo = clip(m, first, extent);
-  *image_hi = ex_max(m, *image_lo, clip(m, ex_add(m, last, window_reach(m, w, i)), extent)); /* no outputs read nothing */
+  *image_hi =
+      ex_max(m, *image_lo, clip(m, ex_add(m, last, window_reach(m, w, i)), extent)); /* no outputs read nothing */
 }
 
 /* Output u reaches the images [start + u * stride, start + u * stride + reach). */
-void window_output_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **output_lo, const Expr **output_hi) {
+void window_output_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **output_lo,
+                      const Expr **output_hi) {
   const Expr *extent = w->extent[WINDOW_OUTPUT][i], *step = ex_const(m, w->stride[i]), *zero = ex_const(m, 0);
   const Expr *below = ex_addi(m, ex_sub(m, ex_sub(m, lo, w->start[i]), window_reach(m, w, i)), w->stride[i]);
   const Expr *above = ex_addi(m, ex_sub(m, hi, w->start[i]), w->stride[i] - 1);

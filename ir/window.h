@@ -1,14 +1,15 @@
 /* ir/window.h - what the windowed operations have in common: conv, conv_transpose, conv_filter, pool.
  *
- * In a spec like "ncHW,ocHW->noHW" capital letters are the windowed dimensions: the extents of the image in the image's part,
- * of the window in the weights' part, of the output in the output's part.  Per windowed dimension, output index u and
- * window index k meet image index
+ * In a spec like "ncHW,ocHW->noHW" capital letters are the windowed dimensions: the extents of the image in the image's
+ * part, of the window in the weights' part, of the output in the output's part.  Per windowed dimension, output index u
+ * and window index k meet image index
  *
  *   start + u * stride + k * dilation
  *
- * and an index outside the image has no element (0 for the convolutions, skipped by the pool).  Padding is a negative start, and
- * ceil mode is a matter of the output's extent, so neither needs an attribute.  All three convolutions mean the same sum; they differ in
- * which of image, window and output is the result.  At level 2 `starts` is where the local output's first window begins in the local image.
+ * and an index outside the image has no element (0 for the convolutions, skipped by the pool).  Padding is a negative
+ * start, and ceil mode is a matter of the output's extent, so neither needs an attribute.  All three convolutions mean
+ * the same sum; they differ in which of image, window and output is the result.  At level 2 `starts` is where the local
+ * output's first window begins in the local image.
  */
 #ifndef APC_IR_WINDOW_H
 #define APC_IR_WINDOW_H
@@ -19,9 +20,9 @@ enum { MAX_WINDOWED = 3, WINDOW_IMAGE = 0, WINDOW_WEIGHTS = 1, WINDOW_OUTPUT = 2
 
 /* The tensors by role; role[r] is an operand number, or -1 for the result (-2: a pool has no weights). */
 typedef struct Window {
-  int n;                       /* windowed dimensions */
+  int n; /* windowed dimensions */
   int role[3];
-  int dim[3][MAX_WINDOWED];    /* by role: the dimension; for a pool's weights unset */
+  int dim[3][MAX_WINDOWED]; /* by role: the dimension; for a pool's weights unset */
   int64_t stride[MAX_WINDOWED], dilation[MAX_WINDOWED];
   const Expr *start[MAX_WINDOWED];
   const Expr *extent[3][MAX_WINDOWED]; /* by role */
@@ -38,9 +39,11 @@ Window window_of(const Func *f, const Op *op);
 /* dilation * (extent of the window - 1) + 1. */
 const Expr *window_reach(Module *m, const Window *w, int i);
 
-/* The part of the image that outputs [lo, hi) read, and the part of the output that reads images [lo, hi): intervals clipped to
- * the extents. */
-void window_image_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **image_lo, const Expr **image_hi);
-void window_output_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **output_lo, const Expr **output_hi);
+/* The part of the image that outputs [lo, hi) read, and the part of the output that reads images [lo, hi): intervals
+ * clipped to the extents. */
+void window_image_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **image_lo,
+                     const Expr **image_hi);
+void window_output_of(Module *m, const Window *w, int i, const Expr *lo, const Expr *hi, const Expr **output_lo,
+                      const Expr **output_hi);
 
 #endif

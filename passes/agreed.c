@@ -8,7 +8,8 @@ static bool agreed_source(const Func *f, const Op *op) {
 
 /* The order in which a library adds a product's terms may depend on the rank. */
 static bool is_float_contraction(const Func *f, const Op *op) {
-  bool contraction = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv || op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
+  bool contraction = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv ||
+                     op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
   return contraction && dtype_is_float(type_of(f, op->out)->dtype);
 }
 
@@ -47,8 +48,10 @@ bool agreement_find(Module *m, const Type *scalar, MoveCost cost, void *context,
     if (!m->mesh.axes[a].temporal) partial.partial_axes |= 1u << a;
   if (!partial.partial_axes) return false;
   const Layout *first = layout_get(m, &partial);
-  *out = (Conversion){.n = 2, .moves = {{.kind = MOVE_MASK, .axes = partial.partial_axes, .before = whole, .after = first},
-                                        {.kind = MOVE_ALL_REDUCE, .axes = partial.partial_axes, .before = first, .after = whole}}};
+  *out =
+      (Conversion){.n = 2,
+                   .moves = {{.kind = MOVE_MASK, .axes = partial.partial_axes, .before = whole, .after = first},
+                             {.kind = MOVE_ALL_REDUCE, .axes = partial.partial_axes, .before = first, .after = whole}}};
   for (int i = 0; i < out->n; i++) out->cost += cost(context, m, scalar, &out->moves[i]);
   return true;
 }

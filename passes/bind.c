@@ -65,15 +65,18 @@ static bool bind_func(const Binding *b, Func *f, Diags *diags) {
 /* "1 to 64" */
 static const char *range_text(Arena *a, const Symbol *s) {
   if (s->max == 0) return arena_printf(a, "at least %" PRId64, s->min);
-  return s->min == s->max ? arena_printf(a, "%" PRId64 " already", s->min) : arena_printf(a, "%" PRId64 " to %" PRId64, s->min, s->max);
+  return s->min == s->max ? arena_printf(a, "%" PRId64 " already", s->min)
+                          : arena_printf(a, "%" PRId64 " to %" PRId64, s->min, s->max);
 }
 
 bool check_dimension(const Module *m, int symbol, int64_t value, Diags *diags) {
   const Symbol *s = &m->symbols.items[symbol];
   if (value < s->min || (s->max && value > s->max))
-    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it is %s", s->name, value, range_text(diags->arena, s));
+    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it is %s", s->name, value,
+                      range_text(diags->arena, s));
   if (value % s->multiple)
-    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it must be a multiple of %" PRId64, s->name, value,
+    return diag_error(diags, DIAG_dimension, (Loc){0},
+                      "dimension '%s' cannot be %" PRId64 ": it must be a multiple of %" PRId64, s->name, value,
                       s->multiple);
   return true;
 }

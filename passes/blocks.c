@@ -2,14 +2,16 @@
  *
  * In: a flat level-1 function.  Out: which operation is where in which repeated block.
  *
- * 1. Sources (weights, constants, reads), inputs and writes are set aside; what stays is a word whose letters are classes of
- *    operations with equal kind, attributes and types.
- * 2. All maximal runs of the word (repetitions with a period) are found with the runs theorem: every run has a longest Lyndon
- *    factor of its period's length for one of two orders of the letters (Bannai, I, Inenaga, Nakashima, Takeda, Tsuruta: "The runs
- *    theorem", SIAM J. Comput. 46, 2017).  Suffixes are compared with names of factors of length 2^h (Karp, Miller, Rosenberg 1972).
- * 3. Longest periods first, each run is cut into instances where the fewest values cross, then into the most instances, then where the
- *    numbers in names change.
- * 4. Neighbouring instances stay in one block while their operands come from the same places; sources and writes join them.
+ * 1. Sources (weights, constants, reads), inputs and writes are set aside; what stays is a word whose letters are
+ *    classes of operations with equal kind, attributes and types.
+ * 2. All maximal runs of the word (repetitions with a period) are found with the runs theorem: every run has a longest
+ *    Lyndon factor of its period's length for one of two orders of the letters (Bannai, I, Inenaga, Nakashima, Takeda,
+ *    Tsuruta: "The runs theorem", SIAM J. Comput. 46, 2017).  Suffixes are compared with names of factors of length 2^h
+ *    (Karp, Miller, Rosenberg 1972).
+ * 3. Longest periods first, each run is cut into instances where the fewest values cross, then into the most instances,
+ *    then where the numbers in names change.
+ * 4. Neighbouring instances stay in one block while their operands come from the same places; sources and writes join
+ *    them.
  *
  * Not done: repetitions with something else in between, and blocks inside blocks.
  */
@@ -27,16 +29,26 @@ typedef struct Run {
 typedef struct Finder {
   Arena *a;
   const Func *f;
-  size_t n;              /* letters */
-  uint32_t *op;          /* by letter: its operation */
-  uint32_t *at;          /* by operation: its letter; UINT32_MAX: none */
-  uint32_t **names;      /* by h and place: the name of the factor of length 2^h there */
+  size_t n;         /* letters */
+  uint32_t *op;     /* by letter: its operation */
+  uint32_t *at;     /* by operation: its letter; UINT32_MAX: none */
+  uint32_t **names; /* by h and place: the name of the factor of length 2^h there */
   int levels;
-  uint32_t *first, *last; /* by value: letters of its first and last use; last is n for outputs and, of sources, for writes */
-  bool *taken;            /* by letter */
-  struct { Run *items; size_t n, cap; } runs;
-  struct { Block *items; size_t n, cap; } blocks;
-  struct WriteList { uint32_t *items; size_t n, cap; } *writes; /* by value */
+  uint32_t *first,
+      *last;   /* by value: letters of its first and last use; last is n for outputs and, of sources, for writes */
+  bool *taken; /* by letter */
+  struct {
+    Run *items;
+    size_t n, cap;
+  } runs;
+  struct {
+    Block *items;
+    size_t n, cap;
+  } blocks;
+  struct WriteList {
+    uint32_t *items;
+    size_t n, cap;
+  } * writes; /* by value */
 } Finder;
 
 bool blocks_is_source(OpKind k) {
@@ -49,15 +61,19 @@ static bool is_letter(const Op *op) { return op->out && op->kind != OP_input && 
 
 /* What a source is called or which numbers it holds does not tell blocks apart. */
 static bool is_content(OpKind k, AttrKey key) {
-  return blocks_is_source(k) && (key == AT_name || key == AT_value || key == AT_ints || key == AT_floats || key == AT_seed);
+  return blocks_is_source(k) &&
+         (key == AT_name || key == AT_value || key == AT_ints || key == AT_floats || key == AT_seed);
 }
 
 static bool same_letter(const Func *f, const Op *x, const Op *y) {
-  if (x->kind != y->kind || x->nin != y->nin || x->nattrs != y->nattrs || type_of(f, x->out) != type_of(f, y->out)) return false;
+  if (x->kind != y->kind || x->nin != y->nin || x->nattrs != y->nattrs || type_of(f, x->out) != type_of(f, y->out))
+    return false;
   for (int i = 0; i < x->nin; i++)
     if (type_of(f, x->in[i]) != type_of(f, y->in[i])) return false;
   for (int i = 0; i < x->nattrs; i++) {
-    if (is_content(x->kind, x->attrs[i].key) ? x->attrs[i].key != y->attrs[i].key : !attr_equal(&x->attrs[i], &y->attrs[i])) return false;
+    if (is_content(x->kind, x->attrs[i].key) ? x->attrs[i].key != y->attrs[i].key
+                                             : !attr_equal(&x->attrs[i], &y->attrs[i]))
+      return false;
   }
   return true;
 }
@@ -80,7 +96,8 @@ static uint64_t letter_hash(const Func *f, const Op *op) {
 static void name_letters(Finder *w) {
   size_t cap = 4;
   while (cap < 2 * (w->n + 1)) cap *= 2;
-  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap), *names = w->names[0], used = 0; /* slots hold a letter's place + 1 */
+  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap), *names = w->names[0],
+           used = 0; /* slots hold a letter's place + 1 */
   for (size_t i = 0; i < w->n; i++) {
     const Op *op = &w->f->ops.items[w->op[i]];
     size_t s = letter_hash(w->f, op) & (cap - 1);
@@ -99,10 +116,12 @@ static void name_factors(Finder *w, int level) {
   size_t half = (size_t)1 << (level - 1), cap = 4;
   while (cap < 2 * (w->n + 1)) cap *= 2;
   const uint32_t *shorter = w->names[level - 1];
-  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap), *names = w->names[level] = ARENA_ARRAY(w->a, uint32_t, w->n + 1), used = 0;
+  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap), *names = w->names[level] = ARENA_ARRAY(w->a, uint32_t, w->n + 1),
+           used = 0;
   for (size_t i = 0; i + 2 * half <= w->n; i++) {
     size_t s = mix(shorter[i], shorter[i + half]) & (cap - 1);
-    while (slots[s] && (shorter[slots[s] - 1] != shorter[i] || shorter[slots[s] - 1 + half] != shorter[i + half])) s = (s + 1) & (cap - 1);
+    while (slots[s] && (shorter[slots[s] - 1] != shorter[i] || shorter[slots[s] - 1 + half] != shorter[i + half]))
+      s = (s + 1) & (cap - 1);
     if (!slots[s]) {
       slots[s] = (uint32_t)i + 1;
       names[i] = used++;
@@ -180,7 +199,8 @@ static int by_period(const void *x, const void *y) {
 
 static const char *letter_name(const Finder *w, size_t letter) { return w->f->ops.items[w->op[letter]].name; }
 
-/* The first run of digits in which two names differ, as it stands in x; *n is 0 when they differ elsewhere or not at all. */
+/* The first run of digits in which two names differ, as it stands in x; *n is 0 when they differ elsewhere or not at
+ * all. */
 static const char *number_that_differs(const char *x, const char *y, size_t *n) {
   size_t i = 0;
   while (x[i] && x[i] == y[i]) i++;
@@ -189,14 +209,16 @@ static const char *number_that_differs(const char *x, const char *y, size_t *n) 
   return x + i;
 }
 
-/* Between which letters of the run do numbers in names change?  Sums by letter, of the letters that have a counterpart. */
+/* Between which letters of the run do numbers in names change?  Sums by letter, of the letters that have a
+ * counterpart. */
 static int *name_changes(const Finder *w, const Run *r) {
   int *sum = ARENA_ARRAY(w->a, int, r->end - r->start + 1);
   const char *before = NULL;
   size_t nbefore = 0;
   for (size_t i = r->start; i < r->end; i++) {
     size_t n = 0;
-    const char *s = i + r->period < r->end ? number_that_differs(letter_name(w, i), letter_name(w, i + r->period), &n) : NULL;
+    const char *s =
+        i + r->period < r->end ? number_that_differs(letter_name(w, i), letter_name(w, i + r->period), &n) : NULL;
     bool changes = n && before && (n != nbefore || memcmp(s, before, n) != 0);
     sum[i - r->start + 1] = sum[i - r->start] + changes;
     if (n) before = s, nbefore = n;
@@ -224,7 +246,8 @@ static size_t best_cut(const Finder *w, const Run *r) {
   for (size_t c = r->start + 1; c < r->start + p && c + 2 * p <= r->end; c++) {
     int x = across[c + p - r->start] - across[best + p - r->start];
     size_t k = (r->end - c) / p, kbest = (r->end - best) / p;
-    int y = changes[c + p - r->start] - changes[c + 1 - r->start], ybest = changes[best + p - r->start] - changes[best + 1 - r->start];
+    int y = changes[c + p - r->start] - changes[c + 1 - r->start],
+        ybest = changes[best + p - r->start] - changes[best + 1 - r->start];
     if (x < 0 || (x == 0 && (k > kbest || (k == kbest && y < ybest)))) best = c;
   }
   return best;
@@ -232,11 +255,17 @@ static size_t best_cut(const Finder *w, const Run *r) {
 
 /* ---- from instances to blocks */
 
-/* What an instance is made of, in the order of its index: letters, the sources only it uses before the first letter that does, writes
- * behind what they write.  `wiring` says where every operand comes from. */
+/* What an instance is made of, in the order of its index: letters, the sources only it uses before the first letter
+ * that does, writes behind what they write.  `wiring` says where every operand comes from. */
 typedef struct Instance {
-  struct { uint32_t *items; size_t n, cap; } ops;
-  struct { int64_t *items; size_t n, cap; } wiring;
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } ops;
+  struct {
+    int64_t *items;
+    size_t n, cap;
+  } wiring;
 } Instance;
 
 enum { FROM_OUTSIDE = -1, A_WRITE = -2 };

@@ -1,18 +1,20 @@
 /* passes/channels_last.c - images of convolutions hold their channels in the last dimension, for CPUs.
  *
- * Front ends write images as [n, c, H, W].  A processor works on 16 channels of one place at once, so the channels should lie side by side:
+ * Front ends write images as [n, c, H, W].  A processor works on 16 channels of one place at once, so the channels
+ * should lie side by side:
  *
  *   conv(x, w) "ncHW,ocHW->noHW"   becomes   conv(x', w') "nHWc,HWco->nHWo"   with transposed x, w and result
  *
- * In: level-1 functions, before views.c (which makes a transposed weight a view of its file; prepare.c transposes other weights once).
- * Out: the same function with convolutions that have weights of the model rewritten.  Their results stay transposed through
- * elementwise operations, pools, concatenations, reductions, pads, splits of dimensions and products, and are transposed back where
- * anything else reads them; an input is transposed at its first convolution.  A value that is read in both orders exists in both.
+ * In: level-1 functions, before views.c (which makes a transposed weight a view of its file; prepare.c transposes other
+ * weights once).  Out: the same function with convolutions that have weights of the model rewritten.  Their results
+ * stay transposed through elementwise operations, pools, concatenations, reductions, pads, splits of dimensions and
+ * products, and are transposed back where anything else reads them; an input is transposed at its first convolution.  A
+ * value that is read in both orders exists in both.
  *
- * Form k of a value of rank r: dimensions 0, 1 + k .. r - 1, 1 .. k, so k dimensions of channels (two with groups) moved behind the image.
- * Operations are looked at once, in order, and pushed forward only: no search for the fewest transposes.
- * Blocks of channels in the weights are oneDNN's affair (runtime/conv_dnnl.h).
- * Not done: conv_filter, convolutions with computed weights, blocked images.
+ * Form k of a value of rank r: dimensions 0, 1 + k .. r - 1, 1 .. k, so k dimensions of channels (two with groups)
+ * moved behind the image.  Operations are looked at once, in order, and pushed forward only: no search for the fewest
+ * transposes.  Blocks of channels in the weights are oneDNN's affair (runtime/conv_dnnl.h).  Not done: conv_filter,
+ * convolutions with computed weights, blocked images.
  */
 #include <string.h>
 
@@ -58,8 +60,13 @@ static Val transposed(Last *l, const Op *op, Val v, int rank, const int *perm) {
   for (int d = 0; d < rank; d++) list[d] = perm[d], same = same && perm[d] == d;
   if (same) return v;
   Attr a = attr_ints(l->r.m, AT_perm, rank, list);
-  return build_op(&l->r.b, &(OpSpec){.kind = OP_transpose, .name = arena_printf(l->r.m->arena, "%s.transpose", op->name), .loc = op->loc, .nin = 1,
-                                     .in = &v, .nattrs = 1, .attrs = &a});
+  return build_op(&l->r.b, &(OpSpec){.kind = OP_transpose,
+                                     .name = arena_printf(l->r.m->arena, "%s.transpose", op->name),
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &v,
+                                     .nattrs = 1,
+                                     .attrs = &a});
 }
 
 /* ---- a value in form k */
@@ -77,7 +84,11 @@ static Val broadcast_form(Last *l, const Op *op, int k) {
   for (int d = 0; d < x->rank; d++)
     if (!ex_is_const(x->dims[d], 1)) extents[n] = x->dims[d], from[n++] = place_of(to->rank, k, (int)dims->u.ints[d]);
   if (n < x->rank)
-    v = build_op(&l->r.b, &(OpSpec){.kind = OP_reshape, .name = arena_printf(l->r.m->arena, "%s.line", op->name), .loc = op->loc, .nin = 1, .in = &v,
+    v = build_op(&l->r.b, &(OpSpec){.kind = OP_reshape,
+                                    .name = arena_printf(l->r.m->arena, "%s.line", op->name),
+                                    .loc = op->loc,
+                                    .nin = 1,
+                                    .in = &v,
                                     .type = type_get(l->r.m, x->dtype, n, extents)});
   for (int i = 0; i < n; i++) {
     int at = i;
@@ -87,7 +98,13 @@ static Val broadcast_form(Last *l, const Op *op, int k) {
   for (int i = 0; i < n; i++) map[i] = from[order[i]];
   v = transposed(l, op, v, n, order);
   Attr a = attr_ints(l->r.m, AT_dims, n, map);
-  return build_op(&l->r.b, &(OpSpec){.kind = OP_broadcast, .name = op->name, .loc = op->loc, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a,
+  return build_op(&l->r.b, &(OpSpec){.kind = OP_broadcast,
+                                     .name = op->name,
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &v,
+                                     .nattrs = 1,
+                                     .attrs = &a,
                                      .type = form_type(l, to, k)});
 }
 
@@ -139,10 +156,13 @@ static Spec spec_of(const Op *op) {
   return (Spec){{s, comma + 1, arrow + 2}, {(int)(comma - s), (int)(arrow - comma - 1), (int)strlen(arrow + 2)}};
 }
 
-static bool has(const Spec *s, int part, char letter) { return memchr(s->part[part], letter, (size_t)s->n[part]) != NULL; }
+static bool has(const Spec *s, int part, char letter) {
+  return memchr(s->part[part], letter, (size_t)s->n[part]) != NULL;
+}
 static bool capital(char c) { return c >= 'A' && c <= 'Z'; }
 
-/* "ncHW" or "ngcHW": a letter the weights do not have, letters of channels, windowed letters.  The number of channels' letters; 0: not so. */
+/* "ncHW" or "ngcHW": a letter the weights do not have, letters of channels, windowed letters.  The number of channels'
+ * letters; 0: not so. */
 static int channels_in(const Spec *s, int part) {
   int k = 0;
   if (s->n[part] < 3 || capital(s->part[part][0]) || has(s, 1, s->part[part][0])) return 0;
@@ -161,7 +181,7 @@ static void add_form(Text *t, const Spec *s, int part, int k) {
 /* Weights: the window, then letters in the order of `s`: groups and summed letters, then those of the result alone. */
 static void weights_order(const Spec *s, int *perm) {
   int n = 0;
-  for (int class = 0; class < 3; class++)
+  for (int class = 0; class < 3; class ++)
     for (int d = 0; d < s->n[1]; d++) {
       char c = s->part[1][d];
       if ((capital(c) ? 0 : has(s, 0, c) ? 1 : 2) == class) perm[n++] = d;
@@ -192,19 +212,22 @@ static bool try_conv(Last *l, const Op *op) {
   add_form(&t, &s, 2, k);
   OpSpec spec = op_spec_of(l->r.old, op);
   Attr attrs[8];
-  for (int i = 0; i < op->nattrs; i++) attrs[i] = op->attrs[i].key == AT_spec ? attr_s(l->r.m, AT_spec, text_str(&t)) : op->attrs[i];
+  for (int i = 0; i < op->nattrs; i++)
+    attrs[i] = op->attrs[i].key == AT_spec ? attr_s(l->r.m, AT_spec, text_str(&t)) : op->attrs[i];
   spec.attrs = attrs, spec.in = in, spec.type = type;
   now_in(l, op, k, build_op(&l->r.b, &spec));
   return true;
 }
 
-/* A product with an image that is already transposed; the channels' letter behind the batch is one in operand and result. */
+/* A product with an image that is already transposed; the channels' letter behind the batch is one in operand and
+ * result. */
 static bool try_dot(Last *l, const Op *op) {
   Spec s = spec_of(op);
   int side = form_of(l, op->in[0]) == 1 ? 0 : 1, other = 1 - side;
   if (form_of(l, op->in[side]) != 1 || form_of(l, op->in[other]) || s.n[2] < 3) return false;
   char batch = s.part[side][0];
-  if (s.part[2][0] != batch || has(&s, other, batch) || !has(&s, other, s.part[2][1]) || has(&s, side, s.part[2][1])) return false;
+  if (s.part[2][0] != batch || has(&s, other, batch) || !has(&s, other, s.part[2][1]) || has(&s, side, s.part[2][1]))
+    return false;
   for (int d = 2; d < s.n[2]; d++)
     if (!has(&s, side, s.part[2][d])) return false;
   Text t = {.arena = l->r.m->arena};
@@ -241,9 +264,12 @@ static void rebuild(Last *l, const Op *op, int k, const Attr *attrs, const Type 
   now_in(l, op, k, build_op(&l->r.b, &spec));
 }
 
-static int64_t moved(const Last *l, const Op *op, int k, int64_t dim) { return place_of(old_type(l, op->in[0])->rank, k, (int)dim); }
+static int64_t moved(const Last *l, const Op *op, int k, int64_t dim) {
+  return place_of(old_type(l, op->in[0])->rank, k, (int)dim);
+}
 
-/* Attributes whose dimensions are renumbered (axis, axes) or whose entries, one per dimension, change places (low, high). */
+/* Attributes whose dimensions are renumbered (axis, axes) or whose entries, one per dimension, change places (low,
+ * high). */
 static const Attr *moved_attrs(Last *l, const Op *op, int k) {
   Attr *out = ARENA_ARRAY(l->r.m->arena, Attr, op->nattrs + 1);
   int rank = old_type(l, op->in[0])->rank, perm[MAX_RANK];
@@ -289,7 +315,7 @@ static bool try_reshape(Last *l, const Op *op, int k) {
   const Type *x = old_type(l, op->in[0]), *y = old_type(l, op->out);
   int grown = k + y->rank - x->rank;
   if (x->rank < 2 + k || y->rank < 3 || x->dims[0] != y->dims[0]) return false;
-  bool channels = grown >= 1 && grown < FORMS, image = y->rank > 1 + k;
+  bool channels = grown >= 1 && grown<FORMS, image = y->rank> 1 + k;
   for (int d = 1; d + k < x->rank; d++) channels = channels && x->dims[x->rank - d] == y->dims[y->rank - d];
   for (int d = 1; d <= k; d++) image = image && x->dims[d] == y->dims[d];
   if (!channels && !image) return false;
@@ -321,7 +347,8 @@ static bool copy_in_order(Last *l, const Op *op) {
   return v || !op->out;
 }
 
-/* Carries and leaves stand side by side: what they read is put into the model's order before the loop or repeat in front of them. */
+/* Carries and leaves stand side by side: what they read is put into the model's order before the loop or repeat in
+ * front of them. */
 static void order_ahead(Last *l, size_t i) {
   const Op *op = &l->r.old->ops.items[i], *end = l->r.old->ops.items + l->r.old->ops.n;
   OpKind kind = op->kind == OP_loop ? OP_carry : OP_leave;
@@ -362,6 +389,7 @@ static bool has_conv(const Func *f) {
 
 bool pass_channels_last(Module *m, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && has_conv(m->funcs.items[k]) && !channels_last(m, m->funcs.items[k], diags)) return false;
+    if (m->funcs.items[k]->level == 1 && has_conv(m->funcs.items[k]) && !channels_last(m, m->funcs.items[k], diags))
+      return false;
   return true;
 }

@@ -36,7 +36,9 @@ static bool same_func(const Func *f, const Func *g) {
   for (size_t i = 0; i < f->ops.n; i++)
     if (!same_op(f, &f->ops.items[i], g, &g->ops.items[i])) return false;
   for (size_t i = 0; i < f->outputs.n; i++)
-    if (f->outputs.items[i].value != g->outputs.items[i].value || strcmp(f->outputs.items[i].name, g->outputs.items[i].name) != 0) return false;
+    if (f->outputs.items[i].value != g->outputs.items[i].value ||
+        strcmp(f->outputs.items[i].name, g->outputs.items[i].name) != 0)
+      return false;
   return true;
 }
 
@@ -51,10 +53,10 @@ typedef struct Tries {
   PassChecks *checks;
   const FuncList *before, *after;
   PassKeeps keeps;
-  const char *why;     /* nothing was compared, or it differs */
+  const char *why;      /* nothing was compared, or it differs */
   const char *unproved; /* where the proof over the real numbers stopped; NULL: it did not */
-  int runs;            /* in which something was */
-  bool field, floats;  /* in which domains */
+  int runs;             /* in which something was */
+  bool field, floats;   /* in which domains */
 } Tries;
 
 /* The interpreter rounds in casts alone: to a few last places of the narrowest float type. */
@@ -71,8 +73,13 @@ static double tolerance(const FuncList *list) {
 
 /* One domain at one size; false: it differs. */
 static bool try_domain(Tries *t, const char *name, InterpDomain domain, const int64_t *symbols, int run, bool *ran) {
-  TrialOptions o = {.domain = domain, .symbols = symbols, .seed = 41 + (uint64_t)run, .tolerance = tolerance(t->after), .most_work = t->checks->most_work / 2,
-                    .blob = t->checks->blob, .context = t->checks->context};
+  TrialOptions o = {.domain = domain,
+                    .symbols = symbols,
+                    .seed = 41 + (uint64_t)run,
+                    .tolerance = tolerance(t->after),
+                    .most_work = t->checks->most_work / 2,
+                    .blob = t->checks->blob,
+                    .context = t->checks->context};
   Arena *scratch = arena_new();
   const char *why = NULL;
   TrialVerdict v = trial(t->m, t->before, t->after, name, &o, scratch, &why);
@@ -101,12 +108,14 @@ static PassCheck by_numbers(Tries *t, const char *pass, size_t n, const char *co
   int least = 0;
   for (size_t i = 0; i < n; i++) {
     t->runs = 0;
-    if (!try_sizes(t, names[i])) return (PassCheck){pass, PASS_DIFFERS, arena_printf(t->arena, "@%s: %s", names[i], t->why), NULL};
+    if (!try_sizes(t, names[i]))
+      return (PassCheck){pass, PASS_DIFFERS, arena_printf(t->arena, "@%s: %s", names[i], t->why), NULL};
     if (!t->runs) return (PassCheck){pass, PASS_TRUSTED, t->why, NULL};
     if (!i || t->runs < least) least = t->runs;
   }
   const char *how = t->field && t->floats ? "in floats and modulo p" : t->field ? "modulo p" : "in floats";
-  return (PassCheck){pass, PASS_COMPARED, arena_printf(t->arena, "%d run%s at small sizes, %s", least, least == 1 ? "" : "s", how), NULL};
+  return (PassCheck){pass, PASS_COMPARED,
+                     arena_printf(t->arena, "%d run%s at small sizes, %s", least, least == 1 ? "" : "s", how), NULL};
 }
 
 /* ---- before and behind a pass */
@@ -123,12 +132,16 @@ PassWatch *pass_watch(Module *m) {
 static PassCheck by_reals(Tries *t, const char *pass, size_t n, const char *const *names) {
   for (size_t i = 0; i < n && !t->unproved; i++) {
     const char *why = "";
-    if (!element_equal(t->m, t->before, t->after, names[i], t->arena, &why)) t->unproved = arena_printf(t->arena, "@%s: %s", names[i], why);
+    if (!element_equal(t->m, t->before, t->after, names[i], t->arena, &why))
+      t->unproved = arena_printf(t->arena, "@%s: %s", names[i], why);
   }
   PassCheck c = by_numbers(t, pass, n, names);
   c.unproved = t->unproved;
   if (c.how == PASS_DIFFERS || t->unproved) return c;
-  return (PassCheck){pass, PASS_PROVED_REALS, c.how == PASS_COMPARED ? arena_printf(t->arena, "over the real numbers; %s", c.note) : "over the real numbers", NULL};
+  return (PassCheck){
+      pass, PASS_PROVED_REALS,
+      c.how == PASS_COMPARED ? arena_printf(t->arena, "over the real numbers; %s", c.note) : "over the real numbers",
+      NULL};
 }
 
 void pass_check(PassChecks *checks, const PassWatch *w, Module *m, const char *pass, PassKeeps keeps) {
@@ -147,6 +160,7 @@ void pass_check(PassChecks *checks, const PassWatch *w, Module *m, const char *p
   }
   if (!changed) return;
   Tries t = {.m = m, .arena = m->arena, .checks = checks, .before = &w->before, .after = &after, .keeps = keeps};
-  PassCheck c = n ? by_reals(&t, pass, n, names) : (PassCheck){pass, PASS_PROVED, "the same terms before and after", NULL};
+  PassCheck c =
+      n ? by_reals(&t, pass, n, names) : (PassCheck){pass, PASS_PROVED, "the same terms before and after", NULL};
   ARENA_PUSH(m->arena, &checks->list, c);
 }

@@ -43,13 +43,16 @@ struct CostModel {
   const Target *target;
   OpenBodies *bodies; /* shared with the models beside it */
   bool beside;
-  int loose;         /* the first so many spatial axes have no order */
+  int loose; /* the first so many spatial axes have no order */
   Mesh mesh;
-  Arena *arena;      /* of what follows, which depends on the mesh */
+  Arena *arena;        /* of what follows, which depends on the mesh */
   GroupCosts **groups; /* by set of axes; NULL until asked for */
-  int64_t *sizes; /* by symbol */
+  int64_t *sizes;      /* by symbol */
   size_t nsizes;
-  struct { TypeTable *items; size_t n, cap; } tables;
+  struct {
+    TypeTable *items;
+    size_t n, cap;
+  } tables;
 };
 
 static void begin(CostModel *c) {
@@ -180,7 +183,9 @@ static int common_divisor(int a, int b) {
 
 /* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks
  * in every group: where groups straddle blocks, fewer than in the luckiest. */
-static int part_inside(int size, int stride, int block) { return block % stride ? 1 : common_divisor(size, block / stride); }
+static int part_inside(int size, int stride, int block) {
+  return block % stride ? 1 : common_divisor(size, block / stride);
+}
 
 /* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
 static CommGroup group_in_order(const CostModel *c, uint32_t axes, int n, const int *order) {
@@ -240,7 +245,9 @@ static double collective(const CostModel *c, uint32_t axes, CommKind kind, doubl
   return least;
 }
 
-static double traffic(const CostModel *c, double bytes) { return c->target->launch + kernel_memory_seconds(c->target, bytes); }
+static double traffic(const CostModel *c, double bytes) {
+  return c->target->launch + kernel_memory_seconds(c->target, bytes);
+}
 
 double cost_move(void *context, const Module *m, const Type *global, const Move *move) {
   const CostModel *c = context;
@@ -293,7 +300,7 @@ double cost_agreement(CostModel *c, const Type *scalar) {
 
 bool cost_is_source(OpKind k) {
   return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota ||
-      k == OP_random;
+         k == OP_random;
 }
 
 static bool is_convolution(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter; }
@@ -354,8 +361,8 @@ static double operation_flops(const CostModel *c, const Func *f, const Op *op, c
     if (!r->factors[i].size) continue;
     /* outputs and window say which images */
     if (op->kind == OP_conv_filter && r->factors[i].name[0] == 'i' && r->factors[i].name[1]) continue;
-    bool depth = op->kind == OP_attention &&
-                 (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
+    bool depth =
+        op->kind == OP_attention && (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
     double n = factor_local(c, r, s, i);
     if (depth) per_point += 2 * n;
     else all *= n;
@@ -424,10 +431,12 @@ static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r
     const Op *k = &body->ops.items[i];
     const Rule *rule = known->rules[i];
     for (int j = 0; j < k->nin; j++)
-      out.communication += body_want(c, body, &values[k->in[j]], k->in[j],
-                                     strategy_operand(c->m, rule, &strategies[i], j));
+      out.communication +=
+          body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
     if (k->out)
-      values[k->out] = (BodyValue){{cost_layout(c, k->kind == OP_input ? strategy_operand(c->m, r, s, operand++) : strategy_result(c->m, rule, &strategies[i]))}, 1};
+      values[k->out] = (BodyValue){{cost_layout(c, k->kind == OP_input ? strategy_operand(c->m, r, s, operand++)
+                                                                       : strategy_result(c->m, rule, &strategies[i]))},
+                                   1};
     OpCost one = cost_op(c, body, k, rule, &strategies[i]);
     out.seconds += one.seconds - one.communication;
     out.communication += one.communication;
@@ -471,7 +480,8 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
   int moved = op_is_windowed(op->kind) ? 1 : op->nin; /* weights stay */
   if (!axes) return 0;
   for (int i = 0; i < moved; i++)
-    seconds += collective(c, axes, COMM_EXCHANGE, part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
+    seconds += collective(c, axes, COMM_EXCHANGE,
+                          part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
   return seconds;
 }
 
@@ -561,8 +571,9 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   OpLeast out = {.launch = c->target->launch};
   if (has_body(r)) return out;
   if (cost_is_contraction(op->kind))
-    out.arithmetic = kernel_least_seconds(c->target, computed_type(f, op),
-                                          operation_flops(c, f, op, r, &whole, result));
-  out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) - kernel_memory_seconds(c->target, 0);
+    out.arithmetic =
+        kernel_least_seconds(c->target, computed_type(f, op), operation_flops(c, f, op, r, &whole, result));
+  out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) -
+               kernel_memory_seconds(c->target, 0);
   return out;
 }

@@ -40,9 +40,9 @@ double cost_bytes(const CostModel *c, const Type *global, const Layout *l);
 bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro);
 
 typedef struct OpCost {
-  double seconds;        /* all of it */
-  double communication;  /* the part of it that is communication inside the operation (bodies, windows) */
-  double flops;          /* arithmetic of this rank; a multiply-add is two */
+  double seconds;       /* all of it */
+  double communication; /* the part of it that is communication inside the operation (bodies, windows) */
+  double flops;         /* arithmetic of this rank; a multiply-add is two */
   bool compute_bound;
 } OpCost;
 

@@ -20,8 +20,14 @@ CommGroup comm_group_block(const Target *t, int n);
 
 /* `bytes` of a collective are those of the whole buffer of one rank: an all-gather's result, the operand of the
  * others. */
-typedef enum CommKind { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_TO_ALL, COMM_EXCHANGE,
-                       COMM_KINDS } CommKind;
+typedef enum CommKind {
+  COMM_ALL_REDUCE,
+  COMM_ALL_GATHER,
+  COMM_REDUCE_SCATTER,
+  COMM_ALL_TO_ALL,
+  COMM_EXCHANGE,
+  COMM_KINDS
+} CommKind;
 
 typedef struct CommWay {
   double fixed, per_byte;

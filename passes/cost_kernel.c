@@ -26,11 +26,12 @@ static double bandwidth(const Target *t) { return t->memory_bandwidth * (t->has_
 static double split_seconds(const Target *t, const KernelTile *tile, double rate, double parts, double batch, double m,
                             double n, double k) {
   double tiles = parts * batch * ceil(m / tile->rows) * ceil(n / tile->columns), waves = tiles / t->sms,
-      s = t->kernels.smoothing;
+         s = t->kernels.smoothing;
   double counted = waves <= 1 ? 1 : (1 - s) * ceil(waves) + s * waves,
-      sums = parts > 1 ? 2 * parts * batch * m * n * 4 : 0;
-  return counted * 2 * tile->rows * tile->columns * (ceil(k / parts) + t->kernels.prologue) *
-      t->sms / (rate * tile->share) + sums / bandwidth(t);
+         sums = parts > 1 ? 2 * parts * batch * m * n * 4 : 0;
+  return counted * 2 * tile->rows * tile->columns * (ceil(k / parts) + t->kernels.prologue) * t->sms /
+             (rate * tile->share) +
+         sums / bandwidth(t);
 }
 
 static double tiled_seconds(const Target *t, const KernelTile *tile, double rate, double batch, double m, double n,

@@ -1,8 +1,8 @@
 /* passes/dce.c - drops operations whose results nobody uses.
  *
- * Inputs stay (they are the function's interface), writes stay (they are its effect).  A loop stays when one of its leaves does, with
- * the carries, and what they become, that its body and its leaves need.  Weights that no function reads any more
- * stay in the module: they cost nothing, since their bytes are in files.
+ * Inputs stay (they are the function's interface), writes stay (they are its effect).  A loop stays when one of its
+ * leaves does, with the carries, and what they become, that its body and its leaves need.  Weights that no function
+ * reads any more stay in the module: they cost nothing, since their bytes are in files.
  */
 #include "ir/loops.h"
 #include "passes/passes.h"

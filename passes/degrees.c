@@ -4,7 +4,8 @@
 const char *const degree_names[DEGREE_COUNT] = {"dp", "cp", "ep", "tp"};
 const Label degree_labels[DEGREE_COUNT] = {LABEL_BATCH, LABEL_SEQUENCE, LABEL_EXPERT, LABEL_OTHER};
 
-Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const OpLabels *labels, const Strategy *strategies) {
+Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const OpLabels *labels,
+                 const Strategy *strategies) {
   Shares x = {0};
   bool contractions = false;
   Arena *scratch = arena_new();

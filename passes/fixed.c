@@ -26,7 +26,8 @@ static Fixed fixed_op(const Op *op, const Type *type, const Fixed *values) {
   if (!constant_type(type) || !constant_attrs(op)) return FIXED_NOT;
   if (op->kind == OP_param) return FIXED_WEIGHT;
   if (op->kind == OP_const || op->kind == OP_size || op->kind == OP_iota) return FIXED_CONSTANT;
-  if (!op->nin || op->kind == OP_call || op->kind == OP_opaque || loops_is_part(op->kind) || op_level2_only(op->kind)) return FIXED_NOT;
+  if (!op->nin || op->kind == OP_call || op->kind == OP_opaque || loops_is_part(op->kind) || op_level2_only(op->kind))
+    return FIXED_NOT;
   Fixed most = FIXED_CONSTANT;
   for (int i = 0; i < op->nin; i++) {
     Fixed x = values[op->in[i]];

@@ -2,14 +2,15 @@
  *
  *   conv(x, w) * s + t   becomes   conv(x, w * s) + t'
  *
- * where s and t are weights or constants with one number per channel of the result.  Any chain of additions, subtractions, products and
- * quotients with such operands is one scale and one shift, so a batch norm written out as (y - mean) / sqrt(variance + eps) * gamma + beta
- * costs nothing at a request but the addition of t'; prepare.c computes w * s and t' at loading.
+ * where s and t are weights or constants with one number per channel of the result.  Any chain of additions,
+ * subtractions, products and quotients with such operands is one scale and one shift, so a batch norm written out as (y
+ * - mean) / sqrt(variance + eps) * gamma + beta costs nothing at a request but the addition of t'; prepare.c computes w
+ * * s and t' at loading.
  *
- * In, out: level-1 functions.  A chain begins at a convolution or product of an activation with a weight and goes on while its value has one
- * use; a reshape that merges groups and channels may stand between.  Chains without a scale are left as they are.
- * Not done: scales by constants behind products (they fuse into what follows, and the weight can stay in its file); 16-bit weights, which
- * would be rounded once more.
+ * In, out: level-1 functions.  A chain begins at a convolution or product of an activation with a weight and goes on
+ * while its value has one use; a reshape that merges groups and channels may stand between.  Chains without a scale are
+ * left as they are.  Not done: scales by constants behind products (they fuse into what follows, and the weight can
+ * stay in its file); 16-bit weights, which would be rounded once more.
  */
 #include <string.h>
 
@@ -21,15 +22,15 @@
 enum { MAX_CHAIN = 16 };
 
 typedef struct Chain {
-  const Op *first;            /* the convolution or product */
-  int weights;                /* which operand */
-  const Op *merge;            /* reshape; NULL */
-  const Op *ops[MAX_CHAIN];   /* elementwise, in order */
+  const Op *first;              /* the convolution or product */
+  int weights;                  /* which operand */
+  const Op *merge;              /* reshape; NULL */
+  const Op *ops[MAX_CHAIN];     /* elementwise, in order */
   const Op *vectors[MAX_CHAIN]; /* by op: the broadcast or constant it is done with */
   bool vector_first[MAX_CHAIN];
   int n;
-  const Type *type;           /* of what the elementwise operations work on */
-  int channels[MAX_RANK], nchannels; /* dimensions of `type` that the weights have */
+  const Type *type;                      /* of what the elementwise operations work on */
+  int channels[MAX_RANK], nchannels;     /* dimensions of `type` that the weights have */
   int in_weights[MAX_RANK], nin_weights; /* dimensions of the weights that are channels, in the order of the result's */
 } Chain;
 
@@ -50,7 +51,9 @@ static const Type *type_in(const Fold *f, Val v) { return type_of(f->r.old, v); 
 
 /* The letters of part 0, 1 (operands) or 2 (result) of a spec; `*n` of them. */
 static const char *letters(const Op *op, int part, int *n) {
-  const char *spec = op_str(op, AT_spec), *start = part == 0 ? spec : part == 1 ? strchr(spec, ',') + 1 : strstr(spec, "->") + 2;
+  const char *spec = op_str(op, AT_spec), *start = part == 0   ? spec
+                                                   : part == 1 ? strchr(spec, ',') + 1
+                                                               : strstr(spec, "->") + 2;
   *n = (int)strcspn(start, part == 0 ? "," : "-");
   return start;
 }
@@ -80,7 +83,8 @@ static bool start_chain(const Fold *f, const Op *op, Chain *c) {
   DType t = type_in(f, op->out)->dtype;
   if (t != DT_f32 && t != DT_f64) return false;
   for (int i = 0; i < 2; i++)
-    if (fixed_by_weights(f->fixed[op->in[i]]) && f->fixed[op->in[1 - i]] == FIXED_NOT && (i == 1 || op->kind == OP_dot)) c->weights = i;
+    if (fixed_by_weights(f->fixed[op->in[i]]) && f->fixed[op->in[1 - i]] == FIXED_NOT && (i == 1 || op->kind == OP_dot))
+      c->weights = i;
   if (c->weights < 0) return false;
   find_channels(f, c);
   return c->nchannels > 0 && ascending(c->in_weights, c->nin_weights);
@@ -89,7 +93,9 @@ static bool start_chain(const Fold *f, const Op *op, Chain *c) {
 /* [n, g, o, H] -> [n, g * o, H] of two neighbouring dimensions of channels, which become one. */
 static bool merges_channels(const Fold *f, const Chain *c, const Op *op) {
   const Type *to = type_in(f, op->out);
-  if (op->kind != OP_reshape || c->merge || c->n || c->nchannels != 2 || c->channels[1] != c->channels[0] + 1 || to->rank != c->type->rank - 1) return false;
+  if (op->kind != OP_reshape || c->merge || c->n || c->nchannels != 2 || c->channels[1] != c->channels[0] + 1 ||
+      to->rank != c->type->rank - 1)
+    return false;
   for (int d = 0; d < to->rank; d++)
     if (d != c->channels[0] && to->dims[d] != c->type->dims[d < c->channels[0] ? d : d + 1]) return false;
   return true;
@@ -118,7 +124,9 @@ static bool add_to_chain(const Fold *f, Chain *c, const Op *op, Val v) {
     c->merge = op, c->type = type_in(f, op->out), c->nchannels = 1;
     return true;
   }
-  if ((op->kind != OP_add && op->kind != OP_sub && op->kind != OP_mul && op->kind != OP_div) || c->n == MAX_CHAIN || op->in[0] == op->in[1]) return false;
+  if ((op->kind != OP_add && op->kind != OP_sub && op->kind != OP_mul && op->kind != OP_div) || c->n == MAX_CHAIN ||
+      op->in[0] == op->in[1])
+    return false;
   int other = op->in[0] == v ? 1 : 0;
   const Op *vector = vector_of(f, c, op->in[other]);
   if (!vector || (op->kind == OP_div && other == 0)) return false;
@@ -130,18 +138,23 @@ static bool add_to_chain(const Fold *f, Chain *c, const Op *op, Val v) {
 static bool worth_folding(const Fold *f, const Chain *c) {
   for (int i = 0; i < c->n; i++) {
     bool scales = c->ops[i]->kind == OP_mul || c->ops[i]->kind == OP_div;
-    if (scales && (c->first->kind != OP_dot || (c->vectors[i]->nin && fixed_by_weights(f->fixed[c->vectors[i]->in[0]])))) return true;
+    if (scales &&
+        (c->first->kind != OP_dot || (c->vectors[i]->nin && fixed_by_weights(f->fixed[c->vectors[i]->in[0]]))))
+      return true;
   }
   return false;
 }
 
-static bool same_body(const Fold *f, const Op *x, const Op *y) { return f->loops.of[op_number(f, x)] == f->loops.of[op_number(f, y)]; }
+static bool same_body(const Fold *f, const Op *x, const Op *y) {
+  return f->loops.of[op_number(f, x)] == f->loops.of[op_number(f, y)];
+}
 
 static void find_chain(Fold *f, const Op *op) {
   Chain c;
   if (!start_chain(f, op, &c)) return;
   Val v = op->out;
-  while (f->uses[v] == 1 && f->user[v] && same_body(f, op, f->user[v]) && add_to_chain(f, &c, f->user[v], v)) v = f->user[v]->out;
+  while (f->uses[v] == 1 && f->user[v] && same_body(f, op, f->user[v]) && add_to_chain(f, &c, f->user[v], v))
+    v = f->user[v]->out;
   if (!worth_folding(f, &c)) return;
   Chain *kept = ARENA_NEW(f->r.m->arena, Chain);
   *kept = c;
@@ -219,7 +232,10 @@ static Val scaled(Fold *f, const Chain *c, Val scale) {
   for (int i = 0; i < c->nin_weights; i++) dims[i] = c->in_weights[i], extents[i] = type->dims[c->in_weights[i]];
   if (c->merge) scale = build_reshape(&f->r.b, scale, c->nin_weights, extents);
   Val in[2] = {w, broadcast(f, scale, c->nin_weights, dims, type)};
-  return build_op(&f->r.b, &(OpSpec){.kind = OP_mul, .name = arena_printf(f->r.m->arena, "%s.folded", op_of(f->r.old, old)->name), .nin = 2, .in = in});
+  return build_op(&f->r.b, &(OpSpec){.kind = OP_mul,
+                                     .name = arena_printf(f->r.m->arena, "%s.folded", op_of(f->r.old, old)->name),
+                                     .nin = 2,
+                                     .in = in});
 }
 
 static void fold_chain(Fold *f, const Chain *c) {
@@ -245,18 +261,25 @@ static void fold_chain(Fold *f, const Chain *c) {
   }
   if (shift) {
     Val sum[2] = {y, shift};
-    y = build_op(&f->r.b, &(OpSpec){.kind = OP_add, .name = last->name, .loc = last->loc, .stage = last->stage, .nin = 2, .in = sum});
+    y = build_op(
+        &f->r.b,
+        &(OpSpec){.kind = OP_add, .name = last->name, .loc = last->loc, .stage = last->stage, .nin = 2, .in = sum});
   }
   f->r.map[last->out] = y;
 }
 
 static bool fold(Module *m, const Func *old, Diags *diags) {
   Arena *a = m->arena;
-  Fold f = {.r = rewrite_start(m, old, diags), .fixed = fixed_values(a, old), .uses = ARENA_ARRAY(a, int, old->values.n),
-            .user = ARENA_ARRAY(a, const Op *, old->values.n), .ends = ARENA_ARRAY(a, const Chain *, old->ops.n + 1),
-            .inside = ARENA_ARRAY(a, bool, old->ops.n + 1), .loops = loops_of(a, old)};
+  Fold f = {.r = rewrite_start(m, old, diags),
+            .fixed = fixed_values(a, old),
+            .uses = ARENA_ARRAY(a, int, old->values.n),
+            .user = ARENA_ARRAY(a, const Op *, old->values.n),
+            .ends = ARENA_ARRAY(a, const Chain *, old->ops.n + 1),
+            .inside = ARENA_ARRAY(a, bool, old->ops.n + 1),
+            .loops = loops_of(a, old)};
   for (size_t i = 0; i < old->ops.n; i++)
-    for (int k = 0; k < old->ops.items[i].nin; k++) f.uses[old->ops.items[i].in[k]]++, f.user[old->ops.items[i].in[k]] = &old->ops.items[i];
+    for (int k = 0; k < old->ops.items[i].nin; k++)
+      f.uses[old->ops.items[i].in[k]]++, f.user[old->ops.items[i].in[k]] = &old->ops.items[i];
   for (size_t i = 0; i < old->outputs.n; i++) f.uses[old->outputs.items[i].value]++;
   for (size_t i = 0; i < old->ops.n; i++)
     if (!f.inside[i]) find_chain(&f, &old->ops.items[i]);

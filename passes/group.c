@@ -1,6 +1,7 @@
 /* passes/group.c - corresponding operations of repeated blocks get one group (D25).
  *
- * In: a flat function.  Out: the same with groups like "h.*.attn": the names of all instances with stars where they differ, made unique; groups that a model sets itself stay.  Everything outside of blocks keeps its own name as group.
+ * In: a flat function.  Out: the same with groups like "h.*.attn": the names of all instances with stars where they
+ * differ, made unique; groups that a model sets itself stay.  Everything outside of blocks keeps its own name as group.
  */
 #include "passes/blocks.h"
 #include "passes/names.h"

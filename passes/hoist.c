@@ -1,10 +1,10 @@
 /* passes/hoist.c - work that every round of a loop would repeat moves before the loop.
  *
- * In: flat level-1 functions.  Out: the same operations; one whose operands no round remakes stands before the outermost loop that remakes
- * none of them, with what it needs, and is computed once.
- * Left where it is: what is made of constants alone (it is made where it is used), what only looks at memory differently, unless work that
- * moves needs it, and results larger than all operands, which would live through the loop and be read in every round.  Nothing leaves a loop of
- * at most one round: that is a branch, which may not be taken.  Loops do not move.
+ * In: flat level-1 functions.  Out: the same operations; one whose operands no round remakes stands before the
+ * outermost loop that remakes none of them, with what it needs, and is computed once.  Left where it is: what is made
+ * of constants alone (it is made where it is used), what only looks at memory differently, unless work that moves needs
+ * it, and results larger than all operands, which would live through the loop and be read in every round.  Nothing
+ * leaves a loop of at most one round: that is a branch, which may not be taken.  Loops do not move.
  */
 #include "ir/convert.h"
 #include "ir/loops.h"
@@ -34,7 +34,8 @@ static int depth_of(const Hoist *h, int loop) { return loop < 0 ? -1 : h->loops.
 static int deeper(const Hoist *h, int a, int b) { return depth_of(h, a) > depth_of(h, b) ? a : b; }
 
 static bool may_move(const Op *op) {
-  return op->out && !loops_is_part(op->kind) && op->kind != OP_random && op->kind != OP_call && op->kind != OP_result && op->kind != OP_opaque;
+  return op->out && !loops_is_part(op->kind) && op->kind != OP_random && op->kind != OP_call && op->kind != OP_result &&
+         op->kind != OP_opaque;
 }
 
 static void find_home(Hoist *h, size_t i) {
@@ -47,12 +48,15 @@ static void find_home(Hoist *h, size_t i) {
   h->home[i] = at;
 }
 
-static double size_of(const Hoist *h, Val v) { return layout_bytes(h->m, type_of(h->f, v), layout_replicated(h->m, type_of(h->f, v)->rank)); }
+static double size_of(const Hoist *h, Val v) {
+  return layout_bytes(h->m, type_of(h->f, v), layout_replicated(h->m, type_of(h->f, v)->rank));
+}
 
 /* Worth a place in memory as long as the loop runs. */
 static bool is_work(const Hoist *h, size_t i) {
   const Op *op = &h->f->ops.items[i];
-  if (is_source(op) || h->derived[i] || op->kind == OP_reshape || op->kind == OP_broadcast || op->kind == OP_copy) return false;
+  if (is_source(op) || h->derived[i] || op->kind == OP_reshape || op->kind == OP_broadcast || op->kind == OP_copy)
+    return false;
   double largest = 0;
   for (int k = 0; k < op->nin; k++) largest = size_of(h, op->in[k]) > largest ? size_of(h, op->in[k]) : largest;
   return size_of(h, op->out) <= largest;
@@ -87,7 +91,12 @@ static bool emit_before(const Hoist *h, Rewrite *r, int loop) {
 
 static bool hoist(Module *m, const Func *f, Diags *diags) {
   Arena *scratch = arena_new();
-  Hoist h = {m, f, loops_of(scratch, f), derived_ops(scratch, f), ARENA_ARRAY(scratch, int, f->ops.n), ARENA_ARRAY(scratch, int, f->ops.n)};
+  Hoist h = {m,
+             f,
+             loops_of(scratch, f),
+             derived_ops(scratch, f),
+             ARENA_ARRAY(scratch, int, f->ops.n),
+             ARENA_ARRAY(scratch, int, f->ops.n)};
   bool ok = true;
   if (h.loops.n && find_places(&h)) {
     Rewrite r = rewrite_start(m, f, diags);

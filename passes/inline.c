@@ -1,8 +1,9 @@
 /* passes/inline.c - replaces calls by the callee's operations (level 1).
  *
- * Names become "call/name"; groups are kept so that the planner still sees which operations belong together.  A call of a block has
- * labels for the holes in the block's names (docs/ir.md): its operations get back the names they had before pass outline, sources and
- * writes their places (order.h), and the block itself goes.  The verifier has excluded cycles (V14).
+ * Names become "call/name"; groups are kept so that the planner still sees which operations belong together.  A call of
+ * a block has labels for the holes in the block's names (docs/ir.md): its operations get back the names they had before
+ * pass outline, sources and writes their places (order.h), and the block itself goes.  The verifier has excluded cycles
+ * (V14).
  */
 #include "base/die.h"
 #include "ir/holes.h"
@@ -14,9 +15,9 @@
 
 typedef struct Inline {
   Rewrite r;
-  const Val **outputs;  /* by value of the old function: of calls, the outputs in the new one */
-  const char *prefix;   /* of names; "" in the function itself */
-  const Attr *labels;   /* of the call under way; NULL */
+  const Val **outputs; /* by value of the old function: of calls, the outputs in the new one */
+  const char *prefix;  /* of names; "" in the function itself */
+  const Attr *labels;  /* of the call under way; NULL */
 } Inline;
 
 static bool inline_call(Inline *w, const Op *call);
@@ -58,7 +59,9 @@ static bool inline_call(Inline *w, const Op *call) {
   const Func *callee = module_func(m, op_str(call, AT_name));
   const Attr *labels = op_attr(call, AT_labels);
   const char *prefix = labels ? w->prefix : arena_printf(m->arena, "%s%s/", w->prefix, outer_name(w, call->name));
-  Inline inner = inline_start((Rewrite){.m = m, .old = callee, .b = w->r.b, .map = ARENA_ARRAY(m->arena, Val, callee->values.n)}, prefix, labels);
+  Inline inner =
+      inline_start((Rewrite){.m = m, .old = callee, .b = w->r.b, .map = ARENA_ARRAY(m->arena, Val, callee->values.n)},
+                   prefix, labels);
   int operand = 0;
   for (size_t i = 0; i < callee->ops.n; i++) {
     const Op *op = &callee->ops.items[i];

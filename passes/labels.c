@@ -1,12 +1,13 @@
 /* passes/labels.c - labels flow from the inputs through dimensions and factors.
  *
- * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by name,
- * dimension 0 of an input of two or more dimensions (the next one where a loop reads that row by row, by the number of its round: that is the
- * sequence); dimension 1 of a matrix of integers (token ids) is the sequence, bound or not.
- * A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
- * Where the number of experts is a constant, no symbol names them: a weight that the model declares to be of experts says which dimension they are.
- * Labels only grow (other < expert < sequence < batch), forwards and backwards over the function until nothing changes; backwards, because
- * the broadcast of a bias learns only from its use what its new dimensions are.  Weights keep what they were declared as.
+ * Seeds: a dimension of an input or state whose symbol is named like a batch, a sequence or experts; without a batch by
+ * name, dimension 0 of an input of two or more dimensions (the next one where a loop reads that row by row, by the
+ * number of its round: that is the sequence); dimension 1 of a matrix of integers (token ids) is the sequence, bound or
+ * not.  A dimension that was merged from several keeps the list of its parts, so that a later split gets them back.
+ * Where the number of experts is a constant, no symbol names them: a weight that the model declares to be of experts
+ * says which dimension they are.  Labels only grow (other < expert < sequence < batch), forwards and backwards over the
+ * function until nothing changes; backwards, because the broadcast of a bias learns only from its use what its new
+ * dimensions are.  Weights keep what they were declared as.
  */
 #include "passes/labels.h"
 
@@ -26,7 +27,7 @@ typedef struct Flow {
   Module *m;
   const Func *f;
   const Rule *const *rules;
-  Parts (*values)[MAX_RANK];    /* by value and dimension */
+  Parts (*values)[MAX_RANK];     /* by value and dimension */
   Parts (*factors)[MAX_FACTORS]; /* by operation and factor */
   bool changed;
 } Flow;
@@ -55,8 +56,9 @@ static bool one_of(const char *name, const char *const *list) {
 }
 
 static Label label_of_name(const char *name) {
-  static const char *const batch[] = {"b", "B", "n", "N", "bs", NULL}, *const sequence[] = {"s", "S", "t", "T", "tgt", "src", "time", NULL},
-                          *const expert[] = {"e", "expert", "experts", NULL};
+  static const char *const batch[] = {"b", "B", "n", "N", "bs", NULL}, *const sequence[] = {"s",   "S",   "t",    "T",
+                                                                                            "tgt", "src", "time", NULL},
+                           *const expert[] = {"e", "expert", "experts", NULL};
   if (one_of(name, batch) || strstr(name, "batch")) return LABEL_BATCH;
   if (one_of(name, sequence) || strstr(name, "seq")) return LABEL_SEQUENCE;
   return one_of(name, expert) ? LABEL_EXPERT : LABEL_OTHER;
@@ -88,7 +90,8 @@ static void seed(Flow *w, const Op *op) {
   if (op->kind != OP_input || t->rank < 2) return;
   bool feature = first > 0 && first + 1 == t->rank && dtype_is_float(t->dtype); /* a sequence of vectors has no batch */
   if (!named && !feature && dims[first].items[0].label == LABEL_OTHER) dims[first].items[0].label = LABEL_BATCH;
-  if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER) dims[1].items[0].label = LABEL_SEQUENCE;
+  if (t->rank == 2 && !dtype_is_float(t->dtype) && dims[1].items[0].label == LABEL_OTHER)
+    dims[1].items[0].label = LABEL_SEQUENCE;
 }
 
 /* ---- flow */
@@ -108,7 +111,8 @@ static void raise(Flow *w, Parts *to, const Parts *from) {
   }
 }
 
-/* The parts of a dimension belong to its factors: one to one where the sizes say so, else the n-th to the n-th and the last to the rest. */
+/* The parts of a dimension belong to its factors: one to one where the sizes say so, else the n-th to the n-th and the
+ * last to the rest. */
 static void dim_to_factors(Flow *w, Parts *factors, const Rule *r, const DimFactors *k, const Parts *dim) {
   if (!dim->n) return;
   if (k->n == 1) {
@@ -139,12 +143,16 @@ static void flow_op(Flow *w, size_t index, bool backwards) {
   const Rule *r = w->rules[index];
   Parts *factors = w->factors[index];
   for (int i = 0; i < op->nin; i++)
-    for (int d = 0; d < r->operands[i].rank; d++) dim_to_factors(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
-  for (int d = 0; op->out && d < r->result.rank; d++) dim_to_factors(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
-  for (int d = 0; op->out && op->kind != OP_param && d < r->result.rank; d++) factors_to_dim(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
+    for (int d = 0; d < r->operands[i].rank; d++)
+      dim_to_factors(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+  for (int d = 0; op->out && d < r->result.rank; d++)
+    dim_to_factors(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
+  for (int d = 0; op->out && op->kind != OP_param && d < r->result.rank; d++)
+    factors_to_dim(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
   for (int i = 0; backwards && i < op->nin; i++)
     if (op_of(w->f, op->in[i])->kind != OP_param)
-      for (int d = 0; d < r->operands[i].rank; d++) factors_to_dim(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
+      for (int d = 0; d < r->operands[i].rank; d++)
+        factors_to_dim(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
 }
 
 static void flow_all(Flow *w) {
@@ -171,7 +179,8 @@ static void find_scanned(Flow *w, Arena *scratch) {
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
     if (!op->out || type_of(w->f, op->out)->rank) continue;
-    for (int k = 0; k < op->nin; k++) rounds[op->out] |= rounds[op->in[k]] && op->kind != OP_gather && op->kind != OP_take;
+    for (int k = 0; k < op->nin; k++)
+      rounds[op->out] |= rounds[op->in[k]] && op->kind != OP_gather && op->kind != OP_take;
     rounds[op->out] |= op->kind == OP_loop;
     any |= rounds[op->out];
   }

@@ -13,12 +13,14 @@
 #include "passes/lower_internal.h"
 
 static bool is_source(OpKind k) {
-  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
+  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota ||
+         k == OP_random;
 }
 
 /* Made in any layout where it is needed, without communication. */
 static bool is_anywhere(const Op *op) {
-  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random || (op->kind == OP_const && op_attr(op, AT_value));
+  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random ||
+         (op->kind == OP_const && op_attr(op, AT_value));
 }
 
 static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
@@ -60,7 +62,8 @@ static const Expr *lower_bound(Lowering *w, const Layout *l, int dim, const Expr
 }
 
 /* Pad of a cut dimension: what of the padding lies inside the result interval [lo, hi). */
-static void local_pad(Lowering *w, const Type *x, const Op *op, const Type *y, const Layout *l, int d, const Expr **low, const Expr **high) {
+static void local_pad(Lowering *w, const Type *x, const Op *op, const Type *y, const Layout *l, int d, const Expr **low,
+                      const Expr **high) {
   const Expr *lo, *hi, *ilo, *ihi;
   Module *m = w->m;
   layout_interval(m, &l->dims[d], y->dims[d], &lo, &hi);
@@ -88,7 +91,8 @@ static const Expr *local_window(Lowering *w, const Func *f, const Op *op, int i,
 }
 
 /* The attributes of the operation on its local part.  `out` has room for op->nattrs. */
-static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *const *in, const Layout *result, Attr *out) {
+static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *const *in, const Layout *result,
+                        Attr *out) {
   if (op->nattrs) memcpy(out, op->attrs, sizeof(Attr) * (size_t)op->nattrs);
   const Type *y = op->out ? type_of(f, op->out) : NULL;
   const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
@@ -116,7 +120,8 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
       for (int d = 0; d < a->n; d++) {
         const Expr *low, *high;
         list[d] = a->u.exprs[d];
-        bool padded = !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
+        bool padded =
+            !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
         if (!result->dims[d].n || !padded) continue;
         local_pad(w, x, op, y, result, d, &low, &high);
         list[d] = a->key == AT_low ? low : high;
@@ -126,7 +131,8 @@ static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *
   }
 }
 
-/* Where the part of a float sum begins in each reduced dimension: its order is by global index (D33).  True when some dimension is cut. */
+/* Where the part of a float sum begins in each reduced dimension: its order is by global index (D33).  True when some
+ * dimension is cut. */
 static bool reduce_starts(Lowering *w, const Func *f, const Op *op, const Layout *in, Attr *out) {
   const Type *x = type_of(f, op->in[0]);
   const Attr *axes = op_attr(op, AT_axes);
@@ -178,7 +184,8 @@ Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout
 
 /* ---- conversion of a value to (layout, stage) */
 
-static Val convert(Lowering *w, const Type *global, Val v, const Layout *from, const Layout *to, int stage, const char *what) {
+static Val convert(Lowering *w, const Type *global, Val v, const Layout *from, const Layout *to, int stage,
+                   const char *what) {
   Conversion c;
   if (!convert_find(w->m, global, from, to, w->cost, w->context, &c)) {
     Text t = {.arena = w->m->arena};
@@ -201,7 +208,8 @@ static Val transfer(Lowering *w, Val v, int from, int to) {
   const char *name = arena_printf(w->m->arena, "%s.to%d", op_of(w->b.f, v)->name, to);
   int saved = w->b.stage;
   w->b.stage = from;
-  v = build_op(&w->b, &(OpSpec){.kind = OP_transfer, .name = name, .stage = from, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+  v = build_op(
+      &w->b, &(OpSpec){.kind = OP_transfer, .name = name, .stage = from, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
   w->b.stage = saved;
   return v;
 }
@@ -219,14 +227,17 @@ Val lower_want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int st
   if (is_source(op->kind) && op->kind != OP_read && !s->prefix && !lower_find_version(s, l1, v->produced, stage))
     add_version(w, s, l1, v->produced, stage, lower_source(w, s, op, v->produced, stage));
   size_t index = (size_t)s->l1->values.items[l1].op;
-  if (s->derived && s->derived[index] && !is_source(op->kind) && !lower_find_version(s, l1, v->produced, stage) && !lower_op_in(w, s, index, stage)) return 0;
+  if (s->derived && s->derived[index] && !is_source(op->kind) && !lower_find_version(s, l1, v->produced, stage) &&
+      !lower_op_in(w, s, index, stage))
+    return 0;
   if ((have = lower_find_version(s, l1, layout, stage))) return have;
   Val here = lower_find_version(s, l1, v->produced, stage);
   if (here) {
     have = convert(w, global, here, v->produced, layout, stage, op->name);
   } else {
     /* From another stage: send whichever form is smaller; sums are resolved before they travel. */
-    bool first = v->produced->partial_axes || layout_bytes(w->m, global, layout) <= layout_bytes(w->m, global, v->produced);
+    bool first =
+        v->produced->partial_axes || layout_bytes(w->m, global, layout) <= layout_bytes(w->m, global, v->produced);
     const Layout *travel = first ? layout : v->produced;
     Val there = lower_want(w, s, l1, travel, v->stage);
     if (!there) return 0;
@@ -243,8 +254,8 @@ Val lower_want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int st
 /* ---- operations */
 
 /* Brings the interval a cut window needs to this rank (D10). */
-static Val exchange_window(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, int factor, int operand, Val v,
-                           const Layout *result) {
+static Val exchange_window(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, int factor,
+                           int operand, Val v, const Layout *result) {
   const TensorFactors *x = &r->operands[operand];
   const Type *in = type_of(s->l1, op->in[operand]), *out = type_of(s->l1, op->out);
   const Layout *have = strategy_operand(w->m, r, st, operand);
@@ -261,15 +272,22 @@ static Val exchange_window(Lowering *w, const Scope *s, const Op *op, const Rule
     dims[d] = ex_sub(w->m, target[1], target[0]);
     int64_t axes[MAX_AXES];
     for (int i = 0; i < result->dims[to].n; i++) axes[i] = result->dims[to].axes[i];
-    Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[to].n, axes), attr_exprs(w->m, AT_source, 2, source),
-                    attr_exprs(w->m, AT_target, 2, target)};
-    v = build_op(&w->b, &(OpSpec){.kind = OP_exchange, .name = arena_printf(w->m->arena, "%s.window", op_of(w->b.f, v)->name), .stage = w->b.stage,
-                                  .nin = 1, .in = &v, .nattrs = 4, .attrs = attrs, .type = type_get(w->m, t->dtype, t->rank, dims)});
+    Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[to].n, axes),
+                    attr_exprs(w->m, AT_source, 2, source), attr_exprs(w->m, AT_target, 2, target)};
+    v = build_op(&w->b, &(OpSpec){.kind = OP_exchange,
+                                  .name = arena_printf(w->m->arena, "%s.window", op_of(w->b.f, v)->name),
+                                  .stage = w->b.stage,
+                                  .nin = 1,
+                                  .in = &v,
+                                  .nattrs = 4,
+                                  .attrs = attrs,
+                                  .type = type_get(w->m, t->dtype, t->rank, dims)});
   }
   return v;
 }
 
-static Val exchange_windows(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, int operand, Val v, const Layout *result) {
+static Val exchange_windows(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, int operand,
+                            Val v, const Layout *result) {
   for (int i = 0; i < st->n && v; i++) {
     int f = st->picks[i].factor;
     bool again = false;
@@ -280,12 +298,14 @@ static Val exchange_windows(Lowering *w, const Scope *s, const Op *op, const Rul
 }
 
 /* A composite whose body factor is cut: its decomposition is lowered in its place. */
-static Val lower_body(Lowering *w, const Scope *outer, size_t index, const Rule *r, const Strategy *st, const Val *in, int stage) {
+static Val lower_body(Lowering *w, const Scope *outer, size_t index, const Rule *r, const Strategy *st, const Val *in,
+                      int stage) {
   const Op *op = &outer->l1->ops.items[index];
   const Func *body = body_of(w->m, outer->l1, op);
   Strategy *strategies = ARENA_ARRAY(w->m->arena, Strategy, body->ops.n);
   body_strategies(w->m, outer->l1, op, st, body, strategies);
-  Scope s = {.l1 = body, .strategies = strategies, .stage = stage, .prefix = scoped_name(w, outer, op->name), .loop = -1};
+  Scope s = {
+      .l1 = body, .strategies = strategies, .stage = stage, .prefix = scoped_name(w, outer, op->name), .loop = -1};
   s.versions = ARENA_ARRAY(w->m->arena, Versions, body->values.n);
   int operand = 0;
   for (size_t i = 0; i < body->ops.n; i++) {
@@ -298,7 +318,8 @@ static Val lower_body(Lowering *w, const Scope *outer, size_t index, const Rule 
   }
   const char *saved = w->b.group;
   w->b.group = outer->prefix ? w->b.group : op->group;
-  Val result = lower_scope(w, &s) ? lower_want(w, &s, body->outputs.items[0].value, strategy_result(w->m, r, st), stage) : 0;
+  Val result =
+      lower_scope(w, &s) ? lower_want(w, &s, body->outputs.items[0].value, strategy_result(w->m, r, st), stage) : 0;
   w->b.group = saved;
   return result;
 }
@@ -310,13 +331,18 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
   const StatePlace *place = state_place(w, name, strategy_operand(w->m, r, st, 0), stage);
   const Layout *layout = place->layout;
   if (place->stage != stage)
-    return diag_error(w->b.diags, DIAG_plan_state, (Loc){.node = op->name}, "state \"%s\" is read in stage %d and written in stage %d", name,
-                      place->stage, stage);
+    return diag_error(w->b.diags, DIAG_plan_state, (Loc){.node = op->name},
+                      "state \"%s\" is read in stage %d and written in stage %d", name, place->stage, stage);
   if (w->states.n > known) { /* never read here: a read declares the layout */
     const Type *t = type_of(s->l1, op->in[0]);
     Attr a = attr_s(w->m, AT_name, name);
-    if (!build_op(&w->b, &(OpSpec){.kind = OP_read, .name = name, .stage = stage, .nattrs = 1, .attrs = &a,
-                                   .type = layout_local_type(w->m, t, layout), .layout = layout}))
+    if (!build_op(&w->b, &(OpSpec){.kind = OP_read,
+                                   .name = name,
+                                   .stage = stage,
+                                   .nattrs = 1,
+                                   .attrs = &a,
+                                   .type = layout_local_type(w->m, t, layout),
+                                   .layout = layout}))
       return false;
   }
   Val v = lower_want(w, s, op->in[0], layout, stage);
@@ -327,7 +353,8 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
 }
 
 /* The operation itself, on local operands. */
-Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts, const Layout *result, int stage) {
+Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts,
+               const Layout *result, int stage) {
   Attr attrs[AT_COUNT];
   local_attrs(w, s->l1, op, layouts, result, attrs);
   OpSpec spec = op_spec_of(s->l1, op);
@@ -350,7 +377,8 @@ static bool lower_op_in(Lowering *w, const Scope *s, size_t index, int stage) {
   if (!strategy_legal(w->m, r, st, &why)) {
     Text t = {.arena = w->m->arena};
     strategy_print(w->m, &t, r, st);
-    return diag_error(w->b.diags, DIAG_plan_strategy, (Loc){.node = op->name}, "strategy %s of %s: %s", text_str(&t), op_name(op->kind), why);
+    return diag_error(w->b.diags, DIAG_plan_strategy, (Loc){.node = op->name}, "strategy %s of %s: %s", text_str(&t),
+                      op_name(op->kind), why);
   }
   if (op->kind == OP_call) die("lower_spmd: calls must be inlined first");
   Val in[MAX_OPERANDS];
@@ -427,10 +455,19 @@ static bool lower_output(Lowering *w, const Scope *s, const Output *o) {
 
 Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *name, Diags *diags) {
   Func *f = module_func_add(m, name, 2);
-  Lowering w = {.m = m, .b = builder_new(m, f, diags), .cost = plan->cost ? plan->cost : move_cost_bytes, .context = plan->cost_context};
+  Lowering w = {.m = m,
+                .b = builder_new(m, f, diags),
+                .cost = plan->cost ? plan->cost : move_cost_bytes,
+                .context = plan->cost_context};
   Loops loops = loops_of(m->arena, l1);
-  Scope s = {.l1 = l1, .strategies = plan->strategies, .stages = plan->stages, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n),
-             .derived = derived_ops(m->arena, l1), .loops = &loops, .agreed = agreed_values(m->arena, l1), .loop = -1};
+  Scope s = {.l1 = l1,
+             .strategies = plan->strategies,
+             .stages = plan->stages,
+             .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n),
+             .derived = derived_ops(m->arena, l1),
+             .loops = &loops,
+             .agreed = agreed_values(m->arena, l1),
+             .loop = -1};
   if (!lower_scope(&w, &s)) return NULL;
   for (size_t i = 0; i < l1->outputs.n; i++)
     if (!lower_output(&w, &s, &l1->outputs.items[i])) return NULL;

@@ -1,7 +1,8 @@
-/* passes/lower.h - SPMD lowering: a level-1 function and a choice per operation become the level-2 program of every rank.
+/* passes/lower.h - SPMD lowering: a level-1 function and a choice per operation become the level-2 program of every
+ * rank.
  *
- * For each operation, in order: convert its operands to the layouts its strategy asks for (each (value, layout, stage) once, D3),
- * emit the operation on local types with its local offsets, or its decomposition when a body factor is cut.
+ * For each operation, in order: convert its operands to the layouts its strategy asks for (each (value, layout, stage)
+ * once, D3), emit the operation on local types with its local offsets, or its decomposition when a body factor is cut.
  * Sources (input, param, read, const, size, iota, random) are emitted once per stage that uses them.
  */
 #ifndef APC_PASSES_LOWER_H
@@ -21,9 +22,10 @@ typedef struct LowerPlan {
  * conversion path, illegal strategy).  Outputs keep the layout they have, sums resolved. */
 Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *name, Diags *diags);
 
-/* The level-2 form of @prepare: every weight that the users (level-2 functions) read and @prepare makes, in each layout and stage it is
- * read in, as an output of its name.  Parallel factors carry the cut of a result back to the operands; what they cannot carry is
- * computed whole and sliced.  There is no communication: any rank may read any part of a weight.  NULL after diagnostics. */
+/* The level-2 form of @prepare: every weight that the users (level-2 functions) read and @prepare makes, in each layout
+ * and stage it is read in, as an output of its name.  Parallel factors carry the cut of a result back to the operands;
+ * what they cannot carry is computed whole and sliced.  There is no communication: any rank may read any part of a
+ * weight.  NULL after diagnostics. */
 Func *lower_prepare(Module *m, const Func *l1, int nusers, Func *const *users, const char *name, Diags *diags);
 
 #endif

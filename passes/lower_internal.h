@@ -1,4 +1,5 @@
-/* passes/lower_internal.h - what the parts of the lowering share: lower.c (operations and conversions), lower_loop.c (loops), lower_prepare.c. */
+/* passes/lower_internal.h - what the parts of the lowering share: lower.c (operations and conversions), lower_loop.c
+ * (loops), lower_prepare.c. */
 #ifndef APC_PASSES_LOWER_INTERNAL_H
 #define APC_PASSES_LOWER_INTERNAL_H
 
@@ -23,7 +24,7 @@ typedef struct Versions {
 typedef struct Scope {
   const Func *l1;
   const Strategy *strategies;
-  const int *stages;   /* NULL: `stage` for all */
+  const int *stages; /* NULL: `stage` for all */
   int stage;
   Versions *versions;  /* by level-1 value */
   const char *prefix;  /* of names, NULL at the top */
@@ -45,7 +46,10 @@ typedef struct Lowering {
   Builder b;
   MoveCost cost;
   void *context;
-  struct { StatePlace *items; size_t n, cap; } states;
+  struct {
+    StatePlace *items;
+    size_t n, cap;
+  } states;
 } Lowering;
 
 /* A version that is visible where operations are emitted now; 0: none. */
@@ -58,9 +62,11 @@ bool lower_place_source(Lowering *w, const Scope *s, size_t index);
 int lower_stage_of(const Scope *s, size_t op);
 Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage);
 /* The operation itself, on local operands. */
-Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts, const Layout *result, int stage);
+Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts,
+               const Layout *result, int stage);
 
-/* lower_loop.c: a loop operation with all that enters its body; a repeat with what its body hands on.  False after diagnostics. */
+/* lower_loop.c: a loop operation with all that enters its body; a repeat with what its body hands on.  False after
+ * diagnostics. */
 bool lower_loop(Lowering *w, Scope *s, size_t index);
 bool lower_repeat(Lowering *w, Scope *s, size_t index);
 

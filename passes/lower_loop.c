@@ -1,8 +1,8 @@
 /* passes/lower_loop.c - loops in the lowering: what enters a body is made before it, what a body hands on at its end.
  *
- * When the lowering reaches a loop, it asks for every value from outside that the region reads, in each layout that is read, so that
- * conversions of what does not change happen once and everything behind the loop may share them.  Constants, sizes and iotas are made where
- * they are used.  A loop within finds there what it needs from outside both.
+ * When the lowering reaches a loop, it asks for every value from outside that the region reads, in each layout that is
+ * read, so that conversions of what does not change happen once and everything behind the loop may share them.
+ * Constants, sizes and iotas are made where they are used.  A loop within finds there what it needs from outside both.
  * Count and `again` are replicated; where ranks could differ (agreed.h), all take those of coordinate 0.
  */
 #include "passes/agreed.h"
@@ -18,13 +18,17 @@ static bool check_loop(Lowering *w, const Scope *s, const Loop *l) {
   for (size_t i = l->begin; i < l->end; i++) {
     const Op *op = &s->l1->ops.items[i];
     bool outside = !cost_is_source(op->kind) && lower_stage_of(s, i) != lower_stage_of(s, l->begin);
-    if (outside) return diag_error(w->b.diags, DIAG_plan_model, (Loc){.node = op->name}, "a loop lies in one stage, \"%s\" in another than \"%s\"", op->name, s->l1->ops.items[l->begin].name);
+    if (outside)
+      return diag_error(w->b.diags, DIAG_plan_model, (Loc){.node = op->name},
+                        "a loop lies in one stage, \"%s\" in another than \"%s\"", op->name,
+                        s->l1->ops.items[l->begin].name);
   }
   for (int k = 0; k < l->ncarries; k++) {
     size_t carry = l->begin + 1 + (size_t)k, leave = l->repeat + 1 + (size_t)k;
     if (result_layout(w, s, carry) == result_layout(w, s, leave)) continue;
     const char *name = s->l1->ops.items[leave].name;
-    return diag_error(w->b.diags, DIAG_plan_strategy, (Loc){.node = name}, "\"%s\" has another layout than \"%s\", which becomes it", name, s->l1->ops.items[carry].name);
+    return diag_error(w->b.diags, DIAG_plan_strategy, (Loc){.node = name},
+                      "\"%s\" has another layout than \"%s\", which becomes it", name, s->l1->ops.items[carry].name);
   }
   return true;
 }
@@ -46,7 +50,8 @@ static bool enter_op(Lowering *w, const Scope *s, const Loop *l, int loop, size_
   if (!strategy_legal(w->m, r, st, NULL)) return true; /* will be said where the operation is lowered */
   for (int k = 0; k < op->nin; k++) {
     const Layout *layout = strategy_operand(w->m, r, st, k);
-    if (enters(s, l, loop, index, op->in[k], layout) && !lower_want(w, s, op->in[k], layout, lower_stage_of(s, index))) return false;
+    if (enters(s, l, loop, index, op->in[k], layout) && !lower_want(w, s, op->in[k], layout, lower_stage_of(s, index)))
+      return false;
   }
   return true;
 }

@@ -1,5 +1,5 @@
-/* passes/lower_prepare.c - level 2 of @prepare: a rank makes its parts of the prepared weights from whatever parts of weights they need, alone;
- * see lower_prepare in lower.h. */
+/* passes/lower_prepare.c - level 2 of @prepare: a rank makes its parts of the prepared weights from whatever parts of
+ * weights they need, alone; see lower_prepare in lower.h. */
 #include <string.h>
 
 #include "base/die.h"
@@ -22,7 +22,9 @@ static void carry_back(Module *m, const Rule *r, const Layout *layout, int d, St
     uint8_t f = r->result.dims[d].f[k];
     Strategy tried = *st;
     for (int i = 0; i < layout->dims[d].n; i++) tried.picks[tried.n++] = (Pick){layout->dims[d].axes[i], f};
-    if (r->factors[f].kind != FK_PARALLEL || !strategy_legal(m, r, &tried, NULL) || !cuts_within(strategy_result(m, r, &tried), layout)) continue;
+    if (r->factors[f].kind != FK_PARALLEL || !strategy_legal(m, r, &tried, NULL) ||
+        !cuts_within(strategy_result(m, r, &tried), layout))
+      continue;
     *st = tried;
     return;
   }
@@ -38,15 +40,22 @@ static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, 
     layout_interval(w->m, &want->dims[d], global->dims[d], &lo, &hi);
     dims[d] = ex_sub(w->m, hi, lo);
     Attr attrs[] = {attr_i(AT_axis, d), attr_e(AT_start, lo)};
-    v = build_op(&w->b, &(OpSpec){.kind = OP_shard_slice, .name = arena_printf(w->m->arena, "%s.part", op_of(w->b.f, v)->name), .stage = stage, .nin = 1,
-                                  .in = &v, .nattrs = 2, .attrs = attrs, .type = type_get(w->m, t->dtype, t->rank, dims)});
+    v = build_op(&w->b, &(OpSpec){.kind = OP_shard_slice,
+                                  .name = arena_printf(w->m->arena, "%s.part", op_of(w->b.f, v)->name),
+                                  .stage = stage,
+                                  .nin = 1,
+                                  .in = &v,
+                                  .nattrs = 2,
+                                  .attrs = attrs,
+                                  .type = type_get(w->m, t->dtype, t->rank, dims)});
   }
   return v;
 }
 
 static Val make_part(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage);
 
-static Val make_op(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, const Layout *result, int stage) {
+static Val make_op(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, const Layout *result,
+                   int stage) {
   Val in[MAX_OPERANDS];
   const Layout *layouts[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) {

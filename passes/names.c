@@ -76,7 +76,10 @@ static NamePattern begin_and_end(Arena *a, int n, const char *const *names) {
 }
 
 NamePattern names_pattern(Arena *a, int n, const char *const *names) {
-  struct { NamePiece *items; size_t n, cap; } pieces = {0};
+  struct {
+    NamePiece *items;
+    size_t n, cap;
+  } pieces = {0};
   const char **at = ARENA_ARRAY(a, const char *, n);
   bool all;
   memcpy(at, names, sizeof *at * (size_t)n);

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 
 typedef struct NamePiece {
-  const char *same;           /* in all names; NULL where they differ */
+  const char *same;          /* in all names; NULL where they differ */
   const char *const *labels; /* by name, where they differ */
 } NamePiece;
 
@@ -14,8 +14,8 @@ typedef struct NamePattern {
   const NamePiece *pieces;
 } NamePattern;
 
-/* Of n >= 1 names.  When they differ in numbers only, they are cut there: "h.0.x1", "h.12.x1" -> "h.", {0, 12}, ".x", "1"; else
- * between what all begin and end with, never inside a number: "Add", "Add_3" -> "Add", {"", "_3"}. */
+/* Of n >= 1 names.  When they differ in numbers only, they are cut there: "h.0.x1", "h.12.x1" -> "h.", {0, 12}, ".x",
+ * "1"; else between what all begin and end with, never inside a number: "Add", "Add_3" -> "Add", {"", "_3"}. */
 NamePattern names_pattern(Arena *a, int n, const char *const *names);
 
 #endif

@@ -1,12 +1,13 @@
 /* passes/order.c - gives sources and writes one place each; see order.h.
  *
- * In: a function in any legal order.  Out: the same operations; where a source or a write stands depends only on the order of the
- * others.  So a block may hand them to its caller and get them back when it is inlined, byte for byte.
+ * In: a function in any legal order.  Out: the same operations; where a source or a write stands depends only on the
+ * order of the others.  So a block may hand them to its caller and get them back when it is inlined, byte for byte.
  *
- * Sources that a loop uses stand before it, so that one of them can be used in several bodies and behind; a write waits for the end of a loop.
+ * Sources that a loop uses stand before it, so that one of them can be used in several bodies and behind; a write waits
+ * for the end of a loop.
  *
- * A write waits for the uses of what was read: the state may be overwritten in place.  Uses by other writes do not count: two states
- * that are exchanged would wait for each other.
+ * A write waits for the uses of what was read: the state may be overwritten in place.  Uses by other writes do not
+ * count: two states that are exchanged would wait for each other.
  */
 #include "passes/order.h"
 
@@ -20,9 +21,12 @@ typedef struct Order {
   Arena *scratch;
   const Func *f;
   Loops loops;
-  bool *done;                                             /* by operation */
-  struct IndexList { uint32_t *items; size_t n, cap; } *due; /* by operation: writes that go behind it */
-  uint32_t *last_use;                                     /* by value: the last use that is no write */
+  bool *done; /* by operation */
+  struct IndexList {
+    uint32_t *items;
+    size_t n, cap;
+  } * due;            /* by operation: writes that go behind it */
+  uint32_t *last_use; /* by value: the last use that is no write */
 } Order;
 
 static bool moves(const Op *op) { return op->kind == OP_write || blocks_is_source(op->kind); }
@@ -53,7 +57,8 @@ static void find_last_uses(Order *w) {
   w->last_use = ARENA_ARRAY(w->scratch, uint32_t, w->f->values.n);
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
-    for (int k = 0; op->kind != OP_write && k < op->nin; k++) w->last_use[op->in[k]] = (uint32_t)loops_behind(&w->loops, w->f, i);
+    for (int k = 0; op->kind != OP_write && k < op->nin; k++)
+      w->last_use[op->in[k]] = (uint32_t)loops_behind(&w->loops, w->f, i);
   }
 }
 
@@ -100,7 +105,11 @@ static bool emit_all(Order *w) {
 
 Func *order_sources(Module *m, const Func *f, Diags *diags) {
   Arena *scratch = arena_new();
-  Order w = {.r = rewrite_start(m, f, diags), .scratch = scratch, .f = f, .loops = loops_of(scratch, f), .done = ARENA_ARRAY(scratch, bool, f->ops.n)};
+  Order w = {.r = rewrite_start(m, f, diags),
+             .scratch = scratch,
+             .f = f,
+             .loops = loops_of(scratch, f),
+             .done = ARENA_ARRAY(scratch, bool, f->ops.n)};
   find_last_uses(&w);
   find_due(&w);
   bool ok = emit_all(&w);

@@ -1,14 +1,16 @@
 /* passes/outline.c - repeated blocks become functions that are called (D30); the inverse of inline.
  *
- * In: a flat level-1 function whose sources are in order (pass order).  Out: every block once, as @main.block0, and a call per instance,
- * beside its weights all that still grows with depth.  inline(outline(m)) is m, byte for byte.
+ * In: a flat level-1 function whose sources are in order (pass order).  Out: every block once, as @main.block0, and a
+ * call per instance, beside its weights all that still grows with depth.  inline(outline(m)) is m, byte for byte.
  *
- * - Weights, states read, and constants whose numbers differ stay in the caller and are operands, like all that comes from outside; other
- *   sources that one instance uses alone are in the block.  Writes stay in the caller too: what they write is an output of the block.
- * - Where names of the instances differ (names.h), the block's have holes, which a call fills with its labels.  The same goes for groups
- *   and places in the source.
+ * - Weights, states read, and constants whose numbers differ stay in the caller and are operands, like all that comes
+ *   from outside; other sources that one instance uses alone are in the block.  Writes stay in the caller too: what
+ *   they write is an output of the block.
+ * - Where names of the instances differ (names.h), the block's have holes, which a call fills with its labels.  The
+ *   same goes for groups and places in the source.
  *
- * A block stays flat when it has part of a loop (one that lies in a body is called there), more operands than an operation may have, or places that differ in line and column.
+ * A block stays flat when it has part of a loop (one that lies in a body is called there), more operands than an
+ * operation may have, or places that differ in line and column.
  */
 #include <string.h>
 
@@ -22,12 +24,21 @@
 typedef struct Outlined {
   const Block *b;
   bool ok;
-  Func *f;                                                 /* the block as a function */
-  bool *inner;                                             /* by index: part of the function */
-  bool *out;                                               /* by index: used outside of it */
-  struct { const Val **items; size_t n, cap; } operands;    /* by instance */
-  struct { int *items; size_t n, cap; } outputs;            /* indices */
-  struct { const char *const **items; size_t n, cap; } labels; /* by instance */
+  Func *f;     /* the block as a function */
+  bool *inner; /* by index: part of the function */
+  bool *out;   /* by index: used outside of it */
+  struct {
+    const Val **items;
+    size_t n, cap;
+  } operands; /* by instance */
+  struct {
+    int *items;
+    size_t n, cap;
+  } outputs; /* indices */
+  struct {
+    const char *const **items;
+    size_t n, cap;
+  } labels; /* by instance */
 } Outlined;
 
 typedef struct Outline {
@@ -38,7 +49,9 @@ typedef struct Outline {
   Outlined *items; /* by block */
 } Outline;
 
-static const Op *op_at(const Outline *w, const Block *b, int instance, int index) { return &w->f->ops.items[b->ops[instance * b->size + index]]; }
+static const Op *op_at(const Outline *w, const Block *b, int instance, int index) {
+  return &w->f->ops.items[b->ops[instance * b->size + index]];
+}
 
 /* ---- what is in the block */
 
@@ -210,10 +223,12 @@ static bool build_block(Outline *w, int block, Diags *diags) {
   ARENA_PUSH(w->m->arena, &f->values, ((Value){NULL, -1, NULL}));
   Builder b = builder_new(w->m, f, diags);
   Val *inputs = ARENA_ARRAY(w->a, Val, o->operands.n), *made = ARENA_ARRAY(w->a, Val, o->b->size);
-  for (size_t i = 0; i < o->operands.n; i++) inputs[i] = build_input(&b, operand_name(w, o, i), type_of(w->f, o->operands.items[i][0]));
+  for (size_t i = 0; i < o->operands.n; i++)
+    inputs[i] = build_input(&b, operand_name(w, o, i), type_of(w->f, o->operands.items[i][0]));
   for (int i = 0; i < o->b->size; i++)
     if (o->inner[i] && !build_inner(w, block, &b, inputs, made, i)) return false;
-  for (size_t i = 0; i < o->outputs.n; i++) build_output(&b, arena_printf(w->m->arena, "%zu", i), made[o->outputs.items[i]], NULL);
+  for (size_t i = 0; i < o->outputs.n; i++)
+    build_output(&b, arena_printf(w->m->arena, "%zu", i), made[o->outputs.items[i]], NULL);
   return true;
 }
 
@@ -222,7 +237,10 @@ static bool build_block(Outline *w, int block, Diags *diags) {
 typedef struct Caller {
   Rewrite r;
   Builder names; /* all names of the old function are taken in it */
-  struct { uint32_t *items; size_t n, cap; } writes; /* that wait for a call */
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } writes; /* that wait for a call */
 } Caller;
 
 static bool build_call(Outline *w, Caller *c, int block, int instance) {
@@ -233,11 +251,15 @@ static bool build_call(Outline *w, Caller *c, int block, int instance) {
   for (size_t i = 0; i < o->labels.n; i++) labels[i] = o->labels.items[i][instance];
   Attr attrs[] = {attr_s(w->m, AT_name, o->f->name), attr_strs(w->m, AT_labels, (int)o->labels.n, labels)};
   const char *name = builder_unique_name(&c->names, arena_printf(w->m->arena, "block%d.%d", block, instance));
-  Val call = build_op(&c->r.b, &(OpSpec){.kind = OP_call, .name = name, .nin = (int)o->operands.n, .in = in, .nattrs = 2, .attrs = attrs});
+  Val call = build_op(
+      &c->r.b,
+      &(OpSpec){.kind = OP_call, .name = name, .nin = (int)o->operands.n, .in = in, .nattrs = 2, .attrs = attrs});
   for (size_t i = 0; call && i < o->outputs.n; i++) {
     Attr a = attr_i(AT_index, (int64_t)i);
     const char *further = i ? builder_unique_name(&c->names, arena_printf(w->m->arena, "%s.%zu", name, i)) : NULL;
-    Val v = i ? build_op(&c->r.b, &(OpSpec){.kind = OP_result, .name = further, .nin = 1, .in = &call, .nattrs = 1, .attrs = &a}) : call;
+    Val v = i ? build_op(&c->r.b,
+                         &(OpSpec){.kind = OP_result, .name = further, .nin = 1, .in = &call, .nattrs = 1, .attrs = &a})
+              : call;
     c->r.map[op_at(w, o->b, instance, o->outputs.items[i])->out] = v;
   }
   return call != 0;

@@ -5,17 +5,22 @@
 #include "ir/ir.h"
 
 bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
-bool pass_fold(Module *m, Diags *diags); /* fold.c: batch norms become part of the weights before them */
-bool pass_channels_last(Module *m, Diags *diags); /* channels_last.c: images of convolutions with the channels in the last dimension */
-bool pass_views(Module *m, Diags *diags);  /* views.c: slices, splits and transposes of weights become views of the weights */
-bool pass_recognise(Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
-bool pass_dce(Module *m, Diags *diags);    /* dce.c: unused operations go */
-bool pass_widen(Module *m, Diags *diags);   /* widen.c: products with 16-bit weights are done in f32 */
-bool pass_prepare(Module *m, Diags *diags); /* prepare.c: work on weights alone moves to @prepare, which runs once at loading */
-bool pass_hoist(Module *m, Diags *diags);  /* hoist.c: what no round of a loop remakes is computed before it */
+bool pass_fold(Module *m, Diags *diags);   /* fold.c: batch norms become part of the weights before them */
+bool pass_channels_last(
+    Module *m, Diags *diags); /* channels_last.c: images of convolutions with the channels in the last dimension */
+bool pass_views(Module *m,
+                Diags *diags); /* views.c: slices, splits and transposes of weights become views of the weights */
+bool pass_recognise(
+    Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
+bool pass_dce(Module *m, Diags *diags);   /* dce.c: unused operations go */
+bool pass_widen(Module *m, Diags *diags); /* widen.c: products with 16-bit weights are done in f32 */
+bool pass_prepare(Module *m,
+                  Diags *diags); /* prepare.c: work on weights alone moves to @prepare, which runs once at loading */
+bool pass_hoist(Module *m, Diags *diags);   /* hoist.c: what no round of a loop remakes is computed before it */
 bool pass_unshare(Module *m, Diags *diags); /* unshare.c: every user of a small weight reads it anew */
-bool pass_order(Module *m, Diags *diags);  /* order.c: sources stand before their first use, writes behind their value */
-bool pass_group(Module *m, Diags *diags);  /* group.c: corresponding operations of repeated blocks get one group */
-bool pass_outline(Module *m, Diags *diags); /* outline.c: repeated blocks become functions that are called; inverse of inline */
+bool pass_order(Module *m, Diags *diags); /* order.c: sources stand before their first use, writes behind their value */
+bool pass_group(Module *m, Diags *diags); /* group.c: corresponding operations of repeated blocks get one group */
+bool pass_outline(Module *m,
+                  Diags *diags); /* outline.c: repeated blocks become functions that are called; inverse of inline */
 
 #endif

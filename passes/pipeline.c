@@ -1,9 +1,10 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
+ *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> hoist -> unshare
+ *   -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
- * The planner and what follows read the flat function; passes/blocks.h says what repeats in it, group writes that into the operations' groups,
- * outline, on demand, into calls, which inline undoes.  Nothing else sequences passes.
+ * The planner and what follows read the flat function; passes/blocks.h says what repeats in it, group writes that into
+ * the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences passes.
  */
 #include "passes/pipeline.h"
 
@@ -61,7 +62,8 @@ static void say_pass(void *context) {
 static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diags) {
   double start = now_ms();
   if (p->device && o->device && strcmp(p->device, o->device) != 0) {
-    if (o->print_after && strcmp(o->print_after, p->name) == 0) fprintf(o->dump, "# %s does not run for a %s\n", p->name, o->device);
+    if (o->print_after && strcmp(o->print_after, p->name) == 0)
+      fprintf(o->dump, "# %s does not run for a %s\n", p->name, o->device);
     return true;
   }
   running = p->name;

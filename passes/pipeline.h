@@ -7,7 +7,8 @@
 #include "passes/check.h"
 
 typedef struct PassOptions {
-  const char *device;      /* what the program is for (Target.device): passes for other devices are left out; NULL: all passes */
+  const char
+      *device; /* what the program is for (Target.device): passes for other devices are left out; NULL: all passes */
   const char *print_after; /* print the module after this pass ("all": every one); NULL */
   bool verify;             /* run the verifier after every pass */
   bool times;              /* report milliseconds per pass on stderr */

@@ -1,4 +1,5 @@
-/* passes/plan.c - identity of a function for plans, and what one rank takes; the text of plans is in plan_print.c and plan_parse.c. */
+/* passes/plan.c - identity of a function for plans, and what one rank takes; the text of plans is in plan_print.c and
+ * plan_parse.c. */
 #include "passes/plan.h"
 
 #include <math.h>

@@ -24,7 +24,8 @@ static bool is_same_state(const Op *a, const Op *b) {
 static int counterpart(const Func *f, const Op *op, size_t near) {
   int found = -1;
   /* The same graph has its operations at the same places: look there first. */
-  if (near < f->ops.n && corresponds(&f->ops.items[near], op) && strcmp(f->ops.items[near].name, op->name) == 0) return (int)near;
+  if (near < f->ops.n && corresponds(&f->ops.items[near], op) && strcmp(f->ops.items[near].name, op->name) == 0)
+    return (int)near;
   for (size_t i = 0; i < f->ops.n; i++) {
     if (!corresponds(&f->ops.items[i], op)) continue;
     if (strcmp(f->ops.items[i].name, op->name) == 0) return (int)i;
@@ -83,8 +84,8 @@ static int loop_stage(const Carrying *c, const Loop *l) {
   return stage;
 }
 
-int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const int *stages, const Func *other, Strategy *out_strategies,
-               int *out_stages) {
+int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const int *stages, const Func *other,
+               Strategy *out_strategies, int *out_stages) {
   int without = 0, stage = 0;
   Arena *scratch = arena_new();
   Loops loops = loops_of(scratch, other);
@@ -93,12 +94,14 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
     const Op *op = &other->ops.items[i];
     int twin = counterpart(planned, op, i);
     out_strategies[i] = (Strategy){0};
-    int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i], around = loops_entered(&loops, inside, -1);
+    int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
+        around = loops_entered(&loops, inside, -1);
     if (around >= 0 && loops.items[around].begin == i) stage = loop_stage(&c, &loops.items[around]);
     out_stages[i] = around >= 0 && !cost_is_source(op->kind) ? stage : stage_after_operands(other, op, out_stages);
     without += twin < 0;
     if (twin >= 0) {
-      out_strategies[i] = carry(m, rule_of(m, planned, &planned->ops.items[twin]), &strategies[twin], rule_of(m, other, op));
+      out_strategies[i] =
+          carry(m, rule_of(m, planned, &planned->ops.items[twin]), &strategies[twin], rule_of(m, other, op));
       /* A value never goes back to an earlier stage. */
       out_stages[i] = later(out_stages[i], stages[twin]);
     }

@@ -18,7 +18,9 @@ typedef struct Parser {
 
 /* ---- one line */
 
-static Loc here(const Parser *p) { return (Loc){.file = p->f->file, .line = p->line, .col = (int)(p->at - p->start) + 1}; }
+static Loc here(const Parser *p) {
+  return (Loc){.file = p->f->file, .line = p->line, .col = (int)(p->at - p->start) + 1};
+}
 
 static void spaces(Parser *p) { p->at += strspn(p->at, " \t\r"); }
 
@@ -88,7 +90,8 @@ static const char *string(Parser *p, const char *wanted) {
     p->at++;
     char c = *p->at;
     if (c == 'n' || c == 't') c = c == 'n' ? '\n' : '\t';
-    else if (c == 'x' && hex(p->at[1]) >= 0 && hex(p->at[2]) >= 0) c = (char)(hex(p->at[1]) * 16 + hex(p->at[2])), p->at += 2;
+    else if (c == 'x' && hex(p->at[1]) >= 0 && hex(p->at[2]) >= 0)
+      c = (char)(hex(p->at[1]) * 16 + hex(p->at[2])), p->at += 2;
     else if (c != '"' && c != '\\') return syntax(p, "one of \\\" \\\\ \\n \\t \\xHH"), NULL;
     text_addn(&t, &c, 1);
   }
@@ -110,7 +113,8 @@ static bool read_graph(Parser *p) {
   const char *digits = word(p, "a hash of 16 hexadecimal digits");
   if (!digits) return false;
   for (int i = 0; i < 16; i++) {
-    if (hex(digits[i]) < 0) return diag_error(p->d, DIAG_plan_syntax, f->graph_loc, "expected a hash of 16 hexadecimal digits");
+    if (hex(digits[i]) < 0)
+      return diag_error(p->d, DIAG_plan_syntax, f->graph_loc, "expected a hash of 16 hexadecimal digits");
     f->graph = f->graph * 16 + (uint64_t)hex(digits[i]);
   }
   return !digits[16] || diag_error(p->d, DIAG_plan_syntax, f->graph_loc, "expected a hash of 16 hexadecimal digits");
@@ -138,11 +142,13 @@ static bool read_axis(Parser *p, Mesh *mesh) {
   Loc loc = here(p);
   const char *name = word(p, "the name of a mesh axis");
   if (name && !is_axis_name(name))
-    return diag_error(p->d, DIAG_plan_syntax, loc, "'%s' cannot name a mesh axis: letters, digits and '_' can, and no digit comes first", name);
+    return diag_error(p->d, DIAG_plan_syntax, loc,
+                      "'%s' cannot name a mesh axis: letters, digits and '_' can, and no digit comes first", name);
   int size = 0;
   if (!name || !punct(p, '=') || !number(p, "the size of the axis", &size)) return false;
   if (mesh->naxes == MAX_AXES) return diag_error(p->d, DIAG_plan_syntax, loc, "a mesh has at most %d axes", MAX_AXES);
-  if (mesh_axis_find(mesh, name) >= 0) return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' is there twice", name);
+  if (mesh_axis_find(mesh, name) >= 0)
+    return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' is there twice", name);
   if (size < 1) return diag_error(p->d, DIAG_plan_syntax, loc, "the axis '%s' has no ranks", name);
   spaces(p);
   bool temporal = strncmp(p->at, "time", 4) == 0 && !word_char(p->at[4]);
@@ -169,7 +175,8 @@ static bool read_mesh(Parser *p) {
   }
   p->at++;
   if (!keyword(p, "stages") || !number(p, "a number of stages", &mesh.stages)) return false;
-  if (mesh.stages < 1 || mesh.stages > MAX_STAGES) return diag_error(p->d, DIAG_plan_model, p->f->mesh_loc, "a mesh has 1 to %d stages", MAX_STAGES);
+  if (mesh.stages < 1 || mesh.stages > MAX_STAGES)
+    return diag_error(p->d, DIAG_plan_model, p->f->mesh_loc, "a mesh has 1 to %d stages", MAX_STAGES);
   p->f->mesh = mesh;
   p->f->stages = ARENA_ARRAY(p->a, PlanFileStage, mesh.stages);
   return true;
@@ -183,8 +190,11 @@ static bool read_stage(Parser *p) {
   Loc loc = here(p);
   int stage = 0;
   if (!number(p, "the number of a stage", &stage)) return false;
-  if (p->f->mesh.stages == 1) return diag_error(p->d, DIAG_plan_model, loc, "the mesh line above has one stage, which begins with the model");
-  if (stage < 1 || stage >= p->f->mesh.stages) return diag_error(p->d, DIAG_plan_model, loc, "stage %d of %d does not exist, or begins with the model", stage, p->f->mesh.stages);
+  if (p->f->mesh.stages == 1)
+    return diag_error(p->d, DIAG_plan_model, loc, "the mesh line above has one stage, which begins with the model");
+  if (stage < 1 || stage >= p->f->mesh.stages)
+    return diag_error(p->d, DIAG_plan_model, loc, "stage %d of %d does not exist, or begins with the model", stage,
+                      p->f->mesh.stages);
   if (p->f->stages[stage].op) return diag_error(p->d, DIAG_plan_syntax, loc, "stage %d begins twice", stage);
   spaces(p);
   PlanFileStage s = {.loc = here(p)};
@@ -221,7 +231,8 @@ static bool read_line(Parser *p) {
   static const struct {
     const char *name;
     bool (*read)(Parser *);
-  } statements[] = {{"graph", read_graph}, {"target", read_target}, {"mesh", read_mesh}, {"stage", read_stage}, {"op", read_op}};
+  } statements[] = {
+      {"graph", read_graph}, {"target", read_target}, {"mesh", read_mesh}, {"stage", read_stage}, {"op", read_op}};
   keep_comment(p);
   if (at_end(p)) return true;
   for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
@@ -250,7 +261,8 @@ static bool read_lines(Parser *p, const char *text) {
   p->start = p->at = "";
   p->f->end = here(p);
   if (first) return syntax(p, "'apc.plan 1'");
-  if (!p->f->func || !p->f->target || !p->f->stages) return syntax(p, !p->f->func ? "a graph line" : !p->f->target ? "a target line" : "a mesh line");
+  if (!p->f->func || !p->f->target || !p->f->stages)
+    return syntax(p, !p->f->func ? "a graph line" : !p->f->target ? "a target line" : "a mesh line");
   for (int s = 1; s < p->f->mesh.stages; s++)
     if (!p->f->stages[s].op) return syntax(p, arena_printf(p->a, "a line for stage %d", s));
   return true;

@@ -24,15 +24,22 @@ typedef struct PlanFile {
   int ranks;
   Mesh mesh;             /* with stages; its axes have no symbols yet */
   PlanFileStage *stages; /* by stage; 0 is unused */
-  struct { PlanFileOp *items; size_t n, cap; } ops;
-  struct { const char **items; size_t n, cap; } comments; /* lines of their own, behind '#' and spaces */
+  struct {
+    PlanFileOp *items;
+    size_t n, cap;
+  } ops;
+  struct {
+    const char **items;
+    size_t n, cap;
+  } comments; /* lines of their own, behind '#' and spaces */
   Loc func_loc, graph_loc, ranks_loc, mesh_loc, end;
 } PlanFile;
 
 /* Reads the text; everything is in the arena.  NULL after a diagnostic with line and column. */
 PlanFile *plan_file_read(Arena *a, const char *file, const char *text, Diags *d);
 
-/* The next pick of a strategy "{factor:axis.axis, ...}": `*at` starts behind the brace and moves on; false at the end or when it is none. */
+/* The next pick of a strategy "{factor:axis.axis, ...}": `*at` starts behind the brace and moves on; false at the end
+ * or when it is none. */
 bool plan_file_pick(Arena *a, const char **at, const char **factor, const char **axes);
 
 #endif

@@ -37,13 +37,21 @@ typedef struct Fitting {
 
 static bool check_head(Fitting *p) {
   const PlanFile *file = p->file;
-  if (strcmp(file->func, p->f->name) != 0) return diag_error(p->d, DIAG_plan_model, file->func_loc, "the plan is for @%s, not for @%s", file->func, p->f->name);
+  if (strcmp(file->func, p->f->name) != 0)
+    return diag_error(p->d, DIAG_plan_model, file->func_loc, "the plan is for @%s, not for @%s", file->func,
+                      p->f->name);
   p->same_graph = file->graph == p->plan->graph;
-  if (!p->same_graph) diag_warning(p->d, DIAG_plan_model, file->graph_loc, "the plan was made for another graph; it is used where it fits");
-  if (file->ranks != p->t->ranks) return diag_error(p->d, DIAG_plan_model, file->ranks_loc, "the plan is for %d ranks, %s has %d", file->ranks, p->t->name, p->t->ranks);
+  if (!p->same_graph)
+    diag_warning(p->d, DIAG_plan_model, file->graph_loc,
+                 "the plan was made for another graph; it is used where it fits");
+  if (file->ranks != p->t->ranks)
+    return diag_error(p->d, DIAG_plan_model, file->ranks_loc, "the plan is for %d ranks, %s has %d", file->ranks,
+                      p->t->name, p->t->ranks);
   double ranks = file->mesh.stages;
   for (int i = 0; i < file->mesh.naxes; i++) ranks *= file->mesh.axes[i].temporal ? 1 : file->mesh.axes[i].size;
-  if (ranks != p->t->ranks) return diag_error(p->d, DIAG_plan_model, file->mesh_loc, "the mesh has %.0f ranks, %s has %d", ranks, p->t->name, p->t->ranks);
+  if (ranks != p->t->ranks)
+    return diag_error(p->d, DIAG_plan_model, file->mesh_loc, "the mesh has %.0f ranks, %s has %d", ranks, p->t->name,
+                      p->t->ranks);
   module_set_mesh(p->m, &file->mesh);
   p->plan->mesh = p->m->mesh;
   return true;
@@ -61,7 +69,9 @@ static bool is_plain(const char *glob, Text *name) {
   return true;
 }
 
-static int compare_named(const void *x, const void *y) { return strcmp(((const Named *)x)->name, ((const Named *)y)->name); }
+static int compare_named(const void *x, const void *y) {
+  return strcmp(((const Named *)x)->name, ((const Named *)y)->name);
+}
 
 static void match(Fitting *p, const PlanFileOp *line, int number) {
   Text name = {.arena = p->m->arena};
@@ -90,7 +100,8 @@ static void warn_repeated(Fitting *p) {
   if (p->file->ops.n) qsort(sorted, p->file->ops.n, sizeof *sorted, by_glob);
   for (size_t i = 1; i < p->file->ops.n; i++)
     if (strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0)
-      diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this one counts", sorted[i]->glob, sorted[i - 1]->glob_loc.line);
+      diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this one counts",
+                   sorted[i]->glob, sorted[i - 1]->glob_loc.line);
 }
 
 /* A line of this graph that matches nothing is an error; of another graph, only when most lines do. */
@@ -110,8 +121,11 @@ static bool check_matches(Fitting *p) {
   if (p->same_graph) return false;
   if (missed > NAMED) text_add(&names, " ...");
   if (2 * missed > p->file->ops.n)
-    return diag_error(p->d, DIAG_plan_model, first, "the plan is for another model: %zu of %zu op lines match no operation: %s", missed, p->file->ops.n, text_str(&names));
-  diag_warning(p->d, DIAG_plan_model, first, "%zu of %zu op lines match no operation: %s", missed, p->file->ops.n, text_str(&names));
+    return diag_error(p->d, DIAG_plan_model, first,
+                      "the plan is for another model: %zu of %zu op lines match no operation: %s", missed,
+                      p->file->ops.n, text_str(&names));
+  diag_warning(p->d, DIAG_plan_model, first, "%zu of %zu op lines match no operation: %s", missed, p->file->ops.n,
+               text_str(&names));
   return true;
 }
 
@@ -124,7 +138,8 @@ static bool read_strategies(Fitting *p) {
     if (strategy_parse(p->m, p->rules[i], line->strategy, &p->strategies[i], &why)) continue;
     Text rule = {.arena = p->m->arena};
     rule_print(p->m, &rule, p->rules[i]);
-    diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[i].name, op_name(p->f->ops.items[i].kind), line->strategy, why);
+    diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[i].name,
+               op_name(p->f->ops.items[i].kind), line->strategy, why);
     diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
     return false;
   }
@@ -139,7 +154,9 @@ static void warn_idle_axes(Fitting *p) {
     for (int k = 0; k < p->strategies[i].n; k++) used |= 1u << p->strategies[i].picks[k].axis;
   for (int i = 0; i < mesh->naxes; i++)
     if (!(used >> i & 1) && mesh->axes[i].size > 1 && !mesh->axes[i].temporal)
-      diag_warning(p->d, DIAG_plan_model, p->file->mesh_loc, "no line cuts anything over the axis '%s': its %d ranks all do the same", mesh->axes[i].name, mesh->axes[i].size);
+      diag_warning(p->d, DIAG_plan_model, p->file->mesh_loc,
+                   "no line cuts anything over the axis '%s': its %d ranks all do the same", mesh->axes[i].name,
+                   mesh->axes[i].size);
 }
 
 /* The outermost loop that a stage beginning at operation `at` would cut; NULL: none. */
@@ -161,11 +178,13 @@ static bool check_carries(Fitting *p) {
     const Op *op = &p->f->ops.items[leave];
     if (op->kind != OP_leave) continue;
     size_t carry = (size_t)p->f->values.items[op->in[0]].op;
-    const Layout *before = strategy_result(p->m, p->rules[carry], &p->strategies[carry]), *after = strategy_result(p->m, p->rules[leave], &p->strategies[leave]);
+    const Layout *before = strategy_result(p->m, p->rules[carry], &p->strategies[carry]),
+                 *after = strategy_result(p->m, p->rules[leave], &p->strategies[leave]);
     if (before == after) continue;
     int line = p->line_of[leave] >= 0 ? p->line_of[leave] : p->line_of[carry];
-    diag_error(p->d, DIAG_plan_strategy, p->file->ops.items[line].strategy_loc, "the leave \"%s\" has layout %s, its carry \"%s\" %s: they must be equal", op->name, layout_text(p, after),
-               p->f->ops.items[carry].name, layout_text(p, before));
+    diag_error(p->d, DIAG_plan_strategy, p->file->ops.items[line].strategy_loc,
+               "the leave \"%s\" has layout %s, its carry \"%s\" %s: they must be equal", op->name,
+               layout_text(p, after), p->f->ops.items[carry].name, layout_text(p, before));
     diag_help(p->d, "give both the same strategy: op \"%s\" and op \"%s\"", p->f->ops.items[carry].name, op->name);
     return false;
   }
@@ -181,8 +200,11 @@ static bool find_cuts(Fitting *p, size_t *cuts) {
     if (!found) return diag_error(p->d, DIAG_plan_model, stage->loc, "there is no operation \"%s\"", stage->op);
     cuts[s] = found->op;
     const Loop *cut = loop_cut_at(&loops, cuts[s]);
-    if (cut) return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" is inside the loop \"%s\", which lies in one stage", stage->op, p->f->ops.items[cut->begin].name);
-    if (cuts[s] <= cuts[s - 1]) return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
+    if (cut)
+      return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" is inside the loop \"%s\", which lies in one stage",
+                        stage->op, p->f->ops.items[cut->begin].name);
+    if (cuts[s] <= cuts[s - 1])
+      return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
   }
   return true;
 }
@@ -198,17 +220,25 @@ static bool place_stages(Fitting *p) {
 }
 
 /* The line that an operation has its strategy from; NULL: none. */
-static const PlanFileOp *line_of(const Fitting *p, size_t op) { return op < p->f->ops.n && p->line_of[op] >= 0 ? &p->file->ops.items[p->line_of[op]] : NULL; }
+static const PlanFileOp *line_of(const Fitting *p, size_t op) {
+  return op < p->f->ops.n && p->line_of[op] >= 0 ? &p->file->ops.items[p->line_of[op]] : NULL;
+}
 
 static bool explain_gap(const Fitting *p, const PlanGap *gap) {
   size_t producer = (size_t)p->f->values.items[gap->value].op;
   bool output = gap->user >= p->f->ops.n;
   const PlanFileOp *user = line_of(p, gap->user), *maker = line_of(p, producer);
-  diag_error(p->d, DIAG_plan_conversion, user ? user->strategy_loc : maker ? maker->strategy_loc : p->file->mesh_loc,
+  diag_error(p->d, DIAG_plan_conversion,
+             user    ? user->strategy_loc
+             : maker ? maker->strategy_loc
+                     : p->file->mesh_loc,
              "%s needs \"%s\" in layout %s, which cannot be made of %s: micro-batches are not joined again",
-             output ? "an output" : arena_printf(p->m->arena, "\"%s\"", p->f->ops.items[gap->user].name), p->f->ops.items[producer].name, layout_text(p, gap->to), layout_text(p, gap->from));
-  if (user && maker && user != maker) diag_note(p->d, maker->strategy_loc, "\"%s\" is cut here", p->f->ops.items[producer].name);
-  if (!user && !output) diag_note(p->d, (Loc){0}, "\"%s\" has no line, so it takes whole operands", p->f->ops.items[gap->user].name);
+             output ? "an output" : arena_printf(p->m->arena, "\"%s\"", p->f->ops.items[gap->user].name),
+             p->f->ops.items[producer].name, layout_text(p, gap->to), layout_text(p, gap->from));
+  if (user && maker && user != maker)
+    diag_note(p->d, maker->strategy_loc, "\"%s\" is cut here", p->f->ops.items[producer].name);
+  if (!user && !output)
+    diag_note(p->d, (Loc){0}, "\"%s\" has no line, so it takes whole operands", p->f->ops.items[gap->user].name);
   return false;
 }
 
@@ -223,7 +253,8 @@ static bool complete(Fitting *p) {
   cost_model_free(c);
   int degrees[DEGREE_COUNT];
   degrees_of(&plan->mesh, &shares, degrees);
-  plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP], plan->ep = degrees[DEGREE_EP];
+  plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],
+  plan->ep = degrees[DEGREE_EP];
   plan->pp = plan->mesh.stages;
   plan->micro_batches = 1;
   for (int i = 0; i < plan->mesh.naxes; i++)
@@ -245,7 +276,13 @@ static void match_lines(Fitting *p) {
 }
 
 Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
-  Fitting p = {.m = m, .f = f, .t = t, .d = d, .rules = rules_of(m, f), .file = plan_file_read(m->arena, file, text, d), .plan = ARENA_NEW(m->arena, Plan)};
+  Fitting p = {.m = m,
+               .f = f,
+               .t = t,
+               .d = d,
+               .rules = rules_of(m, f),
+               .file = plan_file_read(m->arena, file, text, d),
+               .plan = ARENA_NEW(m->arena, Plan)};
   p.strategies = ARENA_ARRAY(m->arena, Strategy, f->ops.n);
   p.plan->target = arena_strdup(m->arena, t->name);
   p.plan->func = f->name;
@@ -256,7 +293,8 @@ Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, co
   index_names(&p);
   match_lines(&p);
   warn_repeated(&p);
-  if (!check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) || !complete(&p)) return NULL;
+  if (!check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) || !complete(&p))
+    return NULL;
   warn_idle_axes(&p);
   return p.plan;
 }

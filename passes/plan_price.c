@@ -14,7 +14,7 @@ typedef struct Version {
   int stage;
   size_t born, dies; /* operations */
   bool converted;
-  bool in_place;     /* it lies where another value lay */
+  bool in_place; /* it lies where another value lay */
 } Version;
 
 typedef struct Versions {
@@ -34,7 +34,7 @@ typedef struct KeptList {
 } KeptList;
 
 typedef struct StageSum {
-  double each;        /* seconds per micro-batch */
+  double each;                                          /* seconds per micro-batch */
   double compute, memory_bound, collectives, transfers; /* per step */
   double flops, params, state;
 } StageSum;
@@ -50,16 +50,17 @@ typedef struct Pricing {
   const int *stages;
   Versions *versions;
   SameWeight same;
-  KeptList *kept;   /* by operation: the first that reads the weight */
+  KeptList *kept; /* by operation: the first that reads the weight */
   StageSum *sums;
-  double repeat;      /* micro-batches */
+  double repeat; /* micro-batches */
   bool possible;
   PlanGap gap; /* the first conversion that does not exist */
 } Pricing;
 
 static int stage_of(const Pricing *p, size_t op) { return p->stages ? p->stages[op] : 0; }
 
-/* Adds seconds to a stage and to one of its classes.  A stage's body is called for every micro-batch, also what does not depend on it. */
+/* Adds seconds to a stage and to one of its classes.  A stage's body is called for every micro-batch, also what does
+ * not depend on it. */
 static void spend(Pricing *p, int stage, double seconds, double *class) {
   p->sums[stage].each += seconds;
   *class += seconds * p->repeat;
@@ -67,8 +68,8 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
 
 /* ---- versions, as in lower.c */
 
-/* What loops do to the life of a value that operation `now` reads: where it enters one from outside, it is converted before that loop
- * and stays to its end. */
+/* What loops do to the life of a value that operation `now` reads: where it enters one from outside, it is converted
+ * before that loop and stays to its end. */
 typedef struct Life {
   size_t begin, end;
 } Life;
@@ -104,7 +105,9 @@ static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int
   double seconds = cost_convert(p->c, type_of(p->f, v), from, to);
   if (seconds == INFINITY && p->possible) p->gap = (PlanGap){v, user, from, to};
   if (seconds == INFINITY) p->possible = false;
-  else spend(p, stage, seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op), &p->sums[stage].collectives);
+  else
+    spend(p, stage, seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op),
+          &p->sums[stage].collectives);
 }
 
 /* Reads of one weight in one layout are one copy. */
@@ -162,8 +165,10 @@ static void price_op(Pricing *p, size_t index) {
     if (op->kind == OP_input || op->kind == OP_read) add_version(p, op->out, produced(p, op->out), stage, born, false);
     return;
   }
-  /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle_carry). */
-  for (int i = op->kind == OP_leave; i < op->nin; i++) want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, op->kind == OP_carry ? index - 1 : index);
+  /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave
+   * (settle_carry). */
+  for (int i = op->kind == OP_leave; i < op->nin; i++)
+    want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, op->kind == OP_carry ? index - 1 : index);
   OpCost cost = cost_op_runs(p->c, p->loops, p->f, index, r, s);
   StageSum *sum = &p->sums[stage];
   spend(p, stage, cost.communication, &sum->collectives);
@@ -180,13 +185,17 @@ static void price_output(Pricing *p, const Output *o) {
 
 /* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
-/* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any more. */
+/* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any
+ * more. */
 static void settle_carry(Pricing *p, size_t index) {
   const Op *leave = &p->f->ops.items[index];
   int stage = stage_of(p, index);
-  Version *carry = find_version(p, leave->in[0], produced(p, leave->in[0]), stage), *next = find_version(p, leave->in[1], strategy_operand(p->m, p->rules[index], &p->strategies[index], 1), stage);
+  Version *carry = find_version(p, leave->in[0], produced(p, leave->in[0]), stage),
+          *next =
+              find_version(p, leave->in[1], strategy_operand(p->m, p->rules[index], &p->strategies[index], 1), stage);
   if (!carry || !next) return;
-  next->in_place |= op_of(p->f, leave->in[1])->kind != OP_carry && next->born > carry->born && next->born >= carry->dies && next->dies == index;
+  next->in_place |= op_of(p->f, leave->in[1])->kind != OP_carry && next->born > carry->born &&
+                    next->born >= carry->dies && next->dies == index;
   live_until(carry, index - 1);
 }
 
@@ -226,15 +235,28 @@ static PlanTime pipeline_time(const Pricing *p, int stages) {
     if (p->sums[s].each > p->sums[busiest].each) busiest = s;
   }
   const StageSum *b = &p->sums[busiest];
-  PlanTime t = {.total = sum + (p->repeat - 1) * b->each, .compute = b->compute, .memory_bound = b->memory_bound, .collectives = b->collectives, .transfers = b->transfers};
+  PlanTime t = {.total = sum + (p->repeat - 1) * b->each,
+                .compute = b->compute,
+                .memory_bound = b->memory_bound,
+                .collectives = b->collectives,
+                .transfers = b->transfers};
   t.idle = fmax(0, t.total - p->repeat * b->each);
   return t;
 }
 
-PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, const int *stages) {
+PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     const int *stages) {
   int nstages = m->mesh.stages;
   Arena *a = arena_new();
-  Pricing p = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies, .stages = stages, .repeat = 1, .possible = true};
+  Pricing p = {.arena = a,
+               .c = c,
+               .m = m,
+               .f = f,
+               .rules = rules,
+               .strategies = strategies,
+               .stages = stages,
+               .repeat = 1,
+               .possible = true};
   p.loops = loop_costs(a, c, f);
   p.versions = ARENA_ARRAY(a, Versions, f->values.n);
   p.same = same_weight(a, f);

@@ -1,9 +1,9 @@
 /* passes/plan_print.c - the text of a plan (docs/plan.md).
  *
- * Operations of one group (pass group: the same operation of all layers) have one line, a glob of their names with the strategy most of them
- * have.  A glob may match other operations too, so globs come first, those that match most before others, and whatever is
- * still wrong then gets a line of its own behind them: the last line that matches counts.  Operations without axes need no line unless a glob
- * catches them.  Equal plans give equal bytes.
+ * Operations of one group (pass group: the same operation of all layers) have one line, a glob of their names with the
+ * strategy most of them have.  A glob may match other operations too, so globs come first, those that match most before
+ * others, and whatever is still wrong then gets a line of its own behind them: the last line that matches counts.
+ * Operations without axes need no line unless a glob catches them.  Equal plans give equal bytes.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -55,25 +55,37 @@ static const char *strategy_text(Module *m, Arena *a, const Func *f, const Plan 
 
 typedef struct OpLine {
   const char *glob, *strategy;
-  size_t first;                                         /* operation it was made for */
-  struct { uint32_t *items; size_t n, cap; } matches;    /* operations */
+  size_t first; /* operation it was made for */
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } matches; /* operations */
 } OpLine;
 
 typedef struct OpGroup {
-  const char *name; /* interned */
-  const char *glob; /* of its operations; NULL when there is none, or one operation */
+  const char *name;     /* interned */
+  const char *glob;     /* of its operations; NULL when there is none, or one operation */
   const char *strategy; /* of most of them */
   bool has_line;
-  struct { uint32_t *items; size_t n, cap; } ops;
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } ops;
 } OpGroup;
 
 typedef struct OpLines {
   Arena *a;
   const Func *f;
   const char **strategies; /* by operation */
-  struct { OpGroup *items; size_t n, cap; } groups;
-  struct { OpLine *items; size_t n, cap; } lines;
-  int *line_of;            /* by operation: the last line that matches; -1 */
+  struct {
+    OpGroup *items;
+    size_t n, cap;
+  } groups;
+  struct {
+    OpLine *items;
+    size_t n, cap;
+  } lines;
+  int *line_of; /* by operation: the last line that matches; -1 */
 } OpLines;
 
 static bool same(const char *x, const char *y) { return strcmp(x, y) == 0; }
@@ -111,7 +123,10 @@ static const char *glob_of(const OpLines *w, const OpGroup *g) {
 
 /* What most of the group have; the first of several. */
 static const char *majority(const OpLines *w, const OpGroup *g) {
-  struct { const char **items; size_t n, cap; } distinct = {0};
+  struct {
+    const char **items;
+    size_t n, cap;
+  } distinct = {0};
   size_t *counts = ARENA_ARRAY(w->a, size_t, g->ops.n), best = 0;
   for (size_t i = 0; i < g->ops.n; i++) {
     const char *s = w->strategies[g->ops.items[i]];
@@ -163,7 +178,8 @@ static void choose_lines(OpLines *w) {
       OpGroup *g = &w->groups.items[k];
       if (!g->glob || g->has_line) continue;
       bool wrong = false;
-      for (size_t i = 0; i < g->ops.n; i++) wrong |= same(w->strategies[g->ops.items[i]], g->strategy) && !is_right(w, g->ops.items[i]);
+      for (size_t i = 0; i < g->ops.n; i++)
+        wrong |= same(w->strategies[g->ops.items[i]], g->strategy) && !is_right(w, g->ops.items[i]);
       if (!wrong) continue;
       add_line(w, g);
       changed = true;
@@ -178,7 +194,8 @@ static void print_line(Text *out, const char *glob, const char *strategy) {
 }
 
 static void print_ops(Module *m, Arena *a, const Func *f, const Plan *p, Text *out) {
-  OpLines w = {.a = a, .f = f, .strategies = ARENA_ARRAY(a, const char *, f->ops.n), .line_of = ARENA_ARRAY(a, int, f->ops.n)};
+  OpLines w = {
+      .a = a, .f = f, .strategies = ARENA_ARRAY(a, const char *, f->ops.n), .line_of = ARENA_ARRAY(a, int, f->ops.n)};
   for (size_t i = 0; i < f->ops.n; i++) w.strategies[i] = strategy_text(m, a, f, p, i);
   find_groups(&w);
   for (size_t k = 0; k < w.groups.n; k++) {
@@ -222,11 +239,14 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   Arena *a = arena_new();
   const PlanTime *t = &p->price.time;
   const PlanMemory *b = &p->price.memory;
-  text_printf(out, "apc.plan 1\ngraph @%s %016" PRIx64 "\ntarget %s ranks %d\n", p->func, p->graph, p->target, p->ranks);
+  text_printf(out, "apc.plan 1\ngraph @%s %016" PRIx64 "\ntarget %s ranks %d\n", p->func, p->graph, p->target,
+              p->ranks);
   print_mesh(p, out);
-  text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n", 1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound,
-              1e3 * t->collectives, 1e3 * t->transfers, 1e3 * t->idle);
-  text_printf(out, "# bytes per rank %.0f: weights %.0f, state %.0f, activations %.0f, communication %.0f\n", b->total, b->params, b->state, b->activations, b->communication);
+  text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n",
+              1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,
+              1e3 * t->idle);
+  text_printf(out, "# bytes per rank %.0f: weights %.0f, state %.0f, activations %.0f, communication %.0f\n", b->total,
+              b->params, b->state, b->activations, b->communication);
   print_stages(a, f, p, out);
   print_ops(m, a, f, p, out);
   arena_free(a);

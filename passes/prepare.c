@@ -1,19 +1,24 @@
 /* passes/prepare.c - work on weights that is the same at every request is done once, at loading (D27).
  *
- * In: level-1 functions.  Out: the same, in which results that weights and constants alone determine are weights themselves, and a level-1
- * function @prepare that computes them: casts and dequantisations, products with scales, sums, concatenations, norms of weights ...
- * Each rank runs its part of @prepare after loading (lower_prepare); the weights it read are not kept.
+ * In: level-1 functions.  Out: the same, in which results that weights and constants alone determine are weights
+ * themselves, and a level-1 function @prepare that computes them: casts and dequantisations, products with scales,
+ * sums, concatenations, norms of weights ...  Each rank runs its part of @prepare after loading (lower_prepare); the
+ * weights it read are not kept.
  *
  * What moves: of the values that anything else needs, walking up from the outputs, the first that
- *   - depends on weights and constants only (no size of a request, no random number, nothing that changes from round to round of a loop),
- *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and what is worked out is repeated where it is
- *     used, and
- *   - has at most as many elements as the weights it is computed from: what @prepare keeps is memory of every rank for good, so a bias
- *     repeated over rows, a mask or a one-hot table stays where it is used, and what it is made from moves instead.
- * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone stay too: they have
- * no weight to be counted against, and every stage makes them where it needs them (passes/derived.h).
+ *   - depends on weights and constants only (no size of a request, no random number, nothing that changes from round to
+ *     round of a loop),
+ *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and what is worked out is
+ *     repeated where it is used, and
+ *   - has at most as many elements as the weights it is computed from: what @prepare keeps is memory of every rank for
+ *     good, so a bias repeated over rows, a mask or a one-hot table stays where it is used, and what it is made from
+ *     moves instead.
+ * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone
+ * stay too: they have no weight to be counted against, and every stage makes them where it needs them
+ * (passes/derived.h).
  *
- * Loops over weights alone stay where they are.  Equal work of several functions is done once.  A function of that name that the module has already is extended.
+ * Loops over weights alone stay where they are.  Equal work of several functions is done once.  A function of that name
+ * that the module has already is extended.
  */
 #include <string.h>
 
@@ -33,7 +38,10 @@ typedef struct Prepare {
   Module *m;
   Func *f; /* @prepare; NULL while nothing has moved */
   Builder b;
-  struct { Made *items; size_t n, cap; } made; /* by value, less 1 */
+  struct {
+    Made *items;
+    size_t n, cap;
+  } made; /* by value, less 1 */
 } Prepare;
 
 /* A function whose work is looked at. */
@@ -86,11 +94,14 @@ static double weight_elements(const Scan *s, Val v) {
 }
 
 static bool moves(const Scan *s, Val v) {
-  return s->fixed[v] == FIXED_WORK && op_of(s->f, v)->kind != OP_broadcast && elements(type_of(s->f, v)) <= weight_elements(s, v);
+  return s->fixed[v] == FIXED_WORK && op_of(s->f, v)->kind != OP_broadcast &&
+         elements(type_of(s->f, v)) <= weight_elements(s, v);
 }
 
 /* Loops stay whole: what is not needed of them is left to dce. */
-static bool stays(const Scan *s, const Op *op) { return !op->out || s->needed[op->out] || op->kind == OP_input || loops_is_part(op->kind); }
+static bool stays(const Scan *s, const Op *op) {
+  return !op->out || s->needed[op->out] || op->kind == OP_input || loops_is_part(op->kind);
+}
 
 static bool choose(const Scan *s) {
   bool any = false;
@@ -139,7 +150,8 @@ static void extend(Prepare *p, Diags *diags) {
     const Op *op = &p->f->ops.items[i];
     if (op->out) remember(p, key_of(p, op, type_of(p->f, op->out), op->in), op->out);
   }
-  for (size_t i = 0; i < p->f->outputs.n; i++) made_of(p, p->f->outputs.items[i].value)->param = p->f->outputs.items[i].name;
+  for (size_t i = 0; i < p->f->outputs.n; i++)
+    made_of(p, p->f->outputs.items[i].value)->param = p->f->outputs.items[i].name;
 }
 
 static Val prepared_value(const Prepare *p, const char *name) {
@@ -200,7 +212,12 @@ static bool rewrite(Scan *s, Diags *diags) {
     if (!stays(s, op)) continue;
     if (op->out && s->moved[op->out]) {
       Attr name = attr_s(m, AT_name, param_of(s->p, bring(s, op->out, diags)));
-      OpSpec spec = {.kind = OP_param, .name = op->name, .loc = op->loc, .nattrs = 1, .attrs = &name, .type = type_of(s->f, op->out)};
+      OpSpec spec = {.kind = OP_param,
+                     .name = op->name,
+                     .loc = op->loc,
+                     .nattrs = 1,
+                     .attrs = &name,
+                     .type = type_of(s->f, op->out)};
       r.map[op->out] = build_op(&r.b, &spec);
     } else if (!rewrite_copy(&r, op)) {
       return false;
@@ -212,7 +229,12 @@ static bool rewrite(Scan *s, Diags *diags) {
 
 static bool prepare(Prepare *p, const Func *f, Diags *diags) {
   Arena *a = p->m->arena;
-  Scan s = {p, f, fixed_values(a, f), ARENA_ARRAY(a, bool, f->values.n), ARENA_ARRAY(a, bool, f->values.n), ARENA_ARRAY(a, Val, f->values.n)};
+  Scan s = {p,
+            f,
+            fixed_values(a, f),
+            ARENA_ARRAY(a, bool, f->values.n),
+            ARENA_ARRAY(a, bool, f->values.n),
+            ARENA_ARRAY(a, Val, f->values.n)};
   return !choose(&s) || rewrite(&s, diags);
 }
 

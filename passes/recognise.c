@@ -1,13 +1,15 @@
 /* passes/recognise.c - finds composites (norm, attention) that exporters wrote as primitive operations.
  *
- * A composite has strategies that its parts do not have (attention over cut keys, a norm over a cut dimension in one step), is
- * one kernel, and attention never keeps the matrix of scores.  In: level 1 after views, so that heads are dimensions already.  Out:
- * the same function with the last operation of each match replaced; what only it needed is left for dce.
+ * A composite has strategies that its parts do not have (attention over cut keys, a norm over a cut dimension in one
+ * step), is one kernel, and attention never keeps the matrix of scores.  In: level 1 after views, so that heads are
+ * dimensions already.  Out: the same function with the last operation of each match replaced; what only it needed is
+ * left for dce.
  *
- * A match is exact: the composite means the same for all inputs, with two liberties.  A mask of a finite number at most -1e37
- * counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size themselves).  A query whose products
- * with all keys that it sees are -inf, which takes infinite inputs or an overflow, gets 0 instead of NaN; a causal mask that is recognised hides no row
- * whole.  It lies in one body of a loop, or outside of all, so that no work moves into a body.
+ * A match is exact: the composite means the same for all inputs, with two liberties.  A mask of a finite number at most
+ * -1e37 counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size
+ * themselves).  A query whose products with all keys that it sees are -inf, which takes infinite inputs or an overflow,
+ * gets 0 instead of NaN; a causal mask that is recognised hides no row whole.  It lies in one body of a loop, or
+ * outside of all, so that no work moves into a body.
  *
  * Not done: masks that depend on data (padding of a batch), rotary embeddings, softmax or GELU written out.
  */
@@ -27,20 +29,18 @@ bool recognise_number(const Func *f, Val v, double *out) {
   const Op *op = op_of(f, v);
   double x = 0, y = 0;
   int64_t extent;
-  if (!dtype_is_float(type_of(f, v)->dtype) && op->kind != OP_const && op->kind != OP_broadcast && op->kind != OP_reshape) return false;
+  if (!dtype_is_float(type_of(f, v)->dtype) && op->kind != OP_const && op->kind != OP_broadcast &&
+      op->kind != OP_reshape)
+    return false;
   switch (op->kind) {
-    case OP_const:
-      *out = op_float(op, AT_value, 0);
-      return op_attr(op, AT_value) != NULL;
+    case OP_const: *out = op_float(op, AT_value, 0); return op_attr(op, AT_value) != NULL;
     case OP_size:
       if (!ex_get_const(op_expr(op, AT_expr), &extent)) return false;
       *out = (double)extent;
       return true;
     case OP_broadcast:
     case OP_reshape: return recognise_number(f, op->in[0], out);
-    case OP_sqrt:
-      *out = recognise_number(f, op->in[0], &x) ? sqrt(x) : 0;
-      return x > 0;
+    case OP_sqrt: *out = recognise_number(f, op->in[0], &x) ? sqrt(x) : 0; return x > 0;
     case OP_pow:
       if (!recognise_number(f, op->in[0], &x) || !recognise_number(f, op->in[1], &y)) return false;
       *out = pow(x, y);
@@ -93,7 +93,9 @@ Val recognise_transpose(Recognise *w, const Op *op, const char *part, Val x, con
   bool same = true;
   for (int d = 0; d < rank; d++) list[d] = perm[d], same = same && perm[d] == d;
   Attr a = attr_ints(w->r.m, AT_perm, rank, list);
-  return same ? x : recognise_build(w, op, part, (OpSpec){.kind = OP_transpose, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
+  return same ? x
+              : recognise_build(w, op, part,
+                                (OpSpec){.kind = OP_transpose, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
 }
 
 static const int *count_uses(Arena *arena, const Func *f) {

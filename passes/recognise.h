@@ -1,7 +1,8 @@
 /* passes/recognise.h - the patterns of passes/recognise.c; private to its files.
  *
- * A pattern is tried at the operation that ends it.  It reads the old function only, and either builds its composite into the new one
- * and returns its value, under the name of the operation it replaces, or returns 0 without building anything.
+ * A pattern is tried at the operation that ends it.  It reads the old function only, and either builds its composite
+ * into the new one and returns its value, under the name of the operation it replaces, or returns 0 without building
+ * anything.
  */
 #ifndef APC_PASSES_RECOGNISE_H
 #define APC_PASSES_RECOGNISE_H
@@ -11,7 +12,7 @@
 
 typedef struct Recognise {
   Rewrite r;
-  const int *uses;     /* by old value: reads by operations and outputs */
+  const int *uses; /* by old value: reads by operations and outputs */
   Loops loops;
   const bool *derived; /* by operation: of constants alone */
 } Recognise;
@@ -21,7 +22,8 @@ Val recognise_attention(Recognise *w, const Op *op);
 
 /* Do both operations of the old function stand in the same body of a loop, or outside of all? */
 bool recognise_together(const Recognise *w, const Op *x, const Op *y);
-/* All that makes `op` from these values stands together with it, but what constants alone determine: its work is not moved into a body. */
+/* All that makes `op` from these values stands together with it, but what constants alone determine: its work is not
+ * moved into a body. */
 bool recognise_is_whole(const Recognise *w, const Op *op, int n, const Val *from);
 
 /* The one number that every element of an old value has; computed from constants. */

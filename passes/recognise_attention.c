@@ -2,9 +2,10 @@
  *
  *   dot(softmax(mask(scale(dot(q, k)))), v)
  *
- * Scale is a product with, or quotient by, a number.  The mask may be absent, or hide keys after the query: a select of, or sum
- * with, a large negative number where key position > query position, both iotas.  Operands may come in any order of dimensions.
- * Keys and values that were repeated for groups of queries (broadcast of a new dimension, merged) are taken before that.
+ * Scale is a product with, or quotient by, a number.  The mask may be absent, or hide keys after the query: a select
+ * of, or sum with, a large negative number where key position > query position, both iotas.  Operands may come in any
+ * order of dimensions.  Keys and values that were repeated for groups of queries (broadcast of a new dimension, merged)
+ * are taken before that.
  */
 #include <string.h>
 
@@ -57,8 +58,9 @@ static bool position_of(const Func *f, Val v, Position *p) {
     return ex_is_const(op_expr(op, AT_start), 0);
   }
   if (moves(op->kind)) return position_of(f, op->in[0], p) && (p->dim = moved_dim(f, op, p->dim)) >= 0;
-  if (op->kind == OP_cast) return dtype_class(type_of(f, v)->dtype) != DTC_B && type_of(f, op->in[0])->dtype == DT_i64 &&
-                                  (type_of(f, v)->dtype == DT_i64 || type_of(f, v)->dtype == DT_i32) && position_of(f, op->in[0], p);
+  if (op->kind == OP_cast)
+    return dtype_class(type_of(f, v)->dtype) != DTC_B && type_of(f, op->in[0])->dtype == DT_i64 &&
+           (type_of(f, v)->dtype == DT_i64 || type_of(f, v)->dtype == DT_i32) && position_of(f, op->in[0], p);
   if (op->kind != OP_add && op->kind != OP_sub) return false;
   if (!position_of(f, op->in[0], p) || !recognise_number(f, op->in[1], &number)) return false;
   p->offset += op->kind == OP_add ? number : -number;
@@ -77,12 +79,14 @@ static bool band_of(const Func *f, Val v, Band *b);
 static bool choice_of(const Func *f, Val v, Band *b, double *then, double *otherwise) {
   const Op *op = op_of(f, v);
   if (moves(op->kind))
-    return choice_of(f, op->in[0], b, then, otherwise) && (b->plus = moved_dim(f, op, b->plus)) >= 0 && (b->minus = moved_dim(f, op, b->minus)) >= 0;
+    return choice_of(f, op->in[0], b, then, otherwise) && (b->plus = moved_dim(f, op, b->plus)) >= 0 &&
+           (b->minus = moved_dim(f, op, b->minus)) >= 0;
   if (op->kind == OP_cast && type_of(f, op->in[0])->dtype == DT_bool) {
     *then = 1, *otherwise = 0;
     return band_of(f, op->in[0], b);
   }
-  return op->kind == OP_select && recognise_number(f, op->in[1], then) && recognise_number(f, op->in[2], otherwise) && band_of(f, op->in[0], b);
+  return op->kind == OP_select && recognise_number(f, op->in[1], then) && recognise_number(f, op->in[2], otherwise) &&
+         band_of(f, op->in[0], b);
 }
 
 /* A choice compared with one of its numbers. */
@@ -98,7 +102,8 @@ static bool band_of(const Func *f, Val v, Band *b) {
   const Op *op = op_of(f, v);
   Position x, y;
   if (moves(op->kind))
-    return band_of(f, op->in[0], b) && (b->plus = moved_dim(f, op, b->plus)) >= 0 && (b->minus = moved_dim(f, op, b->minus)) >= 0;
+    return band_of(f, op->in[0], b) && (b->plus = moved_dim(f, op, b->plus)) >= 0 &&
+           (b->minus = moved_dim(f, op, b->minus)) >= 0;
   if (op->kind == OP_not) {
     if (!band_of(f, op->in[0], b)) return false;
     *b = (Band){b->minus, b->plus, 1 - b->least};
@@ -108,7 +113,8 @@ static bool band_of(const Func *f, Val v, Band *b) {
   bool greater = op->kind == OP_gt || op->kind == OP_ge, less = op->kind == OP_lt || op->kind == OP_le;
   if ((!greater && !less) || !position_of(f, op->in[0], &x) || !position_of(f, op->in[1], &y)) return false;
   double strict = op->kind == OP_gt || op->kind == OP_lt ? 1 : 0;
-  *b = greater ? (Band){x.dim, y.dim, y.offset - x.offset + strict} : (Band){y.dim, x.dim, x.offset - y.offset + strict};
+  *b =
+      greater ? (Band){x.dim, y.dim, y.offset - x.offset + strict} : (Band){y.dim, x.dim, x.offset - y.offset + strict};
   return true;
 }
 
@@ -132,7 +138,8 @@ static bool is_causal_bias(const Func *f, Val v) {
   Band b;
   double then, otherwise;
   if (!choice_of(f, v, &b, &then, &otherwise)) return false;
-  return (then <= HIDDEN && otherwise == 0 && after_query(&b, false)) || (otherwise <= HIDDEN && then == 0 && after_query(&b, true));
+  return (then <= HIDDEN && otherwise == 0 && after_query(&b, false)) ||
+         (otherwise <= HIDDEN && then == 0 && after_query(&b, true));
 }
 
 /* ---- scores */
@@ -205,7 +212,8 @@ typedef struct Operand {
 static bool operand(const Recognise *w, const Op *end, Val v, const char *part, const char *wanted, Operand *o) {
   for (int d = 0; d < 4; d++)
     if ((o->perm[d] = letter_at(part, wanted[d])) < 0) return false;
-  for (const Op *op; (op = recognise_op(w->r.old, v, OP_transpose)) != NULL && recognise_together(w, op, end); v = op->in[0])
+  for (const Op *op; (op = recognise_op(w->r.old, v, OP_transpose)) != NULL && recognise_together(w, op, end);
+       v = op->in[0])
     for (int d = 0; d < 4; d++) o->perm[d] = (int)op_attr(op, AT_perm)->u.ints[o->perm[d]];
   o->v = v;
   return true;
@@ -214,7 +222,8 @@ static bool operand(const Recognise *w, const Op *end, Val v, const char *part, 
 /* [b, g * r, t, k] made of [b, g, 1, t, k]: the latter and r; else the operand itself and 1. */
 static Val ungrouped(const Recognise *w, const Op *end, const Operand *o, const Expr **r) {
   const Func *f = w->r.old;
-  const Op *merge = recognise_op(f, o->v, OP_reshape), *repeat = merge ? recognise_op(f, merge->in[0], OP_broadcast) : NULL;
+  const Op *merge = recognise_op(f, o->v, OP_reshape),
+           *repeat = merge ? recognise_op(f, merge->in[0], OP_broadcast) : NULL;
   *r = NULL;
   for (int d = 0; d < 4; d++)
     if (o->perm[d] != d) return 0;
@@ -242,7 +251,9 @@ static bool match(Recognise *w, const Op *op, Match *a) {
   const char *p[3], *s[3];
   const Op *softmax = recognise_op(f, op->in[0], OP_softmax);
   if (!softmax || w->uses[softmax->out] != 1 || op_int(softmax, AT_axis, 0) != 3 || !letters_of(op, p)) return false;
-  if (!dtype_is_float(type_of(f, op->out)->dtype) || !scores_of(w, softmax->in[0], &a->scores) || !letters_of(a->scores.dot, s)) return false;
+  if (!dtype_is_float(type_of(f, op->out)->dtype) || !scores_of(w, softmax->in[0], &a->scores) ||
+      !letters_of(a->scores.dot, s))
+    return false;
   char wanted[5] = {p[0][0], p[0][1], p[0][3], 0, 0}; /* probabilities [b, h, s, t] times v [b, h, t, e] */
   for (int d = 0; d < 4; d++)
     if (!memchr(p[0], p[1][d], 4)) wanted[3] = p[1][d];
@@ -273,14 +284,16 @@ static bool match(Recognise *w, const Op *op, Match *a) {
 
 static Val positions(Recognise *w, const Op *op, const char *part, const Expr *extent) {
   Attr a[2] = {attr_i(AT_axis, 0), attr_e(AT_start, ex_const(w->r.m, 0))};
-  return recognise_build(w, op, part, (OpSpec){.kind = OP_iota, .nattrs = 2, .attrs = a, .type = type_get(w->r.m, DT_i64, 1, &extent)});
+  return recognise_build(
+      w, op, part, (OpSpec){.kind = OP_iota, .nattrs = 2, .attrs = a, .type = type_get(w->r.m, DT_i64, 1, &extent)});
 }
 
 /* [b, g, t, e] of keys or values. */
 static Val shared(Recognise *w, const Op *op, const char *part, const Operand *o, Val before) {
   if (!before) return recognise_transpose(w, op, part, w->r.map[o->v], o->perm);
   const Type *t = type_of(w->r.old, before);
-  return recognise_reshape(w, op, part, w->r.map[before], 4, (const Expr *[]){t->dims[0], t->dims[1], t->dims[3], t->dims[4]});
+  return recognise_reshape(w, op, part, w->r.map[before], 4,
+                           (const Expr *[]){t->dims[0], t->dims[1], t->dims[3], t->dims[4]});
 }
 
 Val recognise_attention(Recognise *w, const Op *op) {
@@ -293,12 +306,20 @@ Val recognise_attention(Recognise *w, const Op *op) {
   const Expr *grouped[] = {tq->dims[0], tk->dims[1], a.repeats, tq->dims[2], tq->dims[3]};
   q = recognise_reshape(w, op, "q.groups", q, 5, grouped);
   Attr length = attr_e(AT_expr, tk->dims[2]);
-  Val in[] = {q, k, v, positions(w, op, "queries", tq->dims[2]), positions(w, op, "keys", tk->dims[2]),
-              recognise_build(w, op, "length", (OpSpec){.kind = OP_size, .nattrs = 1, .attrs = &length, .type = type_of_ints(m, DT_i64, 0, NULL)})};
+  Val in[] = {q,
+              k,
+              v,
+              positions(w, op, "queries", tq->dims[2]),
+              positions(w, op, "keys", tk->dims[2]),
+              recognise_build(
+                  w, op, "length",
+                  (OpSpec){.kind = OP_size, .nattrs = 1, .attrs = &length, .type = type_of_ints(m, DT_i64, 0, NULL)})};
   Attr attrs[] = {attr_f(AT_scale, a.scores.scale), attr_i(AT_causal, a.scores.causal)};
-  Val y = recognise_build(w, op, "attention", (OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = 2, .attrs = attrs});
+  Val y = recognise_build(w, op, "attention",
+                          (OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = 2, .attrs = attrs});
   const Type *ty = type_of(w->r.b.f, y);
   bool in_order = a.out[0] == 0 && a.out[1] == 1 && a.out[2] == 2;
-  y = recognise_reshape(w, op, in_order ? NULL : "heads", y, 4, (const Expr *[]){tq->dims[0], tq->dims[1], tq->dims[2], ty->dims[4]});
+  y = recognise_reshape(w, op, in_order ? NULL : "heads", y, 4,
+                        (const Expr *[]){tq->dims[0], tq->dims[1], tq->dims[2], ty->dims[4]});
   return recognise_transpose(w, op, NULL, y, a.out);
 }

@@ -1,7 +1,7 @@
 /* passes/rewrite.h - building a new function from an old one, operation by operation.
  *
- * Operations of a loop's body stay in it (ir/loops.h): what a pass builds stands where the operation stands that it replaces, never between
- * carries or leaves, and a new value that is built in a body is forgotten behind it. */
+ * Operations of a loop's body stay in it (ir/loops.h): what a pass builds stands where the operation stands that it
+ * replaces, never between carries or leaves, and a new value that is built in a body is forgotten behind it. */
 #ifndef APC_PASSES_REWRITE_H
 #define APC_PASSES_REWRITE_H
 
@@ -10,10 +10,13 @@
 typedef struct Rewrite {
   Module *m;
   const Func *old;
-  Builder b;  /* builds the new function */
-  Val *map;   /* old value -> new value */
-  struct { size_t *items; size_t n, cap; } open; /* loops whose body is being built: new operations */
-  size_t closed_from, closed_to;                 /* new operations from the loop to the repeat that was built last */
+  Builder b; /* builds the new function */
+  Val *map;  /* old value -> new value */
+  struct {
+    size_t *items;
+    size_t n, cap;
+  } open;                        /* loops whose body is being built: new operations */
+  size_t closed_from, closed_to; /* new operations from the loop to the repeat that was built last */
 } Rewrite;
 
 /* Starts a new function of the same level that is not yet in the module. */

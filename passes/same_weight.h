@@ -1,5 +1,5 @@
-/* passes/same_weight.h - which operations read one weight: small ones have a read for every user (unshare.c).  Reads with equal layouts are one
- * copy in the memory of a stage. */
+/* passes/same_weight.h - which operations read one weight: small ones have a read for every user (unshare.c).  Reads
+ * with equal layouts are one copy in the memory of a stage. */
 #ifndef APC_PASSES_SAME_WEIGHT_H
 #define APC_PASSES_SAME_WEIGHT_H
 

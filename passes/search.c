@@ -116,8 +116,8 @@ static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
   for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
     for (int loose = s->candidates.items[i].naxes; loose > 1; loose--) bound_orders(s, i, loose);
     const Candidate c = s->candidates.items[i];
-    s->watch.progress = (PlanProgress){(int)i, (int)s->candidates.n, best_time(s),
-                                       fmin(best_time(s), fmin(s->lower_bound, c.bound))};
+    s->watch.progress =
+        (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
     bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);
@@ -226,8 +226,8 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
 /* Keeps what a search without force has found. */
 static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
   PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
-  *k = (PlanKnown){.items = x->outcomes.items, .n = x->outcomes.n,
-                   .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
+  *k = (PlanKnown){
+      .items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
   for (size_t i = 0; i < x->bounded.n; i++)
     if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
   s->known = k;
@@ -254,8 +254,9 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   bool all = true;
   for (size_t i = 0; i < 5; i++) {
     if (degrees[i] < 0 || degrees[i] > s->t->ranks)
-      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0}, "%s %d is not possible on %s, which has %d rank%s", names[i], degrees[i],
-                        s->t->name, s->t->ranks, s->t->ranks == 1 ? "" : "s");
+      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0},
+                        "%s %d is not possible on %s, which has %d rank%s", names[i], degrees[i], s->t->name,
+                        s->t->ranks, s->t->ranks == 1 ? "" : "s");
     product *= degrees[i] ? degrees[i] : 1;
     all &= degrees[i] > 0;
   }
@@ -264,7 +265,9 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
     return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
                       PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
   if (s->t->ranks % product || (all && product != s->t->ranks)) {
-    diag_error(d, DIAG_plan_infeasible, (Loc){0}, "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name, s->t->ranks);
+    diag_error(d, DIAG_plan_infeasible, (Loc){0},
+               "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name,
+               s->t->ranks);
     diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);
     return false;
   }
@@ -293,8 +296,14 @@ static int by_seconds(const void *x, const void *y) {
 /* Shown as the degrees it was asked for. */
 static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
   const int *found = asked->found;
-  PlanAlternative a = {.tp = found[DEGREE_TP], .dp = found[DEGREE_DP], .cp = found[DEGREE_CP], .ep = found[DEGREE_EP], .pp = asked->c.stages, .micro_batches = asked->c.micro,
-                       .seconds = INFINITY, .why_not = "not possible"};
+  PlanAlternative a = {.tp = found[DEGREE_TP],
+                       .dp = found[DEGREE_DP],
+                       .cp = found[DEGREE_CP],
+                       .ep = found[DEGREE_EP],
+                       .pp = asked->c.stages,
+                       .micro_batches = asked->c.micro,
+                       .seconds = INFINITY,
+                       .why_not = "not possible"};
   if (!o) return a;
   a.seconds = seconds_of(o);
   a.bytes = o->price.memory.total;
@@ -302,7 +311,9 @@ static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
   return a;
 }
 
-static bool can_be_forced(const Search *s, const Outcome *o) { return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o); }
+static bool can_be_forced(const Search *s, const Outcome *o) {
+  return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o);
+}
 
 /* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
  * that were solved here, or without force. */
@@ -355,7 +366,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->ranks = s->t->ranks;
   p->mesh = s->m->mesh;
   p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP],
-      p->pp = o->c.stages;
+  p->pp = o->c.stages;
   p->micro_batches = o->c.micro;
   p->strategies = o->strategies;
   p->stages = o->stages;
@@ -396,11 +407,15 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
 }
 
 bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
-  *s = (Search){.m = m, .f = f, .t = t, .arena = m->arena, .lower_bound = INFINITY,
+  *s = (Search){.m = m,
+                .f = f,
+                .t = t,
+                .arena = m->arena,
+                .lower_bound = INFINITY,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
   double deadline = o->effort > 0 ? watch_now() + o->effort : INFINITY;
-  s->watch = (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context,
-                           .progress = {.best = INFINITY}};
+  s->watch =
+      (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
   s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
   if (!check_options(s, o, d)) return false;

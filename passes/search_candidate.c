@@ -35,7 +35,8 @@ void free_models(Search *s) {
   s->cost = NULL;
 }
 
-/* What conversions cost is remembered as long as the ranks are divided in one way; of many numbers of micro-batches, that of the first and the last. */
+/* What conversions cost is remembered as long as the ranks are divided in one way; of many numbers of micro-batches,
+ * that of the first and the last. */
 static CostModel *model_of(Search *s, int loose) {
   const Mesh *mesh = &s->m->mesh;
   for (int i = 0; i < s->nmodels; i++)
@@ -68,11 +69,26 @@ static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
   for (int k = 0; k < DEGREE_COUNT; k++)
     if (s->forced[k] == 0) labels |= 1u << degree_labels[k];
   if (d < 0) return (AxisUse){.labels = labels};
-  return (AxisUse){.labels = 1u << degree_labels[d], .forced = !c->loose, .weights = d == DEGREE_TP && !c->loose, .batch_too = d == DEGREE_EP};
+  return (AxisUse){.labels = 1u << degree_labels[d],
+                   .forced = !c->loose,
+                   .weights = d == DEGREE_TP && !c->loose,
+                   .batch_too = d == DEGREE_EP};
 }
 
 static GraphInput graph_input(Search *s, const Candidate *c) {
-  GraphInput in = {.m = s->m, .f = s->f, .rules = s->rules, .labels = s->labels, .shape = s->shape, .cost = s->cost, .memory_limit = s->limit * c->stages, .table_cap = table_cap, .frontier_cap = frontier_cap, .fan_out_cap = table_cap / 64, .set_cap = SET_CAP, .watch = &s->watch, .report = &s->report};
+  GraphInput in = {.m = s->m,
+                   .f = s->f,
+                   .rules = s->rules,
+                   .labels = s->labels,
+                   .shape = s->shape,
+                   .cost = s->cost,
+                   .memory_limit = s->limit * c->stages,
+                   .table_cap = table_cap,
+                   .frontier_cap = frontier_cap,
+                   .fan_out_cap = table_cap / 64,
+                   .set_cap = SET_CAP,
+                   .watch = &s->watch,
+                   .report = &s->report};
   int first = c->micro > 1;
   if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
   in.repeat = repeat_of(c);
@@ -95,15 +111,20 @@ int64_t largest_factor(const Search *s, Label label) {
 /* Why a forced axis of that size splits too little of the arithmetic it is there for. */
 static const char *splits_little(const Search *s, Degree d, int size, double share, bool any_expert) {
   int64_t most = largest_factor(s, degree_labels[d]);
-  const char *kind = label_name(degree_labels[d]), *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d], s->forced[d]);
-  if (d == DEGREE_EP && !any_expert) return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
+  const char *kind = label_name(degree_labels[d]),
+             *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d], s->forced[d]);
+  if (d == DEGREE_EP && !any_expert)
+    return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
   if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
-  if (most < size) return arena_printf(s->arena, "%s: the largest dimension of kind %s has %lld element%s", begin, kind, (long long)most, most == 1 ? "" : "s");
-  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)", begin, size, 100 * share, kind);
+  if (most < size)
+    return arena_printf(s->arena, "%s: the largest dimension of kind %s has %lld element%s", begin, kind,
+                        (long long)most, most == 1 ? "" : "s");
+  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
+                      begin, size, 100 * share, kind);
 }
 
-/* What the axes amount to, which is what they are shown as, and what a plan that is read has.  A forced axis must split at least half of the
- * arithmetic it is there for. */
+/* What the axes amount to, which is what they are shown as, and what a plan that is read has.  A forced axis must split
+ * at least half of the arithmetic it is there for. */
 static bool judge_axes(Search *s, Outcome *o) {
   const double least_share = 0.5;
   Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
@@ -123,12 +144,12 @@ static bool judge_axes(Search *s, Outcome *o) {
 static void price_outcome(Search *s, Outcome *o) {
   o->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   o->feasible = o->price.possible && o->price.memory.total <= s->limit;
-  if (!o->feasible)
-    o->why_not = o->price.possible ? too_much(s, &o->price.memory) : no_choice(s, &o->c);
+  if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : no_choice(s, &o->c);
 }
 
 static bool cut_and_price(Search *s, Outcome *o) {
-  StagesCut how = o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages) : STAGES_CUT;
+  StagesCut how =
+      o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages) : STAGES_CUT;
   if (how != STAGES_CUT) {
     const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
     o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
@@ -140,7 +161,9 @@ static bool cut_and_price(Search *s, Outcome *o) {
 
 /* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
 static void keep_outcome(Outcome *best, const Outcome *o) {
-  if (!best->strategies || (!best->feasible && !o->feasible) || (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total))) *best = *o;
+  if (!best->strategies || (!best->feasible && !o->feasible) ||
+      (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total)))
+    *best = *o;
 }
 
 /* No price: it could not be cut into stages within the memory limit. */
@@ -155,7 +178,10 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   *exact &= graph_exact(g, r.feasible ? r.values : NULL);
   s->limited |= r.memory_weight > 0 || !r.feasible;
   search_report_add(&s->report, g, &r, s->arena);
-  Outcome o = {.c = best->c, .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n), .solved = r.time};
+  Outcome o = {.c = best->c,
+               .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n),
+               .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n),
+               .solved = r.time};
   bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
   *bound = r.feasible || !r.exact ? fmax(*bound, r.lower_bound) : INFINITY;
   if (r.lower_bound > p->stop_above) {
@@ -167,9 +193,11 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
     graph_strategies(g, r.values, o.strategies);
     s->memory_weight = p->memory_weight = r.memory_weight;
     bool judged = judge_axes(s, &o), fits = judged && cut_and_price(s, &o);
-    double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages, now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
+    double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages,
+           now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
     if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
-    again = judged && left > 0 && (o.price.possible || uncut(&o)) && (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
+    again = judged && left > 0 && (o.price.possible || uncut(&o)) &&
+            (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
     s->limited |= !fits;
     p->memory_aim = fits ? left : fmin(left, 0.98 * now);
     if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
@@ -179,8 +207,8 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   return again;
 }
 
-/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the candidate; `exact`:
- * no fan-out was approximated in what was found. */
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the
+ * candidate; `exact`: no fan-out was approximated in what was found. */
 static double solve_candidate(Search *s, const Graph *g, Outcome *o, bool *exact) {
   SolveProblem p = *graph_problem(g);
   double bound = 0;
@@ -192,7 +220,8 @@ static double solve_candidate(Search *s, const Graph *g, Outcome *o, bool *exact
   return bound;
 }
 
-/* Solves the candidate's graph, with shared conversions relaxed or not, and keeps the better outcome; *bound gets the bound that was proved. */
+/* Solves the candidate's graph, with shared conversions relaxed or not, and keeps the better outcome; *bound gets the
+ * bound that was proved. */
 static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, double *bound) {
   const char *why = NULL;
   Outcome o = {.c = best->c};
@@ -210,10 +239,11 @@ static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, dou
   return exact;
 }
 
-/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.  So fan-outs are first
- * relaxed when they are of any size, which is soon done (with three axes most are anyway, and when memory is short every step is a sweep);
- * then only huge ones; where that leaves something open, and memory is not short, these get variables for sets of layouts; and last come
- * conversions of an explicit copy.  Returns the bound; the outcome is not feasible when the candidate is not worth it. */
+/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.
+ * So fan-outs are first relaxed when they are of any size, which is soon done (with three axes most are anyway, and
+ * when memory is short every step is a sweep); then only huge ones; where that leaves something open, and memory is not
+ * short, these get variables for sets of layouts; and last come conversions of an explicit copy.  Returns the bound;
+ * the outcome is not feasible when the candidate is not worth it. */
 static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
   bool memory_short = s->resident > in->memory_limit, small_first = o->c.naxes <= 2 && !memory_short;
   double bound = 0, found;
@@ -225,7 +255,9 @@ static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
     step.settle = i > 0;
     bool exact = solve_graph(s, step, true, o, &found);
     bound = fmax(bound, found);
-    if (exact || s->watch.expired || bound > in->prune_above || (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9))) return bound;
+    if (exact || s->watch.expired || bound > in->prune_above ||
+        (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9)))
+      return bound;
   }
   step.settle = false;
   solve_graph(s, step, false, o, &found);
@@ -262,10 +294,10 @@ static double bound_graph(Search *s, GraphInput in, double prune_above) {
   return !r.feasible && r.exact && !s->watch.expired ? INFINITY : r.lower_bound;
 }
 
-/* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m) is at least f(1).  So
- * for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b): the first tells where a pipeline is not filled,
- * the second where parts are too small.  That holds for every operation and conversion, so the larger one counts of each.  Strategies are those
- * of a, which are all there are. */
+/* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m)
+ * is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b):
+ * the first tells where a pipeline is not filled, the second where parts are too small.  That holds for every operation
+ * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
   CostModel *whole = NULL;
   if (c->least < c->micro) {

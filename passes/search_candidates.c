@@ -77,7 +77,7 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
  * micro-batch has at least 1 / m, as bound_mesh says. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
   double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : share_of_micro_batch(c),
-      repeat = repeat_of(c);
+         repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
   for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
     parts[k] = 1;
@@ -235,7 +235,7 @@ static int by_axes(const Candidate *a, const Candidate *b) {
 
 bool same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
   bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
-      a->loose == b->loose && by_axes(a, b) == 0;
+              a->loose == b->loose && by_axes(a, b) == 0;
   for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];
   return same;
 }

@@ -95,15 +95,17 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
 
 Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   size_t index = in->shape->first[class];
-  Making k = {.in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index],
-              .labels = &in->labels[index]};
+  Making k = {
+      .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
   const Strategy *all;
   int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
   double most = 1;
   Domain *d = ARENA_NEW(a, Domain);
   k.time_factor = time_factor_of(in->m, k.rule, k.labels);
-  *d = (Domain){.nin = nin, .conversions = runs_of_result(in->shape->loops, in->f, index),
-                .strategies = ARENA_ARRAY(a, Strategy, n), .time = ARENA_ARRAY(a, double, n)};
+  *d = (Domain){.nin = nin,
+                .conversions = runs_of_result(in->shape->loops, in->f, index),
+                .strategies = ARENA_ARRAY(a, Strategy, n),
+                .time = ARENA_ARRAY(a, double, n)};
   d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
   d->memory = k.op->kind == OP_param || k.op->kind == OP_read ? ARENA_ARRAY(a, double, n) : NULL;

@@ -32,7 +32,9 @@ static void push(Points *l, double memory, double time) {
   l->items[l->n++] = (FrontierPoint){memory, time};
 }
 
-static bool before(const FrontierPoint *a, const FrontierPoint *b) { return a->memory != b->memory ? a->memory < b->memory : a->time < b->time; }
+static bool before(const FrontierPoint *a, const FrontierPoint *b) {
+  return a->memory != b->memory ? a->memory < b->memory : a->time < b->time;
+}
 
 /* The points of two frontiers that none of both beats, by ascending memory; returns how many. */
 static size_t merge_frontiers(const FrontierPoint *x, size_t nx, const FrontierPoint *y, size_t ny,
@@ -72,13 +74,18 @@ static void prune(Points *l, Points *scratch) {
 
 typedef struct Frontier {
   Program *p;
-  double time_limit;  /* points above it lead nowhere */
+  double time_limit; /* points above it lead nowhere */
   size_t npoints, work;
-  Points scratch;     /* of prune */
-  struct { int *items; size_t n, cap; } roots; /* eliminations with an empty scope */
+  Points scratch; /* of prune */
+  struct {
+    int *items;
+    size_t n, cap;
+  } roots; /* eliminations with an empty scope */
 } Frontier;
 
-static bool useful(const Frontier *s, double memory, double time) { return memory <= s->p->p->memory_limit && time <= s->time_limit; }
+static bool useful(const Frontier *s, double memory, double time) {
+  return memory <= s->p->p->memory_limit && time <= s->time_limit;
+}
 
 /* All sums of a point of `x` and one of the n points `y`. */
 static void add_frontier(Frontier *s, const Points *x, const FrontierPoint *y, size_t n, Points *out) {
@@ -179,8 +186,8 @@ typedef struct Lists {
   int n;
   const FrontierPoint **points; /* by list */
   size_t *counts;
-  int *makers;                  /* elimination whose result the list is from */
-  Points *prefix;               /* of n + 1 */
+  int *makers;    /* elimination whose result the list is from */
+  Points *prefix; /* of n + 1 */
 } Lists;
 
 static Lists lists_for(Arena *a, int n) {
@@ -267,8 +274,8 @@ static Rest *rests_of(const Frontier *s, const Lists *l, double lambda) {
       least = (Rest){fmin(least.memory, p.memory), fmin(least.time, p.time),
                      fmin(least.weighted, p.time + lambda * p.memory)};
     }
-    rest[i] = (Rest){rest[i + 1].memory + least.memory, rest[i + 1].time + least.time,
-                     rest[i + 1].weighted + least.weighted};
+    rest[i] =
+        (Rest){rest[i + 1].memory + least.memory, rest[i + 1].time + least.time, rest[i + 1].weighted + least.weighted};
   }
   return rest;
 }

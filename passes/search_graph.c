@@ -16,10 +16,10 @@ typedef struct Shared {
   const Domain *producer;
   int nusers;
   const Domain *const *users;
-  const int *masks;    /* of operands, by user */
+  const int *masks; /* of operands, by user */
   bool output;
-  int shares;          /* every entry is divided by this */
-  SolveFactor factor;  /* without vars */
+  int shares;         /* every entry is divided by this */
+  SolveFactor factor; /* without vars */
 } Shared;
 
 /* The tables of a class of fan-outs: one over all variables, or one per user: when there are many, with a variable for
@@ -27,14 +27,14 @@ typedef struct Shared {
  * relaxed. */
 typedef struct FanTables {
   bool made, split, exact;
-  int choosing;         /* users that may ask for different layouts */
-  int sets;             /* values of `middle`, when these are sets */
+  int choosing; /* users that may ask for different layouts */
+  int sets;     /* values of `middle`, when these are sets */
   SolveFactor whole;
   const Domain *middle; /* split: the variable between; NULL: none */
   int rest;             /* its value that only gives a bound; -1: none */
   SolveFactor first;    /* split: producer and middle, or the output alone */
   bool has_first;
-  SolveFactor *each;    /* split: by user */
+  SolveFactor *each; /* split: by user */
 } FanTables;
 
 /* A value of a variable with which the solution is only a bound. */
@@ -45,7 +45,7 @@ typedef struct Open {
 /* Values of a domain that no table tells apart: numbered by first appearance. */
 typedef struct Classes {
   const Domain *domain;
-  int mask;   /* of operands; 0: of the result */
+  int mask; /* of operands; 0: of the result */
   int n;
   int *map;   /* by value */
   int *first; /* by class: a value that has it */
@@ -70,20 +70,44 @@ struct Graph {
   int *variable;    /* by operation; -1: none */
   Domain **domains; /* by class of operations */
   FanTables *fans;  /* by class of fan-outs */
-  struct { Shared *items; size_t n, cap; } shared;
-  struct { Classes *items; size_t n, cap; } classes;
-  struct { Tie *items; size_t n, cap; } ties;
-  struct { SolveFactor *items; size_t n, cap; } factors;
-  struct { int *items; size_t n, cap; } sizes;
-  struct { const double **items; size_t n, cap; } times, memories;
-  struct { Open *items; size_t n, cap; } open;
-  struct { Between *items; size_t n, cap; } between;
+  struct {
+    Shared *items;
+    size_t n, cap;
+  } shared;
+  struct {
+    Classes *items;
+    size_t n, cap;
+  } classes;
+  struct {
+    Tie *items;
+    size_t n, cap;
+  } ties;
+  struct {
+    SolveFactor *items;
+    size_t n, cap;
+  } factors;
+  struct {
+    int *items;
+    size_t n, cap;
+  } sizes;
+  struct {
+    const double **items;
+    size_t n, cap;
+  } times, memories;
+  struct {
+    Open *items;
+    size_t n, cap;
+  } open;
+  struct {
+    Between *items;
+    size_t n, cap;
+  } between;
   SolveProblem problem;
 };
 
 bool graph_is_anywhere(const Op *op) {
   return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random ||
-      (op->kind == OP_const && op_attr(op, AT_value));
+         (op->kind == OP_const && op_attr(op, AT_value));
 }
 
 static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.shape->class[op]]; }
@@ -127,7 +151,7 @@ typedef struct Wanted {
   double *seconds; /* by class of the producer, layout */
   int **lists;     /* by user: for each class the layouts it asks for, `width` of them */
   int *width;
-  int *output;     /* by class of the producer */
+  int *output; /* by class of the producer */
 } Wanted;
 
 static int want(Wanted *w, const Layout *l) {
@@ -140,7 +164,9 @@ static int want(Wanted *w, const Layout *l) {
 static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) {
   int most = s->output ? c[0].n : 0;
   for (int i = 0; i < s->nusers; i++) most += c[i + 1].n * __builtin_popcount((unsigned)s->masks[i]);
-  *w = (Wanted){.to = ARENA_ARRAY(g->arena, const Layout *, most + 1), .lists = ARENA_ARRAY(g->arena, int *, s->nusers + 1), .width = ARENA_ARRAY(g->arena, int, s->nusers + 1)};
+  *w = (Wanted){.to = ARENA_ARRAY(g->arena, const Layout *, most + 1),
+                .lists = ARENA_ARRAY(g->arena, int *, s->nusers + 1),
+                .width = ARENA_ARRAY(g->arena, int, s->nusers + 1)};
   for (int i = 0; i < s->nusers; i++) {
     const Layout *tuple[MAX_OPERANDS];
     w->width[i] = __builtin_popcount((unsigned)s->masks[i]);
@@ -228,7 +254,8 @@ static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   for (size_t i = 0; i < g->shared.n; i++) {
     const Shared *k = &g->shared.items[i];
     if (k->producer == s.producer && k->nusers == s.nusers && k->output == s.output && k->shares == s.shares &&
-        same_users(k, &s)) return k->factor;
+        same_users(k, &s))
+      return k->factor;
   }
   s.factor = fan_out_table(g, type, &s);
   ARENA_PUSH(g->arena, &g->shared, s);
@@ -265,7 +292,8 @@ static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, c
   return pair_factor(g, map, n, user->map, user->n, rows);
 }
 
-/* Many users, or large tables: producer - set of layouts - each user.  False when there are more sets than `most`, even of pairs. */
+/* Many users, or large tables: producer - set of layouts - each user.  False when there are more sets than `most`, even
+ * of pairs. */
 static bool set_tables(Graph *g, const Type *type, const Shared *s, int most, FanTables *t) {
   int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
   const Classes *c = classes_of_fan(g, s);
@@ -273,9 +301,16 @@ static bool set_tables(Graph *g, const Type *type, const Shared *s, int most, Fa
   list_wanted(g, s, c, &w);
   price_wanted(g, type, s, c, &w);
   for (int i = 0; i < nusers; i++) classes[i] = c[i + 1].n;
-  const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n, .nlayouts = w.n, .nusers = nusers, .seconds = w.seconds,
-                                                   .output = s->output ? w.output : NULL, .classes = classes, .width = w.width,
-                                                   .lists = (const int *const *)w.lists, .most = most, .bound = g->in.relax});
+  const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n,
+                                                   .nlayouts = w.n,
+                                                   .nusers = nusers,
+                                                   .seconds = w.seconds,
+                                                   .output = s->output ? w.output : NULL,
+                                                   .classes = classes,
+                                                   .width = w.width,
+                                                   .lists = (const int *const *)w.lists,
+                                                   .most = most,
+                                                   .bound = g->in.relax});
   if (!sets) return false;
   Domain *d = ARENA_NEW(g->arena, Domain);
   *d = (Domain){.n = sets->n, .time = ARENA_ARRAY(g->arena, double, sets->n)};
@@ -307,12 +342,17 @@ static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables 
     const Domain **user = ARENA_ARRAY(g->arena, const Domain *, 1);
     *whole = 1;
     *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->users, s->masks, s->nusers);
-    t->first = fan_out(g, type, (Shared){.producer = s->producer, .nusers = 1, .users = user, .masks = whole, .output = s->output, .shares = 1});
+    t->first = fan_out(
+        g, type,
+        (Shared){
+            .producer = s->producer, .nusers = 1, .users = user, .masks = whole, .output = s->output, .shares = 1});
   } else if (s->output) {
     t->first = fan_out(g, type, (Shared){.producer = s->producer, .output = true, .shares = shares});
   }
   for (int i = 0; i < s->nusers; i++)
-    t->each[i] = fan_out(g, type, (Shared){.producer = from, .nusers = 1, .users = &s->users[i], .masks = &s->masks[i], .shares = shares});
+    t->each[i] = fan_out(
+        g, type,
+        (Shared){.producer = from, .nusers = 1, .users = &s->users[i], .masks = &s->masks[i], .shares = shares});
 }
 
 static FanTables *tables_of(Graph *g, const FanOut *fan) {
@@ -320,8 +360,12 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
   if (t->made) return t;
   const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out);
   const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
-  Shared s = {.producer = domain_at(g, fan->producer), .nusers = fan->nusers, .users = users, .masks = fan->masks,
-              .output = fan->output, .shares = 1};
+  Shared s = {.producer = domain_at(g, fan->producer),
+              .nusers = fan->nusers,
+              .users = users,
+              .masks = fan->masks,
+              .output = fan->output,
+              .shares = 1};
   double entries = classes_of(g, s.producer, 0).n;
   int choosing = 0; /* users that can ask for different layouts */
   for (int i = 0; i < fan->nusers; i++) {
@@ -333,7 +377,8 @@ static FanTables *tables_of(Graph *g, const FanOut *fan) {
   *t = (FanTables){.made = true, .rest = -1, .choosing = choosing};
   bool large = choosing > 0 && fan->nusers > 1 && entries > g->in.fan_out_cap;
   if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, g->in.set_cap, t)) return t;
-  if (choosing >= FEW_USERS && large && g->in.large_set_cap && set_tables(g, type, &s, g->in.large_set_cap, t)) return t;
+  if (choosing >= FEW_USERS && large && g->in.large_set_cap && set_tables(g, type, &s, g->in.large_set_cap, t))
+    return t;
   if (large) split_tables(g, type, &s, t);
   else t->whole = fan_out(g, type, s);
   return t;
@@ -450,9 +495,18 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     arena_free(a);
     return NULL;
   }
-  g->problem = (SolveProblem){.nvars = (int)g->sizes.n, .domain = g->sizes.items, .time = g->times.items, .memory = g->memories.items,
-                              .factors = g->factors.items, .nfactors = g->factors.n, .memory_limit = in->memory_limit, .table_cap = in->table_cap, .settle = in->settle,
-                              .frontier_cap = in->frontier_cap, .stop_above = in->prune_above, .watch = in->watch};
+  g->problem = (SolveProblem){.nvars = (int)g->sizes.n,
+                              .domain = g->sizes.items,
+                              .time = g->times.items,
+                              .memory = g->memories.items,
+                              .factors = g->factors.items,
+                              .nfactors = g->factors.n,
+                              .memory_limit = in->memory_limit,
+                              .table_cap = in->table_cap,
+                              .settle = in->settle,
+                              .frontier_cap = in->frontier_cap,
+                              .stop_above = in->prune_above,
+                              .watch = in->watch};
   return g;
 }
 

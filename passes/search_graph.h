@@ -20,35 +20,35 @@ typedef struct AxisUse {
   uint32_t labels; /* bit set of Label */
   bool forced;     /* contractions must be cut as far as they can; with `weights`, matrices of weights too */
   bool weights;
-  bool batch_too;  /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share
-                    * the other work */
+  bool batch_too; /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share
+                   * the other work */
 } AxisUse;
 
 typedef struct GraphInput {
-  Module *m;               /* its mesh is set; a temporal axis is the first one */
+  Module *m; /* its mesh is set; a temporal axis is the first one */
   const Func *f;
   const Rule *const *rules;
   const OpLabels *labels;
-  const Shape *shape;      /* of f */
-  CostModel *cost;         /* of that mesh; layouts are those of cost_layout */
-  CostModel *whole;        /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
-                            * them counts the larger of */
-  double share;            /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
-                            * former */
+  const Shape *shape; /* of f */
+  CostModel *cost;    /* of that mesh; layouts are those of cost_layout */
+  CostModel *whole;   /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
+                       * them counts the larger of */
+  double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
+                       * former */
   AxisUse uses[MAX_AXES];
-  double repeat;           /* weight of what a micro-batch costs */
-  int micro;               /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
-                            * has */
-  double memory_limit;     /* of weights and state; INFINITY: none */
+  double repeat;       /* weight of what a micro-batch costs */
+  int micro;           /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
+                        * has */
+  double memory_limit; /* of weights and state; INFINITY: none */
   double table_cap, frontier_cap;
-  bool settle;             /* see SolveProblem */
-  double fan_out_cap;      /* a value's conversions are one table up to so many entries */
-  int set_cap;             /* values of a variable for a set of layouts */
-  int large_set_cap;       /* of one where a table would be too large; 0: no such variables */
-  double prune_above;      /* give up when the cheapest strategies alone cost more */
-  SearchReport *report;    /* gets the seconds; NULL: nobody asks */
-  SearchWatch *watch;      /* NULL: nobody watches */
-  bool relax;              /* share each conversion among all users of the value: a lower bound of the exact costs */
+  bool settle;          /* see SolveProblem */
+  double fan_out_cap;   /* a value's conversions are one table up to so many entries */
+  int set_cap;          /* values of a variable for a set of layouts */
+  int large_set_cap;    /* of one where a table would be too large; 0: no such variables */
+  double prune_above;   /* give up when the cheapest strategies alone cost more */
+  SearchReport *report; /* gets the seconds; NULL: nobody asks */
+  SearchWatch *watch;   /* NULL: nobody watches */
+  bool relax;           /* share each conversion among all users of the value: a lower bound of the exact costs */
 } GraphInput;
 
 typedef struct Graph Graph;

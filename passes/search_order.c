@@ -40,21 +40,29 @@ typedef struct Look {
 typedef struct Order {
   Arena *arena;
   int nvars;
-  IntList *adjacent;    /* ascending */
-  double *size;         /* log of the domain */
-  uint64_t *look;       /* by variable */
+  IntList *adjacent; /* ascending */
+  double *size;      /* log of the domain */
+  uint64_t *look;    /* by variable */
   bool *gone;
-  Key *current;         /* by variable */
-  struct { Role *items; size_t n, cap; } tables;
-  IntList *of_var;      /* tables */
-  Look *looks;          /* open addressing */
+  Key *current; /* by variable */
+  struct {
+    Role *items;
+    size_t n, cap;
+  } tables;
+  IntList *of_var; /* tables */
+  Look *looks;     /* open addressing */
   size_t nlooks, used;
-  struct { Key *items; size_t n, cap; } heap; /* entries that are not current any more are skipped */
+  struct {
+    Key *items;
+    size_t n, cap;
+  } heap; /* entries that are not current any more are skipped */
 } Order;
 
 /* ---- the heap */
 
-static bool before(const Key *a, const Key *b) { return a->weight != b->weight ? a->weight < b->weight : a->var < b->var; }
+static bool before(const Key *a, const Key *b) {
+  return a->weight != b->weight ? a->weight < b->weight : a->var < b->var;
+}
 
 static void swap_keys(Key *a, Key *b) {
   Key t = *a;

@@ -12,9 +12,9 @@
 enum { MAX_SPATIAL = 3 };
 
 typedef struct Candidate {
-  double bound;         /* seconds it cannot be faster than, as far as is known */
+  double bound; /* seconds it cannot be faster than, as far as is known */
   int stages, naxes;
-  int least, micro;     /* all these numbers of micro-batches; one when they are equal */
+  int least, micro; /* all these numbers of micro-batches; one when they are equal */
   int sizes[MAX_AXES];
   int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
   bool loose;           /* axes with a degree need not cut all they can */
@@ -27,7 +27,7 @@ typedef struct Outcome {
   Strategy *strategies;
   int *stages;
   int found[DEGREE_COUNT]; /* degrees the strategies amount to */
-  double solved;        /* what the graph said it costs */
+  double solved;           /* what the graph said it costs */
   const char *why_not;
 } Outcome;
 
@@ -54,8 +54,8 @@ struct PlanKnown {
 /* Equal operations. */
 typedef struct LeastWork {
   OpLeast each;
-  double runs;       /* of all of them */
-  unsigned degrees;  /* whose labels they have, as a bit set */
+  double runs;      /* of all of them */
+  unsigned degrees; /* whose labels they have, as a bit set */
 } LeastWork;
 
 /* The prices on a mesh. */
@@ -71,22 +71,31 @@ typedef struct Search {
   Module *m;
   const Func *f;
   const Target *t;
-  Arena *arena;      /* the module's */
+  Arena *arena; /* the module's */
   const Rule *const *rules;
   const OpLabels *labels;
   const Shape *shape;
-  CostModel *cost;   /* of the mesh that was set last: one of `models` */
-  CostModel *base;   /* has what all others share */
+  CostModel *cost;               /* of the mesh that was set last: one of `models` */
+  CostModel *base;               /* has what all others share */
   MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
   int nmodels;
   int forced[DEGREE_COUNT];
   double limit;
-  struct { LeastWork *items; size_t n, cap; } least; /* by class of operations */
-  int most_stages;   /* that have something to do */
+  struct {
+    LeastWork *items;
+    size_t n, cap;
+  } least;                       /* by class of operations */
+  int most_stages;               /* that have something to do */
   bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
   int most_micro;
-  struct { Candidate *items; size_t n, cap; } candidates;
-  struct { Outcome **items; size_t n, cap; } outcomes;
+  struct {
+    Candidate *items;
+    size_t n, cap;
+  } candidates;
+  struct {
+    Outcome **items;
+    size_t n, cap;
+  } outcomes;
   const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL:
                            * none */
   BoundedList bounded;    /* candidates with one number of micro-batches that were solved */
@@ -102,7 +111,7 @@ typedef struct Search {
   double work;
   SearchWatch watch;
   SearchReport report;
-  bool hasty;        /* the time was over before there was a plan: any plan will do */
+  bool hasty; /* the time was over before there was a plan: any plan will do */
 } Search;
 
 /* ---- search.c */

@@ -17,12 +17,12 @@ typedef struct FrontierPoint {
 
 /* A table that is joined. */
 typedef struct Operand {
-  int step;              /* whose result it is; -1: an input */
+  int step; /* whose result it is; -1: an input */
   const double *input;
   int n;
   const int *const *maps;
   const int *classes;
-  const int *places;     /* by place in the table: place in the join */
+  const int *places; /* by place in the table: place in the join */
 } Operand;
 
 /* A join; place n stands for the variable that is minimised away. */
@@ -32,17 +32,17 @@ typedef struct Step {
   int noperands;
   Operand *operands;
   int n;
-  int *classes;          /* by place: number of classes of values that no operand tells apart */
-  int **maps;            /* by place: class of each value */
-  size_t ***offsets;     /* by place, operand, class: share of the index into the operand's table */
-  size_t entries;        /* of the result */
-  double work;           /* sums formed */
+  int *classes;      /* by place: number of classes of values that no operand tells apart */
+  int **maps;        /* by place: class of each value */
+  size_t ***offsets; /* by place, operand, class: share of the index into the operand's table */
+  size_t entries;    /* of the result */
+  double work;       /* sums formed */
   uint64_t hash;
   /* For one weight of memory: */
-  double *least;         /* by class of the variable: its cheapest value */
-  double floor;          /* what all entries are at least */
-  double *table;         /* by entry */
-  int *choice;           /* by entry: best value; -1: not asked for yet */
+  double *least; /* by class of the variable: its cheapest value */
+  double floor;  /* what all entries are at least */
+  double *table; /* by entry */
+  int *choice;   /* by entry: best value; -1: not asked for yet */
   /* Frontiers: those of entry e are points[starts[e] .. starts[e+1]) */
   const FrontierPoint *points;
   const size_t *starts;
@@ -50,9 +50,9 @@ typedef struct Step {
 
 typedef struct Elimination {
   int var, step;
-  const int *scope;      /* the other variables, by place */
-  const int *makers;     /* by operand: the elimination that made it, or -1 - the number of the input */
-  FrontierPoint chosen;  /* frontier, while values are assigned: the point of the result that was taken */
+  const int *scope;     /* the other variables, by place */
+  const int *makers;    /* by operand: the elimination that made it, or -1 - the number of the input */
+  FrontierPoint chosen; /* frontier, while values are assigned: the point of the result that was taken */
 } Elimination;
 
 typedef struct Program {
@@ -62,10 +62,10 @@ typedef struct Program {
   int nsteps;
   Elimination *eliminations; /* in order */
   int n;
-  const int *order;          /* of the variables */
-  int *first, *last;         /* by variable: its eliminations; several when its join was split */
-  bool split;                /* some join was split: results are lower bounds */
-  double work;               /* sums formed by one run */
+  const int *order;  /* of the variables */
+  int *first, *last; /* by variable: its eliminations; several when its join was split */
+  bool split;        /* some join was split: results are lower bounds */
+  double work;       /* sums formed by one run */
 } Program;
 
 /* search_order.c: the order in which variables are eliminated. */

@@ -6,9 +6,9 @@
 
 /* A table that has not been joined yet. */
 typedef struct Live {
-  int maker;   /* elimination, or -1 - input */
-  int step;    /* -1: an input */
-  int number;  /* equal for equal tables: of an input the first with the same one, else the step */
+  int maker;  /* elimination, or -1 - input */
+  int step;   /* -1: an input */
+  int number; /* equal for equal tables: of an input the first with the same one, else the step */
   int n;
   const int *vars;
   const int *const *maps;
@@ -26,7 +26,10 @@ typedef struct Compiler {
   const SolveProblem *p;
   Arena *arena;
   bool may_split;
-  struct { Live *items; size_t n, cap; } live;
+  struct {
+    Live *items;
+    size_t n, cap;
+  } live;
   bool *alive;
   IntList *of_var;
   int *known; /* steps by hash: open addressing, index + 1 */
@@ -128,7 +131,8 @@ static uint64_t join_hash(const Compiler *c, const Join *j) {
 
 static bool same_join(const Compiler *c, const Step *s, const Join *j) {
   if (s->noperands != j->n || s->n != j->nscope || s->domain != c->p->domain[j->var] || s->time != j->time ||
-      s->memory != j->memory) return false;
+      s->memory != j->memory)
+    return false;
   for (int f = 0; f < j->n; f++) {
     const Operand *o = &s->operands[f];
     const Live *t = &c->live.items[j->tables[f]];
@@ -170,8 +174,14 @@ static void fill_place(Compiler *c, Step *s, int place, int domain) {
 
 static Step *step_new(Compiler *c, const Join *j, uint64_t hash) {
   Step *s = ARENA_NEW(c->arena, Step);
-  *s = (Step){.domain = c->p->domain[j->var], .time = j->time, .memory = j->memory, .noperands = j->n, .n = j->nscope,
-              .hash = hash, .entries = 1, .work = 1};
+  *s = (Step){.domain = c->p->domain[j->var],
+              .time = j->time,
+              .memory = j->memory,
+              .noperands = j->n,
+              .n = j->nscope,
+              .hash = hash,
+              .entries = 1,
+              .work = 1};
   s->operands = ARENA_ARRAY(c->arena, Operand, j->n + 1);
   for (int f = 0; f < j->n; f++) {
     const Live *t = &c->live.items[j->tables[f]];
@@ -227,7 +237,9 @@ static void eliminate_split(Compiler *c, const Join *whole) {
   memcpy(left, whole->tables, sizeof *left * (size_t)n);
   c->out->split = true;
   for (bool first = true; n; first = false) {
-    Join part = {.var = whole->var, .time = first ? whole->time : c->zeros, .memory = first ? whole->memory : NULL,
+    Join part = {.var = whole->var,
+                 .time = first ? whole->time : c->zeros,
+                 .memory = first ? whole->memory : NULL,
                  .tables = ARENA_ARRAY(c->arena, int, n)};
     Step *step = NULL;
     int kept = 0, *slot = NULL;
@@ -299,7 +311,10 @@ Program *elimination_compile(const SolveProblem *p, const int *order, bool may_s
   int widest = 1;
   for (size_t f = 0; f < p->nfactors; f++) most += (size_t)p->factors[f].n;
   for (int v = 0; v < p->nvars; v++) widest = p->domain[v] > widest ? p->domain[v] : widest;
-  *out = (Program){.p = p, .arena = a, .order = order, .steps = ARENA_ARRAY(a, Step *, most),
+  *out = (Program){.p = p,
+                   .arena = a,
+                   .order = order,
+                   .steps = ARENA_ARRAY(a, Step *, most),
                    .eliminations = ARENA_ARRAY(a, Elimination, most)};
   out->first = ARENA_ARRAY(a, int, p->nvars);
   out->last = ARENA_ARRAY(a, int, p->nvars);

@@ -1,7 +1,9 @@
 /* passes/search_report.c - see search_report.h. */
 #include "passes/search_report.h"
 
-static int by_users(const SearchFan *a, const SearchFan *b) { return a->users != b->users ? b->users - a->users : b->choosing - a->choosing; }
+static int by_users(const SearchFan *a, const SearchFan *b) {
+  return a->users != b->users ? b->users - a->users : b->choosing - a->choosing;
+}
 
 /* Keeps the first SEARCH_FANS by number of users, in order. */
 static void keep_fan(SearchReport *r, SearchFan fan) {

@@ -10,13 +10,13 @@ enum { MAX_CHOSEN = 63, LEAST_LEVEL = 2 };
 typedef struct Listing {
   const SetInput *in;
   Arena *arena;
-  bool *always;       /* by layout: somebody asks for it whatever is chosen */
-  int nchosen;        /* layouts that may be in a set or not */
+  bool *always; /* by layout: somebody asks for it whatever is chosen */
+  int nchosen;  /* layouts that may be in a set or not */
   int *chosen;
-  int *bit;           /* by layout: its place in `chosen`; -1: none */
-  uint64_t **needs;   /* by user, class */
+  int *bit;         /* by layout: its place in `chosen`; -1: none */
+  uint64_t **needs; /* by user, class */
   uint64_t *sets;
-  int n, level;       /* all sets up to so many layouts are listed */
+  int n, level; /* all sets up to so many layouts are listed */
 } Listing;
 
 static void find_layouts(Listing *l) {
@@ -130,7 +130,7 @@ static void fill_fits(const Listing *l, Sets *out) {
   for (int u = 0; u < in->nusers; u++) {
     int n = in->classes[u];
     if (n == 1) continue;
-    out->fits[u] = ARENA_ARRAY(l->arena, double, out->n * n);
+    out->fits[u] = ARENA_ARRAY(l->arena, double, out->n *n);
     for (int s = 0; s < out->n; s++)
       for (int c = 0; c < n; c++)
         out->fits[u][s * n + c] = s == out->rest || !(l->needs[u][c] & ~l->sets[s]) ? 0 : INFINITY;

@@ -17,22 +17,22 @@
 /* A value's conversions, in classes of producer and users that the layouts tell apart. */
 typedef struct SetInput {
   int nproducers, nlayouts, nusers;
-  const double *seconds;    /* [producer][layout]: what the conversion costs; INFINITY when there is none */
-  const int *output;        /* by producer: the layout that is made in any case; NULL: none */
-  const int *classes;       /* by user */
-  const int *width;         /* by user: how many layouts it asks for */
-  const int *const *lists;  /* by user: [class][width] */
-  int most;                 /* sets */
-  bool bound;               /* the last value is to stand for the sets that are left out */
+  const double *seconds;   /* [producer][layout]: what the conversion costs; INFINITY when there is none */
+  const int *output;       /* by producer: the layout that is made in any case; NULL: none */
+  const int *classes;      /* by user */
+  const int *width;        /* by user: how many layouts it asks for */
+  const int *const *lists; /* by user: [class][width] */
+  int most;                /* sets */
+  bool bound;              /* the last value is to stand for the sets that are left out */
 } SetInput;
 
 typedef struct Sets {
   int n;
-  int rest;           /* the value for all that is left out; -1: there is none */
-  bool complete;      /* nothing is left out */
-  double *cost;       /* [producer][set] */
-  double **fits;      /* by user: [set][class], 0 or INFINITY; NULL for a user with one class, whose layouts are in
-                       * every set */
+  int rest;      /* the value for all that is left out; -1: there is none */
+  bool complete; /* nothing is left out */
+  double *cost;  /* [producer][set] */
+  double **fits; /* by user: [set][class], 0 or INFINITY; NULL for a user with one class, whose layouts are in
+                  * every set */
 } Sets;
 
 /* NULL when not even the sets of two layouts and less could be listed. */

@@ -38,7 +38,11 @@ static void find_partial(Shaping *w) {
 
 typedef struct Keys {
   Arena *arena;
-  struct { const void *bytes; size_t n; uint64_t hash; } *items;
+  struct {
+    const void *bytes;
+    size_t n;
+    uint64_t hash;
+  } * items;
   int n;
   size_t slots;
   int *table; /* number + 1 */
@@ -172,7 +176,10 @@ static void find_fans(Shaping *w) {
 /* Each read or write of a state is tied to the next one of the same state, each leave to its carry. */
 static void find_pairs(Shaping *w) {
   const Func *f = w->out->f;
-  struct { LayoutPair *items; size_t n, cap; } pairs = {0};
+  struct {
+    LayoutPair *items;
+    size_t n, cap;
+  } pairs = {0};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *a = &f->ops.items[i];
     if (a->kind == OP_leave) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){(size_t)f->values.items[a->in[0]].op, i}));

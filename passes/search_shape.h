@@ -18,7 +18,7 @@ typedef struct FanOut {
   int nusers;
   const size_t *users;
   const int *masks;
-  bool output;     /* also a result of the function */
+  bool output; /* also a result of the function */
   int class;
 } FanOut;
 
@@ -35,8 +35,8 @@ typedef struct Shape {
   SameWeight same;
   const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
   int nclasses;
-  const int *class;           /* by operation; -1: no variable */
-  const size_t *first;        /* by class: its first operation */
+  const int *class;    /* by operation; -1: no variable */
+  const size_t *first; /* by class: its first operation */
   size_t nfans, npairs;
   const FanOut *fans;
   int nfan_classes;

@@ -11,7 +11,10 @@ typedef struct Solver {
   const SolveProblem *p;
   Arena *arena;
   Program *program;
-  struct { int *items; size_t n, cap; } *of_var; /* factors; only filled when needed */
+  struct {
+    int *items;
+    size_t n, cap;
+  } * of_var; /* factors; only filled when needed */
   SolveResult *result;
 } Solver;
 
@@ -35,7 +38,9 @@ static void find_factors(Solver *s) {
     for (int i = 0; i < s->p->factors[f].n; i++) ARENA_PUSH(s->arena, &s->of_var[s->p->factors[f].vars[i]], (int)f);
 }
 
-static double memory_of(const SolveProblem *p, int var, int value) { return p->memory && p->memory[var] ? p->memory[var][value] : 0; }
+static double memory_of(const SolveProblem *p, int var, int value) {
+  return p->memory && p->memory[var] ? p->memory[var][value] : 0;
+}
 
 /* The time that depends on one variable. */
 static double around(const Solver *s, int var, const int *values) {
@@ -57,8 +62,8 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
     better = false;
     for (int var = 0; var < s->p->nvars; var++) {
       int best = x->values[var], now = best;
-      double rest = x->memory - memory_of(s->p, var, now), least = around(s, var, x->values) + lambda * memory_of(s->p,
-          var, now);
+      double rest = x->memory - memory_of(s->p, var, now),
+             least = around(s, var, x->values) + lambda * memory_of(s->p, var, now);
       if (watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       for (int v = 0; v < s->p->domain[var]; v++) {
         double memory = memory_of(s->p, var, v);
@@ -98,7 +103,9 @@ static Point solve_weighted(Solver *s, double lambda) {
 }
 
 /* What choices are looked for within. */
-static double aim_of(const SolveProblem *p) { return p->memory_aim > 0 ? fmin(p->memory_aim, p->memory_limit) : p->memory_limit; }
+static double aim_of(const SolveProblem *p) {
+  return p->memory_aim > 0 ? fmin(p->memory_aim, p->memory_limit) : p->memory_limit;
+}
 
 static bool fits(const Solver *s, const Point *x) { return x->feasible && x->memory <= aim_of(s->p); }
 
@@ -184,7 +191,7 @@ static bool find_side(Solver *s, const double *weights, int n, bool within, Poin
 static bool solve_limited(Solver *s) {
   const SolveProblem *p = s->p;
   double guess = p->memory_limit < INFINITY ? p->memory_weight : 0, up[] = {1.25 * guess, 4 * guess, steep},
-      down[] = {guess / 1.25, guess / 4, 0};
+         down[] = {guess / 1.25, guess / 4, 0};
   Point first = solve_weighted(s, guess), over = first, under = first;
   raise_bound(s, &first, guess);
   if (!first.feasible || above(p, s->result->lower_bound)) return true;

@@ -20,50 +20,50 @@ struct SearchWatch;
 /* A cost that depends on the classes of the values of its variables: table[class_0][class_1]..., the last fastest. */
 typedef struct SolveFactor {
   int n;
-  const int *vars;          /* distinct */
-  const int *const *maps;   /* by place in vars: class of each value */
-  const int *classes;       /* by place in vars: number of classes */
-  const double *table;      /* >= 0, INFINITY forbids */
+  const int *vars;        /* distinct */
+  const int *const *maps; /* by place in vars: class of each value */
+  const int *classes;     /* by place in vars: number of classes */
+  const double *table;    /* >= 0, INFINITY forbids */
 } SolveFactor;
 
 typedef struct SolveProblem {
-  double constant;              /* seconds that every choice takes */
+  double constant; /* seconds that every choice takes */
   int nvars;
-  const int *domain;            /* number of values, at least 1 */
-  const double *const *time;    /* by variable and value; equal pointers let repeated blocks share work */
-  const double *const *memory;  /* by variable and value; an entry may be NULL: none */
+  const int *domain;           /* number of values, at least 1 */
+  const double *const *time;   /* by variable and value; equal pointers let repeated blocks share work */
+  const double *const *memory; /* by variable and value; an entry may be NULL: none */
   const SolveFactor *factors;
   size_t nfactors;
-  double memory_limit;          /* INFINITY: none */
-  double memory_aim;            /* choices are looked for within this, the bound holds for memory_limit; 0: the same */
-  double memory_weight;         /* seconds per byte to try first when memory is limited; 0: no idea */
-  double stop_above;            /* give up, with the bound, once it is known that the time is above; 0 or INFINITY:
-                                 * never */
-  double table_cap;             /* most sums computed for one bucket */
-  bool settle;                  /* larger buckets where splitting left it open whether the bound can be reached */
-  double frontier_cap;          /* most frontier points kept; 32 times that many are formed at most */
-  struct SearchWatch *watch;    /* when its time is over, what is known by then is the result; NULL: nobody watches */
+  double memory_limit;       /* INFINITY: none */
+  double memory_aim;         /* choices are looked for within this, the bound holds for memory_limit; 0: the same */
+  double memory_weight;      /* seconds per byte to try first when memory is limited; 0: no idea */
+  double stop_above;         /* give up, with the bound, once it is known that the time is above; 0 or INFINITY:
+                              * never */
+  double table_cap;          /* most sums computed for one bucket */
+  bool settle;               /* larger buckets where splitting left it open whether the bound can be reached */
+  double frontier_cap;       /* most frontier points kept; 32 times that many are formed at most */
+  struct SearchWatch *watch; /* when its time is over, what is known by then is the result; NULL: nobody watches */
 } SolveProblem;
 
 /* One of the largest eliminations. */
 enum { SOLVE_JOINS = 4 };
 typedef struct SolveJoin {
   int var, nscope;
-  const int *scope;             /* the other variables */
-  double work;                  /* sums formed */
+  const int *scope; /* the other variables */
+  double work;      /* sums formed */
 } SolveJoin;
 
 typedef struct SolveResult {
   bool feasible;
-  bool exact;         /* the values are a cheapest choice, or there is none at all */
+  bool exact; /* the values are a cheapest choice, or there is none at all */
   double time, memory;
-  double lower_bound; /* of time, over all choices within the limit */
-  int *values;        /* by variable */
+  double lower_bound;   /* of time, over all choices within the limit */
+  int *values;          /* by variable */
   double memory_weight; /* seconds per byte at the limit; 0 when it does not bind */
-  double work;        /* sums formed for tables: the effort, whatever the machine */
-  int width;          /* the most other variables in one join */
+  double work;          /* sums formed for tables: the effort, whatever the machine */
+  int width;            /* the most other variables in one join */
   int njoins;
-  SolveJoin joins[SOLVE_JOINS]; /* the largest, different ones */
+  SolveJoin joins[SOLVE_JOINS];      /* the largest, different ones */
   double order_seconds, sum_seconds; /* of the processor: for the order and compiling it; for the sums */
 } SolveResult;
 

@@ -1,8 +1,9 @@
 /* passes/search_stage.c - pipeline stages by dynamic programming over cut positions; see search_stage.h.
  *
- * A stage is a run of operations.  Its time is that of its operations, of each conversion they ask for once, and of each value that comes
- * from before once: this depends on the run only.  The states of the program are (stages so far, position) with the frontier of
- * (sum, slowest), so the result is exact for the positions considered.  The number of positions is bounded; few crossing values come first.
+ * A stage is a run of operations.  Its time is that of its operations, of each conversion they ask for once, and of
+ * each value that comes from before once: this depends on the run only.  The states of the program are (stages so far,
+ * position) with the frontier of (sum, slowest), so the result is exact for the positions considered.  The number of
+ * positions is bounded; few crossing values come first.
  */
 #include "passes/search_stage.h"
 
@@ -20,11 +21,11 @@ enum { MAX_POSITIONS = 600 };
 
 /* Something a stage pays once: a value in a layout, or a weight. */
 typedef struct Need {
-  int id;             /* of (value, layout) */
-  size_t made;        /* operation that makes the value */
+  int id;      /* of (value, layout) */
+  size_t made; /* operation that makes the value */
   bool source;
   double convert, transfer;
-  int weight;         /* id of the weight, -1: none */
+  int weight; /* id of the weight, -1: none */
   double weight_bytes;
 } Need;
 
@@ -41,12 +42,12 @@ typedef struct Cutting {
   const Rule *const *rules;
   const Strategy *strategies;
   const LoopCosts *loops;
-  const bool *derived; /* by operation: every stage computes it for itself */
+  const bool *derived;      /* by operation: every stage computes it for itself */
   const size_t *first_user; /* by value; the number of operations: none */
-  Needs *needs;     /* by operation */
-  double *own;      /* by operation: seconds */
+  Needs *needs;             /* by operation */
+  double *own;              /* by operation: seconds */
   int nids;
-  int *positions;   /* ascending; the first is 0, the last the number of operations */
+  int *positions; /* ascending; the first is 0, the last the number of operations */
   int npositions;
   double *time, *bytes; /* by first and last position */
 } Cutting;
@@ -60,7 +61,8 @@ static bool is_given(const Cutting *k, size_t op) {
 /* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
 static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   for (size_t i = same->first[op]; i < op; i++) {
-    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i]) == strategy_result(k->m, k->rules[op], &k->strategies[op]);
+    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i]) ==
+                                                          strategy_result(k->m, k->rules[op], &k->strategies[op]);
     if (equal) return k->f->ops.items[i].out;
   }
   return k->f->ops.items[op].out;
@@ -69,7 +71,11 @@ static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
   SameWeight same = same_weight(k->arena, f);
-  struct Seen { const Layout **items; int *ids; size_t n, cap; } *seen = arena_alloc(k->arena, sizeof *seen * f->values.n);
+  struct Seen {
+    const Layout **items;
+    int *ids;
+    size_t n, cap;
+  } *seen = arena_alloc(k->arena, sizeof *seen * f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *s = &k->strategies[i];
@@ -79,16 +85,22 @@ static void find_needs(Cutting *k) {
       const Op *maker = op_of(f, v);
       size_t made = (size_t)f->values.items[v].op;
       if (graph_is_anywhere(maker)) continue;
-      const Layout *from = strategy_result(k->m, k->rules[made], &k->strategies[made]), *to = strategy_operand(k->m, k->rules[i], s, j);
+      const Layout *from = strategy_result(k->m, k->rules[made], &k->strategies[made]),
+                   *to = strategy_operand(k->m, k->rules[i], s, j);
       size_t e = 0;
       while (e < seen[v].n && seen[v].items[e] != to) e++;
       if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], to);
       double seconds = cost_convert(k->c, type_of(f, v), from, to);
-      double bytes = fmin(cost_bytes(k->c, type_of(f, v), to), from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
-      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63), .made = maker->kind == OP_read ? k->first_user[v] : made, .source = is_given(k, made), .weight = -1};
+      double bytes = fmin(cost_bytes(k->c, type_of(f, v), to),
+                          from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
+      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63),
+                   .made = maker->kind == OP_read ? k->first_user[v] : made,
+                   .source = is_given(k, made),
+                   .weight = -1};
       need.convert = seconds * runs_of_result(k->loops, f, made);
       need.transfer = cost_transfer(k->c, bytes);
-      if (maker->kind == OP_param) need.weight = (int)copy_of_weight(k, &same, made), need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
+      if (maker->kind == OP_param)
+        need.weight = (int)copy_of_weight(k, &same, made), need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
       ARENA_PUSH(k->arena, &k->needs[i], need);
     }
   }
@@ -107,11 +119,13 @@ static const size_t *find_first_users(Arena *a, const Func *f) {
 
 static const Op *read_of(const Func *f, const Op *write) {
   for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(write, AT_name)) == 0) return &f->ops.items[i];
+    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(write, AT_name)) == 0)
+      return &f->ops.items[i];
   return NULL;
 }
 
-/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it.  Nor inside a loop. */
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it.
+ * Nor inside a loop. */
 static bool *find_forbidden(const Cutting *k) {
   bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
   for (int l = 0; l < k->loops->loops.n; l++)
@@ -216,13 +230,15 @@ static bool run_program(Cutting *k, int stages, double repeat, double memory_lim
         if (k->bytes[first * np + last] > memory_limit || isinf(time)) continue;
         const Choices *before = &states[(s - 1) * np + first];
         for (size_t i = 0; i < before->n; i++)
-          add_state(k, &states[s * np + last], (Choice){before->items[i].sum + time, fmax(before->items[i].slowest, time), first, (int)i});
+          add_state(k, &states[s * np + last],
+                    (Choice){before->items[i].sum + time, fmax(before->items[i].slowest, time), first, (int)i});
       }
     }
   const Choices *end = &states[stages * np + np - 1];
   const Choice *best = NULL;
   for (size_t i = 0; i < end->n; i++)
-    if (!best || end->items[i].sum + (repeat - 1) * end->items[i].slowest < best->sum + (repeat - 1) * best->slowest) best = &end->items[i];
+    if (!best || end->items[i].sum + (repeat - 1) * end->items[i].slowest < best->sum + (repeat - 1) * best->slowest)
+      best = &end->items[i];
   for (int s = stages; best && s > 0; s--) {
     cuts[s - 1] = (size_t)k->positions[best->from];
     best = s > 1 ? &states[(s - 1) * np + best->from].items[best->index] : best;
@@ -253,7 +269,8 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
     while (s > 0 && cuts[s] > i) s--;
     out[i] = cost_is_source(op->kind) || derived[i] ? stages : s;
   }
-  for (size_t i = 0; i < f->ops.n; i++) /* a write is no reason to read later than the first use, nor to be later itself */
+  for (size_t i = 0; i < f->ops.n;
+       i++) /* a write is no reason to read later than the first use, nor to be later itself */
     if (f->ops.items[i].kind == OP_write) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
   for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
     for (int j = 0; j < f->ops.items[i].nin; j++) {
@@ -270,10 +287,11 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   arena_free(a);
 }
 
-StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies, double memory_limit, int *stages) {
+StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     double memory_limit, int *stages) {
   int n = m->mesh.stages;
-  /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads work and weights,
-   * which is what a forced degree asks for. */
+  /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads
+   * work and weights, which is what a forced degree asks for. */
   double repeat = 2;
   Arena *a = arena_new();
   Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
@@ -286,12 +304,14 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
   k.first_user = find_first_users(a, f);
   find_needs(&k);
   find_positions(&k, n);
-  k.time = ARENA_ARRAY(a, double, k.npositions * k.npositions);
-  k.bytes = ARENA_ARRAY(a, double, k.npositions * k.npositions);
+  k.time = ARENA_ARRAY(a, double, k.npositions *k.npositions);
+  k.bytes = ARENA_ARRAY(a, double, k.npositions *k.npositions);
   int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n);
   size_t *cuts = ARENA_ARRAY(a, size_t, n);
   for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
-  StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT : has_places(&k, n) ? STAGES_TOO_LARGE : STAGES_TOO_MANY;
+  StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT
+                  : has_places(&k, n)                            ? STAGES_TOO_LARGE
+                                                                 : STAGES_TOO_MANY;
   if (how == STAGES_CUT) stages_place(f, n, cuts, stages);
   arena_free(a);
   return how;

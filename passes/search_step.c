@@ -1,10 +1,10 @@
 /* passes/search_step.c - the numbers of a compiled elimination: the table of every step, then a cheapest choice.
  *
- * A table is out[scope] = min over the variable's classes c of least[c] + the operands.  The last place of the scope is the inner loop.  What
- * of the sum does not depend on it is added up outside, what depends on nothing else is one matrix for the whole step.  Operands that are read many times
- * over are copied first so that the inner loop reads them in a row.  All tables are >= 0, so
- * classes are skipped that cannot beat what every entry of the row already has, or lead to a total above the one of interest even when
- * everything else is at its cheapest.
+ * A table is out[scope] = min over the variable's classes c of least[c] + the operands.  The last place of the scope is
+ * the inner loop.  What of the sum does not depend on it is added up outside, what depends on nothing else is one
+ * matrix for the whole step.  Operands that are read many times over are copied first so that the inner loop reads them
+ * in a row.  All tables are >= 0, so classes are skipped that cannot beat what every entry of the row already has, or
+ * lead to a total above the one of interest even when everything else is at its cheapest.
  */
 #include <math.h>
 #include <string.h>
@@ -12,9 +12,10 @@
 #include "passes/search_private.h"
 #include "passes/search_watch.h"
 
-/* Compiled again for wider vectors where a compiler can choose when the program starts; sums have the same order, so the same bits.  What chooses
- * runs before a sanitizer is ready. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Compiled again for wider vectors where a compiler can choose when the program starts; sums have the same order, so
+ * the same bits.  What chooses runs before a sanitizer is ready. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("avx2", "default")))
 #define PART_OF_WIDE static inline __attribute__((always_inline))
 #else
@@ -25,24 +26,27 @@
 /* An operand with the last place and others, copied as [its other places][class][last place]. */
 typedef struct Packed {
   int operand;
-  size_t *strides;   /* by place: rows */
-  double *values;    /* NULL: not copied */
-  double *least;     /* by row, class */
+  size_t *strides; /* by place: rows */
+  double *values;  /* NULL: not copied */
+  double *least;   /* by row, class */
 } Packed;
 
 /* One step while it is computed. */
 typedef struct Rows {
   const Program *p;
   const Step *s;
-  int last, inner, classes;  /* last place, its classes; classes of the variable */
-  int nouter, *outer;        /* operands without the last place */
-  int npacked, nvarying;     /* operands with it and with some other place: those that are copied come first */
+  int last, inner, classes; /* last place, its classes; classes of the variable */
+  int nouter, *outer;       /* operands without the last place */
+  int npacked, nvarying;    /* operands with it and with some other place: those that are copied come first */
   Packed *varying;
-  double *matrix;            /* [class][inner]: the operands with nothing but the last place; part of the first copy, when there is one */
-  double *matrix_least;      /* by class */
+  double *matrix; /* [class][inner]: the operands with nothing but the last place; part of the first copy, when there is
+                     one */
+  double *matrix_least; /* by class */
 } Rows;
 
-static const double *values_of(const Program *p, const Operand *o) { return o->step < 0 ? o->input : p->steps[o->step]->table; }
+static const double *values_of(const Program *p, const Operand *o) {
+  return o->step < 0 ? o->input : p->steps[o->step]->table;
+}
 
 static bool has_place(const Operand *o, int place) {
   for (int i = 0; i < o->n; i++)
@@ -61,7 +65,8 @@ static void find_least(Step *s, double lambda, Arena *a) {
   }
 }
 
-PART_OF_WIDE void add_picked(double *restrict out, const double *restrict table, const size_t *restrict offsets, int n) {
+PART_OF_WIDE void add_picked(double *restrict out, const double *restrict table, const size_t *restrict offsets,
+                             int n) {
   for (int k = 0; k < n; k++) out[k] += table[offsets[k]];
 }
 
@@ -147,13 +152,16 @@ static void sort_operands(Rows *r, Arena *a) {
     if (!with) r->outer[r->nouter++] = f;
     else if (other) r->varying[r->nvarying++].operand = f;
     for (int c = 0; c < r->classes && with && !other; c++)
-      add_picked(r->matrix + (size_t)c * (size_t)r->inner, values_of(r->p, o) + s->offsets[s->n][f][c], s->offsets[r->last][f], r->inner);
+      add_picked(r->matrix + (size_t)c * (size_t)r->inner, values_of(r->p, o) + s->offsets[s->n][f][c],
+                 s->offsets[r->last][f], r->inner);
   }
   pack_operands(r, a);
-  for (int c = 0; c < r->classes && !r->npacked; c++) r->matrix_least[c] = least_of(r->matrix + (size_t)c * (size_t)r->inner, r->inner);
+  for (int c = 0; c < r->classes && !r->npacked; c++)
+    r->matrix_least[c] = least_of(r->matrix + (size_t)c * (size_t)r->inner, r->inner);
 }
 
-/* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied operands. */
+/* What each class costs before the last place is known; returns the class that looks best.  `rows`: of the copied
+ * operands. */
 PART_OF_WIDE int outer_costs(const Rows *r, const int *at, size_t *base, size_t *rows, double *sums, double *keys) {
   const Step *s = r->s;
   int best = 0;
@@ -182,7 +190,8 @@ PART_OF_WIDE void add_row(double *restrict out, const double *restrict row, int 
   for (int k = 0; k < n; k++) out[k] += row[k];
 }
 
-PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row, double *out) {
+PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base, const size_t *rows, double *row,
+                           double *out) {
   const Step *s = r->s;
   size_t at = (size_t)c * (size_t)r->inner, width = (size_t)r->classes * (size_t)r->inner;
   const double *first = r->npacked ? r->varying[0].values + rows[0] * width + at : r->matrix + at;
@@ -194,7 +203,8 @@ PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base,
   for (int i = 1; i < r->npacked; i++) add_row(row, r->varying[i].values + rows[i] * width + at, r->inner);
   for (int i = r->npacked; i < r->nvarying; i++) {
     int f = r->varying[i].operand;
-    add_picked(row, values_of(r->p, &s->operands[f]) + base[f] + s->offsets[s->n][f][c], s->offsets[r->last][f], r->inner);
+    add_picked(row, values_of(r->p, &s->operands[f]) + base[f] + s->offsets[s->n][f][c], s->offsets[r->last][f],
+               r->inner);
   }
   lower_row(out, row, sum, r->inner);
 }
@@ -207,7 +217,8 @@ WIDE static void fill_table(const Program *p, Step *s, double most) {
   sort_operands(&r, a);
   int *at = ARENA_ARRAY(a, int, s->n + 1);
   size_t *base = ARENA_ARRAY(a, size_t, s->noperands + 1), *rows = ARENA_ARRAY(a, size_t, s->noperands + 1);
-  double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes), *row = ARENA_ARRAY(a, double, r.inner);
+  double *sums = ARENA_ARRAY(a, double, r.classes), *keys = ARENA_ARRAY(a, double, r.classes),
+         *row = ARENA_ARRAY(a, double, r.inner);
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
     if (watch_work(p->p->watch, (double)r.inner * r.classes)) break;
@@ -282,7 +293,8 @@ static int best_value(const Program *p, int var, const int *values, double lambd
   double least = INFINITY;
   for (int v = 0; v < p->p->domain[var]; v++) {
     double sum = 0;
-    for (int i = p->first[var]; i < p->last[var] && sum < least; i++) sum += join_cost(p, &p->eliminations[i], values, v, lambda);
+    for (int i = p->first[var]; i < p->last[var] && sum < least; i++)
+      sum += join_cost(p, &p->eliminations[i], values, v, lambda);
     if (sum < least) least = sum, best = v;
   }
   return best;

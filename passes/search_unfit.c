@@ -26,17 +26,22 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f) {
 static const char *allowed_text(const Search *s) {
   const Target *t = s->t;
   const char *why = s->limit == target_usable(t) && t->reserve_bytes > 0
-                        ? arena_printf(s->arena, " (%s less %s reserved)", bytes_text(s->arena, t->memory_bytes), bytes_text(s->arena, t->reserve_bytes)) : "";
+                        ? arena_printf(s->arena, " (%s less %s reserved)", bytes_text(s->arena, t->memory_bytes),
+                                       bytes_text(s->arena, t->reserve_bytes))
+                        : "";
   return arena_printf(s->arena, "%s are allowed on a rank%s", bytes_text(s->arena, s->limit), why);
 }
 
 /* Whole weights and state do not fit, whatever is cut. */
 static const char *too_large(const Search *s) {
   double all = s->limit * s->t->ranks;
-  const char *among = s->t->ranks == 1 || s->resident <= all ? "" : arena_printf(s->arena, "; even cut among %d ranks they are %s too much in all, %s a rank", s->t->ranks,
-                                                             bytes_text(s->arena, s->resident - all), bytes_text(s->arena, (s->resident - all) / s->t->ranks));
-  const char *alone = s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much",
-                                                          bytes_text(s->arena, s->resident - s->limit));
+  const char *among = s->t->ranks == 1 || s->resident <= all
+                          ? ""
+                          : arena_printf(s->arena, "; even cut among %d ranks they are %s too much in all, %s a rank",
+                                         s->t->ranks, bytes_text(s->arena, s->resident - all),
+                                         bytes_text(s->arena, (s->resident - all) / s->t->ranks));
+  const char *alone =
+      s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much", bytes_text(s->arena, s->resident - s->limit));
   return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), bytes_text(s->arena, s->resident),
                       alone, among);
 }
@@ -68,8 +73,9 @@ static int find_largest(const Search *s, Large out[LARGEST]) {
     OpKind kind = op_of(s->f, v)->kind;
     Large x = {v, cost_bytes(s->cost, type, layout_replicated(s->m, type->rank))};
     bool known = kind == OP_reshape || kind == OP_broadcast || kind == OP_copy || graph_is_anywhere(op_of(s->f, v));
-    for (int i = 0; i < n; i++) known |= type_of(s->f, out[i].value) == type &&
-        (op_of(s->f, out[i].value)->kind == OP_param) == (kind == OP_param);
+    for (int i = 0; i < n; i++)
+      known |=
+          type_of(s->f, out[i].value) == type && (op_of(s->f, out[i].value)->kind == OP_param) == (kind == OP_param);
     int at = n;
     while (at > 0 && out[at - 1].bytes < x.bytes) at--;
     if (known || at == LARGEST) continue;
@@ -95,15 +101,17 @@ static void note_largest(const Search *s, Diags *d) {
 }
 
 static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
-  diag_note(d, (Loc){0}, "on that rank: weights %s, state %s, activations %s, communication %s", bytes_text(s->arena, m->params), bytes_text(s->arena, m->state),
-            bytes_text(s->arena, m->activations), bytes_text(s->arena, m->communication));
+  diag_note(d, (Loc){0}, "on that rank: weights %s, state %s, activations %s, communication %s",
+            bytes_text(s->arena, m->params), bytes_text(s->arena, m->state), bytes_text(s->arena, m->activations),
+            bytes_text(s->arena, m->communication));
 }
 
 const Outcome *nearest_outcome(const Search *s) {
   const Outcome *nearest = NULL;
   for (size_t i = 0; i < s->outcomes.n; i++) {
     const Outcome *o = s->outcomes.items[i];
-    bool less = !nearest || (o->price.memory.total > 0 && (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total));
+    bool less = !nearest || (o->price.memory.total > 0 &&
+                             (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total));
     if (less && !o->c.loose) nearest = o;
   }
   return nearest;

@@ -1,11 +1,12 @@
 /* passes/unshare.c - a small weight that several operations use is read anew by each of them (D52).
  *
- * In: flat level-1 functions.  Out: the same; of a weight of at most MAX_ELEMENTS every user has a read of its own, "WEIGHT.for.USER".
- * Exporters join equal constants: one row of zeros is then the bias of every layer, and would tie the layouts of all layers to each other and
- * keep passes/blocks.c from seeing that each has its own.  A read of its own may have a layout of its own.  Reads with equal layouts are one
- * copy in memory (passes/same_weight.h), so every plan of the shared weight is still there; others cost at most MAX_ELEMENTS more for each layout, which
- * prices count.
- * Not done: @prepare, which has no layouts to choose; weights that are large, and whatever takes time to compute: each user would compute it again (D53).
+ * In: flat level-1 functions.  Out: the same; of a weight of at most MAX_ELEMENTS every user has a read of its own,
+ * "WEIGHT.for.USER".  Exporters join equal constants: one row of zeros is then the bias of every layer, and would tie
+ * the layouts of all layers to each other and keep passes/blocks.c from seeing that each has its own.  A read of its
+ * own may have a layout of its own.  Reads with equal layouts are one copy in memory (passes/same_weight.h), so every
+ * plan of the shared weight is still there; others cost at most MAX_ELEMENTS more for each layout, which prices count.
+ * Not done: @prepare, which has no layouts to choose; weights that are large, and whatever takes time to compute: each
+ * user would compute it again (D53).
  */
 #include <string.h>
 
@@ -72,7 +73,10 @@ static bool copy_user(Unshare *w, size_t i) {
 
 static bool unshare(Module *m, const Func *f, Diags *diags) {
   Arena *scratch = arena_new();
-  Unshare w = {.r = rewrite_start(m, f, diags), .f = f, .users = users_of_all(scratch, f), .own = ARENA_ARRAY(scratch, Val *, f->values.n)};
+  Unshare w = {.r = rewrite_start(m, f, diags),
+               .f = f,
+               .users = users_of_all(scratch, f),
+               .own = ARENA_ARRAY(scratch, Val *, f->values.n)};
   bool ok = true;
   for (size_t i = 0; i < f->ops.n && ok; i++) {
     const Op *op = &f->ops.items[i];
@@ -85,6 +89,8 @@ static bool unshare(Module *m, const Func *f, Diags *diags) {
 
 bool pass_unshare(Module *m, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && strcmp(m->funcs.items[k]->name, "prepare") != 0 && !unshare(m, m->funcs.items[k], diags)) return false;
+    if (m->funcs.items[k]->level == 1 && strcmp(m->funcs.items[k]->name, "prepare") != 0 &&
+        !unshare(m, m->funcs.items[k], diags))
+      return false;
   return true;
 }

@@ -1,12 +1,14 @@
-/* passes/views.c - moves slices, splits and transposes onto weights, where they are views of the file and cost nothing (D12, D27).
+/* passes/views.c - moves slices, splits and transposes onto weights, where they are views of the file and cost nothing
+ * (D12, D27).
  *
- * A fused query-key-value projection is dot(x, W) + bias, cut in three, each third split into heads.  Left like that it cannot be
- * tensor-parallel: the cuts fall across the shards.  This pass pushes
- *   - a slice, and a reshape that splits one dimension into several, up through elementwise operations, broadcasts and contractions
- *     to the weights that have the dimension, and
- *   - a reshape that merges dimensions and feeds the contracted dimension of a dot down into the dot (its weight is split instead),
- * so that heads become dimensions of their own.  A push happens only when every path ends in something that can take it.
- * Not done: activations are never strided; weights made by an initialiser (not read from a file) keep their shape.
+ * A fused query-key-value projection is dot(x, W) + bias, cut in three, each third split into heads.  Left like that it
+ * cannot be tensor-parallel: the cuts fall across the shards.  This pass pushes
+ *   - a slice, and a reshape that splits one dimension into several, up through elementwise operations, broadcasts and
+ *     contractions to the weights that have the dimension, and
+ *   - a reshape that merges dimensions and feeds the contracted dimension of a dot down into the dot (its weight is
+ *     split instead),
+ * so that heads become dimensions of their own.  A push happens only when every path ends in something that can take
+ * it.  Not done: activations are never strided; weights made by an initialiser (not read from a file) keep their shape.
  */
 #include <string.h>
 
@@ -108,7 +110,8 @@ static Val push(Views *w, Val v, int dim, const Cut *c);
 
 static const char *cut_name(const Views *w, const char *name, const Cut *c) {
   return c->split ? arena_printf(w->r.m->arena, "%s.heads", name)
-                  : arena_printf(w->r.m->arena, "%s[%lld:%lld]", name, (long long)c->start, (long long)(c->start + c->extent));
+                  : arena_printf(w->r.m->arena, "%s[%lld:%lld]", name, (long long)c->start,
+                                 (long long)(c->start + c->extent));
 }
 
 static ParamOrigin origin_of(const Param *p) { return p->origin.name ? p->origin : (ParamOrigin){p->name, p->type, 0}; }
@@ -119,7 +122,8 @@ static Val push_param(Views *w, const Op *op, int dim, const Cut *c) {
   const Type *cut = cut_type(w, p.type, dim, c);
   const char *base = arena_printf(m->arena, "%s.%d", cut_name(w, p.name, c), dim), *name = base;
   /* A weight of several users may be split in several ways. */
-  for (int i = 1; module_param(m, name) && module_param(m, name)->type != cut; i++) name = arena_printf(m->arena, "%s.%d", base, i);
+  for (int i = 1; module_param(m, name) && module_param(m, name)->type != cut; i++)
+    name = arena_printf(m->arena, "%s.%d", base, i);
   if (!module_param(m, name)) {
     Param *q = module_param_add(m, name, cut);
     const char *fresh = q->name;
@@ -156,8 +160,14 @@ static Val push_broadcast(Views *w, const Op *op, int dim, const Cut *c) {
       for (int k = 1; k < c->n; k++) map[n++] = d + k;
   }
   Attr a = attr_ints(w->r.m, AT_dims, n, map);
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_broadcast, .name = cut_name(w, op->name, c), .loc = op->loc, .nin = 1, .in = &in, .nattrs = 1,
-                                     .attrs = &a, .type = cut_type(w, type(w, op->out), dim, c)});
+  return build_op(&w->r.b, &(OpSpec){.kind = OP_broadcast,
+                                     .name = cut_name(w, op->name, c),
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &in,
+                                     .nattrs = 1,
+                                     .attrs = &a,
+                                     .type = cut_type(w, type(w, op->out), dim, c)});
 }
 
 /* Writes the letters of one part with `letter` replaced by the split letters. */
@@ -199,7 +209,13 @@ static Val push_dot(Views *w, const Op *op, int dim, const Cut *c) {
     in[i] = d >= 0 ? push(w, op->in[i], d, c) : op->in[i];
   }
   Attr a = attr_s(w->r.m, AT_spec, spec_with(w, op, letter, fresh_letters(w, op, letter, c)));
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_dot, .name = cut_name(w, op->name, c), .loc = op->loc, .nin = 2, .in = in, .nattrs = 1, .attrs = &a});
+  return build_op(&w->r.b, &(OpSpec){.kind = OP_dot,
+                                     .name = cut_name(w, op->name, c),
+                                     .loc = op->loc,
+                                     .nin = 2,
+                                     .in = in,
+                                     .nattrs = 1,
+                                     .attrs = &a});
 }
 
 static Val push_transpose(Views *w, const Op *op, int dim, const Cut *c) {
@@ -214,7 +230,13 @@ static Val push_transpose(Views *w, const Op *op, int dim, const Cut *c) {
     for (int k = 1; d == dim && c->split && k < c->n; k++) list[n++] = p + k;
   }
   Attr a = attr_ints(w->r.m, AT_perm, n, list);
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_transpose, .name = cut_name(w, op->name, c), .loc = op->loc, .nin = 1, .in = &in, .nattrs = 1, .attrs = &a});
+  return build_op(&w->r.b, &(OpSpec){.kind = OP_transpose,
+                                     .name = cut_name(w, op->name, c),
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &in,
+                                     .nattrs = 1,
+                                     .attrs = &a});
 }
 
 static Val push(Views *w, Val v, int dim, const Cut *c) {
@@ -255,7 +277,9 @@ static bool slice_cut(const Views *w, const Op *op, Val x, int *dim, Cut *c) {
 static bool split_shape(const Type *from, const Type *to, int *dim, Cut *c) {
   int head = 0, tail = 0;
   while (head < from->rank && head < to->rank && from->dims[head] == to->dims[head]) head++;
-  while (tail < from->rank - head && tail < to->rank - head && from->dims[from->rank - 1 - tail] == to->dims[to->rank - 1 - tail]) tail++;
+  while (tail < from->rank - head && tail < to->rank - head &&
+         from->dims[from->rank - 1 - tail] == to->dims[to->rank - 1 - tail])
+    tail++;
   *c = (Cut){.split = true, .n = to->rank - head - tail};
   *dim = head;
   if (from->rank - head - tail != 1 || c->n < 2) return false;
@@ -324,8 +348,10 @@ static Val try_view(Views *w, const Op *op) {
   int dim;
   Cut c;
   Val x = op->nin ? w->r.map[op->in[0]] : 0;
-  if (op->kind == OP_slice && slice_cut(w, op, x, &dim, &c) && ends_at_weight(w, x) && can_push(w, x, dim, &c)) return push(w, x, dim, &c);
-  if (op->kind == OP_reshape && split_shape(type(w, x), type_of(w->r.old, op->out), &dim, &c) && ends_at_weight(w, x) && can_push(w, x, dim, &c))
+  if (op->kind == OP_slice && slice_cut(w, op, x, &dim, &c) && ends_at_weight(w, x) && can_push(w, x, dim, &c))
+    return push(w, x, dim, &c);
+  if (op->kind == OP_reshape && split_shape(type(w, x), type_of(w->r.old, op->out), &dim, &c) && ends_at_weight(w, x) &&
+      can_push(w, x, dim, &c))
     return push(w, x, dim, &c);
   if (op->kind == OP_transpose && def(w, x)->kind == OP_param) return transposed_param(w, op, def(w, x));
   if (op->kind == OP_dot) return split_contraction(w, op, (Val[]){x, w->r.map[op->in[1]]});

@@ -1,18 +1,19 @@
 /* passes/widen.c - products with f16 and bf16 weights are done in f32, with the casts written out.
  *
- * The CPU multiplies matrices in f32 (oneDNN has f16 only on some processors).  Left to the code generator, a 16-bit weight would be
- * widened at every request: 2 bytes read, 4 written and 4 read again per element, where a step that generates one token does little
- * else.  Written out, the cast of the weight depends on the weight alone, and passes/prepare.c moves it to loading; the planner counts
- * the f32 weight it leaves on each rank.
+ * The CPU multiplies matrices in f32 (oneDNN has f16 only on some processors).  Left to the code generator, a 16-bit
+ * weight would be widened at every request: 2 bytes read, 4 written and 4 read again per element, where a step that
+ * generates one token does little else.  Written out, the cast of the weight depends on the weight alone, and
+ * passes/prepare.c moves it to loading; the planner counts the f32 weight it leaves on each rank.
  *
  *   dot(x, w) : f16   becomes   cast(dot(cast(x), cast(w))) : f16
  *
- * Gain and price, for eight products with 2048 x 2048 weights on one rank: 5.0 ms of processor time instead of 7.1 for one row, 14.3 instead
- * of 20.2 for 32 (medians of three); 128 MiB of memory of its own instead of 64 MiB in place, shared with the file, and 16 MiB of arena.
- * A sum over ranks is one of f32, which is more exact and sends twice the bytes.
+ * Gain and price, for eight products with 2048 x 2048 weights on one rank: 5.0 ms of processor time instead of 7.1 for
+ * one row, 14.3 instead of 20.2 for 32 (medians of three); 128 MiB of memory of its own instead of 64 MiB in place,
+ * shared with the file, and 16 MiB of arena.  A sum over ranks is one of f32, which is more exact and sends twice the
+ * bytes.
  *
- * The product keeps the name (plans speak of it).  Products of two activations stay as they are: their casts are temporary either way.
- * Not done for other devices, which multiply 16-bit numbers themselves.
+ * The product keeps the name (plans speak of it).  Products of two activations stay as they are: their casts are
+ * temporary either way.  Not done for other devices, which multiply 16-bit numbers themselves.
  */
 #include "ir/loops.h"
 #include "passes/fixed.h"
@@ -33,8 +34,13 @@ static Val wide(Widen *w, Val v) {
   const Op *op = op_of(w->r.old, v);
   Attr to = attr_dtype(AT_to, DT_f32);
   Val in = w->r.map[v];
-  return w->wide[v] = build_op(&w->r.b, &(OpSpec){.kind = OP_cast, .name = arena_printf(w->r.m->arena, "%s.f32", op->name), .loc = op->loc,
-                                                 .nin = 1, .in = &in, .nattrs = 1, .attrs = &to});
+  return w->wide[v] = build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
+                                                  .name = arena_printf(w->r.m->arena, "%s.f32", op->name),
+                                                  .loc = op->loc,
+                                                  .nin = 1,
+                                                  .in = &in,
+                                                  .nattrs = 1,
+                                                  .attrs = &to});
 }
 
 static Val widen_dot(Widen *w, const Op *op) {
@@ -45,8 +51,13 @@ static Val widen_dot(Widen *w, const Op *op) {
   spec.type = NULL;
   Val product = build_op(&w->r.b, &spec);
   Attr to = attr_dtype(AT_to, type->dtype);
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_cast, .name = arena_printf(w->r.m->arena, "%s.%s", op->name, dtype_name(type->dtype)),
-                                     .loc = op->loc, .nin = 1, .in = &product, .nattrs = 1, .attrs = &to});
+  return build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
+                                     .name = arena_printf(w->r.m->arena, "%s.%s", op->name, dtype_name(type->dtype)),
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &product,
+                                     .nattrs = 1,
+                                     .attrs = &to});
 }
 
 static bool widens(const Widen *w, const Op *op) {
@@ -65,7 +76,8 @@ static void widen_entering(Widen *w, const Loop *l) {
 }
 
 static bool widen(Module *m, const Func *f, Diags *diags) {
-  Widen w = {rewrite_start(m, f, diags), fixed_values(m->arena, f), loops_of(m->arena, f), ARENA_ARRAY(m->arena, Val, f->values.n)};
+  Widen w = {rewrite_start(m, f, diags), fixed_values(m->arena, f), loops_of(m->arena, f),
+             ARENA_ARRAY(m->arena, Val, f->values.n)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (op->kind == OP_loop) widen_entering(&w, &w.loops.items[w.loops.of[i]]);

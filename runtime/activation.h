@@ -1,4 +1,5 @@
-/* runtime/activation.h - the part of the Program's convolutions that the compiler's units share (program.h includes it). */
+/* runtime/activation.h - the part of the Program's convolutions that the compiler's units share (program.h includes
+ * it). */
 #ifndef APC_RUNTIME_ACTIVATION_H
 #define APC_RUNTIME_ACTIVATION_H
 

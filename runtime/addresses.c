@@ -11,8 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct sockaddr_in6 *as_six(const SocketAddress *a) { return (const struct sockaddr_in6 *)(const void *)&a->storage; }
-static const struct sockaddr_in *as_four(const SocketAddress *a) { return (const struct sockaddr_in *)(const void *)&a->storage; }
+static const struct sockaddr_in6 *as_six(const SocketAddress *a) {
+  return (const struct sockaddr_in6 *)(const void *)&a->storage;
+}
+static const struct sockaddr_in *as_four(const SocketAddress *a) {
+  return (const struct sockaddr_in *)(const void *)&a->storage;
+}
 
 /* ---- texts */
 
@@ -32,7 +36,8 @@ bool host_port_split(const char *text, HostPort *out) {
 }
 
 void address_text(const SocketAddress *a, char *text, size_t size) {
-  if (getnameinfo((const struct sockaddr *)&a->storage, a->bytes, text, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0) snprintf(text, size, "?");
+  if (getnameinfo((const struct sockaddr *)&a->storage, a->bytes, text, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+    snprintf(text, size, "?");
 }
 
 /* ---- resolving */

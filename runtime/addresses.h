@@ -1,4 +1,5 @@
-/* runtime/addresses.h - where ranks listen and whom they may reach: HOST:PORT as text, as addresses, and the addresses of this machine. */
+/* runtime/addresses.h - where ranks listen and whom they may reach: HOST:PORT as text, as addresses, and the addresses
+ * of this machine. */
 #ifndef APC_RUNTIME_ADDRESSES_H
 #define APC_RUNTIME_ADDRESSES_H
 
@@ -19,7 +20,8 @@ typedef struct AddressList {
   int n;
 } AddressList;
 
-/* All addresses of the host, to listen at or to connect to.  False, with *why, when it has none; *soon: asking again may help. */
+/* All addresses of the host, to listen at or to connect to.  False, with *why, when it has none; *soon: asking again
+ * may help. */
 bool address_resolve(const HostPort *h, AddressList *out, const char **why, bool *soon);
 
 /* Of this machine and nobody else: 127.0.0.0/8 and ::1. */

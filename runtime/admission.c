@@ -30,11 +30,14 @@ typedef enum Direction { FROM_COMER, FROM_LISTENER } Direction;
 
 /* What a MAC is made of; no padding.  The version of everything that ranks say to each other is part of it. */
 typedef struct Statement {
-  unsigned char protocol[16], label[SECRET_BYTES], run[ADMISSION_RUN], comer[ADMISSION_NONCE], listener[ADMISSION_NONCE];
+  unsigned char protocol[16], label[SECRET_BYTES], run[ADMISSION_RUN], comer[ADMISSION_NONCE],
+      listener[ADMISSION_NONCE];
   AdmissionClaim claim;
   uint32_t to, direction;
 } Statement;
-_Static_assert(sizeof(Statement) == 16 + SECRET_BYTES + ADMISSION_RUN + 2 * ADMISSION_NONCE + sizeof(AdmissionClaim) + 8, "a statement has no padding");
+_Static_assert(sizeof(Statement) ==
+                   16 + SECRET_BYTES + ADMISSION_RUN + 2 * ADMISSION_NONCE + sizeof(AdmissionClaim) + 8,
+               "a statement has no padding");
 
 static Statement state(const AdmissionKey *k, const AdmissionClaim *claim, int to) {
   Statement s = {.protocol = "apc ranks 2", .claim = *claim, .to = (uint32_t)to};
@@ -61,7 +64,8 @@ static bool hear(int fd, void *data, size_t n, int stop, int64_t deadline, int g
   return errno == ECONNRESET || errno == EPIPE ? fail(gone) : false;
 }
 
-bool admission_ask(int fd, AdmissionKey *key, bool known, const AdmissionClaim *claim, int to, int stop, int64_t deadline) {
+bool admission_ask(int fd, AdmissionKey *key, bool known, const AdmissionClaim *claim, int to, int stop,
+                   int64_t deadline) {
   Greeting greeting = {.magic = ADMISSION_MAGIC};
   Challenge challenge;
   Claim mine = {.claim = *claim};
@@ -70,7 +74,8 @@ bool admission_ask(int fd, AdmissionKey *key, bool known, const AdmissionClaim *
   if (secret_random(greeting.nonce, sizeof greeting.nonce, &why)) return fail(ENOSYS);
   if (!socket_send(fd, &greeting, sizeof greeting, deadline)) return false;
   if (!hear(fd, &challenge, sizeof challenge, stop, deadline, EPROTO)) return false;
-  if (challenge.magic != ADMISSION_MAGIC || (known && memcmp(challenge.run, key->run, sizeof key->run) != 0)) return fail(EPROTO);
+  if (challenge.magic != ADMISSION_MAGIC || (known && memcmp(challenge.run, key->run, sizeof key->run) != 0))
+    return fail(EPROTO);
   memcpy(key->run, challenge.run, sizeof key->run);
   Statement s = state(key, claim, to);
   memcpy(s.comer, greeting.nonce, sizeof s.comer);
@@ -215,7 +220,8 @@ static void send_late_away(Lobby *l) {
 /* Until somebody says something, comes, or has waited too long. */
 static bool wait_for_any(Lobby *l, int stop, int64_t deadline) {
   int n = 0;
-  int64_t until = l->n > 0 && l->comers[0].until < deadline ? l->comers[0].until : deadline, left = until - sockets_now();
+  int64_t until = l->n > 0 && l->comers[0].until < deadline ? l->comers[0].until : deadline,
+          left = until - sockets_now();
   for (int i = 0; i < l->n; i++) l->polls[n++] = (struct pollfd){l->comers[i].fd, POLLIN, 0};
   for (int i = 0; i < l->n_listeners; i++) l->polls[n++] = (struct pollfd){l->listeners[i], POLLIN, 0};
   l->polls[n++] = (struct pollfd){stop, POLLIN, 0};

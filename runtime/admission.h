@@ -6,12 +6,14 @@
  *   Claim: role, rank, world, port, MAC  -->
  *                                        <--    MAC
  *
- * The MACs are HMAC-SHA-256, under a key that both have, over all of that, both nonces, the label of the run and the direction; so a
- * recorded greeting, another's answer and the MAC of the other direction are worth nothing.  Who comes shows first.  The listener closes the
- * connection at the first thing that is wrong, without a word: a stranger learns a random number, and not even the version.
+ * The MACs are HMAC-SHA-256, under a key that both have, over all of that, both nonces, the label of the run and the
+ * direction; so a recorded greeting, another's answer and the MAC of the other direction are worth nothing.  Who comes
+ * shows first.  The listener closes the connection at the first thing that is wrong, without a word: a stranger learns
+ * a random number, and not even the version.
  *
- * A Lobby serves all connections of a listener together: each has COMER_MS, at most LOBBY_MOST wait, and when more come the oldest
- * goes.  Without a key of its own a run uses the key of no secret: then only what is random in the run keeps others out.
+ * A Lobby serves all connections of a listener together: each has COMER_MS, at most LOBBY_MOST wait, and when more come
+ * the oldest goes.  Without a key of its own a run uses the key of no secret: then only what is random in the run keeps
+ * others out.
  */
 #ifndef APC_RUNTIME_ADMISSION_H
 #define APC_RUNTIME_ADMISSION_H
@@ -39,9 +41,11 @@ typedef struct AdmissionClaim {
 
 /* ---- who comes */
 
-/* `to`: the rank that listens.  `known`: key->run is the run's number and has to be the listener's; else it becomes that.  False with errno: EACCES
- * when the other did not accept the claim, EPROTO when it is no rank of ours, others as in sockets.h. */
-bool admission_ask(int fd, AdmissionKey *key, bool known, const AdmissionClaim *claim, int to, int stop, int64_t deadline);
+/* `to`: the rank that listens.  `known`: key->run is the run's number and has to be the listener's; else it becomes
+ * that.  False with errno: EACCES when the other did not accept the claim, EPROTO when it is no rank of ours, others as
+ * in sockets.h. */
+bool admission_ask(int fd, AdmissionKey *key, bool known, const AdmissionClaim *claim, int to, int stop,
+                   int64_t deadline);
 
 /* ---- who listens */
 
@@ -54,7 +58,8 @@ typedef struct LobbyCounts {
 /* The key and the listeners stay the caller's.  NULL without memory. */
 Lobby *lobby_open(const AdmissionKey *key, AdmissionRole role, int rank, const int *listeners, int n);
 
-/* The next connection that was admitted, and its claim.  -1 with errno: ETIMEDOUT, ECANCELED when `stop` (-1: none) became readable. */
+/* The next connection that was admitted, and its claim.  -1 with errno: ETIMEDOUT, ECANCELED when `stop` (-1: none)
+ * became readable. */
 int lobby_next(Lobby *l, int stop, int64_t deadline, AdmissionClaim *claim);
 
 LobbyCounts lobby_counts(const Lobby *l);

@@ -10,12 +10,14 @@
  *
  * Link with libapcrt.a -lz -ljansson -lpthread -ldl -lm.
  *
- * The model runs in rank processes of its own, started from the compiled program at the first apc_run and ended by apc_close,
- * or when this process ends for whatever reason.  They keep the weights and the states (KV caches) between requests.
- * A model is used from one thread at a time; several models may be used at once.  Nothing here prints or exits.
+ * The model runs in rank processes of its own, started from the compiled program at the first apc_run and ended by
+ * apc_close, or when this process ends for whatever reason.  They keep the weights and the states (KV caches) between
+ * requests.  A model is used from one thread at a time; several models may be used at once.  Nothing here prints or
+ * exits.
  *
- * A child made by fork() has no part in its parent's models: every call there returns APC_USAGE at once (or 0, NULL, ""), apc_close frees the
- * memory, and the parent's ranks go on.  The child may load models of its own.  The same holds for an ApcLaunch.
+ * A child made by fork() has no part in its parent's models: every call there returns APC_USAGE at once (or 0, NULL,
+ * ""), apc_close frees the memory, and the parent's ranks go on.  The child may load models of its own.  The same holds
+ * for an ApcLaunch.
  *
  * All functions return a status; anything but APC_OK leaves its explanation, one line, in apc_error.  After
  * APC_FAILED, APC_LATE or APC_UNSUPPORTED from apc_run the ranks are gone, and the next apc_run starts new ones (states
@@ -34,17 +36,29 @@ extern "C" {
 /* The numbers are the exit codes of compiled programs. */
 typedef enum ApcStatus {
   APC_OK = 0,
-  APC_BAD_INPUT = 1,    /* a file, a tensor or a shape is wrong */
-  APC_USAGE = 2,        /* no such name, or a call at the wrong time */
-  APC_UNSUPPORTED = 5,  /* a library or CPU instruction set is missing, or a feature is not built yet */
-  APC_FAILED = 6,       /* a rank died, no memory */
-  APC_LATE = 7,         /* a rank made no progress for the time-out */
-  APC_INTERNAL = 70     /* an error of apc itself */
+  APC_BAD_INPUT = 1,   /* a file, a tensor or a shape is wrong */
+  APC_USAGE = 2,       /* no such name, or a call at the wrong time */
+  APC_UNSUPPORTED = 5, /* a library or CPU instruction set is missing, or a feature is not built yet */
+  APC_FAILED = 6,      /* a rank died, no memory */
+  APC_LATE = 7,        /* a rank made no progress for the time-out */
+  APC_INTERNAL = 70    /* an error of apc itself */
 } ApcStatus;
 
 /* Element types; bool is one byte, 0 or 1. */
 typedef enum ApcType {
-  APC_F32, APC_F64, APC_F16, APC_BF16, APC_I8, APC_I16, APC_I32, APC_I64, APC_U8, APC_U16, APC_U32, APC_U64, APC_BOOL
+  APC_F32,
+  APC_F64,
+  APC_F16,
+  APC_BF16,
+  APC_I8,
+  APC_I16,
+  APC_I32,
+  APC_I64,
+  APC_U8,
+  APC_U16,
+  APC_U32,
+  APC_U64,
+  APC_BOOL
 } ApcType;
 
 enum { APC_MAX_RANK = 8 };
@@ -63,13 +77,13 @@ typedef struct ApcModel ApcModel;
 typedef struct ApcLaunch ApcLaunch; /* below */
 
 typedef struct ApcOptions {
-  const char *weights;  /* another file with the weights (the .safetensors, or the model file at its new place); NULL */
-  int timeout_ms;       /* longest time without progress of a rank; 0: 60000 */
-  ApcLaunch *launch;    /* for the generated program itself: the ranks of a launcher; else NULL */
+  const char *weights; /* another file with the weights (the .safetensors, or the model file at its new place); NULL */
+  int timeout_ms;      /* longest time without progress of a rank; 0: 60000 */
+  ApcLaunch *launch;   /* for the generated program itself: the ranks of a launcher; else NULL */
 } ApcOptions;
 
-/* Opens a compiled program; NULL: the running one.  options may be NULL.  *model is set also after an error, for apc_error;
- * it is NULL only when there is no memory. */
+/* Opens a compiled program; NULL: the running one.  options may be NULL.  *model is set also after an error, for
+ * apc_error; it is NULL only when there is no memory. */
 ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model);
 void apc_close(ApcModel *model); /* NULL is allowed */
 
@@ -79,7 +93,8 @@ const char *apc_error(const ApcModel *model);
 /* ---- what the program offers */
 int apc_entries(const ApcModel *model);
 const char *apc_entry_name(const ApcModel *model, int index);
-/* The entry that the functions below and apc_run act on; the first one at the beginning.  Inputs bound stay bound by name. */
+/* The entry that the functions below and apc_run act on; the first one at the beginning.  Inputs bound stay bound by
+ * name. */
 ApcStatus apc_select(ApcModel *model, const char *entry);
 int apc_inputs(const ApcModel *model);
 int apc_outputs(const ApcModel *model);
@@ -90,8 +105,8 @@ int apc_ranks(const ApcModel *model);
 /* ---- inputs.  The data is copied at apc_run and must stay valid until then. */
 ApcStatus apc_bind_input(ApcModel *model, const char *name, ApcType type, int rank, const int64_t *dims,
                          const void *data);
-/* From text as on the command line: "@x.npy", "random", "random:SEED", "zeros".  The shape of the latter follows from the other
- * inputs, or from apc_bind_dim, or is what the program was planned for. */
+/* From text as on the command line: "@x.npy", "random", "random:SEED", "zeros".  The shape of the latter follows from
+ * the other inputs, or from apc_bind_dim, or is what the program was planned for. */
 ApcStatus apc_bind_input_text(ApcModel *model, const char *name, const char *text);
 /* All tensors of an .npz file; each must be an input. */
 ApcStatus apc_bind_inputs_file(ApcModel *model, const char *path);
@@ -118,10 +133,11 @@ ApcStatus apc_write_outputs(ApcModel *model, const char *npz_path);
 /* ---- what it costs */
 typedef struct ApcReport {
   uint64_t param_bytes, state_bytes, arena_bytes, window_bytes; /* allocated by the rank */
-  uint64_t mapped_bytes;                                         /* weights used where their file is mapped */
-  uint64_t sent_bytes, communications;                           /* since the ranks started */
-  double load_s, run_s;                                          /* loading weights; the last request */
-  uint64_t prepared; /* how often the program computed weights from others since the ranks started: once at loading, or never */
+  uint64_t mapped_bytes;                                        /* weights used where their file is mapped */
+  uint64_t sent_bytes, communications;                          /* since the ranks started */
+  double load_s, run_s;                                         /* loading weights; the last request */
+  uint64_t prepared; /* how often the program computed weights from others since the ranks started: once at loading, or
+                        never */
 } ApcReport;
 /* Of one rank, after apc_run. */
 ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);
@@ -143,8 +159,9 @@ typedef struct ApcLaunchOptions {
   const char *transport;  /* "tcp" or "mpi"; NULL: by the launcher */
   const char *weights;    /* as in ApcOptions, like the next */
   int timeout_ms;
-  int insecure;           /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
-  /* Called in a thread of its own when another rank failed and this process did not end within a second; does not return. */
+  int insecure; /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
+  /* Called in a thread of its own when another rank failed and this process did not end within a second; does not
+   * return. */
   void (*stuck)(int code, const char *error);
 } ApcLaunchOptions;
 

@@ -16,14 +16,17 @@
 #include "base/lost_pages.h"
 #include "base/read_at.h"
 
-/* A program that was cut off: its runtime is whole, and behind it lies the beginning of an image, which says how long it is.  The number of
- * bytes the file had, or 0. */
+/* A program that was cut off: its runtime is whole, and behind it lies the beginning of an image, which says how long
+ * it is.  The number of bytes the file had, or 0. */
 static uint64_t whole_size(int fd, uint64_t size) {
   Elf64_Ehdr elf;
   ProgramHeader image;
   if (pread(fd, &elf, sizeof elf, 0) != (ssize_t)sizeof elf || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) return 0;
-  uint64_t runtime = elf.e_shoff + (uint64_t)elf.e_shnum * elf.e_shentsize, base = (runtime + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
-  if (runtime < elf.e_shoff || base > size || pread(fd, &image, sizeof image, (off_t)base) != (ssize_t)sizeof image || image.magic != PROGRAM_MAGIC) return 0;
+  uint64_t runtime = elf.e_shoff + (uint64_t)elf.e_shnum * elf.e_shentsize,
+           base = (runtime + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
+  if (runtime < elf.e_shoff || base > size || pread(fd, &image, sizeof image, (off_t)base) != (ssize_t)sizeof image ||
+      image.magic != PROGRAM_MAGIC)
+    return 0;
   uint64_t whole = base + image.image_bytes + sizeof(ArtifactTrailer);
   return image.image_bytes < INT64_MAX / 2 && whole > size ? whole : 0;
 }
@@ -35,7 +38,9 @@ static RtStatus find_image(int fd, const char *name, ArtifactTrailer *t, RtError
   off_t at = st.st_size - (off_t)sizeof *t;
   if (at < 0 || pread(fd, t, sizeof *t, at) != (ssize_t)sizeof *t || t->magic != ARTIFACT_MAGIC) {
     uint64_t size = (uint64_t)st.st_size, whole = whole_size(fd, size);
-    if (whole) return rt_error(error, RT_BAD_INPUT, "%s is truncated: it has %llu bytes, %llu are expected", name, (unsigned long long)size, (unsigned long long)whole);
+    if (whole)
+      return rt_error(error, RT_BAD_INPUT, "%s is truncated: it has %llu bytes, %llu are expected", name,
+                      (unsigned long long)size, (unsigned long long)whole);
     return rt_error(error, RT_BAD_INPUT, "%s carries no compiled model (was it stripped or cut off?)", name);
   }
   if (t->offset % ARTIFACT_ALIGN || t->offset > (uint64_t)at || t->bytes != (uint64_t)at - t->offset || t->bytes == 0)
@@ -65,7 +70,8 @@ static RtStatus map_image(const ArtifactTrailer *t, const char *name, Artifact *
 static RtStatus read_tables(const ArtifactTrailer *t, const char *name, Artifact *out, RtError *error) {
   ProgramHeader h = {0};
   uint64_t n = t->bytes;
-  if (n >= sizeof h && !read_at(out->fd, t->offset, &h, sizeof h)) return rt_error_errno(error, RT_BAD_INPUT, "%s", name);
+  if (n >= sizeof h && !read_at(out->fd, t->offset, &h, sizeof h))
+    return rt_error_errno(error, RT_BAD_INPUT, "%s", name);
   if (h.magic == PROGRAM_MAGIC && h.table_bytes >= sizeof h && h.table_bytes <= n) n = h.table_bytes;
   else if (n > sizeof h) n = sizeof h;
   void *tables = malloc(n);
@@ -120,7 +126,8 @@ void artifact_close(Artifact *a) {
 
 enum { HASH_BUFFER = 256 << 10 };
 
-static bool hash_range(int fd, uint64_t offset, uint64_t bytes, uint64_t seed, unsigned char *buffer, _Atomic uint64_t *beats, uint64_t *hash) {
+static bool hash_range(int fd, uint64_t offset, uint64_t bytes, uint64_t seed, unsigned char *buffer,
+                       _Atomic uint64_t *beats, uint64_t *hash) {
   Hash64 h;
   hash64_begin(&h, seed);
   for (uint64_t done = 0; done < bytes;) {
@@ -149,7 +156,9 @@ static void *hash_pieces(void *argument) {
   if (!buffer) p->number = ENOMEM;
   for (uint64_t i; buffer && !p->number && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
     uint64_t at = i * PROGRAM_HASH_PIECE, left = p->bytes - at;
-    if (!hash_range(p->fd, p->offset + at, left < PROGRAM_HASH_PIECE ? left : PROGRAM_HASH_PIECE, p->bytes, buffer, p->beats, &p->hashes[i])) p->number = errno;
+    if (!hash_range(p->fd, p->offset + at, left < PROGRAM_HASH_PIECE ? left : PROGRAM_HASH_PIECE, p->bytes, buffer,
+                    p->beats, &p->hashes[i]))
+      p->number = errno;
   }
   free(buffer);
   return NULL;
@@ -157,7 +166,11 @@ static void *hash_pieces(void *argument) {
 
 static bool hash_large(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t *beats, uint64_t *hash) {
   enum { THREADS = 8 };
-  Pieces p = {.beats = beats, .fd = fd, .offset = offset, .bytes = bytes, .n = (bytes + PROGRAM_HASH_PIECE - 1) / PROGRAM_HASH_PIECE};
+  Pieces p = {.beats = beats,
+              .fd = fd,
+              .offset = offset,
+              .bytes = bytes,
+              .n = (bytes + PROGRAM_HASH_PIECE - 1) / PROGRAM_HASH_PIECE};
   pthread_t threads[THREADS];
   sigset_t all, before;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -2,8 +2,9 @@
  *
  *   stub | zeros to ARTIFACT_ALIGN | image (header.image_bytes) | ArtifactTrailer (the last bytes of the file)
  *
- * The image is mapped and used in place, or its tables alone are read (by a library, see base/lost_pages.h).  `strip` would cut it off;
- * the trailer's absence then gives a clear error.  The file stays open: what is read later, or started, is the file that was opened.
+ * The image is mapped and used in place, or its tables alone are read (by a library, see base/lost_pages.h).  `strip`
+ * would cut it off; the trailer's absence then gives a clear error.  The file stays open: what is read later, or
+ * started, is the file that was opened.
  */
 #ifndef APC_RUNTIME_ARTIFACT_H
 #define APC_RUNTIME_ARTIFACT_H
@@ -28,7 +29,9 @@ typedef struct FileStamp {
   int64_t size, seconds, nanoseconds; /* of the last modification */
 } FileStamp;
 
-static inline FileStamp file_stamp(const struct stat *st) { return (FileStamp){st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec}; }
+static inline FileStamp file_stamp(const struct stat *st) {
+  return (FileStamp){st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec};
+}
 
 typedef struct Artifact {
   const unsigned char *image; /* read-only */
@@ -40,15 +43,18 @@ typedef struct Artifact {
   Program program;
 } Artifact;
 
-/* Opens an executable and its Program.  artifact_open maps the image; artifact_open_tables reads the tables, so that a file which is
- * cut short harms nobody.  RT_BAD_INPUT when the file cannot be read, has no image or a damaged one; messages name it `name`. */
+/* Opens an executable and its Program.  artifact_open maps the image; artifact_open_tables reads the tables, so that a
+ * file which is cut short harms nobody.  RT_BAD_INPUT when the file cannot be read, has no image or a damaged one;
+ * messages name it `name`. */
 RtStatus artifact_open(const char *path, const char *name, Artifact *out, RtError *error);
 RtStatus artifact_open_tables(const char *path, const char *name, Artifact *out, RtError *error);
 void artifact_close(Artifact *a); /* a zeroed one is fine */
 
-/* Hashes as ProgramBlob.hash has them.  Reads, never maps; false with errno set.  `beats` grows with what was read; may be NULL. */
+/* Hashes as ProgramBlob.hash has them.  Reads, never maps; false with errno set.  `beats` grows with what was read; may
+ * be NULL. */
 bool artifact_hash_file(int fd, uint64_t offset, uint64_t bytes, _Atomic uint64_t *beats, uint64_t *hash);
-bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash); /* an embedded one */
+bool artifact_hash_blob(const Artifact *a, const ProgramBlob *b, _Atomic uint64_t *beats,
+                        uint64_t *hash); /* an embedded one */
 
 /* The bytes of an embedded range, to[b->bytes]; false with errno set. */
 bool artifact_read_blob(const Artifact *a, const ProgramBlob *b, void *to);

@@ -57,19 +57,17 @@ typedef struct CommBlock {
   size_t offset, rows, row_bytes, stride;
 } CommBlock;
 
-static inline CommBlock comm_contiguous(size_t offset, size_t bytes) {
-  return (CommBlock){offset, 1, bytes, bytes};
-}
+static inline CommBlock comm_contiguous(size_t offset, size_t bytes) { return (CommBlock){offset, 1, bytes, bytes}; }
 static inline size_t comm_block_bytes(CommBlock b) { return b.rows * b.row_bytes; }
 
 typedef struct CommOp {
   CommKind kind;
-  int group;               /* from comm_group; the caller is a member */
-  DType dtype;             /* reductions only, like the next field */
+  int group;   /* from comm_group; the caller is a member */
+  DType dtype; /* reductions only, like the next field */
   CommReduction reduction;
-  const void *src;         /* may be NULL when nothing is sent; valid and unchanged until complete */
-  void *dst;               /* may be NULL when nothing is received */
-  const CommBlock *send;   /* by group rank (see above); read during enqueue only */
+  const void *src;       /* may be NULL when nothing is sent; valid and unchanged until complete */
+  void *dst;             /* may be NULL when nothing is received */
+  const CommBlock *send; /* by group rank (see above); read during enqueue only */
   const CommBlock *recv;
 } CommOp;
 
@@ -108,14 +106,13 @@ int comm_group_rank(const Comm *comm, int group); /* -1 when not a member */
 
 /* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
  * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
-RtStatus comm_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket,
-                      RtError *error);
+RtStatus comm_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
 
 /* Progress without waiting; *done tells whether the ticket is complete. */
 RtStatus comm_poll(Comm *comm, CommTicket ticket, bool *done, RtError *error);
 
-/* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit.  `interrupted` tells whether it has
- * found a failure, and which; all waits then return that. */
+/* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit.  `interrupted`
+ * tells whether it has found a failure, and which; all waits then return that. */
 typedef bool CommInterrupted(void *context, RtError *error);
 void comm_supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context);
 

@@ -1,5 +1,5 @@
-/* runtime/comm_enqueue.c - turns a position's operations into items: what each rank sends to and receives from each peer, and
- * checks what this rank can see of them; see comm_cpu.c.
+/* runtime/comm_enqueue.c - turns a position's operations into items: what each rank sends to and receives from each
+ * peer, and checks what this rank can see of them; see comm_cpu.c.
  */
 #include "runtime/comm_internal.h"
 #include "runtime/comm_reduce.h"
@@ -121,10 +121,8 @@ static void append_first_phase(Comm *c, Operation *op, const CommOp *spec) {
     return;
   }
   op->piece = comm_piece_bytes(op->group->n);
-  if (spec->kind == COMM_all_reduce)
-    append_all_reduce(c, op, spec);
-  else
-    append_reduce_scatter(c, op, spec);
+  if (spec->kind == COMM_all_reduce) append_all_reduce(c, op, spec);
+  else append_reduce_scatter(c, op, spec);
   if (op->length) comm_append_reducing(c, op);
 }
 
@@ -197,9 +195,13 @@ static Operation *operation_at(Comm *c, uint64_t number) {
 
 static void add_operation(Comm *c, Position *p, int index, const CommOp *spec) {
   Operation *op = operation_at(c, p->first + (uint64_t)index);
-  *op = (Operation){.kind = spec->kind, .group = c->groups[spec->group], .position = p,
-                    .tag = p->key << TAG_SHIFT | (uint64_t)spec->group << 1, .items = op->items,
-                    .dtype = spec->dtype, .reduction = spec->reduction,
+  *op = (Operation){.kind = spec->kind,
+                    .group = c->groups[spec->group],
+                    .position = p,
+                    .tag = p->key << TAG_SHIFT | (uint64_t)spec->group << 1,
+                    .items = op->items,
+                    .dtype = spec->dtype,
+                    .reduction = spec->reduction,
                     .left = 1}; /* until all its parts are appended */
   c->counts[spec->kind].operations++;
   append_first_phase(c, op, spec);

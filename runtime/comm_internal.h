@@ -1,4 +1,5 @@
-/* runtime/comm_internal.h - the parts of the CPU collectives; private to runtime/comm_*.c.  See comm_cpu.c for the idea. */
+/* runtime/comm_internal.h - the parts of the CPU collectives; private to runtime/comm_*.c.  See comm_cpu.c for the
+ * idea. */
 #ifndef APC_RUNTIME_COMM_INTERNAL_H
 #define APC_RUNTIME_COMM_INTERNAL_H
 
@@ -8,9 +9,9 @@ enum {
   STAGING_BYTES = 512 * 1024,
   PIECE_MOST = 64 * 1024,
   PIECE_LEAST = 8 * 1024,
-  DIRECT_BYTES = 8 * 1024,  /* all_reduce: most bytes sent directly, summed over peers... */
+  DIRECT_BYTES = 8 * 1024,      /* all_reduce: most bytes sent directly, summed over peers... */
   DIRECT_BYTES_TWO = 16 * 1024, /* ...and between two ranks, where it saves a phase at no cost */
-  KEY_BITS = 48, /* tag of a message: key, group, phase */
+  KEY_BITS = 48,                /* tag of a message: key, group, phase */
   GROUPS_MOST = 1 << 15,
   TAG_SHIFT = 16,
   SLEEP_MS = 100
@@ -47,16 +48,16 @@ struct Operation {
   uint64_t tag;
   int left;       /* items, and the reduction, still to be done */
   int sends_left; /* sends of the first phase */
-  Item *items; /* 4 * world of them: (phase, direction, group rank) */
+  Item *items;    /* 4 * world of them: (phase, direction, group rank) */
 
   /* Reductions only. */
   DType dtype;
   CommReduction reduction;
-  bool direct, two_phases; /* all_reduce, small and large */
-  Strided own, result;     /* own contribution, and where the result goes: */
+  bool direct, two_phases;                /* all_reduce, small and large */
+  Strided own, result;                    /* own contribution, and where the result goes: */
   size_t own_begin, result_begin, length; /* bytes [begin, begin + length) of the streams */
-  size_t piece, reduced;   /* bytes reduced at once, and so far */
-  int arrived;             /* peers whose current piece is in the staging area */
+  size_t piece, reduced;                  /* bytes reduced at once, and so far */
+  int arrived;                            /* peers whose current piece is in the staging area */
   Operation *next_reducing;
 };
 
@@ -84,8 +85,8 @@ struct Comm {
   Item *items;
 
   Operation *reducing, *last_reducing; /* a list; the first one owns the staging area */
-  char *staging; /* a piece of each member, and one for a result that is not contiguous */
-  const void **sources; /* by group rank, for one comm_reduce */
+  char *staging;                       /* a piece of each member, and one for a result that is not contiguous */
+  const void **sources;                /* by group rank, for one comm_reduce */
 
   uint64_t moves;
   CommInterrupted *interrupted; /* NULL: nobody supervises */

@@ -1,4 +1,5 @@
-/* runtime/comm_items.c - what moves the CPU collectives: queues of items, completion, reductions by pieces; see comm_cpu.c. */
+/* runtime/comm_items.c - what moves the CPU collectives: queues of items, completion, reductions by pieces; see
+ * comm_cpu.c. */
 #include "runtime/comm_internal.h"
 #include "runtime/comm_reduce.h"
 
@@ -33,14 +34,11 @@ void comm_make_ready(Comm *c, Item *item) {
 
 Item *comm_append(Comm *c, Operation *op, int phase, bool send, int member, size_t total) {
   Item *item = &op->items[((size_t)phase * 2 + (send ? 0 : 1)) * (size_t)c->world + (size_t)member];
-  *item = (Item){.operation = op, .peer = op->group->members[member], .send = send, .total = total,
-                 .piece = total};
+  *item = (Item){.operation = op, .peer = op->group->members[member], .send = send, .total = total, .piece = total};
   item->transfer.tag = op->tag | (uint64_t)phase;
   Queue *q = queue_of(c, item);
-  if (q->head)
-    q->tail->next = item;
-  else
-    q->head = item;
+  if (q->head) q->tail->next = item;
+  else q->head = item;
   q->tail = item;
   op->left++;
   if (send && phase == 0) op->sends_left++;
@@ -170,8 +168,7 @@ RtStatus comm_step(Comm *c, bool *moved) {
   if (status != RT_OK) return status;
   if (*moved) {
     complete_messages(c);
-    if (c->options.progress)
-      atomic_store_explicit(&c->options.progress->moves, ++c->moves, memory_order_relaxed);
+    if (c->options.progress) atomic_store_explicit(&c->options.progress->moves, ++c->moves, memory_order_relaxed);
   }
   advance_reductions(c);
   return RT_OK;

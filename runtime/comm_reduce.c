@@ -139,21 +139,21 @@ REDUCE_BITS(b4, T_u32)
 REDUCE_BITS(b8, T_u64)
 
 /* Arithmetic by dtype; bool has none. */
-#define ARITHMETIC(name) {name##_sum, name##_product, name##_max, name##_min}
+#define ARITHMETIC(name) \
+  { name##_sum, name##_product, name##_max, name##_min }
 static Reduce *const arithmetic[DT_COUNT][4] = {
-    [DT_f32] = ARITHMETIC(f32), [DT_f64] = ARITHMETIC(f64), [DT_f16] = ARITHMETIC(f16),
-    [DT_bf16] = ARITHMETIC(bf16), [DT_i8] = ARITHMETIC(i8), [DT_i16] = ARITHMETIC(i16),
-    [DT_i32] = ARITHMETIC(i32), [DT_i64] = ARITHMETIC(i64), [DT_u8] = ARITHMETIC(u8),
-    [DT_u16] = ARITHMETIC(u16), [DT_u32] = ARITHMETIC(u32), [DT_u64] = ARITHMETIC(u64),
+    [DT_f32] = ARITHMETIC(f32), [DT_f64] = ARITHMETIC(f64), [DT_f16] = ARITHMETIC(f16), [DT_bf16] = ARITHMETIC(bf16),
+    [DT_i8] = ARITHMETIC(i8),   [DT_i16] = ARITHMETIC(i16), [DT_i32] = ARITHMETIC(i32), [DT_i64] = ARITHMETIC(i64),
+    [DT_u8] = ARITHMETIC(u8),   [DT_u16] = ARITHMETIC(u16), [DT_u32] = ARITHMETIC(u32), [DT_u64] = ARITHMETIC(u64),
 };
 
 static Reduce *bitwise(CommReduction reduction, size_t bytes) {
   bool and = reduction == COMM_RED_and;
   switch (bytes) {
-    case 1: return and ? b1_and : b1_or;
-    case 2: return and ? b2_and : b2_or;
-    case 4: return and ? b4_and : b4_or;
-    case 8: return and ? b8_and : b8_or;
+    case 1: return and? b1_and : b1_or;
+    case 2: return and? b2_and : b2_or;
+    case 4: return and? b4_and : b4_or;
+    case 8: return and? b8_and : b8_or;
     default: return NULL;
   }
 }
@@ -175,8 +175,7 @@ static Reduce *find(DType dtype, CommReduction reduction) {
 
 bool comm_reduction_defined(CommReduction reduction, DType dtype) { return find(dtype, reduction) != NULL; }
 
-void comm_reduce(DType dtype, CommReduction reduction, void *to, const void *const *from, int n,
-                 size_t count) {
+void comm_reduce(DType dtype, CommReduction reduction, void *to, const void *const *from, int n, size_t count) {
   Reduce *reduce = find(dtype, reduction);
   if (!reduce) die("%s is not defined on %s", comm_reduction_name(reduction), dtype_name(dtype));
   reduce(to, from, n, count);

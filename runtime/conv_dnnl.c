@@ -46,7 +46,8 @@ static bool meets_image(const ConvShape *s, int d) {
   return true;
 }
 
-/* Padding before and behind the image; what lies behind the last window does not matter, so that padding there may be 0 instead of negative. */
+/* Padding before and behind the image; what lies behind the last window does not matter, so that padding there may be 0
+ * instead of negative. */
 static bool padding(const ConvShape *s, OnednnConv *c) {
   c->n = windowed(s);
   for (int i = 0; i < c->n; i++) {
@@ -120,7 +121,8 @@ static RtStatus copy_apart(ConvWeights *w, const ConvShape *s, OnednnLayout *to,
   void *copy = aligned_alloc(64, (bytes + 63) / 64 * 64);
   RtStatus status = w->layout ? conv_weights_restore(w, s, error) : RT_OK;
   if (!status && (!loaded || !copy)) status = no_memory(error);
-  if (!status && !onednn_reorder(loaded, w->data, to, copy)) status = rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
+  if (!status && !onednn_reorder(loaded, w->data, to, copy))
+    status = rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
   onednn_layout_free(loaded);
   if (status) {
     free(copy);
@@ -138,7 +140,9 @@ void conv_weights_free(ConvWeights *w) {
   free(w->apart);
 }
 
-static bool can_have(const ConvWeights *w, size_t bytes) { return (w->mine && bytes <= w->bytes) || bytes <= CONV_APART; }
+static bool can_have(const ConvWeights *w, size_t bytes) {
+  return (w->mine && bytes <= w->bytes) || bytes <= CONV_APART;
+}
 
 /* The weights in the layout a primitive wants. */
 static RtStatus weights_for(ConvWeights *w, const ConvShape *s, const OnednnLayout *want, void **data, RtError *error) {
@@ -241,12 +245,14 @@ static double multiply_adds(const ConvShape *s) {
 }
 
 static bool run(ConvCache *cache, const ConvCall *call, RtStatus *status, RtError *error) {
-  void *data[ONEDNN_ARGS] = {[ONEDNN_X] = call->x, [ONEDNN_Y] = call->y, [ONEDNN_BIAS] = call->bias, [ONEDNN_RESIDUAL] = call->residual};
+  void *data[ONEDNN_ARGS] = {
+      [ONEDNN_X] = call->x, [ONEDNN_Y] = call->y, [ONEDNN_BIAS] = call->bias, [ONEDNN_RESIDUAL] = call->residual};
   Entry *e = find_entry(cache, call);
   if (!e->tried) fill_entry(cache, e, call);
   if (!e->primitive || !can_have(call->weights, e->weights_bytes)) return false;
   *status = weights_for(call->weights, &call->shape, e->weights, &data[ONEDNN_W], error);
-  if (!*status && !onednn_execute(e->primitive, data)) *status = rt_error(error, RT_FAILED, "oneDNN could not compute a convolution");
+  if (!*status && !onednn_execute(e->primitive, data))
+    *status = rt_error(error, RT_FAILED, "oneDNN could not compute a convolution");
   return true;
 }
 

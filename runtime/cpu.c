@@ -43,8 +43,7 @@ bool cpu_supports(const char *list, char *missing, size_t size) {
   for (const char *p = list; *p;) {
     size_t n = strcspn(p, " ");
     bool found = n == 0;
-    for (int i = 0; i < N_NAMES && !found; i++)
-      found = has[i] && strlen(names[i]) == n && memcmp(names[i], p, n) == 0;
+    for (int i = 0; i < N_NAMES && !found; i++) found = has[i] && strlen(names[i]) == n && memcmp(names[i], p, n) == 0;
     if (!found) {
       if (size) {
         size_t k = n < size - 1 ? n : size - 1;

@@ -59,7 +59,8 @@ static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, int *fd, RtE
 static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, RtError *error) {
   unsigned char *bytes = malloc(b->bytes + 1);
   if (!bytes) return rt_error(error, RT_FAILED, "out of memory");
-  RtStatus status = artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "the kernels cannot be read");
+  RtStatus status =
+      artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "the kernels cannot be read");
   if (!status && b->hash && program_blob_hash(bytes, b->bytes) != b->hash)
     status = rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its kernels do not match their checksum");
   if (!status) status = write_memfd(bytes, b->bytes, fd, error);
@@ -85,7 +86,8 @@ static RtStatus find_kernels(Executor *e, RtError *error) {
   char missing[64];
   if (!cpu_supports(program_text(p, p->header->cpu), missing, sizeof missing))
     return rt_error(error, RT_UNSUPPORTED,
-                    "this CPU lacks %s, which the machine that compiled the program has; compile it again here", missing);
+                    "this CPU lacks %s, which the machine that compiled the program has; compile it again here",
+                    missing);
   e->kernels = calloc(p->n_kernels + 1u, sizeof *e->kernels);
   if (!e->kernels) return rt_error(error, RT_FAILED, "out of memory");
   if (p->n_kernels == 0) return RT_OK;
@@ -95,7 +97,8 @@ static RtStatus find_kernels(Executor *e, RtError *error) {
     void *address = dlsym(e->library, program_text(p, p->kernels[i].name));
     memcpy(&e->kernels[i], &address, sizeof address);
     if (!address)
-      status = rt_error(error, RT_BAD_INPUT, "damaged program: there is no kernel '%s'", program_text(p, p->kernels[i].name));
+      status = rt_error(error, RT_BAD_INPUT, "damaged program: there is no kernel '%s'",
+                        program_text(p, p->kernels[i].name));
   }
   return status;
 }
@@ -248,8 +251,8 @@ static void exec_release(Executor *e, ProgramSpace space) {
   e->generation++;
 }
 
-/* Runs the entry that computes weights from weights.  What it needed beside them is given back, so that afterwards a rank holds what its
- * requests need and no more. */
+/* Runs the entry that computes weights from weights.  What it needed beside them is given back, so that afterwards a
+ * rank holds what its requests need and no more. */
 static RtStatus run_prepare(Executor *e, RtError *error) {
   const Program *p = e->p;
   RtStatus status = RT_OK;

@@ -1,8 +1,8 @@
 /* runtime/exec.h - one rank executing a Program on the CPU.
  *
  * exec_open loads this rank's part of the weights, the kernels and the libraries; exec_run runs one request.
- * Everything known once the symbols are bound (memory plan, addresses, shapes of the other members of groups) is a Binding, kept for
- * later requests of the same sizes.  All memory of the model comes from exec_alloc, which counts it.
+ * Everything known once the symbols are bound (memory plan, addresses, shapes of the other members of groups) is a
+ * Binding, kept for later requests of the same sizes.  All memory of the model comes from exec_alloc, which counts it.
  */
 #ifndef APC_RUNTIME_EXEC_H
 #define APC_RUNTIME_EXEC_H
@@ -46,8 +46,9 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
 void exec_report(const Executor *e, RankReport *out);
 void exec_close(Executor *e); /* NULL is allowed */
 
-/* Order keys: the request, the micro-batch, the position in the body.  What moves before and after a request takes its least and its
- * greatest one, so that the smaller key is always the rank that is behind (until request numbers wrap round). */
+/* Order keys: the request, the micro-batch, the position in the body.  What moves before and after a request takes its
+ * least and its greatest one, so that the smaller key is always the rank that is behind (until request numbers wrap
+ * round). */
 static inline uint64_t exec_key(uint32_t request, uint32_t micro_batch, uint64_t position) {
   return (uint64_t)(request & 0xfff) << 36 | (uint64_t)micro_batch << 24 | position;
 }

@@ -1,7 +1,7 @@
 /* runtime/exec_bind.c - what follows from bound symbols: sizes, the memory plan, addresses, the other members' extents.
  *
- * Sizes come from data (the program, the inputs' shapes), so all are checked here: a tensor that would reach outside its
- * buffer is an error before anything runs.
+ * Sizes come from data (the program, the inputs' shapes), so all are checked here: a tensor that would reach outside
+ * its buffer is an error before anything runs.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -127,7 +127,8 @@ static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
   for (uint32_t i = 0; !status && i < p->n_states; i++) {
     const ProgramState *s = &p->states[i];
     if (s->stage != e->stage) continue;
-    int64_t room = (int64_t)(b->plan.slot_bytes[s->buffer] * p->buffers[s->buffer].slots / dtype_bytes((DType)s->dtype));
+    int64_t room =
+        (int64_t)(b->plan.slot_bytes[s->buffer] * p->buffers[s->buffer].slots / dtype_bytes((DType)s->dtype));
     exec_fill((DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer], room, s->value);
     int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
     kept[0] = (int64_t)b->plan.offsets[s->buffer];

@@ -1,7 +1,8 @@
 /* runtime/exec_comm.c - communication instructions as operations on 2-D strided blocks.
  *
- * A tensor seen along dimension d is `outer` rows of extent * `inner` bytes; a part [lo, lo + n) of d is a block of `outer`
- * rows of n * inner bytes.  What the other members hold follows from their values of the same expressions (CommParts).
+ * A tensor seen along dimension d is `outer` rows of extent * `inner` bytes; a part [lo, lo + n) of d is a block of
+ * `outer` rows of n * inner bytes.  What the other members hold follows from their values of the same expressions
+ * (CommParts).
  */
 #include <string.h>
 
@@ -43,9 +44,7 @@ static CommBlock part(Along a, int64_t lo, int64_t n) {
   return (CommBlock){(size_t)lo * a.inner, a.outer, (size_t)n * a.inner, (size_t)a.extent * a.inner};
 }
 
-static CommBlock whole(const View *v) {
-  return comm_contiguous(0, (size_t)exec_elements(v) * dtype_bytes(v->dtype));
-}
+static CommBlock whole(const View *v) { return comm_contiguous(0, (size_t)exec_elements(v) * dtype_bytes(v->dtype)); }
 
 /* One instruction while its operation is made. */
 typedef struct Making {
@@ -156,8 +155,7 @@ static void fill_gaps(const Making *k, const View *dst) {
     if (m < k->members) given(k, m, k->place, &lo, &hi);
     if (m < k->members && lo == hi) continue;
     for (size_t row = 0; row < a.outer && lo > at; row++)
-      exec_fill(dst->dtype,
-                dst->data + (row * (size_t)a.extent + (size_t)(at - value_of(k, k->place, 2))) * a.inner,
+      exec_fill(dst->dtype, dst->data + (row * (size_t)a.extent + (size_t)(at - value_of(k, k->place, 2))) * a.inner,
                 (lo - at) * (int64_t)(a.inner / dtype_bytes(dst->dtype)), k->x->value);
     at = hi;
   }
@@ -204,14 +202,25 @@ static RtStatus make_op(Executor *e, uint32_t index, uint32_t slot, RtError *err
   const ProgramInstr *x = &e->p->instrs[index];
   const CommParts *parts = &e->binding->parts[index - e->binding->instr_first];
   uint32_t mb = e->p->uses & PROGRAM_USES_MICRO_BATCH ? e->binding->mb : 0;
-  Making k = {.e = e, .x = x, .members = parts->members, .place = parts->place, .per_member = parts->per_member,
-              .send = e->blocks[slot][0], .recv = e->blocks[slot][1], .error = error};
+  Making k = {.e = e,
+              .x = x,
+              .members = parts->members,
+              .place = parts->place,
+              .per_member = parts->per_member,
+              .send = e->blocks[slot][0],
+              .recv = e->blocks[slot][1],
+              .error = error};
   if (parts->values) k.values = parts->values + (size_t)mb * parts->members * parts->per_member;
   View src = exec_view(e, x, 0), dst = x->tensors.n > 1 ? exec_view(e, x, 1) : src;
   RtStatus status = make_blocks(&k, &src, &dst);
-  e->ops[slot] = (CommOp){.kind = traffic_kind(x->kind), .group = e->groups[x->object], .dtype = src.dtype,
-                          .reduction = (CommReduction)x->reduction, .src = src.data, .dst = dst.data,
-                          .send = k.send, .recv = k.recv};
+  e->ops[slot] = (CommOp){.kind = traffic_kind(x->kind),
+                          .group = e->groups[x->object],
+                          .dtype = src.dtype,
+                          .reduction = (CommReduction)x->reduction,
+                          .src = src.data,
+                          .dst = dst.data,
+                          .send = k.send,
+                          .recv = k.recv};
   bool reduces = x->kind == PI_all_reduce || x->kind == PI_reduce_scatter;
   if (!status && reduces && !comm_reduction_defined((CommReduction)x->reduction, src.dtype))
     return exec_error(e, x, RT_INTERNAL, error, "the reduction is not defined for the type");
@@ -231,7 +240,8 @@ RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *next, RtError *
   uint64_t position = e->positions++;
   CommTicket *ticket = &e->window[position % EXEC_POSITIONS];
   if (position >= EXEC_POSITIONS) status = comm_wait(e->options.comm, *ticket, error);
-  if (!status) status = comm_enqueue(e->options.comm, exec_key(e->request, e->binding->mb, x->key), e->ops, (int)n, ticket, error);
+  if (!status)
+    status = comm_enqueue(e->options.comm, exec_key(e->request, e->binding->mb, x->key), e->ops, (int)n, ticket, error);
   bool wait = false;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t event = e->p->instrs[index + i].event;

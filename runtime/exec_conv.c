@@ -1,7 +1,8 @@
 /* runtime/exec_conv.c - convolutions: by oneDNN where it can, by the program's own kernel otherwise.
  *
- * Weights belong to a convolution when nothing but convolutions that describe them equally reads their buffer; then the library may
- * keep them in its own layout (conv_dnnl.h).  A machine without the library runs the kernel and what follows it in plain loops.
+ * Weights belong to a convolution when nothing but convolutions that describe them equally reads their buffer; then the
+ * library may keep them in its own layout (conv_dnnl.h).  A machine without the library runs the kernel and what
+ * follows it in plain loops.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,26 @@
 #include "runtime/exec_internal.h"
 
 enum { /* places in the exprs: ConvShape in order */
-  X_IMAGES, X_GROUPS, X_IN, X_OUT, X_IMAGE, X_WINDOW = X_IMAGE + 3, X_OUTPUT = X_WINDOW + 3, X_START = X_OUTPUT + 3, X_STRIDE = X_START + 3,
-  X_DILATION = X_STRIDE + 3, X_WEIGHTS = X_DILATION + 3, X_KERNEL = PROGRAM_CONV_NUMBERS
+       X_IMAGES,
+       X_GROUPS,
+       X_IN,
+       X_OUT,
+       X_IMAGE,
+       X_WINDOW = X_IMAGE + 3,
+       X_OUTPUT = X_WINDOW + 3,
+       X_START = X_OUTPUT + 3,
+       X_STRIDE = X_START + 3,
+       X_DILATION = X_STRIDE + 3,
+       X_WEIGHTS = X_DILATION + 3,
+       X_KERNEL = PROGRAM_CONV_NUMBERS
 };
 
 /* ---- weights */
 
 /* Do two convolutions describe their weights equally? */
 static bool same_weights(const Program *p, const ProgramInstr *a, const ProgramInstr *b) {
-  static const int places[] = {X_GROUPS, X_IN, X_OUT, X_WINDOW, X_WINDOW + 1, X_WINDOW + 2, X_WEIGHTS, X_WEIGHTS + 1, X_WEIGHTS + 2, X_WEIGHTS + 3,
-                               X_WEIGHTS + 4, X_WEIGHTS + 5};
+  static const int places[] = {X_GROUPS,  X_IN,          X_OUT,         X_WINDOW,      X_WINDOW + 1,  X_WINDOW + 2,
+                               X_WEIGHTS, X_WEIGHTS + 1, X_WEIGHTS + 2, X_WEIGHTS + 3, X_WEIGHTS + 4, X_WEIGHTS + 5};
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
     if (program_list(p, a->exprs)[places[i]] != program_list(p, b->exprs)[places[i]]) return false;
   return true;
@@ -107,15 +118,18 @@ static ConvShape shape_of(const Executor *e, const ProgramInstr *x, DType dtype)
 static bool numbers_ok(const ConvShape *s) {
   for (int d = 0; d < 3; d++) {
     if (s->image[d] < 0 || s->window[d] < 0 || s->output[d] < 0 || s->w_window[d] < 0) return false;
-    if (s->stride[d] < 1 || s->dilation[d] < 1 || s->start[d] < -(INT64_C(1) << 40) || s->start[d] > INT64_C(1) << 40) return false;
+    if (s->stride[d] < 1 || s->dilation[d] < 1 || s->start[d] < -(INT64_C(1) << 40) || s->start[d] > INT64_C(1) << 40)
+      return false;
     if (s->stride[d] > INT64_C(1) << 31 || s->dilation[d] > INT64_C(1) << 31) return false;
   }
-  return s->images >= 0 && s->groups >= 0 && s->in >= 0 && s->out >= 0 && s->w_group >= 0 && s->w_in >= 0 && s->w_out >= 0;
+  return s->images >= 0 && s->groups >= 0 && s->in >= 0 && s->out >= 0 && s->w_group >= 0 && s->w_in >= 0 &&
+         s->w_out >= 0;
 }
 
 static __int128 points(const int64_t *extent) { return (__int128)extent[0] * extent[1] * extent[2]; }
 
-/* Are the tensors what the shape says?  Each extent is one of a tensor that is in memory, so that products do not overflow. */
+/* Are the tensors what the shape says?  Each extent is one of a tensor that is in memory, so that products do not
+ * overflow. */
 static bool conv_fits(const Executor *e, const ProgramInstr *x, const ConvShape *s) {
   View in = exec_view(e, x, 0), w = exec_view(e, x, 1), y = exec_view(e, x, 2);
   if (!numbers_ok(s)) return false;
@@ -152,14 +166,18 @@ static RtStatus by_kernel(const Executor *e, const ProgramInstr *x, const ConvCa
     memcpy(kept, c->residual, bytes);
   }
   exec_launch(e, x, X_KERNEL);
-  if (columns && (x->mask || x->dim)) epilogue_apply(&c->epilogue, c->y, exec_elements(&y) / columns, columns, c->bias, kept ? kept : c->residual);
+  if (columns && (x->mask || x->dim))
+    epilogue_apply(&c->epilogue, c->y, exec_elements(&y) / columns, columns, c->bias, kept ? kept : c->residual);
   free(kept);
   return RT_OK;
 }
 
 RtStatus exec_conv(Executor *e, const ProgramInstr *x, RtError *error) {
   View y = exec_view(e, x, 2);
-  ConvCall c = {.shape = shape_of(e, x, y.dtype), .x = exec_view(e, x, 0).data, .y = y.data, .weights = e->conv_weights[weights_tensor(e->p, x)]};
+  ConvCall c = {.shape = shape_of(e, x, y.dtype),
+                .x = exec_view(e, x, 0).data,
+                .y = y.data,
+                .weights = e->conv_weights[weights_tensor(e->p, x)]};
   if (!conv_fits(e, x, &c.shape)) return exec_error(e, x, RT_INTERNAL, error, "the shape is not that of the tensors");
   c.epilogue = (Epilogue){.bias = x->mask & 1, .residual = x->mask >> 1 & 1, .activation = (Activation)x->dim};
   if (c.epilogue.bias) c.bias = exec_view(e, x, 3).data;
@@ -167,6 +185,7 @@ RtStatus exec_conv(Executor *e, const ProgramInstr *x, RtError *error) {
   c.epilogue.in_place = c.epilogue.residual && c.residual == c.y;
   RtStatus status;
   RtError inner = {0};
-  if (c.weights && conv_run(e->conv_cache, &c, &status, &inner)) return status ? exec_error(e, x, status, error, inner.text) : RT_OK;
+  if (c.weights && conv_run(e->conv_cache, &c, &status, &inner))
+    return status ? exec_error(e, x, status, error, inner.text) : RT_OK;
   return by_kernel(e, x, &c, error);
 }

@@ -1,33 +1,32 @@
-/* runtime/exec_internal.h - what the files of the executor share: exec.c (opening, memory), exec_bind.c (what follows from
- * bound symbols), exec_comm.c (blocks of communication),
- * exec_conv.c (convolutions), exec_run.c (instructions). */
+/* runtime/exec_internal.h - what the files of the executor share: exec.c (opening, memory), exec_bind.c (what follows
+ * from bound symbols), exec_comm.c (blocks of communication), exec_conv.c (convolutions), exec_run.c (instructions). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
 #include "runtime/exec.h"
 
 enum {
-  EXEC_BINDINGS = 8,  /* kept; the oldest goes first */
+  EXEC_BINDINGS = 8,   /* kept; the oldest goes first */
   EXEC_POSITIONS = 64, /* positions of communication under way */
   EXEC_STATE_VALUES = 1 + PROGRAM_MAX_RANK
 };
 
 /* For one communication instruction: per micro-batch (or once) and member, the extents its blocks follow from. */
 typedef struct CommParts {
-  int64_t *values;   /* [micro-batch][member][per_member] */
+  int64_t *values; /* [micro-batch][member][per_member] */
   uint32_t members, place, per_member;
 } CommParts;
 
 typedef struct Binding {
   uint32_t entry;
   int64_t *symbols;
-  int64_t *values;     /* expressions of this rank for micro-batch `mb` */
+  int64_t *values; /* expressions of this rank for micro-batch `mb` */
   uint32_t mb;
   MemoryPlan plan;
-  CommParts *parts;    /* per instruction of this stage's part of the entry, from instr_first on */
+  CommParts *parts; /* per instruction of this stage's part of the entry, from instr_first on */
   uint32_t instr_first, instr_end;
   RequestLayout io;
-  char **address;      /* per buffer: slot 0; valid while `generation` is the executor's */
+  char **address; /* per buffer: slot 0; valid while `generation` is the executor's */
   uint64_t generation;
 } Binding;
 
@@ -45,18 +44,18 @@ struct Executor {
   Weights *weights;
   void *library; /* the kernels */
   ProgramKernelFn *kernels;
-  int *groups;   /* per family: the communicator's group of this rank, -1: none */
+  int *groups; /* per family: the communicator's group of this rank, -1: none */
 
   Space spaces[SPACE_COUNT];
   uint64_t mapped_bytes;
-  uint64_t generation;         /* grows when a space moves */
-  const char **mapped;         /* per buffer: a weight used in place */
-  uint64_t *capacity;          /* per persistent buffer: bytes behind its address */
+  uint64_t generation; /* grows when a space moves */
+  const char **mapped; /* per buffer: a weight used in place */
+  uint64_t *capacity;  /* per persistent buffer: bytes behind its address */
   bool has_states;
   struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
   struct ConvCache *conv_cache;
-  uint64_t prepared;           /* how often the entry `prepare` ran */
-  int64_t *state_values;       /* per state, at first use: its offset, its extents */
+  uint64_t prepared;     /* how often the entry `prepare` ran */
+  int64_t *state_values; /* per state, at first use: its offset, its extents */
 
   Binding *bindings[EXEC_BINDINGS];
   uint32_t next_binding;
@@ -64,9 +63,11 @@ struct Executor {
 
   CommTicket window[EXEC_POSITIONS]; /* the last positions enqueued */
   uint64_t positions;
-  uint64_t *tickets;           /* per event and micro-batch: ticket + 1; 0: nothing to wait for */
+  uint64_t *tickets; /* per event and micro-batch: ticket + 1; 0: nothing to wait for */
 
-  struct { int64_t round, rounds; } loops[PROGRAM_MAX_LOOPS]; /* under way, from outside to inside */
+  struct {
+    int64_t round, rounds;
+  } loops[PROGRAM_MAX_LOOPS]; /* under way, from outside to inside */
   uint32_t n_loops;
 
   /* the request under way */
@@ -81,7 +82,8 @@ struct Executor {
 
 uint64_t exec_now(void); /* nanoseconds */
 
-/* Makes a space at least `bytes` large; contents are lost when it grows.  The only place that allocates model memory. */
+/* Makes a space at least `bytes` large; contents are lost when it grows.  The only place that allocates model
+ * memory. */
 RtStatus exec_alloc(Executor *e, ProgramSpace space, uint64_t bytes, RtError *error);
 
 /* Finds or makes the binding of an entry under symbols. */
@@ -131,6 +133,8 @@ void exec_launch(const Executor *e, const ProgramInstr *x, uint32_t first);
 void exec_fill(DType dtype, void *to, int64_t n, double value);
 
 /* Where signs of life are counted; NULL: nobody watches. */
-static inline _Atomic uint64_t *exec_beats(const Executor *e) { return e->options.place ? &e->options.place->beats : NULL; }
+static inline _Atomic uint64_t *exec_beats(const Executor *e) {
+  return e->options.place ? &e->options.place->beats : NULL;
+}
 
 #endif

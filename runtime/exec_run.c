@@ -78,10 +78,17 @@ static bool gemm_fits(const Executor *e, const ProgramInstr *x, const GemmCall *
 }
 
 static RtStatus run_gemm(const Executor *e, const ProgramInstr *x, RtError *error) {
-  GemmCall g = {.m = exec_value(e, x, 0), .n = exec_value(e, x, 1), .k = exec_value(e, x, 2),
-                .a_m = exec_value(e, x, 3), .a_k = exec_value(e, x, 4), .b_k = exec_value(e, x, 5),
-                .b_n = exec_value(e, x, 6), .c_m = exec_value(e, x, 7), .c_n = exec_value(e, x, 8),
-                .accumulate = exec_value(e, x, 9) != 0, .loops = (int)(x->exprs.n - 10) / 4};
+  GemmCall g = {.m = exec_value(e, x, 0),
+                .n = exec_value(e, x, 1),
+                .k = exec_value(e, x, 2),
+                .a_m = exec_value(e, x, 3),
+                .a_k = exec_value(e, x, 4),
+                .b_k = exec_value(e, x, 5),
+                .b_n = exec_value(e, x, 6),
+                .c_m = exec_value(e, x, 7),
+                .c_n = exec_value(e, x, 8),
+                .accumulate = exec_value(e, x, 9) != 0,
+                .loops = (int)(x->exprs.n - 10) / 4};
   for (int i = 0; i < g.loops; i++) {
     uint32_t at = 10 + 4 * (uint32_t)i;
     g.extent[i] = exec_value(e, x, at);

@@ -1,9 +1,9 @@
 /* runtime/gemm_avx2.c - see gemm_avx2.h.
  *
- * The usual blocking (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008): blocks of 256 x 256 of B are copied
- * into panels of 16 columns, tiles of 6 x 16 of C stay in registers.  A block of the summed index goes on where the one before left off in C,
- * which holds an f32 exactly, so that blocks do not show in the result.  A is read where it lies, unless its rows are not contiguous.
- * Threads are the caller's affair.
+ * The usual blocking (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008): blocks of 256
+ * x 256 of B are copied into panels of 16 columns, tiles of 6 x 16 of C stay in registers.  A block of the summed index
+ * goes on where the one before left off in C, which holds an f32 exactly, so that blocks do not show in the result.  A
+ * is read where it lies, unless its rows are not contiguous.  Threads are the caller's affair.
  */
 #include "runtime/gemm_avx2.h"
 
@@ -21,10 +21,11 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define TILE(R) \
-  AVX2 static void tile_##R(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, int64_t c_m, bool add) { \
+  AVX2 static void tile_##R(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, \
+                            int64_t c_m, bool add) { \
     __m256 sum[R][2]; \
-    UNROLL for (int r = 0; r < R; r++) \
-      UNROLL for (int v = 0; v < 2; v++) sum[r][v] = add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
+        add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
     for (int64_t l = 0; l < k; l++, b += COLUMNS, a += a_k) { \
       __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8); \
       UNROLL for (int r = 0; r < R; r++) { \
@@ -33,8 +34,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
         sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]); \
       } \
     } \
-    UNROLL for (int r = 0; r < R; r++) \
-      UNROLL for (int v = 0; v < 2; v++) _mm256_storeu_ps(c + r * c_m + 8 * v, sum[r][v]); \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
+        _mm256_storeu_ps(c + r * c_m + 8 * v, sum[r][v]); \
   }
 TILE(1)
 TILE(2)
@@ -43,11 +44,13 @@ TILE(4)
 TILE(5)
 TILE(6)
 
-typedef void TileFn(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, int64_t c_m, bool add);
+typedef void TileFn(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, int64_t c_m,
+                    bool add);
 static TileFn *const tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
 /* A tile of fewer columns is computed apart. */
-static void tile(int64_t rows, int64_t columns, int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, int64_t c_m, bool add) {
+static void tile(int64_t rows, int64_t columns, int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b,
+                 float *c, int64_t c_m, bool add) {
   TileFn *run = tiles[rows - 1];
   if (columns == COLUMNS) {
     run(k, a, a_m, a_k, b, c, c_m, add);
@@ -67,7 +70,8 @@ static void tile(int64_t rows, int64_t columns, int64_t k, const float *a, int64
 AVX2 static void transpose_8(const float *from, int64_t step, float *to) {
   __m256 r[8], t[8];
   for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(from + i * step);
-  for (int i = 0; i < 8; i += 2) t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]), t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  for (int i = 0; i < 8; i += 2)
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]), t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
   for (int i = 0; i < 8; i += 4)
     for (int h = 0; h < 2; h++) {
       r[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(1, 0, 1, 0));
@@ -80,7 +84,8 @@ AVX2 static void transpose_8(const float *from, int64_t step, float *to) {
 }
 
 /* Elements [l, k) of columns [j, columns) of a panel; columns that do not exist are 0. */
-static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns, float *to) {
+static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns,
+                      float *to) {
   for (; l < k; l++)
     for (int64_t i = j; i < COLUMNS; i++) to[l * COLUMNS + i] = i < columns ? b[l * b_k + i * b_n] : 0;
 }
@@ -98,7 +103,8 @@ static void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t k, int6
 }
 
 /* Rows by all columns, with what was added before. */
-static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int64_t k, const float *panels, float *row_copy) {
+static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int64_t k, const float *panels,
+                  float *row_copy) {
   bool add = g->accumulate || l > 0;
   for (int64_t i = 0; i < g->m; i += ROWS) {
     int64_t rows = least(g->m - i, ROWS), a_m = g->a_m, a_k = g->a_k;
@@ -124,11 +130,13 @@ typedef struct Vector {
 } Vector;
 
 /* Columns are contiguous: y's chains go on in memory that stays in the first cache, 8 terms at a time. */
-AVX2 static inline __attribute__((always_inline)) void add_terms(const float *x, const float *b, int64_t b_k, float *y, int64_t n, int64_t terms) {
+AVX2 static inline __attribute__((always_inline)) void add_terms(const float *x, const float *b, int64_t b_k, float *y,
+                                                                 int64_t n, int64_t terms) {
   int64_t j = 0;
   for (; j + 8 <= n; j += 8) {
     __m256 sum = _mm256_loadu_ps(y + j);
-    UNROLL for (int64_t i = 0; i < terms; i++) sum = _mm256_fmadd_ps(_mm256_broadcast_ss(x + i), _mm256_loadu_ps(b + i * b_k + j), sum);
+    UNROLL for (int64_t i = 0; i < terms; i++) sum =
+        _mm256_fmadd_ps(_mm256_broadcast_ss(x + i), _mm256_loadu_ps(b + i * b_k + j), sum);
     _mm256_storeu_ps(y + j, sum);
   }
   for (; j < n; j++)
@@ -152,7 +160,8 @@ AVX2 static float dot(const float *x, const float *b, int64_t k) {
   __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
   int64_t l = 0;
   for (; l + 32 <= k; l += 32)
-    UNROLL for (int i = 0; i < 4; i++) sum[i] = _mm256_fmadd_ps(_mm256_loadu_ps(x + l + 8 * i), _mm256_loadu_ps(b + l + 8 * i), sum[i]);
+    UNROLL for (int i = 0; i < 4; i++) sum[i] =
+        _mm256_fmadd_ps(_mm256_loadu_ps(x + l + 8 * i), _mm256_loadu_ps(b + l + 8 * i), sum[i]);
   float rest = 0;
   for (; l < k; l++) rest = __builtin_fmaf(x[l], b[l], rest);
   return sum_8(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]))) + rest;

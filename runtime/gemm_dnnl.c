@@ -33,10 +33,12 @@ static void find(const char *name, void *to) {
 static void open_gomp(void) {
   find("omp_get_thread_num", &lib.thread_num);
   find("omp_get_num_threads", &lib.num_threads);
-  if (lib.thread_num && lib.num_threads) find("GOMP_parallel", &lib.parallel); /* else products of a batch run one after the other */
+  if (lib.thread_num && lib.num_threads)
+    find("GOMP_parallel", &lib.parallel); /* else products of a batch run one after the other */
 }
 
-/* Would oneDNN multiply by its kernel for AVX2?  Of the bits of dnnl_cpu_isa_t, 0x7 are AVX2 and what it includes, 0x20 is AVX-512. */
+/* Would oneDNN multiply by its kernel for AVX2?  Of the bits of dnnl_cpu_isa_t, 0x7 are AVX2 and what it includes, 0x20
+ * is AVX-512. */
 static bool is_avx2(void) {
   int (*isa)(void);
   void *function = onednn_symbol("dnnl_get_effective_cpu_isa");
@@ -84,14 +86,18 @@ typedef struct Batch {
 } Batch;
 
 /* Our own product: part `part` of `parts`, whole tiles of rows or columns. */
-static void own_part(const GemmCall *g, const float *a, const float *b, float *c, int64_t part, int64_t parts, float *room) {
-  int64_t rows = (g->m + GEMM_AVX2_ROWS - 1) / GEMM_AVX2_ROWS, columns = (g->n + GEMM_AVX2_COLUMNS - 1) / GEMM_AVX2_COLUMNS;
+static void own_part(const GemmCall *g, const float *a, const float *b, float *c, int64_t part, int64_t parts,
+                     float *room) {
+  int64_t rows = (g->m + GEMM_AVX2_ROWS - 1) / GEMM_AVX2_ROWS,
+          columns = (g->n + GEMM_AVX2_COLUMNS - 1) / GEMM_AVX2_COLUMNS;
   bool by_columns = g->m == 1 || (g->n > 1 && (columns >= parts || columns >= rows));
-  int64_t tiles = by_columns ? columns : rows, tile = by_columns ? GEMM_AVX2_COLUMNS : GEMM_AVX2_ROWS, all = by_columns ? g->n : g->m;
+  int64_t tiles = by_columns ? columns : rows, tile = by_columns ? GEMM_AVX2_COLUMNS : GEMM_AVX2_ROWS,
+          all = by_columns ? g->n : g->m;
   int64_t from = part * tiles / parts * tile, to = (part + 1) * tiles / parts * tile;
   if (to > all) to = all;
   if (from >= to) return;
-  GemmAvx2 p = {g->m, g->n, g->k, g->a_m, g->a_k, g->b_k, g->b_n, g->c_m, g->accumulate, g->m == 1 || g->n == 1, a, b, c};
+  GemmAvx2 p = {g->m, g->n, g->k, g->a_m, g->a_k, g->b_k, g->b_n, g->c_m, g->accumulate, g->m == 1 || g->n == 1,
+                a,    b,    c};
   if (by_columns) p.n = to - from, p.b += from * g->b_n, p.c += from;
   else p.m = to - from, p.a += from * g->a_m, p.c += from * g->c_m;
   gemm_avx2(&p, room);
@@ -139,8 +145,8 @@ static bool have_rooms(int threads) {
   return true;
 }
 
-/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: one core does 1e6 in about 10 us, and waking
- * a thread costs a system call. */
+/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: one core
+ * does 1e6 in about 10 us, and waking a thread costs a system call. */
 #define LARGE_PRODUCT 2e6
 #define LARGE_BATCH 1e6
 

@@ -1,10 +1,11 @@
-/* runtime/gemm_dnnl.h - f32 matrix products on the CPU, by oneDNN, where its kernels are those for AVX2 by our own (gemm_avx2.h).
+/* runtime/gemm_dnnl.h - f32 matrix products on the CPU, by oneDNN, where its kernels are those for AVX2 by our own
+ * (gemm_avx2.h).
  *
- * dnnl_sgemm is the same in all versions of the library (onednn.h).  Batches of small
- * products are spread over the threads of libgomp, the OpenMP run time that oneDNN and our kernels use; large
- * products are threaded inside oneDNN.  The sum order of a product depends on oneDNN's choice for the number of
- * threads: results are reproducible for equal shapes, threads and machine, not across them.  All elements of one product are summed in
- * one order: equal rows and equal columns give equal bits.
+ * dnnl_sgemm is the same in all versions of the library (onednn.h).  Batches of small products are spread over the
+ * threads of libgomp, the OpenMP run time that oneDNN and our kernels use; large products are threaded inside oneDNN.
+ * The sum order of a product depends on oneDNN's choice for the number of threads: results are reproducible for equal
+ * shapes, threads and machine, not across them.  All elements of one product are summed in one order: equal rows and
+ * equal columns give equal bits.
  */
 #ifndef APC_RUNTIME_GEMM_DNNL_H
 #define APC_RUNTIME_GEMM_DNNL_H

@@ -31,13 +31,15 @@ ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) {
   return host_status(m, rt_error(&m->error, status, "%s", text));
 }
 
-/* Another process has it after a fork: the threads that watch the ranks are not in the child, and the ranks are the parent's. */
+/* Another process has it after a fork: the threads that watch the ranks are not in the child, and the ranks are the
+ * parent's. */
 static bool usable(const ApcModel *m) { return m->artifact.image && m->owner == getpid(); }
 
 bool host_begin(ApcModel *m) {
   if (m->owner != getpid()) {
     m->error = (RtError){0};
-    rt_error(&m->error, RT_USAGE, "the model was loaded by another process, before a fork: a child has to load its own");
+    rt_error(&m->error, RT_USAGE,
+             "the model was loaded by another process, before a fork: a child has to load its own");
   }
   if (!usable(m)) return false;
   m->error = (RtError){0};
@@ -69,7 +71,8 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
   if (m->launched) return RT_OK;
-  return param_files_open(&m->artifact, m->weights, NULL, &m->files, &m->error); /* checked once here, so that the ranks need not hash */
+  return param_files_open(&m->artifact, m->weights, NULL, &m->files,
+                          &m->error); /* checked once here, so that the ranks need not hash */
 }
 
 static void close_files(ApcModel *m) {
@@ -127,8 +130,7 @@ const char *apc_entry_name(const ApcModel *m, int i) {
 static RtStatus find_entry(ApcModel *m, const char *name, uint32_t *out) {
   const Program *p = &m->artifact.program;
   uint32_t i = program_entry_find(p, name);
-  if (i == PROGRAM_NONE || p->entries[i].prepare)
-    return rt_error(&m->error, RT_USAGE, "there is no entry '%s'", name);
+  if (i == PROGRAM_NONE || p->entries[i].prepare) return rt_error(&m->error, RT_USAGE, "there is no entry '%s'", name);
   *out = i;
   return RT_OK;
 }
@@ -221,11 +223,13 @@ static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) 
 static RtStatus fits_port(const Program *p, const ProgramPort *t, const Tensor *like, RtError *error) {
   const char *name = program_text(p, t->name);
   if (t->dims.n != (uint32_t)like->rank)
-    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u", name, like->rank, like->rank == 1 ? "" : "s", t->dims.n);
+    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u", name, like->rank,
+                    like->rank == 1 ? "" : "s", t->dims.n);
   for (uint32_t d = 0; d < t->dims.n; d++) {
     const ProgramExpr *e = &p->exprs[program_list(p, t->dims)[d]];
     if (e->kind == PX_const && e->value != like->dims[d])
-      return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %lld, but must be %lld", name, d, (long long)like->dims[d], (long long)e->value);
+      return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %lld, but must be %lld", name, d,
+                      (long long)like->dims[d], (long long)e->value);
   }
   return RT_OK;
 }
@@ -238,7 +242,8 @@ ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
   RtError error = {0};
   for (uint32_t e = 0; e < p->n_entries; e++) /* of any entry */
     for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
-      if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], like, &error) == RT_OK) return APC_OK;
+      if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], like, &error) == RT_OK)
+        return APC_OK;
   return host_error(m, error.status, "%s", error.text);
 }
 
@@ -280,7 +285,8 @@ ApcStatus apc_bind_dim(ApcModel *m, const char *symbol, int64_t size) {
   char names[300] = "";
   size_t used = 0;
   for (uint32_t i = 0; i < p->n_symbols && used < sizeof names; i++)
-    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "; there are: ", program_text(p, p->symbols[i].name));
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                             i ? ", " : "; there are: ", program_text(p, p->symbols[i].name));
   return host_error(m, RT_USAGE, "there is no dimension '%s'%s", symbol, names);
 }
 
@@ -327,14 +333,19 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
 static RtStatus start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
-  SessionOptions options = {.path = m->path, .program = m->artifact.fd, .world = apc_ranks(m), .timeout_ms = m->timeout_ms, .step_text = step_text,
+  SessionOptions options = {.path = m->path,
+                            .program = m->artifact.fd,
+                            .world = apc_ranks(m),
+                            .timeout_ms = m->timeout_ms,
+                            .step_text = step_text,
                             .step_context = &m->artifact.program};
   char *text = param_files_text(m->files);
   int *kept = param_files_descriptors(m->files, &options.n_kept);
   const char *args[] = {"--files", text, m->weights ? "--weights" : NULL, m->weights, NULL};
   options.kept = kept;
   options.args = args;
-  RtStatus status = text && kept ? session_start(&options, &m->session, &m->error) : rt_error(&m->error, RT_FAILED, "out of memory");
+  RtStatus status =
+      text && kept ? session_start(&options, &m->session, &m->error) : rt_error(&m->error, RT_FAILED, "out of memory");
   free(text);
   free(kept);
   return status;
@@ -488,8 +499,8 @@ ApcStatus apc_read_output(ApcModel *m, const char *name, void *data, size_t byte
   int i = host_output(m, name);
   if (i < 0) return host_status(m, m->error.status);
   if (bytes != m->layout.sizes[i])
-    return host_error(m, RT_USAGE, "output '%s' has %llu bytes, not %zu", name,
-                      (unsigned long long)m->layout.sizes[i], bytes);
+    return host_error(m, RT_USAGE, "output '%s' has %llu bytes, not %zu", name, (unsigned long long)m->layout.sizes[i],
+                      bytes);
   memcpy(data, m->io + m->layout.offsets[i], bytes);
   return APC_OK;
 }
@@ -501,9 +512,13 @@ ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
   if (has_run(m)) return host_status(m, m->error.status);
   if (rank < 0 || rank >= apc_ranks(m)) return host_error(m, RT_USAGE, "there is no rank %d", rank);
   const RankReport *r = request_report(m->io, (uint32_t)rank);
-  *out = (ApcReport){.param_bytes = r->allocated[SPACE_PARAM], .state_bytes = r->allocated[SPACE_STATE],
-                     .arena_bytes = r->allocated[SPACE_ARENA], .window_bytes = r->allocated[SPACE_WINDOW],
-                     .mapped_bytes = r->mapped, .load_s = (double)r->load_ns * 1e-9, .run_s = (double)r->run_ns * 1e-9,
+  *out = (ApcReport){.param_bytes = r->allocated[SPACE_PARAM],
+                     .state_bytes = r->allocated[SPACE_STATE],
+                     .arena_bytes = r->allocated[SPACE_ARENA],
+                     .window_bytes = r->allocated[SPACE_WINDOW],
+                     .mapped_bytes = r->mapped,
+                     .load_s = (double)r->load_ns * 1e-9,
+                     .run_s = (double)r->run_ns * 1e-9,
                      .prepared = r->prepared};
   for (int k = 0; k < COMM_KIND_COUNT; k++) {
     out->sent_bytes += r->sent[k];
@@ -521,8 +536,10 @@ ApcStatus apc_predict(ApcModel *m, int rank, ApcReport *out) {
   RtStatus status = host_symbols(m, m->entry, symbols);
   if (!status) status = memory_plan(p, m->entry, program_stage(p, (uint32_t)rank), symbols, &plan, &m->error);
   if (status) return host_status(m, status);
-  *out = (ApcReport){.param_bytes = plan.bytes[SPACE_PARAM], .state_bytes = plan.bytes[SPACE_STATE],
-                     .arena_bytes = plan.bytes[SPACE_ARENA], .window_bytes = plan.bytes[SPACE_WINDOW],
+  *out = (ApcReport){.param_bytes = plan.bytes[SPACE_PARAM],
+                     .state_bytes = plan.bytes[SPACE_STATE],
+                     .arena_bytes = plan.bytes[SPACE_ARENA],
+                     .window_bytes = plan.bytes[SPACE_WINDOW],
                      .mapped_bytes = plan.mapped_bytes};
   memory_plan_free(&plan);
   return APC_OK;

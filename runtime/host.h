@@ -38,8 +38,8 @@ struct ApcModel {
   char *io;
   RequestLayout layout; /* of the last request; n 0 before the first */
   uint32_t ran_entry;
-  int64_t *symbols;     /* of the last request */
-  int64_t *checked;     /* symbols for which entry checked_entry was found to fit this machine */
+  int64_t *symbols; /* of the last request */
+  int64_t *checked; /* symbols for which entry checked_entry was found to fit this machine */
   uint32_t checked_entry;
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
   char *description;
@@ -59,8 +59,8 @@ struct ApcLaunch {
 /* Records the error and gives the public status. */
 ApcStatus host_status(ApcModel *m, RtStatus status);
 ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays), and in a process that is
- * a child of the one that loaded it. */
+/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays), and
+ * in a process that is a child of the one that loaded it. */
 bool host_begin(ApcModel *m);
 
 /* What the input of that name is bound to; NULL. */

@@ -38,7 +38,8 @@ static void position_text(const Tensor *t, int64_t element, char *text, size_t s
     element /= t->dims[d];
   }
   for (int d = 0; d < t->rank && n < size; d++)
-    n += (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d ? ", " : " [", index[d], d + 1 == t->rank ? "]" : "");
+    n +=
+        (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d ? ", " : " [", index[d], d + 1 == t->rank ? "]" : "");
 }
 
 static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
@@ -52,9 +53,12 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
   if (at < 0) return RT_OK;
   position_text(t, at, position, sizeof position);
   if (rows < 1)
-    return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is an index, and with these sizes there is no valid one: a table is empty, or a state cannot hold what is written to it",
+    return rt_error(&m->error, RT_BAD_INPUT,
+                    "input '%s' is an index, and with these sizes there is no valid one: a table is empty, or a state "
+                    "cannot hold what is written to it",
                     program_text(p, r->name));
-  return rt_error(&m->error, RT_BAD_INPUT, "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64,
+  return rt_error(&m->error, RT_BAD_INPUT,
+                  "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64,
                   program_text(p, r->name), position, value, low, rows - 1);
 }
 
@@ -63,13 +67,15 @@ RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
   const ProgramEntry *e = &p->entries[entry];
   for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
     const Bound *b = p->ports[i].index_below == PROGRAM_NONE ? NULL : host_bound(m, program_text(p, p->ports[i].name));
-    RtStatus status = b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* what is made here is inside */
+    RtStatus status =
+        b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* what is made here is inside */
     if (status) return status;
   }
   return RT_OK;
 }
 
-/* ---- sizes: the checks of the entry's bodies outside of loops that no rank's place has a part in, before the ranks come to them */
+/* ---- sizes: the checks of the entry's bodies outside of loops that no rank's place has a part in, before the ranks
+ * come to them */
 
 static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
   const Program *p = &m->artifact.program;
@@ -81,7 +87,8 @@ static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
     if (status) return status;
   }
   if (v[1] <= v[0] && v[0] <= v[2]) return RT_OK;
-  return rt_error(&m->error, RT_BAD_INPUT, "with these sizes %s: %" PRId64 " is not in %" PRId64 " to %" PRId64, program_text(p, x->object), v[0], v[1], v[2]);
+  return rt_error(&m->error, RT_BAD_INPUT, "with these sizes %s: %" PRId64 " is not in %" PRId64 " to %" PRId64,
+                  program_text(p, x->object), v[0], v[1], v[2]);
 }
 
 RtStatus host_check_sizes(ApcModel *m, uint32_t entry) {
@@ -117,7 +124,8 @@ static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_
   return RT_OK;
 }
 
-/* Of the `here` ranks on this machine, rank 0 among them.  Of the others a launcher tells only how many they are: they count as the smallest. */
+/* Of the `here` ranks on this machine, rank 0 among them.  Of the others a launcher tells only how many they are: they
+ * count as the smallest. */
 static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint32_t here, uint64_t *sum) {
   const Program *p = &m->artifact.program;
   uint64_t least = UINT64_MAX, bytes;
@@ -142,6 +150,8 @@ RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes) {
   RtStatus status = rank_bytes(m, entry, here, &ranks);
   if (status || (io_bytes <= have && ranks <= have - io_bytes)) return status;
   if (here < all) snprintf(which, sizeof which, " of %u that are here", all);
-  return rt_error(&m->error, RT_BAD_INPUT, "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64 " for %u rank%s%s; this machine has %" PRIu64,
+  return rt_error(&m->error, RT_BAD_INPUT,
+                  "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64
+                  " for %u rank%s%s; this machine has %" PRIu64,
                   io_bytes, ranks, here, here == 1 ? "" : "s", which, have);
 }

@@ -14,7 +14,8 @@ static json_t *describe_port(const Program *p, const ProgramPort *t) {
     json_array_append_new(dims, p->exprs[e].kind == PX_const ? json_integer(p->exprs[e].value)
                                                              : json_text(program_expr_text(p, e, text, sizeof text)));
   }
-  return json_pack("{s:o, s:s, s:o}", "name", json_text(program_text(p, t->name)), "dtype", dtype_name((DType)t->dtype), "dims", dims);
+  return json_pack("{s:o, s:s, s:o}", "name", json_text(program_text(p, t->name)), "dtype", dtype_name((DType)t->dtype),
+                   "dims", dims);
 }
 
 static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
@@ -24,9 +25,9 @@ static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
 }
 
 static json_t *describe_report(const ApcReport *r) {
-  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)r->param_bytes, "state", (json_int_t)r->state_bytes,
-                   "activations", (json_int_t)r->arena_bytes, "comm", (json_int_t)r->window_bytes, "mapped",
-                   (json_int_t)r->mapped_bytes);
+  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)r->param_bytes, "state",
+                   (json_int_t)r->state_bytes, "activations", (json_int_t)r->arena_bytes, "comm",
+                   (json_int_t)r->window_bytes, "mapped", (json_int_t)r->mapped_bytes);
 }
 
 /* Memory of each rank: predicted, and what it allocated when it has run. */
@@ -63,9 +64,9 @@ static json_t *describe_symbols(const Program *p) {
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
     json_t *max = s->max ? json_integer(s->max) : json_null();
-    json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)), "min",
-                                          (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple, "hint",
-                                          (json_int_t)s->hint));
+    json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)),
+                                          "min", (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple,
+                                          "hint", (json_int_t)s->hint));
   }
   return list;
 }
@@ -89,12 +90,12 @@ static json_t *describe(ApcModel *m) {
   json_t *axes = json_object();
   for (uint32_t i = 0; i < p->n_axes; i++)
     json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1", "name",
-                   json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)), "producer",
-                   json_text(program_text(p, h->producer)), "cpu", json_text(program_text(p, h->cpu)), "ranks", (int)p->ranks, "stages",
-                   (int)p->stages, "mesh", axes, "weights", weight_elements(p), "instructions",
-                   (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries", describe_entries(p),
-                   "memory", describe_ranks(m));
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1",
+                   "name", json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)),
+                   "producer", json_text(program_text(p, h->producer)), "cpu", json_text(program_text(p, h->cpu)),
+                   "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights", weight_elements(p),
+                   "instructions", (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries",
+                   describe_entries(p), "memory", describe_ranks(m));
 }
 
 static void print_ports(const Program *p, Text *t, const char *word, uint32_t first, uint32_t n) {
@@ -139,9 +140,10 @@ static void describe_text(ApcModel *m, Text *t) {
   ApcReport r;
   for (int rank = 0; rank < apc_ranks(m); rank++)
     if (apc_predict(m, rank, &r) == APC_OK)
-      text_printf(t, "  rank %d memory: weights %.1f MiB (and %.1f MiB in place), state %.1f MiB, activations %.1f MiB\n", rank,
-                  (double)r.param_bytes / 1048576, (double)r.mapped_bytes / 1048576, (double)r.state_bytes / 1048576,
-                  (double)(r.arena_bytes + r.window_bytes) / 1048576);
+      text_printf(t,
+                  "  rank %d memory: weights %.1f MiB (and %.1f MiB in place), state %.1f MiB, activations %.1f MiB\n",
+                  rank, (double)r.param_bytes / 1048576, (double)r.mapped_bytes / 1048576,
+                  (double)r.state_bytes / 1048576, (double)(r.arena_bytes + r.window_bytes) / 1048576);
 }
 
 const char *apc_describe(ApcModel *m, int json) {

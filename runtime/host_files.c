@@ -37,11 +37,16 @@ static bool ends_with(const char *s, const char *end) {
 }
 
 static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
-  if (ends_with(path, ".npz")) return host_error(m, RT_USAGE, "%s is an archive of tensors, an input is one (.npy): --inputs %s gives inputs those of their names", path, path);
+  if (ends_with(path, ".npz"))
+    return host_error(
+        m, RT_USAGE,
+        "%s is an archive of tensors, an input is one (.npy): --inputs %s gives inputs those of their names", path,
+        path);
   Files f = files_begin();
   Tensor t;
   ApcStatus status = APC_OK;
-  bool fits = npy_read_file_header(f.diags, path, &t) && !(status = host_accepts(m, name, &t)); /* before all of it is read */
+  bool fits =
+      npy_read_file_header(f.diags, path, &t) && !(status = host_accepts(m, name, &t)); /* before all of it is read */
   if (fits && npy_read(f.diags, path, &t)) status = host_bind(m, name, (Bound){.tensor = t});
   return files_end(m, f, path, status);
 }
@@ -61,7 +66,8 @@ ApcStatus apc_bind_input_text(ApcModel *m, const char *name, const char *text) {
   if (strcmp(text, "zeros") == 0) return host_bind(m, name, (Bound){.kind = BOUND_ZEROS});
   if (strcmp(text, "random") == 0) return bind_random(m, name, NULL);
   if (strncmp(text, "random:", 7) == 0) return bind_random(m, name, text + 7);
-  if (ends_with(text, ".npy")) return host_error(m, RT_USAGE, "input '%s': a file's name follows '@': --input %s=@%s", name, name, text);
+  if (ends_with(text, ".npy"))
+    return host_error(m, RT_USAGE, "input '%s': a file's name follows '@': --input %s=@%s", name, name, text);
   return host_error(m, RT_USAGE, "input '%s': '%s' is neither @FILE.npy nor random[:SEED] nor zeros", name, text);
 }
 
@@ -80,7 +86,7 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
   for (size_t i = 0; !status && i < z->n; i++) {
     Tensor t;
     if (!npz_read_header(z, &z->items[i], &t)) break; /* reported */
-    status = host_accepts(m, z->items[i].name, &t); /* before it is expanded */
+    status = host_accepts(m, z->items[i].name, &t);   /* before it is expanded */
     if (status || !npz_read(z, &z->items[i], &t)) break;
     if (!t.release && !own(&t)) { /* a view of the archive */
       tensor_free(&t);
@@ -93,7 +99,10 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
 
 ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  if (ends_with(path, ".npy")) return host_error(m, RT_USAGE, "%s is one tensor, inputs by name are an archive (.npz): --input NAME=@%s gives it to one", path, path);
+  if (ends_with(path, ".npy"))
+    return host_error(m, RT_USAGE,
+                      "%s is one tensor, inputs by name are an archive (.npz): --input NAME=@%s gives it to one", path,
+                      path);
   Files f = files_begin();
   Npz *z = npz_open(f.diags, path);
   ApcStatus status = APC_OK;
@@ -124,7 +133,8 @@ static ApcStatus check_output(ApcModel *m, const char *path) {
     const char *blob = program_text(p, p->blobs[i].path);
     ours = *blob && file_same(path, blob);
   }
-  return ours ? host_error(m, RT_USAGE, "%s is the program or holds its weights: outputs need another file", path) : APC_OK;
+  return ours ? host_error(m, RT_USAGE, "%s is the program or holds its weights: outputs need another file", path)
+              : APC_OK;
 }
 
 ApcStatus apc_write_output(ApcModel *m, const char *name, const char *path) {

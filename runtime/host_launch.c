@@ -17,11 +17,14 @@ static void end_lost(const char *path, void *context) {
 
 static RtStatus check_world(const Launch *p, const Program *program, RtError *error) {
   if ((uint32_t)p->world == program->ranks) return RT_OK;
-  return rt_error(error, RT_USAGE, "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
-                  "again with another --target", p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
+  return rt_error(error, RT_USAGE,
+                  "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
+                  "again with another --target",
+                  p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
 }
 
-/* Others wait for this rank, and learn what is wrong with its program when they meet: then it is `unable`, and no error yet. */
+/* Others wait for this rank, and learn what is wrong with its program when they meet: then it is `unable`, and no error
+ * yet. */
 static RtStatus open_program(ApcLaunch *l, RtError *unable) {
   RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
   if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
@@ -35,7 +38,8 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   ApcLaunch *l = *launch = calloc(1, sizeof *l);
   if (!l) return APC_FAILED;
   LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
-  LaunchedOptions options = {.weights = o->weights, .timeout_ms = o->timeout_ms, .insecure = o->insecure != 0, .stuck = o->stuck};
+  LaunchedOptions options = {
+      .weights = o->weights, .timeout_ms = o->timeout_ms, .insecure = o->insecure != 0, .stuck = o->stuck};
   RtStatus status = launch_find(&flags, &l->place, &l->error);
   l->stuck = o->stuck;
   l->owner = getpid();
@@ -58,11 +62,14 @@ const char *apc_launch_error(const ApcLaunch *l) { return l ? l->error.text : "o
 const char *apc_launch_warning(const ApcLaunch *l) { return l && l->launched ? launched_warning(l->launched) : ""; }
 
 ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
-  if (l->owner != getpid()) return (ApcStatus)rt_exit_code(rt_error(&l->error, RT_USAGE, "the launch is another process's, before a fork"));
+  if (l->owner != getpid())
+    return (ApcStatus)rt_exit_code(rt_error(&l->error, RT_USAGE, "the launch is another process's, before a fork"));
   return (ApcStatus)rt_exit_code(launched_serve(l->launched, code, &l->error));
 }
 
-int apc_launch_tells(const ApcLaunch *l) { return !l || (l->launched ? launched_tells(l->launched) : l->place.local_rank == 0); }
+int apc_launch_tells(const ApcLaunch *l) {
+  return !l || (l->launched ? launched_tells(l->launched) : l->place.local_rank == 0);
+}
 
 void apc_launch_close(ApcLaunch *l, int code) {
   if (!l) return;

@@ -1,7 +1,7 @@
 /* runtime/lateness.c - see lateness.h.
  *
- * Lateness is measured on a clock of its own that advances at most CLOCK_STEP_MS per look, so that suspending the whole program
- * (Ctrl-Z, a debugger) makes nobody late.
+ * Lateness is measured on a clock of its own that advances at most CLOCK_STEP_MS per look, so that suspending the whole
+ * program (Ctrl-Z, a debugger) makes nobody late.
  *
  * Who is named when ranks wait for each other: a stopped rank first, then the one that is not waiting in a
  * collective and moved least recently, then the one at the smallest order key.
@@ -110,4 +110,3 @@ RtStatus lateness_find(Lateness *l, RtError *error) {
   }
   return late < 0 ? RT_OK : report_late(l, late, guilty, error);
 }
-

@@ -6,8 +6,8 @@
 
 /* What was seen of one rank when last looked at. */
 typedef struct RankSigns {
-  bool stopped;    /* its process does not run, as far as known; set by the owner */
-  bool busy;       /* has a command to finish */
+  bool stopped; /* its process does not run, as far as known; set by the owner */
+  bool busy;    /* has a command to finish */
   uint64_t beats, moves;
   int64_t changed_ms; /* on the clock below, when they changed */
 } RankSigns;

@@ -21,10 +21,31 @@ typedef struct Launcher {
 static const Launcher launchers[] = {
     {"APC_RANK", "APC_RANK", "APC_WORLD_SIZE", "APC_LOCAL_RANK", "APC_LOCAL_WORLD_SIZE", NULL, false, {NULL}},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false, {"TORCHELASTIC_RUN_ID"}},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, true, {"PMIX_NAMESPACE"}},
+    {"mpirun",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     NULL,
+     true,
+     {"PMIX_NAMESPACE"}},
     {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, true, {NULL}},
-    {"srun", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_ID", true, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_ID", false, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"srun",
+     "PMIX_RANK",
+     "SLURM_NTASKS",
+     "SLURM_LOCALID",
+     NULL,
+     "SLURM_STEP_ID",
+     true,
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"srun",
+     "SLURM_PROCID",
+     "SLURM_NTASKS",
+     "SLURM_LOCALID",
+     NULL,
+     "SLURM_STEP_ID",
+     false,
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM_PORTS = 20000, SLURM_FIRST_PORT = 20000 };
@@ -55,7 +76,8 @@ static bool is_there(const Launcher *l) {
 
 /* Too long a name is cut: runs that differ only behind that are not told apart. */
 static void name_run(const Launcher *l, Launch *out) {
-  const char *chosen = variable("APC_RUN_ID"), *first = l ? variable(l->run[0]) : NULL, *second = l ? variable(l->run[1]) : NULL;
+  const char *chosen = variable("APC_RUN_ID"), *first = l ? variable(l->run[0]) : NULL,
+             *second = l ? variable(l->run[1]) : NULL;
   if (chosen) snprintf(out->run, sizeof out->run, "APC_RUN_ID %s", chosen);
   else if (first) snprintf(out->run, sizeof out->run, "%s %s %s", l->by, first, second ? second : "");
 }
@@ -77,7 +99,8 @@ static RtStatus find_place(const LaunchFlags *f, Launch *out, RtError *error) {
   *out = (Launch){.world = 1, .local_world = 1, .by = "itself"};
   if ((f->rank < 0) != (f->world < 0)) return rt_error(error, RT_USAGE, "--rank and --world belong together");
   if (f->rank >= 0) {
-    if (f->rank >= f->world) return rt_error(error, RT_USAGE, "there is no rank %d in a world of %d", f->rank, f->world);
+    if (f->rank >= f->world)
+      return rt_error(error, RT_USAGE, "there is no rank %d in a world of %d", f->rank, f->world);
     out->rank = f->rank;
     out->world = f->world;
     out->by = "--rank";
@@ -119,7 +142,8 @@ static bool slurm_address(char *address) {
 
 /* torchrun's agent may listen at its port itself; then the next one is ours. */
 static bool torch_address(char *address) {
-  const char *host = variable("MASTER_ADDR"), *port = variable("MASTER_PORT"), *taken = variable("TORCHELASTIC_USE_AGENT_STORE");
+  const char *host = variable("MASTER_ADDR"), *port = variable("MASTER_PORT"),
+             *taken = variable("TORCHELASTIC_USE_AGENT_STORE");
   int number;
   if (!host || !port || !whole(port, 1, 65534, &number)) return false;
   snprintf(address, LAUNCH_ADDRESS, "%s:%d", host, number + (taken && strcmp(taken, "True") == 0));
@@ -133,7 +157,9 @@ static bool find_address(const LaunchFlags *f, char *address) {
   return strlen(given) < LAUNCH_ADDRESS;
 }
 
-static const char *wanted_transport(const LaunchFlags *f) { return f->transport ? f->transport : variable("APC_TRANSPORT"); }
+static const char *wanted_transport(const LaunchFlags *f) {
+  return f->transport ? f->transport : variable("APC_TRANSPORT");
+}
 
 static RtStatus check_transport(const LaunchFlags *f, RtError *error) {
   const char *name = wanted_transport(f);
@@ -146,8 +172,10 @@ static RtStatus choose_transport(const LaunchFlags *f, Launch *out, RtError *err
   if (name) out->transport = strcmp(name, "mpi") == 0 ? LAUNCH_MPI : LAUNCH_TCP;
   else if (f->rendezvous) out->transport = LAUNCH_TCP;
   if (out->transport == LAUNCH_MPI || find_address(f, out->address)) return RT_OK;
-  return rt_error(error, RT_USAGE, "this is rank %d of %d (%s), but nothing says where the ranks meet: give all of them the same "
-                  "--rendezvous HOST:PORT (of rank 0) or --rendezvous FILE", out->rank, out->world, out->by);
+  return rt_error(error, RT_USAGE,
+                  "this is rank %d of %d (%s), but nothing says where the ranks meet: give all of them the same "
+                  "--rendezvous HOST:PORT (of rank 0) or --rendezvous FILE",
+                  out->rank, out->world, out->by);
 }
 
 RtStatus launch_find(const LaunchFlags *f, Launch *out, RtError *error) {

@@ -1,7 +1,8 @@
 /* runtime/launched.c - see launched.h.
  *
- * All that moves between ranks outside a request are blocks of broadcasts in the group of all ranks: from rank 0 to everyone, or from
- * everyone to rank 0.  The program itself has no broadcasts, so that its counts of communication are not touched.
+ * All that moves between ranks outside a request are blocks of broadcasts in the group of all ranks: from rank 0 to
+ * everyone, or from everyone to rank 0.  The program itself has no broadcasts, so that its counts of communication are
+ * not touched.
  */
 #include "runtime/launched.h"
 
@@ -42,12 +43,12 @@ struct Launched {
   const Artifact *artifact;
   Transport *transport; /* the communicator's */
   Comm *comm;
-  int everyone;         /* the group of all ranks */
+  int everyone; /* the group of all ranks */
   Watch *watch;
-  SessionSlot *slot;    /* its */
-  int threads;          /* that this rank would take */
+  SessionSlot *slot; /* its */
+  int threads;       /* that this rank would take */
   bool threads_chosen;
-  uint32_t commands;    /* given or taken */
+  uint32_t commands;      /* given or taken */
   uint32_t requests;      /* through */
   uint64_t key;           /* of what moves now */
   CommBlock *send, *recv; /* per rank */
@@ -57,8 +58,8 @@ struct Launched {
   Executor *executor;
   char *io;
   size_t io_bytes;
-  bool broken; /* after an error the ranks have nothing in common any more */
-  bool over;   /* all ranks know that they end */
+  bool broken;     /* after an error the ranks have nothing in common any more */
+  bool over;       /* all ranks know that they end */
   RtError failure; /* what broke it */
   bool failed_alone;
   bool exposed; /* rank 0: anybody who reaches its port can take part */
@@ -133,7 +134,8 @@ static RtStatus same_run(Launched *l, RtError *error) {
   mine.threads = l->threads;
   mine.threads_chosen = l->threads_chosen;
   if (!own.status) param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
-  if (own.status != RT_USAGE || a->program.ranks == (uint32_t)l->place.world) mine.status = (uint32_t)own.status; /* else `ranks` says it */
+  if (own.status != RT_USAGE || a->program.ranks == (uint32_t)l->place.world)
+    mine.status = (uint32_t)own.status; /* else `ranks` says it */
   if (mine.status) memcpy(mine.text, own.text, sizeof mine.text);
   else if (l->files) mine.weights = param_files_digest(l->files);
   return compare(l, &mine, error);
@@ -145,8 +147,14 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
 }
 
 static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
-  WatchOptions o = {.rank = l->place.rank, .world = l->place.world, .controls = m->controls, .timeout_ms = l->options.timeout_ms,
-                    .loss_ms = l->place.transport == LAUNCH_MPI ? MPI_ENDS_MS : 0, .step_text = step_text, .step_context = (void *)(uintptr_t)&l->artifact->program, .stuck = l->options.stuck};
+  WatchOptions o = {.rank = l->place.rank,
+                    .world = l->place.world,
+                    .controls = m->controls,
+                    .timeout_ms = l->options.timeout_ms,
+                    .loss_ms = l->place.transport == LAUNCH_MPI ? MPI_ENDS_MS : 0,
+                    .step_text = step_text,
+                    .step_context = (void *)(uintptr_t)&l->artifact->program,
+                    .stuck = l->options.stuck};
   RtStatus status = watch_start(&o, &l->watch, error);
   if (status) return status;
   memset(m->controls, -1, sizeof m->controls);
@@ -159,8 +167,12 @@ static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
 /* What both ways to meet have in common.  Over MPI the secret is rank 0's to make and MPI's to hand on. */
 static Rendezvous rendezvous(const Launched *l) {
   bool mpi = l->place.transport == LAUNCH_MPI;
-  return (Rendezvous){.rank = l->place.rank, .world = l->place.world, .address = mpi ? "rank 0's watchdog" : l->place.address,
-                      .timeout_ms = l->options.timeout_ms, .network = mpi, .here = l->place.local_world >= l->place.world};
+  return (Rendezvous){.rank = l->place.rank,
+                      .world = l->place.world,
+                      .address = mpi ? "rank 0's watchdog" : l->place.address,
+                      .timeout_ms = l->options.timeout_ms,
+                      .network = mpi,
+                      .here = l->place.local_world >= l->place.world};
 }
 
 /* The key of this run's ranks, and whether it makes a network safe enough. */
@@ -199,17 +211,20 @@ static RtStatus open_tcp(Launched *l, RtError *error) {
 /* MPI_Init returns when all ranks have called it. */
 static RtStatus open_mpi(Launched *l, RtError *error) {
   int later = l->place.local_rank ? TELL_MS : 0; /* one of each machine is enough to tell it */
-  Limit *limit = limit_begin(l->options.timeout_ms + later, l->options.stuck, "rank %d waited %.1f s in MPI_Init: another rank is late", l->place.rank,
+  Limit *limit = limit_begin(l->options.timeout_ms + later, l->options.stuck,
+                             "rank %d waited %.1f s in MPI_Init: another rank is late", l->place.rank,
                              l->options.timeout_ms / 1000.0);
   RtStatus status = transport_mpi_open(l->place.rank, l->place.world, &l->transport, error);
   limit_end(limit);
   return status;
 }
 
-static RtStatus spread_text(void *context, void *data, size_t bytes, RtError *error) { return spread(context, data, bytes, false, error); }
+static RtStatus spread_text(void *context, void *data, size_t bytes, RtError *error) {
+  return spread(context, data, bytes, false, error);
+}
 
-/* MPI moves bytes, but says nothing of a rank that is stopped, and its launcher may let the others wait for one that died.  The
- * watchdog's connections are made when the ranks can already talk. */
+/* MPI moves bytes, but says nothing of a rank that is stopped, and its launcher may let the others wait for one that
+ * died.  The watchdog's connections are made when the ranks can already talk. */
 static RtStatus watch_mpi(Launched *l, RtError *error) {
   Meeting m;
   Rendezvous r = rendezvous(l);
@@ -263,11 +278,14 @@ static RtStatus open_all(Launched *l, RtError *error) {
   return status;
 }
 
-/* Mostly all ranks are, and end together.  One that is alone with it tells those that wait for it, but does not itself wait long; over MPI
- * all are there. */
-static bool miscounted(const Launched *l) { return l->options.unable.status == RT_USAGE && l->place.transport == LAUNCH_TCP; }
+/* Mostly all ranks are, and end together.  One that is alone with it tells those that wait for it, but does not itself
+ * wait long; over MPI all are there. */
+static bool miscounted(const Launched *l) {
+  return l->options.unable.status == RT_USAGE && l->place.transport == LAUNCH_TCP;
+}
 
-RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out, RtError *error) {
+RtStatus launched_open(const Launch *place, const Artifact *artifact, const LaunchedOptions *options, Launched **out,
+                       RtError *error) {
   Launched *l = *out = calloc(1, sizeof *l);
   if (!l) return rt_error(error, RT_FAILED, "out of memory");
   l->place = *place;
@@ -276,15 +294,19 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
   if (miscounted(l) && l->options.timeout_ms > MISCOUNT_MS) l->options.timeout_ms = MISCOUNT_MS;
   l->artifact = artifact;
   RtStatus status = open_all(l, error);
-  if (status && status != RT_BAD_INPUT && options->unable.status) *error = options->unable; /* what the others say follows from it */
+  if (status && status != RT_BAD_INPUT && options->unable.status)
+    *error = options->unable; /* what the others say follows from it */
   return note(l, status ? error->status : status, error);
 }
 
 RtStatus launched_start(Launched *l, RtError *error) {
   const char *check = getenv("APC_CHECK");
   if (l->executor) return RT_OK;
-  ExecOptions options = {.rank = (uint32_t)l->place.rank, .comm = l->comm, .place = &l->slot->place,
-                         .written = l->place.rank ? &l->written : NULL, .check = check && strcmp(check, "1") == 0};
+  ExecOptions options = {.rank = (uint32_t)l->place.rank,
+                         .comm = l->comm,
+                         .place = &l->slot->place,
+                         .written = l->place.rank ? &l->written : NULL,
+                         .check = check && strcmp(check, "1") == 0};
   options.files = l->files;
   RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
   return note(l, status, error);
@@ -320,14 +342,17 @@ static size_t part_bytes(const Program *p, const ProgramEntry *e, const WrittenP
 }
 
 /* Between the elements of a part in a row and their place in the I/O area. */
-static void copy_part(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, const WrittenPart *part, char *row, bool pack) {
+static void copy_part(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, const WrittenPart *part,
+                      char *row, bool pack) {
   static const int64_t zero[PROGRAM_MAX_RANK] = {0};
-  Box place = {l->io + layout->offsets[part->port], layout->shapes[part->port].dims, part->start}, flat = {row, part->extents, zero};
-  box_move(part->rank, dtype_bytes((DType)l->artifact->program.ports[e->inputs + part->port].dtype), part->extents, pack ? place : flat,
-           pack ? flat : place);
+  Box place = {l->io + layout->offsets[part->port], layout->shapes[part->port].dims, part->start},
+      flat = {row, part->extents, zero};
+  box_move(part->rank, dtype_bytes((DType)l->artifact->program.ports[e->inputs + part->port].dtype), part->extents,
+           pack ? place : flat, pack ? flat : place);
 }
 
-static RtStatus unpack(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, int rank, char *bytes, RtError *error) {
+static RtStatus unpack(const Launched *l, const ProgramEntry *e, const RequestLayout *layout, int rank, char *bytes,
+                       RtError *error) {
   const Answer *a = &l->answers[rank];
   uint32_t ports = (uint32_t)(e->n_inputs + e->n_outputs);
   size_t at = a->parts * sizeof(WrittenPart);
@@ -348,7 +373,8 @@ static RtStatus unpack(const Launched *l, const ProgramEntry *e, const RequestLa
 static bool answer_fits(const Launched *l, const RequestLayout *layout, const Answer *a) {
   const Program *p = &l->artifact->program;
   uint64_t most = (uint64_t)p->n_instrs * p->micro_batches;
-  return a->parts <= most && a->bytes / sizeof(WrittenPart) >= a->parts && a->bytes - a->parts * sizeof(WrittenPart) <= layout->bytes;
+  return a->parts <= most && a->bytes / sizeof(WrittenPart) >= a->parts &&
+         a->bytes - a->parts * sizeof(WrittenPart) <= layout->bytes;
 }
 
 /* Rank 0: the parts of all other ranks. */
@@ -392,7 +418,8 @@ static RtStatus deliver(Launched *l, const ProgramEntry *e, const RequestLayout 
 static void request_through(Launched *l) { l->key = exec_key_before(++l->requests); }
 
 /* Runs this rank's share; then its answer, and the outputs.  layout: NULL for a reset. */
-static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, RtError *error) {
+static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
+                    RtError *error) {
   const ProgramEntry *e = &l->artifact->program.entries[head->entry];
   l->written.n = 0;
   RtStatus status = exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
@@ -408,20 +435,21 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
   return l->place.rank ? deliver(l, e, layout, mine->bytes, error) : collect(l, e, layout, error);
 }
 
-static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
-                               bool send_inputs, RtError *error) {
+static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64_t *symbols,
+                               const RequestLayout *layout, bool send_inputs, RtError *error) {
   Command c = {.kind = COMMAND_RUN, .head = *head, .send_inputs = send_inputs};
   if (head->n_symbols) memcpy(c.symbols, symbols, sizeof *symbols * head->n_symbols);
   RtStatus status = spread(l, &c, sizeof c, false, error);
   if (!status && send_inputs) status = spread_inputs(l, head->entry, layout, error);
   if (!status) status = run(l, head, c.symbols, layout, error);
-  for (int i = 0; i < l->place.world && layout && !status; i++) *request_report(l->io, (uint32_t)i) = l->answers[i].report;
+  for (int i = 0; i < l->place.world && layout && !status; i++)
+    *request_report(l->io, (uint32_t)i) = l->answers[i].report;
   request_through(l);
   return status;
 }
 
-RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout, bool send_inputs,
-                      RtError *error) {
+RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
+                      bool send_inputs, RtError *error) {
   watch_command(l->watch, ++l->commands);
   RtStatus status = run_everywhere(l, head, symbols, layout, send_inputs, error);
   atomic_store(&l->slot->command, l->commands);
@@ -435,7 +463,9 @@ static bool command_fits(const Program *p, const Command *c) {
   if (c->kind == COMMAND_LEAVE) return c->code >= 0 && c->code <= 255;
   if (c->kind != COMMAND_RUN || c->send_inputs > 1) return false;
   if (c->head.kind == REQUEST_RESET) return c->head.entry == 0 && c->head.n_symbols == 0;
-  if (c->head.kind != REQUEST_RUN || c->head.entry >= p->n_entries || p->entries[c->head.entry].prepare || c->head.n_symbols != p->n_symbols) return false;
+  if (c->head.kind != REQUEST_RUN || c->head.entry >= p->n_entries || p->entries[c->head.entry].prepare ||
+      c->head.n_symbols != p->n_symbols)
+    return false;
   for (uint32_t i = 0; i < p->n_symbols; i++)
     if (c->symbols[i] < 0 || (p->symbols[i].max && c->symbols[i] > p->symbols[i].max)) return false;
   return true;
@@ -459,7 +489,8 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
   RtStatus status = RT_OK;
   for (;;) {
     if (!status) status = spread(l, &c, sizeof c, true, error);
-    if (!status && !command_fits(&l->artifact->program, &c)) status = rt_error(error, RT_INTERNAL, "rank 0 sent a command this program does not know");
+    if (!status && !command_fits(&l->artifact->program, &c))
+      status = rt_error(error, RT_INTERNAL, "rank 0 sent a command this program does not know");
     if (!status && c.kind == COMMAND_LEAVE) break;
     if (!status) status = launched_start(l, error);
     if (!status) status = serve_one(l, &c, error);
@@ -473,10 +504,14 @@ RtStatus launched_serve(Launched *l, int *code, RtError *error) {
 }
 
 const char *launched_warning(const Launched *l) {
-  return l->exposed ? "--insecure: without a secret (" SECRET_VARIABLE ") anybody who reaches the ports of the ranks can take part in the run, and read and change it" : "";
+  return l->exposed ? "--insecure: without a secret (" SECRET_VARIABLE
+                      ") anybody who reaches the ports of the ranks can take part in the run, and read and change it"
+                    : "";
 }
 
-int launched_here(const Launched *l) { return l->place.local_world < l->place.world ? l->place.local_world : l->place.world; }
+int launched_here(const Launched *l) {
+  return l->place.local_world < l->place.world ? l->place.local_world : l->place.world;
+}
 
 bool launched_tells(const Launched *l) {
   if (l->failed_alone || l->place.local_rank == 0) return true;
@@ -485,7 +520,8 @@ bool launched_tells(const Launched *l) {
 
 /* MPI_Abort ends the other processes: those that tell what happened come first. */
 static void let_tell(const Launched *l) {
-  if (l->place.transport == LAUNCH_MPI && !launched_tells(l)) nanosleep(&(struct timespec){0, TELL_MS * 1000000L}, NULL);
+  if (l->place.transport == LAUNCH_MPI && !launched_tells(l))
+    nanosleep(&(struct timespec){0, TELL_MS * 1000000L}, NULL);
 }
 
 /* Tells the others how this ends. */
@@ -502,9 +538,11 @@ static void take_leave(Launched *l, int code) {
 
 void launched_close(Launched *l, int code) {
   if (!l) return;
-  Limit *limit = l->place.transport != LAUNCH_MPI ? NULL
-               : limit_begin(l->options.timeout_ms + MPI_ENDS_MS, l->options.stuck, "rank %d waited %.1f s in MPI_Finalize: another rank is late",
-                             l->place.rank, l->options.timeout_ms / 1000.0);
+  Limit *limit = l->place.transport != LAUNCH_MPI
+                     ? NULL
+                     : limit_begin(l->options.timeout_ms + MPI_ENDS_MS, l->options.stuck,
+                                   "rank %d waited %.1f s in MPI_Finalize: another rank is late", l->place.rank,
+                                   l->options.timeout_ms / 1000.0);
   take_leave(l, code);
   exec_close(l->executor);
   param_files_close(l->files);

@@ -10,8 +10,8 @@
 
 typedef struct Limit Limit;
 
-/* From now on; when `milliseconds` pass before limit_end, stuck(exit code of RT_LATE, text) is called in the thread.  NULL, which limit_end
- * takes, without `stuck` or without a thread. */
+/* From now on; when `milliseconds` pass before limit_end, stuck(exit code of RT_LATE, text) is called in the thread.
+ * NULL, which limit_end takes, without `stuck` or without a thread. */
 Limit *limit_begin(int milliseconds, WatchStuck stuck, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void limit_end(Limit *l);
 

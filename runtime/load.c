@@ -28,7 +28,7 @@ typedef struct Source {
 
 struct Weights {
   const Program *p;
-  Range *blobs;    /* per blob; or the file that replaces all */
+  Range *blobs; /* per blob; or the file that replaces all */
   uint32_t n_blobs;
   Source *sources; /* per weight; data NULL when it has no bytes anywhere */
   Arena *arena;    /* for the safetensors reader */
@@ -119,7 +119,9 @@ RtStatus weights_open(const ParamFiles *files, Weights **out, RtError *error) {
   RtStatus status = new_weights(&files->artifact->program, &w, error);
   if (!status && files->replaces) status = map_file(&files->items[0], &w->blobs[0], error);
   else if (!status) status = map_blobs(files, w, error);
-  if (!status && files->replaces) status = sources_from_file(w, files->other, w->blobs[0].data ? w->blobs[0].data : no_bytes, w->blobs[0].bytes, error);
+  if (!status && files->replaces)
+    status =
+        sources_from_file(w, files->other, w->blobs[0].data ? w->blobs[0].data : no_bytes, w->blobs[0].bytes, error);
   else if (!status) sources_from_blobs(w);
   if (!status) *out = w;
   else weights_close(w);
@@ -208,7 +210,8 @@ static void fill_run(const ProgramParam *t, char *to, uint64_t first, size_t n) 
     case PINIT_normal: fill_normal(type, to, first, n, t->seed, t->stream, 0, t->value); break;
     case PINIT_uniform: fill_uniform(type, to, first, n, t->seed, t->stream, -t->value, t->value); break;
     default:
-      for (size_t i = 0; i < n; i++) dtype_store_f(type, to + i * dtype_bytes(type), t->init == PINIT_constant ? t->value : 0);
+      for (size_t i = 0; i < n; i++)
+        dtype_store_f(type, to + i * dtype_bytes(type), t->init == PINIT_constant ? t->value : 0);
   }
 }
 
@@ -244,7 +247,9 @@ static void load_run(const ProgramParam *t, const Source *s, int64_t first, cons
   for (int64_t done = 0; done < r->n; done += LIFE_PIECE) {
     int64_t n = r->n - done < LIFE_PIECE ? r->n - done : LIFE_PIECE;
     char *out = to + (size_t)done * size;
-    if (s->data) copy_run(s->data + (size_t)(first + done * r->stride) * dtype_bytes(s->dtype), s->dtype, r->stride, out, (DType)t->dtype, n);
+    if (s->data)
+      copy_run(s->data + (size_t)(first + done * r->stride) * dtype_bytes(s->dtype), s->dtype, r->stride, out,
+               (DType)t->dtype, n);
     else fill_run(t, out, (uint64_t)(first + done), (size_t)n);
     life->elements += n;
     if (life->elements < LIFE_PIECE) continue;
@@ -253,7 +258,8 @@ static void load_run(const ProgramParam *t, const Source *s, int64_t first, cons
   }
 }
 
-void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to, _Atomic uint64_t *beats) {
+void weights_load(const Weights *w, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
+                  _Atomic uint64_t *beats) {
   const ProgramParam *t = &w->p->params[param];
   const Source *s = &w->sources[param];
   size_t size = dtype_bytes((DType)t->dtype);

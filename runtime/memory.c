@@ -61,9 +61,9 @@ static RtStatus measure(const Planner *q, int64_t *values) {
   for (uint32_t r = 0; !status && r < p->ranks_per_stage; r++) {
     int64_t c[PROGRAM_MAX_AXES];
     program_coordinates(p, q->stage * p->ranks_per_stage + r, c);
-    status = r == 0 ? program_eval(p, q->symbols, c, values, q->error)
-                    : program_eval_again(p, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH, q->symbols, c, values,
-                                         q->error);
+    status =
+        r == 0 ? program_eval(p, q->symbols, c, values, q->error)
+               : program_eval_again(p, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH, q->symbols, c, values, q->error);
     if (!status) status = measure_rank(q, c, values);
   }
   return status;
@@ -236,7 +236,8 @@ static void add_moments(const Planner *q, const Moments *m, ProgramSpace space) 
     const ProgramBuffer *b = &p->buffers[i];
     if (persistent(b) || !planned(q, b) || program_class_space(b->class_) != space) continue;
     int64_t bytes = (int64_t)(q->plan->slot_bytes[i] * b->slots);
-    int64_t *row = b->body == PROGRAM_NONE ? m->calls : m->at + ((size_t)p->bodies[b->body].instrs + b->body) * PC_COUNT;
+    int64_t *row =
+        b->body == PROGRAM_NONE ? m->calls : m->at + ((size_t)p->bodies[b->body].instrs + b->body) * PC_COUNT;
     row[(size_t)b->first * PC_COUNT + b->class_] += bytes;
     row[((size_t)b->last + 1) * PC_COUNT + b->class_] -= bytes;
   }

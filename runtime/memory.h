@@ -3,11 +3,11 @@
  * Sizes.  A buffer's slot takes the largest value of its bytes expression over all ranks of its stage and all
  * micro-batches, rounded up to PROGRAM_ALIGN; so offsets are equal on all ranks of a class.
  *
- * Packing.  Persistent buffers lie one behind the other.  Buffers of an entry are packed per space (arena,
- * window) by their lifetimes: in descending order of size, each goes to the lowest offset where it overlaps
- * no buffer placed before that is live at the same time ("greedy by size": Pisarchyk and Lee, "Efficient
- * Memory Management for Deep Neural Net Inference", 2020).  Deterministic.  All entries share one arena and one window, as
- * large as the largest entry's.
+ * Packing.  Persistent buffers lie one behind the other.  Buffers of an entry are packed per space (arena, window) by
+ * their lifetimes: in descending order of size, each goes to the lowest offset where it overlaps no buffer placed
+ * before that is live at the same time ("greedy by size": Pisarchyk and Lee, "Efficient Memory Management for Deep
+ * Neural Net Inference", 2020).  Deterministic.  All entries share one arena and one window, as large as the largest
+ * entry's.
  *
  * Weights in place.  A weight whose parts are contiguous and of its own type in the file on all ranks of its
  * stage, at an address aligned to its element, is used where the file is mapped and takes no memory.
@@ -18,10 +18,10 @@
 #include "runtime/program.h"
 
 typedef struct MemoryPlan {
-  uint64_t *offsets;            /* per buffer of the Program: in its space; buffers of other stages and entries: 0 */
-  uint64_t *slot_bytes;         /* per buffer: bytes from slot to slot */
-  uint64_t bytes[SPACE_COUNT];  /* what a rank of the stage allocates */
-  uint64_t mapped_bytes;        /* weights used in place, not in `bytes` */
+  uint64_t *offsets;              /* per buffer of the Program: in its space; buffers of other stages and entries: 0 */
+  uint64_t *slot_bytes;           /* per buffer: bytes from slot to slot */
+  uint64_t bytes[SPACE_COUNT];    /* what a rank of the stage allocates */
+  uint64_t mapped_bytes;          /* weights used in place, not in `bytes` */
   uint64_t class_bytes[PC_COUNT]; /* sums for params and state; for the others the bytes of that class live at the
                                      moment when most bytes of the space are live */
   uint64_t live_bytes[SPACE_COUNT]; /* most bytes live at once: no packing can need less */

@@ -1,10 +1,10 @@
 /* runtime/memory_check.c - memory_check: an independent look at a memory plan.
  *
  * Shares nothing with the planner but the records.  Walks the schedule of one entry and stage instruction by
- * instruction and keeps the live buffers of each space sorted by address: a buffer that becomes live must not touch
- * its neighbours; one that an instruction uses must be live; one that ends must not be used by
- * communication nobody waited for.  Loops are walked a second time: what ended in the first round must not be used in the next one, and
- * what began in it must have ended.  Not checked: whether a slot is written again too early.
+ * instruction and keeps the live buffers of each space sorted by address: a buffer that becomes live must not touch its
+ * neighbours; one that an instruction uses must be live; one that ends must not be used by communication nobody waited
+ * for.  Loops are walked a second time: what ended in the first round must not be used in the next one, and what began
+ * in it must have ended.  Not checked: whether a slot is written again too early.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +31,10 @@ typedef struct Walk {
   uint32_t entry, stage;
   Live *live[SPACE_COUNT];
   size_t n[SPACE_COUNT];
-  bool *is_live;                       /* per buffer */
-  uint32_t round_begin;                /* while a repeat goes back: the instruction of the body it goes to */
-  Chains body_begin, body_end;         /* by instruction */
-  Chains call_begin, call_end;         /* by call of this schedule */
+  bool *is_live;               /* per buffer */
+  uint32_t round_begin;        /* while a repeat goes back: the instruction of the body it goes to */
+  Chains body_begin, body_end; /* by instruction */
+  Chains call_begin, call_end; /* by call of this schedule */
   Pending *pending;
   size_t n_pending, cap_pending;
   RtError *error;
@@ -55,7 +55,8 @@ static RtStatus begin(Walk *w, uint32_t i) {
   const ProgramBuffer *b = &w->p->buffers[i];
   ProgramSpace space = program_class_space(b->class_);
   if (w->is_live[i])
-    return rt_error(w->error, RT_INTERNAL, "memory plan: buffer '%s' begins in a loop and does not end in it", buffer_name(w, i));
+    return rt_error(w->error, RT_INTERNAL, "memory plan: buffer '%s' begins in a loop and does not end in it",
+                    buffer_name(w, i));
   w->is_live[i] = true;
   RtStatus status = space_ok(w, i);
   Live fresh = {w->plan->offsets[i], w->plan->offsets[i] + w->plan->slot_bytes[i] * b->slots, i};

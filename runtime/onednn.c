@@ -10,20 +10,39 @@
 
 #include "runtime/openmp.h"
 
-typedef int64_t Dims[12];      /* dnnl_dims_t */
-typedef void *Handle;          /* engine, stream, memory, primitive, attributes ... */
-typedef struct ExecArg {       /* dnnl_exec_arg_t */
+typedef int64_t Dims[12]; /* dnnl_dims_t */
+typedef void *Handle;     /* engine, stream, memory, primitive, attributes ... */
+typedef struct ExecArg {  /* dnnl_exec_arg_t */
   int arg;
   Handle memory;
 } ExecArg;
 
 enum { /* equal in both versions but where a name ends in one */
-  CPU = 1, ANY_TAG = 1, FORWARD_INFERENCE = 96, CONVOLUTION_DIRECT = 1, BINARY_ADD = 0x1fff0, SCRATCHPAD_USER = 1, STREAM_DEFAULT = 1,
-  QUERY_IMPLEMENTATION = 8, QUERY_WEIGHTS = 131, QUERY_SCRATCHPAD = 136,
-  ARG_X = 1, ARG_Y = 17, ARG_W = 33, ARG_BIAS = 41, ARG_SCRATCHPAD = 80, ARG_POST_OP_2 = 16384, ARG_POST_OP_3 = 32768, ARG_SECOND = 2,
-  ARG_FROM = 1, ARG_TO = 17
+       CPU = 1,
+       ANY_TAG = 1,
+       FORWARD_INFERENCE = 96,
+       CONVOLUTION_DIRECT = 1,
+       BINARY_ADD = 0x1fff0,
+       SCRATCHPAD_USER = 1,
+       STREAM_DEFAULT = 1,
+       QUERY_IMPLEMENTATION = 8,
+       QUERY_WEIGHTS = 131,
+       QUERY_SCRATCHPAD = 136,
+       ARG_X = 1,
+       ARG_Y = 17,
+       ARG_W = 33,
+       ARG_BIAS = 41,
+       ARG_SCRATCHPAD = 80,
+       ARG_POST_OP_2 = 16384,
+       ARG_POST_OP_3 = 32768,
+       ARG_SECOND = 2,
+       ARG_FROM = 1,
+       ARG_TO = 17
 };
-enum { LAYOUT_BYTES = 1024, DESCRIPTION_BYTES = 16384 }; /* version 2: room for dnnl_memory_desc_t and the descriptors of operations */
+enum {
+  LAYOUT_BYTES = 1024,
+  DESCRIPTION_BYTES = 16384
+}; /* version 2: room for dnnl_memory_desc_t and the descriptors of operations */
 
 /* Functions that are the same in both versions. */
 #define SAME(X) \
@@ -54,8 +73,9 @@ enum { LAYOUT_BYTES = 1024, DESCRIPTION_BYTES = 16384 }; /* version 2: room for 
   X(memory_desc_init_by_strides, int (*)(void *, int, const int64_t *, int, const int64_t *)) \
   X(memory_desc_init_by_tag, int (*)(void *, int, const int64_t *, int, int)) \
   X(primitive_desc_create, int (*)(Handle *, const void *, Handle, Handle, Handle)) \
-  X(dilated_convolution_forward_desc_init, int (*)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, \
-                                                   const int64_t *, const int64_t *, const int64_t *)) \
+  X(dilated_convolution_forward_desc_init, \
+    int (*)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, \
+            const int64_t *, const int64_t *, const int64_t *)) \
   X(matmul_desc_init, int (*)(void *, const void *, const void *, const void *, const void *))
 
 #define ONLY_3(X) \
@@ -63,16 +83,17 @@ enum { LAYOUT_BYTES = 1024, DESCRIPTION_BYTES = 16384 }; /* version 2: room for 
   X(memory_desc_create_with_tag, int (*)(void **, int, const int64_t *, int, int)) \
   X(memory_desc_clone, int (*)(void **, const void *)) \
   X(memory_desc_destroy, int (*)(void *)) \
-  X(convolution_forward_primitive_desc_create, int (*)(Handle *, Handle, int, int, const void *, const void *, const void *, const void *, \
-                                                       const int64_t *, const int64_t *, const int64_t *, const int64_t *, Handle)) \
-  X(matmul_primitive_desc_create, int (*)(Handle *, Handle, const void *, const void *, const void *, const void *, Handle))
+  X(convolution_forward_primitive_desc_create, \
+    int (*)(Handle *, Handle, int, int, const void *, const void *, const void *, const void *, const int64_t *, \
+            const int64_t *, const int64_t *, const int64_t *, Handle)) \
+  X(matmul_primitive_desc_create, \
+    int (*)(Handle *, Handle, const void *, const void *, const void *, const void *, Handle))
 
 #define FIELD(name, type) __typeof__((type)0) name;
 static struct {
   void *handle;
   int version;
-  SAME(FIELD) ONLY_2(FIELD) ONLY_3(FIELD)
-  int (*append_sum_2)(Handle, float);
+  SAME(FIELD) ONLY_2(FIELD) ONLY_3(FIELD) int (*append_sum_2)(Handle, float);
   int (*append_sum_3)(Handle, float, int32_t, int);
   int (*append_eltwise_2)(Handle, float, int, float, float);
   int (*append_eltwise_3)(Handle, int, float, float);
@@ -103,12 +124,16 @@ static void find_functions(int version) {
   SAME(FIND)
   if (version == 2) {
     ONLY_2(FIND)
-    all = find("dnnl_post_ops_append_sum", &lib.append_sum_2) && find("dnnl_post_ops_append_eltwise", &lib.append_eltwise_2) && all;
+    all = find("dnnl_post_ops_append_sum", &lib.append_sum_2) &&
+          find("dnnl_post_ops_append_eltwise", &lib.append_eltwise_2) && all;
   } else {
     ONLY_3(FIND)
-    all = find("dnnl_post_ops_append_sum", &lib.append_sum_3) && find("dnnl_post_ops_append_eltwise", &lib.append_eltwise_3) && all;
+    all = find("dnnl_post_ops_append_sum", &lib.append_sum_3) &&
+          find("dnnl_post_ops_append_eltwise", &lib.append_eltwise_3) && all;
   }
-  if (all && lib.engine_create(&lib.engine, CPU, 0) == 0 && lib.stream_create(&lib.stream, lib.engine, STREAM_DEFAULT) == 0) lib.version = version;
+  if (all && lib.engine_create(&lib.engine, CPU, 0) == 0 &&
+      lib.stream_create(&lib.stream, lib.engine, STREAM_DEFAULT) == 0)
+    lib.version = version;
 }
 
 static void find_threads(void) {
@@ -122,13 +147,18 @@ static void find_threads(void) {
 /* Not there is one thing, there and not to be opened (no free descriptor, no memory, another architecture) another. */
 static RtStatus not_opened(char said[2][256], RtError *error) {
   for (int i = 0; i < 2; i++)
-    if (!strstr(said[i], strerror(ENOENT))) return rt_error(error, RT_UNSUPPORTED, "oneDNN cannot be loaded: %s", said[i]);
-  return rt_error(error, RT_UNSUPPORTED, "oneDNN is missing: matrix products need libdnnl.so.3 or libdnnl.so.2 (Debian and Ubuntu: "
+    if (!strstr(said[i], strerror(ENOENT)))
+      return rt_error(error, RT_UNSUPPORTED, "oneDNN cannot be loaded: %s", said[i]);
+  return rt_error(error, RT_UNSUPPORTED,
+                  "oneDNN is missing: matrix products need libdnnl.so.3 or libdnnl.so.2 (Debian and Ubuntu: "
                   "apt-get install libdnnl3 or libdnnl2)");
 }
 
 RtStatus onednn_open(RtError *error) {
-  static const struct { const char *name; int version; } names[] = {{"libdnnl.so.3", 3}, {"libdnnl.so.2", 2}};
+  static const struct {
+    const char *name;
+    int version;
+  } names[] = {{"libdnnl.so.3", 3}, {"libdnnl.so.2", 2}};
   char said[2][256];
   for (int i = 0; i < 2 && !lib.handle; i++) {
     lib.handle = dlopen(names[i].name, RTLD_NOW);
@@ -180,7 +210,9 @@ static OnednnLayout *new_layout(int n, const int64_t *dims, DType dtype, const i
   return NULL;
 }
 
-OnednnLayout *onednn_strided(int n, const int64_t *dims, DType dtype, const int64_t *strides) { return new_layout(n, dims, dtype, strides); }
+OnednnLayout *onednn_strided(int n, const int64_t *dims, DType dtype, const int64_t *strides) {
+  return new_layout(n, dims, dtype, strides);
+}
 OnednnLayout *onednn_any(int n, const int64_t *dims, DType dtype) { return new_layout(n, dims, dtype, NULL); }
 
 /* The library's records of version 2 are 696 bytes, kept in LAYOUT_BYTES. */
@@ -205,9 +237,10 @@ bool onednn_layout_equal(const OnednnLayout *a, const OnednnLayout *b) { return 
 bool onednn_reorder(const OnednnLayout *from, void *source, const OnednnLayout *to, void *target) {
   Handle description = NULL, primitive = NULL, a = NULL, b = NULL;
   bool ok = lib.reorder_primitive_desc_create(&description, from, lib.engine, to, lib.engine, NULL) == 0 &&
-            lib.primitive_create(&primitive, description) == 0 && lib.memory_create(&a, from, lib.engine, source) == 0 &&
-            lib.memory_create(&b, to, lib.engine, target) == 0;
-  ok = ok && lib.primitive_execute(primitive, lib.stream, 2, (ExecArg[]){{ARG_FROM, a}, {ARG_TO, b}}) == 0 && lib.stream_wait(lib.stream) == 0;
+            lib.primitive_create(&primitive, description) == 0 &&
+            lib.memory_create(&a, from, lib.engine, source) == 0 && lib.memory_create(&b, to, lib.engine, target) == 0;
+  ok = ok && lib.primitive_execute(primitive, lib.stream, 2, (ExecArg[]){{ARG_FROM, a}, {ARG_TO, b}}) == 0 &&
+       lib.stream_wait(lib.stream) == 0;
   if (a) lib.memory_destroy(a);
   if (b) lib.memory_destroy(b);
   if (primitive) lib.primitive_destroy(primitive);
@@ -240,8 +273,9 @@ static float alpha_of(Activation a) { return a == ACT_silu ? 1 : 0; }
 static bool append(Handle post, const Epilogue *e, const void *result) {
   int number = activations[e->activation].number[lib.version - 2];
   if (e->residual) {
-    int failed = !e->in_place ? lib.post_ops_append_binary(post, BINARY_ADD, result)
-                 : lib.version == 2 ? lib.append_sum_2(post, 1) : lib.append_sum_3(post, 1, 0, 0);
+    int failed = !e->in_place       ? lib.post_ops_append_binary(post, BINARY_ADD, result)
+                 : lib.version == 2 ? lib.append_sum_2(post, 1)
+                                    : lib.append_sum_3(post, 1, 0, 0);
     if (failed) return false;
   }
   if (e->activation == ACT_none) return true;
@@ -251,26 +285,29 @@ static bool append(Handle post, const Epilogue *e, const void *result) {
 
 static Handle attributes(const Epilogue *e, const void *result) {
   Handle attr = NULL, post = NULL;
-  bool ok = lib.primitive_attr_create(&attr) == 0 && lib.primitive_attr_set_scratchpad_mode(attr, SCRATCHPAD_USER) == 0 &&
-            lib.post_ops_create(&post) == 0 && append(post, e, result) && lib.primitive_attr_set_post_ops(attr, post) == 0;
+  bool ok = lib.primitive_attr_create(&attr) == 0 &&
+            lib.primitive_attr_set_scratchpad_mode(attr, SCRATCHPAD_USER) == 0 && lib.post_ops_create(&post) == 0 &&
+            append(post, e, result) && lib.primitive_attr_set_post_ops(attr, post) == 0;
   if (post) lib.post_ops_destroy(post);
   if (ok) return attr;
   if (attr) lib.primitive_attr_destroy(attr);
   return NULL;
 }
 
-static bool describe(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], const void *bias, Handle attr, Handle *out) {
+static bool describe(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], const void *bias, Handle attr,
+                     Handle *out) {
   const void *x = layout[ONEDNN_X], *w = layout[ONEDNN_W], *y = layout[ONEDNN_Y];
   Dims dilation = {0};
   for (int i = 0; conv && i < conv->n; i++) dilation[i] = conv->dilation[i] - 1;
   if (lib.version == 3)
-    return (conv ? lib.convolution_forward_primitive_desc_create(out, lib.engine, FORWARD_INFERENCE, CONVOLUTION_DIRECT, x, w, bias, y, conv->stride,
-                                                                 dilation, conv->before, conv->behind, attr)
+    return (conv ? lib.convolution_forward_primitive_desc_create(out, lib.engine, FORWARD_INFERENCE, CONVOLUTION_DIRECT,
+                                                                 x, w, bias, y, conv->stride, dilation, conv->before,
+                                                                 conv->behind, attr)
                  : lib.matmul_primitive_desc_create(out, lib.engine, x, w, bias, y, attr)) == 0;
   void *op = calloc(1, DESCRIPTION_BYTES);
   if (!op) return false;
-  int status = conv ? lib.dilated_convolution_forward_desc_init(op, FORWARD_INFERENCE, CONVOLUTION_DIRECT, x, w, bias, y, conv->stride, dilation,
-                                                                conv->before, conv->behind)
+  int status = conv ? lib.dilated_convolution_forward_desc_init(op, FORWARD_INFERENCE, CONVOLUTION_DIRECT, x, w, bias,
+                                                                y, conv->stride, dilation, conv->before, conv->behind)
                     : lib.matmul_desc_init(op, x, w, bias, y);
   bool ok = status == 0 && lib.primitive_desc_create(out, op, attr, lib.engine, NULL) == 0;
   free(op);
@@ -307,7 +344,8 @@ static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_A
     lib.scratch_bytes = bytes;
   }
   if (bytes && lib.memory_create(&p->scratch, scratch, lib.engine, NULL) != 0) return false;
-  if (!add_memory(p, ONEDNN_X, ARG_X, layout[ONEDNN_X]) || !add_memory(p, ONEDNN_Y, ARG_Y, layout[ONEDNN_Y])) return false;
+  if (!add_memory(p, ONEDNN_X, ARG_X, layout[ONEDNN_X]) || !add_memory(p, ONEDNN_Y, ARG_Y, layout[ONEDNN_Y]))
+    return false;
   if (!add_memory(p, ONEDNN_W, ARG_W, lib.primitive_desc_query_md(p->description, QUERY_WEIGHTS, 0))) return false;
   if (e->bias && !add_memory(p, ONEDNN_BIAS, ARG_BIAS, layout[ONEDNN_BIAS])) return false;
   return !e->residual || e->in_place || add_memory(p, ONEDNN_RESIDUAL, residual, layout[ONEDNN_Y]);
@@ -320,8 +358,9 @@ OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const la
     return NULL;
   }
   Handle attr = attributes(e, layout[ONEDNN_Y]);
-  bool ok = attr && describe(conv, layout, e->bias ? layout[ONEDNN_BIAS] : NULL, attr, &p->description) && is_fast(p, conv != NULL) &&
-            lib.primitive_create(&p->primitive, p->description) == 0 && add_memories(p, layout, e);
+  bool ok = attr && describe(conv, layout, e->bias ? layout[ONEDNN_BIAS] : NULL, attr, &p->description) &&
+            is_fast(p, conv != NULL) && lib.primitive_create(&p->primitive, p->description) == 0 &&
+            add_memories(p, layout, e);
   if (attr) lib.primitive_attr_destroy(attr);
   if (ok) return p;
   onednn_primitive_free(p);
@@ -338,7 +377,9 @@ void onednn_primitive_free(OnednnPrimitive *p) {
   free(p);
 }
 
-OnednnLayout *onednn_weights_layout(const OnednnPrimitive *p) { return onednn_layout_copy(lib.primitive_desc_query_md(p->description, QUERY_WEIGHTS, 0)); }
+OnednnLayout *onednn_weights_layout(const OnednnPrimitive *p) {
+  return onednn_layout_copy(lib.primitive_desc_query_md(p->description, QUERY_WEIGHTS, 0));
+}
 
 /* Setting the address of a padded tensor makes the library write its padding, so it is done only when it changes. */
 static bool set_data(Handle memory, void **have, void *want) {
@@ -365,11 +406,17 @@ bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]) {
 /* ---- by hand */
 
 #define ACTIVATION(name, v2, v3, value, doc) \
-  static void row_##name(float *y, int64_t n) { for (int64_t i = 0; i < n; i++) { float x = y[i]; y[i] = value; } }
+  static void row_##name(float *y, int64_t n) { \
+    for (int64_t i = 0; i < n; i++) { \
+      float x = y[i]; \
+      y[i] = value; \
+    } \
+  }
 #include "runtime/program.def"
 #undef ACTIVATION
 
-void epilogue_apply(const Epilogue *e, float *y, int64_t rows, int64_t columns, const float *bias, const float *residual) {
+void epilogue_apply(const Epilogue *e, float *y, int64_t rows, int64_t columns, const float *bias,
+                    const float *residual) {
   static void (*const activate[])(float *, int64_t) = {
 #define ACTIVATION(name, ...) row_##name,
 #include "runtime/program.def"

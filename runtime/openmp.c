@@ -1,5 +1,5 @@
-/* runtime/openmp.c - see openmp.h.  What a library needs is read from its table of dynamic symbols (System V ABI; the hash table of
- * GNU lists the defined symbols only, so that those below its first one are the needed ones). */
+/* runtime/openmp.c - see openmp.h.  What a library needs is read from its table of dynamic symbols (System V ABI; the
+ * hash table of GNU lists the defined symbols only, so that those below its first one are the needed ones). */
 #define _GNU_SOURCE /* RTLD_DEFAULT, dlinfo */
 #include "runtime/openmp.h"
 
@@ -17,7 +17,7 @@ void *openmp_symbol(const char *name) {
 }
 
 typedef struct Symbols {
-  const ElfW(Sym) *table;
+  const ElfW(Sym) * table;
   const char *names;
   const uint32_t *hash;
 } Symbols;
@@ -50,5 +50,6 @@ RtStatus openmp_check(void *library, const char *name, RtError *error) {
   Symbols s = symbols_of(library);
   const char *function = own_threads() ? foreign(&s) : NULL;
   if (!function) return RT_OK;
-  return rt_error(error, RT_UNSUPPORTED, "%s needs %s of OpenMP, which the threads of compiled programs do not have", name, function);
+  return rt_error(error, RT_UNSUPPORTED, "%s needs %s of OpenMP, which the threads of compiled programs do not have",
+                  name, function);
 }

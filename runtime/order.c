@@ -25,12 +25,12 @@ typedef struct Line {
   Op *ops;
   Step *steps;
   uint32_t n_ops, n_steps;
-  uint32_t at;          /* the step under way */
-  uint32_t issued;      /* positions issued */
-  uint32_t *positions;  /* their steps */
-  bool entered;         /* the step under way is issued and blocks */
-  uint32_t *pending;    /* [event][micro-batch]: step + 1 of what nobody waited for yet */
-  uint32_t *met;        /* per group: operations issued */
+  uint32_t at;         /* the step under way */
+  uint32_t issued;     /* positions issued */
+  uint32_t *positions; /* their steps */
+  bool entered;        /* the step under way is issued and blocks */
+  uint32_t *pending;   /* [event][micro-batch]: step + 1 of what nobody waited for yet */
+  uint32_t *met;       /* per group: operations issued */
 } Line;
 
 typedef struct Check {
@@ -42,7 +42,9 @@ typedef struct Check {
 
 enum { TEXT = 200 };
 
-static const ProgramGroup *group_of(const Check *c, const Op *o) { return &c->p->groups[c->p->instrs[o->instr].object]; }
+static const ProgramGroup *group_of(const Check *c, const Op *o) {
+  return &c->p->groups[c->p->instrs[o->instr].object];
+}
 
 static bool is_pair(const ProgramGroup *g) { return g->from != PROGRAM_NONE; }
 
@@ -50,7 +52,8 @@ static RtStatus wrong(const Check *c, uint32_t stage, uint32_t instr, uint32_t m
   char text[TEXT];
   program_instr_text(c->p, instr, text, sizeof text);
   return rt_error(c->error, RT_INTERNAL, "order of communication in %s: rank %u, %s, micro-batch %u: %s",
-                  program_text(c->p, c->p->entries[c->entry].name), stage * c->p->ranks_per_stage, text, micro_batch, what);
+                  program_text(c->p, c->p->entries[c->entry].name), stage * c->p->ranks_per_stage, text, micro_batch,
+                  what);
 }
 
 /* ---- the schedule of a stage, written out */
@@ -61,11 +64,13 @@ static uint32_t joined(const Program *p, uint32_t instr) {
   return n;
 }
 
-static void add_position(const Check *c, Line *l, uint32_t instr, uint32_t n, uint32_t micro_batch, bool again, uint32_t *counts) {
+static void add_position(const Check *c, Line *l, uint32_t instr, uint32_t n, uint32_t micro_batch, bool again,
+                         uint32_t *counts) {
   l->steps[l->n_steps++] = (Step){l->n_ops, n, instr, micro_batch};
   for (uint32_t i = 0; i < n; i++) {
     uint32_t group = c->p->instrs[instr + i].object;
-    l->ops[l->n_ops++] = (Op){instr + i, micro_batch, again, is_pair(&c->p->groups[group]) ? counts[group]++ : PROGRAM_NONE};
+    l->ops[l->n_ops++] =
+        (Op){instr + i, micro_batch, again, is_pair(&c->p->groups[group]) ? counts[group]++ : PROGRAM_NONE};
   }
 }
 
@@ -121,8 +126,10 @@ static RtStatus pairs_ok(const Check *c, uint32_t group) {
     if (!a && !b) return RT_OK;
     if (!b) return wrong(c, g->from, a->instr, a->micro_batch, "the other stage does not receive it");
     if (!a) return wrong(c, g->to, b->instr, b->micro_batch, "the other stage does not send it");
-    if (p->instrs[a->instr].kind != PI_send) return wrong(c, g->from, a->instr, a->micro_batch, "this side of the group sends");
-    if (p->instrs[b->instr].kind != PI_recv) return wrong(c, g->to, b->instr, b->micro_batch, "this side of the group receives");
+    if (p->instrs[a->instr].kind != PI_send)
+      return wrong(c, g->from, a->instr, a->micro_batch, "this side of the group sends");
+    if (p->instrs[b->instr].kind != PI_recv)
+      return wrong(c, g->to, b->instr, b->micro_batch, "this side of the group receives");
     if (p->instrs[a->instr].key == p->instrs[b->instr].key && a->micro_batch == b->micro_batch) continue;
     char other[TEXT], what[2 * TEXT];
     program_instr_text(p, b->instr, other, sizeof other);
@@ -179,8 +186,9 @@ static RtStatus keys_ok(const Check *c) {
 
 /* What nobody waited for yet, while a body is read. */
 typedef struct Loops {
-  uint32_t *of;      /* per event: the loop it was issued in; PROGRAM_NONE: no event of a loop is under way */
-  uint32_t open[PROGRAM_MAX_LOOPS], begun[PROGRAM_MAX_LOOPS], n; /* loops around, and how many events each has under way */
+  uint32_t *of; /* per event: the loop it was issued in; PROGRAM_NONE: no event of a loop is under way */
+  uint32_t open[PROGRAM_MAX_LOOPS], begun[PROGRAM_MAX_LOOPS],
+      n; /* loops around, and how many events each has under way */
 } Loops;
 
 static const char *event_fault(const Program *p, uint32_t instr, Loops *l) {
@@ -196,7 +204,8 @@ static const char *event_fault(const Program *p, uint32_t instr, Loops *l) {
     if (l->of[x->event] != loop || x->lag) return "it waits for what was issued in another round or outside the loop";
     l->of[x->event] = PROGRAM_NONE;
     l->begun[l->n - 1]--;
-  } else if (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE && loop != PROGRAM_NONE && l->of[x->event] != loop) {
+  } else if (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE && loop != PROGRAM_NONE &&
+             l->of[x->event] != loop) {
     l->of[x->event] = loop;
     l->begun[l->n - 1]++;
   }

@@ -38,7 +38,8 @@ static RtStatus new_files(const Artifact *a, const char *other, ParamFiles **out
     f->items[i] = (ParamFile){.fd = -1, .path = f->replaces || (*path && other) ? f->other : path};
   }
   if (!other || f->replaces || refers_to_file(&a->program)) return RT_OK;
-  return rt_error(error, RT_BAD_INPUT, "%s: this program carries its weights; others are taken from a .safetensors file", other);
+  return rt_error(error, RT_BAD_INPUT,
+                  "%s: this program carries its weights; others are taken from a .safetensors file", other);
 }
 
 /* A host may run without the standard descriptors; the ranks get theirs. */
@@ -54,17 +55,19 @@ static int open_above_standard(const char *path) {
 static RtStatus open_one(ParamFile *w, RtError *error) {
   struct stat st;
   w->fd = open_above_standard(w->path);
-  if (w->fd < 0 || fstat(w->fd, &st) != 0) return rt_error_errno(error, RT_BAD_INPUT, "the weights in %s cannot be read (see --weights)", w->path);
+  if (w->fd < 0 || fstat(w->fd, &st) != 0)
+    return rt_error_errno(error, RT_BAD_INPUT, "the weights in %s cannot be read (see --weights)", w->path);
   if (!S_ISREG(st.st_mode)) return rt_error(error, RT_BAD_INPUT, "%s is not a regular file", w->path);
   w->stamp = file_stamp(&st);
   return RT_OK;
 }
 
 /* A file of the program's: the one that was compiled with? */
-static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash, RtError *error) {
+static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uint64_t *beats, uint64_t *hash,
+                           RtError *error) {
   if ((uint64_t)w->stamp.size != b->bytes)
-    return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: it has %lld bytes instead of %llu", w->path, (long long)w->stamp.size,
-                    (unsigned long long)b->bytes);
+    return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: it has %lld bytes instead of %llu",
+                    w->path, (long long)w->stamp.size, (unsigned long long)b->bytes);
   if (!artifact_hash_file(w->fd, 0, b->bytes, beats, hash)) return rt_error_errno(error, RT_BAD_INPUT, "%s", w->path);
   if (!b->hash || *hash == b->hash) return RT_OK;
   return rt_error(error, RT_BAD_INPUT, "%s is not the file with the weights: its content has changed", w->path);
@@ -73,7 +76,8 @@ static RtStatus check_blob(const ParamFile *w, const ProgramBlob *b, _Atomic uin
 /* Damaged weights would give wrong results, damaged kernels anything at all. */
 static RtStatus check_embedded(const Artifact *a, uint32_t i, _Atomic uint64_t *beats, uint64_t *hash, RtError *error) {
   const ProgramBlob *b = &a->program.blobs[i];
-  if (!artifact_hash_blob(a, b, beats, hash)) return rt_error_errno(error, RT_BAD_INPUT, "the compiled model cannot be read");
+  if (!artifact_hash_blob(a, b, beats, hash))
+    return rt_error_errno(error, RT_BAD_INPUT, "the compiled model cannot be read");
   if (!b->hash || *hash == b->hash) return RT_OK;
   return rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its %s do not match their checksum",
                   i == a->program.header->cpu_image ? "kernels" : "weights");
@@ -88,14 +92,16 @@ static RtStatus check_all(ParamFiles *f, _Atomic uint64_t *beats, RtError *error
     if (!*program_text(p, p->blobs[i].path)) status = check_embedded(a, i, beats, &hashes[i], error);
     else if (!f->replaces) status = check_blob(&f->items[i], &p->blobs[i], beats, &hashes[i], error);
   }
-  if (!status && f->replaces && !artifact_hash_file(f->items[0].fd, 0, (uint64_t)f->items[0].stamp.size, beats, &hashes[p->n_blobs]))
+  if (!status && f->replaces &&
+      !artifact_hash_file(f->items[0].fd, 0, (uint64_t)f->items[0].stamp.size, beats, &hashes[p->n_blobs]))
     status = rt_error_errno(error, RT_BAD_INPUT, "%s", f->other);
   if (!status) f->digest = hash64(hashes, sizeof *hashes * (p->n_blobs + 1u), f->replaces);
   free(hashes);
   return status ? status : param_files_unchanged(f, RT_BAD_INPUT, error);
 }
 
-RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t *beats, ParamFiles **out, RtError *error) {
+RtStatus param_files_open(const Artifact *a, const char *other, _Atomic uint64_t *beats, ParamFiles **out,
+                          RtError *error) {
   ParamFiles *f = NULL;
   RtStatus status = new_files(a, other, &f, error);
   for (uint32_t i = 0; !status && i < f->n; i++)
@@ -129,11 +135,13 @@ static RtStatus unchanged(int fd, const char *path, const FileStamp *stamp, RtSt
 
 RtStatus param_files_unchanged(const ParamFiles *f, RtStatus status, RtError *error) {
   RtStatus found = unchanged(f->artifact->fd, "the program's file", &f->program, status, error);
-  for (uint32_t i = 0; !found && i < f->n; i++) found = unchanged(f->items[i].fd, f->items[i].path, &f->items[i].stamp, status, error);
+  for (uint32_t i = 0; !found && i < f->n; i++)
+    found = unchanged(f->items[i].fd, f->items[i].path, &f->items[i].stamp, status, error);
   return found;
 }
 
-/* ---- handing on: "FD:SIZE:SECONDS:NANOSECONDS" of the program's file (whose descriptor a rank opens itself) and of every other file */
+/* ---- handing on: "FD:SIZE:SECONDS:NANOSECONDS" of the program's file (whose descriptor a rank opens itself) and of
+ * every other file */
 
 enum { ITEM_TEXT = 4 * 24 };
 
@@ -141,10 +149,13 @@ char *param_files_text(const ParamFiles *f) {
   size_t size = (f->n + 1u) * ITEM_TEXT + 1;
   char *text = malloc(size), *at = text;
   if (!text) return NULL;
-  at += snprintf(at, ITEM_TEXT, "-1:%" PRId64 ":%" PRId64 ":%" PRId64, f->program.size, f->program.seconds, f->program.nanoseconds);
+  at += snprintf(at, ITEM_TEXT, "-1:%" PRId64 ":%" PRId64 ":%" PRId64, f->program.size, f->program.seconds,
+                 f->program.nanoseconds);
   for (uint32_t i = 0; i < f->n; i++) {
     const ParamFile *w = &f->items[i];
-    if (w->fd >= 0) at += snprintf(at, ITEM_TEXT, ",%d:%" PRId64 ":%" PRId64 ":%" PRId64, w->fd, w->stamp.size, w->stamp.seconds, w->stamp.nanoseconds);
+    if (w->fd >= 0)
+      at += snprintf(at, ITEM_TEXT, ",%d:%" PRId64 ":%" PRId64 ":%" PRId64, w->fd, w->stamp.size, w->stamp.seconds,
+                     w->stamp.nanoseconds);
   }
   return text;
 }
@@ -159,7 +170,10 @@ int *param_files_descriptors(const ParamFiles *f, int *n) {
 
 static bool read_item(const char **text, int *fd, FileStamp *stamp) {
   int used = 0;
-  if (sscanf(*text, "%d:%" SCNd64 ":%" SCNd64 ":%" SCNd64 "%n", fd, &stamp->size, &stamp->seconds, &stamp->nanoseconds, &used) < 4 || !used) return false;
+  if (sscanf(*text, "%d:%" SCNd64 ":%" SCNd64 ":%" SCNd64 "%n", fd, &stamp->size, &stamp->seconds, &stamp->nanoseconds,
+             &used) < 4 ||
+      !used)
+    return false;
   *text += used;
   if (**text == ',') ++*text;
   return true;

@@ -1,7 +1,8 @@
-/* runtime/peer_user.c - see peer_user.h.  The kernel is asked for one socket by its addresses (sock_diag(7)), as ss does; /proc/net/tcp says the same,
- * but lists all sockets, which takes milliseconds.
+/* runtime/peer_user.c - see peer_user.h.  The kernel is asked for one socket by its addresses (sock_diag(7)), as ss
+ * does; /proc/net/tcp says the same, but lists all sockets, which takes milliseconds.
  *
- * A socket that nobody holds any more, or that nobody has accepted yet, counts as the superuser's: so only one that has an inode is believed.
+ * A socket that nobody holds any more, or that nobody has accepted yet, counts as the superuser's: so only one that has
+ * an inode is believed.
  */
 #define _GNU_SOURCE
 #include "runtime/peer_user.h"
@@ -31,7 +32,8 @@ static bool fail(int number) {
 /* An address as the kernel names sockets. */
 static void name_end(const SocketAddress *a, __be16 *port, __be32 host[4]) {
   *port = htons(socket_port(a));
-  if (a->storage.ss_family == AF_INET) memcpy(host, &((const struct sockaddr_in *)(const void *)&a->storage)->sin_addr, sizeof(struct in_addr));
+  if (a->storage.ss_family == AF_INET)
+    memcpy(host, &((const struct sockaddr_in *)(const void *)&a->storage)->sin_addr, sizeof(struct in_addr));
   else memcpy(host, &((const struct sockaddr_in6 *)(const void *)&a->storage)->sin6_addr, sizeof(struct in6_addr));
 }
 
@@ -43,7 +45,8 @@ static bool name_socket(int fd, struct inet_diag_req_v2 *r) {
   socket_unmap(&here);
   socket_unmap(&there);
   if (here.storage.ss_family != there.storage.ss_family) return fail(EPROTO);
-  *r = (struct inet_diag_req_v2){.sdiag_family = (unsigned char)there.storage.ss_family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u};
+  *r = (struct inet_diag_req_v2){
+      .sdiag_family = (unsigned char)there.storage.ss_family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u};
   memset(r->id.idiag_cookie, -1, sizeof r->id.idiag_cookie); /* any */
   name_end(&there, &r->id.idiag_sport, r->id.idiag_src);
   name_end(&here, &r->id.idiag_dport, r->id.idiag_dst);
@@ -51,7 +54,8 @@ static bool name_socket(int fd, struct inet_diag_req_v2 *r) {
 }
 
 static bool same_socket(const struct inet_diag_sockid *a, const struct inet_diag_sockid *b) {
-  return a->idiag_sport == b->idiag_sport && a->idiag_dport == b->idiag_dport && memcmp(a->idiag_src, b->idiag_src, sizeof a->idiag_src) == 0 &&
+  return a->idiag_sport == b->idiag_sport && a->idiag_dport == b->idiag_dport &&
+         memcmp(a->idiag_src, b->idiag_src, sizeof a->idiag_src) == 0 &&
          memcmp(a->idiag_dst, b->idiag_dst, sizeof a->idiag_dst) == 0;
 }
 

@@ -17,10 +17,10 @@
  * Schedule.  Per entry and stage, a list of calls (body, micro-batch); a body is a list of instructions, all
  * of one stage.  Expressions in a body see its call's micro-batch as the temporal coordinate.
  *
- * Loops.  `loop` and `repeat` are brackets in the list of a body; they nest.  The number of rounds is data, so it is read when the loop
- * begins and not again: nothing in the body changes it.  All ranks of a stage make the same rounds (the compiler proves
- * it), and no loop sends to another stage.  What the lists of instructions alone tell is found by walking them with every
- * way back taken once (program_next).
+ * Loops.  `loop` and `repeat` are brackets in the list of a body; they nest.  The number of rounds is data, so it is
+ * read when the loop begins and not again: nothing in the body changes it.  All ranks of a stage make the same rounds
+ * (the compiler proves it), and no loop sends to another stage.  What the lists of instructions alone tell is found by
+ * walking them with every way back taken once (program_next).
  *
  * Memory.  A buffer has `slots` pieces of `bytes` bytes; tensors address slot (micro-batch mod slots).
  *   persistent   entry NONE: classes param and state; a state that micro-batches cut has a slot for each
@@ -30,10 +30,10 @@
  * A buffer used by communication with an event is live until the matching wait (or to the end of the
  * entry, where everything is waited for).
  *
- * Communication.  `key` is a number below 2^24, the same for all instructions that meet: the two of a send
- * and its recv, and the one instruction (of one body) for a group within a stage.  Members of a group meet
- * in the same order.  `together` joins an instruction with the next one, also communication, into one
- * position of the order: both progress at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.
+ * Communication.  `key` is a number below 2^24, the same for all instructions that meet: the two of a send and its
+ * recv, and the one instruction (of one body) for a group within a stage.  Members of a group meet in the same order.
+ * `together` joins an instruction with the next one, also communication, into one position of the order: both progress
+ * at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.
  *
  * Kernels: void NAME(void *const *tensors, const int64_t *scalars), see ProgramKernelFn; tensors are
  * row-major and contiguous, aligned to PROGRAM_ALIGN when their offset in the buffer is.
@@ -55,9 +55,9 @@
 
 enum {
   PROGRAM_VERSION = 6,
-  PROGRAM_PAGE = 4096,     /* alignment of embedded ranges in the image */
-  PROGRAM_ALIGN = 64,      /* alignment of buffers and of their slots */
-  PROGRAM_MAX_RANK = 8,    /* dimensions of a tensor */
+  PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
+  PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
+  PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
   PROGRAM_MAX_AXES = 8,
   PROGRAM_MAX_WORLD = 64,
   PROGRAM_MAX_SYMBOLS = 256,
@@ -102,9 +102,7 @@ typedef enum ProgramInstrKind {
 } ProgramInstrKind;
 
 /* What ProgramInstr.object means. */
-typedef enum ProgramObject {
-  PO_NONE, PO_KERNEL, PO_GROUP, PO_INPUT, PO_OUTPUT, PO_PARAM, PO_TEXT
-} ProgramObject;
+typedef enum ProgramObject { PO_NONE, PO_KERNEL, PO_GROUP, PO_INPUT, PO_OUTPUT, PO_PARAM, PO_TEXT } ProgramObject;
 
 /* ---- records.  Field types are fixed, no padding; `zero` fields are 0. */
 
@@ -132,11 +130,11 @@ typedef struct ProgramExpr {
 } ProgramExpr;
 
 typedef struct ProgramBlob {
-  uint32_t path;     /* the file; empty: bytes are in the image at `offset` */
+  uint32_t path; /* the file; empty: bytes are in the image at `offset` */
   uint32_t zero;
-  uint64_t offset;   /* embedded: from the beginning of the image, a multiple of PROGRAM_PAGE; else 0 */
-  uint64_t bytes;    /* of the range, or of the whole file */
-  uint64_t hash;     /* program_blob_hash of the file or range; 0: not recorded */
+  uint64_t offset; /* embedded: from the beginning of the image, a multiple of PROGRAM_PAGE; else 0 */
+  uint64_t bytes;  /* of the range, or of the whole file */
+  uint64_t hash;   /* program_blob_hash of the file or range; 0: not recorded */
 } ProgramBlob;
 
 /* The part of rank r is [interval[2d], interval[2d+1]) in each dimension d.  A weight several stages use has one
@@ -145,21 +143,21 @@ typedef struct ProgramParam {
   uint32_t name;
   uint32_t dtype;
   uint32_t stage;
-  uint32_t buffer;        /* class param; NONE: only for `load` in the entry `prepare` */
-  ProgramList dims;       /* expressions without symbols and coordinates: the global extents */
-  ProgramList interval;   /* 2 per dimension; expressions of coordinates */
-  uint32_t init;          /* ProgramInit */
-  uint32_t blob;          /* blob: index, else NONE */
-  uint32_t source_dtype;  /* blob: type in the file; converted when it differs from dtype */
-  uint32_t trainable;     /* 0 or 1 */
-  ProgramList strides;    /* blob: per dimension, in elements; constant expressions, none negative */
-  uint32_t origin;        /* view: name of the whole weight */
-  uint32_t view;          /* blob: 1 when it is a view of a whole weight, else 0 */
+  uint32_t buffer;         /* class param; NONE: only for `load` in the entry `prepare` */
+  ProgramList dims;        /* expressions without symbols and coordinates: the global extents */
+  ProgramList interval;    /* 2 per dimension; expressions of coordinates */
+  uint32_t init;           /* ProgramInit */
+  uint32_t blob;           /* blob: index, else NONE */
+  uint32_t source_dtype;   /* blob: type in the file; converted when it differs from dtype */
+  uint32_t trainable;      /* 0 or 1 */
+  ProgramList strides;     /* blob: per dimension, in elements; constant expressions, none negative */
+  uint32_t origin;         /* view: name of the whole weight */
+  uint32_t view;           /* blob: 1 when it is a view of a whole weight, else 0 */
   ProgramList origin_dims; /* view: constant extents of the origin, which is row-major */
-  uint64_t first;         /* view: element of the origin that is [0,..,0] */
-  uint64_t offset;        /* blob: byte of element [0,..,0] in the file or embedded range */
-  uint64_t seed, stream;  /* normal, uniform */
-  double value;           /* constant, normal, uniform */
+  uint64_t first;          /* view: element of the origin that is [0,..,0] */
+  uint64_t offset;         /* blob: byte of element [0,..,0] in the file or embedded range */
+  uint64_t seed, stream;   /* normal, uniform */
+  double value;            /* constant, normal, uniform */
 } ProgramParam;
 
 typedef struct ProgramState {
@@ -174,12 +172,12 @@ typedef struct ProgramState {
 
 typedef struct ProgramBuffer {
   uint32_t name;
-  uint32_t class_;      /* ProgramClass */
+  uint32_t class_; /* ProgramClass */
   uint32_t stage;
   uint32_t entry, body; /* see the head of this file */
   uint32_t first, last;
-  uint32_t slots;       /* at least 1 */
-  uint32_t bytes;       /* expression: of one slot */
+  uint32_t slots; /* at least 1 */
+  uint32_t bytes; /* expression: of one slot */
   uint32_t zero;
 } ProgramBuffer;
 
@@ -199,24 +197,24 @@ typedef struct ProgramKernel {
  * ranks ordered by the axes' coordinates, first axis major.  Over two stages (axes empty), each rank of `from` forms a
  * group with the rank of equal coordinates of `to`. */
 typedef struct ProgramGroup {
-  ProgramList axes; /* distinct spatial axes, not necessarily in mesh order */
+  ProgramList axes;  /* distinct spatial axes, not necessarily in mesh order */
   uint32_t from, to; /* two stages, or NONE */
 } ProgramGroup;
 
 typedef struct ProgramPort {
   uint32_t name;
   uint32_t dtype;
-  ProgramList dims; /* global extents: expressions without coordinates */
-  uint32_t random_below; /* expression: integer inputs filled at random are in [0, this); NONE: 0 or 1 */
-  uint32_t index_below;  /* expression: every element is an index and must be below it; NONE: none is */
+  ProgramList dims;        /* global extents: expressions without coordinates */
+  uint32_t random_below;   /* expression: integer inputs filled at random are in [0, this); NONE: 0 or 1 */
+  uint32_t index_below;    /* expression: every element is an index and must be below it; NONE: none is */
   uint32_t index_negative; /* 1: elements from -index_below on count from the end */
   uint32_t zero;
 } ProgramPort;
 
 typedef struct ProgramEntry {
   uint32_t name;
-  uint32_t prepare; /* 1: runs once after loading and cannot be asked for; no ports */
-  uint32_t inputs, n_inputs;   /* ports[inputs .. ) */
+  uint32_t prepare;          /* 1: runs once after loading and cannot be asked for; no ports */
+  uint32_t inputs, n_inputs; /* ports[inputs .. ) */
   uint32_t outputs, n_outputs;
 } ProgramEntry;
 
@@ -236,20 +234,20 @@ typedef struct ProgramBody {
 } ProgramBody;
 
 typedef struct ProgramInstr {
-  uint32_t kind;       /* ProgramInstrKind */
-  uint32_t where;      /* text: the operation's name, for errors and the watchdog */
-  uint32_t object;     /* see the table; NONE when there is none; `input`, `output`: place in the entry's ports */
-  uint32_t guard;      /* expression: skipped where it is 0; NONE: always done */
+  uint32_t kind;   /* ProgramInstrKind */
+  uint32_t where;  /* text: the operation's name, for errors and the watchdog */
+  uint32_t object; /* see the table; NONE when there is none; `input`, `output`: place in the entry's ports */
+  uint32_t guard;  /* expression: skipped where it is 0; NONE: always done */
   ProgramList tensors;
   ProgramList exprs;
-  uint32_t dim, dim2;  /* loop, repeat: instructions between the two, and one; conv: dim is the Activation */
-  uint32_t reduction;  /* CommReduction, for all_reduce and reduce_scatter */
-  uint32_t key;        /* communication */
-  uint32_t together;   /* communication: 1 joins the next instruction's position */
-  uint32_t event;      /* communication: asynchronous, or NONE; wait: which */
-  uint32_t lag;        /* wait */
-  uint32_t mask;       /* fetch: bit a: the output is replicated over axis a; conv: 1 bias, 2 residual */
-  double value;        /* fill, exchange */
+  uint32_t dim, dim2; /* loop, repeat: instructions between the two, and one; conv: dim is the Activation */
+  uint32_t reduction; /* CommReduction, for all_reduce and reduce_scatter */
+  uint32_t key;       /* communication */
+  uint32_t together;  /* communication: 1 joins the next instruction's position */
+  uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
+  uint32_t lag;       /* wait */
+  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; conv: 1 bias, 2 residual */
+  double value;       /* fill, exchange */
 } ProgramInstr;
 
 typedef struct ProgramSection {
@@ -287,7 +285,9 @@ typedef struct ProgramHeader {
 typedef struct Program {
   const unsigned char *image;
   const ProgramHeader *header;
-#define SECTION(name, record, doc) const record *name; uint32_t n_##name;
+#define SECTION(name, record, doc) \
+  const record *name; \
+  uint32_t n_##name;
 #include "runtime/program.def"
 #undef SECTION
   uint32_t stages;
@@ -314,9 +314,10 @@ ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
 
-/* Walks a body with every way back of its loops taken once.  A walk begins with the body's first instruction and *again = PROGRAM_NONE and
- * ends behind its last; *again is the repeat of the loop in its second round.  A loop inside others is walked twice in their
- * first round and once in the second, so that an instruction is met at most once more than there are loops around it. */
+/* Walks a body with every way back of its loops taken once.  A walk begins with the body's first instruction and *again
+ * = PROGRAM_NONE and ends behind its last; *again is the repeat of the loop in its second round.  A loop inside others
+ * is walked twice in their first round and once in the second, so that an instruction is met at most once more than
+ * there are loops around it. */
 uint32_t program_next(const Program *p, uint32_t instr, uint32_t *again);
 
 uint32_t program_entry_find(const Program *p, const char *name); /* PROGRAM_NONE when there is none */
@@ -346,9 +347,9 @@ typedef struct ProgramShape {
 } ProgramShape;
 
 /* Binds the symbols from the shapes of all inputs of an entry, one per input: a dimension that is just a symbol binds
- * it, one like 4*n + 1 its symbol when no other does, and every one must evaluate to the given extent.  symbols[n_symbols] begins with -1 for free
- * symbols or a value given by the caller; those that nothing binds get program_default_size.  RT_BAD_INPUT names
- * input and dimension. */
+ * it, one like 4*n + 1 its symbol when no other does, and every one must evaluate to the given extent.
+ * symbols[n_symbols] begins with -1 for free symbols or a value given by the caller; those that nothing binds get
+ * program_default_size.  RT_BAD_INPUT names input and dimension. */
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);
 /* The hint, or without one the smallest size above 0 that is allowed. */
 int64_t program_default_size(const ProgramSymbol *s);
@@ -369,8 +370,8 @@ void program_instr_text(const Program *p, uint32_t instr, char *text, size_t siz
 
 /* ---- identity of weights and kernels */
 
-/* ProgramBlob.hash: XXH64 with the size as seed; of more than PROGRAM_HASH_SMALL bytes, the hash of the hashes of pieces, which
- * several threads compute. */
+/* ProgramBlob.hash: XXH64 with the size as seed; of more than PROGRAM_HASH_SMALL bytes, the hash of the hashes of
+ * pieces, which several threads compute. */
 enum { PROGRAM_HASH_SMALL = 64 << 20, PROGRAM_HASH_PIECE = 16 << 20 };
 uint64_t program_blob_hash(const void *bytes, size_t n);
 

@@ -138,8 +138,12 @@ static uint32_t intern_expr(ProgramBuilder *b, const ProgramExpr *e) {
   return at;
 }
 
-uint32_t program_const(ProgramBuilder *b, int64_t v) { return intern_expr(b, &(ProgramExpr){.kind = PX_const, .value = v}); }
-uint32_t program_sym(ProgramBuilder *b, uint32_t symbol) { return intern_expr(b, &(ProgramExpr){.kind = PX_sym, .a = symbol}); }
+uint32_t program_const(ProgramBuilder *b, int64_t v) {
+  return intern_expr(b, &(ProgramExpr){.kind = PX_const, .value = v});
+}
+uint32_t program_sym(ProgramBuilder *b, uint32_t symbol) {
+  return intern_expr(b, &(ProgramExpr){.kind = PX_sym, .a = symbol});
+}
 uint32_t program_coordinate(ProgramBuilder *b, uint32_t axis) {
   return intern_expr(b, &(ProgramExpr){.kind = PX_coordinate, .a = axis});
 }

@@ -1,9 +1,9 @@
 /* runtime/program_build.h - building the image of a Program.
  *
- * A ProgramBuilder has one growing array per section.  program_add_NAME appends a record and returns its index; texts and
- * constant expressions, and any expression equal to an earlier one, are stored once.  finish lays the
- * sections out, hashes them, and opens the result, so that whatever the builder was given is checked by
- * the same code as a loaded image.
+ * A ProgramBuilder has one growing array per section.  program_add_NAME appends a record and returns its index; texts
+ * and constant expressions, and any expression equal to an earlier one, are stored once.  finish lays the sections out,
+ * hashes them, and opens the result, so that whatever the builder was given is checked by the same code as a loaded
+ * image.
  *
  * Running out of memory ends the process through die(), as everywhere in the compiler; more than 2^32 - 1 records too.
  */

@@ -199,9 +199,11 @@ static bool all_const(const Check *c, ProgramList l) {
 static bool param_span(const Program *p, const ProgramParam *w, int64_t *span) {
   int64_t last = 0, step;
   for (uint32_t d = 0; d < w->dims.n; d++) {
-    int64_t extent = p->exprs[program_list(p, w->dims)[d]].value, stride = p->exprs[program_list(p, w->strides)[d]].value;
+    int64_t extent = p->exprs[program_list(p, w->dims)[d]].value,
+            stride = p->exprs[program_list(p, w->strides)[d]].value;
     if (extent == 0) return *span = 0, true;
-    if (stride < 0 || __builtin_mul_overflow(extent - 1, stride, &step) || __builtin_add_overflow(last, step, &last)) return false;
+    if (stride < 0 || __builtin_mul_overflow(extent - 1, stride, &step) || __builtin_add_overflow(last, step, &last))
+      return false;
   }
   return !__builtin_add_overflow(last, 1, span);
 }
@@ -210,7 +212,9 @@ static bool param_span(const Program *p, const ProgramParam *w, int64_t *span) {
 static bool param_range_ok(const Check *c, const ProgramParam *w) {
   const ProgramBlob *b = &c->p->blobs[w->blob];
   int64_t bytes;
-  if (!param_span(c->p, w, &bytes) || __builtin_mul_overflow(bytes, (int64_t)dtype_bytes((DType)w->source_dtype), &bytes)) return false;
+  if (!param_span(c->p, w, &bytes) ||
+      __builtin_mul_overflow(bytes, (int64_t)dtype_bytes((DType)w->source_dtype), &bytes))
+    return false;
   return bytes == 0 || (w->offset <= b->bytes && (uint64_t)bytes <= b->bytes - w->offset);
 }
 
@@ -254,7 +258,8 @@ static bool check_params(Check *c) {
     NEED(w->view <= 1, "params", i, "the flag");
     if (!w->view) continue;
     NEED(text_ok(c, w->origin), "params", i, "the whole weight");
-    NEED(dims_ok(c, w->origin_dims, 0) && all_const(c, w->origin_dims) && elements_fit(c, w->origin_dims), "params", i, "the whole weight");
+    NEED(dims_ok(c, w->origin_dims, 0) && all_const(c, w->origin_dims) && elements_fit(c, w->origin_dims), "params", i,
+         "the whole weight");
     NEED(param_view_ok(c, w), "params", i, "the range in the whole weight");
   }
   return true;
@@ -286,7 +291,8 @@ static bool check_buffers(Check *c) {
     NEED(b->slots >= 1 && b->slots <= PROGRAM_MAX_MICRO_BATCHES, "buffers", i, "the number of slots");
     if (b->class_ == PC_param || b->class_ == PC_state) {
       NEED(b->entry == PROGRAM_NONE && b->body == PROGRAM_NONE, "buffers", i, "the lifetime");
-      NEED(b->slots == 1 || (b->class_ == PC_state && b->slots == p->micro_batches), "buffers", i, "the number of slots");
+      NEED(b->slots == 1 || (b->class_ == PC_state && b->slots == p->micro_batches), "buffers", i,
+           "the number of slots");
       NEED(!(p->expr_uses[b->bytes] & (b->class_ == PC_param ? PROGRAM_USES_SYMBOL : 0)), "buffers", i, "the size");
       continue;
     }
@@ -336,7 +342,8 @@ static bool check_groups(Check *c) {
 }
 
 static bool bound_ok(const Check *c, uint32_t e) {
-  return e == PROGRAM_NONE || (expr_ok(c, e) && !(c->p->expr_uses[e] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)));
+  return e == PROGRAM_NONE ||
+         (expr_ok(c, e) && !(c->p->expr_uses[e] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)));
 }
 
 static bool check_ports(Check *c) {
@@ -346,8 +353,11 @@ static bool check_ports(Check *c) {
     NEED(text_ok(c, t->name), "ports", i, "the name");
     NEED(dtype_ok(t->dtype), "ports", i, "the type");
     NEED(dims_ok(c, t->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "ports", i, "the shape");
-    NEED(bound_ok(c, t->random_below) && bound_ok(c, t->index_below) && t->index_negative <= 1, "ports", i, "the bound");
-    NEED(t->index_below == PROGRAM_NONE || dtype_class((DType)t->dtype) == DTC_I || dtype_class((DType)t->dtype) == DTC_U, "ports", i, "the bound");
+    NEED(bound_ok(c, t->random_below) && bound_ok(c, t->index_below) && t->index_negative <= 1, "ports", i,
+         "the bound");
+    NEED(t->index_below == PROGRAM_NONE || dtype_class((DType)t->dtype) == DTC_I ||
+             dtype_class((DType)t->dtype) == DTC_U,
+         "ports", i, "the bound");
   }
   return true;
 }
@@ -363,8 +373,7 @@ static bool check_entries(Check *c) {
     port += e->n_inputs;
     NEED(e->outputs == port && e->n_outputs <= p->n_ports - port, "entries", i, "the outputs");
     port += e->n_outputs;
-    NEED(e->prepare == 0 || (e->prepare == 1 && !prepare && e->n_inputs + e->n_outputs == 0), "entries", i,
-         "the flag");
+    NEED(e->prepare == 0 || (e->prepare == 1 && !prepare && e->n_inputs + e->n_outputs == 0), "entries", i, "the flag");
     prepare |= e->prepare == 1;
   }
   return true;
@@ -529,7 +538,8 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
              w->dims.n == t->extents.n;
     }
     case PI_loop: return is_scalar(operand(p, x, 0), DT_i64) && is_scalar(operand(p, x, 1), DT_i64);
-    case PI_repeat: return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
+    case PI_repeat:
+      return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
     default: return true;
   }
 }
@@ -554,16 +564,17 @@ static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
   return true;
 }
 
-/* Every loop has the repeat it names and that one names it; they nest.  A transfer between stages in a loop would need equal rounds of
- * both; a port in it would be read or written in every round. */
+/* Every loop has the repeat it names and that one names it; they nest.  A transfer between stages in a loop would need
+ * equal rounds of both; a port in it would be read or written in every round. */
 static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
   const Program *p = c->p;
   uint32_t open[PROGRAM_MAX_LOOPS], n = 0;
   for (uint32_t i = begin; i < end; i++) {
     const ProgramInstr *x = &p->instrs[i];
     if (x->kind == PI_loop) {
-      NEED(n < PROGRAM_MAX_LOOPS && x->dim < end - i && p->instrs[i + x->dim].kind == PI_repeat && x->guard == PROGRAM_NONE, "instrs", i,
-           "the loop");
+      NEED(n < PROGRAM_MAX_LOOPS && x->dim < end - i && p->instrs[i + x->dim].kind == PI_repeat &&
+               x->guard == PROGRAM_NONE,
+           "instrs", i, "the loop");
       open[n++] = i;
     } else if (x->kind == PI_repeat) {
       NEED(n > 0 && i - open[n - 1] == x->dim && p->instrs[open[n - 1]].dim == x->dim && x->guard == PROGRAM_NONE &&
@@ -571,7 +582,8 @@ static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
            "instrs", i, "the loop");
       n--;
     } else {
-      NEED(n == 0 || (x->kind != PI_send && x->kind != PI_recv && x->kind != PI_feed && x->kind != PI_fetch), "instrs", i, "the loop around");
+      NEED(n == 0 || (x->kind != PI_send && x->kind != PI_recv && x->kind != PI_feed && x->kind != PI_fetch), "instrs",
+           i, "the loop around");
     }
   }
   NEED(n == 0, "instrs", open[n - 1], "the loop");

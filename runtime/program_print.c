@@ -152,11 +152,17 @@ static void print_object(const Program *p, Text *t, const ProgramInstr *x, const
   switch (program_instr_object(x->kind)) {
     case PO_NONE: return;
     case PO_KERNEL: text_printf(t, " %s", program_text(p, p->kernels[x->object].name)); return;
-    case PO_GROUP: text_add(t, " over "); print_group(p, t, x->object); return;
+    case PO_GROUP:
+      text_add(t, " over ");
+      print_group(p, t, x->object);
+      return;
     case PO_INPUT: text_printf(t, " %s", program_text(p, p->ports[e->inputs + x->object].name)); return;
     case PO_OUTPUT: text_printf(t, " %s", program_text(p, p->ports[e->outputs + x->object].name)); return;
     case PO_PARAM: text_printf(t, " %s", program_text(p, p->params[x->object].name)); return;
-    case PO_TEXT: text_add(t, " "); text_quoted(t, program_text(p, x->object)); return;
+    case PO_TEXT:
+      text_add(t, " ");
+      text_quoted(t, program_text(p, x->object));
+      return;
   }
 }
 
@@ -204,7 +210,8 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
     text_quoted(t, program_text(p, p->ports[i].name));
     text_printf(t, " : %s", dtype_name((DType)p->ports[i].dtype));
     print_exprs(p, t, p->ports[i].dims);
-    if (p->ports[i].random_below != PROGRAM_NONE) text_add(t, " random below "), print_expr(p, t, p->ports[i].random_below);
+    if (p->ports[i].random_below != PROGRAM_NONE)
+      text_add(t, " random below "), print_expr(p, t, p->ports[i].random_below);
     if (p->ports[i].index_below != PROGRAM_NONE) {
       text_printf(t, " indexes %s", p->ports[i].index_negative ? "either way " : "");
       print_expr(p, t, p->ports[i].index_below);

@@ -94,8 +94,8 @@ static void put_expr(const Program *p, uint32_t i, Cut *t, int depth, bool inner
     default: break;
   }
   bool call = e->kind == PX_min || e->kind == PX_max;
-  static const char *const between[] = {[PX_add] = " + ", [PX_mul] = "*", [PX_div] = " div ", [PX_min] = ", ",
-                                        [PX_max] = ", "};
+  static const char *const between[] = {
+      [PX_add] = " + ", [PX_mul] = "*", [PX_div] = " div ", [PX_min] = ", ", [PX_max] = ", "};
   put(t, "%s", e->kind == PX_min ? "min(" : e->kind == PX_max ? "max(" : inner ? "(" : "");
   put_expr(p, e->a, t, depth + 1, !call);
   put(t, "%s", between[e->kind]);
@@ -122,7 +122,8 @@ static RtStatus in_range(const ProgramSymbol *s, const char *name, int64_t exten
     char limits[64];
     if (s->max) snprintf(limits, sizeof limits, "from %" PRId64 " to %" PRId64, s->min, s->max);
     else snprintf(limits, sizeof limits, "of at least %" PRId64, s->min);
-    return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but this program was compiled for %s %s", who, extent, name, limits);
+    return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but this program was compiled for %s %s", who, extent,
+                    name, limits);
   }
   if (extent % s->multiple)
     return rt_error(error, RT_BAD_INPUT, "%s is %" PRId64 ", but %s must be a multiple of %" PRId64, who, extent, name,
@@ -170,7 +171,8 @@ typedef struct Linear {
 
 enum { LINEAR_DEPTH = 12 };
 
-static bool linear_of(const Program *p, uint32_t expr, const int64_t *symbols, const char *const *binder, int depth, Linear *out) {
+static bool linear_of(const Program *p, uint32_t expr, const int64_t *symbols, const char *const *binder, int depth,
+                      Linear *out) {
   const ProgramExpr *e = &p->exprs[expr];
   *out = (Linear){0};
   if (e->kind == PX_const) return out->constant = e->value, true;
@@ -180,41 +182,45 @@ static bool linear_of(const Program *p, uint32_t expr, const int64_t *symbols, c
     return true;
   }
   Linear x, y;
-  if ((e->kind != PX_add && e->kind != PX_mul) || depth == LINEAR_DEPTH || !linear_of(p, e->a, symbols, binder, depth + 1, &x) ||
-      !linear_of(p, e->b, symbols, binder, depth + 1, &y))
+  if ((e->kind != PX_add && e->kind != PX_mul) || depth == LINEAR_DEPTH ||
+      !linear_of(p, e->a, symbols, binder, depth + 1, &x) || !linear_of(p, e->b, symbols, binder, depth + 1, &y))
     return false;
   if (e->kind == PX_add) {
     if (x.factor && y.factor && x.symbol != y.symbol) return false;
     out->symbol = x.factor ? x.symbol : y.symbol;
-    return !__builtin_add_overflow(x.factor, y.factor, &out->factor) && !__builtin_add_overflow(x.constant, y.constant, &out->constant);
+    return !__builtin_add_overflow(x.factor, y.factor, &out->factor) &&
+           !__builtin_add_overflow(x.constant, y.constant, &out->constant);
   }
   if (x.factor && y.factor) return false;
   const Linear *of = x.factor ? &x : &y;
   int64_t by = x.factor ? y.constant : x.constant;
   out->symbol = of->symbol;
-  return !__builtin_mul_overflow(of->factor, by, &out->factor) && !__builtin_mul_overflow(of->constant, by, &out->constant);
+  return !__builtin_mul_overflow(of->factor, by, &out->factor) &&
+         !__builtin_mul_overflow(of->constant, by, &out->constant);
 }
 
 /* Binds the symbol that only a dimension like 4*n + 1 has: what it must be for that dimension to be what it is. */
-static RtStatus solve_dim(const Program *p, const ProgramPort *port, uint32_t d, int64_t extent, int64_t *symbols, const char **binder,
-                          bool *progress, RtError *error) {
+static RtStatus solve_dim(const Program *p, const ProgramPort *port, uint32_t d, int64_t extent, int64_t *symbols,
+                          const char **binder, bool *progress, RtError *error) {
   uint32_t expr = program_list(p, port->dims)[d];
   Linear l;
   int64_t left;
-  if (!linear_of(p, expr, symbols, binder, 0, &l) || l.factor == 0 || __builtin_sub_overflow(extent, l.constant, &left)) return RT_OK;
+  if (!linear_of(p, expr, symbols, binder, 0, &l) || l.factor == 0 || __builtin_sub_overflow(extent, l.constant, &left))
+    return RT_OK;
   char text[200];
   const char *name = program_text(p, p->symbols[l.symbol].name);
   if (l.factor == -1 && left == INT64_MIN) return RT_OK;
   if (left % l.factor || left / l.factor < 0)
-    return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s, with a whole %s", program_text(p, port->name), d, extent,
-                    program_expr_text(p, expr, text, sizeof text), name);
+    return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s, with a whole %s",
+                    program_text(p, port->name), d, extent, program_expr_text(p, expr, text, sizeof text), name);
   symbols[l.symbol] = left / l.factor;
   binder[l.symbol] = program_text(p, port->name);
   *progress = true;
   return in_range(&p->symbols[l.symbol], name, symbols[l.symbol], name, error);
 }
 
-static RtStatus solve_dims(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, const char **binder, RtError *error) {
+static RtStatus solve_dims(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols,
+                           const char **binder, RtError *error) {
   RtStatus status = RT_OK;
   for (bool progress = true; progress && !status;) {
     progress = false;
@@ -261,8 +267,9 @@ static RtStatus check_shapes(const Program *p, uint32_t entry, const ProgramShap
         char expr[200], value[24];
         snprintf(value, sizeof value, "%" PRId64, values[dims[d]]);
         bool number = strcmp(program_expr_text(p, dims[d], expr, sizeof expr), value) == 0;
-        return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s%s%s", program_text(p, port->name), d,
-                        shapes[i].dims[d], number ? "" : expr, number ? "" : " = ", value);
+        return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %" PRId64 ", but must be %s%s%s",
+                        program_text(p, port->name), d, shapes[i].dims[d], number ? "" : expr, number ? "" : " = ",
+                        value);
       }
   }
   return RT_OK;

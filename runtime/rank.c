@@ -1,6 +1,7 @@
 /* runtime/rank.c - the life of a rank process: attach, load, serve requests until told to leave.
  *
- *   PATH [--weights FILE] --files TEXT --rank R --world N     with APC_SESSION_FD in the environment (runtime/session.h)
+ *   PATH [--weights FILE] --files TEXT --rank R --world N     with APC_SESSION_FD in the environment
+ *   (runtime/session.h)
  *
  * TEXT: the files of the weights as the host opened and checked them (runtime/param_files.h).
  */
@@ -30,9 +31,7 @@ static Arguments parse(int argc, char **argv) {
   return a;
 }
 
-int apc_is_rank(int argc, char **argv) {
-  return getenv(SESSION_FD_VARIABLE) != NULL && parse(argc, argv).rank >= 0;
-}
+int apc_is_rank(int argc, char **argv) { return getenv(SESSION_FD_VARIABLE) != NULL && parse(argc, argv).rank >= 0; }
 
 static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, RtError *error) {
   if (p->ranks == 1) return RT_OK;
@@ -61,7 +60,10 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
 
 static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *artifact, Comm *comm, RtError *error) {
   const char *check = getenv("APC_CHECK");
-  ExecOptions options = {.rank = (uint32_t)a->rank, .comm = comm, .place = session_rank_place(session), .check = check && strcmp(check, "1") == 0};
+  ExecOptions options = {.rank = (uint32_t)a->rank,
+                         .comm = comm,
+                         .place = session_rank_place(session),
+                         .check = check && strcmp(check, "1") == 0};
   Executor *e = NULL;
   ParamFiles *files = NULL;
   RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);

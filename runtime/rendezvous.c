@@ -1,10 +1,10 @@
 /* runtime/rendezvous.c - see rendezvous.h.
  *
- * The file (meeting_file.h) has the number of the run, a random key when there is no secret, and one address per line, HOST PORT, all addresses of rank 0's
- * machine; whoever reads it tries them in turn.
+ * The file (meeting_file.h) has the number of the run, a random key when there is no secret, and one address per line,
+ * HOST PORT, all addresses of rank 0's machine; whoever reads it tries them in turn.
  *
- * Not done: encryption.  Who can read the wire sees weights' names, inputs and outputs, and can take over a connection that was
- * admitted.
+ * Not done: encryption.  Who can read the wire sees weights' names, inputs and outputs, and can take over a connection
+ * that was admitted.
  */
 #define _GNU_SOURCE
 #include "runtime/rendezvous.h"
@@ -39,11 +39,13 @@ typedef struct Welcome {
 
 /* What rank 0 says before anybody connects: as a file, or through `spread`. */
 typedef struct Announcement {
-  char text[TOLD]; /* addresses */
+  char text[TOLD];                                     /* addresses */
   unsigned char key[SECRET_BYTES], run[ADMISSION_RUN]; /* not in a file: the key */
 } Announcement;
 
-static bool is_file(const Rendezvous *r) { return !r->spread && (strchr(r->address, '/') || !strrchr(r->address, ':')); }
+static bool is_file(const Rendezvous *r) {
+  return !r->spread && (strchr(r->address, '/') || !strrchr(r->address, ':'));
+}
 
 static void nap(void) { nanosleep(&(struct timespec){0, RETRY_MS * 1000000L}, NULL); }
 
@@ -54,8 +56,12 @@ static RtStatus no_place(const Rendezvous *r, RtError *error) {
 }
 
 static RtStatus no_secret(const Rendezvous *r, RtError *error) {
-  return rt_error(error, RT_USAGE, "rank %d would meet the others at %s, over a network, without a secret; give every machine the same one: head -c 32 "
-                  "/dev/urandom | base64 >FILE; chmod 600 FILE; export " SECRET_VARIABLE "=FILE (or, where nobody else reaches its ports: --insecure)", r->rank, r->address);
+  return rt_error(error, RT_USAGE,
+                  "rank %d would meet the others at %s, over a network, without a secret; give every machine the same "
+                  "one: head -c 32 "
+                  "/dev/urandom | base64 >FILE; chmod 600 FILE; export " SECRET_VARIABLE
+                  "=FILE (or, where nobody else reaches its ports: --insecure)",
+                  r->rank, r->address);
 }
 
 /* ---- rank 0: listening */
@@ -79,12 +85,14 @@ static bool listen_all(Meeting *m, const AddressList *l) {
   return m->n_listeners > 0;
 }
 
-/* Debian's /etc/hosts gives the machine's own name an address in 127.0.0.0/8, which is not what the other machines find under it. */
+/* Debian's /etc/hosts gives the machine's own name an address in 127.0.0.0/8, which is not what the other machines find
+ * under it. */
 static bool names_machine(const HostPort *h, const AddressList *l) {
   unsigned char bytes[sizeof(struct in6_addr)];
   AddressList loopback = *l;
   address_keep_loopback(&loopback);
-  bool number = inet_pton(AF_INET, h->host, bytes) == 1 || inet_pton(AF_INET6, h->host, bytes) == 1 || strchr(h->host, '%');
+  bool number =
+      inet_pton(AF_INET, h->host, bytes) == 1 || inet_pton(AF_INET6, h->host, bytes) == 1 || strchr(h->host, '%');
   return !number && strncasecmp(h->host, "localhost", strlen("localhost")) != 0 && loopback.n == l->n;
 }
 
@@ -94,7 +102,8 @@ static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
   const char *why;
   bool soon;
   if (!host_port_split(r->address, &h)) return no_place(r, error);
-  if (!address_resolve(&h, &where, &why, &soon)) return rt_error(error, RT_USAGE, "rank 0 cannot look up the host '%s', where it is to listen: %s", h.host, why);
+  if (!address_resolve(&h, &where, &why, &soon))
+    return rt_error(error, RT_USAGE, "rank 0 cannot look up the host '%s', where it is to listen: %s", h.host, why);
   AddressList loopback = where;
   address_keep_loopback(&loopback);
   if (!r->network && loopback.n < where.n) return no_secret(r, error);
@@ -105,7 +114,8 @@ static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
   } else if (listen_all(m, &where)) {
     return RT_OK;
   }
-  if (errno == EADDRNOTAVAIL) return rt_error(error, RT_USAGE, "rank 0 cannot listen at %s: it is no address of this machine", r->address);
+  if (errno == EADDRNOTAVAIL)
+    return rt_error(error, RT_USAGE, "rank 0 cannot listen at %s: it is no address of this machine", r->address);
   return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
 }
 
@@ -139,7 +149,9 @@ static RtStatus announce(const Rendezvous *r, Meeting *m, const AdmissionKey *ke
   RtStatus status = list_places(m, r->network && !r->here, a->text, error);
   size_t used = strlen(a->text);
   if (!status && !r->spread) snprintf(a->text + used, TOLD - used, FILE_END);
-  if (!status) status = r->spread ? r->spread(r->context, a, sizeof *a, error) : meeting_file_publish(r->address, a->text, !r->secret, &m->file, error);
+  if (!status)
+    status = r->spread ? r->spread(r->context, a, sizeof *a, error)
+                       : meeting_file_publish(r->address, a->text, !r->secret, &m->file, error);
   return status;
 }
 
@@ -182,10 +194,12 @@ static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, 
   char missing[64] = "", strangers[160] = "", last[RT_ERROR_TEXT] = "";
   missing_ranks(r, m, missing, sizeof missing);
   if (c.silent + c.strange + c.refused)
-    snprintf(strangers, sizeof strangers, "; turned away: %u with another secret, run or version of apc, %u that said nothing, %u that are no ranks", c.refused,
-             c.silent, c.strange);
+    snprintf(strangers, sizeof strangers,
+             "; turned away: %u with another secret, run or version of apc, %u that said nothing, %u that are no ranks",
+             c.refused, c.silent, c.strange);
   if (m->last.status) snprintf(last, sizeof last, "; sent away: %.900s", m->last.text);
-  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s%s", missing, r->world, r->address, r->timeout_ms / 1000.0, strangers, last);
+  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s%s", missing, r->world, r->address,
+                  r->timeout_ms / 1000.0, strangers, last);
 }
 
 static void close_refused(Meeting *m) {
@@ -195,7 +209,8 @@ static void close_refused(Meeting *m) {
   }
 }
 
-/* Tells one that it cannot take part.  It looks whose end this is before it believes that, so this end is not closed at once. */
+/* Tells one that it cannot take part.  It looks whose end this is before it believes that, so this end is not closed at
+ * once. */
 static void refuse(Meeting *m, int fd, const RtError *why) {
   int *place = &m->refused[m->n_refused++ % MEETING_REFUSED];
   Welcome *w = calloc(1, sizeof *w);
@@ -223,9 +238,13 @@ static bool is_users(const Rendezvous *r) { return !r->network && !r->spread && 
 /* May one that knows the key take part?  Else why not. */
 static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meeting *m, RtError *why) {
   if (c->world != r->world || c->rank < 1 || c->rank >= r->world)
-    return rt_error(why, RT_BAD_INPUT, "rank %d of %d came to %s, to a world of %d ranks", c->rank, c->world, r->address, r->world);
+    return rt_error(why, RT_BAD_INPUT, "rank %d of %d came to %s, to a world of %d ranks", c->rank, c->world,
+                    r->address, r->world);
   if (m->controls[c->rank] >= 0)
-    return rt_error(why, RT_USAGE, "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID", c->rank, r->address);
+    return rt_error(
+        why, RT_USAGE,
+        "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID",
+        c->rank, r->address);
   return RT_OK;
 }
 
@@ -234,7 +253,9 @@ static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting
   RtError why = {0};
   bool own = !is_users(r) || peer_user_is_own(fd);
   if (!own && errno == EPERM) rt_error(&m->last, RT_BAD_INPUT, "a process of another user");
-  else if (!own && errno != ENOTCONN) rt_error_errno(&m->last, RT_BAD_INPUT, "processes of which this system does not say whose they are; use a secret, " SECRET_VARIABLE);
+  else if (!own && errno != ENOTCONN)
+    rt_error_errno(&m->last, RT_BAD_INPUT,
+                   "processes of which this system does not say whose they are; use a secret, " SECRET_VARIABLE);
   if (!own || judge(r, c, m, &why)) {
     m->last = why.status ? why : m->last;
     if (own) refuse(m, fd, &why);
@@ -252,14 +273,16 @@ static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Mee
     AdmissionClaim claim;
     int fd = lobby_next(l, -1, sooner(sockets_now() + LOOK_MS, deadline), &claim);
     if (fd >= 0) let_in(r, fd, &claim, m, w, &came);
-    else if (errno != ETIMEDOUT) status = rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
+    else if (errno != ETIMEDOUT)
+      status = rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
     if (!status && fd < 0) status = check_present(r, m, error);
     if (!status && came < r->world && sockets_now() >= deadline) status = too_late(r, m, l, error);
   }
   return status;
 }
 
-static RtStatus meet_as_first(const Rendezvous *r, const AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+static RtStatus meet_as_first(const Rendezvous *r, const AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w,
+                              RtError *error) {
   Lobby *l = lobby_open(key, ADMISSION_CONTROL, 0, m->listeners, m->n_listeners);
   RtStatus status = l ? secret_random(w->key, sizeof w->key, error) : rt_error(error, RT_FAILED, "out of memory");
   if (!status) status = take_all_in(r, l, deadline, m, w, error);
@@ -299,7 +322,10 @@ static int try_address(Search *s, const SocketAddress *a, bool known) {
   if (fd < 0) return -1;
   bool ours = listen_beside(s->m, fd);
   if (ours) {
-    AdmissionClaim claim = {.role = ADMISSION_CONTROL, .rank = s->r->rank, .world = s->r->world, .port = socket_own_port(s->m->listeners[0])};
+    AdmissionClaim claim = {.role = ADMISSION_CONTROL,
+                            .rank = s->r->rank,
+                            .world = s->r->world,
+                            .port = socket_own_port(s->m->listeners[0])};
     ours = admission_ask(fd, s->key, known, &claim, 0, -1, soon);
   }
   if (ours && is_users(s->r) && !peer_user_is_own(fd)) {
@@ -366,7 +392,9 @@ static int try_host(Search *s, const HostPort *h, RtError *error) {
   const char *why;
   bool soon, late = sockets_now() + RETRY_MS >= s->deadline;
   if (!address_resolve(h, &l, &why, &soon)) {
-    if (!soon || late) rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s", s->r->rank, h->host, why);
+    if (!soon || late)
+      rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s",
+               s->r->rank, h->host, why);
     errno = EADDRNOTAVAIL;
     return -1;
   }
@@ -380,17 +408,27 @@ static RtStatus not_found(const Search *s, RtError *error) {
   const Rendezvous *r = s->r;
   double seconds = r->timeout_ms / 1000.0;
   if (s->wrong == EACCES)
-    return rt_error(error, RT_BAD_INPUT, "rank %d was turned away at %s for %.1f s: what listens there has another secret (" SECRET_VARIABLE "), another run or another "
-                    "version of apc", r->rank, r->address, seconds);
+    return rt_error(error, RT_BAD_INPUT,
+                    "rank %d was turned away at %s for %.1f s: what listens there has another secret (" SECRET_VARIABLE
+                    "), another run or another "
+                    "version of apc",
+                    r->rank, r->address, seconds);
   if (s->foreign == EPERM)
-    return rt_error(error, RT_BAD_INPUT, "what listens at %s belongs to another user, for %.1f s; rank %d does not join it without a secret (" SECRET_VARIABLE ")",
+    return rt_error(error, RT_BAD_INPUT,
+                    "what listens at %s belongs to another user, for %.1f s; rank %d does not join it without a secret "
+                    "(" SECRET_VARIABLE ")",
                     r->address, seconds, r->rank);
   if (s->foreign) {
     errno = s->foreign;
-    return rt_error_errno(error, RT_BAD_INPUT, "this system does not say which user's process listens at %s (give a secret: " SECRET_VARIABLE ")", r->address);
+    return rt_error_errno(
+        error, RT_BAD_INPUT,
+        "this system does not say which user's process listens at %s (give a secret: " SECRET_VARIABLE ")", r->address);
   }
-  if (s->wrong == EPROTO) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of rank %d's run, for %.1f s", r->address, r->rank, seconds);
-  return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address, seconds);
+  if (s->wrong == EPROTO)
+    return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of rank %d's run, for %.1f s", r->address,
+                    r->rank, seconds);
+  return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address,
+                        seconds);
 }
 
 /* Rank 0 may come later. */
@@ -418,12 +456,16 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
 
 static RtStatus take_welcome(const Rendezvous *r, int fd, Welcome *w, int64_t deadline, RtError *error) {
   if (!socket_receive(fd, w, sizeof *w, -1, deadline))
-    return errno == ETIMEDOUT ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank, r->address, (r->timeout_ms + ANSWER_MS) / 1000.0)
-                              : rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
-  if (w->magic != WELCOME_MAGIC) return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
+    return errno == ETIMEDOUT
+               ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank,
+                          r->address, (r->timeout_ms + ANSWER_MS) / 1000.0)
+               : rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
+  if (w->magic != WELCOME_MAGIC)
+    return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
   w->text[RT_ERROR_TEXT - 1] = 0;
   if (w->status == RT_OK) return RT_OK;
-  return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s", *w->text ? w->text : "rank 0 refused this rank and does not say why");
+  return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s",
+                  *w->text ? w->text : "rank 0 refused this rank and does not say why");
 }
 
 /* What rank 0 told has to be addresses that this rank may use. */
@@ -431,7 +473,8 @@ static RtStatus check_addresses(const Rendezvous *r, Welcome *w, const SocketAdd
   for (int i = 1; i < r->rank; i++) {
     SocketAddress *a = &w->addresses[i];
     int family = a->storage.ss_family;
-    if (a->bytes != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) || (family != AF_INET && family != AF_INET6))
+    if (a->bytes != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) ||
+        (family != AF_INET && family != AF_INET6))
       return rt_error(error, RT_INTERNAL, "rank 0 told an address of rank %d that is none", i);
     address_take_scope(a, first);
     if (!r->network && !address_is_loopback(a)) return no_secret(r, error);
@@ -439,7 +482,8 @@ static RtStatus check_addresses(const Rendezvous *r, Welcome *w, const SocketAdd
   return RT_OK;
 }
 
-static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w,
+                              RtError *error) {
   Search s = {.r = r, .m = m, .key = key, .deadline = deadline};
   RtStatus status = reach_first(&s, &m->controls[0], error);
   if (status) return status;
@@ -456,10 +500,13 @@ static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t de
 /* ---- pairs */
 
 static RtStatus lost_pair(const Rendezvous *r, int peer, RtError *error) {
-  if (errno == ECANCELED) return rt_error(error, RT_ABORTED, "rank %d was stopped because another rank failed", r->rank);
+  if (errno == ECANCELED)
+    return rt_error(error, RT_ABORTED, "rank %d was stopped because another rank failed", r->rank);
   if (errno == EACCES || errno == EPROTO)
-    return rt_error(error, RT_FAILED, "rank %d cannot connect to rank %d: what listens at its port is not of this run", r->rank, peer);
-  return rt_error_errno(error, errno == ETIMEDOUT ? RT_LATE : RT_FAILED, "rank %d cannot connect to rank %d", r->rank, peer);
+    return rt_error(error, RT_FAILED, "rank %d cannot connect to rank %d: what listens at its port is not of this run",
+                    r->rank, peer);
+  return rt_error_errno(error, errno == ETIMEDOUT ? RT_LATE : RT_FAILED, "rank %d cannot connect to rank %d", r->rank,
+                        peer);
 }
 
 static int next_missing(const Rendezvous *r, const Meeting *m) {
@@ -529,7 +576,9 @@ RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   AdmissionKey key = r->key;
   RtStatus status = w && told ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   if (!status && r->rank == 0) status = open_place(r, m, &key, told, error);
-  if (!status) status = r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
+  if (!status)
+    status =
+        r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
   close_refused(m);
   if (m->file >= 0) meeting_file_withdraw(r->address, m->file);
   m->file = -1;

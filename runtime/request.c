@@ -19,7 +19,8 @@ static RtStatus place_ports(const Program *p, const ProgramEntry *e, const int64
     RtStatus status = program_port_shape(p, port, symbols, &l->shapes[i], error);
     if (status) return status;
     if (!tensor_size((DType)p->ports[port].dtype, l->shapes[i].rank, l->shapes[i].dims, &bytes))
-      return rt_error(error, RT_BAD_INPUT, "'%s' would need more than 2^63 bytes", program_text(p, p->ports[port].name));
+      return rt_error(error, RT_BAD_INPUT, "'%s' would need more than 2^63 bytes",
+                      program_text(p, p->ports[port].name));
     if (bytes > (UINT64_C(1) << 48) || l->bytes > (UINT64_C(1) << 48))
       return rt_error(error, RT_BAD_INPUT, "'%s' would need %zu bytes", program_text(p, p->ports[port].name), bytes);
     l->offsets[i] = l->bytes;

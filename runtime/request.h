@@ -1,8 +1,8 @@
 /* runtime/request.h - what host and ranks of a session say to each other.
  *
- * A request is the payload of a session's RUN command: RequestHead, then one int64_t per symbol.  Tensors travel in the I/O area:
- * a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.  Host
- * and ranks compute the places from the symbols by the same function.
+ * A request is the payload of a session's RUN command: RequestHead, then one int64_t per symbol.  Tensors travel in the
+ * I/O area: a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.
+ * Host and ranks compute the places from the symbols by the same function.
  */
 #ifndef APC_RUNTIME_REQUEST_H
 #define APC_RUNTIME_REQUEST_H
@@ -26,9 +26,9 @@ typedef struct RankReport {
   uint64_t class_bytes[PC_COUNT];  /* of the memory plan of the last entry */
   uint64_t sent[COMM_KIND_COUNT];  /* payload bytes since the start */
   uint64_t operations[COMM_KIND_COUNT];
-  uint64_t prepared;               /* how often weights were computed from weights: once, at loading */
-  uint64_t load_ns;                /* time to load the weights, and to compute some from others */
-  uint64_t run_ns;                 /* time of the last request */
+  uint64_t prepared; /* how often weights were computed from weights: once, at loading */
+  uint64_t load_ns;  /* time to load the weights, and to compute some from others */
+  uint64_t run_ns;   /* time of the last request */
 } RankReport;
 
 typedef struct RequestLayout {
@@ -44,8 +44,8 @@ void request_layout_free(RequestLayout *l);
 
 static inline RankReport *request_report(void *io, uint32_t rank) { return (RankReport *)io + rank; }
 
-/* The random values of an input: floats normal with mean 0 and deviation 1, integers and bool in [0, below) (0: 2), keyed
- * by (seed, hash of the name, element), so that they are the same however the program is cut. */
+/* The random values of an input: floats normal with mean 0 and deviation 1, integers and bool in [0, below) (0: 2),
+ * keyed by (seed, hash of the name, element), so that they are the same however the program is cut. */
 void request_random(DType dtype, void *out, size_t n, uint64_t seed, const char *name, uint64_t below);
 
 #endif

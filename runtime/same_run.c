@@ -14,7 +14,8 @@
 
 /* What changes the bits of results from outside of the program; the names of oneDNN's two versions. */
 static const char *const variables[SAME_RUN_VARIABLES] = {
-    "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "DNNL_CPU_ISA_HINTS",
+    "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",           "ONEDNN_CPU_ISA_HINTS",     "DNNL_CPU_ISA_HINTS",
 };
 
 /* In words, so that no call can take it for a mistake that there are several constants, and what lies between them. */
@@ -35,7 +36,8 @@ static uint64_t hash_object(const struct dl_phdr_info *o) {
   for (int i = 0; i < o->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &o->dlpi_phdr[i];
     if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && !(p->p_flags & PF_W))
-      hash_segment(&h, (const char *)(uintptr_t)(o->dlpi_addr + p->p_vaddr), (p->p_filesz + 7) / 8 * 8); /* pages are whole */
+      hash_segment(&h, (const char *)(uintptr_t)(o->dlpi_addr + p->p_vaddr),
+                   (p->p_filesz + 7) / 8 * 8); /* pages are whole */
   }
   return hash64_end(&h);
 }
@@ -60,7 +62,11 @@ uint64_t runtime_build(void) {
 }
 
 RankIdentity rank_identity(int rank, int world) {
-  RankIdentity i = {.magic = IDENTITY_MAGIC, .identity_bytes = sizeof i, .rank = (uint32_t)rank, .world = (uint32_t)world, .runtime = runtime_build()};
+  RankIdentity i = {.magic = IDENTITY_MAGIC,
+                    .identity_bytes = sizeof i,
+                    .rank = (uint32_t)rank,
+                    .world = (uint32_t)world,
+                    .runtime = runtime_build()};
   for (int v = 0; v < SAME_RUN_VARIABLES; v++) {
     const char *value = getenv(variables[v]);
     snprintf(i.values[v], sizeof i.values[v], "%s", value ? value : "");
@@ -69,27 +75,34 @@ RankIdentity rank_identity(int rank, int world) {
 }
 
 static bool has_format(const RankIdentity *i, int rank, int world) {
-  bool ok = i->magic == IDENTITY_MAGIC && i->identity_bytes == sizeof *i && i->rank == (uint32_t)rank && i->world == (uint32_t)world && i->threads > 0 &&
-            i->threads_chosen <= 1 && !i->text[sizeof i->text - 1];
+  bool ok = i->magic == IDENTITY_MAGIC && i->identity_bytes == sizeof *i && i->rank == (uint32_t)rank &&
+            i->world == (uint32_t)world && i->threads > 0 && i->threads_chosen <= 1 && !i->text[sizeof i->text - 1];
   for (int v = 0; v < SAME_RUN_VARIABLES; v++) ok = ok && !i->values[v][sizeof i->values[v] - 1];
   return ok;
 }
 
 static RtStatus check_rank(const RankIdentity *i, const RankIdentity *first, int rank, RtError *error) {
   if (i->program != first->program || i->program_bytes != first->program_bytes)
-    return rt_error(error, RT_BAD_INPUT, "rank %d runs another program than rank 0 (%016llx of %llu bytes, not %016llx of %llu): all ranks need the same file", rank,
-                    (unsigned long long)i->program, (unsigned long long)i->program_bytes, (unsigned long long)first->program,
-                    (unsigned long long)first->program_bytes);
+    return rt_error(error, RT_BAD_INPUT,
+                    "rank %d runs another program than rank 0 (%016llx of %llu bytes, not %016llx of %llu): all ranks "
+                    "need the same file",
+                    rank, (unsigned long long)i->program, (unsigned long long)i->program_bytes,
+                    (unsigned long long)first->program, (unsigned long long)first->program_bytes);
   if (i->runtime != first->runtime)
-    return rt_error(error, RT_BAD_INPUT, "rank %d runs the program with another runtime than rank 0 (%016llx, not %016llx): all ranks need the same file", rank,
-                    (unsigned long long)i->runtime, (unsigned long long)first->runtime);
+    return rt_error(error, RT_BAD_INPUT,
+                    "rank %d runs the program with another runtime than rank 0 (%016llx, not %016llx): all ranks need "
+                    "the same file",
+                    rank, (unsigned long long)i->runtime, (unsigned long long)first->runtime);
   if (i->weights != first->weights)
-    return rt_error(error, RT_BAD_INPUT, "rank %d has other weights than rank 0 (%016llx, not %016llx): all ranks need the same --weights, or none, and the same files",
+    return rt_error(error, RT_BAD_INPUT,
+                    "rank %d has other weights than rank 0 (%016llx, not %016llx): all ranks need the same --weights, "
+                    "or none, and the same files",
                     rank, (unsigned long long)i->weights, (unsigned long long)first->weights);
   for (int v = 0; v < SAME_RUN_VARIABLES; v++)
     if (strcmp(i->values[v], first->values[v]) != 0)
-      return rt_error(error, RT_BAD_INPUT, "rank %d computes with %s='%s', rank 0 with '%s': results depend on it, all ranks need the same", rank, variables[v],
-                      i->values[v], first->values[v]);
+      return rt_error(error, RT_BAD_INPUT,
+                      "rank %d computes with %s='%s', rank 0 with '%s': results depend on it, all ranks need the same",
+                      rank, variables[v], i->values[v], first->values[v]);
   return RT_OK;
 }
 
@@ -99,8 +112,10 @@ static RtStatus check_threads(const RankIdentity *all, int world, RtError *error
   for (int i = 0; i < world; i++) {
     if (!all[i].threads_chosen) continue;
     if (chose >= 0 && all[i].threads != all[chose].threads)
-      return rt_error(error, RT_BAD_INPUT, "rank %d is to compute with %d threads, rank %d with %d: results depend on it, all ranks need the same OMP_NUM_THREADS", i,
-                      all[i].threads, chose, all[chose].threads);
+      return rt_error(error, RT_BAD_INPUT,
+                      "rank %d is to compute with %d threads, rank %d with %d: results depend on it, all ranks need "
+                      "the same OMP_NUM_THREADS",
+                      i, all[i].threads, chose, all[chose].threads);
     if (chose < 0) chose = i;
   }
   return RT_OK;
@@ -119,12 +134,15 @@ int same_run_threads(const RankIdentity *all, int world) {
 RtStatus same_run_check(const RankIdentity *all, int world, RtError *error) {
   RtStatus status = RT_OK;
   for (int i = 0; i < world && !status; i++)
-    if (!has_format(&all[i], i, world)) status = rt_error(error, RT_BAD_INPUT, "rank %d does not run this version of the runtime", i);
+    if (!has_format(&all[i], i, world))
+      status = rt_error(error, RT_BAD_INPUT, "rank %d does not run this version of the runtime", i);
   for (int i = 0; i < world && !status; i++)
     if (all[i].status)
-      status = rt_error(error, all[i].status < RT_STATUS_COUNT ? (RtStatus)all[i].status : RT_INTERNAL, "rank %d: %s", i, *all[i].text ? all[i].text : "it does not say why");
+      status = rt_error(error, all[i].status < RT_STATUS_COUNT ? (RtStatus)all[i].status : RT_INTERNAL, "rank %d: %s",
+                        i, *all[i].text ? all[i].text : "it does not say why");
   for (int i = 1; i < world && !status; i++) status = check_rank(&all[i], &all[0], i, error);
   if (!status && all[0].ranks != (uint32_t)world)
-    status = rt_error(error, RT_USAGE, "%d processes were started, but their program was compiled for %u", world, all[0].ranks);
+    status = rt_error(error, RT_USAGE, "%d processes were started, but their program was compiled for %u", world,
+                      all[0].ranks);
   return status ? status : check_threads(all, world, error);
 }

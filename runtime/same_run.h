@@ -1,10 +1,12 @@
-/* runtime/same_run.h - whether all ranks of a run are about to do the same: compared when they can talk, before any work.
+/* runtime/same_run.h - whether all ranks of a run are about to do the same: compared when they can talk, before any
+ * work.
  *
- * Compared are the program (its tables, which have the hashes of its kernels and weights; each rank has checked its own bytes against
- * them), the runtime in front of it, the weights in effect, all of their bytes, and what in the environment changes bits: oneDNN's precision and
- * instructions, the number of threads.  Where nobody has chosen a number of threads all take the least that one would have taken.  Not compared, because machines
- * may differ in them: the instructions of the processor and the version of oneDNN; they can change the last places of products, the same way in
- * every run on the same machines.
+ * Compared are the program (its tables, which have the hashes of its kernels and weights; each rank has checked its own
+ * bytes against them), the runtime in front of it, the weights in effect, all of their bytes, and what in the
+ * environment changes bits: oneDNN's precision and instructions, the number of threads.  Where nobody has chosen a
+ * number of threads all take the least that one would have taken.  Not compared, because machines may differ in them:
+ * the instructions of the processor and the version of oneDNN; they can change the last places of products, the same
+ * way in every run on the same machines.
  */
 #ifndef APC_RUNTIME_SAME_RUN_H
 #define APC_RUNTIME_SAME_RUN_H
@@ -35,8 +37,8 @@ uint64_t runtime_build(void);
 /* Begins one: all but program, ranks, weights, threads, status and text. */
 RankIdentity rank_identity(int rank, int world);
 
-/* Compares all with rank 0's.  RT_BAD_INPUT names the first rank that differs, and in what; a rank's own failure keeps its status.  RT_USAGE
- * when the program of all is for another number of ranks. */
+/* Compares all with rank 0's.  RT_BAD_INPUT names the first rank that differs, and in what; a rank's own failure keeps
+ * its status.  RT_USAGE when the program of all is for another number of ranks. */
 RtStatus same_run_check(const RankIdentity *all, int world, RtError *error);
 
 /* With how many threads each computes, after that. */

@@ -44,21 +44,21 @@ typedef struct Session Session;
 typedef void (*SessionStepText)(void *context, int rank, uint32_t step, char *text, size_t size);
 
 typedef struct SessionOptions {
-  const char *path;        /* the artifact; "/proc/self/exe" for the running program */
-  int program;             /* its descriptor, above 2: what is started is that file, whatever `path` leads to now; 0: none */
+  const char *path; /* the artifact; "/proc/self/exe" for the running program */
+  int program;      /* its descriptor, above 2: what is started is that file, whatever `path` leads to now; 0: none */
   const char *const *args; /* arguments before --rank, NULL-terminated; may be NULL */
   const int *kept;         /* descriptors above 2 that the ranks inherit under the same numbers */
   int n_kept;
-  int world;               /* 1..SESSION_MAX_RANKS */
-  int timeout_ms;          /* 0: 60000 */
-  bool no_pinning;         /* leave the ranks' CPU sets alone */
+  int world;                 /* 1..SESSION_MAX_RANKS */
+  int timeout_ms;            /* 0: 60000 */
+  bool no_pinning;           /* leave the ranks' CPU sets alone */
   SessionStepText step_text; /* called from the watchdog's thread; may be NULL */
   void *step_context;
 } SessionOptions;
 
-/* Starts the ranks and returns without waiting for them to be ready.  Each rank gets OMP_NUM_THREADS =
- * max(1, cores / world); OMP_WAIT_POLICY=passive unless the caller's environment says how to wait and there are no more ranks
- * than cores; and, when there are at least as many cores as ranks, its own share of the CPUs the host may use. */
+/* Starts the ranks and returns without waiting for them to be ready.  Each rank gets OMP_NUM_THREADS = max(1, cores /
+ * world); OMP_WAIT_POLICY=passive unless the caller's environment says how to wait and there are no more ranks than
+ * cores; and, when there are at least as many cores as ranks, its own share of the CPUs the host may use. */
 RtStatus session_start(const SessionOptions *options, Session **out, RtError *error);
 
 /* Threads per rank on this machine, by the rule above. */
@@ -103,7 +103,9 @@ static inline void rank_place_step(RankPlace *p, uint32_t step) {
   atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
 }
 
-static inline void rank_place_round(RankPlace *p, uint64_t round) { atomic_store_explicit(&p->round, round, memory_order_relaxed); }
+static inline void rank_place_round(RankPlace *p, uint64_t round) {
+  atomic_store_explicit(&p->round, round, memory_order_relaxed);
+}
 
 typedef enum SessionCommandKind { SESSION_RUN, SESSION_EXIT } SessionCommandKind;
 

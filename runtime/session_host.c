@@ -34,7 +34,9 @@ static RtStatus create_memory(Session *s, const SessionOptions *o, int cores, Rt
   size_t transport_offset = round_up(sizeof(SessionControl));
   size_t io_offset = round_up(transport_offset + transport_local_bytes(o->world));
   int made = memfd_create("apc-session", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  s->fd = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, 3); /* a host may run without the standard ones; the ranks get theirs */
+  s->fd = made < 0
+              ? -1
+              : fcntl(made, F_DUPFD_CLOEXEC, 3); /* a host may run without the standard ones; the ranks get theirs */
   if (made >= 0) close(made);
   if (s->fd < 0) return rt_error_errno(error, RT_FAILED, "creating shared memory (memfd_create)");
   RtStatus status = enlarge(s->fd, io_offset, error);
@@ -84,9 +86,7 @@ static bool allowed_cpus(CpuMask *mask) {
   return sched_getaffinity(0, sizeof *mask, (cpu_set_t *)mask) == 0;
 }
 
-static bool has_cpu(const CpuMask *mask, int cpu) {
-  return mask->words[cpu / CPU_WORD] >> (cpu % CPU_WORD) & 1;
-}
+static bool has_cpu(const CpuMask *mask, int cpu) { return mask->words[cpu / CPU_WORD] >> (cpu % CPU_WORD) & 1; }
 
 static int count_cpus(const CpuMask *mask) {
   int n = 0;
@@ -126,14 +126,17 @@ static bool is_variable(const char *entry, const char *name) {
   return strncmp(entry, name, n) == 0 && entry[n] == '=';
 }
 
-static bool is_ours(const char *entry) { return is_variable(entry, SESSION_FD_VARIABLE) || is_variable(entry, "OMP_NUM_THREADS"); }
+static bool is_ours(const char *entry) {
+  return is_variable(entry, SESSION_FD_VARIABLE) || is_variable(entry, "OMP_NUM_THREADS");
+}
 
 static bool is_about_waiting(const char *entry) {
   return is_variable(entry, "OMP_WAIT_POLICY") || is_variable(entry, "GOMP_SPINCOUNT");
 }
 
-/* The host's environment with our variables replaced.  Threads that wait sleep: one that spins takes the core from the one it waits
- * for as soon as anybody else wants a core, and scheduling no longer favours it when it has work (bench/results/cpu.md). */
+/* The host's environment with our variables replaced.  Threads that wait sleep: one that spins takes the core from the
+ * one it waits for as soon as anybody else wants a core, and scheduling no longer favours it when it has work
+ * (bench/results/cpu.md). */
 static bool build_environment(Session *s) {
   size_t n = 0, k = 0;
   while (environ && environ[n]) n++;
@@ -150,7 +153,7 @@ static bool build_environment(Session *s) {
   snprintf(s->threads_text, sizeof s->threads_text, "OMP_NUM_THREADS=%d", session_threads_per_rank(s->options.world));
   s->envp[k++] = s->fd_text;
   s->envp[k++] = s->threads_text;
-  if (!chosen) s->envp[k++] = (char *)(uintptr_t)"OMP_WAIT_POLICY=passive";
+  if (!chosen) s->envp[k++] = (char *)(uintptr_t) "OMP_WAIT_POLICY=passive";
   return true;
 }
 
@@ -163,9 +166,9 @@ static bool build_arguments(Session *s, const SessionOptions *o) {
   s->argv[k++] = (char *)(uintptr_t)s->path;
   for (size_t i = 0; i < n; i++) s->argv[k++] = (char *)(uintptr_t)o->args[i];
   snprintf(s->world_text, sizeof s->world_text, "%d", o->world);
-  s->argv[k++] = (char *)(uintptr_t)"--rank";
+  s->argv[k++] = (char *)(uintptr_t) "--rank";
   s->argv[k++] = s->rank_text;
-  s->argv[k++] = (char *)(uintptr_t)"--world";
+  s->argv[k++] = (char *)(uintptr_t) "--world";
   s->argv[k++] = s->world_text;
   return true;
 }
@@ -210,8 +213,12 @@ RtStatus session_start(const SessionOptions *o, Session **out, RtError *error) {
   pthread_mutex_init(&s->lock, NULL);
   RtStatus status = prepare(s, o, error);
   if (status == RT_OK)
-    s->lateness = (Lateness){.world = o->world, .timeout_ms = s->options.timeout_ms, .slots = s->control->slots,
-                             .command = &s->control->command, .step_text = o->step_text, .step_context = o->step_context};
+    s->lateness = (Lateness){.world = o->world,
+                             .timeout_ms = s->options.timeout_ms,
+                             .slots = s->control->slots,
+                             .command = &s->control->command,
+                             .step_text = o->step_text,
+                             .step_context = o->step_context};
   if (status == RT_OK) status = session_keeper_start(s, error);
   if (status != RT_OK) {
     free_session(s);

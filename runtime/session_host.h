@@ -31,7 +31,7 @@ struct Session {
   uint64_t commands; /* given so far; the caller's thread only */
 
   char *path, **argv, **envp;
-  int *kept, n_kept; /* descriptors for the ranks: ours, and those of the options */
+  int *kept, n_kept;     /* descriptors for the ranks: ours, and those of the options */
   char program_text[32]; /* what is started */
   char rank_text[16], world_text[16], fd_text[48], threads_text[48];
   bool pinned;

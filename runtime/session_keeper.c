@@ -32,9 +32,15 @@ static RtStatus start_ranks(Session *s, RtError *error) {
   for (int i = 0; i < s->options.world; i++) {
     RankProcess *p = &s->ranks[i];
     snprintf(s->rank_text, sizeof s->rank_text, "%d", i);
-    SpawnPlan plan = {.path = *s->program_text ? s->program_text : s->path, .argv = s->argv, .envp = s->envp, .kept = s->kept, .n_kept = s->n_kept,
-                      .host_pid = s->control->host_pid, .signals = s->signals,
-                      .cpus = s->pinned ? &p->cpus : NULL, .cpu_bytes = sizeof p->cpus};
+    SpawnPlan plan = {.path = *s->program_text ? s->program_text : s->path,
+                      .argv = s->argv,
+                      .envp = s->envp,
+                      .kept = s->kept,
+                      .n_kept = s->n_kept,
+                      .host_pid = s->control->host_pid,
+                      .signals = s->signals,
+                      .cpus = s->pinned ? &p->cpus : NULL,
+                      .cpu_bytes = sizeof p->cpus};
     p->pid = session_spawn(&plan);
     if (p->pid < 0) return rt_error_errno(error, RT_FAILED, "starting rank %d (%s)", i, s->path);
     p->alive = true;

@@ -56,8 +56,7 @@ static RtStatus attach(SessionRank *r, RtError *error) {
   struct stat info;
   if (fstat(r->fd, &info) != 0) return rt_error_errno(error, RT_USAGE, SESSION_FD_VARIABLE "=%d", r->fd);
   uint64_t size = (uint64_t)info.st_size;
-  if (size < sizeof(SessionControl))
-    return rt_error(error, RT_USAGE, SESSION_FD_VARIABLE " does not name a session");
+  if (size < sizeof(SessionControl)) return rt_error(error, RT_USAGE, SESSION_FD_VARIABLE " does not name a session");
   fcntl(r->fd, F_SETFD, FD_CLOEXEC);
   SessionControl *c = mmap(NULL, sizeof *c, PROT_READ, MAP_SHARED, r->fd, 0);
   if (c == MAP_FAILED) return rt_error_errno(error, RT_FAILED, "mapping the session");

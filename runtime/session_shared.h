@@ -29,7 +29,7 @@ typedef struct SessionControl {
   _Alignas(64) _Atomic uint32_t command; /* futex: number of the current command, from 1 */
   uint32_t kind, payload_bytes;          /* of that command */
   uint64_t io_bytes;
-  _Atomic uint32_t leave;                /* 1: ranks wait for no further command */
+  _Atomic uint32_t leave; /* 1: ranks wait for no further command */
 
   _Alignas(64) _Atomic uint32_t finished; /* ranks that finished the current command */
   _Atomic uint32_t ended;                 /* 1: the session is over and the host's error is complete */

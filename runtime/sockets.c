@@ -33,7 +33,8 @@ void socket_unmap(SocketAddress *a) {
 
 static in_port_t *port_of(const SocketAddress *a) {
   char *p = (char *)(uintptr_t)&a->storage;
-  size_t at = a->storage.ss_family == AF_INET6 ? offsetof(struct sockaddr_in6, sin6_port) : offsetof(struct sockaddr_in, sin_port);
+  size_t at = a->storage.ss_family == AF_INET6 ? offsetof(struct sockaddr_in6, sin6_port)
+                                               : offsetof(struct sockaddr_in, sin_port);
   return (in_port_t *)(void *)(p + at);
 }
 
@@ -49,7 +50,8 @@ int socket_close_with(int fd, int number) {
 }
 
 static bool is_any(const SocketAddress *a) {
-  return a->storage.ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&a->storage)->sin6_addr);
+  return a->storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&a->storage)->sin6_addr);
 }
 
 /* The unspecified IPv6 address takes IPv4 connections as well. */
@@ -95,15 +97,19 @@ static void set_up(int fd) {
 int socket_accept_now(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd >= 0) set_up(fd);
-  else if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM && errno != EBADF && errno != EINVAL) errno = EAGAIN;
+  else if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM && errno != EBADF &&
+           errno != EINVAL)
+    errno = EAGAIN;
   return fd;
 }
 
-/* Where nobody listens at a port of this machine, a connection to it may happen to begin at that port, and then leads to itself. */
+/* Where nobody listens at a port of this machine, a connection to it may happen to begin at that port, and then leads
+ * to itself. */
 static bool is_own_end(int fd) {
   SocketAddress here = {.bytes = sizeof here.storage}, there = {.bytes = sizeof there.storage};
-  return getsockname(fd, (struct sockaddr *)&here.storage, &here.bytes) == 0 && getpeername(fd, (struct sockaddr *)&there.storage, &there.bytes) == 0 &&
-         here.bytes == there.bytes && memcmp(&here.storage, &there.storage, here.bytes) == 0;
+  return getsockname(fd, (struct sockaddr *)&here.storage, &here.bytes) == 0 &&
+         getpeername(fd, (struct sockaddr *)&there.storage, &there.bytes) == 0 && here.bytes == there.bytes &&
+         memcmp(&here.storage, &there.storage, here.bytes) == 0;
 }
 
 int socket_connect(const SocketAddress *to, int stop, int64_t deadline) {

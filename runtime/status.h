@@ -24,12 +24,10 @@ typedef struct RtError {
 
 /* Records the error unless `error` is NULL or holds one already; returns `status`, so that
  * `return rt_error(...)` reads well. */
-RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* The same with ": strerror(errno)" at the end. */
-RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 int rt_exit_code(RtStatus status);
 const char *rt_brief(RtStatus status);

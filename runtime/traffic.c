@@ -52,13 +52,17 @@ static int64_t bytes_of(const Meeting *m, uint32_t member, uint32_t i, uint32_t 
 static RtStatus wrong(const Meeting *m, uint32_t member, const char *what, int64_t a, int64_t b) {
   char text[200];
   program_instr_text(m->t->p, m->instr, text, sizeof text);
-  return rt_error(m->t->error, RT_INTERNAL, "sizes of communication in %s: rank %u, %s, micro-batch %u: %s (%" PRId64 " and %" PRId64 ")",
-                  program_text(m->t->p, m->t->p->entries[m->t->entry].name), m->ranks[member], text, m->t->micro_batch, what, a, b);
+  return rt_error(m->t->error, RT_INTERNAL,
+                  "sizes of communication in %s: rank %u, %s, micro-batch %u: %s (%" PRId64 " and %" PRId64 ")",
+                  program_text(m->t->p, m->t->p->entries[m->t->entry].name), m->ranks[member], text, m->t->micro_batch,
+                  what, a, b);
 }
 
 /* ---- exchange: intervals in global coordinates */
 
-static int64_t bound(const Meeting *m, uint32_t member, uint32_t i) { return value(m, member, program_list(m->t->p, m->x->exprs)[i]); }
+static int64_t bound(const Meeting *m, uint32_t member, uint32_t i) {
+  return value(m, member, program_list(m->t->p, m->x->exprs)[i]);
+}
 
 /* How much of what `taker` wants comes from `giver`: the first holder in group order gives. */
 static int64_t overlap(const Meeting *m, uint32_t giver, uint32_t taker) {
@@ -100,7 +104,8 @@ static RtStatus parts_ok(const Meeting *m, uint32_t i, uint32_t dim) {
   for (uint32_t k = 0; k < m->n; k++)
     if (__builtin_add_overflow(sum, extent(m, k, i, dim), &sum)) return wrong(m, k, "a size is too large", sum, 0);
   for (uint32_t k = 0; k < m->n; k++)
-    if (extent(m, k, 1 - i, dim) != sum) return wrong(m, k, "the parts do not make up the whole", sum, extent(m, k, 1 - i, dim));
+    if (extent(m, k, 1 - i, dim) != sum)
+      return wrong(m, k, "the parts do not make up the whole", sum, extent(m, k, 1 - i, dim));
   return RT_OK;
 }
 
@@ -161,9 +166,11 @@ static void find_partners(Traffic *t) {
     if (p->instrs[i].kind == PI_recv) recvs[n++] = i;
   }
   for (uint32_t b = 0; b < p->n_bodies; b++)
-    for (uint32_t i = p->bodies[b].instrs; p->bodies[b].entry == t->entry && i < p->bodies[b].instrs + p->bodies[b].n; i++)
+    for (uint32_t i = p->bodies[b].instrs; p->bodies[b].entry == t->entry && i < p->bodies[b].instrs + p->bodies[b].n;
+         i++)
       for (uint32_t k = 0; p->instrs[i].kind == PI_send && k < n; k++)
-        if (p->instrs[recvs[k]].key == p->instrs[i].key && p->instrs[recvs[k]].object == p->instrs[i].object) t->partner[i] = recvs[k];
+        if (p->instrs[recvs[k]].key == p->instrs[i].key && p->instrs[recvs[k]].object == p->instrs[i].object)
+          t->partner[i] = recvs[k];
 }
 
 static RtStatus send_ok(const Traffic *t, uint32_t instr, uint32_t rank) {
@@ -206,7 +213,8 @@ static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t 
   if (!program_instr_is_comm(x->kind) || x->kind == PI_recv || !meeting_of(t, instr, rank, &m, &place)) return;
   uint64_t *total = &sent[traffic_kind(x->kind)];
   if (x->kind == PI_all_reduce) {
-    *total += rounds * comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype), (int)m.n, (int)place);
+    *total += rounds * comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype),
+                                            (int)m.n, (int)place);
     return;
   }
   for (uint32_t j = 0; j < m.n; j++)
@@ -248,8 +256,8 @@ static RtStatus each(const Traffic *t, uint32_t first, uint32_t end, uint64_t *s
   return RT_OK;
 }
 
-static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, uint32_t first, uint32_t end, uint64_t *sent,
-                     RtError *error) {
+static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, uint32_t first, uint32_t end,
+                     uint64_t *sent, RtError *error) {
   Traffic t = {.p = p, .entry = entry, .symbols = symbols, .error = error};
   t.values = calloc((size_t)p->ranks * p->n_exprs + 1, sizeof *t.values);
   t.partner = calloc(2 * (size_t)p->n_instrs + 1, sizeof *t.partner);

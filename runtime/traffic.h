@@ -21,7 +21,8 @@ RtStatus traffic_check(const Program *p, uint32_t entry, const int64_t *symbols,
 bool traffic_has_sizes(const Program *p, const int64_t *symbols);
 
 /* Adds to sent[kind] the payload bytes that `rank` sends to other ranks in one step of the entry, with the collectives
- * of CPU ranks (runtime/comm_cpu.c).  Exact for what is outside loops; a loop counts as making the most rounds it names, or one. */
+ * of CPU ranks (runtime/comm_cpu.c).  Exact for what is outside loops; a loop counts as making the most rounds it
+ * names, or one. */
 RtStatus traffic_sent(const Program *p, uint32_t entry, uint32_t rank, const int64_t *symbols,
                       uint64_t sent[COMM_KIND_COUNT], RtError *error);
 

@@ -10,17 +10,14 @@
 typedef enum Direction { GATHER, SCATTER } Direction;
 
 static inline void copy_run(Direction direction, char *strided, char *flat, size_t n) {
-  if (direction == GATHER)
-    memcpy(flat, strided, n);
-  else
-    memcpy(strided, flat, n);
+  if (direction == GATHER) memcpy(flat, strided, n);
+  else memcpy(strided, flat, n);
 }
 
 /* `rows` whole rows, for a row size that is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void copy_rows(Direction direction, char *strided, size_t stride,
                                                             char *flat, size_t rows, size_t row_bytes) {
-  for (size_t i = 0; i < rows; i++)
-    copy_run(direction, strided + i * stride, flat + i * row_bytes, row_bytes);
+  for (size_t i = 0; i < rows; i++) copy_run(direction, strided + i * stride, flat + i * row_bytes, row_bytes);
 }
 
 static void copy_whole_rows(Direction direction, char *strided, size_t stride, char *flat, size_t rows,

@@ -96,9 +96,7 @@ static void ring_get(const Local *t, const char *ring, uint64_t at, void *to, si
   memcpy((char *)to + part, ring, n - part);
 }
 
-static size_t pair(const Local *t, int from, int to) {
-  return (size_t)from * (size_t)t->base.world + (size_t)to;
-}
+static size_t pair(const Local *t, int from, int to) { return (size_t)from * (size_t)t->base.world + (size_t)to; }
 
 /* Sends what fits, at most one piece; tells whether anything moved. */
 static bool advance_send(Local *t, int peer) {
@@ -138,8 +136,8 @@ static RtStatus check_header(const Local *t, const Transfer *transfer, Header he
   return rt_error(error, RT_INTERNAL,
                   "ranks disagree about their communication: rank %d expects from rank %d "
                   "message %#llx of %llu bytes, but it sent %#llx of %llu bytes",
-                  t->base.rank, transfer->peer, (unsigned long long)transfer->tag,
-                  (unsigned long long)transfer->length, (unsigned long long)header.tag, (unsigned long long)header.length);
+                  t->base.rank, transfer->peer, (unsigned long long)transfer->tag, (unsigned long long)transfer->length,
+                  (unsigned long long)header.tag, (unsigned long long)header.length);
 }
 
 static RtStatus advance_receive(Local *t, int peer, bool *moved, RtError *error) {
@@ -247,8 +245,7 @@ static const TransportOps local_ops = {
     .close = local_close,
 };
 
-RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out,
-                              RtError *error) {
+RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out, RtError *error) {
   if (world < 1 || world > TRANSPORT_LOCAL_MAX_WORLD || rank < 0 || rank >= world)
     return rt_error(error, RT_UNSUPPORTED, "rank %d of %d: one machine takes 1 to %d ranks", rank, world,
                     TRANSPORT_LOCAL_MAX_WORLD);

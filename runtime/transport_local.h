@@ -15,8 +15,7 @@ size_t transport_local_bytes(int world);
 
 /* `memory` has transport_local_bytes(world) bytes and outlives the transport.  `crowded`: there are more
  * ranks than cores, so waiting gives the core away early. */
-RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out,
-                              RtError *error);
+RtStatus transport_local_open(void *memory, int rank, int world, bool crowded, Transport **out, RtError *error);
 
 /* For the process that owns the memory and is not a rank. */
 void transport_local_abort_all(void *memory, int world);

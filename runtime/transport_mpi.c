@@ -17,7 +17,8 @@ extern const char apc_mpi_image[], apc_mpi_image_end[];
 static RtStatus image_path(int *fd, char *path, size_t size, RtError *error) {
   size_t n = (size_t)(apc_mpi_image_end - apc_mpi_image);
   if (n == 0)
-    return rt_error(error, RT_UNSUPPORTED, "the ranks are MPI's, but apc was built without MPI (mpicc was not found); "
+    return rt_error(error, RT_UNSUPPORTED,
+                    "the ranks are MPI's, but apc was built without MPI (mpicc was not found); "
                     "without it: --rendezvous HOST:PORT");
   *fd = memfd_create("apc-mpi", MFD_CLOEXEC);
   for (size_t done = 0; *fd >= 0 && done < n;) {
@@ -35,13 +36,16 @@ static RtStatus load(TransportMpiOpen **open, RtError *error) {
   char path[64];
   int fd = -1;
   const char *given = getenv(TRANSPORT_MPI_VARIABLE);
-  if (given && secure_execution()) return rt_error(error, RT_UNSUPPORTED, TRANSPORT_MPI_VARIABLE " is not taken from the user of a set-uid program");
+  if (given && secure_execution())
+    return rt_error(error, RT_UNSUPPORTED, TRANSPORT_MPI_VARIABLE " is not taken from the user of a set-uid program");
   RtStatus status = given ? RT_OK : image_path(&fd, path, sizeof path, error);
   if (!status) {
     void *library = dlopen(given ? given : path, RTLD_NOW | RTLD_GLOBAL);
     void *address = library ? dlsym(library, TRANSPORT_MPI_SYMBOL) : NULL;
     memcpy(open, &address, sizeof address);
-    if (!address) status = rt_error(error, RT_UNSUPPORTED, "the MPI plug-in cannot be loaded: %s; without it: --rendezvous HOST:PORT", dlerror());
+    if (!address)
+      status = rt_error(error, RT_UNSUPPORTED,
+                        "the MPI plug-in cannot be loaded: %s; without it: --rendezvous HOST:PORT", dlerror());
   }
   if (fd >= 0) close(fd);
   return status;

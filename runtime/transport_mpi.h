@@ -1,7 +1,9 @@
-/* runtime/transport_mpi.h - MPI as a transport: a plug-in, because MPI's binary interface differs between implementations.
+/* runtime/transport_mpi.h - MPI as a transport: a plug-in, because MPI's binary interface differs between
+ * implementations.
  *
- * runtime/mpi/plugin.c is compiled with mpicc where there is one and becomes part of the runtime as bytes; loading them loads the
- * MPI library of the machine.  APC_MPI_PLUGIN names another file, for another implementation than the one compiled against.
+ * runtime/mpi/plugin.c is compiled with mpicc where there is one and becomes part of the runtime as bytes; loading them
+ * loads the MPI library of the machine.  APC_MPI_PLUGIN names another file, for another implementation than the one
+ * compiled against.
  */
 #ifndef APC_RUNTIME_TRANSPORT_MPI_H
 #define APC_RUNTIME_TRANSPORT_MPI_H

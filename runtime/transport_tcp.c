@@ -1,8 +1,8 @@
 /* runtime/transport_tcp.c - see transport_tcp.h.
  *
- * A message is a 24-byte header (magic, tag, length) and its bytes, sent as far as the socket takes them.  Runs of contiguous
- * memory move from and to their place; others through a buffer, from which what the socket did not take is gathered again.
- * A lost connection is no error at once: the watch finds out what happened to the peer and says so.
+ * A message is a 24-byte header (magic, tag, length) and its bytes, sent as far as the socket takes them.  Runs of
+ * contiguous memory move from and to their place; others through a buffer, from which what the socket did not take is
+ * gathered again.  A lost connection is no error at once: the watch finds out what happened to the peer and says so.
  */
 #define _GNU_SOURCE
 #include "runtime/transport_tcp.h"
@@ -106,16 +106,19 @@ static bool check_header(Tcp *t, int peer) {
   const Transfer *x = c->transfer;
   const Header *h = &c->header;
   if (h->magic == MESSAGE_MAGIC && h->tag == x->tag && h->length == x->length) return true;
-  rt_error(&t->failure, RT_INTERNAL, "ranks disagree about their communication: rank %d expects from rank %d message %#llx of %llu bytes, but it "
-           "sent %#llx of %llu bytes%s", t->base.rank, peer, (unsigned long long)x->tag, (unsigned long long)x->length,
-           (unsigned long long)h->tag, (unsigned long long)h->length, h->magic == MESSAGE_MAGIC ? "" : " (no message at all)");
+  rt_error(&t->failure, RT_INTERNAL,
+           "ranks disagree about their communication: rank %d expects from rank %d message %#llx of %llu bytes, but it "
+           "sent %#llx of %llu bytes%s",
+           t->base.rank, peer, (unsigned long long)x->tag, (unsigned long long)x->length, (unsigned long long)h->tag,
+           (unsigned long long)h->length, h->magic == MESSAGE_MAGIC ? "" : " (no message at all)");
   return false;
 }
 
 static bool receive_header(Tcp *t, int peer, bool *moved) {
   Channel *c = &t->receive[peer];
   while (c->header_moved < sizeof c->header) {
-    ssize_t n = outcome(t, peer, recv(t->fds[peer], (char *)&c->header + c->header_moved, sizeof c->header - c->header_moved, 0));
+    ssize_t n = outcome(
+        t, peer, recv(t->fds[peer], (char *)&c->header + c->header_moved, sizeof c->header - c->header_moved, 0));
     if (n <= 0) return false;
     *moved = true;
     c->header_moved += (size_t)n;

@@ -5,8 +5,8 @@
 #include "runtime/transport.h"
 #include "runtime/watch.h"
 
-/* Takes over the connections: fds[p] leads to rank p (its own: -1).  The watch, which outlives the transport, says why a peer is
- * gone; may be NULL. */
+/* Takes over the connections: fds[p] leads to rank p (its own: -1).  The watch, which outlives the transport, says why
+ * a peer is gone; may be NULL. */
 RtStatus transport_tcp_open(const int *fds, int rank, int world, Watch *watch, Transport **out, RtError *error);
 
 #endif

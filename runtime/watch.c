@@ -1,7 +1,7 @@
 /* runtime/watch.c - see watch.h.
  *
- * All frames have one size, and what a peer sent is read into its own buffer until a frame is whole.  Rank 0 sends frames as
- * well when nothing happens: only a machine that is sent something is noticed to be gone.
+ * All frames have one size, and what a peer sent is read into its own buffer until a frame is whole.  Rank 0 sends
+ * frames as well when nothing happens: only a machine that is sent something is noticed to be gone.
  */
 #define _GNU_SOURCE
 #include "runtime/watch.h"
@@ -18,7 +18,17 @@
 #include "runtime/lateness.h"
 #include "runtime/sockets.h"
 
-enum { BEAT_MS = 200, STUCK_MS = 1000, LEAVE_MS = 1000, ANSWER_MS = 500, VERDICT_MS = 2500, SILENT_MS = 5 * BEAT_MS, CLOCK_STEP_MS = 2 * BEAT_MS, FRAMES_AT_ONCE = 256, FRAME_MAGIC = 0x61706357 };
+enum {
+  BEAT_MS = 200,
+  STUCK_MS = 1000,
+  LEAVE_MS = 1000,
+  ANSWER_MS = 500,
+  VERDICT_MS = 2500,
+  SILENT_MS = 5 * BEAT_MS,
+  CLOCK_STEP_MS = 2 * BEAT_MS,
+  FRAMES_AT_ONCE = 256,
+  FRAME_MAGIC = 0x61706357
+};
 
 typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } FrameKind;
 
@@ -33,7 +43,7 @@ typedef struct Frame {
 typedef struct Peer {
   int fd; /* -1: none (any more) */
   size_t got;
-  Frame frame; /* so far */
+  Frame frame;      /* so far */
   int64_t quiet_ms; /* it has said nothing, as lateness.c measures */
   int64_t told_ms;  /* when it was last sent a beat */
 } Peer;
@@ -47,15 +57,15 @@ struct Watch {
   Lateness lateness; /* rank 0's */
   int wake, failed_fd;
   _Atomic uint32_t leaving, stopping, failed, own_failed;
-  bool told, said_bye;       /* rank 0: of the failure, to the others */
-  bool first_leaves;         /* rank 0 said so: its connection may end */
-  bool first_lost;           /* the failure is rank 0's end or silence, seen by this one; complete before `failed` is set */
+  bool told, said_bye; /* rank 0: of the failure, to the others */
+  bool first_leaves;   /* rank 0 said so: its connection may end */
+  bool first_lost;     /* the failure is rank 0's end or silence, seen by this one; complete before `failed` is set */
   int64_t failed_ms, beat_ms;
   int64_t looked_ms; /* when quiet_ms of the peers grew */
-  RtError loss;              /* not yet a failure, see loss_ms: */
+  RtError loss;      /* not yet a failure, see loss_ms: */
   int64_t loss_at_ms;
-  RtError failure;           /* complete before `failed` is set */
-  RtError own;               /* the main thread's, complete before `own_failed` is set */
+  RtError failure; /* complete before `failed` is set */
+  RtError own;     /* the main thread's, complete before `own_failed` is set */
   pthread_t thread;
 };
 
@@ -149,7 +159,8 @@ static void take_bye(Watch *w, int rank) {
 }
 
 static void take_frame(Watch *w, int rank, const Frame *f) {
-  if (f->magic != FRAME_MAGIC || f->kind >= FRAME_KINDS) take_loss(w, rank, "it sends something else than this version of the runtime");
+  if (f->magic != FRAME_MAGIC || f->kind >= FRAME_KINDS)
+    take_loss(w, rank, "it sends something else than this version of the runtime");
   else if (f->kind == FRAME_FAILURE) take_failure(w, rank, f);
   else if (f->kind == FRAME_BYE) take_bye(w, rank);
   else if (w->options.rank == 0) take_beat(w, rank, f);
@@ -178,7 +189,8 @@ static void read_peer(Watch *w, int rank) {
 
 /* ---- the thread */
 
-/* What a stopped process does not read fills its connection, and a full one looks like a machine that is gone: it is told ever less. */
+/* What a stopped process does not read fills its connection, and a full one looks like a machine that is gone: it is
+ * told ever less. */
 static bool wants_beat(Peer *p) {
   int64_t now = sockets_now();
   if (p->quiet_ms > SILENT_MS && now - p->told_ms < p->quiet_ms / 2) return false;
@@ -188,9 +200,15 @@ static bool wants_beat(Peer *p) {
 
 static void beat(Watch *w) {
   const SessionSlot *s = &w->slots[0];
-  Frame f = {.kind = FRAME_BEAT, .beats = atomic_load(&s->place.beats), .round = atomic_load(&s->place.round), .moves = atomic_load(&s->progress.moves),
-             .key = atomic_load(&s->progress.key), .step = atomic_load(&s->place.step), .command = atomic_load(&s->command),
-             .comm_kind = atomic_load(&s->progress.kind), .waiting = atomic_load(&s->progress.waiting)};
+  Frame f = {.kind = FRAME_BEAT,
+             .beats = atomic_load(&s->place.beats),
+             .round = atomic_load(&s->place.round),
+             .moves = atomic_load(&s->progress.moves),
+             .key = atomic_load(&s->progress.key),
+             .step = atomic_load(&s->place.step),
+             .command = atomic_load(&s->command),
+             .comm_kind = atomic_load(&s->progress.kind),
+             .waiting = atomic_load(&s->progress.waiting)};
   for (int i = 0; i < w->n_peers; i++)
     if (wants_beat(&w->peers[i])) send_frame(&w->peers[i], &f);
 }
@@ -235,7 +253,8 @@ static void look(Watch *w) {
   bool first = w->options.rank == 0, leaving = atomic_load(&w->leaving);
   note_silence(w);
   if (atomic_load(&w->own_failed)) tell_own(w);
-  if (w->loss.status && !leaving && !w->first_leaves && sockets_now() - w->loss_at_ms >= w->options.loss_ms) set_own_failure(w, &w->loss);
+  if (w->loss.status && !leaving && !w->first_leaves && sockets_now() - w->loss_at_ms >= w->options.loss_ms)
+    set_own_failure(w, &w->loss);
   if (first && !atomic_load(&w->failed) && !leaving && lateness_find(&w->lateness, &error)) set_failure(w, &error);
   if (!first) look_at_first(w);
   if (first && atomic_load(&w->failed) && !w->told) {
@@ -243,7 +262,8 @@ static void look(Watch *w) {
     w->told = true;
   }
   if (first && leaving && !w->said_bye) say_bye(w);
-  if (atomic_load(&w->failed) && !atomic_load(&w->stopping) && sockets_now() - w->failed_ms > STUCK_MS && w->options.stuck)
+  if (atomic_load(&w->failed) && !atomic_load(&w->stopping) && sockets_now() - w->failed_ms > STUCK_MS &&
+      w->options.stuck)
     w->options.stuck(rt_exit_code(w->failure.status), w->failure.text);
 }
 
@@ -311,8 +331,12 @@ RtStatus watch_start(const WatchOptions *o, Watch **out, RtError *error) {
   }
   memset(w->slots, 0, sizeof *w->slots * (size_t)w->n_peers);
   for (int i = 0; i < w->n_peers; i++) w->peers[i].fd = o->controls[i];
-  w->lateness = (Lateness){.world = o->world, .timeout_ms = o->timeout_ms, .slots = w->slots, .command = &w->commands,
-                           .step_text = o->step_text, .step_context = o->step_context};
+  w->lateness = (Lateness){.world = o->world,
+                           .timeout_ms = o->timeout_ms,
+                           .slots = w->slots,
+                           .command = &w->commands,
+                           .step_text = o->step_text,
+                           .step_context = o->step_context};
   int number = pthread_create(&w->thread, NULL, run, w);
   if (number) { /* the connections stay the caller's */
     free_watch(w);

@@ -1,8 +1,10 @@
-/* runtime/watch.h - the watchdog of ranks on several machines: a thread per process, a star of connections around rank 0.
+/* runtime/watch.h - the watchdog of ranks on several machines: a thread per process, a star of connections around rank
+ * 0.
  *
  * Every rank tells rank 0 its signs of progress ten times a second; rank 0 judges them as the host of one machine does
- * (lateness.h).  A rank whose connection ends before it took leave was lost; a rank that fails says why.  Either way rank 0 tells all
- * what happened, so that every process ends with the same message and code.  When rank 0 itself is lost or stopped, each notices alone.
+ * (lateness.h).  A rank whose connection ends before it took leave was lost; a rank that fails says why.  Either way
+ * rank 0 tells all what happened, so that every process ends with the same message and code.  When rank 0 itself is
+ * lost or stopped, each notices alone.
  *
  * A stopped process is late, not lost: its machine still answers for it.  A machine that does not answer is noticed
  * within 2 s.
@@ -19,7 +21,8 @@ typedef void (*WatchStuck)(int code, const char *error);
 
 typedef struct WatchOptions {
   int rank, world;
-  const int *controls; /* rank 0: per rank a connection (its own: -1); the others: one, to rank 0.  They become the watch's. */
+  const int *
+      controls; /* rank 0: per rank a connection (its own: -1); the others: one, to rank 0.  They become the watch's. */
   int timeout_ms;
   int loss_ms; /* how long a launcher that ends the others itself has for it, before a lost rank is a failure here */
   SessionStepText step_text;

@@ -1,4 +1,5 @@
-/* tests/emitted.h - what the communication of a lowered function costs, counted from its operations: to compare with what was predicted.
+/* tests/emitted.h - what the communication of a lowered function costs, counted from its operations: to compare with
+ * what was predicted.
  *
  * Sizes are those of the rank with the largest parts, the last one; symbols count as their hint, targets have one tier.
  */

@@ -1,7 +1,7 @@
 /* tests/guard.h - shared by the guard tests: lower a level-1 function with given strategies, run both, compare.
  *
- * The unsharded interpreter is the oracle; the lowered program must give the same numbers in doubles (up to the order of
- * sums) and the same residues modulo p, exactly.
+ * The unsharded interpreter is the oracle; the lowered program must give the same numbers in doubles (up to the order
+ * of sums) and the same residues modulo p, exactly.
  */
 #ifndef APC_TESTS_GUARD_H
 #define APC_TESTS_GUARD_H
@@ -24,7 +24,8 @@ typedef struct Reference {
 static int guard_reports;
 
 /* Runs the level-1 function on random inputs in [low, high) in both domains. */
-static inline bool reference_run(Module *m, const Func *f, double low, double high, Arena *arena, Diags *diags, Reference *ref) {
+static inline bool reference_run(Module *m, const Func *f, double low, double high, Arena *arena, Diags *diags,
+                                 Reference *ref) {
   *ref = (Reference){.f = f, .symbols = interp_symbols(m, arena), .tolerance = 1e-9};
   for (int d = 0; d < 2; d++) {
     InterpOptions o = {.domain = (InterpDomain)d, .symbols = ref->symbols};
@@ -39,8 +40,8 @@ static inline bool reference_run(Module *m, const Func *f, double low, double hi
   return true;
 }
 
-static inline bool guard_same(const InterpNamed *want, int nwant, const InterpNamed *got, int ngot, const Reference *ref, InterpDomain domain,
-                              Arena *arena, const char **why) {
+static inline bool guard_same(const InterpNamed *want, int nwant, const InterpNamed *got, int ngot,
+                              const Reference *ref, InterpDomain domain, Arena *arena, const char **why) {
   *why = "other outputs";
   if (nwant != ngot) return false;
   for (int i = 0; i < nwant; i++) {
@@ -61,26 +62,36 @@ static inline const char *guard_run(Module *m, const Reference *ref, const Func 
     InterpResult r;
     InterpOptions o = {.domain = (InterpDomain)d, .symbols = ref->symbols, .tolerance = d ? 0 : ref->tolerance};
     if (!interp_run(m, f, &o, ref->by[d].n, ref->by[d].inputs, arena, &r, diags))
-      return arena_printf(arena, "does not run (domain %d): %s", d, diags->n ? diags->items[0].message : "no reason given");
-    if (!guard_same(ref->by[d].result.outputs, ref->by[d].result.noutputs, r.outputs, r.noutputs, ref, o.domain, arena, &why)) return why;
-    if (!guard_same(ref->by[d].result.states, ref->by[d].result.nstates, r.states, r.nstates, ref, o.domain, arena, &why)) return why;
+      return arena_printf(arena, "does not run (domain %d): %s", d,
+                          diags->n ? diags->items[0].message : "no reason given");
+    if (!guard_same(ref->by[d].result.outputs, ref->by[d].result.noutputs, r.outputs, r.noutputs, ref, o.domain, arena,
+                    &why))
+      return why;
+    if (!guard_same(ref->by[d].result.states, ref->by[d].result.nstates, r.states, r.nstates, ref, o.domain, arena,
+                    &why))
+      return why;
   }
   return NULL;
 }
 
-/* Lowers with the plan, runs on all ranks in both domains, compares.  NULL when the numbers are right, else what is wrong. */
-static inline const char *guard_check(Module *m, const Reference *ref, const LowerPlan *plan, Arena *arena, Func **lowered) {
+/* Lowers with the plan, runs on all ranks in both domains, compares.  NULL when the numbers are right, else what is
+ * wrong. */
+static inline const char *guard_check(Module *m, const Reference *ref, const LowerPlan *plan, Arena *arena,
+                                      Func **lowered) {
   Diags *diags = diags_new(arena);
   Func *f = *lowered = lower_spmd(m, ref->f, plan, "rank", diags);
   if (!f) return arena_printf(arena, "not lowered: %s", diags->n ? diags->items[0].message : "no reason given");
-  if (!verify_func(m, f, diags)) return arena_printf(arena, "not valid: %s", diags->n ? diags->items[0].message : "no reason given");
+  if (!verify_func(m, f, diags))
+    return arena_printf(arena, "not valid: %s", diags->n ? diags->items[0].message : "no reason given");
   return guard_run(m, ref, f, arena, diags);
 }
 
 /* NULL when the prover agrees (it must never need the numbers). */
 static inline const char *guard_prove(Module *m, const Reference *ref, const Func *lowered, Arena *arena) {
   Proof proof = prove(m, ref->f, lowered);
-  return proof.verdict == PROVED ? NULL : arena_printf(arena, "right, but %s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
+  return proof.verdict == PROVED
+             ? NULL
+             : arena_printf(arena, "right, but %s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
 }
 
 /* Prints a failure, with both programs for the first few, and counts it. */

@@ -1,9 +1,11 @@
-/* tests/hand_pieces.h - what somebody who writes a level-2 program by hand believes of its values, and how he moves them about.
+/* tests/hand_pieces.h - what somebody who writes a level-2 program by hand believes of its values, and how he moves
+ * them about.
  *
- * A piece is a local value and where it lies in the level-1 value: the first index per dimension, as an expression of coordinates, and the
- * axes over which it is a partial result.  The reasoning is simple, it shares nothing with lowering or prover, not even how a dimension is
- * cut, and it slips: at every decision (where a part begins, which reduction, over which axes, whether to convert at all) one in `rate`
- * takes a wrong turn that still gives a program.  Turns that depend on sizes are wrong at few of them only: odd ones, large ones, one rank's.
+ * A piece is a local value and where it lies in the level-1 value: the first index per dimension, as an expression of
+ * coordinates, and the axes over which it is a partial result.  The reasoning is simple, it shares nothing with
+ * lowering or prover, not even how a dimension is cut, and it slips: at every decision (where a part begins, which
+ * reduction, over which axes, whether to convert at all) one in `rate` takes a wrong turn that still gives a program.
+ * Turns that depend on sizes are wrong at few of them only: odd ones, large ones, one rank's.
  */
 #ifndef APC_TESTS_HAND_PIECES_H
 #define APC_TESTS_HAND_PIECES_H
@@ -31,7 +33,10 @@ typedef struct Hand {
   bool held[MAX_HELD]; /* decisions that are not to go wrong: a failing program is made smaller by them */
   bool failed, in_loop;
   bool adds; /* ranks add or multiply: the order of a sum is another */
-  struct { const char *name; const Layout *layout; } states[MAX_HAND_STATES];
+  struct {
+    const char *name;
+    const Layout *layout;
+  } states[MAX_HAND_STATES];
   int nstates;
 } Hand;
 
@@ -65,7 +70,9 @@ static uint32_t axes_in(const Hand *h, const Expr *e) {
   return axes;
 }
 
-static uint32_t cut_axes(const Hand *h, const Piece *p, int d) { return axes_in(h, p->lo[d]) | axes_in(h, extent_of(h, p, d)); }
+static uint32_t cut_axes(const Hand *h, const Piece *p, int d) {
+  return axes_in(h, p->lo[d]) | axes_in(h, extent_of(h, p, d));
+}
 
 static uint32_t used_axes(const Hand *h, const Piece *p) {
   uint32_t axes = p->axes;
@@ -84,7 +91,9 @@ static const Expr *any_size(const Hand *h) {
 }
 
 /* 0 at small sizes, 1 from `from` on. */
-static const Expr *far_from(const Hand *h, int64_t from) { return ex_min(h->m, number(h, 1), ex_div(h->m, any_size(h), number(h, from))); }
+static const Expr *far_from(const Hand *h, int64_t from) {
+  return ex_min(h->m, number(h, 1), ex_div(h->m, any_size(h), number(h, from)));
+}
 
 /* The coordinate of one axis in place of that of another. */
 static const Expr *other_axis(const Hand *h, const Expr *e, int how) {
@@ -123,7 +132,8 @@ static const Expr *place_of(Hand *h, const Expr *e) {
 /* The part of a dimension this rank has, as docs/ir.md says: units [floor(r U / n), floor((r + 1) U / n)). */
 static void part_of_dim(const Hand *h, const DimLayout *d, const Expr *extent, const Expr **lo, const Expr **hi) {
   Module *m = h->m;
-  const Expr *rank = number(h, 0), *units = ex_div(m, extent, d->unit ? d->unit : number(h, 1)), *unit = d->unit ? d->unit : number(h, 1);
+  const Expr *rank = number(h, 0), *units = ex_div(m, extent, d->unit ? d->unit : number(h, 1)),
+             *unit = d->unit ? d->unit : number(h, 1);
   int64_t n = 1;
   for (int i = 0; i < d->n; i++) {
     const MeshAxis *a = &m->mesh.axes[d->axes[i]];
@@ -156,7 +166,8 @@ static void cut_any(Hand *h, int rank, const Expr *const *dims, uint32_t taken, 
 }
 
 /* A box of a value of these extents; `taken` grows by the axes that cut it. */
-static void box_any(Hand *h, int rank, const Expr *const *dims, uint32_t *taken, const Expr **lo, const Expr **extents) {
+static void box_any(Hand *h, int rank, const Expr *const *dims, uint32_t *taken, const Expr **lo,
+                    const Expr **extents) {
   Layout l;
   cut_any(h, rank, dims, *taken, &l);
   for (int d = 0; d < rank; d++) {
@@ -176,7 +187,9 @@ static const Type *with_extent(const Hand *h, const Piece *p, int d, const Expr 
   return type_get(h->m, t->dtype, t->rank, dims);
 }
 
-static const Expr *at_rank(const Hand *h, const Expr *e, int a, int64_t r) { return ex_subst(h->m, e, h->m->mesh.axes[a].symbol, number(h, r)); }
+static const Expr *at_rank(const Hand *h, const Expr *e, int a, int64_t r) {
+  return ex_subst(h->m, e, h->m->mesh.axes[a].symbol, number(h, r));
+}
 
 static void gather_axis(Hand *h, Piece *p, int d, int a) {
   const Expr *sum = number(h, 0);
@@ -233,7 +246,8 @@ static void exchange(Hand *h, Piece *p, int d, const Expr *lo, const Expr *hi) {
   int n = list_of(cut_axes(h, p, d), list);
   const Expr *source[] = {p->lo[d], end_of(h, p, d)}, *target[] = {place_of(h, lo), hi};
   target[1] = ex_add(h->m, target[0], ex_sub(h->m, hi, lo));
-  Attr attrs[] = {attr_ints(h->m, AT_mesh_axes, n, list), attr_i(AT_axis, d), attr_exprs(h->m, AT_source, 2, source), attr_exprs(h->m, AT_target, 2, target)};
+  Attr attrs[] = {attr_ints(h->m, AT_mesh_axes, n, list), attr_i(AT_axis, d), attr_exprs(h->m, AT_source, 2, source),
+                  attr_exprs(h->m, AT_target, 2, target)};
   Val v = emit(h, OP_exchange, 1, &p->v, 4, attrs, with_extent(h, p, d, ex_sub(h->m, hi, lo)));
   p->v = v ? v : p->v;
   p->lo[d] = lo;
@@ -269,7 +283,8 @@ static void resolve(Hand *h, Piece *p) {
   if (!p->axes || h->failed) return;
   int wrong = slip(h), n = list_of(p->axes, list), rank = local_type(h, p)->rank;
   Reduction r = p->partial;
-  if (wrong && wrong % 3 == 0) r = r == RED_ONE ? RED_SUM : (Reduction)(RED_SUM + wrong / 3 % 4); /* a sum loses the sign of -0.0 */
+  if (wrong && wrong % 3 == 0)
+    r = r == RED_ONE ? RED_SUM : (Reduction)(RED_SUM + wrong / 3 % 4); /* a sum loses the sign of -0.0 */
   if (wrong && wrong % 3 == 1 && n > 1) n--;
   int d = rank ? below(h->r, rank) : 0, a = (int)list[0], scatters = below(h->r, 3) == 0;
   bool skipped = wrong && wrong % 3 == 2;
@@ -305,7 +320,8 @@ static void make_partial(Hand *h, Piece *p, Reduction r, uint32_t axes) {
 
 static void move_any(Hand *h, Piece *p) {
   const Type *t = local_type(h, p);
-  int how = below(h->r, 4), d = t->rank ? below(h->r, t->rank) : 0, a = h->m->mesh.naxes ? below(h->r, h->m->mesh.naxes) : 0;
+  int how = below(h->r, 4), d = t->rank ? below(h->r, t->rank) : 0,
+      a = h->m->mesh.naxes ? below(h->r, h->m->mesh.naxes) : 0;
   bool idle = h->m->mesh.naxes && !((used_axes(h, p) >> a) & 1u);
   if (how == 0 && t->rank && spatial(h, cut_axes(h, p, d))) {
     gather_dim(h, p, d);

@@ -1,9 +1,10 @@
-/* tests/hand_shaped.h - writes a level-2 function for a level-1 function as somebody would by hand: operation by operation.
+/* tests/hand_shaped.h - writes a level-2 function for a level-1 function as somebody would by hand: operation by
+ * operation.
  *
- * Every operation gets the pieces of its operands (tests/hand_pieces.h), moves them until they fit each other, and says where its result
- * lies.  What the result of a slice, pad, join or window is cut into is chosen first and the operands are made to hold what that needs.
- * Most decisions may slip, so programs are right or wrong in ways that no lowering makes.  hand_write returns NULL when what was written
- * is no function, as happens.
+ * Every operation gets the pieces of its operands (tests/hand_pieces.h), moves them until they fit each other, and says
+ * where its result lies.  What the result of a slice, pad, join or window is cut into is chosen first and the operands
+ * are made to hold what that needs.  Most decisions may slip, so programs are right or wrong in ways that no lowering
+ * makes.  hand_write returns NULL when what was written is no function, as happens.
  */
 #ifndef APC_TESTS_HAND_SHAPED_H
 #define APC_TESTS_HAND_SHAPED_H
@@ -50,7 +51,8 @@ static void do_transpose(const Task *k) {
   finish_with(k, &attr, 1, NULL);
 }
 
-/* Groups of dimensions with equal products; the one cut dimension of a group moves to the first of the result above 1. */
+/* Groups of dimensions with equal products; the one cut dimension of a group moves to the first of the result above
+ * 1. */
 static void do_reshape(const Task *k) {
   Hand *h = k->h;
   Module *m = h->m;
@@ -117,7 +119,9 @@ static void do_slice(const Task *k) {
   finish_with(k, &attr, 1, h->failed ? NULL : local_of(k, extents));
 }
 
-static const Expr *clipped(const Hand *h, const Expr *e, const Expr *extent) { return ex_min(h->m, ex_max(h->m, e, number(h, 0)), extent); }
+static const Expr *clipped(const Hand *h, const Expr *e, const Expr *extent) {
+  return ex_min(h->m, ex_max(h->m, e, number(h, 0)), extent);
+}
 
 static void do_pad(const Task *k) {
   Hand *h = k->h;
@@ -136,7 +140,8 @@ static void do_pad(const Task *k) {
     if (hi == k->t->dims[d] && lo == zero) {
       hold_whole(h, &k->in[0], d, x);
     } else {
-      const Expr *first = clipped(h, ex_sub(m, lo, l1_low->u.exprs[d]), x), *end = clipped(h, ex_sub(m, hi, l1_low->u.exprs[d]), x), *extent = ex_sub(m, hi, lo);
+      const Expr *first = clipped(h, ex_sub(m, lo, l1_low->u.exprs[d]), x),
+                 *end = clipped(h, ex_sub(m, hi, l1_low->u.exprs[d]), x), *extent = ex_sub(m, hi, lo);
       hold(h, &k->in[0], d, first, end);
       low[d] = ex_max(m, zero, ex_min(m, ex_sub(m, l1_low->u.exprs[d], lo), extent));
       high[d] = ex_sub(m, ex_sub(m, extent, low[d]), ex_sub(m, end, first));
@@ -186,7 +191,8 @@ static void do_reduce(const Task *k) {
       k->y->lo[n++] = k->in[0].lo[d];
       continue;
     }
-    if (cut_axes(h, &k->in[0], d) && k->y->axes && below(h->r, 4)) hold_whole(h, &k->in[0], d, l1_type(h, k->op->in[0])->dims[d]);
+    if (cut_axes(h, &k->in[0], d) && k->y->axes && below(h->r, 4))
+      hold_whole(h, &k->in[0], d, l1_type(h, k->op->in[0])->dims[d]);
     if (h->failed) return;
     cut |= cut_axes(h, &k->in[0], d) != 0;
     sum_over(k, &k->in[0], d, r);
@@ -355,7 +361,8 @@ static void do_window(const Task *k) {
   if (h->failed) return;
   uint32_t taken = taken_by(k);
   for (int i = 0; i < w.n && !h->failed; i++) {
-    int held = kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE, made = kind == OP_conv_transpose ? WINDOW_IMAGE : WINDOW_OUTPUT;
+    int held = kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE,
+        made = kind == OP_conv_transpose ? WINDOW_IMAGE : WINDOW_OUTPUT;
     if (kind == OP_conv_filter) {
       hold_whole(h, &k->in[0], w.dim[WINDOW_IMAGE][i], w.extent[WINDOW_IMAGE][i]);
       hold_whole(h, &k->in[1], w.dim[WINDOW_OUTPUT][i], w.extent[WINDOW_OUTPUT][i]);
@@ -380,8 +387,9 @@ static void do_window(const Task *k) {
     else hold(h, &k->in[0], d, ex_min(m, from, have), ex_max(m, to, ex_min(m, from, have)));
     k->y->lo[w.dim[made][i]] = lo;
     extents[w.dim[made][i]] = ex_sub(m, hi, lo);
-    const Expr *first = kind == OP_conv_transpose ? ex_sub(m, ex_add(m, w.start[i], ex_mul(m, k->in[0].lo[d], step)), lo)
-                                                  : ex_sub(m, ex_add(m, w.start[i], ex_mul(m, lo, step)), k->in[0].lo[d]);
+    const Expr *first = kind == OP_conv_transpose
+                            ? ex_sub(m, ex_add(m, w.start[i], ex_mul(m, k->in[0].lo[d], step)), lo)
+                            : ex_sub(m, ex_add(m, w.start[i], ex_mul(m, lo, step)), k->in[0].lo[d]);
     starts[i] = place_of(h, first);
     taken |= axes_in(h, lo) | axes_in(h, hi);
   }
@@ -421,7 +429,11 @@ static void do_shard(const Task *k) {
     extents[d] = ex_sub(h->m, hi, k->y->lo[d]);
   }
   if (h->failed) return;
-  k->y->v = build_op(&h->b, &(OpSpec){.kind = k->op->kind, .nattrs = k->op->nattrs, .attrs = k->op->attrs, .type = local_of(k, extents), .layout = layout});
+  k->y->v = build_op(&h->b, &(OpSpec){.kind = k->op->kind,
+                                      .nattrs = k->op->nattrs,
+                                      .attrs = k->op->attrs,
+                                      .type = local_of(k, extents),
+                                      .layout = layout});
   h->failed |= !k->y->v;
 }
 
@@ -458,7 +470,8 @@ static void do_write(const Task *k) {
     }
   }
   if (h->failed) return;
-  build_op(&h->b, &(OpSpec){.kind = OP_write, .nin = 1, .in = &k->in[0].v, .nattrs = k->op->nattrs, .attrs = k->op->attrs});
+  build_op(&h->b,
+           &(OpSpec){.kind = OP_write, .nin = 1, .in = &k->in[0].v, .nattrs = k->op->nattrs, .attrs = k->op->attrs});
 }
 
 /* ---- one operation */
@@ -467,9 +480,16 @@ static void do_op(const Task *k) {
   OpKind kind = k->op->kind;
   if (op_class(kind) != OC_OTHER) return do_elementwise(k);
   switch (kind) {
-    case OP_input: case OP_param: case OP_read: return do_shard(k);
-    case OP_const: case OP_size: case OP_iota: case OP_random: return do_made(k);
-    case OP_select: case OP_cast: case OP_copy: return do_elementwise(k);
+    case OP_input:
+    case OP_param:
+    case OP_read: return do_shard(k);
+    case OP_const:
+    case OP_size:
+    case OP_iota:
+    case OP_random: return do_made(k);
+    case OP_select:
+    case OP_cast:
+    case OP_copy: return do_elementwise(k);
     case OP_broadcast: return do_broadcast(k);
     case OP_reshape: return do_reshape(k);
     case OP_transpose: return do_transpose(k);
@@ -480,15 +500,22 @@ static void do_op(const Task *k) {
     case OP_dot: return do_dot(k);
     case OP_gather: return do_gather(k);
     case OP_take: return do_take(k);
-    case OP_scatter: case OP_put: return do_scatter(k);
+    case OP_scatter:
+    case OP_put: return do_scatter(k);
     case OP_update: return do_update(k);
-    case OP_grouped_dot: case OP_grouped_mlp: return do_grouped(k);
-    case OP_argsort: case OP_scan: case OP_softmax: return do_along(k, (int)op_int(k->op, AT_axis, 0));
+    case OP_grouped_dot:
+    case OP_grouped_mlp: return do_grouped(k);
+    case OP_argsort:
+    case OP_scan:
+    case OP_softmax: return do_along(k, (int)op_int(k->op, AT_axis, 0));
     case OP_norm: return do_along(k, k->t->rank - 1);
     case OP_rope: return do_rope(k);
     case OP_cross_entropy: return do_cross_entropy(k);
     case OP_attention: return do_attention(k);
-    case OP_conv: case OP_conv_transpose: case OP_conv_filter: case OP_pool: return do_window(k);
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool: return do_window(k);
     case OP_write: return do_write(k);
     default: k->h->failed = true;
   }

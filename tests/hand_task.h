@@ -1,6 +1,8 @@
-/* tests/hand_task.h - one operation that is written out by hand: its operands, what of them may be partial, and how it is finished.
+/* tests/hand_task.h - one operation that is written out by hand: its operands, what of them may be partial, and how it
+ * is finished.
  *
- * Which operations let partial sums through is said here anew, by what they compute; a slip lets through what must not pass.
+ * Which operations let partial sums through is said here anew, by what they compute; a slip lets through what must not
+ * pass.
  */
 #ifndef APC_TESTS_HAND_TASK_H
 #define APC_TESTS_HAND_TASK_H
@@ -15,12 +17,32 @@ static const Type *l1_type(const Hand *h, Val v) { return type_of(h->l1, v); }
 static void linear_in(const Op *op, uint32_t *alone, uint32_t *together) {
   *alone = *together = 0;
   switch (op->kind) {
-    case OP_neg: case OP_broadcast: case OP_reshape: case OP_transpose: case OP_slice: case OP_copy: case OP_gather: case OP_take: case OP_pad:
-    case OP_reduce: case OP_pool: case OP_scan: case OP_scatter: case OP_put: case OP_cast: case OP_div: *alone = 1; return;
-    case OP_mul: case OP_dot: case OP_conv: case OP_conv_transpose: case OP_conv_filter: *alone = 3; return;
+    case OP_neg:
+    case OP_broadcast:
+    case OP_reshape:
+    case OP_transpose:
+    case OP_slice:
+    case OP_copy:
+    case OP_gather:
+    case OP_take:
+    case OP_pad:
+    case OP_reduce:
+    case OP_pool:
+    case OP_scan:
+    case OP_scatter:
+    case OP_put:
+    case OP_cast:
+    case OP_div: *alone = 1; return;
+    case OP_mul:
+    case OP_dot:
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter: *alone = 3; return;
     case OP_grouped_dot: *alone = 5; return;
     case OP_grouped_mlp: *alone = 16; return;
-    case OP_add: case OP_sub: case OP_update: *together = 3; return;
+    case OP_add:
+    case OP_sub:
+    case OP_update: *together = 3; return;
     case OP_select: *together = 6; return;
     case OP_concat: *together = (1u << op->nin) - 1u; return;
     default: return;
@@ -31,8 +53,11 @@ static void linear_in(const Op *op, uint32_t *alone, uint32_t *together) {
 static bool linear_enough(const Hand *h, const Op *op, Reduction r) {
   const Attr *kind = op_attr(op, AT_op), *fill = op_attr(op, AT_value);
   if (op->kind == OP_pad) return fill->u.f == 0;
-  if (kind) return (kind->u.reduction == r && (r == RED_SUM || op->kind != OP_scan)) || (r == RED_ONE && kind->u.reduction == RED_SUM);
-  if (op->kind == OP_cast) return dtype_is_float(op_attr(op, AT_to)->u.dtype) && dtype_is_float(l1_type(h, op->in[0])->dtype);
+  if (kind)
+    return (kind->u.reduction == r && (r == RED_SUM || op->kind != OP_scan)) ||
+           (r == RED_ONE && kind->u.reduction == RED_SUM);
+  if (op->kind == OP_cast)
+    return dtype_is_float(op_attr(op, AT_to)->u.dtype) && dtype_is_float(l1_type(h, op->in[0])->dtype);
   return r == RED_SUM || r == RED_ONE;
 }
 
@@ -47,7 +72,8 @@ static void settle_partials(Hand *h, const Op *op, Piece *in, Piece *out) {
   if ((together & have) == have && together) {
     pass = true;
     for (int i = 0; i < op->nin; i++)
-      if ((together >> i) & 1u && !in[i].axes && !(used_axes(h, &in[i]) & in[first].axes)) make_partial(h, &in[i], in[first].partial, in[first].axes);
+      if ((together >> i) & 1u && !in[i].axes && !(used_axes(h, &in[i]) & in[first].axes))
+        make_partial(h, &in[i], in[first].partial, in[first].axes);
     for (int i = 0; i < op->nin; i++)
       if ((together >> i) & 1u) pass = pass && in[i].axes == in[first].axes && in[i].partial == in[first].partial;
   }
@@ -57,7 +83,8 @@ static void settle_partials(Hand *h, const Op *op, Piece *in, Piece *out) {
   if (pass) {
     out->partial = in[first].partial;
     out->axes = in[first].axes;
-    bool moves = op->kind == OP_copy || op->kind == OP_broadcast || op->kind == OP_reshape || op->kind == OP_transpose || op->kind == OP_slice;
+    bool moves = op->kind == OP_copy || op->kind == OP_broadcast || op->kind == OP_reshape ||
+                 op->kind == OP_transpose || op->kind == OP_slice;
     if (out->partial == RED_ONE && !(moves && below(h->r, 3) == 0)) out->partial = RED_SUM;
     h->adds |= out->partial != RED_ONE;
     return;
@@ -111,7 +138,9 @@ static void finish_with(const Task *k, const Attr *replaced, int n, const Type *
   if (!k->h->failed) finish(k, attrs_with(k, attrs, replaced, n), attrs, t);
 }
 
-static const Type *local_of(const Task *k, const Expr *const *dims) { return type_get(k->h->m, k->t->dtype, k->t->rank, dims); }
+static const Type *local_of(const Task *k, const Expr *const *dims) {
+  return type_get(k->h->m, k->t->dtype, k->t->rank, dims);
+}
 
 /* The sum (or what else) over a dimension of a piece that is cut is partial. */
 static void sum_over(const Task *k, const Piece *p, int d, Reduction r) {

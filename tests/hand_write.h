@@ -4,7 +4,8 @@
 
 #include "tests/hand_shaped.h"
 
-/* ---- loops: nothing stands between a loop and its carries, a repeat and its leaves, so what these need is made before */
+/* ---- loops: nothing stands between a loop and its carries, a repeat and its leaves, so what these need is made
+ * before */
 
 /* What decides on rounds is what the first rank computed, unless all compute it from sizes. */
 static void decide(Hand *h, Piece *p, const Op *from) {
@@ -21,7 +22,8 @@ static void before_loop(Hand *h, const Loop *l) {
   for (size_t i = l->begin; i < l->end && !h->failed; i++)
     for (int o = 0; o < f->ops.items[i].nin && !h->failed; o++) {
       Val v = f->ops.items[i].in[o];
-      bool outside = f->values.items[v].op < (int)l->begin, resolved = i == l->begin || f->ops.items[i].kind == OP_carry;
+      bool outside = f->values.items[v].op < (int)l->begin,
+           resolved = i == l->begin || f->ops.items[i].kind == OP_carry;
       if (!outside) continue;
       Piece p = use(h, v);
       if (resolved && i > l->begin) resolve(h, &p);
@@ -114,12 +116,18 @@ typedef struct HandResult {
 } HandResult;
 
 /* NULL when what was written is no function. */
-static Func *hand_write(Module *m, const Func *l1, Random *r, int rate, const bool *held, Arena *arena, HandResult *result) {
+static Func *hand_write(Module *m, const Func *l1, Random *r, int rate, const bool *held, Arena *arena,
+                        HandResult *result) {
   Func *f = module_func_add(m, "rank", 2);
   Hand *h = ARENA_NEW(arena, Hand);
   Loops loops = loops_of(arena, l1);
   Piece *next[MAX_OPEN + 1];
-  *h = (Hand){.m = m, .l1 = l1, .b = builder_new(m, f, diags_new(arena)), .r = r, .rate = rate, .of = ARENA_ARRAY(arena, Piece, l1->values.n)};
+  *h = (Hand){.m = m,
+              .l1 = l1,
+              .b = builder_new(m, f, diags_new(arena)),
+              .r = r,
+              .rate = rate,
+              .of = ARENA_ARRAY(arena, Piece, l1->values.n)};
   if (held) memcpy(h->held, held, sizeof h->held);
   for (int i = 0; i <= MAX_OPEN; i++) next[i] = ARENA_ARRAY(arena, Piece, 8);
   for (size_t i = 0; i < l1->ops.n && !h->failed; i++) {

@@ -44,7 +44,8 @@ static inline InterpTensor *program_input(Program *p, const char *name, DType t,
 }
 
 /* Floats (or whole numbers) into an input, whatever the domain. */
-static inline void program_numbers(Program *p, const char *name, DType t, int rank, const int64_t *dims, const double *v) {
+static inline void program_numbers(Program *p, const char *name, DType t, int rank, const int64_t *dims,
+                                   const double *v) {
   InterpTensor *x = program_input(p, name, t, rank, dims);
   for (int64_t i = 0; i < interp_elements(x); i++) {
     if (!dtype_is_float(t)) x->cells[i].i = (int64_t)v[i];
@@ -74,7 +75,8 @@ static inline const InterpTensor *program_output(const Program *p, const char *n
     check_output((p), (name), (int)(sizeof want_ / sizeof *want_), want_, __FILE__, __LINE__); \
   } while (0)
 
-static inline void check_output(const Program *p, const char *name, int n, const double *want, const char *file, int line) {
+static inline void check_output(const Program *p, const char *name, int n, const double *want, const char *file,
+                                int line) {
   const InterpTensor *t = program_output(p, name);
   if (!t || interp_elements(t) != n) {
     fprintf(stderr, "%s:%d: no output \"%s\" of %d elements: %s\n", file, line, name, n, program_error(p));

@@ -1,7 +1,8 @@
-/* tests/kernel_case.h - one case of the tests of generated kernels: its units, memory to run them in, and the comparison with the
- * reference interpreter.
+/* tests/kernel_case.h - one case of the tests of generated kernels: its units, memory to run them in, and the
+ * comparison with the reference interpreter.
  *
- * Matrix products are evaluated here by a naive loop over the described strides, so that the mapping is tested and not a library.
+ * Matrix products are evaluated here by a naive loop over the described strides, so that the mapping is tested and not
+ * a library.
  */
 #ifndef APC_TESTS_KERNEL_CASE_H
 #define APC_TESTS_KERNEL_CASE_H
@@ -82,13 +83,15 @@ static void run_gemm(const Memory *m, const Unit *u) {
   const GemmUnit *g = u->gemm;
   const float *a = (const float *)m->data[u->in[0]], *b = (const float *)m->data[u->in[1]];
   float *out = (float *)m->data[u->out[0]];
-  int64_t batch[GEMM_MAX_BATCH] = {1, 1, 1, 1}, as[GEMM_MAX_BATCH] = {0}, bs[GEMM_MAX_BATCH] = {0}, cs[GEMM_MAX_BATCH] = {0};
+  int64_t batch[GEMM_MAX_BATCH] = {1, 1, 1, 1}, as[GEMM_MAX_BATCH] = {0}, bs[GEMM_MAX_BATCH] = {0},
+          cs[GEMM_MAX_BATCH] = {0};
   for (int i = 0; i < g->nbatch; i++) {
     batch[i] = value_of(c, g->batch[i]);
     as[i] = value_of(c, g->a_batch[i]), bs[i] = value_of(c, g->b_batch[i]), cs[i] = value_of(c, g->c_batch[i]);
   }
   int64_t mm = value_of(c, g->m), nn = value_of(c, g->n), kk = value_of(c, g->k);
-  int64_t am = value_of(c, g->a_m), ak = value_of(c, g->a_k), bk = value_of(c, g->b_k), bn = value_of(c, g->b_n), cm = value_of(c, g->c_m);
+  int64_t am = value_of(c, g->a_m), ak = value_of(c, g->a_k), bk = value_of(c, g->b_k), bn = value_of(c, g->b_n),
+          cm = value_of(c, g->c_m);
   CHECKF(am == 1 || ak == 1, "%s: A has no unit stride", c->name);
   CHECKF(bk == 1 || bn == 1, "%s: B has no unit stride", c->name);
   CHECKF(ex_is_const(g->c_n, 1), "%s: C has no unit stride", c->name);
@@ -128,7 +131,8 @@ static void run_kernel(Memory *m, const Unit *u, const Runner *r, bool share) {
   }
   r->call(r, m->c, u, ptr, share);
   for (int i = 0; i < u->nin; i++) {
-    CHECKF(memcmp(saved[i], m->data[u->in[i]], m->bytes[u->in[i]]) == 0, "%s: %s changes operand %d", m->c->name, symbol_of(u), i);
+    CHECKF(memcmp(saved[i], m->data[u->in[i]], m->bytes[u->in[i]]) == 0, "%s: %s changes operand %d", m->c->name,
+           symbol_of(u), i);
     free(saved[i]);
   }
 }
@@ -149,7 +153,8 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
       break;
     case UNIT_VIEW: /* copied: what is behind an alias is the memory planner's affair */
       make_value(m, u->out[0]);
-      CHECKF(value_of(m->c, u->view_offset) >= 0 && (size_t)value_of(m->c, u->view_offset) + m->bytes[u->out[0]] <= m->bytes[u->in[0]],
+      CHECKF(value_of(m->c, u->view_offset) >= 0 &&
+                 (size_t)value_of(m->c, u->view_offset) + m->bytes[u->out[0]] <= m->bytes[u->in[0]],
              "%s: view outside", m->c->name);
       memcpy(m->data[u->out[0]], m->data[u->in[0]] + value_of(m->c, u->view_offset), m->bytes[u->out[0]]);
       break;
@@ -186,7 +191,8 @@ static void compare(const Case *c, const Output *o, const unsigned char *got, co
     distance_add(&d, dtype_load_f(t, p), dtype_load_f(t, rounded));
   }
   double relative = distance_relative(&d);
-  CHECKF(relative <= tolerance_of(t), "%s%s: output %s is off by %g", c->name, share ? " (shared)" : "", o->name, relative);
+  CHECKF(relative <= tolerance_of(t), "%s%s: output %s is off by %g", c->name, share ? " (shared)" : "", o->name,
+         relative);
 }
 
 static __attribute__((unused)) void run_case(const Case *c, const Runner *runner, bool share) {
@@ -229,7 +235,8 @@ static void fill_inputs(Case *c, uint64_t seed) {
 
 static void add_case(const char *name, Program p, uint64_t seed) {
   Case *c = calloc(1, sizeof *c);
-  *c = (Case){.name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};
+  *c = (Case){
+      .name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};
   c->p.options.symbols = c->symbols;
   fill_inputs(c, seed);
   if (!program_run(&c->p, "r")) {

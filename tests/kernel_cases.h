@@ -9,7 +9,8 @@
 /* ---- running */
 
 /* A CPU kernel of the library. */
-static __attribute__((unused)) void call_c(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
+static __attribute__((unused)) void call_c(const Runner *r, const Case *c, const Unit *u, void *const *ptr,
+                                           bool share) {
   (void)share;
   int64_t x[256];
   void (*kernel)(void *const *, const int64_t *) = NULL;
@@ -30,8 +31,8 @@ static void *load_library(const char *library) {
 static bool compile(const char **texts, size_t from, size_t to, size_t number) {
   const char *source = temp_path("kernels.c");
   char command[12000];
-  snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s %s -c %s -o %s/k%zu.o", UNITS_CFLAGS, SANITIZED ? "-O1" : "", source,
-           temp_root(), number);
+  snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s %s -c %s -o %s/k%zu.o", UNITS_CFLAGS,
+           SANITIZED ? "-O1" : "", source, temp_root(), number);
   FILE *f = fopen(source, "w");
   if (!f) return false;
   for (size_t i = from; i < to; i++) fputs(i == from ? texts[i] : texts[i] + strlen(kernel_prelude), f);

@@ -1,5 +1,5 @@
-/* tests/kernel_graphs.h - the cases of tests/kernel_cases.h that are built: every elementwise operation on every type, and random
- * fused graphs. */
+/* tests/kernel_graphs.h - the cases of tests/kernel_cases.h that are built: every elementwise operation on every type,
+ * and random fused graphs. */
 #ifndef APC_TESTS_KERNEL_GRAPHS_H
 #define APC_TESTS_KERNEL_GRAPHS_H
 
@@ -20,7 +20,12 @@ static Builder start_function(Program *p) {
 
 static Val add_input(Builder *b, const char *name, const Type *t) {
   Attr a = attr_s(b->m, AT_name, name);
-  return build_op(b, &(OpSpec){.kind = OP_input, .name = name, .nattrs = 1, .attrs = &a, .type = t, .layout = layout_replicated(b->m, t->rank)});
+  return build_op(b, &(OpSpec){.kind = OP_input,
+                               .name = name,
+                               .nattrs = 1,
+                               .attrs = &a,
+                               .type = t,
+                               .layout = layout_replicated(b->m, t->rank)});
 }
 
 static void add_output(Builder *b, const char *name, Val v) {
@@ -61,19 +66,26 @@ static void pointwise(void) {
     const Expr *dims[2] = {ex_const(p.m, 7), ex_sym(p.m, 0)};
     const Type *type = type_get(p.m, (DType)t, 2, dims);
     bool is_float = dtype_is_float((DType)t);
-    Val x = add_input(&b, "x", type), y = add_input(&b, "y", type), c = add_input(&b, "c", type_with_dtype(p.m, type, DT_bool));
-    Val wide = spread(&b, x, is_float ? 6 : 37, is_float ? 0 : -60), other = spread(&b, y, is_float ? 3 : 5, is_float ? 0 : -8);
+    Val x = add_input(&b, "x", type), y = add_input(&b, "y", type),
+        c = add_input(&b, "c", type_with_dtype(p.m, type, DT_bool));
+    Val wide = spread(&b, x, is_float ? 6 : 37, is_float ? 0 : -60),
+        other = spread(&b, y, is_float ? 3 : 5, is_float ? 0 : -8);
     Val amount = is_float ? y : spread(&b, y, 35, -30); /* shifts: -30, 5, 40, 75 */
     for (OpKind k = 1; k < OP_COUNT; k++) {
       if (!accepts(k, (DType)t)) continue;
       Val v;
-      if (op_class(k) == OC_UNARY) v = build_unary(&b, k, k == OP_log || k == OP_acosh || k == OP_log1p || k == OP_atanh || k == OP_asin || k == OP_acos ? x : wide);
+      if (op_class(k) == OC_UNARY)
+        v = build_unary(
+            &b, k,
+            k == OP_log || k == OP_acosh || k == OP_log1p || k == OP_atanh || k == OP_asin || k == OP_acos ? x : wide);
       else v = build_binary(&b, k, wide, k == OP_shl || k == OP_shr ? amount : other);
       add_output(&b, op_name(k), v);
     }
     Val three[3] = {c, wide, other};
     add_output(&b, "select", build_op(&b, &(OpSpec){.kind = OP_select, .nin = 3, .in = three}));
-    Val exact = t == DT_bool ? x : build_binary(&b, OP_mul, x, build_splat(&b, type, 64)); /* casts see the same bits everywhere */
+    Val exact = t == DT_bool
+                    ? x
+                    : build_binary(&b, OP_mul, x, build_splat(&b, type, 64)); /* casts see the same bits everywhere */
     for (int to = 0; to < DT_COUNT; to++)
       add_output(&b, arena_printf(p.arena, "to %s", dtype_name((DType)to)), build_cast(&b, exact, (DType)to));
     finish_function(arena_printf(p.arena, "pointwise %s", dtype_name((DType)t)), &p, 5);
@@ -127,7 +139,8 @@ static Val random_move(Builder *b, Val x) {
   for (int i = 0; i < t->rank; i++) perm[i] = (i + k) % t->rank;
   switch (pick(4)) {
     case 0: return build_transpose(b, x, perm);
-    case 1: return build_slice(b, x, k, ex_const(b->m, 0), ex_max(b->m, ex_addi(b->m, t->dims[k], -1), ex_const(b->m, 0)), 1);
+    case 1:
+      return build_slice(b, x, k, ex_const(b->m, 0), ex_max(b->m, ex_addi(b->m, t->dims[k], -1), ex_const(b->m, 0)), 1);
     case 2: return build_slice(b, x, k, ex_const(b->m, 0), ex_ceil_div(b->m, t->dims[k], ex_const(b->m, 2)), 2);
     default: return build_concat(b, 2, (Val[]){x, x}, k);
   }
@@ -152,7 +165,8 @@ static Val random_op(const Pool *p) {
     case 6: return random_move(b, any(p, true, 1));
     case 7: return build_cast(b, build_cast(b, x, DT_f64), DT_f32);
     default: {
-      Val i = p->v[pick(3)], c = build_binary(b, OP_lt, i, same_type(p, i) == p->v[0] ? p->v[0] : build_unary(b, OP_neg, i));
+      Val i = p->v[pick(3)],
+          c = build_binary(b, OP_lt, i, same_type(p, i) == p->v[0] ? p->v[0] : build_unary(b, OP_neg, i));
       Val three[3] = {c, same_type(p, i), build_splat(b, type_of(b->f, i), 0.5)};
       return build_op(b, &(OpSpec){.kind = OP_select, .nin = 3, .in = three});
     }
@@ -168,16 +182,19 @@ static void random_graphs(void) {
     Pool pool = {.b = &b};
     random_state = (uint64_t)g + 1000;
     const int64_t *size = sizes[pick(6)];
-    const Expr *dims[3] = {ex_const(q.m, size[0]), ex_const(q.m, size[1]), pick(2) ? ex_const(q.m, size[2]) : ex_sym(q.m, 0)};
+    const Expr *dims[3] = {ex_const(q.m, size[0]), ex_const(q.m, size[1]),
+                           pick(2) ? ex_const(q.m, size[2]) : ex_sym(q.m, 0)};
     for (int i = 0; i < 3; i++)
-      pool.v[pool.n++] = add_input(&b, arena_printf(q.arena, "x%d", i), type_get(q.m, DT_f32, i == 2 ? 2 : 3, i == 2 ? dims + 1 : dims));
+      pool.v[pool.n++] = add_input(&b, arena_printf(q.arena, "x%d", i),
+                                   type_get(q.m, DT_f32, i == 2 ? 2 : 3, i == 2 ? dims + 1 : dims));
     int ops = 8 + pick(22);
     for (int i = 0; i < ops; i++) {
       Val v = random_op(&pool);
       if (!v) diags_print(q.diags, stderr, false), exit(1);
       pool.v[pool.n++] = v;
     }
-    for (int i = 0; i < 4; i++) add_output(&b, arena_printf(q.arena, "y%d", i), pool.v[pool.n - 1 - pick(pool.n < 8 ? pool.n : 8)]);
+    for (int i = 0; i < 4; i++)
+      add_output(&b, arena_printf(q.arena, "y%d", i), pool.v[pool.n - 1 - pick(pool.n < 8 ? pool.n : 8)]);
     finish_function(arena_printf(q.arena, "random graph, seed %d", g + 1000), &q, (uint64_t)g);
   }
 }

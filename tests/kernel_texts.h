@@ -1,5 +1,5 @@
-/* tests/kernel_texts.h - the cases of tests/kernel_cases.h that are written as text: reductions, rows, moves, attention, products,
- * windows, indexing. */
+/* tests/kernel_texts.h - the cases of tests/kernel_cases.h that are written as text: reductions, rows, moves,
+ * attention, products, windows, indexing. */
 #ifndef APC_TESTS_KERNEL_TEXTS_H
 #define APC_TESTS_KERNEL_TEXTS_H
 
@@ -8,30 +8,43 @@
 /* A function body of inputs and operations; every `out` line is an output. */
 static void text_case(const char *name, const char *body) {
   Arena *a = arena_new();
-  const char *text = arena_printf(a, "symbol b hint 3\nsymbol s hint 70\nmesh [tp=1] stages 1\nfunc @r level 2 {\n%s}\n", body);
+  const char *text =
+      arena_printf(a, "symbol b hint 3\nsymbol s hint 70\nmesh [tp=1] stages 1\nfunc @r level 2 {\n%s}\n", body);
   add_case(name, program_of(text), (uint64_t)ncases);
   arena_free(a);
 }
+
+/* One instruction per line, however the line is cut into strings. */
+/* clang-format off */
 
 #define IN(name, type) "  %" name " = input {name=\"" name "\"} : " type " @{}\n"
 #define OUTF(name) "  output \"" name "\" %%" name " @{}\n" /* inside a format */
 #define OUT(name) "  output \"" name "\" %" name " @{}\n"
 
 static void reductions(void) {
-  text_case("reduce rows", IN("x", "f32[b,s]") "  %a = reduce %x {axes=[1], op=sum} : f32[b]\n  %m = reduce %x {axes=[1], op=max} : f32[b]\n"
-            "  %n = reduce %x {axes=[1], op=min} : f32[b]\n  %p = reduce %x {axes=[1], op=product} : f32[b]\n" OUT("a") OUT("m") OUT("n") OUT("p"));
-  text_case("reduce columns", IN("x", "f32[s,5]") "  %a = reduce %x {axes=[0], op=sum} : f32[5]\n  %m = reduce %x {axes=[0], op=max} : f32[5]\n" OUT("a") OUT("m"));
-  text_case("reduce wide columns", IN("x", "f32[b,1500,130]") "  %y = exp %x : f32[b,1500,130]\n  %a = reduce %y {axes=[1], op=sum} : f32[b,130]\n"
+  text_case("reduce rows", IN("x", "f32[b,s]") "  %a = reduce %x {axes=[1], op=sum} : f32[b]\n"
+            "  %m = reduce %x {axes=[1], op=max} : f32[b]\n"
+            "  %n = reduce %x {axes=[1], op=min} : f32[b]\n  %p = reduce %x {axes=[1], op=product} : f32[b]\n" OUT("a")
+            OUT("m") OUT("n") OUT("p"));
+  text_case("reduce columns", IN("x", "f32[s,5]") "  %a = reduce %x {axes=[0], op=sum} : f32[5]\n"
+            "  %m = reduce %x {axes=[0], op=max} : f32[5]\n" OUT("a") OUT("m"));
+  text_case("reduce wide columns", IN("x", "f32[b,1500,130]") "  %y = exp %x : f32[b,1500,130]\n"
+            "  %a = reduce %y {axes=[1], op=sum} : f32[b,130]\n"
             "  %t = tanh %a : f32[b,130]\n" OUT("a") OUT("t"));
   text_case("reduce all", IN("x", "f32[b,s,5]") "  %a = reduce %x {axes=[0,1,2], op=sum} : f32[]\n" OUT("a"));
   text_case("reduce outer", IN("x", "f32[b,4,s,5]") "  %a = reduce %x {axes=[0,2], op=sum} : f32[4,5]\n" OUT("a"));
   text_case("reduce long", IN("x", "f32[2,5000]") "  %a = reduce %x {axes=[1], op=sum} : f32[2]\n" OUT("a"));
-  text_case("reduce one row", IN("x", "f32[100000]") IN("y", "i32[70000]") "  %e = exp %x : f32[100000]\n  %a = reduce %e {axes=[0], op=sum} : f32[]\n"
-            "  %m = reduce %x {axes=[0], op=max} : f32[]\n  %i = reduce %y {axes=[0], op=sum} : i32[]\n  %s = softmax %x {axis=0} : f32[100000]\n" OUT("a") OUT("m") OUT("i") OUT("s"));
+  text_case("reduce one row", IN("x", "f32[100000]") IN("y", "i32[70000]") "  %e = exp %x : f32[100000]\n"
+            "  %a = reduce %e {axes=[0], op=sum} : f32[]\n"
+            "  %m = reduce %x {axes=[0], op=max} : f32[]\n  %i = reduce %y {axes=[0], op=sum} : i32[]\n"
+            "  %s = softmax %x {axis=0} : f32[100000]\n" OUT("a") OUT("m") OUT("i") OUT("s"));
   text_case("reduce no row", IN("x", "f32[0]") "  %a = reduce %x {axes=[0], op=sum} : f32[]\n" OUT("a"));
-  text_case("reduce empty", IN("x", "f32[3,0]") "  %a = reduce %x {axes=[1], op=sum} : f32[3]\n  %m = reduce %x {axes=[1], op=max} : f32[3]\n" OUT("a") OUT("m"));
-  text_case("reduce empty columns", IN("x", "i32[0,3]") "  %a = reduce %x {axes=[0], op=sum} : i32[3]\n  %m = reduce %x {axes=[0], op=max} : i32[3]\n" OUT("a") OUT("m"));
-  text_case("reduce ones", IN("x", "f32[3,1,1]") "  %a = reduce %x {axes=[1], op=sum} : f32[3,1]\n  %e = exp %a : f32[3,1]\n" OUT("a") OUT("e"));
+  text_case("reduce empty", IN("x", "f32[3,0]") "  %a = reduce %x {axes=[1], op=sum} : f32[3]\n"
+            "  %m = reduce %x {axes=[1], op=max} : f32[3]\n" OUT("a") OUT("m"));
+  text_case("reduce empty columns", IN("x", "i32[0,3]") "  %a = reduce %x {axes=[0], op=sum} : i32[3]\n"
+            "  %m = reduce %x {axes=[0], op=max} : i32[3]\n" OUT("a") OUT("m"));
+  text_case("reduce ones", IN("x", "f32[3,1,1]") "  %a = reduce %x {axes=[1], op=sum} : f32[3,1]\n"
+            "  %e = exp %a : f32[3,1]\n" OUT("a") OUT("e"));
   text_case("reduce nothing", IN("x", "f32[3,4]") "  %a = reduce %x {axes=[], op=sum} : f32[3,4]\n" OUT("a"));
   text_case("reduce f16", IN("x", "f16[b,s,3]") "  %a = reduce %x {axes=[0,1], op=sum} : f16[3]\n" OUT("a"));
   text_case("reduce bf16", IN("x", "bf16[b,s]") "  %a = reduce %x {axes=[1], op=sum} : bf16[b]\n" OUT("a"));
@@ -41,20 +54,29 @@ static void reductions(void) {
     Arena *a = arena_new();
     const char *t = types[i];
     text_case(arena_printf(a, "reduce %s", t),
-              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s] @{}\n  %%y = add %%x, %%x : %s[b,s]\n  %%a = reduce %%y {axes=[1], op=sum} : %s[b]\n  %%m = reduce %%y {axes=[0], op=max} : %s[s]\n"
-                           "  %%n = reduce %%y {axes=[1], op=min} : %s[b]\n  %%p = reduce %%x {axes=[1], op=product} : %s[b]\n" OUTF("a") OUTF("m") OUTF("n") OUTF("p"), t, t, t, t, t, t));
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s] @{}\n  %%y = add %%x, %%x : %s[b,s]\n"
+            "  %%a = reduce %%y {axes=[1], op=sum} : %s[b]\n  %%m = reduce %%y {axes=[0], op=max} : %s[s]\n"
+                           "  %%n = reduce %%y {axes=[1], op=min} : %s[b]\n"
+            "  %%p = reduce %%x {axes=[1], op=product} : %s[b]\n" OUTF("a") OUTF("m") OUTF("n")
+            OUTF("p"), t, t, t, t, t, t));
     arena_free(a);
   }
-  text_case("reduce bool", IN("x", "bool[b,s]") "  %a = reduce %x {axes=[1], op=or} : bool[b]\n  %m = reduce %x {axes=[0], op=and} : bool[s]\n" OUT("a") OUT("m"));
+  text_case("reduce bool", IN("x", "bool[b,s]") "  %a = reduce %x {axes=[1], op=or} : bool[b]\n"
+            "  %m = reduce %x {axes=[0], op=and} : bool[s]\n" OUT("a") OUT("m"));
 }
 
 /* Parts of sums that begin somewhere in the whole dimension. */
 static void parts(void) {
-  text_case("reduce a part of rows", IN("x", "f32[b,3000]") "  %a = reduce %x {axes=[1], op=sum, starts=[1000]} : f32[b]\n  %q = mul %x, %x : f32[b,3000]\n"
-            "  %m = reduce %q {axes=[1], op=max} : f32[b]\n  %s = reduce %q {axes=[1], op=sum, starts=[1000]} : f32[b]\n" OUT("a") OUT("m") OUT("s"));
-  text_case("reduce a part of columns", IN("x", "f32[1500,21]") "  %a = reduce %x {axes=[0], op=sum, starts=[s + 1]} : f32[21]\n" OUT("a"));
-  text_case("reduce a part of one row", IN("x", "f32[20000]") "  %a = reduce %x {axes=[0], op=sum, starts=[77777]} : f32[]\n" OUT("a"));
-  text_case("reduce a part of one block", IN("x", "f32[b,s]") "  %a = reduce %x {axes=[1], op=sum, starts=[33]} : f32[b]\n  %r = broadcast %a {dims=[0]} : f32[b,s]\n"
+  text_case("reduce a part of rows", IN("x", "f32[b,3000]")
+            "  %a = reduce %x {axes=[1], op=sum, starts=[1000]} : f32[b]\n  %q = mul %x, %x : f32[b,3000]\n"
+            "  %m = reduce %q {axes=[1], op=max} : f32[b]\n"
+            "  %s = reduce %q {axes=[1], op=sum, starts=[1000]} : f32[b]\n" OUT("a") OUT("m") OUT("s"));
+  text_case("reduce a part of columns", IN("x", "f32[1500,21]")
+            "  %a = reduce %x {axes=[0], op=sum, starts=[s + 1]} : f32[21]\n" OUT("a"));
+  text_case("reduce a part of one row", IN("x", "f32[20000]")
+            "  %a = reduce %x {axes=[0], op=sum, starts=[77777]} : f32[]\n" OUT("a"));
+  text_case("reduce a part of one block", IN("x", "f32[b,s]")
+            "  %a = reduce %x {axes=[1], op=sum, starts=[33]} : f32[b]\n  %r = broadcast %a {dims=[0]} : f32[b,s]\n"
             "  %y = div %x, %r : f32[b,s]\n" OUT("y"));
 }
 
@@ -66,50 +88,84 @@ static void rows(void) {
   text_case("softmax empty", IN("x", "f32[b,0]") "  %y = softmax %x {axis=1} : f32[b,0]\n" OUT("y"));
   text_case("softmax bf16", IN("x", "bf16[b,s]") "  %y = softmax %x {axis=1} : bf16[b,s]\n" OUT("y"));
   text_case("softmax f64", IN("x", "f64[b,s]") "  %y = softmax %x {axis=1} : f64[b,s]\n" OUT("y"));
-  text_case("layer norm", IN("x", "f32[b,s,96]") IN("g", "f32[96]") "  %n = norm %x {kind=\"layer\", eps=1e-05} : f32[b,s,96]\n"
+  text_case("layer norm", IN("x", "f32[b,s,96]")
+            IN("g", "f32[96]") "  %n = norm %x {kind=\"layer\", eps=1e-05} : f32[b,s,96]\n"
             "  %h = broadcast %g {dims=[2]} : f32[b,s,96]\n  %y = mul %n, %h : f32[b,s,96]\n" OUT("y"));
   text_case("rms norm residual", IN("x", "f32[b,s,96]") IN("r", "f32[b,s,96]") "  %a = add %x, %r : f32[b,s,96]\n"
-            "  %n = norm %a {kind=\"rms\", eps=1e-06} : f32[b,s,96]\n  %y = sigmoid %n : f32[b,s,96]\n" OUT("a") OUT("y"));
+            "  %n = norm %a {kind=\"rms\", eps=1e-06} : f32[b,s,96]\n  %y = sigmoid %n : f32[b,s,96]\n" OUT("a")
+            OUT("y"));
   text_case("norm f16", IN("x", "f16[b,s]") "  %y = norm %x {kind=\"layer\", eps=1e-05} : f16[b,s]\n" OUT("y"));
-  text_case("norm by hand", IN("x", "f32[b,s,96]") "  %s = reduce %x {axes=[2], op=sum} : f32[b,s]\n  %c = size {expr=96} : f32[b,s]\n"
-            "  %m = div %s, %c : f32[b,s]\n  %m1 = reshape %m : f32[b,s,1]\n  %mb = broadcast %m1 {dims=[0,1,2]} : f32[b,s,96]\n"
-            "  %d = sub %x, %mb : f32[b,s,96]\n  %q = mul %d, %d : f32[b,s,96]\n  %v = reduce %q {axes=[2], op=sum} : f32[b,s]\n"
-            "  %r = rsqrt %v : f32[b,s]\n  %rb = broadcast %r {dims=[0,1]} : f32[b,s,96]\n  %y = mul %d, %rb : f32[b,s,96]\n" OUT("y") OUT("m"));
-  text_case("cross entropy", IN("x", "f32[b,s,40]") IN("l", "i64[b,s]") "  %e = exp %x : f32[b,s,40]\n  %y = cross_entropy %e, %l : f32[b,s]\n"
+  text_case("norm by hand", IN("x", "f32[b,s,96]") "  %s = reduce %x {axes=[2], op=sum} : f32[b,s]\n"
+            "  %c = size {expr=96} : f32[b,s]\n"
+            "  %m = div %s, %c : f32[b,s]\n  %m1 = reshape %m : f32[b,s,1]\n"
+            "  %mb = broadcast %m1 {dims=[0,1,2]} : f32[b,s,96]\n"
+            "  %d = sub %x, %mb : f32[b,s,96]\n  %q = mul %d, %d : f32[b,s,96]\n"
+            "  %v = reduce %q {axes=[2], op=sum} : f32[b,s]\n"
+            "  %r = rsqrt %v : f32[b,s]\n  %rb = broadcast %r {dims=[0,1]} : f32[b,s,96]\n"
+            "  %y = mul %d, %rb : f32[b,s,96]\n" OUT("y") OUT("m"));
+  text_case("cross entropy", IN("x", "f32[b,s,40]") IN("l", "i64[b,s]") "  %e = exp %x : f32[b,s,40]\n"
+            "  %y = cross_entropy %e, %l : f32[b,s]\n"
             "  %t = reduce %y {axes=[0,1], op=sum} : f32[]\n" OUT("y") OUT("t"));
-  text_case("cross entropy narrow", IN("x", "f32[b,2]") IN("l", "i64[b]") "  %y = cross_entropy %x, %l : f32[b]\n" OUT("y"));
-  text_case("column mean", IN("x", "f32[s,40]") "  %s = reduce %x {axes=[0], op=sum} : f32[40]\n  %m = broadcast %s {dims=[1]} : f32[s,40]\n"
+  text_case("cross entropy narrow", IN("x", "f32[b,2]") IN("l", "i64[b]") "  %y = cross_entropy %x, %l : f32[b]\n"
+            OUT("y"));
+  text_case("column mean", IN("x", "f32[s,40]") "  %s = reduce %x {axes=[0], op=sum} : f32[40]\n"
+            "  %m = broadcast %s {dims=[1]} : f32[s,40]\n"
             "  %y = sub %x, %m : f32[s,40]\n" OUT("y"));
 }
 
 static void moves(void) {
-  text_case("transpose", IN("x", "f32[b,s,5,4]") "  %y = transpose %x {perm=[0,2,1,3]} : f32[b,5,s,4]\n  %z = transpose %x {perm=[3,2,1,0]} : f32[4,5,s,b]\n" OUT("y") OUT("z"));
+  text_case("transpose", IN("x", "f32[b,s,5,4]") "  %y = transpose %x {perm=[0,2,1,3]} : f32[b,5,s,4]\n"
+            "  %z = transpose %x {perm=[3,2,1,0]} : f32[4,5,s,b]\n" OUT("y") OUT("z"));
   text_case("transpose i8", IN("x", "i8[s,33]") "  %y = transpose %x {perm=[1,0]} : i8[33,s]\n" OUT("y"));
-  text_case("transpose large", IN("x", "f32[300,257]") "  %y = transpose %x {perm=[1,0]} : f32[257,300]\n  %z = exp %y : f32[257,300]\n" OUT("y") OUT("z"));
-  text_case("slice", IN("x", "f32[b,s,7]") "  %y = slice %x {starts=[0, 1, 2], strides=[1,2,3]} : f32[b,30,2]\n  %z = slice %x {starts=[1, 3, 0], strides=[1,1,1]} : f32[1,5,7]\n"
+  text_case("transpose large", IN("x", "f32[300,257]") "  %y = transpose %x {perm=[1,0]} : f32[257,300]\n"
+            "  %z = exp %y : f32[257,300]\n" OUT("y") OUT("z"));
+  text_case("slice", IN("x", "f32[b,s,7]") "  %y = slice %x {starts=[0, 1, 2], strides=[1,2,3]} : f32[b,30,2]\n"
+            "  %z = slice %x {starts=[1, 3, 0], strides=[1,1,1]} : f32[1,5,7]\n"
             "  %e = neg %y : f32[b,30,2]\n" OUT("y") OUT("z") OUT("e"));
-  text_case("pad", IN("x", "f32[b,s]") "  %y = pad %x {low=[1, 0], high=[2, 3], value=7} : f32[b + 3,s + 3]\n  %e = exp %x : f32[b,s]\n"
+  text_case("pad", IN("x", "f32[b,s]") "  %y = pad %x {low=[1, 0], high=[2, 3], value=7} : f32[b + 3,s + 3]\n"
+            "  %e = exp %x : f32[b,s]\n"
             "  %z = pad %e {low=[0, 2], high=[0, 0], value=-1} : f32[b,s + 2]\n" OUT("y") OUT("z"));
-  text_case("concat", IN("x", "f32[b,s]") IN("y", "f32[b,4]") IN("z", "f32[b,0]") "  %c = concat %x, %z, %y {axis=1} : f32[b,s + 4]\n  %d = concat %y, %y {axis=0} : f32[2*b,4]\n"
+  text_case("concat", IN("x", "f32[b,s]") IN("y", "f32[b,4]")
+            IN("z", "f32[b,0]") "  %c = concat %x, %z, %y {axis=1} : f32[b,s + 4]\n"
+            "  %d = concat %y, %y {axis=0} : f32[2*b,4]\n"
             "  %e = tanh %d : f32[2*b,4]\n" OUT("c") OUT("d") OUT("e"));
-  text_case("broadcast", IN("x", "f32[5]") IN("o", "f32[1,s]") "  %y = broadcast %x {dims=[0]} : f32[5,s]\n  %z = broadcast %o {dims=[0,1]} : f32[b,s]\n  %w = broadcast %x {dims=[1]} : f32[b,5,s]\n" OUT("y") OUT("z") OUT("w"));
-  text_case("gather", IN("t", "f32[10,7]") IN("i", "i64[b,s]") IN("j", "i32[4]") "  %y = gather %t, %i {axis=0, start=2} : f32[b,s,7]\n  %z = gather %t, %j {axis=1, start=0} : f32[10,4]\n" OUT("y") OUT("z"));
-  text_case("gather fused", IN("t", "f32[10,7]") IN("i", "i64[s]") IN("p", "f32[s,7]") "  %y = gather %t, %i {axis=0, start=0} : f32[s,7]\n  %z = add %y, %p : f32[s,7]\n"
+  text_case("broadcast", IN("x", "f32[5]") IN("o", "f32[1,s]") "  %y = broadcast %x {dims=[0]} : f32[5,s]\n"
+            "  %z = broadcast %o {dims=[0,1]} : f32[b,s]\n  %w = broadcast %x {dims=[1]} : f32[b,5,s]\n" OUT("y")
+            OUT("z") OUT("w"));
+  text_case("gather", IN("t", "f32[10,7]") IN("i", "i64[b,s]")
+            IN("j", "i32[4]") "  %y = gather %t, %i {axis=0, start=2} : f32[b,s,7]\n"
+            "  %z = gather %t, %j {axis=1, start=0} : f32[10,4]\n" OUT("y") OUT("z"));
+  text_case("gather fused", IN("t", "f32[10,7]") IN("i", "i64[s]")
+            IN("p", "f32[s,7]") "  %y = gather %t, %i {axis=0, start=0} : f32[s,7]\n  %z = add %y, %p : f32[s,7]\n"
             "  %n = norm %z {kind=\"layer\", eps=1e-05} : f32[s,7]\n" OUT("n"));
-  text_case("update", IN("x", "f32[b,10,4]") IN("u", "f32[b,3,4]") IN("p", "i64[]") "  %y = update %x, %u, %p {axis=1, start=0} : f32[b,10,4]\n  %z = update %x, %u, %p {axis=1, start=2} : f32[b,10,4]\n"
+  text_case("update", IN("x", "f32[b,10,4]") IN("u", "f32[b,3,4]")
+            IN("p", "i64[]") "  %y = update %x, %u, %p {axis=1, start=0} : f32[b,10,4]\n"
+            "  %z = update %x, %u, %p {axis=1, start=2} : f32[b,10,4]\n"
             "  %w = update %x, %u, %p {axis=1, start=-8} : f32[b,10,4]\n" OUT("y") OUT("z") OUT("w"));
-  text_case("iota", "  %x = iota {axis=1, start=5} : f32[b,s]\n  %y = iota {axis=0, start=0} : i64[s]\n  %z = iota {axis=0, start=250} : u8[s]\n" OUT("x") OUT("y") OUT("z"));
-  text_case("const", "  %x = const {floats=[1, 2.5, -3, inf]} : f32[2,2]\n  %y = const {ints=[1, -2, 3]} : i8[3]\n  %z = const {value=3} : bf16[s]\n  %h = const {floats=[0.1, 2]} : f16[2]\n"
-            "  %c = broadcast %x {dims=[0,2]} : f32[2,s,2]\n  %e = exp %c : f32[2,s,2]\n  %l = size {expr=2*b + s} : i64[]\n" OUT("x") OUT("y") OUT("z") OUT("h") OUT("e") OUT("l"));
-  text_case("const.ends", "  %a = const {value=nan} : i64[s]\n  %b = const {value=-inf} : i32[s]\n  %c = const {value=inf} : u8[s]\n  %d = const {value=1e+30} : i64[s]\n"
-            "  %e = const {value=inf} : u64[s]\n  %f = const {value=nan} : bool[s]\n" OUT("a") OUT("b") OUT("c") OUT("d") OUT("e") OUT("f"));
-  text_case("random", "  %u = random {kind=\"uniform\", seed=7, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n  %n = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : f32[s]\n"
+  text_case("iota", "  %x = iota {axis=1, start=5} : f32[b,s]\n  %y = iota {axis=0, start=0} : i64[s]\n"
+            "  %z = iota {axis=0, start=250} : u8[s]\n" OUT("x") OUT("y") OUT("z"));
+  text_case("const", "  %x = const {floats=[1, 2.5, -3, inf]} : f32[2,2]\n  %y = const {ints=[1, -2, 3]} : i8[3]\n"
+            "  %z = const {value=3} : bf16[s]\n  %h = const {floats=[0.1, 2]} : f16[2]\n"
+            "  %c = broadcast %x {dims=[0,2]} : f32[2,s,2]\n  %e = exp %c : f32[2,s,2]\n"
+            "  %l = size {expr=2*b + s} : i64[]\n" OUT("x") OUT("y") OUT("z") OUT("h") OUT("e") OUT("l"));
+  text_case("const.ends", "  %a = const {value=nan} : i64[s]\n  %b = const {value=-inf} : i32[s]\n"
+            "  %c = const {value=inf} : u8[s]\n  %d = const {value=1e+30} : i64[s]\n"
+            "  %e = const {value=inf} : u64[s]\n  %f = const {value=nan} : bool[s]\n" OUT("a") OUT("b") OUT("c")
+            OUT("d") OUT("e") OUT("f"));
+  text_case("random", "  %u = random {kind=\"uniform\", seed=7, starts=[1, 2], extents=[10, 100]} : f32[b,s]\n"
+            "  %n = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : f32[s]\n"
             "  %h = random {kind=\"normal\", seed=9, starts=[0], extents=[s]} : bf16[s]\n" OUT("u") OUT("n") OUT("h"));
-  text_case("reshape", IN("x", "f32[b,6]") "  %y = reshape %x : f32[2*b,3]\n  %e = exp %y : f32[2*b,3]\n  %z = reshape %e : f32[6*b]\n  %c = copy %z : f32[6*b]\n  %r = relu %c : f32[6*b]\n" OUT("y") OUT("c") OUT("r"));
-  text_case("level 2 moves", IN("x", "f32[b,s]") "  %y = shard_slice %x {axis=1, start=2} : f32[b,s - 4]\n  %m = mask_partial %x {mesh_axes=[tp], op=max} : f32[b,s]\n  %e = exp %m : f32[b,s]\n"
+  text_case("reshape", IN("x", "f32[b,6]") "  %y = reshape %x : f32[2*b,3]\n  %e = exp %y : f32[2*b,3]\n"
+            "  %z = reshape %e : f32[6*b]\n  %c = copy %z : f32[6*b]\n  %r = relu %c : f32[6*b]\n" OUT("y") OUT("c")
+            OUT("r"));
+  text_case("level 2 moves", IN("x", "f32[b,s]") "  %y = shard_slice %x {axis=1, start=2} : f32[b,s - 4]\n"
+            "  %m = mask_partial %x {mesh_axes=[tp], op=max} : f32[b,s]\n  %e = exp %m : f32[b,s]\n"
             "  %z = tanh %y : f32[b,s - 4]\n" OUT("y") OUT("e") OUT("z"));
-  text_case("rope", IN("x", "f32[b,s,3,8]") IN("p", "i64[s]") "  %q = mul %p, %p : i64[s]\n  %y = rope %x, %q {base=10000, interleaved=0} : f32[b,s,3,8]\n  %z = rope %x, %p {base=500, interleaved=1} : f32[b,s,3,8]\n" OUT("y") OUT("z"));
-  text_case("rope bf16", IN("x", "bf16[s,3,64]") IN("p", "i64[s]") "  %y = rope %x, %p {base=10000, interleaved=0} : bf16[s,3,64]\n" OUT("y"));
+  text_case("rope", IN("x", "f32[b,s,3,8]") IN("p", "i64[s]") "  %q = mul %p, %p : i64[s]\n"
+            "  %y = rope %x, %q {base=10000, interleaved=0} : f32[b,s,3,8]\n"
+            "  %z = rope %x, %p {base=500, interleaved=1} : f32[b,s,3,8]\n" OUT("y") OUT("z"));
+  text_case("rope bf16", IN("x", "bf16[s,3,64]")
+            IN("p", "i64[s]") "  %y = rope %x, %p {base=10000, interleaved=0} : bf16[s,3,64]\n" OUT("y"));
 }
 
 static void attentions(void) {
@@ -122,31 +178,45 @@ static void attentions(void) {
         const char *t = types[i], *q = shapes[k][0], *n = shapes[k][1], *s = strrchr(q, ',') + 1;
         const char *bg = arena_strndup(a, q, 3);
         text_case(arena_printf(a, "attention %s %s %d", t, q, causal),
-                  arena_printf(a, "  %%q = input {name=\"q\"} : %s[%s,20] @{}\n  %%k = input {name=\"k\"} : %s[%s,%s,20] @{}\n"
-                               "  %%v = input {name=\"v\"} : %s[%s,%s,40] @{}\n  %%i = iota {axis=0, start=1} : i64[%s]\n"
+                  arena_printf(a, "  %%q = input {name=\"q\"} : %s[%s,20] @{}\n"
+            "  %%k = input {name=\"k\"} : %s[%s,%s,20] @{}\n"
+                               "  %%v = input {name=\"v\"} : %s[%s,%s,40] @{}\n"
+            "  %%i = iota {axis=0, start=1} : i64[%s]\n"
                                "  %%j = iota {axis=0, start=0} : i64[%s]\n  %%n = const {value=60} : i64[]\n"
-                               "  %%y = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d} : %s[%s,40]\n" OUTF("y"),
+                               "  %%y = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d} : %s[%s,40]\n"
+            OUTF("y"),
                                t, q, t, bg, n, t, bg, n, s, n, causal, t, q));
         if (k == 1) /* products that are all -inf */
           text_case(arena_printf(a, "attention %s to -inf %d", t, causal),
-                    arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,20]\n  %%x = input {name=\"x\"} : %s[1,1,s,20] @{}\n  %%k = exp %%x : %s[1,1,s,20]\n"
-                                 "  %%i = iota {axis=0, start=1} : i64[2]\n  %%j = iota {axis=0, start=0} : i64[s]\n  %%n = const {value=60} : i64[]\n"
-                                 "  %%y = attention %%q, %%k, %%x, %%i, %%j, %%n {scale=2.5, causal=%d} : %s[1,1,1,2,20]\n" OUTF("y"), t, t, t, causal, t));
+                    arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,20]\n"
+            "  %%x = input {name=\"x\"} : %s[1,1,s,20] @{}\n  %%k = exp %%x : %s[1,1,s,20]\n"
+                                 "  %%i = iota {axis=0, start=1} : i64[2]\n  %%j = iota {axis=0, start=0} : i64[s]\n"
+            "  %%n = const {value=60} : i64[]\n"
+                                 "  %%y = attention %%q, %%k, %%x, %%i, %%j, %%n {scale=2.5, causal=%d}"
+                                 " : %s[1,1,1,2,20]\n" OUTF("y"), t, t, t, causal, t));
         arena_free(a);
       }
 }
 
 static void dots(void) {
   text_case("dot of transposed operands",
-            "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,s,3,4] @{}\n  %q = transpose %x {perm=[0,2,1,3]} : f32[b,3,8,4]\n"
-            "  %t = transpose %k {perm=[0,2,3,1]} : f32[b,3,4,s]\n  %y = dot %q, %t {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,s]\n  output \"y\" %y @{}\n"
-            "  %v = transpose %k {perm=[0,2,1,3]} : f32[b,3,s,4]\n  %z = dot %y, %v {spec=\"bhst,bhte->bhse\"} : f32[b,3,8,4]\n  output \"z\" %z @{}\n");
+            "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,s,3,4] @{}\n"
+            "  %q = transpose %x {perm=[0,2,1,3]} : f32[b,3,8,4]\n"
+            "  %t = transpose %k {perm=[0,2,3,1]} : f32[b,3,4,s]\n"
+            "  %y = dot %q, %t {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,s]\n  output \"y\" %y @{}\n"
+            "  %v = transpose %k {perm=[0,2,1,3]} : f32[b,3,s,4]\n"
+            "  %z = dot %y, %v {spec=\"bhst,bhte->bhse\"} : f32[b,3,8,4]\n  output \"z\" %z @{}\n");
   static const char *const specs[][3] = {
-      {"bm,mn->bn", "b,8", "8,5"}, {"bsm,mn->bsn", "b,s,8", "8,5"}, {"bsm,bsn->mn", "b,s,6", "b,s,5"}, {"bhqd,bhkd->bhqk", "b,2,s,6", "b,2,9,6"},
-      {"bqhd,bkhd->bhqk", "b,s,2,6", "b,9,2,6"}, {"bhqk,bkhd->bqhd", "b,2,s,9", "b,9,2,6"}, {"m,m->", "s", "s"}, {"m,n->mn", "s", "4"},
-      {"mk,k->m", "s,4", "4"}, {"k,kn->n", "4", "4,s"}, {"km,kn->nm", "7,s", "7,4"}, {"bk,bk->b", "s,6", "s,6"}, {"bh,bh->bh", "b,s", "b,s"},
-      {"abk,bak->ab", "b,4,6", "4,b,6"}, {"akb,bck->abc", "b,6,4", "4,5,6"}, {"mka,akn->nm", "s,3,4", "4,3,5"}, {"mk,kn->mn", "s,0", "0,5"},
-      {"mk,kn->mn", "0,4", "4,5"}, {"mk,kn->mn", "1,4", "4,1"}, {"mka,kn->mn", "s,4,3", "4,5"}, {"ma,nb->mn", "s,3", "4,5"}, {",mn->mn", "", "s,4"},
+      {"bm,mn->bn", "b,8", "8,5"}, {"bsm,mn->bsn", "b,s,8", "8,5"}, {"bsm,bsn->mn", "b,s,6", "b,s,5"},
+      {"bhqd,bhkd->bhqk", "b,2,s,6", "b,2,9,6"},
+      {"bqhd,bkhd->bhqk", "b,s,2,6", "b,9,2,6"}, {"bhqk,bkhd->bqhd", "b,2,s,9", "b,9,2,6"}, {"m,m->", "s", "s"},
+      {"m,n->mn", "s", "4"},
+      {"mk,k->m", "s,4", "4"}, {"k,kn->n", "4", "4,s"}, {"km,kn->nm", "7,s", "7,4"}, {"bk,bk->b", "s,6", "s,6"},
+      {"bh,bh->bh", "b,s", "b,s"},
+      {"abk,bak->ab", "b,4,6", "4,b,6"}, {"akb,bck->abc", "b,6,4", "4,5,6"}, {"mka,akn->nm", "s,3,4", "4,3,5"},
+      {"mk,kn->mn", "s,0", "0,5"},
+      {"mk,kn->mn", "0,4", "4,5"}, {"mk,kn->mn", "1,4", "4,1"}, {"mka,kn->mn", "s,4,3", "4,5"},
+      {"ma,nb->mn", "s,3", "4,5"}, {",mn->mn", "", "s,4"},
       {"bmc,bnc->bmnc", "b,4,5", "b,6,5"}, {"bhsd,hde->bse", "b,3,s,4", "3,4,5"}, {"bsd,hde->bhse", "b,s,4", "3,4,5"}};
   static const char *const types[] = {"f32", "i64", "bf16", "f64", "i8"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -163,7 +233,8 @@ static void dots(void) {
         text_addn(&y, dims, strcspn(dims, ","));
       }
       text_case(arena_printf(a, "dot %s %s", spec, t),
-                arena_printf(a, "  %%x = input {name=\"x\"} : %s[%s] @{}\n  %%z = input {name=\"z\"} : %s[%s] @{}\n  %%y = dot %%x, %%z {spec=\"%s\"} : %s[%s]\n" OUTF("y"),
+                arena_printf(a, "  %%x = input {name=\"x\"} : %s[%s] @{}\n  %%z = input {name=\"z\"} : %s[%s] @{}\n"
+            "  %%y = dot %%x, %%z {spec=\"%s\"} : %s[%s]\n" OUTF("y"),
                              t, specs[i][1], t, specs[i][2], spec, t, text_str(&y)));
       arena_free(a);
     }
@@ -174,51 +245,83 @@ static void windows(void) {
   static const char *const types[] = {"f32", "f64", "f16", "bf16"};
   static const char *const rows[][5] = {
       {"conv", "b,3,s", "4,3,5", "spec=\"ncH,ocH->noH\", starts=[-2], strides=[1], dilations=[1]", "b,4,s"},
-      {"conv", "b,3,9,s", "4,3,3,2", "spec=\"ncHW,ocHW->noHW\", starts=[-1, -3], strides=[2, 1], dilations=[1, 2]", "b,4,5,s + 4"},
-      {"conv", "2,7,s,6", "3,3,6,5", "spec=\"nHWc,HWco->nHWo\", starts=[0, -1], strides=[3, 2], dilations=[2, 1]", "2,1,(s + 1) div 2,5"},
-      {"conv", "b,2,3,5,4,s", "2,3,3,2,2,3", "spec=\"ngcDHW,gocDHW->ngoDHW\", starts=[-1, 0, -1], strides=[2, 1, 1], dilations=[1, 1, 1]", "b,2,3,2,3,s"},
+      {"conv", "b,3,9,s", "4,3,3,2", "spec=\"ncHW,ocHW->noHW\", starts=[-1, -3], strides=[2, 1], dilations=[1, 2]",
+       "b,4,5,s + 4"},
+      {"conv", "2,7,s,6", "3,3,6,5", "spec=\"nHWc,HWco->nHWo\", starts=[0, -1], strides=[3, 2], dilations=[2, 1]",
+       "2,1,(s + 1) div 2,5"},
+      {"conv", "b,2,3,5,4,s", "2,3,3,2,2,3",
+       "spec=\"ngcDHW,gocDHW->ngoDHW\", starts=[-1, 0, -1], strides=[2, 1, 1], dilations=[1, 1, 1]", "b,2,3,2,3,s"},
       /* channels last: tiles with all their tails */
-      {"conv", "b,7,s,5", "3,3,5,53", "spec=\"nHWc,HWco->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]", "b,7,s,53"},
-      {"conv", "b,s,9,3,2", "2,3,3,2,17", "spec=\"nHWgc,HWgco->nHWgo\", starts=[0, -2], strides=[2, 1], dilations=[1, 2]", "b,s div 2,9,3,17"},
-      {"conv", "b,6,s,21,1", "3,3,21,1,1", "spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, -1], strides=[1, 2], dilations=[1, 1]", "b,6,(s + 1) div 2,21,1"},
+      {"conv", "b,7,s,5", "3,3,5,53", "spec=\"nHWc,HWco->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]",
+       "b,7,s,53"},
+      {"conv", "b,s,9,3,2", "2,3,3,2,17",
+       "spec=\"nHWgc,HWgco->nHWgo\", starts=[0, -2], strides=[2, 1], dilations=[1, 2]", "b,s div 2,9,3,17"},
+      {"conv", "b,6,s,21,1", "3,3,21,1,1",
+       "spec=\"nHWgc,HWgco->nHWgo\", starts=[-1, -1], strides=[1, 2], dilations=[1, 1]", "b,6,(s + 1) div 2,21,1"},
       {"conv", "b,s,4", "3,4,1", "spec=\"nHc,Hco->nHo\", starts=[-2], strides=[1], dilations=[2]", "b,s,1"},
-      {"conv", "b,5,s,4", "3,3,2,4,32", "spec=\"nHWc,pHWcq->nHWpq\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]", "b,5,s + 1,3,32"},
-      {"conv", "b,s,3", "2,1,3,16", "spec=\"nHc,pHcq->nHpq\", starts=[0], strides=[2], dilations=[1]", "b,(s + 1) div 2,2,16"},
-      {"conv_transpose", "b,5,s,6", "3,2,6,19", "spec=\"nHWo,HWoc->nHWc\", starts=[-1, 0], strides=[2, 2], dilations=[1, 1]", "b,9,2*s,19"},
-      {"conv_transpose", "b,4,s,18,1", "3,2,18,1,1", "spec=\"nHWgo,HWgoc->nHWgc\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,6,3*s,18,1"},
+      {"conv", "b,5,s,4", "3,3,2,4,32",
+       "spec=\"nHWc,pHWcq->nHWpq\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]", "b,5,s + 1,3,32"},
+      {"conv", "b,s,3", "2,1,3,16", "spec=\"nHc,pHcq->nHpq\", starts=[0], strides=[2], dilations=[1]",
+       "b,(s + 1) div 2,2,16"},
+      {"conv_transpose", "b,5,s,6", "3,2,6,19",
+       "spec=\"nHWo,HWoc->nHWc\", starts=[-1, 0], strides=[2, 2], dilations=[1, 1]", "b,9,2*s,19"},
+      {"conv_transpose", "b,4,s,18,1", "3,2,18,1,1",
+       "spec=\"nHWgo,HWgoc->nHWgc\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,6,3*s,18,1"},
       {"conv_transpose", "b,3,s", "3,4,5", "spec=\"noH,ocH->ncH\", starts=[-2], strides=[2], dilations=[1]", "b,4,2*s"},
-      {"conv_transpose", "b,4,5,s", "4,3,3,2", "spec=\"noHW,ocHW->ncHW\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,3,6,3*s"},
+      {"conv_transpose", "b,4,5,s", "4,3,3,2",
+       "spec=\"noHW,ocHW->ncHW\", starts=[-1, 0], strides=[1, 3], dilations=[2, 1]", "b,3,6,3*s"},
       {"conv_filter", "b,3,s", "b,2,s", "spec=\"ncH,noH->ocH\", starts=[-1], strides=[1], dilations=[2]", "2,3,2"},
-      {"conv_filter", "b,3,9,s", "b,2,4,s", "spec=\"ncHW,noHW->ocHW\", starts=[-1, -1], strides=[2, 1], dilations=[1, 1]", "2,3,3,3"}};
+      {"conv_filter", "b,3,9,s", "b,2,4,s",
+       "spec=\"ncHW,noHW->ocHW\", starts=[-1, -1], strides=[2, 1], dilations=[1, 1]", "2,3,3,3"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (int k = 0; k < (i % 2 ? 1 : 4); k++) {
       Arena *a = arena_new();
       const char *t = types[k], *const *r = rows[i];
       text_case(arena_printf(a, "%s %zu %s", r[0], i, t),
-                arena_printf(a, "  %%x = input {name=\"x\"} : %s[%s] @{}\n  %%w = input {name=\"w\"} : %s[%s] @{}\n  %%y = %s %%x, %%w {%s} : %s[%s]\n" OUTF("y"),
+                arena_printf(a, "  %%x = input {name=\"x\"} : %s[%s] @{}\n  %%w = input {name=\"w\"} : %s[%s] @{}\n"
+            "  %%y = %s %%x, %%w {%s} : %s[%s]\n" OUTF("y"),
                              t, r[1], t, r[2], r[0], r[3], t, r[4]));
       arena_free(a);
     }
-  text_case("pool max", IN("x", "f32[b,3,7,s]") "  %y = pool %x {op=max, axes=[2, 3], window=[3, 2], starts=[-1, 0], strides=[2, 1], dilations=[1, 2]} : f32[b,3,4,s - 2]\n" OUT("y"));
-  text_case("pool sum last", IN("x", "f32[b,s,6,5]") "  %y = pool %x {op=sum, axes=[1, 2], window=[2, 3], starts=[0, -2], strides=[1, 3], dilations=[1, 1]} : f32[b,s,3,5]\n" OUT("y"));
-  text_case("pool apart", IN("x", "i16[6,b,s,2]") "  %y = pool %x {op=min, axes=[0, 2], window=[3, 3], starts=[-1, -1], strides=[1, 2], dilations=[1, 1]} : i16[6,b,(s + 1) div 2,2]\n" OUT("y"));
-  text_case("pool beyond", IN("x", "bf16[b,s]") "  %y = pool %x {op=max, axes=[1], window=[2], starts=[-4], strides=[1], dilations=[1]} : bf16[b,s + 8]\n" OUT("y"));
-  text_case("pool product", IN("x", "u8[s]") "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0], strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
+  text_case("pool max", IN("x", "f32[b,3,7,s]")
+            "  %y = pool %x {op=max, axes=[2, 3], window=[3, 2], starts=[-1, 0],"
+            " strides=[2, 1], dilations=[1, 2]} : f32[b,3,4,s - 2]\n" OUT("y"));
+  text_case("pool sum last", IN("x", "f32[b,s,6,5]")
+            "  %y = pool %x {op=sum, axes=[1, 2], window=[2, 3], starts=[0, -2],"
+            " strides=[1, 3], dilations=[1, 1]} : f32[b,s,3,5]\n" OUT("y"));
+  text_case("pool apart", IN("x", "i16[6,b,s,2]")
+            "  %y = pool %x {op=min, axes=[0, 2], window=[3, 3], starts=[-1, -1],"
+            " strides=[1, 2], dilations=[1, 1]} : i16[6,b,(s + 1) div 2,2]\n" OUT("y"));
+  text_case("pool beyond", IN("x", "bf16[b,s]")
+            "  %y = pool %x {op=max, axes=[1], window=[2], starts=[-4],"
+            " strides=[1], dilations=[1]} : bf16[b,s + 8]\n" OUT("y"));
+  text_case("pool product", IN("x", "u8[s]")
+            "  %y = pool %x {op=product, axes=[0], window=[2], starts=[0],"
+            " strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
 }
 
 /* Equal lines of a product give equal bits, whatever their place in a tile: %d is false. */
 #define SAME_AS_FIRST(extents, ones, starts, strides, dims) \
-  "  %f = slice %y {starts=[" starts "], strides=[" strides "]} : f32[" ones "]\n  %g = broadcast %f {dims=[" dims "]} : f32[" extents "]\n  %d = ne %y, %g : bool[" extents "]\n" OUT("d")
+  "  %f = slice %y {starts=[" starts "], strides=[" strides "]} : f32[" ones "]\n" \
+  "  %g = broadcast %f {dims=[" dims "]} : f32[" extents "]\n  %d = ne %y, %g : bool[" extents "]\n" OUT("d")
 static void equal_lines(void) {
-  text_case("equal queries", IN("x", "f32[20]") IN("k", "f32[1,1,90,20]") IN("v", "f32[1,1,90,40]") "  %q = broadcast %x {dims=[4]} : f32[1,1,1,67,20]\n"
-            "  %i = iota {axis=0, start=0} : i64[67]\n  %j = iota {axis=0, start=0} : i64[90]\n  %n = const {value=90} : i64[]\n"
+  text_case("equal queries", IN("x", "f32[20]") IN("k", "f32[1,1,90,20]")
+            IN("v", "f32[1,1,90,40]") "  %q = broadcast %x {dims=[4]} : f32[1,1,1,67,20]\n"
+            "  %i = iota {axis=0, start=0} : i64[67]\n  %j = iota {axis=0, start=0} : i64[90]\n"
+            "  %n = const {value=90} : i64[]\n"
             "  %y = attention %q, %k, %v, %i, %j, %n {scale=1.5, causal=0} : f32[1,1,1,67,40]\n"
             SAME_AS_FIRST("1,1,1,67,40", "1,1,1,1,40", "0, 0, 0, 0, 0", "1, 1, 1, 1, 1", "0, 1, 2, 3, 4"));
-  text_case("equal pixels and channels", IN("x", "f32[700]") IN("z", "f32[700]") "  %a = broadcast %x {dims=[3]} : f32[1,5,7,700]\n  %w = broadcast %z {dims=[2]} : f32[1,1,700,43]\n"
-            "  %y = conv %a, %w {spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]} : f32[1,5,7,43]\n"
+  text_case("equal pixels and channels", IN("x", "f32[700]")
+            IN("z", "f32[700]") "  %a = broadcast %x {dims=[3]} : f32[1,5,7,700]\n"
+            "  %w = broadcast %z {dims=[2]} : f32[1,1,700,43]\n"
+            "  %y = conv %a, %w {spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]}"
+            " : f32[1,5,7,43]\n"
             SAME_AS_FIRST("1,5,7,43", "1,1,1,1", "0, 0, 0, 0", "1, 1, 1, 1", "0, 1, 2, 3"));
-  text_case("equal rows and columns of groups", IN("x", "f32[700]") IN("z", "f32[700]") "  %a = broadcast %x {dims=[1]} : f32[13,700]\n  %w = broadcast %z {dims=[1]} : f32[2,700,77]\n"
-            "  %i = const {value=1} : i64[13]\n  %y = grouped_dot %a, %i, %w {start=0} : f32[13,77]\n" SAME_AS_FIRST("13,77", "1,1", "0, 0", "1, 1", "0, 1"));
+  text_case("equal rows and columns of groups", IN("x", "f32[700]")
+            IN("z", "f32[700]") "  %a = broadcast %x {dims=[1]} : f32[13,700]\n"
+            "  %w = broadcast %z {dims=[1]} : f32[2,700,77]\n"
+            "  %i = const {value=1} : i64[13]\n  %y = grouped_dot %a, %i, %w {start=0} : f32[13,77]\n"
+            SAME_AS_FIRST("13,77", "1,1", "0, 0", "1, 1", "0, 1"));
 }
 
 static void indexing(void) {
@@ -227,30 +330,45 @@ static void indexing(void) {
     Arena *a = arena_new();
     const char *t = types[i];
     text_case(arena_printf(a, "order %s", t),
-              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,3] @{}\n  %%p = argsort %%x {axis=1, descending=0} : i64[b,s,3]\n  %%q = argsort %%x {axis=2, descending=1} : i64[b,s,3]\n"
-                           "  %%y = take %%x, %%p {axis=1, start=0} : %s[b,s,3]\n  %%c = scan %%x {op=sum, axis=1, exclusive=0, reverse=0} : %s[b,s,3]\n"
-                           "  %%m = scan %%x {op=max, axis=0, exclusive=1, reverse=1} : %s[b,s,3]\n" OUTF("p") OUTF("q") OUTF("y") OUTF("c") OUTF("m"), t, t, t, t));
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,3] @{}\n"
+            "  %%p = argsort %%x {axis=1, descending=0} : i64[b,s,3]\n"
+            "  %%q = argsort %%x {axis=2, descending=1} : i64[b,s,3]\n"
+                           "  %%y = take %%x, %%p {axis=1, start=0} : %s[b,s,3]\n"
+            "  %%c = scan %%x {op=sum, axis=1, exclusive=0, reverse=0} : %s[b,s,3]\n"
+                           "  %%m = scan %%x {op=max, axis=0, exclusive=1, reverse=1} : %s[b,s,3]\n" OUTF("p")
+            OUTF("q") OUTF("y") OUTF("c") OUTF("m"), t, t, t, t));
     text_case(arena_printf(a, "scatter %s", t),
-              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,70] @{}\n  %%i = iota {axis=0, start=0} : i64[s]\n  %%three = const {value=3} : i64[s]\n  %%m = mod %%i, %%three : i64[s]\n"
-                           "  %%y = scatter %%x, %%m {op=sum, axis=1, start=1} : %s[b,4,70]\n  %%j = broadcast %%m {dims=[1]} : i64[b,s,70]\n"
-                           "  %%z = put %%x, %%j {op=max, axis=1, start=0} : %s[b,2,70]\n" OUTF("y") OUTF("z"), t, t, t));
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,70] @{}\n  %%i = iota {axis=0, start=0} : i64[s]\n"
+            "  %%three = const {value=3} : i64[s]\n  %%m = mod %%i, %%three : i64[s]\n"
+                           "  %%y = scatter %%x, %%m {op=sum, axis=1, start=1} : %s[b,4,70]\n"
+            "  %%j = broadcast %%m {dims=[1]} : i64[b,s,70]\n"
+                           "  %%z = put %%x, %%j {op=max, axis=1, start=0} : %s[b,2,70]\n" OUTF("y")
+            OUTF("z"), t, t, t));
     arena_free(a);
   }
   for (int i = 0; i < 4; i++) { /* every place of a tile and of a panel; rows of no group among them; b and s groups */
     Arena *a = arena_new();
     const char *t = (const char *const[]){"f32", "f64", "f16", "bf16"}[i];
     text_case(arena_printf(a, "grouped %s", t),
-              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,21] @{}\n  %%w = input {name=\"w\"} : %s[s,21,131] @{}\n  %%n = iota {axis=1, start=0} : i64[b,s]\n"
-                           "  %%m = iota {axis=0, start=0} : i64[b,s]\n  %%i = mul %%n, %%m : i64[b,s]\n  %%y = grouped_dot %%x, %%i, %%w {start=1} : %s[b,s,131]\n"
-                           "  %%v = input {name=\"v\"} : %s[3,21,64] @{}\n  %%j = input {name=\"j\"} : i64[b,s] @{}\n  %%k = const {value=4} : i64[b,s]\n  %%l = mod %%j, %%k : i64[b,s]\n"
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,21] @{}\n"
+            "  %%w = input {name=\"w\"} : %s[s,21,131] @{}\n  %%n = iota {axis=1, start=0} : i64[b,s]\n"
+                           "  %%m = iota {axis=0, start=0} : i64[b,s]\n  %%i = mul %%n, %%m : i64[b,s]\n"
+            "  %%y = grouped_dot %%x, %%i, %%w {start=1} : %s[b,s,131]\n"
+                           "  %%v = input {name=\"v\"} : %s[3,21,64] @{}\n  %%j = input {name=\"j\"} : i64[b,s] @{}\n"
+            "  %%k = const {value=4} : i64[b,s]\n  %%l = mod %%j, %%k : i64[b,s]\n"
                            "  %%z = grouped_dot %%x, %%l, %%v {start=0} : %s[b,s,64]\n"
-                           "  %%g = input {name=\"g\"} : %s[3,21,5] @{}\n  %%u = input {name=\"u\"} : %s[3,21,5] @{}\n  %%d = input {name=\"d\"} : %s[3,5,21] @{}\n"
-                           "  %%q = grouped_mlp %%x, %%l, %%g, %%u, %%d {kind=\"%s\", start=0} : %s[b,s,21]\n" OUTF("y") OUTF("z") OUTF("q"),
+                           "  %%g = input {name=\"g\"} : %s[3,21,5] @{}\n  %%u = input {name=\"u\"} : %s[3,21,5] @{}\n"
+            "  %%d = input {name=\"d\"} : %s[3,5,21] @{}\n"
+                           "  %%q = grouped_mlp %%x, %%l, %%g, %%u, %%d {kind=\"%s\", start=0} : %s[b,s,21]\n"
+            OUTF("y") OUTF("z") OUTF("q"),
                            t, t, t, t, t, t, t, t, i ? "relu" : "silu", t));
     arena_free(a);
   }
-  text_case("grouped wide", IN("x", "f32[2,3]") IN("w", "f32[2,3,1100]") "  %i = iota {axis=0, start=0} : i64[2]\n  %y = grouped_dot %x, %i, %w {start=0} : f32[2,1100]\n" OUT("y"));
-  text_case("take", IN("x", "f32[b,5,s]") IN("i", "i32[b,9,s]") "  %k = const {value=7} : i32[b,9,s]\n  %m = mod %i, %k : i32[b,9,s]\n  %y = take %x, %m {axis=1, start=1} : f32[b,9,s]\n  %e = exp %y : f32[b,9,s]\n" OUT("y") OUT("e"));
+  text_case("grouped wide", IN("x", "f32[2,3]") IN("w", "f32[2,3,1100]") "  %i = iota {axis=0, start=0} : i64[2]\n"
+            "  %y = grouped_dot %x, %i, %w {start=0} : f32[2,1100]\n" OUT("y"));
+  text_case("take", IN("x", "f32[b,5,s]") IN("i", "i32[b,9,s]") "  %k = const {value=7} : i32[b,9,s]\n"
+            "  %m = mod %i, %k : i32[b,9,s]\n  %y = take %x, %m {axis=1, start=1} : f32[b,9,s]\n"
+            "  %e = exp %y : f32[b,9,s]\n" OUT("y") OUT("e"));
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* tests/mutants.h - copies of level-2 functions that may be changed, and random changes of them.
  *
- * A change takes another operand of the type, moves where a part or a window begins or ends, names other mesh axes or another reduction,
- * or leaves an operation out.  Most are faults, some harmless, some not even valid.
+ * A change takes another operand of the type, moves where a part or a window begins or ends, names other mesh axes or
+ * another reduction, or leaves an operation out.  Most are faults, some harmless, some not even valid.
  */
 #ifndef APC_TESTS_MUTANTS_H
 #define APC_TESTS_MUTANTS_H
@@ -43,7 +43,8 @@ static inline void replace_uses(Func *f, Val old, Val by) {
 static inline const Expr *mirrored(Module *m, const Expr *e) {
   for (int a = 0; a < m->mesh.naxes; a++)
     if (ex_uses(e, m->mesh.axes[a].symbol))
-      return ex_subst(m, e, m->mesh.axes[a].symbol, ex_sub(m, ex_const(m, m->mesh.axes[a].size - 1), mesh_coordinate(m, a)));
+      return ex_subst(m, e, m->mesh.axes[a].symbol,
+                      ex_sub(m, ex_const(m, m->mesh.axes[a].size - 1), mesh_coordinate(m, a)));
   return e;
 }
 
@@ -54,7 +55,9 @@ static inline bool mutate_operand(Func *f, Op *op, Below below, void *random) {
   int k = below(random, op->nin);
   Val first = (Val)below(random, (int)op->in[k] + 8);
   for (Val v = first; v < first + 40 && v < f->values.n; v++) {
-    if (v == 0 || v == op->in[k] || type_of(f, v) != type_of(f, op->in[k]) || f->values.items[v].op >= op - f->ops.items) continue;
+    if (v == 0 || v == op->in[k] || type_of(f, v) != type_of(f, op->in[k]) ||
+        f->values.items[v].op >= op - f->ops.items)
+      continue;
     ((Val *)(uintptr_t)op->in)[k] = v;
     return true;
   }
@@ -72,7 +75,8 @@ static inline bool mutate_attr(Module *m, Op *op, Below below, void *random) {
   int how = below(random, 4), at = a->n ? below(random, a->n) : 0;
   if (a->key == AT_start) a->u.e = mutate_expr(m, a->u.e, how);
   else if (a->key == AT_op) a->u.reduction = a->u.reduction == RED_SUM ? RED_MAX : RED_SUM;
-  else if (a->key == AT_mesh_axis || a->key == AT_axis || a->key == AT_split || a->key == AT_concat) a->u.i = (a->u.i + 1 + how) % (a->key == AT_mesh_axis ? m->mesh.naxes : 3);
+  else if (a->key == AT_mesh_axis || a->key == AT_axis || a->key == AT_split || a->key == AT_concat)
+    a->u.i = (a->u.i + 1 + how) % (a->key == AT_mesh_axis ? m->mesh.naxes : 3);
   for (size_t i = 0; i < sizeof several / sizeof *several && a->n; i++) {
     if (a->key != several[i]) continue;
     if (a->key == AT_mesh_axes) {

@@ -18,9 +18,18 @@ static Module *module;
 static Onnx__ModelProto model;
 static Onnx__GraphProto graph;
 static Onnx__FunctionProto function;
-static struct { Onnx__NodeProto **items; size_t n, cap; } nodes, body;
-static struct { Onnx__ValueInfoProto **items; size_t n, cap; } inputs, outputs;
-static struct { Onnx__TensorProto **items; size_t n, cap; } initializers;
+static struct {
+  Onnx__NodeProto **items;
+  size_t n, cap;
+} nodes, body;
+static struct {
+  Onnx__ValueInfoProto **items;
+  size_t n, cap;
+} inputs, outputs;
+static struct {
+  Onnx__TensorProto **items;
+  size_t n, cap;
+} initializers;
 static int64_t opset;
 
 enum { F32 = 1, I64 = 7, STRING = 8, BOOL = 9 };
@@ -81,15 +90,17 @@ static inline Onnx__ValueInfoProto *value_info(const char *name, int32_t type, c
     char *end;
     long number = strtol(part[i], &end, 10);
     if (strcmp(part[i], "?") == 0) continue;
-    d->value_case = *end ? ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM : ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+    d->value_case = *end ? ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
+                         : ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
     if (*end) d->dim_param = part[i];
     else d->dim_value = number;
   }
   return v;
 }
 
-static inline void in(const char *name, int32_t type, const char *dims) { ARENA_PUSH(arena, &inputs, value_info(name, type,
-    dims)); }
+static inline void in(const char *name, int32_t type, const char *dims) {
+  ARENA_PUSH(arena, &inputs, value_info(name, type, dims));
+}
 static inline void out(const char *name) { ARENA_PUSH(arena, &outputs, value_info(name, F32, NULL)); }
 
 static inline Onnx__NodeProto *new_node(const char *type, const char *in_names, const char *out_names) {
@@ -110,7 +121,7 @@ static inline Onnx__NodeProto *node(const char *type, const char *in_names, cons
 }
 
 static inline Onnx__AttributeProto *attr(Onnx__NodeProto *n, const char *name, Onnx__AttributeProto__AttributeType type,
-    int64_t value) {
+                                         int64_t value) {
   Onnx__AttributeProto *a = n->attribute[n->n_attribute++] = ARENA_NEW(arena, Onnx__AttributeProto);
   onnx__attribute_proto__init(a);
   a->name = arena_strdup(arena, name);
@@ -127,7 +138,8 @@ static inline Onnx__AttributeProto *attr(Onnx__NodeProto *n, const char *name, O
 }
 
 /* A graph inside a node; its inputs have no types, as some exporters write them. */
-static inline Onnx__GraphProto *graph_attr(Onnx__NodeProto *n, const char *name, const char *in_names, const char *out_names) {
+static inline Onnx__GraphProto *graph_attr(Onnx__NodeProto *n, const char *name, const char *in_names,
+                                           const char *out_names) {
   Onnx__AttributeProto *a = attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH, 0);
   Onnx__GraphProto *g = a->g = ARENA_NEW(arena, Onnx__GraphProto);
   onnx__graph_proto__init(g);
@@ -149,7 +161,8 @@ static inline Onnx__GraphProto *graph_attr(Onnx__NodeProto *n, const char *name,
   return g;
 }
 
-static inline Onnx__NodeProto *node_in(Onnx__GraphProto *g, const char *type, const char *in_names, const char *out_names) {
+static inline Onnx__NodeProto *node_in(Onnx__GraphProto *g, const char *type, const char *in_names,
+                                       const char *out_names) {
   return g->node[g->n_node++] = new_node(type, in_names, out_names);
 }
 

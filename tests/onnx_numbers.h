@@ -8,19 +8,25 @@
 #include "tests/onnx_graph.h"
 
 /* Numbers that do not repeat, in [low, high). */
-static inline double number(int64_t i, double low, double high) { return low + (high - low) * fmod(0.5 + (double)i * 0.6180339887498949, 1); }
+static inline double number(int64_t i, double low, double high) {
+  return low + (high - low) * fmod(0.5 + (double)i * 0.6180339887498949, 1);
+}
 
 /* An input of those numbers, or of the list. */
-static inline InterpNamed filled(const char *name, int rank, const int64_t *dims, double low, double high, const double *list) {
+static inline InterpNamed filled(const char *name, int rank, const int64_t *dims, double low, double high,
+                                 const double *list) {
   InterpNamed x = {name, interp_tensor(arena, DT_f32, rank, dims)};
-  for (int64_t i = 0; i < interp_elements(&x.tensor); i++) x.tensor.cells[i].f = (double)(float)(list ? list[i] : number(i, low, high));
+  for (int64_t i = 0; i < interp_elements(&x.tensor); i++)
+    x.tensor.cells[i].f = (double)(float)(list ? list[i] : number(i, low, high));
   return x;
 }
 
 /* Output `name`; NULL when the model is refused or does not run. */
 static inline const InterpTensor *run(int n, const InterpNamed *list, const char *name) {
   InterpResult *result = ARENA_NEW(arena, InterpResult);
-  bool ok = import() && interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = interp_symbols(module, arena)}, n, list, arena, result, diags);
+  bool ok =
+      import() && interp_run(module, module_func(module, "main"),
+                             &(InterpOptions){.symbols = interp_symbols(module, arena)}, n, list, arena, result, diags);
   CHECK(ok);
   if (!ok) diags_print(diags, stderr, false);
   return ok ? interp_find(result->outputs, result->noutputs, name) : NULL;

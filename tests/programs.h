@@ -1,7 +1,7 @@
 /* tests/programs.h - small hand-made Programs and their artifacts, for tests of the runtime.
  *
- * A Make builds one entry stage by stage: make_begin, instructions, make_end per body.  Buffers of a body live through the whole
- * body.  Kernels are C text, compiled by the system's compiler; artifacts are put behind build/apcrt-stub.
+ * A Make builds one entry stage by stage: make_begin, instructions, make_end per body.  Buffers of a body live through
+ * the whole body.  Kernels are C text, compiled by the system's compiler; artifacts are put behind build/apcrt-stub.
  */
 #ifndef APC_TESTS_PROGRAMS_H
 #define APC_TESTS_PROGRAMS_H
@@ -25,33 +25,36 @@ typedef struct Make {
   uint32_t entry, stage, body, first; /* of the body under way */
   uint32_t stages, events, keys;
   uint32_t schedule[64][64], calls[64]; /* per stage: body * 4096 + micro-batch */
-  const char *kernels;                /* C text, or NULL */
-  const char *embedded;               /* one file of weights in the image, or NULL */
+  const char *kernels;                  /* C text, or NULL */
+  const char *embedded;                 /* one file of weights in the image, or NULL */
   const char *cpu;
   uint32_t embedded_blob;
 } Make;
 
-static inline Make make_new(uint32_t stages) {
-  return (Make){.b = program_builder_new(), .stages = stages, .cpu = ""};
-}
+static inline Make make_new(uint32_t stages) { return (Make){.b = program_builder_new(), .stages = stages, .cpu = ""}; }
 
 static inline uint32_t make_axis(Make *m, const char *name, uint32_t size, bool temporal) {
   return program_add_axes(m->b, &(ProgramAxis){program_string(m->b, name), size, temporal, 0});
 }
 static inline uint32_t make_symbol(Make *m, const char *name, int64_t max, int64_t hint) {
-  return program_sym(m->b, program_add_symbols(m->b, &(ProgramSymbol){.name = program_string(m->b, name), .max = max,
-                                                                      .multiple = 1, .hint = hint}));
+  return program_sym(
+      m->b, program_add_symbols(
+                m->b, &(ProgramSymbol){.name = program_string(m->b, name), .max = max, .multiple = 1, .hint = hint}));
 }
 static inline uint32_t make_number(Make *m, int64_t v) { return program_const(m->b, v); }
 static inline uint32_t make_add(Make *m, uint32_t x, uint32_t y) { return program_expr(m->b, PX_add, x, y); }
 static inline uint32_t make_mul(Make *m, uint32_t x, uint32_t y) { return program_expr(m->b, PX_mul, x, y); }
-static inline uint32_t make_sub(Make *m, uint32_t x, uint32_t y) { return make_add(m, x, make_mul(m, make_number(m, -1), y)); }
+static inline uint32_t make_sub(Make *m, uint32_t x, uint32_t y) {
+  return make_add(m, x, make_mul(m, make_number(m, -1), y));
+}
 /* Where part `r` of n begins in an extent: floor(r * extent / n). */
 static inline uint32_t make_cut(Make *m, uint32_t r, uint32_t extent, int64_t n) {
   return program_expr(m->b, PX_div, make_mul(m, r, extent), make_number(m, n));
 }
 static inline uint32_t make_next(Make *m, uint32_t r) { return make_add(m, r, make_number(m, 1)); }
-static inline ProgramList make_list(Make *m, uint32_t n, const uint32_t *items) { return program_list_of(m->b, n, items); }
+static inline ProgramList make_list(Make *m, uint32_t n, const uint32_t *items) {
+  return program_list_of(m->b, n, items);
+}
 #define MAKE_LIST(m, ...) \
   make_list(m, (uint32_t)(sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)), (uint32_t[]){__VA_ARGS__})
 
@@ -60,8 +63,8 @@ static inline uint32_t make_port(Make *m, const char *name, DType t, ProgramList
 }
 static inline void make_entry(Make *m, const char *name, uint32_t inputs, uint32_t outputs) {
   uint32_t ports = program_count_ports(m->b);
-  m->entry = program_add_entries(m->b, &(ProgramEntry){program_string(m->b, name), 0, ports - inputs - outputs, inputs,
-                                                       ports - outputs, outputs});
+  m->entry = program_add_entries(
+      m->b, &(ProgramEntry){program_string(m->b, name), 0, ports - inputs - outputs, inputs, ports - outputs, outputs});
 }
 
 static inline void make_begin(Make *m, uint32_t stage) {
@@ -79,17 +82,26 @@ static inline uint32_t make_bytes(Make *m, DType t, ProgramList dims) {
 /* A tensor in a buffer of its own; slots > 1: it lives over all calls of the entry. */
 static inline uint32_t make_tensor(Make *m, ProgramClass class_, DType t, uint32_t slots, ProgramList dims) {
   bool persistent = class_ == PC_param || class_ == PC_state;
-  uint32_t buffer = program_add_buffers(m->b, &(ProgramBuffer){
-    .name = program_string(m->b, program_class_name(class_)), .class_ = class_, .stage = m->stage,
-    .entry = persistent ? PROGRAM_NONE : m->entry, .body = persistent || slots > 1 ? PROGRAM_NONE : m->body,
-    .slots = slots, .bytes = make_bytes(m, t, dims)});
-  return program_add_tensors(m->b, &(ProgramTensor){.buffer = buffer, .offset = make_number(m, 0), .dtype = t, .extents = dims});
+  uint32_t buffer = program_add_buffers(m->b, &(ProgramBuffer){.name = program_string(m->b, program_class_name(class_)),
+                                                               .class_ = class_,
+                                                               .stage = m->stage,
+                                                               .entry = persistent ? PROGRAM_NONE : m->entry,
+                                                               .body = persistent || slots > 1 ? PROGRAM_NONE : m->body,
+                                                               .slots = slots,
+                                                               .bytes = make_bytes(m, t, dims)});
+  return program_add_tensors(
+      m->b, &(ProgramTensor){.buffer = buffer, .offset = make_number(m, 0), .dtype = t, .extents = dims});
 }
 static inline uint32_t make_buffer_of(Make *m, uint32_t tensor) { return program_at_tensors(m->b, tensor)->buffer; }
 
 static inline ProgramInstr make_instr(Make *m, ProgramInstrKind kind, const char *where, ProgramList tensors) {
-  return (ProgramInstr){.kind = kind, .where = program_string(m->b, where), .object = PROGRAM_NONE, .guard = PROGRAM_NONE,
-                        .event = PROGRAM_NONE, .tensors = tensors, .key = program_instr_is_comm(kind) ? m->keys++ : 0};
+  return (ProgramInstr){.kind = kind,
+                        .where = program_string(m->b, where),
+                        .object = PROGRAM_NONE,
+                        .guard = PROGRAM_NONE,
+                        .event = PROGRAM_NONE,
+                        .tensors = tensors,
+                        .key = program_instr_is_comm(kind) ? m->keys++ : 0};
 }
 static inline void make_put(Make *m, ProgramInstr x) { program_add_instrs(m->b, &x); }
 
@@ -97,7 +109,8 @@ static inline void make_launch(Make *m, const char *kernel, ProgramList tensors,
   ProgramInstr x = make_instr(m, PI_launch, kernel, tensors);
   for (x.object = 0; x.object < program_count_kernels(m->b); x.object++)
     if (program_at_kernels(m->b, x.object)->name == program_string(m->b, kernel)) break;
-  if (x.object == program_count_kernels(m->b)) program_add_kernels(m->b, &(ProgramKernel){program_string(m->b, kernel)});
+  if (x.object == program_count_kernels(m->b))
+    program_add_kernels(m->b, &(ProgramKernel){program_string(m->b, kernel)});
   x.exprs = scalars;
   make_put(m, x);
 }
@@ -110,7 +123,8 @@ static inline void make_gemm(Make *m, ProgramList tensors, uint32_t rows, uint32
   make_put(m, x);
 }
 
-/* Begins a loop of `count` rounds, at most expression `most` (or PROGRAM_NONE); make_repeat ends it, `again` a tensor or PROGRAM_NONE. */
+/* Begins a loop of `count` rounds, at most expression `most` (or PROGRAM_NONE); make_repeat ends it, `again` a tensor
+ * or PROGRAM_NONE. */
 static inline uint32_t make_loop(Make *m, const char *where, uint32_t round, uint32_t count, uint32_t most) {
   ProgramInstr x = make_instr(m, PI_loop, where, MAKE_LIST(m, round, count));
   x.exprs = make_list(m, most != PROGRAM_NONE, &most);
@@ -124,7 +138,8 @@ static inline void make_repeat(Make *m, uint32_t loop, uint32_t again) {
   make_put(m, x);
 }
 
-static inline void make_io(Make *m, ProgramInstrKind kind, uint32_t port, uint32_t tensor, uint32_t mask, ProgramList start) {
+static inline void make_io(Make *m, ProgramInstrKind kind, uint32_t port, uint32_t tensor, uint32_t mask,
+                           ProgramList start) {
   ProgramInstr x = make_instr(m, kind, kind == PI_feed ? "input" : "output", MAKE_LIST(m, tensor));
   x.object = port;
   x.mask = mask;
@@ -132,7 +147,8 @@ static inline void make_io(Make *m, ProgramInstrKind kind, uint32_t port, uint32
   make_put(m, x);
 }
 
-static inline ProgramInstr make_comm(Make *m, ProgramInstrKind kind, const char *where, uint32_t group, ProgramList tensors) {
+static inline ProgramInstr make_comm(Make *m, ProgramInstrKind kind, const char *where, uint32_t group,
+                                     ProgramList tensors) {
   ProgramInstr x = make_instr(m, kind, where, tensors);
   x.object = group;
   return x;

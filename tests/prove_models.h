@@ -6,7 +6,8 @@ static const char *const block =
     "symbol b\n"
     "param \"emb\" : f32[10, 8] = zeros\nparam \"g\" : f32[8] = zeros\nparam \"wq\" : f32[8, 4, 2] = zeros\n"
     "param \"wk\" : f32[8, 4, 2] = zeros\nparam \"wv\" : f32[8, 4, 2] = zeros\nparam \"wo\" : f32[4, 2, 8] = zeros\n"
-    "param \"bo\" : f32[8] = zeros\nparam \"w1\" : f32[8, 12] = zeros\nparam \"b1\" : f32[12] = zeros\nparam \"w2\" : f32[12, 8] = zeros\n"
+    "param \"bo\" : f32[8] = zeros\nparam \"w1\" : f32[8, 12] = zeros\nparam \"b1\" : f32[12] = zeros\nparam \"w2\" : "
+    "f32[12, 8] = zeros\n"
     "func @main level 1 {\n"
     "  %ids = input {name=\"ids\"} : i64[b, 6]\n"
     "  %emb = param {name=\"emb\"} : f32[10, 8]\n"
@@ -91,7 +92,8 @@ static const char *const cached =
     "  output \"s\" %s\n"
     "}\n";
 
-/* Scanned inputs, stacked results, carries that are swapped, a loop in a loop, rounds and a condition that the data decide. */
+/* Scanned inputs, stacked results, carries that are swapped, a loop in a loop, rounds and a condition that the data
+ * decide. */
 static const char *const recurrent =
     "symbol b\n"
     "param \"wx\" : f32[3, 8] = zeros\nparam \"wh\" : f32[8, 8] = zeros\n"
@@ -140,22 +142,31 @@ static const char *const recurrent =
 
 /* Every windowed operation: strided, padded, grouped, with an order of dimensions of its own. */
 #define WINDOWED(symbols, IMAGE, STEPS, HALF, GRID) \
-    symbols "param \"w\" : f32[3, 4, 6] = normal 1 seed 1\nparam \"v\" : f32[2, 6, 4] = normal 1 seed 2\n" \
-    "func @main level 1 {\n" \
-    "  %x = input {name=\"x\"} : f32[2, " IMAGE ", 4]\n" \
-    "  %w = param {name=\"w\"} : f32[3, 4, 6]\n" \
-    "  %v = param {name=\"v\"} : f32[2, 6, 4]\n" \
-    "  %c = conv %x, %w {spec=\"nHc,Hco->Hno\", starts=[-1], strides=[2], dilations=[1]} : f32[" STEPS ", 2, 6]\n" \
-    "  %p = pool %c {op=max, axes=[0], window=[3], starts=[-1], strides=[1], dilations=[1]} : f32[" STEPS ", 2, 6]\n" \
-    "  %q = pool %c {op=sum, axes=[0, 2], window=[2, 3], starts=[0, -1], strides=[2, 1], dilations=[2, 1]} : f32[" HALF ", 2, 6]\n" \
-    "  %t = conv_transpose %p, %v {spec=\"Hno,Hoc->nHc\", starts=[-1], strides=[2], dilations=[2]} : f32[2, " IMAGE ", 4]\n" \
-    "  %r = add %t, %x : f32[2, " IMAGE ", 4]\n" \
-    "  %f = conv_filter %r, %p {spec=\"nHc,Hno->Hco\", starts=[-1], strides=[2], dilations=[1]} : f32[3, 4, 6]\n" \
-    "  %g = conv %r, %x {spec=\"nHc,nHc->Hc\", starts=[-6], strides=[3], dilations=[1]} : f32[" GRID ", 4]\n" \
-    "  output \"q\" %q\n" \
-    "  output \"f\" %f\n" \
-    "  output \"g\" %g\n" \
-    "}\n"
+  symbols \
+      "param \"w\" : f32[3, 4, 6] = normal 1 seed 1\nparam \"v\" : f32[2, 6, 4] = normal 1 seed 2\n" \
+      "func @main level 1 {\n" \
+      "  %x = input {name=\"x\"} : f32[2, " IMAGE \
+      ", 4]\n" \
+      "  %w = param {name=\"w\"} : f32[3, 4, 6]\n" \
+      "  %v = param {name=\"v\"} : f32[2, 6, 4]\n" \
+      "  %c = conv %x, %w {spec=\"nHc,Hco->Hno\", starts=[-1], strides=[2], dilations=[1]} : f32[" STEPS \
+      ", 2, 6]\n" \
+      "  %p = pool %c {op=max, axes=[0], window=[3], starts=[-1], strides=[1], dilations=[1]} : f32[" STEPS \
+      ", 2, 6]\n" \
+      "  %q = pool %c {op=sum, axes=[0, 2], window=[2, 3], starts=[0, -1], strides=[2, 1], dilations=[2, 1]} : " \
+      "f32[" HALF \
+      ", 2, 6]\n" \
+      "  %t = conv_transpose %p, %v {spec=\"Hno,Hoc->nHc\", starts=[-1], strides=[2], dilations=[2]} : f32[2, " IMAGE \
+      ", 4]\n" \
+      "  %r = add %t, %x : f32[2, " IMAGE \
+      ", 4]\n" \
+      "  %f = conv_filter %r, %p {spec=\"nHc,Hno->Hco\", starts=[-1], strides=[2], dilations=[1]} : f32[3, 4, 6]\n" \
+      "  %g = conv %r, %x {spec=\"nHc,nHc->Hc\", starts=[-6], strides=[3], dilations=[1]} : f32[" GRID \
+      ", 4]\n" \
+      "  output \"q\" %q\n" \
+      "  output \"f\" %f\n" \
+      "  output \"g\" %g\n" \
+      "}\n"
 
 static const char *const windowed = WINDOWED("", "13", "7", "4", "5");
 static const char *const windowed_late = WINDOWED("symbol b\n", "b + 8", "b + 2", "b - 1", "b");

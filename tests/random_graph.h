@@ -197,7 +197,11 @@ static Val make_broadcast(Making *k) {
   }
   dims[at] = any_extent(k);
   Attr a = attr_ints(k->m, AT_dims, t->rank, map);
-  return build_op(&k->b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a,
+  return build_op(&k->b, &(OpSpec){.kind = OP_broadcast,
+                                   .nin = 1,
+                                   .in = &x,
+                                   .nattrs = 1,
+                                   .attrs = &a,
                                    .type = type_get(k->m, t->dtype, t->rank + 1, dims)});
 }
 
@@ -319,8 +323,13 @@ static Val make_take(Making *k) {
 static Val scatter(Making *k, OpKind kind, Val x, Val index, int axis, int rank, const Expr *const *dims) {
   Reduction op = any_reduction(k);
   Attr a[] = {attr_red(AT_op, op), attr_i(AT_axis, axis), attr_e(AT_start, ex_const(k->m, 0))};
-  return tame(k, op, build_op(&k->b, &(OpSpec){.kind = kind, .nin = 2, .in = (Val[]){x, index}, .nattrs = 3, .attrs = a,
-                                               .type = type_get(k->m, type(k, x)->dtype, rank, dims)}));
+  return tame(k, op,
+              build_op(&k->b, &(OpSpec){.kind = kind,
+                                        .nin = 2,
+                                        .in = (Val[]){x, index},
+                                        .nattrs = 3,
+                                        .attrs = a,
+                                        .type = type_get(k->m, type(k, x)->dtype, rank, dims)}));
 }
 
 static Val make_put(Making *k) {
@@ -403,8 +412,13 @@ static Val make_pool(Making *k) {
   a[nattrs++] = attr_red(AT_op, op);
   a[nattrs++] = attr_ints(k->m, AT_axes, n, axes);
   a[nattrs++] = attr_exprs(k->m, AT_window, n, window);
-  return tame(k, op, build_op(&k->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &x, .nattrs = nattrs, .attrs = a,
-                                               .type = type_get(k->m, DT_f64, rank, dims)}));
+  return tame(k, op,
+              build_op(&k->b, &(OpSpec){.kind = OP_pool,
+                                        .nin = 1,
+                                        .in = &x,
+                                        .nattrs = nattrs,
+                                        .attrs = a,
+                                        .type = type_get(k->m, DT_f64, rank, dims)}));
 }
 
 /* Adds a letter somewhere in a part of a convolution. */
@@ -557,8 +571,8 @@ static void make_outputs(Making *k) {
 typedef struct GraphShape {
   int least, most; /* operations */
   bool loops;
-  const Expr *extents[5];     /* what dimensions are made of */
-  Val (*further)(Making *k);  /* makes operations of a kind that is not here; NULL */
+  const Expr *extents[5];    /* what dimensions are made of */
+  Val (*further)(Making *k); /* makes operations of a kind that is not here; NULL */
 } GraphShape;
 
 static Func *make_graph(Module *m, Random *r, const GraphShape *shape, Diags *diags) {

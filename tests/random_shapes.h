@@ -1,7 +1,8 @@
-/* tests/random_shapes.h - operations for random graphs (tests/random_graph.h) whose sizes, types and values are awkward for a prover.
+/* tests/random_shapes.h - operations for random graphs (tests/random_graph.h) whose sizes, types and values are awkward
+ * for a prover.
  *
- * Dimensions of extent 1 that come and go, sizes that depend on symbols everywhere, casts between all float types, booleans and integers
- * that are reduced, tables whose rows are equal, listed constants, states.
+ * Dimensions of extent 1 that come and go, sizes that depend on symbols everywhere, casts between all float types,
+ * booleans and integers that are reduced, tables whose rows are equal, listed constants, states.
  */
 #ifndef APC_TESTS_RANDOM_SHAPES_H
 #define APC_TESTS_RANDOM_SHAPES_H
@@ -45,7 +46,8 @@ static Val make_ramp(Making *k) {
   return build_iota(&k->b, type_get(k->m, below(k->r, 3) ? DT_f64 : DT_i64, rank, dims), below(k->r, rank));
 }
 
-/* Something of extent 1 that depends on where it lies, and the dimension is dropped: a step of a ramp, an element, one window. */
+/* Something of extent 1 that depends on where it lies, and the dimension is dropped: a step of a ramp, an element, one
+ * window. */
 static Val make_dropped(Making *k) {
   Module *m = k->m;
   const Expr *one = ex_const(m, 1), *dims[MAX_RANK], *left[MAX_RANK];
@@ -61,9 +63,18 @@ static Val make_dropped(Making *k) {
   if (how == 2) {
     int64_t axis = at, unit = 1;
     const Expr *window = ex_const(m, 1 + below(k->r, 3)), *start = ex_const(m, below(k->r, 4) - 1);
-    Attr a[] = {attr_red(AT_op, RED_SUM), attr_ints(m, AT_axes, 1, &axis), attr_exprs(m, AT_window, 1, &window), attr_exprs(m, AT_starts, 1, &start),
-                attr_ints(m, AT_strides, 1, &unit), attr_ints(m, AT_dilations, 1, &unit)};
-    y = build_op(&k->b, &(OpSpec){.kind = OP_pool, .nin = 1, .in = &x, .nattrs = 6, .attrs = a, .type = type_get(m, type(k, x)->dtype, rank, dims)});
+    Attr a[] = {attr_red(AT_op, RED_SUM),
+                attr_ints(m, AT_axes, 1, &axis),
+                attr_exprs(m, AT_window, 1, &window),
+                attr_exprs(m, AT_starts, 1, &start),
+                attr_ints(m, AT_strides, 1, &unit),
+                attr_ints(m, AT_dilations, 1, &unit)};
+    y = build_op(&k->b, &(OpSpec){.kind = OP_pool,
+                                  .nin = 1,
+                                  .in = &x,
+                                  .nattrs = 6,
+                                  .attrs = a,
+                                  .type = type_get(m, type(k, x)->dtype, rank, dims)});
   }
   return y ? build_reshape(&k->b, y, n, left) : 0;
 }
@@ -89,7 +100,8 @@ static Val make_far_pad(Making *k) {
     low[d] = d == at ? small_expr(k) : ex_const(k->m, 0);
     high[d] = d == at ? small_expr(k) : ex_const(k->m, 0);
   }
-  Attr a[] = {attr_exprs(k->m, AT_low, rank, low), attr_exprs(k->m, AT_high, rank, high), attr_f(AT_value, below(k->r, 2) ? 0 : 0.5)};
+  Attr a[] = {attr_exprs(k->m, AT_low, rank, low), attr_exprs(k->m, AT_high, rank, high),
+              attr_f(AT_value, below(k->r, 2) ? 0 : 0.5)};
   return build_op(&k->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
 }
 
@@ -99,7 +111,8 @@ static Val make_far_slice(Making *k) {
   int rank = rank_of(k, x);
   if (rank == 0) return 0;
   int at = below(k->r, rank);
-  const Expr *extent = type(k, x)->dims[at], *start = small_expr(k), *behind = below(k->r, 2) ? small_expr(k) : ex_const(k->m, 0);
+  const Expr *extent = type(k, x)->dims[at], *start = small_expr(k),
+             *behind = below(k->r, 2) ? small_expr(k) : ex_const(k->m, 0);
   const Expr *left = ex_sub(k->m, ex_sub(k->m, extent, start), behind);
   int64_t stride = 1 + below(k->r, 2);
   return build_slice(&k->b, x, at, start, ex_ceil_div(k->m, left, ex_const(k->m, stride)), stride);
@@ -124,7 +137,8 @@ static Val make_listed(Making *k) {
   for (int i = 0; i < n; i++) list[i] = below(k->r, 9) - 4;
   Attr a = attr_floats(k->m, AT_floats, (int)n, list);
   const Expr *dims[] = {ex_const(k->m, n)};
-  return build_op(&k->b, &(OpSpec){.kind = OP_const, .nattrs = 1, .attrs = &a, .type = type_get(k->m, DT_f64, 1, dims)});
+  return build_op(&k->b,
+                  &(OpSpec){.kind = OP_const, .nattrs = 1, .attrs = &a, .type = type_get(k->m, DT_f64, 1, dims)});
 }
 
 /* Booleans that are reduced, integers that are added; numbers again. */
@@ -157,7 +171,8 @@ static Val make_state(Making *k) {
 /* The composites whose operands have several shapes. */
 static Val make_composite_of_several(Making *k) {
   Module *m = k->m;
-  const Expr *b = any_extent(k), *g = any_extent(k), *s = any_extent(k), *t = any_extent(k), *two = ex_const(m, 2), *four = ex_const(m, 4);
+  const Expr *b = any_extent(k), *g = any_extent(k), *s = any_extent(k), *t = any_extent(k), *two = ex_const(m, 2),
+             *four = ex_const(m, 4);
   if (k->nintegers + 4 > MAX_POOL) return 0;
   Val rows = index_of(k, 1, &s), columns = index_of(k, 1, &t), limit = index_of(k, 0, NULL);
   switch (below(k->r, 3)) {
@@ -171,16 +186,37 @@ static Val make_composite_of_several(Making *k) {
       return build_op(&k->b, &(OpSpec){.kind = OP_cross_entropy, .nin = 2, .in = (Val[]){x, rows}});
     }
     default: {
-      Val q = operand(k, 5, (const Expr *[]){b, g, two, s, two}), key = operand(k, 4, (const Expr *[]){b, g, t, two}), v = operand(k, 4, (const Expr *[]){b, g, t, four});
+      Val q = operand(k, 5, (const Expr *[]){b, g, two, s, two}), key = operand(k, 4, (const Expr *[]){b, g, t, two}),
+          v = operand(k, 4, (const Expr *[]){b, g, t, four});
       Attr a[] = {attr_f(AT_scale, 0.5), attr_i(AT_causal, below(k->r, 2))};
-      return build_op(&k->b, &(OpSpec){.kind = OP_attention, .nin = 6, .in = (Val[]){q, key, v, rows, columns, limit}, .nattrs = 2, .attrs = a});
+      return build_op(
+          &k->b,
+          &(OpSpec){
+              .kind = OP_attention, .nin = 6, .in = (Val[]){q, key, v, rows, columns, limit}, .nattrs = 2, .attrs = a});
     }
   }
 }
 
 static Val make_awkward(Making *k) {
-  static Val (*const makers[])(Making *) = {make_cast, make_cast, make_ones, make_ones, make_ramp, make_ramp, make_far_pad, make_far_pad, make_far_slice,
-                                            make_far_slice, make_flat_table, make_flat_table, make_flat_table, make_dropped, make_dropped, make_listed, make_logical, make_state, make_composite_of_several};
+  static Val (*const makers[])(Making *) = {make_cast,
+                                            make_cast,
+                                            make_ones,
+                                            make_ones,
+                                            make_ramp,
+                                            make_ramp,
+                                            make_far_pad,
+                                            make_far_pad,
+                                            make_far_slice,
+                                            make_far_slice,
+                                            make_flat_table,
+                                            make_flat_table,
+                                            make_flat_table,
+                                            make_dropped,
+                                            make_dropped,
+                                            make_listed,
+                                            make_logical,
+                                            make_state,
+                                            make_composite_of_several};
   return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
 }
 

@@ -1,10 +1,14 @@
-/* tools/apc_docs.c - writes one manual page or completion script on standard output: apc-docs NAME.  Run while building. */
+/* tools/apc_docs.c - writes one manual page or completion script on standard output: apc-docs NAME.  Run while
+ * building. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tools/docs.h"
 
-static const struct { const char *name; void (*write)(void); } documents[] = {
+static const struct {
+  const char *name;
+  void (*write)(void);
+} documents[] = {
     {"apc.1", docs_apc_1},
     {"apc-opt.1", docs_apc_opt_1},
     {"apc-model.1", docs_apc_model_1},

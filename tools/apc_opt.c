@@ -3,9 +3,9 @@
  *   apc-opt [--passes=a,b] [--device=KIND] [--print-after=PASS|all] FILE.ir      (FILE - is standard input)
  *   apc-opt [--passes=a,b] ... --prove=main,rank FILE.ir
  *
- * Prints the module after the passes; those for another device are left out when one is given.  With --prove, the verdict is printed in
- * place of the module (opt_prove.c).  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 3 for unknown, 4 for refuted, 70 for a broken
- * invariant.
+ * Prints the module after the passes; those for another device are left out when one is given.  With --prove, the
+ * verdict is printed in place of the module (opt_prove.c).  Exit codes are apc's: 0, 1 for diagnostics, 2 for usage, 3
+ * for unknown, 4 for refuted, 70 for a broken invariant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,9 @@ typedef enum OptionId {
   OPTIONS
 } OptionId;
 
-static const struct { const char *flag, *argument, *help; } rows[OPTIONS] = {
+static const struct {
+  const char *flag, *argument, *help;
+} rows[OPTIONS] = {
 #define OPTION(name, flag, argument, help) {flag, argument, help},
 #include "tools/opt_options.def"
 #undef OPTION
@@ -46,7 +48,8 @@ static char *read_stdin(Arena *a) {
   return t.n ? t.data : arena_strdup(a, "");
 }
 
-static int run(Arena *a, Diags *diags, const char *file, const char *passes, const char *pairs, const PassOptions *options) {
+static int run(Arena *a, Diags *diags, const char *file, const char *passes, const char *pairs,
+               const PassOptions *options) {
   if (!print_after_check(diags, options->print_after, passes)) return 1;
   const char *text = strcmp(file, "-") == 0 ? read_stdin(a) : file_read_text(diags, a, file, NULL);
   if (!text) return 1;
@@ -83,7 +86,10 @@ static bool take_option(const char *word, const char **values) {
 int main(int argc, char **argv) {
   const char *file = NULL, *values[OPTIONS] = {NULL};
   if (secure_execution()) {
-    fputs("error: apc-opt does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)\n", stderr);
+    fputs(
+        "error: apc-opt does not run with the rights of another user (a set-uid or set-gid copy, or file "
+        "capabilities)\n",
+        stderr);
     return 5;
   }
   for (int i = 1; i < argc; i++) {
@@ -94,10 +100,14 @@ int main(int argc, char **argv) {
   }
   if (!file) return usage(stderr, 2);
   if (values[OPT_prove] && !opt_prove_is_list(values[OPT_prove])) {
-    fprintf(stderr, "--prove takes the name of a function of level 1 and one of level 2, or several such pairs: --prove=main,rank; not '%s'\n", values[OPT_prove]);
+    fprintf(stderr,
+            "--prove takes the name of a function of level 1 and one of level 2, or several such pairs: "
+            "--prove=main,rank; not '%s'\n",
+            values[OPT_prove]);
     return usage(stderr, 2);
   }
-  PassOptions how = {.verify = true, .dump = stdout, .device = values[OPT_device], .print_after = values[OPT_print_after]};
+  PassOptions how = {
+      .verify = true, .dump = stdout, .device = values[OPT_device], .print_after = values[OPT_print_after]};
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
   int code = run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", values[OPT_prove], &how);

@@ -84,7 +84,10 @@ static void targets(void) {
 static void operations(void) {
   puts("\n## Operations of the IR\n\n| operation | meaning |\n| --- | --- |");
   for (int k = 1; k < OP_COUNT; k++) {
-    printf("| `%s`%s | ", op_name((OpKind)k), op_level2_only((OpKind)k) ? " (level 2)" : op_is_composite((OpKind)k) ? " (composite)" : "");
+    printf("| `%s`%s | ", op_name((OpKind)k),
+           op_level2_only((OpKind)k)    ? " (level 2)"
+           : op_is_composite((OpKind)k) ? " (composite)"
+                                        : "");
     cell(op_doc((OpKind)k));
     puts(" |");
   }
@@ -121,7 +124,9 @@ static void diagnostics(void) {
 }
 
 int main(void) {
-  puts("# Status\n\nGenerated from the tables in the source by `build/apc-status > docs/status.md`; a test keeps it up to date.\n");
+  puts(
+      "# Status\n\nGenerated from the tables in the source by `build/apc-status > docs/status.md`; a test keeps it up "
+      "to date.\n");
   commands();
   options();
   targets();

@@ -59,7 +59,9 @@ static void find_entries(Tool *t, Build *b) {
 static void say_entries(Tool *t, const Model *m) {
   Text names = {.arena = t->arena};
   for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
-  if (m->nentries > 1) tool_say(t, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0], text_str(&names), m->nentries == 2 ? "s" : "");
+  if (m->nentries > 1)
+    tool_say(t, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0], text_str(&names),
+             m->nentries == 2 ? "s" : "");
 }
 
 /* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
@@ -78,12 +80,14 @@ static bool degrees_possible(Tool *t, const Target *g) {
   static const struct {
     OptionId id;
     const char *name;
-  } forced[] = {{OPT_tp, "tp"}, {OPT_pp, "pp"}, {OPT_dp, "dp"}, {OPT_ep, "ep"}, {OPT_cp, "cp"}, {OPT_micro_batches, "micro-batches"}};
+  } forced[] = {{OPT_tp, "tp"}, {OPT_pp, "pp"}, {OPT_dp, "dp"},
+                {OPT_ep, "ep"}, {OPT_cp, "cp"}, {OPT_micro_batches, "micro-batches"}};
   for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
     int64_t v = option_int(&t->options, forced[i].id, 0);
     if (v > INT32_MAX)
-      return diag_error(t->diags, DIAG_plan_infeasible, (Loc){0}, "%s %" PRId64 " is not possible on %s, which has %d rank%s", forced[i].name, v, g->name, g->ranks,
-                        g->ranks == 1 ? "" : "s");
+      return diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
+                        "%s %" PRId64 " is not possible on %s, which has %d rank%s", forced[i].name, v, g->name,
+                        g->ranks, g->ranks == 1 ? "" : "s");
   }
   return true;
 }
@@ -94,7 +98,8 @@ static int degree_option(const Options *o, OptionId id) { return (int)option_int
 static PlanOptions search_options(Tool *t) {
   const double least_effort = 1e-9; /* 0 seconds are a limit as well */
   const Options *o = &t->options;
-  PlanOptions p = {.memory_limit = option_real(o, OPT_memory, 0), .show = t->quiet ? NULL : plan_times_show, .show_context = t};
+  PlanOptions p = {
+      .memory_limit = option_real(o, OPT_memory, 0), .show = t->quiet ? NULL : plan_times_show, .show_context = t};
   if (option_given(o, OPT_effort)) p.effort = fmax(option_real(o, OPT_effort, 0), least_effort);
   return p;
 }
@@ -102,7 +107,8 @@ static PlanOptions search_options(Tool *t) {
 static PlanOptions plan_options(Tool *t) {
   const Options *o = &t->options;
   PlanOptions p = search_options(t);
-  p.tp = degree_option(o, OPT_tp), p.pp = degree_option(o, OPT_pp), p.dp = degree_option(o, OPT_dp), p.cp = degree_option(o, OPT_cp);
+  p.tp = degree_option(o, OPT_tp), p.pp = degree_option(o, OPT_pp), p.dp = degree_option(o, OPT_dp),
+  p.cp = degree_option(o, OPT_cp);
   p.ep = degree_option(o, OPT_ep), p.micro_batches = degree_option(o, OPT_micro_batches);
   return p;
 }
@@ -113,12 +119,14 @@ static bool agrees(Tool *t, const Plan *p, const char *file) {
     OptionId id;
     const char *name;
     int has;
-  } forced[] = {{OPT_tp, "--tp", p->tp}, {OPT_pp, "--pp", p->pp}, {OPT_dp, "--dp", p->dp}, {OPT_ep, "--ep", p->ep}, {OPT_cp, "--cp", p->cp},
-                {OPT_micro_batches, "--micro-batches", p->micro_batches}};
+  } forced[] = {{OPT_tp, "--tp", p->tp}, {OPT_pp, "--pp", p->pp},
+                {OPT_dp, "--dp", p->dp}, {OPT_ep, "--ep", p->ep},
+                {OPT_cp, "--cp", p->cp}, {OPT_micro_batches, "--micro-batches", p->micro_batches}};
   for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
     int want = (int)option_int(&t->options, forced[i].id, 0);
     if (want && want != forced[i].has)
-      return diag_error(t->diags, DIAG_plan_options, (Loc){.file = file}, "%s %d was asked for, the plan has %d", forced[i].name, want, forced[i].has);
+      return diag_error(t->diags, DIAG_plan_options, (Loc){.file = file}, "%s %d was asked for, the plan has %d",
+                        forced[i].name, want, forced[i].has);
   }
   return true;
 }
@@ -126,19 +134,27 @@ static bool agrees(Tool *t, const Plan *p, const char *file) {
 static bool fits(Tool *t, const Build *b, const Plan *p, const char *file) {
   double limit = option_real(&t->options, OPT_memory, target_usable(b->target));
   return p->price.memory.total <= limit ||
-         diag_error(t->diags, DIAG_plan_infeasible, (Loc){.file = file}, "the plan needs %s on a rank, %s are allowed", show_bytes(t->arena, p->price.memory.total), show_bytes(t->arena, limit));
+         diag_error(t->diags, DIAG_plan_infeasible, (Loc){.file = file}, "the plan needs %s on a rank, %s are allowed",
+                    show_bytes(t->arena, p->price.memory.total), show_bytes(t->arena, limit));
 }
 
 /* The plan is no alternative to itself; one of its degrees that takes another time is. */
 static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternative *x) {
-  bool same = x->tp == p->tp && x->pp == p->pp && x->dp == p->dp && x->cp == p->cp && x->ep == p->ep && x->micro_batches == p->micro_batches;
+  bool same = x->tp == p->tp && x->pp == p->pp && x->dp == p->dp && x->cp == p->cp && x->ep == p->ep &&
+              x->micro_batches == p->micro_batches;
   if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
 }
 
 /* What a search says beside its plan: the bound, and what else there is. */
 static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
-  const PlanAlternative best = {.tp = searched->tp, .pp = searched->pp, .dp = searched->dp, .cp = searched->cp, .ep = searched->ep,
-                                .micro_batches = searched->micro_batches, .seconds = searched->price.time.total, .bytes = searched->price.memory.total};
+  const PlanAlternative best = {.tp = searched->tp,
+                                .pp = searched->pp,
+                                .dp = searched->dp,
+                                .cp = searched->cp,
+                                .ep = searched->ep,
+                                .micro_batches = searched->micro_batches,
+                                .seconds = searched->price.time.total,
+                                .bytes = searched->price.memory.total};
   PlanAlternative *list = ARENA_ARRAY(t->arena, PlanAlternative, searched->nalternatives + 1);
   p->alternatives = list;
   add_alternative(p, list, &best);
@@ -151,15 +167,17 @@ static void compare_with_search(Tool *t, Plan *p, const Plan *searched) {
   p->flops = searched->flops;
 }
 
-/* A plan that cannot be used is refused before the search, which only who is shown the plan needs.  Then it is read again, because the plan
- * that is used has to leave its mesh in the module; that the search finds nothing is no error here. */
+/* A plan that cannot be used is refused before the search, which only who is shown the plan needs.  Then it is read
+ * again, because the plan that is used has to leave its mesh in the module; that the search finds nothing is no error
+ * here. */
 static Plan *read_plan(Tool *t, Build *b, const char *file, const PlanOptions *options) {
   const char *text = file_read_text(t->diags, t->arena, file, NULL);
   if (!text) return NULL;
   diag_source(t->diags, file, text);
   Plan *p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   if (!p || !agrees(t, p, file) || !fits(t, b, p, file)) return NULL;
-  const Plan *searched = options->alternatives ? plan_search(b->model.m, b->l1, b->target, options, diags_new(t->arena)) : NULL;
+  const Plan *searched =
+      options->alternatives ? plan_search(b->model.m, b->l1, b->target, options, diags_new(t->arena)) : NULL;
   double one_device = plan_one_device_seconds(b->model.m, b->l1, b->target, options->memory_limit);
   p = plan_parse(b->model.m, b->l1, b->target, file, text, t->diags);
   p->one_device_seconds = one_device;
@@ -178,7 +196,8 @@ static bool save_texts(Tool *t, const Build *b) {
   const char *dir = build_temps(t, b->model.name);
   if (!dir) return true;
   Text plan = {.arena = t->arena};
-  const char *file = arena_printf(t->arena, "%s/%s.ir", dir, b->model.name), *l1 = ir_file_text(t->arena, b->model.m, file);
+  const char *file = arena_printf(t->arena, "%s/%s.ir", dir, b->model.name),
+             *l1 = ir_file_text(t->arena, b->model.m, file);
   plan_print(b->model.m, b->l1, b->plan, &plan);
   mkdir(dir, 0777); /* that it failed shows when the files are written */
   return file_write(t->diags, file, 0666, l1, strlen(l1)) &&
@@ -216,9 +235,9 @@ static bool find_plan(Tool *t, Build *b, bool alternatives) {
   options.too_large = &resident;
   options.alternatives = unforced.alternatives = alternatives;
   int64_t micro_batch = option_int(&t->options, OPT_micro_batch, 0);
-  b->plan = file ? read_plan(t, b, file, &unforced)
-          : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
-                        : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
+  b->plan = file          ? read_plan(t, b, file, &unforced)
+            : micro_batch ? plan_micro_batch(t, b, &options, micro_batch)
+                          : plan_search(b->model.m, b->l1, b->target, &options, t->diags);
   if (!b->plan && resident > 0 && !file) help_fewest(t, b, &options, resident);
   if (b->plan && t->times) {
     tool_stages_end(t);
@@ -241,7 +260,8 @@ bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
 
 /* ---- lowering */
 
-static Func *lower_entry(Tool *t, Build *b, CostModel *cost, const Func *l1, const Strategy *strategies, const int *stages) {
+static Func *lower_entry(Tool *t, Build *b, CostModel *cost, const Func *l1, const Strategy *strategies,
+                         const int *stages) {
   LowerPlan plan = {.strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost};
   Func *l2 = lower_spmd(b->model.m, l1, &plan, arena_printf(t->arena, "%s.spmd", l1->name), t->diags);
   return l2 && verify_func(b->model.m, l2, t->diags) ? l2 : NULL;
@@ -268,7 +288,8 @@ bool build_lower(Tool *t, Build *b) {
   b->l2s = ARENA_ARRAY(t->arena, Func *, b->nentries);
   bool ok = true;
   for (int i = 0; ok && i < b->nentries; i++) {
-    b->l2s[i] = i == 0 ? lower_entry(t, b, cost, b->l1, b->plan->strategies, b->plan->stages) : lower_other(t, b, cost, b->l1s[i]);
+    b->l2s[i] = i == 0 ? lower_entry(t, b, cost, b->l1, b->plan->strategies, b->plan->stages)
+                       : lower_other(t, b, cost, b->l1s[i]);
     ok = b->l2s[i] != NULL;
   }
   b->l2 = b->l2s[0];
@@ -297,11 +318,14 @@ const char *build_stub(Arena *a) {
   if (n <= 0) return "apcrt-stub";
   self[n] = 0;
   *strrchr(self, '/') = 0;
-  const char *beside = arena_printf(a, "%s/apcrt-stub", self), *installed = arena_printf(a, "%s/" APC_STUB_FOLDER "/apcrt-stub", self);
+  const char *beside = arena_printf(a, "%s/apcrt-stub", self),
+             *installed = arena_printf(a, "%s/" APC_STUB_FOLDER "/apcrt-stub", self);
   return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
 }
 
-bool build_can_compile(Tool *t) { return artifact_stub_check(build_stub(t->arena), t->diags) && c_compiler_check(t->arena, t->diags, NULL); }
+bool build_can_compile(Tool *t) {
+  return artifact_stub_check(build_stub(t->arena), t->diags) && c_compiler_check(t->arena, t->diags, NULL);
+}
 
 /* By default weights are embedded while they are less than 1 GiB. */
 static bool embeds(const Tool *t, const Module *m) {
@@ -316,8 +340,12 @@ static bool embeds(const Tool *t, const Module *m) {
 ArtifactSpec build_artifact_spec(Tool *t, const Build *b, const char *out) {
   ProgramEntrySpec *entries = ARENA_ARRAY(t->arena, ProgramEntrySpec, b->nentries);
   for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
-  return (ArtifactSpec){.source = {.m = b->model.m, .nentries = b->nentries, .entries = entries,
-                                     .prepare_l1 = b->prepare_l1, .prepare_l2 = b->prepare_l2, .embed = embeds(t, b->model.m)},
+  return (ArtifactSpec){.source = {.m = b->model.m,
+                                   .nentries = b->nentries,
+                                   .entries = entries,
+                                   .prepare_l1 = b->prepare_l1,
+                                   .prepare_l2 = b->prepare_l2,
+                                   .embed = embeds(t, b->model.m)},
                         .name = b->model.name,
                         .target = b->target->name,
                         .producer = "apc " APC_VERSION,

@@ -11,11 +11,11 @@
 typedef struct Build {
   Model model;
   const Target *target;
-  int64_t params;  /* elements of the trainable weights */
+  int64_t params; /* elements of the trainable weights */
   int nentries;
-  Func **l1s;      /* the entries after the level-1 passes */
-  Func **l2s;      /* the same at level 2; NULL before build_lower */
-  Func *l1, *l2;   /* the first of each: the one that is planned; the others get its choices (passes/plan_entries.h) */
+  Func **l1s;    /* the entries after the level-1 passes */
+  Func **l2s;    /* the same at level 2; NULL before build_lower */
+  Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan_entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
   ArtifactReport report;
@@ -30,8 +30,8 @@ bool build_plan(Tool *t, Build *b);
 /* The same for who is shown the plan: with what else there is, and with --plan also the bound. */
 bool build_plan_shown(Tool *t, Build *b);
 
-/* Is there what programs are made with: a C compiler that works, and the runtime?  Asked before the time that a plan takes; false
- * after a diagnostic. */
+/* Is there what programs are made with: a C compiler that works, and the runtime?  Asked before the time that a plan
+ * takes; false after a diagnostic. */
 bool build_can_compile(Tool *t);
 
 /* The folder of --save-temps for a model of that name; NULL when it is not given. */

@@ -7,7 +7,9 @@
 
 static const char *written(Tool *t, const EmitList *l) {
   Text text = {.arena = t->arena};
-  for (size_t i = 0; i < l->n; i++) text_printf(&text, "%s%s", i ? ", " : "", strcmp(l->items[i].file, "-") == 0 ? "standard output" : l->items[i].file);
+  for (size_t i = 0; i < l->n; i++)
+    text_printf(&text, "%s%s", i ? ", " : "",
+                strcmp(l->items[i].file, "-") == 0 ? "standard output" : l->items[i].file);
   return text_str(&text);
 }
 
@@ -18,9 +20,11 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
     tool_say(t, "Finished", "%s", written(t, l));
     return;
   }
-  tool_say(t, "Finished", "%s in %.1f s: %s, predicted %s (one device: %s), %s per rank", written(t, l), (tool_now_ms() - t->start_ms) / 1e3,
-           degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), show_seconds(t->arena, p->price.time.total),
-           one_device_text(t->arena, p), show_bytes(t->arena, p->price.memory.total));
+  tool_say(t, "Finished", "%s in %.1f s: %s, predicted %s (one device: %s), %s per rank", written(t, l),
+           (tool_now_ms() - t->start_ms) / 1e3,
+           degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+           show_seconds(t->arena, p->price.time.total), one_device_text(t->arena, p),
+           show_bytes(t->arena, p->price.memory.total));
 }
 
 /* Of forms that need no plan. */
@@ -41,8 +45,8 @@ int cmd_compile(Tool *t) {
   Build b;
   bool shown = option_given(&t->options, OPT_json) || emit_wants(&list, EMIT_HTML);
   bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) &&
-            (!emit_needs_plan(&list) || (shown ? build_plan_shown : build_plan)(t, &b)) && (!emit_needs_lowering(&list) || build_lower(t, &b)) &&
-            emit_write(t, &b, &list);
+            (!emit_needs_plan(&list) || (shown ? build_plan_shown : build_plan)(t, &b)) &&
+            (!emit_needs_lowering(&list) || build_lower(t, &b)) && emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
   if (ok && option_given(&t->options, OPT_json)) tool_json(t, b.plan ? plan_json(t, &b) : written_json(path, &list));
   build_free(&b);

@@ -1,4 +1,5 @@
-/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text or ONNX, its weights to .safetensors or .npz, tensors between the two.
+/* tools/cmd_convert.c - apc convert IN OUT: a model to IR text or ONNX, its weights to .safetensors or .npz, tensors
+ * between the two.
  *
  * IR text refers to weights where they are (a model file, or how they are made); ONNX carries them. */
 #include <string.h>
@@ -38,7 +39,8 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
   Model model;
   size_t bytes = 0;
   uint8_t *packed = NULL;
-  if (model_load(t, in, &model) && model_check_known(t, &model) && pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
+  if (model_load(t, in, &model) && model_check_known(t, &model) &&
+      pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
     const Func *f = only_entry(t, &model);
     WeightReader *weights = weight_reader_open(model.m, t->diags);
     if (f) packed = onnx_export(model.m, f, weight_reader_read, weights, "apc", APC_VERSION, &bytes, t->diags);
@@ -95,14 +97,18 @@ int cmd_convert(Tool *t) {
   if (!outputs_check(t, &(FileUse){"OUT", out}, 1)) return tool_failed(t->diags);
   if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
   else if (model_kind(in) != MODEL_NONE && ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
-  else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz"))) ok = model_to_weights(t, in, out);
+  else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz")))
+    ok = model_to_weights(t, in, out);
   else if (ends_with(in, ".npz") && ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
   else if (ends_with(in, ".safetensors") && ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
   else {
     diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built", in, out);
-    diag_help(t->diags, "built: MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, .safetensors to .npz");
+    diag_help(t->diags,
+              "built: MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, "
+              ".safetensors to .npz");
     return EXIT_MISSING;
   }
-  if (ok && option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:o, s:o}", "schema", "apc.convert/1", "in", json_text(in), "out", json_text(out)));
+  if (ok && option_given(&t->options, OPT_json))
+    tool_json(t, json_pack("{s:s, s:o, s:o}", "schema", "apc.convert/1", "in", json_text(in), "out", json_text(out)));
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

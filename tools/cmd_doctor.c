@@ -1,7 +1,8 @@
 /* tools/cmd_doctor.c - apc doctor: what was found on this machine.
  *
- * Looks only: loads libraries to ask for their version, starts `cc --version`, opens an anonymous shared memory file, lists /sys/class/net.
- * Nothing of CUDA is needed: what is not there is named with what it is for and the package that brings it.
+ * Looks only: loads libraries to ask for their version, starts `cc --version`, opens an anonymous shared memory file,
+ * lists /sys/class/net.  Nothing of CUDA is needed: what is not there is named with what it is for and the package that
+ * brings it.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -42,7 +43,8 @@ static const char *first_line(Arena *a, const char *command) {
 
 static Check compiler(Arena *a) {
   const char *line = first_line(a, "${CC:-cc} --version 2>/dev/null");
-  return (Check){"C compiler", "compiling models", true, line != NULL, line ? line : "not found: install one or set CC", "gcc"};
+  return (Check){"C compiler", "compiling models", true, line != NULL, line ? line : "not found: install one or set CC",
+                 "gcc"};
 }
 
 /* What compiled programs begin with. */
@@ -50,12 +52,15 @@ static Check runtime(Arena *a) {
   const char *path = build_stub(a);
   Diags *d = diags_new(a);
   bool whole = artifact_stub_check(path, d);
-  return (Check){"runtime", "compiling models", true, whole, whole ? path : arena_printf(a, "%s: %s", path, d->items[0].message), NULL};
+  return (Check){
+      "runtime", "compiling models", true, whole, whole ? path : arena_printf(a, "%s: %s", path, d->items[0].message),
+      NULL};
 }
 
 static Check mpi(Arena *a) {
   const char *line = first_line(a, "mpirun --version 2>/dev/null");
-  return (Check){"MPI", "ranks of several machines under mpirun", false, line != NULL, line ? line : "mpirun not found", "openmpi-bin"};
+  return (Check){"MPI",        "ranks of several machines under mpirun", false,
+                 line != NULL, line ? line : "mpirun not found",         "openmpi-bin"};
 }
 
 /* ---- libraries */
@@ -78,12 +83,36 @@ typedef struct Library {
 
 #define NVIDIA " (NVIDIA's repository)"
 static const Library libraries[] = {
-    {"oneDNN", "fast products and convolutions on CPU ranks", "libdnnl2", "dnnl_version", V_DNNL, {"libdnnl.so.3", "libdnnl.so.2", NULL}},
-    {"CUDA driver", "GPU ranks (not yet)", "libcuda1 (non-free)", "cuDriverGetVersion", V_DRIVER, {"libcuda.so.1", NULL}},
-    {"NVRTC", "--emit=ptx, --emit=cubin", "cuda-nvrtc-13-0" NVIDIA, "nvrtcVersion", V_PAIR, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
-    {"cuBLASLt", "GPU ranks (not yet)", "libcublas-13-0" NVIDIA, "cublasLtGetVersion", V_NUMBER,
+    {"oneDNN",
+     "fast products and convolutions on CPU ranks",
+     "libdnnl2",
+     "dnnl_version",
+     V_DNNL,
+     {"libdnnl.so.3", "libdnnl.so.2", NULL}},
+    {"CUDA driver",
+     "GPU ranks (not yet)",
+     "libcuda1 (non-free)",
+     "cuDriverGetVersion",
+     V_DRIVER,
+     {"libcuda.so.1", NULL}},
+    {"NVRTC",
+     "--emit=ptx, --emit=cubin",
+     "cuda-nvrtc-13-0" NVIDIA,
+     "nvrtcVersion",
+     V_PAIR,
+     {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
+    {"cuBLASLt",
+     "GPU ranks (not yet)",
+     "libcublas-13-0" NVIDIA,
+     "cublasLtGetVersion",
+     V_NUMBER,
      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL}},
-    {"cuDNN", "GPU ranks (not yet)", "libcudnn9-cuda-13" NVIDIA, "cudnnGetVersion", V_NUMBER, {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL}},
+    {"cuDNN",
+     "GPU ranks (not yet)",
+     "libcudnn9-cuda-13" NVIDIA,
+     "cudnnGetVersion",
+     V_NUMBER,
+     {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL}},
     {"NCCL", "GPU ranks (not yet)", "libnccl2" NVIDIA, "ncclGetVersion", V_NCCL, {"libnccl.so.2", NULL}},
 };
 enum { LIBRARIES = sizeof libraries / sizeof *libraries };
@@ -96,13 +125,17 @@ static const char *version_of(Arena *a, void *handle, const Library *l) {
   int v = 0, minor = 0;
   if (!f) return "version unknown";
   if (l->kind == V_DNNL) {
-    struct Dnnl { int major, minor, patch; };
+    struct Dnnl {
+      int major, minor, patch;
+    };
     const struct Dnnl *d;
     memcpy(&d, &(const void *){((const void *(*)(void))(uintptr_t)f)()}, sizeof d);
     return arena_printf(a, "%d.%d.%d", d->major, d->minor, d->patch);
   }
-  if (l->kind == V_PAIR) return ((int (*)(int *, int *))(uintptr_t)f)(&v, &minor) == 0 ? arena_printf(a, "%d.%d", v, minor) : "version unknown";
-  if (l->kind == V_NUMBER) v = (int)((size_t (*)(void))(uintptr_t)f)();
+  if (l->kind == V_PAIR)
+    return ((int (*)(int *, int *))(uintptr_t)f)(&v, &minor) == 0 ? arena_printf(a, "%d.%d", v, minor)
+                                                                  : "version unknown";
+  if (l->kind == V_NUMBER) v = (int)((size_t(*)(void))(uintptr_t)f)();
   else if (((int (*)(int *))(uintptr_t)f)(&v) != 0) return "version unknown";
   if (l->kind == V_DRIVER) return arena_printf(a, "CUDA %d.%d", v / 1000, v % 1000 / 10);
   return arena_printf(a, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
@@ -112,7 +145,10 @@ static Check library(Arena *a, const Library *l) {
   const char *why = "not found";
   for (int i = 0; l->files[i]; i++) {
     void *handle = dlopen(l->files[i], RTLD_LAZY | RTLD_LOCAL); /* stays loaded: some of them do not survive dlclose */
-    if (handle) return (Check){l->name, l->needed_for, false, true, arena_printf(a, "%s (%s)", version_of(a, handle, l), l->files[i]), l->package};
+    if (handle)
+      return (Check){
+          l->name,   l->needed_for, false, true, arena_printf(a, "%s (%s)", version_of(a, handle, l), l->files[i]),
+          l->package};
     const char *said = dlerror();
     if (said && !strstr(said, strerror(ENOENT))) why = arena_strdup(a, said); /* there, but not to be loaded */
   }
@@ -123,7 +159,8 @@ static Check library(Arena *a, const Library *l) {
 static Check gpus(Arena *a) {
   Check c = {"GPUs", "GPU ranks (not yet)", false, false, "none", "nvidia-driver (non-free)"};
   void *nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-  int (*init)(void) = NULL, (*count)(unsigned *) = NULL, (*get)(unsigned, void **) = NULL, (*name)(void *, char *, unsigned) = NULL;
+  int (*init)(void) = NULL, (*count)(unsigned *) = NULL, (*get)(unsigned, void **) = NULL,
+      (*name)(void *, char *, unsigned) = NULL;
   if (!nvml) return c;
   *(void **)&init = symbol(nvml, "nvmlInit_v2");
   *(void **)&count = symbol(nvml, "nvmlDeviceGetCount_v2");
@@ -138,7 +175,8 @@ static Check gpus(Arena *a) {
   for (unsigned i = 0; i < n; i++) {
     void *device;
     char text[96];
-    if (get(i, &device) == 0 && name(device, text, sizeof text) == 0) text_printf(&list, "%s%s", list.n ? ", " : "", text);
+    if (get(i, &device) == 0 && name(device, text, sizeof text) == 0)
+      text_printf(&list, "%s%s", list.n ? ", " : "", text);
   }
   c.found = n > 0;
   if (n) c.detail = text_str(&list);
@@ -150,13 +188,24 @@ static Check gpus(Arena *a) {
 static Check cores(Arena *a) {
   long n = sysconf(_SC_NPROCESSORS_ONLN);
   const char *features = cpu_features();
-  return (Check){"CPU", "ranks", true, n > 0,
-                 arena_printf(a, "%ld cores, %s of memory, %s", n, show_bytes(a, (double)machine_memory()), *features ? features : "no known vector sets"), NULL};
+  return (Check){"CPU",
+                 "ranks",
+                 true,
+                 n > 0,
+                 arena_printf(a, "%ld cores, %s of memory, %s", n, show_bytes(a, (double)machine_memory()),
+                              *features ? features : "no known vector sets"),
+                 NULL};
 }
 
 static Check shared_memory(Arena *a) {
   int fd = memfd_create("apc-doctor", MFD_CLOEXEC);
-  if (fd < 0) return (Check){"shared memory", "ranks on one machine", true, false, arena_printf(a, "memfd_create: %s", strerror(errno)), NULL};
+  if (fd < 0)
+    return (Check){"shared memory",
+                   "ranks on one machine",
+                   true,
+                   false,
+                   arena_printf(a, "memfd_create: %s", strerror(errno)),
+                   NULL};
   close(fd);
   return (Check){"shared memory", "ranks on one machine", true, true, "memfd", NULL};
 }
@@ -164,11 +213,17 @@ static Check shared_memory(Arena *a) {
 /* Ranks exchange data through memfd; MPI and other programs use /dev/shm. */
 static Check shm_size(Arena *a) {
   struct statvfs fs;
-  if (statvfs("/dev/shm", &fs) != 0) return (Check){"/dev/shm", "ranks under mpirun", false, false, strerror(errno), NULL};
+  if (statvfs("/dev/shm", &fs) != 0)
+    return (Check){"/dev/shm", "ranks under mpirun", false, false, strerror(errno), NULL};
   double total = (double)fs.f_blocks * (double)fs.f_frsize, left = (double)fs.f_bavail * (double)fs.f_frsize;
   bool writable = access("/dev/shm", W_OK) == 0;
-  return (Check){"/dev/shm", "ranks under mpirun", false, writable,
-                 arena_printf(a, "%s, %s free%s", show_bytes(a, total), show_bytes(a, left), writable ? "" : ", not writable"), NULL};
+  return (Check){
+      "/dev/shm",
+      "ranks under mpirun",
+      false,
+      writable,
+      arena_printf(a, "%s, %s free%s", show_bytes(a, total), show_bytes(a, left), writable ? "" : ", not writable"),
+      NULL};
 }
 
 /* The number in a file of /proc/sys; `otherwise` where the kernel has no such file. */
@@ -185,14 +240,24 @@ static Check perf(Arena *a) {
   const char *path = "/proc/sys/kernel/perf_event_paranoid";
   int v = kernel_setting(path, 99);
   bool ok = v <= 2 || geteuid() == 0;
-  return (Check){"perf", "measuring ranks with perf", false, ok,
-                 v == 99 ? "the kernel has no perf events" : arena_printf(a, "perf_event_paranoid %d%s", v, ok ? "" : ": must be 2 or less"), NULL};
+  return (Check){"perf",
+                 "measuring ranks with perf",
+                 false,
+                 ok,
+                 v == 99 ? "the kernel has no perf events"
+                         : arena_printf(a, "perf_event_paranoid %d%s", v, ok ? "" : ": must be 2 or less"),
+                 NULL};
 }
 
 static Check ptrace_scope(Arena *a) {
   int v = kernel_setting("/proc/sys/kernel/yama/ptrace_scope", 0);
   bool ok = v == 0 || (v < 3 && geteuid() == 0);
-  return (Check){"ptrace", "attaching a debugger to a rank", false, ok, arena_printf(a, "ptrace_scope %d%s", v, ok ? "" : ": only children, or nothing"), NULL};
+  return (Check){"ptrace",
+                 "attaching a debugger to a rank",
+                 false,
+                 ok,
+                 arena_printf(a, "ptrace_scope %d%s", v, ok ? "" : ": only children, or nothing"),
+                 NULL};
 }
 
 /* ---- links to other machines, and what this user may do */
@@ -216,7 +281,8 @@ static Check links(Arena *a) {
   Text list = {.arena = a};
   list_links(a, &list, "/sys/class/infiniband");
   list_links(a, &list, "/sys/class/net");
-  return (Check){"links", "several machines", false, list.n > 0, list.n ? text_str(&list) : "no network interface", NULL};
+  return (Check){"links", "several machines", false, list.n > 0, list.n ? text_str(&list) : "no network interface",
+                 NULL};
 }
 
 /* Programs are built in the folder for temporary files and started there. */
@@ -224,23 +290,34 @@ static Check temporary_folder(Arena *a) {
   const char *folder = getenv("TMPDIR");
   if (!folder || !*folder) folder = "/tmp";
   struct statvfs fs;
-  if (access(folder, W_OK | X_OK) != 0) return (Check){"permissions", "run, verify, bench", true, false, arena_printf(a, "%s: %s", folder, strerror(errno)), NULL};
+  if (access(folder, W_OK | X_OK) != 0)
+    return (Check){"permissions", "run, verify, bench", true, false, arena_printf(a, "%s: %s", folder, strerror(errno)),
+                   NULL};
   bool noexec = statvfs(folder, &fs) == 0 && (fs.f_flag & ST_NOEXEC);
-  return (Check){"permissions", "run, verify, bench", true, !noexec,
-                 noexec ? arena_printf(a, "%s is mounted noexec: set TMPDIR", folder) : arena_printf(a, "%s takes programs", folder), NULL};
+  return (Check){"permissions",
+                 "run, verify, bench",
+                 true,
+                 !noexec,
+                 noexec ? arena_printf(a, "%s is mounted noexec: set TMPDIR", folder)
+                        : arena_printf(a, "%s takes programs", folder),
+                 NULL};
 }
 
 static Check gpu_devices(Arena *a) {
   const char *device = "/dev/nvidiactl";
-  if (access(device, F_OK) != 0) return (Check){"GPU devices", "GPU ranks (not yet)", false, false, arena_printf(a, "no %s", device), NULL};
+  if (access(device, F_OK) != 0)
+    return (Check){"GPU devices", "GPU ranks (not yet)", false, false, arena_printf(a, "no %s", device), NULL};
   bool ok = access(device, R_OK | W_OK) == 0;
-  return (Check){"GPU devices", "GPU ranks (not yet)", false, ok, ok ? device : arena_printf(a, "%s: %s", device, strerror(errno)), NULL};
+  return (Check){
+      "GPU devices", "GPU ranks (not yet)", false, ok, ok ? device : arena_printf(a, "%s: %s", device, strerror(errno)),
+      NULL};
 }
 
 static void print_check(const Tool *t, const Check *c) {
   const char *mark = c->found ? "ok" : c->required ? "MISSING" : "-";
   printf("%-8s %-14s %s", mark, c->name, c->detail);
-  if (!c->found || t->verbose) printf("  (for %s%s%s)", c->needed_for, c->package ? "; package " : "", c->package ? c->package : "");
+  if (!c->found || t->verbose)
+    printf("  (for %s%s%s)", c->needed_for, c->package ? "; package " : "", c->package ? c->package : "");
   putchar('\n');
 }
 
@@ -249,7 +326,9 @@ enum { HERE = 12 }; /* checks besides the libraries */
 int cmd_doctor(Tool *t) {
   if (!tool_args(t, 0, 0)) return EXIT_USAGE;
   Arena *a = t->arena;
-  Check checks[HERE + LIBRARIES] = {cores(a), shared_memory(a), compiler(a), runtime(a), temporary_folder(a), links(a), gpu_devices(a), mpi(a), shm_size(a), perf(a), ptrace_scope(a), gpus(a)};
+  Check checks[HERE + LIBRARIES] = {cores(a),        shared_memory(a), compiler(a), runtime(a),  temporary_folder(a),
+                                    links(a),        gpu_devices(a),   mpi(a),      shm_size(a), perf(a),
+                                    ptrace_scope(a), gpus(a)};
   for (int i = 0; i < LIBRARIES; i++) checks[HERE + i] = library(a, &libraries[i]);
   json_t *array = json_array();
   bool ok = true;
@@ -258,10 +337,12 @@ int cmd_doctor(Tool *t) {
     ok = ok && (c->found || !c->required);
     if (!option_given(&t->options, OPT_json)) print_check(t, c);
     else
-      json_array_append_new(array, json_pack("{s:s, s:b, s:o, s:s, s:b, s:s?}", "name", c->name, "found", c->found, "detail", json_text(c->detail), "needed_for",
-                                             c->needed_for, "required", c->required, "package", c->package));
+      json_array_append_new(array, json_pack("{s:s, s:b, s:o, s:s, s:b, s:s?}", "name", c->name, "found", c->found,
+                                             "detail", json_text(c->detail), "needed_for", c->needed_for, "required",
+                                             c->required, "package", c->package));
   }
-  if (option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:b, s:O}", "schema", "apc.doctor/1", "ok", ok, "checks", array));
+  if (option_given(&t->options, OPT_json))
+    tool_json(t, json_pack("{s:s, s:b, s:O}", "schema", "apc.doctor/1", "ok", ok, "checks", array));
   json_decref(array);
   return ok ? EXIT_OK : EXIT_MISSING;
 }

@@ -46,7 +46,8 @@ int cmd_explain(Tool *t) {
     return EXIT_USAGE;
   }
   if (option_given(&t->options, OPT_json)) {
-    tool_json(t, json_pack("{s:s, s:s, s:s, s:s}", "schema", "apc.explain/1", "code", name, "brief", diag_brief(code), "text", diag_text(code)));
+    tool_json(t, json_pack("{s:s, s:s, s:s, s:s}", "schema", "apc.explain/1", "code", name, "brief", diag_brief(code),
+                           "text", diag_text(code)));
     return EXIT_OK;
   }
   printf("%s: %s\n\n", name, diag_brief(code));

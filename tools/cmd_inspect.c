@@ -40,13 +40,14 @@ static void tensor_row(Tool *t, TensorList *list, const TensorRow *r) {
   list->n++;
   list->bytes += (double)r->bytes;
   if (!option_given(&t->options, OPT_json)) {
-    text_printf(&list->text, "  %-32s %s[%s]  %s\n", r->name, dtype_name(r->dtype), shape_text(t->arena, r->rank, r->dims), show_bytes(t->arena, (double)r->bytes));
+    text_printf(&list->text, "  %-32s %s[%s]  %s\n", r->name, dtype_name(r->dtype),
+                shape_text(t->arena, r->rank, r->dims), show_bytes(t->arena, (double)r->bytes));
     return;
   }
   json_t *shape = json_array();
   for (int i = 0; i < r->rank; i++) json_array_append_new(shape, json_integer(r->dims[i]));
-  json_array_append_new(list->array, json_pack("{s:o, s:s, s:o, s:I}", "name", json_text(r->name), "dtype", dtype_name(r->dtype), "shape", shape, "bytes",
-                                         (json_int_t)r->bytes));
+  json_array_append_new(list->array, json_pack("{s:o, s:s, s:o, s:I}", "name", json_text(r->name), "dtype",
+                                               dtype_name(r->dtype), "shape", shape, "bytes", (json_int_t)r->bytes));
 }
 
 static bool npz_rows(Tool *t, const char *path, TensorList *list) {
@@ -103,10 +104,12 @@ static int inspect_tensors(Tool *t, const char *path, const TensorFormat *format
   bool json = option_given(&t->options, OPT_json);
   TensorList list = {.array = json_array(), .text = {.arena = t->arena}};
   bool ok = format->rows(t, path, &list);
-  if (ok && !json) printf("%s\n%s  %-32s %zu tensor%s, %s\n", path, text_str(&list.text), "total", list.n, list.n == 1 ? "" : "s", show_bytes(t->arena, list.bytes));
+  if (ok && !json)
+    printf("%s\n%s  %-32s %zu tensor%s, %s\n", path, text_str(&list.text), "total", list.n, list.n == 1 ? "" : "s",
+           show_bytes(t->arena, list.bytes));
   if (ok && json)
-    tool_json(t, json_pack("{s:s, s:o, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "tensors", "bytes", (json_int_t)list.bytes, "tensors",
-                        list.array));
+    tool_json(t, json_pack("{s:s, s:o, s:s, s:I, s:O}", "schema", "apc.inspect/1", "file", json_text(path), "kind",
+                           "tensors", "bytes", (json_int_t)list.bytes, "tensors", list.array));
   json_decref(list.array);
   return ok ? EXIT_OK : EXIT_BAD_INPUT;
 }
@@ -132,7 +135,9 @@ static bool check_options(Tool *t, const char *path) {
   static const OptionId of_models[] = {OPT_unsupported, OPT_dim, OPT_shape, OPT_define};
   for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++)
     if (option_given(&t->options, of_models[i]))
-      return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "option '%s' is for models; '%s' is none (.onnx, .apc, .ir)", option_rows[of_models[i]].flag, path);
+      return diag_error(t->diags, DIAG_usage_option, (Loc){0},
+                        "option '%s' is for models; '%s' is none (.onnx, .apc, .ir)", option_rows[of_models[i]].flag,
+                        path);
   return true;
 }
 

@@ -19,11 +19,13 @@ int cmd_plan(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
-  if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list)) return tool_failed(t->diags);
+  if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list))
+    return tool_failed(t->diags);
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool ok = build_load(t, path, target, &b) && build_plan_shown(t, &b) && (!emit_needs_lowering(&list) || build_lower(t, &b)) && emit_write(t, &b, &list);
+  bool ok = build_load(t, path, target, &b) && build_plan_shown(t, &b) &&
+            (!emit_needs_lowering(&list) || build_lower(t, &b)) && emit_write(t, &b, &list);
   tool_stages_end(t);
   if (ok && option_given(&t->options, OPT_json)) tool_json(t, plan_json(t, &b));
   else if (ok && !to_stdout(&list)) plan_show(t, &b);

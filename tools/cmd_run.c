@@ -1,4 +1,5 @@
-/* tools/cmd_run.c - apc run MODEL and apc bench MODEL: compile into a temporary folder and run here; beside that, write what --emit asks for. */
+/* tools/cmd_run.c - apc run MODEL and apc bench MODEL: compile into a temporary folder and run here; beside that, write
+ * what --emit asks for. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ typedef struct Running {
 
 static bool check_here(Tool *t, const Target *target) {
   if (strcmp(target->device, "cpu") == 0) return true;
-  return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; this apc runs cpu ranks (cpu, cpuxN)", target->name,
+  return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
+                    "target %s is made of %s ranks; this apc runs cpu ranks (cpu, cpuxN)", target->name,
                     target->device);
 }
 
@@ -41,7 +43,9 @@ static const char *split_output(Tool *t, const char *text, const char **file) {
 
 static bool no_output(Tool *t, const Func *f, const char *text, const char *name) {
   if (!*name)
-    return diag_error(t->diags, DIAG_input, (Loc){0}, "--output %s: the model has %zu outputs, so the file needs a name: NAME=%s", text, f->outputs.n, text);
+    return diag_error(t->diags, DIAG_input, (Loc){0},
+                      "--output %s: the model has %zu outputs, so the file needs a name: NAME=%s", text, f->outputs.n,
+                      text);
   diag_error(t->diags, DIAG_input, (Loc){0}, "the model has no output '%s'", name);
   Nearest near = nearest_to(name);
   for (size_t i = 0; i < f->outputs.n; i++) nearest_try(&near, f->outputs.items[i].name);
@@ -58,7 +62,9 @@ static bool check_outputs(Tool *t, const Func *f) {
     if (!name) {
       const char *equals = strchr(u->value, '=');
       ok = diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--output takes NAME=@FILE.npy, not '%s'", u->value);
-      if (equals && equals[1]) diag_help(t->diags, "a file's name follows '@': --output %.*s=@%s", (int)(equals - u->value), u->value, equals + 1);
+      if (equals && equals[1])
+        diag_help(t->diags, "a file's name follows '@': --output %.*s=@%s", (int)(equals - u->value), u->value,
+                  equals + 1);
       continue;
     }
     bool found = !*name && f->outputs.n == 1;
@@ -87,10 +93,12 @@ static int start(Tool *t, Running *r) {
   if (!emit_list(t, model_name(t->arena, model), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   int code = EXIT_OK;
-  if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected)) return tool_failed(t->diags);
-  if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) || !inputs_read(t, &r->build, r->build.l1, &r->inputs) ||
-      !build_can_compile(t) || !build_plan(t, &r->build) || !inputs_make(t, &r->build, r->build.l1, &r->inputs) ||
-      !build_lower(t, &r->build) || !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
+  if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
+    return tool_failed(t->diags);
+  if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
+      !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !build_can_compile(t) || !build_plan(t, &r->build) ||
+      !inputs_make(t, &r->build, r->build.l1, &r->inputs) || !build_lower(t, &r->build) ||
+      !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!build_program(t, &r->build, path)) return tool_failed(t->diags);
@@ -121,7 +129,8 @@ static bool write_all(Tool *t, const Tensors *outputs, const char *path) {
   NpzWriter *w = npz_writer_open(t->diags, path);
   if (!w) return false;
   bool ok = true;
-  for (size_t i = 0; ok && i < outputs->n; i++) ok = npz_writer_add(w, outputs->items[i].name, &outputs->items[i].tensor);
+  for (size_t i = 0; ok && i < outputs->n; i++)
+    ok = npz_writer_add(w, outputs->items[i].name, &outputs->items[i].tensor);
   if (ok) return npz_writer_finish(w);
   npz_writer_abandon(w);
   return false;
@@ -166,14 +175,17 @@ static int finish_run(Tool *t, Running *r) {
   for (size_t i = 0; i < r->outputs.n; i++) {
     const NamedTensor *x = &r->outputs.items[i];
     if (json) json_array_append_new(outputs, tensor_json(x));
-    else fprintf(t->results, "output   %-24s %s  %s\n", x->name, tensor_type_text(t->arena, &x->tensor), summary(t, &x->tensor));
+    else
+      fprintf(t->results, "output   %-24s %s  %s\n", x->name, tensor_type_text(t->arena, &x->tensor),
+              summary(t, &x->tensor));
   }
   bool read = expect_compare(t, r->expected, &r->outputs, expected, &ok);
   if (json && read)
-    tool_json(t, json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program), "time_us", report.run_s * 1e6, "outputs",
-                        outputs, "expected", expected, "ok", ok));
+    tool_json(t, json_pack("{s:s, s:i, s:f, s:O, s:O, s:b}", "schema", "apc.run/1", "ranks", apc_ranks(r->program),
+                           "time_us", report.run_s * 1e6, "outputs", outputs, "expected", expected, "ok", ok));
   else if (read)
-    fprintf(t->results, "time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program), apc_ranks(r->program) == 1 ? "" : "s");
+    fprintf(t->results, "time     %s on %d rank%s\n", show_seconds(t->arena, report.run_s), apc_ranks(r->program),
+            apc_ranks(r->program) == 1 ? "" : "s");
   json_decref(outputs);
   json_decref(expected);
   return !read ? tool_failed(t->diags) : ok ? EXIT_OK : EXIT_MISMATCH;
@@ -218,19 +230,24 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
   if (!option_given(&t->options, OPT_json)) {
     fprintf(t->results, "%s on %s, %s, %d run%s\n", r->build.model.path, r->build.target->name,
             degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs, runs == 1 ? "" : "s");
-    fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n", show_seconds(a, s->mean),
-            show_seconds(a, s->deviation), show_seconds(a, s->median), show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
-    fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total), r->build.target->name);
+    fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n",
+            show_seconds(a, s->mean), show_seconds(a, s->deviation), show_seconds(a, s->median),
+            show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
+    fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total),
+            r->build.target->name);
     return;
   }
-  tool_json(t, json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1", "model", json_text(r->build.model.path), "target",
-                      json_text(r->build.target->name), "ranks", p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
-                      s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6, "predicted_us",
-                      p->price.time.total * 1e6, "expected", expected, "ok", ok));
+  tool_json(t,
+            json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1",
+                      "model", json_text(r->build.model.path), "target", json_text(r->build.target->name), "ranks",
+                      p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
+                      s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6,
+                      "predicted_us", p->price.time.total * 1e6, "expected", expected, "ok", ok));
 }
 
 static int measure(Tool *t, Running *r, json_t *expected, bool ok) {
-  int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3), code = EXIT_OK; /* check_runs */
+  int runs = (int)option_int(&t->options, OPT_runs, 20), warmup = (int)option_int(&t->options, OPT_warmup, 3),
+      code = EXIT_OK; /* check_runs */
   double *seconds = ARENA_ARRAY(t->arena, double, runs);
   for (int i = -warmup; code == EXIT_OK && i < runs; i++) {
     double begin = tool_now_ms();
@@ -261,7 +278,8 @@ static int compare_and_measure(Tool *t, Running *r) {
 static bool check_runs(Tool *t, OptionId id) {
   enum { MOST = 1000000 };
   if (option_int(&t->options, id, 0) <= MOST) return true;
-  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '%s' takes at most %d, not '%s'", option_rows[id].flag, MOST, option_text(&t->options, id));
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '%s' takes at most %d, not '%s'",
+                    option_rows[id].flag, MOST, option_text(&t->options, id));
 }
 
 int cmd_bench(Tool *t) {

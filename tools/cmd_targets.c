@@ -28,8 +28,12 @@ static int list(Tool *t) {
     else target_table_row(t->arena, *n, g);
   }
   if (json) tool_json(t, json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
-  else puts("\nNAMExN takes N devices, of several machines when N is more than one has; cpuxN shares this machine's cores among N ranks; FILE.topo\n"
-            "describes another machine (docs/targets.md). '-' is not known. Prices are of the whole machine; `apc targets show NAME` has terms and date.");
+  else
+    puts(
+        "\nNAMExN takes N devices, of several machines when N is more than one has; cpuxN shares this machine's cores "
+        "among N ranks; FILE.topo\n"
+        "describes another machine (docs/targets.md). '-' is not known. Prices are of the whole machine; `apc targets "
+        "show NAME` has terms and date.");
   json_decref(array);
   return EXIT_OK;
 }
@@ -38,7 +42,8 @@ static int show(Tool *t, const char *name) {
   const char *text = tool_target_text(t, name);
   const Target *g = text ? tool_target_of(t, name) : NULL;
   if (!g) return tool_failed(t->diags);
-  if (option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  if (option_given(&t->options, OPT_json))
+    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
   else printf("# %s: %s\n\n%s", name, target_line(t->arena, g), text);
   return EXIT_OK;
 }
@@ -51,7 +56,8 @@ static int check(Tool *t, const char *file) {
   }
   const Target *g = tool_target_of(t, file);
   if (!g) return tool_failed(t->diags);
-  if (option_given(&t->options, OPT_json)) tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
+  if (option_given(&t->options, OPT_json))
+    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
   else printf("%s: %s\n", file, target_line(t->arena, g));
   return EXIT_OK;
 }

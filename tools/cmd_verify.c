@@ -1,9 +1,10 @@
 /* tools/cmd_verify.c - apc verify MODEL: is the parallel program right?
  *
- * Four checks: the program on CPU ranks equals the program on one rank; both equal what the reference interpreter makes of the model as it
- * was imported, before any pass, when it is small, in all outputs and in what is left in the states; every pass is checked against its input (passes/check.h); and the prover shows that
- * the level-2 program computes the level-1 function behind the passes, whatever its size.  What was not done is said.  With --expect the
- * outputs of the first entry (that which `apc run` runs) have to be those of the file as well.  docs/trust.md says what each shows.
+ * Four checks: the program on CPU ranks equals the program on one rank; both equal what the reference interpreter makes
+ * of the model as it was imported, before any pass, when it is small, in all outputs and in what is left in the states;
+ * every pass is checked against its input (passes/check.h); and the prover shows that the level-2 program computes the
+ * level-1 function behind the passes, whatever its size.  What was not done is said.  With --expect the outputs of the
+ * first entry (that which `apc run` runs) have to be those of the file as well.  docs/trust.md says what each shows.
  */
 #include <math.h>
 #include <string.h>
@@ -34,14 +35,15 @@ typedef struct Verify {
   WeightFiles *weights;
   const char *drawn; /* the file of the weights that the model draws; NULL: the ranks draw them */
   EntryRun *entries; /* and one more that reads the states */
-  int64_t *sizes; /* of all dimensions, by symbol */
-  int models; /* entries that the model has: all but that one */
+  int64_t *sizes;    /* of all dimensions, by symbol */
+  int models;        /* entries that the model has: all but that one */
   bool ran, referred;
   Proof proof; /* of the first entry that is not proved, or of the weights that are prepared */
 } Verify;
 
-/* Millions of normal numbers are most of what such a run takes when every rank draws its own: they are drawn once, and the ranks map
- * the file.  Below that, and where numbers would fill the memory, ranks draw as they do without apc verify. */
+/* Millions of normal numbers are most of what such a run takes when every rank draws its own: they are drawn once, and
+ * the ranks map the file.  Below that, and where numbers would fill the memory, ranks draw as they do without apc
+ * verify. */
 static bool draw_weights(Tool *t, Verify *v) {
   const double many = 1 << 25;
   const Build *b = &v->parallel;
@@ -103,20 +105,24 @@ static bool make_inputs(Tool *t, Verify *v) {
 static bool refer(Tool *t, Verify *v) {
   const Build *b = &v->one;
   const char *path = t->options.args.items[0];
-  Tensors **inputs = ARENA_ARRAY(t->arena, Tensors *, v->models), **outputs = ARENA_ARRAY(t->arena, Tensors *, v->models);
+  Tensors **inputs = ARENA_ARRAY(t->arena, Tensors *, v->models),
+          **outputs = ARENA_ARRAY(t->arena, Tensors *, v->models);
   for (int i = 0; i < v->models; i++) inputs[i] = &v->entries[i].inputs, outputs[i] = &v->entries[i].reference;
   if (!reference_is_small(&b->model, b->params, v->models, b->model.entries, inputs)) return true;
   if (!model_load(t, path, &v->imported)) return false;
   tool_stage(t, "Interpreting", "%s as it was imported", path);
-  return v->referred = reference_run(t, &v->imported, v->models, b->model.entries, inputs, outputs, &v->entries[v->models].reference);
+  return v->referred = reference_run(t, &v->imported, v->models, b->model.entries, inputs, outputs,
+                                     &v->entries[v->models].reference);
 }
 
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
-  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v) || !draw_weights(t, v)) return tool_failed(t->diags);
+  if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v) || !draw_weights(t, v))
+    return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
-  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one) || !states_entry_add(t, &v->one)) return tool_failed(t->diags);
+  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one) || !states_entry_add(t, &v->one))
+    return tool_failed(t->diags);
   code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
   v->ran = true;
@@ -128,7 +134,8 @@ static void prove_entries(Tool *t, Verify *v) {
   tool_stage(t, "Proving", "%s on %d ranks", b->model.path, b->plan->ranks);
   Module *m = b->model.m;
   v->proof = (Proof){.verdict = PROVED};
-  for (int i = 0; i < b->nentries && v->proof.verdict == PROVED; i++) v->proof = proof_join(m, v->proof, prove(m, b->l1s[i], b->l2s[i]));
+  for (int i = 0; i < b->nentries && v->proof.verdict == PROVED; i++)
+    v->proof = proof_join(m, v->proof, prove(m, b->l1s[i], b->l2s[i]));
   if (v->proof.verdict != PROVED) return;
   v->proof = proof_join(m, v->proof, prove_states(m, b->nentries, (const Func *const *)b->l2s));
   v->proof = proof_join(m, v->proof, prove_prepare(m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s));
@@ -164,16 +171,18 @@ static bool no_others(const Verify *v, const EntryRun *e) {
 }
 
 static json_t *check_json(const Verify *v, const OutputCheck *c) {
-  json_t *o = json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(c->name), "rel_l2", json_real_or_null(c->one.rel_l2), "max_abs",
-                        json_real_or_null(c->one.max_abs), "ok", c->ok);
+  json_t *o = json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(c->name), "rel_l2", json_real_or_null(c->one.rel_l2),
+                        "max_abs", json_real_or_null(c->one.max_abs), "ok", c->ok);
   json_object_set_new(o, "reference_rel_l2", v->referred ? json_real_or_null(c->reference.rel_l2) : json_null());
   return o;
 }
 
 static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
-  fprintf(t->results, "%-8s %-24s %d rank%s against one: relative L2 %.3g, largest difference %.3g%s%s\n", c->ok ? "equal" : "DIFFERS", c->name,
-          v->parallel.plan->ranks, v->parallel.plan->ranks == 1 ? "" : "s", c->one.rel_l2, c->one.max_abs,
-          v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "", c->one.ok && !c->ok ? ", which is too far" : "");
+  fprintf(t->results, "%-8s %-24s %d rank%s against one: relative L2 %.3g, largest difference %.3g%s%s\n",
+          c->ok ? "equal" : "DIFFERS", c->name, v->parallel.plan->ranks, v->parallel.plan->ranks == 1 ? "" : "s",
+          c->one.rel_l2, c->one.max_abs,
+          v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "",
+          c->one.ok && !c->ok ? ", which is too far" : "");
 }
 
 /* The weakest of the checks. */
@@ -197,20 +206,28 @@ static const char *first_names(Arena *a, const char *names) {
   return end ? arena_printf(a, "%.*s and %d more", (int)(end - names), names, more) : names;
 }
 
-/* Where outputs differ, the proof cannot be one for all inputs: it is about real numbers, and they have been rounded. */
+/* Where outputs differ, the proof cannot be one for all inputs: it is about real numbers, and they have been
+ * rounded. */
 static const char *proved_for(const Tool *t, const Verify *v, bool outputs_ok, bool real_model) {
   const char *at = v->proof.over_reals, *over = real_model ? "" : ", over the real numbers";
-  if (!outputs_ok) return arena_printf(t->arena, "for all sizes%s; what differs above comes from rounding, infinities or NaN, or from behind the proof", over);
+  if (!outputs_ok)
+    return arena_printf(
+        t->arena,
+        "for all sizes%s; what differs above comes from rounding, infinities or NaN, or from behind the proof", over);
   if (!at) return "for all inputs and sizes";
-  return arena_printf(t->arena, "for all sizes%s (infinities, NaN and the sign of a zero may differ at %s)", over, first_names(t->arena, at));
+  return arena_printf(t->arena, "for all sizes%s (infinities, NaN and the sign of a zero may differ at %s)", over,
+                      first_names(t->arena, at));
 }
 
 static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
-  static const char *const model[] = {"the model", "the model over the real numbers", "the model as the passes leave it"};
+  static const char *const model[] = {"the model", "the model over the real numbers",
+                                      "the model as the passes leave it"};
   const Proof *p = &v->proof;
   PassHow how = weakest(&v->passes) < PASS_COMPARED ? weakest(&v->passes) : PASS_COMPARED;
   if (p->verdict != PROVED) fprintf(t->results, "%-8s %s\n", verdict_name(p->verdict), p->reason ? p->reason : "");
-  else fprintf(t->results, "%-8s the parallel program computes %s, %s\n", verdict_name(p->verdict), model[how], proved_for(t, v, outputs_ok, how == PASS_PROVED_REALS));
+  else
+    fprintf(t->results, "%-8s the parallel program computes %s, %s\n", verdict_name(p->verdict), model[how],
+            proved_for(t, v, outputs_ok, how == PASS_PROVED_REALS));
 }
 
 /* The passes that have a check of this kind, with the same note in one line. */
@@ -235,7 +252,8 @@ static json_t *passes_json(const PassChecks *p) {
   json_t *array = json_array();
   for (size_t i = 0; i < p->list.n; i++) {
     const PassCheck *c = &p->list.items[i];
-    json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "pass", c->pass, "check", pass_how_name(c->how), "note", json_text(c->note)));
+    json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "pass", c->pass, "check", pass_how_name(c->how), "note",
+                                           json_text(c->note)));
   }
   return array;
 }
@@ -247,7 +265,8 @@ static bool passes_right(const PassChecks *p) {
 }
 
 static const char *not_run(Tool *t, const Verify *v) {
-  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.target->ranks, MAX_RANKS_HERE);
+  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.target->ranks,
+                      MAX_RANKS_HERE);
 }
 
 /* Refuted is wrong; unknown leaves the outputs to decide, when there are any. */
@@ -263,7 +282,8 @@ static bool check_outputs(Tool *t, const Verify *v, json_t *outputs, json_t *sta
     for (size_t i = 0; i < v->entries[k].one.n; i++) {
       OutputCheck c = check_output(t, v, &v->entries[k], &v->entries[k].one.items[i]);
       if (k == v->models && !json) c.name = arena_printf(t->arena, "state %s", c.name);
-      else if (k < v->models && v->models > 1) c.name = arena_printf(t->arena, "%s/%s", v->parallel.l1s[k]->name, c.name);
+      else if (k < v->models && v->models > 1)
+        c.name = arena_printf(t->arena, "%s/%s", v->parallel.l1s[k]->name, c.name);
       ok = ok && c.ok;
       if (json) json_array_append_new(k == v->models ? states : outputs, check_json(v, &c));
       else show_check(t, v, &c);
@@ -288,9 +308,13 @@ static int report(Tool *t, const Verify *v) {
   ok = ok && as_expected;
   const char *numbers = v->proof.verdict != PROVED ? NULL : v->proof.over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                        json_text(v->parallel.target->name), "outputs", outputs, "states", states, "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
-                        json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "proof_numbers", json_text(numbers), "proof_real_at", json_text(v->proof.over_reals), "passes", passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
+                           "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                           json_text(v->parallel.target->name), "outputs", outputs, "states", states, "expected",
+                           expected, "proof", verdict_name(v->proof.verdict), "proof_op", json_text(v->proof.op),
+                           "proof_reason", json_text(v->proof.reason), "proof_numbers", json_text(numbers),
+                           "proof_real_at", json_text(v->proof.over_reals), "passes", passes_json(&v->passes), "ran",
+                           v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
   json_decref(states);
@@ -323,7 +347,8 @@ static int verify(Tool *t, Verify *v) {
   EmitList forms;
   if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) || !load_checked(t, v, path, target) || !can_run(t, v) || !build_plan(t, &v->parallel) ||
+  if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) ||
+      !load_checked(t, v, path, target) || !can_run(t, v) || !build_plan(t, &v->parallel) ||
       !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms) || !states_entry_add(t, &v->parallel))
     return tool_failed(t->diags);
   prove_entries(t, v);

@@ -1,4 +1,5 @@
-/* tools/docs_man.c - manual pages from the tables of the command line, of the compiled program, of the target language and of the passes.
+/* tools/docs_man.c - manual pages from the tables of the command line, of the compiled program, of the target language
+ * and of the passes.
  *
  * apc-plan.5 is docs/plan.md: headings, paragraphs, list items, indented examples and `code` are all it may use.
  */
@@ -138,7 +139,8 @@ static void options(void) {
   section("OPTIONS");
   for (int g = 0; g < OG_COUNT; g++) {
     bool any = false;
-    for (int i = 0; i < OPT_COUNT; i++) any = any || (option_rows[i].group == (OptionGroup)g && !option_is_later((OptionId)i));
+    for (int i = 0; i < OPT_COUNT; i++)
+      any = any || (option_rows[i].group == (OptionGroup)g && !option_is_later((OptionId)i));
     if (any) printf(".SS %s\n", option_group_names[g]);
     for (int i = 0; i < OPT_COUNT; i++)
       if (option_rows[i].group == (OptionGroup)g && !option_is_later((OptionId)i)) option(i);
@@ -149,7 +151,10 @@ static void options(void) {
 }
 
 static void exit_codes(void) {
-  static const struct { int code; const char *meaning; } rows[] = {
+  static const struct {
+    int code;
+    const char *meaning;
+  } rows[] = {
 #define EXIT(name, code, meaning) {code, meaning},
 #include "tools/exits.def"
 #undef EXIT
@@ -175,19 +180,30 @@ static void environment(void) {
 void docs_apc_1(void) {
   head("APC", 1, "compile a neural network into one program for many devices");
   section("SYNOPSIS");
-  puts(".B apc\n.I MODEL\n.RB [ \\-\\-target\n.IR T ]\n.RB [ \\-o\n.IR OUT ]\n.RI [ options ]\n.br\n.B apc\n.I COMMAND\n.RI [ options ]\n.RI [ arguments ]");
+  puts(
+      ".B apc\n.I MODEL\n.RB [ \\-\\-target\n.IR T ]\n.RB [ \\-o\n.IR OUT ]\n.RI [ options ]\n.br\n.B apc\n.I "
+      "COMMAND\n.RI [ options ]\n.RI [ arguments ]");
   section("DESCRIPTION");
-  line("apc reads a model (.onnx, .apc in the model language, or .ir as IR text), chooses how to spread it over the devices of a target,");
-  line("and writes one program that starts its own ranks. Results go to standard output, everything else to standard error.");
+  line(
+      "apc reads a model (.onnx, .apc in the model language, or .ir as IR text), chooses how to spread it over the "
+      "devices of a target,");
+  line(
+      "and writes one program that starts its own ranks. Results go to standard output, everything else to standard "
+      "error.");
   line("Options may stand anywhere; a value is given as --option=VALUE or as the next word, and -- ends the options.");
-  line("With --json there is one JSON document on standard output, with a field schema and the warnings as diagnostics. Of a command that fails it is");
-  line("apc.error/1: exit_code, and diagnostics with severity, code, message, location (file, line, column, node; null where there is none) and notes.");
+  line(
+      "With --json there is one JSON document on standard output, with a field schema and the warnings as diagnostics. "
+      "Of a command that fails it is");
+  line(
+      "apc.error/1: exit_code, and diagnostics with severity, code, message, location (file, line, column, node; null "
+      "where there is none) and notes.");
   commands();
   options();
   environment();
   exit_codes();
   examples((const char *const[]){"apc plan model.onnx --target cpux4", "apc model.onnx --target cpux4 -o model",
-                                 "./model --inputs in.npz --outputs out.npz", "apc verify model.onnx --target cpux4", NULL});
+                                 "./model --inputs in.npz --outputs out.npz", "apc verify model.onnx --target cpux4",
+                                 NULL});
   see_also((const char *const[]){"apc-model", "1", "apc-opt", "1", "apc-plan", "5", "apc-targets", "5", NULL});
 }
 
@@ -203,9 +219,13 @@ void docs_apc_opt_1(void) {
   section("SYNOPSIS");
   puts(".B apc\\-opt\n.RI [ options ]\n.I FILE.ir");
   section("DESCRIPTION");
-  line("apc-opt reads IR text (- is standard input), checks it, runs passes, and prints the module on standard output.");
-  line("With --prove it prints instead whether a level-2 function, the program of every rank, computes a level-1 function, for all inputs and sizes. "
-       "Several pairs of functions are several entries; @prepare and its level 2 are a pair as well, otherwise prepared weights are taken as they are.");
+  line(
+      "apc-opt reads IR text (- is standard input), checks it, runs passes, and prints the module on standard output.");
+  line(
+      "With --prove it prints instead whether a level-2 function, the program of every rank, computes a level-1 "
+      "function, for all inputs and sizes. "
+      "Several pairs of functions are several entries; @prepare and its level 2 are a pair as well, otherwise prepared "
+      "weights are taken as they are.");
   section("OPTIONS");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     puts(".TP");
@@ -247,7 +267,10 @@ static void model_option(const char *name, const char *argument, Mode mode, Diag
 }
 
 void docs_apc_model_1(void) {
-  static const struct { int code; const char *brief; } statuses[] = {
+  static const struct {
+    int code;
+    const char *brief;
+  } statuses[] = {
 #define STATUS(name, code, brief) {code, brief},
 #include "runtime/status.def"
 #undef STATUS
@@ -256,7 +279,9 @@ void docs_apc_model_1(void) {
   section("SYNOPSIS");
   puts(".BI ./ model\n.RI [ options ]");
   section("DESCRIPTION");
-  line("A compiled model holds its weights, the code of every rank, and the runtime. Alone it starts its own ranks, gives them the inputs,");
+  line(
+      "A compiled model holds its weights, the code of every rank, and the runtime. Alone it starts its own ranks, "
+      "gives them the inputs,");
   line("and prints or writes the outputs. An input that is not given is an error, except with --bench.");
   section("OPTIONS");
 #define DIAG_none DIAG_NONE
@@ -264,8 +289,10 @@ void docs_apc_model_1(void) {
 #include "runtime/stub/options.def"
 #undef OPTION
   section("EXIT STATUS");
-  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) printf(".TP\n%d\n%s.\n", statuses[i].code, statuses[i].brief);
-  examples((const char *const[]){"./model --describe", "./model --input x=@x.npy --output y=@y.npy", "./model --bench=100", NULL});
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+    printf(".TP\n%d\n%s.\n", statuses[i].code, statuses[i].brief);
+  examples((const char *const[]){"./model --describe", "./model --input x=@x.npy --output y=@y.npy",
+                                 "./model --bench=100", NULL});
   see_also((const char *const[]){"apc", "1", NULL});
 }
 
@@ -280,7 +307,10 @@ enum {
 };
 
 static void statements(unsigned block) {
-  static const struct { unsigned blocks; const char *name, *need, *pattern, *brief; } rows[] = {
+  static const struct {
+    unsigned blocks;
+    const char *name, *need, *pattern, *brief;
+  } rows[] = {
 #define FIELD(blocks, name, need, pattern, brief) {blocks, #name, #need, pattern, brief},
 #include "frontend/topo.def"
 #undef FIELD
@@ -315,16 +345,23 @@ static void units(void) {
 }
 
 void docs_apc_targets_5(void) {
-  static const struct { const char *kind, *brief; } blocks[] = {
+  static const struct {
+    const char *kind, *brief;
+  } blocks[] = {
 #define BLOCK(kind, brief) {#kind, brief},
 #include "frontend/topo.def"
 #undef BLOCK
   };
   head("APC-TARGETS", 5, "descriptions of machines for apc");
   section("DESCRIPTION");
-  line("A target says what a program is planned for: devices, what each computes and holds, the links between them, and the price.");
-  line("A file (FILE.topo) is a list of blocks KIND NAME { STATEMENT; ... }; # begins a comment. What is not known is left out.");
-  line("`apc targets show NAME` prints a built-in target in this language, `apc targets check FILE.topo` reads a file.");
+  line(
+      "A target says what a program is planned for: devices, what each computes and holds, the links between them, and "
+      "the price.");
+  line(
+      "A file (FILE.topo) is a list of blocks KIND NAME { STATEMENT; ... }; # begins a comment. What is not known is "
+      "left out.");
+  line(
+      "`apc targets show NAME` prints a built-in target in this language, `apc targets check FILE.topo` reads a file.");
   for (unsigned b = 0; b < BLOCKS; b++) {
     printf(".SH THE %s BLOCK\n", blocks[b].kind);
     say(blocks[b].brief);

@@ -73,8 +73,11 @@ static bool name_files(Tool *t, const char *model, EmitList *l) {
     if (takes_out) out = NULL;
   }
   if (!out) return true;
-  if (unnamed == 0) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o %s names nothing: all that --emit asks for has a name", out);
-  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o names one file, but --emit asks for several without a name: write KIND=FILE");
+  if (unnamed == 0)
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "-o %s names nothing: all that --emit asks for has a name",
+                      out);
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                    "-o names one file, but --emit asks for several without a name: write KIND=FILE");
 }
 
 /* Standard output holds one thing; a command's own report makes room for it. */
@@ -101,7 +104,9 @@ static bool check_files(Tool *t, const EmitList *l) {
   FileUse *files = ARENA_ARRAY(t->arena, FileUse, l->n + 1);
   for (size_t i = 0; i < l->n; i++) {
     const Emit *e = &l->items[i];
-    files[i] = (FileUse){e->file == out ? "-o" : arena_printf(t->arena, "--emit=%s%s", kinds[e->kind].word, e->pass ? e->pass : ""), e->file};
+    files[i] = (FileUse){
+        e->file == out ? "-o" : arena_printf(t->arena, "--emit=%s%s", kinds[e->kind].word, e->pass ? e->pass : ""),
+        e->file};
   }
   return outputs_check(t, files, l->n);
 }
@@ -149,7 +154,8 @@ bool emit_check_target(Tool *t, const Target *target, const EmitList *l) {
     return false;
   }
   if (!emit_wants(l, EMIT_EXE) || cpu) return true;
-  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
+  diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
+             "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
              target->device);
   diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
   return false;
@@ -173,13 +179,16 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
     text_printf(&list, "%s%s", list.n ? "," : "", *names);
     found = strcmp(*names, e->pass) == 0;
   }
-  bool ok = model_load(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list), &(PassOptions){.device = b->target->device, .verify = true, .dump = stderr}, t->diags);
+  bool ok = model_load(t, b->model.path, &model) &&
+            pipeline_run(model.m, text_str(&list),
+                         &(PassOptions){.device = b->target->device, .verify = true, .dump = stderr}, t->diags);
   const char *text = ok ? ir_file_text(t->arena, model.m, e->file) : "";
   model_free(&model);
   return ok && write_text(t, e->file, text);
 }
 
-/* The module's text up to a level.  Level 2 comes with the level 1 that it was lowered from: anybody can prove it (apc-opt --prove). */
+/* The module's text up to a level.  Level 2 comes with the level 1 that it was lowered from: anybody can prove it
+ * (apc-opt --prove). */
 static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
   Module m = *b->model.m;
   m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
@@ -197,7 +206,8 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
   Text text = {.arena = t->arena}; /* one file that compiles: what every unit begins with comes once */
   text_add(&text, kernel_prelude);
   for (size_t i = 0; i < r.texts.n; i++)
-    text_printf(&text, "\n/* ---- translation unit %zu of %zu */\n%s", i + 1, r.texts.n, r.texts.items[i] + strlen(kernel_prelude));
+    text_printf(&text, "\n/* ---- translation unit %zu of %zu */\n%s", i + 1, r.texts.n,
+                r.texts.items[i] + strlen(kernel_prelude));
   program_builder_free(r.b);
   return write_text(t, e->file, text_str(&text));
 }
@@ -211,21 +221,25 @@ static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
   ArtifactSpec spec = build_artifact_spec(t, b, NULL);
   spec.source.cuda = true;
   if (b->plan->ranks > PROGRAM_MAX_WORLD)
-    return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0}, "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_WORLD, b->plan->ranks);
+    return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
+                      "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_WORLD,
+                      b->plan->ranks);
   return artifact_program_open(&spec, out, t->diags);
 }
 
 static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a) {
   Text text = {.arena = t->arena};
-  text_printf(&text, "/* %s for %s: %zu kernels, made by apc.  Compile with NVRTC or nvcc, --fmad=false. */\n\n%s\n", b->model.name, b->target->name,
-              a->result.cuda.n, dialect_prelude);
-  for (size_t i = 0; i < a->result.cuda.n; i++) text_printf(&text, "/* %s */\n%s", a->result.cuda.items[i].how, a->result.cuda.items[i].text);
+  text_printf(&text, "/* %s for %s: %zu kernels, made by apc.  Compile with NVRTC or nvcc, --fmad=false. */\n\n%s\n",
+              b->model.name, b->target->name, a->result.cuda.n, dialect_prelude);
+  for (size_t i = 0; i < a->result.cuda.n; i++)
+    text_printf(&text, "/* %s */\n%s", a->result.cuda.items[i].how, a->result.cuda.items[i].text);
   return text_str(&text);
 }
 
 static bool write_image(Tool *t, const Build *b, const Emit *e, const char *source) {
   CudaImage image;
-  if (!b->target->arch) return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture", b->target->name);
+  if (!b->target->arch)
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture", b->target->name);
   if (!nvrtc_compile(t->arena, t->diags, source, b->target->arch, &image)) return false;
   if (e->kind == EMIT_PTX) return write_text(t, e->file, image.ptx);
   if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.cubin, image.cubin_bytes);
@@ -276,7 +290,8 @@ static bool write_dot(Tool *t, Build *b, const Emit *e) {
   const Plan *p = b->plan;
   dot_print(b->model.m, b->l1, p,
             arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->target->name,
-                         degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), show_seconds(t->arena, p->price.time.total)),
+                         degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+                         show_seconds(t->arena, p->price.time.total)),
             &text);
   return write_text(t, e->file, text_str(&text));
 }

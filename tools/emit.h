@@ -4,7 +4,21 @@
 
 #include "tools/build.h"
 
-typedef enum EmitKind { EMIT_EXE, EMIT_PLAN, EMIT_IR, EMIT_IR_PASS, EMIT_SPMD, EMIT_SCHEDULE, EMIT_C, EMIT_CUDA, EMIT_PTX, EMIT_CUBIN, EMIT_DOT, EMIT_HTML, EMIT_KINDS } EmitKind;
+typedef enum EmitKind {
+  EMIT_EXE,
+  EMIT_PLAN,
+  EMIT_IR,
+  EMIT_IR_PASS,
+  EMIT_SPMD,
+  EMIT_SCHEDULE,
+  EMIT_C,
+  EMIT_CUDA,
+  EMIT_PTX,
+  EMIT_CUBIN,
+  EMIT_DOT,
+  EMIT_HTML,
+  EMIT_KINDS
+} EmitKind;
 
 typedef struct Emit {
   EmitKind kind;
@@ -17,8 +31,9 @@ typedef struct EmitList {
   size_t n, cap;
 } EmitList;
 
-/* What --emit and -S ask for (nothing given: `otherwise`), with the files' names filled in from -o and the model's name.
- * False after a diagnostic: a pass there is not, -o together with several files, a file that is read or written twice (tools/outputs.h). */
+/* What --emit and -S ask for (nothing given: `otherwise`), with the files' names filled in from -o and the model's
+ * name.  False after a diagnostic: a pass there is not, -o together with several files, a file that is read or written
+ * twice (tools/outputs.h). */
 bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
 bool emit_wants(const EmitList *l, EmitKind kind);
 

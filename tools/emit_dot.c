@@ -1,8 +1,8 @@
 /* tools/emit_dot.c - see emit_dot.h.
  *
- * One node per operation, in a cluster per pipeline stage: kind, type, strategy and the layout of the result.  An edge along which
- * the layout changes is red and says from what to what; one that crosses stages is dashed.  Constants and sizes that no mesh axis
- * cuts are left out: they tell nothing and are many.
+ * One node per operation, in a cluster per pipeline stage: kind, type, strategy and the layout of the result.  An edge
+ * along which the layout changes is red and says from what to what; one that crosses stages is dashed.  Constants and
+ * sizes that no mesh axis cuts are left out: they tell nothing and are many.
  */
 #include "tools/emit_dot.h"
 
@@ -45,29 +45,39 @@ static void node(const Dot *d, size_t i) {
   Text type = {.arena = d->m->arena}, strategy = {.arena = d->m->arena};
   if (op->out) type_print(d->m, &type, type_of(d->f, op->out));
   if (s->n) strategy_print(d->m, &strategy, d->rules[i], s);
-  const char *shape = op->kind == OP_input ? "invhouse" : op->kind == OP_param || op->kind == OP_read ? "cylinder" : "box";
-  text_printf(d->out, "    n%zu [shape=%s, style=filled, fillcolor=\"%s\", label=\"", i, shape, op->kind == OP_param ? "#ffffff" : "#d2e3fc");
+  const char *shape = op->kind == OP_input                          ? "invhouse"
+                      : op->kind == OP_param || op->kind == OP_read ? "cylinder"
+                                                                    : "box";
+  text_printf(d->out, "    n%zu [shape=%s, style=filled, fillcolor=\"%s\", label=\"", i, shape,
+              op->kind == OP_param ? "#ffffff" : "#d2e3fc");
   quoted(d->out, op->name);
   text_printf(d->out, "\\n%s %s", op_name(op->kind), text_str(&type));
-  if (s->n) text_printf(d->out, "\\n%s -> %s", text_str(&strategy), op->out ? layout_text(d, strategy_result(d->m, d->rules[i], s)) : "{}");
+  if (s->n)
+    text_printf(d->out, "\\n%s -> %s", text_str(&strategy),
+                op->out ? layout_text(d, strategy_result(d->m, d->rules[i], s)) : "{}");
   text_add(d->out, "\"];\n");
 }
 
 static void stage(const Dot *d, int stage_number) {
-  text_printf(d->out, "  subgraph cluster_%d {\n    label=\"stage %d of %d\"; style=filled; color=\"%s\";\n", stage_number, stage_number, d->plan->mesh.stages,
-              stage_color(stage_number));
+  text_printf(d->out, "  subgraph cluster_%d {\n    label=\"stage %d of %d\"; style=filled; color=\"%s\";\n",
+              stage_number, stage_number, d->plan->mesh.stages, stage_color(stage_number));
   for (size_t i = 0; i < d->f->ops.n; i++)
     if (graph_shows(&d->f->ops.items[i]) && d->plan->stages[i] == stage_number) node(d, i);
   text_add(d->out, "  }\n");
 }
 
-bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand, GraphEdge *out) {
+bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
+                GraphEdge *out) {
   size_t from = (size_t)f->values.items[f->ops.items[to].in[operand]].op;
   OpKind k = f->ops.items[from].kind;
   bool loaded = k == OP_input || k == OP_param || k == OP_read; /* comes in the layout its use wants */
   if (!graph_shows(&f->ops.items[from])) return false;
-  *out = (GraphEdge){from, to, strategy_result(m, rules[from], &plan->strategies[from]), strategy_operand(m, rules[to], &plan->strategies[to], operand),
-                     false, plan->stages[from] != plan->stages[to]};
+  *out = (GraphEdge){from,
+                     to,
+                     strategy_result(m, rules[from], &plan->strategies[from]),
+                     strategy_operand(m, rules[to], &plan->strategies[to], operand),
+                     false,
+                     plan->stages[from] != plan->stages[to]};
   out->changes = out->made != out->wanted && !loaded;
   return true;
 }
@@ -78,7 +88,8 @@ static void edge(const Dot *d, size_t to, int operand) {
   text_printf(d->out, "  n%zu -> n%zu", e.from, e.to);
   if (e.changes) {
     text_add(d->out, " [color=\"#c5221f\", fontcolor=\"#c5221f\", label=\"");
-    text_printf(d->out, "%s to %s\"%s]", layout_text(d, e.made), layout_text(d, e.wanted), e.crosses ? ", style=dashed" : "");
+    text_printf(d->out, "%s to %s\"%s]", layout_text(d, e.made), layout_text(d, e.wanted),
+                e.crosses ? ", style=dashed" : "");
   } else if (e.crosses) {
     text_add(d->out, " [style=dashed]");
   }
@@ -88,7 +99,9 @@ static void edge(const Dot *d, size_t to, int operand) {
 void dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out) {
   Dot d = {m, f, plan, ARENA_ARRAY(m->arena, const Rule *, f->ops.n), out};
   for (size_t i = 0; i < f->ops.n; i++) d.rules[i] = rule_of(m, f, &f->ops.items[i]);
-  text_add(out, "digraph plan {\n  rankdir=TB; labelloc=t; node [fontname=\"sans-serif\", fontsize=10]; edge [fontname=\"sans-serif\", fontsize=9];\n  label=\"");
+  text_add(out,
+           "digraph plan {\n  rankdir=TB; labelloc=t; node [fontname=\"sans-serif\", fontsize=10]; edge "
+           "[fontname=\"sans-serif\", fontsize=9];\n  label=\"");
   quoted(out, title);
   text_add(out, "\";\n");
   for (int s = 0; s < plan->mesh.stages; s++) stage(&d, s);

@@ -7,16 +7,17 @@
 
 /* A use of a value. */
 typedef struct GraphEdge {
-  size_t from, to;             /* operations */
+  size_t from, to; /* operations */
   const Layout *made, *wanted;
-  bool changes;                /* the layout has to change on the way */
-  bool crosses;                /* to another stage */
+  bool changes; /* the layout has to change on the way */
+  bool crosses; /* to another stage */
 } GraphEdge;
 
 /* Constants and sizes tell nothing in a picture and are many. */
 bool graph_shows(const Op *op);
 /* Operand `operand` of operation `to`; false when its source is not shown. */
-bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand, GraphEdge *out);
+bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
+                GraphEdge *out);
 
 /* The mesh of the module must be that of the plan. */
 void dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out);

@@ -1,7 +1,8 @@
 /* tools/emit_html.c - see emit_html.h.
  *
- * One file without scripts or references: tables as HTML, the graph as SVG beside the table of operations, one row per operation in
- * order, an arc per use of a value.  Red arcs change the layout (somebody communicates or cuts), dashed ones cross stages.
+ * One file without scripts or references: tables as HTML, the graph as SVG beside the table of operations, one row per
+ * operation in order, an arc per use of a value.  Red arcs change the layout (somebody communicates or cuts), dashed
+ * ones cross stages.
  */
 #include "tools/emit_html.h"
 
@@ -39,12 +40,20 @@ static void cell(Text *out, const char *s) {
 }
 
 static void head(const Page *p) {
-  text_add(p->out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n<title>");
+  text_add(p->out,
+           "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+           "content=\"width=device-width\">\n<title>");
   escaped(p->out, p->b->model.path);
-  text_add(p->out, "</title>\n<style>\nbody { font: 14px/1.45 sans-serif; margin: 2em; color: #202124; background: #fff }\n"
-                   "table { border-collapse: collapse } td, th { text-align: left; padding: 1px 12px 1px 0; white-space: nowrap }\n"
-                   ".n { text-align: right } .bar { background: #1a73e8; height: 10px } .graph { display: flex; overflow-x: auto }\n");
-  text_printf(p->out, ".graph tr { height: %dpx } .graph td { padding-top: 0; padding-bottom: 0; line-height: %dpx; font-size: 12px }\n", ROW, ROW - 2);
+  text_add(
+      p->out,
+      "</title>\n<style>\nbody { font: 14px/1.45 sans-serif; margin: 2em; color: #202124; background: #fff }\n"
+      "table { border-collapse: collapse } td, th { text-align: left; padding: 1px 12px 1px 0; white-space: nowrap }\n"
+      ".n { text-align: right } .bar { background: #1a73e8; height: 10px } .graph { display: flex; overflow-x: auto "
+      "}\n");
+  text_printf(p->out,
+              ".graph tr { height: %dpx } .graph td { padding-top: 0; padding-bottom: 0; line-height: %dpx; font-size: "
+              "12px }\n",
+              ROW, ROW - 2);
   text_add(p->out, "h2 { font-size: 16px; margin-top: 2em } .odd { background: #f1f3f4 }\n</style></head><body>\n");
 }
 
@@ -54,8 +63,9 @@ static void summary(const Page *p) {
   text_add(p->out, "<h1>");
   escaped(p->out, arena_printf(a, "%s on %s", p->b->model.path, p->b->target->name));
   text_add(p->out, "</h1>\n<p>");
-  escaped(p->out, arena_printf(a, "%s parameters, %s%s%s; lower bound %s, gap %.1f %%", show_count(a, p->b->params), show_scaled(a, plan->flops, "FLOP"),
-                               *hints_text(p->t, &p->b->model) ? " with " : "", hints_text(p->t, &p->b->model), show_seconds(a, plan->lower_bound), plan->gap * 100));
+  escaped(p->out, arena_printf(a, "%s parameters, %s%s%s; lower bound %s, gap %.1f %%", show_count(a, p->b->params),
+                               show_scaled(a, plan->flops, "FLOP"), *hints_text(p->t, &p->b->model) ? " with " : "",
+                               hints_text(p->t, &p->b->model), show_seconds(a, plan->lower_bound), plan->gap * 100));
   text_add(p->out, "</p>\n");
 }
 
@@ -72,13 +82,16 @@ static void choices(const Page *p) {
   const Plan *plan = p->b->plan;
   Arena *a = p->t->arena;
   text_add(p->out, "<h2>Choices</h2>\n<table><tr><th></th><th></th><th>time</th><th>largest rank</th></tr>\n");
-  choice(p, "chosen", degrees_text(a, plan->tp, plan->pp, plan->dp, plan->cp, plan->ep, plan->micro_batches), show_seconds(a, plan->price.time.total),
-         show_bytes(a, plan->price.memory.total));
+  choice(p, "chosen", degrees_text(a, plan->tp, plan->pp, plan->dp, plan->cp, plan->ep, plan->micro_batches),
+         show_seconds(a, plan->price.time.total), show_bytes(a, plan->price.memory.total));
   for (int i = 0; i < plan->nalternatives; i++) {
     const PlanAlternative *x = &plan->alternatives[i];
     bool possible = isfinite(x->seconds);
     choice(p, i ? "" : "instead", degrees_text(a, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches),
-           possible ? show_seconds(a, x->seconds) : x->why_not ? x->why_not : "not possible", possible ? show_bytes(a, x->bytes) : "");
+           possible     ? show_seconds(a, x->seconds)
+           : x->why_not ? x->why_not
+                        : "not possible",
+           possible ? show_bytes(a, x->bytes) : "");
   }
   choice(p, "", "one device", one_device_text(a, plan), "");
   text_add(p->out, "</table>\n");
@@ -88,8 +101,12 @@ static void bars(const Page *p, const char *title, const Share *shares, int n, d
   text_printf(p->out, "<h2>%s</h2>\n<table>\n", title);
   for (int i = 0; i < n; i++) {
     double part = total > 0 ? shares[i].value / total : 0;
-    text_printf(p->out, "<tr><td>%s</td><td class=\"n\">%s</td><td><div class=\"bar\" style=\"width:%.0fpx\"></div></td><td class=\"n\">%.0f %%</td></tr>\n",
-                shares[i].name, seconds ? show_seconds(p->t->arena, shares[i].value) : show_bytes(p->t->arena, shares[i].value), part * 300, part * 100);
+    text_printf(p->out,
+                "<tr><td>%s</td><td class=\"n\">%s</td><td><div class=\"bar\" style=\"width:%.0fpx\"></div></td><td "
+                "class=\"n\">%.0f %%</td></tr>\n",
+                shares[i].name,
+                seconds ? show_seconds(p->t->arena, shares[i].value) : show_bytes(p->t->arena, shares[i].value),
+                part * 300, part * 100);
   }
   text_add(p->out, "</table>\n");
 }
@@ -103,11 +120,13 @@ static void number_rows(Page *p) {
 }
 
 static void arc(const Page *p, const GraphEdge *e) {
-  int from = p->rows[e->from] * ROW + ROW / 2, to = p->rows[e->to] * ROW + ROW / 2, span = p->rows[e->to] - p->rows[e->from];
+  int from = p->rows[e->from] * ROW + ROW / 2, to = p->rows[e->to] * ROW + ROW / 2,
+      span = p->rows[e->to] - p->rows[e->from];
   double width = 12 * sqrt(span > 0 ? span : 1);
   if (width > ARCS - 20) width = ARCS - 20;
-  text_printf(p->out, "<path d=\"M%d %d C%.0f %d %.0f %d %d %d\" fill=\"none\" stroke=\"%s\"%s><title>", ARCS - 6, from, ARCS - width, from, ARCS - width, to,
-              ARCS - 6, to, e->changes ? "#c5221f" : "#9aa0a6", e->crosses ? " stroke-dasharray=\"4 3\"" : "");
+  text_printf(p->out, "<path d=\"M%d %d C%.0f %d %.0f %d %d %d\" fill=\"none\" stroke=\"%s\"%s><title>", ARCS - 6, from,
+              ARCS - width, from, ARCS - width, to, ARCS - 6, to, e->changes ? "#c5221f" : "#9aa0a6",
+              e->crosses ? " stroke-dasharray=\"4 3\"" : "");
   escaped(p->out, p->b->l1->ops.items[e->from].name);
   text_add(p->out, " to ");
   escaped(p->out, p->b->l1->ops.items[e->to].name);
@@ -125,12 +144,15 @@ static void arc(const Page *p, const GraphEdge *e) {
 static void arcs(const Page *p) {
   const Func *f = p->b->l1;
   GraphEdge e;
-  text_printf(p->out, "<svg width=\"%d\" height=\"%d\" style=\"margin-top:%dpx; flex:none\">\n", ARCS, p->nrows * ROW, ROW);
+  text_printf(p->out, "<svg width=\"%d\" height=\"%d\" style=\"margin-top:%dpx; flex:none\">\n", ARCS, p->nrows * ROW,
+              ROW);
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; p->rows[i] >= 0 && k < f->ops.items[i].nin; k++)
       if (graph_edge(p->b->model.m, f, p->b->plan, p->rules, i, k, &e)) arc(p, &e);
   for (size_t i = 0; i < f->ops.n; i++)
-    if (p->rows[i] >= 0) text_printf(p->out, "<circle cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"#1a73e8\"/>\n", ARCS - 6, p->rows[i] * ROW + ROW / 2);
+    if (p->rows[i] >= 0)
+      text_printf(p->out, "<circle cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"#1a73e8\"/>\n", ARCS - 6,
+                  p->rows[i] * ROW + ROW / 2);
   text_add(p->out, "</svg>\n");
 }
 
@@ -155,10 +177,15 @@ static void operation(const Page *p, size_t i) {
 }
 
 static void graph(const Page *p) {
-  text_printf(p->out, "<h2>Graph: %d operations in %d stage%s</h2>\n", p->nrows, p->b->plan->mesh.stages, p->b->plan->mesh.stages == 1 ? "" : "s");
-  text_add(p->out, "<p>Red: the layout changes, by communication or by cutting. Dashed: to another stage. Constants and sizes are left out.</p>\n<div class=\"graph\">\n");
+  text_printf(p->out, "<h2>Graph: %d operations in %d stage%s</h2>\n", p->nrows, p->b->plan->mesh.stages,
+              p->b->plan->mesh.stages == 1 ? "" : "s");
+  text_add(p->out,
+           "<p>Red: the layout changes, by communication or by cutting. Dashed: to another stage. Constants and sizes "
+           "are left out.</p>\n<div class=\"graph\">\n");
   arcs(p);
-  text_add(p->out, "<table><tr><th>operation</th><th>kind</th><th>type</th><th>stage</th><th>strategy</th><th>layout</th></tr>\n");
+  text_add(
+      p->out,
+      "<table><tr><th>operation</th><th>kind</th><th>type</th><th>stage</th><th>strategy</th><th>layout</th></tr>\n");
   for (size_t i = 0; i < p->b->l1->ops.n; i++)
     if (p->rows[i] >= 0) operation(p, i);
   text_add(p->out, "</table>\n</div>\n");

@@ -63,13 +63,16 @@ static Tensor *slot(const Inputs *in, const char *name) {
   return NULL;
 }
 
-/* A tensor that is given must have the input's type and shape; with `bind`, symbols take their size from it, else they fit any. */
+/* A tensor that is given must have the input's type and shape; with `bind`, symbols take their size from it, else they
+ * fit any. */
 static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bool bind) {
   const Type *type = type_of(in->f, input_op(in, name)->out);
   if (x->dtype != type->dtype)
-    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name, dtype_name(type->dtype), dtype_name(x->dtype));
+    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name,
+                      dtype_name(type->dtype), dtype_name(x->dtype));
   if (x->rank != type->rank)
-    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has %d dimensions, but the tensor given has %d", name, type->rank, x->rank);
+    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has %d dimensions, but the tensor given has %d",
+                      name, type->rank, x->rank);
   for (int d = 0; d < x->rank; d++) {
     const Expr *e = type->dims[d];
     int64_t want = x->dims[d];
@@ -78,7 +81,8 @@ static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bo
     else if (e->kind == EX_SYM) want = in->sizes[e->value];
     else if (e->kind == EX_CONST) want = e->value;
     if (want != x->dims[d])
-      return diag_error(in->t->diags, DIAG_input, (Loc){0}, "dimension %d of input '%s' is %" PRId64 ", but the tensor given has %" PRId64, d, name, want,
+      return diag_error(in->t->diags, DIAG_input, (Loc){0},
+                        "dimension %d of input '%s' is %" PRId64 ", but the tensor given has %" PRId64, d, name, want,
                         x->dims[d]);
   }
   return true;
@@ -118,7 +122,8 @@ static bool ends_with(const char *s, const char *end) {
 /* One tensor where an archive is wanted. */
 static bool refuse_npy(const Inputs *in, const char *path) {
   const char *name = in->list->n == 1 ? in->list->items[0].name : "NAME";
-  diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--inputs takes an archive of tensors (.npz); '%s' is one tensor", path);
+  diag_error(in->t->diags, DIAG_usage_value, (Loc){0},
+             "--inputs takes an archive of tensors (.npz); '%s' is one tensor", path);
   diag_help(in->t->diags, "give it to an input: --input %s=@%s", name, path);
   return false;
 }
@@ -131,7 +136,8 @@ static bool read_archive(const Inputs *in, const char *path) {
     Tensor x;
     const char *name = z->items[i].name;
     if (is_for_another(in, name)) continue;
-    ok = slot(in, name) && npz_read_header(z, &z->items[i], &x) && check_tensor(in, name, &x, false); /* before it is expanded */
+    ok = slot(in, name) && npz_read_header(z, &z->items[i], &x) &&
+         check_tensor(in, name, &x, false); /* before it is expanded */
     ok = ok && npz_read(z, &z->items[i], &x);
     if (!ok) break;
     ok = give(in, name, &x);
@@ -163,7 +169,9 @@ static bool split_input(const Inputs *in, const char *text, const char **name, c
   *value = text;
   *name = in->list->n ? in->list->items[0].name : "";
   if (in->list->n == 1) return true;
-  return diag_error(in->t->diags, DIAG_input, (Loc){0}, "--input %s: the model has %zu inputs, so the value needs a name: NAME=%s", text, in->list->n, text);
+  return diag_error(in->t->diags, DIAG_input, (Loc){0},
+                    "--input %s: the model has %zu inputs, so the value needs a name: NAME=%s", text, in->list->n,
+                    text);
 }
 
 static bool read_file(const Inputs *in, const char *name, const char *path) {
@@ -188,7 +196,8 @@ static bool parse_seed(const char *text, int64_t *seed) {
 static bool check_how(const Inputs *in, const char *name, const char *how) {
   int64_t seed;
   if (strcmp(how, "zeros") == 0 || parse_seed(how, &seed)) return true;
-  diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input %s=%s: the value is @FILE.npy, random, random:SEED or zeros", name, how);
+  diag_error(in->t->diags, DIAG_usage_value, (Loc){0},
+             "--input %s=%s: the value is @FILE.npy, random, random:SEED or zeros", name, how);
   if (access(how, R_OK) == 0) diag_help(in->t->diags, "a file's name follows '@': --input %s=@%s", name, how);
   return false;
 }
@@ -218,7 +227,8 @@ static bool read_given(const Inputs *in) {
 /* Also gives symbols the sizes that the tensors have. */
 static bool check_given(const Inputs *in) {
   for (size_t i = 0; i < in->list->n; i++)
-    if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor, true)) return false;
+    if (in->list->items[i].tensor.data && !check_tensor(in, in->list->items[i].name, &in->list->items[i].tensor, true))
+      return false;
   return true;
 }
 
@@ -231,7 +241,8 @@ static bool check_room(const Inputs *in, const char *name, const Type *type, con
   if (!tensor_size(type->dtype, type->rank, dims, &bytes))
     return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' would have more than 2^63 bytes", name);
   return bytes <= have ||
-         diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' would have %zu bytes; this machine has %" PRIu64 " of memory", name, bytes, have);
+         diag_error(in->t->diags, DIAG_input, (Loc){0},
+                    "input '%s' would have %zu bytes; this machine has %" PRIu64 " of memory", name, bytes, have);
 }
 
 static bool make_tensor(const Inputs *in, const char *name, const char *how) {
@@ -245,7 +256,8 @@ static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   parse_seed(how, &seed);
   if (!check_room(in, name, type, dims)) return false;
   Tensor *to = slot(in, name);
-  if (!tensor_alloc(to, type->dtype, type->rank, dims)) return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
+  if (!tensor_alloc(to, type->dtype, type->rank, dims))
+    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
   if (strcmp(how, "zeros") == 0) return true;
   const Expr *bound = index_bound(m, in->f, op->out);
   if (bound && (!ex_eval(bound, in->sizes, &below) || below < 1)) below = 1;
@@ -294,7 +306,8 @@ bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out) {
   for (size_t i = 0; i < m->symbols.n; i++)
     if (in.sizes[i] < 0) in.sizes[i] = m->symbols.items[i].axis < 0 ? symbol_hint(&m->symbols.items[i]) : 0;
   for (size_t i = 0; i < out->n; i++)
-    if (!out->items[i].tensor.data && !make_tensor(&in, out->items[i].name, how_to_make(&in, out->items[i].name))) return false;
+    if (!out->items[i].tensor.data && !make_tensor(&in, out->items[i].name, how_to_make(&in, out->items[i].name)))
+      return false;
   return true;
 }
 
@@ -344,7 +357,8 @@ static ApcStatus read_output(Tool *t, ApcModel *model, int index, NamedTensor *o
 bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code) {
   *out = (Tensors){.items = ARENA_ARRAY(t->arena, NamedTensor, apc_outputs(model))};
   ApcStatus status = APC_OK;
-  for (int i = 0; status == APC_OK && i < apc_outputs(model); i++) status = read_output(t, model, i, &out->items[out->n++]);
+  for (int i = 0; status == APC_OK && i < apc_outputs(model); i++)
+    status = read_output(t, model, i, &out->items[out->n++]);
   *code = program_status(t, model, status);
   return status == APC_OK;
 }
@@ -355,7 +369,8 @@ static Difference compare_floats(const Tensor *x, const Tensor *y) {
   size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype);
   Distance d = {0};
   for (size_t i = 0; i < n; i++)
-    distance_add(&d, dtype_load_f(x->dtype, (const char *)x->data + i * step), dtype_load_f(y->dtype, (const char *)y->data + i * step));
+    distance_add(&d, dtype_load_f(x->dtype, (const char *)x->data + i * step),
+                 dtype_load_f(y->dtype, (const char *)y->data + i * step));
   return (Difference){.rel_l2 = distance_relative(&d), .max_abs = d.most};
 }
 
@@ -363,7 +378,8 @@ static Difference compare_integers(const Tensor *x, const Tensor *y) {
   size_t n = (size_t)tensor_elements(x), step = dtype_bytes(x->dtype), wrong = 0;
   double most = 0;
   for (size_t i = 0; i < n; i++) {
-    int64_t a = dtype_load_i(x->dtype, (const char *)x->data + i * step), b = dtype_load_i(y->dtype, (const char *)y->data + i * step);
+    int64_t a = dtype_load_i(x->dtype, (const char *)x->data + i * step),
+            b = dtype_load_i(y->dtype, (const char *)y->data + i * step);
     wrong += a != b;
     most = fmax(most, integer_gap(x->dtype, a, b));
   }

@@ -12,10 +12,10 @@ typedef struct Tensors {
   size_t n;
 } Tensors;
 
-/* One tensor per input of the entry: from --inputs and --input, else random by seed 0 (floats normal, integers
- * inside the table they index, else 0 or 1).  False after diagnostics.  Free with tensors_free.
- * `f` is an entry of the build at level 1; with several entries, tensors given for inputs of another one are left out.  What is given is read
- * before the plan is made, the rest is made once it is known to fit. */
+/* One tensor per input of the entry: from --inputs and --input, else random by seed 0 (floats normal, integers inside
+ * the table they index, else 0 or 1).  False after diagnostics.  Free with tensors_free.  `f` is an entry of the build
+ * at level 1; with several entries, tensors given for inputs of another one are left out.  What is given is read before
+ * the plan is made, the rest is made once it is known to fit. */
 bool inputs_read(Tool *t, const Build *b, const Func *f, Tensors *out);
 bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out);
 void tensors_free(Tensors *x);
@@ -23,7 +23,8 @@ const Tensor *tensors_find(const Tensors *x, const char *name);
 /* "f32[2,16]" */
 const char *tensor_type_text(Arena *a, const Tensor *x);
 
-/* Opens the program; NULL after diagnostics, and then *code is the exit code.  `weights`: a file to take them from, or NULL. */
+/* Opens the program; NULL after diagnostics, and then *code is the exit code.  `weights`: a file to take them from, or
+ * NULL. */
 ApcModel *program_open_file(Tool *t, const char *path, const char *weights, int *code);
 /* Binds the inputs of an entry and runs it (the first time: starts the ranks); an exit code. */
 int program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs);
@@ -34,7 +35,7 @@ bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code);
 
 /* How far two tensors are apart. */
 typedef struct Difference {
-  double rel_l2;  /* ||x - y|| / ||y||; for integers and bool the fraction of elements that differ */
+  double rel_l2; /* ||x - y|| / ||y||; for integers and bool the fraction of elements that differ */
   double max_abs;
   bool ok;
 } Difference;

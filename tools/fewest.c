@@ -1,7 +1,8 @@
 /* tools/fewest.c - see fewest.h.
  *
- * Tries larger and larger numbers of devices: single ones up to one machine, then whole machines, from the least on which the weights fit.
- * A plan is looked for, not the best, and not for long; so the number is one that is enough, and the first of those tried.
+ * Tries larger and larger numbers of devices: single ones up to one machine, then whole machines, from the least on
+ * which the weights fit.  A plan is looked for, not the best, and not for long; so the number is one that is enough,
+ * and the first of those tried.
  */
 #include "tools/fewest.h"
 

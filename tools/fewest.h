@@ -4,8 +4,8 @@
 
 #include "tools/build.h"
 
-/* Adds help to the last diagnostic: that less force would do, or the fewest devices of the same kind on which a plan is found.  `resident` is what
- * plan_search said weights and state take. */
+/* Adds help to the last diagnostic: that less force would do, or the fewest devices of the same kind on which a plan is
+ * found.  `resident` is what plan_search said weights and state take. */
 void help_fewest(Tool *t, Build *b, const PlanOptions *options, double resident);
 
 #endif

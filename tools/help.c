@@ -5,24 +5,27 @@
 #include "tools/options.h"
 
 void help_print(void) {
-  puts("apc compiles a neural network into one program that runs on many devices.\n\n"
-       "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
-       "  apc COMMAND [options] ...                      options: apc COMMAND --help\n");
+  puts(
+      "apc compiles a neural network into one program that runs on many devices.\n\n"
+      "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
+      "  apc COMMAND [options] ...                      options: apc COMMAND --help\n");
   for (int c = 1; c < CMD_COUNT; c++)
     printf("  %-9s %-22s %s%s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief,
            command_rows[c].later ? " (not yet)" : "");
-  puts("\nExamples:\n"
-       "  apc plan model.onnx --target cpux4             see the plan and its price\n"
-       "  apc model.onnx --target cpux4 -o model         one program for four ranks\n"
-       "  ./model --inputs in.npz --outputs out.npz      it starts its own ranks\n"
-       "  apc verify model.onnx --target cpux4           is it right?");
+  puts(
+      "\nExamples:\n"
+      "  apc plan model.onnx --target cpux4             see the plan and its price\n"
+      "  apc model.onnx --target cpux4 -o model         one program for four ranks\n"
+      "  ./model --inputs in.npz --outputs out.npz      it starts its own ranks\n"
+      "  apc verify model.onnx --target cpux4           is it right?");
 }
 
 /* "-o, --out OUT" */
 static int print_left(const OptionRow *r) {
   char text[96];
   int n = r->letter ? snprintf(text, sizeof text, "-%c, ", r->letter) : 0;
-  n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%s", r->flag, r->argument[0] && r->argument[0] != '[' ? " " : "", r->argument);
+  n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%s", r->flag,
+                r->argument[0] && r->argument[0] != '[' ? " " : "", r->argument);
   return printf("  %-32s", text);
 }
 
@@ -45,7 +48,9 @@ static void print_group(Command c, int group, bool later, const char *title) {
   bool titled = false;
   for (int i = 0; i < OPT_COUNT; i++) {
     const OptionRow *r = &option_rows[i];
-    if ((group != OG_COUNT && (int)r->group != group) || !(r->commands & (1u << c)) || option_is_later((OptionId)i) != later) continue;
+    if ((group != OG_COUNT && (int)r->group != group) || !(r->commands & (1u << c)) ||
+        option_is_later((OptionId)i) != later)
+      continue;
     if (!titled) printf("\n%s\n", title);
     titled = true;
     print_option((OptionId)i);
@@ -54,7 +59,8 @@ static void print_group(Command c, int group, bool later, const char *title) {
 
 void help_command(Command c) {
   const CommandRow *row = &command_rows[c];
-  printf("apc %s %s%s[options]\n  %s%s\n", row->name, row->arguments, row->arguments[0] ? " " : "", row->brief, row->later ? " (not yet)" : "");
+  printf("apc %s %s%s[options]\n  %s%s\n", row->name, row->arguments, row->arguments[0] ? " " : "", row->brief,
+         row->later ? " (not yet)" : "");
   for (int g = 0; g < OG_COUNT; g++) print_group(c, g, false, option_group_names[g]);
   print_group(c, OG_COUNT, true, "Not built yet (exit 5)");
 }

@@ -4,12 +4,12 @@
 
 #include "tools/load.h"
 
-int inspect_model(Tool *t, const char *path);   /* tools/inspect_model.c */
+int inspect_model(Tool *t, const char *path);       /* tools/inspect_model.c */
 int inspect_unsupported(Tool *t, const char *path); /* tools/inspect_unsupported.c */
-int inspect_program(Tool *t, const char *path); /* tools/inspect_program.c */
+int inspect_program(Tool *t, const char *path);     /* tools/inspect_program.c */
 
-int inspect_plan(Tool *t, const char *path);    /* tools/inspect_plan.c */
-bool begins_like_plan(const char *path);        /* its first word is apc.plan */
+int inspect_plan(Tool *t, const char *path); /* tools/inspect_plan.c */
+bool begins_like_plan(const char *path);     /* its first word is apc.plan */
 
 /* tools/inspect_trace.c: events in the Trace Event Format. */
 int inspect_trace(Tool *t, const char *path);

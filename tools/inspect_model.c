@@ -1,5 +1,5 @@
-/* tools/inspect_model.c - apc inspect of a model: inputs, outputs, dimensions, parameters, operations; for ONNX also the
- * operators of the file and which of them apc does not have. */
+/* tools/inspect_model.c - apc inspect of a model: inputs, outputs, dimensions, parameters, operations; for ONNX also
+ * the operators of the file and which of them apc does not have. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,8 @@ static int64_t default_opset(const Onnx__ModelProto *model) {
 
 static bool is_model_function(const Onnx__ModelProto *model, const Onnx__NodeProto *node) {
   for (size_t i = 0; i < model->n_functions; i++)
-    if (model->functions[i]->name && node->op_type && strcmp(model->functions[i]->name, node->op_type) == 0) return true;
+    if (model->functions[i]->name && node->op_type && strcmp(model->functions[i]->name, node->op_type) == 0)
+      return true;
   return false;
 }
 
@@ -89,7 +90,8 @@ static bool onnx_facts(Tool *t, const char *path, OnnxFacts *out) {
   const Onnx__ModelProto *model = onnx_file_model(file);
   out->opset = default_opset(model);
   out->ir_version = model->ir_version;
-  const char *name = model->producer_name ? model->producer_name : "", *version = model->producer_version ? model->producer_version : "";
+  const char *name = model->producer_name ? model->producer_name : "",
+             *version = model->producer_version ? model->producer_version : "";
   out->producer = arena_printf(t->arena, "%s%s%s", name, *name && *version ? " " : "", version);
   if (model->graph) count_graph(t->arena, model, model->graph, out);
   sort_counts(&out->operators);
@@ -130,7 +132,8 @@ static void print_entry(Tool *t, const Module *m, const Func *f) {
   printf("  entry %s\n", f->name);
   for (size_t i = 0; i < f->ops.n; i++)
     if (f->ops.items[i].kind == OP_input)
-      printf("    input   %-24s %s\n", op_str(&f->ops.items[i], AT_name), type_text(t, m, type_of(f, f->ops.items[i].out)));
+      printf("    input   %-24s %s\n", op_str(&f->ops.items[i], AT_name),
+             type_text(t, m, type_of(f, f->ops.items[i].out)));
   for (size_t i = 0; i < f->outputs.n; i++)
     printf("    output  %-24s %s\n", f->outputs.items[i].name, type_text(t, m, type_of(f, f->outputs.items[i].value)));
 }
@@ -170,26 +173,28 @@ static json_t *dimensions_json(Tool *t, const Model *model) {
   json_t *array = json_array();
   for (int i = 0; i < n; i++) {
     const Symbol *s = &model->m->symbols.items[symbols[i]];
-    json_array_append_new(array, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(s->name), "min", (json_int_t)s->min, "max",
-                                           s->max ? json_integer(s->max) : json_null(), "multiple", (json_int_t)s->multiple, "hint",
-                                           (json_int_t)symbol_hint(s)));
+    json_array_append_new(array, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(s->name), "min",
+                                           (json_int_t)s->min, "max", s->max ? json_integer(s->max) : json_null(),
+                                           "multiple", (json_int_t)s->multiple, "hint", (json_int_t)symbol_hint(s)));
   }
   return array;
 }
 
 static json_t *facts_json(Tool *t, const Model *model) {
   json_t *entries = json_array();
-  for (int i = 0; i < model->nentries; i++) json_array_append_new(entries, entry_json(t, model->m, module_func(model->m, model->entries[i])));
+  for (int i = 0; i < model->nentries; i++)
+    json_array_append_new(entries, entry_json(t, model->m, module_func(model->m, model->entries[i])));
   Counts ops = operations(t->arena, model->m);
   return json_pack("{s:I, s:I, s:o, s:o, s:o}", "params", (json_int_t)model_parameters(model->m), "weight_bytes",
-                   (json_int_t)weight_bytes(model->m), "dimensions", dimensions_json(t, model), "entries", entries, "operations",
-                   counts_json(&ops, false));
+                   (json_int_t)weight_bytes(model->m), "dimensions", dimensions_json(t, model), "entries", entries,
+                   "operations", counts_json(&ops, false));
 }
 
 static void add_onnx_json(json_t *document, const OnnxFacts *facts) {
   json_object_set_new(document, "onnx",
-                      json_pack("{s:I, s:I, s:o, s:I, s:o, s:o}", "opset", (json_int_t)facts->opset, "ir_version", (json_int_t)facts->ir_version,
-                                "producer", json_text(facts->producer), "nodes", (json_int_t)facts->nodes, "operators", counts_json(&facts->operators, false),
+                      json_pack("{s:I, s:I, s:o, s:I, s:o, s:o}", "opset", (json_int_t)facts->opset, "ir_version",
+                                (json_int_t)facts->ir_version, "producer", json_text(facts->producer), "nodes",
+                                (json_int_t)facts->nodes, "operators", counts_json(&facts->operators, false),
                                 "unsupported", counts_json(&facts->operators, true)));
 }
 
@@ -206,7 +211,8 @@ static void print_counts(const char *title, const Counts *c, bool only_missing) 
 
 static void print_model(Tool *t, const Model *model) {
   const Module *m = model->m;
-  printf("  parameters   %s (%s of weights)\n", show_count(t->arena, model_parameters(m)), show_bytes(t->arena, weight_bytes(m)));
+  printf("  parameters   %s (%s of weights)\n", show_count(t->arena, model_parameters(m)),
+         show_bytes(t->arena, weight_bytes(m)));
   const int *symbols;
   int n = model_dimensions(t, model, &symbols);
   for (int i = 0; i < n; i++) {
@@ -225,8 +231,8 @@ int inspect_model(Tool *t, const char *path) {
   if (option_given(&t->options, OPT_unsupported)) return inspect_unsupported(t, path);
   if (onnx && !onnx_facts(t, path, &facts)) return EXIT_BAD_INPUT;
   if (onnx && !json) {
-    printf("%s\n  onnx         opset %" PRId64 ", IR version %" PRId64 ", %s nodes%s%s\n", path, facts.opset, facts.ir_version,
-           show_count(t->arena, facts.nodes), *facts.producer ? ", by " : "", facts.producer);
+    printf("%s\n  onnx         opset %" PRId64 ", IR version %" PRId64 ", %s nodes%s%s\n", path, facts.opset,
+           facts.ir_version, show_count(t->arena, facts.nodes), *facts.producer ? ", by " : "", facts.producer);
     print_counts("operators", &facts.operators, false);
     print_counts("unsupported", &facts.operators, true);
   }

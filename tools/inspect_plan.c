@@ -20,7 +20,8 @@ bool begins_like_plan(const char *path) {
   return strcmp(begin, "apc.plan") == 0;
 }
 
-/* ---- predictions: "predicted 12.3 ms: compute 4, memory 5" and "bytes per rank 6: weights 7", as plan_print writes them */
+/* ---- predictions: "predicted 12.3 ms: compute 4, memory 5" and "bytes per rank 6: weights 7", as plan_print writes
+ * them */
 
 typedef struct Share {
   const char *name;
@@ -30,7 +31,10 @@ typedef struct Share {
 typedef struct Prediction {
   bool given;
   double total;
-  struct { Share *items; size_t n, cap; } shares;
+  struct {
+    Share *items;
+    size_t n, cap;
+  } shares;
 } Prediction;
 
 static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
@@ -55,7 +59,8 @@ static Prediction prediction(Tool *t, const PlanFile *f, const char *begin) {
 static json_t *prediction_json(const Prediction *p, const char *total, double scale) {
   if (!p->given) return json_null();
   json_t *shares = json_object();
-  for (size_t i = 0; i < p->shares.n; i++) json_set_text(shares, p->shares.items[i].name, json_real(p->shares.items[i].value * scale));
+  for (size_t i = 0; i < p->shares.n; i++)
+    json_set_text(shares, p->shares.items[i].name, json_real(p->shares.items[i].value * scale));
   return json_pack("{s:f, s:o}", total, p->total * scale, "shares", shares);
 }
 
@@ -78,14 +83,18 @@ static json_t *plan_file_json(Tool *t, const PlanFile *f) {
   json_t *mesh = json_array(), *stages = json_array(), *ops = json_array();
   Prediction time = prediction(t, f, "predicted "), bytes = prediction(t, f, "bytes per rank ");
   for (int i = 0; i < f->mesh.naxes; i++)
-    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(f->mesh.axes[i].name), "size", f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
-  for (int i = 1; i < f->mesh.stages; i++) json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
+    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(f->mesh.axes[i].name), "size",
+                                          f->mesh.axes[i].size, "temporal", f->mesh.axes[i].temporal));
+  for (int i = 1; i < f->mesh.stages; i++)
+    json_array_append_new(stages, json_pack("{s:i, s:o}", "stage", i, "from", json_text(f->stages[i].op)));
   for (size_t i = 0; i < f->ops.n; i++)
-    json_array_append_new(ops, json_pack("{s:o, s:o}", "glob", json_text(f->ops.items[i].glob), "strategy", strategy_json(t, f->ops.items[i].strategy)));
-  return json_pack("{s:s, s:o, s:s, s:o, s:s, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1", "file", json_text(f->file), "kind", "plan",
-                   "function", json_text(f->func), "graph", arena_printf(t->arena, "%016" PRIx64, f->graph), "target", json_text(f->target), "ranks", f->ranks, "mesh", mesh, "stages",
-                   f->mesh.stages, "stage_begins", stages, "ops", ops, "time", prediction_json(&time, "time_us", 1e3), "memory",
-                   prediction_json(&bytes, "bytes_per_device", 1));
+    json_array_append_new(ops, json_pack("{s:o, s:o}", "glob", json_text(f->ops.items[i].glob), "strategy",
+                                         strategy_json(t, f->ops.items[i].strategy)));
+  return json_pack("{s:s, s:o, s:s, s:o, s:s, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", "apc.inspect/1",
+                   "file", json_text(f->file), "kind", "plan", "function", json_text(f->func), "graph",
+                   arena_printf(t->arena, "%016" PRIx64, f->graph), "target", json_text(f->target), "ranks", f->ranks,
+                   "mesh", mesh, "stages", f->mesh.stages, "stage_begins", stages, "ops", ops, "time",
+                   prediction_json(&time, "time_us", 1e3), "memory", prediction_json(&bytes, "bytes_per_device", 1));
 }
 
 /* ---- text */
@@ -96,7 +105,9 @@ static void print_prediction(Tool *t, const char *what, const Prediction *p, boo
   int shown = 0;
   for (size_t i = 0; i < p->shares.n; i++) {
     const Share *s = &p->shares.items[i];
-    if (s->value > 0) printf("%s%s %s", shown++ ? ", " : ": ", s->name, bytes ? show_bytes(t->arena, s->value) : show_seconds(t->arena, s->value * 1e-3));
+    if (s->value > 0)
+      printf("%s%s %s", shown++ ? ", " : ": ", s->name,
+             bytes ? show_bytes(t->arena, s->value) : show_seconds(t->arena, s->value * 1e-3));
   }
   putchar('\n');
 }
@@ -106,8 +117,10 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
   size_t width = 0;
   printf("%s: plan of @%s (graph %016" PRIx64 ") for %s\n  mesh     ", f->file, f->func, f->graph, f->target);
   for (int i = 0; i < f->mesh.naxes; i++)
-    printf("%s%s=%d%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size, f->mesh.axes[i].temporal ? " micro-batches" : "");
-  printf("%s%d rank%s in %d stage%s\n", f->mesh.naxes ? ": " : " ", f->ranks, f->ranks == 1 ? "" : "s", f->mesh.stages, f->mesh.stages == 1 ? "" : "s");
+    printf("%s%s=%d%s", i ? " x " : " ", f->mesh.axes[i].name, f->mesh.axes[i].size,
+           f->mesh.axes[i].temporal ? " micro-batches" : "");
+  printf("%s%d rank%s in %d stage%s\n", f->mesh.naxes ? ": " : " ", f->ranks, f->ranks == 1 ? "" : "s", f->mesh.stages,
+         f->mesh.stages == 1 ? "" : "s");
   print_prediction(t, "time", &time, false);
   print_prediction(t, "per rank", &bytes, true);
   for (int i = 1; i < f->mesh.stages; i++) printf("  stage %-3d from %s\n", i, f->stages[i].op);
@@ -115,7 +128,8 @@ static void print_plan_file(Tool *t, const PlanFile *f) {
     if (strlen(f->ops.items[i].glob) > width) width = strlen(f->ops.items[i].glob);
   if (width > 48) width = 48;
   printf("  strategies of operations, the last that matches counts (`*`: all layers)\n");
-  for (size_t i = 0; i < f->ops.n; i++) printf("    %-*s %s\n", (int)width, f->ops.items[i].glob, f->ops.items[i].strategy);
+  for (size_t i = 0; i < f->ops.n; i++)
+    printf("    %-*s %s\n", (int)width, f->ops.items[i].glob, f->ops.items[i].strategy);
 }
 
 int inspect_plan(Tool *t, const char *path) {

@@ -8,27 +8,29 @@
 
 static json_t *port_json(const Program *p, uint32_t port) {
   const ProgramPort *r = &p->ports[port];
-  return json_pack("{s:o, s:s, s:i}", "name", json_text(program_text(p, r->name)), "dtype", dtype_name((DType)r->dtype), "rank", (int)r->dims.n);
+  return json_pack("{s:o, s:s, s:i}", "name", json_text(program_text(p, r->name)), "dtype", dtype_name((DType)r->dtype),
+                   "rank", (int)r->dims.n);
 }
 
 static json_t *program_json(const Program *p, const char *path) {
   json_t *entries = json_array(), *mesh = json_array();
   for (uint32_t i = 0; i < p->n_axes; i++)
-    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(program_text(p, p->axes[i].name)), "size", (int)p->axes[i].size, "temporal",
-                                          p->axes[i].temporal != 0));
+    json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(program_text(p, p->axes[i].name)),
+                                          "size", (int)p->axes[i].size, "temporal", p->axes[i].temporal != 0));
   for (uint32_t i = 0; i < p->n_entries; i++) {
     const ProgramEntry *e = &p->entries[i];
     if (e->prepare) continue;
     json_t *inputs = json_array(), *outputs = json_array();
     for (uint32_t k = 0; k < e->n_inputs; k++) json_array_append_new(inputs, port_json(p, e->inputs + k));
     for (uint32_t k = 0; k < e->n_outputs; k++) json_array_append_new(outputs, port_json(p, e->outputs + k));
-    json_array_append_new(entries, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs", inputs, "outputs", outputs));
+    json_array_append_new(entries, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
+                                             inputs, "outputs", outputs));
   }
-  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "program", "model",
-                   json_text(program_text(p, p->header->name)), "target", json_text(program_text(p, p->header->target)), "producer",
-                   json_text(program_text(p, p->header->producer)),
-                   "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", mesh, "entries", entries, "image_bytes",
-                   (json_int_t)p->header->image_bytes);
+  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file",
+                   json_text(path), "kind", "program", "model", json_text(program_text(p, p->header->name)), "target",
+                   json_text(program_text(p, p->header->target)), "producer",
+                   json_text(program_text(p, p->header->producer)), "ranks", (int)p->ranks, "stages", (int)p->stages,
+                   "mesh", mesh, "entries", entries, "image_bytes", (json_int_t)p->header->image_bytes);
 }
 
 static void print_ports(const Program *p, const char *what, uint32_t first, uint32_t n) {
@@ -36,7 +38,8 @@ static void print_ports(const Program *p, const char *what, uint32_t first, uint
     const ProgramPort *r = &p->ports[k];
     char dim[200];
     printf("    %-7s %-24s %s[", what, program_text(p, r->name), dtype_name((DType)r->dtype));
-    for (uint32_t d = 0; d < r->dims.n; d++) printf("%s%s", d ? ", " : "", program_expr_text(p, program_list(p, r->dims)[d], dim, sizeof dim));
+    for (uint32_t d = 0; d < r->dims.n; d++)
+      printf("%s%s", d ? ", " : "", program_expr_text(p, program_list(p, r->dims)[d], dim, sizeof dim));
     puts("]");
   }
 }
@@ -50,10 +53,13 @@ static uint32_t model_weights(const Program *p) {
 
 static void print_program(Tool *t, const Program *p, const char *path) {
   const ProgramHeader *h = p->header;
-  printf("%s: program of %s for %s by %s\n", path, program_text(p, h->name), program_text(p, h->target), program_text(p, h->producer));
+  printf("%s: program of %s for %s by %s\n", path, program_text(p, h->name), program_text(p, h->target),
+         program_text(p, h->producer));
   printf("  ranks    %u in %u stage%s", p->ranks, p->stages, p->stages == 1 ? "" : "s");
-  for (uint32_t i = 0; i < p->n_axes; i++) printf("%s%s=%u", i ? " x " : "; mesh ", program_text(p, p->axes[i].name), p->axes[i].size);
-  printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels, model_weights(p));
+  for (uint32_t i = 0; i < p->n_axes; i++)
+    printf("%s%s=%u", i ? " x " : "; mesh ", program_text(p, p->axes[i].name), p->axes[i].size);
+  printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels,
+         model_weights(p));
   if (*program_text(p, h->cpu)) printf("; needs %s", program_text(p, h->cpu));
   putchar('\n');
   for (uint32_t i = 0; i < p->n_entries; i++) {
@@ -82,8 +88,11 @@ int inspect_program(Tool *t, const char *path) {
   RtError error = {0};
   if (artifact_open(path, path, &artifact, &error) != RT_OK) {
     const char *lack = executable(path) ? arena_printf(t->arena, ": %s", error.text) : "";
-    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is no model, program or file of tensors that apc can read%s", lack);
-    diag_help(t->diags, "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); programs by their last bytes");
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = path},
+               "this is no model, program or file of tensors that apc can read%s", lack);
+    diag_help(t->diags,
+              "files are known by their ending: .onnx, .apc, .ir, .npz, .npy, .safetensors, .plan, .json (traces); "
+              "programs by their last bytes");
     return EXIT_BAD_INPUT;
   }
   if (option_given(&t->options, OPT_json)) tool_json(t, program_json(&artifact.program, path));

@@ -1,5 +1,5 @@
-/* tools/inspect_trace.c - apc inspect of a trace in the Trace Event Format (chrome://tracing, Perfetto): how long it is, how busy every
- * process was, and which events took most of the time.
+/* tools/inspect_trace.c - apc inspect of a trace in the Trace Event Format (chrome://tracing, Perfetto): how long it
+ * is, how busy every process was, and which events took most of the time.
  *
  * Read are complete events (ph "X": name, ts, dur in microseconds, pid); other kinds are counted only.
  */
@@ -51,30 +51,37 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
   if (!phase) return bad_event(t, path, i, "it has no phase (\"ph\")");
   out->events++;
   if (strcmp(phase, "X") != 0) return true;
-  const json_t *name = json_object_get(event, "name"), *ts = json_object_get(event, "ts"), *dur = json_object_get(event, "dur");
+  const json_t *name = json_object_get(event, "name"), *ts = json_object_get(event, "ts"),
+               *dur = json_object_get(event, "dur");
   const json_t *pid = json_object_get(event, "pid");
-  if (!json_is_string(name) || !json_is_number(ts) || !json_is_number(dur)) return bad_event(t, path, i, "name, ts and dur are wanted");
+  if (!json_is_string(name) || !json_is_number(ts) || !json_is_number(dur))
+    return bad_event(t, path, i, "name, ts and dur are wanted");
   double begin = json_number_value(ts), us = json_number_value(dur);
   if (!out->names.n || begin < out->begin) out->begin = begin;
   if (!out->names.n || begin + us > out->end) out->end = begin + us;
   add(t->arena, &out->names, json_string_value(name), us);
-  add(t->arena, &out->processes, json_is_string(pid) ? json_string_value(pid) : arena_printf(t->arena, "%lld", (long long)json_integer_value(pid)), us);
+  add(t->arena, &out->processes,
+      json_is_string(pid) ? json_string_value(pid) : arena_printf(t->arena, "%lld", (long long)json_integer_value(pid)),
+      us);
   return true;
 }
 
 static void show(Tool *t, const char *path, const Trace *trace) {
-  printf("%s\n  trace        %zu events, %s\n", path, trace->events, show_seconds(t->arena, (trace->end - trace->begin) * 1e-6));
+  printf("%s\n  trace        %zu events, %s\n", path, trace->events,
+         show_seconds(t->arena, (trace->end - trace->begin) * 1e-6));
   for (size_t i = 0; i < trace->processes.n; i++)
-    printf("  process      %s: busy %s\n", trace->processes.items[i].name, show_seconds(t->arena, trace->processes.items[i].us * 1e-6));
+    printf("  process      %s: busy %s\n", trace->processes.items[i].name,
+           show_seconds(t->arena, trace->processes.items[i].us * 1e-6));
   for (size_t i = 0; i < trace->names.n && i < SHOWN; i++)
-    printf("  %-12s %s, %lld times, %s\n", i ? "" : "longest", trace->names.items[i].name, (long long)trace->names.items[i].n,
-           show_seconds(t->arena, trace->names.items[i].us * 1e-6));
+    printf("  %-12s %s, %lld times, %s\n", i ? "" : "longest", trace->names.items[i].name,
+           (long long)trace->names.items[i].n, show_seconds(t->arena, trace->names.items[i].us * 1e-6));
 }
 
 static json_t *sums_json(const Sums *sums) {
   json_t *array = json_array();
   for (size_t i = 0; i < sums->n; i++)
-    json_array_append_new(array, json_pack("{s:s, s:I, s:f}", "name", sums->items[i].name, "events", (json_int_t)sums->items[i].n, "time_us", sums->items[i].us));
+    json_array_append_new(array, json_pack("{s:s, s:I, s:f}", "name", sums->items[i].name, "events",
+                                           (json_int_t)sums->items[i].n, "time_us", sums->items[i].us));
   return array;
 }
 
@@ -84,14 +91,21 @@ int inspect_trace(Tool *t, const char *path) {
   const json_t *events = json_is_array(document) ? document : json_object_get(document, "traceEvents");
   Trace trace = {0};
   bool ok = true;
-  if (!document) ok = diag_error(t->diags, DIAG_trace, (Loc){.file = path, .line = error.line, .col = error.column > 0 ? error.column : 1}, "%s", error.text);
-  else if (!json_is_array(events)) ok = diag_error(t->diags, DIAG_trace, (Loc){.file = path}, "a JSON document, but no trace: it has no list \"traceEvents\"");
-  for (size_t i = 0; ok && i < json_array_size(events); i++) ok = read_event(t, path, i, json_array_get(events, i), &trace);
+  if (!document)
+    ok = diag_error(t->diags, DIAG_trace,
+                    (Loc){.file = path, .line = error.line, .col = error.column > 0 ? error.column : 1}, "%s",
+                    error.text);
+  else if (!json_is_array(events))
+    ok = diag_error(t->diags, DIAG_trace, (Loc){.file = path},
+                    "a JSON document, but no trace: it has no list \"traceEvents\"");
+  for (size_t i = 0; ok && i < json_array_size(events); i++)
+    ok = read_event(t, path, i, json_array_get(events, i), &trace);
   if (ok && trace.names.n) qsort(trace.names.items, trace.names.n, sizeof(Sum), longest_first);
   if (ok && !option_given(&t->options, OPT_json)) show(t, path, &trace);
   else if (ok)
-    tool_json(t, json_pack("{s:s, s:o, s:s, s:I, s:f, s:o, s:o}", "schema", "apc.inspect/1", "file", json_text(path), "kind", "trace", "events", (json_int_t)trace.events,
-                        "time_us", trace.end - trace.begin, "processes", sums_json(&trace.processes), "names", sums_json(&trace.names)));
+    tool_json(t, json_pack("{s:s, s:o, s:s, s:I, s:f, s:o, s:o}", "schema", "apc.inspect/1", "file", json_text(path),
+                           "kind", "trace", "events", (json_int_t)trace.events, "time_us", trace.end - trace.begin,
+                           "processes", sums_json(&trace.processes), "names", sums_json(&trace.names)));
   json_decref(document);
   return ok ? EXIT_OK : EXIT_BAD_INPUT;
 }

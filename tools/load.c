@@ -51,7 +51,8 @@ typedef struct DimSizes {
   size_t n, cap;
 } DimSizes;
 
-/* All NAME=N of an option, whose form the option reader has checked; those of an ONNX file as they are written there. */
+/* All NAME=N of an option, whose form the option reader has checked; those of an ONNX file as they are written
+ * there. */
 static DimSizes dim_sizes(Tool *t, OptionId id, ModelKind kind) {
   DimSizes list = {0};
   size_t at = 0;
@@ -89,12 +90,14 @@ static bool bind_dims(Tool *t, Module *m) {
   return true;
 }
 
-/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx_assume.h): "h" is 8*h_div_8.  -1: none. */
+/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx_assume.h): "h" is
+ * 8*h_div_8.  -1: none. */
 static int divided_dimension(const Module *m, const char *name, int64_t *by) {
   size_t n = strlen(name);
   for (size_t i = 0; i < m->symbols.n; i++) {
     const char *s = m->symbols.items[i].name;
-    if (strncmp(s, name, n) == 0 && strncmp(s + n, "_div_", 5) == 0 && (*by = strtoll(s + n + 5, NULL, 10)) > 1) return (int)i;
+    if (strncmp(s, name, n) == 0 && strncmp(s + n, "_div_", 5) == 0 && (*by = strtoll(s + n + 5, NULL, 10)) > 1)
+      return (int)i;
   }
   return -1;
 }
@@ -105,7 +108,9 @@ static bool hinted_dimension(Tool *t, const Model *model, const char *name, int6
   if ((*symbol = module_symbol_find(model->m, name)) >= 0) return true;
   *symbol = model->kind == MODEL_ONNX ? divided_dimension(model->m, name, &by) : -1;
   if (*symbol < 0) return no_dimension(t, model->m, "--dim-hint", name);
-  if (*size % by) return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=%" PRId64 ": sizes of '%s' are multiples of %" PRId64, name, *size, name, by);
+  if (*size % by)
+    return diag_error(t->diags, DIAG_dimension, (Loc){0},
+                      "--dim-hint %s=%" PRId64 ": sizes of '%s' are multiples of %" PRId64, name, *size, name, by);
   *size /= by;
   return true;
 }
@@ -116,8 +121,11 @@ static bool set_hints(Tool *t, const Model *model) {
   for (size_t i = 0; i < list.n; i++) {
     int64_t size = list.items[i].size;
     int symbol;
-    if (!hinted_dimension(t, model, list.items[i].name, &size, &symbol) || !check_dimension(m, symbol, size, t->diags)) return false;
-    if (size == 0) return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1", list.items[i].name);
+    if (!hinted_dimension(t, model, list.items[i].name, &size, &symbol) || !check_dimension(m, symbol, size, t->diags))
+      return false;
+    if (size == 0)
+      return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1",
+                        list.items[i].name);
     m->symbols.items[symbol].hint = size;
   }
   return true;
@@ -158,7 +166,8 @@ static bool bind_extent(Tool *t, Module *m, const char *input, int dim, int64_t 
   if (ex_is_const(e, size)) return true;
   Text text = {.arena = t->arena};
   ex_print(m, &text, e);
-  return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--shape: dimension %d of input '%s' is %s, not %" PRId64, dim, input, text_str(&text), size);
+  return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--shape: dimension %d of input '%s' is %s, not %" PRId64, dim,
+                    input, text_str(&text), size);
 }
 
 static bool bind_shape(Tool *t, Module *m, const char *value) {
@@ -169,7 +178,8 @@ static bool bind_shape(Tool *t, Module *m, const char *value) {
   int n = 1;
   for (const char *p = dims; *p; p++) n += *p == ',' || *p == 'x';
   if (n != type->rank)
-    return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--shape: input '%s' has %d dimension%s, not %d", name, type->rank, type->rank == 1 ? "" : "s", n);
+    return diag_error(t->diags, DIAG_dimension, (Loc){0}, "--shape: input '%s' has %d dimension%s, not %d", name,
+                      type->rank, type->rank == 1 ? "" : "s", n);
   for (int i = 0; i < n; i++) {
     size_t length = strcspn(dims, ",x");
     int64_t size;
@@ -189,8 +199,8 @@ static bool bind_shapes(Tool *t, Module *m) {
 
 /* ---- front ends */
 
-/* Commands that need the meaning of every operation; the others show or plan a model that has unknown ones.  `apc inspect --unsupported` says
- * what compile would. */
+/* Commands that need the meaning of every operation; the others show or plan a model that has unknown ones.  `apc
+ * inspect --unsupported` says what compile would. */
 static bool computes(const Tool *t) {
   Command c = t->options.command;
   if (c == CMD_inspect) return option_given(&t->options, OPT_unsupported);
@@ -215,7 +225,10 @@ static bool load_onnx(Tool *t, Model *model) {
 }
 
 static const DslDefine *defines(Tool *t, int *n) {
-  struct { DslDefine *items; size_t n, cap; } list = {0};
+  struct {
+    DslDefine *items;
+    size_t n, cap;
+  } list = {0};
   size_t at = 0;
   for (const OptionUse *u; (u = option_next(&t->options, OPT_define, &at));) {
     DslDefine d;
@@ -232,7 +245,8 @@ static bool load_text(Tool *t, Model *model) {
   diag_source(t->diags, model->path, text);
   DslOptions options = {0};
   options.defines = defines(t, &options.ndefines);
-  model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, t->diags) : ir_parse(model->path, text, t->diags);
+  model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, t->diags)
+                                      : ir_parse(model->path, text, t->diags);
   if (model->m && model->kind == MODEL_IR) ir_file_locate(model->m, model->path);
   return model->m != NULL;
 }
@@ -247,13 +261,17 @@ static bool is_program(const char *path) {
 
 static bool load_file(Tool *t, Model *model) {
   if (model->kind == MODEL_NONE) {
-    diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "the ending does not say what kind of model this is");
+    diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path},
+               "the ending does not say what kind of model this is");
     diag_help(t->diags, "models end in .onnx, .apc or .ir");
-    if (is_program(model->path)) diag_help(t->diags, "this is a compiled program, which runs by itself: %s%s --help", strchr(model->path, '/') ? "" : "./", model->path);
+    if (is_program(model->path))
+      diag_help(t->diags, "this is a compiled program, which runs by itself: %s%s --help",
+                strchr(model->path, '/') ? "" : "./", model->path);
     return false;
   }
   if (model->kind != MODEL_APC && option_given(&t->options, OPT_define))
-    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "-D sets parameters of .apc models; %s has none", model->path);
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "-D sets parameters of .apc models; %s has none",
+                      model->path);
   if (model->kind == MODEL_ONNX) return load_onnx(t, model);
   return load_text(t, model) && bind_dims(t, model->m);
 }
@@ -275,10 +293,13 @@ static bool find_entries(Tool *t, Model *model) {
   for (size_t k = 0; k < m->funcs.n; k++) {
     const Func *f = m->funcs.items[k];
     if (f->level != 1)
-      return diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "function @%s is level %d; a model is level 1", f->name, f->level);
-    if (f->outputs.n && !is_called(m, f->name) && strcmp(f->name, "prepare") != 0) model->entries[model->nentries++] = f->name;
+      return diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path},
+                        "function @%s is level %d; a model is level 1", f->name, f->level);
+    if (f->outputs.n && !is_called(m, f->name) && strcmp(f->name, "prepare") != 0)
+      model->entries[model->nentries++] = f->name;
   }
-  return model->nentries > 0 || diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "the model has no function with outputs");
+  return model->nentries > 0 ||
+         diag_error(t->diags, DIAG_model_kind, (Loc){.file = model->path}, "the model has no function with outputs");
 }
 
 /* --seed gives every random weight another stream of numbers; 0 is the model's own. */
@@ -286,7 +307,8 @@ static void seed_weights(const Tool *t, Module *m) {
   int64_t seed = option_int(&t->options, OPT_seed, 0);
   for (size_t i = 0; i < m->params.n; i++) {
     Param *p = &m->params.items[i];
-    if (p->init == INIT_NORMAL || p->init == INIT_UNIFORM) p->seed = (int64_t)(((uint64_t)p->seed + (uint64_t)seed * 0x9e3779b97f4a7c15u) >> 1);
+    if (p->init == INIT_NORMAL || p->init == INIT_UNIFORM)
+      p->seed = (int64_t)(((uint64_t)p->seed + (uint64_t)seed * 0x9e3779b97f4a7c15u) >> 1);
   }
 }
 
@@ -294,15 +316,17 @@ static bool replace_weights(Tool *t, Module *m) {
   const char *from = option_text(&t->options, OPT_weights);
   if (!from || strcmp(from, "ref") == 0 || strcmp(from, "embed") == 0) return true;
   if (strcmp(ending(from), ".safetensors") == 0) return weights_from_file(m, from, t->diags);
-  return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "option '--weights' takes ref, embed or FILE.safetensors, not '%s'", from);
+  return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                    "option '--weights' takes ref, embed or FILE.safetensors, not '%s'", from);
 }
 
 bool model_load(Tool *t, const char *path, Model *model) {
   *model = (Model){.path = path, .name = model_name(t->arena, path), .kind = model_kind(path)};
   if (!print_after_check(t->diags, option_text(&t->options, OPT_print_after), NULL)) return false;
   tool_stage(t, "Reading", "%s", path);
-  bool ok = load_file(t, model) && outputs_check_weights(t, model->m) && replace_weights(t, model->m) && bind_shapes(t, model->m) &&
-            set_hints(t, model) && verify_module(model->m, t->diags) && find_entries(t, model);
+  bool ok = load_file(t, model) && outputs_check_weights(t, model->m) && replace_weights(t, model->m) &&
+            bind_shapes(t, model->m) && set_hints(t, model) && verify_module(model->m, t->diags) &&
+            find_entries(t, model);
   if (ok && option_given(&t->options, OPT_seed)) seed_weights(t, model->m);
   return ok;
 }
@@ -314,7 +338,12 @@ void model_free(Model *model) {
 
 bool model_passes(Tool *t, Model *model, const char *device) {
   tool_stage(t, "Simplifying", "%s", model->path);
-  PassOptions options = {.device = device, .print_after = option_text(&t->options, OPT_print_after), .verify = true, .times = t->times, .dump = stderr, .checks = t->checks};
+  PassOptions options = {.device = device,
+                         .print_after = option_text(&t->options, OPT_print_after),
+                         .verify = true,
+                         .times = t->times,
+                         .dump = stderr,
+                         .checks = t->checks};
   return pipeline_run(model->m, NULL, &options, t->diags);
 }
 

@@ -35,7 +35,8 @@ void model_free(Model *model);
 /* Runs the level-1 passes (passes/pipeline.h) with --print-after; false after diagnostics. */
 bool model_passes(Tool *t, Model *model, const char *device);
 
-/* The dimension symbols that some input of the model still has, in the module's order: their count, and their numbers. */
+/* The dimension symbols that some input of the model still has, in the module's order: their count, and their
+ * numbers. */
 int model_dimensions(Tool *t, const Model *model, const int **symbols);
 /* What a symbol is planned for: its hint, else 8 for `batch`, else 128, kept inside what the model allows. */
 int64_t symbol_hint(const Symbol *s);

@@ -55,7 +55,8 @@ static int end(Tool *t, int code) {
 /* A file that was mapped was cut short.  The instruction that touched it was ours and holds no lock. */
 static void end_lost(const char *path, void *context) {
   Tool *t = context;
-  diag_error(t->diags, DIAG_file_read, file_loc(t->diags, path), "cannot read the file: it was cut short while it was read");
+  diag_error(t->diags, DIAG_file_read, file_loc(t->diags, path),
+             "cannot read the file: it was cut short while it was read");
   _exit(end(t, EXIT_BAD_INPUT));
 }
 
@@ -63,7 +64,8 @@ int main(int argc, char **argv) {
   standard_hold();
   standard_show();
   if (secure_execution()) {
-    fputs("error: apc does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)\n", stderr);
+    fputs("error: apc does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)\n",
+          stderr);
     return EXIT_MISSING;
   }
   Tool t = {.arena = arena_new()};

@@ -1,7 +1,7 @@
 /* tools/micro_batch.c - see micro_batch.h.
  *
- * How many micro-batches that makes depends on the data-parallel degree.  Unless --dp fixes it, every degree that divides the
- * ranks is planned with its own number, and the fastest is taken.
+ * How many micro-batches that makes depends on the data-parallel degree.  Unless --dp fixes it, every degree that
+ * divides the ranks is planned with its own number, and the fastest is taken.
  */
 #include "tools/micro_batch.h"
 
@@ -25,7 +25,8 @@ static bool batch_to_cut(Tool *t, const Build *b, int64_t *batch) {
   bool bound;
   *batch = batch_size(b, ARENA_ARRAY(t->arena, int64_t, b->model.m->symbols.n + 1), &bound);
   if (option_int(&t->options, OPT_micro_batches, 0))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--micro-batch and --micro-batches contradict each other: one follows from the other");
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--micro-batch and --micro-batches contradict each other: one follows from the other");
   if (bound) return true;
   diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
   diag_help(t->diags, "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
@@ -71,5 +72,6 @@ Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t si
   }
   if (!best) best = 1; /* which says why not */
   each.alternatives = options->alternatives;
-  return search(b, &each, best, pieces(batch, best, size), t->diags); /* again: the mesh in the module is that of the last search */
+  return search(b, &each, best, pieces(batch, best, size),
+                t->diags); /* again: the mesh in the module is that of the last search */
 }

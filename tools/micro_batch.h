@@ -4,10 +4,12 @@
 
 #include "tools/build.h"
 
-/* Sequences of the whole batch: dimension 0 of the first input that has one, at these sizes of the symbols; *bound when it is a number. */
+/* Sequences of the whole batch: dimension 0 of the first input that has one, at these sizes of the symbols; *bound when
+ * it is a number. */
 int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound);
 
-/* The fastest plan in which every data-parallel rank takes `size` sequences at a time (the last time what is left).  NULL after diagnostics. */
+/* The fastest plan in which every data-parallel rank takes `size` sequences at a time (the last time what is left).
+ * NULL after diagnostics. */
 Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t size);
 
 #endif

@@ -1,10 +1,12 @@
 /* tools/opt_prove.c - see opt_prove.h.
  *
- * The list is pairs of functions, level 1 before level 2: one pair per entry.  What weights are prepared as is a pair of its own
- * (`prepare,prepare.spmd`): in the proof of an entry a prepared weight is a weight like others.  All pairs have to be proved; the answer
- * is that of the first one that is not.  A refusal goes before an open question, wherever the pair stands.
+ * The list is pairs of functions, level 1 before level 2: one pair per entry.  What weights are prepared as is a pair
+ * of its own (`prepare,prepare.spmd`): in the proof of an entry a prepared weight is a weight like others.  All pairs
+ * have to be proved; the answer is that of the first one that is not.  A refusal goes before an open question, wherever
+ * the pair stands.
  *
- * The functions may be anybody's: what the prover takes for granted is checked here (levels, names, calls) or by the verifier before.
+ * The functions may be anybody's: what the prover takes for granted is checked here (levels, names, calls) or by the
+ * verifier before.
  */
 #include "tools/opt_prove.h"
 
@@ -48,7 +50,8 @@ static Func *function_of_level(const Module *m, const char *name, int level, Dia
   Func *f = module_func(m, name);
   if (!f) return missing_function(m, name, diags);
   if (f->level == level) return f;
-  diag_error(diags, DIAG_prove, (Loc){0}, "--prove: @%s is a function of level %d; the %s name of a pair is one of level %d", name, f->level,
+  diag_error(diags, DIAG_prove, (Loc){0},
+             "--prove: @%s is a function of level %d; the %s name of a pair is one of level %d", name, f->level,
              level == 1 ? "first" : "second", level);
   return NULL;
 }
@@ -68,7 +71,8 @@ static bool pairs_read(const Module *m, const char *list, int n, Pair *pairs, Di
     pairs[i].l2 = function_of_level(m, next_word(m->arena, &list), 2, diags);
     if (!pairs[i].l2) return false;
     for (int k = 0; k < i; k++)
-      if (pairs[k].l1 == pairs[i].l1) return diag_error(diags, DIAG_prove, (Loc){0}, "--prove: @%s is named twice", pairs[i].l1->name);
+      if (pairs[k].l1 == pairs[i].l1)
+        return diag_error(diags, DIAG_prove, (Loc){0}, "--prove: @%s is named twice", pairs[i].l1->name);
   }
   return true;
 }
@@ -99,7 +103,10 @@ static void warn_of_prepared(Module *m, int n, const Pair *pairs, Diags *diags) 
       const Op *op = &pairs[i].l2->ops.items[k];
       const Param *w = op->kind == OP_param ? module_param(m, op_str(op, AT_name)) : NULL;
       if (!w || w->init != INIT_PREPARED) continue;
-      diag_warning(diags, DIAG_prove, op->loc, "@%s reads \"%s\", which is prepared; that it is prepared rightly is the proof of the pair of @prepare", pairs[i].l2->name, w->name);
+      diag_warning(
+          diags, DIAG_prove, op->loc,
+          "@%s reads \"%s\", which is prepared; that it is prepared rightly is the proof of the pair of @prepare",
+          pairs[i].l2->name, w->name);
       return;
     }
 }
@@ -110,7 +117,8 @@ static Proof with_counterexample(Module *m, const Pair *pair, Proof p) {
   const char *why;
   if (p.verdict != REFUTED) return p;
   const char *at = p.op ? arena_printf(m->arena, ", at \"%s\"", p.op) : "";
-  if (trial_counterexample(m, pair->l1, pair->l2, most_work, m->arena, &why)) p.reason = arena_printf(m->arena, "%s%s; %s", p.reason, at, why);
+  if (trial_counterexample(m, pair->l1, pair->l2, most_work, m->arena, &why))
+    p.reason = arena_printf(m->arena, "%s%s; %s", p.reason, at, why);
   else p.verdict = UNKNOWN, p.reason = arena_printf(m->arena, "%s%s; no numbers that were tried differ", p.reason, at);
   p.op = NULL;
   return p;
@@ -119,7 +127,9 @@ static Proof with_counterexample(Module *m, const Pair *pair, Proof p) {
 static Proof prove_pair(Module *m, const Pair *p, int n, const Pair *pairs) {
   for (size_t i = 0; i < p->l2->ops.n; i++)
     if (p->l2->ops.items[i].kind == OP_call)
-      return (Proof){.verdict = UNKNOWN, .op = p->l2->ops.items[i].name, .reason = "a call at level 2, which the prover does not follow (those of level 1 it does)"};
+      return (Proof){.verdict = UNKNOWN,
+                     .op = p->l2->ops.items[i].name,
+                     .reason = "a call at level 2, which the prover does not follow (those of level 1 it does)"};
   return prepares(p) ? prove_weights(m, p, n, pairs) : with_counterexample(m, p, prove(m, p->l1, p->l2));
 }
 
@@ -159,6 +169,8 @@ int opt_prove(Module *m, const char *list, Diags *diags) {
   warn_of_prepared(m, n, pairs, diags);
   Proof p = prove_pairs(m, n, pairs);
   print_proof(m->arena, &p);
-  if (p.over_reals) diag_note(diags, (Loc){0}, "over the real numbers: infinities, NaN and the sign of a zero may differ at %s", p.over_reals);
+  if (p.over_reals)
+    diag_note(diags, (Loc){0}, "over the real numbers: infinities, NaN and the sign of a zero may differ at %s",
+              p.over_reals);
   return p.verdict == PROVED ? EXIT_PROVED : p.verdict == REFUTED ? EXIT_REFUTED : EXIT_UNKNOWN;
 }

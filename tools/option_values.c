@@ -29,8 +29,11 @@ bool parse_real(const char *text, double *out) {
 }
 
 bool parse_size(const char *text, double *bytes) {
-  static const struct { const char *unit; double factor; } units[] = {
-      {"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  static const struct {
+    const char *unit;
+    double factor;
+  } units[] = {{"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+               {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
   char *end;
   double v = strtod(text, &end);
@@ -46,7 +49,10 @@ bool parse_size(const char *text, double *bytes) {
 bool parse_time(const char *text, int *ms) {
   if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
   char *end;
-  double v = strtod(text, &end), unit = strcmp(end, "ms") == 0 ? 1 : strcmp(end, "s") == 0 || !*end ? 1000 : strcmp(end, "m") == 0 ? 60000 : 0;
+  double v = strtod(text, &end), unit = strcmp(end, "ms") == 0           ? 1
+                                        : strcmp(end, "s") == 0 || !*end ? 1000
+                                        : strcmp(end, "m") == 0          ? 60000
+                                                                         : 0;
   if (!(v * unit >= 1 && v * unit < 1e9)) return false;
   *ms = (int)(v * unit);
   return true;
@@ -105,7 +111,8 @@ static bool is_positive(const char *text, size_t n) {
   return parse_whole(digits, &v) && v > 0;
 }
 
-/* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V" (a count), or be one: "K" (a count). */
+/* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V" (a count), or be one: "K" (a
+ * count). */
 static bool word_matches(const char *word, const char *value, size_t n) {
   const char *colon = strchr(word, ':');
   if (strcmp(word, "K") == 0) return is_positive(value, n);
@@ -141,7 +148,8 @@ static bool check_word(Diags *d, OptionId option, const char *value, size_t n) {
 static bool check_kind(Diags *d, OptionId option, const char *value, size_t n) {
   if (!check_word(d, option, value, n)) return false;
   return value[n] != '=' || (value[n + 1] && value[n + 1] != ',') ||
-         diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s': '%.*s=' names no file", option_rows[option].flag, (int)n, value);
+         diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s': '%.*s=' names no file", option_rows[option].flag,
+                    (int)n, value);
 }
 
 static bool refuse_word(Diags *d, OptionId option, const char *value, size_t n) {
@@ -151,7 +159,8 @@ static bool refuse_word(Diags *d, OptionId option, const char *value, size_t n) 
 }
 
 /* Applies `each` to the words of a comma-separated list KIND[=FILE],... */
-static bool each_kind(Diags *d, OptionId option, const char *value, bool (*each)(Diags *, OptionId, const char *, size_t)) {
+static bool each_kind(Diags *d, OptionId option, const char *value,
+                      bool (*each)(Diags *, OptionId, const char *, size_t)) {
   bool ok = true;
   for (;;) {
     size_t n = strcspn(value, ",");
@@ -208,8 +217,8 @@ static const char *form_text(OptionKind kind) {
 bool option_value_check(Diags *d, OptionId option, const char *value) {
   const OptionRow *row = &option_rows[option];
   if (!form_holds(d->arena, row->kind, value))
-    return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s%s, not '%s'", row->flag, row->kind == OK_TIME ? "" : row->argument,
-                      form_text(row->kind), value);
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "option '%s' takes %s%s, not '%s'", row->flag,
+                      row->kind == OK_TIME ? "" : row->argument, form_text(row->kind), value);
   if (row->kind == OK_CHOICE || row->kind == OK_CHOICE_MAYBE) return check_word(d, option, value, strlen(value));
   if (row->kind == OK_EMIT) return each_kind(d, option, value, check_kind);
   return true;

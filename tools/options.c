@@ -80,7 +80,8 @@ static const OptionRow *find_option(const char *word, const char **value) {
   return NULL;
 }
 
-/* Is a word where a value belongs more likely the next option?  A value that begins like that can be written behind "=". */
+/* Is a word where a value belongs more likely the next option?  A value that begins like that can be written behind
+ * "=". */
 static bool is_option(const char *word) {
   const char *value;
   const OptionRow *r = strncmp(word, "--", 2) == 0 ? find_option(word, &value) : NULL;
@@ -95,7 +96,9 @@ static bool unknown_option(Reader *r, const char *word) {
   for (int i = 0; i < OPT_COUNT && flag[1] == '-'; i++) /* among single letters all are near */
     if (!r->o->command || option_rows[i].commands & (1u << r->o->command)) nearest_try(&near, option_rows[i].flag);
   if (near.best) diag_help(r->d, "the nearest option is '%s'", near.best);
-  else diag_help(r->d, "`apc %s--help` lists the options", r->o->command ? arena_printf(r->d->arena, "%s ", command_rows[r->o->command].name) : "");
+  else
+    diag_help(r->d, "`apc %s--help` lists the options",
+              r->o->command ? arena_printf(r->d->arena, "%s ", command_rows[r->o->command].name) : "");
   return false;
 }
 
@@ -106,10 +109,12 @@ static bool read_option(Reader *r) {
   if (!takes_value(row->kind) && value)
     return diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' takes no value", row->flag);
   if (takes_value(row->kind) && !value_only_with_equals(row->kind) && !value) {
-    if (r->i + 1 >= r->argc) return diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s", row->flag, row->argument);
+    if (r->i + 1 >= r->argc)
+      return diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s", row->flag, row->argument);
     value = r->argv[++r->i];
     if (is_option(value)) {
-      diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s; '%s' is an option", row->flag, row->argument, value);
+      diag_error(r->d, DIAG_usage_value, (Loc){0}, "option '%s' needs a value: %s; '%s' is an option", row->flag,
+                 row->argument, value);
       r->i--; /* which is meant */
       return false;
     }
@@ -153,7 +158,8 @@ static bool check_accepted(const Options *o, Diags *d) {
   for (size_t i = 0; i < o->uses.n; i++) {
     const OptionRow *row = &option_rows[o->uses.items[i].option];
     if (!(row->commands & (1u << o->command)))
-      ok = diag_error(d, DIAG_usage_option, (Loc){0}, "`apc %s` takes no option '%s'", command_rows[o->command].name, row->flag);
+      ok = diag_error(d, DIAG_usage_option, (Loc){0}, "`apc %s` takes no option '%s'", command_rows[o->command].name,
+                      row->flag);
   }
   return ok;
 }

@@ -90,17 +90,23 @@ typedef struct OptionUse {
 typedef struct Options {
   Command command; /* CMD_none: only when reading failed, or nothing but --help was asked */
   bool named;      /* the line has its name; compile is meant without */
-  struct { const char **items; size_t n, cap; } args;
-  struct { OptionUse *items; size_t n, cap; } uses;
+  struct {
+    const char **items;
+    size_t n, cap;
+  } args;
+  struct {
+    OptionUse *items;
+    size_t n, cap;
+  } uses;
 } Options;
 
 /* False after diagnostics; the caller still gets what could be read.  Allocates in the arena of d. */
 bool options_read(Options *o, int argc, char **argv, Diags *d);
 
 bool option_given(const Options *o, OptionId id);
-const char *option_text(const Options *o, OptionId id);                /* of its last use; NULL */
-int64_t option_int(const Options *o, OptionId id, int64_t otherwise);  /* WHOLE, COUNT; "auto" is `otherwise` */
-double option_real(const Options *o, OptionId id, double otherwise);   /* REAL, SIZE (bytes) */
+const char *option_text(const Options *o, OptionId id);               /* of its last use; NULL */
+int64_t option_int(const Options *o, OptionId id, int64_t otherwise); /* WHOLE, COUNT; "auto" is `otherwise` */
+double option_real(const Options *o, OptionId id, double otherwise);  /* REAL, SIZE (bytes) */
 /* The next use at or after *at, which moves behind it; NULL at the end. */
 const OptionUse *option_next(const Options *o, OptionId id, size_t *at);
 

@@ -19,18 +19,20 @@ typedef enum Way { READS, WRITES } Way;
 static const struct {
   OptionId option;
   Way way;
-  bool named;  /* its values are NAME=@FILE */
+  bool named;   /* its values are NAME=@FILE */
   bool repeats; /* else its last use counts */
 } options[] = {
-    {OPT_target, READS, false, false}, {OPT_plan, READS, false, false},       {OPT_weights, READS, false, false},
-    {OPT_inputs, READS, false, true},  {OPT_input, READS, true, true},        {OPT_expect, READS, false, false},
-    {OPT_output, WRITES, true, true},  {OPT_outputs, WRITES, false, false},   {OPT_save_plan, WRITES, false, false},
+    {OPT_target, READS, false, false}, {OPT_plan, READS, false, false},     {OPT_weights, READS, false, false},
+    {OPT_inputs, READS, false, true},  {OPT_input, READS, true, true},      {OPT_expect, READS, false, false},
+    {OPT_output, WRITES, true, true},  {OPT_outputs, WRITES, false, false}, {OPT_save_plan, WRITES, false, false},
 };
 
 /* The file that a value names, or NULL. */
 static const char *file_of(Arena *a, OptionId option, bool named, const char *value) {
   const char *topo = strstr(value, ".topo");
-  if (option == OPT_target) return topo ? arena_strndup(a, value, (size_t)(topo - value) + strlen(".topo")) : NULL; /* FILE.topo or FILE.topoxN */
+  if (option == OPT_target)
+    return topo ? arena_strndup(a, value, (size_t)(topo - value) + strlen(".topo"))
+                : NULL; /* FILE.topo or FILE.topoxN */
   if (option == OPT_weights) return strcmp(value, "ref") != 0 && strcmp(value, "embed") != 0 ? value : NULL;
   if (!named) return value;
   const char *at = value[0] == '@' ? value : strstr(value, "=@");
@@ -49,7 +51,8 @@ static void add_options(Tool *t, FileUses *list, Way way) {
     size_t at = 0;
     if (!options[i].repeats) add_value(t, list, options[i].option, options[i].named, last);
     else
-      for (const OptionUse *u; (u = option_next(&t->options, options[i].option, &at));) add_value(t, list, options[i].option, options[i].named, u->value);
+      for (const OptionUse *u; (u = option_next(&t->options, options[i].option, &at));)
+        add_value(t, list, options[i].option, options[i].named, u->value);
   }
 }
 
@@ -70,7 +73,8 @@ static const FileUse *find_same(const FileUse *list, size_t n, const char *path)
 /* ---- */
 
 static bool refuse(Tool *t, const FileUse *output, const char *why, const FileUse *other) {
-  diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s would write '%s', %s %s", output->what, output->path, why, other->what);
+  diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s would write '%s', %s %s", output->what, output->path, why,
+             other->what);
   diag_help(t->diags, "name another file");
   return false;
 }
@@ -81,7 +85,8 @@ static bool check_writable(Tool *t, const FileUses *writes) {
   bool ok = true;
   for (size_t i = 0; i < writes->n; i++) {
     const FileUse *f = &writes->items[i];
-    const char *slash = strrchr(f->path, '/'), *folder = slash ? arena_strndup(t->arena, f->path, (size_t)(slash - f->path)) : "";
+    const char *slash = strrchr(f->path, '/'),
+               *folder = slash ? arena_strndup(t->arena, f->path, (size_t)(slash - f->path)) : "";
     bool made = strcmp(f->what, "--save-temps") == 0 && *folder && stat(folder, &st) != 0;
     if (strcmp(f->path, "-") != 0) ok = file_write_check(t->diags, made ? folder : f->path) && ok;
   }
@@ -90,7 +95,8 @@ static bool check_writable(Tool *t, const FileUses *writes) {
 
 bool outputs_check(Tool *t, const FileUse *files, size_t n) {
   FileUses reads = {0}, writes = {0};
-  ARENA_PUSH(t->arena, &reads, ((FileUse){t->options.command == CMD_convert ? "IN" : "MODEL", t->options.args.items[0]}));
+  ARENA_PUSH(t->arena, &reads,
+             ((FileUse){t->options.command == CMD_convert ? "IN" : "MODEL", t->options.args.items[0]}));
   add_options(t, &reads, READS);
   for (size_t i = 0; i < n; i++) ARENA_PUSH(t->arena, &writes, files[i]);
   add_options(t, &writes, WRITES);

@@ -7,8 +7,8 @@
 /* Is it the name of a pass?  False after a diagnostic that begins with the option and ends with the nearest name. */
 bool pass_name_check(Diags *d, const char *option, const char *name);
 
-/* The same for --print-after, which takes "all" as well; NULL: it is not given.  Without a list of `passes` (NULL), where only the
- * pipeline runs, a pass that is not part of it is refused. */
+/* The same for --print-after, which takes "all" as well; NULL: it is not given.  Without a list of `passes` (NULL),
+ * where only the pipeline runs, a pass that is not part of it is refused. */
 bool print_after_check(Diags *d, const char *name, const char *passes);
 
 #endif

@@ -58,7 +58,8 @@ static void show_shares(const Tool *t, const Plan *p) {
   printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
   for (int i = 0; i < TIME_SHARES; i++) {
     printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
-    if (i < MEMORY_SHARES) printf("    %s", share_line(t, &memory[i], p->price.memory.total, show_bytes(t->arena, memory[i].value)));
+    if (i < MEMORY_SHARES)
+      printf("    %s", share_line(t, &memory[i], p->price.memory.total, show_bytes(t->arena, memory[i].value)));
     putchar('\n');
   }
 }
@@ -66,28 +67,35 @@ static void show_shares(const Tool *t, const Plan *p) {
 /* ---- the table of choices */
 
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
-  printf("  %-8s %-28s ", first ? "instead" : "", degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
+  printf("  %-8s %-28s ", first ? "instead" : "",
+         degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
   }
-  printf("%10s  %+5.0f %%  %10s\n", show_seconds(t->arena, x->seconds), (x->seconds / p->price.time.total - 1) * 100, show_bytes(t->arena, x->bytes));
+  printf("%10s  %+5.0f %%  %10s\n", show_seconds(t->arena, x->seconds), (x->seconds / p->price.time.total - 1) * 100,
+         show_bytes(t->arena, x->bytes));
 }
 
 /* The ranks of cpuxN share one machine: one of them has a part of it. */
 static const char *one_device_name(const Tool *t, const Plan *p) {
-  return p->ranks > 1 && strncmp(p->target, "cpux", 4) == 0 ? arena_printf(t->arena, "one device: a rank of %s", p->target) : "one device";
+  return p->ranks > 1 && strncmp(p->target, "cpux", 4) == 0
+             ? arena_printf(t->arena, "one device: a rank of %s", p->target)
+             : "one device";
 }
 
 static void show_choices(const Tool *t, const Plan *p) {
-  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen", degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+  printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen",
+         degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
   if (n < p->nalternatives) printf("  %-8s and %d more (-v)\n", "", p->nalternatives - n);
   printf("  %-8s %-28s %10s", "", one_device_name(t, p), one_device_text(t->arena, p));
   double ratio = p->one_device_seconds / p->price.time.total;
-  if (p->ranks > 1 && isfinite(ratio)) printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio) : "more devices do not help here");
+  if (p->ranks > 1 && isfinite(ratio))
+    printf("  %s", ratio > 1.005 ? arena_printf(t->arena, "the plan is %.2f times as fast", ratio)
+                                 : "more devices do not help here");
   putchar('\n');
 }
 
@@ -95,18 +103,18 @@ void plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = hints_text(t, &b->model);
   printf("%s on %s: %s\n", b->model.path, b->target->name, target_line(t->arena, b->target));
-  printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"), *hints ? " with " : "", hints);
+  printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
+         *hints ? " with " : "", hints);
   show_choices(t, p);
   show_shares(t, p);
   if (!isnan(b->target->usd_per_hour))
-    printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->target->usd_per_hour, b->target->price_terms, b->target->price_date,
-           b->target->usd_per_hour * p->price.time.total / 3600);
-  printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds),
-         p->cut_short ? ", cut short by --effort" : "");
+    printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->target->usd_per_hour, b->target->price_terms,
+           b->target->price_date, b->target->usd_per_hour * p->price.time.total / 3600);
+  printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100,
+         show_seconds(t->arena, p->search_seconds), p->cut_short ? ", cut short by --effort" : "");
 }
 
 /* ---- JSON */
-
 
 static json_t *integer_of(double v) { return json_integer((json_int_t)llround(v)); }
 
@@ -125,18 +133,20 @@ static const char *schedule_name(int pp, int micro_batches) { return pp > 1 || m
 
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
-  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep", p->ep, "cp", p->cp, "zero", 0,
-                   "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches", p->micro_batches, "schedule", schedule_name(p->pp, p->micro_batches),
-                   "recompute", "none");
+  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
+                   p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
+                   p->micro_batches, "schedule", schedule_name(p->pp, p->micro_batches), "recompute", "none");
 }
 
 static json_t *alternatives_json(const Plan *p) {
   json_t *array = json_array();
   for (int i = 0; i < p->nalternatives; i++) {
     const PlanAlternative *x = &p->alternatives[i];
-    json_array_append_new(array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp, "ep", x->ep, "cp",
-                                           x->cp, "micro_batches", x->micro_batches, "time_us", json_real_or_null(x->seconds * 1e6), "bytes_per_device",
-                                           isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
+    json_array_append_new(
+        array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp, "ep",
+                         x->ep, "cp", x->cp, "micro_batches", x->micro_batches, "time_us",
+                         json_real_or_null(x->seconds * 1e6), "bytes_per_device",
+                         isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
   }
   return array;
 }
@@ -154,19 +164,23 @@ static json_t *dims_json(Tool *t, const Build *b) {
 
 /* For the ranks that are used; null without a price. */
 static json_t *cost_json(const Target *g, double seconds) {
-  return json_pack("{s:o, s:o}", "usd_per_hour", json_real_or_null(g->usd_per_hour), "usd_per_step", json_real_or_null(g->usd_per_hour * seconds / 3600));
+  return json_pack("{s:o, s:o}", "usd_per_hour", json_real_or_null(g->usd_per_hour), "usd_per_step",
+                   json_real_or_null(g->usd_per_hour * seconds / 3600));
 }
 
 json_t *plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
   const PlanMemory *y = &p->price.memory;
-  json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound", x->memory_bound * 1e6, "collectives",
-                                x->collectives * 1e6, "pipeline_idle", x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);
-  json_t *memory = json_pack("{s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "params", integer_of(y->params), "grads", 0, "optimizer", 0, "activations",
-                             integer_of(y->activations), "state", integer_of(y->state), "workspace", 0, "comm", integer_of(y->communication));
-  json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path), "target", "name", json_text(b->target->name), "gpus",
-                        b->target->ranks, "nodes", b->target->nodes, "chosen", chosen_json(b));
+  json_t *breakdown = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "compute", x->compute * 1e6, "memory_bound",
+                                x->memory_bound * 1e6, "collectives", x->collectives * 1e6, "pipeline_idle",
+                                x->idle * 1e6, "optimizer", 0.0, "other", x->transfers * 1e6);
+  json_t *memory = json_pack("{s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "params", integer_of(y->params), "grads", 0,
+                             "optimizer", 0, "activations", integer_of(y->activations), "state", integer_of(y->state),
+                             "workspace", 0, "comm", integer_of(y->communication));
+  json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
+                        "target", "name", json_text(b->target->name), "gpus", b->target->ranks, "nodes",
+                        b->target->nodes, "chosen", chosen_json(b));
   json_object_set_new(o, "dims", dims_json(t, b));
   json_object_set_new(o, "time_us", json_real(x->total * 1e6));
   json_object_set_new(o, "time_one_device_us", json_real_or_null(p->one_device_seconds * 1e6));

@@ -8,15 +8,16 @@ void plan_times_show(void *tool, const PlanProgress *p) {
   if (!tool_progress_due(t)) return;
   const char *best = "no plan yet";
   if (isfinite(p->best))
-    best = arena_printf(t->arena, "best %s, gap at most %.1f %%", show_seconds(t->arena, p->best), 100 * plan_gap(p->best, p->bound));
+    best = arena_printf(t->arena, "best %s, gap at most %.1f %%", show_seconds(t->arena, p->best),
+                        100 * plan_gap(p->best, p->bound));
   tool_progress(t, "Planning", "%d of %d candidates done, %s", p->done, p->candidates, best);
 }
 
 static void show_join(Tool *t, const SearchJoin *j, bool first) {
   Text others = {.arena = t->arena};
   for (int i = 0; i < j->nscope; i++) text_printf(&others, "%s%s", i ? ", " : "", j->scope[i]);
-  fprintf(stderr, "%12s  %s with %d other%s, %.2g sums: %s\n", first ? "joins" : "", j->name, j->nscope, j->nscope == 1 ? "" : "s", j->sums,
-          j->nscope ? text_str(&others) : "-");
+  fprintf(stderr, "%12s  %s with %d other%s, %.2g sums: %s\n", first ? "joins" : "", j->name, j->nscope,
+          j->nscope == 1 ? "" : "s", j->sums, j->nscope ? text_str(&others) : "-");
 }
 
 static void show_fan(const SearchFan *f, bool first) {
@@ -27,10 +28,12 @@ static void show_fan(const SearchFan *f, bool first) {
 
 void plan_times_report(Tool *t, const SearchReport *r) {
   fprintf(stderr, "%12s  %d candidates, %d graphs, %d solutions\n", "search", r->candidates, r->graphs, r->solved);
-  fprintf(stderr, "%12s  domains %.3f s, tables %.3f s, order %.3f s, sums %.3f s of processor time\n", "", r->domains, r->tables, r->order, r->sums);
+  fprintf(stderr, "%12s  domains %.3f s, tables %.3f s, order %.3f s, sums %.3f s of processor time\n", "", r->domains,
+          r->tables, r->order, r->sums);
   if (!r->solved) return;
   fprintf(stderr, "%12s  %d variables, width %d, %.2g sums\n", "most work", r->variables, r->width, r->most_work);
   for (int i = 0; i < r->njoins; i++) show_join(t, &r->joins[i], i == 0);
   for (int i = 0; i < r->nfans; i++) show_fan(&r->fans[i], i == 0);
-  if (r->many > r->nfans) fprintf(stderr, "%12s  and %d more with %d users or more\n", "", r->many - r->nfans, SEARCH_MANY_USERS);
+  if (r->many > r->nfans)
+    fprintf(stderr, "%12s  and %d more with %d users or more\n", "", r->many - r->nfans, SEARCH_MANY_USERS);
 }

@@ -49,7 +49,8 @@ bool weight_files_read(void *files, const Module *m, const Param *p, InterpTenso
   FileMap *map = &f->maps[p->blob];
   if (!map->data && !file_map(diags, m->blobs.items[p->blob].path, map)) return false;
   if (map->size != m->blobs.items[p->blob].bytes)
-    return diag_error(diags, DIAG_file_read, (Loc){.file = m->blobs.items[p->blob].path}, "the file changed while it was read");
+    return diag_error(diags, DIAG_file_read, (Loc){.file = m->blobs.items[p->blob].path},
+                      "the file changed while it was read");
   gather_elements(p, map->data, out);
   return true;
 }
@@ -96,7 +97,9 @@ int64_t *reference_symbols(Arena *a, const Module *m, int n, const Func *const *
   return v;
 }
 
-static int64_t *symbol_values(Arena *a, const Module *m, const Func *f, Tensors *inputs) { return reference_symbols(a, m, 1, &f, &inputs); }
+static int64_t *symbol_values(Arena *a, const Module *m, const Func *f, Tensors *inputs) {
+  return reference_symbols(a, m, 1, &f, &inputs);
+}
 
 bool reference_is_small(const Model *model, int64_t params, int n, const char *const *names, Tensors *const *inputs) {
   Arena *a = arena_new();
@@ -131,15 +134,18 @@ static void keep_states(InterpOptions *o, InterpNamed *kept, const InterpResult 
 }
 
 /* What is in all states, as one more function reads it. */
-static bool read_states(Tool *t, Module *m, int n, const char *const *names, Tensors *const *inputs, InterpOptions *o, Arena *a, Tensors *left) {
+static bool read_states(Tool *t, Module *m, int n, const char *const *names, Tensors *const *inputs, InterpOptions *o,
+                        Arena *a, Tensors *left) {
   const Func **f = ARENA_ARRAY(a, const Func *, n), *reads = states_function(m, t->diags);
   for (int k = 0; k < n; k++) f[k] = module_func(m, names[k]);
   o->symbols = reference_symbols(a, m, n, f, inputs);
   InterpResult result;
-  return reads && interp_run(m, reads, o, 0, NULL, a, &result, t->diags) && copy_tensors(t, result.noutputs, result.outputs, left);
+  return reads && interp_run(m, reads, o, 0, NULL, a, &result, t->diags) &&
+         copy_tensors(t, result.noutputs, result.outputs, left);
 }
 
-bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs, Tensors *const *outputs, Tensors *left) {
+bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs,
+                   Tensors *const *outputs, Tensors *left) {
   Arena *a = arena_new();
   Module *m = model->m;
   WeightFiles *files = weight_files_open(a, m);
@@ -149,10 +155,12 @@ bool reference_run(Tool *t, const Model *model, int n, const char *const *names,
   for (int k = 0; ok && k < n; k++) {
     const Func *f = module_func(m, names[k]);
     InterpNamed *named = ARENA_ARRAY(a, InterpNamed, inputs[k]->n);
-    for (size_t i = 0; i < inputs[k]->n; i++) named[i] = (InterpNamed){inputs[k]->items[i].name, cells_of(a, &inputs[k]->items[i].tensor)};
+    for (size_t i = 0; i < inputs[k]->n; i++)
+      named[i] = (InterpNamed){inputs[k]->items[i].name, cells_of(a, &inputs[k]->items[i].tensor)};
     InterpResult result;
     options.symbols = symbol_values(a, m, f, inputs[k]);
-    ok = interp_run(m, f, &options, (int)inputs[k]->n, named, a, &result, t->diags) && copy_tensors(t, result.noutputs, result.outputs, outputs[k]);
+    ok = interp_run(m, f, &options, (int)inputs[k]->n, named, a, &result, t->diags) &&
+         copy_tensors(t, result.noutputs, result.outputs, outputs[k]);
     if (ok) keep_states(&options, states, &result);
   }
   if (ok && left && m->states.n) ok = read_states(t, m, n, names, inputs, &options, a, left);

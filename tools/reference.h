@@ -11,15 +11,18 @@ WeightFiles *weight_files_open(Arena *a, const Module *m);
 bool weight_files_read(void *files, const Module *m, const Param *p, InterpTensor *out, Diags *diags);
 void weight_files_close(WeightFiles *f);
 
-/* Runs the functions `names` of a model in order, from one to the next with the states that it leaves; weights are read from their files.
- * `inputs` and `outputs` are by function; outputs are rounded to their own type.  Where `states` is not NULL, it gets what is left in all
- * states, by name.  False after diagnostics. */
-bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs, Tensors *const *outputs, Tensors *states);
+/* Runs the functions `names` of a model in order, from one to the next with the states that it leaves; weights are read
+ * from their files.  `inputs` and `outputs` are by function; outputs are rounded to their own type.  Where `states` is
+ * not NULL, it gets what is left in all states, by name.  False after diagnostics. */
+bool reference_run(Tool *t, const Model *model, int n, const char *const *names, Tensors *const *inputs,
+                   Tensors *const *outputs, Tensors *states);
 
-/* The sizes of all dimensions: those that the inputs of the functions give, of several the first, else what is planned for. */
+/* The sizes of all dimensions: those that the inputs of the functions give, of several the first, else what is planned
+ * for. */
 int64_t *reference_symbols(Arena *a, const Module *m, int n, const Func *const *f, Tensors *const *inputs);
 
-/* Are the runs few enough operations for the interpreter to end within seconds?  `params` is the number of its weights' elements. */
+/* Are the runs few enough operations for the interpreter to end within seconds?  `params` is the number of its weights'
+ * elements. */
 bool reference_is_small(const Model *model, int64_t params, int n, const char *const *names, Tensors *const *inputs);
 
 #endif

@@ -83,7 +83,8 @@ static void print_line(Tool *t, const char *verb, const char *paint, const char 
 }
 
 static void end_stage(Tool *t) {
-  if (t->times && t->stage_ms > 0) fprintf(stderr, "%s%12.3f ms\n", t->line_open ? "\n" : "", tool_now_ms() - t->stage_ms);
+  if (t->times && t->stage_ms > 0)
+    fprintf(stderr, "%s%12.3f ms\n", t->line_open ? "\n" : "", tool_now_ms() - t->stage_ms);
   if (t->times) t->line_open = false;
   t->stage_ms = t->progress_ms = tool_now_ms();
 }
@@ -174,9 +175,9 @@ bool tool_args(Tool *t, size_t lo, size_t hi) {
   size_t n = t->options.args.n;
   if (n >= lo && n <= hi) return true;
   if (n > hi)
-    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` got an argument too many: '%s'", c->name, t->options.args.items[hi]);
-  else
-    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` needs %s", c->name, c->arguments);
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` got an argument too many: '%s'", c->name,
+               t->options.args.items[hi]);
+  else diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` needs %s", c->name, c->arguments);
   diag_help(t->diags, "usage: apc %s %s%s[options]", c->name, c->arguments, *c->arguments ? " " : "");
   return false;
 }

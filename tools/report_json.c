@@ -1,7 +1,7 @@
 /* tools/report_json.c - what --json prints: one document per command, whatever becomes of it; see tool.h.
  *
- * A document of a result has the warnings that were given as "diagnostics".  Where a command fails without one, its document is
- * apc.error/1: the exit code and the diagnostics.  People read the same on standard error.
+ * A document of a result has the warnings that were given as "diagnostics".  Where a command fails without one, its
+ * document is apc.error/1: the exit code and the diagnostics.  People read the same on standard error.
  */
 #include <math.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static json_t *number_or_null(int n) { return n > 0 ? json_integer(n) : json_nul
 
 static json_t *loc_json(const Loc *l) {
   if (!l->file && !l->node) return json_null();
-  return json_pack("{s:o, s:o, s:o, s:o}", "file", json_text(l->file), "line", number_or_null(l->line), "column", number_or_null(l->line > 0 ? l->col : 0), "node",
-                   json_text(l->node));
+  return json_pack("{s:o, s:o, s:o, s:o}", "file", json_text(l->file), "line", number_or_null(l->line), "column",
+                   number_or_null(l->line > 0 ? l->col : 0), "node", json_text(l->node));
 }
 
 static json_t *diag_json(const Diag *g, bool first) {
@@ -29,8 +29,8 @@ static json_t *diag_json(const Diag *g, bool first) {
   if (first) json_object_set_new(o, "code", g->code == DIAG_NONE ? json_null() : json_string(diag_code_name(g->code)));
   json_object_set_new(o, "message", json_text(g->message));
   json_object_set_new(o, "location", loc_json(&g->loc));
-  if (g->operator) json_object_set_new(o, "operator", json_text(g->operator));
-  if (g->operator) json_object_set_new(o, "nodes", json_integer((json_int_t)g->nodes));
+  if (g->operator_name) json_object_set_new(o, "operator", json_text(g->operator_name));
+  if (g->operator_name) json_object_set_new(o, "nodes", json_integer((json_int_t)g->nodes));
   if (first) json_object_set_new(o, "notes", json_array());
   return o;
 }
@@ -65,7 +65,8 @@ void tool_json(Tool *t, json_t *document) {
 static const char *exit_meaning(int code) {
   switch (code) {
 #define EXIT(name, number, meaning) \
-  case number: return meaning;
+  case number: \
+    return meaning;
 #include "tools/exits.def"
 #undef EXIT
     default: return "";
@@ -73,8 +74,9 @@ static const char *exit_meaning(int code) {
 }
 
 static json_t *error_json(const Tool *t, int code) {
-  return json_pack("{s:s, s:o, s:i, s:s, s:o}", "schema", "apc.error/1", "command", t->options.command ? json_string(command_rows[t->options.command].name) : json_null(),
-                   "exit_code", code, "exit_meaning", exit_meaning(code), "diagnostics", diags_json(t->diags));
+  return json_pack("{s:s, s:o, s:i, s:s, s:o}", "schema", "apc.error/1", "command",
+                   t->options.command ? json_string(command_rows[t->options.command].name) : json_null(), "exit_code",
+                   code, "exit_meaning", exit_meaning(code), "diagnostics", diags_json(t->diags));
 }
 
 void tool_json_failure(Tool *t, int code) {
@@ -87,9 +89,10 @@ void tool_json_died(const char *message, void *tool) {
   Tool *t = tool;
   if (t->document) return;
   json_t *document = error_json(t, EXIT_INTERNAL);
-  json_array_append_new(json_object_get(document, "diagnostics"),
-                        json_pack("{s:s, s:n, s:o, s:n, s:[]}", "severity", "error", "code", "message", json_text(arena_printf(t->arena, "internal error: %s", message)), "location",
-                                  "notes"));
+  json_array_append_new(
+      json_object_get(document, "diagnostics"),
+      json_pack("{s:s, s:n, s:o, s:n, s:[]}", "severity", "error", "code", "message",
+                json_text(arena_printf(t->arena, "internal error: %s", message)), "location", "notes"));
   t->document = true;
   print(document);
 }

@@ -20,9 +20,13 @@ static bool readable(Tool *t, const char *name) {
   return diag_error(t->diags, DIAG_later_target_xml, (Loc){.file = name}, "NCCL topology files cannot be read yet");
 }
 
-const Target *tool_target_of(Tool *t, const char *name) { return readable(t, name) ? target_find(t->diags, t->arena, name) : NULL; }
+const Target *tool_target_of(Tool *t, const char *name) {
+  return readable(t, name) ? target_find(t->diags, t->arena, name) : NULL;
+}
 
-const char *tool_target_text(Tool *t, const char *name) { return readable(t, name) ? target_text(t->diags, t->arena, name) : NULL; }
+const char *tool_target_text(Tool *t, const char *name) {
+  return readable(t, name) ? target_text(t->diags, t->arena, name) : NULL;
+}
 
 /* "f16, i8": what a device does have. */
 static const char *peaks_text(Arena *a, const Target *g) {
@@ -39,12 +43,14 @@ static const Target *computing(Tool *t, const Target *g) {
   if (word) compute_find(word, &type); /* one of the option's words */
   if (t->options.command != CMD_plan) {
     if (type == CT_f32) return g;
-    diag_error(t->diags, DIAG_later_dtype, (Loc){0}, "programs compute f32 values as f32 so far; `apc plan` prices --dtype %s", word);
+    diag_error(t->diags, DIAG_later_dtype, (Loc){0},
+               "programs compute f32 values as f32 so far; `apc plan` prices --dtype %s", word);
     return NULL;
   }
   const Target *own = target_computing_in(t->arena, g, type);
   if (own) return own;
-  diag_error(t->diags, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: a peak of its %s for %s%s is not known", g->name, g->part, compute_name(type),
+  diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
+             "no feasible plan for %s: a peak of its %s for %s%s is not known", g->name, g->part, compute_name(type),
              word ? "" : " (the type without --dtype)");
   diag_help(t->diags, "known are %s: choose one with --dtype", peaks_text(t->arena, g));
   return NULL;
@@ -63,10 +69,12 @@ static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) 
 
 const char *target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
-  text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device, g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s",
-              rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute), rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
+  text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device, g->ranks == 1 ? "" : "s",
+              g->nodes, g->nodes == 1 ? "" : "s", rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute),
+              rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
   if (g->reserve_bytes > 0) text_printf(&text, ", %s reserved", show_scaled(a, g->reserve_bytes, "B"));
-  for (int i = 0; i < g->ntiers && g->ranks > 1; i++) text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
+  for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
+    text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
   return text_str(&text);
 }
 
@@ -74,19 +82,23 @@ const char *target_line(Arena *a, const Target *g) {
 static const char *peak_text(Arena *a, const Target *g) {
   static const ComputeType order[] = {CT_bf16, CT_f16, CT_f32};
   for (int i = 0; i < 3; i++)
-    if (g->flops[order[i]] > 0) return arena_printf(a, "%s %s", show_scaled(a, g->flops[order[i]], "FLOPS"), compute_name(order[i]));
+    if (g->flops[order[i]] > 0)
+      return arena_printf(a, "%s %s", show_scaled(a, g->flops[order[i]], "FLOPS"), compute_name(order[i]));
   return "-";
 }
 
 void target_table_head(void) {
-  printf("%-22s %5s  %-6s %-8s  %-9s %-16s %-26s %s\n", "name", "ranks", "device", "memory", "at", "peak", "links", "USD/h");
+  printf("%-22s %5s  %-6s %-8s  %-9s %-16s %-26s %s\n", "name", "ranks", "device", "memory", "at", "peak", "links",
+         "USD/h");
 }
 
 void target_table_row(Arena *a, const char *name, const Target *g) {
   Text links = {.arena = a};
-  for (int i = 0; i < g->ntiers && g->ranks > 1; i++) text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
-  printf("%-22s %5d  %-6s %-8s  %-9s %-16s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device, rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"),
-         peak_text(a, g), links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
+  for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
+    text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
+  printf("%-22s %5d  %-6s %-8s  %-9s %-16s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device,
+         rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"), peak_text(a, g),
+         links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
 }
 
 /* ---- JSON */
@@ -101,10 +113,13 @@ static json_t *tiers_json(const Target *g) {
     for (int k = 0; k < x->nprotocols; k++) {
       const Protocol *p = &x->protocols[k];
       static const char *const words[] = {"ring", "tree", "switched", "direct"};
-      json_array_append_new(ways, json_pack("{s:s, s:o, s:f, s:f, s:f, s:o}", "algorithm", words[p->algorithm], "protocol", json_text(p->name), "base_us", p->base * 1e6, "step_us",
-                                            p->step * 1e6, "share", p->share, "most_bytes_per_s", isfinite(p->most) ? json_real(p->most) : json_null()));
+      json_array_append_new(
+          ways, json_pack("{s:s, s:o, s:f, s:f, s:f, s:o}", "algorithm", words[p->algorithm], "protocol",
+                          json_text(p->name), "base_us", p->base * 1e6, "step_us", p->step * 1e6, "share", p->share,
+                          "most_bytes_per_s", isfinite(p->most) ? json_real(p->most) : json_null()));
     }
-    json_array_append_new(tiers, json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "name", json_text(x->name), "ranks", x->group, "bytes_per_s", number(x->bandwidth), "pair_bytes_per_s",
+    json_array_append_new(tiers, json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "name", json_text(x->name), "ranks",
+                                           x->group, "bytes_per_s", number(x->bandwidth), "pair_bytes_per_s",
                                            number(x->pair), "latency_us", number(x->latency * 1e6), "ways", ways));
   }
   return tiers;
@@ -115,23 +130,42 @@ static json_t *kernels_json(const KernelCosts *k) {
   for (int i = 0; i < CT_COUNT; i++)
     if (k->sustained[i] > 0) json_object_set_new(sustained, compute_name((ComputeType)i), json_real(k->sustained[i]));
   for (int i = 0; i < k->ntiles; i++)
-    json_array_append_new(tiles, json_pack("{s:f, s:f, s:f}", "rows", k->tiles[i].rows, "columns", k->tiles[i].columns, "share", k->tiles[i].share));
-  return json_pack("{s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "sustained", sustained, "tiles", tiles, "prologue", k->prologue, "smoothing", k->smoothing, "attention",
-                   k->attention, "bandwidth", k->bandwidth, "ramp_bytes", k->ramp);
+    json_array_append_new(tiles, json_pack("{s:f, s:f, s:f}", "rows", k->tiles[i].rows, "columns", k->tiles[i].columns,
+                                           "share", k->tiles[i].share));
+  return json_pack("{s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "sustained", sustained, "tiles", tiles, "prologue",
+                   k->prologue, "smoothing", k->smoothing, "attention", k->attention, "bandwidth", k->bandwidth,
+                   "ramp_bytes", k->ramp);
 }
 
 json_t *target_json(const Target *g) {
   json_t *flops = json_object();
   for (int i = 0; i < CT_COUNT; i++)
     if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_real(g->flops[i]));
-  json_t *o = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:o}", "name", json_text(g->name), "machine", json_text(g->machine), "title",
-                        json_text(g->title), "device", g->device, "part", json_text(g->part), "arch", json_text(g->arch), "ranks", g->ranks, "nodes", g->nodes, "ranks_per_machine", g->per_machine, "flops_per_s", flops);
-  const struct { const char *name; double v; } figures[] = {
-      {"memory_bytes", g->memory_bytes}, {"memory_bytes_per_s", g->memory_bandwidth}, {"reserve_bytes", g->reserve_bytes}, {"launch_us", g->launch * 1e6}, {"sms", g->sms}, {"clock_hz", g->clock},
-      {"l2_bytes", g->l2}, {"shared_bytes_per_sm", g->shared_memory}, {"power_w", g->power}, {"host_memory_bytes", g->host_memory}, {"pcie_bytes_per_s", g->pcie},
-      {"usd_per_hour", g->usd_per_hour}};
-  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) json_object_set_new(o, figures[i].name, number(figures[i].v));
-  json_object_set_new(o, "price", g->price_terms ? json_pack("{s:o, s:o}", "terms", json_text(g->price_terms), "date", json_text(g->price_date)) : json_null());
+  json_t *o = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:o}", "name", json_text(g->name), "machine",
+                        json_text(g->machine), "title", json_text(g->title), "device", g->device, "part",
+                        json_text(g->part), "arch", json_text(g->arch), "ranks", g->ranks, "nodes", g->nodes,
+                        "ranks_per_machine", g->per_machine, "flops_per_s", flops);
+  const struct {
+    const char *name;
+    double v;
+  } figures[] = {{"memory_bytes", g->memory_bytes},
+                 {"memory_bytes_per_s", g->memory_bandwidth},
+                 {"reserve_bytes", g->reserve_bytes},
+                 {"launch_us", g->launch * 1e6},
+                 {"sms", g->sms},
+                 {"clock_hz", g->clock},
+                 {"l2_bytes", g->l2},
+                 {"shared_bytes_per_sm", g->shared_memory},
+                 {"power_w", g->power},
+                 {"host_memory_bytes", g->host_memory},
+                 {"pcie_bytes_per_s", g->pcie},
+                 {"usd_per_hour", g->usd_per_hour}};
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+    json_object_set_new(o, figures[i].name, number(figures[i].v));
+  json_object_set_new(
+      o, "price",
+      g->price_terms ? json_pack("{s:o, s:o}", "terms", json_text(g->price_terms), "date", json_text(g->price_date))
+                     : json_null());
   json_object_set_new(o, "kernels", g->has_kernels ? kernels_json(&g->kernels) : json_null());
   json_object_set_new(o, "tiers", tiers_json(g));
   return o;

@@ -24,14 +24,16 @@ typedef struct Tool {
   Diags *diags;
   Options options;
   const char *program; /* argv[0] */
-  FILE *results; /* where run, verify and bench report: standard output, but standard error while a form of --emit has that */
+  FILE *results; /* where run, verify and bench report: standard output, but standard error while a form of --emit has
+                    that */
   const struct FileUse *outputs; /* what outputs_check has accepted (tools/outputs.h) */
   size_t noutputs;
-  struct PassChecks *checks; /* verify: the passes over the next model are checked (passes/check.h); NULL: they are not */
+  struct PassChecks
+      *checks; /* verify: the passes over the next model are checked (passes/check.h); NULL: they are not */
   bool quiet, verbose, times;
-  bool color;    /* of messages on standard error */
-  bool terminal; /* standard error is one that can rewrite a line */
-  bool unicode;  /* bars on standard output */
+  bool color;     /* of messages on standard error */
+  bool terminal;  /* standard error is one that can rewrite a line */
+  bool unicode;   /* bars on standard output */
   bool json;      /* --json is on the line (tool_json_wanted) */
   bool document;  /* a JSON document was printed */
   bool line_open; /* a progress line stands on the terminal */
@@ -61,7 +63,8 @@ int tool_failed(const Diags *d);
 /* One stage of long work: "   Importing model.onnx".  Rewritten on a terminal, one line each otherwise; ends the
  * stage before (for --time-report). */
 void tool_stage(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* How far a long stage has come: its line rewritten a few times a second on a terminal, a line now and then otherwise. */
+/* How far a long stage has come: its line rewritten a few times a second on a terminal, a line now and then
+ * otherwise. */
 bool tool_progress_due(Tool *t);
 void tool_progress(Tool *t, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A line that stays, like "    Finished ./model". */

@@ -36,7 +36,9 @@ bool weights_from_file(Module *m, const char *path, Diags *diags) {
     if (p->init == INIT_PREPARED) continue;
     const SafetensorsEntry *e = safetensors_find(s, p->name);
     if (!e) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "the file has no tensor '%s'", p->name);
-    else if (!same_shape(p, e)) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "tensor '%s' has not the type and shape of the weight", p->name);
+    else if (!same_shape(p, e))
+      ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "tensor '%s' has not the type and shape of the weight",
+                      p->name);
     else point_at(p, blob, e);
   }
   safetensors_close(s);
@@ -89,7 +91,8 @@ static bool make_weight(Source *s, const Param *p, Tensor *out) {
   size_t n = (size_t)tensor_elements(out);
   if (p->init == INIT_BLOB) copy_strided(p, bytes + p->offset, out);
   else if (p->init == INIT_NORMAL) fill_normal(out->dtype, out->data, 0, n, (uint64_t)p->seed, 0, 0, p->value);
-  else if (p->init == INIT_UNIFORM) fill_uniform(out->dtype, out->data, 0, n, (uint64_t)p->seed, 0, -p->value, p->value);
+  else if (p->init == INIT_UNIFORM)
+    fill_uniform(out->dtype, out->data, 0, n, (uint64_t)p->seed, 0, -p->value, p->value);
   else if (p->init == INIT_CONSTANT) fill_constant(out, p->value);
   return true;
 }
@@ -151,7 +154,8 @@ struct WeightReader {
 
 WeightReader *weight_reader_open(const Module *m, Diags *diags) {
   WeightReader *r = ARENA_NEW(diags->arena, WeightReader);
-  *r = (WeightReader){.source = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)}, .made = ARENA_ARRAY(diags->arena, Tensor, m->params.n + 1)};
+  *r = (WeightReader){.source = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)},
+                      .made = ARENA_ARRAY(diags->arena, Tensor, m->params.n + 1)};
   return r;
 }
 

@@ -1,11 +1,13 @@
-/* runtime/mpi/plugin.c - the transport over MPI; see runtime/transport_mpi.h.  Compiled with mpicc into a library of its own.
+/* runtime/mpi/plugin.c - the transport over MPI; see runtime/transport_mpi.h.  Compiled with mpicc into a library of
+ * its own.
  *
- * A message is a first part of a 16-byte header (tag, length) and up to FIRST bytes, then pieces of PIECE bytes, the last one
- * shorter; each is one MPI message, and one per channel is under way.  Contiguous pieces move from and to their place, others
- * through a buffer.  The header is checked before anything else is received, so that ranks that disagree are told apart.
+ * A message is a first part of a 16-byte header (tag, length) and up to FIRST bytes, then pieces of PIECE bytes, the
+ * last one shorter; each is one MPI message, and one per channel is under way.  Contiguous pieces move from and to
+ * their place, others through a buffer.  The header is checked before anything else is received, so that ranks that
+ * disagree are told apart.
  *
- * MPI has no wait with a time limit: who waits polls, then gives the core away, then naps for ever longer.  All calls come from
- * one thread (MPI_THREAD_FUNNELED).  A dead process is the launcher's to notice: mpirun ends the others.
+ * MPI has no wait with a time limit: who waits polls, then gives the core away, then naps for ever longer.  All calls
+ * come from one thread (MPI_THREAD_FUNNELED).  A dead process is the launcher's to notice: mpirun ends the others.
  */
 #include <mpi.h>
 #include <sched.h>
@@ -34,7 +36,7 @@ typedef struct Channel {
 typedef struct Mpi {
   Transport base;
   MPI_Comm comm;
-  Channel *channels; /* 2 * world: sends, receives */
+  Channel *channels;     /* 2 * world: sends, receives */
   int *active, n_active; /* the channels with a transfer */
   RtError failure;
 } Mpi;
@@ -84,7 +86,9 @@ static void start(Mpi *t, Channel *c, Transfer *x) {
 }
 
 static void mpi_isend(Transport *base, Transfer *x) { start((Mpi *)base, &((Mpi *)base)->channels[x->peer], x); }
-static void mpi_irecv(Transport *base, Transfer *x) { start((Mpi *)base, &((Mpi *)base)->channels[base->world + x->peer], x); }
+static void mpi_irecv(Transport *base, Transfer *x) {
+  start((Mpi *)base, &((Mpi *)base)->channels[base->world + x->peer], x);
+}
 
 /* Has the peer sent what this rank expects? */
 static bool check_received(Mpi *t, const Channel *c, int received) {
@@ -94,9 +98,10 @@ static bool check_received(Mpi *t, const Channel *c, int received) {
   size_t wanted = c->piece + (c->first ? sizeof header : 0);
   if (header.tag == x->tag && header.length == x->length && (size_t)received == wanted) return true;
   rt_error(&t->failure, RT_INTERNAL,
-           "ranks disagree about their communication: rank %d expects from rank %d message %#llx of %llu bytes, but it sent %#llx of %llu bytes",
-           t->base.rank, x->peer, (unsigned long long)x->tag, (unsigned long long)x->length, (unsigned long long)header.tag,
-           (unsigned long long)header.length);
+           "ranks disagree about their communication: rank %d expects from rank %d message %#llx of %llu bytes, but it "
+           "sent %#llx of %llu bytes",
+           t->base.rank, x->peer, (unsigned long long)x->tag, (unsigned long long)x->length,
+           (unsigned long long)header.tag, (unsigned long long)header.length);
   return false;
 }
 
@@ -107,7 +112,8 @@ static bool finish_piece(Mpi *t, Channel *c, const MPI_Status *status) {
     int received = 0;
     MPI_Get_count(status, MPI_BYTE, &received);
     if (!check_received(t, c, received)) return false;
-    if (!c->direct) strided_scatter(&x->block, x->first + x->moved, c->buffer + (c->first ? sizeof(Header) : 0), c->piece);
+    if (!c->direct)
+      strided_scatter(&x->block, x->first + x->moved, c->buffer + (c->first ? sizeof(Header) : 0), c->piece);
   }
   x->moved += c->piece;
   c->first = false;
@@ -183,7 +189,8 @@ static RtStatus initialise(int rank, int world, RtError *error) {
   MPI_Comm_rank(MPI_COMM_WORLD, &own);
   if (size == world && own == rank) return RT_OK;
   MPI_Finalize();
-  return rt_error(error, RT_USAGE, "MPI says rank %d of %d, the environment says rank %d of %d: this MPI library is not the launcher's",
+  return rt_error(error, RT_USAGE,
+                  "MPI says rank %d of %d, the environment says rank %d of %d: this MPI library is not the launcher's",
                   own, size, rank, world);
 }
 
@@ -191,13 +198,15 @@ __attribute__((visibility("default"))) TransportMpiOpen apc_transport_mpi_open;
 
 RtStatus apc_transport_mpi_open(int version, int rank, int world, Transport **out, RtError *error) {
   if (version != TRANSPORT_MPI_VERSION)
-    return rt_error(error, RT_UNSUPPORTED, "the MPI plug-in has version %d, the program wants %d", TRANSPORT_MPI_VERSION, version);
+    return rt_error(error, RT_UNSUPPORTED, "the MPI plug-in has version %d, the program wants %d",
+                    TRANSPORT_MPI_VERSION, version);
   Mpi *t = calloc(1, sizeof *t);
   if (!t) return rt_error(error, RT_FAILED, "out of memory");
   t->base = (Transport){&mpi_ops, rank, world, 0};
   t->channels = calloc(2 * (size_t)world, sizeof *t->channels);
   t->active = calloc(2 * (size_t)world, sizeof *t->active);
-  RtStatus status = t->channels && t->active ? initialise(rank, world, error) : rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status =
+      t->channels && t->active ? initialise(rank, world, error) : rt_error(error, RT_FAILED, "out of memory");
   if (status) {
     free_transport(t);
     return status;

@@ -16,10 +16,14 @@
 void secret_mac(const unsigned char key[SECRET_BYTES], const void *bytes, size_t n, unsigned char out[SECRET_BYTES]) {
   RtError none = {0};
   /* It fails only without memory: then the MAC is one that nobody has. */
-  if (mbedtls_md_hmac(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), key, SECRET_BYTES, bytes, n, out) != 0 && secret_random(out, SECRET_BYTES, &none)) abort();
+  if (mbedtls_md_hmac(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), key, SECRET_BYTES, bytes, n, out) != 0 &&
+      secret_random(out, SECRET_BYTES, &none))
+    abort();
 }
 
-bool secret_equal(const unsigned char a[SECRET_BYTES], const unsigned char b[SECRET_BYTES]) { return mbedtls_ct_memcmp(a, b, SECRET_BYTES) == 0; }
+bool secret_equal(const unsigned char a[SECRET_BYTES], const unsigned char b[SECRET_BYTES]) {
+  return mbedtls_ct_memcmp(a, b, SECRET_BYTES) == 0;
+}
 
 RtStatus secret_random(void *out, size_t n, RtError *error) {
   for (unsigned char *p = out; n > 0;) {
@@ -37,7 +41,8 @@ static RtStatus check_file(int fd, const char *path, RtError *error) {
   if (fstat(fd, &st) != 0) return rt_error_errno(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s", path);
   if (!S_ISREG(st.st_mode)) return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s is not a regular file", path);
   if (st.st_uid != geteuid()) return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s is another user's file", path);
-  if (st.st_mode & (S_IRWXG | S_IRWXO)) return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s can be read by others: chmod 600 %s", path, path);
+  if (st.st_mode & (S_IRWXG | S_IRWXO))
+    return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s can be read by others: chmod 600 %s", path, path);
   return RT_OK;
 }
 
@@ -63,7 +68,8 @@ static RtStatus read_key(int fd, const char *path, unsigned char key[SECRET_BYTE
   if (fits) secret_mac(label, bytes, (size_t)n, key);
   mbedtls_platform_zeroize(bytes, sizeof bytes);
   if (fits) return RT_OK;
-  return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s: a secret has %d to %d bytes", path, SECRET_LEAST, SECRET_MOST);
+  return rt_error(error, RT_BAD_INPUT, SECRET_VARIABLE "=%s: a secret has %d to %d bytes", path, SECRET_LEAST,
+                  SECRET_MOST);
 }
 
 RtStatus secret_find(unsigned char key[SECRET_BYTES], bool *found, RtError *error) {

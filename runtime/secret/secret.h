@@ -23,8 +23,9 @@ bool secret_equal(const unsigned char a[SECRET_BYTES], const unsigned char b[SEC
 /* Bytes nobody can guess. */
 RtStatus secret_random(void *out, size_t n, RtError *error);
 
-/* The key made of the file named in APC_SECRET_FILE: a regular file of this user's that nobody else can read, with SECRET_LEAST to SECRET_MOST
- * bytes, ends of lines at its end not counted.  *found is false, and the key that of no secret, when the variable is not set. */
+/* The key made of the file named in APC_SECRET_FILE: a regular file of this user's that nobody else can read, with
+ * SECRET_LEAST to SECRET_MOST bytes, ends of lines at its end not counted.  *found is false, and the key that of no
+ * secret, when the variable is not set. */
 RtStatus secret_find(unsigned char key[SECRET_BYTES], bool *found, RtError *error);
 
 #endif

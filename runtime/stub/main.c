@@ -90,7 +90,8 @@ static void print_help(FILE *out) {
     char left[64];
     const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
     if (options[i].later && (i == 0 || !options[i - 1].later)) fputs("not built yet:\n", out);
-    snprintf(left, sizeof left, "--%s%s%s%s", options[i].name, open, options[i].argument, options[i].mode == MAY ? "]" : "");
+    snprintf(left, sizeof left, "--%s%s%s%s", options[i].name, open, options[i].argument,
+             options[i].mode == MAY ? "]" : "");
     fprintf(out, "  %-30s %s\n", left, options[i].help);
   }
 }
@@ -114,7 +115,8 @@ static int unknown_option(const char *arg) {
 
 static int fail_later(OptionId id) {
   const char *code = codes[options[id].later];
-  fprintf(stderr, "error[%s]: --%s is not built yet\nhelp: `apc explain %s` says what to do instead\n", code, options[id].name, code);
+  fprintf(stderr, "error[%s]: --%s is not built yet\nhelp: `apc explain %s` says what to do instead\n", code,
+          options[id].name, code);
   return APC_UNSUPPORTED;
 }
 
@@ -208,7 +210,8 @@ static int bind_one(ApcModel *m, const char *text) {
   char name[512];
   const char *value;
   ApcTensorInfo only;
-  if (!split(text, end_of_input(m, text), name, sizeof name, &value)) return fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
+  if (!split(text, end_of_input(m, text), name, sizeof name, &value))
+    return fail(APC_USAGE, "--input %s: NAME=VALUE is wanted", text);
   if (!*name && apc_inputs(m) != 1)
     return fail(APC_USAGE, "--input %s: which of the %d inputs? (--input NAME=%s)", text, apc_inputs(m), value);
   ApcStatus status = *name ? APC_OK : apc_input_info(m, 0, &only);
@@ -265,7 +268,8 @@ static int check_apart(ApcModel *m, const Line *line, int i) {
   for (int k = 0; k < line->n; k++) {
     bool written = g[k].id == OPT_output || g[k].id == OPT_outputs;
     if ((written && k >= i) || !(other = file_of(m, &g[k])) || !file_same(file, other)) continue;
-    return fail(APC_USAGE, "--%s would write %s, which is %s by --%s", options[g[i].id].name, file, written ? "written" : "read", options[g[k].id].name);
+    return fail(APC_USAGE, "--%s would write %s, which is %s by --%s", options[g[i].id].name, file,
+                written ? "written" : "read", options[g[k].id].name);
   }
   return 0;
 }
@@ -288,7 +292,8 @@ static int check_outputs(ApcModel *m, const Line *line) {
     const Given *g = &line->given[i];
     if (g->id != OPT_output && g->id != OPT_outputs) continue;
     if (g->id == OPT_output) code = check_name(m, g->value);
-    else if (strcmp(g->value, "-") == 0) code = fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
+    else if (strcmp(g->value, "-") == 0)
+      code = fail(APC_USAGE, "--outputs -: an archive cannot be written to standard output");
     if (!code) code = check_apart(m, line, i);
   }
   return code;
@@ -377,8 +382,8 @@ static int measure(ApcModel *m, long runs, long warmup) {
   }
   if (!status) {
     qsort(ms, (size_t)runs, sizeof *ms, ascending);
-    printf("%ld run%s: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms\n", runs, runs == 1 ? "" : "s", (ms[(runs - 1) / 2] + ms[runs / 2]) / 2,
-           sum / (double)runs, ms[0], ms[runs - 1]);
+    printf("%ld run%s: median %.3f ms, mean %.3f ms, min %.3f ms, max %.3f ms\n", runs, runs == 1 ? "" : "s",
+           (ms[(runs - 1) / 2] + ms[runs / 2]) / 2, sum / (double)runs, ms[0], ms[runs - 1]);
   }
   free(ms);
   return status ? fail_model(m, status) : 0;
@@ -409,7 +414,8 @@ static int check_ranks(const ApcModel *m, const Line *line) {
   const Given *ranks = last(line, OPT_ranks);
   long n;
   if (!ranks) return 0;
-  if (!whole_number(ranks->value, 1, 1 << 20, &n)) return fail(APC_USAGE, "--ranks %s: a number is wanted", ranks->value);
+  if (!whole_number(ranks->value, 1, 1 << 20, &n))
+    return fail(APC_USAGE, "--ranks %s: a number is wanted", ranks->value);
   if (n == apc_ranks(m)) return 0;
   return fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it again with another --target", n,
               apc_ranks(m));
@@ -441,7 +447,8 @@ static int use(ApcModel *m, const Line *line) {
   if (!wanted && !last(line, OPT_describe)) {
     printf("%s", apc_describe(m, 0));
     fflush(stdout);
-    return fail(APC_USAGE, "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
+    return fail(APC_USAGE,
+                "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
   }
   if (wanted) code = run(m, line);
   return !code && last(line, OPT_describe) ? describe(m, line) : code;
@@ -460,18 +467,21 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
 /* ---- launchers */
 
 /* Another rank failed, and this one is deep in its work. */
-static void end_stuck(int code, const char *error) {
-  _exit(fail(code, "%s", error));
-}
+static void end_stuck(int code, const char *error) { _exit(fail(code, "%s", error)); }
 
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
-  const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport), *weights = last(line, OPT_weights);
+  const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport),
+              *weights = last(line, OPT_weights);
   long r = -1, w = -1;
-  *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL, .transport = transport ? transport->value : NULL,
-                          .weights = weights ? weights->value : NULL, .insecure = last(line, OPT_insecure) != NULL};
-  if (rank && !whole_number(rank->value, 0, 1 << 20, &r)) return fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
-  if (world && !whole_number(world->value, 1, 1 << 20, &w)) return fail(APC_USAGE, "--world %s: a number is wanted", world->value);
+  *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL,
+                          .transport = transport ? transport->value : NULL,
+                          .weights = weights ? weights->value : NULL,
+                          .insecure = last(line, OPT_insecure) != NULL};
+  if (rank && !whole_number(rank->value, 0, 1 << 20, &r))
+    return fail(APC_USAGE, "--rank %s: a number is wanted", rank->value);
+  if (world && !whole_number(world->value, 1, 1 << 20, &w))
+    return fail(APC_USAGE, "--world %s: a number is wanted", world->value);
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return fail(APC_USAGE, "--timeout %s: a time such as 60s or 500ms is wanted", timeout->value);
   o->rank = (int)r;
@@ -508,7 +518,10 @@ static int launch(const Line *line) {
 int main(int argc, char **argv) {
   standard_hold();
   standard_show();
-  if (secure_execution()) return fail(APC_UNSUPPORTED, "a compiled program does not run with the rights of another user (a set-uid or set-gid copy, or file capabilities)");
+  if (secure_execution())
+    return fail(APC_UNSUPPORTED,
+                "a compiled program does not run with the rights of another user (a set-uid or set-gid copy, or file "
+                "capabilities)");
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   Line line = {0};
   if (argc > 0) program_name = argv[0];

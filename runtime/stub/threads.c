@@ -1,15 +1,16 @@
-/* runtime/stub/threads.c - the threads of a compiled program: the part of libgomp's interface that oneDNN and our kernels use.
+/* runtime/stub/threads.c - the threads of a compiled program: the part of libgomp's interface that oneDNN and our
+ * kernels use.
  *
- * The program exports these functions (runtime/stub/threads.list), so that the libraries it loads find them before libgomp's.  One
- * thread runs parallel regions at a time; regions inside regions are run by the one that meets them.
+ * The program exports these functions (runtime/stub/threads.list), so that the libraries it loads find them before
+ * libgomp's.  One thread runs parallel regions at a time; regions inside regions are run by the one that meets them.
  *
- * A region has shares 1 .. n - 1 for others and share 0 for the one that began it, which afterwards runs what nobody has begun.  So a thread that
- * is asleep, or not scheduled because others want the cores, costs nothing but its help; a region with barriers is not finished by
- * the first before all others are in it, so that this cannot lock up.
+ * A region has shares 1 .. n - 1 for others and share 0 for the one that began it, which afterwards runs what nobody
+ * has begun.  So a thread that is asleep, or not scheduled because others want the cores, costs nothing but its help; a
+ * region with barriers is not finished by the first before all others are in it, so that this cannot lock up.
  *
- * Who waits spins for a while and then sleeps.  How long is learnt by each thread: a wait that ends while spinning doubles it, up to SPIN_MOST, one that does
- * not halves it, down to nothing; then every PROBE-th wait tries again.  On an idle machine threads are there when the next
- * region begins; on a busy one they sleep.
+ * Who waits spins for a while and then sleeps.  How long is learnt by each thread: a wait that ends while spinning
+ * doubles it, up to SPIN_MOST, one that does not halves it, down to nothing; then every PROBE-th wait tries again.  On
+ * an idle machine threads are there when the next region begins; on a busy one they sleep.
  *
  * Not done: tasks, dynamic schedules, nested teams, binding to cores.
  */
@@ -34,15 +35,15 @@ typedef void (*Body)(void *);
 enum { MOST = 64, SPIN_MOST = 100000, SPIN_LEAST = 1000, PROBE = 16 }; /* threads; nanoseconds; waits */
 
 static struct {
-  int wanted;   /* omp_set_num_threads */
-  int running;  /* threads besides the first */
-  bool busy;    /* in a region */
+  int wanted;  /* omp_set_num_threads */
+  int running; /* threads besides the first */
+  bool busy;   /* in a region */
   Body body;
   void *data;
   int n;
-  _Atomic uint64_t unbegun;  /* bit i: share i */
+  _Atomic uint64_t unbegun; /* bit i: share i */
   _Atomic uint32_t unfinished;
-  _Atomic uint32_t round;    /* grows with each region; workers sleep on it */
+  _Atomic uint32_t round; /* grows with each region; workers sleep on it */
   _Atomic uint32_t sleepers;
   _Atomic uint32_t first_sleeps;
   _Atomic uint32_t arrived, barriers, barrier_sleepers;
@@ -60,7 +61,9 @@ static _Thread_local struct {
   Patience patience;
 } me = {.patience = {SPIN_MOST, 0}};
 
-static void wait_on(_Atomic uint32_t *word, uint32_t value) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0); }
+static void wait_on(_Atomic uint32_t *word, uint32_t value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
 static void wake_all(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
 static int64_t now(void) {
@@ -74,7 +77,9 @@ static int64_t now(void) {
 typedef bool (*Ready)(int share, uint32_t seen);
 
 static bool share_there(int share, uint32_t seen) { return (void)seen, atomic_load(&pool.unbegun) >> share & 1; }
-static bool all_finished(int share, uint32_t seen) { return (void)share, (void)seen, atomic_load(&pool.unfinished) == 0; }
+static bool all_finished(int share, uint32_t seen) {
+  return (void)share, (void)seen, atomic_load(&pool.unfinished) == 0;
+}
 static bool barrier_open(int share, uint32_t seen) { return (void)share, atomic_load(&pool.barriers) != seen; }
 
 /* True when it became ready while we spun. */
@@ -152,7 +157,8 @@ static void start_workers(int n) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   pthread_t thread;
-  while (pool.running < n - 1 && pthread_create(&thread, &attr, worker, (void *)(intptr_t)(pool.running + 1)) == 0) pool.running++;
+  while (pool.running < n - 1 && pthread_create(&thread, &attr, worker, (void *)(intptr_t)(pool.running + 1)) == 0)
+    pool.running++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attr);
 }
@@ -263,8 +269,10 @@ bool GOMP_loop_static_start(long start, long end, long step, long chunk, long *f
 }
 
 bool GOMP_loop_static_next(long *from, long *to) {
-  long n = omp_get_num_threads(), total = me.step > 0 ? (me.end - me.start + me.step - 1) / me.step : (me.end - me.start + me.step + 1) / me.step;
-  long chunk = me.chunk ? me.chunk : (total + n - 1) / n, first = (me.trip * n + me.share) * chunk, last = first + chunk < total ? first + chunk : total;
+  long n = omp_get_num_threads(),
+       total = me.step > 0 ? (me.end - me.start + me.step - 1) / me.step : (me.end - me.start + me.step + 1) / me.step;
+  long chunk = me.chunk ? me.chunk : (total + n - 1) / n, first = (me.trip * n + me.share) * chunk,
+       last = first + chunk < total ? first + chunk : total;
   if ((me.chunk == 0 && me.trip) || first >= last) return false;
   me.trip++;
   *from = me.start + first * me.step, *to = me.start + last * me.step;

@@ -49,5 +49,7 @@ foreach(name kills renames)
   set_tests_properties(cli.${name}_long PROPERTIES LABELS slow)
 endforeach()
 
+# The layout of sources and documents.
+add_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${CMAKE_SOURCE_DIR})
 # docs/status.md is generated: build/apc-status > docs/status.md
 add_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')")

@@ -1,5 +1,6 @@
-/* Emitted CUDA text through NVRTC, without a GPU: every kernel of tests/kernel_cases.h and of models that apc writes is compiled to
- * machine code, spills nothing, keeps nothing in local memory, and fits the registers and shared memory of a block.
+/* Emitted CUDA text through NVRTC, without a GPU: every kernel of tests/kernel_cases.h and of models that apc writes is
+ * compiled to machine code, spills nothing, keeps nothing in local memory, and fits the registers and shared memory of
+ * a block.
  *
  *   dialect_nvrtc BUILD_DIRECTORY        exit 77: there is no NVRTC
  */
@@ -8,7 +9,8 @@
 #include "codegen/nvrtc.h"
 #include "tests/kernel_cases.h"
 
-/* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of memory. */
+/* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
+ * memory. */
 static int most_registers(int threads) { return threads <= 128 ? 128 : threads <= 256 ? 96 : 64; }
 
 enum { MOST_SHARED = 48 << 10, TOGETHER = 48 };
@@ -39,14 +41,17 @@ static void check_text(const char *name, const char *text, const char *arch, siz
     compiled++;
     if (u->registers > heaviest) heaviest = u->registers;
     CHECKF(strstr(image.ptx, u->symbol) != NULL, "%s: PTX lacks %s", name, u->symbol);
-    CHECKF(u->spill_stores == 0 && u->spill_loads == 0 && u->stack == 0, "%s for %s: %s spills %d and %d bytes, keeps %d in local memory", name, arch, u->symbol,
-           u->spill_stores, u->spill_loads, u->stack);
-    CHECKF(threads >= 32 && u->registers > 0 && u->registers <= most_registers(threads), "%s for %s: %s takes %d registers, %d threads", name, arch, u->symbol, u->registers, threads);
+    CHECKF(u->spill_stores == 0 && u->spill_loads == 0 && u->stack == 0,
+           "%s for %s: %s spills %d and %d bytes, keeps %d in local memory", name, arch, u->symbol, u->spill_stores,
+           u->spill_loads, u->stack);
+    CHECKF(threads >= 32 && u->registers > 0 && u->registers <= most_registers(threads),
+           "%s for %s: %s takes %d registers, %d threads", name, arch, u->symbol, u->registers, threads);
     CHECKF(u->shared <= MOST_SHARED, "%s for %s: %s takes %d bytes of shared memory", name, arch, u->symbol, u->shared);
   }
 }
 
-/* The kernels of all cases: functions of the C library, which elementwise operations of f64 use, keep tables in local memory. */
+/* The kernels of all cases: functions of the C library, which elementwise operations of f64 use, keep tables in local
+ * memory. */
 static bool calls_library(const char *text) {
   static const char *const names[] = {"tan_", "sin_f64", "cos_f64", "pow_f64", "rope_f64"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -83,7 +88,8 @@ static size_t count_kernels(const char *text) {
 
 static void model(const char *name, const char *options) {
   const char *file = temp_path("model.cu");
-  const char *command = arena_printf(arena, "%s/apc examples/%s -q --target dgx-a100x4 %s --emit=cuda=%s", build, name, options, file);
+  const char *command =
+      arena_printf(arena, "%s/apc examples/%s -q --target dgx-a100x4 %s --emit=cuda=%s", build, name, options, file);
   Diags *d = diags_new(arena);
   CHECKF(system(command) == 0, "%s", command);
   const char *text = file_read_text(d, arena, file, NULL);
@@ -115,14 +121,18 @@ static void models(void) {
 /* ---- the log is read right */
 
 static void log_is_read(void) {
-  static const char source[] = "extern \"C\" __global__ void __launch_bounds__(32) greedy(float *p, int n) {\n"
-                               "  __shared__ float s[256];\n  float a[64];\n  for (int i = 0; i < n; i++) a[i & 63] = p[i * n];\n"
-                               "  s[threadIdx.x] = a[n % 64];\n  __syncthreads();\n  p[threadIdx.x] = s[31 - threadIdx.x] + a[(n + 1) % 64];\n}\n";
+  static const char source[] =
+      "extern \"C\" __global__ void __launch_bounds__(32) greedy(float *p, int n) {\n"
+      "  __shared__ float s[256];\n  float a[64];\n  for (int i = 0; i < n; i++) a[i & 63] = p[i * n];\n"
+      "  s[threadIdx.x] = a[n % 64];\n  __syncthreads();\n  p[threadIdx.x] = s[31 - threadIdx.x] + a[(n + 1) % "
+      "64];\n}\n";
   CudaImage image;
   Diags *d = diags_new(arena);
   CHECK(nvrtc_compile(arena, d, source, "sm_80", &image));
   CHECK(image.usage.n == 1 && strcmp(image.usage.items[0].symbol, "greedy") == 0);
-  if (image.usage.n == 1) CHECKF(image.usage.items[0].stack == 256 && image.usage.items[0].shared == 1024, "%d %d", image.usage.items[0].stack, image.usage.items[0].shared);
+  if (image.usage.n == 1)
+    CHECKF(image.usage.items[0].stack == 256 && image.usage.items[0].shared == 1024, "%d %d",
+           image.usage.items[0].stack, image.usage.items[0].shared);
   CHECK(!nvrtc_compile(arena, d, "this is no CUDA", "sm_80", &image));
   CHECK(!nvrtc_compile(arena, d, source, "sm_70", &image));
 }

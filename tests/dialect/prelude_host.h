@@ -1,13 +1,13 @@
-/* tests/dialect/prelude_host.h - the names of the CUDA dialect (codegen/prelude_device.h) on a CPU, so that the emitted text runs
- * without a GPU.
+/* tests/dialect/prelude_host.h - the names of the CUDA dialect (codegen/prelude_device.h) on a CPU, so that the emitted
+ * text runs without a GPU.
  *
- * Every thread of a block is a fiber.  Barriers and shuffles switch to the scheduler, which goes on when all threads of the warp
- * or block have come.  Threads run one after another until they wait, in ascending or in descending order: a missing
- * barrier makes one of the two orders read what is not written yet.  Shared memory is filled with 0xff (NaN) before each block.  A
- * barrier or shuffle that not all threads reach ends the process with a message.
+ * Every thread of a block is a fiber.  Barriers and shuffles switch to the scheduler, which goes on when all threads of
+ * the warp or block have come.  Threads run one after another until they wait, in ascending or in descending order: a
+ * missing barrier makes one of the two orders read what is not written yet.  Shared memory is filled with 0xff (NaN)
+ * before each block.  A barrier or shuffle that not all threads reach ends the process with a message.
  *
- * Loads and stores of shared arrays are ordinary C: AddressSanitizer sees what is out of bounds.  Not seen: bank conflicts, the
- * memory model of a GPU, rounding of its mathematical library.
+ * Loads and stores of shared arrays are ordinary C: AddressSanitizer sees what is out of bounds.  Not seen: bank
+ * conflicts, the memory model of a GPU, rounding of its mathematical library.
  */
 #include <math.h>
 #include <stdint.h>
@@ -24,7 +24,9 @@
 #define KERNEL(name, args, threads) \
   static void name##_thread(const args a); \
   static void name##_start(const void *words) { name##_thread(*(const args *)words); } \
-  void name(const void *words, int64_t blocks, int descending) { host_run(name##_start, #name, words, blocks, threads, descending); } \
+  void name(const void *words, int64_t blocks, int descending) { \
+    host_run(name##_start, #name, words, blocks, threads, descending); \
+  } \
   static void name##_thread(const args a)
 
 enum { HOST_THREADS = 1024, HOST_WARPS = 32, HOST_STACK = 96 << 10, HOST_SHARED = 64 };
@@ -50,10 +52,11 @@ static struct {
 
 #ifdef __x86_64__
 void host_switch(void **save, void *to) __attribute__((visibility("hidden")));
-__asm__(".text\n.hidden host_switch\n.type host_switch,@function\nhost_switch:\n"
-        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
-        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
-        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+__asm__(
+    ".text\n.hidden host_switch\n.type host_switch,@function\nhost_switch:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
 
 static void host_entry(void);
 static void host_prepare(int i) {
@@ -143,7 +146,8 @@ static void host_run_block(void) {
   }
 }
 
-static __attribute__((unused)) void host_run(void (*kernel)(const void *), const char *name, const void *words, int64_t blocks, int threads, int descending) {
+static __attribute__((unused)) void host_run(void (*kernel)(const void *), const char *name, const void *words,
+                                             int64_t blocks, int threads, int descending) {
   host.kernel = kernel, host.name = name, host.words = words, host.threads = threads, host.descending = descending;
   if (threads < 32 || threads > HOST_THREADS || threads % 32) host_fail("a block has 32, 64 ... 1024 threads");
   for (int i = 0; i < threads; i++)

@@ -1,15 +1,16 @@
 /* tests/e2e/decode.c - two entries of one program that share weights and caches: prefill and decode.
  *
- * The plan of prefill is carried to decode.  Greedy tokens of prefill and twelve steps of decode must be those of recomputing the
- * whole sequence in every step with the model without caches, on every number of ranks.  Every rank keeps the states of the layers of
- * its stage and no others, cut as the program says; a second session begins where the first was reset; requests of another batch are
- * refused until then.
+ * The plan of prefill is carried to decode.  Greedy tokens of prefill and twelve steps of decode must be those of
+ * recomputing the whole sequence in every step with the model without caches, on every number of ranks.  Every rank
+ * keeps the states of the layers of its stage and no others, cut as the program says; a second session begins where the
+ * first was reset; requests of another batch are refused until then.
  */
 #include "tests/e2e/e2e.h"
 
 enum { BATCH = 2, PROMPT = 5, STEPS = 12, LENGTH = PROMPT + STEPS, VOCAB = 64, PROMPTS = 2 };
 
-static const DslDefine defines[] = {{"layers", "4"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "64"}, {"vocab", "64"}, {"ctx", "24"}, {"cache", "1"}};
+static const DslDefine defines[] = {{"layers", "4"}, {"d", "32"},     {"heads", "4"}, {"kv_heads", "2"},
+                                    {"ffn", "64"},   {"vocab", "64"}, {"ctx", "24"},  {"cache", "1"}};
 static const E2eHint hints[] = {{"batch", 4}, {"seq", 16}};
 
 /* By prompt: the prompts, then what greedy decoding adds; the logits of each step's last position. */
@@ -23,12 +24,16 @@ static int64_t best(const float *logits) {
   return at;
 }
 
-/* Runs an entry on tokens [BATCH, n] that begin at `at` (negative: the model without caches); `last` gets the logits after the last. */
-static bool step(ApcModel *model, const char *entry, int n, const int64_t *tokens, int64_t at, float last[BATCH][VOCAB]) {
+/* Runs an entry on tokens [BATCH, n] that begin at `at` (negative: the model without caches); `last` gets the logits
+ * after the last. */
+static bool step(ApcModel *model, const char *entry, int n, const int64_t *tokens, int64_t at,
+                 float last[BATCH][VOCAB]) {
   static float logits[BATCH * LENGTH * VOCAB];
-  if (apc_select(model, entry) || apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){BATCH, n}, tokens)) return false;
+  if (apc_select(model, entry) || apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){BATCH, n}, tokens))
+    return false;
   if (at >= 0 && apc_bind_input(model, "at", APC_I64, 0, NULL, &at)) return false;
-  if (apc_run(model, NULL) || apc_read_output(model, "logits", logits, (size_t)(BATCH * n * VOCAB) * sizeof *logits)) return false;
+  if (apc_run(model, NULL) || apc_read_output(model, "logits", logits, (size_t)(BATCH * n * VOCAB) * sizeof *logits))
+    return false;
   for (int b = 0; b < BATCH; b++) memcpy(last[b], &logits[(b * n + n - 1) * VOCAB], sizeof last[b]);
   return true;
 }
@@ -36,7 +41,7 @@ static bool step(ApcModel *model, const char *entry, int n, const int64_t *token
 /* ---- without caches, one rank */
 
 static bool recompute(ApcModel *model, int prompt) {
-  int64_t (*all)[LENGTH + 1] = reference_tokens[prompt], tokens[BATCH * LENGTH];
+  int64_t(*all)[LENGTH + 1] = reference_tokens[prompt], tokens[BATCH * LENGTH];
   for (int b = 0; b < BATCH; b++)
     for (int i = 0; i < PROMPT; i++) all[b][i] = (17 * b + 5 * i * i + 29 * prompt + 3) % VOCAB;
   for (int s = 0; s <= STEPS; s++) {
@@ -52,7 +57,8 @@ static void test_reference(void) {
   E2eModel e;
   ApcModel *model = NULL;
   const char *out = temp_path("uncached");
-  bool ok = e2e_load(&e, "examples/llama.apc", 7, defines, 2, hints, 1, (const char *const[]){"main"}) && e2e_compile(&e, "cpu", &(PlanOptions){0}, out);
+  bool ok = e2e_load(&e, "examples/llama.apc", 7, defines, 2, hints, 1, (const char *const[]){"main"}) &&
+            e2e_compile(&e, "cpu", &(PlanOptions){0}, out);
   CHECK(ok);
   if (ok) {
     CHECK(apc_load(out, NULL, &model) == APC_OK);
@@ -66,7 +72,7 @@ static void test_reference(void) {
 /* ---- with caches */
 
 static void check_prompt(ApcModel *model, const char *what, int prompt) {
-  int64_t (*all)[LENGTH + 1] = reference_tokens[prompt], tokens[BATCH * PROMPT];
+  int64_t(*all)[LENGTH + 1] = reference_tokens[prompt], tokens[BATCH * PROMPT];
   float logits[BATCH][VOCAB];
   for (int b = 0; b < BATCH; b++) memcpy(&tokens[b * PROMPT], all[b], PROMPT * sizeof *tokens);
   for (int s = 0; s <= STEPS; s++) {
@@ -78,7 +84,8 @@ static void check_prompt(ApcModel *model, const char *what, int prompt) {
     CHECKF(distance <= 1e-4, "%s, prompt %d, step %d: distance %g", what, prompt, s, distance);
     for (int b = 0; b < BATCH; b++) {
       tokens[b] = best(logits[b]);
-      CHECKF(tokens[b] == all[b][PROMPT + s], "%s, prompt %d, step %d: token %d of sequence %d is not %d", what, prompt, s, (int)tokens[b], b, (int)all[b][PROMPT + s]);
+      CHECKF(tokens[b] == all[b][PROMPT + s], "%s, prompt %d, step %d: token %d of sequence %d is not %d", what, prompt,
+             s, (int)tokens[b], b, (int)all[b][PROMPT + s]);
     }
   }
 }
@@ -108,9 +115,11 @@ static uint64_t kept(const E2eModel *e, int rank) {
   return bytes;
 }
 
-/* `share`: what the rank with most keeps of all states; the ranks of all stages together keep `copies` times all of them (0: not checked). */
+/* `share`: what the rank with most keeps of all states; the ranks of all stages together keep `copies` times all of
+ * them (0: not checked). */
 static void check_memory(ApcModel *model, const E2eModel *e, const char *what, double share, double copies) {
-  const double whole = 4 * 2 * (double)BATCH * 2 * 24 * 8 * 4; /* layers, keys and values, batch, heads, positions, size, f32 */
+  const double whole =
+      4 * 2 * (double)BATCH * 2 * 24 * 8 * 4; /* layers, keys and values, batch, heads, positions, size, f32 */
   double most = 0, all = 0;
   for (int rank = 0; rank < apc_ranks(model); rank++) {
     ApcReport is, foretold;
@@ -118,34 +127,43 @@ static void check_memory(ApcModel *model, const E2eModel *e, const char *what, d
     most = fmax(most, (double)is.state_bytes);
     all += (double)is.state_bytes;
     uint64_t read = kept(e, rank);
-    for (int other = 0; other < apc_ranks(model); other++) /* ranks of a stage keep as much as the one with most: 4 ranks, batch 2 */
-      if (other / (apc_ranks(model) / e->m->mesh.stages) == rank / (apc_ranks(model) / e->m->mesh.stages) && kept(e, other) > read) read = kept(e, other);
-    CHECKF(is.state_bytes == foretold.state_bytes && is.state_bytes == read, "%s: rank %d: state is %llu, foretold %llu, read %llu", what, rank,
-           (unsigned long long)is.state_bytes, (unsigned long long)foretold.state_bytes, (unsigned long long)read);
-    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d: weights are %llu, foretold %llu", what, rank, (unsigned long long)is.param_bytes,
-           (unsigned long long)foretold.param_bytes);
+    for (int other = 0; other < apc_ranks(model);
+         other++) /* ranks of a stage keep as much as the one with most: 4 ranks, batch 2 */
+      if (other / (apc_ranks(model) / e->m->mesh.stages) == rank / (apc_ranks(model) / e->m->mesh.stages) &&
+          kept(e, other) > read)
+        read = kept(e, other);
+    CHECKF(is.state_bytes == foretold.state_bytes && is.state_bytes == read,
+           "%s: rank %d: state is %llu, foretold %llu, read %llu", what, rank, (unsigned long long)is.state_bytes,
+           (unsigned long long)foretold.state_bytes, (unsigned long long)read);
+    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d: weights are %llu, foretold %llu", what, rank,
+           (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
   }
-  CHECKF(most <= share * whole && (copies == 0 || all == copies * whole), "%s: a rank keeps %.3f of the states, all keep %.3f", what, most / whole, all / whole);
+  CHECKF(most <= share * whole && (copies == 0 || all == copies * whole),
+         "%s: a rank keeps %.3f of the states, all keep %.3f", what, most / whole, all / whole);
 }
 
 /* States have the sizes of the first request until they are reset. */
 static void check_other_batch(ApcModel *model, const char *what) {
   int64_t tokens[3 * PROMPT] = {1, 2, 3}, at = 0;
-  bool bound = apc_select(model, "prefill") == APC_OK && apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){3, PROMPT}, tokens) == APC_OK &&
+  bool bound = apc_select(model, "prefill") == APC_OK &&
+               apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){3, PROMPT}, tokens) == APC_OK &&
                apc_bind_input(model, "at", APC_I64, 0, NULL, &at) == APC_OK;
   CHECKF(bound, "%s: %s", what, apc_error(model));
-  CHECKF(apc_run(model, NULL) == APC_BAD_INPUT && strstr(apc_error(model), "other sizes"), "%s: %s", what, apc_error(model));
+  CHECKF(apc_run(model, NULL) == APC_BAD_INPUT && strstr(apc_error(model), "other sizes"), "%s: %s", what,
+         apc_error(model));
   CHECKF(apc_reset(model) == APC_OK && apc_run(model, NULL) == APC_OK, "%s, batch 3: %s", what, apc_error(model));
   CHECKF(apc_reset(model) == APC_OK, "%s: %s", what, apc_error(model));
 }
 
 static void check_target(const char *target, PlanOptions options, double share, double copies) {
   char what[120];
-  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.tp, options.pp, options.dp, options.micro_batches);
+  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.tp, options.pp, options.dp,
+           options.micro_batches);
   E2eModel e;
   ApcModel *model = NULL;
   const char *out = temp_path("cached");
-  bool ok = e2e_load(&e, "examples/llama.apc", 8, defines, 2, hints, 2, (const char *const[]){"prefill", "decode"}) && e2e_compile(&e, target, &options, out);
+  bool ok = e2e_load(&e, "examples/llama.apc", 8, defines, 2, hints, 2, (const char *const[]){"prefill", "decode"}) &&
+            e2e_compile(&e, target, &options, out);
   CHECKF(ok, "%s", what);
   if (ok) {
     CHECKF(apc_load(out, NULL, &model) == APC_OK && apc_entries(model) == 2, "%s: %s", what, apc_error(model));
@@ -171,7 +189,9 @@ static void test_pp_2(void) { check_target("cpux2", (PlanOptions){.pp = 2, .micr
 static void test_pp_4(void) { check_target("cpux4", (PlanOptions){.pp = 4, .micro_batches = 1}, 0.25, 1); }
 static void test_tp_pp(void) { check_target("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 1}, 0.25, 1); }
 static void test_pp_2_mb_2(void) { check_target("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}, 0.5, 1); }
-static void test_tp_pp_mb_2(void) { check_target("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2}, 0.25, 1); }
+static void test_tp_pp_mb_2(void) {
+  check_target("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2}, 0.25, 1);
+}
 
 int main(int argc, char **argv) {
   int status;

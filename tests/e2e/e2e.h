@@ -1,7 +1,9 @@
-/* tests/e2e/e2e.h - a model file becomes a program that runs, in this process: load, simplify, plan, lower, prove, write, run.
+/* tests/e2e/e2e.h - a model file becomes a program that runs, in this process: load, simplify, plan, lower, prove,
+ * write, run.
  *
- * Every step is checked, the proof included; what the program computes is compared with the reference interpreter on the level-1
- * function.  BUILD is the build folder, argument 1 of every test program; working directory is the source folder.
+ * Every step is checked, the proof included; what the program computes is compared with the reference interpreter on
+ * the level-1 function.  BUILD is the build folder, argument 1 of every test program; working directory is the source
+ * folder.
  */
 #ifndef APC_TESTS_E2E_H
 #define APC_TESTS_E2E_H
@@ -44,7 +46,7 @@ typedef struct E2eModel {
   int nentries;
   Func *l1[E2E_MAX_ENTRIES], *l2[E2E_MAX_ENTRIES];
   Func *prepare_l1, *prepare_l2; /* NULL when there is nothing to prepare */
-  Plan *plan; /* of the first entry */
+  Plan *plan;                    /* of the first entry */
 } E2eModel;
 
 /* Sizes to plan for; the sizes of a request are those of its inputs. */
@@ -106,8 +108,8 @@ static inline void e2e_hint(Module *m, const E2eHint *h) {
 }
 
 /* Loads a model and simplifies it; entries are the named functions, the first is the one to plan. */
-static inline bool e2e_load(E2eModel *e, const char *path, int ndefines, const DslDefine *defines, int nhints, const E2eHint *hints,
-                            int nentries, const char *const *entries) {
+static inline bool e2e_load(E2eModel *e, const char *path, int ndefines, const DslDefine *defines, int nhints,
+                            const E2eHint *hints, int nentries, const char *const *entries) {
   *e = (E2eModel){.arena = arena_new(), .nentries = nentries};
   e->diags = diags_new(e->arena);
   if (strstr(path, ".onnx")) e2e_load_onnx(e, path);
@@ -126,7 +128,10 @@ static inline bool e2e_lower_entry(E2eModel *e, CostModel *cost, int i) {
   Strategy *strategies = ARENA_ARRAY(e->arena, Strategy, l1->ops.n);
   int *stages = ARENA_ARRAY(e->arena, int, l1->ops.n);
   if (i > 0) plan_carry(e->m, e->l1[0], e->plan->strategies, e->plan->stages, l1, strategies, stages);
-  LowerPlan plan = {.strategies = i ? strategies : e->plan->strategies, .stages = i ? stages : e->plan->stages, .cost = cost_move, .cost_context = cost};
+  LowerPlan plan = {.strategies = i ? strategies : e->plan->strategies,
+                    .stages = i ? stages : e->plan->stages,
+                    .cost = cost_move,
+                    .cost_context = cost};
   Func *l2 = e->l2[i] = lower_spmd(e->m, l1, &plan, arena_printf(e->arena, "%s.spmd", l1->name), e->diags);
   if (!l2 || !verify_func(e->m, l2, e->diags)) return false;
   Proof proof = prove(e->m, l1, l2);
@@ -159,10 +164,17 @@ static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanO
   if (ok) {
     ProgramEntrySpec entries[E2E_MAX_ENTRIES];
     for (int i = 0; i < e->nentries; i++) entries[i] = (ProgramEntrySpec){e->l1[i]->name, e->l1[i], e->l2[i]};
-    ArtifactSpec spec = {.source = {.m = e->m, .nentries = e->nentries, .entries = entries, .prepare_l1 = e->prepare_l1,
-                                    .prepare_l2 = e->prepare_l2, .embed = true},
-                         .name = "e2e", .target = target_name, .producer = "tests/e2e",
-                         .stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build), .out = out};
+    ArtifactSpec spec = {.source = {.m = e->m,
+                                    .nentries = e->nentries,
+                                    .entries = entries,
+                                    .prepare_l1 = e->prepare_l1,
+                                    .prepare_l2 = e->prepare_l2,
+                                    .embed = true},
+                         .name = "e2e",
+                         .target = target_name,
+                         .producer = "tests/e2e",
+                         .stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build),
+                         .out = out};
     ArtifactReport report;
     ok = artifact_write(&spec, &report, e->diags);
   }
@@ -208,7 +220,8 @@ static inline double e2e_op_flops(const Func *f, const Op *op, const int64_t *sy
   return flops;
 }
 
-/* Arithmetic of the contractions of the busiest rank, all micro-batches; every contraction is counted in every micro-batch. */
+/* Arithmetic of the contractions of the busiest rank, all micro-batches; every contraction is counted in every
+ * micro-batch. */
 static inline double e2e_flops(const E2eModel *e, const Func *f, const int64_t *sizes) {
   const Mesh *mesh = &e->m->mesh;
   int64_t *symbols = ARENA_ARRAY(e->arena, int64_t, e->m->symbols.n);
@@ -228,7 +241,8 @@ static inline double e2e_flops(const E2eModel *e, const Func *f, const int64_t *
         }
       }
       for (size_t i = 0; i < f->ops.n; i++)
-        if (f->level == 1 || f->ops.items[i].stage == rank / spatial) flops += e2e_op_flops(f, &f->ops.items[i], symbols);
+        if (f->level == 1 || f->ops.items[i].stage == rank / spatial)
+          flops += e2e_op_flops(f, &f->ops.items[i], symbols);
     }
     if (flops > most) most = flops;
   }

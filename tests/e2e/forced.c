@@ -1,4 +1,5 @@
-/* tests/e2e/forced.c - every way to split a model gives the model's numbers, shares the work, and costs the memory foretold.
+/* tests/e2e/forced.c - every way to split a model gives the model's numbers, shares the work, and costs the memory
+ * foretold.
  *
  * usage: e2e_forced BUILD gpt|llama|onnx
  */
@@ -13,7 +14,11 @@ typedef struct Subject {
 
 static const Subject subjects[] = {
     {"gpt", "examples/gpt.apc", 5, {{"layers", "4"}, {"d", "32"}, {"heads", "4"}, {"vocab", "64"}, {"ctx", "32"}}, 64},
-    {"llama", "examples/llama.apc", 6, {{"layers", "4"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "4"}, {"ffn", "64"}, {"vocab", "64"}}, 64},
+    {"llama",
+     "examples/llama.apc",
+     6,
+     {{"layers", "4"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "4"}, {"ffn", "64"}, {"vocab", "64"}},
+     64},
     {"onnx", "examples/gpt-tiny.onnx", 0, {{0}}, 512},
 };
 static const Subject *subject;
@@ -44,7 +49,8 @@ static bool interpret(E2eModel *e, const Size *s, Reference *r) {
   int64_t dims[] = {s->batch, s->seq}, *values = e2e_sizes(e, s->batch, s->seq);
   InterpNamed tokens = {"tokens", interp_tensor(e->arena, DT_i64, 2, dims)};
   r->tokens = malloc((size_t)(s->batch * s->seq) * sizeof *r->tokens);
-  for (int64_t i = 0; i < s->batch * s->seq; i++) r->tokens[i] = tokens.tensor.cells[i].i = (i * i * 7 + 13 * i + 5 * s->seq) % subject->vocab;
+  for (int64_t i = 0; i < s->batch * s->seq; i++)
+    r->tokens[i] = tokens.tensor.cells[i].i = (i * i * 7 + 13 * i + 5 * s->seq) % subject->vocab;
   InterpResult result;
   InterpOptions options = {.symbols = values, .blob = e2e_weight};
   if (!interp_run(e->m, e->l1[0], &options, 1, &tokens, e->arena, &result, e->diags)) return false;
@@ -66,7 +72,8 @@ static void test_reference(void) {
 
 /* ---- one program */
 
-/* Memory for activations and communication grows with the requests and is kept: it is what the largest so far was foretold to need. */
+/* Memory for activations and communication grows with the requests and is kept: it is what the largest so far was
+ * foretold to need. */
 typedef struct Largest {
   uint64_t arena, window;
 } Largest;
@@ -77,12 +84,13 @@ static void check_memory(ApcModel *model, const char *what, Largest *largest, do
   *params = 0;
   for (int rank = 0; rank < apc_ranks(model); rank++) {
     ApcReport is = {0}, foretold = {0};
-    CHECKF(apc_report(model, rank, &is) == APC_OK && apc_predict(model, rank, &foretold) == APC_OK, "%s: %s", what, apc_error(model));
+    CHECKF(apc_report(model, rank, &is) == APC_OK && apc_predict(model, rank, &foretold) == APC_OK, "%s: %s", what,
+           apc_error(model));
     foretold.arena_bytes = largest[rank].arena = larger(largest[rank].arena, foretold.arena_bytes);
     foretold.window_bytes = largest[rank].window = larger(largest[rank].window, foretold.window_bytes);
 #define SAME(field) \
-  CHECKF(is.field == foretold.field, "%s: rank %d: " #field " is %llu, foretold %llu", what, rank, (unsigned long long)is.field, \
-         (unsigned long long)foretold.field)
+  CHECKF(is.field == foretold.field, "%s: rank %d: " #field " is %llu, foretold %llu", what, rank, \
+         (unsigned long long)is.field, (unsigned long long)foretold.field)
     SAME(param_bytes);
     SAME(mapped_bytes);
     SAME(state_bytes);
@@ -93,10 +101,11 @@ static void check_memory(ApcModel *model, const char *what, Largest *largest, do
   }
 }
 
-static void check_size(ApcModel *model, const char *what, const Size *s, const Reference *r, Largest *largest, double *params) {
+static void check_size(ApcModel *model, const char *what, const Size *s, const Reference *r, Largest *largest,
+                       double *params) {
   float *got = calloc(r->n, sizeof *got);
-  bool ran = apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){s->batch, s->seq}, r->tokens) == APC_OK && apc_run(model, NULL) == APC_OK &&
-             apc_read_output(model, "logits", got, r->n * sizeof *got) == APC_OK;
+  bool ran = apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){s->batch, s->seq}, r->tokens) == APC_OK &&
+             apc_run(model, NULL) == APC_OK && apc_read_output(model, "logits", got, r->n * sizeof *got) == APC_OK;
   CHECKF(ran, "%s, batch %d, seq %d: %s", what, (int)s->batch, (int)s->seq, apc_error(model));
   if (ran) {
     double distance = e2e_distance(got, r->logits, r->n);
@@ -109,8 +118,8 @@ static void check_size(ApcModel *model, const char *what, const Size *s, const R
 /* Work, at the sizes planned for, and weights of the busiest rank may be these parts of all; 0: not checked. */
 static void check_program(const char *target, PlanOptions options, double work, double weights) {
   char what[200];
-  snprintf(what, sizeof what, "%s on %s, tp %d pp %d dp %d, %d micro-batches", subject->name, target, options.tp, options.pp, options.dp,
-           options.micro_batches);
+  snprintf(what, sizeof what, "%s on %s, tp %d pp %d dp %d, %d micro-batches", subject->name, target, options.tp,
+           options.pp, options.dp, options.micro_batches);
   E2eModel e;
   const char *out = temp_path("model");
   double params = 0;
@@ -118,7 +127,8 @@ static void check_program(const char *target, PlanOptions options, double work, 
   CHECKF(ok, "%s", what);
   ApcModel *model = NULL;
   if (ok) {
-    CHECK((!options.tp || e.plan->tp == options.tp) && (!options.pp || e.plan->pp == options.pp) && (!options.dp || e.plan->dp == options.dp) &&
+    CHECK((!options.tp || e.plan->tp == options.tp) && (!options.pp || e.plan->pp == options.pp) &&
+          (!options.dp || e.plan->dp == options.dp) &&
           (!options.micro_batches || e.plan->micro_batches == options.micro_batches));
     CHECKF(apc_load(out, NULL, &model) == APC_OK, "%s: %s", what, apc_error(model));
     Largest largest[4] = {0};
@@ -126,8 +136,12 @@ static void check_program(const char *target, PlanOptions options, double work, 
     apc_close(model);
     const int64_t *planned = e2e_sizes(&e, hints[0].size, hints[1].size);
     double part = e2e_flops(&e, e.l2[0], planned) / e2e_flops(&e, e.l1[0], planned);
-    if (work > 0) CHECKF(part <= work, "%s: the busiest rank does %.3f of the work (tp %d pp %d dp %d)", what, part, e.plan->tp, e.plan->pp, e.plan->dp);
-    if (weights > 0) CHECKF(params <= weights * one_rank_params, "%s: a rank keeps %.3f of the weights", what, params / one_rank_params);
+    if (work > 0)
+      CHECKF(part <= work, "%s: the busiest rank does %.3f of the work (tp %d pp %d dp %d)", what, part, e.plan->tp,
+             e.plan->pp, e.plan->dp);
+    if (weights > 0)
+      CHECKF(params <= weights * one_rank_params, "%s: a rank keeps %.3f of the weights", what,
+             params / one_rank_params);
     if (e.plan->ranks == 1) one_rank_params = params;
   }
   e2e_free(&e);

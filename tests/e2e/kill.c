@@ -1,6 +1,8 @@
-/* tests/e2e/kill.c - a compiled program whose rank is killed or stopped ends soon, says which and where, and leaves nothing.
+/* tests/e2e/kill.c - a compiled program whose rank is killed or stopped ends soon, says which and where, and leaves
+ * nothing.
  *
- * usage: e2e_kill BUILD [HITS]   HITS (30; 12 with sanitizers) ranks are hit at random moments, also while they start, by either signal.
+ * usage: e2e_kill BUILD [HITS]   HITS (30; 12 with sanitizers) ranks are hit at random moments, also while they start,
+ * by either signal.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -99,7 +101,8 @@ static pid_t process_of(pid_t host, int rank, double limit) {
   return 0;
 }
 
-/* A rank gets the signal `delay` seconds after it was started.  A loaded machine may be slow to notice: 60 s are a hang. */
+/* A rank gets the signal `delay` seconds after it was started.  A loaded machine may be slow to notice: 60 s are a
+ * hang. */
 static void check_hit(int rank, int signal, double delay) {
   const char *errors = temp_path("errors");
   char name[40], what[120];
@@ -110,7 +113,8 @@ static void check_hit(int rank, int signal, double delay) {
   usleep((useconds_t)(delay * 1e6));
   CHECKF(victim && kill(victim, signal) == 0, "%s: it is not there", what);
   int got = wait_for(host, 60), left = members(host, pids);
-  for (double end = seconds() + 5; left && seconds() < end; left = members(host, pids)) usleep(10000); /* the host's death takes them along */
+  for (double end = seconds() + 5; left && seconds() < end; left = members(host, pids))
+    usleep(10000); /* the host's death takes them along */
   FILE *f = fopen(errors, "r");
   char text[4000] = "";
   size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;

@@ -1,5 +1,5 @@
-/* tests/e2e/moe.c - a mixture of experts on 2 and 4 ranks: one rank's numbers, the tokens dropped included, the bytes foretold, the
- * arithmetic of the formulas.
+/* tests/e2e/moe.c - a mixture of experts on 2 and 4 ranks: one rank's numbers, the tokens dropped included, the bytes
+ * foretold, the arithmetic of the formulas.
  *
  * usage: e2e_moe BUILD
  */
@@ -7,7 +7,19 @@
 #include "runtime/traffic.h"
 #include "tests/e2e/e2e.h"
 
-enum { LAYERS = 2, D = 32, HEADS = 4, KV_HEADS = 2, FFN = 48, EXPERTS = 8, TOP_K = 2, VOCAB = 50, BATCH = 4, SEQ = 16, MAX_EXTRA = 4 };
+enum {
+  LAYERS = 2,
+  D = 32,
+  HEADS = 4,
+  KV_HEADS = 2,
+  FFN = 48,
+  EXPERTS = 8,
+  TOP_K = 2,
+  VOCAB = 50,
+  BATCH = 4,
+  SEQ = 16,
+  MAX_EXTRA = 4
+};
 
 typedef struct Routing {
   const char *name;
@@ -30,7 +42,8 @@ static int64_t tokens[BATCH * SEQ];
 static float reference[NROUTINGS][NLOGITS], one_rank[NROUTINGS][NLOGITS];
 
 static bool load(E2eModel *e, const Routing *r) {
-  DslDefine defines[6 + MAX_EXTRA] = {{"layers", "2"}, {"d", "32"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "48"}, {"vocab", "50"}};
+  DslDefine defines[6 + MAX_EXTRA] = {{"layers", "2"},   {"d", "32"},   {"heads", "4"},
+                                      {"kv_heads", "2"}, {"ffn", "48"}, {"vocab", "50"}};
   for (int i = 0; i < r->nextra; i++) defines[6 + i] = r->extra[i];
   return e2e_load(e, "examples/moe.apc", 6 + r->nextra, defines, 2, hints, 1, (const char *const[]){"main"});
 }
@@ -42,9 +55,12 @@ static double attention_flops(void) {
   return n * 2 * D * (2 * D + 2 * D / group) + 4.0 * BATCH * SEQ * SEQ * D;
 }
 
-/* A token meets all experts or its own, or an expert all its places; router and weighted sum, which is no contraction where it is dropless. */
+/* A token meets all experts or its own, or an expert all its places; router and weighted sum, which is no contraction
+ * where it is dropless. */
 static double mixture_flops(const Routing *r) {
-  const double n = BATCH * SEQ, met = r->dropless ? n * TOP_K : r->capacity ? (double)BATCH * EXPERTS * r->capacity : n * EXPERTS;
+  const double n = BATCH * SEQ, met = r->dropless   ? n * TOP_K
+                                      : r->capacity ? (double)BATCH * EXPERTS * r->capacity
+                                                    : n * EXPERTS;
   return n * 2 * D * EXPERTS + met * 3 * 2 * D * FFN + n * 2 * D * (r->dropless ? 0 : r->capacity ? TOP_K : EXPERTS);
 }
 
@@ -61,14 +77,16 @@ static void interpret(int i) {
   ok = interp_run(e.m, e.l1[0], &options, 1, &input, e.arena, &result, e.diags);
   CHECK(ok);
   for (int k = 0; ok && k < NLOGITS; k++) reference[i][k] = (float)result.outputs[0].tensor.cells[k].f;
-  double got = e2e_flops(&e, e.l1[0], sizes), want = LAYERS * (attention_flops() + mixture_flops(&routings[i])) + 2.0 * BATCH * SEQ * D * VOCAB;
+  double got = e2e_flops(&e, e.l1[0], sizes),
+         want = LAYERS * (attention_flops() + mixture_flops(&routings[i])) + 2.0 * BATCH * SEQ * D * VOCAB;
   CHECKF(got == want, "%s: %.0f operations, %.0f by hand", routings[i].name, got, want);
   e2e_free(&e);
 }
 
 static void test_references(void) {
   for (int i = 0; i < NROUTINGS; i++) interpret(i);
-  double loose = e2e_distance(reference[1], reference[0], NLOGITS), tight = e2e_distance(reference[2], reference[0], NLOGITS);
+  double loose = e2e_distance(reference[1], reference[0], NLOGITS),
+         tight = e2e_distance(reference[2], reference[0], NLOGITS);
   CHECKF(tight > 1e-3 && tight > loose, "half the capacity drops nothing: %g, %g", loose, tight);
   double exact = e2e_distance(reference[3], reference[0], NLOGITS);
   CHECKF(exact <= 1e-6, "dropless is not dense: %g", exact);
@@ -82,20 +100,22 @@ static void check_traffic(const char *what, const char *path, ApcModel *model, u
   RtError error = {0};
   CHECKF(artifact_open(path, what, &a, &error) == RT_OK, "%s: %s", what, error.text);
   int64_t symbols[8] = {0};
-  for (uint32_t i = 0; i < a.program.n_symbols && i < 8; i++) symbols[i] = strcmp(program_text(&a.program, a.program.symbols[i].name), "batch") == 0 ? BATCH : SEQ;
+  for (uint32_t i = 0; i < a.program.n_symbols && i < 8; i++)
+    symbols[i] = strcmp(program_text(&a.program, a.program.symbols[i].name), "batch") == 0 ? BATCH : SEQ;
   for (uint32_t rank = 0; rank < a.program.ranks; rank++) {
     uint64_t sent[COMM_KIND_COUNT] = {0}, sum = 0;
     ApcReport report = {0};
     CHECKF(traffic_sent(&a.program, 0, rank, symbols, sent, &error) == RT_OK, "%s: %s", what, error.text);
     CHECKF(apc_report(model, (int)rank, &report) == APC_OK, "%s: %s", what, apc_error(model));
     for (int k = 0; k < COMM_KIND_COUNT; k++) sum += sent[k], all[k] += sent[k];
-    CHECKF(sum == report.sent_bytes && sum > 0, "%s: rank %u: %llu bytes foretold, %llu sent", what, rank, (unsigned long long)sum,
-           (unsigned long long)report.sent_bytes);
+    CHECKF(sum == report.sent_bytes && sum > 0, "%s: rank %u: %llu bytes foretold, %llu sent", what, rank,
+           (unsigned long long)sum, (unsigned long long)report.sent_bytes);
   }
   artifact_close(&a);
 }
 
-/* Tokens go to their experts and come back, all places of a group, all but the part that stays: the same volume twice per layer. */
+/* Tokens go to their experts and come back, all places of a group, all but the part that stays: the same volume twice
+ * per layer. */
 static uint64_t exchanged_by_hand(const Routing *r, const Plan *p) {
   uint64_t places = (uint64_t)(BATCH * EXPERTS * r->capacity * D) * sizeof(float);
   return 2 * LAYERS * places * (uint64_t)(p->ep - 1) / (uint64_t)p->ep;
@@ -112,8 +132,11 @@ static void check_program(int i, const char *target, PlanOptions options) {
   ApcModel *model = NULL;
   static float got[NLOGITS];
   if (ok) {
-    CHECKF(e.plan->ep == (options.ep ? options.ep : 1) && (!options.tp || e.plan->tp == options.tp) && (!options.dp || e.plan->dp == options.dp), "%s", what);
-    bool ran = apc_load(out, NULL, &model) == APC_OK && apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){BATCH, SEQ}, tokens) == APC_OK &&
+    CHECKF(e.plan->ep == (options.ep ? options.ep : 1) && (!options.tp || e.plan->tp == options.tp) &&
+               (!options.dp || e.plan->dp == options.dp),
+           "%s", what);
+    bool ran = apc_load(out, NULL, &model) == APC_OK &&
+               apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){BATCH, SEQ}, tokens) == APC_OK &&
                apc_run(model, NULL) == APC_OK && apc_read_output(model, "logits", got, sizeof got) == APC_OK;
     CHECKF(ran, "%s: %s", what, apc_error(model));
     if (e.plan->ranks == 1) memcpy(one_rank[i], got, sizeof got);

@@ -1,4 +1,5 @@
-/* tests/e2e/prepare.c - weights that are computed from weights: the model's numbers on ranks of every kind, made once, in the memory foretold.
+/* tests/e2e/prepare.c - weights that are computed from weights: the model's numbers on ranks of every kind, made once,
+ * in the memory foretold.
  *
  * The reference is the interpreter on the model as it was read, before any pass.
  *
@@ -93,7 +94,8 @@ static void write_model(void) {
   static unsigned char weights[20480];
   static char text[sizeof model_text + 4096];
   for (size_t i = 0; i < 12288; i++) weights[i] = (unsigned char)(i * 37 % 255); /* i8: negative too */
-  for (size_t i = 0; i < 4096; i++) dtype_store_f(DT_f16, weights + 12288 + 2 * i, (double)((i * 31 + 5) % 97) / 970.0 - 0.05);
+  for (size_t i = 0; i < 4096; i++)
+    dtype_store_f(DT_f16, weights + 12288 + 2 * i, (double)((i * 31 + 5) % 97) / 970.0 - 0.05);
   char *blob = strdup(temp_path("weights.bin"));
   temp_write(blob, weights, sizeof weights);
   model_path = strdup(temp_path("model.ir"));
@@ -129,29 +131,36 @@ static void test_reference(void) { e2e_interpret(model_path, NSIZES, interpret);
 static bool run(ApcModel *m, const char *what, int k) {
   const Size *s = &sizes[k];
   float *got = calloc(elements(s), sizeof *got);
-  bool ok = apc_bind_input(m, "x", APC_F32, 3, (int64_t[]){s->batch, s->seq, 64}, inputs[k]) == APC_OK && apc_run(m, NULL) == APC_OK &&
-            apc_read_output(m, "o", got, elements(s) * sizeof *got) == APC_OK;
+  bool ok = apc_bind_input(m, "x", APC_F32, 3, (int64_t[]){s->batch, s->seq, 64}, inputs[k]) == APC_OK &&
+            apc_run(m, NULL) == APC_OK && apc_read_output(m, "o", got, elements(s) * sizeof *got) == APC_OK;
   CHECKF(ok, "%s: %s", what, apc_error(m));
   double distance = ok ? e2e_distance(got, references[k], elements(s)) : 1;
-  CHECKF(distance < 1e-3, "%s: distance %g", what, distance); /* the product in 16 bits is rounded, the interpreter's is not */
+  CHECKF(distance < 1e-3, "%s: distance %g", what,
+         distance); /* the product in 16 bits is rounded, the interpreter's is not */
   free(got);
   return ok;
 }
 
-/* What a rank holds is what was foretold, and what the planner counted; the weights it is computed from are not kept. */
+/* What a rank holds is what was foretold, and what the planner counted; the weights it is computed from are not
+ * kept. */
 static void check_memory(ApcModel *m, const char *what, int k, double part, double planned) {
   bool busiest = false;
   for (int rank = 0; rank < apc_ranks(m); rank++) {
     ApcReport is = {0}, foretold = {0};
-    CHECKF(apc_report(m, rank, &is) == APC_OK && apc_predict(m, rank, &foretold) == APC_OK, "%s: %s", what, apc_error(m));
+    CHECKF(apc_report(m, rank, &is) == APC_OK && apc_predict(m, rank, &foretold) == APC_OK, "%s: %s", what,
+           apc_error(m));
     CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d keeps %llu bytes of weights, foretold %llu", what, rank,
            (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
-    CHECKF(is.mapped_bytes == 0 && foretold.mapped_bytes == 0, "%s: rank %d keeps weights that only @prepare reads", what, rank);
-    if (k == 0) CHECKF(is.arena_bytes == foretold.arena_bytes, "%s: rank %d has an arena of %llu bytes, foretold %llu", what, rank,
-                       (unsigned long long)is.arena_bytes, (unsigned long long)foretold.arena_bytes);
+    CHECKF(is.mapped_bytes == 0 && foretold.mapped_bytes == 0, "%s: rank %d keeps weights that only @prepare reads",
+           what, rank);
+    if (k == 0)
+      CHECKF(is.arena_bytes == foretold.arena_bytes, "%s: rank %d has an arena of %llu bytes, foretold %llu", what,
+             rank, (unsigned long long)is.arena_bytes, (unsigned long long)foretold.arena_bytes);
     CHECKF(is.window_bytes == foretold.window_bytes, "%s: window of rank %d", what, rank);
-    CHECKF((double)is.param_bytes <= part * PREPARED_BYTES, "%s: rank %d keeps %.3f of the weights", what, rank, (double)is.param_bytes / PREPARED_BYTES);
-    CHECKF(is.prepared == 1, "%s: rank %d prepared its weights %llu times", what, rank, (unsigned long long)is.prepared);
+    CHECKF((double)is.param_bytes <= part * PREPARED_BYTES, "%s: rank %d keeps %.3f of the weights", what, rank,
+           (double)is.param_bytes / PREPARED_BYTES);
+    CHECKF(is.prepared == 1, "%s: rank %d prepared its weights %llu times", what, rank,
+           (unsigned long long)is.prepared);
     busiest |= fabs(planned - (double)is.param_bytes) <= 0.02 * (double)is.param_bytes + 64;
   }
   CHECKF(busiest, "%s: the planner counts %g bytes of weights, no rank keeps as much", what, planned);
@@ -159,11 +168,13 @@ static void check_memory(ApcModel *m, const char *what, int k, double part, doub
 
 static void check_program(const char *target, PlanOptions options, double part) {
   char what[200];
-  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.tp, options.pp, options.dp, options.micro_batches);
+  snprintf(what, sizeof what, "%s, tp %d pp %d dp %d, %d micro-batches", target, options.tp, options.pp, options.dp,
+           options.micro_batches);
   E2eModel e;
   const char *out = temp_path("program");
   ApcModel *m = NULL;
-  bool ok = e2e_load(&e, model_path, 0, NULL, 0, NULL, 1, (const char *const[]){"main"}) && e2e_compile(&e, target, &options, out);
+  bool ok = e2e_load(&e, model_path, 0, NULL, 0, NULL, 1, (const char *const[]){"main"}) &&
+            e2e_compile(&e, target, &options, out);
   CHECKF(ok, "%s", what);
   if (ok) {
     CHECKF(apc_load(out, NULL, &m) == APC_OK, "%s: %s", what, apc_error(m));
@@ -196,8 +207,8 @@ static bool run_state(ApcModel *m, const float *x, float *out) {
          apc_read_output(m, "o", out, 5 * 64 * sizeof *out) == APC_OK;
 }
 
-/* Preparing comes before the first request, but states take their size from it and are not made anew.  Weights given at the start instead of
- * the model's own are prepared like them. */
+/* Preparing comes before the first request, but states take their size from it and are not made anew.  Weights given at
+ * the start instead of the model's own are prepared like them. */
 static void test_states_and_weights(void) {
   static const char header[] = "{\"g\":{\"dtype\":\"F32\",\"shape\":[64],\"data_offsets\":[0,256]}}";
   unsigned char file[8 + sizeof header - 1 + 256] = {sizeof header - 1};
@@ -209,12 +220,14 @@ static void test_states_and_weights(void) {
   for (size_t i = 0; i < 64; i++) memcpy(file + 8 + sizeof header - 1 + 4 * i, &two, 4);
   temp_write(weights, file, sizeof file);
   for (size_t i = 0; i < 5 * 64; i++) x[i] = input_at(i);
-  bool ok = e2e_load(&e, state_path, 0, NULL, 0, NULL, 1, (const char *const[]){"main"}) && e2e_compile(&e, "cpux2", &(PlanOptions){0}, out);
+  bool ok = e2e_load(&e, state_path, 0, NULL, 0, NULL, 1, (const char *const[]){"main"}) &&
+            e2e_compile(&e, "cpux2", &(PlanOptions){0}, out);
   CHECK(ok);
   if (ok) {
     ok = apc_load(out, NULL, &own) == APC_OK && run_state(own, x, once) && run_state(own, x, twice);
     CHECKF(ok, "%s", apc_error(own));
-    for (size_t i = 0; ok && i < 5 * 64; i++) CHECK((once[i] != 0) == (x[i] != 0) && fabsf(twice[i] - 2 * once[i]) <= 1e-6f);
+    for (size_t i = 0; ok && i < 5 * 64; i++)
+      CHECK((once[i] != 0) == (x[i] != 0) && fabsf(twice[i] - 2 * once[i]) <= 1e-6f);
     ok = apc_load(out, &(ApcOptions){.weights = weights}, &given) == APC_OK && run_state(given, x, other);
     CHECKF(ok, "%s", apc_error(given));
     for (size_t i = 0; ok && i < 5 * 64; i++) CHECK(other[i] == 4 * x[i]);

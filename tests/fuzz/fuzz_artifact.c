@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_artifact.c - libFuzzer target: any bytes as an executable with a Program.  What can be opened gives its weights,
- * whole and as the parts its ranks hold. */
+/* tests/fuzz/fuzz_artifact.c - libFuzzer target: any bytes as an executable with a Program.  What can be opened gives
+ * its weights, whole and as the parts its ranks hold. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,12 +32,14 @@ static void seal(unsigned char *file, size_t n) {
 }
 
 /* The part a rank holds; false when it does not lie in the weight, or is large. */
-static bool part_of(const Program *p, const ProgramParam *t, const int64_t *values, int64_t *lo, int64_t *extent, size_t *bytes) {
+static bool part_of(const Program *p, const ProgramParam *t, const int64_t *values, int64_t *lo, int64_t *extent,
+                    size_t *bytes) {
   size_t elements = 1;
   for (uint32_t d = 0; d < t->dims.n; d++) {
     int64_t hi = values[program_list(p, t->interval)[2 * d + 1]];
     lo[d] = values[program_list(p, t->interval)[2 * d]];
-    if (lo[d] < 0 || hi < lo[d] || hi > p->exprs[program_list(p, t->dims)[d]].value || hi - lo[d] > MOST_ELEMENTS) return false;
+    if (lo[d] < 0 || hi < lo[d] || hi > p->exprs[program_list(p, t->dims)[d]].value || hi - lo[d] > MOST_ELEMENTS)
+      return false;
     extent[d] = hi - lo[d];
     elements *= (size_t)extent[d];
     if (elements > MOST_ELEMENTS) return false;
@@ -72,7 +74,8 @@ static void check_weights(const Artifact *a) {
   if (param_files_open(a, NULL, NULL, &files, &error)) { /* a checksum: what reads them must not rely on it */
     RtError second = {0};
     char text[128];
-    snprintf(text, sizeof text, "-1:%lld:%lld:%lld", (long long)a->stamp.size, (long long)a->stamp.seconds, (long long)a->stamp.nanoseconds);
+    snprintf(text, sizeof text, "-1:%lld:%lld:%lld", (long long)a->stamp.size, (long long)a->stamp.seconds,
+             (long long)a->stamp.nanoseconds);
     if (param_files_inherit(a, NULL, text, &files, &second)) die("embedded weights are not taken: %s", second.text);
   }
   if (weights_open(files, &w, &error)) die("embedded weights cannot be opened: %s", error.text);

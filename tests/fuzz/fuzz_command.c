@@ -1,8 +1,8 @@
-/* tests/fuzz/fuzz_command.c - libFuzzer target: any bytes as a command of rank 0, or as the answer of a rank with the parts of outputs that it
- * wrote (runtime/launched.c).
+/* tests/fuzz/fuzz_command.c - libFuzzer target: any bytes as a command of rank 0, or as the answer of a rank with the
+ * parts of outputs that it wrote (runtime/launched.c).
  *
- * A command that fits names an entry and gives sizes for which there is a layout, or a reason why not.  Parts that are believed are written
- * inside their output.  The file under test is included for its static functions. */
+ * A command that fits names an entry and gives sizes for which there is a layout, or a reason why not.  Parts that are
+ * believed are written inside their output.  The file under test is included for its static functions. */
 #include "runtime/launched.c"
 
 #include "base/die.h"
@@ -31,7 +31,8 @@ static const Artifact *artifact(void) {
   void *tables = NULL;
   size_t size = 0;
   RtError error = {0};
-  if (program_builder_finish(m.b, &facts, &tables, &size, &error) || program_open(tables, size, &a.program, &error)) die("%s", error.text);
+  if (program_builder_finish(m.b, &facts, &tables, &size, &error) || program_open(tables, size, &a.program, &error))
+    die("%s", error.text);
   program_builder_free(m.b);
   a.image = tables;
   a.bytes = size;
@@ -53,7 +54,8 @@ static void command(const uint8_t *bytes, size_t n) {
   must_say_why(status, &error);
   if (status) return;
   for (uint32_t i = 0; i < layout.n; i++)
-    if (layout.offsets[i] > layout.bytes || layout.sizes[i] > layout.bytes - layout.offsets[i]) die("a tensor outside of the area");
+    if (layout.offsets[i] > layout.bytes || layout.sizes[i] > layout.bytes - layout.offsets[i])
+      die("a tensor outside of the area");
   request_layout_free(&layout);
 }
 
@@ -81,7 +83,8 @@ static void answer(const uint8_t *bytes, size_t n) {
   if (!parts || !l.io) die("no memory");
   memcpy(parts, bytes, answers[1].bytes);
   size_t before = layout.offsets[p->entries[0].n_inputs];
-  if (answer_fits(&l, &layout, &answers[1])) must_say_why(unpack(&l, &p->entries[0], &layout, 1, parts, &error), &error);
+  if (answer_fits(&l, &layout, &answers[1]))
+    must_say_why(unpack(&l, &p->entries[0], &layout, 1, parts, &error), &error);
   for (size_t i = 0; i < before; i++)
     if (l.io[i]) die("an answer wrote into the inputs");
   free(parts);

@@ -1,8 +1,9 @@
-/* tests/fuzz/fuzz_frame.c - libFuzzer target: any bytes as what ranks send to the watchdog of another (runtime/watch.h).
+/* tests/fuzz/fuzz_frame.c - libFuzzer target: any bytes as what ranks send to the watchdog of another
+ * (runtime/watch.h).
  *
- * The first byte: whether this is rank 0, who sends, and in how many pieces the bytes come.  Whatever they are, a failure has a status and
- * a text, a goodbye of a rank ends the run, and what does not begin as a frame ends it too.  The file under test is included for its static
- * functions. */
+ * The first byte: whether this is rank 0, who sends, and in how many pieces the bytes come.  Whatever they are, a
+ * failure has a status and a text, a goodbye of a rank ends the run, and what does not begin as a frame ends it too.
+ * The file under test is included for its static functions. */
 #undef _GNU_SOURCE /* the file has its own */
 #include "runtime/watch.c"
 
@@ -42,7 +43,8 @@ static void check(Watch *w, bool first, const uint8_t *bytes, size_t n) {
   if (!failed && *error.text) die("a reason without a failure");
   if (n < sizeof(Frame)) return;
   memcpy(head, bytes, sizeof head);
-  bool bad = head[0] != FRAME_MAGIC || head[1] >= FRAME_KINDS || head[1] == FRAME_FAILURE || (head[1] == FRAME_BYE && first);
+  bool bad =
+      head[0] != FRAME_MAGIC || head[1] >= FRAME_KINDS || head[1] == FRAME_FAILURE || (head[1] == FRAME_BYE && first);
   if (bad && !failed) die("frame %#x of kind %u is nothing", head[0], head[1]);
 }
 

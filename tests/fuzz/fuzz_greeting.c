@@ -1,7 +1,9 @@
-/* tests/fuzz/fuzz_greeting.c - libFuzzer target: any bytes as what somebody says who wants to be admitted (runtime/admission.h).
+/* tests/fuzz/fuzz_greeting.c - libFuzzer target: any bytes as what somebody says who wants to be admitted
+ * (runtime/admission.h).
  *
- * The first byte: in how many pieces they come; whether the MAC is made right.  Admitted is exactly who has a right one.  Who is not
- * hears the challenge at most.  The same bytes are also what a listener answers.  The file under test is included for its static functions. */
+ * The first byte: in how many pieces they come; whether the MAC is made right.  Admitted is exactly who has a right
+ * one.  Who is not hears the challenge at most.  The same bytes are also what a listener answers.  The file under test
+ * is included for its static functions. */
 #include "runtime/admission.c"
 
 #include "base/die.h"
@@ -49,13 +51,15 @@ static void come(const uint8_t *bytes, size_t n, size_t pieces, bool right) {
   ssize_t got = said < 0 ? 0 : recv(fds[1], heard, sizeof heard, 0);
   if (said > 0) die("admitted without a claim");
   if (said == 0 && n > first) {
-    if (right && n == sizeof words && got == (ssize_t)sizeof(Challenge)) sign_claim(words + first, words, (const Challenge *)(const void *)heard);
+    if (right && n == sizeof words && got == (ssize_t)sizeof(Challenge))
+      sign_claim(words + first, words, (const Challenge *)(const void *)heard);
     said = say_in_pieces(l, fds[1], words + first, n - first, pieces);
   }
   uint32_t role;
   memcpy(&role, words + sizeof(Greeting), sizeof role);
   if (said > 0 && (!right || n < sizeof words || role != ADMISSION_CONTROL)) die("admitted without a MAC");
-  if (said <= 0 && right && n == sizeof words && role == ADMISSION_CONTROL && got == (ssize_t)sizeof(Challenge)) die("a right claim was refused");
+  if (said <= 0 && right && n == sizeof words && role == ADMISSION_CONTROL && got == (ssize_t)sizeof(Challenge))
+    die("a right claim was refused");
   got = recv(fds[1], heard, sizeof heard, 0);
   if (said <= 0 && got > 0) die("a stranger hears %zd bytes more", got);
   if (said > 0) close(fds[0]), l->n = 0; /* as lobby_next hands it out */

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_onnx.c - libFuzzer target: any bytes as an ONNX model; its tensors' data, and the import of its graph.
- * External data is not followed: the name of the model lies in a folder that does not exist. */
+/* tests/fuzz/fuzz_onnx.c - libFuzzer target: any bytes as an ONNX model; its tensors' data, and the import of its
+ * graph.  External data is not followed: the name of the model lies in a folder that does not exist. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_program.c - libFuzzer target: any bytes as the tables of a Program.  Of what program_open accepts, everything
- * that is pure is asked: text, members of groups, sizes, memory, order and bytes of communication. */
+/* tests/fuzz/fuzz_program.c - libFuzzer target: any bytes as the tables of a Program.  Of what program_open accepts,
+ * everything that is pure is asked: text, members of groups, sizes, memory, order and bytes of communication. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,8 @@ static void check_sizes(const Program *p) {
     for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = -1;
     RtStatus status = program_bind(p, entry, shapes, symbols, &error);
     must_say_why(status, &error);
-    for (uint32_t i = 0; !status && i < e->n_inputs + e->n_outputs; i++) must_say_why(program_port_shape(p, e->inputs + i, symbols, shapes, &error), &error);
+    for (uint32_t i = 0; !status && i < e->n_inputs + e->n_outputs; i++)
+      must_say_why(program_port_shape(p, e->inputs + i, symbols, shapes, &error), &error);
     if (!status) check_entry(p, entry, symbols);
     free(shapes);
   }

@@ -1,6 +1,7 @@
-/* tests/fuzz/fuzz_prove.c - libFuzzer target: any bytes as IR text with functions of both levels.  What keeps the rules of the verifier is
- * given to the prover, each level-2 function against each level-1 function; one that is proved is run at small sizes modulo p and has to
- * compute the same.  Its seeds are the hand-written programs of tests/prove and tests/proofs.
+/* tests/fuzz/fuzz_prove.c - libFuzzer target: any bytes as IR text with functions of both levels.  What keeps the rules
+ * of the verifier is given to the prover, each level-2 function against each level-1 function; one that is proved is
+ * run at small sizes modulo p and has to compute the same.  Its seeds are the hand-written programs of tests/prove and
+ * tests/proofs.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -14,9 +15,7 @@ enum { MAX_PAIRS = 6, MAX_CELLS = 4000, MAX_EXTRA = 3, MAX_RANKS = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-static bool is_prepared(const Func *f) {
-  return strcmp(f->name, "prepare") == 0;
-}
+static bool is_prepared(const Func *f) { return strcmp(f->name, "prepare") == 0; }
 
 /* The smallest legal sizes and a few after them; whether the whole values are few. */
 static bool sizes_of(const Module *m, const Func *f, int64_t more, int64_t *values) {
@@ -57,7 +56,8 @@ static void run_both(Module *m, const Func *l1, const Func *l2, Arena *arena) {
     int n = 0;
     InterpNamed *inputs = interp_random_inputs(m, l1, o.domain, values, 7, arena, &n, diags);
     if (!inputs || !interp_run(m, l1, &o, n, inputs, arena, &want, diags)) continue;
-    if (!interp_run(m, l2, &o, n, inputs, arena, &got, diags)) die("a proved program does not run: %s", diags->n ? diags->items[0].message : "");
+    if (!interp_run(m, l2, &o, n, inputs, arena, &got, diags))
+      die("a proved program does not run: %s", diags->n ? diags->items[0].message : "");
     if (!same(want.outputs, want.noutputs, got.outputs, got.noutputs, arena)) die("a proved program has other outputs");
     if (!same(want.states, want.nstates, got.states, got.nstates, arena)) die("a proved program leaves other states");
   }
@@ -83,7 +83,8 @@ static void prove_all(Module *m, bool run, Arena *arena) {
       pairs++;
       Proof p = is_prepared(l1) ? prove_prepare(m, l1, l2, 1, &l2) : prove(m, l1, l2);
       if (p.verdict != PROVED && !p.reason) die("no reason is given");
-      if (run && p.verdict == PROVED && !is_prepared(l1) && mesh_ranks(&m->mesh) <= MAX_RANKS) run_both(m, l1, l2, arena);
+      if (run && p.verdict == PROVED && !is_prepared(l1) && mesh_ranks(&m->mesh) <= MAX_RANKS)
+        run_both(m, l1, l2, arena);
     }
 }
 

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_target.c - libFuzzer target: any bytes as a .topo file.  A target that is accepted has figures one can compute
- * with; one that is refused is refused with a reason. */
+/* tests/fuzz/fuzz_target.c - libFuzzer target: any bytes as a .topo file.  A target that is accepted has figures one
+ * can compute with; one that is refused is refused with a reason. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,11 +20,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (!t) continue;
     if (diags->errors > errors) die("accepted with errors");
     if (t->ranks < 1 || (ranks && t->ranks != ranks)) die("%d ranks", t->ranks);
-    if (!(target_flops(t, DT_f32) > 0) || !isfinite(target_flops(t, DT_f32))) die("a peak of %g", target_flops(t, DT_f32));
-    if (!(t->memory_bytes > 0) || !(t->memory_bandwidth > 0)) die("memory of %g bytes at %g", t->memory_bytes, t->memory_bandwidth);
+    if (!(target_flops(t, DT_f32) > 0) || !isfinite(target_flops(t, DT_f32)))
+      die("a peak of %g", target_flops(t, DT_f32));
+    if (!(t->memory_bytes > 0) || !(t->memory_bandwidth > 0))
+      die("memory of %g bytes at %g", t->memory_bytes, t->memory_bandwidth);
     if (t->ranks > 1 && (t->ntiers < 1 || t->tiers[t->ntiers - 1].group < t->ranks)) die("no link joins all ranks");
     for (int i = 0; i < t->ntiers; i++)
-      if (t->tiers[i].group < 1 || !(t->tiers[i].bandwidth > 0)) die("link %s joins %d ranks at %g", t->tiers[i].name, t->tiers[i].group, t->tiers[i].bandwidth);
+      if (t->tiers[i].group < 1 || !(t->tiers[i].bandwidth > 0))
+        die("link %s joins %d ranks at %g", t->tiers[i].name, t->tiers[i].group, t->tiers[i].bandwidth);
   }
   arena_free(arena);
   return 0;

@@ -1,8 +1,9 @@
-/* tests/fuzz/fuzz_welcome.c - libFuzzer target: any bytes as what rank 0 answers to a rank that it has admitted (runtime/rendezvous.c), and as what
- * ranks tell each other of themselves (runtime/same_run.h).
+/* tests/fuzz/fuzz_welcome.c - libFuzzer target: any bytes as what rank 0 answers to a rank that it has admitted
+ * (runtime/rendezvous.c), and as what ranks tell each other of themselves (runtime/same_run.h).
  *
- * The first byte: which of the two; whether there is a secret.  A refusal has a status and a reason; an address that is believed is one, and without a secret
- * one of the loopback; what ranks tell passes only when they are the same.  The file under test is included for its static functions. */
+ * The first byte: which of the two; whether there is a secret.  A refusal has a status and a reason; an address that is
+ * believed is one, and without a secret one of the loopback; what ranks tell passes only when they are the same.  The
+ * file under test is included for its static functions. */
 #undef _GNU_SOURCE /* the file has its own */
 #include "runtime/rendezvous.c"
 
@@ -14,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 enum { WORLD = 4, RANKS = 3 };
 
 static void must_say_why(RtStatus status, const RtError *error) {
-  if (status && (error->status != status || !*error->text || !memchr(error->text, 0, sizeof error->text))) die("refused without a reason");
+  if (status && (error->status != status || !*error->text || !memchr(error->text, 0, sizeof error->text)))
+    die("refused without a reason");
   if (!status && error->status) die("a reason without a refusal");
 }
 
@@ -36,7 +38,8 @@ static void welcome(const uint8_t *bytes, size_t n, bool network) {
   must_say_why(status, &error);
   for (int i = 1; i < r.rank && !status; i++) {
     const SocketAddress *a = &w.addresses[i];
-    if (a->bytes > sizeof a->storage || (a->storage.ss_family != AF_INET && a->storage.ss_family != AF_INET6)) die("no address is believed");
+    if (a->bytes > sizeof a->storage || (a->storage.ss_family != AF_INET && a->storage.ss_family != AF_INET6))
+      die("no address is believed");
     if (!network && !address_is_loopback(a)) die("an address of a network is believed without a secret");
   }
   close(fds[0]);
@@ -50,7 +53,13 @@ static void identities(const uint8_t *bytes, size_t n) {
   RtError error = {0};
   memset(all, 0, sizeof all);
   if (!magic) magic = rank_identity(0, RANKS).magic; /* it hashes the whole program */
-  for (int i = 0; i < RANKS; i++) all[i] = (RankIdentity){.magic = magic, .identity_bytes = sizeof *all, .rank = (uint32_t)i, .world = RANKS, .ranks = RANKS, .threads = 2};
+  for (int i = 0; i < RANKS; i++)
+    all[i] = (RankIdentity){.magic = magic,
+                            .identity_bytes = sizeof *all,
+                            .rank = (uint32_t)i,
+                            .world = RANKS,
+                            .ranks = RANKS,
+                            .threads = 2};
   for (size_t i = 0; i < n; i++) ((uint8_t *)all)[i % sizeof all] ^= bytes[i];
   RtStatus status = same_run_check(all, RANKS, &error);
   must_say_why(status, &error);
@@ -58,8 +67,9 @@ static void identities(const uint8_t *bytes, size_t n) {
   int threads = same_run_threads(all, RANKS);
   if (threads < 1) die("%d threads", threads);
   for (int i = 0; i < RANKS; i++) {
-    if (all[i].program != all[0].program || all[i].program_bytes != all[0].program_bytes || all[i].runtime != all[0].runtime || all[i].weights != all[0].weights ||
-        all[i].status || (all[i].threads_chosen && all[i].threads != threads))
+    if (all[i].program != all[0].program || all[i].program_bytes != all[0].program_bytes ||
+        all[i].runtime != all[0].runtime || all[i].weights != all[0].weights || all[i].status ||
+        (all[i].threads_chosen && all[i].threads != threads))
       die("rank %d is another one", i);
   }
 }

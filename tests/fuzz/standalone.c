@@ -52,7 +52,8 @@ static void flip_bit(Input *in, Draw *d) {
 }
 
 static void set_byte(Input *in, Draw *d) {
-  static const uint8_t bytes[] = {0, 1, 0x7f, 0x80, 0xff, '0', '9', '-', '"', '\'', '(', ')', '{', '}', '[', ']', ',', ' ', '\n'};
+  static const uint8_t bytes[] = {0,   1,   0x7f, 0x80, 0xff, '0', '9', '-', '"', '\'',
+                                  '(', ')', '{',  '}',  '[',  ']', ',', ' ', '\n'};
   size_t at = draw(d, in->n), pick = draw(d, sizeof bytes + 8);
   if (in->n) in->data[at] = pick < sizeof bytes ? bytes[pick] : (uint8_t)draw(d, 256);
 }
@@ -100,7 +101,8 @@ static void repeat_range(Input *in, Draw *d) {
 
 /* Swaps a decimal number in text for another. */
 static void change_decimal(Input *in, Draw *d) {
-  static const char *const numbers[] = {"0", "-1", "2147483648", "9223372036854775807", "18446744073709551616", "1e9", "3"};
+  static const char *const numbers[] = {"0",   "-1", "2147483648", "9223372036854775807", "18446744073709551616",
+                                        "1e9", "3"};
   const char *text = numbers[draw(d, sizeof numbers / sizeof *numbers)];
   size_t at = draw(d, in->n), end, length = strlen(text);
   while (at < in->n && (in->data[at] < '0' || in->data[at] > '9')) at++;

@@ -1,19 +1,21 @@
 /* tests/onnx/node_tests.c - the node tests of libonnx-testdata through importer, verifier and interpreter.
  *
- * Usage: onnx_node_tests [-v] [-p] [-r N] [-d FOLDER] [NAME]...; exits 77 when the package is not installed.  FOLDER may be
- * that of a newer onnx (backend/test/data/node of its Python package).  A test is expected to
- * pass when the importer's operator table has every node of its model and apc has every element type: those
- * are run, and compared with the stored outputs; the others are counted by what they miss.  The exceptions
- * below are the only tests that may fail, and must fail.  Ends with a table by operator.
+ * Usage: onnx_node_tests [-v] [-p] [-r N] [-d FOLDER] [NAME]...; exits 77 when the package is not installed.  FOLDER
+ * may be that of a newer onnx (backend/test/data/node of its Python package).  A test is expected to pass when the
+ * importer's operator table has every node of its model and apc has every element type: those are run, and compared
+ * with the stored outputs; the others are counted by what they miss.  The exceptions below are the only tests that may
+ * fail, and must fail.  Ends with a table by operator.
  *
  * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  When the
  * importer says that a shape is computed from data, the test is run again with the small integer, short and scalar
  * inputs as initializers.
  *
- * With -p the passes for a CPU run over every model first; each of them is checked against its input, and the outputs are those behind them.
+ * With -p the passes for a CPU run over every model first; each of them is checked against its input, and the outputs
+ * are those behind them.
  *
- * With -r every model is written back as ONNX (frontend/onnx_export.h) and it is that model which is imported and run.  Tests whose
- * model has no ONNX form are counted; -r says how many may be, so that fewer forms than today are a failure.
+ * With -r every model is written back as ONNX (frontend/onnx_export.h) and it is that model which is imported and run.
+ * Tests whose model has no ONNX form are counted; -r says how many may be, so that fewer forms than today are a
+ * failure.
  */
 #define _GNU_SOURCE /* scandir */
 #include <dirent.h>
@@ -39,7 +41,8 @@ static const struct {
     {"test_training_dropout_default", "training"},
     {"test_training_dropout_default_mask", "training"},
     {"test_training_dropout_mask", "training"},
-    {"test_resize_downsample_scales_*_align_corners", "aligns the corners of an unrounded extent, against the text of the specification"},
+    {"test_resize_downsample_scales_*_align_corners",
+     "aligns the corners of an unrounded extent, against the text of the specification"},
     {"test_dynamicquantizelinear", "a quotient that is a tie in f32 only"},
     {"test_dynamicquantizelinear_expanded", "a quotient that is a tie in f32 only"},
 };
@@ -50,10 +53,10 @@ typedef struct Test {
   Arena *arena;
   Diags *diags;
   const char *name, *path;
-  Onnx__ModelProto *model; /* unpacked whole: these models are small */
+  Onnx__ModelProto *model;       /* unpacked whole: these models are small */
   Onnx__ValueInfoProto **inputs; /* of the graph, less those that are initializers */
   size_t ninputs;
-  OnnxFile **in, **out;          /* one per input and output */
+  OnnxFile **in, **out; /* one per input and output */
   int64_t opset;
 } Test;
 
@@ -92,7 +95,7 @@ static OnnxFile **read_tensors(Test *t, const char *kind, size_t n) {
 static bool tensor_type(const Onnx__ValueInfoProto *v) {
   DType dtype;
   return v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
-      onnx_dtype(v->type->tensor_type->elem_type, &dtype);
+         onnx_dtype(v->type->tensor_type->elem_type, &dtype);
 }
 
 /* The first operator the table lacks, in the graph or one inside it. */
@@ -110,7 +113,7 @@ static const char *missing_operator(const Onnx__GraphProto *g, int64_t opset) {
 /* What the table lacks for this model; NULL when it is expected to pass. */
 static const char *missing(const Test *t) {
   const Onnx__GraphProto *g = t->model->graph;
-  const char *operator = missing_operator(g, t->opset);
+  const char *operator= missing_operator(g, t->opset);
   if (operator) return operator;
   for (size_t i = 0; i < t->ninputs; i++)
     if (!tensor_type(t->inputs[i])) return "(element type)";
@@ -185,7 +188,8 @@ static bool same_outputs(Test *t, const InterpResult *result) {
     bool wide = want.dtype == DT_f32 || want.dtype == DT_f64;
     double tolerance = !dtype_is_float(want.dtype) ? 0 : wide ? 1e-4 : 5e-3;
     if (interp_equal(got, &want, DOMAIN_FLOAT, tolerance, t->arena, &why)) continue;
-    ok = diag_error(t->diags, DIAG_interp, (Loc){.node = g->output[i]->name}, "differs from the stored output: %s", why);
+    ok =
+        diag_error(t->diags, DIAG_interp, (Loc){.node = g->output[i]->name}, "differs from the stored output: %s", why);
   }
   return ok;
 }
@@ -251,7 +255,8 @@ static bool run_again(Test *t, Module *m, OnnxFile *file) {
   }
   OnnxFile *back = onnx_file_open_bytes(t->diags, t->path, bytes, size);
   Module *again = NULL;
-  bool ok = back && onnx_import(&again, back, NULL, t->diags) && verify_module(again, t->diags) && run_module(t, again, back);
+  bool ok =
+      back && onnx_import(&again, back, NULL, t->diags) && verify_module(again, t->diags) && run_module(t, again, back);
   for (size_t i = 0; i < t->diags->n; i++) t->diags->items[i].loc = (Loc){0}; /* strings of the module */
   module_free(again);
   onnx_file_close(back);
@@ -269,13 +274,14 @@ static bool attempt(Test *t, bool bind_inputs) {
   for (size_t i = 0; bind_inputs && i < t->ninputs; i++) {
     OnnxData d;
     if (!onnx_file_data(t->in[i], t->diags, onnx_file_tensor(t->in[i]), &d)) return false;
-    if (d.elements > 64 || (dtype_is_float(d.dtype) && (d.rank > 1 || d.elements > 8))) continue; /* short lists: scales */
+    if (d.elements > 64 || (dtype_is_float(d.dtype) && (d.rank > 1 || d.elements > 8)))
+      continue; /* short lists: scales */
     Onnx__TensorProto *copy = ARENA_NEW(t->arena, Onnx__TensorProto);
     onnx__tensor_proto__init(copy);
     *copy = *onnx_file_tensor(t->in[i]);
     copy->name = t->inputs[i]->name;
-    if (copy->has_raw_data) copy->raw_data = (ProtobufCBinaryData){d.bytes,
-        (uint8_t *)(uintptr_t)onnx_file_bytes(t->in[i], &d)};
+    if (copy->has_raw_data)
+      copy->raw_data = (ProtobufCBinaryData){d.bytes, (uint8_t *)(uintptr_t)onnx_file_bytes(t->in[i], &d)};
     initializers[n++] = copy;
   }
   g->initializer = initializers, g->n_initializer = n;
@@ -285,7 +291,8 @@ static bool attempt(Test *t, bool bind_inputs) {
 
   OnnxFile *file = onnx_file_open_bytes(t->diags, t->path, bytes, size);
   Module *m = NULL;
-  bool ok = file && onnx_import(&m, file, NULL, t->diags) && verify_module(m, t->diags) && (may_lack_form < 0 ? run_module(t, m, file) : run_again(t, m, file));
+  bool ok = file && onnx_import(&m, file, NULL, t->diags) && verify_module(m, t->diags) &&
+            (may_lack_form < 0 ? run_module(t, m, file) : run_again(t, m, file));
   if (!ok) { /* the diagnostics refer to strings of the module */
     for (size_t i = 0; i < t->diags->n; i++) {
       Loc *loc = &t->diags->items[i].loc;
@@ -311,7 +318,10 @@ typedef struct Row {
   int passed, bound, failed, skipped;
 } Row;
 
-static struct { Row *items; size_t n, cap; } rows;
+static struct {
+  Row *items;
+  size_t n, cap;
+} rows;
 static Arena *table_arena;
 static int failures;
 
@@ -325,7 +335,8 @@ static Row *row_of(const char *op) {
 static const char *excepted(const char *test) {
   bool expanded = strstr(test, "_expanded") != NULL;
   for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++)
-    if (expanded == (strstr(exceptions[i].test, "_expanded") != NULL) && fnmatch(exceptions[i].test, test, 0) == 0) return exceptions[i].reason;
+    if (expanded == (strstr(exceptions[i].test, "_expanded") != NULL) && fnmatch(exceptions[i].test, test, 0) == 0)
+      return exceptions[i].reason;
   return NULL;
 }
 
@@ -453,8 +464,9 @@ int main(int argc, char **argv) {
   free(list);
   print_table();
   if (with_passes)
-    printf("changes by passes: %d proved, %d over the real numbers, %d compared, %d trusted, %d differ\n", changed_by_passes[PASS_PROVED],
-           changed_by_passes[PASS_PROVED_REALS], changed_by_passes[PASS_COMPARED], changed_by_passes[PASS_TRUSTED], changed_by_passes[PASS_DIFFERS]);
+    printf("changes by passes: %d proved, %d over the real numbers, %d compared, %d trusted, %d differ\n",
+           changed_by_passes[PASS_PROVED], changed_by_passes[PASS_PROVED_REALS], changed_by_passes[PASS_COMPARED],
+           changed_by_passes[PASS_TRUSTED], changed_by_passes[PASS_DIFFERS]);
   if (may_lack_form >= 0) {
     printf("%d models have no ONNX form, %d may\n", lack_form, may_lack_form);
     failures += lack_form > may_lack_form;

@@ -1,8 +1,10 @@
 /* tests/oracle/brute.c - the planner's optimum against exhaustive enumeration: brute [GRAPHS [FIRST_SEED]].
  *
- * Random graphs of ten or more operations on small meshes, random targets; a third of the graphs are three equal blocks, a third have a loop.  The enumeration uses the cost primitives only (cost of an
- * operation under a strategy, cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned when it
- * plus the cheapest remaining operations is no better than the best whole one.  In a third of the graphs at least the memory limit binds.
+ * Random graphs of ten or more operations on small meshes, random targets; a third of the graphs are three equal
+ * blocks, a third have a loop.  The enumeration uses the cost primitives only (cost of an operation under a strategy,
+ * cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned when it plus the
+ * cheapest remaining operations is no better than the best whole one.  In a third of the graphs at least the memory
+ * limit binds.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -50,7 +52,11 @@ static Val random_op(Builder *b, Random *r, const Val *values, int n, Weights *w
       Val sum = build_reduce(b, RED_SUM, x, 1, (int[]){0});
       return build_bcast_to(b, sum, 2, type_of(b->f, x)->dims);
     }
-    case 8: return build_concat(b, 2, (Val[]){build_slice(b, x, 0, ex_const(b->m, 0), ex_const(b->m, 2), 1), build_slice(b, y, 0, ex_const(b->m, 2), ex_const(b->m, size - 2), 1)}, 0);
+    case 8:
+      return build_concat(b, 2,
+                          (Val[]){build_slice(b, x, 0, ex_const(b->m, 0), ex_const(b->m, 2), 1),
+                                  build_slice(b, y, 0, ex_const(b->m, 2), ex_const(b->m, size - 2), 1)},
+                          0);
     default: break;
   }
   if (!w->room) return build_unary(b, OP_tanh, x);
@@ -102,7 +108,8 @@ static Func *looped_graph(Module *m, Random *r, int64_t size, int most, Diags *d
   values[n] = random_op(&b, r, values, n, &w, size), n++;
   Val round = build_loop(&b, build_splat(&b, type_get(m, DT_i64, 0, NULL), 2 + below(r, 30)), NULL);
   for (int k = 0; k < ncarries; k++) values[n] = build_carry(&b, values[k]), n++;
-  for (int i = 0; i < 2 || (int)f->ops.n < most - 2 - ncarries; i++) values[n] = random_op(&b, r, values, n, &w, size), n++;
+  for (int i = 0; i < 2 || (int)f->ops.n < most - 2 - ncarries; i++)
+    values[n] = random_op(&b, r, values, n, &w, size), n++;
   build_repeat(&b, round, 0);
   Val next[2] = {values[n - 1], values[n - 2]};
   for (int k = 0; k < ncarries; k++) values[carries - 1 + k] = build_leave(&b, values[carries + k], next[k]);
@@ -114,9 +121,17 @@ static Func *looped_graph(Module *m, Random *r, int64_t size, int most, Diags *d
 }
 
 static Target random_target(Random *r, int ranks) {
-  Target t = {.name = "random", .device = "cpu", .ranks = ranks, .nodes = 1, .memory_bytes = 1e12, .memory_bandwidth = uniform(r, 1e6, 1e9), .launch = uniform(r, 1e-9, 1e-6), .ntiers = 1};
+  Target t = {.name = "random",
+              .device = "cpu",
+              .ranks = ranks,
+              .nodes = 1,
+              .memory_bytes = 1e12,
+              .memory_bandwidth = uniform(r, 1e6, 1e9),
+              .launch = uniform(r, 1e-9, 1e-6),
+              .ntiers = 1};
   for (int i = 0; i < CT_COUNT; i++) t.flops[i] = uniform(r, 1e6, 1e9);
-  t.tiers[0] = (TargetTier){.name = "link", .group = ranks, .bandwidth = uniform(r, 1e6, 1e9), .latency = uniform(r, 1e-9, 1e-6)};
+  t.tiers[0] = (TargetTier){
+      .name = "link", .group = ranks, .bandwidth = uniform(r, 1e6, 1e9), .latency = uniform(r, 1e-9, 1e-6)};
   return t;
 }
 
@@ -130,7 +145,8 @@ typedef struct Brute {
   int n[MAX_OPS];
   const Strategy *all[MAX_OPS];
   bool looped, partial[MAX_OPS];
-  double runs[MAX_OPS], remade[MAX_OPS]; /* by operation: how often it runs, and how often its result has to be converted */
+  double runs[MAX_OPS],
+      remade[MAX_OPS]; /* by operation: how often it runs, and how often its result has to be converted */
   double seconds[MAX_OPS][64], bytes[MAX_OPS][64];
   double least_after[MAX_OPS + 1], least_bytes_after[MAX_OPS + 1];
   int choice[MAX_OPS], best_choice[MAX_OPS];
@@ -140,7 +156,9 @@ typedef struct Brute {
   long visited;
 } Brute;
 
-static const Layout *result_of(Brute *b, int op) { return strategy_result(b->m, b->rules[op], &b->all[op][b->choice[op]]); }
+static const Layout *result_of(Brute *b, int op) {
+  return strategy_result(b->m, b->rules[op], &b->all[op][b->choice[op]]);
+}
 
 /* The conversions that operation i is the first to ask for. */
 static double new_conversions(Brute *b, int i) {
@@ -152,7 +170,8 @@ static double new_conversions(Brute *b, int i) {
     b->asked[i][k] = want;
     bool paid = want == have;
     for (int j = 0; j <= i && !paid; j++)
-      for (int l = 0; l < b->f->ops.items[j].nin && (j < i || l < k) && !paid; l++) paid = b->f->ops.items[j].in[l] == op->in[k] && b->asked[j][l] == want;
+      for (int l = 0; l < b->f->ops.items[j].nin && (j < i || l < k) && !paid; l++)
+        paid = b->f->ops.items[j].in[l] == op->in[k] && b->asked[j][l] == want;
     if (!paid) sum += b->remade[maker] * cost_convert(b->cost, type_of(b->f, op->in[k]), have, want);
   }
   return sum;
@@ -174,7 +193,8 @@ static double output_conversions(Brute *b) {
     const Layout *want = layout_get(b->m, &whole);
     bool paid = want == result_of(b, i);
     for (int j = 0; j < (int)b->f->ops.n; j++)
-      for (int k = 0; k < b->f->ops.items[j].nin; k++) paid |= b->f->ops.items[j].in[k] == b->f->ops.items[i].out && b->asked[j][k] == want;
+      for (int k = 0; k < b->f->ops.items[j].nin; k++)
+        paid |= b->f->ops.items[j].in[k] == b->f->ops.items[i].out && b->asked[j][k] == want;
     if (!paid) sum += cost_convert(b->cost, type_of(b->f, b->f->ops.items[i].out), result_of(b, i), want);
   }
   return sum;
@@ -194,7 +214,9 @@ static void descend(Brute *b, int i, double seconds, double bytes) {
     b->choice[i] = v;
     if (!allowed(b, i)) continue;
     double bytes_now = bytes + b->bytes[i][v];
-    if (seconds + b->seconds[i][v] + b->least_after[i + 1] >= b->best || bytes_now + b->least_bytes_after[i + 1] > b->limit) continue;
+    if (seconds + b->seconds[i][v] + b->least_after[i + 1] >= b->best ||
+        bytes_now + b->least_bytes_after[i + 1] > b->limit)
+      continue;
     double now = seconds + b->seconds[i][v] + new_conversions(b, i);
     if (now + b->least_after[i + 1] < b->best) descend(b, i + 1, now, bytes_now);
   }
@@ -220,18 +242,21 @@ static void find_partial(Brute *b) {
     for (int k = 0; k < b->rules[i]->nfactors; k++) {
       const Factor *factor = &b->rules[i]->factors[k];
       b->partial[i] |= factor->kind == FK_REDUCE;
-      for (int j = 0; j < op->nin && factor->kind == FK_LINEAR; j++) b->partial[i] |= (factor->operands >> j & 1u) && b->partial[b->f->values.items[op->in[j]].op];
+      for (int j = 0; j < op->nin && factor->kind == FK_LINEAR; j++)
+        b->partial[i] |= (factor->operands >> j & 1u) && b->partial[b->f->values.items[op->in[j]].op];
     }
   }
 }
 
-/* Before a loop a whole value could be made partial once, to be reduced in each round by something cheaper than a slice: no plan does that. */
+/* Before a loop a whole value could be made partial once, to be reduced in each round by something cheaper than a
+ * slice: no plan does that. */
 static bool on_purpose(const Brute *b, int i, const Strategy *s) {
   const Op *op = &b->f->ops.items[i];
   for (int k = 0; k < s->n; k++) {
     const Factor *factor = &b->rules[i]->factors[s->picks[k].factor];
     bool from = factor->kind != FK_LINEAR;
-    for (int j = 0; j < op->nin; j++) from |= (factor->operands >> j & 1u) && b->partial[b->f->values.items[op->in[j]].op];
+    for (int j = 0; j < op->nin; j++)
+      from |= (factor->operands >> j & 1u) && b->partial[b->f->values.items[op->in[j]].op];
     if (!from) return true;
   }
   return false;
@@ -248,12 +273,14 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
     int n = strategy_enumerate(m, b->rules[i], false, &found);
     Strategy *kept = ARENA_ARRAY(m->arena, Strategy, n);
     for (int v = 0; v < n; v++)
-      if (cost_parts_filled(cost, b->rules[i], &found[v], 0) && !(b->looped && on_purpose(b, i, &found[v]))) kept[b->n[i]++] = found[v];
+      if (cost_parts_filled(cost, b->rules[i], &found[v], 0) && !(b->looped && on_purpose(b, i, &found[v])))
+        kept[b->n[i]++] = found[v];
     b->all[i] = kept;
     if (b->n[i] > 64) return false;
     for (int v = 0; v < b->n[i]; v++) {
       b->seconds[i][v] = b->runs[i] * cost_op(cost, f, op, b->rules[i], &kept[v]).seconds;
-      b->bytes[i][v] = op->kind == OP_param ? cost_bytes(cost, type_of(f, op->out), strategy_result(m, b->rules[i], &kept[v])) : 0;
+      b->bytes[i][v] =
+          op->kind == OP_param ? cost_bytes(cost, type_of(f, op->out), strategy_result(m, b->rules[i], &kept[v])) : 0;
     }
   }
   for (int i = (int)f->ops.n - 1; i >= 0; i--) {
@@ -294,9 +321,23 @@ static void show(Brute *b, const Strategy *strategies) {
 
 /* ---- the planner */
 
-static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, CostModel *cost, double limit, double cap, bool relax, Strategy *strategies,
-                           bool *exact) {
-  GraphInput in = {.m = m, .f = f, .rules = rules, .labels = labels, .shape = shape_of(m, f, rules, labels, loop_costs(m->arena, cost, f)), .cost = cost, .repeat = 1, .memory_limit = limit, .table_cap = cap, .settle = relax, .fan_out_cap = cap / 64, .set_cap = cap < 1000 ? 8 : 512, .frontier_cap = cap, .prune_above = INFINITY, .relax = relax};
+static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, CostModel *cost,
+                           double limit, double cap, bool relax, Strategy *strategies, bool *exact) {
+  GraphInput in = {.m = m,
+                   .f = f,
+                   .rules = rules,
+                   .labels = labels,
+                   .shape = shape_of(m, f, rules, labels, loop_costs(m->arena, cost, f)),
+                   .cost = cost,
+                   .repeat = 1,
+                   .memory_limit = limit,
+                   .table_cap = cap,
+                   .settle = relax,
+                   .fan_out_cap = cap / 64,
+                   .set_cap = cap < 1000 ? 8 : 512,
+                   .frontier_cap = cap,
+                   .prune_above = INFINITY,
+                   .relax = relax};
   for (int i = 0; i < m->mesh.naxes; i++) in.uses[i].labels = ~0u;
   const char *why = NULL;
   Graph *g = graph_new(&in, &why);
@@ -311,7 +352,8 @@ static const struct {
   int naxes, sizes[2];
   int64_t side;
   int ops;
-} shapes[] = {{1, {2}, 4, 13}, {1, {3}, 5, 13}, {1, {2}, 5, 14}, {2, {2, 2}, 3, 11}, {1, {4}, 4, 12}, {2, {2, 2}, 2, 12}};
+} shapes[] = {{1, {2}, 4, 13},    {1, {3}, 5, 13}, {1, {2}, 5, 14},
+              {2, {2, 2}, 3, 11}, {1, {4}, 4, 12}, {2, {2, 2}, 2, 12}};
 
 typedef struct Totals {
   int graphs, repeated, looped, bound, split, gaps, inexact, given_up;
@@ -320,8 +362,10 @@ typedef struct Totals {
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
-/* The planner's choice as it would be lowered; checks that the price agrees with what was solved where that is exact. */
-static double priced(Module *m, const Func *f, const Rule *const *rules, CostModel *cost, const Strategy *strategies, const SolveResult *r) {
+/* The planner's choice as it would be lowered; checks that the price agrees with what was solved where that is
+ * exact. */
+static double priced(Module *m, const Func *f, const Rule *const *rules, CostModel *cost, const Strategy *strategies,
+                     const SolveResult *r) {
   PlanPrice p = plan_price(cost, m, f, rules, strategies, NULL);
   CHECK(r->feasible && p.possible && p.memory.params == r->memory);
   return p.time.total;
@@ -359,8 +403,9 @@ static void one_graph(uint64_t seed, Totals *totals) {
   if (b->visited > MAX_VISITS) {
     totals->given_up++;
   } else if (exact) {
-    CHECKF(b->best_bytes >= 0 && near(got.time, optimum) && near(price, optimum) && near(got.lower_bound, optimum), "seed %llu: planner %.17g, bound %.17g, priced %.17g, enumeration %.17g",
-           (unsigned long long)seed, got.time, got.lower_bound, price, optimum);
+    CHECKF(b->best_bytes >= 0 && near(got.time, optimum) && near(price, optimum) && near(got.lower_bound, optimum),
+           "seed %llu: planner %.17g, bound %.17g, priced %.17g, enumeration %.17g", (unsigned long long)seed, got.time,
+           got.lower_bound, price, optimum);
     if (!near(got.time, optimum)) show(b, strategies);
   } else { /* a value with very many users */
     CHECKF(price >= optimum * (1 - 1e-9), "seed %llu", (unsigned long long)seed);
@@ -373,7 +418,8 @@ static void one_graph(uint64_t seed, Totals *totals) {
   double found = priced(m, f, rules, cost, strategies, &rough);
   SolveResult relaxed = planner(m, f, rules, labels, cost, INFINITY, 300, true, strategies, &ignored);
   double bound = small_exact ? rough.lower_bound : relaxed.lower_bound;
-  CHECKF(b->visited > MAX_VISITS || (found >= optimum * (1 - 1e-9) && bound <= optimum * (1 + 1e-9)), "seed %llu: bound %.17g, optimum %.17g, found %.17g", (unsigned long long)seed, bound, optimum, found);
+  CHECKF(b->visited > MAX_VISITS || (found >= optimum * (1 - 1e-9) && bound <= optimum * (1 + 1e-9)),
+         "seed %llu: bound %.17g, optimum %.17g, found %.17g", (unsigned long long)seed, bound, optimum, found);
   CHECKF(!small_exact || b->visited > MAX_VISITS || near(found, optimum), "seed %llu", (unsigned long long)seed);
   totals->split += !small_exact;
   totals->gaps += found > optimum * (1 + 1e-9);
@@ -385,11 +431,14 @@ static void one_graph(uint64_t seed, Totals *totals) {
     brute(b, limit, tight.feasible ? tight.time : INFINITY);
     if (b->visited > MAX_VISITS) b->best = tight.time, totals->given_up++;
     else totals->bound++;
-    CHECKF(tight.exact && near(priced(m, f, rules, cost, strategies, &tight), b->best) && near(tight.time, b->best) && (b->best_bytes >= 0 || b->visited > MAX_VISITS) && tight.memory <= limit,
-           "seed %llu, limit %.0f: planner %.17g, enumeration %.17g", (unsigned long long)seed, limit, tight.time, b->best);
+    CHECKF(tight.exact && near(priced(m, f, rules, cost, strategies, &tight), b->best) && near(tight.time, b->best) &&
+               (b->best_bytes >= 0 || b->visited > MAX_VISITS) && tight.memory <= limit,
+           "seed %llu, limit %.0f: planner %.17g, enumeration %.17g", (unsigned long long)seed, limit, tight.time,
+           b->best);
     /* With no room for frontiers the answer is a bound and a choice within the limit. */
     SolveResult loose = planner(m, f, rules, labels, cost, limit, 3000, false, strategies, &ignored);
-    CHECKF(loose.memory <= limit && priced(m, f, rules, cost, strategies, &loose) >= b->best * (1 - 1e-9), "seed %llu", (unsigned long long)seed);
+    CHECKF(loose.memory <= limit && priced(m, f, rules, cost, strategies, &loose) >= b->best * (1 - 1e-9), "seed %llu",
+           (unsigned long long)seed);
     SolveResult none = planner(m, f, rules, labels, cost, least - 1, 3e7, false, strategies, &ignored);
     CHECKF(!none.feasible && none.exact, "seed %llu", (unsigned long long)seed);
   }
@@ -408,9 +457,14 @@ int main(int argc, char **argv) {
   uint64_t first = argc > 2 ? (uint64_t)atoll(argv[2]) : 1;
   Totals totals = {0};
   for (int i = 0; i < graphs; i++) one_graph(first + (uint64_t)i, &totals);
-  printf("seeds %llu to %llu: %d graphs, %d of equal blocks, %d with a loop, the memory limit binds in %d, too many users in %d, enumeration given up in %d, split in %d (%d then worse than the optimum), %ld choices enumerated\n", (unsigned long long)first,
-         (unsigned long long)(first + (uint64_t)graphs - 1), totals.graphs, totals.repeated, totals.looped, totals.bound, totals.inexact, totals.given_up, totals.split, totals.gaps, totals.visited);
+  printf(
+      "seeds %llu to %llu: %d graphs, %d of equal blocks, %d with a loop, the memory limit binds in %d, too many users "
+      "in %d, enumeration given up in %d, split in %d (%d then worse than the optimum), %ld choices enumerated\n",
+      (unsigned long long)first, (unsigned long long)(first + (uint64_t)graphs - 1), totals.graphs, totals.repeated,
+      totals.looped, totals.bound, totals.inexact, totals.given_up, totals.split, totals.gaps, totals.visited);
   printf("%d checks failed\n", test_failed_here);
-  if (totals.bound * 3 < totals.graphs || totals.repeated * 4 < totals.graphs || totals.looped * 4 < totals.graphs || (totals.inexact + totals.given_up) * 20 > totals.graphs) return 1;
+  if (totals.bound * 3 < totals.graphs || totals.repeated * 4 < totals.graphs || totals.looped * 4 < totals.graphs ||
+      (totals.inexact + totals.given_up) * 20 > totals.graphs)
+    return 1;
   return test_failed_here ? 1 : 0;
 }

@@ -1,4 +1,5 @@
-/* What is equal to what: numbers, integers, distances; and the interpreter's comparison of tensors, on which the guards rest. */
+/* What is equal to what: numbers, integers, distances; and the interpreter's comparison of tensors, on which the guards
+ * rest. */
 #include <math.h>
 
 #include "base/compare.h"
@@ -13,16 +14,22 @@ static void numbers(void) {
   for (int i = 0; i < SOME; i++) {
     double v = some[i];
     CHECK(number_gap(v, v) == 0 && number_close(v, v, 0) && number_close(v, v, 1e-6));
-    CHECK(number_gap(NAN, v) == inf && number_gap(v, NAN) == inf && !number_close(v, NAN, 0) && !number_close(NAN, v, 0));
+    CHECK(number_gap(NAN, v) == inf && number_gap(v, NAN) == inf && !number_close(v, NAN, 0) &&
+          !number_close(NAN, v, 0));
     for (double tolerance = 1e-9; tolerance <= 1e9; tolerance *= 1e9) {
       CHECK(!number_close(v, NAN, tolerance) && !number_close(NAN, v, tolerance));
-      if (v != inf) CHECKF(!number_close(v, inf, tolerance) && !number_close(inf, v, tolerance), "%g and inf, tolerance %g", v, tolerance);
-      if (v != -inf) CHECKF(!number_close(v, -inf, tolerance) && !number_close(-inf, v, tolerance), "%g and -inf, tolerance %g", v, tolerance);
+      if (v != inf)
+        CHECKF(!number_close(v, inf, tolerance) && !number_close(inf, v, tolerance), "%g and inf, tolerance %g", v,
+               tolerance);
+      if (v != -inf)
+        CHECKF(!number_close(v, -inf, tolerance) && !number_close(-inf, v, tolerance), "%g and -inf, tolerance %g", v,
+               tolerance);
     }
   }
   CHECK(number_gap(NAN, -NAN) == 0 && number_close(NAN, -NAN, 0) && number_close(NAN, -NAN, 1));
   CHECK(number_gap(0.0, -0.0) == 0 && number_close(0.0, -0.0, 1e-9) && !number_close(0.0, -0.0, 0));
-  CHECK(number_close(1.0 + 1e-9, 1, 1e-9) && !number_close(1.0 + 3e-9, 1, 1e-9) && !number_close(nextafter(1, 2), 1, 0));
+  CHECK(number_close(1.0 + 1e-9, 1, 1e-9) && !number_close(1.0 + 3e-9, 1, 1e-9) &&
+        !number_close(nextafter(1, 2), 1, 0));
   CHECK(number_gap(1e308, -1e308) == inf && !number_close(1e308, -1e308, 1));
   CHECK(number_gap(3, 5) == 2);
 }
@@ -72,15 +79,21 @@ static InterpTensor vector(Arena *a, DType t, int64_t n, const double *v) {
 static void tensors(void) {
   Arena *a = arena_new();
   const double one[] = {1, 2, 3}, other[] = {1, 7, 3}, infinite[] = {1, inf, 3}, hidden[] = {1, -inf, 3};
-  InterpTensor x = vector(a, DT_f32, 3, one), y = vector(a, DT_f32, 3, other), i = vector(a, DT_f32, 3, infinite), h = vector(a, DT_f32, 3, hidden);
-  InterpTensor n = vector(a, DT_i64, 3, one), m = vector(a, DT_i64, 3, other), shorter = vector(a, DT_f32, 2, one), none = vector(a, DT_f32, 0, NULL);
+  InterpTensor x = vector(a, DT_f32, 3, one), y = vector(a, DT_f32, 3, other), i = vector(a, DT_f32, 3, infinite),
+               h = vector(a, DT_f32, 3, hidden);
+  InterpTensor n = vector(a, DT_i64, 3, one), m = vector(a, DT_i64, 3, other), shorter = vector(a, DT_f32, 2, one),
+               none = vector(a, DT_f32, 0, NULL);
   const char *why = NULL;
-  CHECK(interp_equal(&x, &x, DOMAIN_FLOAT, 0, a, &why) && interp_equal(&i, &i, DOMAIN_FLOAT, 1e-9, a, &why) && interp_equal(&none, &none, DOMAIN_FLOAT, 0, a, &why));
+  CHECK(interp_equal(&x, &x, DOMAIN_FLOAT, 0, a, &why) && interp_equal(&i, &i, DOMAIN_FLOAT, 1e-9, a, &why) &&
+        interp_equal(&none, &none, DOMAIN_FLOAT, 0, a, &why));
   for (int k = 0; k < 2; k++) {
     double tolerance = k ? 1e-9 : 0;
-    CHECK(!interp_equal(&i, &x, DOMAIN_FLOAT, tolerance, a, &why) && !interp_equal(&x, &i, DOMAIN_FLOAT, tolerance, a, &why));
-    CHECK(!interp_equal(&i, &h, DOMAIN_FLOAT, tolerance, a, &why) && !interp_equal(&h, &x, DOMAIN_FLOAT, tolerance, a, &why));
-    CHECK(!interp_equal(&x, &y, DOMAIN_FLOAT, tolerance, a, &why) && !interp_equal(&n, &m, DOMAIN_FLOAT, tolerance, a, &why));
+    CHECK(!interp_equal(&i, &x, DOMAIN_FLOAT, tolerance, a, &why) &&
+          !interp_equal(&x, &i, DOMAIN_FLOAT, tolerance, a, &why));
+    CHECK(!interp_equal(&i, &h, DOMAIN_FLOAT, tolerance, a, &why) &&
+          !interp_equal(&h, &x, DOMAIN_FLOAT, tolerance, a, &why));
+    CHECK(!interp_equal(&x, &y, DOMAIN_FLOAT, tolerance, a, &why) &&
+          !interp_equal(&n, &m, DOMAIN_FLOAT, tolerance, a, &why));
   }
   CHECK_STR(why, "element [1] is 2 and 7");
   CHECK(!interp_equal(&x, &n, DOMAIN_FLOAT, 1, a, &why) && !interp_equal(&x, &shorter, DOMAIN_FLOAT, 1, a, &why));

@@ -35,7 +35,10 @@ static void arena_copies_strings(void) {
 
 static void arena_push_grows(void) {
   Arena *a = arena_new();
-  struct { int *items; size_t n, cap; } list = {0};
+  struct {
+    int *items;
+    size_t n, cap;
+  } list = {0};
   for (int i = 0; i < 10000; i++) ARENA_PUSH(a, &list, i * 3);
   CHECK(list.n == 10000);
   for (int i = 0; i < 10000; i++) CHECK(list.items[i] == i * 3);
@@ -81,16 +84,33 @@ static void text_builds(void) {
 }
 
 static void utf8_is_checked(void) {
-  static const char *const good[] = {"", "abc", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
-                                     "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
-  static const char *const bad[] = {"\x80", "\xc0\x80", "\xc1\xbf", "\xc2", "\xe0\x80\x80", "\xe2\x82",
-                                    "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-                                    "\xff", "a\xc2z"};
+  static const char *const good[] = {"",
+                                     "abc",
+                                     "\xc2\x80",
+                                     "\xdf\xbf",
+                                     "\xe0\xa0\x80",
+                                     "\xed\x9f\xbf",
+                                     "\xee\x80\x80",
+                                     "\xf0\x90\x80\x80",
+                                     "\xf4\x8f\xbf\xbf"};
+  static const char *const bad[] = {"\x80",
+                                    "\xc0\x80",
+                                    "\xc1\xbf",
+                                    "\xc2",
+                                    "\xe0\x80\x80",
+                                    "\xe2\x82",
+                                    "\xed\xa0\x80",
+                                    "\xf0\x80\x80\x80",
+                                    "\xf4\x90\x80\x80",
+                                    "\xf5\x80\x80\x80",
+                                    "\xff",
+                                    "a\xc2z"};
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECKF(text_is_utf8(good[i], strlen(good[i])), "%zu", i);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECKF(!text_is_utf8(bad[i], strlen(bad[i])), "%zu", i);
   Arena *a = arena_new();
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECK_STR(text_utf8(a, good[i]), good[i]);
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECKF(text_is_utf8(text_utf8(a, bad[i]), strlen(text_utf8(a, bad[i]))), "%zu", i);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    CHECKF(text_is_utf8(text_utf8(a, bad[i]), strlen(text_utf8(a, bad[i]))), "%zu", i);
   CHECK_STR(text_utf8(a, "a\xff\xc3\xa9\xe2\x82"), "a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd");
   arena_free(a);
 }
@@ -115,9 +135,10 @@ static void diag_prints(void) {
   diag_help(d, "try %d", 2);
   diag_warning(d, DIAG_npy, (Loc){.file = "x.npy"}, "odd");
   CHECK(d->errors == 1 && d->warnings == 1 && d->n == 4);
-  CHECK_STR(printed(a, d), "error[APC0301]: wrong word\n  --> m.apc:2:3\n    2 | \tsecond line\n      | \t ^\n"
-                           "  = note: because\n  --> node \"conv1\"\n  = help: try 2\n"
-                           "warning[APC0010]: odd\n  --> x.npy\n");
+  CHECK_STR(printed(a, d),
+            "error[APC0301]: wrong word\n  --> m.apc:2:3\n    2 | \tsecond line\n      | \t ^\n"
+            "  = note: because\n  --> node \"conv1\"\n  = help: try 2\n"
+            "warning[APC0010]: odd\n  --> x.npy\n");
   arena_free(a);
 }
 

@@ -23,7 +23,8 @@ static double to_bf16(double v) { return rounded(v, 8, -126, 0x1.fep127); }
 static double meaning(uint16_t bits, int man, int bias) {
   int exp = (bits & 0x7fff) >> man, top = (0x7fff >> man), frac = bits & ((1 << man) - 1);
   double v = exp == top ? (frac ? (double)NAN : (double)INFINITY)
-             : exp ? ldexp(1 + ldexp(frac, -man), exp - bias) : ldexp(frac, 1 - bias - man);
+             : exp      ? ldexp(1 + ldexp(frac, -man), exp - bias)
+                        : ldexp(frac, 1 - bias - man);
   return bits & 0x8000 ? -v : v;
 }
 

@@ -236,9 +236,16 @@ static void control_bytes_are_shown(void) {
   char small[6];
   CHECK_STR(text_shown(arena, "plain \xc3\xa9"), "plain \xc3\xa9");
   CHECK_STR(text_shown(arena, "a\033[31mb\n\t\x7f"), "a\\x1b[31mb\\n\\t\\x7f");
-  CHECK_STR(text_shown(arena, "\xc2\x9b" "1m\xc2\xa9"), "\\xc2\\x9b1m\xc2\xa9"); /* CSI, and a sign that is none */
-  CHECK_STR(text_shown(arena, "a\x9b" "b\xe2\x82"), "a\\x9bb\\xe2\\x82"); /* no UTF-8: CSI in other character sets, half a character */
-  CHECK_STR(text_shown(arena, "\xe2\x80\xae\xe2\x80\xa9\xe2\x80\xa6"), "\\xe2\\x80\\xae\\xe2\\x80\\xa9\xe2\x80\xa6"); /* from right to left */
+  CHECK_STR(text_shown(arena,
+                       "\xc2\x9b"
+                       "1m\xc2\xa9"),
+            "\\xc2\\x9b1m\xc2\xa9"); /* CSI, and a sign that is none */
+  CHECK_STR(text_shown(arena,
+                       "a\x9b"
+                       "b\xe2\x82"),
+            "a\\x9bb\\xe2\\x82"); /* no UTF-8: CSI in other character sets, half a character */
+  CHECK_STR(text_shown(arena, "\xe2\x80\xae\xe2\x80\xa9\xe2\x80\xa6"),
+            "\\xe2\\x80\\xae\\xe2\\x80\\xa9\xe2\x80\xa6"); /* from right to left */
   CHECK(text_show("ab\033c", small, sizeof small) == 7);
   CHECK_STR(small, "ab"); /* no half escape */
   CHECK(text_show("abc\xc3\xa9", small, 5) == 5);
@@ -281,7 +288,8 @@ static void lost_pages(void) {
   FileMap map; /* not handled here: read */
   const char *path = temp_path("taken");
   temp_write(path, "hello", 5);
-  CHECK(file_take(diags, path, &map) && map.copied && map.size == 5 && truncate(path, 0) == 0 && memcmp(map.data, "hello", 5) == 0);
+  CHECK(file_take(diags, path, &map) && map.copied && map.size == 5 && truncate(path, 0) == 0 &&
+        memcmp(map.data, "hello", 5) == 0);
   file_unmap(&map);
 }
 
@@ -294,7 +302,9 @@ static void put_bytes(const char *s) {
 
 /* Also in the middle of a character. */
 static void standard_output_shows_control_bytes(void) {
-  const char *path = temp_path("out"), *want = "a\\xc2\\x9b\xc3\xa9\\xff\n\t\\xe2\\x80\\xae\\xe2\\x82" "\"\\u007f\xc3\xa9\\u0085\" raw \033 \\x07\\xe2\\x82";
+  const char *path = temp_path("out"), *want =
+                                           "a\\xc2\\x9b\xc3\xa9\\xff\n\t\\xe2\\x80\\xae\\xe2\\x82"
+                                           "\"\\u007f\xc3\xa9\\u0085\" raw \033 \\x07\\xe2\\x82";
   pid_t pid = fork();
   if (pid == 0) {
     if (!freopen(path, "w", stdout)) _exit(1);

@@ -46,7 +46,8 @@ static void refuses(const char *header, uint64_t length, size_t data, const char
 
 #define ONE(dtype, shape, range) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" range "}}"
 #define PAIR(range_a, range_b) \
-  "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" range_a "}," \
+  "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" range_a \
+  "}," \
   "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" range_b "}}"
 
 static void good_files_are_read(void) {
@@ -65,7 +66,8 @@ static void good_files_are_read(void) {
       {PAIR("[0,4]", "[4,8]"), 8},
       {PAIR("[4,8]", "[0,4]"), 8},
       {"{\"e\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[4,4]},"
-       "\"a\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4},
+       "\"a\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+       4},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     CHECKF(decodes(rows[i].header, strlen(rows[i].header), rows[i].data), "%s: %s", rows[i].header,

@@ -45,9 +45,11 @@ static void philox_matches_the_published_vectors(void) {
     uint32_t counter[4], key[2], want[4];
   } rows[] = {
       {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff},
+      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+       {0xffffffff, 0xffffffff},
        {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
+      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+       {0xa4093822, 0x299f31d0},
        {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
   };
   for (size_t i = 0; i < 3; i++) {
@@ -95,7 +97,8 @@ static void normal_is_normal(void) {
 
 /* The high half of a product, against __int128. */
 static void below_is_exact(void) {
-  static const uint64_t bounds[] = {1, 2, 3, 10, 1000, UINT32_MAX, 1ull << 32, (1ull << 32) + 1, 1ull << 63, UINT64_MAX};
+  static const uint64_t bounds[] = {1,          2,         3, 10, 1000, UINT32_MAX, 1ull << 32, (1ull << 32) + 1,
+                                    1ull << 63, UINT64_MAX};
   for (size_t k = 0; k < sizeof bounds / sizeof *bounds; k++)
     for (uint64_t i = 0; i < 2000; i++) {
       uint32_t b[4];

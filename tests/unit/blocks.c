@@ -1,4 +1,5 @@
-/* Repeated blocks: what is found in models, that instances are alike, and that nothing long is overlooked in random words. */
+/* Repeated blocks: what is found in models, that instances are alike, and that nothing long is overlooked in random
+ * words. */
 #include <stdlib.h>
 
 #include "base/random.h"
@@ -33,7 +34,8 @@ static void done(Case *c) {
   arena_free(c->a);
 }
 
-/* The promise of blocks.h, without the code of blocks.c: places agree with blocks, kinds and types are equal, operands correspond. */
+/* The promise of blocks.h, without the code of blocks.c: places agree with blocks, kinds and types are equal, operands
+ * correspond. */
 static void check_alike(const Case *c) {
   size_t inside = 0;
   for (int b = 0; b < c->b.n; b++)
@@ -99,7 +101,8 @@ static bool repeats(const char *s, int period, int n) {
   return true;
 }
 
-/* Is there a repetition of 8 letters or more that no block has touched?  Whatever the cut, it leaves room for that many. */
+/* Is there a repetition of 8 letters or more that no block has touched?  Whatever the cut, it leaves room for that
+ * many. */
 static bool overlooked(const Case *c, const char *word) {
   int n = (int)strlen(word);
   for (int from = 0; from < n; from++)
@@ -148,11 +151,18 @@ static void longest_period_first(void) {
 
 /* Equal operations that are wired differently are no instances; a weight that two instances share is outside. */
 static void wiring_and_sharing(void) {
-  const char *head = "apc.ir 1\nparam \"w\" : f32[4] = zeros\nparam \"u\" : f32[4] = zeros\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[4]\n";
-  const char *crossed = "  %a0 = exp %x : f32[4]\n  %b0 = sin %a0 : f32[4]\n  %c0 = add %b0, %a0 : f32[4]\n  %y0 = relu %c0 : f32[4]\n"
-                        "  %a1 = exp %y0 : f32[4]\n  %b1 = sin %a1 : f32[4]\n  %c1 = add %b1, %b1 : f32[4]\n  %y1 = relu %c1 : f32[4]\n  output \"y\" %y1\n}\n";
-  const char *shared = "  %w = param {name=\"w\"} : f32[4]\n  %a0 = mul %x, %w : f32[4]\n  %b0 = exp %a0 : f32[4]\n  %c0 = sin %b0 : f32[4]\n  %y0 = relu %c0 : f32[4]\n"
-                       "  %a1 = mul %y0, %w : f32[4]\n  %b1 = exp %a1 : f32[4]\n  %c1 = sin %b1 : f32[4]\n  %y1 = relu %c1 : f32[4]\n  output \"y\" %y1\n}\n";
+  const char *head =
+      "apc.ir 1\nparam \"w\" : f32[4] = zeros\nparam \"u\" : f32[4] = zeros\nfunc @main level 1 {\n  %x = input "
+      "{name=\"x\"} : f32[4]\n";
+  const char *crossed =
+      "  %a0 = exp %x : f32[4]\n  %b0 = sin %a0 : f32[4]\n  %c0 = add %b0, %a0 : f32[4]\n  %y0 = relu %c0 : f32[4]\n"
+      "  %a1 = exp %y0 : f32[4]\n  %b1 = sin %a1 : f32[4]\n  %c1 = add %b1, %b1 : f32[4]\n  %y1 = relu %c1 : f32[4]\n  "
+      "output \"y\" %y1\n}\n";
+  const char *shared =
+      "  %w = param {name=\"w\"} : f32[4]\n  %a0 = mul %x, %w : f32[4]\n  %b0 = exp %a0 : f32[4]\n  %c0 = sin %b0 : "
+      "f32[4]\n  %y0 = relu %c0 : f32[4]\n"
+      "  %a1 = mul %y0, %w : f32[4]\n  %b1 = exp %a1 : f32[4]\n  %c1 = sin %b1 : f32[4]\n  %y1 = relu %c1 : f32[4]\n  "
+      "output \"y\" %y1\n}\n";
   Arena *a = arena_new();
   Case c = blocks_of(arena_printf(a, "%s%s", head, crossed));
   CHECK(c.b.n == 0);

@@ -38,9 +38,9 @@ static int64_t count(const char *name, const char *settings) {
   return n;
 }
 
-#define COUNT(name, settings, want)                                         \
-  do {                                                                      \
-    int64_t got_ = count(name, settings);                                   \
+#define COUNT(name, settings, want) \
+  do { \
+    int64_t got_ = count(name, settings); \
     CHECKF(got_ == (want), "%s %s: %lld", name, settings, (long long)got_); \
   } while (0)
 
@@ -106,7 +106,8 @@ static void many_settings(void) {
       {"vit.apc", "layers=1 d=12 heads=3 patch=4 image=8 classes=2"},
       {"t5.apc", "layers=1 d=6 d_kv=5 heads=3 ffn=4 vocab=9"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7"},
-      {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7 routing=capacity capacity_factor=0.1"},
+      {"moe.apc",
+       "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=3 vocab=7 routing=capacity capacity_factor=0.1"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=1 vocab=7 routing=capacity groups=7"},
       {"moe.apc", "layers=1 d=16 heads=4 kv_heads=2 ffn=5 experts=3 top_k=2 vocab=7 routing=dropless"},
       {"unet.apc", "channels=1 levels=3 image=8"},

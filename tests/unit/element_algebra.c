@@ -7,7 +7,9 @@ static Algebra *a;
 
 static const Expr *dim(const char *name) { return ex_sym(a->m, module_symbol(a->m, name)); }
 static const Expr *num(int64_t v) { return ex_const(a->m, v); }
-static const Poly *at(const char *what, const Expr *i, const Expr *j) { return poly_atom(a, what, 2, (const Expr *[]){i, j}, 0, NULL); }
+static const Poly *at(const char *what, const Expr *i, const Expr *j) {
+  return poly_atom(a, what, 2, (const Expr *[]){i, j}, 0, NULL);
+}
 static const Poly *minus(const Poly *x) { return poly_mul(a, poly_number(a, -1), x); }
 
 static void laws(void) {
@@ -17,7 +19,8 @@ static void laws(void) {
   CHECK(poly_equal(poly_mul(a, poly_add(a, x, y), x), poly_add(a, poly_mul(a, x, x), poly_mul(a, y, x))));
   CHECK(poly_equal(poly_mul(a, x, poly_recip(a, x)), poly_number(a, 1)) && poly_add(a, x, minus(x))->n == 0);
   CHECK(poly_equal(poly_recip(a, poly_add(a, x, y)), poly_recip(a, poly_add(a, y, x))));
-  CHECK(!poly_equal(x, z) && !poly_equal(x, y) && !poly_equal(x, poly_mul(a, x, x)) && !poly_equal(x, poly_mul(a, poly_number(a, 1.0001), x)));
+  CHECK(!poly_equal(x, z) && !poly_equal(x, y) && !poly_equal(x, poly_mul(a, x, x)) &&
+        !poly_equal(x, poly_mul(a, poly_number(a, 1.0001), x)));
   CHECK(!poly_equal(poly_recip(a, poly_add(a, x, y)), poly_add(a, poly_recip(a, x), poly_recip(a, y))));
 }
 
@@ -32,19 +35,25 @@ static void sums(void) {
   const Expr *i = index_named(a, "i", num(5)), *j = index_named(a, "j", num(5)), *n = dim("n");
   const Poly *one = poly_number(a, 1), *s = at("s", j, j);
   CHECK(poly_equal(product(i, j, n, false, one), product(i, j, n, false, one)));
-  CHECK(!poly_equal(product(i, j, n, false, one), product(j, i, n, false, one)) && !poly_equal(product(i, j, n, false, one), product(i, j, n, true, one)));
+  CHECK(!poly_equal(product(i, j, n, false, one), product(j, i, n, false, one)) &&
+        !poly_equal(product(i, j, n, false, one), product(i, j, n, true, one)));
   CHECK(!poly_equal(product(i, j, n, false, one), product(i, j, dim("m"), false, one)));
-  CHECK(poly_equal(product(i, j, n, false, s), poly_mul(a, s, product(i, j, n, false, one)))); /* what the index is not in stands outside */
+  CHECK(poly_equal(product(i, j, n, false, s),
+                   poly_mul(a, s, product(i, j, n, false, one)))); /* what the index is not in stands outside */
   const Expr *k = index_fresh(a, n), *l = index_fresh(a, n), *kl[] = {k, l}, *lk[] = {l, k};
-  CHECK(poly_equal(poly_sum(a, 2, kl, at("f", k, l)), poly_sum(a, 2, lk, at("f", k, l))) && poly_equal(poly_sum(a, 2, kl, at("f", k, l)), poly_sum(a, 2, kl, at("f", l, k))));
+  CHECK(poly_equal(poly_sum(a, 2, kl, at("f", k, l)), poly_sum(a, 2, lk, at("f", k, l))) &&
+        poly_equal(poly_sum(a, 2, kl, at("f", k, l)), poly_sum(a, 2, kl, at("f", l, k))));
   CHECK(!poly_equal(poly_function(a, 2, kl, at("f", k, l)), poly_function(a, 2, lk, at("f", k, l))));
-  CHECK(poly_equal(poly_sum(a, 2, kl, at("f", k, i)), poly_mul(a, poly_atom(a, "size", 1, &n, 0, NULL), poly_sum(a, 1, &k, at("f", k, i)))));
+  CHECK(poly_equal(poly_sum(a, 2, kl, at("f", k, i)),
+                   poly_mul(a, poly_atom(a, "size", 1, &n, 0, NULL), poly_sum(a, 1, &k, at("f", k, i)))));
   CHECK(!poly_equal(poly_reduce(a, "max", 1, &k, at("f", k, i)), poly_sum(a, 1, &k, at("f", k, i))));
-  CHECK(!poly_equal(poly_sum(a, 1, &k, poly_mul(a, at("f", k, i), at("f", k, i))), poly_mul(a, poly_sum(a, 1, &k, at("f", k, i)), poly_sum(a, 1, &k, at("f", k, i)))));
+  CHECK(!poly_equal(poly_sum(a, 1, &k, poly_mul(a, at("f", k, i), at("f", k, i))),
+                    poly_mul(a, poly_sum(a, 1, &k, at("f", k, i)), poly_sum(a, 1, &k, at("f", k, i)))));
 }
 
 static void indices(void) {
-  const Expr *h = dim("h"), *i = index_named(a, "p", dim("b")), *j = index_named(a, "q", h), *k = index_named(a, "r", num(4)), *q, *r;
+  const Expr *h = dim("h"), *i = index_named(a, "p", dim("b")), *j = index_named(a, "q", h),
+             *k = index_named(a, "r", num(4)), *q, *r;
   const Expr *both = ex_add(a->m, ex_mul(a->m, i, h), j); /* i * h + j */
   index_divide(a, both, h, &q, &r);
   CHECK(q == i && r == j);
@@ -62,11 +71,14 @@ static void indices(void) {
 
 /* A sum over merged dimensions is one over both; merged the other way round it is another. */
 static void merged(void) {
-  const Expr *three = num(3), *four = num(4), *n = index_fresh(a, num(12)), *i = index_fresh(a, three), *k = index_fresh(a, four), *q, *r, *ik[] = {i, k};
+  const Expr *three = num(3), *four = num(4), *n = index_fresh(a, num(12)), *i = index_fresh(a, three),
+             *k = index_fresh(a, four), *q, *r, *ik[] = {i, k};
   index_divide(a, n, four, &q, &r);
   const Poly *joined = poly_sum(a, 1, &n, poly_mul(a, at("t", q, r), at("w", n, num(0))));
-  CHECK(poly_equal(joined, poly_sum(a, 2, ik, poly_mul(a, at("t", i, k), at("w", ex_add(a->m, ex_muli(a->m, i, 4), k), num(0))))));
-  CHECK(!poly_equal(joined, poly_sum(a, 2, ik, poly_mul(a, at("t", i, k), at("w", ex_add(a->m, ex_muli(a->m, k, 3), i), num(0))))));
+  CHECK(poly_equal(
+      joined, poly_sum(a, 2, ik, poly_mul(a, at("t", i, k), at("w", ex_add(a->m, ex_muli(a->m, i, 4), k), num(0))))));
+  CHECK(!poly_equal(
+      joined, poly_sum(a, 2, ik, poly_mul(a, at("t", i, k), at("w", ex_add(a->m, ex_muli(a->m, k, 3), i), num(0))))));
 }
 
 /* Too much work proves nothing. */

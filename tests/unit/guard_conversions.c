@@ -1,9 +1,10 @@
-/* The guard of conversions (D37): every conversion between two layouts keeps the value, and with its adjoint <Cx, y> = <x, C'y>.
+/* The guard of conversions (D37): every conversion between two layouts keeps the value, and with its adjoint <Cx, y> =
+ * <x, C'y>.
  *
- * The dual of a layout exchanges "replicated" and "partial sum" on every axis that cuts no dimension: a replicated value has
- * a gradient that is a partial sum, and the other way round.  For x in layout F and y in the dual of layout T, the products of
- * what each rank holds, summed over all ranks, must be <X, Y> of the whole tensors both after C: F -> T and after
- * C': dual(T) -> dual(F).  Partial inputs are split at random, so that no rank holds the value itself.
+ * The dual of a layout exchanges "replicated" and "partial sum" on every axis that cuts no dimension: a replicated
+ * value has a gradient that is a partial sum, and the other way round.  For x in layout F and y in the dual of layout
+ * T, the products of what each rank holds, summed over all ranks, must be <X, Y> of the whole tensors both after C: F
+ * -> T and after C': dual(T) -> dual(F).  Partial inputs are split at random, so that no rank holds the value itself.
  */
 #include "ir/convert.h"
 #include "tests/interp_test.h"
@@ -80,7 +81,12 @@ static const Layout *dual(Module *m, const Layout *l) {
 
 static Val input(Guard *g, Builder *b, const char *name, const Layout *l) {
   Attr a = attr_s(g->p.m, AT_name, name);
-  return build_op(b, &(OpSpec){.kind = OP_input, .name = name, .nattrs = 1, .attrs = &a, .type = layout_local_type(g->p.m, g->global, l), .layout = l});
+  return build_op(b, &(OpSpec){.kind = OP_input,
+                               .name = name,
+                               .nattrs = 1,
+                               .attrs = &a,
+                               .type = layout_local_type(g->p.m, g->global, l),
+                               .layout = l});
 }
 
 static Val convert(Guard *g, Builder *b, Val v, const Layout *from, const Layout *to) {
@@ -127,7 +133,8 @@ static Whole whole_of(Guard *g, InterpDomain domain) {
   interp_dims(g->global, interp_symbols(g->p.m, g->p.arena), dims);
   for (int i = 0; i < 2; i++) {
     w.xy[i].tensor = interp_tensor(g->p.arena, g->global->dtype, g->global->rank, dims);
-    interp_fill(&w.xy[i].tensor, domain, 3 + (uint64_t)i, dtype_is_float(g->global->dtype) ? -1 : -50, dtype_is_float(g->global->dtype) ? 1 : 50);
+    interp_fill(&w.xy[i].tensor, domain, 3 + (uint64_t)i, dtype_is_float(g->global->dtype) ? -1 : -50,
+                dtype_is_float(g->global->dtype) ? 1 : 50);
   }
   double sum = 0;
   uint64_t residue = 0;
@@ -145,10 +152,13 @@ static const char *run(Guard *g, const Func *f, InterpDomain domain, const Whole
   InterpResult r;
   const char *why;
   Diags *diags = diags_new(scratch);
-  if (!interp_run(g->p.m, f, &o, adjoint ? 2 : 1, w->xy, scratch, &r, diags)) return arena_printf(scratch, "does not run: %s", diags->items[0].message);
-  if (!interp_equal(&w->xy[0].tensor, &r.outputs[0].tensor, domain, o.tolerance, scratch, &why)) return arena_printf(scratch, "value lost: %s", why);
+  if (!interp_run(g->p.m, f, &o, adjoint ? 2 : 1, w->xy, scratch, &r, diags))
+    return arena_printf(scratch, "does not run: %s", diags->items[0].message);
+  if (!interp_equal(&w->xy[0].tensor, &r.outputs[0].tensor, domain, o.tolerance, scratch, &why))
+    return arena_printf(scratch, "value lost: %s", why);
   if (!adjoint) return NULL;
-  if (!interp_equal(&w->xy[1].tensor, &r.outputs[1].tensor, domain, o.tolerance, scratch, &why)) return arena_printf(scratch, "adjoint loses the value: %s", why);
+  if (!interp_equal(&w->xy[1].tensor, &r.outputs[1].tensor, domain, o.tolerance, scratch, &why))
+    return arena_printf(scratch, "adjoint loses the value: %s", why);
   for (int i = 2; i < 4; i++) {
     InterpTensor product = {.dtype = g->global->dtype, .cells = (Cell *)&w->product};
     if (!interp_equal(&product, &r.outputs[i].tensor, domain, domain == DOMAIN_FLOAT ? 1e-12 : 0, scratch, &why))
@@ -185,7 +195,8 @@ static void run_case(const Case *c) {
   Arena *arena = arena_new();
   Guard g = {.c = c};
   Text t = {.arena = arena};
-  text_printf(&t, "symbol n hint 7\nmesh %s\nfunc @shape level 1 { %%x = input {name=\"x\"} : %s[", c->mesh, dtype_name(c->dtype));
+  text_printf(&t, "symbol n hint 7\nmesh %s\nfunc @shape level 1 { %%x = input {name=\"x\"} : %s[", c->mesh,
+              dtype_name(c->dtype));
   for (int d = 0; d < c->rank; d++) text_printf(&t, "%s%s", d ? ", " : "", c->dims[d]);
   text_add(&t, "] }\n");
   g.p = program_of(text_str(&t));

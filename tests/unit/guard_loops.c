@@ -1,5 +1,5 @@
-/* The guard of the lowering of loops: loops under random legal strategies and stages on several meshes, and under every strategy of every
- * carry, equal the unsharded ones in doubles and modulo p, and are proved.
+/* The guard of the lowering of loops: loops under random legal strategies and stages on several meshes, and under every
+ * strategy of every carry, equal the unsharded ones in doubles and modulo p, and are proved.
  *
  * usage: test_guard_loops [plans per model and mesh [first seed]].
  */
@@ -34,22 +34,26 @@ static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *are
     const Op *op = &f->ops.items[i];
     const Strategy *all;
     int n = strategy_enumerate(m, rule_of(m, f, op), true, &all);
-    strategies[i] = op->kind == OP_leave ? strategies[f->values.items[op->in[0]].op] : all[random_below(seed, 1, i, (uint64_t)n)];
+    strategies[i] =
+        op->kind == OP_leave ? strategies[f->values.items[op->in[0]].op] : all[random_below(seed, 1, i, (uint64_t)n)];
     stages[i] = i >= cut;
   }
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
 /* NULL when the communication that the plan predicts is that of the lowered function. */
-static const char *check_price(Module *m, const Func *f, const LowerPlan *plan, CostModel *cost, const Func *l2, Arena *arena) {
+static const char *check_price(Module *m, const Func *f, const LowerPlan *plan, CostModel *cost, const Func *l2,
+                               Arena *arena) {
   PlanPrice p = plan_price(cost, m, f, rules_of(m, f), plan->strategies, plan->stages);
   double emitted = emitted_seconds(m, cost_target(cost), l2);
   if (fabs(p.time.collectives - emitted) <= 1e-9 * emitted) return NULL;
-  return arena_printf(arena, "predicted %.9g us of communication, emitted %.9g us", 1e6 * p.time.collectives, 1e6 * emitted);
+  return arena_printf(arena, "predicted %.9g us of communication, emitted %.9g us", 1e6 * p.time.collectives,
+                      1e6 * emitted);
 }
 
 /* As drawn, or with that strategy of a carry (an operation of the function) and its leave; SIZE_MAX: as drawn. */
-static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh, uint64_t seed, size_t carry, const Strategy *st, Arena *arena) {
+static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh,
+                       uint64_t seed, size_t carry, const Strategy *st, Arena *arena) {
   const Target *t = target_find(diags_new(arena), arena, arena_printf(arena, "cpux%d", mesh_ranks(&m->mesh)));
   CostModel *cost = cost_model_new(m, t);
   LowerPlan p = random_plan(m, f, seed, arena);
@@ -65,11 +69,14 @@ static void check_plan(Module *m, const Func *f, const Reference *ref, const Loo
   if (!why) why = guard_prove(m, ref, l2, arena);
   if (!why && m->mesh.stages == 1) why = check_price(m, f, &p, cost, l2, arena);
   lowered += !why;
-  if (why) guard_report(m, f, l2, arena_printf(arena, "%s, mesh %s, seed %llu", model->name, mesh, (unsigned long long)seed), why);
+  if (why)
+    guard_report(m, f, l2, arena_printf(arena, "%s, mesh %s, seed %llu", model->name, mesh, (unsigned long long)seed),
+                 why);
   cost_model_free(cost);
 }
 
-static void check_carries(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh, Arena *arena) {
+static void check_carries(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh,
+                          Arena *arena) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Strategy *all;
     int n = f->ops.items[i].kind == OP_carry ? strategy_enumerate(m, rule_of(m, f, &f->ops.items[i]), true, &all) : 0;

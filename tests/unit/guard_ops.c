@@ -1,10 +1,10 @@
-/* The guard of the factor rules: for every operation and every legal strategy on small meshes, the lowered program equals the
- * unsharded one, in doubles and modulo p.
+/* The guard of the factor rules: for every operation and every legal strategy on small meshes, the lowered program
+ * equals the unsharded one, in doubles and modulo p.
  *
- * An instance is a level-1 function around one operation, %y.  Capital letters are extents: every instance runs with several
- * sizes (even, uneven, smaller than the mesh) and with symbols bound late.  For strategies that let operands arrive as
- * partial sums, the operands are made by a reduction over one more dimension cut over the same axes, so that no rank
- * holds the value itself.
+ * An instance is a level-1 function around one operation, %y.  Capital letters are extents: every instance runs with
+ * several sizes (even, uneven, smaller than the mesh) and with symbols bound late.  For strategies that let operands
+ * arrive as partial sums, the operands are made by a reduction over one more dimension cut over the same axes, so that
+ * no rank holds the value itself.
  */
 #include <math.h>
 
@@ -19,7 +19,8 @@ typedef struct Instance {
   bool fixed; /* has no late-bound variant (listed constants, weights) */
 } Instance;
 
-static const char *const meshes[] = {"[a=2]", "[a=3]", "[a=4]", "[a=2, b=2]", "[a=2, b=3]", "[a=2, b=2, c=2]", "[a=2, mb=2 time]"};
+static const char *const meshes[] = {"[a=2]",      "[a=3]",           "[a=4]",           "[a=2, b=2]",
+                                     "[a=2, b=3]", "[a=2, b=2, c=2]", "[a=2, mb=2 time]"};
 enum { MESHES = sizeof meshes / sizeof *meshes, VARIANTS = 4 };
 
 static const char *const sizes[VARIANTS][3] = {{"4", "6", "8"}, {"5", "3", "7"}, {"1", "2", "3"}, {"A", "B", "C"}};
@@ -34,7 +35,9 @@ static int instances_of[OP_COUNT];
 
 /* ---- text */
 
-static bool name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+static bool name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 static const char *with_sizes(Arena *arena, const char *s, const char *const *size) {
   Text t = {.arena = arena};
@@ -52,7 +55,7 @@ typedef struct Guard {
   const Instance *instance;
   const char *mesh, *text;
   Program p;
-  const Func *whole;    /* @main */
+  const Func *whole; /* @main */
   Reference plain;
   const Rule *rule;
 } Guard;
@@ -91,7 +94,8 @@ static Func *with_partial_operands(Guard *g, uint32_t operands, Reduction r) {
       if (op->out) map[op->out] = v;
     }
   }
-  for (size_t i = 0; i < f->outputs.n; i++) build_output(&b, f->outputs.items[i].name, map[f->outputs.items[i].value], NULL);
+  for (size_t i = 0; i < f->outputs.n; i++)
+    build_output(&b, f->outputs.items[i].name, map[f->outputs.items[i].value], NULL);
   return out;
 }
 
@@ -105,8 +109,10 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
   for (size_t i = 0; i < ref->f->ops.n; i++) /* the reductions that make the operands partial */
     for (int k = 0; k < s->n && i != y && ref->f->ops.items[i].kind == OP_reduce; k++)
       if (g->rule->factors[s->picks[k].factor].kind == FK_LINEAR)
-        strategies[i].picks[strategies[i].n++] = (Pick){s->picks[k].axis, (uint8_t)rule_factor_find(rule_of(m, ref->f, &ref->f->ops.items[i]), "r0")};
-  for (size_t i = 0; i < ref->f->ops.n; i++) /* what micro-batches cut cannot be gathered: from the read on it is cut like what is written */
+        strategies[i].picks[strategies[i].n++] =
+            (Pick){s->picks[k].axis, (uint8_t)rule_factor_find(rule_of(m, ref->f, &ref->f->ops.items[i]), "r0")};
+  for (size_t i = 0; i < ref->f->ops.n;
+       i++) /* what micro-batches cut cannot be gathered: from the read on it is cut like what is written */
     for (int k = 0; k < s->n && g->instance->kind == OP_write && ref->f->ops.items[i].kind != OP_input; k++)
       if (m->mesh.axes[s->picks[k].axis].temporal) strategies[i] = *s;
   const char *why = guard_check(m, ref, &(LowerPlan){.strategies = strategies}, scratch, &lowered);
@@ -121,20 +127,22 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
   arena_free(scratch);
 }
 
-/* No strategy takes less time than what the planner's bounds count without looking at any, where memory decides, where arithmetic does and where both
- * are priced by tiles. */
+/* No strategy takes less time than what the planner's bounds count without looking at any, where memory decides, where
+ * arithmetic does and where both are priced by tiles. */
 static void check_least(const Guard *g, CostModel *const *costs, const Strategy *s) {
   const Op *y = &g->whole->ops.items[index_of_y(g->whole)];
   double parts = 1;
   for (int i = 0; i < g->p.m->mesh.naxes; i++) parts *= g->p.m->mesh.axes[i].size;
   for (int k = 0; k < TARGETS; k++) {
     OpLeast least = cost_op_least(costs[k], g->whole, y, g->rule);
-    double bound = least.launch + fmax(least.arithmetic, least.memory) / parts, seconds = cost_op(costs[k], g->whole, y, g->rule, s).seconds;
+    double bound = least.launch + fmax(least.arithmetic, least.memory) / parts,
+           seconds = cost_op(costs[k], g->whole, y, g->rule, s).seconds;
     counted += bound > 0;
     if (bound <= seconds * (1 + 1e-12)) continue;
     Text t = {.arena = arena_new()};
     strategy_print(g->p.m, &t, g->rule, s);
-    CHECKF(false, "%s on %s with %s takes %g s, at least %g s are counted on target %d, in\n%s", op_name(y->kind), g->mesh, text_str(&t), seconds, bound, k, g->text);
+    CHECKF(false, "%s on %s with %s takes %g s, at least %g s are counted on target %d, in\n%s", op_name(y->kind),
+           g->mesh, text_str(&t), seconds, bound, k, g->text);
     arena_free(t.arena);
   }
 }
@@ -223,7 +231,10 @@ static void run_all(const Instance *x) {
 
 /* ---- elementwise rows, from the table itself */
 
-static const struct { OpKind kind; const char *classes; } elementwise[] = {
+static const struct {
+  OpKind kind;
+  const char *classes;
+} elementwise[] = {
 #define UNARY(name, classes, ...) {OP_##name, classes},
 #define BINARY(name, classes, ...) {OP_##name, classes},
 #define COMPARE(name, ...) {OP_##name, "FIB"},
@@ -236,7 +247,8 @@ static void run_elementwise(OpKind k, char class, const char *shape) {
   const char *result = op_class(k) == OC_COMPARE || k == OP_isnan || k == OP_isinf ? "bool" : type;
   bool two = op_class(k) != OC_UNARY;
   snprintf(text, sizeof text,
-           "func @main level 1 { %%p = input {name=\"p\"} : %1$s%2$s %%q = input {name=\"q\"} : %1$s%2$s %%y = %3$s %4$s : %5$s%2$s output \"y\" %%y }",
+           "func @main level 1 { %%p = input {name=\"p\"} : %1$s%2$s %%q = input {name=\"q\"} : %1$s%2$s %%y = %3$s "
+           "%4$s : %5$s%2$s output \"y\" %%y }",
            type, shape, op_name(k), two ? "%p, %q" : "%p", result);
   double low = k == OP_acosh ? 1 : k == OP_log || k == OP_sqrt || k == OP_rsqrt || k == OP_pow ? 0.1 : -1;
   run_all(&(Instance){.kind = k, .text = text, .low = low, .high = 2.5});
@@ -253,24 +265,36 @@ static void elementwise_rows(void) {
 
 /* ---- all other rows */
 
-#define F(kind, ...) {OP_##kind, "func @main level 1 {\n" __VA_ARGS__ "\n}\n", -1, 1, 0, false}
-#define FIXED(kind, ...) {OP_##kind, __VA_ARGS__, -1, 1, 0, true}
-#define NARROW(kind, ...) {OP_##kind, "func @main level 1 {\n" __VA_ARGS__ "\n}\n", -1, 1, 3e-2, false}
+#define F(kind, ...) \
+  { OP_##kind, "func @main level 1 {\n" __VA_ARGS__ "\n}\n", -1, 1, 0, false }
+#define FIXED(kind, ...) \
+  { OP_##kind, __VA_ARGS__, -1, 1, 0, true }
+#define NARROW(kind, ...) \
+  { OP_##kind, "func @main level 1 {\n" __VA_ARGS__ "\n}\n", -1, 1, 3e-2, false }
 #define X(type) "%x = input {name=\"x\"} : " type " "
 #define Z(type) "%z = input {name=\"z\"} : " type " "
-#define GLU(type, v, k, f, n) "%g = input {name=\"g\"} : " type "[" v ", " k ", " f "] %u = input {name=\"u\"} : " type "[" v ", " k ", " f "] %d = input {name=\"d\"} : " type "[" v ", " f ", " n "] "
+#define GLU(type, v, k, f, n) \
+  "%g = input {name=\"g\"} : " type "[" v ", " k ", " f "] %u = input {name=\"u\"} : " type "[" v ", " k ", " f \
+  "] %d = input {name=\"d\"} : " type "[" v ", " f ", " n "] "
 #define Y(op, type) "%y = " op " : " type " output \"y\" %y"
 
 static const Instance others[] = {
     F(input, Y("input {name=\"y\"}", "f32[A, B]")),
     F(input, Y("input {name=\"y\"}", "f32[]")),
     F(input, Y("input {name=\"y\"}", "i64[A, C, B]")),
-    FIXED(param, "param \"w\" : f32[A, B] = normal 0.5 seed 3\nfunc @main level 1 { " Y("param {name=\"w\"}", "f32[A, B]") " }"),
-    FIXED(param, "param \"w\" : f16[C] = uniform 2 seed 3\nfunc @main level 1 { " Y("param {name=\"w\"}", "f16[C]") " }"),
-    {OP_read, "state \"s\" : f32[A, B] = 3\nfunc @main level 1 { " Y("read {name=\"s\"}", "f32[A, B]") " }", -1, 1, 0, false},
-    {OP_write, "state \"s\" : f32[A, B] = 3\nfunc @main level 1 { " X("f32[A, B]") "write \"y\" %x {name=\"s\"} }", -1, 1, 0, false},
-    {OP_write, "state \"s\" : f32[A, B] = 3\nfunc @main level 1 { " X("f32[A, B]") "%r = read {name=\"s\"} : f32[A, B] %t = add %r, %x : f32[A, B] "
-               "write \"y\" %t {name=\"s\"} output \"r\" %r }", -1, 1, 0, false},
+    FIXED(param, "param \"w\" : f32[A, B] = normal 0.5 seed 3\nfunc @main level 1 { " Y("param {name=\"w\"}",
+                                                                                        "f32[A, B]") " }"),
+    FIXED(param,
+          "param \"w\" : f16[C] = uniform 2 seed 3\nfunc @main level 1 { " Y("param {name=\"w\"}", "f16[C]") " }"),
+    {OP_read, "state \"s\" : f32[A, B] = 3\nfunc @main level 1 { " Y("read {name=\"s\"}", "f32[A, B]") " }", -1, 1, 0,
+     false},
+    {OP_write, "state \"s\" : f32[A, B] = 3\nfunc @main level 1 { " X("f32[A, B]") "write \"y\" %x {name=\"s\"} }", -1,
+     1, 0, false},
+    {OP_write,
+     "state \"s\" : f32[A, B] = 3\nfunc @main level 1 { " X(
+         "f32[A, B]") "%r = read {name=\"s\"} : f32[A, B] %t = add %r, %x : f32[A, B] "
+                      "write \"y\" %t {name=\"s\"} output \"r\" %r }",
+     -1, 1, 0, false},
     F(const, Y("const {value=0.1}", "f32[A, B]")),
     F(const, Y("const {value=7}", "i32[A]")),
     FIXED(const, "func @main level 1 { " Y("const {floats=[1, 2.5, -3, 0.1]}", "f32[2, 2]") " }"),
@@ -281,7 +305,8 @@ static const Instance others[] = {
     F(iota, Y("iota {axis=2, start=0}", "i64[B, A, C]")),
     F(random, Y("random {kind=\"uniform\", seed=5, starts=[0, 0], extents=[A, B]}", "f32[A, B]")),
     F(random, Y("random {kind=\"normal\", seed=6, starts=[0, 0, 0], extents=[A, C, B]}", "f32[A, C, B]")),
-    F(select, "%c = input {name=\"c\"} : bool[A, B] " X("f32[A, B]") Z("f32[A, B]") Y("select %c, %x, %z", "f32[A, B]")),
+    F(select,
+      "%c = input {name=\"c\"} : bool[A, B] " X("f32[A, B]") Z("f32[A, B]") Y("select %c, %x, %z", "f32[A, B]")),
     F(select, "%c = input {name=\"c\"} : bool[C] " X("i8[C]") Z("i8[C]") Y("select %c, %x, %z", "i8[C]")),
     F(cast, X("f32[A, B]") Y("cast %x {to=f64}", "f64[A, B]")),
     F(cast, X("f32[A, B]") Y("cast %x {to=i32}", "i32[A, B]")),
@@ -330,34 +355,66 @@ static const Instance others[] = {
     F(dot, X("f32[A, B, C]") Z("f32[B, C]") Y("dot %x, %z {spec=\"mhk,hk->m\"}", "f32[A]")),
     F(dot, X("i32[A]") Z("i32[B]") Y("dot %x, %z {spec=\"a,b->ab\"}", "i32[A, B]")),
     F(dot, X("f32[A]") Z("f32[A]") Y("dot %x, %z {spec=\"a,a->\"}", "f32[]")),
-    F(gather, X("f32[3, B]") "%i = input {name=\"i\"} : i64[A, C] " Y("gather %x, %i {axis=0, start=0}", "f32[A, C, B]")),
-    F(gather, X("f32[A, C, B]") "%i = input {name=\"i\"} : i32[4] " Y("gather %x, %i {axis=1, start=0}", "f32[A, 4, B]")),
+    F(gather,
+      X("f32[3, B]") "%i = input {name=\"i\"} : i64[A, C] " Y("gather %x, %i {axis=0, start=0}", "f32[A, C, B]")),
+    F(gather,
+      X("f32[A, C, B]") "%i = input {name=\"i\"} : i32[4] " Y("gather %x, %i {axis=1, start=0}", "f32[A, 4, B]")),
     F(gather, X("bool[A, 4]") "%i = input {name=\"i\"} : i64[] " Y("gather %x, %i {axis=1, start=0}", "bool[A]")),
-    F(update, X("f32[A, 6, B]") Z("f32[A, 3, B]") "%i = input {name=\"i\"} : i64[] " Y("update %x, %z, %i {axis=1, start=0}", "f32[A, 6, B]")),
-    F(update, X("i32[C]") Z("i32[2]") "%i = input {name=\"i\"} : i64[] " Y("update %x, %z, %i {axis=0, start=0}", "i32[C]")),
-    F(conv, X("f32[A, 3, B]") Z("f32[C, 3, 3]") Y("conv %x, %z {spec=\"ncH,ocH->Hno\", starts=[-1], strides=[1], dilations=[1]}", "f32[B, A, C]")),
-    F(conv, X("f32[1, A, 2*B + 1, 5]") Z("f32[2, A, 3, 2]") Y("conv %x, %z {spec=\"ncHW,ocHW->noHW\", starts=[-2, -1], strides=[2, 3], dilations=[1, 2]}", "f32[1, 2, B + 2, 2]")),
-    F(conv, X("f32[1, 2*B + 1, A, 3]") Z("f32[3, 2, 3, C]") Y("conv %x, %z {spec=\"nHWc,HWco->nHWo\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]}", "f32[1, B + 1, A, C]")),
-    F(conv, X("f32[B, 3, A, C]") Z("f32[A, 3, 2, C]") Y("conv %x, %z {spec=\"nHgc,gHoc->nHgo\", starts=[0], strides=[1], dilations=[1]}", "f32[B, 1, A, 2]")),
-    F(conv_transpose, X("f32[A, 2, B]") Z("f32[2, C, 3]") Y("conv_transpose %x, %z {spec=\"noH,ocH->ncH\", starts=[-1], strides=[2], dilations=[1]}", "f32[A, C, 2*B]")),
-    F(conv_transpose, X("f32[1, A, B, 2]") Z("f32[A, 2, 2, 2]") Y("conv_transpose %x, %z {spec=\"noHW,ocHW->ncHW\", starts=[0, -1], strides=[1, 3], dilations=[2, 1]}", "f32[1, 2, B + 2, 4]")),
-    F(conv_filter, X("f32[A, 2, B]") Z("f32[A, C, B]") Y("conv_filter %x, %z {spec=\"ncH,noH->ocH\", starts=[-1], strides=[1], dilations=[1]}", "f32[C, 2, 3]")),
-    F(pool, X("f32[A, 2*B]") Y("pool %x {op=max, axes=[1], window=[3], starts=[-1], strides=[2], dilations=[1]}", "f32[A, B]")),
-    F(pool, X("f32[2, A, B]") Y("pool %x {op=sum, axes=[1, 2], window=[2, 3], starts=[0, -1], strides=[1, 1], dilations=[1, 1]}", "f32[2, A, B]")),
-    F(pool, X("i32[A, B + 4]") Y("pool %x {op=min, axes=[1], window=[2], starts=[0], strides=[1], dilations=[3]}", "i32[A, B + 1]")),
-    F(grouped_dot, X("f32[A, B]") "%i = input {name=\"i\"} : i64[A] " Z("f32[4, B, C]") Y("grouped_dot %x, %i, %z {start=0}", "f32[A, C]")),
-    F(grouped_dot, X("f32[A, 2, 3]") "%i = input {name=\"i\"} : i64[A, 2] " Z("f32[C, 3, B]") Y("grouped_dot %x, %i, %z {start=0}", "f32[A, 2, B]")),
-    F(grouped_dot, X("f32[C]") "%i = const {value=2} : i64[] " Z("f32[B, C, 2]") Y("grouped_dot %x, %i, %z {start=0}", "f32[2]")), /* often nobody's */
-    F(grouped_mlp, X("f32[A, 2, B]") "%i = input {name=\"i\"} : i64[A, 2] " GLU("f32", "4", "B", "C", "2") Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"silu\", start=0}", "f32[A, 2, 2]")),
-    F(grouped_mlp, X("f32[A, 3]") "%i = iota {axis=0, start=0} : i64[A] " GLU("f32", "B", "3", "4", "C") Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"relu\", start=0}", "f32[A, C]")),
-    F(take, X("f32[A, 4, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("take %x, %i {axis=1, start=0}", "f32[A, C, B]")),
+    F(update, X("f32[A, 6, B]") Z("f32[A, 3, B]") "%i = input {name=\"i\"} : i64[] " Y(
+                  "update %x, %z, %i {axis=1, start=0}", "f32[A, 6, B]")),
+    F(update,
+      X("i32[C]") Z("i32[2]") "%i = input {name=\"i\"} : i64[] " Y("update %x, %z, %i {axis=0, start=0}", "i32[C]")),
+    F(conv, X("f32[A, 3, B]") Z("f32[C, 3, 3]")
+                Y("conv %x, %z {spec=\"ncH,ocH->Hno\", starts=[-1], strides=[1], dilations=[1]}", "f32[B, A, C]")),
+    F(conv, X("f32[1, A, 2*B + 1, 5]") Z("f32[2, A, 3, 2]")
+                Y("conv %x, %z {spec=\"ncHW,ocHW->noHW\", starts=[-2, -1], strides=[2, 3], dilations=[1, 2]}",
+                  "f32[1, 2, B + 2, 2]")),
+    F(conv, X("f32[1, 2*B + 1, A, 3]") Z("f32[3, 2, 3, C]")
+                Y("conv %x, %z {spec=\"nHWc,HWco->nHWo\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]}",
+                  "f32[1, B + 1, A, C]")),
+    F(conv, X("f32[B, 3, A, C]") Z("f32[A, 3, 2, C]")
+                Y("conv %x, %z {spec=\"nHgc,gHoc->nHgo\", starts=[0], strides=[1], dilations=[1]}", "f32[B, 1, A, 2]")),
+    F(conv_transpose,
+      X("f32[A, 2, B]") Z("f32[2, C, 3]") Y(
+          "conv_transpose %x, %z {spec=\"noH,ocH->ncH\", starts=[-1], strides=[2], dilations=[1]}", "f32[A, C, 2*B]")),
+    F(conv_transpose,
+      X("f32[1, A, B, 2]") Z("f32[A, 2, 2, 2]")
+          Y("conv_transpose %x, %z {spec=\"noHW,ocHW->ncHW\", starts=[0, -1], strides=[1, 3], dilations=[2, 1]}",
+            "f32[1, 2, B + 2, 4]")),
+    F(conv_filter,
+      X("f32[A, 2, B]") Z("f32[A, C, B]")
+          Y("conv_filter %x, %z {spec=\"ncH,noH->ocH\", starts=[-1], strides=[1], dilations=[1]}", "f32[C, 2, 3]")),
+    F(pool, X("f32[A, 2*B]")
+                Y("pool %x {op=max, axes=[1], window=[3], starts=[-1], strides=[2], dilations=[1]}", "f32[A, B]")),
+    F(pool, X("f32[2, A, B]")
+                Y("pool %x {op=sum, axes=[1, 2], window=[2, 3], starts=[0, -1], strides=[1, 1], dilations=[1, 1]}",
+                  "f32[2, A, B]")),
+    F(pool, X("i32[A, B + 4]")
+                Y("pool %x {op=min, axes=[1], window=[2], starts=[0], strides=[1], dilations=[3]}", "i32[A, B + 1]")),
+    F(grouped_dot, X("f32[A, B]") "%i = input {name=\"i\"} : i64[A] " Z("f32[4, B, C]")
+                       Y("grouped_dot %x, %i, %z {start=0}", "f32[A, C]")),
+    F(grouped_dot, X("f32[A, 2, 3]") "%i = input {name=\"i\"} : i64[A, 2] " Z("f32[C, 3, B]")
+                       Y("grouped_dot %x, %i, %z {start=0}", "f32[A, 2, B]")),
+    F(grouped_dot, X("f32[C]") "%i = const {value=2} : i64[] " Z("f32[B, C, 2]")
+                       Y("grouped_dot %x, %i, %z {start=0}", "f32[2]")), /* often nobody's */
+    F(grouped_mlp, X("f32[A, 2, B]") "%i = input {name=\"i\"} : i64[A, 2] " GLU("f32", "4", "B", "C", "2")
+                       Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"silu\", start=0}", "f32[A, 2, 2]")),
+    F(grouped_mlp, X("f32[A, 3]") "%i = iota {axis=0, start=0} : i64[A] " GLU("f32", "B", "3", "4", "C")
+                       Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"relu\", start=0}", "f32[A, C]")),
+    F(take,
+      X("f32[A, 4, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("take %x, %i {axis=1, start=0}", "f32[A, C, B]")),
     F(take, X("i32[3]") "%i = input {name=\"i\"} : i32[C] " Y("take %x, %i {axis=0, start=0}", "i32[C]")),
     F(take, X("bool[A, B]") "%i = input {name=\"i\"} : i64[A, 2] " Y("take %x, %i {axis=1, start=0}", "bool[A, 2]")),
-    F(scatter, X("f32[A, C, B]") "%i = input {name=\"i\"} : i64[C] " Y("scatter %x, %i {op=sum, axis=1, start=0}", "f32[A, 5, B]")),
-    F(scatter, X("f32[B, C, A]") "%i = input {name=\"i\"} : i32[B, C] " Y("scatter %x, %i {op=max, axis=0, start=0}", "f32[4, A]")),
-    F(scatter, X("i32[B]") "%i = input {name=\"i\"} : i64[] " Y("scatter %x, %i {op=product, axis=1, start=0}", "i32[B, A]")),
-    F(put, X("f32[A, C, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("put %x, %i {op=sum, axis=1, start=0}", "f32[A, 5, B]")),
-    F(put, X("i16[C, B]") "%i = input {name=\"i\"} : i64[C, B] " Y("put %x, %i {op=min, axis=0, start=0}", "i16[A, B]")),
+    F(scatter, X("f32[A, C, B]") "%i = input {name=\"i\"} : i64[C] " Y("scatter %x, %i {op=sum, axis=1, start=0}",
+                                                                       "f32[A, 5, B]")),
+    F(scatter, X("f32[B, C, A]") "%i = input {name=\"i\"} : i32[B, C] " Y("scatter %x, %i {op=max, axis=0, start=0}",
+                                                                          "f32[4, A]")),
+    F(scatter,
+      X("i32[B]") "%i = input {name=\"i\"} : i64[] " Y("scatter %x, %i {op=product, axis=1, start=0}", "i32[B, A]")),
+    F(put, X("f32[A, C, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("put %x, %i {op=sum, axis=1, start=0}",
+                                                                         "f32[A, 5, B]")),
+    F(put,
+      X("i16[C, B]") "%i = input {name=\"i\"} : i64[C, B] " Y("put %x, %i {op=min, axis=0, start=0}", "i16[A, B]")),
     F(argsort, X("f32[A, B]") Y("argsort %x {axis=1, descending=0}", "i64[A, B]")),
     F(argsort, X("i8[A, C, B]") Y("argsort %x {axis=0, descending=1}", "i64[A, C, B]")),
     F(scan, X("f32[A, B]") Y("scan %x {op=sum, axis=1, exclusive=0, reverse=0}", "f32[A, B]")),
@@ -369,18 +426,27 @@ static const Instance others[] = {
     F(norm, X("f32[A, B]") Y("norm %x {kind=\"layer\", eps=0.01}", "f32[A, B]")),
     F(norm, X("f32[A, B, C]") Y("norm %x {kind=\"rms\", eps=0.01}", "f32[A, B, C]")),
     F(norm, X("f32[C]") Y("norm %x {kind=\"layer\", eps=0.5}", "f32[C]")),
-    F(rope, X("f32[B, A, C, 4]") "%i = input {name=\"i\"} : i64[A] " Y("rope %x, %i {base=100, interleaved=0}", "f32[B, A, C, 4]")),
-    F(rope, X("f32[A, C, 2]") "%i = input {name=\"i\"} : i64[A] " Y("rope %x, %i {base=100, interleaved=1}", "f32[A, C, 2]")),
-    F(attention, "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} : f32[2, B, C, 3] "
-                 "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] "
-                 Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}", "f32[2, B, 2, A, 3]")),
-    F(attention, "%q = input {name=\"q\"} : f32[A, 1, 2, 1, 2] %k = input {name=\"k\"} : f32[A, 1, C, 2] %v = input {name=\"v\"} : f32[A, 1, C, 2] "
-                 "%s = input {name=\"s\"} : i64[1] %t = input {name=\"t\"} : i64[C] %n = const {value=9} : i64[] "
-                 Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0}", "f32[A, 1, 2, 1, 2]")),
-    F(attention, "%q = input {name=\"q\"} : f32[1, A, 1, 3, 2] %k = input {name=\"k\"} : f32[1, A, C, 2] %v = input {name=\"v\"} : f32[1, A, C, 2] "
-                 "%s = iota {axis=0, start=0} : i64[3] %one = const {value=1} : i64[C] %i = iota {axis=0, start=0} : i64[C] %t = add %i, %one : i64[C] "
-                 "%n = const {value=3} : i64[] "
-                 Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}", "f32[1, A, 1, 3, 2]")), /* the first query sees no key */
+    F(rope, X("f32[B, A, C, 4]") "%i = input {name=\"i\"} : i64[A] " Y("rope %x, %i {base=100, interleaved=0}",
+                                                                       "f32[B, A, C, 4]")),
+    F(rope,
+      X("f32[A, C, 2]") "%i = input {name=\"i\"} : i64[A] " Y("rope %x, %i {base=100, interleaved=1}", "f32[A, C, 2]")),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} "
+      ": f32[2, B, C, 3] "
+      "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] " Y(
+          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}", "f32[2, B, 2, A, 3]")),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[A, 1, 2, 1, 2] %k = input {name=\"k\"} : f32[A, 1, C, 2] %v = input {name=\"v\"} "
+      ": f32[A, 1, C, 2] "
+      "%s = input {name=\"s\"} : i64[1] %t = input {name=\"t\"} : i64[C] %n = const {value=9} : i64[] " Y(
+          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0}", "f32[A, 1, 2, 1, 2]")),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[1, A, 1, 3, 2] %k = input {name=\"k\"} : f32[1, A, C, 2] %v = input {name=\"v\"} "
+      ": f32[1, A, C, 2] "
+      "%s = iota {axis=0, start=0} : i64[3] %one = const {value=1} : i64[C] %i = iota {axis=0, start=0} : i64[C] %t = "
+      "add %i, %one : i64[C] "
+      "%n = const {value=3} : i64[] " Y("attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1}",
+                                        "f32[1, A, 1, 3, 2]")), /* the first query sees no key */
     F(cross_entropy, X("f32[A, C]") "%i = input {name=\"i\"} : i64[A] " Y("cross_entropy %x, %i", "f32[A]")),
     F(cross_entropy, X("f32[A, B, 4]") "%i = input {name=\"i\"} : i64[A, B] " Y("cross_entropy %x, %i", "f32[A, B]")),
 };
@@ -396,14 +462,16 @@ static void coverage(void) {
     if (f != FK_FROZEN) printf(" %9s", factor_kind_name((FactorKind)f));
   printf("\n");
   for (int k = 1; k < OP_COUNT; k++) {
-    if (op_level2_only((OpKind)k) || k == OP_call || k == OP_result || k == OP_opaque) continue; /* calls are inlined before lowering; unknown operators have no numbers */
-    if (k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave) continue;              /* no operation alone */
+    if (op_level2_only((OpKind)k) || k == OP_call || k == OP_result || k == OP_opaque)
+      continue; /* calls are inlined before lowering; unknown operators have no numbers */
+    if (k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave) continue; /* no operation alone */
     CHECKF(instances_of[k] > 0, "%s has no instance", op_name((OpKind)k));
     printf("%-14s %9ld", op_name((OpKind)k), plain[k]);
     for (int f = 0; f < FK_COUNT; f++) {
       if (f == FK_FROZEN) continue;
       printf(" %9ld", counts[k][f]);
-      CHECKF(!has_kind[k][f] || counts[k][f], "%s: no strategy cut a factor of kind %s", op_name((OpKind)k), factor_kind_name((FactorKind)f));
+      CHECKF(!has_kind[k][f] || counts[k][f], "%s: no strategy cut a factor of kind %s", op_name((OpKind)k),
+             factor_kind_name((FactorKind)f));
     }
     printf("\n");
   }
@@ -415,8 +483,11 @@ static void coverage(void) {
 }
 
 int main(void) {
-  static const char *const machines = "gpu g { memory 8 GB at 0.001 TB/s; launch 1 ns; peak f32 100 TFLOPS; }\nmachine slow_memory { devices 8 g; link l at 1 GB/s latency 1 us; }\n"
-                                      "gpu h { memory 8 GB at 100 TB/s; launch 1 ns; peak f32 0.001 TFLOPS; }\nmachine slow_sums { devices 8 h; link l at 1 GB/s latency 1 us; }\n";
+  static const char *const machines =
+      "gpu g { memory 8 GB at 0.001 TB/s; launch 1 ns; peak f32 100 TFLOPS; }\nmachine slow_memory { devices 8 g; link "
+      "l at 1 GB/s latency 1 us; }\n"
+      "gpu h { memory 8 GB at 100 TB/s; launch 1 ns; peak f32 0.001 TFLOPS; }\nmachine slow_sums { devices 8 h; link l "
+      "at 1 GB/s latency 1 us; }\n";
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   targets[0] = target_parse(d, a, "m.topo", machines, "slow_memory", 0);

@@ -1,7 +1,8 @@
 /* tests/unit/guard_prepare.c - every rank makes the part of a prepared weight that it needs, whatever the layout.
  *
- * For each function @prepare below, each mesh and every way to keep its result: level 2 of @prepare obeys the verifier, is proved, has no
- * communication, and gives the numbers of level 1 in doubles and modulo p.  Also how much of a weight a rank reads, where that is known.
+ * For each function @prepare below, each mesh and every way to keep its result: level 2 of @prepare obeys the verifier,
+ * is proved, has no communication, and gives the numbers of level 1 in doubles and modulo p.  Also how much of a weight
+ * a rank reads, where that is known.
  */
 #include "passes/lower.h"
 #include "tests/guard.h"
@@ -27,33 +28,50 @@ typedef struct Case {
 
 static const Case cases[] = {
     {"cast", "f32[7, 8]", "%h = param {name=\"h\"} : f16[7, 8] %y = cast %h {to=f32} : f32[7, 8]", true},
-    {"dequantise", "f32[6, 8]", "%q = param {name=\"q\"} : i8[6, 8] " V "%f = cast %q {to=f32} : f32[6, 8] %b = broadcast %v {dims=[1]} : f32[6, 8] "
-     "%y = mul %f, %b : f32[6, 8]", true},
+    {"dequantise", "f32[6, 8]",
+     "%q = param {name=\"q\"} : i8[6, 8] " V
+     "%f = cast %q {to=f32} : f32[6, 8] %b = broadcast %v {dims=[1]} : f32[6, 8] "
+     "%y = mul %f, %b : f32[6, 8]",
+     true},
     {"scaled", "f32[6, 8]", M "%c = const {value=0.5} : f32[6, 8] %y = mul %m, %c : f32[6, 8]", true},
     {"listed", "f32[8]", V "%c = const {floats=[1, 2, 3, 4, 5, 6, 7, 8]} : f32[8] %y = mul %v, %c : f32[8]", false},
     {"sum", "f32[6, 8]", M N "%y = add %m, %n : f32[6, 8]", true},
     {"turned", "f32[8, 6]", M "%e = exp %m : f32[6, 8] %y = transpose %e {perm=[1, 0]} : f32[8, 6]", true},
     {"joined", "f32[12, 8]", M N "%y = concat %m, %n {axis=0} : f32[12, 8]", false},
     {"part", "f32[3, 8]", M "%e = exp %m : f32[6, 8] %y = slice %e {starts=[2, 0], strides=[1, 1]} : f32[3, 8]", false},
-    {"every second", "f32[6, 4]", M "%e = neg %m : f32[6, 8] %y = slice %e {starts=[0, 1], strides=[1, 2]} : f32[6, 4]", false},
-    {"padded", "f32[9, 8]", M "%e = exp %m : f32[6, 8] %y = pad %e {low=[1, 0], high=[2, 0], value=3} : f32[9, 8]", false},
+    {"every second", "f32[6, 4]", M "%e = neg %m : f32[6, 8] %y = slice %e {starts=[0, 1], strides=[1, 2]} : f32[6, 4]",
+     false},
+    {"padded", "f32[9, 8]", M "%e = exp %m : f32[6, 8] %y = pad %e {low=[1, 0], high=[2, 0], value=3} : f32[9, 8]",
+     false},
     {"merged", "f32[48]", M "%e = exp %m : f32[6, 8] %y = reshape %e : f32[48]", false},
     {"split", "f32[6, 2, 4]", M "%e = exp %m : f32[6, 8] %y = reshape %e : f32[6, 2, 4]", false},
     {"summed", "f32[8]", M "%y = reduce %m {axes=[0], op=sum} : f32[8]", true},
     {"product", "f32[6, 6]", M N "%y = dot %m, %n {spec=\"ik,jk->ij\"} : f32[6, 6]", false},
-    {"product of three", "f32[6, 8]", M N "%p = dot %m, %n {spec=\"ik,jk->ij\"} : f32[6, 6] %y = dot %p, %m {spec=\"ij,jk->ik\"} : f32[6, 8]", false},
-    {"rows", "f32[4, 8]", M "%i = iota {axis=0, start=0} : i64[4] %y = gather %m, %i {axis=0, start=0} : f32[4, 8]", false},
+    {"product of three", "f32[6, 8]",
+     M N "%p = dot %m, %n {spec=\"ik,jk->ij\"} : f32[6, 6] %y = dot %p, %m {spec=\"ij,jk->ik\"} : f32[6, 8]", false},
+    {"rows", "f32[4, 8]", M "%i = iota {axis=0, start=0} : i64[4] %y = gather %m, %i {axis=0, start=0} : f32[4, 8]",
+     false},
     {"shares", "f32[6, 8]", M "%y = softmax %m {axis=1} : f32[6, 8]", false},
-    {"norm", "f32[6, 8]", M "%s = mul %m, %m : f32[6, 8] %r = reduce %s {axes=[1], op=sum} : f32[6] %i = rsqrt %r : f32[6] "
-     "%b = broadcast %i {dims=[0]} : f32[6, 8] %y = mul %m, %b : f32[6, 8]", false},
-    {"masked", "f32[6, 8]", M "%i = iota {axis=0, start=0} : i64[6, 8] %j = iota {axis=1, start=0} : i64[6, 8] %k = ge %i, %j : bool[6, 8] "
-     "%z = const {value=0} : f32[6, 8] %y = select %k, %m, %z : f32[6, 8]", true},
-    {"three dimensions", "f32[5, 12]", T "%p = transpose %t {perm=[2, 0, 1]} : f32[5, 4, 3] %e = exp %p : f32[5, 4, 3] %y = reshape %e : f32[5, 12]", false},
-    {"written over", "f32[6, 8]", M "%n = param {name=\"t\"} : f32[4, 3, 5] %r = reshape %n : f32[60] %s = slice %r {starts=[0], strides=[1]} : f32[16] "
-     "%u = reshape %s : f32[2, 8] %i = const {value=3} : i64[] %y = update %m, %u, %i {axis=0, start=0} : f32[6, 8]", false},
+    {"norm", "f32[6, 8]",
+     M "%s = mul %m, %m : f32[6, 8] %r = reduce %s {axes=[1], op=sum} : f32[6] %i = rsqrt %r : f32[6] "
+       "%b = broadcast %i {dims=[0]} : f32[6, 8] %y = mul %m, %b : f32[6, 8]",
+     false},
+    {"masked", "f32[6, 8]",
+     M "%i = iota {axis=0, start=0} : i64[6, 8] %j = iota {axis=1, start=0} : i64[6, 8] %k = ge %i, %j : bool[6, 8] "
+       "%z = const {value=0} : f32[6, 8] %y = select %k, %m, %z : f32[6, 8]",
+     true},
+    {"three dimensions", "f32[5, 12]",
+     T "%p = transpose %t {perm=[2, 0, 1]} : f32[5, 4, 3] %e = exp %p : f32[5, 4, 3] %y = reshape %e : f32[5, 12]",
+     false},
+    {"written over", "f32[6, 8]",
+     M "%n = param {name=\"t\"} : f32[4, 3, 5] %r = reshape %n : f32[60] %s = slice %r {starts=[0], strides=[1]} : "
+       "f32[16] "
+       "%u = reshape %s : f32[2, 8] %i = const {value=3} : i64[] %y = update %m, %u, %i {axis=0, start=0} : f32[6, 8]",
+     false},
 };
 
-static const char *const meshes[] = {"mesh [tp=2] stages 1\n", "mesh [tp=3] stages 1\n", "mesh [a=2, b=2] stages 1\n", "mesh [mb=2 time, tp=2] stages 1\n"};
+static const char *const meshes[] = {"mesh [tp=2] stages 1\n", "mesh [tp=3] stages 1\n", "mesh [a=2, b=2] stages 1\n",
+                                     "mesh [mb=2 time, tp=2] stages 1\n"};
 
 static int programs, without_slices;
 
@@ -118,8 +136,13 @@ static const char *check(Module *m, const Case *c, const Strategy *s, Arena *a, 
 static void run_case(const Case *c, const char *mesh) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  Module *m = ir_parse("case", arena_printf(a, "apc.ir 1\n%s%sparam \"y\" : %s = prepared\nfunc @main level 1 { %%y = param {name=\"y\"} : %s output \"y\" %%y }\n"
-                                            "func @prepare level 1 { %s output \"y\" %%y }", mesh, weights, c->type, c->type, c->body), d);
+  Module *m = ir_parse("case",
+                       arena_printf(a,
+                                    "apc.ir 1\n%s%sparam \"y\" : %s = prepared\nfunc @main level 1 { %%y = param "
+                                    "{name=\"y\"} : %s output \"y\" %%y }\n"
+                                    "func @prepare level 1 { %s output \"y\" %%y }",
+                                    mesh, weights, c->type, c->type, c->body),
+                       d);
   bool ok = m && verify_module(m, d);
   if (!ok) diags_print(d, stderr, false);
   CHECKF(ok, "%s", c->name);
@@ -132,7 +155,9 @@ static void run_case(const Case *c, const char *mesh) {
     bool timed = false;
     for (int k = 0; k < list[i].n; k++) timed |= m->mesh.axes[list[i].picks[k].axis].temporal;
     const char *why = timed ? NULL : check(m, c, &list[i], scratch, &l2); /* weights do not change with time */
-    if (why) guard_report(m, module_func(m, "prepare"), l2, arena_printf(scratch, "%s, %.*s, strategy %d", c->name, (int)strlen(mesh) - 1, mesh, i), why);
+    if (why)
+      guard_report(m, module_func(m, "prepare"), l2,
+                   arena_printf(scratch, "%s, %.*s, strategy %d", c->name, (int)strlen(mesh) - 1, mesh, i), why);
     arena_free(scratch);
   }
   if (m) module_free(m);

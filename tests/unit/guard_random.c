@@ -1,5 +1,5 @@
-/* The guard of the lowering: random graphs with fan-out, diamonds and loops, random legal strategies, stages and meshes; the lowered
- * program equals the unsharded one in doubles and modulo p.
+/* The guard of the lowering: random graphs with fan-out, diamonds and loops, random legal strategies, stages and
+ * meshes; the lowered program equals the unsharded one in doubles and modulo p.
  *
  * usage: test_guard_random [first seed [count [mutants of every so many seeds]]].  A failure prints its seed.
  */
@@ -23,8 +23,16 @@ static Func *make_function(Module *m, Random *r, Diags *diags) {
 
 /* ---- a plan at random */
 
-static const char *const meshes[] = {"[a=2]",           "[a=3]",         "[a=4]",          "[a=2, b=2]",          "[a=2, b=3]",
-                                     "[a=2, b=2, c=2]", "[a=2] stages 2", "[a=3] stages 3", "[a=2, b=2] stages 2", "[a=2, mb=2 time]",
+static const char *const meshes[] = {"[a=2]",
+                                     "[a=3]",
+                                     "[a=4]",
+                                     "[a=2, b=2]",
+                                     "[a=2, b=3]",
+                                     "[a=2, b=2, c=2]",
+                                     "[a=2] stages 2",
+                                     "[a=3] stages 3",
+                                     "[a=2, b=2] stages 2",
+                                     "[a=2, mb=2 time]",
                                      "[mb=3 time] stages 2"};
 
 static bool inside_loop(const Loops *l, size_t op) {
@@ -42,7 +50,8 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
     int n = strategy_enumerate(m, rule_of(m, f, &f->ops.items[i]), true, &all);
     strategies[i] = all[below(r, n)];
     if (f->ops.items[i].kind == OP_leave) strategies[i] = strategies[f->values.items[f->ops.items[i].in[0]].op];
-    if (!inside_loop(&loops, i) && stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0) stage++;
+    if (!inside_loop(&loops, i) && stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0)
+      stage++;
     stages[i] = stage;
   }
   return (LowerPlan){.strategies = strategies, .stages = stages};
@@ -50,12 +59,13 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
 
 /* ---- faults at random: what is proved all the same is run */
 
-static uint64_t mutated = 32; /* every so many seeds */
+static uint64_t mutated = 32;           /* every so many seeds */
 static long mutants[3], wrongly_proved; /* by verdict */
 
 static int below_any(void *random, int n) { return below(random, n); }
 
-static void check_mutants(Module *m, const Reference *ref, const Func *l2, Random *r, int n, const char *what, Arena *arena) {
+static void check_mutants(Module *m, const Reference *ref, const Func *l2, Random *r, int n, const char *what,
+                          Arena *arena) {
   for (int i = 0; i < n; i++) {
     Func *f = copy_func(m, l2);
     Diags *diags = diags_new(arena);
@@ -75,7 +85,9 @@ static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
   Diags *diags = diags_new(arena);
   bool ok = pass_hoist(m, diags);
   const Func *f = module_func(m, "main");
-  if (!ok || !verify_func(m, f, diags)) return arena_printf(arena, "hoisted to what is not valid: %s", diags->n ? diags->items[0].message : "no reason given");
+  if (!ok || !verify_func(m, f, diags))
+    return arena_printf(arena, "hoisted to what is not valid: %s",
+                        diags->n ? diags->items[0].message : "no reason given");
   hoisted += f != ref->f;
   const char *why = guard_run(m, ref, f, arena, diags);
   return why ? arena_printf(arena, "hoisted: %s", why) : NULL;
@@ -87,10 +99,12 @@ static const char *check_passes(Module *m, Func *f, Arena *arena, Diags *diags) 
   PassChecks checks = {.most_work = 1e8};
   for (size_t i = 0; i < m->funcs.n; i++)
     if (strcmp(m->funcs.items[i]->name, f->name) == 0) m->funcs.items[i] = f;
-  if (!pipeline_run(m, NULL, &(PassOptions){.verify = true, .device = "cpu", .checks = &checks}, diags)) return "the passes fail";
+  if (!pipeline_run(m, NULL, &(PassOptions){.verify = true, .device = "cpu", .checks = &checks}, diags))
+    return "the passes fail";
   for (size_t i = 0; i < checks.list.n; i++) {
     const PassCheck *c = &checks.list.items[i];
-    passes_proved += c->how <= PASS_PROVED_REALS, passes_compared += c->how == PASS_COMPARED, passes_trusted += c->how == PASS_TRUSTED;
+    passes_proved += c->how <= PASS_PROVED_REALS, passes_compared += c->how == PASS_COMPARED,
+        passes_trusted += c->how == PASS_TRUSTED;
     if (c->how == PASS_DIFFERS) return arena_printf(arena, "%s: %s", c->pass, c->note);
   }
   return NULL;
@@ -124,15 +138,21 @@ static void check_seed(uint64_t seed) {
         fprintf(stderr, "seed %llu, plan %d, mesh %s: %s\n", (unsigned long long)seed, plan, mesh, doubt);
       }
       if (!why && !doubt && seed % mutated == 0)
-        check_mutants(m, &ref, l2, &r, 20, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), arena);
+        check_mutants(m, &ref, l2, &r, 20,
+                      arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), arena);
       /* Micro-batches are never gathered: a plan that asks for it is refused. */
       if (why && strstr(mesh, "time") && strstr(why, "not lowered: no way to convert")) refused++;
-      else if (why) guard_report(m, f, l2, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), why);
+      else if (why)
+        guard_report(m, f, l2, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh),
+                     why);
     }
     const char *why = check_hoist(m, &ref, arena);
-    if (why) guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu", (unsigned long long)seed), why);
+    if (why)
+      guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu", (unsigned long long)seed), why);
     why = check_passes(m, f, arena, diags);
-    if (why) guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu, passes", (unsigned long long)seed), why);
+    if (why)
+      guard_report(m, f, module_func(m, "main"), arena_printf(arena, "seed %llu, passes", (unsigned long long)seed),
+                   why);
   }
   if (m) module_free(m);
   arena_free(arena);
@@ -143,16 +163,21 @@ static int seeds = SANITIZED ? 300 : 900;
 
 static void random_graphs(void) {
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
-  printf("seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations, work left loops in %ld graphs\n", (unsigned long long)first_seed,
-         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, unproved, operations, hoisted);
+  printf(
+      "seeds %llu to %llu: %ld plans equal, %ld refused, %ld not proved, %ld operations, work left loops in %ld "
+      "graphs\n",
+      (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused,
+      unproved, operations, hoisted);
   printf("passes: %ld proved, %ld compared, %ld trusted\n", passes_proved, passes_compared, passes_trusted);
-  printf("mutants: %ld refuted, %ld unknown, %ld proved and equal, %ld proved wrongly\n", mutants[REFUTED], mutants[UNKNOWN], mutants[PROVED] - wrongly_proved,
-         wrongly_proved);
+  printf("mutants: %ld refuted, %ld unknown, %ld proved and equal, %ld proved wrongly\n", mutants[REFUTED],
+         mutants[UNKNOWN], mutants[PROVED] - wrongly_proved, wrongly_proved);
   CHECK(mutants[REFUTED] > mutants[UNKNOWN] && mutants[REFUTED] > 0);
   CHECK(lowered > 2 * refused);
   CHECKF(seeds < 900 || hoisted > 50, "work left loops in %ld graphs", hoisted);
-  for (int k = OP_gather; k <= OP_pool && seeds >= 300; k++) CHECKF(drawn[k] > 0, "%s was never drawn", op_name((OpKind)k));
-  /* A right program is never refuted; the prover may give up on one with many splats, but that must stay rare (none here). */
+  for (int k = OP_gather; k <= OP_pool && seeds >= 300; k++)
+    CHECKF(drawn[k] > 0, "%s was never drawn", op_name((OpKind)k));
+  /* A right program is never refuted; the prover may give up on one with many splats, but that must stay rare (none
+   * here). */
   CHECKF(wrongly_refuted == 0, "%ld right programs were refuted", wrongly_refuted);
   CHECKF(unproved * 1000 <= lowered, "%ld of %ld right programs were not proved", unproved, lowered);
 }

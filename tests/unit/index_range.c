@@ -10,9 +10,13 @@ static Arena *arena;
 /* The range of input %i of a function with this body; -1 when nothing is known. */
 static int64_t below_of(const char *body, bool *negative) {
   Diags *d = diags_new(arena);
-  Module *m = ir_parse("t.ir", arena_printf(arena,
-      "apc.ir 1\nfunc @main level 1 {\n  %%i = input {name=\"i\"} : i64[4]\n  %%t = input {name=\"t\"} : f32[9, 2]\n"
-      "  %%s = input {name=\"s\"} : f32[7]\n%s}\n", body), d);
+  Module *m = ir_parse("t.ir",
+                       arena_printf(arena,
+                                    "apc.ir 1\nfunc @main level 1 {\n  %%i = input {name=\"i\"} : i64[4]\n  %%t = "
+                                    "input {name=\"t\"} : f32[9, 2]\n"
+                                    "  %%s = input {name=\"s\"} : f32[7]\n%s}\n",
+                                    body),
+                       d);
   if (!m || !verify_module(m, d)) {
     diags_print(d, stderr, false);
     exit(1);
@@ -28,28 +32,37 @@ static int64_t below_of(const char *body, bool *negative) {
 
 #define GATHER(x) "  %y = gather %t, " x " {axis=0, start=0} : f32[4, 2]\n  output \"y\" %y\n"
 #define WRAP(extent) \
-  "  %z = const {value=0} : i64[4]\n  %n = size {expr=" extent "} : i64[4]\n  %c = lt %i, %z : bool[4]\n" \
+  "  %z = const {value=0} : i64[4]\n  %n = size {expr=" extent \
+  "} : i64[4]\n  %c = lt %i, %z : bool[4]\n" \
   "  %p = add %i, %n : i64[4]\n  %w = select %c, %p, %i : i64[4]\n"
 
 static void used_as_it_is(void) {
   bool negative;
   CHECK(below_of(GATHER("%i"), &negative) == 9 && !negative);
-  CHECK(below_of("  %a = cast %i {to=i32} : i32[4]\n  %b = copy %a : i32[4]\n" GATHER("%b"), &negative) == 9 && !negative);
-  CHECK(below_of("  %a = reshape %i : i64[2, 2]\n  %y = gather %t, %a {axis=1, start=0} : f32[9, 2, 2]\n  output \"y\" %y\n", &negative) == 2);
+  CHECK(below_of("  %a = cast %i {to=i32} : i32[4]\n  %b = copy %a : i32[4]\n" GATHER("%b"), &negative) == 9 &&
+        !negative);
+  CHECK(below_of(
+            "  %a = reshape %i : i64[2, 2]\n  %y = gather %t, %a {axis=1, start=0} : f32[9, 2, 2]\n  output \"y\" %y\n",
+            &negative) == 2);
   CHECK(below_of("  %r = gather %s, %i {axis=0, start=0} : f32[4]\n  output \"r\" %r\n" GATHER("%i"), &negative) == 7);
 }
 
 static void counted_from_the_end(void) {
   bool negative;
   CHECK(below_of(WRAP("9") GATHER("%w"), &negative) == 9 && negative);
-  CHECK(below_of(WRAP("9") "  %q = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  output \"q\" %q\n" GATHER("%w"), &negative) == 9 && !negative);
+  CHECK(below_of(WRAP("9") "  %q = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  output \"q\" %q\n" GATHER("%w"),
+                 &negative) == 9 &&
+        !negative);
   CHECK(below_of(WRAP("5") GATHER("%w"), &negative) == -1); /* another extent: not that idiom */
 }
 
 /* Where a state is updated all that is written has to fit. */
 static void places_of_states(void) {
-  const char *text = "apc.ir 1\nsymbol n min 1 max 16\nstate \"s\" : f32[9, 2] = 0\nfunc @main level 1 {\n  %i = input {name=\"i\"} : i64[]\n  %x = input {name=\"x\"} : f32[n, 2]\n"
-                     "  %r = read {name=\"s\"} : f32[9, 2]\n  %u = update %r, %x, %i {axis=0, start=0} : f32[9, 2]\n  write \"w\" %u {name=\"s\"}\n  output \"y\" %u\n}\n";
+  const char *text =
+      "apc.ir 1\nsymbol n min 1 max 16\nstate \"s\" : f32[9, 2] = 0\nfunc @main level 1 {\n  %i = input {name=\"i\"} : "
+      "i64[]\n  %x = input {name=\"x\"} : f32[n, 2]\n"
+      "  %r = read {name=\"s\"} : f32[9, 2]\n  %u = update %r, %x, %i {axis=0, start=0} : f32[9, 2]\n  write \"w\" %u "
+      "{name=\"s\"}\n  output \"y\" %u\n}\n";
   Diags *d = diags_new(arena);
   Module *m = ir_parse("t.ir", text, d);
   CHECK(m && verify_module(m, d));
@@ -68,19 +81,27 @@ static void places_of_states(void) {
 static void computed_on_the_way(void) {
   bool negative;
   CHECK(below_of("  %a = add %i, %i : i64[4]\n" GATHER("%a"), &negative) == -1);
-  CHECK(below_of("  %a = slice %i {starts=[0], strides=[1]} : i64[2]\n  %y = gather %t, %a {axis=0, start=0} : f32[2, 2]\n  output \"y\" %y\n",
+  CHECK(below_of("  %a = slice %i {starts=[0], strides=[1]} : i64[2]\n  %y = gather %t, %a {axis=0, start=0} : f32[2, "
+                 "2]\n  output \"y\" %y\n",
                  &negative) == -1);
   CHECK(below_of("  %f = cast %i {to=f32} : f32[4]\n  %a = cast %f {to=i64} : i64[4]\n" GATHER("%a"), &negative) == -1);
   CHECK(below_of("  output \"y\" %i\n", &negative) == -1);
-  CHECK(below_of("  %w = input {name=\"w\"} : f32[5, 2, 3]\n  %x = slice %t {starts=[0, 0], strides=[1, 1]} : f32[4, 2]\n"
-                 "  %y = grouped_dot %x, %i, %w {start=0} : f32[4, 3]\n  output \"y\" %y\n", &negative) == -1); /* -1 may well mean no group */
+  CHECK(
+      below_of("  %w = input {name=\"w\"} : f32[5, 2, 3]\n  %x = slice %t {starts=[0, 0], strides=[1, 1]} : f32[4, 2]\n"
+               "  %y = grouped_dot %x, %i, %w {start=0} : f32[4, 3]\n  output \"y\" %y\n",
+               &negative) == -1); /* -1 may well mean no group */
 }
 
-/* A body may not run, so nothing must hold; but the input indexes the table, in the round after the one that reads it. */
+/* A body may not run, so nothing must hold; but the input indexes the table, in the round after the one that reads
+ * it. */
 static void in_a_loop(void) {
-  const char *text = "apc.ir 1\nfunc @main level 1 {\n  %i = input {name=\"i\"} : i64[4]\n  %t = input {name=\"t\"} : f32[9, 2]\n  %z = const {value=0} : i64[4]\n"
-                     "  %n = const {value=2} : i64[]\n  %s = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %c = carry %z : i64[4]\n  %d = carry %s : f32[4, 2]\n"
-                     "  %y = gather %t, %c {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %cl = leave %c, %i : i64[4]\n  %dl = leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n}\n";
+  const char *text =
+      "apc.ir 1\nfunc @main level 1 {\n  %i = input {name=\"i\"} : i64[4]\n  %t = input {name=\"t\"} : f32[9, 2]\n  %z "
+      "= const {value=0} : i64[4]\n"
+      "  %n = const {value=2} : i64[]\n  %s = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %c = carry %z : "
+      "i64[4]\n  %d = carry %s : f32[4, 2]\n"
+      "  %y = gather %t, %c {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %cl = leave %c, %i : i64[4]\n  %dl "
+      "= leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n}\n";
   Diags *d = diags_new(arena);
   Module *m = ir_parse("t.ir", text, d);
   CHECK(m && verify_module(m, d));
@@ -91,15 +112,24 @@ static void in_a_loop(void) {
   CHECK(bound && ex_is_const(bound, 9));
   module_free(m);
   bool negative;
-  CHECK(below_of("  %n = const {value=2} : i64[]\n  %o = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %d = carry %o : f32[4, 2]\n"
-                 "  %y = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %dl = leave %d, %y : f32[4, 2]\n  output \"y\" %dl\n", &negative) == -1);
+  CHECK(below_of("  %n = const {value=2} : i64[]\n  %o = const {value=0} : f32[4, 2]\n  %r = loop %n : i64[]\n  %d = "
+                 "carry %o : f32[4, 2]\n"
+                 "  %y = gather %t, %i {axis=0, start=0} : f32[4, 2]\n  repeat \"again\" %r\n  %dl = leave %d, %y : "
+                 "f32[4, 2]\n  output \"y\" %dl\n",
+                 &negative) == -1);
 }
 
 /* "first last below" of the only index that follows from the sizes; "none", or "several". */
 static const char *span_of(const char *body) {
   Diags *d = diags_new(arena);
-  Module *m = ir_parse("t.ir", arena_printf(arena, "apc.ir 1\nsymbol s min 1\nsymbol p min 0\nfunc @main level 1 {\n  %%t = input {name=\"t\"} : f32[9, 2]\n"
-                                                   "  %%i = iota {axis=0, start=0} : i64[s]\n%s}\n", body), d);
+  Module *m = ir_parse(
+      "t.ir",
+      arena_printf(
+          arena,
+          "apc.ir 1\nsymbol s min 1\nsymbol p min 0\nfunc @main level 1 {\n  %%t = input {name=\"t\"} : f32[9, 2]\n"
+          "  %%i = iota {axis=0, start=0} : i64[s]\n%s}\n",
+          body),
+      d);
   if (!m || !verify_module(m, d)) {
     diags_print(d, stderr, false);
     exit(1);
@@ -107,7 +137,9 @@ static const char *span_of(const char *body) {
   size_t n;
   const IndexSpan *spans = index_spans(m, module_func(m, "main"), &n);
   Text t = {.arena = arena};
-  if (n == 1) ex_print(m, &t, spans->first), text_add(&t, " to "), ex_print(m, &t, spans->last), text_add(&t, " of "), ex_print(m, &t, spans->below);
+  if (n == 1)
+    ex_print(m, &t, spans->first), text_add(&t, " to "), ex_print(m, &t, spans->last), text_add(&t, " of "),
+        ex_print(m, &t, spans->below);
   else text_add(&t, n ? "several" : "none");
   if (n == 1 && spans->any) text_add(&t, " times "), ex_print(m, &t, spans->any);
   module_free(m);
@@ -119,19 +151,32 @@ static const char *span_of(const char *body) {
 static void computed_from_sizes(void) {
   CHECK_STR(span_of(PICK("%i")), "0 to s - 1 of 9");
   CHECK_STR(span_of("  %n = size {expr=p} : i64[s]\n  %a = add %n, %i : i64[s]\n" PICK("%a")), "p to p + s - 1 of 9");
-  CHECK_STR(span_of("  %n = const {value=2} : i64[s]\n  %a = sub %i, %n : i64[s]\n  %b = cast %a {to=i32} : i32[s]\n" PICK("%b")), "-2 to s - 3 of 9");
-  CHECK_STR(span_of("  %n = size {expr=p} : i64[s]\n  %z = const {value=0} : i64[s]\n  %c = lt %n, %z : bool[s]\n  %q = add %n, %n : i64[s]\n"
-                    "  %w = select %c, %q, %n : i64[s]\n" PICK("%w")), "p to p of 9");
+  CHECK_STR(
+      span_of(
+          "  %n = const {value=2} : i64[s]\n  %a = sub %i, %n : i64[s]\n  %b = cast %a {to=i32} : i32[s]\n" PICK("%b")),
+      "-2 to s - 3 of 9");
+  CHECK_STR(span_of("  %n = size {expr=p} : i64[s]\n  %z = const {value=0} : i64[s]\n  %c = lt %n, %z : bool[s]\n  %q "
+                    "= add %n, %n : i64[s]\n"
+                    "  %w = select %c, %q, %n : i64[s]\n" PICK("%w")),
+            "p to p of 9");
   CHECK_STR(span_of("  %a = mul %i, %i : i64[s]\n" PICK("%a")), "none");
   CHECK_STR(span_of("  %a = add %i, %i : i64[s]\n" PICK("%a")), "none");
-  CHECK_STR(span_of("  %e = iota {axis=0, start=0} : i64[p]\n  %y = gather %t, %e {axis=0, start=0} : f32[p, 2]\n  output \"y\" %y\n"), "0 to p - 1 of 9 times min(1, p)"); /* p may be 0 */
+  CHECK_STR(span_of("  %e = iota {axis=0, start=0} : i64[p]\n  %y = gather %t, %e {axis=0, start=0} : f32[p, 2]\n  "
+                    "output \"y\" %y\n"),
+            "0 to p - 1 of 9 times min(1, p)"); /* p may be 0 */
 }
 
 /* "value of most, ..." of a slice of a dimension; "always" when it lies in it whatever the sizes are. */
 static const char *slice_needs(const char *have, const char *start, const char *stride, const char *extent) {
   Diags *d = diags_new(arena);
-  Module *m = ir_parse("t.ir", arena_printf(arena, "apc.ir 1\nsymbol s min 1\nsymbol p min 0\nfunc @main level 1 {\n  %%x = input {name=\"x\"} : f32[%s]\n"
-                                                   "  %%y = slice %%x {starts=[%s], strides=[%s]} : f32[%s]\n}\n", have, start, stride, extent), d);
+  Module *m = ir_parse(
+      "t.ir",
+      arena_printf(
+          arena,
+          "apc.ir 1\nsymbol s min 1\nsymbol p min 0\nfunc @main level 1 {\n  %%x = input {name=\"x\"} : f32[%s]\n"
+          "  %%y = slice %%x {starts=[%s], strides=[%s]} : f32[%s]\n}\n",
+          have, start, stride, extent),
+      d);
   if (!m || !verify_module(m, d)) {
     diags_print(d, stderr, false);
     exit(1);
@@ -140,7 +185,8 @@ static const char *slice_needs(const char *have, const char *start, const char *
   SizeCondition c[2];
   int n = slice_conditions(m, f, &f->ops.items[1], 0, c);
   Text t = {.arena = arena};
-  for (int i = 0; i < n; i++) text_add(&t, i ? ", " : ""), ex_print(m, &t, c[i].value), text_add(&t, " of "), ex_print(m, &t, c[i].most);
+  for (int i = 0; i < n; i++)
+    text_add(&t, i ? ", " : ""), ex_print(m, &t, c[i].value), text_add(&t, " of "), ex_print(m, &t, c[i].most);
   module_free(m);
   return n ? text_str(&t) : "always";
 }

@@ -18,12 +18,15 @@ static void compare_times(double factor, const char *text, double tolerance) {
     int n;
     const char *why;
     InterpNamed *in = interp_random_inputs(p.m, f, o.domain, NULL, 7, p.arena, &n, p.diags);
-    for (int64_t i = 0; factor != 1 && !domain && i < interp_elements(&in[0].tensor); i++) in[0].tensor.cells[i].f *= factor;
-    bool ok = interp_run(p.m, f, &o, n, in, p.arena, &whole, p.diags) && interp_run(p.m, body, &o, n, in, p.arena, &parts, p.diags);
+    for (int64_t i = 0; factor != 1 && !domain && i < interp_elements(&in[0].tensor); i++)
+      in[0].tensor.cells[i].f *= factor;
+    bool ok = interp_run(p.m, f, &o, n, in, p.arena, &whole, p.diags) &&
+              interp_run(p.m, body, &o, n, in, p.arena, &parts, p.diags);
     if (!ok) diags_print(p.diags, stderr, false);
     CHECK(ok);
     if (!ok) break;
-    bool same = interp_equal(&whole.outputs[0].tensor, &parts.outputs[0].tensor, o.domain, domain ? 0 : tolerance, p.arena, &why);
+    bool same = interp_equal(&whole.outputs[0].tensor, &parts.outputs[0].tensor, o.domain, domain ? 0 : tolerance,
+                             p.arena, &why);
     CHECKF(same, "domain %d: %s\n%s", domain, why, text);
   }
   program_free(&p);
@@ -32,10 +35,18 @@ static void compare_times(double factor, const char *text, double tolerance) {
 static void compare(const char *text, double tolerance) { compare_times(1, text, tolerance); }
 
 static void softmax(void) {
-  compare("func @main level 1 { %0 = input {name=\"0\"} : f32[5] %y = softmax %0 {axis=0} : f32[5] output \"y\" %y }", 1e-12);
-  compare("func @main level 1 { %0 = input {name=\"0\"} : f64[3,5] %y = softmax %0 {axis=0} : f64[3,5] output \"y\" %y }", 1e-12);
-  compare("func @main level 1 { %0 = input {name=\"0\"} : f32[3,5,2] %y = softmax %0 {axis=1} : f32[3,5,2] output \"y\" %y }", 1e-12);
-  compare("func @main level 1 { %0 = input {name=\"0\"} : bf16[3,5] %y = softmax %0 {axis=1} : bf16[3,5] output \"y\" %y }", 4e-3);
+  compare("func @main level 1 { %0 = input {name=\"0\"} : f32[5] %y = softmax %0 {axis=0} : f32[5] output \"y\" %y }",
+          1e-12);
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : f64[3,5] %y = softmax %0 {axis=0} : f64[3,5] output \"y\" %y }",
+      1e-12);
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : f32[3,5,2] %y = softmax %0 {axis=1} : f32[3,5,2] output \"y\" %y "
+      "}",
+      1e-12);
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : bf16[3,5] %y = softmax %0 {axis=1} : bf16[3,5] output \"y\" %y }",
+      4e-3);
 }
 
 static void norm(void) {
@@ -44,7 +55,9 @@ static void norm(void) {
     for (int r = 0; r < 4; r++) {
       static const char *const shapes[] = {"f32[6]", "f32[2, 6]", "f64[2, 3, 6]", "f16[2, 3, 6]"};
       char text[400];
-      snprintf(text, sizeof text, "func @main level 1 { %%0 = input {name=\"0\"} : %s %%y = norm %%0 {kind=\"%s\", eps=0.001} : %s output \"y\" %%y }",
+      snprintf(text, sizeof text,
+               "func @main level 1 { %%0 = input {name=\"0\"} : %s %%y = norm %%0 {kind=\"%s\", eps=0.001} : %s output "
+               "\"y\" %%y }",
                shapes[r], kinds[k], shapes[r]);
       compare(text, r == 3 ? 2e-3 : 1e-12);
     }
@@ -56,7 +69,8 @@ static void rope(void) {
       static const char *const shapes[] = {"f32[4, 3, 6]", "f32[2, 4, 3, 6]", "f32[1, 2, 4, 1, 2]", "bf16[2, 4, 3, 6]"};
       char text[400];
       snprintf(text, sizeof text,
-               "func @main level 1 { %%0 = input {name=\"0\"} : %s %%1 = input {name=\"1\"} : i64[4] %%y = rope %%0, %%1 {base=10000, "
+               "func @main level 1 { %%0 = input {name=\"0\"} : %s %%1 = input {name=\"1\"} : i64[4] %%y = rope %%0, "
+               "%%1 {base=10000, "
                "interleaved=%d} : %s output \"y\" %%y }",
                shapes[r], interleaved, shapes[r]);
       compare(text, r == 3 ? 8e-3 : 1e-12);
@@ -69,9 +83,12 @@ static void attention(void) {
       static const char *const types[] = {"f32", "f64", "bf16"};
       char text[800];
       snprintf(text, sizeof text,
-               "func @main level 1 { %%0 = input {name=\"0\"} : %1$s[2,2,3,4,5] %%1 = input {name=\"1\"} : %1$s[2,2,6,5] %%2 = input "
-               "{name=\"2\"} : %1$s[2,2,6,7] %%3 = input {name=\"3\"} : i64[4] %%4 = input {name=\"4\"} : i64[6] %%5 = input {name=\"5\"} : "
-               "i64[] %%y = attention %%0, %%1, %%2, %%3, %%4, %%5 {scale=0.3, causal=%2$d} : %1$s[2,2,3,4,7] output \"y\" %%y }",
+               "func @main level 1 { %%0 = input {name=\"0\"} : %1$s[2,2,3,4,5] %%1 = input {name=\"1\"} : "
+               "%1$s[2,2,6,5] %%2 = input "
+               "{name=\"2\"} : %1$s[2,2,6,7] %%3 = input {name=\"3\"} : i64[4] %%4 = input {name=\"4\"} : i64[6] %%5 = "
+               "input {name=\"5\"} : "
+               "i64[] %%y = attention %%0, %%1, %%2, %%3, %%4, %%5 {scale=0.3, causal=%2$d} : %1$s[2,2,3,4,7] output "
+               "\"y\" %%y }",
                types[k], causal);
       compare(text, k == 2 ? 8e-3 : 1e-12);
       if (k == 2) continue;
@@ -81,20 +98,31 @@ static void attention(void) {
 }
 
 static void cross_entropy(void) {
-  compare("func @main level 1 { %0 = input {name=\"0\"} : f32[4] %1 = input {name=\"1\"} : i64[] %y = cross_entropy %0, %1 : f32[] output "
-          "\"y\" %y }", 1e-12);
-  compare("func @main level 1 { %0 = input {name=\"0\"} : f32[3,2,3] %1 = input {name=\"1\"} : i64[3,2] %y = cross_entropy %0, %1 : f32[3,2] "
-          "output \"y\" %y }", 1e-12); /* labels go to 3: one outside */
-  compare("func @main level 1 { %0 = input {name=\"0\"} : bf16[3,4] %1 = input {name=\"1\"} : i64[3] %y = cross_entropy %0, %1 : bf16[3] "
-          "output \"y\" %y }", 8e-3);
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : f32[4] %1 = input {name=\"1\"} : i64[] %y = cross_entropy %0, %1 "
+      ": f32[] output "
+      "\"y\" %y }",
+      1e-12);
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : f32[3,2,3] %1 = input {name=\"1\"} : i64[3,2] %y = cross_entropy "
+      "%0, %1 : f32[3,2] "
+      "output \"y\" %y }",
+      1e-12); /* labels go to 3: one outside */
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : bf16[3,4] %1 = input {name=\"1\"} : i64[3] %y = cross_entropy "
+      "%0, %1 : bf16[3] "
+      "output \"y\" %y }",
+      8e-3);
 }
 
 /* Extents that happen to be equal, symbolic extents and extents of 1 keep their factors apart. */
 static void strategies(void) {
-  Program p = program_of("mesh [a=2, b=3]\nsymbol n hint 4\n"
-                         "func @main level 1 { %0 = input {name=\"0\"} : f32[n,n,4,n,4] %1 = input {name=\"1\"} : f32[n,n,n,4] %2 = input "
-                         "{name=\"2\"} : f32[n,n,n,4] %3 = input {name=\"3\"} : i64[n] %4 = input {name=\"4\"} : i64[n] %5 = input {name=\"5\"} : "
-                         "i64[] %y = attention %0, %1, %2, %3, %4, %5 {scale=0.5, causal=1} : f32[n,n,4,n,4] output \"y\" %y }");
+  Program p = program_of(
+      "mesh [a=2, b=3]\nsymbol n hint 4\n"
+      "func @main level 1 { %0 = input {name=\"0\"} : f32[n,n,4,n,4] %1 = input {name=\"1\"} : f32[n,n,n,4] %2 = input "
+      "{name=\"2\"} : f32[n,n,n,4] %3 = input {name=\"3\"} : i64[n] %4 = input {name=\"4\"} : i64[n] %5 = input "
+      "{name=\"5\"} : "
+      "i64[] %y = attention %0, %1, %2, %3, %4, %5 {scale=0.5, causal=1} : f32[n,n,4,n,4] output \"y\" %y }");
   const Func *f = module_func(p.m, "main");
   const Op *op = op_of(f, func_find(f, "y"));
   Func *body = body_of(p.m, f, op);
@@ -103,9 +131,10 @@ static void strategies(void) {
   const Rule *r = rule_of(p.m, f, op);
   CHECK(strategy_parse(p.m, r, "{t:b, g:a}", &s, &why));
   body_strategies(p.m, f, op, &s, body, out);
-  static const struct { const char *name, *strategy; } want[] = {
-      {"dot", "{g:a, t:b}"}, {"max", "{x1:a, r4:b}"}, {"valid", "{x1:b}"}, {"seen", "{x1:a, x4:b}"}, {"mixed", "{g:a, t:b}"},
-      {"divisors", "{x1:a}"}, {"y", "{x1:a}"}, {"maxs", "{x1:a, x4:b}"}};
+  static const struct {
+    const char *name, *strategy;
+  } want[] = {{"dot", "{g:a, t:b}"},   {"max", "{x1:a, r4:b}"}, {"valid", "{x1:b}"}, {"seen", "{x1:a, x4:b}"},
+              {"mixed", "{g:a, t:b}"}, {"divisors", "{x1:a}"},  {"y", "{x1:a}"},     {"maxs", "{x1:a, x4:b}"}};
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     const Op *o = op_of(body, func_find(body, want[i].name));
     Text t = {.arena = p.arena};

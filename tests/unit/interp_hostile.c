@@ -1,39 +1,62 @@
-/* Programs with random faults: whatever parses and passes the verifier, the interpreter runs or refuses; it never crashes.
- * (Run under the sanitizers this looks for reads and writes out of bounds and for overflow.) */
+/* Programs with random faults: whatever parses and passes the verifier, the interpreter runs or refuses; it never
+ * crashes.  (Run under the sanitizers this looks for reads and writes out of bounds and for overflow.) */
 #include "base/random.h"
 #include "tests/interp_test.h"
 
 static const char *const seeds[] = {
-    "mesh [a=2, b=3] stages 2\nsymbol n min 1 hint 5\nparam \"w\" : f32[4, 7] = normal 0.5 seed 1\nstate \"s\" : f32[2, 4] = 1\n"
+    "mesh [a=2, b=3] stages 2\nsymbol n min 1 hint 5\nparam \"w\" : f32[4, 7] = normal 0.5 seed 1\nstate \"s\" : "
+    "f32[2, 4] = 1\n"
     "func @main level 2 { %x = input {name=\"x\"} : f32[3] @{} %w = param {name=\"w\"} : f32[2, 7] @{0:a}\n"
-    "%g = all_gather %w {mesh_axis=a, axis=0} : f32[4, 7] %t = all_to_all %w {mesh_axis=a, split=1, concat=0} : f32[4, 3 + @a]\n"
-    "%r = reduce_scatter %w {mesh_axis=a, axis=0, op=sum} : f32[1, 7] %m = mask_partial %r {mesh_axes=[a, b], op=max} : f32[1, 7]\n"
-    "%e = exchange %w {mesh_axes=[a], axis=0, source=[2*@a, 2*@a + 2], target=[2*@a - 1, 2*@a + 3], value=7} : f32[4, 7]\n"
+    "%g = all_gather %w {mesh_axis=a, axis=0} : f32[4, 7] %t = all_to_all %w {mesh_axis=a, split=1, concat=0} : f32[4, "
+    "3 + @a]\n"
+    "%r = reduce_scatter %w {mesh_axis=a, axis=0, op=sum} : f32[1, 7] %m = mask_partial %r {mesh_axes=[a, b], op=max} "
+    ": f32[1, 7]\n"
+    "%e = exchange %w {mesh_axes=[a], axis=0, source=[2*@a, 2*@a + 2], target=[2*@a - 1, 2*@a + 3], value=7} : f32[4, "
+    "7]\n"
     "%c = shard_slice %e {axis=0, start=2*@a} : f32[2, 7] %o = all_reduce %c {mesh_axes=[a, b], op=one} : f32[2, 7]\n"
     "%s = read {name=\"s\"} : f32[1, 4] @{0:a} write \"q\" %s {name=\"s\"} %v = transfer %m {to_stage=1} : f32[1, 7]\n"
     "output \"y\" %e @{} output \"z\" %g @{} output \"v\" %v @{0:a} }",
-    "symbol n min 1 hint 5\nfunc @main level 1 { %x = input {name=\"x\"} : f32[3] %i = iota {axis=0, start=0} : i64[n]\n"
-    "%g = gather %x, %i {axis=0, start=0} : f32[n] %b = broadcast %g {dims=[1]} : f32[4, n] %s = slice %b {starts=[1, 2], strides=[1, 2]} : f32[3, 2]\n"
+    "symbol n min 1 hint 5\nfunc @main level 1 { %x = input {name=\"x\"} : f32[3] %i = iota {axis=0, start=0} : "
+    "i64[n]\n"
+    "%g = gather %x, %i {axis=0, start=0} : f32[n] %b = broadcast %g {dims=[1]} : f32[4, n] %s = slice %b {starts=[1, "
+    "2], strides=[1, 2]} : f32[3, 2]\n"
     "%p = pad %s {low=[0, 1], high=[n, 1], value=-1} : f32[n + 3, 4] %t = transpose %p {perm=[1, 0]} : f32[4, n + 3]\n"
-    "%d = dot %t, %p {spec=\"ab,bc->ac\"} : f32[4, 4] %r = reshape %d : f32[2, 8] %k = concat %r, %r {axis=1} : f32[2, 16]\n"
+    "%d = dot %t, %p {spec=\"ab,bc->ac\"} : f32[4, 4] %r = reshape %d : f32[2, 8] %k = concat %r, %r {axis=1} : f32[2, "
+    "16]\n"
     "%u = const {ints=[7, 8]} : i64[2] %z = const {value=1} : i64[] %v = update %i, %u, %z {axis=0, start=0} : i64[n]\n"
-    "%f = softmax %k {axis=1} : f32[2, 16] %o = norm %f {kind=\"layer\", eps=0.1} : f32[2, 16] %q = reduce %o {op=max, axes=[0]} : f32[16]\n"
-    "%h = random {kind=\"normal\", seed=1, starts=[0, 0], extents=[n, 3]} : f32[n, 3] %l = cross_entropy %h, %v : f32[n] output \"q\" %q output \"l\" %l output \"h\" %h }",
-    "mesh [a=2]\nsymbol n min 1 hint 5\nfunc @main level 2 { %x = input {name=\"x\"} : f32[3] @{} %k = const {value=3} : i64[] %o = const {value=0} : f32[4, 3]\n"
-    "%t = loop %k {trips=n} : i64[] %h = carry %x : f32[3] %s = carry %o : f32[4, 3] %i = iota {axis=0, start=1} : i64[2] %p = gather %i, %t {axis=0, start=0} : i64[]\n"
-    "%u = loop %p {trips=2} : i64[] %g = carry %h : f32[3] %g1 = add %g, %x : f32[3] %e = gather %x, %u {axis=0, start=0} : f32[] %z = const {value=1} : f32[]\n"
-    "%c = lt %e, %z : bool[] repeat \"in\" %u, %c %gl = leave %g, %g1 : f32[3] %r = reshape %gl : f32[1, 3] %s1 = update %s, %r, %t {axis=0, start=0} : f32[4, 3]\n"
+    "%f = softmax %k {axis=1} : f32[2, 16] %o = norm %f {kind=\"layer\", eps=0.1} : f32[2, 16] %q = reduce %o {op=max, "
+    "axes=[0]} : f32[16]\n"
+    "%h = random {kind=\"normal\", seed=1, starts=[0, 0], extents=[n, 3]} : f32[n, 3] %l = cross_entropy %h, %v : "
+    "f32[n] output \"q\" %q output \"l\" %l output \"h\" %h }",
+    "mesh [a=2]\nsymbol n min 1 hint 5\nfunc @main level 2 { %x = input {name=\"x\"} : f32[3] @{} %k = const {value=3} "
+    ": i64[] %o = const {value=0} : f32[4, 3]\n"
+    "%t = loop %k {trips=n} : i64[] %h = carry %x : f32[3] %s = carry %o : f32[4, 3] %i = iota {axis=0, start=1} : "
+    "i64[2] %p = gather %i, %t {axis=0, start=0} : i64[]\n"
+    "%u = loop %p {trips=2} : i64[] %g = carry %h : f32[3] %g1 = add %g, %x : f32[3] %e = gather %x, %u {axis=0, "
+    "start=0} : f32[] %z = const {value=1} : f32[]\n"
+    "%c = lt %e, %z : bool[] repeat \"in\" %u, %c %gl = leave %g, %g1 : f32[3] %r = reshape %gl : f32[1, 3] %s1 = "
+    "update %s, %r, %t {axis=0, start=0} : f32[4, 3]\n"
     "%m = mask_partial %gl {mesh_axes=[a], op=sum} : f32[3] %a = all_reduce %m {mesh_axes=[a], op=sum} : f32[3]\n"
-    "repeat \"out\" %t %hl = leave %h, %a : f32[3] %sl = leave %s, %s1 : f32[4, 3] output \"h\" %hl @{} output \"s\" %sl @{} }"};
+    "repeat \"out\" %t %hl = leave %h, %a : f32[3] %sl = leave %s, %s1 : f32[4, 3] output \"h\" %hl @{} output \"s\" "
+    "%sl @{} }"};
 
-static const char *const words[] = {"0", "1", "2", "3", "7", "9223372036854775807", "-1", "4611686018427387904", "1000000", "@a", "n", "f32", "i8", "bool",
-                                    "sum", "max", "or", "and", "one", "product"};
+static const char *const words[] = {"0",       "1",
+                                    "2",       "3",
+                                    "7",       "9223372036854775807",
+                                    "-1",      "4611686018427387904",
+                                    "1000000", "@a",
+                                    "n",       "f32",
+                                    "i8",      "bool",
+                                    "sum",     "max",
+                                    "or",      "and",
+                                    "one",     "product"};
 
 static bool word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '@'; }
 
 /* Names stay: a program without the value it uses does not even parse. */
 static bool worth_changing(const char *s) {
-  return (*s >= '0' && *s <= '9') || *s == '@' || strncmp(s, "sum", 3) == 0 || strncmp(s, "max", 3) == 0 || strncmp(s, "one", 3) == 0;
+  return (*s >= '0' && *s <= '9') || *s == '@' || strncmp(s, "sum", 3) == 0 || strncmp(s, "max", 3) == 0 ||
+         strncmp(s, "one", 3) == 0;
 }
 
 /* The text with one or two words replaced. */

@@ -1,4 +1,5 @@
-/* tests/unit/ir_malformed.c - malformed IR text: the place and the message of the one error; hostile sizes end quickly. */
+/* tests/unit/ir_malformed.c - malformed IR text: the place and the message of the one error; hostile sizes end
+ * quickly. */
 #include <stdlib.h>
 
 #include "ir/ir.h"
@@ -31,14 +32,16 @@ static const Bad bad[] = {
     {FUNC "  %x = input {name=\"x\"} : f32[n div 0]\n}\n", 4, 37, "divisor must be positive"},
     {FUNC "  %x = input {name=\"x\"} : f32[4, n div (3 - 3)]\n}\n", 4, 40, "divisor must be positive"},
     {FUNC "  %x = input {name=\"x\"} : f32[4, n*4611686018427387904*2]\n}\n", 4, 34, "a size does not fit 64 bits"},
-    {FUNC "  %x = input {name=\"x\"} : f32[n - 9223372036854775808 div 3]\n}\n", 4, 59, "the dividend is not a 64-bit integer"},
+    {FUNC "  %x = input {name=\"x\"} : f32[n - 9223372036854775808 div 3]\n}\n", 4, 59,
+     "the dividend is not a 64-bit integer"},
     {FUNC "  %x = input {name=\"x\"} : f32[k]\n}\n", 4, 31, "no symbol 'k'"},
     {FUNC "  %x = input {name=\"x\"} : f32[1,1,1,1,1,1,1,1,1]\n}\n", 4, 47, "more than 8 dimensions"},
     {FUNC "  %x = input {name=\"x\n", 4, 20, "unterminated string"},
     {FUNC "  %x = frobnicate : f32[4]\n}\n", 4, 8, "frobnicate"},
     {FUNC "  %x = neg %y : f32[4]\n}\n", 4, 12, "no value %y above this line"},
     {FUNC "  output \"y\" %y\n}\n", 4, 14, "no value %y above this line"},
-    {FUNC "  %x = const {value=1} : i64[]\n  %t = loop %x : i64[]\n  repeat \"r\" %t\n  %y = neg %r : i64[]\n}\n", 7, 12, "\"r\" above this line has no result"},
+    {FUNC "  %x = const {value=1} : i64[]\n  %t = loop %x : i64[]\n  repeat \"r\" %t\n  %y = neg %r : i64[]\n}\n", 7,
+     12, "\"r\" above this line has no result"},
     {FUNC "  %x = input {name=\"x\"} : f32[4]\n", 5, 1, "function @f does not end"},
     {HEAD "func @f level 3 {\n}\n", 2, 15, "level 3 is not 1 or 2"},
 };
@@ -51,8 +54,8 @@ static void each_is_located(void) {
     CHECKF(!m && d->n == 1, "case %zu: %zu diagnostics", i, d->n);
     if (d->n) {
       const Diag *x = &d->items[0];
-      CHECKF(x->loc.line == bad[i].line && x->loc.col == bad[i].col && strstr(x->message, bad[i].message), "case %zu: %d:%d: %s", i, x->loc.line,
-             x->loc.col, x->message);
+      CHECKF(x->loc.line == bad[i].line && x->loc.col == bad[i].col && strstr(x->message, bad[i].message),
+             "case %zu: %d:%d: %s", i, x->loc.line, x->loc.col, x->message);
     }
     module_free(m);
     arena_free(a);
@@ -60,7 +63,8 @@ static void each_is_located(void) {
 }
 
 /* `begin`, n times `before`, a number from 2 on, `after`, and `end`: refused with the message. */
-static void refused(const char *begin, const char *before, const char *after, int n, const char *end, const char *message) {
+static void refused(const char *begin, const char *before, const char *after, int n, const char *end,
+                    const char *message) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Text t = {.arena = a};

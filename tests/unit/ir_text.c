@@ -70,7 +70,8 @@ static void expressions(void) {
   CHECK_STR(shown(a, m, ex_min(m, ex_addi(m, b, 2), ex_min(m, b, s))), "min(b, s)");
   CHECK_STR(shown(a, m, ex_sub(m, ex_const(m, 3), ex_mul(m, b, ex_addi(m, s, -2)))), "-b*s + 2*b + 3");
   CHECK_STR(shown(a, m, ex_div(m, ex_addi(m, ex_muli(m, b, -4), 3), ex_const(m, 8))), "(-b) div 2");
-  CHECK_STR(shown(a, m, ex_div_joined(m, ex_addi(m, ex_div(m, b, ex_const(m, 5)), 3), ex_const(m, 2))), "(b + 5) div 10 + 1");
+  CHECK_STR(shown(a, m, ex_div_joined(m, ex_addi(m, ex_div(m, b, ex_const(m, 5)), 3), ex_const(m, 2))),
+            "(b + 5) div 10 + 1");
   CHECK(ex_div_joined(m, ex_div(m, b, ex_const(m, 5)), ex_const(m, 2)) == ex_div(m, b, ex_const(m, 10)));
   CHECK(!m->expr_fault);
   module_free(m);
@@ -80,7 +81,8 @@ static void expressions(void) {
 /* What cannot be computed is 0 and leaves its reason, once; what is only tried leaves none. */
 static void faults(Module *m, const char *reason, const Expr *e) {
   CHECK(ex_is_const(e, 0));
-  CHECKF(m->expr_fault && strcmp(m->expr_fault, reason) == 0, "%s instead of %s", m->expr_fault ? m->expr_fault : "no fault", reason);
+  CHECKF(m->expr_fault && strcmp(m->expr_fault, reason) == 0, "%s instead of %s",
+         m->expr_fault ? m->expr_fault : "no fault", reason);
   m->expr_fault = NULL;
 }
 
@@ -94,43 +96,52 @@ static void hostile_sizes(void) {
   faults(m, "a size is divided by zero", ex_subst(m, ex_div(m, ex_const(m, 10), ex_sub(m, five, n)), symbol, five));
 
   CHECK(ex_exact_div(m, ex_mul(m, n, least), ex_muli(m, n, -1)) == NULL);
-  CHECK(ex_exact_div(m, ex_mul(m, n, least), ex_addi(m, ex_muli(m, n, 2), 4)) == NULL); /* its remainder is beyond 64 bits */
+  CHECK(ex_exact_div(m, ex_mul(m, n, least), ex_addi(m, ex_muli(m, n, 2), 4)) ==
+        NULL); /* its remainder is beyond 64 bits */
   CHECK(ex_div(m, ex_mul(m, n, least), ex_sub(m, five, n))->kind == EX_DIV);
   e = ex_div(m, ex_add(m, n, least), ex_const(m, 3)); /* the constant is below the least multiple of 3 */
   for (int64_t v = 0; v < 5; v++) {
     int64_t got, sum = INT64_MIN + v;
     CHECK(ex_eval(e, &v, &got) && got == sum / 3 - (sum % 3 != 0));
   }
-  Module *again = ir_parse("least.ir", "apc.ir 1\nsymbol n\nfunc @f level 1 {\n  %s = size {expr=n - 9223372036854775808} : i64[]\n"
-                           "  %t = size {expr=-9223372036854775808*n} : i64[]\n  output \"s\" %s\n}\n", diags_new(m->arena));
+  Module *again = ir_parse("least.ir",
+                           "apc.ir 1\nsymbol n\nfunc @f level 1 {\n  %s = size {expr=n - 9223372036854775808} : i64[]\n"
+                           "  %t = size {expr=-9223372036854775808*n} : i64[]\n  output \"s\" %s\n}\n",
+                           diags_new(m->arena));
   Text text = {.arena = m->arena};
   CHECK(again != NULL);
   if (again) module_print(again, &text);
-  CHECK(strstr(text_str(&text), "expr=n - 9223372036854775808}") && strstr(text_str(&text), "expr=-9223372036854775808*n}"));
+  CHECK(strstr(text_str(&text), "expr=n - 9223372036854775808}") &&
+        strstr(text_str(&text), "expr=-9223372036854775808*n}"));
   module_free(again);
   CHECK(ex_min(m, ex_mul(m, n, least), ex_muli(m, n, 3))->kind == EX_MIN); /* their difference is beyond 64 bits */
   CHECK(!m->expr_fault);
   module_free(m);
 }
 
-/* (2*n + 1) div 3, again and again, is deep; n div 3 + n div 5 doubles what its tree has.  Both end at a limit, and what is below it is
- * printed, read and walked. */
+/* (2*n + 1) div 3, again and again, is deep; n div 3 + n div 5 doubles what its tree has.  Both end at a limit, and
+ * what is below it is printed, read and walked. */
 static void large_sizes(void) {
   Arena *a = arena_new();
   Module *m = module_new();
   const Expr *n = ex_sym(m, module_symbol(m, "n")), *deep = n, *wide = n;
-  for (int i = 0; !m->expr_fault && i < MAX_EXPR_DEPTH; i++) deep = ex_div(m, ex_addi(m, ex_muli(m, deep, 2), 1), ex_const(m, 3));
+  for (int i = 0; !m->expr_fault && i < MAX_EXPR_DEPTH; i++)
+    deep = ex_div(m, ex_addi(m, ex_muli(m, deep, 2), 1), ex_const(m, 3));
   faults(m, "a size is nested too deeply", deep);
-  for (int i = 0; !m->expr_fault && i < 60; i++) wide = ex_add(m, ex_div(m, wide, ex_const(m, 3)), ex_div(m, wide, ex_const(m, 5)));
+  for (int i = 0; !m->expr_fault && i < 60; i++)
+    wide = ex_add(m, ex_div(m, wide, ex_const(m, 3)), ex_div(m, wide, ex_const(m, 5)));
   CHECK(m->expr_fault && strcmp(m->expr_fault, "a size has too many terms") == 0);
   m->expr_fault = NULL;
 
   Diags *d = diags_new(a);
   deep = wide = n;
   while (deep->depth + 2 <= MAX_EXPR_DEPTH) deep = ex_div(m, ex_addi(m, ex_muli(m, deep, 2), 1), ex_const(m, 3));
-  while (2 * wide->size + 5 <= MAX_EXPR_SIZE) wide = ex_add(m, ex_div(m, wide, ex_const(m, 3)), ex_div(m, wide, ex_const(m, 5)));
+  while (2 * wide->size + 5 <= MAX_EXPR_SIZE)
+    wide = ex_add(m, ex_div(m, wide, ex_const(m, 3)), ex_div(m, wide, ex_const(m, 5)));
   CHECK(deep->depth >= MAX_EXPR_DEPTH - 1 && wide->size > MAX_EXPR_SIZE / 4 && !m->expr_fault);
-  const char *text = arena_printf(a, "apc.ir 1\nsymbol n\nfunc @f level 1 {\n  %%x = input {name=\"x\"} : f32[%s]\n  output \"x\" %%x\n}\n", shown(a, m, ex_max(m, deep, wide)));
+  const char *text = arena_printf(
+      a, "apc.ir 1\nsymbol n\nfunc @f level 1 {\n  %%x = input {name=\"x\"} : f32[%s]\n  output \"x\" %%x\n}\n",
+      shown(a, m, ex_max(m, deep, wide)));
   Module *again = ir_parse("large.ir", text, d);
   CHECK(again && again->expr_fault == NULL);
   if (again) {
@@ -167,7 +178,8 @@ static void calls_form_no_cycle(void) {
   static const char *const text =
       "apc.ir 1\n"
       "func @g level 1 {\n  %x = input {name=\"x\"} : f32[4]\n  output \"y\" %x\n}\n"
-      "func @f level 1 {\n  %x = input {name=\"x\"} : f32[4]\n  %y = call %x {name=\"g\"} : f32[4]\n  output \"y\" %y\n}\n";
+      "func @f level 1 {\n  %x = input {name=\"x\"} : f32[4]\n  %y = call %x {name=\"g\"} : f32[4]\n  output \"y\" "
+      "%y\n}\n";
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("calls.ir", text, d);
@@ -208,7 +220,8 @@ static void rules(void) {
   Func *f = module_func(m, "f");
   CHECK_STR(rule_text(a, m, f, "d"), "b s k, k n -> b s n  k=reduce(sum)  L0=linear(sum)  L1=linear(sum)");
   CHECK_STR(rule_text(a, m, f, "h"), "x0 x1 (x2 x3) -> (x0 x1) x2 x3  L0=linear(sum)");
-  CHECK_STR(rule_text(a, m, f, "k"), "(x0 f1) f4 -> (x0 f2) f3  f1=frozen  f2=frozen  f3=frozen  f4=frozen  L0=linear(sum)");
+  CHECK_STR(rule_text(a, m, f, "k"),
+            "(x0 f1) f4 -> (x0 f2) f3  f1=frozen  f2=frozen  f3=frozen  f4=frozen  L0=linear(sum)");
   CHECK_STR(rule_text(a, m, f, "m"), "x0 x1 x2 -> x0 x1 x2  x2=body");
   CHECK_STR(rule_text(a, m, f, "s"), "x0 x1 x2 -> x0 x1 x2  x1=halo  L0=linear(sum)");
   const Rule *r = rule_of(m, f, op_of(f, func_find(f, "d")));

@@ -1,4 +1,5 @@
-/* The special functions of generated kernels against libm in double: errors in units of the last place, and special values. */
+/* The special functions of generated kernels against libm in double: errors in units of the last place, and special
+ * values. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -17,7 +18,8 @@ static double ulps(float got, double want) {
   float w = (float)want;
   if (isnan(got) && isnan(want)) return 0;
   if (got == w) return 0;
-  if (isnan(got) || isnan(w) || isinf(got) || isinf(w)) return isinf(w) && fabsf(got) >= 0x1.fffffcp127f && !isnan(got) && (got > 0) == (w > 0) ? 1 : 1e9;
+  if (isnan(got) || isnan(w) || isinf(got) || isinf(w))
+    return isinf(w) && fabsf(got) >= 0x1.fffffcp127f && !isnan(got) && (got > 0) == (w > 0) ? 1 : 1e9;
   double unit = ldexp(1, (w == 0 ? -126 : ilogbf(w) < -126 ? -126 : ilogbf(w)) - 23);
   return fabs((double)got - want) / unit;
 }
@@ -32,16 +34,23 @@ typedef struct Function {
 
 static double sigmoid_exact(double x) { return 1 / (1 + exp(-x)); }
 
-#define PLAIN(name) static float name##_plain(float x) { return name##_f32(x); }
-PLAIN(exp) PLAIN(exp2) PLAIN(expm1) PLAIN(log) PLAIN(log1p) PLAIN(tanh) PLAIN(erf) PLAIN(sigmoid) PLAIN(sin) PLAIN(cos)
+/* Names of macros in a row are no statements. */
+/* clang-format off */
+#define PLAIN(name) \
+  static float name##_plain(float x) { return name##_f32(x); }
+PLAIN(exp)
+PLAIN(exp2) PLAIN(expm1) PLAIN(log) PLAIN(log1p) PLAIN(tanh) PLAIN(erf) PLAIN(sigmoid) PLAIN(sin) PLAIN(cos)
+    /* clang-format on */
 
-static void special_functions(void) {
+    static void special_functions(void) {
   static const Function functions[] = {
-      {"exp", exp_plain, exp, -105, 90, 1.5}, {"exp2", exp2_plain, exp2, -152, 130, 2}, {"expm1", expm1_plain, expm1, -40, 90, 2},
-      {"log", log_plain, log, 0, 1e6f, 2}, {"log near 1", log_plain, log, 0.5f, 2, 2}, {"log1p", log1p_plain, log1p, -1, 10, 3},
-      {"tanh", tanh_plain, tanh, -12, 12, 3}, {"tanh near 0", tanh_plain, tanh, -0.01f, 0.01f, 3}, {"erf", erf_plain, erf, -5, 5, 2},
-      {"sigmoid", sigmoid_plain, sigmoid_exact, -20, 20, 3}, {"sin", sin_plain, sin, -1e5f, 1e5f, 2}, {"cos", cos_plain, cos, -1e5f, 1e5f, 2},
-      {"sin near 0", sin_plain, sin, -4, 4, 2}, {"cos near 0", cos_plain, cos, -4, 4, 2}};
+      {"exp", exp_plain, exp, -105, 90, 1.5},     {"exp2", exp2_plain, exp2, -152, 130, 2},
+      {"expm1", expm1_plain, expm1, -40, 90, 2},  {"log", log_plain, log, 0, 1e6f, 2},
+      {"log near 1", log_plain, log, 0.5f, 2, 2}, {"log1p", log1p_plain, log1p, -1, 10, 3},
+      {"tanh", tanh_plain, tanh, -12, 12, 3},     {"tanh near 0", tanh_plain, tanh, -0.01f, 0.01f, 3},
+      {"erf", erf_plain, erf, -5, 5, 2},          {"sigmoid", sigmoid_plain, sigmoid_exact, -20, 20, 3},
+      {"sin", sin_plain, sin, -1e5f, 1e5f, 2},    {"cos", cos_plain, cos, -1e5f, 1e5f, 2},
+      {"sin near 0", sin_plain, sin, -4, 4, 2},   {"cos near 0", cos_plain, cos, -4, 4, 2}};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     const Function *f = &functions[i];
     double worst = 0;
@@ -56,7 +65,8 @@ static void special_functions(void) {
 }
 
 static void special_values(void) {
-  const float values[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-130f, 1, -1, 3e38f, -3e38f};
+  const float values[] = {0.0f,       -0.0f,     INFINITY, -INFINITY, NAN,   0x1p-149f,
+                          -0x1p-149f, 0x1p-130f, 1,        -1,        3e38f, -3e38f};
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
     float x = values[i];
     double d = (double)x;
@@ -72,13 +82,14 @@ static void special_values(void) {
 }
 
 static void powers(void) {
-  const float special[] = {0.0f, -0.0f, 1, -1, 2, -2, 3, -3, 0.5f, -0.5f, 2.5f, -2.5f, INFINITY, -INFINITY, NAN, 1e30f, 1e-30f, 1e9f};
+  const float special[] = {0.0f,  -0.0f, 1,     -1,       2,         -2,  3,     -3,     0.5f,
+                           -0.5f, 2.5f,  -2.5f, INFINITY, -INFINITY, NAN, 1e30f, 1e-30f, 1e9f};
   int n = sizeof special / sizeof *special;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++) {
       double want = pow((double)special[i], (double)special[k]);
-      CHECKF(ulps(pow_f32(special[i], special[k]), want) <= 2, "pow(%g, %g) = %g, not %g", (double)special[i], (double)special[k],
-             (double)pow_f32(special[i], special[k]), want);
+      CHECKF(ulps(pow_f32(special[i], special[k]), want) <= 2, "pow(%g, %g) = %g, not %g", (double)special[i],
+             (double)special[k], (double)pow_f32(special[i], special[k]), want);
     }
   double worst = 0;
   for (int i = 1; i < 600; i++)
@@ -97,7 +108,8 @@ static void narrow_floats(void) {
     bool nan = (x & 0x7c00) == 0x7c00 && (x & 0x3ff);
     CHECKF(nan ? isnan(f) : bits_f16(f) == x, "f16 bits %04x", x);
     if (!nan && (x & 0x7c00) != 0x7c00) {
-      double want = ((x & 0x7c00) ? ldexp(1024 + (x & 0x3ff), ((x >> 10) & 31) - 25) : ldexp(x & 0x3ff, -24)) * (x >> 15 ? -1 : 1);
+      double want = ((x & 0x7c00) ? ldexp(1024 + (x & 0x3ff), ((x >> 10) & 31) - 25) : ldexp(x & 0x3ff, -24)) *
+                    (x >> 15 ? -1 : 1);
       CHECKF((double)f == want, "f16 %04x is %g", x, want);
     }
   }

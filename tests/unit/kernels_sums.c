@@ -1,5 +1,5 @@
-/* Float sums are defined on global indices (D33): kernels over a part [first, first + n) of a dimension against a plain evaluation of
- * the whole tree with zeros elsewhere; equal bits, by rows, by columns, of one row, fused or not. */
+/* Float sums are defined on global indices (D33): kernels over a part [first, first + n) of a dimension against a plain
+ * evaluation of the whole tree with zeros elsewhere; equal bits, by rows, by columns, of one row, fused or not. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,12 +88,15 @@ static bool same(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
 
 /* Numbers of very different size: another order gives other bits. */
 static void fill(void) {
-  for (size_t i = 0; i < sizeof x / sizeof x[0]; i++) x[i] = ((float)(int64_t)(draw() % 2001) - 1000) * (draw() % 3 ? 1.0f : 1e-3f);
+  for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+    x[i] = ((float)(int64_t)(draw() % 2001) - 1000) * (draw() % 3 ? 1.0f : 1e-3f);
 }
 
-static void check_case(void *library, const Unit *rows, const Unit *columns, const Unit *one, const Unit *squares, int64_t n, int64_t g, int64_t b) {
+static void check_case(void *library, const Unit *rows, const Unit *columns, const Unit *one, const Unit *squares,
+                       int64_t n, int64_t g, int64_t b) {
   run(library, rows, x, y, n, g, b);
-  for (int64_t r = 0; r < b; r++) CHECKF(same(y[r], whole(x + r * n, n, g)), "row %d of %d from %d", (int)r, (int)n, (int)g);
+  for (int64_t r = 0; r < b; r++)
+    CHECKF(same(y[r], whole(x + r * n, n, g)), "row %d of %d from %d", (int)r, (int)n, (int)g);
   run(library, squares, x, y, n, g, b);
   for (int64_t r = 0; r < b; r++) {
     for (int64_t i = 0; i < n; i++) column[i] = x[r * n + i] * x[r * n + i];
@@ -108,22 +111,33 @@ static void check_case(void *library, const Unit *rows, const Unit *columns, con
   CHECKF(same(y[0], whole(x, n, g)), "%d from %d", (int)n, (int)g);
 }
 
-#define ROWS_OF(starts) "  %x = input {name=\"x\"} : f32[b,n] @{}\n  %r = reduce %x {axes=[1], op=sum" starts "} : f32[b]\n  output \"r\" %r @{}\n"
+#define ROWS_OF(starts) \
+  "  %x = input {name=\"x\"} : f32[b,n] @{}\n  %r = reduce %x {axes=[1], op=sum" starts \
+  "} : f32[b]\n  output \"r\" %r @{}\n"
 
 static void parts(void) {
   const Unit *rows = unit_of(ROWS_OF(", starts=[g]"));
-  const Unit *columns = unit_of("  %x = input {name=\"x\"} : f32[n,b] @{}\n  %r = reduce %x {axes=[0], op=sum, starts=[g]} : f32[b]\n  output \"r\" %r @{}\n");
-  const Unit *one = unit_of("  %x = input {name=\"x\"} : f32[n] @{}\n  %r = reduce %x {axes=[0], op=sum, starts=[g]} : f32[]\n  output \"r\" %r @{}\n");
+  const Unit *columns = unit_of(
+      "  %x = input {name=\"x\"} : f32[n,b] @{}\n  %r = reduce %x {axes=[0], op=sum, starts=[g]} : f32[b]\n  output "
+      "\"r\" %r @{}\n");
+  const Unit *one = unit_of(
+      "  %x = input {name=\"x\"} : f32[n] @{}\n  %r = reduce %x {axes=[0], op=sum, starts=[g]} : f32[]\n  output \"r\" "
+      "%r @{}\n");
   /* with a maximum in the same loop, which has no order */
-  const Unit *squares = unit_of("  %x = input {name=\"x\"} : f32[b,n] @{}\n  %s = mul %x, %x : f32[b,n]\n  %r = reduce %s {axes=[1], op=sum, starts=[g]} : f32[b]\n"
-                                "  %m = reduce %s {axes=[1], op=max} : f32[b]\n  output \"r\" %r @{}\n  output \"m\" %m @{}\n");
+  const Unit *squares = unit_of(
+      "  %x = input {name=\"x\"} : f32[b,n] @{}\n  %s = mul %x, %x : f32[b,n]\n  %r = reduce %s {axes=[1], op=sum, "
+      "starts=[g]} : f32[b]\n"
+      "  %m = reduce %s {axes=[1], op=max} : f32[b]\n  output \"r\" %r @{}\n  output \"m\" %m @{}\n");
   void *library = compile();
   CHECK(library != NULL);
   if (!library) return;
   static const int64_t places[] = {0, 1, 31, 32, 33, 1023, 1024, 1025, 3000, 5000};
   fill();
-  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) check_case(library, rows, columns, one, squares, 1 + (int64_t)(draw() % 3000), places[i], 3);
-  for (int i = 0; i < 40; i++) check_case(library, rows, columns, one, squares, (int64_t)(draw() % LARGEST), (int64_t)(draw() % 100000), 1 + (int64_t)(draw() % ROWS));
+  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+    check_case(library, rows, columns, one, squares, 1 + (int64_t)(draw() % 3000), places[i], 3);
+  for (int i = 0; i < 40; i++)
+    check_case(library, rows, columns, one, squares, (int64_t)(draw() % LARGEST), (int64_t)(draw() % 100000),
+               1 + (int64_t)(draw() % ROWS));
   /* rows of a larger part are those of a smaller one: cutting a parallel dimension changes no bit */
   float all[ROWS];
   run(library, rows, x, all, 700, 5, 40);

@@ -1,4 +1,5 @@
-/* The units of level-2 functions: what fuses, what is a view, order of communication, stages, what a rank off the origin computes. */
+/* The units of level-2 functions: what fuses, what is a view, order of communication, stages, what a rank off the
+ * origin computes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,10 @@ static Made make_for(const char *body, int stage, bool library) {
   Made x = {.arena = arena_new()};
   x.kernels.arena = x.arena;
   Diags *d = diags_new(x.arena);
-  const char *text = arena_printf(x.arena, "apc.ir 1\nsymbol b hint 3\nmesh [tp=2] stages 2\nstate \"st\" : f32[b,8] = 0\nparam \"w\" : f32[3,4,4] = zeros\nparam \"v\" : f32[4] = zeros\nfunc @r level 2 {\n%s}\n", body);
+  const char *text = arena_printf(x.arena,
+                                  "apc.ir 1\nsymbol b hint 3\nmesh [tp=2] stages 2\nstate \"st\" : f32[b,8] = 0\nparam "
+                                  "\"w\" : f32[3,4,4] = zeros\nparam \"v\" : f32[4] = zeros\nfunc @r level 2 {\n%s}\n",
+                                  body);
   x.m = ir_parse("test", text, d);
   if (!x.m || !verify_module(x.m, d)) {
     diags_print(d, stderr, false);
@@ -53,34 +57,54 @@ static const char *kinds(const Made *x) {
 #define X "  %x = input {name=\"x\"} : f32[b,8] @{}\n"
 
 static void fusion(void) {
-  EXPECT(X "  %e = exp %x : f32[b,8]\n  %c = copy %e : f32[b,8]\n  %t = tanh %c : f32[b,8]\n  %s = softmax %t {axis=1} : f32[b,8]\n"
-         "  %r = relu %s : f32[b,8]\n  %m = reduce %r {axes=[1], op=max} : f32[b]\n  output \"m\" %m @{}\n", 0, "source kernel");
+  EXPECT(X
+         "  %e = exp %x : f32[b,8]\n  %c = copy %e : f32[b,8]\n  %t = tanh %c : f32[b,8]\n  %s = softmax %t {axis=1} : "
+         "f32[b,8]\n"
+         "  %r = relu %s : f32[b,8]\n  %m = reduce %r {axes=[1], op=max} : f32[b]\n  output \"m\" %m @{}\n",
+         0, "source kernel");
   /* two branches that meet */
-  EXPECT(X "  %a = exp %x : f32[b,8]\n  %d = tanh %x : f32[b,8]\n  %y = mul %a, %d : f32[b,8]\n  output \"y\" %y @{}\n", 0, "source kernel");
+  EXPECT(X "  %a = exp %x : f32[b,8]\n  %d = tanh %x : f32[b,8]\n  %y = mul %a, %d : f32[b,8]\n  output \"y\" %y @{}\n",
+         0, "source kernel");
   /* a path through a matrix product keeps the two ends apart */
-  EXPECT(X "  %a = exp %x : f32[b,8]\n  %g = dot %a, %x {spec=\"bm,bn->mn\"} : f32[8,8]\n  %h = dot %x, %g {spec=\"bm,mn->bn\"} : f32[b,8]\n"
-         "  %y = mul %a, %h : f32[b,8]\n  output \"y\" %y @{}\n", 0, "source kernel gemm gemm kernel");
+  EXPECT(X
+         "  %a = exp %x : f32[b,8]\n  %g = dot %a, %x {spec=\"bm,bn->mn\"} : f32[8,8]\n  %h = dot %x, %g "
+         "{spec=\"bm,mn->bn\"} : f32[b,8]\n"
+         "  %y = mul %a, %h : f32[b,8]\n  output \"y\" %y @{}\n",
+         0, "source kernel gemm gemm kernel");
   /* a column reduction takes its producer in, the way back is another kernel */
-  EXPECT(X "  %a = exp %x : f32[b,8]\n  %r = reduce %a {axes=[0], op=sum} : f32[8]\n  %z = broadcast %r {dims=[1]} : f32[b,8]\n  %y = sub %a, %z : f32[b,8]\n"
-         "  output \"y\" %y @{}\n", 0, "source kernel kernel");
+  EXPECT(X
+         "  %a = exp %x : f32[b,8]\n  %r = reduce %a {axes=[0], op=sum} : f32[8]\n  %z = broadcast %r {dims=[1]} : "
+         "f32[b,8]\n  %y = sub %a, %z : f32[b,8]\n"
+         "  output \"y\" %y @{}\n",
+         0, "source kernel kernel");
   /* nothing that no result needs */
   EXPECT(X "  %a = exp %x : f32[b,8]\n  output \"x\" %x @{}\n", 0, "source");
 }
 
 /* What follows a convolution joins it, for the library only, where nobody else reads the value in between. */
 static void joins(void) {
-#define IMAGE "  %x = input {name=\"x\"} : f32[b,9,4] @{}\n  %w = param {name=\"w\"} : f32[3,4,4] @{}\n  %v = param {name=\"v\"} : f32[4] @{}\n"
-#define CONV(y, x) "  %" y " = conv %" x ", %w {starts=[-1], strides=[1], dilations=[1], spec=\"nHc,Hco->nHo\"} : f32[b,9,4]\n"
+#define IMAGE \
+  "  %x = input {name=\"x\"} : f32[b,9,4] @{}\n  %w = param {name=\"w\"} : f32[3,4,4] @{}\n  %v = param {name=\"v\"} " \
+  ": f32[4] @{}\n"
+#define CONV(y, x) \
+  "  %" y " = conv %" x ", %w {starts=[-1], strides=[1], dilations=[1], spec=\"nHc,Hco->nHo\"} : f32[b,9,4]\n"
 #define BIAS(y, x) "  %" y "b = broadcast %v {dims=[2]} : f32[b,9,4]\n  %" y " = add %" x ", %" y "b : f32[b,9,4]\n"
-  static const struct { const char *body; int kernels; const char *what; } cases[] = {
+  static const struct {
+    const char *body;
+    int kernels;
+    const char *what;
+  } cases[] = {
       {IMAGE CONV("c", "x") BIAS("a", "c") "  %r = relu %a : f32[b,9,4]\n  output \"r\" %r @{}\n", 1, "conv bias relu"},
-      {IMAGE CONV("c", "x") "  %a = add %x, %c : f32[b,9,4]\n  %s = sigmoid %a : f32[b,9,4]\n  %r = mul %s, %a : f32[b,9,4]\n  output \"r\" %r @{}\n", 1,
-       "conv residual silu"},
+      {IMAGE CONV("c", "x") "  %a = add %x, %c : f32[b,9,4]\n  %s = sigmoid %a : f32[b,9,4]\n  %r = mul %s, %a : "
+                            "f32[b,9,4]\n  output \"r\" %r @{}\n",
+       1, "conv residual silu"},
       /* two that meet: one joins the addition */
-      {IMAGE CONV("c", "x") BIAS("a", "c") CONV("d", "x") BIAS("e", "d") "  %m = add %a, %e : f32[b,9,4]\n  %r = relu %m : f32[b,9,4]\n  output \"r\" %r @{}\n", 2,
-       "conv bias none"},
+      {IMAGE CONV("c", "x") BIAS("a", "c") CONV("d", "x")
+           BIAS("e", "d") "  %m = add %a, %e : f32[b,9,4]\n  %r = relu %m : f32[b,9,4]\n  output \"r\" %r @{}\n",
+       2, "conv bias none"},
       /* somebody else reads what the relu would hide */
-      {IMAGE CONV("c", "x") "  %r = relu %c : f32[b,9,4]\n  output \"c\" %c @{}\n  output \"r\" %r @{}\n", 2, "conv none"},
+      {IMAGE CONV("c", "x") "  %r = relu %c : f32[b,9,4]\n  output \"c\" %c @{}\n  output \"r\" %r @{}\n", 2,
+       "conv none"},
       {IMAGE CONV("c", "x") "  %e = exp %c : f32[b,9,4]\n  output \"e\" %e @{}\n", 2, "conv none"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     Made m = make_for(cases[i].body, 0, true);
@@ -97,7 +121,10 @@ static void joins(void) {
 }
 
 static void views(void) {
-  EXPECT(X "  %a = reshape %x : f32[2*b,4]\n  %s = slice %x {starts=[1, 0], strides=[1,1]} : f32[b - 1,8]\n  output \"a\" %a @{}\n  output \"s\" %s @{}\n", 0, "source view view");
+  EXPECT(X
+         "  %a = reshape %x : f32[2*b,4]\n  %s = slice %x {starts=[1, 0], strides=[1,1]} : f32[b - 1,8]\n  output "
+         "\"a\" %a @{}\n  output \"s\" %s @{}\n",
+         0, "source view view");
   EXPECT(X "  %s = slice %x {starts=[0, 1], strides=[1,1]} : f32[b,7]\n  output \"s\" %s @{}\n", 0, "source kernel");
   Made v = make(X "  %s = slice %x {starts=[2, 0], strides=[1,1]} : f32[b - 2,8]\n  output \"s\" %s @{}\n", 0);
   CHECK(ex_is_const(v.units->items[1].view_offset, 64));
@@ -105,32 +132,52 @@ static void views(void) {
 }
 
 static void dots(void) {
-  Made x = make(X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %y = dot %x, %w {spec=\"bm,mn->bn\"} : f32[b,4]\n  output \"y\" %y @{}\n", 0);
+  Made x = make(X
+                "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %y = dot %x, %w {spec=\"bm,mn->bn\"} : f32[b,4]\n  output "
+                "\"y\" %y @{}\n",
+                0);
   const GemmUnit *g = x.units->items[2].gemm;
   CHECK_STR(kinds(&x), "source source gemm");
-  CHECK(g && g->nbatch == 0 && ex_is_const(g->n, 4) && ex_is_const(g->k, 8) && ex_is_const(g->a_m, 8) && ex_is_const(g->b_k, 4));
+  CHECK(g && g->nbatch == 0 && ex_is_const(g->n, 4) && ex_is_const(g->k, 8) && ex_is_const(g->a_m, 8) &&
+        ex_is_const(g->b_k, 4));
   done(&x);
-  EXPECT(X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %y = dot %x, %w {spec=\"bm,mn->nb\"} : f32[4,b]\n  output \"y\" %y @{}\n", 0, "source source gemm");
-  EXPECT("  %x = input {name=\"x\"} : i64[b,8] @{}\n  %y = dot %x, %x {spec=\"bm,cm->bc\"} : i64[b,b]\n  output \"y\" %y @{}\n", 0, "source kernel");
-  EXPECT("  %x = input {name=\"x\"} : bf16[b,8] @{}\n  %y = dot %x, %x {spec=\"bm,cm->bc\"} : bf16[b,b]\n  output \"y\" %y @{}\n", 0, "source kernel kernel gemm kernel");
+  EXPECT(X
+         "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %y = dot %x, %w {spec=\"bm,mn->nb\"} : f32[4,b]\n  output \"y\" "
+         "%y @{}\n",
+         0, "source source gemm");
+  EXPECT(
+      "  %x = input {name=\"x\"} : i64[b,8] @{}\n  %y = dot %x, %x {spec=\"bm,cm->bc\"} : i64[b,b]\n  output \"y\" %y "
+      "@{}\n",
+      0, "source kernel");
+  EXPECT(
+      "  %x = input {name=\"x\"} : bf16[b,8] @{}\n  %y = dot %x, %x {spec=\"bm,cm->bc\"} : bf16[b,b]\n  output \"y\" "
+      "%y @{}\n",
+      0, "source kernel kernel gemm kernel");
 }
 
-/* A transpose that only a product needs is read by strides, through whatever is virtual; one that others need, or that hides the
- * unit stride, is made. */
+/* A transpose that only a product needs is read by strides, through whatever is virtual; one that others need, or that
+ * hides the unit stride, is made. */
 static void transposed_operands(void) {
-#define T "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,8,3,4] @{}\n" \
-          "  %q = transpose %x {perm=[0,2,1,3]} : f32[b,3,8,4]\n  %t = transpose %k {perm=[0,2,3,1]} : f32[b,3,4,8]\n" \
-          "  %y = dot %q, %t {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,8]\n  output \"y\" %y @{}\n"
+#define T \
+  "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,8,3,4] @{}\n" \
+  "  %q = transpose %x {perm=[0,2,1,3]} : f32[b,3,8,4]\n  %t = transpose %k {perm=[0,2,3,1]} : f32[b,3,4,8]\n" \
+  "  %y = dot %q, %t {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,8]\n  output \"y\" %y @{}\n"
   EXPECT(T, 0, "source source gemm");
   EXPECT(T "  output \"t\" %t @{}\n", 0, "source source kernel gemm");
-  EXPECT("  %x = input {name=\"x\"} : f32[b,4,8,3] @{}\n  %k = input {name=\"k\"} : f32[b,3,4,8] @{}\n  %q = transpose %x {perm=[0,3,2,1]} : f32[b,3,8,4]\n"
-         "  %y = dot %q, %k {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,8]\n  output \"y\" %y @{}\n", 0, "source source kernel gemm");
+  EXPECT(
+      "  %x = input {name=\"x\"} : f32[b,4,8,3] @{}\n  %k = input {name=\"k\"} : f32[b,3,4,8] @{}\n  %q = transpose %x "
+      "{perm=[0,3,2,1]} : f32[b,3,8,4]\n"
+      "  %y = dot %q, %k {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,8]\n  output \"y\" %y @{}\n",
+      0, "source source kernel gemm");
 #undef T
 }
 
 static void communication(void) {
-  const char *body = X "  %a = exp %x : f32[b,8]\n  %p = all_reduce %a {mesh_axes=[tp], op=sum} : f32[b,8]\n  %q = all_reduce %x {mesh_axes=[tp], op=max} : f32[b,8]\n"
-      "  %s = add %p, %q : f32[b,8]\n  %t = transfer %s {to_stage=1} : f32[b,8]\n  %y = exp %t : f32[b,8] stage 1\n  output \"y\" %y @{}\n";
+  const char *body = X
+      "  %a = exp %x : f32[b,8]\n  %p = all_reduce %a {mesh_axes=[tp], op=sum} : f32[b,8]\n  %q = all_reduce %x "
+      "{mesh_axes=[tp], op=max} : f32[b,8]\n"
+      "  %s = add %p, %q : f32[b,8]\n  %t = transfer %s {to_stage=1} : f32[b,8]\n  %y = exp %t : f32[b,8] stage 1\n  "
+      "output \"y\" %y @{}\n";
   EXPECT(body, 0, "source kernel comm comm kernel comm");
   EXPECT(body, 1, "comm kernel");
   Made x = make(body, 1);
@@ -139,8 +186,11 @@ static void communication(void) {
   x = make(body, 0);
   CHECK(x.units->items[5].nin == 1 && x.units->items[5].nout == 0);
   done(&x);
-  EXPECT("  %r = read {name=\"st\"} : f32[b,8] @{}\n  %u = input {name=\"u\"} : f32[1,8] @{}\n  %p = input {name=\"p\"} : i64[] @{}\n"
-         "  %y = update %r, %u, %p {axis=0, start=0} : f32[b,8]\n  write \"w\" %y {name=\"st\"}\n", 0, "source source source kernel write");
+  EXPECT(
+      "  %r = read {name=\"st\"} : f32[b,8] @{}\n  %u = input {name=\"u\"} : f32[1,8] @{}\n  %p = input {name=\"p\"} : "
+      "i64[] @{}\n"
+      "  %y = update %r, %u, %p {axis=0, start=0} : f32[b,8]\n  write \"w\" %y {name=\"st\"}\n",
+      0, "source source source kernel write");
 }
 
 static void sharing(void) {
@@ -151,8 +201,11 @@ static void sharing(void) {
   CHECK(x.units->items[1].alias[0] == -1);
   done(&x);
   /* x is read again after the first result of its row is stored */
-  x = make(X "  %e = neg %x : f32[b,8]\n  %m = reduce %e {axes=[1], op=max} : f32[b]\n  %n = broadcast %m {dims=[0]} : f32[b,8]\n"
-           "  %y = sub %x, %n : f32[b,8]\n  output \"e\" %e @{}\n  output \"y\" %y @{}\n", 0);
+  x = make(X
+           "  %e = neg %x : f32[b,8]\n  %m = reduce %e {axes=[1], op=max} : f32[b]\n  %n = broadcast %m {dims=[0]} : "
+           "f32[b,8]\n"
+           "  %y = sub %x, %n : f32[b,8]\n  output \"e\" %e @{}\n  output \"y\" %y @{}\n",
+           0);
   CHECK_STR(kinds(&x), "source kernel");
   for (int i = 0; i < 2; i++) {
     const Unit *u = &x.units->items[1];
@@ -163,7 +216,8 @@ static void sharing(void) {
 }
 
 static void text_is_deterministic(void) {
-  const char *body = X "  %a = softmax %x {axis=1} : f32[b,8]\n  %d = mask_partial %a {mesh_axes=[tp], op=sum} : f32[b,8]\n"
+  const char *body = X
+      "  %a = softmax %x {axis=1} : f32[b,8]\n  %d = mask_partial %a {mesh_axes=[tp], op=sum} : f32[b,8]\n"
       "  %y = all_reduce %d {mesh_axes=[tp], op=sum} : f32[b,8]\n  output \"y\" %y @{}\n";
   Made a = make(body, 0), b = make(body, 0);
   size_t n, same;
@@ -172,7 +226,8 @@ static void text_is_deterministic(void) {
   CHECK_STR(texts[0], kernel_set_texts(&b.kernels, &same)[0]);
   /* the coordinate is a scalar of the kernel */
   bool found = false;
-  for (int i = 0; i < a.units->items[1].nscalars; i++) found = found || ex_uses_coordinate(a.m, a.units->items[1].scalars[i]);
+  for (int i = 0; i < a.units->items[1].nscalars; i++)
+    found = found || ex_uses_coordinate(a.m, a.units->items[1].scalars[i]);
   CHECK(found);
   done(&a), done(&b);
 }

@@ -1,4 +1,5 @@
-/* The pipeline keeps what functions with loops compute: the programs of tests/text/loop_*.ir, before and after all passes. */
+/* The pipeline keeps what functions with loops compute: the programs of tests/text/loop_*.ir, before and after all
+ * passes. */
 #include "base/file.h"
 #include "passes/pipeline.h"
 #include "tests/interp_test.h"
@@ -8,7 +9,8 @@ static bool weights(void *context, const Module *m, const Param *p, InterpTensor
   int64_t n[MAX_RANK], index[MAX_RANK] = {0}, stride = (int64_t)dtype_bytes(p->type->dtype);
   if (!type_constant_dims(p->type, n)) return false;
   *out = interp_tensor(m->arena, p->type->dtype, p->type->rank, n);
-  for (int64_t i = 0; i < interp_elements(out); i++) { /* by the place in the file, so that views of a weight agree with it */
+  for (int64_t i = 0; i < interp_elements(out);
+       i++) { /* by the place in the file, so that views of a weight agree with it */
     int64_t at = (int64_t)p->offset / stride;
     for (int d = 0; d < p->type->rank; d++) at += index[d] * p->strides[d];
     out->cells[i].f = (double)((at * 37 + 11) % 64) / 128 - 0.2;
@@ -23,16 +25,19 @@ static void run_all(Program *p, const Module *inputs_of, InterpResult *results) 
     int n;
     InterpOptions o = {.symbols = interp_symbols(p->m, p->arena), .blob = weights};
     InterpNamed *inputs = interp_random_inputs(p->m, f, DOMAIN_FLOAT, o.symbols, 5, p->arena, &n, p->diags);
-    CHECKF(inputs && interp_run(p->m, f, &o, n, inputs, p->arena, &results[r++], p->diags), "@%s: %s", f->name, program_error(p));
+    CHECKF(inputs && interp_run(p->m, f, &o, n, inputs, p->arena, &results[r++], p->diags), "@%s: %s", f->name,
+           program_error(p));
   }
 }
 
-static void same_results(const char *name, const InterpResult *want, const InterpResult *got, double tolerance, Arena *arena) {
+static void same_results(const char *name, const InterpResult *want, const InterpResult *got, double tolerance,
+                         Arena *arena) {
   CHECK(want->noutputs == got->noutputs && want->nstates == got->nstates);
   for (int i = 0; i < want->noutputs + want->nstates; i++) {
     bool state = i >= want->noutputs;
     const InterpNamed *x = state ? &want->states[i - want->noutputs] : &want->outputs[i];
-    const InterpTensor *y = state ? interp_find(got->states, got->nstates, x->name) : interp_find(got->outputs, got->noutputs, x->name);
+    const InterpTensor *y =
+        state ? interp_find(got->states, got->nstates, x->name) : interp_find(got->outputs, got->noutputs, x->name);
     const char *why = "missing";
     CHECKF(y && interp_equal(&x->tensor, y, DOMAIN_FLOAT, tolerance, arena, &why), "%s: %s: %s", name, x->name, why);
   }

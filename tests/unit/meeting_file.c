@@ -1,4 +1,5 @@
-/* tests/unit/meeting_file.c - the file at which ranks meet, on file systems with locks and without, and on one that lets others read everything. */
+/* tests/unit/meeting_file.c - the file at which ranks meet, on file systems with locks and without, and on one that
+ * lets others read everything. */
 #define _GNU_SOURCE
 #include "runtime/meeting_file.h"
 
@@ -57,7 +58,8 @@ static void refused(const char *words) {
   CHECK(lstat(path, &before) == 0);
   CHECK(meeting_file_publish(path, text, true, &held, &error) == RT_BAD_INPUT && held == -1);
   CHECKF(strstr(error.text, words), "%s", error.text);
-  CHECK(lstat(path, &after) == 0 && before.st_ino == after.st_ino && before.st_size == after.st_size && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+  CHECK(lstat(path, &after) == 0 && before.st_ino == after.st_ino && before.st_size == after.st_size &&
+        before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
 }
 
 static void leave(const char *content, mode_t mode) {
@@ -81,7 +83,8 @@ static void left_files(void) {
 }
 
 static void foreign_files(void) {
-  static const char *const contents[] = {"", "my thesis\n", MEETING_FILE_BEGIN, MEETING_FILE_BEGIN "00112233445566778899aabbccddeegg\n"};
+  static const char *const contents[] = {"", "my thesis\n", MEETING_FILE_BEGIN,
+                                         MEETING_FILE_BEGIN "00112233445566778899aabbccddeegg\n"};
   for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
     begin();
     leave(contents[i], 0600);
@@ -105,11 +108,13 @@ static void never_published(void) {
   int held;
   begin();
   lock_error = EIO;
-  CHECK(meeting_file_publish(path, text, true, &held, &error) == RT_BAD_INPUT && strstr(error.text, "cannot be locked"));
+  CHECK(meeting_file_publish(path, text, true, &held, &error) == RT_BAD_INPUT &&
+        strstr(error.text, "cannot be locked"));
   CHECK(access(path, F_OK) != 0);
   begin();
   forced = 0044;
-  CHECK(meeting_file_publish(path, text, true, &held, &second) == RT_BAD_INPUT && strstr(second.text, "can be read by others"));
+  CHECK(meeting_file_publish(path, text, true, &held, &second) == RT_BAD_INPUT &&
+        strstr(second.text, "can be read by others"));
   CHECK(access(path, F_OK) != 0);
   CHECK(meeting_file_publish(path, text, false, &held, &second) == RT_OK);
   meeting_file_withdraw(path, held);

@@ -1,11 +1,13 @@
-/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, said, and checked when a request binds them.
+/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, said, and checked when a
+ * request binds them.
  *
  * With a file's name it writes the decoder of two levels there, for tests/cli/multiples.sh. */
 #include "tests/onnx_graph.h"
 
 static void warns(const char *text) {
   bool found = false;
-  for (size_t i = 0; i < diags->n; i++) found = found || (diags->items[i].severity == SEV_WARNING && strstr(diags->items[i].message, text));
+  for (size_t i = 0; i < diags->n; i++)
+    found = found || (diags->items[i].severity == SEV_WARNING && strstr(diags->items[i].message, text));
   CHECKF(found, "no warning \"%s\"", text);
 }
 
@@ -93,11 +95,13 @@ static void a_traced_length_between_free_dimensions(void) {
 static Onnx__TensorProto *kernel(const char *name, int64_t out_channels, int64_t in_channels, int64_t extent) {
   weight(name, 1, out_channels * in_channels * extent);
   Onnx__TensorProto *w = initializers.items[initializers.n - 1];
-  w->dims = ARENA_ARRAY(arena, int64_t, 3), w->dims[0] = out_channels, w->dims[1] = in_channels, w->dims[2] = extent, w->n_dims = 3;
+  w->dims = ARENA_ARRAY(arena, int64_t, 3), w->dims[0] = out_channels, w->dims[1] = in_channels, w->dims[2] = extent,
+  w->n_dims = 3;
   return w;
 }
 
-/* Down by a convolution of stride 2, `levels` times, and up again, each time beside what went down: the extent halves without rest. */
+/* Down by a convolution of stride 2, `levels` times, and up again, each time beside what went down: the extent halves
+ * without rest. */
 static void u_net(int levels, bool add) {
   begin();
   in("x0", F32, "batch,2,n"), out("y");
@@ -112,7 +116,9 @@ static void u_net(int levels, bool add) {
     node("Resize", arena_printf(arena, "%s,,scales", at), arena_printf(arena, "u%d", i));
     if (add) node("Add", arena_printf(arena, "u%d,x%d", i, i), arena_printf(arena, "s%d", i));
     else attr(node("Concat", arena_printf(arena, "u%d,x%d", i, i), arena_printf(arena, "c%d", i)), "axis", INT, 1);
-    if (!add) kernel(arena_printf(arena, "v%d", i), 2, 4, 1), node("Conv", arena_printf(arena, "c%d,v%d", i, i), arena_printf(arena, "s%d", i));
+    if (!add)
+      kernel(arena_printf(arena, "v%d", i), 2, 4, 1),
+          node("Conv", arena_printf(arena, "c%d,v%d", i, i), arena_printf(arena, "s%d", i));
     at = arena_printf(arena, "s%d", i);
   }
   node("Neg", at, "y");
@@ -147,7 +153,8 @@ static void reshapes_leave_no_rest(void) {
   begin();
   in("x", F32, "h,w"), out("z");
   ints("zero", "0"), ints("one", "1"), ints("four", "4"), ints("six", "6");
-  node("Shape", "x", "s"), node("Gather", "s,zero", "h"), node("Gather", "s,one", "w"), node("Div", "h,four", "rows"), node("Div", "w,six", "columns");
+  node("Shape", "x", "s"), node("Gather", "s,zero", "h"), node("Gather", "s,one", "w"), node("Div", "h,four", "rows"),
+      node("Div", "w,six", "columns");
   attr(node("Concat", "rows,four,columns,six", "shape"), "axis", INT, 0);
   node("Reshape", "x,shape", "z");
   IMPORTS();
@@ -176,7 +183,8 @@ static void what_a_mask_has_behind_the_past(void) {
   begin();
   in("mask", F32, "batch,total"), in("x", F32, "batch,seq"), in("cache", F32, "batch,past"), out("z"), out("y");
   ints("one", "1"), ints("end", "9223372036854775807");
-  node("Shape", "cache", "s"), node("Gather", "s,one", "past"), node("Slice", "mask,past,end,one", "new"), node("Add", "x,new", "z");
+  node("Shape", "cache", "s"), node("Gather", "s,one", "past"), node("Slice", "mask,past,end,one", "new"),
+      node("Add", "x,new", "z");
   node("Neg", "cache", "y");
   IMPORTS();
   HAS("%mask = input {name=\"mask\"} : f32[batch, past + seq]");
@@ -193,7 +201,8 @@ static void a_table_bounds_a_dimension(void) {
   in("x", F32, "batch,seq"), out("z");
   weight("table", 1, 64);
   ints("most", "64"), ints("from", "0"), ints("axis", "1"), ints("one", "1");
-  node("Shape", "x", "s"), node("Gather", "s,one", "seq"), node("Min", "seq,most", "end"), node("Slice", "table,from,end,axis", "part");
+  node("Shape", "x", "s"), node("Gather", "s,one", "seq"), node("Min", "seq,most", "end"),
+      node("Slice", "table,from,end,axis", "part");
   node("Add", "x,part", "z");
   IMPORTS();
   HAS("symbol seq max 64");
@@ -212,7 +221,8 @@ static void extents_are_not_negative(void) {
   ints("zero", "0"), ints("two", "2"), ints("one", "1"), ints("scalar", "1");
   for (int i = 1; i < 4; i++) initializers.items[i]->n_dims = 0;
   int_list_attr(node("Conv", "x,w", "c"), "strides", "4");
-  node("Shape", "c", "s"), node("Gather", "s,two", "m"), node("Range", "zero,m,one", "r"), attr(node("Cast", "r", "f"), "to", INT, F32), node("Mul", "c,f", "z");
+  node("Shape", "c", "s"), node("Gather", "s,two", "m"), node("Range", "zero,m,one", "r"),
+      attr(node("Cast", "r", "f"), "to", INT, F32), node("Mul", "c,f", "z");
   IMPORTS();
   HAS("symbol n min 15"); /* below, there is no window */
   HAS_NOT("max(");

@@ -1,6 +1,7 @@
 /* tests/unit/onnx_control.c - If, Loop and Scan of ONNX: what they compute, and what is refused.
  *
- * With a kind and a file name, writes a model with a Loop or an If to it instead (tests/cli/loops.sh runs them on several ranks).
+ * With a kind and a file name, writes a model with a Loop or an If to it instead (tests/cli/loops.sh runs them on
+ * several ranks).
  */
 #include "ir/interp.h"
 #include "tests/onnx_graph.h"
@@ -51,7 +52,8 @@ static const char *numbers_of(const char *output) {
   return text.n ? text_str(&text) : "nothing";
 }
 
-#define GIVES(output, numbers) CHECKF(strcmp(numbers_of(output), numbers) == 0, "%s is %s, not %s", output, numbers_of(output), numbers)
+#define GIVES(output, numbers) \
+  CHECKF(strcmp(numbers_of(output), numbers) == 0, "%s is %s, not %s", output, numbers_of(output), numbers)
 #define RUNS() \
   do { \
     if (!run()) { \
@@ -144,7 +146,8 @@ static void a_loop_ends_by_its_condition(void) {
   static const char *const limits[] = {"100", "10", "-1"}, *const ends[] = {"223", "15", "2"};
   for (int i = 0; i < 3; i++) {
     start(17);
-    given("x", F32, "1", "2"), given("limit", F32, "1", limits[i]), given("first", BOOL, "", i == 2 ? "0" : "1"), out("y");
+    given("x", F32, "1", "2"), given("limit", F32, "1", limits[i]), given("first", BOOL, "", i == 2 ? "0" : "1"),
+        out("y");
     ints("most", "9223372036854775807");
     Onnx__GraphProto *g = square_loop("most,first,x", "y,");
     node_in(g, "LessOrEqual", "h2,limit", "go");
@@ -214,7 +217,8 @@ static void a_slice_moves_with_the_round(void) {
 
 static void scans_run_along_any_axis_in_both_directions(void) {
   start(17);
-  given("h", F32, "2", "0,0"), given("x", F32, "2,3", "1,2,3,4,5,6"), given("w", F32, "3,2", "1,1,10,10,100,100"), out("last"), out("rows"), out("back");
+  given("h", F32, "2", "0,0"), given("x", F32, "2,3", "1,2,3,4,5,6"), given("w", F32, "3,2", "1,1,10,10,100,100"),
+      out("last"), out("rows"), out("back");
   Onnx__NodeProto *n = node("Scan", "h,x,w", "last,rows,back");
   attr(n, "num_scan_inputs", INT, 2);
   int_list_attr(n, "scan_input_axes", "1,-2");
@@ -233,7 +237,8 @@ static void scans_run_along_any_axis_in_both_directions(void) {
 
 static void scans_of_operator_set_8_have_a_batch(void) {
   start(8);
-  given("lengths", I64, "2", "3,1"), given("h", F32, "2,1", "0,100"), given("x", F32, "2,3,1", "1,2,3,4,5,6"), out("last"), out("rows");
+  given("lengths", I64, "2", "3,1"), given("h", F32, "2,1", "0,100"), given("x", F32, "2,3,1", "1,2,3,4,5,6"),
+      out("last"), out("rows");
   Onnx__NodeProto *n = node("Scan", "lengths,h,x", "last,rows");
   attr(n, "num_scan_inputs", INT, 1);
   node_in(graph_attr(n, "body", "s,a", "s2,s2"), "Add", "s,a", "s2");
@@ -262,7 +267,8 @@ static void graphs_inside_functions_are_renamed(void) {
   function.name = arena_strdup(arena, "Pick");
   function.input = list_of("p,v", &function.n_input);
   function.output = list_of("r", &function.n_output);
-  Onnx__NodeProto *twice = new_node("Add", "v,v", "x"), *n = new_node("If", "p", "r"); /* x is another value than the caller's */
+  Onnx__NodeProto *twice = new_node("Add", "v,v", "x"),
+                  *n = new_node("If", "p", "r"); /* x is another value than the caller's */
   node_in(graph_attr(n, "then_branch", "", "u"), "Mul", "x,v", "u");
   node_in(graph_attr(n, "else_branch", "", "u"), "Neg", "x", "u");
   ARENA_PUSH(arena, &body, twice);
@@ -354,7 +360,8 @@ static void build_model(bool loop) {
   in("x", F32, "batch,6"), in(loop ? "n" : "c", loop ? I64 : BOOL, ""), out("y");
   weight("w", 6, 6), weight("v", 6, 6);
   for (int k = 0; k < 2; k++)
-    for (int i = 0; i < 36; i++) ((float *)(void *)initializers.items[k]->raw_data.data)[i] = (float)((i * 7 + k * 3) % 11 - 5) / 16;
+    for (int i = 0; i < 36; i++)
+      ((float *)(void *)initializers.items[k]->raw_data.data)[i] = (float)((i * 7 + k * 3) % 11 - 5) / 16;
   if (!loop) {
     Onnx__NodeProto *n = node("If", "c", "y");
     Onnx__GraphProto *yes = graph_attr(n, "then_branch", "", "a"), *no = graph_attr(n, "else_branch", "", "a");

@@ -1,5 +1,5 @@
-/* tests/unit/onnx_evaluate.c - sizes that a graph computes from constants and dimensions by whatever operators it likes, and what is said of
- * sizes that are data. */
+/* tests/unit/onnx_evaluate.c - sizes that a graph computes from constants and dimensions by whatever operators it
+ * likes, and what is said of sizes that are data. */
 #include <math.h>
 
 #include "tests/onnx_graph.h"
@@ -14,9 +14,11 @@ static void number(const char *name, float value) {
 
 /* ---- integers that are moved */
 
-/* PyTorch's pads are the last dimension first, [left, right, top, bottom]; its exporter turns them round: [2, n] reversed and transposed. */
+/* PyTorch's pads are the last dimension first, [left, right, top, bottom]; its exporter turns them round: [2, n]
+ * reversed and transposed. */
 static void turned_round(const char *pads) {
-  ints("pairs", "-1,2"), ints("from", "-1"), ints("to", "-9223372036854775808"), ints("axis", "0"), ints("step", "-1"), ints("all", "-1");
+  ints("pairs", "-1,2"), ints("from", "-1"), ints("to", "-9223372036854775808"), ints("axis", "0"), ints("step", "-1"),
+      ints("all", "-1");
   node("Reshape", arena_printf(arena, "%s,pairs", pads), "rows"), node("Slice", "rows,from,to,axis,step", "reversed");
   int_list_attr(node("Transpose", "reversed", "columns"), "perm", "1,0");
   node("Reshape", "columns,all", "list");
@@ -38,7 +40,8 @@ static void pads_up_to_a_multiple(void) {
   begin();
   in("x", F32, "batch,h,8"), out("y");
   ints("four", "4"), ints("one", "1"), ints("zero", "0"), ints("zeros", "0,0");
-  node("Shape", "x", "s"), node("Gather", "s,one", "h"), node("Mod", "h,four", "over"), node("Sub", "four,over", "missing");
+  node("Shape", "x", "s"), node("Gather", "s,one", "h"), node("Mod", "h,four", "over"),
+      node("Sub", "four,over", "missing");
   node("Mod", "missing,four", "amount");
   attr(node("Concat", "zeros,zero,amount,zeros", "torch"), "axis", INT, 0);
   turned_round("torch");
@@ -46,10 +49,16 @@ static void pads_up_to_a_multiple(void) {
   HAS("high=[0, -h - 4*((-h) div 4), 0], value=0} : f32[batch, -4*((-h) div 4), 8]");
 }
 
-/* What a comparison leaves open for some sizes is an expression of them: where(n OP m, 2 n + 1, m), the extent of the result, at all small sizes. */
+/* What a comparison leaves open for some sizes is an expression of them: where(n OP m, 2 n + 1, m), the extent of the
+ * result, at all small sizes. */
 static void open_comparisons_are_expressions(void) {
-  static const struct { const char *op; int when[3]; } cases[] = { /* n < m, n == m, n > m */
-    {"Equal", {0, 1, 0}}, {"Less", {1, 0, 0}}, {"LessOrEqual", {1, 1, 0}}, {"Greater", {0, 0, 1}}, {"GreaterOrEqual", {0, 1, 1}},
+  static const struct {
+    const char *op;
+    int when[3];
+  } cases[] = {
+      /* n < m, n == m, n > m */
+      {"Equal", {0, 1, 0}},   {"Less", {1, 0, 0}},           {"LessOrEqual", {1, 1, 0}},
+      {"Greater", {0, 0, 1}}, {"GreaterOrEqual", {0, 1, 1}},
   };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
     for (int mixed = 0; mixed < 3; mixed++) { /* alone; also n not 0; or n sign 1 */
@@ -57,12 +66,16 @@ static void open_comparisons_are_expressions(void) {
       in("x", F32, "n,m"), out("y");
       ints("zero", "0"), ints("one", "1"), ints("two", "2");
       number("c", 5);
-      node("Shape", "x", "s"), node("Gather", "s,zero", "n"), node("Gather", "s,one", "m"), node(cases[k].op, "n,m", "open"), node("Equal", "n,zero", "empty");
+      node("Shape", "x", "s"), node("Gather", "s,zero", "n"), node("Gather", "s,one", "m"),
+          node(cases[k].op, "n,m", "open"), node("Equal", "n,zero", "empty");
       node("Not", "empty", "some"), node("Sign", "n", "sign"), node("Equal", "sign,one", "above");
       node(mixed == 2 ? "Or" : "And", mixed == 0 ? "open,open" : mixed == 1 ? "open,some" : "open,above", "condition");
-      node("Mul", "n,two", "twice"), node("Add", "twice,one", "more"), node("Where", "condition,more,m", "extent"), node("Expand", "c,extent", "y");
+      node("Mul", "n,two", "twice"), node("Add", "twice,one", "more"), node("Where", "condition,more,m", "extent"),
+          node("Expand", "c,extent", "y");
       IMPORTS();
-      const Type *t = module_func(module, "main")->outputs.items[0].value ? type_of(module_func(module, "main"), module_func(module, "main")->outputs.items[0].value) : NULL;
+      const Type *t = module_func(module, "main")->outputs.items[0].value
+                          ? type_of(module_func(module, "main"), module_func(module, "main")->outputs.items[0].value)
+                          : NULL;
       int64_t *symbols = ARENA_ARRAY(arena, int64_t, module->symbols.n + 1), extent;
       for (int64_t n = 0; n < 4; n++)
         for (int64_t m = 0; m < 4; m++) {
@@ -70,7 +83,8 @@ static void open_comparisons_are_expressions(void) {
           bool yes = cases[k].when[n < m ? 0 : n == m ? 1 : 2];
           yes = mixed == 1 ? yes && n : mixed == 2 ? yes || n : yes;
           bool evaluated = t && t->rank == 1 && ex_eval(t->dims[0], symbols, &extent);
-          CHECKF(evaluated && extent == (yes ? 2 * n + 1 : m), "%s, %d of %lld and %lld", cases[k].op, mixed, (long long)n, (long long)m);
+          CHECKF(evaluated && extent == (yes ? 2 * n + 1 : m), "%s, %d of %lld and %lld", cases[k].op, mixed,
+                 (long long)n, (long long)m);
         }
     }
 }
@@ -93,7 +107,8 @@ static void pads_of_an_odd_half(void) {
 static void resize_to(const char *factor, const char *rounding) {
   ints("two", "2"), ints("nc", "0,1"), ints("hw", "2,3");
   node("Shape", "x", "s"), node("Gather", "s,hw", "hw_size"), cast_attr(node("Cast", "hw_size", "hw_f"), F32);
-  node("Mul", arena_printf(arena, "hw_f,%s", factor), "scaled"), node(rounding, "scaled", "whole"), cast_attr(node("Cast", "whole", "hw_new"), I64);
+  node("Mul", arena_printf(arena, "hw_f,%s", factor), "scaled"), node(rounding, "scaled", "whole"),
+      cast_attr(node("Cast", "whole", "hw_new"), I64);
   node("Gather", "s,nc", "nc_size");
   attr(node("Concat", "nc_size,hw_new", "sizes"), "axis", INT, 0);
   node("Resize", "x,,,sizes", "y");
@@ -120,8 +135,10 @@ static void sizes_are_scaled_in_floats(void) {
   begin();
   in("x", F32, "batch,3,h,w"), out("y");
   ints("three", "3"), ints("nc", "0,1"), ints("hw", "2,3");
-  node("Shape", "x", "s"), node("Gather", "s,hw", "hw_size"), cast_attr(node("Cast", "hw_size", "hw_f"), F32), cast_attr(node("Cast", "three", "three_f"), F32);
-  node("Div", "hw_f,three_f", "scaled"), node("Ceil", "scaled", "whole"), cast_attr(node("Cast", "whole", "hw_new"), I64), node("Gather", "s,nc", "nc_size");
+  node("Shape", "x", "s"), node("Gather", "s,hw", "hw_size"), cast_attr(node("Cast", "hw_size", "hw_f"), F32),
+      cast_attr(node("Cast", "three", "three_f"), F32);
+  node("Div", "hw_f,three_f", "scaled"), node("Ceil", "scaled", "whole"),
+      cast_attr(node("Cast", "whole", "hw_new"), I64), node("Gather", "s,nc", "nc_size");
   attr(node("Concat", "nc_size,hw_new", "sizes"), "axis", INT, 0);
   node("Resize", "x,,,sizes", "y");
   IMPORTS();
@@ -137,7 +154,8 @@ static void scales_are_computed(void) {
   node("Shape", "x", "s"), node("Gather", "s,hw", "hw_size"), cast_attr(node("Cast", "hw_size", "hw_f"), F32);
   node("ReduceMin", "hw_f", "least"), node("ReduceMax", "hw_f", "most");
   attr(nodes.items[nodes.n - 2], "keepdims", INT, 0), attr(nodes.items[nodes.n - 1], "keepdims", INT, 0);
-  node("Div", "small,least", "a"), node("Reciprocal", "most", "r"), node("Mul", "large,r", "b"), node("Min", "a,b", "scale");
+  node("Div", "small,least", "a"), node("Reciprocal", "most", "r"), node("Mul", "large,r", "b"),
+      node("Min", "a,b", "scale");
   ints("axes", "0"), node("Unsqueeze", "scale,axes", "scale1"), node("Unsqueeze", "one,axes", "one1");
   attr(node("Concat", "one1,scale1,scale1", "scales"), "axis", INT, 0);
   node("Resize", "x,,scales", "y");
@@ -162,7 +180,8 @@ static void constants_larger_than_a_shape(void) {
   ints("zero", "0"), ints("thousand", "1000"), ints("one", "1"), ints("shape", "-1");
   for (int i = 0; i < 3; i++) initializers.items[i]->n_dims = 0;
   node("Range", "zero,thousand,one", "r"), attr(node("ReduceMax", "r", "most"), "keepdims", INT, 1); /* 999 */
-  node("Div", "most,thousand", "none"), node("Add", "none,one", "all"), node("Reshape", "all,shape", "repeats"), node("Tile", "x,repeats", "y");
+  node("Div", "most,thousand", "none"), node("Add", "none,one", "all"), node("Reshape", "all,shape", "repeats"),
+      node("Tile", "x,repeats", "y");
   IMPORTS();
   HAS("output \"y\" %x");
 }
@@ -185,7 +204,8 @@ static void known_elements_beside_data(void) {
 
 static void note_has(const char *text) {
   bool found = false;
-  for (size_t i = 0; i < diags->n; i++) found = found || (diags->items[i].severity == SEV_NOTE && strstr(diags->items[i].message, text));
+  for (size_t i = 0; i < diags->n; i++)
+    found = found || (diags->items[i].severity == SEV_NOTE && strstr(diags->items[i].message, text));
   CHECKF(found, "no note \"%s\"", text);
   if (!found) diags_print(diags, stderr, false);
 }
@@ -194,7 +214,8 @@ static void data_is_traced_to_its_input(void) {
   begin();
   in("x", F32, "4"), in("n", I64, "1"), out("y");
   ints("two", "2");
-  node("Mul", "n,two", "twice"), node("Abs", "twice", "positive"), node("Shape", "x", "s"), node("Add", "positive,s", "sum"), node("Tile", "x,sum", "y");
+  node("Mul", "n,two", "twice"), node("Abs", "twice", "positive"), node("Shape", "x", "s"),
+      node("Add", "positive,s", "sum"), node("Tile", "x,sum", "y");
   expect(DIAG_onnx_shape, "Tile: the repeats (input \"sum\") is computed from data", "/y");
   note_has("it comes from the input \"n\" -> Mul \"/twice\" -> Abs \"/positive\" -> Add \"/sum\" -> Tile \"/y\"");
   begin();
@@ -210,7 +231,8 @@ static void dimensions_that_are_no_expression(void) {
   begin();
   in("x", F32, "batch,4"), out("y");
   ints("zero", "0");
-  node("Shape", "x", "s"), node("Gather", "s,zero", "b"), cast_attr(node("Cast", "b", "f"), F32), node("Sqrt", "f", "root");
+  node("Shape", "x", "s"), node("Gather", "s,zero", "b"), cast_attr(node("Cast", "b", "f"), F32),
+      node("Sqrt", "f", "root");
   cast_attr(node("Cast", "root", "i"), I64);
   attr(node("Concat", "i,i", "repeats"), "axis", INT, 0);
   node("Tile", "x,repeats", "y");
@@ -220,7 +242,8 @@ static void dimensions_that_are_no_expression(void) {
   begin();
   in("x", F32, "batch,4"), out("y");
   ints("zero", "0");
-  node("Shape", "x", "s"), node("Gather", "s,zero", "b"), cast_attr(node("Cast", "b", "f"), F32), node("Sqrt", "f", "root");
+  node("Shape", "x", "s"), node("Gather", "s,zero", "b"), cast_attr(node("Cast", "b", "f"), F32),
+      node("Sqrt", "f", "root");
   cast_attr(node("Cast", "root", "i"), I64);
   attr(node("Concat", "i,i", "repeats"), "axis", INT, 0);
   node("Tile", "x,repeats", "y");
@@ -237,7 +260,8 @@ static void places_that_depend_on_data(void) {
   begin();
   in("x", F32, "4,100"), out("y");
   ints("shape", "1,100"), ints("zero", "0"), ints("axis", "1");
-  node("ConstantOfShape", "shape", "f"), node("Not", "b", "keep"), attr(node("Cast", "f", "b"), "to", INT, BOOL), node("NonZero", "keep", "at"), node("Split", "at", "row,column");
+  node("ConstantOfShape", "shape", "f"), node("Not", "b", "keep"), attr(node("Cast", "f", "b"), "to", INT, BOOL),
+      node("NonZero", "keep", "at"), node("Split", "at", "row,column");
   ints("flat", "-1"), node("Reshape", "column,flat", "index"), attr(node("Gather", "x,index", "y"), "axis", INT, 1);
   IMPORTS();
 }
@@ -250,16 +274,18 @@ static void evaluation_is_bounded(void) {
   in("x", F32, "4"), out("y");
   ints("shape", "65536"), ints("axis", "0");
   node("ConstantOfShape", "shape", "t0");
-  for (int i = 0; i < 400; i++)
-    node("Exp", arena_printf(arena, "t%d", i), arena_printf(arena, "t%d", i + 1));
-  node("ReduceMax", "t400", "m"), attr(nodes.items[nodes.n - 1], "keepdims", INT, 1), cast_attr(node("Cast", "m", "n"), I64), node("Tile", "x,n", "y");
+  for (int i = 0; i < 400; i++) node("Exp", arena_printf(arena, "t%d", i), arena_printf(arena, "t%d", i + 1));
+  node("ReduceMax", "t400", "m"), attr(nodes.items[nodes.n - 1], "keepdims", INT, 1),
+      cast_attr(node("Cast", "m", "n"), I64), node("Tile", "x,n", "y");
   expect(DIAG_onnx_shape, "is computed from more constants than apc evaluates", "/y");
   begin();
   in("x", F32, "4"), out("y");
   ints("shape", "256,256"), ints("axis", "0");
   node("ConstantOfShape", "shape", "t0");
-  for (int i = 0; i < 10; i++) node("MatMul", arena_printf(arena, "t%d,t%d", i, i), arena_printf(arena, "t%d", i + 1)); /* 2^24 products each */
-  node("ReduceMax", "t10", "m"), node("Reshape", "m,axis1", "m1"), ints("axis1", "1"), cast_attr(node("Cast", "m1", "n"), I64), node("Tile", "x,n", "y");
+  for (int i = 0; i < 10; i++)
+    node("MatMul", arena_printf(arena, "t%d,t%d", i, i), arena_printf(arena, "t%d", i + 1)); /* 2^24 products each */
+  node("ReduceMax", "t10", "m"), node("Reshape", "m,axis1", "m1"), ints("axis1", "1"),
+      cast_attr(node("Cast", "m1", "n"), I64), node("Tile", "x,n", "y");
   expect(DIAG_onnx_shape, "is computed from more constants than apc evaluates", "/y");
 }
 

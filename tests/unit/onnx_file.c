@@ -145,7 +145,8 @@ static void tensors_are_cut_everywhere(void) {
   OnnxFile *f = onnx_file_open_bytes(diags, "m.onnx", b.items, b.n);
   CHECK(f != NULL);
   const Onnx__ModelProto *m = onnx_file_model(f);
-  const Onnx__AttributeProto *a = m->graph->node[0]->attribute[0], *in_function = m->functions[0]->node[0]->attribute[0];
+  const Onnx__AttributeProto *a = m->graph->node[0]->attribute[0],
+                             *in_function = m->functions[0]->node[0]->attribute[0];
   const Onnx__TensorProto *all[] = {a->t,
                                     a->tensors[0],
                                     a->g->initializer[0],
@@ -284,7 +285,8 @@ static long resident_pages(void) {
 static void three_gigabytes_open_at_once(void) {
   begin();
   const uint64_t raw = (uint64_t)3 << 30;
-  const uint8_t opset[] = {0x42, 2, 0x10, 17}, type[] = {0x08, 0x80, 0x80, 0x80, 0x80, 0x0c, 0x10, 2, 0x42, 1, 'w', 0x4a};
+  const uint8_t opset[] = {0x42, 2, 0x10, 17},
+                type[] = {0x08, 0x80, 0x80, 0x80, 0x80, 0x0c, 0x10, 2, 0x42, 1, 'w', 0x4a};
   uint8_t head[64];
   size_t n = 0;
 #define PUT(bytes, count) (memcpy(head + n, bytes, count), n += (count))
@@ -320,7 +322,8 @@ static void three_gigabytes_open_at_once(void) {
 
 static void younger_fields_are_read(void) {
   begin();
-  OnnxOverlay__NodeDeviceConfigurationProto config = ONNX_OVERLAY__NODE_DEVICE_CONFIGURATION_PROTO__INIT, *configs = &config;
+  OnnxOverlay__NodeDeviceConfigurationProto config = ONNX_OVERLAY__NODE_DEVICE_CONFIGURATION_PROTO__INIT,
+                                            *configs = &config;
   config.configuration_id = arena_strdup(arena, "two gpus");
   config.has_pipeline_stage = 1;
   config.pipeline_stage = 3;
@@ -340,27 +343,29 @@ static void younger_fields_are_read(void) {
 /* --- Malformed files --- */
 
 static void malformed_wire_is_refused(void) {
-#define CASE(text, ...) {(const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}), text}
+#define CASE(text, ...) \
+  { (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}), text }
   const struct {
     const uint8_t *bytes;
     size_t n;
     const char *text;
   } cases[] = {
-      CASE("truncated: it has 3 bytes, and a field that ends at 18", 0x3a, 0x10, 0x0a),                       /* graph of 16 bytes, 1 there */
+      CASE("truncated: it has 3 bytes, and a field that ends at 18", 0x3a, 0x10, 0x0a), /* graph of 16 bytes, 1 there */
       CASE("graph.node[1]: a field runs past", 0x3a, 6, 0x0a, 0, 0x0a, 2, 0x1a, 9),
       CASE("truncated: it has 3 bytes", 0x08, 0xff, 0xff),
       CASE("an integer does not end", 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01),
       CASE("truncated: it has 2 bytes", 0x3a, 0x80),
       CASE("field number 0", 0x00, 0x01),
       CASE("not a field key", 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
-      CASE("a wire type that ONNX does not use", 0x3b),                  /* start of a group */
-      CASE("graph: stored with the wrong wire type", 0x38, 0x01),        /* graph as an integer */
+      CASE("a wire type that ONNX does not use", 0x3b),           /* start of a group */
+      CASE("graph: stored with the wrong wire type", 0x38, 0x01), /* graph as an integer */
       CASE("graph.initializer[0].raw_data: stored with the wrong wire type", 0x3a, 4, 0x2a, 2, 0x48, 1),
-      CASE("truncated: it has 4 bytes, and a field that ends at 9", 0x09, 1, 2, 3),                          /* 64 bits cut short */
+      CASE("truncated: it has 4 bytes, and a field that ends at 9", 0x09, 1, 2, 3), /* 64 bits cut short */
       CASE("a field runs past", 0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01),
-      CASE("cannot decode", 0x3a, 8, 0x0a, 6, 0x2a, 4, 0x3a, 2, 0, 0),   /* packed floats of 2 bytes in an attribute */
+      CASE("cannot decode", 0x3a, 8, 0x0a, 6, 0x2a, 4, 0x3a, 2, 0, 0), /* packed floats of 2 bytes in an attribute */
       CASE("data is stored twice", 0x3a, 8, 0x2a, 6, 0x4a, 1, 0, 0x4a, 1, 0),
-      CASE("in the outermost message", 'v', 'e', 'r', 's', 'i', 'o', 'n', ' ', 'h', 't', 't', 'p', 's'), /* LFS pointer */
+      CASE("in the outermost message", 'v', 'e', 'r', 's', 'i', 'o', 'n', ' ', 'h', 't', 't', 'p',
+           's'), /* LFS pointer */
   };
 #undef CASE
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

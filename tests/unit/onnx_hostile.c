@@ -1,7 +1,7 @@
 /* tests/unit/onnx_hostile.c - graphs that no exporter writes: an error that names the node, soon.
  *
- * Most of these once overflowed an int64, read past an array or did not end; the sanitizers see the first two, the time limit of the test the
- * last.  Work that must be linear is measured by the memory it takes, where it takes some. */
+ * Most of these once overflowed an int64, read past an array or did not end; the sanitizers see the first two, the time
+ * limit of the test the last.  Work that must be linear is measured by the memory it takes, where it takes some. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -15,7 +15,8 @@ static void dimensions_are_limited(void) {
   begin();
   in("x", F32, "2,4611686018427387904"), out("y");
   node("Relu", "x", "y");
-  expect(DIAG_onnx_graph, "input \"x\" is f32[2, 4611686018427387904], with a dimension that is negative or above 2^40", NULL);
+  expect(DIAG_onnx_graph, "input \"x\" is f32[2, 4611686018427387904], with a dimension that is negative or above 2^40",
+         NULL);
   begin();
   in("x", F32, "2 - 5"), out("y");
   node("Relu", "x", "y");
@@ -175,8 +176,10 @@ static void sizes_that_cannot_be_computed_name_their_node(void) {
   begin();
   in("x", F32, "N"), out("y");
   ints("large", HUGE_DIM), ints("one", "1");
-  node("Shape", "x", "s"), node("Mul", "s,large", "p"), node("Mul", "p,large", "product"), node("Relu", "x", "before"), node("Expand", "before,product", "y");
-  expect(DIAG_onnx_shape, "the shape (input \"product\") is computed from dimensions, but is no expression of them", "/y");
+  node("Shape", "x", "s"), node("Mul", "s,large", "p"), node("Mul", "p,large", "product"), node("Relu", "x", "before"),
+      node("Expand", "before,product", "y");
+  expect(DIAG_onnx_shape, "the shape (input \"product\") is computed from dimensions, but is no expression of them",
+         "/y");
   begin();
   in("x", F32, "N*N"), in("w", F32, "1099511627776*1099511627776*N"), out("y");
   node("Relu", "x", "y");
@@ -261,7 +264,8 @@ static void sums_of_a_round_are_followed_once(void) {
   g->node = ARENA_ARRAY(arena, Onnx__NodeProto *, 64);
   for (int i = 0; i < 37; i++)
     node_in(g, "Add", arena_printf(arena, "t%d,t%d", i, i), arena_printf(arena, "t%d", i + 1));
-  node_in(g, "Unsqueeze", "t37,axis", "from"), node_in(g, "Add", "from,one", "to"), node_in(g, "Slice", "x,from,to", "part");
+  node_in(g, "Unsqueeze", "t37,axis", "from"), node_in(g, "Add", "from,one", "to"),
+      node_in(g, "Slice", "x,from,to", "part");
   node_in(g, "Add", "h0,part", "h1"), node_in(g, "Identity", "c", "d");
   expect(DIAG_onnx_shape, "the bounds of axis 0 are computed from data", "/y/part");
 }
@@ -352,7 +356,8 @@ static void chains_of_identities_are_followed_once(void) {
     text_add(&values, ",x"), text_printf(&from, ",i%d", i), text_printf(&to, ",h%d", CHAIN);
     text_printf(&results, "%sy%d", i ? "," : "", i);
   }
-  Onnx__GraphProto *g = graph_attr(node("Loop", text_str(&values), text_str(&results)), "body", text_str(&from), text_str(&to));
+  Onnx__GraphProto *g =
+      graph_attr(node("Loop", text_str(&values), text_str(&results)), "body", text_str(&from), text_str(&to));
   g->node = ARENA_ARRAY(arena, Onnx__NodeProto *, CHAIN + 2);
   for (int i = CHAIN; i > 0; i--) /* uses before definitions */
     node_in(g, "Identity", i == 1 ? "i0" : arena_printf(arena, "h%d", i - 1), arena_printf(arena, "h%d", i));

@@ -279,7 +279,8 @@ static void optimised_models_are_refused_with_help(void) {
   node("FusedMatMul", "x,x", "y")->domain = arena_strdup(arena, "com.microsoft");
   expect(DIAG_onnx_unsupported, "operator com.microsoft.FusedMatMul is not supported", NULL);
   bool helped = false;
-  for (size_t i = 0; i < diags->n; i++) helped = helped || strstr(diags->items[i].message, "give apc the model as it was before");
+  for (size_t i = 0; i < diags->n; i++)
+    helped = helped || strstr(diags->items[i].message, "give apc the model as it was before");
   CHECK(helped);
 }
 

@@ -54,7 +54,8 @@ static void padded(const char *extent, const char *stride) {
   string_attr(conv, "auto_pad", "SAME_UPPER"), int_list_attr(conv, "strides", stride);
 }
 
-/* SAME over a free extent: with stride 1 the padding is the kernel's, with multiples of the stride that of one stride. */
+/* SAME over a free extent: with stride 1 the padding is the kernel's, with multiples of the stride that of one
+ * stride. */
 static void automatic_padding_of_free_extents(void) {
   padded("n", "1");
   IMPORTS();

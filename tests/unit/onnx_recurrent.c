@@ -1,9 +1,9 @@
-/* tests/unit/onnx_recurrent.c - LSTM, GRU and RNN against loops written from the ONNX specification: all directions, initial
- * states, peepholes, sequence lengths, clipping, coupled gates and both orders of the reset gate; over few steps, which are
- * written out, and over more or a symbolic number of them, which are a loop.
+/* tests/unit/onnx_recurrent.c - LSTM, GRU and RNN against loops written from the ONNX specification: all directions,
+ * initial states, peepholes, sequence lengths, clipping, coupled gates and both orders of the reset gate; over few
+ * steps, which are written out, and over more or a symbolic number of them, which are a loop.
  *
- * With a kind of cell, a time dimension and a file name, writes a bidirectional layer to it instead (tests/cli/recurrent.sh runs that on several
- * ranks).
+ * With a kind of cell, a time dimension and a file name, writes a bidirectional layer to it instead
+ * (tests/cli/recurrent.sh runs that on several ranks).
  */
 #include <math.h>
 
@@ -59,14 +59,17 @@ static double from_state(const Case *c, int d, int g, const double *s, int h) {
   for (int k = 0; k < H; k++) sum += at("r", ((d * c->gates + g) * H + h) * H + k) * s[k];
   return sum;
 }
-static double state_bias(const Case *c, int d, int g, int h) { return at("bias", ((d * 2 + 1) * c->gates + g) * H + h); }
+static double state_bias(const Case *c, int d, int g, int h) {
+  return at("bias", ((d * 2 + 1) * c->gates + g) * H + h);
+}
 static double peephole(int d, int which, int h) { return at("p", (d * 3 + which) * H + h); }
 
 static void lstm_step(const Case *c, int d, int t, int b, double *h, double *cell) {
   double out[H], kept[H];
   for (int k = 0; k < H; k++) {
     double z[4];
-    for (int g = 0; g < 4; g++) z[g] = from_input(c, d, g, t, b, k) + from_state(c, d, g, h, k) + state_bias(c, d, g, k);
+    for (int g = 0; g < 4; g++)
+      z[g] = from_input(c, d, g, t, b, k) + from_state(c, d, g, h, k) + state_bias(c, d, g, k);
     double i = sigmoid(clip(c, z[0] + peephole(d, 0, k) * cell[k]));
     double f = c->coupled ? 1 - i : sigmoid(clip(c, z[2] + peephole(d, 2, k) * cell[k]));
     kept[k] = f * cell[k] + i * tanh(clip(c, z[3]));
@@ -84,7 +87,8 @@ static void gru_step(const Case *c, int d, int t, int b, double *h, double *cell
     gated[k] = r[k] * h[k];
   }
   for (int k = 0; k < H; k++) {
-    double s = c->reset_after ? r[k] * (from_state(c, d, 2, h, k) + state_bias(c, d, 2, k)) : from_state(c, d, 2, gated, k) + state_bias(c, d, 2, k);
+    double s = c->reset_after ? r[k] * (from_state(c, d, 2, h, k) + state_bias(c, d, 2, k))
+                              : from_state(c, d, 2, gated, k) + state_bias(c, d, 2, k);
     out[k] = (1 - z[k]) * tanh(clip(c, from_input(c, d, 2, t, b, k) + s)) + z[k] * h[k];
   }
   memcpy(h, out, sizeof out);
@@ -93,7 +97,8 @@ static void gru_step(const Case *c, int d, int t, int b, double *h, double *cell
 static void rnn_step(const Case *c, int d, int t, int b, double *h, double *cell) {
   double out[H];
   (void)cell;
-  for (int k = 0; k < H; k++) out[k] = tanh(clip(c, from_input(c, d, 0, t, b, k) + from_state(c, d, 0, h, k) + state_bias(c, d, 0, k)));
+  for (int k = 0; k < H; k++)
+    out[k] = tanh(clip(c, from_input(c, d, 0, t, b, k) + from_state(c, d, 0, h, k) + state_bias(c, d, 0, k)));
   memcpy(h, out, sizeof out);
 }
 
@@ -111,7 +116,8 @@ static void reference(const Case *c, InterpTensor *y, InterpTensor *last, Interp
         (c->gates == 4 ? lstm_step : c->gates == 3 ? gru_step : rnn_step)(c, d, t, b, h, cell);
         for (int k = 0; k < H; k++) y->cells[((t * c->directions + d) * B + b) * H + k].f = h[k];
       }
-      for (int k = 0; k < H; k++) last->cells[(d * B + b) * H + k].f = h[k], last_cell->cells[(d * B + b) * H + k].f = cell[k];
+      for (int k = 0; k < H; k++)
+        last->cells[(d * B + b) * H + k].f = h[k], last_cell->cells[(d * B + b) * H + k].f = cell[k];
     }
 }
 
@@ -138,8 +144,9 @@ static void build(const Case *c) {
   if (c->lengths) ints("lens", arena_printf(arena, "%d,%d,%d", lengths[0], lengths[1], lengths[2]));
   out("y"), out("last");
   if (g == 4) out("cell");
-  const char *operands = arena_printf(arena, "x,w,r,%s,%s,%s%s%s", c->bias ? "bias" : "", c->lengths ? "lens" : "", c->states ? "h0" : "",
-      g == 4 ? c->states ? ",c0" : "," : "", g == 4 ? c->peepholes ? ",p" : "," : "");
+  const char *operands =
+      arena_printf(arena, "x,w,r,%s,%s,%s%s%s", c->bias ? "bias" : "", c->lengths ? "lens" : "", c->states ? "h0" : "",
+                   g == 4 ? c->states ? ",c0" : "," : "", g == 4 ? c->peepholes ? ",p" : "," : "");
   Onnx__NodeProto *n = node(c->type, operands, g == 4 ? "y,last,cell" : "y,last");
   attr(n, "hidden_size", INT, H);
   string_attr(n, "direction", c->direction);
@@ -167,7 +174,8 @@ static void check(const Case *c, int steps, bool symbolic) {
   if (symbolic) symbols[module_symbol_find(module, "steps")] = steps;
   CHECKF(!strstr(printed(), " = loop ") == (steps <= 8 && !symbolic), "%s over %d steps", c->type, steps);
   InterpResult r;
-  bool ran = interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, ndata, data, arena, &r, diags);
+  bool ran = interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, ndata, data, arena,
+                        &r, diags);
   CHECK(ran);
   if (!ran) return;
   InterpTensor y = interp_tensor(arena, DT_f32, 4, (int64_t[]){T, c->directions, B, H});
@@ -180,12 +188,15 @@ static void check(const Case *c, int steps, bool symbolic) {
 
 static void the_layers_do_what_the_specification_says(void) {
   static const Case cases[] = {
-    {"LSTM", "forward", 4, 1, .bias = false}, {"LSTM", "reverse", 4, 1, .bias = true, .states = true},
-    {"LSTM", "bidirectional", 4, 2, .bias = true, .states = true, .lengths = true, .peepholes = true},
-    {"LSTM", "bidirectional", 4, 2, .bias = true, .coupled = true, .clip = 0.5},
-    {"GRU", "forward", 3, 1, .bias = true}, {"GRU", "bidirectional", 3, 2, .bias = true, .states = true, .lengths = true, .clip = 0.375},
-    {"GRU", "reverse", 3, 1, .bias = true, .states = true, .reset_after = true},
-    {"RNN", "bidirectional", 1, 2, .bias = true, .states = true, .lengths = true}, {"RNN", "reverse", 1, 1, .clip = 0.25},
+      {"LSTM", "forward", 4, 1, .bias = false},
+      {"LSTM", "reverse", 4, 1, .bias = true, .states = true},
+      {"LSTM", "bidirectional", 4, 2, .bias = true, .states = true, .lengths = true, .peepholes = true},
+      {"LSTM", "bidirectional", 4, 2, .bias = true, .coupled = true, .clip = 0.5},
+      {"GRU", "forward", 3, 1, .bias = true},
+      {"GRU", "bidirectional", 3, 2, .bias = true, .states = true, .lengths = true, .clip = 0.375},
+      {"GRU", "reverse", 3, 1, .bias = true, .states = true, .reset_after = true},
+      {"RNN", "bidirectional", 1, 2, .bias = true, .states = true, .lengths = true},
+      {"RNN", "reverse", 1, 1, .clip = 0.25},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     check(&cases[i], 5, false);
@@ -231,7 +242,11 @@ static void what_is_not_done_is_refused(void) {
 }
 
 static bool write_model(const char *type, const char *steps, const char *path) {
-  build(&(Case){type, "bidirectional", strcmp(type, "LSTM") == 0 ? 4 : strcmp(type, "GRU") == 0 ? 3 : 1, 2, .bias = true});
+  build(&(Case){type, "bidirectional",
+                strcmp(type, "LSTM") == 0  ? 4
+                : strcmp(type, "GRU") == 0 ? 3
+                                           : 1,
+                2, .bias = true});
   inputs.items[0] = value_info("x", F32, arena_printf(arena, "%s,batch,2", steps));
   if (!import()) return false; /* completes the model */
   return write_graph(path);

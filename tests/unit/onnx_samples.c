@@ -1,5 +1,6 @@
-/* tests/unit/onnx_samples.c - values between pixels and spectra: GridSample, AffineGrid, RoiAlign, DFT, STFT, antialiased Resize, deformed
- * convolutions, places of the largest and the way back, against loops that read the specification.
+/* tests/unit/onnx_samples.c - values between pixels and spectra: GridSample, AffineGrid, RoiAlign, DFT, STFT,
+ * antialiased Resize, deformed convolutions, places of the largest and the way back, against loops that read the
+ * specification.
  *
  * With two arguments it writes a model of several of them, with a symbolic batch, for tests/cli/samples.sh. */
 #include <math.h>
@@ -73,7 +74,8 @@ static double sample(const Sampling *s, const double *plane, const double *grid)
   return s->mode == 0 ? pixel(s, plane, x) : interpolated(s, plane, x, 0, at);
 }
 
-static const char *const modes[] = {"nearest", "linear", "cubic"}, *const paddings[] = {"zeros", "border", "reflection"};
+static const char *const modes[] = {"nearest", "linear", "cubic"}, *const paddings[] = {"zeros", "border",
+                                                                                        "reflection"};
 
 static void sample_grid(const Sampling *s) {
   enum { BATCH = 2, CHANNELS = 3 };
@@ -88,10 +90,11 @@ static void sample_grid(const Sampling *s) {
   opset = 20;
   in("x", F32, printed_dims(rank, dims)), in("g", F32, printed_dims(rank, grid)), out("y");
   Onnx__NodeProto *n = node("GridSample", "x,g", "y");
-  string_attr(n, "mode", modes[s->mode]), string_attr(n, "padding_mode", paddings[s->padding]), attr(n, "align_corners", INT, s->corners);
+  string_attr(n, "mode", modes[s->mode]), string_attr(n, "padding_mode", paddings[s->padding]),
+      attr(n, "align_corners", INT, s->corners);
   InterpNamed list[] = {filled("x", rank, dims, -1, 1, NULL), filled("g", rank, grid, -2.3, 2.1, NULL)};
   const InterpTensor *y = run(2, list, "y");
-  double *image = ARENA_ARRAY(arena, double, plane), *want = ARENA_ARRAY(arena, double, BATCH * CHANNELS * points), at[3];
+  double *image = ARENA_ARRAY(arena, double, plane), *want = ARENA_ARRAY(arena, double, BATCH *CHANNELS *points), at[3];
   for (int64_t p = 0; p < BATCH * CHANNELS; p++) {
     for (int64_t i = 0; i < plane; i++) image[i] = list[0].tensor.cells[p * plane + i].f;
     for (int64_t k = 0; k < points; k++) {
@@ -99,7 +102,9 @@ static void sample_grid(const Sampling *s) {
       want[p * points + k] = sample(s, image, at);
     }
   }
-  near(arena_printf(arena, "GridSample %s %s, corners %d, %d axes", modes[s->mode], paddings[s->padding], s->corners, s->axes), y, BATCH * CHANNELS * points, want);
+  near(arena_printf(arena, "GridSample %s %s, corners %d, %d axes", modes[s->mode], paddings[s->padding], s->corners,
+                    s->axes),
+       y, BATCH * CHANNELS * points, want);
 }
 
 static void grids_are_sampled_as_the_specification_says(void) {
@@ -118,7 +123,8 @@ static void places_far_outside_count_nothing(void) {
   begin();
   in("x", F32, "1,1,2,2"), in("g", F32, "1,1,3,2"), out("y");
   node("GridSample", "x,g", "y");
-  InterpNamed list[] = {filled("x", 4, (int64_t[]){1, 1, 2, 2}, 1, 2, NULL), filled("g", 4, (int64_t[]){1, 1, 3, 2}, 0, 0, (double[]){INFINITY, 0, 1e30, 0, 0, -1e9})};
+  InterpNamed list[] = {filled("x", 4, (int64_t[]){1, 1, 2, 2}, 1, 2, NULL),
+                        filled("g", 4, (int64_t[]){1, 1, 3, 2}, 0, 0, (double[]){INFINITY, 0, 1e30, 0, 0, -1e9})};
   near("places far outside", run(2, list, "y"), 3, (double[]){0, 0, 0});
 }
 
@@ -134,26 +140,41 @@ static double between(const double *plane, int64_t height, int64_t width, double
   double sum = 0;
   for (int64_t i = (int64_t)floor(y); i <= (int64_t)floor(y) + 1; i++)
     for (int64_t j = (int64_t)floor(x); j <= (int64_t)floor(x) + 1; j++)
-      if (i >= 0 && i < height && j >= 0 && j < width) sum += plane[i * width + j] * (1 - fabs(y - (double)i)) * (1 - fabs(x - (double)j));
+      if (i >= 0 && i < height && j >= 0 && j < width)
+        sum += plane[i * width + j] * (1 - fabs(y - (double)i)) * (1 - fabs(x - (double)j));
   return sum;
 }
 
 static void convolve_deformed(const Deformed *f) {
   enum { N = 2, C = 4, O = 6, H = 7, W = 5 };
-  const int64_t taps = f->kernel[0] * f->kernel[1], extent[] = {(H + 2 * f->pad - f->dilation * (f->kernel[0] - 1) - 1) / f->stride + 1, (W + 2 * f->pad - f->dilation * (f->kernel[1] - 1) - 1) / f->stride + 1}, per = C / f->groups;
-  const int64_t x_dims[] = {N, C, H, W}, w_dims[] = {O, per, f->kernel[0], f->kernel[1]}, offset_dims[] = {N, 2 * f->offset_groups * taps, extent[0], extent[1]}, mask_dims[] = {N, f->offset_groups * taps, extent[0], extent[1]}, b_dims[] = {O};
+  const int64_t taps = f->kernel[0] * f->kernel[1],
+                extent[] = {(H + 2 * f->pad - f->dilation * (f->kernel[0] - 1) - 1) / f->stride + 1,
+                            (W + 2 * f->pad - f->dilation * (f->kernel[1] - 1) - 1) / f->stride + 1},
+                per = C / f->groups;
+  const int64_t x_dims[] = {N, C, H, W}, w_dims[] = {O, per, f->kernel[0], f->kernel[1]},
+                offset_dims[] = {N, 2 * f->offset_groups * taps, extent[0], extent[1]},
+                mask_dims[] = {N, f->offset_groups * taps, extent[0], extent[1]}, b_dims[] = {O};
   begin();
   opset = 19;
-  in("x", F32, "2,4,7,5"), in("w", F32, printed_dims(4, w_dims)), in("o", F32, printed_dims(4, offset_dims)), in("b", F32, "6"), in("m", F32, printed_dims(4, mask_dims)), out("y");
-  Onnx__NodeProto *node_ = node("DeformConv", arena_printf(arena, "x,w,o,%s%s", f->bias ? "b" : "", f->mask ? ",m" : ""), "y");
+  in("x", F32, "2,4,7,5"), in("w", F32, printed_dims(4, w_dims)), in("o", F32, printed_dims(4, offset_dims)),
+      in("b", F32, "6"), in("m", F32, printed_dims(4, mask_dims)), out("y");
+  Onnx__NodeProto *node_ =
+      node("DeformConv", arena_printf(arena, "x,w,o,%s%s", f->bias ? "b" : "", f->mask ? ",m" : ""), "y");
   attr(node_, "group", INT, f->groups), attr(node_, "offset_group", INT, f->offset_groups);
-  const char *pad = arena_printf(arena, "%lld,%lld,%lld,%lld", (long long)f->pad, (long long)f->pad, (long long)f->pad, (long long)f->pad);
-  int_list_attr(node_, "pads", pad), int_list_attr(node_, "strides", arena_printf(arena, "%lld,%lld", (long long)f->stride, (long long)f->stride)), int_list_attr(node_, "dilations", arena_printf(arena, "%lld,%lld", (long long)f->dilation, (long long)f->dilation));
-  InterpNamed list[] = {filled("x", 4, x_dims, -1, 1, NULL), filled("w", 4, w_dims, -1, 1, NULL), filled("o", 4, offset_dims, -1.7, 2.3, NULL), filled("b", 1, b_dims, -1, 1, NULL), filled("m", 4, mask_dims, 0, 1, NULL)};
+  const char *pad = arena_printf(arena, "%lld,%lld,%lld,%lld", (long long)f->pad, (long long)f->pad, (long long)f->pad,
+                                 (long long)f->pad);
+  int_list_attr(node_, "pads", pad),
+      int_list_attr(node_, "strides", arena_printf(arena, "%lld,%lld", (long long)f->stride, (long long)f->stride)),
+      int_list_attr(node_, "dilations",
+                    arena_printf(arena, "%lld,%lld", (long long)f->dilation, (long long)f->dilation));
+  InterpNamed list[] = {filled("x", 4, x_dims, -1, 1, NULL), filled("w", 4, w_dims, -1, 1, NULL),
+                        filled("o", 4, offset_dims, -1.7, 2.3, NULL), filled("b", 1, b_dims, -1, 1, NULL),
+                        filled("m", 4, mask_dims, 0, 1, NULL)};
   const InterpTensor *y = run(5, list, "y");
-  double *want = ARENA_ARRAY(arena, double, N * O * extent[0] * extent[1]), plane[H * W];
+  double *want = ARENA_ARRAY(arena, double, N *O *extent[0] * extent[1]), plane[H * W];
   for (int64_t at = 0; at < N * O * extent[0] * extent[1]; at++) {
-    int64_t j = at % extent[1], i = at / extent[1] % extent[0], o = at / (extent[0] * extent[1]) % O, b = at / (extent[0] * extent[1] * O);
+    int64_t j = at % extent[1], i = at / extent[1] % extent[0], o = at / (extent[0] * extent[1]) % O,
+            b = at / (extent[0] * extent[1] * O);
     double sum = f->bias ? list[3].tensor.cells[o].f : 0;
     for (int64_t c = 0; c < per; c++) {
       int64_t channel = o / (O / f->groups) * per + c, of = channel / (C / f->offset_groups);
@@ -161,14 +182,17 @@ static void convolve_deformed(const Deformed *f) {
       for (int64_t k = 0; k < taps; k++) {
         int64_t place = i * extent[1] + j, n = extent[0] * extent[1];
         const Cell *offset = list[2].tensor.cells + ((b * f->offset_groups + of) * taps + k) * 2 * n + place;
-        double down = (double)(i * f->stride - f->pad + k / f->kernel[1] * f->dilation) + offset[0].f, across = (double)(j * f->stride - f->pad + k % f->kernel[1] * f->dilation) + offset[n].f;
+        double down = (double)(i * f->stride - f->pad + k / f->kernel[1] * f->dilation) + offset[0].f,
+               across = (double)(j * f->stride - f->pad + k % f->kernel[1] * f->dilation) + offset[n].f;
         double m = f->mask ? list[4].tensor.cells[((b * f->offset_groups + of) * taps + k) * n + place].f : 1;
         sum += list[1].tensor.cells[(o * per + c) * taps + k].f * m * between(plane, H, W, down, across);
       }
     }
     want[at] = sum;
   }
-  near(arena_printf(arena, "DeformConv, %lld groups, %lld of offsets", (long long)f->groups, (long long)f->offset_groups), y, N * O * extent[0] * extent[1], want);
+  near(arena_printf(arena, "DeformConv, %lld groups, %lld of offsets", (long long)f->groups,
+                    (long long)f->offset_groups),
+       y, N * O * extent[0] * extent[1], want);
 }
 
 static void taps_lie_where_the_offsets_say(void) {
@@ -193,7 +217,8 @@ static void an_affine_grid_is_its_matrix_times_places(void) {
         for (int w = 0; w < W; w++)
           for (int k = 0; k < 2; k++) {
             const Cell *row = theta.tensor.cells + b * 6 + k * 3;
-            double x = corners ? 2.0 * w / (W - 1) - 1 : (2.0 * w + 1) / W - 1, y = corners ? 2.0 * h / (H - 1) - 1 : (2.0 * h + 1) / H - 1;
+            double x = corners ? 2.0 * w / (W - 1) - 1 : (2.0 * w + 1) / W - 1,
+                   y = corners ? 2.0 * h / (H - 1) - 1 : (2.0 * h + 1) / H - 1;
             want[i++] = row[0].f * x + row[1].f * y + row[2].f;
           }
     near("AffineGrid", run(1, &theta, "y"), 2 * H * W * 2, want);
@@ -207,9 +232,11 @@ enum { ROIS = 3, ROI_C = 2, ROI_H = 6, ROI_W = 5, BINS = 2, RATIO = 3 };
 static double roi_sample(const double *plane, double y, double x, bool max) {
   if (y < -1 || y > ROI_H || x < -1 || x > ROI_W) return 0;
   y = clamp(y, 0, ROI_H - 1), x = clamp(x, 0, ROI_W - 1);
-  int64_t top = (int64_t)y, left = (int64_t)x, bottom = top + 1 < ROI_H ? top + 1 : ROI_H - 1, right = left + 1 < ROI_W ? left + 1 : ROI_W - 1;
+  int64_t top = (int64_t)y, left = (int64_t)x, bottom = top + 1 < ROI_H ? top + 1 : ROI_H - 1,
+          right = left + 1 < ROI_W ? left + 1 : ROI_W - 1;
   double v = y - (double)top, u = x - (double)left;
-  double part[] = {(1 - v) * (1 - u) * plane[top * ROI_W + left], (1 - v) * u * plane[top * ROI_W + right], v * (1 - u) * plane[bottom * ROI_W + left], v * u * plane[bottom * ROI_W + right]};
+  double part[] = {(1 - v) * (1 - u) * plane[top * ROI_W + left], (1 - v) * u * plane[top * ROI_W + right],
+                   v * (1 - u) * plane[bottom * ROI_W + left], v * u * plane[bottom * ROI_W + right]};
   return max ? fmax(fmax(part[0], part[1]), fmax(part[2], part[3])) : part[0] + part[1] + part[2] + part[3];
 }
 
@@ -222,7 +249,8 @@ static double roi_bin(const double *plane, const double *roi, int p, int q, bool
   }
   for (int i = 0; i < RATIO; i++)
     for (int j = 0; j < RATIO; j++) {
-      double y = from[0] + (p + (i + 0.5) / RATIO) * size[0] / BINS, x = from[1] + (q + (j + 0.5) / RATIO) * size[1] / BINS;
+      double y = from[0] + (p + (i + 0.5) / RATIO) * size[0] / BINS,
+             x = from[1] + (q + (j + 0.5) / RATIO) * size[1] / BINS;
       double s = roi_sample(plane, y, x, max);
       sum = max ? fmax(sum, s) : sum + s / (RATIO * RATIO);
     }
@@ -237,19 +265,23 @@ static void regions_are_pooled_as_the_specification_says(void) {
       begin();
       in("x", F32, "2,2,6,5"), in("rois", F32, "3,4"), in("images", I64, "3"), out("y");
       Onnx__NodeProto *n = node("RoiAlign", "x,rois,images", "y");
-      string_attr(n, "mode", max ? "max" : "avg"), string_attr(n, "coordinate_transformation_mode", half ? "half_pixel" : "output_half_pixel");
+      string_attr(n, "mode", max ? "max" : "avg"),
+          string_attr(n, "coordinate_transformation_mode", half ? "half_pixel" : "output_half_pixel");
       attr(n, "output_height", INT, BINS), attr(n, "output_width", INT, BINS), attr(n, "sampling_ratio", INT, RATIO);
       attr(n, "spatial_scale", FLOAT, 0)->has_f = 1, n->attribute[n->n_attribute - 1]->f = 0.5f;
-      InterpNamed list[] = {filled("x", 4, (int64_t[]){2, ROI_C, ROI_H, ROI_W}, -1, 1, NULL), filled("rois", 2, (int64_t[]){ROIS, 4}, 0, 0, rois),
+      InterpNamed list[] = {filled("x", 4, (int64_t[]){2, ROI_C, ROI_H, ROI_W}, -1, 1, NULL),
+                            filled("rois", 2, (int64_t[]){ROIS, 4}, 0, 0, rois),
                             {"images", interp_tensor(arena, DT_i64, 1, (int64_t[]){ROIS})}};
       for (int r = 0; r < ROIS; r++) list[2].tensor.cells[r].i = images[r];
       double want[ROIS * ROI_C * BINS * BINS], plane[ROI_H * ROI_W];
       for (int r = 0, i = 0; r < ROIS; r++)
         for (int c = 0; c < ROI_C; c++) {
-          for (int k = 0; k < ROI_H * ROI_W; k++) plane[k] = list[0].tensor.cells[(images[r] * ROI_C + c) * ROI_H * ROI_W + k].f;
+          for (int k = 0; k < ROI_H * ROI_W; k++)
+            plane[k] = list[0].tensor.cells[(images[r] * ROI_C + c) * ROI_H * ROI_W + k].f;
           for (int p = 0; p < BINS * BINS; p++) want[i++] = roi_bin(plane, rois + 4 * r, p / BINS, p % BINS, half, max);
         }
-      near(arena_printf(arena, "RoiAlign, half pixel %d, max %d", half, max), run(3, list, "y"), ROIS * ROI_C * BINS * BINS, want);
+      near(arena_printf(arena, "RoiAlign, half pixel %d, max %d", half, max), run(3, list, "y"),
+           ROIS * ROI_C * BINS * BINS, want);
     }
 }
 
@@ -258,7 +290,10 @@ static void regions_are_pooled_as_the_specification_says(void) {
 /* A tensor [2, 3, extent, in] along its dimension 2. */
 static void transform(int64_t extent, int in_parts, int64_t length, bool inverse, bool one_sided) {
   bool mirrored = inverse && one_sided;
-  int64_t own = length ? length : mirrored ? 2 * (extent - 1) : extent, to = one_sided && !inverse ? own / 2 + 1 : own, dims[] = {2, 3, extent, in_parts};
+  int64_t own = length     ? length
+                : mirrored ? 2 * (extent - 1)
+                           : extent,
+          to = one_sided && !inverse ? own / 2 + 1 : own, dims[] = {2, 3, extent, in_parts};
   int out_parts = mirrored ? 1 : 2;
   begin();
   opset = 20;
@@ -276,7 +311,8 @@ static void transform(int64_t extent, int in_parts, int64_t length, bool inverse
         int64_t from = back ? own - k : k;
         if (from >= extent) continue;
         const Cell *cell = x.tensor.cells + (row * extent + from) * in_parts;
-        double xr = cell[0].f, xi = in_parts == 2 ? cell[1].f : 0, angle = (inverse ? 2 : -2) * M_PI * (double)(k * u) / (double)own;
+        double xr = cell[0].f, xi = in_parts == 2 ? cell[1].f : 0,
+               angle = (inverse ? 2 : -2) * M_PI * (double)(k * u) / (double)own;
         if (mirrored && (from == 0 || 2 * from == own)) xi = 0;
         if (back) xi = -xi;
         re += xr * cos(angle) - xi * sin(angle), im += xr * sin(angle) + xi * cos(angle);
@@ -284,7 +320,9 @@ static void transform(int64_t extent, int in_parts, int64_t length, bool inverse
       want[at++] = re / (inverse ? (double)own : 1);
       if (out_parts == 2) want[at++] = im / (inverse ? (double)own : 1);
     }
-  near(arena_printf(arena, "DFT of %lld x %d to %lld, inverse %d, one-sided %d", (long long)extent, in_parts, (long long)length, inverse, one_sided), run(1, &x, "y"), 6 * to * out_parts, want);
+  near(arena_printf(arena, "DFT of %lld x %d to %lld, inverse %d, one-sided %d", (long long)extent, in_parts,
+                    (long long)length, inverse, one_sided),
+       run(1, &x, "y"), 6 * to * out_parts, want);
 }
 
 static void transforms_are_the_sums_of_the_specification(void) {
@@ -300,14 +338,16 @@ static void short_transforms_slide_over_the_signal(void) {
   in("x", F32, "2,17,1"), in("w", F32, "6"), out("y");
   ints("step", "4");
   node("STFT", "x,step,w", "y");
-  InterpNamed list[] = {filled("x", 3, (int64_t[]){2, SIGNAL, 1}, -1, 1, NULL), filled("w", 1, (int64_t[]){LENGTH}, 0.2, 1, NULL)};
+  InterpNamed list[] = {filled("x", 3, (int64_t[]){2, SIGNAL, 1}, -1, 1, NULL),
+                        filled("w", 1, (int64_t[]){LENGTH}, 0.2, 1, NULL)};
   double want[2 * FRAMES * BINS_OF * 2];
   for (int b = 0, at = 0; b < 2; b++)
     for (int f = 0; f < FRAMES; f++)
       for (int u = 0; u < BINS_OF; u++, at += 2) {
         want[at] = want[at + 1] = 0;
         for (int k = 0; k < LENGTH; k++) {
-          double v = list[0].tensor.cells[b * SIGNAL + f * STEP + k].f * list[1].tensor.cells[k].f, angle = -2 * M_PI * u * k / LENGTH;
+          double v = list[0].tensor.cells[b * SIGNAL + f * STEP + k].f * list[1].tensor.cells[k].f,
+                 angle = -2 * M_PI * u * k / LENGTH;
           want[at] += v * cos(angle), want[at + 1] += v * sin(angle);
         }
       }
@@ -375,7 +415,8 @@ static void what_would_depend_on_data_is_refused(void) {
   expect(DIAG_onnx_shape, "frames of a symbolic length", "/y");
 }
 
-/* A signal's spectrum, laid out as an image, and a picture that is sampled, of a batch and of channels that can be cut. */
+/* A signal's spectrum, laid out as an image, and a picture that is sampled, of a batch and of channels that can be
+ * cut. */
 static bool write_model(const char *kind, const char *path) {
   begin();
   opset = 20;

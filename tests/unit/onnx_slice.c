@@ -1,14 +1,19 @@
-/* tests/unit/onnx_slice.c - every kind of start, end and step that Slice can have, against a loop that reads the standard:
- * negative bounds count from the end, then a start is clamped to [0, extent] and an end to [0, extent] for steps above 0,
- * to [0, extent - 1] and [-1, extent - 1] for steps below.  Extents as numbers and as symbols. */
+/* tests/unit/onnx_slice.c - every kind of start, end and step that Slice can have, against a loop that reads the
+ * standard: negative bounds count from the end, then a start is clamped to [0, extent] and an end to [0, extent] for
+ * steps above 0, to [0, extent - 1] and [-1, extent - 1] for steps below.  Extents as numbers and as symbols. */
 #include "ir/interp.h"
 #include "tests/onnx_graph.h"
 
-static const int64_t bounds[] = {INT64_MIN, INT64_MIN + 1, -(INT64_C(1) << 41), -7, -6, -5, -4, -1, 0,
-                                 1,         3,             4,                   5,  6,  7,  INT64_C(1) << 41, INT64_MAX - 1, INT64_MAX};
+static const int64_t bounds[] = {
+    INT64_MIN, INT64_MIN + 1,    -(INT64_C(1) << 41), -7,       -6, -5, -4, -1, 0, 1, 3, 4, 5, 6,
+    7,         INT64_C(1) << 41, INT64_MAX - 1,       INT64_MAX};
 static const int64_t steps[] = {INT64_MIN, -6, -2, -1, 1, 2, 6, INT64_MAX};
 static const int64_t extents[] = {1, 2, 5, 6};
-enum { BOUNDS = sizeof bounds / sizeof *bounds, STEPS = sizeof steps / sizeof *steps, EXTENTS = sizeof extents / sizeof *extents };
+enum {
+  BOUNDS = sizeof bounds / sizeof *bounds,
+  STEPS = sizeof steps / sizeof *steps,
+  EXTENTS = sizeof extents / sizeof *extents
+};
 
 static int64_t clamp(__int128 x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : (int64_t)x; }
 
@@ -38,7 +43,8 @@ static void compare(int64_t extent, int64_t start, int64_t step) {
   InterpNamed x = {"x", interp_tensor(arena, DT_i64, 1, &extent)};
   for (int64_t i = 0; i < extent; i++) x.tensor.cells[i].i = i;
   InterpResult result;
-  if (!interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, 1, &x, arena, &result, diags)) {
+  if (!interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, 1, &x, arena, &result,
+                  diags)) {
     CHECKF(false, "it does not run");
     diags_print(diags, stderr, false);
     return;
@@ -46,8 +52,9 @@ static void compare(int64_t extent, int64_t start, int64_t step) {
   for (int k = 0; k < BOUNDS; k++) {
     const char *want = standard(extent, start, bounds[k], step);
     const char *got = elements(interp_find(result.outputs, result.noutputs, arena_printf(arena, "y%d", k)));
-    CHECKF(strcmp(want, got) == 0, "%s of %lld, start %lld, end %lld, step %lld: %s, not %s", symbol >= 0 ? "a symbol" : "a number",
-           (long long)extent, (long long)start, (long long)bounds[k], (long long)step, got, want);
+    CHECKF(strcmp(want, got) == 0, "%s of %lld, start %lld, end %lld, step %lld: %s, not %s",
+           symbol >= 0 ? "a symbol" : "a number", (long long)extent, (long long)start, (long long)bounds[k],
+           (long long)step, got, want);
   }
 }
 
@@ -55,7 +62,8 @@ static void compare(int64_t extent, int64_t start, int64_t step) {
 static bool slices(int64_t extent, int64_t start, int64_t step) {
   begin();
   in("x", I64, extent ? arena_printf(arena, "%lld", (long long)extent) : "n");
-  ints("start", arena_printf(arena, "%lld", (long long)start)), ints("axis", "-1"), ints("step", arena_printf(arena, "%lld", (long long)step));
+  ints("start", arena_printf(arena, "%lld", (long long)start)), ints("axis", "-1"),
+      ints("step", arena_printf(arena, "%lld", (long long)step));
   for (int k = 0; k < BOUNDS; k++) {
     ints(arena_printf(arena, "end%d", k), arena_printf(arena, "%lld", (long long)bounds[k]));
     node("Slice", arena_printf(arena, "x,start,end%d,axis,step", k), arena_printf(arena, "y%d", k));
@@ -85,7 +93,8 @@ static void a_bound_of_either_sign(void) {
       in("x", I64, "n"), out("y");
       ints("three", "3"), ints("axis", "0"), ints("other", side ? "-1" : "1");
       ints("step", arena_printf(arena, "%lld", (long long)steps[s]));
-      node("Shape", "x", "size"), node("Sub", "size,three", "bound"), node("Slice", side ? "x,bound,other,axis,step" : "x,other,bound,axis,step", "y");
+      node("Shape", "x", "size"), node("Sub", "size,three", "bound"),
+          node("Slice", side ? "x,bound,other,axis,step" : "x,other,bound,axis,step", "y");
       IMPORTS();
       for (int64_t n = 1; n < 8; n++) {
         int64_t *symbols = interp_symbols(module, arena);
@@ -93,10 +102,12 @@ static void a_bound_of_either_sign(void) {
         InterpNamed x = {"x", interp_tensor(arena, DT_i64, 1, &n)};
         for (int64_t i = 0; i < n; i++) x.tensor.cells[i].i = i;
         InterpResult result = {0};
-        CHECK(interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, 1, &x, arena, &result, diags));
+        CHECK(interp_run(module, module_func(module, "main"), &(InterpOptions){.symbols = symbols}, 1, &x, arena,
+                         &result, diags));
         const char *want = side ? standard(n, n - 3, -1, steps[s]) : standard(n, 1, n - 3, steps[s]);
         const char *got = elements(interp_find(result.outputs, result.noutputs, "y"));
-        CHECKF(strcmp(got, want) == 0, "n %lld, step %lld, side %d: %s, not %s", (long long)n, (long long)steps[s], side, got, want);
+        CHECKF(strcmp(got, want) == 0, "n %lld, step %lld, side %d: %s, not %s", (long long)n, (long long)steps[s],
+               side, got, want);
       }
     }
 }
@@ -106,7 +117,8 @@ static void lists_of_sizes_are_cut_likewise(void) {
   begin();
   in("x", F32, "batch,heads,4,5"), out("y");
   ints("from", "-9223372036854775808"), ints("to", "-2"), ints("axis", "0"), ints("rest", "20");
-  node("Shape", "x", "s"), node("Slice", "s,from,to,axis", "leading"), node("Concat", "leading,rest", "shape"), node("Reshape", "x,shape", "y");
+  node("Shape", "x", "s"), node("Slice", "s,from,to,axis", "leading"), node("Concat", "leading,rest", "shape"),
+      node("Reshape", "x,shape", "y");
   attr(nodes.items[2], "axis", INT, 0);
   IMPORTS();
   HAS("reshape %x : f32[batch, heads, 20]");

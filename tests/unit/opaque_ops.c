@@ -1,4 +1,5 @@
-/* Opaque operations: unknown operators are planned on whole operands, proved as unknown functions, and never computed. */
+/* Opaque operations: unknown operators are planned on whole operands, proved as unknown functions, and never
+ * computed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +54,8 @@ static Func *lowered(Module *m, Func *f) {
   const char *why;
   for (size_t i = 0; i < f->ops.n; i++) {
     OpKind k = f->ops.items[i].kind;
-    if (k == OP_tanh || k == OP_sub || k == OP_input) CHECK(strategy_parse(m, rule_of(m, f, &f->ops.items[i]), "{x0:a}", &s[i], &why));
+    if (k == OP_tanh || k == OP_sub || k == OP_input)
+      CHECK(strategy_parse(m, rule_of(m, f, &f->ops.items[i]), "{x0:a}", &s[i], &why));
   }
   Func *l2 = lower_spmd(m, f, &(LowerPlan){.strategies = s}, "rank", diags);
   CHECK(l2 && verify_func(m, l2, diags));
@@ -73,12 +75,17 @@ static void it_is_replicated_and_proved(void) {
 
 /* The other result of the node, another node, another order of operands: another function. */
 static void faults_are_refuted(void) {
-  static const struct { const char *from, *to; } faults[] = {
-      {"result=1", "result=0"}, {"%v = opaque %t, %x {kind=\"com.x.Foo\", name=\"n\"", "%v = opaque %t, %x {kind=\"com.x.Foo\", name=\"m\""},
-      {"%v = opaque %t, %x", "%v = opaque %x, %t"}, {"%v = opaque %t, %x {kind=\"com.x.Foo\"", "%v = opaque %t, %x {kind=\"com.x.Bar\""}};
+  static const struct {
+    const char *from, *to;
+  } faults[] = {
+      {"result=1", "result=0"},
+      {"%v = opaque %t, %x {kind=\"com.x.Foo\", name=\"n\"", "%v = opaque %t, %x {kind=\"com.x.Foo\", name=\"m\""},
+      {"%v = opaque %t, %x", "%v = opaque %x, %t"},
+      {"%v = opaque %t, %x {kind=\"com.x.Foo\"", "%v = opaque %t, %x {kind=\"com.x.Bar\""}};
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
     const char *at = strstr(level1, faults[i].from);
-    char *wrong = arena_printf(arena, "%.*s%s%s", (int)(at - level1), level1, faults[i].to, at + strlen(faults[i].from));
+    char *wrong =
+        arena_printf(arena, "%.*s%s%s", (int)(at - level1), level1, faults[i].to, at + strlen(faults[i].from));
     char *func = strstr(wrong, "@main");
     memcpy(func, "@fake", 5);
     Module *m = parsed(arena_printf(arena, "%s%s", level1, func - strlen("func ")));
@@ -91,15 +98,16 @@ static void faults_are_refuted(void) {
 
 /* A local part is not what the operator was meant to get. */
 static void cut_operands_are_refuted(void) {
-  Module *m = parsed("apc.ir 1\nmesh [a=2]\n"
-                     "func @main level 1 {\n"
-                     "  %x = input {name=\"x\"} : f32[4]\n"
-                     "  %y = opaque %x {kind=\"Foo\", name=\"n\", result=0} : f32[4]\n"
-                     "  output \"y\" %y\n}\n"
-                     "func @rank level 2 {\n"
-                     "  %x = input {name=\"x\"} : f32[2] @{0:a}\n"
-                     "  %y = opaque %x {kind=\"Foo\", name=\"n\", result=0} : f32[2]\n"
-                     "  output \"y\" %y @{0:a}\n}\n");
+  Module *m = parsed(
+      "apc.ir 1\nmesh [a=2]\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[4]\n"
+      "  %y = opaque %x {kind=\"Foo\", name=\"n\", result=0} : f32[4]\n"
+      "  output \"y\" %y\n}\n"
+      "func @rank level 2 {\n"
+      "  %x = input {name=\"x\"} : f32[2] @{0:a}\n"
+      "  %y = opaque %x {kind=\"Foo\", name=\"n\", result=0} : f32[2]\n"
+      "  output \"y\" %y @{0:a}\n}\n");
   CHECK(prove(m, module_func(m, "main"), module_func(m, "rank")).verdict == REFUTED);
   module_free(m);
 }

@@ -15,7 +15,8 @@
 #include "tests/test.h"
 
 static const PassOptions checked = {.verify = true};
-static const DslDefine cached[] = {{"layers", "2"}, {"d", "16"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "12"}, {"vocab", "9"}, {"ctx", "10"}, {"cache", "1"}};
+static const DslDefine cached[] = {{"layers", "2"}, {"d", "16"},    {"heads", "4"}, {"kv_heads", "2"},
+                                   {"ffn", "12"},   {"vocab", "9"}, {"ctx", "10"},  {"cache", "1"}};
 
 static Module *load_onnx(const char *path, Diags *d) {
   Module *m = NULL;
@@ -54,7 +55,9 @@ static size_t there_and_back(Module *m, const char *passes, const char *name, Ar
   CHECKF(pipeline_run(m, "outline", &checked, d), "%s", name);
   const char *outlined = text_of(m, a);
   size_t calls = calls_of(m);
-  if (strlen(flat) > 4096) CHECKF((calls > 0) == (strlen(outlined) < strlen(flat)), "%s: %zu calls, %zu of %zu bytes", name, calls, strlen(outlined), strlen(flat));
+  if (strlen(flat) > 4096)
+    CHECKF((calls > 0) == (strlen(outlined) < strlen(flat)), "%s: %zu calls, %zu of %zu bytes", name, calls,
+           strlen(outlined), strlen(flat));
   Module *again = ir_parse(name, outlined, d);
   CHECKF(again != NULL, "%s", name);
   if (again) {
@@ -93,7 +96,9 @@ static void models_come_back(void) {
 
 /* Names of the usual exporters: "Add", "Add_7"; numbers that count nodes; a name that has nothing in common; braces. */
 static void any_names_come_back(void) {
-  static const char *const names[3][4] = {{"a.0.Exp", "Sin", "Relu_2", "odd{"}, {"a.1.Exp", "Sin_7", "Relu_9", "{{1}"}, {"a.2.Exp", "Sin_13", "Relu_10", "even"}};
+  static const char *const names[3][4] = {{"a.0.Exp", "Sin", "Relu_2", "odd{"},
+                                          {"a.1.Exp", "Sin_7", "Relu_9", "{{1}"},
+                                          {"a.2.Exp", "Sin_13", "Relu_10", "even"}};
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Text t = {.arena = a};
@@ -102,7 +107,8 @@ static void any_names_come_back(void) {
   for (int i = 0; i < 3; i++) {
     static const char *const kinds[] = {"exp", "sin", "relu", "tanh"};
     for (int k = 0; k < 4; k++) {
-      text_printf(&t, "  %%\"%s\" = %s %%\"%s\" : f32[4] loc \"file%d\" 7:3 node \"node %s\"\n", names[i][k], kinds[k], x, i, names[i][k]);
+      text_printf(&t, "  %%\"%s\" = %s %%\"%s\" : f32[4] loc \"file%d\" 7:3 node \"node %s\"\n", names[i][k], kinds[k],
+                  x, i, names[i][k]);
       x = names[i][k];
     }
   }
@@ -134,8 +140,10 @@ static void same_numbers(Module *m, const char *passes, const char *const *entri
   InterpResult *outlined = results(m, entries, n, a, d);
   for (int i = 0; i < n; i++) {
     CHECK(flat[i].noutputs == outlined[i].noutputs && flat[i].nstates == outlined[i].nstates && flat[i].noutputs > 0);
-    for (int k = 0; k < flat[i].noutputs; k++) CHECK(interp_equal(&flat[i].outputs[k].tensor, &outlined[i].outputs[k].tensor, DOMAIN_MODP, 0, a, NULL));
-    for (int k = 0; k < flat[i].nstates; k++) CHECK(interp_equal(&flat[i].states[k].tensor, &outlined[i].states[k].tensor, DOMAIN_MODP, 0, a, NULL));
+    for (int k = 0; k < flat[i].noutputs; k++)
+      CHECK(interp_equal(&flat[i].outputs[k].tensor, &outlined[i].outputs[k].tensor, DOMAIN_MODP, 0, a, NULL));
+    for (int k = 0; k < flat[i].nstates; k++)
+      CHECK(interp_equal(&flat[i].states[k].tensor, &outlined[i].states[k].tensor, DOMAIN_MODP, 0, a, NULL));
   }
 }
 
@@ -159,13 +167,17 @@ static void calls_mean_the_same(void) {
   arena_free(a);
 }
 
-/* ---- random functions: segments that repeat, wired and named at random, with weights, constants, states and glue in between */
+/* ---- random functions: segments that repeat, wired and named at random, with weights, constants, states and glue in
+ * between */
 
 typedef struct Random {
   uint64_t seed, n;
   Arena *a;
   Text head, body;
-  struct { const char **items; size_t n, cap; } shared; /* values made outside of segments */
+  struct {
+    const char **items;
+    size_t n, cap;
+  } shared; /* values made outside of segments */
   int names, sources;
 } Random;
 
@@ -196,7 +208,7 @@ static Step draw_step(Random *r, int index) {
 }
 
 static const char *new_source(Random *r, const Step *s, From from, const char **state) {
-  const char *name = arena_printf(r->a, "%c.%d", "bigwcos"[from], r->sources++);
+  const char *name = arena_printf(r->a, "%c.%d", "bigwcos"[from], r -> sources++);
   if (from == WEIGHT) {
     text_printf(&r->head, "param \"%s\" : f32[4] = constant %d\n", name, draw(r, 9));
     text_printf(&r->body, "  %%%s = param {name=\"%s\"} : f32[4]\n", name, name);
@@ -210,16 +222,21 @@ static const char *new_source(Random *r, const Step *s, From from, const char **
   return name;
 }
 
-static const char *emit_instance(Random *r, const Step *steps, int n, const char *before, const char *style, int segment, int instance) {
+static const char *emit_instance(Random *r, const Step *steps, int n, const char *before, const char *style,
+                                 int segment, int instance) {
   static const char *const kinds[] = {"exp", "sin", "relu", "add", "mul", "sub"};
   const char *values[STEPS], *states[STEPS] = {NULL};
   for (int i = 0; i < n; i++) {
     const char *in[2], *state = NULL;
     for (int k = 0; k < (steps[i].kind < 3 ? 1 : 2); k++) {
       From from = (From)steps[i].from[k];
-      in[k] = from == BEFORE ? before : from == INSIDE ? values[steps[i].at[k]] : from == GLOBAL ? steps[i].global[k] : new_source(r, &steps[i], from, &state);
+      in[k] = from == BEFORE   ? before
+              : from == INSIDE ? values[steps[i].at[k]]
+              : from == GLOBAL ? steps[i].global[k]
+                               : new_source(r, &steps[i], from, &state);
     }
-    values[i] = *style == 'n' ? arena_printf(r->a, "n%d", r->names++) : arena_printf(r->a, "seg%d/%d/%s_%d", segment, instance, kinds[steps[i].kind], i);
+    values[i] = *style == 'n' ? arena_printf(r->a, "n%d", r->names++)
+                              : arena_printf(r->a, "seg%d/%d/%s_%d", segment, instance, kinds[steps[i].kind], i);
     text_printf(&r->body, "  %%%s = %s %%%s", values[i], kinds[steps[i].kind], in[0]);
     if (steps[i].kind >= 3) text_printf(&r->body, ", %%%s", in[1]);
     text_add(&r->body, " : f32[4]\n");
@@ -281,7 +298,9 @@ static void prover_reads_calls(void) {
   CHECK(m && t && pipeline_run(m, NULL, &checked, d));
   const Plan *p = plan_search(m, module_func(m, "main"), t, &(PlanOptions){.tp = 2}, d);
   CHECK(p != NULL);
-  Func *rank = p ? lower_spmd(m, module_func(m, "main"), &(LowerPlan){.strategies = p->strategies, .stages = p->stages}, "rank", d) : NULL;
+  Func *rank = p ? lower_spmd(m, module_func(m, "main"), &(LowerPlan){.strategies = p->strategies, .stages = p->stages},
+                              "rank", d)
+                 : NULL;
   CHECK(rank && pipeline_run(m, "outline", &checked, d) && calls_of(m) == 3);
   if (rank) {
     Proof proof = prove(m, module_func(m, "main"), rank);

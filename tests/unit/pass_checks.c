@@ -1,8 +1,10 @@
-/* Every pass is checked against its input (passes/check.h): no right pass is blamed, and no single fault planted in what a pass leaves passes.
+/* Every pass is checked against its input (passes/check.h): no right pass is blamed, and no single fault planted in
+ * what a pass leaves passes.
  *
- * Faults are planted in all operations of all functions of tests/text, one at a time: an operation left out, operands exchanged, another
- * weight, another number (eps, scale, value), another order of dimensions, other letters, a start one further, another kind.  Most are wrong;
- * which are not is told by running both functions on other numbers and other sizes.
+ * Faults are planted in all operations of all functions of tests/text, one at a time: an operation left out, operands
+ * exchanged, another weight, another number (eps, scale, value), another order of dimensions, other letters, a start
+ * one further, another kind.  Most are wrong; which are not is told by running both functions on other numbers and
+ * other sizes.
  */
 #include <ctype.h>
 
@@ -36,7 +38,8 @@ static int seen[PASS_DIFFERS + 1];
 static void checked(Module *m, const char *what, const char *passes) {
   PassChecks checks = {.most_work = 1e9};
   Diags *diags = diags_new(m->arena);
-  CHECKF(pipeline_run(m, passes, &(PassOptions){.verify = true, .device = "cpu", .checks = &checks}, diags), "%s: %s", what, diags->n ? diags->items[0].message : "");
+  CHECKF(pipeline_run(m, passes, &(PassOptions){.verify = true, .device = "cpu", .checks = &checks}, diags), "%s: %s",
+         what, diags->n ? diags->items[0].message : "");
   for (size_t i = 0; i < checks.list.n; i++) {
     const PassCheck *c = &checks.list.items[i];
     seen[c->how]++;
@@ -45,9 +48,29 @@ static void checked(Module *m, const char *what, const char *passes) {
   }
 }
 
-static const char *const texts[] = {"channels_last", "dce", "fold", "group", "hoist", "inline", "order", "outline", "prepare", "recognise", "recognise_masks", "views", "widen",
-                                    "loop_channels_last", "loop_dce", "loop_fold", "loop_inline", "loop_order", "loop_outline", "loop_prepare", "loop_recognise",
-                                    "loop_views", "loop_widen"};
+static const char *const texts[] = {"channels_last",
+                                    "dce",
+                                    "fold",
+                                    "group",
+                                    "hoist",
+                                    "inline",
+                                    "order",
+                                    "outline",
+                                    "prepare",
+                                    "recognise",
+                                    "recognise_masks",
+                                    "views",
+                                    "widen",
+                                    "loop_channels_last",
+                                    "loop_dce",
+                                    "loop_fold",
+                                    "loop_inline",
+                                    "loop_order",
+                                    "loop_outline",
+                                    "loop_prepare",
+                                    "loop_recognise",
+                                    "loop_views",
+                                    "loop_widen"};
 enum { TEXTS = (int)(sizeof texts / sizeof *texts) };
 
 static void text_programs(void) {
@@ -72,8 +95,23 @@ static void example_models(void) {
       {"llama", {{"layers", "2"}, {"d", "16"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "24"}, {"vocab", "11"}}},
       {"bert", {{"layers", "2"}, {"d", "16"}, {"heads", "2"}, {"ffn", "24"}, {"vocab", "11"}, {"ctx", "16"}}},
       {"t5", {{"layers", "1"}, {"d", "8"}, {"d_kv", "4"}, {"heads", "2"}, {"ffn", "24"}, {"vocab", "11"}}},
-      {"moe", {{"layers", "1"}, {"d", "16"}, {"heads", "4"}, {"kv_heads", "2"}, {"ffn", "24"}, {"experts", "4"}, {"top_k", "2"}, {"vocab", "11"}}},
-      {"vit", {{"layers", "1"}, {"d", "16"}, {"heads", "2"}, {"ffn", "24"}, {"patch", "8"}, {"image", "16"}, {"classes", "5"}}},
+      {"moe",
+       {{"layers", "1"},
+        {"d", "16"},
+        {"heads", "4"},
+        {"kv_heads", "2"},
+        {"ffn", "24"},
+        {"experts", "4"},
+        {"top_k", "2"},
+        {"vocab", "11"}}},
+      {"vit",
+       {{"layers", "1"},
+        {"d", "16"},
+        {"heads", "2"},
+        {"ffn", "24"},
+        {"patch", "8"},
+        {"image", "16"},
+        {"classes", "5"}}},
       {"resnet", {{"depth", "18"}, {"width", "4"}, {"classes", "5"}, {"image", "32"}}},
       {"resnet", {{"depth", "50"}, {"width", "2"}, {"classes", "5"}, {"image", "32"}}},
       {"unet", {{"channels", "4"}, {"levels", "2"}, {"image", "8"}}},
@@ -84,7 +122,8 @@ static void example_models(void) {
     Diags *diags = diags_new(a);
     DslOptions options = {.defines = models[i].defines};
     while (models[i].defines[options.ndefines].name) options.ndefines++;
-    const char *path = arena_printf(a, "examples/%s.apc", models[i].file), *source = file_read_text(diags, a, path, NULL);
+    const char *path = arena_printf(a, "examples/%s.apc", models[i].file),
+               *source = file_read_text(diags, a, path, NULL);
     Module *m = source ? dsl_load(path, source, &options, diags) : NULL;
     CHECKF(m, "%s: %s", path, diags->n ? diags->items[0].message : "");
     if (m) checked(m, path, NULL);
@@ -160,7 +199,8 @@ static bool other_number(Op *op) {
 static bool other_flag(Module *m, Op *op) {
   Attr *causal = own_attr(op, AT_causal), *axis = own_attr(op, AT_axis);
   if (causal) return causal->u.i = !causal->u.i, true;
-  if (op->kind == OP_norm) return *own_attr(op, AT_kind) = attr_s(m, AT_kind, strcmp(op_str(op, AT_kind), "rms") == 0 ? "layer" : "rms"), true;
+  if (op->kind == OP_norm)
+    return *own_attr(op, AT_kind) = attr_s(m, AT_kind, strcmp(op_str(op, AT_kind), "rms") == 0 ? "layer" : "rms"), true;
   if (axis) return axis->u.i = axis->u.i ? axis->u.i - 1 : 1, true;
   return false;
 }
@@ -184,7 +224,8 @@ static bool other_weight(Module *m, const Func *f, Op *op, int at) {
     return true;
   }
   for (size_t i = 0; at == 1 && i < m->params.n; i++)
-    if (&m->params.items[i] != p && m->params.items[i].type == type_of(f, op->out)) return *own_attr(op, AT_name) = attr_s(m, AT_name, m->params.items[i].name), true;
+    if (&m->params.items[i] != p && m->params.items[i].type == type_of(f, op->out))
+      return *own_attr(op, AT_name) = attr_s(m, AT_name, m->params.items[i].name), true;
   return false;
 }
 
@@ -228,11 +269,16 @@ static bool is_wrong(Module *m, const FuncList *before, const char *name) {
   int64_t *symbols = interp_symbols(m, a);
   bool wrong = false;
   for (int seed = 1; seed <= 2; seed++) {
-    for (size_t i = 0; i < m->symbols.n; i++) symbols[i] = m->symbols.items[i].axis < 0 ? (6 + (int64_t)i + seed) * m->symbols.items[i].multiple : 0;
+    for (size_t i = 0; i < m->symbols.n; i++)
+      symbols[i] = m->symbols.items[i].axis < 0 ? (6 + (int64_t)i + seed) * m->symbols.items[i].multiple : 0;
     for (size_t i = 0; i < m->symbols.n; i++)
       if (m->symbols.items[i].max && symbols[i] > m->symbols.items[i].max) symbols[i] = m->symbols.items[i].max;
     for (int d = 0; d < 2; d++) {
-      TrialOptions o = {.domain = (InterpDomain)d, .symbols = symbols, .seed = 900 + (uint64_t)seed, .tolerance = 3e-2, .most_work = 1e9};
+      TrialOptions o = {.domain = (InterpDomain)d,
+                        .symbols = symbols,
+                        .seed = 900 + (uint64_t)seed,
+                        .tolerance = 3e-2,
+                        .most_work = 1e9};
       const char *why;
       wrong |= d == DOMAIN_FLOAT && trial(m, before, &after, name, &o, a, &why) == TRIAL_DIFFERS;
     }
@@ -245,7 +291,8 @@ typedef struct Planted {
   int caught, harmless, proved, missed, proved_wrongly, invalid;
 } Planted;
 
-static void plant(Module *m, const PassWatch *w, const FuncList *before, const char *pass, PassKeeps keeps, Func *good, Func *bad, const char *what, Planted *p) {
+static void plant(Module *m, const PassWatch *w, const FuncList *before, const char *pass, PassKeeps keeps, Func *good,
+                  Func *bad, const char *what, Planted *p) {
   Diags *diags = diags_new(m->arena);
   PassChecks checks = {.most_work = 1e9};
   replace_func(m, good, bad);
@@ -260,8 +307,7 @@ static void plant(Module *m, const PassWatch *w, const FuncList *before, const c
     if (c && c->how == PASS_DIFFERS) {
       p->caught++;
       CHECKF(!equal || !is_wrong(m, before, good->name), "%s: a fault is equal over the real numbers", what);
-    }
-    else if (!is_wrong(m, before, good->name)) p->harmless++, p->proved += equal;
+    } else if (!is_wrong(m, before, good->name)) p->harmless++, p->proved += equal;
     else {
       (c && c->how <= PASS_PROVED_REALS ? p->proved_wrongly++ : p->missed++);
       CHECKF(false, "%s: a fault is %s", what, c ? pass_how_name(c->how) : "not seen");
@@ -278,7 +324,8 @@ static void too_large(void) {
   const PassWatch *w = m ? pass_watch(m) : NULL;
   CHECK(w && pipeline_run(m, "recognise", &(PassOptions){0}, diags_new(a)));
   Func *f = m->funcs.items[0], *bad = NULL;
-  for (size_t i = 0; i < f->ops.n && !bad; i++) bad = f->ops.items[i].kind == OP_attention ? faulty(m, f, i, 6, 0) : NULL;
+  for (size_t i = 0; i < f->ops.n && !bad; i++)
+    bad = f->ops.items[i].kind == OP_attention ? faulty(m, f, i, 6, 0) : NULL;
   CHECK(bad);
   replace_func(m, f, bad);
   pass_check(&checks, w, m, "recognise", KEEPS_REALS);
@@ -306,11 +353,13 @@ static void plant_before(const char *file, const char *pass, int least) {
           if (!changed.items[k] || !verify_func(m, changed.items[k], diags_new(a))) continue;
           bool equal = element_equal(m, &changed, &after, f->name, a, &why), differs = is_wrong(m, &changed, f->name);
           wrong += differs, harmless += !differs, proved += equal && !differs;
-          CHECKF(!equal || !differs, "%s: %s with fault %d.%d at %s before it is proved", file, pass, which, at, f->ops.items[i].name);
+          CHECKF(!equal || !differs, "%s: %s with fault %d.%d at %s before it is proved", file, pass, which, at,
+                 f->ops.items[i].name);
         }
     changed.items[k] = f;
   }
-  printf("%-20s %-14s before it: %d wrong, none of them proved, %d harmless (%d proved so)\n", file, pass, wrong, harmless, proved);
+  printf("%-20s %-14s before it: %d wrong, none of them proved, %d harmless (%d proved so)\n", file, pass, wrong,
+         harmless, proved);
   CHECK(wrong >= least);
   module_free(m);
   arena_free(a);
@@ -334,10 +383,12 @@ static Planted plant_all(const char *file, const char *first, const char *pass, 
         for (int at = 0; at < 12; at++) {
           Func *g = faulty(m, f, i, which, at);
           if (!g) continue;
-          plant(m, w, &before, pass, keeps, f, g, arena_printf(a, "%s: %s %%%s, fault %d.%d", file, pass, f->ops.items[i].name, which, at), &p);
+          plant(m, w, &before, pass, keeps, f, g,
+                arena_printf(a, "%s: %s %%%s, fault %d.%d", file, pass, f->ops.items[i].name, which, at), &p);
         }
   }
-  printf("%-20s %-14s %4d caught, %3d harmless (%d proved so), %3d invalid, %d missed, %d proved wrongly\n", file, pass, p.caught, p.harmless, p.proved, p.invalid, p.missed, p.proved_wrongly);
+  printf("%-20s %-14s %4d caught, %3d harmless (%d proved so), %3d invalid, %d missed, %d proved wrongly\n", file, pass,
+         p.caught, p.harmless, p.proved, p.invalid, p.missed, p.proved_wrongly);
   module_free(m);
   arena_free(a);
   return p;
@@ -381,7 +432,8 @@ static void faults_before(void) {
 int main(void) {
   RUN(text_programs);
   RUN(example_models);
-  printf("%d passes proved, %d over the real numbers, %d compared\n", seen[PASS_PROVED], seen[PASS_PROVED_REALS], seen[PASS_COMPARED]);
+  printf("%d passes proved, %d over the real numbers, %d compared\n", seen[PASS_PROVED], seen[PASS_PROVED_REALS],
+         seen[PASS_COMPARED]);
   RUN(too_large);
   RUN(faults);
   RUN(faults_before);

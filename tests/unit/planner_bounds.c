@@ -1,4 +1,5 @@
-/* Lower bounds of many candidates at once: of all orders of the axes of a mesh, and of many numbers of micro-batches. */
+/* Lower bounds of many candidates at once: of all orders of the axes of a mesh, and of many numbers of
+ * micro-batches. */
 #include <math.h>
 
 #include "passes/search_outer.h"
@@ -8,9 +9,11 @@
 
 /* Machines of 8 with the protocols of NCCL, machines of 4 without any. */
 static const char *const machines =
-    "machine a { devices 8 A100-SXM4-80GB; link nvlink at 300 GB/s with nvlink-ampere; network infiniband 8 at 200 Gbit/s with infiniband; }\ntarget a32 { machine a; devices 32; }\n"
+    "machine a { devices 8 A100-SXM4-80GB; link nvlink at 300 GB/s with nvlink-ampere; network infiniband 8 at 200 "
+    "Gbit/s with infiniband; }\ntarget a32 { machine a; devices 32; }\n"
     "gpu g { memory 8 GB at 1 TB/s; launch 2 us; peak f32 10 TFLOPS; }\n"
-    "machine b { devices 4 g; link l at 100 GB/s latency 2 us; network n 1 at 40 Gbit/s latency 10 us; }\ntarget b24 { machine b; devices 24; }\n";
+    "machine b { devices 4 g; link l at 100 GB/s latency 2 us; network n 1 at 40 Gbit/s latency 10 us; }\ntarget b24 { "
+    "machine b; devices 24; }\n";
 
 static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
@@ -21,7 +24,8 @@ static void set_axes(Module *m, const int *sizes, const int *order) {
   module_set_mesh(m, &mesh);
 }
 
-/* Axis i of the mesh cuts dimension 0 or 1, is that of a sum, or does nothing: two bits each of `code`, by number of the size. */
+/* Axis i of the mesh cuts dimension 0 or 1, is that of a sum, or does nothing: two bits each of `code`, by number of
+ * the size. */
 static const Layout *layout_of_code(Module *m, int code, const int *order) {
   Layout l = {.rank = 2};
   for (int i = 0; i < 3; i++) {
@@ -32,7 +36,8 @@ static const Layout *layout_of_code(Module *m, int code, const int *order) {
   return layout_get(m, &l);
 }
 
-/* A conversion is nowhere dearer when the axes have no order than in each of their orders, nor where only the innermost one keeps its place. */
+/* A conversion is nowhere dearer when the axes have no order than in each of their orders, nor where only the innermost
+ * one keeps its place. */
 static void conversions(void) {
   static const struct {
     const char *target;
@@ -40,11 +45,13 @@ static void conversions(void) {
   } cases[] = {{"a32", {2, 4, 4}}, {"a32", {2, 2, 8}}, {"b24", {2, 3, 4}}, {"dgx-h100x48", {2, 4, 6}}};
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  Module *m = ir_parse("m.ir", "apc.ir 1\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[4800, 960]\n  output \"x\" %x\n}\n", d);
+  Module *m = ir_parse(
+      "m.ir", "apc.ir 1\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[4800, 960]\n  output \"x\" %x\n}\n", d);
   const Type *type = type_of(m->funcs.items[0], 1);
   long compared = 0;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-    const Target *t = strlen(cases[k].target) < 4 ? target_parse(d, a, "m.topo", machines, cases[k].target, 0) : target_find(d, a, cases[k].target);
+    const Target *t = strlen(cases[k].target) < 4 ? target_parse(d, a, "m.topo", machines, cases[k].target, 0)
+                                                  : target_find(d, a, cases[k].target);
     CHECK(t != NULL);
     if (!t) continue;
     set_axes(m, cases[k].sizes, orders[0]);
@@ -55,9 +62,12 @@ static void conversions(void) {
       for (int from = 0; from < 64; from++)
         for (int to = 0; to < 64; to++) {
           double real = cost_convert(one, type, layout_of_code(m, from, orders[o]), layout_of_code(m, to, orders[o]));
-          double least = cost_convert(any, type, cost_layout(any, layout_of_code(m, from, orders[0])), cost_layout(any, layout_of_code(m, to, orders[0])));
-          double pair = cost_convert(inner, type, cost_layout(inner, layout_of_code(m, from, orders[o])), cost_layout(inner, layout_of_code(m, to, orders[o])));
-          CHECKF(least <= pair * (1 + 1e-12) && pair <= real * (1 + 1e-12), "%s order %d, %o to %o: %g, %g, %g", t->name, o, from, to, least, pair, real);
+          double least = cost_convert(any, type, cost_layout(any, layout_of_code(m, from, orders[0])),
+                                      cost_layout(any, layout_of_code(m, to, orders[0])));
+          double pair = cost_convert(inner, type, cost_layout(inner, layout_of_code(m, from, orders[o])),
+                                     cost_layout(inner, layout_of_code(m, to, orders[o])));
+          CHECKF(least <= pair * (1 + 1e-12) && pair <= real * (1 + 1e-12), "%s order %d, %o to %o: %g, %g, %g",
+                 t->name, o, from, to, least, pair, real);
           compared += real > least * (1 + 1e-9);
         }
       cost_model_free(inner);
@@ -87,8 +97,10 @@ static void check_bound(Search *s, const Candidate *c, int loose, double bound, 
     Candidate x = reordered(c, loose, o);
     for (x.least = x.micro = c->least; x.micro <= c->micro; x.least = x.micro += 1 + x.micro / 3) {
       double seconds = seconds_of(solve_mesh(s, &x, INFINITY, &ignored));
-      CHECKF(bound <= seconds * (1 + 1e-9), "%s, %d stages of %d x %d x %d, %d of %d to %d micro-batches: %g s, the bound of %d axes is %g s", s->t->name, x.stages,
-             x.sizes[0], x.sizes[1], x.sizes[2], x.micro, c->least, c->micro, seconds, loose, bound);
+      CHECKF(bound <= seconds * (1 + 1e-9),
+             "%s, %d stages of %d x %d x %d, %d of %d to %d micro-batches: %g s, the bound of %d axes is %g s",
+             s->t->name, x.stages, x.sizes[0], x.sizes[1], x.sizes[2], x.micro, c->least, c->micro, seconds, loose,
+             bound);
       *below += isfinite(seconds);
     }
   }
@@ -135,7 +147,8 @@ static int ways(int n, int room) {
   return count;
 }
 
-/* On thousands of ranks there are thousands of candidates, and none is left out: of every number of stages all meshes. */
+/* On thousands of ranks there are thousands of candidates, and none is left out: of every number of stages all
+ * meshes. */
 static void candidates(void) {
   enum { RANKS = 12288 };
   static const GptShape shape = {.layers = 12, .d = 64, .heads = 4, .ffn = 128, .vocab = 100, .ctx = 32, .batch = 8};
@@ -158,7 +171,8 @@ static void candidates(void) {
       found[c->stages] += c->naxes <= MAX_SPATIAL;
     }
     for (int stages = 1; stages <= RANKS; stages++)
-      CHECKF(!found[stages] || found[stages] % ways(RANKS / stages, MAX_SPATIAL) == 0, "%d stages: %d candidates", stages, found[stages]);
+      CHECKF(!found[stages] || found[stages] % ways(RANKS / stages, MAX_SPATIAL) == 0, "%d stages: %d candidates",
+             stages, found[stages]);
     CHECK(found[1] && found[2] && found[64]);
     search_close(&s);
   }

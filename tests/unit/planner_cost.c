@@ -11,14 +11,17 @@ static Arena *arena;
 
 static const Target *machine(const char *links) {
   Diags *d = diags_new(arena);
-  const char *text = arena_printf(arena,
-                                  "kernels k { sustained f32 0.5; tile 64x32 1; tile 128x128 0.8; prologue 16; smoothing 0.25; attention 0.5; bandwidth 0.8 ramp 1 MB; }\n"
-                                  "protocols p { ring a base 1 us step 1 us share 0.5; ring b base 10 us step 2 us share 1; tree b base 3 us step 1 us share 1;\n"
-                                  "  switched b base 20 us step 1 us share 1; direct b base 2 us step 1 us share 1; }\n"
-                                  "gpu g { sms 10; memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; peak f16 100 TFLOPS; kernels k; }\n"
-                                  "gpu plain { memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; }\n"
-                                  "machine m { devices 8 g; %s }\ntarget t { machine m; devices 32; }\n",
-                                  links);
+  const char *text = arena_printf(
+      arena,
+      "kernels k { sustained f32 0.5; tile 64x32 1; tile 128x128 0.8; prologue 16; smoothing 0.25; attention 0.5; "
+      "bandwidth 0.8 ramp 1 MB; }\n"
+      "protocols p { ring a base 1 us step 1 us share 0.5; ring b base 10 us step 2 us share 1; tree b base 3 us step "
+      "1 us share 1;\n"
+      "  switched b base 20 us step 1 us share 1; direct b base 2 us step 1 us share 1; }\n"
+      "gpu g { sms 10; memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; peak f16 100 TFLOPS; kernels k; }\n"
+      "gpu plain { memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; }\n"
+      "machine m { devices 8 g; %s }\ntarget t { machine m; devices 32; }\n",
+      links);
   const Target *t = target_parse(d, arena, "test.topo", text, "t", 0);
   if (!t) diags_print(d, stderr, false);
   return t;
@@ -30,7 +33,9 @@ static double seconds(const Target *t, int ranks, CommKind kind, double bytes) {
   return comm_seconds(&c, kind, bytes);
 }
 
-static void is(double got, double want, const char *what) { CHECKF(fabs(got - want) <= 1e-9 * want, "%s: %.9g, not %.9g", what, got, want); }
+static void is(double got, double want, const char *what) {
+  CHECKF(fabs(got - want) <= 1e-9 * want, "%s: %.9g, not %.9g", what, got, want);
+}
 
 /* A ring with its latency per step, plus the launch. */
 static void plain_links(void) {
@@ -51,11 +56,13 @@ static void tiers(void) {
   const Target *t = machine("link l at 1000 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
   CHECK(t != NULL);
   if (!t) return;
-  is(seconds(t, 32, COMM_ALL_GATHER, 8e9), 5e-6 + 27 * 3e-6 + 4 * 7e-6 + 31 / 32. * 8e9 / 16e9, "all-gather of whole machines");
+  is(seconds(t, 32, COMM_ALL_GATHER, 8e9), 5e-6 + 27 * 3e-6 + 4 * 7e-6 + 31 / 32. * 8e9 / 16e9,
+     "all-gather of whole machines");
   CommGroup rail = {{1, 4}};
   CommCosts c = comm_costs(t, &rail);
   is(comm_seconds(&c, COMM_ALL_GATHER, 8e9), 5e-6 + 3 * 7e-6 + 3 / 4. * 8e9 / 2e9, "all-gather of one rank a machine");
-  is(seconds(t, 32, COMM_ALL_TO_ALL, 8e9), 5e-6 + 7 * 3e-6 + 24 * 7e-6 + 24 / 32. * 8e9 / 2e9, "all-to-all of whole machines");
+  is(seconds(t, 32, COMM_ALL_TO_ALL, 8e9), 5e-6 + 7 * 3e-6 + 24 * 7e-6 + 24 / 32. * 8e9 / 2e9,
+     "all-to-all of whole machines");
 }
 
 /* Every way is a line; the lowest counts. */
@@ -64,13 +71,16 @@ static void ways(void) {
   CHECK(t != NULL);
   if (!t) return;
   is(seconds(t, 8, COMM_ALL_GATHER, 1e3), 1e-6 + 7e-6 + 7 / 8. * 1e3 / 5e9, "small: the ring that starts fast");
-  is(seconds(t, 8, COMM_ALL_GATHER, 1e9), 10e-6 + 14e-6 + 7 / 8. * 1e9 / 10e9, "large: the ring that has the whole link");
+  is(seconds(t, 8, COMM_ALL_GATHER, 1e9), 10e-6 + 14e-6 + 7 / 8. * 1e9 / 10e9,
+     "large: the ring that has the whole link");
   is(seconds(t, 8, COMM_ALL_REDUCE, 1e3), 3e-6 + 6e-6 + 2 * 1e3 / 10e9, "small all-reduce: the tree");
   is(seconds(t, 8, COMM_ALL_REDUCE, 1e9), 20e-6 + 1e9 / 10e9, "large all-reduce: in the switches");
-  is(seconds(t, 32, COMM_ALL_REDUCE, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)), "four machines: in the switches, then a tree");
+  is(seconds(t, 32, COMM_ALL_REDUCE, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)),
+     "four machines: in the switches, then a tree");
   CommGroup rail = {{1, 4}};
   CommCosts c = comm_costs(t, &rail);
-  is(comm_seconds(&c, COMM_ALL_REDUCE, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9, "one rank a machine: no switches");
+  is(comm_seconds(&c, COMM_ALL_REDUCE, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9,
+     "one rank a machine: no switches");
 }
 
 /* Two of four ranks without a switch have one of three links. */
@@ -110,7 +120,8 @@ static void products(void) {
   is(kernel_product_seconds(t, DT_f32, 5, 64, 32, 100), small * 116 / rate, "half a wave");
   is(kernel_product_seconds(t, DT_f32, 10, 60, 30, 100), small * 116 / rate, "parts of tiles");
   is(kernel_product_seconds(t, DT_f32, 10, 64, 32, 100), small * 116 / rate, "one wave");
-  is(kernel_product_seconds(t, DT_f32, 11, 64, 32, 100), small * 116 / rate * (0.75 * 2 + 0.25 * 1.1), "a wave and a tile");
+  is(kernel_product_seconds(t, DT_f32, 11, 64, 32, 100), small * 116 / rate * (0.75 * 2 + 0.25 * 1.1),
+     "a wave and a tile");
   CHECK(kernel_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
   is(kernel_memory_seconds(t, 9e6), 1e7 / 0.8e12, "memory");
   is(kernel_flops_seconds(t, DT_f32, 1e13), 1, "operations");
@@ -120,7 +131,8 @@ static void products(void) {
   is(kernel_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
 }
 
-/* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be read. */
+/* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be
+ * read. */
 static void thin_products(void) {
   const Target *t = machine("link l at 1 GB/s latency 1 us; network n 1 at 1 Gbit/s latency 1 us;");
   Diags *d = diags_new(arena);
@@ -128,7 +140,8 @@ static void thin_products(void) {
   CHECK(t && a100);
   if (!t || !a100) return;
   double wave = 2. * 64 * 32 / 1e12, sum = 2. * 64 * 32 * 4 / 0.8e12;
-  is(kernel_product_seconds(t, DT_f32, 1, 64, 32, 10000), (0.75 * 2 + 0.25 * 1.6) * wave * 641 + 16 * sum, "16 parts of the depth");
+  is(kernel_product_seconds(t, DT_f32, 1, 64, 32, 10000), (0.75 * 2 + 0.25 * 1.6) * wave * 641 + 16 * sum,
+     "16 parts of the depth");
   is(kernel_product_seconds(t, DT_f32, 1, 8, 64, 64), 64 * 64 * 4 / 0.8e12, "eight rows");
   is(kernel_product_seconds(t, DT_f32, 1, 9, 60, 64), 8 * 9 * 64 * 4 / 0.8e12, "nine rows: eight columns at a time");
   CHECK(kernel_product_seconds(t, DT_f32, 1, 1, 512, 4096) <= 512 * 4096 * 4 / 0.8e12);
@@ -150,20 +163,27 @@ static void parts_of_products(void) {
         double now = kernel_product_seconds(t, DT_f32, batch, m, n, k);
         CHECKF(now >= before * (1 - 1e-12), "%s: %d x %g x %g", *name, m, n, k);
         for (int parts = 2; parts <= m; parts = 2 * parts + 1)
-          CHECKF(parts * kernel_product_seconds(t, DT_f32, batch, ceil(m / (double)parts), n, k) >= now * (1 - 1e-12), "%s: %d of %d x %g x %g", *name, parts, m, n, k);
+          CHECKF(parts * kernel_product_seconds(t, DT_f32, batch, ceil(m / (double)parts), n, k) >= now * (1 - 1e-12),
+                 "%s: %d of %d x %g x %g", *name, parts, m, n, k);
         before = now;
       }
     }
   }
 }
 
-/* A row meets one matrix of a grouped operation, whatever number there is; ranks among which the matrices are cut share the rows. */
+/* A row meets one matrix of a grouped operation, whatever number there is; ranks among which the matrices are cut share
+ * the rows. */
 static void grouped_work(void) {
   Diags *d = diags_new(arena);
-  Module *m = ir_parse("grouped", "apc.ir 1\nmesh [a=2]\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[6, 5]\n  %i = input {name=\"i\"} : i64[6]\n"
-                                  "  %w = input {name=\"w\"} : f32[4, 5, 3]\n  %g = input {name=\"g\"} : f32[4, 5, 8]\n  %d = input {name=\"d\"} : f32[4, 8, 3]\n"
-                                  "  %y = grouped_dot %x, %i, %w {start=0} : f32[6, 3]\n  %z = grouped_mlp %x, %i, %g, %g, %d {start=0, kind=\"silu\"} : f32[6, 3]\n"
-                                  "  output \"y\" %y\n  output \"z\" %z\n}\n", d);
+  Module *m = ir_parse("grouped",
+                       "apc.ir 1\nmesh [a=2]\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[6, 5]\n  %i = "
+                       "input {name=\"i\"} : i64[6]\n"
+                       "  %w = input {name=\"w\"} : f32[4, 5, 3]\n  %g = input {name=\"g\"} : f32[4, 5, 8]\n  %d = "
+                       "input {name=\"d\"} : f32[4, 8, 3]\n"
+                       "  %y = grouped_dot %x, %i, %w {start=0} : f32[6, 3]\n  %z = grouped_mlp %x, %i, %g, %g, %d "
+                       "{start=0, kind=\"silu\"} : f32[6, 3]\n"
+                       "  output \"y\" %y\n  output \"z\" %z\n}\n",
+                       d);
   const Target *t = machine("link l at 10 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
   CHECK(m && t);
   if (!m || !t) return;

@@ -60,10 +60,12 @@ static void huge_sizes(void) {
 static void reserve_and_deficit(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  const char *const box = "gpu g { memory 100 MB at 1 TB/s; reserve 40 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
-                          "machine m { devices 2 g; link l at 1 GB/s; }\n";
-  const char *const full = "gpu g { memory 1 MB at 1 TB/s; reserve 1 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
-                           "machine m { devices 1 g; }\n";
+  const char *const box =
+      "gpu g { memory 100 MB at 1 TB/s; reserve 40 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
+      "machine m { devices 2 g; link l at 1 GB/s; }\n";
+  const char *const full =
+      "gpu g { memory 1 MB at 1 TB/s; reserve 1 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
+      "machine m { devices 1 g; }\n";
   const Target *t = target_parse(d, a, "box.topo", box, "m", 0);
   CHECK(t && t->memory_bytes == 100e6 && t->reserve_bytes == 40e6 && target_usable(t) == 60e6);
   CHECK(!target_parse(diags_new(a), a, "box.topo", full, "m", 0));

@@ -1,5 +1,5 @@
-/* Loops in plans: rounds multiply costs, a carry and its leave have one layout, a loop lies in one stage, and what is lowered computes the
- * model with the communication that was predicted. */
+/* Loops in plans: rounds multiply costs, a carry and its leave have one layout, a loop lies in one stage, and what is
+ * lowered computes the model with the communication that was predicted. */
 #include <math.h>
 
 #include "ir/loops.h"
@@ -13,24 +13,48 @@
 /* LSTMs over seq x batch x d, each a loop that hands on its hidden states. */
 static void lstm_layer(Text *head, Text *body, int layer, const char *x, int d) {
   const char *const gates = "ifog";
-  text_printf(head, "param \"w%d\" : f32[%d, 4, %d] = normal 0.1 seed %d\nparam \"r%d\" : f32[%d, 4, %d] = normal 0.1 seed %d\n", layer, d, d, 2 * layer, layer, d, d, 2 * layer + 1);
-  text_printf(body, "  %%w%d = param {name=\"w%d\"} : f32[%d, 4, %d]\n  %%r%d = param {name=\"r%d\"} : f32[%d, 4, %d]\n", layer, layer, d, d, layer, layer, d, d);
+  text_printf(
+      head,
+      "param \"w%d\" : f32[%d, 4, %d] = normal 0.1 seed %d\nparam \"r%d\" : f32[%d, 4, %d] = normal 0.1 seed %d\n",
+      layer, d, d, 2 * layer, layer, d, d, 2 * layer + 1);
+  text_printf(body,
+              "  %%w%d = param {name=\"w%d\"} : f32[%d, 4, %d]\n  %%r%d = param {name=\"r%d\"} : f32[%d, 4, %d]\n",
+              layer, layer, d, d, layer, layer, d, d);
 #define LINE(...) text_printf(body, __VA_ARGS__)
-  LINE("  %%n%d = size {expr=seq} : i64[]\n  %%z%d = const {value=0} : f32[batch, %d]\n  %%s%d = const {value=0} : f32[seq, batch, %d]\n", layer, layer, d, layer, d);
+  LINE(
+      "  %%n%d = size {expr=seq} : i64[]\n  %%z%d = const {value=0} : f32[batch, %d]\n  %%s%d = const {value=0} : "
+      "f32[seq, batch, %d]\n",
+      layer, layer, d, layer, d);
   LINE("  %%p%d = dot %%%s, %%w%d {spec=\"sbk,kgd->sbgd\"} : f32[seq, batch, 4, %d]\n", layer, x, layer, d);
-  LINE("  %%t%d = loop %%n%d {trips=seq} : i64[]\n  %%h%d = carry %%z%d : f32[batch, %d]\n  %%c%d = carry %%z%d : f32[batch, %d]\n  %%y%d = carry %%s%d : f32[seq, batch, %d]\n", layer, layer,
-       layer, layer, d, layer, layer, d, layer, layer, d);
-  LINE("  %%pt%d = gather %%p%d, %%t%d {axis=0, start=0} : f32[batch, 4, %d]\n  %%q%d = dot %%h%d, %%r%d {spec=\"bk,kgd->bgd\"} : f32[batch, 4, %d]\n", layer, layer, layer, d, layer, layer, layer, d);
+  LINE(
+      "  %%t%d = loop %%n%d {trips=seq} : i64[]\n  %%h%d = carry %%z%d : f32[batch, %d]\n  %%c%d = carry %%z%d : "
+      "f32[batch, %d]\n  %%y%d = carry %%s%d : f32[seq, batch, %d]\n",
+      layer, layer, layer, layer, d, layer, layer, d, layer, layer, d);
+  LINE(
+      "  %%pt%d = gather %%p%d, %%t%d {axis=0, start=0} : f32[batch, 4, %d]\n  %%q%d = dot %%h%d, %%r%d "
+      "{spec=\"bk,kgd->bgd\"} : f32[batch, 4, %d]\n",
+      layer, layer, layer, d, layer, layer, layer, d);
   LINE("  %%g%d = add %%pt%d, %%q%d : f32[batch, 4, %d]\n", layer, layer, layer, d);
   for (int i = 0; i < 4; i++)
-    LINE("  %%%c1.%d = slice %%g%d {starts=[0, %d, 0], strides=[1, 1, 1]} : f32[batch, 1, %d]\n  %%%c2.%d = reshape %%%c1.%d : f32[batch, %d]\n  %%%c3.%d = %s %%%c2.%d : f32[batch, %d]\n", gates[i], layer,
-         layer, i, d, gates[i], layer, gates[i], layer, d, gates[i], layer, i < 3 ? "sigmoid" : "tanh", gates[i], layer, d);
-  LINE("  %%fc%d = mul %%f3.%d, %%c%d : f32[batch, %d]\n  %%ig%d = mul %%i3.%d, %%g3.%d : f32[batch, %d]\n  %%cn%d = add %%fc%d, %%ig%d : f32[batch, %d]\n", layer, layer, layer, d, layer, layer, layer, d,
-       layer, layer, layer, d);
-  LINE("  %%tc%d = tanh %%cn%d : f32[batch, %d]\n  %%hn%d = mul %%o3.%d, %%tc%d : f32[batch, %d]\n  %%row%d = reshape %%hn%d : f32[1, batch, %d]\n", layer, layer, d, layer, layer, layer, d, layer, layer, d);
-  LINE("  %%yn%d = update %%y%d, %%row%d, %%t%d {axis=0, start=0} : f32[seq, batch, %d]\n  repeat \"again%d\" %%t%d\n", layer, layer, layer, layer, d, layer, layer);
-  LINE("  %%hT%d = leave %%h%d, %%hn%d : f32[batch, %d]\n  %%cT%d = leave %%c%d, %%cn%d : f32[batch, %d]\n  %%yT%d = leave %%y%d, %%yn%d : f32[seq, batch, %d]\n", layer, layer, layer, d, layer, layer,
-       layer, d, layer, layer, layer, d);
+    LINE(
+        "  %%%c1.%d = slice %%g%d {starts=[0, %d, 0], strides=[1, 1, 1]} : f32[batch, 1, %d]\n  %%%c2.%d = reshape "
+        "%%%c1.%d : f32[batch, %d]\n  %%%c3.%d = %s %%%c2.%d : f32[batch, %d]\n",
+        gates[i], layer, layer, i, d, gates[i], layer, gates[i], layer, d, gates[i], layer, i < 3 ? "sigmoid" : "tanh",
+        gates[i], layer, d);
+  LINE(
+      "  %%fc%d = mul %%f3.%d, %%c%d : f32[batch, %d]\n  %%ig%d = mul %%i3.%d, %%g3.%d : f32[batch, %d]\n  %%cn%d = "
+      "add %%fc%d, %%ig%d : f32[batch, %d]\n",
+      layer, layer, layer, d, layer, layer, layer, d, layer, layer, layer, d);
+  LINE(
+      "  %%tc%d = tanh %%cn%d : f32[batch, %d]\n  %%hn%d = mul %%o3.%d, %%tc%d : f32[batch, %d]\n  %%row%d = reshape "
+      "%%hn%d : f32[1, batch, %d]\n",
+      layer, layer, d, layer, layer, layer, d, layer, layer, d);
+  LINE("  %%yn%d = update %%y%d, %%row%d, %%t%d {axis=0, start=0} : f32[seq, batch, %d]\n  repeat \"again%d\" %%t%d\n",
+       layer, layer, layer, layer, d, layer, layer);
+  LINE(
+      "  %%hT%d = leave %%h%d, %%hn%d : f32[batch, %d]\n  %%cT%d = leave %%c%d, %%cn%d : f32[batch, %d]\n  %%yT%d = "
+      "leave %%y%d, %%yn%d : f32[seq, batch, %d]\n",
+      layer, layer, layer, d, layer, layer, layer, d, layer, layer, layer, d);
 #undef LINE
 }
 
@@ -39,7 +63,8 @@ static const char *lstm_text(Arena *a, int layers, int seq, int batch, int d) {
   text_printf(&head, "apc.ir 1\nsymbol batch min 1 hint %d\nsymbol seq min 1 hint %d\n", batch, seq);
   text_printf(&body, "func @main level 1 {\n  %%x = input {name=\"x\"} : f32[seq, batch, %d]\n", d);
   for (int i = 0; i < layers; i++) lstm_layer(&head, &body, i, i ? arena_printf(a, "yT%d", i - 1) : "x", d);
-  text_printf(&body, "  output \"y\" %%yT%d\n  output \"h\" %%hT%d\n  output \"c\" %%cT%d\n}\n", layers - 1, layers - 1, layers - 1);
+  text_printf(&body, "  output \"y\" %%yT%d\n  output \"h\" %%hT%d\n  output \"c\" %%cT%d\n}\n", layers - 1, layers - 1,
+              layers - 1);
   text_add(&head, text_str(&body));
   return text_str(&head);
 }
@@ -66,8 +91,17 @@ typedef struct Forced {
   PlanOptions o;
 } Forced;
 
-static const Forced forced[] = {{"cpux2", {.tp = 2}}, {"cpux3", {.tp = 3}}, {"cpux4", {.tp = 4}}, {"cpux2", {.dp = 2}}, {"cpux3", {.dp = 3}}, {"cpux4", {.dp = 2, .tp = 2}},
-                                {"cpux4", {.dp = 4}}, {"cpux2", {.pp = 2}}, {"cpux4", {.pp = 2, .tp = 2}}, {"cpux2", {.pp = 2, .micro_batches = 2}}, {"cpux4", {0}}};
+static const Forced forced[] = {{"cpux2", {.tp = 2}},
+                                {"cpux3", {.tp = 3}},
+                                {"cpux4", {.tp = 4}},
+                                {"cpux2", {.dp = 2}},
+                                {"cpux3", {.dp = 3}},
+                                {"cpux4", {.dp = 2, .tp = 2}},
+                                {"cpux4", {.dp = 4}},
+                                {"cpux2", {.pp = 2}},
+                                {"cpux4", {.pp = 2, .tp = 2}},
+                                {"cpux2", {.pp = 2, .micro_batches = 2}},
+                                {"cpux4", {0}}};
 
 enum { FORCED = (int)(sizeof forced / sizeof *forced) };
 
@@ -100,7 +134,8 @@ static void predicted_communication_is_emitted(void) {
     CHECK(l2 && verify_func(c.m, l2, c.d));
     if (l2) {
       double predicted = c.p->price.time.collectives, emitted = emitted_seconds(c.m, c.t, l2);
-      CHECKF(fabs(predicted - emitted) <= 1e-9 * predicted, "case %d: predicted %.9g s, emitted %.9g s", i, predicted, emitted);
+      CHECKF(fabs(predicted - emitted) <= 1e-9 * predicted, "case %d: predicted %.9g s, emitted %.9g s", i, predicted,
+             emitted);
       CHECKF(c.p->gap == 0, "case %d: gap %g", i, c.p->gap);
     }
     done(&c);
@@ -127,9 +162,12 @@ static void carries_and_leaves_agree(void) {
 /* As many layers as are equal are one for the search. */
 static void layers_are_alike(void) {
   Arena *a = arena_new();
-  Case few = plan_of(lstm_text(a, 6, 64, 32, 512), "cpux8", (PlanOptions){0}), many = plan_of(lstm_text(a, 24, 64, 32, 512), "cpux8", (PlanOptions){0});
+  Case few = plan_of(lstm_text(a, 6, 64, 32, 512), "cpux8", (PlanOptions){0}),
+       many = plan_of(lstm_text(a, 24, 64, 32, 512), "cpux8", (PlanOptions){0});
   CHECK(few.p && many.p);
-  if (few.p && many.p) CHECKF(many.p->search_work < 1.5 * few.p->search_work, "%g sums for 6 layers, %g for 24", few.p->search_work, many.p->search_work);
+  if (few.p && many.p)
+    CHECKF(many.p->search_work < 1.5 * few.p->search_work, "%g sums for 6 layers, %g for 24", few.p->search_work,
+           many.p->search_work);
   done(&few);
   done(&many);
   arena_free(a);
@@ -138,12 +176,14 @@ static void layers_are_alike(void) {
 /* 100 times the rounds are 100 times the time of the body and the same search. */
 static void rounds_multiply(void) {
   Arena *a = arena_new();
-  Case few = plan_of(lstm_text(a, 2, 64, 24, 256), "cpux4", (PlanOptions){0}), many = plan_of(lstm_text(a, 2, 6400, 24, 256), "cpux4", (PlanOptions){0});
+  Case few = plan_of(lstm_text(a, 2, 64, 24, 256), "cpux4", (PlanOptions){0}),
+       many = plan_of(lstm_text(a, 2, 6400, 24, 256), "cpux4", (PlanOptions){0});
   CHECK(few.p && many.p);
   if (few.p && many.p) {
     double ratio = many.p->price.time.total / few.p->price.time.total;
     CHECKF(ratio > 90 && ratio < 110, "%g", ratio);
-    CHECKF(many.p->search_work < 1.5 * few.p->search_work, "%g sums for 64 rounds, %g for 6400", few.p->search_work, many.p->search_work);
+    CHECKF(many.p->search_work < 1.5 * few.p->search_work, "%g sums for 64 rounds, %g for 6400", few.p->search_work,
+           many.p->search_work);
     CHECK(many.p->flops > 99 * few.p->flops);
   }
   done(&few);
@@ -154,9 +194,13 @@ static void rounds_multiply(void) {
 /* The time of a loop that multiplies matrices, on one rank. */
 static double loop_seconds(const char *count, const char *trips, const char *again) {
   Arena *a = arena_new();
-  const char *text = arena_printf(a, "apc.ir 1\nsymbol n hint 40\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[64, 64] %%m = input {name=\"m\"} : i64[] %%k = %s : i64[] "
-                                     "%%one = const {value=1} : i64[] %%go = lt %%m, %%one : bool[] %%t = loop %%k %s : i64[] %%h = carry %%x : f32[64, 64] "
-                                     "%%y = dot %%h, %%h {spec=\"ab,bc->ac\"} : f32[64, 64] repeat \"r\" %%t%s %%l = leave %%h, %%y : f32[64, 64] output \"l\" %%l }",
+  const char *text = arena_printf(a,
+                                  "apc.ir 1\nsymbol n hint 40\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[64, "
+                                  "64] %%m = input {name=\"m\"} : i64[] %%k = %s : i64[] "
+                                  "%%one = const {value=1} : i64[] %%go = lt %%m, %%one : bool[] %%t = loop %%k %s : "
+                                  "i64[] %%h = carry %%x : f32[64, 64] "
+                                  "%%y = dot %%h, %%h {spec=\"ab,bc->ac\"} : f32[64, 64] repeat \"r\" %%t%s %%l = "
+                                  "leave %%h, %%y : f32[64, 64] output \"l\" %%l }",
                                   count, trips, again);
   Case c = plan_of(text, "cpu", (PlanOptions){0});
   double seconds = c.p ? c.p->price.time.total : NAN;
@@ -169,26 +213,39 @@ static void rounds_are_what_is_known(void) {
   static const struct {
     const char *count, *trips, *again;
     double rounds;
-  } cases[] = {{"copy %m", "", "", 1},          {"copy %m", "{trips=7}", "", 7},          {"const {value=9}", "", "", 9},       {"const {ints=[9]}", "", "", 9},
-               {"size {expr=2*n}", "", "", 80}, {"const {value=9}", "", ", %go", 1},      {"size {expr=n}", "", ", %go", 1},    {"copy %m", "{trips=n}", ", %go", 40},
-               {"const {value=0}", "", "", 1},  {"copy %m", "{trips=0}", "", 1}};
+  } cases[] = {{"copy %m", "", "", 1},
+               {"copy %m", "{trips=7}", "", 7},
+               {"const {value=9}", "", "", 9},
+               {"const {ints=[9]}", "", "", 9},
+               {"size {expr=2*n}", "", "", 80},
+               {"const {value=9}", "", ", %go", 1},
+               {"size {expr=n}", "", ", %go", 1},
+               {"copy %m", "{trips=n}", ", %go", 40},
+               {"const {value=0}", "", "", 1},
+               {"copy %m", "{trips=0}", "", 1}};
   double outside, one = loop_seconds("copy %m", "", ""), two = loop_seconds("copy %m", "{trips=2}", "");
   CHECK(two > one && one > 0);
   outside = 2 * one - two;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     double rounds = (loop_seconds(cases[i].count, cases[i].trips, cases[i].again) - outside) / (one - outside);
-    CHECKF(fabs(rounds - cases[i].rounds) < 0.01 * cases[i].rounds + 1, "case %zu: %g", i, rounds); /* other counts are other operations outside */
+    CHECKF(fabs(rounds - cases[i].rounds) < 0.01 * cases[i].rounds + 1, "case %zu: %g", i,
+           rounds); /* other counts are other operations outside */
   }
 }
 
 /* What ranks need no word about: exact, from what all have; a carry only when its next value is as well. */
 static void agreed_rounds(void) {
   static const char *const text =
-      "apc.ir 1\nparam \"p\" : i64[4] = zeros\nstate \"s\" : i64[] = 0\nfunc @main level 1 { %i = input {name=\"i\"} : i64[] %f = input {name=\"f\"} : f32[4] %p = param {name=\"p\"} : i64[4] %s = read {name=\"s\"} : i64[] "
-      "%c = const {value=3} : i64[] %z = size {expr=4} : i64[] %m = reduce %p {op=max, axes=[0]} : i64[] %cm = add %c, %m : i64[] %fi = cast %f {to=i64} : i64[4] %fm = reduce %fi {op=max, axes=[0]} : i64[] "
-      "%ci = cast %i {to=f32} : f32[] %e = exp %ci : f32[] %d = dot %f, %f {spec=\"a,a->\"} : f32[] %t = loop %fm : i64[] %a = carry %i : i64[] %b = carry %c : i64[] "
-      "%a1 = add %a, %t : i64[] %b1 = add %b, %fm : i64[] %q = lt %a1, %z : bool[] %r = lt %b1, %z : bool[] repeat \"x\" %t, %q %aT = leave %a, %a1 : i64[] %bT = leave %b, %b1 : i64[] output \"a\" %aT output \"b\" %bT }";
-  static const char *const yes[] = {"i", "p", "c", "z", "m", "cm", "ci", "e", "t", "a", "a1", "q", "aT"}, *const no[] = {"f", "s", "fi", "fm", "d", "b", "b1", "r", "bT"};
+      "apc.ir 1\nparam \"p\" : i64[4] = zeros\nstate \"s\" : i64[] = 0\nfunc @main level 1 { %i = input {name=\"i\"} : "
+      "i64[] %f = input {name=\"f\"} : f32[4] %p = param {name=\"p\"} : i64[4] %s = read {name=\"s\"} : i64[] "
+      "%c = const {value=3} : i64[] %z = size {expr=4} : i64[] %m = reduce %p {op=max, axes=[0]} : i64[] %cm = add %c, "
+      "%m : i64[] %fi = cast %f {to=i64} : i64[4] %fm = reduce %fi {op=max, axes=[0]} : i64[] "
+      "%ci = cast %i {to=f32} : f32[] %e = exp %ci : f32[] %d = dot %f, %f {spec=\"a,a->\"} : f32[] %t = loop %fm : "
+      "i64[] %a = carry %i : i64[] %b = carry %c : i64[] "
+      "%a1 = add %a, %t : i64[] %b1 = add %b, %fm : i64[] %q = lt %a1, %z : bool[] %r = lt %b1, %z : bool[] repeat "
+      "\"x\" %t, %q %aT = leave %a, %a1 : i64[] %bT = leave %b, %b1 : i64[] output \"a\" %aT output \"b\" %bT }";
+  static const char *const yes[] = {"i", "p", "c", "z", "m", "cm", "ci", "e", "t", "a", "a1", "q", "aT"},
+                           *const no[] = {"f", "s", "fi", "fm", "d", "b", "b1", "r", "bT"};
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("agreed", text, d);
@@ -209,7 +266,11 @@ static void agreed_rounds(void) {
 /* Bytes of activations of a function on one rank, in units of f32[1000, 100]. */
 static double activations(const char *body) {
   Arena *a = arena_new();
-  Case c = plan_of(arena_printf(a, "apc.ir 1\nfunc @main level 1 { %%n = const {value=9} : i64[] %%x = input {name=\"x\"} : f32[100] %s }", body), "cpu", (PlanOptions){0});
+  Case c = plan_of(
+      arena_printf(
+          a, "apc.ir 1\nfunc @main level 1 { %%n = const {value=9} : i64[] %%x = input {name=\"x\"} : f32[100] %s }",
+          body),
+      "cpu", (PlanOptions){0});
   double bytes = c.p ? c.p->price.memory.activations : NAN;
   done(&c);
   arena_free(a);
@@ -218,18 +279,27 @@ static double activations(const char *body) {
 
 static void memory_of_loops(void) {
   /* Rows collected in a carry are written in place, and its initial value gives its memory away. */
-  CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = reshape %x : f32[1, 100] "
-                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : f32[1000, 100] output \"l\" %l") == 1);
+  CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = "
+                    "reshape %x : f32[1, 100] "
+                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : "
+                    "f32[1000, 100] output \"l\" %l") == 1);
   /* Unless somebody reads the carry, or the initial value, later. */
-  CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = reshape %x : f32[1, 100] "
-                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] %s = reduce %y {op=sum, axes=[0]} : f32[100] %v = reshape %s : f32[1, 100] "
-                    "%w = update %u, %v, %n {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %w : f32[1000, 100] output \"l\" %l") == 2);
-  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = reshape %x : f32[1, 100] "
-                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : f32[1000, 100] %m = add %l, %z : f32[1000, 100] "
+  CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = "
+                    "reshape %x : f32[1, 100] "
+                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] %s = reduce %y {op=sum, axes=[0]} : "
+                    "f32[100] %v = reshape %s : f32[1, 100] "
+                    "%w = update %u, %v, %n {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %w : "
+                    "f32[1000, 100] output \"l\" %l") == 2);
+  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] "
+                    "%r = reshape %x : f32[1, 100] "
+                    "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : "
+                    "f32[1000, 100] %m = add %l, %z : f32[1000, 100] "
                     "%s = reduce %m {op=sum, axes=[0]} : f32[100] output \"s\" %s") == 3);
   /* What is read at the beginning of a body is still there at its end. */
-  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %x : f32[100] %s = reduce %z {op=sum, axes=[0]} : f32[100] "
-                    "%b = broadcast %s {dims=[1]} : f32[1000, 100] %g = reduce %b {op=max, axes=[0]} : f32[100] repeat \"e\" %t %l = leave %y, %g : f32[100] output \"l\" %l") == 2);
+  CHECK(activations("%z = broadcast %x {dims=[1]} : f32[1000, 100] %t = loop %n : i64[] %y = carry %x : f32[100] %s = "
+                    "reduce %z {op=sum, axes=[0]} : f32[100] "
+                    "%b = broadcast %s {dims=[1]} : f32[1000, 100] %g = reduce %b {op=max, axes=[0]} : f32[100] repeat "
+                    "\"e\" %t %l = leave %y, %g : f32[100] output \"l\" %l") == 2);
 }
 
 /* ---- labels */
@@ -242,18 +312,26 @@ static Label label_of(const Func *f, const Rule *const *rules, const OpLabels *l
 /* Bound dimensions have no name: what a loop reads row by row is the sequence, the next dimension the batch. */
 static void scanned_labels(void) {
   static const char *const text =
-      "apc.ir 1\nparam \"r\" : f32[6, 6] = zeros\nfunc @main level 1 { %x = input {name=\"x\"} : f32[5, 4, 6] %v = input {name=\"v\"} : f32[5, 6] %i = input {name=\"i\"} : i64[5, 4] %o = input {name=\"o\"} : f32[7, 6] "
-      "%r = param {name=\"r\"} : f32[6, 6] %p = tanh %x : f32[5, 4, 6] %z = const {value=0} : f32[4, 6] %y = const {value=0} : f32[5, 4, 6] %n = const {value=5} : i64[] %one = const {value=4} : i64[] "
-      "%t = loop %n : i64[] %h = carry %z : f32[4, 6] %s = carry %y : f32[5, 4, 6] %b = sub %one, %t : i64[] %xt = gather %p, %b {axis=0, start=0} : f32[4, 6] %vt = gather %v, %t {axis=0, start=0} : f32[6] "
-      "%it = gather %i, %t {axis=0, start=0} : i64[4] %ot = gather %o, %it {axis=0, start=0} : f32[4, 6] %vb = broadcast %vt {dims=[1]} : f32[4, 6] %q = dot %h, %r {spec=\"bk,kd->bd\"} : f32[4, 6] "
-      "%a = add %xt, %q : f32[4, 6] %c = add %a, %vb : f32[4, 6] %d = add %c, %ot : f32[4, 6] %row = reshape %d : f32[1, 4, 6] %u = update %s, %row, %b {axis=0, start=0} : f32[5, 4, 6] "
-      "repeat \"e\" %t %hT = leave %h, %d : f32[4, 6] %sT = leave %s, %u : f32[5, 4, 6] output \"h\" %hT output \"s\" %sT }";
+      "apc.ir 1\nparam \"r\" : f32[6, 6] = zeros\nfunc @main level 1 { %x = input {name=\"x\"} : f32[5, 4, 6] %v = "
+      "input {name=\"v\"} : f32[5, 6] %i = input {name=\"i\"} : i64[5, 4] %o = input {name=\"o\"} : f32[7, 6] "
+      "%r = param {name=\"r\"} : f32[6, 6] %p = tanh %x : f32[5, 4, 6] %z = const {value=0} : f32[4, 6] %y = const "
+      "{value=0} : f32[5, 4, 6] %n = const {value=5} : i64[] %one = const {value=4} : i64[] "
+      "%t = loop %n : i64[] %h = carry %z : f32[4, 6] %s = carry %y : f32[5, 4, 6] %b = sub %one, %t : i64[] %xt = "
+      "gather %p, %b {axis=0, start=0} : f32[4, 6] %vt = gather %v, %t {axis=0, start=0} : f32[6] "
+      "%it = gather %i, %t {axis=0, start=0} : i64[4] %ot = gather %o, %it {axis=0, start=0} : f32[4, 6] %vb = "
+      "broadcast %vt {dims=[1]} : f32[4, 6] %q = dot %h, %r {spec=\"bk,kd->bd\"} : f32[4, 6] "
+      "%a = add %xt, %q : f32[4, 6] %c = add %a, %vb : f32[4, 6] %d = add %c, %ot : f32[4, 6] %row = reshape %d : "
+      "f32[1, 4, 6] %u = update %s, %row, %b {axis=0, start=0} : f32[5, 4, 6] "
+      "repeat \"e\" %t %hT = leave %h, %d : f32[4, 6] %sT = leave %s, %u : f32[5, 4, 6] output \"h\" %hT output \"s\" "
+      "%sT }";
   static const struct {
     const char *op;
     int dim;
     Label label;
-  } cases[] = {{"x", 0, LABEL_SEQUENCE}, {"x", 1, LABEL_BATCH}, {"x", 2, LABEL_OTHER}, {"v", 0, LABEL_SEQUENCE}, {"v", 1, LABEL_OTHER}, {"i", 0, LABEL_SEQUENCE}, {"i", 1, LABEL_BATCH}, {"o", 0, LABEL_BATCH},
-               {"h", 0, LABEL_BATCH}, {"h", 1, LABEL_OTHER}, {"q", 0, LABEL_BATCH}, {"q", 1, LABEL_OTHER}, {"sT", 0, LABEL_SEQUENCE}, {"sT", 1, LABEL_BATCH}, {"hT", 0, LABEL_BATCH}};
+  } cases[] = {{"x", 0, LABEL_SEQUENCE},  {"x", 1, LABEL_BATCH},    {"x", 2, LABEL_OTHER}, {"v", 0, LABEL_SEQUENCE},
+               {"v", 1, LABEL_OTHER},     {"i", 0, LABEL_SEQUENCE}, {"i", 1, LABEL_BATCH}, {"o", 0, LABEL_BATCH},
+               {"h", 0, LABEL_BATCH},     {"h", 1, LABEL_OTHER},    {"q", 0, LABEL_BATCH}, {"q", 1, LABEL_OTHER},
+               {"sT", 0, LABEL_SEQUENCE}, {"sT", 1, LABEL_BATCH},   {"hT", 0, LABEL_BATCH}};
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("labels", text, d);
@@ -263,7 +341,8 @@ static void scanned_labels(void) {
     const Rule **rules = rules_of(m, f);
     const OpLabels *labels = labels_of(m, f, rules);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-      CHECKF(label_of(f, rules, labels, cases[i].op, cases[i].dim) == cases[i].label, "%s[%d] is %s", cases[i].op, cases[i].dim, label_name(label_of(f, rules, labels, cases[i].op, cases[i].dim)));
+      CHECKF(label_of(f, rules, labels, cases[i].op, cases[i].dim) == cases[i].label, "%s[%d] is %s", cases[i].op,
+             cases[i].dim, label_name(label_of(f, rules, labels, cases[i].op, cases[i].dim)));
     module_free(m);
   }
   diags_print(d, stderr, false);
@@ -274,7 +353,8 @@ static void scanned_labels(void) {
 
 static bool same_stage(const Case *c, const Loop *l) {
   bool same = true;
-  for (size_t i = l->begin; i < l->end; i++) same &= cost_is_source(c->f->ops.items[i].kind) || c->p->stages[i] == c->p->stages[l->begin];
+  for (size_t i = l->begin; i < l->end; i++)
+    same &= cost_is_source(c->f->ops.items[i].kind) || c->p->stages[i] == c->p->stages[l->begin];
   return same;
 }
 
@@ -297,8 +377,11 @@ static void a_loop_lies_in_one_stage(void) {
 /* Nothing can be cut off the one loop there is. */
 static void one_loop_is_one_stage(void) {
   Arena *a = arena_new();
-  static const char *const text = "apc.ir 1\nfunc @main level 1 { %x = input {name=\"x\"} : f32[8, 8] %n = const {value=3} : i64[] %t = loop %n : i64[] %h = carry %x : f32[8, 8] "
-                                  "%y = dot %h, %h {spec=\"ab,bc->ac\"} : f32[8, 8] %z = dot %y, %h {spec=\"ab,bc->ac\"} : f32[8, 8] repeat \"r\" %t %l = leave %h, %z : f32[8, 8] output \"l\" %l }";
+  static const char *const text =
+      "apc.ir 1\nfunc @main level 1 { %x = input {name=\"x\"} : f32[8, 8] %n = const {value=3} : i64[] %t = loop %n : "
+      "i64[] %h = carry %x : f32[8, 8] "
+      "%y = dot %h, %h {spec=\"ab,bc->ac\"} : f32[8, 8] %z = dot %y, %h {spec=\"ab,bc->ac\"} : f32[8, 8] repeat \"r\" "
+      "%t %l = leave %h, %z : f32[8, 8] output \"l\" %l }";
   static const char *const says[] = {"cannot be cut into 2 stages", "2 micro-batches compute would have to be joined"};
   for (int micro = 1; micro <= 2; micro++) {
     Case c = plan_of(text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = micro});
@@ -324,7 +407,9 @@ static void round_trip(void) {
     if (c.p) {
       const char *text = plan_text(&c);
       Plan *q = plan_parse(c.m, c.f, c.t, "a.plan", text, c.d);
-      CHECKF(q && c.d->n == 0 && q->price.time.total == c.p->price.time.total && q->price.memory.total == c.p->price.memory.total, "case %d", i);
+      CHECKF(q && c.d->n == 0 && q->price.time.total == c.p->price.time.total &&
+                 q->price.memory.total == c.p->price.memory.total,
+             "case %d", i);
       c.p = q;
       if (q) CHECK_STR(plan_text(&c), text);
     }
@@ -339,8 +424,10 @@ static void refused_plans(void) {
     DiagCode code;
     int line, col;
   } cases[] = {
-      {"mesh [tp=2] stages 1\nop \"c0\" {x1:tp}\n", "leave \"cT0\" has layout {}, its carry \"c0\" {1:tp}", DIAG_plan_strategy, 5, 9},
-      {"mesh [tp=2] stages 1\nop \"c0\" {x1:tp}\nop \"cT0\" {x0:tp}\n", "leave \"cT0\" has layout {0:tp}", DIAG_plan_strategy, 6, 10},
+      {"mesh [tp=2] stages 1\nop \"c0\" {x1:tp}\n", "leave \"cT0\" has layout {}, its carry \"c0\" {1:tp}",
+       DIAG_plan_strategy, 5, 9},
+      {"mesh [tp=2] stages 1\nop \"c0\" {x1:tp}\nop \"cT0\" {x0:tp}\n", "leave \"cT0\" has layout {0:tp}",
+       DIAG_plan_strategy, 6, 10},
       {"mesh [tp=2] stages 1\nop \"cT1\" {x0:tp}\n", "leave \"cT1\" has layout {0:tp}", DIAG_plan_strategy, 5, 10},
       {"mesh [] stages 2\nstage 1 \"q0\"\n", "\"q0\" is inside the loop \"t0\"", DIAG_plan_model, 5, 9},
       {"mesh [] stages 2\nstage 1 \"c0\"\n", "\"c0\" is inside the loop \"t0\"", DIAG_plan_model, 5, 9},
@@ -353,12 +440,15 @@ static void refused_plans(void) {
   Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux2", (PlanOptions){.tp = 2});
   for (size_t i = 0; c.p && i < sizeof cases / sizeof *cases; i++) {
     Diags *d = diags_new(a);
-    const char *text = arena_printf(a, "apc.plan 1\ngraph @main %016llx\ntarget cpux2 ranks 2\n%s", (unsigned long long)c.p->graph, cases[i].lines);
+    const char *text = arena_printf(a, "apc.plan 1\ngraph @main %016llx\ntarget cpux2 ranks 2\n%s",
+                                    (unsigned long long)c.p->graph, cases[i].lines);
     Plan *p = plan_parse(c.m, c.f, c.t, "bad.plan", text, d);
     CHECKF((p == NULL) == (cases[i].says != NULL), "case %zu: %s", i, d->n ? d->items[0].message : "");
     if (!cases[i].says || !d->n) continue;
     const Diag *g = &d->items[0];
-    CHECKF(g->code == cases[i].code && strstr(g->message, cases[i].says) && g->loc.line == cases[i].line && g->loc.col == cases[i].col, "case %zu: %d:%d %s", i, g->loc.line, g->loc.col, g->message);
+    CHECKF(g->code == cases[i].code && strstr(g->message, cases[i].says) && g->loc.line == cases[i].line &&
+               g->loc.col == cases[i].col,
+           "case %zu: %d:%d %s", i, g->loc.line, g->loc.col, g->message);
   }
   done(&c);
   arena_free(a);
@@ -366,8 +456,8 @@ static void refused_plans(void) {
 
 /* ---- other entries */
 
-/* A loop that begins in stage 0 and one of whose operations is in stage 1 of the planned entry goes to stage 1 as a whole; a leave is cut as its
- * carry is, whatever its own twin has. */
+/* A loop that begins in stage 0 and one of whose operations is in stage 1 of the planned entry goes to stage 1 as a
+ * whole; a leave is cut as its carry is, whatever its own twin has. */
 static void entries_keep_loops_together(void) {
   Arena *a = arena_new();
   Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux4", (PlanOptions){.pp = 2, .tp = 2, .micro_batches = 1});
@@ -381,12 +471,14 @@ static void entries_keep_loops_together(void) {
     given[op_index(c.f, "cT0")] = (Strategy){0};
     given[op_index(c.f, "c0")] = (Strategy){1, {{0, 1}}};
     CHECK(plan_carry(c.m, c.f, given, given_stages, c.f, strategies, stages) == 0);
-    CHECK(stages[op_index(c.f, "p0")] == 0 && stages[op_index(c.f, "t0")] == 1 && stages[op_index(c.f, "h0")] == 1 && stages[op_index(c.f, "yT0")] == 1);
+    CHECK(stages[op_index(c.f, "p0")] == 0 && stages[op_index(c.f, "t0")] == 1 && stages[op_index(c.f, "h0")] == 1 &&
+          stages[op_index(c.f, "yT0")] == 1);
     LowerPlan plan = {.strategies = strategies, .stages = stages};
     Func *l2 = lower_spmd(c.m, c.f, &plan, "rank", c.d);
     CHECK(l2 && verify_func(c.m, l2, c.d) && strategies[op_index(c.f, "cT0")].n == 1);
     plan = (LowerPlan){.strategies = given, .stages = c.p->stages};
-    CHECK(!lower_spmd(c.m, c.f, &plan, "rank", c.d) && c.d->errors == 1 && strstr(c.d->items[0].message, "another layout"));
+    CHECK(!lower_spmd(c.m, c.f, &plan, "rank", c.d) && c.d->errors == 1 &&
+          strstr(c.d->items[0].message, "another layout"));
     plan = (LowerPlan){.strategies = strategies, .stages = given_stages};
     CHECK(!lower_spmd(c.m, c.f, &plan, "rank", c.d) && c.d->errors == 2 && strstr(c.d->items[1].message, "one stage"));
   }

@@ -59,7 +59,8 @@ static bool same_choice(const Func *f, const Plan *a, const Plan *b) {
     if (a->stages[i] != b->stages[i] || s->n != t->n) return false;
     for (int k = 0; k < s->n; k++) { /* picks of different factors may be listed in another order */
       bool found = false;
-      for (int j = 0; j < t->n; j++) found |= s->picks[k].axis == t->picks[j].axis && s->picks[k].factor == t->picks[j].factor;
+      for (int j = 0; j < t->n; j++)
+        found |= s->picks[k].axis == t->picks[j].axis && s->picks[k].factor == t->picks[j].factor;
       if (!found) return false;
     }
   }
@@ -70,7 +71,12 @@ static void round_trip(void) {
   static const struct {
     const char *target;
     PlanOptions o;
-  } cases[] = {{"cpu", {0}}, {"cpux4", {0}}, {"cpux4", {.tp = 4}}, {"cpux4", {.tp = 2, .dp = 2}}, {"cpux4", {.pp = 2, .micro_batches = 4}}, {"cpux4", {.pp = 4}}};
+  } cases[] = {{"cpu", {0}},
+               {"cpux4", {0}},
+               {"cpux4", {.tp = 4}},
+               {"cpux4", {.tp = 2, .dp = 2}},
+               {"cpux4", {.pp = 2, .micro_batches = 4}},
+               {"cpux4", {.pp = 4}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Model x = open_model(cases[i].target), y = open_model(cases[i].target);
     Plan *p = plan_search(x.m, x.f, x.t, &cases[i].o, x.d);
@@ -83,7 +89,8 @@ static void round_trip(void) {
         CHECK_STR(print(&y, q), text);
         CHECKF(same_choice(x.f, p, q), "case %zu", i);
         CHECK(q->price.time.total == p->price.time.total && q->price.memory.total == p->price.memory.total);
-        CHECK(q->tp == p->tp && q->dp == p->dp && q->pp == p->pp && q->cp == p->cp && q->micro_batches == p->micro_batches);
+        CHECK(q->tp == p->tp && q->dp == p->dp && q->pp == p->pp && q->cp == p->cp &&
+              q->micro_batches == p->micro_batches);
       }
     }
     close_model(&y);
@@ -113,7 +120,12 @@ static Loose loose_plan(Module *m, Arena *a, Diags *d) {
   Loose x = {.a = a, .d = d, .m = m, .f = module_func(m, "main"), .t = target_find(d, a, "cpux4")};
   Mesh mesh = {.naxes = 2, .axes = {{.name = "dp", .size = 2}, {.name = "tp", .size = 2}}, .stages = 1};
   module_set_mesh(m, &mesh);
-  x.p = (Plan){.target = x.t->name, .func = x.f->name, .ranks = 4, .mesh = m->mesh, .stages = ARENA_ARRAY(a, int, x.f->ops.n), .graph = plan_graph_hash(m, x.f)};
+  x.p = (Plan){.target = x.t->name,
+               .func = x.f->name,
+               .ranks = 4,
+               .mesh = m->mesh,
+               .stages = ARENA_ARRAY(a, int, x.f->ops.n),
+               .graph = plan_graph_hash(m, x.f)};
   return x;
 }
 
@@ -135,9 +147,11 @@ static const char *print_loose(Loose *x, const Strategy *strategies) {
 static int uniform_lines(int layers, uint64_t seed) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  const DslDefine defines[] = {{"layers", arena_printf(a, "%d", layers)}, {"d", "64"}, {"heads", "2"}, {"vocab", "100"}, {"ctx", "16"}};
+  const DslDefine defines[] = {
+      {"layers", arena_printf(a, "%d", layers)}, {"d", "64"}, {"heads", "2"}, {"vocab", "100"}, {"ctx", "16"}};
   const char *text = file_read_text(d, a, "examples/gpt.apc", NULL);
-  Module *m = dsl_load("gpt.apc", text, &(DslOptions){.ndefines = sizeof defines / sizeof *defines, .defines = defines}, d);
+  Module *m =
+      dsl_load("gpt.apc", text, &(DslOptions){.ndefines = sizeof defines / sizeof *defines, .defines = defines}, d);
   CHECK(m && pipeline_run(m, NULL, &(PassOptions){0}, d));
   Loose x = loose_plan(m, a, d);
   Strategy *s = ARENA_ARRAY(a, Strategy, x.f->ops.n);
@@ -185,7 +199,8 @@ static const char *counted_text(Arena *a) {
   static const char *const kinds[] = {"exp", "relu", "exp", "tanh"};
   Text t = {.arena = a};
   text_add(&t, "apc.ir 1\nfunc @main level 1 {\n  %Op = input {name=\"x\"} : f32[8, 12]\n");
-  for (int i = 0; i < 12; i++) text_printf(&t, "  %%Op_%d = %s %%Op%s : f32[8, 12]\n", i + 1, kinds[i % 4], i ? arena_printf(a, "_%d", i) : "");
+  for (int i = 0; i < 12; i++)
+    text_printf(&t, "  %%Op_%d = %s %%Op%s : f32[8, 12]\n", i + 1, kinds[i % 4], i ? arena_printf(a, "_%d", i) : "");
   text_add(&t, "  %\"Op_*\" = sin %Op_12 : f32[8, 12]\n  output \"y\" %\"Op_*\"\n}\n");
   return text_str(&t);
 }
@@ -195,7 +210,9 @@ static void random_plans(void) {
   for (uint64_t seed = 0; seed < 90; seed++) {
     Arena *a = arena_new();
     Diags *d = diags_new(a);
-    const char *model = seed % 3 == 0 ? counted_text(a) : seed % 3 == 1 ? mlp_text(a, 5, 8, 12) : gpt_text(a, &(GptShape){3, 8, 2, 12, 11, 6, 4});
+    const char *model = seed % 3 == 0   ? counted_text(a)
+                        : seed % 3 == 1 ? mlp_text(a, 5, 8, 12)
+                                        : gpt_text(a, &(GptShape){3, 8, 2, 12, 11, 6, 4});
     Module *m = ir_parse("gpt.ir", model, d);
     CHECK(m && pipeline_run(m, NULL, &(PassOptions){0}, d));
     Loose x = loose_plan(m, a, d);
@@ -251,14 +268,17 @@ static void of_another_graph(void) {
   Diags *d = diags_new(x.a);
   CHECK(plan_parse(x.m, x.f, x.t, "a.plan", text, d) != NULL && d->warnings == 1 && d->n == 1);
   d = diags_new(x.a);
-  CHECK(plan_parse(x.m, x.f, x.t, "a.plan", arena_printf(x.a, "%sop \"gone\" {x0:tp}\nop \"l*.gone\" {x0:tp}\n", text), d) != NULL && d->warnings == 2);
+  CHECK(plan_parse(x.m, x.f, x.t, "a.plan", arena_printf(x.a, "%sop \"gone\" {x0:tp}\nop \"l*.gone\" {x0:tp}\n", text),
+                   d) != NULL &&
+        d->warnings == 2);
   CHECK(strstr(d->items[1].message, "match no operation: \"gone\", \"l*.gone\"") != NULL);
   d = diags_new(x.a);
   Text more = {.arena = x.a};
   text_add(&more, text);
   for (int i = 0; i <= count_ops(text); i++) text_printf(&more, "op \"gone%d\" {x0:tp}\n", i);
   CHECK(!plan_parse(x.m, x.f, x.t, "a.plan", text_str(&more), d) && d->errors == 1);
-  CHECK(strstr(d->items[1].message, "for another model") && strstr(d->items[1].message, "\"gone0\", \"gone1\", \"gone2\" ..."));
+  CHECK(strstr(d->items[1].message, "for another model") &&
+        strstr(d->items[1].message, "\"gone0\", \"gone1\", \"gone2\" ..."));
   close_model(&x);
 }
 
@@ -311,8 +331,8 @@ static void malformed(void) {
     if (!d->n) continue;
     const Diag *g = &d->items[0];
     int line = cases[i].line ? cases[i].line : line_of(text, cases[i].from);
-    CHECKF(g->code == cases[i].code && g->loc.line == line && (g->loc.col == cases[i].col || !cases[i].col), "case %zu: %s %d:%d %s", i, diag_code_name(g->code), g->loc.line,
-           g->loc.col, g->message);
+    CHECKF(g->code == cases[i].code && g->loc.line == line && (g->loc.col == cases[i].col || !cases[i].col),
+           "case %zu: %s %d:%d %s", i, diag_code_name(g->code), g->loc.line, g->loc.col, g->message);
   }
   /* Cut off anywhere, it is either an error or a plan, never a crash. */
   for (size_t n = strlen(text), i = 0; i < n; i += 7) {
@@ -325,8 +345,10 @@ static void malformed(void) {
 }
 
 static void globs(void) {
-  CHECK(plan_glob("l*.w", "l12.w") && plan_glob("*", "") && plan_glob("*", "abc") && plan_glob("a*b*c", "axxbyyc") && plan_glob("a*c", "abcbc"));
-  CHECK(!plan_glob("l*.w", "l12.w2") && !plan_glob("", "a") && !plan_glob("a", "") && !plan_glob("a*b", "ac") && !plan_glob("l*.w", "l1"));
+  CHECK(plan_glob("l*.w", "l12.w") && plan_glob("*", "") && plan_glob("*", "abc") && plan_glob("a*b*c", "axxbyyc") &&
+        plan_glob("a*c", "abcbc"));
+  CHECK(!plan_glob("l*.w", "l12.w2") && !plan_glob("", "a") && !plan_glob("a", "") && !plan_glob("a*b", "ac") &&
+        !plan_glob("l*.w", "l1"));
   CHECK(plan_glob("a\\*", "a*") && !plan_glob("a\\*", "ab") && plan_glob("\\\\", "\\"));
 }
 

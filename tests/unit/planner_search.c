@@ -25,7 +25,8 @@ static const char *labels_text(Arena *a, Module *m, const Func *f, const char *n
   size_t i = op_index(f, name);
   Text t = {.arena = a};
   for (int k = 0; k < rules[i]->nfactors; k++)
-    if (labels[i].factors[k] != LABEL_NONE) text_printf(&t, "%s%s:%s", t.n ? " " : "", rules[i]->factors[k].name, label_name(labels[i].factors[k]));
+    if (labels[i].factors[k] != LABEL_NONE)
+      text_printf(&t, "%s%s:%s", t.n ? " " : "", rules[i]->factors[k].name, label_name(labels[i].factors[k]));
   return text_str(&t);
 }
 
@@ -38,7 +39,8 @@ static void check_labels(const char *text, int n, const Labelled *expected) {
   Diags *d = diags_new(a);
   Module *m = ir_parse("labels.ir", text, d);
   CHECK(m != NULL);
-  for (int i = 0; m && i < n; i++) CHECK_STR(labels_text(a, m, module_func(m, "main"), expected[i].op), expected[i].labels);
+  for (int i = 0; m && i < n; i++)
+    CHECK_STR(labels_text(a, m, module_func(m, "main"), expected[i].op), expected[i].labels);
   if (m) module_free(m);
   diags_print(d, stderr, false);
   arena_free(a);
@@ -61,7 +63,8 @@ static void labels(void) {
   arena_free(a);
 }
 
-/* A weight says that its first dimension runs over experts, which reaches the slots of all experts joined in one dimension. */
+/* A weight says that its first dimension runs over experts, which reaches the slots of all experts joined in one
+ * dimension. */
 static void expert_labels(void) {
   static const char *const text =
       "apc.ir 1\nsymbol batch min 1\nparam \"w\" : f32[4, 6, 5] = zeros\nfunc @main level 1 {\n"
@@ -116,8 +119,10 @@ static void megatron_mlp(void) {
 static void bound_labels(void) {
   static const char *const text =
       "apc.ir 1\nsymbol batch min 1\nparam \"w\" : f32[6, 5] = zeros\nfunc @main level 1 {\n"
-      "  %x = input {name=\"x\"} : i64[batch, 16]\n  %y = input {name=\"y\"} : i64[4, 16]\n  %v = input {name=\"v\"} : f32[4, 16]\n  %w = param {name=\"w\"} : f32[6, 5]\n"
-      "  %gx = gather %w, %x {axis=0, start=0} : f32[batch, 16, 5]\n  %gy = gather %w, %y {axis=0, start=0} : f32[4, 16, 5]\n  %r = relu %v : f32[4, 16]\n"
+      "  %x = input {name=\"x\"} : i64[batch, 16]\n  %y = input {name=\"y\"} : i64[4, 16]\n  %v = input {name=\"v\"} : "
+      "f32[4, 16]\n  %w = param {name=\"w\"} : f32[6, 5]\n"
+      "  %gx = gather %w, %x {axis=0, start=0} : f32[batch, 16, 5]\n  %gy = gather %w, %y {axis=0, start=0} : f32[4, "
+      "16, 5]\n  %r = relu %v : f32[4, 16]\n"
       "  output \"gx\" %gx\n  output \"gy\" %gy\n  output \"r\" %r\n}\n";
   Arena *a = arena_new();
   Diags *d = diags_new(a);
@@ -157,8 +162,17 @@ static void plans_lower(void) {
   static const struct {
     const char *target;
     PlanOptions o;
-  } cases[] = {{"cpux2", {0}},         {"cpux4", {0}},         {"cpux4", {.tp = 4}},          {"cpux4", {.tp = 2, .dp = 2}}, {"cpux4", {.cp = 2, .dp = 2}}, {"cpux4", {.pp = 2, .tp = 2}},
-               {"cpux4", {.pp = 4}},   {"cpux4", {.cp = 4}},   {"cpux4", {.dp = 4}},          {"cpux3", {.tp = 3}},          {"cpux2", {.pp = 2, .micro_batches = 4}}};
+  } cases[] = {{"cpux2", {0}},
+               {"cpux4", {0}},
+               {"cpux4", {.tp = 4}},
+               {"cpux4", {.tp = 2, .dp = 2}},
+               {"cpux4", {.cp = 2, .dp = 2}},
+               {"cpux4", {.pp = 2, .tp = 2}},
+               {"cpux4", {.pp = 4}},
+               {"cpux4", {.cp = 4}},
+               {"cpux4", {.dp = 4}},
+               {"cpux3", {.tp = 3}},
+               {"cpux2", {.pp = 2, .micro_batches = 4}}};
   Arena *a = arena_new();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Case c = plan_of(gpt_text(a, &small), cases[i].target, cases[i].o);
@@ -174,7 +188,9 @@ static void plans_lower(void) {
         CHECKF(proof.verdict == PROVED, "case %zu: %s %s: %s", i, verdict_name(proof.verdict), proof.op, proof.reason);
       }
       const PlanOptions *o = &cases[i].o;
-      CHECKF((!o->tp || c.p->tp == o->tp) && (!o->dp || c.p->dp == o->dp) && (!o->cp || c.p->cp == o->cp) && (!o->pp || c.p->pp == o->pp), "case %zu", i);
+      CHECKF((!o->tp || c.p->tp == o->tp) && (!o->dp || c.p->dp == o->dp) && (!o->cp || c.p->cp == o->cp) &&
+                 (!o->pp || c.p->pp == o->pp),
+             "case %zu", i);
       if (o->tp || o->dp || o->cp) {
         double parts = c.t->ranks / (double)c.p->pp;
         CHECKF(c.p->price.flops < 1.35 * c.p->flops / parts, "case %zu: %g of %g", i, c.p->price.flops, c.p->flops);
@@ -215,7 +231,8 @@ static void memory_limit(void) {
   if (free_choice.p) {
     double all = free_choice.p->price.memory.total, rest = all - free_choice.p->price.memory.params;
     CHECK(free_choice.p->price.memory.params > 0.99 * 4 * free_choice.p->params);
-    Case tight = plan_of(text, "cpux2", (PlanOptions){.dp = 2, .memory_limit = rest * 3 + free_choice.p->price.memory.params * 0.8});
+    Case tight = plan_of(text, "cpux2",
+                         (PlanOptions){.dp = 2, .memory_limit = rest * 3 + free_choice.p->price.memory.params * 0.8});
     CHECK(tight.p != NULL);
     if (tight.p) {
       CHECK(tight.p->price.memory.total <= rest * 3 + free_choice.p->price.memory.params * 0.8);
@@ -293,7 +310,8 @@ static void depth(void) {
       done(&c);
     }
     CHECKF(work[0] > 0 && work[1] < 1.5 * work[0], "case %zu: %g sums for 12 layers, %g for 48", i, work[0], work[1]);
-    CHECKF(seconds[1] > 3 * seconds[0] && seconds[1] < 4.2 * seconds[0], "case %zu: %g s for 12 layers, %g s for 48", i, seconds[0], seconds[1]);
+    CHECKF(seconds[1] > 3 * seconds[0] && seconds[1] < 4.2 * seconds[0], "case %zu: %g s for 12 layers, %g s for 48", i,
+           seconds[0], seconds[1]);
   }
   arena_free(a);
 }
@@ -301,19 +319,29 @@ static void depth(void) {
 /* Layers with one mask, one bias and one scale for all of them, as exporters write them. */
 static const char *masked_text(Arena *a, int layers) {
   Text t = {.arena = a};
-  text_add(&t, "apc.ir 1\nsymbol batch min 1\nsymbol seq min 1\nparam \"zeros\" : f32[64] = zeros\nparam \"ones\" : f32[64] = zeros\n");
+  text_add(&t,
+           "apc.ir 1\nsymbol batch min 1\nsymbol seq min 1\nparam \"zeros\" : f32[64] = zeros\nparam \"ones\" : "
+           "f32[64] = zeros\n");
   for (int i = 0; i < layers; i++) text_printf(&t, "param \"w%d\" : f32[64, 64] = normal 1 seed 1\n", i);
-  text_add(&t, "func @main level 1 {\n  %x0 = input {name=\"x\"} : f32[batch, seq, 64]\n  %mask = input {name=\"mask\"} : f32[batch, seq, seq]\n"
-               "  %zeros = param {name=\"zeros\"} : f32[64]\n  %ones = param {name=\"ones\"} : f32[64]\n");
+  text_add(&t,
+           "func @main level 1 {\n  %x0 = input {name=\"x\"} : f32[batch, seq, 64]\n  %mask = input {name=\"mask\"} : "
+           "f32[batch, seq, seq]\n"
+           "  %zeros = param {name=\"zeros\"} : f32[64]\n  %ones = param {name=\"ones\"} : f32[64]\n");
   for (int i = 0; i < layers; i++) {
-    text_printf(&t, "  %%w%d = param {name=\"w%d\"} : f32[64, 64]\n  %%s%d = broadcast %%ones {dims=[2]} : f32[batch, seq, 64]\n", i, i, i);
+    text_printf(
+        &t,
+        "  %%w%d = param {name=\"w%d\"} : f32[64, 64]\n  %%s%d = broadcast %%ones {dims=[2]} : f32[batch, seq, 64]\n",
+        i, i, i);
     text_printf(&t, "  %%n%d = mul %%x%d, %%s%d : f32[batch, seq, 64]\n", i, i, i);
     text_printf(&t, "  %%q%d = dot %%n%d, %%w%d {spec=\"bsd,de->bse\"} : f32[batch, seq, 64]\n", i, i, i);
     text_printf(&t, "  %%a%d = dot %%q%d, %%n%d {spec=\"bsd,btd->bst\"} : f32[batch, seq, seq]\n", i, i, i);
-    text_printf(&t, "  %%m%d = add %%a%d, %%mask : f32[batch, seq, seq]\n  %%e%d = tanh %%m%d : f32[batch, seq, seq]\n", i, i, i, i);
+    text_printf(&t, "  %%m%d = add %%a%d, %%mask : f32[batch, seq, seq]\n  %%e%d = tanh %%m%d : f32[batch, seq, seq]\n",
+                i, i, i, i);
     text_printf(&t, "  %%o%d = dot %%e%d, %%n%d {spec=\"bst,btd->bsd\"} : f32[batch, seq, 64]\n", i, i, i);
     text_printf(&t, "  %%z%d = broadcast %%zeros {dims=[2]} : f32[batch, seq, 64]\n", i);
-    text_printf(&t, "  %%b%d = add %%o%d, %%z%d : f32[batch, seq, 64]\n  %%x%d = add %%b%d, %%x%d : f32[batch, seq, 64]\n", i, i, i, i + 1, i, i);
+    text_printf(&t,
+                "  %%b%d = add %%o%d, %%z%d : f32[batch, seq, 64]\n  %%x%d = add %%b%d, %%x%d : f32[batch, seq, 64]\n",
+                i, i, i, i + 1, i, i);
   }
   text_printf(&t, "  output \"y\" %%x%d\n}\n", layers);
   return text_str(&t);
@@ -330,8 +358,11 @@ static void shared_by_layers(void) {
       if (c.p) {
         const SearchReport *r = &c.p->report;
         work[k] = r->most_work; /* of one graph: how many are looked at depends on more */
-        CHECKF(c.p->gap == 0 && r->width <= 6 && r->many == 3, "%d ranks: gap %g, width %d, %d values with many users", ranks, c.p->gap, r->width, r->many);
-        CHECKF(r->nfans == 3 && (ranks > 2 || r->fans[0].sets > 0) && r->njoins == SEARCH_JOINS && r->joins[0].sums >= r->joins[3].sums, "%d ranks", ranks);
+        CHECKF(c.p->gap == 0 && r->width <= 6 && r->many == 3, "%d ranks: gap %g, width %d, %d values with many users",
+               ranks, c.p->gap, r->width, r->many);
+        CHECKF(r->nfans == 3 && (ranks > 2 || r->fans[0].sets > 0) && r->njoins == SEARCH_JOINS &&
+                   r->joins[0].sums >= r->joins[3].sums,
+               "%d ranks", ranks);
       }
       done(&c);
     }
@@ -349,23 +380,40 @@ static void add_weight(Text *head, Text *body, const char *name, int layer, cons
 /* An encoder whose layers end in a norm, with queries, keys and values apart: what a norm makes has four users. */
 static const char *encoder_text(Arena *a, int layers) {
   Text head = {.arena = a}, t = {.arena = a};
-  text_add(&head, "apc.ir 1\nsymbol batch min 1 hint 2\nsymbol seq min 1 hint 64\nparam \"table\" : f32[100, 32] = zeros\n");
-  text_add(&t, "func @main level 1 {\n  %ids = input {name=\"ids\"} : i64[batch, seq]\n  %table = param {name=\"table\"} : f32[100, 32]\n"
-               "  %e = gather %table, %ids {axis=0, start=0} : f32[batch, seq, 32]\n  %x0 = norm %e {eps=1e-05, kind=\"layer\"} : f32[batch, seq, 32]\n");
+  text_add(&head,
+           "apc.ir 1\nsymbol batch min 1 hint 2\nsymbol seq min 1 hint 64\nparam \"table\" : f32[100, 32] = zeros\n");
+  text_add(&t,
+           "func @main level 1 {\n  %ids = input {name=\"ids\"} : i64[batch, seq]\n  %table = param {name=\"table\"} : "
+           "f32[100, 32]\n"
+           "  %e = gather %table, %ids {axis=0, start=0} : f32[batch, seq, 32]\n  %x0 = norm %e {eps=1e-05, "
+           "kind=\"layer\"} : f32[batch, seq, 32]\n");
   for (int i = 0; i < layers; i++) {
     for (const char *const *w = (const char *const[]){"q", "k", "v", NULL}; *w; w++) {
       add_weight(&head, &t, *w, i, "f32[32, 4, 8]");
-      text_printf(&t, "  %%%s%d.y = dot %%x%d, %%%s%d {spec=\"bsd,dhk->bshk\"} : f32[batch, seq, 4, 8]\n", *w, i, i, *w, i);
+      text_printf(&t, "  %%%s%d.y = dot %%x%d, %%%s%d {spec=\"bsd,dhk->bshk\"} : f32[batch, seq, 4, 8]\n", *w, i, i, *w,
+                  i);
     }
     add_weight(&head, &t, "o", i, "f32[4, 8, 32]");
     add_weight(&head, &t, "u", i, "f32[32, 128]");
     add_weight(&head, &t, "d", i, "f32[128, 32]");
-    text_printf(&t, "  %%s%d = dot %%q%d.y, %%k%d.y {spec=\"bshk,bthk->bhst\"} : f32[batch, 4, seq, seq]\n  %%t%d = tanh %%s%d : f32[batch, 4, seq, seq]\n", i, i, i, i, i);
+    text_printf(&t,
+                "  %%s%d = dot %%q%d.y, %%k%d.y {spec=\"bshk,bthk->bhst\"} : f32[batch, 4, seq, seq]\n  %%t%d = tanh "
+                "%%s%d : f32[batch, 4, seq, seq]\n",
+                i, i, i, i, i);
     text_printf(&t, "  %%a%d = dot %%t%d, %%v%d.y {spec=\"bhst,bthk->bshk\"} : f32[batch, seq, 4, 8]\n", i, i, i);
     text_printf(&t, "  %%y%d = dot %%a%d, %%o%d {spec=\"bshk,hkd->bsd\"} : f32[batch, seq, 32]\n", i, i, i);
-    text_printf(&t, "  %%r%d = add %%y%d, %%x%d : f32[batch, seq, 32]\n  %%z%d = norm %%r%d {eps=1e-05, kind=\"layer\"} : f32[batch, seq, 32]\n", i, i, i, i, i);
-    text_printf(&t, "  %%f%d = dot %%z%d, %%u%d {spec=\"bsd,df->bsf\"} : f32[batch, seq, 128]\n  %%g%d = tanh %%f%d : f32[batch, seq, 128]\n", i, i, i, i, i);
-    text_printf(&t, "  %%h%d = dot %%g%d, %%d%d {spec=\"bsf,fd->bsd\"} : f32[batch, seq, 32]\n  %%w%d = add %%h%d, %%z%d : f32[batch, seq, 32]\n", i, i, i, i, i, i);
+    text_printf(&t,
+                "  %%r%d = add %%y%d, %%x%d : f32[batch, seq, 32]\n  %%z%d = norm %%r%d {eps=1e-05, kind=\"layer\"} : "
+                "f32[batch, seq, 32]\n",
+                i, i, i, i, i);
+    text_printf(&t,
+                "  %%f%d = dot %%z%d, %%u%d {spec=\"bsd,df->bsf\"} : f32[batch, seq, 128]\n  %%g%d = tanh %%f%d : "
+                "f32[batch, seq, 128]\n",
+                i, i, i, i, i);
+    text_printf(&t,
+                "  %%h%d = dot %%g%d, %%d%d {spec=\"bsf,fd->bsd\"} : f32[batch, seq, 32]\n  %%w%d = add %%h%d, %%z%d : "
+                "f32[batch, seq, 32]\n",
+                i, i, i, i, i, i);
     text_printf(&t, "  %%x%d = norm %%w%d {eps=1e-05, kind=\"layer\"} : f32[batch, seq, 32]\n", i + 1, i);
   }
   text_printf(&t, "  output \"y\" %%x%d\n}\n", layers);
@@ -373,7 +421,8 @@ static const char *encoder_text(Arena *a, int layers) {
   return text_str(&head);
 }
 
-/* Four users of one value with many layouts each are too many for one table; by sets of layouts the plan is proved all the same. */
+/* Four users of one value with many layouts each are too many for one table; by sets of layouts the plan is proved all
+ * the same. */
 static void large_fan_outs(void) {
   Arena *a = arena_new();
   Case c = plan_of(encoder_text(a, 2), "cpux4", (PlanOptions){0});
@@ -383,11 +432,12 @@ static void large_fan_outs(void) {
   arena_free(a);
 }
 
-/* Over slow links a pipeline wants far more micro-batches than 8, and none of their numbers beats the bound; nor does it where the batch is not
- * a multiple. */
+/* Over slow links a pipeline wants far more micro-batches than 8, and none of their numbers beats the bound; nor does
+ * it where the batch is not a multiple. */
 static void micro_batches(void) {
-  static const char *const links = "gpu g { memory 170 MB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }\n"
-                                   "machine m { devices 2 g; link l at 0.1 GB/s latency 10 us; }\n";
+  static const char *const links =
+      "gpu g { memory 170 MB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }\n"
+      "machine m { devices 2 g; link l at 0.1 GB/s latency 10 us; }\n";
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   const Target *t = target_parse(d, a, "slow.topo", links, "m", 0);
@@ -400,31 +450,38 @@ static void micro_batches(void) {
   c.f = module_func(c.m, "main");
   c.m->symbols.items[0].hint = 1000;
   c.p = plan_search(c.m, c.f, t, &(PlanOptions){0}, c.d);
-  CHECKF(c.p && c.p->pp == 2 && c.p->micro_batches > 8, "pp %d, %d micro-batches", c.p ? c.p->pp : 0, c.p ? c.p->micro_batches : 0);
+  CHECKF(c.p && c.p->pp == 2 && c.p->micro_batches > 8, "pp %d, %d micro-batches", c.p ? c.p->pp : 0,
+         c.p ? c.p->micro_batches : 0);
   const PlanKnown *known = NULL;
   for (int m = 1; c.p && m <= 1000; m += 1 + m / 5) {
-    const Plan *p = plan_search(c.m, c.f, t, &(PlanOptions){.pp = 2, .micro_batches = m, .known = &known}, diags_new(a));
+    const Plan *p =
+        plan_search(c.m, c.f, t, &(PlanOptions){.pp = 2, .micro_batches = m, .known = &known}, diags_new(a));
     CHECKF(!p || (p->micro_batches == m && p->price.time.total >= c.p->lower_bound * (1 - 1e-9)), "%d", m);
-    CHECKF(!p || p->price.time.total >= c.p->price.time.total * (1 - 1e-9), "%d micro-batches take %g s, the plan %g", m, p->price.time.total, c.p->price.time.total);
+    CHECKF(!p || p->price.time.total >= c.p->price.time.total * (1 - 1e-9), "%d micro-batches take %g s, the plan %g",
+           m, p->price.time.total, c.p->price.time.total);
   }
   done(&c);
   arena_free(a);
 }
 
-/* What does not depend on the batch is in the body that runs for every micro-batch, so it counts as often, in graph and price alike. */
+/* What does not depend on the batch is in the body that runs for every micro-batch, so it counts as often, in graph and
+ * price alike. */
 static void in_every_micro_batch(void) {
-  static const char text[] = "apc.ir 1\nsymbol batch hint 8\nparam \"w\" : f32[512, 512] = normal 1 seed 3\n"
-                             "func @main level 1 {\n  %x = input {name=\"x\"} : f32[batch, 512]\n  %w = param {name=\"w\"} : f32[512, 512]\n"
-                             "  %u = dot %w, %w {spec=\"ij,jk->ik\"} : f32[512, 512]\n  %e = exp %u : f32[512, 512]\n"
-                             "  %y = dot %x, %e {spec=\"bd,df->bf\"} : f32[batch, 512]\n  output \"y\" %y\n}\n";
+  static const char text[] =
+      "apc.ir 1\nsymbol batch hint 8\nparam \"w\" : f32[512, 512] = normal 1 seed 3\n"
+      "func @main level 1 {\n  %x = input {name=\"x\"} : f32[batch, 512]\n  %w = param {name=\"w\"} : f32[512, 512]\n"
+      "  %u = dot %w, %w {spec=\"ij,jk->ik\"} : f32[512, 512]\n  %e = exp %u : f32[512, 512]\n"
+      "  %y = dot %x, %e {spec=\"bd,df->bf\"} : f32[batch, 512]\n  output \"y\" %y\n}\n";
   double one = 0;
   for (int stages = 1; stages <= 2; stages++)
     for (int micro = 1; micro <= 4; micro += 3) {
       Case c = plan_of(text, stages == 1 ? "cpu" : "cpux2", (PlanOptions){.pp = stages, .micro_batches = micro});
-      double seconds = c.p ? c.p->price.time.total : 0, least = stages == 1 ? 3.9 : 2.4; /* with two stages (1 + 3 / 2), if these are equal */
+      double seconds = c.p ? c.p->price.time.total : 0,
+             least = stages == 1 ? 3.9 : 2.4; /* with two stages (1 + 3 / 2), if these are equal */
       if (micro == 1) one = seconds;
       else CHECKF(seconds > least * one, "%d stages: 1 micro-batch %g s, 4 take %g s", stages, one, seconds);
-      CHECKF(c.p && c.p->lower_bound >= (stages == 1 ? 0.999 : 0.5) * seconds, "%d stages, %d micro-batches: %g s, bound %g s", stages, micro, seconds, c.p ? c.p->lower_bound : 0);
+      CHECKF(c.p && c.p->lower_bound >= (stages == 1 ? 0.999 : 0.5) * seconds,
+             "%d stages, %d micro-batches: %g s, bound %g s", stages, micro, seconds, c.p ? c.p->lower_bound : 0);
       done(&c);
     }
 }
@@ -437,8 +494,13 @@ static void shown_is_forced(void) {
   CHECK(c.p && c.p->nalternatives > 1);
   for (int i = 0; c.p && i < c.p->nalternatives; i++) {
     const PlanAlternative *x = &c.p->alternatives[i];
-    Case forced = plan_of(text, "cpux4", (PlanOptions){.tp = x->tp, .pp = x->pp, .dp = x->dp, .cp = x->cp, .ep = x->ep, .micro_batches = x->micro_batches});
-    CHECKF(forced.p ? forced.p->price.time.total == x->seconds && forced.p->price.memory.total == x->bytes : isinf(x->seconds), "%d", i);
+    Case forced = plan_of(
+        text, "cpux4",
+        (PlanOptions){
+            .tp = x->tp, .pp = x->pp, .dp = x->dp, .cp = x->cp, .ep = x->ep, .micro_batches = x->micro_batches});
+    CHECKF(forced.p ? forced.p->price.time.total == x->seconds && forced.p->price.memory.total == x->bytes
+                    : isinf(x->seconds),
+           "%d", i);
     done(&forced);
   }
   Case idle = plan_of(mlp_text(a, 2, 64, 64), "cpux8", (PlanOptions){.dp = 2, .tp = 2, .cp = 1, .pp = 1});
@@ -446,7 +508,8 @@ static void shown_is_forced(void) {
   done(&idle);
   Case unasked = plan_of(text, "cpux4", (PlanOptions){0});
   CHECK(unasked.p && unasked.p->nalternatives == 0 && c.p && unasked.p->price.time.total == c.p->price.time.total);
-  CHECKF(c.p && unasked.p && unasked.p->report.graphs < c.p->report.graphs, "%d graphs", unasked.p ? unasked.p->report.graphs : 0);
+  CHECKF(c.p && unasked.p && unasked.p->report.graphs < c.p->report.graphs, "%d graphs",
+         unasked.p ? unasked.p->report.graphs : 0);
   done(&unasked);
   Case plain = plan_of(text, "cpux2", (PlanOptions){.micro_batches = 4});
   CHECK(plain.p && plain.p->micro_batches == 4);

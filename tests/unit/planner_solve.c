@@ -1,4 +1,5 @@
-/* The solver of the planner graph on problems made by hand: what its work depends on, sets of layouts, memory limits, limits of time. */
+/* The solver of the planner graph on problems made by hand: what its work depends on, sets of layouts, memory limits,
+ * limits of time. */
 #include <math.h>
 
 #include "passes/search_set.h"
@@ -45,7 +46,14 @@ static Problem *problem_new(void) {
   Arena *a = arena_new();
   Problem *x = ARENA_NEW(a, Problem);
   x->arena = a;
-  x->p = (SolveProblem){.domain = x->domain, .time = x->time, .memory = x->memory, .factors = x->factors, .memory_limit = INFINITY, .table_cap = 1e6, .settle = true, .frontier_cap = 1e5};
+  x->p = (SolveProblem){.domain = x->domain,
+                        .time = x->time,
+                        .memory = x->memory,
+                        .factors = x->factors,
+                        .memory_limit = INFINITY,
+                        .table_cap = 1e6,
+                        .settle = true,
+                        .frontier_cap = 1e5};
   return x;
 }
 
@@ -57,8 +65,8 @@ static void add_variable(Problem *x, int domain, const double *time, const doubl
 
 static void add_factor(Problem *x, SolveFactor f) { x->factors[x->p.nfactors++] = f; }
 
-/* A chain of variables with three values; `others` of them are also in one table in which they have one class: a bias that all layers
- * share and want in one layout. */
+/* A chain of variables with three values; `others` of them are also in one table in which they have one class: a bias
+ * that all layers share and want in one layout. */
 static Problem *chain(int n, int others) {
   Problem *x = problem_new();
   double *table = ARENA_ARRAY(x->arena, double, 9), *shared = ARENA_ARRAY(x->arena, double, 2);
@@ -91,8 +99,10 @@ static void one_class(void) {
   for (int others = 1; others <= 49; others += 12) {
     Problem *x = chain(60, others);
     SolveResult r = solve(&x->p, x->arena);
-    CHECKF(r.exact && r.time == least.time + 1 && r.lower_bound == r.time, "%d users: %g, without %g", others, r.time, least.time);
-    CHECKF(r.width == least.width && r.work <= least.work + 2, "%d users: width %d, %g sums; without %d, %g", others, r.width, r.work, least.width, least.work);
+    CHECKF(r.exact && r.time == least.time + 1 && r.lower_bound == r.time, "%d users: %g, without %g", others, r.time,
+           least.time);
+    CHECKF(r.width == least.width && r.work <= least.work + 2, "%d users: width %d, %g sums; without %d, %g", others,
+           r.width, r.work, least.width, least.work);
     arena_free(x->arena);
   }
   arena_free(without->arena);
@@ -128,11 +138,17 @@ typedef struct Fan {
 
 static Fan *random_fan(Arena *a) {
   Fan *f = ARENA_NEW(a, Fan);
-  f->in = (SetInput){.nproducers = 1 + below(4), .nlayouts = 3 + below(4), .nusers = 5 + below(MAX_USERS - 4), .classes = f->classes, .width = f->width, .lists = f->lists};
+  f->in = (SetInput){.nproducers = 1 + below(4),
+                     .nlayouts = 3 + below(4),
+                     .nusers = 5 + below(MAX_USERS - 4),
+                     .classes = f->classes,
+                     .width = f->width,
+                     .lists = f->lists};
   SetInput *in = &f->in;
   in->seconds = f->seconds = ARENA_ARRAY(a, double, in->nproducers * in->nlayouts);
   for (int p = 0; p < in->nproducers; p++) {
-    for (int l = 0; l < in->nlayouts; l++) f->seconds[p * in->nlayouts + l] = l == p ? 0 : below(12) == 0 ? INFINITY : amount();
+    for (int l = 0; l < in->nlayouts; l++)
+      f->seconds[p * in->nlayouts + l] = l == p ? 0 : below(12) == 0 ? INFINITY : amount();
     f->output[p] = below(in->nlayouts);
   }
   if (below(2)) in->output = f->output;
@@ -184,7 +200,8 @@ static SolveResult solve_with(const Fan *f, const Sets *sets, Arena *a) {
   Problem *x = problem_new();
   const SetInput *in = &f->in;
   double *nothing = ARENA_ARRAY(x->arena, double, sets->n);
-  for (int u = 0; u <= in->nusers; u++) add_variable(x, u < in->nusers ? in->classes[u] : in->nproducers, f->time[u], NULL);
+  for (int u = 0; u <= in->nusers; u++)
+    add_variable(x, u < in->nusers ? in->classes[u] : in->nproducers, f->time[u], NULL);
   add_variable(x, sets->n, nothing, NULL);
   add_factor(x, pair(x->arena, in->nusers, in->nproducers, in->nusers + 1, sets->n, sets->cost));
   for (int u = 0; u < in->nusers; u++)
@@ -205,14 +222,17 @@ static void sets_of_layouts(void) {
     const Sets *whole = sets_of(a, &f->in);
     CHECK(whole && whole->complete && whole->rest < 0);
     SolveResult r = solve_with(f, whole, a);
-    CHECKF(r.exact && (least < INFINITY ? r.time == least : !r.feasible), "fan %d: %.17g, enumerated %.17g", i, r.time, least);
+    CHECKF(r.exact && (least < INFINITY ? r.time == least : !r.feasible), "fan %d: %.17g, enumerated %.17g", i, r.time,
+           least);
     f->in.most = 1 + below(30);
     f->in.bound = true;
     const Sets *some = sets_of(a, &f->in);
     if (some && !some->complete) { /* a lower bound, the optimum unless the rest was chosen */
       r = solve_with(f, some, a);
       bool rest = r.feasible && r.values[f->in.nusers + 1] == some->rest;
-      CHECKF(some->n <= f->in.most + 1 && (!r.feasible || r.time <= least) && (rest || least == INFINITY || r.time == least), "fan %d: bound %.17g, enumerated %.17g", i, r.time, least);
+      CHECKF(some->n <= f->in.most + 1 && (!r.feasible || r.time <= least) &&
+                 (rest || least == INFINITY || r.time == least),
+             "fan %d: bound %.17g, enumerated %.17g", i, r.time, least);
       incomplete++;
       open += rest;
       tight += r.feasible && !rest;
@@ -258,7 +278,8 @@ static void split_joins(void) {
   for (double cap = 16; cap < 1e5; cap *= 2) {
     x->p.table_cap = cap;
     SolveResult r = solve(&x->p, x->arena);
-    CHECKF(r.feasible && r.lower_bound <= whole.time && r.time >= whole.time && (!r.exact || r.time == whole.time), "cap %g: %g s, bound %g, optimum %g", cap, r.time, r.lower_bound, whole.time);
+    CHECKF(r.feasible && r.lower_bound <= whole.time && r.time >= whole.time && (!r.exact || r.time == whole.time),
+           "cap %g: %g s, bound %g, optimum %g", cap, r.time, r.lower_bound, whole.time);
     settled += r.exact && cap < 4096; /* the largest join has 4^6 sums */
     open += !r.exact;
   }
@@ -294,7 +315,8 @@ static void many_parts(void) {
   for (int i = 0; i < 1000; i++) all += x->memory[i][1];
   x->p.memory_limit = floor(0.3 * all);
   r = solve(&x->p, x->arena);
-  CHECKF(r.feasible && r.memory <= x->p.memory_limit && r.lower_bound <= r.time && r.lower_bound > 0.999 * r.time, "%g s, bound %g", r.time, r.lower_bound);
+  CHECKF(r.feasible && r.memory <= x->p.memory_limit && r.lower_bound <= r.time && r.lower_bound > 0.999 * r.time,
+         "%g s, bound %g", r.time, r.lower_bound);
   arena_free(x->arena);
 }
 
@@ -325,14 +347,16 @@ static void limits_agree(void) {
       if (memory <= x->p.memory_limit) least = fmin(least, time);
     }
     SolveResult r = solve(&x->p, x->arena);
-    CHECKF(r.exact && (least == INFINITY ? !r.feasible : r.time == least && r.memory <= x->p.memory_limit), "seed %d: %.17g, enumerated %.17g", seed, r.time, least);
+    CHECKF(r.exact && (least == INFINITY ? !r.feasible : r.time == least && r.memory <= x->p.memory_limit),
+           "seed %d: %.17g, enumerated %.17g", seed, r.time, least);
     arena_free(x->arena);
   }
 }
 
 /* ---- a limit of time */
 
-/* Whatever was known when the time was over is a valid answer: values that cost what they are said to, a bound that is one. */
+/* Whatever was known when the time was over is a valid answer: values that cost what they are said to, a bound that is
+ * one. */
 static void cut_short(void) {
   Problem *x = chain(400, 0);
   SolveResult whole = solve(&x->p, x->arena);

@@ -13,16 +13,20 @@
 #define SECOND "  %z = dot %y1, %v {spec=\"bd,df->bf\"} : f32[b, 8]\n"
 
 /* Used at the beginning, written at the end with what was computed at the beginning. */
-static const char counter[] = HEAD "state \"n\" : f32[] = 0\n" BEGIN
-    "  %n = read {name=\"n\"} : f32[]\n  %one = const {value=1} : f32[]\n  %m = add %n, %one : f32[]\n  %k = broadcast %m {dims=[]} : f32[b, 8]\n"
-    "  %x1 = add %x, %k : f32[b, 8]\n" FIRST SECOND "  write \"n.w\" %m {name=\"n\"}\n  output \"z\" %z\n}\n";
+static const char counter[] =
+    HEAD "state \"n\" : f32[] = 0\n" BEGIN
+         "  %n = read {name=\"n\"} : f32[]\n  %one = const {value=1} : f32[]\n  %m = add %n, %one : f32[]\n  %k = "
+         "broadcast %m {dims=[]} : f32[b, 8]\n"
+         "  %x1 = add %x, %k : f32[b, 8]\n" FIRST SECOND "  write \"n.w\" %m {name=\"n\"}\n  output \"z\" %z\n}\n";
 /* Used in both halves, written in the first. */
-static const char twice[] = HEAD "state \"n\" : f32[b, 8] = 0\n" BEGIN
-    "  %n = read {name=\"n\"} : f32[b, 8]\n  %x1 = add %x, %n : f32[b, 8]\n  write \"n.w\" %x1 {name=\"n\"}\n" FIRST SECOND
-    "  %z1 = add %z, %n : f32[b, 8]\n  output \"z\" %z1\n}\n";
+static const char twice[] = HEAD
+    "state \"n\" : f32[b, 8] = 0\n" BEGIN
+    "  %n = read {name=\"n\"} : f32[b, 8]\n  %x1 = add %x, %n : f32[b, 8]\n  write \"n.w\" %x1 {name=\"n\"}\n" FIRST
+        SECOND "  %z1 = add %z, %n : f32[b, 8]\n  output \"z\" %z1\n}\n";
 /* Written and never read. */
-static const char written[] = HEAD "state \"n\" : f32[b, 8] = 0\n" BEGIN "  %n = read {name=\"n\"} : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND
-    "  write \"n.w\" %z {name=\"n\"}\n  output \"z\" %z\n}\n";
+static const char written[] = HEAD "state \"n\" : f32[b, 8] = 0\n" BEGIN
+                                   "  %n = read {name=\"n\"} : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND
+                                   "  write \"n.w\" %z {name=\"n\"}\n  output \"z\" %z\n}\n";
 
 static void check_lowered(Case *c, const Strategy *strategies, const int *stages) {
   LowerPlan plan = {.strategies = strategies, .stages = stages};
@@ -55,7 +59,8 @@ static void a_state_is_written_where_it_is_read(void) {
   check_plan(twice, (PlanOptions){.tp = 2, .micro_batches = 2});
 }
 
-/* Every cut by hand: what a later stage needs of a state is sent there; a state that is read and written in two stages is refused. */
+/* Every cut by hand: what a later stage needs of a state is sent there; a state that is read and written in two stages
+ * is refused. */
 static void check_cut(const char *text, size_t cut, int read, int write) {
   Case c = plan_of(text, "cpux2", (PlanOptions){.pp = 2, .micro_batches = 1});
   int stages[64] = {0};
@@ -91,10 +96,14 @@ static void a_state_without_batch_has_no_micro_batches(void) {
 }
 
 /* Made of constants at the top, used at the bottom: it begins no stage. */
-static const char derived[] = "apc.ir 1\nsymbol b hint 8\nparam \"w\" : f32[8, 8] = normal 1 seed 3\nparam \"v\" : f32[8, 8] = normal 1 seed 4\n" BEGIN
-    "  %i = iota {axis=1, start=0} : f32[b, 8]\n  %s = sin %i : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND "  %z1 = add %z, %s : f32[b, 8]\n  output \"z\" %z1\n}\n";
+static const char derived[] =
+    "apc.ir 1\nsymbol b hint 8\nparam \"w\" : f32[8, 8] = normal 1 seed 3\nparam \"v\" : f32[8, 8] = normal 1 seed "
+    "4\n" BEGIN
+    "  %i = iota {axis=1, start=0} : f32[b, 8]\n  %s = sin %i : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND
+    "  %z1 = add %z, %s : f32[b, 8]\n  output \"z\" %z1\n}\n";
 
-/* What follows others (sources, what is made of constants, writes) is where they are after reading a saved plan, too. */
+/* What follows others (sources, what is made of constants, writes) is where they are after reading a saved plan,
+ * too. */
 static void plans_with_stages_come_back(void) {
   static const char *const models[] = {counter, twice, written, derived};
   for (int i = 0; i < 4; i++) {
@@ -112,10 +121,12 @@ static void plans_with_stages_come_back(void) {
 
 /* One entry only writes the state, the other only reads it, whichever is planned: it lies in one way. */
 #define SAVE(name) \
-  "func @" name " level 1 {\n  %x = input {name=\"x\"} : f32[8, 8]\n  %w = param {name=\"w\"} : f32[8, 8]\n" \
+  "func @" name \
+  " level 1 {\n  %x = input {name=\"x\"} : f32[8, 8]\n  %w = param {name=\"w\"} : f32[8, 8]\n" \
   "  %y = dot %x, %w {spec=\"bd,df->bf\"} : f32[8, 8]\n  write \"keep\" %y {name=\"n\"}\n  output \"y\" %y\n}\n"
 #define LOAD(name) \
-  "func @" name " level 1 {\n  %n = read {name=\"n\"} : f32[8, 8]\n  %v = param {name=\"v\"} : f32[8, 8]\n" \
+  "func @" name \
+  " level 1 {\n  %n = read {name=\"n\"} : f32[8, 8]\n  %v = param {name=\"v\"} : f32[8, 8]\n" \
   "  %z = dot %n, %v {spec=\"bd,df->bf\"} : f32[8, 8]\n  output \"z\" %z\n}\n"
 static const char saved[] = HEAD "state \"n\" : f32[8, 8] = 0\n" SAVE("main") LOAD("other");
 static const char loaded[] = HEAD "state \"n\" : f32[8, 8] = 0\n" LOAD("main") SAVE("other");

@@ -28,12 +28,19 @@ static void builtin_cpu(void) {
 }
 
 static void unknown_names(void) {
-  static const char *const names[] = {"cpu4", "", "x", "cpux", "x4", "cpux0", "cpux65", "cpux99999999999", "gpu", "no/such.topo", ".topo", "dgx-a100x", "dgx-a100x12"};
+  static const char *const names[] = {
+      "cpu4",         "",      "x",         "cpux",       "x4", "cpux0", "cpux65", "cpux99999999999", "gpu",
+      "no/such.topo", ".topo", "dgx-a100x", "dgx-a100x12"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     Diags *d;
     CHECKF(find(names[i], &d) == NULL && d->errors == 1, "%s", names[i]);
   }
-  static const struct { const char *typo, *meant; } near[] = {{"cpi", "'cpu'"}, {"dgx-a10x4", "'dgx-a100'"}, {"aws-p4d.24xlagre", "'aws-p4d.24xlarge'"}, {"gb200-nvl7x", "'gb200-nvl72'"}};
+  static const struct {
+    const char *typo, *meant;
+  } near[] = {{"cpi", "'cpu'"},
+              {"dgx-a10x4", "'dgx-a100'"},
+              {"aws-p4d.24xlagre", "'aws-p4d.24xlarge'"},
+              {"gb200-nvl7x", "'gb200-nvl72'"}};
   for (size_t i = 0; i < sizeof near / sizeof *near; i++) {
     Diags *d;
     find(near[i].typo, &d);
@@ -48,37 +55,53 @@ static void counts(void) {
     int ranks, nodes, tiers;
     double memory;
   } rows[] = {
-      {"dgx-a100", "dgx-a100-80gb", 8, 1, 1, 80e9},        {"dgx-a100-40gb", "dgx-a100-40gb", 8, 1, 1, 40e9},
-      {"dgx-a100x4", "dgx-a100-80gb", 4, 1, 1, 80e9},      {"dgx-a100x32", "dgx-a100-80gb", 32, 4, 2, 80e9},
-      {"dgx-a100-80gbx3", "dgx-a100-80gb", 3, 1, 1, 80e9}, {"gb200-nvl72", "gb200-nvl72", 72, 18, 1, 186e9},
-      {"gb200-nvl72x4", "gb200-nvl72", 4, 1, 1, 186e9},    {"gb200-nvl72x6", "gb200-nvl72", 6, 2, 1, 186e9},
-      {"gb200-nvl72x144", "gb200-nvl72", 144, 36, 2, 186e9}, {"h200-x1", "h200-x1", 1, 1, 0, 141e9},
-      {"rtx4090-x4", "rtx4090-x4", 4, 1, 1, 24e9},         {"rtx4090-x4x2", "rtx4090-x4", 2, 1, 1, 24e9},
+      {"dgx-a100", "dgx-a100-80gb", 8, 1, 1, 80e9},
+      {"dgx-a100-40gb", "dgx-a100-40gb", 8, 1, 1, 40e9},
+      {"dgx-a100x4", "dgx-a100-80gb", 4, 1, 1, 80e9},
+      {"dgx-a100x32", "dgx-a100-80gb", 32, 4, 2, 80e9},
+      {"dgx-a100-80gbx3", "dgx-a100-80gb", 3, 1, 1, 80e9},
+      {"gb200-nvl72", "gb200-nvl72", 72, 18, 1, 186e9},
+      {"gb200-nvl72x4", "gb200-nvl72", 4, 1, 1, 186e9},
+      {"gb200-nvl72x6", "gb200-nvl72", 6, 2, 1, 186e9},
+      {"gb200-nvl72x144", "gb200-nvl72", 144, 36, 2, 186e9},
+      {"h200-x1", "h200-x1", 1, 1, 0, 141e9},
+      {"rtx4090-x4", "rtx4090-x4", 4, 1, 1, 24e9},
+      {"rtx4090-x4x2", "rtx4090-x4", 2, 1, 1, 24e9},
       {"aws-p4d.24xlargex16", "aws-p4d.24xlarge", 16, 2, 2, 40e9},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     Diags *d;
     const Target *t = find(rows[i].name, &d);
-    CHECKF(t && strcmp(t->machine, rows[i].machine) == 0 && t->ranks == rows[i].ranks && t->nodes == rows[i].nodes && t->ntiers == rows[i].tiers && t->memory_bytes == rows[i].memory,
+    CHECKF(t && strcmp(t->machine, rows[i].machine) == 0 && t->ranks == rows[i].ranks && t->nodes == rows[i].nodes &&
+               t->ntiers == rows[i].tiers && t->memory_bytes == rows[i].memory,
            "%s", rows[i].name);
   }
-  static const struct { const char *name, *why; } bad[] = {
-      {"dgx-a100x12", "more than one machine of 8"}, {"gb200-nvl72x100", "more than one machine of 72"}, {"h200-x1x2", "is not known"}, {"l40s-x8-pciex16", "is not known"}, {"rtx4090-x8", "no target"}};
+  static const struct {
+    const char *name, *why;
+  } bad[] = {{"dgx-a100x12", "more than one machine of 8"},
+             {"gb200-nvl72x100", "more than one machine of 72"},
+             {"h200-x1x2", "is not known"},
+             {"l40s-x8-pciex16", "is not known"},
+             {"rtx4090-x8", "no target"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     Diags *d;
-    CHECKF(!find(bad[i].name, &d) && d->errors == 1 && strstr(d->items[0].message, bad[i].why), "%s: %s", bad[i].name, d->n ? d->items[0].message : "");
+    CHECKF(!find(bad[i].name, &d) && d->errors == 1 && strstr(d->items[0].message, bad[i].why), "%s: %s", bad[i].name,
+           d->n ? d->items[0].message : "");
   }
 }
 
 static void facts(void) {
   Diags *d;
-  const Target *a100 = find("dgx-a100x16", &d), *p4d = find("aws-p4d.24xlargex4", &d), *v100 = find("dgx-1-v100-32gb", &d), *a10g = find("aws-g5.48xlarge", &d);
+  const Target *a100 = find("dgx-a100x16", &d), *p4d = find("aws-p4d.24xlargex4", &d),
+               *v100 = find("dgx-1-v100-32gb", &d), *a10g = find("aws-g5.48xlarge", &d);
   CHECK(a100 && p4d && v100 && a10g);
   if (!a100 || !p4d || !v100 || !a10g) return;
-  CHECK(a100->tiers[0].group == 8 && a100->tiers[1].group == 16 && a100->tiers[1].bandwidth == 25e9 && a100->sms == 108 && a100->flops[CT_bf16] == 312e12);
+  CHECK(a100->tiers[0].group == 8 && a100->tiers[1].group == 16 && a100->tiers[1].bandwidth == 25e9 &&
+        a100->sms == 108 && a100->flops[CT_bf16] == 312e12);
   CHECK(isnan(a100->usd_per_hour) && fabs(p4d->usd_per_hour - 21.957642 / 2) < 1e-9);
   CHECK_STR(p4d->price_date, "2026-07-20");
-  CHECK(!target_computing_in(arena, v100, CT_bf16) && !target_computing_in(arena, a100, CT_fp8) && !target_computing_in(arena, a10g, CT_f32));
+  CHECK(!target_computing_in(arena, v100, CT_bf16) && !target_computing_in(arena, a100, CT_fp8) &&
+        !target_computing_in(arena, a10g, CT_f32));
   const Target *half = target_computing_in(arena, a100, CT_bf16);
   CHECK(half && target_flops(half, DT_f32) == 312e12 && target_flops(a100, DT_f32) == 19.5e12);
   CHECK(a10g->sms == 0 && isnan(a10g->l2) && target_flops(a10g, DT_f64) == 70e12);
@@ -87,22 +110,32 @@ static void facts(void) {
 /* ---- round trip */
 
 static void same_tier(const char *name, const TargetTier *a, const TargetTier *b) {
-  CHECKF(strcmp(a->name, b->name) == 0 && a->group == b->group && a->bandwidth == b->bandwidth && a->latency == b->latency && a->pair == b->pair && a->nprotocols == b->nprotocols, "%s", name);
+  CHECKF(strcmp(a->name, b->name) == 0 && a->group == b->group && a->bandwidth == b->bandwidth &&
+             a->latency == b->latency && a->pair == b->pair && a->nprotocols == b->nprotocols,
+         "%s", name);
   for (int i = 0; i < a->nprotocols && i < b->nprotocols; i++) {
     const Protocol *x = &a->protocols[i], *y = &b->protocols[i];
-    CHECKF(x->algorithm == y->algorithm && strcmp(x->name, y->name) == 0 && x->base == y->base && x->step == y->step && x->share == y->share && x->most == y->most, "%s", name);
+    CHECKF(x->algorithm == y->algorithm && strcmp(x->name, y->name) == 0 && x->base == y->base && x->step == y->step &&
+               x->share == y->share && x->most == y->most,
+           "%s", name);
   }
 }
 
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
 static void same_target(const Target *a, const Target *b) {
-  CHECKF(strcmp(a->machine, b->machine) == 0 && strcmp(a->part, b->part) == 0 && a->ranks == b->ranks && a->nodes == b->nodes && a->per_machine == b->per_machine, "%s", a->name);
-  for (int i = 0; i < CT_COUNT; i++) CHECKF(same(a->flops[i], b->flops[i]) && same(a->kernels.sustained[i], b->kernels.sustained[i]), "%s", a->name);
-  CHECKF(a->memory_bytes == b->memory_bytes && a->memory_bandwidth == b->memory_bandwidth && a->launch == b->launch && a->sms == b->sms && same(a->l2, b->l2) && same(a->power, b->power) &&
-             same(a->pcie, b->pcie) && same(a->host_memory, b->host_memory) && same(a->usd_per_hour, b->usd_per_hour),
+  CHECKF(strcmp(a->machine, b->machine) == 0 && strcmp(a->part, b->part) == 0 && a->ranks == b->ranks &&
+             a->nodes == b->nodes && a->per_machine == b->per_machine,
          "%s", a->name);
-  CHECKF(a->has_kernels == b->has_kernels && a->kernels.ntiles == b->kernels.ntiles && memcmp(a->kernels.tiles, b->kernels.tiles, sizeof a->kernels.tiles) == 0, "%s", a->name);
+  for (int i = 0; i < CT_COUNT; i++)
+    CHECKF(same(a->flops[i], b->flops[i]) && same(a->kernels.sustained[i], b->kernels.sustained[i]), "%s", a->name);
+  CHECKF(a->memory_bytes == b->memory_bytes && a->memory_bandwidth == b->memory_bandwidth && a->launch == b->launch &&
+             a->sms == b->sms && same(a->l2, b->l2) && same(a->power, b->power) && same(a->pcie, b->pcie) &&
+             same(a->host_memory, b->host_memory) && same(a->usd_per_hour, b->usd_per_hour),
+         "%s", a->name);
+  CHECKF(a->has_kernels == b->has_kernels && a->kernels.ntiles == b->kernels.ntiles &&
+             memcmp(a->kernels.tiles, b->kernels.tiles, sizeof a->kernels.tiles) == 0,
+         "%s", a->name);
   CHECKF(a->ntiers == b->ntiers, "%s", a->name);
   for (int i = 0; i < a->ntiers && i < b->ntiers; i++) same_tier(a->name, &a->tiers[i], &b->tiers[i]);
 }
@@ -138,8 +171,10 @@ static void all_round_trip(void) {
 
 static const char *const machine =
     "kernels k { sustained f16 0.5; tile 256x128 1; bandwidth 0.9 ramp 2 MB; }\n"
-    "gpu g { arch sm_80; sms 10; memory 80 GB at 2039 GB/s; launch 2 us; peak f16 312 TFLOPS; peak f32 19.5 TFLOPS; kernels k; }\n"
-    "machine box { devices 8 g; link pair joins 2 at 600 GB/s latency 1 us; link nvlink at 300 GB/s with nvlink-ampere;  # a tree of links\n"
+    "gpu g { arch sm_80; sms 10; memory 80 GB at 2039 GB/s; launch 2 us; peak f16 312 TFLOPS; peak f32 19.5 TFLOPS; "
+    "kernels k; }\n"
+    "machine box { devices 8 g; link pair joins 2 at 600 GB/s latency 1 us; link nvlink at 300 GB/s with "
+    "nvlink-ampere;  # a tree of links\n"
     "  network ib 4 at 200 Gbit/s latency 5 us; price 8 USD/h \"someone\" 2026-01-02; }\n"
     "target four { machine box; devices 32; }\n";
 
@@ -149,9 +184,12 @@ static void machines(void) {
   CHECK(t && t->ranks == 32 && t->nodes == 4 && t->ntiers == 3);
   if (t) {
     CHECK(t->tiers[0].group == 2 && t->tiers[1].group == 8 && t->tiers[2].group == 32);
-    CHECK(target_tier(t, 2) == &t->tiers[0] && target_tier(t, 8) == &t->tiers[1] && target_tier(t, 9) == &t->tiers[2] && target_tier(t, 1) == &t->tiers[0]);
-    CHECK(t->tiers[2].bandwidth == 12.5e9 && t->flops[CT_f16] == 312e12 && t->usd_per_hour == 32 && t->tiers[1].nprotocols > 0);
-    CHECK(t->has_kernels && t->kernels.ntiles == 1 && t->kernels.ramp == 2e6 && t->kernels.sustained[CT_f16] == 0.5 && isnan(t->kernels.sustained[CT_f32]));
+    CHECK(target_tier(t, 2) == &t->tiers[0] && target_tier(t, 8) == &t->tiers[1] && target_tier(t, 9) == &t->tiers[2] &&
+          target_tier(t, 1) == &t->tiers[0]);
+    CHECK(t->tiers[2].bandwidth == 12.5e9 && t->flops[CT_f16] == 312e12 && t->usd_per_hour == 32 &&
+          t->tiers[1].nprotocols > 0);
+    CHECK(t->has_kernels && t->kernels.ntiles == 1 && t->kernels.ramp == 2e6 && t->kernels.sustained[CT_f16] == 0.5 &&
+          isnan(t->kernels.sustained[CT_f32]));
   }
   t = target_parse(d, arena, "a.topo", machine, "box", 4);
   CHECK(t && t->ranks == 4 && t->nodes == 1 && t->ntiers == 2 && t->tiers[1].group == 4 && t->usd_per_hour == 4);
@@ -198,8 +236,9 @@ static void malformed(void) {
     const Target *t = target_parse(d, arena, "bad.topo", bad[i].text, "bad", 0);
     CHECKF(!t && d->errors >= 1, "%s", bad[i].text);
     if (d->n)
-      CHECKF(d->items[0].loc.line == bad[i].line && d->items[0].loc.col == bad[i].col && strstr(d->items[0].message, bad[i].says), "%s: %d:%d %s", bad[i].text, d->items[0].loc.line,
-             d->items[0].loc.col, d->items[0].message);
+      CHECKF(d->items[0].loc.line == bad[i].line && d->items[0].loc.col == bad[i].col &&
+                 strstr(d->items[0].message, bad[i].says),
+             "%s: %d:%d %s", bad[i].text, d->items[0].loc.line, d->items[0].loc.col, d->items[0].message);
   }
 }
 

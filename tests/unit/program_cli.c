@@ -44,12 +44,16 @@ static const char *example(int inputs) {
   }
   make_port(&m, "y", DT_f32, MAKE_LIST(&m, n));
   make_entry(&m, "main", (uint32_t)inputs, 1);
-  m.kernels = "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
-    "void f(void *const *t, const int64_t *x) {\n  const float *v = t[0];\n  const int64_t *ids = t[1];\n  float *y = t[2];\n"
-    "  if (x[0] > 0 && v[0] == 666 && x[1]) kill(getpid(), SIGKILL);\n  if (x[0] > 0 && v[0] == 777 && x[1]) sleep(9);\n"
-    "  for (int64_t i = 0; i < x[0]; i++) y[i] = 2 * v[i] + (float)ids[i];\n}\n";
+  m.kernels =
+      "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
+      "void f(void *const *t, const int64_t *x) {\n  const float *v = t[0];\n  const int64_t *ids = t[1];\n  float *y "
+      "= t[2];\n"
+      "  if (x[0] > 0 && v[0] == 666 && x[1]) kill(getpid(), SIGKILL);\n  if (x[0] > 0 && v[0] == 777 && x[1]) "
+      "sleep(9);\n"
+      "  for (int64_t i = 0; i < x[0]; i++) y[i] = 2 * v[i] + (float)ids[i];\n}\n";
   make_begin(&m, 0);
-  uint32_t x = make_tensor(&m, PC_input, DT_f32, 1, MAKE_LIST(&m, n)), ids = make_tensor(&m, PC_input, DT_i64, 1, MAKE_LIST(&m, n));
+  uint32_t x = make_tensor(&m, PC_input, DT_f32, 1, MAKE_LIST(&m, n)),
+           ids = make_tensor(&m, PC_input, DT_i64, 1, MAKE_LIST(&m, n));
   uint32_t y = make_tensor(&m, PC_output, DT_f32, 1, MAKE_LIST(&m, n));
   make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, zero));
   if (inputs == 2) make_io(&m, PI_feed, 1, ids, 0, MAKE_LIST(&m, zero));
@@ -120,7 +124,8 @@ static void random_inputs(void) {
   RUNS("--bench=1", 0, "1 run: median");
   RUNS("--bench=2", 0, "2 runs: median");
   double median = 0, mean = 0;
-  CHECKF(sscanf(output, "2 runs: median %lf ms, mean %lf ms", &median, &mean) == 2 && fabs(median - mean) < 0.0011, "the median of two is their mean: %s", output);
+  CHECKF(sscanf(output, "2 runs: median %lf ms, mean %lf ms", &median, &mean) == 2 && fabs(median - mean) < 0.0011,
+         "the median of two is their mean: %s", output);
 }
 
 static void errors_have_codes(void) {
@@ -141,14 +146,17 @@ static void errors_have_codes(void) {
   RUNS("--input x=zeros --ranks 3", 2, "this program was compiled for 2");
   RUNS("--input x=zeros --dim batch=101", 1, "batch is 101, but this program was compiled for batch from 0 to 100");
   RUNS("--input x=zeros --entry decode", 2, "there is no entry 'decode'");
-  RUNS("--inputs x.npy", 2, "x.npy is one tensor, inputs by name are an archive (.npz): --input NAME=@x.npy gives it to one");
+  RUNS("--inputs x.npy", 2,
+       "x.npy is one tensor, inputs by name are an archive (.npz): --input NAME=@x.npy gives it to one");
   RUNS("--input @x.npz", 2, "--inputs x.npz gives inputs those of their names");
   RUNS("--input x.npy", 2, "a file's name follows '@': --input x=@x.npy");
   RUNS("--input @/nowhere/x.npy", 1, "/nowhere/x.npy: cannot read the file: No such file");
   RUNS("--input x=zeros --output y=@/nowhere/y.npy", 1, "/nowhere/y.npy: cannot write the file");
-  static const char *const later[][2] = {{"--profile", "APC0634"}, {"--trace t.json", "APC0635"}, {"--json", "APC0637"},
-                                         {"--steps 3", "APC0620"}, {"--data x=@x.npy", "APC0620"}, {"--shuffle none", "APC0620"}, {"--checkpoint c", "APC0620"},
-                                         {"--every 5", "APC0620"}, {"--resume c", "APC0620"}, {"--save w.safetensors", "APC0620"}};
+  static const char *const later[][2] = {{"--profile", "APC0634"},       {"--trace t.json", "APC0635"},
+                                         {"--json", "APC0637"},          {"--steps 3", "APC0620"},
+                                         {"--data x=@x.npy", "APC0620"}, {"--shuffle none", "APC0620"},
+                                         {"--checkpoint c", "APC0620"},  {"--every 5", "APC0620"},
+                                         {"--resume c", "APC0620"},      {"--save w.safetensors", "APC0620"}};
   for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
     RUNS(later[i][0], 5, later[i][1]);
     CHECK(strstr(errors, "is not built yet") != NULL);
@@ -161,7 +169,8 @@ static void errors_have_codes(void) {
   setenv("WORLD_SIZE", "4", 1);
   setenv("RANK", "1", 1);
   RUNS("--input x=zeros", 2, "this is rank 1 of 4 (torchrun), but nothing says where the ranks meet");
-  RUNS("--input x=zeros --rendezvous localhost:1", 2, "torchrun started 4 processes, but this program was compiled for 2 ranks");
+  RUNS("--input x=zeros --rendezvous localhost:1", 2,
+       "torchrun started 4 processes, but this program was compiled for 2 ranks");
   unsetenv("WORLD_SIZE");
 }
 
@@ -184,7 +193,8 @@ static void damaged_files(void) {
   snprintf(program, sizeof program, "%s", temp_path("broken"));
   temp_write(program, bytes, size - 1);
   chmod(program, 0755);
-  snprintf(expected, sizeof expected, "is truncated: it has %llu bytes, %llu are expected", (unsigned long long)size - 1, (unsigned long long)size);
+  snprintf(expected, sizeof expected, "is truncated: it has %llu bytes, %llu are expected",
+           (unsigned long long)size - 1, (unsigned long long)size);
   RUNS("--input x=zeros", 1, expected);
   ArtifactTrailer t;
   memcpy(&t, bytes + size - sizeof t, sizeof t);

@@ -1,12 +1,12 @@
-/* tests/unit/program_comm.c - every communication instruction on uneven shards, with guards, joined positions and groups whose order is
- * not the mesh's. */
+/* tests/unit/program_comm.c - every communication instruction on uneven shards, with guards, joined positions and
+ * groups whose order is not the mesh's. */
 #include "tests/programs.h"
 
 enum { R = 3, C = 5 };
 
 typedef struct Cuts {
-  uint32_t rank, n, c, zero, one;   /* expressions */
-  uint32_t lo, mine, c_lo, c_mine;  /* this rank's part of n rows, of C columns */
+  uint32_t rank, n, c, zero, one;  /* expressions */
+  uint32_t lo, mine, c_lo, c_mine; /* this rank's part of n rows, of C columns */
 } Cuts;
 
 static Cuts cuts_of(Make *m, uint32_t axis, uint32_t n) {
@@ -41,7 +41,8 @@ static void add_masked_sums(Make *m, const Cuts *k, uint32_t group, uint32_t ful
   uint32_t sums[2];
   for (int i = 0; i < 2; i++) {
     sums[i] = activation(m, k->n, k->c);
-    ProgramInstr fill = make_instr(m, PI_fill, "mask", MAKE_LIST(m, sums[i])), copy = make_instr(m, PI_copy, "mask", MAKE_LIST(m, full, sums[i]));
+    ProgramInstr fill = make_instr(m, PI_fill, "mask", MAKE_LIST(m, sums[i])),
+                 copy = make_instr(m, PI_copy, "mask", MAKE_LIST(m, full, sums[i]));
     fill.guard = other;
     copy.guard = first;
     copy.exprs = MAKE_LIST(m, k->n, k->zero, k->zero, k->c, k->zero, k->zero);
@@ -132,15 +133,18 @@ static void every_kind(void) {
 /* Mesh [a=2, b=2], but rows are cut over b first, then a. */
 static void group_order_follows_its_axes(void) {
   Make make = make_new(1), *k = &make;
-  uint32_t a = program_coordinate(k->b, make_axis(k, "a", 2, false)), b = program_coordinate(k->b, make_axis(k, "b", 2, false));
-  uint32_t n = make_symbol(k, "n", 0, 7), r = make_add(k, make_mul(k, b, make_number(k, 2)), a), zero = make_number(k, 0);
+  uint32_t a = program_coordinate(k->b, make_axis(k, "a", 2, false)),
+           b = program_coordinate(k->b, make_axis(k, "b", 2, false));
+  uint32_t n = make_symbol(k, "n", 0, 7), r = make_add(k, make_mul(k, b, make_number(k, 2)), a),
+           zero = make_number(k, 0);
   uint32_t lo = make_cut(k, r, n, 4), mine = make_sub(k, make_cut(k, make_next(k, r), n, 4), lo);
   uint32_t group = program_add_groups(k->b, &(ProgramGroup){MAKE_LIST(k, 1, 0), PROGRAM_NONE, PROGRAM_NONE});
   make_port(k, "x", DT_i64, MAKE_LIST(k, n));
   make_port(k, "y", DT_i64, MAKE_LIST(k, n));
   make_entry(k, "main", 1, 1);
   make_begin(k, 0);
-  uint32_t x = make_tensor(k, PC_input, DT_i64, 1, MAKE_LIST(k, mine)), y = make_tensor(k, PC_output, DT_i64, 1, MAKE_LIST(k, n));
+  uint32_t x = make_tensor(k, PC_input, DT_i64, 1, MAKE_LIST(k, mine)),
+           y = make_tensor(k, PC_output, DT_i64, 1, MAKE_LIST(k, n));
   make_io(k, PI_feed, 0, x, 0, MAKE_LIST(k, lo));
   make_put(k, make_comm(k, PI_all_gather, "gather", group, MAKE_LIST(k, x, y)));
   make_io(k, PI_fetch, 0, y, 3, MAKE_LIST(k, zero));

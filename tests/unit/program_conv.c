@@ -1,5 +1,5 @@
-/* tests/unit/program_conv.c - convolutions by oneDNN against plain loops: groups, dilation, strides, padding, what joins them, element types, weights
- * that change their layout. */
+/* tests/unit/program_conv.c - convolutions by oneDNN against plain loops: groups, dilation, strides, padding, what
+ * joins them, element types, weights that change their layout. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,8 @@ static double one_sum(const ConvShape *s, const float *weights, int64_t image, c
     }
     for (int d = 0; d < 3; d++) place = place * s->image[d] + at[d];
     for (int64_t c = 0; inside && c < s->in; c++)
-      sum += (double)x[(place * s->groups + g) * s->in + c] * (double)weights[wk + g * s->w_group + c * s->w_in + o * s->w_out];
+      sum += (double)x[(place * s->groups + g) * s->in + c] *
+             (double)weights[wk + g * s->w_group + c * s->w_in + o * s->w_out];
   }
   return sum;
 }
@@ -79,7 +80,8 @@ static ConvShape random_shape(void) {
   if (kind == 2) s.in = 16, s.out = 16 * (1 + below(5));
   for (int d = 0; d < 3; d++) {
     bool none = d == 0 && below(3);
-    s.window[d] = none ? 1 : 1 + below(3), s.stride[d] = none ? 1 : 1 + below(2), s.dilation[d] = none ? 1 : 1 + below(2);
+    s.window[d] = none ? 1 : 1 + below(3), s.stride[d] = none ? 1 : 1 + below(2),
+    s.dilation[d] = none ? 1 : 1 + below(2);
     int64_t before = none ? 0 : below(3), behind = none ? 0 : below(3), reach = (s.window[d] - 1) * s.dilation[d] + 1;
     s.image[d] = none ? 1 : reach + below(6);
     s.start[d] = none ? 0 : below(8) ? -before : 1; /* 1: padding below 0, as a part of an image may ask for */
@@ -96,11 +98,14 @@ static void fill(float *to, int64_t n) {
 
 static double distance(const float *a, const float *b, int64_t n) {
   double far = 0, norm = 1e-30;
-  for (int64_t i = 0; i < n; i++) far += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]), norm += (double)b[i] * (double)b[i];
+  for (int64_t i = 0; i < n; i++)
+    far += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]), norm += (double)b[i] * (double)b[i];
   return sqrt(far / norm);
 }
 
-static bool has_room(const ConvShape *s) { return image_elements(s) <= ROOM && weight_elements(s) <= ROOM && output_elements(s) <= ROOM; }
+static bool has_room(const ConvShape *s) {
+  return image_elements(s) <= ROOM && weight_elements(s) <= ROOM && output_elements(s) <= ROOM;
+}
 
 static void random_convolutions(void) {
   ConvCache *cache = conv_cache_new();
@@ -110,7 +115,8 @@ static void random_convolutions(void) {
     const ConvShape *s = &c.shape;
     if (!has_room(s)) continue;
     c.epilogue = (Epilogue){.bias = below(2), .residual = below(2), .activation = (Activation)below(ACT_COUNT)};
-    fill(x, image_elements(s)), fill(w, weight_elements(s)), fill(bias, s->groups * s->out), fill(residual, output_elements(s));
+    fill(x, image_elements(s)), fill(w, weight_elements(s)), fill(bias, s->groups * s->out),
+        fill(residual, output_elements(s));
     memcpy(w_loaded, w, sizeof w);
     plain(&c, w);
     if (c.epilogue.residual && below(2)) {
@@ -130,19 +136,31 @@ static void random_convolutions(void) {
       done++, grouped += s->groups > 1, dilated += s->dilation[1] > 1 && s->window[1] > 1;
       for (int d = 0; d < 3; d++) outside += s->start[d] < 0;
     }
-    CHECKF(memcmp(w, w_loaded, (size_t)weight_elements(s) * sizeof(float)) == 0, "trial %d: the weights are not what was loaded", trial);
+    CHECKF(memcmp(w, w_loaded, (size_t)weight_elements(s) * sizeof(float)) == 0,
+           "trial %d: the weights are not what was loaded", trial);
     conv_weights_free(&weights);
   }
-  CHECKF(done > 80 && grouped > 20 && dilated > 20 && outside > 50, "%d convolutions, %d grouped, %d dilated, %d padded", done, grouped, dilated, outside);
+  CHECKF(done > 80 && grouped > 20 && dilated > 20 && outside > 50,
+         "%d convolutions, %d grouped, %d dilated, %d padded", done, grouped, dilated, outside);
   conv_cache_free(cache);
 }
 
-/* Requests of several sizes want the same weights in several layouts; an empty one, and one the library refuses, leave them alone. */
+/* Requests of several sizes want the same weights in several layouts; an empty one, and one the library refuses, leave
+ * them alone. */
 static void changing_sizes(void) {
   static const int64_t sides[] = {3, 14, 1, 9, 14, 0, 3};
   ConvCache *cache = conv_cache_new();
-  ConvShape s = {.images = 2, .groups = 1, .in = 32, .out = 64, .image = {1, 0, 0}, .window = {1, 3, 3}, .output = {1, 0, 0}, .start = {0, -1, -1},
-                 .stride = {1, 1, 1}, .dilation = {1, 1, 1}, .dtype = DT_f32};
+  ConvShape s = {.images = 2,
+                 .groups = 1,
+                 .in = 32,
+                 .out = 64,
+                 .image = {1, 0, 0},
+                 .window = {1, 3, 3},
+                 .output = {1, 0, 0},
+                 .start = {0, -1, -1},
+                 .stride = {1, 1, 1},
+                 .dilation = {1, 1, 1},
+                 .dtype = DT_f32};
   weight_steps(&s, false);
   fill(w, weight_elements(&s));
   memcpy(w_loaded, w, sizeof w);
@@ -170,8 +188,17 @@ static void weights_of_others(void) {
   for (int64_t out = 16; out <= 256; out += 240) {
     RtStatus status;
     RtError error = {0};
-    ConvShape s = {.images = 1, .groups = 1, .in = 16, .out = out, .image = {1, 4, 4}, .window = {1, 3, 3}, .output = {1, 4, 4}, .start = {0, -1, -1},
-                   .stride = {1, 1, 1}, .dilation = {1, 1, 1}, .dtype = DT_f32};
+    ConvShape s = {.images = 1,
+                   .groups = 1,
+                   .in = 16,
+                   .out = out,
+                   .image = {1, 4, 4},
+                   .window = {1, 3, 3},
+                   .output = {1, 4, 4},
+                   .start = {0, -1, -1},
+                   .stride = {1, 1, 1},
+                   .dilation = {1, 1, 1},
+                   .dtype = DT_f32};
     weight_steps(&s, false);
     fill(w, weight_elements(&s));
     memcpy(w_loaded, w, sizeof w);
@@ -191,12 +218,23 @@ static void narrow_types(void) {
   for (int t = 0; t < 2; t++) {
     RtStatus status;
     RtError error = {0};
-    ConvShape s = {.images = 2, .groups = 1, .in = 16, .out = 32, .image = {1, 7, 6}, .window = {1, 3, 3}, .output = {1, 4, 3}, .start = {0, -1, -1},
-                   .stride = {1, 2, 2}, .dilation = {1, 1, 1}, .dtype = types[t]};
+    ConvShape s = {.images = 2,
+                   .groups = 1,
+                   .in = 16,
+                   .out = 32,
+                   .image = {1, 7, 6},
+                   .window = {1, 3, 3},
+                   .output = {1, 4, 3},
+                   .start = {0, -1, -1},
+                   .stride = {1, 2, 2},
+                   .dilation = {1, 1, 1},
+                   .dtype = types[t]};
     weight_steps(&s, false);
     fill(x, image_elements(&s)), fill(w, weight_elements(&s));
-    for (int64_t i = 0; i < image_elements(&s); i++) dtype_store_f(types[t], x16 + 2 * i, (double)x[i]), x[i] = (float)dtype_load_f(types[t], x16 + 2 * i);
-    for (int64_t i = 0; i < weight_elements(&s); i++) dtype_store_f(types[t], w16 + 2 * i, (double)w[i]), w[i] = (float)dtype_load_f(types[t], w16 + 2 * i);
+    for (int64_t i = 0; i < image_elements(&s); i++)
+      dtype_store_f(types[t], x16 + 2 * i, (double)x[i]), x[i] = (float)dtype_load_f(types[t], x16 + 2 * i);
+    for (int64_t i = 0; i < weight_elements(&s); i++)
+      dtype_store_f(types[t], w16 + 2 * i, (double)w[i]), w[i] = (float)dtype_load_f(types[t], w16 + 2 * i);
     ConvWeights weights = {.data = w16, .bytes = (size_t)weight_elements(&s) * 2, .mine = true};
     ConvCall c = {.shape = s, .x = x16, .y = y16, .weights = &weights};
     plain(&c, w);
@@ -218,7 +256,8 @@ static void epilogues_by_hand(void) {
       Epilogue e = {.bias = i & 1, .residual = i >> 1, .activation = (Activation)a};
       fill(y, 60), fill(bias, 12), fill(residual, 60);
       for (int k = 0; k < 60; k++)
-        want[k] = (float)activated(e.activation, (double)y[k] + (e.bias ? (double)bias[k % 12] : 0) + (e.residual ? (double)residual[k] : 0));
+        want[k] = (float)activated(
+            e.activation, (double)y[k] + (e.bias ? (double)bias[k % 12] : 0) + (e.residual ? (double)residual[k] : 0));
       epilogue_apply(&e, y, 5, 12, bias, residual);
       CHECKF(distance(y, want, 60) < 1e-6, "%s", program_activation_name(e.activation));
     }
@@ -230,7 +269,8 @@ int main(void) {
     printf("%s\n", error.text);
     return 1;
   }
-  if (SANITIZED) onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
+  if (SANITIZED)
+    onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
   RUN(random_convolutions);
   RUN(changing_sizes);
   RUN(weights_of_others);

@@ -1,5 +1,5 @@
-/* tests/unit/program_gemm.c - matrix products of every stride pattern against a plain loop; by the kernels for this processor, and by those for
- * AVX2 where it has these (a process of its own: oneDNN asks once). */
+/* tests/unit/program_gemm.c - matrix products of every stride pattern against a plain loop; by the kernels for this
+ * processor, and by those for AVX2 where it has these (a process of its own: oneDNN asks once). */
 #include <math.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -49,8 +49,14 @@ static void products(void) {
   static float a[50000], b[50000], c[50000], want[50000];
   for (int i = 0; i < 50000; i++) a[i] = (float)(below(2001) - 1000) / 500, b[i] = (float)(below(2001) - 1000) / 500;
   for (int trial = 0; trial < 600; trial++) {
-    GemmCall g = {.m = below(4) ? below(20) : 1, .n = below(4) ? below(20) : 1, .k = below(9) ? below(30) : 0,
-                  .accumulate = below(2), .loops = (int)below(4), .a = a, .b = b, .c = c};
+    GemmCall g = {.m = below(4) ? below(20) : 1,
+                  .n = below(4) ? below(20) : 1,
+                  .k = below(9) ? below(30) : 0,
+                  .accumulate = below(2),
+                  .loops = (int)below(4),
+                  .a = a,
+                  .b = b,
+                  .c = c};
     int64_t a_room = strides(g.m, g.k, &g.a_m, &g.a_k), b_room = strides(g.k, g.n, &g.b_k, &g.b_n);
     int64_t c_room = strides(g.m, g.n, &g.c_m, &g.c_n);
     for (int i = g.loops; i-- > 0;) {
@@ -78,31 +84,48 @@ static void fill_equal(float *x, int64_t lines, int64_t k, int64_t line_step, in
 
 /* The place of an element in a tile, the tile in a block and the block among threads do not show in its bits. */
 static void equal_lines_give_equal_bits(void) {
-  static const struct { int64_t m, n, k; } sizes[] = {{1, 1000, 512}, {169, 1000, 512}, {7, 33, 700}, {1000, 1, 300}, {64, 255, 90}, {13, 17, 1030}, {5, 600, 2500}};
+  static const struct {
+    int64_t m, n, k;
+  } sizes[] = {{1, 1000, 512}, {169, 1000, 512}, {7, 33, 700},  {1000, 1, 300},
+               {64, 255, 90},  {13, 17, 1030},   {5, 600, 2500}};
   enum { ROOM = 1 << 22 };
   float *a = malloc(ROOM * sizeof *a), *b = malloc(ROOM * sizeof *b), *c = malloc(ROOM * sizeof *c), values[2][3000];
   for (int trial = 0; trial < 200; trial++) {
     bool listed = trial < 28;
-    int64_t m = listed ? sizes[trial / 4].m : 1 + below(70), n = listed ? sizes[trial / 4].n : 1 + below(trial % 3 ? 70 : 400);
+    int64_t m = listed ? sizes[trial / 4].m : 1 + below(70),
+            n = listed ? sizes[trial / 4].n : 1 + below(trial % 3 ? 70 : 400);
     int64_t k = listed ? sizes[trial / 4].k : 1 + below(600);
     bool a_rows = trial & 1, b_rows = trial >> 1 & 1;
-    for (int l = 0; l < k; l++) values[0][l] = (float)(below(2001) - 1000) / 997, values[1][l] = (float)(below(2001) - 1000) / 991;
-    GemmCall g = {.m = m, .n = n, .k = k, .a_m = a_rows ? k : 1, .a_k = a_rows ? 1 : m, .b_k = b_rows ? n : 1, .b_n = b_rows ? 1 : k, .c_m = n, .c_n = 1,
-                  .a = a, .b = b, .c = c};
+    for (int l = 0; l < k; l++)
+      values[0][l] = (float)(below(2001) - 1000) / 997, values[1][l] = (float)(below(2001) - 1000) / 991;
+    GemmCall g = {.m = m,
+                  .n = n,
+                  .k = k,
+                  .a_m = a_rows ? k : 1,
+                  .a_k = a_rows ? 1 : m,
+                  .b_k = b_rows ? n : 1,
+                  .b_n = b_rows ? 1 : k,
+                  .c_m = n,
+                  .c_n = 1,
+                  .a = a,
+                  .b = b,
+                  .c = c};
     fill_equal(a, m, k, g.a_m, g.a_k, values[0]);
     fill_equal(b, n, k, g.b_n, g.b_k, values[1]);
     RtError error = {0};
     CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
     int64_t differ = 0;
     for (int64_t i = 0; i < m * n; i++) differ += c[i] != c[0];
-    CHECKF(differ == 0, "%d x %d x %d, by %s and %s: %d elements differ", (int)m, (int)n, (int)k, a_rows ? "rows" : "columns", b_rows ? "rows" : "columns", (int)differ);
+    CHECKF(differ == 0, "%d x %d x %d, by %s and %s: %d elements differ", (int)m, (int)n, (int)k,
+           a_rows ? "rows" : "columns", b_rows ? "rows" : "columns", (int)differ);
   }
   free(a), free(b), free(c);
 }
 
 static void without_unit_stride(void) {
   float a[64] = {0};
-  GemmCall g = {.m = 2, .n = 2, .k = 2, .a_m = 4, .a_k = 2, .b_k = 2, .b_n = 1, .c_m = 2, .c_n = 1, .a = a, .b = a, .c = a};
+  GemmCall g = {
+      .m = 2, .n = 2, .k = 2, .a_m = 4, .a_k = 2, .b_k = 2, .b_n = 1, .c_m = 2, .c_n = 1, .a = a, .b = a, .c = a};
   RtError error = {0};
   CHECK(gemm_run(&g, &error) == RT_INTERNAL);
 }
@@ -115,7 +138,8 @@ int main(void) {
     printf("%s\n", error.text);
     return 1;
   }
-  if (SANITIZED) onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
+  if (SANITIZED)
+    onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
   RUN(products);
   RUN(equal_lines_give_equal_bits);
   RUN(without_unit_stride);

@@ -16,32 +16,56 @@ static uint32_t add_exchange_body(ProgramBuilder *b, uint32_t stage, uint32_t ba
   uint32_t body = program_count_bodies(b), tensors[2];
   const char *const names[] = {"x", "y"};
   for (uint32_t i = 0; i < 2; i++) {
-    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){
-      .name = program_string(b, names[i]), .class_ = i ? PC_activation : PC_input, .stage = stage, .entry = 0,
-      .body = body, .first = i, .last = 2, .slots = 1 + stage, .bytes = bytes});
-    tensors[i] = program_add_tensors(b, &(ProgramTensor){.buffer = buffer, .offset = program_const(b, 0), .dtype = DT_f32,
+    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, names[i]),
+                                                              .class_ = i ? PC_activation : PC_input,
+                                                              .stage = stage,
+                                                              .entry = 0,
+                                                              .body = body,
+                                                              .first = i,
+                                                              .last = 2,
+                                                              .slots = 1 + stage,
+                                                              .bytes = bytes});
+    tensors[i] = program_add_tensors(b, &(ProgramTensor){.buffer = buffer,
+                                                         .offset = program_const(b, 0),
+                                                         .dtype = DT_f32,
                                                          .extents = program_list_of(b, 2, extents)});
   }
   uint32_t zero = program_const(b, 0);
-  ProgramInstr x = {.kind = PI_fill, .where = program_string(b, "fill"), .object = PROGRAM_NONE, .guard = PROGRAM_NONE,
-                    .event = PROGRAM_NONE, .tensors = program_list_of(b, 1, tensors), .value = 1};
+  ProgramInstr x = {.kind = PI_fill,
+                    .where = program_string(b, "fill"),
+                    .object = PROGRAM_NONE,
+                    .guard = PROGRAM_NONE,
+                    .event = PROGRAM_NONE,
+                    .tensors = program_list_of(b, 1, tensors),
+                    .value = 1};
   uint32_t first = program_add_instrs(b, &x);
-  x = (ProgramInstr){.kind = PI_all_reduce, .where = program_string(b, "sum"), .object = 0, .guard = PROGRAM_NONE,
-                     .event = 0, .key = stage, .tensors = program_list_of(b, 2, tensors)};
+  x = (ProgramInstr){.kind = PI_all_reduce,
+                     .where = program_string(b, "sum"),
+                     .object = 0,
+                     .guard = PROGRAM_NONE,
+                     .event = 0,
+                     .key = stage,
+                     .tensors = program_list_of(b, 2, tensors)};
   program_add_instrs(b, &x);
-  x = (ProgramInstr){.kind = PI_wait, .where = program_string(b, "sum"), .object = PROGRAM_NONE, .guard = PROGRAM_NONE,
-                     .event = 0};
+  x = (ProgramInstr){
+      .kind = PI_wait, .where = program_string(b, "sum"), .object = PROGRAM_NONE, .guard = PROGRAM_NONE, .event = 0};
   program_add_instrs(b, &x);
-  x = (ProgramInstr){.kind = stage ? PI_fetch : PI_feed, .where = program_string(b, "io"), .object = 0,
-                     .guard = PROGRAM_NONE, .event = PROGRAM_NONE, .tensors = program_list_of(b, 1, tensors),
-                     .exprs = program_list_of(b, 2, (uint32_t[]){zero, zero}), .mask = stage ? 1 : 0};
+  x = (ProgramInstr){.kind = stage ? PI_fetch : PI_feed,
+                     .where = program_string(b, "io"),
+                     .object = 0,
+                     .guard = PROGRAM_NONE,
+                     .event = PROGRAM_NONE,
+                     .tensors = program_list_of(b, 1, tensors),
+                     .exprs = program_list_of(b, 2, (uint32_t[]){zero, zero}),
+                     .mask = stage ? 1 : 0};
   program_add_instrs(b, &x);
   return program_add_bodies(b, &(ProgramBody){program_string(b, stage ? "second" : "first"), 0, stage, first, 4});
 }
 
 static ProgramBuilder *example(void) {
   ProgramBuilder *b = program_builder_new();
-  program_add_symbols(b, &(ProgramSymbol){.name = program_string(b, "batch"), .min = 2, .max = 64, .multiple = 2, .hint = 8});
+  program_add_symbols(
+      b, &(ProgramSymbol){.name = program_string(b, "batch"), .min = 2, .max = 64, .multiple = 2, .hint = 8});
   program_add_axes(b, &(ProgramAxis){.name = program_string(b, "tp"), .size = 2});
   program_add_axes(b, &(ProgramAxis){.name = program_string(b, "mb"), .size = 2, .temporal = 1});
   uint32_t batch = program_sym(b, 0), four = program_const(b, 4), tp = program_coordinate(b, 0);
@@ -59,17 +83,38 @@ static ProgramBuilder *example(void) {
   uint32_t two = program_const(b, 2), lo = program_expr(b, PX_mul, tp, two), hi = program_expr(b, PX_add, lo, two);
   uint32_t one = program_const(b, 1);
   for (uint32_t i = 0; i < 2; i++) { /* cut along dimension 0: in place; along 1: not */
-    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "w"), .class_ = PC_param, .entry = PROGRAM_NONE,
-      .body = PROGRAM_NONE, .slots = 1, .bytes = program_const(b, 32)});
+    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "w"),
+                                                              .class_ = PC_param,
+                                                              .entry = PROGRAM_NONE,
+                                                              .body = PROGRAM_NONE,
+                                                              .slots = 1,
+                                                              .bytes = program_const(b, 32)});
     uint32_t rows[] = {lo, hi, program_const(b, 0), four}, columns[] = {program_const(b, 0), four, lo, hi};
-    program_add_params(b, &(ProgramParam){.name = program_string(b, i ? "columns" : "rows"), .dtype = DT_f32, .buffer = buffer,
-      .dims = program_list_of(b, 2, (uint32_t[]){four, four}), .interval = program_list_of(b, 4, i ? columns : rows),
-      .init = PINIT_blob, .blob = blob, .source_dtype = DT_f32, .strides = program_list_of(b, 2, (uint32_t[]){four, one}), .offset = 64});
+    program_add_params(b, &(ProgramParam){.name = program_string(b, i ? "columns" : "rows"),
+                                          .dtype = DT_f32,
+                                          .buffer = buffer,
+                                          .dims = program_list_of(b, 2, (uint32_t[]){four, four}),
+                                          .interval = program_list_of(b, 4, i ? columns : rows),
+                                          .init = PINIT_blob,
+                                          .blob = blob,
+                                          .source_dtype = DT_f32,
+                                          .strides = program_list_of(b, 2, (uint32_t[]){four, one}),
+                                          .offset = 64});
   }
-  uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "s"), .class_ = PC_state, .stage = 1,
-    .entry = PROGRAM_NONE, .body = PROGRAM_NONE, .slots = 1, .bytes = program_expr(b, PX_mul, batch, four)});
-  program_add_states(b, &(ProgramState){.name = program_string(b, "s"), .dtype = DT_f32, .stage = 1, .buffer = buffer,
-    .dims = program_list_of(b, 1, &batch), .interval = program_list_of(b, 2, (uint32_t[]){program_const(b, 0), batch}), .value = 0.5});
+  uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "s"),
+                                                            .class_ = PC_state,
+                                                            .stage = 1,
+                                                            .entry = PROGRAM_NONE,
+                                                            .body = PROGRAM_NONE,
+                                                            .slots = 1,
+                                                            .bytes = program_expr(b, PX_mul, batch, four)});
+  program_add_states(b, &(ProgramState){.name = program_string(b, "s"),
+                                        .dtype = DT_f32,
+                                        .stage = 1,
+                                        .buffer = buffer,
+                                        .dims = program_list_of(b, 1, &batch),
+                                        .interval = program_list_of(b, 2, (uint32_t[]){program_const(b, 0), batch}),
+                                        .value = 0.5});
   return b;
 }
 
@@ -109,14 +154,15 @@ static void prints(void) {
   Text t = {.arena = a};
   program_print(&p, &t);
   const char *const parts[] = {
-    "program 6 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
-    "group 0 tp\nblob 0 \"w.bin\" bytes 4096\n",
-    "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
-    "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",
-    "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
-    "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: first(0) first(1)\n",
-    "body 0 first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
-    "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n  wait event 0  # sum\n",
+      "program 6 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
+      "group 0 tp\nblob 0 \"w.bin\" bytes 4096\n",
+      "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
+      "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",
+      "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
+      "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: first(0) first(1)\n",
+      "body 0 first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
+      "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n  wait event 0  # "
+      "sum\n",
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     CHECKF(strstr(text_str(&t), parts[i]), "missing:\n%s\nin:\n%s", parts[i], text_str(&t));
@@ -234,13 +280,17 @@ static void symbols_bind(void) {
   int64_t s;
   CHECK(bind(&p, 2, 6, 4, &s, NULL) == RT_OK && s == 6);
   CHECK(bind(&p, -1, 0, 0, &s, NULL) == RT_OK && s == 8);
-  static const struct { int rank; int64_t n, m; const char *text; } cases[] = {
-    {1, 6, 0, "input 'x' has 1 dimension, but the model wants 2"},
-    {2, 66, 4, "input 'x': dimension 0 is 66, but this program was compiled for batch from 2 to 64"},
-    {2, 0, 4, "input 'x': dimension 0 is 0, but this program was compiled for batch from 2 to 64"},
-    {2, 7, 4, "input 'x': dimension 0 is 7, but batch must be a multiple of 2"},
-    {2, 6, 5, "input 'x': dimension 1 is 5, but must be 4"},
-    {2, -1, 4, "input 'x': dimension 0 is negative"},
+  static const struct {
+    int rank;
+    int64_t n, m;
+    const char *text;
+  } cases[] = {
+      {1, 6, 0, "input 'x' has 1 dimension, but the model wants 2"},
+      {2, 66, 4, "input 'x': dimension 0 is 66, but this program was compiled for batch from 2 to 64"},
+      {2, 0, 4, "input 'x': dimension 0 is 0, but this program was compiled for batch from 2 to 64"},
+      {2, 7, 4, "input 'x': dimension 0 is 7, but batch must be a multiple of 2"},
+      {2, 6, 5, "input 'x': dimension 1 is 5, but must be 4"},
+      {2, -1, 4, "input 'x': dimension 0 is negative"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     RtError error = {0};

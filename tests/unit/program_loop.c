@@ -1,5 +1,5 @@
-/* tests/unit/program_loop.c - loops of hand-made Programs: rounds, ends, communication, failures; what the loader and the checkers
- * refuse. */
+/* tests/unit/program_loop.c - loops of hand-made Programs: rounds, ends, communication, failures; what the loader and
+ * the checkers refuse. */
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -9,15 +9,16 @@
 #include "tests/programs.h"
 
 static const char kernel_text[] =
-  "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
-  "void step(void *const *t, const int64_t *x) {\n" /* h = 2 h + round */
-  "  float *h = t[0];\n  for (int64_t i = 0; i < x[0]; i++) h[i] = 2 * h[i] + (float)*(int64_t *)t[1];\n}\n"
-  "void less(void *const *t, const int64_t *x) { *(unsigned char *)t[1] = *(float *)t[0] < (float)x[0]; }\n"
-  "void trouble(void *const *t, const int64_t *x) {\n" /* in round 3 input 666 kills rank 1, 777 delays it, 888 stops it */
-  "  if (x[0] != 1 || *(int64_t *)t[1] != 3) return;\n"
-  "  if (x[1] == 666) kill(getpid(), SIGKILL);\n"
-  "  if (x[1] == 777) sleep(20);\n"
-  "  if (x[1] == 888) kill(getpid(), SIGSTOP);\n}\n";
+    "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
+    "void step(void *const *t, const int64_t *x) {\n" /* h = 2 h + round */
+    "  float *h = t[0];\n  for (int64_t i = 0; i < x[0]; i++) h[i] = 2 * h[i] + (float)*(int64_t *)t[1];\n}\n"
+    "void less(void *const *t, const int64_t *x) { *(unsigned char *)t[1] = *(float *)t[0] < (float)x[0]; }\n"
+    "void trouble(void *const *t, const int64_t *x) {\n" /* in round 3 input 666 kills rank 1, 777 delays it, 888 stops
+                                                            it */
+    "  if (x[0] != 1 || *(int64_t *)t[1] != 3) return;\n"
+    "  if (x[1] == 666) kill(getpid(), SIGKILL);\n"
+    "  if (x[1] == 777) sleep(20);\n"
+    "  if (x[1] == 888) kill(getpid(), SIGSTOP);\n}\n";
 
 enum { N = 4, MOST = 5 };
 
@@ -118,7 +119,7 @@ static void ends_itself(void) {
   make_repeat(&make, loop, p.flag);
   end(&make, p.x, 0);
   ApcModel *m = make_load(make_artifact(&make, "search"));
-  CHECK(run(m, 1, 100) == 27);  /* 2 5 12 27 */
+  CHECK(run(m, 1, 100) == 27); /* 2 5 12 27 */
   CHECK(run(m, 1, 3) == 12);
   CHECK(run(m, 50, 100) == 100); /* the first round is always made */
   CHECK(run(m, 50, 0) == 50);
@@ -179,14 +180,18 @@ static void communicates(void) {
 }
 
 static void a_rank_dies_or_is_late(void) {
-  static const struct { int64_t x; ApcStatus status; const char *text; } cases[] = {
-    {666, APC_FAILED, "rank 1"}, {777, APC_LATE, "rank 1 is late"}, {888, APC_LATE, "rank 1 is stopped"}};
+  static const struct {
+    int64_t x;
+    ApcStatus status;
+    const char *text;
+  } cases[] = {{666, APC_FAILED, "rank 1"}, {777, APC_LATE, "rank 1 is late"}, {888, APC_LATE, "rank 1 is stopped"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Parts p;
     Make make = communicating(&p);
     for (uint32_t k = 0; k < program_count_instrs(make.b); k++) {
       ProgramInstr *x = program_at_instrs(make.b, k);
-      if (x->kind == PI_launch && x->exprs.n == 2) *program_at_indices(make.b, x->exprs.first + 1) = make_number(&make, cases[i].x);
+      if (x->kind == PI_launch && x->exprs.n == 2)
+        *program_at_indices(make.b, x->exprs.first + 1) = make_number(&make, cases[i].x);
     }
     end(&make, p.x, 1);
     ApcModel *m = make_load(make_artifact(&make, "trouble"));
@@ -195,7 +200,8 @@ static void a_rank_dies_or_is_late(void) {
     OK(apc_bind_input(m, "x", APC_F32, 1, (int64_t[]){N}, x));
     OK(apc_bind_input(m, "n", APC_I64, 0, NULL, &n));
     CHECK(apc_run(m, NULL) == cases[i].status);
-    CHECKF(strstr(apc_error(m), cases[i].text) && strstr(apc_error(m), "launch of trouble, round 4)"), "%s", apc_error(m));
+    CHECKF(strstr(apc_error(m), cases[i].text) && strstr(apc_error(m), "launch of trouble, round 4)"), "%s",
+           apc_error(m));
     n = 3; /* and the next request is as if nothing had been */
     OK(apc_run(m, NULL));
     apc_close(m);
@@ -224,19 +230,35 @@ static void discard(Built *b) {
 }
 
 typedef enum Fault {
-  SOUND, NO_REPEAT, NO_LOOP, CROSSING, TOO_FAR, ZERO, OTHER_ROUND, GUARD_LOOP, GUARD_REPEAT, COUNT_TYPE, COUNT_RANK, FLAG_TYPE, FEED_INSIDE,
-  TWO_BOUNDS, TOO_DEEP, FAULTS
+  SOUND,
+  NO_REPEAT,
+  NO_LOOP,
+  CROSSING,
+  TOO_FAR,
+  ZERO,
+  OTHER_ROUND,
+  GUARD_LOOP,
+  GUARD_REPEAT,
+  COUNT_TYPE,
+  COUNT_RANK,
+  FLAG_TYPE,
+  FEED_INSIDE,
+  TWO_BOUNDS,
+  TOO_DEEP,
+  FAULTS
 } Fault;
 
 /* Two loops inside each other, spoiled; the instruction that is blamed. */
 static uint32_t spoil(Make *m, const Parts *p, Fault fault) {
   uint32_t t2 = make_tensor(m, PC_activation, DT_i64, 1, (ProgramList){0, 0});
-  uint32_t outer = make_loop(m, "outer", p->t, p->n, PROGRAM_NONE), inner = make_loop(m, "inner", t2, p->n, PROGRAM_NONE);
+  uint32_t outer = make_loop(m, "outer", p->t, p->n, PROGRAM_NONE),
+           inner = make_loop(m, "inner", t2, p->n, PROGRAM_NONE);
   make_launch(m, "step", MAKE_LIST(m, p->x, p->t), MAKE_LIST(m, p->batch));
   if (fault == FEED_INSIDE) make_io(m, PI_feed, 0, p->x, 0, MAKE_LIST(m, make_number(m, 0)));
   make_repeat(m, inner, p->flag);
   make_repeat(m, outer, PROGRAM_NONE);
-  uint32_t outer_end = outer + program_at_instrs(m->b, outer)->dim, inner_end = inner + program_at_instrs(m->b, inner)->dim;
+  uint32_t outer_end = outer + program_at_instrs(m->b, outer)->dim,
+           inner_end = inner + program_at_instrs(m->b, inner)->dim;
   ProgramInstr *loop = program_at_instrs(m->b, outer), *inside = program_at_instrs(m->b, inner);
   ProgramInstr *repeat = program_at_instrs(m->b, outer_end), *inside_end = program_at_instrs(m->b, inner_end);
   switch (fault) {
@@ -270,7 +292,9 @@ static void the_loader_refuses(void) {
     RtStatus status = finish(&m, &b, &error);
     CHECKF((status == RT_OK) == (fault == SOUND), "fault %d: %s", fault, error.text);
     snprintf(want, sizeof want, "of instrs[%u] is wrong", instr);
-    if (fault) CHECKF(strstr(error.text, want) && rt_exit_code(RT_BAD_INPUT) == 1, "fault %d: %s, not '%s'", fault, error.text, want);
+    if (fault)
+      CHECKF(strstr(error.text, want) && rt_exit_code(RT_BAD_INPUT) == 1, "fault %d: %s, not '%s'", fault, error.text,
+             want);
     if (!status) discard(&b);
   }
 }
@@ -338,7 +362,8 @@ static void a_damaged_artifact(void) {
 typedef enum Life { WHOLE, ENDS_INSIDE, BEGINS_INSIDE } Life;
 
 static void lifetimes(void) {
-  static const char *const texts[] = {NULL, "'step' uses buffer 'activation' outside its lifetime", "buffer 'activation' begins in a loop and does not end in it"};
+  static const char *const texts[] = {NULL, "'step' uses buffer 'activation' outside its lifetime",
+                                      "buffer 'activation' begins in a loop and does not end in it"};
   for (int life = WHOLE; life <= BEGINS_INSIDE; life++) {
     Parts p;
     Built b = {0};
@@ -357,7 +382,8 @@ static void lifetimes(void) {
     MemoryPlan plan;
     CHECK(memory_plan(&b.p, 0, 0, NULL, &plan, &error) == RT_OK);
     RtStatus status = memory_check(&b.p, 0, 0, &plan, &error);
-    CHECKF((status == RT_OK) == (life == WHOLE) && (!texts[life] || strstr(error.text, texts[life])), "%d: %s", life, error.text);
+    CHECKF((status == RT_OK) == (life == WHOLE) && (!texts[life] || strstr(error.text, texts[life])), "%d: %s", life,
+           error.text);
     memory_plan_free(&plan);
     discard(&b);
   }
@@ -366,15 +392,20 @@ static void lifetimes(void) {
 typedef enum Waiting { AT_ONCE, SAME_ROUND, NEXT_ROUND, BEHIND_LOOP, FROM_BEFORE, TWICE_A_KEY } Waiting;
 
 static void order_of_rounds(void) {
-  static const char *const texts[] = {NULL, NULL, "it waits for what was issued in another round", "a round ends while its communication is still under way",
-                                      "it waits for what was issued in another round or outside the loop", "its key belongs to another instruction as well"};
+  static const char *const texts[] = {NULL,
+                                      NULL,
+                                      "it waits for what was issued in another round",
+                                      "a round ends while its communication is still under way",
+                                      "it waits for what was issued in another round or outside the loop",
+                                      "its key belongs to another instruction as well"};
   for (int how = AT_ONCE; how <= TWICE_A_KEY; how++) {
     Parts p;
     Built b = {0};
     RtError error = {0};
     Make m = begin(&p, 2);
     uint32_t group = program_add_groups(m.b, &(ProgramGroup){MAKE_LIST(&m, 0), PROGRAM_NONE, PROGRAM_NONE});
-    ProgramInstr sum = make_comm(&m, PI_all_reduce, "sum", group, MAKE_LIST(&m, p.x, p.x)), wait = make_instr(&m, PI_wait, "sum", (ProgramList){0, 0});
+    ProgramInstr sum = make_comm(&m, PI_all_reduce, "sum", group, MAKE_LIST(&m, p.x, p.x)),
+                 wait = make_instr(&m, PI_wait, "sum", (ProgramList){0, 0});
     if (how != AT_ONCE && how != TWICE_A_KEY) sum.event = 0;
     wait.event = 0;
     m.events = 1;
@@ -390,10 +421,13 @@ static void order_of_rounds(void) {
     program_add_kernels(m.b, &(ProgramKernel){program_string(m.b, "k")});
     CHECKF(finish(&m, &b, &error) == RT_OK, "%s", error.text);
     RtStatus status = order_check_all(&b.p, &error);
-    CHECKF((status == RT_OK) == !texts[how] && (!texts[how] || strstr(error.text, texts[how])), "%d: %s", how, error.text);
+    CHECKF((status == RT_OK) == !texts[how] && (!texts[how] || strstr(error.text, texts[how])), "%d: %s", how,
+           error.text);
     uint64_t sent[COMM_KIND_COUNT] = {0};
     CHECK(traffic_sent(&b.p, 0, 1, NULL, sent, &error) == RT_OK);
-    if (how == AT_ONCE) CHECKF(sent[COMM_all_reduce] == 7 * comm_all_reduce_sent(N * 4, 4, 2, 1), "%llu", (unsigned long long)sent[COMM_all_reduce]);
+    if (how == AT_ONCE)
+      CHECKF(sent[COMM_all_reduce] == 7 * comm_all_reduce_sent(N * 4, 4, 2, 1), "%llu",
+             (unsigned long long)sent[COMM_all_reduce]);
     discard(&b);
   }
 }
@@ -406,7 +440,8 @@ static void a_transfer_in_a_loop(void) {
   make_entry(&m, "main", 0, 0);
   for (uint32_t s = 0; s < 2; s++) {
     make_begin(&m, s);
-    uint32_t t = make_tensor(&m, PC_activation, DT_i64, 1, (ProgramList){0, 0}), n = make_tensor(&m, PC_activation, DT_i64, 1, (ProgramList){0, 0});
+    uint32_t t = make_tensor(&m, PC_activation, DT_i64, 1, (ProgramList){0, 0}),
+             n = make_tensor(&m, PC_activation, DT_i64, 1, (ProgramList){0, 0});
     uint32_t loop = make_loop(&m, "rnn", t, n, PROGRAM_NONE);
     make_put(&m, make_comm(&m, s ? PI_recv : PI_send, "h", pair, MAKE_LIST(&m, t)));
     make_repeat(&m, loop, PROGRAM_NONE);
@@ -423,7 +458,8 @@ static void prints(void) {
   RtError error = {0};
   Make m = begin(&p, 1);
   uint32_t t2 = make_tensor(&m, PC_activation, DT_i64, 1, (ProgramList){0, 0});
-  uint32_t outer = make_loop(&m, "outer", p.t, p.n, make_number(&m, 12)), inner = make_loop(&m, "inner", t2, p.t, PROGRAM_NONE);
+  uint32_t outer = make_loop(&m, "outer", p.t, p.n, make_number(&m, 12)),
+           inner = make_loop(&m, "inner", t2, p.t, PROGRAM_NONE);
   make_launch(&m, "step", MAKE_LIST(&m, p.x, t2), MAKE_LIST(&m, p.batch));
   make_repeat(&m, inner, p.flag);
   make_repeat(&m, outer, PROGRAM_NONE);
@@ -432,11 +468,12 @@ static void prints(void) {
   Arena *a = arena_new();
   Text t = {.arena = a};
   program_print(&b.p, &t);
-  const char *want = "  loop b2:i64[] below b1:i64[] at most [12]  # outer\n"
-                     "    loop b4:i64[] below b2:i64[]  # inner\n"
-                     "      launch step b0:f32[4] b4:i64[] [4]  # step\n"
-                     "    repeat b4:i64[] while b3:bool[]  # inner\n"
-                     "  repeat b2:i64[]  # outer\n";
+  const char *want =
+      "  loop b2:i64[] below b1:i64[] at most [12]  # outer\n"
+      "    loop b4:i64[] below b2:i64[]  # inner\n"
+      "      launch step b0:f32[4] b4:i64[] [4]  # step\n"
+      "    repeat b4:i64[] while b3:bool[]  # inner\n"
+      "  repeat b2:i64[]  # outer\n";
   CHECKF(strstr(text_str(&t), want), "%s", text_str(&t));
   arena_free(a);
   discard(&b);

@@ -1,5 +1,6 @@
-/* tests/unit/program_loops.c - loops of level-2 functions, compiled and run, against the reference interpreter on level 1: what they
- * compute, how much they copy and keep; many random ones, since carries, initial and next values share memory. */
+/* tests/unit/program_loops.c - loops of level-2 functions, compiled and run, against the reference interpreter on level
+ * 1: what they compute, how much they copy and keep; many random ones, since carries, initial and next values share
+ * memory. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -39,7 +40,8 @@ typedef struct Suite {
 
 static const char *without_layouts(Arena *a, const char *text) {
   Text t = {.arena = a};
-  for (const char *at; (at = strstr(text, " @{")); text = strchr(at, '}') + 1) text_printf(&t, "%.*s", (int)(at - text), text);
+  for (const char *at; (at = strstr(text, " @{")); text = strchr(at, '}') + 1)
+    text_printf(&t, "%.*s", (int)(at - text), text);
   text_add(&t, text);
   return text_str(&t);
 }
@@ -67,13 +69,18 @@ static void suite_parse(Suite *s, const char *head) {
   if (!s->m || !verify_module(s->m, s->diags)) failed(s, text_str(&t));
   for (int i = 0; i < s->n; i++) {
     const char *name = arena_printf(s->arena, "e%d", i);
-    s->entries[i] = (ProgramEntrySpec){name, module_func(s->m, arena_printf(s->arena, "a%d", i)), module_func(s->m, arena_printf(s->arena, "b%d", i))};
+    s->entries[i] = (ProgramEntrySpec){name, module_func(s->m, arena_printf(s->arena, "a%d", i)),
+                                       module_func(s->m, arena_printf(s->arena, "b%d", i))};
   }
 }
 
 static ArtifactSpec suite_spec(Suite *s) {
-  return (ArtifactSpec){.source = {.m = s->m, .nentries = s->n, .entries = s->entries}, .name = "loops", .target = "cpu", .producer = "test",
-                        .stub = stub(s->arena), .out = temp_path("loops")};
+  return (ArtifactSpec){.source = {.m = s->m, .nentries = s->n, .entries = s->entries},
+                        .name = "loops",
+                        .target = "cpu",
+                        .producer = "test",
+                        .stub = stub(s->arena),
+                        .out = temp_path("loops")};
 }
 
 static void suite_compile(Suite *s, const char *head) {
@@ -118,68 +125,110 @@ static void check_entry(Suite *s, int i, const Numbers *v) {
     const InterpTensor *t = &want.outputs[k].tensor;
     OK(apc_read_output(model, want.outputs[k].name, got, sizeof *got * (size_t)interp_elements(t)));
     for (int64_t e = 0; e < interp_elements(t); e++)
-      CHECKF(got[e] == t->cells[e].i, "%s, n %lld, m %lld: %s[%lld] is %lld, not %lld in\n%s", s->entries[i].name, (long long)v->n, (long long)v->m,
-             want.outputs[k].name, (long long)e, (long long)got[e], (long long)t->cells[e].i, s->bodies[i]);
+      CHECKF(got[e] == t->cells[e].i, "%s, n %lld, m %lld: %s[%lld] is %lld, not %lld in\n%s", s->entries[i].name,
+             (long long)v->n, (long long)v->m, want.outputs[k].name, (long long)e, (long long)got[e],
+             (long long)t->cells[e].i, s->bodies[i]);
   }
 }
 
 static void check_all(Suite *s) {
   static const int64_t rounds[] = {0, 1, 2, 3, 5, -4};
   for (int i = 0; i < s->n; i++)
-    for (size_t r = 0; r < sizeof rounds / sizeof *rounds; r++) check_entry(s, i, &(Numbers){{5, 11, 60}, rounds[r], (int64_t)(r + (size_t)i) % 4});
+    for (size_t r = 0; r < sizeof rounds / sizeof *rounds; r++)
+      check_entry(s, i, &(Numbers){{5, 11, 60}, rounds[r], (int64_t)(r + (size_t)i) % 4});
 }
 
 /* ---- by hand */
 
-#define INPUTS "%x = input {name=\"x\"} : i64[3] @{}\n%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] @{}\n"
+#define INPUTS \
+  "%x = input {name=\"x\"} : i64[3] @{}\n%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] @{}\n"
 
 static const char *const by_hand[] = {
     /* doubling in place */
-    INPUTS "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : i64[3]\noutput \"y\" %y @{}\n",
+    INPUTS
+    "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : "
+    "i64[3]\noutput \"y\" %y @{}\n",
     /* the initial value is read behind the loop, the carry at its end */
-    INPUTS "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\n%e = add %d, %h : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : i64[3]\n"
-           "%z = add %y, %x : i64[3]\noutput \"y\" %z @{}\n",
+    INPUTS
+    "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\n%e = add %d, %h : i64[3]\nrepeat \"r\" "
+    "%t\n%y = leave %h, %d : i64[3]\n"
+    "%z = add %y, %x : i64[3]\noutput \"y\" %z @{}\n",
     /* swapped; three in a circle, one of them twice */
-    INPUTS "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\nrepeat \"r\" %t\n%y = leave %a, %b : i64[3]\n"
-           "%w = leave %b, %a : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
-    INPUTS "%z = neg %x : i64[3]\n%u = add %x, %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\n%c = carry %u : i64[3]\n%d = carry %x : i64[3]\n"
-           "repeat \"r\" %t\n%y = leave %a, %b : i64[3]\n%w = leave %b, %c : i64[3]\n%v = leave %c, %a : i64[3]\n%q = leave %d, %a : i64[3]\n"
-           "output \"y\" %y @{}\noutput \"w\" %w @{}\noutput \"v\" %v @{}\noutput \"q\" %q @{}\n",
+    INPUTS
+    "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\nrepeat \"r\" %t\n%y = "
+    "leave %a, %b : i64[3]\n"
+    "%w = leave %b, %a : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
+    INPUTS
+    "%z = neg %x : i64[3]\n%u = add %x, %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : "
+    "i64[3]\n%c = carry %u : i64[3]\n%d = carry %x : i64[3]\n"
+    "repeat \"r\" %t\n%y = leave %a, %b : i64[3]\n%w = leave %b, %c : i64[3]\n%v = leave %c, %a : i64[3]\n%q = leave "
+    "%d, %a : i64[3]\n"
+    "output \"y\" %y @{}\noutput \"w\" %w @{}\noutput \"v\" %v @{}\noutput \"q\" %q @{}\n",
     /* fibonacci: one carry is the next value of the other */
-    INPUTS "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\n%c = add %a, %b : i64[3]\nrepeat \"r\" %t\n"
-           "%y = leave %a, %b : i64[3]\n%w = leave %b, %c : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
-    /* carries that begin as the same value, or as the number of rounds; one that nobody reads; values of outside and the round's number */
-    INPUTS "%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %x : i64[3]\n%k = carry %n : i64[]\n%unused = carry %x : i64[3]\n%c = add %a, %b : i64[3]\n"
-           "%l = add %k, %t : i64[]\nrepeat \"r\" %t\n%y = leave %a, %c : i64[3]\n%w = leave %b, %x : i64[3]\n%v = leave %k, %l : i64[]\n%q = leave %unused, %c : i64[3]\n"
-           "output \"y\" %y @{}\noutput \"w\" %w @{}\noutput \"v\" %v @{}\n",
-    INPUTS "%t = loop %n : i64[]\n%a = carry %m : i64[]\nrepeat \"r\" %t\n%y = leave %a, %t : i64[]\noutput \"y\" %y @{}\n",
+    INPUTS
+    "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\n%c = add %a, %b : "
+    "i64[3]\nrepeat \"r\" %t\n"
+    "%y = leave %a, %b : i64[3]\n%w = leave %b, %c : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
+    /* carries that begin as the same value, or as the number of rounds; one that nobody reads; values of outside and
+     * the round's number */
+    INPUTS
+    "%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %x : i64[3]\n%k = carry %n : i64[]\n%unused = carry %x : "
+    "i64[3]\n%c = add %a, %b : i64[3]\n"
+    "%l = add %k, %t : i64[]\nrepeat \"r\" %t\n%y = leave %a, %c : i64[3]\n%w = leave %b, %x : i64[3]\n%v = leave %k, "
+    "%l : i64[]\n%q = leave %unused, %c : i64[3]\n"
+    "output \"y\" %y @{}\noutput \"w\" %w @{}\noutput \"v\" %v @{}\n",
+    INPUTS
+    "%t = loop %n : i64[]\n%a = carry %m : i64[]\nrepeat \"r\" %t\n%y = leave %a, %t : i64[]\noutput \"y\" %y @{}\n",
     /* the condition is a carry: it is read behind its change */
-    INPUTS "%yes = const {value=1} : bool[]\n%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%g = carry %yes : bool[]\n%d = add %h, %h : i64[3]\n%c = lt %t, %m : bool[]\n"
-           "repeat \"r\" %t, %g\n%y = leave %h, %d : i64[3]\n%w = leave %g, %c : bool[]\noutput \"y\" %y @{}\n",
-    INPUTS "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\n%c = lt %t, %m : bool[]\nrepeat \"r\" %t, %c\n%y = leave %h, %d : i64[3]\noutput \"y\" %y @{}\n",
+    INPUTS
+    "%yes = const {value=1} : bool[]\n%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%g = carry %yes : bool[]\n%d = add "
+    "%h, %h : i64[3]\n%c = lt %t, %m : bool[]\n"
+    "repeat \"r\" %t, %g\n%y = leave %h, %d : i64[3]\n%w = leave %g, %c : bool[]\noutput \"y\" %y @{}\n",
+    INPUTS
+    "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\n%c = lt %t, %m : bool[]\nrepeat \"r\" %t, "
+    "%c\n%y = leave %h, %d : i64[3]\noutput \"y\" %y @{}\n",
     /* if n > 0 then x + x else -x */
-    INPUTS "%zero = const {value=0} : i64[]\n%c = gt %n, %zero : bool[]\n%no = not %c : bool[]\n%ci = cast %c {to=i64} : i64[]\n%ni = cast %no {to=i64} : i64[]\n"
-           "%r0 = const {value=0} : i64[3]\n%t = loop %ci {trips=1} : i64[]\n%a = carry %r0 : i64[3]\n%d = add %x, %x : i64[3]\nrepeat \"r\" %t\n%r1 = leave %a, %d : i64[3]\n"
-           "%u = loop %ni {trips=1} : i64[]\n%b = carry %r1 : i64[3]\n%e = neg %x : i64[3]\nrepeat \"s\" %u\n%y = leave %b, %e : i64[3]\noutput \"y\" %y @{}\n",
+    INPUTS
+    "%zero = const {value=0} : i64[]\n%c = gt %n, %zero : bool[]\n%no = not %c : bool[]\n%ci = cast %c {to=i64} : "
+    "i64[]\n%ni = cast %no {to=i64} : i64[]\n"
+    "%r0 = const {value=0} : i64[3]\n%t = loop %ci {trips=1} : i64[]\n%a = carry %r0 : i64[3]\n%d = add %x, %x : "
+    "i64[3]\nrepeat \"r\" %t\n%r1 = leave %a, %d : i64[3]\n"
+    "%u = loop %ni {trips=1} : i64[]\n%b = carry %r1 : i64[3]\n%e = neg %x : i64[3]\nrepeat \"s\" %u\n%y = leave %b, "
+    "%e : i64[3]\noutput \"y\" %y @{}\n",
     /* prefix sums: scanned and stacked */
-    INPUTS "%z = const {value=0} : i64[]\n%o = const {value=0} : i64[3]\n%t = loop %n {trips=3} : i64[]\n%h = carry %z : i64[]\n%s = carry %o : i64[3]\n"
-           "%e = gather %x, %t {axis=0, start=0} : i64[]\n%a = add %h, %e : i64[]\n%w = reshape %a : i64[1]\n%u = update %s, %w, %t {axis=0, start=0} : i64[3]\n"
-           "repeat \"r\" %t\n%v = leave %h, %a : i64[]\n%y = leave %s, %u : i64[3]\noutput \"y\" %y @{}\noutput \"v\" %v @{}\n",
+    INPUTS
+    "%z = const {value=0} : i64[]\n%o = const {value=0} : i64[3]\n%t = loop %n {trips=3} : i64[]\n%h = carry %z : "
+    "i64[]\n%s = carry %o : i64[3]\n"
+    "%e = gather %x, %t {axis=0, start=0} : i64[]\n%a = add %h, %e : i64[]\n%w = reshape %a : i64[1]\n%u = update %s, "
+    "%w, %t {axis=0, start=0} : i64[3]\n"
+    "repeat \"r\" %t\n%v = leave %h, %a : i64[]\n%y = leave %s, %u : i64[3]\noutput \"y\" %y @{}\noutput \"v\" %v "
+    "@{}\n",
     /* nested: rows of a stack in the inner loop, the outer one's carry is the inner one's */
-    INPUTS "%o = const {value=0} : i64[4, 3]\n%t = loop %n {trips=4} : i64[]\n%s = carry %o : i64[4, 3]\n%h = carry %x : i64[3]\n%j = loop %m : i64[]\n%p = carry %s : i64[4, 3]\n"
-           "%g = carry %h : i64[3]\n%d = add %g, %x : i64[3]\n%w = reshape %d : i64[1, 3]\n%u = update %p, %w, %j {axis=0, start=0} : i64[4, 3]\nrepeat \"i\" %j\n"
-           "%ps = leave %p, %u : i64[4, 3]\n%gh = leave %g, %d : i64[3]\nrepeat \"r\" %t\n%y = leave %s, %ps : i64[4, 3]\n%v = leave %h, %gh : i64[3]\noutput \"y\" %y @{}\n"
-           "output \"v\" %v @{}\n",
+    INPUTS
+    "%o = const {value=0} : i64[4, 3]\n%t = loop %n {trips=4} : i64[]\n%s = carry %o : i64[4, 3]\n%h = carry %x : "
+    "i64[3]\n%j = loop %m : i64[]\n%p = carry %s : i64[4, 3]\n"
+    "%g = carry %h : i64[3]\n%d = add %g, %x : i64[3]\n%w = reshape %d : i64[1, 3]\n%u = update %p, %w, %j {axis=0, "
+    "start=0} : i64[4, 3]\nrepeat \"i\" %j\n"
+    "%ps = leave %p, %u : i64[4, 3]\n%gh = leave %g, %d : i64[3]\nrepeat \"r\" %t\n%y = leave %s, %ps : i64[4, 3]\n%v "
+    "= leave %h, %gh : i64[3]\noutput \"y\" %y @{}\n"
+    "output \"v\" %v @{}\n",
     /* the inner loop begins as the other carry of the outer one */
-    INPUTS "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\n%j = loop %m : i64[]\n%p = carry %b : i64[3]\n%q = carry %a : i64[3]\n"
-           "%d = add %p, %x : i64[3]\nrepeat \"i\" %j\n%ps = leave %p, %d : i64[3]\n%qs = leave %q, %p : i64[3]\nrepeat \"r\" %t\n%y = leave %a, %ps : i64[3]\n"
-           "%w = leave %b, %qs : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
+    INPUTS
+    "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\n%j = loop %m : "
+    "i64[]\n%p = carry %b : i64[3]\n%q = carry %a : i64[3]\n"
+    "%d = add %p, %x : i64[3]\nrepeat \"i\" %j\n%ps = leave %p, %d : i64[3]\n%qs = leave %q, %p : i64[3]\nrepeat \"r\" "
+    "%t\n%y = leave %a, %ps : i64[3]\n"
+    "%w = leave %b, %qs : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
     /* an input that stands in a loop */
-    "%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] @{}\n%o = const {value=1} : i64[3]\n%t = loop %n : i64[]\n%h = carry %o : i64[3]\n"
-    "%x = input {name=\"x\"} : i64[3] @{}\n%d = add %h, %x : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : i64[3]\noutput \"y\" %y @{}\n",
+    "%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] @{}\n%o = const {value=1} : i64[3]\n%t = "
+    "loop %n : i64[]\n%h = carry %o : i64[3]\n"
+    "%x = input {name=\"x\"} : i64[3] @{}\n%d = add %h, %x : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : "
+    "i64[3]\noutput \"y\" %y @{}\n",
     /* shapes that differ in nothing but ones */
-    INPUTS "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%w = reshape %h : i64[1, 3]\n%d = add %w, %w : i64[1, 3]\n%v = reshape %d : i64[3]\nrepeat \"r\" %t\n"
-           "%y = leave %h, %v : i64[3]\noutput \"y\" %y @{}\n",
+    INPUTS
+    "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%w = reshape %h : i64[1, 3]\n%d = add %w, %w : i64[1, 3]\n%v = "
+    "reshape %d : i64[3]\nrepeat \"r\" %t\n"
+    "%y = leave %h, %v : i64[3]\noutput \"y\" %y @{}\n",
 };
 enum { BY_HAND = (int)(sizeof by_hand / sizeof by_hand[0]) };
 
@@ -199,7 +248,7 @@ typedef struct Draw {
   Arena *arena;
   Text text;
   uint64_t seed;
-  int next;                           /* number of the next name */
+  int next;                            /* number of the next name */
   int vectors[MOST_VISIBLE], nvectors; /* names of the i64[3] visible */
   int scalars[MOST_VISIBLE], nscalars;
 } Draw;
@@ -221,18 +270,27 @@ static void operation(Draw *d) {
       text_printf(&d->text, "%%w%d = reshape %%v%d : i64[1, 3]\n%%v%d = reshape %%w%d : i64[3]\n", v, x, v, v);
       break;
     case 2: /* a row of one element */
-      text_printf(&d->text, "%%s%d = slice %%v%d {starts=[%d], strides=[1]} : i64[1]\n%%v%d = update %%v%d, %%s%d, %%n%d {axis=0, start=0} : i64[3]\n", v, x, draw(d, 3), v, y, v,
-                  scalar(d));
+      text_printf(&d->text,
+                  "%%s%d = slice %%v%d {starts=[%d], strides=[1]} : i64[1]\n%%v%d = update %%v%d, %%s%d, %%n%d "
+                  "{axis=0, start=0} : i64[3]\n",
+                  v, x, draw(d, 3), v, y, v, scalar(d));
       break;
     case 3: /* elements change places */
-      text_printf(&d->text, "%%p%d = slice %%v%d {starts=[1], strides=[1]} : i64[2]\n%%q%d = slice %%v%d {starts=[0], strides=[1]} : i64[1]\n"
-                            "%%v%d = concat %%p%d, %%q%d {axis=0} : i64[3]\n", v, x, v, draw(d, 2) ? x : y, v, v, v);
+      text_printf(&d->text,
+                  "%%p%d = slice %%v%d {starts=[1], strides=[1]} : i64[2]\n%%q%d = slice %%v%d {starts=[0], "
+                  "strides=[1]} : i64[1]\n"
+                  "%%v%d = concat %%p%d, %%q%d {axis=0} : i64[3]\n",
+                  v, x, v, draw(d, 2) ? x : y, v, v, v);
       break;
     case 4:
-      text_printf(&d->text, "%%n%d = gather %%v%d, %%n%d {axis=0, start=0} : i64[]\n%%v%d = broadcast %%n%d {dims=[]} : i64[3]\n", v, x, scalar(d), v, v);
+      text_printf(&d->text,
+                  "%%n%d = gather %%v%d, %%n%d {axis=0, start=0} : i64[]\n%%v%d = broadcast %%n%d {dims=[]} : i64[3]\n",
+                  v, x, scalar(d), v, v);
       d->scalars[d->nscalars++] = v;
       break;
-    default: text_printf(&d->text, "%%u%d = %s %%v%d, %%v%d : i64[3]\n%%v%d = mod %%u%d, %%modulus : i64[3]\n", v, binary[draw(d, 4)], x, y, v, v);
+    default:
+      text_printf(&d->text, "%%u%d = %s %%v%d, %%v%d : i64[3]\n%%v%d = mod %%u%d, %%modulus : i64[3]\n", v,
+                  binary[draw(d, 4)], x, y, v, v);
   }
   d->vectors[d->nvectors++] = v;
 }
@@ -272,9 +330,22 @@ static void block(Draw *d, int depth) {
 }
 
 static const char *random_body(Arena *a, uint64_t seed) {
-  Draw d = {.arena = a, .text = {.arena = a}, .seed = seed, .next = 4, .vectors = {0}, .nvectors = 1, .scalars = {1, 2}, .nscalars = 2};
-  text_add(&d.text, "%v0 = input {name=\"x\"} : i64[3] @{}\n%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] @{}\n%modulus = const {value=97} : i64[3]\n"
-                    "%three = const {value=3} : i64[]\n%n1 = add %n, %m : i64[]\n%n2 = sub %three, %m : i64[]\n"); /* what indexes directly would be checked by the host */
+  Draw d = {.arena = a,
+            .text = {.arena = a},
+            .seed = seed,
+            .next = 4,
+            .vectors = {0},
+            .nvectors = 1,
+            .scalars = {1, 2},
+            .nscalars = 2};
+  text_add(
+      &d.text,
+      "%v0 = input {name=\"x\"} : i64[3] @{}\n%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] "
+      "@{}\n%modulus = const {value=97} : i64[3]\n"
+      "%three = const {value=3} : i64[]\n%n1 = add %n, %m : i64[]\n%n2 = sub %three, %m : i64[]\n"); /* what indexes
+                                                                                                        directly would
+                                                                                                        be checked by
+                                                                                                        the host */
   block(&d, 0);
   loop(&d, 0);
   block(&d, 0);

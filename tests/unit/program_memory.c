@@ -20,12 +20,18 @@ static void add_buffers(ProgramBuilder *b) {
     bool in_body = below(3) > 0;
     uint32_t room = in_body ? INSTRS : CALLS, first = below(room), last = first + below(room - first);
     uint32_t n = below(2000) * below(4) / 2;
-    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){
-      .name = program_string(b, "b"), .class_ = below(4) ? PC_activation : PC_communication, .entry = 0,
-      .body = in_body ? below(BODIES) : PROGRAM_NONE, .first = first, .last = last, .slots = 1 + below(2),
-      .bytes = program_const(b, n)});
+    uint32_t buffer = program_add_buffers(b, &(ProgramBuffer){.name = program_string(b, "b"),
+                                                              .class_ = below(4) ? PC_activation : PC_communication,
+                                                              .entry = 0,
+                                                              .body = in_body ? below(BODIES) : PROGRAM_NONE,
+                                                              .first = first,
+                                                              .last = last,
+                                                              .slots = 1 + below(2),
+                                                              .bytes = program_const(b, n)});
     uint32_t extent = program_const(b, n);
-    program_add_tensors(b, &(ProgramTensor){.buffer = buffer, .offset = program_const(b, 0), .dtype = DT_i8,
+    program_add_tensors(b, &(ProgramTensor){.buffer = buffer,
+                                            .offset = program_const(b, 0),
+                                            .dtype = DT_i8,
                                             .extents = program_list_of(b, 1, &extent)});
   }
 }
@@ -39,8 +45,11 @@ static void add_bodies(ProgramBuilder *b) {
         const ProgramBuffer *x = program_at_buffers(b, k);
         if (x->body == body && (x->first == i || x->last == i)) tensors[n++] = k;
       }
-      program_add_instrs(b, &(ProgramInstr){.kind = PI_launch, .where = program_string(b, "k"), .guard = PROGRAM_NONE,
-                                            .event = PROGRAM_NONE, .tensors = program_list_of(b, n, tensors)});
+      program_add_instrs(b, &(ProgramInstr){.kind = PI_launch,
+                                            .where = program_string(b, "k"),
+                                            .guard = PROGRAM_NONE,
+                                            .event = PROGRAM_NONE,
+                                            .tensors = program_list_of(b, n, tensors)});
     }
     program_add_bodies(b, &(ProgramBody){program_string(b, "body"), 0, 0, first, INSTRS});
   }

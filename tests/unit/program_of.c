@@ -24,7 +24,8 @@ static Made make(const char *text) {
     diags_print(x.diags, stderr, false);
     exit(1);
   }
-  ProgramEntrySpec entries[2] = {{"a", module_func(x.m, "a1"), module_func(x.m, "a2")}, {"b", module_func(x.m, "b1"), module_func(x.m, "b2")}};
+  ProgramEntrySpec entries[2] = {{"a", module_func(x.m, "a1"), module_func(x.m, "a2")},
+                                 {"b", module_func(x.m, "b1"), module_func(x.m, "b2")}};
   ProgramSource source = {.m = x.m, .nentries = 2, .entries = entries};
   x.ok = program_of(&source, &x.result, x.diags);
   return x;
@@ -40,22 +41,27 @@ static void done(Made *x) {
 
 /* A function of one input: `twice` softmaxes one after the other. */
 #define SOFTMAX(name, level, layout, rows) \
-  "func @" name " level " level " {\n  %x = input {name=\"x\"} : f32[" rows ",8]" layout "\n  %s = softmax %x {axis=1} : f32[" rows ",8]\n" \
+  "func @" name " level " level " {\n  %x = input {name=\"x\"} : f32[" rows ",8]" layout \
+  "\n  %s = softmax %x {axis=1} : f32[" rows \
+  ",8]\n" \
   "  %t = softmax %s {axis=1} : f32[" rows ",8]\n  output \"t\" %t" layout "\n}\n"
 
 static void equal_kernels_are_one(void) {
   /* Entry a has the two softmaxes in one kernel, so has b, of other extents: one kernel, launched twice. */
-  Made x = make(HEAD SOFTMAX("a1", "1", "", "b") SOFTMAX("a2", "2", " @{}", "b") SOFTMAX("b1", "1", "", "2*b") SOFTMAX("b2", "2", " @{}", "2*b"));
+  Made x = make(HEAD SOFTMAX("a1", "1", "", "b") SOFTMAX("a2", "2", " @{}", "b") SOFTMAX("b1", "1", "", "2*b")
+                    SOFTMAX("b2", "2", " @{}", "2*b"));
   uint32_t launches = 0;
   CHECK(x.ok);
   CHECK(x.result.kernel_count == 1 && program_count_kernels(x.result.b) == 1 && x.result.texts.n == 1);
-  for (uint32_t i = 0; i < program_count_instrs(x.result.b); i++) launches += program_at_instrs(x.result.b, i)->kind == PI_launch;
+  for (uint32_t i = 0; i < program_count_instrs(x.result.b); i++)
+    launches += program_at_instrs(x.result.b, i)->kind == PI_launch;
   CHECK(launches == 2);
   done(&x);
 }
 
 #define READ(name, level, dims, layout) \
-  "func @" name " level " level " {\n  %r = read {name=\"st\"} : f32[" dims "]" layout "\n  %e = exp %r : f32[" dims "]\n" \
+  "func @" name " level " level " {\n  %r = read {name=\"st\"} : f32[" dims "]" layout "\n  %e = exp %r : f32[" dims \
+  "]\n" \
   "  output \"e\" %e" layout "\n}\n"
 #define L1 READ("a1", "1", "4,8", "") READ("b1", "1", "4,8", "")
 

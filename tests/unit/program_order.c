@@ -1,9 +1,9 @@
 /* tests/unit/program_order.c - order_check accepts what the compiler emits and catches seeded wrong orders.
  *
- * Programs come from lowerings of a residual network under random strategies, stages and micro-batches.  Every mutant is also
- * judged by a second opinion that shares no code or reasoning with the checker: a search of all reachable states of all
- * ranks, where an operation happens when each rank of its group is at it.  A mutant that the checker accepts must be
- * harmless in every interleaving; one that can go wrong in any must be caught.
+ * Programs come from lowerings of a residual network under random strategies, stages and micro-batches.  Every mutant
+ * is also judged by a second opinion that shares no code or reasoning with the checker: a search of all reachable
+ * states of all ranks, where an operation happens when each rank of its group is at it.  A mutant that the checker
+ * accepts must be harmless in every interleaving; one that can go wrong in any must be caught.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,8 @@ static uint32_t draw(uint32_t n) {
 /* ---- programs */
 
 static const char *const model =
-    "symbol b hint 9\nparam \"w1\" : f32[8, 12] = zeros\nparam \"w2\" : f32[12, 8] = zeros\nparam \"w3\" : f32[8, 8] = zeros\n"
+    "symbol b hint 9\nparam \"w1\" : f32[8, 12] = zeros\nparam \"w2\" : f32[12, 8] = zeros\nparam \"w3\" : f32[8, 8] = "
+    "zeros\n"
     "func @main level 1 {\n"
     "  %x = input {name=\"x\"} : f32[b, 8]\n"
     "  %w1 = param {name=\"w1\"} : f32[8, 12]\n"
@@ -90,8 +91,15 @@ static Strategy draw_strategy(Module *m, const Func *l1, const Op *op) {
 static bool finish(ProgramBuilder *b, uint32_t stages, uint32_t events, Built *out) {
   size_t bytes;
   RtError error = {0};
-  ProgramFacts facts = {.name = "m", .target = "cpu", .producer = "test", .cpu = "", .cpu_image = PROGRAM_NONE, .stages = stages, .n_events = events};
-  bool ok = program_builder_finish(b, &facts, &out->image, &bytes, &error) == RT_OK && program_open(out->image, bytes, &out->p, &error) == RT_OK;
+  ProgramFacts facts = {.name = "m",
+                        .target = "cpu",
+                        .producer = "test",
+                        .cpu = "",
+                        .cpu_image = PROGRAM_NONE,
+                        .stages = stages,
+                        .n_events = events};
+  bool ok = program_builder_finish(b, &facts, &out->image, &bytes, &error) == RT_OK &&
+            program_open(out->image, bytes, &out->p, &error) == RT_OK;
   CHECKF(ok, "%s", error.text);
   for (uint32_t s = 0; ok && s < out->p.n_symbols; s++) out->symbols[s] = program_default_size(&out->p.symbols[s]);
   program_builder_free(b);
@@ -278,13 +286,17 @@ static uint32_t draw_comm(const Program *p, uint32_t body, uint32_t least, bool 
   const ProgramBody *b = &p->bodies[body];
   uint32_t found[256], n = 0;
   for (uint32_t i = b->instrs; i < b->instrs + b->n && n < 256; i++)
-    if (program_instr_is_comm(p->instrs[i].kind) && (!transfer || p->instrs[i].kind == PI_send || p->instrs[i].kind == PI_recv)) found[n++] = i;
+    if (program_instr_is_comm(p->instrs[i].kind) &&
+        (!transfer || p->instrs[i].kind == PI_send || p->instrs[i].kind == PI_recv))
+      found[n++] = i;
   return n >= least && n > 0 ? found[draw(n)] : PROGRAM_NONE;
 }
 
 static void nothing(ProgramInstr *x) { x->kind = PI_check; }
 
-static bool is_border(const Program *p, uint32_t instr) { return p->instrs[instr].kind == PI_loop || p->instrs[instr].kind == PI_repeat; }
+static bool is_border(const Program *p, uint32_t instr) {
+  return p->instrs[instr].kind == PI_loop || p->instrs[instr].kind == PI_repeat;
+}
 
 static bool swap_two(Program *p, uint32_t body) {
   uint32_t i = draw_comm(p, body, 2, true), j = draw_comm(p, body, 2, false);
@@ -338,7 +350,8 @@ static bool cross_keys(Program *p, uint32_t body) {
 
 static bool wrong_group(Program *p, uint32_t body) {
   uint32_t i = draw_comm(p, body, 1, true), g = draw(p->n_groups);
-  if (i == PROGRAM_NONE || g >= p->n_groups || g == p->instrs[i].object || p->groups[g].from == PROGRAM_NONE) return false;
+  if (i == PROGRAM_NONE || g >= p->n_groups || g == p->instrs[i].object || p->groups[g].from == PROGRAM_NONE)
+    return false;
   uint32_t stage = p->bodies[body].stage;
   if (p->groups[g].from != stage && p->groups[g].to != stage) return false;
   instrs(p)[i].object = g;
@@ -381,10 +394,17 @@ static bool drop_call(Program *p, uint32_t body) {
 static const struct {
   const char *name;
   bool (*plant)(Program *, uint32_t);
-} faults[] = {{"swap two", swap_two},           {"drop one", drop_one},       {"do one twice", duplicate_one},
-              {"move before another", move_first}, {"change a key", change_key}, {"exchange keys", cross_keys},
-              {"wrong pair of stages", wrong_group}, {"send for recv", send_for_recv}, {"swap micro-batches", swap_calls},
-              {"repeat a micro-batch", repeat_call}, {"drop a call", drop_call}};
+} faults[] = {{"swap two", swap_two},
+              {"drop one", drop_one},
+              {"do one twice", duplicate_one},
+              {"move before another", move_first},
+              {"change a key", change_key},
+              {"exchange keys", cross_keys},
+              {"wrong pair of stages", wrong_group},
+              {"send for recv", send_for_recv},
+              {"swap micro-batches", swap_calls},
+              {"repeat a micro-batch", repeat_call},
+              {"drop a call", drop_call}};
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
 static bool communicates_in_loop(const Program *p) {
@@ -416,7 +436,8 @@ static void plant_one(Built *b, int fault, const char *what) {
     CHECKF(!(status == RT_OK && opinion == BAD), "%s: %s is not caught", what, faults[fault].name);
     CHECKF(status == RT_OK || (status == RT_INTERNAL && strstr(error.text, "rank ")), "%s", error.text);
     if (status != RT_OK && opinion == FINE) /* no rank can tell, but it is not what a Program may be */
-      CHECKF(strstr(error.text, "key") || strstr(error.text, "twice"), "%s: %s: %s", what, faults[fault].name, error.text);
+      CHECKF(strstr(error.text, "key") || strstr(error.text, "twice"), "%s: %s: %s", what, faults[fault].name,
+             error.text);
   }
   memcpy(b->image, kept, bytes);
   free(kept);
@@ -431,7 +452,8 @@ static void programs_and_faults(const char *text, int most_stages) {
           if (a == 0 && mb == 1) continue; /* a mesh has an axis */
           Built b = {0};
           char what[100];
-          snprintf(what, sizeof what, "%s [%s] stages %d micro-batches %d seed %d", text == looping ? "loops" : "network", axes[a], stages, mb, (int)s);
+          snprintf(what, sizeof what, "%s [%s] stages %d micro-batches %d seed %d",
+                   text == looping ? "loops" : "network", axes[a], stages, mb, (int)s);
           if (!build(text, axes[a], stages, mb, 1000 * s + (uint64_t)(100 * a + 10 * stages + mb), &b)) continue;
           RtError error = {0};
           CHECKF(order_check(&b.p, 0, b.symbols, &error) == RT_OK, "%s: %s", what, error.text);
@@ -453,11 +475,13 @@ static void loops(void) {
 static void faults_are_caught(void) {
   int total = 0;
   for (int f = 0; f < FAULTS; f++) {
-    printf("  %-22s planted %4d  caught %4d  harmless %3d  not searched %d\n", faults[f].name, planted[f], caught[f], harmless[f], unsearched[f]);
+    printf("  %-22s planted %4d  caught %4d  harmless %3d  not searched %d\n", faults[f].name, planted[f], caught[f],
+           harmless[f], unsearched[f]);
     CHECKF(caught[f] > 0, "%s", faults[f].name);
     total += caught[f];
   }
-  printf("  %d programs accepted; %d wrong orders caught, %d of them seen to fail by the search\n", accepted, total, confirmed);
+  printf("  %d programs accepted; %d wrong orders caught, %d of them seen to fail by the search\n", accepted, total,
+         confirmed);
   CHECK(accepted >= 40);
   CHECK(total >= 200 && confirmed >= 200);
 }
@@ -469,7 +493,8 @@ typedef enum Crossing { PLAIN, TOGETHER, ASYNCHRONOUS, WAIT_TOO_SOON, EVENT_TWIC
 static void put_side(Make *m, Crossing how, uint32_t to, uint32_t from, uint32_t stage) {
   uint32_t out = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, make_number(m, 4)));
   uint32_t in = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, make_number(m, 4)));
-  ProgramInstr send = make_comm(m, PI_send, "there", to, MAKE_LIST(m, out)), recv = make_comm(m, PI_recv, "back", from, MAKE_LIST(m, in));
+  ProgramInstr send = make_comm(m, PI_send, "there", to, MAKE_LIST(m, out)),
+               recv = make_comm(m, PI_recv, "back", from, MAKE_LIST(m, in));
   ProgramInstr wait = make_instr(m, PI_wait, "there", (ProgramList){0, 0});
   send.key = stage;
   recv.key = 1 - stage;
@@ -485,7 +510,8 @@ static void put_side(Make *m, Crossing how, uint32_t to, uint32_t from, uint32_t
 
 static void crossing(Crossing how, const char *message) {
   Make m = make_new(2);
-  uint32_t there = program_add_groups(m.b, &(ProgramGroup){{0, 0}, 0, 1}), back = program_add_groups(m.b, &(ProgramGroup){{0, 0}, 1, 0});
+  uint32_t there = program_add_groups(m.b, &(ProgramGroup){{0, 0}, 0, 1}),
+           back = program_add_groups(m.b, &(ProgramGroup){{0, 0}, 1, 0});
   make_entry(&m, "main", 0, 0);
   for (uint32_t s = 0; s < 2; s++) {
     make_begin(&m, s);
@@ -497,12 +523,15 @@ static void crossing(Crossing how, const char *message) {
   if (!finish(m.b, 2, 1, &b)) return;
   RtError error = {0};
   RtStatus status = order_check_all(&b.p, &error);
-  CHECKF(status == (message ? RT_INTERNAL : RT_OK) && strstr(error.text, message ? message : ""), "%d: %s", (int)how, error.text);
+  CHECKF(status == (message ? RT_INTERNAL : RT_OK) && strstr(error.text, message ? message : ""), "%d: %s", (int)how,
+         error.text);
   discard(&b);
 }
 
 static void crossing_sends(void) {
-  crossing(PLAIN, "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at send of there from stage 1 to 0");
+  crossing(PLAIN,
+           "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at send of "
+           "there from stage 1 to 0");
   crossing(TOGETHER, NULL);
   crossing(ASYNCHRONOUS, NULL);
   crossing(WAIT_TOO_SOON, "nothing was sent or received that it could wait for");

@@ -8,16 +8,16 @@
 #include "tests/programs.h"
 
 static const char kernel_text[] =
-  "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
-  "void relu(void *const *t, const int64_t *x) {\n"
-  "  float *v = t[0];\n  for (int64_t i = 0; i < x[0] * x[1]; i++) v[i] = v[i] > 0 ? v[i] : 0;\n}\n"
-  "void affine(void *const *t, const int64_t *x) {\n"
-  "  const float *v = t[0];\n  float *y = t[1];\n"
-  "  for (int64_t i = 0; i < x[0]; i++) y[i] = v[i] * (float)x[1] + (float)x[2];\n}\n"
-  "void trouble(void *const *t, const int64_t *x) {\n" /* input 666 kills rank 1, 777 delays it */
-  "  const float *v = t[0];\n"
-  "  if (x[0] == 1 && v[0] == 666) kill(getpid(), SIGKILL);\n"
-  "  if (x[0] == 1 && v[0] == 777) sleep(20);\n}\n";
+    "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
+    "void relu(void *const *t, const int64_t *x) {\n"
+    "  float *v = t[0];\n  for (int64_t i = 0; i < x[0] * x[1]; i++) v[i] = v[i] > 0 ? v[i] : 0;\n}\n"
+    "void affine(void *const *t, const int64_t *x) {\n"
+    "  const float *v = t[0];\n  float *y = t[1];\n"
+    "  for (int64_t i = 0; i < x[0]; i++) y[i] = v[i] * (float)x[1] + (float)x[2];\n}\n"
+    "void trouble(void *const *t, const int64_t *x) {\n" /* input 666 kills rank 1, 777 delays it */
+    "  const float *v = t[0];\n"
+    "  if (x[0] == 1 && v[0] == 666) kill(getpid(), SIGKILL);\n"
+    "  if (x[0] == 1 && v[0] == 777) sleep(20);\n}\n";
 
 /* All ranks use exactly what the compiler would have predicted. */
 static void check_bytes(ApcModel *m) {
@@ -49,12 +49,20 @@ static const char *weights_file(void) {
   return path;
 }
 
-static uint32_t add_param(Make *m, const char *name, ProgramList dims, ProgramList interval, ProgramList local, uint32_t blob,
-                          uint64_t offset, ProgramList strides) {
+static uint32_t add_param(Make *m, const char *name, ProgramList dims, ProgramList interval, ProgramList local,
+                          uint32_t blob, uint64_t offset, ProgramList strides) {
   uint32_t tensor = make_tensor(m, PC_param, DT_f32, 1, local);
-  program_add_params(m->b, &(ProgramParam){.name = program_string(m->b, name), .dtype = DT_f32, .stage = m->stage,
-    .buffer = make_buffer_of(m, tensor), .dims = dims, .interval = interval, .init = PINIT_blob, .blob = blob,
-    .source_dtype = DT_f32, .strides = strides, .offset = offset});
+  program_add_params(m->b, &(ProgramParam){.name = program_string(m->b, name),
+                                           .dtype = DT_f32,
+                                           .stage = m->stage,
+                                           .buffer = make_buffer_of(m, tensor),
+                                           .dims = dims,
+                                           .interval = interval,
+                                           .init = PINIT_blob,
+                                           .blob = blob,
+                                           .source_dtype = DT_f32,
+                                           .strides = strides,
+                                           .offset = offset});
   return tensor;
 }
 
@@ -72,8 +80,8 @@ static Make mlp(const char *weights, bool embed) {
                         : program_add_blobs(m.b, &(ProgramBlob){.path = program_string(m.b, weights), .bytes = bytes});
   if (embed) m.embedded = weights, m.embedded_blob = blob;
   make_begin(&m, 0);
-  uint32_t w1 = add_param(&m, "w1", MAKE_LIST(&m, d, h), MAKE_LIST(&m, zero, d, lo, hi), MAKE_LIST(&m, d, mine), blob, 0,
-                          MAKE_LIST(&m, h, one));
+  uint32_t w1 = add_param(&m, "w1", MAKE_LIST(&m, d, h), MAKE_LIST(&m, zero, d, lo, hi), MAKE_LIST(&m, d, mine), blob,
+                          0, MAKE_LIST(&m, h, one));
   uint32_t w2 = add_param(&m, "w2", MAKE_LIST(&m, h, d), MAKE_LIST(&m, lo, hi, zero, d), MAKE_LIST(&m, mine, d), blob,
                           D * H * 4, MAKE_LIST(&m, d, one));
   uint32_t x = make_tensor(&m, PC_input, DT_f32, 1, MAKE_LIST(&m, batch, d));
@@ -270,16 +278,21 @@ static bool all_calls_fail(ApcModel *m) {
   const void *data;
   ApcReport report;
   bool ok = apc_run(m, NULL) == APC_USAGE && strstr(apc_error(m), "before a fork");
-  ok = ok && apc_run_again(m) == APC_USAGE && apc_reset(m) == APC_USAGE && apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x) == APC_USAGE;
-  ok = ok && apc_output_data(m, "y", &data) == APC_USAGE && apc_report(m, 0, &report) == APC_USAGE && apc_predict(m, 0, &report) == APC_USAGE;
+  ok = ok && apc_run_again(m) == APC_USAGE && apc_reset(m) == APC_USAGE &&
+       apc_bind_input(m, "x", APC_F32, 2, (int64_t[]){1, D}, x) == APC_USAGE;
+  ok = ok && apc_output_data(m, "y", &data) == APC_USAGE && apc_report(m, 0, &report) == APC_USAGE &&
+       apc_predict(m, 0, &report) == APC_USAGE;
   ok = ok && apc_write_output(m, "y", temp_path("y.npy")) == APC_USAGE && apc_select(m, "main") == APC_USAGE;
   ApcTensorInfo info;
   int rank;
   int64_t dims[APC_MAX_RANK];
   size_t bytes;
-  ok = ok && apc_input_info(m, 0, &info) == APC_USAGE && apc_output_info(m, 0, &info) == APC_USAGE && apc_output_shape(m, "y", &rank, dims, &bytes) == APC_USAGE;
-  ok = ok && apc_read_output(m, "y", x, sizeof x) == APC_USAGE && apc_write_outputs(m, temp_path("y.npz")) == APC_USAGE && apc_bind_dim(m, "batch", 1) == APC_USAGE;
-  ok = ok && apc_bind_input_text(m, "x", "zeros") == APC_USAGE && apc_bind_inputs_file(m, temp_path("none")) == APC_USAGE && !apc_entry_name(m, 0) && apc_outputs(m) == 0;
+  ok = ok && apc_input_info(m, 0, &info) == APC_USAGE && apc_output_info(m, 0, &info) == APC_USAGE &&
+       apc_output_shape(m, "y", &rank, dims, &bytes) == APC_USAGE;
+  ok = ok && apc_read_output(m, "y", x, sizeof x) == APC_USAGE &&
+       apc_write_outputs(m, temp_path("y.npz")) == APC_USAGE && apc_bind_dim(m, "batch", 1) == APC_USAGE;
+  ok = ok && apc_bind_input_text(m, "x", "zeros") == APC_USAGE &&
+       apc_bind_inputs_file(m, temp_path("none")) == APC_USAGE && !apc_entry_name(m, 0) && apc_outputs(m) == 0;
   return ok && apc_inputs(m) == 0 && apc_ranks(m) == 0 && apc_entries(m) == 0 && !*apc_describe(m, 1);
 }
 
@@ -387,13 +400,18 @@ static Make counter(void) {
   make_port(&m, "x", DT_f32, MAKE_LIST(&m, n));
   make_port(&m, "total", DT_f32, MAKE_LIST(&m, n));
   make_entry(&m, "main", 1, 1);
-  m.kernels = "#include <stdint.h>\nvoid add(void *const *t, const int64_t *x) {\n"
-              "  const float *v = t[0];\n  float *s = t[1];\n  for (int64_t i = 0; i < x[0]; i++) s[i] += v[i];\n}\n";
+  m.kernels =
+      "#include <stdint.h>\nvoid add(void *const *t, const int64_t *x) {\n"
+      "  const float *v = t[0];\n  float *s = t[1];\n  for (int64_t i = 0; i < x[0]; i++) s[i] += v[i];\n}\n";
   make_begin(&m, 0);
   uint32_t x = make_tensor(&m, PC_input, DT_f32, 1, MAKE_LIST(&m, n));
   uint32_t s = make_tensor(&m, PC_state, DT_f32, 1, MAKE_LIST(&m, n));
-  program_add_states(m.b, &(ProgramState){.name = program_string(m.b, "total"), .dtype = DT_f32, .buffer = make_buffer_of(&m, s),
-    .dims = MAKE_LIST(&m, n), .interval = MAKE_LIST(&m, zero, n), .value = 0.5});
+  program_add_states(m.b, &(ProgramState){.name = program_string(m.b, "total"),
+                                          .dtype = DT_f32,
+                                          .buffer = make_buffer_of(&m, s),
+                                          .dims = MAKE_LIST(&m, n),
+                                          .interval = MAKE_LIST(&m, zero, n),
+                                          .value = 0.5});
   make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, zero));
   make_launch(&m, "add", MAKE_LIST(&m, x, s), MAKE_LIST(&m, n));
   make_io(&m, PI_fetch, 0, s, 0, MAKE_LIST(&m, zero));

@@ -1,5 +1,5 @@
-/* tests/unit/program_traffic.c - the bytes that traffic.h derives from a Program are those that its ranks send, and the memory
- * that the compiler's plan predicts is what they allocate.
+/* tests/unit/program_traffic.c - the bytes that traffic.h derives from a Program are those that its ranks send, and the
+ * memory that the compiler's plan predicts is what they allocate.
  *
  * One program per communication kind, so that the sum the runtime reports is that of the kind.
  */
@@ -22,12 +22,13 @@ static Make one_collective(ProgramInstrKind kind, uint32_t ranks, int stages) {
   Make m = make_new((uint32_t)stages);
   uint32_t axis = make_axis(&m, "a", ranks, false);
   Shape s = shape_of(&m, axis, ranks);
-  uint32_t c = make_number(&m, 5), zero = make_number(&m, 0), r = program_coordinate(m.b, axis), one = make_number(&m, 1);
+  uint32_t c = make_number(&m, 5), zero = make_number(&m, 0), r = program_coordinate(m.b, axis),
+           one = make_number(&m, 1);
   uint32_t c_lo = make_cut(&m, r, c, ranks), c_mine = make_sub(&m, make_cut(&m, make_next(&m, r), c, ranks), c_lo);
   bool pair = kind == PI_send, cut = kind != PI_all_reduce && kind != PI_reduce_scatter;
   uint32_t hi = make_add(&m, s.lo, s.mine), rows = cut ? s.mine : s.n;
-  uint32_t group = program_add_groups(m.b, &(ProgramGroup){pair ? (ProgramList){0, 0} : MAKE_LIST(&m, axis), pair ? 0 : PROGRAM_NONE,
-                                                           pair ? 1 : PROGRAM_NONE});
+  uint32_t group = program_add_groups(m.b, &(ProgramGroup){pair ? (ProgramList){0, 0} : MAKE_LIST(&m, axis),
+                                                           pair ? 0 : PROGRAM_NONE, pair ? 1 : PROGRAM_NONE});
   make_port(&m, "x", DT_f32, MAKE_LIST(&m, s.n, c));
   make_entry(&m, "main", 1, 0);
   make_begin(&m, 0);
@@ -63,13 +64,14 @@ static void check_memory(const Program *p, const ApcReport *used, uint32_t rank,
   RtError error = {0};
   CHECKF(memory_plan(p, 0, program_stage(p, rank), symbols, &plan, &error) == RT_OK, "%s", error.text);
   CHECK(plan.bytes[SPACE_WINDOW] == used->window_bytes && plan.bytes[SPACE_PARAM] == used->param_bytes);
-  CHECKF(plan.bytes[SPACE_ARENA] == used->arena_bytes, "rank %u: plan %llu, used %llu", rank, (unsigned long long)plan.bytes[SPACE_ARENA],
-         (unsigned long long)used->arena_bytes);
+  CHECKF(plan.bytes[SPACE_ARENA] == used->arena_bytes, "rank %u: plan %llu, used %llu", rank,
+         (unsigned long long)plan.bytes[SPACE_ARENA], (unsigned long long)used->arena_bytes);
   memory_plan_free(&plan);
 }
 
 static void compare(ProgramInstrKind kind, uint32_t ranks) {
-  static const int sizes[] = {7, 64, 1, 301, 3000, 9001, 5}; /* around the limits of a direct all_reduce, and in several pieces */
+  static const int sizes[] = {7,    64,   1, 301,
+                              3000, 9001, 5}; /* around the limits of a direct all_reduce, and in several pieces */
   enum { MOST = 9001 };
   Make make = one_collective(kind, ranks, kind == PI_send ? 2 : 1);
   const char *path = make_artifact(&make, "one");
@@ -95,8 +97,9 @@ static void compare(ProgramInstrKind kind, uint32_t ranks) {
       for (int k = 0; k < COMM_KIND_COUNT; k++) predicted[r] += sent[k];
       OK(apc_report(m, (int)r, &report));
       total += predicted[r];
-      CHECKF(predicted[r] == report.sent_bytes, "%s, %u ranks, n %d, rank %u: predicted %llu, sent %llu", program_instr_name(kind), ranks, sizes[s],
-             r, (unsigned long long)predicted[r], (unsigned long long)report.sent_bytes);
+      CHECKF(predicted[r] == report.sent_bytes, "%s, %u ranks, n %d, rank %u: predicted %llu, sent %llu",
+             program_instr_name(kind), ranks, sizes[s], r, (unsigned long long)predicted[r],
+             (unsigned long long)report.sent_bytes);
       if (largest) check_memory(&a.program, &report, r, symbols);
     }
   }
@@ -107,19 +110,22 @@ static void compare(ProgramInstrKind kind, uint32_t ranks) {
 }
 
 static void every_kind(void) {
-  static const ProgramInstrKind kinds[] = {PI_all_reduce, PI_all_gather, PI_reduce_scatter, PI_all_to_all, PI_exchange, PI_send};
+  static const ProgramInstrKind kinds[] = {PI_all_reduce, PI_all_gather, PI_reduce_scatter,
+                                           PI_all_to_all, PI_exchange,   PI_send};
   for (int k = 0; k < 6; k++)
     for (uint32_t ranks = 2; ranks <= 3; ranks++) compare(kinds[k], ranks);
 }
 
 /* A pair whose sides disagree about bytes is refused. */
 static void sizes_are_checked(void) {
-  static const ProgramInstrKind kinds[] = {PI_all_gather, PI_reduce_scatter, PI_all_to_all, PI_exchange, PI_all_reduce, PI_send};
+  static const ProgramInstrKind kinds[] = {PI_all_gather, PI_reduce_scatter, PI_all_to_all,
+                                           PI_exchange,   PI_all_reduce,     PI_send};
   for (int k = 0; k < 6; k++) {
     Make m = one_collective(kinds[k], 2, kinds[k] == PI_send ? 2 : 1);
     uint32_t last = program_count_tensors(m.b) - 1; /* what receives */
     ProgramTensor *t = program_at_tensors(m.b, last);
-    uint32_t first = *program_at_indices(m.b, t->extents.first), second = *program_at_indices(m.b, t->extents.first + 1);
+    uint32_t first = *program_at_indices(m.b, t->extents.first),
+             second = *program_at_indices(m.b, t->extents.first + 1);
     ProgramList larger = MAKE_LIST(&m, make_next(&m, first), second);
     program_at_tensors(m.b, last)->extents = larger;
     void *image;
@@ -127,8 +133,9 @@ static void sizes_are_checked(void) {
     Program p;
     RtError error = {0};
     ProgramFacts facts = {"m", "t", "t", "", PROGRAM_NONE, m.stages, 0};
-    CHECKF(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_OK && program_open(image, bytes, &p, &error) == RT_OK, "%s",
-           error.text);
+    CHECKF(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_OK &&
+               program_open(image, bytes, &p, &error) == RT_OK,
+           "%s", error.text);
     CHECK(order_check_all(&p, &error) == RT_INTERNAL);
     CHECKF(strstr(error.text, "rank 0, "), "%s: %s", program_instr_name(kinds[k]), error.text);
     program_close(&p);

@@ -20,15 +20,11 @@ typedef struct Case {
 } Case;
 
 static const Case cases[] = {
-  {"plain", PINIT_blob, DT_f32, DT_f32, {COLUMNS, 1}, 0},
-  {"transposed", PINIT_blob, DT_f32, DT_f32, {1, ROWS}, 0},
-  {"wider", PINIT_blob, DT_f64, DT_f32, {COLUMNS, 1}, 0},
-  {"repeated", PINIT_blob, DT_f32, DT_f32, {0, 1}, 0},
-  {"narrower", PINIT_blob, DT_i32, DT_f32, {COLUMNS, 1}, 0},
-  {"zeros", PINIT_zeros, DT_f32, DT_f32, {0, 0}, 0},
-  {"constant", PINIT_constant, DT_i64, DT_f32, {0, 0}, 7},
-  {"normal", PINIT_normal, DT_f32, DT_f32, {0, 0}, 0.5},
-  {"uniform", PINIT_uniform, DT_f64, DT_f32, {0, 0}, 2},
+    {"plain", PINIT_blob, DT_f32, DT_f32, {COLUMNS, 1}, 0},    {"transposed", PINIT_blob, DT_f32, DT_f32, {1, ROWS}, 0},
+    {"wider", PINIT_blob, DT_f64, DT_f32, {COLUMNS, 1}, 0},    {"repeated", PINIT_blob, DT_f32, DT_f32, {0, 1}, 0},
+    {"narrower", PINIT_blob, DT_i32, DT_f32, {COLUMNS, 1}, 0}, {"zeros", PINIT_zeros, DT_f32, DT_f32, {0, 0}, 0},
+    {"constant", PINIT_constant, DT_i64, DT_f32, {0, 0}, 7},   {"normal", PINIT_normal, DT_f32, DT_f32, {0, 0}, 0.5},
+    {"uniform", PINIT_uniform, DT_f64, DT_f32, {0, 0}, 2},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -39,17 +35,27 @@ static Artifact artifact_with(void **image, int64_t n_rows) {
   for (int i = 0; i < ROWS * COLUMNS; i++) values[i] = 3 + (float)i / 2;
   const char *path = temp_path("w.bin");
   temp_write(path, values, sizeof values);
-  uint32_t blob = program_add_blobs(m.b, &(ProgramBlob){.path = program_string(m.b, path), .bytes = sizeof values,
+  uint32_t blob = program_add_blobs(m.b, &(ProgramBlob){.path = program_string(m.b, path),
+                                                        .bytes = sizeof values,
                                                         .hash = program_blob_hash(values, sizeof values)});
   uint32_t rows = make_number(&m, n_rows), columns = make_number(&m, COLUMNS), zero = make_number(&m, 0);
   for (int i = 0; i < CASES; i++) {
     const Case *c = &cases[i];
     if (n_rows != ROWS && c->init == PINIT_blob) continue;
     uint32_t tensor = make_tensor(&m, PC_param, c->dtype, 1, MAKE_LIST(&m, rows, columns));
-    program_add_params(m.b, &(ProgramParam){.name = program_string(m.b, c->name), .dtype = c->dtype, .buffer = make_buffer_of(&m, tensor),
-      .dims = MAKE_LIST(&m, rows, columns), .interval = MAKE_LIST(&m, zero, rows, zero, columns), .init = c->init, .blob = blob,
-      .source_dtype = c->source, .strides = MAKE_LIST(&m, make_number(&m, c->strides[0]), make_number(&m, c->strides[1])),
-      .value = c->value, .seed = 11, .stream = 2});
+    program_add_params(
+        m.b, &(ProgramParam){.name = program_string(m.b, c->name),
+                             .dtype = c->dtype,
+                             .buffer = make_buffer_of(&m, tensor),
+                             .dims = MAKE_LIST(&m, rows, columns),
+                             .interval = MAKE_LIST(&m, zero, rows, zero, columns),
+                             .init = c->init,
+                             .blob = blob,
+                             .source_dtype = c->source,
+                             .strides = MAKE_LIST(&m, make_number(&m, c->strides[0]), make_number(&m, c->strides[1])),
+                             .value = c->value,
+                             .seed = 11,
+                             .stream = 2});
   }
   size_t bytes;
   RtError error = {0};
@@ -66,9 +72,13 @@ static Artifact artifact_of(void **image) { return artifact_with(image, ROWS); }
 static double expected(const Case *c, int64_t i, int64_t j) {
   double v;
   switch (c->init) {
-    case PINIT_blob: v = 3 + (double)(i * c->strides[0] + j * c->strides[1]) / 2; return c->dtype == DT_i32 ? trunc(v) : v;
+    case PINIT_blob:
+      v = 3 + (double)(i * c->strides[0] + j * c->strides[1]) / 2;
+      return c->dtype == DT_i32 ? trunc(v) : v;
     case PINIT_constant: return c->value;
-    case PINIT_normal: fill_normal(DT_f64, &v, (uint64_t)(i * COLUMNS + j), 1, 11, 2, 0, c->value); return (double)(float)v;
+    case PINIT_normal:
+      fill_normal(DT_f64, &v, (uint64_t)(i * COLUMNS + j), 1, 11, 2, 0, c->value);
+      return (double)(float)v;
     case PINIT_uniform: fill_uniform(DT_f64, &v, (uint64_t)(i * COLUMNS + j), 1, 11, 2, -c->value, c->value); return v;
     default: return 0;
   }
@@ -90,7 +100,8 @@ static void check_part(const Weights *w, uint32_t i, const int64_t *lo, const in
 static ParamFiles *open_files(const Artifact *a, const char *other, Weights **w) {
   ParamFiles *files = NULL;
   RtError error = {0};
-  bool ok = param_files_open(a, other, NULL, &files, &error) == RT_OK && weights_check(files, &error) == RT_OK && weights_open(files, w, &error) == RT_OK;
+  bool ok = param_files_open(a, other, NULL, &files, &error) == RT_OK && weights_check(files, &error) == RT_OK &&
+            weights_open(files, w, &error) == RT_OK;
   CHECKF(ok, "%s", error.text);
   return files;
 }
@@ -110,7 +121,8 @@ static RtStatus open_both(const Artifact *a, const char *other, RtError *error) 
 }
 
 static void parts(void) {
-  static const int64_t pieces[][4] = {{0, 0, ROWS, COLUMNS}, {2, 0, 3, COLUMNS}, {0, 1, ROWS, 2}, {5, 4, 1, 1}, {1, 1, 0, 3}};
+  static const int64_t pieces[][4] = {
+      {0, 0, ROWS, COLUMNS}, {2, 0, 3, COLUMNS}, {0, 1, ROWS, 2}, {5, 4, 1, 1}, {1, 1, 0, 3}};
   void *image;
   Artifact a = artifact_of(&image);
   Weights *w;

@@ -1,4 +1,5 @@
-/* What the prover takes to be at most something else is so at every size it is tried at, and the bounds that windows need are found. */
+/* What the prover takes to be at most something else is so at every size it is tried at, and the bounds that windows
+ * need are found. */
 #include "base/random.h"
 #include "ir/prove_relation.h"
 #include "tests/test.h"
@@ -78,15 +79,20 @@ static void windows_are_bounded(void) {
   Setting s = setting(arena);
   Module *m = s.m;
   const Expr *zero = ex_const(m, 0), *rank = ex_add(m, ex_muli(m, s.a, 2), s.b);
-  const Expr *lo = ex_div(m, ex_mul(m, rank, s.n), ex_const(m, 6)), *hi = ex_div(m, ex_mul(m, ex_addi(m, rank, 1), s.n), ex_const(m, 6));
-  const Expr *first = ex_addi(m, ex_muli(m, lo, 2), -1), *image = ex_addi(m, ex_muli(m, s.n, 2), 1), *before = ex_max(m, first, zero);
+  const Expr *lo = ex_div(m, ex_mul(m, rank, s.n), ex_const(m, 6)),
+             *hi = ex_div(m, ex_mul(m, ex_addi(m, rank, 1), s.n), ex_const(m, 6));
+  const Expr *first = ex_addi(m, ex_muli(m, lo, 2), -1), *image = ex_addi(m, ex_muli(m, s.n, 2), 1),
+             *before = ex_max(m, first, zero);
   CHECK(expr_at_most(&s.p, zero, lo) && expr_at_most(&s.p, lo, hi) && expr_at_most(&s.p, hi, s.n));
   CHECK(!expr_at_most(&s.p, hi, lo) && !expr_at_most(&s.p, s.n, hi));
   CHECK(expr_at_most(&s.p, ex_min(m, before, image), before));
-  CHECK(expr_at_most(&s.p, ex_div(m, ex_max(m, first, zero), ex_const(m, 2)), ex_max(m, ex_div(m, first, ex_const(m, 2)), zero)));
+  CHECK(expr_at_most(&s.p, ex_div(m, ex_max(m, first, zero), ex_const(m, 2)),
+                     ex_max(m, ex_div(m, first, ex_const(m, 2)), zero)));
   CHECK(!expr_at_most(&s.p, before, ex_min(m, before, s.n)));
-  const Expr *least = ex_min(m, s.n, ex_addi(m, s.k, 3)), *part = ex_div(m, ex_muli(m, least, 2), ex_const(m, 3)); /* in several places */
-  CHECK(expr_at_most(&s.p, ex_add(m, ex_muli(m, least, 3), part), ex_muli(m, least, 4)) && !expr_at_most(&s.p, least, part));
+  const Expr *least = ex_min(m, s.n, ex_addi(m, s.k, 3)),
+             *part = ex_div(m, ex_muli(m, least, 2), ex_const(m, 3)); /* in several places */
+  CHECK(expr_at_most(&s.p, ex_add(m, ex_muli(m, least, 3), part), ex_muli(m, least, 4)) &&
+        !expr_at_most(&s.p, least, part));
   CHECK(expr_at_most(&s.p, ex_const(m, 1), s.n) && !expr_at_most(&s.p, ex_const(m, 1), s.k));
   module_free(m);
   arena_free(arena);

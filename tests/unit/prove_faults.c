@@ -1,9 +1,9 @@
 /* The prover accepts every lowering of these models under random strategies, and refutes seeded faults (D35).
  *
- * Each case: a level-1 model, a mesh, random legal strategies; the lowered program must be proved.  Then every place where a fault
- * of some kind can be planted gets one, and the prover judges the mutant without running it.  A mutant may be harmless (a
- * constant cut at the wrong place is still that constant): one that is proved is run in the interpreter, and must there give
- * what level 1 gives.  The seed of a failing case is printed.
+ * Each case: a level-1 model, a mesh, random legal strategies; the lowered program must be proved.  Then every place
+ * where a fault of some kind can be planted gets one, and the prover judges the mutant without running it.  A mutant
+ * may be harmless (a constant cut at the wrong place is still that constant): one that is proved is run in the
+ * interpreter, and must there give what level 1 gives.  The seed of a failing case is printed.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@
 #include "tests/prove_models.h"
 #include "tests/test.h"
 
-static const char *const meshes[] = {"mesh [x=2]\n", "mesh [x=3]\n", "mesh [x=2, y=2]\n", "mesh [x=2, y=3]\n", "mesh [x=2, y=2, z=2]\n", "mesh [x=2, mb=2 time]\n"};
+static const char *const meshes[] = {"mesh [x=2]\n",      "mesh [x=3]\n",           "mesh [x=2, y=2]\n",
+                                     "mesh [x=2, y=3]\n", "mesh [x=2, y=2, z=2]\n", "mesh [x=2, mb=2 time]\n"};
 
 static uint64_t seed;
 static uint32_t draw(uint32_t n) {
@@ -102,7 +103,9 @@ static bool mirrored_start(Module *m, Func *f, size_t at) {
   return other != start && set_attr(f, at, AT_start, attr_e(AT_start, other));
 }
 
-static bool mirrored_offset(Module *m, Func *f, size_t at) { return op_at(f, at)->kind == OP_shard_slice && mirrored_start(m, f, at); }
+static bool mirrored_offset(Module *m, Func *f, size_t at) {
+  return op_at(f, at)->kind == OP_shard_slice && mirrored_start(m, f, at);
+}
 
 static bool local_mean(Module *m, Func *f, size_t at) {
   if (op_at(f, at)->kind != OP_size) return false;
@@ -116,7 +119,8 @@ static bool doubled_scale(Module *m, Func *f, size_t at) {
 }
 
 static bool has_place(OpKind k) {
-  return k == OP_iota || k == OP_gather || k == OP_update || k == OP_take || k == OP_scatter || k == OP_put || op_is_grouped(k);
+  return k == OP_iota || k == OP_gather || k == OP_update || k == OP_take || k == OP_scatter || k == OP_put ||
+         op_is_grouped(k);
 }
 
 static bool wrong_mask_offset(Module *m, Func *f, size_t at) {
@@ -135,7 +139,8 @@ static bool stale_slot(Module *m, Func *f, size_t at) {
   const Expr *start = op_expr(op_at(f, at), AT_start);
   if (!start || !ex_uses(start, m->mesh.axes[mb].symbol)) return false;
   const Expr *before = ex_addi(m, mesh_coordinate(m, mb), -1);
-  return set_attr(f, at, AT_start, attr_e(AT_start, ex_subst(m, start, m->mesh.axes[mb].symbol, ex_max(m, before, ex_const(m, 0)))));
+  return set_attr(f, at, AT_start,
+                  attr_e(AT_start, ex_subst(m, start, m->mesh.axes[mb].symbol, ex_max(m, before, ex_const(m, 0)))));
 }
 
 static bool shifted_window(Module *m, Func *f, size_t at) {
@@ -206,7 +211,8 @@ static bool own_decision(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   int k = op->kind == OP_loop ? 0 : 1;
   (void)m;
-  if ((op->kind != OP_loop && op->kind != OP_repeat) || op->nin <= k || op_of(f, op->in[k])->kind != OP_all_reduce) return false;
+  if ((op->kind != OP_loop && op->kind != OP_repeat) || op->nin <= k || op_of(f, op->in[k])->kind != OP_all_reduce)
+    return false;
   const Op *mask = op_of(f, op_of(f, op->in[k])->in[0]);
   if (mask->kind != OP_mask_partial) return false;
   ((Val *)(uintptr_t)op->in)[k] = mask->in[0];
@@ -256,7 +262,9 @@ static bool moved_carry(Module *m, Func *f, size_t at) {
 
 /* ---- indexing and order */
 
-static bool mirrored_place(Module *m, Func *f, size_t at) { return has_place(op_at(f, at)->kind) && mirrored_start(m, f, at); }
+static bool mirrored_place(Module *m, Func *f, size_t at) {
+  return has_place(op_at(f, at)->kind) && mirrored_start(m, f, at);
+}
 
 /* Rows that several ranks have added to are taken for whole. */
 static bool rows_not_reduced(Module *m, Func *f, size_t at) {
@@ -353,22 +361,47 @@ static bool no_halo(Module *m, Func *f, size_t at) {
 }
 
 static const Fault faults[] = {
-    {"dropped all-reduce", drop_all_reduce}, {"wrong group", wrong_group}, {"wrong reduction", wrong_reduction},
-    {"swapped gather order", wrong_gather_axis}, {"bias on every rank", early_bias}, {"missing shard offset", wrong_offset},
-    {"mirrored shard offset", mirrored_offset}, {"mean of the local extent", local_mean}, {"doubled scale", doubled_scale},
-    {"wrong mask offset", wrong_mask_offset}, {"missing place", missing_place}, {"stale micro-batch slot", stale_slot},
-    {"shifted window", shifted_window}, {"wrong exchange source", wrong_source}, {"swapped operands", swapped_operands},
-    {"local random numbers", local_random}, {"reduced twice", reduced_twice}, {"sum out of place", sum_out_of_place},
-    {"own decision on rounds", own_decision}, {"no condition", no_condition}, {"fewer rounds", fewer_rounds}, {"exchanged starts", exchanged_starts},
-    {"exchanged next values", exchanged_nexts}, {"carry stays", carry_stays}, {"moved carry", moved_carry},
-    {"place of another rank", mirrored_place}, {"rows not reduced", rows_not_reduced}, {"counted by all", counted_by_all},
-    {"updates of all", updates_of_all}, {"ordered in parts", ordered_in_parts}, {"other order", other_order},
-    {"later windows", later_windows}, {"first rank's windows", first_windows}, {"another rank's windows", mirrored_windows},
-    {"other steps", other_steps}, {"no halo", no_halo},
+    {"dropped all-reduce", drop_all_reduce},
+    {"wrong group", wrong_group},
+    {"wrong reduction", wrong_reduction},
+    {"swapped gather order", wrong_gather_axis},
+    {"bias on every rank", early_bias},
+    {"missing shard offset", wrong_offset},
+    {"mirrored shard offset", mirrored_offset},
+    {"mean of the local extent", local_mean},
+    {"doubled scale", doubled_scale},
+    {"wrong mask offset", wrong_mask_offset},
+    {"missing place", missing_place},
+    {"stale micro-batch slot", stale_slot},
+    {"shifted window", shifted_window},
+    {"wrong exchange source", wrong_source},
+    {"swapped operands", swapped_operands},
+    {"local random numbers", local_random},
+    {"reduced twice", reduced_twice},
+    {"sum out of place", sum_out_of_place},
+    {"own decision on rounds", own_decision},
+    {"no condition", no_condition},
+    {"fewer rounds", fewer_rounds},
+    {"exchanged starts", exchanged_starts},
+    {"exchanged next values", exchanged_nexts},
+    {"carry stays", carry_stays},
+    {"moved carry", moved_carry},
+    {"place of another rank", mirrored_place},
+    {"rows not reduced", rows_not_reduced},
+    {"counted by all", counted_by_all},
+    {"updates of all", updates_of_all},
+    {"ordered in parts", ordered_in_parts},
+    {"other order", other_order},
+    {"later windows", later_windows},
+    {"first rank's windows", first_windows},
+    {"another rank's windows", mirrored_windows},
+    {"other steps", other_steps},
+    {"no halo", no_halo},
 };
 enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 
-static int proved, loops_in_time, planted[FAULTS], planted_here[FAULTS], refuted[FAULTS], unknown[FAULTS], wrongly[FAULTS], unproved, harmless_count;
+static int proved, loops_in_time, planted[FAULTS], planted_here[FAULTS], refuted[FAULTS], unknown[FAULTS],
+    wrongly[FAULTS], unproved, harmless_count;
 
 /* ---- the judge of mutants that were proved: are they really harmless? */
 
@@ -396,7 +429,8 @@ static bool run_func(Module *m, const Func *f, Arena *a, InterpResult *out) {
 static bool harmless(Module *m, const Func *l1, const Func *f) {
   Arena *a = arena_new();
   InterpResult want, got;
-  bool same = run_func(m, l1, a, &want) && run_func(m, f, a, &got) && want.noutputs == got.noutputs && want.nstates == got.nstates;
+  bool same = run_func(m, l1, a, &want) && run_func(m, f, a, &got) && want.noutputs == got.noutputs &&
+              want.nstates == got.nstates;
   for (int i = 0; same && i < want.noutputs; i++)
     same = interp_equal(&want.outputs[i].tensor, &got.outputs[i].tensor, DOMAIN_FLOAT, 1e-7, a, NULL);
   for (int i = 0; same && i < want.nstates; i++)
@@ -432,7 +466,8 @@ static void plant_all(Module *m, const Func *l1, const Func *l2, const char *wha
     }
 }
 
-/* Random over the spatial axes; the micro-batch axis cuts exactly the factors of the batch's extent, as the planner does. */
+/* Random over the spatial axes; the micro-batch axis cuts exactly the factors of the batch's extent, as the planner
+ * does. */
 static Strategy draw_strategy(Module *m, const Func *l1, const Op *op) {
   const Rule *r = rule_of(m, l1, op);
   const Strategy *list;
@@ -480,7 +515,8 @@ static void run_case(const char *model, const char *mesh, uint64_t case_seed, bo
         unproved++;
         Text t = {.arena = a};
         func_print(m, &t, l2);
-        CHECKF(false, "%s: %s at %s: %s\n%s", what, verdict_name(p.verdict), p.op, p.reason, unproved < 4 ? text_str(&t) : "");
+        CHECKF(false, "%s: %s at %s: %s\n%s", what, verdict_name(p.verdict), p.op, p.reason,
+               unproved < 4 ? text_str(&t) : "");
       }
     } else {
       CHECKF(strstr(mesh, "time"), "%s", what);
@@ -504,14 +540,17 @@ static void models_are_proved(void) {
 static void faults_are_refuted(void) {
   int kinds = 0, total = 0;
   for (int k = 0; k < FAULTS; k++) {
-    printf("  %-26s planted %4d  refuted %4d  unknown %3d  proved %d\n", faults[k].name, planted[k], refuted[k], unknown[k], wrongly[k]);
+    printf("  %-26s planted %4d  refuted %4d  unknown %3d  proved %d\n", faults[k].name, planted[k], refuted[k],
+           unknown[k], wrongly[k]);
     CHECKF(wrongly[k] == 0, "%s", faults[k].name);
     CHECKF(planted[k] > 0, "%s was never planted", faults[k].name);
     kinds += refuted[k] > 0;
     total += refuted[k];
   }
-  printf("  %d programs proved, %d loops with micro-batches, %d faults of %d kinds refuted, %d harmless changes proved and confirmed by running them\n", proved, loops_in_time, total,
-         kinds, harmless_count);
+  printf(
+      "  %d programs proved, %d loops with micro-batches, %d faults of %d kinds refuted, %d harmless changes proved "
+      "and confirmed by running them\n",
+      proved, loops_in_time, total, kinds, harmless_count);
   CHECK(kinds >= 10);
   CHECK(loops_in_time > 0); /* with micro-batches */
   CHECK(total >= 200);

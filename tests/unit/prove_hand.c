@@ -1,10 +1,12 @@
-/* The prover against level-2 programs as somebody would write them by hand (tests/hand_write.h), not as lowering makes them.
+/* The prover against level-2 programs as somebody would write them by hand (tests/hand_write.h), not as lowering makes
+ * them.
  *
- * Random level-1 functions over all kinds of operations are written out for a few ranks, rightly or with slips: wrong starts, pads, units,
- * reductions, axes, parts, at all sizes or only at odd, large or small ones.  Whatever the prover takes for proved is run, at sizes of every
- * kind that the symbols allow, modulo p and in doubles, also with infinities, NaN and -0.0 unless the proof says that it is one over the
- * real numbers; one that computes something else is a fault of the prover.  It is printed with its seed, as small as leaving out slips
- * and outputs makes it.  Not looked at: `starts` of reductions, which only the order of a sum depends on, and states shared by entries.
+ * Random level-1 functions over all kinds of operations are written out for a few ranks, rightly or with slips: wrong
+ * starts, pads, units, reductions, axes, parts, at all sizes or only at odd, large or small ones.  Whatever the prover
+ * takes for proved is run, at sizes of every kind that the symbols allow, modulo p and in doubles, also with
+ * infinities, NaN and -0.0 unless the proof says that it is one over the real numbers; one that computes something else
+ * is a fault of the prover.  It is printed with its seed, as small as leaving out slips and outputs makes it.  Not
+ * looked at: `starts` of reductions, which only the order of a sum depends on, and states shared by entries.
  *
  * usage: test_prove_hand [first seed [count of graphs [folder for the faults]]]
  */
@@ -16,9 +18,20 @@
 
 enum { VERSIONS = 10, MAX_SIZES = 24, MAX_CELLS = 8000 };
 
-static const int64_t sizes[MAX_SIZES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 21, 24, 31, 32, 40, 41, 51, 64, 80, 97};
-static const char *const meshes[] = {"[a=2]", "[a=2]", "[a=3]", "[a=2, b=2]", "[a=2, b=2]", "[a=2, b=3]", "[a=3] stages 2", "[a=2, mb=2 time]", "[a=2, b=2] stages 2"};
-static const char *const symbols[] = {"", "min 1", "min 1 max 8", "min 2 max 24", "min 1 multiple 2", "min 3 multiple 3 max 60", "min 8", "min 1 max 41", "min 5 max 5"};
+static const int64_t sizes[MAX_SIZES] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 12,
+                                         13, 16, 21, 24, 31, 32, 40, 41, 51, 64, 80, 97};
+static const char *const meshes[] = {"[a=2]",
+                                     "[a=2]",
+                                     "[a=3]",
+                                     "[a=2, b=2]",
+                                     "[a=2, b=2]",
+                                     "[a=2, b=3]",
+                                     "[a=3] stages 2",
+                                     "[a=2, mb=2 time]",
+                                     "[a=2, b=2] stages 2"};
+static const char *const symbols[] = {
+    "",      "min 1",        "min 1 max 8", "min 2 max 24", "min 1 multiple 2", "min 3 multiple 3 max 60",
+    "min 8", "min 1 max 41", "min 5 max 5"};
 
 static long graphs, written, verdicts[3], faults, unknown_right, refuted_right, proved_with_slips, over_reals;
 
@@ -45,8 +58,10 @@ typedef struct Case {
 } Case;
 
 static void fill(InterpTensor *t, Mode mode, uint64_t seed) {
-  static const double numbers[] = {-0.0, 1, -1, 2, 0.5, -3, 4, 257, -0.25, 33, -7, 1.0 / 1024, 5, -129, 0.75, -2, 0, -0.0, INFINITY, -INFINITY, NAN, 3};
-  for (int64_t i = 0; i < interp_elements(t); i++) t->cells[i].f = numbers[random_below(seed, 3, (uint64_t)i, mode == EXACT ? 16 : 22)];
+  static const double numbers[] = {-0.0,       1, -1,   2,    0.5, -3, 4,    257,      -0.25,     33,  -7,
+                                   1.0 / 1024, 5, -129, 0.75, -2,  0,  -0.0, INFINITY, -INFINITY, NAN, 3};
+  for (int64_t i = 0; i < interp_elements(t); i++)
+    t->cells[i].f = numbers[random_below(seed, 3, (uint64_t)i, mode == EXACT ? 16 : 22)];
 }
 
 /* Inputs of a size that is soon run. */
@@ -75,26 +90,30 @@ static Want *want_of(Case *c, int size, Mode mode) {
   InterpOptions o = {.domain = domain, .symbols = c->values[size], .max_cells = MAX_CELLS, .max_rounds = 100};
   w->inputs = interp_random_inputs(c->m, c->l1, domain, o.symbols, 11, c->arena, &w->ninputs, diags);
   for (int i = 0; w->inputs && i < w->ninputs; i++)
-    if (domain == DOMAIN_FLOAT && dtype_is_float(w->inputs[i].tensor.dtype)) fill(&w->inputs[i].tensor, mode, (uint64_t)i);
+    if (domain == DOMAIN_FLOAT && dtype_is_float(w->inputs[i].tensor.dtype))
+      fill(&w->inputs[i].tensor, mode, (uint64_t)i);
   w->runs = w->inputs && interp_run(c->m, c->l1, &o, w->ninputs, w->inputs, c->arena, &w->result, diags);
   return w;
 }
 
-static const char *differs(const Want *w, const InterpResult *got, InterpDomain domain, double tolerance, Arena *arena) {
+static const char *differs(const Want *w, const InterpResult *got, InterpDomain domain, double tolerance,
+                           Arena *arena) {
   const char *why;
   if (got->noutputs != w->result.noutputs || got->nstates != w->result.nstates) return "other outputs";
   for (int i = 0; i < w->result.noutputs + w->result.nstates; i++) {
     bool state = i >= w->result.noutputs;
     const InterpNamed *want = state ? &w->result.states[i - w->result.noutputs] : &w->result.outputs[i];
-    const InterpTensor *have = state ? interp_find(got->states, got->nstates, want->name) : interp_find(got->outputs, got->noutputs, want->name);
+    const InterpTensor *have = state ? interp_find(got->states, got->nstates, want->name)
+                                     : interp_find(got->outputs, got->noutputs, want->name);
     if (!have) return arena_printf(arena, "%s is missing", want->name);
-    if (!interp_equal(&want->tensor, have, domain, tolerance, arena, &why)) return arena_printf(arena, "%s: %s", want->name, why);
+    if (!interp_equal(&want->tensor, have, domain, tolerance, arena, &why))
+      return arena_printf(arena, "%s: %s", want->name, why);
   }
   return NULL;
 }
 
-/* What a proof promises: the same numbers; the same bits where ranks do not add; infinities, NaN and the sign of zeros unless it says
- * that it is one over the real numbers. */
+/* What a proof promises: the same numbers; the same bits where ranks do not add; infinities, NaN and the sign of zeros
+ * unless it says that it is one over the real numbers. */
 typedef struct Promise {
   bool adds, reals;
 } Promise;
@@ -105,11 +124,13 @@ static const char *run_at(Case *c, const Func *l2, int size, Mode mode, Promise 
   Arena *scratch = arena_new();
   Diags *diags = diags_new(scratch);
   InterpResult r;
-  InterpOptions o = {.domain = domain_of(mode), .symbols = c->values[size], .max_cells = 40 * MAX_CELLS, .max_rounds = 100};
+  InterpOptions o = {
+      .domain = domain_of(mode), .symbols = c->values[size], .max_cells = 40 * MAX_CELLS, .max_rounds = 100};
   if (mode != MODULO_P && (promise.adds || promise.reals)) o.tolerance = 1e-7;
-  const char *why = interp_run(c->m, l2, &o, w->ninputs, w->inputs, scratch, &r, diags)
-                        ? differs(w, &r, o.domain, o.tolerance, scratch)
-                        : arena_printf(scratch, "it does not run: %s", diags->n ? diags->items[0].message : "no reason given");
+  const char *why =
+      interp_run(c->m, l2, &o, w->ninputs, w->inputs, scratch, &r, diags)
+          ? differs(w, &r, o.domain, o.tolerance, scratch)
+          : arena_printf(scratch, "it does not run: %s", diags->n ? diags->items[0].message : "no reason given");
   if (why) {
     int n = module_symbol_find(c->m, "n");
     why = arena_printf(arena, "n = %lld, %s: %s", n >= 0 ? (long long)c->values[size][n] : 0, mode_names[mode], why);
@@ -240,7 +261,8 @@ static void examine_fault(Case *c, const Draw *draw, int decisions, uint64_t see
   const Func *l1 = c->l1, *l2 = hand_write(c->m, c->l1, &r, draw->rate, held, arena, &result);
   if (!l2 || !still_wrong(c, l1, l2, result.adds, arena, &why)) return;
   make_small(c, &l1, &l2, result.adds, arena, &why);
-  const char *what = arena_printf(arena, "proved, but wrong at %s (seed %llu, version %d)", why, (unsigned long long)seed, version);
+  const char *what =
+      arena_printf(arena, "proved, but wrong at %s (seed %llu, version %d)", why, (unsigned long long)seed, version);
   report(fault_text(c->m, l1, l2, what, arena), seed, version);
 }
 
@@ -259,12 +281,16 @@ static void check_version(Case *c, Random *r, uint64_t seed, int version, Arena 
     bool right = result.slips == 0 && !run_everywhere(c, l2, (Promise){result.adds, true}, arena);
     unknown_right += right && p.verdict == UNKNOWN;
     refuted_right += right && p.verdict == REFUTED;
-    if (right && folder) keep(fault_text(c->m, c->l1, l2, arena_printf(arena, "right, but %s at %s: %s", verdict_name(p.verdict), p.op, p.reason), arena), "right", seed, version);
+    if (right && folder)
+      keep(fault_text(c->m, c->l1, l2,
+                      arena_printf(arena, "right, but %s at %s: %s", verdict_name(p.verdict), p.op, p.reason), arena),
+           "right", seed, version);
     return;
   }
   proved_with_slips += result.slips > 0;
   over_reals += p.over_reals != NULL;
-  if (run_everywhere(c, l2, (Promise){result.adds, p.over_reals != NULL}, arena)) examine_fault(c, &draw, result.decisions, seed, version, arena);
+  if (run_everywhere(c, l2, (Promise){result.adds, p.over_reals != NULL}, arena))
+    examine_fault(c, &draw, result.decisions, seed, version, arena);
 }
 
 /* Sizes that the symbol allows: a few small ones, and some at random. */
@@ -286,8 +312,17 @@ static GraphShape any_shape(Module *m, Random *r) {
   static const int constants[] = {1, 1, 2, 3, 4, 5, 6, 8, 12};
   GraphShape s = {.least = 1, .most = 6, .loops = below(r, 6) == 0, .further = make_awkward};
   const Expr *n = ex_sym(m, module_symbol_find(m, "n"));
-  const Expr *late[] = {n, n, n, ex_muli(m, n, 2), ex_addi(m, n, 1), ex_addi(m, n, 8), ex_min(m, n, ex_const(m, 8)), ex_max(m, n, ex_const(m, 4)),
-                        ex_addi(m, ex_div(m, n, ex_const(m, 2)), 1), ex_muli(m, n, 6), ex_addi(m, ex_min(m, ex_const(m, 1), ex_div(m, n, ex_const(m, 40))), 2)};
+  const Expr *late[] = {n,
+                        n,
+                        n,
+                        ex_muli(m, n, 2),
+                        ex_addi(m, n, 1),
+                        ex_addi(m, n, 8),
+                        ex_min(m, n, ex_const(m, 8)),
+                        ex_max(m, n, ex_const(m, 4)),
+                        ex_addi(m, ex_div(m, n, ex_const(m, 2)), 1),
+                        ex_muli(m, n, 6),
+                        ex_addi(m, ex_min(m, ex_const(m, 1), ex_div(m, n, ex_const(m, 40))), 2)};
   int nlate = below(r, 3);
   for (int i = 0; i < 5; i++) s.extents[i] = i < nlate ? late[below(r, 11)] : ex_const(m, constants[below(r, 9)]);
   return s;
@@ -297,7 +332,8 @@ static void check_graph(uint64_t seed) {
   Random r = {.seed = seed};
   Arena *arena = arena_new();
   Diags *diags = diags_new(arena);
-  const char *mesh = meshes[below(&r, (int)(sizeof meshes / sizeof *meshes))], *symbol = symbols[below(&r, (int)(sizeof symbols / sizeof *symbols))];
+  const char *mesh = meshes[below(&r, (int)(sizeof meshes / sizeof *meshes))],
+             *symbol = symbols[below(&r, (int)(sizeof symbols / sizeof *symbols))];
   Module *m = ir_parse("graph", arena_printf(arena, "apc.ir 1\nsymbol n %s\nmesh %s\n", symbol, mesh), diags);
   Case *c = ARENA_NEW(arena, Case);
   GraphShape shape = any_shape(m, &r);
@@ -318,8 +354,11 @@ static int count = 600;
 
 static void nothing_wrong_is_proved(void) {
   for (int i = 0; i < count; i++) check_graph(first_seed + (uint64_t)i);
-  printf("seeds %llu to %llu: %ld graphs, %ld programs written, %ld proved (%ld of them with slips, %ld over the real numbers), %ld refuted, %ld unknown\n", (unsigned long long)first_seed,
-         (unsigned long long)(first_seed + (uint64_t)count - 1), graphs, written, verdicts[PROVED], proved_with_slips, over_reals, verdicts[REFUTED], verdicts[UNKNOWN]);
+  printf(
+      "seeds %llu to %llu: %ld graphs, %ld programs written, %ld proved (%ld of them with slips, %ld over the real "
+      "numbers), %ld refuted, %ld unknown\n",
+      (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)count - 1), graphs, written,
+      verdicts[PROVED], proved_with_slips, over_reals, verdicts[REFUTED], verdicts[UNKNOWN]);
   printf("written without slips and right: %ld refuted, %ld unknown\n", refuted_right, unknown_right);
   CHECKF(faults == 0, "%ld programs are proved and wrong", faults);
 }

@@ -1,5 +1,6 @@
-/* Loops in the prover, on level-2 programs written by hand: right ones are proved and give level 1's numbers, each fault planted in their
- * text is refuted.  tests/unit/guard_loops.c does the same with the programs that lowering makes. */
+/* Loops in the prover, on level-2 programs written by hand: right ones are proved and give level 1's numbers, each
+ * fault planted in their text is refuted.  tests/unit/guard_loops.c does the same with the programs that lowering
+ * makes. */
 #include "ir/prove.h"
 #include "tests/interp_test.h"
 
@@ -7,53 +8,78 @@ typedef struct Model {
   const char *name, *head, *level1, *level2; /* the bodies of the functions */
 } Model;
 
-/* y = (3 or n rounds of) h = tanh(x[t] W + h R), and all its values; h is cut in its last dimension, R in its columns. */
+/* y = (3 or n rounds of) h = tanh(x[t] W + h R), and all its values; h is cut in its last dimension, R in its
+ * columns. */
 static const Model recurrent = {
-    "recurrent", "mesh [a=2]\nparam \"w\" : f32[2, 4] = normal 0.5 seed 1\nparam \"r\" : f32[4, 4] = normal 0.5 seed 2\n",
-    "%x = input {name=\"x\"} : f32[3, 2, 2] %f = input {name=\"f\"} : f32[] %five = const {value=5} : f32[] %f5 = mul %f, %five : f32[] %n = cast %f5 {to=i64} : i64[] %w = param {name=\"w\"} : f32[2, 4] %r = param {name=\"r\"} : f32[4, 4]\n"
+    "recurrent",
+    "mesh [a=2]\nparam \"w\" : f32[2, 4] = normal 0.5 seed 1\nparam \"r\" : f32[4, 4] = normal 0.5 seed 2\n",
+    "%x = input {name=\"x\"} : f32[3, 2, 2] %f = input {name=\"f\"} : f32[] %five = const {value=5} : f32[] %f5 = mul "
+    "%f, %five : f32[] %n = cast %f5 {to=i64} : i64[] %w = param {name=\"w\"} : f32[2, 4] %r = param {name=\"r\"} : "
+    "f32[4, 4]\n"
     "%z = const {value=0} : f32[2, 4] %o = const {value=0} : f32[3, 2, 4]\n"
     "%t = loop %n {trips=3} : i64[]\n%h = carry %z : f32[2, 4]\n%s = carry %o : f32[3, 2, 4]\n"
-    "%xt = gather %x, %t {axis=0, start=0} : f32[2, 2] %xw = dot %xt, %w {spec=\"bk,kd->bd\"} : f32[2, 4] %hr = dot %h, %r {spec=\"bk,kd->bd\"} : f32[2, 4]\n"
-    "%sum = add %xw, %hr : f32[2, 4] %h1 = tanh %sum : f32[2, 4] %row = reshape %h1 : f32[1, 2, 4] %s1 = update %s, %row, %t {axis=0, start=0} : f32[3, 2, 4]\n"
-    "repeat \"again\" %t\n%hl = leave %h, %h1 : f32[2, 4]\n%sl = leave %s, %s1 : f32[3, 2, 4]\noutput \"h\" %hl\noutput \"s\" %sl",
+    "%xt = gather %x, %t {axis=0, start=0} : f32[2, 2] %xw = dot %xt, %w {spec=\"bk,kd->bd\"} : f32[2, 4] %hr = dot "
+    "%h, %r {spec=\"bk,kd->bd\"} : f32[2, 4]\n"
+    "%sum = add %xw, %hr : f32[2, 4] %h1 = tanh %sum : f32[2, 4] %row = reshape %h1 : f32[1, 2, 4] %s1 = update %s, "
+    "%row, %t {axis=0, start=0} : f32[3, 2, 4]\n"
+    "repeat \"again\" %t\n%hl = leave %h, %h1 : f32[2, 4]\n%sl = leave %s, %s1 : f32[3, 2, 4]\noutput \"h\" "
+    "%hl\noutput \"s\" %sl",
 
-    "%x = input {name=\"x\"} : f32[3, 2, 2] @{} %f = input {name=\"f\"} : f32[] @{} %five = const {value=5} : f32[] %f5 = mul %f, %five : f32[] %ni = cast %f5 {to=i64} : i64[] %w = param {name=\"w\"} : f32[2, 2] @{1:a} %r = param {name=\"r\"} : f32[4, 2] @{1:a}\n"
+    "%x = input {name=\"x\"} : f32[3, 2, 2] @{} %f = input {name=\"f\"} : f32[] @{} %five = const {value=5} : f32[] "
+    "%f5 = mul %f, %five : f32[] %ni = cast %f5 {to=i64} : i64[] %w = param {name=\"w\"} : f32[2, 2] @{1:a} %r = param "
+    "{name=\"r\"} : f32[4, 2] @{1:a}\n"
     "%nm = mask_partial %ni {mesh_axes=[a], op=sum} : i64[] %n = all_reduce %nm {mesh_axes=[a], op=sum} : i64[]\n"
     "%z = const {value=0} : f32[2, 2] %o = const {value=0} : f32[3, 2, 2]\n"
     "%t = loop %n {trips=3} : i64[]\n%h = carry %z : f32[2, 2]\n%s = carry %o : f32[3, 2, 2]\n"
     "%xt = gather %x, %t {axis=0, start=0} : f32[2, 2] %xw = dot %xt, %w {spec=\"bk,kd->bd\"} : f32[2, 2]\n"
     "%whole = all_gather %h {mesh_axis=a, axis=1} : f32[2, 4] %hr = dot %whole, %r {spec=\"bk,kd->bd\"} : f32[2, 2]\n"
-    "%sum = add %xw, %hr : f32[2, 2] %h1 = tanh %sum : f32[2, 2] %row = reshape %h1 : f32[1, 2, 2] %s1 = update %s, %row, %t {axis=0, start=0} : f32[3, 2, 2]\n"
-    "repeat \"again\" %t\n%hl = leave %h, %h1 : f32[2, 2]\n%sl = leave %s, %s1 : f32[3, 2, 2]\noutput \"h\" %hl @{1:a}\noutput \"s\" %sl @{2:a}"};
+    "%sum = add %xw, %hr : f32[2, 2] %h1 = tanh %sum : f32[2, 2] %row = reshape %h1 : f32[1, 2, 2] %s1 = update %s, "
+    "%row, %t {axis=0, start=0} : f32[3, 2, 2]\n"
+    "repeat \"again\" %t\n%hl = leave %h, %h1 : f32[2, 2]\n%sl = leave %s, %s1 : f32[3, 2, 2]\noutput \"h\" %hl "
+    "@{1:a}\noutput \"s\" %sl @{2:a}"};
 
-/* Two carries that are swapped, a loop in a loop, a condition on the data; the state is cut in rows, the condition needs all of them. */
-static const Model nested = {
-    "nested", "mesh [a=2]\n",
-    "%x = input {name=\"x\"} : f32[4, 2] %y = input {name=\"y\"} : f32[4, 2] %k = const {value=3} : i64[] %two = const {value=2} : i64[] %big = const {value=4} : f32[]\n"
-    "%t = loop %k {trips=3} : i64[]\n%p = carry %x : f32[4, 2]\n%q = carry %y : f32[4, 2]\n"
-    "%u = loop %two {trips=2} : i64[]\n%g = carry %q : f32[4, 2]\n%g1 = add %g, %p : f32[4, 2]\nrepeat \"inner\" %u\n%gl = leave %g, %g1 : f32[4, 2]\n"
-    "%most = reduce %gl {axes=[0, 1], op=max} : f32[] %more = lt %most, %big : bool[]\n"
-    "repeat \"outer\" %t, %more\n%pl = leave %p, %gl : f32[4, 2]\n%ql = leave %q, %p : f32[4, 2]\noutput \"p\" %pl\noutput \"q\" %ql",
+/* Two carries that are swapped, a loop in a loop, a condition on the data; the state is cut in rows, the condition
+ * needs all of them. */
+static const Model nested = {"nested", "mesh [a=2]\n",
+                             "%x = input {name=\"x\"} : f32[4, 2] %y = input {name=\"y\"} : f32[4, 2] %k = const "
+                             "{value=3} : i64[] %two = const {value=2} : i64[] %big = const {value=4} : f32[]\n"
+                             "%t = loop %k {trips=3} : i64[]\n%p = carry %x : f32[4, 2]\n%q = carry %y : f32[4, 2]\n"
+                             "%u = loop %two {trips=2} : i64[]\n%g = carry %q : f32[4, 2]\n%g1 = add %g, %p : f32[4, "
+                             "2]\nrepeat \"inner\" %u\n%gl = leave %g, %g1 : f32[4, 2]\n"
+                             "%most = reduce %gl {axes=[0, 1], op=max} : f32[] %more = lt %most, %big : bool[]\n"
+                             "repeat \"outer\" %t, %more\n%pl = leave %p, %gl : f32[4, 2]\n%ql = leave %q, %p : f32[4, "
+                             "2]\noutput \"p\" %pl\noutput \"q\" %ql",
 
-    "%x = input {name=\"x\"} : f32[2, 2] @{0:a} %y = input {name=\"y\"} : f32[2, 2] @{0:a} %k = const {value=3} : i64[] %two = const {value=2} : i64[] %big = const {value=4} : f32[]\n"
-    "%t = loop %k {trips=3} : i64[]\n%p = carry %x : f32[2, 2]\n%q = carry %y : f32[2, 2]\n"
-    "%u = loop %two {trips=2} : i64[]\n%g = carry %q : f32[2, 2]\n%g1 = add %g, %p : f32[2, 2]\nrepeat \"inner\" %u\n%gl = leave %g, %g1 : f32[2, 2]\n"
-    "%part = reduce %gl {axes=[0, 1], op=max} : f32[] %most = all_reduce %part {mesh_axes=[a], op=max} : f32[] %own = lt %most, %big : bool[]\n"
-    "%mask = mask_partial %own {mesh_axes=[a], op=or} : bool[] %more = all_reduce %mask {mesh_axes=[a], op=or} : bool[]\n"
-    "repeat \"outer\" %t, %more\n%pl = leave %p, %gl : f32[2, 2]\n%ql = leave %q, %p : f32[2, 2]\noutput \"p\" %pl @{0:a}\noutput \"q\" %ql @{0:a}"};
+                             "%x = input {name=\"x\"} : f32[2, 2] @{0:a} %y = input {name=\"y\"} : f32[2, 2] @{0:a} %k "
+                             "= const {value=3} : i64[] %two = const {value=2} : i64[] %big = const {value=4} : f32[]\n"
+                             "%t = loop %k {trips=3} : i64[]\n%p = carry %x : f32[2, 2]\n%q = carry %y : f32[2, 2]\n"
+                             "%u = loop %two {trips=2} : i64[]\n%g = carry %q : f32[2, 2]\n%g1 = add %g, %p : f32[2, "
+                             "2]\nrepeat \"inner\" %u\n%gl = leave %g, %g1 : f32[2, 2]\n"
+                             "%part = reduce %gl {axes=[0, 1], op=max} : f32[] %most = all_reduce %part "
+                             "{mesh_axes=[a], op=max} : f32[] %own = lt %most, %big : bool[]\n"
+                             "%mask = mask_partial %own {mesh_axes=[a], op=or} : bool[] %more = all_reduce %mask "
+                             "{mesh_axes=[a], op=or} : bool[]\n"
+                             "repeat \"outer\" %t, %more\n%pl = leave %p, %gl : f32[2, 2]\n%ql = leave %q, %p : f32[2, "
+                             "2]\noutput \"p\" %pl @{0:a}\noutput \"q\" %ql @{0:a}"};
 
-/* Two loops of the same rounds from splats of different extents, whose terms do not tell them apart; the first does not vary over its rows. */
-static const Model twins = {
-    "twins", "mesh [a=2]\n",
-    "%x = input {name=\"x\"} : f32[6] %k = const {value=3} : i64[] %z = const {value=1} : f32[4] %v = const {value=1} : f32[6]\n"
-    "%t = loop %k : i64[]\n%h = carry %z : f32[4]\n%h1 = add %h, %h : f32[4]\nrepeat \"first\" %t\n%hl = leave %h, %h1 : f32[4]\n"
-    "%u = loop %k : i64[]\n%g = carry %v : f32[6]\n%g1 = add %g, %x : f32[6]\nrepeat \"second\" %u\n%gl = leave %g, %g1 : f32[6]\n"
-    "output \"h\" %hl\noutput \"g\" %gl",
+/* Two loops of the same rounds from splats of different extents, whose terms do not tell them apart; the first does not
+ * vary over its rows. */
+static const Model twins = {"twins", "mesh [a=2]\n",
+                            "%x = input {name=\"x\"} : f32[6] %k = const {value=3} : i64[] %z = const {value=1} : "
+                            "f32[4] %v = const {value=1} : f32[6]\n"
+                            "%t = loop %k : i64[]\n%h = carry %z : f32[4]\n%h1 = add %h, %h : f32[4]\nrepeat \"first\" "
+                            "%t\n%hl = leave %h, %h1 : f32[4]\n"
+                            "%u = loop %k : i64[]\n%g = carry %v : f32[6]\n%g1 = add %g, %x : f32[6]\nrepeat "
+                            "\"second\" %u\n%gl = leave %g, %g1 : f32[6]\n"
+                            "output \"h\" %hl\noutput \"g\" %gl",
 
-    "%x = input {name=\"x\"} : f32[3] @{0:a} %k = const {value=3} : i64[] %z = const {value=1} : f32[2] %v = const {value=1} : f32[3]\n"
-    "%t = loop %k : i64[]\n%h = carry %z : f32[2]\n%h1 = add %h, %h : f32[2]\nrepeat \"first\" %t\n%hl = leave %h, %h1 : f32[2]\n"
-    "%u = loop %k : i64[]\n%g = carry %v : f32[3]\n%g1 = add %g, %x : f32[3]\nrepeat \"second\" %u\n%gl = leave %g, %g1 : f32[3]\n"
-    "output \"h\" %hl @{0:a}\noutput \"g\" %gl @{0:a}"};
+                            "%x = input {name=\"x\"} : f32[3] @{0:a} %k = const {value=3} : i64[] %z = const {value=1} "
+                            ": f32[2] %v = const {value=1} : f32[3]\n"
+                            "%t = loop %k : i64[]\n%h = carry %z : f32[2]\n%h1 = add %h, %h : f32[2]\nrepeat \"first\" "
+                            "%t\n%hl = leave %h, %h1 : f32[2]\n"
+                            "%u = loop %k : i64[]\n%g = carry %v : f32[3]\n%g1 = add %g, %x : f32[3]\nrepeat "
+                            "\"second\" %u\n%gl = leave %g, %g1 : f32[3]\n"
+                            "output \"h\" %hl @{0:a}\noutput \"g\" %gl @{0:a}"};
 
 /* `level2` with the first `from` replaced by `to`. */
 static const char *replaced(Arena *arena, const char *level2, const char *from, const char *to) {
@@ -67,7 +93,8 @@ static const char *replaced(Arena *arena, const char *level2, const char *from, 
 
 static Program program(const Model *k, const char *level2) {
   Arena *scratch = arena_new();
-  Program p = program_of(arena_printf(scratch, "%sfunc @main level 1 {\n%s\n}\nfunc @rank level 2 {\n%s\n}\n", k->head, k->level1, level2));
+  Program p = program_of(arena_printf(scratch, "%sfunc @main level 1 {\n%s\n}\nfunc @rank level 2 {\n%s\n}\n", k->head,
+                                      k->level1, level2));
   arena_free(scratch);
   return p;
 }
@@ -77,14 +104,16 @@ static void same_numbers(Program *p, const char *name) {
     InterpOptions o = {.domain = (InterpDomain)d, .tolerance = d ? 0 : 1e-9};
     InterpResult want, got;
     int n;
-    InterpNamed *inputs = interp_random_inputs(p->m, module_func(p->m, "main"), o.domain, interp_symbols(p->m, p->arena), 3, p->arena, &n, p->diags);
+    InterpNamed *inputs = interp_random_inputs(p->m, module_func(p->m, "main"), o.domain,
+                                               interp_symbols(p->m, p->arena), 3, p->arena, &n, p->diags);
     bool ran = interp_run(p->m, module_func(p->m, "main"), &o, n, inputs, p->arena, &want, p->diags) &&
                interp_run(p->m, module_func(p->m, "rank"), &o, n, inputs, p->arena, &got, p->diags);
     CHECKF(ran, "%s: %s", name, program_error(p));
     CHECKF(!ran || d || want.outputs[0].tensor.cells[0].f != 0, "%s: nothing was computed", name);
     for (int i = 0; ran && i < want.noutputs; i++) {
       const char *why = "";
-      CHECKF(interp_equal(&want.outputs[i].tensor, &got.outputs[i].tensor, o.domain, o.tolerance, p->arena, &why), "%s: %s: %s", name, want.outputs[i].name, why);
+      CHECKF(interp_equal(&want.outputs[i].tensor, &got.outputs[i].tensor, o.domain, o.tolerance, p->arena, &why),
+             "%s: %s: %s", name, want.outputs[i].name, why);
     }
   }
 }
@@ -102,8 +131,9 @@ static void refuted(const Model *k, const char *from, const char *to, const char
   Arena *scratch = arena_new();
   Program p = program(k, replaced(scratch, k->level2, from, to));
   Proof proof = prove(p.m, module_func(p.m, "main"), module_func(p.m, "rank"));
-  CHECKF(proof.verdict == REFUTED && strcmp(proof.op, op) == 0 && strstr(proof.reason, reason), "%s with %s: %s at %s: %s", k->name, to, verdict_name(proof.verdict),
-         proof.op ? proof.op : "nothing", proof.reason ? proof.reason : "nothing");
+  CHECKF(proof.verdict == REFUTED && strcmp(proof.op, op) == 0 && strstr(proof.reason, reason),
+         "%s with %s: %s at %s: %s", k->name, to, verdict_name(proof.verdict), proof.op ? proof.op : "nothing",
+         proof.reason ? proof.reason : "nothing");
   program_free(&p);
   arena_free(scratch);
 }
@@ -127,14 +157,20 @@ static void wrong_control(void) {
 static void wrong_carries(void) {
   refuted(&recurrent, "leave %h, %h1", "leave %h, %sum", "again", "level 1 has no loop whose carries become this");
   refuted(&recurrent, "%h1 = tanh %sum : f32[2, 2]",
-          "%th = tanh %sum : f32[2, 2] %all = all_gather %th {mesh_axis=a, axis=1} : f32[2, 4] %h1 = shard_slice %all {axis=1, start=0} : f32[2, 2]", "whole",
-          "the parts of the members do not follow each other");
-  refuted(&nested, "leave %p, %gl : f32[2, 2]\n%ql = leave %q, %p", "leave %p, %p : f32[2, 2]\n%ql = leave %q, %gl", "outer", "level 1 has no loop whose carries become this");
-  refuted(&nested, "%ql = leave %q, %p", "%ql = leave %q, %x", "outer", "level 1 has no loop whose carries become this");
-  refuted(&nested, "carry %x : f32[2, 2]\n%q = carry %y", "carry %y : f32[2, 2]\n%q = carry %x", "t", "level 1 has no loop with these rounds and initial values");
+          "%th = tanh %sum : f32[2, 2] %all = all_gather %th {mesh_axis=a, axis=1} : f32[2, 4] %h1 = shard_slice %all "
+          "{axis=1, start=0} : f32[2, 2]",
+          "whole", "the parts of the members do not follow each other");
+  refuted(&nested, "leave %p, %gl : f32[2, 2]\n%ql = leave %q, %p", "leave %p, %p : f32[2, 2]\n%ql = leave %q, %gl",
+          "outer", "level 1 has no loop whose carries become this");
+  refuted(&nested, "%ql = leave %q, %p", "%ql = leave %q, %x", "outer",
+          "level 1 has no loop whose carries become this");
+  refuted(&nested, "carry %x : f32[2, 2]\n%q = carry %y", "carry %y : f32[2, 2]\n%q = carry %x", "t",
+          "level 1 has no loop with these rounds and initial values");
   refuted(&nested, "repeat \"outer\" %t, %more\n%pl = leave %p, %gl",
-          "%all = all_gather %gl {mesh_axis=a, axis=0} : f32[4, 2] %other = shard_slice %all {axis=0, start=2 - 2*@a} : f32[2, 2]\n"
-          "repeat \"outer\" %t, %more\n%pl = leave %p, %other", "pl", "the next value of a carry holds another part of dimension 0");
+          "%all = all_gather %gl {mesh_axis=a, axis=0} : f32[4, 2] %other = shard_slice %all {axis=0, start=2 - 2*@a} "
+          ": f32[2, 2]\n"
+          "repeat \"outer\" %t, %more\n%pl = leave %p, %other",
+          "pl", "the next value of a carry holds another part of dimension 0");
   refuted(&twins, "carry %v", "carry %x", "u", "level 1 has no loop with these rounds and initial values");
 }
 

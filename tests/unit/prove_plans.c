@@ -1,9 +1,9 @@
 /* Real models under random plans: every program that lowering makes of them is proved, none is refuted or left open.
  *
- * The models are those of examples/, small ones, with all their entries and prepared weights; other files may be named.  Meshes have 2 to
- * 12 ranks, one to three axes, stages and micro-batches.  A plan is drawn operation by operation, or searched with degrees drawn at random,
- * or searched and then changed at random except for what the micro-batches cut.  What cannot be converted (a value cut over micro-batches
- * that is needed whole) is no plan and not counted.
+ * The models are those of examples/, small ones, with all their entries and prepared weights; other files may be named.
+ * Meshes have 2 to 12 ranks, one to three axes, stages and micro-batches.  A plan is drawn operation by operation, or
+ * searched with degrees drawn at random, or searched and then changed at random except for what the micro-batches cut.
+ * What cannot be converted (a value cut over micro-batches that is needed whole) is no plan and not counted.
  *
  * usage: test_prove_plans [first seed [plans [file...]]]
  */
@@ -37,7 +37,8 @@ static const Source examples[] = {
     {"examples/bert.apc", "layers=2 d=24 heads=4 ffn=48 vocab=40 ctx=32"},
     {"examples/t5.apc", "layers=1 d=24 d_kv=6 heads=4 ffn=48 vocab=40"},
     {"examples/moe.apc", "layers=1 d=24 heads=4 kv_heads=2 ffn=36 experts=6 top_k=2 vocab=40"},
-    {"examples/moe.apc", "layers=1 d=24 heads=4 kv_heads=2 ffn=36 experts=4 top_k=2 vocab=40 routing=capacity groups=2"},
+    {"examples/moe.apc",
+     "layers=1 d=24 heads=4 kv_heads=2 ffn=36 experts=4 top_k=2 vocab=40 routing=capacity groups=2"},
     {"examples/moe.apc", "layers=1 d=24 heads=4 kv_heads=2 ffn=36 experts=6 top_k=2 vocab=40 routing=dropless"},
     {"examples/vit.apc", "layers=1 d=24 heads=4 ffn=48 patch=8 image=32 classes=10"},
     {"examples/resnet.apc", "depth=18 width=8 classes=10 image=32"},
@@ -45,7 +46,9 @@ static const Source examples[] = {
     {"examples/lstm.apc", "layers=2 d=12 hidden=24 vocab=30"},
 };
 
-static const char *const meshes[] = {"2", "3", "4", "5", "7", "11", "12", "2,2", "2,3", "3,2", "4,3", "2,5", "2,2,2", "2,2,3", "1 stages 2", "2 stages 3", "2,2 stages 3", "1 stages 5"};
+static const char *const meshes[] = {
+    "2",   "3",   "4",   "5",     "7",     "11",         "12",         "2,2",          "2,3",
+    "3,2", "4,3", "2,5", "2,2,2", "2,2,3", "1 stages 2", "2 stages 3", "2,2 stages 3", "1 stages 5"};
 
 typedef struct Random {
   uint64_t seed, drawn;
@@ -154,7 +157,8 @@ static Choice draw_plan(Module *m, const Func *f, Random *r, Arena *a) {
   set_mesh(m, r);
   draw_strategies(m, f, r, 1, &c);
   for (size_t i = 0, stage = 0; i < f->ops.n; i++) {
-    if (!inside_loop(&loops, i) && (int)stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0) stage++;
+    if (!inside_loop(&loops, i) && (int)stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0)
+      stage++;
     c.stages[i] = (int)stage;
   }
   return c;
@@ -163,7 +167,11 @@ static Choice draw_plan(Module *m, const Func *f, Random *r, Arena *a) {
 static bool search_plan(Module *m, const Func *f, Random *r, bool change, Arena *a, Choice *c) {
   static const int degrees[] = {0, 0, 0, 1, 2, 2, 3, 4};
   Diags *d = diags_new(a);
-  PlanOptions o = {.tp = degrees[below(r, 8)], .pp = degrees[below(r, 8)], .dp = degrees[below(r, 8)], .cp = below(r, 3) ? 0 : degrees[below(r, 8)], .memory_limit = 1e18};
+  PlanOptions o = {.tp = degrees[below(r, 8)],
+                   .pp = degrees[below(r, 8)],
+                   .dp = degrees[below(r, 8)],
+                   .cp = below(r, 3) ? 0 : degrees[below(r, 8)],
+                   .memory_limit = 1e18};
   o.micro_batches = o.pp > 1 ? below(r, 4) : 0;
   const Target *t = target_find(d, a, arena_printf(a, "cpux%d", 2 + below(r, 11)));
   const Plan *p = plan_search(m, f, t, &o, d);
@@ -180,7 +188,8 @@ static bool search_plan(Module *m, const Func *f, Random *r, bool change, Arena 
 static void complain(const Source *s, uint64_t seed, const Func *f, const Proof *p) {
   open_ones++;
   if (open_ones <= 10)
-    fprintf(stderr, "seed %llu, %s %s, @%s: right, but %s at %s: %s\n", (unsigned long long)seed, s->file, s->settings, f->name, verdict_name(p->verdict), p->op, p->reason);
+    fprintf(stderr, "seed %llu, %s %s, @%s: right, but %s at %s: %s\n", (unsigned long long)seed, s->file, s->settings,
+            f->name, verdict_name(p->verdict), p->op, p->reason);
 }
 
 static Func *lowered(Module *m, const Func *f, const Choice *c, Arena *a) {
@@ -248,9 +257,11 @@ static const Source *sources = examples;
 
 static void plans_are_proved(void) {
   for (int i = 0; i < plans; i++) check_plan(&sources[i % nsources], first_seed + (uint64_t)i);
-  printf("seeds %llu to %llu: %ld plans proved (%ld drawn, %ld searched, %ld changed; %ld with stages, %ld with micro-batches), %ld not proved, %ld no plan\n",
-         (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)plans - 1), proved, by_kind[0], by_kind[1], by_kind[2], with_stages, with_time, open_ones,
-         no_plan);
+  printf(
+      "seeds %llu to %llu: %ld plans proved (%ld drawn, %ld searched, %ld changed; %ld with stages, %ld with "
+      "micro-batches), %ld not proved, %ld no plan\n",
+      (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)plans - 1), proved, by_kind[0],
+      by_kind[1], by_kind[2], with_stages, with_time, open_ones, no_plan);
   CHECKF(open_ones == 0, "%ld right programs are not proved", open_ones);
   CHECK(2 * proved > plans && (sources != examples || (with_stages > 0 && with_time > 0)));
 }

@@ -1,4 +1,5 @@
-/* tests/unit/prove_prepare.c - the prover on level 2 of @prepare: what is right is proved, faults planted in the text are refuted. */
+/* tests/unit/prove_prepare.c - the prover on level 2 of @prepare: what is right is proved, faults planted in the text
+ * are refuted. */
 #include <string.h>
 
 #include "base/text.h"
@@ -71,8 +72,10 @@ static const Fault faults[] = {
     {"another weight", "%b = param {name=\"b\"}", "%b = param {name=\"a\"}", "no such operation"},
     {"part of the wrong weight", "output \"both\" %part @", "output \"both\" %w @", "not the value"},
     {"stage without its part", "  output \"w\" %w.1 @{0:tp}\n", "", "nobody prepares"},
-    {"communication", "  output \"both\" %part @{1:tp}\n", "  %all = all_gather %part {mesh_axis=tp, axis=1} : f32[8, 6]\n"
-     "  %again = shard_slice %all {axis=1, start=3*@tp} : f32[8, 3]\n  output \"both\" %again @{1:tp}\n", "communication"},
+    {"communication", "  output \"both\" %part @{1:tp}\n",
+     "  %all = all_gather %part {mesh_axis=tp, axis=1} : f32[8, 6]\n"
+     "  %again = shard_slice %all {axis=1, start=3*@tp} : f32[8, 3]\n  output \"both\" %again @{1:tp}\n",
+     "communication"},
     {"weight nobody asked for", "output \"both\" %part @", "output \"none\" %part @", "no such weight"},
 };
 
@@ -112,7 +115,8 @@ static void faults_are_refuted(void) {
     const char *at = last_place(program, faults[i].from);
     CHECKF(at != NULL, "%s", faults[i].what);
     if (at) {
-      const char *text = arena_printf(a, "%.*s%s%s", (int)(at - program), program, faults[i].to, at + strlen(faults[i].from));
+      const char *text =
+          arena_printf(a, "%.*s%s%s", (int)(at - program), program, faults[i].to, at + strlen(faults[i].from));
       Proof p = prove_text(a, text, &m);
       CHECKF(p.verdict == REFUTED, "%s: %s", faults[i].what, verdict_name(p.verdict));
       CHECKF(p.reason && strstr(p.reason, faults[i].reason), "%s: %s", faults[i].what, p.reason);
@@ -128,13 +132,20 @@ static void outputs_are_all_there(void) {
   for (int i = 0; i < 2; i++) {
     Arena *a = arena_new();
     Diags *d = diags_new(a);
-    Module *m = ir_parse("program", arena_printf(a, "apc.ir 1\nmesh [tp=2] stages 1\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[4] output \"a\" %%x output \"b\" %%x }\n"
-                                                 "func @rank level 2 { %%x = input {name=\"x\"} : f32[2] @{0:tp} %%whole = all_gather %%x {mesh_axis=tp, axis=0} : f32[4]\n"
-                                                 "  output \"a\" %%x @{0:tp} %s }", parts[i]), d);
+    Module *m = ir_parse("program",
+                         arena_printf(a,
+                                      "apc.ir 1\nmesh [tp=2] stages 1\nfunc @main level 1 { %%x = input {name=\"x\"} : "
+                                      "f32[4] output \"a\" %%x output \"b\" %%x }\n"
+                                      "func @rank level 2 { %%x = input {name=\"x\"} : f32[2] @{0:tp} %%whole = "
+                                      "all_gather %%x {mesh_axis=tp, axis=0} : f32[4]\n"
+                                      "  output \"a\" %%x @{0:tp} %s }",
+                                      parts[i]),
+                         d);
     bool ok = m && verify_module(m, d);
     if (!ok) diags_print(d, stderr, false);
     CHECK(ok);
-    Proof p = ok ? prove(m, module_func(m, "main"), module_func(m, "rank")) : (Proof){.verdict = UNKNOWN, .op = "the text", .reason = "is no program"};
+    Proof p = ok ? prove(m, module_func(m, "main"), module_func(m, "rank"))
+                 : (Proof){.verdict = UNKNOWN, .op = "the text", .reason = "is no program"};
     CHECKF(p.verdict == (i ? REFUTED : PROVED), "%s with %s", verdict_name(p.verdict), parts[i]);
     if (m) module_free(m);
     arena_free(a);

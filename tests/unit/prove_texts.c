@@ -1,8 +1,9 @@
-/* Programs written by hand (tests/proofs), each with what the prover must say of @rank as @main, and what running both shows.
+/* Programs written by hand (tests/proofs), each with what the prover must say of @rank as @main, and what running both
+ * shows.
  *
- * `# EXPECT:` begins with the verdict; the reason, or what a proof leaves open, contains the text behind it.  Every `# RUN:` line names sizes
- * (n=3) and says `equal` or `differs`: a wrong program must be seen to be wrong, and nothing that is proved may be.  `special` draws
- * zeros of both signs, infinities and NaN, `bits` compares to the bit.
+ * `# EXPECT:` begins with the verdict; the reason, or what a proof leaves open, contains the text behind it.  Every `#
+ * RUN:` line names sizes (n=3) and says `equal` or `differs`: a wrong program must be seen to be wrong, and nothing
+ * that is proved may be.  `special` draws zeros of both signs, infinities and NaN, `bits` compares to the bit.
  */
 #include <dirent.h>
 #include <math.h>
@@ -39,7 +40,8 @@ static void fill(InterpTensor *t, const Ran *r, InterpDomain domain, uint64_t se
 /* Inputs, and states and weights of any numbers. */
 static bool run(const Trial *t, const Ran *r, const char *func, InterpDomain domain, uint64_t seed, InterpResult *out) {
   Module *m = t->m;
-  InterpNamed *states = ARENA_ARRAY(t->arena, InterpNamed, m->states.n), *params = ARENA_ARRAY(t->arena, InterpNamed, m->params.n);
+  InterpNamed *states = ARENA_ARRAY(t->arena, InterpNamed, m->states.n),
+              *params = ARENA_ARRAY(t->arena, InterpNamed, m->params.n);
   InterpOptions o = {.domain = domain, .symbols = r->symbols, .states = states, .params = params, .tolerance = 1e-9};
   for (size_t i = 0; i < m->states.n + m->params.n; i++) {
     bool state = i < m->states.n;
@@ -52,13 +54,15 @@ static bool run(const Trial *t, const Ran *r, const char *func, InterpDomain dom
     fill(&item->tensor, r, domain, seed + 100 + i);
   }
   int n;
-  InterpNamed *inputs = interp_random_inputs(m, module_func(m, "main"), domain, r->symbols, seed, t->arena, &n, t->diags);
+  InterpNamed *inputs =
+      interp_random_inputs(m, module_func(m, "main"), domain, r->symbols, seed, t->arena, &n, t->diags);
   for (int i = 0; inputs && i < n; i++)
     if (dtype_is_float(inputs[i].tensor.dtype)) fill(&inputs[i].tensor, r, domain, seed + (uint64_t)i);
   return inputs && interp_run(m, module_func(m, func), &o, n, inputs, t->arena, out, t->diags);
 }
 
-static bool same(const Trial *t, const Ran *r, InterpDomain domain, const InterpNamed *want, int nwant, const InterpNamed *got, int ngot) {
+static bool same(const Trial *t, const Ran *r, InterpDomain domain, const InterpNamed *want, int nwant,
+                 const InterpNamed *got, int ngot) {
   bool equal = nwant == ngot;
   for (int i = 0; equal && i < nwant; i++) {
     const InterpTensor *x = interp_find(got, ngot, want[i].name);
@@ -76,7 +80,8 @@ static bool runs_equal(const Trial *t, const Ran *r) {
     if (domain == DOMAIN_MODP && r->special) continue;
     bool ran = run(t, r, "main", domain, k + 1, &want);
     CHECKF(ran, "%s: @main does not run: %s", t->file, t->diags->n ? t->diags->items[t->diags->n - 1].message : "");
-    equal = ran && run(t, r, "rank", domain, k + 1, &got) && same(t, r, domain, want.outputs, want.noutputs, got.outputs, got.noutputs) &&
+    equal = ran && run(t, r, "rank", domain, k + 1, &got) &&
+            same(t, r, domain, want.outputs, want.noutputs, got.outputs, got.noutputs) &&
             same(t, r, domain, want.states, want.nstates, got.states, got.nstates);
   }
   return equal;
@@ -100,17 +105,20 @@ static void run_line(const Trial *t, const char *line) {
     else expected = strcmp(word, "equal") == 0 ? 1 : strcmp(word, "differs") == 0 ? 0 : -1;
   }
   CHECKF(expected >= 0, "%s: neither equal nor differs: %s", t->file, line);
-  CHECKF(runs_equal(t, &r) == (expected == 1), "%s: running%s is %s", t->file, line, expected == 1 ? "not equal" : "equal");
+  CHECKF(runs_equal(t, &r) == (expected == 1), "%s: running%s is %s", t->file, line,
+         expected == 1 ? "not equal" : "equal");
   bool limited = t->proof.over_reals && (r.special || r.bits);
   CHECKF(t->proof.verdict != PROVED || expected == 1 || limited, "%s: it is proved, and differs with%s", t->file, line);
 }
 
 static void expect_line(const Trial *t, const char *line) {
   const Proof *p = &t->proof;
-  const char *said = arena_printf(t->arena, "%s%s%s%s", verdict_name(p->verdict), p->verdict == PROVED ? "" : ": ", p->reason ? p->reason : "",
+  const char *said = arena_printf(t->arena, "%s%s%s%s", verdict_name(p->verdict), p->verdict == PROVED ? "" : ": ",
+                                  p->reason ? p->reason : "",
                                   p->over_reals ? arena_printf(t->arena, " over the reals: %s", p->over_reals) : "");
   size_t n = strcspn(line, ":");
-  bool fits = strncmp(line, said, n) == 0 && (line[n] ? strstr(said, line + n + 2) != NULL : !said[n] || said[n] == ':');
+  bool fits =
+      strncmp(line, said, n) == 0 && (line[n] ? strstr(said, line + n + 2) != NULL : !said[n] || said[n] == ':');
   CHECKF(fits, "%s: %s at %s, not %s", t->file, said, p->op ? p->op : "no operation", line);
 }
 

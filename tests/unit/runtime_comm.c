@@ -104,12 +104,9 @@ static void draw(uint64_t *seed, Draw *d, int group, const int *members, int n) 
   memcpy(d->members, members, (size_t)n * sizeof *members);
   d->op.kind = (CommKind)below(seed, COMM_KIND_COUNT);
   draw_reduction(seed, d);
-  if (d->op.kind == COMM_all_reduce)
-    draw_all_reduce(seed, d);
-  else if (d->op.kind == COMM_reduce_scatter)
-    draw_reduce_scatter(seed, d);
-  else
-    draw_move(seed, d);
+  if (d->op.kind == COMM_all_reduce) draw_all_reduce(seed, d);
+  else if (d->op.kind == COMM_reduce_scatter) draw_reduce_scatter(seed, d);
+  else draw_move(seed, d);
   d->data_seed = ranks_random(seed);
 }
 
@@ -132,14 +129,10 @@ static void fill_src(const Draw *d, int i, char *src) {
   bool typed = d->op.kind == COMM_all_reduce || d->op.kind == COMM_reduce_scatter;
   bool nan_too = d->op.reduction == COMM_RED_max || d->op.reduction == COMM_RED_min;
   for (size_t at = 0; at < d->src_bytes[i]; at += typed ? unit : 1) {
-    if (!typed)
-      src[at] = (char)ranks_random(&seed);
-    else if (d->op.reduction == COMM_RED_one && ranks_random(&seed) % (uint64_t)d->n)
-      memset(src + at, 0, unit);
-    else if (dtype_is_float(t))
-      dtype_store_f(t, src + at, draw_value(&seed, nan_too));
-    else
-      dtype_store_i(t, src + at, (int64_t)ranks_random(&seed));
+    if (!typed) src[at] = (char)ranks_random(&seed);
+    else if (d->op.reduction == COMM_RED_one && ranks_random(&seed) % (uint64_t)d->n) memset(src + at, 0, unit);
+    else if (dtype_is_float(t)) dtype_store_f(t, src + at, draw_value(&seed, nan_too));
+    else dtype_store_i(t, src + at, (int64_t)ranks_random(&seed));
   }
 }
 
@@ -198,8 +191,7 @@ static void reduce_element(const Draw *d, void *to, char *const *from) {
   } else {
     bool is_signed = dtype_class(t) == DTC_I;
     uint64_t acc = (uint64_t)dtype_load_i(t, from[0]);
-    for (int i = 1; i < d->n; i++)
-      acc = int_step(d->op.reduction, is_signed, acc, (uint64_t)dtype_load_i(t, from[i]));
+    for (int i = 1; i < d->n; i++) acc = int_step(d->op.reduction, is_signed, acc, (uint64_t)dtype_load_i(t, from[i]));
     dtype_store_i(t, to, (int64_t)acc);
   }
 }
@@ -353,8 +345,8 @@ static RtStatus crossing_job(RankContext *r, RtError *error) {
   for (int k = 0; k < 2; k++) {
     send[k][k ? left : right] = comm_contiguous((size_t)k * bytes, bytes);
     recv[k][k ? right : left] = comm_contiguous((size_t)(k + 2) * bytes, bytes);
-    ops[k] = (CommOp){.kind = COMM_send, .group = r->everyone, .src = buffer, .dst = buffer, .send = send[k],
-                      .recv = recv[k]};
+    ops[k] = (CommOp){
+        .kind = COMM_send, .group = r->everyone, .src = buffer, .dst = buffer, .send = send[k], .recv = recv[k]};
   }
   CommTicket ticket;
   RtStatus status = comm_enqueue(r->comm, 7, ops, 2, &ticket, error);
@@ -391,8 +383,14 @@ static RtStatus columns_job(RankContext *r, RtError *error) {
 
 static RtStatus all_reduce_floats(RankContext *r, uint64_t key, float *values, size_t n, RtError *error) {
   CommBlock block = comm_contiguous(0, n * sizeof *values);
-  CommOp op = {.kind = COMM_all_reduce, .group = r->everyone, .dtype = DT_f32, .reduction = COMM_RED_sum,
-               .src = values, .dst = values, .send = &block, .recv = &block};
+  CommOp op = {.kind = COMM_all_reduce,
+               .group = r->everyone,
+               .dtype = DT_f32,
+               .reduction = COMM_RED_sum,
+               .src = values,
+               .dst = values,
+               .send = &block,
+               .recv = &block};
   CommTicket ticket;
   RtStatus status = comm_enqueue(r->comm, key, &op, 1, &ticket, error);
   return status == RT_OK ? comm_wait(r->comm, ticket, error) : status;
@@ -416,8 +414,14 @@ static RtStatus counts_job(RankContext *r, RtError *error) {
   uint64_t want = w == 1 ? 0 : 4 * (N - own + own * (w - 1));
   if (sent != want) return rt_error(error, RT_FAILED, "sent %" PRIu64 " bytes instead of %" PRIu64, sent, want);
   CommBlock block = comm_contiguous(0, 6);
-  CommOp op = {.kind = COMM_all_reduce, .group = r->everyone, .dtype = DT_f32, .reduction = COMM_RED_sum,
-               .src = values, .dst = values, .send = &block, .recv = &block};
+  CommOp op = {.kind = COMM_all_reduce,
+               .group = r->everyone,
+               .dtype = DT_f32,
+               .reduction = COMM_RED_sum,
+               .src = values,
+               .dst = values,
+               .send = &block,
+               .recv = &block};
   CommOp wrong[4] = {op, op, op, op};
   wrong[0].dtype = DT_bool;
   wrong[1].group = 99;
@@ -438,8 +442,14 @@ static RtStatus aliases_job(RankContext *r, RtError *error) {
   CommBlock send[SESSION_MAX_RANKS];
   for (size_t i = 0; i < n * w; i++) values[i] = (float)(i % 1000) + (float)r->rank;
   for (size_t j = 0; j < w; j++) send[j] = comm_contiguous(j * n * 4, n * 4);
-  CommOp op = {.kind = COMM_reduce_scatter, .group = r->everyone, .dtype = DT_f32, .reduction = COMM_RED_sum,
-               .src = values, .dst = values, .send = send, .recv = &send[r->rank]};
+  CommOp op = {.kind = COMM_reduce_scatter,
+               .group = r->everyone,
+               .dtype = DT_f32,
+               .reduction = COMM_RED_sum,
+               .src = values,
+               .dst = values,
+               .send = send,
+               .recv = &send[r->rank]};
   CommTicket ticket;
   RtStatus status = comm_enqueue(r->comm, 1, &op, 1, &ticket, error);
   if (status == RT_OK) status = comm_wait(r->comm, ticket, error);

@@ -1,5 +1,5 @@
-/* Libraries that need more of OpenMP than the threads of compiled programs have are refused (runtime/openmp.h).  Linked like the
- * stub: this program exports the names in runtime/stub/threads.list. */
+/* Libraries that need more of OpenMP than the threads of compiled programs have are refused (runtime/openmp.h).  Linked
+ * like the stub: this program exports the names in runtime/stub/threads.list. */
 #include <dlfcn.h>
 
 #include "runtime/openmp.h"
@@ -10,7 +10,10 @@
 static void *library(const char *name, const char *body) {
   char *source = strdup(temp_path(name)), command[9200];
   FILE *f = fopen(source, "w");
-  fprintf(f, "int omp_get_thread_num(void);\nvoid work(int *x, int n) {\n%s\n  for (int i = 0; i < n; i++) x[i] = omp_get_thread_num();\n}\n", body);
+  fprintf(f,
+          "int omp_get_thread_num(void);\nvoid work(int *x, int n) {\n%s\n  for (int i = 0; i < n; i++) x[i] = "
+          "omp_get_thread_num();\n}\n",
+          body);
   fclose(f);
   snprintf(command, sizeof command, "cc -x c -shared -fPIC -fopenmp -O1 '%s' -o '%s.so'", source, source);
   CHECK(system(command) == 0);

@@ -26,14 +26,14 @@ enum { THREAD_SANITIZER = 0 };
 #endif
 
 typedef enum Job {
-  JOB_SUM,      /* adds the rank to each float of the I/O area's first half, sums into the second half */
-  JOB_ENDLESS,  /* collectives for ever */
-  JOB_FINITE,   /* collectives for about `milliseconds` */
-  JOB_LOITER,   /* rank `rank` computes for ever, the others wait for it */
-  JOB_MISS,     /* rank `rank` takes steps for ever, but never joins the collective */
-  JOB_EXIT,     /* rank `rank` leaves with code 3 */
-  JOB_REPORT,   /* rank `rank` reports bad input, the others wait for it */
-  JOB_THREADS,  /* checks OMP_NUM_THREADS */
+  JOB_SUM,     /* adds the rank to each float of the I/O area's first half, sums into the second half */
+  JOB_ENDLESS, /* collectives for ever */
+  JOB_FINITE,  /* collectives for about `milliseconds` */
+  JOB_LOITER,  /* rank `rank` computes for ever, the others wait for it */
+  JOB_MISS,    /* rank `rank` takes steps for ever, but never joins the collective */
+  JOB_EXIT,    /* rank `rank` leaves with code 3 */
+  JOB_REPORT,  /* rank `rank` reports bad input, the others wait for it */
+  JOB_THREADS, /* checks OMP_NUM_THREADS */
 } Job;
 
 typedef struct Payload {
@@ -46,8 +46,14 @@ typedef struct Payload {
 
 static RtStatus all_reduce(RankContext *r, uint64_t key, const float *src, float *dst, size_t n, RtError *error) {
   CommBlock block = comm_contiguous(0, n * sizeof *src);
-  CommOp op = {.kind = COMM_all_reduce, .group = r->everyone, .dtype = DT_f32, .reduction = COMM_RED_sum,
-               .src = src, .dst = dst, .send = &block, .recv = &block};
+  CommOp op = {.kind = COMM_all_reduce,
+               .group = r->everyone,
+               .dtype = DT_f32,
+               .reduction = COMM_RED_sum,
+               .src = src,
+               .dst = dst,
+               .send = &block,
+               .recv = &block};
   CommTicket ticket;
   RtStatus status = comm_enqueue(r->comm, key, &op, 1, &ticket, error);
   return status == RT_OK ? comm_wait(r->comm, ticket, error) : status;
@@ -68,7 +74,8 @@ static RtStatus collectives(RankContext *r, double seconds, RtError *error) {
 }
 
 static RtStatus sum_job(RankContext *r, const SessionCommand *c, size_t n, RtError *error) {
-  if (c->io_bytes < (1 + (size_t)r->world) * n * sizeof(float)) return rt_error(error, RT_FAILED, "the I/O area is small");
+  if (c->io_bytes < (1 + (size_t)r->world) * n * sizeof(float))
+    return rt_error(error, RT_FAILED, "the I/O area is small");
   float *input = c->io, *mine = malloc(n * sizeof *mine);
   for (size_t i = 0; i < n; i++) mine[i] = input[i] * (float)(r->rank + 1);
   RtStatus status = all_reduce(r, 1, mine, input + n * (size_t)(r->rank + 1), n, error);
@@ -100,7 +107,9 @@ static RtStatus command(RankContext *r, const SessionCommand *c, RtError *error)
       if (!right) return rt_error(error, RT_FAILED, "OMP_NUM_THREADS is %s", threads ? threads : "not set");
       const char *policy = getenv("OMP_WAIT_POLICY");
       bool passive = policy && strcmp(policy, "passive") == 0;
-      return passive == (p.count == 0) ? RT_OK : rt_error(error, RT_FAILED, "OMP_WAIT_POLICY is %s", policy ? policy : "not set");
+      return passive == (p.count == 0)
+                 ? RT_OK
+                 : rt_error(error, RT_FAILED, "OMP_WAIT_POLICY is %s", policy ? policy : "not set");
     }
     default: break;
   }
@@ -334,9 +343,10 @@ static void test_late_rank(void) {
 }
 
 static void test_failing_rank(void) {
-  ending_of((Payload){.job = JOB_EXIT, .rank = 1}, RT_FAILED, 6, "rank 1 exited with code 3 ", "at step 33 (step text 1/33)");
-  ending_of((Payload){.job = JOB_REPORT, .rank = 2}, RT_BAD_INPUT, 1, "rank 2 at step 33 (step text 2/33): ",
-            "weights.safetensors: no such tensor");
+  ending_of((Payload){.job = JOB_EXIT, .rank = 1}, RT_FAILED, 6, "rank 1 exited with code 3 ",
+            "at step 33 (step text 1/33)");
+  ending_of((Payload){.job = JOB_REPORT, .rank = 2}, RT_BAD_INPUT, 1,
+            "rank 2 at step 33 (step text 2/33): ", "weights.safetensors: no such tensor");
 }
 
 static void test_idle_session_loses_a_rank(void) {

@@ -1,4 +1,5 @@
-/* tests/unit/runtime_threads.c - the threads of compiled programs (runtime/stub/threads.c): every share runs once, whoever runs it. */
+/* tests/unit/runtime_threads.c - the threads of compiled programs (runtime/stub/threads.c): every share runs once,
+ * whoever runs it. */
 #include <unistd.h>
 
 #include "runtime/stub/threads.c"
@@ -21,7 +22,9 @@ static void note(void *data) {
 
 static void check_once(Region *r, int n, int times) {
   CHECK(atomic_load(&r->wrong) == 0);
-  for (int i = 0; i < n; i++) CHECKF(atomic_load(&r->ran[i]) == times, "share %d of %d ran %d times, not %d", i, n, atomic_load(&r->ran[i]), times);
+  for (int i = 0; i < n; i++)
+    CHECKF(atomic_load(&r->ran[i]) == times, "share %d of %d ran %d times, not %d", i, n, atomic_load(&r->ran[i]),
+           times);
 }
 
 static void every_share_once(void) {
@@ -117,7 +120,8 @@ static void loops_of_old_compilers(void) {
       GOMP_parallel_end();
       for (long i = 0; i < 100; i++) {
         bool in = step > 0 ? i >= 5 && i < 91 && (i - 5) % step == 0 : i <= 90 && i > 4 && (90 - i) % -step == 0;
-        CHECKF(atomic_load(&loop.met[i]) == in, "step %ld, chunk %ld: iteration %ld %d times", step, chunk, i, atomic_load(&loop.met[i]));
+        CHECKF(atomic_load(&loop.met[i]) == in, "step %ld, chunk %ld: iteration %ld %d times", step, chunk, i,
+               atomic_load(&loop.met[i]));
       }
     }
 }

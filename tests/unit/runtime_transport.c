@@ -1,5 +1,5 @@
-/* tests/unit/runtime_transport.c - strided copies, and the rings and the connections between threads of one process (where the
- * thread sanitizer can see them): many messages of all sizes in all directions at once, then an abort. */
+/* tests/unit/runtime_transport.c - strided copies, and the rings and the connections between threads of one process
+ * (where the thread sanitizer can see them): many messages of all sizes in all directions at once, then an abort. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -78,10 +78,8 @@ static void begin(Transport *t, Lane *lane, int peer) {
   size_t n = message_length(from, to, lane->sent);
   for (size_t i = 0; i < n && lane->send; i++) lane->buffer[i] = message_byte(from, to, lane->sent, i);
   lane->transfer = (Transfer){.peer = peer, .tag = (uint64_t)lane->sent, .block = {lane->buffer, 1, n, n}, .length = n};
-  if (lane->send)
-    t->ops->isend(t, &lane->transfer);
-  else
-    t->ops->irecv(t, &lane->transfer);
+  if (lane->send) t->ops->isend(t, &lane->transfer);
+  else t->ops->irecv(t, &lane->transfer);
 }
 
 static size_t verify(const Transport *t, const Lane *lane, int peer) {
@@ -103,15 +101,11 @@ static RtStatus pump(Worker *w, Transport *t, Lane lanes[WORLD][2], RtError *err
         Lane *lane = &lanes[p][d];
         if (p == w->rank || lane->sent == MESSAGES || !lane->transfer.done) continue;
         w->wrong += verify(t, lane, p);
-        if (++lane->sent < MESSAGES)
-          begin(t, lane, p);
-        else
-          left--;
+        if (++lane->sent < MESSAGES) begin(t, lane, p);
+        else left--;
       }
-    if (moved)
-      spins = 0;
-    else
-      t->ops->sleep(t, spins++, 10000);
+    if (moved) spins = 0;
+    else t->ops->sleep(t, spins++, 10000);
   }
   return RT_OK;
 }
