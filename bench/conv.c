@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/compare.h"
-#include "codegen/units.h"
-#include "runtime/conv_dnnl.h"
+#include "codegen/rows/units.h"
+#include "runtime/device/conv_dnnl.h"
 
 typedef struct Layer {
   const char *what;

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "frontend/target.h"
-#include "passes/cost_comm.h"
-#include "passes/cost_kernel.h"
+#include "frontend/topo/target.h"
+#include "passes/cost/comm.h"
+#include "passes/cost/kernel.h"
 
 enum { COLUMNS = 9 };
 

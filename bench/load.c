@@ -2,7 +2,7 @@
  *
  * usage: bench_load [FOLDER]     (default /tmp; the file is written there and removed)
  * Writes an ONNX file whose weights are one tensor of zeros left as a hole of a sparse file, so it costs no disk, opens
- * it through frontend/onnx_file.h and prints the time and how much the resident set grew.  The file's size counts,
+ * it through frontend/onnx/file.h and prints the time and how much the resident set grew.  The file's size counts,
  * the number of tensors does not: this is no measure of a model with many nodes.
  */
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "frontend/onnx_file.h"
+#include "frontend/onnx/file.h"
 
 /* Elements of the tensor (f32): a little under 3 GB. */
 #define ELEMENTS (INT64_C(750) * 1000 * 1000)

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
 
 typedef struct Shared {
   _Atomic int ready, go, through;

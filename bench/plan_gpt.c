@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "frontend/target.h"
-#include "passes/plan.h"
+#include "frontend/topo/target.h"
+#include "passes/plan/plan.h"
 #include "tests/planner_models.h"
 
 static void show(const char *model, const char *target, const PlanOptions *o) {

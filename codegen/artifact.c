@@ -14,11 +14,11 @@
 #include "base/die.h"
 #include "base/file.h"
 #include "base/temporary.h"
-#include "codegen/c_compiler.h"
-#include "codegen/kernel_object.h"
-#include "runtime/artifact.h"
-#include "runtime/cpu.h"
-#include "runtime/order.h"
+#include "codegen/cpu/c_compiler.h"
+#include "codegen/cpu/kernel_object.h"
+#include "program/artifact.h"
+#include "program/cpu.h"
+#include "program/order.h"
 
 typedef struct Job {
   Arena *arena;

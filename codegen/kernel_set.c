@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "codegen/print_c.h"
+#include "codegen/cpu/print_c.h"
 
 /* A translation unit ends behind this much text of kernels: about ten kernels, 0.3 s of gcc -O3, of which the prelude
  * is 0.05 s. */

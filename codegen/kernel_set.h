@@ -29,7 +29,7 @@ typedef struct KernelSet {
 /* The number of the kernel with this text; a new one is called after `kind`. */
 int kernel_set_add(KernelSet *s, const char *kind, const char *text);
 
-/* Complete C translation units, to be compiled with UNITS_CFLAGS (codegen/units.h); *n is how many. */
+/* Complete C translation units, to be compiled with UNITS_CFLAGS (codegen/rows/units.h); *n is how many. */
 const char **kernel_set_texts(const KernelSet *s, size_t *n);
 
 #endif

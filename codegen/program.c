@@ -262,7 +262,7 @@ static uint32_t axes_group(Body *b, const Op *op) {
 static uint32_t comm_reduction(Reduction r) {
   static const char *const names[] = {
 #define COMM_REDUCTION(name, classes) #name,
-#include "runtime/comm.def"
+#include "program/comm.def"
 #undef COMM_REDUCTION
   };
   for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)

@@ -4,16 +4,16 @@
  * Out: a ProgramBuilder with everything but the kernels' machine code and the weights' bytes, and the C texts of the
  * kernels.
  *
- * One body per (entry, stage), called once per micro-batch.  Inside a body the units of codegen/units.h become
+ * One body per (entry, stage), called once per micro-batch.  Inside a body the units of codegen/rows/units.h become
  * instructions in their order, so all communication has the one order of the level-2 function, and its key is the
  * position there.
  */
 #ifndef APC_CODEGEN_PROGRAM_H
 #define APC_CODEGEN_PROGRAM_H
 
-#include "codegen/cuda_kernels.h"
+#include "codegen/cuda/kernels.h"
 #include "ir/ir.h"
-#include "runtime/program_build.h"
+#include "program/build.h"
 
 typedef struct ProgramEntrySpec {
   const char *name;

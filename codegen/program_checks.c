@@ -1,7 +1,7 @@
 /* codegen/program_checks.c - what the sizes have to be for an entry's indices and slices to stay inside what they read.
  *
  * In: the level-1 function, whose sizes are those of whole tensors; parts of ranks lie inside when the whole does.
- * Out: PI_check instructions.  The host looks at those outside of loops before any rank begins (runtime/host_check.c).
+ * Out: PI_check instructions.  The host looks at those outside of loops before any rank begins (runtime/host/check.c).
  */
 #include <string.h>
 

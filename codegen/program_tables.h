@@ -4,7 +4,7 @@
 #define APC_CODEGEN_PROGRAM_TABLES_H
 
 #include "codegen/program.h"
-#include "codegen/units.h"
+#include "codegen/rows/units.h"
 
 typedef struct Known {
   const char *name;

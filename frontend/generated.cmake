@@ -8,7 +8,7 @@ endif()
 set(proto_out ${CMAKE_BINARY_DIR}/generated)
 file(MAKE_DIRECTORY ${proto_out})
 set(proto_sources)
-foreach(proto ${ONNX_PROTO_DIR}/onnx.proto ${CMAKE_SOURCE_DIR}/frontend/onnx_overlay.proto)
+foreach(proto ${ONNX_PROTO_DIR}/onnx.proto ${CMAKE_SOURCE_DIR}/frontend/onnx/onnx_overlay.proto)
   get_filename_component(proto_name ${proto} NAME_WE)
   get_filename_component(proto_dir ${proto} DIRECTORY)
   add_custom_command(
@@ -27,30 +27,30 @@ file(GLOB topo_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/targets/*.topo)
 set(topo_c ${CMAKE_BINARY_DIR}/generated/builtin_targets.c)
 add_custom_command(
   OUTPUT ${topo_c}
-  COMMAND ${CMAKE_COMMAND} -DOUT=${topo_c} -DDIR=${CMAKE_SOURCE_DIR}/targets -P ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake
-  DEPENDS ${topo_files} ${CMAKE_SOURCE_DIR}/frontend/embed_targets.cmake VERBATIM)
+  COMMAND ${CMAKE_COMMAND} -DOUT=${topo_c} -DDIR=${CMAKE_SOURCE_DIR}/targets -P ${CMAKE_SOURCE_DIR}/frontend/topo/embed.cmake
+  DEPENDS ${topo_files} ${CMAKE_SOURCE_DIR}/frontend/topo/embed.cmake VERBATIM)
 set(topo_out ${CMAKE_BINARY_DIR}/generated)
-bison_target(topo_parser ${CMAKE_SOURCE_DIR}/frontend/topo.y ${topo_out}/topo.tab.c DEFINES_FILE ${topo_out}/topo.tab.h
+bison_target(topo_parser ${CMAKE_SOURCE_DIR}/frontend/topo/topo.y ${topo_out}/topo.tab.c DEFINES_FILE ${topo_out}/topo.tab.h
   COMPILE_FLAGS "-Werror")
-flex_target(topo_scanner ${CMAKE_SOURCE_DIR}/frontend/topo.l ${topo_out}/topo.lex.c DEFINES_FILE ${topo_out}/topo.lex.h)
+flex_target(topo_scanner ${CMAKE_SOURCE_DIR}/frontend/topo/topo.l ${topo_out}/topo.lex.c DEFINES_FILE ${topo_out}/topo.lex.h)
 add_flex_bison_dependency(topo_scanner topo_parser)
 set(topo_generated ${topo_out}/topo.tab.c ${topo_out}/topo.lex.c ${topo_out}/topo.tab.h ${topo_out}/topo.lex.h)
 target_sources(apc_frontend PRIVATE ${topo_c} ${topo_generated})
 set_source_files_properties(${topo_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${topo_out};-I${CMAKE_SOURCE_DIR}")
 
-# --- DSL: scanner, parser, and the layer libraries (frontend/*.apc) as C arrays ---
+# --- DSL: scanner, parser, and the layer libraries (frontend/dsl/*.apc) as C arrays ---
 set(dsl_out ${CMAKE_BINARY_DIR}/generated)
 file(MAKE_DIRECTORY ${dsl_out})
-file(GLOB dsl_library_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/frontend/*.apc)
-bison_target(dsl_parser ${CMAKE_SOURCE_DIR}/frontend/dsl.y ${dsl_out}/dsl.tab.c DEFINES_FILE ${dsl_out}/dsl.tab.h
+file(GLOB dsl_library_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/frontend/dsl/*.apc)
+bison_target(dsl_parser ${CMAKE_SOURCE_DIR}/frontend/dsl/dsl.y ${dsl_out}/dsl.tab.c DEFINES_FILE ${dsl_out}/dsl.tab.h
   COMPILE_FLAGS "-Werror")
-flex_target(dsl_scanner ${CMAKE_SOURCE_DIR}/frontend/dsl.l ${dsl_out}/dsl.lex.c DEFINES_FILE ${dsl_out}/dsl.lex.h)
+flex_target(dsl_scanner ${CMAKE_SOURCE_DIR}/frontend/dsl/dsl.l ${dsl_out}/dsl.lex.c DEFINES_FILE ${dsl_out}/dsl.lex.h)
 add_flex_bison_dependency(dsl_scanner dsl_parser)
 add_custom_command(
   OUTPUT ${dsl_out}/dsl_library.c
   COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/dsl_library.c "-DLIBRARIES=${dsl_library_files}"
-          -P ${CMAKE_SOURCE_DIR}/frontend/dsl_embed.cmake
-  DEPENDS ${dsl_library_files} ${CMAKE_SOURCE_DIR}/frontend/dsl_embed.cmake VERBATIM)
+          -P ${CMAKE_SOURCE_DIR}/frontend/dsl/embed.cmake
+  DEPENDS ${dsl_library_files} ${CMAKE_SOURCE_DIR}/frontend/dsl/embed.cmake VERBATIM)
 set(dsl_generated ${dsl_out}/dsl.tab.c ${dsl_out}/dsl.lex.c ${dsl_out}/dsl_library.c ${dsl_out}/dsl.tab.h ${dsl_out}/dsl.lex.h)
 target_sources(apc_frontend PRIVATE ${dsl_generated})
 set_source_files_properties(${dsl_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${dsl_out};-I${CMAKE_SOURCE_DIR}")

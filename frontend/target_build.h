@@ -1,8 +1,8 @@
-/* frontend/target_build.h - from checked blocks to a Target; what frontend/target.c finds by name. */
+/* frontend/target_build.h - from checked blocks to a Target; what frontend/topo/target.c finds by name. */
 #ifndef APC_FRONTEND_TARGET_BUILD_H
 #define APC_FRONTEND_TARGET_BUILD_H
 
-#include "frontend/topo_library.h"
+#include "frontend/topo/library.h"
 #include "ir/target.h"
 
 /* The blocks a target is made of; each block once, what is used before what uses it. */

@@ -2,7 +2,7 @@
  *
  * Rates are per rank; a fact that is not known is NaN (0 for counts).  Ranks are numbered so that the ranks of one
  * machine are consecutive: tier i joins aligned blocks of `group` consecutive ranks.  Targets are read by
- * frontend/target.h; docs/targets.md has the meaning of every figure, passes/cost.c the formulas.
+ * frontend/topo/target.h; docs/targets.md has the meaning of every figure, passes/cost/cost.c the formulas.
  */
 #ifndef APC_IR_TARGET_H
 #define APC_IR_TARGET_H

@@ -3,8 +3,9 @@
  *   front end -> [ inline -> fold -> channels_last -> views -> recognise -> dce -> widen -> prepare -> hoist -> unshare
  *   -> order -> group ] -> plan (search.c) -> lower_spmd (lower.c) -> Program
  *
- * The planner and what follows read the flat function; passes/blocks.h says what repeats in it, group writes that into
- * the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences passes.
+ * The planner and what follows read the flat function; passes/rewrite/blocks.h says what repeats in it, group writes
+ * that into the operations' groups, outline, on demand, into calls, which inline undoes.  Nothing else sequences
+ * passes.
  */
 #include "passes/pipeline.h"
 

@@ -7,8 +7,8 @@
 #ifndef APC_RUNTIME_REQUEST_H
 #define APC_RUNTIME_REQUEST_H
 
-#include "runtime/comm.h"
-#include "runtime/memory.h"
+#include "runtime/comm/comm.h"
+#include "program/memory.h"
 
 typedef enum RequestKind { REQUEST_RUN, REQUEST_RESET } RequestKind;
 

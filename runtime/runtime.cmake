@@ -4,12 +4,12 @@ find_program(APC_MPICC mpicc)
 set(mpi_image ${CMAKE_BINARY_DIR}/generated/mpi_image.c)
 if(APC_MPICC)
   set(mpi_plugin ${CMAKE_BINARY_DIR}/libapcrt_mpi.so)
-  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/transport.c ${CMAKE_SOURCE_DIR}/runtime/status.c
+  set(mpi_sources ${CMAKE_SOURCE_DIR}/runtime/mpi/plugin.c ${CMAKE_SOURCE_DIR}/runtime/comm/transport.c ${CMAKE_SOURCE_DIR}/program/status.c
                   ${CMAKE_SOURCE_DIR}/base/show.c)
   add_custom_command(OUTPUT ${mpi_plugin}
     COMMAND ${APC_MPICC} -std=gnu11 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
             -I${CMAKE_SOURCE_DIR} ${mpi_sources} -o ${mpi_plugin}
-    DEPENDS ${mpi_sources} runtime/transport_mpi.h runtime/transport.h runtime/status.h runtime/status.def VERBATIM)
+    DEPENDS ${mpi_sources} runtime/comm/transport_mpi.h runtime/comm/transport.h program/status.h program/status.def VERBATIM)
   set(mpi_include ".incbin \\\"${mpi_plugin}\\\"\\n")
 endif()
 file(CONFIGURE OUTPUT ${mpi_image} @ONLY CONTENT
@@ -41,6 +41,6 @@ target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
 # Everything a user of apc_runtime.h needs; what to link besides is ${apc_link}, also in apc.pc and apcConfig.cmake.
 set(apc_link -lz -ljansson -lpthread -ldl -lm)
-add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_base> ${secret_object})
+add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_program> $<TARGET_OBJECTS:apc_base> ${secret_object})
 set_target_properties(apcrt PROPERTIES LINKER_LANGUAGE C)
-add_dependencies(apcrt apc_runtime apc_base)
+add_dependencies(apcrt apc_runtime apc_program apc_base)

@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-#include "passes/cost_comm.h"
-#include "passes/cost_kernel.h"
-#include "passes/cost_loops.h"
+#include "passes/cost/comm.h"
+#include "passes/cost/kernel.h"
+#include "passes/cost/loops.h"
 #include "tests/test.h"
 
 static inline double emitted_bytes(Module *m, const Type *t) {

@@ -7,7 +7,7 @@
 #define APC_TESTS_GUARD_H
 
 #include "ir/prove.h"
-#include "passes/lower.h"
+#include "passes/lower/lower.h"
 #include "tests/interp_test.h"
 
 typedef struct Reference {

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "base/compare.h"
-#include "codegen/print_c.h"
-#include "codegen/units.h"
+#include "codegen/cpu/print_c.h"
+#include "codegen/rows/units.h"
 #include "tests/interp_test.h"
 #include "tests/temp.h"
 

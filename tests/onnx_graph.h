@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "frontend/onnx_import.h"
+#include "frontend/onnx/import.h"
 #include "tests/test.h"
 
 /* ---- building models */

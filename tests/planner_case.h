@@ -2,8 +2,8 @@
 #ifndef APC_TESTS_PLANNER_CASE_H
 #define APC_TESTS_PLANNER_CASE_H
 
-#include "frontend/target.h"
-#include "passes/plan.h"
+#include "frontend/topo/target.h"
+#include "passes/plan/plan.h"
 #include "tests/test.h"
 
 typedef struct Case {

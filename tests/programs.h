@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "runtime/apc_runtime.h"
-#include "runtime/artifact.h"
-#include "runtime/cpu.h"
-#include "runtime/program_build.h"
+#include "program/artifact.h"
+#include "program/cpu.h"
+#include "program/build.h"
 #include "tests/temp.h"
 #include "tests/test.h"
 

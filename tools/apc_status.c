@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 #include "ir/ir.h"
 #include "tools/options.h"
 
@@ -100,7 +100,7 @@ typedef struct Operator {
 
 static const Operator operators[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) {type, since, until},
-#include "frontend/onnx_ops.def"
+#include "frontend/onnx/ops.def"
 #undef ONNX_OP
 };
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "codegen/c_compiler.h"
-#include "passes/lower.h"
-#include "passes/plan_entries.h"
+#include "codegen/cpu/c_compiler.h"
+#include "passes/lower/lower.h"
+#include "passes/plan/entries.h"
 #include "tools/fewest.h"
 #include "tools/ir_file.h"
 #include "tools/micro_batch.h"
@@ -55,7 +55,7 @@ static void find_entries(Tool *t, Build *b) {
   b->l1 = b->l1s[0];
 }
 
-/* The first entry is planned; the others take its choices over (passes/plan_entries.h). */
+/* The first entry is planned; the others take its choices over (passes/plan/entries.h). */
 static void say_entries(Tool *t, const Model *m) {
   Text names = {.arena = t->arena};
   for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);

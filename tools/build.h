@@ -4,7 +4,7 @@
 #define APC_TOOLS_BUILD_H
 
 #include "codegen/artifact.h"
-#include "passes/plan.h"
+#include "passes/plan/plan.h"
 #include "tools/load.h"
 #include "tools/target_report.h"
 
@@ -15,7 +15,7 @@ typedef struct Build {
   int nentries;
   Func **l1s;    /* the entries after the level-1 passes */
   Func **l2s;    /* the same at level 2; NULL before build_lower */
-  Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan_entries.h) */
+  Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
   ArtifactReport report;

@@ -8,7 +8,7 @@
 #include "base/json_text.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
-#include "frontend/onnx_export.h"
+#include "frontend/onnx/export.h"
 #include "passes/pipeline.h"
 #include "tools/execute.h"
 #include "tools/outputs.h"

@@ -15,7 +15,7 @@
 
 #include "base/json_text.h"
 #include "base/machine.h"
-#include "runtime/cpu.h"
+#include "program/cpu.h"
 #include "tools/build.h"
 #include "tools/tool.h"
 

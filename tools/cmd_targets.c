@@ -3,7 +3,7 @@
 
 #include "base/json_text.h"
 #include "base/nearest.h"
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 #include "tools/target_report.h"
 
 static int list_names(Tool *t) {

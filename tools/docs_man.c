@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 #include "passes/pipeline.h"
 #include "tools/docs.h"
 
@@ -272,7 +272,7 @@ void docs_apc_model_1(void) {
     const char *brief;
   } statuses[] = {
 #define STATUS(name, code, brief) {code, brief},
-#include "runtime/status.def"
+#include "program/status.def"
 #undef STATUS
   };
   head("APC-MODEL", 1, "the program that apc makes of a model");
@@ -301,7 +301,7 @@ void docs_apc_model_1(void) {
 #define B(kind) (1u << BLOCK_##kind)
 enum {
 #define BLOCK(kind, brief) BLOCK_##kind,
-#include "frontend/topo.def"
+#include "frontend/topo/topo.def"
 #undef BLOCK
   BLOCKS
 };
@@ -312,7 +312,7 @@ static void statements(unsigned block) {
     const char *name, *need, *pattern, *brief;
   } rows[] = {
 #define FIELD(blocks, name, need, pattern, brief) {blocks, #name, #need, pattern, brief},
-#include "frontend/topo.def"
+#include "frontend/topo/topo.def"
 #undef FIELD
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -330,7 +330,7 @@ static void statements(unsigned block) {
 static void units(void) {
   static const char *const rows[][2] = {
 #define UNIT(dimension, name, factor) {#dimension, name},
-#include "frontend/topo.def"
+#include "frontend/topo/topo.def"
 #undef UNIT
   };
   section("UNITS");
@@ -349,7 +349,7 @@ void docs_apc_targets_5(void) {
     const char *kind, *brief;
   } blocks[] = {
 #define BLOCK(kind, brief) {#kind, brief},
-#include "frontend/topo.def"
+#include "frontend/topo/topo.def"
 #undef BLOCK
   };
   head("APC-TARGETS", 5, "descriptions of machines for apc");

@@ -5,9 +5,9 @@
 
 #include "base/file.h"
 #include "base/standard.h"
-#include "codegen/cuda_schedule.h"
-#include "codegen/nvrtc.h"
-#include "codegen/print_c.h"
+#include "codegen/cuda/schedule.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cpu/print_c.h"
 #include "ir/opaque.h"
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"

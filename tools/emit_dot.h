@@ -3,7 +3,7 @@
 #define APC_TOOLS_EMIT_DOT_H
 
 #include "ir/rule.h"
-#include "passes/plan.h"
+#include "passes/plan/plan.h"
 
 /* A use of a value. */
 typedef struct GraphEdge {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 
 enum { MOST_TRIES = 8 };
 static const double try_seconds = 3;

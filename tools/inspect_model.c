@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
-#include "frontend/onnx_import.h"
+#include "frontend/onnx/import.h"
 #include "tools/inspect.h"
 
 /* ---- counts by name */

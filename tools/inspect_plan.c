@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
-#include "passes/plan_file.h"
+#include "passes/plan/file.h"
 #include "tools/inspect.h"
 
 bool begins_like_plan(const char *path) {

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/json_text.h"
-#include "runtime/artifact.h"
-#include "runtime/program.h"
+#include "program/artifact.h"
+#include "program/program.h"
 #include "tools/inspect.h"
 
 static json_t *port_json(const Program *p, uint32_t port) {

@@ -7,12 +7,12 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
-#include "frontend/dsl.h"
-#include "frontend/onnx_import.h"
+#include "frontend/dsl/dsl.h"
+#include "frontend/onnx/import.h"
 #include "ir/opaque.h"
-#include "passes/bind.h"
+#include "passes/rewrite/bind.h"
 #include "passes/pipeline.h"
-#include "runtime/artifact.h"
+#include "program/artifact.h"
 #include "tools/ir_file.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
@@ -90,7 +90,7 @@ static bool bind_dims(Tool *t, Module *m) {
   return true;
 }
 
-/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx_assume.h): "h" is
+/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx/assume.h): "h" is
  * 8*h_div_8.  -1: none. */
 static int divided_dimension(const Module *m, const char *name, int64_t *by) {
   size_t n = strlen(name);

@@ -2,7 +2,7 @@
 #ifndef APC_TOOLS_PLAN_TIMES_H
 #define APC_TOOLS_PLAN_TIMES_H
 
-#include "passes/plan.h"
+#include "passes/plan/plan.h"
 #include "tools/tool.h"
 
 /* A PlanProgressFunc; the context is the Tool. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), k = strlen(end);

@@ -16,7 +16,7 @@ bool weights_to_file(const Module *m, const char *path, Diags *diags);
 /* The values of weights, whatever they are made from; close keeps nothing of them. */
 typedef struct WeightReader WeightReader;
 WeightReader *weight_reader_open(const Module *m, Diags *diags);
-/* False after a diagnostic.  The tensor belongs to the reader.  (The context is a WeightReader: frontend/onnx_export.h
+/* False after a diagnostic.  The tensor belongs to the reader.  (The context is a WeightReader: frontend/onnx/export.h
  * calls this.) */
 bool weight_reader_read(void *reader, const Param *p, Tensor *out);
 void weight_reader_close(WeightReader *r);

@@ -1,5 +1,5 @@
-/* runtime/mpi/plugin.c - the transport over MPI; see runtime/transport_mpi.h.  Compiled with mpicc into a library of
- * its own.
+/* runtime/mpi/plugin.c - the transport over MPI; see runtime/comm/transport_mpi.h.  Compiled with mpicc into a library
+ * of its own.
  *
  * A message is a first part of a 16-byte header (tag, length) and up to FIRST bytes, then pieces of PIECE bytes, the
  * last one shorter; each is one MPI message, and one per channel is under way.  Contiguous pieces move from and to
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/transport_mpi.h"
+#include "runtime/comm/transport_mpi.h"
 
 enum { FIRST = 16 * 1024, PIECE = 256 * 1024, TAG = 77, SPINS = 200, YIELDS = 1000, NAP_US = 50, NAP_MOST_US = 1000 };
 

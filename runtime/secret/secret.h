@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "runtime/status.h"
+#include "program/status.h"
 
 enum { SECRET_BYTES = 32, SECRET_LEAST = 16, SECRET_MOST = 4096 };
 

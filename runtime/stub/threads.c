@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/relax.h"
+#include "runtime/comm/relax.h"
 
 typedef void (*Body)(void *);
 

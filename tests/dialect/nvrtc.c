@@ -5,8 +5,8 @@
  *   dialect_nvrtc BUILD_DIRECTORY        exit 77: there is no NVRTC
  */
 #include "base/file.h"
-#include "codegen/cuda_kernels.h"
-#include "codegen/nvrtc.h"
+#include "codegen/cuda/kernels.h"
+#include "codegen/cuda/nvrtc.h"
 #include "tests/kernel_cases.h"
 
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of

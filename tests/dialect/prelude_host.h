@@ -1,5 +1,5 @@
-/* tests/dialect/prelude_host.h - the names of the CUDA dialect (codegen/prelude_device.h) on a CPU, so that the emitted
- * text runs without a GPU.
+/* tests/dialect/prelude_host.h - the names of the CUDA dialect (codegen/cuda/prelude_device.h) on a CPU, so that the
+ * emitted text runs without a GPU.
  *
  * Every thread of a block is a fiber.  Barriers and shuffles switch to the scheduler, which goes on when all threads of
  * the warp or block have come.  Threads run one after another until they wait, in ascending or in descending order: a

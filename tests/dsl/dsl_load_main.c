@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "frontend/dsl.h"
+#include "frontend/dsl/dsl.h"
 
 static Module *load(const char *path, const char *text, const DslOptions *options, Diags *diags) {
   const char *base = strrchr(path, '/');

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/npz.h"
-#include "frontend/dsl.h"
+#include "frontend/dsl/dsl.h"
 #include "ir/interp.h"
 
 enum { MAX_SETTINGS = 32 };

@@ -3,8 +3,8 @@
  *
  * usage: e2e_moe BUILD
  */
-#include "runtime/artifact.h"
-#include "runtime/traffic.h"
+#include "program/artifact.h"
+#include "program/traffic.h"
 #include "tests/e2e/e2e.h"
 
 enum {

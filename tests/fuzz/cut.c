@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/artifact.h"
+#include "program/artifact.h"
 
 static void write_file(const char *path, const void *bytes, size_t n, const void *end, size_t end_bytes) {
   FILE *f = fopen(path, "wb");

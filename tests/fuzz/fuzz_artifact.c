@@ -9,7 +9,7 @@
 
 #include "base/die.h"
 #include "base/hash.h"
-#include "runtime/load.h"
+#include "runtime/exec/load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -1,9 +1,9 @@
 /* tests/fuzz/fuzz_command.c - libFuzzer target: any bytes as a command of rank 0, or as the answer of a rank with the
- * parts of outputs that it wrote (runtime/launched.c).
+ * parts of outputs that it wrote (runtime/launch/launched.c).
  *
  * A command that fits names an entry and gives sizes for which there is a layout, or a reason why not.  Parts that are
  * believed are written inside their output.  The file under test is included for its static functions. */
-#include "runtime/launched.c"
+#include "runtime/launch/launched.c"
 
 #include "base/die.h"
 #include "tests/programs.h"

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "base/die.h"
-#include "frontend/dsl.h"
+#include "frontend/dsl/dsl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -1,10 +1,10 @@
 /* tests/fuzz/fuzz_greeting.c - libFuzzer target: any bytes as what somebody says who wants to be admitted
- * (runtime/admission.h).
+ * (runtime/launch/admission.h).
  *
  * The first byte: in how many pieces they come; whether the MAC is made right.  Admitted is exactly who has a right
  * one.  Who is not hears the challenge at most.  The same bytes are also what a listener answers.  The file under test
  * is included for its static functions. */
-#include "runtime/admission.c"
+#include "runtime/launch/admission.c"
 
 #include "base/die.h"
 

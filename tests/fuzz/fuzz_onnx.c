@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "frontend/onnx_import.h"
+#include "frontend/onnx/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "frontend/target.h"
-#include "passes/plan.h"
+#include "frontend/topo/target.h"
+#include "passes/plan/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -6,9 +6,9 @@
 
 #include "base/die.h"
 #include "base/hash.h"
-#include "runtime/memory.h"
-#include "runtime/order.h"
-#include "runtime/traffic.h"
+#include "program/memory.h"
+#include "program/order.h"
+#include "program/traffic.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

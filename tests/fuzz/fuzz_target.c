@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/die.h"
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

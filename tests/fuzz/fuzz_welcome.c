@@ -1,14 +1,14 @@
 /* tests/fuzz/fuzz_welcome.c - libFuzzer target: any bytes as what rank 0 answers to a rank that it has admitted
- * (runtime/rendezvous.c), and as what ranks tell each other of themselves (runtime/same_run.h).
+ * (runtime/launch/rendezvous.c), and as what ranks tell each other of themselves (runtime/launch/same_run.h).
  *
  * The first byte: which of the two; whether there is a secret.  A refusal has a status and a reason; an address that is
  * believed is one, and without a secret one of the loopback; what ranks tell passes only when they are the same.  The
  * file under test is included for its static functions. */
 #undef _GNU_SOURCE /* the file has its own */
-#include "runtime/rendezvous.c"
+#include "runtime/launch/rendezvous.c"
 
 #include "base/die.h"
-#include "runtime/same_run.h"
+#include "runtime/launch/same_run.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

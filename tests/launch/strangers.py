@@ -3,7 +3,7 @@
 
 usage: strangers.py APC [--connections N] [--verbose]
 
-The handshake is written here a second time (runtime/admission.h has the first), with and without the secret:
+The handshake is written here a second time (runtime/launch/admission.h has the first), with and without the secret:
 
   - N connections (1000) while ranks meet and while they connect to each other: silent, one byte, garbage, greetings and claims cut at each
     byte, other versions, keys, worlds, ranks and roles, recorded greetings and claims of a rank of an earlier run.  The run ends with 0 and the bits of one that

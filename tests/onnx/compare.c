@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/npz.h"
-#include "frontend/onnx_import.h"
+#include "frontend/onnx/import.h"
 #include "ir/interp.h"
 
 typedef struct Named {

@@ -13,7 +13,7 @@
  * With -p the passes for a CPU run over every model first; each of them is checked against its input, and the outputs
  * are those behind them.
  *
- * With -r every model is written back as ONNX (frontend/onnx_export.h) and it is that model which is imported and run.
+ * With -r every model is written back as ONNX (frontend/onnx/export.h) and it is that model which is imported and run.
  * Tests whose model has no ONNX form are counted; -r says how many may be, so that fewer forms than today are a
  * failure.
  */
@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "frontend/onnx_export.h"
-#include "frontend/onnx_import.h"
+#include "frontend/onnx/export.h"
+#include "frontend/onnx/import.h"
 #include "ir/interp.h"
 #include "passes/pipeline.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "frontend/onnx_file.h"
+#include "frontend/onnx/file.h"
 
 static struct {
   size_t models, tensors, unsupported, failed;

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "passes/plan_price.h"
-#include "passes/search_graph.h"
+#include "passes/cost/plan_price.h"
+#include "passes/search/graph.h"
 #include "tests/test.h"
 
 enum { MAX_OPS = 40, MAX_VISITS = 1500000 };

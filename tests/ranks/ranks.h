@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 typedef struct RankContext {
   int rank, world;

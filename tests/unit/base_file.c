@@ -15,7 +15,7 @@
 #include "base/lost_pages.h"
 #include "base/standard.h"
 #include "base/text.h"
-#include "runtime/status.h"
+#include "program/status.h"
 #include "tests/temp.h"
 #include "tests/test.h"
 

@@ -6,7 +6,7 @@
 #include "base/compare.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "frontend/dsl.h"
+#include "frontend/dsl/dsl.h"
 #include "ir/interp.h"
 #include "tests/test.h"
 

@@ -2,7 +2,7 @@
 #include <ctype.h>
 
 #include "base/file.h"
-#include "frontend/dsl.h"
+#include "frontend/dsl/dsl.h"
 #include "tests/test.h"
 
 enum { MAX_DEFINES = 12 };
@@ -189,7 +189,7 @@ static void structure(void) {
 static void documentation(void) {
   static const char *const names[] = {
 #define BUILTIN(name, parameters, function, doc) #name,
-#include "frontend/dsl_builtin.def"
+#include "frontend/dsl/builtin.def"
 #undef BUILTIN
 #define UNARY(name, classes, linear, f, i, doc) #name,
 #include "ir/ops.def"

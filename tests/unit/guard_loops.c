@@ -4,9 +4,9 @@
  * usage: test_guard_loops [plans per model and mesh [first seed]].
  */
 #include "base/random.h"
-#include "frontend/target.h"
-#include "passes/labels.h"
-#include "passes/plan_price.h"
+#include "frontend/topo/target.h"
+#include "passes/plan/labels.h"
+#include "passes/cost/plan_price.h"
 #include "tests/emitted.h"
 #include "tests/guard.h"
 #include "tests/loop_models.h"

@@ -8,8 +8,8 @@
  */
 #include <math.h>
 
-#include "frontend/target.h"
-#include "passes/cost.h"
+#include "frontend/topo/target.h"
+#include "passes/cost/cost.h"
 #include "tests/guard.h"
 
 typedef struct Instance {

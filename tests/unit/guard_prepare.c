@@ -4,7 +4,7 @@
  * is proved, has no communication, and gives the numbers of level 1 in doubles and modulo p.  Also how much of a weight
  * a rank reads, where that is known.
  */
-#include "passes/lower.h"
+#include "passes/lower/lower.h"
 #include "tests/guard.h"
 
 static const char weights[] =

@@ -6,8 +6,8 @@
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
  * Attention adds in another order, convolutions of f32 on CPUs in tiles, and so does a product of floats down columns.
  */
-#include "codegen/cuda_kernels.h"
-#include "codegen/row.h"
+#include "codegen/cuda/kernels.h"
+#include "codegen/rows/row.h"
 #include "tests/kernel_cases.h"
 
 static KernelSet dialect; /* the CUDA kernels of all cases */
@@ -87,9 +87,10 @@ static void *compile_dialect(Arena *a) {
   FILE *f = fopen(source, "w");
   if (!f) return NULL;
   fputs(
-      "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include \"codegen/kernel_elements.h\"\n"
-      "#include \"codegen/dialect.h\"\n#include \"codegen/dialect_templates.h\"\n"
-      "#include \"codegen/dialect_indexing.h\"\n#include \"codegen/dialect_grouped.h\"\n",
+      "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include "
+      "\"codegen/cpu/kernel_elements.h\"\n"
+      "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n"
+      "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n",
       f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
   fclose(f);

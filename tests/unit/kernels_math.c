@@ -9,8 +9,8 @@
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #pragma GCC diagnostic ignored "-Wtype-limits"
 #pragma GCC diagnostic ignored "-Wshadow"
-#include "codegen/kernel_elements.h"
-#include "codegen/kernel_prelude.h"
+#include "codegen/cpu/kernel_elements.h"
+#include "codegen/cpu/kernel_prelude.h"
 #pragma GCC diagnostic pop
 
 /* The distance in last places of `want` rounded to float. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/units.h"
+#include "codegen/rows/units.h"
 #include "tests/temp.h"
 #include "tests/test.h"
 

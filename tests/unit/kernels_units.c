@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/units.h"
+#include "codegen/rows/units.h"
 #include "tests/test.h"
 
 typedef struct Made {

@@ -3,7 +3,7 @@
  *
  * A peer that claimed 2^64 - 1 bytes made rank 0 allocate none and write what came.  The file under test is included
  * for its static functions. */
-#include "runtime/launched.c"
+#include "runtime/launch/launched.c"
 
 #include "tests/test.h"
 

@@ -1,7 +1,7 @@
 /* tests/unit/meeting_file.c - the file at which ranks meet, on file systems with locks and without, and on one that
  * lets others read everything. */
 #define _GNU_SOURCE
-#include "runtime/meeting_file.h"
+#include "runtime/launch/meeting_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

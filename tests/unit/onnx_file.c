@@ -1,5 +1,5 @@
 /* tests/unit/onnx_file.c - opening ONNX files: where tensor bytes lie, and every way a file can be wrong. */
-#include "frontend/onnx_file.h"
+#include "frontend/onnx/file.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
 #include "ir/opaque.h"
 #include "ir/prove.h"
 #include "ir/rule.h"
-#include "passes/lower.h"
+#include "passes/lower/lower.h"
 #include "tests/test.h"
 
 static Arena *arena;

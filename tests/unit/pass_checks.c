@@ -9,7 +9,7 @@
 #include <ctype.h>
 
 #include "base/file.h"
-#include "frontend/dsl.h"
+#include "frontend/dsl/dsl.h"
 #include "ir/element.h"
 #include "passes/pipeline.h"
 #include "tests/mutants.h"

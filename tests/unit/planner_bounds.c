@@ -2,7 +2,7 @@
  * micro-batches. */
 #include <math.h>
 
-#include "passes/search_outer.h"
+#include "passes/search/outer.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 #include "tests/test.h"

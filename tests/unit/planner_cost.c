@@ -1,10 +1,10 @@
 /* What communication and kernels cost: the formulas of docs/targets.md in numbers. */
 #include <math.h>
 
-#include "frontend/target.h"
-#include "passes/cost.h"
-#include "passes/cost_comm.h"
-#include "passes/cost_kernel.h"
+#include "frontend/topo/target.h"
+#include "passes/cost/cost.h"
+#include "passes/cost/comm.h"
+#include "passes/cost/kernel.h"
 #include "tests/test.h"
 
 static Arena *arena;

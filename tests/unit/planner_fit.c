@@ -1,6 +1,6 @@
 /* What fits on a rank: weights as the compute type keeps them, less than the memory by the reserve; sizes beyond any
  * price. */
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 

@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "ir/loops.h"
-#include "passes/agreed.h"
-#include "passes/labels.h"
-#include "passes/plan_entries.h"
+#include "passes/rewrite/agreed.h"
+#include "passes/plan/labels.h"
+#include "passes/plan/entries.h"
 #include "tests/emitted.h"
 #include "tests/guard.h"
 #include "tests/planner_case.h"

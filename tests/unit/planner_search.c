@@ -1,11 +1,11 @@
 /* Labels, forced degrees, what the search chooses for an MLP and a GPT. */
 #include <math.h>
 
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 #include "ir/prove.h"
-#include "passes/labels.h"
-#include "passes/lower.h"
-#include "passes/plan.h"
+#include "passes/plan/labels.h"
+#include "passes/lower/lower.h"
+#include "passes/plan/plan.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 #include "tests/test.h"

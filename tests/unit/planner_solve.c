@@ -2,9 +2,9 @@
  * limits of time. */
 #include <math.h>
 
-#include "passes/search_set.h"
-#include "passes/search_solve.h"
-#include "passes/search_watch.h"
+#include "passes/search/set.h"
+#include "passes/search/solve.h"
+#include "passes/search/watch.h"
 #include "tests/test.h"
 
 static uint64_t state;

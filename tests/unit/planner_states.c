@@ -1,7 +1,7 @@
 /* States (caches, counters) in plans: where they are read and written, with stages and with micro-batches. */
 #include "ir/prove.h"
-#include "passes/lower.h"
-#include "passes/plan_entries.h"
+#include "passes/lower/lower.h"
+#include "passes/plan/entries.h"
 #include "tests/planner_case.h"
 
 #define HEAD \

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "frontend/target.h"
+#include "frontend/topo/target.h"
 #include "tests/test.h"
 
 static Arena *arena;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/conv_dnnl.h"
+#include "runtime/device/conv_dnnl.h"
 #include "tests/test.h"
 
 enum { ROOM = 60000 };

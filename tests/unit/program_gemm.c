@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/compare.h"
-#include "runtime/gemm_dnnl.h"
-#include "runtime/onednn.h"
+#include "runtime/device/gemm_dnnl.h"
+#include "runtime/device/onednn.h"
 #include "tests/test.h"
 
 static uint32_t seed = 1;

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "runtime/cpu.h"
-#include "runtime/memory.h"
-#include "runtime/program_build.h"
+#include "program/cpu.h"
+#include "program/memory.h"
+#include "program/build.h"
 #include "tests/test.h"
 
 /* A Program with something of everything: symbol batch, mesh [tp=2, mb=2 time], two stages. */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "runtime/memory.h"
-#include "runtime/order.h"
-#include "runtime/traffic.h"
+#include "program/memory.h"
+#include "program/order.h"
+#include "program/traffic.h"
 #include "tests/programs.h"
 
 static const char kernel_text[] =

@@ -7,8 +7,8 @@
 #include "codegen/artifact.h"
 #include "ir/interp.h"
 #include "runtime/apc_runtime.h"
-#include "runtime/memory.h"
-#include "runtime/order.h"
+#include "program/memory.h"
+#include "program/order.h"
 #include "tests/temp.h"
 #include "tests/test.h"
 

@@ -2,8 +2,8 @@
  * spoiled plans. */
 #include <stdlib.h>
 
-#include "runtime/memory.h"
-#include "runtime/program_build.h"
+#include "program/memory.h"
+#include "program/build.h"
 #include "tests/test.h"
 
 static uint32_t seed;

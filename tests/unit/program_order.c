@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "codegen/program.h"
-#include "passes/lower.h"
-#include "runtime/order.h"
+#include "passes/lower/lower.h"
+#include "program/order.h"
 #include "tests/programs.h"
 
 static uint64_t seed;

@@ -3,9 +3,9 @@
  *
  * One program per communication kind, so that the sum the runtime reports is that of the kind.
  */
-#include "runtime/memory.h"
-#include "runtime/order.h"
-#include "runtime/traffic.h"
+#include "program/memory.h"
+#include "program/order.h"
+#include "program/traffic.h"
 #include "tests/programs.h"
 
 typedef struct Shape {

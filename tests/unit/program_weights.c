@@ -6,7 +6,7 @@
 #include "base/fill.h"
 #include "base/hash.h"
 #include "base/safetensors.h"
-#include "runtime/load.h"
+#include "runtime/exec/load.h"
 #include "tests/programs.h"
 
 enum { ROWS = 6, COLUMNS = 5 };

@@ -10,7 +10,7 @@
 #include "ir/interp.h"
 #include "ir/prove.h"
 #include "ir/window.h"
-#include "passes/lower.h"
+#include "passes/lower/lower.h"
 #include "tests/mutants.h"
 #include "tests/prove_models.h"
 #include "tests/test.h"

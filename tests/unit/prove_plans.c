@@ -11,15 +11,15 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "frontend/dsl.h"
-#include "frontend/onnx_import.h"
-#include "frontend/target.h"
+#include "frontend/dsl/dsl.h"
+#include "frontend/onnx/import.h"
+#include "frontend/topo/target.h"
 #include "ir/loops.h"
 #include "ir/prove.h"
-#include "passes/lower.h"
+#include "passes/lower/lower.h"
 #include "passes/pipeline.h"
-#include "passes/plan.h"
-#include "passes/plan_entries.h"
+#include "passes/plan/plan.h"
+#include "passes/plan/entries.h"
 #include "tests/test.h"
 
 enum { MAX_DEFINES = 12, MAX_ENTRIES = 4 };

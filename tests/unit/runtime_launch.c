@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/launch.h"
+#include "runtime/launch/launch.h"
 #include "tests/test.h"
 
 static const char *const names[] = {"APC_RANK",

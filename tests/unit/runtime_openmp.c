@@ -1,8 +1,8 @@
-/* Libraries that need more of OpenMP than the threads of compiled programs have are refused (runtime/openmp.h).  Linked
- * like the stub: this program exports the names in runtime/stub/threads.list. */
+/* Libraries that need more of OpenMP than the threads of compiled programs have are refused (runtime/device/openmp.h).
+ * Linked like the stub: this program exports the names in runtime/stub/threads.list. */
 #include <dlfcn.h>
 
-#include "runtime/openmp.h"
+#include "runtime/device/openmp.h"
 #include "runtime/stub/threads.c"
 #include "tests/temp.h"
 #include "tests/test.h"

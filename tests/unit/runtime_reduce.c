@@ -1,7 +1,7 @@
 /* tests/unit/runtime_reduce.c - the 16-bit conversions inside the reductions, on every bit pattern. */
 #include <stdlib.h>
 
-#include "runtime/comm_reduce.h"
+#include "runtime/comm/reduce.h"
 #include "tests/test.h"
 
 enum { ALL = 1 << 16 };

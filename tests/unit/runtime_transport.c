@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/transport_local.h"
-#include "runtime/transport_tcp.h"
+#include "runtime/comm/transport_local.h"
+#include "runtime/comm/transport_tcp.h"
 #include "tests/ranks/ranks.h"
 #include "tests/test.h"
 

@@ -1,0 +1,75 @@
+/* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort and scan; part of every generated text, behind
+ * kernel_windows.h.  kernel_template.c expands one macro per kernel.  Shapes are [outer, n, inner] along the axis;
+ * threads share lines, never an element, and terms are combined in the order of the operand, in the computed type: the
+ * same whatever the threads. */
+
+enum { COLUMNS = 64 }; /* of the inner dimensions worked on at a time */
+
+/* BODY sees o, c0 (first column), cs (columns) and acc[count][cs]. */
+#define COLUMN_BLOCKS(type, outer, inner, count, ...) \
+  do { \
+    int64_t blocks_ = ((inner) + COLUMNS - 1) / COLUMNS, work_ = (outer) * (inner) * (count); \
+    _Pragma("omp parallel for schedule(static) if (work_ >= PARALLEL_WORK)") for (int64_t at_ = 0; \
+                                                                                  at_ < (outer)*blocks_; at_++) { \
+      int64_t o = at_ / blocks_, c0 = at_ % blocks_ * COLUMNS, cs = (inner)-c0 < COLUMNS ? (inner)-c0 : COLUMNS; \
+      type *acc = scratch(0, (count)*cs * (int64_t)sizeof(type)); \
+      __VA_ARGS__ \
+    } \
+  } while (0)
+
+/* x[outer, k, inner] into y[outer, n, inner]; INDEX(i, c): the row of update i, column c. */
+#define SCATTER_ROWS(T, stored, type, IDENTITY, COMBINE, INDEX) \
+  COLUMN_BLOCKS(type, outer, inner, n, { \
+    for (int64_t i = 0; i < n * cs; i++) acc[i] = IDENTITY; \
+    for (int64_t i = 0; i < k; i++) \
+      for (int64_t c = 0; c < cs; c++) { \
+        int64_t row; \
+        if (__builtin_sub_overflow((int64_t)(INDEX), start, &row) || row < 0 || row >= n) continue; \
+        acc[row * cs + c] = COMBINE(acc[row * cs + c], load_##T(a + (o * k + i) * inner + c0 + c)); \
+      } \
+    for (int64_t i = 0; i < n; i++) \
+      for (int64_t c = 0; c < cs; c++) store_##T(y + (o * n + i) * inner + c0 + c, acc[i * cs + c]); \
+  })
+#define SCATTER(T, stored, type, IDENTITY, COMBINE, I) SCATTER_ROWS(T, stored, type, IDENTITY, COMBINE, load_##I(b + i))
+#define PUT(T, stored, type, IDENTITY, COMBINE, I) \
+  SCATTER_ROWS(T, stored, type, IDENTITY, COMBINE, load_##I(b + (o * k + i) * inner + c0 + c))
+
+#define SCAN(T, stored, type, IDENTITY, COMBINE) \
+  COLUMN_BLOCKS(type, outer, inner, 1, { \
+    for (int64_t c = 0; c < cs; c++) acc[c] = IDENTITY; \
+    for (int64_t i = 0; i < n; i++) { \
+      int64_t row = (o * n + (reverse ? n - 1 - i : i)) * inner + c0; \
+      for (int64_t c = 0; c < cs; c++) { \
+        type before = acc[c]; \
+        acc[c] = COMBINE(before, load_##T(a + row + c)); \
+        store_##T(y + row + c, exclusive ? before : acc[c]); \
+      } \
+    } \
+  })
+
+/* A stable merge sort of the places of each line; NaN counts as the largest. */
+#define SORTS_BEFORE(p, q) \
+  (descending ? (key[q] != key[q] ? 0 : key[p] != key[p] || key[p] > key[q]) \
+              : (key[p] != key[p] ? 0 : key[q] != key[q] || key[p] < key[q]))
+#define ARGSORT(T, type) \
+  do { \
+    _Pragma("omp parallel for schedule(static) if (outer * inner * n >= PARALLEL_WORK)") for (int64_t line = 0; \
+                                                                                              line < outer * inner; \
+                                                                                              line++) { \
+      int64_t first = line / inner * n * inner + line % inner; \
+      type *key = scratch(0, n * (int64_t)sizeof(type)); \
+      int64_t *from = scratch(1, 2 * n * (int64_t)sizeof(int64_t)), *to = from + n; \
+      for (int64_t i = 0; i < n; i++) key[i] = load_##T(a + first + i * inner), from[i] = i; \
+      for (int64_t width = 1; width < n; width *= 2) { \
+        for (int64_t lo = 0; lo < n; lo += 2 * width) { \
+          int64_t mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, p = lo, \
+                  q = mid; \
+          for (int64_t i = lo; i < hi; i++) \
+            to[i] = p < mid && (q >= hi || !SORTS_BEFORE(from[q], from[p])) ? from[p++] : from[q++]; \
+        } \
+        int64_t *swap = from; \
+        from = to, to = swap; \
+      } \
+      for (int64_t i = 0; i < n; i++) y[first + i * inner] = from[i]; \
+    } \
+  } while (0)

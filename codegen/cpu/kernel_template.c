@@ -1,0 +1,76 @@
+/* codegen/cpu/kernel_template.c - prints calls of the templates in kernel_templates.h with the extents of an
+ * operation. */
+#include "codegen/cpu/kernel_template.h"
+
+#include "base/die.h"
+#include "ir/window.h"
+
+static const char *span(Work *w, Scalars *s, const Type *t, int from, int to) {
+  return scalar_text(w->m, s, type_product(w->m, t, from, to));
+}
+
+static void print_update(Work *w, const Op *op, Text *t, Scalars *s) {
+  const Type *x = work_type(w, op->in[0]), *u = work_type(w, op->in[1]);
+  int axis = (int)op_int(op, AT_axis, 0);
+  text_printf(t, "  update_rows(ptr[3], ptr[0], ptr[1], *(const int64_t *)ptr[2], %s, %s, %s, %s, %s, %zu);\n",
+              scalar_text(w->m, s, op_expr(op, AT_start)), span(w, s, x, 0, axis), span(w, s, x, axis, axis + 1),
+              span(w, s, u, axis, axis + 1), span(w, s, x, axis + 1, x->rank), dtype_bytes(x->dtype));
+}
+
+static void print_rope(Work *w, const Op *op, Text *t, Scalars *s) {
+  const Type *x = work_type(w, op->in[0]);
+  int r = x->rank;
+  text_printf(t, "  rope_%s(ptr[2], ptr[0], ptr[1], %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
+              span(w, s, x, 0, r - 3), span(w, s, x, r - 3, r - 2), span(w, s, x, r - 2, r - 1),
+              span(w, s, x, r - 1, r), op_float(op, AT_base, 10000), op_int(op, AT_interleaved, 0) != 0);
+}
+
+static void print_attention(Work *w, const Op *op, Text *t, Scalars *s) {
+  const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
+  double scale = op_float(op, AT_scale, 1);
+  const char *e = span(w, s, v, 3, 4);
+  text_printf(t,
+              "  const Attention a = {.rows = %s, .s = %s, .t = %s, .k = %s, .e = %s, .wide = (%s + 31) / 32 * 32,\n",
+              span(w, s, q, 2, 4), span(w, s, q, 3, 4), span(w, s, v, 2, 3), span(w, s, q, 4, 5), e, e);
+  text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n", scale,
+              op_int(op, AT_causal, 0) != 0);
+  text_printf(t, "    .length = *(const int64_t *)ptr[5]};\n");
+  text_printf(t, "  attention_%s(ptr[6], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), span(w, s, q, 0, 2));
+  if (q->dtype == DT_f64) text_printf(t, ", %a", scale);
+  text_add(t, ");\n");
+}
+
+const char *template_print(Work *w, const Op *op, Scalars *s, int *alias, const Expr **flops) {
+  Text text = {.arena = w->m->arena}, *t = &text;
+  Module *m = w->m;
+  const Expr *elements = type_elements(m, work_type(w, op->in[0]));
+  *alias = op->kind == OP_update || op->kind == OP_rope ? 0 : -1;
+  *flops = ex_const(m, 0);
+  text_add(t, "(void *const *ptr, const int64_t *x) {\n");
+  switch (op->kind) {
+    case OP_update: print_update(w, op, t, s); break;
+    case OP_rope:
+      print_rope(w, op, t, s);
+      *flops = ex_muli(m, elements, 3);
+      break;
+    case OP_attention: {
+      const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
+      const Expr *scores = ex_mul(m, type_product(m, q, 0, 4), v->dims[2]);
+      print_attention(w, op, t, s);
+      *flops = ex_mul(m, scores, ex_addi(m, ex_muli(m, ex_add(m, q->dims[4], v->dims[3]), 2), 4));
+      break;
+    }
+    case OP_grouped_dot: *flops = grouped_print(w, op, t, s); break;
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool: *flops = window_print(w, op, t, s); break;
+    case OP_scatter:
+    case OP_put:
+    case OP_argsort:
+    case OP_scan: *flops = indexing_print(w, op, t, s); break;
+    default: die("template_print: no template for %s", op_name(op->kind));
+  }
+  text_add(t, "}\n");
+  return text_str(t);
+}

@@ -1,0 +1,371 @@
+/* codegen/cpu/kernel_windows.h - loops of convolutions and pools over any strides; part of every generated text, behind
+ * kernel_templates.h.  kernel_window.c prints the descriptions and expands one of the macros per kernel.
+ *
+ * A kernel computes rows of its result along the last windowed dimension, in an accumulator of the computed type.
+ * Terms are added in the order of the summed letters, then of the window: the same whatever the threads and the part a
+ * rank has. */
+
+/* Windowed dimensions, filled up to three with extents of 1 at the front; steps in elements. */
+typedef struct Windows {
+  int64_t start[3], stride[3], dilation[3];
+  int64_t image[3], window[3], output[3];
+  int64_t image_step[3], window_step[3], output_step[3];
+} Windows;
+
+/* The other dimensions: y, a, b are steps in the result and the operands. */
+typedef struct Letters {
+  int n;
+  int64_t extent[8], y[8], a[8], b[8];
+} Letters;
+
+FN int64_t letters_count(const Letters *l) {
+  int64_t n = 1;
+  for (int i = 0; i < l->n; i++) n *= l->extent[i];
+  return n;
+}
+FN void letters_at(const Letters *l, int64_t index, int64_t *y, int64_t *a, int64_t *b) {
+  for (int i = l->n; i-- > 0; index /= l->extent[i]) {
+    int64_t at = index % l->extent[i];
+    *y += at * l->y[i], *a += at * l->a[i], *b += at * l->b[i];
+  }
+}
+
+/* Outputs u of [0, n) whose window element k lies in the image: [*lo, *hi). */
+FN void outputs_inside(const Windows *w, int d, int64_t k, int64_t *lo, int64_t *hi) {
+  int64_t x = w->start[d] + k * w->dilation[d], s = w->stride[d], last = w->image[d] - 1 - x;
+  *lo = x >= 0 ? 0 : (-x + s - 1) / s;
+  *hi = last < 0 ? 0 : last / s + 1;
+  if (*hi > w->output[d]) *hi = w->output[d];
+}
+
+/* Dimensions 0 and 1 of a convolution: result index r and loop index j give the third index; false outside. */
+FN _Bool conv_image(const Windows *w, int d, int64_t u, int64_t k, int64_t *x) {
+  *x = w->start[d] + u * w->stride[d] + k * w->dilation[d];
+  return *x >= 0 && *x < w->image[d];
+}
+FN _Bool conv_output(const Windows *w, int d, int64_t x, int64_t k, int64_t *u) {
+  int64_t at = x - w->start[d] - k * w->dilation[d];
+  *u = at / w->stride[d];
+  return at >= 0 && *u * w->stride[d] == at && *u < w->output[d];
+}
+
+/* The last argument adds all terms of row (r0, r1) to acc.  R: the role of the result, of extents R[] and steps
+ * R_step[]. */
+#define WINDOW_ROWS(T, stored, type, R, ...) \
+  do { \
+    int64_t rows_ = letters_count(kept) * w->R[0] * w->R[1], n_ = w->R[2]; \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t row_ = 0; row_ < rows_; \
+                                                                                   row_++) { \
+      int64_t y0 = 0, a0 = 0, b0 = 0, r1 = row_ % w->R[1], r0 = row_ / w->R[1] % w->R[0]; \
+      type *acc = scratch(0, n_ * (int64_t)sizeof(type)); \
+      letters_at(kept, row_ / w->R[1] / w->R[0], &y0, &a0, &b0); \
+      for (int64_t i = 0; i < n_; i++) acc[i] = 0; \
+      __VA_ARGS__ \
+      stored *to = y + y0 + r0 * w->R##_step[0] + r1 * w->R##_step[1]; \
+      for (int64_t i = 0; i < n_; i++) store_##T(to + i * w->R##_step[2], acc[i]); \
+    } \
+  } while (0)
+
+/* ---- convolutions: a and b are the operands */
+
+#define CONV_TERM(T, type) \
+  for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+    int64_t lo, hi, s = w->stride[2] * w->image_step[2]; \
+    type v = load_##T(b + b1 + k2 * w->window_step[2]); \
+    outputs_inside(w, 2, k2, &lo, &hi); \
+    a2 = a1 + (w->start[2] + k2 * w->dilation[2]) * w->image_step[2]; \
+    if (s == 1) { \
+      _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i); \
+    } else { \
+      _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[i] += v * load_##T(a + a2 + i * s); \
+    } \
+  }
+
+#define CONV_TRANSPOSE_TERM(T, type) \
+  for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+    int64_t lo, hi; \
+    type v = load_##T(b + b1 + k2 * w->window_step[2]); \
+    outputs_inside(w, 2, k2, &lo, &hi); \
+    a2 = w->start[2] + k2 * w->dilation[2]; \
+    _Pragma("GCC ivdep") for (int64_t i = lo; i < hi; i++) acc[a2 + i * w->stride[2]] += \
+        v * load_##T(a + a1 + i * w->output_step[2]); \
+  }
+
+#define CONV_FILTER_TERM(T, type) \
+  for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+    int64_t lo, hi; \
+    outputs_inside(w, 2, k2, &lo, &hi); \
+    a2 = a1 + (w->start[2] + k2 * w->dilation[2]) * w->image_step[2]; \
+    for (int64_t i = lo; i < hi; i++) \
+      acc[k2] += load_##T(a + a2 + i * w->stride[2] * w->image_step[2]) * load_##T(b + b1 + i * w->output_step[2]); \
+  }
+
+/* R, L: roles of the result and of the loop; FIND: the third index; A, B: what steps the operands by which index. */
+#define CONV_LOOPS(T, stored, type, R, L, FIND, A, ai, B, bi, TERM) \
+  WINDOW_ROWS(T, stored, type, R, { \
+    for (int64_t sum_ = 0, sums_ = letters_count(summed); sum_ < sums_; sum_++) { \
+      int64_t ignored = 0, as = a0, bs = b0; \
+      letters_at(summed, sum_, &ignored, &as, &bs); \
+      for (int64_t j0 = 0; j0 < w->L[0]; j0++) { \
+        int64_t o0, o1, a2; \
+        if (!FIND(w, 0, r0, j0, &o0)) continue; \
+        for (int64_t j1 = 0; j1 < w->L[1]; j1++) { \
+          if (!FIND(w, 1, r1, j1, &o1)) continue; \
+          int64_t a1 = as + ai##0 * w->A##_step[0] + ai##1 * w->A##_step[1]; \
+          int64_t b1 = bs + bi##0 * w->B##_step[0] + bi##1 * w->B##_step[1]; \
+          TERM(T, type) \
+        } \
+      } \
+    } \
+  })
+
+/* The image is the operand a of conv, the result of conv_transpose; conv_filter sums over outputs. */
+#define conv_filter_image(w, d, k, u, x) conv_image(w, d, u, k, x)
+#define CONV(T, stored, type) CONV_LOOPS(T, stored, type, output, window, conv_image, image, o, window, j, CONV_TERM)
+#define CONV_TRANSPOSE(T, stored, type) \
+  CONV_LOOPS(T, stored, type, image, window, conv_output, output, o, window, j, CONV_TRANSPOSE_TERM)
+#define CONV_FILTER(T, stored, type) \
+  CONV_LOOPS(T, stored, type, window, output, conv_filter_image, image, o, output, j, CONV_FILTER_TERM)
+
+/* ---- f32 convolutions in tiles: the summed letter is innermost in operand 0, the lanes' letter in the result
+ * (channels last)
+ *
+ * A tile is CONV_PIXELS places of the result by one or two vectors of its innermost letter, held in registers while the
+ * window and the summed letter pass; weights are packed once per block of lanes, and places outside operand 0 read
+ * zeros.  Terms are added in the order of the window, then of the summed letter, each with one rounding: the same
+ * whatever the tile, the threads and the part. */
+
+#if defined(__AVX512F__)
+enum { CONV_PIXELS = 8, CONV_VECTORS = 2 }; /* 16 of 32 registers are sums */
+#else
+enum { CONV_PIXELS = 6, CONV_VECTORS = 1 };
+#endif
+enum { CONV_LANES = 16 * CONV_VECTORS, CONV_CHUNK = 64 * CONV_PIXELS };
+
+typedef struct ConvTiles {
+  const Windows *w;
+  _Bool transposed;                /* conv_transpose: the result has the image's extents */
+  const Letters *pixels, *outer;   /* letters the weights do not have; letters they do, without the lanes' */
+  int64_t lanes, lanes_a, lanes_b; /* lanes_a is 0, or 1: one summand per place and lane (depthwise) */
+  int64_t sum, sum_b;
+} ConvTiles;
+
+typedef struct ConvPixel {
+  const float *a;
+  float *y;
+  int64_t at[3]; /* conv: first image index; conv_transpose: image index - start */
+} ConvPixel;
+
+FN v16 conv_some(const float *x, int64_t n) {
+  v16 v = v16_of(0);
+  __builtin_memcpy(&v, x, (size_t)(n < 16 ? n : 16) * sizeof *x);
+  return v;
+}
+
+#define CONV_STEP(V) \
+  FN void conv_step_##V(v16 *sums, const float *const *x, const float *weights, int64_t n) { \
+    v16 acc[CONV_PIXELS][V]; \
+    for (int p = 0; p < CONV_PIXELS; p++) \
+      for (int v = 0; v < V; v++) acc[p][v] = sums[p * V + v]; \
+    for (int64_t i = 0; i < n; i++) { \
+      const v16 *line = (const v16 *)(weights + i * 16 * V); \
+      for (int p = 0; p < CONV_PIXELS; p++) { \
+        v16 value = v16_of(x[p][i]); \
+        for (int v = 0; v < V; v++) acc[p][v] = v16_fma(value, line[v], acc[p][v]); \
+      } \
+    } \
+    for (int p = 0; p < CONV_PIXELS; p++) \
+      for (int v = 0; v < V; v++) sums[p * V + v] = acc[p][v]; \
+  }
+CONV_STEP(1)
+CONV_STEP(2)
+
+FN void conv_depthwise(v16 *sums, const float *const *x, const float *weights, int64_t lanes) {
+  v16 line = *(const v16 *)weights;
+  for (int p = 0; p < CONV_PIXELS; p++)
+    sums[p] = v16_fma(lanes >= 16 ? *(const v16 *)x[p] : conv_some(x[p], lanes), line, sums[p]);
+}
+
+/* Where window element k of dimension d finds a place of the result in operand 0; false outside. */
+FN _Bool conv_meets(const ConvTiles *t, int d, int64_t at, int64_t k, int64_t *index) {
+  const Windows *w = t->w;
+  if (!t->transposed) {
+    *index = at + k * w->dilation[d];
+    return (uint64_t)*index < (uint64_t)w->image[d];
+  }
+  at -= k * w->dilation[d];
+  if (at < 0 || (w->stride[d] > 1 && at % w->stride[d])) return 0;
+  *index = w->stride[d] > 1 ? at / w->stride[d] : at;
+  return *index < w->output[d];
+}
+
+/* Are the elements that a line of the window meets side by side?  Long lines gain nothing. */
+FN _Bool conv_by_lines(const ConvTiles *t) {
+  const Windows *w = t->w;
+  return !t->transposed && !t->lanes_a && w->window[2] > 1 && w->dilation[2] == 1 && w->image_step[2] == t->sum &&
+         w->window[2] * t->sum <= 2048;
+}
+
+FN void conv_pixel(const ConvTiles *t, int64_t index, float *y, const float *a, ConvPixel *p) {
+  const Windows *w = t->w;
+  const int64_t *extent = t->transposed ? w->image : w->output, *step = t->transposed ? w->image_step : w->output_step;
+  int64_t ys = 0, as = 0, none = 0;
+  for (int d = 2; d >= 0; d--) {
+    int64_t u = index % extent[d];
+    index /= extent[d];
+    ys += u * step[d];
+    p->at[d] = t->transposed ? u - w->start[d] : w->start[d] + u * w->stride[d];
+  }
+  letters_at(t->pixels, index, &ys, &as, &none);
+  p->a = a + as, p->y = y + ys;
+}
+
+FN void conv_step(const ConvTiles *t, v16 *sums, const float *const *x, const float *weights, int64_t n, int vectors,
+                  int64_t lanes) {
+  if (t->lanes_a) conv_depthwise(sums, x, weights, lanes);
+  else if (vectors == 1) conv_step_1(sums, x, weights, n);
+  else conv_step_2(sums, x, weights, n);
+}
+
+/* One line of the window, its elements side by side in operand 0; a line that is partly outside is copied and filled
+ * with zeros. */
+FN const float *conv_line(const ConvTiles *t, const float *row, int64_t at, const float *zeros, float *copy) {
+  const Windows *w = t->w;
+  int64_t n = w->window[2], lo = at < 0 ? -at : 0, hi = w->image[2] - at < n ? w->image[2] - at : n;
+  if (!row || lo >= hi) return zeros;
+  if (lo == 0 && hi == n) return row + at * t->sum;
+  __builtin_memset(copy, 0, (size_t)(n * t->sum) * sizeof *copy);
+  __builtin_memcpy(copy + lo * t->sum, row + (at + lo) * t->sum, (size_t)((hi - lo) * t->sum) * sizeof *copy);
+  return copy;
+}
+
+/* All terms of one tile.  `lines`: zeros, then room for a line of the window per place; whole lines are one step where
+ * they can be. */
+static __attribute__((unused, noinline)) void conv_tile(const ConvTiles *t, const ConvPixel *pixel,
+                                                        const float *weights, float *lines, v16 *sums, int vectors,
+                                                        int64_t lanes) {
+  const Windows *w = t->w;
+  const int64_t *step = t->transposed ? w->output_step : w->image_step;
+  int64_t line = w->window[2] * t->sum, wide = 16 * vectors;
+  const float *row[CONV_PIXELS], *x[CONV_PIXELS];
+  for (int i = 0; i < CONV_PIXELS * vectors; i++) sums[i] = v16_of(0);
+  for (int64_t k0 = 0; k0 < w->window[0]; k0++)
+    for (int64_t k1 = 0; k1 < w->window[1]; k1++) {
+      const float *from = weights + (k0 * w->window[1] + k1) * line * wide;
+      _Bool any = 0;
+      for (int p = 0; p < CONV_PIXELS; p++) {
+        int64_t i0, i1;
+        _Bool in = conv_meets(t, 0, pixel[p].at[0], k0, &i0) && conv_meets(t, 1, pixel[p].at[1], k1, &i1);
+        row[p] = in ? pixel[p].a + i0 * step[0] + i1 * step[1] : NULL;
+        any |= in;
+      }
+      if (!any) continue;
+      if (conv_by_lines(t)) {
+        for (int p = 0; p < CONV_PIXELS; p++)
+          x[p] = conv_line(t, row[p], pixel[p].at[2], lines, lines + (p + 1) * line);
+        conv_step(t, sums, x, from, line, vectors, lanes);
+        continue;
+      }
+      for (int64_t k2 = 0; k2 < w->window[2]; k2++) {
+        for (int p = 0; p < CONV_PIXELS; p++) {
+          int64_t i2;
+          x[p] = row[p] && conv_meets(t, 2, pixel[p].at[2], k2, &i2) ? row[p] + i2 * step[2] : lines;
+        }
+        conv_step(t, sums, x, from + k2 * t->sum * wide, t->sum, vectors, lanes);
+      }
+    }
+}
+
+/* Do the weights of a block already lie as conv_pack would put them? */
+FN _Bool conv_packed(const ConvTiles *t, int64_t wide, int64_t lanes) {
+  const Windows *w = t->w;
+  int64_t step = lanes;
+  _Bool same = lanes == wide && t->lanes_b == 1 && (t->sum == 1 || t->sum_b == step);
+  step *= t->sum;
+  for (int d = 2; d >= 0; step *= w->window[d--]) same = same && (w->window[d] == 1 || w->window_step[d] == step);
+  return same;
+}
+
+/* [window][sum][lanes], lanes that do not exist 0. */
+FN void conv_pack(const ConvTiles *t, const float *b, float *to, int64_t wide, int64_t lanes) {
+  const Windows *w = t->w;
+  for (int64_t k0 = 0; k0 < w->window[0]; k0++)
+    for (int64_t k1 = 0; k1 < w->window[1]; k1++)
+      for (int64_t k2 = 0; k2 < w->window[2]; k2++)
+        for (int64_t i = 0; i < t->sum; i++, to += wide) {
+          const float *from =
+              b + k0 * w->window_step[0] + k1 * w->window_step[1] + k2 * w->window_step[2] + i * t->sum_b;
+          if (t->lanes_b == 1) __builtin_memcpy(to, from, (size_t)lanes * sizeof *to);
+          else
+            for (int64_t l = 0; l < lanes; l++) to[l] = from[l * t->lanes_b];
+          for (int64_t l = lanes; l < wide; l++) to[l] = 0;
+        }
+}
+
+static __attribute__((unused, noinline)) void conv_tiles(float *y, const float *a, const float *b, const ConvTiles *t,
+                                                         int64_t work) {
+  const Windows *w = t->w;
+  const int64_t *extent = t->transposed ? w->image : w->output;
+  int64_t wide = t->lanes_a ? 16 : CONV_LANES, blocks = (t->lanes + wide - 1) / wide;
+  int64_t pixels = letters_count(t->pixels) * extent[0] * extent[1] * extent[2],
+          chunks = (pixels + CONV_CHUNK - 1) / CONV_CHUNK;
+  int64_t outer = letters_count(t->outer), elements = w->window[0] * w->window[1] * w->window[2] * t->sum;
+  int64_t room = conv_by_lines(t) ? (CONV_PIXELS + 1) * w->window[2] * t->sum : t->sum + 16;
+  if (pixels == 0) return;
+#pragma omp parallel if (work >= PARALLEL_WORK)
+  {
+    float *strip = scratch(0, elements * wide * (int64_t)sizeof *strip),
+          *lines = scratch(1, room * (int64_t)sizeof *lines);
+    int64_t packed = -1;
+    __builtin_memset(lines, 0, (size_t)room * sizeof *lines);
+#pragma omp for schedule(static)
+    for (int64_t item = 0; item < outer * blocks * chunks; item++) {
+      int64_t chunk = item % chunks, block = item / chunks % blocks, first = block * wide, ys = first,
+              as = first * t->lanes_a, bs = first * t->lanes_b;
+      int64_t lanes = t->lanes - first < wide ? t->lanes - first : wide;
+      int vectors = lanes > 16 ? 2 : 1;
+      int64_t end = (chunk + 1) * CONV_CHUNK < pixels ? (chunk + 1) * CONV_CHUNK : pixels;
+      letters_at(t->outer, item / chunks / blocks, &ys, &as, &bs);
+      const float *weights = conv_packed(t, 16 * vectors, lanes) ? b + bs : strip;
+      if (weights == strip && packed != item / chunks)
+        conv_pack(t, b + bs, strip, 16 * vectors, lanes), packed = item / chunks;
+      for (int64_t at = chunk * CONV_CHUNK; at < end; at += CONV_PIXELS) {
+        ConvPixel pixel[CONV_PIXELS];
+        v16 sums[CONV_PIXELS * 2];
+        int64_t n = end - at < CONV_PIXELS ? end - at : CONV_PIXELS;
+        for (int64_t p = 0; p < CONV_PIXELS; p++) conv_pixel(t, at + (p < n ? p : 0), y + ys, a + as, &pixel[p]);
+        conv_tile(t, pixel, weights, lines, sums, vectors, lanes);
+        for (int64_t p = 0; p < n; p++) __builtin_memcpy(pixel[p].y, sums + p * vectors, (size_t)lanes * sizeof(float));
+      }
+    }
+  }
+}
+
+/* ---- pools: `inner` elements behind the last windowed dimension are contiguous in operand and result */
+
+#define POOL(T, stored, type, IDENTITY, COMBINE) \
+  do { \
+    int64_t rows_ = letters_count(kept) * w->output[0] * w->output[1] * w->output[2]; \
+    _Pragma("omp parallel for schedule(static) if ((work) >= PARALLEL_WORK)") for (int64_t row_ = 0; row_ < rows_; \
+                                                                                   row_++) { \
+      int64_t u2 = row_ % w->output[2], u1 = row_ / w->output[2] % w->output[1], \
+              rest = row_ / w->output[2] / w->output[1]; \
+      int64_t u0 = rest % w->output[0], y0 = 0, a0 = 0, b0 = 0, x0, x1, x2; \
+      type *acc = scratch(0, inner * (int64_t)sizeof(type)); \
+      letters_at(kept, rest / w->output[0], &y0, &a0, &b0); \
+      for (int64_t i = 0; i < inner; i++) acc[i] = IDENTITY; \
+      for (int64_t k0 = 0; k0 < w->window[0]; k0++) { \
+        if (!conv_image(w, 0, u0, k0, &x0)) continue; \
+        for (int64_t k1 = 0; k1 < w->window[1]; k1++) { \
+          if (!conv_image(w, 1, u1, k1, &x1)) continue; \
+          for (int64_t k2 = 0; k2 < w->window[2]; k2++) { \
+            if (!conv_image(w, 2, u2, k2, &x2)) continue; \
+            const stored *from = a + a0 + x0 * w->image_step[0] + x1 * w->image_step[1] + x2 * w->image_step[2]; \
+            for (int64_t i = 0; i < inner; i++) acc[i] = COMBINE(acc[i], load_##T(from + i)); \
+          } \
+        } \
+      } \
+      stored *to = y + y0 + u0 * w->output_step[0] + u1 * w->output_step[1] + u2 * w->output_step[2]; \
+      for (int64_t i = 0; i < inner; i++) store_##T(to + i, acc[i]); \
+    } \
+  } while (0)

@@ -1,0 +1,318 @@
+/* codegen/cpu/print_c.c - prints row programs as C with OpenMP.
+ *
+ * Four loop schedules:
+ *   elements - no reduction: rows cut into pieces of at most 16384 elements, one piece per iteration of the parallel
+ *   loop; tiles    - no reduction, but some operand is contiguous in another dimension (a transpose): tiles of 32 x 32,
+ *   so that the
+ *              lines of both sides stay in the cache (2048 x 1024 floats: 23 ms by rows, 5 ms by tiles);
+ *   rows     - one row per iteration; every stage is a loop over blocks of 1024 elements that puts what is reduced into
+ *   a
+ *              small array, which a prelude function reduces in the canonical order;
+ *   columns  - the reduced dimension is not the last one: 64 columns per iteration, 32 lanes of them.
+ * A special function whose value a later stage needs is kept in row storage; cheaper values are computed again.
+ */
+#include "codegen/cpu/print_c.h"
+
+#include <string.h>
+
+#include "codegen/rows/print_row.h"
+
+enum { PIECE = 16384, BLOCK = 1024, KEEP_FROM = 10, MAX_KEPT = 8 };
+
+/* What one element costs in all stages, in vectorised additions; what stages share counts in each. */
+static int element_work(const RowProgram *p) {
+  int work = 0;
+  for (size_t i = 0; i < p->accs.n; i++) work += p->nodes.items[p->accs.items[i].node].cost + 1;
+  for (size_t i = 0; i < p->stores.n; i++)
+    if (p->stores.items[i].inner) work += p->nodes.items[p->stores.items[i].node].cost + 1;
+  return work > 0 ? work : 1;
+}
+
+/* The next loop is shared by threads when the work is worth it. */
+static void print_parallel(const RowPrinter *c, const char *elements) {
+  rp_line(c, "_Pragma(\"omp parallel for schedule(static) if (%s >= PARALLEL_WORK / %d)\")", elements,
+          element_work(c->p));
+}
+
+static void print_row_scope(RowPrinter *c, int stage) {
+  bool *needed = rp_no_nodes(c);
+  for (size_t i = 0; i < c->p->nodes.n; i++)
+    if (c->wanted[i] && !c->p->nodes.items[i].inner && c->p->nodes.items[i].stage == stage) needed[i] = true;
+  rp_needed(c, needed, 0);
+  for (size_t i = 0; i < c->p->nodes.n; i++) c->in_scope[i] = c->in_scope[i] || needed[i];
+  for (size_t i = 0; i < c->p->stores.n; i++)
+    if (!c->p->stores.items[i].inner && c->p->stores.items[i].stage == stage) rp_store(c, &c->p->stores.items[i]);
+}
+
+/* The nodes, stores, kept values and reduced values of one element in a stage. */
+static void print_element(RowPrinter *c, int stage) {
+  const RowProgram *p = c->p;
+  rp_element(c, stage);
+  for (size_t i = 0; i < p->nodes.n; i++)
+    if (c->kept[i] >= 0 && p->nodes.items[i].stage == stage) rp_line(c, "k%d[i%d] = v%zu;", c->kept[i], p->inner, i);
+  for (size_t i = 0; i < p->stores.n; i++)
+    if (p->stores.items[i].inner && p->stores.items[i].stage == stage) rp_store(c, &p->stores.items[i]);
+}
+
+/* Is this a part of sums that begins somewhere else than at global index 0? */
+static bool has_start(const RowPrinter *c) { return !ex_is_const(c->p->start, 0); }
+
+/* for (i = from; i < to; i++) { one element } */
+static void print_element_loop(RowPrinter *c, int stage, const char *from, const char *to) {
+  int d = c->p->inner;
+  rp_line(c, "_Pragma(\"GCC ivdep\")");
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = %s; i%d < %s; i%d++)", d, from, d, to, d));
+  print_element(c, stage);
+  for (size_t i = 0; i < c->p->accs.n; i++)
+    if (c->p->accs.items[i].stage == stage)
+      rp_line(c, "t%zu[i%d - %s%s] = v%d;", i, d, from, has_start(c) ? " + skip" : "", c->p->accs.items[i].node);
+  rp_close(c);
+}
+
+static void print_acc_start(const RowPrinter *c, int stage) {
+  for (size_t i = 0; i < c->p->accs.n; i++) {
+    const RowAcc *a = &c->p->accs.items[i];
+    if (a->stage != stage) continue;
+    const char *s = rp_suffix(a->dtype);
+    if (!rp_is_float_sum(a)) rp_line(c, "%s a%zu = %s;", rp_value_type(a->dtype), i, rp_identity(a));
+    else if (has_start(c)) rp_line(c, "Sum_%s s%zu; begin_%s(&s%zu, first);", s, i, s, i);
+    else rp_line(c, "Sum_%s s%zu; s%zu.count = 0;", s, i, i);
+  }
+}
+
+/* One value per block of an accumulation, to where it goes. */
+static void print_combine(const RowPrinter *c, size_t i, const char *value) {
+  const RowAcc *a = &c->p->accs.items[i];
+  const char *s = rp_suffix(a->dtype);
+  if (rp_is_float_sum(a)) rp_line(c, "push_%s(&s%zu, %s);", s, i, value);
+  else rp_line(c, "a%zu = %s_%s(a%zu, %s);", i, rp_combine_name(a->op), s, i, value);
+}
+
+static const char *block_value(const RowPrinter *c, size_t i) {
+  const RowAcc *a = &c->p->accs.items[i];
+  return arena_printf(c->m->arena, "block_%s_%s(t%zu, %s)", reduction_name(a->op), rp_suffix(a->dtype), i,
+                      has_start(c) ? "skip + m" : "m");
+}
+
+/* A program of a single row is parallel over the blocks: their values are kept and combined in order afterwards. */
+static bool blocks_are_parallel(const RowPrinter *c) { return c->p->ndims == 1 && c->p->accs.n <= MAX_KEPT; }
+
+/* Opens the loop over blocks: elements [block, block + m).  Blocks begin where 1024 divides the global index, so that
+ * the first one may be short; its first element goes to lane `skip`. */
+static void open_block_loop(RowPrinter *c) {
+  if (!has_start(c)) {
+    rp_open(c, arena_printf(c->m->arena, "for (int64_t block = 0; block < n; block += %d)", BLOCK));
+    rp_line(c, "const int64_t m = n - block < %d ? n - block : %d;", BLOCK, BLOCK);
+    return;
+  }
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + lead + %d) / %d; q++)", BLOCK - 1, BLOCK));
+  rp_line(c, "const int64_t block = q ? q * %d - lead : 0, skip = q ? 0 : lead & 31, past = (q + 1) * %d - lead;",
+          BLOCK, BLOCK);
+  rp_line(c, "const int64_t m = (past < n ? past : n) - block;");
+}
+
+/* The place of the sums in the whole dimension. */
+static void print_start(const RowPrinter *c) {
+  if (has_start(c)) rp_line(c, "const int64_t first = %s, lead = first & %d;", rp_scalar(c, c->p->start), BLOCK - 1);
+}
+
+static void print_blocks(RowPrinter *c, int stage) {
+  const RowProgram *p = c->p;
+  bool parallel = blocks_are_parallel(c);
+  print_acc_start(c, stage);
+  for (size_t i = 0; i < p->accs.n && parallel; i++) {
+    const char *type = rp_value_type(p->accs.items[i].dtype);
+    if (p->accs.items[i].stage == stage)
+      rp_line(c, "%s *const part%zu = scratch(%d, (n / %d + 2) * (int64_t)sizeof(%s));", type, i, MAX_KEPT + (int)i,
+              BLOCK, type);
+  }
+  if (parallel) print_parallel(c, "n");
+  open_block_loop(c);
+  for (size_t i = 0; i < p->accs.n; i++) {
+    const RowAcc *a = &p->accs.items[i];
+    if (a->stage != stage) continue;
+    rp_line(c, "%s t%zu[%d];", rp_value_type(a->dtype), i, BLOCK);
+    if (has_start(c)) rp_line(c, "for (int64_t l = 0; l < skip; l++) t%zu[l] = %s;", i, rp_identity(a));
+  }
+  print_element_loop(c, stage, "block", "block + m");
+  for (size_t i = 0; i < p->accs.n; i++) {
+    if (p->accs.items[i].stage != stage) continue;
+    if (parallel) rp_line(c, "part%zu[%s] = %s;", i, has_start(c) ? "q" : "block / 1024", block_value(c, i));
+    else print_combine(c, i, block_value(c, i));
+  }
+  rp_close(c);
+  for (size_t i = 0; i < p->accs.n; i++) {
+    if (p->accs.items[i].stage != stage) continue;
+    if (parallel) {
+      rp_open(c, arena_printf(c->m->arena, "for (int64_t q = 0; q < (n + %s%d) / %d; q++)",
+                              has_start(c) ? "lead + " : "", BLOCK - 1, BLOCK));
+      print_combine(c, i, arena_printf(c->m->arena, "part%zu[q]", i));
+      rp_close(c);
+    }
+    const RowAcc *a = &p->accs.items[i];
+    if (rp_is_float_sum(a))
+      rp_line(c, "const %s a%zu = total_%s(&s%zu);", rp_value_type(a->dtype), i, rp_suffix(a->dtype), i);
+  }
+}
+
+static void print_rows(RowPrinter *c) {
+  const RowProgram *p = c->p;
+  rp_line(c, "const int64_t n = %s, rows = %s;", rp_extent(c, p->inner), rp_row_count(c));
+  print_start(c);
+  if (!blocks_are_parallel(c)) print_parallel(c, "rows * (n + 8)");
+  rp_open(c, "for (int64_t row = 0; row < rows; row++)");
+  rp_outer_indices(c, "row");
+  for (size_t i = 0; i < p->nodes.n; i++)
+    if (c->kept[i] >= 0)
+      rp_line(c, "%s *const k%d = scratch(%d, n * (int64_t)sizeof(%s));", rp_value_type(p->nodes.items[i].dtype),
+              c->kept[i], c->kept[i], rp_value_type(p->nodes.items[i].dtype));
+  for (int stage = 0; stage < p->nstages; stage++) {
+    print_row_scope(c, stage);
+    if (rp_has_accs(c, stage)) print_blocks(c, stage);
+    else if (rp_has_elements(c, stage)) print_element_loop(c, stage, "0", "n");
+  }
+  rp_close(c);
+}
+
+static void print_elements(RowPrinter *c) {
+  rp_line(c, "const int64_t n = %s, rows = %s, pieces = n ? (n + %d) / %d : 1;", rp_extent(c, c->p->inner),
+          rp_row_count(c), PIECE - 1, PIECE);
+  print_parallel(c, "rows * n");
+  rp_open(c, "for (int64_t piece = 0; piece < rows * pieces; piece++)");
+  rp_line(c, "const int64_t row = piece / pieces, from = piece %% pieces * %d, to = n - from < %d ? n : from + %d;",
+          PIECE, PIECE, PIECE);
+  rp_outer_indices(c, "row");
+  print_row_scope(c, 0);
+  print_element_loop(c, 0, "from", "to");
+  rp_close(c);
+}
+
+static void print_tiles(RowPrinter *c) {
+  int a = c->across;
+  rp_line(c, "const int64_t n = %s, all = %s, rows = %s, wide = (n + 31) / 32, high = (all + 31) / 32;",
+          rp_extent(c, c->p->inner), rp_extent(c, a), rp_row_count(c));
+  print_parallel(c, "rows * all * n");
+  rp_open(c, "for (int64_t tile = 0; tile < rows * high * wide; tile++)");
+  rp_line(c, "const int64_t row = tile / (high * wide), top = tile / wide %% high * 32, from = tile %% wide * 32;");
+  rp_line(c, "const int64_t bottom = all - top < 32 ? all : top + 32, to = n - from < 32 ? n : from + 32;");
+  rp_outer_indices(c, "row");
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = top; i%d < bottom; i%d++)", a, a, a));
+  print_row_scope(c, 0);
+  print_element_loop(c, 0, "from", "to");
+  rp_close(c), rp_close(c);
+}
+
+static void print_columns_stage(RowPrinter *c) {
+  const RowProgram *p = c->p;
+  int d = p->inner;
+  for (size_t i = 0; i < p->accs.n; i++) {
+    const RowAcc *a = &p->accs.items[i];
+    const char *type = rp_value_type(a->dtype);
+    const char *begin = has_start(c)
+                            ? arena_printf(c->m->arena, "begin_columns_%s(&s%zu, first)", rp_suffix(a->dtype), i)
+                            : arena_printf(c->m->arena, "s%zu.count = 0", i);
+    if (rp_is_float_sum(a))
+      rp_line(c, "Sums_%s s%zu; %s; %s a%zu[TILE], lanes%zu[32][TILE];", rp_suffix(a->dtype), i, begin, type, i, i);
+    else rp_line(c, "%s a%zu[TILE]; for (int w = 0; w < TILE; w++) a%zu[w] = %s;", type, i, i, rp_identity(a));
+  }
+  const char *lanes = has_start(c) ? "32" : "m";
+  open_block_loop(c);
+  for (size_t i = 0; i < p->accs.n; i++)
+    if (rp_is_float_sum(&p->accs.items[i]))
+      rp_line(c, "zero_lanes_%s(lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, lanes);
+  rp_open(c, arena_printf(c->m->arena, "for (int64_t i%d = block; i%d < block + m; i%d++)", d, d, d));
+  rp_line(c, "_Pragma(\"GCC ivdep\")");
+  rp_open(c, "for (int64_t w = 0; w < width; w++)");
+  rp_line(c, "const int64_t i%d = column + w;", c->across);
+  print_element(c, 0);
+  for (size_t i = 0; i < p->accs.n; i++) {
+    const RowAcc *a = &p->accs.items[i];
+    if (rp_is_float_sum(a))
+      rp_line(c, "lanes%zu[(i%d %s) & 31][w] += v%d;", i, d, has_start(c) ? "+ lead" : "- block", a->node);
+    else rp_line(c, "a%zu[w] = %s_%s(a%zu[w], v%d);", i, rp_combine_name(a->op), rp_suffix(a->dtype), i, a->node);
+  }
+  rp_close(c), rp_close(c);
+  for (size_t i = 0; i < p->accs.n; i++)
+    if (rp_is_float_sum(&p->accs.items[i]))
+      rp_line(c, "push_lanes_%s(&s%zu, lanes%zu, %s);", rp_suffix(p->accs.items[i].dtype), i, i, lanes);
+  rp_close(c);
+  for (size_t i = 0; i < p->accs.n; i++)
+    if (rp_is_float_sum(&p->accs.items[i]))
+      rp_line(c, "totals_%s(&s%zu, a%zu);", rp_suffix(p->accs.items[i].dtype), i, i);
+}
+
+static void print_columns(RowPrinter *c) {
+  const RowProgram *p = c->p;
+  rp_line(c, "const int64_t n = %s, all = %s, tiles = (all + TILE - 1) / TILE, rows = %s;", rp_extent(c, p->inner),
+          rp_extent(c, c->across), rp_row_count(c));
+  print_start(c);
+  print_parallel(c, "rows * all * (n + 8)");
+  rp_open(c, "for (int64_t tile = 0; tile < rows * tiles; tile++)");
+  rp_line(c,
+          "const int64_t row = tile / tiles, column = tile %% tiles * TILE, width = all - column < TILE ? all - column "
+          ": TILE;");
+  rp_outer_indices(c, "row");
+  print_columns_stage(c);
+  rp_line(c, "_Pragma(\"GCC ivdep\")");
+  rp_open(c, "for (int64_t w = 0; w < width; w++)");
+  rp_line(c, "const int64_t i%d = column + w;", c->across);
+  bool *needed = rp_no_nodes(c);
+  for (size_t i = 0; i < p->stores.n; i++)
+    if (!p->stores.items[i].inner) rp_need(c, needed, p->stores.items[i].node, 0);
+  rp_needed(c, needed, 0);
+  for (size_t i = 0; i < p->stores.n; i++)
+    if (!p->stores.items[i].inner) rp_store(c, &p->stores.items[i]);
+  rp_close(c), rp_close(c);
+}
+
+/* ---- kernel */
+
+static void print_table(const RowPrinter *c, const RowBuffer *b, size_t i) {
+  const Attr *ints = op_attr(b->table, AT_ints), *floats = op_attr(b->table, AT_floats);
+  int n = ints ? ints->n : floats->n;
+  Text t = {.arena = c->m->arena};
+  for (int k = 0; k < n; k++) {
+    unsigned char bytes[8] = {0};
+    unsigned long long bits = 0;
+    if (ints) dtype_store_i(b->dtype, bytes, ints->u.ints[k]);
+    else dtype_store_f(b->dtype, bytes, floats->u.floats[k]);
+    memcpy(&bits, bytes, 8);
+    text_printf(&t, "%s0x%llxull", k ? ", " : "", bits);
+  }
+  static const char *const unsigned_of[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
+  rp_line(c, "static const %s __attribute__((may_alias)) table%zu[%d] = {%s};", unsigned_of[dtype_bytes(b->dtype)], i,
+          n ? n : 1, n ? text_str(&t) : "0");
+  rp_line(c, "const %s __attribute__((may_alias)) *const p%zu = (const void *)table%zu;", c_stored_type(b->dtype), i,
+          i);
+}
+
+static void print_buffers(const RowPrinter *c) {
+  int next = 0;
+  for (size_t i = 0; i < c->p->buffers.n; i++) {
+    const RowBuffer *b = &c->p->buffers.items[i];
+    if (b->table) print_table(c, b, i);
+    else rp_line(c, "%s%s *const p%zu = ptr[%d];", b->output ? "" : "const ", c_stored_type(b->dtype), i, next++);
+  }
+}
+
+const char *print_c_kernel(Module *m, const RowProgram *p, Scalars *scalars) {
+  Text t = {.arena = m->arena};
+  RowPrinter c = {.m = m,
+                  .p = p,
+                  .scalars = scalars,
+                  .t = &t,
+                  .columns_in_arrays = true,
+                  .kept_index = arena_printf(m->arena, "i%d", p->inner)};
+  rp_start(&c);
+  if (c.schedule == ROWS) rp_choose_kept(&c, KEEP_FROM, MAX_KEPT);
+  rp_open(&c, "(void *const *ptr, const int64_t *x)");
+  print_buffers(&c);
+  switch (c.schedule) {
+    case ELEMENTS: print_elements(&c); break;
+    case TILES: print_tiles(&c); break;
+    case ROWS: print_rows(&c); break;
+    case COLUMNS: print_columns(&c); break;
+  }
+  rp_close(&c);
+  return text_str(&t);
+}

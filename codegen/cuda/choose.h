@@ -1,0 +1,29 @@
+/* codegen/cuda/choose.h - what print_cuda.c and choose.c share: a row program being printed for a GPU. */
+#ifndef APC_CODEGEN_CUDA_CHOOSE_H
+#define APC_CODEGEN_CUDA_CHOOSE_H
+
+#include "codegen/cuda/print_cuda.h"
+#include "codegen/rows/print_row.h"
+
+enum {
+  BLOCK = 1024,       /* of a canonical sum */
+  ROWS_PER_BLOCK = 4, /* warp per row */
+  COLUMNS_PER_BLOCK = 16,
+  TILE = 32,
+  TILE_ROWS = 8,
+  MAX_TILE_BYTES = 40 << 10
+};
+
+typedef struct Cuda {
+  RowPrinter r;
+  CudaSchedule *s;
+} Cuda;
+
+/* Sets the schedule record, and which values the row printer keeps. */
+void cuda_choose(Cuda *k);
+
+/* Loads and stores of whole packets: neighbours in the inner dimension, at a place known before the element. */
+bool cuda_load_in_packets(const RowPrinter *c, int node);
+bool cuda_store_in_packets(const RowPrinter *c, const RowStore *s);
+
+#endif

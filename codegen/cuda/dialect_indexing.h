@@ -1,0 +1,91 @@
+/* codegen/cuda/dialect_indexing.h - bodies of the kernels of scatter, put, argsort and scan in the dialect.  Behind
+ * dialect.h; indexing.c prints the sizes and expands one macro per kernel.  Shapes are [outer, n, inner] along the
+ * axis; values and index are the operands, y the result.
+ *
+ * Every element of a result has one owner, who combines its terms in the order of the operand: no atomic additions, and
+ * the bits of the CPU kernels.  Put and argsort look at the whole line for each element: their work is quadratic in its
+ * length. */
+/* Names of macros in a row are no statements. */
+/* clang-format off */
+
+/* x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and looks at 32 names at a
+ * time. */
+#define SCATTER(T, stored, type, S, IDENTITY, COMBINE, I) do { \
+    int64_t chunks = (inner + 127) / 128, job = block_index() * 8 + warp_index(); \
+    if (job >= outer * n * chunks) return; \
+    int64_t c = job % chunks * 128 + lane_index(), row = job / chunks % n, o = job / chunks / n; \
+    type acc[4]; \
+    UNROLL for (int u = 0; u < 4; u++) acc[u] = IDENTITY; \
+    for (int64_t i = 0; i < k; i += 32) { \
+      _Bool named = i + lane_index() < k && (int64_t)load_##I(index + i + lane_index()) == start + row; \
+      if (!warp_or_bool(named)) continue; \
+      for (int j = 0; j < 32; j++) { \
+        if (!shuffle_bool(named, j)) continue; \
+        UNROLL for (int u = 0; u < 4; u++) \
+          if (c + 32 * u < inner) acc[u] = COMBINE(acc[u], load_##T(values + (o * k + i + j) * inner + c + 32 * u)); \
+      } \
+    } \
+    UNROLL for (int u = 0; u < 4; u++) \
+      if (c + 32 * u < inner) store_##T(y + (o * n + row) * inner + c + 32 * u, acc[u]); \
+  } while (0)
+
+/* The same with index[outer, k, inner]: a thread has one element of y. */
+#define PUT(T, stored, type, S, IDENTITY, COMBINE, I) do { \
+    int64_t i = block_index() * 256 + thread_index(), c = i % inner, row = i / inner % n, o = i / inner / n; \
+    if (i >= outer * n * inner) return; \
+    type acc = IDENTITY; \
+    for (int64_t j = 0; j < k; j++) { \
+      int64_t at = (o * k + j) * inner + c; \
+      if ((int64_t)load_##I(index + at) == start + row) acc = COMBINE(acc, load_##T(values + at)); \
+    } \
+    store_##T(y + i, acc); \
+  } while (0)
+
+/* A thread has a line: neighbours have neighbouring columns. */
+#define SCAN_COLUMNS(T, stored, type, S, IDENTITY, COMBINE) do { \
+    int64_t line = block_index() * 256 + thread_index(), first = line / inner * n * inner + line % inner; \
+    if (line >= outer * inner) return; \
+    type acc = IDENTITY; \
+    for (int64_t i = 0; i < n; i++) { \
+      int64_t at = first + (reverse ? n - 1 - i : i) * inner; \
+      type before = acc; \
+      acc = COMBINE(before, load_##T(values + at)); \
+      store_##T(y + at, exclusive ? before : acc); \
+    } \
+  } while (0)
+
+/* inner is 1: a warp loads and stores 32 elements of its line at once and combines them one after another. */
+#define SCAN_ROWS(T, stored, type, S, IDENTITY, COMBINE) do { \
+    int64_t line = block_index() * 8 + warp_index(); \
+    if (line >= outer) return; \
+    type acc = IDENTITY; \
+    for (int64_t i = 0; i < n; i += 32) { \
+      int64_t mine = i + lane_index(), at = line * n + (reverse ? n - 1 - mine : mine); \
+      type v = mine < n ? load_##T(values + at) : IDENTITY, result = IDENTITY; \
+      UNROLL for (int j = 0; j < 32; j++) { \
+        type before = acc; \
+        acc = COMBINE(before, shuffle_##S(v, j)); \
+        if (lane_index() == j) result = exclusive ? before : acc; \
+      } \
+      if (mine < n) store_##T(y + at, result); \
+    } \
+  } while (0)
+
+/* A thread has an element; its place is the number of elements that come before it.  Equal ones keep their order, NaN
+ * is the largest. */
+#define COMES_BEFORE(p, q) (descending ? (q != q ? 0 : p != p || p > q) : (p != p ? 0 : q != q || p < q))
+#define ARGSORT(T, type) do { \
+    int64_t i = block_index() * 256 + thread_index(); \
+    if (i >= outer * n * inner) return; \
+    int64_t own = i / inner % n, first = i - own * inner, place = 0; \
+    const type key = load_##T(values + i); \
+    for (int64_t q = 0; q < own; q++) { \
+      const type other = load_##T(values + first + q * inner); \
+      place += !COMES_BEFORE(key, other); \
+    } \
+    for (int64_t q = own + 1; q < n; q++) { \
+      const type other = load_##T(values + first + q * inner); \
+      place += COMES_BEFORE(other, key); \
+    } \
+    y[first + place * inner] = own; \
+  } while (0)

@@ -1,0 +1,13 @@
+/* codegen/cuda/grouped.c - prints the CUDA kernel of grouped_dot: sizes, then a call of dialect_grouped.h.  A
+ * grouped_mlp was taken apart before (kernel_grouped.c): what is left of it here are its products. */
+#include "codegen/cuda/template.h"
+
+void cuda_grouped(CudaTemplate *k) {
+  const Type *x = ct_in(k, 0), *w = ct_in(k, 2);
+  const Expr *panels = ex_ceil_div(k->m, w->dims[2], ex_const(k->m, 32));
+  ct_launch(k, ex_mul(k->m, ex_addi(k->m, w->dims[0], 1), panels), 1, 256, "32 columns of a group per block");
+  text_printf(&k->body, "  Grouped g;\n  g.rows = %s, g.k = %s, g.n = %s, g.groups = %s, g.start = %s;\n",
+              ct_scalar(k, type_product(k->m, x, 0, x->rank - 1)), ct_scalar(k, w->dims[1]), ct_scalar(k, w->dims[2]),
+              ct_scalar(k, w->dims[0]), ct_scalar(k, op_expr(k->op, AT_start)));
+  text_printf(&k->body, "  grouped_%s(&g, a.p3, a.p0, a.p1, a.p2);\n", dtype_name(x->dtype));
+}

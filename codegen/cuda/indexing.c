@@ -1,0 +1,71 @@
+/* codegen/cuda/indexing.c - prints the CUDA kernels of scatter, put, argsort and scan: sizes, then one macro of
+ * dialect_indexing.h. */
+#include "codegen/cuda/template.h"
+#include "codegen/rows/print_row.h"
+
+enum { WARPS = 8 };
+
+static void sizes(CudaTemplate *k, const Type *t, int axis) {
+  text_printf(&k->body, "  const int64_t outer = %s, n = %s, inner = %s;\n",
+              ct_scalar(k, type_product(k->m, t, 0, axis)), ct_scalar(k, t->dims[axis]),
+              ct_scalar(k, type_product(k->m, t, axis + 1, t->rank)));
+}
+
+static void pointers(CudaTemplate *k) {
+  text_printf(&k->body, "  %s *const y = a.p%d;\n  const %s *const values = a.p0;\n", c_stored_type(ct_out(k)->dtype),
+              k->u->nin, c_stored_type(ct_in(k, 0)->dtype));
+  if (k->u->nin > 1) text_printf(&k->body, "  const %s *const index = a.p1;\n", c_stored_type(ct_in(k, 1)->dtype));
+}
+
+/* "f32, float, float, f32, 0, add_f32": element, stored type, computed type and its name, identity and combination of a
+ * reduction. */
+static const char *reduction_arguments(const CudaTemplate *k, DType t, Reduction r) {
+  DType acc = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
+  return arena_printf(k->m->arena, "%s, %s, %s, %s, %s, %s_%s", dtype_name(t), c_stored_type(t), rp_value_type(t),
+                      rp_suffix(t), rp_identity(&(RowAcc){.op = r, .dtype = acc}), rp_combine_name(r), rp_suffix(t));
+}
+
+static void scatter(CudaTemplate *k, Reduction r) {
+  const Type *x = ct_in(k, 0), *y = ct_out(k), *index = ct_in(k, 1);
+  int axis = (int)op_int(k->op, AT_axis, 0);
+  bool put = k->op->kind == OP_put;
+  const Expr *inner = type_product(k->m, y, axis + 1, y->rank), *rows = type_product(k->m, y, 0, axis + 1);
+  if (put) ct_launch(k, ex_mul(k->m, rows, inner), 256, 256, "element per thread");
+  else
+    ct_launch(k, ex_mul(k->m, rows, ex_ceil_div(k->m, inner, ex_const(k->m, 128))), WARPS, 32 * WARPS,
+              "128 columns of a row per warp");
+  sizes(k, y, axis);
+  text_printf(&k->body, "  const int64_t k = %s, start = %s;\n",
+              ct_scalar(k, type_product(k->m, x, axis, axis + (put ? 1 : index->rank))),
+              ct_scalar(k, op_expr(k->op, AT_start)));
+  text_printf(&k->body, "  %s(%s, %s);\n", put ? "PUT" : "SCATTER", reduction_arguments(k, x->dtype, r),
+              dtype_name(index->dtype));
+}
+
+static void scan(CudaTemplate *k, Reduction r) {
+  const Type *x = ct_in(k, 0);
+  int axis = (int)op_int(k->op, AT_axis, 0);
+  const Expr *inner = type_product(k->m, x, axis + 1, x->rank), *outer = type_product(k->m, x, 0, axis);
+  bool by_rows = ex_is_const(inner, 1);
+  if (by_rows) ct_launch(k, outer, WARPS, 32 * WARPS, "line per warp");
+  else ct_launch(k, ex_mul(k->m, outer, inner), 256, 256, "line per thread");
+  sizes(k, x, axis);
+  text_printf(&k->body, "  const int exclusive = %d, reverse = %d;\n", op_int(k->op, AT_exclusive, 0) != 0,
+              op_int(k->op, AT_reverse, 0) != 0);
+  text_printf(&k->body, "  %s(%s);\n", by_rows ? "SCAN_ROWS" : "SCAN_COLUMNS", reduction_arguments(k, x->dtype, r));
+}
+
+static void argsort(CudaTemplate *k) {
+  const Type *x = ct_in(k, 0);
+  ct_launch(k, type_elements(k->m, x), 256, 256, "element per thread");
+  sizes(k, x, (int)op_int(k->op, AT_axis, 0));
+  text_printf(&k->body, "  const int descending = %d;\n  ARGSORT(%s, %s);\n", op_int(k->op, AT_descending, 0) != 0,
+              dtype_name(x->dtype), rp_value_type(x->dtype));
+}
+
+void cuda_indexing(CudaTemplate *k) {
+  pointers(k);
+  if (k->op->kind == OP_argsort) argsort(k);
+  else if (k->op->kind == OP_scan) scan(k, op_attr(k->op, AT_op)->u.reduction);
+  else scatter(k, op_attr(k->op, AT_op)->u.reduction);
+}

@@ -1,0 +1,27 @@
+/* codegen/cuda/kernels.h - the CUDA kernels of a list of units, and their launches. */
+#ifndef APC_CODEGEN_CUDA_KERNELS_H
+#define APC_CODEGEN_CUDA_KERNELS_H
+
+#include "codegen/cuda/print_cuda.h"
+#include "codegen/rows/units.h"
+
+/* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars
+ * (int64). */
+typedef struct CudaKernel {
+  int kernel; /* its number in the set */
+  int nscalars;
+  const Expr *const *scalars;
+  const char *how;     /* the schedule, for people */
+  CudaSchedule launch; /* of a template: threads and blocks only */
+} CudaKernel;
+
+/* The kernels of all units, by unit; their texts are added to a set. */
+const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units, KernelSet *set);
+
+/* The definition of a kernel of the set; behind dialect_prelude it is complete. */
+const char *cuda_text(Arena *a, const Kernel *k);
+
+/* update, rope, attention: the text of one kernel. */
+const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out);
+
+#endif

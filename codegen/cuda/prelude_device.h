@@ -1,0 +1,136 @@
+/* codegen/cuda/prelude_device.h - the names of the dialect on a GPU.  Front of every emitted CUDA text, which needs no
+ * header of a toolkit: NVRTC and nvcc compile it as it is (--fmad=false keeps a * b + c in two roundings, as on CPUs).
+ *
+ * The dialect is C11 that is also CUDA C++, with this closed list of names: FN KERNEL SHARED TABLE UNROLL, thread_index
+ * block_index, barrier warp_barrier, shuffle_u32 shuffle_u64, load_wide store_wide; dialect.h builds the rest on them.
+ * tests/dialect/prelude_host.h gives the same names a meaning on CPUs.
+ */
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef unsigned long long uintptr_t;
+#define INT8_MIN (-128)
+#define INT16_MIN (-32768)
+#define INT32_MIN (-2147483647 - 1)
+#define INT64_MIN (-9223372036854775807ll - 1)
+#define INT8_MAX 127
+#define INT16_MAX 32767
+#define INT32_MAX 2147483647
+#define INT64_MAX 9223372036854775807ll
+#define UINT8_MAX 255
+#define UINT16_MAX 65535
+#define UINT32_MAX 4294967295u
+#define UINT64_MAX 18446744073709551615ull
+#define INT64_C(x) x##ll
+/* kernel_elements.h is written with the names of the C compiler. */
+#define __builtin_fabsf fabsf
+#define __builtin_fabs fabs
+#define __builtin_fmaf fmaf
+#define __builtin_fma fma
+#define __builtin_rintf rintf
+#define __builtin_rint rint
+#define __builtin_copysignf copysignf
+#define __builtin_copysign copysign
+#define __builtin_sqrtf sqrtf
+#define __builtin_sqrt sqrt
+#define __builtin_floorf floorf
+#define __builtin_floor floor
+#define __builtin_ceilf ceilf
+#define __builtin_ceil ceil
+#define __builtin_fmodf fmodf
+#define __builtin_fmod fmod
+#define __builtin_tanf tanf
+#define __builtin_tan tan
+#define __builtin_asinf asinf
+#define __builtin_asin asin
+#define __builtin_acosf acosf
+#define __builtin_acos acos
+#define __builtin_atanf atanf
+#define __builtin_atan atan
+#define __builtin_sinhf sinhf
+#define __builtin_sinh sinh
+#define __builtin_coshf coshf
+#define __builtin_cosh cosh
+#define __builtin_asinhf asinhf
+#define __builtin_asinh asinh
+#define __builtin_acoshf acoshf
+#define __builtin_acosh acosh
+#define __builtin_atanhf atanhf
+#define __builtin_atanh atanh
+#define __builtin_atan2f atan2f
+#define __builtin_atan2 atan2
+#define __builtin_exp exp
+#define __builtin_exp2 exp2
+#define __builtin_expm1 expm1
+#define __builtin_log log
+#define __builtin_log1p log1p
+#define __builtin_sin sin
+#define __builtin_cos cos
+#define __builtin_tanh tanh
+#define __builtin_erf erf
+#define __builtin_pow pow
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#define __builtin_nanf(x) __int_as_float(0x7fc00000)
+#else
+#include <stdint.h>
+#include <string.h>
+#endif
+#define _Bool bool
+
+#define FN static __device__ __forceinline__
+/* A kernel takes one struct `a` by value: pointers, then scalars, eight bytes each. */
+#define KERNEL(name, args, threads) extern "C" __global__ void __launch_bounds__(threads) name(const args a)
+#define SHARED(type, name, count) __shared__ type name[count]
+#define TABLE(type, name, count) static __device__ const type name[count]
+#define UNROLL _Pragma("unroll")
+
+FN int thread_index(void) { return (int)threadIdx.x; }
+FN int64_t block_index(void) { return (int64_t)blockIdx.x; }
+FN void barrier(void) { __syncthreads(); }
+FN void warp_barrier(void) { __syncwarp(); }
+/* The value of lane `from`; every lane of the warp takes part. */
+FN uint32_t shuffle_u32(uint32_t v, int from) { return __shfl_sync(0xffffffffu, v, from); }
+FN uint64_t shuffle_u64(uint64_t v, int from) { return __shfl_sync(0xffffffffu, v, from); }
+
+/* Moves 2, 4, 8 or a multiple of 16 bytes; memory is aligned to that, or to 16. */
+FN void load_wide(void *to, const void *from, int bytes) {
+  if (bytes == 2) {
+    uint16_t w = *(const uint16_t *)from;
+    memcpy(to, &w, 2);
+  } else if (bytes == 4) {
+    uint32_t w = *(const uint32_t *)from;
+    memcpy(to, &w, 4);
+  } else if (bytes == 8) {
+    uint2 w = *(const uint2 *)from;
+    memcpy(to, &w, 8);
+  } else UNROLL for (int i = 0; i < bytes / 16; i++) {
+      uint4 w = ((const uint4 *)from)[i];
+      memcpy((char *)to + 16 * i, &w, 16);
+    }
+}
+FN void store_wide(void *to, const void *from, int bytes) {
+  if (bytes == 2) {
+    uint16_t w;
+    memcpy(&w, from, 2);
+    *(uint16_t *)to = w;
+  } else if (bytes == 4) {
+    uint32_t w;
+    memcpy(&w, from, 4);
+    *(uint32_t *)to = w;
+  } else if (bytes == 8) {
+    uint2 w;
+    memcpy(&w, from, 8);
+    *(uint2 *)to = w;
+  } else UNROLL for (int i = 0; i < bytes / 16; i++) {
+      uint4 w;
+      memcpy(&w, (const char *)from + 16 * i, 16);
+      ((uint4 *)to)[i] = w;
+    }
+}

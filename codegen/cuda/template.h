@@ -1,0 +1,30 @@
+/* codegen/cuda/template.h - the CUDA kernel of an operation that is no row program, being printed. */
+#ifndef APC_CODEGEN_CUDA_TEMPLATE_H
+#define APC_CODEGEN_CUDA_TEMPLATE_H
+
+#include "codegen/cuda/kernels.h"
+
+typedef struct CudaTemplate {
+  Module *m;
+  const Func *f;
+  const UnitList *units;
+  const Unit *u;
+  const Op *op;
+  Text body; /* statements of the kernel: argument `a` with pointers p0, p1 ..., scalars x */
+  Scalars scalars;
+  CudaKernel *k; /* launch and how are set */
+} CudaTemplate;
+
+const Type *ct_in(const CudaTemplate *k, int i);
+const Type *ct_out(const CudaTemplate *k);
+/* The text of a value: a literal or x[i]. */
+const char *ct_scalar(CudaTemplate *k, const Expr *e);
+/* So many blocks that `jobs` are done, per_block by each. */
+void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
+
+void cuda_conv(CudaTemplate *k); /* window.c: conv, conv_transpose, conv_filter */
+void cuda_pool(CudaTemplate *k);
+void cuda_indexing(CudaTemplate *k); /* indexing.c: scatter, put, argsort, scan */
+void cuda_grouped(CudaTemplate *k);  /* grouped.c: grouped_dot */
+
+#endif

@@ -1,0 +1,361 @@
+/* codegen/rows/row_fuse.c - groups the operations of a stage into kernels.
+ *
+ * Virtual operations (constants, index numbers, and slices, transposes, broadcasts and widenings of values that are in
+ * memory anyway) are computed wherever they are used.  Every other operation starts as a group of its own; in order,
+ * each is merged with the groups of its operands when
+ *   - both are pointwise or row operations of one iteration space, and the operand is read at the place being
+ *     computed, or once per row;
+ *   - no path between the two groups leads through a third (the merged group would need itself);
+ *   - no loop begins or ends between them;
+ *   - the limits of a kernel hold: 64 operations, 16 buffers.
+ * A value that some other group needs is stored, but stays fused.
+ */
+#include <string.h>
+
+#include "codegen/rows/row_work.h"
+
+enum { MAX_GROUP_OPS = 64, MAX_GROUP_BUFFERS = 16 };
+
+static bool is_fusable(const WorkOp *o) { return o->class == WC_MAP || o->class == WC_ROW; }
+
+/* ---- virtual operations */
+
+static bool moves_last_dim(const Work *w, const Op *op) {
+  const Attr *perm = op_attr(op, AT_perm);
+  const Type *y = work_type(w, op->out);
+  for (int i = perm->n - 1; i >= 0; i--)
+    if (!ex_is_const(y->dims[i], 1)) {
+      for (int j = 0; j < perm->n; j++)
+        if (perm->u.ints[j] > perm->u.ints[i] && !ex_is_const(y->dims[j], 1)) return true;
+      return false;
+    }
+  return false;
+}
+
+static bool may_be_virtual(const Work *w, const WorkOp *o, int uses) {
+  const Op *op = o->op;
+  if (o->class != WC_MAP) return false;
+  switch (op->kind) {
+    case OP_const:
+    case OP_size:
+    case OP_iota: return true;
+    case OP_transpose:
+      if (moves_last_dim(w, op) && uses > 1) return false;
+      break;
+    case OP_cast:
+      if (uses > 4) return false;
+      break;
+    case OP_broadcast:
+    case OP_reshape:
+    case OP_slice:
+    case OP_shard_slice: break;
+    default: return false;
+  }
+  int def = work_def(w, op->in[0]);
+  return def < 0 || !is_fusable(&w->ops.items[def]) || w->ops.items[def].virtual_;
+}
+
+static void find_virtual(Work *w) {
+  Arena *a = w->m->arena;
+  int *uses = ARENA_ARRAY(a, int, w->ndef + 1);
+  bool *in_memory = ARENA_ARRAY(a, bool, w->ndef + 1);
+  for (size_t i = 0; i < w->f->outputs.n; i++)
+    if (w->f->outputs.items[i].value < w->ndef) in_memory[w->f->outputs.items[i].value] = true;
+  for (size_t i = 0; i < w->ops.n; i++) {
+    const WorkOp *o = &w->ops.items[i];
+    for (int k = 0; k < o->op->nin && o->live; k++) {
+      if (o->op->in[k] >= w->ndef) continue;
+      uses[o->op->in[k]]++;
+      if (!is_fusable(o)) in_memory[o->op->in[k]] = true;
+    }
+  }
+  for (size_t i = 0; i < w->ops.n; i++) {
+    WorkOp *o = &w->ops.items[i];
+    o->virtual_ = o->op->out && !in_memory[o->op->out] && may_be_virtual(w, o, uses[o->op->out]);
+  }
+}
+
+/* ---- spaces */
+
+static Space space_of(const Work *w, const WorkOp *o) {
+  Space s = {.reduced = -1, .rows = o->class == WC_ROW};
+  if (!is_fusable(o)) return s;
+  s.ndims = dense_dims(work_type(w, s.rows ? o->op->in[0] : o->op->out), s.dims, NULL);
+  if (s.rows) s.reduced = row_reduced_dim(w, o->op);
+  if (s.rows) s.start = row_start(w, o->op);
+  return s;
+}
+
+static bool same_dims(const Space *a, const Space *b) {
+  return a->ndims == b->ndims && memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->ndims) == 0;
+}
+
+/* a's dimensions are those of b without the reduced one. */
+static bool is_row_space(const Space *a, const Space *b) {
+  if (b->reduced < 0 || a->ndims != b->ndims - 1) return false;
+  for (int i = 0; i < a->ndims; i++)
+    if (a->dims[i] != b->dims[i + (i >= b->reduced)]) return false;
+  return true;
+}
+
+/* The space both groups can be computed in. */
+static bool common_space(const Space *a, const Space *b, Space *out) {
+  if (a->rows && b->rows) {
+    *out = *a;
+    if (!a->start) out->start = b->start;
+    return same_dims(a, b) && a->reduced == b->reduced && (!a->start || !b->start || a->start == b->start);
+  }
+  if (!a->rows && !b->rows) {
+    *out = *a;
+    return same_dims(a, b);
+  }
+  const Space *rows = a->rows ? a : b, *map = a->rows ? b : a;
+  *out = *rows;
+  return same_dims(rows, map) || is_row_space(map, rows);
+}
+
+/* In the common space, does `op` read operand k at the place it computes (or at its row)?  The dense dimensions of the
+ * operand must be loop dimensions in order: all of them, or all but the reduced one. */
+static bool reads_in_place(const Work *w, const Op *op, int k, const Space *s) {
+  const Type *x = work_type(w, op->in[k]);
+  int where[MAX_RANK], loop[MAX_RANK], n = dense_dims(x, NULL, where), y_rank = 0;
+  const Expr *y_dims[MAX_RANK];
+  switch (op->kind) {
+    case OP_transpose:
+    case OP_slice:
+    case OP_shard_slice:
+    case OP_pad:
+    case OP_concat:
+    case OP_random: return false;
+    case OP_take:
+    case OP_gather: return false;
+    case OP_broadcast: {
+      const Type *y = work_type(w, op->out);
+      const Attr *dims = op_attr(op, AT_dims);
+      int y_where[MAX_RANK];
+      y_rank = dense_dims(y, y_dims, y_where);
+      bool full = y_rank == s->ndims;
+      for (int i = 0; i < n; i++) {
+        int at = -1;
+        for (int j = 0; j < y_rank; j++)
+          if (y_where[j] == dims->u.ints[where[i]]) at = j;
+        if (at < 0) return false;
+        loop[i] = full || s->reduced < 0 || at < s->reduced ? at : at + 1;
+      }
+      break;
+    }
+    case OP_cross_entropy:
+    case OP_softmax:
+    case OP_norm:
+    case OP_reduce:
+    default: {
+      bool full = n == s->ndims;
+      for (int i = 0; i < n; i++) loop[i] = full || s->reduced < 0 || i < s->reduced ? i : i + 1;
+    }
+  }
+  if (n == s->ndims) {
+    for (int i = 0; i < n; i++)
+      if (loop[i] != i) return false;
+    return true;
+  }
+  if (s->reduced < 0 || n != s->ndims - 1) return false;
+  for (int i = 0; i < n; i++)
+    if (loop[i] != i + (i >= s->reduced)) return false;
+  return true;
+}
+
+/* ---- groups */
+
+/* Calls visit for every value that `v` reads from memory or another group, looking through virtual operations. */
+static void leaves(const Work *w, Val v, void (*visit)(void *, Val), void *context) {
+  int def = work_def(w, v);
+  if (def < 0 || !w->ops.items[def].virtual_) {
+    visit(context, v);
+    return;
+  }
+  const Op *op = w->ops.items[def].op;
+  for (int k = 0; k < op->nin; k++) leaves(w, op->in[k], visit, context);
+}
+
+static int group_of(const Work *w, Val v) {
+  int def = work_def(w, v);
+  return def < 0 ? -1 : w->ops.items[def].group;
+}
+
+static bool has_bit(const uint64_t *bits, int i) { return bits[i / 64] >> (i % 64) & 1; }
+
+typedef struct Needs {
+  Work *w;
+  int group;
+  size_t words;
+} Needs;
+
+static void add_need(void *context, Val v) {
+  Needs *c = context;
+  int g = group_of(c->w, v);
+  if (g < 0 || g == c->group) return;
+  uint64_t *to = c->w->groups.items[c->group].needs;
+  const uint64_t *from = c->w->groups.items[g].needs;
+  for (size_t i = 0; i < c->words; i++) to[i] |= from[i];
+  to[g / 64] |= (uint64_t)1 << (g % 64);
+}
+
+typedef struct Buffers {
+  const Work *w;
+  int a, b, n;
+  Val seen[2 * MAX_GROUP_BUFFERS + 1];
+} Buffers;
+
+static void add_buffer(void *context, Val v) {
+  Buffers *c = context;
+  int g = group_of(c->w, v);
+  if ((g >= 0 && (g == c->a || g == c->b)) || c->n > 2 * MAX_GROUP_BUFFERS) return;
+  for (int i = 0; i < c->n; i++)
+    if (c->seen[i] == v) return;
+  c->seen[c->n++] = v;
+}
+
+static bool within_limits(const Work *w, int a, int b) {
+  const Group *both[2] = {&w->groups.items[a], &w->groups.items[b]};
+  Buffers c = {.w = w, .a = a, .b = b};
+  if (both[0]->n + both[1]->n > MAX_GROUP_OPS) return false;
+  for (int t = 0; t < 2; t++)
+    for (int i = 0; i < both[t]->n; i++) {
+      const Op *op = w->ops.items[both[t]->ops[i]].op;
+      for (int k = 0; k < op->nin; k++) leaves(w, op->in[k], add_buffer, &c);
+    }
+  return c.n < MAX_GROUP_BUFFERS;
+}
+
+/* Is there a third group between the two? */
+static bool has_detour(const Work *w, int from, int to) {
+  for (int k = 0; k < (int)w->groups.n; k++)
+    if (k != from && k != to && !w->groups.items[k].dead && has_bit(w->groups.items[to].needs, k) &&
+        has_bit(w->groups.items[k].needs, from))
+      return true;
+  return false;
+}
+
+/* Does every member read what it takes from the group where it computes it? */
+static bool members_in_place(const Work *w, int a, int b, const Space *s) {
+  const Group *both[2] = {&w->groups.items[a], &w->groups.items[b]};
+  for (int t = 0; t < 2; t++)
+    for (int i = 0; i < both[t]->n; i++) {
+      const Op *op = w->ops.items[both[t]->ops[i]].op;
+      for (int k = 0; k < op->nin; k++) {
+        int g = group_of(w, op->in[k]);
+        if (g < 0 || (g != a && g != b)) continue;
+        if (!reads_in_place(w, op, k, s)) return false;
+        /* A column reduction keeps its columns apart; going back over them is another kernel. */
+        if (op->kind == OP_broadcast && s->reduced >= 0 && s->reduced != s->ndims - 1) return false;
+      }
+    }
+  return true;
+}
+
+static void merge(Work *w, int into, int from, const Space *space, size_t words) {
+  Group *a = &w->groups.items[into], *b = &w->groups.items[from];
+  int n = a->n + b->n, *ops = ARENA_ARRAY(w->m->arena, int, n);
+  for (int i = 0, x = 0, y = 0; i < n; i++)
+    ops[i] = y == b->n || (x < a->n && a->ops[x] < b->ops[y]) ? a->ops[x++] : b->ops[y++];
+  a->ops = ops, a->n = n, a->space = *space;
+  for (int i = 0; i < b->n; i++) w->ops.items[b->ops[i]].group = into;
+  b->dead = true;
+  for (size_t i = 0; i < words; i++) a->needs[i] |= b->needs[i];
+  a->needs[into / 64] &= ~((uint64_t)1 << (into % 64));
+  a->needs[from / 64] &= ~((uint64_t)1 << (from % 64));
+  for (size_t k = 0; k < w->groups.n; k++) {
+    Group *g = &w->groups.items[k];
+    if (g->dead || (int)k == into || !(has_bit(g->needs, into) || has_bit(g->needs, from))) continue;
+    for (size_t i = 0; i < words; i++) g->needs[i] |= a->needs[i];
+    g->needs[into / 64] |= (uint64_t)1 << (into % 64);
+    g->needs[from / 64] &= ~((uint64_t)1 << (from % 64));
+  }
+}
+
+static void try_merge(Work *w, int a, int b, size_t words) {
+  Space s;
+  if (a == b || a < 0 || b < 0 || !w->groups.items[a].fusable || !w->groups.items[b].fusable) return;
+  if (w->groups.items[a].segment != w->groups.items[b].segment) return;
+  if (!common_space(&w->groups.items[a].space, &w->groups.items[b].space, &s)) return;
+  if (!within_limits(w, a, b) || !members_in_place(w, a, b, &s)) return;
+  if (has_detour(w, a, b) || has_detour(w, b, a)) return;
+  merge(w, b, a, &s, words);
+}
+
+typedef struct Candidates {
+  const Work *w;
+  int n, groups[3 * MAX_OPERANDS];
+} Candidates;
+
+static void add_candidate(void *context, Val v) {
+  Candidates *c = context;
+  int g = group_of(c->w, v);
+  if (g >= 0 && c->n < 3 * MAX_OPERANDS) c->groups[c->n++] = g;
+}
+
+static void mark_stored(void *context, Val v) { ((Work *)context)->stored[v] = true; }
+
+/* What outputs and other groups take must be in memory. */
+static void find_stored(Work *w) {
+  w->stored = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  for (size_t i = 0; i < w->f->outputs.n; i++) w->stored[w->f->outputs.items[i].value] = true;
+  for (size_t i = 0; i < w->ops.n; i++) {
+    const WorkOp *o = &w->ops.items[i];
+    if (o->virtual_ || !o->live) continue;
+    for (int k = 0; k < o->op->nin; k++) {
+      if (group_of(w, o->op->in[k]) == o->group) continue;
+      leaves(w, o->op->in[k], mark_stored, w);
+    }
+  }
+}
+
+/* A group of its own; a carry and a leave belong to the group before, of their loop or repeat. */
+static void add_to_group(Work *w, int i, size_t words, int *segment) {
+  WorkOp *o = &w->ops.items[i];
+  if (o->op->kind == OP_carry || o->op->kind == OP_leave) {
+    Group *g = &w->groups.items[w->groups.n - 1];
+    int *ops = ARENA_ARRAY(w->m->arena, int, g->n + 1);
+    memcpy(ops, g->ops, sizeof *ops * (size_t)g->n);
+    ops[g->n++] = i;
+    g->ops = ops;
+    o->group = (int)w->groups.n - 1;
+    return;
+  }
+  bool border = o->class == WC_LOOP || o->class == WC_REPEAT;
+  Group g = {.n = 1,
+             .ops = ARENA_ARRAY(w->m->arena, int, 1),
+             .space = space_of(w, o),
+             .fusable = is_fusable(o),
+             .segment = *segment += border,
+             .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
+  g.ops[0] = i;
+  o->group = (int)w->groups.n;
+  ARENA_PUSH(w->m->arena, &w->groups, g);
+}
+
+void work_fuse(Work *w) {
+  size_t words = w->ops.n / 64 + 1;
+  int last_comm = -1, segment = 0;
+  find_virtual(w);
+  for (size_t i = 0; i < w->ops.n; i++) {
+    WorkOp *o = &w->ops.items[i];
+    if (o->virtual_ || !o->live) continue;
+    add_to_group(w, (int)i, words, &segment);
+    Needs needs = {w, o->group, words};
+    Candidates c = {.w = w};
+    bool arrives = o->class == WC_COMM && o->op->stage != w->stage;
+    for (int k = 0; k < o->op->nin && !arrives; k++) {
+      leaves(w, o->op->in[k], add_need, &needs);
+      if (work_def(w, o->op->in[k]) >= 0 && !w->ops.items[work_def(w, o->op->in[k])].virtual_)
+        add_candidate(&c, o->op->in[k]);
+    }
+    if (o->class == WC_COMM) {
+      if (last_comm >= 0) add_need(&needs, w->ops.items[last_comm].op->out);
+      last_comm = (int)i;
+    }
+    for (int k = 0; k < c.n; k++)
+      if (!w->groups.items[c.groups[k]].dead) try_merge(w, o->group, c.groups[k], words);
+  }
+  find_stored(w);
+}

@@ -1,0 +1,389 @@
+/* codegen/rows/row_work.c - the operations of one stage, classified and legalised (row_work.h).
+ *
+ * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.  Of
+ * a loop these are the carries that somebody reads, inside or behind it.
+ */
+#include "codegen/rows/row_work.h"
+
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/loops.h"
+
+const Type *work_type(const Work *w, Val v) {
+  return v < w->f->values.n ? type_of(w->f, v) : w->temps.items[v - w->f->values.n];
+}
+
+Val work_temp(Work *w, const Type *type) {
+  ARENA_PUSH(w->m->arena, &w->temps, type);
+  return (Val)(w->f->values.n + w->temps.n - 1);
+}
+
+int work_add(Work *w, const Op *op, int origin, WorkClass class) {
+  WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .group = -1};
+  ARENA_PUSH(w->m->arena, &w->ops, item);
+  int index = (int)w->ops.n - 1;
+  if (op->out >= w->ndef) {
+    size_t n = 2 * (size_t)op->out + 64;
+    int *def = ARENA_ARRAY(w->m->arena, int, n);
+    for (size_t i = 0; i < n; i++) def[i] = i < w->ndef ? w->def[i] : -1;
+    w->def = def, w->ndef = n;
+  }
+  if (op->out) w->def[op->out] = index;
+  return index;
+}
+
+int dense_dims(const Type *t, const Expr **dims, int *where) {
+  int n = 0;
+  for (int d = 0; d < t->rank; d++) {
+    if (ex_is_const(t->dims[d], 1)) continue;
+    if (dims) dims[n] = t->dims[d];
+    if (where) where[n] = d;
+    n++;
+  }
+  return n;
+}
+
+const Expr *type_stride(Module *m, const Type *t, int dim) { return type_product(m, t, dim + 1, t->rank); }
+
+static int dense_index_of(const Type *t, int dim) {
+  int n = 0;
+  if (ex_is_const(t->dims[dim], 1)) return -1;
+  for (int d = 0; d < dim; d++) n += !ex_is_const(t->dims[d], 1);
+  return n;
+}
+
+/* Which of a reduction's axes has another extent than 1; it has one at most.  -1 when none has. */
+static int reduced_axis(const Work *w, const Op *op) {
+  const Attr *axes = op_attr(op, AT_axes);
+  for (int i = 0; i < axes->n; i++)
+    if (dense_index_of(work_type(w, op->in[0]), (int)axes->u.ints[i]) >= 0) return i;
+  return -1;
+}
+
+int row_reduced_dim(const Work *w, const Op *op) {
+  const Type *t = work_type(w, op->in[0]);
+  if (op->kind == OP_softmax) return dense_index_of(t, (int)op_int(op, AT_axis, 0));
+  if (op->kind != OP_reduce) return dense_index_of(t, t->rank - 1);
+  int i = reduced_axis(w, op);
+  return i < 0 ? -1 : dense_index_of(t, (int)op_attr(op, AT_axes)->u.ints[i]);
+}
+
+const Expr *row_start(const Work *w, const Op *op) {
+  const Expr *zero = ex_const(w->m, 0);
+  if (op->kind != OP_reduce) return zero;
+  int i = reduced_axis(w, op);
+  if (i < 0 || !reduction_is_ordered(op_attr(op, AT_op)->u.reduction, work_type(w, op->in[0])->dtype)) return NULL;
+  return op_attr(op, AT_starts) ? op_attr(op, AT_starts)->u.exprs[i] : zero;
+}
+
+/* ---- views */
+
+static bool same_dense_dims(const Type *a, const Type *b) {
+  const Expr *x[MAX_RANK], *y[MAX_RANK];
+  int n = dense_dims(a, x, NULL);
+  if (n != dense_dims(b, y, NULL)) return false;
+  for (int i = 0; i < n; i++)
+    if (x[i] != y[i]) return false;
+  return true;
+}
+
+/* A contiguous part: dimensions before the first cut one have extent 1 in the result, steps are 1. */
+static bool slice_is_view(const Work *w, const Op *op, const Expr **offset) {
+  Module *m = w->m;
+  const Type *x = work_type(w, op->in[0]), *y = work_type(w, op->out);
+  bool cut_behind = false;
+  *offset = ex_const(m, 0);
+  for (int d = x->rank - 1; d >= 0; d--) {
+    bool one = ex_is_const(y->dims[d], 1);
+    const Expr *start = ex_const(m, 0);
+    int64_t stride = 1;
+    if (op->kind == OP_slice) {
+      start = op_attr(op, AT_starts)->u.exprs[d];
+      stride = op_attr(op, AT_strides)->u.ints[d];
+    } else if (d == op_int(op, AT_axis, 0)) {
+      start = op_expr(op, AT_start);
+    }
+    if (stride != 1 && !one) return false;
+    if (cut_behind && !one) return false;
+    if (x->dims[d] != y->dims[d]) cut_behind = true;
+    *offset = ex_add(m, *offset, ex_mul(m, start, type_stride(m, x, d)));
+  }
+  return true;
+}
+
+bool work_is_view(const Work *w, const Op *op, const Expr **offset) {
+  *offset = ex_const(w->m, 0);
+  switch (op->kind) {
+    case OP_reshape:
+    case OP_copy: return true;
+    case OP_cast: return work_type(w, op->in[0])->dtype == work_type(w, op->out)->dtype;
+    case OP_slice:
+    case OP_shard_slice: return slice_is_view(w, op, offset);
+    case OP_broadcast: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out));
+    case OP_transpose: {
+      const Attr *perm = op_attr(op, AT_perm);
+      int64_t last = -1;
+      for (int i = 0; i < perm->n; i++) {
+        if (ex_is_const(work_type(w, op->out)->dims[i], 1)) continue;
+        if (perm->u.ints[i] < last) return false;
+        last = perm->u.ints[i];
+      }
+      return true;
+    }
+    default: return false;
+  }
+}
+
+/* ---- legalising */
+
+static WorkClass class_of(const Work *w, const Op *op) {
+  switch (op->kind) {
+    case OP_input:
+    case OP_param:
+    case OP_read: return WC_SOURCE;
+    case OP_write: return WC_WRITE;
+    case OP_reshape: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out)) ? WC_MAP : WC_VIEW;
+    case OP_copy: return WC_VIEW;
+    case OP_reduce:
+    case OP_softmax:
+    case OP_norm:
+    case OP_cross_entropy: return WC_ROW;
+    case OP_rope:
+    case OP_attention:
+    case OP_grouped_dot:
+    case OP_update:
+    case OP_scatter:
+    case OP_put:
+    case OP_argsort:
+    case OP_scan:
+    case OP_conv:
+    case OP_conv_transpose:
+    case OP_conv_filter:
+    case OP_pool: return WC_TEMPLATE;
+    case OP_loop:
+    case OP_carry: return WC_LOOP;
+    case OP_repeat:
+    case OP_leave: return WC_REPEAT;
+    case OP_opaque:
+    case OP_call: die("units_of: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
+    default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;
+  }
+}
+
+/* The partial type of a sum that is continued: narrow floats are kept in f32. */
+static const Type *without_dim(Module *m, const Type *t, int dim) {
+  const Expr *dims[MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < t->rank; d++)
+    if (d != dim) dims[n++] = t->dims[d];
+  DType dtype = t->dtype == DT_f16 || t->dtype == DT_bf16 ? DT_f32 : t->dtype;
+  return type_get(m, dtype, n, dims);
+}
+
+static Op *copy_op(Module *m, const Op *op) {
+  Op *o = ARENA_NEW(m->arena, Op);
+  *o = *op;
+  return o;
+}
+
+static const Val *val_list(Module *m, int n, const Val *v) {
+  Val *list = ARENA_ARRAY(m->arena, Val, n);
+  if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
+  return list;
+}
+
+static const Attr *attr_list(Module *m, int n, const Attr *a) {
+  Attr *list = ARENA_ARRAY(m->arena, Attr, n);
+  if (n) memcpy(list, a, sizeof(Attr) * (size_t)n);
+  return list;
+}
+
+static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes, const Expr *const *starts) {
+  Module *m = w->m;
+  Op *step = copy_op(m, op);
+  Attr list[3] = {attr_ints(m, AT_axes, n, axes), attr_red(AT_op, op_attr(op, AT_op)->u.reduction),
+                  attr_exprs(m, AT_starts, n, starts)};
+  step->nattrs = 3, step->attrs = attr_list(m, 3, list);
+  step->in = val_list(m, 1, &x);
+  return step;
+}
+
+/* One reduction per dimension of extent other than 1, innermost first. */
+static void add_reduce(Work *w, const Op *op, int origin) {
+  Module *m = w->m;
+  int64_t axes[MAX_RANK];
+  const Expr *starts[MAX_RANK];
+  const Attr *all = op_attr(op, AT_axes), *places = op_attr(op, AT_starts);
+  int n = all->n, dense = 0;
+  for (int i = 0; i < n; i++) axes[i] = all->u.ints[i], starts[i] = places ? places->u.exprs[i] : ex_const(m, 0);
+  Val x = op->in[0];
+  for (int i = 0; i < n; i++) dense += !ex_is_const(work_type(w, x)->dims[axes[i]], 1);
+  for (int i = n - 1; i >= 0 && dense > 1; i--) {
+    if (ex_is_const(work_type(w, x)->dims[axes[i]], 1)) continue;
+    Op *step = reduce_over(w, op, x, 1, &axes[i], &starts[i]);
+    step->out = work_temp(w, without_dim(m, work_type(w, x), (int)axes[i]));
+    work_add(w, step, origin, WC_ROW);
+    x = step->out;
+    memmove(axes + i, axes + i + 1, sizeof(int64_t) * (size_t)(n - i - 1));
+    memmove(starts + i, starts + i + 1, sizeof *starts * (size_t)(n - i - 1));
+    for (int j = i; j < n - 1; j++) axes[j]--;
+    n--, dense--;
+  }
+  work_add(w, reduce_over(w, op, x, n, axes, starts), origin, WC_ROW);
+}
+
+/* Looks through copies, so that they never stand between operations that fuse. */
+static Val resolve(const Work *w, Val v) {
+  for (;;) {
+    const Op *op = op_of(w->f, v);
+    if (op->kind != OP_copy) return v;
+    v = op->in[0];
+  }
+}
+
+static void add_op(Work *w, const Op *source, int origin) {
+  Op *op = copy_op(w->m, source);
+  Val *in = ARENA_ARRAY(w->m->arena, Val, op->nin);
+  for (int i = 0; i < op->nin; i++) in[i] = resolve(w, op->in[i]);
+  op->in = in;
+  if (op->kind == OP_reduce) add_reduce(w, op, origin);
+  else if (op->kind == OP_dot) work_add_dot(w, op, origin);
+  else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
+  else work_add(w, op, origin, class_of(w, op));
+}
+
+static bool in_stage(const Op *op, int stage) {
+  return op->stage == stage || (op->kind == OP_transfer && op_int(op, AT_to_stage, 0) == stage);
+}
+
+/* Is the result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
+ * leaves is. */
+static bool is_root(const Work *w, const Op *op, const bool *value) {
+  bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
+  return leaves || op->kind == OP_write || (op->out && value[op->out]) || (op->kind == OP_leave && value[op->in[0]]) ||
+         (op->kind == OP_repeat && value[op->in[0]]);
+}
+
+/* From the last operation to the first; true when a carry was found to be needed behind whose leave it went already. */
+static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *needed) {
+  const Func *f = w->f;
+  bool again = false;
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    if (!in_stage(op, w->stage) || !is_root(w, op, value)) continue;
+    bool arrives = op->kind == OP_transfer && op->stage != w->stage;
+    needed[i] = true;
+    for (int k = 0; k < op->nin && !arrives; k++) value[resolve(w, op->in[k])] = true;
+    if (op->kind == OP_leave) value[f->ops.items[loops->items[loops_reads_in(loops, f, i)].begin].out] = true;
+    if (op->kind != OP_carry) continue;
+    const Loop *l = &loops->items[loops->of[i]];
+    again |= !needed[l->repeat + (i - l->begin)];
+  }
+  return again;
+}
+
+/* Marks what the roots of the stage need. */
+static bool *find_needed(const Work *w, const Loops *loops) {
+  const Func *f = w->f;
+  bool *value = ARENA_ARRAY(w->m->arena, bool, f->values.n + 1), *needed = ARENA_ARRAY(w->m->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->outputs.n; i++) value[f->outputs.items[i].value] = true;
+  while (mark_needed(w, loops, value, needed)) continue;
+  return needed;
+}
+
+/* Weights, states, inputs and constant scalars that stand in a loop are there before it. */
+static bool stands_before_loops(const Work *w, const Op *op) {
+  bool constant = op->kind == OP_const || op->kind == OP_size;
+  return class_of(w, op) == WC_SOURCE || (constant && type_of(w->f, op->out)->rank == 0);
+}
+
+static void add_sources_of(Work *w, const Loop *l, const bool *needed) {
+  for (size_t i = l->body; i < l->repeat; i++)
+    if (needed[i] && stands_before_loops(w, &w->f->ops.items[i])) add_op(w, &w->f->ops.items[i], (int)i);
+}
+
+static void add_ops(Work *w) {
+  const Func *f = w->f;
+  Loops loops = loops_of(w->m->arena, f);
+  const bool *needed = find_needed(w, &loops);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (!needed[i] || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
+    if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0)
+      add_sources_of(w, &loops.items[loops.of[i]], needed);
+    add_op(w, op, (int)i);
+  }
+}
+
+/* ---- what legalising adds to a loop's body but every round would do again */
+
+/* The loop (its index among the operations) before which operation `i` can stand: the outermost one that makes none of
+ * its operands; -1: none.  Not before a loop of one round, which is a branch. */
+static int loop_left_by(const Work *w, int i, const int *open, int depth, const int *place) {
+  const Op *op = w->ops.items[i].op;
+  int left = -1;
+  for (int d = depth - 1; d >= 0; d--) {
+    const Expr *trips = op_expr(w->ops.items[open[d]].op, AT_trips);
+    if (trips && ex_is_const(trips, 1)) break;
+    for (int k = 0; k < op->nin; k++)
+      if (work_def(w, op->in[k]) >= 0 && place[work_def(w, op->in[k])] >= open[d]) return left;
+    left = open[d];
+  }
+  return left;
+}
+
+/* place[i]: the index of the operation before which operation i goes, or i itself.  True when any moves. */
+static bool find_places(const Work *w, int *place) {
+  int open[MAX_LOOPS], depth = 0;
+  bool any = false;
+  for (int i = 0; i < (int)w->ops.n; i++) {
+    const Op *op = w->ops.items[i].op;
+    place[i] = i;
+    if (op->kind == OP_loop) open[depth++] = i;
+    if (op->kind == OP_repeat) depth--;
+    if (!depth || op->out < w->f->values.n) continue;
+    int loop = loop_left_by(w, i, open, depth, place);
+    if (loop >= 0) place[i] = loop - 1; /* directly before the loop, so behind what stands before it */
+    any |= loop >= 0;
+  }
+  return any;
+}
+
+/* Transposes and casts of operands that come from outside move before the loop. */
+static void move_out_of_loops(Work *w) {
+  int n = (int)w->ops.n, at = 0, *place = ARENA_ARRAY(w->m->arena, int, n);
+  WorkOp *old = ARENA_ARRAY(w->m->arena, WorkOp, n);
+  if (!find_places(w, place)) return;
+  memcpy(old, w->ops.items, sizeof *old * (size_t)n);
+  for (int i = 0; i < n; i++) {
+    if (old[i].op->kind == OP_loop)
+      for (int k = i + 1; k < n; k++)
+        if (place[k] == i - 1) w->ops.items[at++] = old[k];
+    if (place[i] == i) w->ops.items[at++] = old[i];
+  }
+  for (int i = 0; i < n; i++)
+    if (w->ops.items[i].op->out) w->def[w->ops.items[i].op->out] = i;
+}
+
+/* Legalising may leave operations that nobody reads any more. */
+static void find_live(Work *w) {
+  bool *used = ARENA_ARRAY(w->m->arena, bool, w->f->values.n + w->temps.n + 1);
+  for (size_t i = 0; i < w->f->outputs.n; i++) used[w->f->outputs.items[i].value] = true;
+  for (size_t i = w->ops.n; i-- > 0;) {
+    WorkOp *o = &w->ops.items[i];
+    o->live = o->class != WC_MAP || used[o->op->out];
+    for (int k = 0; k < o->op->nin && o->live; k++) used[o->op->in[k]] = true;
+  }
+}
+
+Work *work_new(Module *m, const Func *f, int stage, bool library) {
+  Work *w = ARENA_NEW(m->arena, Work);
+  *w = (Work){.m = m, .f = f, .stage = stage};
+  if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
+  add_ops(w);
+  move_out_of_loops(w);
+  if (library) work_join(w);
+  find_live(w);
+  return w;
+}

@@ -1,0 +1,104 @@
+/* codegen/rows/row_work.h - the operations of one pipeline stage, legalised and grouped into kernels.
+ *
+ * Legalised: copies are looked through, a reduction has one dimension of extent other than 1, a float dot is one
+ * batched matrix product whose operands may be temporaries made by transposes and casts.  Grouped: each group of
+ * pointwise and row operations becomes one row program (row_fuse.c).
+ */
+#ifndef APC_CODEGEN_ROWS_ROW_WORK_H
+#define APC_CODEGEN_ROWS_ROW_WORK_H
+
+#include "codegen/rows/units.h"
+
+typedef enum WorkClass {
+  WC_SOURCE,
+  WC_WRITE,
+  WC_LOOP,   /* loop, carry: one group, which begins a loop */
+  WC_REPEAT, /* repeat, leave: one group, which ends it */
+  WC_COMM,
+  WC_VIEW, /* reshape: never computed */
+  WC_GEMM,
+  WC_TEMPLATE, /* a kernel written by hand: attention, rope, update, dots of other types */
+  WC_ROW,      /* reduces over one dimension: reduce, softmax, norm, cross_entropy */
+  WC_MAP       /* one element from elements at computable places */
+} WorkClass;
+
+typedef struct WorkOp {
+  const Op *op;
+  int origin; /* index in Func.ops */
+  WorkClass class;
+  bool live;     /* some result of the stage needs it */
+  bool virtual_; /* MAP: computed where it is used, never stored */
+  int group;     /* -1 for virtual and dead ones */
+  const GemmUnit *gemm;
+  const ConvUnit *conv; /* a convolution the library knows; op is then `conv->op` with what joined it */
+} WorkOp;
+
+/* An iteration space: the extents other than the constant 1, and which of them is reduced. */
+typedef struct Space {
+  int ndims;
+  const Expr *dims[MAX_RANK];
+  int reduced;       /* -1: none */
+  const Expr *start; /* the global index of the reduced dimension's first element; NULL when no sum depends on it */
+  bool rows;         /* has row operations (their dimension may be a constant 1: reduced is then -1) */
+} Space;
+
+typedef struct Group {
+  int n, cap;
+  int *ops; /* ascending */
+  Space space;
+  bool fusable;    /* MAP and ROW */
+  int segment;     /* groups between the same beginnings and ends of loops: only these merge */
+  bool dead;       /* merged into another */
+  uint64_t *needs; /* transitive: bit per group */
+} Group;
+
+typedef struct Work {
+  Module *m;
+  const Func *f;
+  int stage;
+  struct {
+    WorkOp *items;
+    size_t n, cap;
+  } ops;
+  struct {
+    const Type **items;
+    size_t n, cap;
+  } temps;
+  int *def; /* Val -> index in ops, -1 */
+  size_t ndef;
+  bool *stored; /* Val -> must be in memory */
+  struct {
+    Group *items;
+    size_t n, cap;
+  } groups;
+} Work;
+
+Work *work_new(Module *m, const Func *f, int stage, bool library); /* legalised; library: see units_of */
+void work_fuse(Work *w);                                           /* groups and `stored` */
+
+const Type *work_type(const Work *w, Val v);
+Val work_temp(Work *w, const Type *type);
+static inline int work_def(const Work *w, Val v) { return v < w->ndef ? w->def[v] : -1; }
+/* Appends an operation; its result is `out`. */
+int work_add(Work *w, const Op *op, int origin, WorkClass class);
+
+/* Extents other than the constant 1, in order; where[i] is their dimension. */
+int dense_dims(const Type *t, const Expr **dims, int *where);
+/* The one dimension a row operation reduces, as an index among the dense dims of its operand 0; -1 for extent 1. */
+int row_reduced_dim(const Work *w, const Op *op);
+/* The global index of that dimension's first element; NULL when the result does not depend on it. */
+const Expr *row_start(const Work *w, const Op *op);
+/* True when the result is the operand's memory from an offset (in elements) on. */
+bool work_is_view(const Work *w, const Op *op, const Expr **offset);
+const Expr *type_stride(Module *m, const Type *t, int dim); /* elements */
+
+/* work_join.c: convolutions that the CPU's library knows are described for it, and the additions and activations that
+ * follow them join them. */
+void work_join(Work *w);
+
+/* Legalises a dot: adds transposes and casts, then the dot itself. */
+void work_add_dot(Work *w, const Op *op, int origin);
+/* A grouped_mlp is three grouped_dots and what stands between them. */
+void work_add_grouped_mlp(Work *w, const Op *op, int origin);
+
+#endif

@@ -1,0 +1,327 @@
+/* codegen/rows/units.c - groups of operations become units, in an order that respects what they need (units.h). */
+#include "codegen/rows/units.h"
+
+#include <string.h>
+
+#include "base/die.h"
+#include "codegen/cpu/kernel_template.h"
+
+typedef struct Make {
+  Work *w;
+  Module *m;
+  UnitList *list;
+  size_t cap;
+  KernelSet *kernels;
+} Make;
+
+const Type *units_type(const UnitList *units, const Func *l2, Val v) {
+  return v < l2->values.n ? type_of(l2, v) : units->temps[v - l2->values.n];
+}
+
+static Unit *add_unit(Make *k, UnitKind kind, int origin) {
+  struct {
+    Unit *items;
+    size_t n, cap;
+  } grow = {k->list->items, k->list->n, k->cap};
+  ARENA_PUSH(k->m->arena, &grow,
+             ((Unit){.kind = kind, .op = origin, .flops = ex_const(k->m, 0), .bytes = ex_const(k->m, 0)}));
+  k->list->items = grow.items, k->list->n = grow.n, k->cap = grow.cap;
+  return &k->list->items[k->list->n - 1];
+}
+
+static const Val *values(Make *k, int n, const Val *v) {
+  Val *list = ARENA_ARRAY(k->m->arena, Val, n);
+  if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
+  return list;
+}
+
+static const Expr *tensor_bytes(Make *k, Val v) {
+  const Type *t = work_type(k->w, v);
+  return ex_muli(k->m, type_elements(k->m, t), (int64_t)dtype_bytes(t->dtype));
+}
+
+static void sum_tensor_bytes(Make *k, Unit *u) {
+  for (int i = 0; i < u->nin; i++) u->bytes = ex_add(k->m, u->bytes, tensor_bytes(k, u->in[i]));
+  for (int i = 0; i < u->nout; i++) u->bytes = ex_add(k->m, u->bytes, tensor_bytes(k, u->out[i]));
+}
+
+/* ---- row programs */
+
+static const Expr *points(Make *k, const RowProgram *p, bool inner) {
+  const Expr *e = ex_const(k->m, 1);
+  for (int d = 0; d < p->ndims; d++)
+    if (inner || d != p->inner) e = ex_mul(k->m, e, p->extent[d]);
+  return e;
+}
+
+static void count_work(Make *k, Unit *u, const RowProgram *p) {
+  int64_t inner = 0, outer = 0;
+  for (size_t i = 0; i < p->nodes.n; i++) {
+    const RowNode *n = &p->nodes.items[i];
+    if (n->kind != RN_OP || n->op == OP_cast) continue;
+    if (n->inner) inner++;
+    else outer++;
+  }
+  inner += (int64_t)p->accs.n;
+  const Expr *all = points(k, p, true), *rows = points(k, p, false);
+  u->flops = ex_add(k->m, ex_muli(k->m, all, inner), p->reduces ? ex_muli(k->m, rows, outer) : ex_const(k->m, 0));
+  for (int i = 0; i < u->nin; i++) { /* a gather or slice does not read all of its operand */
+    const Type *t = work_type(k->w, u->in[i]);
+    const Expr *read = ex_min(k->m, type_elements(k->m, t), all);
+    u->bytes = ex_add(k->m, u->bytes, ex_muli(k->m, read, (int64_t)dtype_bytes(t->dtype)));
+  }
+  for (int i = 0; i < u->nout; i++) u->bytes = ex_add(k->m, u->bytes, tensor_bytes(k, u->out[i]));
+}
+
+static bool same_place(const RowNode *n, const RowStore *s) {
+  return n->nargs == 0 && n->guard < 0 && n->at.offset == s->at.offset &&
+         memcmp(n->at.coef, s->at.coef, sizeof n->at.coef) == 0;
+}
+
+/* May the store overwrite the input?  Only when every load of it is of the element stored and none happens later. */
+static bool may_share(const RowProgram *p, size_t input, const RowStore *s) {
+  const RowBuffer *in = &p->buffers.items[input], *out = &p->buffers.items[s->buffer];
+  if (in->output || in->table || in->dtype != out->dtype) return false;
+  if (s->inner && s->stage != p->nstages - 1) return false;
+  for (size_t i = 0; i < p->nodes.n; i++) {
+    const RowNode *n = &p->nodes.items[i];
+    if (n->kind != RN_LOAD || n->buffer != (int)input) continue;
+    if (!same_place(n, s) || n->stage > s->stage || n->inner != s->inner) return false;
+  }
+  return true;
+}
+
+static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, int nin, int nout) {
+  int *alias = ARENA_ARRAY(k->m->arena, int, nout);
+  bool *taken = ARENA_ARRAY(k->m->arena, bool, nin);
+  for (int i = 0; i < nout; i++) alias[i] = -1;
+  for (size_t i = 0; i < p->stores.n; i++) {
+    const RowStore *s = &p->stores.items[i];
+    int out = ptr_of[s->buffer] - nin;
+    for (size_t b = 0; b < p->buffers.n && alias[out] < 0; b++)
+      if (!p->buffers.items[b].table && !p->buffers.items[b].output && !taken[ptr_of[b]] && may_share(p, b, s)) {
+        alias[out] = ptr_of[b];
+        taken[ptr_of[b]] = true;
+      }
+  }
+  return alias;
+}
+
+static void add_row_kernel(Make *k, const Group *g) {
+  const RowProgram *p = row_build(k->w, g);
+  const WorkOp *last = &k->w->ops.items[g->ops[g->n - 1]];
+  Val list[512];
+  int ptr_of[512], n = 0, nin = 0;
+  Scalars scalars = {0};
+  if (!p) return;
+  if (p->buffers.n > 512) die("units_of: %zu buffers in one kernel", p->buffers.n);
+  for (size_t i = 0; i < p->buffers.n; i++) {
+    if (p->buffers.items[i].table) continue;
+    ptr_of[i] = n;
+    list[n++] = p->buffers.items[i].value;
+    nin += !p->buffers.items[i].output;
+  }
+  const char *text = print_c_kernel(k->m, p, &scalars);
+  Unit *u = add_unit(k, UNIT_KERNEL, last->origin);
+  u->kernel = kernel_set_add(k->kernels, op_name(last->op->kind), text);
+  u->row = p;
+  u->nin = nin, u->in = values(k, nin, list);
+  u->nout = n - nin, u->out = values(k, n - nin, list + nin);
+  u->alias = find_aliases(k, p, ptr_of, nin, n - nin);
+  u->nscalars = (int)scalars.n, u->scalars = scalars.items;
+  count_work(k, u, p);
+}
+
+/* ---- the other kinds */
+
+static void add_template(Make *k, const WorkOp *o) {
+  Scalars scalars = {0};
+  int *alias = ARENA_NEW(k->m->arena, int);
+  const Expr *flops;
+  const char *text = template_print(k->w, o->conv ? o->conv->op : o->op, &scalars, alias, &flops);
+  Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
+  u->kernel = kernel_set_add(k->kernels, op_name(o->op->kind), text);
+  u->nin = o->op->nin, u->in = o->op->in;
+  u->nout = 1, u->out = values(k, 1, &o->op->out);
+  u->alias = alias;
+  u->nscalars = (int)scalars.n, u->scalars = scalars.items;
+  u->flops = flops;
+  u->conv = o->conv;
+  if (o->conv && o->conv->residual) *alias = o->op->nin - 1;
+  sum_tensor_bytes(k, u);
+}
+
+static void add_gemm(Make *k, const WorkOp *o) {
+  const GemmUnit *g = o->gemm;
+  Unit *u = add_unit(k, UNIT_GEMM, o->origin);
+  u->nin = 2, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
+  u->gemm = g;
+  u->flops = ex_muli(k->m, ex_mul(k->m, ex_mul(k->m, g->m, g->n), g->k), 2);
+  for (int i = 0; i < g->nbatch; i++) u->flops = ex_mul(k->m, u->flops, g->batch[i]);
+  sum_tensor_bytes(k, u);
+}
+
+static void add_view(Make *k, const WorkOp *o, const Expr *offset) {
+  Unit *u = add_unit(k, UNIT_VIEW, o->origin);
+  u->nin = 1, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
+  u->view_offset = ex_muli(k->m, offset, (int64_t)dtype_bytes(work_type(k->w, o->op->out)->dtype));
+}
+
+static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
+  bool arrives = o->op->kind == OP_transfer && o->op->stage != k->w->stage;
+  bool leaves = o->op->kind == OP_transfer && op_int(o->op, AT_to_stage, 0) != k->w->stage;
+  Unit *u = add_unit(k, kind, o->origin);
+  if (!arrives) u->nin = o->op->nin, u->in = o->op->in;
+  if (o->op->out && kind != UNIT_WRITE && !leaves) u->nout = 1, u->out = values(k, 1, &o->op->out);
+  if (kind == UNIT_COMM) sum_tensor_bytes(k, u);
+}
+
+/* The value of operand `k` of each operation of a group, from operation `from` on, then `last` unless it is 0. */
+static const Val *operands(Make *k, const Group *g, int from, int operand, Val last) {
+  Val *list = ARENA_ARRAY(k->m->arena, Val, g->n - from + 1);
+  for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->in[operand];
+  list[g->n - from] = last;
+  return list;
+}
+
+static const Val *results(Make *k, const Group *g, int from) {
+  Val *list = ARENA_ARRAY(k->m->arena, Val, g->n);
+  for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->out;
+  return list;
+}
+
+static void add_loop(Make *k, const Group *g) {
+  Unit *u = add_unit(k, UNIT_LOOP, k->w->ops.items[g->ops[0]].origin);
+  u->nin = u->nout = g->n;
+  u->in = operands(k, g, 0, 0, 0);
+  u->out = results(k, g, 0);
+}
+
+static void add_repeat(Make *k, const Group *g) {
+  const WorkOp *o = &k->w->ops.items[g->ops[0]];
+  Unit *u = add_unit(k, UNIT_REPEAT, o->origin);
+  u->nout = g->n - 1;
+  u->nin = u->nout + (o->op->nin > 1);
+  u->in = operands(k, g, 1, 1, o->op->nin > 1 ? o->op->in[1] : 0);
+  u->out = results(k, g, 1);
+}
+
+static bool in_memory(const Work *w, Val v) {
+  int def = work_def(w, v);
+  return def < 0 || !w->ops.items[def].virtual_;
+}
+
+static void add_group(Make *k, const Group *g) {
+  const WorkOp *o = &k->w->ops.items[g->ops[0]];
+  const Expr *offset;
+  switch (o->class) {
+    case WC_SOURCE: add_plain(k, o, UNIT_SOURCE); return;
+    case WC_WRITE: add_plain(k, o, UNIT_WRITE); return;
+    case WC_COMM: add_plain(k, o, UNIT_COMM); return;
+    case WC_GEMM: add_gemm(k, o); return;
+    case WC_TEMPLATE: add_template(k, o); return;
+    case WC_LOOP: add_loop(k, g); return;
+    case WC_REPEAT: add_repeat(k, g); return;
+    case WC_VIEW:
+    case WC_MAP:
+    case WC_ROW:
+      if (g->n == 1 && o->class != WC_ROW && work_is_view(k->w, o->op, &offset) && in_memory(k->w, o->op->in[0]))
+        add_view(k, o, offset);
+      else if (o->class == WC_VIEW) die("units_of: view \"%s\" of a value that is not in memory", o->op->name);
+      else add_row_kernel(k, g);
+  }
+}
+
+/* ---- order */
+
+typedef struct Order {
+  Make *k;
+  int *by_key; /* groups by their last operation */
+  bool *done;
+} Order;
+
+static void visit(Order *o, int g) {
+  Work *w = o->k->w;
+  if (o->done[g]) return;
+  o->done[g] = true;
+  const Group *group = &w->groups.items[g];
+  for (size_t i = 0; i < w->groups.n; i++) {
+    int x = o->by_key[i];
+    if (x != g && !w->groups.items[x].dead && !o->done[x] && (group->needs[x / 64] >> (x % 64) & 1)) visit(o, x);
+  }
+  add_group(o->k, group);
+}
+
+static void sort_groups(const Work *w, int *by_key) {
+  int *at = ARENA_ARRAY(w->m->arena, int, w->ops.n + 1); /* last operation -> group + 1 */
+  size_t n = 0;
+  for (size_t g = 0; g < w->groups.n; g++) {
+    const Group *x = &w->groups.items[g];
+    if (!x->dead) at[x->ops[x->n - 1]] = (int)g + 1;
+  }
+  for (size_t i = 0; i < w->ops.n; i++)
+    if (at[i]) by_key[n++] = at[i] - 1;
+  for (size_t g = 0; g < w->groups.n; g++)
+    if (w->groups.items[g].dead) by_key[n++] = (int)g;
+}
+
+UnitList *units_of(Module *m, const Func *l2, int stage, bool library, KernelSet *kernels) {
+  Work *w = work_new(m, l2, stage, library);
+  work_fuse(w);
+  UnitList *list = ARENA_NEW(m->arena, UnitList);
+  Make k = {.w = w, .m = m, .list = list, .kernels = kernels};
+  Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, bool, w->groups.n + 1)};
+  sort_groups(w, o.by_key);
+  for (size_t i = 0; i < w->groups.n; i++)
+    if (!w->groups.items[o.by_key[i]].dead) visit(&o, o.by_key[i]);
+  list->temps = w->temps.items, list->ntemps = w->temps.n;
+  return list;
+}
+
+/* ---- text */
+
+static void print_value(const Module *m, Text *t, const Func *f, const UnitList *list, Val v) {
+  if (v < f->values.n) text_printf(t, " %%%s ", op_of(f, v)->name);
+  else text_printf(t, " temp%d ", (int)(v - f->values.n));
+  type_print(m, t, units_type(list, f, v));
+}
+
+static void print_expr(const Module *m, Text *t, const char *label, const Expr *e) {
+  text_printf(t, " %s=", label);
+  ex_print(m, t, e);
+}
+
+static void print_gemm(const Module *m, Text *t, const GemmUnit *g) {
+  print_expr(m, t, "m", g->m), print_expr(m, t, "n", g->n), print_expr(m, t, "k", g->k);
+  print_expr(m, t, "a_m", g->a_m), print_expr(m, t, "a_k", g->a_k), print_expr(m, t, "b_k", g->b_k);
+  print_expr(m, t, "b_n", g->b_n), print_expr(m, t, "c_m", g->c_m);
+  for (int i = 0; i < g->nbatch; i++) {
+    print_expr(m, t, "batch", g->batch[i]), print_expr(m, t, "a", g->a_batch[i]);
+    print_expr(m, t, "b", g->b_batch[i]), print_expr(m, t, "c", g->c_batch[i]);
+  }
+}
+
+static void print_conv(const Module *m, Text *t, const ConvUnit *c) {
+  text_printf(t, " conv%s%s %s", c->bias ? " bias" : "", c->residual ? " residual" : "",
+              program_activation_name(c->activation));
+  for (int i = 0; i < PROGRAM_CONV_NUMBERS; i++) print_expr(m, t, i ? "" : "numbers", c->numbers[i]);
+}
+
+void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units) {
+  static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "loop", "repeat"};
+  for (size_t i = 0; i < units->n; i++) {
+    const Unit *u = &units->items[i];
+    text_printf(t, "%s %s", names[u->kind], l2->ops.items[u->op].name);
+    for (int k = 0; k < u->nin; k++) print_value(m, t, l2, units, u->in[k]);
+    text_add(t, " ->");
+    for (int k = 0; k < u->nout; k++) {
+      print_value(m, t, l2, units, u->out[k]);
+      if (u->alias && u->alias[k] >= 0) text_printf(t, " in place of %d", u->alias[k]);
+    }
+    if (u->gemm) print_gemm(m, t, u->gemm);
+    if (u->conv) print_conv(m, t, u->conv);
+    if (u->view_offset) print_expr(m, t, "offset", u->view_offset);
+    print_expr(m, t, "flops", u->flops), print_expr(m, t, "bytes", u->bytes);
+    text_add(t, "\n");
+  }
+}

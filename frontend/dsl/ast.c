@@ -1,0 +1,58 @@
+/* frontend/dsl/ast.c - making nodes of the syntax tree. */
+#include "frontend/dsl/ast.h"
+
+#include <stdarg.h>
+
+Node *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at) {
+  Node *n = ARENA_NEW(p->arena, Node);
+  n->kind = kind;
+  n->line = at.first_line;
+  n->col = at.first_column;
+  return n;
+}
+
+Node *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a) {
+  Node *n = dsl_node_new(p, kind, at);
+  n->s = name;
+  n->a = a;
+  return n;
+}
+
+Node *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b) {
+  Node *n = dsl_node_new(p, kind, at);
+  n->a = a;
+  n->b = b;
+  return n;
+}
+
+Node *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b) {
+  Node *n = dsl_node_children(p, N_BINARY, at, a, b);
+  n->op = op;
+  return n;
+}
+
+Node *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a) {
+  Node *n = dsl_node_children(p, N_UNARY, at, a, NULL);
+  n->op = op;
+  return n;
+}
+
+NodeList dsl_list_of(Node *n) { return (NodeList){n, n}; }
+
+NodeList dsl_list_add(NodeList l, Node *n) {
+  if (!n) return l;
+  if (!l.first) return dsl_list_of(n);
+  l.last->next = n;
+  l.last = n;
+  return l;
+}
+
+void dsl_syntax_error(DslParse *p, DslPlace at, const char *format, ...) {
+  enum { SHOWN = 20 }; /* what follows is seldom about the model any more */
+  va_list args;
+  if (p->errors++ >= SHOWN) return;
+  va_start(args, format);
+  const char *text = arena_vprintf(p->arena, format, args);
+  va_end(args);
+  diag_error(p->diags, DIAG_dsl_syntax, (Loc){p->file, NULL, at.first_line, at.first_column}, "%s", text);
+}

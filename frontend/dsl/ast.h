@@ -1,0 +1,120 @@
+/* frontend/dsl/ast.h - the syntax tree of the model language, and its parser.
+ *
+ * Nodes live in the parser's arena.  Lists are linked through `next`.  The tree is only read after parsing,
+ * but for `reported`, which keeps a loop from repeating one error.
+ */
+#ifndef APC_FRONTEND_DSL_AST_H
+#define APC_FRONTEND_DSL_AST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/diag.h"
+
+typedef enum NodeKind {
+  /* expressions */
+  N_INT,      /* i */
+  N_FLOAT,    /* f */
+  N_STRING,   /* s; {name} is replaced when it is evaluated */
+  N_NAME,     /* s */
+  N_LIST,     /* a: items */
+  N_UNARY,    /* op, a */
+  N_BINARY,   /* op, a, b */
+  N_CALL,     /* s: function, a: N_ARGUMENT list, b: scope name or NULL */
+  N_ARGUMENT, /* s: keyword or NULL, a */
+  N_INDEX,    /* a: what is indexed, b: list of expressions, N_SLICE, N_ELLIPSIS */
+  N_SLICE,    /* a: start or NULL, b: end or NULL, c: step or NULL */
+  N_ELLIPSIS,
+  N_FIELD, /* a, s: name */
+  /* statements */
+  N_ASSIGN,     /* a: list of N_NAME, b: value */
+  N_WRITE,      /* s: state variable, a: value */
+  N_EXPRESSION, /* a */
+  N_WEIGHT,     /* s: variable, a: weight name (N_STRING) or NULL, b: type, c: initialiser, i: WeightKind */
+  N_STATE,      /* s: variable, a: state name (N_STRING) or NULL, b: type, c: start value or NULL */
+  N_FOR,        /* s: variable, a: start or the list, b: end or NULL, c: body, d: scope name or NULL */
+  N_LOOP,   /* s: variable, a: rounds, or `rounds <= most`, b: list of N_NAME carried, c: body, d: condition or NULL */
+  N_IF,     /* a: condition, b: body, c: else body (a list; one N_IF for "else if") */
+  N_SCOPE,  /* a: name, b: body */
+  N_RETURN, /* a: value or NULL */
+  N_OUTPUT, /* s: name, a: value */
+  N_CHECK,  /* a: condition, b: message */
+  /* items of a file */
+  N_IMPORT,    /* s */
+  N_PARAM,     /* s, a: default */
+  N_DIMS,      /* a: list of N_DIM */
+  N_DIM,       /* s, a: largest value or NULL */
+  N_FUNCTION,  /* s, a: N_PARAMETER list, b: body */
+  N_ENTRY,     /* s, a: N_PARAMETER list (a: type), b: body, c: condition or NULL */
+  N_PARAMETER, /* s, a: default (of a function) or type (of an entry), or NULL */
+} NodeKind;
+
+/* What a weight statement begins with. */
+typedef enum WeightKind { WEIGHT_TRAINED, WEIGHT_BUFFER, WEIGHT_OF_EXPERTS } WeightKind;
+
+typedef enum NodeOp {
+  NO_NEG,
+  NO_NOT,
+  NO_ADD,
+  NO_SUB,
+  NO_MUL,
+  NO_DIV,
+  NO_FLOORDIV,
+  NO_MOD,
+  NO_EQ,
+  NO_NE,
+  NO_LT,
+  NO_LE,
+  NO_GT,
+  NO_GE,
+  NO_AND,
+  NO_OR,
+} NodeOp;
+
+typedef struct Node {
+  NodeKind kind;
+  NodeOp op;
+  int line, col;
+  bool reported; /* an error was reported here: do not repeat it */
+  int64_t i;
+  double f;
+  const char *s;
+  struct Node *a, *b, *c, *d, *next;
+} Node;
+
+/* A list while it is being built. */
+typedef struct NodeList {
+  Node *first, *last;
+} NodeList;
+
+/* One parse of one file: what the scanner and the parser share. */
+typedef struct DslParse {
+  Arena *arena;
+  Diags *diags;
+  const char *file;
+  Node *items;     /* the result */
+  int depth;       /* open parentheses and brackets: newlines inside do not end statements */
+  int last;        /* the last token, to decide whether a newline ends a statement */
+  bool recovering; /* after a syntax error, until the next newline */
+  int errors;
+} DslParse;
+
+typedef struct DslPlace {
+  int first_line, first_column, last_line, last_column;
+} DslPlace;
+
+Node *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at);
+Node *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a);
+Node *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b);
+Node *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b);
+Node *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a);
+NodeList dsl_list_of(Node *n);
+NodeList dsl_list_add(NodeList l, Node *n);
+
+void dsl_syntax_error(DslParse *p, DslPlace at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Parses text; false after diagnostics (p->items then holds what could be read). */
+bool dsl_parse(DslParse *p, const char *text);
+
+#endif

@@ -1,0 +1,172 @@
+/* frontend/dsl/eval.h - running a model at compile time; private to frontend/dsl*.c.
+ *
+ * The evaluator walks the tree of one entry.  Numbers and shapes are computed, tensor operations go to the
+ * Builder.  Three names follow the program: the scope of weights ("layers.3.attn"), the scope of operations (the
+ * same, plus the variable a helper's result is bound to) and the hint (the variable being assigned).
+ */
+#ifndef APC_FRONTEND_DSL_EVAL_H
+#define APC_FRONTEND_DSL_EVAL_H
+
+#include "base/nearest.h"
+#include "frontend/dsl/ast.h"
+#include "frontend/dsl/value.h"
+
+typedef struct Variable {
+  const char *name;
+  DslValue value;
+  const char *state; /* the state symbol it reads, or NULL */
+} Variable;
+
+typedef struct Variables {
+  Variable *items;
+  size_t n, cap;
+} Variables;
+
+/* One source file: the model, or a library. */
+typedef struct Unit {
+  const char *name, *file;
+  bool library;
+  Node *items;
+  Variables globals;
+  struct {
+    struct Unit **items;
+    size_t n, cap;
+  } imports;
+  struct Unit *next;
+} Unit;
+
+/* The body of a `loop` being built: variables from before it are its own to assign only if it carries them. */
+typedef struct LoopScope {
+  const struct LoopScope *outer;
+  size_t nvariables;
+  const Node *carried;
+} LoopScope;
+
+/* One call in progress. */
+typedef struct Frame {
+  Unit *unit;
+  struct Frame *caller;
+  const Node *call; /* in the caller's unit; NULL for an entry */
+  const char *function;
+  Variables variables;
+  const char *weights; /* scope of weights and states, "" at the top */
+  const char *ops;     /* scope of operations */
+  const char *hint;    /* variable being assigned, or NULL */
+  bool named;          /* called with `as`: the returned operation has the scope's name */
+  bool is_entry, returned;
+  DslValue result;
+  const LoopScope *loop; /* the innermost of this function, or NULL */
+} Frame;
+
+/* What an operation will be called, and the place in the user's file it comes from. */
+typedef struct OpLabel {
+  const char *name;
+  Loc loc;
+  bool fixed;
+} OpLabel;
+
+/* Where the current entry declares a weight or state; parallel to Module.params or Module.states. */
+typedef struct Declared {
+  const Node *node; /* NULL: not in this entry */
+  const char *file;
+  bool written;
+} Declared;
+
+typedef struct DeclaredList {
+  Declared *items;
+  size_t n, cap;
+} DeclaredList;
+
+typedef struct Eval {
+  Arena *arena; /* lives as long as the load */
+  Module *m;
+  Diags *diags;
+  Builder b;
+  Unit *units;
+  Frame *frame;
+  struct {
+    OpLabel *items;
+    size_t n, cap;
+  } labels; /* one per operation of the current function */
+  DeclaredList weights, states;
+  int depth;
+  int loops; /* bodies of `loop` being built, callers' included */
+  int64_t steps, max_steps;
+  bool stopped; /* a limit was hit */
+} Eval;
+
+/* ---- errors (eval.c) */
+
+Loc dsl_loc(const Eval *ev, const Node *n);
+
+/* Reports at a node, once, with notes on the calls that led there.  Returns the error value. */
+DslValue dsl_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* "an integer", "a tensor f32[batch,4]": for messages. */
+const char *dsl_value_describe(Eval *ev, DslValue v);
+const char *dsl_type_text(Eval *ev, const Type *t);
+const char *dsl_expr_text(Eval *ev, const Expr *e);
+
+void dsl_nearest_help(Eval *ev, const Nearest *n); /* "did you mean ...?" */
+
+/* ---- building operations (eval.c): every group of build_* calls stands between these two. */
+void dsl_begin(Eval *ev, const Node *n);
+DslValue dsl_built(Eval *ev, Node *n, Val v); /* 0 becomes the error value */
+
+/* Names the operation behind `v` when it was made at or after operation index `mark`. */
+void dsl_label(Eval *ev, DslValue v, size_t mark, const char *name, bool fixed);
+const char *dsl_scope_join(Eval *ev, const char *scope, const char *name);
+
+/* Gives every operation of the finished function its label; names become unique. */
+void dsl_apply_labels(Eval *ev);
+
+/* ---- evaluation */
+DslValue dsl_expression(Eval *ev, Node *n);
+void dsl_statements(Eval *ev, Node *list);        /* statement.c */
+void dsl_loop(Eval *ev, Node *n);                 /* loop.c */
+bool dsl_condition(Eval *ev, Node *n, bool *out); /* a compile-time condition */
+void dsl_variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state);
+Variable *dsl_variable_find(const Variables *vs, const char *name);
+/* Binds arguments, runs the function. */
+DslValue dsl_call(Eval *ev, Node *call, Unit *unit, const Node *function);
+const Node *dsl_unit_function(const Unit *u, const char *name);
+
+/* A name given by `as` or `scope`; NULL after reporting. */
+const char *dsl_scope_name(Eval *ev, Node *n);
+/* The user's line an operation comes from: libraries stand for the line that calls them. */
+Loc dsl_user_loc(const Eval *ev, const Node *n);
+/* Counts a step of evaluation; false when a limit is hit, after reporting it. */
+bool dsl_step(Eval *ev, Node *n);
+/* Making long text takes steps as well; the next one notices. */
+static inline void dsl_spend_text(Eval *ev, size_t n) { ev->steps += (int64_t)(n / 16); }
+
+/* ---- operators (operators.c) */
+DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a);
+DslValue dsl_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b);
+/* The tensor for a value: tensors stay as they are, numbers become constants of the type `like`. */
+Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like);
+Val dsl_whole_number(Eval *ev, Node *n, const Expr *e,
+                     const Type *type); /* of an integer type; 0 after reporting that it does not fit */
+/* A binary operation of the IR over tensors and numbers, at least one of them a tensor. */
+DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b);
+bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */
+bool dsl_value_const(DslValue v, int64_t *out); /* INT constant */
+
+/* ---- indexing (index.c) */
+DslValue dsl_index(Eval *ev, Node *n);
+DslValue dsl_field(Eval *ev, Node *n);
+
+/* ---- built-in functions (builtin.c) */
+bool dsl_builtin_exists(const char *name);
+void dsl_builtin_nearest(Nearest *n);
+DslValue dsl_builtin(Eval *ev, Node *call);
+DslValue dsl_builtin_constant(Eval *ev, const char *name); /* f32, zeros, true ...; V_NONE when there is none */
+
+/* ---- libraries (dsl_library.c, generated): name and text of every frontend/NAME.apc */
+typedef struct DslLibrary {
+  const char *name, *text;
+} DslLibrary;
+extern const DslLibrary dsl_libraries[];
+extern const int dsl_nlibraries;
+
+#endif

@@ -1,0 +1,211 @@
+/* frontend/onnx/functions.c - see functions.h. */
+#include "frontend/onnx/functions.h"
+
+#include <string.h>
+
+#include "frontend/onnx/names.h"
+
+enum { MAX_DEPTH = 64, MAX_NODES = 1000000 };
+
+typedef struct Expand {
+  Arena *arena;
+  const Onnx__ModelProto *model;
+  const char *file;
+  Diags *d;
+  NameMap functions; /* "domain:name" -> FunctionProto */
+  NameMap opsets;    /* domain -> OperatorSetIdProto of the model */
+  size_t nodes;      /* made so far, and calls; what a call or a graph declares counts too */
+} Expand;
+
+/* A call being expanded: how its body's names and attributes translate. */
+typedef struct Call {
+  const Onnx__NodeProto *node;
+  const Onnx__FunctionProto *function;
+  const char *name;
+  NameMap values; /* body name -> caller's name */
+  int depth;
+} Call;
+
+static const char *text(const char *s) { return s ? s : ""; }
+
+static const char *function_key(Expand *e, const char *domain, const char *name) {
+  return arena_printf(e->arena, "%s:%s", text(domain), text(name));
+}
+
+/* The first of a name is the one that counts. */
+static void name_functions(Expand *e) {
+  for (size_t i = e->model->n_functions; i-- > 0;) {
+    Onnx__FunctionProto *f = e->model->functions[i];
+    name_put(e->arena, &e->functions, function_key(e, f->domain, f->name), f);
+  }
+}
+
+static const Onnx__FunctionProto *function_of(Expand *e, const Onnx__NodeProto *node) {
+  return e->functions.n ? name_find(&e->functions, function_key(e, node->domain, node->op_type)) : NULL;
+}
+
+static bool fail(Expand *e, const char *name, const char *what, const char *detail) {
+  Loc loc = {.file = e->file, .node = arena_strdup(e->d->arena, name)};
+  return diag_error(e->d, DIAG_onnx_graph, loc, "%s%s%s", what, *detail ? ": " : "", detail);
+}
+
+/* Functions that call each other twice each grow exponentially. */
+static bool count_nodes(Expand *e, const char *name, size_t n) {
+  e->nodes += n;
+  return e->nodes <= MAX_NODES || fail(e, name, "more than a million nodes", "");
+}
+
+static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *node, const char *name) {
+  for (size_t i = 0; i < node->n_attribute; i++)
+    if (strcmp(text(node->attribute[i]->name), name) == 0) return node->attribute[i];
+  return NULL;
+}
+
+static char *translated(Expand *e, Call *call, const char *name) {
+  if (!*name) return (char *)(uintptr_t) "";
+  char *known = name_find(&call->values, name);
+  if (known) return known;
+  char *fresh = arena_printf(e->arena, "%s/%s", call->name, name);
+  name_put(e->arena, &call->values, name, fresh);
+  return fresh;
+}
+
+static char **translate_all(Expand *e, Call *call, char *const *names, size_t n) {
+  char **out = ARENA_ARRAY(e->arena, char *, n);
+  for (size_t i = 0; i < n; i++) out[i] = translated(e, call, text(names[i]));
+  return out;
+}
+
+/* The body node's attributes; one that refers to an attribute the call does not give is left out. */
+static void translate_attributes(Expand *e, const Call *call, Onnx__NodeProto *node) {
+  Onnx__AttributeProto **out = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, node->n_attribute);
+  size_t n = 0;
+  for (size_t i = 0; i < node->n_attribute; i++) {
+    const Onnx__AttributeProto *a = node->attribute[i], *given = a;
+    if (*text(a->ref_attr_name) && !(given = attr_of(call->node, a->ref_attr_name))) continue;
+    out[n] = ARENA_NEW(e->arena, Onnx__AttributeProto);
+    *out[n] = *given;
+    out[n++]->name = a->name;
+  }
+  node->attribute = out;
+  node->n_attribute = n;
+}
+
+static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNodes *out);
+
+static bool same_opsets(Expand *e, const Onnx__FunctionProto *f) {
+  for (size_t i = 0; i < f->n_opset_import; i++) {
+    const Onnx__OperatorSetIdProto *of_model = name_find(&e->opsets, text(f->opset_import[i]->domain));
+    if (of_model && of_model->version != f->opset_import[i]->version) return false;
+  }
+  return true;
+}
+
+static bool expand_call(Expand *e, const Onnx__NodeProto *node, const Onnx__FunctionProto *f, int depth,
+                        OnnxNodes *out) {
+  const char *base = *text(node->name) ? node->name : node->n_output ? node->output[0] : text(node->op_type);
+  Call call = {node, f, base, {0}, depth + 1};
+  if (call.depth > MAX_DEPTH) return fail(e, base, "functions call each other too deeply", text(f->name));
+  if (!count_nodes(e, base, 1 + f->n_input + f->n_opset_import)) return false;
+  if (node->n_input > f->n_input || node->n_output > f->n_output)
+    return fail(e, base, "more inputs or outputs than the function has", text(f->name));
+  if (!same_opsets(e, f))
+    return fail(e, base, "the function uses another operator set version than the model", text(f->name));
+  for (size_t i = 0; i < f->n_input; i++)
+    name_put(e->arena, &call.values, text(f->input[i]), i < node->n_input ? node->input[i] : (char *)(uintptr_t) "");
+  for (size_t i = 0; i < node->n_output; i++)
+    if (*text(node->output[i])) name_put(e->arena, &call.values, text(f->output[i]), node->output[i]);
+  for (size_t i = 0; i < f->n_node; i++)
+    if (!expand_node(e, f->node[i], &call, out)) return false;
+  return true;
+}
+
+/* ---- graphs of control flow */
+
+static Onnx__ValueInfoProto **translate_infos(Expand *e, Call *inside, Onnx__ValueInfoProto *const *infos, size_t n) {
+  Onnx__ValueInfoProto **out = ARENA_ARRAY(e->arena, Onnx__ValueInfoProto *, n);
+  for (size_t i = 0; i < n; i++) {
+    out[i] = ARENA_NEW(e->arena, Onnx__ValueInfoProto);
+    *out[i] = *infos[i];
+    out[i]->name = translated(e, inside, text(infos[i]->name));
+  }
+  return out;
+}
+
+/* The names of a copied graph, but for those of its nodes. */
+static void translate_graph(Expand *e, Call *inside, Onnx__GraphProto *g) {
+  g->input = translate_infos(e, inside, g->input, g->n_input);
+  g->output = translate_infos(e, inside, g->output, g->n_output);
+  g->value_info = translate_infos(e, inside, g->value_info, g->n_value_info);
+  Onnx__TensorProto **tensors = ARENA_ARRAY(e->arena, Onnx__TensorProto *, g->n_initializer);
+  for (size_t i = 0; i < g->n_initializer; i++) {
+    tensors[i] = ARENA_NEW(e->arena, Onnx__TensorProto);
+    *tensors[i] = *g->initializer[i];
+    tensors[i]->name = translated(e, inside, text(tensors[i]->name));
+  }
+  g->initializer = tensors;
+}
+
+static bool expand_graph(Expand *e, Onnx__GraphProto **graph, Call *inside) {
+  Onnx__GraphProto *copy = ARENA_NEW(e->arena, Onnx__GraphProto);
+  OnnxNodes nodes = {0};
+  *copy = **graph;
+  *graph = copy;
+  if (inside &&
+      !count_nodes(e, inside->name, copy->n_input + copy->n_output + copy->n_value_info + copy->n_initializer))
+    return false;
+  if (inside) translate_graph(e, inside, copy);
+  for (size_t i = 0; i < copy->n_node; i++)
+    if (!expand_node(e, copy->node[i], inside, &nodes)) return false;
+  copy->node = nodes.items, copy->n_node = nodes.n;
+  return true;
+}
+
+/* Replaces the graphs among a node's attributes; the node itself is copied when it has any. */
+static bool expand_graphs(Expand *e, Onnx__NodeProto **node, Call *inside) {
+  bool copied = false;
+  for (size_t i = 0; i < (*node)->n_attribute; i++) {
+    if (!(*node)->attribute[i]->g) continue;
+    if (!copied) {
+      Onnx__NodeProto *copy = ARENA_NEW(e->arena, Onnx__NodeProto);
+      *copy = **node;
+      copy->attribute = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, copy->n_attribute);
+      memcpy(copy->attribute, (*node)->attribute, copy->n_attribute * sizeof *copy->attribute);
+      *node = copy;
+      copied = true;
+    }
+    Onnx__AttributeProto *a = ARENA_NEW(e->arena, Onnx__AttributeProto);
+    *a = *(*node)->attribute[i];
+    (*node)->attribute[i] = a;
+    if (!expand_graph(e, &a->g, inside)) return false;
+  }
+  return true;
+}
+
+static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNodes *out) {
+  if (inside) {
+    Onnx__NodeProto *copy = ARENA_NEW(e->arena, Onnx__NodeProto);
+    *copy = *node;
+    copy->name = arena_printf(e->arena, "%s/%s", inside->name, *text(node->name) ? node->name : text(node->op_type));
+    copy->input = translate_all(e, inside, node->input, node->n_input);
+    copy->output = translate_all(e, inside, node->output, node->n_output);
+    translate_attributes(e, inside, copy);
+    node = copy;
+  }
+  const Onnx__FunctionProto *f = function_of(e, node);
+  if (f) return expand_call(e, node, f, inside ? inside->depth : 0, out);
+  if (!count_nodes(e, text(node->name), 1)) return false;
+  if (!expand_graphs(e, &node, inside)) return false;
+  ARENA_PUSH(e->arena, out, node);
+  return true;
+}
+
+bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
+  Expand e = {.arena = arena, .model = model, .file = file, .d = d};
+  name_functions(&e);
+  for (size_t i = 0; i < model->n_opset_import; i++)
+    name_put(arena, &e.opsets, text(model->opset_import[i]->domain), model->opset_import[i]);
+  for (size_t i = 0; i < model->graph->n_node; i++)
+    if (!expand_node(&e, model->graph->node[i], NULL, out)) return false;
+  return true;
+}

@@ -1,0 +1,23 @@
+/* frontend/onnx/functions.h - replaces calls of a model's own functions by their bodies.
+ *
+ * Values inside a body are renamed CALL/NAME, attributes that refer to the function's (ref_attr_name) take the call's,
+ * and the nodes are named CALL/NAME too; the same in graphs of control flow (Loop, Scan, If), inside functions and
+ * outside.  What comes out are shallow copies of messages in the arena that share everything else with the model.
+ */
+#ifndef APC_FRONTEND_ONNX_FUNCTIONS_H
+#define APC_FRONTEND_ONNX_FUNCTIONS_H
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "onnx.pb-c.h"
+
+typedef struct OnnxNodes {
+  Onnx__NodeProto **items;
+  size_t n, cap;
+} OnnxNodes;
+
+/* The nodes of the model's graph with all calls expanded.  False after a diagnostic: functions that call
+ * themselves, calls that do not fit, more than a million nodes and calls. */
+bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out);
+
+#endif

@@ -1,0 +1,492 @@
+/* frontend/onnx/import.c - the graph around the nodes; see import.h.
+ *
+ * Names are bound first (initializers, inputs, node outputs), then the nodes are put in an order in which every value
+ * is defined before its use (order.c), nodes that no output needs are dropped, and the rest is imported one by
+ * one.
+ */
+#include "frontend/onnx/import.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "frontend/onnx/import_graph.h"
+
+enum { OPSET_MIN = 1, OPSET_MAX = 28 };
+
+OnnxFile *import_file(const Import *im) { return im->file; }
+Evaluation *import_evaluation(Import *im) { return &im->evaluation; }
+
+static const OnnxOp onnx_ops[] = {
+#define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
+  {type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
+#include "frontend/onnx/ops.def"
+#undef ONNX_OP
+};
+
+static bool default_domain(const char *domain) { return !domain || !*domain || strcmp(domain, "ai.onnx") == 0; }
+
+static const OnnxOp *find_op(const char *domain, const char *type, int64_t opset) {
+  if (!type || !default_domain(domain)) return NULL;
+  for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++) {
+    const OnnxOp *op = &onnx_ops[i];
+    if (strcmp(op->type, type) == 0 && opset >= op->since && (!op->until || opset <= op->until)) return op;
+  }
+  return NULL;
+}
+
+bool onnx_op_supported(const char *domain, const char *type, int64_t opset) {
+  return find_op(domain, type, opset) != NULL;
+}
+
+const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__TensorShapeProto__Dimension *d) {
+  return onnx_dim(&im->dims, value, k, d);
+}
+
+/* ---- names */
+
+void import_value_infos(Import *im) {
+  Graph *g = im->g;
+  const Onnx__GraphProto *p = g->proto;
+  for (size_t i = 0; i < p->n_output; i++)
+    name_put(im->m->arena, &g->infos, onnx_text(p->output[i]->name), p->output[i]);
+  for (size_t i = 0; i < p->n_value_info; i++)
+    name_put(im->m->arena, &g->infos, onnx_text(p->value_info[i]->name), p->value_info[i]);
+}
+
+const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value) {
+  const Onnx__ValueInfoProto *found = NULL;
+  for (const Graph *g = im->g; g && !found; g = g->outer) found = name_find(&g->infos, value);
+  return found;
+}
+
+Item *import_find(const Import *im, const char *name) {
+  Item *found = NULL;
+  for (const Graph *g = im->g; g && !found; g = g->outer) found = name_find(&g->items, name);
+  return found;
+}
+
+void import_rename(Import *im, const char *name, Item *to) { name_put(im->m->arena, &im->g->items, name, to); }
+
+/* Names of a graph may be those of a graph around it, which are hidden then. */
+Item *import_define(Import *im, const char *name, Loc loc) {
+  name = module_string(im->m, name);
+  if (name_find(&im->g->items, name)) {
+    diag_error(im->d, DIAG_onnx_graph, loc, "value \"%s\" is defined twice", name);
+    return NULL;
+  }
+  Item *item = ARENA_NEW(im->m->arena, Item);
+  item->name = name;
+  item->producer = -1;
+  name_put(im->m->arena, &im->g->items, name, item);
+  return item;
+}
+
+/* What reads a tensor needs a Node for its diagnostics. */
+static Node outer_node(Import *im) {
+  static const OnnxOp op = {.type = "graph"};
+  return (Node){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
+}
+
+bool import_initializers(Import *im) {
+  Node n = outer_node(im);
+  bool ok = true;
+  for (size_t i = 0; i < im->g->proto->n_initializer; i++) {
+    const Onnx__TensorProto *t = im->g->proto->initializer[i];
+    Item *item = import_define(im, onnx_text(t->name), im->loc);
+    bool read = false;
+    if (item) {
+      *item = item_of_tensor(&n, t, item->name, &read);
+      item->is_weight = true;
+    }
+    ok = ok && read;
+  }
+  if (im->g->proto->n_sparse_initializer)
+    ok = diag_error(im->d, DIAG_onnx_tensor, im->loc, "sparse initializers are not supported (%zu)",
+                    im->g->proto->n_sparse_initializer);
+  return ok;
+}
+
+static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type **type) {
+  const Onnx__TypeProto *t = v->type;
+  DType dtype;
+  const Expr *dims[MAX_RANK];
+  const char *name = onnx_text(v->name);
+  if (!t || t->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !t->tensor_type)
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" is not a tensor", name);
+  if (!onnx_dtype(t->tensor_type->elem_type, &dtype))
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" has element type %s, which is not supported", name,
+                      onnx_dtype_name(t->tensor_type->elem_type));
+  const Onnx__TensorShapeProto *shape = t->tensor_type->shape;
+  if (!shape) return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" has no shape, not even a rank", name);
+  if (shape->n_dim > MAX_RANK)
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\" has %zu dimensions; apc takes at most %d", name,
+                      shape->n_dim, MAX_RANK);
+  for (size_t k = 0; k < shape->n_dim; k++) dims[k] = onnx_dim(&im->dims, name, k, shape->dim[k]);
+  *type = type_get(im->m, dtype, (int)shape->n_dim, dims);
+  if (im->m->expr_fault)
+    return diag_error(im->d, DIAG_onnx_graph, im->loc, "input \"%s\": %s", name, im->m->expr_fault);
+  if (!known_extents(im->m, (*type)->rank, dims))
+    return diag_error(im->d, DIAG_onnx_graph, im->loc,
+                      "input \"%s\" is %s, with a dimension that is negative or above 2^40", name,
+                      type_string(im->m, *type));
+  return true;
+}
+
+static bool define_inputs(Import *im) {
+  bool ok = true;
+  for (size_t i = 0; i < im->g->proto->n_input; i++) {
+    const Onnx__ValueInfoProto *v = im->g->proto->input[i];
+    const Item *known = import_find(im, onnx_text(v->name));
+    if (known && known->is_weight) continue; /* a default value, which is what apc uses */
+    Item *item = import_define(im, onnx_text(v->name), im->loc);
+    const Type *type = NULL;
+    if (!item || !input_type_of(im, v, &type)) {
+      ok = false;
+      continue;
+    }
+    im->b.loc = (Loc){.file = im->loc.file, .node = item->name};
+    item->val = build_input(&im->b, item->name, type);
+    item->type = type;
+    if (im->m->symbols.n > MAX_SYMBOLS)
+      return diag_error(im->d, DIAG_onnx_graph, im->loc, "more than %d symbolic dimensions", MAX_SYMBOLS);
+  }
+  return ok;
+}
+
+static bool check_dim_options(Import *im) {
+  bool ok = true;
+  for (size_t i = 0; im->dims.options && i < im->dims.options->ndims; i++) {
+    if (im->dims.bound[i]) continue;
+    Text have = {.arena = im->m->arena};
+    for (size_t s = 0; s < im->m->symbols.n; s++)
+      text_printf(&have, "%s%s", s ? ", " : "", im->m->symbols.items[s].name);
+    ok = diag_error(im->d, DIAG_onnx_model, im->loc, "the model has no dimension \"%s\"; it has: %s",
+                    im->dims.options->dims[i].name, have.n ? text_str(&have) : "none");
+  }
+  return ok;
+}
+
+/* `base`, or the first of base.1, base.2 ... that is free.  A name that is taken maps to the next suffix to try. */
+static const char *unique_node_name(Import *im, const char *base) {
+  Arena *a = im->m->arena;
+  const char *name = base;
+  uintptr_t next = (uintptr_t)name_find(&im->taken, base);
+  if (next) {
+    do name = arena_printf(a, "%s.%ju", base, (uintmax_t)next++);
+    while (name_find(&im->taken, name));
+    name_put(a, &im->taken, base, (void *)next);
+  }
+  name = module_string(im->m, name);
+  name_put(a, &im->taken, name, (void *)(uintptr_t)1);
+  return name;
+}
+
+/* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside
+ * a node are named behind that. */
+void import_name_nodes(Import *im, const char *prefix) {
+  Graph *g = im->g;
+  g->names = ARENA_ARRAY(im->m->arena, const char *, g->nodes.n);
+  for (size_t i = 0; i < g->nodes.n; i++) {
+    const Onnx__NodeProto *node = g->nodes.items[i];
+    const char *base = onnx_text(node->name);
+    if (!*base && node->n_output) base = onnx_text(node->output[0]);
+    if (!*base) base = onnx_text(node->op_type);
+    if (prefix && strncmp(base, prefix, strlen(prefix)) != 0)
+      base = arena_printf(im->m->arena, "%s%s%s", prefix, *base == '/' ? "" : "/", base);
+    g->names[i] = unique_node_name(im, base);
+  }
+}
+
+bool import_node_outputs(Import *im) {
+  const Graph *g = im->g;
+  bool ok = true;
+  for (size_t i = 0; i < g->nodes.n; i++)
+    for (size_t k = 0; k < g->nodes.items[i]->n_output; k++) {
+      const char *name = g->nodes.items[i]->output[k];
+      if (!*name) continue;
+      Item *item = import_define(im, name, onnx_node_loc(im, i));
+      if (item) item->producer = (int)i;
+      else ok = false;
+    }
+  return ok;
+}
+
+/* ---- operators that are missing, all at once */
+
+typedef struct Missing {
+  const char *type;
+  size_t count;
+  size_t first[3];
+} Missing;
+
+/* An operator of this operator set that may be meant. */
+static void suggest_operator(Import *im, const char *type) {
+  static const char runtime[] = "com.microsoft.";
+  if (strncmp(type, runtime, sizeof runtime - 1) == 0) {
+    diag_help(
+        im->d,
+        "ONNX Runtime writes this operator when it saves what it has optimised; give apc the model as it was before");
+    return;
+  }
+  Nearest near = nearest_to(type);
+  for (size_t i = 0; i < sizeof onnx_ops / sizeof *onnx_ops; i++)
+    if (find_op("", onnx_ops[i].type, im->opset)) nearest_try(&near, onnx_ops[i].type);
+  if (near.best) diag_help(im->d, "the nearest operator is %s", near.best);
+}
+
+static bool check_supported(Import *im) {
+  struct {
+    Missing *items;
+    size_t n, cap;
+  } list = {0};
+  NameMap places = {0}; /* type -> 1 + place in the list */
+  for (size_t k = 0; k < im->g->norder; k++) {
+    size_t i = (size_t)im->g->order[k];
+    const Onnx__NodeProto *node = im->g->nodes.items[i];
+    if (!im->g->live[i] || find_op(node->domain, node->op_type, im->opset)) continue;
+    const char *type = default_domain(node->domain)
+                           ? onnx_text(node->op_type)
+                           : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
+    size_t at = (size_t)(uintptr_t)name_find(&places, type);
+    if (!at) {
+      ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
+      name_put(im->m->arena, &places, type, (void *)(uintptr_t)(at = list.n));
+    }
+    at--;
+    if (list.items[at].count < 3) list.items[at].first[list.items[at].count] = i;
+    list.items[at].count++;
+  }
+  for (size_t at = 0; at < list.n; at++) {
+    const Missing *missing = &list.items[at];
+    diag_error(im->d, DIAG_onnx_unsupported, im->loc,
+               "operator %s is not supported at operator set %" PRId64 " (%zu node%s)", missing->type, im->opset,
+               missing->count, missing->count == 1 ? "" : "s");
+    diag_operator(im->d, missing->type, missing->count);
+    for (size_t i = 0; i < missing->count && i < 3; i++)
+      diag_note(im->d, onnx_node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
+    suggest_operator(im, missing->type);
+  }
+  return list.n == 0;
+}
+
+/* ---- nodes */
+
+static bool attr_allowed(const char *allowed, const char *name) {
+  size_t n = strlen(name);
+  for (const char *p = allowed; n && (p = strstr(p, name)); p += n)
+    if ((p == allowed || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0')) return true;
+  return false;
+}
+
+static bool check_node(Node *n) {
+  const OnnxOp *op = n->op;
+  size_t nin = n->proto->n_input, nout = n->proto->n_output;
+  if (nin < (size_t)op->min_in || (op->max_in >= 0 && nin > (size_t)op->max_in))
+    return node_error(n, "%zu inputs; at least %d%s expected", nin, op->min_in,
+                      op->max_in < 0 ? "" : " and no surplus are");
+  if (nout < 1 || (op->max_out >= 0 && nout > (size_t)op->max_out)) return node_error(n, "%zu outputs", nout);
+  for (int i = 0; i < op->min_in; i++)
+    if (!has_input(n, (size_t)i)) return node_error(n, "input %d is missing", i);
+  for (size_t i = 0; i < n->proto->n_attribute; i++) {
+    const Onnx__AttributeProto *a = n->proto->attribute[i];
+    if (!attr_allowed(op->attrs, onnx_text(a->name)))
+      return node_error(n, "has no attribute \"%s\"", onnx_text(a->name));
+    if (a->ref_attr_name && *a->ref_attr_name) return node_error(n, "attribute \"%s\" refers to a function's", a->name);
+    for (size_t k = 0; k < i; k++)
+      if (strcmp(onnx_text(n->proto->attribute[k]->name), a->name) == 0)
+        return node_error(n, "attribute \"%s\" is given twice", a->name);
+  }
+  return true;
+}
+
+/* The value of the first output is named after the node when the node made it. */
+static void name_result(Node *n, size_t ops_before) {
+  const Item *first = n->out[0];
+  if (!first || !first->val) return;
+  size_t at = (size_t)n->b->f->values.items[first->val].op;
+  Op *op = &n->b->f->ops.items[at];
+  if (at < ops_before || op->kind == OP_param) return;
+  const char *old = op->name;
+  op->name = builder_unique_name(n->b, n->name);
+  if (op->group == old) op->group = op->name;
+}
+
+bool equal_extents(Node *n, const Expr *p, const Expr *q) {
+  if (p == q) return true;
+  assume_equal(n->m, n->im->assumptions, p, q, n->name);
+  return false; /* not in this attempt */
+}
+
+const Expr *exact_extent(Node *n, const Expr *e, const Expr *by) {
+  const Expr *quotient = ex_exact_div(n->m, e, by);
+  if (!quotient) assume_divisible(n->m, n->im->assumptions, e, by, n->name);
+  return quotient;
+}
+
+static bool check_result(Node *n, size_t k, const Type *t) {
+  if (!t) return node_error(n, "output %zu is not supported", k);
+  for (int d = 0; d < t->rank; d++) assume_extent(n->m, t->dims[d]);
+  if (known_extents(n->m, t->rank, t->dims)) return true;
+  return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k,
+                    type_string(n->m, t));
+}
+
+/* What the node made is known: its operations are not needed, and what reads it reads the elements.  Unless it runs
+ * graphs, whose values other nodes of them may have, or took a weight, which is named once. */
+static void take_back(Node *n, size_t ops, size_t values, const Val *before) {
+  Func *f = n->b->f;
+  f->ops.n = ops, f->values.n = values;
+  evaluate_forget(import_evaluation(n->im), values);
+  for (size_t k = 0; k < n->proto->n_input; k++)
+    if (n->in[k] && n->in[k]->val >= values) n->in[k]->val = before[k];
+  for (size_t k = 0; k < n->proto->n_output; k++)
+    if (n->out[k] && n->out[k]->val >= values) n->out[k]->val = 0;
+}
+
+/* Small results of integers are looked at where they are made: later nodes choose what to build by them. */
+static bool results_known(Node *n) {
+  bool all = true;
+  for (size_t k = 0; k < n->proto->n_output; k++) {
+    Item *out = n->out[k];
+    int64_t elements;
+    if (!out || !out->val) continue;
+    bool small = !dtype_is_float(out->type->dtype) && ex_get_const(type_elements(n->m, out->type), &elements) &&
+                 elements <= KNOWN_MAX;
+    if (small) out->known = fact_known(n->m, evaluate(import_evaluation(n->im), out->val));
+    all = all && out->known.items;
+  }
+  return all;
+}
+
+static bool has_graphs(const Onnx__NodeProto *proto) {
+  for (size_t i = 0; i < proto->n_attribute; i++)
+    if (proto->attribute[i]->g || proto->attribute[i]->n_graphs) return true;
+  return false;
+}
+
+static bool import_node(Import *im, size_t i) {
+  const Onnx__NodeProto *proto = im->g->nodes.items[i];
+  Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
+  const OnnxOp opaque = {.type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
+  const OnnxOp *known = find_op(proto->domain, proto->op_type, im->opset);
+  n.op = known ? known : &opaque; /* check_supported let it through */
+  n.in = ARENA_ARRAY(im->m->arena, Item *, proto->n_input);
+  n.out = ARENA_ARRAY(im->m->arena, Item *, proto->n_output);
+  for (size_t k = 0; k < proto->n_input; k++) {
+    n.in[k] = *proto->input[k] ? import_find(im, proto->input[k]) : NULL;
+    if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and was reported */
+  }
+  for (size_t k = 0; k < proto->n_output; k++) {
+    Item *item = *proto->output[k] ? import_find(im, proto->output[k]) : NULL;
+    n.out[k] = item && item->used ? item : NULL;
+  }
+  im->b.loc = onnx_node_loc(im, i);
+  im->b.prefix = arena_printf(im->m->arena, "%s.", n.name);
+  size_t ops_before = im->b.f->ops.n, values_before = im->b.f->values.n, params_before = im->m->params.n,
+         errors = im->d->errors;
+  Val *before = ARENA_ARRAY(im->m->arena, Val, proto->n_input);
+  for (size_t k = 0; k < proto->n_input; k++) before[k] = n.in[k] ? n.in[k]->val : 0;
+  bool ok = (!known || check_node(&n)) && n.op->import(&n) && !n.failed;
+  if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
+  if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
+  if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
+  for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
+  if (ok) name_result(&n, ops_before);
+  if (ok && results_known(&n) && !has_graphs(proto) && im->m->params.n == params_before)
+    take_back(&n, ops_before, values_before, before);
+  return ok;
+}
+
+bool import_live_nodes(Import *im) {
+  bool ok = true;
+  if (!im->unknown_as_opaque && !check_supported(im)) return false;
+  for (size_t k = 0; k < im->g->norder && !im->m->expr_fault; k++) {
+    size_t i = (size_t)im->g->order[k];
+    if (im->g->live[i] && !import_node(im, i)) ok = false;
+  }
+  return ok;
+}
+
+static bool build_outputs(Import *im) {
+  Node n = outer_node(im);
+  NameMap seen = {0};
+  im->b.prefix = NULL;
+  for (size_t i = 0; i < im->g->proto->n_output; i++) {
+    const char *name = onnx_text(im->g->proto->output[i]->name);
+    im->b.loc = (Loc){.file = im->loc.file, .node = module_string(im->m, name)};
+    if (name_find(&seen, name))
+      return diag_error(im->d, DIAG_onnx_graph, im->loc, "output \"%s\" is named twice", name);
+    name_put(im->m->arena, &seen, name, im);
+    Val v = item_value(&n, import_find(im, name));
+    if (!v) return false;
+    build_output(&im->b, name, v, NULL);
+  }
+  return true;
+}
+
+/* ---- entry */
+
+static bool read_opset(Import *im) {
+  const Onnx__ModelProto *model = onnx_file_model(im->file);
+  im->opset = -1;
+  for (size_t i = 0; i < model->n_opset_import; i++)
+    if (default_domain(model->opset_import[i]->domain)) im->opset = model->opset_import[i]->version;
+  if (im->opset < 0)
+    return diag_error(im->d, DIAG_onnx_opset, im->loc, "the model imports no version of the default operator set");
+  if (im->opset < OPSET_MIN || im->opset > OPSET_MAX)
+    return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 "; apc reads %d to %d", im->opset,
+                      OPSET_MIN, OPSET_MAX);
+  return true;
+}
+
+static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
+                    Diags *diags) {
+  Graph g = {.proto = onnx_file_model(file)->graph};
+  Import im = {.m = m, .file = file, .d = diags, .g = &g};
+  im.loc.file = module_string(m, onnx_file_path(file));
+  im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
+  im.assumptions = assumptions;
+  im.unknown_as_opaque = options && options->unknown_as_opaque;
+  import_value_infos(&im);
+  im.b = builder_new(m, module_func_add(m, "main", 1), diags);
+  im.b.loc = im.loc;
+  im.evaluation = (Evaluation){.m = m, .f = im.b.f};
+  if (!read_opset(&im)) return false;
+  if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &g.nodes)) return false;
+  bool ok = import_initializers(&im);
+  ok = define_inputs(&im) && ok;
+  ok = check_dim_options(&im) && ok;
+  import_name_nodes(&im, NULL);
+  if (!import_node_outputs(&im) || !ok) return false;
+  im.b.loc = im.loc;
+  return graph_order(&im) && graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+}
+
+enum { MAX_ATTEMPTS = 16 };
+
+static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diags *diags) {
+  for (size_t i = 0; i < a->n; i++)
+    if (a->items[i].is)
+      diag_warning(diags, DIAG_onnx_assumed, (Loc){.file = file, .node = arena_strdup(diags->arena, a->items[i].node)},
+                   "the dimension \"%s\" is taken to be %s, since other sizes do not fit here", a->items[i].name,
+                   a->items[i].is);
+}
+
+/* What has been learned of the dimensions changes sizes that are in the function already, so it is made anew. */
+bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
+  OnnxAssumptions assumptions = {.arena = arena_new()};
+  const size_t n = diags->n, errors = diags->errors, warnings = diags->warnings;
+  bool ok;
+  for (int i = 1;; i++) {
+    assumptions.news = false;
+    *m = module_new();
+    ok = attempt(*m, file, options, &assumptions, diags);
+    if (ok || !assume_learn(*m, &assumptions) || i == MAX_ATTEMPTS) break;
+    diags->n = n, diags->errors = errors, diags->warnings = warnings;
+    module_free(*m);
+  }
+  if (ok) warn_of_assumptions(&assumptions, module_string(*m, onnx_file_path(file)), diags);
+  arena_free(assumptions.arena);
+  return ok;
+}

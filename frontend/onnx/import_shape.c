@@ -1,0 +1,230 @@
+/* frontend/onnx/import_shape.c - ONNX operators that rearrange the elements of one tensor. */
+#include <string.h>
+
+#include "frontend/onnx/import_private.h"
+
+bool import_identity(Node *n) {
+  set_alias(n, 0, n->in[0]);
+  return true;
+}
+
+/* Inference (or a ratio of 0): the input itself, and a mask that keeps everything. */
+bool import_dropout(Node *n) {
+  Known training = input_known(n, 2);
+  double ratio = 0.5;
+  bool off = !has_input(n, 2) || (training.n == 1 && ex_is_const(training.items[0], 0));
+  if (!off && !training.items) return input_refused(n, 2, "training_mode");
+  if (!off && !(input_number(n, 1, &ratio) && ratio == 0))
+    return node_error(n, "training_mode is true: export the model for inference");
+  set_alias(n, 0, n->in[0]);
+  DType mask = n->opset < 10 ? input_type(n, 0)->dtype : DT_bool;
+  return !wants(n, 1) || set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
+}
+
+/* Whether both shapes have equally many elements.  Of extents that only one of them has, the only ones have to be
+ * equal. */
+static bool equal_elements(Node *n, const Type *x, const Type *y) {
+  const Expr *left[2] = {NULL, NULL};
+  int count[2] = {0, 0};
+  for (int side = 0; side < 2; side++) {
+    const Type *a = side ? y : x, *b = side ? x : y;
+    for (int d = 0; d < a->rank; d++) {
+      bool other = ex_is_const(a->dims[d], 1);
+      for (int k = 0; k < b->rank; k++) other = other || a->dims[d] == b->dims[k];
+      if (!other) left[side] = a->dims[d], count[side]++;
+    }
+  }
+  if (type_elements(n->m, x) == type_elements(n->m, y)) return true;
+  return count[0] == 1 && count[1] == 1 ? equal_extents(n, left[0], left[1])
+                                        : equal_extents(n, type_elements(n->m, x), type_elements(n->m, y));
+}
+
+/* Input 0 with its elements in the same order under another shape. */
+static bool reshaped(Node *n, int rank, const Expr *const *dims) {
+  const Type *type = type_get(n->m, input_type(n, 0)->dtype, rank, dims);
+  if (type == input_type(n, 0)) return import_identity(n);
+  if (!equal_elements(n, type, input_type(n, 0)))
+    return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, input_type(n, 0)), type_string(n->m, type));
+  return set_output(n, 0, build_reshape(n->b, input(n, 0), rank, dims));
+}
+
+bool import_reshape(Node *n) {
+  const Type *t = input_type(n, 0);
+  Known shape;
+  const Expr *dims[MAX_RANK], *all = ex_const(n->m, 1), *rest = all;
+  int open = -1;
+  unsigned empty = 0; /* dimensions of 0 in both shapes: they say nothing about the one of -1 */
+  bool zero_is_zero = node_int(n, "allowzero", 0) != 0;
+  if (!input_exprs(n, 1, "the shape", &shape)) return false;
+  if (shape.n > MAX_RANK) return node_error(n, "a result of %d dimensions", shape.n);
+  for (int d = 0; d < shape.n; d++) {
+    dims[d] = shape.items[d];
+    if (ex_is_const(dims[d], -1)) {
+      if (open >= 0) return node_error(n, "two dimensions are -1");
+      open = d;
+      continue;
+    }
+    if (ex_is_const(dims[d], 0) && !zero_is_zero) {
+      if (d >= t->rank) return node_error(n, "dimension %d is 0 (copied), but the input has rank %d", d, t->rank);
+      dims[d] = t->dims[d];
+    }
+    if (known_bounds(n->m, dims[d]).high < 0) return node_error(n, "dimension %d is negative", d);
+    if (d < t->rank && ex_is_const(dims[d], 0) && dims[d] == t->dims[d]) empty |= 1u << d;
+    else rest = ex_mul(n->m, rest, dims[d]);
+  }
+  if (open >= 0) {
+    for (int d = 0; d < t->rank; d++)
+      if (!(empty >> d & 1)) all = ex_mul(n->m, all, t->dims[d]);
+    dims[open] = ex_is_const(rest, 0) ? NULL : ex_exact_div(n->m, all, rest);
+    if (!dims[open]) {
+      dims[open] = ex_const(n->m, -1);
+      bool kept = true; /* its leading extents? */
+      for (int d = 0; d < open && d < t->rank && kept; d++) kept = equal_extents(n, dims[d], t->dims[d]);
+      if (kept && !ex_is_const(rest, 0)) exact_extent(n, all, rest);
+      return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t),
+                        type_string(n->m, type_get(n->m, t->dtype, shape.n, dims)));
+    }
+  }
+  return reshaped(n, shape.n, dims);
+}
+
+bool import_flatten(Node *n) {
+  const Type *t = input_type(n, 0);
+  int64_t axis = node_int(n, "axis", 1);
+  if (axis < -t->rank || axis > t->rank)
+    return node_error(n, "axis %lld is outside a tensor of rank %d", (long long)axis, t->rank);
+  int at = (int)(axis < 0 ? axis + t->rank : axis);
+  const Expr *dims[] = {type_product(n->m, t, 0, at), type_product(n->m, t, at, t->rank)};
+  return reshaped(n, 2, dims);
+}
+
+bool import_squeeze(Node *n) {
+  const Type *t = input_type(n, 0);
+  unsigned axes;
+  bool given;
+  const Expr *dims[MAX_RANK];
+  int rank = 0;
+  if (!node_axes(n, 13, t->rank, &axes, &given)) return false;
+  for (int d = 0; d < t->rank; d++) {
+    bool one = ex_is_const(t->dims[d], 1), drop = given ? axes >> d & 1 : one;
+    if (drop && !one) return node_error(n, "dimension %d of %s is not 1", d, type_string(n->m, t));
+    if (!drop) dims[rank++] = t->dims[d];
+  }
+  return reshaped(n, rank, dims);
+}
+
+bool import_unsqueeze(Node *n) {
+  const Type *t = input_type(n, 0);
+  int64_t list[KNOWN_MAX];
+  int count;
+  const int64_t *axes_list = list;
+  if (n->opset < 13) axes_list = node_ints(n, "axes", &count);
+  else if (!input_ints(n, 1, "axes", list, &count)) return false;
+  if (count < 0) return node_error(n, "has no axes");
+  if (t->rank + count > MAX_RANK) return node_error(n, "a result of %d dimensions", t->rank + count);
+  unsigned axes = 0;
+  for (int i = 0; i < count; i++) {
+    int axis = 0;
+    if (!node_axis(n, axes_list[i], t->rank + count, &axis)) return false;
+    if (axes >> axis & 1) return node_error(n, "axis %d is given twice", axis);
+    axes |= 1u << axis;
+  }
+  const Expr *dims[MAX_RANK];
+  for (int d = 0, from = 0; d < t->rank + count; d++) dims[d] = axes >> d & 1 ? ex_const(n->m, 1) : t->dims[from++];
+  return reshaped(n, t->rank + count, dims);
+}
+
+bool import_transpose(Node *n) {
+  const Type *t = input_type(n, 0);
+  int count, perm[MAX_RANK];
+  unsigned seen = 0;
+  const int64_t *list = node_ints(n, "perm", &count);
+  if (count >= 0 && count != t->rank) return node_error(n, "perm has %d entries for rank %d", count, t->rank);
+  for (int d = 0; d < t->rank; d++) {
+    if (!node_axis(n, count >= 0 ? list[d] : t->rank - 1 - d, t->rank, &perm[d])) return false;
+    if (seen >> perm[d] & 1) return node_error(n, "perm names dimension %d twice", perm[d]);
+    seen |= 1u << perm[d];
+  }
+  if (t->rank < 2) return import_identity(n);
+  return set_output(n, 0, build_transpose(n->b, input(n, 0), perm));
+}
+
+bool import_expand(Node *n) {
+  Known shape;
+  const Expr *dims[MAX_RANK];
+  int rank;
+  if (!input_shape(n, 1, "the shape", &shape)) return false;
+  const Type *t = input_type(n, 0), *target = type_get(n->m, t->dtype, shape.n, shape.items);
+  if (!broadcast_extents(n, t, target, &rank, dims))
+    return node_error(n, "%s does not expand to %s", type_string(n->m, t), type_string(n->m, target));
+  return set_output(n, 0, broadcast(n, input(n, 0), rank, dims));
+}
+
+/* [a, b] repeated [r, s] times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]; a pair only where it repeats. */
+bool import_tile(Node *n) {
+  const Type *t = input_type(n, 0);
+  Known repeats;
+  const Expr *narrow[2 * MAX_RANK], *wide[2 * MAX_RANK], *dims[MAX_RANK];
+  int rank = 0;
+  if (!input_exprs(n, 1, "the repeats", &repeats)) return false;
+  if (repeats.n != t->rank) return node_error(n, "%d repeats for rank %d", repeats.n, t->rank);
+  for (int d = 0; d < t->rank; d++) {
+    const Expr *r = repeats.items[d];
+    if (known_bounds(n->m, r).high < 0) return node_error(n, "dimension %d is repeated a negative number of times", d);
+    if (!ex_is_const(r, 1)) narrow[rank] = ex_const(n->m, 1), wide[rank++] = r;
+    narrow[rank] = wide[rank] = t->dims[d];
+    rank++;
+    dims[d] = ex_mul(n->m, t->dims[d], r);
+  }
+  if (rank > MAX_RANK) return node_error(n, "repeats too many dimensions at once");
+  Val x = broadcast(n, build_reshape(n->b, input(n, 0), rank, narrow), rank, wide);
+  return set_output(n, 0, build_reshape(n->b, x, t->rank, dims));
+}
+
+/* ---- blocks of pixels to channels and back, on [N, C, H, W] */
+
+static bool block_size(Node *n, int64_t *block) {
+  const Type *t = input_type(n, 0);
+  *block = node_int(n, "blocksize", 0);
+  if (t->rank != 4) return node_error(n, "needs four dimensions, not %s", type_string(n->m, t));
+  if (*block < 1 || *block > 1 << 15) return node_error(n, "blocksize is %lld", (long long)*block);
+  return true;
+}
+
+static bool quotient(Node *n, int d, int64_t by, const Expr **out) {
+  *out = exact_extent(n, input_type(n, 0)->dims[d], ex_const(n->m, by));
+  return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d, type_string(n->m, input_type(n, 0)),
+                            (long long)by);
+}
+
+bool import_depth_to_space(Node *n) {
+  int64_t block;
+  const Type *t = input_type(n, 0);
+  const char *mode = node_string(n, "mode", "DCR");
+  bool crd = strcmp(mode, "CRD") == 0;
+  const Expr *c;
+  if (!crd && strcmp(mode, "DCR") != 0) return node_error(n, "mode is \"%s\", not DCR or CRD", mode);
+  if (!block_size(n, &block) || !quotient(n, 1, block * block, &c)) return false;
+  const Expr *b = ex_const(n->m, block);
+  const Expr *dcr_dims[] = {t->dims[0], b, b, c, t->dims[2], t->dims[3]},
+             *crd_dims[] = {t->dims[0], c, b, b, t->dims[2], t->dims[3]};
+  const int dcr_perm[] = {0, 3, 4, 1, 5, 2}, crd_perm[] = {0, 1, 4, 2, 5, 3};
+  Val x = build_reshape(n->b, input(n, 0), 6, crd ? crd_dims : dcr_dims);
+  const Expr *out[] = {t->dims[0], c, ex_mul(n->m, t->dims[2], b), ex_mul(n->m, t->dims[3], b)};
+  return set_output(n, 0, build_reshape(n->b, build_transpose(n->b, x, crd ? crd_perm : dcr_perm), 4, out));
+}
+
+bool import_space_to_depth(Node *n) {
+  int64_t block;
+  const Type *t = input_type(n, 0);
+  const Expr *h, *w;
+  const char *mode = node_string(n, "mode", "DCR");
+  bool crd = strcmp(mode, "CRD") == 0;
+  if (!crd && strcmp(mode, "DCR") != 0) return node_error(n, "mode is \"%s\", not DCR or CRD", mode);
+  if (!block_size(n, &block) || !quotient(n, 2, block, &h) || !quotient(n, 3, block, &w)) return false;
+  const Expr *b = ex_const(n->m, block), *dims[] = {t->dims[0], t->dims[1], h, b, w, b};
+  const int *perm = crd ? (const int[]){0, 1, 3, 5, 2, 4} : (const int[]){0, 3, 5, 1, 2, 4};
+  Val x = build_transpose(n->b, build_reshape(n->b, input(n, 0), 6, dims), perm);
+  const Expr *out[] = {t->dims[0], ex_mul(n->m, t->dims[1], ex_const(n->m, block * block)), h, w};
+  return set_output(n, 0, build_reshape(n->b, x, 4, out));
+}

@@ -1,0 +1,392 @@
+/* frontend/onnx/node.c - inputs, outputs and attributes of one ONNX node; see import_private.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "frontend/onnx/import_private.h"
+
+bool node_error(Node *n, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *text = arena_vprintf(n->m->arena, format, args);
+  va_end(args);
+  return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc, "%s: %s", n->op->type, text);
+}
+
+const char *type_string(Module *m, const Type *t) {
+  Text text = {.arena = m->arena};
+  type_print(m, &text, t);
+  return text_str(&text);
+}
+
+/* ---- tensors of the file */
+
+/* Reads a small tensor of integers or bools into known elements. */
+static Known known_of_data(Module *m, const OnnxData *d, const uint8_t *bytes) {
+  int64_t items[KNOWN_MAX];
+  DTypeClass class = dtype_class(d->dtype);
+  if (d->elements > KNOWN_MAX || class == DTC_F) return (Known){0};
+  for (uint64_t i = 0; i < d->elements; i++) {
+    items[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
+    if (items[i] < 0 && class == DTC_U) return (Known){0}; /* beyond an int64 */
+  }
+  return known_ints(m, d->dtype, (int)d->rank, d->dims, items);
+}
+
+Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, bool *ok) {
+  Item item = {.name = name, .tensor = tensor, .producer = -1};
+  OnnxFile *file = import_file(n->im);
+  *ok = onnx_file_data(file, n->b->diags, tensor, &item.data);
+  if (*ok && item.data.rank > MAX_RANK)
+    *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\" has %zu dimensions; apc takes at most %d",
+                     name, item.data.rank, MAX_RANK);
+  for (size_t d = 0; *ok && d < item.data.rank; d++)
+    if (item.data.dims[d] > MAX_EXTENT)
+      *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc,
+                       "tensor \"%s\" has the dimension %" PRId64 ", above 2^40", name, item.data.dims[d]);
+  if (!*ok) return item;
+  item.type = type_of_ints(n->m, item.data.dtype, (int)item.data.rank, item.data.dims);
+  item.known = known_of_data(n->m, &item.data, onnx_file_bytes(file, &item.data));
+  if (n->m->expr_fault)
+    *ok = diag_error(n->b->diags, DIAG_onnx_tensor, n->b->loc, "tensor \"%s\": %s", name, n->m->expr_fault);
+  return item;
+}
+
+static Val const_floats(Node *n, const Type *type, const OnnxData *d, const uint8_t *bytes) {
+  double *list = ARENA_ARRAY(n->m->arena, double, d->elements);
+  bool equal = d->elements > 0;
+  for (uint64_t i = 0; i < d->elements; i++) {
+    list[i] = dtype_load_f(d->dtype, bytes + i * dtype_bytes(d->dtype));
+    equal = equal && memcmp(&list[i], &list[0], sizeof *list) == 0;
+  }
+  if (equal) return build_splat(n->b, type, list[0]);
+  Attr a = {.key = AT_floats, .n = (int)d->elements, .u.floats = list};
+  return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
+}
+
+static Val const_ints(Node *n, const Type *type, int count, const int64_t *list) {
+  bool equal = count > 0;
+  for (int i = 1; i < count; i++) equal = equal && list[i] == list[0];
+  /* Splats are doubles: exact up to 2^53. */
+  if (equal && list[0] <= (1ll << 53) && list[0] >= -(1ll << 53)) return build_splat(n->b, type, (double)list[0]);
+  Attr a = attr_ints(n->m, AT_ints, count, list);
+  return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
+}
+
+enum { CONST_FLOATS = 16, FOLD_BYTES = 1 << 20 };
+
+/* A weight: a param that refers to the bytes in their file. */
+static Val param_of_item(Node *n, const Item *item) {
+  Module *m = n->m;
+  OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
+  const char *name = item->name;
+  for (int i = 1; module_param(m, name); i++) name = arena_printf(m->arena, "%s.%d", item->name, i);
+  Param *p = module_param_add(m, name, item->type);
+  p->init = INIT_BLOB;
+  p->blob = module_blob(m, blob.path, blob.bytes);
+  p->offset = item->data.offset;
+  int64_t stride = 1;
+  for (int d = item->type->rank - 1; d >= 0; d--) {
+    p->strides[d] = stride;
+    if (item->data.dims[d]) stride *= item->data.dims[d];
+  }
+  p->trainable = item->is_weight && dtype_is_float(item->data.dtype);
+  p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
+  const Loc saved = n->b->loc;
+  n->b->loc = p->loc;
+  Val v = build_param(n->b, p->name);
+  n->b->loc = saved;
+  return v;
+}
+
+/* Data that lies in no file (it was stored element by element) becomes a constant. */
+static Val const_of_item(Node *n, const Item *item, const uint8_t *bytes) {
+  const OnnxData *d = &item->data;
+  if (d->bytes > FOLD_BYTES) {
+    node_error(
+        n, "tensor \"%s\" of %" PRIu64 " bytes is not stored as raw data; save the model again with a current exporter",
+        item->name, d->bytes);
+    return 0;
+  }
+  if (dtype_is_float(d->dtype)) return const_floats(n, item->type, d, bytes);
+  int64_t *list = ARENA_ARRAY(n->m->arena, int64_t, d->elements);
+  for (uint64_t i = 0; i < d->elements; i++) list[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
+  return const_ints(n, item->type, (int)d->elements, list);
+}
+
+static FactTensor tensor_of_item(const Node *n, const Item *item) {
+  return (FactTensor){onnx_file_bytes(import_file(n->im), &item->data), item->type, item->data.elements};
+}
+
+static Val value_of_tensor(Node *n, const Item *item) {
+  OnnxFile *file = import_file(n->im);
+  const uint8_t *bytes = onnx_file_bytes(file, &item->data);
+  bool in_file = onnx_file_blob(file, item->data.blob).path != NULL && item->data.elements > 0;
+  bool small = item->data.elements <= 1 || (!item->is_weight && item->data.elements <= CONST_FLOATS);
+  if (!in_file || small) return const_of_item(n, item, bytes);
+  Val v = param_of_item(n, item);
+  evaluate_tensor(import_evaluation(n->im), v, tensor_of_item(n, item));
+  return v;
+}
+
+/* ---- known elements as values */
+
+static Val known_element(Node *n, const Known *k, int i) {
+  const Type *one = type_of_ints(n->m, k->type->dtype, 1, (int64_t[]){1});
+  int64_t value;
+  if (ex_get_const(k->items[i], &value)) return const_ints(n, one, 1, &value);
+  return build_size(n->b, one, k->items[i]);
+}
+
+Val known_value(Node *n, const Known *k) {
+  int64_t constants[KNOWN_MAX];
+  if (known_constants(k, constants)) return const_ints(n, k->type, k->n, constants);
+  bool equal = true;
+  for (int i = 1; i < k->n; i++) equal = equal && k->items[i] == k->items[0];
+  if (equal) return build_size(n->b, k->type, k->items[0]);
+  Val joined = known_element(n, k, 0);
+  for (int i = 1; i < k->n;) {
+    Val part[16] = {joined};
+    int parts = 1;
+    while (parts < 16 && i < k->n) part[parts++] = known_element(n, k, i++);
+    joined = build_concat(n->b, parts, part, 0);
+  }
+  return build_reshape(n->b, joined, k->type->rank, k->type->dims);
+}
+
+/* ---- inputs */
+
+bool has_input(const Node *n, size_t i) { return i < n->proto->n_input && n->in[i] != NULL; }
+const Type *input_type(const Node *n, size_t i) { return n->in[i]->type; }
+
+static const Fact *item_fact(Node *n, Item *item) {
+  if (item->val) return evaluate(import_evaluation(n->im), item->val);
+  if (item->fact) return item->fact;
+  Fact *f = ARENA_NEW(n->m->arena, Fact);
+  *f = item->known.items ? fact_of_known(n->m, &item->known)
+                         : fact_of_tensor(import_evaluation(n->im), tensor_of_item(n, item));
+  return item->fact = f;
+}
+
+const Fact *input_fact(Node *n, size_t i) { return has_input(n, i) ? item_fact(n, n->in[i]) : NULL; }
+
+Known input_known(Node *n, size_t i) {
+  if (!has_input(n, i)) return (Known){0};
+  Item *item = n->in[i];
+  int64_t elements;
+  bool may = !item->known.items && !dtype_is_float(item->type->dtype) &&
+             ex_get_const(type_elements(n->m, item->type), &elements) && elements <= KNOWN_MAX;
+  if (may) item->known = fact_known(n->m, item_fact(n, item));
+  return item->known;
+}
+
+Val item_value(Node *n, Item *item) {
+  if (item->val) return item->val;
+  bool as_elements = item->known.items && (!item->tensor || item->data.elements <= CONST_FLOATS);
+  item->val = as_elements ? known_value(n, &item->known) : value_of_tensor(n, item);
+  if (as_elements && item->val) evaluate_known(import_evaluation(n->im), item->val, &item->known);
+  return item->val;
+}
+
+Item *new_item(Node *n, const char *name, Val v) {
+  Item *item = ARENA_NEW(n->m->arena, Item);
+  *item = (Item){.name = name, .val = v, .type = v ? type_of(n->b->f, v) : NULL, .producer = -1, .used = true};
+  return item;
+}
+
+Val input(Node *n, size_t i) { return has_input(n, i) ? item_value(n, n->in[i]) : 0; }
+
+bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
+  *out = input_known(n, i);
+  if (out->items && out->type->rank <= 1 && dtype_class(out->type->dtype) != DTC_B) return true;
+  if (out->items) return node_error(n, "%s must be a list of integers, not %s", what, type_string(n->m, out->type));
+  return input_refused(n, i, what);
+}
+
+bool input_shape(Node *n, size_t i, const char *what, Known *out) {
+  if (!input_exprs(n, i, what, out)) return false;
+  if (out->n > MAX_RANK) return node_error(n, "a result of %d dimensions", out->n);
+  for (int d = 0; d < out->n; d++)
+    if (!known_extents(n->m, 1, &out->items[d])) return node_error(n, "dimension %d is negative or above 2^40", d);
+  return true;
+}
+
+bool node_extent(Node *n, double x, int64_t *out) {
+  if (!(x >= 0 && x < (double)MAX_EXTENT))
+    return node_error(n, "a dimension would be %g; at least 0 and less than 2^40 is expected", x);
+  *out = (int64_t)x;
+  return true;
+}
+
+bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
+  Known k;
+  if (!input_exprs(n, i, what, &k)) return false;
+  *count = k.n;
+  if (known_constants(&k, out)) return true;
+  return input_refused(n, i, what);
+}
+
+bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count) {
+  const Fact *f = input_fact(n, i);
+  if (f->kind != FACT_CONSTANT) return input_refused(n, i, what);
+  if (f->n > max) return node_error(n, "%s has %" PRId64 " elements", what, f->n);
+  *count = (int)f->n;
+  for (int k = 0; k < *count; k++) out[k] = dtype_is_float(f->type->dtype) ? f->cells[k].f : (double)f->cells[k].i;
+  return true;
+}
+
+bool input_number(Node *n, size_t i, double *out) { return has_input(n, i) && item_number(n, n->in[i], out); }
+
+bool item_number(Node *n, Item *item, double *out) {
+  int64_t elements;
+  if (!ex_get_const(type_elements(n->m, item->type), &elements) || elements != 1) return false;
+  const Fact *f = item_fact(n, item);
+  if (f->kind != FACT_CONSTANT) return false;
+  *out = dtype_is_float(item->type->dtype) ? f->cells[0].f : (double)f->cells[0].i;
+  return true;
+}
+
+/* ---- outputs */
+
+bool wants(const Node *n, size_t i) { return i < n->proto->n_output && n->out[i] != NULL; }
+
+bool set_output(Node *n, size_t i, Val v) {
+  if (!v) return false;
+  if (!wants(n, i)) return true;
+  n->out[i]->val = v;
+  n->out[i]->type = type_of(n->b->f, v);
+  return true;
+}
+
+bool set_known(Node *n, size_t i, Known k) {
+  if (!wants(n, i)) return true;
+  n->out[i]->known = k;
+  n->out[i]->type = k.type;
+  return true;
+}
+
+void set_alias(Node *n, size_t i, Item *from) {
+  if (!wants(n, i)) return;
+  n->out[i]->type = from->type;
+  import_rename(n->im, n->out[i]->name, from);
+}
+
+void set_tensor(Node *n, size_t i, const Item *from) {
+  if (!wants(n, i)) return;
+  Item *out = n->out[i];
+  *out = (Item){.name = out->name,
+                .type = from->type,
+                .known = from->known,
+                .tensor = from->tensor,
+                .data = from->data,
+                .producer = out->producer,
+                .used = out->used};
+}
+
+/* ---- attributes */
+
+static const Onnx__AttributeProto *find_attr(const Node *n, const char *name) {
+  for (size_t i = 0; i < n->proto->n_attribute; i++) {
+    const char *have = n->proto->attribute[i]->name;
+    if (have && strcmp(have, name) == 0) return n->proto->attribute[i];
+  }
+  return NULL;
+}
+
+bool has_attr(const Node *n, const char *name) { return find_attr(n, name) != NULL; }
+
+/* The attribute when present and of that type; reports a wrong type. */
+static const Onnx__AttributeProto *typed_attr(Node *n, const char *name, Onnx__AttributeProto__AttributeType type) {
+  const Onnx__AttributeProto *a = find_attr(n, name);
+  if (!a || a->type == type) return a;
+  node_error(n, "attribute \"%s\" has the wrong type", name);
+  n->failed = true;
+  return NULL;
+}
+
+int64_t node_int(Node *n, const char *name, int64_t otherwise) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+  return a ? a->i : otherwise;
+}
+
+double node_float(Node *n, const char *name, double otherwise) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+  return a ? (double)a->f : otherwise;
+}
+
+const char *node_string(Node *n, const char *name, const char *otherwise) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+  return a ? arena_strndup(n->m->arena, (const char *)a->s.data, a->s.len) : otherwise;
+}
+
+const int64_t *node_ints(Node *n, const char *name, int *count) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+  *count = a ? (int)a->n_ints : -1;
+  return a ? a->ints : NULL;
+}
+
+bool node_ints_into(Node *n, const char *name, int expected, int64_t least, int64_t *out) {
+  int count;
+  const int64_t *list = node_ints(n, name, &count);
+  if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
+  for (int i = 0; i < count; i++) {
+    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s has the entry %" PRId64, name, list[i]);
+    out[i] = list[i];
+  }
+  return true;
+}
+
+const float *node_floats(Node *n, const char *name, size_t *count) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
+  *count = a ? a->n_floats : 0;
+  return a ? a->floats : NULL;
+}
+
+const char *const *node_strings(Node *n, const char *name, size_t *count) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS);
+  *count = a ? a->n_strings : 0;
+  if (!a) return NULL;
+  const char **out = ARENA_ARRAY(n->m->arena, const char *, a->n_strings);
+  for (size_t i = 0; i < a->n_strings; i++)
+    out[i] = arena_strndup(n->m->arena, (const char *)a->strings[i].data, a->strings[i].len);
+  return out;
+}
+
+bool node_dtype(Node *n, const char *name, DType *out) {
+  int64_t type = node_int(n, name, 0);
+  int32_t number = type >= 0 && type <= INT32_MAX ? (int32_t)type : -1;
+  return onnx_dtype(number, out) || node_error(n, "%s is %s, which is not supported", name, onnx_dtype_name(number));
+}
+
+const Onnx__TensorProto *node_tensor(Node *n, const char *name) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
+  return a ? a->t : NULL;
+}
+
+const Onnx__GraphProto *node_graph(Node *n, const char *name) {
+  const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH);
+  if (a && a->g) return a->g;
+  node_error(n, "has no graph \"%s\"", name);
+  return NULL;
+}
+
+bool node_axis(Node *n, int64_t axis, int rank, int *out) {
+  if (axis < -rank || axis >= rank) return node_error(n, "axis %" PRId64 " is outside a tensor of rank %d", axis, rank);
+  *out = (int)(axis < 0 ? axis + rank : axis);
+  return true;
+}
+
+bool node_axes(Node *n, int64_t since_input, int rank, unsigned *out, bool *given) {
+  int64_t from_input[KNOWN_MAX];
+  const int64_t *list = from_input;
+  int count = -1, axis = 0;
+  if (n->opset < since_input) list = node_ints(n, "axes", &count);
+  else if (has_input(n, 1) && !input_ints(n, 1, "axes", from_input, &count)) return false;
+  *out = 0;
+  *given = count >= 0;
+  for (int i = 0; i < count; i++) {
+    if (!node_axis(n, list[i], rank, &axis)) return false;
+    if (*out >> axis & 1) return node_error(n, "axis %d is given twice", axis);
+    *out |= 1u << axis;
+  }
+  return true;
+}

@@ -1,0 +1,78 @@
+/* frontend/onnx/write.h - building the protobuf message of an ONNX model, node by node.
+ *
+ * Operator set 17, IR version 8: what most tools read.  Everything lives in the arena of the diagnostics; the message
+ * is packed at once, so a model is limited to the 2 GiB of protobuf.
+ */
+#ifndef APC_FRONTEND_ONNX_WRITE_H
+#define APC_FRONTEND_ONNX_WRITE_H
+
+#include "ir/ir.h"
+#include "onnx.pb-c.h"
+
+enum { ONNX_WRITE_OPSET = 17, ONNX_WRITE_IR_VERSION = 8 };
+
+typedef struct OnnxNodeList {
+  Onnx__NodeProto **items;
+  size_t n, cap;
+} OnnxNodeList;
+
+typedef struct OnnxInfoList {
+  Onnx__ValueInfoProto **items;
+  size_t n, cap;
+} OnnxInfoList;
+
+typedef struct OnnxWriter {
+  Arena *arena;
+  Module *m;
+  Builder names; /* of values: unique in the graph */
+  OnnxNodeList nodes;
+  struct {
+    Onnx__TensorProto **items;
+    size_t n, cap;
+  } tensors;
+  OnnxInfoList inputs, outputs;
+} OnnxWriter;
+
+OnnxWriter *onnx_writer_new(Module *m, Diags *d);
+
+/* The number of an element type in TensorProto.DataType. */
+int32_t onnx_type_of(DType t);
+
+/* Adds a node with one result; returns its name: `wanted`, or that with a number. */
+const char *onnx_write_node(OnnxWriter *w, const char *type, const char *wanted, int nin, const char *const *in,
+                            int nattrs, Onnx__AttributeProto *const *attrs);
+/* The same with a result whose name is taken already. */
+void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int nin, const char *const *in, int nattrs,
+                       Onnx__AttributeProto *const *attrs);
+
+/* With several results whose names are taken already. */
+void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin,
+                        const char *const *in, int nattrs, Onnx__AttributeProto *const *attrs);
+
+/* A graph inside a node: between begin and end nodes, inputs and outputs belong to it.  Initializers stay with the
+ * model's graph. */
+typedef struct OnnxAround {
+  OnnxNodeList nodes;
+  OnnxInfoList inputs, outputs;
+} OnnxAround;
+OnnxAround onnx_write_begin(OnnxWriter *w);
+Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const char *attr, const char *graph);
+
+Onnx__AttributeProto *onnx_write_int(OnnxWriter *w, const char *name, int64_t v);
+Onnx__AttributeProto *onnx_write_ints(OnnxWriter *w, const char *name, int n, const int64_t *v);
+Onnx__AttributeProto *onnx_write_string(OnnxWriter *w, const char *name, const char *v);
+
+/* An initializer; `data` (row-major) is kept by reference.  Returns its name. */
+const char *onnx_write_tensor(OnnxWriter *w, const char *wanted, DType t, int rank, const int64_t *dims,
+                              const void *data, size_t bytes);
+const char *onnx_write_vector(OnnxWriter *w, int n, const int64_t *v);                        /* i64[n] */
+const char *onnx_write_scalar(OnnxWriter *w, DType t, double f, int64_t i, bool one_element); /* t[], or t[1] */
+
+/* Declares an input or output; the name is taken already. */
+void onnx_write_input(OnnxWriter *w, const char *name, const Type *t);
+void onnx_write_output(OnnxWriter *w, const char *name, const Type *t);
+
+/* The whole model as bytes. */
+uint8_t *onnx_writer_pack(OnnxWriter *w, const char *graph, const char *producer, const char *version, size_t *bytes);
+
+#endif

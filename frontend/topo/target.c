@@ -1,0 +1,228 @@
+/* frontend/topo/target.c - finds targets by name; see target.h. */
+#include "frontend/topo/target.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <ctype.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/text.h"
+#include "frontend/target_build.h"
+
+/* A target that was found: its parts, how many of its devices, and the name it got. */
+typedef struct Found {
+  TargetParts parts;
+  const char *name;
+  int ranks; /* 0: one machine */
+} Found;
+
+/* ---- blocks to parts */
+
+/* `ranks`: asked for beside the name; 0 takes what the block says. */
+static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name, int ranks, Found *out) {
+  *out = (Found){.name = name, .ranks = ranks};
+  if (b->kind == TOPO_target) {
+    const TopoStatement *machine = topo_find(b, "machine", NULL), *devices = topo_find(b, "devices", NULL);
+    if (ranks <= 0 && devices) out->ranks = (int)devices->slots[0]->number;
+    b = library_find(l, TOPO_machine, machine->slots[0]->text);
+    if (!b)
+      return diag_error(d, DIAG_target_syntax, machine->slots[0]->loc, "there is no machine '%s'",
+                        machine->slots[0]->text);
+  }
+  return target_parts(d, l, b, &out->parts);
+}
+
+static bool is_target(const TopoBlock *b) { return b->kind == TOPO_machine || b->kind == TOPO_target; }
+
+static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
+  bool ok = true;
+  for (const TopoBlock *b = l->own->first; b; b = b->next) {
+    Found f;
+    if (b->kind == kind) ok = found(d, l, b, b->name, 0, &f) && target_build(d, a, &f.parts, f.name, f.ranks) && ok;
+  }
+  return ok;
+}
+
+/* Every machine of a file must be sound, not only the one it ends with; what is wrong with one its targets do not
+ * repeat. */
+static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
+  return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target);
+}
+
+static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks,
+                         Found *out) {
+  TopoFile *own = ARENA_NEW(a, TopoFile);
+  const TopoBlock *last = NULL;
+  file = arena_strdup(a, file);
+  text = arena_strdup(a, text);
+  diag_source(d, file, text);
+  if (!topo_parse(d, a, file, text, own) || !topo_check(d, own)) return false;
+  for (const TopoBlock *b = own->first; b; b = b->next)
+    if (is_target(b)) last = b;
+  if (!last)
+    return diag_error(d, DIAG_target_syntax, (Loc){.file = file, .line = 1, .col = 1},
+                      "the file has no machine and no target block");
+  TopoLibrary l = library_new(a);
+  l.own = own;
+  return check_machines(d, a, &l) && found(d, &l, last, name ? arena_strdup(a, name) : last->name, ranks, out);
+}
+
+/* ---- names */
+
+static const TopoBlock *builtin(TopoLibrary *l, const char *name) {
+  const TopoBlock *b = library_find(l, TOPO_target, name);
+  return b ? b : library_find(l, TOPO_machine, name);
+}
+
+/* Letters and digits only, small: "H100-SXM" and "h100 sxm" are alike. */
+static const char *plain(Arena *a, const char *s) {
+  Text t = {.arena = a};
+  for (; *s; s++)
+    if (isalnum((unsigned char)*s)) text_printf(&t, "%c", tolower((unsigned char)*s));
+  return text_str(&t);
+}
+
+/* The device in "8xh100", "4 h100", "h100:8", "h100". */
+static const char *device_in(Arena *a, const char *base) {
+  size_t digits = strspn(base, "0123456789");
+  if (digits && base[digits] && strchr("x* ", base[digits])) base += digits + 1;
+  return plain(a, arena_strndup(a, base, strcspn(base, ":*,")));
+}
+
+static bool digit(char c) { return c >= '0' && c <= '9'; }
+
+/* Has the name the word, with whole numbers?  a10 is not in a100. */
+static bool contains(Arena *a, const char *name, const char *word) {
+  const char *all = plain(a, name);
+  size_t n = strlen(word);
+  for (const char *at = all; (at = strstr(at, word)); at++)
+    if (!(digit(word[n - 1]) && digit(at[n])) && !(digit(*word) && at > all && digit(at[-1]))) return true;
+  return false;
+}
+
+/* The machine has the word in its name (pass 0), or in that of its part only (pass 1). */
+static bool has_word(Arena *a, const TopoBlock *b, const char *word, int pass) {
+  const Target *t = is_target(b) ? target_find(diags_new(a), a, b->name) : NULL;
+  if (!t || strcmp(t->device, "cpu") == 0) return false;
+  bool named = contains(a, b->name, word);
+  return pass == 0 ? named : !named && t->part && contains(a, t->part, word);
+}
+
+/* A device was named where a machine is wanted. */
+static bool suggest_machines(Diags *d, TopoLibrary *l, const char *word) {
+  enum { MOST = 6 };
+  Text list = {.arena = d->arena};
+  const char *first = NULL;
+  int n = 0;
+  for (int pass = 0; strlen(word) >= 2 && pass < 2; pass++)
+    for (int i = 0; i < l->nbuiltin; i++)
+      for (const TopoBlock *b = l->builtin[i].first; b; b = b->next) {
+        if (!has_word(d->arena, b, word, pass)) continue;
+        if (n++ == 0) first = b->name;
+        if (n <= MOST) text_printf(&list, "%s%s", n > 1 ? ", " : "", b->name);
+      }
+  if (n) diag_help(d, "a target is a machine; these have it: %s%s", text_str(&list), n > MOST ? ", ..." : "");
+  if (n) diag_help(d, "%sxN takes N of its devices, as in --target %sx1", first, first);
+  return n > 0;
+}
+
+static bool unknown(Diags *d, TopoLibrary *l, const char *name, const char *base) {
+  Nearest near = nearest_to(base);
+  library_parse_all(l);
+  for (int i = 0; i < l->nbuiltin; i++)
+    for (const TopoBlock *b = l->builtin[i].first; b; b = b->next)
+      if (is_target(b)) nearest_try(&near, b->name);
+  diag_error(d, DIAG_target_name, (Loc){0}, "there is no target '%s'", name);
+  if (suggest_machines(d, l, device_in(d->arena, base))) return false;
+  if (near.best)
+    diag_help(d, "the nearest name is '%s'; `apc targets` lists all, and a file must end in .topo", near.best);
+  else diag_help(d, "`apc targets` lists all, and a file must end in .topo");
+  return false;
+}
+
+/* Cuts xDIGITS off; 0 when the name does not end so, -1 when the number is out of range. */
+static int split_count(Arena *a, const char *name, const char **base) {
+  size_t n = strlen(name), digits = n;
+  while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
+  *base = name;
+  if (digits == n || digits < 2 || name[digits - 1] != 'x') return 0;
+  *base = arena_strndup(a, name, digits - 1);
+  int count = n - digits > 6 ? 0 : atoi(name + digits);
+  return count < 1 ? -1 : count;
+}
+
+static bool is_file(const char *name) {
+  size_t n = strlen(name);
+  return n > 5 && strcmp(name + n - 5, ".topo") == 0;
+}
+
+static bool bad_count(Diags *d, const char *name) {
+  return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the number after x must be from 1 to 999999", name);
+}
+
+static bool find(Diags *d, Arena *a, const char *name, Found *out) {
+  const char *base;
+  int ranks = split_count(a, name, &base);
+  if (is_file(name)) base = name, ranks = 0;
+  if (is_file(base)) {
+    if (ranks < 0) return bad_count(d, name);
+    const char *text = file_read_text(d, a, base, NULL);
+    return text && find_in_text(d, a, base, text, name, ranks, out);
+  }
+  TopoLibrary l = library_new(a);
+  const TopoBlock *exact = builtin(&l, name), *b = exact ? exact : builtin(&l, base);
+  if (!b) return unknown(d, &l, name, base);
+  if (!exact && ranks < 0) return bad_count(d, name);
+  return found(d, &l, b, arena_strdup(a, name), exact ? 0 : ranks, out);
+}
+
+const Target *target_find(Diags *d, Arena *a, const char *name) {
+  Found f;
+  return find(d, a, name, &f) ? target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+}
+
+const Target *target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {
+  Found f;
+  return find_in_text(d, a, file, text, name, ranks, &f) ? target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+}
+
+const char *target_text(Diags *d, Arena *a, const char *name) {
+  Found f;
+  if (!find(d, a, name, &f)) return NULL;
+  const Target *t = target_build(d, a, &f.parts, f.name, f.ranks);
+  if (!t) return NULL;
+  Text text = {.arena = a};
+  for (int i = 0; i < f.parts.n; i++) {
+    topo_print_block(&text, f.parts.all[i]);
+    text_add(&text, "\n");
+  }
+  const char *own = t->ranks == (int)topo_find(f.parts.machine, "devices", NULL)->slots[0]->number
+                        ? t->machine
+                        : arena_printf(a, "%sx%d", t->machine, t->ranks);
+  text_printf(&text, "target %s {\n  machine %s;\n  devices %d;\n}\n", own, t->machine, t->ranks);
+  return text_str(&text);
+}
+
+const Target *target_computing_in(Arena *a, const Target *t, ComputeType type) {
+  if (!(t->flops[type] > 0)) return NULL;
+  Target *copy = ARENA_NEW(a, Target);
+  *copy = *t;
+  copy->compute = type;
+  return copy;
+}
+
+const char *const *target_names(Arena *a) {
+  struct {
+    const char **items;
+    size_t n, cap;
+  } names = {0};
+  TopoLibrary l = library_new(a);
+  library_parse_all(&l);
+  for (int i = 0; i < l.nbuiltin; i++)
+    for (const TopoBlock *b = l.builtin[i].first; b; b = b->next)
+      if (is_target(b)) ARENA_PUSH(a, &names, b->name);
+  ARENA_PUSH(a, &names, NULL);
+  return names.items;
+}

@@ -1,0 +1,29 @@
+/* frontend/topo/target.h - targets by name or from a .topo file (docs/targets.md).
+ *
+ * A name is that of a machine or target block of a built-in file (targets/, part of the binary), NAMExDEVICES, or a
+ * path that ends in .topo (its last machine or target) or in .topoxDEVICES.  An exact name wins.
+ */
+#ifndef APC_FRONTEND_TOPO_TARGET_H
+#define APC_FRONTEND_TOPO_TARGET_H
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "ir/target.h"
+
+/* The target of that name; NULL after diagnostics (unknown names get the nearest one). */
+const Target *target_find(Diags *d, Arena *a, const char *name);
+
+/* The last machine or target of a text; `ranks` > 0 takes that many devices (0: as it says).  NULL after
+ * diagnostics. */
+const Target *target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks);
+
+/* The canonical text of everything a target is made of: parsed, it gives the same target.  NULL after diagnostics. */
+const char *target_text(Diags *d, Arena *a, const char *name);
+
+/* The same target for products of f32 values in another type; NULL when the device does not have it. */
+const Target *target_computing_in(Arena *a, const Target *t, ComputeType type);
+
+/* The names of the built-in targets, in order; NULL after the last. */
+const char *const *target_names(Arena *a);
+
+#endif

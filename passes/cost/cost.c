@@ -1,0 +1,579 @@
+/* passes/cost/cost.c - see cost.h. */
+#include "passes/cost/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/die.h"
+#include "ir/body.h"
+#include "ir/window.h"
+#include "passes/rewrite/agreed.h"
+#include "passes/cost/comm.h"
+#include "passes/cost/kernel.h"
+
+/* The conversions of values of one type. */
+typedef struct TypeTable {
+  const Type *type;
+  ConvertTable *table;
+} TypeTable;
+
+/* The decomposition of an operation. */
+typedef struct OpenBody {
+  const Op *op;
+  Body *body;
+} OpenBody;
+
+/* The decompositions that were needed: open addressing; `slots` is a power of two. */
+typedef struct OpenBodies {
+  Arena *arena;
+  OpenBody *items;
+  size_t slots, n;
+} OpenBodies;
+
+/* A set of axes, as it lies on the tiers: in one way, or, when axes have no order, in several of which the cheapest
+ * counts. */
+typedef struct GroupCosts {
+  int n;
+  CommCosts *items;
+} GroupCosts;
+
+struct CostModel {
+  Module *m;
+  const Target *target;
+  OpenBodies *bodies; /* shared with the models beside it */
+  bool beside;
+  int loose; /* the first so many spatial axes have no order */
+  Mesh mesh;
+  Arena *arena;        /* of what follows, which depends on the mesh */
+  GroupCosts **groups; /* by set of axes; NULL until asked for */
+  int64_t *sizes;      /* by symbol */
+  size_t nsizes;
+  struct {
+    TypeTable *items;
+    size_t n, cap;
+  } tables;
+};
+
+static void begin(CostModel *c) {
+  Module *m = c->m;
+  c->arena = arena_new();
+  c->mesh = m->mesh;
+  c->nsizes = m->symbols.n + MAX_AXES; /* meshes that are set later may have axes without a symbol as yet */
+  c->sizes = ARENA_ARRAY(c->arena, int64_t, c->nsizes);
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const Symbol *s = &m->symbols.items[i];
+    c->sizes[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
+  }
+  c->groups = ARENA_ARRAY(c->arena, GroupCosts *, 1u << MAX_AXES);
+}
+
+static void end(CostModel *c) {
+  for (size_t i = 0; i < c->tables.n; i++) convert_table_free(c->tables.items[i].table);
+  arena_free(c->arena);
+}
+
+static CostModel *model_new(Module *m, const Target *t, OpenBodies *bodies) {
+  CostModel *c = malloc(sizeof *c);
+  if (!c) die("out of memory");
+  *c = (CostModel){.m = m, .target = t, .bodies = bodies};
+  begin(c);
+  return c;
+}
+
+CostModel *cost_model_new(Module *m, const Target *t) {
+  Arena *a = arena_new();
+  OpenBodies *bodies = ARENA_NEW(a, OpenBodies);
+  bodies->arena = a;
+  return model_new(m, t, bodies);
+}
+
+CostModel *cost_model_beside(const CostModel *c, int loose) {
+  CostModel *x = model_new(c->m, c->target, c->bodies);
+  x->beside = true;
+  x->loose = loose;
+  return x;
+}
+
+void cost_model_renew(CostModel *c) {
+  end(c);
+  *c = (CostModel){.m = c->m, .target = c->target, .bodies = c->bodies, .beside = c->beside, .loose = c->loose};
+  begin(c);
+}
+
+void cost_model_free(CostModel *c) {
+  OpenBodies *b = c->bodies;
+  for (size_t i = 0; i < b->slots && !c->beside; i++)
+    if (b->items[i].op) body_close(b->items[i].body);
+  if (!c->beside) arena_free(b->arena);
+  end(c);
+  free(c);
+}
+
+const Layout *cost_layout(const CostModel *c, const Layout *l) { return c->loose && l ? layout_of_sets(c->m, l) : l; }
+
+const Target *cost_target(const CostModel *c) { return c->target; }
+
+/* ---- sizes */
+
+int64_t cost_extent(const CostModel *c, const Expr *e) {
+  int64_t v;
+  if (e->kind == EX_CONST) return e->value < 0 ? 0 : e->value;
+  if (c->m->symbols.n > c->nsizes) die("cost model: symbols were added after it was made");
+  if (!ex_eval(e, c->sizes, &v)) return INT64_MAX;
+  return v < 0 ? 0 : v;
+}
+
+static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % parts != 0); }
+
+static double dim_elements(const CostModel *c, const Expr *extent, const DimLayout *l) {
+  int64_t n = cost_extent(c, extent);
+  if (!l->n) return (double)n;
+  int64_t unit = cost_extent(c, l->unit), parts = layout_parts(&c->mesh, l);
+  if (unit < 1) return 0;
+  return (double)divide_up(n / unit, parts) * (double)unit;
+}
+
+double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
+  double n = 1;
+  for (int d = 0; d < global->rank; d++) n *= dim_elements(c, global->dims[d], &l->dims[d]);
+  return n;
+}
+
+double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
+  DType kept = global->dtype == DT_f32 ? compute_storage(c->target->compute) : global->dtype;
+  return cost_elements(c, global, l) * (double)dtype_bytes(kept);
+}
+
+static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
+  int64_t n = 1;
+  for (int i = 0; i < s->n; i++)
+    if (s->picks[i].factor == factor) n *= c->mesh.axes[s->picks[i].axis].size;
+  return n;
+}
+
+static double factor_local(const CostModel *c, const Rule *r, const Strategy *s, int factor) {
+  int64_t n = cost_extent(c, r->factors[factor].size), parts = factor_parts(c, s, factor);
+  return (double)divide_up(n, parts);
+}
+
+bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro) {
+  for (int i = 0; i < s->n; i++) {
+    int f = s->picks[i].factor;
+    int64_t parts = factor_parts(c, s, f);
+    for (int j = 0; j < s->n && micro > 0; j++) {
+      const MeshAxis *axis = &c->mesh.axes[s->picks[j].axis];
+      if (s->picks[j].factor == f && axis->temporal) parts = parts / axis->size * micro;
+    }
+    if (r->factors[f].size && parts > cost_extent(c, r->factors[f].size)) return false;
+  }
+  return true;
+}
+
+/* ---- collectives */
+
+static int common_divisor(int a, int b) {
+  while (b) {
+    int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* Of an axis of `size` with `stride` ranks between neighbours, how many lie in one aligned block of consecutive ranks
+ * in every group: where groups straddle blocks, fewer than in the luckiest. */
+static int part_inside(int size, int stride, int block) {
+  return block % stride ? 1 : common_divisor(size, block / stride);
+}
+
+/* Ranks are numbered stage by stage, inside a stage with the last spatial axis fastest; `order`: the axes by place. */
+static CommGroup group_in_order(const CostModel *c, uint32_t axes, int n, const int *order) {
+  const Target *t = c->target;
+  CommGroup g = {{0}};
+  for (int i = 0; i < t->ntiers; i++) {
+    int stride = 1, block = i + 1 < t->ntiers ? t->tiers[i].group : t->ranks;
+    g.inside[i] = 1;
+    for (int k = n - 1; k >= 0; k--) {
+      int size = c->mesh.axes[order[k]].size;
+      if ((axes >> order[k]) & 1u) g.inside[i] *= part_inside(size, stride, block);
+      stride *= size;
+    }
+  }
+  return g;
+}
+
+static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, CommGroup *known) {
+  for (int i = 0; i < out->n; i++)
+    if (memcmp(&known[i], g, sizeof *g) == 0) return;
+  known[out->n] = *g;
+  out->items[out->n++] = comm_costs(c->target, g);
+}
+
+/* The group under every order of the loose axes behind the first `done`. */
+static void add_orders(const CostModel *c, uint32_t axes, int n, int *order, int done, GroupCosts *out,
+                       CommGroup *known) {
+  if (done >= c->loose - 1) {
+    CommGroup g = group_in_order(c, axes, n, order);
+    add_group(c, out, &g, known);
+    return;
+  }
+  for (int i = done; i < c->loose; i++) {
+    int first = order[done];
+    order[done] = order[i], order[i] = first;
+    add_orders(c, axes, n, order, done + 1, out, known);
+    order[i] = order[done], order[done] = first;
+  }
+}
+
+static GroupCosts *group_costs(const CostModel *c, uint32_t axes) {
+  int n = 0, orders = 1, order[MAX_AXES];
+  for (int a = 0; a < c->mesh.naxes; a++)
+    if (!c->mesh.axes[a].temporal) order[n++] = a;
+  for (int i = 2; i <= c->loose; i++) orders *= i;
+  GroupCosts *g = ARENA_NEW(c->arena, GroupCosts);
+  g->items = ARENA_ARRAY(c->arena, CommCosts, orders);
+  add_orders(c, axes, n, order, 0, g, ARENA_ARRAY(c->arena, CommGroup, orders));
+  return g;
+}
+
+static double collective(const CostModel *c, uint32_t axes, CommKind kind, double bytes) {
+  if (!c->groups[axes]) c->groups[axes] = group_costs(c, axes);
+  const GroupCosts *g = c->groups[axes];
+  double least = INFINITY;
+  for (int i = 0; i < g->n; i++) least = fmin(least, comm_seconds(&g->items[i], kind, bytes));
+  return least;
+}
+
+static double traffic(const CostModel *c, double bytes) {
+  return c->target->launch + kernel_memory_seconds(c->target, bytes);
+}
+
+double cost_move(void *context, const Module *m, const Type *global, const Move *move) {
+  const CostModel *c = context;
+  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  (void)m;
+  switch (move->kind) {
+    case MOVE_ALL_GATHER: return collective(c, move->axes, COMM_ALL_GATHER, after);
+    case MOVE_REDUCE_SCATTER: return collective(c, move->axes, COMM_REDUCE_SCATTER, before);
+    case MOVE_ALL_TO_ALL: return collective(c, move->axes, COMM_ALL_TO_ALL, before);
+    case MOVE_ALL_REDUCE: return collective(c, move->axes, COMM_ALL_REDUCE, before);
+    case MOVE_EXCHANGE: return c->loose ? 0 : collective(c, move->axes, COMM_EXCHANGE, fmax(before, after));
+    case MOVE_SLICE: return traffic(c, 2 * after);
+    case MOVE_MASK: return traffic(c, 2 * before);
+    default: return 0;
+  }
+}
+
+double cost_transfer(const CostModel *c, double bytes) {
+  int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks;
+  return comm_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
+}
+
+/* ---- conversions */
+
+static ConvertTable *table_for(CostModel *c, const Type *type) {
+  for (size_t i = 0; i < c->tables.n; i++)
+    if (c->tables.items[i].type == type) return c->tables.items[i].table;
+  ConvertTable *t = (c->loose ? convert_table_of_sets : convert_table_new)(c->m, type, cost_move, c);
+  ARENA_PUSH(c->arena, &c->tables, ((TypeTable){type, t}));
+  return t;
+}
+
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
+                      double *seconds) {
+  convert_table_costs(table_for(c, global), from, n, to, seconds);
+}
+
+double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
+  double seconds = 0;
+  if (from != to) cost_convert_all(c, global, from, 1, &to, &seconds);
+  return seconds;
+}
+
+double cost_agreement(CostModel *c, const Type *scalar) {
+  Conversion x;
+  return agreement_find(c->m, scalar, cost_move, c, &x) ? x.cost : 0;
+}
+
+/* ---- operations */
+
+bool cost_is_source(OpKind k) {
+  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota ||
+         k == OP_random;
+}
+
+static bool is_convolution(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter; }
+
+bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention || op_is_grouped(k) || is_convolution(k); }
+
+/* A grouped operation on one rank: rows fall evenly to the groups, and a row meets one matrix. */
+typedef struct GroupedWork {
+  double groups, rows; /* matrices met, rows in each */
+  double k, f, n;      /* grouped_dot has no f */
+} GroupedWork;
+
+static GroupedWork grouped_work(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  GroupedWork g = {.groups = 1, .rows = 1, .k = 1, .f = 1, .n = 1};
+  double here = 1;
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    double n = factor_local(c, r, s, i);
+    switch (r->factors[i].name[0]) {
+      case 'r': g.rows *= n; break;
+      case 'k': g.k = n; break;
+      case 'f': g.f = n; break;
+      case 'n': g.n = n; break;
+      default: g.groups = n, here = n / fmax(1, (double)cost_extent(c, type_of(f, op->in[2])->dims[0]));
+    }
+  }
+  double rows = g.rows * here;
+  g.groups = fmax(1, fmin(g.groups, rows));
+  g.rows = rows / g.groups;
+  return g;
+}
+
+static double grouped_flops(OpKind k, const GroupedWork *g) {
+  double rows = 2 * g->groups * g->rows;
+  return k == OP_grouped_dot ? rows * g->k * g->n : rows * g->f * (2 * g->k + g->n);
+}
+
+static double grouped_seconds(const Target *t, DType type, OpKind k, const GroupedWork *g) {
+  if (k == OP_grouped_dot) return kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->k);
+  return 2 * kernel_product_seconds(t, type, g->groups, g->rows, g->f, g->k) +
+         kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->f);
+}
+
+static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                              const Layout *result) {
+  if (op->kind == OP_opaque) return 0; /* unknown: it is priced by its bytes alone */
+  double all = 1, per_point = 2;
+  if (op_is_grouped(op->kind)) {
+    GroupedWork g = grouped_work(c, f, op, r, s);
+    return grouped_flops(op->kind, &g);
+  }
+  if (!cost_is_contraction(op->kind)) {
+    const Type *t = op->nin ? type_of(f, op->in[0]) : type_of(f, op->out);
+    double out = op->out ? cost_elements(c, type_of(f, op->out), result) : 0;
+    return op->kind == OP_reduce ? cost_elements(c, t, strategy_operand(c->m, r, s, 0)) : out;
+  }
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    /* outputs and window say which images */
+    if (op->kind == OP_conv_filter && r->factors[i].name[0] == 'i' && r->factors[i].name[1]) continue;
+    bool depth =
+        op->kind == OP_attention && (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
+    double n = factor_local(c, r, s, i);
+    if (depth) per_point += 2 * n;
+    else all *= n;
+  }
+  if (op->kind == OP_conv_transpose) { /* an image meets one window element in `stride` */
+    const Attr *strides = op_attr(op, AT_strides);
+    for (int i = 0; i < strides->n; i++) all /= (double)strides->u.ints[i];
+  }
+  return all * (op->kind == OP_attention ? per_point - 2 : per_point);
+}
+
+/* ---- an operation with a cut body factor: what its decomposition costs, operation by operation, as it will be
+ * emitted */
+
+typedef struct BodyValue {
+  const Layout *layouts[MAX_OPERANDS]; /* the first is the one produced */
+  int n;
+} BodyValue;
+
+static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value, const Layout *given) {
+  const Op *op = op_of(body, value);
+  const Layout *layout = cost_layout(c, given);
+  for (int i = 0; i < v->n; i++)
+    if (v->layouts[i] == layout) return 0;
+  if (v->n == MAX_OPERANDS) die("a value of a body in %d layouts", v->n);
+  v->layouts[v->n++] = layout;
+  if (cost_is_source(op->kind) && op->kind != OP_input) return 0;
+  return cost_convert(c, type_of(body, value), v->layouts[0], layout);
+}
+
+static OpenBody *find_body(const OpenBodies *b, const Op *op) {
+  size_t i = (size_t)(((uint64_t)(uintptr_t)op >> 4) * 0x9E3779B97F4A7C15u >> 32) & (b->slots - 1);
+  while (b->items[i].op && b->items[i].op != op) i = (i + 1) & (b->slots - 1);
+  return &b->items[i];
+}
+
+static void grow_bodies(OpenBodies *b) {
+  OpenBody *old = b->items;
+  size_t n = b->slots;
+  b->slots = n ? 2 * n : 64;
+  b->items = ARENA_ARRAY(b->arena, OpenBody, b->slots);
+  for (size_t i = 0; i < n; i++)
+    if (old[i].op) *find_body(b, old[i].op) = old[i];
+}
+
+static const Body *body_for(CostModel *c, const Func *f, const Op *op) {
+  OpenBodies *all = c->bodies;
+  if (2 * all->n >= all->slots) grow_bodies(all);
+  OpenBody *b = find_body(all, op);
+  if (b->op) return b->body;
+  *b = (OpenBody){op, body_open(c->m, f, op)};
+  all->n++;
+  return b->body;
+}
+
+static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  Arena *scratch = arena_new();
+  const Body *known = body_for(c, f, op);
+  const Func *body = known->func;
+  Strategy *strategies = ARENA_ARRAY(scratch, Strategy, body->ops.n);
+  BodyValue *values = ARENA_ARRAY(scratch, BodyValue, body->values.n);
+  OpCost out = {0};
+  int operand = 0;
+  body_follow(c->m, known, s, strategies);
+  for (size_t i = 0; i < body->ops.n; i++) {
+    const Op *k = &body->ops.items[i];
+    const Rule *rule = known->rules[i];
+    for (int j = 0; j < k->nin; j++)
+      out.communication +=
+          body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
+    if (k->out)
+      values[k->out] = (BodyValue){{cost_layout(c, k->kind == OP_input ? strategy_operand(c->m, r, s, operand++)
+                                                                       : strategy_result(c->m, rule, &strategies[i]))},
+                                   1};
+    OpCost one = cost_op(c, body, k, rule, &strategies[i]);
+    out.seconds += one.seconds - one.communication;
+    out.communication += one.communication;
+    out.flops += one.flops;
+  }
+  Val result = body->outputs.items[0].value;
+  out.communication += body_want(c, body, &values[result], result, strategy_result(c->m, r, s));
+  out.seconds += out.communication;
+  arena_free(scratch);
+  return out;
+}
+
+static uint32_t axes_of_kind(const Rule *r, const Strategy *s, FactorKind kind) {
+  uint32_t axes = 0;
+  for (int i = 0; i < s->n; i++)
+    if (r->factors[s->picks[i].factor].kind == kind) axes |= 1u << s->picks[i].axis;
+  return axes;
+}
+
+/* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both
+ * ends. */
+static double window_part(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  if (!op_is_windowed(op->kind)) return 1;
+  Window w = window_of(f, op);
+  double part = 0;
+  for (int i = 0; i < w.n; i++) {
+    int factor = r->operands[0].dims[w.dim[op->kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE][i]].f[0];
+    int64_t parts = factor_parts(c, s, factor);
+    if (parts == 1) continue;
+    double beyond = (double)(cost_extent(c, window_reach(c->m, &w, i)) - w.stride[i]);
+    double held = (double)cost_extent(c, w.extent[WINDOW_IMAGE][i]) / (double)parts;
+    part += fmax(beyond, 0) / fmax(held, 1);
+  }
+  return fmin(part, 1);
+}
+
+/* Windows of cut dimensions are exchanged; at most the operand's whole shard moves. */
+static double window_cost(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  uint32_t axes = axes_of_kind(r, s, FK_HALO);
+  double seconds = 0, part = window_part(c, f, op, r, s);
+  int moved = op_is_windowed(op->kind) ? 1 : op->nin; /* weights stay */
+  if (!axes) return 0;
+  for (int i = 0; i < moved; i++)
+    seconds += collective(c, axes, COMM_EXCHANGE,
+                          part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
+  return seconds;
+}
+
+static bool has_factor(const TensorFactors *t, int factor) {
+  for (int d = 0; d < t->rank; d++)
+    for (int i = 0; i < t->dims[d].n; i++)
+      if (t->dims[d].f[i] == factor) return true;
+  return false;
+}
+
+/* A dot by what its factors are: of both operands and the result (batch), of one and the result (m, n), of the operands
+ * only (k). */
+static double product_seconds(const CostModel *c, const Rule *r, const Strategy *s, DType type) {
+  double batch = 1, m = 1, n = 1, k = 1;
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    bool left = has_factor(&r->operands[0], i), right = has_factor(&r->operands[1], i), out = has_factor(&r->result, i);
+    *(!out ? &k : left && right ? &batch : left ? &m : &n) *= factor_local(c, r, s, i);
+  }
+  return kernel_product_seconds(c->target, type, batch, m, n, k);
+}
+
+static double arithmetic_seconds(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                                 DType type, double flops) {
+  if (op->kind == OP_dot) return product_seconds(c, r, s, type);
+  if (op_is_grouped(op->kind)) {
+    GroupedWork g = grouped_work(c, f, op, r, s);
+    return grouped_seconds(c->target, type, op->kind, &g);
+  }
+  if (op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
+  return is_convolution(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
+}
+
+/* Of the matrices a rank has, the part its rows meet. */
+static double groups_met(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  int v = rule_factor_find(r, "v");
+  return fmin(1, grouped_work(c, f, op, r, s).groups / fmax(1, factor_local(c, r, s, v)));
+}
+
+static bool is_free(OpKind k) {
+  bool of_loop = k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave;
+  return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy || of_loop;
+}
+
+/* Read and written by this rank.  A gather reads the rows it takes, an update writes the rows it gets, a grouped
+ * operation reads the matrices its rows name. */
+static double operation_bytes(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                              const Layout *result) {
+  double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
+  if (op->kind == OP_update) return 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
+  for (int i = 0; i < op->nin; i++) {
+    double operand = cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i));
+    if (op->kind == OP_gather && i == 0) operand = fmin(operand, bytes);
+    if (op_is_grouped(op->kind) && i >= 2) operand *= groups_met(c, f, op, r, s);
+    bytes += operand;
+  }
+  return bytes;
+}
+
+static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
+
+OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  OpCost out = {0};
+  const Layout *result = op->out ? strategy_result(c->m, r, s) : NULL;
+  if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
+  out.communication = window_cost(c, f, op, r, s);
+  out.seconds = out.communication;
+  if (is_free(op->kind)) return out;
+  out.flops = operation_flops(c, f, op, r, s, result);
+  double arithmetic = arithmetic_seconds(c, f, op, r, s, computed_type(f, op), out.flops);
+  double memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, s, result));
+  out.compute_bound = arithmetic > memory;
+  out.seconds += c->target->launch + fmax(arithmetic, memory);
+  return out;
+}
+
+static bool has_body(const Rule *r) {
+  for (int i = 0; i < r->nfactors; i++)
+    if (r->factors[i].kind == FK_BODY) return true;
+  return false;
+}
+
+OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r) {
+  const Strategy whole = {0};
+  const Layout *result = op->out ? strategy_result(c->m, r, &whole) : NULL;
+  if (is_free(op->kind)) return (OpLeast){0};
+  OpLeast out = {.launch = c->target->launch};
+  if (has_body(r)) return out;
+  if (cost_is_contraction(op->kind))
+    out.arithmetic =
+        kernel_least_seconds(c->target, computed_type(f, op), operation_flops(c, f, op, r, &whole, result));
+  out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) -
+               kernel_memory_seconds(c->target, 0);
+  return out;
+}

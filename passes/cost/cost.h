@@ -1,0 +1,78 @@
+/* passes/cost/cost.h - what operations, conversions and transfers cost on a target: the primitives the planner adds up.
+ *
+ * Time is in seconds, of the rank with the largest part; memory in bytes.  An operation costs the larger of its
+ * arithmetic (kernel.h) and its memory traffic, plus the launch; communication is priced by comm.h on the
+ * tiers of links that its axes span.  Every constant comes from the target.  Values that are f32 in the model are
+ * counted as the target's compute type keeps them. Sizes that are still symbols count as their hint.
+ * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations, caches.
+ */
+#ifndef APC_PASSES_COST_COST_H
+#define APC_PASSES_COST_COST_H
+
+#include "ir/convert.h"
+#include "ir/rule.h"
+#include "ir/target.h"
+
+/* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same
+ * axes, of any size. */
+typedef struct CostModel CostModel;
+CostModel *cost_model_new(Module *m, const Target *t);
+/* Another one for the mesh that the module has now, which shares what depends on no mesh and is freed first.  With
+ * `loose` axes it is for lower bounds: of all orders in which the mesh may have its first so many spatial axes.  A
+ * group then lies on the tiers as well as in the best of them, layouts are those of cost_layout, whichever axis of a
+ * dimension may leave it, and cutting a dimension anew costs nothing. */
+CostModel *cost_model_beside(const CostModel *c, int loose);
+/* The layout that stands for it: itself, or with axes that have no order. */
+const Layout *cost_layout(const CostModel *c, const Layout *l);
+void cost_model_free(CostModel *c);
+/* The module's mesh is another one now: only what depends on no mesh stays known. */
+void cost_model_renew(CostModel *c);
+const Target *cost_target(const CostModel *c);
+
+/* An extent with symbols at their hint (batch 8, others 128 when none was given). */
+int64_t cost_extent(const CostModel *c, const Expr *e);
+/* Elements and bytes of the largest shard. */
+double cost_elements(const CostModel *c, const Type *global, const Layout *l);
+double cost_bytes(const CostModel *c, const Type *global, const Layout *l);
+
+/* True when no rank's part of any cut factor is empty, were there so many micro-batches (0: as many as the mesh
+ * says). */
+bool cost_parts_filled(const CostModel *c, const Rule *r, const Strategy *s, int micro);
+
+typedef struct OpCost {
+  double seconds;       /* all of it */
+  double communication; /* the part of it that is communication inside the operation (bodies, windows) */
+  double flops;         /* arithmetic of this rank; a multiply-add is two */
+  bool compute_bound;
+} OpCost;
+
+/* One execution of the operation on its shards.  Sources, reshapes, broadcasts and what loops carry are free: they are
+ * views, or read or written in place. */
+OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+
+/* What it takes at least however ranks share it, in seconds: `launch` on each, and the larger of the other two divided
+ * by the ranks.  What may be computed as its decomposition has only the launch. */
+typedef struct OpLeast {
+  double launch, arithmetic, memory;
+} OpLeast;
+OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r);
+bool cost_is_source(OpKind k);
+bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention, convolutions */
+
+/* A MoveCost; the context is the CostModel. */
+double cost_move(void *context, const Module *m, const Type *global, const Move *move);
+
+/* The cheapest conversion, remembered; INFINITY when there is none. */
+double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
+
+/* Many of them at once. */
+void cost_convert_all(CostModel *c, const Type *global, const Layout *from, int n, const Layout *const *to,
+                      double *seconds);
+
+/* What ranks pay to make a scalar that of coordinate 0 (agreed.h). */
+double cost_agreement(CostModel *c, const Type *scalar);
+
+/* Sending a value's shard to the next pipeline stage. */
+double cost_transfer(const CostModel *c, double bytes);
+
+#endif

@@ -1,0 +1,78 @@
+/* passes/cost/kernel.c - see kernel.h.
+ *
+ * A product is cut into tiles; each multiprocessor works on one tile at a time, so tiles come in waves, and a tile that
+ * reaches over the edge or a wave that is not full costs as much as a whole one (NVIDIA, "Matrix Multiplication
+ * Background", chapter 3).  The best tile of the device counts, with the depth whole or in 2, 4, ... parts (split-K),
+ * whose sums are then added.  A product of few rows also runs without tiles, row by row as its matrix streams in
+ * (GEMV).  Where multiprocessors or tiles are not known, the sustained rate holds for all shapes. All of it is such
+ * that n parts of a product are never faster than the whole (the search's bounds over micro-batches rest on that).
+ */
+#include "passes/cost/kernel.h"
+
+#include <math.h>
+
+enum { MOST_PARTS = 64, LEAST_DEPTH = 64, VECTOR_ROWS = 8 };
+
+static double sustained_rate_in(const Target *t, ComputeType c) {
+  double share = t->has_kernels && !isnan(t->kernels.sustained[c]) ? t->kernels.sustained[c] : 1;
+  return t->flops[c] * share;
+}
+
+static double sustained_rate(const Target *t, DType type) { return sustained_rate_in(t, target_compute(t, type)); }
+
+static double bandwidth(const Target *t) { return t->memory_bandwidth * (t->has_kernels ? t->kernels.bandwidth : 1); }
+
+/* The depth in `parts`: so many times the tiles, and partial sums in f32 that are written and read again. */
+static double split_seconds(const Target *t, const KernelTile *tile, double rate, double parts, double batch, double m,
+                            double n, double k) {
+  double tiles = parts * batch * ceil(m / tile->rows) * ceil(n / tile->columns), waves = tiles / t->sms,
+         s = t->kernels.smoothing;
+  double counted = waves <= 1 ? 1 : (1 - s) * ceil(waves) + s * waves,
+         sums = parts > 1 ? 2 * parts * batch * m * n * 4 : 0;
+  return counted * 2 * tile->rows * tile->columns * (ceil(k / parts) + t->kernels.prologue) * t->sms /
+             (rate * tile->share) +
+         sums / bandwidth(t);
+}
+
+static double tiled_seconds(const Target *t, const KernelTile *tile, double rate, double batch, double m, double n,
+                            double k) {
+  double best = split_seconds(t, tile, rate, 1, batch, m, n, k);
+  for (double parts = 2; parts <= MOST_PARTS && k / parts >= LEAST_DEPTH; parts *= 2)
+    best = fmin(best, split_seconds(t, tile, rate, parts, batch, m, n, k));
+  return best;
+}
+
+/* Few rows or columns: without tiles, in f32 or f64, as fast as the matrix streams in, once for every few of them.
+ * Either operand may be the matrix. */
+static double vector_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
+  ComputeType c = target_compute(t, type), single = c == CT_f64 ? CT_f64 : CT_f32;
+  DType kept = type == DT_f32 ? compute_storage(t->compute) : type;
+  double streamed = fmin(ceil(m / VECTOR_ROWS) * n, ceil(n / VECTOR_ROWS) * m) * batch * k * (double)dtype_bytes(kept);
+  if (!(t->flops[single] > 0)) return INFINITY;
+  return fmax(2 * batch * m * n * k / sustained_rate_in(t, single), streamed / bandwidth(t));
+}
+
+double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
+  double rate = sustained_rate(t, type), best = INFINITY;
+  if (!t->has_kernels || !t->kernels.ntiles || !(t->sms > 0)) return 2 * batch * m * n * k / rate;
+  for (int i = 0; i < t->kernels.ntiles; i++)
+    best = fmin(best, tiled_seconds(t, &t->kernels.tiles[i], rate, batch, m, n, k));
+  return fmin(best, vector_seconds(t, type, batch, m, n, k));
+}
+
+double kernel_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
+
+double kernel_least_seconds(const Target *t, DType type, double flops) {
+  double rate = fmax(target_flops(t, type), sustained_rate(t, type)), share = 1;
+  for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) share = fmax(share, t->kernels.tiles[i].share);
+  if (t->has_kernels && t->flops[CT_f32] > 0) rate = fmax(rate, sustained_rate_in(t, CT_f32));
+  return flops / (rate * share);
+}
+
+double kernel_attention_seconds(const Target *t, DType type, double flops) {
+  return flops / (sustained_rate(t, type) * (t->has_kernels ? t->kernels.attention : 1));
+}
+
+double kernel_memory_seconds(const Target *t, double bytes) {
+  return (bytes + (t->has_kernels ? t->kernels.ramp : 0)) / bandwidth(t);
+}

@@ -1,0 +1,18 @@
+/* passes/cost/kernel.h - what one kernel costs on a device of a target, without its launch. */
+#ifndef APC_PASSES_COST_KERNEL_H
+#define APC_PASSES_COST_KERNEL_H
+
+#include "ir/target.h"
+
+/* `batch` products of m x k with k x n, of values of a type (f32 is computed as --dtype says). */
+double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
+/* So many operations at the rate of large products: convolutions. */
+double kernel_flops_seconds(const Target *t, DType type, double flops);
+/* What products of so many operations take at least, whatever their shapes. */
+double kernel_least_seconds(const Target *t, DType type, double flops);
+/* Attention of so many operations. */
+double kernel_attention_seconds(const Target *t, DType type, double flops);
+/* Bytes read and written together. */
+double kernel_memory_seconds(const Target *t, double bytes);
+
+#endif

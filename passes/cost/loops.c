@@ -1,0 +1,68 @@
+/* passes/cost/loops.c - see loops.h. */
+#include "passes/cost/loops.h"
+
+#include "passes/rewrite/agreed.h"
+
+/* The expression that says how many rounds a loop makes; NULL: nobody knows. */
+static const Expr *known_rounds(const Func *f, const Loop *l) {
+  const Op *op = &f->ops.items[l->begin], *count = op_of(f, op->in[0]);
+  const Expr *trips = op_expr(op, AT_trips);
+  if (trips || f->ops.items[l->repeat].nin > 1) return trips;
+  return count->kind == OP_size ? op_expr(count, AT_expr) : NULL;
+}
+
+static double constant_rounds(const Func *f, const Loop *l) {
+  const Op *count = op_of(f, f->ops.items[l->begin].in[0]);
+  if (f->ops.items[l->repeat].nin > 1 || count->kind != OP_const) return 1;
+  const Attr *ints = op_attr(count, AT_ints);
+  return ints ? (double)ints->u.ints[0] : op_float(count, AT_value, 1);
+}
+
+/* A loop that makes no round is planned as if it made one. */
+static double rounds_of(const CostModel *c, const Func *f, const Loop *l) {
+  const Expr *e = known_rounds(f, l);
+  double n = e ? (double)cost_extent(c, e) : constant_rounds(f, l);
+  return n > 1 ? n : 1;
+}
+
+const LoopCosts *loop_costs(Arena *a, const CostModel *c, const Func *f) {
+  LoopCosts *l = ARENA_NEW(a, LoopCosts);
+  l->loops = loops_of(a, f);
+  double *rounds = ARENA_ARRAY(a, double, l->loops.n);
+  for (int i = 0; i < l->loops.n; i++) {
+    int parent = l->loops.items[i].parent;
+    rounds[i] = rounds_of(c, f, &l->loops.items[i]) * (parent < 0 ? 1 : rounds[parent]);
+  }
+  l->rounds = rounds;
+  l->agreed = agreed_values(a, f);
+  return l;
+}
+
+int loop_of_value(const Loops *l, const Func *f, Val v) {
+  size_t op = (size_t)f->values.items[v].op;
+  return cost_is_source(f->ops.items[op].kind) ? -1 : l->of[op];
+}
+
+static double rounds_in(const LoopCosts *l, int loop) { return loop < 0 ? 1 : l->rounds[loop]; }
+
+double runs_of_op(const LoopCosts *l, size_t op) {
+  int loop = l->loops.of[op];
+  return rounds_in(l, loop >= 0 && l->loops.items[loop].begin == op ? l->loops.items[loop].parent : loop);
+}
+
+double runs_of_result(const LoopCosts *l, const Func *f, size_t op) {
+  Val v = f->ops.items[op].out;
+  return v ? rounds_in(l, loop_of_value(&l->loops, f, v)) : 1;
+}
+
+OpCost cost_op_runs(CostModel *c, const LoopCosts *l, const Func *f, size_t index, const Rule *r, const Strategy *s) {
+  const Op *op = &f->ops.items[index];
+  OpCost cost = cost_op(c, f, op, r, s);
+  Val control = loop_control(op);
+  double runs = runs_of_op(l, index);
+  double agreement = control && !l->agreed[control] ? cost_agreement(c, type_of(f, control)) : 0;
+  cost.seconds = (cost.seconds + agreement) * runs;
+  cost.communication = (cost.communication + agreement) * runs;
+  cost.flops *= runs;
+  return cost;
+}

@@ -1,0 +1,47 @@
+/* passes/cost/plan_price.h - what a complete choice of strategies and stages costs, as it will be lowered.
+ *
+ * Follows passes/lower/lower.c: every (value, layout, stage) is made once; values travel between stages once per
+ * layout.  The time of a pipeline is the sum of its stages plus (micro-batches - 1) times the slowest; what does not
+ * depend on the micro-batch runs once, and counts once.
+ */
+#ifndef APC_PASSES_COST_PLAN_PRICE_H
+#define APC_PASSES_COST_PLAN_PRICE_H
+
+#include "passes/cost/cost.h"
+
+typedef struct PlanTime {
+  double total; /* seconds; the rest is the busiest stage's share of it */
+  double compute, memory_bound, collectives, transfers, idle;
+} PlanTime;
+
+/* Bytes of the rank of the stage that needs the most.  Activations are a bound: what is alive at once, without reuse in
+ * place but for what loops carry; communication counts what conversions and transfers have made. */
+typedef struct PlanMemory {
+  double total;
+  double params, state, activations, communication;
+} PlanMemory;
+
+/* A conversion that does not exist. */
+typedef struct PlanGap {
+  Val value;
+  size_t user; /* the operation that needs it; Func.ops.n: an output does */
+  const Layout *from, *to;
+} PlanGap;
+
+typedef struct PlanPrice {
+  bool possible; /* false: some conversion does not exist */
+  PlanGap gap;   /* the first of these */
+  PlanTime time;
+  PlanMemory memory;
+  double flops;       /* of the busiest rank, the whole step */
+  double param_bytes; /* of the rank that keeps the most */
+} PlanPrice;
+
+PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     const int *stages);
+
+/* Arithmetic of the whole step on one rank, a multiply-add is two; elements of all trainable weights. */
+double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules);
+double plan_params(const Module *m, const Func *f);
+
+#endif

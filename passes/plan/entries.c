@@ -1,0 +1,112 @@
+/* passes/plan/entries.c - see entries.h. */
+#include "passes/plan/entries.h"
+
+#include <string.h>
+
+#include "ir/loops.h"
+#include "passes/cost/cost.h"
+
+/* Weights, states and inputs correspond by the symbol they name, everything else by the operation's name. */
+static bool corresponds(const Op *a, const Op *b) {
+  if (a->kind != b->kind) return false;
+  const char *x = op_str(a, AT_name), *y = op_str(b, AT_name);
+  if (x && y) return strcmp(x, y) == 0;
+  return strcmp(a->name, b->name) == 0;
+}
+
+/* Where a state is only read here and only written there, or the other way round, it is still one state. */
+static bool is_same_state(const Op *a, const Op *b) {
+  bool states = (a->kind == OP_read && b->kind == OP_write) || (a->kind == OP_write && b->kind == OP_read);
+  return states && strcmp(op_str(a, AT_name), op_str(b, AT_name)) == 0;
+}
+
+/* A weight may be read several times, by different users: best the read of the same name. */
+static int counterpart(const Func *f, const Op *op, size_t near) {
+  int found = -1;
+  /* The same graph has its operations at the same places: look there first. */
+  if (near < f->ops.n && corresponds(&f->ops.items[near], op) && strcmp(f->ops.items[near].name, op->name) == 0)
+    return (int)near;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (!corresponds(&f->ops.items[i], op)) continue;
+    if (strcmp(f->ops.items[i].name, op->name) == 0) return (int)i;
+    if (found < 0) found = (int)i;
+  }
+  for (size_t i = 0; i < f->ops.n && found < 0; i++)
+    if (is_same_state(&f->ops.items[i], op)) return (int)i;
+  return found;
+}
+
+/* The same picks by factor name; picks the other rule does not allow are dropped. */
+static Strategy carry(Module *m, const Rule *from, const Strategy *s, const Rule *to) {
+  Strategy out = {0};
+  for (int i = 0; i < s->n; i++) {
+    int f = rule_factor_find(to, from->factors[s->picks[i].factor].name);
+    if (f < 0) continue;
+    out.picks[out.n++] = (Pick){s->picks[i].axis, (uint8_t)f};
+    if (!strategy_legal(m, to, &out, NULL)) out.n--;
+  }
+  return out;
+}
+
+static int stage_after_operands(const Func *f, const Op *op, const int *stages) {
+  int stage = 0;
+  for (int k = 0; k < op->nin; k++) {
+    int s = stages[f->values.items[op->in[k]].op];
+    if (s > stage) stage = s;
+  }
+  return stage;
+}
+
+typedef struct Carrying {
+  const Func *planned, *other;
+  const int *stages; /* of the planned function */
+  int *out_stages;
+} Carrying;
+
+static int later(int a, int b) { return a > b ? a : b; }
+
+static int twin_stage(const Carrying *c, size_t i) {
+  int twin = counterpart(c->planned, &c->other->ops.items[i], i);
+  return twin < 0 ? 0 : c->stages[twin];
+}
+
+/* The stage of a loop that nothing is around: no operation in it has to go back. */
+static int loop_stage(const Carrying *c, const Loop *l) {
+  int stage = 0;
+  for (size_t i = l->begin; i < l->end; i++) {
+    const Op *op = &c->other->ops.items[i];
+    if (!cost_is_source(op->kind)) stage = later(stage, twin_stage(c, i));
+    for (int k = 0; k < op->nin; k++) {
+      size_t made = (size_t)c->other->values.items[op->in[k]].op;
+      if (made < l->begin) stage = later(stage, c->out_stages[made]);
+    }
+  }
+  return stage;
+}
+
+int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const int *stages, const Func *other,
+               Strategy *out_strategies, int *out_stages) {
+  int without = 0, stage = 0;
+  Arena *scratch = arena_new();
+  Loops loops = loops_of(scratch, other);
+  Carrying c = {planned, other, stages, out_stages};
+  for (size_t i = 0; i < other->ops.n; i++) {
+    const Op *op = &other->ops.items[i];
+    int twin = counterpart(planned, op, i);
+    out_strategies[i] = (Strategy){0};
+    int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
+        around = loops_entered(&loops, inside, -1);
+    if (around >= 0 && loops.items[around].begin == i) stage = loop_stage(&c, &loops.items[around]);
+    out_stages[i] = around >= 0 && !cost_is_source(op->kind) ? stage : stage_after_operands(other, op, out_stages);
+    without += twin < 0;
+    if (twin >= 0) {
+      out_strategies[i] =
+          carry(m, rule_of(m, planned, &planned->ops.items[twin]), &strategies[twin], rule_of(m, other, op));
+      /* A value never goes back to an earlier stage. */
+      out_stages[i] = later(out_stages[i], stages[twin]);
+    }
+    if (op->kind == OP_leave) out_strategies[i] = out_strategies[other->values.items[op->in[0]].op]; /* as its carry */
+  }
+  arena_free(scratch);
+  return without;
+}

@@ -1,0 +1,45 @@
+/* passes/plan/file.h - a plan file as it is written, before anybody asks whether it fits a model (docs/plan.md). */
+#ifndef APC_PASSES_PLAN_FILE_H
+#define APC_PASSES_PLAN_FILE_H
+
+#include "base/diag.h"
+#include "ir/ir.h"
+
+/* stage N "name" */
+typedef struct PlanFileStage {
+  const char *op; /* NULL: the file has no line for this stage */
+  Loc loc;        /* of the name */
+} PlanFileStage;
+
+/* op "glob" {strategy} */
+typedef struct PlanFileOp {
+  const char *glob, *strategy; /* the strategy with its braces */
+  Loc glob_loc, strategy_loc;
+} PlanFileOp;
+
+typedef struct PlanFile {
+  const char *file;
+  const char *func, *target;
+  uint64_t graph;
+  int ranks;
+  Mesh mesh;             /* with stages; its axes have no symbols yet */
+  PlanFileStage *stages; /* by stage; 0 is unused */
+  struct {
+    PlanFileOp *items;
+    size_t n, cap;
+  } ops;
+  struct {
+    const char **items;
+    size_t n, cap;
+  } comments; /* lines of their own, behind '#' and spaces */
+  Loc func_loc, graph_loc, ranks_loc, mesh_loc, end;
+} PlanFile;
+
+/* Reads the text; everything is in the arena.  NULL after a diagnostic with line and column. */
+PlanFile *plan_file_read(Arena *a, const char *file, const char *text, Diags *d);
+
+/* The next pick of a strategy "{factor:axis.axis, ...}": `*at` starts behind the brace and moves on; false at the end
+ * or when it is none. */
+bool plan_file_pick(Arena *a, const char **at, const char **factor, const char **axes);
+
+#endif

@@ -1,0 +1,300 @@
+/* passes/plan/parse.c - from the text of a plan (file.h) to a plan for a function and a target.
+ *
+ * An operation has the strategy of the last line that matches it; without one it is not cut.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/loops.h"
+#include "passes/plan/degrees.h"
+#include "passes/plan/plan.h"
+#include "passes/plan/file.h"
+#include "passes/plan/text.h"
+#include "passes/search/stage.h"
+#include "passes/rewrite/sizes.h"
+
+typedef struct Named {
+  const char *name;
+  size_t op;
+} Named;
+
+typedef struct Fitting {
+  Module *m;
+  const Func *f;
+  const Target *t;
+  Diags *d;
+  const PlanFile *file;
+  const Rule *const *rules;
+  Plan *plan;
+  Strategy *strategies;
+  int *line_of;  /* by operation: the last line that matches it; -1 */
+  bool *matched; /* by line */
+  Named *names;  /* of all operations, sorted */
+  bool same_graph;
+} Fitting;
+
+/* ---- model, target and mesh */
+
+static bool check_head(Fitting *p) {
+  const PlanFile *file = p->file;
+  if (strcmp(file->func, p->f->name) != 0)
+    return diag_error(p->d, DIAG_plan_model, file->func_loc, "the plan is for @%s, not for @%s", file->func,
+                      p->f->name);
+  p->same_graph = file->graph == p->plan->graph;
+  if (!p->same_graph)
+    diag_warning(p->d, DIAG_plan_model, file->graph_loc,
+                 "the plan was made for another graph; it is used where it fits");
+  if (file->ranks != p->t->ranks)
+    return diag_error(p->d, DIAG_plan_model, file->ranks_loc, "the plan is for %d ranks, %s has %d", file->ranks,
+                      p->t->name, p->t->ranks);
+  double ranks = file->mesh.stages;
+  for (int i = 0; i < file->mesh.naxes; i++) ranks *= file->mesh.axes[i].temporal ? 1 : file->mesh.axes[i].size;
+  if (ranks != p->t->ranks)
+    return diag_error(p->d, DIAG_plan_model, file->mesh_loc, "the mesh has %.0f ranks, %s has %d", ranks, p->t->name,
+                      p->t->ranks);
+  module_set_mesh(p->m, &file->mesh);
+  p->plan->mesh = p->m->mesh;
+  return true;
+}
+
+/* ---- which line counts for which operation */
+
+/* The operations a line matches get it as their line so far.  Most globs are plain names: those are looked up. */
+static bool is_plain(const char *glob, Text *name) {
+  for (; *glob; glob++) {
+    if (*glob == '*') return false;
+    if (*glob == '\\' && glob[1]) glob++;
+    text_addn(name, glob, 1);
+  }
+  return true;
+}
+
+static int compare_named(const void *x, const void *y) {
+  return strcmp(((const Named *)x)->name, ((const Named *)y)->name);
+}
+
+static void match(Fitting *p, const PlanFileOp *line, int number) {
+  Text name = {.arena = p->m->arena};
+  if (is_plain(line->glob, &name)) {
+    const Named *found = bsearch(&(Named){text_str(&name), 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
+    if (found) p->line_of[found->op] = number;
+    p->matched[number] = found != NULL;
+    return;
+  }
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    if (!plan_glob(line->glob, p->f->ops.items[i].name)) continue;
+    p->line_of[i] = number;
+    p->matched[number] = true;
+  }
+}
+
+static int by_glob(const void *x, const void *y) {
+  const PlanFileOp *a = *(const PlanFileOp *const *)x, *b = *(const PlanFileOp *const *)y;
+  int order = strcmp(a->glob, b->glob);
+  return order ? order : a < b ? -1 : a > b;
+}
+
+static void warn_repeated(Fitting *p) {
+  const PlanFileOp **sorted = ARENA_ARRAY(p->m->arena, const PlanFileOp *, p->file->ops.n);
+  for (size_t i = 0; i < p->file->ops.n; i++) sorted[i] = &p->file->ops.items[i];
+  if (p->file->ops.n) qsort(sorted, p->file->ops.n, sizeof *sorted, by_glob);
+  for (size_t i = 1; i < p->file->ops.n; i++)
+    if (strcmp(sorted[i - 1]->glob, sorted[i]->glob) == 0)
+      diag_warning(p->d, DIAG_plan_model, sorted[i]->glob_loc, "\"%s\" has a line already (line %d); this one counts",
+                   sorted[i]->glob, sorted[i - 1]->glob_loc.line);
+}
+
+/* A line of this graph that matches nothing is an error; of another graph, only when most lines do. */
+static bool check_matches(Fitting *p) {
+  enum { NAMED = 3 };
+  Text names = {.arena = p->m->arena};
+  size_t missed = 0;
+  Loc first = {0};
+  for (size_t i = 0; i < p->file->ops.n; i++) {
+    const PlanFileOp *line = &p->file->ops.items[i];
+    if (p->matched[i]) continue;
+    if (p->same_graph) diag_error(p->d, DIAG_plan_model, line->glob_loc, "no operation is named \"%s\"", line->glob);
+    if (missed++ == 0) first = line->glob_loc;
+    if (missed <= NAMED) text_printf(&names, "%s\"%s\"", missed > 1 ? ", " : "", line->glob);
+  }
+  if (!missed) return true;
+  if (p->same_graph) return false;
+  if (missed > NAMED) text_add(&names, " ...");
+  if (2 * missed > p->file->ops.n)
+    return diag_error(p->d, DIAG_plan_model, first,
+                      "the plan is for another model: %zu of %zu op lines match no operation: %s", missed,
+                      p->file->ops.n, text_str(&names));
+  diag_warning(p->d, DIAG_plan_model, first, "%zu of %zu op lines match no operation: %s", missed, p->file->ops.n,
+               text_str(&names));
+  return true;
+}
+
+/* Only the line that counts has to fit: a wide glob may match operations that another line is for. */
+static bool read_strategies(Fitting *p) {
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    if (p->line_of[i] < 0) continue;
+    const PlanFileOp *line = &p->file->ops.items[p->line_of[i]];
+    const char *why = NULL;
+    if (strategy_parse(p->m, p->rules[i], line->strategy, &p->strategies[i], &why)) continue;
+    Text rule = {.arena = p->m->arena};
+    rule_print(p->m, &rule, p->rules[i]);
+    diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[i].name,
+               op_name(p->f->ops.items[i].kind), line->strategy, why);
+    diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
+    return false;
+  }
+  return true;
+}
+
+/* A plan whose lines were lost is a plan all the same: whole operands everywhere. */
+static void warn_idle_axes(Fitting *p) {
+  const Mesh *mesh = &p->plan->mesh;
+  uint32_t used = 0;
+  for (size_t i = 0; i < p->f->ops.n; i++)
+    for (int k = 0; k < p->strategies[i].n; k++) used |= 1u << p->strategies[i].picks[k].axis;
+  for (int i = 0; i < mesh->naxes; i++)
+    if (!(used >> i & 1) && mesh->axes[i].size > 1 && !mesh->axes[i].temporal)
+      diag_warning(p->d, DIAG_plan_model, p->file->mesh_loc,
+                   "no line cuts anything over the axis '%s': its %d ranks all do the same", mesh->axes[i].name,
+                   mesh->axes[i].size);
+}
+
+/* The outermost loop that a stage beginning at operation `at` would cut; NULL: none. */
+static const Loop *loop_cut_at(const Loops *loops, size_t at) {
+  for (int i = 0; i < loops->n; i++)
+    if (loops->items[i].begin < at && at < loops->items[i].end) return &loops->items[i];
+  return NULL;
+}
+
+static const char *layout_text(const Fitting *p, const Layout *l) {
+  Text t = {.arena = p->m->arena};
+  layout_print(p->m, &t, l);
+  return text_str(&t);
+}
+
+/* A leave is what its carry has become: both have one layout.  The place is that of the line of one of them. */
+static bool check_carries(Fitting *p) {
+  for (size_t leave = 0; leave < p->f->ops.n; leave++) {
+    const Op *op = &p->f->ops.items[leave];
+    if (op->kind != OP_leave) continue;
+    size_t carry = (size_t)p->f->values.items[op->in[0]].op;
+    const Layout *before = strategy_result(p->m, p->rules[carry], &p->strategies[carry]),
+                 *after = strategy_result(p->m, p->rules[leave], &p->strategies[leave]);
+    if (before == after) continue;
+    int line = p->line_of[leave] >= 0 ? p->line_of[leave] : p->line_of[carry];
+    diag_error(p->d, DIAG_plan_strategy, p->file->ops.items[line].strategy_loc,
+               "the leave \"%s\" has layout %s, its carry \"%s\" %s: they must be equal", op->name,
+               layout_text(p, after), p->f->ops.items[carry].name, layout_text(p, before));
+    diag_help(p->d, "give both the same strategy: op \"%s\" and op \"%s\"", p->f->ops.items[carry].name, op->name);
+    return false;
+  }
+  return true;
+}
+
+/* The first operation of every stage. */
+static bool find_cuts(Fitting *p, size_t *cuts) {
+  Loops loops = loops_of(p->m->arena, p->f);
+  for (int s = 1; s < p->plan->mesh.stages; s++) {
+    const PlanFileStage *stage = &p->file->stages[s];
+    const Named *found = bsearch(&(Named){stage->op, 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
+    if (!found) return diag_error(p->d, DIAG_plan_model, stage->loc, "there is no operation \"%s\"", stage->op);
+    cuts[s] = found->op;
+    const Loop *cut = loop_cut_at(&loops, cuts[s]);
+    if (cut)
+      return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" is inside the loop \"%s\", which lies in one stage",
+                        stage->op, p->f->ops.items[cut->begin].name);
+    if (cuts[s] <= cuts[s - 1])
+      return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
+  }
+  return true;
+}
+
+static bool place_stages(Fitting *p) {
+  int n = p->plan->mesh.stages;
+  int *stages = ARENA_ARRAY(p->m->arena, int, p->f->ops.n);
+  size_t *cuts = ARENA_ARRAY(p->m->arena, size_t, n);
+  if (!find_cuts(p, cuts)) return false;
+  stages_place(p->f, n, cuts, stages);
+  p->plan->stages = stages;
+  return true;
+}
+
+/* The line that an operation has its strategy from; NULL: none. */
+static const PlanFileOp *line_of(const Fitting *p, size_t op) {
+  return op < p->f->ops.n && p->line_of[op] >= 0 ? &p->file->ops.items[p->line_of[op]] : NULL;
+}
+
+static bool explain_gap(const Fitting *p, const PlanGap *gap) {
+  size_t producer = (size_t)p->f->values.items[gap->value].op;
+  bool output = gap->user >= p->f->ops.n;
+  const PlanFileOp *user = line_of(p, gap->user), *maker = line_of(p, producer);
+  diag_error(p->d, DIAG_plan_conversion,
+             user    ? user->strategy_loc
+             : maker ? maker->strategy_loc
+                     : p->file->mesh_loc,
+             "%s needs \"%s\" in layout %s, which cannot be made of %s: micro-batches are not joined again",
+             output ? "an output" : arena_printf(p->m->arena, "\"%s\"", p->f->ops.items[gap->user].name),
+             p->f->ops.items[producer].name, layout_text(p, gap->to), layout_text(p, gap->from));
+  if (user && maker && user != maker)
+    diag_note(p->d, maker->strategy_loc, "\"%s\" is cut here", p->f->ops.items[producer].name);
+  if (!user && !output)
+    diag_note(p->d, (Loc){0}, "\"%s\" has no line, so it takes whole operands", p->f->ops.items[gap->user].name);
+  return false;
+}
+
+static bool complete(Fitting *p) {
+  Plan *plan = p->plan;
+  CostModel *c = cost_model_new(p->m, p->t);
+  if (!sizes_can_be_priced(c, p->m, p->f, p->d)) return cost_model_free(c), false;
+  plan->price = plan_price(c, p->m, p->f, p->rules, plan->strategies, plan->stages);
+  plan->flops = plan_flops(c, p->m, p->f, p->rules);
+  plan->params = plan_params(p->m, p->f);
+  Shares shares = shares_of(c, p->f, p->rules, labels_of(p->m, p->f, p->rules), plan->strategies);
+  cost_model_free(c);
+  int degrees[DEGREE_COUNT];
+  degrees_of(&plan->mesh, &shares, degrees);
+  plan->tp = degrees[DEGREE_TP], plan->dp = degrees[DEGREE_DP], plan->cp = degrees[DEGREE_CP],
+  plan->ep = degrees[DEGREE_EP];
+  plan->pp = plan->mesh.stages;
+  plan->micro_batches = 1;
+  for (int i = 0; i < plan->mesh.naxes; i++)
+    if (plan->mesh.axes[i].temporal) plan->micro_batches = plan->mesh.axes[i].size;
+  return plan->price.possible || explain_gap(p, &plan->price.gap);
+}
+
+static void index_names(Fitting *p) {
+  p->names = ARENA_ARRAY(p->m->arena, Named, p->f->ops.n);
+  for (size_t i = 0; i < p->f->ops.n; i++) p->names[i] = (Named){p->f->ops.items[i].name, i};
+  if (p->f->ops.n) qsort(p->names, p->f->ops.n, sizeof *p->names, compare_named);
+}
+
+static void match_lines(Fitting *p) {
+  p->line_of = ARENA_ARRAY(p->m->arena, int, p->f->ops.n);
+  p->matched = ARENA_ARRAY(p->m->arena, bool, p->file->ops.n);
+  for (size_t i = 0; i < p->f->ops.n; i++) p->line_of[i] = -1;
+  for (size_t i = 0; i < p->file->ops.n; i++) match(p, &p->file->ops.items[i], (int)i);
+}
+
+Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
+  Fitting p = {.m = m,
+               .f = f,
+               .t = t,
+               .d = d,
+               .rules = rules_of(m, f),
+               .file = plan_file_read(m->arena, file, text, d),
+               .plan = ARENA_NEW(m->arena, Plan)};
+  p.strategies = ARENA_ARRAY(m->arena, Strategy, f->ops.n);
+  p.plan->target = arena_strdup(m->arena, t->name);
+  p.plan->func = f->name;
+  p.plan->ranks = t->ranks;
+  p.plan->graph = plan_graph_hash(m, f);
+  p.plan->strategies = p.strategies;
+  if (!p.file || !check_head(&p)) return NULL;
+  index_names(&p);
+  match_lines(&p);
+  warn_repeated(&p);
+  if (!check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) || !complete(&p))
+    return NULL;
+  warn_idle_axes(&p);
+  return p.plan;
+}

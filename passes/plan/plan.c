@@ -1,0 +1,31 @@
+/* passes/plan/plan.c - identity of a function for plans, and what one rank takes; the text of plans is in print.c and
+ * parse.c. */
+#include "passes/plan/plan.h"
+
+#include <math.h>
+
+#include "base/hash.h"
+#include "passes/plan/labels.h"
+
+uint64_t plan_graph_hash(const Module *m, const Func *f) {
+  Arena *a = arena_new();
+  Text t = {.arena = a};
+  for (size_t i = 0; i < f->ops.n; i++) {
+    Op op = f->ops.items[i];
+    op.loc = (Loc){0};
+    op_print(m, &t, f, &op);
+  }
+  uint64_t h = hash64(text_str(&t), t.n, 0);
+  arena_free(a);
+  return h;
+}
+
+double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit) {
+  Arena *a = arena_new();
+  module_set_mesh(m, &(Mesh){.stages = 1});
+  CostModel *c = cost_model_new(m, t);
+  PlanPrice p = plan_price(c, m, f, rules_of(m, f), ARENA_ARRAY(a, Strategy, f->ops.n), NULL);
+  cost_model_free(c);
+  arena_free(a);
+  return p.memory.total <= (memory_limit > 0 ? memory_limit : target_usable(t)) ? p.time.total : INFINITY;
+}

@@ -1,0 +1,120 @@
+/* passes/plan/plan.h - a plan: the mesh, the strategy and stage of every operation, and what they are predicted to
+ * cost.
+ *
+ * Found by plan_search, kept as text (D24).  The text format is specified in docs/plan.md.
+ */
+#ifndef APC_PASSES_PLAN_PLAN_H
+#define APC_PASSES_PLAN_PLAN_H
+
+#include "ir/target.h"
+#include "passes/cost/plan_price.h"
+
+/* How far a search has come. */
+typedef struct PlanProgress {
+  int done, candidates;
+  double best;  /* seconds of the best plan so far; INFINITY: none */
+  double bound; /* seconds that no plan is faster than, as far as is known */
+} PlanProgress;
+
+typedef void (*PlanProgressFunc)(void *context, const PlanProgress *p);
+
+/* What a search without forced degrees has found: searches that force some use it. */
+typedef struct PlanKnown PlanKnown;
+
+typedef struct PlanOptions {
+  int tp, pp, dp, cp, ep; /* forced degrees; 0: apc chooses */
+  int micro_batches;      /* 0: apc chooses */
+  double memory_limit;    /* bytes per rank; 0: what the target has */
+  double effort; /* seconds after which the best plan so far is taken; 0: no limit.  Plans then depend on the machine's
+                    speed. */
+  const PlanKnown **known; /* kept between searches of one function on one target with one limit, NULL at first; may be
+                              NULL: found each time */
+  bool any;                /* the first plan that fits will do */
+  bool alternatives;       /* list what else there is, each as whoever forces it gets it */
+  double
+      *too_large; /* when there is no plan for lack of memory, gets the bytes of all weights and state; may be NULL */
+  PlanProgressFunc show; /* called many times while the search runs; NULL: not */
+  void *show_context;
+} PlanOptions;
+
+/* Where the time of a search went, for whoever wants to know why it is long. */
+enum { SEARCH_JOINS = 4, SEARCH_FANS = 4, SEARCH_MANY_USERS = 5 };
+
+/* The elimination of a variable: an operation, or the layouts that are made of a value. */
+typedef struct SearchJoin {
+  const char *name;
+  int nscope; /* the other variables of the join */
+  const char *const *scope;
+  double sums;
+} SearchJoin;
+
+/* A value with many users. */
+typedef struct SearchFan {
+  const char *name;
+  int users, choosing; /* operations; those that may ask for different layouts */
+  int sets;            /* layouts that may be made of it, in sets: 0: one table, or one per user */
+} SearchFan;
+
+typedef struct SearchReport {
+  int candidates, graphs, solved;      /* looked at; built; solutions of these */
+  double domains, tables, order, sums; /* seconds of processor time */
+  /* Of the graph that took the most sums: */
+  double most_work;
+  int variables, width,
+      many; /* width: the most other variables in one join; many: values with SEARCH_MANY_USERS users */
+  int njoins, nfans;
+  SearchJoin joins[SEARCH_JOINS]; /* the largest */
+  SearchFan fans[SEARCH_FANS];    /* those with the most users */
+} SearchReport;
+
+typedef struct PlanAlternative {
+  int tp, pp, dp, cp, ep, micro_batches;
+  double seconds, bytes; /* seconds is INFINITY when it is not possible */
+  const char *why_not;   /* NULL when it is possible */
+} PlanAlternative;
+
+typedef struct Plan {
+  const char *target;
+  const char *func;
+  int ranks;
+  Mesh mesh; /* axes are named for what they split; with micro-batches the temporal axis "mb" comes first */
+  int tp, pp, dp, cp, ep, micro_batches; /* what the axes amount to (degrees.h), whatever their names */
+  const Strategy *strategies;            /* by operation of the function */
+  const int *stages;                     /* by operation */
+  uint64_t graph;                        /* hash of the function */
+  PlanPrice price;
+  double flops, params;      /* of the whole step on one rank; trainable elements */
+  double one_device_seconds; /* the best on one rank of the target; INFINITY when it does not fit */
+  double lower_bound, gap;   /* seconds, over everything that was allowed; gap: plan_gap */
+  double search_seconds;
+  double search_work; /* sums formed for tables: the effort of the search, whatever the machine */
+  bool cut_short;     /* the search ended at its limit of time */
+  SearchReport report;
+  int nalternatives;
+  const PlanAlternative *alternatives; /* best first, without the plan itself */
+} Plan;
+
+/* The fastest plan for the level-1 function (calls inlined) on the target.  Sets the module's mesh.  NULL after
+ * diagnostics: no feasible plan, contradictory options. */
+Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
+
+/* The least on one rank of the target; INFINITY when it does not fit.  Sets the module's mesh.  `memory_limit` as in
+ * PlanOptions. */
+double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double memory_limit);
+
+/* A fraction of the plan's time; 0 when it is as fast as the bound. */
+static inline double plan_gap(double seconds, double lower_bound) {
+  return seconds > lower_bound * (1 + 1e-9) ? 1 - lower_bound / seconds : 0;
+}
+
+/* Identity of a function for plans: its text without locations. */
+uint64_t plan_graph_hash(const Module *m, const Func *f);
+
+/* The text of a plan: globs only where they say the same.  The mesh of the module must be that of the plan. */
+void plan_print(Module *m, const Func *f, const Plan *p, Text *out);
+
+/* Reads a plan for the function, sets the module's mesh, prices the plan on the target.  NULL after diagnostics with
+ * line and column. */
+Plan *plan_parse(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d);
+
+#endif

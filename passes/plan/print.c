@@ -1,0 +1,253 @@
+/* passes/plan/print.c - the text of a plan (docs/plan.md).
+ *
+ * Operations of one group (pass group: the same operation of all layers) have one line, a glob of their names with the
+ * strategy most of them have.  A glob may match other operations too, so globs come first, those that match most before
+ * others, and whatever is still wrong then gets a line of its own behind them: the last line that matches counts.
+ * Operations without axes need no line unless a glob catches them.  Equal plans give equal bytes.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "passes/rewrite/derived.h"
+#include "passes/rewrite/names.h"
+#include "passes/plan/plan.h"
+#include "passes/plan/text.h"
+#include "passes/search/stage.h"
+
+bool plan_glob(const char *glob, const char *name) {
+  const char *star = NULL, *retry = NULL;
+  for (;;) {
+    if (*glob == '*') {
+      star = ++glob;
+      retry = name;
+      continue;
+    }
+    const char *g = *glob == '\\' && glob[1] ? glob + 1 : glob;
+    if (*name && *g == *name) {
+      glob = g + 1;
+      name++;
+    } else if (!*glob && !*name) {
+      return true;
+    } else if (star && *retry) {
+      glob = star;
+      name = ++retry;
+    } else {
+      return false;
+    }
+  }
+}
+
+static const char *escaped(Arena *a, const char *name) {
+  Text t = {.arena = a};
+  for (; *name; name++) text_printf(&t, "%s%c", *name == '*' || *name == '\\' ? "\\" : "", *name);
+  return text_str(&t);
+}
+
+static const char *strategy_text(Module *m, Arena *a, const Func *f, const Plan *p, size_t op) {
+  Text t = {.arena = a};
+  strategy_print(m, &t, rule_of(m, f, &f->ops.items[op]), &p->strategies[op]);
+  return text_str(&t);
+}
+
+/* ---- op lines */
+
+typedef struct OpLine {
+  const char *glob, *strategy;
+  size_t first; /* operation it was made for */
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } matches; /* operations */
+} OpLine;
+
+typedef struct OpGroup {
+  const char *name;     /* interned */
+  const char *glob;     /* of its operations; NULL when there is none, or one operation */
+  const char *strategy; /* of most of them */
+  bool has_line;
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } ops;
+} OpGroup;
+
+typedef struct OpLines {
+  Arena *a;
+  const Func *f;
+  const char **strategies; /* by operation */
+  struct {
+    OpGroup *items;
+    size_t n, cap;
+  } groups;
+  struct {
+    OpLine *items;
+    size_t n, cap;
+  } lines;
+  int *line_of; /* by operation: the last line that matches; -1 */
+} OpLines;
+
+static bool same(const char *x, const char *y) { return strcmp(x, y) == 0; }
+
+/* Groups in the order of their first operations. */
+static void find_groups(OpLines *w) {
+  size_t cap = 16;
+  while (cap < 2 * w->f->ops.n + 2) cap *= 2;
+  uint32_t *slots = ARENA_ARRAY(w->a, uint32_t, cap); /* group + 1 */
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    const char *name = w->f->ops.items[i].group;
+    size_t s = hash64(name, strlen(name), 0) & (cap - 1);
+    while (slots[s] && w->groups.items[slots[s] - 1].name != name) s = (s + 1) & (cap - 1);
+    if (!slots[s]) {
+      ARENA_PUSH(w->a, &w->groups, ((OpGroup){.name = name}));
+      slots[s] = (uint32_t)w->groups.n;
+    }
+    OpGroup *g = &w->groups.items[slots[s] - 1];
+    ARENA_PUSH(w->a, &g->ops, (uint32_t)i);
+  }
+}
+
+static const char *glob_of(const OpLines *w, const OpGroup *g) {
+  const char **names = ARENA_ARRAY(w->a, const char *, g->ops.n);
+  for (size_t i = 0; i < g->ops.n; i++) names[i] = w->f->ops.items[g->ops.items[i]].name;
+  NamePattern p = names_pattern(w->a, (int)g->ops.n, names);
+  Text t = {.arena = w->a};
+  bool some = false;
+  for (int i = 0; i < p.n; i++) {
+    some |= p.pieces[i].same != NULL;
+    text_add(&t, p.pieces[i].same ? escaped(w->a, p.pieces[i].same) : "*");
+  }
+  return some ? text_str(&t) : NULL;
+}
+
+/* What most of the group have; the first of several. */
+static const char *majority(const OpLines *w, const OpGroup *g) {
+  struct {
+    const char **items;
+    size_t n, cap;
+  } distinct = {0};
+  size_t *counts = ARENA_ARRAY(w->a, size_t, g->ops.n), best = 0;
+  for (size_t i = 0; i < g->ops.n; i++) {
+    const char *s = w->strategies[g->ops.items[i]];
+    size_t k = 0;
+    while (k < distinct.n && !same(distinct.items[k], s)) k++;
+    if (k == distinct.n) ARENA_PUSH(w->a, &distinct, s);
+    counts[k]++;
+  }
+  for (size_t k = 1; k < distinct.n; k++)
+    if (counts[k] > counts[best]) best = k;
+  return distinct.items[best];
+}
+
+/* One glob has one line: a second group with it gets exceptions instead. */
+static void add_line(OpLines *w, OpGroup *g) {
+  g->has_line = true;
+  for (size_t i = 0; i < w->lines.n; i++)
+    if (same(w->lines.items[i].glob, g->glob)) return;
+  OpLine line = {.glob = g->glob, .strategy = g->strategy, .first = g->ops.items[0]};
+  for (size_t i = 0; i < w->f->ops.n; i++)
+    if (plan_glob(g->glob, w->f->ops.items[i].name)) ARENA_PUSH(w->a, &line.matches, (uint32_t)i);
+  ARENA_PUSH(w->a, &w->lines, line);
+}
+
+static int wider(const void *x, const void *y) {
+  const OpLine *a = x, *b = y;
+  if (a->matches.n != b->matches.n) return a->matches.n > b->matches.n ? -1 : 1;
+  return a->first < b->first ? -1 : a->first > b->first;
+}
+
+static void apply(OpLines *w) {
+  for (size_t i = 0; i < w->f->ops.n; i++) w->line_of[i] = -1;
+  if (w->lines.n) qsort(w->lines.items, w->lines.n, sizeof *w->lines.items, wider);
+  for (size_t k = 0; k < w->lines.n; k++)
+    for (size_t i = 0; i < w->lines.items[k].matches.n; i++) w->line_of[w->lines.items[k].matches.items[i]] = (int)k;
+}
+
+static bool is_right(const OpLines *w, size_t op) {
+  int k = w->line_of[op];
+  return same(k < 0 ? "{}" : w->lines.items[k].strategy, w->strategies[op]);
+}
+
+/* Lines for groups that are cut, then for those that another's glob catches, until nothing more is caught. */
+static void choose_lines(OpLines *w) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    apply(w);
+    for (size_t k = 0; k < w->groups.n; k++) {
+      OpGroup *g = &w->groups.items[k];
+      if (!g->glob || g->has_line) continue;
+      bool wrong = false;
+      for (size_t i = 0; i < g->ops.n; i++)
+        wrong |= same(w->strategies[g->ops.items[i]], g->strategy) && !is_right(w, g->ops.items[i]);
+      if (!wrong) continue;
+      add_line(w, g);
+      changed = true;
+    }
+  }
+}
+
+static void print_line(Text *out, const char *glob, const char *strategy) {
+  text_add(out, "op ");
+  text_quoted(out, glob);
+  text_printf(out, " %s\n", strategy);
+}
+
+static void print_ops(Module *m, Arena *a, const Func *f, const Plan *p, Text *out) {
+  OpLines w = {
+      .a = a, .f = f, .strategies = ARENA_ARRAY(a, const char *, f->ops.n), .line_of = ARENA_ARRAY(a, int, f->ops.n)};
+  for (size_t i = 0; i < f->ops.n; i++) w.strategies[i] = strategy_text(m, a, f, p, i);
+  find_groups(&w);
+  for (size_t k = 0; k < w.groups.n; k++) {
+    OpGroup *g = &w.groups.items[k];
+    g->glob = g->ops.n > 1 ? glob_of(&w, g) : NULL;
+    g->strategy = majority(&w, g);
+  }
+  choose_lines(&w);
+  bool *counts = ARENA_ARRAY(a, bool, w.lines.n); /* lines that decide something */
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (w.line_of[i] >= 0 && is_right(&w, i)) counts[w.line_of[i]] = true;
+  for (size_t k = 0; k < w.lines.n; k++)
+    if (counts[k]) print_line(out, w.lines.items[k].glob, w.lines.items[k].strategy);
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (!is_right(&w, i)) print_line(out, escaped(a, f->ops.items[i].name), w.strategies[i]);
+}
+
+static void print_mesh(const Plan *p, Text *out) {
+  text_add(out, "mesh [");
+  for (int i = 0; i < p->mesh.naxes; i++) {
+    const MeshAxis *axis = &p->mesh.axes[i];
+    text_printf(out, "%s%s=%d%s", i ? ", " : "", axis->name, axis->size, axis->temporal ? " time" : "");
+  }
+  text_printf(out, "] stages %d\n", p->mesh.stages);
+}
+
+/* By the first operations that do not follow others. */
+static void print_stages(Arena *a, const Func *f, const Plan *p, Text *out) {
+  const bool *derived = derived_ops(a, f);
+  int stage = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (!stages_is_placed(f, derived, i) || p->stages[i] == stage) continue;
+    stage = p->stages[i];
+    text_printf(out, "stage %d ", stage);
+    text_quoted(out, f->ops.items[i].name);
+    text_add(out, "\n");
+  }
+}
+
+void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
+  Arena *a = arena_new();
+  const PlanTime *t = &p->price.time;
+  const PlanMemory *b = &p->price.memory;
+  text_printf(out, "apc.plan 1\ngraph @%s %016" PRIx64 "\ntarget %s ranks %d\n", p->func, p->graph, p->target,
+              p->ranks);
+  print_mesh(p, out);
+  text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n",
+              1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,
+              1e3 * t->idle);
+  text_printf(out, "# bytes per rank %.0f: weights %.0f, state %.0f, activations %.0f, communication %.0f\n", b->total,
+              b->params, b->state, b->activations, b->communication);
+  print_stages(a, f, p, out);
+  print_ops(m, a, f, p, out);
+  arena_free(a);
+}

@@ -1,0 +1,395 @@
+/* passes/rewrite/channels_last.c - images of convolutions hold their channels in the last dimension, for CPUs.
+ *
+ * Front ends write images as [n, c, H, W].  A processor works on 16 channels of one place at once, so the channels
+ * should lie side by side:
+ *
+ *   conv(x, w) "ncHW,ocHW->noHW"   becomes   conv(x', w') "nHWc,HWco->nHWo"   with transposed x, w and result
+ *
+ * In: level-1 functions, before views.c (which makes a transposed weight a view of its file; prepare.c transposes other
+ * weights once).  Out: the same function with convolutions that have weights of the model rewritten.  Their results
+ * stay transposed through elementwise operations, pools, concatenations, reductions, pads, splits of dimensions and
+ * products, and are transposed back where anything else reads them; an input is transposed at its first convolution.  A
+ * value that is read in both orders exists in both.
+ *
+ * Form k of a value of rank r: dimensions 0, 1 + k .. r - 1, 1 .. k, so k dimensions of channels (two with groups)
+ * moved behind the image.  Operations are looked at once, in order, and pushed forward only: no search for the fewest
+ * transposes.  Blocks of channels in the weights are oneDNN's affair (runtime/device/conv_dnnl.h).  Not done:
+ * conv_filter, convolutions with computed weights, blocked images.
+ */
+#include <string.h>
+
+#include "passes/rewrite/fixed.h"
+#include "passes/passes.h"
+#include "passes/rewrite/rewrite.h"
+
+enum { FORMS = 3 }; /* form 0 is the order of the model */
+
+typedef struct Forms {
+  Val v[FORMS];
+} Forms;
+
+typedef struct Last {
+  Rewrite r;
+  const Fixed *fixed;
+  Forms *forms; /* by old value; v[0] is r.map, and both are 0 while only another form exists */
+} Last;
+
+static const Type *old_type(const Last *l, Val v) { return type_of(l->r.old, v); }
+
+/* Dimension d of form k is dimension `perm[d]` of the model's order. */
+static void order_of(int rank, int k, int *perm) {
+  int n = 0;
+  for (int d = 0; d < rank; d++)
+    if (d == 0 || d > k) perm[n++] = d;
+  for (int d = 1; d <= k && d < rank; d++) perm[n++] = d;
+}
+
+static int place_of(int rank, int k, int dim) { return dim == 0 ? 0 : dim > k ? dim - k : rank - 1 - k + dim; }
+
+static const Type *form_type(const Last *l, const Type *t, int k) {
+  const Expr *dims[MAX_RANK];
+  int perm[MAX_RANK];
+  order_of(t->rank, k, perm);
+  for (int d = 0; d < t->rank; d++) dims[d] = t->dims[perm[d]];
+  return type_get(l->r.m, t->dtype, t->rank, dims);
+}
+
+static Val transposed(Last *l, const Op *op, Val v, int rank, const int *perm) {
+  int64_t list[MAX_RANK];
+  bool same = true;
+  for (int d = 0; d < rank; d++) list[d] = perm[d], same = same && perm[d] == d;
+  if (same) return v;
+  Attr a = attr_ints(l->r.m, AT_perm, rank, list);
+  return build_op(&l->r.b, &(OpSpec){.kind = OP_transpose,
+                                     .name = arena_printf(l->r.m->arena, "%s.transpose", op->name),
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &v,
+                                     .nattrs = 1,
+                                     .attrs = &a});
+}
+
+/* ---- a value in form k */
+
+static Val in_form(Last *l, Val v, int k);
+
+/* The operand loses its dimensions of extent 1, and what is left is put into ascending order. */
+static Val broadcast_form(Last *l, const Op *op, int k) {
+  const Attr *dims = op_attr(op, AT_dims);
+  const Type *x = old_type(l, op->in[0]), *to = old_type(l, op->out);
+  const Expr *extents[MAX_RANK];
+  int from[MAX_RANK], order[MAX_RANK], n = 0;
+  int64_t map[MAX_RANK];
+  Val v = in_form(l, op->in[0], 0);
+  for (int d = 0; d < x->rank; d++)
+    if (!ex_is_const(x->dims[d], 1)) extents[n] = x->dims[d], from[n++] = place_of(to->rank, k, (int)dims->u.ints[d]);
+  if (n < x->rank)
+    v = build_op(&l->r.b, &(OpSpec){.kind = OP_reshape,
+                                    .name = arena_printf(l->r.m->arena, "%s.line", op->name),
+                                    .loc = op->loc,
+                                    .nin = 1,
+                                    .in = &v,
+                                    .type = type_get(l->r.m, x->dtype, n, extents)});
+  for (int i = 0; i < n; i++) {
+    int at = i;
+    for (; at > 0 && from[order[at - 1]] > from[i]; at--) order[at] = order[at - 1];
+    order[at] = i;
+  }
+  for (int i = 0; i < n; i++) map[i] = from[order[i]];
+  v = transposed(l, op, v, n, order);
+  Attr a = attr_ints(l->r.m, AT_dims, n, map);
+  return build_op(&l->r.b, &(OpSpec){.kind = OP_broadcast,
+                                     .name = op->name,
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &v,
+                                     .nattrs = 1,
+                                     .attrs = &a,
+                                     .type = form_type(l, to, k)});
+}
+
+static bool splat(const Op *op) { return (op->kind == OP_const && op_attr(op, AT_value)) || op->kind == OP_size; }
+
+static Val same_everywhere(Last *l, const Op *op, int k) {
+  OpSpec spec = op_spec_of(l->r.old, op);
+  spec.group = NULL;
+  spec.type = form_type(l, old_type(l, op->out), k);
+  return build_op(&l->r.b, &spec);
+}
+
+static Val in_form(Last *l, Val v, int k) {
+  Forms *forms = &l->forms[v];
+  const Op *op = op_of(l->r.old, v);
+  int rank = old_type(l, v)->rank, perm[MAX_RANK], back[MAX_RANK];
+  if (forms->v[k]) return forms->v[k];
+  if (k && forms->v[0] && op->kind == OP_broadcast) return forms->v[k] = broadcast_form(l, op, k);
+  if (k && forms->v[0] && splat(op)) return forms->v[k] = same_everywhere(l, op, k);
+  int have = 0;
+  while (!forms->v[have]) have++;
+  for (int d = 0; d < rank; d++) back[d] = place_of(rank, have, d);
+  order_of(rank, k, perm);
+  for (int d = 0; d < rank; d++) perm[d] = back[perm[d]];
+  l->r.b.loc = op->loc;
+  forms->v[k] = transposed(l, op, forms->v[have], rank, perm);
+  if (k == 0) l->r.map[v] = forms->v[0];
+  return forms->v[k];
+}
+
+/* The form other than the model's that a value exists in; 0: none. */
+static int form_of(const Last *l, Val v) {
+  for (int k = 1; k < FORMS; k++)
+    if (l->forms[v].v[k]) return k;
+  return 0;
+}
+
+static void now_in(Last *l, const Op *op, int k, Val v) { l->forms[op->out].v[k] = v; }
+
+/* ---- specs: the letters of one part, with those of channels behind the others */
+
+typedef struct Spec {
+  const char *part[3];
+  int n[3];
+} Spec;
+
+static Spec spec_of(const Op *op) {
+  const char *s = op_str(op, AT_spec), *comma = strchr(s, ','), *arrow = strstr(s, "->");
+  return (Spec){{s, comma + 1, arrow + 2}, {(int)(comma - s), (int)(arrow - comma - 1), (int)strlen(arrow + 2)}};
+}
+
+static bool has(const Spec *s, int part, char letter) {
+  return memchr(s->part[part], letter, (size_t)s->n[part]) != NULL;
+}
+static bool capital(char c) { return c >= 'A' && c <= 'Z'; }
+
+/* "ncHW" or "ngcHW": a letter the weights do not have, letters of channels, windowed letters.  The number of channels'
+ * letters; 0: not so. */
+static int channels_in(const Spec *s, int part) {
+  int k = 0;
+  if (s->n[part] < 3 || capital(s->part[part][0]) || has(s, 1, s->part[part][0])) return 0;
+  while (1 + k < s->n[part] && !capital(s->part[part][1 + k])) k++;
+  for (int d = 1 + k; d < s->n[part]; d++)
+    if (!capital(s->part[part][d])) return 0;
+  return 1 + k < s->n[part] && k < FORMS ? k : 0;
+}
+
+static void add_form(Text *t, const Spec *s, int part, int k) {
+  int perm[MAX_RANK];
+  order_of(s->n[part], k, perm);
+  for (int d = 0; d < s->n[part]; d++) text_addn(t, &s->part[part][perm[d]], 1);
+}
+
+/* Weights: the window, then letters in the order of `s`: groups and summed letters, then those of the result alone. */
+static void weights_order(const Spec *s, int *perm) {
+  int n = 0;
+  for (int class = 0; class < 3; class ++)
+    for (int d = 0; d < s->n[1]; d++) {
+      char c = s->part[1][d];
+      if ((capital(c) ? 0 : has(s, 0, c) ? 1 : 2) == class) perm[n++] = d;
+    }
+}
+
+/* ---- convolutions and products */
+
+/* The weights in the kernel's order, and the letters of their spec: "HWco". */
+static Val ordered_weights(Last *l, const Op *op, const Spec *s, Text *t) {
+  int perm[MAX_RANK];
+  weights_order(s, perm);
+  for (int d = 0; d < s->n[1]; d++) text_addn(t, &s->part[1][perm[d]], 1);
+  return transposed(l, op_of(l->r.old, op->in[1]), in_form(l, op->in[1], 0), s->n[1], perm);
+}
+
+static bool try_conv(Last *l, const Op *op) {
+  Spec s = spec_of(op);
+  int k = channels_in(&s, 0);
+  if (!k || channels_in(&s, 2) != k || s.part[0][0] != s.part[2][0] || l->fixed[op->in[1]] == FIXED_NOT) return false;
+  Text t = {.arena = l->r.m->arena};
+  const Type *type = form_type(l, old_type(l, op->out), k);
+  add_form(&t, &s, 0, k);
+  text_add(&t, ",");
+  l->r.b.loc = op->loc;
+  Val in[2] = {in_form(l, op->in[0], k), ordered_weights(l, op, &s, &t)};
+  text_add(&t, "->");
+  add_form(&t, &s, 2, k);
+  OpSpec spec = op_spec_of(l->r.old, op);
+  Attr attrs[8];
+  for (int i = 0; i < op->nattrs; i++)
+    attrs[i] = op->attrs[i].key == AT_spec ? attr_s(l->r.m, AT_spec, text_str(&t)) : op->attrs[i];
+  spec.attrs = attrs, spec.in = in, spec.type = type;
+  now_in(l, op, k, build_op(&l->r.b, &spec));
+  return true;
+}
+
+/* A product with an image that is already transposed; the channels' letter behind the batch is one in operand and
+ * result. */
+static bool try_dot(Last *l, const Op *op) {
+  Spec s = spec_of(op);
+  int side = form_of(l, op->in[0]) == 1 ? 0 : 1, other = 1 - side;
+  if (form_of(l, op->in[side]) != 1 || form_of(l, op->in[other]) || s.n[2] < 3) return false;
+  char batch = s.part[side][0];
+  if (s.part[2][0] != batch || has(&s, other, batch) || !has(&s, other, s.part[2][1]) || has(&s, side, s.part[2][1]))
+    return false;
+  for (int d = 2; d < s.n[2]; d++)
+    if (!has(&s, side, s.part[2][d])) return false;
+  Text t = {.arena = l->r.m->arena};
+  for (int i = 0; i < 2; i++) {
+    if (i == side) add_form(&t, &s, i, 1);
+    else text_addn(&t, s.part[i], (size_t)s.n[i]);
+    text_add(&t, i ? "->" : ",");
+  }
+  add_form(&t, &s, 2, 1);
+  Val in[2];
+  in[side] = in_form(l, op->in[side], 1), in[other] = in_form(l, op->in[other], 0);
+  OpSpec spec = op_spec_of(l->r.old, op);
+  Attr a = attr_s(l->r.m, AT_spec, text_str(&t));
+  spec.attrs = &a, spec.in = in, spec.type = NULL;
+  now_in(l, op, 1, build_op(&l->r.b, &spec));
+  return true;
+}
+
+/* ---- what passes the transposed order on */
+
+static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast || k == OP_copy; }
+
+static int form_of_operands(const Last *l, const Op *op) {
+  for (int i = 0; i < op->nin; i++)
+    if (form_of(l, op->in[i])) return form_of(l, op->in[i]);
+  return 0;
+}
+
+static void rebuild(Last *l, const Op *op, int k, const Attr *attrs, const Type *type) {
+  Val in[MAX_OPERANDS];
+  OpSpec spec = op_spec_of(l->r.old, op);
+  for (int i = 0; i < op->nin; i++) in[i] = in_form(l, op->in[i], k);
+  spec.in = in, spec.attrs = attrs, spec.type = type;
+  now_in(l, op, k, build_op(&l->r.b, &spec));
+}
+
+static int64_t moved(const Last *l, const Op *op, int k, int64_t dim) {
+  return place_of(old_type(l, op->in[0])->rank, k, (int)dim);
+}
+
+/* Attributes whose dimensions are renumbered (axis, axes) or whose entries, one per dimension, change places (low,
+ * high). */
+static const Attr *moved_attrs(Last *l, const Op *op, int k) {
+  Attr *out = ARENA_ARRAY(l->r.m->arena, Attr, op->nattrs + 1);
+  int rank = old_type(l, op->in[0])->rank, perm[MAX_RANK];
+  order_of(rank, k, perm);
+  for (int i = 0; i < op->nattrs; i++) {
+    const Attr *a = &op->attrs[i];
+    out[i] = *a;
+    if (a->key == AT_axis) out[i] = attr_i(AT_axis, moved(l, op, k, a->u.i));
+    if (a->key == AT_axes) {
+      int64_t axes[MAX_RANK];
+      for (int d = 0; d < a->n; d++) axes[d] = moved(l, op, k, a->u.ints[d]);
+      out[i] = attr_ints(l->r.m, AT_axes, a->n, axes);
+    }
+    if (op->kind == OP_pad && (a->key == AT_low || a->key == AT_high)) {
+      const Expr *e[MAX_RANK];
+      for (int d = 0; d < rank; d++) e[d] = a->u.exprs[perm[d]];
+      out[i] = attr_exprs(l->r.m, a->key, rank, e);
+    }
+  }
+  return out;
+}
+
+/* Axes must be the image's (they keep their order); a reduction of the whole image leaves the model's order. */
+static bool try_axes(Last *l, const Op *op, int k) {
+  const Attr *axes = op_attr(op, AT_axes);
+  int rank = old_type(l, op->in[0])->rank;
+  for (int i = 0; i < axes->n; i++)
+    if (axes->u.ints[i] <= k) return false;
+  if (op->kind == OP_pool) {
+    rebuild(l, op, k, moved_attrs(l, op, k), form_type(l, old_type(l, op->out), k));
+    return true;
+  }
+  if (axes->n != rank - 1 - k) return false;
+  OpSpec spec = op_spec_of(l->r.old, op);
+  Val in = in_form(l, op->in[0], k);
+  spec.in = &in, spec.attrs = moved_attrs(l, op, k), spec.type = NULL;
+  l->r.map[op->out] = l->forms[op->out].v[0] = build_op(&l->r.b, &spec);
+  return true;
+}
+
+/* Extents before and behind equal in both types: a reshape inside the image, or of the channels. */
+static bool try_reshape(Last *l, const Op *op, int k) {
+  const Type *x = old_type(l, op->in[0]), *y = old_type(l, op->out);
+  int grown = k + y->rank - x->rank;
+  if (x->rank < 2 + k || y->rank < 3 || x->dims[0] != y->dims[0]) return false;
+  bool channels = grown >= 1 && grown<FORMS, image = y->rank> 1 + k;
+  for (int d = 1; d + k < x->rank; d++) channels = channels && x->dims[x->rank - d] == y->dims[y->rank - d];
+  for (int d = 1; d <= k; d++) image = image && x->dims[d] == y->dims[d];
+  if (!channels && !image) return false;
+  int to = channels ? grown : k; /* [c, H] to [c, 1, H] is a split of the channels */
+  Val in = in_form(l, op->in[0], k);
+  OpSpec spec = op_spec_of(l->r.old, op);
+  spec.in = &in, spec.type = form_type(l, y, to);
+  now_in(l, op, to, build_op(&l->r.b, &spec));
+  return true;
+}
+
+static bool try_op(Last *l, const Op *op) {
+  if (!op->out) return false;
+  if (op->kind == OP_conv || op->kind == OP_conv_transpose) return try_conv(l, op);
+  int k = form_of_operands(l, op);
+  if (!k) return false;
+  if (op->kind == OP_dot) return try_dot(l, op);
+  if (op->kind == OP_reshape) return try_reshape(l, op, k);
+  if (op->kind == OP_pool || op->kind == OP_reduce) return try_axes(l, op, k);
+  if (!elementwise(op->kind) && op->kind != OP_concat && op->kind != OP_pad) return false;
+  rebuild(l, op, k, moved_attrs(l, op, k), form_type(l, old_type(l, op->out), k));
+  return true;
+}
+
+static bool copy_in_order(Last *l, const Op *op) {
+  for (int i = 0; i < op->nin; i++) in_form(l, op->in[i], 0);
+  Val v = rewrite_copy(&l->r, op);
+  if (op->out) l->forms[op->out].v[0] = v;
+  return v || !op->out;
+}
+
+/* Carries and leaves stand side by side: what they read is put into the model's order before the loop or repeat in
+ * front of them. */
+static void order_ahead(Last *l, size_t i) {
+  const Op *op = &l->r.old->ops.items[i], *end = l->r.old->ops.items + l->r.old->ops.n;
+  OpKind kind = op->kind == OP_loop ? OP_carry : OP_leave;
+  if (op->kind != OP_loop && op->kind != OP_repeat) return;
+  for (op++; op < end && op->kind == kind; op++) in_form(l, op->in[kind == OP_leave], 0);
+}
+
+/* Behind the leaves the forms that values got in the body are gone. */
+static void forget_forms(Last *l, size_t i) {
+  const Func *f = l->r.old;
+  if (f->ops.items[i].kind != OP_leave || (i + 1 < f->ops.n && f->ops.items[i + 1].kind == OP_leave)) return;
+  for (size_t v = 1; v < f->values.n; v++) {
+    for (int k = 0; k < FORMS; k++)
+      if (rewrite_is_behind(&l->r, l->forms[v].v[k])) l->forms[v].v[k] = 0;
+    l->r.map[v] = l->forms[v].v[0];
+  }
+}
+
+static bool channels_last(Module *m, const Func *f, Diags *diags) {
+  Arena *a = m->arena;
+  Last l = {rewrite_start(m, f, diags), fixed_values(a, f), ARENA_ARRAY(a, Forms, f->values.n)};
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    order_ahead(&l, i);
+    if (!try_op(&l, op) && !copy_in_order(&l, op)) return false;
+    forget_forms(&l, i);
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) in_form(&l, f->outputs.items[i].value, 0);
+  rewrite_finish(&l.r);
+  return diags->errors == 0;
+}
+
+static bool has_conv(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_conv || f->ops.items[i].kind == OP_conv_transpose) return true;
+  return false;
+}
+
+bool pass_channels_last(Module *m, Diags *diags) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    if (m->funcs.items[k]->level == 1 && has_conv(m->funcs.items[k]) && !channels_last(m, m->funcs.items[k], diags))
+      return false;
+  return true;
+}

@@ -1,0 +1,59 @@
+/* passes/rewrite/dce.c - drops operations whose results nobody uses.
+ *
+ * Inputs stay (they are the function's interface), writes stay (they are its effect).  A loop stays when one of its
+ * leaves does, with the carries, and what they become, that its body and its leaves need.  Weights that no function
+ * reads any more stay in the module: they cost nothing, since their bytes are in files.
+ */
+#include "ir/loops.h"
+#include "passes/passes.h"
+#include "passes/rewrite/rewrite.h"
+
+typedef struct Dce {
+  const Func *f;
+  bool *live; /* by value */
+  bool more;  /* something became live that stands below */
+} Dce;
+
+static bool stays(const Dce *d, const Op *op) {
+  if (op->kind == OP_repeat) return d->live[op->in[0]];
+  return !op->out || op->kind == OP_input || d->live[op->out];
+}
+
+/* A live leave needs its loop; a live carry needs its leave, from which it gets its next value. */
+static void mark_loop(Dce *d, const Loops *loops, size_t i) {
+  const Op *ops = d->f->ops.items;
+  if (ops[i].kind == OP_leave) d->live[ops[loops->items[loops_reads_in(loops, d->f, i)].begin].out] = true;
+  if (ops[i].kind != OP_carry) return;
+  const Loop *l = &loops->items[loops->of[i]];
+  Val leave = ops[l->repeat + i - l->begin].out;
+  d->more |= !d->live[leave];
+  d->live[leave] = true;
+}
+
+static Func *dce(Module *m, const Func *f, Diags *diags) {
+  Dce d = {f, ARENA_ARRAY(m->arena, bool, f->values.n), true};
+  Loops loops = loops_of(m->arena, f);
+  for (size_t i = 0; i < f->outputs.n; i++) d.live[f->outputs.items[i].value] = true;
+  while (d.more) {
+    d.more = false;
+    for (size_t i = f->ops.n; i-- > 0;) {
+      const Op *op = &f->ops.items[i];
+      if (!stays(&d, op)) continue;
+      for (int k = 0; k < op->nin; k++) d.live[op->in[k]] = true;
+      mark_loop(&d, &loops, i);
+    }
+  }
+  Rewrite r = rewrite_start(m, f, diags);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (!stays(&d, op)) continue;
+    if (!rewrite_copy(&r, op)) return NULL;
+  }
+  return rewrite_finish(&r);
+}
+
+bool pass_dce(Module *m, Diags *diags) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    if (!dce(m, m->funcs.items[k], diags)) return false;
+  return true;
+}

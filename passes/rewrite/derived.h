@@ -1,0 +1,12 @@
+/* passes/rewrite/derived.h - operations computed from constants alone: masks, positions, tables of sines.
+ *
+ * Every pipeline stage computes them for itself instead of receiving them, so they never tie stages together. */
+#ifndef APC_PASSES_REWRITE_DERIVED_H
+#define APC_PASSES_REWRITE_DERIVED_H
+
+#include "ir/ir.h"
+
+/* By operation: true when it depends on no input, weight, state or random number.  In the arena. */
+const bool *derived_ops(Arena *a, const Func *f);
+
+#endif

@@ -1,0 +1,46 @@
+/* passes/rewrite/group.c - corresponding operations of repeated blocks get one group (D25).
+ *
+ * In: a flat function.  Out: the same with groups like "h.*.attn": the names of all instances with stars where they
+ * differ, made unique; groups that a model sets itself stay.  Everything outside of blocks keeps its own name as group.
+ */
+#include "passes/rewrite/blocks.h"
+#include "passes/rewrite/names.h"
+#include "passes/passes.h"
+
+static const char *group_name(Arena *a, int n, const char *const *names) {
+  NamePattern p = names_pattern(a, n, names);
+  Text t = {.arena = a};
+  bool same = false;
+  for (int i = 0; i < p.n; i++) {
+    text_add(&t, p.pieces[i].same ? p.pieces[i].same : "*");
+    same |= p.pieces[i].same != NULL;
+  }
+  return same ? text_str(&t) : names[0];
+}
+
+static void set_groups(Builder *taken, Arena *scratch, Func *f, const Block *b) {
+  const char **names = ARENA_ARRAY(scratch, const char *, b->instances);
+  for (int i = 0; i < b->size; i++) {
+    bool own = true;
+    for (int j = 0; j < b->instances; j++) {
+      const Op *op = &f->ops.items[b->ops[j * b->size + i]];
+      names[j] = op->name;
+      own &= op->group == op->name;
+    }
+    const char *group = own ? builder_unique_name(taken, group_name(scratch, b->instances, names)) : NULL;
+    for (int j = 0; own && j < b->instances; j++) f->ops.items[b->ops[j * b->size + i]].group = group;
+  }
+}
+
+bool pass_group(Module *m, Diags *diags) {
+  Arena *scratch = arena_new();
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    Func *f = m->funcs.items[k];
+    if (f->level != 1) continue;
+    Blocks b = blocks_find(scratch, f);
+    Builder taken = builder_new(m, f, diags); /* its names are those of the function */
+    for (int i = 0; i < b.n; i++) set_groups(&taken, scratch, f, &b.items[i]);
+  }
+  arena_free(scratch);
+  return true;
+}

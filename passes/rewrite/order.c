@@ -1,0 +1,124 @@
+/* passes/rewrite/order.c - gives sources and writes one place each; see order.h.
+ *
+ * In: a function in any legal order.  Out: the same operations; where a source or a write stands depends only on the
+ * order of the others.  So a block may hand them to its caller and get them back when it is inlined, byte for byte.
+ *
+ * Sources that a loop uses stand before it, so that one of them can be used in several bodies and behind; a write waits
+ * for the end of a loop.
+ *
+ * A write waits for the uses of what was read: the state may be overwritten in place.  Uses by other writes do not
+ * count: two states that are exchanged would wait for each other.
+ */
+#include "passes/rewrite/order.h"
+
+#include "ir/loops.h"
+#include "passes/rewrite/blocks.h"
+#include "passes/passes.h"
+#include "passes/rewrite/rewrite.h"
+
+typedef struct Order {
+  Rewrite r;
+  Arena *scratch;
+  const Func *f;
+  Loops loops;
+  bool *done; /* by operation */
+  struct IndexList {
+    uint32_t *items;
+    size_t n, cap;
+  } * due;            /* by operation: writes that go behind it */
+  uint32_t *last_use; /* by value: the last use that is no write */
+} Order;
+
+static bool moves(const Op *op) { return op->kind == OP_write || blocks_is_source(op->kind); }
+
+static bool emit(Order *w, size_t i) {
+  if (w->done[i]) return true;
+  w->done[i] = true;
+  return rewrite_copy(&w->r, &w->f->ops.items[i]) != 0;
+}
+
+static bool emit_source(Order *w, Val v) {
+  size_t i = (size_t)w->f->values.items[v].op;
+  return !moves(&w->f->ops.items[i]) || emit(w, i);
+}
+
+static bool same_state(const Op *x, const Op *y) { return op_str(x, AT_name) == op_str(y, AT_name); /* interned */ }
+
+static bool emit_write(Order *w, size_t i) {
+  const Op *write = &w->f->ops.items[i];
+  for (size_t k = 0; k < i; k++) {
+    const Op *op = &w->f->ops.items[k];
+    if (op->kind == OP_read && same_state(op, write) && !emit(w, k)) return false;
+  }
+  return emit_source(w, write->in[0]) && emit(w, i);
+}
+
+static void find_last_uses(Order *w) {
+  w->last_use = ARENA_ARRAY(w->scratch, uint32_t, w->f->values.n);
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    const Op *op = &w->f->ops.items[i];
+    for (int k = 0; op->kind != OP_write && k < op->nin; k++)
+      w->last_use[op->in[k]] = (uint32_t)loops_behind(&w->loops, w->f, i);
+  }
+}
+
+/* Behind which operation a write goes; SIZE_MAX: nothing holds it, it goes to the end. */
+static size_t due_behind(const Order *w, size_t i) {
+  const Op *write = &w->f->ops.items[i], *made = op_of(w->f, write->in[0]);
+  size_t at = moves(made) ? SIZE_MAX : loops_behind(&w->loops, w->f, (size_t)w->f->values.items[write->in[0]].op);
+  for (size_t k = 0; k < i; k++) {
+    const Op *op = &w->f->ops.items[k];
+    if (op->kind != OP_read || !same_state(op, write)) continue;
+    size_t use = w->last_use[op->out];
+    if (use && (at == SIZE_MAX || use > at)) at = use;
+  }
+  return at;
+}
+
+static void find_due(Order *w) {
+  w->due = arena_alloc(w->scratch, sizeof *w->due * w->f->ops.n);
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    size_t at = w->f->ops.items[i].kind == OP_write ? due_behind(w, i) : SIZE_MAX;
+    if (at != SIZE_MAX) ARENA_PUSH(w->scratch, &w->due[at], (uint32_t)i);
+  }
+}
+
+static bool emit_sources(Order *w, size_t i) {
+  size_t end = w->f->ops.items[i].kind == OP_loop ? w->loops.items[w->loops.of[i]].end : i + 1;
+  for (; i < end; i++)
+    for (int k = 0; k < w->f->ops.items[i].nin; k++)
+      if (!emit_source(w, w->f->ops.items[i].in[k])) return false;
+  return true;
+}
+
+static bool emit_all(Order *w) {
+  for (size_t i = 0; i < w->f->ops.n; i++) {
+    if (moves(&w->f->ops.items[i])) continue;
+    if (!emit_sources(w, i) || !emit(w, i)) return false;
+    for (size_t k = 0; k < w->due[i].n; k++)
+      if (!emit_write(w, w->due[i].items[k])) return false;
+  }
+  for (size_t i = 0; i < w->f->ops.n; i++)
+    if (!emit(w, i)) return false;
+  return true;
+}
+
+Func *order_sources(Module *m, const Func *f, Diags *diags) {
+  Arena *scratch = arena_new();
+  Order w = {.r = rewrite_start(m, f, diags),
+             .scratch = scratch,
+             .f = f,
+             .loops = loops_of(scratch, f),
+             .done = ARENA_ARRAY(scratch, bool, f->ops.n)};
+  find_last_uses(&w);
+  find_due(&w);
+  bool ok = emit_all(&w);
+  arena_free(scratch);
+  return ok ? rewrite_finish(&w.r) : NULL;
+}
+
+bool pass_order(Module *m, Diags *diags) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    if (m->funcs.items[k]->level == 1 && !order_sources(m, m->funcs.items[k], diags)) return false;
+  return true;
+}

@@ -1,0 +1,250 @@
+/* passes/rewrite/prepare.c - work on weights that is the same at every request is done once, at loading (D27).
+ *
+ * In: level-1 functions.  Out: the same, in which results that weights and constants alone determine are weights
+ * themselves, and a level-1 function @prepare that computes them: casts and dequantisations, products with scales,
+ * sums, concatenations, norms of weights ...  Each rank runs its part of @prepare after loading (lower_prepare); the
+ * weights it read are not kept.
+ *
+ * What moves: of the values that anything else needs, walking up from the outputs, the first that
+ *   - depends on weights and constants only (no size of a request, no random number, nothing that changes from round to
+ *     round of a loop),
+ *   - takes work: a weight that is only reshaped, repeated or copied is read where it lies, and what is worked out is
+ *     repeated where it is used, and
+ *   - has at most as many elements as the weights it is computed from: what @prepare keeps is memory of every rank for
+ *     good, so a bias repeated over rows, a mask or a one-hot table stays where it is used, and what it is made from
+ *     moves instead.
+ * Elements, not bytes: a cast from 1 or 2 bytes to 4 is what preparing is for.  Values that depend on constants alone
+ * stay too: they have no weight to be counted against, and every stage makes them where it needs them
+ * (passes/rewrite/derived.h).
+ *
+ * Loops over weights alone stay where they are.  Equal work of several functions is done once.  A function of that name
+ * that the module has already is extended.
+ */
+#include <string.h>
+
+#include "ir/loops.h"
+#include "passes/rewrite/fixed.h"
+#include "passes/passes.h"
+#include "passes/rewrite/rewrite.h"
+
+/* An operation of @prepare. */
+typedef struct Made {
+  const char *key; /* what it computes from which values; interned */
+  Val v;
+  const char *param; /* the weight it becomes; NULL: only needed inside */
+} Made;
+
+typedef struct Prepare {
+  Module *m;
+  Func *f; /* @prepare; NULL while nothing has moved */
+  Builder b;
+  struct {
+    Made *items;
+    size_t n, cap;
+  } made; /* by value, less 1 */
+} Prepare;
+
+/* A function whose work is looked at. */
+typedef struct Scan {
+  Prepare *p;
+  const Func *f;
+  const Fixed *fixed;
+  bool *needed; /* by value: stays in the function, or is read there as a weight */
+  bool *moved;  /* by value */
+  Val *at;      /* by value: in @prepare; 0 */
+} Scan;
+
+/* ---- which values move */
+
+static double elements(const Type *t) {
+  int64_t dims[MAX_RANK];
+  double n = 1;
+  if (!type_constant_dims(t, dims)) return 0;
+  for (int d = 0; d < t->rank; d++) n *= (double)dims[d];
+  return n;
+}
+
+typedef struct Names {
+  const char **items;
+  size_t n, cap;
+} Names;
+
+static bool add_once(Arena *a, Names *names, const char *name) {
+  for (size_t i = 0; i < names->n; i++)
+    if (strcmp(names->items[i], name) == 0) return false;
+  ARENA_PUSH(a, names, name);
+  return true;
+}
+
+/* Elements of the weights a value is computed from, each weight once. */
+static double weight_elements(const Scan *s, Val v) {
+  Arena *scratch = arena_new();
+  bool *in_cone = ARENA_ARRAY(scratch, bool, s->f->values.n);
+  Names names = {0};
+  double sum = 0;
+  in_cone[v] = true;
+  for (int i = s->f->values.items[v].op; i >= 0; i--) {
+    const Op *op = &s->f->ops.items[i];
+    if (!op->out || !in_cone[op->out]) continue;
+    for (int k = 0; k < op->nin; k++) in_cone[op->in[k]] = true;
+    if (op->kind == OP_param && add_once(scratch, &names, op_str(op, AT_name))) sum += elements(type_of(s->f, op->out));
+  }
+  arena_free(scratch);
+  return sum;
+}
+
+static bool moves(const Scan *s, Val v) {
+  return s->fixed[v] == FIXED_WORK && op_of(s->f, v)->kind != OP_broadcast &&
+         elements(type_of(s->f, v)) <= weight_elements(s, v);
+}
+
+/* Loops stay whole: what is not needed of them is left to dce. */
+static bool stays(const Scan *s, const Op *op) {
+  return !op->out || s->needed[op->out] || op->kind == OP_input || loops_is_part(op->kind);
+}
+
+static bool choose(const Scan *s) {
+  bool any = false;
+  for (size_t i = 0; i < s->f->outputs.n; i++) s->needed[s->f->outputs.items[i].value] = true;
+  for (size_t i = s->f->ops.n; i-- > 0;) {
+    const Op *op = &s->f->ops.items[i];
+    if (!stays(s, op)) continue;
+    if (op->out && moves(s, op->out)) {
+      any = s->moved[op->out] = true;
+      continue;
+    }
+    for (int k = 0; k < op->nin; k++) s->needed[op->in[k]] = true;
+  }
+  return any;
+}
+
+/* ---- @prepare */
+
+static const char *key_of(const Prepare *p, const Op *op, const Type *type, const Val *in) {
+  Text t = {.arena = p->m->arena};
+  text_printf(&t, "%s", op_name(op->kind));
+  for (int i = 0; i < op->nin; i++) text_printf(&t, " %u", in[i]);
+  for (int i = 0; i < op->nattrs; i++) {
+    text_add(&t, " ");
+    attr_print(p->m, &t, &op->attrs[i]);
+  }
+  text_add(&t, " ");
+  type_print(p->m, &t, type);
+  return module_string(p->m, text_str(&t));
+}
+
+static void remember(Prepare *p, const char *key, Val v) { ARENA_PUSH(p->m->arena, &p->made, ((Made){key, v, NULL})); }
+
+static Made *made_of(const Prepare *p, Val v) {
+  for (size_t i = 0; i < p->made.n; i++)
+    if (p->made.items[i].v == v) return &p->made.items[i];
+  return NULL;
+}
+
+/* Takes over a function @prepare of the model. */
+static void extend(Prepare *p, Diags *diags) {
+  p->f = module_func(p->m, "prepare");
+  if (!p->f) return;
+  p->b = builder_new(p->m, p->f, diags);
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    const Op *op = &p->f->ops.items[i];
+    if (op->out) remember(p, key_of(p, op, type_of(p->f, op->out), op->in), op->out);
+  }
+  for (size_t i = 0; i < p->f->outputs.n; i++)
+    made_of(p, p->f->outputs.items[i].value)->param = p->f->outputs.items[i].name;
+}
+
+static Val prepared_value(const Prepare *p, const char *name) {
+  for (size_t i = 0; p->f && i < p->f->outputs.n; i++)
+    if (strcmp(p->f->outputs.items[i].name, name) == 0) return p->f->outputs.items[i].value;
+  return 0;
+}
+
+/* The value in @prepare, with all it is computed from. */
+static Val bring(Scan *s, Val v, Diags *diags) {
+  Prepare *p = s->p;
+  const Op *op = op_of(s->f, v);
+  if (s->at[v]) return s->at[v];
+  if (op->kind == OP_param && (s->at[v] = prepared_value(p, op_str(op, AT_name)))) return s->at[v];
+  if (!p->f) {
+    p->f = module_func_add(p->m, "prepare", 1);
+    p->b = builder_new(p->m, p->f, diags);
+  }
+  Val in[MAX_OPERANDS];
+  for (int i = 0; i < op->nin; i++) in[i] = bring(s, op->in[i], diags);
+  const char *key = key_of(p, op, type_of(s->f, v), in);
+  for (size_t i = 0; i < p->made.n; i++)
+    if (p->made.items[i].key == key) return s->at[v] = p->made.items[i].v;
+  OpSpec spec = op_spec_of(s->f, op);
+  spec.in = in;
+  s->at[v] = build_op(&p->b, &spec);
+  remember(p, key, s->at[v]);
+  return s->at[v];
+}
+
+static const char *fresh_param(Module *m, const char *wanted) {
+  const char *name = wanted;
+  for (int i = 1; module_param(m, name); i++) name = arena_printf(m->arena, "%s.%d", wanted, i);
+  return module_string(m, name);
+}
+
+/* The weight that is this value of @prepare. */
+static const char *param_of(Prepare *p, Val v) {
+  Made *made = made_of(p, v);
+  if (made->param) return made->param;
+  const Op *op = op_of(p->f, v);
+  made->param = fresh_param(p->m, op->name);
+  Param *param = module_param_add(p->m, made->param, type_of(p->f, v));
+  param->init = INIT_PREPARED;
+  param->trainable = false; /* the model's parameters are what it is computed from */
+  param->loc = op->loc;
+  build_output(&p->b, made->param, v, NULL);
+  return made->param;
+}
+
+/* ---- the function without what moved */
+
+static bool rewrite(Scan *s, Diags *diags) {
+  Module *m = s->p->m;
+  Rewrite r = rewrite_start(m, s->f, diags);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    const Op *op = &s->f->ops.items[i];
+    if (!stays(s, op)) continue;
+    if (op->out && s->moved[op->out]) {
+      Attr name = attr_s(m, AT_name, param_of(s->p, bring(s, op->out, diags)));
+      OpSpec spec = {.kind = OP_param,
+                     .name = op->name,
+                     .loc = op->loc,
+                     .nattrs = 1,
+                     .attrs = &name,
+                     .type = type_of(s->f, op->out)};
+      r.map[op->out] = build_op(&r.b, &spec);
+    } else if (!rewrite_copy(&r, op)) {
+      return false;
+    }
+  }
+  rewrite_finish(&r);
+  return diags->errors == 0;
+}
+
+static bool prepare(Prepare *p, const Func *f, Diags *diags) {
+  Arena *a = p->m->arena;
+  Scan s = {p,
+            f,
+            fixed_values(a, f),
+            ARENA_ARRAY(a, bool, f->values.n),
+            ARENA_ARRAY(a, bool, f->values.n),
+            ARENA_ARRAY(a, Val, f->values.n)};
+  return !choose(&s) || rewrite(&s, diags);
+}
+
+bool pass_prepare(Module *m, Diags *diags) {
+  Prepare p = {.m = m};
+  extend(&p, diags);
+  size_t n = m->funcs.n;
+  for (size_t k = 0; k < n; k++) {
+    const Func *f = m->funcs.items[k];
+    if (f->level == 1 && f != p.f && !prepare(&p, f, diags)) return false;
+  }
+  return true;
+}

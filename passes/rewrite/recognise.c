@@ -1,0 +1,134 @@
+/* passes/rewrite/recognise.c - finds composites (norm, attention) that exporters wrote as primitive operations.
+ *
+ * A composite has strategies that its parts do not have (attention over cut keys, a norm over a cut dimension in one
+ * step), is one kernel, and attention never keeps the matrix of scores.  In: level 1 after views, so that heads are
+ * dimensions already.  Out: the same function with the last operation of each match replaced; what only it needed is
+ * left for dce.
+ *
+ * A match is exact: the composite means the same for all inputs, with two liberties.  A mask of a finite number at most
+ * -1e37 counts as -inf (it leaves an f32 softmax with 0 as well, unless all scores of a row are of that size
+ * themselves).  A query whose products with all keys that it sees are -inf, which takes infinite inputs or an overflow,
+ * gets 0 instead of NaN; a causal mask that is recognised hides no row whole.  It lies in one body of a loop, or
+ * outside of all, so that no work moves into a body.
+ *
+ * Not done: masks that depend on data (padding of a batch), rotary embeddings, softmax or GELU written out.
+ */
+#include "passes/rewrite/recognise.h"
+
+#include <math.h>
+
+#include "passes/rewrite/derived.h"
+#include "passes/passes.h"
+
+const Op *recognise_op(const Func *f, Val v, OpKind kind) {
+  const Op *op = v ? op_of(f, v) : NULL;
+  return op && op->kind == kind ? op : NULL;
+}
+
+bool recognise_number(const Func *f, Val v, double *out) {
+  const Op *op = op_of(f, v);
+  double x = 0, y = 0;
+  int64_t extent;
+  if (!dtype_is_float(type_of(f, v)->dtype) && op->kind != OP_const && op->kind != OP_broadcast &&
+      op->kind != OP_reshape)
+    return false;
+  switch (op->kind) {
+    case OP_const: *out = op_float(op, AT_value, 0); return op_attr(op, AT_value) != NULL;
+    case OP_size:
+      if (!ex_get_const(op_expr(op, AT_expr), &extent)) return false;
+      *out = (double)extent;
+      return true;
+    case OP_broadcast:
+    case OP_reshape: return recognise_number(f, op->in[0], out);
+    case OP_sqrt: *out = recognise_number(f, op->in[0], &x) ? sqrt(x) : 0; return x > 0;
+    case OP_pow:
+      if (!recognise_number(f, op->in[0], &x) || !recognise_number(f, op->in[1], &y)) return false;
+      *out = pow(x, y);
+      return true;
+    case OP_div:
+      if (!recognise_number(f, op->in[0], &x) || !recognise_number(f, op->in[1], &y)) return false;
+      *out = x / y;
+      return true;
+    default: return false;
+  }
+}
+
+bool recognise_together(const Recognise *w, const Op *x, const Op *y) {
+  const Op *ops = w->r.old->ops.items;
+  return w->loops.of[x - ops] == w->loops.of[y - ops];
+}
+
+static bool made_together(const Recognise *w, const Op *op, Val v, int n, const Val *from) {
+  const Op *made = op_of(w->r.old, v);
+  for (int i = 0; i < n; i++)
+    if (from[i] == v) return true;
+  if (w->derived[made - w->r.old->ops.items]) return true;
+  if (!recognise_together(w, made, op)) return false;
+  for (int i = 0; i < made->nin; i++)
+    if (!made_together(w, op, made->in[i], n, from)) return false;
+  return true;
+}
+
+bool recognise_is_whole(const Recognise *w, const Op *op, int n, const Val *from) {
+  if (!w->loops.n) return true;
+  for (int i = 0; i < op->nin; i++)
+    if (!made_together(w, op, op->in[i], n, from)) return false;
+  return true;
+}
+
+Val recognise_build(Recognise *w, const Op *op, const char *part, OpSpec spec) {
+  spec.name = part ? arena_printf(w->r.m->arena, "%s.%s", op->name, part) : op->name;
+  spec.loc = op->loc;
+  return build_op(&w->r.b, &spec);
+}
+
+Val recognise_reshape(Recognise *w, const Op *op, const char *part, Val x, int rank, const Expr *const *dims) {
+  const Type *t = type_of(w->r.b.f, x), *to = type_get(w->r.m, t->dtype, rank, dims);
+  return t == to ? x : recognise_build(w, op, part, (OpSpec){.kind = OP_reshape, .nin = 1, .in = &x, .type = to});
+}
+
+Val recognise_transpose(Recognise *w, const Op *op, const char *part, Val x, const int *perm) {
+  int64_t list[MAX_RANK] = {0};
+  int rank = type_of(w->r.b.f, x)->rank;
+  bool same = true;
+  for (int d = 0; d < rank; d++) list[d] = perm[d], same = same && perm[d] == d;
+  Attr a = attr_ints(w->r.m, AT_perm, rank, list);
+  return same ? x
+              : recognise_build(w, op, part,
+                                (OpSpec){.kind = OP_transpose, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
+}
+
+static const int *count_uses(Arena *arena, const Func *f) {
+  int *uses = ARENA_ARRAY(arena, int, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) uses[f->ops.items[i].in[k]]++;
+  for (size_t i = 0; i < f->outputs.n; i++) uses[f->outputs.items[i].value]++;
+  return uses;
+}
+
+static Val recognised(Recognise *w, const Op *op) {
+  switch (op->kind) {
+    case OP_div:
+    case OP_mul: return recognise_norm(w, op);
+    case OP_dot: return recognise_attention(w, op);
+    default: return 0;
+  }
+}
+
+static bool recognise(Module *m, const Func *f, Diags *diags) {
+  Recognise w = {rewrite_start(m, f, diags), count_uses(m->arena, f), loops_of(m->arena, f), derived_ops(m->arena, f)};
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    Val v = recognised(&w, op);
+    if (v) w.r.map[op->out] = v;
+    else if (!rewrite_copy(&w.r, op) && op->out) return false;
+  }
+  rewrite_finish(&w.r);
+  return diags->errors == 0;
+}
+
+bool pass_recognise(Module *m, Diags *diags) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    if (m->funcs.items[k]->level == 1 && !recognise(m, m->funcs.items[k], diags)) return false;
+  return true;
+}

@@ -1,0 +1,53 @@
+/* passes/rewrite/rewrite.c - see rewrite.h. */
+#include "passes/rewrite/rewrite.h"
+
+#include "base/die.h"
+
+Rewrite rewrite_start(Module *m, const Func *old, Diags *diags) {
+  Func *f = ARENA_NEW(m->arena, Func);
+  f->name = old->name;
+  f->level = old->level;
+  ARENA_PUSH(m->arena, &f->values, ((Value){NULL, -1, NULL}));
+  return (Rewrite){.m = m, .old = old, .b = builder_new(m, f, diags), .map = ARENA_ARRAY(m->arena, Val, old->values.n)};
+}
+
+static void follow_loops(Rewrite *r, OpKind k) {
+  size_t at = r->b.f->ops.n - 1;
+  if (k == OP_loop) ARENA_PUSH(r->m->arena, &r->open, at);
+  if (k != OP_repeat) return;
+  r->closed_from = r->open.items[--r->open.n];
+  r->closed_to = at;
+}
+
+Val rewrite_copy(Rewrite *r, const Op *op) {
+  Val in[MAX_OPERANDS];
+  OpSpec spec = op_spec_of(r->old, op);
+  for (int i = 0; i < op->nin; i++) {
+    in[i] = r->map[op->in[i]];
+    if (!in[i]) die("rewrite of @%s: operand %d of %s is gone", r->old->name, i, op->name);
+  }
+  spec.in = in;
+  Val v = build_op(&r->b, &spec);
+  if (op->out) r->map[op->out] = v;
+  if (v) follow_loops(r, op->kind);
+  return v;
+}
+
+bool rewrite_is_here(const Rewrite *r, Val v) {
+  return !r->open.n || (size_t)r->b.f->values.items[v].op >= r->open.items[r->open.n - 1];
+}
+
+bool rewrite_is_behind(const Rewrite *r, Val v) {
+  size_t op = (size_t)r->b.f->values.items[v].op;
+  return v && r->closed_to && op >= r->closed_from && op <= r->closed_to;
+}
+
+Func *rewrite_finish(Rewrite *r) {
+  for (size_t i = 0; i < r->old->outputs.n; i++) {
+    const Output *o = &r->old->outputs.items[i];
+    build_output(&r->b, o->name, r->map[o->value], o->layout);
+  }
+  for (size_t i = 0; i < r->m->funcs.n; i++)
+    if (r->m->funcs.items[i] == r->old) r->m->funcs.items[i] = r->b.f;
+  return r->b.f;
+}

@@ -1,0 +1,36 @@
+/* passes/rewrite/rewrite.h - building a new function from an old one, operation by operation.
+ *
+ * Operations of a loop's body stay in it (ir/loops.h): what a pass builds stands where the operation stands that it
+ * replaces, never between carries or leaves, and a new value that is built in a body is forgotten behind it. */
+#ifndef APC_PASSES_REWRITE_REWRITE_H
+#define APC_PASSES_REWRITE_REWRITE_H
+
+#include "ir/ir.h"
+
+typedef struct Rewrite {
+  Module *m;
+  const Func *old;
+  Builder b; /* builds the new function */
+  Val *map;  /* old value -> new value */
+  struct {
+    size_t *items;
+    size_t n, cap;
+  } open;                        /* loops whose body is being built: new operations */
+  size_t closed_from, closed_to; /* new operations from the loop to the repeat that was built last */
+} Rewrite;
+
+/* Starts a new function of the same level that is not yet in the module. */
+Rewrite rewrite_start(Module *m, const Func *old, Diags *diags);
+
+/* Copies one operation of the old function with its operands mapped; maps and returns its result (0 after an error). */
+Val rewrite_copy(Rewrite *r, const Op *op);
+
+/* Is the new value of the body that is being built, not from outside of it?  Always true outside of loops. */
+bool rewrite_is_here(const Rewrite *r, Val v);
+/* Is the new value of the body that was built last?  Nobody behind its leaves can read it. */
+bool rewrite_is_behind(const Rewrite *r, Val v);
+
+/* Maps the outputs and puts the new function in the old one's place. */
+Func *rewrite_finish(Rewrite *r);
+
+#endif

@@ -1,0 +1,312 @@
+/* passes/search/candidate.c - the best plan of one candidate, and a bound for it; see outer.h.
+ *
+ * Weights and state are held to the memory limit exactly; activations by solving again with what they leave.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "passes/search/outer.h"
+#include "passes/search/report.h"
+#include "passes/search/stage.h"
+
+enum { MAX_ROUNDS = 8, SET_CAP = 64, SMALL_SETS = 32, LARGE_SETS = 512 };
+
+/* Beyond these the search bounds instead of solving. */
+static const double table_cap = 3e7, frontier_cap = 3e4, small_fan_out = 500, hasty_table_cap = 1e4;
+
+/* ---- the mesh */
+
+static bool same_sizes(const Mesh *a, const Mesh *b, bool but_micro) {
+  if (a->stages != b->stages || a->naxes != b->naxes) return false;
+  for (int i = 0; i < a->naxes; i++) {
+    const MeshAxis *x = &a->axes[i], *y = &b->axes[i];
+    if (x->temporal != y->temporal || (x->size != y->size && !(but_micro && x->temporal))) return false;
+  }
+  return true;
+}
+
+static void drop_model(Search *s, int i) {
+  cost_model_free(s->models[i].cost);
+  memmove(&s->models[i], &s->models[i + 1], sizeof *s->models * (size_t)(--s->nmodels - i));
+}
+
+void free_models(Search *s) {
+  while (s->nmodels) drop_model(s, 0);
+  s->cost = NULL;
+}
+
+/* What conversions cost is remembered as long as the ranks are divided in one way; of many numbers of micro-batches,
+ * that of the first and the last. */
+static CostModel *model_of(Search *s, int loose) {
+  const Mesh *mesh = &s->m->mesh;
+  for (int i = 0; i < s->nmodels; i++)
+    if (s->models[i].loose == loose && same_sizes(&s->models[i].mesh, mesh, false)) return s->models[i].cost;
+  if (s->nmodels && !same_sizes(&s->models[0].mesh, mesh, true)) free_models(s);
+  if (s->nmodels == MOST_MODELS) drop_model(s, 1);
+  s->models[s->nmodels++] = (MeshModel){*mesh, loose, cost_model_beside(s->base, loose)};
+  return s->models[s->nmodels - 1].cost;
+}
+
+/* With the micro-batches of a candidate that has some, or another number of them. */
+static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, const char *const *names) {
+  Mesh mesh = {.stages = c->stages};
+  if (c->micro > 1) mesh.axes[mesh.naxes++] = (MeshAxis){.name = "mb", .size = micro, .temporal = true};
+  for (int i = 0; i < c->naxes; i++) {
+    const char *name = names ? names[i] : arena_printf(s->arena, "a%d", i);
+    mesh.axes[mesh.naxes++] = (MeshAxis){.name = name, .size = c->sizes[i]};
+  }
+  module_set_mesh(s->m, &mesh);
+  s->cost = model_of(s, loose);
+}
+
+void set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }
+
+/* ---- solving it */
+
+static AxisUse axis_use(const Search *s, const Candidate *c, int axis) {
+  int d = c->degree[axis];
+  uint32_t labels = 0;
+  for (int k = 0; k < DEGREE_COUNT; k++)
+    if (s->forced[k] == 0) labels |= 1u << degree_labels[k];
+  if (d < 0) return (AxisUse){.labels = labels};
+  return (AxisUse){.labels = 1u << degree_labels[d],
+                   .forced = !c->loose,
+                   .weights = d == DEGREE_TP && !c->loose,
+                   .batch_too = d == DEGREE_EP};
+}
+
+static GraphInput graph_input(Search *s, const Candidate *c) {
+  GraphInput in = {.m = s->m,
+                   .f = s->f,
+                   .rules = s->rules,
+                   .labels = s->labels,
+                   .shape = s->shape,
+                   .cost = s->cost,
+                   .memory_limit = s->limit * c->stages,
+                   .table_cap = table_cap,
+                   .frontier_cap = frontier_cap,
+                   .fan_out_cap = table_cap / 64,
+                   .set_cap = SET_CAP,
+                   .watch = &s->watch,
+                   .report = &s->report};
+  int first = c->micro > 1;
+  if (s->hasty) in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
+  in.repeat = repeat_of(c);
+  in.micro = c->least;
+  for (int i = 0; i < c->naxes; i++) in.uses[first + i] = axis_use(s, c, i);
+  return in;
+}
+
+/* The most elements of a factor of that label; 0 when there is none. */
+int64_t largest_factor(const Search *s, Label label) {
+  int64_t most = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    for (int k = 0; k < s->rules[i]->nfactors; k++) {
+      int64_t n = s->labels[i].factors[k] == label ? cost_extent(s->cost, s->rules[i]->factors[k].size) : 0;
+      if (n > most) most = n;
+    }
+  return most;
+}
+
+/* Why a forced axis of that size splits too little of the arithmetic it is there for. */
+static const char *splits_little(const Search *s, Degree d, int size, double share, bool any_expert) {
+  int64_t most = largest_factor(s, degree_labels[d]);
+  const char *kind = label_name(degree_labels[d]),
+             *begin = arena_printf(s->arena, "%s %d would only replicate work", degree_names[d], s->forced[d]);
+  if (d == DEGREE_EP && !any_expert)
+    return arena_printf(s->arena, "%s: nothing in the model is known to run over experts", begin);
+  if (most == 0) return arena_printf(s->arena, "%s: no dimension of the model is of kind %s", begin, kind);
+  if (most < size)
+    return arena_printf(s->arena, "%s: the largest dimension of kind %s has %lld element%s", begin, kind,
+                        (long long)most, most == 1 ? "" : "s");
+  return arena_printf(s->arena, "%s: the axis of size %d can split %.0f%% of the arithmetic (factors of kind %s)",
+                      begin, size, 100 * share, kind);
+}
+
+/* What the axes amount to, which is what they are shown as, and what a plan that is read has.  A forced axis must split
+ * at least half of the arithmetic it is there for. */
+static bool judge_axes(Search *s, Outcome *o) {
+  const double least_share = 0.5;
+  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
+  int first = o->c.micro > 1;
+  for (int d = 0; d < DEGREE_COUNT; d++) o->found[d] = 1;
+  for (int i = 0; i < o->c.naxes; i++) {
+    int d = main_degree(&x, first + i), wanted = o->c.degree[i];
+    if (d >= 0) o->found[d] *= o->c.sizes[i];
+    double share = wanted < 0 ? 1 : share_of(&x, first + i, (Degree)wanted);
+    if (wanted < 0 || o->c.loose || (d == wanted && share >= least_share)) continue;
+    o->why_not = splits_little(s, (Degree)wanted, o->c.sizes[i], share, x.of_experts > 0);
+    return false;
+  }
+  return true;
+}
+
+static void price_outcome(Search *s, Outcome *o) {
+  o->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  o->feasible = o->price.possible && o->price.memory.total <= s->limit;
+  if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : no_choice(s, &o->c);
+}
+
+static bool cut_and_price(Search *s, Outcome *o) {
+  StagesCut how =
+      o->c.stages > 1 ? stages_cut(s->cost, s->m, s->f, s->rules, o->strategies, s->limit, o->stages) : STAGES_CUT;
+  if (how != STAGES_CUT) {
+    const char *why = how == STAGES_TOO_LARGE ? " within the memory limit" : ": it has too few places to cut it at";
+    o->why_not = arena_printf(s->arena, "the model cannot be cut into %d stages%s", o->c.stages, why);
+    return false;
+  }
+  price_outcome(s, o);
+  return o->feasible;
+}
+
+/* Keeps the faster of two outcomes of one candidate; one that is not feasible says why. */
+static void keep_outcome(Outcome *best, const Outcome *o) {
+  if (!best->strategies || (!best->feasible && !o->feasible) ||
+      (o->feasible && (!best->feasible || o->price.time.total < best->price.time.total)))
+    *best = *o;
+}
+
+/* No price: it could not be cut into stages within the memory limit. */
+static bool uncut(const Outcome *o) { return o->c.stages > 1 && o->price.time.total == 0; }
+
+/* One solution within what activations leave for weights and state; false when nothing better can be expected. */
+static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *best, double *bound, bool *exact) {
+  const double cut_share = 0.8;
+  Arena *scratch = arena_new();
+  SolveResult r = solve(p, scratch);
+  s->work += r.work;
+  *exact &= graph_exact(g, r.feasible ? r.values : NULL);
+  s->limited |= r.memory_weight > 0 || !r.feasible;
+  search_report_add(&s->report, g, &r, s->arena);
+  Outcome o = {.c = best->c,
+               .strategies = ARENA_ARRAY(s->arena, Strategy, s->f->ops.n),
+               .stages = ARENA_ARRAY(s->arena, int, s->f->ops.n),
+               .solved = r.time};
+  bool guessed = p->memory_aim > 0 && !best->strategies, again = false;
+  *bound = r.feasible || !r.exact ? fmax(*bound, r.lower_bound) : INFINITY;
+  if (r.lower_bound > p->stop_above) {
+    o.why_not = "slower than the plan";
+  } else if (!r.feasible) {
+    o.why_not = no_choice(s, &o.c);
+    if (guessed) p->memory_aim = 0, again = true;
+  } else {
+    graph_strategies(g, r.values, o.strategies);
+    s->memory_weight = p->memory_weight = r.memory_weight;
+    bool judged = judge_axes(s, &o), fits = judged && cut_and_price(s, &o);
+    double left = (s->limit - o.price.memory.activations - o.price.memory.communication) * o.c.stages,
+           now = p->memory_aim > 0 ? p->memory_aim : p->memory_limit;
+    if (uncut(&o)) left = cut_share * now; /* the stages' shares of the memory are uneven */
+    again = judged && left > 0 && (o.price.possible || uncut(&o)) &&
+            (!fits || (guessed && r.memory_weight > 0 && left > 1.01 * now));
+    s->limited |= !fits;
+    p->memory_aim = fits ? left : fmin(left, 0.98 * now);
+    if (fits && r.memory_weight > 0) s->activations = o.price.memory.activations + o.price.memory.communication;
+  }
+  if (r.feasible || !best->strategies) keep_outcome(best, &o);
+  arena_free(scratch);
+  return again;
+}
+
+/* Solves; when activations leave too little for the weights, again with a tighter limit.  Returns a lower bound for the
+ * candidate; `exact`: no fan-out was approximated in what was found. */
+static double solve_candidate(Search *s, const Graph *g, Outcome *o, bool *exact) {
+  SolveProblem p = *graph_problem(g);
+  double bound = 0;
+  *exact = true;
+  p.memory_weight = s->memory_weight;
+  if (s->activations > 0 && s->activations < s->limit) p.memory_aim = (s->limit - s->activations) * o->c.stages;
+  for (int round = 0; round < MAX_ROUNDS; round++)
+    if (!solve_round(s, &p, g, o, &bound, exact)) break;
+  return bound;
+}
+
+/* Solves the candidate's graph, with shared conversions relaxed or not, and keeps the better outcome; *bound gets the
+ * bound that was proved. */
+static bool solve_graph(Search *s, GraphInput in, bool relax, Outcome *best, double *bound) {
+  const char *why = NULL;
+  Outcome o = {.c = best->c};
+  in.relax = relax;
+  Graph *g = graph_new(&in, &why);
+  *bound = s->watch.expired ? 0 : INFINITY;
+  if (!g) {
+    if (why) best->why_not = why;
+    return true;
+  }
+  bool exact;
+  *bound = solve_candidate(s, g, &o, &exact);
+  graph_free(g);
+  keep_outcome(best, &o);
+  return exact;
+}
+
+/* The relaxed graph bounds the candidate, and what it chooses often costs what that graph says: then it is the optimum.
+ * So fan-outs are first relaxed when they are of any size, which is soon done (with three axes most are anyway, and
+ * when memory is short every step is a sweep); then only huge ones; where that leaves something open, and memory is not
+ * short, these get variables for sets of layouts; and last come conversions of an explicit copy.  Returns the bound;
+ * the outcome is not feasible when the candidate is not worth it. */
+static double solve_steps(Search *s, const GraphInput *in, Outcome *o) {
+  bool memory_short = s->resident > in->memory_limit, small_first = o->c.naxes <= 2 && !memory_short;
+  double bound = 0, found;
+  GraphInput step = *in;
+  for (int i = small_first ? 0 : 1; i < (memory_short ? 2 : 3); i++) {
+    step.fan_out_cap = i ? in->fan_out_cap : small_fan_out;
+    step.set_cap = i ? in->set_cap : SMALL_SETS;
+    step.large_set_cap = i < 2 ? 0 : LARGE_SETS;
+    step.settle = i > 0;
+    bool exact = solve_graph(s, step, true, o, &found);
+    bound = fmax(bound, found);
+    if (exact || s->watch.expired || bound > in->prune_above ||
+        (o->feasible && o->price.time.total <= fmax(bound, o->solved) * (1 + 1e-9)))
+      return bound;
+  }
+  step.settle = false;
+  solve_graph(s, step, false, o, &found);
+  return bound;
+}
+
+Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound) {
+  Outcome *o = ARENA_NEW(s->arena, Outcome);
+  *o = (Outcome){.c = *c};
+  s->limited = false;
+  set_mesh(s, c, NULL);
+  GraphInput in = graph_input(s, c);
+  in.prune_above = prune_above;
+  *bound = fmax(c->bound, solve_steps(s, &in, o));
+  return o;
+}
+
+/* ---- several numbers of micro-batches */
+
+/* The relaxed graph alone; above `prune_above` any number may come out. */
+static double bound_graph(Search *s, GraphInput in, double prune_above) {
+  const char *why = NULL;
+  in.prune_above = prune_above;
+  in.relax = true;
+  in.fan_out_cap = small_fan_out;
+  Graph *g = graph_new(&in, &why);
+  if (!g) return s->watch.expired ? 0 : INFINITY;
+  Arena *scratch = arena_new();
+  SolveResult r = solve(graph_problem(g), scratch);
+  s->work += r.work;
+  search_report_add(&s->report, g, &r, s->arena);
+  arena_free(scratch);
+  graph_free(g);
+  return !r.feasible && r.exact && !s->watch.expired ? INFINITY : r.lower_bound;
+}
+
+/* With m micro-batches on S stages, what takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with m, and m f(m)
+ * is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a - 1) / S) f(b):
+ * the first tells where a pipeline is not filled, the second where parts are too small.  That holds for every operation
+ * and conversion, so the larger one counts of each.  Strategies are those of a, which are all there are. */
+double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) {
+  CostModel *whole = NULL;
+  if (c->least < c->micro) {
+    set_mesh_of(s, c, 1, loose, NULL);
+    whole = s->cost;
+  }
+  set_mesh_of(s, c, c->micro, loose, NULL);
+  GraphInput in = graph_input(s, c);
+  in.whole = whole;
+  in.share = share_of_micro_batch(c);
+  return bound_graph(s, in, prune_above);
+}

@@ -1,0 +1,272 @@
+/* passes/search/candidates.c - the ways to divide the ranks into stages, micro-batches and axes; see outer.h.
+ *
+ * What may be forced by degrees is covered by free axes, as these may split anything: but for four degrees at once,
+ * whose axes then may split only what their degrees say.  The numbers of micro-batches of a pipeline are one candidate,
+ * which is divided where its bound does not settle it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/rewrite/derived.h"
+#include "passes/search/domain.h"
+#include "passes/search/outer.h"
+#include "passes/search/stage.h"
+#include "program/program.h"
+
+/* ---- bounds that need no solution */
+
+/* The degrees whose labels some factor of the operation has, as a bit set. */
+static unsigned degrees_in(const Search *s, size_t op) {
+  unsigned found = 0;
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (labels_include(&s->labels[op], s->rules[op], degree_labels[d])) found |= 1u << d;
+  return found;
+}
+
+void measure_least(Search *s) {
+  const Shape *shape = s->shape;
+  LeastWork *by_class = ARENA_ARRAY(s->arena, LeastWork, shape->nclasses);
+  for (int k = 0; k < shape->nclasses; k++) {
+    size_t i = shape->first[k];
+    by_class[k] = (LeastWork){.each = cost_op_least(s->cost, s->f, &s->f->ops.items[i], s->rules[i]),
+                              .degrees = degrees_in(s, i)};
+  }
+  for (size_t i = 0; i < s->f->ops.n; i++)
+    if (shape->class[i] >= 0) by_class[shape->class[i]].runs += runs_of_op(shape->loops, i);
+  for (int k = 0; k < shape->nclasses; k++)
+    if (by_class[k].each.launch > 0 || by_class[k].each.memory > 0 || by_class[k].each.arithmetic > 0)
+      ARENA_PUSH(s->arena, &s->least, by_class[k]);
+}
+
+int most_stages(const Search *s) {
+  Arena *scratch = arena_new();
+  const bool *derived = derived_ops(scratch, s->f);
+  int n = 0;
+  for (size_t i = 0; i < s->f->ops.n; i++) n += stages_is_placed(s->f, derived, i);
+  arena_free(scratch);
+  return n > 1 ? n : 1;
+}
+
+int most_micro_batches(Search *s) {
+  int64_t most = PROGRAM_MAX_MICRO_BATCHES;
+  bool some = false;
+  set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    int k = time_factor_of(s->m, s->rules[i], &s->labels[i]);
+    if (k < 0 || cost_is_source(s->f->ops.items[i].kind)) continue;
+    int64_t n = cost_extent(s->cost, s->rules[i]->factors[k].size);
+    if (n < most) most = n;
+    some = true;
+  }
+  set_mesh(s, &(Candidate){.stages = 1, .micro = 1, .least = 1}, NULL);
+  return some && most > 1 ? (int)most : 1;
+}
+
+double repeat_of(const Candidate *c) { return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages; }
+
+double share_of_micro_batch(const Candidate *c) { return 1. / c->stages + (1 - 1. / c->stages) / c->micro; }
+
+static bool may_split(const Candidate *c, int axis, unsigned degrees) {
+  int d = c->degree[axis];
+  return d < 0 || degrees >> d & 1u || (d == DEGREE_EP && degrees >> DEGREE_DP & 1u);
+}
+
+/* Every operation cut among all ranks of a stage, its arithmetic among those that may cut it, and no communication.
+ * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
+ * micro-batch has at least 1 / m, as bound_mesh says. */
+static double ideal_seconds(const Search *s, const Candidate *c) {
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : share_of_micro_batch(c),
+         repeat = repeat_of(c);
+  for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
+  for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
+    parts[k] = 1;
+    for (int i = 0; i < c->naxes; i++) parts[k] *= may_split(c, i, k) ? c->sizes[i] : 1;
+  }
+  for (size_t i = 0; i < s->least.n; i++) {
+    const LeastWork *w = &s->least.items[i];
+    double work = fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks);
+    sum += w->runs * (w->each.launch * repeat + work * share);
+  }
+  return sum;
+}
+
+static bool same_mesh(const Candidate *a, const Candidate *b) {
+  return a->stages == b->stages && a->naxes == b->naxes &&
+         memcmp(a->sizes, b->sizes, sizeof *a->sizes * (size_t)a->naxes) == 0;
+}
+
+/* What a search without force says of the mesh.  Without stages micro-batches make nothing faster. */
+static double known_bound(const Search *s, const Candidate *c) {
+  if (!s->known || c->naxes > MAX_SPATIAL) return 0;
+  double bound = s->known->seconds;
+  for (size_t i = 0; i < s->known->open.n; i++) {
+    const Bounded *x = &s->known->open.items[i];
+    bool among = c->stages == 1 || (c->least <= x->c.micro && x->c.micro <= c->micro);
+    if (among && same_mesh(&x->c, c)) bound = fmin(bound, x->bound);
+  }
+  return bound;
+}
+
+/* ---- enumeration */
+
+static bool one_tier(const Search *s) { return s->t->ntiers == 1; }
+
+static void swap_axes(Candidate *c, int i, int j) {
+  int size = c->sizes[j], degree = c->degree[j];
+  c->sizes[j] = c->sizes[i], c->degree[j] = c->degree[i];
+  c->sizes[i] = size, c->degree[i] = degree;
+}
+
+static int compare_axes(const Candidate *c, int i, int j) {
+  return c->sizes[i] != c->sizes[j] ? c->sizes[i] - c->sizes[j] : c->degree[i] - c->degree[j];
+}
+
+/* Larger axes first; equal ones stay in their order. */
+static void sort_axes(Candidate *c) {
+  for (int i = 1; i < c->naxes; i++)
+    for (int j = i; j > 0 && c->sizes[j - 1] < c->sizes[j]; j--) swap_axes(c, j - 1, j);
+}
+
+/* On one tier the order of axes does not decide which links they use; it does decide what of a dimension can be
+ * gathered that several cut, so that forced axes come in the order of free ones. */
+static void add_candidate(Search *s, const Candidate *c) {
+  Candidate next = *c;
+  if (one_tier(s)) sort_axes(&next);
+  next.bound = fmax(ideal_seconds(s, &next), known_bound(s, &next));
+  ARENA_PUSH(s->arena, &s->candidates, next);
+}
+
+static int forced_behind(const Search *s, int degree) {
+  int n = 0;
+  for (int d = degree + 1; d < DEGREE_COUNT; d++) n += s->forced[d] > 1;
+  return n;
+}
+
+/* Appends the forced axes, each whole or as two sub-axes where that leaves no more axes than a free choice has. */
+static void add_forced(Search *s, const Candidate *c, int degree) {
+  while (degree < DEGREE_COUNT && s->forced[degree] <= 1) degree++;
+  if (degree == DEGREE_COUNT) {
+    add_candidate(s, c);
+    return;
+  }
+  int n = s->forced[degree];
+  for (int major = n; major >= 2; major--) {
+    Candidate next = *c;
+    if (n % major) continue;
+    if (major < n && (c->naxes + 2 + forced_behind(s, degree) > MAX_SPATIAL || (one_tier(s) && major * major < n)))
+      continue;
+    next.degree[next.naxes] = degree;
+    next.sizes[next.naxes++] = major;
+    if (major < n) next.degree[next.naxes] = degree, next.sizes[next.naxes++] = n / major;
+    add_forced(s, &next, degree + 1);
+  }
+}
+
+/* Free axes whose sizes multiply to n, then the forced ones.  On one tier the order does not decide which links they
+ * use, so sizes fall. */
+static void add_free(Search *s, const Candidate *c, int n, int largest, int room) {
+  if (n == 1) {
+    add_forced(s, c, 0);
+    return;
+  }
+  if (room == 0) return;
+  for (int size = n; size >= 2; size--) {
+    Candidate next = *c;
+    if (n % size || (one_tier(s) && size > largest)) continue;
+    next.degree[next.naxes] = -1;
+    next.sizes[next.naxes++] = size;
+    add_free(s, &next, n / size, size, room - 1);
+  }
+}
+
+/* Four degrees at once, in the orders in which they can be forced: as they are numbered, or with the one left to apc in
+ * front. */
+static void add_four(Search *s, const Candidate *c, int n) {
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    if (!s->has_degree[d]) return;
+  for (int first = 0; first < (one_tier(s) ? 1 : DEGREE_COUNT); first++)
+    for (int a = 2; a <= n / 8; a++)
+      for (int b = 2; n % a == 0 && b <= n / a / 4; b++)
+        for (int k = 2; n / a % b == 0 && k <= n / a / b / 2; k++) {
+          if (n / a / b % k) continue;
+          Candidate four = *c;
+          const int sizes[DEGREE_COUNT] = {a, b, k, n / a / b / k};
+          four.loose = true;
+          four.naxes = DEGREE_COUNT;
+          four.degree[0] = first;
+          for (int d = 0, at = 1; d < DEGREE_COUNT; d++)
+            if (d != first) four.degree[at++] = d;
+          memcpy(four.sizes, sizes, sizeof sizes);
+          add_candidate(s, &four);
+        }
+}
+
+static void add_meshes(Search *s, int stages, int least, int micro) {
+  int spatial = s->t->ranks / stages, used = 1, nforced = 0;
+  bool any = false, left = false;
+  for (int d = 0; d < DEGREE_COUNT; d++) {
+    used *= s->forced[d] > 0 ? s->forced[d] : 1;
+    nforced += s->forced[d] > 1;
+    any |= s->forced[d] > 0;
+    left |= !s->forced[d] && s->has_degree[d];
+  }
+  if (spatial % used || (any && !left && spatial != used)) return; /* ranks would be idle */
+  Candidate c = {.stages = stages, .least = least, .micro = micro};
+  int room = MAX_SPATIAL - nforced;
+  add_free(s, &c, spatial / used, spatial, room > 1 ? room : 1);
+  if (!any) add_four(s, &c, spatial);
+}
+
+/* The axes from the largest to the smallest. */
+static void sorted_axes(const Candidate *c, Candidate *out) {
+  *out = *c;
+  for (int i = 1; i < c->naxes; i++)
+    for (int j = i; j > 0 && compare_axes(out, j - 1, j) < 0; j--) swap_axes(out, j - 1, j);
+}
+
+static int by_axes(const Candidate *a, const Candidate *b) {
+  Candidate x, y;
+  sorted_axes(a, &x);
+  sorted_axes(b, &y);
+  int order = memcmp(x.sizes, y.sizes, sizeof x.sizes);
+  return order ? order : memcmp(x.degree, y.degree, sizeof x.degree);
+}
+
+bool same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
+  bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
+              a->loose == b->loose && by_axes(a, b) == 0;
+  for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];
+  return same;
+}
+
+/* The innermost axes first, which decide most about the links that are used. */
+static int by_order(const Candidate *a, const Candidate *b) {
+  for (int i = a->naxes - 1; i >= 0; i--) {
+    if (a->sizes[i] != b->sizes[i]) return a->sizes[i] - b->sizes[i];
+    if (a->degree[i] != b->degree[i]) return a->degree[i] - b->degree[i];
+  }
+  return 0;
+}
+
+/* The most promising first; among equals those with fewer axes, which are solved sooner. */
+static int by_bound(const void *x, const void *y) {
+  const Candidate *a = x, *b = y;
+  if (a->bound != b->bound) return a->bound < b->bound ? -1 : 1;
+  if (a->naxes != b->naxes) return a->naxes - b->naxes;
+  if (a->stages != b->stages) return a->stages - b->stages;
+  if (a->micro != b->micro) return a->micro - b->micro;
+  int order = by_axes(a, b);
+  return order ? order : by_order(a, b);
+}
+
+void make_candidates(Search *s, const PlanOptions *o) {
+  s->candidates.n = 0;
+  for (int stages = 1; stages <= s->t->ranks; stages++) {
+    if (s->t->ranks % stages || (o->pp > 0 && o->pp != stages) || (o->pp == 0 && stages > s->most_stages)) continue;
+    int forced = o->micro_batches;
+    add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
+    if (stages > 1 && forced == 0 && s->most_micro > 1) add_meshes(s, stages, 2, s->most_micro);
+  }
+  if (s->candidates.n) qsort(s->candidates.items, s->candidates.n, sizeof *s->candidates.items, by_bound);
+}

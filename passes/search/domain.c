@@ -1,0 +1,175 @@
+/* passes/search/domain.c - see domain.h. */
+#include "passes/search/domain.h"
+
+#include <math.h>
+#include <string.h>
+
+int mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
+
+/* An operation of the class that a domain is made for. */
+typedef struct Making {
+  const GraphInput *in;
+  size_t index;
+  const Op *op;
+  const Rule *rule;
+  const OpLabels *labels;
+  int time_factor; /* the factor micro-batches cut; -1: none */
+} Making;
+
+int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels) {
+  int t = mesh_time_axis(&m->mesh);
+  for (int i = 0; t >= 0 && i < r->nfactors; i++) {
+    Strategy s = {1, {{(uint8_t)t, (uint8_t)i}}};
+    if (labels->factors[i] == LABEL_BATCH && strategy_legal(m, r, &s, NULL)) return i;
+  }
+  return -1;
+}
+
+static bool sequence_is_other(OpKind k) { return !cost_is_contraction(k) && k != OP_gather && k != OP_param; }
+
+static bool pick_allowed(const Making *k, Pick p) {
+  const Factor *f = &k->rule->factors[p.factor];
+  const AxisUse *use = &k->in->uses[p.axis];
+  Label l = k->labels->factors[p.factor];
+  if (k->in->m->mesh.axes[p.axis].temporal) return p.factor == k->time_factor;
+  if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
+  if (k->op->kind == OP_param) return true; /* where a weight is kept does not depend on what its dimensions mean */
+  if (use->labels >> l & 1u) return true;
+  if (l == LABEL_BATCH && use->batch_too)
+    return !(cost_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
+  return l == LABEL_SEQUENCE && (use->labels >> LABEL_OTHER & 1u) && sequence_is_other(k->op->kind);
+}
+
+static bool strategy_allowed(const Making *k, const Strategy *s) {
+  bool timed = false;
+  for (int i = 0; i < s->n; i++) {
+    if (!pick_allowed(k, s->picks[i])) return false;
+    timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
+  }
+  /* a state must not be written in every micro-batch */
+  bool once = cost_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write);
+  if (mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
+  return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
+}
+
+/* How far the axes that have to be used are used. */
+static double forced_parts(const Making *k, const Strategy *s) {
+  bool matrix = k->op->kind == OP_param && type_of(k->in->f, k->op->out)->rank >= 2;
+  double parts = 1;
+  for (int i = 0; i < s->n; i++) {
+    const AxisUse *use = &k->in->uses[s->picks[i].axis];
+    bool counts = use->forced && k->rule->factors[s->picks[i].factor].size;
+    if (counts && (cost_is_contraction(k->op->kind) || (matrix && use->weights)))
+      parts *= k->in->m->mesh.axes[s->picks[i].axis].size;
+  }
+  return parts;
+}
+
+static bool same_effect(const Domain *d, int a, int b) {
+  if (d->result && d->result[a] != d->result[b]) return false;
+  for (int i = 0; i < d->nin; i++)
+    if (d->operands[i][a] != d->operands[i][b]) return false;
+  return true;
+}
+
+static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
+  return cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds;
+}
+
+static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) {
+  Module *m = k->in->m;
+  int t = mesh_time_axis(&m->mesh);
+  bool timed = s->n && s->picks[0].axis == t;
+  d->strategies[at] = *s;
+  if (d->result) d->result[at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s));
+  for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
+  /* What does not depend on the micro-batch is in its body all the same. */
+  d->time[at] = seconds_of(k, k->in->cost, s) * k->in->repeat;
+  if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
+  if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
+  /* Its share, should all reads of the weight have one layout. */
+  if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index];
+  /* a state is kept for all micro-batches */
+  if (d->memory && timed) d->memory[at] *= fmin(m->mesh.axes[t].size, k->in->micro);
+}
+
+Domain *domain_new(const GraphInput *in, Arena *a, int class) {
+  size_t index = in->shape->first[class];
+  Making k = {
+      .in = in, .index = index, .op = &in->f->ops.items[index], .rule = in->rules[index], .labels = &in->labels[index]};
+  const Strategy *all;
+  int n = strategy_enumerate(in->m, k.rule, false, &all), nin = k.op->nin;
+  double most = 1;
+  Domain *d = ARENA_NEW(a, Domain);
+  k.time_factor = time_factor_of(in->m, k.rule, k.labels);
+  *d = (Domain){.nin = nin,
+                .conversions = runs_of_result(in->shape->loops, in->f, index),
+                .strategies = ARENA_ARRAY(a, Strategy, n),
+                .time = ARENA_ARRAY(a, double, n)};
+  d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
+  d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
+  d->memory = k.op->kind == OP_param || k.op->kind == OP_read ? ARENA_ARRAY(a, double, n) : NULL;
+  for (int i = 0; i < nin; i++) d->operands[i] = ARENA_ARRAY(a, const Layout *, n);
+  bool *allowed = ARENA_ARRAY(a, bool, n);
+  for (int i = 0; i < n; i++) {
+    allowed[i] = strategy_allowed(&k, &all[i]);
+    if (allowed[i]) most = fmax(most, forced_parts(&k, &all[i]));
+  }
+  for (int i = 0; i < n; i++) {
+    if (!allowed[i] || forced_parts(&k, &all[i]) < most) continue;
+    set_strategy(&k, d, d->n, &all[i]);
+    int same = 0;
+    while (same < d->n && !same_effect(d, same, d->n)) same++;
+    if (same == d->n) d->n++;
+    else if (d->time[d->n] < d->time[same]) set_strategy(&k, d, same, &all[i]);
+  }
+  return d;
+}
+
+void domain_prune(Domain *d, double slack) {
+  double least = INFINITY;
+  int kept = 0;
+  for (int v = 0; v < d->n; v++) least = fmin(least, d->time[v]);
+  for (int v = 0; v < d->n; v++) {
+    if (d->time[v] > least + slack) continue;
+    d->strategies[kept] = d->strategies[v];
+    if (d->result) d->result[kept] = d->result[v];
+    for (int k = 0; k < d->nin; k++) d->operands[k][kept] = d->operands[k][v];
+    d->time[kept] = d->time[v];
+    if (d->memory) d->memory[kept] = d->memory[v];
+    kept++;
+  }
+  d->n = kept;
+}
+
+int domain_collect(const Domain *d, int mask, int value, const Layout **out, int n) {
+  for (int i = 0; mask >> i; i++)
+    if (mask >> i & 1) out[n++] = d->operands[i][value];
+  return n;
+}
+
+static void add_layout(Domain *d, const Layout *l) {
+  for (int k = 0; k < d->n; k++)
+    if (d->result[k] == l) return;
+  d->result[d->n++] = l;
+}
+
+Domain *domain_of_copy(Arena *a, const Domain *producer, const Domain *const *users, const int *masks, int nusers) {
+  Domain *d = ARENA_NEW(a, Domain);
+  const Layout *tuple[MAX_OPERANDS];
+  int most = producer->n;
+  for (int i = 0; i < nusers; i++) most += users[i]->n * __builtin_popcount((unsigned)masks[i]);
+  d->nin = 1;
+  d->conversions = producer->conversions;
+  d->result = ARENA_ARRAY(a, const Layout *, most);
+  for (int v = 0; v < producer->n; v++) add_layout(d, producer->result[v]);
+  for (int i = 0; i < nusers; i++)
+    for (int v = 0; v < users[i]->n; v++) {
+      int n = domain_collect(users[i], masks[i], v, tuple, 0);
+      for (int j = 0; j < n; j++) add_layout(d, tuple[j]);
+    }
+  d->operands = ARENA_ARRAY(a, const Layout **, 1);
+  d->operands[0] = d->result;
+  d->time = ARENA_ARRAY(a, double, d->n);
+  return d;
+}

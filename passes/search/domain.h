@@ -1,0 +1,32 @@
+/* passes/search/domain.h - the strategies that a class of operations may use on a mesh, with their layouts, time and
+ * memory. */
+#ifndef APC_PASSES_SEARCH_DOMAIN_H
+#define APC_PASSES_SEARCH_DOMAIN_H
+
+#include "passes/search/graph.h"
+
+typedef struct Domain {
+  int n, nin;
+  Strategy *strategies;
+  const Layout **result;    /* by strategy; NULL for operations without result */
+  const Layout ***operands; /* by operand, strategy */
+  double conversions;       /* how often the result is converted */
+  double *time;             /* by strategy, weighted */
+  double *memory;           /* NULL: none */
+} Domain;
+
+/* The strategies of a class; n is 0 when none is allowed.  Of several with equal layouts the cheapest is kept. */
+Domain *domain_new(const GraphInput *in, Arena *a, int class);
+/* Drops the strategies that cost more than the cheapest by more than `slack`. */
+void domain_prune(Domain *d, double slack);
+/* The domain of an explicit copy: every layout the users ask for or the producer gives, at no cost of its own. */
+Domain *domain_of_copy(Arena *a, const Domain *producer, const Domain *const *users, const int *masks, int nusers);
+/* The layouts of the operands in the bit set, appended to out; returns the new count. */
+int domain_collect(const Domain *d, int mask, int value, const Layout **out, int n);
+
+/* The mesh's axis of micro-batches; -1: none. */
+int mesh_time_axis(const Mesh *mesh);
+/* The factor of an operation that micro-batches cut: the first of a batch that is parallel; -1: none. */
+int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels);
+
+#endif

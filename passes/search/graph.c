@@ -1,0 +1,548 @@
+/* passes/search/graph.c - see graph.h.  Domains are made once per class of operations, tables once per class of
+ * fan-outs. */
+#include "passes/search/graph.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "passes/search/domain.h"
+#include "passes/search/set.h"
+
+/* With two users a table is seldom too large, and sets of two layouts are all there are. */
+enum { FEW_USERS = 3 };
+
+/* A table that equal surroundings share. */
+typedef struct Shared {
+  const Domain *producer;
+  int nusers;
+  const Domain *const *users;
+  const int *masks; /* of operands, by user */
+  bool output;
+  int shares;         /* every entry is divided by this */
+  SolveFactor factor; /* without vars */
+} Shared;
+
+/* The tables of a class of fan-outs: one over all variables, or one per user: when there are many, with a variable for
+ * the set of layouts between them and the producer; when one table is too large, with an explicit copy between them, or
+ * relaxed. */
+typedef struct FanTables {
+  bool made, split, exact;
+  int choosing; /* users that may ask for different layouts */
+  int sets;     /* values of `middle`, when these are sets */
+  SolveFactor whole;
+  const Domain *middle; /* split: the variable between; NULL: none */
+  int rest;             /* its value that only gives a bound; -1: none */
+  SolveFactor first;    /* split: producer and middle, or the output alone */
+  bool has_first;
+  SolveFactor *each; /* split: by user */
+} FanTables;
+
+/* A value of a variable with which the solution is only a bound. */
+typedef struct Open {
+  int variable, value;
+} Open;
+
+/* Values of a domain that no table tells apart: numbered by first appearance. */
+typedef struct Classes {
+  const Domain *domain;
+  int mask; /* of operands; 0: of the result */
+  int n;
+  int *map;   /* by value */
+  int *first; /* by class: a value that has it */
+} Classes;
+
+/* The variable between the producer of a value and its users. */
+typedef struct Between {
+  int variable;
+  const FanOut *fan;
+} Between;
+
+/* The table of two operations with one layout. */
+typedef struct Tie {
+  const Domain *domains[2];
+  SolveFactor factor; /* without vars */
+} Tie;
+
+struct Graph {
+  GraphInput in;
+  Arena *arena;
+  bool exact;
+  int *variable;    /* by operation; -1: none */
+  Domain **domains; /* by class of operations */
+  FanTables *fans;  /* by class of fan-outs */
+  struct {
+    Shared *items;
+    size_t n, cap;
+  } shared;
+  struct {
+    Classes *items;
+    size_t n, cap;
+  } classes;
+  struct {
+    Tie *items;
+    size_t n, cap;
+  } ties;
+  struct {
+    SolveFactor *items;
+    size_t n, cap;
+  } factors;
+  struct {
+    int *items;
+    size_t n, cap;
+  } sizes;
+  struct {
+    const double **items;
+    size_t n, cap;
+  } times, memories;
+  struct {
+    Open *items;
+    size_t n, cap;
+  } open;
+  struct {
+    Between *items;
+    size_t n, cap;
+  } between;
+  SolveProblem problem;
+};
+
+bool graph_is_anywhere(const Op *op) {
+  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random ||
+         (op->kind == OP_const && op_attr(op, AT_value));
+}
+
+static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.shape->class[op]]; }
+
+/* ---- conversions */
+
+static Classes classes_of(Graph *g, const Domain *d, int mask) {
+  const Layout *const *lists[MAX_OPERANDS + 1];
+  int nlists = 0;
+  for (size_t i = 0; i < g->classes.n; i++)
+    if (g->classes.items[i].domain == d && g->classes.items[i].mask == mask) return g->classes.items[i];
+  if (!mask) lists[nlists++] = d->result;
+  for (int i = 0; mask >> i; i++)
+    if (mask >> i & 1) lists[nlists++] = d->operands[i];
+  Classes c = {d, mask, 0, ARENA_ARRAY(g->arena, int, d->n), ARENA_ARRAY(g->arena, int, d->n)};
+  for (int v = 0; v < d->n; v++) {
+    int k = 0;
+    for (; k < c.n; k++) {
+      int i = 0;
+      while (i < nlists && lists[i][v] == lists[i][c.first[k]]) i++;
+      if (i == nlists) break;
+    }
+    if (k == c.n) c.first[c.n++] = v;
+    c.map[v] = k;
+  }
+  ARENA_PUSH(g->arena, &g->classes, c);
+  return c;
+}
+
+static const Layout *resolved(Module *m, const Layout *l) {
+  Layout whole = *l;
+  whole.partial_axes = 0;
+  return layout_get(m, &whole);
+}
+
+/* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output
+ * has. */
+typedef struct Wanted {
+  int n;
+  const Layout **to;
+  double *seconds; /* by class of the producer, layout */
+  int **lists;     /* by user: for each class the layouts it asks for, `width` of them */
+  int *width;
+  int *output; /* by class of the producer */
+} Wanted;
+
+static int want(Wanted *w, const Layout *l) {
+  int i = 0;
+  while (i < w->n && w->to[i] != l) i++;
+  if (i == w->n) w->to[w->n++] = l;
+  return i;
+}
+
+static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) {
+  int most = s->output ? c[0].n : 0;
+  for (int i = 0; i < s->nusers; i++) most += c[i + 1].n * __builtin_popcount((unsigned)s->masks[i]);
+  *w = (Wanted){.to = ARENA_ARRAY(g->arena, const Layout *, most + 1),
+                .lists = ARENA_ARRAY(g->arena, int *, s->nusers + 1),
+                .width = ARENA_ARRAY(g->arena, int, s->nusers + 1)};
+  for (int i = 0; i < s->nusers; i++) {
+    const Layout *tuple[MAX_OPERANDS];
+    w->width[i] = __builtin_popcount((unsigned)s->masks[i]);
+    w->lists[i] = ARENA_ARRAY(g->arena, int, c[i + 1].n * w->width[i]);
+    for (int k = 0; k < c[i + 1].n; k++) {
+      domain_collect(s->users[i], s->masks[i], c[i + 1].first[k], tuple, 0);
+      for (int j = 0; j < w->width[i]; j++) w->lists[i][k * w->width[i] + j] = want(w, tuple[j]);
+    }
+  }
+  w->output = ARENA_ARRAY(g->arena, int, c[0].n);
+  for (int k = 0; k < c[0].n && s->output; k++)
+    w->output[k] = want(w, resolved(g->in.m, s->producer->result[c[0].first[k]]));
+}
+
+static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
+  double *whole = ARENA_ARRAY(g->arena, double, w->n);
+  w->seconds = ARENA_ARRAY(g->arena, double, c[0].n * w->n);
+  for (int k = 0; k < c[0].n; k++) {
+    const Layout *from = s->producer->result[c[0].first[k]];
+    double *seconds = w->seconds + k * w->n;
+    if (watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
+    cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
+    if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
+    for (int i = 0; i < w->n; i++) {
+      seconds[i] = fmax(seconds[i] * g->in.repeat, g->in.whole ? whole[i] * g->in.share : 0);
+      seconds[i] *= s->producer->conversions / s->shares;
+    }
+  }
+}
+
+/* Each distinct layout once. */
+static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp) {
+  const double *seconds = w->seconds + at[0] * w->n;
+  double sum = 0;
+  for (int i = 0; i < s->nusers; i++) {
+    const int *list = w->lists[i] + at[i + 1] * w->width[i];
+    for (int j = 0; j < w->width[i]; j++) {
+      if (seen[list[j]] != stamp) sum += seconds[list[j]];
+      seen[list[j]] = stamp;
+    }
+  }
+  return s->output && seen[w->output[at[0]]] != stamp ? sum + seconds[w->output[at[0]]] : sum;
+}
+
+/* Of the producer, then of the users. */
+static Classes *classes_of_fan(Graph *g, const Shared *s) {
+  Classes *c = ARENA_ARRAY(g->arena, Classes, s->nusers + 1);
+  c[0] = classes_of(g, s->producer, 0);
+  for (int i = 0; i < s->nusers; i++) c[i + 1] = classes_of(g, s->users[i], s->masks[i]);
+  return c;
+}
+
+/* The whole fan-out of a value as one table over producer and users. */
+static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
+  int nusers = s->nusers;
+  const Classes *c = classes_of_fan(g, s);
+  int *classes = ARENA_ARRAY(g->arena, int, nusers + 1), *at = ARENA_ARRAY(g->arena, int, nusers + 1);
+  const int **maps = ARENA_ARRAY(g->arena, const int *, nusers + 1);
+  size_t entries = 1;
+  Wanted w;
+  for (int i = 0; i <= nusers; i++) {
+    classes[i] = c[i].n;
+    maps[i] = c[i].map;
+    entries *= (size_t)c[i].n;
+  }
+  list_wanted(g, s, c, &w);
+  price_wanted(g, type, s, c, &w);
+  int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
+  double *table = ARENA_ARRAY(g->arena, double, entries);
+  for (size_t e = 0; e < entries; e++) {
+    if (watch_work(g->in.watch, 1)) break;
+    table[e] = sum_wanted(s, &w, at, seen, (int)e + 1);
+    for (int i = nusers; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
+  }
+  return (SolveFactor){.n = nusers + 1, .maps = maps, .classes = classes, .table = table};
+}
+
+static bool same_users(const Shared *a, const Shared *b) {
+  for (int i = 0; i < a->nusers; i++)
+    if (a->users[i] != b->users[i] || a->masks[i] != b->masks[i]) return false;
+  return true;
+}
+
+static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
+  for (size_t i = 0; i < g->shared.n; i++) {
+    const Shared *k = &g->shared.items[i];
+    if (k->producer == s.producer && k->nusers == s.nusers && k->output == s.output && k->shares == s.shares &&
+        same_users(k, &s))
+      return k->factor;
+  }
+  s.factor = fan_out_table(g, type, &s);
+  ARENA_PUSH(g->arena, &g->shared, s);
+  return s.factor;
+}
+
+/* A table of two places. */
+static SolveFactor pair_factor(Graph *g, const int *first_map, int first_classes, const int *second_map,
+                               int second_classes, const double *table) {
+  const int **maps = ARENA_ARRAY(g->arena, const int *, 2);
+  int *classes = ARENA_ARRAY(g->arena, int, 2);
+  maps[0] = first_map, maps[1] = second_map;
+  classes[0] = first_classes, classes[1] = second_classes;
+  return (SolveFactor){.n = 2, .maps = maps, .classes = classes, .table = table};
+}
+
+static const int *identity_map(Graph *g, int n) {
+  int *map = ARENA_ARRAY(g->arena, int, n);
+  for (int v = 0; v < n; v++) map[v] = v;
+  return map;
+}
+
+/* [set][class], 0 or INFINITY: sets that serve the user alike are one class. */
+static SolveFactor fits_factor(Graph *g, const Sets *sets, const double *fits, const Classes *user) {
+  int n = 0, *map = ARENA_ARRAY(g->arena, int, sets->n);
+  double *rows = ARENA_ARRAY(g->arena, double, sets->n * user->n);
+  size_t bytes = sizeof *rows * (size_t)user->n;
+  for (int s = 0; s < sets->n; s++) {
+    int k = 0;
+    while (k < n && memcmp(rows + k * user->n, fits + s * user->n, bytes) != 0) k++;
+    if (k == n) memcpy(rows + n++ * user->n, fits + s * user->n, bytes);
+    map[s] = k;
+  }
+  return pair_factor(g, map, n, user->map, user->n, rows);
+}
+
+/* Many users, or large tables: producer - set of layouts - each user.  False when there are more sets than `most`, even
+ * of pairs. */
+static bool set_tables(Graph *g, const Type *type, const Shared *s, int most, FanTables *t) {
+  int nusers = s->nusers, *classes = ARENA_ARRAY(g->arena, int, nusers + 1);
+  const Classes *c = classes_of_fan(g, s);
+  Wanted w;
+  list_wanted(g, s, c, &w);
+  price_wanted(g, type, s, c, &w);
+  for (int i = 0; i < nusers; i++) classes[i] = c[i + 1].n;
+  const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n,
+                                                   .nlayouts = w.n,
+                                                   .nusers = nusers,
+                                                   .seconds = w.seconds,
+                                                   .output = s->output ? w.output : NULL,
+                                                   .classes = classes,
+                                                   .width = w.width,
+                                                   .lists = (const int *const *)w.lists,
+                                                   .most = most,
+                                                   .bound = g->in.relax});
+  if (!sets) return false;
+  Domain *d = ARENA_NEW(g->arena, Domain);
+  *d = (Domain){.n = sets->n, .time = ARENA_ARRAY(g->arena, double, sets->n)};
+  t->split = t->has_first = true;
+  t->exact = sets->complete || sets->rest >= 0;
+  t->middle = d;
+  t->rest = sets->rest;
+  t->sets = sets->n;
+  t->first = pair_factor(g, c[0].map, c[0].n, identity_map(g, sets->n), sets->n, sets->cost);
+  t->each = ARENA_ARRAY(g->arena, SolveFactor, nusers);
+  for (int i = 0; i < nusers; i++) {
+    int same = 0; /* equal users have equal tables */
+    while (s->users[same] != s->users[i] || s->masks[same] != s->masks[i]) same++;
+    if (same < i) t->each[i] = t->each[same];
+    else if (sets->fits[i]) t->each[i] = fits_factor(g, sets, sets->fits[i], &c[i + 1]);
+  }
+  return true;
+}
+
+/* Too large for one table.  Relaxed: no user pays more than its share.  Else producer - copy - each user. */
+static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
+  int shares = g->in.relax ? s->nusers + s->output : 1;
+  const Domain *from = s->producer;
+  t->split = true;
+  t->each = ARENA_ARRAY(g->arena, SolveFactor, s->nusers);
+  t->has_first = !g->in.relax || s->output;
+  if (!g->in.relax) {
+    int *whole = ARENA_ARRAY(g->arena, int, 1);
+    const Domain **user = ARENA_ARRAY(g->arena, const Domain *, 1);
+    *whole = 1;
+    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->users, s->masks, s->nusers);
+    t->first = fan_out(
+        g, type,
+        (Shared){
+            .producer = s->producer, .nusers = 1, .users = user, .masks = whole, .output = s->output, .shares = 1});
+  } else if (s->output) {
+    t->first = fan_out(g, type, (Shared){.producer = s->producer, .output = true, .shares = shares});
+  }
+  for (int i = 0; i < s->nusers; i++)
+    t->each[i] = fan_out(
+        g, type,
+        (Shared){.producer = from, .nusers = 1, .users = &s->users[i], .masks = &s->masks[i], .shares = shares});
+}
+
+static FanTables *tables_of(Graph *g, const FanOut *fan) {
+  FanTables *t = &g->fans[fan->class];
+  if (t->made) return t;
+  const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out);
+  const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
+  Shared s = {.producer = domain_at(g, fan->producer),
+              .nusers = fan->nusers,
+              .users = users,
+              .masks = fan->masks,
+              .output = fan->output,
+              .shares = 1};
+  double entries = classes_of(g, s.producer, 0).n;
+  int choosing = 0; /* users that can ask for different layouts */
+  for (int i = 0; i < fan->nusers; i++) {
+    users[i] = domain_at(g, fan->users[i]);
+    int classes = classes_of(g, users[i], fan->masks[i]).n;
+    choosing += classes > 1;
+    entries *= classes;
+  }
+  *t = (FanTables){.made = true, .rest = -1, .choosing = choosing};
+  bool large = choosing > 0 && fan->nusers > 1 && entries > g->in.fan_out_cap;
+  if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, g->in.set_cap, t)) return t;
+  if (choosing >= FEW_USERS && large && g->in.large_set_cap && set_tables(g, type, &s, g->in.large_set_cap, t))
+    return t;
+  if (large) split_tables(g, type, &s, t);
+  else t->whole = fan_out(g, type, s);
+  return t;
+}
+
+/* ---- variables and factors */
+
+static void add_factor(Graph *g, const SolveFactor *shared, const int *vars) {
+  SolveFactor f = *shared;
+  int *copy = ARENA_ARRAY(g->arena, int, f.n);
+  memcpy(copy, vars, sizeof *copy * (size_t)f.n);
+  f.vars = copy;
+  ARENA_PUSH(g->arena, &g->factors, f);
+}
+
+static int add_variable(Graph *g, const Domain *d) {
+  ARENA_PUSH(g->arena, &g->sizes, d->n);
+  ARENA_PUSH(g->arena, &g->times, d->time);
+  ARENA_PUSH(g->arena, &g->memories, d->memory);
+  return (int)g->sizes.n - 1;
+}
+
+static void add_fan(Graph *g, const FanOut *fan) {
+  const FanTables *t = tables_of(g, fan);
+  int *vars = ARENA_ARRAY(g->arena, int, fan->nusers + 1), middle = vars[0] = g->variable[fan->producer];
+  for (int i = 0; i < fan->nusers; i++) vars[i + 1] = g->variable[fan->users[i]];
+  if (!t->split) {
+    add_factor(g, &t->whole, vars);
+    return;
+  }
+  g->exact &= t->exact;
+  if (t->middle) {
+    middle = add_variable(g, t->middle);
+    ARENA_PUSH(g->arena, &g->between, ((Between){middle, fan}));
+  }
+  if (t->rest >= 0) ARENA_PUSH(g->arena, &g->open, ((Open){middle, t->rest}));
+  if (t->has_first) add_factor(g, &t->first, (int[2]){vars[0], middle});
+  for (int i = 0; i < fan->nusers; i++)
+    if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]});
+}
+
+/* Both must have one layout: that of what they make, or, for writes, take. */
+static SolveFactor pair_table(Graph *g, const Domain *const d[2]) {
+  const Layout **layouts[2];
+  int n[2] = {d[0]->n, d[1]->n};
+  for (int k = 0; k < 2; k++) layouts[k] = d[k]->result ? d[k]->result : d[k]->operands[0];
+  double *table = ARENA_ARRAY(g->arena, double, n[0] * n[1]);
+  for (int v = 0; v < n[0] * n[1]; v++) table[v] = layouts[0][v / n[1]] == layouts[1][v % n[1]] ? 0 : INFINITY;
+  return pair_factor(g, identity_map(g, n[0]), n[0], identity_map(g, n[1]), n[1], table);
+}
+
+static void add_pair(Graph *g, LayoutPair pair) {
+  const Domain *d[2] = {domain_at(g, pair.first), domain_at(g, pair.second)};
+  size_t i = 0;
+  while (i < g->ties.n && !(g->ties.items[i].domains[0] == d[0] && g->ties.items[i].domains[1] == d[1])) i++;
+  if (i == g->ties.n) ARENA_PUSH(g->arena, &g->ties, ((Tie){{d[0], d[1]}, pair_table(g, d)}));
+  add_factor(g, &g->ties.items[i].factor, (int[2]){g->variable[pair.first], g->variable[pair.second]});
+}
+
+static bool make_domains(Graph *g, const char **why) {
+  const Shape *s = g->in.shape;
+  for (int c = 0; c < s->nclasses; c++) {
+    if (watch_work(g->in.watch, 1e3)) return false;
+    g->domains[c] = domain_new(&g->in, g->arena, c);
+    if (g->domains[c]->n) continue;
+    const Op *op = &g->in.f->ops.items[s->first[c]];
+    *why = arena_printf(g->in.m->arena, "%s \"%s\" cannot be cut into %d micro-batches", op_name(op->kind), op->name,
+                        g->in.m->mesh.axes[0].size);
+    return false;
+  }
+  return true;
+}
+
+/* The sum of the cheapest strategies. */
+static double cheapest(const Graph *g) {
+  const Shape *s = g->in.shape;
+  double sum = 0, *least = ARENA_ARRAY(g->arena, double, s->nclasses);
+  for (int c = 0; c < s->nclasses; c++) {
+    least[c] = INFINITY;
+    for (int v = 0; v < g->domains[c]->n; v++) least[c] = fmin(least[c], g->domains[c]->time[v]);
+  }
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    if (s->class[i] >= 0) sum += least[s->class[i]];
+  return sum;
+}
+
+static void fill(Graph *g) {
+  const Shape *s = g->in.shape;
+  for (size_t i = 0; i < g->in.f->ops.n; i++) g->variable[i] = s->class[i] < 0 ? -1 : add_variable(g, domain_at(g, i));
+  for (size_t i = 0; i < s->nfans && !watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
+  for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
+}
+
+Graph *graph_new(const GraphInput *in, const char **why) {
+  Arena *a = arena_new();
+  Graph *g = ARENA_NEW(a, Graph);
+  *g = (Graph){.in = *in, .arena = a, .exact = true};
+  g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
+  g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
+  g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
+  double start = watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
+  if (in->report) in->report->domains += watch_processor() - start;
+  if (least > in->prune_above || least == INFINITY) {
+    arena_free(a);
+    return NULL;
+  }
+  if (in->prune_above < INFINITY)
+    for (int c = 0; c < in->shape->nclasses; c++)
+      domain_prune(g->domains[c], (in->prune_above - least) * (1 + 1e-9) + 1e-12);
+  start = watch_processor();
+  fill(g);
+  if (in->report) in->report->graphs++, in->report->tables += watch_processor() - start;
+  if (in->watch && in->watch->expired) {
+    arena_free(a);
+    return NULL;
+  }
+  g->problem = (SolveProblem){.nvars = (int)g->sizes.n,
+                              .domain = g->sizes.items,
+                              .time = g->times.items,
+                              .memory = g->memories.items,
+                              .factors = g->factors.items,
+                              .nfactors = g->factors.n,
+                              .memory_limit = in->memory_limit,
+                              .table_cap = in->table_cap,
+                              .settle = in->settle,
+                              .frontier_cap = in->frontier_cap,
+                              .stop_above = in->prune_above,
+                              .watch = in->watch};
+  return g;
+}
+
+void graph_free(Graph *g) { arena_free(g->arena); }
+const SolveProblem *graph_problem(const Graph *g) { return &g->problem; }
+
+bool graph_exact(const Graph *g, const int *values) {
+  for (size_t i = 0; values && i < g->open.n; i++)
+    if (values[g->open.items[i].variable] == g->open.items[i].value) return false;
+  return g->exact;
+}
+
+void graph_strategies(const Graph *g, const int *values, Strategy *out) {
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    out[i] = g->variable[i] < 0 ? (Strategy){0} : domain_at(g, i)->strategies[values[g->variable[i]]];
+}
+
+/* The fan-out whose tables have this variable between producer and users; NULL for that of an operation. */
+static const FanOut *fan_between(const Graph *g, int variable) {
+  for (size_t i = 0; i < g->between.n; i++)
+    if (g->between.items[i].variable == variable) return g->between.items[i].fan;
+  return NULL;
+}
+
+const char *graph_variable_name(const Graph *g, int variable, Arena *a) {
+  const FanOut *fan = fan_between(g, variable);
+  if (fan) return arena_printf(a, "layouts of %s", g->in.f->ops.items[fan->producer].name);
+  for (size_t i = 0; i < g->in.f->ops.n; i++)
+    if (g->variable[i] == variable) return arena_strdup(a, g->in.f->ops.items[i].name);
+  return "?";
+}
+
+bool graph_fan(const Graph *g, size_t i, SearchFan *out) {
+  if (i >= g->in.shape->nfans) return false;
+  const FanOut *fan = &g->in.shape->fans[i];
+  const FanTables *t = &g->fans[fan->class];
+  *out = (SearchFan){g->in.f->ops.items[fan->producer].name, fan->nusers, t->choosing, t->sets};
+  return true;
+}

@@ -1,0 +1,74 @@
+/* passes/search/graph.h - the planner graph of a level-1 function on a mesh: which strategies each operation may use,
+ * what they cost, and what the conversions between them cost.
+ *
+ * Variables are operations; values are their strategies.  The conversions of a value with several uses are one factor
+ * over its producer and all its users, because each (value, layout) is paid once (D3).  With many users a variable for
+ * the set of layouts stands between them (set.h).  When the tables would be too large, a variable for the layout
+ * of an explicit copy stands between them: an upper bound then, and `exact` is false.
+ * Constants, sizes, iotas and random numbers have no variable: they are made in the layout that is asked for.
+ */
+#ifndef APC_PASSES_SEARCH_GRAPH_H
+#define APC_PASSES_SEARCH_GRAPH_H
+
+#include "passes/cost/cost.h"
+#include "passes/search/shape.h"
+#include "passes/search/solve.h"
+#include "passes/search/watch.h"
+
+/* What a mesh axis may split, and whether it has to. */
+typedef struct AxisUse {
+  uint32_t labels; /* bit set of Label */
+  bool forced;     /* contractions must be cut as far as they can; with `weights`, matrices of weights too */
+  bool weights;
+  bool batch_too; /* may cut the batch as well, but for contractions over a factor of `labels`: ranks of experts share
+                   * the other work */
+} AxisUse;
+
+typedef struct GraphInput {
+  Module *m; /* its mesh is set; a temporal axis is the first one */
+  const Func *f;
+  const Rule *const *rules;
+  const OpLabels *labels;
+  const Shape *shape; /* of f */
+  CostModel *cost;    /* of that mesh; layouts are those of cost_layout */
+  CostModel *whole;   /* for a bound of several numbers of micro-batches: of the mesh with one; what depends on
+                       * them counts the larger of */
+  double share;       /* `repeat` times its price and `share` times that of the whole batch.  NULL: only the
+                       * former */
+  AxisUse uses[MAX_AXES];
+  double repeat;       /* weight of what a micro-batch costs */
+  int micro;           /* micro-batches that no part of a batch may be empty with: for a bound, other than the mesh
+                        * has */
+  double memory_limit; /* of weights and state; INFINITY: none */
+  double table_cap, frontier_cap;
+  bool settle;          /* see SolveProblem */
+  double fan_out_cap;   /* a value's conversions are one table up to so many entries */
+  int set_cap;          /* values of a variable for a set of layouts */
+  int large_set_cap;    /* of one where a table would be too large; 0: no such variables */
+  double prune_above;   /* give up when the cheapest strategies alone cost more */
+  SearchReport *report; /* gets the seconds; NULL: nobody asks */
+  SearchWatch *watch;   /* NULL: nobody watches */
+  bool relax;           /* share each conversion among all users of the value: a lower bound of the exact costs */
+} GraphInput;
+
+typedef struct Graph Graph;
+
+/* NULL when some operation has no strategy; *why names it (arena of the module), or stays as it is after pruning and
+ * when the time is over. */
+Graph *graph_new(const GraphInput *in, const char **why);
+void graph_free(Graph *g);
+const SolveProblem *graph_problem(const Graph *g);
+/* No fan-out was approximated, in this solution; NULL when there is none. */
+bool graph_exact(const Graph *g, const int *values);
+/* The strategies of all operations for a choice of values. */
+void graph_strategies(const Graph *g, const int *values, Strategy *out);
+
+/* What a variable is about: the name of an operation, or of a value whose layouts it chooses. */
+const char *graph_variable_name(const Graph *g, int variable, Arena *a);
+/* Fan-out number i, as it was modelled; false behind the last one. */
+bool graph_fan(const Graph *g, size_t i, SearchFan *out);
+
+/* True for the sources that have no strategy of their own. */
+bool graph_is_anywhere(const Op *op);
+
+#endif

@@ -1,0 +1,173 @@
+/* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (which candidates are tried, the
+ * answer), candidates.c (what candidates there are), candidate.c (the best plan and the bound of one),
+ * unfit.c (why nothing fits).
+ */
+#ifndef APC_PASSES_SEARCH_OUTER_H
+#define APC_PASSES_SEARCH_OUTER_H
+
+#include "passes/plan/degrees.h"
+#include "passes/plan/plan.h"
+#include "passes/search/graph.h"
+
+enum { MAX_SPATIAL = 3 };
+
+typedef struct Candidate {
+  double bound; /* seconds it cannot be faster than, as far as is known */
+  int stages, naxes;
+  int least, micro; /* all these numbers of micro-batches; one when they are equal */
+  int sizes[MAX_AXES];
+  int degree[MAX_AXES]; /* the only degree the axis counts for; -1: free */
+  bool loose;           /* axes with a degree need not cut all they can */
+} Candidate;
+
+typedef struct Outcome {
+  Candidate c;
+  bool feasible;
+  PlanPrice price;
+  Strategy *strategies;
+  int *stages;
+  int found[DEGREE_COUNT]; /* degrees the strategies amount to */
+  double solved;           /* what the graph said it costs */
+  const char *why_not;
+} Outcome;
+
+/* A candidate that may be faster than the plan: it was solved, and this is its bound. */
+typedef struct Bounded {
+  Candidate c;
+  double bound;
+} Bounded;
+
+typedef struct BoundedList {
+  Bounded *items;
+  size_t n, cap;
+} BoundedList;
+
+/* What a search without forced degrees has found: its outcomes; what was left open below `seconds`, where it came to
+ * its end: nothing else on a mesh of at most MAX_SPATIAL axes is faster than that. */
+struct PlanKnown {
+  Outcome *const *items;
+  size_t n;
+  BoundedList open;
+  double seconds; /* 0: it did not come to its end */
+};
+
+/* Equal operations. */
+typedef struct LeastWork {
+  OpLeast each;
+  double runs;      /* of all of them */
+  unsigned degrees; /* whose labels they have, as a bit set */
+} LeastWork;
+
+/* The prices on a mesh. */
+typedef struct MeshModel {
+  Mesh mesh;
+  int loose;
+  CostModel *cost;
+} MeshModel;
+
+enum { MOST_MODELS = 8 };
+
+typedef struct Search {
+  Module *m;
+  const Func *f;
+  const Target *t;
+  Arena *arena; /* the module's */
+  const Rule *const *rules;
+  const OpLabels *labels;
+  const Shape *shape;
+  CostModel *cost;               /* of the mesh that was set last: one of `models` */
+  CostModel *base;               /* has what all others share */
+  MeshModel models[MOST_MODELS]; /* of one way to divide the ranks, with several numbers of micro-batches */
+  int nmodels;
+  int forced[DEGREE_COUNT];
+  double limit;
+  struct {
+    LeastWork *items;
+    size_t n, cap;
+  } least;                       /* by class of operations */
+  int most_stages;               /* that have something to do */
+  bool has_degree[DEGREE_COUNT]; /* some factor of the function has its label */
+  int most_micro;
+  struct {
+    Candidate *items;
+    size_t n, cap;
+  } candidates;
+  struct {
+    Outcome **items;
+    size_t n, cap;
+  } outcomes;
+  const PlanKnown *known; /* outcomes of the search without forced degrees, which count where they amount to them; NULL:
+                           * none */
+  BoundedList bounded;    /* candidates with one number of micro-batches that were solved */
+  double *too_large;
+  double resident; /* bytes of all weights and state, each kept once */
+  const Outcome *best;
+  const Outcome *alone; /* the best of one kind of parallelism, while it is the best of all */
+  double lower_bound;
+  /* Where the last candidate met the memory limit: */
+  double memory_weight; /* seconds per byte */
+  double activations;   /* bytes that weights and state could not have */
+  bool limited;         /* memory decided something about the last candidate that was solved */
+  double work;
+  SearchWatch watch;
+  SearchReport report;
+  bool hasty; /* the time was over before there was a plan: any plan will do */
+} Search;
+
+/* ---- search.c */
+
+/* What a search needs to know of the function and the target; false after diagnostics, and then there is nothing to
+ * close. */
+bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d);
+void search_close(Search *s);
+
+/* ---- candidates.c */
+
+/* What operations take at least; one rank is the mesh. */
+void measure_least(Search *s);
+/* How many stages a pipeline may have at most. */
+int most_stages(const Search *s);
+/* The most micro-batches that any operation can be cut into. */
+int most_micro_batches(Search *s);
+/* All candidates within what is forced, with their bounds, best first.  Micro-batches help a pipeline, or memory
+ * (search.c). */
+void make_candidates(Search *s, const PlanOptions *o);
+/* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
+ * list unless their bounds differ. */
+bool same_but_for_order(const Candidate *a, const Candidate *b, int loose);
+/* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole
+ * batch. */
+double repeat_of(const Candidate *c);
+double share_of_micro_batch(const Candidate *c);
+
+/* ---- candidate.c */
+
+/* Makes the candidate's mesh that of the module; the axes have these names, or numbers. */
+void set_mesh(Search *s, const Candidate *c, const char *const *names);
+/* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
+Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
+/* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
+ * INFINITY or some number above `prune_above` when it is above that. */
+double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
+void free_models(Search *s);
+/* The most elements of a factor of that label; 0 when there is none. */
+int64_t largest_factor(const Search *s, Label label);
+
+/* ---- unfit.c */
+
+/* "16 GB", "8.58 KB": in powers of 1000, as memory limits are given. */
+const char *bytes_text(Arena *a, double bytes);
+/* Of all weights and state, each kept once, as the compute type keeps them. */
+double resident_bytes(const CostModel *c, Module *m, const Func *f);
+/* Why it does not fit: by how much a rank's memory is too small. */
+const char *too_much(const Search *s, const PlanMemory *m);
+/* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the
+ * memory limit. */
+const char *no_choice(const Search *s, const Candidate *c);
+/* Of those that are no plan the one that needs the least memory; NULL when nothing was tried. */
+const Outcome *nearest_outcome(const Search *s);
+/* Say why there is no plan; NULL. */
+Plan *refuse(const Search *s, Diags *d);
+Plan *refuse_size(const Search *s, Diags *d);
+
+#endif

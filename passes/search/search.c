@@ -1,0 +1,449 @@
+/* passes/search/search.c - the outer search: pipeline stages, micro-batches and mesh shapes; for each the planner graph
+ * is solved exactly.
+ *
+ * Every factorisation of the ranks into stages and at most three spatial axes is a candidate; forced degrees fix some
+ * axes and what the others may split.  Candidates are visited best first, by the time of their operations cut among all
+ * ranks; one is dropped when that, or the sum of its cheapest operations, exceeds the best plan so far (at first that
+ * of one kind of parallelism alone).  The graph's optimum, with everything that repeats weighted as if the stages were
+ * equal, bounds a candidate from below; the plan's lower bound is the least of all candidates.  Then stages are cut and
+ * the result is priced as it will be lowered.
+ *
+ * All numbers of micro-batches of a pipeline are one candidate at first, with a bound for all of them; it is halved
+ * until the bound exceeds the best plan or one number is left, which is solved.  Without stages micro-batches make
+ * nothing faster, but they need less memory.
+ *
+ * Where links differ, the orders of the axes of one candidate are bounded together before they are looked at one by
+ * one.
+ *
+ * An alternative is what a search that is forced to its degrees finds, so that whoever forces them gets what was shown.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/search/outer.h"
+#include "passes/rewrite/sizes.h"
+#include "program/program.h"
+
+/* ---- which are tried */
+
+static double best_time(const Search *s) { return s->best ? s->best->price.time.total : INFINITY; }
+
+/* Nothing that is not faster than so much can better the best; a free axis may cover what is alone. */
+static bool is_hopeless(const Search *s, double bound) {
+  double best = best_time(s);
+  return bound > (s->best == s->alone ? best : best * (1 - 1e-9));
+}
+
+static void add_outcome(Search *s, Outcome *o) { ARENA_PUSH(s->arena, &s->outcomes, o); }
+
+/* What one kind of parallelism alone gives: for the list of alternatives, and, since it is found soon, as a first plan,
+ * which leaves the candidates only what can be faster. */
+static void try_alone(Search *s, int degree) {
+  double ignored;
+  Candidate c = {.stages = 1, .least = 1, .micro = 1, .naxes = 1, .sizes = {s->t->ranks}, .degree = {degree}};
+  Outcome *o = solve_mesh(s, &c, INFINITY, &ignored);
+  if (o->feasible) add_outcome(s, o);
+  if (o->feasible && o->price.time.total < best_time(s)) s->best = s->alone = o;
+}
+
+/* The time is over: nothing more is known of the candidate. */
+static bool is_over(Search *s, const Candidate *c) {
+  if (s->watch.expired) s->lower_bound = fmin(s->lower_bound, c->bound);
+  return s->watch.expired;
+}
+
+/* Returns the bound that was found. */
+static double try_one(Search *s, const Candidate *c) {
+  double bound, best = best_time(s);
+  if (is_over(s, c)) return c->bound;
+  s->report.candidates++;
+  Outcome *o = solve_mesh(s, c, best, &bound);
+  bool known = o->strategies || o->why_not;
+  if (!known && !s->watch.expired) return INFINITY; /* its cheapest operations alone take longer */
+  if (known) add_outcome(s, o);
+  bool as_good = s->best == s->alone && o->price.time.total == best; /* a free axis covers what is alone */
+  if (o->feasible && (o->price.time.total < best || as_good)) s->best = o;
+  bound = fmax(bound, c->bound);
+  s->lower_bound = fmin(s->lower_bound, bound);
+  ARENA_PUSH(s->arena, &s->bounded, ((Bounded){*c, bound}));
+  return bound;
+}
+
+/* Halves a range of micro-batches; the half that is not filled comes second. */
+static void try_candidate(Search *s, const Candidate *c) {
+  if (is_hopeless(s, c->bound)) return;
+  if (c->least == c->micro) {
+    try_one(s, c);
+    return;
+  }
+  if (is_over(s, c)) return;
+  Candidate half = *c;
+  half.bound = fmax(c->bound, bound_mesh(s, c, 0, best_time(s)));
+  if (is_hopeless(s, half.bound)) return;
+  int middle = (int)sqrt((double)c->least * c->micro);
+  half.least = middle + 1;
+  try_candidate(s, &half);
+  half.least = c->least, half.micro = middle;
+  try_candidate(s, &half);
+}
+
+/* Where a mesh without stages does not reach its bound for lack of memory, micro-batches may: they leave more of it to
+ * weights. */
+static void try_for_memory(Search *s, const Candidate *c, double bound) {
+  for (int micro = 2; micro <= s->most_micro && bound < best_time(s) * (1 - 1e-3); micro *= 2) {
+    Candidate next = *c;
+    next.least = next.micro = micro;
+    next.bound = bound;
+    try_one(s, &next);
+  }
+}
+
+/* A bound for all orders of the first axes of candidate i, when it is the first of these orders. */
+static void bound_orders(Search *s, size_t first, int loose) {
+  Candidate *c = &s->candidates.items[first];
+  size_t n = 1;
+  if (first > 0 && same_but_for_order(c - 1, c, loose)) return;
+  while (first + n < s->candidates.n && same_but_for_order(c, c + n, loose)) n++;
+  if (n == 1 || s->t->ntiers == 1 || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
+  double bound = bound_mesh(s, c, loose, best_time(s));
+  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
+}
+
+static void try_all(Search *s, const PlanOptions *o, bool free_choice) {
+  BoundedList flat = {0};
+  for (int degree = 0; free_choice && degree < DEGREE_COUNT; degree++) try_alone(s, degree);
+  for (size_t i = 0; i < s->candidates.n && !(o->any && s->best); i++) {
+    for (int loose = s->candidates.items[i].naxes; loose > 1; loose--) bound_orders(s, i, loose);
+    const Candidate c = s->candidates.items[i];
+    s->watch.progress =
+        (PlanProgress){(int)i, (int)s->candidates.n, best_time(s), fmin(best_time(s), fmin(s->lower_bound, c.bound))};
+    bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
+    if (!without_stages) {
+      try_candidate(s, &c);
+      continue;
+    }
+    double bound = try_one(s, &c);
+    if (s->limited) ARENA_PUSH(s->arena, &flat, ((Bounded){c, bound}));
+  }
+  if (o->micro_batches == 0)
+    for (size_t i = 0; i < flat.n && !(o->any && s->best); i++)
+      try_for_memory(s, &flat.items[i].c, flat.items[i].bound);
+}
+
+/* The time was over before there was a plan: takes the first that is found, at first by little work on each candidate,
+ * then by as much as it takes.  Nothing else is known of them than what was known without solving. */
+static void try_hastily(Search *s) {
+  s->watch.deadline = INFINITY;
+  s->watch.expired = false;
+  for (int pass = 0; pass < 2 && !s->best; pass++) {
+    s->hasty = pass == 0;
+    s->outcomes.n = 0;
+    for (size_t i = 0; i < s->candidates.n && !s->best; i++) {
+      Candidate c = s->candidates.items[i];
+      c.micro = c.least;
+      try_one(s, &c);
+    }
+  }
+  s->lower_bound = INFINITY;
+  for (size_t i = 0; i < s->candidates.n; i++) s->lower_bound = fmin(s->lower_bound, s->candidates.items[i].bound);
+  s->watch.expired = true;
+}
+
+static bool anything_forced(const Search *s, const PlanOptions *o) {
+  bool any = o->pp || o->micro_batches;
+  for (int d = 0; d < DEGREE_COUNT; d++) any |= s->forced[d] > 0;
+  return any;
+}
+
+static bool amounts_to(const Search *s, const PlanOptions *o, const Outcome *x) {
+  bool same = x->feasible && (!o->pp || o->pp == x->c.stages) && (!o->micro_batches || o->micro_batches == x->c.micro);
+  for (int d = 0; d < DEGREE_COUNT; d++) same &= !s->forced[d] || s->forced[d] == x->found[d];
+  return same;
+}
+
+/* Tries everything within what is forced, beginning with what is known to amount to it; the best plan, if there is one,
+ * is s->best. */
+static void run(Search *s, const PlanOptions *o) {
+  bool free_choice = !anything_forced(s, o) && s->t->ranks > 1;
+  for (size_t i = 0; s->known && i < s->known->n; i++)
+    if (amounts_to(s, o, s->known->items[i]) && s->known->items[i]->price.time.total < best_time(s))
+      s->best = s->known->items[i];
+  make_candidates(s, o);
+  try_all(s, o, free_choice);
+  if (!s->best && s->watch.expired) try_hastily(s);
+}
+
+/* ---- what a search that is forced to degrees finds */
+
+static PlanOptions options_of(const PlanOptions *base, const int found[DEGREE_COUNT], const Candidate *c) {
+  PlanOptions o = *base;
+  o.tp = found[DEGREE_TP], o.dp = found[DEGREE_DP], o.cp = found[DEGREE_CP], o.ep = found[DEGREE_EP];
+  o.pp = c->stages, o.micro_batches = c->micro;
+  return o;
+}
+
+/* Some axes split nothing: their degrees cannot be forced. */
+static bool has_idle_axes(const Search *s, const Outcome *o) {
+  int ranks = o->c.stages;
+  for (int d = 0; d < DEGREE_COUNT; d++) ranks *= o->found[d];
+  return ranks != s->t->ranks;
+}
+
+/* The same search, forced to other degrees; it knows what was found without forced degrees. */
+static Search forced_search(const Search *s, const int degrees[DEGREE_COUNT]) {
+  Search x = *s;
+  memcpy(x.forced, degrees, sizeof x.forced);
+  x.candidates.items = NULL, x.candidates.n = x.candidates.cap = 0;
+  x.outcomes.items = NULL, x.outcomes.n = x.outcomes.cap = 0;
+  x.bounded = (BoundedList){0};
+  x.best = x.alone = NULL;
+  x.lower_bound = INFINITY;
+  x.memory_weight = x.activations = 0;
+  x.hasty = false;
+  return x;
+}
+
+/* Takes over what another search has cost, and its prices. */
+static void take_effort(Search *s, const Search *x) {
+  memcpy(s->models, x->models, sizeof s->models);
+  s->nmodels = x->nmodels;
+  s->cost = x->cost;
+  s->work = x->work;
+  s->watch = x->watch;
+  s->report = x->report;
+}
+
+/* The best outcome of the degrees; what comes nearest when there is none that fits; NULL: nothing at all. */
+static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcome *as) {
+  PlanOptions o = options_of(base, as->found, &as->c);
+  Search x = forced_search(s, as->found);
+  run(&x, &o);
+  take_effort(s, &x);
+  return x.best ? x.best : nearest_outcome(&x);
+}
+
+/* Keeps what a search without force has found. */
+static void keep_known(Search *s, const PlanOptions *o, const Search *x) {
+  PlanKnown *k = ARENA_NEW(s->arena, PlanKnown);
+  *k = (PlanKnown){
+      .items = x->outcomes.items, .n = x->outcomes.n, .seconds = x->best && !x->watch.expired ? best_time(x) : 0};
+  for (size_t i = 0; i < x->bounded.n; i++)
+    if (x->bounded.items[i].bound < k->seconds) ARENA_PUSH(s->arena, &k->open, x->bounded.items[i]);
+  s->known = k;
+  if (o->known) *o->known = k;
+}
+
+/* What is found without any force, for searches that are forced to degrees: some of it may amount to them and be faster
+ * than what axes give that cut nothing else. */
+static void find_known(Search *s, const PlanOptions *o) {
+  PlanOptions none = {.memory_limit = o->memory_limit};
+  Search x = forced_search(s, (const int[DEGREE_COUNT]){0});
+  s->known = o->known ? *o->known : NULL;
+  if (s->known) return;
+  run(&x, &none);
+  take_effort(s, &x);
+  keep_known(s, o, &x);
+}
+
+/* ---- the answer */
+
+static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
+  static const char *const names[] = {"pp", "dp", "cp", "ep", "tp"};
+  int degrees[] = {o->pp, o->dp, o->cp, o->ep, o->tp}, product = 1;
+  bool all = true;
+  for (size_t i = 0; i < 5; i++) {
+    if (degrees[i] < 0 || degrees[i] > s->t->ranks)
+      return diag_error(d, degrees[i] < 0 ? DIAG_plan_options : DIAG_plan_infeasible, (Loc){0},
+                        "%s %d is not possible on %s, which has %d rank%s", names[i], degrees[i], s->t->name,
+                        s->t->ranks, s->t->ranks == 1 ? "" : "s");
+    product *= degrees[i] ? degrees[i] : 1;
+    all &= degrees[i] > 0;
+  }
+  if (o->micro_batches < 0) return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches", o->micro_batches);
+  if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0}, "there are at most %d micro-batches, not %d",
+                      PROGRAM_MAX_MICRO_BATCHES, o->micro_batches);
+  if (s->t->ranks % product || (all && product != s->t->ranks)) {
+    diag_error(d, DIAG_plan_infeasible, (Loc){0},
+               "the forced degrees multiply to %d and would leave ranks of %s idle, which has %d", product, s->t->name,
+               s->t->ranks);
+    diag_help(d, "tp x pp x dp x cp x ep must be %d; leave one of them to apc", s->t->ranks);
+    return false;
+  }
+  return true;
+}
+
+static bool same_degrees(const Outcome *a, const Outcome *b) {
+  return memcmp(a->found, b->found, sizeof a->found) == 0 && a->c.stages == b->c.stages && a->c.micro == b->c.micro;
+}
+
+static double seconds_of(const Outcome *o) { return o->feasible ? o->price.time.total : INFINITY; }
+
+static int by_time(const void *x, const void *y) {
+  const Outcome *a = *(const Outcome *const *)x, *b = *(const Outcome *const *)y;
+  if (seconds_of(a) != seconds_of(b)) return seconds_of(a) < seconds_of(b) ? -1 : 1;
+  if (a->c.stages != b->c.stages) return a->c.stages - b->c.stages;
+  if (a->c.micro != b->c.micro) return a->c.micro - b->c.micro;
+  return memcmp(a->found, b->found, sizeof a->found);
+}
+
+static int by_seconds(const void *x, const void *y) {
+  const PlanAlternative *a = x, *b = y;
+  return a->seconds < b->seconds ? -1 : a->seconds > b->seconds;
+}
+
+/* Shown as the degrees it was asked for. */
+static PlanAlternative alternative_of(const Outcome *asked, const Outcome *o) {
+  const int *found = asked->found;
+  PlanAlternative a = {.tp = found[DEGREE_TP],
+                       .dp = found[DEGREE_DP],
+                       .cp = found[DEGREE_CP],
+                       .ep = found[DEGREE_EP],
+                       .pp = asked->c.stages,
+                       .micro_batches = asked->c.micro,
+                       .seconds = INFINITY,
+                       .why_not = "not possible"};
+  if (!o) return a;
+  a.seconds = seconds_of(o);
+  a.bytes = o->price.memory.total;
+  a.why_not = o->feasible ? NULL : o->why_not;
+  return a;
+}
+
+static bool can_be_forced(const Search *s, const Outcome *o) {
+  return o->strategies && o->found[DEGREE_DP] && !has_idle_axes(s, o);
+}
+
+/* The most promising combinations of degrees, without the plan's own, each as whoever forces it will get it: of those
+ * that were solved here, or without force. */
+static void list_alternatives(Search *s, const PlanOptions *o, Plan *p) {
+  enum { MOST = 6, MOST_OF_MANY_RANKS = 3, MANY_RANKS = 128 };
+  int most = s->t->ranks < MANY_RANKS ? MOST : MOST_OF_MANY_RANKS, kept = 0;
+  size_t nknown = s->known ? s->known->n : 0;
+  const Outcome **all = ARENA_ARRAY(s->arena, const Outcome *, s->outcomes.n + nknown + 1);
+  PlanAlternative *list = ARENA_ARRAY(s->arena, PlanAlternative, MOST);
+  size_t n = 0;
+  for (size_t i = 0; i < s->outcomes.n; i++)
+    if (can_be_forced(s, s->outcomes.items[i])) all[n++] = s->outcomes.items[i];
+  for (size_t i = 0; i < nknown; i++)
+    if (can_be_forced(s, s->known->items[i]) && amounts_to(s, o, s->known->items[i])) all[n++] = s->known->items[i];
+  if (n) qsort(all, n, sizeof *all, by_time);
+  for (size_t i = 0; i < n && kept < most && !s->watch.expired; i++) {
+    bool known = same_degrees(all[i], s->best);
+    for (size_t j = 0; j < i && !known; j++) known = same_degrees(all[j], all[i]);
+    if (!known) list[kept++] = alternative_of(all[i], forced_to(s, o, all[i]));
+  }
+  if (kept) qsort(list, (size_t)kept, sizeof *list, by_seconds);
+  p->alternatives = list;
+  p->nalternatives = kept;
+}
+
+/* Axes get the name of what they split; several of one kind are numbered. */
+static void name_axes(Search *s, const Outcome *o) {
+  const char *names[MAX_AXES];
+  int used[DEGREE_COUNT + 1] = {0}, first = o->c.micro > 1;
+  Shares x = shares_of(s->cost, s->f, s->rules, s->labels, o->strategies);
+  for (int i = 0; i < o->c.naxes; i++) {
+    int d = main_degree(&x, first + i);
+    const char *base = d < 0 ? "idle" : degree_names[d];
+    int count = ++used[d < 0 ? DEGREE_COUNT : d];
+    names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
+  }
+  set_mesh(s, &o->c, names);
+}
+
+static Plan *finish(Search *s, const PlanOptions *options, double started) {
+  Plan *p = ARENA_NEW(s->arena, Plan);
+  p->cut_short = s->watch.expired;
+  if (options->alternatives) list_alternatives(s, options, p);
+  p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
+  const Outcome *o = s->best;
+  set_mesh(s, &o->c, NULL);
+  name_axes(s, o);
+  p->target = arena_strdup(s->arena, s->t->name);
+  p->func = s->f->name;
+  p->ranks = s->t->ranks;
+  p->mesh = s->m->mesh;
+  p->tp = o->found[DEGREE_TP], p->dp = o->found[DEGREE_DP], p->cp = o->found[DEGREE_CP], p->ep = o->found[DEGREE_EP],
+  p->pp = o->c.stages;
+  p->micro_batches = o->c.micro;
+  p->strategies = o->strategies;
+  p->stages = o->stages;
+  p->graph = plan_graph_hash(s->m, s->f);
+  p->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  p->flops = plan_flops(s->cost, s->m, s->f, s->rules);
+  p->params = plan_params(s->m, s->f);
+  p->lower_bound = fmin(s->lower_bound, p->price.time.total);
+  p->gap = plan_gap(p->price.time.total, p->lower_bound);
+  p->search_work = s->work;
+  p->report = s->report;
+  p->search_seconds = watch_now() - started;
+  return p;
+}
+
+/* Whoever forces the degrees of the plan that was found gets one that is as fast: it is the plan, also where others
+ * take as long. */
+static void settle_degrees(Search *s, const PlanOptions *o) {
+  if (has_idle_axes(s, s->best)) return;
+  const Outcome *forced = forced_to(s, o, s->best);
+  if (forced && seconds_of(forced) <= s->best->price.time.total * (1 + 1e-12)) s->best = forced;
+}
+
+static bool all_forced(const Search *s, const PlanOptions *o) {
+  bool all = o->pp && o->micro_batches;
+  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->forced[d] > 0;
+  return all;
+}
+
+static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d) {
+  if (s->resident > s->limit * s->t->ranks) return refuse_size(s, d);
+  if (anything_forced(s, o) && !o->any) find_known(s, o);
+  run(s, o);
+  if (!s->best) return refuse(s, d);
+  if (!anything_forced(s, o)) keep_known(s, o, s);
+  if (!all_forced(s, o) && !s->watch.expired && !o->any) settle_degrees(s, o);
+  return finish(s, o, started);
+}
+
+bool search_open(Search *s, Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
+  *s = (Search){.m = m,
+                .f = f,
+                .t = t,
+                .arena = m->arena,
+                .lower_bound = INFINITY,
+                .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
+  double deadline = o->effort > 0 ? watch_now() + o->effort : INFINITY;
+  s->watch =
+      (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
+  s->too_large = o->too_large;
+  s->limit = o->memory_limit > 0 ? o->memory_limit : target_usable(t);
+  if (!check_options(s, o, d)) return false;
+  s->rules = rules_of(m, f);
+  s->labels = labels_of(m, f, s->rules);
+  module_set_mesh(m, &(Mesh){.stages = 1});
+  s->base = cost_model_new(m, t);
+  set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
+  if (!sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
+  s->shape = shape_of(m, f, s->rules, s->labels, loop_costs(s->arena, s->cost, f));
+  for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
+  s->most_micro = most_micro_batches(s);
+  measure_least(s);
+  s->most_stages = most_stages(s);
+  s->resident = resident_bytes(s->cost, m, f);
+  return true;
+}
+
+void search_close(Search *s) {
+  free_models(s);
+  cost_model_free(s->base);
+}
+
+Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
+  double start = watch_now();
+  Search s;
+  if (!search_open(&s, m, f, t, o, d)) return NULL;
+  Plan *p = find_plan(&s, o, start, d);
+  search_close(&s);
+  return p;
+}

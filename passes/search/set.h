@@ -1,0 +1,41 @@
+/* passes/search/set.h - the conversions of a value with many users, by a variable for the set of layouts that are made
+ * of it (D51).
+ *
+ * One table over the producer and all users grows with the product of their layouts.  Here the set is chosen: it costs
+ * the sum of its conversions, and a user may only ask for what is in it.  The cheapest set is the one that is used, so
+ * the minimum is that of the whole table.  When there are too many sets, the large ones are left out; one last value
+ * may stand for all of these, which lets users ask for anything and costs no more than any of them.  Then the minimum
+ * is a lower bound, and exact when that value is not chosen.
+ */
+#ifndef APC_PASSES_SEARCH_SET_H
+#define APC_PASSES_SEARCH_SET_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+
+/* A value's conversions, in classes of producer and users that the layouts tell apart. */
+typedef struct SetInput {
+  int nproducers, nlayouts, nusers;
+  const double *seconds;   /* [producer][layout]: what the conversion costs; INFINITY when there is none */
+  const int *output;       /* by producer: the layout that is made in any case; NULL: none */
+  const int *classes;      /* by user */
+  const int *width;        /* by user: how many layouts it asks for */
+  const int *const *lists; /* by user: [class][width] */
+  int most;                /* sets */
+  bool bound;              /* the last value is to stand for the sets that are left out */
+} SetInput;
+
+typedef struct Sets {
+  int n;
+  int rest;      /* the value for all that is left out; -1: there is none */
+  bool complete; /* nothing is left out */
+  double *cost;  /* [producer][set] */
+  double **fits; /* by user: [set][class], 0 or INFINITY; NULL for a user with one class, whose layouts are in
+                  * every set */
+} Sets;
+
+/* NULL when not even the sets of two layouts and less could be listed. */
+const Sets *sets_of(Arena *a, const SetInput *in);
+
+#endif

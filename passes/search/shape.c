@@ -1,0 +1,208 @@
+/* passes/search/shape.c - see shape.h. */
+#include "passes/search/shape.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "passes/rewrite/agreed.h"
+#include "passes/search/graph.h"
+
+typedef struct Shaping {
+  Module *m;
+  Arena *arena;
+  Shape *out;
+} Shaping;
+
+bool shape_linear_is_useful(const Shape *s, const Op *op, const Factor *k) {
+  for (int j = 0; j < op->nin; j++)
+    if ((k->operands >> j & 1u) && s->may_be_partial[op->in[j]]) return true;
+  return false;
+}
+
+static void find_partial(Shaping *w) {
+  const Func *f = w->out->f;
+  bool *may = ARENA_ARRAY(w->arena, bool, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Rule *r = w->out->rules[i];
+    for (int k = 0; op->out && k < r->nfactors; k++) {
+      bool from_operand = false;
+      for (int j = 0; j < op->nin; j++) from_operand |= (r->factors[k].operands >> j & 1u) && may[op->in[j]];
+      if (r->factors[k].kind == FK_REDUCE || (r->factors[k].kind == FK_LINEAR && from_operand)) may[op->out] = true;
+    }
+  }
+  w->out->may_be_partial = may;
+}
+
+/* ---- classes of equal bytes: a table of keys, numbered by first appearance */
+
+typedef struct Keys {
+  Arena *arena;
+  struct {
+    const void *bytes;
+    size_t n;
+    uint64_t hash;
+  } * items;
+  int n;
+  size_t slots;
+  int *table; /* number + 1 */
+} Keys;
+
+static Keys keys_new(Arena *a, size_t most) {
+  Keys k = {.arena = a, .slots = 16};
+  while (k.slots < 2 * most) k.slots *= 2;
+  k.items = arena_alloc(a, sizeof *k.items * (most + 1));
+  k.table = ARENA_ARRAY(a, int, k.slots);
+  return k;
+}
+
+static int key_number(Keys *k, const void *bytes, size_t n) {
+  uint64_t h = hash64(bytes, n, 0);
+  size_t i = (size_t)h & (k->slots - 1);
+  for (; k->table[i]; i = (i + 1) & (k->slots - 1)) {
+    int known = k->table[i] - 1;
+    if (k->items[known].hash == h && k->items[known].n == n && memcmp(k->items[known].bytes, bytes, n) == 0)
+      return known;
+  }
+  char *copy = ARENA_ARRAY(k->arena, char, n);
+  memcpy(copy, bytes, n);
+  k->items[k->n].bytes = copy;
+  k->items[k->n].n = n;
+  k->items[k->n].hash = h;
+  k->table[i] = k->n + 1;
+  return k->n++;
+}
+
+static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
+  const Op *op = &w->out->f->ops.items[index];
+  const Rule *r = w->out->rules[index];
+  Text t = {.arena = scratch};
+  text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
+              runs_of_result(w->out->loops, w->out->f, index));
+  if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
+  if (loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[loop_control(op)]);
+  for (int i = 0; i < op->nin; i++) {
+    type_print(w->m, &t, type_of(w->out->f, op->in[i]));
+    text_add(&t, " ");
+  }
+  if (op->out) type_print(w->m, &t, type_of(w->out->f, op->out));
+  rule_print(w->m, &t, r);
+  for (int k = 0; k < r->nfactors; k++)
+    text_printf(&t, " %s:%d:%d", r->factors[k].name, (int)w->out->labels[index].factors[k],
+                r->factors[k].kind == FK_LINEAR ? shape_linear_is_useful(w->out, op, &r->factors[k]) : 0);
+  return text_str(&t);
+}
+
+static void find_classes(Shaping *w) {
+  const Func *f = w->out->f;
+  Arena *scratch = arena_new();
+  Keys keys = keys_new(scratch, f->ops.n);
+  int *class = ARENA_ARRAY(w->arena, int, f->ops.n + 1);
+  size_t *first = ARENA_ARRAY(w->arena, size_t, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    int before = keys.n;
+    class[i] = -1;
+    if (graph_is_anywhere(&f->ops.items[i])) continue;
+    const char *key = op_key(w, i, scratch);
+    class[i] = key_number(&keys, key, strlen(key));
+    if (keys.n > before) first[before] = i;
+  }
+  w->out->class = class;
+  w->out->first = first;
+  w->out->nclasses = keys.n;
+  arena_free(scratch);
+}
+
+/* ---- fan-outs */
+
+typedef struct Use {
+  size_t op;
+  int operand;
+} Use;
+
+typedef struct Uses {
+  Use *items;
+  size_t n, cap;
+} Uses;
+
+static void gather_users(Shaping *w, const Uses *uses, FanOut *fan) {
+  size_t *users = ARENA_ARRAY(w->arena, size_t, uses->n + 1);
+  int *masks = ARENA_ARRAY(w->arena, int, uses->n + 1);
+  for (size_t i = 0; i < uses->n; i++) {
+    int k = 0;
+    while (k < fan->nusers && users[k] != uses->items[i].op) k++;
+    if (k == fan->nusers) users[fan->nusers++] = uses->items[i].op;
+    masks[k] |= 1 << uses->items[i].operand;
+  }
+  fan->users = users;
+  fan->masks = masks;
+}
+
+static int fan_class(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scratch) {
+  int n = 0, *key = ARENA_ARRAY(scratch, int, 2 * fan->nusers + 2);
+  key[n++] = w->out->class[fan->producer];
+  key[n++] = fan->output;
+  for (int i = 0; i < fan->nusers; i++) {
+    key[n++] = w->out->class[fan->users[i]];
+    key[n++] = fan->masks[i];
+  }
+  return key_number(keys, key, sizeof *key * (size_t)n);
+}
+
+/* What is made where it is needed has no conversions. */
+static void find_fans(Shaping *w) {
+  const Func *f = w->out->f;
+  Arena *scratch = arena_new();
+  Uses *uses = ARENA_ARRAY(scratch, Uses, f->values.n);
+  bool *output = ARENA_ARRAY(scratch, bool, f->values.n);
+  FanOut *fans = ARENA_ARRAY(w->arena, FanOut, f->values.n);
+  Keys keys = keys_new(scratch, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) ARENA_PUSH(scratch, &uses[f->ops.items[i].in[k]], ((Use){i, k}));
+  for (size_t i = 0; i < f->outputs.n; i++) output[f->outputs.items[i].value] = true;
+  for (Val v = 1; v < f->values.n; v++) {
+    if (graph_is_anywhere(op_of(f, v)) || (!uses[v].n && !output[v])) continue;
+    FanOut *fan = &fans[w->out->nfans++];
+    fan->producer = (size_t)f->values.items[v].op;
+    fan->output = output[v];
+    gather_users(w, &uses[v], fan);
+    fan->class = fan_class(w, &keys, fan, scratch);
+  }
+  w->out->fans = fans;
+  w->out->nfan_classes = keys.n;
+  arena_free(scratch);
+}
+
+/* Each read or write of a state is tied to the next one of the same state, each leave to its carry. */
+static void find_pairs(Shaping *w) {
+  const Func *f = w->out->f;
+  struct {
+    LayoutPair *items;
+    size_t n, cap;
+  } pairs = {0};
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *a = &f->ops.items[i];
+    if (a->kind == OP_leave) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){(size_t)f->values.items[a->in[0]].op, i}));
+    if (a->kind != OP_read && a->kind != OP_write) continue;
+    for (size_t j = i + 1; j < f->ops.n; j++) {
+      const Op *b = &f->ops.items[j];
+      if ((b->kind != OP_read && b->kind != OP_write) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0) continue;
+      ARENA_PUSH(w->arena, &pairs, ((LayoutPair){i, j}));
+      break;
+    }
+  }
+  w->out->pairs = pairs.items;
+  w->out->npairs = pairs.n;
+}
+
+const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
+                      const LoopCosts *loops) {
+  Shape *s = ARENA_NEW(m->arena, Shape);
+  *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = same_weight(m->arena, f)};
+  Shaping w = {.m = m, .arena = m->arena, .out = s};
+  find_partial(&w);
+  find_classes(&w);
+  find_fans(&w);
+  find_pairs(&w);
+  return s;
+}

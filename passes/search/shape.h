@@ -1,0 +1,53 @@
+/* passes/search/shape.h - what of the planner graph does not depend on the mesh: computed once for all candidates of a
+ * search.
+ *
+ * Operations that the planner cannot tell apart (equal kind, types, rule, labels and runs) form one class, and values
+ * whose producer and users are of equal classes form one class of fan-outs.  A model of many equal layers has as many
+ * classes as one layer.
+ */
+#ifndef APC_PASSES_SEARCH_SHAPE_H
+#define APC_PASSES_SEARCH_SHAPE_H
+
+#include "passes/cost/loops.h"
+#include "passes/plan/labels.h"
+#include "passes/rewrite/same_weight.h"
+
+/* A value with its users: distinct operations, with a bit set of the operands that take it. */
+typedef struct FanOut {
+  size_t producer; /* operation */
+  int nusers;
+  const size_t *users;
+  const int *masks;
+  bool output; /* also a result of the function */
+  int class;
+} FanOut;
+
+/* Two operations, in program order, with one layout: reads and writes of one state, a carry and its leave. */
+typedef struct LayoutPair {
+  size_t first, second;
+} LayoutPair;
+
+typedef struct Shape {
+  const Func *f;
+  const Rule *const *rules;
+  const OpLabels *labels;
+  const LoopCosts *loops;
+  SameWeight same;
+  const bool *may_be_partial; /* by value: it can be a sum that is not summed up yet */
+  int nclasses;
+  const int *class;    /* by operation; -1: no variable */
+  const size_t *first; /* by class: its first operation */
+  size_t nfans, npairs;
+  const FanOut *fans;
+  int nfan_classes;
+  const LayoutPair *pairs;
+} Shape;
+
+/* Lives in the module's arena. */
+const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
+                      const LoopCosts *loops);
+
+/* Whether partial sums may pass through the linear pseudo-factor: one of its operands can be a partial sum. */
+bool shape_linear_is_useful(const Shape *s, const Op *op, const Factor *k);
+
+#endif

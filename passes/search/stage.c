@@ -1,0 +1,318 @@
+/* passes/search/stage.c - pipeline stages by dynamic programming over cut positions; see stage.h.
+ *
+ * A stage is a run of operations.  Its time is that of its operations, of each conversion they ask for once, and of
+ * each value that comes from before once: this depends on the run only.  The states of the program are (stages so far,
+ * position) with the frontier of (sum, slowest), so the result is exact for the positions considered.  The number of
+ * positions is bounded; few crossing values come first.
+ */
+#include "passes/search/stage.h"
+
+#include "passes/cost/loops.h"
+#include "passes/rewrite/derived.h"
+#include "passes/rewrite/same_weight.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/search/graph.h"
+
+enum { MAX_POSITIONS = 600 };
+
+/* Something a stage pays once: a value in a layout, or a weight. */
+typedef struct Need {
+  int id;      /* of (value, layout) */
+  size_t made; /* operation that makes the value */
+  bool source;
+  double convert, transfer;
+  int weight; /* id of the weight, -1: none */
+  double weight_bytes;
+} Need;
+
+typedef struct Needs {
+  Need *items;
+  size_t n, cap;
+} Needs;
+
+typedef struct Cutting {
+  Arena *arena;
+  CostModel *c;
+  Module *m;
+  const Func *f;
+  const Rule *const *rules;
+  const Strategy *strategies;
+  const LoopCosts *loops;
+  const bool *derived;      /* by operation: every stage computes it for itself */
+  const size_t *first_user; /* by value; the number of operations: none */
+  Needs *needs;             /* by operation */
+  double *own;              /* by operation: seconds */
+  int nids;
+  int *positions; /* ascending; the first is 0, the last the number of operations */
+  int npositions;
+  double *time, *bytes; /* by first and last position */
+} Cutting;
+
+/* A state is read, and so lives, in the first stage that uses it; others get what was read. */
+static bool is_given(const Cutting *k, size_t op) {
+  OpKind kind = k->f->ops.items[op].kind;
+  return (cost_is_source(kind) && kind != OP_read) || k->derived[op];
+}
+
+/* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
+static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
+  for (size_t i = same->first[op]; i < op; i++) {
+    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i]) ==
+                                                          strategy_result(k->m, k->rules[op], &k->strategies[op]);
+    if (equal) return k->f->ops.items[i].out;
+  }
+  return k->f->ops.items[op].out;
+}
+
+static void find_needs(Cutting *k) {
+  const Func *f = k->f;
+  SameWeight same = same_weight(k->arena, f);
+  struct Seen {
+    const Layout **items;
+    int *ids;
+    size_t n, cap;
+  } *seen = arena_alloc(k->arena, sizeof *seen * f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Strategy *s = &k->strategies[i];
+    k->own[i] = cost_is_source(op->kind) ? 0 : cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds;
+    for (int j = 0; j < op->nin; j++) {
+      Val v = op->in[j];
+      const Op *maker = op_of(f, v);
+      size_t made = (size_t)f->values.items[v].op;
+      if (graph_is_anywhere(maker)) continue;
+      const Layout *from = strategy_result(k->m, k->rules[made], &k->strategies[made]),
+                   *to = strategy_operand(k->m, k->rules[i], s, j);
+      size_t e = 0;
+      while (e < seen[v].n && seen[v].items[e] != to) e++;
+      if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], to);
+      double seconds = cost_convert(k->c, type_of(f, v), from, to);
+      double bytes = fmin(cost_bytes(k->c, type_of(f, v), to),
+                          from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
+      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63),
+                   .made = maker->kind == OP_read ? k->first_user[v] : made,
+                   .source = is_given(k, made),
+                   .weight = -1};
+      need.convert = seconds * runs_of_result(k->loops, f, made);
+      need.transfer = cost_transfer(k->c, bytes);
+      if (maker->kind == OP_param)
+        need.weight = (int)copy_of_weight(k, &same, made), need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
+      ARENA_PUSH(k->arena, &k->needs[i], need);
+    }
+  }
+  k->nids = (int)f->values.n * 64;
+}
+
+/* ---- positions */
+
+static const size_t *find_first_users(Arena *a, const Func *f) {
+  size_t *first = ARENA_ARRAY(a, size_t, f->values.n);
+  for (size_t v = 0; v < f->values.n; v++) first[v] = f->ops.n;
+  for (size_t i = f->ops.n; i-- > 0;)
+    for (int j = 0; j < f->ops.items[i].nin; j++) first[f->ops.items[i].in[j]] = i;
+  return first;
+}
+
+static const Op *read_of(const Func *f, const Op *write) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(write, AT_name)) == 0)
+      return &f->ops.items[i];
+  return NULL;
+}
+
+/* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it.
+ * Nor inside a loop. */
+static bool *find_forbidden(const Cutting *k) {
+  bool *forbidden = ARENA_ARRAY(k->arena, bool, k->f->ops.n + 1);
+  for (int l = 0; l < k->loops->loops.n; l++)
+    for (size_t i = k->loops->loops.items[l].begin + 1; i < k->loops->loops.items[l].end; i++) forbidden[i] = true;
+  for (size_t w = 0; w < k->f->ops.n; w++) {
+    const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
+    if (!read) continue;
+    size_t made = (size_t)k->f->values.items[write->in[0]].op;
+    if (cost_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
+    for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
+  }
+  return forbidden;
+}
+
+static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
+static void find_positions(Cutting *k, int stages) {
+  const Func *f = k->f;
+  int n = (int)f->ops.n, *crossing = ARENA_ARRAY(k->arena, int, n + 2), most = 0;
+  size_t *last = ARENA_ARRAY(k->arena, size_t, f->values.n);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int j = 0; j < f->ops.items[i].nin; j++) last[f->ops.items[i].in[j]] = i;
+  for (Val v = 1; v < f->values.n; v++) {
+    int made = f->values.items[v].op;
+    if (cost_is_source(f->ops.items[made].kind) || k->derived[made]) continue;
+    crossing[made + 1]++;
+    crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
+  }
+  for (int i = 1; i < n; i++) crossing[i] += crossing[i - 1];
+  for (int i = 1; i < n; i++) most = crossing[i] > most ? crossing[i] : most;
+  const bool *forbidden = find_forbidden(k);
+  k->positions = ARENA_ARRAY(k->arena, int, n + 2);
+  k->positions[k->npositions++] = 0;
+  int wanted = 4 * stages > 32 ? 4 * stages : 32;
+  for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
+    for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
+      bool source = cost_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
+      if (crossing[i] == limit && !source && !forbidden[i]) k->positions[k->npositions++] = i;
+    }
+  k->positions[k->npositions++] = n;
+  qsort(k->positions, (size_t)k->npositions, sizeof(int), by_number);
+}
+
+/* ---- times of all runs */
+
+static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
+  double time = 0, bytes = 0;
+  bool empty = true;
+  size_t begin = (size_t)k->positions[first];
+  int mark = first + 1;
+  for (int last = first + 1; last < k->npositions; last++) {
+    for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
+      time += k->own[i];
+      empty &= !stages_is_placed(k->f, k->derived, i);
+      for (size_t j = 0; j < k->needs[i].n; j++) {
+        const Need *need = &k->needs[i].items[j];
+        if (stamp[need->id] == mark) continue;
+        stamp[need->id] = mark;
+        time += need->convert + (need->made < begin && !need->source ? need->transfer : 0);
+        if (need->weight < 0 || weight_stamp[need->weight] == mark) continue;
+        weight_stamp[need->weight] = mark;
+        bytes += need->weight_bytes;
+      }
+    }
+    k->time[first * k->npositions + last] = empty ? INFINITY : time; /* no stage is empty */
+    k->bytes[first * k->npositions + last] = bytes;
+  }
+}
+
+/* ---- the program */
+
+typedef struct Choice {
+  double sum, slowest;
+  int from, index; /* position and state before */
+} Choice;
+
+typedef struct Choices {
+  Choice *items;
+  size_t n, cap;
+} Choices;
+
+/* Keeps choices that none beats in both numbers. */
+static void add_state(Cutting *k, Choices *l, Choice s) {
+  size_t kept = 0;
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].sum <= s.sum && l->items[i].slowest <= s.slowest) return;
+  for (size_t i = 0; i < l->n; i++)
+    if (!(s.sum <= l->items[i].sum && s.slowest <= l->items[i].slowest)) l->items[kept++] = l->items[i];
+  l->n = kept;
+  ARENA_PUSH(k->arena, l, s);
+}
+
+static bool run_program(Cutting *k, int stages, double repeat, double memory_limit, size_t *cuts) {
+  int np = k->npositions;
+  Choices *states = ARENA_ARRAY(k->arena, Choices, (stages + 1) * np);
+  add_state(k, &states[0], (Choice){0, 0, -1, -1});
+  for (int s = 1; s <= stages; s++)
+    for (int last = s; last < np; last++) {
+      if (s == stages && last != np - 1) continue;
+      for (int first = s - 1; first < last; first++) {
+        double time = k->time[first * np + last];
+        if (k->bytes[first * np + last] > memory_limit || isinf(time)) continue;
+        const Choices *before = &states[(s - 1) * np + first];
+        for (size_t i = 0; i < before->n; i++)
+          add_state(k, &states[s * np + last],
+                    (Choice){before->items[i].sum + time, fmax(before->items[i].slowest, time), first, (int)i});
+      }
+    }
+  const Choices *end = &states[stages * np + np - 1];
+  const Choice *best = NULL;
+  for (size_t i = 0; i < end->n; i++)
+    if (!best || end->items[i].sum + (repeat - 1) * end->items[i].slowest < best->sum + (repeat - 1) * best->slowest)
+      best = &end->items[i];
+  for (int s = stages; best && s > 0; s--) {
+    cuts[s - 1] = (size_t)k->positions[best->from];
+    best = s > 1 ? &states[(s - 1) * np + best->from].items[best->index] : best;
+  }
+  return best != NULL;
+}
+
+/* Can the runs be joined to so many stages that none is empty?  As many as there are shortest runs that are not. */
+static bool has_places(const Cutting *k, int stages) {
+  int found = 0, first = 0;
+  for (int last = 1; last < k->npositions; last++)
+    if (!isinf(k->time[first * k->npositions + last])) found++, first = last;
+  return found >= stages;
+}
+
+bool stages_is_placed(const Func *f, const bool *derived, size_t op) {
+  OpKind kind = f->ops.items[op].kind;
+  return !cost_is_source(kind) && !derived[op] && kind != OP_write;
+}
+
+void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
+  Arena *a = arena_new();
+  const bool *derived = derived_ops(a, f);
+  const size_t *first_user = find_first_users(a, f);
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    int s = stages - 1;
+    while (s > 0 && cuts[s] > i) s--;
+    out[i] = cost_is_source(op->kind) || derived[i] ? stages : s;
+  }
+  for (size_t i = 0; i < f->ops.n;
+       i++) /* a write is no reason to read later than the first use, nor to be later itself */
+    if (f->ops.items[i].kind == OP_write) out[i] = out[f->values.items[f->ops.items[i].in[0]].op];
+  for (size_t i = f->ops.n; i-- > 0;) /* users before makers */
+    for (int j = 0; j < f->ops.items[i].nin; j++) {
+      int made = f->values.items[f->ops.items[i].in[j]].op;
+      if (out[made] > out[i]) out[made] = out[i];
+    }
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (out[i] == stages) out[i] = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i], *read = op->kind == OP_write ? read_of(f, op) : NULL;
+    if (read && first_user[read->out] < f->ops.n) out[i] = out[f->values.items[read->out].op];
+    else if (read) out[f->values.items[read->out].op] = out[i];
+  }
+  arena_free(a);
+}
+
+StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     double memory_limit, int *stages) {
+  int n = m->mesh.stages;
+  /* One micro-batch takes as long wherever the cut is; weighing the slowest stage as if there were two still spreads
+   * work and weights, which is what a forced degree asks for. */
+  double repeat = 2;
+  Arena *a = arena_new();
+  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
+  for (int i = 0; i < m->mesh.naxes; i++)
+    if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
+  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
+  k.own = ARENA_ARRAY(a, double, f->ops.n);
+  k.derived = derived_ops(a, f);
+  k.loops = loop_costs(a, c, f);
+  k.first_user = find_first_users(a, f);
+  find_needs(&k);
+  find_positions(&k, n);
+  k.time = ARENA_ARRAY(a, double, k.npositions *k.npositions);
+  k.bytes = ARENA_ARRAY(a, double, k.npositions *k.npositions);
+  int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n);
+  size_t *cuts = ARENA_ARRAY(a, size_t, n);
+  for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
+  StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT
+                  : has_places(&k, n)                            ? STAGES_TOO_LARGE
+                                                                 : STAGES_TOO_MANY;
+  if (how == STAGES_CUT) stages_place(f, n, cuts, stages);
+  arena_free(a);
+  return how;
+}

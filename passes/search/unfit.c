@@ -1,0 +1,136 @@
+/* passes/search/unfit.c - why there is no plan; see outer.h. */
+#include "passes/rewrite/same_weight.h"
+#include "passes/search/outer.h"
+
+const char *bytes_text(Arena *a, double bytes) {
+  static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+  int u = 0;
+  while (u < 4 && bytes >= 999.5) bytes /= 1000, u++;
+  return arena_printf(a, "%.3g %s", bytes, units[u]);
+}
+
+double resident_bytes(const CostModel *c, Module *m, const Func *f) {
+  double sum = 0;
+  Arena *scratch = arena_new();
+  SameWeight same = same_weight(scratch, f);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read)
+      sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
+  }
+  arena_free(scratch);
+  return sum;
+}
+
+/* "78.8 GB are allowed on a rank (80 GB less 1.2 GB reserved)" */
+static const char *allowed_text(const Search *s) {
+  const Target *t = s->t;
+  const char *why = s->limit == target_usable(t) && t->reserve_bytes > 0
+                        ? arena_printf(s->arena, " (%s less %s reserved)", bytes_text(s->arena, t->memory_bytes),
+                                       bytes_text(s->arena, t->reserve_bytes))
+                        : "";
+  return arena_printf(s->arena, "%s are allowed on a rank%s", bytes_text(s->arena, s->limit), why);
+}
+
+/* Whole weights and state do not fit, whatever is cut. */
+static const char *too_large(const Search *s) {
+  double all = s->limit * s->t->ranks;
+  const char *among = s->t->ranks == 1 || s->resident <= all
+                          ? ""
+                          : arena_printf(s->arena, "; even cut among %d ranks they are %s too much in all, %s a rank",
+                                         s->t->ranks, bytes_text(s->arena, s->resident - all),
+                                         bytes_text(s->arena, (s->resident - all) / s->t->ranks));
+  const char *alone =
+      s->t->ranks > 1 ? "" : arena_printf(s->arena, ": %s too much", bytes_text(s->arena, s->resident - s->limit));
+  return arena_printf(s->arena, "%s; weights and state are %s%s%s", allowed_text(s), bytes_text(s->arena, s->resident),
+                      alone, among);
+}
+
+const char *too_much(const Search *s, const PlanMemory *m) {
+  return arena_printf(s->arena, "needs %s on a rank, %s too much; %s", bytes_text(s->arena, m->total),
+                      bytes_text(s->arena, m->total - s->limit), allowed_text(s));
+}
+
+const char *no_choice(const Search *s, const Candidate *c) {
+  if (s->resident > s->limit) return too_large(s);
+  return arena_printf(s->arena, "what %d micro-batches compute would have to be joined again", c->micro);
+}
+
+/* ---- the message */
+
+typedef struct Large {
+  Val value;
+  double bytes;
+} Large;
+
+enum { LARGEST = 4 };
+
+/* The largest tensors, in full; equal ones of repeated layers are one. */
+static int find_largest(const Search *s, Large out[LARGEST]) {
+  int n = 0;
+  for (Val v = 1; v < s->f->values.n; v++) {
+    const Type *type = type_of(s->f, v);
+    OpKind kind = op_of(s->f, v)->kind;
+    Large x = {v, cost_bytes(s->cost, type, layout_replicated(s->m, type->rank))};
+    bool known = kind == OP_reshape || kind == OP_broadcast || kind == OP_copy || graph_is_anywhere(op_of(s->f, v));
+    for (int i = 0; i < n; i++)
+      known |=
+          type_of(s->f, out[i].value) == type && (op_of(s->f, out[i].value)->kind == OP_param) == (kind == OP_param);
+    int at = n;
+    while (at > 0 && out[at - 1].bytes < x.bytes) at--;
+    if (known || at == LARGEST) continue;
+    if (n < LARGEST) n++;
+    for (int i = n - 1; i > at; i--) out[i] = out[i - 1];
+    out[at] = x;
+  }
+  return n;
+}
+
+static void note_largest(const Search *s, Diags *d) {
+  Large largest[LARGEST];
+  int n = find_largest(s, largest);
+  Text t = {.arena = s->arena};
+  for (int i = 0; i < n; i++) {
+    const Op *op = op_of(s->f, largest[i].value);
+    const char *kind = op->kind == OP_param ? "weight" : op->kind == OP_read ? "state" : op_name(op->kind);
+    text_printf(&t, "%s%s \"%s\" ", i ? ", " : "", kind, op->name);
+    type_print(s->m, &t, type_of(s->f, largest[i].value));
+    text_printf(&t, " %s", bytes_text(s->arena, largest[i].bytes));
+  }
+  if (n) diag_note(d, (Loc){0}, "the largest tensors: %s", text_str(&t));
+}
+
+static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
+  diag_note(d, (Loc){0}, "on that rank: weights %s, state %s, activations %s, communication %s",
+            bytes_text(s->arena, m->params), bytes_text(s->arena, m->state), bytes_text(s->arena, m->activations),
+            bytes_text(s->arena, m->communication));
+}
+
+const Outcome *nearest_outcome(const Search *s) {
+  const Outcome *nearest = NULL;
+  for (size_t i = 0; i < s->outcomes.n; i++) {
+    const Outcome *o = s->outcomes.items[i];
+    bool less = !nearest || (o->price.memory.total > 0 &&
+                             (nearest->price.memory.total == 0 || o->price.memory.total < nearest->price.memory.total));
+    if (less && !o->c.loose) nearest = o;
+  }
+  return nearest;
+}
+
+Plan *refuse(const Search *s, Diags *d) {
+  const Outcome *nearest = nearest_outcome(s);
+  const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
+  bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
+  diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, why);
+  if (large) note_parts(s, &nearest->price.memory, d);
+  if (large || weights) note_largest(s, d);
+  if ((large || weights) && s->too_large) *s->too_large = s->resident;
+  return NULL;
+}
+
+Plan *refuse_size(const Search *s, Diags *d) {
+  diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, too_large(s));
+  note_largest(s, d);
+  if (s->too_large) *s->too_large = s->resident;
+  return NULL;
+}

@@ -1,0 +1,25 @@
+/* passes/search/watch.c - see watch.h. */
+#include "passes/search/watch.h"
+
+#include <stddef.h>
+#include <time.h>
+
+static double seconds_of(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double watch_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+double watch_processor(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
+
+bool watch_work(SearchWatch *w, double work) {
+  const double often = 1e5; /* sums: less than a millisecond */
+  if (!w) return false;
+  w->work += work;
+  if (w->work < often) return w->expired;
+  w->work = 0;
+  w->expired |= watch_now() >= w->deadline;
+  if (w->show) w->show(w->context, &w->progress);
+  return w->expired;
+}

@@ -1,0 +1,27 @@
+/* passes/search/watch.h - a long search seen from inside: how much time is left, what to show of it, and where the time
+ * went. */
+#ifndef APC_PASSES_SEARCH_WATCH_H
+#define APC_PASSES_SEARCH_WATCH_H
+
+#include <stdbool.h>
+
+#include "passes/plan/plan.h"
+
+typedef struct SearchWatch {
+  double deadline;       /* by the clock of watch_now; INFINITY: none */
+  bool expired;          /* it has passed; found out by watch_work */
+  double work;           /* since the clock was last read */
+  PlanProgressFunc show; /* NULL: nobody looks */
+  void *context;
+  PlanProgress progress; /* what is shown */
+} SearchWatch;
+
+/* Seconds by the clock on the wall, and of this process on its processors. */
+double watch_now(void);
+double watch_processor(void);
+
+/* So much was done, in sums or what takes as long.  Now and then the clock is read and progress shown.  Returns whether
+ * to stop. Nobody watches when w is NULL. */
+bool watch_work(SearchWatch *w, double work);
+
+#endif

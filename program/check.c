@@ -1,0 +1,627 @@
+/* program/check.c - program_open: checks an image completely, so that nothing behind it has to.
+ *
+ * In: bytes that may be anything.  Out: a Program whose every index, list, text and enumerator is in range
+ * and whose instructions have the operands their row asks for; or RT_BAD_INPUT naming the first thing
+ * wrong.  Time is linear in the image.  Sizes are not checked here but when they are known (runtime/exec/bind.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "program/comm.h"
+#include "program/program.h"
+
+typedef struct Check {
+  Program *p;
+  RtError *error;
+} Check;
+
+/* "... of record I of section S is wrong": all messages have this form, so that they stay short. */
+static bool bad(Check *c, const char *section, uint32_t record, const char *what) {
+  rt_error(c->error, RT_BAD_INPUT, "damaged program: %s of %s[%u] is wrong", what, section, record);
+  return false;
+}
+#define NEED(condition, section, record, what) \
+  do { \
+    if (!(condition)) return bad(c, section, record, what); \
+  } while (0)
+
+static bool text_ok(const Check *c, uint32_t text) { return text < c->p->n_strings; }
+static bool expr_ok(const Check *c, uint32_t e) { return e < c->p->n_exprs; }
+static bool list_ok(const Check *c, ProgramList l) { return (uint64_t)l.first + l.n <= c->p->n_indices; }
+static bool dtype_ok(uint32_t t) { return t < DT_COUNT; }
+
+/* A list of n expressions none of which uses any of `banned`. */
+static bool exprs_ok(const Check *c, ProgramList l, uint32_t n, uint8_t banned) {
+  if (l.n != n || !list_ok(c, l)) return false;
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t e = c->p->indices[l.first + i];
+    if (!expr_ok(c, e) || (c->p->expr_uses[e] & banned)) return false;
+  }
+  return true;
+}
+
+static bool dims_ok(const Check *c, ProgramList l, uint8_t banned) {
+  return l.n <= PROGRAM_MAX_RANK && exprs_ok(c, l, l.n, banned);
+}
+
+/* ---- header and sections */
+
+static bool damaged(Check *c, const char *what) {
+  rt_error(c->error, RT_BAD_INPUT, "damaged program: %s", what);
+  return false;
+}
+
+static bool check_header(Check *c, const void *image, size_t bytes) {
+  const ProgramHeader *h = image;
+  if (bytes < sizeof *h) return damaged(c, "it is too short");
+  if ((uintptr_t)image % 8) return damaged(c, "it is not aligned");
+  if (h->magic != PROGRAM_MAGIC) return damaged(c, "it does not begin with the magic number");
+  if (h->version != PROGRAM_VERSION) {
+    rt_error(c->error, RT_UNSUPPORTED, "the program has version %u, this runtime reads version %d", h->version,
+             PROGRAM_VERSION);
+    return false;
+  }
+  if (h->header_bytes != sizeof *h) return damaged(c, "its header has another size");
+  if (h->table_bytes < sizeof *h || h->table_bytes > bytes || h->image_bytes < h->table_bytes)
+    return damaged(c, "its size is wrong (was the file cut off?)");
+  size_t begin = offsetof(ProgramHeader, table_bytes);
+  if (hash64((const char *)image + begin, h->table_bytes - begin, 0) != h->table_hash)
+    return damaged(c, "its content does not match its checksum");
+  return true;
+}
+
+static bool check_section(Check *c, int number, size_t record, const void **at, uint32_t *n) {
+  const ProgramHeader *h = c->p->header;
+  const ProgramSection *s = &h->sections[number];
+  if (s->offset % 8 || s->offset < sizeof *h || s->offset > h->table_bytes || s->count >= PROGRAM_NONE ||
+      s->count > (h->table_bytes - s->offset) / record)
+    return damaged(c, "a section lies outside the image");
+  *at = c->p->image + s->offset;
+  *n = (uint32_t)s->count;
+  return true;
+}
+
+static bool check_sections(Check *c) {
+  Program *p = c->p;
+  int number = 0;
+  const void *at = NULL;
+#define SECTION(name, record, doc) \
+  if (!check_section(c, number++, sizeof(record), &at, &p->n_##name)) return false; \
+  p->name = at;
+#include "program/program.def"
+#undef SECTION
+  if (p->n_strings == 0 || p->strings[0] || p->strings[p->n_strings - 1]) return damaged(c, "its texts do not end");
+  return true;
+}
+
+/* ---- names and sizes */
+
+static bool check_symbols(Check *c) {
+  const Program *p = c->p;
+  if (p->n_symbols > PROGRAM_MAX_SYMBOLS) return damaged(c, "it has too many symbols");
+  for (uint32_t i = 0; i < p->n_symbols; i++) {
+    const ProgramSymbol *s = &p->symbols[i];
+    NEED(text_ok(c, s->name), "symbols", i, "the name");
+    NEED(s->min >= 0 && (s->max == 0 || s->max >= s->min) && s->multiple >= 1 && s->hint >= 0, "symbols", i,
+         "the range");
+  }
+  return true;
+}
+
+static bool check_mesh(Check *c) {
+  Program *p = c->p;
+  uint64_t per_stage = 1;
+  if (p->n_axes > PROGRAM_MAX_AXES) return damaged(c, "it has too many mesh axes");
+  p->micro_batches = 1;
+  p->mb_axis = PROGRAM_NONE;
+  for (uint32_t i = 0; i < p->n_axes; i++) {
+    const ProgramAxis *a = &p->axes[i];
+    NEED(text_ok(c, a->name), "axes", i, "the name");
+    NEED(a->size >= 1 && a->size <= PROGRAM_MAX_MICRO_BATCHES, "axes", i, "the size");
+    NEED(a->temporal == 0 || (a->temporal == 1 && p->mb_axis == PROGRAM_NONE), "axes", i, "the kind");
+    if (a->temporal) {
+      p->mb_axis = i;
+      p->micro_batches = a->size;
+    } else {
+      per_stage *= a->size;
+      NEED(per_stage <= PROGRAM_MAX_WORLD, "axes", i, "the size");
+    }
+  }
+  p->stages = p->header->stages;
+  if (p->stages < 1 || p->stages > PROGRAM_MAX_WORLD || per_stage * p->stages > PROGRAM_MAX_WORLD)
+    return damaged(c, "the number of stages is wrong");
+  p->ranks_per_stage = (uint32_t)per_stage;
+  p->ranks = p->ranks_per_stage * p->stages;
+  return true;
+}
+
+static bool check_exprs(Check *c) {
+  Program *p = c->p;
+  p->expr_uses = calloc(p->n_exprs + 1u, 1);
+  if (!p->expr_uses) return damaged(c, "there is no memory for its expressions");
+  for (uint32_t i = 0; i < p->n_exprs; i++) {
+    const ProgramExpr *e = &p->exprs[i];
+    NEED(e->kind < PX_COUNT, "exprs", i, "the kind");
+    if (e->kind == PX_const) continue;
+    if (e->kind == PX_sym) {
+      NEED(e->a < p->n_symbols, "exprs", i, "the symbol");
+      p->expr_uses[i] = PROGRAM_USES_SYMBOL;
+    } else if (e->kind == PX_coordinate) {
+      NEED(e->a < p->n_axes, "exprs", i, "the axis");
+      p->expr_uses[i] = e->a == p->mb_axis ? PROGRAM_USES_MICRO_BATCH : PROGRAM_USES_PLACE;
+    } else {
+      NEED(e->a < i && e->b < i, "exprs", i, "an operand");
+      p->expr_uses[i] = p->expr_uses[e->a] | p->expr_uses[e->b];
+    }
+    p->uses |= p->expr_uses[i];
+  }
+  return true;
+}
+
+/* ---- memory */
+
+static bool check_blobs(Check *c) {
+  const Program *p = c->p;
+  const ProgramHeader *h = p->header;
+  for (uint32_t i = 0; i < p->n_blobs; i++) {
+    const ProgramBlob *b = &p->blobs[i];
+    NEED(text_ok(c, b->path), "blobs", i, "the path");
+    if (*program_text(p, b->path)) {
+      NEED(b->offset == 0, "blobs", i, "the offset");
+      continue;
+    }
+    NEED(b->offset % PROGRAM_PAGE == 0 && b->offset >= h->table_bytes && b->offset <= h->image_bytes &&
+             b->bytes <= h->image_bytes - b->offset,
+         "blobs", i, "the range");
+  }
+  NEED(h->cpu_image == PROGRAM_NONE || (h->cpu_image < p->n_blobs && !*program_text(p, p->blobs[h->cpu_image].path)),
+       "header", 0, "the CPU image");
+  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer) && text_ok(c, h->cpu), "header", 0,
+       "a text");
+  return true;
+}
+
+static bool persistent_buffer_ok(const Check *c, uint32_t buffer, uint32_t class_, uint32_t stage) {
+  const Program *p = c->p;
+  return buffer < p->n_buffers && p->buffers[buffer].class_ == class_ && p->buffers[buffer].stage == stage;
+}
+
+static bool all_const(const Check *c, ProgramList l) {
+  for (uint32_t i = 0; i < l.n; i++) {
+    const ProgramExpr *e = &c->p->exprs[c->p->indices[l.first + i]];
+    if (e->kind != PX_const || e->value < 0) return false;
+  }
+  return true;
+}
+
+/* From the first to the last element of a weight where it is stored: how many elements; 0 when it has none. */
+static bool param_span(const Program *p, const ProgramParam *w, int64_t *span) {
+  int64_t last = 0, step;
+  for (uint32_t d = 0; d < w->dims.n; d++) {
+    int64_t extent = p->exprs[program_list(p, w->dims)[d]].value,
+            stride = p->exprs[program_list(p, w->strides)[d]].value;
+    if (extent == 0) return *span = 0, true;
+    if (stride < 0 || __builtin_mul_overflow(extent - 1, stride, &step) || __builtin_add_overflow(last, step, &last))
+      return false;
+  }
+  return !__builtin_add_overflow(last, 1, span);
+}
+
+/* Does every element of a weight lie in its blob? */
+static bool param_range_ok(const Check *c, const ProgramParam *w) {
+  const ProgramBlob *b = &c->p->blobs[w->blob];
+  int64_t bytes;
+  if (!param_span(c->p, w, &bytes) ||
+      __builtin_mul_overflow(bytes, (int64_t)dtype_bytes((DType)w->source_dtype), &bytes))
+    return false;
+  return bytes == 0 || (w->offset <= b->bytes && (uint64_t)bytes <= b->bytes - w->offset);
+}
+
+/* And of a view in its origin? */
+static bool param_view_ok(const Check *c, const ProgramParam *w) {
+  const Program *p = c->p;
+  int64_t elements = 1, span;
+  for (uint32_t d = 0; d < w->origin_dims.n; d++)
+    if (__builtin_mul_overflow(elements, p->exprs[program_list(p, w->origin_dims)[d]].value, &elements)) return false;
+  return param_span(p, w, &span) && w->first <= (uint64_t)elements && (uint64_t)span <= (uint64_t)elements - w->first;
+}
+
+static bool elements_fit(const Check *c, ProgramList dims) {
+  int64_t n = 1;
+  for (uint32_t d = 0; d < dims.n; d++) {
+    int64_t extent = c->p->exprs[program_list(c->p, dims)[d]].value;
+    if (__builtin_mul_overflow(n, extent > 1 ? extent : 1, &n) || n > INT64_MAX / 16) return false;
+  }
+  return true;
+}
+
+static bool check_params(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_params; i++) {
+    const ProgramParam *w = &p->params[i];
+    NEED(text_ok(c, w->name), "params", i, "the name");
+    NEED(dtype_ok(w->dtype) && dtype_ok(w->source_dtype), "params", i, "the type");
+    NEED(w->stage < p->stages, "params", i, "the stage");
+    NEED(w->trainable <= 1, "params", i, "the flag");
+    NEED(dims_ok(c, w->dims, 0) && all_const(c, w->dims) && elements_fit(c, w->dims), "params", i, "the shape");
+    NEED(exprs_ok(c, w->interval, 2 * w->dims.n, PROGRAM_USES_SYMBOL | PROGRAM_USES_MICRO_BATCH), "params", i,
+         "the part");
+    NEED(w->init < PINIT_COUNT, "params", i, "the initialiser");
+    NEED((w->buffer == PROGRAM_NONE && w->init != PINIT_prepared) ||
+             persistent_buffer_ok(c, w->buffer, PC_param, w->stage),
+         "params", i, "the buffer");
+    if (w->init != PINIT_blob) continue;
+    NEED(w->blob < p->n_blobs, "params", i, "the file");
+    NEED(exprs_ok(c, w->strides, w->dims.n, 0) && all_const(c, w->strides), "params", i, "a stride");
+    NEED(param_range_ok(c, w), "params", i, "the range in the file");
+    NEED(w->view <= 1, "params", i, "the flag");
+    if (!w->view) continue;
+    NEED(text_ok(c, w->origin), "params", i, "the whole weight");
+    NEED(dims_ok(c, w->origin_dims, 0) && all_const(c, w->origin_dims) && elements_fit(c, w->origin_dims), "params", i,
+         "the whole weight");
+    NEED(param_view_ok(c, w), "params", i, "the range in the whole weight");
+  }
+  return true;
+}
+
+static bool check_states(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_states; i++) {
+    const ProgramState *s = &p->states[i];
+    NEED(text_ok(c, s->name), "states", i, "the name");
+    NEED(dtype_ok(s->dtype), "states", i, "the type");
+    NEED(s->stage < p->stages, "states", i, "the stage");
+    NEED(persistent_buffer_ok(c, s->buffer, PC_state, s->stage), "states", i, "the buffer");
+    NEED(dims_ok(c, s->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "states", i, "the shape");
+    bool whole = p->buffers[s->buffer].slots == p->micro_batches; /* a slot for the part of each micro-batch */
+    NEED(exprs_ok(c, s->interval, 2 * s->dims.n, whole ? 0 : PROGRAM_USES_MICRO_BATCH), "states", i, "the part");
+  }
+  return true;
+}
+
+static bool check_buffers(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_buffers; i++) {
+    const ProgramBuffer *b = &p->buffers[i];
+    NEED(text_ok(c, b->name), "buffers", i, "the name");
+    NEED(b->class_ < PC_COUNT, "buffers", i, "the class");
+    NEED(b->stage < p->stages, "buffers", i, "the stage");
+    NEED(expr_ok(c, b->bytes), "buffers", i, "the size");
+    NEED(b->slots >= 1 && b->slots <= PROGRAM_MAX_MICRO_BATCHES, "buffers", i, "the number of slots");
+    if (b->class_ == PC_param || b->class_ == PC_state) {
+      NEED(b->entry == PROGRAM_NONE && b->body == PROGRAM_NONE, "buffers", i, "the lifetime");
+      NEED(b->slots == 1 || (b->class_ == PC_state && b->slots == p->micro_batches), "buffers", i,
+           "the number of slots");
+      NEED(!(p->expr_uses[b->bytes] & (b->class_ == PC_param ? PROGRAM_USES_SYMBOL : 0)), "buffers", i, "the size");
+      continue;
+    }
+    NEED(b->entry < p->n_entries && b->first <= b->last, "buffers", i, "the lifetime");
+    if (b->body == PROGRAM_NONE) {
+      NEED(b->last < p->schedules[b->entry * p->stages + b->stage].n, "buffers", i, "the lifetime");
+    } else {
+      NEED(b->body < p->n_bodies, "buffers", i, "the body");
+      const ProgramBody *body = &p->bodies[b->body];
+      NEED(body->entry == b->entry && body->stage == b->stage && b->last < body->n, "buffers", i, "the lifetime");
+    }
+  }
+  return true;
+}
+
+static bool check_tensors(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_tensors; i++) {
+    const ProgramTensor *t = &p->tensors[i];
+    NEED(t->buffer < p->n_buffers, "tensors", i, "the buffer");
+    NEED(expr_ok(c, t->offset), "tensors", i, "the offset");
+    NEED(dtype_ok(t->dtype), "tensors", i, "the type");
+    NEED(dims_ok(c, t->extents, 0), "tensors", i, "the shape");
+  }
+  return true;
+}
+
+/* ---- entries and schedules */
+
+static bool check_groups(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_groups; i++) {
+    const ProgramGroup *g = &p->groups[i];
+    NEED(g->axes.n <= p->n_axes && list_ok(c, g->axes), "groups", i, "the axes");
+    uint32_t seen = 0;
+    for (uint32_t k = 0; k < g->axes.n; k++) {
+      uint32_t a = program_list(p, g->axes)[k];
+      NEED(a < p->n_axes && !p->axes[a].temporal && !(seen & (1u << a)), "groups", i, "an axis");
+      seen |= 1u << a;
+    }
+    bool pair = g->from != PROGRAM_NONE;
+    NEED(pair == (g->to != PROGRAM_NONE), "groups", i, "a stage");
+    if (pair)
+      NEED(g->from < p->stages && g->to < p->stages && g->from != g->to && g->axes.n == 0, "groups", i, "a stage");
+  }
+  return true;
+}
+
+static bool bound_ok(const Check *c, uint32_t e) {
+  return e == PROGRAM_NONE ||
+         (expr_ok(c, e) && !(c->p->expr_uses[e] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)));
+}
+
+static bool check_ports(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_ports; i++) {
+    const ProgramPort *t = &p->ports[i];
+    NEED(text_ok(c, t->name), "ports", i, "the name");
+    NEED(dtype_ok(t->dtype), "ports", i, "the type");
+    NEED(dims_ok(c, t->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "ports", i, "the shape");
+    NEED(bound_ok(c, t->random_below) && bound_ok(c, t->index_below) && t->index_negative <= 1, "ports", i,
+         "the bound");
+    NEED(t->index_below == PROGRAM_NONE || dtype_class((DType)t->dtype) == DTC_I ||
+             dtype_class((DType)t->dtype) == DTC_U,
+         "ports", i, "the bound");
+  }
+  return true;
+}
+
+static bool check_entries(Check *c) {
+  const Program *p = c->p;
+  uint32_t port = 0;
+  bool prepare = false;
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    const ProgramEntry *e = &p->entries[i];
+    NEED(text_ok(c, e->name), "entries", i, "the name");
+    NEED(e->inputs == port && e->n_inputs <= p->n_ports - port, "entries", i, "the inputs");
+    port += e->n_inputs;
+    NEED(e->outputs == port && e->n_outputs <= p->n_ports - port, "entries", i, "the outputs");
+    port += e->n_outputs;
+    NEED(e->prepare == 0 || (e->prepare == 1 && !prepare && e->n_inputs + e->n_outputs == 0), "entries", i, "the flag");
+    prepare |= e->prepare == 1;
+  }
+  return true;
+}
+
+/* Bodies and schedules follow each other without holes, which keeps the whole check linear. */
+static bool check_bodies(Check *c) {
+  const Program *p = c->p;
+  uint32_t at = 0;
+  if (p->n_instrs > PROGRAM_MAX_INSTRS) return damaged(c, "it has too many instructions");
+  for (uint32_t i = 0; i < p->n_bodies; i++) {
+    const ProgramBody *b = &p->bodies[i];
+    NEED(text_ok(c, b->name), "bodies", i, "the name");
+    NEED(b->entry < p->n_entries && b->stage < p->stages, "bodies", i, "the entry");
+    NEED(b->instrs == at && b->n <= p->n_instrs - at, "bodies", i, "the range");
+    at += b->n;
+  }
+  return at == p->n_instrs || damaged(c, "it has instructions outside bodies");
+}
+
+static bool check_schedules(Check *c) {
+  const Program *p = c->p;
+  uint32_t at = 0;
+  if (p->n_schedules != (uint64_t)p->n_entries * p->stages) return damaged(c, "the number of schedules is wrong");
+  for (uint32_t i = 0; i < p->n_schedules; i++) {
+    const ProgramSchedule *s = &p->schedules[i];
+    NEED(s->calls == at && s->n <= p->n_calls - at, "schedules", i, "the range");
+    at += s->n;
+    for (uint32_t k = s->calls; k < at; k++) {
+      const ProgramCall *call = &p->calls[k];
+      NEED(call->body < p->n_bodies && call->micro_batch < p->micro_batches, "calls", k, "the call");
+      const ProgramBody *b = &p->bodies[call->body];
+      NEED(b->entry == i / p->stages && b->stage == i % p->stages, "calls", k, "the body");
+    }
+  }
+  return at == p->n_calls || damaged(c, "it has calls outside schedules");
+}
+
+/* ---- instructions */
+
+typedef enum ExprsMode { EXPRS_ANY, EXPRS_AT_MOST, EXPRS_NUMBER, EXPRS_PER_DIM, EXPRS_GEMM, EXPRS_CONV } ExprsMode;
+
+typedef struct InstrRow {
+  uint32_t min_tensors, max_tensors;
+  ExprsMode mode;
+  uint32_t n;
+} InstrRow;
+
+static const InstrRow instr_rows[] = {
+#define EX_ANY EXPRS_ANY, 0
+#define EX_AT_MOST(n) EXPRS_AT_MOST, n
+#define EX_NUMBER(n) EXPRS_NUMBER, n
+#define EX_PER_DIM(n) EXPRS_PER_DIM, n
+#define EX_GEMM EXPRS_GEMM, 0
+#define EX_CONV EXPRS_CONV, 0
+#define INSTR(name, object, min, max, exprs, comm, doc) {min, max, exprs},
+#include "program/program.def"
+#undef INSTR
+};
+
+static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
+  const InstrRow *row = &instr_rows[x->kind];
+  uint32_t n = x->exprs.n;
+  switch (row->mode) {
+    case EXPRS_ANY: return n <= 1024;
+    case EXPRS_AT_MOST: return n <= row->n;
+    case EXPRS_NUMBER: return n == row->n;
+    case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;
+    case EXPRS_GEMM: return n >= 10 && (n - 10) % 4 == 0 && (n - 10) / 4 <= PROGRAM_MAX_BATCH_LOOPS;
+    case EXPRS_CONV: return n >= PROGRAM_CONV_NUMBERS && n <= PROGRAM_CONV_NUMBERS + 1024;
+  }
+  return false;
+}
+
+static bool tensors_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b, uint32_t body) {
+  const Program *p = c->p;
+  const InstrRow *row = &instr_rows[x->kind];
+  if (x->tensors.n < row->min_tensors || x->tensors.n > row->max_tensors || !list_ok(c, x->tensors)) return false;
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    uint32_t t = program_list(p, x->tensors)[i];
+    if (t >= p->n_tensors) return false;
+    const ProgramBuffer *buffer = &p->buffers[p->tensors[t].buffer];
+    if (buffer->stage != b->stage || (buffer->entry != PROGRAM_NONE && buffer->entry != b->entry) ||
+        (buffer->body != PROGRAM_NONE && buffer->body != body))
+      return false;
+  }
+  return true;
+}
+
+static bool object_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
+  const Program *p = c->p;
+  const ProgramEntry *e = &p->entries[b->entry];
+  switch (program_instr_object(x->kind)) {
+    case PO_NONE: return x->object == PROGRAM_NONE;
+    case PO_KERNEL: return x->object < p->n_kernels;
+    case PO_GROUP: return x->object < p->n_groups;
+    case PO_INPUT: return x->object < e->n_inputs;
+    case PO_OUTPUT: return x->object < e->n_outputs;
+    case PO_PARAM: return x->object < p->n_params;
+    case PO_TEXT: return text_ok(c, x->object);
+  }
+  return false;
+}
+
+static const ProgramTensor *operand(const Program *p, const ProgramInstr *x, uint32_t i) {
+  return &p->tensors[program_list(p, x->tensors)[i]];
+}
+
+/* Both tensors of an instruction have equal type and rank, and dim is one of it. */
+static bool pair_ok(const Program *p, const ProgramInstr *x) {
+  const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1);
+  return a->dtype == b->dtype && a->extents.n == b->extents.n;
+}
+
+static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
+  const ProgramTensor *t = operand(p, x, 0);
+  return t->dtype == p->ports[port].dtype && t->extents.n == p->ports[port].dims.n;
+}
+
+static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == (uint32_t)dtype && t->extents.n == 0; }
+
+/* Bias and residual are of f32; all tensors have one type, a float the library may know. */
+static bool conv_ok(const Program *p, const ProgramInstr *x) {
+  uint32_t dtype = operand(p, x, 0)->dtype;
+  if (x->mask > 3 || x->dim >= ACT_COUNT || x->tensors.n != 3 + (x->mask & 1) + (x->mask >> 1)) return false;
+  if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
+  if (dtype != DT_f32 && (x->mask || x->dim)) return false;
+  for (uint32_t i = 1; i < x->tensors.n; i++)
+    if (operand(p, x, i)->dtype != dtype) return false;
+  return p->buffers[operand(p, x, 1)->buffer].class_ == PC_param;
+}
+
+static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
+  const Program *p = c->p;
+  const ProgramEntry *e = &p->entries[b->entry];
+  bool over_axes = x->kind != PI_send && x->kind != PI_recv;
+  if (program_instr_is_comm(x->kind) && over_axes != (p->groups[x->object].from == PROGRAM_NONE)) return false;
+  switch ((ProgramInstrKind)x->kind) {
+    case PI_gemm:
+      for (uint32_t i = 0; i < 3; i++)
+        if (operand(p, x, i)->dtype != DT_f32) return false;
+      return true;
+    case PI_conv: return conv_ok(p, x);
+    case PI_copy: return pair_ok(p, x);
+    case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
+    case PI_reduce_scatter:
+      return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT && x->dim < operand(p, x, 0)->extents.n;
+    case PI_all_gather:
+    case PI_exchange: return pair_ok(p, x) && x->dim < operand(p, x, 0)->extents.n;
+    case PI_all_to_all:
+      return pair_ok(p, x) && x->dim < operand(p, x, 0)->extents.n && x->dim2 < operand(p, x, 0)->extents.n &&
+             x->dim != x->dim2;
+    case PI_send: return p->groups[x->object].from == b->stage;
+    case PI_recv: return p->groups[x->object].to == b->stage;
+    case PI_wait: return x->event < p->header->n_events;
+    case PI_feed: return like_port(p, x, e->inputs + x->object);
+    case PI_fetch: return like_port(p, x, e->outputs + x->object) && x->mask >> p->n_axes == 0;
+    case PI_load: {
+      const ProgramParam *w = &p->params[x->object];
+      const ProgramTensor *t = operand(p, x, 0);
+      return e->prepare && w->stage == b->stage && w->buffer == PROGRAM_NONE && w->dtype == t->dtype &&
+             w->dims.n == t->extents.n;
+    }
+    case PI_loop: return is_scalar(operand(p, x, 0), DT_i64) && is_scalar(operand(p, x, 1), DT_i64);
+    case PI_repeat:
+      return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
+    default: return true;
+  }
+}
+
+static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
+  const Program *p = c->p;
+  const ProgramInstr *x = &p->instrs[i];
+  const ProgramBody *b = &p->bodies[body];
+  NEED(x->kind < PI_COUNT, "instrs", i, "the kind");
+  NEED(text_ok(c, x->where), "instrs", i, "the location");
+  NEED(tensors_ok(c, x, b, body), "instrs", i, "a tensor");
+  NEED(exprs_count_ok(c, x) && exprs_ok(c, x->exprs, x->exprs.n, 0), "instrs", i, "an expression");
+  NEED(object_ok(c, x, b), "instrs", i, "the object");
+  NEED(x->guard == PROGRAM_NONE || expr_ok(c, x->guard), "instrs", i, "the guard");
+  NEED(meaning_ok(c, x, b), "instrs", i, "an operand");
+  bool comm = program_instr_is_comm(x->kind);
+  NEED(!comm || (x->key < PROGRAM_MAX_KEY && x->guard == PROGRAM_NONE), "instrs", i, "the key or guard");
+  NEED(!comm || x->event == PROGRAM_NONE || x->event < p->header->n_events, "instrs", i, "the event");
+  NEED(x->together == 0 || (x->together == 1 && comm && i + 1 < end && p->instrs[i + 1].kind < PI_COUNT &&
+                            program_instr_is_comm(p->instrs[i + 1].kind)),
+       "instrs", i, "the flag `together`");
+  return true;
+}
+
+/* Every loop has the repeat it names and that one names it; they nest.  A transfer between stages in a loop would need
+ * equal rounds of both; a port in it would be read or written in every round. */
+static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
+  const Program *p = c->p;
+  uint32_t open[PROGRAM_MAX_LOOPS], n = 0;
+  for (uint32_t i = begin; i < end; i++) {
+    const ProgramInstr *x = &p->instrs[i];
+    if (x->kind == PI_loop) {
+      NEED(n < PROGRAM_MAX_LOOPS && x->dim < end - i && p->instrs[i + x->dim].kind == PI_repeat &&
+               x->guard == PROGRAM_NONE,
+           "instrs", i, "the loop");
+      open[n++] = i;
+    } else if (x->kind == PI_repeat) {
+      NEED(n > 0 && i - open[n - 1] == x->dim && p->instrs[open[n - 1]].dim == x->dim && x->guard == PROGRAM_NONE &&
+               program_list(p, x->tensors)[0] == program_list(p, p->instrs[open[n - 1]].tensors)[0],
+           "instrs", i, "the loop");
+      n--;
+    } else {
+      NEED(n == 0 || (x->kind != PI_send && x->kind != PI_recv && x->kind != PI_feed && x->kind != PI_fetch), "instrs",
+           i, "the loop around");
+    }
+  }
+  NEED(n == 0, "instrs", open[n - 1], "the loop");
+  return true;
+}
+
+static bool check_instrs(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t b = 0; b < p->n_bodies; b++) {
+    uint32_t end = p->bodies[b].instrs + p->bodies[b].n, joined = 0;
+    for (uint32_t i = p->bodies[b].instrs; i < end; i++) {
+      if (!check_instr(c, i, b, end)) return false;
+      joined = p->instrs[i].together ? joined + 1 : 0;
+      NEED(joined < PROGRAM_MAX_TOGETHER, "instrs", i, "the flag `together`");
+    }
+    if (!check_loops(c, p->bodies[b].instrs, end)) return false;
+  }
+  for (uint32_t i = 0; i < p->n_kernels; i++) NEED(text_ok(c, p->kernels[i].name), "kernels", i, "the name");
+  NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");
+  return true;
+}
+
+RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *error) {
+  RtError local = {0};
+  memset(out, 0, sizeof *out);
+  Check check = {out, error ? error : &local}, *c = &check;
+  out->image = image;
+  out->header = image;
+  if (check_header(c, image, bytes) && check_sections(c) && check_symbols(c) && check_mesh(c) && check_exprs(c) &&
+      check_blobs(c) && check_groups(c) && check_ports(c) && check_entries(c) && check_bodies(c) &&
+      check_schedules(c) && check_buffers(c) && check_tensors(c) && check_params(c) && check_states(c) &&
+      check_instrs(c))
+    return RT_OK;
+  program_close(out);
+  return c->error->status;
+}
+
+void program_close(Program *p) {
+  free(p->expr_uses);
+  memset(p, 0, sizeof *p);
+}

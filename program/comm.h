@@ -1,0 +1,42 @@
+/* program/comm.h - the kinds of communication and reduction in a Program, and the bytes of an all_reduce between CPU
+ * ranks: what the compiler predicts is what the engine (runtime/comm) sends, because both ask here.
+ */
+#ifndef APC_PROGRAM_COMM_H
+#define APC_PROGRAM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum CommKind {
+#define COMM_KIND(name) COMM_##name,
+#include "program/comm.def"
+#undef COMM_KIND
+  COMM_KIND_COUNT
+} CommKind;
+
+typedef enum CommReduction {
+#define COMM_REDUCTION(name, classes) COMM_RED_##name,
+#include "program/comm.def"
+#undef COMM_REDUCTION
+  COMM_REDUCTION_COUNT
+} CommReduction;
+
+const char *comm_kind_name(CommKind kind);
+const char *comm_reduction_name(CommReduction reduction);
+
+/* Memory in which a rank keeps the pieces of others while it reduces. */
+enum { COMM_STAGING_BYTES = 512 * 1024, COMM_PIECE_MOST = 64 * 1024, COMM_PIECE_LEAST = 8 * 1024 };
+
+/* Reductions move in pieces of so many bytes. */
+size_t comm_piece_bytes(int members);
+
+/* Is an all_reduce of `bytes` so small that every member sends all of it to all others? */
+bool comm_is_direct(size_t bytes, int members);
+
+/* Otherwise each reduces a range, in elements of `unit` bytes, and sends the result: where member j's begins. */
+size_t comm_range_of(size_t bytes, size_t unit, int j, int members);
+
+/* The payload that member `place` of a group sends in an all_reduce of `bytes`, in elements of `unit` bytes. */
+size_t comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place);
+
+#endif

@@ -1,0 +1,210 @@
+/* program/memory_check.c - memory_check: an independent look at a memory plan.
+ *
+ * Shares nothing with the planner but the records.  Walks the schedule of one entry and stage instruction by
+ * instruction and keeps the live buffers of each space sorted by address: a buffer that becomes live must not touch its
+ * neighbours; one that an instruction uses must be live; one that ends must not be used by communication nobody waited
+ * for.  Loops are walked a second time: what ended in the first round must not be used in the next one, and what began
+ * in it must have ended.  Not checked: whether a slot is written again too early.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/memory.h"
+
+typedef struct Live {
+  uint64_t begin, end;
+  uint32_t buffer;
+} Live;
+
+/* Chains of buffers by the place where they begin or end. */
+typedef struct Chains {
+  uint32_t *head, *next; /* index + 1; 0 ends a chain */
+} Chains;
+
+typedef struct Pending {
+  uint32_t event, micro_batch, instr;
+} Pending;
+
+typedef struct Walk {
+  const Program *p;
+  const MemoryPlan *plan;
+  uint32_t entry, stage;
+  Live *live[SPACE_COUNT];
+  size_t n[SPACE_COUNT];
+  bool *is_live;               /* per buffer */
+  uint32_t round_begin;        /* while a repeat goes back: the instruction of the body it goes to */
+  Chains body_begin, body_end; /* by instruction */
+  Chains call_begin, call_end; /* by call of this schedule */
+  Pending *pending;
+  size_t n_pending, cap_pending;
+  RtError *error;
+} Walk;
+
+static const char *buffer_name(const Walk *w, uint32_t i) { return program_text(w->p, w->p->buffers[i].name); }
+
+static RtStatus space_ok(const Walk *w, uint32_t i) {
+  const ProgramBuffer *b = &w->p->buffers[i];
+  uint64_t slot = w->plan->slot_bytes[i], at = w->plan->offsets[i];
+  uint64_t space = w->plan->bytes[program_class_space(b->class_)];
+  if (at % PROGRAM_ALIGN || slot % PROGRAM_ALIGN || slot > space / b->slots || at > space - slot * b->slots)
+    return rt_error(w->error, RT_INTERNAL, "memory plan: buffer '%s' lies outside its space", buffer_name(w, i));
+  return RT_OK;
+}
+
+static RtStatus begin(Walk *w, uint32_t i) {
+  const ProgramBuffer *b = &w->p->buffers[i];
+  ProgramSpace space = program_class_space(b->class_);
+  if (w->is_live[i])
+    return rt_error(w->error, RT_INTERNAL, "memory plan: buffer '%s' begins in a loop and does not end in it",
+                    buffer_name(w, i));
+  w->is_live[i] = true;
+  RtStatus status = space_ok(w, i);
+  Live fresh = {w->plan->offsets[i], w->plan->offsets[i] + w->plan->slot_bytes[i] * b->slots, i};
+  if (status || fresh.begin == fresh.end) return status;
+  Live *list = w->live[space];
+  size_t k = w->n[space]++;
+  for (; k > 0 && list[k - 1].begin > fresh.begin; k--) list[k] = list[k - 1];
+  list[k] = fresh;
+  uint32_t other = PROGRAM_NONE;
+  if (k > 0 && list[k - 1].end > fresh.begin) other = list[k - 1].buffer;
+  if (k + 1 < w->n[space] && list[k + 1].begin < fresh.end) other = list[k + 1].buffer;
+  if (other == PROGRAM_NONE) return RT_OK;
+  return rt_error(w->error, RT_INTERNAL, "memory plan: buffers '%s' and '%s' overlap while both are live",
+                  buffer_name(w, i), buffer_name(w, other));
+}
+
+static bool instr_uses(const Walk *w, uint32_t instr, uint32_t buffer) {
+  const ProgramInstr *x = &w->p->instrs[instr];
+  for (uint32_t t = 0; t < x->tensors.n; t++)
+    if (w->p->tensors[program_list(w->p, x->tensors)[t]].buffer == buffer) return true;
+  return false;
+}
+
+static RtStatus finish(Walk *w, uint32_t i) {
+  ProgramSpace space = program_class_space(w->p->buffers[i].class_);
+  if (w->p->buffers[i].first < w->round_begin) return RT_OK; /* it is there in the next round, too */
+  w->is_live[i] = false;
+  Live *list = w->live[space];
+  size_t k = 0;
+  while (k < w->n[space] && list[k].buffer != i) k++;
+  if (k < w->n[space]) { /* empty buffers are not in the list */
+    memmove(list + k, list + k + 1, (w->n[space] - k - 1) * sizeof *list);
+    w->n[space]--;
+  }
+  for (size_t q = 0; q < w->n_pending; q++)
+    if (instr_uses(w, w->pending[q].instr, i))
+      return rt_error(w->error, RT_INTERNAL,
+                      "memory plan: buffer '%s' ends while the communication of '%s' still uses it", buffer_name(w, i),
+                      program_text(w->p, w->p->instrs[w->pending[q].instr].where));
+  return RT_OK;
+}
+
+static RtStatus each(Walk *w, const Chains *c, size_t at, RtStatus (*act)(Walk *, uint32_t)) {
+  for (uint32_t i = c->head[at]; i; i = c->next[i - 1]) {
+    RtStatus status = act(w, i - 1);
+    if (status) return status;
+  }
+  return RT_OK;
+}
+
+static RtStatus issue(Walk *w, uint32_t event, uint32_t micro_batch, uint32_t instr) {
+  if (w->n_pending == w->cap_pending) {
+    w->cap_pending = 2 * w->cap_pending + 16;
+    Pending *larger = realloc(w->pending, w->cap_pending * sizeof *larger);
+    if (!larger) return rt_error(w->error, RT_FAILED, "out of memory");
+    w->pending = larger;
+  }
+  w->pending[w->n_pending++] = (Pending){event, micro_batch, instr};
+  return RT_OK;
+}
+
+static void wait_for(Walk *w, const ProgramInstr *x, uint32_t micro_batch) {
+  size_t kept = 0;
+  for (size_t q = 0; q < w->n_pending; q++)
+    if (w->pending[q].event != x->event || w->pending[q].micro_batch + x->lag != micro_batch)
+      w->pending[kept++] = w->pending[q];
+  w->n_pending = kept;
+}
+
+static RtStatus visit(Walk *w, uint32_t instr, uint32_t micro_batch) {
+  const Program *p = w->p;
+  const ProgramInstr *x = &p->instrs[instr];
+  for (uint32_t t = 0; t < x->tensors.n; t++) {
+    uint32_t i = p->tensors[program_list(p, x->tensors)[t]].buffer;
+    if (p->buffers[i].entry != PROGRAM_NONE && !w->is_live[i])
+      return rt_error(w->error, RT_INTERNAL, "memory plan: '%s' uses buffer '%s' outside its lifetime",
+                      program_text(p, x->where), buffer_name(w, i));
+  }
+  if (x->kind == PI_wait) wait_for(w, x, micro_batch);
+  if (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE) return issue(w, x->event, micro_batch, instr);
+  return RT_OK;
+}
+
+static RtStatus walk(Walk *w) {
+  const Program *p = w->p;
+  const ProgramSchedule *s = &p->schedules[w->entry * p->stages + w->stage];
+  RtStatus status = RT_OK;
+  for (uint32_t k = 0; !status && k < s->n; k++) {
+    const ProgramCall *call = &p->calls[s->calls + k];
+    const ProgramBody *b = &p->bodies[call->body];
+    status = each(w, &w->call_begin, k, begin);
+    for (uint32_t i = b->instrs, again = PROGRAM_NONE; !status && i < b->instrs + b->n;) {
+      status = each(w, &w->body_begin, i, begin);
+      if (!status) status = visit(w, i, call->micro_batch);
+      uint32_t next = program_next(p, i, &again);
+      w->round_begin = next <= i ? next - b->instrs : 0;
+      if (!status) status = each(w, &w->body_end, i, finish);
+      i = next;
+    }
+    w->round_begin = 0;
+    if (!status && k + 1 < s->n) status = each(w, &w->call_end, k, finish);
+  }
+  return status;
+}
+
+static bool chains_new(Chains *c, size_t places, size_t buffers) {
+  c->head = calloc(places + 1, sizeof *c->head);
+  c->next = calloc(buffers + 1, sizeof *c->next);
+  return c->head && c->next;
+}
+
+static void chain(Chains *c, size_t at, uint32_t buffer) {
+  c->next[buffer] = c->head[at];
+  c->head[at] = buffer + 1;
+}
+
+static bool prepare(Walk *w) {
+  const Program *p = w->p;
+  uint32_t calls = p->schedules[w->entry * p->stages + w->stage].n;
+  w->is_live = calloc(p->n_buffers + 1u, sizeof *w->is_live);
+  bool ok = w->is_live && chains_new(&w->body_begin, p->n_instrs, p->n_buffers) &&
+            chains_new(&w->body_end, p->n_instrs, p->n_buffers) && chains_new(&w->call_begin, calls, p->n_buffers) &&
+            chains_new(&w->call_end, calls, p->n_buffers);
+  for (int s = 0; ok && s < SPACE_COUNT; s++) ok = (w->live[s] = calloc(p->n_buffers + 1u, sizeof(Live))) != NULL;
+  for (uint32_t i = 0; ok && i < p->n_buffers; i++) {
+    const ProgramBuffer *b = &p->buffers[i];
+    if (b->entry != w->entry || b->stage != w->stage) continue;
+    uint32_t at = b->body == PROGRAM_NONE ? 0 : p->bodies[b->body].instrs;
+    chain(b->body == PROGRAM_NONE ? &w->call_begin : &w->body_begin, at + b->first, i);
+    chain(b->body == PROGRAM_NONE ? &w->call_end : &w->body_end, at + b->last, i);
+  }
+  return ok;
+}
+
+static void dispose(Walk *w) {
+  Chains *const all[] = {&w->body_begin, &w->body_end, &w->call_begin, &w->call_end};
+  for (int i = 0; i < 4; i++) {
+    free(all[i]->head);
+    free(all[i]->next);
+  }
+  for (int s = 0; s < SPACE_COUNT; s++) free(w->live[s]);
+  free(w->is_live);
+  free(w->pending);
+}
+
+RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan, RtError *error) {
+  Walk w = {.p = p, .plan = plan, .entry = entry, .stage = stage, .error = error};
+  RtStatus status = prepare(&w) ? walk(&w) : rt_error(error, RT_FAILED, "out of memory");
+  dispose(&w);
+  return status;
+}

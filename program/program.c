@@ -1,0 +1,137 @@
+/* program/program.c - facts about opened Programs: names from the tables, ranks, groups.  See program.h. */
+#include "program/program.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+const char *program_instr_name(uint32_t kind) {
+  static const char *const names[] = {
+#define INSTR(name, ...) #name,
+#include "program/program.def"
+#undef INSTR
+  };
+  return kind < PI_COUNT ? names[kind] : "?";
+}
+
+const char *program_activation_name(unsigned activation) {
+  static const char *const names[] = {
+#define ACTIVATION(name, ...) #name,
+#include "program/program.def"
+#undef ACTIVATION
+  };
+  return activation < ACT_COUNT ? names[activation] : "?";
+}
+
+const char *program_class_name(uint32_t class_) {
+  static const char *const names[] = {
+#define PROGRAM_CLASS(name, space, doc) #name,
+#include "program/program.def"
+#undef PROGRAM_CLASS
+  };
+  return class_ < PC_COUNT ? names[class_] : "?";
+}
+
+ProgramSpace program_class_space(uint32_t class_) {
+  static const ProgramSpace spaces[] = {
+#define PROGRAM_CLASS(name, space, doc) SPACE_##space,
+#include "program/program.def"
+#undef PROGRAM_CLASS
+  };
+  return spaces[class_];
+}
+
+ProgramObject program_instr_object(uint32_t kind) {
+  static const ProgramObject objects[] = {
+#define INSTR(name, object, ...) PO_##object,
+#include "program/program.def"
+#undef INSTR
+  };
+  return objects[kind];
+}
+
+bool program_instr_is_comm(uint32_t kind) {
+  static const bool comm[] = {
+#define INSTR(name, object, min, max, exprs, comm, doc) comm,
+#include "program/program.def"
+#undef INSTR
+  };
+  return comm[kind];
+}
+
+uint32_t program_next(const Program *p, uint32_t instr, uint32_t *again) {
+  const ProgramInstr *x = &p->instrs[instr];
+  if (x->kind != PI_repeat) return instr + 1;
+  if (*again == PROGRAM_NONE) {
+    *again = instr;
+    return instr - x->dim + 1;
+  }
+  if (*again == instr) *again = PROGRAM_NONE;
+  return instr + 1;
+}
+
+uint32_t program_entry_find(const Program *p, const char *name) {
+  for (uint32_t i = 0; i < p->n_entries; i++)
+    if (strcmp(program_text(p, p->entries[i].name), name) == 0) return i;
+  return PROGRAM_NONE;
+}
+
+uint32_t program_stage(const Program *p, uint32_t rank) { return rank / p->ranks_per_stage; }
+
+void program_coordinates(const Program *p, uint32_t rank, int64_t *coordinates) {
+  uint32_t rest = rank % p->ranks_per_stage;
+  for (uint32_t a = p->n_axes; a-- > 0;) {
+    coordinates[a] = 0;
+    if (p->axes[a].temporal) continue;
+    coordinates[a] = rest % p->axes[a].size;
+    rest /= p->axes[a].size;
+  }
+}
+
+uint32_t program_rank_at(const Program *p, uint32_t stage, const int64_t *coordinates) {
+  uint32_t rank = stage;
+  for (uint32_t a = 0; a < p->n_axes; a++)
+    if (!p->axes[a].temporal) rank = rank * p->axes[a].size + (uint32_t)coordinates[a];
+  return rank;
+}
+
+static uint32_t pair_members(const Program *p, const ProgramGroup *g, uint32_t rank, uint32_t *members,
+                             uint32_t *place) {
+  uint32_t stage = program_stage(p, rank), within = rank % p->ranks_per_stage;
+  if (stage != g->from && stage != g->to) return 0;
+  members[0] = g->from * p->ranks_per_stage + within;
+  members[1] = g->to * p->ranks_per_stage + within;
+  *place = stage == g->to;
+  return 2;
+}
+
+uint32_t program_group_members(const Program *p, uint32_t group, uint32_t rank, uint32_t *members, uint32_t *place) {
+  const ProgramGroup *g = &p->groups[group];
+  if (g->from != PROGRAM_NONE) return pair_members(p, g, rank, members, place);
+  const uint32_t *axes = program_list(p, g->axes);
+  int64_t c[PROGRAM_MAX_AXES];
+  program_coordinates(p, rank, c);
+  uint32_t n = 1;
+  for (uint32_t i = 0; i < g->axes.n; i++) n *= p->axes[axes[i]].size;
+  for (uint32_t m = 0; m < n; m++) {
+    uint32_t rest = m;
+    for (uint32_t i = g->axes.n; i-- > 0;) {
+      c[axes[i]] = rest % p->axes[axes[i]].size;
+      rest /= p->axes[axes[i]].size;
+    }
+    members[m] = program_rank_at(p, program_stage(p, rank), c);
+    if (members[m] == rank) *place = m;
+  }
+  return n;
+}
+
+uint64_t program_blob_hash(const void *bytes, size_t n) {
+  if (n <= PROGRAM_HASH_SMALL) return hash64(bytes, n, n);
+  Hash64 all;
+  hash64_begin(&all, n);
+  for (size_t at = 0; at < n; at += PROGRAM_HASH_PIECE) {
+    uint64_t piece = hash64((const char *)bytes + at, n - at < PROGRAM_HASH_PIECE ? n - at : PROGRAM_HASH_PIECE, n);
+    hash64_add(&all, &piece, sizeof piece);
+  }
+  return hash64_end(&all);
+}

@@ -1,0 +1,299 @@
+/* program/traffic.c - see traffic.h. */
+#include "program/traffic.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* All ranks' values of all expressions in one micro-batch. */
+typedef struct Traffic {
+  const Program *p;
+  uint32_t entry;
+  const int64_t *symbols;
+  int64_t *values;   /* [rank][expression] */
+  uint32_t *partner; /* per instruction: the recv of a send, else NONE */
+  uint32_t micro_batch;
+  RtError *error;
+} Traffic;
+
+/* One instruction on one group. */
+typedef struct Meeting {
+  const Traffic *t;
+  uint32_t instr;
+  const ProgramInstr *x;
+  uint32_t ranks[PROGRAM_MAX_WORLD], n;
+} Meeting;
+
+enum { NO_DIM = PROGRAM_MAX_RANK };
+
+static int64_t value(const Meeting *m, uint32_t member, uint32_t expr) {
+  return m->t->values[(size_t)m->ranks[member] * m->t->p->n_exprs + expr];
+}
+
+static const ProgramTensor *tensor(const Meeting *m, uint32_t i) {
+  return &m->t->p->tensors[program_list(m->t->p, m->x->tensors)[i]];
+}
+
+static int64_t extent(const Meeting *m, uint32_t member, uint32_t i, uint32_t dim) {
+  return value(m, member, program_list(m->t->p, tensor(m, i)->extents)[dim]);
+}
+
+/* The bytes of a member's tensor i with `instead` in place of the extent of `dim`; -1 when that is no size. */
+static int64_t bytes_of(const Meeting *m, uint32_t member, uint32_t i, uint32_t dim, int64_t instead) {
+  const ProgramTensor *t = tensor(m, i);
+  int64_t n = (int64_t)dtype_bytes((DType)t->dtype);
+  for (uint32_t d = 0; d < t->extents.n; d++) {
+    int64_t e = d == dim ? instead : extent(m, member, i, d);
+    if (e < 0 || __builtin_mul_overflow(n, e, &n)) return -1;
+  }
+  return n;
+}
+
+static RtStatus wrong(const Meeting *m, uint32_t member, const char *what, int64_t a, int64_t b) {
+  char text[200];
+  program_instr_text(m->t->p, m->instr, text, sizeof text);
+  return rt_error(m->t->error, RT_INTERNAL,
+                  "sizes of communication in %s: rank %u, %s, micro-batch %u: %s (%" PRId64 " and %" PRId64 ")",
+                  program_text(m->t->p, m->t->p->entries[m->t->entry].name), m->ranks[member], text, m->t->micro_batch,
+                  what, a, b);
+}
+
+/* ---- exchange: intervals in global coordinates */
+
+static int64_t bound(const Meeting *m, uint32_t member, uint32_t i) {
+  return value(m, member, program_list(m->t->p, m->x->exprs)[i]);
+}
+
+/* How much of what `taker` wants comes from `giver`: the first holder in group order gives. */
+static int64_t overlap(const Meeting *m, uint32_t giver, uint32_t taker) {
+  int64_t lo = bound(m, giver, 0), hi = bound(m, giver, 1);
+  for (uint32_t k = 0; k < giver; k++)
+    if (bound(m, k, 1) > bound(m, k, 0) && bound(m, k, 1) > lo) lo = bound(m, k, 1);
+  if (bound(m, taker, 2) > lo) lo = bound(m, taker, 2);
+  if (bound(m, taker, 3) < hi) hi = bound(m, taker, 3);
+  return hi > lo ? hi - lo : 0;
+}
+
+/* ---- one message */
+
+/* What member i sends to member j, as i sees it. */
+static int64_t given(const Meeting *m, uint32_t i, uint32_t j) {
+  uint32_t d = m->x->dim;
+  switch ((ProgramInstrKind)m->x->kind) {
+    case PI_reduce_scatter:
+    case PI_all_to_all: return bytes_of(m, i, 0, d, extent(m, j, 1, d));
+    case PI_exchange: return bytes_of(m, i, 0, d, overlap(m, i, j));
+    default: return bytes_of(m, i, 0, NO_DIM, 0);
+  }
+}
+
+/* What member j receives from member i, as j sees it. */
+static int64_t taken(const Meeting *m, uint32_t i, uint32_t j) {
+  uint32_t d = m->x->dim, join = m->x->dim2;
+  switch ((ProgramInstrKind)m->x->kind) {
+    case PI_all_gather: return bytes_of(m, j, 1, d, extent(m, i, 0, d));
+    case PI_all_to_all: return bytes_of(m, j, 1, join, extent(m, i, 0, join));
+    case PI_exchange: return bytes_of(m, j, 1, d, overlap(m, i, j));
+    default: return bytes_of(m, j, 1, NO_DIM, 0);
+  }
+}
+
+/* Do the members' extents of tensor i along dim add up to every member's extent of the other tensor? */
+static RtStatus parts_ok(const Meeting *m, uint32_t i, uint32_t dim) {
+  int64_t sum = 0;
+  for (uint32_t k = 0; k < m->n; k++)
+    if (__builtin_add_overflow(sum, extent(m, k, i, dim), &sum)) return wrong(m, k, "a size is too large", sum, 0);
+  for (uint32_t k = 0; k < m->n; k++)
+    if (extent(m, k, 1 - i, dim) != sum)
+      return wrong(m, k, "the parts do not make up the whole", sum, extent(m, k, 1 - i, dim));
+  return RT_OK;
+}
+
+static RtStatus intervals_ok(const Meeting *m) {
+  uint32_t d = m->x->dim;
+  for (uint32_t k = 0; k < m->n; k++)
+    for (uint32_t i = 0; i < 2; i++) {
+      int64_t size;
+      if (__builtin_sub_overflow(bound(m, k, 2 * i + 1), bound(m, k, 2 * i), &size) || size != extent(m, k, i, d))
+        return wrong(m, k, "a tensor is not as large as its interval", bound(m, k, 2 * i + 1), bound(m, k, 2 * i));
+    }
+  return RT_OK;
+}
+
+static RtStatus meeting_ok(const Meeting *m) {
+  RtStatus status = RT_OK;
+  if (m->x->kind == PI_all_gather) status = parts_ok(m, 0, m->x->dim);
+  if (m->x->kind == PI_reduce_scatter || m->x->kind == PI_all_to_all) status = parts_ok(m, 1, m->x->dim);
+  if (!status && m->x->kind == PI_all_to_all) status = parts_ok(m, 0, m->x->dim2);
+  if (!status && m->x->kind == PI_exchange) status = intervals_ok(m);
+  for (uint32_t i = 0; i < m->n && !status; i++)
+    for (uint32_t j = 0; j < m->n && !status; j++) {
+      int64_t a = given(m, i, j), b = taken(m, i, j);
+      if (a < 0 || a != b) status = wrong(m, i, "sender and receiver differ in bytes", a, b);
+    }
+  return status;
+}
+
+/* ---- walks */
+
+static bool meeting_of(const Traffic *t, uint32_t instr, uint32_t rank, Meeting *m, uint32_t *place) {
+  *m = (Meeting){.t = t, .instr = instr, .x = &t->p->instrs[instr]};
+  m->n = program_group_members(t->p, m->x->object, rank, m->ranks, place);
+  return m->n > 0;
+}
+
+static RtStatus evaluate(Traffic *t, uint32_t micro_batch, bool again) {
+  const Program *p = t->p;
+  RtStatus status = RT_OK;
+  int64_t at[PROGRAM_MAX_AXES];
+  t->micro_batch = micro_batch;
+  for (uint32_t r = 0; r < p->ranks && !status; r++) {
+    int64_t *values = t->values + (size_t)r * p->n_exprs;
+    program_coordinates(p, r, at);
+    if (p->mb_axis != PROGRAM_NONE) at[p->mb_axis] = micro_batch;
+    status = again ? program_eval_again(p, PROGRAM_USES_MICRO_BATCH, t->symbols, at, values, t->error)
+                   : program_eval(p, t->symbols, at, values, t->error);
+  }
+  return status;
+}
+
+/* The recv of every send of the entry: the same key on the same group. */
+static void find_partners(Traffic *t) {
+  const Program *p = t->p;
+  uint32_t n = 0, *recvs = t->partner + p->n_instrs; /* the second half */
+  for (uint32_t i = 0; i < p->n_instrs; i++) {
+    t->partner[i] = PROGRAM_NONE;
+    if (p->instrs[i].kind == PI_recv) recvs[n++] = i;
+  }
+  for (uint32_t b = 0; b < p->n_bodies; b++)
+    for (uint32_t i = p->bodies[b].instrs; p->bodies[b].entry == t->entry && i < p->bodies[b].instrs + p->bodies[b].n;
+         i++)
+      for (uint32_t k = 0; p->instrs[i].kind == PI_send && k < n; k++)
+        if (p->instrs[recvs[k]].key == p->instrs[i].key && p->instrs[recvs[k]].object == p->instrs[i].object)
+          t->partner[i] = recvs[k];
+}
+
+static RtStatus send_ok(const Traffic *t, uint32_t instr, uint32_t rank) {
+  Meeting m, other;
+  uint32_t place;
+  if (!meeting_of(t, instr, rank, &m, &place)) return RT_OK;
+  if (t->partner[instr] == PROGRAM_NONE) return wrong(&m, 0, "nobody receives it", 0, 0);
+  meeting_of(t, t->partner[instr], rank, &other, &place);
+  int64_t a = bytes_of(&m, 0, 0, NO_DIM, 0), b = bytes_of(&other, 1, 0, NO_DIM, 0);
+  if (a < 0 || a != b) return wrong(&m, 0, "sender and receiver differ in bytes", a, b);
+  if (tensor(&m, 0)->dtype == tensor(&other, 0)->dtype) return RT_OK;
+  return wrong(&m, 0, "sender and receiver differ in element type", tensor(&m, 0)->dtype, tensor(&other, 0)->dtype);
+}
+
+static RtStatus check_instr(const Traffic *t, uint32_t instr, uint32_t rank) {
+  const ProgramInstr *x = &t->p->instrs[instr];
+  Meeting m;
+  uint32_t place;
+  if (!program_instr_is_comm(x->kind) || x->kind == PI_recv) return RT_OK;
+  if (x->kind == PI_send) return send_ok(t, instr, rank);
+  return meeting_of(t, instr, rank, &m, &place) && place == 0 ? meeting_ok(&m) : RT_OK;
+}
+
+CommKind traffic_kind(uint32_t kind) {
+  switch ((ProgramInstrKind)kind) {
+    case PI_all_reduce: return COMM_all_reduce;
+    case PI_all_gather: return COMM_all_gather;
+    case PI_reduce_scatter: return COMM_reduce_scatter;
+    case PI_all_to_all: return COMM_all_to_all;
+    case PI_exchange: return COMM_exchange;
+    case PI_send: return COMM_send;
+    default: return COMM_recv;
+  }
+}
+
+static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t rounds, uint64_t *sent) {
+  const ProgramInstr *x = &t->p->instrs[instr];
+  Meeting m;
+  uint32_t place;
+  if (!program_instr_is_comm(x->kind) || x->kind == PI_recv || !meeting_of(t, instr, rank, &m, &place)) return;
+  uint64_t *total = &sent[traffic_kind(x->kind)];
+  if (x->kind == PI_all_reduce) {
+    *total += rounds * comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype),
+                                            (int)m.n, (int)place);
+    return;
+  }
+  for (uint32_t j = 0; j < m.n; j++)
+    if (j != place) *total += rounds * (uint64_t)given(&m, place, j);
+}
+
+/* The most rounds of a loop on a rank; 1 when it does not say. */
+static uint64_t most_rounds(const Traffic *t, const ProgramInstr *x, uint32_t rank) {
+  if (x->exprs.n == 0) return 1;
+  int64_t n = t->values[(size_t)rank * t->p->n_exprs + program_list(t->p, x->exprs)[0]];
+  return n > 0 ? (uint64_t)n : 0;
+}
+
+static RtStatus visit_body(const Traffic *t, const ProgramBody *b, uint32_t rank, uint64_t *sent) {
+  uint64_t rounds[PROGRAM_MAX_LOOPS + 1] = {1}; /* of the loops around, multiplied */
+  uint32_t depth = 0;
+  for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
+    const ProgramInstr *x = &t->p->instrs[i];
+    if (x->kind == PI_loop) rounds[depth + 1] = rounds[depth] * most_rounds(t, x, rank), depth++;
+    if (x->kind == PI_repeat) depth--;
+    RtStatus status = sent ? RT_OK : check_instr(t, i, rank);
+    if (status) return status;
+    if (sent) add_instr(t, i, rank, rounds[depth], sent);
+  }
+  return RT_OK;
+}
+
+/* Every call of `micro_batch` on the ranks [first, end). */
+static RtStatus each(const Traffic *t, uint32_t first, uint32_t end, uint64_t *sent) {
+  const Program *p = t->p;
+  for (uint32_t r = first; r < end; r++) {
+    const ProgramSchedule *s = &p->schedules[t->entry * p->stages + program_stage(p, r)];
+    for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
+      const ProgramBody *b = &p->bodies[p->calls[k].body];
+      RtStatus status = p->calls[k].micro_batch == t->micro_batch ? visit_body(t, b, r, sent) : RT_OK;
+      if (status) return status;
+    }
+  }
+  return RT_OK;
+}
+
+static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, uint32_t first, uint32_t end,
+                     uint64_t *sent, RtError *error) {
+  Traffic t = {.p = p, .entry = entry, .symbols = symbols, .error = error};
+  t.values = calloc((size_t)p->ranks * p->n_exprs + 1, sizeof *t.values);
+  t.partner = calloc(2 * (size_t)p->n_instrs + 1, sizeof *t.partner);
+  RtStatus status = t.values && t.partner ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  if (!status) find_partners(&t);
+  bool all = sent || p->uses & PROGRAM_USES_MICRO_BATCH; /* else all micro-batches have the same sizes */
+  for (uint32_t mb = 0; mb < (all ? p->micro_batches : 1) && !status; mb++) {
+    status = evaluate(&t, mb, mb > 0);
+    if (!status) status = each(&t, first, end, sent);
+  }
+  free(t.values);
+  free(t.partner);
+  return status;
+}
+
+bool traffic_has_sizes(const Program *p, const int64_t *symbols) {
+  Traffic t = {.p = p, .symbols = symbols};
+  t.values = calloc((size_t)p->ranks * p->n_exprs + 1, sizeof *t.values);
+  bool all = p->uses & PROGRAM_USES_MICRO_BATCH, ok = t.values != NULL;
+  for (uint32_t mb = 0; mb < (all ? p->micro_batches : 1) && ok; mb++) {
+    ok = evaluate(&t, mb, mb > 0) == RT_OK;
+    for (uint32_t r = 0; r < p->ranks && ok; r++)
+      for (uint32_t i = 0; i < p->n_tensors && ok; i++)
+        for (uint32_t d = 0; d < p->tensors[i].extents.n && ok; d++)
+          ok = t.values[(size_t)r * p->n_exprs + program_list(p, p->tensors[i].extents)[d]] >= 0;
+  }
+  free(t.values);
+  return ok;
+}
+
+RtStatus traffic_check(const Program *p, uint32_t entry, const int64_t *symbols, RtError *error) {
+  return walk(p, entry, symbols, 0, p->ranks, NULL, error);
+}
+
+RtStatus traffic_sent(const Program *p, uint32_t entry, uint32_t rank, const int64_t *symbols,
+                      uint64_t sent[COMM_KIND_COUNT], RtError *error) {
+  RtStatus status = traffic_check(p, entry, symbols, error);
+  return status ? status : walk(p, entry, symbols, rank, rank + 1, sent, error);
+}

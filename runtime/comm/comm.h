@@ -1,0 +1,116 @@
+/* runtime/comm/comm.h - collectives between ranks: the interface every engine offers.
+ *
+ * A rank opens a communicator, makes the groups of its program (all ranks, the same order), and then
+ * enqueues operations.  One enqueue is one position in the order of communication: the ranks of a group
+ * enqueue that group's operations in the same order with the same key, and never wait for a position before
+ * they enqueued all earlier ones.  Then nothing here can deadlock, whatever the groups.  The operations
+ * of one enqueue progress together, so a send and the receive that crosses it belong in one enqueue.
+ *
+ * Blocks.  All operations are moves of 2-D strided byte blocks: member i sends send[j] of its `src` to
+ * member j, which receives that stream of bytes into recv[i] of its `dst`.  The two have the same number
+ * of bytes, possibly zero, and may have different shapes.  all_gather, all_to_all, broadcast, exchange,
+ * send and recv differ only in their blocks.
+ *   reduce_scatter  send[j] goes to member j; the streams of all members are reduced into recv[0].
+ *   all_reduce      send[0] of all members, same byte count, reduced into recv[0] on every member.
+ * Reductions run in group-rank order, x0 op x1 op x2 ..., f16 and bf16 accumulated in f32 and rounded
+ * once: every member gets the same bits, and so does every engine for CPU ranks.
+ *
+ * Aliasing.  all_reduce may have dst = src with equal blocks; reduce_scatter may write where it reads its
+ * own block; a move may have its own block already in place (all_gather in place).  Otherwise bytes that
+ * are sent must not be received into.
+ *
+ * Not thread-safe: one thread per communicator.  Progress is made inside wait and poll.  After open and
+ * group nothing is allocated.
+ */
+#ifndef APC_RUNTIME_COMM_COMM_H
+#define APC_RUNTIME_COMM_COMM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "program/comm.h"
+#include "program/status.h"
+#include "runtime/comm/transport.h"
+
+bool comm_reduction_defined(CommReduction reduction, DType dtype);
+
+/* In bytes from src or dst.  An empty block has rows or row_bytes 0. */
+typedef struct CommBlock {
+  size_t offset, rows, row_bytes, stride;
+} CommBlock;
+
+static inline CommBlock comm_contiguous(size_t offset, size_t bytes) { return (CommBlock){offset, 1, bytes, bytes}; }
+static inline size_t comm_block_bytes(CommBlock b) { return b.rows * b.row_bytes; }
+
+typedef struct CommOp {
+  CommKind kind;
+  int group;   /* from comm_group; the caller is a member */
+  DType dtype; /* reductions only, like the next field */
+  CommReduction reduction;
+  const void *src;       /* may be NULL when nothing is sent; valid and unchanged until complete */
+  void *dst;             /* may be NULL when nothing is received */
+  const CommBlock *send; /* by group rank (see above); read during enqueue only */
+  const CommBlock *recv;
+} CommOp;
+
+/* What a rank tells the outside about its communication; lives in shared memory of the session. */
+typedef struct CommProgress {
+  _Atomic uint64_t moves;   /* grows whenever bytes moved or an operation completed */
+  _Atomic uint64_t key;     /* order key of the oldest incomplete position */
+  _Atomic uint32_t kind;    /* CommKind of its first incomplete operation */
+  _Atomic uint32_t waiting; /* 1 inside comm_wait */
+} CommProgress;
+
+typedef struct CommOptions {
+  int max_positions;      /* enqueued and not yet complete; 0: 64 */
+  int max_operations;     /* in those positions; 0: 256 */
+  int timeout_ms;         /* longest wait without any byte moving, then RT_LATE; 0: unlimited */
+  CommProgress *progress; /* may be NULL */
+} CommOptions;
+
+/* Accounting, by kind. */
+typedef struct CommCount {
+  uint64_t operations;
+  uint64_t bytes_sent; /* payload to other ranks */
+} CommCount;
+
+typedef struct Comm Comm;
+typedef uint64_t CommTicket;
+
+/* Takes over the transport: closed by comm_close, also when opening fails. */
+RtStatus comm_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error);
+
+/* Makes a group of distinct ranks; their order is the group-rank order.  All ranks call it, members or
+ * not, in the same order.  The number goes to *group: 0, 1, 2... */
+RtStatus comm_group(Comm *comm, const int *members, int n, int *group, RtError *error);
+int comm_group_size(const Comm *comm, int group);
+int comm_group_rank(const Comm *comm, int group); /* -1 when not a member */
+
+/* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
+ * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
+RtStatus comm_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
+
+/* Progress without waiting; *done tells whether the ticket is complete. */
+RtStatus comm_poll(Comm *comm, CommTicket ticket, bool *done, RtError *error);
+
+/* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit.  `interrupted`
+ * tells whether it has found a failure, and which; all waits then return that. */
+typedef bool CommInterrupted(void *context, RtError *error);
+void comm_supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context);
+
+/* RT_ABORTED when any rank aborted, RT_LATE after the time-out, RT_INTERNAL when the ranks disagree about
+ * what comes next.  After an error only comm_abort and comm_close are useful. */
+RtStatus comm_wait(Comm *comm, CommTicket ticket, RtError *error);
+
+/* Makes all waits of all ranks return RT_ABORTED. */
+void comm_abort(Comm *comm);
+
+CommCount comm_count(const Comm *comm, CommKind kind);
+
+/* NULL is allowed. */
+void comm_close(Comm *comm);
+
+#endif

@@ -1,0 +1,221 @@
+/* runtime/comm/cpu.c - the collectives for CPU ranks, written once over a byte transport; see comm.h.
+ *
+ * Every operation becomes items, at most one send and one receive per peer and phase.  Items wait in one
+ * queue per peer and direction, in the order (position, phase, operation), which is the same on both sides;
+ * only the head of a queue is with the transport, and only when it is ready.  The first incomplete item in
+ * that order can always move, on every rank, so nothing deadlocks.
+ *
+ *   move            one phase; own block copied at once.
+ *   reduce_scatter  one phase; each peer's block comes in pieces of a fixed size into a staging area, and
+ *                   when a piece of every member is there, they are reduced in order and stored.
+ *   all_reduce      small ones ("direct"): everyone sends everything to everyone, one phase, reduced as
+ *                   above; large ones: reduce_scatter over contiguous element ranges, then a second
+ *                   phase that moves the results.  Both add in the same order, so the bits do not differ.
+ *
+ * There is one staging area; reducing operations take it in order.  A large in-place all_reduce needs no
+ * further care: the result of range j can only arrive after member j has all contributions to it.
+ *
+ * Not done: receiving reductions without the staging copy, and tree or ring algorithms; between processes
+ * of one machine every byte is copied twice anyway, and order-true sums need all members' values at one place.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/comm/internal.h"
+
+/* Enough for any group: a piece of each member and one more. */
+static size_t staging_bytes(int world) {
+  size_t n = (size_t)world, pieces = n * COMM_PIECE_LEAST;
+  if (pieces < COMM_STAGING_BYTES) pieces = COMM_STAGING_BYTES;
+  return least(pieces, n * COMM_PIECE_MOST) + COMM_PIECE_MOST;
+}
+
+/* ---- opening, groups ---- */
+
+static bool allocate(Comm *c) {
+  size_t world = (size_t)c->world;
+  c->queues = calloc(2 * world, sizeof *c->queues);
+  c->posted = calloc(2 * world, sizeof *c->posted);
+  c->positions = calloc((size_t)c->options.max_positions, sizeof *c->positions);
+  c->operations = calloc((size_t)c->options.max_operations, sizeof *c->operations);
+  c->items = calloc((size_t)c->options.max_operations * 4 * world, sizeof *c->items);
+  c->staging = aligned_alloc(64, staging_bytes(c->world));
+  c->sources = calloc(world, sizeof *c->sources);
+  return c->queues && c->posted && c->positions && c->operations && c->items && c->staging && c->sources;
+}
+
+RtStatus comm_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error) {
+  Comm *c = calloc(1, sizeof *c);
+  if (!c) {
+    transport->ops->close(transport);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  c->transport = transport;
+  c->rank = transport->rank;
+  c->world = transport->world;
+  if (options) c->options = *options;
+  if (c->options.max_positions <= 0) c->options.max_positions = 64;
+  if (c->options.max_operations <= 0) c->options.max_operations = 256;
+  if (!allocate(c)) {
+    comm_close(c);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  for (int i = 0; i < c->options.max_operations; i++)
+    c->operations[i].items = c->items + (size_t)i * 4 * (size_t)c->world;
+  *out = c;
+  return RT_OK;
+}
+
+void comm_close(Comm *c) {
+  if (!c) return;
+  c->transport->ops->close(c->transport);
+  for (int i = 0; i < c->n_groups; i++) free(c->groups[i]);
+  free(c->groups);
+  free(c->queues);
+  free(c->posted);
+  free(c->positions);
+  free(c->operations);
+  free(c->items);
+  free(c->staging);
+  free(c->sources);
+  free(c);
+}
+
+static RtStatus check_members(const Comm *c, const int *members, int n, RtError *error) {
+  if (c->n_groups == GROUPS_MOST) return rt_error(error, RT_INTERNAL, "more than %d groups", GROUPS_MOST);
+  if (n < 1 || n > c->world)
+    return rt_error(error, RT_INTERNAL, "group %d has %d members in a world of %d ranks", c->n_groups, n, c->world);
+  for (int i = 0; i < n; i++) {
+    if (members[i] < 0 || members[i] >= c->world)
+      return rt_error(error, RT_INTERNAL, "group %d names rank %d in a world of %d ranks", c->n_groups, members[i],
+                      c->world);
+    for (int j = 0; j < i; j++)
+      if (members[i] == members[j])
+        return rt_error(error, RT_INTERNAL, "group %d names rank %d twice", c->n_groups, members[i]);
+  }
+  return RT_OK;
+}
+
+RtStatus comm_group(Comm *c, const int *members, int n, int *group, RtError *error) {
+  RtStatus status = check_members(c, members, n, error);
+  if (status != RT_OK) return status;
+  Group *g = malloc(sizeof *g + (size_t)n * sizeof g->members[0]);
+  Group **groups = realloc(c->groups, (size_t)(c->n_groups + 1) * sizeof *groups);
+  if (groups) c->groups = groups;
+  if (!g || !groups) {
+    free(g);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  g->n = n;
+  g->rank = -1;
+  for (int i = 0; i < n; i++) {
+    g->members[i] = members[i];
+    if (members[i] == c->rank) g->rank = i;
+  }
+  *group = c->n_groups;
+  c->groups[c->n_groups++] = g;
+  return RT_OK;
+}
+
+int comm_group_size(const Comm *c, int group) { return c->groups[group]->n; }
+int comm_group_rank(const Comm *c, int group) { return c->groups[group]->rank; }
+
+/* ---- waiting ---- */
+
+static bool is_done(const Comm *c, CommTicket ticket) {
+  return ticket < c->first_position || c->positions[ticket % (uint64_t)c->options.max_positions].left == 0;
+}
+
+RtStatus comm_poll(Comm *c, CommTicket ticket, bool *done, RtError *error) {
+  bool moved;
+  if (c->failure.status == RT_OK) comm_step(c, &moved);
+  *done = is_done(c, ticket);
+  return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
+}
+
+/* The oldest incomplete operation, which is what this rank waits for; NULL when there is none. */
+static const Operation *oldest(const Comm *c) {
+  if (c->first_position == c->next_position) return NULL;
+  const Position *p = &c->positions[c->first_position % (uint64_t)c->options.max_positions];
+  for (int i = 0; i < p->n; i++) {
+    const Operation *op = &c->operations[(p->first + (uint64_t)i) % (uint64_t)c->options.max_operations];
+    if (op->left) return op;
+  }
+  return NULL;
+}
+
+static void publish(Comm *c, bool waiting) {
+  CommProgress *progress = c->options.progress;
+  if (!progress) return;
+  const Operation *op = oldest(c);
+  if (waiting && op) {
+    atomic_store_explicit(&progress->key, op->tag >> TAG_SHIFT, memory_order_relaxed);
+    atomic_store_explicit(&progress->kind, (uint32_t)op->kind, memory_order_relaxed);
+  }
+  atomic_store_explicit(&progress->waiting, waiting, memory_order_relaxed);
+}
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Which members the oldest operation still misses something from, for the message of a time-out. */
+static RtStatus late(Comm *c) {
+  const Operation *op = oldest(c);
+  char ranks[128] = "";
+  for (int i = 0, used = 0; op && i < c->world && used < (int)sizeof ranks - 16; i++) {
+    const Item *head = c->queues[c->world + i].head;
+    if (head && head->operation == op) used += snprintf(ranks + used, sizeof ranks - (size_t)used, " %d", i);
+  }
+  return rt_error(&c->failure, RT_LATE, "rank %d waited %.1f s at order key %llu in %s for rank%s", c->rank,
+                  c->options.timeout_ms / 1000.0, op ? (unsigned long long)(op->tag >> TAG_SHIFT) : 0ull,
+                  op ? comm_kind_name(op->kind) : "nothing", ranks);
+}
+
+/* Waits until the ticket is complete.  The time-out adds up the sleeps, each counted at most twice its
+ * length, so that a process that was stopped and continued is not late. */
+static RtStatus wait_for(Comm *c, CommTicket ticket) {
+  unsigned spins = 0;
+  int64_t waited = 0;
+  while (!is_done(c, ticket)) {
+    bool moved;
+    RtStatus status = comm_step(c, &moved);
+    if (status != RT_OK) return status;
+    if (moved) {
+      if (waited) publish(c, true);
+      spins = 0;
+      waited = 0;
+      continue;
+    }
+    int64_t before = now_ms();
+    c->transport->ops->sleep(c->transport, spins++, SLEEP_MS);
+    int64_t slept = now_ms() - before;
+    waited += slept < 2 * SLEEP_MS ? slept : 2 * SLEEP_MS;
+    if (c->options.timeout_ms && waited > c->options.timeout_ms) return late(c);
+  }
+  return RT_OK;
+}
+
+RtStatus comm_wait(Comm *c, CommTicket ticket, RtError *error) {
+  if (c->failure.status == RT_OK && !is_done(c, ticket)) {
+    publish(c, true);
+    wait_for(c, ticket);
+    publish(c, false);
+  }
+  return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
+}
+
+void comm_supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  c->options.progress = progress;
+  c->options.timeout_ms = 0;
+  c->interrupted = interrupted;
+  c->supervisor = context;
+}
+
+void comm_abort(Comm *c) { c->transport->ops->abort(c->transport); }
+
+CommCount comm_count(const Comm *c, CommKind kind) { return c->counts[kind]; }

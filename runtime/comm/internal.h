@@ -1,0 +1,107 @@
+/* runtime/comm/internal.h - the parts of the CPU collectives; private to runtime/comm.  See cpu.c for the
+ * idea. */
+#ifndef APC_RUNTIME_COMM_INTERNAL_H
+#define APC_RUNTIME_COMM_INTERNAL_H
+
+#include "runtime/comm/comm.h"
+
+enum {
+  KEY_BITS = 48, /* tag of a message: key, group, phase */
+  GROUPS_MOST = 1 << 15,
+  TAG_SHIFT = 16,
+  SLEEP_MS = 100
+};
+
+typedef struct Operation Operation;
+
+typedef struct Item {
+  Transfer transfer; /* the message with the transport */
+  Operation *operation;
+  struct Item *next;
+  Strided block;
+  size_t begin, total; /* bytes [begin, begin + total) of the block's stream, */
+  size_t piece, at;    /* in messages of `piece` bytes; `at` of them are done */
+  int peer;
+  bool send, ready;
+  bool staged; /* a receive whose messages all go to the start of `block`, each when the last was reduced */
+} Item;
+
+typedef struct Queue {
+  Item *head, *tail;
+  bool posted; /* the head is with the transport */
+} Queue;
+
+typedef struct Group {
+  int n, rank; /* rank -1: not a member */
+  int members[];
+} Group;
+
+struct Operation {
+  CommKind kind;
+  const Group *group;
+  struct Position *position;
+  uint64_t tag;
+  int left;       /* items, and the reduction, still to be done */
+  int sends_left; /* sends of the first phase */
+  Item *items;    /* 4 * world of them: (phase, direction, group rank) */
+
+  /* Reductions only. */
+  DType dtype;
+  CommReduction reduction;
+  bool direct, two_phases;                /* all_reduce, small and large */
+  Strided own, result;                    /* own contribution, and where the result goes: */
+  size_t own_begin, result_begin, length; /* bytes [begin, begin + length) of the streams */
+  size_t piece, reduced;                  /* bytes reduced at once, and so far */
+  int arrived;                            /* peers whose current piece is in the staging area */
+  Operation *next_reducing;
+};
+
+typedef struct Position {
+  uint64_t key;
+  uint64_t first; /* its operations, as running numbers */
+  int n, left;
+} Position;
+
+struct Comm {
+  Transport *transport;
+  int rank, world;
+  CommOptions options;
+  Group **groups;
+  int n_groups;
+
+  Queue *queues; /* 2 * world: sends, receives */
+  Queue **posted;
+  int n_posted;
+
+  Position *positions; /* rings: running number modulo capacity */
+  uint64_t first_position, next_position;
+  Operation *operations;
+  uint64_t first_operation, next_operation;
+  Item *items;
+
+  Operation *reducing, *last_reducing; /* a list; the first one owns the staging area */
+  char *staging;                       /* a piece of each member, and one for a result that is not contiguous */
+  const void **sources;                /* by group rank, for one comm_reduce */
+
+  uint64_t moves;
+  CommInterrupted *interrupted; /* NULL: nobody supervises */
+  void *supervisor;
+  CommCount counts[COMM_KIND_COUNT];
+  RtError failure; /* sticky */
+};
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* items.c: the queues. */
+
+/* Appends an item of `total` > 0 bytes; the caller fills block, begin and piece before it is made ready. */
+Item *comm_append(Comm *c, Operation *op, int phase, bool send, int member, size_t total);
+void comm_make_ready(Comm *c, Item *item);
+/* Appends a reduction whose items are appended; it takes the staging area when those before it are through. */
+void comm_append_reducing(Comm *c, Operation *op);
+/* One part of the operation (an item, its reduction, its set-up) is done. */
+void comm_complete_part(Comm *c, Operation *op);
+/* Lets the transport move what it can, and goes on from there.  Errors are sticky in c->failure. */
+RtStatus comm_step(Comm *c, bool *moved);
+
+#endif

@@ -1,0 +1,12 @@
+/* runtime/comm/transport_tcp.h - the transport between machines: a TCP connection per pair of ranks. */
+#ifndef APC_RUNTIME_COMM_TRANSPORT_TCP_H
+#define APC_RUNTIME_COMM_TRANSPORT_TCP_H
+
+#include "runtime/comm/transport.h"
+#include "runtime/launch/watch.h"
+
+/* Takes over the connections: fds[p] leads to rank p (its own: -1).  The watch, which outlives the transport, says why
+ * a peer is gone; may be NULL. */
+RtStatus transport_tcp_open(const int *fds, int rank, int world, Watch *watch, Transport **out, RtError *error);
+
+#endif

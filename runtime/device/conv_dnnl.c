@@ -1,0 +1,268 @@
+/* runtime/device/conv_dnnl.c - see conv_dnnl.h. */
+#include "runtime/device/conv_dnnl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- descriptions */
+
+/* Leading windowed dimensions of extent 1 are left out, down to two. */
+static int windowed(const ConvShape *s) {
+  bool flat = s->image[0] == 1 && s->window[0] == 1 && s->output[0] == 1 && s->start[0] == 0;
+  return flat ? 2 : 3;
+}
+
+/* [images, channels, image..] with the channels last in memory. */
+static OnednnLayout *image_layout(const ConvShape *s, const int64_t *extent, int64_t channels) {
+  int n = windowed(s);
+  int64_t dims[5] = {s->images, channels}, strides[5] = {0, 1}, step = channels;
+  for (int i = n - 1; i >= 0; i--) {
+    dims[2 + i] = extent[3 - n + i];
+    strides[2 + i] = step;
+    step *= extent[3 - n + i];
+  }
+  strides[0] = step;
+  return onednn_strided(2 + n, dims, (DType)s->dtype, strides);
+}
+
+/* [groups,] out, in, window..; as loaded, or as the library wants them. */
+static OnednnLayout *weights_layout(const ConvShape *s, bool any) {
+  int n = windowed(s), k = 0;
+  int64_t dims[6], strides[6];
+  if (s->groups > 1) dims[k] = s->groups, strides[k++] = s->w_group;
+  dims[k] = s->out, strides[k++] = s->w_out;
+  dims[k] = s->in, strides[k++] = s->w_in;
+  for (int i = 3 - n; i < 3; i++) dims[k] = s->window[i], strides[k++] = s->w_window[i];
+  return any ? onednn_any(k, dims, (DType)s->dtype) : onednn_strided(k, dims, (DType)s->dtype, strides);
+}
+
+/* Does every output meet the image?  Where one does not, oneDNN 2.6 crashes when a sum is joined. */
+static bool meets_image(const ConvShape *s, int d) {
+  for (int64_t u = 0; u < s->output[d]; u++) {
+    int64_t k = 0, at = s->start[d] + u * s->stride[d];
+    while (k < s->window[d] && (at + k * s->dilation[d] < 0 || at + k * s->dilation[d] >= s->image[d])) k++;
+    if (k == s->window[d]) return false;
+  }
+  return true;
+}
+
+/* Padding before and behind the image; what lies behind the last window does not matter, so that padding there may be 0
+ * instead of negative. */
+static bool padding(const ConvShape *s, OnednnConv *c) {
+  c->n = windowed(s);
+  for (int i = 0; i < c->n; i++) {
+    int d = 3 - c->n + i;
+    int64_t last = s->start[d] + (s->output[d] - 1) * s->stride[d] + (s->window[d] - 1) * s->dilation[d];
+    c->stride[i] = s->stride[d], c->dilation[i] = s->dilation[d];
+    c->before[i] = -s->start[d];
+    c->behind[i] = last + 1 - s->image[d];
+    if (c->behind[i] < 0 && c->behind[i] + s->stride[d] > 0) c->behind[i] = 0;
+    if (c->before[i] < 0 || c->behind[i] < 0 || !meets_image(s, d)) return false;
+  }
+  return true;
+}
+
+static bool empty(const ConvShape *s) {
+  int64_t n = s->images * s->groups * s->in * s->out;
+  for (int d = 0; d < 3; d++) n *= s->image[d] > 0 && s->window[d] > 0 && s->output[d] > 0;
+  return n == 0;
+}
+
+static OnednnPrimitive *make(const ConvCall *call, OnednnLayout *weights) {
+  const ConvShape *s = &call->shape;
+  OnednnConv conv;
+  OnednnLayout *layout[ONEDNN_ARGS] = {NULL};
+  int64_t channels = s->groups * s->out, one = 1;
+  if (!padding(s, &conv)) return NULL;
+  layout[ONEDNN_X] = image_layout(s, s->image, s->groups * s->in);
+  layout[ONEDNN_Y] = image_layout(s, s->output, channels);
+  layout[ONEDNN_BIAS] = onednn_strided(1, &channels, (DType)s->dtype, &one);
+  layout[ONEDNN_W] = weights;
+  OnednnPrimitive *p = onednn_primitive(&conv, layout, &call->epilogue);
+  onednn_layout_free(layout[ONEDNN_X]);
+  onednn_layout_free(layout[ONEDNN_Y]);
+  onednn_layout_free(layout[ONEDNN_BIAS]);
+  return p;
+}
+
+/* ---- weights */
+
+static RtStatus no_memory(RtError *error) { return rt_error(error, RT_FAILED, "out of memory"); }
+
+/* Where they lie; `to` becomes the layout's. */
+static RtStatus change_layout(ConvWeights *w, const ConvShape *s, OnednnLayout *to, RtError *error) {
+  OnednnLayout *loaded = w->layout ? NULL : weights_layout(s, false);
+  const OnednnLayout *from = w->layout ? w->layout : loaded;
+  size_t bytes = onednn_layout_bytes(to);
+  void *copy = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  bool ok = from && copy && onednn_reorder(from, w->data, to, copy);
+  if (ok) memcpy(w->data, copy, bytes);
+  free(copy);
+  onednn_layout_free(loaded);
+  if (!ok) return rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
+  onednn_layout_free(w->layout);
+  w->layout = to;
+  return RT_OK;
+}
+
+RtStatus conv_weights_restore(ConvWeights *w, const ConvShape *s, RtError *error) {
+  if (!w->layout) return RT_OK;
+  OnednnLayout *loaded = weights_layout(s, false);
+  if (!loaded) return no_memory(error);
+  RtStatus status = change_layout(w, s, loaded, error);
+  if (status) onednn_layout_free(loaded);
+  else onednn_layout_free(w->layout), w->layout = NULL;
+  return status;
+}
+
+static RtStatus copy_apart(ConvWeights *w, const ConvShape *s, OnednnLayout *to, RtError *error) {
+  OnednnLayout *loaded = weights_layout(s, false);
+  size_t bytes = onednn_layout_bytes(to);
+  void *copy = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  RtStatus status = w->layout ? conv_weights_restore(w, s, error) : RT_OK;
+  if (!status && (!loaded || !copy)) status = no_memory(error);
+  if (!status && !onednn_reorder(loaded, w->data, to, copy))
+    status = rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
+  onednn_layout_free(loaded);
+  if (status) {
+    free(copy);
+    return status;
+  }
+  free(w->apart);
+  onednn_layout_free(w->apart_layout);
+  w->apart = copy, w->apart_layout = to;
+  return RT_OK;
+}
+
+void conv_weights_free(ConvWeights *w) {
+  onednn_layout_free(w->layout);
+  onednn_layout_free(w->apart_layout);
+  free(w->apart);
+}
+
+static bool can_have(const ConvWeights *w, size_t bytes) {
+  return (w->mine && bytes <= w->bytes) || bytes <= CONV_APART;
+}
+
+/* The weights in the layout a primitive wants. */
+static RtStatus weights_for(ConvWeights *w, const ConvShape *s, const OnednnLayout *want, void **data, RtError *error) {
+  RtStatus status = RT_OK;
+  if (w->layout && onednn_layout_equal(w->layout, want)) return *data = w->data, RT_OK;
+  if (w->apart && onednn_layout_equal(w->apart_layout, want)) return *data = w->apart, RT_OK;
+  /* Layouts are copied, as `want` belongs to a primitive. */
+  OnednnLayout *copy = onednn_layout_copy(want);
+  bool inside = w->mine && onednn_layout_bytes(want) <= w->bytes;
+  if (!copy) return no_memory(error);
+  status = inside ? change_layout(w, s, copy, error) : copy_apart(w, s, copy, error);
+  if (status) onednn_layout_free(copy);
+  else *data = inside ? w->data : w->apart;
+  return status;
+}
+
+/* ---- primitives by sizes */
+
+typedef struct Key {
+  ConvShape shape;
+  int64_t bias, residual, in_place, activation, threads;
+} Key;
+
+typedef struct Entry {
+  Key key;
+  bool tried;
+  OnednnPrimitive *primitive; /* NULL: the library does not do it */
+  OnednnLayout *weights;
+  size_t weights_bytes;
+} Entry;
+
+enum { ENTRIES = 1024 }; /* a power of two; when three quarters are taken, all are forgotten */
+struct ConvCache {
+  Entry entries[ENTRIES];
+  int used;
+};
+
+ConvCache *conv_cache_new(void) { return calloc(1, sizeof(ConvCache)); }
+
+static void forget(ConvCache *c) {
+  for (int i = 0; i < ENTRIES; i++) {
+    onednn_primitive_free(c->entries[i].primitive);
+    onednn_layout_free(c->entries[i].weights);
+  }
+  memset(c, 0, sizeof *c);
+}
+
+void conv_cache_free(ConvCache *c) {
+  if (c) forget(c);
+  free(c);
+}
+
+static uint64_t hash_key(const Key *k) {
+  const unsigned char *p = (const unsigned char *)k;
+  uint64_t h = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < sizeof *k / sizeof(int64_t); i++) {
+    uint64_t v;
+    memcpy(&v, p + i * sizeof v, sizeof v);
+    h = (h ^ v) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+static Entry *find_entry(ConvCache *c, const ConvCall *call) {
+  const Epilogue *e = &call->epilogue;
+  Key k;
+  memset(&k, 0, sizeof k);
+  k = (Key){call->shape, e->bias, e->residual, e->in_place, e->activation, onednn_threads()};
+  if (4 * c->used > 3 * ENTRIES) forget(c);
+  uint64_t i = hash_key(&k) % ENTRIES;
+  while (c->entries[i].tried && memcmp(&c->entries[i].key, &k, sizeof k) != 0) i = (i + 1) % ENTRIES;
+  if (!c->entries[i].tried) c->entries[i].key = k;
+  return &c->entries[i];
+}
+
+/* The layout the weights have already is taken when the library is fast with it. */
+static void fill_entry(ConvCache *c, Entry *e, const ConvCall *call) {
+  const ConvWeights *w = call->weights;
+  e->tried = true;
+  c->used++;
+  if (!empty(&call->shape) && w->layout) e->primitive = make(call, w->layout);
+  if (!empty(&call->shape) && !e->primitive) {
+    OnednnLayout *any = weights_layout(&call->shape, true);
+    e->primitive = any ? make(call, any) : NULL;
+    onednn_layout_free(any);
+  }
+  if (!e->primitive) return;
+  e->weights = onednn_weights_layout(e->primitive);
+  e->weights_bytes = e->weights ? onednn_layout_bytes(e->weights) : SIZE_MAX;
+}
+
+/* Multiply-adds below which one thread is faster (gemm_dnnl.c). */
+#define CONV_ALONE 1e6
+
+static double multiply_adds(const ConvShape *s) {
+  double n = (double)s->images * (double)s->groups * (double)s->in * (double)s->out;
+  for (int d = 0; d < 3; d++) n *= (double)s->window[d] * (double)s->output[d];
+  return n;
+}
+
+static bool run(ConvCache *cache, const ConvCall *call, RtStatus *status, RtError *error) {
+  void *data[ONEDNN_ARGS] = {
+      [ONEDNN_X] = call->x, [ONEDNN_Y] = call->y, [ONEDNN_BIAS] = call->bias, [ONEDNN_RESIDUAL] = call->residual};
+  Entry *e = find_entry(cache, call);
+  if (!e->tried) fill_entry(cache, e, call);
+  if (!e->primitive || !can_have(call->weights, e->weights_bytes)) return false;
+  *status = weights_for(call->weights, &call->shape, e->weights, &data[ONEDNN_W], error);
+  if (!*status && !onednn_execute(e->primitive, data))
+    *status = rt_error(error, RT_FAILED, "oneDNN could not compute a convolution");
+  return true;
+}
+
+bool conv_run(ConvCache *cache, const ConvCall *call, RtStatus *status, RtError *error) {
+  *status = RT_OK;
+  if (!cache || !onednn_version()) return false;
+  int threads = onednn_threads();
+  bool alone = threads > 1 && multiply_adds(&call->shape) < CONV_ALONE;
+  if (alone) onednn_set_threads(1);
+  bool done = run(cache, call, status, error);
+  if (alone) onednn_set_threads(threads);
+  return done;
+}

@@ -1,0 +1,60 @@
+/* runtime/device/conv_dnnl.h - convolutions on the CPU by oneDNN, on images with their channels last.
+ *
+ * The library wants weights in blocks whose size follows from all sizes of the convolution.  Weights are put into that
+ * layout where they lie, when the first request knows its sizes, and again when sizes come that want another one;
+ * layouts that are larger than the weights are kept apart when they are small (CONV_APART), so that memory stays what
+ * the Program says.  Primitives are kept per sizes.
+ *
+ * conv_run says false when the library does not do it: not there, negative padding, an output that meets no element of
+ * the image, no fast implementation, weights that may not be changed.  Then the caller's own kernel runs, on weights as
+ * they were.
+ */
+#ifndef APC_RUNTIME_DEVICE_CONV_DNNL_H
+#define APC_RUNTIME_DEVICE_CONV_DNNL_H
+
+#include "runtime/device/onednn.h"
+
+enum { CONV_APART = 64 << 10 };
+
+/* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.
+ * Output u and window element k meet image index start + u * stride + k * dilation; there is nothing outside the
+ * image. */
+typedef struct ConvShape {
+  int64_t images, groups, in, out;
+  int64_t image[3], window[3], output[3], start[3], stride[3], dilation[3];
+  int64_t w_group, w_in, w_out, w_window[3];
+  int64_t dtype;
+} ConvShape;
+
+_Static_assert(sizeof(ConvShape) == (PROGRAM_CONV_NUMBERS + 1) * sizeof(int64_t),
+               "the exprs of a convolution, then the type");
+
+/* Weights, shared by the convolutions that read them. */
+typedef struct ConvWeights {
+  void *data;
+  size_t bytes;
+  bool mine;            /* only convolutions read them, and they may be changed */
+  OnednnLayout *layout; /* what `data` is in; NULL: as loaded */
+  void *apart;          /* a copy in `apart_layout` */
+  OnednnLayout *apart_layout;
+} ConvWeights;
+
+typedef struct ConvCall {
+  ConvShape shape;
+  Epilogue epilogue;
+  void *x, *y, *bias, *residual;
+  ConvWeights *weights;
+} ConvCall;
+
+typedef struct ConvCache ConvCache;
+ConvCache *conv_cache_new(void);
+void conv_cache_free(ConvCache *c);
+
+/* True when the library has done it.  *error is set when it began and failed. */
+bool conv_run(ConvCache *cache, const ConvCall *call, RtStatus *status, RtError *error);
+
+/* Puts weights back as they were loaded. */
+RtStatus conv_weights_restore(ConvWeights *w, const ConvShape *shape, RtError *error);
+void conv_weights_free(ConvWeights *w);
+
+#endif

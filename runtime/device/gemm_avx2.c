@@ -1,0 +1,213 @@
+/* runtime/device/gemm_avx2.c - see gemm_avx2.h.
+ *
+ * The usual blocking (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008): blocks of 256
+ * x 256 of B are copied into panels of 16 columns, tiles of 6 x 16 of C stay in registers.  A block of the summed index
+ * goes on where the one before left off in C, which holds an f32 exactly, so that blocks do not show in the result.  A
+ * is read where it lies, unless its rows are not contiguous.  Threads are the caller's affair.
+ */
+#include "runtime/device/gemm_avx2.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+enum { COLUMNS = GEMM_AVX2_COLUMNS, ROWS = GEMM_AVX2_ROWS, BLOCK = 256 };
+#define AVX2 __attribute__((target("avx2,fma")))
+
+bool gemm_avx2_supported(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- one tile: R rows, a row's elements of A a_k apart, b[k][16] */
+
+#define UNROLL _Pragma("GCC unroll 8")
+#define TILE(R) \
+  AVX2 static void tile_##R(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, \
+                            int64_t c_m, bool add) { \
+    __m256 sum[R][2]; \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) sum[r][v] = \
+        add ? _mm256_loadu_ps(c + r * c_m + 8 * v) : _mm256_setzero_ps(); \
+    for (int64_t l = 0; l < k; l++, b += COLUMNS, a += a_k) { \
+      __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8); \
+      UNROLL for (int r = 0; r < R; r++) { \
+        __m256 x = _mm256_broadcast_ss(a + r * a_m); \
+        sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]); \
+        sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]); \
+      } \
+    } \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < 2; v++) \
+        _mm256_storeu_ps(c + r * c_m + 8 * v, sum[r][v]); \
+  }
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
+
+typedef void TileFn(int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b, float *c, int64_t c_m,
+                    bool add);
+static TileFn *const tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+
+/* A tile of fewer columns is computed apart. */
+static void tile(int64_t rows, int64_t columns, int64_t k, const float *a, int64_t a_m, int64_t a_k, const float *b,
+                 float *c, int64_t c_m, bool add) {
+  TileFn *run = tiles[rows - 1];
+  if (columns == COLUMNS) {
+    run(k, a, a_m, a_k, b, c, c_m, add);
+    return;
+  }
+  float apart[ROWS * COLUMNS] = {0};
+  for (int64_t r = 0; add && r < rows; r++)
+    for (int64_t j = 0; j < columns; j++) apart[r * COLUMNS + j] = c[r * c_m + j];
+  run(k, a, a_m, a_k, b, apart, COLUMNS, add);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t j = 0; j < columns; j++) c[r * c_m + j] = apart[r * COLUMNS + j];
+}
+
+/* ---- copies */
+
+/* to[8][16] = the transposed of 8 rows of 8 contiguous elements. */
+AVX2 static void transpose_8(const float *from, int64_t step, float *to) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(from + i * step);
+  for (int i = 0; i < 8; i += 2)
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]), t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  for (int i = 0; i < 8; i += 4)
+    for (int h = 0; h < 2; h++) {
+      r[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(1, 0, 1, 0));
+      r[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], _MM_SHUFFLE(3, 2, 3, 2));
+    }
+  for (int i = 0; i < 4; i++) {
+    _mm256_storeu_ps(to + i * COLUMNS, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * COLUMNS, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+/* Elements [l, k) of columns [j, columns) of a panel; columns that do not exist are 0. */
+static void pack_rest(const float *b, int64_t b_k, int64_t b_n, int64_t l, int64_t k, int64_t j, int64_t columns,
+                      float *to) {
+  for (; l < k; l++)
+    for (int64_t i = j; i < COLUMNS; i++) to[l * COLUMNS + i] = i < columns ? b[l * b_k + i * b_n] : 0;
+}
+
+static void pack_panel(const float *b, int64_t b_k, int64_t b_n, int64_t k, int64_t columns, float *to) {
+  if (b_n == 1 && columns == COLUMNS) {
+    for (int64_t l = 0; l < k; l++) __builtin_memcpy(to + l * COLUMNS, b + l * b_k, COLUMNS * sizeof *to);
+    return;
+  }
+  int64_t whole = b_k == 1 ? columns / 8 * 8 : 0, eights = k / 8 * 8;
+  for (int64_t j = 0; j < whole; j += 8)
+    for (int64_t l = 0; l < eights; l += 8) transpose_8(b + j * b_n + l, b_n, to + l * COLUMNS + j);
+  pack_rest(b, b_k, b_n, 0, eights, whole, columns, to);
+  pack_rest(b, b_k, b_n, eights, k, 0, columns, to);
+}
+
+/* Rows by all columns, with what was added before. */
+static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int64_t k, const float *panels,
+                  float *row_copy) {
+  bool add = g->accumulate || l > 0;
+  for (int64_t i = 0; i < g->m; i += ROWS) {
+    int64_t rows = least(g->m - i, ROWS), a_m = g->a_m, a_k = g->a_k;
+    const float *a = g->a + i * a_m + l * a_k;
+    if (a_k != 1) {
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t x = 0; x < k; x++) row_copy[r * BLOCK + x] = a[r * a_m + x * a_k];
+      a = row_copy, a_m = BLOCK, a_k = 1;
+    }
+    for (int64_t p = 0; p < columns; p += COLUMNS)
+      tile(rows, least(columns - p, COLUMNS), k, a, a_m, a_k, panels + p * k, g->c + i * g->c_m + j + p, g->c_m, add);
+  }
+}
+
+/* ---- one row, or one column: y[n] += sum over l of x[l] * b[l][j], read once */
+
+enum { VECTOR = 4096, PART = 2048 };
+
+typedef struct Vector {
+  int64_t n, k, x_step, b_k, b_n, y_step;
+  const float *x, *b;
+  float *y;
+} Vector;
+
+/* Columns are contiguous: y's chains go on in memory that stays in the first cache, 8 terms at a time. */
+AVX2 static inline __attribute__((always_inline)) void add_terms(const float *x, const float *b, int64_t b_k, float *y,
+                                                                 int64_t n, int64_t terms) {
+  int64_t j = 0;
+  for (; j + 8 <= n; j += 8) {
+    __m256 sum = _mm256_loadu_ps(y + j);
+    UNROLL for (int64_t i = 0; i < terms; i++) sum =
+        _mm256_fmadd_ps(_mm256_broadcast_ss(x + i), _mm256_loadu_ps(b + i * b_k + j), sum);
+    _mm256_storeu_ps(y + j, sum);
+  }
+  for (; j < n; j++)
+    for (int64_t i = 0; i < terms; i++) y[j] = __builtin_fmaf(x[i], b[i * b_k + j], y[j]);
+}
+
+AVX2 static void add_rows(const float *x, const float *b, int64_t b_k, float *y, int64_t n, int64_t k) {
+  int64_t l = 0;
+  for (; l + 8 <= k; l += 8) add_terms(x + l, b + l * b_k, b_k, y, n, 8);
+  if (l < k) add_terms(x + l, b + l * b_k, b_k, y, n, k - l);
+}
+
+AVX2 static float sum_8(__m256 v) {
+  float lane[8];
+  _mm256_storeu_ps(lane, v);
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* The summed index is contiguous: 32 lanes by its place, then what is left over. */
+AVX2 static float dot(const float *x, const float *b, int64_t k) {
+  __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+  int64_t l = 0;
+  for (; l + 32 <= k; l += 32)
+    UNROLL for (int i = 0; i < 4; i++) sum[i] =
+        _mm256_fmadd_ps(_mm256_loadu_ps(x + l + 8 * i), _mm256_loadu_ps(b + l + 8 * i), sum[i]);
+  float rest = 0;
+  for (; l < k; l++) rest = __builtin_fmaf(x[l], b[l], rest);
+  return sum_8(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]))) + rest;
+}
+
+static void times_vector(const Vector *v, float *room) {
+  float *x = room, *y = room + VECTOR;
+  for (int64_t l = 0; l < v->k; l += VECTOR) {
+    int64_t k = least(v->k - l, VECTOR);
+    for (int64_t i = 0; i < k; i++) x[i] = v->x[(l + i) * v->x_step];
+    for (int64_t j = 0; j < v->n; j += PART) {
+      int64_t n = least(v->n - j, PART);
+      const float *b = v->b + l * v->b_k + j * v->b_n;
+      for (int64_t i = 0; i < n; i++) y[i] = v->y[(j + i) * v->y_step];
+      if (v->b_n == 1) add_rows(x, b, v->b_k, y, n, k);
+      else
+        for (int64_t i = 0; i < n; i++) y[i] += dot(x, b + i * v->b_n, k);
+      for (int64_t i = 0; i < n; i++) v->y[(j + i) * v->y_step] = y[i];
+    }
+  }
+}
+
+/* A product by a vector as one; false when the matrix has no unit stride. */
+static bool as_vector(const GemmAvx2 *g, float *room) {
+  Vector v = g->m == 1 ? (Vector){g->n, g->k, g->a_k, g->b_k, g->b_n, 1, g->a, g->b, g->c}
+                       : (Vector){g->m, g->k, g->b_k, g->a_k, g->a_m, g->c_m, g->b, g->a, g->c};
+  if (!g->vector || (v.b_n != 1 && v.b_k != 1)) return false;
+  for (int64_t j = 0; j < v.n && !g->accumulate; j++) v.y[j * v.y_step] = 0;
+  times_vector(&v, room);
+  return true;
+}
+
+void gemm_avx2(const GemmAvx2 *g, float *room) {
+  if (as_vector(g, room)) return;
+  for (int64_t j = 0; j < g->n; j += BLOCK)
+    for (int64_t l = 0; l < g->k; l += BLOCK) {
+      int64_t columns = least(g->n - j, BLOCK), k = least(g->k - l, BLOCK);
+      for (int64_t p = 0; p < columns; p += COLUMNS)
+        pack_panel(g->b + l * g->b_k + (j + p) * g->b_n, g->b_k, g->b_n, k, least(columns - p, COLUMNS), room + p * k);
+      block(g, j, columns, l, k, room, room + BLOCK * BLOCK);
+    }
+}
+
+#else
+
+bool gemm_avx2_supported(void) { return false; }
+void gemm_avx2(const GemmAvx2 *g, float *room) { (void)g, (void)room; }
+
+#endif

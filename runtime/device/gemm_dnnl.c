@@ -1,0 +1,218 @@
+/* runtime/device/gemm_dnnl.c - see gemm_dnnl.h. */
+#include "runtime/device/gemm_dnnl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/device/gemm_avx2.h"
+#include "runtime/device/onednn.h"
+#include "runtime/device/openmp.h"
+
+/* From oneDNN's dnnl.h; dnnl_dim_t is int64_t, dnnl_status_t an enum with success 0.  Matrices are row-major. */
+typedef int (*SgemmFn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                       int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+/* From libgomp's stable ABI. */
+typedef void (*ParallelFn)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+typedef int (*ThreadFn)(void);
+
+static struct {
+  SgemmFn sgemm;
+  bool own;    /* products are gemm_avx2's affair */
+  float *room; /* its scratch memory, for this many threads */
+  int rooms;
+  ParallelFn parallel;
+  ThreadFn thread_num, num_threads;
+} lib;
+
+/* The address of a function as any function pointer type (POSIX promises that this works). */
+static void find(const char *name, void *to) {
+  void *address = openmp_symbol(name);
+  memcpy(to, &address, sizeof address);
+}
+
+static void open_gomp(void) {
+  find("omp_get_thread_num", &lib.thread_num);
+  find("omp_get_num_threads", &lib.num_threads);
+  if (lib.thread_num && lib.num_threads)
+    find("GOMP_parallel", &lib.parallel); /* else products of a batch run one after the other */
+}
+
+/* Would oneDNN multiply by its kernel for AVX2?  Of the bits of dnnl_cpu_isa_t, 0x7 are AVX2 and what it includes, 0x20
+ * is AVX-512. */
+static bool is_avx2(void) {
+  int (*isa)(void);
+  void *function = onednn_symbol("dnnl_get_effective_cpu_isa");
+  if (!function || !gemm_avx2_supported()) return false;
+  memcpy(&isa, &function, sizeof isa);
+  return (isa() & 0x27) == 0x7;
+}
+
+RtStatus gemm_open(RtError *error) {
+  RtStatus status = onednn_open(error);
+  if (status) return status;
+  void *sgemm = onednn_symbol("dnnl_sgemm");
+  if (!sgemm) return rt_error(error, RT_UNSUPPORTED, "this libdnnl has no dnnl_sgemm, which matrix products need");
+  memcpy(&lib.sgemm, &sgemm, sizeof sgemm);
+  lib.own = is_avx2();
+  if (!lib.parallel) open_gomp();
+  return RT_OK;
+}
+
+/* A matrix of `rows` x `columns` as oneDNN wants it: transposed or not, with a leading dimension. */
+typedef struct Operand {
+  char transposed; /* 'N' or 'T' */
+  int64_t leading;
+} Operand;
+
+static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool operand_of(int64_t rows, int64_t columns, int64_t row_step, int64_t column_step, Operand *out) {
+  if ((column_step == 1 || columns == 1) && (row_step >= columns || rows == 1)) {
+    *out = (Operand){'N', rows == 1 ? largest(columns, 1) : row_step};
+    return true;
+  }
+  if ((row_step == 1 || rows == 1) && (column_step >= rows || columns == 1)) {
+    *out = (Operand){'T', columns == 1 ? largest(rows, 1) : column_step};
+    return true;
+  }
+  return false;
+}
+
+typedef struct Batch {
+  const GemmCall *call;
+  Operand a, b, c;
+  int64_t total;
+  int failed;
+} Batch;
+
+/* Our own product: part `part` of `parts`, whole tiles of rows or columns. */
+static void own_part(const GemmCall *g, const float *a, const float *b, float *c, int64_t part, int64_t parts,
+                     float *room) {
+  int64_t rows = (g->m + GEMM_AVX2_ROWS - 1) / GEMM_AVX2_ROWS,
+          columns = (g->n + GEMM_AVX2_COLUMNS - 1) / GEMM_AVX2_COLUMNS;
+  bool by_columns = g->m == 1 || (g->n > 1 && (columns >= parts || columns >= rows));
+  int64_t tiles = by_columns ? columns : rows, tile = by_columns ? GEMM_AVX2_COLUMNS : GEMM_AVX2_ROWS,
+          all = by_columns ? g->n : g->m;
+  int64_t from = part * tiles / parts * tile, to = (part + 1) * tiles / parts * tile;
+  if (to > all) to = all;
+  if (from >= to) return;
+  GemmAvx2 p = {g->m, g->n, g->k, g->a_m, g->a_k, g->b_k, g->b_n, g->c_m, g->accumulate, g->m == 1 || g->n == 1,
+                a,    b,    c};
+  if (by_columns) p.n = to - from, p.b += from * g->b_n, p.c += from;
+  else p.m = to - from, p.a += from * g->a_m, p.c += from * g->c_m;
+  gemm_avx2(&p, room);
+}
+
+static int product_part(const Batch *batch, int64_t index, int64_t part, int64_t parts, int thread) {
+  const GemmCall *g = batch->call;
+  const float *a = g->a, *b = g->b;
+  float *c = g->c;
+  for (int i = g->loops; i-- > 0;) {
+    int64_t at = index % g->extent[i];
+    index /= g->extent[i];
+    a += at * g->a_step[i];
+    b += at * g->b_step[i];
+    c += at * g->c_step[i];
+  }
+  if (lib.own) {
+    own_part(g, a, b, c, part, parts, lib.room + (int64_t)thread * GEMM_AVX2_ROOM);
+    return 0;
+  }
+  return lib.sgemm(batch->a.transposed, batch->b.transposed, g->m, g->n, g->k, 1.0f, a, batch->a.leading, b,
+                   batch->b.leading, g->accumulate ? 1.0f : 0.0f, c, batch->c.leading);
+}
+
+static void my_share(void *data) {
+  Batch *batch = data;
+  int64_t t = lib.thread_num(), n = lib.num_threads();
+  for (int64_t i = t * batch->total / n; i < (t + 1) * batch->total / n; i++)
+    if (product_part(batch, i, 0, 1, (int)t)) __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* My part of every product. */
+static void my_parts(void *data) {
+  const Batch *batch = data;
+  int t = lib.thread_num(), n = lib.num_threads();
+  for (int64_t i = 0; i < batch->total; i++) product_part(batch, i, t, n, t);
+}
+
+static bool have_rooms(int threads) {
+  if (!lib.own || lib.rooms >= threads) return true;
+  float *room = aligned_alloc(64, (size_t)threads * GEMM_AVX2_ROOM * sizeof *room);
+  if (!room) return false;
+  free(lib.room);
+  lib.room = room, lib.rooms = threads;
+  return true;
+}
+
+/* Multiply-adds from which threads inside one product pay off, and from which they do for a batch or at all: one core
+ * does 1e6 in about 10 us, and waking a thread costs a system call. */
+#define LARGE_PRODUCT 2e6
+#define LARGE_BATCH 1e6
+
+typedef enum Sharing { ONE_THREAD, BY_PRODUCT, INSIDE } Sharing;
+
+static Sharing sharing_of(const GemmCall *g, int64_t total, int64_t threads) {
+  double work = (double)g->m * (double)g->n * (double)g->k;
+  if (threads <= 1 || work * (double)total < LARGE_BATCH) return ONE_THREAD;
+  return total > 1 && (work < LARGE_PRODUCT || total >= 4 * threads) ? BY_PRODUCT : INSIDE;
+}
+
+static RtStatus multiply(Batch *batch, RtError *error) {
+  int threads = lib.parallel ? onednn_threads() : 1;
+  Sharing sharing = sharing_of(batch->call, batch->total, threads);
+  if (!have_rooms(threads)) return rt_error(error, RT_FAILED, "no memory for a matrix product");
+  if (lib.own && sharing == INSIDE) {
+    lib.parallel(my_parts, batch, (unsigned)threads, 0);
+  } else if (sharing == BY_PRODUCT) {
+    lib.parallel(my_share, batch, (unsigned)(batch->total < threads ? batch->total : threads), 0);
+  } else {
+    bool alone = !lib.own && sharing == ONE_THREAD && threads > 1; /* else oneDNN may wake the others */
+    if (alone) onednn_set_threads(1);
+    for (int64_t i = 0; i < batch->total; i++) batch->failed |= product_part(batch, i, 0, 1, 0) != 0;
+    if (alone) onednn_set_threads(threads);
+  }
+  return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
+}
+
+/* k = 0. */
+static void clear(const GemmCall *g, int64_t total) {
+  for (int64_t index = 0; index < total; index++) {
+    float *c = g->c;
+    int64_t rest = index;
+    for (int i = g->loops; i-- > 0; rest /= g->extent[i]) c += rest % g->extent[i] * g->c_step[i];
+    for (int64_t i = 0; i < g->m; i++)
+      for (int64_t j = 0; j < g->n; j++) c[i * g->c_m + j * g->c_n] = 0;
+  }
+}
+
+/* The same product with all three matrices transposed, for a C whose columns are contiguous. */
+static GemmCall transposed(const GemmCall *g) {
+  GemmCall t = *g;
+  t.m = g->n, t.n = g->m;
+  t.a = g->b, t.a_m = g->b_n, t.a_k = g->b_k;
+  t.b = g->a, t.b_k = g->a_k, t.b_n = g->a_m;
+  t.c_m = g->c_n, t.c_n = g->c_m;
+  memcpy(t.a_step, g->b_step, sizeof t.a_step);
+  memcpy(t.b_step, g->a_step, sizeof t.b_step);
+  return t;
+}
+
+RtStatus gemm_run(const GemmCall *call, RtError *error) {
+  GemmCall g = *call;
+  Batch batch = {.call = &g, .total = 1};
+  for (int i = 0; i < g.loops; i++) batch.total *= g.extent[i];
+  if (g.m == 0 || g.n == 0 || batch.total == 0) return RT_OK;
+  if (g.k == 0) {
+    if (!g.accumulate) clear(&g, batch.total);
+    return RT_OK;
+  }
+  if (!operand_of(g.m, g.n, g.c_m, g.c_n, &batch.c) || batch.c.transposed == 'T') {
+    g = transposed(call);
+    if (!operand_of(g.m, g.n, g.c_m, g.c_n, &batch.c) || batch.c.transposed == 'T')
+      return rt_error(error, RT_INTERNAL, "matrix product: no unit stride in the result");
+  }
+  if (!operand_of(g.m, g.k, g.a_m, g.a_k, &batch.a) || !operand_of(g.k, g.n, g.b_k, g.b_n, &batch.b))
+    return rt_error(error, RT_INTERNAL, "matrix product: no unit stride in an operand");
+  return multiply(&batch, error);
+}

@@ -1,0 +1,38 @@
+/* runtime/device/gemm_dnnl.h - f32 matrix products on the CPU, by oneDNN, where its kernels are those for AVX2 by our
+ * own (gemm_avx2.h).
+ *
+ * dnnl_sgemm is the same in all versions of the library (onednn.h).  Batches of small products are spread over the
+ * threads of libgomp, the OpenMP run time that oneDNN and our kernels use; large products are threaded inside oneDNN.
+ * The sum order of a product depends on oneDNN's choice for the number of threads: results are reproducible for equal
+ * shapes, threads and machine, not across them.  All elements of one product are summed in one order: equal rows and
+ * equal columns give equal bits.
+ */
+#ifndef APC_RUNTIME_DEVICE_GEMM_DNNL_H
+#define APC_RUNTIME_DEVICE_GEMM_DNNL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "program/status.h"
+
+enum { GEMM_MAX_LOOPS = 6 };
+
+/* C[i,j] (+)= sum over l of A[i,l] * B[l,j] for every index of the batch loops; strides in elements, at least 0. */
+typedef struct GemmCall {
+  int64_t m, n, k;
+  int64_t a_m, a_k, b_k, b_n, c_m, c_n;
+  bool accumulate;
+  int loops;
+  int64_t extent[GEMM_MAX_LOOPS], a_step[GEMM_MAX_LOOPS], b_step[GEMM_MAX_LOOPS], c_step[GEMM_MAX_LOOPS];
+  const float *a, *b;
+  float *c;
+} GemmCall;
+
+/* RT_UNSUPPORTED, naming the package, when there is no oneDNN on this machine. */
+RtStatus gemm_open(RtError *error);
+
+/* A, B and C must each have a unit stride in one of their two dimensions (or an extent of 1 there); RT_INTERNAL
+ * otherwise.  Any extent may be 0: with k = 0 the product is 0. */
+RtStatus gemm_run(const GemmCall *call, RtError *error);
+
+#endif

@@ -1,0 +1,265 @@
+/* runtime/exec/bind.c - what follows from bound symbols: sizes, the memory plan, addresses, the other members' extents.
+ *
+ * Sizes come from data (the program, the inputs' shapes), so all are checked here: a tensor that would reach outside
+ * its buffer is an error before anything runs.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/exec/internal.h"
+
+RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *error) {
+  if (b->mb == mb) return RT_OK;
+  b->mb = mb;
+  int64_t c[PROGRAM_MAX_AXES];
+  memcpy(c, e->coordinates, sizeof c);
+  if (e->p->mb_axis != PROGRAM_NONE) c[e->p->mb_axis] = mb;
+  return program_eval_again(e->p, PROGRAM_USES_MICRO_BATCH, b->symbols, c, b->values, error);
+}
+
+/* ---- checks */
+
+/* Only tensors that this binding may touch are checked: persistent ones and those of its entry. */
+static bool in_binding(const Executor *e, const Binding *b, const ProgramBuffer *buffer) {
+  return buffer->stage == e->stage && (buffer->entry == PROGRAM_NONE || buffer->entry == b->entry);
+}
+
+static bool tensor_fits(const Executor *e, const Binding *b, const ProgramTensor *t) {
+  const ProgramBuffer *buffer = &e->p->buffers[t->buffer];
+  int64_t bytes = (int64_t)dtype_bytes((DType)t->dtype), offset = b->values[t->offset];
+  bool empty = false;
+  if (offset < 0 || offset % bytes) return false;
+  for (uint32_t d = 0; d < t->extents.n; d++) {
+    int64_t extent = b->values[program_list(e->p, t->extents)[d]];
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent > 1 ? extent : 1, &bytes)) return false;
+    empty |= extent == 0;
+  }
+  if (empty) bytes = 0;
+  uint64_t room = buffer->class_ == PC_param ? e->capacity[t->buffer] : b->plan.slot_bytes[t->buffer];
+  return (uint64_t)offset <= room && (uint64_t)bytes <= room - (uint64_t)offset;
+}
+
+static RtStatus check_tensors(const Executor *e, const Binding *b, RtError *error) {
+  const Program *p = e->p;
+  for (uint32_t i = 0; i < p->n_tensors; i++) {
+    const ProgramTensor *t = &p->tensors[i];
+    if (in_binding(e, b, &p->buffers[t->buffer]) && !tensor_fits(e, b, t))
+      return rt_error(error, RT_INTERNAL, "a tensor does not fit into buffer '%s' (rank %u, micro-batch %u)",
+                      program_text(p, p->buffers[t->buffer].name), e->options.rank, b->mb);
+  }
+  return RT_OK;
+}
+
+/* ---- the other members of groups */
+
+/* Records, for every communication instruction, what the member with these values has. */
+static void record_parts(const Executor *e, const Binding *b, uint32_t rank, uint32_t mb, const int64_t *values) {
+  const Program *p = e->p;
+  for (uint32_t i = b->instr_first; i < b->instr_end; i++) {
+    const CommParts *parts = &b->parts[i - b->instr_first];
+    uint32_t members[PROGRAM_MAX_WORLD], place, exprs[4];
+    if (!parts->per_member) continue;
+    uint32_t n = program_group_members(p, p->instrs[i].object, e->options.rank, members, &place);
+    exec_part_exprs(p, &p->instrs[i], exprs);
+    for (uint32_t m = 0; m < n; m++)
+      if (members[m] == rank)
+        for (uint32_t k = 0; k < parts->per_member; k++)
+          parts->values[((size_t)mb * n + m) * parts->per_member + k] = values[exprs[k]];
+  }
+}
+
+static RtStatus walk_members(const Executor *e, const Binding *b, int64_t *values, RtError *error) {
+  const Program *p = e->p;
+  uint32_t batches = p->uses & PROGRAM_USES_MICRO_BATCH ? p->micro_batches : 1;
+  for (uint32_t r = 0; r < p->ranks_per_stage; r++) {
+    int64_t c[PROGRAM_MAX_AXES];
+    uint32_t rank = e->stage * p->ranks_per_stage + r;
+    program_coordinates(p, rank, c);
+    for (uint32_t mb = 0; mb < batches; mb++) {
+      if (p->mb_axis != PROGRAM_NONE) c[p->mb_axis] = mb;
+      RtStatus status = mb ? program_eval_again(p, PROGRAM_USES_MICRO_BATCH, b->symbols, c, values, error)
+                           : program_eval(p, b->symbols, c, values, error);
+      if (status) return status;
+      record_parts(e, b, rank, mb, values);
+    }
+  }
+  return RT_OK;
+}
+
+static RtStatus bind_body_parts(const Executor *e, const Binding *b, const ProgramBody *body, bool *any,
+                                RtError *error) {
+  const Program *p = e->p;
+  uint32_t batches = p->uses & PROGRAM_USES_MICRO_BATCH ? p->micro_batches : 1;
+  for (uint32_t i = body->instrs; i < body->instrs + body->n; i++) {
+    CommParts *parts = &b->parts[i - b->instr_first];
+    uint32_t members[PROGRAM_MAX_WORLD], exprs[4];
+    if (!program_instr_is_comm(p->instrs[i].kind)) continue;
+    parts->members = program_group_members(p, p->instrs[i].object, e->options.rank, members, &parts->place);
+    parts->per_member = exec_part_exprs(p, &p->instrs[i], exprs);
+    if (!parts->per_member) continue;
+    *any = true;
+    parts->values = calloc((size_t)batches * parts->members * parts->per_member, sizeof *parts->values);
+    if (!parts->values) return rt_error(error, RT_FAILED, "out of memory");
+  }
+  return RT_OK;
+}
+
+static RtStatus bind_parts(const Executor *e, Binding *b, RtError *error) {
+  const Program *p = e->p;
+  bool any = false;
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; !status && i < p->n_bodies; i++)
+    if (p->bodies[i].entry == b->entry && p->bodies[i].stage == e->stage)
+      status = bind_body_parts(e, b, &p->bodies[i], &any, error);
+  if (status || !any) return status;
+  int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
+  status = values ? walk_members(e, b, values, error) : rt_error(error, RT_FAILED, "out of memory");
+  free(values);
+  return status;
+}
+
+/* ---- state */
+
+static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
+  const Program *p = e->p;
+  RtStatus status = exec_alloc(e, SPACE_STATE, b->plan.bytes[SPACE_STATE], error);
+  for (uint32_t i = 0; !status && i < p->n_states; i++) {
+    const ProgramState *s = &p->states[i];
+    if (s->stage != e->stage) continue;
+    int64_t room =
+        (int64_t)(b->plan.slot_bytes[s->buffer] * p->buffers[s->buffer].slots / dtype_bytes((DType)s->dtype));
+    exec_fill((DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer], room, s->value);
+    int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
+    kept[0] = (int64_t)b->plan.offsets[s->buffer];
+    for (uint32_t d = 0; d < s->dims.n; d++) kept[1 + d] = b->values[program_list(p, s->dims)[d]];
+  }
+  e->has_states = status == RT_OK;
+  return status;
+}
+
+/* States keep the sizes of their first use until they are reset.  Preparing weights uses none, and knows no sizes. */
+static RtStatus bind_states(Executor *e, const Binding *b, RtError *error) {
+  const Program *p = e->p;
+  if (p->n_states == 0 || p->entries[b->entry].prepare) return RT_OK;
+  if (!e->has_states) return fill_states(e, b, error);
+  for (uint32_t i = 0; i < p->n_states; i++) {
+    const ProgramState *s = &p->states[i];
+    if (s->stage != e->stage) continue;
+    const int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
+    bool same = kept[0] == (int64_t)b->plan.offsets[s->buffer];
+    for (uint32_t d = 0; d < s->dims.n; d++) same &= kept[1 + d] == b->values[program_list(p, s->dims)[d]];
+    if (!same)
+      return rt_error(error, RT_BAD_INPUT,
+                      "state '%s' was made for other sizes by an earlier request; reset the states first",
+                      program_text(p, s->name));
+  }
+  return RT_OK;
+}
+
+/* ---- bindings */
+
+static void instr_range(const Program *p, uint32_t entry, uint32_t stage, uint32_t *first, uint32_t *end) {
+  *first = UINT32_MAX;
+  *end = 0;
+  for (uint32_t i = 0; i < p->n_bodies; i++) {
+    const ProgramBody *body = &p->bodies[i];
+    if (body->entry != entry || body->stage != stage) continue;
+    if (body->instrs < *first) *first = body->instrs;
+    if (body->instrs + body->n > *end) *end = body->instrs + body->n;
+  }
+  if (*first > *end) *first = *end = 0;
+}
+
+static RtStatus fill_binding(Executor *e, Binding *b, RtError *error) {
+  const Program *p = e->p;
+  RtStatus status = memory_plan(p, b->entry, e->stage, b->symbols, &b->plan, error);
+  if (!status && e->options.check) status = memory_check(p, b->entry, e->stage, &b->plan, error);
+  if (!status) status = program_eval(p, b->symbols, e->coordinates, b->values, error);
+  if (!status) status = check_tensors(e, b, error);
+  for (uint32_t mb = 1; !status && (p->uses & PROGRAM_USES_MICRO_BATCH) && mb < p->micro_batches; mb++) {
+    status = exec_micro_batch(e, b, mb, error);
+    if (!status) status = check_tensors(e, b, error);
+  }
+  if (!status) status = exec_micro_batch(e, b, 0, error);
+  if (!status) status = bind_parts(e, b, error);
+  if (!status) status = request_layout(p, b->entry, b->symbols, &b->io, error);
+  return status;
+}
+
+static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
+  const Program *p = e->p;
+  Binding *b = calloc(1, sizeof *b);
+  if (!b) return rt_error(error, RT_FAILED, "out of memory");
+  b->entry = entry;
+  instr_range(p, entry, e->stage, &b->instr_first, &b->instr_end);
+  b->symbols = malloc(sizeof *b->symbols * (p->n_symbols + 1u));
+  b->values = calloc(p->n_exprs + 1u, sizeof *b->values);
+  b->parts = calloc(b->instr_end - b->instr_first + 1u, sizeof *b->parts);
+  b->address = calloc(p->n_buffers + 1u, sizeof *b->address);
+  RtStatus status = RT_OK;
+  if (!b->symbols || !b->values || !b->parts || !b->address) status = rt_error(error, RT_FAILED, "out of memory");
+  if (!status && p->n_symbols) memcpy(b->symbols, symbols, sizeof *symbols * p->n_symbols);
+  if (!status) status = fill_binding(e, b, error);
+  if (status) {
+    exec_binding_free(e, b);
+    return status;
+  }
+  *out = b;
+  return RT_OK;
+}
+
+void exec_binding_free(const Executor *e, Binding *b) {
+  (void)e;
+  if (!b) return;
+  for (uint32_t i = 0; b->parts && i < b->instr_end - b->instr_first; i++) free(b->parts[i].values);
+  memory_plan_free(&b->plan);
+  request_layout_free(&b->io);
+  free(b->symbols);
+  free(b->values);
+  free(b->parts);
+  free(b->address);
+  free(b);
+}
+
+static Binding *find_binding(const Executor *e, uint32_t entry, const int64_t *symbols) {
+  for (int i = 0; i < EXEC_BINDINGS; i++) {
+    Binding *b = e->bindings[i];
+    if (b && b->entry == entry && memcmp(b->symbols, symbols, sizeof *symbols * e->p->n_symbols) == 0) return b;
+  }
+  return NULL;
+}
+
+RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
+  Binding *b = find_binding(e, entry, symbols);
+  RtStatus status = RT_OK;
+  if (!b) {
+    status = make_binding(e, entry, symbols, &b, error);
+    if (status) return status;
+    Binding **place = &e->bindings[e->next_binding++ % EXEC_BINDINGS];
+    exec_binding_free(e, *place);
+    *place = b;
+  }
+  status = bind_states(e, b, error);
+  if (!status) status = exec_alloc(e, SPACE_ARENA, b->plan.bytes[SPACE_ARENA], error);
+  if (!status) status = exec_alloc(e, SPACE_WINDOW, b->plan.bytes[SPACE_WINDOW], error);
+  if (status) return status;
+  if (b->generation != e->generation) exec_place(e, b);
+  memcpy(e->class_bytes, b->plan.class_bytes, sizeof e->class_bytes);
+  *out = b;
+  return RT_OK;
+}
+
+void exec_place(const Executor *e, Binding *b) {
+  const Program *p = e->p;
+  static char nothing[PROGRAM_ALIGN] __attribute__((aligned(PROGRAM_ALIGN))); /* of buffers without bytes */
+  for (uint32_t i = 0; i < p->n_buffers; i++) {
+    const ProgramBuffer *buffer = &p->buffers[i];
+    if (!in_binding(e, b, buffer)) continue;
+    char *space = e->spaces[program_class_space(buffer->class_)].data;
+    if (buffer->class_ == PC_param) b->address[i] = (char *)(uintptr_t)e->mapped[i];
+    else b->address[i] = space ? space + b->plan.offsets[i] : nothing;
+    if (!b->address[i]) b->address[i] = nothing;
+  }
+  b->generation = e->generation;
+}

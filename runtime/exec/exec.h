@@ -1,0 +1,63 @@
+/* runtime/exec/exec.h - one rank executing a Program on the CPU.
+ *
+ * exec_open loads this rank's part of the weights, the kernels and the libraries; exec_run runs one request.
+ * Everything known once the symbols are bound (memory plan, addresses, shapes of the other members of groups) is a
+ * Binding, kept for later requests of the same sizes.  All memory of the model comes from exec_alloc, which counts it.
+ */
+#ifndef APC_RUNTIME_EXEC_EXEC_H
+#define APC_RUNTIME_EXEC_EXEC_H
+
+#include "runtime/exec/load.h"
+#include "runtime/request.h"
+#include "runtime/session/session.h"
+
+typedef struct Executor Executor;
+
+/* A part of an output (its place in the RequestLayout) that a rank wrote, and all of one request in order. */
+typedef struct WrittenPart {
+  uint32_t port, rank;
+  int64_t start[PROGRAM_MAX_RANK], extents[PROGRAM_MAX_RANK];
+} WrittenPart;
+
+typedef struct WrittenParts {
+  WrittenPart *items; /* from malloc */
+  size_t n, capacity;
+} WrittenParts;
+
+typedef struct ExecOptions {
+  uint32_t rank;
+  Comm *comm;              /* NULL when the program has one rank */
+  RankPlace *place;        /* where steps are told; may be NULL */
+  WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */
+  const ParamFiles *files; /* must stay open */
+  bool check;              /* APC_CHECK=1: check every memory plan independently */
+} ExecOptions;
+
+/* What a communicator for the program must hold. */
+CommOptions exec_comm_options(const Program *p);
+
+RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out, RtError *error);
+
+/* Runs a request; symbols[n_symbols] are bound and checked by the host, io is the session's area with the layout of
+ * request_layout. */
+RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
+                  RtError *error);
+
+void exec_report(const Executor *e, RankReport *out);
+void exec_close(Executor *e); /* NULL is allowed */
+
+/* Order keys: the request, the micro-batch, the position in the body.  What moves before and after a request takes its
+ * least and its greatest one, so that the smaller key is always the rank that is behind (until request numbers wrap
+ * round). */
+static inline uint64_t exec_key(uint32_t request, uint32_t micro_batch, uint64_t position) {
+  return (uint64_t)(request & 0xfff) << 36 | (uint64_t)micro_batch << 24 | position;
+}
+static inline uint64_t exec_key_before(uint32_t request) { return exec_key(request, 0, 0); }
+static inline uint64_t exec_key_after(uint32_t request) { return exec_key(request, 0xfff, 0xffffff); }
+
+/* The steps told to the watchdog, and their text (for the host): instruction and micro-batch, or the weight loaded. */
+static inline uint32_t exec_step(uint32_t instr, uint32_t micro_batch) { return micro_batch << 20 | (instr + 1); }
+static inline uint32_t exec_step_load(uint32_t param) { return 1u << 31 | param; }
+void exec_step_text(const Program *p, uint32_t step, char *text, size_t size);
+
+#endif

@@ -1,0 +1,157 @@
+/* runtime/host/check.c - what a request must satisfy before the ranks see it: sizes the model can have, indices inside
+ * their tables, sizes that this machine has the memory for. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/machine.h"
+#include "runtime/host/host.h"
+
+/* ---- indices */
+
+typedef struct Range {
+  int64_t low, high; /* allowed are low ... high - 1 */
+} Range;
+
+/* The first element outside the range; -1 when there is none.  `value` gets it as text. */
+static int64_t first_outside(const Tensor *t, Range r, char *value, size_t size) {
+  int64_t n = tensor_elements(t);
+  size_t step = dtype_bytes(t->dtype);
+  for (int64_t i = 0; i < n; i++) {
+    const char *element = (const char *)t->data + (size_t)i * step;
+    int64_t v = dtype_load_i(t->dtype, element);
+    bool huge = t->dtype == DT_u64 && v < 0;
+    if (!huge && v >= r.low && v < r.high) continue;
+    if (huge) snprintf(value, size, "%" PRIu64, (uint64_t)v);
+    else snprintf(value, size, "%" PRId64, v);
+    return i;
+  }
+  return -1;
+}
+
+/* "[3, 17]"; "" for a scalar. */
+static void position_text(const Tensor *t, int64_t element, char *text, size_t size) {
+  int64_t index[PROGRAM_MAX_RANK];
+  size_t n = 0;
+  text[0] = 0;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    index[d] = element % t->dims[d];
+    element /= t->dims[d];
+  }
+  for (int d = 0; d < t->rank && n < size; d++)
+    n +=
+        (size_t)snprintf(text + n, size - n, "%s%" PRId64 "%s", d ? ", " : " [", index[d], d + 1 == t->rank ? "]" : "");
+}
+
+static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
+  const Program *p = &m->artifact.program;
+  const ProgramPort *r = &p->ports[port];
+  int64_t rows;
+  char value[32], position[200];
+  RtStatus status = program_value(p, r->index_below, m->symbols, &rows, &m->error);
+  if (status) return status;
+  int64_t low = r->index_negative ? -rows : 0, at = first_outside(t, (Range){low, rows}, value, sizeof value);
+  if (at < 0) return RT_OK;
+  position_text(t, at, position, sizeof position);
+  if (rows < 1)
+    return rt_error(&m->error, RT_BAD_INPUT,
+                    "input '%s' is an index, and with these sizes there is no valid one: a table is empty, or a state "
+                    "cannot hold what is written to it",
+                    program_text(p, r->name));
+  return rt_error(&m->error, RT_BAD_INPUT,
+                  "input '%s': element%s is %s; as an index it must be %" PRId64 " to %" PRId64,
+                  program_text(p, r->name), position, value, low, rows - 1);
+}
+
+RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
+    const Bound *b = p->ports[i].index_below == PROGRAM_NONE ? NULL : host_bound(m, program_text(p, p->ports[i].name));
+    RtStatus status =
+        b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* what is made here is inside */
+    if (status) return status;
+  }
+  return RT_OK;
+}
+
+/* ---- sizes: the checks of the entry's bodies outside of loops that no rank's place has a part in, before the ranks
+ * come to them */
+
+static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
+  const Program *p = &m->artifact.program;
+  const uint32_t *exprs = program_list(p, x->exprs);
+  int64_t v[3];
+  for (int i = 0; i < 3; i++) {
+    if (p->expr_uses[exprs[i]] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)) return RT_OK;
+    RtStatus status = program_value(p, exprs[i], m->symbols, &v[i], &m->error);
+    if (status) return status;
+  }
+  if (v[1] <= v[0] && v[0] <= v[2]) return RT_OK;
+  return rt_error(&m->error, RT_BAD_INPUT, "with these sizes %s: %" PRId64 " is not in %" PRId64 " to %" PRId64,
+                  program_text(p, x->object), v[0], v[1], v[2]);
+}
+
+RtStatus host_check_sizes(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  RtStatus status = RT_OK;
+  for (uint32_t b = 0; b < p->n_bodies; b++) {
+    const ProgramBody *body = &p->bodies[b];
+    if (body->entry != entry && !p->entries[body->entry].prepare) continue;
+    for (uint32_t i = body->instrs, depth = 0; i < body->instrs + body->n && !status; i++) {
+      depth += p->instrs[i].kind == PI_loop;
+      depth -= p->instrs[i].kind == PI_repeat;
+      if (p->instrs[i].kind == PI_check && depth == 0) status = check_size(m, &p->instrs[i]);
+    }
+  }
+  return status;
+}
+
+/* ---- memory */
+
+static bool add_up(uint64_t *sum, uint64_t n, uint64_t times) {
+  return !__builtin_mul_overflow(n, times, &n) && !__builtin_add_overflow(*sum, n, sum);
+}
+
+/* What a rank of the stage allocates; UINT64_MAX when it cannot be counted. */
+static RtStatus stage_bytes(ApcModel *m, uint32_t entry, uint32_t stage, uint64_t *bytes) {
+  MemoryPlan plan;
+  RtStatus status = memory_plan(&m->artifact.program, entry, stage, m->symbols, &plan, &m->error);
+  *bytes = 0;
+  if (status) return status;
+  for (int k = 0; k < SPACE_COUNT; k++)
+    if (!add_up(bytes, plan.bytes[k], 1)) *bytes = UINT64_MAX, k = SPACE_COUNT;
+  memory_plan_free(&plan);
+  return RT_OK;
+}
+
+/* Of the `here` ranks on this machine, rank 0 among them.  Of the others a launcher tells only how many they are: they
+ * count as the smallest. */
+static RtStatus rank_bytes(ApcModel *m, uint32_t entry, uint32_t here, uint64_t *sum) {
+  const Program *p = &m->artifact.program;
+  uint64_t least = UINT64_MAX, bytes;
+  bool all = here == p->ranks, fits = true;
+  *sum = 0;
+  for (uint32_t s = 0; s < p->stages; s++) {
+    RtStatus status = stage_bytes(m, entry, s, &bytes);
+    if (status) return status;
+    if (bytes < least) least = bytes;
+    if (all) fits = fits && add_up(sum, bytes, p->ranks_per_stage);
+    else if (s == program_stage(p, 0)) *sum = bytes;
+  }
+  if (!all) fits = add_up(sum, least, here - 1);
+  if (!fits) *sum = UINT64_MAX;
+  return RT_OK;
+}
+
+RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes) {
+  uint32_t all = m->artifact.program.ranks, here = m->launched ? (uint32_t)launched_here(m->launched) : all;
+  uint64_t ranks, have = machine_memory();
+  char which[64] = "";
+  RtStatus status = rank_bytes(m, entry, here, &ranks);
+  if (status || (io_bytes <= have && ranks <= have - io_bytes)) return status;
+  if (here < all) snprintf(which, sizeof which, " of %u that are here", all);
+  return rt_error(&m->error, RT_BAD_INPUT,
+                  "these sizes need %" PRIu64 " bytes for inputs and outputs and %" PRIu64
+                  " for %u rank%s%s; this machine has %" PRIu64,
+                  io_bytes, ranks, here, here == 1 ? "" : "s", which, have);
+}

@@ -1,0 +1,164 @@
+/* runtime/host/describe.c - apc_describe: what is in a program, as text or JSON. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_text.h"
+#include "runtime/host/host.h"
+
+static json_t *describe_port(const Program *p, const ProgramPort *t) {
+  json_t *dims = json_array();
+  char text[200];
+  for (uint32_t d = 0; d < t->dims.n; d++) {
+    uint32_t e = program_list(p, t->dims)[d];
+    json_array_append_new(dims, p->exprs[e].kind == PX_const ? json_integer(p->exprs[e].value)
+                                                             : json_text(program_expr_text(p, e, text, sizeof text)));
+  }
+  return json_pack("{s:o, s:s, s:o}", "name", json_text(program_text(p, t->name)), "dtype", dtype_name((DType)t->dtype),
+                   "dims", dims);
+}
+
+static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
+  json_t *list = json_array();
+  for (uint32_t i = first; i < first + n; i++) json_array_append_new(list, describe_port(p, &p->ports[i]));
+  return list;
+}
+
+static json_t *describe_report(const ApcReport *r) {
+  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)r->param_bytes, "state",
+                   (json_int_t)r->state_bytes, "activations", (json_int_t)r->arena_bytes, "comm",
+                   (json_int_t)r->window_bytes, "mapped", (json_int_t)r->mapped_bytes);
+}
+
+/* Memory of each rank: predicted, and what it allocated when it has run. */
+static json_t *describe_ranks(ApcModel *m) {
+  json_t *list = json_array();
+  for (int r = 0; r < apc_ranks(m); r++) {
+    ApcReport report;
+    json_t *rank = json_pack("{s:i, s:i}", "rank", r, "stage", (int)program_stage(&m->artifact.program, (uint32_t)r));
+    if (apc_predict(m, r, &report) == APC_OK) json_object_set_new(rank, "predicted_bytes", describe_report(&report));
+    if (m->layout.bytes && apc_report(m, r, &report) == APC_OK) {
+      json_object_set_new(rank, "allocated_bytes", describe_report(&report));
+      json_object_set_new(rank, "sent_bytes", json_integer((json_int_t)report.sent_bytes));
+      json_object_set_new(rank, "communications", json_integer((json_int_t)report.communications));
+    }
+    json_array_append_new(list, rank);
+  }
+  return list;
+}
+
+static json_t *describe_entries(const Program *p) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    const ProgramEntry *e = &p->entries[i];
+    if (e->prepare) continue;
+    json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
+                                          describe_ports(p, e->inputs, e->n_inputs), "outputs",
+                                          describe_ports(p, e->outputs, e->n_outputs)));
+  }
+  return list;
+}
+
+static json_t *describe_symbols(const Program *p) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < p->n_symbols; i++) {
+    const ProgramSymbol *s = &p->symbols[i];
+    json_t *max = s->max ? json_integer(s->max) : json_null();
+    json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)),
+                                          "min", (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple,
+                                          "hint", (json_int_t)s->hint));
+  }
+  return list;
+}
+
+/* The model's weights once, also those several stages use; not what is computed from them. */
+static json_int_t weight_elements(const Program *p) {
+  json_int_t sum = 0;
+  for (uint32_t i = 0; i < p->n_params; i++) {
+    bool again = p->params[i].init == PINIT_prepared;
+    for (uint32_t k = 0; k < i && !again; k++) again = p->params[k].name == p->params[i].name;
+    json_int_t n = 1;
+    for (uint32_t d = 0; d < p->params[i].dims.n; d++) n *= p->exprs[program_list(p, p->params[i].dims)[d]].value;
+    if (!again) sum += n;
+  }
+  return sum;
+}
+
+static json_t *describe(ApcModel *m) {
+  const Program *p = &m->artifact.program;
+  const ProgramHeader *h = p->header;
+  json_t *axes = json_object();
+  for (uint32_t i = 0; i < p->n_axes; i++)
+    json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1",
+                   "name", json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)),
+                   "producer", json_text(program_text(p, h->producer)), "cpu", json_text(program_text(p, h->cpu)),
+                   "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights", weight_elements(p),
+                   "instructions", (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries",
+                   describe_entries(p), "memory", describe_ranks(m));
+}
+
+static void print_ports(const Program *p, Text *t, const char *word, uint32_t first, uint32_t n) {
+  for (uint32_t i = first; i < first + n; i++) {
+    const ProgramPort *port = &p->ports[i];
+    text_printf(t, "  %s %s : %s[", word, program_text(p, port->name), dtype_name((DType)port->dtype));
+    for (uint32_t d = 0; d < port->dims.n; d++) {
+      char dim[200];
+      text_printf(t, "%s%s", d ? ", " : "", program_expr_text(p, program_list(p, port->dims)[d], dim, sizeof dim));
+    }
+    text_add(t, "]\n");
+  }
+}
+
+static void print_symbols(const Program *p, Text *t) {
+  for (uint32_t i = 0; i < p->n_symbols; i++) {
+    const ProgramSymbol *s = &p->symbols[i];
+    text_printf(t, "  dimension %s: from %" PRId64, program_text(p, s->name), s->min);
+    if (s->max) text_printf(t, " to %" PRId64, s->max);
+    if (s->multiple > 1) text_printf(t, ", a multiple of %" PRId64, s->multiple);
+    if (s->hint) text_printf(t, ", planned for %" PRId64, s->hint);
+    text_add(t, "\n");
+  }
+}
+
+static void describe_text(ApcModel *m, Text *t) {
+  const Program *p = &m->artifact.program;
+  text_printf(t, "%s for %s: %u rank%s", program_text(p, p->header->name), program_text(p, p->header->target), p->ranks,
+              p->ranks == 1 ? "" : "s");
+  for (uint32_t i = 0; i < p->n_axes; i++)
+    text_printf(t, "%s%s=%u", i ? ", " : " (", program_text(p, p->axes[i].name), p->axes[i].size);
+  if (p->stages > 1) text_printf(t, "%sstages=%u", p->n_axes ? ", " : " (", p->stages);
+  text_printf(t, "%s, %lld weights\n", p->n_axes || p->stages > 1 ? ")" : "", (long long)weight_elements(p));
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    const ProgramEntry *e = &p->entries[i];
+    if (e->prepare) continue;
+    text_printf(t, "entry %s\n", program_text(p, e->name));
+    print_ports(p, t, "input ", e->inputs, e->n_inputs);
+    print_ports(p, t, "output", e->outputs, e->n_outputs);
+  }
+  print_symbols(p, t);
+  ApcReport r;
+  for (int rank = 0; rank < apc_ranks(m); rank++)
+    if (apc_predict(m, rank, &r) == APC_OK)
+      text_printf(t,
+                  "  rank %d memory: weights %.1f MiB (and %.1f MiB in place), state %.1f MiB, activations %.1f MiB\n",
+                  rank, (double)r.param_bytes / 1048576, (double)r.mapped_bytes / 1048576,
+                  (double)r.state_bytes / 1048576, (double)(r.arena_bytes + r.window_bytes) / 1048576);
+}
+
+const char *apc_describe(ApcModel *m, int json) {
+  if (!host_begin(m)) return "";
+  free(m->description);
+  if (json) {
+    json_t *d = describe(m);
+    m->description = json_dumps(d, JSON_INDENT(2));
+    json_decref(d);
+  } else {
+    Arena *a = arena_new();
+    Text t = {.arena = a};
+    describe_text(m, &t);
+    m->description = strdup(text_str(&t));
+    arena_free(a);
+  }
+  return m->description ? m->description : "";
+}

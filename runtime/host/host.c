@@ -1,0 +1,546 @@
+/* runtime/host/host.c - the host's side of apc_runtime.h: loading, binding, running. */
+#include "runtime/host/host.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/nearest.h"
+#include "runtime/exec/exec.h"
+
+_Static_assert((int)APC_BOOL == (int)DT_bool && (int)APC_U64 == (int)DT_u64 && (int)APC_F16 == (int)DT_f16 &&
+                   (int)APC_BOOL + 1 == (int)DT_COUNT,
+               "ApcType has the order of base/dtype.def");
+
+/* ---- errors */
+
+ApcStatus host_status(ApcModel *m, RtStatus status) {
+  if (status == RT_OK) return APC_OK;
+  if (m->error.status == RT_OK) rt_error(&m->error, status, "%s", rt_brief(status));
+  return (ApcStatus)rt_exit_code(status);
+}
+
+ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) {
+  char text[RT_ERROR_TEXT];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return host_status(m, rt_error(&m->error, status, "%s", text));
+}
+
+/* Another process has it after a fork: the threads that watch the ranks are not in the child, and the ranks are the
+ * parent's. */
+static bool usable(const ApcModel *m) { return m->artifact.image && m->owner == getpid(); }
+
+bool host_begin(ApcModel *m) {
+  if (m->owner != getpid()) {
+    m->error = (RtError){0};
+    rt_error(&m->error, RT_USAGE,
+             "the model was loaded by another process, before a fork: a child has to load its own");
+  }
+  if (!usable(m)) return false;
+  m->error = (RtError){0};
+  return true;
+}
+
+static ApcStatus not_loaded(ApcModel *m) { return (ApcStatus)rt_exit_code(m->error.status); }
+
+const char *apc_error(const ApcModel *m) { return m ? m->error.text : "out of memory"; }
+
+/* ---- loading */
+
+static RtStatus open_model(ApcModel *m, const char *path) {
+  RtStatus status = artifact_open_tables(m->path, path ? path : "this program", &m->artifact, &m->error);
+  if (status) return status;
+  const Program *p = &m->artifact.program;
+  bool runnable = false;
+  for (uint32_t i = p->n_entries; i-- > 0;)
+    if (!p->entries[i].prepare) {
+      m->entry = i;
+      runnable = true;
+    }
+  if (!runnable) return rt_error(&m->error, RT_BAD_INPUT, "the program has no entry that can be run");
+  m->fixed = malloc(sizeof *m->fixed * (p->n_symbols + 1u));
+  m->symbols = malloc(sizeof *m->symbols * (p->n_symbols + 1u));
+  m->checked = malloc(sizeof *m->checked * (p->n_symbols + 1u));
+  m->checked_entry = PROGRAM_NONE;
+  m->dim_texts = calloc(p->n_ports + 1u, sizeof *m->dim_texts);
+  if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
+  if (m->launched) return RT_OK;
+  return param_files_open(&m->artifact, m->weights, NULL, &m->files,
+                          &m->error); /* checked once here, so that the ranks need not hash */
+}
+
+static void close_files(ApcModel *m) {
+  param_files_close(m->files);
+  m->files = NULL;
+  artifact_close(&m->artifact);
+}
+
+ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model) {
+  ApcModel *m = *model = calloc(1, sizeof *m);
+  if (!m) return APC_FAILED;
+  m->owner = getpid();
+  m->path = strdup(path ? path : "/proc/self/exe");
+  if (options && options->weights) m->weights = strdup(options->weights);
+  m->timeout_ms = options ? options->timeout_ms : 0;
+  m->launched = options && options->launch ? options->launch->launched : NULL;
+  RtStatus status = m->path && (m->weights || !options || !options->weights)
+                        ? open_model(m, path)
+                        : rt_error(&m->error, RT_FAILED, "out of memory");
+  if (status) close_files(m);
+  return host_status(m, status);
+}
+
+static void unbind(Bound *b) {
+  tensor_free(&b->tensor);
+  free(b->name);
+}
+
+void apc_close(ApcModel *m) {
+  if (!m) return;
+  if (m->owner == getpid()) session_stop(m->session);
+  else session_forget(m->session);
+  for (size_t i = 0; i < m->n_bound; i++) unbind(&m->bound[i]);
+  free(m->bound);
+  request_layout_free(&m->layout);
+  close_files(m);
+  free(m->path);
+  free(m->weights);
+  free(m->fixed);
+  free(m->symbols);
+  free(m->checked);
+  free(m->dim_texts);
+  free(m->description);
+  free(m);
+}
+
+/* ---- what the program offers */
+
+int apc_entries(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.n_entries : 0; }
+
+const char *apc_entry_name(const ApcModel *m, int i) {
+  return i >= 0 && i < apc_entries(m) ? program_text(&m->artifact.program, m->artifact.program.entries[i].name) : NULL;
+}
+
+static RtStatus find_entry(ApcModel *m, const char *name, uint32_t *out) {
+  const Program *p = &m->artifact.program;
+  uint32_t i = program_entry_find(p, name);
+  if (i == PROGRAM_NONE || p->entries[i].prepare) return rt_error(&m->error, RT_USAGE, "there is no entry '%s'", name);
+  *out = i;
+  return RT_OK;
+}
+
+ApcStatus apc_select(ApcModel *m, const char *entry) {
+  if (!host_begin(m)) return not_loaded(m);
+  return host_status(m, find_entry(m, entry, &m->entry));
+}
+
+static const ProgramEntry *selected(const ApcModel *m) { return &m->artifact.program.entries[m->entry]; }
+
+int apc_inputs(const ApcModel *m) { return usable(m) ? (int)selected(m)->n_inputs : 0; }
+int apc_outputs(const ApcModel *m) { return usable(m) ? (int)selected(m)->n_outputs : 0; }
+int apc_ranks(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.ranks : 0; }
+
+static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, ApcTensorInfo *info) {
+  const Program *p = &m->artifact.program;
+  memset(info, 0, sizeof *info);
+  if (index < 0 || (uint32_t)index >= n) return host_error(m, RT_USAGE, "there is no tensor number %d", index);
+  uint32_t port = first + (uint32_t)index;
+  const ProgramPort *t = &p->ports[port];
+  info->name = program_text(p, t->name);
+  info->type = (ApcType)t->dtype;
+  info->rank = (int)t->dims.n;
+  for (uint32_t d = 0; d < t->dims.n; d++) {
+    uint32_t e = program_list(p, t->dims)[d];
+    info->dims[d] = p->exprs[e].kind == PX_const ? p->exprs[e].value : -1;
+    info->dim_text[d] = program_expr_text(p, e, m->dim_texts[port][d], sizeof m->dim_texts[port][d]);
+  }
+  return APC_OK;
+}
+
+ApcStatus apc_input_info(ApcModel *m, int index, ApcTensorInfo *info) {
+  if (!host_begin(m)) return not_loaded(m);
+  return port_info(m, selected(m)->n_inputs, selected(m)->inputs, index, info);
+}
+
+ApcStatus apc_output_info(ApcModel *m, int index, ApcTensorInfo *info) {
+  if (!host_begin(m)) return not_loaded(m);
+  return port_info(m, selected(m)->n_outputs, selected(m)->outputs, index, info);
+}
+
+/* ---- binding */
+
+void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name, char *text, size_t size) {
+  Nearest near = nearest_to(name);
+  size_t used = 0;
+  *text = 0;
+  for (uint32_t i = first; i < first + n; i++) nearest_try(&near, program_text(p, p->ports[i].name));
+  if (near.best) snprintf(text, size, "; did you mean '%s'?", near.best);
+  for (uint32_t i = first; !near.best && i < first + n && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i == first ? "; there are: " : ", ",
+                             program_text(p, p->ports[i].name));
+}
+
+/* Is it an input of any entry? */
+static bool is_input(const Program *p, const char *name, uint32_t *port) {
+  for (uint32_t e = 0; e < p->n_entries; e++)
+    for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
+      if (strcmp(program_text(p, p->ports[i].name), name) == 0) {
+        *port = i;
+        return true;
+      }
+  return false;
+}
+
+static Bound *find_bound(const ApcModel *m, const char *name) {
+  for (size_t i = 0; i < m->n_bound; i++)
+    if (strcmp(m->bound[i].name, name) == 0) return &m->bound[i];
+  return NULL;
+}
+
+const Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
+
+static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
+  const Program *p = &m->artifact.program;
+  char hint[300];
+  uint32_t port;
+  if (!is_input(p, name, &port)) {
+    host_suggest(p, selected(m)->inputs, selected(m)->n_inputs, name, hint, sizeof hint);
+    return host_error(m, RT_USAGE, "there is no input '%s'%s", name, hint);
+  }
+  if (bound->kind == BOUND_DATA && bound->tensor.dtype != (DType)p->ports[port].dtype)
+    return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model wants %s", name,
+                      dtype_name(bound->tensor.dtype), dtype_name((DType)p->ports[port].dtype));
+  return APC_OK;
+}
+
+/* Whether the tensor fits an input as far as that is known without the sizes of others. */
+static RtStatus fits_port(const Program *p, const ProgramPort *t, const Tensor *like, RtError *error) {
+  const char *name = program_text(p, t->name);
+  if (t->dims.n != (uint32_t)like->rank)
+    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u", name, like->rank,
+                    like->rank == 1 ? "" : "s", t->dims.n);
+  for (uint32_t d = 0; d < t->dims.n; d++) {
+    const ProgramExpr *e = &p->exprs[program_list(p, t->dims)[d]];
+    if (e->kind == PX_const && e->value != like->dims[d])
+      return rt_error(error, RT_BAD_INPUT, "input '%s': dimension %u is %lld, but must be %lld", name, d,
+                      (long long)like->dims[d], (long long)e->value);
+  }
+  return RT_OK;
+}
+
+ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
+  const Program *p = &m->artifact.program;
+  const Bound bound = {.kind = BOUND_DATA, .tensor = *like};
+  ApcStatus status = check_bound(m, name, &bound);
+  if (status) return status;
+  RtError error = {0};
+  for (uint32_t e = 0; e < p->n_entries; e++) /* of any entry */
+    for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
+      if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], like, &error) == RT_OK)
+        return APC_OK;
+  return host_error(m, error.status, "%s", error.text);
+}
+
+ApcStatus host_bind(ApcModel *m, const char *name, Bound bound) {
+  ApcStatus status = check_bound(m, name, &bound);
+  Bound *old = find_bound(m, name);
+  bound.name = status ? NULL : strdup(name);
+  Bound *list = status || old ? m->bound : realloc(m->bound, (m->n_bound + 1) * sizeof *list);
+  if (!status && (!bound.name || !list)) status = host_error(m, RT_FAILED, "out of memory");
+  if (list) m->bound = list;
+  if (status) {
+    unbind(&bound);
+    return status;
+  }
+  if (old) unbind(old);
+  else old = &list[m->n_bound++];
+  *old = bound;
+  return APC_OK;
+}
+
+ApcStatus apc_bind_input(ApcModel *m, const char *name, ApcType type, int rank, const int64_t *dims, const void *data) {
+  if (!host_begin(m)) return not_loaded(m);
+  size_t bytes;
+  if ((unsigned)type >= DT_COUNT || !tensor_size((DType)type, rank, dims, &bytes))
+    return host_error(m, RT_BAD_INPUT, "input '%s' has a type or shape that is not possible", name);
+  if (!data && bytes) return host_error(m, RT_USAGE, "input '%s' has no data", name);
+  return host_bind(m, name, (Bound){.tensor = tensor_view((DType)type, rank, dims, data ? data : "")});
+}
+
+ApcStatus apc_bind_dim(ApcModel *m, const char *symbol, int64_t size) {
+  if (!host_begin(m)) return not_loaded(m);
+  const Program *p = &m->artifact.program;
+  if (size < 0) return host_error(m, RT_BAD_INPUT, "%s cannot be negative", symbol);
+  for (uint32_t i = 0; i < p->n_symbols; i++)
+    if (strcmp(program_text(p, p->symbols[i].name), symbol) == 0) {
+      m->fixed[i] = size;
+      return APC_OK;
+    }
+  char names[300] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < p->n_symbols && used < sizeof names; i++)
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                             i ? ", " : "; there are: ", program_text(p, p->symbols[i].name));
+  return host_error(m, RT_USAGE, "there is no dimension '%s'%s", symbol, names);
+}
+
+/* ---- running */
+
+RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  ProgramShape *shapes = calloc(e->n_inputs + 1u, sizeof *shapes);
+  if (!shapes) return rt_error(&m->error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < e->n_inputs; i++) {
+    const Bound *b = find_bound(m, program_text(p, p->ports[e->inputs + i].name));
+    shapes[i].rank = -1;
+    if (!b || b->kind != BOUND_DATA) continue;
+    shapes[i].rank = b->tensor.rank;
+    memcpy(shapes[i].dims, b->tensor.dims, sizeof *b->tensor.dims * (size_t)b->tensor.rank);
+  }
+  memcpy(symbols, m->fixed, sizeof *symbols * p->n_symbols);
+  RtStatus status = program_bind(p, entry, shapes, symbols, &m->error);
+  free(shapes);
+  return status;
+}
+
+static RtStatus all_bound(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
+    const char *name = program_text(p, p->ports[i].name);
+    const Bound *b = find_bound(m, name);
+    if (!b) return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is missing", name);
+    if (b->kind == BOUND_DATA && b->tensor.dtype != (DType)p->ports[i].dtype)
+      return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is %s, but entry '%s' wants %s", name,
+                      dtype_name(b->tensor.dtype), program_text(p, e->name), dtype_name((DType)p->ports[i].dtype));
+  }
+  return RT_OK;
+}
+
+static void step_text(void *context, int rank, uint32_t step, char *text, size_t size) {
+  (void)rank;
+  exec_step_text(context, step, text, size);
+}
+
+/* The ranks get the files that were checked. */
+static RtStatus start(ApcModel *m) {
+  if (m->launched) return launched_start(m->launched, &m->error);
+  if (m->session) return RT_OK;
+  SessionOptions options = {.path = m->path,
+                            .program = m->artifact.fd,
+                            .world = apc_ranks(m),
+                            .timeout_ms = m->timeout_ms,
+                            .step_text = step_text,
+                            .step_context = &m->artifact.program};
+  char *text = param_files_text(m->files);
+  int *kept = param_files_descriptors(m->files, &options.n_kept);
+  const char *args[] = {"--files", text, m->weights ? "--weights" : NULL, m->weights, NULL};
+  options.kept = kept;
+  options.args = args;
+  RtStatus status =
+      text && kept ? session_start(&options, &m->session, &m->error) : rt_error(&m->error, RT_FAILED, "out of memory");
+  free(text);
+  free(kept);
+  return status;
+}
+
+/* After a failure of the ranks nothing of the session is usable. */
+static RtStatus end(ApcModel *m, RtStatus status) {
+  if (!status) return RT_OK;
+  session_stop(m->session);
+  m->session = NULL;
+  m->io = NULL;
+  request_layout_free(&m->layout);
+  return status;
+}
+
+static RtStatus request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
+  if (m->launched) {
+    RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
+    bool inputs = m->inputs_new;
+    m->inputs_new = false;
+    return launched_run(m->launched, &head, symbols, kind == REQUEST_RUN ? &m->layout : NULL, inputs, &m->error);
+  }
+  struct {
+    RequestHead head;
+    int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  } payload = {.head = {(uint32_t)kind, entry, n_symbols, m->requests++}};
+  if (n_symbols) memcpy(payload.symbols, symbols, sizeof *symbols * n_symbols);
+  RtStatus status = session_run(m->session, &payload, sizeof payload.head + sizeof *symbols * n_symbols, &m->error);
+  if (!status) status = session_wait(m->session, &m->error);
+  return end(m, status);
+}
+
+/* Random integers stay inside the table they index. */
+static RtStatus random_limit(ApcModel *m, uint32_t port, const Bound *b, uint64_t *below) {
+  const Program *p = &m->artifact.program;
+  int64_t v = 2;
+  if (b->kind != BOUND_RANDOM || p->ports[port].random_below == PROGRAM_NONE) return RT_OK;
+  RtStatus status = program_value(p, p->ports[port].random_below, m->symbols, &v, &m->error);
+  *below = v < 1 ? 1 : (uint64_t)v;
+  return status;
+}
+
+static void place_input(const ApcModel *m, uint32_t port, const Bound *b, uint64_t below, char *to, uint64_t bytes) {
+  const ProgramPort *t = &m->artifact.program.ports[port];
+  size_t n = bytes / dtype_bytes((DType)t->dtype);
+  if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
+  else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);
+  else request_random((DType)t->dtype, to, n, b->seed, b->name, below);
+}
+
+/* The sizes of the request, and whether this machine can hold them; asked once per sizes. */
+static RtStatus lay_out(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  size_t bytes = sizeof *m->symbols * p->n_symbols;
+  request_layout_free(&m->layout);
+  RtStatus status = request_layout(p, entry, m->symbols, &m->layout, &m->error);
+  if (status || (m->checked_entry == entry && memcmp(m->checked, m->symbols, bytes) == 0)) return status;
+  status = host_check_memory(m, entry, m->layout.bytes);
+  if (status) return status;
+  m->checked_entry = entry;
+  memcpy(m->checked, m->symbols, bytes);
+  return RT_OK;
+}
+
+static RtStatus place_inputs(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  void *area;
+  RtStatus status = m->launched ? launched_io(m->launched, m->layout.bytes, &area, &m->error)
+                                : session_io(m->session, m->layout.bytes, &area, &m->error);
+  if (status) return status;
+  m->io = area;
+  m->inputs_new = true;
+  for (uint32_t i = 0; !status && i < e->n_inputs; i++) {
+    uint32_t port = e->inputs + i;
+    const Bound *b = find_bound(m, program_text(p, p->ports[port].name));
+    uint64_t below = 0;
+    status = random_limit(m, port, b, &below);
+    if (!status) place_input(m, port, b, below, m->io + m->layout.offsets[i], m->layout.sizes[i]);
+  }
+  return status;
+}
+
+ApcStatus apc_run(ApcModel *m, const char *entry) {
+  if (!host_begin(m)) return not_loaded(m);
+  uint32_t which = m->entry;
+  RtStatus status = entry ? find_entry(m, entry, &which) : RT_OK;
+  if (!status) status = all_bound(m, which);
+  if (!status) status = host_symbols(m, which, m->symbols);
+  if (!status) status = host_check_sizes(m, which);
+  if (!status) status = host_check_indices(m, which);
+  if (!status) status = lay_out(m, which);
+  if (!status) status = start(m);
+  if (!status) status = place_inputs(m, which);
+  m->ran_entry = which;
+  if (!status) status = request(m, REQUEST_RUN, which, m->symbols, m->artifact.program.n_symbols);
+  if (status) request_layout_free(&m->layout);
+  return host_status(m, status);
+}
+
+static RtStatus has_run(ApcModel *m) {
+  return m->layout.bytes ? RT_OK : rt_error(&m->error, RT_USAGE, "nothing has run yet");
+}
+
+ApcStatus apc_run_again(ApcModel *m) {
+  if (!host_begin(m)) return not_loaded(m);
+  RtStatus status = has_run(m);
+  if (!status) status = request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols);
+  return host_status(m, status);
+}
+
+ApcStatus apc_reset(ApcModel *m) {
+  if (!host_begin(m)) return not_loaded(m);
+  return m->session || m->launched ? host_status(m, request(m, REQUEST_RESET, 0, NULL, 0)) : APC_OK;
+}
+
+/* ---- outputs */
+
+int host_output(ApcModel *m, const char *name) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[m->ran_entry];
+  char hint[300];
+  if (has_run(m)) return -1;
+  for (uint32_t i = 0; i < e->n_outputs; i++)
+    if (strcmp(program_text(p, p->ports[e->outputs + i].name), name) == 0) return (int)(e->n_inputs + i);
+  host_suggest(p, e->outputs, e->n_outputs, name, hint, sizeof hint);
+  rt_error(&m->error, RT_USAGE, "there is no output '%s'%s", name, hint);
+  return -1;
+}
+
+ApcStatus apc_output_shape(ApcModel *m, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes) {
+  if (!host_begin(m)) return not_loaded(m);
+  int i = host_output(m, name);
+  if (i < 0) return host_status(m, m->error.status);
+  *rank = m->layout.shapes[i].rank;
+  memcpy(dims, m->layout.shapes[i].dims, sizeof *dims * APC_MAX_RANK);
+  *bytes = m->layout.sizes[i];
+  return APC_OK;
+}
+
+ApcStatus apc_output_data(ApcModel *m, const char *name, const void **data) {
+  if (!host_begin(m)) return not_loaded(m);
+  int i = host_output(m, name);
+  if (i < 0) return host_status(m, m->error.status);
+  *data = m->io + m->layout.offsets[i];
+  return APC_OK;
+}
+
+ApcStatus apc_read_output(ApcModel *m, const char *name, void *data, size_t bytes) {
+  if (!host_begin(m)) return not_loaded(m);
+  int i = host_output(m, name);
+  if (i < 0) return host_status(m, m->error.status);
+  if (bytes != m->layout.sizes[i])
+    return host_error(m, RT_USAGE, "output '%s' has %llu bytes, not %zu", name, (unsigned long long)m->layout.sizes[i],
+                      bytes);
+  memcpy(data, m->io + m->layout.offsets[i], bytes);
+  return APC_OK;
+}
+
+/* ---- costs */
+
+ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
+  if (!host_begin(m)) return not_loaded(m);
+  if (has_run(m)) return host_status(m, m->error.status);
+  if (rank < 0 || rank >= apc_ranks(m)) return host_error(m, RT_USAGE, "there is no rank %d", rank);
+  const RankReport *r = request_report(m->io, (uint32_t)rank);
+  *out = (ApcReport){.param_bytes = r->allocated[SPACE_PARAM],
+                     .state_bytes = r->allocated[SPACE_STATE],
+                     .arena_bytes = r->allocated[SPACE_ARENA],
+                     .window_bytes = r->allocated[SPACE_WINDOW],
+                     .mapped_bytes = r->mapped,
+                     .load_s = (double)r->load_ns * 1e-9,
+                     .run_s = (double)r->run_ns * 1e-9,
+                     .prepared = r->prepared};
+  for (int k = 0; k < COMM_KIND_COUNT; k++) {
+    out->sent_bytes += r->sent[k];
+    out->communications += r->operations[k];
+  }
+  return APC_OK;
+}
+
+ApcStatus apc_predict(ApcModel *m, int rank, ApcReport *out) {
+  if (!host_begin(m)) return not_loaded(m);
+  const Program *p = &m->artifact.program;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  MemoryPlan plan;
+  if (rank < 0 || rank >= apc_ranks(m)) return host_error(m, RT_USAGE, "there is no rank %d", rank);
+  RtStatus status = host_symbols(m, m->entry, symbols);
+  if (!status) status = memory_plan(p, m->entry, program_stage(p, (uint32_t)rank), symbols, &plan, &m->error);
+  if (status) return host_status(m, status);
+  *out = (ApcReport){.param_bytes = plan.bytes[SPACE_PARAM],
+                     .state_bytes = plan.bytes[SPACE_STATE],
+                     .arena_bytes = plan.bytes[SPACE_ARENA],
+                     .window_bytes = plan.bytes[SPACE_WINDOW],
+                     .mapped_bytes = plan.mapped_bytes};
+  memory_plan_free(&plan);
+  return APC_OK;
+}

@@ -1,0 +1,89 @@
+/* runtime/host/host.h - what the files behind apc_runtime.h share: host.c (loading, binding, running), files.c (tensor
+ * files and texts), describe.c (descriptions). */
+#ifndef APC_RUNTIME_HOST_HOST_H
+#define APC_RUNTIME_HOST_HOST_H
+
+#include "base/tensor.h"
+#include "runtime/apc_runtime.h"
+#include "program/artifact.h"
+#include "runtime/launch/launched.h"
+#include "runtime/request.h"
+#include "runtime/session/session.h"
+#include "runtime/exec/param_files.h"
+
+/* What an input is bound to. */
+typedef enum BoundKind { BOUND_DATA, BOUND_RANDOM, BOUND_ZEROS } BoundKind;
+
+typedef struct Bound {
+  char *name;
+  BoundKind kind;
+  uint64_t seed;
+  Tensor tensor; /* DATA: a view of the caller's memory, or ours when it came from a file */
+} Bound;
+
+struct ApcModel {
+  Artifact artifact; /* the tables alone */
+  ParamFiles *files; /* NULL under a launcher, where every rank has its own */
+  char *path, *weights;
+  int owner; /* the process that loaded it */
+  int timeout_ms;
+  uint32_t entry; /* selected */
+  int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
+  Bound *bound;
+  size_t n_bound;
+  Session *session;   /* ranks started by this process; NULL when a launcher did, or none run yet */
+  Launched *launched; /* the caller's */
+  bool inputs_new;    /* since the last request */
+  uint32_t requests;
+  char *io;
+  RequestLayout layout; /* of the last request; n 0 before the first */
+  uint32_t ran_entry;
+  int64_t *symbols; /* of the last request */
+  int64_t *checked; /* symbols for which entry checked_entry was found to fit this machine */
+  uint32_t checked_entry;
+  char (*dim_texts)[APC_MAX_RANK][64]; /* per port: what ApcTensorInfo points to */
+  char *description;
+  RtError error;
+};
+
+/* The ranks of a launcher, and this process as one of them. */
+struct ApcLaunch {
+  Launch place;
+  Launched *launched;
+  Artifact artifact;
+  void (*stuck)(int code, const char *error);
+  int owner;
+  RtError error;
+};
+
+/* Records the error and gives the public status. */
+ApcStatus host_status(ApcModel *m, RtStatus status);
+ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Begins a public call: forgets the last error.  False when the model could not be loaded (the error then stays), and
+ * in a process that is a child of the one that loaded it. */
+bool host_begin(ApcModel *m);
+
+/* What the input of that name is bound to; NULL. */
+const Bound *host_bound(const ApcModel *m, const char *name);
+
+/* runtime/host/check.c: refusals before anything runs, for the symbols in m->symbols. */
+RtStatus host_check_indices(ApcModel *m, uint32_t entry);
+RtStatus host_check_sizes(ApcModel *m, uint32_t entry);
+RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
+
+/* May an input of that name be bound to a tensor like this one?  Its name, type and fixed dimensions are looked at. */
+ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like);
+
+/* Binds an input of that name; takes over the tensor. */
+ApcStatus host_bind(ApcModel *m, const char *name, Bound bound);
+
+/* Symbols under the present bindings. */
+RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
+
+/* Finds an output of the last request; -1 after recording the error. */
+int host_output(ApcModel *m, const char *name);
+
+/* "did you mean 'x'?" or "there are: x, y". */
+void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name, char *text, size_t size);
+
+#endif

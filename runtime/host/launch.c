@@ -1,0 +1,79 @@
+/* runtime/host/launch.c - the part of apc_runtime.h about launchers. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/lost_pages.h"
+
+#include "runtime/host/host.h"
+
+/* A file that this rank has mapped was cut short.  The others learn of its end as they learn of any. */
+static void end_lost(const char *path, void *context) {
+  const ApcLaunch *l = context;
+  RtError error = {0};
+  rt_error(&error, RT_FAILED, "rank %d: %s was cut short while it was used", l->place.rank, path);
+  if (l->stuck) l->stuck(rt_exit_code(RT_FAILED), error.text);
+  _exit(rt_exit_code(RT_FAILED));
+}
+
+static RtStatus check_world(const Launch *p, const Program *program, RtError *error) {
+  if ((uint32_t)p->world == program->ranks) return RT_OK;
+  return rt_error(error, RT_USAGE,
+                  "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
+                  "again with another --target",
+                  p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
+}
+
+/* Others wait for this rank, and learn what is wrong with its program when they meet: then it is `unable`, and no error
+ * yet. */
+static RtStatus open_program(ApcLaunch *l, RtError *unable) {
+  RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
+  if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
+  if (!status || l->place.world == 1 || l->place.world > PROGRAM_MAX_WORLD) return status;
+  *unable = l->error;
+  l->error = (RtError){0};
+  return RT_OK;
+}
+
+ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
+  ApcLaunch *l = *launch = calloc(1, sizeof *l);
+  if (!l) return APC_FAILED;
+  LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
+  LaunchedOptions options = {
+      .weights = o->weights, .timeout_ms = o->timeout_ms, .insecure = o->insecure != 0, .stuck = o->stuck};
+  RtStatus status = launch_find(&flags, &l->place, &l->error);
+  l->stuck = o->stuck;
+  l->owner = getpid();
+  bool alone = !status && l->place.world == 1; /* an environment of one process says nothing about ranks */
+  if (!status && (!alone || o->rank >= 0)) status = open_program(l, &options.unable);
+  if (!status && alone) {
+    apc_launch_close(l, 0);
+    *launch = NULL;
+    return APC_OK;
+  }
+  if (status) return (ApcStatus)rt_exit_code(status);
+  lost_pages_handle(end_lost, l);
+  return (ApcStatus)rt_exit_code(launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error));
+}
+
+int apc_launch_rank(const ApcLaunch *l) { return l->place.rank; }
+
+const char *apc_launch_error(const ApcLaunch *l) { return l ? l->error.text : "out of memory"; }
+
+const char *apc_launch_warning(const ApcLaunch *l) { return l && l->launched ? launched_warning(l->launched) : ""; }
+
+ApcStatus apc_launch_serve(ApcLaunch *l, int *code) {
+  if (l->owner != getpid())
+    return (ApcStatus)rt_exit_code(rt_error(&l->error, RT_USAGE, "the launch is another process's, before a fork"));
+  return (ApcStatus)rt_exit_code(launched_serve(l->launched, code, &l->error));
+}
+
+int apc_launch_tells(const ApcLaunch *l) {
+  return !l || (l->launched ? launched_tells(l->launched) : l->place.local_rank == 0);
+}
+
+void apc_launch_close(ApcLaunch *l, int code) {
+  if (!l) return;
+  if (l->owner == getpid()) launched_close(l->launched, code); /* its threads and connections are the parent's */
+  artifact_close(&l->artifact);
+  free(l);
+}

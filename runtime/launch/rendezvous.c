@@ -1,0 +1,595 @@
+/* runtime/launch/rendezvous.c - see rendezvous.h.
+ *
+ * The file (meeting_file.h) has the number of the run, a random key when there is no secret, and one address per line,
+ * HOST PORT, all addresses of rank 0's machine; whoever reads it tries them in turn.
+ *
+ * Not done: encryption.  Who can read the wire sees weights' names, inputs and outputs, and can take over a connection
+ * that was admitted.
+ */
+#define _GNU_SOURCE
+#include "runtime/launch/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/launch/meeting_file.h"
+#include "runtime/launch/peer_user.h"
+
+#define WELCOME_MAGIC UINT64_C(0x3254454d435450a1)
+#define FILE_KEY "key "
+#define FILE_END "end\n" /* whoever reads it early sees less */
+
+enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, TOLD = 4096 };
+
+/* Rank 0's answer, the same to all. */
+typedef struct Welcome {
+  uint64_t magic;
+  uint32_t status, reserved;
+  char text[RT_ERROR_TEXT];
+  unsigned char key[SECRET_BYTES];            /* of the connections between pairs */
+  SocketAddress addresses[SESSION_MAX_RANKS]; /* rank 0's is where it was found */
+} Welcome;
+
+/* What rank 0 says before anybody connects: as a file, or through `spread`. */
+typedef struct Announcement {
+  char text[TOLD];                                     /* addresses */
+  unsigned char key[SECRET_BYTES], run[ADMISSION_RUN]; /* not in a file: the key */
+} Announcement;
+
+static bool is_file(const Rendezvous *r) {
+  return !r->spread && (strchr(r->address, '/') || !strrchr(r->address, ':'));
+}
+
+static void nap(void) { nanosleep(&(struct timespec){0, RETRY_MS * 1000000L}, NULL); }
+
+static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static RtStatus no_place(const Rendezvous *r, RtError *error) {
+  return rt_error(error, RT_USAGE, "'%s' is neither HOST:PORT nor a file where ranks can meet", r->address);
+}
+
+static RtStatus no_secret(const Rendezvous *r, RtError *error) {
+  return rt_error(error, RT_USAGE,
+                  "rank %d would meet the others at %s, over a network, without a secret; give every machine the same "
+                  "one: head -c 32 "
+                  "/dev/urandom | base64 >FILE; chmod 600 FILE; export " SECRET_VARIABLE
+                  "=FILE (or, where nobody else reaches its ports: --insecure)",
+                  r->rank, r->address);
+}
+
+/* ---- rank 0: listening */
+
+static bool add_listener(Meeting *m, const SocketAddress *a) {
+  int fd = socket_listen(a);
+  if (fd >= 0) m->listeners[m->n_listeners++] = fd;
+  return fd >= 0;
+}
+
+/* The first of the addresses that this machine has, at a free port. */
+static bool listen_first(Meeting *m, const AddressList *l) {
+  for (int i = 0; i < l->n && m->n_listeners == 0; i++)
+    if (!add_listener(m, &l->items[i]) && errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) return false;
+  return m->n_listeners > 0;
+}
+
+static bool listen_all(Meeting *m, const AddressList *l) {
+  for (int i = 0; i < l->n; i++)
+    if (!add_listener(m, &l->items[i]) && errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) return false;
+  return m->n_listeners > 0;
+}
+
+/* Debian's /etc/hosts gives the machine's own name an address in 127.0.0.0/8, which is not what the other machines find
+ * under it. */
+static bool names_machine(const HostPort *h, const AddressList *l) {
+  unsigned char bytes[sizeof(struct in6_addr)];
+  AddressList loopback = *l;
+  address_keep_loopback(&loopback);
+  bool number =
+      inet_pton(AF_INET, h->host, bytes) == 1 || inet_pton(AF_INET6, h->host, bytes) == 1 || strchr(h->host, '%');
+  return !number && strncasecmp(h->host, "localhost", strlen("localhost")) != 0 && loopback.n == l->n;
+}
+
+static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
+  HostPort h;
+  AddressList where;
+  const char *why;
+  bool soon;
+  if (!host_port_split(r->address, &h)) return no_place(r, error);
+  if (!address_resolve(&h, &where, &why, &soon))
+    return rt_error(error, RT_USAGE, "rank 0 cannot look up the host '%s', where it is to listen: %s", h.host, why);
+  AddressList loopback = where;
+  address_keep_loopback(&loopback);
+  if (!r->network && loopback.n < where.n) return no_secret(r, error);
+  if (r->network && names_machine(&h, &where)) {
+    where = address_any(false);
+    for (int i = 0; i < where.n; i++) socket_set_port(&where.items[i], (uint16_t)atoi(h.port));
+    if (listen_first(m, &where)) return RT_OK;
+  } else if (listen_all(m, &where)) {
+    return RT_OK;
+  }
+  if (errno == EADDRNOTAVAIL)
+    return rt_error(error, RT_USAGE, "rank 0 cannot listen at %s: it is no address of this machine", r->address);
+  return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen at %s", r->address);
+}
+
+/* What this rank listens at, to be told; `a->text` has room for all addresses of a machine. */
+static RtStatus list_places(const Meeting *m, bool all, char *text, RtError *error) {
+  SocketAddress own;
+  char host[256];
+  uint16_t port = socket_own_port(m->listeners[0]);
+  size_t used = strlen(text), n = 1;
+  if (all) n = address_list_own(port, text + used, TOLD - used);
+  else if (address_beside(m->listeners[0], &own)) {
+    address_text(&own, host, sizeof host);
+    snprintf(text + used, TOLD - used, "%s %u\n", host, port);
+  }
+  return n && text[used] ? RT_OK : rt_error(error, RT_FAILED, "this machine's addresses cannot be listed");
+}
+
+/* " word hex\n" behind what is there. */
+static void add_line(char *text, const char *word, const unsigned char *bytes, size_t n) {
+  size_t used = strlen(text);
+  used += (size_t)snprintf(text + used, TOLD - used, "%s", word);
+  for (size_t i = 0; i < n; i++) used += (size_t)snprintf(text + used, TOLD - used, "%02x", bytes[i]);
+  snprintf(text + used, TOLD - used, "\n");
+}
+
+static RtStatus announce(const Rendezvous *r, Meeting *m, const AdmissionKey *key, Announcement *a, RtError *error) {
+  if (!r->spread) add_line(a->text, MEETING_FILE_BEGIN, key->run, sizeof key->run);
+  if (!r->spread && !r->secret) add_line(a->text, FILE_KEY, key->key, sizeof key->key);
+  memcpy(a->key, key->key, sizeof a->key);
+  memcpy(a->run, key->run, sizeof a->run);
+  RtStatus status = list_places(m, r->network && !r->here, a->text, error);
+  size_t used = strlen(a->text);
+  if (!status && !r->spread) snprintf(a->text + used, TOLD - used, FILE_END);
+  if (!status)
+    status = r->spread ? r->spread(r->context, a, sizeof *a, error)
+                       : meeting_file_publish(r->address, a->text, !r->secret, &m->file, error);
+  return status;
+}
+
+static RtStatus open_place(const Rendezvous *r, Meeting *m, AdmissionKey *key, Announcement *a, RtError *error) {
+  RtStatus status = secret_random(key->run, sizeof key->run, error);
+  if (!status && !r->secret && (r->spread || is_file(r))) status = secret_random(key->key, sizeof key->key, error);
+  if (status) return status;
+  if (!r->spread && !is_file(r)) return listen_at(r, m, error);
+  AddressList where = address_any(!r->network || r->here);
+  if (!listen_first(m, &where)) return rt_error_errno(error, RT_FAILED, "rank 0 cannot listen for %s", r->address);
+  return announce(r, m, key, a, error);
+}
+
+/* ---- rank 0: taking the others in */
+
+/* "1, 2 and 3 more" */
+static void missing_ranks(const Rendezvous *r, const Meeting *m, char *text, size_t size) {
+  int n = 0, used = 0;
+  for (int i = 1; i < r->world; i++) {
+    if (m->controls[i] >= 0) continue;
+    if (n++ < 4) used += snprintf(text + used, size - (size_t)used, "%s%d", n > 1 ? ", " : "", i);
+  }
+  if (n > 4) snprintf(text + used, size - (size_t)used, " and %d more", n - 4);
+}
+
+/* Who has come says nothing more, so what can be read is the end. */
+static RtStatus check_present(const Rendezvous *r, const Meeting *m, RtError *error) {
+  for (int i = 1; i < r->world; i++) {
+    char byte;
+    if (m->controls[i] < 0) continue;
+    ssize_t n = recv(m->controls[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+      return rt_error(error, RT_FAILED, "rank %d was lost while rank 0 waited for the others: its process ended", i);
+  }
+  return RT_OK;
+}
+
+static RtStatus too_late(const Rendezvous *r, const Meeting *m, const Lobby *l, RtError *error) {
+  LobbyCounts c = lobby_counts(l);
+  char missing[64] = "", strangers[160] = "", last[RT_ERROR_TEXT] = "";
+  missing_ranks(r, m, missing, sizeof missing);
+  if (c.silent + c.strange + c.refused)
+    snprintf(strangers, sizeof strangers,
+             "; turned away: %u with another secret, run or version of apc, %u that said nothing, %u that are no ranks",
+             c.refused, c.silent, c.strange);
+  if (m->last.status) snprintf(last, sizeof last, "; sent away: %.900s", m->last.text);
+  return rt_error(error, RT_LATE, "rank %s of %d did not come to %s within %.1f s%s%s", missing, r->world, r->address,
+                  r->timeout_ms / 1000.0, strangers, last);
+}
+
+static void close_refused(Meeting *m) {
+  for (int i = 0; i < MEETING_REFUSED; i++) {
+    if (m->refused[i] >= 0) close(m->refused[i]);
+    m->refused[i] = -1;
+  }
+}
+
+/* Tells one that it cannot take part.  It looks whose end this is before it believes that, so this end is not closed at
+ * once. */
+static void refuse(Meeting *m, int fd, const RtError *why) {
+  int *place = &m->refused[m->n_refused++ % MEETING_REFUSED];
+  Welcome *w = calloc(1, sizeof *w);
+  if (w) {
+    *w = (Welcome){.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
+    memcpy(w->text, why->text, sizeof w->text);
+    socket_send(fd, w, sizeof *w, 0); /* it fits into the buffer of a new connection */
+  }
+  free(w);
+  if (*place >= 0) close(*place);
+  *place = fd;
+}
+
+/* The address that it can be reached at. */
+static void note_address(int fd, uint16_t port, SocketAddress *a) {
+  a->bytes = sizeof a->storage;
+  getpeername(fd, (struct sockaddr *)&a->storage, &a->bytes);
+  socket_unmap(a);
+  socket_set_port(a, port);
+}
+
+/* Anybody on the machine knows the key of no secret. */
+static bool is_users(const Rendezvous *r) { return !r->network && !r->spread && !is_file(r); }
+
+/* May one that knows the key take part?  Else why not. */
+static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meeting *m, RtError *why) {
+  if (c->world != r->world || c->rank < 1 || c->rank >= r->world)
+    return rt_error(why, RT_BAD_INPUT, "rank %d of %d came to %s, to a world of %d ranks", c->rank, c->world,
+                    r->address, r->world);
+  if (m->controls[c->rank] >= 0)
+    return rt_error(
+        why, RT_USAGE,
+        "there are two processes with rank %d at %s; runs that meet at one address are told apart by APC_RUN_ID",
+        c->rank, r->address);
+  return RT_OK;
+}
+
+/* Takes in who is admitted, or sends it away alone. */
+static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, Welcome *w, int *came) {
+  RtError why = {0};
+  bool own = !is_users(r) || peer_user_is_own(fd);
+  if (!own && errno == EPERM) rt_error(&m->last, RT_BAD_INPUT, "a process of another user");
+  else if (!own && errno != ENOTCONN)
+    rt_error_errno(&m->last, RT_BAD_INPUT,
+                   "processes of which this system does not say whose they are; use a secret, " SECRET_VARIABLE);
+  if (!own || judge(r, c, m, &why)) {
+    m->last = why.status ? why : m->last;
+    if (own) refuse(m, fd, &why);
+    else close(fd);
+    return;
+  }
+  note_address(fd, (uint16_t)c->port, &w->addresses[c->rank]);
+  m->controls[c->rank] = fd;
+  ++*came;
+}
+
+static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+  RtStatus status = RT_OK;
+  for (int came = 1; came < r->world && !status;) {
+    AdmissionClaim claim;
+    int fd = lobby_next(l, -1, sooner(sockets_now() + LOOK_MS, deadline), &claim);
+    if (fd >= 0) let_in(r, fd, &claim, m, w, &came);
+    else if (errno != ETIMEDOUT)
+      status = rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
+    if (!status && fd < 0) status = check_present(r, m, error);
+    if (!status && came < r->world && sockets_now() >= deadline) status = too_late(r, m, l, error);
+  }
+  return status;
+}
+
+static RtStatus meet_as_first(const Rendezvous *r, const AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w,
+                              RtError *error) {
+  Lobby *l = lobby_open(key, ADMISSION_CONTROL, 0, m->listeners, m->n_listeners);
+  RtStatus status = l ? secret_random(w->key, sizeof w->key, error) : rt_error(error, RT_FAILED, "out of memory");
+  if (!status) status = take_all_in(r, l, deadline, m, w, error);
+  lobby_close(l);
+  w->magic = WELCOME_MAGIC;
+  w->status = (uint32_t)status;
+  if (status) snprintf(w->text, sizeof w->text, "%s", error->text);
+  for (int i = 1; i < r->world; i++)
+    if (m->controls[i] >= 0) socket_send(m->controls[i], w, sizeof *w, sockets_now() + ANSWER_MS);
+  return status;
+}
+
+/* ---- the others */
+
+/* Looking for rank 0. */
+typedef struct Search {
+  const Rendezvous *r;
+  Meeting *m;
+  AdmissionKey *key;
+  Announcement told;
+  int64_t deadline;
+  int wrong;   /* EACCES, EPROTO: who answered was not rank 0 of this run */
+  int foreign; /* EPERM: it belongs to another user; others: the system does not say to whom */
+} Search;
+
+/* Listens on the interface that reaches rank 0. */
+static bool listen_beside(Meeting *m, int fd) {
+  SocketAddress a;
+  while (m->n_listeners > 0) close(m->listeners[--m->n_listeners]);
+  return address_beside(fd, &a) && add_listener(m, &a);
+}
+
+/* A connection on which both have shown that they belong together; -1 with errno. */
+static int try_address(Search *s, const SocketAddress *a, bool known) {
+  int64_t soon = sooner(sockets_now() + COMER_MS, s->deadline);
+  int fd = socket_connect(a, -1, soon);
+  if (fd < 0) return -1;
+  bool ours = listen_beside(s->m, fd);
+  if (ours) {
+    AdmissionClaim claim = {.role = ADMISSION_CONTROL,
+                            .rank = s->r->rank,
+                            .world = s->r->world,
+                            .port = socket_own_port(s->m->listeners[0])};
+    ours = admission_ask(fd, s->key, known, &claim, 0, -1, soon);
+  }
+  if (ours && is_users(s->r) && !peer_user_is_own(fd)) {
+    if (errno != ENOTCONN) s->foreign = errno;
+    return socket_close_with(fd, ECONNREFUSED);
+  }
+  if (ours) return fd;
+  if (errno == EACCES || errno == EPROTO) s->wrong = errno;
+  return socket_close_with(fd, errno);
+}
+
+static int try_list(Search *s, AddressList *l, bool known) {
+  int fd = -1;
+  if (!s->r->network) address_keep_loopback(l);
+  errno = EADDRNOTAVAIL;
+  for (int i = 0; i < l->n && fd < 0; i++) fd = try_address(s, &l->items[i], known);
+  return fd;
+}
+
+/* A line of add_line; moves on behind it. */
+static bool take_line(const char **text, const char *word, unsigned char *bytes, size_t n) {
+  const char *p = *text;
+  if (strncmp(p, word, strlen(word)) != 0) return false;
+  p += strlen(word);
+  for (size_t i = 0; i < n; i++, p += 2) {
+    unsigned byte;
+    if (!isxdigit((unsigned char)p[0]) || !isxdigit((unsigned char)p[1]) || sscanf(p, "%2x", &byte) != 1) return false;
+    bytes[i] = (unsigned char)byte;
+  }
+  if (*p++ != '\n') return false;
+  *text = p;
+  return true;
+}
+
+/* The addresses in what rank 0 has told. */
+static int try_told(Search *s, const char *text) {
+  HostPort h;
+  AddressList l;
+  const char *why;
+  bool soon;
+  int fd = -1;
+  for (int n; fd < 0 && sscanf(text, "%255s %7s%n", h.host, h.port, &n) == 2; text += n)
+    if (address_resolve(&h, &l, &why, &soon)) fd = try_list(s, &l, true);
+  return fd;
+}
+
+static int try_file(Search *s, RtError *error) {
+  const char *text = s->told.text;
+  unsigned char key[SECRET_BYTES];
+  if (meeting_file_read(s->r->address, s->told.text, TOLD, error) || !*text) return -1;
+  size_t n = strlen(text), end = strlen(FILE_END);
+  errno = EINVAL;
+  if (n < end || strcmp(text + n - end, FILE_END) != 0) return -1;
+  s->told.text[n - end] = 0;
+  if (!take_line(&text, MEETING_FILE_BEGIN, s->key->run, sizeof s->key->run)) return -1;
+  bool has_key = take_line(&text, FILE_KEY, key, sizeof key);
+  if (has_key && !s->r->secret) memcpy(s->key->key, key, sizeof key);
+  return try_told(s, text);
+}
+
+/* A host that nobody knows is wrong at once; one that cannot be asked for just now only when the time is up. */
+static int try_host(Search *s, const HostPort *h, RtError *error) {
+  AddressList l;
+  const char *why;
+  bool soon, late = sockets_now() + RETRY_MS >= s->deadline;
+  if (!address_resolve(h, &l, &why, &soon)) {
+    if (!soon || late)
+      rt_error(error, soon ? RT_LATE : RT_USAGE, "rank %d cannot look up the host '%s', where rank 0 is to be: %s",
+               s->r->rank, h->host, why);
+    errno = EADDRNOTAVAIL;
+    return -1;
+  }
+  int all = l.n;
+  int fd = try_list(s, &l, false);
+  if (!s->r->network && all > 0 && l.n == 0) no_secret(s->r, error);
+  return fd;
+}
+
+static RtStatus not_found(const Search *s, RtError *error) {
+  const Rendezvous *r = s->r;
+  double seconds = r->timeout_ms / 1000.0;
+  if (s->wrong == EACCES)
+    return rt_error(error, RT_BAD_INPUT,
+                    "rank %d was turned away at %s for %.1f s: what listens there has another secret (" SECRET_VARIABLE
+                    "), another run or another "
+                    "version of apc",
+                    r->rank, r->address, seconds);
+  if (s->foreign == EPERM)
+    return rt_error(error, RT_BAD_INPUT,
+                    "what listens at %s belongs to another user, for %.1f s; rank %d does not join it without a secret "
+                    "(" SECRET_VARIABLE ")",
+                    r->address, seconds, r->rank);
+  if (s->foreign) {
+    errno = s->foreign;
+    return rt_error_errno(
+        error, RT_BAD_INPUT,
+        "this system does not say which user's process listens at %s (give a secret: " SECRET_VARIABLE ")", r->address);
+  }
+  if (s->wrong == EPROTO)
+    return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of rank %d's run, for %.1f s", r->address,
+                    r->rank, seconds);
+  return rt_error_errno(error, RT_LATE, "rank %d did not find rank 0 at %s within %.1f s", r->rank, r->address,
+                        seconds);
+}
+
+/* Rank 0 may come later. */
+static RtStatus reach_first(Search *s, int *fd, RtError *error) {
+  const Rendezvous *r = s->r;
+  HostPort host = {.host = ""};
+  bool file = is_file(r);
+  if (!r->spread && !file && !host_port_split(r->address, &host)) return no_place(r, error);
+  RtStatus status = r->spread ? r->spread(r->context, &s->told, sizeof s->told, error) : RT_OK;
+  if (status) return status;
+  if (r->spread) {
+    s->told.text[TOLD - 1] = 0;
+    memcpy(s->key->key, s->told.key, sizeof s->key->key);
+    memcpy(s->key->run, s->told.run, sizeof s->key->run);
+  }
+  for (;;) {
+    RtError wrong = {0};
+    *fd = r->spread ? try_told(s, s->told.text) : file ? try_file(s, &wrong) : try_host(s, &host, &wrong);
+    if (*fd >= 0) return RT_OK;
+    if (wrong.status) return rt_error(error, wrong.status, "%s", wrong.text);
+    if (sockets_now() + RETRY_MS >= s->deadline) return not_found(s, error);
+    nap();
+  }
+}
+
+static RtStatus take_welcome(const Rendezvous *r, int fd, Welcome *w, int64_t deadline, RtError *error) {
+  if (!socket_receive(fd, w, sizeof *w, -1, deadline))
+    return errno == ETIMEDOUT
+               ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank,
+                          r->address, (r->timeout_ms + ANSWER_MS) / 1000.0)
+               : rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
+  if (w->magic != WELCOME_MAGIC)
+    return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
+  w->text[RT_ERROR_TEXT - 1] = 0;
+  if (w->status == RT_OK) return RT_OK;
+  return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s",
+                  *w->text ? w->text : "rank 0 refused this rank and does not say why");
+}
+
+/* What rank 0 told has to be addresses that this rank may use. */
+static RtStatus check_addresses(const Rendezvous *r, Welcome *w, const SocketAddress *first, RtError *error) {
+  for (int i = 1; i < r->rank; i++) {
+    SocketAddress *a = &w->addresses[i];
+    int family = a->storage.ss_family;
+    if (a->bytes != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) ||
+        (family != AF_INET && family != AF_INET6))
+      return rt_error(error, RT_INTERNAL, "rank 0 told an address of rank %d that is none", i);
+    address_take_scope(a, first);
+    if (!r->network && !address_is_loopback(a)) return no_secret(r, error);
+  }
+  return RT_OK;
+}
+
+static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t deadline, Meeting *m, Welcome *w,
+                              RtError *error) {
+  Search s = {.r = r, .m = m, .key = key, .deadline = deadline};
+  RtStatus status = reach_first(&s, &m->controls[0], error);
+  if (status) return status;
+  int fd = m->controls[0];
+  SocketAddress first = {.bytes = sizeof first.storage};
+  getpeername(fd, (struct sockaddr *)&first.storage, &first.bytes);
+  /* Rank 0 waits for others as long as we waited for it, and a little more so that its reason arrives. */
+  status = take_welcome(r, fd, w, sockets_now() + r->timeout_ms + ANSWER_MS, error);
+  if (!status) status = check_addresses(r, w, &first, error);
+  w->addresses[0] = first;
+  return status;
+}
+
+/* ---- pairs */
+
+static RtStatus lost_pair(const Rendezvous *r, int peer, RtError *error) {
+  if (errno == ECANCELED)
+    return rt_error(error, RT_ABORTED, "rank %d was stopped because another rank failed", r->rank);
+  if (errno == EACCES || errno == EPROTO)
+    return rt_error(error, RT_FAILED, "rank %d cannot connect to rank %d: what listens at its port is not of this run",
+                    r->rank, peer);
+  return rt_error_errno(error, errno == ETIMEDOUT ? RT_LATE : RT_FAILED, "rank %d cannot connect to rank %d", r->rank,
+                        peer);
+}
+
+static int next_missing(const Rendezvous *r, const Meeting *m) {
+  int i = r->rank + 1;
+  while (i < r->world && m->data[i] >= 0) i++;
+  return i;
+}
+
+/* One that has too many connections waiting may have sent this one away. */
+static RtStatus connect_pair(const Rendezvous *r, Meeting *m, int peer, int stop, int64_t deadline, RtError *error) {
+  AdmissionClaim claim = {.role = ADMISSION_DATA, .rank = r->rank, .world = r->world};
+  for (;;) {
+    int fd = socket_connect(&m->addresses[peer], stop, deadline);
+    if (fd < 0) return lost_pair(r, peer, error);
+    if (admission_ask(fd, &m->pairs, true, &claim, peer, stop, deadline)) {
+      m->data[peer] = fd;
+      return RT_OK;
+    }
+    socket_close_with(fd, errno);
+    bool again = errno == EACCES || errno == EPROTO || errno == ECONNRESET;
+    if (!again || sockets_now() + RETRY_MS >= deadline) return lost_pair(r, peer, error);
+    nap();
+  }
+}
+
+static RtStatus take_pairs_in(const Rendezvous *r, Meeting *m, int stop, int64_t deadline, RtError *error) {
+  Lobby *l = lobby_open(&m->pairs, ADMISSION_DATA, r->rank, m->listeners, m->n_listeners);
+  if (!l) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = RT_OK;
+  while (!status && next_missing(r, m) < r->world) {
+    AdmissionClaim c;
+    int fd = lobby_next(l, stop, deadline, &c);
+    if (fd < 0) status = lost_pair(r, next_missing(r, m), error);
+    else if (c.world == r->world && c.rank > r->rank && c.rank < r->world && m->data[c.rank] < 0) m->data[c.rank] = fd;
+    else close(fd);
+  }
+  lobby_close(l);
+  return status;
+}
+
+/* The lower ranks listen already; the higher ones come to this one. */
+RtStatus rendezvous_connect(const Rendezvous *r, Meeting *m, int stop, RtError *error) {
+  int64_t deadline = sockets_now() + r->timeout_ms;
+  RtStatus status = RT_OK;
+  for (int i = 0; i < r->rank && !status; i++) status = connect_pair(r, m, i, stop, deadline, error);
+  return status ? status : take_pairs_in(r, m, stop, deadline, error);
+}
+
+void rendezvous_close(Meeting *m) {
+  for (int i = 0; i < SESSION_MAX_RANKS; i++) {
+    if (m->controls[i] >= 0) close(m->controls[i]);
+    if (m->data[i] >= 0) close(m->data[i]);
+    m->controls[i] = m->data[i] = -1;
+  }
+  while (m->n_listeners > 0) close(m->listeners[--m->n_listeners]);
+}
+
+RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
+  int64_t deadline = sockets_now() + r->timeout_ms;
+  memset(m, 0, sizeof *m);
+  memset(m->controls, -1, sizeof m->controls);
+  memset(m->data, -1, sizeof m->data);
+  memset(m->refused, -1, sizeof m->refused);
+  m->file = -1;
+  Welcome *w = calloc(1, sizeof *w);
+  Announcement *told = calloc(1, sizeof *told);
+  AdmissionKey key = r->key;
+  RtStatus status = w && told ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  if (!status && r->rank == 0) status = open_place(r, m, &key, told, error);
+  if (!status)
+    status =
+        r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
+  close_refused(m);
+  if (m->file >= 0) meeting_file_withdraw(r->address, m->file);
+  m->file = -1;
+  for (int i = 0; i < r->world; i++)
+    if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
+  if (!status) {
+    memcpy(m->addresses, w->addresses, sizeof m->addresses);
+    m->pairs = key;
+    memcpy(m->pairs.key, w->key, sizeof w->key);
+  }
+  free(told);
+  free(w);
+  return status;
+}

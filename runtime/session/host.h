@@ -1,0 +1,57 @@
+/* runtime/session/host.h - the host's view of a session; private to host.c and keeper.c. */
+#ifndef APC_RUNTIME_SESSION_HOST_H
+#define APC_RUNTIME_SESSION_HOST_H
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "runtime/launch/lateness.h"
+
+enum { CPU_MOST = 8192, CPU_WORD = 8 * sizeof(unsigned long) };
+
+typedef struct CpuMask {
+  unsigned long words[CPU_MOST / CPU_WORD];
+} CpuMask;
+
+/* The keeper's knowledge of one rank. */
+typedef struct RankProcess {
+  int pid;
+  bool alive;
+  int exit_status; /* as waitid gives it, when not alive: */
+  int exit_code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 when somebody else reaped it */
+  CpuMask cpus;
+} RankProcess;
+
+struct Session {
+  SessionOptions options; /* path and args are not kept */
+  SessionControl *control;
+  int fd;
+  void *io;
+  size_t io_bytes;
+  uint64_t commands; /* given so far; the caller's thread only */
+
+  char *path, **argv, **envp;
+  int *kept, n_kept;     /* descriptors for the ranks: ours, and those of the options */
+  char program_text[32]; /* what is started */
+  char rank_text[16], world_text[16], fd_text[48], threads_text[48];
+  bool pinned;
+
+  pthread_t keeper;
+  sigset_t signals;          /* the caller's mask, for the ranks */
+  _Atomic uint32_t started;  /* futex: 1 when all ranks run, STARTING_FAILED or more when `failure` tells why not */
+  _Atomic uint32_t stopping; /* a SessionStop */
+  RankProcess ranks[SESSION_MAX_RANKS]; /* the keeper's; pids are constant once started */
+  Lateness lateness;                    /* the keeper's */
+
+  pthread_mutex_t lock;
+  RtError failure; /* under the lock; complete before control->ended is set */
+};
+
+/* Starts the keeper's thread, and in it the ranks. */
+RtStatus session_keeper_start(Session *s, RtError *error);
+
+/* How the keeper ends the ranks: STOP_ORDERLY gives them time to leave by themselves.  Set in `stopping`, after
+ * which the thread ends soon and no rank is left. */
+typedef enum SessionStop { STOP_NOT, STOP_ORDERLY, STOP_AT_ONCE } SessionStop;
+
+#endif

@@ -1,0 +1,115 @@
+/* runtime/session/process.c - the life of a rank process: attach, load, serve requests until told to leave.
+ *
+ *   PATH [--weights FILE] --files TEXT --rank R --world N     with APC_SESSION_FD in the environment
+ *   (runtime/session/session.h)
+ *
+ * TEXT: the files of the weights as the host opened and checked them (runtime/exec/param_files.h).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/lost_pages.h"
+
+#include "runtime/apc_runtime.h"
+#include "runtime/exec/internal.h"
+
+typedef struct Arguments {
+  const char *weights, *files;
+  int rank, world;
+} Arguments;
+
+static Arguments parse(int argc, char **argv) {
+  Arguments a = {.weights = NULL, .files = "", .rank = -1};
+  for (int i = 1; i + 1 < argc; i++) {
+    if (strcmp(argv[i], "--rank") == 0) a.rank = atoi(argv[i + 1]);
+    if (strcmp(argv[i], "--world") == 0) a.world = atoi(argv[i + 1]);
+    if (strcmp(argv[i], "--weights") == 0) a.weights = argv[i + 1];
+    if (strcmp(argv[i], "--files") == 0) a.files = argv[i + 1];
+  }
+  return a;
+}
+
+int apc_is_rank(int argc, char **argv) { return getenv(SESSION_FD_VARIABLE) != NULL && parse(argc, argv).rank >= 0; }
+
+static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, RtError *error) {
+  if (p->ranks == 1) return RT_OK;
+  Transport *transport;
+  RtStatus status = session_rank_transport(session, &transport, error);
+  if (status) return status;
+  CommOptions options = exec_comm_options(p);
+  options.progress = session_rank_progress(session);
+  return comm_open(transport, &options, comm, error);
+}
+
+static RtStatus serve_one(Executor *e, SessionRank *session, const SessionCommand *c, uint32_t rank, RtError *error) {
+  RequestHead head;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  if (c->payload_bytes < sizeof head) return rt_error(error, RT_INTERNAL, "a request is too short");
+  memcpy(&head, c->payload, sizeof head);
+  if (head.n_symbols > PROGRAM_MAX_SYMBOLS || c->payload_bytes != sizeof head + head.n_symbols * sizeof *symbols)
+    return rt_error(error, RT_INTERNAL, "a request has the wrong length");
+  memcpy(symbols, (const char *)c->payload + sizeof head, head.n_symbols * sizeof *symbols);
+  RtStatus status = exec_run(e, &head, symbols, c->io, c->io_bytes, error);
+  if (status) return status;
+  if (c->io_bytes >= (rank + 1) * sizeof(RankReport)) exec_report(e, request_report(c->io, rank));
+  session_rank_finish(session);
+  return RT_OK;
+}
+
+static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *artifact, Comm *comm, RtError *error) {
+  const char *check = getenv("APC_CHECK");
+  ExecOptions options = {.rank = (uint32_t)a->rank,
+                         .comm = comm,
+                         .place = session_rank_place(session),
+                         .check = check && strcmp(check, "1") == 0};
+  Executor *e = NULL;
+  ParamFiles *files = NULL;
+  RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);
+  options.files = files;
+  if (!status) status = exec_open(artifact, &options, &e, error);
+  while (!status) {
+    SessionCommand command;
+    status = session_rank_next(session, &command, error);
+    if (status || command.kind == SESSION_EXIT) break;
+    status = serve_one(e, session, &command, (uint32_t)a->rank, error);
+  }
+  exec_close(e);
+  param_files_close(files);
+  return status;
+}
+
+/* A file that this rank has mapped was cut short. */
+static void end_lost(const char *path, void *context) {
+  RtError error = {0};
+  rt_error(&error, RT_FAILED, "%s was cut short while it was used", path);
+  session_rank_fail(context, &error);
+  _exit(rt_exit_code(RT_FAILED));
+}
+
+static void take_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  prctl(PR_SET_NAME, slash ? slash + 1 : path); /* started by its descriptor, it would be called by that number */
+}
+
+int apc_rank_main(int argc, char **argv) {
+  Arguments a = parse(argc, argv);
+  SessionRank *session;
+  RtError error = {0};
+  if (session_rank_open(a.rank, a.world, &session, &error)) return rt_exit_code(error.status);
+  take_name(argv[0]);
+  lost_pages_handle(end_lost, session);
+  Artifact artifact;
+  Comm *comm = NULL;
+  RtStatus status = artifact_open("/proc/self/exe", "the program", &artifact, &error);
+  if (!status && (uint32_t)a.world != artifact.program.ranks)
+    status = rt_error(&error, RT_INTERNAL, "the program was compiled for %u ranks", artifact.program.ranks);
+  if (!status) status = open_comm(session, &artifact.program, &comm, &error);
+  if (!status) status = serve(&a, session, &artifact, comm, &error);
+  if (status) session_rank_fail(session, &error);
+  comm_close(comm);
+  artifact_close(&artifact);
+  session_rank_close(session);
+  return status ? rt_exit_code(error.status) : 0;
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""tests/rooms.py SOURCE_DIR - the rooms of the compiler are a line: no file includes one of a room that is not below its own
+(docs/design.md), and every file that a comment, a document or a build file names is there."""
+import pathlib
+import re
+import sys
+
+BELOW = {
+    "base": set(),
+    "ir": {"base"},
+    "program": {"base"},
+    "frontend": {"base", "ir"},
+    "passes": {"base", "ir", "program"},
+    "codegen": {"base", "ir", "program"},
+    "runtime": {"base", "program"},
+    "tools": {"base", "ir", "program", "frontend", "passes", "codegen", "runtime"},
+}
+NAMED = re.compile(r"(?<![\w/.*{}$-])((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
+                   % "|".join(BELOW))
+SOURCES = {".c", ".h", ".def", ".y", ".l"}
+OTHERS = {".md", ".cmake", ".sh", ".py", ".txt"}
+
+root = pathlib.Path(sys.argv[1])
+faults, files, includes, named = [], 0, 0, 0
+for folder in [*BELOW, "tests", "bench", "docs", "."]:
+    for path in sorted((root / folder).glob("*" if folder == "." else "**/*")):
+        if path.suffix not in SOURCES | OTHERS or not path.is_file(): continue
+        files += 1
+        name = path.relative_to(root).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            include = re.match(r'\s*#include "(\w+)/', line)
+            if include and folder in BELOW and include[1] in BELOW:
+                includes += 1
+                if include[1] != folder and include[1] not in BELOW[folder]: faults.append(f"{name}:{number}: {folder} may not include {include[1]}")
+            for mentioned in NAMED.findall(line):
+                named += 1
+                if "NAME" not in mentioned and not (root / mentioned).is_file(): faults.append(f"{name}:{number}: there is no {mentioned}")
+print(*faults, sep="\n")
+print(f"{files} files, {includes} includes, {named} names of files, {len(faults)} faults")
+sys.exit(bool(faults) or files < 700 or includes < 1000 or named < 1000)
