@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tests/rooms.py SOURCE_DIR - the rooms of the compiler are a line: no file includes one of a room that is not below its own
-(docs/design.md), and every file that a comment, a document or a build file names is there."""
+(docs/design.md); every file that a comment, a document or a build file names is there, and so is every file that a document links
+to; every decision that is cited by its number has an entry in docs/decisions.md, every document one in docs/README.md."""
 import pathlib
 import re
 import sys
@@ -17,11 +18,17 @@ BELOW = {
 }
 NAMED = re.compile(r"(?<![\w/.*{}$-])((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(BELOW))
+LINKED = re.compile(r"\]\(([^)#:]+)[^):]*\)")
+CITED = re.compile(r"\bD[1-9][0-9]?\b")
 SOURCES = {".c", ".h", ".def", ".y", ".l"}
 OTHERS = {".md", ".cmake", ".sh", ".py", ".txt"}
 
 root = pathlib.Path(sys.argv[1])
-faults, files, includes, named = [], 0, 0, 0
+faults, files, includes, named, cited = [], 0, 0, 0, 0
+decisions = re.findall(r"^\*\*(D[0-9]+)\. ", (root / "docs/decisions.md").read_text(), re.M)
+faults += [f"docs/decisions.md: {d} has {decisions.count(d)} entries" for d in sorted(set(decisions)) if decisions.count(d) > 1]
+index = (root / "docs/README.md").read_text()
+faults += [f"docs/README.md lacks {path.name}" for path in sorted((root / "docs").glob("*.md")) if path.name != "README.md" and f"]({path.name})" not in index]
 for folder in [*BELOW, "tests", "bench", "docs", "."]:
     for path in sorted((root / folder).glob("*" if folder == "." else "**/*")):
         if path.suffix not in SOURCES | OTHERS or not path.is_file(): continue
@@ -32,9 +39,14 @@ for folder in [*BELOW, "tests", "bench", "docs", "."]:
             if include and folder in BELOW and include[1] in BELOW:
                 includes += 1
                 if include[1] != folder and include[1] not in BELOW[folder]: faults.append(f"{name}:{number}: {folder} may not include {include[1]}")
+            for link in LINKED.findall(line) if path.suffix == ".md" else []:
+                if not (path.parent / link).exists(): faults.append(f"{name}:{number}: there is no {link}")
+            for decision in CITED.findall(line):
+                cited += 1
+                if decision not in decisions: faults.append(f"{name}:{number}: docs/decisions.md has no {decision}")
             for mentioned in NAMED.findall(line):
                 named += 1
                 if "NAME" not in mentioned and not (root / mentioned).is_file(): faults.append(f"{name}:{number}: there is no {mentioned}")
 print(*faults, sep="\n")
-print(f"{files} files, {includes} includes, {named} names of files, {len(faults)} faults")
-sys.exit(bool(faults) or files < 700 or includes < 1000 or named < 1000)
+print(f"{files} files, {includes} includes, {named} names of files, {cited} of decisions, {len(faults)} faults")
+sys.exit(bool(faults) or files < 700 or includes < 1000 or named < 1000 or cited < 60)
