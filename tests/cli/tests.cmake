@@ -31,6 +31,7 @@ foreach(name
     rounds
     spatial
     targets
+    tour
     unfit
     unknown
     usage)
