@@ -14,7 +14,8 @@ BELOW = {
     "passes": {"base", "ir", "program"},
     "codegen": {"base", "ir", "program"},
     "runtime": {"base", "program"},
-    "tools": {"base", "ir", "program", "frontend", "passes", "codegen", "runtime"},
+    "driver": {"base", "ir", "program", "frontend", "passes", "codegen"},
+    "tools": {"base", "ir", "program", "frontend", "passes", "codegen", "runtime", "driver"},
 }
 NAMED = re.compile(r"(?<![\w/.*{}$-])((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(BELOW))

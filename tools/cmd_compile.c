@@ -46,9 +46,9 @@ int cmd_compile(Tool *t) {
   bool shown = option_given(&t->options, OPT_json) || emit_wants(&list, EMIT_HTML);
   bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) &&
             (!emit_needs_plan(&list) || (shown ? build_plan_shown : build_plan)(t, &b)) &&
-            (!emit_needs_lowering(&list) || build_lower(t, &b)) && emit_write(t, &b, &list);
+            (!emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
   if (ok && option_given(&t->options, OPT_json)) tool_json(t, b.plan ? plan_json(t, &b) : written_json(path, &list));
-  build_free(&b);
+  driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -12,8 +12,8 @@
 #include "passes/pipeline.h"
 #include "tools/execute.h"
 #include "tools/outputs.h"
-#include "tools/ir_file.h"
-#include "tools/weights.h"
+#include "driver/ir_file.h"
+#include "driver/weights.h"
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), k = strlen(end);
@@ -22,7 +22,7 @@ static bool ends_with(const char *s, const char *end) {
 
 static bool model_to_ir(Tool *t, const char *in, const char *out) {
   Model model;
-  bool ok = model_load(t, in, &model) && model_check_known(t, &model);
+  bool ok = tool_model(t, in, &model) && tool_model_known(t, &model);
   const char *text = ok ? ir_file_text(t->arena, model.m, out) : "";
   model_free(&model);
   return ok && file_write(t->diags, out, 0666, text, strlen(text));
@@ -39,7 +39,7 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
   Model model;
   size_t bytes = 0;
   uint8_t *packed = NULL;
-  if (model_load(t, in, &model) && model_check_known(t, &model) &&
+  if (tool_model(t, in, &model) && tool_model_known(t, &model) &&
       pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
     const Func *f = only_entry(t, &model);
     WeightReader *weights = weight_reader_open(model.m, t->diags);
@@ -52,7 +52,7 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
 
 static bool model_to_weights(Tool *t, const char *in, const char *out) {
   Model model;
-  bool ok = model_load(t, in, &model) && weights_to_file(model.m, out, t->diags);
+  bool ok = tool_model(t, in, &model) && weights_to_file(model.m, out, t->diags);
   model_free(&model);
   return ok;
 }

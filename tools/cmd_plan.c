@@ -25,10 +25,10 @@ int cmd_plan(Tool *t) {
   if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
   bool ok = build_load(t, path, target, &b) && build_plan_shown(t, &b) &&
-            (!emit_needs_lowering(&list) || build_lower(t, &b)) && emit_write(t, &b, &list);
+            (!emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && emit_write(t, &b, &list);
   tool_stages_end(t);
   if (ok && option_given(&t->options, OPT_json)) tool_json(t, plan_json(t, &b));
   else if (ok && !to_stdout(&list)) plan_show(t, &b);
-  build_free(&b);
+  driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

@@ -97,11 +97,11 @@ static int start(Tool *t, Running *r) {
     return tool_failed(t->diags);
   if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
       !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !build_can_compile(t) || !build_plan(t, &r->build) ||
-      !inputs_make(t, &r->build, r->build.l1, &r->inputs) || !build_lower(t, &r->build) ||
+      !inputs_make(t, &r->build, r->build.l1, &r->inputs) || !driver_run(&r->build, DRIVER_lower) ||
       !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
-  if (!build_program(t, &r->build, path)) return tool_failed(t->diags);
+  if (!driver_write(&r->build, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
   r->program = program_open_file(t, path, NULL, &code);
   return r->program ? program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
@@ -113,7 +113,7 @@ static void stop(Running *r) {
   expect_close(r->expected);
   tensors_free(&r->inputs);
   tensors_free(&r->outputs);
-  build_free(&r->build);
+  driver_free(&r->build);
 }
 
 /* ---- outputs of run */
@@ -228,21 +228,21 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
   Arena *a = t->arena;
   const Plan *p = r->build.plan;
   if (!option_given(&t->options, OPT_json)) {
-    fprintf(t->results, "%s on %s, %s, %d run%s\n", r->build.model.path, r->build.target->name,
+    fprintf(t->results, "%s on %s, %s, %d run%s\n", r->build.model.path, r->build.options.target->name,
             degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs, runs == 1 ? "" : "s");
     fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n",
             show_seconds(a, s->mean), show_seconds(a, s->deviation), show_seconds(a, s->median),
             show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
     fprintf(t->results, "  predicted %s (for the fixed figures of target %s)\n", show_seconds(a, p->price.time.total),
-            r->build.target->name);
+            r->build.options.target->name);
     return;
   }
-  tool_json(t,
-            json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1",
-                      "model", json_text(r->build.model.path), "target", json_text(r->build.target->name), "ranks",
-                      p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
-                      s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6,
-                      "predicted_us", p->price.time.total * 1e6, "expected", expected, "ok", ok));
+  tool_json(
+      t, json_pack("{s:s, s:o, s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:b}", "schema", "apc.bench/1",
+                   "model", json_text(r->build.model.path), "target", json_text(r->build.options.target->name), "ranks",
+                   p->ranks, "runs", runs, "mean_us", s->mean * 1e6, "stddev_us", s->deviation * 1e6, "min_us",
+                   s->least * 1e6, "median_us", s->median * 1e6, "p90_us", s->p90 * 1e6, "max_us", s->most * 1e6,
+                   "predicted_us", p->price.time.total * 1e6, "expected", expected, "ok", ok));
 }
 
 static int measure(Tool *t, Running *r, json_t *expected, bool ok) {

@@ -17,7 +17,7 @@
 #include "tools/expect.h"
 #include "tools/reference.h"
 #include "tools/verify_states.h"
-#include "tools/weights.h"
+#include "driver/weights.h"
 
 enum { MAX_RANKS_HERE = 64 };
 
@@ -68,7 +68,7 @@ static bool draw_weights(Tool *t, Verify *v) {
 static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
   int code = EXIT_OK;
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
-  if (!build_program(t, b, path)) return tool_failed(t->diags);
+  if (!driver_write(b, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
   ApcModel *program = program_open_file(t, path, v->drawn, &code);
   for (int i = 0; code == EXIT_OK && i < b->nentries; i++) {
@@ -109,7 +109,7 @@ static bool refer(Tool *t, Verify *v) {
           **outputs = ARENA_ARRAY(t->arena, Tensors *, v->models);
   for (int i = 0; i < v->models; i++) inputs[i] = &v->entries[i].inputs, outputs[i] = &v->entries[i].reference;
   if (!reference_is_small(&b->model, b->params, v->models, b->model.entries, inputs)) return true;
-  if (!model_load(t, path, &v->imported)) return false;
+  if (!tool_model(t, path, &v->imported)) return false;
   tool_stage(t, "Interpreting", "%s as it was imported", path);
   return v->referred = reference_run(t, &v->imported, v->models, b->model.entries, inputs, outputs,
                                      &v->entries[v->models].reference);
@@ -121,7 +121,7 @@ static int run_both(Tool *t, Verify *v) {
     return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
-  if (!build_plan_one_rank(t, path, &v->one) || !build_lower(t, &v->one) || !states_entry_add(t, &v->one))
+  if (!build_plan_one_rank(t, path, &v->one) || !driver_run(&v->one, DRIVER_lower) || !states_entry_add(t, &v->one))
     return tool_failed(t->diags);
   code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
@@ -265,7 +265,7 @@ static bool passes_right(const PassChecks *p) {
 }
 
 static const char *not_run(Tool *t, const Verify *v) {
-  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.target->ranks,
+  return arena_printf(t->arena, "%d ranks are more than the %d this machine takes", v->parallel.options.target->ranks,
                       MAX_RANKS_HERE);
 }
 
@@ -310,11 +310,11 @@ static int report(Tool *t, const Verify *v) {
   if (read && option_given(&t->options, OPT_json))
     tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
                            "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                           json_text(v->parallel.target->name), "outputs", outputs, "states", states, "expected",
-                           expected, "proof", verdict_name(v->proof.verdict), "proof_op", json_text(v->proof.op),
-                           "proof_reason", json_text(v->proof.reason), "proof_numbers", json_text(numbers),
-                           "proof_real_at", json_text(v->proof.over_reals), "passes", passes_json(&v->passes), "ran",
-                           v->ran, "reference", v->referred, "ok", ok));
+                           json_text(v->parallel.options.target->name), "outputs", outputs, "states", states,
+                           "expected", expected, "proof", verdict_name(v->proof.verdict), "proof_op",
+                           json_text(v->proof.op), "proof_reason", json_text(v->proof.reason), "proof_numbers",
+                           json_text(numbers), "proof_real_at", json_text(v->proof.over_reals), "passes",
+                           passes_json(&v->passes), "ran", v->ran, "reference", v->referred, "ok", ok));
   else if (read) show_verdict(t, v, outputs_ok, ok);
   json_decref(outputs);
   json_decref(states);
@@ -324,7 +324,7 @@ static int report(Tool *t, const Verify *v) {
 
 /* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
 static bool can_run(Tool *t, Verify *v) {
-  if (v->parallel.target->ranks <= MAX_RANKS_HERE) return read_inputs(t, v) && build_can_compile(t);
+  if (v->parallel.options.target->ranks <= MAX_RANKS_HERE) return read_inputs(t, v) && build_can_compile(t);
   return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
 }
 
@@ -349,10 +349,11 @@ static int verify(Tool *t, Verify *v) {
   const Target *target = tool_target(t);
   if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) ||
       !load_checked(t, v, path, target) || !can_run(t, v) || !build_plan(t, &v->parallel) ||
-      !build_lower(t, &v->parallel) || !emit_write(t, &v->parallel, &forms) || !states_entry_add(t, &v->parallel))
+      !driver_run(&v->parallel, DRIVER_lower) || !emit_write(t, &v->parallel, &forms) ||
+      !states_entry_add(t, &v->parallel))
     return tool_failed(t->diags);
   prove_entries(t, v);
-  int code = v->parallel.target->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
+  int code = v->parallel.options.target->ranks <= MAX_RANKS_HERE ? run_both(t, v) : EXIT_OK;
   return code != EXIT_OK ? code : report(t, v);
 }
 
@@ -370,7 +371,7 @@ int cmd_verify(Tool *t) {
   }
   weight_files_close(v.weights);
   model_free(&v.imported);
-  build_free(&v.parallel);
-  build_free(&v.one);
+  driver_free(&v.parallel);
+  driver_free(&v.one);
   return code;
 }

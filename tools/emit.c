@@ -14,7 +14,7 @@
 #include "tools/emit_html.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
-#include "tools/ir_file.h"
+#include "driver/ir_file.h"
 
 /* How far a build has to come for a form. */
 typedef enum Stage { LOADED, PLANNED, LOWERED } Stage;
@@ -179,9 +179,9 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
     text_printf(&list, "%s%s", list.n ? "," : "", *names);
     found = strcmp(*names, e->pass) == 0;
   }
-  bool ok = model_load(t, b->model.path, &model) &&
+  bool ok = tool_model(t, b->model.path, &model) &&
             pipeline_run(model.m, text_str(&list),
-                         &(PassOptions){.device = b->target->device, .verify = true, .dump = stderr}, t->diags);
+                         &(PassOptions){.device = b->options.target->device, .verify = true, .dump = stderr}, t->diags);
   const char *text = ok ? ir_file_text(t->arena, model.m, e->file) : "";
   model_free(&model);
   return ok && write_text(t, e->file, text);
@@ -200,7 +200,7 @@ static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
 }
 
 static bool write_c(Tool *t, Build *b, const Emit *e) {
-  ArtifactSpec spec = build_artifact_spec(t, b, NULL);
+  ArtifactSpec spec = driver_artifact_spec(b);
   ProgramResult r;
   if (!program_of(&spec.source, &r, t->diags)) return false;
   Text text = {.arena = t->arena}; /* one file that compiles: what every unit begins with comes once */
@@ -214,11 +214,11 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
 
 /* ---- for GPUs */
 
-static bool is_gpu(const Build *b) { return strcmp(b->target->device, "cpu") != 0; }
+static bool is_gpu(const Build *b) { return strcmp(b->options.target->device, "cpu") != 0; }
 
 /* The Program with CUDA kernels; closed by artifact_program_close. */
 static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
-  ArtifactSpec spec = build_artifact_spec(t, b, NULL);
+  ArtifactSpec spec = driver_artifact_spec(b);
   spec.source.cuda = true;
   if (b->plan->ranks > PROGRAM_MAX_WORLD)
     return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
@@ -230,7 +230,7 @@ static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
 static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a) {
   Text text = {.arena = t->arena};
   text_printf(&text, "/* %s for %s: %zu kernels, made by apc.  Compile with NVRTC or nvcc, --fmad=false. */\n\n%s\n",
-              b->model.name, b->target->name, a->result.cuda.n, dialect_prelude);
+              b->model.name, b->options.target->name, a->result.cuda.n, dialect_prelude);
   for (size_t i = 0; i < a->result.cuda.n; i++)
     text_printf(&text, "/* %s */\n%s", a->result.cuda.items[i].how, a->result.cuda.items[i].text);
   return text_str(&text);
@@ -238,9 +238,10 @@ static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a
 
 static bool write_image(Tool *t, const Build *b, const Emit *e, const char *source) {
   CudaImage image;
-  if (!b->target->arch)
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture", b->target->name);
-  if (!nvrtc_compile(t->arena, t->diags, source, b->target->arch, &image)) return false;
+  if (!b->options.target->arch)
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture",
+                      b->options.target->name);
+  if (!nvrtc_compile(t->arena, t->diags, source, b->options.target->arch, &image)) return false;
   if (e->kind == EMIT_PTX) return write_text(t, e->file, image.ptx);
   if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.cubin, image.cubin_bytes);
   tool_stages_end(t);
@@ -267,7 +268,7 @@ static bool write_cuda_schedule(Tool *t, Build *b, const Emit *e) {
 
 static bool write_schedule(Tool *t, Build *b, const Emit *e) {
   if (is_gpu(b)) return write_cuda_schedule(t, b, e);
-  ArtifactSpec spec = build_artifact_spec(t, b, NULL);
+  ArtifactSpec spec = driver_artifact_spec(b);
   const char *text = artifact_schedule(&spec, t->diags);
   return text && write_text(t, e->file, text);
 }
@@ -289,7 +290,7 @@ static bool write_dot(Tool *t, Build *b, const Emit *e) {
   Text text = {.arena = t->arena};
   const Plan *p = b->plan;
   dot_print(b->model.m, b->l1, p,
-            arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->target->name,
+            arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->options.target->name,
                          degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
                          show_seconds(t->arena, p->price.time.total)),
             &text);
@@ -305,7 +306,7 @@ static bool write_html(Tool *t, Build *b, const Emit *e) {
 static bool write_form(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
-    case EMIT_EXE: return build_program(t, b, e->file);
+    case EMIT_EXE: return driver_write(b, e->file);
     case EMIT_PLAN: return write_plan(t, b, e);
     case EMIT_IR: return write_module(t, b, e, 1);
     case EMIT_IR_PASS: return write_after_pass(t, b, e);

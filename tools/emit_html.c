@@ -61,11 +61,13 @@ static void summary(const Page *p) {
   const Plan *plan = p->b->plan;
   Arena *a = p->t->arena;
   text_add(p->out, "<h1>");
-  escaped(p->out, arena_printf(a, "%s on %s", p->b->model.path, p->b->target->name));
+  escaped(p->out, arena_printf(a, "%s on %s", p->b->model.path, p->b->options.target->name));
   text_add(p->out, "</h1>\n<p>");
-  escaped(p->out, arena_printf(a, "%s parameters, %s%s%s; lower bound %s, gap %.1f %%", show_count(a, p->b->params),
-                               show_scaled(a, plan->flops, "FLOP"), *hints_text(p->t, &p->b->model) ? " with " : "",
-                               hints_text(p->t, &p->b->model), show_seconds(a, plan->lower_bound), plan->gap * 100));
+  escaped(
+      p->out,
+      arena_printf(a, "%s parameters, %s%s%s; lower bound %s, gap %.1f %%", show_count(a, p->b->params),
+                   show_scaled(a, plan->flops, "FLOP"), *model_hints_text(p->t->arena, &p->b->model) ? " with " : "",
+                   model_hints_text(p->t->arena, &p->b->model), show_seconds(a, plan->lower_bound), plan->gap * 100));
   text_add(p->out, "</p>\n");
 }
 

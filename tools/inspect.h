@@ -2,7 +2,7 @@
 #ifndef APC_TOOLS_INSPECT_H
 #define APC_TOOLS_INSPECT_H
 
-#include "tools/load.h"
+#include "tools/build.h"
 
 int inspect_model(Tool *t, const char *path);       /* tools/inspect_model.c */
 int inspect_unsupported(Tool *t, const char *path); /* tools/inspect_unsupported.c */

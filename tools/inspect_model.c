@@ -169,7 +169,7 @@ static json_t *counts_json(const Counts *c, bool only_missing) {
 
 static json_t *dimensions_json(Tool *t, const Model *model) {
   const int *symbols;
-  int n = model_dimensions(t, model, &symbols);
+  int n = model_dimensions(t->arena, model, &symbols);
   json_t *array = json_array();
   for (int i = 0; i < n; i++) {
     const Symbol *s = &model->m->symbols.items[symbols[i]];
@@ -214,7 +214,7 @@ static void print_model(Tool *t, const Model *model) {
   printf("  parameters   %s (%s of weights)\n", show_count(t->arena, model_parameters(m)),
          show_bytes(t->arena, weight_bytes(m)));
   const int *symbols;
-  int n = model_dimensions(t, model, &symbols);
+  int n = model_dimensions(t->arena, model, &symbols);
   for (int i = 0; i < n; i++) {
     const Symbol *s = &m->symbols.items[symbols[i]];
     const char *most = s->max ? arena_printf(t->arena, " to %" PRId64, s->max) : " on";
@@ -237,7 +237,7 @@ int inspect_model(Tool *t, const char *path) {
     print_counts("unsupported", &facts.operators, true);
   }
   Model model;
-  bool ok = model_load(t, path, &model) && model_check_known(t, &model);
+  bool ok = tool_model(t, path, &model) && tool_model_known(t, &model);
   tool_stages_end(t);
   if (ok && !json && !onnx) printf("%s\n", path);
   if (ok && !json) print_model(t, &model);

@@ -12,13 +12,13 @@
 static bool compiles(Tool *t, const char *path) {
   Build b;
   ArtifactProgram program;
-  bool ok = build_plan_one_rank(t, path, &b) && build_lower(t, &b);
+  bool ok = build_plan_one_rank(t, path, &b) && driver_run(&b, DRIVER_lower);
   if (ok) {
-    ArtifactSpec spec = build_artifact_spec(t, &b, NULL);
+    ArtifactSpec spec = driver_artifact_spec(&b);
     ok = artifact_program_open(&spec, &program, t->diags);
     if (ok) artifact_program_close(&program);
   }
-  build_free(&b);
+  driver_free(&b);
   tool_stages_end(t);
   return ok;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
-#include "tools/micro_batch.h"
+#include "driver/micro_batch.h"
 
 enum { SHOWN_ALTERNATIVES = 4, BAR = 8 };
 
@@ -101,15 +101,16 @@ static void show_choices(const Tool *t, const Plan *p) {
 
 void plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
-  const char *hints = hints_text(t, &b->model);
-  printf("%s on %s: %s\n", b->model.path, b->target->name, target_line(t->arena, b->target));
+  const char *hints = model_hints_text(t->arena, &b->model);
+  printf("%s on %s: %s\n", b->model.path, b->options.target->name, target_line(t->arena, b->options.target));
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   show_choices(t, p);
   show_shares(t, p);
-  if (!isnan(b->target->usd_per_hour))
-    printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->target->usd_per_hour, b->target->price_terms,
-           b->target->price_date, b->target->usd_per_hour * p->price.time.total / 3600);
+  if (!isnan(b->options.target->usd_per_hour))
+    printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
+           b->options.target->price_terms, b->options.target->price_date,
+           b->options.target->usd_per_hour * p->price.time.total / 3600);
   printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100,
          show_seconds(t->arena, p->search_seconds), p->cut_short ? ", cut short by --effort" : "");
 }
@@ -154,7 +155,7 @@ static json_t *alternatives_json(const Plan *p) {
 static json_t *dims_json(Tool *t, const Build *b) {
   json_t *o = json_object();
   const int *symbols;
-  int n = model_dimensions(t, &b->model, &symbols);
+  int n = model_dimensions(t->arena, &b->model, &symbols);
   for (int i = 0; i < n; i++) {
     const Symbol *s = &b->model.m->symbols.items[symbols[i]];
     json_set_text(o, s->name, json_integer(symbol_hint(s)));
@@ -179,8 +180,8 @@ json_t *plan_json(Tool *t, const Build *b) {
                              "optimizer", 0, "activations", integer_of(y->activations), "state", integer_of(y->state),
                              "workspace", 0, "comm", integer_of(y->communication));
   json_t *o = json_pack("{s:s, s:o, s:{s:o, s:i, s:i}, s:o}", "schema", "apc.plan/1", "model", json_text(b->model.path),
-                        "target", "name", json_text(b->target->name), "gpus", b->target->ranks, "nodes",
-                        b->target->nodes, "chosen", chosen_json(b));
+                        "target", "name", json_text(b->options.target->name), "gpus", b->options.target->ranks, "nodes",
+                        b->options.target->nodes, "chosen", chosen_json(b));
   json_object_set_new(o, "dims", dims_json(t, b));
   json_object_set_new(o, "time_us", json_real(x->total * 1e6));
   json_object_set_new(o, "time_one_device_us", json_real_or_null(p->one_device_seconds * 1e6));
@@ -193,6 +194,6 @@ json_t *plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "gap", json_real_or_null(p->gap));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
   json_object_set_new(o, "alternatives", alternatives_json(p));
-  json_object_set_new(o, "cost", cost_json(b->target, x->total));
+  json_object_set_new(o, "cost", cost_json(b->options.target, x->total));
   return o;
 }

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/amount.h"
 #include "base/arena.h"
 #include "base/diag.h"
 #include "base/text.h"
@@ -88,12 +89,6 @@ bool tool_json_wanted(int argc, char **argv);
 
 /* A finite number, else null. */
 json_t *json_real_or_null(double v);
-
-/* "1.23 ms", "4.0 us"; "11.8 GiB"; "1,746"; "27.3 M" (in static buffers of the arena) */
-const char *show_seconds(Arena *a, double seconds);
-const char *show_bytes(Arena *a, double bytes);
-const char *show_count(Arena *a, int64_t n);
-const char *show_scaled(Arena *a, double n, const char *unit);
 
 /* Usage errors: false after a diagnostic unless lo <= number of arguments <= hi. */
 bool tool_args(Tool *t, size_t lo, size_t hi);

@@ -8,7 +8,7 @@ file(GLOB apc_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
 list(FILTER apc_sources EXCLUDE REGEX "(apc_(opt|status|docs)|opt_prove|docs_[a-z]*)\\.c$")
 add_executable(apc ${apc_sources})
 target_compile_definitions(apc PRIVATE APC_VERSION="${PROJECT_VERSION}" APC_STUB_FOLDER="${apc_stub_folder}" _GNU_SOURCE)
-target_link_libraries(apc PRIVATE apc_warnings apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
+target_link_libraries(apc PRIVATE apc_warnings apc_driver apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
 
 # What exists, as a document; tests/cli compares the committed docs/status.md with it.
 add_executable(apc-status tools/apc_status.c tools/options.c tools/option_values.c)

@@ -24,7 +24,7 @@ Func *states_function(Module *m, Diags *diags) {
 bool states_entry_add(Tool *t, Build *b) {
   if (!b->model.m->states.n) return true;
   Func *f = states_function(b->model.m, t->diags);
-  return f && build_lower_also(t, b, f);
+  return f && driver_lower_also(b, f);
 }
 
 int states_bind(Tool *t, const Build *b, ApcModel *program, const int64_t *symbols) {

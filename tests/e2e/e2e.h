@@ -12,21 +12,13 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "codegen/artifact.h"
-#include "frontend/dsl/dsl.h"
-#include "frontend/onnx/import.h"
+#include "driver/driver.h"
 #include "frontend/topo/target.h"
 #include "ir/interp.h"
 #include "ir/prove.h"
-#include "passes/lower/lower.h"
-#include "passes/pipeline.h"
-#include "passes/plan/plan.h"
-#include "passes/plan/entries.h"
 #include "runtime/apc_runtime.h"
 #include "tests/temp.h"
 #include "tests/test.h"
-
-enum { E2E_MAX_ENTRIES = 4 };
 
 static const char *e2e_build = "build";
 
@@ -42,11 +34,9 @@ static inline bool e2e_start(int argc, char **argv, int *status) {
 typedef struct E2eModel {
   Arena *arena;
   Diags *diags;
-  Module *m;
-  int nentries;
-  Func *l1[E2E_MAX_ENTRIES], *l2[E2E_MAX_ENTRIES];
-  Func *prepare_l1, *prepare_l2; /* NULL when there is nothing to prepare */
-  Plan *plan;                    /* of the first entry */
+  Build build;
+  Module *m; /* its */
+  Func **l1, **l2;
 } E2eModel;
 
 /* Sizes to plan for; the sizes of a request are those of its inputs. */
@@ -58,46 +48,32 @@ typedef struct E2eHint {
 static inline void e2e_diags(E2eModel *e) { diags_print(e->diags, stderr, false); }
 
 static inline void e2e_free(E2eModel *e) {
-  if (e->m) module_free(e->m);
+  driver_free(&e->build);
   arena_free(e->arena);
   *e = (E2eModel){0};
 }
 
-static inline void e2e_load_apc(E2eModel *e, const char *path, int ndefines, const DslDefine *defines) {
-  const char *text = file_read_text(e->diags, e->arena, path, NULL);
-  if (!text) return;
-  diag_source(e->diags, path, text);
-  e->m = dsl_load(path, text, &(DslOptions){.ndefines = ndefines, .defines = defines}, e->diags);
-}
-
-static inline void e2e_load_ir(E2eModel *e, const char *path) {
-  const char *text = file_read_text(e->diags, e->arena, path, NULL);
-  if (!text) return;
-  diag_source(e->diags, path, text);
-  e->m = ir_parse(path, text, e->diags);
+static inline bool e2e_begin(E2eModel *e, const char *path) {
+  *e = (E2eModel){.arena = arena_new()};
+  e->diags = diags_new(e->arena);
+  const Target *target = target_find(e->diags, e->arena, "cpu");
+  if (!target) return false;
+  DriverOptions o = {.model = {.arena = e->arena, .diags = e->diags, .path = path, .computes = true},
+                     .target = target,
+                     .embed = EMBED_ALL};
+  driver_begin(&e->build, &o);
+  return true;
 }
 
 /* Interprets a .ir model for sizes 0..n-1; the function keeps inputs and results. */
 static inline void e2e_interpret(const char *path, int n, bool (*interpret)(E2eModel *e, int size)) {
-  E2eModel e = {.arena = arena_new()};
-  e.diags = diags_new(e.arena);
-  e2e_load_ir(&e, path);
-  bool ok = e.m != NULL;
+  E2eModel e;
+  bool ok = e2e_begin(&e, path) && driver_run(&e.build, DRIVER_load);
+  e.m = e.build.model.m;
   for (int k = 0; ok && k < n; k++) ok = interpret(&e, k);
   if (!ok) e2e_diags(&e);
   CHECK(ok);
   e2e_free(&e);
-}
-
-static inline void e2e_load_onnx(E2eModel *e, const char *path) {
-  OnnxFile *file = onnx_file_open(e->diags, path);
-  if (!file) return;
-  if (!onnx_import(&e->m, file, NULL, e->diags)) {
-    e2e_diags(e);
-    module_free(e->m);
-    e->m = NULL;
-  }
-  onnx_file_close(file);
 }
 
 static inline void e2e_hint(Module *m, const E2eHint *h) {
@@ -110,74 +86,40 @@ static inline void e2e_hint(Module *m, const E2eHint *h) {
 /* Loads a model and simplifies it; entries are the named functions, the first is the one to plan. */
 static inline bool e2e_load(E2eModel *e, const char *path, int ndefines, const DslDefine *defines, int nhints,
                             const E2eHint *hints, int nentries, const char *const *entries) {
-  *e = (E2eModel){.arena = arena_new(), .nentries = nentries};
-  e->diags = diags_new(e->arena);
-  if (strstr(path, ".onnx")) e2e_load_onnx(e, path);
-  else if (strstr(path, ".ir")) e2e_load_ir(e, path);
-  else e2e_load_apc(e, path, ndefines, defines);
-  bool ok = e->m != NULL;
-  for (int i = 0; ok && i < nhints; i++) e2e_hint(e->m, &hints[i]);
-  ok = ok && pipeline_run(e->m, NULL, &(PassOptions){.verify = true, .dump = stderr}, e->diags);
-  for (int i = 0; ok && i < nentries; i++) ok = (e->l1[i] = module_func(e->m, entries[i])) != NULL;
+  bool ok = e2e_begin(e, path);
+  DriverOptions *o = &e->build.options;
+  o->model.ndefines = ndefines, o->model.defines = defines;
+  o->nentries = nentries, o->entries = entries;
+  ok = ok && driver_run(&e->build, DRIVER_load);
+  for (int i = 0; ok && i < nhints; i++) e2e_hint(e->build.model.m, &hints[i]);
+  ok = ok && driver_run(&e->build, DRIVER_simplify);
+  e->m = e->build.model.m, e->l1 = e->build.l1s;
   if (!ok) e2e_diags(e);
   return ok;
 }
 
-static inline bool e2e_lower_entry(E2eModel *e, CostModel *cost, int i) {
-  const Func *l1 = e->l1[i];
-  Strategy *strategies = ARENA_ARRAY(e->arena, Strategy, l1->ops.n);
-  int *stages = ARENA_ARRAY(e->arena, int, l1->ops.n);
-  if (i > 0) plan_carry(e->m, e->l1[0], e->plan->strategies, e->plan->stages, l1, strategies, stages);
-  LowerPlan plan = {.strategies = i ? strategies : e->plan->strategies,
-                    .stages = i ? stages : e->plan->stages,
-                    .cost = cost_move,
-                    .cost_context = cost};
-  Func *l2 = e->l2[i] = lower_spmd(e->m, l1, &plan, arena_printf(e->arena, "%s.spmd", l1->name), e->diags);
-  if (!l2 || !verify_func(e->m, l2, e->diags)) return false;
-  Proof proof = prove(e->m, l1, l2);
-  CHECKF(proof.verdict == PROVED, "%s: %s at %s: %s", l1->name, verdict_name(proof.verdict), proof.op, proof.reason);
+static inline bool e2e_proved(const char *what, Proof proof) {
+  CHECKF(proof.verdict == PROVED, "%s: %s at %s: %s", what, verdict_name(proof.verdict), proof.op, proof.reason);
   return proof.verdict == PROVED;
 }
 
-static inline bool e2e_lower_prepare(E2eModel *e) {
-  e->prepare_l1 = module_func(e->m, "prepare");
-  if (e->prepare_l1) {
-    e->prepare_l2 = lower_prepare(e->m, e->prepare_l1, e->nentries, e->l2, "prepare.spmd", e->diags);
-    if (!e->prepare_l2 || !verify_func(e->m, e->prepare_l2, e->diags)) return false;
-  }
-  Proof proof = prove_prepare(e->m, e->prepare_l1, e->prepare_l2, e->nentries, e->l2);
-  CHECKF(proof.verdict == PROVED, "@prepare: %s at %s: %s", verdict_name(proof.verdict), proof.op, proof.reason);
-  return proof.verdict == PROVED;
+static inline bool e2e_prove(E2eModel *e) {
+  const Build *b = &e->build;
+  bool ok = true;
+  for (int i = 0; ok && i < b->nentries; i++) ok = e2e_proved(b->l1s[i]->name, prove(e->m, b->l1s[i], b->l2s[i]));
+  return ok && e2e_proved("@prepare", prove_prepare(e->m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s));
 }
 
 /* Plans the first entry, carries the plan to the others, lowers and proves all of them, writes one program. */
 static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanOptions *options, const char *out) {
-  const Target *target = target_find(e->diags, e->arena, target_name);
-  e->plan = target ? plan_search(e->m, e->l1[0], target, options, e->diags) : NULL;
-  bool ok = e->plan != NULL;
-  if (ok) {
-    CostModel *cost = cost_model_new(e->m, target);
-    for (int i = 0; ok && i < e->nentries; i++) ok = e2e_lower_entry(e, cost, i);
-    cost_model_free(cost);
-  }
-  ok = ok && e2e_lower_prepare(e);
-  if (ok) {
-    ProgramEntrySpec entries[E2E_MAX_ENTRIES];
-    for (int i = 0; i < e->nentries; i++) entries[i] = (ProgramEntrySpec){e->l1[i]->name, e->l1[i], e->l2[i]};
-    ArtifactSpec spec = {.source = {.m = e->m,
-                                    .nentries = e->nentries,
-                                    .entries = entries,
-                                    .prepare_l1 = e->prepare_l1,
-                                    .prepare_l2 = e->prepare_l2,
-                                    .embed = true},
-                         .name = "e2e",
-                         .target = target_name,
-                         .producer = "tests/e2e",
-                         .stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build),
-                         .out = out};
-    ArtifactReport report;
-    ok = artifact_write(&spec, &report, e->diags);
-  }
+  DriverOptions *o = &e->build.options;
+  o->target = target_find(e->diags, e->arena, target_name);
+  o->plan = *options;
+  o->producer = "tests/e2e";
+  o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);
+  o->out = out;
+  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && e2e_prove(e) && driver_run(&e->build, DRIVER_program);
+  e->l2 = e->build.l2s;
   if (!ok) e2e_diags(e);
   return ok;
 }

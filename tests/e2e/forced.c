@@ -127,9 +127,9 @@ static void check_program(const char *target, PlanOptions options, double work, 
   CHECKF(ok, "%s", what);
   ApcModel *model = NULL;
   if (ok) {
-    CHECK((!options.tp || e.plan->tp == options.tp) && (!options.pp || e.plan->pp == options.pp) &&
-          (!options.dp || e.plan->dp == options.dp) &&
-          (!options.micro_batches || e.plan->micro_batches == options.micro_batches));
+    CHECK((!options.tp || e.build.plan->tp == options.tp) && (!options.pp || e.build.plan->pp == options.pp) &&
+          (!options.dp || e.build.plan->dp == options.dp) &&
+          (!options.micro_batches || e.build.plan->micro_batches == options.micro_batches));
     CHECKF(apc_load(out, NULL, &model) == APC_OK, "%s: %s", what, apc_error(model));
     Largest largest[4] = {0};
     for (int i = 0; i < NSIZES; i++) check_size(model, what, &sizes[i], &references[i], largest, &params);
@@ -137,12 +137,12 @@ static void check_program(const char *target, PlanOptions options, double work, 
     const int64_t *planned = e2e_sizes(&e, hints[0].size, hints[1].size);
     double part = e2e_flops(&e, e.l2[0], planned) / e2e_flops(&e, e.l1[0], planned);
     if (work > 0)
-      CHECKF(part <= work, "%s: the busiest rank does %.3f of the work (tp %d pp %d dp %d)", what, part, e.plan->tp,
-             e.plan->pp, e.plan->dp);
+      CHECKF(part <= work, "%s: the busiest rank does %.3f of the work (tp %d pp %d dp %d)", what, part,
+             e.build.plan->tp, e.build.plan->pp, e.build.plan->dp);
     if (weights > 0)
       CHECKF(params <= weights * one_rank_params, "%s: a rank keeps %.3f of the weights", what,
              params / one_rank_params);
-    if (e.plan->ranks == 1) one_rank_params = params;
+    if (e.build.plan->ranks == 1) one_rank_params = params;
   }
   e2e_free(&e);
 }

@@ -132,21 +132,21 @@ static void check_program(int i, const char *target, PlanOptions options) {
   ApcModel *model = NULL;
   static float got[NLOGITS];
   if (ok) {
-    CHECKF(e.plan->ep == (options.ep ? options.ep : 1) && (!options.tp || e.plan->tp == options.tp) &&
-               (!options.dp || e.plan->dp == options.dp),
+    CHECKF(e.build.plan->ep == (options.ep ? options.ep : 1) && (!options.tp || e.build.plan->tp == options.tp) &&
+               (!options.dp || e.build.plan->dp == options.dp),
            "%s", what);
     bool ran = apc_load(out, NULL, &model) == APC_OK &&
                apc_bind_input(model, "tokens", APC_I64, 2, (int64_t[]){BATCH, SEQ}, tokens) == APC_OK &&
                apc_run(model, NULL) == APC_OK && apc_read_output(model, "logits", got, sizeof got) == APC_OK;
     CHECKF(ran, "%s: %s", what, apc_error(model));
-    if (e.plan->ranks == 1) memcpy(one_rank[i], got, sizeof got);
+    if (e.build.plan->ranks == 1) memcpy(one_rank[i], got, sizeof got);
     double distance = e2e_distance(got, reference[i], NLOGITS), alike = e2e_distance(got, one_rank[i], NLOGITS);
     CHECKF(distance <= 1e-5 && alike <= 1e-5, "%s: distance %g, of one rank %g", what, distance, alike);
     uint64_t sent[COMM_KIND_COUNT] = {0};
-    if (e.plan->ranks > 1) check_traffic(what, out, model, sent);
+    if (e.build.plan->ranks > 1) check_traffic(what, out, model, sent);
     if (r->capacity && options.ep && !options.tp)
-      CHECKF(sent[COMM_all_to_all] == exchanged_by_hand(r, e.plan), "%s: %llu bytes exchanged, %llu by hand", what,
-             (unsigned long long)sent[COMM_all_to_all], (unsigned long long)exchanged_by_hand(r, e.plan));
+      CHECKF(sent[COMM_all_to_all] == exchanged_by_hand(r, e.build.plan), "%s: %llu bytes exchanged, %llu by hand",
+             what, (unsigned long long)sent[COMM_all_to_all], (unsigned long long)exchanged_by_hand(r, e.build.plan));
     apc_close(model);
   }
   e2e_free(&e);

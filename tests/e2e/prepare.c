@@ -183,7 +183,7 @@ static void check_program(const char *target, PlanOptions options, double part) 
     for (int i = 0; i < 3; i++) {
       int k = i == 2;
       if (!run(m, what, k)) break;
-      check_memory(m, what, k, part, e.plan->price.memory.params);
+      check_memory(m, what, k, part, e.build.plan->price.memory.params);
     }
     apc_close(m);
   }

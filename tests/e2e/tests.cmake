@@ -1,7 +1,7 @@
 # Models compiled for ranks of this machine and run, against the reference interpreter.
 foreach(name forced decode kill prepare moe conv)
   add_executable(e2e_${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c)
-  target_link_libraries(e2e_${name} PRIVATE apc_warnings apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
+  target_link_libraries(e2e_${name} PRIVATE apc_warnings apc_driver apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
   target_compile_definitions(e2e_${name} PRIVATE _GNU_SOURCE)
   set_target_properties(e2e_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(e2e_${name} apcrt-stub)

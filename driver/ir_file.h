@@ -1,9 +1,9 @@
-/* tools/ir_file.h - files of IR text: where their weights lie.
+/* driver/ir_file.h - files of IR text: where their weights lie.
  *
  * A relative path of a blob is relative to the folder of the text that has it, so that both can be moved together; in a
  * module it is relative to the folder apc runs in. */
-#ifndef APC_TOOLS_IR_FILE_H
-#define APC_TOOLS_IR_FILE_H
+#ifndef APC_DRIVER_IR_FILE_H
+#define APC_DRIVER_IR_FILE_H
 
 #include "ir/ir.h"
 

@@ -1,5 +1,5 @@
-/* tools/weights.c - see weights.h. */
-#include "tools/weights.h"
+/* driver/weights.c - see weights.h. */
+#include "driver/weights.h"
 
 #include <string.h>
 

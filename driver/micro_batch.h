@@ -1,8 +1,8 @@
-/* tools/micro_batch.h - --micro-batch N: the size of a micro-batch on one data-parallel rank. */
-#ifndef APC_TOOLS_MICRO_BATCH_H
-#define APC_TOOLS_MICRO_BATCH_H
+/* driver/micro_batch.h - --micro-batch N: the size of a micro-batch on one data-parallel rank. */
+#ifndef APC_DRIVER_MICRO_BATCH_H
+#define APC_DRIVER_MICRO_BATCH_H
 
-#include "tools/build.h"
+#include "driver/driver.h"
 
 /* Sequences of the whole batch: dimension 0 of the first input that has one, at these sizes of the symbols; *bound when
  * it is a number. */
@@ -10,6 +10,6 @@ int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound);
 
 /* The fastest plan in which every data-parallel rank takes `size` sequences at a time (the last time what is left).
  * NULL after diagnostics. */
-Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t size);
+Plan *plan_micro_batch(Build *b, const PlanOptions *options, int64_t size);
 
 #endif

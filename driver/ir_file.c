@@ -1,5 +1,5 @@
-/* tools/ir_file.c - see ir_file.h. */
-#include "tools/ir_file.h"
+/* driver/ir_file.c - see ir_file.h. */
+#include "driver/ir_file.h"
 
 #include <stdlib.h>
 #include <string.h>

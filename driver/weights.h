@@ -1,6 +1,6 @@
-/* tools/weights.h - --weights FILE.safetensors: the model's weights come from another file. */
-#ifndef APC_TOOLS_WEIGHTS_H
-#define APC_TOOLS_WEIGHTS_H
+/* driver/weights.h - --weights FILE.safetensors: the model's weights come from another file. */
+#ifndef APC_DRIVER_WEIGHTS_H
+#define APC_DRIVER_WEIGHTS_H
 
 #include "base/tensor.h"
 #include "ir/ir.h"

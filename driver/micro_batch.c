@@ -1,9 +1,9 @@
-/* tools/micro_batch.c - see micro_batch.h.
+/* driver/micro_batch.c - see micro_batch.h.
  *
  * How many micro-batches that makes depends on the data-parallel degree.  Unless --dp fixes it, every degree that
  * divides the ranks is planned with its own number, and the fastest is taken.
  */
-#include "tools/micro_batch.h"
+#include "driver/micro_batch.h"
 
 #include <inttypes.h>
 
@@ -21,15 +21,16 @@ int64_t batch_size(const Build *b, const int64_t *sizes, bool *bound) {
 }
 
 /* The batch is bound, and the options leave the number of micro-batches open. */
-static bool batch_to_cut(Tool *t, const Build *b, int64_t *batch) {
+static bool batch_to_cut(const Build *b, int64_t *batch) {
   bool bound;
-  *batch = batch_size(b, ARENA_ARRAY(t->arena, int64_t, b->model.m->symbols.n + 1), &bound);
-  if (option_int(&t->options, OPT_micro_batches, 0))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+  *batch = batch_size(b, ARENA_ARRAY(b->options.model.arena, int64_t, b->model.m->symbols.n + 1), &bound);
+  if (b->options.plan.micro_batches)
+    return diag_error(b->options.model.diags, DIAG_usage_value, (Loc){0},
                       "--micro-batch and --micro-batches contradict each other: one follows from the other");
   if (bound) return true;
-  diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
-  diag_help(t->diags, "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
+  diag_error(b->options.model.diags, DIAG_usage_value, (Loc){0}, "--micro-batch needs a batch of known size");
+  diag_help(b->options.model.diags,
+            "bind it with --dim or --shape, or give the number of micro-batches: --micro-batches M");
   return false;
 }
 
@@ -37,7 +38,7 @@ static Plan *search(Build *b, const PlanOptions *base, int dp, int64_t micro_bat
   PlanOptions o = *base;
   o.dp = dp;
   o.micro_batches = micro_batches > INT32_MAX ? INT32_MAX : (int)micro_batches;
-  return plan_search(b->model.m, b->l1, b->target, &o, diags);
+  return plan_search(b->model.m, b->l1, b->options.target, &o, diags);
 }
 
 static int64_t divide_up(int64_t n, int64_t parts) { return n / parts + (n % parts != 0); }
@@ -47,11 +48,11 @@ static int64_t pieces(int64_t batch, int64_t dp, int64_t size) { return divide_u
 /* How many data-parallel degrees there are. */
 static int degrees(const Build *b, int64_t batch) {
   int n = 0;
-  for (int dp = 1; dp <= b->target->ranks && dp <= batch; dp++) n += b->target->ranks % dp == 0;
+  for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) n += b->options.target->ranks % dp == 0;
   return n;
 }
 
-Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t size) {
+Plan *plan_micro_batch(Build *b, const PlanOptions *options, int64_t size) {
   int64_t batch;
   int best = 0;
   double seconds = 0;
@@ -59,19 +60,19 @@ Plan *plan_micro_batch(Tool *t, Build *b, const PlanOptions *options, int64_t si
   PlanOptions with = *options;
   with.known = &known;
   options = &with;
-  if (!batch_to_cut(t, b, &batch)) return NULL;
+  if (!batch_to_cut(b, &batch)) return NULL;
   if (size > batch) size = batch; /* one micro-batch */
-  if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), t->diags);
+  if (options->dp) return search(b, options, options->dp, pieces(batch, options->dp, size), b->options.model.diags);
   PlanOptions each = *options;
   each.effort /= degrees(b, batch) + 1;
   each.alternatives = false;
-  for (int dp = 1; dp <= b->target->ranks && dp <= batch; dp++) {
-    if (b->target->ranks % dp) continue;
-    const Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(t->arena));
+  for (int dp = 1; dp <= b->options.target->ranks && dp <= batch; dp++) {
+    if (b->options.target->ranks % dp) continue;
+    const Plan *p = search(b, &each, dp, pieces(batch, dp, size), diags_new(b->options.model.arena));
     if (p && (!best || p->price.time.total < seconds)) best = dp, seconds = p->price.time.total;
   }
   if (!best) best = 1; /* which says why not */
   each.alternatives = options->alternatives;
   return search(b, &each, best, pieces(batch, best, size),
-                t->diags); /* again: the mesh in the module is that of the last search */
+                b->options.model.diags); /* again: the mesh in the module is that of the last search */
 }

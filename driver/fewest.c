@@ -1,10 +1,10 @@
-/* tools/fewest.c - see fewest.h.
+/* driver/fewest.c - see fewest.h.
  *
  * Tries larger and larger numbers of devices: single ones up to one machine, then whole machines, from the least on
  * which the weights fit.  A plan is looked for, not the best, and not for long; so the number is one that is enough,
  * and the first of those tried.
  */
-#include "tools/fewest.h"
+#include "driver/fewest.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,39 +20,42 @@ static bool any_plan(Build *b, const Target *g, double memory_limit) {
 }
 
 /* The same target with n devices, as it would be written; NULL when there is none. */
-static const Target *with_devices(Tool *t, const Target *g, int n) {
-  const char *end = arena_printf(t->arena, "x%d", g->ranks);
+static const Target *with_devices(Arena *a, const Target *g, int n) {
+  const char *end = arena_printf(a, "x%d", g->ranks);
   size_t length = strlen(g->name), k = strlen(end);
   bool counted = length > k && strcmp(g->name + length - k, end) == 0;
-  const char *name = arena_printf(t->arena, "%.*sx%d", (int)(counted ? length - k : length), g->name, n);
-  const Target *more = target_find(diags_new(t->arena), t->arena, name);
-  return more ? target_computing_in(t->arena, more, g->compute) : NULL;
+  const char *name = arena_printf(a, "%.*sx%d", (int)(counted ? length - k : length), g->name, n);
+  const Target *more = target_find(diags_new(a), a, name);
+  return more ? target_computing_in(a, more, g->compute) : NULL;
 }
 
-void help_fewest(Tool *t, Build *b, const PlanOptions *options, double resident) {
-  const Target *g = b->target;
+void help_fewest(Build *b, const PlanOptions *options, double resident) {
+  const Target *g = b->options.target;
   double usable = options->memory_limit > 0 ? options->memory_limit : target_usable(g);
   bool forced = options->tp || options->pp || options->dp || options->cp || options->ep || options->micro_batches;
   if (forced && any_plan(b, g, options->memory_limit)) {
-    diag_help(t->diags, "without what is forced there is a plan that fits");
+    diag_help(b->options.model.diags, "without what is forced there is a plan that fits");
     return;
   }
   if (strcmp(g->device, "cpu") == 0 && options->memory_limit == 0) {
-    if (g->ranks > 1) diag_help(t->diags, "ranks of one machine share its memory: more of them do not help");
+    if (g->ranks > 1)
+      diag_help(b->options.model.diags, "ranks of one machine share its memory: more of them do not help");
     return;
   }
   double least = ceil(resident / usable);
   int tries = 0;
   for (double n = fmax(g->ranks + 1, least); tries < MOST_TRIES && n < 1e5; tries++, n++) {
     if (n > g->per_machine) n = ceil(n / g->per_machine) * g->per_machine;
-    const Target *more = with_devices(t, g, (int)n);
+    const Target *more = with_devices(b->options.model.arena, g, (int)n);
     if (!more) {
       if (least > g->per_machine)
-        diag_help(t->diags, "weights and state alone need %.0f such devices, which one machine does not have", least);
+        diag_help(b->options.model.diags,
+                  "weights and state alone need %.0f such devices, which one machine does not have", least);
       return;
     }
     if (!any_plan(b, more, options->memory_limit)) continue;
-    diag_help(t->diags, "the fewest devices on which a plan was found are %d: --target %s", more->ranks, more->name);
+    diag_help(b->options.model.diags, "the fewest devices on which a plan was found are %d: --target %s", more->ranks,
+              more->name);
     return;
   }
 }

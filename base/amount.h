@@ -1,0 +1,14 @@
+/* base/amount.h - numbers for people: "1.23 ms", "11.8 GiB", "27.3 M", "1,746"; in the arena. */
+#ifndef APC_BASE_AMOUNT_H
+#define APC_BASE_AMOUNT_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+
+const char *show_seconds(Arena *a, double seconds);
+const char *show_bytes(Arena *a, double bytes);
+const char *show_count(Arena *a, int64_t n);
+const char *show_scaled(Arena *a, double n, const char *unit);
+
+#endif

@@ -1,0 +1,187 @@
+/* driver/driver.c - the compiler as a table of stages; see driver.h. */
+#include "driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/internal.h"
+#include "passes/lower/lower.h"
+#include "passes/plan/entries.h"
+
+/* ---- load, simplify */
+
+/* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
+static void settle_hints(Build *b) {
+  const ModelOptions *o = &b->options.model;
+  const int *symbols;
+  int n = model_dimensions(o->arena, &b->model, &symbols);
+  for (int i = 0; i < n; i++) {
+    Symbol *s = &b->model.m->symbols.items[symbols[i]];
+    s->hint = symbol_hint(s);
+  }
+  if (n)
+    watch_say(&o->watch, o->arena, "Symbolic", "planning for %s (--dim-hint, --dim)",
+              model_hints_text(o->arena, &b->model));
+}
+
+/* The first entry is planned; the others take its choices over (passes/plan/entries.h). */
+static void say_entries(const Build *b) {
+  const ModelOptions *o = &b->options.model;
+  const Model *m = &b->model;
+  Text names = {.arena = o->arena};
+  for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
+  if (m->nentries > 1)
+    watch_say(&o->watch, o->arena, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0],
+              text_str(&names), m->nentries == 2 ? "s" : "");
+}
+
+static bool choose_entries(Build *b) {
+  const DriverOptions *o = &b->options;
+  for (int i = 0; i < o->nentries; i++)
+    if (!module_func(b->model.m, o->entries[i]))
+      return diag_error(o->model.diags, DIAG_model_kind, (Loc){.file = b->model.path}, "the model has no function @%s",
+                        o->entries[i]);
+  if (!o->nentries) return true;
+  b->model.nentries = o->nentries;
+  b->model.entries = ARENA_ARRAY(o->model.arena, const char *, o->nentries);
+  for (int i = 0; i < o->nentries; i++) b->model.entries[i] = o->entries[i];
+  return true;
+}
+
+static bool stage_load(Build *b) {
+  const ModelOptions *o = &b->options.model;
+  if (!model_load(o, &b->model) || !model_check_known(o, &b->model) || !choose_entries(b)) return false;
+  say_entries(b);
+  b->params = model_parameters(b->model.m); /* before passes make views of them */
+  settle_hints(b);
+  return true;
+}
+
+static bool stage_simplify(Build *b) {
+  if (!model_passes(&b->options.model, &b->model, b->options.target->device)) return false;
+  b->nentries = b->model.nentries;
+  b->l1s = ARENA_ARRAY(b->options.model.arena, Func *, b->nentries);
+  for (int i = 0; i < b->nentries; i++) b->l1s[i] = module_func(b->model.m, b->model.entries[i]);
+  b->l1 = b->l1s[0];
+  return true;
+}
+
+/* ---- lower */
+
+static Func *lower_entry(Build *b, CostModel *cost, const Func *l1, const Strategy *strategies, const int *stages) {
+  const ModelOptions *o = &b->options.model;
+  LowerPlan plan = {.strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost};
+  Func *l2 = lower_spmd(b->model.m, l1, &plan, arena_printf(o->arena, "%s.spmd", l1->name), o->diags);
+  return l2 && verify_func(b->model.m, l2, o->diags) ? l2 : NULL;
+}
+
+static Func *lower_other(Build *b, CostModel *cost, const Func *l1) {
+  Arena *a = b->options.model.arena;
+  Strategy *strategies = ARENA_ARRAY(a, Strategy, l1->ops.n);
+  int *stages = ARENA_ARRAY(a, int, l1->ops.n);
+  plan_carry(b->model.m, b->l1, b->plan->strategies, b->plan->stages, l1, strategies, stages);
+  return lower_entry(b, cost, l1, strategies, stages);
+}
+
+/* What is done to weights at loading. */
+static bool lower_weights(Build *b) {
+  Diags *d = b->options.model.diags;
+  b->prepare_l1 = module_func(b->model.m, "prepare");
+  if (!b->prepare_l1) return true;
+  b->prepare_l2 = lower_prepare(b->model.m, b->prepare_l1, b->nentries, b->l2s, "prepare.spmd", d);
+  return b->prepare_l2 && verify_func(b->model.m, b->prepare_l2, d);
+}
+
+static bool stage_lower(Build *b) {
+  const ModelOptions *o = &b->options.model;
+  watch_stage(&o->watch, o->arena, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks,
+              b->plan->ranks == 1 ? "" : "s");
+  CostModel *cost = cost_model_new(b->model.m, b->options.target);
+  b->l2s = ARENA_ARRAY(o->arena, Func *, b->nentries);
+  bool ok = true;
+  for (int i = 0; ok && i < b->nentries; i++) {
+    b->l2s[i] =
+        i == 0 ? lower_entry(b, cost, b->l1, b->plan->strategies, b->plan->stages) : lower_other(b, cost, b->l1s[i]);
+    ok = b->l2s[i] != NULL;
+  }
+  b->l2 = b->l2s[0];
+  cost_model_free(cost);
+  return ok && lower_weights(b);
+}
+
+bool driver_lower_also(Build *b, Func *l1) {
+  Arena *a = b->options.model.arena;
+  int n = b->nentries++;
+  Func **l1s = ARENA_ARRAY(a, Func *, n + 1), **l2s = ARENA_ARRAY(a, Func *, n + 1);
+  memcpy(l1s, b->l1s, sizeof *l1s * (size_t)n);
+  memcpy(l2s, b->l2s, sizeof *l2s * (size_t)n);
+  CostModel *cost = cost_model_new(b->model.m, b->options.target);
+  l1s[n] = l1, l2s[n] = lower_other(b, cost, l1);
+  b->l1s = l1s, b->l2s = l2s;
+  cost_model_free(cost);
+  return l2s[n] != NULL;
+}
+
+/* ---- program */
+
+static bool embeds(const Build *b) {
+  const Module *m = b->model.m;
+  double bytes = 0;
+  for (size_t i = 0; i < m->blobs.n; i++) bytes += (double)m->blobs.items[i].bytes;
+  return b->options.embed == EMBED_ALL || (b->options.embed == EMBED_SMALL && bytes < 0x1p30);
+}
+
+ArtifactSpec driver_artifact_spec(const Build *b) {
+  const DriverOptions *o = &b->options;
+  ProgramEntrySpec *entries = ARENA_ARRAY(o->model.arena, ProgramEntrySpec, b->nentries);
+  for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
+  return (ArtifactSpec){.source = {.m = b->model.m,
+                                   .nentries = b->nentries,
+                                   .entries = entries,
+                                   .prepare_l1 = b->prepare_l1,
+                                   .prepare_l2 = b->prepare_l2,
+                                   .embed = embeds(b)},
+                        .name = b->model.name,
+                        .target = o->target->name,
+                        .producer = o->producer,
+                        .stub = o->stub,
+                        .out = o->out,
+                        .save_temps = o->save_temps};
+}
+
+static bool stage_program(Build *b) {
+  const ModelOptions *o = &b->options.model;
+  ArtifactSpec spec = driver_artifact_spec(b);
+  if (!save_texts(b)) return false;
+  watch_stage(&o->watch, o->arena, "Compiling", "%s", spec.out);
+  return artifact_write(&spec, &b->report, o->diags);
+}
+
+/* ---- the table */
+
+typedef struct Stage {
+  const char *name;
+  bool (*run)(Build *b);
+} Stage;
+
+static const Stage stages[DRIVER_STAGES] = {
+#define STAGE(name, makes) {#name, stage_##name},
+#include "driver/stages.def"
+#undef STAGE
+};
+
+void driver_begin(Build *b, const DriverOptions *options) { *b = (Build){.options = *options}; }
+
+bool driver_run(Build *b, DriverStage last) {
+  for (; b->next <= last; b->next++)
+    if (!stages[b->next].run(b)) return false;
+  return true;
+}
+
+bool driver_write(Build *b, const char *out) {
+  b->options.out = out;
+  if (b->next > DRIVER_program) b->next = DRIVER_program;
+  return driver_run(b, DRIVER_program);
+}
+
+void driver_free(Build *b) { model_free(&b->model); }

@@ -1,0 +1,74 @@
+/* driver/driver.h - from a model's file to a program, as one table of stages (driver.c): what apc, its tests and its
+ * benches call.
+ *
+ *   Build b;
+ *   driver_begin(&b, &options);
+ *   if (driver_run(&b, DRIVER_lower)) ... b.l2 ...      the stages up to that one; what is done is not done again
+ *   driver_free(&b);
+ *
+ * Whoever calls may look at, and add to, what a stage has made before the next one runs.
+ */
+#ifndef APC_DRIVER_DRIVER_H
+#define APC_DRIVER_DRIVER_H
+
+#include "codegen/artifact.h"
+#include "driver/model.h"
+#include "ir/target.h"
+#include "passes/plan/plan.h"
+
+typedef enum DriverStage {
+#define STAGE(name, ...) DRIVER_##name,
+#include "driver/stages.def"
+#undef STAGE
+  DRIVER_STAGES
+} DriverStage;
+
+typedef enum DriverEmbed { EMBED_SMALL, EMBED_ALL, EMBED_NONE } DriverEmbed; /* SMALL: weights of less than 1 GiB */
+
+typedef struct DriverOptions {
+  ModelOptions model;
+  int nentries; /* the functions that are compiled, the first is planned; 0: all that the model has */
+  const char *const *entries;
+  const Target *target;
+  const char *target_text; /* of the target, for who looks on */
+  PlanOptions plan;        /* what is forced, limits, who looks on */
+  int64_t micro_batch;     /* --micro-batch; 0: not given */
+  const char *plan_file;   /* a plan that is read instead of searched for; NULL */
+  const char *save_plan;   /* where the plan goes; NULL */
+  const char *save_temps;  /* a folder for the texts of every stage; NULL */
+  DriverEmbed embed;
+  const char *stub, *producer, *out; /* of the program: paths of the prebuilt runtime and, for DRIVER_program, of the
+                                        result */
+} DriverOptions;
+
+typedef struct Build {
+  DriverOptions options;
+  DriverStage next; /* the first that has not run */
+  Model model;
+  int64_t params; /* elements of the trainable weights */
+  int nentries;
+  Func **l1s;    /* the entries after the level-1 passes */
+  Func **l2s;    /* the same at level 2; NULL before lowering */
+  Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
+  Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
+  Plan *plan;
+  ArtifactReport report;
+} Build;
+
+void driver_begin(Build *b, const DriverOptions *options);
+
+/* Runs the stages up to `last` that have not run.  False after diagnostics. */
+bool driver_run(Build *b, DriverStage last);
+
+/* Runs all stages, the last one for a program at that path; again for another path. */
+bool driver_write(Build *b, const char *out);
+
+/* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
+bool driver_lower_also(Build *b, Func *l1);
+
+/* What artifact_write and artifact_schedule need, of a build that is lowered. */
+ArtifactSpec driver_artifact_spec(const Build *b);
+
+void driver_free(Build *b);
+
+#endif

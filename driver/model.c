@@ -1,0 +1,340 @@
+/* driver/model.c - see model.h. */
+#include "driver/model.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/nearest.h"
+#include "driver/ir_file.h"
+#include "driver/weights.h"
+#include "frontend/onnx/import.h"
+#include "ir/opaque.h"
+#include "passes/rewrite/bind.h"
+#include "program/artifact.h"
+
+/* ---- names */
+
+static const char *ending(const char *path) {
+  const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+  return dot && (!slash || dot > slash) ? dot : "";
+}
+
+ModelKind model_kind(const char *path) {
+  const char *end = ending(path);
+  if (strcmp(end, ".onnx") == 0) return MODEL_ONNX;
+  if (strcmp(end, ".apc") == 0) return MODEL_APC;
+  if (strcmp(end, ".ir") == 0) return MODEL_IR;
+  return MODEL_NONE;
+}
+
+const char *model_name(Arena *a, const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  size_t n = strlen(name) - strlen(ending(name));
+  return arena_strndup(a, name, n);
+}
+
+/* ---- who looks on */
+
+void watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
+  va_list args;
+  if (!w->stage) return;
+  va_start(args, format);
+  w->stage(w->context, verb, arena_vprintf(a, format, args));
+  va_end(args);
+}
+
+void watch_say(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
+  va_list args;
+  if (!w->say) return;
+  va_start(args, format);
+  w->say(w->context, verb, arena_vprintf(a, format, args));
+  va_end(args);
+}
+
+/* ---- dimensions */
+
+static bool no_dimension(const ModelOptions *o, const Module *m, const char *option, const char *name) {
+  diag_error(o->diags, DIAG_dimension, (Loc){0}, "%s: the model has no symbolic dimension '%s'", option, name);
+  Nearest near = nearest_to(name);
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (m->symbols.items[i].axis < 0) nearest_try(&near, m->symbols.items[i].name);
+  if (near.best) diag_help(o->diags, "the nearest name is '%s'", near.best);
+  return false;
+}
+
+static bool bind_dims(const ModelOptions *o, Module *m) {
+  for (size_t i = 0; i < o->ndims; i++) {
+    int symbol = module_symbol_find(m, o->dims[i].name);
+    if (symbol < 0) return no_dimension(o, m, "--dim", o->dims[i].name);
+    if (!bind_dimension(m, symbol, o->dims[i].size, o->diags)) return false;
+  }
+  return true;
+}
+
+/* The dimension of which `name` is a multiple, as the ONNX importer names it (frontend/onnx/assume.h): "h" is
+ * 8*h_div_8.  -1: none. */
+static int divided_dimension(const Module *m, const char *name, int64_t *by) {
+  size_t n = strlen(name);
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const char *s = m->symbols.items[i].name;
+    if (strncmp(s, name, n) == 0 && strncmp(s + n, "_div_", 5) == 0 && (*by = strtoll(s + n + 5, NULL, 10)) > 1)
+      return (int)i;
+  }
+  return -1;
+}
+
+/* The dimension that a hint of this name and size is for, and its own size. */
+static bool hinted_dimension(const ModelOptions *o, const Model *model, const char *name, int64_t *size, int *symbol) {
+  int64_t by;
+  if ((*symbol = module_symbol_find(model->m, name)) >= 0) return true;
+  *symbol = model->kind == MODEL_ONNX ? divided_dimension(model->m, name, &by) : -1;
+  if (*symbol < 0) return no_dimension(o, model->m, "--dim-hint", name);
+  if (*size % by)
+    return diag_error(o->diags, DIAG_dimension, (Loc){0},
+                      "--dim-hint %s=%" PRId64 ": sizes of '%s' are multiples of %" PRId64, name, *size, name, by);
+  *size /= by;
+  return true;
+}
+
+static bool set_hints(const ModelOptions *o, const Model *model) {
+  Module *m = model->m;
+  for (size_t i = 0; i < o->nhints; i++) {
+    const char *name = o->hints[i].name;
+    int64_t size = o->hints[i].size;
+    int symbol;
+    if (model->kind == MODEL_ONNX) name = onnx_dim_name(o->arena, name);
+    if (!hinted_dimension(o, model, name, &size, &symbol) || !check_dimension(m, symbol, size, o->diags)) return false;
+    if (size == 0)
+      return diag_error(o->diags, DIAG_dimension, (Loc){0}, "--dim-hint %s=0: plans are made for sizes of at least 1",
+                        name);
+    m->symbols.items[symbol].hint = size;
+  }
+  return true;
+}
+
+/* ---- --shape INPUT=1,3,224,224 */
+
+/* The input of that name in any function: its type, or NULL. */
+static const Type *input_type(const Module *m, const char *name) {
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    const Func *f = m->funcs.items[k];
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      if (op->kind == OP_input && strcmp(op_str(op, AT_name), name) == 0) return type_of(f, op->out);
+    }
+  }
+  return NULL;
+}
+
+static bool no_input(const ModelOptions *o, const Module *m, const char *name) {
+  diag_error(o->diags, DIAG_dimension, (Loc){0}, "--shape: the model has no input '%s'", name);
+  Nearest near = nearest_to(name);
+  for (size_t k = 0; k < m->funcs.n; k++)
+    for (size_t i = 0; i < m->funcs.items[k]->ops.n; i++) {
+      const Op *op = &m->funcs.items[k]->ops.items[i];
+      if (op->kind == OP_input) nearest_try(&near, op_str(op, AT_name));
+    }
+  if (near.best) diag_help(o->diags, "the nearest name is '%s'", near.best);
+  return false;
+}
+
+/* Binds one dimension of an input: a symbol gets the number, a multiple of one its part, a number must be it. */
+static bool bind_extent(const ModelOptions *o, Module *m, const char *input, int dim, int64_t size) {
+  const Expr *e = input_type(m, input)->dims[dim];
+  if (e->kind == EX_SYM) return bind_dimension(m, (int)e->value, size, o->diags);
+  bool scaled = e->kind == EX_MUL && e->n == 1 && e->value > 0 && e->args[0]->kind == EX_SYM;
+  if (scaled && size % e->value == 0) return bind_dimension(m, (int)e->args[0]->value, size / e->value, o->diags);
+  if (ex_is_const(e, size)) return true;
+  Text text = {.arena = o->arena};
+  ex_print(m, &text, e);
+  return diag_error(o->diags, DIAG_dimension, (Loc){0}, "--shape: dimension %d of input '%s' is %s, not %" PRId64, dim,
+                    input, text_str(&text), size);
+}
+
+static bool bind_shape(const ModelOptions *o, Module *m, const InputShape *s) {
+  const Type *type = input_type(m, s->name);
+  if (!type) return no_input(o, m, s->name);
+  if (s->rank != type->rank)
+    return diag_error(o->diags, DIAG_dimension, (Loc){0}, "--shape: input '%s' has %d dimension%s, not %d", s->name,
+                      type->rank, type->rank == 1 ? "" : "s", s->rank);
+  for (int i = 0; i < s->rank; i++)
+    if (!bind_extent(o, m, s->name, i, s->dims[i])) return false;
+  return true;
+}
+
+static bool bind_shapes(const ModelOptions *o, Module *m) {
+  for (size_t i = 0; i < o->nshapes; i++)
+    if (!bind_shape(o, m, &o->shapes[i])) return false;
+  return true;
+}
+
+/* ---- front ends */
+
+bool model_check_known(const ModelOptions *o, const Model *model) {
+  opaque_report(model->m, o->computes, o->diags);
+  return !o->computes || !opaque_any(model->m);
+}
+
+static bool load_onnx(const ModelOptions *o, Model *model) {
+  OnnxFile *file = onnx_file_open(o->diags, model->path);
+  if (!file) return false;
+  OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
+  for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
+  OnnxImportOptions options = {list, o->ndims, !o->computes};
+  bool ok = onnx_import(&model->m, file, &options, o->diags);
+  onnx_file_close(file);
+  return ok;
+}
+
+static bool load_text(const ModelOptions *o, Model *model) {
+  const char *text = file_read_text(o->diags, o->arena, model->path, NULL);
+  if (!text) return false;
+  diag_source(o->diags, model->path, text);
+  DslOptions options = {.ndefines = o->ndefines, .defines = o->defines};
+  model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, o->diags)
+                                      : ir_parse(model->path, text, o->diags);
+  if (model->m && model->kind == MODEL_IR) ir_file_locate(model->m, model->path);
+  return model->m != NULL;
+}
+
+static bool is_program(const char *path) {
+  Artifact artifact;
+  RtError error = {0};
+  bool is = artifact_open(path, path, &artifact, &error) == RT_OK;
+  if (is) artifact_close(&artifact);
+  return is;
+}
+
+static bool load_file(const ModelOptions *o, Model *model) {
+  if (model->kind == MODEL_NONE) {
+    diag_error(o->diags, DIAG_model_kind, (Loc){.file = model->path},
+               "the ending does not say what kind of model this is");
+    diag_help(o->diags, "models end in .onnx, .apc or .ir");
+    if (is_program(model->path))
+      diag_help(o->diags, "this is a compiled program, which runs by itself: %s%s --help",
+                strchr(model->path, '/') ? "" : "./", model->path);
+    return false;
+  }
+  if (model->kind != MODEL_APC && o->ndefines)
+    return diag_error(o->diags, DIAG_usage_option, (Loc){0}, "-D sets parameters of .apc models; %s has none",
+                      model->path);
+  if (model->kind == MODEL_ONNX) return load_onnx(o, model);
+  return load_text(o, model) && bind_dims(o, model->m);
+}
+
+/* ---- what was loaded */
+
+static bool is_called(const Module *m, const char *name) {
+  for (size_t k = 0; k < m->funcs.n; k++)
+    for (size_t i = 0; i < m->funcs.items[k]->ops.n; i++) {
+      const Op *op = &m->funcs.items[k]->ops.items[i];
+      if (op->kind == OP_call && strcmp(op_str(op, AT_name), name) == 0) return true;
+    }
+  return false;
+}
+
+static bool find_entries(const ModelOptions *o, Model *model) {
+  const Module *m = model->m;
+  model->entries = ARENA_ARRAY(o->arena, const char *, m->funcs.n);
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    const Func *f = m->funcs.items[k];
+    if (f->level != 1)
+      return diag_error(o->diags, DIAG_model_kind, (Loc){.file = model->path},
+                        "function @%s is level %d; a model is level 1", f->name, f->level);
+    if (f->outputs.n && !is_called(m, f->name) && strcmp(f->name, "prepare") != 0)
+      model->entries[model->nentries++] = f->name;
+  }
+  return model->nentries > 0 ||
+         diag_error(o->diags, DIAG_model_kind, (Loc){.file = model->path}, "the model has no function with outputs");
+}
+
+/* --seed gives every random weight another stream of numbers; 0 is the model's own. */
+static void seed_weights(const ModelOptions *o, Module *m) {
+  for (size_t i = 0; i < m->params.n; i++) {
+    Param *p = &m->params.items[i];
+    if (p->init == INIT_NORMAL || p->init == INIT_UNIFORM)
+      p->seed = (int64_t)(((uint64_t)p->seed + (uint64_t)o->seed * 0x9e3779b97f4a7c15u) >> 1);
+  }
+}
+
+bool model_load(const ModelOptions *o, Model *model) {
+  *model = (Model){.path = o->path, .name = model_name(o->arena, o->path), .kind = model_kind(o->path)};
+  watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
+  bool ok = load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
+            (!o->weights || weights_from_file(model->m, o->weights, o->diags)) && bind_shapes(o, model->m) &&
+            set_hints(o, model) && verify_module(model->m, o->diags) && find_entries(o, model);
+  if (ok && o->seeded) seed_weights(o, model->m);
+  return ok;
+}
+
+void model_free(Model *model) {
+  if (model->m) module_free(model->m);
+  model->m = NULL;
+}
+
+bool model_passes(const ModelOptions *o, Model *model, const char *device) {
+  watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
+  PassOptions options = {.device = device,
+                         .print_after = o->print_after,
+                         .verify = true,
+                         .times = o->times,
+                         .dump = stderr,
+                         .checks = o->checks};
+  return pipeline_run(model->m, NULL, &options, o->diags);
+}
+
+static bool input_mentions(const Module *m, int symbol) {
+  for (size_t k = 0; k < m->funcs.n; k++) {
+    const Func *f = m->funcs.items[k];
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      if (op->kind != OP_input) continue;
+      const Type *type = type_of(f, op->out);
+      for (int d = 0; d < type->rank; d++)
+        if (ex_uses(type->dims[d], symbol)) return true;
+    }
+  }
+  return false;
+}
+
+int model_dimensions(Arena *a, const Model *model, const int **symbols) {
+  int *list = ARENA_ARRAY(a, int, model->m->symbols.n), n = 0;
+  for (size_t i = 0; i < model->m->symbols.n; i++)
+    if (model->m->symbols.items[i].axis < 0 && input_mentions(model->m, (int)i)) list[n++] = (int)i;
+  *symbols = list;
+  return n;
+}
+
+int64_t symbol_hint(const Symbol *s) {
+  int64_t v = s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
+  if (s->max && v > s->max) v = s->max;
+  if (v < s->min) v = s->min;
+  int64_t rounded = v / s->multiple * s->multiple;
+  return rounded >= s->min && rounded > 0 ? rounded : (v + s->multiple - 1) / s->multiple * s->multiple;
+}
+
+const char *model_hints_text(Arena *a, const Model *model) {
+  const int *symbols;
+  int n = model_dimensions(a, model, &symbols);
+  Text text = {.arena = a};
+  for (int i = 0; i < n; i++) {
+    const Symbol *s = &model->m->symbols.items[symbols[i]];
+    text_printf(&text, "%s%s %" PRId64, i ? ", " : "", s->name, symbol_hint(s));
+  }
+  return text_str(&text);
+}
+
+int64_t model_parameters(const Module *m) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < m->params.n; i++) {
+    const Param *p = &m->params.items[i];
+    int64_t n = 1, dims[MAX_RANK];
+    if (!p->trainable || p->init == INIT_PREPARED || !type_constant_dims(p->type, dims)) continue;
+    for (int d = 0; d < p->type->rank; d++) n *= dims[d];
+    sum += n;
+  }
+  return sum;
+}

@@ -1,0 +1,139 @@
+/* driver/plan.c - the stage in which a plan is found, or read from a file; and the texts of --save-plan and
+ * --save-temps. */
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/amount.h"
+#include "base/file.h"
+#include "driver/fewest.h"
+#include "driver/internal.h"
+#include "driver/ir_file.h"
+#include "driver/micro_batch.h"
+
+/* What holds for every search: its limits, and who looks on. */
+static PlanOptions unforced_options(const DriverOptions *o) {
+  PlanOptions p = o->plan;
+  p.tp = p.pp = p.dp = p.cp = p.ep = p.micro_batches = 0;
+  return p;
+}
+
+/* ---- a plan from a file */
+
+/* What is forced must be what the plan file says. */
+static bool agrees(const DriverOptions *o, const Plan *p) {
+  const PlanOptions *w = &o->plan;
+  const struct {
+    const char *name;
+    int wanted, has;
+  } forced[] = {{"--tp", w->tp, p->tp}, {"--pp", w->pp, p->pp},
+                {"--dp", w->dp, p->dp}, {"--ep", w->ep, p->ep},
+                {"--cp", w->cp, p->cp}, {"--micro-batches", w->micro_batches, p->micro_batches}};
+  for (size_t i = 0; i < sizeof forced / sizeof *forced; i++)
+    if (forced[i].wanted && forced[i].wanted != forced[i].has)
+      return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
+                        "%s %d was asked for, the plan has %d", forced[i].name, forced[i].wanted, forced[i].has);
+  return true;
+}
+
+static bool fits(const DriverOptions *o, const Plan *p) {
+  double limit = o->plan.memory_limit > 0 ? o->plan.memory_limit : target_usable(o->target);
+  Arena *a = o->model.arena;
+  return p->price.memory.total <= limit || diag_error(o->model.diags, DIAG_plan_infeasible, (Loc){.file = o->plan_file},
+                                                      "the plan needs %s on a rank, %s are allowed",
+                                                      show_bytes(a, p->price.memory.total), show_bytes(a, limit));
+}
+
+/* The plan is no alternative to itself; one of its degrees that takes another time is. */
+static void add_alternative(Plan *p, PlanAlternative *list, const PlanAlternative *x) {
+  bool same = x->tp == p->tp && x->pp == p->pp && x->dp == p->dp && x->cp == p->cp && x->ep == p->ep &&
+              x->micro_batches == p->micro_batches;
+  if (!same || fabs(x->seconds - p->price.time.total) > 1e-9 * p->price.time.total) list[p->nalternatives++] = *x;
+}
+
+/* What a search says beside its plan: the bound, and what else there is. */
+static void compare_with_search(Arena *a, Plan *p, const Plan *searched) {
+  const PlanAlternative best = {.tp = searched->tp,
+                                .pp = searched->pp,
+                                .dp = searched->dp,
+                                .cp = searched->cp,
+                                .ep = searched->ep,
+                                .micro_batches = searched->micro_batches,
+                                .seconds = searched->price.time.total,
+                                .bytes = searched->price.memory.total};
+  PlanAlternative *list = ARENA_ARRAY(a, PlanAlternative, searched->nalternatives + 1);
+  p->alternatives = list;
+  add_alternative(p, list, &best);
+  for (int i = 0; i < searched->nalternatives; i++) add_alternative(p, list, &searched->alternatives[i]);
+  p->lower_bound = searched->lower_bound;
+  p->gap = plan_gap(p->price.time.total, p->lower_bound);
+  p->search_seconds = searched->search_seconds;
+  p->cut_short = searched->cut_short;
+  p->report = searched->report;
+  p->flops = searched->flops;
+}
+
+/* A plan that cannot be used is refused before the search, which only who is shown the plan needs.  Then it is read
+ * again, because the plan that is used has to leave its mesh in the module; that the search finds nothing is no error
+ * here. */
+static Plan *read_plan(Build *b, const PlanOptions *options) {
+  const DriverOptions *o = &b->options;
+  Arena *a = o->model.arena;
+  Diags *d = o->model.diags;
+  Module *m = b->model.m;
+  const char *text = file_read_text(d, a, o->plan_file, NULL);
+  if (!text) return NULL;
+  diag_source(d, o->plan_file, text);
+  Plan *p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
+  if (!p || !agrees(o, p) || !fits(o, p)) return NULL;
+  const Plan *searched = options->alternatives ? plan_search(m, b->l1, o->target, options, diags_new(a)) : NULL;
+  double one_device = plan_one_device_seconds(m, b->l1, o->target, options->memory_limit);
+  p = plan_parse(m, b->l1, o->target, o->plan_file, text, d);
+  p->one_device_seconds = one_device;
+  if (searched) compare_with_search(a, p, searched);
+  return p;
+}
+
+/* ---- texts */
+
+static const char *plan_text(const Build *b, size_t *n) {
+  Text text = {.arena = b->options.model.arena};
+  plan_print(b->model.m, b->l1, b->plan, &text);
+  *n = text.n;
+  return text_str(&text);
+}
+
+bool save_texts(const Build *b) {
+  const DriverOptions *o = &b->options;
+  const char *dir = o->save_temps, *name = b->model.name;
+  Arena *a = o->model.arena;
+  size_t n;
+  if (!dir) return true;
+  const char *file = arena_printf(a, "%s/%s.ir", dir, name), *l1 = ir_file_text(a, b->model.m, file),
+             *plan = plan_text(b, &n);
+  mkdir(dir, 0777); /* that it failed shows when the files are written */
+  return file_write(o->model.diags, file, 0666, l1, strlen(l1)) &&
+         file_write(o->model.diags, arena_printf(a, "%s/%s.plan", dir, name), 0666, plan, n);
+}
+
+static bool save_plan(const Build *b) {
+  size_t n;
+  const char *file = b->options.save_plan, *text = file ? plan_text(b, &n) : NULL;
+  return !file || file_write(b->options.model.diags, file, 0666, text, n);
+}
+
+/* ---- the stage */
+
+bool stage_plan(Build *b) {
+  const DriverOptions *o = &b->options;
+  Diags *d = o->model.diags;
+  watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
+  PlanOptions options = o->plan, unforced = unforced_options(o);
+  double resident = 0;
+  options.too_large = &resident;
+  b->plan = o->plan_file     ? read_plan(b, &unforced)
+            : o->micro_batch ? plan_micro_batch(b, &options, o->micro_batch)
+                             : plan_search(b->model.m, b->l1, o->target, &options, d);
+  if (!b->plan && resident > 0 && !o->plan_file) help_fewest(b, &options, resident);
+  return b->plan && save_texts(b) && save_plan(b);
+}
