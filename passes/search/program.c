@@ -241,18 +241,17 @@ static void eliminate_split(Compiler *c, const Join *whole) {
                  .time = first ? whole->time : c->zeros,
                  .memory = first ? whole->memory : NULL,
                  .tables = ARENA_ARRAY(c->arena, int, n)};
-    Step *step = NULL;
-    int kept = 0, *slot = NULL;
+    int kept = 0, *slot;
     for (int f = 0; f < n; f++) {
       int *trial_slot;
       Join trial = part;
       part.tables[trial.n++] = left[f];
       Step *s = step_for(c, &trial, &trial_slot);
-      if (part.n == 0 || s->work <= c->p->table_cap) part = trial, step = s, slot = trial_slot;
+      if (part.n == 0 || s->work <= c->p->table_cap) part = trial;
       else left[kept++] = left[f];
     }
     /* the last trial may have looked at other tables than the part has */
-    step = step_for(c, &part, &slot);
+    Step *step = step_for(c, &part, &slot);
     n = kept;
     add_elimination(c, &part, step, slot);
   }
