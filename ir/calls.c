@@ -40,7 +40,7 @@ static Called visit(Walk *w, size_t at, int depth) {
   for (size_t i = 0; i < c->f->ops.n; i++) {
     const Op *op = &c->f->ops.items[i];
     size_t callee;
-    c->acts |= op->kind == OP_write || op->kind == OP_random;
+    c->acts |= op_acts(op->kind);
     if (op->kind != OP_call || !find(&w->calls, op_str(op, AT_name), &callee)) continue;
     Called inner = visit(w, callee, depth + 1);
     c->cyclic |= inner.cyclic;

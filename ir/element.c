@@ -92,7 +92,7 @@ static uint32_t latest_difference(Matching *t, const Poly *p, const Poly *q) {
   note_side(t, q, 2);
   for (uint32_t v = 1; v < f->values.n; v++) {
     bool one = t->sides[v] == 1 || t->sides[v] == 2;
-    if (one && !loops_is_part(op_of(f, v)->kind) && (!latest || f->values.items[v].op > f->values.items[latest].op))
+    if (one && !op_is_loop_part(op_of(f, v)->kind) && (!latest || f->values.items[v].op > f->values.items[latest].op))
       latest = v;
   }
   return latest;
@@ -236,7 +236,7 @@ static bool *live_values(Arena *a, const Func *f) {
   for (int round = 0; round < 2; round++) /* loops are taken as live, whatever needs them */
     for (size_t i = f->ops.n; i-- > 0;) {
       const Op *op = &f->ops.items[i];
-      if (op->out && !live[op->out] && !loops_is_part(op->kind)) continue;
+      if (op->out && !live[op->out] && !op_is_loop_part(op->kind)) continue;
       for (int k = 0; k < op->nin; k++) live[op->in[k]] = true;
     }
   return live;
@@ -246,9 +246,9 @@ static bool match_op(Matching *t, size_t i, const bool *live) {
   const Op *op = &t->y->f->ops.items[i];
   if (op->kind == OP_loop) return enter_loop(t, i);
   if (op->kind == OP_repeat) return close_loop(t, i);
-  if (loops_is_part(op->kind) || !op->out || !live[op->out]) return true;
+  if (op_is_loop_part(op->kind) || !op->out || !live[op->out]) return true;
   Val u = func_find(t->x->f, op->name);
-  if (!u || loops_is_part(op_of(t->x->f, u)->kind)) return true;
+  if (!u || op_is_loop_part(op_of(t->x->f, u)->kind)) return true;
   match_values(t, u, op->out);
   return true;
 }

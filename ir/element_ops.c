@@ -521,7 +521,7 @@ static const Poly *by_op(const Ask *q) {
     case OP_take: return looked_up(q);
     default: break;
   }
-  if (loops_is_part(k) || k == OP_call || k == OP_result) return none(q);
+  if (op_is_loop_part(k) || k == OP_call || k == OP_result) return none(q);
   return op_is_composite(k) ? composite(q) : opaque(q);
 }
 

@@ -166,7 +166,7 @@ void box_copy(int rank, const int64_t *size, Cell *dst, const int64_t *dst_dims,
 /* ---- evaluators */
 typedef bool EvalFn(Eval *);
 EvalFn eval_unary, eval_binary, eval_compare;
-#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) EvalFn eval;
+#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) EvalFn eval;
 #include "ir/ops.def"
 
 #endif

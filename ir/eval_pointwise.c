@@ -48,7 +48,7 @@ typedef struct Elements {
 
 static void unary_float(const Elements *l) {
   switch (l->kind) {
-#define UNARY(name, classes, linear, FX, IX, doc) EACH(OP_##name, double, f, FX)
+#define UNARY(name, classes, linear, cost, FX, IX, doc) EACH(OP_##name, double, f, FX)
 #include "ir/ops.def"
     default: return;
   }
@@ -56,7 +56,7 @@ static void unary_float(const Elements *l) {
 
 static void unary_int(const Elements *l) {
   switch (l->kind) {
-#define UNARY(name, classes, linear, FX, IX, doc) EACH(OP_##name, int64_t, i, (int64_t)(IX))
+#define UNARY(name, classes, linear, cost, FX, IX, doc) EACH(OP_##name, int64_t, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -64,7 +64,7 @@ static void unary_int(const Elements *l) {
 
 static void unary_u64(const Elements *l) {
   switch (l->kind) {
-#define UNARY(name, classes, linear, FX, IX, doc) EACH(OP_##name, uint64_t, i, (int64_t)(IX))
+#define UNARY(name, classes, linear, cost, FX, IX, doc) EACH(OP_##name, uint64_t, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -72,7 +72,7 @@ static void unary_u64(const Elements *l) {
 
 static void binary_float(const Elements *l) {
   switch (l->kind) {
-#define BINARY(name, classes, linear, FX, IX, doc) EACH2(OP_##name, double, f, f, FX)
+#define BINARY(name, classes, linear, cost, FX, IX, doc) EACH2(OP_##name, double, f, f, FX)
 #include "ir/ops.def"
     default: return;
   }
@@ -84,7 +84,7 @@ static void binary_float(const Elements *l) {
 static void binary_int(const Elements *l) {
   const int64_t bits = l->bits;
   switch (l->kind) {
-#define BINARY(name, classes, linear, FX, IX, doc) EACH2(OP_##name, int64_t, i, i, (int64_t)(IX))
+#define BINARY(name, classes, linear, cost, FX, IX, doc) EACH2(OP_##name, int64_t, i, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }
@@ -100,7 +100,7 @@ static void binary_int(const Elements *l) {
 #define ev_shr(x, y) ((y) >= 64 ? 0 : (x) >> (y))
 static void binary_u64(const Elements *l) {
   switch (l->kind) {
-#define BINARY(name, classes, linear, FX, IX, doc) EACH2(OP_##name, uint64_t, i, i, (int64_t)(IX))
+#define BINARY(name, classes, linear, cost, FX, IX, doc) EACH2(OP_##name, uint64_t, i, i, (int64_t)(IX))
 #include "ir/ops.def"
     default: return;
   }

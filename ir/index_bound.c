@@ -66,7 +66,7 @@ typedef struct Ranging {
 
 const Expr *uniform_integer(Module *m, const Func *f, Val v) {
   const Op *op = op_of(f, v);
-  while (op->kind == OP_broadcast || op->kind == OP_reshape || op->kind == OP_copy) op = op_of(f, op->in[0]);
+  while (op_is_view(op->kind)) op = op_of(f, op->in[0]);
   const Attr *value = op->kind == OP_const ? op_attr(op, AT_value) : NULL;
   if (op->kind == OP_size) return op_expr(op, AT_expr);
   return value && fabs(value->u.f) < 0x1p53 ? ex_const(m, (int64_t)value->u.f) : NULL;
@@ -85,17 +85,10 @@ static const Expr *wrapped_by(Module *m, const Ranging *r, const Op *op) {
 
 /* All elements of the result come from operand 0 (for a join, from any operand), none is left out. */
 static bool keeps_elements(const Func *f, const Op *op) {
-  switch (op->kind) {
-    case OP_copy:
-    case OP_reshape:
-    case OP_transpose:
-    case OP_broadcast:
-    case OP_concat: return true;
-    case OP_cast:
-      return is_integer(type_of(f, op->in[0])) &&
-             (type_of(f, op->out)->dtype == DT_i64 || type_of(f, op->out)->dtype == DT_i32);
-    default: return false;
-  }
+  if (op->kind == OP_cast)
+    return is_integer(type_of(f, op->in[0])) &&
+           (type_of(f, op->out)->dtype == DT_i64 || type_of(f, op->out)->dtype == DT_i32);
+  return op_arranges(op->kind) || op->kind == OP_concat;
 }
 
 static void follow(Module *m, Ranging *r, const Op *op) {

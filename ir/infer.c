@@ -69,8 +69,8 @@ static bool class_accepted(const char *classes, DType t) {
 }
 
 static const char *const classes_of[OP_COUNT] = {
-#define UNARY(name, classes, linear, f, i, doc) [OP_##name] = classes,
-#define BINARY(name, classes, linear, f, i, doc) [OP_##name] = classes,
+#define UNARY(name, classes, linear, cost, f, i, doc) [OP_##name] = classes,
+#define BINARY(name, classes, linear, cost, f, i, doc) [OP_##name] = classes,
 #include "ir/ops.def"
 };
 
@@ -587,7 +587,7 @@ const Type *infer_type(Module *m, const Func *f, const OpSpec *spec, Diags *diag
 #define UNARY(name, ...) [OP_##name] = infer_unary,
 #define BINARY(name, ...) [OP_##name] = infer_binary,
 #define COMPARE(name, ...) [OP_##name] = infer_compare,
-#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = infer_##infer,
+#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = infer_##infer,
 #include "ir/ops.def"
   };
   Infer c = {m, f, spec, diags, {NULL}};

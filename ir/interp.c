@@ -276,7 +276,7 @@ static EvalFn *const evaluators[OP_COUNT] = {
 #define UNARY(name, ...) [OP_##name] = eval_unary,
 #define BINARY(name, ...) [OP_##name] = eval_binary,
 #define COMPARE(name, ...) [OP_##name] = eval_compare,
-#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = eval,
+#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = eval,
 #include "ir/ops.def"
 };
 

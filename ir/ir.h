@@ -21,6 +21,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "ir/expr.h"
+#include "ir/ops.h"
 
 enum {
   MAX_RANK = 8,     /* dimensions of a tensor */
@@ -118,18 +119,6 @@ typedef struct State {
 } State;
 
 /* ---- operations */
-typedef enum OpKind {
-  OP_none,
-#define UNARY(name, ...) OP_##name,
-#define BINARY(name, ...) OP_##name,
-#define COMPARE(name, ...) OP_##name,
-#define OP(name, ...) OP_##name,
-#include "ir/ops.def"
-  OP_COUNT
-} OpKind;
-
-typedef enum OpClass { OC_UNARY, OC_BINARY, OC_COMPARE, OC_OTHER } OpClass;
-
 typedef enum AttrKind {
   AK_INT,
   AK_FLOAT,
@@ -284,17 +273,7 @@ const Type *layout_local_type(Module *m, const Type *global, const Layout *l);
 /* Number of parts of a dimension. */
 int64_t layout_parts(const Mesh *mesh, const DimLayout *d);
 
-/* ---- operations: table facts (ir/ops.c) */
-const char *op_name(OpKind k);
-bool op_find(const char *name, OpKind *out);
-OpClass op_class(OpKind k);
-const char *op_doc(OpKind k);
-int op_min_operands(OpKind k), op_max_operands(OpKind k), op_results(OpKind k);
-bool op_type_is_given(OpKind k); /* the result type is written, not inferred */
-bool op_is_composite(OpKind k);  /* has a decomposition into primitives */
-bool op_is_grouped(OpKind k);    /* rows times the matrix an index names; operands 2 on are matrices by group */
-bool op_is_comm(OpKind k);       /* level-2 communication (with transfer) */
-bool op_level2_only(OpKind k);
+/* ---- attributes of operations: table facts (ir/ops.c; those of the operations themselves are in ir/ops.h) */
 /* 1 required, 0 optional, -1 not an attribute of this operation. */
 int op_attr_rule(OpKind k, AttrKey key);
 const char *attr_name(AttrKey key);
@@ -307,6 +286,11 @@ int64_t op_int(const Op *op, AttrKey key, int64_t otherwise);
 double op_float(const Op *op, AttrKey key, double otherwise);
 const char *op_str(const Op *op, AttrKey key); /* NULL when absent */
 const Expr *op_expr(const Op *op, AttrKey key);
+/* One number in all elements: a const that is not a list, a size. */
+bool op_is_splat(const Op *op);
+/* A source that can be made in any layout where it is needed, without communication: all constants but listed elements,
+ * and random numbers. */
+bool op_is_anywhere(const Op *op);
 bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }

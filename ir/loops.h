@@ -29,8 +29,6 @@ typedef struct Loops {
   int *of; /* by operation: the innermost loop whose body its result belongs to, -1: none (a leave belongs outside) */
 } Loops;
 
-static inline bool loops_is_part(OpKind k) { return k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave; }
-
 /* The loops of a function that keeps rule V20, in `arena`. */
 Loops loops_of(Arena *arena, const Func *f);
 

@@ -8,16 +8,20 @@ typedef struct OpRow {
   const char *name;
   OpClass class;
   int min, max, results;
+  unsigned traits; /* of OpTrait */
+  int cost;
   const char *attrs, *infer, *doc;
 } OpRow;
 
 static const OpRow rows[OP_COUNT] = {
-    [OP_none] = {"none", OC_OTHER, 0, 0, 0, "", "", ""},
-#define UNARY(name, classes, linear, f, i, doc) [OP_##name] = {#name, OC_UNARY, 1, 1, 1, "", "unary", doc},
-#define BINARY(name, classes, linear, f, i, doc) [OP_##name] = {#name, OC_BINARY, 2, 2, 1, "", "binary", doc},
-#define COMPARE(name, expr, doc) [OP_##name] = {#name, OC_COMPARE, 2, 2, 1, "", "compare", doc},
-#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) \
-  [OP_##name] = {#name, OC_OTHER, min, max, results, attrs, #infer, doc},
+    [OP_none] = {"none", OC_OTHER, 0, 0, 0, 0, 0, "", "", ""},
+#define UNARY(name, classes, linear, cost, f, i, doc) \
+  [OP_##name] = {#name, OC_UNARY, 1, 1, 1, OT_ELEMENTWISE, cost, "", "unary", doc},
+#define BINARY(name, classes, linear, cost, f, i, doc) \
+  [OP_##name] = {#name, OC_BINARY, 2, 2, 1, OT_ELEMENTWISE, cost, "", "binary", doc},
+#define COMPARE(name, expr, doc) [OP_##name] = {#name, OC_COMPARE, 2, 2, 1, OT_ELEMENTWISE, 1, "", "compare", doc},
+#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) \
+  [OP_##name] = {#name, OC_OTHER, min, max, results, traits, 1, attrs, #infer, doc},
 #include "ir/ops.def"
 };
 
@@ -36,6 +40,7 @@ const char *op_doc(OpKind k) { return rows[k].doc; }
 int op_min_operands(OpKind k) { return rows[k].min; }
 int op_max_operands(OpKind k) { return rows[k].max; }
 int op_results(OpKind k) { return rows[k].results; }
+int op_element_cost(OpKind k) { return rows[k].cost; }
 bool op_type_is_given(OpKind k) { return strcmp(rows[k].infer, "given") == 0; }
 
 bool op_find(const char *name, OpKind *out) {
@@ -47,15 +52,27 @@ bool op_find(const char *name, OpKind *out) {
   return false;
 }
 
-bool op_is_composite(OpKind k) {
-  return k == OP_softmax || k == OP_norm || k == OP_rope || k == OP_attention || k == OP_cross_entropy;
-}
+static bool has(OpKind k, OpTrait trait) { return rows[k].traits & trait; }
 
-bool op_is_grouped(OpKind k) { return k == OP_grouped_dot || k == OP_grouped_mlp; }
-
-bool op_level2_only(OpKind k) { return k >= OP_all_reduce; }
-
-bool op_is_comm(OpKind k) { return op_level2_only(k) && k != OP_shard_slice && k != OP_mask_partial; }
+bool op_is_source(OpKind k) { return has(k, OT_SOURCE); }
+bool op_is_declared(OpKind k) { return has(k, OT_DECLARED); }
+bool op_is_at_entry(OpKind k) { return has(k, OT_AT_ENTRY); }
+bool op_is_resident(OpKind k) { return has(k, OT_RESIDENT); }
+bool op_is_constant(OpKind k) { return has(k, OT_CONSTANT); }
+bool op_is_state(OpKind k) { return has(k, OT_STATE); }
+bool op_acts(OpKind k) { return has(k, OT_ACTS); }
+bool op_is_elementwise(OpKind k) { return has(k, OT_ELEMENTWISE); }
+bool op_arranges(OpKind k) { return has(k, OT_ARRANGES); }
+bool op_is_view(OpKind k) { return has(k, OT_VIEW); }
+bool op_is_windowed(OpKind k) { return has(k, OT_WINDOWED); }
+bool op_is_grouped(OpKind k) { return has(k, OT_GROUPED); }
+bool op_is_contraction(OpKind k) { return has(k, OT_CONTRACTION); }
+bool op_has_library_sums(OpKind k) { return has(k, OT_LIBRARY_SUMS); }
+bool op_is_composite(OpKind k) { return has(k, OT_COMPOSITE); }
+bool op_is_call(OpKind k) { return has(k, OT_CALL); }
+bool op_is_loop_part(OpKind k) { return has(k, OT_LOOP); }
+bool op_level2_only(OpKind k) { return has(k, OT_LEVEL2); }
+bool op_is_comm(OpKind k) { return has(k, OT_COMM); }
 
 /* Finds `key` as a whole word of the row's attribute list; words inside [] are optional. */
 int op_attr_rule(OpKind k, AttrKey key) {
@@ -113,6 +130,10 @@ const Attr *op_attr(const Op *op, AttrKey key) {
     if (op->attrs[i].key == key) return &op->attrs[i];
   return NULL;
 }
+
+bool op_is_splat(const Op *op) { return op->kind == OP_size || (op->kind == OP_const && op_attr(op, AT_value)); }
+
+bool op_is_anywhere(const Op *op) { return has(op->kind, OT_ANYWHERE) && (op->kind != OP_const || op_is_splat(op)); }
 
 int64_t op_int(const Op *op, AttrKey key, int64_t otherwise) {
   const Attr *a = op_attr(op, key);

@@ -563,10 +563,10 @@ typedef struct RuleRow {
 } RuleRow;
 
 static const RuleRow rows[OP_COUNT] = {
-#define UNARY(name, classes, linear, f, i, doc) [OP_##name] = {"x.. -> x..", "", linear, NULL},
-#define BINARY(name, classes, linear, f, i, doc) [OP_##name] = {"x.., x.. -> x..", "", linear, NULL},
+#define UNARY(name, classes, linear, cost, f, i, doc) [OP_##name] = {"x.. -> x..", "", linear, NULL},
+#define BINARY(name, classes, linear, cost, f, i, doc) [OP_##name] = {"x.., x.. -> x..", "", linear, NULL},
 #define COMPARE(name, expr, doc) [OP_##name] = {"x.., x.. -> x..", "", "", NULL},
-#define OP(name, min, max, results, attrs, infer, rule, kinds, rule_fn, eval, doc) \
+#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) \
   [OP_##name] = {rule, kinds, "", rule_fn},
 #include "ir/ops.def"
 };

@@ -71,9 +71,7 @@ static double op_work(Module *m, const Func *f, const Op *op, const int64_t *sym
     const Func *callee = module_func(m, op_str(op, AT_name));
     return callee ? trial_work(m, callee, symbols) : INFINITY;
   }
-  if (k == OP_dot || k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter || k == OP_attention ||
-      k == OP_grouped_dot || k == OP_grouped_mlp || k == OP_pool)
-    return n + contraction_work(m, f, op, symbols);
+  if (op_is_contraction(k) || op_is_windowed(k)) return n + contraction_work(m, f, op, symbols);
   for (int i = 0; i < op->nin; i++) n += elements(type_of(f, op->in[i]), symbols);
   return n;
 }

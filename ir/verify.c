@@ -114,8 +114,6 @@ static bool check_layout(Verify *v, const Op *op, const Layout *l, int rank, con
   return check_units(v, op, l, what);
 }
 
-static bool is_source(OpKind k) { return k == OP_input || k == OP_param || k == OP_read; }
-
 /* V7: param, read and write name a symbol of the module whose type is the value's (level 2: its local type). */
 static void check_symbol(Verify *v, const Op *op) {
   const char *name = op_str(op, AT_name);
@@ -123,7 +121,7 @@ static void check_symbol(Verify *v, const Op *op) {
   if (op->kind == OP_param) {
     const Param *p = module_param(v->m, name);
     global = p ? p->type : NULL;
-  } else if (op->kind == OP_read || op->kind == OP_write) {
+  } else if (op_is_state(op->kind)) {
     const State *s = module_state(v->m, name);
     global = s ? s->type : NULL;
   } else return;
@@ -164,8 +162,7 @@ static void check_state_order(Verify *v) {
     if (w->kind != OP_write) continue;
     for (size_t j = i + 1; j < v->f->ops.n; j++) {
       const Op *op = &v->f->ops.items[j];
-      if ((op->kind == OP_write || op->kind == OP_read) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 &&
-          op->stage == w->stage)
+      if (op_is_state(op->kind) && strcmp(op_str(op, AT_name), op_str(w, AT_name)) == 0 && op->stage == w->stage)
         broken(v, op, "V8", "\"%s\" was written above", op_str(w, AT_name));
     }
     for (size_t j = 0; j < v->f->ops.n; j++) {
@@ -278,7 +275,7 @@ static void check_loop_structure(Verify *v) {
  * lies in one pipeline stage. */
 static bool acts_once(const Verify *v, const Op *op) {
   const Called *callee = op->kind == OP_call ? calls_find(v->calls, op_str(op, AT_name)) : NULL;
-  return op->kind == OP_write || op->kind == OP_random || (callee && callee->acts);
+  return op_acts(op->kind) || (callee && callee->acts);
 }
 
 /* Does the leave take what a leave of the same loop leaves behind? */
@@ -401,7 +398,7 @@ static void check_op(Verify *v, size_t index) {
   if (!v->ok) return; /* the rules below rely on types */
   if (op->out) check_extents(v, op, type_of(v->f, op->out));
   if (v->f->level == 1) check_level1(v, op);
-  else if (is_source(op->kind))
+  else if (op_is_declared(op->kind))
     check_layout(v, op, v->f->values.items[op->out].layout, type_of(v->f, op->out)->rank, "a source");
   check_symbol(v, op);
   if (v->f->level == 2) {
@@ -472,7 +469,7 @@ static void check_prepare(Verify *v) {
   for (size_t i = 0; f && i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Param *p = op->kind == OP_param ? module_param(v->m, op_str(op, AT_name)) : NULL;
-    if (op->kind == OP_input || op->kind == OP_read || op->kind == OP_write || (p && p->init == INIT_PREPARED))
+    if (op->kind == OP_input || op_is_state(op->kind) || (p && p->init == INIT_PREPARED))
       broken(v, op, "V19", "@prepare cannot have this operation");
   }
   v->f = NULL;

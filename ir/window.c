@@ -5,8 +5,6 @@
 
 #include "base/die.h"
 
-bool op_is_windowed(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter || k == OP_pool; }
-
 /* Which part of the spec (operand 0, operand 1, result) a role is. */
 static int part_of(OpKind k, int role) {
   if (k == OP_conv) return role == WINDOW_IMAGE ? 0 : role == WINDOW_WEIGHTS ? 1 : 2;

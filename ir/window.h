@@ -28,8 +28,6 @@ typedef struct Window {
   const Expr *extent[3][MAX_WINDOWED]; /* by role */
 } Window;
 
-bool op_is_windowed(OpKind k);
-
 /* The letters of role `r` of a convolution's spec; `*n` of them. */
 const char *window_letters(OpKind k, const char *spec, int role, int *n);
 

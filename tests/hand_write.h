@@ -139,7 +139,7 @@ static Func *hand_write(Module *m, const Func *l1, Random *r, int rate, const bo
     if (!l && h->b.stage + 1 < m->mesh.stages && below(r, (int)l1->ops.n / 2 + 1) == 0) h->b.stage++;
     if (l && op->kind == OP_loop) before_loop(h, l);
     if (h->failed) break;
-    if (l && loops_is_part(op->kind)) hand_loop_part(h, op, l, next[l->depth]);
+    if (l && op_is_loop_part(op->kind)) hand_loop_part(h, op, l, next[l->depth]);
     else hand_op(h, op);
   }
   for (size_t i = 0; i < l1->outputs.n && !h->failed; i++) hand_output(h, &l1->outputs.items[i]);

@@ -43,8 +43,8 @@ static void finish_function(const char *name, Program *p, uint64_t seed) {
 
 static bool accepts(OpKind k, DType t) {
   static const char *const classes[OP_COUNT] = {
-#define UNARY(name, classes, linear, f, i, doc) [OP_##name] = classes,
-#define BINARY(name, classes, linear, f, i, doc) [OP_##name] = classes,
+#define UNARY(name, classes, linear, cost, f, i, doc) [OP_##name] = classes,
+#define BINARY(name, classes, linear, cost, f, i, doc) [OP_##name] = classes,
 #define COMPARE(name, ...) [OP_##name] = "FIB",
 #include "ir/ops.def"
   };

@@ -16,9 +16,7 @@ typedef struct Dot {
   Text *out;
 } Dot;
 
-bool graph_shows(const Op *op) {
-  return op->kind != OP_const && op->kind != OP_size && op->kind != OP_iota && op->kind != OP_random;
-}
+bool graph_shows(const Op *op) { return !op_is_source(op->kind) || op_is_declared(op->kind); }
 
 static const char *stage_color(int stage) {
   static const char *const colors[] = {"#e8f0fe", "#e6f4ea", "#fef7e0", "#fce8e6", "#f3e8fd", "#e4f7fb"};
@@ -45,9 +43,7 @@ static void node(const Dot *d, size_t i) {
   Text type = {.arena = d->m->arena}, strategy = {.arena = d->m->arena};
   if (op->out) type_print(d->m, &type, type_of(d->f, op->out));
   if (s->n) strategy_print(d->m, &strategy, d->rules[i], s);
-  const char *shape = op->kind == OP_input                          ? "invhouse"
-                      : op->kind == OP_param || op->kind == OP_read ? "cylinder"
-                                                                    : "box";
+  const char *shape = op->kind == OP_input ? "invhouse" : op_is_resident(op->kind) ? "cylinder" : "box";
   text_printf(d->out, "    n%zu [shape=%s, style=filled, fillcolor=\"%s\", label=\"", i, shape,
               op->kind == OP_param ? "#ffffff" : "#d2e3fc");
   quoted(d->out, op->name);
@@ -70,7 +66,7 @@ bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *r
                 GraphEdge *out) {
   size_t from = (size_t)f->values.items[f->ops.items[to].in[operand]].op;
   OpKind k = f->ops.items[from].kind;
-  bool loaded = k == OP_input || k == OP_param || k == OP_read; /* comes in the layout its use wants */
+  bool loaded = op_is_declared(k); /* comes in the layout its use wants */
   if (!graph_shows(&f->ops.items[from])) return false;
   *out = (GraphEdge){from,
                      to,

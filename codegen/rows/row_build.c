@@ -476,35 +476,7 @@ static int value_at(Build *b, Val v, const Index *index, int guard) {
 static int cost_of(const RowNode *n) {
   if (n->kind == RN_RANDOM) return 40;
   if (n->kind != RN_OP) return n->kind == RN_LOAD;
-  switch (n->op) {
-    case OP_exp:
-    case OP_exp2:
-    case OP_expm1:
-    case OP_log:
-    case OP_log1p:
-    case OP_sin:
-    case OP_cos:
-    case OP_tan:
-    case OP_asin:
-    case OP_acos:
-    case OP_atan:
-    case OP_sinh:
-    case OP_cosh:
-    case OP_asinh:
-    case OP_acosh:
-    case OP_atanh:
-    case OP_tanh:
-    case OP_erf:
-    case OP_sigmoid:
-    case OP_pow:
-    case OP_atan2: return 16;
-    case OP_div:
-    case OP_mod:
-    case OP_sqrt:
-    case OP_rsqrt:
-    case OP_recip: return 4;
-    default: return 1;
-  }
+  return op_element_cost(n->op);
 }
 
 static bool varies(const RowProgram *p, const Affine *a) {

@@ -35,10 +35,8 @@ static bool moves_last_dim(const Work *w, const Op *op) {
 static bool may_be_virtual(const Work *w, const WorkOp *o, int uses) {
   const Op *op = o->op;
   if (o->class != WC_MAP) return false;
+  if (op_is_constant(op->kind)) return true;
   switch (op->kind) {
-    case OP_const:
-    case OP_size:
-    case OP_iota: return true;
     case OP_transpose:
       if (moves_last_dim(w, op) && uses > 1) return false;
       break;

@@ -163,8 +163,8 @@ static bool is_residual(const Join *j, Val v, const Type *to) {
   int def = work_def(j->w, v);
   if (def < 0 || work_type(j->w, v) != to) return false;
   OpKind k = j->w->ops.items[def].op->kind;
-  return k != OP_broadcast && k != OP_const && k != OP_size && k != OP_iota && k != OP_transpose && k != OP_cast &&
-         k != OP_slice && k != OP_shard_slice;
+  return !op_is_constant(k) && k != OP_broadcast && k != OP_transpose && k != OP_cast && k != OP_slice &&
+         k != OP_shard_slice;
 }
 
 static bool join_addition(Join *j, const Op *op) {

@@ -25,7 +25,7 @@ typedef struct UnaryRow {
   double (*fold)(double);
 } UnaryRow;
 
-#define UNARY(name, classes, linear, f, i, doc) \
+#define UNARY(name, classes, linear, cost, f, i, doc) \
   static double fold_##name(double x) { \
     (void)x; \
     return (double)(f); \
@@ -33,7 +33,7 @@ typedef struct UnaryRow {
 #include "ir/ops.def"
 
 static const UnaryRow unary_rows[] = {
-#define UNARY(name, classes, linear, f, i, doc) {#name, OP_##name, classes[0] == 'F', fold_##name},
+#define UNARY(name, classes, linear, cost, f, i, doc) {#name, OP_##name, classes[0] == 'F', fold_##name},
 #include "ir/ops.def"
 };
 enum { NUNARY = sizeof unary_rows / sizeof unary_rows[0] };

@@ -146,22 +146,8 @@ static double work_of(const Evaluation *e, const Op *op) {
     for (int d = 0; type_constant_dims(t, dims) && d < t->rank; d++) n *= (double)dims[d];
     sum += n, product *= n > 1 ? n : 1;
   }
-  switch (op->kind) {
-    case OP_dot:
-    case OP_conv:
-    case OP_conv_transpose:
-    case OP_conv_filter:
-    case OP_pool:
-    case OP_attention:
-    case OP_grouped_dot:
-    case OP_grouped_mlp: return product;
-    case OP_argsort:
-    case OP_softmax:
-    case OP_norm:
-    case OP_rope:
-    case OP_cross_entropy: return 20 * sum;
-    default: return sum + 1;
-  }
+  if (op_is_contraction(op->kind) || op_is_windowed(op->kind)) return product;
+  return op_is_composite(op->kind) || op->kind == OP_argsort ? 20 * sum : sum + 1;
 }
 
 static const Cell *constants(Evaluation *e, const Op *op) {
@@ -191,11 +177,8 @@ static Number element(const Evaluation *e, Val v, int64_t i) {
 
 /* Bit i: operand i's elements become elements of the result, unchanged; the others say which ones. */
 static unsigned moves(const Op *op) {
+  if (op_arranges(op->kind)) return 1;
   switch (op->kind) {
-    case OP_copy:
-    case OP_reshape:
-    case OP_transpose:
-    case OP_broadcast:
     case OP_slice:
     case OP_pad: return 1;
     case OP_concat: return ~0u;
@@ -284,7 +267,7 @@ static bool with_sizes(Evaluation *e, const Op *op, Number *items, int64_t n) {
   if (!constant_attrs(op)) return false;
   if (moves(op)) return moved(e, op, items, n);
   if (op->kind == OP_reduce) return reduced(e, op, items);
-  if (op_class(op->kind) == OC_OTHER && op->kind != OP_cast && op->kind != OP_select) return false;
+  if (!op_is_elementwise(op->kind)) return false;
   for (int k = 0; k < op->nin; k++) {
     int64_t elements;
     if (!ex_get_const(type_elements(e->m, type_of(e->f, op->in[k])), &elements) || elements != n) return false;
@@ -295,19 +278,8 @@ static bool with_sizes(Evaluation *e, const Op *op, Number *items, int64_t n) {
 
 /* ---- one value */
 
-static bool is_source_of_data(OpKind kind) {
-  switch (kind) {
-    case OP_input:
-    case OP_read:
-    case OP_random:
-    case OP_opaque:
-    case OP_call:
-    case OP_result:
-    case OP_loop:
-    case OP_carry:
-    case OP_leave: return true;
-    default: return false;
-  }
+static bool is_source_of_data(OpKind k) {
+  return op_is_at_entry(k) || op_acts(k) || op_is_call(k) || op_is_loop_part(k) || k == OP_opaque;
 }
 
 static FactKind missing_in(const Fact *f) {

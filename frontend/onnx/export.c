@@ -259,8 +259,7 @@ static bool index_is_checked(const Writing *n, Val index, const Expr *extent) {
       const Expr *below = index_range(n->x->m, f, index).below;
       return below && below == extent;
     }
-    bool passes = op->kind == OP_copy || op->kind == OP_cast || op->kind == OP_reshape || op->kind == OP_transpose ||
-                  op->kind == OP_broadcast;
+    bool passes = op_arranges(op->kind) || op->kind == OP_cast;
     if (!passes && op->kind != OP_select) return false;
     index = op->in[passes ? 0 : 2];
   }

@@ -61,21 +61,16 @@ static const Op *counted_by(Node *n, Val v, int64_t *offset) {
   for (int steps = 0; steps < MAX_STEPS; steps++) {
     const Op *op = op_of(f, v);
     int64_t c;
-    switch (op->kind) {
-      case OP_iota: return op;
-      case OP_copy:
-      case OP_cast:
-      case OP_reshape:
-      case OP_transpose:
-      case OP_broadcast: v = op->in[0]; break;
-      case OP_add:
-        if (constant_of(n, op->in[1], &c)) v = op->in[0];
-        else if (constant_of(n, op->in[0], &c)) v = op->in[1];
-        else return NULL;
-        if (__builtin_add_overflow(*offset, c, offset)) return NULL;
-        break;
-      default: return NULL;
+    if (op->kind == OP_iota) return op;
+    if (op_arranges(op->kind) || op->kind == OP_cast) {
+      v = op->in[0];
+      continue;
     }
+    if (op->kind != OP_add) return NULL;
+    if (constant_of(n, op->in[1], &c)) v = op->in[0];
+    else if (constant_of(n, op->in[0], &c)) v = op->in[1];
+    else return NULL;
+    if (__builtin_add_overflow(*offset, c, offset)) return NULL;
   }
   return NULL;
 }

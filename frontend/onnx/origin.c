@@ -26,8 +26,8 @@ static const Op *follow(Node *n, Val v, Chain *chain) {
   for (;;) {
     const Op *op = op_of(f, v);
     Val cause = evaluate(import_evaluation(n->im), v)->cause;
-    bool source = op->kind == OP_input || op->kind == OP_read;
-    if (!source && op->loc.node && (!chain->n || strcmp(chain->items[chain->n - 1], op->loc.node) != 0))
+    if (!op_is_at_entry(op->kind) && op->loc.node &&
+        (!chain->n || strcmp(chain->items[chain->n - 1], op->loc.node) != 0))
       ARENA_PUSH(n->m->arena, chain, op->loc.node);
     if (!cause) return op;
     v = cause;

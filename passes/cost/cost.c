@@ -298,15 +298,6 @@ double cost_agreement(CostModel *c, const Type *scalar) {
 
 /* ---- operations */
 
-bool cost_is_source(OpKind k) {
-  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota ||
-         k == OP_random;
-}
-
-static bool is_convolution(OpKind k) { return k == OP_conv || k == OP_conv_transpose || k == OP_conv_filter; }
-
-bool cost_is_contraction(OpKind k) { return k == OP_dot || k == OP_attention || op_is_grouped(k) || is_convolution(k); }
-
 /* A grouped operation on one rank: rows fall evenly to the groups, and a row meets one matrix. */
 typedef struct GroupedWork {
   double groups, rows; /* matrices met, rows in each */
@@ -352,7 +343,7 @@ static double operation_flops(const CostModel *c, const Func *f, const Op *op, c
     GroupedWork g = grouped_work(c, f, op, r, s);
     return grouped_flops(op->kind, &g);
   }
-  if (!cost_is_contraction(op->kind)) {
+  if (!op_is_contraction(op->kind)) {
     const Type *t = op->nin ? type_of(f, op->in[0]) : type_of(f, op->out);
     double out = op->out ? cost_elements(c, type_of(f, op->out), result) : 0;
     return op->kind == OP_reduce ? cost_elements(c, t, strategy_operand(c->m, r, s, 0)) : out;
@@ -389,7 +380,7 @@ static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value,
     if (v->layouts[i] == layout) return 0;
   if (v->n == MAX_OPERANDS) die("a value of a body in %d layouts", v->n);
   v->layouts[v->n++] = layout;
-  if (cost_is_source(op->kind) && op->kind != OP_input) return 0;
+  if (op_is_source(op->kind) && op->kind != OP_input) return 0;
   return cost_convert(c, type_of(body, value), v->layouts[0], layout);
 }
 
@@ -512,7 +503,7 @@ static double arithmetic_seconds(const CostModel *c, const Func *f, const Op *op
     return grouped_seconds(c->target, type, op->kind, &g);
   }
   if (op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
-  return is_convolution(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
+  return op_is_contraction(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
 }
 
 /* Of the matrices a rank has, the part its rows meet. */
@@ -521,10 +512,7 @@ static double groups_met(const CostModel *c, const Func *f, const Op *op, const 
   return fmin(1, grouped_work(c, f, op, r, s).groups / fmax(1, factor_local(c, r, s, v)));
 }
 
-static bool is_free(OpKind k) {
-  bool of_loop = k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave;
-  return cost_is_source(k) || k == OP_reshape || k == OP_broadcast || k == OP_copy || of_loop;
-}
+static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
 
 /* Read and written by this rank.  A gather reads the rows it takes, an update writes the rows it gets, a grouped
  * operation reads the matrices its rows name. */
@@ -570,7 +558,7 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   if (is_free(op->kind)) return (OpLeast){0};
   OpLeast out = {.launch = c->target->launch};
   if (has_body(r)) return out;
-  if (cost_is_contraction(op->kind))
+  if (op_is_contraction(op->kind))
     out.arithmetic =
         kernel_least_seconds(c->target, computed_type(f, op), operation_flops(c, f, op, r, &whole, result));
   out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) -

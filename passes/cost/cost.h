@@ -56,8 +56,6 @@ typedef struct OpLeast {
   double launch, arithmetic, memory;
 } OpLeast;
 OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r);
-bool cost_is_source(OpKind k);
-bool cost_is_contraction(OpKind k); /* arithmetic grows faster than its operands: dot, attention, convolutions */
 
 /* A MoveCost; the context is the CostModel. */
 double cost_move(void *context, const Module *m, const Type *global, const Move *move);

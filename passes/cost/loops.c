@@ -40,7 +40,7 @@ const LoopCosts *loop_costs(Arena *a, const CostModel *c, const Func *f) {
 
 int loop_of_value(const Loops *l, const Func *f, Val v) {
   size_t op = (size_t)f->values.items[v].op;
-  return cost_is_source(f->ops.items[op].kind) ? -1 : l->of[op];
+  return op_is_source(f->ops.items[op].kind) ? -1 : l->of[op];
 }
 
 static double rounds_in(const LoopCosts *l, int loop) { return loop < 0 ? 1 : l->rounds[loop]; }

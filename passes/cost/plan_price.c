@@ -126,12 +126,12 @@ static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now)
   int home = stage_of(p, (size_t)p->f->values.items[v].op);
   Life life = life_of(p, v, now);
   Version *have = find_version(p, v, layout, stage);
-  if (!have && graph_is_anywhere(op) && !layout->partial_axes) {
+  if (!have && op_is_anywhere(op) && !layout->partial_axes) {
     add_version(p, v, layout, stage, now, false);
     live_until(find_version(p, v, layout, stage), life.end);
     return;
   }
-  if (!have && cost_is_source(op->kind) && !find_version(p, v, from, stage)) {
+  if (!have && op_is_source(op->kind) && !find_version(p, v, from, stage)) {
     add_version(p, v, from, stage, life.begin, false);
     if (op->kind == OP_param) keep_weight(p, v, from, stage);
     have = find_version(p, v, layout, stage);
@@ -158,11 +158,11 @@ static void price_op(Pricing *p, size_t index) {
   const Rule *r = p->rules[index];
   const Strategy *s = &p->strategies[index];
   int stage = stage_of(p, index);
-  if (cost_is_source(op->kind)) {
+  if (op_is_source(op->kind)) {
     if (op->kind == OP_read) p->sums[stage].state += cost_bytes(p->c, type_of(p->f, op->out), produced(p, op->out));
     int around = loops_entered(&p->loops->loops, p->loops->loops.of[index], -1);
     size_t born = around < 0 ? index : p->loops->loops.items[around].begin;
-    if (op->kind == OP_input || op->kind == OP_read) add_version(p, op->out, produced(p, op->out), stage, born, false);
+    if (op_is_at_entry(op->kind)) add_version(p, op->out, produced(p, op->out), stage, born, false);
     return;
   }
   /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave
@@ -212,7 +212,7 @@ static PlanMemory stage_memory(const Pricing *p, int stage) {
     OpKind kind = op_of(p->f, v)->kind;
     for (size_t i = 0; i < p->versions[v].n; i++) {
       const Version *x = &p->versions[v].items[i];
-      if (x->stage != stage || x->in_place || (!x->converted && (kind == OP_param || kind == OP_read))) continue;
+      if (x->stage != stage || x->in_place || (!x->converted && op_is_resident(kind))) continue;
       double bytes = cost_bytes(p->c, type_of(p->f, v), x->layout);
       change[x->converted][x->born] += bytes;
       change[x->converted][x->dies + 1] -= bytes;

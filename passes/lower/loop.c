@@ -17,7 +17,7 @@ static const Layout *result_layout(Lowering *w, const Scope *s, size_t op) {
 static bool check_loop(Lowering *w, const Scope *s, const Loop *l) {
   for (size_t i = l->begin; i < l->end; i++) {
     const Op *op = &s->l1->ops.items[i];
-    bool outside = !cost_is_source(op->kind) && lower_stage_of(s, i) != lower_stage_of(s, l->begin);
+    bool outside = !op_is_source(op->kind) && lower_stage_of(s, i) != lower_stage_of(s, l->begin);
     if (outside)
       return diag_error(w->b.diags, DIAG_plan_model, (Loc){.node = op->name},
                         "a loop lies in one stage, \"%s\" in another than \"%s\"", op->name,
@@ -40,7 +40,7 @@ static bool enters(const Scope *s, const Loop *l, int loop, size_t index, Val v,
   if (loops_within(s->loops, loop_of_value(s->loops, s->l1, v), loop)) return false;
   bool first = index <= l->begin + (size_t)l->ncarries; /* nothing may stand between a loop and its carries */
   const Op *maker = op_of(s->l1, v);
-  return first || !graph_is_anywhere(maker) || maker->kind == OP_random || layout->partial_axes;
+  return first || !op_is_anywhere(maker) || maker->kind == OP_random || layout->partial_axes;
 }
 
 static bool enter_op(Lowering *w, const Scope *s, const Loop *l, int loop, size_t index) {
@@ -71,7 +71,7 @@ bool lower_loop(Lowering *w, Scope *s, size_t index) {
   const Op *op = &s->l1->ops.items[index];
   if (!check_loop(w, s, l)) return false;
   for (size_t i = l->begin; i < l->end; i++)
-    if (cost_is_source(s->l1->ops.items[i].kind) && !lower_place_source(w, s, i)) return false;
+    if (op_is_source(s->l1->ops.items[i].kind) && !lower_place_source(w, s, i)) return false;
   for (size_t i = l->begin; i < l->end; i++)
     if (!enter_op(w, s, l, loop, i)) return false;
   w->b.loc = op->loc;

@@ -12,17 +12,6 @@
 #include "passes/rewrite/derived.h"
 #include "passes/lower/internal.h"
 
-static bool is_source(OpKind k) {
-  return k == OP_input || k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota ||
-         k == OP_random;
-}
-
-/* Made in any layout where it is needed, without communication. */
-static bool is_anywhere(const Op *op) {
-  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random ||
-         (op->kind == OP_const && op_attr(op, AT_value));
-}
-
 static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
   return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;
 }
@@ -173,8 +162,7 @@ Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout
   spec.group = s->prefix ? w->b.group : op->group;
   spec.stage = stage;
   spec.type = layout_local_type(w->m, global, layout);
-  bool declares = op->kind == OP_input || op->kind == OP_param || op->kind == OP_read;
-  spec.layout = declares ? layout : NULL;
+  spec.layout = op_is_declared(op->kind) ? layout : NULL;
   int saved = w->b.stage;
   w->b.stage = stage;
   Val v = build_op(&w->b, &spec);
@@ -220,14 +208,14 @@ Val lower_want(Lowering *w, const Scope *s, Val l1, const Layout *layout, int st
   const Type *global = type_of(s->l1, l1);
   Val have = lower_find_version(s, l1, layout, stage);
   if (have) return have;
-  if (is_anywhere(op) && !layout->partial_axes) {
+  if (op_is_anywhere(op) && !layout->partial_axes) {
     if ((have = lower_source(w, s, op, layout, stage))) add_version(w, s, l1, layout, stage, have);
     return have;
   }
-  if (is_source(op->kind) && op->kind != OP_read && !s->prefix && !lower_find_version(s, l1, v->produced, stage))
+  if (op_is_source(op->kind) && op->kind != OP_read && !s->prefix && !lower_find_version(s, l1, v->produced, stage))
     add_version(w, s, l1, v->produced, stage, lower_source(w, s, op, v->produced, stage));
   size_t index = (size_t)s->l1->values.items[l1].op;
-  if (s->derived && s->derived[index] && !is_source(op->kind) && !lower_find_version(s, l1, v->produced, stage) &&
+  if (s->derived && s->derived[index] && !op_is_source(op->kind) && !lower_find_version(s, l1, v->produced, stage) &&
       !lower_op_in(w, s, index, stage))
     return 0;
   if ((have = lower_find_version(s, l1, layout, stage))) return have;
@@ -421,7 +409,7 @@ bool lower_place_source(Lowering *w, const Scope *s, size_t index) {
   v->stage = lower_stage_of(s, index);
   w->b.loc = op->loc;
   /* Inputs and reads exist even when nobody uses them; the rest of the sources waits for a user. */
-  if (!s->prefix && op->kind != OP_input && op->kind != OP_read) return true;
+  if (!s->prefix && !op_is_at_entry(op->kind)) return true;
   Val made = lower_source(w, s, op, v->produced, v->stage);
   add_version(w, s, op->out, v->produced, v->stage, made);
   return made != 0;
@@ -429,7 +417,7 @@ bool lower_place_source(Lowering *w, const Scope *s, size_t index) {
 
 static bool lower_one(Lowering *w, Scope *s, size_t index) {
   OpKind kind = s->l1->ops.items[index].kind;
-  if (is_source(kind)) return lower_place_source(w, s, index);
+  if (op_is_source(kind)) return lower_place_source(w, s, index);
   if (kind == OP_loop) return lower_loop(w, s, index);
   return kind == OP_repeat ? lower_repeat(w, s, index) : lower_op_in(w, s, index, lower_stage_of(s, index));
 }

@@ -10,11 +10,11 @@ Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const
   bool contractions = false;
   Arena *scratch = arena_new();
   const LoopCosts *loops = loop_costs(scratch, cost, f);
-  for (size_t i = 0; i < f->ops.n; i++) contractions |= cost_is_contraction(f->ops.items[i].kind);
+  for (size_t i = 0; i < f->ops.n; i++) contractions |= op_is_contraction(f->ops.items[i].kind);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (cost_is_source(op->kind)) continue;
-    bool decides = !contractions || cost_is_contraction(op->kind);
+    if (op_is_source(op->kind)) continue;
+    bool decides = !contractions || op_is_contraction(op->kind);
     double flops = cost_op_runs(cost, loops, f, i, rules[i], &(Strategy){0}).flops;
     if (decides) x.all += flops;
     if (decides && labels_include(&labels[i], rules[i], LABEL_EXPERT)) x.of_experts += flops;

@@ -16,7 +16,7 @@ static bool corresponds(const Op *a, const Op *b) {
 
 /* Where a state is only read here and only written there, or the other way round, it is still one state. */
 static bool is_same_state(const Op *a, const Op *b) {
-  bool states = (a->kind == OP_read && b->kind == OP_write) || (a->kind == OP_write && b->kind == OP_read);
+  bool states = op_is_state(a->kind) && op_is_state(b->kind) && a->kind != b->kind;
   return states && strcmp(op_str(a, AT_name), op_str(b, AT_name)) == 0;
 }
 
@@ -75,7 +75,7 @@ static int loop_stage(const Carrying *c, const Loop *l) {
   int stage = 0;
   for (size_t i = l->begin; i < l->end; i++) {
     const Op *op = &c->other->ops.items[i];
-    if (!cost_is_source(op->kind)) stage = later(stage, twin_stage(c, i));
+    if (!op_is_source(op->kind)) stage = later(stage, twin_stage(c, i));
     for (int k = 0; k < op->nin; k++) {
       size_t made = (size_t)c->other->values.items[op->in[k]].op;
       if (made < l->begin) stage = later(stage, c->out_stages[made]);
@@ -97,7 +97,7 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
     int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
         around = loops_entered(&loops, inside, -1);
     if (around >= 0 && loops.items[around].begin == i) stage = loop_stage(&c, &loops.items[around]);
-    out_stages[i] = around >= 0 && !cost_is_source(op->kind) ? stage : stage_after_operands(other, op, out_stages);
+    out_stages[i] = around >= 0 && !op_is_source(op->kind) ? stage : stage_after_operands(other, op, out_stages);
     without += twin < 0;
     if (twin >= 0) {
       out_strategies[i] =

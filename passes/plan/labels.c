@@ -195,8 +195,7 @@ const OpLabels *labels_of(Module *m, const Func *f, const Rule *const *rules) {
   w.factors = arena_alloc(scratch, sizeof *w.factors * (f->ops.n + 1));
   find_scanned(&w, scratch);
   for (size_t i = 0; i < f->ops.n; i++) {
-    OpKind k = f->ops.items[i].kind;
-    if (k == OP_input || k == OP_param || k == OP_read) seed(&w, &f->ops.items[i]);
+    if (op_is_declared(f->ops.items[i].kind)) seed(&w, &f->ops.items[i]);
   }
   flow_all(&w);
   OpLabels *out = ARENA_ARRAY(m->arena, OpLabels, f->ops.n);

@@ -3,20 +3,18 @@
 
 static bool agreed_source(const Func *f, const Op *op) {
   if (op->kind == OP_input || op->kind == OP_param) return !dtype_is_float(type_of(f, op->out)->dtype);
-  return op->kind == OP_const || op->kind == OP_size || op->kind == OP_iota;
+  return op_is_constant(op->kind);
 }
 
 /* The order in which a library adds a product's terms may depend on the rank. */
 static bool is_float_contraction(const Func *f, const Op *op) {
-  bool contraction = op->kind == OP_dot || op->kind == OP_attention || op->kind == OP_conv ||
-                     op->kind == OP_conv_transpose || op->kind == OP_conv_filter;
-  return contraction && dtype_is_float(type_of(f, op->out)->dtype);
+  return op_has_library_sums(op->kind) && dtype_is_float(type_of(f, op->out)->dtype);
 }
 
 static bool agreed_op(const Func *f, const Op *op, const bool *agreed) {
   if (op->kind == OP_loop) return true; /* rounds are what ranks agree on */
   if (!op->nin) return agreed_source(f, op);
-  bool all = op->kind != OP_call && op->kind != OP_result && op->kind != OP_opaque && !is_float_contraction(f, op);
+  bool all = !op_is_call(op->kind) && op->kind != OP_opaque && !is_float_contraction(f, op);
   for (int k = 0; k < op->nin; k++) all &= agreed[op->in[k]];
   return all;
 }

@@ -51,11 +51,9 @@ typedef struct Finder {
   } * writes; /* by value */
 } Finder;
 
-bool blocks_is_source(OpKind k) {
-  return k == OP_param || k == OP_read || k == OP_const || k == OP_size || k == OP_iota || k == OP_random;
-}
+bool blocks_is_source(OpKind k) { return op_is_source(k) && k != OP_input; }
 
-static bool is_letter(const Op *op) { return op->out && op->kind != OP_input && !blocks_is_source(op->kind); }
+static bool is_letter(const Op *op) { return op->out && !op_is_source(op->kind); }
 
 /* ---- letters */
 

@@ -108,8 +108,6 @@ static Val broadcast_form(Last *l, const Op *op, int k) {
                                      .type = form_type(l, to, k)});
 }
 
-static bool splat(const Op *op) { return (op->kind == OP_const && op_attr(op, AT_value)) || op->kind == OP_size; }
-
 static Val same_everywhere(Last *l, const Op *op, int k) {
   OpSpec spec = op_spec_of(l->r.old, op);
   spec.group = NULL;
@@ -123,7 +121,7 @@ static Val in_form(Last *l, Val v, int k) {
   int rank = old_type(l, v)->rank, perm[MAX_RANK], back[MAX_RANK];
   if (forms->v[k]) return forms->v[k];
   if (k && forms->v[0] && op->kind == OP_broadcast) return forms->v[k] = broadcast_form(l, op, k);
-  if (k && forms->v[0] && splat(op)) return forms->v[k] = same_everywhere(l, op, k);
+  if (k && forms->v[0] && op_is_splat(op)) return forms->v[k] = same_everywhere(l, op, k);
   int have = 0;
   while (!forms->v[have]) have++;
   for (int d = 0; d < rank; d++) back[d] = place_of(rank, have, d);
@@ -248,8 +246,6 @@ static bool try_dot(Last *l, const Op *op) {
 
 /* ---- what passes the transposed order on */
 
-static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast || k == OP_copy; }
-
 static int form_of_operands(const Last *l, const Op *op) {
   for (int i = 0; i < op->nin; i++)
     if (form_of(l, op->in[i])) return form_of(l, op->in[i]);
@@ -335,7 +331,7 @@ static bool try_op(Last *l, const Op *op) {
   if (op->kind == OP_dot) return try_dot(l, op);
   if (op->kind == OP_reshape) return try_reshape(l, op, k);
   if (op->kind == OP_pool || op->kind == OP_reduce) return try_axes(l, op, k);
-  if (!elementwise(op->kind) && op->kind != OP_concat && op->kind != OP_pad) return false;
+  if (!op_is_elementwise(op->kind) && op->kind != OP_concat && op->kind != OP_pad) return false;
   rebuild(l, op, k, moved_attrs(l, op, k), form_type(l, old_type(l, op->out), k));
   return true;
 }

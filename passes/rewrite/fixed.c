@@ -19,14 +19,12 @@ static bool constant_attrs(const Op *op) {
   return true;
 }
 
-/* Never arithmetic of its own: memory seen differently, or read with stride 0. */
-static bool only_moves(OpKind k) { return k == OP_reshape || k == OP_copy || k == OP_broadcast; }
-
 static Fixed fixed_op(const Op *op, const Type *type, const Fixed *values) {
   if (!constant_type(type) || !constant_attrs(op)) return FIXED_NOT;
   if (op->kind == OP_param) return FIXED_WEIGHT;
-  if (op->kind == OP_const || op->kind == OP_size || op->kind == OP_iota) return FIXED_CONSTANT;
-  if (!op->nin || op->kind == OP_call || op->kind == OP_opaque || loops_is_part(op->kind) || op_level2_only(op->kind))
+  if (op_is_constant(op->kind)) return FIXED_CONSTANT;
+  if (!op->nin || op_is_call(op->kind) || op->kind == OP_opaque || op_is_loop_part(op->kind) ||
+      op_level2_only(op->kind))
     return FIXED_NOT;
   Fixed most = FIXED_CONSTANT;
   for (int i = 0; i < op->nin; i++) {
@@ -34,7 +32,7 @@ static Fixed fixed_op(const Op *op, const Type *type, const Fixed *values) {
     if (x == FIXED_NOT) return FIXED_NOT;
     if (x > most) most = x;
   }
-  return most == FIXED_WEIGHT && !only_moves(op->kind) ? FIXED_WORK : most;
+  return most == FIXED_WEIGHT && !op_is_view(op->kind) ? FIXED_WORK : most;
 }
 
 const Fixed *fixed_values(Arena *a, const Func *f) {

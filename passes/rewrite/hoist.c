@@ -21,8 +21,6 @@ typedef struct Hoist {
   int *place; /* by operation: the loop in whose body it will stand */
 } Hoist;
 
-static bool is_source(const Op *op) { return op->nin == 0 && op->out; }
-
 static bool is_branch(const Hoist *h, int loop) {
   const Expr *trips = op_expr(&h->f->ops.items[h->loops.items[loop].begin], AT_trips);
   int64_t most;
@@ -34,8 +32,7 @@ static int depth_of(const Hoist *h, int loop) { return loop < 0 ? -1 : h->loops.
 static int deeper(const Hoist *h, int a, int b) { return depth_of(h, a) > depth_of(h, b) ? a : b; }
 
 static bool may_move(const Op *op) {
-  return op->out && !loops_is_part(op->kind) && op->kind != OP_random && op->kind != OP_call && op->kind != OP_result &&
-         op->kind != OP_opaque;
+  return op->out && !op_is_loop_part(op->kind) && !op_acts(op->kind) && !op_is_call(op->kind) && op->kind != OP_opaque;
 }
 
 static void find_home(Hoist *h, size_t i) {
@@ -55,8 +52,7 @@ static double size_of(const Hoist *h, Val v) {
 /* Worth a place in memory as long as the loop runs. */
 static bool is_work(const Hoist *h, size_t i) {
   const Op *op = &h->f->ops.items[i];
-  if (is_source(op) || h->derived[i] || op->kind == OP_reshape || op->kind == OP_broadcast || op->kind == OP_copy)
-    return false;
+  if (op_is_source(op->kind) || h->derived[i] || op_is_view(op->kind)) return false;
   double largest = 0;
   for (int k = 0; k < op->nin; k++) largest = size_of(h, op->in[k]) > largest ? size_of(h, op->in[k]) : largest;
   return size_of(h, op->out) <= largest;

@@ -63,7 +63,7 @@ static bool same_source(const Op *x, const Op *y) {
 
 static bool is_inner(const Outline *w, const Block *b, int index) {
   const Op *first = op_at(w, b, 0, index);
-  if (!first->out || first->kind == OP_param || first->kind == OP_read) return false;
+  if (!first->out || op_is_resident(first->kind)) return false;
   for (int j = 1; blocks_is_source(first->kind) && j < b->instances; j++)
     if (!same_source(first, op_at(w, b, j, index))) return false;
   return true;
@@ -127,7 +127,7 @@ static bool can_be_called(Outline *w, int block) {
   Outlined *o = &w->items[block];
   for (int i = 0; i < o->b->size; i++) {
     const Op *op = op_at(w, o->b, 0, i);
-    if (loops_is_part(op->kind)) return false;
+    if (op_is_loop_part(op->kind)) return false;
     if (!o->inner[i]) continue;
     for (int k = 0; k < op->nin; k++)
       if (inner_index(w, block, 0, op->in[k]) < 0) operand_at(w, o, i, k);

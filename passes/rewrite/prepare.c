@@ -100,7 +100,7 @@ static bool moves(const Scan *s, Val v) {
 
 /* Loops stay whole: what is not needed of them is left to dce. */
 static bool stays(const Scan *s, const Op *op) {
-  return !op->out || s->needed[op->out] || op->kind == OP_input || loops_is_part(op->kind);
+  return !op->out || s->needed[op->out] || op->kind == OP_input || op_is_loop_part(op->kind);
 }
 
 static bool choose(const Scan *s) {

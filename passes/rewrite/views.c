@@ -71,8 +71,6 @@ static int broadcast_source(const Op *op, int dim) {
   return -1;
 }
 
-static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast || k == OP_copy; }
-
 /* ---- can every path from here take the cut? */
 
 static bool can_push(const Views *w, Val v, int dim, const Cut *c) {
@@ -80,9 +78,9 @@ static bool can_push(const Views *w, Val v, int dim, const Cut *c) {
   const Type *t = type(w, v);
   if (new_rank(t, c) > MAX_RANK) return false;
   if (op->kind == OP_param) return module_param(w->r.m, op_str(op, AT_name))->init == INIT_BLOB;
-  if ((op->kind == OP_const && op_attr(op, AT_value)) || op->kind == OP_size) return true;
+  if (op_is_splat(op)) return true;
   if (!rewrite_is_here(&w->r, v)) return false; /* work from outside of a loop would be done in every round */
-  if (elementwise(op->kind)) {
+  if (op_is_elementwise(op->kind)) {
     for (int i = 0; i < op->nin; i++)
       if (!can_push(w, op->in[i], dim, c)) return false;
     return true;
@@ -292,7 +290,7 @@ static bool split_shape(const Type *from, const Type *to, int *dim, Cut *c) {
 static bool ends_at_weight(const Views *w, Val v) {
   const Op *op = def(w, v);
   if (op->kind == OP_param || op->kind == OP_dot) return true;
-  if (!elementwise(op->kind) && op->kind != OP_broadcast && op->kind != OP_transpose) return false;
+  if (!op_is_elementwise(op->kind) && op->kind != OP_broadcast && op->kind != OP_transpose) return false;
   for (int i = 0; i < op->nin; i++)
     if (ends_at_weight(w, op->in[i])) return true;
   return false;

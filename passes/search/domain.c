@@ -25,7 +25,7 @@ int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels) {
   return -1;
 }
 
-static bool sequence_is_other(OpKind k) { return !cost_is_contraction(k) && k != OP_gather && k != OP_param; }
+static bool sequence_is_other(OpKind k) { return !op_is_contraction(k) && k != OP_gather && k != OP_param; }
 
 static bool pick_allowed(const Making *k, Pick p) {
   const Factor *f = &k->rule->factors[p.factor];
@@ -36,7 +36,7 @@ static bool pick_allowed(const Making *k, Pick p) {
   if (k->op->kind == OP_param) return true; /* where a weight is kept does not depend on what its dimensions mean */
   if (use->labels >> l & 1u) return true;
   if (l == LABEL_BATCH && use->batch_too)
-    return !(cost_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
+    return !(op_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
   return l == LABEL_SEQUENCE && (use->labels >> LABEL_OTHER & 1u) && sequence_is_other(k->op->kind);
 }
 
@@ -47,7 +47,7 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
     timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   }
   /* a state must not be written in every micro-batch */
-  bool once = cost_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write);
+  bool once = op_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write);
   if (mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
@@ -59,7 +59,7 @@ static double forced_parts(const Making *k, const Strategy *s) {
   for (int i = 0; i < s->n; i++) {
     const AxisUse *use = &k->in->uses[s->picks[i].axis];
     bool counts = use->forced && k->rule->factors[s->picks[i].factor].size;
-    if (counts && (cost_is_contraction(k->op->kind) || (matrix && use->weights)))
+    if (counts && (op_is_contraction(k->op->kind) || (matrix && use->weights)))
       parts *= k->in->m->mesh.axes[s->picks[i].axis].size;
   }
   return parts;
@@ -108,7 +108,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
                 .time = ARENA_ARRAY(a, double, n)};
   d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
-  d->memory = k.op->kind == OP_param || k.op->kind == OP_read ? ARENA_ARRAY(a, double, n) : NULL;
+  d->memory = op_is_resident(k.op->kind) ? ARENA_ARRAY(a, double, n) : NULL;
   for (int i = 0; i < nin; i++) d->operands[i] = ARENA_ARRAY(a, const Layout *, n);
   bool *allowed = ARENA_ARRAY(a, bool, n);
   for (int i = 0; i < n; i++) {

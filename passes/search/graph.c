@@ -105,11 +105,6 @@ struct Graph {
   SolveProblem problem;
 };
 
-bool graph_is_anywhere(const Op *op) {
-  return op->kind == OP_size || op->kind == OP_iota || op->kind == OP_random ||
-         (op->kind == OP_const && op_attr(op, AT_value));
-}
-
 static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.shape->class[op]]; }
 
 /* ---- conversions */

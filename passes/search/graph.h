@@ -68,7 +68,4 @@ const char *graph_variable_name(const Graph *g, int variable, Arena *a);
 /* Fan-out number i, as it was modelled; false behind the last one. */
 bool graph_fan(const Graph *g, size_t i, SearchFan *out);
 
-/* True for the sources that have no strategy of their own. */
-bool graph_is_anywhere(const Op *op);
-
 #endif

@@ -102,7 +102,7 @@ static void find_classes(Shaping *w) {
   for (size_t i = 0; i < f->ops.n; i++) {
     int before = keys.n;
     class[i] = -1;
-    if (graph_is_anywhere(&f->ops.items[i])) continue;
+    if (op_is_anywhere(&f->ops.items[i])) continue;
     const char *key = op_key(w, i, scratch);
     class[i] = key_number(&keys, key, strlen(key));
     if (keys.n > before) first[before] = i;
@@ -161,7 +161,7 @@ static void find_fans(Shaping *w) {
     for (int k = 0; k < f->ops.items[i].nin; k++) ARENA_PUSH(scratch, &uses[f->ops.items[i].in[k]], ((Use){i, k}));
   for (size_t i = 0; i < f->outputs.n; i++) output[f->outputs.items[i].value] = true;
   for (Val v = 1; v < f->values.n; v++) {
-    if (graph_is_anywhere(op_of(f, v)) || (!uses[v].n && !output[v])) continue;
+    if (op_is_anywhere(op_of(f, v)) || (!uses[v].n && !output[v])) continue;
     FanOut *fan = &fans[w->out->nfans++];
     fan->producer = (size_t)f->values.items[v].op;
     fan->output = output[v];
@@ -183,10 +183,10 @@ static void find_pairs(Shaping *w) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *a = &f->ops.items[i];
     if (a->kind == OP_leave) ARENA_PUSH(w->arena, &pairs, ((LayoutPair){(size_t)f->values.items[a->in[0]].op, i}));
-    if (a->kind != OP_read && a->kind != OP_write) continue;
+    if (!op_is_state(a->kind)) continue;
     for (size_t j = i + 1; j < f->ops.n; j++) {
       const Op *b = &f->ops.items[j];
-      if ((b->kind != OP_read && b->kind != OP_write) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0) continue;
+      if (!op_is_state(b->kind) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0) continue;
       ARENA_PUSH(w->arena, &pairs, ((LayoutPair){i, j}));
       break;
     }

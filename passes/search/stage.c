@@ -55,7 +55,7 @@ typedef struct Cutting {
 /* A state is read, and so lives, in the first stage that uses it; others get what was read. */
 static bool is_given(const Cutting *k, size_t op) {
   OpKind kind = k->f->ops.items[op].kind;
-  return (cost_is_source(kind) && kind != OP_read) || k->derived[op];
+  return (op_is_source(kind) && kind != OP_read) || k->derived[op];
 }
 
 /* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
@@ -79,12 +79,12 @@ static void find_needs(Cutting *k) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *s = &k->strategies[i];
-    k->own[i] = cost_is_source(op->kind) ? 0 : cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds;
+    k->own[i] = op_is_source(op->kind) ? 0 : cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds;
     for (int j = 0; j < op->nin; j++) {
       Val v = op->in[j];
       const Op *maker = op_of(f, v);
       size_t made = (size_t)f->values.items[v].op;
-      if (graph_is_anywhere(maker)) continue;
+      if (op_is_anywhere(maker)) continue;
       const Layout *from = strategy_result(k->m, k->rules[made], &k->strategies[made]),
                    *to = strategy_operand(k->m, k->rules[i], s, j);
       size_t e = 0;
@@ -134,7 +134,7 @@ static bool *find_forbidden(const Cutting *k) {
     const Op *write = &k->f->ops.items[w], *read = write->kind == OP_write ? read_of(k->f, write) : NULL;
     if (!read) continue;
     size_t made = (size_t)k->f->values.items[write->in[0]].op;
-    if (cost_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
+    if (op_is_source(k->f->ops.items[made].kind) || k->derived[made]) continue;
     for (size_t i = k->first_user[read->out] + 1; i <= made; i++) forbidden[i] = true;
   }
   return forbidden;
@@ -150,7 +150,7 @@ static void find_positions(Cutting *k, int stages) {
     for (int j = 0; j < f->ops.items[i].nin; j++) last[f->ops.items[i].in[j]] = i;
   for (Val v = 1; v < f->values.n; v++) {
     int made = f->values.items[v].op;
-    if (cost_is_source(f->ops.items[made].kind) || k->derived[made]) continue;
+    if (op_is_source(f->ops.items[made].kind) || k->derived[made]) continue;
     crossing[made + 1]++;
     crossing[(int)last[v] > made ? (int)last[v] + 1 : made + 1]--;
   }
@@ -162,7 +162,7 @@ static void find_positions(Cutting *k, int stages) {
   int wanted = 4 * stages > 32 ? 4 * stages : 32;
   for (int limit = 1; limit <= most && k->npositions < wanted; limit++)
     for (int i = 1; i < n && k->npositions < MAX_POSITIONS; i++) {
-      bool source = cost_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
+      bool source = op_is_source(f->ops.items[i - 1].kind); /* the same cut as the one before the source */
       if (crossing[i] == limit && !source && !forbidden[i]) k->positions[k->npositions++] = i;
     }
   k->positions[k->npositions++] = n;
@@ -256,7 +256,7 @@ static bool has_places(const Cutting *k, int stages) {
 
 bool stages_is_placed(const Func *f, const bool *derived, size_t op) {
   OpKind kind = f->ops.items[op].kind;
-  return !cost_is_source(kind) && !derived[op] && kind != OP_write;
+  return !op_is_source(kind) && !derived[op] && kind != OP_write;
 }
 
 void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
@@ -267,7 +267,7 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
     const Op *op = &f->ops.items[i];
     int s = stages - 1;
     while (s > 0 && cuts[s] > i) s--;
-    out[i] = cost_is_source(op->kind) || derived[i] ? stages : s;
+    out[i] = op_is_source(op->kind) || derived[i] ? stages : s;
   }
   for (size_t i = 0; i < f->ops.n;
        i++) /* a write is no reason to read later than the first use, nor to be later itself */

@@ -72,7 +72,7 @@ static int find_largest(const Search *s, Large out[LARGEST]) {
     const Type *type = type_of(s->f, v);
     OpKind kind = op_of(s->f, v)->kind;
     Large x = {v, cost_bytes(s->cost, type, layout_replicated(s->m, type->rank))};
-    bool known = kind == OP_reshape || kind == OP_broadcast || kind == OP_copy || graph_is_anywhere(op_of(s->f, v));
+    bool known = op_is_view(kind) || op_is_anywhere(op_of(s->f, v));
     for (int i = 0; i < n; i++)
       known |=
           type_of(s->f, out[i].value) == type && (op_of(s->f, out[i].value)->kind == OP_param) == (kind == OP_param);

@@ -191,7 +191,7 @@ static void documentation(void) {
 #define BUILTIN(name, parameters, function, doc) #name,
 #include "frontend/dsl/builtin.def"
 #undef BUILTIN
-#define UNARY(name, classes, linear, f, i, doc) #name,
+#define UNARY(name, classes, linear, cost, f, i, doc) #name,
 #include "ir/ops.def"
   };
   Arena *arena = arena_new();

@@ -233,19 +233,24 @@ static void rounds_are_what_is_known(void) {
   }
 }
 
-/* What ranks need no word about: exact, from what all have; a carry only when its next value is as well. */
+/* What ranks need no word about: exact, from what all have; a carry only when its next value is as well.  A library may
+ * add the terms of a dot in an order of its own on each rank; a grouped_dot adds them in the order of k. */
 static void agreed_rounds(void) {
   static const char *const text =
       "apc.ir 1\nparam \"p\" : i64[4] = zeros\nstate \"s\" : i64[] = 0\nfunc @main level 1 { %i = input {name=\"i\"} : "
       "i64[] %f = input {name=\"f\"} : f32[4] %p = param {name=\"p\"} : i64[4] %s = read {name=\"s\"} : i64[] "
       "%c = const {value=3} : i64[] %z = size {expr=4} : i64[] %m = reduce %p {op=max, axes=[0]} : i64[] %cm = add %c, "
       "%m : i64[] %fi = cast %f {to=i64} : i64[4] %fm = reduce %fi {op=max, axes=[0]} : i64[] "
-      "%ci = cast %i {to=f32} : f32[] %e = exp %ci : f32[] %d = dot %f, %f {spec=\"a,a->\"} : f32[] %t = loop %fm : "
+      "%ci = cast %i {to=f32} : f32[] %e = exp %ci : f32[] %d = dot %f, %f {spec=\"a,a->\"} : f32[] "
+      "%pf = cast %p {to=f32} : f32[4] %pd = dot %pf, %pf {spec=\"a,a->\"} : f32[] %gr = reshape %pf : f32[2,2] "
+      "%gi = iota {axis=0, start=0} : i64[2] %gw = reshape %pf : f32[1,2,2] "
+      "%g = grouped_dot %gr, %gi, %gw {start=0} : f32[2,2] %t = loop %fm : "
       "i64[] %a = carry %i : i64[] %b = carry %c : i64[] "
       "%a1 = add %a, %t : i64[] %b1 = add %b, %fm : i64[] %q = lt %a1, %z : bool[] %r = lt %b1, %z : bool[] repeat "
       "\"x\" %t, %q %aT = leave %a, %a1 : i64[] %bT = leave %b, %b1 : i64[] output \"a\" %aT output \"b\" %bT }";
-  static const char *const yes[] = {"i", "p", "c", "z", "m", "cm", "ci", "e", "t", "a", "a1", "q", "aT"},
-                           *const no[] = {"f", "s", "fi", "fm", "d", "b", "b1", "r", "bT"};
+  static const char *const yes[] = {"i", "p", "c",  "z", "m",  "cm", "ci", "e",
+                                    "t", "a", "a1", "q", "aT", "pf", "gr", "g"},
+                           *const no[] = {"f", "s", "fi", "fm", "d", "pd", "b", "b1", "r", "bT"};
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("agreed", text, d);
@@ -354,7 +359,7 @@ static void scanned_labels(void) {
 static bool same_stage(const Case *c, const Loop *l) {
   bool same = true;
   for (size_t i = l->begin; i < l->end; i++)
-    same &= cost_is_source(c->f->ops.items[i].kind) || c->p->stages[i] == c->p->stages[l->begin];
+    same &= op_is_source(c->f->ops.items[i].kind) || c->p->stages[i] == c->p->stages[l->begin];
   return same;
 }
 

@@ -213,7 +213,7 @@ static void pipeline(void) {
     CHECK(c.p->price.time.total >= c.p->lower_bound && c.p->gap < 0.4);
     int last = 0;
     for (size_t i = 0; i < c.f->ops.n; i++) {
-      if (cost_is_source(c.f->ops.items[i].kind)) continue;
+      if (op_is_source(c.f->ops.items[i].kind)) continue;
       CHECK(c.p->stages[i] >= last);
       last = c.p->stages[i];
     }

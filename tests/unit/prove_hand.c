@@ -153,7 +153,7 @@ static const char *run_everywhere(Case *c, const Func *l2, Promise promise, Aren
 /* ---- a fault, made small */
 
 static bool is_live(const bool *live, const Op *op) {
-  return op->kind == OP_write || loops_is_part(op->kind) || (op->out && live[op->out]);
+  return op->kind == OP_write || op_is_loop_part(op->kind) || (op->out && live[op->out]);
 }
 
 /* Leaves out the operations that nothing of the outputs needs. */

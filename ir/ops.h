@@ -1,0 +1,115 @@
+/* ir/ops.h - the table of operations (ir/ops.def): kinds, classes, traits, and what a row says.
+ *
+ * A trait is what several operations have in common and more than one part of the compiler asks for.  Who needs such a
+ * list asks here, so that a new operation is put into it by its row.  Not here: which kernel, rule or ONNX node an
+ * operation has (those are tables of their rooms), nor anything for the prover, which keeps its own knowledge.
+ */
+#ifndef APC_IR_OPS_H
+#define APC_IR_OPS_H
+
+#include <stdbool.h>
+
+typedef enum OpKind {
+  OP_none,
+#define UNARY(name, ...) OP_##name,
+#define BINARY(name, ...) OP_##name,
+#define COMPARE(name, ...) OP_##name,
+#define OP(name, ...) OP_##name,
+#include "ir/ops.def"
+  OP_COUNT
+} OpKind;
+
+typedef enum OpClass { OC_UNARY, OC_BINARY, OC_COMPARE, OC_OTHER } OpClass;
+
+/* Bits of a row; what each promises stands at its accessor. */
+typedef enum OpTrait {
+  OT_SOURCE = 1 << 0,
+  OT_DECLARED = 1 << 1,
+  OT_AT_ENTRY = 1 << 2,
+  OT_RESIDENT = 1 << 3,
+  OT_CONSTANT = 1 << 4,
+  OT_ANYWHERE = 1 << 5,
+  OT_STATE = 1 << 6,
+  OT_ACTS = 1 << 7,
+  OT_ELEMENTWISE = 1 << 8,
+  OT_ARRANGES = 1 << 9,
+  OT_VIEW = 1 << 10,
+  OT_WINDOWED = 1 << 11,
+  OT_GROUPED = 1 << 12,
+  OT_CONTRACTION = 1 << 13,
+  OT_LIBRARY_SUMS = 1 << 14,
+  OT_COMPOSITE = 1 << 15,
+  OT_CALL = 1 << 16,
+  OT_LOOP = 1 << 17,
+  OT_LEVEL2 = 1 << 18,
+  OT_COMM = 1 << 19
+} OpTrait;
+
+const char *op_name(OpKind k);
+bool op_find(const char *name, OpKind *out);
+OpClass op_class(OpKind k);
+const char *op_doc(OpKind k);
+int op_min_operands(OpKind k), op_max_operands(OpKind k), op_results(OpKind k);
+int op_element_cost(OpKind k);   /* elementwise: what one element takes in a loop of a kernel, in additions */
+bool op_type_is_given(OpKind k); /* the result type is written, not inferred */
+
+/* ---- where values come from */
+
+/* Makes a value of nothing: no operands, one result. */
+bool op_is_source(OpKind k);
+/* A source whose value is bound by name from outside of the function: input, param, read.  At level 2 it declares by
+ * which layout the local value is a shard. */
+bool op_is_declared(OpKind k);
+/* A declared source that is there when the function begins, used or not, and differs from request to request: input,
+ * read.  (A param exists where it is used.) */
+bool op_is_at_entry(OpKind k);
+/* A declared source whose memory is held between requests: param, read. */
+bool op_is_resident(OpKind k);
+/* A source that its attributes and the sizes alone determine, so that all ranks know it: const, size, iota.  Not
+ * random, which may be drawn only once. */
+bool op_is_constant(OpKind k);
+
+/* ---- effects */
+
+/* Names a state of the module: read, write. */
+bool op_is_state(OpKind k);
+/* Doing it again, or not at all, is not the same: it writes a state or draws random numbers.  A call may act as well:
+ * calls_of (ir/calls.h) says whether it does. */
+bool op_acts(OpKind k);
+
+/* ---- what is done with elements */
+
+/* An element of the result is a function of the operands' elements at the same place: all unary, binary and compare
+ * operations, select, cast, copy. */
+bool op_is_elementwise(OpKind k);
+/* The elements of the result are those of its one operand, unchanged, each at least once (unless there are none):
+ * reshape, copy, broadcast, transpose. */
+bool op_arranges(OpKind k);
+/* Arranges, in row-major order: memory seen differently, or read with stride 0; costs nothing: reshape, copy,
+ * broadcast. */
+bool op_is_view(OpKind k);
+/* Its capital letters or window slide over an image (ir/window.h). */
+bool op_is_windowed(OpKind k);
+/* Rows times the matrix that an index names; operands 2 on are matrices by group. */
+bool op_is_grouped(OpKind k);
+/* Sums products over a space that is more than its operands, so arithmetic grows faster than they do: dot, attention,
+ * grouped, convolutions. */
+bool op_is_contraction(OpKind k);
+/* A contraction whose floats a library may add in an order that depends on the rank; grouped ones are not: their
+ * kernels add in the order of k, whatever is cut. */
+bool op_has_library_sums(OpKind k);
+/* Has a decomposition into primitives (ir/bodies.def), and is defined for floats only. */
+bool op_is_composite(OpKind k);
+
+/* ---- structure and level */
+
+/* call and result: what they do is known only to who looks into the callee. */
+bool op_is_call(OpKind k);
+/* Part of a loop's frame (ir/loops.h): loop, carry, repeat, leave. */
+bool op_is_loop_part(OpKind k);
+/* Does not occur at level 1. */
+bool op_level2_only(OpKind k);
+/* Level 2: moves data between ranks. */
+bool op_is_comm(OpKind k);
+
+#endif
