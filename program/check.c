@@ -2,7 +2,8 @@
  *
  * In: bytes that may be anything.  Out: a Program whose every index, list, text and enumerator is in range
  * and whose instructions have the operands their row asks for; or RT_BAD_INPUT naming the first thing
- * wrong.  Time is linear in the image.  Sizes are not checked here but when they are known (runtime/exec/bind.c).
+ * wrong.  Time is linear in the image, whatever the number of ranks, which is bounded.  Sizes are not checked here but
+ * when they are known (runtime/exec/bind.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -118,18 +119,19 @@ static bool check_mesh(Check *c) {
   for (uint32_t i = 0; i < p->n_axes; i++) {
     const ProgramAxis *a = &p->axes[i];
     NEED(text_ok(c, a->name), "axes", i, "the name");
-    NEED(a->size >= 1 && a->size <= PROGRAM_MAX_MICRO_BATCHES, "axes", i, "the size");
+    NEED(a->size >= 1, "axes", i, "the size");
     NEED(a->temporal == 0 || (a->temporal == 1 && p->mb_axis == PROGRAM_NONE), "axes", i, "the kind");
     if (a->temporal) {
+      NEED(a->size <= PROGRAM_MAX_MICRO_BATCHES, "axes", i, "the size");
       p->mb_axis = i;
       p->micro_batches = a->size;
     } else {
       per_stage *= a->size;
-      NEED(per_stage <= PROGRAM_MAX_WORLD, "axes", i, "the size");
+      NEED(per_stage <= PROGRAM_MAX_RANKS, "axes", i, "the size");
     }
   }
   p->stages = p->header->stages;
-  if (p->stages < 1 || p->stages > PROGRAM_MAX_WORLD || per_stage * p->stages > PROGRAM_MAX_WORLD)
+  if (p->stages < 1 || p->stages > PROGRAM_MAX_RANKS || per_stage * p->stages > PROGRAM_MAX_RANKS)
     return damaged(c, "the number of stages is wrong");
   p->ranks_per_stage = (uint32_t)per_stage;
   p->ranks = p->ranks_per_stage * p->stages;

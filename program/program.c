@@ -95,34 +95,48 @@ uint32_t program_rank_at(const Program *p, uint32_t stage, const int64_t *coordi
   return rank;
 }
 
-static uint32_t pair_members(const Program *p, const ProgramGroup *g, uint32_t rank, uint32_t *members,
-                             uint32_t *place) {
+/* A pair is an axis of two: from the rank of one stage to that of the other. */
+static ProgramMembers pair_of(const Program *p, const ProgramGroup *g, uint32_t rank) {
   uint32_t stage = program_stage(p, rank), within = rank % p->ranks_per_stage;
-  if (stage != g->from && stage != g->to) return 0;
-  members[0] = g->from * p->ranks_per_stage + within;
-  members[1] = g->to * p->ranks_per_stage + within;
-  *place = stage == g->to;
-  return 2;
+  if (stage != g->from && stage != g->to) return (ProgramMembers){0};
+  return (ProgramMembers){.n = 2,
+                          .place = stage == g->to,
+                          .first = g->from * p->ranks_per_stage + within,
+                          .n_axes = 1,
+                          .sizes = {2},
+                          .strides = {(g->to - g->from) * p->ranks_per_stage}}; /* modulo 2^32 when it goes back */
 }
 
-uint32_t program_group_members(const Program *p, uint32_t group, uint32_t rank, uint32_t *members, uint32_t *place) {
+/* How far apart ranks are whose coordinates on the axis differ by 1. */
+static uint32_t axis_stride(const Program *p, uint32_t axis) {
+  uint32_t stride = 1;
+  for (uint32_t a = axis + 1; a < p->n_axes; a++)
+    if (!p->axes[a].temporal) stride *= p->axes[a].size;
+  return stride;
+}
+
+ProgramMembers program_group_of(const Program *p, uint32_t group, uint32_t rank) {
   const ProgramGroup *g = &p->groups[group];
-  if (g->from != PROGRAM_NONE) return pair_members(p, g, rank, members, place);
+  if (g->from != PROGRAM_NONE) return pair_of(p, g, rank);
   const uint32_t *axes = program_list(p, g->axes);
   int64_t c[PROGRAM_MAX_AXES];
   program_coordinates(p, rank, c);
-  uint32_t n = 1;
-  for (uint32_t i = 0; i < g->axes.n; i++) n *= p->axes[axes[i]].size;
-  for (uint32_t m = 0; m < n; m++) {
-    uint32_t rest = m;
-    for (uint32_t i = g->axes.n; i-- > 0;) {
-      c[axes[i]] = rest % p->axes[axes[i]].size;
-      rest /= p->axes[axes[i]].size;
-    }
-    members[m] = program_rank_at(p, program_stage(p, rank), c);
-    if (members[m] == rank) *place = m;
+  ProgramMembers m = {.n = 1, .first = rank, .n_axes = g->axes.n};
+  for (uint32_t i = 0; i < g->axes.n; i++) {
+    uint32_t at = (uint32_t)c[axes[i]];
+    m.sizes[i] = p->axes[axes[i]].size;
+    m.strides[i] = axis_stride(p, axes[i]);
+    m.n *= m.sizes[i];
+    m.place = m.place * m.sizes[i] + at;
+    m.first -= at * m.strides[i];
   }
-  return n;
+  return m;
+}
+
+uint32_t program_member(const ProgramMembers *m, uint32_t i) {
+  uint32_t rank = m->first;
+  for (uint32_t a = m->n_axes; a-- > 0; i /= m->sizes[a]) rank += i % m->sizes[a] * m->strides[a];
+  return rank;
 }
 
 uint64_t program_blob_hash(const void *bytes, size_t n) {

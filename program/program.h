@@ -59,7 +59,7 @@ enum {
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
   PROGRAM_MAX_AXES = 8,
-  PROGRAM_MAX_WORLD = 64,
+  PROGRAM_MAX_RANKS = 1 << 17, /* what is made per rank is bounded by it; the image does not grow with ranks */
   PROGRAM_MAX_SYMBOLS = 256,
   PROGRAM_MAX_BATCH_LOOPS = 6,
   PROGRAM_MAX_MICRO_BATCHES = 2048,
@@ -328,9 +328,18 @@ uint32_t program_stage(const Program *p, uint32_t rank);
 /* coordinates[n_axes]; the temporal one is 0. */
 void program_coordinates(const Program *p, uint32_t rank, int64_t *coordinates);
 uint32_t program_rank_at(const Program *p, uint32_t stage, const int64_t *coordinates);
-/* The group of the family that `rank` is in: its members in order (at most PROGRAM_MAX_WORLD), their number, and the
- * place of `rank` among them; 0 when it is in none. */
-uint32_t program_group_members(const Program *p, uint32_t group, uint32_t rank, uint32_t *members, uint32_t *place);
+
+/* The ranks of one group, as a pattern: member i is `first` plus, per axis, the digit of i (the first axis is the major
+ * one) times the axis's stride. */
+typedef struct ProgramMembers {
+  uint32_t n, place; /* how many; which one is the rank that was asked about */
+  uint32_t first, n_axes;
+  uint32_t sizes[PROGRAM_MAX_AXES], strides[PROGRAM_MAX_AXES];
+} ProgramMembers;
+
+/* The group of the family that `rank` is in; n is 0 when it is in none. */
+ProgramMembers program_group_of(const Program *p, uint32_t group, uint32_t rank);
+uint32_t program_member(const ProgramMembers *m, uint32_t i);
 
 /* ---- sizes */
 

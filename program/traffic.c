@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "program/values.h"
+
 /* All ranks' values of all expressions in one micro-batch. */
 typedef struct Traffic {
   const Program *p;
   uint32_t entry;
   const int64_t *symbols;
-  int64_t *values;   /* [rank][expression] */
+  ProgramValues values;
   uint32_t *partner; /* per instruction: the recv of a send, else NONE */
   uint32_t micro_batch;
   RtError *error;
@@ -21,13 +23,14 @@ typedef struct Meeting {
   const Traffic *t;
   uint32_t instr;
   const ProgramInstr *x;
-  uint32_t ranks[PROGRAM_MAX_WORLD], n;
+  ProgramMembers members;
+  uint32_t n;
 } Meeting;
 
 enum { NO_DIM = PROGRAM_MAX_RANK };
 
 static int64_t value(const Meeting *m, uint32_t member, uint32_t expr) {
-  return m->t->values[(size_t)m->ranks[member] * m->t->p->n_exprs + expr];
+  return program_value_of(&m->t->values, program_member(&m->members, member), expr);
 }
 
 static const ProgramTensor *tensor(const Meeting *m, uint32_t i) {
@@ -54,8 +57,8 @@ static RtStatus wrong(const Meeting *m, uint32_t member, const char *what, int64
   program_instr_text(m->t->p, m->instr, text, sizeof text);
   return rt_error(m->t->error, RT_INTERNAL,
                   "sizes of communication in %s: rank %u, %s, micro-batch %u: %s (%" PRId64 " and %" PRId64 ")",
-                  program_text(m->t->p, m->t->p->entries[m->t->entry].name), m->ranks[member], text, m->t->micro_batch,
-                  what, a, b);
+                  program_text(m->t->p, m->t->p->entries[m->t->entry].name), program_member(&m->members, member), text,
+                  m->t->micro_batch, what, a, b);
 }
 
 /* ---- exchange: intervals in global coordinates */
@@ -64,11 +67,17 @@ static int64_t bound(const Meeting *m, uint32_t member, uint32_t i) {
   return value(m, member, program_list(m->t->p, m->x->exprs)[i]);
 }
 
-/* How much of what `taker` wants comes from `giver`: the first holder in group order gives. */
-static int64_t overlap(const Meeting *m, uint32_t giver, uint32_t taker) {
-  int64_t lo = bound(m, giver, 0), hi = bound(m, giver, 1);
+/* Where that begins which no earlier member has: the first holder in group order gives. */
+static int64_t begins(const Meeting *m, uint32_t giver) {
+  int64_t lo = bound(m, giver, 0);
   for (uint32_t k = 0; k < giver; k++)
     if (bound(m, k, 1) > bound(m, k, 0) && bound(m, k, 1) > lo) lo = bound(m, k, 1);
+  return lo;
+}
+
+/* How much of what `taker` wants comes from `giver`, whose part begins at lo. */
+static int64_t overlap(const Meeting *m, uint32_t giver, int64_t lo, uint32_t taker) {
+  int64_t hi = bound(m, giver, 1);
   if (bound(m, taker, 2) > lo) lo = bound(m, taker, 2);
   if (bound(m, taker, 3) < hi) hi = bound(m, taker, 3);
   return hi > lo ? hi - lo : 0;
@@ -82,7 +91,7 @@ static int64_t given(const Meeting *m, uint32_t i, uint32_t j) {
   switch ((ProgramInstrKind)m->x->kind) {
     case PI_reduce_scatter:
     case PI_all_to_all: return bytes_of(m, i, 0, d, extent(m, j, 1, d));
-    case PI_exchange: return bytes_of(m, i, 0, d, overlap(m, i, j));
+    case PI_exchange: return bytes_of(m, i, 0, d, overlap(m, i, begins(m, i), j));
     default: return bytes_of(m, i, 0, NO_DIM, 0);
   }
 }
@@ -93,7 +102,7 @@ static int64_t taken(const Meeting *m, uint32_t i, uint32_t j) {
   switch ((ProgramInstrKind)m->x->kind) {
     case PI_all_gather: return bytes_of(m, j, 1, d, extent(m, i, 0, d));
     case PI_all_to_all: return bytes_of(m, j, 1, join, extent(m, i, 0, join));
-    case PI_exchange: return bytes_of(m, j, 1, d, overlap(m, i, j));
+    case PI_exchange: return bytes_of(m, j, 1, d, overlap(m, i, begins(m, i), j));
     default: return bytes_of(m, j, 1, NO_DIM, 0);
   }
 }
@@ -120,13 +129,39 @@ static RtStatus intervals_ok(const Meeting *m) {
   return RT_OK;
 }
 
+/* ---- all messages of a meeting */
+
+/* What every message is a multiple of: the bytes of a member's tensor i over the dimensions along which nothing is cut
+ * or joined; -1 when the whole tensor has no size. */
+static int64_t unit(const Meeting *m, uint32_t member, uint32_t i) {
+  int64_t n = (int64_t)dtype_bytes((DType)tensor(m, i)->dtype), whole = n;
+  for (uint32_t d = 0; d < tensor(m, i)->extents.n; d++) {
+    int64_t e = extent(m, member, i, d);
+    bool along = m->x->kind != PI_all_reduce && (d == m->x->dim || (m->x->kind == PI_all_to_all && d == m->x->dim2));
+    if (e < 0 || __builtin_mul_overflow(whole, e > 1 ? e : 1, &whole)) return -1;
+    n *= along ? 1 : e; /* at most `whole` */
+  }
+  return n;
+}
+
+/* Do the messages of all pairs agree?  Parts and intervals are known to fit, so they do when all members have the same
+ * unit; that takes one look at each member, not at each pair.  False: not known. */
+static bool alike(const Meeting *m) {
+  int64_t first = unit(m, 0, 0);
+  for (uint32_t k = 0; k < m->n; k++)
+    for (uint32_t i = 0; i < 2; i++)
+      if (first < 0 || unit(m, k, i) != first) return false;
+  return true;
+}
+
 static RtStatus meeting_ok(const Meeting *m) {
   RtStatus status = RT_OK;
   if (m->x->kind == PI_all_gather) status = parts_ok(m, 0, m->x->dim);
   if (m->x->kind == PI_reduce_scatter || m->x->kind == PI_all_to_all) status = parts_ok(m, 1, m->x->dim);
   if (!status && m->x->kind == PI_all_to_all) status = parts_ok(m, 0, m->x->dim2);
   if (!status && m->x->kind == PI_exchange) status = intervals_ok(m);
-  for (uint32_t i = 0; i < m->n && !status; i++)
+  if (status || alike(m)) return status;
+  for (uint32_t i = 0; i < m->n && !status; i++) /* names the pair */
     for (uint32_t j = 0; j < m->n && !status; j++) {
       int64_t a = given(m, i, j), b = taken(m, i, j);
       if (a < 0 || a != b) status = wrong(m, i, "sender and receiver differ in bytes", a, b);
@@ -138,23 +173,10 @@ static RtStatus meeting_ok(const Meeting *m) {
 
 static bool meeting_of(const Traffic *t, uint32_t instr, uint32_t rank, Meeting *m, uint32_t *place) {
   *m = (Meeting){.t = t, .instr = instr, .x = &t->p->instrs[instr]};
-  m->n = program_group_members(t->p, m->x->object, rank, m->ranks, place);
+  m->members = program_group_of(t->p, m->x->object, rank);
+  m->n = m->members.n;
+  *place = m->members.place;
   return m->n > 0;
-}
-
-static RtStatus evaluate(Traffic *t, uint32_t micro_batch, bool again) {
-  const Program *p = t->p;
-  RtStatus status = RT_OK;
-  int64_t at[PROGRAM_MAX_AXES];
-  t->micro_batch = micro_batch;
-  for (uint32_t r = 0; r < p->ranks && !status; r++) {
-    int64_t *values = t->values + (size_t)r * p->n_exprs;
-    program_coordinates(p, r, at);
-    if (p->mb_axis != PROGRAM_NONE) at[p->mb_axis] = micro_batch;
-    status = again ? program_eval_again(p, PROGRAM_USES_MICRO_BATCH, t->symbols, at, values, t->error)
-                   : program_eval(p, t->symbols, at, values, t->error);
-  }
-  return status;
 }
 
 /* The recv of every send of the entry: the same key on the same group. */
@@ -217,14 +239,19 @@ static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t 
                                             (int)m.n, (int)place);
     return;
   }
-  for (uint32_t j = 0; j < m.n; j++)
-    if (j != place) *total += rounds * (uint64_t)given(&m, place, j);
+  bool exchange = x->kind == PI_exchange;
+  int64_t lo = exchange ? begins(&m, place) : 0;
+  for (uint32_t j = 0; j < m.n; j++) {
+    if (j == place) continue;
+    *total +=
+        rounds * (uint64_t)(exchange ? bytes_of(&m, place, 0, x->dim, overlap(&m, place, lo, j)) : given(&m, place, j));
+  }
 }
 
 /* The most rounds of a loop on a rank; 1 when it does not say. */
 static uint64_t most_rounds(const Traffic *t, const ProgramInstr *x, uint32_t rank) {
   if (x->exprs.n == 0) return 1;
-  int64_t n = t->values[(size_t)rank * t->p->n_exprs + program_list(t->p, x->exprs)[0]];
+  int64_t n = program_value_of(&t->values, rank, program_list(t->p, x->exprs)[0]);
   return n > 0 ? (uint64_t)n : 0;
 }
 
@@ -259,32 +286,42 @@ static RtStatus each(const Traffic *t, uint32_t first, uint32_t end, uint64_t *s
 static RtStatus walk(const Program *p, uint32_t entry, const int64_t *symbols, uint32_t first, uint32_t end,
                      uint64_t *sent, RtError *error) {
   Traffic t = {.p = p, .entry = entry, .symbols = symbols, .error = error};
-  t.values = calloc((size_t)p->ranks * p->n_exprs + 1, sizeof *t.values);
   t.partner = calloc(2 * (size_t)p->n_instrs + 1, sizeof *t.partner);
-  RtStatus status = t.values && t.partner ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = program_values_open(p, &t.values, error);
+  if (!status && !t.partner) status = rt_error(error, RT_FAILED, "out of memory");
   if (!status) find_partners(&t);
   bool all = sent || p->uses & PROGRAM_USES_MICRO_BATCH; /* else all micro-batches have the same sizes */
   for (uint32_t mb = 0; mb < (all ? p->micro_batches : 1) && !status; mb++) {
-    status = evaluate(&t, mb, mb > 0);
+    t.micro_batch = mb;
+    status = program_values_bind(&t.values, symbols, mb, error);
     if (!status) status = each(&t, first, end, sent);
   }
-  free(t.values);
+  program_values_close(&t.values);
   free(t.partner);
   return status;
 }
 
+/* Which expressions are extents of tensors; NULL: no memory. */
+static bool *extents_of(const Program *p) {
+  bool *used = calloc(p->n_exprs + 1u, sizeof *used);
+  for (uint32_t i = 0; used && i < p->n_tensors; i++)
+    for (uint32_t d = 0; d < p->tensors[i].extents.n; d++) used[program_list(p, p->tensors[i].extents)[d]] = true;
+  return used;
+}
+
 bool traffic_has_sizes(const Program *p, const int64_t *symbols) {
-  Traffic t = {.p = p, .symbols = symbols};
-  t.values = calloc((size_t)p->ranks * p->n_exprs + 1, sizeof *t.values);
-  bool all = p->uses & PROGRAM_USES_MICRO_BATCH, ok = t.values != NULL;
+  ProgramValues values;
+  bool *used = extents_of(p), all = p->uses & PROGRAM_USES_MICRO_BATCH;
+  bool ok = program_values_open(p, &values, NULL) == RT_OK && used;
   for (uint32_t mb = 0; mb < (all ? p->micro_batches : 1) && ok; mb++) {
-    ok = evaluate(&t, mb, mb > 0) == RT_OK;
-    for (uint32_t r = 0; r < p->ranks && ok; r++)
-      for (uint32_t i = 0; i < p->n_tensors && ok; i++)
-        for (uint32_t d = 0; d < p->tensors[i].extents.n && ok; d++)
-          ok = t.values[(size_t)r * p->n_exprs + program_list(p, p->tensors[i].extents)[d]] >= 0;
+    ok = program_values_bind(&values, symbols, mb, NULL) == RT_OK;
+    for (uint32_t e = 0; e < p->n_exprs && ok; e++) {
+      uint32_t ranks = values.column[e] == PROGRAM_NONE ? 1 : p->ranks;
+      for (uint32_t r = 0; used[e] && r < ranks && ok; r++) ok = program_value_of(&values, r, e) >= 0;
+    }
   }
-  free(t.values);
+  program_values_close(&values);
+  free(used);
   return ok;
 }
 

@@ -220,9 +220,9 @@ static bool is_gpu(const Build *b) { return strcmp(b->options.target->device, "c
 static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
   ArtifactSpec spec = driver_artifact_spec(b);
   spec.source.cuda = true;
-  if (b->plan->ranks > PROGRAM_MAX_WORLD)
+  if (b->plan->ranks > PROGRAM_MAX_RANKS)
     return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
-                      "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_WORLD,
+                      "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
                       b->plan->ranks);
   return artifact_program_open(&spec, out, t->diags);
 }

@@ -8,6 +8,11 @@
  * above 1 is packed into or unpacked from a staging buffer by strided copies.  Its counts are equal on all members:
  * parts of different sizes become one call per member inside a group.
  *
+ * Ranks are printed by class.  What a rank's list says depends on its own values of the body's expressions, and on its
+ * group where parts differ: only one rank of each such class is written out, and lists that come out equal are printed
+ * once.  So thousands of ranks cost little more than a few.  Where parts differ and more than LISTS_MOST classes come
+ * of that, the other ranks are named without their lists.
+ *
  * Loops are the host's: it reads the number of rounds, and whether another one follows, and tells the device the round.
  */
 #include "codegen/cuda/schedule.h"
@@ -17,6 +22,14 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "base/hash.h"
+#include "program/values.h"
+
+enum {
+  LISTS_MOST = 64,        /* classes of ranks whose lists are written out for a body, */
+  LISTS_BYTES = 16 << 20, /* and their bytes */
+  RANKS_IN_FULL = 64      /* ranks of a program up to which all are named; above that as ranges and patterns */
+};
 
 typedef struct Print {
   Arena *a;
@@ -24,14 +37,14 @@ typedef struct Print {
   const ProgramCudaKernel *kernels;
   Text *t;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
-  int64_t **values; /* per rank: every expression, micro-batch 0 */
-  uint32_t rank;    /* being printed */
-  uint32_t at;      /* instruction */
+  ProgramValues values; /* micro-batch 0 */
+  uint32_t rank;        /* being printed */
+  uint32_t at;          /* instruction */
   uint32_t entry;
   int depth; /* loops around */
 } Print;
 
-static int64_t value_at(const Print *k, uint32_t rank, uint32_t e) { return k->values[rank][e]; }
+static int64_t value_at(const Print *k, uint32_t rank, uint32_t e) { return program_value_of(&k->values, rank, e); }
 static int64_t value(const Print *k, uint32_t e) { return value_at(k, k->rank, e); }
 static const ProgramInstr *instr(const Print *k) { return &k->p->instrs[k->at]; }
 static const ProgramTensor *tensor(const Print *k, uint32_t i) {
@@ -155,15 +168,9 @@ static void print_gemm(const Print *k) {
 
 /* ---- communication */
 
-typedef struct Members {
-  uint32_t rank[PROGRAM_MAX_WORLD], n, place;
-} Members;
+typedef ProgramMembers Members;
 
-static Members members_of(const Print *k) {
-  Members m = {0};
-  m.n = program_group_members(k->p, instr(k)->object, k->rank, m.rank, &m.place);
-  return m;
-}
+static Members members_of(const Print *k) { return program_group_of(k->p, instr(k)->object, k->rank); }
 
 /* "comm2": a communicator per family and group. */
 static const char *comm(const Print *k) { return arena_printf(k->a, "comm%u", instr(k)->object); }
@@ -180,7 +187,7 @@ static Rows rows_of(const Print *k, const ProgramTensor *x, uint32_t dim) {
 
 static bool equal_parts(const Print *k, const Members *m, const ProgramTensor *x, uint32_t dim) {
   for (uint32_t i = 1; i < m->n; i++)
-    if (extent_at(k, m->rank[i], x, dim) != extent_at(k, m->rank[0], x, dim)) return false;
+    if (extent_at(k, program_member(m, i), x, dim) != extent_at(k, program_member(m, 0), x, dim)) return false;
   return true;
 }
 
@@ -197,7 +204,7 @@ static void unstage(const Print *k, const Members *m, const ProgramTensor *part,
   Rows r = rows_of(k, whole, dim);
   int64_t pitch = extent_at(k, k->rank, whole, dim) * r.size, at = 0;
   for (uint32_t i = 0; i < m->n; i++) {
-    int64_t width = extent_at(k, m->rank[i], part, dim) * r.size;
+    int64_t width = extent_at(k, program_member(m, i), part, dim) * r.size;
     const char *there = arena_printf(k->a, "staging+%" PRId64, at * r.before),
                *here = arena_printf(k->a, "%s+%" PRId64, place(k, whole), at);
     if (into_staging) copy_2d(k, there, width, here, pitch, width, r.before);
@@ -219,7 +226,7 @@ static void print_all_gather(const Print *k) {
     line(k, "ncclGroupStart() key %u", instr(k)->key);
     int64_t at = 0;
     for (uint32_t i = 0; i < m.n; i++) {
-      int64_t n = elements_at(k, m.rank[i], part);
+      int64_t n = elements_at(k, program_member(&m, i), part);
       line(k, "  ncclBroadcast(%s, %s+%" PRId64 ", count %" PRId64 ", %s, root %u, %s)",
            i == m.place ? place(k, part) : "NULL", to, at, nccl_count(part->dtype, n), nccl_type(part->dtype), i,
            comm(k));
@@ -245,7 +252,7 @@ static void print_reduce_scatter(const Print *k) {
   line(k, "ncclGroupStart() key %u", instr(k)->key);
   int64_t at = 0;
   for (uint32_t i = 0; i < m.n; i++) {
-    int64_t n = elements_at(k, m.rank[i], part);
+    int64_t n = elements_at(k, program_member(&m, i), part);
     line(k, "  ncclReduce(%s+%" PRId64 ", %s, count %" PRId64 ", %s, %s, root %u, %s)", from, at,
          i == m.place ? place(k, part) : "NULL", nccl_count(part->dtype, n), nccl_type(part->dtype), op, i, comm(k));
     at += n * (int64_t)dtype_bytes((DType)part->dtype);
@@ -267,7 +274,7 @@ static void print_all_to_all(const Print *k) {
   int64_t size = (int64_t)dtype_bytes((DType)from->dtype), at = 0, sent = 0;
   Rows a = rows_of(k, from, cut), b = rows_of(k, to, join);
   for (uint32_t i = 0; i < m.n; i++) {
-    int64_t width = extent_at(k, m.rank[i], to, cut) * a.size;
+    int64_t width = extent_at(k, program_member(&m, i), to, cut) * a.size;
     if (a.before > 1)
       copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), width,
               arena_printf(k->a, "%s+%" PRId64, place(k, from), at), extent_at(k, k->rank, from, cut) * a.size, width,
@@ -277,8 +284,8 @@ static void print_all_to_all(const Print *k) {
   line(k, "ncclGroupStart() key %u", instr(k)->key);
   int64_t out = 0, in = 0;
   for (uint32_t i = 0; i < m.n; i++) {
-    int64_t n = extent_at(k, m.rank[i], to, cut) * a.size / size * a.before,
-            r = extent_at(k, m.rank[i], from, join) * b.size / size * b.before;
+    int64_t n = extent_at(k, program_member(&m, i), to, cut) * a.size / size * a.before,
+            r = extent_at(k, program_member(&m, i), from, join) * b.size / size * b.before;
     peer(k, "ncclSend", arena_printf(k->a, "%s+%" PRId64, a.before > 1 ? "staging" : place(k, from), out), from->dtype,
          n, i);
     peer(k, "ncclRecv", arena_printf(k->a, "%s+%" PRId64, b.before > 1 ? "staging2" : place(k, to), in), to->dtype, r,
@@ -288,7 +295,7 @@ static void print_all_to_all(const Print *k) {
   line(k, "ncclGroupEnd()");
   at = in = 0;
   for (uint32_t i = 0; i < m.n; i++) {
-    int64_t width = extent_at(k, m.rank[i], from, join) * b.size;
+    int64_t width = extent_at(k, program_member(&m, i), from, join) * b.size;
     if (b.before > 1)
       copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), at), extent_at(k, k->rank, to, join) * b.size,
               arena_printf(k->a, "staging2+%" PRId64, in), width, width, b.before);
@@ -299,10 +306,10 @@ static void print_all_to_all(const Print *k) {
 /* What `holder` gives to `wanter`: of several holders the first in order, so what earlier ones hold is left out. */
 static int64_t given(const Print *k, const Members *m, uint32_t holder, uint32_t wanter, int64_t *start) {
   const uint32_t *e = program_list(k->p, instr(k)->exprs);
-  int64_t low = value_at(k, m->rank[wanter], e[2]), high = value_at(k, m->rank[wanter], e[3]);
-  int64_t from = value_at(k, m->rank[holder], e[0]), to = value_at(k, m->rank[holder], e[1]);
+  int64_t low = value_at(k, program_member(m, wanter), e[2]), high = value_at(k, program_member(m, wanter), e[3]);
+  int64_t from = value_at(k, program_member(m, holder), e[0]), to = value_at(k, program_member(m, holder), e[1]);
   for (uint32_t i = 0; i < holder; i++) {
-    int64_t f = value_at(k, m->rank[i], e[0]), t = value_at(k, m->rank[i], e[1]);
+    int64_t f = value_at(k, program_member(m, i), e[0]), t = value_at(k, program_member(m, i), e[1]);
     if (f <= from && t > from) from = t;
     else if (f > from && f < to && t >= to) to = f;
   }
@@ -449,40 +456,167 @@ static const char *body_text(const Print *k, uint32_t rank, uint32_t body) {
   return text_str(&t);
 }
 
-/* The lists of one body: ranks of the stage with the same list are named together. */
-static void print_body(const Print *k, uint32_t body) {
+/* ---- classes of ranks */
+
+static bool by_place(const Print *k, uint32_t e) { return k->p->expr_uses[e] & PROGRAM_USES_PLACE; }
+
+/* The expressions of an instruction, its tensors' included, that differ between ranks: added to `list`. */
+static uint32_t own_exprs(const Print *k, const ProgramInstr *x, uint32_t *list) {
   const Program *p = k->p;
-  const ProgramBody *b = &p->bodies[body];
-  uint32_t first = b->stage * p->ranks_per_stage, n = p->ranks_per_stage;
-  const char **texts = ARENA_ARRAY(k->a, const char *, n);
-  for (uint32_t i = 0; i < n; i++) texts[i] = body_text(k, first + i, body);
-  for (uint32_t i = 0; i < n; i++) {
-    if (!texts[i]) continue;
-    text_printf(k->t, "\nbody %u: %s of stage %u on rank", body, program_text(p, b->name), b->stage);
-    const char *mine = texts[i];
-    for (uint32_t j = i; j < n; j++) {
-      if (!texts[j] || strcmp(texts[j], mine) != 0) continue;
-      text_printf(k->t, " %u", first + j);
-      texts[j] = NULL;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < x->exprs.n; i++) list[n++] = program_list(p, x->exprs)[i];
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    const ProgramTensor *t = &p->tensors[program_list(p, x->tensors)[i]];
+    list[n++] = t->offset;
+    for (uint32_t d = 0; d < t->extents.n; d++) list[n++] = program_list(p, t->extents)[d];
+  }
+  if (x->guard != PROGRAM_NONE) list[n++] = x->guard;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (by_place(k, list[i])) list[kept++] = list[i];
+  return kept;
+}
+
+static void mix(uint64_t *key, int64_t value) {
+  uint64_t both[2] = {*key, (uint64_t)value};
+  *key = hash64(both, sizeof both, 0);
+}
+
+/* The parts of a group's members: equal ones make no difference between ranks; else a rank's place does as well. */
+static void mix_parts(const Print *k, const Members *m, const uint32_t *list, uint32_t n, uint32_t first,
+                      uint64_t *keys) {
+  uint64_t parts = 0;
+  bool differ = false;
+  for (uint32_t i = 0; i < m->n; i++)
+    for (uint32_t j = 0; j < n; j++) {
+      int64_t part = value_at(k, program_member(m, i), list[j]);
+      differ |= part != value_at(k, m->first, list[j]);
+      mix(&parts, part);
     }
-    text_printf(k->t, "\n%s", mine);
+  for (uint32_t i = 0; i < m->n && differ; i++) {
+    uint64_t *key = &keys[program_member(m, i) - first];
+    mix(key, (int64_t)parts);
+    mix(key, i);
   }
 }
 
-static void print_communicators(const Print *k) {
+/* Per rank of the stage a hash of all that its list of the body depends on.  Ports print no intervals, so these do not
+ * count; an all_reduce says nothing of the other members. */
+static uint64_t *keys_of(const Print *k, const ProgramBody *b) {
   const Program *p = k->p;
-  for (uint32_t g = 0; g < p->n_groups; g++) {
-    bool *seen = ARENA_ARRAY(k->a, bool, p->ranks);
-    text_printf(k->t, "comm%u:", g);
-    for (uint32_t r = 0; r < p->ranks; r++) {
-      uint32_t members[PROGRAM_MAX_WORLD], at, n = program_group_members(p, g, r, members, &at);
-      if (n == 0 || seen[r]) continue;
-      for (uint32_t i = 0; i < n; i++) {
-        seen[members[i]] = true;
-        text_printf(k->t, "%s%u", i ? " " : " {", members[i]);
-      }
-      text_add(k->t, "}");
+  uint32_t first = b->stage * p->ranks_per_stage;
+  uint64_t *keys = ARENA_ARRAY(k->a, uint64_t, p->ranks_per_stage);
+  memset(keys, 0, sizeof *keys * p->ranks_per_stage);
+  for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
+    ProgramInstr x = p->instrs[i];
+    if (x.kind == PI_feed || x.kind == PI_fetch) x.exprs.n = 0;
+    uint32_t *list = ARENA_ARRAY(k->a, uint32_t, x.exprs.n + x.tensors.n * (PROGRAM_MAX_RANK + 1) + 1);
+    uint32_t n = own_exprs(k, &x, list);
+    bool parts = program_instr_is_comm(x.kind) && x.kind != PI_all_reduce && p->groups[x.object].from == PROGRAM_NONE;
+    for (uint32_t r = 0; n && r < p->ranks_per_stage; r++) {
+      for (uint32_t j = 0; j < n; j++) mix(&keys[r], value_at(k, first + r, list[j]));
+      Members m = {0};
+      if (parts) m = program_group_of(p, x.object, first + r);
+      if (parts && m.place == 0) mix_parts(k, &m, list, n, first, keys);
     }
+  }
+  return keys;
+}
+
+/* ---- the lists of one body */
+
+/* Ranks with equal keys, and of these classes those with equal lists. */
+typedef struct Lists {
+  uint64_t keys[LISTS_MOST];
+  const char *texts[LISTS_MOST];
+  uint32_t same[LISTS_MOST]; /* the first class with this list */
+  uint32_t n, *class_of;     /* per rank of the stage; LISTS_MOST: not written out */
+  size_t bytes;
+} Lists;
+
+static uint32_t list_of(const Print *k, uint32_t body, uint32_t rank, uint64_t key, Lists *l) {
+  for (uint32_t c = 0; c < l->n; c++)
+    if (l->keys[c] == key) return c;
+  if (l->n == LISTS_MOST || (k->p->ranks > RANKS_IN_FULL && l->bytes > LISTS_BYTES)) return LISTS_MOST;
+  uint32_t c = l->n++;
+  l->keys[c] = key;
+  l->texts[c] = body_text(k, rank, body);
+  l->bytes += strlen(l->texts[c]);
+  for (l->same[c] = 0; strcmp(l->texts[l->same[c]], l->texts[c]) != 0;) l->same[c]++;
+  return c;
+}
+
+static Lists lists_of(const Print *k, uint32_t body) {
+  const Program *p = k->p;
+  const ProgramBody *b = &p->bodies[body];
+  Lists l = {.class_of = ARENA_ARRAY(k->a, uint32_t, p->ranks_per_stage)};
+  const uint64_t *keys = keys_of(k, b);
+  for (uint32_t r = 0; r < p->ranks_per_stage; r++)
+    l.class_of[r] = list_of(k, body, b->stage * p->ranks_per_stage + r, keys[r], &l);
+  return l;
+}
+
+static uint32_t shown_as(const Lists *l, uint32_t r) {
+  return l->class_of[r] == LISTS_MOST ? LISTS_MOST : l->same[l->class_of[r]];
+}
+
+/* " 0 1 2 3", or " 0-1023" in a program of many ranks. */
+static void print_ranks(const Print *k, const Lists *l, uint32_t first, uint32_t shown) {
+  uint32_t n = k->p->ranks_per_stage;
+  for (uint32_t r = 0, end; r < n; r = end) {
+    end = r + 1;
+    if (shown_as(l, r) != shown) continue;
+    while (k->p->ranks > RANKS_IN_FULL && end < n && shown_as(l, end) == shown) end++;
+    text_printf(k->t, " %u", first + r);
+    if (end > r + 1) text_printf(k->t, "-%u", first + end - 1);
+  }
+}
+
+static void print_body(const Print *k, uint32_t body) {
+  const Program *p = k->p;
+  const ProgramBody *b = &p->bodies[body];
+  Lists l = lists_of(k, body);
+  bool others = false;
+  for (uint32_t r = 0; r < p->ranks_per_stage; r++) others |= l.class_of[r] == LISTS_MOST;
+  for (uint32_t c = 0; c < l.n + others; c++) {
+    if (c < l.n && l.same[c] != c) continue;
+    text_printf(k->t, "\nbody %u: %s of stage %u on rank", body, program_text(p, b->name), b->stage);
+    print_ranks(k, &l, b->stage * p->ranks_per_stage, c < l.n ? c : LISTS_MOST);
+    text_printf(k->t, "\n%s", c < l.n ? l.texts[c] : "  # like the lists above, with parts of their own\n");
+  }
+}
+
+/* " {0 1} {2 3}" */
+static void print_groups(const Print *k, uint32_t group) {
+  const Program *p = k->p;
+  for (uint32_t r = 0; r < p->ranks; r++) {
+    Members m = program_group_of(p, group, r);
+    for (uint32_t i = 0; i < m.n && m.place == 0; i++) text_printf(k->t, "%s%u", i ? " " : " {", program_member(&m, i));
+    if (m.n && m.place == 0) text_add(k->t, "}");
+  }
+}
+
+/* " 128 groups of 8 x 4 ranks, 1 and 32 apart; the first {0 1 ... 103}" */
+static void print_pattern(const Print *k, uint32_t group) {
+  const Program *p = k->p;
+  const ProgramGroup *g = &p->groups[group];
+  Members m = program_group_of(p, group, g->from == PROGRAM_NONE ? 0 : g->from * p->ranks_per_stage);
+  uint32_t ranks = g->from == PROGRAM_NONE ? p->ranks : 2 * p->ranks_per_stage;
+  text_printf(k->t, " %u groups of", ranks / m.n);
+  for (uint32_t a = 0; a < m.n_axes; a++) text_printf(k->t, "%s%u", a ? " x " : " ", m.sizes[a]);
+  text_add(k->t, " ranks,");
+  for (uint32_t a = 0; a < m.n_axes; a++) text_printf(k->t, "%s%d", a ? " and " : " ", (int32_t)m.strides[a]);
+  text_printf(k->t, " apart; the first {%u", m.first);
+  if (m.n > 1) text_printf(k->t, " %u", program_member(&m, 1));
+  if (m.n > 2) text_printf(k->t, " %s%u", m.n > 3 ? "... " : "", program_member(&m, m.n - 1));
+  text_add(k->t, "}");
+}
+
+static void print_communicators(const Print *k) {
+  for (uint32_t g = 0; g < k->p->n_groups; g++) {
+    text_printf(k->t, "comm%u:", g);
+    if (k->p->ranks <= RANKS_IN_FULL) print_groups(k, g);
+    else print_pattern(k, g);
     text_add(k->t, "\n");
   }
 }
@@ -503,13 +637,9 @@ static void evaluate(Print *k) {
   const Program *p = k->p;
   RtError error = {0};
   for (uint32_t i = 0; i < p->n_symbols; i++) k->symbols[i] = program_default_size(&p->symbols[i]);
-  k->values = ARENA_ARRAY(k->a, int64_t *, p->ranks);
-  for (uint32_t r = 0; r < p->ranks; r++) {
-    int64_t coordinates[PROGRAM_MAX_AXES];
-    k->values[r] = ARENA_ARRAY(k->a, int64_t, p->n_exprs + 1);
-    program_coordinates(p, r, coordinates);
-    if (program_eval(p, k->symbols, coordinates, k->values[r], &error) != RT_OK) die("cuda_schedule: %s", error.text);
-  }
+  if (program_values_open(p, &k->values, &error) != RT_OK ||
+      program_values_bind(&k->values, k->symbols, 0, &error) != RT_OK)
+    die("cuda_schedule: %s", error.text);
 }
 
 void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
@@ -526,4 +656,5 @@ void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
     text_printf(t, "kernel %s: %s\n", program->result.cuda.items[i].symbol, program->result.cuda.items[i].how);
   print_calls(&k);
   for (uint32_t i = 0; i < p->n_bodies; i++) print_body(&k, i);
+  program_values_close(&k.values);
 }

@@ -58,14 +58,13 @@ static void record_parts(const Executor *e, const Binding *b, uint32_t rank, uin
   const Program *p = e->p;
   for (uint32_t i = b->instr_first; i < b->instr_end; i++) {
     const CommParts *parts = &b->parts[i - b->instr_first];
-    uint32_t members[PROGRAM_MAX_WORLD], place, exprs[4];
+    uint32_t exprs[4];
     if (!parts->per_member) continue;
-    uint32_t n = program_group_members(p, p->instrs[i].object, e->options.rank, members, &place);
+    ProgramMembers m = program_group_of(p, p->instrs[i].object, rank);
+    if (m.n == 0 || m.first != parts->first) continue;
     exec_part_exprs(p, &p->instrs[i], exprs);
-    for (uint32_t m = 0; m < n; m++)
-      if (members[m] == rank)
-        for (uint32_t k = 0; k < parts->per_member; k++)
-          parts->values[((size_t)mb * n + m) * parts->per_member + k] = values[exprs[k]];
+    for (uint32_t k = 0; k < parts->per_member; k++)
+      parts->values[((size_t)mb * m.n + m.place) * parts->per_member + k] = values[exprs[k]];
   }
 }
 
@@ -93,9 +92,10 @@ static RtStatus bind_body_parts(const Executor *e, const Binding *b, const Progr
   uint32_t batches = p->uses & PROGRAM_USES_MICRO_BATCH ? p->micro_batches : 1;
   for (uint32_t i = body->instrs; i < body->instrs + body->n; i++) {
     CommParts *parts = &b->parts[i - b->instr_first];
-    uint32_t members[PROGRAM_MAX_WORLD], exprs[4];
+    uint32_t exprs[4];
     if (!program_instr_is_comm(p->instrs[i].kind)) continue;
-    parts->members = program_group_members(p, p->instrs[i].object, e->options.rank, members, &parts->place);
+    ProgramMembers m = program_group_of(p, p->instrs[i].object, e->options.rank);
+    parts->members = m.n, parts->place = m.place, parts->first = m.first;
     parts->per_member = exec_part_exprs(p, &p->instrs[i], exprs);
     if (!parts->per_member) continue;
     *any = true;

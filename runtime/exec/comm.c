@@ -207,8 +207,8 @@ static RtStatus make_op(Executor *e, uint32_t index, uint32_t slot, RtError *err
               .members = parts->members,
               .place = parts->place,
               .per_member = parts->per_member,
-              .send = e->blocks[slot][0],
-              .recv = e->blocks[slot][1],
+              .send = e->blocks + (size_t)(2 * slot) * e->group_most,
+              .recv = e->blocks + (size_t)(2 * slot + 1) * e->group_most,
               .error = error};
   if (parts->values) k.values = parts->values + (size_t)mb * parts->members * parts->per_member;
   View src = exec_view(e, x, 0), dst = x->tensors.n > 1 ? exec_view(e, x, 1) : src;

@@ -115,22 +115,32 @@ static RtStatus open_libraries(Executor *e, RtError *error) {
 }
 
 /* Every rank makes every group, in the same order: by family, then by first member. */
-static RtStatus make_groups(Executor *e, RtError *error) {
+static RtStatus make_groups_in(Executor *e, int *ranks, RtError *error) {
   const Program *p = e->p;
   for (uint32_t g = 0; g < p->n_groups; g++) {
     e->groups[g] = -1;
     for (uint32_t r = 0; e->options.comm && r < p->ranks; r++) {
-      uint32_t members[PROGRAM_MAX_WORLD], place = 0, n = program_group_members(p, g, r, members, &place);
-      int ranks[PROGRAM_MAX_WORLD], group;
-      if (n == 0 || place != 0) continue;
-      for (uint32_t i = 0; i < n; i++) ranks[i] = (int)members[i];
-      RtStatus status = comm_group(e->options.comm, ranks, (int)n, &group, error);
+      ProgramMembers m = program_group_of(p, g, r);
+      int group;
+      if (m.n == 0 || m.place != 0) continue;
+      bool mine = false;
+      for (uint32_t i = 0; i < m.n; i++) {
+        ranks[i] = (int)program_member(&m, i);
+        mine |= ranks[i] == (int)e->options.rank;
+      }
+      RtStatus status = comm_group(e->options.comm, ranks, (int)m.n, &group, error);
       if (status) return status;
-      for (uint32_t i = 0; i < n; i++)
-        if (members[i] == e->options.rank) e->groups[g] = group;
+      if (mine) e->groups[g] = group;
     }
   }
   return RT_OK;
+}
+
+static RtStatus make_groups(Executor *e, RtError *error) {
+  int *ranks = calloc(e->p->ranks, sizeof *ranks);
+  RtStatus status = ranks ? make_groups_in(e, ranks, error) : rt_error(error, RT_FAILED, "out of memory");
+  free(ranks);
+  return status;
 }
 
 /* ---- weights */
@@ -233,14 +243,26 @@ CommOptions exec_comm_options(const Program *p) {
   return (CommOptions){.max_positions = PROGRAM_POSITIONS, .max_operations = PROGRAM_POSITIONS * most_joined(p)};
 }
 
+/* Of the groups that the rank is in. */
+static uint32_t largest_group(const Executor *e) {
+  uint32_t most = 1;
+  for (uint32_t g = 0; g < e->p->n_groups; g++) {
+    uint32_t n = program_group_of(e->p, g, e->options.rank).n;
+    if (n > most) most = n;
+  }
+  return most;
+}
+
 static bool allocate_tables(Executor *e) {
   const Program *p = e->p;
+  e->group_most = largest_group(e);
+  e->blocks = calloc((size_t)most_joined(p) * 2 * e->group_most, sizeof *e->blocks);
   e->groups = calloc(p->n_groups + 1u, sizeof *e->groups);
   e->mapped = calloc(p->n_buffers + 1u, sizeof *e->mapped);
   e->capacity = calloc(p->n_buffers + 1u, sizeof *e->capacity);
   e->state_values = calloc(p->n_states + 1u, sizeof *e->state_values * EXEC_STATE_VALUES);
   e->tickets = calloc((size_t)p->header->n_events * p->micro_batches + 1, sizeof *e->tickets);
-  return e->groups && e->mapped && e->capacity && e->state_values && e->tickets;
+  return e->blocks && e->groups && e->mapped && e->capacity && e->state_values && e->tickets;
 }
 
 /* Gives the space back; what was in it is lost. */
@@ -303,6 +325,7 @@ void exec_close(Executor *e) {
   /* The kernels' library stays: threads of its OpenMP run time may still be inside. */
   exec_close_convs(e);
   free(e->kernels);
+  free(e->blocks);
   free(e->groups);
   free(e->mapped);
   free(e->capacity);

@@ -14,6 +14,7 @@ enum {
 typedef struct CommParts {
   int64_t *values; /* [micro-batch][member][per_member] */
   uint32_t members, place, per_member;
+  uint32_t first; /* the group's first rank */
 } CommParts;
 
 typedef struct Binding {
@@ -76,7 +77,8 @@ struct Executor {
   uint64_t load_ns, run_ns;
 
   CommOp ops[PROGRAM_MAX_TOGETHER];
-  CommBlock blocks[PROGRAM_MAX_TOGETHER][2][PROGRAM_MAX_WORLD];
+  CommBlock *blocks;   /* [operation of a position][send, receive][member] */
+  uint32_t group_most; /* members of the largest group */
 };
 
 uint64_t exec_now(void); /* nanoseconds */

@@ -239,8 +239,16 @@ static RtStatus watch_mpi(Launched *l, RtError *error) {
 
 static bool interrupted(void *context, RtError *error) { return watch_failed(context, error); }
 
+static RtStatus everyone(Launched *l, RtError *error) {
+  int *members = calloc((size_t)l->place.world, sizeof *members);
+  if (!members) return rt_error(error, RT_FAILED, "out of memory");
+  for (int i = 0; i < l->place.world; i++) members[i] = i;
+  RtStatus status = comm_group(l->comm, members, l->place.world, &l->everyone, error);
+  free(members);
+  return status;
+}
+
 static RtStatus open_comm(Launched *l, RtError *error) {
-  int members[PROGRAM_MAX_WORLD];
   bool mpi = l->place.transport == LAUNCH_MPI;
   RtStatus status = mpi ? open_mpi(l, error) : open_tcp(l, error);
   if (status) return status;
@@ -248,8 +256,7 @@ static RtStatus open_comm(Launched *l, RtError *error) {
   options.timeout_ms = l->options.timeout_ms;
   status = comm_open(l->transport, &options, &l->comm, error);
   if (status) l->transport = NULL; /* comm_open has closed it */
-  for (int i = 0; i < l->place.world; i++) members[i] = i;
-  if (!status) status = comm_group(l->comm, members, l->place.world, &l->everyone, error);
+  if (!status) status = everyone(l, error);
   if (!status && mpi) status = watch_mpi(l, error);
   if (!status) comm_supervise(l->comm, &l->slot->progress, interrupted, l->watch);
   return status;

@@ -182,8 +182,8 @@ static void ranks_and_groups(void) {
   int64_t c[PROGRAM_MAX_AXES];
   program_coordinates(&p, 3, c);
   CHECK(c[0] == 1 && c[1] == 0 && program_rank_at(&p, 1, c) == 3);
-  uint32_t members[PROGRAM_MAX_WORLD], place = 9;
-  CHECK(program_group_members(&p, 0, 3, members, &place) == 2 && members[0] == 2 && members[1] == 3 && place == 1);
+  ProgramMembers m = program_group_of(&p, 0, 3);
+  CHECK(m.n == 2 && program_member(&m, 0) == 2 && program_member(&m, 1) == 3 && m.place == 1);
   program_close(&p);
   free(image.bytes);
 }
@@ -213,8 +213,8 @@ static void use(const Program *p) {
     }
   for (uint32_t r = 0; r < p->ranks; r++)
     for (uint32_t g = 0; g < p->n_groups; g++) {
-      uint32_t members[PROGRAM_MAX_WORLD], place;
-      program_group_members(p, g, r, members, &place);
+      ProgramMembers m = program_group_of(p, g, r);
+      CHECK(m.n == 0 || program_member(&m, m.place) == r);
     }
   arena_free(a);
 }

@@ -193,7 +193,9 @@ static void expand(Search *s, const uint8_t *done) {
     ended = false;
     At mine = s->ops[r][done[r]];
     const ProgramInstr *x = &s->p->instrs[mine.instr];
-    uint32_t members[PROGRAM_MAX_WORLD], place, n = program_group_members(s->p, x->object, r, members, &place);
+    ProgramMembers m = program_group_of(s->p, x->object, r);
+    uint32_t members[MOST_RANKS], n = m.n;
+    for (uint32_t k = 0; k < n; k++) members[k] = program_member(&m, k);
     bool ready = n > 0;
     uint32_t sends = 0;
     for (uint32_t k = 0; k < n && ready; k++) {
@@ -208,7 +210,7 @@ static void expand(Search *s, const uint8_t *done) {
     if (!ready) continue;
     if ((x->kind == PI_send || x->kind == PI_recv) && sends != 1) s->bad = true;
     moved = true;
-    if (place != 0) continue; /* the first member does it */
+    if (m.place != 0) continue; /* the first member does it */
     uint8_t next[MOST_RANKS];
     memcpy(next, done, MOST_RANKS);
     for (uint32_t k = 0; k < n; k++) next[members[k]]++;

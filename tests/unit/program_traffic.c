@@ -82,7 +82,7 @@ static void compare(ProgramInstrKind kind, uint32_t ranks) {
   ApcModel *m;
   float *x = calloc(5 * MOST, sizeof *x);
   OK(apc_load(path, NULL, &m));
-  uint64_t predicted[PROGRAM_MAX_WORLD] = {0}, total = 0;
+  uint64_t predicted[3] = {0}, total = 0;
   int most = 0;
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     int64_t symbols[1] = {sizes[s]};
@@ -116,6 +116,28 @@ static void every_kind(void) {
     for (uint32_t ranks = 2; ranks <= 3; ranks++) compare(kinds[k], ranks);
 }
 
+typedef struct Opened {
+  void *image;
+  size_t bytes;
+  Program p;
+} Opened;
+
+static Opened open_made(Make *m) {
+  Opened o;
+  RtError error = {0};
+  ProgramFacts facts = {"m", "t", "t", "", PROGRAM_NONE, m->stages, 0};
+  CHECKF(program_builder_finish(m->b, &facts, &o.image, &o.bytes, &error) == RT_OK &&
+             program_open(o.image, o.bytes, &o.p, &error) == RT_OK,
+         "%s", error.text);
+  program_builder_free(m->b);
+  return o;
+}
+
+static void close_opened(Opened *o) {
+  program_close(&o->p);
+  free(o->image);
+}
+
 /* A pair whose sides disagree about bytes is refused. */
 static void sizes_are_checked(void) {
   static const ProgramInstrKind kinds[] = {PI_all_gather, PI_reduce_scatter, PI_all_to_all,
@@ -128,24 +150,76 @@ static void sizes_are_checked(void) {
              second = *program_at_indices(m.b, t->extents.first + 1);
     ProgramList larger = MAKE_LIST(&m, make_next(&m, first), second);
     program_at_tensors(m.b, last)->extents = larger;
-    void *image;
-    size_t bytes;
-    Program p;
+    Opened o = open_made(&m);
     RtError error = {0};
-    ProgramFacts facts = {"m", "t", "t", "", PROGRAM_NONE, m.stages, 0};
-    CHECKF(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_OK &&
-               program_open(image, bytes, &p, &error) == RT_OK,
-           "%s", error.text);
-    CHECK(order_check_all(&p, &error) == RT_INTERNAL);
+    CHECK(order_check_all(&o.p, &error) == RT_INTERNAL);
     CHECKF(strstr(error.text, "rank 0, "), "%s: %s", program_instr_name(kinds[k]), error.text);
-    program_close(&p);
-    free(image);
-    program_builder_free(m.b);
+    close_opened(&o);
   }
+}
+
+/* Bytes that a rank sends of n rows of 5 numbers, where the parts of all ranks are equal and lie one behind another. */
+static uint64_t sent_by_one(ProgramInstrKind kind, uint64_t ranks, uint64_t rows, uint32_t rank) {
+  uint64_t part = rows / ranks * 5 * 4;
+  switch ((int)kind) {
+    case PI_all_gather: return part * (ranks - 1);
+    case PI_exchange:
+      return UINT64_C(20) * ((rank > 0 ? 1u : 0u) + (rank + 1 < ranks ? 1u : 0u)); /* a row to each neighbour */
+    case PI_send: return rank < ranks ? part : 0;                                  /* the first stage's ranks */
+    default: return UINT64_MAX;
+  }
+}
+
+/* A Program for 16,384 ranks is as large as one for 8, and everything that can be asked of it is soon answered. */
+static void many_ranks(uint32_t ranks) {
+  static const ProgramInstrKind kinds[] = {PI_all_gather, PI_exchange, PI_send, PI_all_reduce, PI_all_to_all};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    int stages = kinds[k] == PI_send ? 2 : 1;
+    Make small = one_collective(kinds[k], 8, stages), large = one_collective(kinds[k], ranks, stages);
+    Opened few = open_made(&small), many = open_made(&large);
+    const Program *p = &many.p;
+    RtError error = {0};
+    CHECK(p->ranks == ranks * (uint32_t)stages && few.bytes == many.bytes);
+    int64_t symbols[1] = {(int64_t)ranks * 2};
+    CHECKF(order_check(p, 0, symbols, &error) == RT_OK, "%s", error.text);
+    MemoryPlan plan;
+    CHECKF(memory_plan(p, 0, 0, symbols, &plan, &error) == RT_OK, "%s", error.text);
+    CHECK(plan.bytes[SPACE_WINDOW] + plan.bytes[SPACE_ARENA] > 0);
+    CHECK(memory_check(p, 0, 0, &plan, &error) == RT_OK);
+    memory_plan_free(&plan);
+    uint32_t asked[] = {0, 1, ranks / 2, p->ranks - 1};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+      uint64_t sent[COMM_KIND_COUNT] = {0}, total = 0, want = sent_by_one(kinds[k], ranks, ranks * 2ull, asked[i]);
+      CHECKF(traffic_sent(p, 0, asked[i], symbols, sent, &error) == RT_OK, "%s", error.text);
+      for (int c = 0; c < COMM_KIND_COUNT; c++) total += sent[c];
+      CHECKF(want == UINT64_MAX || total == want, "%s on %u ranks, rank %u: %llu bytes, not %llu",
+             program_instr_name(kinds[k]), ranks, asked[i], (unsigned long long)total, (unsigned long long)want);
+    }
+    close_opened(&few);
+    close_opened(&many);
+  }
+}
+
+static void a_thousand_ranks(void) { many_ranks(1024); }
+static void sixteen_thousand_ranks(void) { many_ranks(16384); }
+
+/* An image that says it is for more ranks than anybody has is refused before anything is made for each. */
+static void too_many_ranks(void) {
+  Make m = one_collective(PI_all_gather, PROGRAM_MAX_RANKS + 1, 1);
+  void *image;
+  size_t bytes;
+  RtError error = {0};
+  ProgramFacts facts = {"m", "t", "t", "", PROGRAM_NONE, 1, 0};
+  CHECK(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_INTERNAL); /* it opens what it made */
+  CHECKF(strstr(error.text, "the size of axes[0]"), "%s", error.text);
+  program_builder_free(m.b);
 }
 
 int main(void) {
   RUN(every_kind);
+  RUN(a_thousand_ranks);
+  RUN(sixteen_thousand_ranks);
+  RUN(too_many_ranks);
   RUN(sizes_are_checked);
   return test_summary();
 }
