@@ -6,6 +6,7 @@
 #include "program/memory.h"
 #include "program/order.h"
 #include "program/traffic.h"
+#include "runtime/session/session.h"
 #include "tests/programs.h"
 
 typedef struct Shape {
@@ -215,11 +216,22 @@ static void too_many_ranks(void) {
   program_builder_free(m.b);
 }
 
+/* A program for more ranks than one machine starts is refused when it is opened, before a look at each rank. */
+static void too_many_to_start(void) {
+  Make make = one_collective(PI_all_gather, SESSION_MAX_RANKS + 1, 1);
+  const char *path = make_artifact(&make, "many");
+  ApcModel *m;
+  CHECK(apc_load(path, NULL, &m) == APC_UNSUPPORTED);
+  CHECKF(strstr(apc_error(m), "the program is for 65 ranks; at most 64 can be started"), "%s", apc_error(m));
+  apc_close(m);
+}
+
 int main(void) {
   RUN(every_kind);
   RUN(a_thousand_ranks);
   RUN(sixteen_thousand_ranks);
   RUN(too_many_ranks);
+  RUN(too_many_to_start);
   RUN(sizes_are_checked);
   return test_summary();
 }
