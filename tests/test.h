@@ -11,10 +11,23 @@
 #include <string.h>
 
 /* The build looks for errors of memory, many times slower: what is counted in cases needs fewer of them there. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
+#endif
+
+/* So does the thread sanitizer, which also makes vfork a fork and allows no threads in the child of a process that has
+ * some. */
+#if defined(__SANITIZE_THREAD__)
+enum { THREAD_SANITIZER = 1 };
+#else
+enum { THREAD_SANITIZER = 0 };
 #endif
 
 static int test_failed, test_passed, test_failed_here;

@@ -55,7 +55,7 @@ static size_t common_end(int n, const char *const *names, size_t begin) {
   for (bool same = true;; k++) {
     for (int i = 0; i < n; i++) {
       size_t length = strlen(names[i]);
-      same &= begin + k < length && names[i][length - 1 - k] == names[0][first - 1 - k];
+      same = same && begin + k < length && names[i][length - 1 - k] == names[0][first - 1 - k];
     }
     if (!same) break;
   }

@@ -4,7 +4,7 @@
 # With -DAPC_FUZZ=ON and clang (preset "fuzz", target "fuzzers") each also becomes libfuzzer_NAME, to be run by hand or by hours.sh:
 #   build-fuzz/tests/libfuzzer_npy -max_total_time=60 /tmp/corpus tests/fuzz/seeds/npy
 set(fuzz_dir ${CMAKE_CURRENT_LIST_DIR})
-set(fuzz_rooms codegen passes frontend ir runtime base)
+set(fuzz_rooms driver codegen passes frontend ir runtime program base)
 set(fuzz_libraries apc_warnings)
 foreach(room ${fuzz_rooms})
   list(APPEND fuzz_libraries apc_${room})

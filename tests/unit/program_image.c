@@ -161,8 +161,8 @@ static void prints(void) {
       "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
       "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: first(0) first(1)\n",
       "body 0 first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
-      "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n  wait event 0  # "
-      "sum\n",
+      "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n",
+      "event 0  # sum\n  wait event 0  # sum\n",
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     CHECKF(strstr(text_str(&t), parts[i]), "missing:\n%s\nin:\n%s", parts[i], text_str(&t));

@@ -265,13 +265,6 @@ static void changed_weights_are_noticed(void) {
 
 /* ---- fork */
 
-/* It allows no threads in the child of a process that has some. */
-#ifdef __SANITIZE_THREAD__
-enum { UNDER_TSAN = 1 };
-#else
-enum { UNDER_TSAN = 0 };
-#endif
-
 /* In the child. */
 static bool all_calls_fail(ApcModel *m) {
   float x[D] = {0};
@@ -305,7 +298,7 @@ static void a_child_has_no_part_in_it(void) {
   if (pid == 0) {
     bool ok = all_calls_fail(m);
     apc_close(m);
-    if (ok && !UNDER_TSAN) {
+    if (ok && !THREAD_SANITIZER) {
       ok = apc_load(program, NULL, &own) == APC_OK && run_mlp(own, 4) < 1e-5;
       apc_close(own);
     }

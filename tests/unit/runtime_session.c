@@ -18,13 +18,6 @@
 
 enum { TIMEOUT_MS = 400 };
 
-/* It makes vfork a fork, and forbids threads after a fork. */
-#ifdef __SANITIZE_THREAD__
-enum { THREAD_SANITIZER = 1 };
-#else
-enum { THREAD_SANITIZER = 0 };
-#endif
-
 typedef enum Job {
   JOB_SUM,     /* adds the rank to each float of the I/O area's first half, sums into the second half */
   JOB_ENDLESS, /* collectives for ever */
