@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "program/interval.h"
 #include "program/values.h"
 
 /* All ranks' values of all expressions in one micro-batch. */
@@ -67,20 +68,22 @@ static int64_t bound(const Meeting *m, uint32_t member, uint32_t i) {
   return value(m, member, program_list(m->t->p, m->x->exprs)[i]);
 }
 
-/* Where that begins which no earlier member has: the first holder in group order gives. */
-static int64_t begins(const Meeting *m, uint32_t giver) {
-  int64_t lo = bound(m, giver, 0);
-  for (uint32_t k = 0; k < giver; k++)
-    if (bound(m, k, 1) > bound(m, k, 0) && bound(m, k, 1) > lo) lo = bound(m, k, 1);
-  return lo;
+typedef struct Interval {
+  int64_t lo, hi;
+} Interval;
+
+/* What no earlier member has: the first holder in group order gives.  (What is not one interval is refused before.) */
+static Interval own(const Meeting *m, uint32_t giver) {
+  Interval i = {bound(m, giver, 0), bound(m, giver, 1)};
+  for (uint32_t k = 0; k < giver; k++) interval_less(&i.lo, &i.hi, bound(m, k, 0), bound(m, k, 1));
+  return i;
 }
 
-/* How much of what `taker` wants comes from `giver`, whose part begins at lo. */
-static int64_t overlap(const Meeting *m, uint32_t giver, int64_t lo, uint32_t taker) {
-  int64_t hi = bound(m, giver, 1);
-  if (bound(m, taker, 2) > lo) lo = bound(m, taker, 2);
-  if (bound(m, taker, 3) < hi) hi = bound(m, taker, 3);
-  return hi > lo ? hi - lo : 0;
+/* How much of what `taker` wants is in `i`. */
+static int64_t overlap(const Meeting *m, Interval i, uint32_t taker) {
+  if (bound(m, taker, 2) > i.lo) i.lo = bound(m, taker, 2);
+  if (bound(m, taker, 3) < i.hi) i.hi = bound(m, taker, 3);
+  return i.hi > i.lo ? i.hi - i.lo : 0;
 }
 
 /* ---- one message */
@@ -91,7 +94,7 @@ static int64_t given(const Meeting *m, uint32_t i, uint32_t j) {
   switch ((ProgramInstrKind)m->x->kind) {
     case PI_reduce_scatter:
     case PI_all_to_all: return bytes_of(m, i, 0, d, extent(m, j, 1, d));
-    case PI_exchange: return bytes_of(m, i, 0, d, overlap(m, i, begins(m, i), j));
+    case PI_exchange: return bytes_of(m, i, 0, d, overlap(m, own(m, i), j));
     default: return bytes_of(m, i, 0, NO_DIM, 0);
   }
 }
@@ -102,7 +105,7 @@ static int64_t taken(const Meeting *m, uint32_t i, uint32_t j) {
   switch ((ProgramInstrKind)m->x->kind) {
     case PI_all_gather: return bytes_of(m, j, 1, d, extent(m, i, 0, d));
     case PI_all_to_all: return bytes_of(m, j, 1, join, extent(m, i, 0, join));
-    case PI_exchange: return bytes_of(m, j, 1, d, overlap(m, i, begins(m, i), j));
+    case PI_exchange: return bytes_of(m, j, 1, d, overlap(m, own(m, i), j));
     default: return bytes_of(m, j, 1, NO_DIM, 0);
   }
 }
@@ -240,11 +243,11 @@ static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t 
     return;
   }
   bool exchange = x->kind == PI_exchange;
-  int64_t lo = exchange ? begins(&m, place) : 0;
+  Interval gives = exchange ? own(&m, place) : (Interval){0};
   for (uint32_t j = 0; j < m.n; j++) {
     if (j == place) continue;
     *total +=
-        rounds * (uint64_t)(exchange ? bytes_of(&m, place, 0, x->dim, overlap(&m, place, lo, j)) : given(&m, place, j));
+        rounds * (uint64_t)(exchange ? bytes_of(&m, place, 0, x->dim, overlap(&m, gives, j)) : given(&m, place, j));
   }
 }
 

@@ -6,8 +6,9 @@
  */
 #include <string.h>
 
-#include "runtime/exec/internal.h"
+#include "program/interval.h"
 #include "program/traffic.h"
+#include "runtime/exec/internal.h"
 
 uint32_t exec_part_exprs(const Program *p, const ProgramInstr *x, uint32_t exprs[4]) {
   const uint32_t *t = program_list(p, x->tensors);
@@ -118,13 +119,18 @@ static RtStatus make_all_to_all(Making *k, const View *src, const View *dst) {
   return RT_OK;
 }
 
-/* What member `giver` gives to `taker`: its interval, less what earlier members hold (intervals ascend), met with
- * what is wanted. */
-static void given(const Making *k, uint32_t giver, uint32_t taker, int64_t *lo, int64_t *hi) {
+/* What is a member's to give: its interval, less what earlier members hold.  False when that is not one interval. */
+static bool own(const Making *k, uint32_t giver, int64_t *lo, int64_t *hi) {
   *lo = value_of(k, giver, 0);
   *hi = value_of(k, giver, 1);
   for (uint32_t m = 0; m < giver; m++)
-    if (value_of(k, m, 1) > value_of(k, m, 0) && value_of(k, m, 1) > *lo) *lo = value_of(k, m, 1);
+    if (!interval_less(lo, hi, value_of(k, m, 0), value_of(k, m, 1))) return false;
+  return true;
+}
+
+/* What member `giver` gives to `taker`. */
+static void given(const Making *k, uint32_t giver, uint32_t taker, int64_t *lo, int64_t *hi) {
+  own(k, giver, lo, hi);
   if (value_of(k, taker, 2) > *lo) *lo = value_of(k, taker, 2);
   if (value_of(k, taker, 3) < *hi) *hi = value_of(k, taker, 3);
   if (*hi < *lo) *hi = *lo;
@@ -132,28 +138,34 @@ static void given(const Making *k, uint32_t giver, uint32_t taker, int64_t *lo, 
 
 static bool intervals_ok(const Making *k, const View *src, const View *dst) {
   uint32_t d = k->x->dim;
-  int64_t before = INT64_MIN;
+  int64_t lo, hi;
   for (uint32_t m = 0; m < k->members; m++) {
     for (uint32_t i = 0; i < 4; i++)
       if (value_of(k, m, i) < -(INT64_C(1) << 60) || value_of(k, m, i) > INT64_C(1) << 60) return false;
-    if (value_of(k, m, 1) < value_of(k, m, 0) || value_of(k, m, 3) < value_of(k, m, 2)) return false;
-    if (value_of(k, m, 1) == value_of(k, m, 0)) continue;
-    if (value_of(k, m, 0) < before) return false;
-    before = value_of(k, m, 0);
+    if (value_of(k, m, 1) < value_of(k, m, 0) || value_of(k, m, 3) < value_of(k, m, 2) || !own(k, m, &lo, &hi))
+      return false;
   }
   uint32_t me = k->place;
   return value_of(k, me, 1) - value_of(k, me, 0) == src->extents[d] &&
          value_of(k, me, 3) - value_of(k, me, 2) == dst->extents[d] && equal_but(src, dst, d, d);
 }
 
+/* The first thing from `at` on that anybody gives to this member; `end` when there is none. */
+static void next_given(const Making *k, int64_t at, int64_t end, int64_t *first, int64_t *after) {
+  *first = *after = end;
+  for (uint32_t m = 0; m < k->members; m++) {
+    int64_t lo, hi;
+    given(k, m, k->place, &lo, &hi);
+    if (lo < hi && lo >= at && lo < *first) *first = lo, *after = hi;
+  }
+}
+
 /* Fills what nobody gives. */
 static void fill_gaps(const Making *k, const View *dst) {
   Along a = along(dst, k->x->dim);
   int64_t at = value_of(k, k->place, 2), end = value_of(k, k->place, 3), lo, hi;
-  for (uint32_t m = 0; m <= k->members; m++) {
-    lo = hi = end;
-    if (m < k->members) given(k, m, k->place, &lo, &hi);
-    if (m < k->members && lo == hi) continue;
+  while (at < end) {
+    next_given(k, at, end, &lo, &hi);
     for (size_t row = 0; row < a.outer && lo > at; row++)
       exec_fill(dst->dtype, dst->data + (row * (size_t)a.extent + (size_t)(at - value_of(k, k->place, 2))) * a.inner,
                 (lo - at) * (int64_t)(a.inner / dtype_bytes(dst->dtype)), k->x->value);

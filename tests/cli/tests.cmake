@@ -30,6 +30,7 @@ foreach(name
     readme
     rounds
     spatial
+    swapped
     targets
     tour
     unfit

@@ -83,7 +83,7 @@ static void compare(ProgramInstrKind kind, uint32_t ranks) {
   ApcModel *m;
   float *x = calloc(5 * MOST, sizeof *x);
   OK(apc_load(path, NULL, &m));
-  uint64_t predicted[3] = {0}, total = 0;
+  uint64_t predicted[2 * 3] = {0}, total = 0; /* two stages of at most three */
   int most = 0;
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     int64_t symbols[1] = {sizes[s]};

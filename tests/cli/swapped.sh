@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# tests/cli/swapped.sh APC - a dimension that two mesh axes cut changes the order in which they do: the members of the exchange
+# hold its parts in another order than that of the group.  On a machine so slow that a small model is worth that.
+. "$(dirname "$0")/lib.sh"
+cat >slow.topo <<'END_OF_TOPO'
+cpu slow {
+  title "slow processor";
+  arch avx512;
+  cores 8;
+  memory 16 GB at 1 MB/s;
+  launch 1 ns;
+  peak f32 1 GFLOPS;
+  peak f64 1 GFLOPS;
+}
+machine slow {
+  devices 1 slow;
+  link shared-memory at 1000 GB/s latency 1 ns;
+}
+END_OF_TOPO
+expect 0 "" "$apc" verify "$source_dir/examples/vit.apc" -D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10 \
+  --init random --dim-hint batch=4 --target slow.topox4 --emit=spmd=level2.ir
+check "the exchange is there that this is about" grep -q 'exchange.*mesh_axes=\[dp, tp\], source=\[8\*@dp + 16\*@tp' level2.ir
+summary 2
