@@ -23,6 +23,7 @@
 
 #include "base/die.h"
 #include "base/hash.h"
+#include "program/interval.h"
 #include "program/values.h"
 
 enum {
@@ -308,11 +309,8 @@ static int64_t given(const Print *k, const Members *m, uint32_t holder, uint32_t
   const uint32_t *e = program_list(k->p, instr(k)->exprs);
   int64_t low = value_at(k, program_member(m, wanter), e[2]), high = value_at(k, program_member(m, wanter), e[3]);
   int64_t from = value_at(k, program_member(m, holder), e[0]), to = value_at(k, program_member(m, holder), e[1]);
-  for (uint32_t i = 0; i < holder; i++) {
-    int64_t f = value_at(k, program_member(m, i), e[0]), t = value_at(k, program_member(m, i), e[1]);
-    if (f <= from && t > from) from = t;
-    else if (f > from && f < to && t >= to) to = f;
-  }
+  for (uint32_t i = 0; i < holder; i++)
+    interval_less(&from, &to, value_at(k, program_member(m, i), e[0]), value_at(k, program_member(m, i), e[1]));
   *start = from > low ? from : low;
   int64_t end = to < high ? to : high;
   return end > *start ? end - *start : 0;
