@@ -1,6 +1,15 @@
-/* ir/body.c - decompositions of composite operations; see body.h and bodies.def.
+/* ir/body.c - decompositions of composite operations; see body.h.
  *
- * A row's text is expanded for the operation's rank, element type and attributes, parsed into a module of its own over
+ * The text in an operation's record (ir/ops/) is over symbols, which are the factors of its rule; `..` repeats a letter
+ * for the dimensions left over.  Inputs "0", "1" ... are the operands.  Before it is parsed there stands for
+ *   $T element type of operand 0;  $C the type computed in: f32 for f16 and bf16, else $T
+ *   $D the repeated symbols ("r0, r1");  $d their dimensions ("0, 1");  $z, $o as many zeros, ones
+ *   $E, $e like $D, $d without dimension `axis`;  $a the attribute axis
+ *   $0 $1 $2 the first dimensions behind the repeated ones;  ${eps} the attribute eps
+ * An empty list takes the comma behind it along.  A line that starts with ?name=value is kept where the attribute has
+ * that value.
+ *
+ * The text is expanded for the operation's rank, element type and attributes, parsed into a module of its own over
  * the symbols of the factors (the template), and copied into the caller's module with the symbols replaced by the
  * operation's extents.  The template's types say which dimension is which factor; that is how strategies find their way
  * into the body even where two extents happen to be equal.
@@ -11,15 +20,7 @@
 #include <string.h>
 
 #include "base/die.h"
-
-typedef struct BodyRow {
-  const char *symbols, *text;
-} BodyRow;
-
-static const BodyRow rows[OP_COUNT] = {
-#define BODY(op, symbols, text) [OP_##op] = {symbols, text},
-#include "ir/bodies.def"
-};
+#include "ir/ops/record.h"
 
 /* ---- expansion of the text */
 
@@ -131,16 +132,16 @@ static void declare_symbols(Expansion *x, const char *s) {
 
 /* The module of the template; the caller frees it. */
 static Module *parse_template(Module *m, const Func *f, const Op *op) {
-  const BodyRow *row = &rows[op->kind];
+  const OpRecord *row = op_record(op->kind);
   Expansion x = {.m = m, .f = f, .op = op, .out = {.arena = m->arena}};
-  if (!row->text) die("%s has no body", op_name(op->kind));
+  if (!row->body) die("%s has no body", op_name(op->kind));
   text_add(&x.out, "apc.ir 1\n");
   declare_symbols(&x, row->symbols);
   text_add(&x.out, "func @body level 1 {\n");
-  expand_lines(&x, row->text);
+  expand_lines(&x, row->body);
   text_add(&x.out, "}\n");
   Diags *diags = diags_new(m->arena);
-  Module *template = ir_parse("bodies.def", text_str(&x.out), diags);
+  Module *template = ir_parse(op_name(op->kind), text_str(&x.out), diags);
   if (!template) {
     diags_print(diags, stderr, false);
     die("body of %s does not parse:\n%s", op_name(op->kind), text_str(&x.out));

@@ -1,6 +1,6 @@
 /* ir/body.h - decompositions of composite operations into primitives (D9).
  *
- * ir/bodies.def holds one IR text per composite over symbolic extents, with the factor letters of the
+ * The record of a composite (ir/ops/) holds its IR text over symbolic extents, with the factor letters of the
  * composite's rule as symbols.  The same text is the reference meaning, what a sharded body factor is lowered to, and
  * what the prover reduces composites to.
  */

@@ -1,7 +1,8 @@
-/* ir/eval.h - between the interpreter and the evaluators of operations (ir/eval_*.c); private to ir/.
+/* ir/eval.h - between the interpreter and the evaluators of operations (ir/ops/); private to ir/.
  *
  * An evaluator computes one operation on one rank: operands and result type are known, `out` has its extents and
- * uninitialised cells.  It must fill every cell, or fail with a diagnostic.  ir/ops.def names the evaluator of a row.
+ * uninitialised cells.  It must fill every cell, or fail with a diagnostic.  The record of an operation
+ * names its evaluator.
  */
 #ifndef APC_IR_EVAL_H
 #define APC_IR_EVAL_H
@@ -62,6 +63,8 @@ bool eval_fail(const Eval *e, const char *format, ...) __attribute__((format(pri
 bool eval_same_shape(const Eval *e, int i);
 /* Fails unless operand 0 and the result have the same rank and element type. */
 bool eval_same_kind(const Eval *e);
+/* Fails unless `a` and `b` have equal extents in all dimensions but `except` (-1: in all). */
+bool eval_aligned(const Eval *e, const InterpTensor *a, const InterpTensor *b, int64_t except);
 /* The value of an expression on a rank. */
 bool eval_expr_on(const Eval *e, int rank, const Expr *x, int64_t *out);
 static inline bool eval_expr(const Eval *e, const Expr *x, int64_t *out) { return eval_expr_on(e, e->rank, x, out); }
@@ -163,10 +166,19 @@ int64_t count_cells(int rank, const int64_t *dims);
 void box_copy(int rank, const int64_t *size, Cell *dst, const int64_t *dst_dims, const int64_t *to, const Cell *src,
               const int64_t *src_dims, const int64_t *at);
 
-/* ---- evaluators */
+/* Lines along a dimension: element i of line l is at eval_line_start(l) + i * inner. */
+typedef struct EvalLines {
+  int64_t outer, n, inner;
+} EvalLines;
+EvalLines eval_lines(const InterpTensor *t, int axis);
+static inline int64_t eval_line_start(const EvalLines *l, int64_t line) {
+  return line / l->inner * l->n * l->inner + line % l->inner;
+}
+
+/* ---- evaluators that are parts of the interpreter, or that several operations have */
 typedef bool EvalFn(Eval *);
-EvalFn eval_unary, eval_binary, eval_compare;
-#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) EvalFn eval;
-#include "ir/ops.def"
+EvalFn eval_source, eval_write;            /* ir/interp.c */
+EvalFn eval_loop, eval_repeat, eval_leave; /* ir/interp_loop.c */
+EvalFn eval_copy;                          /* ir/ops/pointwise.c */
 
 #endif

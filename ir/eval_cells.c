@@ -142,6 +142,10 @@ int64_t count_cells(int rank, const int64_t *dims) {
   return n;
 }
 
+EvalLines eval_lines(const InterpTensor *t, int axis) {
+  return (EvalLines){count_cells(axis, t->dims), t->dims[axis], count_cells(t->rank - axis - 1, t->dims + axis + 1)};
+}
+
 int64_t letter_stride(const char *letters, int n, const int64_t *strides, char letter) {
   const char *found = memchr(letters, letter, (size_t)n);
   return found ? strides[found - letters] : 0;

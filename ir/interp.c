@@ -12,6 +12,7 @@
 #include "base/die.h"
 #include "ir/body.h"
 #include "ir/interp_internal.h"
+#include "ir/ops/record.h"
 
 enum { MAX_CALL_DEPTH = 64 };
 
@@ -74,6 +75,12 @@ bool eval_same_shape(const Eval *e, int i) {
 bool eval_same_kind(const Eval *e) {
   return (e->in[0]->rank == e->out->rank && e->in[0]->dtype == e->out->dtype) ||
          eval_fail(e, "operand and result differ in rank or type");
+}
+
+bool eval_aligned(const Eval *e, const InterpTensor *a, const InterpTensor *b, int64_t except) {
+  for (int d = 0; d < a->rank; d++)
+    if (d != except && a->dims[d] != b->dims[d]) return eval_fail(e, "extents of dimension %d do not fit", d);
+  return true;
 }
 
 const InterpTensor *eval_operand_on(const Eval *e, int rank) {
@@ -264,21 +271,7 @@ bool eval_write(Eval *e) {
   return true;
 }
 
-bool eval_opaque(Eval *e) {
-  return eval_fail(e, "operator %s is unknown and cannot be computed", op_str(e->op, AT_kind));
-}
-
-bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
-
 /* ---- running */
-
-static EvalFn *const evaluators[OP_COUNT] = {
-#define UNARY(name, ...) [OP_##name] = eval_unary,
-#define BINARY(name, ...) [OP_##name] = eval_binary,
-#define COMPARE(name, ...) [OP_##name] = eval_compare,
-#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) [OP_##name] = eval,
-#include "ir/ops.def"
-};
 
 InterpTensor *run_value(const Run *run, const Frame *frame, Val v, int rank) {
   return &frame->values[(size_t)v * (size_t)run->nranks + (size_t)rank];
@@ -385,7 +378,7 @@ static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
   for (int r = 0; r < run->nranks; r++) {
     Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
-    if (!begin(&e) || !evaluators[op->kind](&e)) return false;
+    if (!begin(&e) || !op_record(op->kind)->eval(&e)) return false;
   }
   return loop_ranks_agree(run, frame, op, only);
 }

@@ -378,7 +378,7 @@ Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes
  * name, group, location and type are kept unless the spec filled by the caller overrides them. */
 OpSpec op_spec_of(const Func *f, const Op *op);
 
-/* The result type of an operation by its table row (ir/infer.c).  NULL after diag_error. */
+/* The result type of an operation (ir/infer.c).  NULL after diag_error. */
 const Type *infer_type(Module *m, const Func *f, const OpSpec *spec, Diags *diags);
 
 /* ---- text (ir/print.c, ir/parse.c) */

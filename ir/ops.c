@@ -10,18 +10,18 @@ typedef struct OpRow {
   int min, max, results;
   unsigned traits; /* of OpTrait */
   int cost;
-  const char *attrs, *infer, *doc;
+  const char *attrs, *doc;
 } OpRow;
 
 static const OpRow rows[OP_COUNT] = {
-    [OP_none] = {"none", OC_OTHER, 0, 0, 0, 0, 0, "", "", ""},
+    [OP_none] = {"none", OC_OTHER, 0, 0, 0, 0, 0, "", ""},
 #define UNARY(name, classes, linear, cost, f, i, doc) \
-  [OP_##name] = {#name, OC_UNARY, 1, 1, 1, OT_ELEMENTWISE, cost, "", "unary", doc},
+  [OP_##name] = {#name, OC_UNARY, 1, 1, 1, OT_ELEMENTWISE, cost, "", doc},
 #define BINARY(name, classes, linear, cost, f, i, doc) \
-  [OP_##name] = {#name, OC_BINARY, 2, 2, 1, OT_ELEMENTWISE, cost, "", "binary", doc},
-#define COMPARE(name, expr, doc) [OP_##name] = {#name, OC_COMPARE, 2, 2, 1, OT_ELEMENTWISE, 1, "", "compare", doc},
-#define OP(name, min, max, results, traits, attrs, infer, rule, kinds, rule_fn, eval, doc) \
-  [OP_##name] = {#name, OC_OTHER, min, max, results, traits, 1, attrs, #infer, doc},
+  [OP_##name] = {#name, OC_BINARY, 2, 2, 1, OT_ELEMENTWISE, cost, "", doc},
+#define COMPARE(name, expr, doc) [OP_##name] = {#name, OC_COMPARE, 2, 2, 1, OT_ELEMENTWISE, 1, "", doc},
+#define OP(name, min, max, results, traits, attrs, doc) \
+  [OP_##name] = {#name, OC_OTHER, min, max, results, traits, 1, attrs, doc},
 #include "ir/ops.def"
 };
 
@@ -41,7 +41,6 @@ int op_min_operands(OpKind k) { return rows[k].min; }
 int op_max_operands(OpKind k) { return rows[k].max; }
 int op_results(OpKind k) { return rows[k].results; }
 int op_element_cost(OpKind k) { return rows[k].cost; }
-bool op_type_is_given(OpKind k) { return strcmp(rows[k].infer, "given") == 0; }
 
 bool op_find(const char *name, OpKind *out) {
   for (int k = 1; k < OP_COUNT; k++)
@@ -54,6 +53,7 @@ bool op_find(const char *name, OpKind *out) {
 
 static bool has(OpKind k, OpTrait trait) { return rows[k].traits & trait; }
 
+bool op_type_is_given(OpKind k) { return has(k, OT_TYPED); }
 bool op_is_source(OpKind k) { return has(k, OT_SOURCE); }
 bool op_is_declared(OpKind k) { return has(k, OT_DECLARED); }
 bool op_is_at_entry(OpKind k) { return has(k, OT_AT_ENTRY); }

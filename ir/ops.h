@@ -1,4 +1,5 @@
-/* ir/ops.h - the table of operations (ir/ops.def): kinds, classes, traits, and what a row says.
+/* ir/ops.h - the table of operations (ir/ops.def): kinds, classes, traits, and what a row says.  What an operation does
+ * is its record, in ir/ops/.
  *
  * A trait is what several operations have in common and more than one part of the compiler asks for.  Who needs such a
  * list asks here, so that a new operation is put into it by its row.  Not here: which kernel, rule or ONNX node an
@@ -42,7 +43,8 @@ typedef enum OpTrait {
   OT_CALL = 1 << 16,
   OT_LOOP = 1 << 17,
   OT_LEVEL2 = 1 << 18,
-  OT_COMM = 1 << 19
+  OT_COMM = 1 << 19,
+  OT_TYPED = 1 << 20
 } OpTrait;
 
 const char *op_name(OpKind k);
@@ -98,7 +100,7 @@ bool op_is_contraction(OpKind k);
 /* A contraction whose floats a library may add in an order that depends on the rank; grouped ones are not: their
  * kernels add in the order of k, whatever is cut. */
 bool op_has_library_sums(OpKind k);
-/* Has a decomposition into primitives (ir/bodies.def), and is defined for floats only. */
+/* Has a decomposition into primitives (ir/ops/), and is defined for floats only. */
 bool op_is_composite(OpKind k);
 
 /* ---- structure and level */

@@ -7,6 +7,7 @@
 
 #include "base/die.h"
 #include "ir/body.h"
+#include "ir/count.h"
 #include "ir/window.h"
 #include "passes/rewrite/agreed.h"
 #include "passes/cost/comm.h"
@@ -140,9 +141,13 @@ double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
   return n;
 }
 
+/* Of one element. */
+static double kept_bytes(const CostModel *c, const Type *t) {
+  return (double)dtype_bytes(t->dtype == DT_f32 ? compute_storage(c->target->compute) : t->dtype);
+}
+
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
-  DType kept = global->dtype == DT_f32 ? compute_storage(c->target->compute) : global->dtype;
-  return cost_elements(c, global, l) * (double)dtype_bytes(kept);
+  return cost_elements(c, global, l) * kept_bytes(c, global);
 }
 
 static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
@@ -298,71 +303,27 @@ double cost_agreement(CostModel *c, const Type *scalar) {
 
 /* ---- operations */
 
-/* A grouped operation on one rank: rows fall evenly to the groups, and a row meets one matrix. */
-typedef struct GroupedWork {
-  double groups, rows; /* matrices met, rows in each */
-  double k, f, n;      /* grouped_dot has no f */
-} GroupedWork;
-
-static GroupedWork grouped_work(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
-  GroupedWork g = {.groups = 1, .rows = 1, .k = 1, .f = 1, .n = 1};
-  double here = 1;
-  for (int i = 0; i < r->nfactors; i++) {
-    if (!r->factors[i].size) continue;
-    double n = factor_local(c, r, s, i);
-    switch (r->factors[i].name[0]) {
-      case 'r': g.rows *= n; break;
-      case 'k': g.k = n; break;
-      case 'f': g.f = n; break;
-      case 'n': g.n = n; break;
-      default: g.groups = n, here = n / fmax(1, (double)cost_extent(c, type_of(f, op->in[2])->dims[0]));
-    }
+/* The rank's part of an operation, as numbers. */
+static OpPart part_of(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  OpPart p = {.op = op, .rule = r, .share = 1};
+  for (int i = 0; i < r->nfactors; i++)
+    if (r->factors[i].size) p.size[i] = factor_local(c, r, s, i);
+  if (op->out) {
+    const Layout *result = strategy_result(c->m, r, s);
+    p.elements = cost_elements(c, type_of(f, op->out), result);
+    p.bytes = p.elements * kept_bytes(c, type_of(f, op->out));
   }
-  double rows = g.rows * here;
-  g.groups = fmax(1, fmin(g.groups, rows));
-  g.rows = rows / g.groups;
-  return g;
-}
-
-static double grouped_flops(OpKind k, const GroupedWork *g) {
-  double rows = 2 * g->groups * g->rows;
-  return k == OP_grouped_dot ? rows * g->k * g->n : rows * g->f * (2 * g->k + g->n);
-}
-
-static double grouped_seconds(const Target *t, DType type, OpKind k, const GroupedWork *g) {
-  if (k == OP_grouped_dot) return kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->k);
-  return 2 * kernel_product_seconds(t, type, g->groups, g->rows, g->f, g->k) +
-         kernel_product_seconds(t, type, g->groups, g->rows, g->n, g->f);
-}
-
-static double operation_flops(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
-                              const Layout *result) {
-  if (op->kind == OP_opaque) return 0; /* unknown: it is priced by its bytes alone */
-  double all = 1, per_point = 2;
+  for (int i = 0; i < op->nin; i++) {
+    const Type *t = type_of(f, op->in[i]);
+    double elements = cost_elements(c, t, strategy_operand(c->m, r, s, i));
+    if (i == 0) p.first = elements;
+    p.in_bytes[i] = elements * kept_bytes(c, t);
+  }
   if (op_is_grouped(op->kind)) {
-    GroupedWork g = grouped_work(c, f, op, r, s);
-    return grouped_flops(op->kind, &g);
+    int v = rule_factor_find(r, "v");
+    p.share = p.size[v] / fmax(1, (double)cost_extent(c, r->factors[v].size));
   }
-  if (!op_is_contraction(op->kind)) {
-    const Type *t = op->nin ? type_of(f, op->in[0]) : type_of(f, op->out);
-    double out = op->out ? cost_elements(c, type_of(f, op->out), result) : 0;
-    return op->kind == OP_reduce ? cost_elements(c, t, strategy_operand(c->m, r, s, 0)) : out;
-  }
-  for (int i = 0; i < r->nfactors; i++) {
-    if (!r->factors[i].size) continue;
-    /* outputs and window say which images */
-    if (op->kind == OP_conv_filter && r->factors[i].name[0] == 'i' && r->factors[i].name[1]) continue;
-    bool depth =
-        op->kind == OP_attention && (strcmp(r->factors[i].name, "k") == 0 || strcmp(r->factors[i].name, "e") == 0);
-    double n = factor_local(c, r, s, i);
-    if (depth) per_point += 2 * n;
-    else all *= n;
-  }
-  if (op->kind == OP_conv_transpose) { /* an image meets one window element in `stride` */
-    const Attr *strides = op_attr(op, AT_strides);
-    for (int i = 0; i < strides->n; i++) all /= (double)strides->u.ints[i];
-  }
-  return all * (op->kind == OP_attention ? per_point - 2 : per_point);
+  return p;
 }
 
 /* ---- an operation with a cut body factor: what its decomposition costs, operation by operation, as it will be
@@ -476,71 +437,32 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
   return seconds;
 }
 
-static bool has_factor(const TensorFactors *t, int factor) {
-  for (int d = 0; d < t->rank; d++)
-    for (int i = 0; i < t->dims[d].n; i++)
-      if (t->dims[d].f[i] == factor) return true;
-  return false;
-}
-
-/* A dot by what its factors are: of both operands and the result (batch), of one and the result (m, n), of the operands
- * only (k). */
-static double product_seconds(const CostModel *c, const Rule *r, const Strategy *s, DType type) {
-  double batch = 1, m = 1, n = 1, k = 1;
-  for (int i = 0; i < r->nfactors; i++) {
-    if (!r->factors[i].size) continue;
-    bool left = has_factor(&r->operands[0], i), right = has_factor(&r->operands[1], i), out = has_factor(&r->result, i);
-    *(!out ? &k : left && right ? &batch : left ? &m : &n) *= factor_local(c, r, s, i);
-  }
-  return kernel_product_seconds(c->target, type, batch, m, n, k);
-}
-
-static double arithmetic_seconds(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
-                                 DType type, double flops) {
-  if (op->kind == OP_dot) return product_seconds(c, r, s, type);
-  if (op_is_grouped(op->kind)) {
-    GroupedWork g = grouped_work(c, f, op, r, s);
-    return grouped_seconds(c->target, type, op->kind, &g);
-  }
-  if (op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
-  return op_is_contraction(op->kind) ? kernel_flops_seconds(c->target, type, flops) : 0;
-}
-
-/* Of the matrices a rank has, the part its rows meet. */
-static double groups_met(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
-  int v = rule_factor_find(r, "v");
-  return fmin(1, grouped_work(c, f, op, r, s).groups / fmax(1, factor_local(c, r, s, v)));
+/* Products take their time one by one; for convolutions and attention a target has a rate. */
+static double arithmetic_seconds(const CostModel *c, const OpPart *p, DType type, double flops) {
+  Product x[MAX_PRODUCTS];
+  double seconds = 0;
+  if (p->op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
+  if (op_is_windowed(p->op->kind) && op_is_contraction(p->op->kind))
+    return kernel_flops_seconds(c->target, type, flops);
+  int n = op_products(p, x);
+  for (int i = 0; i < n; i++) seconds += kernel_product_seconds(c->target, type, x[i].batch, x[i].m, x[i].n, x[i].k);
+  return seconds;
 }
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
-
-/* Read and written by this rank.  A gather reads the rows it takes, an update writes the rows it gets, a grouped
- * operation reads the matrices its rows name. */
-static double operation_bytes(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
-                              const Layout *result) {
-  double bytes = op->out ? cost_bytes(c, type_of(f, op->out), result) : 0;
-  if (op->kind == OP_update) return 2 * cost_bytes(c, type_of(f, op->in[1]), strategy_operand(c->m, r, s, 1));
-  for (int i = 0; i < op->nin; i++) {
-    double operand = cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i));
-    if (op->kind == OP_gather && i == 0) operand = fmin(operand, bytes);
-    if (op_is_grouped(op->kind) && i >= 2) operand *= groups_met(c, f, op, r, s);
-    bytes += operand;
-  }
-  return bytes;
-}
 
 static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
 
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
-  const Layout *result = op->out ? strategy_result(c->m, r, s) : NULL;
   if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
   out.communication = window_cost(c, f, op, r, s);
   out.seconds = out.communication;
   if (is_free(op->kind)) return out;
-  out.flops = operation_flops(c, f, op, r, s, result);
-  double arithmetic = arithmetic_seconds(c, f, op, r, s, computed_type(f, op), out.flops);
-  double memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, s, result));
+  OpPart part = part_of(c, f, op, r, s);
+  out.flops = op_flops(&part);
+  double arithmetic = arithmetic_seconds(c, &part, computed_type(f, op), out.flops);
+  double memory = kernel_memory_seconds(c->target, op_bytes(&part));
   out.compute_bound = arithmetic > memory;
   out.seconds += c->target->launch + fmax(arithmetic, memory);
   return out;
@@ -554,14 +476,12 @@ static bool has_body(const Rule *r) {
 
 OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r) {
   const Strategy whole = {0};
-  const Layout *result = op->out ? strategy_result(c->m, r, &whole) : NULL;
   if (is_free(op->kind)) return (OpLeast){0};
   OpLeast out = {.launch = c->target->launch};
   if (has_body(r)) return out;
+  OpPart part = part_of(c, f, op, r, &whole);
   if (op_is_contraction(op->kind))
-    out.arithmetic =
-        kernel_least_seconds(c->target, computed_type(f, op), operation_flops(c, f, op, r, &whole, result));
-  out.memory = kernel_memory_seconds(c->target, operation_bytes(c, f, op, r, &whole, result)) -
-               kernel_memory_seconds(c->target, 0);
+    out.arithmetic = kernel_least_seconds(c->target, computed_type(f, op), op_flops(&part));
+  out.memory = kernel_memory_seconds(c->target, op_bytes(&part)) - kernel_memory_seconds(c->target, 0);
   return out;
 }

@@ -7,7 +7,7 @@
 
 #include "base/die.h"
 #include "ir/body.h"
-#include "ir/window.h"
+#include "ir/local.h"
 #include "passes/rewrite/agreed.h"
 #include "passes/rewrite/derived.h"
 #include "passes/lower/internal.h"
@@ -42,101 +42,6 @@ static void add_version(Lowering *w, const Scope *s, Val l1, const Layout *layou
   lower_add_version(w, s, l1, layout, stage, s->loop, v);
 }
 
-/* ---- local attributes: the places of this rank's part */
-
-static const Expr *lower_bound(Lowering *w, const Layout *l, int dim, const Expr *extent) {
-  const Expr *lo, *hi;
-  layout_interval(w->m, &l->dims[dim], extent, &lo, &hi);
-  return lo;
-}
-
-/* Pad of a cut dimension: what of the padding lies inside the result interval [lo, hi). */
-static void local_pad(Lowering *w, const Type *x, const Op *op, const Type *y, const Layout *l, int d, const Expr **low,
-                      const Expr **high) {
-  const Expr *lo, *hi, *ilo, *ihi;
-  Module *m = w->m;
-  layout_interval(m, &l->dims[d], y->dims[d], &lo, &hi);
-  const Expr *shift = op_attr(op, AT_low)->u.exprs[d];
-  ilo = ex_min(m, ex_max(m, ex_sub(m, lo, shift), ex_const(m, 0)), x->dims[d]);
-  ihi = ex_min(m, ex_max(m, ex_sub(m, hi, shift), ex_const(m, 0)), x->dims[d]);
-  *low = ex_max(m, ex_min(m, ex_sub(m, shift, lo), ex_sub(m, hi, lo)), ex_const(m, 0));
-  *high = ex_sub(m, ex_sub(m, ex_sub(m, hi, lo), *low), ex_sub(m, ihi, ilo));
-}
-
-/* Where the first local window begins in the part of the operand that the exchange has moved here. */
-static const Expr *local_window(Lowering *w, const Func *f, const Op *op, int i, const Layout *result) {
-  Window g = window_of(f, op);
-  bool transposed = op->kind == OP_conv_transpose;
-  int role = transposed ? WINDOW_IMAGE : WINDOW_OUTPUT, dim = g.dim[role][i];
-  const Expr *lo, *hi, *held, *ignored, *start = g.start[i];
-  if (op->kind == OP_conv_filter || !result->dims[dim].n) return start;
-  layout_interval(w->m, &result->dims[dim], g.extent[role][i], &lo, &hi);
-  if (transposed) {
-    window_output_of(w->m, &g, i, lo, hi, &held, &ignored);
-    return ex_sub(w->m, ex_add(w->m, start, ex_muli(w->m, held, g.stride[i])), lo);
-  }
-  window_image_of(w->m, &g, i, lo, hi, &held, &ignored);
-  return ex_sub(w->m, ex_add(w->m, start, ex_muli(w->m, lo, g.stride[i])), held);
-}
-
-/* The attributes of the operation on its local part.  `out` has room for op->nattrs. */
-static void local_attrs(Lowering *w, const Func *f, const Op *op, const Layout *const *in, const Layout *result,
-                        Attr *out) {
-  if (op->nattrs) memcpy(out, op->attrs, sizeof(Attr) * (size_t)op->nattrs);
-  const Type *y = op->out ? type_of(f, op->out) : NULL;
-  const Type *x = op->nin ? type_of(f, op->in[0]) : NULL;
-  int axis = (int)op_int(op, AT_axis, 0);
-  for (int i = 0; i < op->nattrs; i++) {
-    const Expr *list[MAX_RANK];
-    Attr *a = &out[i];
-    if (a->key == AT_start) {
-      bool of_result = op->kind == OP_iota || op->kind == OP_scatter || op->kind == OP_put;
-      int operand = op_is_grouped(op->kind) ? 2 : 0;
-      if (of_result) a->u.e = lower_bound(w, result, axis, y->dims[axis]);
-      else a->u.e = lower_bound(w, in[operand], axis, type_of(f, op->in[operand])->dims[axis]);
-    } else if (a->key == AT_starts) {
-      for (int d = 0; d < a->n; d++) {
-        if (op_is_windowed(op->kind)) {
-          list[d] = local_window(w, f, op, d, result);
-          continue;
-        }
-        bool cut = result->dims[d].n > 0;
-        if (op->kind == OP_random) list[d] = lower_bound(w, result, d, y->dims[d]);
-        else list[d] = cut ? ex_const(w->m, 0) : a->u.exprs[d]; /* slice: the exchange has moved the window here */
-      }
-      *a = attr_exprs(w->m, AT_starts, a->n, list);
-    } else if (a->key == AT_low || a->key == AT_high) {
-      for (int d = 0; d < a->n; d++) {
-        const Expr *low, *high;
-        list[d] = a->u.exprs[d];
-        bool padded =
-            !ex_is_const(op_attr(op, AT_low)->u.exprs[d], 0) || !ex_is_const(op_attr(op, AT_high)->u.exprs[d], 0);
-        if (!result->dims[d].n || !padded) continue;
-        local_pad(w, x, op, y, result, d, &low, &high);
-        list[d] = a->key == AT_low ? low : high;
-      }
-      *a = attr_exprs(w->m, a->key, a->n, list);
-    }
-  }
-}
-
-/* Where the part of a float sum begins in each reduced dimension: its order is by global index (D33).  True when some
- * dimension is cut. */
-static bool reduce_starts(Lowering *w, const Func *f, const Op *op, const Layout *in, Attr *out) {
-  const Type *x = type_of(f, op->in[0]);
-  const Attr *axes = op_attr(op, AT_axes);
-  const Expr *list[MAX_RANK];
-  bool cut = false;
-  if (!reduction_is_ordered(op_attr(op, AT_op)->u.reduction, x->dtype)) return false;
-  for (int i = 0; i < axes->n; i++) {
-    int d = (int)axes->u.ints[i];
-    list[i] = lower_bound(w, in, d, x->dims[d]);
-    cut |= in->dims[d].n > 0;
-  }
-  if (cut) *out = attr_exprs(w->m, AT_starts, axes->n, list);
-  return cut;
-}
-
 /* ---- sources: emitted where they are needed */
 
 static const StatePlace *state_place(Lowering *w, const char *name, const Layout *wanted, int stage) {
@@ -156,7 +61,7 @@ Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout
   const Type *global = type_of(s->l1, op->out);
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->l1, op);
-  local_attrs(w, s->l1, op, NULL, layout, attrs);
+  spec.nattrs = op_local_attrs(&(LocalPart){w->m, s->l1, op, NULL, layout}, attrs);
   spec.attrs = attrs;
   spec.name = scoped_name(w, s, op->name);
   spec.group = s->prefix ? w->b.group : op->group;
@@ -344,14 +249,13 @@ static bool lower_write(Lowering *w, const Scope *s, const Op *op, const Strateg
 Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts,
                const Layout *result, int stage) {
   Attr attrs[AT_COUNT];
-  local_attrs(w, s->l1, op, layouts, result, attrs);
   OpSpec spec = op_spec_of(s->l1, op);
   spec.name = scoped_name(w, s, op->name);
   spec.group = s->prefix ? w->b.group : op->group;
   spec.stage = stage;
   spec.in = in;
+  spec.nattrs = op_local_attrs(&(LocalPart){w->m, s->l1, op, layouts, result}, attrs);
   spec.attrs = attrs;
-  if (op->kind == OP_reduce) spec.nattrs += reduce_starts(w, s->l1, op, layouts[0], &attrs[op->nattrs]);
   spec.type = layout_local_type(w->m, type_of(s->l1, op->out), result);
   return build_op(&w->b, &spec);
 }

@@ -1,9 +1,95 @@
-/* ir/eval_pointwise.c - elementwise operations: one loop per row of ir/ops.def and domain, from the row's
- * expressions. */
+/* ir/ops/pointwise.c - elementwise operations: unary, binary, compare, select, cast, copy.
+ *
+ * The first three are their row of ir/ops.def alone: one record each for all of a class, and one loop per row and
+ * domain, made from the row's expressions.
+ */
 #include <math.h>
 #include <string.h>
 
-#include "ir/eval.h"
+#include "ir/ops/record.h"
+
+/* ---- result types */
+
+/* The classes a row accepts: "FI" and so on. */
+static bool class_accepted(const char *classes, DType t) {
+  DTypeClass k = dtype_class(t);
+  return strchr(classes, k == DTC_F ? 'F' : k == DTC_B ? 'B' : 'I') != NULL;
+}
+
+static const struct {
+  const char *classes, *linear;
+} rows[OP_COUNT] = {
+#define UNARY(name, classes, linear, cost, f, i, doc) [OP_##name] = {classes, linear},
+#define BINARY(name, classes, linear, cost, f, i, doc) [OP_##name] = {classes, linear},
+#include "ir/ops.def"
+};
+
+static const Type *infer_unary(const Infer *c) {
+  if (!class_accepted(rows[c->spec->kind].classes, c->in[0]->dtype))
+    return infer_fail(c, "not defined for %s", dtype_name(c->in[0]->dtype));
+  if (c->spec->kind == OP_isnan || c->spec->kind == OP_isinf) return type_with_dtype(c->m, c->in[0], DT_bool);
+  return c->in[0];
+}
+
+static const Type *infer_binary(const Infer *c) {
+  if (c->in[0] != c->in[1])
+    return infer_fail(c, "operands differ: %s and %s", infer_text(c, c->in[0]), infer_text(c, c->in[1]));
+  if (!class_accepted(rows[c->spec->kind].classes, c->in[0]->dtype))
+    return infer_fail(c, "not defined for %s", dtype_name(c->in[0]->dtype));
+  return c->in[0];
+}
+
+static const Type *infer_compare(const Infer *c) {
+  if (c->in[0] != c->in[1])
+    return infer_fail(c, "operands differ: %s and %s", infer_text(c, c->in[0]), infer_text(c, c->in[1]));
+  return type_with_dtype(c->m, c->in[0], DT_bool);
+}
+
+static bool equal_dims(const Type *a, const Type *b) {
+  if (a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (a->dims[i] != b->dims[i]) return false;
+  return true;
+}
+
+static const Type *infer_select(const Infer *c) {
+  if (c->in[0]->dtype != DT_bool) return infer_fail(c, "the condition is %s, not bool", dtype_name(c->in[0]->dtype));
+  if (c->in[1] != c->in[2] || !equal_dims(c->in[0], c->in[1]))
+    return infer_fail(c, "operands differ: %s, %s and %s", infer_text(c, c->in[0]), infer_text(c, c->in[1]),
+                      infer_text(c, c->in[2]));
+  return c->in[1];
+}
+
+static const Type *infer_cast(const Infer *c) { return type_with_dtype(c->m, c->in[0], infer_attr(c, AT_to)->u.dtype); }
+
+/* ---- sharding */
+
+/* "0", "0,1", "01": groups of operands the function is linear in.  Integer division truncates: 1/2 + 1/2 is not 2/2. */
+static void linear_groups(const RuleMaking *k, const char *s) {
+  if (!*s || dtype_class(rule_out(k)->dtype) == DTC_B) return;
+  if (k->op->kind == OP_div && !dtype_is_float(rule_out(k)->dtype)) return;
+  while (*s) {
+    uint32_t mask = 0;
+    for (; *s && *s != ','; s++) mask |= 1u << (*s - '0');
+    rule_linear(k, mask, RED_SUM);
+    if (*s == ',') s++;
+  }
+}
+
+static void rule_pointwise(const RuleMaking *k) {
+  rule_parse(k, k->op->nin == 1 ? "x.. -> x.." : "x.., x.. -> x..", NULL);
+  if (rows[k->op->kind].linear) linear_groups(k, rows[k->op->kind].linear);
+}
+
+/* Linear only when no information is lost (D7). */
+static void rule_cast(const RuleMaking *k) {
+  rule_same_dims(k);
+  DType from = rule_in(k, 0)->dtype, to = rule_out(k)->dtype;
+  bool widens = dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
+  if (widens || (from == to && from != DT_bool)) rule_linear(k, 1, RED_SUM);
+}
+
+/* ---- meaning */
 
 /* Integer helpers the rows use.  Operands are already wrapped to the type; results are wrapped by the caller. */
 #define ev_wrap_neg(x) ((int64_t)(0 - (uint64_t)(x)))
@@ -157,7 +243,7 @@ static void binary_modp(const Elements *l) {
   }
 }
 
-/* ---- entries */
+/* ---- entries of the interpreter */
 
 static Elements elements_of(const Eval *e) {
   return (Elements){.kind = e->op->kind,
@@ -183,7 +269,7 @@ static void classify(const Elements *l, bool modp) {
   }
 }
 
-bool eval_unary(Eval *e) {
+static bool eval_unary(Eval *e) {
   if (!eval_same_shape(e, 0)) return false;
   Elements l = elements_of(e);
   if (l.kind == OP_isnan || l.kind == OP_isinf) classify(&l, e->run->modp);
@@ -196,7 +282,7 @@ bool eval_unary(Eval *e) {
   return true;
 }
 
-bool eval_binary(Eval *e) {
+static bool eval_binary(Eval *e) {
   if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1)) return false;
   Elements l = elements_of(e);
   if (!dtype_is_float(l.dtype)) {
@@ -208,7 +294,7 @@ bool eval_binary(Eval *e) {
   return true;
 }
 
-bool eval_compare(Eval *e) {
+static bool eval_compare(Eval *e) {
   if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1)) return false;
   Elements l = elements_of(e);
   if (dtype_is_float(l.dtype) && !e->run->modp) compare_float(&l);
@@ -217,7 +303,7 @@ bool eval_compare(Eval *e) {
   return true;
 }
 
-bool eval_select(Eval *e) {
+static bool eval_select(Eval *e) {
   if (!eval_same_shape(e, 0) || !eval_same_shape(e, 1) || !eval_same_shape(e, 2)) return false;
   int64_t n = interp_elements(e->out);
   for (int64_t i = 0; i < n; i++) e->out->cells[i] = e->in[0]->cells[i].i ? e->in[1]->cells[i] : e->in[2]->cells[i];
@@ -279,7 +365,7 @@ static Cell cast_modp(DType to, DType from, Cell x) {
   return cell_i(wrap_int(to, x.i > INTERP_P / 2 ? x.i - INTERP_P : x.i));
 }
 
-bool eval_cast(Eval *e) {
+static bool eval_cast(Eval *e) {
   if (!eval_same_shape(e, 0)) return false;
   int64_t n = interp_elements(e->out);
   DType from = e->in[0]->dtype, to = e->out->dtype;
@@ -288,3 +374,13 @@ bool eval_cast(Eval *e) {
         e->run->modp ? cast_modp(to, from, e->in[0]->cells[i]) : cast_float(to, from, e->in[0]->cells[i]);
   return true;
 }
+
+/* ---- records */
+
+const OpRecord record_unary = {.infer = infer_unary, .rule = rule_pointwise, .eval = eval_unary};
+const OpRecord record_binary = {.infer = infer_binary, .rule = rule_pointwise, .eval = eval_binary};
+const OpRecord record_compare = {.infer = infer_compare, .rule = rule_pointwise, .eval = eval_compare};
+const OpRecord record_select = {
+    .infer = infer_select, .space = "x.., x.., x.. -> x..", .kinds = "linear:12", .eval = eval_select};
+const OpRecord record_cast = {.infer = infer_cast, .rule = rule_cast, .eval = eval_cast};
+const OpRecord record_copy = {.infer = infer_same, .space = "x.. -> x..", .kinds = "linear:0", .eval = eval_copy};

@@ -1,11 +1,40 @@
-/* ir/eval_comm.c - communication: what a rank holds after it, from the operands of all members of its group.
+/* ir/ops/comm.c - operations of level 2: communication, and what a rank does with its part of a value.
+ *
+ * Evaluation: what a rank holds after it, from the operands of all members of its group.
  *
  * A group is the ranks of one stage that differ only in the named axes, ordered by their coordinates, the first axis
  * most major.  What the members hold is read from their values, never assumed to be even.
  */
 #include <string.h>
 
-#include "ir/eval.h"
+#include "ir/ops/record.h"
+
+/* ---- result types: written */
+
+/* What is moved stays what it is. */
+static const Type *check_moved(const Infer *c) {
+  const Type *x = c->in[0], *y = c->spec->type;
+  return x->dtype == y->dtype && x->rank == y->rank
+             ? y
+             : infer_fail(c, "the result is %s, the operand %s", infer_text(c, y), infer_text(c, x));
+}
+
+static const Type *infer_exchange(const Infer *c) {
+  if (infer_attr(c, AT_source)->n != 2 || infer_attr(c, AT_target)->n != 2)
+    return infer_fail(c, "source and target are intervals [lo, hi]");
+  return infer_axis(c, AT_axis, c->in[0]->rank) < 0 ? NULL : check_moved(c);
+}
+
+static const Type *infer_along(const Infer *c) {
+  return infer_axis(c, AT_axis, c->spec->type->rank) < 0 ? NULL : check_moved(c);
+}
+
+static const Type *infer_all_to_all(const Infer *c) {
+  int rank = c->spec->type->rank;
+  return infer_axis(c, AT_split, rank) < 0 || infer_axis(c, AT_concat, rank) < 0 ? NULL : check_moved(c);
+}
+
+/* ---- meaning */
 
 typedef struct Group {
   int n, self;
@@ -178,7 +207,7 @@ static bool exchange(Eval *e, const Group *g) {
   return ok;
 }
 
-bool eval_comm(Eval *e) {
+static bool eval_comm(Eval *e) {
   Group g;
   if (!group_of(e, &g)) return false;
   switch (e->op->kind) {
@@ -191,7 +220,7 @@ bool eval_comm(Eval *e) {
   }
 }
 
-bool eval_mask_partial(Eval *e) {
+static bool eval_mask_partial(Eval *e) {
   const Attr *axes = op_attr(e->op, AT_mesh_axes);
   bool keep = true;
   if (!eval_same_shape(e, 0)) return false;
@@ -206,7 +235,7 @@ bool eval_mask_partial(Eval *e) {
 }
 
 /* Runs on the receiving rank; its operand is on the rank with the same coordinates in the operation's stage. */
-bool eval_transfer(Eval *e) {
+static bool eval_transfer(Eval *e) {
   const Run *run = e->run;
   int per_stage = run->nranks / run->m->mesh.stages;
   const InterpTensor *x = eval_operand_on(e, e->op->stage * per_stage + e->rank % per_stage);
@@ -215,3 +244,27 @@ bool eval_transfer(Eval *e) {
   memcpy(e->out->cells, x->cells, sizeof(Cell) * (size_t)interp_elements(x));
   return true;
 }
+
+static bool eval_shard_slice(Eval *e) {
+  const InterpTensor *x = e->in[0], *y = e->out;
+  int axis = (int)op_int(e->op, AT_axis, 0);
+  int64_t at[MAX_RANK] = {0}, to[MAX_RANK] = {0};
+  if (!eval_same_kind(e) || !eval_expr(e, op_expr(e->op, AT_start), &at[axis])) return false;
+  for (int d = 0; d < x->rank; d++)
+    if (d == axis ? at[d] < 0 || at[d] + y->dims[d] > x->dims[d] : x->dims[d] != y->dims[d])
+      return eval_fail(e, "[%lld, %lld) of dimension %d of extent %lld", (long long)at[d],
+                       (long long)(at[d] + y->dims[d]), d, (long long)x->dims[d]);
+  box_copy(x->rank, y->dims, y->cells, y->dims, to, x->cells, x->dims, at);
+  return true;
+}
+
+/* ---- records */
+
+const OpRecord record_all_reduce = {.infer = infer_same, .rule = rule_none, .eval = eval_comm};
+const OpRecord record_all_gather = {.infer = infer_along, .rule = rule_none, .eval = eval_comm};
+const OpRecord record_reduce_scatter = {.infer = infer_along, .rule = rule_none, .eval = eval_comm};
+const OpRecord record_all_to_all = {.infer = infer_all_to_all, .rule = rule_none, .eval = eval_comm};
+const OpRecord record_exchange = {.infer = infer_exchange, .rule = rule_none, .eval = eval_comm};
+const OpRecord record_shard_slice = {.infer = infer_along, .rule = rule_none, .eval = eval_shard_slice};
+const OpRecord record_mask_partial = {.infer = infer_same, .rule = rule_none, .eval = eval_mask_partial};
+const OpRecord record_transfer = {.infer = infer_same, .rule = rule_none, .eval = eval_transfer};

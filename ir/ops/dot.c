@@ -1,32 +1,70 @@
-/* ir/eval_reduce.c - reductions, contractions, and operations that index. */
+/* ir/ops/dot.c - contractions of two operands by letters: dot. */
 #include <string.h>
 
-#include "ir/eval.h"
+#include "ir/ops/record.h"
 
-bool eval_reduce(Eval *e) {
-  const InterpTensor *x = e->in[0], *y = e->out;
-  const Attr *axes = op_attr(e->op, AT_axes);
-  Reduction r = op_attr(e->op, AT_op)->u.reduction;
-  int64_t xs[MAX_RANK], ys[MAX_RANK];
-  Nest nest = {0};
-  int next = 0, out = 0;
-  row_major(x->rank, x->dims, xs);
-  row_major(y->rank, y->dims, ys);
-  for (int d = 0; d < x->rank; d++) {
-    bool reduced = next < axes->n && axes->u.ints[next] == d;
-    if (reduced) next++;
-    else if (y->dims[out++] != x->dims[d]) return eval_fail(e, "extent %lld of dimension %d", (long long)x->dims[d], d);
-    nest_add(&nest, x->dims[d], reduced ? 0 : ys[out - 1], xs[d], 0);
+static const Type *infer_dot(const Infer *c) {
+  const char *part[3];
+  int length[3];
+  const Expr *extent[128] = {NULL};
+  const Expr *dims[MAX_RANK];
+  const char *spec = infer_attr(c, AT_spec)->u.s;
+  if (!infer_spec(spec, part, length)) return infer_fail(c, "spec \"%s\" is not of the form ab,bc->ac", spec);
+  if (c->in[0]->dtype != c->in[1]->dtype || c->in[0]->dtype == DT_bool)
+    return infer_fail(c, "operands are %s and %s", dtype_name(c->in[0]->dtype), dtype_name(c->in[1]->dtype));
+  for (int p = 0; p < 2; p++) {
+    if (length[p] != c->in[p]->rank)
+      return infer_fail(c, "spec \"%s\" gives operand %d %d dimensions", spec, p, length[p]);
+    for (int i = 0; i < length[p]; i++) {
+      const Expr **e = &extent[(int)part[p][i]];
+      if (*e && *e != c->in[p]->dims[i]) return infer_fail(c, "'%c' of \"%s\" has two extents", part[p][i], spec);
+      *e = c->in[p]->dims[i];
+    }
   }
-  cells_fill(y, cell_identity(e->run->modp, y->dtype, r));
-  nest_close(&nest);
-  for (NestAt at = nest_begin(&nest); at.more; nest_next(&nest, &at))
-    cells_reduce(e->run->modp, y->dtype, r, nest.inner, y->cells + at.offset[0], nest.step[0], x->cells + at.offset[1],
-                 nest.step[1]);
-  return true;
+  if (length[2] > MAX_RANK) return infer_fail(c, "result of rank %d", length[2]);
+  for (int i = 0; i < length[2]; i++) {
+    dims[i] = extent[(int)part[2][i]];
+    if (!dims[i]) return infer_fail(c, "'%c' of \"%s\" is in no operand", part[2][i], spec);
+  }
+  return type_get(c->m, c->in[0]->dtype, length[2], dims);
 }
 
-/* ---- dot */
+static void rule_dot(const RuleMaking *k) {
+  const char *s = op_str(k->op, AT_spec), *result = strstr(s, "->") + 2;
+  for (int i = 0; i < 2; i++) {
+    for (int d = 0; *s != ',' && *s != '-'; s++, d++) {
+      char name[2] = {*s, 0};
+      rule_assign(k, &k->r->operands[i], d, rule_in(k, i), name);
+      if (!strchr(result, *s)) {
+        Factor *f = &k->r->factors[rule_letter(k, name)];
+        f->kind = FK_REDUCE;
+        f->reduction = RED_SUM;
+      }
+    }
+    s++;
+  }
+  for (int d = 0; result[d]; d++) {
+    char name[2] = {result[d], 0};
+    rule_assign(k, &k->r->result, d, rule_out(k), name);
+  }
+  rule_linear(k, 1, RED_SUM);
+  rule_linear(k, 2, RED_SUM);
+}
+
+/* Factors of both operands and the result are the batch, of one and the result m and n, of the operands only k. */
+static int products_dot(const OpPart *p, Product out[MAX_PRODUCTS]) {
+  const Rule *r = p->rule;
+  *out = (Product){1, 1, 1, 1};
+  for (int i = 0; i < r->nfactors; i++) {
+    if (!r->factors[i].size) continue;
+    bool left = part_has(&r->operands[0], i), right = part_has(&r->operands[1], i);
+    double *to = !part_has(&r->result, i) ? &out->k : left && right ? &out->batch : left ? &out->m : &out->n;
+    *to *= p->size[i];
+  }
+  return 1;
+}
+
+/* ---- meaning */
 
 /* One row of the innermost loop: y += a * b along it. */
 static void multiply_add(bool modp, DType t, const Nest *n, Cell *y, const Cell *a, const Cell *b) {
@@ -48,7 +86,7 @@ static void multiply_add(bool modp, DType t, const Nest *n, Cell *y, const Cell 
 
 /* Loops over the result's letters, then over the summed ones; the result's last letter goes innermost when that walks
  * all three tensors in order.  Every element's sum runs in the same order either way. */
-bool eval_dot(Eval *e) {
+static bool eval_dot(Eval *e) {
   const InterpTensor *a = e->in[0], *b = e->in[1], *y = e->out;
   const char *spec = op_str(e->op, AT_spec), *sa = spec, *sb = strchr(spec, ',') + 1, *sy = strstr(spec, "->") + 2;
   int64_t as[MAX_RANK], bs[MAX_RANK], ys[MAX_RANK], extent[128];
@@ -91,43 +129,4 @@ bool eval_dot(Eval *e) {
   return true;
 }
 
-/* ---- indexing */
-
-bool eval_gather(Eval *e) {
-  const InterpTensor *table = e->in[0], *index = e->in[1], *y = e->out;
-  int axis = (int)op_int(e->op, AT_axis, 0);
-  int64_t start, n = interp_elements(index), rows = table->dims[axis];
-  if (!eval_expr(e, op_expr(e->op, AT_start), &start)) return false;
-  int64_t outer = count_cells(axis, table->dims), inner = count_cells(table->rank - axis - 1, table->dims + axis + 1);
-  if (interp_elements(y) != outer * n * inner) return eval_fail(e, "the result does not fit");
-  for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < n; i++) {
-      int64_t row;
-      bool known = !__builtin_sub_overflow(index->cells[i].i, start, &row) && row >= 0 && row < rows;
-      Cell *to = y->cells + (o * n + i) * inner;
-      if (known) memcpy(to, table->cells + (o * rows + row) * inner, sizeof(Cell) * (size_t)inner);
-      else memset(to, 0, sizeof(Cell) * (size_t)inner); /* zero bits are the number 0 in both domains */
-    }
-  return true;
-}
-
-bool eval_update(Eval *e) {
-  const InterpTensor *x = e->in[0], *u = e->in[1], *y = e->out;
-  int axis = (int)op_int(e->op, AT_axis, 0);
-  int64_t start, first, rows = x->dims[axis];
-  if (!eval_expr(e, op_expr(e->op, AT_start), &start)) return false;
-  bool far = __builtin_sub_overflow(e->in[2]->cells[0].i, start, &first);
-  for (int d = 0; d < x->rank; d++)
-    if (x->dims[d] != y->dims[d] || (d != axis && u->dims[d] != x->dims[d]))
-      return eval_fail(e, "extents of dimension %d do not fit", d);
-  int64_t outer = count_cells(axis, x->dims), inner = count_cells(x->rank - axis - 1, x->dims + axis + 1);
-  memcpy(y->cells, x->cells, sizeof(Cell) * (size_t)interp_elements(y));
-  for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < u->dims[axis]; i++) {
-      int64_t row;
-      if (far || __builtin_add_overflow(first, i, &row) || row < 0 || row >= rows) continue;
-      memcpy(y->cells + (o * rows + row) * inner, u->cells + (o * u->dims[axis] + i) * inner,
-             sizeof(Cell) * (size_t)inner);
-    }
-  return true;
-}
+const OpRecord record_dot = {.infer = infer_dot, .rule = rule_dot, .eval = eval_dot, .products = products_dot};

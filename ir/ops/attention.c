@@ -1,0 +1,235 @@
+/* ir/ops/attention.c - attention and the rotation of its queries and keys: attention, rope.
+ *
+ * Bodies and evaluation as in ir/ops/composite.c.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/die.h"
+#include "ir/ops/record.h"
+
+/* ---- rope */
+
+static const Type *infer_rope(const Infer *c) {
+  const Type *x = c->in[0], *position = c->in[1];
+  int64_t width;
+  if (!dtype_is_float(x->dtype)) return infer_fail(c, "not defined for %s", dtype_name(x->dtype));
+  if (x->rank < 3) return infer_fail(c, "needs dimensions ... s h k");
+  if (position->rank != 1 || position->dtype != DT_i64 || position->dims[0] != x->dims[x->rank - 3])
+    return infer_fail(c, "positions must be i64 with one element per sequence position");
+  if (!ex_get_const(x->dims[x->rank - 1], &width) || width % 2 != 0)
+    return infer_fail(c, "the last dimension must be a constant even extent");
+  return x;
+}
+
+/* k = 2 j: the rule freezes k, so j needs no factor. */
+static const char rope_body[] =
+    "%x = input {name=\"0\"} : $T[$D, s, h, 2*j]\n"
+    "%position = input {name=\"1\"} : i64[s]\n"
+    "%u = cast %x {to=$C} : $C[$D, s, h, 2*j]\n"
+    "%i = iota {axis=0, start=0} : $C[j]\n"
+    "%minustwo = const {value=-2} : $C[j]\n"
+    "%minustwoi = mul %minustwo, %i : $C[j]\n"
+    "%k = size {expr=2*j} : $C[j]\n"
+    "%power = div %minustwoi, %k : $C[j]\n"
+    "%base = const {value=${base}} : $C[j]\n"
+    "%frequency = pow %base, %power : $C[j]\n"
+    "%frequencies = broadcast %frequency {dims=[1]} : $C[s, j]\n"
+    "%time = cast %position {to=$C} : $C[s]\n"
+    "%times = broadcast %time {dims=[0]} : $C[s, j]\n"
+    "%angle = mul %times, %frequencies : $C[s, j]\n"
+    "%cos = cos %angle : $C[s, j]\n"
+    "%sin = sin %angle : $C[s, j]\n"
+    "%coss = broadcast %cos {dims=[$0, $2]} : $C[$D, s, h, j]\n"
+    "%sins = broadcast %sin {dims=[$0, $2]} : $C[$D, s, h, j]\n"
+    "?interleaved=0 %a = slice %u {starts=[$z, 0, 0, 0], strides=[$o, 1, 1, 1]} : $C[$D, s, h, j]\n"
+    "?interleaved=0 %b = slice %u {starts=[$z, 0, 0, j], strides=[$o, 1, 1, 1]} : $C[$D, s, h, j]\n"
+    "?interleaved=1 %a = slice %u {starts=[$z, 0, 0, 0], strides=[$o, 1, 1, 2]} : $C[$D, s, h, j]\n"
+    "?interleaved=1 %b = slice %u {starts=[$z, 0, 0, 1], strides=[$o, 1, 1, 2]} : $C[$D, s, h, j]\n"
+    "%ac = mul %a, %coss : $C[$D, s, h, j]\n"
+    "%bs = mul %b, %sins : $C[$D, s, h, j]\n"
+    "%p = sub %ac, %bs : $C[$D, s, h, j]\n"
+    "%as = mul %a, %sins : $C[$D, s, h, j]\n"
+    "%bc = mul %b, %coss : $C[$D, s, h, j]\n"
+    "%q = add %as, %bc : $C[$D, s, h, j]\n"
+    "%halves = concat %p, %q {axis=$2} : $C[$D, s, h, 2*j]\n"
+    "?interleaved=1 %element = iota {axis=0, start=0} : i64[2*j]\n"
+    "?interleaved=1 %two = const {value=2} : i64[2*j]\n"
+    "?interleaved=1 %odd = mod %element, %two : i64[2*j]\n"
+    "?interleaved=1 %pair = div %element, %two : i64[2*j]\n"
+    "?interleaved=1 %half = size {expr=j} : i64[2*j]\n"
+    "?interleaved=1 %skip = mul %odd, %half : i64[2*j]\n"
+    "?interleaved=1 %from = add %skip, %pair : i64[2*j]\n"
+    "?interleaved=1 %y = gather %halves, %from {axis=$2, start=0} : $C[$D, s, h, 2*j]\n"
+    "?interleaved=0 %y = copy %halves : $C[$D, s, h, 2*j]\n"
+    "%out = cast %y {to=$T} : $T[$D, s, h, 2*j]\n"
+    "output \"out\" %out\n";
+
+static void rotate(const Cell *x, Cell *y, int64_t k, bool interleaved, double base, double position) {
+  for (int64_t i = 0; i < k / 2; i++) {
+    double angle = position * pow(base, -2.0 * (double)i / (double)k), c = cos(angle), s = sin(angle);
+    int64_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + k / 2;
+    double p = x[a].f, q = x[b].f;
+    y[a].f = p * c - q * s;
+    y[b].f = p * s + q * c;
+  }
+}
+
+static bool eval_rope(Eval *e) {
+  if (e->run->modp) return eval_body(e);
+  if (!eval_same_shape(e, 0)) return false;
+  const InterpTensor *x = e->in[0], *position = e->in[1];
+  int64_t k = x->dims[x->rank - 1], h = x->dims[x->rank - 2], s = x->dims[x->rank - 3],
+          rows = count_cells(x->rank - 1, x->dims);
+  if (position->dims[0] != s)
+    return eval_fail(e, "%lld positions for %lld", (long long)position->dims[0], (long long)s);
+  bool interleaved = op_int(e->op, AT_interleaved, 0) != 0;
+  for (int64_t r = 0; r < rows; r++)
+    rotate(x->cells + r * k, e->out->cells + r * k, k, interleaved, op_float(e->op, AT_base, 0),
+           (double)position->cells[r / h % s].i);
+  return true;
+}
+
+const OpRecord record_rope = {.infer = infer_rope,
+                              .space = "r.. s h k, s -> r.. s h k",
+                              .kinds = "frozen:k linear:0",
+                              .eval = eval_rope,
+                              .symbols = "r.. s h j",
+                              .body = rope_body};
+
+/* ---- attention */
+
+static const Type *infer_attention(const Infer *c) {
+  const Type *q = c->in[0], *k = c->in[1], *v = c->in[2];
+  if (q->rank != 5 || k->rank != 4 || v->rank != 4)
+    return infer_fail(c, "q, k, v must be [b,g,r,s,k], [b,g,t,k], [b,g,t,e]");
+  if (!dtype_is_float(q->dtype) || q->dtype != k->dtype || q->dtype != v->dtype)
+    return infer_fail(c, "q, k, v must be of one float type");
+  bool fits = q->dims[0] == k->dims[0] && q->dims[1] == k->dims[1] && q->dims[4] == k->dims[3] &&
+              k->dims[0] == v->dims[0] && k->dims[1] == v->dims[1] && k->dims[2] == v->dims[2];
+  if (!fits) return infer_fail(c, "extents of q, k and v do not fit");
+  for (int i = 3; i < 6; i++)
+    if (c->in[i]->dtype != DT_i64) return infer_fail(c, "positions and length must be i64");
+  if (c->in[3]->rank != 1 || c->in[3]->dims[0] != q->dims[3] || c->in[4]->rank != 1 ||
+      c->in[4]->dims[0] != k->dims[2] || c->in[5]->rank != 0)
+    return infer_fail(c, "positions must be [s] and [t], the length a scalar");
+  const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
+  return type_get(c->m, q->dtype, 5, dims);
+}
+
+/* Scores, and the mixture of the values. */
+static int products_attention(const OpPart *p, Product out[MAX_PRODUCTS]) {
+  double batch = part_size(p, "b") * part_size(p, "g"), rows = part_size(p, "r") * part_size(p, "s");
+  out[0] = (Product){batch, rows, part_size(p, "t"), part_size(p, "k")};
+  out[1] = (Product){batch, rows, part_size(p, "e"), part_size(p, "t")};
+  return 2;
+}
+
+/* Keys at positions from `length` on are hidden, with causal=1 also those after the query: their score is -inf.  A
+ * query all of whose scores are -inf, or that has none, gets 0. The division stands behind the sum over t, so that a
+ * cut t costs three small reductions and none over s x t. */
+static const char attention_body[] =
+    "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
+    "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
+    "%v = input {name=\"2\"} : $T[b, g, t, e]\n"
+    "%queryposition = input {name=\"3\"} : i64[s]\n"
+    "%keyposition = input {name=\"4\"} : i64[t]\n"
+    "%length = input {name=\"5\"} : i64[]\n"
+    "%uq = cast %q {to=$C} : $C[b, g, r, s, k]\n"
+    "%uk = cast %k {to=$C} : $C[b, g, t, k]\n"
+    "%uv = cast %v {to=$C} : $C[b, g, t, e]\n"
+    "%dot = dot %uq, %uk {spec=\"bgrsk,bgtk->bgrst\"} : $C[b, g, r, s, t]\n"
+    "%scale = const {value=${scale}} : $C[b, g, r, s, t]\n"
+    "%score = mul %dot, %scale : $C[b, g, r, s, t]\n"
+    "%keypositions = broadcast %keyposition {dims=[1]} : i64[s, t]\n"
+    "%lengths = broadcast %length {dims=[]} : i64[s, t]\n"
+    "%valid = lt %keypositions, %lengths : bool[s, t]\n"
+    "?causal=1 %querypositions = broadcast %queryposition {dims=[0]} : i64[s, t]\n"
+    "?causal=1 %before = le %keypositions, %querypositions : bool[s, t]\n"
+    "?causal=1 %both = and %valid, %before : bool[s, t]\n"
+    "?causal=1 %seen = broadcast %both {dims=[3, 4]} : bool[b, g, r, s, t]\n"
+    "?causal=0 %seen = broadcast %valid {dims=[3, 4]} : bool[b, g, r, s, t]\n"
+    "%low = const {value=-inf} : $C[b, g, r, s, t]\n"
+    "%masked = select %seen, %score, %low : $C[b, g, r, s, t]\n"
+    "%max = reduce %masked {op=max, axes=[4]} : $C[b, g, r, s]\n"
+    "%lowest = const {value=-inf} : $C[b, g, r, s]\n"
+    "%zero = const {value=0} : $C[b, g, r, s]\n"
+    "%none = eq %max, %lowest : bool[b, g, r, s]\n"
+    "%finite = select %none, %zero, %max : $C[b, g, r, s]\n"
+    "%maxs = broadcast %finite {dims=[0, 1, 2, 3]} : $C[b, g, r, s, t]\n"
+    "%shifted = sub %masked, %maxs : $C[b, g, r, s, t]\n"
+    "%exp = exp %shifted : $C[b, g, r, s, t]\n"
+    "%nothing = const {value=0} : $C[b, g, r, s, t]\n"
+    "%weight = select %seen, %exp, %nothing : $C[b, g, r, s, t]\n"
+    "%sum = reduce %weight {op=sum, axes=[4]} : $C[b, g, r, s]\n"
+    "%one = const {value=1} : $C[b, g, r, s]\n"
+    "%blind = eq %sum, %zero : bool[b, g, r, s]\n"
+    "%divisor = select %blind, %one, %sum : $C[b, g, r, s]\n"
+    "%divisors = broadcast %divisor {dims=[0, 1, 2, 3]} : $C[b, g, r, s, e]\n"
+    "%mixed = dot %weight, %uv {spec=\"bgrst,bgte->bgrse\"} : $C[b, g, r, s, e]\n"
+    "%y = div %mixed, %divisors : $C[b, g, r, s, e]\n"
+    "%out = cast %y {to=$T} : $T[b, g, r, s, e]\n"
+    "output \"out\" %out\n";
+
+typedef struct Attention {
+  int64_t t, k, e;
+  double scale;
+  bool causal;
+  const Cell *key, *value, *key_positions;
+  int64_t length;
+  double *weight; /* t of them */
+} Attention;
+
+/* One query: keys at positions from `length` on are hidden, with `causal` also those after the query: their score is
+ * -inf.  A query whose scores are all -inf gets 0. */
+static void attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
+  double max = -INFINITY, sum = 0;
+  for (int64_t t = 0; t < a->t; t++) {
+    bool seen = a->key_positions[t].i < a->length && (!a->causal || a->key_positions[t].i <= position);
+    double score = 0;
+    for (int64_t i = 0; i < a->k; i++) score += query[i].f * a->key[t * a->k + i].f;
+    a->weight[t] = seen ? score * a->scale : -INFINITY;
+    if (a->weight[t] > max) max = a->weight[t];
+  }
+  for (int64_t t = 0; t < a->t; t++) sum += a->weight[t] = a->weight[t] == -INFINITY ? 0 : exp(a->weight[t] - max);
+  for (int64_t i = 0; i < a->e; i++) {
+    double v = 0;
+    for (int64_t t = 0; t < a->t; t++) v += a->weight[t] * a->value[t * a->e + i].f;
+    out[i].f = sum == 0 ? 0 : v / sum;
+  }
+}
+
+static bool eval_attention(Eval *e) {
+  if (e->run->modp) return eval_body(e);
+  const InterpTensor *q = e->in[0], *k = e->in[1], *v = e->in[2];
+  int64_t groups = q->dims[0] * q->dims[1], r = q->dims[2], s = q->dims[3];
+  Attention a = {.t = k->dims[2],
+                 .k = q->dims[4],
+                 .e = v->dims[3],
+                 .scale = op_float(e->op, AT_scale, 1),
+                 .causal = op_int(e->op, AT_causal, 0) != 0,
+                 .key_positions = e->in[4]->cells,
+                 .length = e->in[5]->cells[0].i};
+  bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == a.t &&
+              k->dims[3] == a.k && e->in[3]->dims[0] == s && e->in[4]->dims[0] == a.t &&
+              interp_elements(e->out) == groups * r * s * a.e;
+  if (!fits) return eval_fail(e, "the extents of the operands do not fit");
+  a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
+  if (!a.weight) die("out of memory");
+  for (int64_t g = 0; g < groups; g++) {
+    a.key = k->cells + g * a.t * a.k;
+    a.value = v->cells + g * a.t * a.e;
+    for (int64_t i = 0; i < r * s; i++)
+      attend(&a, q->cells + (g * r * s + i) * a.k, e->in[3]->cells[i % s].i, e->out->cells + (g * r * s + i) * a.e);
+  }
+  free(a.weight);
+  return true;
+}
+
+const OpRecord record_attention = {.infer = infer_attention,
+                                   .space = "b g r s k, b g t k, b g t e, s, t, -> b g r s e",
+                                   .kinds = "body:t frozen:k e linear:2",
+                                   .eval = eval_attention,
+                                   .products = products_attention,
+                                   .symbols = "b g r s k t e",
+                                   .body = attention_body};

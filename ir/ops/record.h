@@ -1,0 +1,58 @@
+/* ir/ops/record.h - what is known of one operation, in one record; private to ir/.
+ *
+ * ir/ops.def lists the operations: what text, documents and whole classes need to know.  Everything else that
+ * the compiler knows of an operation stands in its record, `record_NAME` in one file of ir/ops/ by family.  A field
+ * that is not set says what its comment says.  Only three things stand elsewhere, on purpose: the prover's knowledge
+ * (ir/prove*.c), which reads no record, so that a wrong one does not prove itself; kernels (codegen/); names in models
+ * (frontend/).  Within a record `eval` is written from docs/ir.md and calls nothing of the rest, so that one checks
+ * the other.
+ */
+#ifndef APC_IR_OPS_RECORD_H
+#define APC_IR_OPS_RECORD_H
+
+#include "ir/count.h"
+#include "ir/eval.h"
+#include "ir/infer.h"
+#include "ir/local.h"
+#include "ir/rule_make.h"
+
+/* A cut windowed dimension: the result's part [lo, hi) needs of dimension `dim` of an operand ... */
+typedef struct HaloNeed {
+  Module *m;
+  const Func *f;
+  const Op *op;
+  int operand, dim;
+  const Expr *lo, *hi;
+} HaloNeed;
+
+typedef void HaloFn(const HaloNeed *need, const Expr **lo, const Expr **hi);
+
+/* Derivative: builds, behind the operation `op` of f, what makes the gradients of its operands from that of its result;
+ * `gradients` has one place per operand, 0 for what has none (indices).  Returns false after an error. */
+typedef bool GradientFn(Builder *b, const Op *op, Val of_result, Val *gradients);
+
+typedef struct OpRecord {
+  InferFn *infer;             /* the result's type */
+  bool written_at_level2;     /* infer's extents need not be those that are written there: see infer_type */
+  const char *space, *kinds;  /* factor rule as text (docs/ir.md); kinds: "body:t frozen:k e linear:2", or NULL */
+  RuleFn *rule;               /* or as a function */
+  HaloFn *halo;               /* of factors of kind halo; NULL: it has none */
+  LocalFn *local;             /* NULL: the attributes mean the same on a part */
+  EvalFn *eval;               /* what it computes, for the interpreter */
+  ProductsFn *products;       /* contractions: the products they are */
+  CountFn *flops;             /* NULL: two per multiply-add of the products, else one per element of the result */
+  CountFn *bytes;             /* NULL: all of the operands and the result */
+  const char *symbols, *body; /* composites: decomposition as IR text (ir/body.c) */
+  GradientFn *gradient;       /* NULL for all so far: training is not built, and nothing asks for it */
+} OpRecord;
+
+#define UNARY(name, ...)
+#define BINARY(name, ...)
+#define COMPARE(name, ...)
+#define OP(name, ...) extern const OpRecord record_##name;
+#include "ir/ops.def"
+extern const OpRecord record_unary, record_binary, record_compare; /* of the rows that are only an expression */
+
+const OpRecord *op_record(OpKind k);
+
+#endif

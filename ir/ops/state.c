@@ -1,0 +1,52 @@
+/* ir/ops/state.c - operations that read or change what lies outside of the list of operations, or whose meaning does:
+ * read, write, call, result, opaque. */
+#include "base/die.h"
+#include "ir/ops/record.h"
+
+static const Type *infer_call(const Infer *c) {
+  const Func *callee = module_func(c->m, infer_attr(c, AT_name)->u.s);
+  if (!callee) return infer_fail(c, "no function \"%s\"", infer_attr(c, AT_name)->u.s);
+  if (callee == c->f) return infer_fail(c, "function \"%s\" calls itself", callee->name);
+  if (!callee->outputs.n) return infer_fail(c, "function \"%s\" has no output", callee->name);
+  int n = 0;
+  for (size_t i = 0; i < callee->ops.n; i++) {
+    const Op *op = &callee->ops.items[i];
+    if (op->kind != OP_input) continue;
+    if (n < c->spec->nin && type_of(callee, op->out) != c->in[n])
+      return infer_fail(c, "operand %d does not fit input \"%s\" of \"%s\"", n, op->name, callee->name);
+    n++;
+  }
+  if (n != c->spec->nin) return infer_fail(c, "\"%s\" takes %d operands", callee->name, n);
+  return type_of(callee, callee->outputs.items[0].value);
+}
+
+static const Type *infer_result(const Infer *c) {
+  const Op *call = op_of(c->f, c->spec->in[0]);
+  if (call->kind != OP_call) return infer_fail(c, "operand 0 is not a call");
+  const Func *callee = module_func(c->m, op_str(call, AT_name));
+  int64_t i = infer_attr(c, AT_index)->u.i;
+  if (!callee || i < 1 || i >= (int64_t)callee->outputs.n)
+    return infer_fail(c, "\"%s\" has no output %lld", op_str(call, AT_name), (long long)i);
+  return type_of(callee, callee->outputs.items[i].value);
+}
+
+/* No factors at all: every dimension is whole everywhere, however many there are. */
+static void rule_opaque(const RuleMaking *k) { (void)k; }
+
+/* Unknown: it is priced by its bytes alone. */
+static double flops_opaque(const OpPart *p) {
+  (void)p;
+  return 0;
+}
+
+static bool eval_opaque(Eval *e) {
+  return eval_fail(e, "operator %s is unknown and cannot be computed", op_str(e->op, AT_kind));
+}
+
+static bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
+
+const OpRecord record_read = {.infer = infer_given, .space = "-> x..", .eval = eval_source};
+const OpRecord record_write = {.infer = infer_same, .space = "x.. ->", .eval = eval_write};
+const OpRecord record_call = {.infer = infer_call, .rule = rule_none, .eval = eval_call};
+const OpRecord record_result = {.infer = infer_result, .rule = rule_none, .eval = eval_call};
+const OpRecord record_opaque = {.infer = infer_given, .rule = rule_opaque, .eval = eval_opaque, .flops = flops_opaque};
