@@ -1,5 +1,6 @@
-/* program/comm.h - the kinds of communication and reduction in a Program, and the bytes of an all_reduce between CPU
- * ranks: what the compiler predicts is what the engine (runtime/comm) sends, because both ask here.
+/* program/comm.h - the kinds of communication and reduction in a Program, the blocks that it moves, and the bytes of an
+ * all_reduce between CPU ranks: what the compiler predicts is what the engine (runtime/comm) sends, because both ask
+ * here.
  */
 #ifndef APC_PROGRAM_COMM_H
 #define APC_PROGRAM_COMM_H
@@ -23,6 +24,14 @@ typedef enum CommReduction {
 
 const char *comm_kind_name(CommKind kind);
 const char *comm_reduction_name(CommReduction reduction);
+
+/* Part of a tensor: rows of bytes, from `offset` on.  An empty block has rows or row_bytes 0. */
+typedef struct CommBlock {
+  size_t offset, rows, row_bytes, stride;
+} CommBlock;
+
+static inline CommBlock comm_contiguous(size_t offset, size_t bytes) { return (CommBlock){offset, 1, bytes, bytes}; }
+static inline size_t comm_block_bytes(CommBlock b) { return b.rows * b.row_bytes; }
 
 /* Memory in which a rank keeps the pieces of others while it reduces. */
 enum { COMM_STAGING_BYTES = 512 * 1024, COMM_PIECE_MOST = 64 * 1024, COMM_PIECE_LEAST = 8 * 1024 };

@@ -1,4 +1,4 @@
-/* runtime/comm/comm.h - collectives between ranks: the interface every engine offers.
+/* runtime/comm/comm.h - collectives between ranks: the table of functions every engine offers (CommOps).
  *
  * A rank opens a communicator, makes the groups of its program (all ranks, the same order), and then
  * enqueues operations.  One enqueue is one position in the order of communication: the ranks of a group
@@ -37,14 +37,6 @@
 
 bool comm_reduction_defined(CommReduction reduction, DType dtype);
 
-/* In bytes from src or dst.  An empty block has rows or row_bytes 0. */
-typedef struct CommBlock {
-  size_t offset, rows, row_bytes, stride;
-} CommBlock;
-
-static inline CommBlock comm_contiguous(size_t offset, size_t bytes) { return (CommBlock){offset, 1, bytes, bytes}; }
-static inline size_t comm_block_bytes(CommBlock b) { return b.rows * b.row_bytes; }
-
 typedef struct CommOp {
   CommKind kind;
   int group;   /* from comm_group; the caller is a member */
@@ -80,37 +72,63 @@ typedef struct CommCount {
 typedef struct Comm Comm;
 typedef uint64_t CommTicket;
 
-/* Takes over the transport: closed by comm_close, also when opening fails. */
-RtStatus comm_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error);
-
-/* Makes a group of distinct ranks; their order is the group-rank order.  All ranks call it, members or
- * not, in the same order.  The number goes to *group: 0, 1, 2... */
-RtStatus comm_group(Comm *comm, const int *members, int n, int *group, RtError *error);
-int comm_group_size(const Comm *comm, int group);
-int comm_group_rank(const Comm *comm, int group); /* -1 when not a member */
-
-/* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
- * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
-RtStatus comm_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
-
-/* Progress without waiting; *done tells whether the ticket is complete. */
-RtStatus comm_poll(Comm *comm, CommTicket ticket, bool *done, RtError *error);
-
-/* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit.  `interrupted`
- * tells whether it has found a failure, and which; all waits then return that. */
+/* Tells whether somebody who watches the ranks has found a failure, and which. */
 typedef bool CommInterrupted(void *context, RtError *error);
-void comm_supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context);
 
-/* RT_ABORTED when any rank aborted, RT_LATE after the time-out, RT_INTERNAL when the ranks disagree about
- * what comes next.  After an error only comm_abort and comm_close are useful. */
-RtStatus comm_wait(Comm *comm, CommTicket ticket, RtError *error);
+/* What an engine implements; its own open function makes the Comm (runtime/comm/cpu.h). */
+typedef struct CommOps {
+  const char *name;
 
-/* Makes all waits of all ranks return RT_ABORTED. */
-void comm_abort(Comm *comm);
+  /* Makes a group of distinct ranks; their order is the group-rank order.  All ranks call it, members or
+   * not, in the same order.  The number goes to *group: 0, 1, 2... */
+  RtStatus (*group)(Comm *comm, const int *members, int n, int *group, RtError *error);
 
-CommCount comm_count(const Comm *comm, CommKind kind);
+  /* Adds n >= 1 operations at one position of the order; never blocks.  key < 2^48 is the same on all members of
+   * a group, need not be consecutive, and may repeat; *ticket stands for all n. */
+  RtStatus (*enqueue)(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
 
-/* NULL is allowed. */
-void comm_close(Comm *comm);
+  /* Progress without waiting; *done tells whether the ticket is complete. */
+  RtStatus (*poll)(Comm *comm, CommTicket ticket, bool *done, RtError *error);
+
+  /* RT_ABORTED when any rank aborted, RT_LATE after the time-out, RT_INTERNAL when the ranks disagree about
+   * what comes next.  After an error only abort and close are useful. */
+  RtStatus (*wait)(Comm *comm, CommTicket ticket, RtError *error);
+
+  /* From here on somebody else judges who is late, by what goes to `progress`, and waits have no limit; they return
+   * what `interrupted` finds. */
+  void (*supervise)(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context);
+
+  /* Makes all waits of all ranks return RT_ABORTED. */
+  void (*abort)(Comm *comm);
+
+  CommCount (*count)(const Comm *comm, CommKind kind);
+
+  void (*close)(Comm *comm);
+} CommOps;
+
+/* Every implementation starts with this. */
+struct Comm {
+  const CommOps *ops;
+};
+
+static inline RtStatus comm_group(Comm *c, const int *members, int n, int *group, RtError *error) {
+  return c->ops->group(c, members, n, group, error);
+}
+static inline RtStatus comm_enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket,
+                                    RtError *error) {
+  return c->ops->enqueue(c, key, ops, n, ticket, error);
+}
+static inline RtStatus comm_poll(Comm *c, CommTicket ticket, bool *done, RtError *error) {
+  return c->ops->poll(c, ticket, done, error);
+}
+static inline RtStatus comm_wait(Comm *c, CommTicket ticket, RtError *error) { return c->ops->wait(c, ticket, error); }
+static inline void comm_supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  c->ops->supervise(c, progress, interrupted, context);
+}
+static inline void comm_abort(Comm *c) { c->ops->abort(c); }
+static inline CommCount comm_count(const Comm *c, CommKind kind) { return c->ops->count(c, kind); }
+static inline void comm_close(Comm *c) { /* NULL is allowed */
+  if (c) c->ops->close(c);
+}
 
 #endif

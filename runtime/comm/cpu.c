@@ -32,9 +32,9 @@ static size_t staging_bytes(int world) {
   return least(pieces, n * COMM_PIECE_MOST) + COMM_PIECE_MOST;
 }
 
-/* ---- opening, groups ---- */
+/* ---- memory, groups ---- */
 
-static bool allocate(Comm *c) {
+static bool allocate(CpuComm *c) {
   size_t world = (size_t)c->world;
   c->queues = calloc(2 * world, sizeof *c->queues);
   c->posted = calloc(2 * world, sizeof *c->posted);
@@ -46,30 +46,8 @@ static bool allocate(Comm *c) {
   return c->queues && c->posted && c->positions && c->operations && c->items && c->staging && c->sources;
 }
 
-RtStatus comm_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error) {
-  Comm *c = calloc(1, sizeof *c);
-  if (!c) {
-    transport->ops->close(transport);
-    return rt_error(error, RT_FAILED, "out of memory");
-  }
-  c->transport = transport;
-  c->rank = transport->rank;
-  c->world = transport->world;
-  if (options) c->options = *options;
-  if (c->options.max_positions <= 0) c->options.max_positions = 64;
-  if (c->options.max_operations <= 0) c->options.max_operations = 256;
-  if (!allocate(c)) {
-    comm_close(c);
-    return rt_error(error, RT_FAILED, "out of memory");
-  }
-  for (int i = 0; i < c->options.max_operations; i++)
-    c->operations[i].items = c->items + (size_t)i * 4 * (size_t)c->world;
-  *out = c;
-  return RT_OK;
-}
-
-void comm_close(Comm *c) {
-  if (!c) return;
+static void close_comm(Comm *comm) {
+  CpuComm *c = (CpuComm *)comm;
   c->transport->ops->close(c->transport);
   for (int i = 0; i < c->n_groups; i++) free(c->groups[i]);
   free(c->groups);
@@ -83,7 +61,7 @@ void comm_close(Comm *c) {
   free(c);
 }
 
-static RtStatus check_members(const Comm *c, const int *members, int n, RtError *error) {
+static RtStatus check_members(const CpuComm *c, const int *members, int n, RtError *error) {
   if (c->n_groups == GROUPS_MOST) return rt_error(error, RT_INTERNAL, "more than %d groups", GROUPS_MOST);
   if (n < 1 || n > c->world)
     return rt_error(error, RT_INTERNAL, "group %d has %d members in a world of %d ranks", c->n_groups, n, c->world);
@@ -98,7 +76,8 @@ static RtStatus check_members(const Comm *c, const int *members, int n, RtError 
   return RT_OK;
 }
 
-RtStatus comm_group(Comm *c, const int *members, int n, int *group, RtError *error) {
+static RtStatus add_group(Comm *comm, const int *members, int n, int *group, RtError *error) {
+  CpuComm *c = (CpuComm *)comm;
   RtStatus status = check_members(c, members, n, error);
   if (status != RT_OK) return status;
   Group *g = malloc(sizeof *g + (size_t)n * sizeof g->members[0]);
@@ -119,16 +98,14 @@ RtStatus comm_group(Comm *c, const int *members, int n, int *group, RtError *err
   return RT_OK;
 }
 
-int comm_group_size(const Comm *c, int group) { return c->groups[group]->n; }
-int comm_group_rank(const Comm *c, int group) { return c->groups[group]->rank; }
-
 /* ---- waiting ---- */
 
-static bool is_done(const Comm *c, CommTicket ticket) {
+static bool is_done(const CpuComm *c, CommTicket ticket) {
   return ticket < c->first_position || c->positions[ticket % (uint64_t)c->options.max_positions].left == 0;
 }
 
-RtStatus comm_poll(Comm *c, CommTicket ticket, bool *done, RtError *error) {
+static RtStatus poll_ticket(Comm *comm, CommTicket ticket, bool *done, RtError *error) {
+  CpuComm *c = (CpuComm *)comm;
   bool moved;
   if (c->failure.status == RT_OK) comm_step(c, &moved);
   *done = is_done(c, ticket);
@@ -136,7 +113,7 @@ RtStatus comm_poll(Comm *c, CommTicket ticket, bool *done, RtError *error) {
 }
 
 /* The oldest incomplete operation, which is what this rank waits for; NULL when there is none. */
-static const Operation *oldest(const Comm *c) {
+static const Operation *oldest(const CpuComm *c) {
   if (c->first_position == c->next_position) return NULL;
   const Position *p = &c->positions[c->first_position % (uint64_t)c->options.max_positions];
   for (int i = 0; i < p->n; i++) {
@@ -146,7 +123,7 @@ static const Operation *oldest(const Comm *c) {
   return NULL;
 }
 
-static void publish(Comm *c, bool waiting) {
+static void publish(CpuComm *c, bool waiting) {
   CommProgress *progress = c->options.progress;
   if (!progress) return;
   const Operation *op = oldest(c);
@@ -164,7 +141,7 @@ static int64_t now_ms(void) {
 }
 
 /* Which members the oldest operation still misses something from, for the message of a time-out. */
-static RtStatus late(Comm *c) {
+static RtStatus late(CpuComm *c) {
   const Operation *op = oldest(c);
   char ranks[128] = "";
   for (int i = 0, used = 0; op && i < c->world && used < (int)sizeof ranks - 16; i++) {
@@ -178,7 +155,7 @@ static RtStatus late(Comm *c) {
 
 /* Waits until the ticket is complete.  The time-out adds up the sleeps, each counted at most twice its
  * length, so that a process that was stopped and continued is not late. */
-static RtStatus wait_for(Comm *c, CommTicket ticket) {
+static RtStatus wait_for(CpuComm *c, CommTicket ticket) {
   unsigned spins = 0;
   int64_t waited = 0;
   while (!is_done(c, ticket)) {
@@ -200,7 +177,8 @@ static RtStatus wait_for(Comm *c, CommTicket ticket) {
   return RT_OK;
 }
 
-RtStatus comm_wait(Comm *c, CommTicket ticket, RtError *error) {
+static RtStatus wait_ticket(Comm *comm, CommTicket ticket, RtError *error) {
+  CpuComm *c = (CpuComm *)comm;
   if (c->failure.status == RT_OK && !is_done(c, ticket)) {
     publish(c, true);
     wait_for(c, ticket);
@@ -209,13 +187,52 @@ RtStatus comm_wait(Comm *c, CommTicket ticket, RtError *error) {
   return c->failure.status == RT_OK ? RT_OK : rt_error(error, c->failure.status, "%s", c->failure.text);
 }
 
-void comm_supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+static void supervise(Comm *comm, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  CpuComm *c = (CpuComm *)comm;
   c->options.progress = progress;
   c->options.timeout_ms = 0;
   c->interrupted = interrupted;
   c->supervisor = context;
 }
 
-void comm_abort(Comm *c) { c->transport->ops->abort(c->transport); }
+static void abort_all(Comm *comm) {
+  CpuComm *c = (CpuComm *)comm;
+  c->transport->ops->abort(c->transport);
+}
 
-CommCount comm_count(const Comm *c, CommKind kind) { return c->counts[kind]; }
+static CommCount count(const Comm *comm, CommKind kind) { return ((const CpuComm *)comm)->counts[kind]; }
+
+/* ---- opening ---- */
+
+static const CommOps cpu_ops = {.name = "cpu",
+                                .group = add_group,
+                                .enqueue = comm_cpu_enqueue,
+                                .poll = poll_ticket,
+                                .wait = wait_ticket,
+                                .supervise = supervise,
+                                .abort = abort_all,
+                                .count = count,
+                                .close = close_comm};
+
+RtStatus comm_cpu_open(Transport *transport, const CommOptions *options, Comm **out, RtError *error) {
+  CpuComm *c = calloc(1, sizeof *c);
+  if (!c) {
+    transport->ops->close(transport);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  c->base.ops = &cpu_ops;
+  c->transport = transport;
+  c->rank = transport->rank;
+  c->world = transport->world;
+  if (options) c->options = *options;
+  if (c->options.max_positions <= 0) c->options.max_positions = 64;
+  if (c->options.max_operations <= 0) c->options.max_operations = 256;
+  if (!allocate(c)) {
+    close_comm(&c->base);
+    return rt_error(error, RT_FAILED, "out of memory");
+  }
+  for (int i = 0; i < c->options.max_operations; i++)
+    c->operations[i].items = c->items + (size_t)i * 4 * (size_t)c->world;
+  *out = &c->base;
+  return RT_OK;
+}

@@ -23,7 +23,7 @@ static size_t range_start(const Operation *op, size_t bytes, int j) {
   return comm_range_of(bytes, dtype_bytes(op->dtype), j, op->group->n);
 }
 
-static void append_move(Comm *c, Operation *op, int phase, bool send, int member, Strided block, size_t begin,
+static void append_move(CpuComm *c, Operation *op, int phase, bool send, int member, Strided block, size_t begin,
                         size_t total, bool ready) {
   if (total == 0) return;
   Item *item = comm_append(c, op, phase, send, member, total);
@@ -32,7 +32,7 @@ static void append_move(Comm *c, Operation *op, int phase, bool send, int member
   if (ready) comm_make_ready(c, item);
 }
 
-static void append_all_moves(Comm *c, Operation *op, const CommOp *spec) {
+static void append_all_moves(CpuComm *c, Operation *op, const CommOp *spec) {
   for (int i = 0; i < op->group->n; i++) {
     if (i == op->group->rank) {
       Strided to = at_recv(spec, i), from = at_send(spec, i);
@@ -46,7 +46,7 @@ static void append_all_moves(Comm *c, Operation *op, const CommOp *spec) {
 
 /* Sends bytes [begin, begin + total) of `from` to a member in pieces, and receives its contribution to the
  * op->length bytes that this rank reduces. */
-static void append_contribution(Comm *c, Operation *op, int member, Strided from, size_t begin, size_t total) {
+static void append_contribution(CpuComm *c, Operation *op, int member, Strided from, size_t begin, size_t total) {
   if (total) {
     Item *item = comm_append(c, op, 0, true, member, total);
     item->block = from;
@@ -62,7 +62,7 @@ static void append_contribution(Comm *c, Operation *op, int member, Strided from
   }
 }
 
-static void append_reduce_scatter(Comm *c, Operation *op, const CommOp *spec) {
+static void append_reduce_scatter(CpuComm *c, Operation *op, const CommOp *spec) {
   int self = op->group->rank;
   op->own = at_send(spec, self);
   op->result = at_recv(spec, 0);
@@ -71,7 +71,7 @@ static void append_reduce_scatter(Comm *c, Operation *op, const CommOp *spec) {
     if (i != self) append_contribution(c, op, i, at_send(spec, i), 0, comm_block_bytes(spec->send[i]));
 }
 
-static void append_all_reduce(Comm *c, Operation *op, const CommOp *spec) {
+static void append_all_reduce(CpuComm *c, Operation *op, const CommOp *spec) {
   int self = op->group->rank, n = op->group->n;
   size_t bytes = comm_block_bytes(spec->send[0]);
   op->own = at_send(spec, 0);
@@ -89,7 +89,7 @@ static void append_all_reduce(Comm *c, Operation *op, const CommOp *spec) {
 }
 
 /* The second phase of a large all_reduce: the ranges of the result. */
-static void append_results(Comm *c, Operation *op, size_t bytes) {
+static void append_results(CpuComm *c, Operation *op, size_t bytes) {
   for (int i = 0; i < op->group->n; i++) {
     if (i == op->group->rank) continue;
     size_t begin = range_start(op, bytes, i);
@@ -98,7 +98,7 @@ static void append_results(Comm *c, Operation *op, size_t bytes) {
   }
 }
 
-static void append_first_phase(Comm *c, Operation *op, const CommOp *spec) {
+static void append_first_phase(CpuComm *c, Operation *op, const CommOp *spec) {
   if (!is_reduction(spec->kind)) {
     append_all_moves(c, op, spec);
     return;
@@ -142,7 +142,7 @@ static RtStatus check_blocks(const CommOp *op, const Group *g, RtError *error) {
   return RT_OK;
 }
 
-static RtStatus check_operation(const Comm *c, const CommOp *op, RtError *error) {
+static RtStatus check_operation(const CpuComm *c, const CommOp *op, RtError *error) {
   if ((unsigned)op->kind >= COMM_KIND_COUNT) return rt_error(error, RT_INTERNAL, "operation kind %d", (int)op->kind);
   if (op->group < 0 || op->group >= c->n_groups)
     return rt_error(error, RT_INTERNAL, "%s: no group %d", comm_kind_name(op->kind), op->group);
@@ -156,7 +156,7 @@ static RtStatus check_operation(const Comm *c, const CommOp *op, RtError *error)
   return check_blocks(op, c->groups[op->group], error);
 }
 
-static RtStatus check_position(const Comm *c, uint64_t key, const CommOp *ops, int n, RtError *error) {
+static RtStatus check_position(const CpuComm *c, uint64_t key, const CommOp *ops, int n, RtError *error) {
   if (key >> KEY_BITS) return rt_error(error, RT_INTERNAL, "order key %#llx is too large", (unsigned long long)key);
   if (n < 1) return rt_error(error, RT_INTERNAL, "%d operations at one position", n);
   if (c->next_position - c->first_position >= (uint64_t)c->options.max_positions ||
@@ -172,11 +172,11 @@ static RtStatus check_position(const Comm *c, uint64_t key, const CommOp *ops, i
 
 /* ---- enqueueing ---- */
 
-static Operation *operation_at(Comm *c, uint64_t number) {
+static Operation *operation_at(CpuComm *c, uint64_t number) {
   return &c->operations[number % (uint64_t)c->options.max_operations];
 }
 
-static void add_operation(Comm *c, Position *p, int index, const CommOp *spec) {
+static void add_operation(CpuComm *c, Position *p, int index, const CommOp *spec) {
   Operation *op = operation_at(c, p->first + (uint64_t)index);
   *op = (Operation){.kind = spec->kind,
                     .group = c->groups[spec->group],
@@ -190,7 +190,8 @@ static void add_operation(Comm *c, Position *p, int index, const CommOp *spec) {
   append_first_phase(c, op, spec);
 }
 
-RtStatus comm_enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+  CpuComm *c = (CpuComm *)comm;
   if (c->failure.status != RT_OK) return rt_error(error, c->failure.status, "%s", c->failure.text);
   RtStatus status = check_position(c, key, ops, n, error);
   if (status != RT_OK) return status;

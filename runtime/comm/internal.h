@@ -3,7 +3,7 @@
 #ifndef APC_RUNTIME_COMM_INTERNAL_H
 #define APC_RUNTIME_COMM_INTERNAL_H
 
-#include "runtime/comm/comm.h"
+#include "runtime/comm/cpu.h"
 
 enum {
   KEY_BITS = 48, /* tag of a message: key, group, phase */
@@ -62,7 +62,8 @@ typedef struct Position {
   int n, left;
 } Position;
 
-struct Comm {
+typedef struct CpuComm {
+  Comm base;
   Transport *transport;
   int rank, world;
   CommOptions options;
@@ -88,20 +89,23 @@ struct Comm {
   void *supervisor;
   CommCount counts[COMM_KIND_COUNT];
   RtError failure; /* sticky */
-};
+} CpuComm;
 
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* enqueue.c */
+RtStatus comm_cpu_enqueue(Comm *comm, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error);
 
 /* items.c: the queues. */
 
 /* Appends an item of `total` > 0 bytes; the caller fills block, begin and piece before it is made ready. */
-Item *comm_append(Comm *c, Operation *op, int phase, bool send, int member, size_t total);
-void comm_make_ready(Comm *c, Item *item);
+Item *comm_append(CpuComm *c, Operation *op, int phase, bool send, int member, size_t total);
+void comm_make_ready(CpuComm *c, Item *item);
 /* Appends a reduction whose items are appended; it takes the staging area when those before it are through. */
-void comm_append_reducing(Comm *c, Operation *op);
+void comm_append_reducing(CpuComm *c, Operation *op);
 /* One part of the operation (an item, its reduction, its set-up) is done. */
-void comm_complete_part(Comm *c, Operation *op);
+void comm_complete_part(CpuComm *c, Operation *op);
 /* Lets the transport move what it can, and goes on from there.  Errors are sticky in c->failure. */
-RtStatus comm_step(Comm *c, bool *moved);
+RtStatus comm_step(CpuComm *c, bool *moved);
 
 #endif

@@ -5,12 +5,12 @@
 
 /* ---- queues ---- */
 
-static Queue *queue_of(Comm *c, const Item *item) {
+static Queue *queue_of(CpuComm *c, const Item *item) {
   return &c->queues[item->send ? item->peer : c->world + item->peer];
 }
 
 /* Gives the head of a queue to the transport when it is ready. */
-static void post(Comm *c, Queue *q) {
+static void post(CpuComm *c, Queue *q) {
   Item *item = q->head;
   if (!item || !item->ready || q->posted) return;
   item->transfer.peer = item->peer;
@@ -27,12 +27,12 @@ static void post(Comm *c, Queue *q) {
   }
 }
 
-void comm_make_ready(Comm *c, Item *item) {
+void comm_make_ready(CpuComm *c, Item *item) {
   item->ready = true;
   if (queue_of(c, item)->head == item) post(c, queue_of(c, item));
 }
 
-Item *comm_append(Comm *c, Operation *op, int phase, bool send, int member, size_t total) {
+Item *comm_append(CpuComm *c, Operation *op, int phase, bool send, int member, size_t total) {
   Item *item = &op->items[((size_t)phase * 2 + (send ? 0 : 1)) * (size_t)c->world + (size_t)member];
   *item = (Item){.operation = op, .peer = op->group->members[member], .send = send, .total = total, .piece = total};
   item->transfer.tag = op->tag | (uint64_t)phase;
@@ -47,7 +47,7 @@ Item *comm_append(Comm *c, Operation *op, int phase, bool send, int member, size
 
 /* ---- completion ---- */
 
-void comm_complete_part(Comm *c, Operation *op) {
+void comm_complete_part(CpuComm *c, Operation *op) {
   if (--op->left > 0) return;
   op->position->left--;
   while (c->first_position < c->next_position) {
@@ -58,7 +58,7 @@ void comm_complete_part(Comm *c, Operation *op) {
   }
 }
 
-static void complete_message(Comm *c, Queue *q) {
+static void complete_message(CpuComm *c, Queue *q) {
   Item *item = q->head;
   Operation *op = item->operation;
   q->posted = false;
@@ -75,7 +75,7 @@ static void complete_message(Comm *c, Queue *q) {
   post(c, q);
 }
 
-static void complete_messages(Comm *c) {
+static void complete_messages(CpuComm *c) {
   for (int i = 0; i < c->n_posted;) {
     Queue *q = c->posted[i];
     if (!q->head->transfer.done) {
@@ -89,19 +89,19 @@ static void complete_messages(Comm *c) {
 
 /* ---- reductions ---- */
 
-static Item *staged_item(const Comm *c, const Operation *op, int member) {
+static Item *staged_item(const CpuComm *c, const Operation *op, int member) {
   return &op->items[(size_t)c->world + (size_t)member];
 }
 
 /* Lets the next piece of every other member come. */
-static void await_piece(Comm *c, Operation *op) {
+static void await_piece(CpuComm *c, Operation *op) {
   op->arrived = 0;
   for (int i = 0; i < op->group->n; i++)
     if (i != op->group->rank) comm_make_ready(c, staged_item(c, op, i));
 }
 
 /* Reduces the piece that lies in the staging area. */
-static void reduce_piece(Comm *c, Operation *op) {
+static void reduce_piece(CpuComm *c, Operation *op) {
   size_t n = least(op->piece, op->length - op->reduced);
   int self = op->group->rank;
   for (int i = 0; i < op->group->n; i++) c->sources[i] = c->staging + (size_t)i * op->piece;
@@ -119,7 +119,7 @@ static void reduce_piece(Comm *c, Operation *op) {
 }
 
 /* The result of a large all_reduce may go to the others. */
-static void send_result(Comm *c, Operation *op) {
+static void send_result(CpuComm *c, Operation *op) {
   for (int i = 0; i < op->group->n; i++) {
     Item *item = &op->items[2 * (size_t)c->world + (size_t)i];
     if (i != op->group->rank) comm_make_ready(c, item);
@@ -127,7 +127,7 @@ static void send_result(Comm *c, Operation *op) {
 }
 
 /* Does what can be done for the operation that owns the staging area; true when it is through. */
-static bool advance_reduction(Comm *c, Operation *op) {
+static bool advance_reduction(CpuComm *c, Operation *op) {
   while (op->reduced < op->length) {
     if (op->arrived < op->group->n - 1) return false;
     if (op->direct && op->sends_left) return false; /* the result may be stored over what is sent */
@@ -137,7 +137,7 @@ static bool advance_reduction(Comm *c, Operation *op) {
   return true;
 }
 
-static void advance_reductions(Comm *c) {
+static void advance_reductions(CpuComm *c) {
   while (c->reducing && advance_reduction(c, c->reducing)) {
     Operation *op = c->reducing;
     c->reducing = op->next_reducing;
@@ -147,7 +147,7 @@ static void advance_reductions(Comm *c) {
   }
 }
 
-void comm_append_reducing(Comm *c, Operation *op) {
+void comm_append_reducing(CpuComm *c, Operation *op) {
   op->left++;
   op->next_reducing = NULL;
   if (c->reducing) {
@@ -161,7 +161,7 @@ void comm_append_reducing(Comm *c, Operation *op) {
 
 /* ---- progress ---- */
 
-RtStatus comm_step(Comm *c, bool *moved) {
+RtStatus comm_step(CpuComm *c, bool *moved) {
   *moved = false;
   if (c->interrupted && c->interrupted(c->supervisor, &c->failure)) return c->failure.status;
   RtStatus status = c->transport->ops->progress(c->transport, moved, &c->failure);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "program/box.h"
+#include "runtime/comm/cpu.h"
 #include "runtime/exec/exec.h"
 #include "runtime/launch/limit.h"
 #include "runtime/device/onednn.h"
@@ -254,8 +255,8 @@ static RtStatus open_comm(Launched *l, RtError *error) {
   if (status) return status;
   CommOptions options = exec_comm_options(&l->artifact->program);
   options.timeout_ms = l->options.timeout_ms;
-  status = comm_open(l->transport, &options, &l->comm, error);
-  if (status) l->transport = NULL; /* comm_open has closed it */
+  status = comm_cpu_open(l->transport, &options, &l->comm, error);
+  if (status) l->transport = NULL; /* comm_cpu_open has closed it */
   if (!status) status = everyone(l, error);
   if (!status && mpi) status = watch_mpi(l, error);
   if (!status) comm_supervise(l->comm, &l->slot->progress, interrupted, l->watch);

@@ -13,6 +13,7 @@
 #include "base/lost_pages.h"
 
 #include "runtime/apc_runtime.h"
+#include "runtime/comm/cpu.h"
 #include "runtime/exec/internal.h"
 
 typedef struct Arguments {
@@ -40,7 +41,7 @@ static RtStatus open_comm(SessionRank *session, const Program *p, Comm **comm, R
   if (status) return status;
   CommOptions options = exec_comm_options(p);
   options.progress = session_rank_progress(session);
-  return comm_open(transport, &options, comm, error);
+  return comm_cpu_open(transport, &options, comm, error);
 }
 
 static RtStatus serve_one(Executor *e, SessionRank *session, const SessionCommand *c, uint32_t rank, RtError *error) {

@@ -8,7 +8,7 @@
  *
  * Host:                                     Rank:
  *   session_start                             session_rank_open
- *   session_io            (place inputs)      comm_open(session_rank_transport(...), ...)
+ *   session_io            (place inputs)      comm_cpu_open(session_rank_transport(...), ...)
  *   session_run, session_wait                 while session_rank_next gives SESSION_RUN:
  *   read outputs from session_io                 rank_place_step, comm_..., session_rank_finish
  *   session_stop                              comm_close, session_rank_close, exit
@@ -121,7 +121,7 @@ typedef struct SessionCommand {
  * the process dies with its host. */
 RtStatus session_rank_open(int rank, int world, SessionRank **out, RtError *error);
 
-/* A new transport to the other ranks, to be given to comm_open (once), and the place for its progress. */
+/* A new transport to the other ranks, to be given to comm_cpu_open (once), and the place for its progress. */
 RtStatus session_rank_transport(SessionRank *r, Transport **out, RtError *error);
 CommProgress *session_rank_progress(SessionRank *r);
 

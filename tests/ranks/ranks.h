@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/comm/cpu.h"
 #include "runtime/session/session.h"
 
 typedef struct RankContext {
@@ -29,7 +30,7 @@ static inline RtStatus ranks_open(RankContext *r, RtError *error) {
   status = session_rank_transport(r->session, &transport, error);
   if (status != RT_OK) return status;
   CommOptions options = {.progress = session_rank_progress(r->session)};
-  status = comm_open(transport, &options, &r->comm, error);
+  status = comm_cpu_open(transport, &options, &r->comm, error);
   if (status != RT_OK) return status;
   int members[SESSION_MAX_RANKS];
   for (int i = 0; i < r->world; i++) members[i] = i;
