@@ -18,6 +18,8 @@ BELOW = {
     "driver": {"base", "ir", "program", "frontend", "passes", "codegen"},
     "tools": {"base", "ir", "program", "frontend", "passes", "codegen", "runtime", "driver"},
 }
+# What a part of a room may not include: the executor sees devices and communication as tables of functions.
+HIDDEN = {"runtime/exec/": re.compile(r'\s*#include (?:"runtime/device/(?!device\.h)|"runtime/comm/(?!comm\.h)|<(?:dlfcn|omp)\.h>)')}
 NAMED = re.compile(r"(?<![\w/.*{}$-])((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(BELOW))
 LINKED = re.compile(r"\]\(([^)#:]+)[^):]*\)")
@@ -43,6 +45,8 @@ for folder in [*BELOW, "tests", "bench", "docs", "."]:
             if include and folder in BELOW and include[1] in BELOW:
                 includes += 1
                 if include[1] != folder and include[1] not in BELOW[folder]: faults.append(f"{name}:{number}: {folder} may not include {include[1]}")
+            for part, hidden in HIDDEN.items():
+                if name.startswith(part) and hidden.match(line): faults.append(f"{name}:{number}: {part} may not have {line}")
             for link in LINKED.findall(line) if path.suffix == ".md" else []:
                 if not (path.parent / link).exists(): faults.append(f"{name}:{number}: there is no {link}")
             for decision in CITED.findall(line):

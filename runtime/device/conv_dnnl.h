@@ -12,22 +12,10 @@
 #ifndef APC_RUNTIME_DEVICE_CONV_DNNL_H
 #define APC_RUNTIME_DEVICE_CONV_DNNL_H
 
+#include "program/device_calls.h"
 #include "runtime/device/onednn.h"
 
 enum { CONV_APART = 64 << 10 };
-
-/* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.
- * Output u and window element k meet image index start + u * stride + k * dilation; there is nothing outside the
- * image. */
-typedef struct ConvShape {
-  int64_t images, groups, in, out;
-  int64_t image[3], window[3], output[3], start[3], stride[3], dilation[3];
-  int64_t w_group, w_in, w_out, w_window[3];
-  int64_t dtype;
-} ConvShape;
-
-_Static_assert(sizeof(ConvShape) == (PROGRAM_CONV_NUMBERS + 1) * sizeof(int64_t),
-               "the exprs of a convolution, then the type");
 
 /* Weights, shared by the convolutions that read them. */
 typedef struct ConvWeights {

@@ -10,23 +10,7 @@
 #ifndef APC_RUNTIME_DEVICE_GEMM_DNNL_H
 #define APC_RUNTIME_DEVICE_GEMM_DNNL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "program/status.h"
-
-enum { GEMM_MAX_LOOPS = 6 };
-
-/* C[i,j] (+)= sum over l of A[i,l] * B[l,j] for every index of the batch loops; strides in elements, at least 0. */
-typedef struct GemmCall {
-  int64_t m, n, k;
-  int64_t a_m, a_k, b_k, b_n, c_m, c_n;
-  bool accumulate;
-  int loops;
-  int64_t extent[GEMM_MAX_LOOPS], a_step[GEMM_MAX_LOOPS], b_step[GEMM_MAX_LOOPS], c_step[GEMM_MAX_LOOPS];
-  const float *a, *b;
-  float *c;
-} GemmCall;
+#include "program/device_calls.h"
 
 /* RT_UNSUPPORTED, naming the package, when there is no oneDNN on this machine. */
 RtStatus gemm_open(RtError *error);

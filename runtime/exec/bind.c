@@ -9,12 +9,16 @@
 
 #include "runtime/exec/internal.h"
 
+void exec_coordinates(const Executor *e, uint32_t mb, int64_t coordinates[PROGRAM_MAX_AXES]) {
+  memcpy(coordinates, e->coordinates, sizeof e->coordinates);
+  if (e->p->mb_axis != PROGRAM_NONE) coordinates[e->p->mb_axis] = mb;
+}
+
 RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *error) {
   if (b->mb == mb) return RT_OK;
   b->mb = mb;
   int64_t c[PROGRAM_MAX_AXES];
-  memcpy(c, e->coordinates, sizeof c);
-  if (e->p->mb_axis != PROGRAM_NONE) c[e->p->mb_axis] = mb;
+  exec_coordinates(e, mb, c);
   return program_eval_again(e->p, PROGRAM_USES_MICRO_BATCH, b->symbols, c, b->values, error);
 }
 
@@ -58,11 +62,11 @@ static void record_parts(const Executor *e, const Binding *b, uint32_t rank, uin
   const Program *p = e->p;
   for (uint32_t i = b->instr_first; i < b->instr_end; i++) {
     const CommParts *parts = &b->parts[i - b->instr_first];
-    uint32_t exprs[4];
+    uint32_t exprs[CALL_PARTS];
     if (!parts->per_member) continue;
     ProgramMembers m = program_group_of(p, p->instrs[i].object, rank);
     if (m.n == 0 || m.first != parts->first) continue;
-    exec_part_exprs(p, &p->instrs[i], exprs);
+    device_call_parts(p, &p->instrs[i], exprs);
     for (uint32_t k = 0; k < parts->per_member; k++)
       parts->values[((size_t)mb * m.n + m.place) * parts->per_member + k] = values[exprs[k]];
   }
@@ -92,11 +96,11 @@ static RtStatus bind_body_parts(const Executor *e, const Binding *b, const Progr
   uint32_t batches = p->uses & PROGRAM_USES_MICRO_BATCH ? p->micro_batches : 1;
   for (uint32_t i = body->instrs; i < body->instrs + body->n; i++) {
     CommParts *parts = &b->parts[i - b->instr_first];
-    uint32_t exprs[4];
+    uint32_t exprs[CALL_PARTS];
     if (!program_instr_is_comm(p->instrs[i].kind)) continue;
     ProgramMembers m = program_group_of(p, p->instrs[i].object, e->options.rank);
     parts->members = m.n, parts->place = m.place, parts->first = m.first;
-    parts->per_member = exec_part_exprs(p, &p->instrs[i], exprs);
+    parts->per_member = device_call_parts(p, &p->instrs[i], exprs);
     if (!parts->per_member) continue;
     *any = true;
     parts->values = calloc((size_t)batches * parts->members * parts->per_member, sizeof *parts->values);
@@ -129,7 +133,8 @@ static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
     if (s->stage != e->stage) continue;
     int64_t room =
         (int64_t)(b->plan.slot_bytes[s->buffer] * p->buffers[s->buffer].slots / dtype_bytes((DType)s->dtype));
-    exec_fill((DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer], room, s->value);
+    status = exec_fill(e, PROGRAM_NONE, (DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer], 1,
+                       room, 0, s->value, error);
     int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
     kept[0] = (int64_t)b->plan.offsets[s->buffer];
     for (uint32_t d = 0; d < s->dims.n; d++) kept[1 + d] = b->values[program_list(p, s->dims)[d]];
@@ -181,10 +186,9 @@ static RtStatus fill_binding(Executor *e, Binding *b, RtError *error) {
     status = exec_micro_batch(e, b, mb, error);
     if (!status) status = check_tensors(e, b, error);
   }
-  if (!status) status = exec_micro_batch(e, b, 0, error);
   if (!status) status = bind_parts(e, b, error);
   if (!status) status = request_layout(p, b->entry, b->symbols, &b->io, error);
-  return status;
+  return status ? status : exec_bodies_make(e, b, error);
 }
 
 static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
@@ -197,8 +201,10 @@ static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols
   b->values = calloc(p->n_exprs + 1u, sizeof *b->values);
   b->parts = calloc(b->instr_end - b->instr_first + 1u, sizeof *b->parts);
   b->address = calloc(p->n_buffers + 1u, sizeof *b->address);
+  b->bodies = calloc(p->n_bodies + 1u, sizeof *b->bodies);
   RtStatus status = RT_OK;
-  if (!b->symbols || !b->values || !b->parts || !b->address) status = rt_error(error, RT_FAILED, "out of memory");
+  if (!b->symbols || !b->values || !b->parts || !b->address || !b->bodies)
+    status = rt_error(error, RT_FAILED, "out of memory");
   if (!status && p->n_symbols) memcpy(b->symbols, symbols, sizeof *symbols * p->n_symbols);
   if (!status) status = fill_binding(e, b, error);
   if (status) {
@@ -210,8 +216,8 @@ static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols
 }
 
 void exec_binding_free(const Executor *e, Binding *b) {
-  (void)e;
   if (!b) return;
+  if (b->bodies) exec_bodies_free(e, b);
   for (uint32_t i = 0; b->parts && i < b->instr_end - b->instr_first; i++) free(b->parts[i].values);
   memory_plan_free(&b->plan);
   request_layout_free(&b->io);
@@ -244,7 +250,11 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
   if (!status) status = exec_alloc(e, SPACE_ARENA, b->plan.bytes[SPACE_ARENA], error);
   if (!status) status = exec_alloc(e, SPACE_WINDOW, b->plan.bytes[SPACE_WINDOW], error);
   if (status) return status;
-  if (b->generation != e->generation) exec_place(e, b);
+  if (b->generation != e->generation) {
+    exec_place(e, b);
+    status = exec_bodies_place(e, b, error);
+    if (status) return status;
+  }
   memcpy(e->class_bytes, b->plan.class_bytes, sizeof e->class_bytes);
   *out = b;
   return RT_OK;

@@ -1,18 +1,10 @@
-/* runtime/exec/exec.c - opening an executor: kernels, libraries, groups, weights; its memory.  See exec.h. */
-#define _GNU_SOURCE /* memfd_create */
-#include <dlfcn.h>
-#include <errno.h>
+/* runtime/exec/exec.c - opening an executor: device, groups, weights; its memory.  See exec.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "program/cpu.h"
 #include "runtime/exec/internal.h"
-#include "runtime/device/gemm_dnnl.h"
-#include "runtime/device/openmp.h"
 
 uint64_t exec_now(void) {
   struct timespec t;
@@ -20,97 +12,56 @@ uint64_t exec_now(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+bool exec_is_set(const char *variable) {
+  const char *value = getenv(variable);
+  return value && strcmp(value, "1") == 0;
+}
+
 /* ---- memory */
+
+/* Gives the space back; what was in it is lost. */
+static void exec_release(Executor *e, ProgramSpace space) {
+  Space *s = &e->spaces[space];
+  if (s->data) e->ops->release(e->device, s->data, s->bytes);
+  *s = (Space){0};
+  e->generation++;
+}
 
 RtStatus exec_alloc(Executor *e, ProgramSpace space, uint64_t bytes, RtError *error) {
   Space *s = &e->spaces[space];
+  RtError inner = {0};
   if (bytes <= s->bytes) return RT_OK;
-  if (s->data) munmap(s->data, s->bytes);
-  *s = (Space){0};
-  e->generation++;
-  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED)
-    return rt_error(error, RT_FAILED, "rank %u cannot get %llu bytes of memory: %s", e->options.rank,
-                    (unsigned long long)bytes, strerror(errno));
-  if (bytes >= (UINT64_C(4) << 20)) madvise(p, bytes, MADV_HUGEPAGE);
-  *s = (Space){p, bytes};
+  exec_release(e, space);
+  RtStatus status = e->ops->alloc(e->device, bytes, &s->data, &inner);
+  if (status)
+    return rt_error(error, status, "rank %u cannot get %llu bytes of memory: %s", e->options.rank,
+                    (unsigned long long)bytes, inner.text);
+  s->bytes = bytes;
   return RT_OK;
 }
 
-/* ---- kernels and libraries */
-
-static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, int *fd, RtError *error) {
-  *fd = memfd_create("apc-kernels", MFD_CLOEXEC);
-  if (*fd < 0) return rt_error_errno(error, RT_FAILED, "the kernels cannot be put into memory");
-  for (uint64_t done = 0; done < n;) {
-    ssize_t k = write(*fd, bytes + done, n - done);
-    if (k < 0 && errno == EINTR) continue;
-    if (k <= 0) {
-      RtStatus status = rt_error_errno(error, RT_FAILED, "the kernels cannot be put into memory");
-      close(*fd);
-      return status;
-    }
-    done += (uint64_t)k;
-  }
-  return RT_OK;
+RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int64_t rows, int64_t n, int64_t stride,
+                   double value, RtError *error) {
+  CallTensor tensor = {.dtype = dtype, .elements = rows * n};
+  int64_t scalars[] = {rows, n, stride};
+  DeviceCall c = {.kind = PI_fill,
+                  .instr = instr,
+                  .n_tensors = 1,
+                  .n_scalars = 3,
+                  .tensors = &tensor,
+                  .data = &to,
+                  .scalars = scalars,
+                  .value = value};
+  return e->ops->fill(e->device, &c, error);
 }
 
-/* The kernels in memory of our own, checked there: what runs is what was checked. */
-static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, RtError *error) {
-  unsigned char *bytes = malloc(b->bytes + 1);
-  if (!bytes) return rt_error(error, RT_FAILED, "out of memory");
-  RtStatus status =
-      artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "the kernels cannot be read");
-  if (!status && b->hash && program_blob_hash(bytes, b->bytes) != b->hash)
-    status = rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its kernels do not match their checksum");
-  if (!status) status = write_memfd(bytes, b->bytes, fd, error);
-  free(bytes);
-  return status;
-}
+/* ---- device and groups */
 
-static RtStatus open_library(Executor *e, RtError *error) {
-  int fd = -1;
-  RtStatus status = copy_kernels(e->artifact, &e->p->blobs[e->p->header->cpu_image], &fd, error);
-  if (status) return status;
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  e->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!e->library) status = rt_error(error, RT_UNSUPPORTED, "the kernels cannot be loaded: %s", dlerror());
-  else status = openmp_check(e->library, "the kernels' code", error);
-  close(fd);
-  return status;
-}
-
-static RtStatus find_kernels(Executor *e, RtError *error) {
-  const Program *p = e->p;
-  char missing[64];
-  if (!cpu_supports(program_text(p, p->header->cpu), missing, sizeof missing))
-    return rt_error(error, RT_UNSUPPORTED,
-                    "this CPU lacks %s, which the machine that compiled the program has; compile it again here",
-                    missing);
-  e->kernels = calloc(p->n_kernels + 1u, sizeof *e->kernels);
-  if (!e->kernels) return rt_error(error, RT_FAILED, "out of memory");
-  if (p->n_kernels == 0) return RT_OK;
-  if (p->header->cpu_image == PROGRAM_NONE) return rt_error(error, RT_BAD_INPUT, "the program has no machine code");
-  RtStatus status = open_library(e, error);
-  for (uint32_t i = 0; !status && i < p->n_kernels; i++) {
-    void *address = dlsym(e->library, program_text(p, p->kernels[i].name));
-    memcpy(&e->kernels[i], &address, sizeof address);
-    if (!address)
-      status = rt_error(error, RT_BAD_INPUT, "damaged program: there is no kernel '%s'",
-                        program_text(p, p->kernels[i].name));
-  }
-  return status;
-}
-
-static RtStatus open_libraries(Executor *e, RtError *error) {
-  const Program *p = e->p;
-  RtStatus status = find_kernels(e, error);
-  for (uint32_t b = 0; !status && b < p->n_bodies; b++) {
-    if (p->bodies[b].stage != e->stage) continue;
-    for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n; i++)
-      if (p->instrs[i].kind == PI_gemm) return gemm_open(error);
-  }
+static RtStatus open_device(Executor *e, RtError *error) {
+  DeviceOptions options = {.artifact = e->artifact, .rank = e->options.rank, .stage = e->stage};
+  e->ops = e->options.device ? e->options.device : device_find("cpu");
+  RtStatus status = e->ops->open(&options, &e->device, error);
+  if (!status) e->host_memory = e->ops->facts(e->device).host_memory;
   return status;
 }
 
@@ -167,6 +118,14 @@ static uint64_t part_bytes(const ProgramParam *t, const int64_t *extent) {
   return n;
 }
 
+/* Is the weight used where its file is mapped? */
+static bool in_place(Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent) {
+  if (!e->host_memory || !memory_param_in_place(e->p, param)) return false;
+  const void *at = weights_in_place(e->weights, param, lo, extent);
+  e->mapped[e->p->params[param].buffer] = at;
+  return at != NULL;
+}
+
 /* First pass over the weights: which are used in place, and how much memory the others take in all. */
 static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
@@ -177,12 +136,12 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
     if (t->stage != e->stage || t->buffer == PROGRAM_NONE) continue;
     if (!part_of(p, t, values, lo, extent)) return bad_part(p, i, error);
     uint64_t need = part_bytes(t, extent);
-    if (memory_param_in_place(p, i) && (e->mapped[t->buffer] = weights_in_place(e->weights, i, lo, extent)) != NULL) {
+    if (in_place(e, i, lo, extent)) {
       e->capacity[t->buffer] = need;
       e->mapped_bytes += plan->slot_bytes[t->buffer];
       continue;
     }
-    if (memory_param_in_place(p, i)) { /* --weights gave another file, in which it does not lie as planned */
+    if (memory_param_in_place(p, i)) { /* a file of --weights where it does not lie as planned; not the host's memory */
       plan->offsets[t->buffer] = bytes;
       bytes += plan->slot_bytes[t->buffer];
     }
@@ -192,9 +151,22 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
   return exec_alloc(e, SPACE_PARAM, bytes, error);
 }
 
-static void load_weights(Executor *e, const int64_t *values, const MemoryPlan *plan) {
+RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
+                        RtError *error) {
+  size_t bytes = part_bytes(&e->p->params[param], extent);
+  if (e->host_memory) return weights_load(e->weights, param, lo, extent, to, exec_beats(e)), RT_OK;
+  void *host = malloc(bytes + 1);
+  if (!host) return rt_error(error, RT_FAILED, "out of memory");
+  weights_load(e->weights, param, lo, extent, host, exec_beats(e));
+  RtStatus status = e->ops->upload(e->device, to, host, bytes, error);
+  free(host);
+  return status;
+}
+
+static RtStatus load_weights(Executor *e, const int64_t *values, const MemoryPlan *plan, RtError *error) {
   const Program *p = e->p;
-  for (uint32_t i = 0; i < p->n_params; i++) {
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; i < p->n_params && !status; i++) {
     const ProgramParam *t = &p->params[i];
     int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
     if (t->stage != e->stage || t->buffer == PROGRAM_NONE || e->mapped[t->buffer]) continue;
@@ -203,9 +175,24 @@ static void load_weights(Executor *e, const int64_t *values, const MemoryPlan *p
     if (t->init == PINIT_prepared) continue;
     if (e->options.place) rank_place_step(e->options.place, exec_step_load(i));
     part_of(p, t, values, lo, extent);
-    weights_load(e->weights, i, lo, extent, at, exec_beats(e));
+    status = exec_load_part(e, i, lo, extent, at, error);
   }
   if (e->options.place) rank_place_step(e->options.place, 0); /* what fails next does not fail in loading */
+  return status;
+}
+
+/* To the device, where they are.  What is used in its file may not be written. */
+static RtStatus tell_weights(const Executor *e, RtError *error) {
+  const Space *s = &e->spaces[SPACE_PARAM];
+  if (!e->ops->weights) return RT_OK;
+  bool *writable = calloc(e->p->n_buffers + 1u, sizeof *writable);
+  if (!writable) return rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t b = 0; b < e->p->n_buffers; b++)
+    writable[b] = s->data && e->mapped[b] >= s->data && e->mapped[b] < s->data + s->bytes;
+  DeviceWeights w = {.address = e->mapped, .bytes = e->capacity, .writable = writable};
+  RtStatus status = e->ops->weights(e->device, &w, error);
+  free(writable);
+  return status;
 }
 
 static RtStatus open_weights(Executor *e, RtError *error) {
@@ -219,7 +206,7 @@ static RtStatus open_weights(Executor *e, RtError *error) {
     status = weights_open(e->options.files, &e->weights, error);
     if (!status) status = program_eval(p, NULL, e->coordinates, values, error);
     if (!status) status = place_weights(e, values, &plan, error);
-    if (!status) load_weights(e, values, &plan);
+    if (!status) status = load_weights(e, values, &plan, error);
     memory_plan_free(&plan);
   }
   free(values);
@@ -243,34 +230,14 @@ CommOptions exec_comm_options(const Program *p) {
   return (CommOptions){.max_positions = PROGRAM_POSITIONS, .max_operations = PROGRAM_POSITIONS * most_joined(p)};
 }
 
-/* Of the groups that the rank is in. */
-static uint32_t largest_group(const Executor *e) {
-  uint32_t most = 1;
-  for (uint32_t g = 0; g < e->p->n_groups; g++) {
-    uint32_t n = program_group_of(e->p, g, e->options.rank).n;
-    if (n > most) most = n;
-  }
-  return most;
-}
-
 static bool allocate_tables(Executor *e) {
   const Program *p = e->p;
-  e->group_most = largest_group(e);
-  e->blocks = calloc((size_t)most_joined(p) * 2 * e->group_most, sizeof *e->blocks);
   e->groups = calloc(p->n_groups + 1u, sizeof *e->groups);
   e->mapped = calloc(p->n_buffers + 1u, sizeof *e->mapped);
   e->capacity = calloc(p->n_buffers + 1u, sizeof *e->capacity);
   e->state_values = calloc(p->n_states + 1u, sizeof *e->state_values * EXEC_STATE_VALUES);
   e->tickets = calloc((size_t)p->header->n_events * p->micro_batches + 1, sizeof *e->tickets);
-  return e->blocks && e->groups && e->mapped && e->capacity && e->state_values && e->tickets;
-}
-
-/* Gives the space back; what was in it is lost. */
-static void exec_release(Executor *e, ProgramSpace space) {
-  Space *s = &e->spaces[space];
-  if (s->data) munmap(s->data, s->bytes);
-  *s = (Space){0};
-  e->generation++;
+  return e->groups && e->mapped && e->capacity && e->state_values && e->tickets;
 }
 
 /* Runs the entry that computes weights from weights.  What it needed beside them is given back, so that afterwards a
@@ -302,11 +269,11 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   e->generation = 1;
   program_coordinates(e->p, options->rank, e->coordinates);
   RtStatus status = allocate_tables(e) ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
-  if (!status) status = open_libraries(e, error);
+  if (!status) status = open_device(e, error);
   if (!status) status = make_groups(e, error);
   if (!status) status = open_weights(e, error);
   if (!status) status = param_files_unchanged(options->files, RT_BAD_INPUT, error);
-  if (!status) status = exec_open_convs(e, error);
+  if (!status) status = tell_weights(e, error);
   if (!status) status = run_prepare(e, error);
   if (status) {
     exec_close(e);
@@ -319,13 +286,9 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
 void exec_close(Executor *e) {
   if (!e) return;
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
-  for (int s = 0; s < SPACE_COUNT; s++)
-    if (e->spaces[s].data) munmap(e->spaces[s].data, e->spaces[s].bytes);
+  for (int s = 0; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
   weights_close(e->weights);
-  /* The kernels' library stays: threads of its OpenMP run time may still be inside. */
-  exec_close_convs(e);
-  free(e->kernels);
-  free(e->blocks);
+  if (e->device) e->ops->close(e->device);
   free(e->groups);
   free(e->mapped);
   free(e->capacity);

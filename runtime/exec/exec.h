@@ -1,12 +1,15 @@
-/* runtime/exec/exec.h - one rank executing a Program on the CPU.
+/* runtime/exec/exec.h - one rank executing a Program on a device.
  *
- * exec_open loads this rank's part of the weights, the kernels and the libraries; exec_run runs one request.
- * Everything known once the symbols are bound (memory plan, addresses, shapes of the other members of groups) is a
- * Binding, kept for later requests of the same sizes.  All memory of the model comes from exec_alloc, which counts it.
+ * exec_open opens the device (runtime/device/device.h) and loads this rank's part of the weights; exec_run runs one
+ * request.  Everything known once the symbols are bound (memory plan, addresses, the lists of device calls, shapes of
+ * the other members of groups) is a Binding, kept for later requests of the same sizes.  All memory of the model comes
+ * from exec_alloc, which counts it.  Nothing here knows a kind of device: it calls DeviceOps, and CommOps to
+ * communicate.
  */
 #ifndef APC_RUNTIME_EXEC_EXEC_H
 #define APC_RUNTIME_EXEC_EXEC_H
 
+#include "runtime/device/device.h"
 #include "runtime/exec/load.h"
 #include "runtime/request.h"
 #include "runtime/session/session.h"
@@ -26,12 +29,17 @@ typedef struct WrittenParts {
 
 typedef struct ExecOptions {
   uint32_t rank;
+  const DeviceOps *device; /* NULL: the CPU, which all kernels in Programs are for */
   Comm *comm;              /* NULL when the program has one rank */
   RankPlace *place;        /* where steps are told; may be NULL */
   WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */
   const ParamFiles *files; /* must stay open */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
+  bool eager;              /* APC_EAGER=1: record nothing, make every call by itself */
 } ExecOptions;
+
+/* Is the environment variable 1? */
+bool exec_is_set(const char *variable);
 
 /* What a communicator for the program must hold. */
 CommOptions exec_comm_options(const Program *p);

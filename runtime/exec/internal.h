@@ -1,8 +1,10 @@
 /* runtime/exec/internal.h - what the files of the executor share: exec.c (opening, memory), bind.c (what follows
- * from bound symbols), comm.c (blocks of communication), conv.c (convolutions), run.c (instructions). */
+ * from bound symbols), bodies.c (the lists of calls of a binding), validate.c (what is checked of them), comm.c
+ * (positions of communication), run.c (the walk). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
+#include "runtime/device/device.h"
 #include "runtime/exec/exec.h"
 
 enum {
@@ -17,6 +19,28 @@ typedef struct CommParts {
   uint32_t first; /* the group's first rank */
 } CommParts;
 
+/* What nobody gives to this rank in an exchange. */
+typedef struct CommGaps {
+  CommBlock *blocks;
+  uint32_t n;
+} CommGaps;
+
+/* Calls that the device makes as one; n is 0 where none begin. */
+typedef struct Recording {
+  uint32_t n;
+  void *recorded;
+} Recording;
+
+/* A body of a binding. */
+typedef struct BoundBody {
+  DeviceCalls calls; /* without items: the body is of another entry or stage */
+  uint32_t mb;       /* the micro-batch that they are for */
+  CommOp *ops;       /* per communication of the list */
+  CommGaps *gaps;
+  CommBlock *blocks;     /* what ops and gaps point into */
+  Recording *recordings; /* per call; NULL: the device records nothing */
+} BoundBody;
+
 typedef struct Binding {
   uint32_t entry;
   int64_t *symbols;
@@ -26,7 +50,8 @@ typedef struct Binding {
   CommParts *parts; /* per instruction of this stage's part of the entry, from instr_first on */
   uint32_t instr_first, instr_end;
   RequestLayout io;
-  char **address; /* per buffer: slot 0; valid while `generation` is the executor's */
+  BoundBody *bodies; /* per body of the Program */
+  char **address;    /* per buffer: slot 0; valid while `generation` is the executor's */
   uint64_t generation;
 } Binding;
 
@@ -42,9 +67,10 @@ struct Executor {
   uint32_t stage;
   int64_t coordinates[PROGRAM_MAX_AXES]; /* of this rank; micro-batch 0 */
   Weights *weights;
-  void *library; /* the kernels */
-  ProgramKernelFn *kernels;
-  int *groups; /* per family: the communicator's group of this rank, -1: none */
+  Device *device;
+  const DeviceOps *ops; /* the device's */
+  bool host_memory;     /* DeviceFacts */
+  int *groups;          /* per family: the communicator's group of this rank, -1: none */
 
   Space spaces[SPACE_COUNT];
   uint64_t mapped_bytes;
@@ -52,8 +78,6 @@ struct Executor {
   const char **mapped; /* per buffer: a weight used in place */
   uint64_t *capacity;  /* per persistent buffer: bytes behind its address */
   bool has_states;
-  struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
-  struct ConvCache *conv_cache;
   uint64_t prepared;     /* how often the entry `prepare` ran */
   int64_t *state_values; /* per state, at first use: its offset, its extents */
 
@@ -72,13 +96,9 @@ struct Executor {
 
   /* the request under way */
   Binding *binding;
-  uint32_t request;
+  uint32_t request, micro_batch;
   char *io;
   uint64_t load_ns, run_ns;
-
-  CommOp ops[PROGRAM_MAX_TOGETHER];
-  CommBlock *blocks;   /* [operation of a position][send, receive][member] */
-  uint32_t group_most; /* members of the largest group */
 };
 
 uint64_t exec_now(void); /* nanoseconds */
@@ -97,41 +117,36 @@ void exec_place(const Executor *e, Binding *b);
 /* Evaluates the expressions for a micro-batch. */
 RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *error);
 
-/* An instruction's expressions that decide a member's blocks; how many (at most 4). */
-uint32_t exec_part_exprs(const Program *p, const ProgramInstr *x, uint32_t exprs[4]);
+/* The values of a micro-batch for the coordinates of this rank. */
+void exec_coordinates(const Executor *e, uint32_t mb, int64_t coordinates[PROGRAM_MAX_AXES]);
 
-/* Enqueues instruction `index` and those joined with it; *next is the one behind them. */
-RtStatus exec_communicate(Executor *e, uint32_t index, uint32_t *next, RtError *error);
-RtStatus exec_wait(Executor *e, const ProgramInstr *x, RtError *error);
+/* bodies.c: makes the lists of calls of a binding, resolves and checks them for every micro-batch. */
+RtStatus exec_bodies_make(const Executor *e, Binding *b, RtError *error);
+void exec_bodies_free(const Executor *e, Binding *b);
+/* After exec_place: puts the addresses in. */
+RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error);
+/* Makes a body's list the one of a micro-batch. */
+RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error);
+
+/* validate.c: could the call reach outside its tensors?  All that follows from sizes is found here, before anything
+ * runs. */
+RtStatus exec_validate(const Executor *e, const Binding *b, const DeviceCall *c, RtError *error);
+
+/* comm.c: enqueues the position that begins with this record. */
+RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);
+RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error);
 RtStatus exec_wait_all(Executor *e, RtError *error);
 
-/* A tensor of the running instruction. */
-typedef struct View {
-  char *data;
-  DType dtype;
-  uint32_t rank;
-  int64_t extents[PROGRAM_MAX_RANK];
-} View;
-View exec_view(const Executor *e, const ProgramInstr *x, uint32_t i);
-int64_t exec_elements(const View *v);
+/* The part of a weight, from its source into the device's memory. */
+RtStatus exec_load_part(const Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent, void *to,
+                        RtError *error);
 
-static inline int64_t exec_value(const Executor *e, const ProgramInstr *x, uint32_t i) {
-  return e->binding->values[program_list(e->p, x->exprs)[i]];
-}
+/* Fills rows of n elements with a number.  instr: what it is done for; NONE: no instruction. */
+RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int64_t rows, int64_t n, int64_t stride,
+                   double value, RtError *error);
 
-/* An error of the running instruction: begins with what and where it is. */
-RtStatus exec_error(const Executor *e, const ProgramInstr *x, RtStatus status, RtError *error, const char *what);
-
-/* conv.c: which weights convolutions have, after loading; the instruction. */
-RtStatus exec_open_convs(Executor *e, RtError *error);
-void exec_close_convs(Executor *e);
-RtStatus exec_conv(Executor *e, const ProgramInstr *x, RtError *error);
-
-/* Calls a kernel of the program with the instruction's tensors and its exprs from `first` on. */
-void exec_launch(const Executor *e, const ProgramInstr *x, uint32_t first);
-
-/* Fills n elements with a number. */
-void exec_fill(DType dtype, void *to, int64_t n, double value);
+/* An error of an instruction: begins with what and where it is. */
+RtStatus exec_error(const Executor *e, uint32_t instr, RtStatus status, RtError *error, const char *what);
 
 /* Where signs of life are counted; NULL: nobody watches. */
 static inline _Atomic uint64_t *exec_beats(const Executor *e) {

@@ -308,13 +308,13 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
 }
 
 RtStatus launched_start(Launched *l, RtError *error) {
-  const char *check = getenv("APC_CHECK");
   if (l->executor) return RT_OK;
   ExecOptions options = {.rank = (uint32_t)l->place.rank,
                          .comm = l->comm,
                          .place = &l->slot->place,
                          .written = l->place.rank ? &l->written : NULL,
-                         .check = check && strcmp(check, "1") == 0};
+                         .check = exec_is_set("APC_CHECK"),
+                         .eager = exec_is_set("APC_EAGER")};
   options.files = l->files;
   RtStatus status = exec_open(l->artifact, &options, &l->executor, error);
   return note(l, status, error);

@@ -14,7 +14,7 @@
 
 #include "runtime/apc_runtime.h"
 #include "runtime/comm/cpu.h"
-#include "runtime/exec/internal.h"
+#include "runtime/exec/exec.h"
 
 typedef struct Arguments {
   const char *weights, *files;
@@ -60,11 +60,11 @@ static RtStatus serve_one(Executor *e, SessionRank *session, const SessionComman
 }
 
 static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *artifact, Comm *comm, RtError *error) {
-  const char *check = getenv("APC_CHECK");
   ExecOptions options = {.rank = (uint32_t)a->rank,
                          .comm = comm,
                          .place = session_rank_place(session),
-                         .check = check && strcmp(check, "1") == 0};
+                         .check = exec_is_set("APC_CHECK"),
+                         .eager = exec_is_set("APC_EAGER")};
   Executor *e = NULL;
   ParamFiles *files = NULL;
   RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);

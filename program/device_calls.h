@@ -1,0 +1,131 @@
+/* program/device_calls.h - what one rank asks of its device: the instructions of a body with numbers for expressions.
+ *
+ * In: a body, and the values of all expressions for one rank and micro-batch.  Out: a flat list of records, one per
+ * instruction and in their order, with the extents, offsets, strides and scalars as numbers.  The executor makes it
+ * once for a request's sizes, puts addresses into it and walks it; `--emit=schedule` prints it for a device that is not
+ * there.
+ *
+ * Micro-batches.  One list serves all of them: device_calls_resolve with the values of another one writes again what
+ * depends on it (`varying`), which is the slot of a buffer, the begin of a part of a port, and little else.  So memory
+ * does not grow with their number.
+ *
+ * Communication.  What the members of a group send each other follows from their values of the same few expressions
+ * (CallComm.parts): the caller provides these, and device_call_blocks makes blocks of them.
+ *
+ * Nothing is allocated but in device_calls_make; a list belongs to one thread.
+ */
+#ifndef APC_PROGRAM_DEVICE_CALLS_H
+#define APC_PROGRAM_DEVICE_CALLS_H
+
+#include "program/comm.h"
+#include "program/program.h"
+
+/* C[i,j] (+)= sum over l of A[i,l] * B[l,j] for every index of the batch loops; strides in elements, at least 0. */
+typedef struct GemmCall {
+  int64_t m, n, k;
+  int64_t a_m, a_k, b_k, b_n, c_m, c_n;
+  bool accumulate;
+  int loops;
+  int64_t extent[PROGRAM_MAX_BATCH_LOOPS];
+  int64_t a_step[PROGRAM_MAX_BATCH_LOOPS], b_step[PROGRAM_MAX_BATCH_LOOPS], c_step[PROGRAM_MAX_BATCH_LOOPS];
+  const float *a, *b;
+  float *c;
+} GemmCall;
+
+/* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.
+ * Output u and window element k meet image index start + u * stride + k * dilation; there is nothing outside the
+ * image. */
+typedef struct ConvShape {
+  int64_t images, groups, in, out;
+  int64_t image[3], window[3], output[3], start[3], stride[3], dilation[3];
+  int64_t w_group, w_in, w_out, w_window[3];
+  int64_t dtype;
+} ConvShape;
+
+_Static_assert(sizeof(ConvShape) == (PROGRAM_CONV_NUMBERS + 1) * sizeof(int64_t),
+               "the exprs of a convolution, then the type");
+
+typedef struct CallTensor {
+  uint32_t index; /* of the Program's tensor */
+  uint32_t buffer, slot;
+  uint32_t dtype, rank;
+  int64_t offset, elements; /* offset: bytes in the slot */
+  const int64_t *extents;
+} CallTensor;
+
+enum { CALL_PARTS = 4 /* most expressions that say what a member holds or wants */ };
+
+typedef struct CallComm {
+  uint32_t index;  /* among the communication of the list */
+  uint32_t joined; /* how many records are one position of the order, this one and those behind it; 0: not the first */
+  ProgramMembers members;
+  uint32_t n_parts, part_exprs[CALL_PARTS];
+  const int64_t *parts; /* [member][n_parts]: the caller's */
+} CallComm;
+
+/* Scalars, by kind:
+ *   launch      the expressions
+ *   gemm, conv  none, and those of the kernel; the rest is in `gemm` and `conv`
+ *   copy        extents of the box, start in tensor 0, start in tensor 1
+ *   fill        rows, elements of a row, bytes from row to row
+ *   feed, fetch, load   start of the part
+ *   check       value, least, greatest
+ *   loop        the most rounds, where there is a limit */
+typedef struct DeviceCall {
+  uint32_t kind;   /* ProgramInstrKind */
+  uint32_t instr;  /* it was made of this one */
+  uint32_t object; /* kernel, input, output, weight or text */
+  uint32_t to;     /* loop: the record behind its repeat; repeat: the one behind its loop */
+  uint32_t n_tensors, n_scalars;
+  bool skipped;   /* its guard is 0 */
+  bool elsewhere; /* fetch: a replica of this rank's part writes it */
+  bool in_place;  /* copy: the box is where it should go; from device_calls_place */
+  bool varying;
+  CallTensor *tensors;
+  void **data; /* per tensor: its address, from device_calls_place */
+  int64_t *scalars;
+  union {
+    GemmCall *gemm;
+    ConvShape *conv;
+    CallComm *comm;
+  };
+  double value; /* fill, exchange: of what nobody holds */
+} DeviceCall;
+
+typedef struct DeviceCalls {
+  const Program *p;
+  uint32_t body, n;
+  DeviceCall *items;
+  uint32_t n_varying, *varying;
+  uint32_t n_comms;
+  /* what the records point into */
+  CallTensor *tensors;
+  void **data;
+  int64_t *words;
+  GemmCall *gemms;
+  ConvShape *convs;
+  CallComm *comms;
+} DeviceCalls;
+
+/* Makes the records, without numbers.  device_calls_free frees, also after an error. */
+RtStatus device_calls_make(const Program *p, uint32_t body, uint32_t rank, DeviceCalls *out, RtError *error);
+void device_calls_free(DeviceCalls *l);
+
+/* Writes the numbers: of all records, or of those that vary with the micro-batch.  values[n_exprs] and coordinates are
+ * those of the rank and the micro-batch. */
+void device_calls_resolve(DeviceCalls *l, const int64_t *values, const int64_t *coordinates, bool varying);
+
+/* Writes the addresses: address[buffer] is slot 0 of a buffer, slot_bytes[buffer] its bytes from slot to slot. */
+void device_calls_place(DeviceCalls *l, char *const *address, const uint64_t *slot_bytes, bool varying);
+
+/* The expressions of an instruction that decide the members' parts; how many. */
+uint32_t device_call_parts(const Program *p, const ProgramInstr *x, uint32_t exprs[CALL_PARTS]);
+
+/* What a communication moves, in bytes from its first and its last tensor; send and recv are [members], as CommOp wants
+ * them.  False when the parts do not make up the tensors. */
+bool device_call_blocks(const Program *p, const DeviceCall *c, CommBlock *send, CommBlock *recv);
+
+/* exchange: the blocks of the last tensor that nobody gives; gaps[members + 1].  How many. */
+uint32_t device_call_gaps(const Program *p, const DeviceCall *c, CommBlock *gaps);
+
+#endif

@@ -1,0 +1,27 @@
+/* runtime/device/cpu.h - what the files of the CPU device share: cpu.c, and cpu_conv.c for convolutions. */
+#ifndef APC_RUNTIME_DEVICE_CPU_H
+#define APC_RUNTIME_DEVICE_CPU_H
+
+#include "runtime/device/device.h"
+
+typedef struct CpuDevice {
+  Device base;
+  const Artifact *artifact;
+  const Program *p;
+  uint32_t stage;
+  void *library; /* the kernels */
+  ProgramKernelFn *kernels;
+  struct ConvWeights **conv_weights; /* per tensor: weights of convolutions; NULL for others */
+  struct ConvCache *conv_cache;
+} CpuDevice;
+
+extern const DeviceOps device_cpu;
+
+/* Calls a kernel of the Program. */
+void cpu_launch(const CpuDevice *d, const DeviceCall *c);
+
+RtStatus cpu_convs_weights(Device *d, const DeviceWeights *w, RtError *error);
+void cpu_convs_close(CpuDevice *d);
+RtStatus cpu_conv(CpuDevice *d, const DeviceCall *c, RtError *error);
+
+#endif

@@ -1,0 +1,83 @@
+/* runtime/device/device.h - what a kind of device offers to the executor: a table of functions, DeviceOps.
+ *
+ * The executor (runtime/exec) knows schedules, bodies, loops, sizes, addresses and the order of communication; a device
+ * knows memory and how to do one call of the list (program/device_calls.h).  All is asked for from one thread, in the
+ * order of the list, and done in this order; a device may do it later, but before `finish` returns, before a `read` of
+ * what was asked for before, and before communication that the executor enqueues behind it reads memory: an engine of
+ * communication (CommOps) for a device knows the device's order.
+ *
+ * Addresses are the device's: the executor adds offsets to them and reads nothing there, unless DeviceFacts.host_memory
+ * says that they are the host's as well.
+ *
+ * Errors say what went wrong; the executor puts the instruction, its name and the rank before.
+ *
+ * A new device is a folder or file beside cpu.c and a row in devices.def.
+ */
+#ifndef APC_RUNTIME_DEVICE_DEVICE_H
+#define APC_RUNTIME_DEVICE_DEVICE_H
+
+#include "program/artifact.h"
+#include "program/device_calls.h"
+
+typedef struct DeviceOptions {
+  const Artifact *artifact; /* with the kernels */
+  uint32_t rank, stage;
+} DeviceOptions;
+
+typedef struct DeviceFacts {
+  bool host_memory; /* its addresses are the host's: weights are used and loaded where they lie */
+} DeviceFacts;
+
+/* The weights of a rank, when they are loaded: per buffer. */
+typedef struct DeviceWeights {
+  const char *const *address; /* NULL: none */
+  const uint64_t *bytes;
+  const bool *writable; /* it is the device's own memory, not a file's */
+} DeviceWeights;
+
+typedef struct Device Device;
+
+typedef RtStatus DeviceRun(Device *d, const DeviceCall *c, RtError *error);
+
+typedef struct DeviceOps {
+  const char *name;
+
+  /* Gets everything that the rank's part of the Program needs: kernels, libraries. */
+  RtStatus (*open)(const DeviceOptions *options, Device **out, RtError *error);
+  void (*close)(Device *d);
+  DeviceFacts (*facts)(const Device *d);
+
+  /* Memory; alloc may be asked for 0 bytes by nobody.  What is new is not cleared on every device. */
+  RtStatus (*alloc)(Device *d, uint64_t bytes, char **out, RtError *error);
+  void (*release)(Device *d, char *at, uint64_t bytes);
+  RtStatus (*upload)(Device *d, void *to, const void *from, size_t bytes, RtError *error); /* from the host */
+  RtStatus (*read)(Device *d, void *to, const void *from, size_t bytes, RtError *error);   /* to the host, at once */
+
+  /* All weights have their values, but those that `prepare` makes; may be NULL. */
+  RtStatus (*weights)(Device *d, const DeviceWeights *w, RtError *error);
+
+  /* Calls. */
+  DeviceRun *launch, *gemm, *conv, *copy, *fill;
+  /* `host`: where the whole port is, `extents` its shape. */
+  RtStatus (*feed)(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
+  RtStatus (*fetch)(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
+
+  /* Makes one of n calls that follow each other (launch, gemm, conv, copy, fill), to be replayed while nothing about
+   * them changes.  All three may be NULL: then calls are made one by one. */
+  RtStatus (*record)(Device *d, const DeviceCall *calls, uint32_t n, void **recording, RtError *error);
+  RtStatus (*replay)(Device *d, void *recording, RtError *error);
+  void (*forget)(Device *d, void *recording);
+
+  /* Everything that was asked for is done. */
+  RtStatus (*finish)(Device *d, RtError *error);
+} DeviceOps;
+
+/* Every implementation starts with this. */
+struct Device {
+  const DeviceOps *ops;
+};
+
+/* The rows of devices.def; NULL: there is none of this name. */
+const DeviceOps *device_find(const char *name);
+
+#endif

@@ -1,0 +1,112 @@
+/* runtime/exec/validate.c - could a call reach outside its tensors?
+ *
+ * Sizes come from data (the program, the inputs' shapes), so everything that follows from them is looked at once they
+ * are bound; that each tensor lies inside its buffer is checked before (bind.c).
+ */
+#include "program/box.h"
+#include "runtime/exec/internal.h"
+
+/* Is the last element that a matrix product touches behind its tensor?  Extents and strides are at least 0. */
+static bool reaches(const GemmCall *g, const int64_t *step, int64_t rows, int64_t row_step, int64_t columns,
+                    int64_t column_step, int64_t elements) {
+  __int128 last = (__int128)(rows - 1) * row_step + (__int128)(columns - 1) * column_step;
+  for (int i = 0; i < g->loops; i++) last += (__int128)(g->extent[i] - 1) * step[i];
+  return last >= elements;
+}
+
+static bool gemm_fits(const Executor *e, const Binding *b, const DeviceCall *c) {
+  const ProgramInstr *x = &e->p->instrs[c->instr];
+  const GemmCall *g = c->gemm;
+  for (uint32_t i = 0; i < x->exprs.n; i++) {
+    int64_t value = b->values[program_list(e->p, x->exprs)[i]];
+    if (value < 0 || value > INT64_C(1) << 48) return false;
+  }
+  bool empty = g->m == 0 || g->n == 0;
+  for (int i = 0; i < g->loops; i++) empty |= g->extent[i] == 0;
+  if (empty) return true;
+  if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements)) return false;
+  return g->k == 0 || (!reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) &&
+                       !reaches(g, g->b_step, g->k, g->b_k, g->n, g->b_n, c->tensors[1].elements));
+}
+
+static bool numbers_ok(const ConvShape *s) {
+  for (int d = 0; d < 3; d++) {
+    if (s->image[d] < 0 || s->window[d] < 0 || s->output[d] < 0 || s->w_window[d] < 0) return false;
+    if (s->stride[d] < 1 || s->dilation[d] < 1 || s->start[d] < -(INT64_C(1) << 40) || s->start[d] > INT64_C(1) << 40)
+      return false;
+    if (s->stride[d] > INT64_C(1) << 31 || s->dilation[d] > INT64_C(1) << 31) return false;
+  }
+  return s->images >= 0 && s->groups >= 0 && s->in >= 0 && s->out >= 0 && s->w_group >= 0 && s->w_in >= 0 &&
+         s->w_out >= 0;
+}
+
+static __int128 points(const int64_t *extent) { return (__int128)extent[0] * extent[1] * extent[2]; }
+
+/* Are the tensors what the shape says?  Each extent is one of a tensor that is in memory, so that products do not
+ * overflow. */
+static bool conv_fits(const Executor *e, const DeviceCall *c) {
+  const ConvShape *s = c->conv;
+  int64_t in = c->tensors[0].elements, w = c->tensors[1].elements, y = c->tensors[2].elements;
+  if (!numbers_ok(s)) return false;
+  __int128 channels = (__int128)s->groups * s->out, last = 0;
+  if ((__int128)s->images * s->groups * s->in * points(s->image) != in) return false;
+  if (s->images * channels * points(s->output) != y) return false;
+  if (channels * s->in * points(s->window) != w) return false;
+  if (w == 0) return true;
+  for (int d = 0; d < 3; d++) last += (__int128)(s->window[d] - 1) * s->w_window[d];
+  last += (__int128)(s->groups - 1) * s->w_group + (__int128)(s->in - 1) * s->w_in + (__int128)(s->out - 1) * s->w_out;
+  if (last >= w) return false;
+  for (uint32_t i = 3; i < c->n_tensors; i++) {
+    bool bias = i == 3 && (e->p->instrs[c->instr].mask & 1);
+    if (c->tensors[i].elements != (bias ? channels : y)) return false;
+  }
+  return true;
+}
+
+static bool copy_fits(const DeviceCall *c) {
+  const CallTensor *from = &c->tensors[0], *to = &c->tensors[1];
+  const int64_t *extent = c->scalars, *first = extent + from->rank, *second = first + from->rank;
+  return box_fits(from->rank, first, extent, from->extents) && box_fits(to->rank, second, extent, to->extents);
+}
+
+static bool port_fits(const Executor *e, const Binding *b, const DeviceCall *c) {
+  uint32_t port = c->object + (c->kind == PI_fetch ? e->p->entries[b->entry].n_inputs : 0);
+  return box_fits(c->tensors[0].rank, c->scalars, c->tensors[0].extents, b->io.shapes[port].dims);
+}
+
+static bool load_fits(const Executor *e, const Binding *b, const DeviceCall *c) {
+  const ProgramParam *t = &e->p->params[c->object];
+  for (uint32_t d = 0; d < c->n_scalars; d++) {
+    int64_t lo = c->scalars[d], hi = b->values[program_list(e->p, t->interval)[2 * d + 1]];
+    if (lo < 0 || hi > e->p->exprs[program_list(e->p, t->dims)[d]].value || hi - lo != c->tensors[0].extents[d])
+      return false;
+  }
+  return true;
+}
+
+static bool reduction_ok(const Executor *e, const DeviceCall *c) {
+  if (c->kind != PI_all_reduce && c->kind != PI_reduce_scatter) return true;
+  CommReduction reduction = (CommReduction)e->p->instrs[c->instr].reduction;
+  return comm_reduction_defined(reduction, (DType)c->tensors[0].dtype);
+}
+
+/* What is wrong with a call; NULL: nothing. */
+static const char *fault_of(const Executor *e, const Binding *b, const DeviceCall *c) {
+  switch ((ProgramInstrKind)c->kind) {
+    case PI_gemm: return gemm_fits(e, b, c) ? NULL : "the matrices reach outside their tensors";
+    case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";
+    case PI_copy: return copy_fits(c) ? NULL : "the box reaches outside a tensor";
+    case PI_feed:
+    case PI_fetch: return port_fits(e, b, c) ? NULL : "the part reaches outside the tensor";
+    case PI_load: return load_fits(e, b, c) ? NULL : "the tensor has another shape than the weight's part";
+    default: break;
+  }
+  if (!program_instr_is_comm(c->kind)) return NULL;
+  if (!e->options.comm) return "communication in a program without it";
+  return reduction_ok(e, c) ? NULL : "the reduction is not defined for the type";
+}
+
+RtStatus exec_validate(const Executor *e, const Binding *b, const DeviceCall *c, RtError *error) {
+  const char *fault = c->skipped ? NULL : fault_of(e, b, c);
+  return fault ? exec_error(e, c->instr, RT_INTERNAL, error, fault) : RT_OK;
+}
