@@ -101,7 +101,6 @@ typedef struct Operator {
 static const Operator operators[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) {type, since, until},
 #include "frontend/onnx/ops.def"
-#undef ONNX_OP
 };
 
 static void onnx(void) {

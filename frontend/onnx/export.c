@@ -315,9 +315,10 @@ typedef struct Same {
 } Same;
 
 static const Same same[OP_COUNT] = {
-#define SAME(op, type, dtypes) [OP_##op] = {type, dtypes},
-#include "frontend/onnx/export.def"
-#undef SAME
+#define SAME1(op, type, since, dtypes) [OP_##op] = {type, dtypes},
+#define SAME2(op, type, since, dtypes) [OP_##op] = {type, dtypes},
+#define WRITTEN(op, type, dtypes) [OP_##op] = {type, dtypes},
+#include "frontend/onnx/ops.def"
 };
 
 static bool takes(const char *dtypes, DType t) {

@@ -21,7 +21,6 @@ static const OnnxOp onnx_ops[] = {
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) \
   {type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
 #include "frontend/onnx/ops.def"
-#undef ONNX_OP
 };
 
 static bool default_domain(const char *domain) { return !domain || !*domain || strcmp(domain, "ai.onnx") == 0; }

@@ -54,7 +54,6 @@ typedef struct OnnxOp {
 /* Every importer of the table. */
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) bool import_##import(Node *n);
 #include "frontend/onnx/ops.def"
-#undef ONNX_OP
 
 bool import_opaque(Node *n); /* of an operator that is not in the table */
 
