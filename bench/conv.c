@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/compare.h"
-#include "codegen/rows/units.h"
+#include "codegen/cpu/c_compiler.h"
+#include "codegen/rows/row_work.h"
+#include "codegen/target.h"
 #include "runtime/device/conv_dnnl.h"
 
 typedef struct Layer {
@@ -71,7 +73,10 @@ static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Mad
     diags_print(diags, stderr, false);
     fail("the layer is not valid");
   }
-  const UnitList *units = units_of(m, module_func(m, "main"), 0, true, set);
+  const DeviceTraits *cpu = device_traits(DEVICE_cpu);
+  const Func *f = module_func(m, "main");
+  UnitList *units = units_of(work_new(m, f, 0, cpu, true));
+  kernel_target(cpu)->print(m, f, units, set);
   for (size_t i = 0; i < units->n; i++)
     if (units->items[i].kind == UNIT_KERNEL) out->unit = &units->items[i];
   if (!out->unit || !out->unit->conv || out->unit->nscalars > 64) fail("the library does not know the layer");
@@ -85,7 +90,7 @@ static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Mad
 static void *compile(const KernelSet *set) {
   char folder[] = "/tmp/bench-conv-XXXXXX", command[1000], path[100];
   size_t n;
-  const char **texts = kernel_set_texts(set, &n);
+  const char **texts = kernel_target(device_traits(DEVICE_cpu))->texts(set, &n);
   if (!mkdtemp(folder)) fail("no folder");
   for (size_t i = 0; i < n; i++) {
     snprintf(path, sizeof path, "%s/k%zu.c", folder, i);

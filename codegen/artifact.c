@@ -1,7 +1,7 @@
 /* codegen/artifact.c - see artifact.h.
  *
- * The kernels' C texts are compiled by the system's compiler, as many at once as there are processors, linked into one
- * shared object, and embedded.  The bytes depend only on the input and the compiler: names in them are relative.
+ * The kernels' texts are compiled (codegen/target.h), and the machine code is embedded.  The bytes depend only on the
+ * input and the compiler: names in them are relative.
  */
 #include "codegen/artifact.h"
 
@@ -93,7 +93,7 @@ typedef struct Image {
   Program p;
   const void *tables;
   size_t table_bytes;
-  const FileMap *kernels; /* no bytes when there are none */
+  const KernelImage *kernels; /* no bytes when there are none */
 } Image;
 
 static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t base) {
@@ -105,7 +105,7 @@ static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t 
   }
   if (ok && p->header->cpu_image != PROGRAM_NONE)
     ok = pad_to(w, base + p->blobs[p->header->cpu_image].offset) &&
-         file_writer_add(w, image->kernels->data, image->kernels->size);
+         file_writer_add(w, image->kernels->data, image->kernels->bytes);
   ok = ok && pad_to(w, base + p->header->image_bytes);
   ArtifactTrailer trailer = {base, p->header->image_bytes, p->header->table_hash, ARTIFACT_MAGIC};
   return ok && file_writer_add(w, &trailer, sizeof trailer);
@@ -121,7 +121,7 @@ static bool write_behind(const Job *j, const Image *image, const FileMap *stub, 
   return false;
 }
 
-static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kernels, const void *tables,
+static bool write_file(const Job *j, const ProgramResult *r, const KernelImage *kernels, const void *tables,
                        size_t table_bytes, uint64_t *bytes) {
   FileMap stub;
   Image image = {.result = r, .tables = tables, .table_bytes = table_bytes, .kernels = kernels};
@@ -129,7 +129,7 @@ static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kern
   if (!open_stub(j->diags, j->spec->stub, &stub)) return false;
   if (program_open(tables, table_bytes, &image.p, &error) != RT_OK)
     die("the Program just built does not open: %s", error.text);
-  KernelObject object = {kernels, &image.p, &stub, c_compiler_name(&(CCompiler){.command = j->spec->cc})};
+  KernelObject object = {&kernels->map, &image.p, &stub, c_compiler_name(&(CCompiler){.command = j->spec->cc})};
   bool ok = (!kernels->data || kernel_object_check(j->diags, &object)) && write_behind(j, &image, &stub, bytes);
   program_close(&image.p);
   file_unmap(&stub);
@@ -138,26 +138,8 @@ static bool write_file(const Job *j, const ProgramResult *r, const FileMap *kern
 
 /* ---- entry */
 
-/* What a Program cannot hold, and sizes that cannot be computed in it, are reported at no place: the model as a whole
- * has them. */
-static bool fits_program(const Module *m, Diags *diags) {
-  int dimensions = 0;
-  for (size_t i = 0; i < m->symbols.n; i++) dimensions += m->symbols.items[i].axis < 0;
-  if (dimensions <= PROGRAM_MAX_SYMBOLS) return true;
-  diag_error(diags, DIAG_dimension, (Loc){0}, "a program has at most %d symbolic dimensions, this one has %d",
-             PROGRAM_MAX_SYMBOLS, dimensions);
-  diag_help(diags, "--dim NAME=SIZE fixes one");
-  return false;
-}
-
-static bool make_program(const ProgramSource *source, ProgramResult *r, Diags *diags) {
-  if (!fits_program(source->m, diags) || !program_of(source, r, diags)) return false;
-  if (!source->m->expr_fault) return true;
-  program_builder_free(r->b);
-  return diag_error(diags, DIAG_dimension, (Loc){0}, "the program's buffers: %s", source->m->expr_fault);
-}
-
-static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels, void **tables, size_t *bytes) {
+static void close_program(const Job *j, const ProgramResult *r, const KernelImage *kernels, void **tables,
+                          size_t *bytes) {
   const ArtifactSpec *s = j->spec;
   RtError error = {0};
   ProgramFacts facts = {.name = s->name,
@@ -165,11 +147,11 @@ static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels,
                         .producer = s->producer,
                         .cpu = "",
                         .cpu_image = PROGRAM_NONE,
-                        .stages = (uint32_t)s->source.m->mesh.stages};
+                        .stages = (uint32_t)s->legal->source.m->mesh.stages};
   if (kernels) {
     facts.cpu = cpu_features();
-    facts.cpu_image = program_embed(r->b, kernels->size, program_blob_hash(kernels->data, kernels->size));
-  } else if (r->kernel_count) { /* not compiled: an empty place for the kernels */
+    facts.cpu_image = program_embed(r->b, kernels->bytes, program_blob_hash(kernels->data, kernels->bytes));
+  } else if (r->kernels.n) { /* not compiled: an empty place for the kernels */
     facts.cpu_image = program_embed(r->b, 0, program_blob_hash("", 0));
   }
   Program p;
@@ -177,46 +159,46 @@ static bool build_tables(const Job *j, ProgramResult *r, const FileMap *kernels,
       program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK)
     die("the Program is not valid: %s", error.text);
   program_close(&p);
-  return true;
 }
 
-static bool compile_and_write(Job *j, ProgramResult *r, ArtifactReport *report) {
+static bool compile(Job *j, const ProgramResult *r, KernelImage *out, ArtifactReport *report) {
+  const Legal *legal = j->spec->legal;
+  const KernelTarget *target = kernel_target(legal->source.device);
+  size_t n;
+  const char **texts = target->texts(&legal->kernels, &n);
   double begin = now_ms();
-  FileMap kernels = {0};
-  bool has_kernels = r->texts.n > 0;
-  if (has_kernels && !c_compile(&(CCompiler){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, false},
-                                r->texts.items, r->texts.n, &kernels))
-    return false;
-  report->compile_ms = now_ms() - begin;
-  report->kernels = r->kernel_count;
-  report->texts = r->texts.n;
-  void *tables = NULL;
-  size_t bytes = 0;
-  build_tables(j, r, has_kernels ? &kernels : NULL, &tables, &bytes);
-  bool ok = !j->spec->out || write_file(j, r, &kernels, tables, bytes, &report->bytes);
-  free(tables);
-  if (has_kernels) file_unmap(&kernels);
+  bool ok = n == 0 ||
+            target->compile(&(KernelCompile){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, NULL}, texts, n, out);
+  *report = (ArtifactReport){.kernels = r->kernels.n, .texts = n, .compile_ms = now_ms() - begin};
   return ok;
 }
 
-bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *diags) {
-  ProgramResult r;
-  Job j = {.arena = spec->source.m->arena, .spec = spec, .diags = diags};
+static bool compile_and_write(Job *j, const ProgramResult *r, ArtifactReport *report) {
+  KernelImage kernels = {0};
+  if (!compile(j, r, &kernels, report)) return false;
+  void *tables = NULL;
+  size_t bytes = 0;
+  close_program(j, r, kernels.data ? &kernels : NULL, &tables, &bytes);
+  bool ok = !j->spec->out || write_file(j, r, &kernels, tables, bytes, &report->bytes);
+  free(tables);
+  kernel_image_free(&kernels);
+  return ok;
+}
+
+bool artifact_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags) {
+  Job j = {.arena = spec->legal->source.m->arena, .spec = spec, .diags = diags};
   *report = (ArtifactReport){0};
-  if (spec->out && !artifact_stub_check(spec->stub, diags)) return false; /* before the work */
-  if (!make_program(&spec->source, &r, diags)) return false;
-  bool ok = open_directory(&j) && compile_and_write(&j, &r, report);
+  bool ok = open_directory(&j) && compile_and_write(&j, program, report);
   temporary_close(&j.folder);
-  program_builder_free(r.b);
   return ok;
 }
 
 bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags) {
-  Job j = {.arena = spec->source.m->arena, .spec = spec, .diags = diags};
+  Job j = {.arena = spec->legal->source.m->arena, .spec = spec, .diags = diags};
   size_t bytes;
   RtError error = {0};
-  if (!make_program(&spec->source, &out->result, diags)) return false;
-  build_tables(&j, &out->result, NULL, &out->tables, &bytes);
+  if (!program_of(spec->legal, &out->result, diags)) return false;
+  close_program(&j, &out->result, NULL, &out->tables, &bytes);
   if (program_open(out->tables, bytes, &out->p, &error) != RT_OK)
     die("the Program just built does not open: %s", error.text);
   return true;
@@ -226,13 +208,4 @@ void artifact_program_close(ArtifactProgram *a) {
   program_close(&a->p);
   free(a->tables);
   program_builder_free(a->result.b);
-}
-
-const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags) {
-  ArtifactProgram a;
-  if (!artifact_program_open(spec, &a, diags)) return NULL;
-  Text t = {.arena = spec->source.m->arena};
-  program_print(&a.p, &t);
-  artifact_program_close(&a);
-  return text_str(&t);
 }

@@ -5,7 +5,7 @@
 #include "codegen/program.h"
 
 typedef struct ArtifactSpec {
-  ProgramSource source;
+  const Legal *legal;                   /* with its kernels */
   const char *name, *target, *producer; /* texts of the header: model, "cpux4", "apc 0.1.0" */
   const char *stub;                     /* path of the prebuilt runtime (apcrt-stub) */
   const char *out;                      /* path of the artifact; NULL: compile everything, write nothing */
@@ -18,15 +18,15 @@ typedef struct ArtifactReport {
   double compile_ms;
 } ArtifactReport;
 
-/* Writes the artifact under a temporary name and renames it.  False after diagnostics: the C compiler or the runtime is
- * missing (exit code 5 is the caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or
- * written. */
-bool artifact_write(const ArtifactSpec *spec, ArtifactReport *report, Diags *diags);
+/* Compiles the kernels of a Program just made (program_of), closes the Program, and writes the artifact under a
+ * temporary name and renames it.  False after diagnostics: the C compiler or the runtime is missing (exit code 5 is the
+ * caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or written. */
+bool artifact_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags);
 
 /* Whether the prebuilt runtime is there and whole; false after DIAG_tool_missing. */
 bool artifact_stub_check(const char *path, Diags *diags);
 
-/* The Program alone, without compiled kernels. */
+/* The Program alone, without compiled kernels, made anew of the legalised entries. */
 typedef struct ArtifactProgram {
   ProgramResult result;
   Program p;
@@ -35,8 +35,5 @@ typedef struct ArtifactProgram {
 
 bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags); /* false after diagnostics */
 void artifact_program_close(ArtifactProgram *a);
-
-/* The text of the Program (--emit=schedule), without compiling kernels.  NULL after diagnostics. */
-const char *artifact_schedule(const ArtifactSpec *spec, Diags *diags);
 
 #endif

@@ -1,9 +1,8 @@
 /* codegen/kernel_set.h - the kernels of a Program: equal texts are one kernel.
  *
- * In: the C text of a function behind its name.  Out: a symbol per different text, numbered as they come, and the
- * translation units that define them.  Layers of a model differ in what their kernels are given, not in their text, so
- * that a model has as many kernels as one of its layers.  How texts are cut into units depends on the texts alone,
- * never on the machine: the bytes of an artifact must not depend on how many compilers ran at once.
+ * In: the text of a function without its name.  Out: a symbol per different text, numbered as they come.  Layers of a
+ * model differ in what their kernels are given, not in their text, so that a model has as many kernels as one of its
+ * layers.
  */
 #ifndef APC_CODEGEN_KERNEL_SET_H
 #define APC_CODEGEN_KERNEL_SET_H
@@ -28,8 +27,5 @@ typedef struct KernelSet {
 
 /* The number of the kernel with this text; a new one is called after `kind`. */
 int kernel_set_add(KernelSet *s, const char *kind, const char *text);
-
-/* Complete C translation units, to be compiled with UNITS_CFLAGS (codegen/rows/units.h); *n is how many. */
-const char **kernel_set_texts(const KernelSet *s, size_t *n);
 
 #endif

@@ -150,21 +150,28 @@ static bool emit_source(Body *b, const Unit *u) {
   return true;
 }
 
-static void emit_cuda_launch(Body *b, const CudaKernel *k, uint32_t n, const uint32_t *tensors, const char *where) {
-  const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, k->nscalars + 1);
-  list[0] = k->launch.blocks;
-  for (int i = 0; i < k->nscalars; i++) list[i + 1] = k->scalars[i];
-  body_instr(b, PI_launch, where, (uint32_t)k->kernel, n, tensors, emit_exprs(b->e, k->nscalars + 1, list));
-  for (size_t have = b->e->out->cuda.n; have <= (size_t)k->kernel; have++) { /* numbered as they come */
-    const Kernel *new = &b->e->cuda.kernels.items[have];
-    ProgramCudaKernel record = {new->symbol, cuda_text(b->e->m->arena, new), k->how, k->launch.threads};
-    ARENA_PUSH(b->e->m->arena, &b->e->out->cuda, record);
+/* [blocks of the grid,] scalars */
+static ProgramList launch_exprs(Body *b, const Unit *u) {
+  const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, u->nscalars + 1);
+  int n = 0;
+  if (u->blocks) list[n++] = u->blocks;
+  for (int i = 0; i < u->nscalars; i++) list[n++] = u->scalars[i];
+  return emit_exprs(b->e, n, list);
+}
+
+/* Kernels are numbered as units come; a unit says of its own how it is launched. */
+static void note_kernel(Emit *e, const Unit *u) {
+  Arena *a = e->m->arena;
+  const KernelSet *set = &e->legal->kernels;
+  for (size_t have = e->out->kernels.n; have <= (size_t)u->kernel; have++) {
+    const Kernel *new = &set->kernels.items[have];
+    const char *text = kernel_target(e->legal->source.device)->definition(a, new);
+    ARENA_PUSH(a, &e->out->kernels, ((ProgramKernelText){new->symbol, text, u->how, u->threads}));
   }
 }
 
 static void emit_kernel(Body *b, const Unit *u, const char *where) {
-  Emit *e = b->e;
-  uint32_t n = 0, *tensors = ARENA_ARRAY(e->m->arena, uint32_t, u->nin + u->nout);
+  uint32_t n = 0, *tensors = ARENA_ARRAY(b->e->m->arena, uint32_t, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) tensors[n++] = body_tensor(b, u->in[i]);
   uint32_t shared = 0; /* an input's memory is given away once */
   for (int i = 0; i < u->nout; i++) {
@@ -179,8 +186,7 @@ static void emit_kernel(Body *b, const Unit *u, const char *where) {
     }
     tensors[n++] = b->tensor[v];
   }
-  if (b->cuda) emit_cuda_launch(b, &b->cuda[b->at], n, tensors, where);
-  else body_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(e, u->nscalars, u->scalars));
+  body_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
 }
 
 static void emit_gemm(Body *b, const Unit *u, const char *where) {
@@ -355,6 +361,7 @@ static bool emit_unit(Body *b) {
   switch (u->kind) {
     case UNIT_SOURCE: return emit_source(b, u);
     case UNIT_KERNEL:
+      note_kernel(b->e, u);
       if (u->conv) emit_conv(b, u, where);
       else emit_kernel(b, u, where);
       return true;
@@ -418,16 +425,18 @@ static void emit_fetches(Body *b) {
     if (output_stage(l2, &l2->outputs.items[i]) == b->stage) emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
 }
 
-static bool emit_body(Emit *e, const ProgramEntrySpec *spec, uint32_t entry, int stage, bool prepare) {
+static bool emit_body(Emit *e, const LegalBody *legal, uint32_t entry) {
+  const ProgramEntrySpec *spec = legal->entry;
+  int stage = legal->stage;
+  bool prepare = legal->prepare;
   Body b = {.e = e,
             .spec = spec,
             .entry = entry,
             .body = program_count_bodies(e->b),
             .start = program_count_instrs(e->b),
             .buffers = program_count_buffers(e->b),
-            .stage = stage};
-  b.units = units_of(e->m, spec->l2, stage, !e->source->cuda && !prepare, &e->kernels);
-  if (e->source->cuda) b.cuda = cuda_kernels(e->m, spec->l2, b.units, &e->cuda);
+            .stage = stage,
+            .units = legal->units};
   size_t n = spec->l2->values.n + b.units->ntemps;
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
   for (size_t v = 0; v < n; v++) b.tensor[v] = PROGRAM_NONE;
@@ -482,7 +491,10 @@ static uint32_t micro_batches(const Mesh *mesh) {
   return 1;
 }
 
-static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
+/* The bodies of one entry, one per stage. */
+static bool add_entry(Emit *e, const LegalBody *list) {
+  const ProgramEntrySpec *spec = list->entry;
+  bool prepare = list->prepare;
   ProgramEntry r = {.name = emit_text(e, spec->name),
                     .prepare = prepare,
                     .inputs = program_count_ports(e->b),
@@ -490,7 +502,7 @@ static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
   if (!prepare) add_ports(e, spec, &r);
   uint32_t entry = program_add_entries(e->b, &r), bodies = program_count_bodies(e->b);
   for (int s = 0; s < e->m->mesh.stages; s++)
-    if (!emit_body(e, spec, entry, s, prepare)) return false;
+    if (!emit_body(e, &list[s], entry)) return false;
   for (int s = 0; s < e->m->mesh.stages; s++) {
     uint32_t first = program_count_calls(e->b), n = prepare ? 1 : micro_batches(&e->m->mesh);
     for (uint32_t mb = 0; mb < n; mb++) program_add_calls(e->b, &(ProgramCall){bodies + (uint32_t)s, mb});
@@ -500,39 +512,38 @@ static bool add_entry(Emit *e, const ProgramEntrySpec *spec, bool prepare) {
   return true;
 }
 
-static void add_kernels(Emit *e) {
-  for (size_t i = 0; i < e->cuda.kernels.n; i++)
-    program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->cuda.kernels.items[i].symbol)});
-  e->out->kernel_count = e->cuda.kernels.n;
-  if (e->source->cuda) return;
-  for (size_t i = 0; i < e->kernels.kernels.n; i++)
-    program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->kernels.kernels.items[i].symbol)});
-  e->out->kernel_count = e->kernels.kernels.n;
-  e->out->texts.items = kernel_set_texts(&e->kernels, &e->out->texts.n);
+/* What a Program cannot hold is reported at no place: the model as a whole has it. */
+static bool fits_program(const Module *m, Diags *diags) {
+  int dimensions = 0;
+  for (size_t i = 0; i < m->symbols.n; i++) dimensions += m->symbols.items[i].axis < 0;
+  if (dimensions <= PROGRAM_MAX_SYMBOLS) return true;
+  diag_error(diags, DIAG_dimension, (Loc){0}, "a program has at most %d symbolic dimensions, this one has %d",
+             PROGRAM_MAX_SYMBOLS, dimensions);
+  diag_help(diags, "--dim NAME=SIZE fixes one");
+  return false;
 }
 
-bool program_of(const ProgramSource *source, ProgramResult *out, Diags *diags) {
-  *out = (ProgramResult){.b = program_builder_new()};
-  Emit e = {.m = source->m,
-            .diags = diags,
-            .source = source,
-            .out = out,
-            .b = out->b,
-            .kernels.arena = source->m->arena,
-            .cuda.arena = source->m->arena};
-  e.blobs = ARENA_ARRAY(e.m->arena, uint32_t, e.m->blobs.n);
-  for (size_t i = 0; i < e.m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
+/* Bodies of @prepare stand behind the entries, whose weights it knows then. */
+static bool add_entries(Emit *e, const Legal *legal) {
+  for (int i = 0; i < legal->n; i += e->m->mesh.stages)
+    if (!add_entry(e, &legal->bodies[i])) return false;
+  for (size_t i = 0; i < e->out->kernels.n; i++)
+    program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->out->kernels.items[i].symbol)});
+  return !e->m->expr_fault ||
+         diag_error(e->diags, DIAG_dimension, (Loc){0}, "the program's buffers: %s", e->m->expr_fault);
+}
+
+bool program_of(const Legal *legal, ProgramResult *out, Diags *diags) {
+  Module *m = legal->source.m;
+  *out = (ProgramResult){0};
+  if (!fits_program(m, diags)) return false;
+  out->b = program_builder_new();
+  Emit e = {.m = m, .diags = diags, .legal = legal, .out = out, .b = out->b};
+  e.blobs = ARENA_ARRAY(m->arena, uint32_t, m->blobs.n);
+  for (size_t i = 0; i < m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
   emit_symbols(&e);
-  bool ok = true;
-  for (int i = 0; ok && i < source->nentries; i++) ok = add_entry(&e, &source->entries[i], false);
-  /* Behind the entries, whose weights it knows then. */
-  if (ok && source->prepare_l2)
-    ok = add_entry(&e, &(ProgramEntrySpec){"prepare", source->prepare_l1, source->prepare_l2}, true);
-  if (!ok) {
-    program_builder_free(out->b);
-    out->b = NULL;
-    return false;
-  }
-  add_kernels(&e);
-  return true;
+  if (add_entries(&e, legal)) return true;
+  program_builder_free(out->b);
+  out->b = NULL;
+  return false;
 }

@@ -21,11 +21,10 @@ typedef struct Body {
   int stage;
   int at; /* the unit being written */
   const UnitList *units;
-  const CudaKernel *cuda; /* by unit; NULL for CPUs */
-  uint32_t *tensor;       /* by value (temporaries behind): Program tensor, NONE before it exists */
-  int *last_use;          /* by value: the unit behind which no round of any loop reads it or a view of it; -1 never */
-  Val *root;              /* by value: the value whose memory a view shares */
-  Val *becomes;           /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
+  uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
+  int *last_use;    /* by value: the unit behind which no round of any loop reads it or a view of it; -1 never */
+  Val *root;        /* by value: the value whose memory a view shares */
+  Val *becomes;     /* by value: the carry whose next value it is, or 0; then it is as large as the carry */
   BodyLoop *loops;
   int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
   Loops level1;     /* the loops of the level-1 function */

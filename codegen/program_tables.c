@@ -112,7 +112,7 @@ static bool add_blob(Emit *e, int index, uint32_t *out) {
     file_unmap(&map);
     return false;
   }
-  if (e->source->embed) {
+  if (e->legal->source.embed) {
     *out = program_embed(e->b, map.size, program_blob_hash(map.data, map.size));
     ProgramEmbedded embedded = {*out, blob->path, map.size};
     ARENA_PUSH(e->m->arena, &e->out->embedded, embedded);

@@ -16,7 +16,7 @@ typedef struct Known {
 typedef struct Emit {
   Module *m;
   Diags *diags;
-  const ProgramSource *source;
+  const Legal *legal;
   ProgramResult *out;
   ProgramBuilder *b;
   uint32_t *symbols; /* module symbol -> Program symbol */
@@ -30,8 +30,6 @@ typedef struct Emit {
     size_t n, cap;
   } params, states;
   uint32_t *blobs;     /* module blob -> Program blob */
-  KernelSet kernels;   /* of all bodies; number in the set = number in the Program, unless for CUDA */
-  KernelSet cuda;      /* then those: the same */
   uint32_t entry_base; /* first communication key of the entry */
 } Emit;
 

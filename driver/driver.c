@@ -8,6 +8,17 @@
 #include "passes/lower/lower.h"
 #include "passes/plan/entries.h"
 
+static void free_program(Build *b) {
+  if (b->program.b) program_builder_free(b->program.b);
+  b->program = (ProgramResult){0};
+}
+
+/* That stage and those behind it have not run. */
+static void go_back(Build *b, DriverStage to) {
+  if (to <= DRIVER_program) free_program(b);
+  if (b->next > to) b->next = to;
+}
+
 /* ---- load, simplify */
 
 /* Every dimension that stays symbolic gets the size to plan for, and the user hears of it. */
@@ -118,11 +129,12 @@ bool driver_lower_also(Build *b, Func *l1) {
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
   l1s[n] = l1, l2s[n] = lower_other(b, cost, l1);
   b->l1s = l1s, b->l2s = l2s;
+  go_back(b, DRIVER_legalise);
   cost_model_free(cost);
   return l2s[n] != NULL;
 }
 
-/* ---- program */
+/* ---- legalise, kernels, program, artifact */
 
 static bool embeds(const Build *b) {
   const Module *m = b->model.m;
@@ -131,16 +143,29 @@ static bool embeds(const Build *b) {
   return b->options.embed == EMBED_ALL || (b->options.embed == EMBED_SMALL && bytes < 0x1p30);
 }
 
+static bool stage_legalise(Build *b) {
+  ProgramEntrySpec *entries = ARENA_ARRAY(b->options.model.arena, ProgramEntrySpec, b->nentries);
+  for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
+  b->legal = legalise(&(ProgramSource){.m = b->model.m,
+                                       .nentries = b->nentries,
+                                       .entries = entries,
+                                       .prepare_l1 = b->prepare_l1,
+                                       .prepare_l2 = b->prepare_l2,
+                                       .device = b->device,
+                                       .embed = embeds(b)});
+  return true;
+}
+
+static bool stage_kernels(Build *b) {
+  kernels_print(b->legal);
+  return true;
+}
+
+static bool stage_program(Build *b) { return program_of(b->legal, &b->program, b->options.model.diags); }
+
 ArtifactSpec driver_artifact_spec(const Build *b) {
   const DriverOptions *o = &b->options;
-  ProgramEntrySpec *entries = ARENA_ARRAY(o->model.arena, ProgramEntrySpec, b->nentries);
-  for (int i = 0; i < b->nentries; i++) entries[i] = (ProgramEntrySpec){b->l1s[i]->name, b->l1s[i], b->l2s[i]};
-  return (ArtifactSpec){.source = {.m = b->model.m,
-                                   .nentries = b->nentries,
-                                   .entries = entries,
-                                   .prepare_l1 = b->prepare_l1,
-                                   .prepare_l2 = b->prepare_l2,
-                                   .embed = embeds(b)},
+  return (ArtifactSpec){.legal = b->legal,
                         .name = b->model.name,
                         .target = o->target->name,
                         .producer = o->producer,
@@ -149,12 +174,9 @@ ArtifactSpec driver_artifact_spec(const Build *b) {
                         .save_temps = o->save_temps};
 }
 
-static bool stage_program(Build *b) {
-  const ModelOptions *o = &b->options.model;
+static bool stage_artifact(Build *b) {
   ArtifactSpec spec = driver_artifact_spec(b);
-  if (!save_texts(b)) return false;
-  watch_stage(&o->watch, o->arena, "Compiling", "%s", spec.out);
-  return artifact_write(&spec, &b->report, o->diags);
+  return artifact_write(&spec, &b->program, &b->report, b->options.model.diags);
 }
 
 /* ---- the table */
@@ -170,7 +192,9 @@ static const Stage stages[DRIVER_STAGES] = {
 #undef STAGE
 };
 
-void driver_begin(Build *b, const DriverOptions *options) { *b = (Build){.options = *options}; }
+void driver_begin(Build *b, const DriverOptions *options) {
+  *b = (Build){.options = *options, .device = device_traits(DEVICE_cpu)};
+}
 
 bool driver_run(Build *b, DriverStage last) {
   for (; b->next <= last; b->next++)
@@ -178,10 +202,23 @@ bool driver_run(Build *b, DriverStage last) {
   return true;
 }
 
-bool driver_write(Build *b, const char *out) {
-  b->options.out = out;
-  if (b->next > DRIVER_program) b->next = DRIVER_program;
-  return driver_run(b, DRIVER_program);
+void driver_make_for(Build *b, const DeviceTraits *device) {
+  if (b->device != device) go_back(b, DRIVER_legalise);
+  b->device = device;
 }
 
-void driver_free(Build *b) { model_free(&b->model); }
+/* What would end it is found out before the work. */
+bool driver_write(Build *b, const char *out) {
+  const ModelOptions *o = &b->options.model;
+  b->options.out = out;
+  driver_make_for(b, device_traits(DEVICE_cpu));
+  go_back(b, DRIVER_program); /* a Program is closed when it is written */
+  if (!driver_run(b, DRIVER_lower) || !save_texts(b)) return false;
+  watch_stage(&o->watch, o->arena, "Compiling", "%s", out);
+  return artifact_stub_check(b->options.stub, o->diags) && driver_run(b, DRIVER_artifact);
+}
+
+void driver_free(Build *b) {
+  free_program(b);
+  model_free(&b->model);
+}

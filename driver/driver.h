@@ -37,8 +37,8 @@ typedef struct DriverOptions {
   const char *save_plan;   /* where the plan goes; NULL */
   const char *save_temps;  /* a folder for the texts of every stage; NULL */
   DriverEmbed embed;
-  const char *stub, *producer, *out; /* of the program: paths of the prebuilt runtime and, for DRIVER_program, of the
-                                        result */
+  const char *stub, *producer, *out; /* of the program: paths of the prebuilt runtime and, for DRIVER_artifact, of the
+                                        result (driver_write sets it) */
 } DriverOptions;
 
 typedef struct Build {
@@ -52,6 +52,9 @@ typedef struct Build {
   Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
+  const DeviceTraits *device; /* what code is made for: the device that programs run on, until driver_make_for */
+  Legal *legal;
+  ProgramResult program; /* until it is written */
   ArtifactReport report;
 } Build;
 
@@ -60,13 +63,16 @@ void driver_begin(Build *b, const DriverOptions *options);
 /* Runs the stages up to `last` that have not run.  False after diagnostics. */
 bool driver_run(Build *b, DriverStage last);
 
+/* From stage legalise on, makes code for that kind of device. */
+void driver_make_for(Build *b, const DeviceTraits *device);
+
 /* Runs all stages, the last one for a program at that path; again for another path. */
 bool driver_write(Build *b, const char *out);
 
 /* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
 bool driver_lower_also(Build *b, Func *l1);
 
-/* What artifact_write and artifact_schedule need, of a build that is lowered. */
+/* What artifact_write and artifact_program_open need, of a build that has kernels. */
 ArtifactSpec driver_artifact_spec(const Build *b);
 
 void driver_free(Build *b);

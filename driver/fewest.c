@@ -37,7 +37,7 @@ void help_fewest(Build *b, const PlanOptions *options, double resident) {
     diag_help(b->options.model.diags, "without what is forced there is a plan that fits");
     return;
   }
-  if (strcmp(g->device, "cpu") == 0 && options->memory_limit == 0) {
+  if (g->device->shared_memory && options->memory_limit == 0) {
     if (g->ranks > 1)
       diag_help(b->options.model.diags, "ranks of one machine share its memory: more of them do not help");
     return;

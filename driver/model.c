@@ -275,7 +275,7 @@ void model_free(Model *model) {
   model->m = NULL;
 }
 
-bool model_passes(const ModelOptions *o, Model *model, const char *device) {
+bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
   watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
   PassOptions options = {.device = device,
                          .print_after = o->print_after,

@@ -81,7 +81,7 @@ bool model_check_known(const ModelOptions *o, const Model *model);
 void model_free(Model *model);
 
 /* Runs the level-1 passes (passes/pipeline.h); false after diagnostics. */
-bool model_passes(const ModelOptions *o, Model *model, const char *device);
+bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device);
 
 /* The dimension symbols that some input of the model still has, in the module's order: their count, and their
  * numbers. */

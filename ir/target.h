@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "base/dtype.h"
+#include "ir/device.h"
 
 enum { MAX_TIERS = 4, MAX_CPU_RANKS = 64, MAX_TILES = 8, MAX_PROTOCOLS = 8 };
 
@@ -61,13 +61,13 @@ typedef struct Target {
   const char *name;    /* as the user wrote it */
   const char *machine; /* the block it is made of, and its title or NULL */
   const char *title;
-  const char *device;     /* "cpu", "gpu": what a rank is */
-  const char *part;       /* the device block's name */
-  const char *arch;       /* NULL when not given */
-  int ranks, nodes;       /* nodes: hosts the ranks are spread over */
-  int per_machine;        /* ranks of one whole machine */
-  ComputeType compute;    /* what products of f32 values are computed in (--dtype) */
-  double flops[CT_COUNT]; /* peak of products; a multiply-add is two */
+  const DeviceTraits *device; /* what a rank is */
+  const char *part;           /* the device block's name */
+  const char *arch;           /* NULL when not given */
+  int ranks, nodes;           /* nodes: hosts the ranks are spread over */
+  int per_machine;            /* ranks of one whole machine */
+  ComputeType compute;        /* what products of f32 values are computed in (--dtype) */
+  double flops[CT_COUNT];     /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;
   double reserve_bytes; /* of the memory, what a program may not use; 0 when not given */
   double launch;        /* seconds to start one operation */

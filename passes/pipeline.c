@@ -18,19 +18,22 @@
 typedef struct Pass {
   const char *name;
   bool (*run)(Module *m, Diags *diags);
-  const char *device; /* the only kind of device it is for; NULL: all */
-  bool on_demand;     /* not part of the pipeline */
-  PassKeeps keeps;    /* what numbers can show of it where terms cannot (check.h) */
+  bool (*wanted)(const DeviceTraits *d); /* by devices of that kind; NULL: by all */
+  bool on_demand;                        /* not part of the pipeline */
+  PassKeeps keeps;                       /* what numbers can show of it where terms cannot (check.h) */
 } Pass;
+
+static bool by_libraries_of_images(const DeviceTraits *d) { return d->convolutions; }
+static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multiplies(d, DT_f16); }
 
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD},
-    {"channels_last", pass_channels_last, "cpu", false, KEEPS_FIELD},
+    {"channels_last", pass_channels_last, by_libraries_of_images, false, KEEPS_FIELD},
     {"views", pass_views, NULL, false, KEEPS_FIELD},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD},
-    {"widen", pass_widen, "cpu", false, KEEPS_REALS},
+    {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD},
     {"unshare", pass_unshare, NULL, false, KEEPS_FIELD},
@@ -62,9 +65,9 @@ static void say_pass(void *context) {
 
 static bool run_pass(Module *m, const Pass *p, const PassOptions *o, Diags *diags) {
   double start = now_ms();
-  if (p->device && o->device && strcmp(p->device, o->device) != 0) {
+  if (p->wanted && o->device && !p->wanted(o->device)) {
     if (o->print_after && strcmp(o->print_after, p->name) == 0)
-      fprintf(o->dump, "# %s does not run for a %s\n", p->name, o->device);
+      fprintf(o->dump, "# %s does not run for a %s\n", p->name, o->device->name);
     return true;
   }
   running = p->name;

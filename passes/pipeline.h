@@ -4,16 +4,16 @@
 
 #include <stdio.h>
 
+#include "ir/device.h"
 #include "passes/check.h"
 
 typedef struct PassOptions {
-  const char
-      *device; /* what the program is for (Target.device): passes for other devices are left out; NULL: all passes */
-  const char *print_after; /* print the module after this pass ("all": every one); NULL */
-  bool verify;             /* run the verifier after every pass */
-  bool times;              /* report milliseconds per pass on stderr */
-  FILE *dump;              /* where prints go */
-  PassChecks *checks;      /* check every pass against its input; NULL: no */
+  const DeviceTraits *device; /* what the program is for: passes that it does not want are left out; NULL: all passes */
+  const char *print_after;    /* print the module after this pass ("all": every one); NULL */
+  bool verify;                /* run the verifier after every pass */
+  bool times;                 /* report milliseconds per pass on stderr */
+  FILE *dump;                 /* where prints go */
+  PassChecks *checks;         /* check every pass against its input; NULL: no */
 } PassOptions;
 
 /* Names of the passes in pipeline order, NULL-terminated; the last ones run on demand only. */

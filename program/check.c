@@ -516,7 +516,8 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   switch ((ProgramInstrKind)x->kind) {
     case PI_gemm:
       for (uint32_t i = 0; i < 3; i++)
-        if (operand(p, x, i)->dtype != DT_f32) return false;
+        if (operand(p, x, i)->dtype != operand(p, x, 0)->dtype || !dtype_is_float((DType)operand(p, x, i)->dtype))
+          return false;
       return true;
     case PI_conv: return conv_ok(p, x);
     case PI_copy: return pair_ok(p, x);

@@ -13,7 +13,9 @@
 
 #include "base/compare.h"
 #include "codegen/cpu/print_c.h"
-#include "codegen/rows/units.h"
+#include "codegen/cpu/c_compiler.h"
+#include "codegen/rows/row_work.h"
+#include "codegen/target.h"
 #include "tests/interp_test.h"
 #include "tests/temp.h"
 
@@ -21,7 +23,7 @@ typedef struct Case {
   const char *name;
   Program p;
   const Func *f;
-  const UnitList *units;
+  UnitList *units;
   int64_t *symbols;
   struct Case *next;
 } Case;
@@ -244,7 +246,9 @@ static void add_case(const char *name, Program p, uint64_t seed) {
     fprintf(stderr, "%s: the interpreter refuses\n", name);
     exit(1);
   }
-  c->units = units_of(p.m, c->f, 0, false, &kernels);
+  const DeviceTraits *cpu = device_traits(DEVICE_cpu);
+  c->units = units_of(work_new(p.m, c->f, 0, cpu, false));
+  kernel_target(cpu)->print(p.m, c->f, c->units, &kernels);
   ncases++;
   *last_case = c;
   last_case = &c->next;

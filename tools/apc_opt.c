@@ -106,8 +106,11 @@ int main(int argc, char **argv) {
             values[OPT_prove]);
     return usage(stderr, 2);
   }
-  PassOptions how = {
-      .verify = true, .dump = stdout, .device = values[OPT_device], .print_after = values[OPT_print_after]};
+  PassOptions how = {.verify = true, .dump = stdout, .print_after = values[OPT_print_after]};
+  if (values[OPT_device] && !(how.device = device_traits_find(values[OPT_device]))) {
+    fprintf(stderr, "--device takes a kind of device: %s; not '%s'\n", rows[OPT_device].argument, values[OPT_device]);
+    return usage(stderr, 2);
+  }
   Arena *a = arena_new();
   Diags *diags = diags_new(a);
   int code = run(a, diags, file, values[OPT_passes] ? values[OPT_passes] : "", values[OPT_prove], &how);

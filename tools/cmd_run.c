@@ -25,10 +25,10 @@ typedef struct Running {
 } Running;
 
 static bool check_here(Tool *t, const Target *target) {
-  if (strcmp(target->device, "cpu") == 0) return true;
+  if (target->device->runs) return true;
   return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
                     "target %s is made of %s ranks; this apc runs cpu ranks (cpu, cpuxN)", target->name,
-                    target->device);
+                    target->device->name);
 }
 
 /* ---- --output NAME=@FILE.npy */

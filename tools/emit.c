@@ -5,9 +5,6 @@
 
 #include "base/file.h"
 #include "base/standard.h"
-#include "codegen/cuda/schedule.h"
-#include "codegen/cuda/nvrtc.h"
-#include "codegen/cpu/print_c.h"
 #include "ir/opaque.h"
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
@@ -147,16 +144,15 @@ bool emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
 
 /* Planning works for any target; programs are made for CPU ranks. */
 bool emit_check_target(Tool *t, const Target *target, const EmitList *l) {
-  bool cpu = strcmp(target->device, "cpu") == 0;
-  if (cpu && (emit_wants(l, EMIT_CUDA) || emit_wants(l, EMIT_PTX) || emit_wants(l, EMIT_CUBIN))) {
+  if (target->device->runs && (emit_wants(l, EMIT_CUDA) || emit_wants(l, EMIT_PTX) || emit_wants(l, EMIT_CUBIN))) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);
     diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
     return false;
   }
-  if (!emit_wants(l, EMIT_EXE) || cpu) return true;
+  if (!emit_wants(l, EMIT_EXE) || target->device->runs) return true;
   diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
              "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
-             target->device);
+             target->device->name);
   diag_help(t->diags, "`apc plan` prices this target; -S writes the kernels and the schedule it would run");
   return false;
 }
@@ -199,78 +195,75 @@ static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
   return write_text(t, e->file, ir_file_text(t->arena, &m, e->file));
 }
 
+/* One file that compiles: what every text begins with comes once. */
 static bool write_c(Tool *t, Build *b, const Emit *e) {
-  ArtifactSpec spec = driver_artifact_spec(b);
-  ProgramResult r;
-  if (!program_of(&spec.source, &r, t->diags)) return false;
-  Text text = {.arena = t->arena}; /* one file that compiles: what every unit begins with comes once */
-  text_add(&text, kernel_prelude);
-  for (size_t i = 0; i < r.texts.n; i++)
-    text_printf(&text, "\n/* ---- translation unit %zu of %zu */\n%s", i + 1, r.texts.n,
-                r.texts.items[i] + strlen(kernel_prelude));
-  program_builder_free(r.b);
+  const DeviceTraits *cpu = device_traits(DEVICE_cpu);
+  driver_make_for(b, cpu);
+  if (!driver_run(b, DRIVER_program)) return false;
+  const KernelTarget *target = kernel_target(cpu);
+  const char *prelude = *target->prelude;
+  size_t n;
+  const char **texts = target->texts(&b->legal->kernels, &n);
+  Text text = {.arena = t->arena};
+  text_add(&text, prelude);
+  for (size_t i = 0; i < n; i++)
+    text_printf(&text, "\n/* ---- translation unit %zu of %zu */\n%s", i + 1, n, texts[i] + strlen(prelude));
   return write_text(t, e->file, text_str(&text));
+}
+
+/* The Program with the kernels of the target's devices; closed by artifact_program_close. */
+static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
+  const DeviceTraits *device = b->options.target->device;
+  driver_make_for(b, device);
+  if (!device->runs && b->plan->ranks > PROGRAM_MAX_RANKS)
+    return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
+                      "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
+                      b->plan->ranks);
+  if (!driver_run(b, DRIVER_kernels)) return false;
+  ArtifactSpec spec = driver_artifact_spec(b);
+  return artifact_program_open(&spec, out, t->diags);
 }
 
 /* ---- for GPUs */
 
-static bool is_gpu(const Build *b) { return strcmp(b->options.target->device, "cpu") != 0; }
-
-/* The Program with CUDA kernels; closed by artifact_program_close. */
-static bool open_cuda(Tool *t, Build *b, ArtifactProgram *out) {
-  ArtifactSpec spec = driver_artifact_spec(b);
-  spec.source.cuda = true;
-  if (b->plan->ranks > PROGRAM_MAX_RANKS)
-    return diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
-                      "code and schedules are made for up to %d ranks; this plan has %d", PROGRAM_MAX_RANKS,
-                      b->plan->ranks);
-  return artifact_program_open(&spec, out, t->diags);
-}
-
 static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a) {
   Text text = {.arena = t->arena};
   text_printf(&text, "/* %s for %s: %zu kernels, made by apc.  Compile with NVRTC or nvcc, --fmad=false. */\n\n%s\n",
-              b->model.name, b->options.target->name, a->result.cuda.n, dialect_prelude);
-  for (size_t i = 0; i < a->result.cuda.n; i++)
-    text_printf(&text, "/* %s */\n%s", a->result.cuda.items[i].how, a->result.cuda.items[i].text);
+              b->model.name, b->options.target->name, a->result.kernels.n, *kernel_target(b->device)->prelude);
+  for (size_t i = 0; i < a->result.kernels.n; i++)
+    text_printf(&text, "/* %s */\n%s", a->result.kernels.items[i].how, a->result.kernels.items[i].text);
   return text_str(&text);
 }
 
 static bool write_image(Tool *t, const Build *b, const Emit *e, const char *source) {
-  CudaImage image;
+  KernelImage image;
   if (!b->options.target->arch)
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture",
                       b->options.target->name);
-  if (!nvrtc_compile(t->arena, t->diags, source, b->options.target->arch, &image)) return false;
-  if (e->kind == EMIT_PTX) return write_text(t, e->file, image.ptx);
-  if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.cubin, image.cubin_bytes);
+  KernelCompile how = {.arena = t->arena, .diags = t->diags, .arch = b->options.target->arch};
+  if (!kernel_target(b->device)->compile(&how, &source, 1, &image)) return false;
+  if (e->kind == EMIT_PTX) return write_text(t, e->file, image.assembly);
+  if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.data, image.bytes);
   tool_stages_end(t);
-  standard_write(image.cubin, image.cubin_bytes);
+  standard_write(image.data, image.bytes);
   return true;
 }
 
 static bool write_cuda(Tool *t, Build *b, const Emit *e) {
   ArtifactProgram a;
-  if (!open_cuda(t, b, &a)) return false;
+  if (!open_program(t, b, &a)) return false;
   const char *source = cuda_source(t, b, &a);
   artifact_program_close(&a);
   return e->kind == EMIT_CUDA ? write_text(t, e->file, source) : write_image(t, b, e, source);
 }
 
-static bool write_cuda_schedule(Tool *t, Build *b, const Emit *e) {
+static bool write_schedule(Tool *t, Build *b, const Emit *e) {
   ArtifactProgram a;
   Text text = {.arena = t->arena};
-  if (!open_cuda(t, b, &a)) return false;
-  cuda_schedule_print(t->arena, &a, &text);
+  if (!open_program(t, b, &a)) return false;
+  kernel_target(b->device)->schedule(t->arena, &a, &text);
   artifact_program_close(&a);
   return write_text(t, e->file, text_str(&text));
-}
-
-static bool write_schedule(Tool *t, Build *b, const Emit *e) {
-  if (is_gpu(b)) return write_cuda_schedule(t, b, e);
-  ArtifactSpec spec = driver_artifact_spec(b);
-  const char *text = artifact_schedule(&spec, t->diags);
-  return text && write_text(t, e->file, text);
 }
 
 static bool write_plan(Tool *t, Build *b, const Emit *e) {

@@ -11,13 +11,7 @@
 
 static bool compiles(Tool *t, const char *path) {
   Build b;
-  ArtifactProgram program;
-  bool ok = build_plan_one_rank(t, path, &b) && driver_run(&b, DRIVER_lower);
-  if (ok) {
-    ArtifactSpec spec = driver_artifact_spec(&b);
-    ok = artifact_program_open(&spec, &program, t->diags);
-    if (ok) artifact_program_close(&program);
-  }
+  bool ok = build_plan_one_rank(t, path, &b) && driver_run(&b, DRIVER_program);
   driver_free(&b);
   tool_stages_end(t);
   return ok;

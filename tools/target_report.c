@@ -69,9 +69,9 @@ static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) 
 
 const char *target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
-  text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device, g->ranks == 1 ? "" : "s",
-              g->nodes, g->nodes == 1 ? "" : "s", rate(a, g->flops[g->compute], "FLOPS"), compute_name(g->compute),
-              rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
+  text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device->name,
+              g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s", rate(a, g->flops[g->compute], "FLOPS"),
+              compute_name(g->compute), rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"));
   if (g->reserve_bytes > 0) text_printf(&text, ", %s reserved", show_scaled(a, g->reserve_bytes, "B"));
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
     text_printf(&text, "; %s %s", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
@@ -96,7 +96,7 @@ void target_table_row(Arena *a, const char *name, const Target *g) {
   Text links = {.arena = a};
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
     text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
-  printf("%-22s %5d  %-6s %-8s  %-9s %-16s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device,
+  printf("%-22s %5d  %-6s %-8s  %-9s %-16s %-26s %s\n", name, g->ranks, g->arch ? g->arch : g->device->name,
          rate(a, g->memory_bytes, "B"), rate(a, g->memory_bandwidth, "B/s"), peak_text(a, g),
          links.n ? text_str(&links) : "-", isnan(g->usd_per_hour) ? "-" : arena_printf(a, "%.2f", g->usd_per_hour));
 }
@@ -142,7 +142,7 @@ json_t *target_json(const Target *g) {
   for (int i = 0; i < CT_COUNT; i++)
     if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_real(g->flops[i]));
   json_t *o = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:o}", "name", json_text(g->name), "machine",
-                        json_text(g->machine), "title", json_text(g->title), "device", g->device, "part",
+                        json_text(g->machine), "title", json_text(g->title), "device", g->device->name, "part",
                         json_text(g->part), "arch", json_text(g->arch), "ranks", g->ranks, "nodes", g->nodes,
                         "ranks_per_machine", g->per_machine, "flops_per_s", flops);
   const struct {

@@ -10,6 +10,14 @@
 #include "base/file.h"
 #include "base/temporary.h"
 
+/* How the texts of kernels are to be compiled; they need -lm and OpenMP at run time.  Never -ffast-math.
+ * What C only warns of and is never meant ends the compilation. */
+#define UNITS_CFLAGS \
+  "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off " \
+  "-mprefer-vector-width=512 -shared -fPIC -Werror=implicit-function-declaration -Werror=implicit-int " \
+  "-Werror=int-conversion " \
+  "-Werror=incompatible-pointer-types -Werror=return-type"
+
 typedef struct CCompiler {
   Arena *arena;
   Diags *diags;

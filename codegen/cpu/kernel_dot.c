@@ -25,6 +25,7 @@ typedef struct Dot {
   int origin;
   const Op *op;
   Val in[2], out;
+  DType dtype; /* in which it is computed */
   char spec[3][MAX_RANK + 1];
 } Dot;
 
@@ -125,7 +126,7 @@ static int merged_letters(const Dot *d, Letter *out) {
     for (int t = 2; t >= 0; t--) {
       const char *at = strchr(d->spec[t], *l);
       if (!at) continue;
-      const Type *type = t == 2 ? type_of_letters(d, d->spec[2], DT_f32) : work_type(d->w, d->in[t]);
+      const Type *type = t == 2 ? type_of_letters(d, d->spec[2], d->dtype) : work_type(d->w, d->in[t]);
       x.extent = type->dims[at - d->spec[t]];
       x.stride[t] = type_stride(m, type, (int)(at - d->spec[t]));
     }
@@ -208,13 +209,13 @@ static void make_operand(Dot *d, int t, const char *classes) {
   char want[MAX_RANK + 1];
   letters_in(d, classes, want);
   if (strcmp(want, d->spec[t]) == 0) return;
-  Val v = permuted(d, d->in[t], d->spec[t], want, DT_f32, 0);
+  Val v = permuted(d, d->in[t], d->spec[t], want, d->dtype, 0);
   d->in[t] = v;
   memcpy(d->spec[t], want, sizeof want);
 }
 
 static void add_gemm(Dot *d, GemmUnit *g, Val out) {
-  add_step(d, OP_dot, 2, d->in, type_of_letters(d, d->spec[2], DT_f32), 0, NULL, WC_GEMM, out);
+  add_step(d, OP_dot, 2, d->in, type_of_letters(d, d->spec[2], d->dtype), 0, NULL, WC_GEMM, out);
   GemmUnit *keep = ARENA_NEW(d->w->m->arena, GemmUnit);
   *keep = *g;
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
@@ -263,7 +264,7 @@ static void skip_transposes(Dot *d) {
   }
 }
 
-static void dot_f32(Dot *d, Val out) {
+static void dot_by_library(Dot *d, Val out) {
   GemmUnit g;
   skip_transposes(d);
   for (int turn = 0; turn < 2; turn++) {
@@ -284,9 +285,9 @@ static void dot_f32(Dot *d, Val out) {
   letters_in(d, "bmn", have);
   memcpy(d->spec[2], have, sizeof have);
   if (!try_gemm(d, &g)) die("dot \"%s\" does not become a matrix product", d->op->name);
-  Val c = work_temp(d->w, type_of_letters(d, have, DT_f32));
+  Val c = work_temp(d->w, type_of_letters(d, have, d->dtype));
   add_gemm(d, &g, c);
-  permuted(d, c, have, want, DT_f32, out);
+  permuted(d, c, have, want, d->dtype, out);
 }
 
 /* ---- products and sums */
@@ -302,7 +303,8 @@ static Val spread(Dot *d, int t, const char *space, const Type *type) {
   return add_step(d, OP_broadcast, 1, &v, type, 1, &a, WC_MAP, 0);
 }
 
-static void dot_by_loops(Dot *d, Val out, DType dtype) {
+static void dot_by_loops(Dot *d, Val out) {
+  DType dtype = d->dtype;
   char space[2 * MAX_RANK + 1] = {0}, left[MAX_RANK + 1];
   strcpy(space, d->spec[2]);
   for (const char *l = d->spec[0]; *l; l++)
@@ -325,7 +327,8 @@ void work_add_dot(Work *w, const Op *op, int origin) {
   Dot d = {.w = w, .origin = origin, .op = op, .in = {op->in[0], op->in[1]}, .out = op->out};
   DType dtype = work_type(w, op->in[0])->dtype;
   split(&d, op_str(op, AT_spec));
-  bool narrow = dtype == DT_f16 || dtype == DT_bf16;
+  bool narrow = !device_multiplies(w->device, dtype) && (dtype == DT_f16 || dtype == DT_bf16);
+  d.dtype = narrow ? DT_f32 : dtype;
   for (int t = 0; t < 2; t++) {
     if (narrow) {
       Attr a = attr_dtype(AT_to, DT_f32);
@@ -334,13 +337,13 @@ void work_add_dot(Work *w, const Op *op, int origin) {
     }
     sum_own_letters(&d, t);
   }
-  if (dtype != DT_f32 && !narrow) {
-    dot_by_loops(&d, op->out, dtype);
+  if (!device_multiplies(w->device, d.dtype)) {
+    dot_by_loops(&d, op->out);
     return;
   }
   const Type *type = work_type(w, op->out);
   Val wide = narrow ? work_temp(w, type_with_dtype(w->m, type, DT_f32)) : op->out;
-  dot_f32(&d, wide);
+  dot_by_library(&d, wide);
   Attr a = attr_dtype(AT_to, dtype);
   if (narrow) add_step(&d, OP_cast, 1, &wide, type, 1, &a, WC_MAP, op->out);
 }

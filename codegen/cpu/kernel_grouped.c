@@ -50,8 +50,7 @@ void work_add_grouped_mlp(Work *w, const Op *op, int origin) {
   product(&k, h, op->in[4], NULL, op->out);
 }
 
-/* As if every row were of a group that is held here. */
-const Expr *grouped_print(Work *w, const Op *op, Text *t, Scalars *s) {
+void grouped_print(const Work *w, const Op *op, Text *t, Scalars *s) {
   Module *m = w->m;
   const Type *x = work_type(w, op->in[0]), *matrices = work_type(w, op->in[2]);
   const Expr *rows = type_elements(m, work_type(w, op->in[1])), *k = matrices->dims[1], *n = matrices->dims[2];
@@ -59,5 +58,4 @@ const Expr *grouped_print(Work *w, const Op *op, Text *t, Scalars *s) {
               scalar_text(m, s, rows), scalar_text(m, s, k), scalar_text(m, s, n), scalar_text(m, s, matrices->dims[0]),
               scalar_text(m, s, op_expr(op, AT_start)));
   text_printf(t, "  grouped_%s(ptr[3], ptr[0], ptr[1], ptr[2], &g);\n", dtype_name(x->dtype));
-  return ex_muli(m, ex_mul(m, ex_mul(m, rows, k), n), 2);
 }

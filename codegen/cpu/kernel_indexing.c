@@ -3,23 +3,23 @@
 #include "codegen/cpu/kernel_template.h"
 #include "codegen/rows/print_row.h"
 
-static const char *span(Work *w, Scalars *s, const Type *t, int from, int to) {
+static const char *span(const Work *w, Scalars *s, const Type *t, int from, int to) {
   return scalar_text(w->m, s, type_product(w->m, t, from, to));
 }
 
-static void print_sizes(Work *w, const Type *t, int axis, Text *out, Scalars *s) {
+static void print_sizes(const Work *w, const Type *t, int axis, Text *out, Scalars *s) {
   text_printf(out, "  const int64_t outer = %s, n = %s, inner = %s;\n", span(w, s, t, 0, axis),
               span(w, s, t, axis, axis + 1), span(w, s, t, axis + 1, t->rank));
 }
 
 /* "f32, float, float, 0, add_f32": element, stored and computed type, identity and combination of a reduction. */
-static const char *reduction_arguments(Work *w, DType t, Reduction r) {
+static const char *reduction_arguments(const Work *w, DType t, Reduction r) {
   DType acc = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
   return arena_printf(w->m->arena, "%s, %s, %s, %s, %s_%s", dtype_name(t), c_stored_type(t), rp_value_type(t),
                       rp_identity(&(RowAcc){.op = r, .dtype = acc}), rp_combine_name(r), rp_suffix(t));
 }
 
-static void print_scatter(Work *w, const Op *op, Text *t, Scalars *s) {
+static void print_scatter(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]), *index = work_type(w, op->in[1]), *y = work_type(w, op->out);
   int axis = (int)op_int(op, AT_axis, 0), named = op->kind == OP_put ? 1 : index->rank;
   print_sizes(w, y, axis, t, s);
@@ -31,13 +31,12 @@ static void print_scatter(Work *w, const Op *op, Text *t, Scalars *s) {
               reduction_arguments(w, x->dtype, op_attr(op, AT_op)->u.reduction), dtype_name(index->dtype));
 }
 
-const Expr *indexing_print(Work *w, const Op *op, Text *t, Scalars *s) {
+void indexing_print(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]);
-  const Expr *elements = type_elements(w->m, x);
   int axis = (int)op_int(op, AT_axis, 0);
   if (op->kind == OP_scatter || op->kind == OP_put) {
     print_scatter(w, op, t, s);
-    return elements;
+    return;
   }
   print_sizes(w, x, axis, t, s);
   text_printf(t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", c_stored_type(work_type(w, op->out)->dtype),
@@ -45,10 +44,9 @@ const Expr *indexing_print(Work *w, const Op *op, Text *t, Scalars *s) {
   if (op->kind == OP_argsort) {
     text_printf(t, "  const int descending = %d;\n  ARGSORT(%s, %s);\n", op_int(op, AT_descending, 0) != 0,
                 dtype_name(x->dtype), rp_value_type(x->dtype));
-    return ex_const(w->m, 0);
+    return;
   }
   text_printf(t, "  const int exclusive = %d, reverse = %d;\n", op_int(op, AT_exclusive, 0) != 0,
               op_int(op, AT_reverse, 0) != 0);
   text_printf(t, "  SCAN(%s);\n", reduction_arguments(w, x->dtype, op_attr(op, AT_op)->u.reduction));
-  return elements;
 }

@@ -5,17 +5,16 @@
 
 #include "codegen/cpu/print_c.h"
 
-/* A function, without its name, that calls the template for a WC_TEMPLATE operation.  Sets the operand whose memory the
- * result may share (-1: none) and the arithmetic operations. */
-const char *template_print(Work *w, const Op *op, Scalars *scalars, int *alias, const Expr **flops);
+/* A function, without its name, that calls the template for a WC_TEMPLATE operation. */
+const char *template_print(const Work *w, const Op *op, Scalars *scalars);
 
-/* kernel_window.c: the description and the loops of a convolution or pool; returns its arithmetic operations. */
-const Expr *window_print(Work *w, const Op *op, Text *t, Scalars *s);
+/* kernel_window.c: the description and the loops of a convolution or pool. */
+void window_print(const Work *w, const Op *op, Text *t, Scalars *s);
 
 /* kernel_grouped.c: grouped_dot. */
-const Expr *grouped_print(Work *w, const Op *op, Text *t, Scalars *s);
+void grouped_print(const Work *w, const Op *op, Text *t, Scalars *s);
 
 /* kernel_indexing.c: scatter, put, argsort, scan. */
-const Expr *indexing_print(Work *w, const Op *op, Text *t, Scalars *s);
+void indexing_print(const Work *w, const Op *op, Text *t, Scalars *s);
 
 #endif

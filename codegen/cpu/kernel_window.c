@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct Printing {
-  Work *w;
+  const Work *w;
   const Op *op;
   Window window;
   Text *t;
@@ -121,8 +121,8 @@ static bool print_tiles(const Printing *p, const Letter *kept, int nkept, const 
   return true;
 }
 
-/* Multiply-adds, counting those that meet padding. */
-static const Expr *print_conv(const Printing *p) {
+/* `work` is multiply-adds, counting those that meet padding. */
+static void print_conv(const Printing *p) {
   Module *m = p->w->m;
   Letter kept[MAX_RANK], summed[2 * MAX_RANK];
   int nkept = conv_letters(p, false, kept), nsummed = conv_letters(p, true, summed);
@@ -132,7 +132,7 @@ static const Expr *print_conv(const Printing *p) {
   DType t = part_type(p, -1)->dtype;
   text_printf(p->t, "  %s *y = ptr[2];\n  const %s *a = ptr[0], *b = ptr[1];\n", c_stored_type(t), c_stored_type(t));
   text_printf(p->t, "  const int64_t work = %s;\n", number(p, work));
-  if (print_tiles(p, kept, nkept, summed, nsummed)) return ex_muli(m, work, 2);
+  if (print_tiles(p, kept, nkept, summed, nsummed)) return;
   print_letters(p, "kept", kept, nkept);
   print_letters(p, "summed", summed, nsummed);
   text_printf(p->t, "  %s(%s, %s, %s);\n",
@@ -140,10 +140,9 @@ static const Expr *print_conv(const Printing *p) {
               : p->op->kind == OP_conv_transpose ? "CONV_TRANSPOSE"
                                                  : "CONV_FILTER",
               dtype_name(t), c_stored_type(t), rp_value_type(t));
-  return ex_muli(m, work, 2);
 }
 
-static const Expr *print_pool(const Printing *p) {
+static void print_pool(const Printing *p) {
   Module *m = p->w->m;
   const Type *x = part_type(p, 0), *y = part_type(p, -1);
   Reduction op = op_attr(p->op, AT_op)->u.reduction;
@@ -165,11 +164,11 @@ static const Expr *print_pool(const Printing *p) {
   text_printf(p->t, "  POOL(%s, %s, %s, %s, %s_%s);\n", dtype_name(x->dtype), c_stored_type(x->dtype),
               rp_value_type(x->dtype), rp_identity(&(RowAcc){.op = op, .dtype = acc}), rp_combine_name(op),
               rp_suffix(x->dtype));
-  return work;
 }
 
-const Expr *window_print(Work *w, const Op *op, Text *t, Scalars *s) {
+void window_print(const Work *w, const Op *op, Text *t, Scalars *s) {
   Printing p = {w, op, window_of(w->f, op), t, s};
   print_windows(&p);
-  return op->kind == OP_pool ? print_pool(&p) : print_conv(&p);
+  if (op->kind == OP_pool) print_pool(&p);
+  else print_conv(&p);
 }

@@ -3,6 +3,7 @@
 #define APC_CODEGEN_CUDA_KERNELS_H
 
 #include "codegen/cuda/print_cuda.h"
+#include "codegen/kernel_set.h"
 #include "codegen/rows/units.h"
 
 /* The argument of a kernel is one struct of eight-byte words: unit.in, unit.out (pointers), then the scalars

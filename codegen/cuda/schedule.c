@@ -35,7 +35,7 @@ enum {
 typedef struct Print {
   Arena *a;
   const Program *p;
-  const ProgramCudaKernel *kernels;
+  const ProgramKernelText *kernels;
   Text *t;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   ProgramValues values; /* micro-batch 0 */
@@ -156,15 +156,17 @@ static void print_gemm(const Print *k) {
     text_printf(&batch, ", %s %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64, i + 1 < loops ? "loop" : "batch",
                 expr(k, 10 + 4 * i), expr(k, 12 + 4 * i), expr(k, 11 + 4 * i), expr(k, 13 + 4 * i));
   if (depth == 0) {
-    line(k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(k, tensor(k, 2)), elements(k, tensor(k, 2)) * 4);
+    line(k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(k, tensor(k, 2)),
+         elements(k, tensor(k, 2)) * (int64_t)dtype_bytes((DType)tensor(k, 2)->dtype));
     return;
   }
   bool ta = a_k != 1 && depth > 1, tb = b_n != 1 && n > 1;
   line(k,
        "cublasLtMatmul(op%s op%s, m %" PRId64 ", n %" PRId64 ", k %" PRId64 ", A %s ld %" PRId64 ", B %s ld %" PRId64
-       ", C %s ld %" PRId64 "%s, f32)",
+       ", C %s ld %" PRId64 "%s, %s)",
        tb ? "T" : "N", ta ? "T" : "N", n, m, depth, place(k, tensor(k, 1)), tb ? b_n : b_k, place(k, tensor(k, 0)),
-       ta ? a_k : a_m, place(k, tensor(k, 2)), c_m, batch.n ? text_str(&batch) : "");
+       ta ? a_k : a_m, place(k, tensor(k, 2)), c_m, batch.n ? text_str(&batch) : "",
+       dtype_name((DType)tensor(k, 2)->dtype));
 }
 
 /* ---- communication */
@@ -367,7 +369,7 @@ static void print_pair(const Print *k, const char *call) {
 /* ---- instructions */
 
 static void print_launch(const Print *k) {
-  const ProgramCudaKernel *f = &k->kernels[instr(k)->object];
+  const ProgramKernelText *f = &k->kernels[instr(k)->object];
   Text args = {.arena = k->a};
   for (uint32_t i = 0; i < instr(k)->tensors.n; i++) text_printf(&args, "%s%s", i ? ", " : "", place(k, tensor(k, i)));
   for (uint32_t i = 1; i < instr(k)->exprs.n; i++) text_printf(&args, "%s%" PRId64, i > 1 ? ", " : "; ", expr(k, i));
@@ -642,7 +644,7 @@ static void evaluate(Print *k) {
 
 void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
   const Program *p = &program->p;
-  Print k = {.a = a, .p = p, .kernels = program->result.cuda.items, .t = t};
+  Print k = {.a = a, .p = p, .kernels = program->result.kernels.items, .t = t};
   evaluate(&k);
   text_printf(t, "schedule of \"%s\" for %s: %u rank%s", program_text(p, p->header->name),
               program_text(p, p->header->target), p->ranks, p->ranks == 1 ? "" : "s");
@@ -650,8 +652,8 @@ void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
     text_printf(t, "%s%s %" PRId64, i ? ", " : "; sizes for ", program_text(p, p->symbols[i].name), k.symbols[i]);
   text_add(t, "\n");
   print_communicators(&k);
-  for (size_t i = 0; i < program->result.cuda.n; i++)
-    text_printf(t, "kernel %s: %s\n", program->result.cuda.items[i].symbol, program->result.cuda.items[i].how);
+  for (size_t i = 0; i < program->result.kernels.n; i++)
+    text_printf(t, "kernel %s: %s\n", program->result.kernels.items[i].symbol, program->result.kernels.items[i].how);
   print_calls(&k);
   for (uint32_t i = 0; i < p->n_bodies; i++) print_body(&k, i);
   program_values_close(&k.values);

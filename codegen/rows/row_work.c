@@ -166,7 +166,7 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_repeat:
     case OP_leave: return WC_REPEAT;
     case OP_opaque:
-    case OP_call: die("units_of: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
+    case OP_call: die("work_new: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
     default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;
   }
 }
@@ -377,13 +377,13 @@ static void find_live(Work *w) {
   }
 }
 
-Work *work_new(Module *m, const Func *f, int stage, bool library) {
+Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join) {
   Work *w = ARENA_NEW(m->arena, Work);
-  *w = (Work){.m = m, .f = f, .stage = stage};
-  if (f->level != 2) die("units_of: \"%s\" is a level-%d function", f->name, f->level);
+  *w = (Work){.m = m, .f = f, .stage = stage, .device = device};
+  if (f->level != 2) die("work_new: \"%s\" is a level-%d function", f->name, f->level);
   add_ops(w);
   move_out_of_loops(w);
-  if (library) work_join(w);
+  if (join && device->convolutions) work_join(w);
   find_live(w);
   return w;
 }

@@ -8,6 +8,7 @@
 #define APC_CODEGEN_ROWS_ROW_WORK_H
 
 #include "codegen/rows/units.h"
+#include "ir/device.h"
 
 typedef enum WorkClass {
   WC_SOURCE,
@@ -56,6 +57,7 @@ typedef struct Work {
   Module *m;
   const Func *f;
   int stage;
+  const DeviceTraits *device;
   struct {
     WorkOp *items;
     size_t n, cap;
@@ -73,8 +75,10 @@ typedef struct Work {
   } groups;
 } Work;
 
-Work *work_new(Module *m, const Func *f, int stage, bool library); /* legalised; library: see units_of */
-void work_fuse(Work *w);                                           /* groups and `stored` */
+/* The operations of one stage, legalised for a device; with `join`, convolutions of its library take in what follows
+ * them.  Dies on IR that verify_func would refuse. */
+Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join);
+void work_fuse(Work *w); /* groups and `stored` */
 
 const Type *work_type(const Work *w, Val v);
 Val work_temp(Work *w, const Type *type);
@@ -92,8 +96,8 @@ const Expr *row_start(const Work *w, const Op *op);
 bool work_is_view(const Work *w, const Op *op, const Expr **offset);
 const Expr *type_stride(Module *m, const Type *t, int dim); /* elements */
 
-/* work_join.c: convolutions that the CPU's library knows are described for it, and the additions and activations that
- * follow them join them. */
+/* work_join.c: convolutions that the device's library knows are described for it, and the additions and activations
+ * that follow them join them. */
 void work_join(Work *w);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */

@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "codegen/cpu/kernel_template.h"
+#include "codegen/rows/row.h"
+#include "codegen/rows/row_work.h"
 
 typedef struct Make {
   Work *w;
   Module *m;
   UnitList *list;
   size_t cap;
-  KernelSet *kernels;
 } Make;
 
 const Type *units_type(const UnitList *units, const Func *l2, Val v) {
@@ -23,8 +23,7 @@ static Unit *add_unit(Make *k, UnitKind kind, int origin) {
     Unit *items;
     size_t n, cap;
   } grow = {k->list->items, k->list->n, k->cap};
-  ARENA_PUSH(k->m->arena, &grow,
-             ((Unit){.kind = kind, .op = origin, .flops = ex_const(k->m, 0), .bytes = ex_const(k->m, 0)}));
+  ARENA_PUSH(k->m->arena, &grow, ((Unit){.kind = kind, .op = origin}));
   k->list->items = grow.items, k->list->n = grow.n, k->cap = grow.cap;
   return &k->list->items[k->list->n - 1];
 }
@@ -35,43 +34,7 @@ static const Val *values(Make *k, int n, const Val *v) {
   return list;
 }
 
-static const Expr *tensor_bytes(Make *k, Val v) {
-  const Type *t = work_type(k->w, v);
-  return ex_muli(k->m, type_elements(k->m, t), (int64_t)dtype_bytes(t->dtype));
-}
-
-static void sum_tensor_bytes(Make *k, Unit *u) {
-  for (int i = 0; i < u->nin; i++) u->bytes = ex_add(k->m, u->bytes, tensor_bytes(k, u->in[i]));
-  for (int i = 0; i < u->nout; i++) u->bytes = ex_add(k->m, u->bytes, tensor_bytes(k, u->out[i]));
-}
-
 /* ---- row programs */
-
-static const Expr *points(Make *k, const RowProgram *p, bool inner) {
-  const Expr *e = ex_const(k->m, 1);
-  for (int d = 0; d < p->ndims; d++)
-    if (inner || d != p->inner) e = ex_mul(k->m, e, p->extent[d]);
-  return e;
-}
-
-static void count_work(Make *k, Unit *u, const RowProgram *p) {
-  int64_t inner = 0, outer = 0;
-  for (size_t i = 0; i < p->nodes.n; i++) {
-    const RowNode *n = &p->nodes.items[i];
-    if (n->kind != RN_OP || n->op == OP_cast) continue;
-    if (n->inner) inner++;
-    else outer++;
-  }
-  inner += (int64_t)p->accs.n;
-  const Expr *all = points(k, p, true), *rows = points(k, p, false);
-  u->flops = ex_add(k->m, ex_muli(k->m, all, inner), p->reduces ? ex_muli(k->m, rows, outer) : ex_const(k->m, 0));
-  for (int i = 0; i < u->nin; i++) { /* a gather or slice does not read all of its operand */
-    const Type *t = work_type(k->w, u->in[i]);
-    const Expr *read = ex_min(k->m, type_elements(k->m, t), all);
-    u->bytes = ex_add(k->m, u->bytes, ex_muli(k->m, read, (int64_t)dtype_bytes(t->dtype)));
-  }
-  for (int i = 0; i < u->nout; i++) u->bytes = ex_add(k->m, u->bytes, tensor_bytes(k, u->out[i]));
-}
 
 static bool same_place(const RowNode *n, const RowStore *s) {
   return n->nargs == 0 && n->guard < 0 && n->at.offset == s->at.offset &&
@@ -112,7 +75,6 @@ static void add_row_kernel(Make *k, const Group *g) {
   const WorkOp *last = &k->w->ops.items[g->ops[g->n - 1]];
   Val list[512];
   int ptr_of[512], n = 0, nin = 0;
-  Scalars scalars = {0};
   if (!p) return;
   if (p->buffers.n > 512) die("units_of: %zu buffers in one kernel", p->buffers.n);
   for (size_t i = 0; i < p->buffers.n; i++) {
@@ -121,34 +83,26 @@ static void add_row_kernel(Make *k, const Group *g) {
     list[n++] = p->buffers.items[i].value;
     nin += !p->buffers.items[i].output;
   }
-  const char *text = print_c_kernel(k->m, p, &scalars);
   Unit *u = add_unit(k, UNIT_KERNEL, last->origin);
-  u->kernel = kernel_set_add(k->kernels, op_name(last->op->kind), text);
-  u->row = p;
+  u->row = p, u->legal = last->op;
   u->nin = nin, u->in = values(k, nin, list);
   u->nout = n - nin, u->out = values(k, n - nin, list + nin);
   u->alias = find_aliases(k, p, ptr_of, nin, n - nin);
-  u->nscalars = (int)scalars.n, u->scalars = scalars.items;
-  count_work(k, u, p);
 }
 
 /* ---- the other kinds */
 
+/* An update in place writes only what changes; a rope rotates pairs where they lie; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
-  Scalars scalars = {0};
   int *alias = ARENA_NEW(k->m->arena, int);
-  const Expr *flops;
-  const char *text = template_print(k->w, o->conv ? o->conv->op : o->op, &scalars, alias, &flops);
+  *alias = o->op->kind == OP_update || o->op->kind == OP_rope ? 0 : -1;
+  if (o->conv && o->conv->residual) *alias = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
-  u->kernel = kernel_set_add(k->kernels, op_name(o->op->kind), text);
+  u->legal = o->conv ? o->conv->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
   u->nout = 1, u->out = values(k, 1, &o->op->out);
   u->alias = alias;
-  u->nscalars = (int)scalars.n, u->scalars = scalars.items;
-  u->flops = flops;
   u->conv = o->conv;
-  if (o->conv && o->conv->residual) *alias = o->op->nin - 1;
-  sum_tensor_bytes(k, u);
 }
 
 static void add_gemm(Make *k, const WorkOp *o) {
@@ -156,9 +110,6 @@ static void add_gemm(Make *k, const WorkOp *o) {
   Unit *u = add_unit(k, UNIT_GEMM, o->origin);
   u->nin = 2, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
   u->gemm = g;
-  u->flops = ex_muli(k->m, ex_mul(k->m, ex_mul(k->m, g->m, g->n), g->k), 2);
-  for (int i = 0; i < g->nbatch; i++) u->flops = ex_mul(k->m, u->flops, g->batch[i]);
-  sum_tensor_bytes(k, u);
 }
 
 static void add_view(Make *k, const WorkOp *o, const Expr *offset) {
@@ -173,7 +124,6 @@ static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
   Unit *u = add_unit(k, kind, o->origin);
   if (!arrives) u->nin = o->op->nin, u->in = o->op->in;
   if (o->op->out && kind != UNIT_WRITE && !leaves) u->nout = 1, u->out = values(k, 1, &o->op->out);
-  if (kind == UNIT_COMM) sum_tensor_bytes(k, u);
 }
 
 /* The value of operand `k` of each operation of a group, from operation `from` on, then `last` unless it is 0. */
@@ -265,11 +215,12 @@ static void sort_groups(const Work *w, int *by_key) {
     if (w->groups.items[g].dead) by_key[n++] = (int)g;
 }
 
-UnitList *units_of(Module *m, const Func *l2, int stage, bool library, KernelSet *kernels) {
-  Work *w = work_new(m, l2, stage, library);
+UnitList *units_of(Work *w) {
+  Module *m = w->m;
   work_fuse(w);
   UnitList *list = ARENA_NEW(m->arena, UnitList);
-  Make k = {.w = w, .m = m, .list = list, .kernels = kernels};
+  list->work = w;
+  Make k = {.w = w, .m = m, .list = list};
   Order o = {&k, ARENA_ARRAY(m->arena, int, w->groups.n + 1), ARENA_ARRAY(m->arena, bool, w->groups.n + 1)};
   sort_groups(w, o.by_key);
   for (size_t i = 0; i < w->groups.n; i++)
@@ -321,7 +272,6 @@ void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units
     if (u->gemm) print_gemm(m, t, u->gemm);
     if (u->conv) print_conv(m, t, u->conv);
     if (u->view_offset) print_expr(m, t, "offset", u->view_offset);
-    print_expr(m, t, "flops", u->flops), print_expr(m, t, "bytes", u->bytes);
     text_add(t, "\n");
   }
 }

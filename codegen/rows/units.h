@@ -1,9 +1,10 @@
-/* codegen/rows/units.h - a level-2 function as an ordered list of work units, and its kernels.
+/* codegen/rows/units.h - a level-2 function as an ordered list of work units.
  *
- * In: a level-2 function (local types) and one pipeline stage of it.  Out: units in an order that respects every data
- * dependence and keeps the order of communication operations; their kernels are added to a set (codegen/kernel_set.h).
- * Every live operation of the stage is inside exactly one unit or fused into the kernels that use it; operations
- * whose results reach neither an output, a write nor another stage have no unit.
+ * In: the legalised operations (row_work.h) of one pipeline stage of a level-2 function (local types).  Out: units in
+ * an order that respects every data dependence and keeps the order of communication operations.  A kernel is a row
+ * program or an operation with a template; its text and launch are the device's (codegen/target.h). Every live
+ * operation of the stage is inside exactly one unit or fused into the kernels that use it; operations whose results
+ * reach neither an output, a write nor another stage have no unit.
  *
  * The units of a loop's body stand between its UNIT_LOOP and UNIT_REPEAT; no kernel computes on both sides of these.
  *
@@ -17,14 +18,14 @@
 #ifndef APC_CODEGEN_ROWS_UNITS_H
 #define APC_CODEGEN_ROWS_UNITS_H
 
-#include "codegen/kernel_set.h"
+#include "base/text.h"
 #include "ir/ir.h"
 #include "program/activation.h"
 
 typedef enum UnitKind {
   UNIT_SOURCE, /* input, param, read, or the arriving end of a transfer's value is UNIT_COMM; nothing to run */
-  UNIT_KERNEL, /* call kernel `kernel` of the set */
-  UNIT_GEMM,   /* batched f32 matrix product, overwriting its result */
+  UNIT_KERNEL, /* call a kernel */
+  UNIT_GEMM,   /* batched matrix product of the device's library, overwriting its result */
   UNIT_VIEW,   /* out[0] is in[0]'s memory from byte `view_offset` on */
   UNIT_COMM,   /* one communication operation; a transfer has an operand in the sending, a result in the receiving stage
                 */
@@ -36,9 +37,9 @@ typedef enum UnitKind {
 
 enum { GEMM_MAX_BATCH = 4 };
 
-/* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], f32.  Strides are in elements.  One of a_m, a_k and one
- * of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading dimension), unless an extent
- * concerned is 1; c_n is always 1.  A is in[0], B is in[1], C is out[0].  k may be 0: C is then all zeros. */
+/* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], of one type.  Strides are in elements.  One of a_m, a_k
+ * and one of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading dimension), unless
+ * an extent concerned is 1; c_n is always 1.  A is in[0], B is in[1], C is out[0].  k may be 0: C is then all zeros. */
 typedef struct GemmUnit {
   int nbatch;
   const Expr *batch[GEMM_MAX_BATCH]; /* extents, major first */
@@ -58,44 +59,39 @@ typedef struct ConvUnit {
 
 typedef struct Unit {
   UnitKind kind;
-  int op;     /* index in Func.ops of the operation it is named after */
-  int kernel; /* KERNEL: its number in the set; void symbol(void *const *ptr, const int64_t *x) */
+  int op; /* index in Func.ops of the operation it is named after */
   int nin;
   const Val *in; /* ptr[0 .. nin) */
   int nout;
   const Val *out;   /* ptr[nin .. nin + nout) */
   const int *alias; /* KERNEL, per output: the input (index into `in`) whose memory it may share, -1 for none;
                      * for an `update` sharing makes the kernel write only what changes */
-  int nscalars;
-  const Expr *const *scalars;   /* KERNEL: x[i] is the value of scalars[i] */
-  const struct RowProgram *row; /* KERNEL: the program it was printed from; NULL for a template */
+  const struct RowProgram *row; /* KERNEL: the program it is printed from; NULL for a template */
+  const Op *legal;              /* KERNEL: its last operation, legalised; a template is printed from that */
   const GemmUnit *gemm;
   const ConvUnit *
       conv; /* KERNEL: for the library; the kernel takes image, weights and result and computes the convolution alone */
   const Expr *view_offset; /* VIEW: bytes */
-  const Expr *flops;       /* multiply-add counts 2; special functions count 1 */
-  const Expr *bytes;       /* read from and written to memory, each tensor once */
+  /* KERNEL, once it is printed (codegen/target.h). */
+  int kernel; /* its number in the set */
+  int nscalars;
+  const Expr *const *scalars; /* what it takes beside tensors */
+  const Expr *blocks;         /* of its grid; NULL on devices without grids */
+  int threads;                /* of a block; 0 there */
+  const char *how;            /* how it is scheduled, for people; NULL: nothing to say */
 } Unit;
 
 /* Values that units pass to each other but the function does not have: Val Func.values.n + i is temps[i]. */
 typedef struct UnitList {
+  const struct Work *work; /* the operations they were made of */
   Unit *items;
   size_t n;
   const Type **temps;
   size_t ntemps;
 } UnitList;
 
-/* How the texts of kernels are to be compiled; they need -lm and OpenMP at run time.  Never -ffast-math.
- * What C only warns of and is never meant ends the compilation. */
-#define UNITS_CFLAGS \
-  "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off " \
-  "-mprefer-vector-width=512 -shared -fPIC -Werror=implicit-function-declaration -Werror=implicit-int " \
-  "-Werror=int-conversion " \
-  "-Werror=incompatible-pointer-types -Werror=return-type"
-
-/* The units of one stage.  With `library`, products may become convolutions of the CPU's library with what joined them.
- * Everything, texts of kernels too, lives in the module's arena.  Dies on IR that verify_func would refuse. */
-UnitList *units_of(Module *m, const Func *l2, int stage, bool library, KernelSet *kernels);
+/* The units of legalised operations.  Everything lives in the module's arena. */
+UnitList *units_of(struct Work *w);
 
 /* The type of a function value or a temporary. */
 const Type *units_type(const UnitList *units, const Func *l2, Val v);

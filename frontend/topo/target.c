@@ -105,7 +105,7 @@ static bool contains(Arena *a, const char *name, const char *word) {
 /* The machine has the word in its name (pass 0), or in that of its part only (pass 1). */
 static bool has_word(Arena *a, const TopoBlock *b, const char *word, int pass) {
   const Target *t = is_target(b) ? target_find(diags_new(a), a, b->name) : NULL;
-  if (!t || strcmp(t->device, "cpu") == 0) return false;
+  if (!t || t->device->shared_memory) return false; /* its ranks are no devices with names of their own */
   bool named = contains(a, b->name, word);
   return pass == 0 ? named : !named && t->part && contains(a, t->part, word);
 }

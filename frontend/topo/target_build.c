@@ -126,7 +126,7 @@ static bool read_tier(Diags *d, const TargetParts *p, const TopoValue *with, Tar
 }
 
 static void read_device(const TopoBlock *b, double share, double slower, Target *t) {
-  t->device = topo_kind_name(b->kind);
+  t->device = device_traits_find(topo_kind_name(b->kind));
   t->part = b->name;
   t->arch = word_of(b, "arch", 0);
   for (int i = 0; i < CT_COUNT; i++) t->flops[i] = NAN;

@@ -83,12 +83,18 @@ static RtStatus find_kernels(CpuDevice *d, RtError *error) {
   return status;
 }
 
-static bool has_products(const CpuDevice *d) {
+/* The library, if there are products: of f32, all of them. */
+static RtStatus open_products(const CpuDevice *d, RtError *error) {
   const Program *p = d->p;
+  bool any = false;
   for (uint32_t b = 0; b < p->n_bodies; b++)
-    for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n; i++)
-      if (p->bodies[b].stage == d->stage && p->instrs[i].kind == PI_gemm) return true;
-  return false;
+    for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n; i++) {
+      if (p->bodies[b].stage != d->stage || p->instrs[i].kind != PI_gemm) continue;
+      if (p->tensors[program_list(p, p->instrs[i].tensors)[0]].dtype != DT_f32)
+        return rt_error(error, RT_BAD_INPUT, "damaged program: matrix products on CPUs are of f32");
+      any = true;
+    }
+  return any ? gemm_open(error) : RT_OK;
 }
 
 static void cpu_close(Device *device) {
@@ -106,7 +112,7 @@ static RtStatus cpu_open(const DeviceOptions *options, Device **out, RtError *er
                    .p = &options->artifact->program,
                    .stage = options->stage};
   RtStatus status = find_kernels(d, error);
-  if (!status && has_products(d)) status = gemm_open(error);
+  if (!status) status = open_products(d, error);
   if (status) cpu_close(&d->base);
   else *out = &d->base;
   return status;

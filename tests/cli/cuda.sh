@@ -100,4 +100,8 @@ for kind in ptx cubin; do
   expect 5 "APC0701" env LD_LIBRARY_PATH="$work/hidden" CUDA_HOME=/nonexistent "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four --emit=$kind
   expect_err "NVRTC"
 done
+# One command may make code for both kinds of devices.
+for form in c cuda schedule; do expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=$form=$form.alone; done
+expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=cuda=cuda.both,c=c.both,schedule=schedule.both
+for form in c cuda schedule; do check "$form differs beside others" cmp $form.alone $form.both; done
 summary 46

@@ -33,6 +33,7 @@ for command in compile plan run verify bench; do
 done
 expect 1 "pass 'outline' runs on demand only" "$apc" plan "$mlp" --print-after outline; expect_err "--emit=ir:outline"
 expect 0 "# widen does not run for a gpu" "$apc" plan "$mlp" -D d=8 -D layers=1 -q --target dgx-a100x2 --print-after widen
+expect 2 "--device takes a kind of device" "${apc%/*}/apc-opt" --device=tpu x.ir
 expect 2 "'--runs' takes at most 1000000, not '4294967297'" "$apc" bench "$mlp" --runs 4294967297
 expect 2 "'--warmup' takes at most 1000000, not '1000001'" "$apc" bench "$mlp" --warmup 1000001
 expect 0 "# after order" "$apc" plan "$mlp" -D d=8 -D layers=1 -q --print-after all

@@ -117,8 +117,7 @@ static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanO
   o->plan = *options;
   o->producer = "tests/e2e";
   o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);
-  o->out = out;
-  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && e2e_prove(e) && driver_run(&e->build, DRIVER_program);
+  bool ok = o->target && driver_run(&e->build, DRIVER_lower) && e2e_prove(e) && driver_write(&e->build, out);
   e->l2 = e->build.l2s;
   if (!ok) e2e_diags(e);
   return ok;

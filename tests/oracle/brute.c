@@ -122,7 +122,7 @@ static Func *looped_graph(Module *m, Random *r, int64_t size, int most, Diags *d
 
 static Target random_target(Random *r, int ranks) {
   Target t = {.name = "random",
-              .device = "cpu",
+              .device = device_traits(DEVICE_cpu),
               .ranks = ranks,
               .nodes = 1,
               .memory_bytes = 1e12,

@@ -3,14 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/rows/units.h"
+#include "codegen/rows/row_work.h"
+#include "codegen/target.h"
 #include "tests/test.h"
 
 typedef struct Made {
   Arena *arena;
   Module *m;
   const Func *f;
-  const UnitList *units;
+  UnitList *units;
   KernelSet kernels;
 } Made;
 
@@ -28,7 +29,8 @@ static Made make_for(const char *body, int stage, bool library) {
     exit(1);
   }
   x.f = module_func(x.m, "r");
-  x.units = units_of(x.m, x.f, stage, library, &x.kernels);
+  x.units = units_of(work_new(x.m, x.f, stage, device_traits(DEVICE_cpu), library));
+  kernel_target(device_traits(DEVICE_cpu))->print(x.m, x.f, x.units, &x.kernels);
   return x;
 }
 
@@ -221,9 +223,10 @@ static void text_is_deterministic(void) {
       "  %y = all_reduce %d {mesh_axes=[tp], op=sum} : f32[b,8]\n  output \"y\" %y @{}\n";
   Made a = make(body, 0), b = make(body, 0);
   size_t n, same;
-  const char **texts = kernel_set_texts(&a.kernels, &n);
+  const KernelTarget *target = kernel_target(device_traits(DEVICE_cpu));
+  const char **texts = target->texts(&a.kernels, &n);
   CHECK(n == 1);
-  CHECK_STR(texts[0], kernel_set_texts(&b.kernels, &same)[0]);
+  CHECK_STR(texts[0], target->texts(&b.kernels, &same)[0]);
   /* the coordinate is a scalar of the kernel */
   bool found = false;
   for (int i = 0; i < a.units->items[1].nscalars; i++)

@@ -17,7 +17,7 @@ static const Target *find(const char *name, Diags **d) {
 static void builtin_cpu(void) {
   Diags *d;
   const Target *one = find("cpu", &d), *four = find("cpux4", &d);
-  CHECK(one && one->ranks == 1 && strcmp(one->device, "cpu") == 0);
+  CHECK(one && one->ranks == 1 && one->device == device_traits(DEVICE_cpu));
   CHECK(four && four->ranks == 4 && four->nodes == 1 && four->ntiers == 1 && four->tiers[0].group == 4);
   if (!one || !four) return;
   CHECK(one->flops[CT_f32] == 4 * four->flops[CT_f32]);

@@ -75,7 +75,10 @@ static void suite_parse(Suite *s, const char *head) {
 }
 
 static ArtifactSpec suite_spec(Suite *s) {
-  return (ArtifactSpec){.source = {.m = s->m, .nentries = s->n, .entries = s->entries},
+  Legal *legal = legalise(
+      &(ProgramSource){.m = s->m, .nentries = s->n, .entries = s->entries, .device = device_traits(DEVICE_cpu)});
+  kernels_print(legal);
+  return (ArtifactSpec){.legal = legal,
                         .name = "loops",
                         .target = "cpu",
                         .producer = "test",
@@ -87,7 +90,9 @@ static void suite_compile(Suite *s, const char *head) {
   ArtifactReport report;
   suite_parse(s, head);
   ArtifactSpec spec = suite_spec(s);
-  if (!artifact_write(&spec, &report, s->diags)) failed(s, "");
+  ProgramResult program;
+  if (!program_of(spec.legal, &program, s->diags) || !artifact_write(&spec, &program, &report, s->diags)) failed(s, "");
+  program_builder_free(program.b);
   CHECKF(apc_load(spec.out, NULL, &s->model) == APC_OK, "%s", apc_error(s->model));
 }
 

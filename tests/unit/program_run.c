@@ -365,6 +365,31 @@ static Make pipeline(void) {
   return m;
 }
 
+/* Products of other types than f32 are for devices whose libraries have them. */
+static void products_of_f16_are_refused(void) {
+  Make m = make_new(1);
+  uint32_t two = make_number(&m, 2), zero = make_number(&m, 0);
+  make_port(&m, "x", DT_f16, MAKE_LIST(&m, two, two));
+  make_port(&m, "y", DT_f16, MAKE_LIST(&m, two, two));
+  make_entry(&m, "main", 1, 1);
+  make_begin(&m, 0);
+  uint32_t x = make_tensor(&m, PC_input, DT_f16, 1, MAKE_LIST(&m, two, two));
+  uint32_t y = make_tensor(&m, PC_output, DT_f16, 1, MAKE_LIST(&m, two, two));
+  make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, zero, zero));
+  make_gemm(&m, MAKE_LIST(&m, x, x, y), two, two, two);
+  make_io(&m, PI_fetch, 0, y, 0, MAKE_LIST(&m, zero, zero));
+  make_call(&m, 0, make_end(&m, "f16"), 0);
+  make_schedules(&m);
+  ApcModel *model;
+  const uint16_t ones[4] = {0x3c00, 0x3c00, 0x3c00, 0x3c00};
+  ApcStatus status = apc_load(make_artifact(&m, "f16"), NULL, &model);
+  if (!status) status = apc_bind_input(model, "x", APC_F16, 2, (int64_t[]){2, 2}, ones);
+  if (!status) status = apc_run(model, NULL);
+  CHECKF(status == APC_BAD_INPUT && strstr(apc_error(model), "matrix products on CPUs are of f32"), "%d: %s", status,
+         apc_error(model));
+  apc_close(model);
+}
+
 static void pipelined(void) {
   Make make = pipeline();
   ApcModel *m = make_load(make_artifact(&make, "pipeline"));
@@ -447,6 +472,7 @@ int main(void) {
   RUN(changed_weights_are_noticed);
   RUN(a_child_has_no_part_in_it);
   RUN(missing_instruction_sets);
+  RUN(products_of_f16_are_refused);
   RUN(pipelined);
   RUN(states_persist);
   return test_summary();

@@ -87,7 +87,8 @@ static Module *load_onnx(const char *path, Diags *d) {
 static Module *load(Arena *a, const Source *s, Random *r, Diags *d) {
   size_t n = strlen(s->file);
   Module *m = n > 5 && strcmp(s->file + n - 5, ".onnx") == 0 ? load_onnx(s->file, d) : load_dsl(a, s, d);
-  PassOptions options = {.device = below(r, 2) ? "cpu" : "gpu", .verify = true, .dump = stderr};
+  PassOptions options = {
+      .device = device_traits(below(r, 2) ? DEVICE_cpu : DEVICE_cuda), .verify = true, .dump = stderr};
   if (m && verify_module(m, d) && pipeline_run(m, NULL, &options, d)) return m;
   diags_print(d, stderr, false);
   if (m) module_free(m);

@@ -1,0 +1,65 @@
+/* codegen/cpu/target.c - kernels for CPUs: C texts, compiled by the system's compiler into one shared object.
+ *
+ * A kernel is void symbol(void *const *ptr, const int64_t *x): the operands and results of its unit in order, and its
+ * scalars. */
+#include "codegen/target.h"
+
+#include <string.h>
+
+#include "codegen/artifact.h"
+#include "codegen/cpu/c_compiler.h"
+#include "codegen/cpu/kernel_template.h"
+#include "codegen/rows/row_work.h"
+
+/* A translation unit ends behind this much text of kernels: about ten kernels, 0.3 s of gcc -O3, of which the prelude
+ * is 0.05 s. */
+#define UNIT_BYTES ((size_t)12000)
+
+static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
+  for (size_t i = 0; i < units->n; i++) {
+    Unit *u = &units->items[i];
+    Scalars scalars = {0};
+    (void)l2;
+    if (u->kind != UNIT_KERNEL) continue;
+    const char *text = u->row ? print_c_kernel(m, u->row, &scalars) : template_print(units->work, u->legal, &scalars);
+    u->kernel = kernel_set_add(set, op_name(u->legal->kind), text);
+    u->nscalars = (int)scalars.n, u->scalars = scalars.items;
+  }
+}
+
+static const char *definition(Arena *a, const Kernel *k) { return arena_printf(a, "void %s%s", k->symbol, k->text); }
+
+/* How texts are cut depends on them alone, never on the machine: the bytes of an artifact must not depend on how many
+ * compilers ran at once. */
+static const char **texts(const KernelSet *s, size_t *n) {
+  const char **list = ARENA_ARRAY(s->arena, const char *, s->kernels.n + 1);
+  *n = 0;
+  for (size_t i = 0; i < s->kernels.n;) {
+    Text t = {.arena = s->arena};
+    text_add(&t, kernel_prelude);
+    for (size_t bytes = 0; i < s->kernels.n && bytes < UNIT_BYTES; i++) {
+      const Kernel *k = &s->kernels.items[i];
+      text_add(&t, definition(s->arena, k));
+      bytes += strlen(k->text);
+    }
+    list[(*n)++] = text_str(&t);
+  }
+  return list;
+}
+
+static bool compile(const KernelCompile *how, const char *const *list, size_t n, KernelImage *out) {
+  CCompiler c = {how->arena, how->diags, how->command, how->dir, how->folder, false};
+  *out = (KernelImage){0};
+  if (!c_compile(&c, list, n, &out->map)) return false;
+  out->data = out->map.data, out->bytes = out->map.size;
+  return true;
+}
+
+static void schedule(Arena *a, const ArtifactProgram *program, Text *t) {
+  (void)a;
+  program_print(&program->p, t);
+}
+
+static const char *const prelude = kernel_prelude;
+extern const KernelTarget kernel_target_cpu;
+const KernelTarget kernel_target_cpu = {&prelude, print, definition, texts, compile, schedule};

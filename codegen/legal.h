@@ -1,0 +1,49 @@
+/* codegen/legal.h - level 2 legalised for a device, and what it becomes: stages `legalise` and `kernels` of the driver.
+ *
+ * In: for each entry its level-1 and level-2 function, both in one module with its mesh.  Out of legalise: per entry
+ * and stage the operations that the device's libraries and kernels do (codegen/rows/row_work.h).  Out of kernels_print:
+ * the same as units, with the texts of their kernels and how these are launched.
+ */
+#ifndef APC_CODEGEN_LEGAL_H
+#define APC_CODEGEN_LEGAL_H
+
+#include "codegen/kernel_set.h"
+#include "codegen/rows/units.h"
+#include "codegen/target.h"
+
+typedef struct ProgramEntrySpec {
+  const char *name;
+  const Func *l1, *l2;
+} ProgramEntrySpec;
+
+typedef struct ProgramSource {
+  Module *m;
+  int nentries;
+  const ProgramEntrySpec *entries;
+  const Func *prepare_l1,
+      *prepare_l2;            /* @prepare, which runs once at loading; NULL when no entry reads a prepared weight */
+  const DeviceTraits *device; /* what it is for */
+  bool embed;                 /* weights read from files are embedded; else referred to by path, size and hash */
+} ProgramSource;
+
+typedef struct LegalBody {
+  const ProgramEntrySpec *entry;
+  int stage;
+  bool prepare;
+  struct Work *work;
+  UnitList *units; /* NULL before kernels_print */
+} LegalBody;
+
+typedef struct Legal {
+  ProgramSource source;
+  ProgramEntrySpec prepare; /* as an entry */
+  int n;
+  LegalBody *bodies; /* by entry, then by stage; those of @prepare, if any, come last */
+  KernelSet kernels; /* of all bodies; number in the set = number in the Program */
+} Legal;
+
+/* Everything lives in the module's arena. */
+Legal *legalise(const ProgramSource *source);
+void kernels_print(Legal *l);
+
+#endif

@@ -1,0 +1,36 @@
+/* ir/device.h - what passes, prices and code generation have to know of a kind of device: one record per row of
+ * ir/device.def.
+ *
+ * Nobody compares names or kinds: who has to decide something asks for the fact that decides it.
+ */
+#ifndef APC_IR_DEVICE_H
+#define APC_IR_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+typedef enum DeviceKind {
+#define DEVICE(id, ...) DEVICE_##id,
+#include "ir/device.def"
+#undef DEVICE
+  DEVICE_KINDS
+} DeviceKind;
+
+typedef struct DeviceTraits {
+  DeviceKind kind;
+  const char *name;
+  uint32_t products;  /* a bit per DType: matrices of which types its library multiplies */
+  bool convolutions;  /* its library has convolutions: of weights of the model, on images that hold their channels last;
+                         a bias, a residual and an activation join them */
+  bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
+  bool runs;          /* programs are built for it; for others only texts */
+} DeviceTraits;
+
+const DeviceTraits *device_traits(DeviceKind kind);
+const DeviceTraits *device_traits_find(const char *name); /* NULL: there is none of that name */
+
+static inline bool device_multiplies(const DeviceTraits *d, DType t) { return d->products >> t & 1u; }
+
+#endif
