@@ -36,3 +36,7 @@ RtStatus program_values_bind(ProgramValues *v, const int64_t *symbols, uint32_t 
   }
   return status;
 }
+
+void program_values_of_rank(const ProgramValues *v, uint32_t rank, int64_t *values) {
+  for (uint32_t e = 0; e < v->p->n_exprs; e++) values[e] = program_value_of(v, rank, e);
+}

@@ -23,6 +23,9 @@ void program_values_close(ProgramValues *v);
 /* Evaluates everything for a micro-batch.  RT_BAD_INPUT when a size overflows or divides by 0 or less on any rank. */
 RtStatus program_values_bind(ProgramValues *v, const int64_t *symbols, uint32_t micro_batch, RtError *error);
 
+/* All of one rank: values[n_exprs]. */
+void program_values_of_rank(const ProgramValues *v, uint32_t rank, int64_t *values);
+
 static inline int64_t program_value_of(const ProgramValues *v, uint32_t rank, uint32_t expr) {
   uint32_t column = v->column[expr];
   return column == PROGRAM_NONE ? v->common[expr] : v->own[(size_t)rank * v->n_own + column];

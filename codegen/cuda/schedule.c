@@ -1,17 +1,16 @@
 /* codegen/cuda/schedule.c - see schedule.h.
  *
- * In: a Program with CUDA kernels.  Out: text, one line per call a rank makes on its stream, in order: launches of
- * emitted kernels, cublasLtMatmul for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only
- * moves bytes.
+ * In: a Program with CUDA kernels.  Out: its lists of device calls (program/device_calls.h), which are what an executor
+ * walks, as text, one line per call a rank makes on its stream, in order: launches of emitted kernels, cublasLtMatmul
+ * for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only moves bytes.
  *
- * NCCL joins and cuts contiguous ranges, so that a collective along another dimension than the first one of extent
- * above 1 is packed into or unpacked from a staging buffer by strided copies.  Its counts are equal on all members:
- * parts of different sizes become one call per member inside a group.
+ * NCCL joins and cuts contiguous ranges, so that a block of several rows is packed into or unpacked from a staging
+ * buffer by strided copies.  Its counts are equal on all members: parts of different sizes become one call per member
+ * inside a group.
  *
- * Ranks are printed by class.  What a rank's list says depends on its own values of the body's expressions, and on its
- * group where parts differ: only one rank of each such class is written out, and lists that come out equal are printed
- * once.  So thousands of ranks cost little more than a few.  Where parts differ and more than LISTS_MOST classes come
- * of that, the other ranks are named without their lists.
+ * Ranks are printed by class (program/device_classes.h): only one rank of each is written out, and lists that come out
+ * equal are printed once.  So thousands of ranks cost little more than a few.  Where parts differ and more than
+ * LISTS_MOST classes come of that, the other ranks are named without their lists.
  *
  * Loops are the host's: it reads the number of rounds, and whether another one follows, and tells the device the round.
  */
@@ -22,9 +21,7 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "base/hash.h"
-#include "program/interval.h"
-#include "program/values.h"
+#include "program/device_classes.h"
 
 enum {
   LISTS_MOST = 64,        /* classes of ranks whose lists are written out for a body, */
@@ -39,19 +36,18 @@ typedef struct Print {
   Text *t;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   ProgramValues values; /* micro-batch 0 */
-  uint32_t rank;        /* being printed */
-  uint32_t at;          /* instruction */
-  uint32_t entry;
+  /* room for one list, and for one communication of it */
+  int64_t *of_rank, *parts;
+  CommBlock *send, *recv;
   int depth; /* loops around */
 } Print;
 
-static int64_t value_at(const Print *k, uint32_t rank, uint32_t e) { return program_value_of(&k->values, rank, e); }
-static int64_t value(const Print *k, uint32_t e) { return value_at(k, k->rank, e); }
-static const ProgramInstr *instr(const Print *k) { return &k->p->instrs[k->at]; }
-static const ProgramTensor *tensor(const Print *k, uint32_t i) {
-  return &k->p->tensors[program_list(k->p, instr(k)->tensors)[i]];
-}
-static int64_t expr(const Print *k, uint32_t i) { return value(k, program_list(k->p, instr(k)->exprs)[i]); }
+/* A call and its instruction, while it is printed. */
+typedef struct Call {
+  const Print *k;
+  const DeviceCall *c;
+  const ProgramInstr *x;
+} Call;
 
 __attribute__((format(printf, 2, 3))) static void line(const Print *k, const char *format, ...) {
   va_list args;
@@ -63,30 +59,23 @@ __attribute__((format(printf, 2, 3))) static void line(const Print *k, const cha
 
 /* ---- tensors */
 
-static int64_t extent_at(const Print *k, uint32_t rank, const ProgramTensor *x, uint32_t d) {
-  return value_at(k, rank, program_list(k->p, x->extents)[d]);
+static int64_t bytes_of(const CallTensor *x) { return x->elements * (int64_t)dtype_bytes((DType)x->dtype); }
+
+/* "b3+128" */
+static const char *place(const Call *q, uint32_t i) {
+  const CallTensor *x = &q->c->tensors[i];
+  return x->offset ? arena_printf(q->k->a, "b%u+%" PRId64, x->buffer, x->offset)
+                   : arena_printf(q->k->a, "b%u", x->buffer);
 }
 
-static int64_t elements_between(const Print *k, uint32_t rank, const ProgramTensor *x, uint32_t from, uint32_t to) {
-  int64_t n = 1;
-  for (uint32_t d = from; d < to; d++) n *= extent_at(k, rank, x, d);
-  return n;
+static const char *inside(const Call *q, uint32_t i, size_t offset) {
+  return arena_printf(q->k->a, "%s+%zu", place(q, i), offset);
 }
 
-static int64_t elements_at(const Print *k, uint32_t rank, const ProgramTensor *x) {
-  return elements_between(k, rank, x, 0, x->extents.n);
-}
-static int64_t elements(const Print *k, const ProgramTensor *x) { return elements_at(k, k->rank, x); }
-
-static const char *place(const Print *k, const ProgramTensor *x) {
-  int64_t offset = value(k, x->offset);
-  return offset ? arena_printf(k->a, "b%u+%" PRId64, x->buffer, offset) : arena_printf(k->a, "b%u", x->buffer);
-}
-
-static const char *shape(const Print *k, const ProgramTensor *x) {
+static const char *shape(const Print *k, const CallTensor *x) {
   Text t = {.arena = k->a};
   text_printf(&t, "%s[", dtype_name((DType)x->dtype));
-  for (uint32_t d = 0; d < x->extents.n; d++) text_printf(&t, "%s%" PRId64, d ? "," : "", extent_at(k, k->rank, x, d));
+  for (uint32_t d = 0; d < x->rank; d++) text_printf(&t, "%s%" PRId64, d ? "," : "", x->extents[d]);
   text_add(&t, "]");
   return text_str(&t);
 }
@@ -131,396 +120,271 @@ static void copy_2d(const Print *k, const char *to, int64_t to_pitch, const char
          from, from_pitch, width, height);
 }
 
-static void print_copy(const Print *k) {
-  const ProgramTensor *from = tensor(k, 0), *to = tensor(k, 1);
-  Text box = {.arena = k->a};
-  for (uint32_t d = 0; d < from->extents.n; d++) text_printf(&box, "%s%" PRId64, d ? "x" : "", expr(k, 3 * d));
-  if (elements(k, from) == elements(k, to))
-    line(k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", place(k, to), place(k, from),
-         elements(k, from) * (int64_t)dtype_bytes((DType)from->dtype));
+static void print_copy(const Call *q) {
+  const CallTensor *from = &q->c->tensors[0], *to = &q->c->tensors[1];
+  Text box = {.arena = q->k->a};
+  for (uint32_t d = 0; d < from->rank; d++) text_printf(&box, "%s%" PRId64, d ? "x" : "", q->c->scalars[d]);
+  if (from->elements == to->elements)
+    line(q->k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", place(q, 1), place(q, 0), bytes_of(from));
   else
-    line(k, "cudaMemcpy3DAsync(%s %s, %s %s, box %s)", place(k, to), shape(k, to), place(k, from), shape(k, from),
-         from->extents.n ? text_str(&box) : "1");
+    line(q->k, "cudaMemcpy3DAsync(%s %s, %s %s, box %s)", place(q, 1), shape(q->k, to), place(q, 0), shape(q->k, from),
+         from->rank ? text_str(&box) : "1");
 }
 
 /* ---- products */
 
 /* Row-major C = A B is column-major C' = B' A': the operands change places, each transposed when its last stride is not
  * 1. */
-static void print_gemm(const Print *k) {
-  int64_t m = expr(k, 0), n = expr(k, 1), depth = expr(k, 2), a_m = expr(k, 3), a_k = expr(k, 4), b_k = expr(k, 5),
-          b_n = expr(k, 6), c_m = expr(k, 7);
-  Text batch = {.arena = k->a};
-  uint32_t loops = (instr(k)->exprs.n - 10) / 4;
-  for (uint32_t i = 0; i < loops; i++)
-    text_printf(&batch, ", %s %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64, i + 1 < loops ? "loop" : "batch",
-                expr(k, 10 + 4 * i), expr(k, 12 + 4 * i), expr(k, 11 + 4 * i), expr(k, 13 + 4 * i));
-  if (depth == 0) {
-    line(k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(k, tensor(k, 2)),
-         elements(k, tensor(k, 2)) * (int64_t)dtype_bytes((DType)tensor(k, 2)->dtype));
+static void print_gemm(const Call *q) {
+  const GemmCall *g = q->c->gemm;
+  Text batch = {.arena = q->k->a};
+  for (int i = 0; i < g->loops; i++)
+    text_printf(&batch, ", %s %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64,
+                i + 1 < g->loops ? "loop" : "batch", g->extent[i], g->b_step[i], g->a_step[i], g->c_step[i]);
+  if (g->k == 0) {
+    line(q->k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(q, 2), bytes_of(&q->c->tensors[2]));
     return;
   }
-  bool ta = a_k != 1 && depth > 1, tb = b_n != 1 && n > 1;
-  line(k,
+  bool ta = g->a_k != 1 && g->k > 1, tb = g->b_n != 1 && g->n > 1;
+  line(q->k,
        "cublasLtMatmul(op%s op%s, m %" PRId64 ", n %" PRId64 ", k %" PRId64 ", A %s ld %" PRId64 ", B %s ld %" PRId64
        ", C %s ld %" PRId64 "%s, %s)",
-       tb ? "T" : "N", ta ? "T" : "N", n, m, depth, place(k, tensor(k, 1)), tb ? b_n : b_k, place(k, tensor(k, 0)),
-       ta ? a_k : a_m, place(k, tensor(k, 2)), c_m, batch.n ? text_str(&batch) : "",
-       dtype_name((DType)tensor(k, 2)->dtype));
+       tb ? "T" : "N", ta ? "T" : "N", g->n, g->m, g->k, place(q, 1), tb ? g->b_n : g->b_k, place(q, 0),
+       ta ? g->a_k : g->a_m, place(q, 2), g->c_m, batch.n ? text_str(&batch) : "",
+       dtype_name((DType)q->c->tensors[2].dtype));
 }
 
-/* ---- communication */
-
-typedef ProgramMembers Members;
-
-static Members members_of(const Print *k) { return program_group_of(k->p, instr(k)->object, k->rank); }
+/* ---- communication: blocks of several rows go through staging buffers, where they lie one behind the other */
 
 /* "comm2": a communicator per family and group. */
-static const char *comm(const Print *k) { return arena_printf(k->a, "comm%u", instr(k)->object); }
+static const char *comm(const Call *q) { return arena_printf(q->k->a, "comm%u", q->c->object); }
 
-/* Bytes of a row along dim: `before` rows of [extent along dim][what is behind]. */
-typedef struct Rows {
-  int64_t before, size; /* rows; bytes of one step along dim */
-} Rows;
+static uint32_t dtype_of(const Call *q) { return q->c->tensors[0].dtype; }
 
-static Rows rows_of(const Print *k, const ProgramTensor *x, uint32_t dim) {
-  return (Rows){elements_between(k, k->rank, x, 0, dim),
-                elements_between(k, k->rank, x, dim + 1, x->extents.n) * (int64_t)dtype_bytes((DType)x->dtype)};
+static int64_t count_of(const Call *q, size_t bytes) {
+  return nccl_count(dtype_of(q), (int64_t)(bytes / dtype_bytes((DType)dtype_of(q))));
 }
 
-static bool equal_parts(const Print *k, const Members *m, const ProgramTensor *x, uint32_t dim) {
-  for (uint32_t i = 1; i < m->n; i++)
-    if (extent_at(k, program_member(m, i), x, dim) != extent_at(k, program_member(m, 0), x, dim)) return false;
+static bool staged(CommBlock b) { return b.rows > 1; }
+
+static bool equal_parts(const Call *q) {
+  const CallComm *m = q->c->comm;
+  for (uint32_t i = 1; i < m->members.n; i++)
+    if (m->parts[(size_t)i * m->n_parts] != m->parts[0]) return false;
   return true;
 }
 
-static void print_all_reduce(const Print *k) {
-  const ProgramTensor *x = tensor(k, 0);
-  line(k, "ncclAllReduce(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(k, x), place(k, tensor(k, 1)),
-       nccl_count(x->dtype, elements(k, x)), nccl_type(x->dtype), nccl_reduction(instr(k)->reduction), comm(k),
-       instr(k)->key);
-}
-
-/* The members' parts of the whole, one behind another in `staging`, to or from their places along dim. */
-static void unstage(const Print *k, const Members *m, const ProgramTensor *part, const ProgramTensor *whole,
-                    uint32_t dim, bool into_staging) {
-  Rows r = rows_of(k, whole, dim);
-  int64_t pitch = extent_at(k, k->rank, whole, dim) * r.size, at = 0;
-  for (uint32_t i = 0; i < m->n; i++) {
-    int64_t width = extent_at(k, program_member(m, i), part, dim) * r.size;
-    const char *there = arena_printf(k->a, "staging+%" PRId64, at * r.before),
-               *here = arena_printf(k->a, "%s+%" PRId64, place(k, whole), at);
-    if (into_staging) copy_2d(k, there, width, here, pitch, width, r.before);
-    else copy_2d(k, here, pitch, there, width, width, r.before);
-    at += width;
+/* The blocks of tensor i to or from their places in a staging buffer. */
+static void stage(const Call *q, uint32_t i, const CommBlock *blocks, const char *staging, bool into) {
+  size_t at = 0;
+  for (uint32_t m = 0; m < q->c->comm->members.n; m++) {
+    CommBlock b = blocks[m];
+    const char *there = arena_printf(q->k->a, "%s+%zu", staging, at), *here = inside(q, i, b.offset);
+    int64_t width = (int64_t)b.row_bytes, pitch = (int64_t)b.stride, rows = (int64_t)b.rows;
+    at += comm_block_bytes(b);
+    if (!staged(b)) continue;
+    if (into) copy_2d(q->k, there, width, here, pitch, width, rows);
+    else copy_2d(q->k, here, pitch, there, width, width, rows);
   }
 }
 
-static void print_all_gather(const Print *k) {
-  const ProgramTensor *part = tensor(k, 0), *whole = tensor(k, 1);
-  uint32_t dim = instr(k)->dim;
-  Members m = members_of(k);
-  bool staged = rows_of(k, whole, dim).before > 1;
-  const char *to = staged ? "staging" : place(k, whole);
-  if (equal_parts(k, &m, part, dim)) {
-    line(k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(k, part), to,
-         nccl_count(part->dtype, elements(k, part)), nccl_type(part->dtype), comm(k), instr(k)->key);
+static void print_all_reduce(const Call *q) {
+  line(q->k, "ncclAllReduce(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(q, 0), place(q, 1),
+       count_of(q, (size_t)bytes_of(&q->c->tensors[0])), nccl_type(dtype_of(q)), nccl_reduction(q->x->reduction),
+       comm(q), q->x->key);
+}
+
+static void print_all_gather(const Call *q) {
+  const CommBlock *recv = q->k->recv;
+  const ProgramMembers *m = &q->c->comm->members;
+  const char *to = staged(recv[0]) ? "staging" : place(q, 1), *type = nccl_type(dtype_of(q));
+  if (equal_parts(q)) {
+    line(q->k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(q, 0), to,
+         count_of(q, (size_t)bytes_of(&q->c->tensors[0])), type, comm(q), q->x->key);
   } else {
-    line(k, "ncclGroupStart() key %u", instr(k)->key);
-    int64_t at = 0;
-    for (uint32_t i = 0; i < m.n; i++) {
-      int64_t n = elements_at(k, program_member(&m, i), part);
-      line(k, "  ncclBroadcast(%s, %s+%" PRId64 ", count %" PRId64 ", %s, root %u, %s)",
-           i == m.place ? place(k, part) : "NULL", to, at, nccl_count(part->dtype, n), nccl_type(part->dtype), i,
-           comm(k));
-      at += n * (int64_t)dtype_bytes((DType)part->dtype);
+    line(q->k, "ncclGroupStart() key %u", q->x->key);
+    size_t at = 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+      line(q->k, "  ncclBroadcast(%s, %s+%zu, count %" PRId64 ", %s, root %u, %s)",
+           i == m->place ? place(q, 0) : "NULL", to, at, count_of(q, comm_block_bytes(recv[i])), type, i, comm(q));
+      at += comm_block_bytes(recv[i]);
     }
-    line(k, "ncclGroupEnd()");
+    line(q->k, "ncclGroupEnd()");
   }
-  if (staged) unstage(k, &m, part, whole, dim, false);
+  stage(q, 1, recv, "staging", false);
 }
 
-static void print_reduce_scatter(const Print *k) {
-  const ProgramTensor *whole = tensor(k, 0), *part = tensor(k, 1);
-  uint32_t dim = instr(k)->dim;
-  Members m = members_of(k);
-  bool staged = rows_of(k, whole, dim).before > 1;
-  const char *from = staged ? "staging" : place(k, whole), *op = nccl_reduction(instr(k)->reduction);
-  if (staged) unstage(k, &m, part, whole, dim, true);
-  if (equal_parts(k, &m, part, dim)) {
-    line(k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", from, place(k, part),
-         nccl_count(part->dtype, elements(k, part)), nccl_type(part->dtype), op, comm(k), instr(k)->key);
+static void print_reduce_scatter(const Call *q) {
+  const CommBlock *send = q->k->send;
+  const ProgramMembers *m = &q->c->comm->members;
+  const char *from = staged(send[0]) ? "staging" : place(q, 0), *op = nccl_reduction(q->x->reduction),
+             *type = nccl_type(dtype_of(q));
+  stage(q, 0, send, "staging", true);
+  if (equal_parts(q)) {
+    line(q->k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", from, place(q, 1),
+         count_of(q, (size_t)bytes_of(&q->c->tensors[1])), type, op, comm(q), q->x->key);
     return;
   }
-  line(k, "ncclGroupStart() key %u", instr(k)->key);
-  int64_t at = 0;
-  for (uint32_t i = 0; i < m.n; i++) {
-    int64_t n = elements_at(k, program_member(&m, i), part);
-    line(k, "  ncclReduce(%s+%" PRId64 ", %s, count %" PRId64 ", %s, %s, root %u, %s)", from, at,
-         i == m.place ? place(k, part) : "NULL", nccl_count(part->dtype, n), nccl_type(part->dtype), op, i, comm(k));
-    at += n * (int64_t)dtype_bytes((DType)part->dtype);
+  line(q->k, "ncclGroupStart() key %u", q->x->key);
+  size_t at = 0;
+  for (uint32_t i = 0; i < m->n; i++) {
+    line(q->k, "  ncclReduce(%s+%zu, %s, count %" PRId64 ", %s, %s, root %u, %s)", from, at,
+         i == m->place ? place(q, 1) : "NULL", count_of(q, comm_block_bytes(send[i])), type, op, i, comm(q));
+    at += comm_block_bytes(send[i]);
   }
-  line(k, "ncclGroupEnd()");
+  line(q->k, "ncclGroupEnd()");
 }
 
-static void peer(const Print *k, const char *call, const char *where, uint32_t dtype, int64_t n, uint32_t i) {
-  if (n > 0)
-    line(k, "  %s(%s, count %" PRId64 ", %s, peer %u, %s)", call, where, nccl_count(dtype, n), nccl_type(dtype), i,
-         comm(k));
+static void peer(const Call *q, const char *call, const char *where, size_t bytes, uint32_t i) {
+  if (bytes)
+    line(q->k, "  %s(%s, count %" PRId64 ", %s, peer %u, %s)", call, where, count_of(q, bytes), nccl_type(dtype_of(q)),
+         i, comm(q));
 }
 
-/* Tensor 0 is cut along dim, tensor 1 is joined along dim2; both in pieces that are contiguous in staging buffers. */
-static void print_all_to_all(const Print *k) {
-  const ProgramTensor *from = tensor(k, 0), *to = tensor(k, 1);
-  uint32_t cut = instr(k)->dim, join = instr(k)->dim2;
-  Members m = members_of(k);
-  int64_t size = (int64_t)dtype_bytes((DType)from->dtype), at = 0, sent = 0;
-  Rows a = rows_of(k, from, cut), b = rows_of(k, to, join);
-  for (uint32_t i = 0; i < m.n; i++) {
-    int64_t width = extent_at(k, program_member(&m, i), to, cut) * a.size;
-    if (a.before > 1)
-      copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), width,
-              arena_printf(k->a, "%s+%" PRId64, place(k, from), at), extent_at(k, k->rank, from, cut) * a.size, width,
-              a.before);
-    at += width, sent += width * a.before;
-  }
-  line(k, "ncclGroupStart() key %u", instr(k)->key);
-  int64_t out = 0, in = 0;
-  for (uint32_t i = 0; i < m.n; i++) {
-    int64_t n = extent_at(k, program_member(&m, i), to, cut) * a.size / size * a.before,
-            r = extent_at(k, program_member(&m, i), from, join) * b.size / size * b.before;
-    peer(k, "ncclSend", arena_printf(k->a, "%s+%" PRId64, a.before > 1 ? "staging" : place(k, from), out), from->dtype,
-         n, i);
-    peer(k, "ncclRecv", arena_printf(k->a, "%s+%" PRId64, b.before > 1 ? "staging2" : place(k, to), in), to->dtype, r,
+/* Every member sends a block of tensor 0 to each, and receives one of tensor 1 from each. */
+static void print_blocks(const Call *q) {
+  const CommBlock *send = q->k->send, *recv = q->k->recv;
+  size_t out = 0, in = 0;
+  stage(q, 0, send, "staging", true);
+  line(q->k, "ncclGroupStart() key %u", q->x->key);
+  for (uint32_t i = 0; i < q->c->comm->members.n; i++) {
+    size_t sent = comm_block_bytes(send[i]), got = comm_block_bytes(recv[i]);
+    peer(q, "ncclSend", staged(send[i]) ? arena_printf(q->k->a, "staging+%zu", out) : inside(q, 0, send[i].offset),
+         sent, i);
+    peer(q, "ncclRecv", staged(recv[i]) ? arena_printf(q->k->a, "staging2+%zu", in) : inside(q, 1, recv[i].offset), got,
          i);
-    out += n * size, in += r * size;
+    out += sent, in += got;
   }
-  line(k, "ncclGroupEnd()");
-  at = in = 0;
-  for (uint32_t i = 0; i < m.n; i++) {
-    int64_t width = extent_at(k, program_member(&m, i), from, join) * b.size;
-    if (b.before > 1)
-      copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), at), extent_at(k, k->rank, to, join) * b.size,
-              arena_printf(k->a, "staging2+%" PRId64, in), width, width, b.before);
-    at += width, in += width * b.before;
-  }
+  line(q->k, "ncclGroupEnd()");
+  stage(q, 1, recv, "staging2", false);
 }
 
-/* What `holder` gives to `wanter`: of several holders the first in order, so what earlier ones hold is left out. */
-static int64_t given(const Print *k, const Members *m, uint32_t holder, uint32_t wanter, int64_t *start) {
-  const uint32_t *e = program_list(k->p, instr(k)->exprs);
-  int64_t low = value_at(k, program_member(m, wanter), e[2]), high = value_at(k, program_member(m, wanter), e[3]);
-  int64_t from = value_at(k, program_member(m, holder), e[0]), to = value_at(k, program_member(m, holder), e[1]);
-  for (uint32_t i = 0; i < holder; i++)
-    interval_less(&from, &to, value_at(k, program_member(m, i), e[0]), value_at(k, program_member(m, i), e[1]));
-  *start = from > low ? from : low;
-  int64_t end = to < high ? to : high;
-  return end > *start ? end - *start : 0;
+static void print_exchange(const Call *q) {
+  line(q->k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(q, 1), q->c->value, bytes_of(&q->c->tensors[1]));
+  print_blocks(q);
 }
 
-static void print_exchange(const Print *k) {
-  const ProgramTensor *from = tensor(k, 0), *to = tensor(k, 1);
-  uint32_t dim = instr(k)->dim;
-  Members m = members_of(k);
-  Rows a = rows_of(k, from, dim);
-  int64_t size = (int64_t)dtype_bytes((DType)from->dtype), start, sent = 0, got = 0;
-  line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(k, to), instr(k)->value, elements(k, to) * size);
-  for (uint32_t i = 0; i < m.n && a.before > 1; i++) {
-    int64_t n = given(k, &m, m.place, i, &start) * a.size;
-    copy_2d(k, arena_printf(k->a, "staging+%" PRId64, sent), n,
-            arena_printf(k->a, "%s+%" PRId64, place(k, from), (start - expr(k, 0)) * a.size),
-            extent_at(k, k->rank, from, dim) * a.size, n, a.before);
-    sent += n * a.before;
+static void print_pair(const Call *q, const char *call) {
+  line(q->k, "ncclGroupStart() key %u", q->x->key);
+  peer(q, call, place(q, 0), (size_t)bytes_of(&q->c->tensors[0]), 1 - q->c->comm->members.place);
+  line(q->k, "ncclGroupEnd()");
+}
+
+/* Fills in what the members hold, and the blocks that follow. */
+static bool find_blocks(const Call *q) {
+  CallComm *m = q->c->comm;
+  for (uint32_t i = 0; i < m->members.n && m->n_parts; i++)
+    for (uint32_t j = 0; j < m->n_parts; j++)
+      q->k->parts[(size_t)i * m->n_parts + j] =
+          program_value_of(&q->k->values, program_member(&m->members, i), m->part_exprs[j]);
+  m->parts = q->k->parts;
+  return device_call_blocks(q->k->p, q->c, q->k->send, q->k->recv);
+}
+
+static void print_comm(const Call *q) {
+  if (!find_blocks(q)) {
+    line(q->k, "# its parts do not make up a whole at these sizes");
+    return;
   }
-  line(k, "ncclGroupStart() key %u", instr(k)->key);
-  sent = 0;
-  for (uint32_t i = 0; i < m.n; i++) {
-    int64_t n = given(k, &m, m.place, i, &start);
-    peer(k, "ncclSend",
-         a.before > 1 ? arena_printf(k->a, "staging+%" PRId64, sent)
-                      : arena_printf(k->a, "%s+%" PRId64, place(k, from), (start - expr(k, 0)) * a.size),
-         from->dtype, n * a.size / size * a.before, i);
-    sent += n * a.size * a.before;
-    n = given(k, &m, i, m.place, &start);
-    peer(k, "ncclRecv",
-         a.before > 1 ? arena_printf(k->a, "staging2+%" PRId64, got)
-                      : arena_printf(k->a, "%s+%" PRId64, place(k, to), (start - expr(k, 2)) * a.size),
-         to->dtype, n * a.size / size * a.before, i);
-    got += n * a.size * a.before;
-  }
-  line(k, "ncclGroupEnd()");
-  got = 0;
-  for (uint32_t i = 0; i < m.n && a.before > 1; i++) {
-    int64_t n = given(k, &m, i, m.place, &start) * a.size;
-    copy_2d(k, arena_printf(k->a, "%s+%" PRId64, place(k, to), (start - expr(k, 2)) * a.size),
-            extent_at(k, k->rank, to, dim) * a.size, arena_printf(k->a, "staging2+%" PRId64, got), n, n, a.before);
-    got += n * a.before;
+  switch ((ProgramInstrKind)q->c->kind) {
+    case PI_all_reduce: print_all_reduce(q); break;
+    case PI_all_gather: print_all_gather(q); break;
+    case PI_reduce_scatter: print_reduce_scatter(q); break;
+    case PI_all_to_all: print_blocks(q); break;
+    case PI_exchange: print_exchange(q); break;
+    case PI_send: print_pair(q, "ncclSend"); break;
+    default: print_pair(q, "ncclRecv");
   }
 }
 
-static void print_pair(const Print *k, const char *call) {
-  Members m = members_of(k);
-  const ProgramTensor *x = tensor(k, 0);
-  line(k, "ncclGroupStart() key %u", instr(k)->key);
-  peer(k, call, place(k, x), x->dtype, elements(k, x), 1 - m.place);
-  line(k, "ncclGroupEnd()");
+/* ---- calls */
+
+static void print_launch(const Call *q) {
+  const ProgramKernelText *f = &q->k->kernels[q->c->object];
+  const int64_t *scalars = q->c->scalars;
+  Text args = {.arena = q->k->a};
+  for (uint32_t i = 0; i < q->c->n_tensors; i++) text_printf(&args, "%s%s", i ? ", " : "", place(q, i));
+  for (uint32_t i = 1; i < q->c->n_scalars; i++) text_printf(&args, "%s%" PRId64, i > 1 ? ", " : "; ", scalars[i]);
+  if (scalars[0] > 0) line(q->k, "%s<<<%" PRId64 ", %d>>>(%s)", f->symbol, scalars[0], f->threads, text_str(&args));
 }
 
-/* ---- instructions */
-
-static void print_launch(const Print *k) {
-  const ProgramKernelText *f = &k->kernels[instr(k)->object];
-  Text args = {.arena = k->a};
-  for (uint32_t i = 0; i < instr(k)->tensors.n; i++) text_printf(&args, "%s%s", i ? ", " : "", place(k, tensor(k, i)));
-  for (uint32_t i = 1; i < instr(k)->exprs.n; i++) text_printf(&args, "%s%" PRId64, i > 1 ? ", " : "; ", expr(k, i));
-  if (expr(k, 0) > 0) line(k, "%s<<<%" PRId64 ", %d>>>(%s)", f->symbol, expr(k, 0), f->threads, text_str(&args));
+static void print_port(const Call *q, uint32_t first, bool feed) {
+  const char *name = program_text(q->k->p, q->k->p->ports[first + q->c->object].name);
+  int64_t bytes = bytes_of(&q->c->tensors[0]);
+  if (feed) line(q->k, "cudaMemcpyAsync(%s, input \"%s\", %" PRId64 ")", place(q, 0), name, bytes);
+  else line(q->k, "cudaMemcpyAsync(output \"%s\", %s, %" PRId64 ")", name, place(q, 0), bytes);
 }
 
-static void print_port(const Print *k, bool feed) {
-  const ProgramEntry *e = &k->p->entries[k->entry];
-  const ProgramTensor *x = tensor(k, 0);
-  const char *name = program_text(k->p, k->p->ports[(feed ? e->inputs : e->outputs) + instr(k)->object].name);
-  int64_t bytes = elements(k, x) * (int64_t)dtype_bytes((DType)x->dtype);
-  if (feed) line(k, "cudaMemcpyAsync(%s, input \"%s\", %" PRId64 ")", place(k, x), name, bytes);
-  else line(k, "cudaMemcpyAsync(output \"%s\", %s, %" PRId64 ")", name, place(k, x), bytes);
+static void print_loop(const Call *q) {
+  int depth = q->k->depth;
+  const char *most = q->c->n_scalars ? arena_printf(q->k->a, "min(rounds%d, %" PRId64 ")", depth, q->c->scalars[0])
+                                     : arena_printf(q->k->a, "rounds%d", depth);
+  line(q->k, "cudaMemcpyAsync(&rounds%d, %s, 8); cudaStreamSynchronize()", depth, place(q, 1));
+  line(q->k, "for (round%d = 0; round%d < %s; round%d++) {", depth, depth, most, depth);
+  line(q->k, "  cudaMemcpyAsync(%s, &round%d, 8)", place(q, 0), depth);
 }
 
-static void print_loop(const Print *k) {
-  const char *most = instr(k)->exprs.n ? arena_printf(k->a, "min(rounds%d, %" PRId64 ")", k->depth, expr(k, 0))
-                                       : arena_printf(k->a, "rounds%d", k->depth);
-  line(k, "cudaMemcpyAsync(&rounds%d, %s, 8); cudaStreamSynchronize()", k->depth, place(k, tensor(k, 1)));
-  line(k, "for (round%d = 0; round%d < %s; round%d++) {", k->depth, k->depth, most, k->depth);
-  line(k, "  cudaMemcpyAsync(%s, &round%d, 8)", place(k, tensor(k, 0)), k->depth);
-}
-
-static void print_repeat(const Print *k) {
-  if (instr(k)->tensors.n > 1) {
-    line(k, "  cudaMemcpyAsync(&again%d, %s, 1); cudaStreamSynchronize()", k->depth, place(k, tensor(k, 1)));
-    line(k, "  if (!again%d) break", k->depth);
+static void print_repeat(const Call *q) {
+  int depth = q->k->depth;
+  if (q->c->n_tensors > 1) {
+    line(q->k, "  cudaMemcpyAsync(&again%d, %s, 1); cudaStreamSynchronize()", depth, place(q, 1));
+    line(q->k, "  if (!again%d) break", depth);
   }
-  line(k, "}");
+  line(q->k, "}");
 }
 
-static void print_instr(const Print *k) {
-  const ProgramInstr *x = instr(k);
+static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *entry) {
+  const Program *p = k->p;
+  const Call q = {k, c, &p->instrs[c->instr]};
   Text about = {.arena = k->a};
-  if (x->guard != PROGRAM_NONE && value(k, x->guard) == 0) return;
-  for (uint32_t i = 0; i < x->tensors.n; i++) text_printf(&about, " %s", shape(k, tensor(k, i)));
-  text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(k->p, x->where),
-              about.n ? text_str(&about) : "");
-  switch ((ProgramInstrKind)x->kind) {
-    case PI_launch: print_launch(k); break;
-    case PI_gemm: print_gemm(k); break;
-    case PI_copy: print_copy(k); break;
+  if (c->skipped) return;
+  for (uint32_t i = 0; i < c->n_tensors; i++) text_printf(&about, " %s", shape(k, &c->tensors[i]));
+  text_printf(k->t, "%*s# %s:%s\n", 2 + 2 * k->depth, "", program_text(p, q.x->where), about.n ? text_str(&about) : "");
+  switch ((ProgramInstrKind)c->kind) {
+    case PI_launch: print_launch(&q); break;
+    case PI_gemm: print_gemm(&q); break;
+    case PI_copy: print_copy(&q); break;
     case PI_fill:
-      line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(k, tensor(k, 0)), x->value,
-           elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype));
+      line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(&q, 0), c->value, bytes_of(&c->tensors[0]));
       break;
-    case PI_all_reduce: print_all_reduce(k); break;
-    case PI_all_gather: print_all_gather(k); break;
-    case PI_reduce_scatter: print_reduce_scatter(k); break;
-    case PI_all_to_all: print_all_to_all(k); break;
-    case PI_exchange: print_exchange(k); break;
-    case PI_send: print_pair(k, "ncclSend"); break;
-    case PI_recv: print_pair(k, "ncclRecv"); break;
-    case PI_wait: line(k, "cudaStreamWaitEvent(event %u)", x->event); break;
-    case PI_feed: print_port(k, true); break;
-    case PI_fetch: print_port(k, false); break;
+    case PI_wait: line(k, "cudaStreamWaitEvent(event %u)", q.x->event); break;
+    case PI_feed: print_port(&q, entry->inputs, true); break;
+    case PI_fetch: print_port(&q, entry->outputs, false); break;
     case PI_load:
-      line(k, "cudaMemcpyAsync(%s, weight \"%s\", %" PRId64 ")", place(k, tensor(k, 0)),
-           program_text(k->p, k->p->params[x->object].name),
-           elements(k, tensor(k, 0)) * (int64_t)dtype_bytes((DType)tensor(k, 0)->dtype));
+      line(k, "cudaMemcpyAsync(%s, weight \"%s\", %" PRId64 ")", place(&q, 0),
+           program_text(p, p->params[c->object].name), bytes_of(&c->tensors[0]));
       break;
     case PI_check:
-      line(k, "check(%" PRId64 " <= %" PRId64 " <= %" PRId64 ")", expr(k, 1), expr(k, 0), expr(k, 2));
+      line(k, "check(%" PRId64 " <= %" PRId64 " <= %" PRId64 ")", c->scalars[1], c->scalars[0], c->scalars[2]);
       break;
-    case PI_loop: print_loop(k); break;
-    case PI_repeat: print_repeat(k); break;
+    case PI_loop: print_loop(&q); break;
+    case PI_repeat: print_repeat(&q); break;
     case PI_conv: die("cuda_schedule: convolutions of a library are for CPUs");
-    case PI_COUNT: die("cuda_schedule: no instruction");
+    default: print_comm(&q);
   }
 }
 
 /* ---- the whole */
 
 static const char *body_text(const Print *k, uint32_t rank, uint32_t body) {
-  const ProgramBody *b = &k->p->bodies[body];
+  const Program *p = k->p;
   Text t = {.arena = k->a};
   Print one = *k;
-  one.t = &t, one.rank = rank, one.entry = b->entry;
-  for (one.at = b->instrs; one.at < b->instrs + b->n; one.at++) {
-    one.depth -= k->p->instrs[one.at].kind == PI_repeat;
-    print_instr(&one);
-    one.depth += k->p->instrs[one.at].kind == PI_loop;
+  DeviceCalls calls;
+  RtError error = {0};
+  int64_t coordinates[PROGRAM_MAX_AXES];
+  one.t = &t;
+  program_coordinates(p, rank, coordinates);
+  program_values_of_rank(&k->values, rank, k->of_rank);
+  if (device_calls_make(p, body, rank, &calls, &error) != RT_OK) die("cuda_schedule: %s", error.text);
+  device_calls_resolve(&calls, k->of_rank, coordinates, false);
+  for (uint32_t i = 0; i < calls.n; i++) {
+    one.depth -= calls.items[i].kind == PI_repeat;
+    print_call(&one, &calls.items[i], &p->entries[p->bodies[body].entry]);
+    one.depth += calls.items[i].kind == PI_loop;
   }
+  device_calls_free(&calls);
   return text_str(&t);
-}
-
-/* ---- classes of ranks */
-
-static bool by_place(const Print *k, uint32_t e) { return k->p->expr_uses[e] & PROGRAM_USES_PLACE; }
-
-/* The expressions of an instruction, its tensors' included, that differ between ranks: added to `list`. */
-static uint32_t own_exprs(const Print *k, const ProgramInstr *x, uint32_t *list) {
-  const Program *p = k->p;
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < x->exprs.n; i++) list[n++] = program_list(p, x->exprs)[i];
-  for (uint32_t i = 0; i < x->tensors.n; i++) {
-    const ProgramTensor *t = &p->tensors[program_list(p, x->tensors)[i]];
-    list[n++] = t->offset;
-    for (uint32_t d = 0; d < t->extents.n; d++) list[n++] = program_list(p, t->extents)[d];
-  }
-  if (x->guard != PROGRAM_NONE) list[n++] = x->guard;
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < n; i++)
-    if (by_place(k, list[i])) list[kept++] = list[i];
-  return kept;
-}
-
-static void mix(uint64_t *key, int64_t value) {
-  uint64_t both[2] = {*key, (uint64_t)value};
-  *key = hash64(both, sizeof both, 0);
-}
-
-/* The parts of a group's members: equal ones make no difference between ranks; else a rank's place does as well. */
-static void mix_parts(const Print *k, const Members *m, const uint32_t *list, uint32_t n, uint32_t first,
-                      uint64_t *keys) {
-  uint64_t parts = 0;
-  bool differ = false;
-  for (uint32_t i = 0; i < m->n; i++)
-    for (uint32_t j = 0; j < n; j++) {
-      int64_t part = value_at(k, program_member(m, i), list[j]);
-      differ |= part != value_at(k, m->first, list[j]);
-      mix(&parts, part);
-    }
-  for (uint32_t i = 0; i < m->n && differ; i++) {
-    uint64_t *key = &keys[program_member(m, i) - first];
-    mix(key, (int64_t)parts);
-    mix(key, i);
-  }
-}
-
-/* Per rank of the stage a hash of all that its list of the body depends on.  Ports print no intervals, so these do not
- * count; an all_reduce says nothing of the other members. */
-static uint64_t *keys_of(const Print *k, const ProgramBody *b) {
-  const Program *p = k->p;
-  uint32_t first = b->stage * p->ranks_per_stage;
-  uint64_t *keys = ARENA_ARRAY(k->a, uint64_t, p->ranks_per_stage);
-  memset(keys, 0, sizeof *keys * p->ranks_per_stage);
-  for (uint32_t i = b->instrs; i < b->instrs + b->n; i++) {
-    ProgramInstr x = p->instrs[i];
-    if (x.kind == PI_feed || x.kind == PI_fetch) x.exprs.n = 0;
-    uint32_t *list = ARENA_ARRAY(k->a, uint32_t, x.exprs.n + x.tensors.n * (PROGRAM_MAX_RANK + 1) + 1);
-    uint32_t n = own_exprs(k, &x, list);
-    bool parts = program_instr_is_comm(x.kind) && x.kind != PI_all_reduce && p->groups[x.object].from == PROGRAM_NONE;
-    for (uint32_t r = 0; n && r < p->ranks_per_stage; r++) {
-      for (uint32_t j = 0; j < n; j++) mix(&keys[r], value_at(k, first + r, list[j]));
-      Members m = {0};
-      if (parts) m = program_group_of(p, x.object, first + r);
-      if (parts && m.place == 0) mix_parts(k, &m, list, n, first, keys);
-    }
-  }
-  return keys;
 }
 
 /* ---- the lists of one body */
@@ -550,7 +414,8 @@ static Lists lists_of(const Print *k, uint32_t body) {
   const Program *p = k->p;
   const ProgramBody *b = &p->bodies[body];
   Lists l = {.class_of = ARENA_ARRAY(k->a, uint32_t, p->ranks_per_stage)};
-  const uint64_t *keys = keys_of(k, b);
+  uint64_t *keys = ARENA_ARRAY(k->a, uint64_t, p->ranks_per_stage);
+  device_class_keys(&k->values, body, false, keys);
   for (uint32_t r = 0; r < p->ranks_per_stage; r++)
     l.class_of[r] = list_of(k, body, b->stage * p->ranks_per_stage + r, keys[r], &l);
   return l;
@@ -590,7 +455,7 @@ static void print_body(const Print *k, uint32_t body) {
 static void print_groups(const Print *k, uint32_t group) {
   const Program *p = k->p;
   for (uint32_t r = 0; r < p->ranks; r++) {
-    Members m = program_group_of(p, group, r);
+    ProgramMembers m = program_group_of(p, group, r);
     for (uint32_t i = 0; i < m.n && m.place == 0; i++) text_printf(k->t, "%s%u", i ? " " : " {", program_member(&m, i));
     if (m.n && m.place == 0) text_add(k->t, "}");
   }
@@ -600,7 +465,7 @@ static void print_groups(const Print *k, uint32_t group) {
 static void print_pattern(const Print *k, uint32_t group) {
   const Program *p = k->p;
   const ProgramGroup *g = &p->groups[group];
-  Members m = program_group_of(p, group, g->from == PROGRAM_NONE ? 0 : g->from * p->ranks_per_stage);
+  ProgramMembers m = program_group_of(p, group, g->from == PROGRAM_NONE ? 0 : g->from * p->ranks_per_stage);
   uint32_t ranks = g->from == PROGRAM_NONE ? p->ranks : 2 * p->ranks_per_stage;
   text_printf(k->t, " %u groups of", ranks / m.n);
   for (uint32_t a = 0; a < m.n_axes; a++) text_printf(k->t, "%s%u", a ? " x " : " ", m.sizes[a]);
@@ -640,6 +505,16 @@ static void evaluate(Print *k) {
   if (program_values_open(p, &k->values, &error) != RT_OK ||
       program_values_bind(&k->values, k->symbols, 0, &error) != RT_OK)
     die("cuda_schedule: %s", error.text);
+  uint32_t most = 1;
+  for (uint32_t g = 0; g < p->n_groups; g++)
+    for (uint32_t r = 0; r < p->ranks; r += p->ranks_per_stage) {
+      ProgramMembers m = program_group_of(p, g, r);
+      if (m.n > most) most = m.n;
+    }
+  k->of_rank = ARENA_ARRAY(k->a, int64_t, p->n_exprs + 1);
+  k->parts = ARENA_ARRAY(k->a, int64_t, (size_t)most * CALL_PARTS);
+  k->send = ARENA_ARRAY(k->a, CommBlock, most);
+  k->recv = ARENA_ARRAY(k->a, CommBlock, most);
 }
 
 void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
