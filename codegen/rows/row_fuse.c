@@ -112,46 +112,48 @@ static bool common_space(const Space *a, const Space *b, Space *out) {
   return same_dims(rows, map) || is_row_space(map, rows);
 }
 
+/* Does the operation read its operands where it computes, or at the row?  One that is not known to does not. */
+static bool computes_in_place(OpKind k) {
+  switch (k) {
+    case OP_reshape: /* that drops or adds extents of 1 */
+    case OP_mask_partial:
+    case OP_reduce:
+    case OP_softmax:
+    case OP_norm:
+    case OP_cross_entropy: return true;
+    default: return op_is_elementwise(k);
+  }
+}
+
+/* Which loop dimension each dense dimension of a broadcast's operand is; false when one is none. */
+static bool broadcast_loops(const Work *w, const Op *op, const Space *s, int *loop) {
+  const Attr *dims = op_attr(op, AT_dims);
+  const Expr *y_dims[MAX_RANK];
+  int where[MAX_RANK], y_where[MAX_RANK], n = dense_dims(work_type(w, op->in[0]), NULL, where);
+  int y_rank = dense_dims(work_type(w, op->out), y_dims, y_where);
+  bool full = y_rank == s->ndims;
+  for (int i = 0; i < n; i++) {
+    int at = -1;
+    for (int j = 0; j < y_rank; j++)
+      if (y_where[j] == dims->u.ints[where[i]]) at = j;
+    if (at < 0) return false;
+    loop[i] = full || s->reduced < 0 || at < s->reduced ? at : at + 1;
+  }
+  return true;
+}
+
 /* In the common space, does `op` read operand k at the place it computes (or at its row)?  The dense dimensions of the
  * operand must be loop dimensions in order: all of them, or all but the reduced one. */
 static bool reads_in_place(const Work *w, const Op *op, int k, const Space *s) {
-  const Type *x = work_type(w, op->in[k]);
-  int where[MAX_RANK], loop[MAX_RANK], n = dense_dims(x, NULL, where), y_rank = 0;
-  const Expr *y_dims[MAX_RANK];
-  switch (op->kind) {
-    case OP_transpose:
-    case OP_slice:
-    case OP_shard_slice:
-    case OP_pad:
-    case OP_concat:
-    case OP_random: return false;
-    case OP_take:
-    case OP_gather: return false;
-    case OP_broadcast: {
-      const Type *y = work_type(w, op->out);
-      const Attr *dims = op_attr(op, AT_dims);
-      int y_where[MAX_RANK];
-      y_rank = dense_dims(y, y_dims, y_where);
-      bool full = y_rank == s->ndims;
-      for (int i = 0; i < n; i++) {
-        int at = -1;
-        for (int j = 0; j < y_rank; j++)
-          if (y_where[j] == dims->u.ints[where[i]]) at = j;
-        if (at < 0) return false;
-        loop[i] = full || s->reduced < 0 || at < s->reduced ? at : at + 1;
-      }
-      break;
-    }
-    case OP_cross_entropy:
-    case OP_softmax:
-    case OP_norm:
-    case OP_reduce:
-    default: {
-      bool full = n == s->ndims;
-      for (int i = 0; i < n; i++) loop[i] = full || s->reduced < 0 || i < s->reduced ? i : i + 1;
-    }
+  int loop[MAX_RANK], n = dense_dims(work_type(w, op->in[k]), NULL, NULL);
+  bool full = n == s->ndims;
+  if (op->kind == OP_broadcast) {
+    if (!broadcast_loops(w, op, s, loop)) return false;
+  } else {
+    if (!computes_in_place(op->kind)) return false;
+    for (int i = 0; i < n; i++) loop[i] = full || s->reduced < 0 || i < s->reduced ? i : i + 1;
   }
-  if (n == s->ndims) {
+  if (full) {
     for (int i = 0; i < n; i++)
       if (loop[i] != i) return false;
     return true;
