@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "ir/loops.h"
+#include "ir/ops/record.h"
 
 static bool is_integer(const Type *t) { return dtype_class(t->dtype) == DTC_I || dtype_class(t->dtype) == DTC_U; }
 
@@ -13,27 +14,12 @@ static bool any_operand(const Op *op, const bool *from) {
   return false;
 }
 
-static bool is_state(const Func *f, Val v) {
-  OpKind k;
-  while ((k = op_of(f, v)->kind) == OP_update || k == OP_carry || k == OP_leave) v = op_of(f, v)->in[0];
-  return k == OP_read;
-}
-
 /* How many places the index operand of the operation may name, and which operand that is; NULL for operations that
- * index nothing.  What does not fit into a state would be lost without a word, so the whole of an update must. */
+ * index nothing. */
 static const Expr *indexed_extent(Module *m, const Func *f, const Op *op, int *operand) {
-  *operand = op->kind == OP_update ? 2 : 1;
-  if (op->kind == OP_gather) return type_of(f, op->in[0])->dims[op_int(op, AT_axis, 0)];
-  if (op->kind == OP_update && is_state(f, op->in[0])) {
-    int64_t axis = op_int(op, AT_axis, 0);
-    return ex_addi(m, ex_sub(m, type_of(f, op->in[0])->dims[axis], type_of(f, op->in[1])->dims[axis]), 1);
-  }
-  if (op_is_grouped(op->kind)) return type_of(f, op->in[2])->dims[0];
-  if (op->kind == OP_cross_entropy) {
-    const Type *t = type_of(f, op->in[0]);
-    return t->dims[t->rank - 1];
-  }
-  return NULL;
+  const OpRecord *record = op_record(op->kind);
+  *operand = record->index;
+  return record->places ? record->places(m, f, op) : NULL;
 }
 
 const Expr *index_bound(Module *m, const Func *f, Val v) {

@@ -38,6 +38,12 @@ static const Type *infer_cross_entropy(const Infer *c) {
   return type_get(c->m, x->dtype, label->rank, label->dims);
 }
 
+static const Expr *places_classes(Module *m, const Func *f, const Op *op) {
+  const Type *t = type_of(f, op->in[0]);
+  (void)m;
+  return t->dims[t->rank - 1];
+}
+
 /* ---- factor rules */
 
 static void rule_softmax(const RuleMaking *k) {
@@ -182,5 +188,7 @@ const OpRecord record_cross_entropy = {.infer = infer_cross_entropy,
                                        .space = "r.. v, r.. -> r..",
                                        .kinds = "body:v",
                                        .eval = eval_cross_entropy,
+                                       .index = 1,
+                                       .places = places_classes,
                                        .symbols = "r.. v",
                                        .body = cross_entropy_body};

@@ -102,6 +102,11 @@ static void local_grouped(const LocalPart *p, LocalAttrs *out) {
   local_set(out, attr_e(AT_start, local_begin(p, p->in[2], 0, type_of(p->f, p->op->in[2])->dims[0])));
 }
 
+static const Expr *places_groups(Module *m, const Func *f, const Op *op) {
+  (void)m;
+  return type_of(f, op->in[2])->dims[0];
+}
+
 /* ---- work: rows fall evenly to the groups, and a row meets one matrix */
 
 static Product grouped_part(const OpPart *p) {
@@ -223,11 +228,15 @@ const OpRecord record_grouped_dot = {.infer = infer_grouped_dot,
                                      .rule = rule_grouped_dot,
                                      .local = local_grouped,
                                      .eval = eval_grouped_dot,
+                                     .index = 1,
+                                     .places = places_groups,
                                      .products = products_grouped_dot,
                                      .bytes = bytes_grouped};
 const OpRecord record_grouped_mlp = {.infer = infer_grouped_mlp,
                                      .rule = rule_grouped_mlp,
                                      .local = local_grouped,
                                      .eval = eval_grouped_mlp,
+                                     .index = 1,
+                                     .places = places_groups,
                                      .products = products_grouped_mlp,
                                      .bytes = bytes_grouped};

@@ -151,6 +151,26 @@ static void rule_update(const RuleMaking *k) {
   rule_moves_sums(k, 3);
 }
 
+/* ---- what an index may be */
+
+static const Expr *places_gather(Module *m, const Func *f, const Op *op) {
+  (void)m;
+  return type_of(f, op->in[0])->dims[op_int(op, AT_axis, 0)];
+}
+
+static bool is_state(const Func *f, Val v) {
+  OpKind k;
+  while ((k = op_of(f, v)->kind) == OP_update || k == OP_carry || k == OP_leave) v = op_of(f, v)->in[0];
+  return k == OP_read;
+}
+
+/* What does not fit into a state would be lost without a word, so the whole of the update must. */
+static const Expr *places_update(Module *m, const Func *f, const Op *op) {
+  int64_t axis = op_int(op, AT_axis, 0);
+  if (!is_state(f, op->in[0])) return NULL;
+  return ex_addi(m, ex_sub(m, type_of(f, op->in[0])->dims[axis], type_of(f, op->in[1])->dims[axis]), 1);
+}
+
 /* ---- work: a gather reads the rows it takes, an update writes the rows it gets */
 
 static double bytes_gather(const OpPart *p) {
@@ -269,6 +289,8 @@ const OpRecord record_gather = {.infer = infer_gather,
                                 .rule = rule_gather,
                                 .local = local_start_of_operand,
                                 .eval = eval_gather,
+                                .index = 1,
+                                .places = places_gather,
                                 .bytes = bytes_gather};
 const OpRecord record_take = {
     .infer = infer_take, .rule = rule_take, .local = local_start_of_operand, .eval = eval_take};
@@ -276,6 +298,8 @@ const OpRecord record_update = {.infer = infer_update,
                                 .rule = rule_update,
                                 .local = local_start_of_operand,
                                 .eval = eval_update,
+                                .index = 2,
+                                .places = places_update,
                                 .bytes = bytes_update};
 const OpRecord record_scatter = {
     .infer = infer_scatter, .rule = rule_scatter, .local = local_start_of_result, .eval = eval_scatter};

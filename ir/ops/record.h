@@ -27,6 +27,9 @@ typedef struct HaloNeed {
 
 typedef void HaloFn(const HaloNeed *need, const Expr **lo, const Expr **hi);
 
+/* How many places an index may name, 0 ... n - 1; NULL: anything may stand there. */
+typedef const Expr *PlacesFn(Module *m, const Func *f, const Op *op);
+
 /* Derivative: builds, behind the operation `op` of f, what makes the gradients of its operands from that of its result;
  * `gradients` has one place per operand, 0 for what has none (indices).  Returns false after an error. */
 typedef bool GradientFn(Builder *b, const Op *op, Val of_result, Val *gradients);
@@ -39,6 +42,8 @@ typedef struct OpRecord {
   HaloFn *halo;               /* of factors of kind halo; NULL: it has none */
   LocalFn *local;             /* NULL: the attributes mean the same on a part */
   EvalFn *eval;               /* what it computes, for the interpreter */
+  int index;                  /* the operand that says where ... */
+  PlacesFn *places;           /* ... and how many places it may name (ir/index_bound.h); NULL: it has none */
   ProductsFn *products;       /* contractions: the products they are */
   CountFn *flops;             /* NULL: two per multiply-add of the products, else one per element of the result */
   CountFn *bytes;             /* NULL: all of the operands and the result */
