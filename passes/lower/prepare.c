@@ -69,17 +69,17 @@ static Val make_op(Lowering *w, const Scope *s, const Op *op, const Rule *r, con
 
 /* The value of @prepare in that layout and stage. */
 static Val make_part(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage) {
-  const Op *op = op_of(s->l1, l1);
-  Val v = lower_find_version(s, l1, layout, stage);
+  const Op *op = op_of(s->f, l1);
+  Val v = walk_find(s, l1, layout, stage);
   if (v) return v;
-  const Rule *r = rule_of(w->m, s->l1, op);
+  const Rule *r = rule_of(w->m, s->f, op);
   Strategy st = {0};
   for (int d = 0; d < layout->rank; d++)
     if (layout->dims[d].n) carry_back(w->m, r, layout, d, &st);
   const Layout *made = strategy_result(w->m, r, &st);
   if (made == layout) v = make_op(w, s, op, r, &st, layout, stage);
-  else if ((v = make_part(w, s, l1, made, stage))) v = cut_rest(w, type_of(s->l1, l1), v, made, layout, stage);
-  if (v) lower_add_version(w, s, l1, layout, stage, -1, v);
+  else if ((v = make_part(w, s, l1, made, stage))) v = cut_rest(w, type_of(s->f, l1), v, made, layout, stage);
+  if (v) walk_add(&w->walk, s, l1, layout, stage, -1, v);
   return v;
 }
 
@@ -94,9 +94,9 @@ static bool has_output(const Func *f, const char *name, const Layout *layout, in
 static bool make_param(Lowering *w, const Scope *s, const Op *op, const Layout *layout) {
   const char *name = op_str(op, AT_name);
   if (module_param(w->m, name)->init != INIT_PREPARED || has_output(w->b.f, name, layout, op->stage)) return true;
-  for (size_t i = 0; i < s->l1->outputs.n; i++) {
-    if (strcmp(s->l1->outputs.items[i].name, name) != 0) continue;
-    Val v = make_part(w, s, s->l1->outputs.items[i].value, layout, op->stage);
+  for (size_t i = 0; i < s->f->outputs.n; i++) {
+    if (strcmp(s->f->outputs.items[i].name, name) != 0) continue;
+    Val v = make_part(w, s, s->f->outputs.items[i].value, layout, op->stage);
     if (v) build_output(&w->b, name, v, layout);
     return v != 0;
   }
@@ -105,8 +105,8 @@ static bool make_param(Lowering *w, const Scope *s, const Op *op, const Layout *
 
 Func *lower_prepare(Module *m, const Func *l1, int nusers, Func *const *users, const char *name, Diags *diags) {
   Func *f = module_func_add(m, name, 2);
-  Lowering w = {.m = m, .b = builder_new(m, f, diags)};
-  Scope s = {.l1 = l1, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n), .loop = -1};
+  Lowering w = {.walk = {.m = m, .arena = m->arena}, .m = m, .b = builder_new(m, f, diags)};
+  Scope s = {.f = l1, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n), .loop = -1};
   for (int k = 0; k < nusers; k++)
     for (size_t i = 0; i < users[k]->ops.n; i++) {
       const Op *op = &users[k]->ops.items[i];

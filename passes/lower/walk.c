@@ -1,0 +1,266 @@
+/* passes/lower/walk.c - see walk.h. */
+#include "passes/lower/walk.h"
+
+#include <string.h>
+
+#include "base/die.h"
+#include "passes/lower/walk_internal.h"
+
+/* ---- the rules */
+
+WalkSupply walk_supply(const Op *maker, bool derived, const Layout *wanted) {
+  if (op_is_anywhere(maker) && !wanted->partial_axes) return SUPPLY_ANYWHERE;
+  if (op_is_source(maker->kind) && maker->kind != OP_read) return SUPPLY_SOURCE;
+  return derived ? SUPPLY_AGAIN : SUPPLY_SENT;
+}
+
+const Layout *walk_travel(Module *m, const Type *global, const Layout *produced, const Layout *wanted) {
+  bool first = produced->partial_axes || layout_bytes(m, global, wanted) <= layout_bytes(m, global, produced);
+  return first ? wanted : produced;
+}
+
+const Layout *walk_output(Module *m, const Layout *produced) {
+  if (!produced->partial_axes) return produced;
+  Layout whole = *produced;
+  whole.partial_axes = 0;
+  return layout_get(m, &whole);
+}
+
+static bool picked_before(const Strategy *s, int pick) {
+  for (int i = 0; i < pick; i++)
+    if (s->picks[i].factor == s->picks[pick].factor) return true;
+  return false;
+}
+
+static uint32_t axes_of_factor(const Strategy *s, int factor) {
+  uint32_t axes = 0;
+  for (int i = 0; i < s->n; i++)
+    if (s->picks[i].factor == factor) axes |= 1u << s->picks[i].axis;
+  return axes;
+}
+
+/* *at counts places: dimensions of the operand for each pick. */
+bool walk_window(const Rule *r, const Strategy *s, int operand, int *at, WalkWindow *out) {
+  const TensorFactors *x = &r->operands[operand];
+  for (; *at < s->n * MAX_RANK; (*at)++) {
+    int pick = *at / MAX_RANK, d = *at % MAX_RANK, factor = s->picks[pick].factor;
+    if (r->factors[factor].kind != FK_HALO || d >= x->rank) {
+      *at = pick * MAX_RANK + MAX_RANK - 1;
+      continue;
+    }
+    if (!x->dims[d].n || x->dims[d].f[0] != factor || picked_before(s, pick)) continue;
+    *out = (WalkWindow){factor, d, axes_of_factor(s, factor)};
+    (*at)++;
+    return true;
+  }
+  return false;
+}
+
+/* ---- versions */
+
+int walk_stage(const Scope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
+
+Val walk_find(const Scope *s, Val value, const Layout *layout, int stage) {
+  const Versions *v = &s->versions[value];
+  for (size_t i = 0; i < v->n; i++) {
+    const Version *x = &v->items[i];
+    bool visible = !s->loops || loops_within(s->loops, s->loop, x->loop);
+    if (x->layout == layout && x->stage == stage && visible) return x->v;
+  }
+  return 0;
+}
+
+void walk_add(Walk *w, const Scope *s, Val value, const Layout *layout, int stage, int loop, Val v) {
+  ARENA_PUSH(w->arena, &s->versions[value], ((Version){layout, stage, loop, v}));
+}
+
+/* Made here. */
+static Val add_here(Walk *w, const Scope *s, Val value, const Layout *layout, int stage, Val v) {
+  if (v) walk_add(w, s, value, layout, stage, s->loop, v);
+  return v;
+}
+
+static const Layout *form_of(const Walk *w, const Layout *l) { return w->sink->form ? w->sink->form(w, l) : l; }
+
+const Layout *walk_operand(const Walk *w, const Scope *s, size_t index, int operand) {
+  return form_of(w, strategy_operand(w->m, s->rules[index], &s->strategies[index], operand));
+}
+
+const Layout *walk_result(const Walk *w, const Scope *s, size_t index) {
+  return form_of(w, strategy_result(w->m, s->rules[index], &s->strategies[index]));
+}
+
+static Val source(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
+  return add_here(w, s, op->out, layout, stage, w->sink->source(w, s, op, layout, stage, false));
+}
+
+/* From the stage where it is produced: it travels in one layout, and is converted here when another is wanted. */
+static Val send(Walk *w, const Scope *s, Val value, const Layout *layout, int stage) {
+  const Versions *v = &s->versions[value];
+  const Layout *travel = walk_travel(w->m, type_of(s->f, value), v->produced, layout);
+  Val there = walk_want(w, s, value, travel, v->stage);
+  if (!there) return 0;
+  Val here = add_here(w, s, value, travel, stage, w->sink->transfer(w, s, value, there, travel, v->stage, stage));
+  return here && travel != layout ? walk_want(w, s, value, layout, stage) : here;
+}
+
+Val walk_want(Walk *w, const Scope *s, Val value, const Layout *layout, int stage) {
+  const Versions *v = &s->versions[value];
+  const Op *op = op_of(s->f, value);
+  size_t index = (size_t)s->f->values.items[value].op;
+  Val have = walk_find(s, value, layout, stage), original;
+  if (have) return have;
+  WalkSupply supply = walk_supply(op, s->derived && s->derived[index], layout);
+  if (supply == SUPPLY_ANYWHERE) return source(w, s, op, layout, stage);
+  original = walk_find(s, value, v->produced, stage);
+  if (!original && supply == SUPPLY_SOURCE) original = source(w, s, op, v->produced, stage);
+  else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, stage);
+  else if (!original) return send(w, s, value, layout, stage);
+  if (!original || v->produced == layout) return original;
+  return add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
+}
+
+/* ---- states */
+
+static const StatePlace *state_place(Walk *w, const char *name, const Layout *wanted, int stage) {
+  for (size_t i = 0; i < w->states.n; i++)
+    if (strcmp(w->states.items[i].name, name) == 0) return &w->states.items[i];
+  ARENA_PUSH(w->arena, &w->states, ((StatePlace){name, wanted, stage}));
+  return &w->states.items[w->states.n - 1];
+}
+
+static bool make_write(Walk *w, const Scope *s, size_t index, int stage) {
+  const Op *op = &s->f->ops.items[index];
+  const char *name = op_str(op, AT_name);
+  size_t known = w->states.n;
+  StatePlace place = *state_place(w, name, walk_operand(w, s, index, 0), stage);
+  if (w->diags && place.stage != stage)
+    return diag_error(w->diags, DIAG_plan_state, (Loc){.node = op->name},
+                      "state \"%s\" is read in stage %d and written in stage %d", name, place.stage, stage);
+  /* Never read here: a read declares the layout. */
+  if (w->states.n > known && !w->sink->source(w, s, op, place.layout, stage, true)) return false;
+  Val v = walk_want(w, s, op->in[0], place.layout, stage);
+  return v && w->sink->operation(w, s, index, &v, stage);
+}
+
+/* ---- operations */
+
+static bool check_strategy(Walk *w, const Scope *s, size_t index) {
+  const Op *op = &s->f->ops.items[index];
+  const char *why;
+  if (strategy_legal(w->m, s->rules[index], &s->strategies[index], &why)) return true;
+  Text t = {.arena = w->m->arena};
+  strategy_print(w->m, &t, s->rules[index], &s->strategies[index]);
+  return diag_error(w->diags, DIAG_plan_strategy, (Loc){.node = op->name}, "strategy %s of %s: %s", text_str(&t),
+                    op_name(op->kind), why);
+}
+
+static Val exchange_windows(Walk *w, const Scope *s, size_t index, int operand, Val v, int stage) {
+  WalkWindow window;
+  for (int at = 0; v && walk_window(s->rules[index], &s->strategies[index], operand, &at, &window);)
+    v = w->sink->exchange(w, s, index, operand, &window, v, stage);
+  return v;
+}
+
+static Val make_whole(Walk *w, const Scope *s, size_t index, Val *in, int stage) {
+  for (int i = 0; i < s->f->ops.items[index].nin; i++)
+    if (!(in[i] = exchange_windows(w, s, index, i, in[i], stage))) return 0;
+  return w->sink->operation(w, s, index, in, stage);
+}
+
+Val walk_make(Walk *w, const Scope *s, size_t index, int stage) {
+  const Op *op = &s->f->ops.items[index];
+  const Strategy *st = &s->strategies[index];
+  const Rule *r = s->rules[index];
+  Val in[MAX_OPERANDS];
+  if (w->diags && !check_strategy(w, s, index)) return 0;
+  if (op->kind == OP_call) die("calls must be inlined before versions are made");
+  w->at = op;
+  if (op->kind == OP_write) return make_write(w, s, index, stage);
+  for (int i = 0; i < op->nin; i++)
+    if (!(in[i] = walk_want(w, s, op->in[i], walk_operand(w, s, index, i), stage))) return 0;
+  w->at = op;
+  Val v = strategy_needs_body(r, st) ? walk_body(w, s, op, r, st, in, stage) : make_whole(w, s, index, in, stage);
+  Versions *out = &s->versions[op->out];
+  if (!out->produced) {
+    out->produced = walk_result(w, s, index);
+    out->stage = stage;
+  }
+  /* A derived one that another stage computes for itself stands where it is asked for. */
+  int loop = s->loops && stage == walk_stage(s, index) ? s->loops->of[index] : s->loop;
+  if (v) walk_add(w, s, op->out, out->produced, stage, loop, v);
+  return v;
+}
+
+bool walk_place(Walk *w, const Scope *s, size_t index) {
+  const Op *op = &s->f->ops.items[index];
+  Versions *v = &s->versions[op->out];
+  if (v->produced) return true;
+  v->produced = walk_result(w, s, index);
+  v->stage = walk_stage(s, index);
+  if (op->kind == OP_read) v->produced = state_place(w, op_str(op, AT_name), v->produced, v->stage)->layout;
+  w->at = op;
+  /* Inputs and reads exist even when nobody uses them, and bodies have one stage; other sources wait for a user. */
+  return (!s->from && !op_is_at_entry(op->kind)) || source(w, s, op, v->produced, v->stage);
+}
+
+static bool walk_op(Walk *w, Scope *s, size_t index) {
+  OpKind kind = s->f->ops.items[index].kind;
+  w->at = &s->f->ops.items[index];
+  if (op_is_source(kind)) return walk_place(w, s, index);
+  if (kind == OP_loop) return walk_loop(w, s, index);
+  return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, walk_stage(s, index)) != 0;
+}
+
+static bool walk_ops(Walk *w, Scope *s) {
+  for (size_t i = 0; i < s->f->ops.n; i++) {
+    if (!s->from) w->now = i;
+    if (s->loops) s->loop = loops_reads_in(s->loops, s->f, i);
+    if (!walk_op(w, s, i)) return false;
+  }
+  s->loop = -1;
+  return true;
+}
+
+bool walk_function(Walk *w, Scope *s) {
+  s->versions = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
+  if (!walk_ops(w, s)) return false;
+  w->now = s->f->ops.n;
+  for (size_t i = 0; i < s->f->outputs.n; i++) {
+    const Output *o = &s->f->outputs.items[i];
+    const Versions *v = &s->versions[o->value];
+    const Layout *layout = walk_output(w->m, v->produced);
+    Val val = walk_want(w, s, o->value, layout, v->stage);
+    if (!val) return false;
+    w->sink->output(w, s, o, val, layout);
+  }
+  return true;
+}
+
+Val walk_body(Walk *w, const Scope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in, int stage) {
+  Body *known = w->sink->open(w, outer, op);
+  const Func *f = known->func;
+  Strategy *strategies = ARENA_ARRAY(w->arena, Strategy, f->ops.n);
+  body_follow(w->m, known, st, strategies);
+  Scope s = {.f = f,
+             .rules = known->rules,
+             .strategies = strategies,
+             .stage = stage,
+             .versions = ARENA_ARRAY(w->arena, Versions, f->values.n),
+             .from = outer,
+             .composite = op,
+             .loop = -1};
+  w->sink->enter(w, &s, in);
+  int operand = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (f->ops.items[i].kind != OP_input) continue;
+    Val value = f->ops.items[i].out;
+    s.versions[value].produced = form_of(w, strategy_operand(w->m, r, st, operand));
+    s.versions[value].stage = stage;
+    add_here(w, &s, value, s.versions[value].produced, stage, in[operand++]);
+  }
+  Val result = walk_ops(w, &s)
+                   ? walk_want(w, &s, f->outputs.items[0].value, form_of(w, strategy_result(w->m, r, st)), stage)
+                   : 0;
+  return w->sink->leave(w, &s, known, result);
+}

@@ -1,0 +1,97 @@
+/* passes/lower/walk_loop.c - loops in the walk: what enters a body is made before it, what a body hands on at its end;
+ * see walk.h. */
+#include "passes/lower/walk_internal.h"
+#include "passes/rewrite/agreed.h"
+
+static bool check_stage(Walk *w, const Scope *s, const Loop *l) {
+  for (size_t i = l->begin; i < l->end; i++) {
+    const Op *op = &s->f->ops.items[i];
+    bool outside = !op_is_source(op->kind) && walk_stage(s, i) != walk_stage(s, l->begin);
+    if (outside)
+      return diag_error(w->diags, DIAG_plan_model, (Loc){.node = op->name},
+                        "a loop lies in one stage, \"%s\" in another than \"%s\"", op->name,
+                        s->f->ops.items[l->begin].name);
+  }
+  return true;
+}
+
+static bool check_carries(Walk *w, const Scope *s, const Loop *l) {
+  for (int k = 0; k < l->ncarries; k++) {
+    size_t carry = l->begin + 1 + (size_t)k, leave = l->repeat + 1 + (size_t)k;
+    if (walk_result(w, s, carry) == walk_result(w, s, leave)) continue;
+    const char *name = s->f->ops.items[leave].name;
+    return diag_error(w->diags, DIAG_plan_strategy, (Loc){.node = name},
+                      "\"%s\" has another layout than \"%s\", which becomes it", name, s->f->ops.items[carry].name);
+  }
+  return true;
+}
+
+/* ---- what enters */
+
+/* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
+static int made_in(const Scope *s, Val v) {
+  size_t op = (size_t)s->f->values.items[v].op;
+  return op_is_source(s->f->ops.items[op].kind) ? -1 : s->loops->of[op];
+}
+
+/* Whether what the operation reads of that value is made before the loop. */
+static bool enters(const Scope *s, const Loop *l, int loop, size_t index, Val v, const Layout *layout) {
+  if (loops_within(s->loops, made_in(s, v), loop)) return false;
+  bool first = index <= l->begin + (size_t)l->ncarries; /* nothing may stand between a loop and its carries */
+  const Op *maker = op_of(s->f, v);
+  return first || !op_is_anywhere(maker) || maker->kind == OP_random || layout->partial_axes;
+}
+
+static bool enter_op(Walk *w, const Scope *s, const Loop *l, int loop, size_t index) {
+  const Op *op = &s->f->ops.items[index];
+  /* An illegal strategy will be said where the operation is made. */
+  if (w->diags && !strategy_legal(w->m, s->rules[index], &s->strategies[index], NULL)) return true;
+  for (int k = 0; k < op->nin; k++) {
+    const Layout *layout = walk_operand(w, s, index, k);
+    if (enters(s, l, loop, index, op->in[k], layout) && !walk_want(w, s, op->in[k], layout, walk_stage(s, index)))
+      return false;
+  }
+  return true;
+}
+
+/* The scalar that decides, on every rank the same. */
+static Val control(Walk *w, const Scope *s, Val value, int stage) {
+  Val v = walk_want(w, s, value, layout_replicated(w->m, 0), stage);
+  return v && !s->agreed[value] ? w->sink->agree(w, s, value, v, stage) : v;
+}
+
+bool walk_loop(Walk *w, Scope *s, size_t index) {
+  int loop = s->loops->of[index], stage = walk_stage(s, index);
+  const Loop *l = &s->loops->items[loop];
+  const Op *op = &s->f->ops.items[index];
+  if (w->diags && !(check_stage(w, s, l) && check_carries(w, s, l))) return false;
+  for (size_t i = l->begin; i < l->end; i++)
+    if (op_is_source(s->f->ops.items[i].kind) && !walk_place(w, s, i)) return false;
+  for (size_t i = l->begin; i < l->end; i++)
+    if (!enter_op(w, s, l, loop, i)) return false;
+  w->at = op;
+  Val count = control(w, s, op->in[0], stage);
+  Val round = count ? w->sink->operation(w, s, index, &count, stage) : 0;
+  Versions *v = &s->versions[op->out];
+  v->produced = layout_replicated(w->m, 0);
+  v->stage = stage;
+  if (round) walk_add(w, s, op->out, v->produced, stage, loop, round);
+  return round != 0;
+}
+
+/* ---- what is handed on */
+
+bool walk_repeat(Walk *w, Scope *s, size_t index) {
+  int loop = s->loops->of[index], stage = walk_stage(s, index);
+  const Loop *l = &s->loops->items[loop];
+  const Op *op = &s->f->ops.items[index];
+  Val in[2];
+  w->at = op;
+  for (int k = 0; k < l->ncarries; k++) {
+    size_t leave = l->repeat + 1 + (size_t)k;
+    if (!walk_want(w, s, s->f->ops.items[leave].in[1], walk_result(w, s, leave), stage)) return false;
+  }
+  if (!(in[0] = walk_want(w, s, op->in[0], layout_replicated(w->m, 0), stage))) return false;
+  if (op->nin > 1 && !(in[1] = control(w, s, op->in[1], stage))) return false;
+  return w->sink->operation(w, s, index, in, stage) != 0;
+}
