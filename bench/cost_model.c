@@ -78,10 +78,10 @@ static double collective_seconds(const Target *t, const char *op, int ranks, dou
   static const struct {
     const char *name;
     CommKind kind;
-  } kinds[] = {{"all_reduce", COMM_ALL_REDUCE},
-               {"all_gather", COMM_ALL_GATHER},
-               {"reduce_scatter", COMM_REDUCE_SCATTER},
-               {"all_to_all", COMM_ALL_TO_ALL}};
+  } kinds[] = {{"all_reduce", COMM_all_reduce},
+               {"all_gather", COMM_all_gather},
+               {"reduce_scatter", COMM_reduce_scatter},
+               {"all_to_all", COMM_all_to_all}};
   CommGroup g = comm_group_block(t, ranks);
   CommCosts c = comm_costs(t, &g);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

@@ -41,11 +41,11 @@ static inline double emitted_op_seconds(Module *m, const Target *t, const Func *
   CommCosts costs = comm_costs(t, &group);
   double in = emitted_bytes(m, type_of(l2, op->in[0])), out = emitted_bytes(m, type_of(l2, op->out));
   switch (op->kind) {
-    case OP_all_reduce: return comm_seconds(&costs, COMM_ALL_REDUCE, in);
-    case OP_all_gather: return comm_seconds(&costs, COMM_ALL_GATHER, out);
-    case OP_reduce_scatter: return comm_seconds(&costs, COMM_REDUCE_SCATTER, in);
-    case OP_all_to_all: return comm_seconds(&costs, COMM_ALL_TO_ALL, in);
-    case OP_exchange: return comm_seconds(&costs, COMM_EXCHANGE, fmax(in, out));
+    case OP_all_reduce: return comm_seconds(&costs, COMM_all_reduce, in);
+    case OP_all_gather: return comm_seconds(&costs, COMM_all_gather, out);
+    case OP_reduce_scatter: return comm_seconds(&costs, COMM_reduce_scatter, in);
+    case OP_all_to_all: return comm_seconds(&costs, COMM_all_to_all, in);
+    case OP_exchange: return comm_seconds(&costs, COMM_exchange, fmax(in, out));
     case OP_shard_slice: return t->launch + kernel_memory_seconds(t, 2 * out);
     case OP_mask_partial: return t->launch + kernel_memory_seconds(t, 2 * in);
     default: return 0;

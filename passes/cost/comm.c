@@ -128,17 +128,17 @@ static void add(CommCosts *c, CommKind kind, CommWay way) { c->ways[kind][c->nwa
 static void add_ways(CommCosts *c, const Path *p, Algorithm algorithm) {
   switch (algorithm) {
     case ALG_RING:
-      add(c, COMM_ALL_REDUCE, ring(p, 2));
-      add(c, COMM_ALL_GATHER, ring(p, 1));
-      add(c, COMM_REDUCE_SCATTER, ring(p, 1));
+      add(c, COMM_all_reduce, ring(p, 2));
+      add(c, COMM_all_gather, ring(p, 1));
+      add(c, COMM_reduce_scatter, ring(p, 1));
       break;
-    case ALG_TREE: add(c, COMM_ALL_REDUCE, tree(p)); break;
+    case ALG_TREE: add(c, COMM_all_reduce, tree(p)); break;
     case ALG_SWITCHED:
-      if (p->levels->innermost) add(c, COMM_ALL_REDUCE, switched(p));
+      if (p->levels->innermost) add(c, COMM_all_reduce, switched(p));
       break;
     case ALG_DIRECT:
-      add(c, COMM_ALL_TO_ALL, direct(p, false));
-      add(c, COMM_EXCHANGE, direct(p, true));
+      add(c, COMM_all_to_all, direct(p, false));
+      add(c, COMM_exchange, direct(p, true));
       break;
   }
 }
@@ -165,7 +165,7 @@ CommCosts comm_costs(const Target *t, const CommGroup *g) {
   if (!tier) {
     try_way(&c, &l, ALG_RING, "");
     try_way(&c, &l, ALG_DIRECT, "");
-    for (int k = 0; k < COMM_KINDS; k++)
+    for (int k = 0; k < COMM_KIND_COUNT; k++)
       for (int i = 0; i < c.nways[k]; i++) c.ways[k][i].fixed += t->launch;
     return c;
   }

@@ -9,6 +9,7 @@
 #define APC_PASSES_COST_COMM_H
 
 #include "ir/target.h"
+#include "program/comm.h"
 
 /* A group by how it lies on the tiers: how many of its ranks one block of each tier holds.  The last holds all. */
 typedef struct CommGroup {
@@ -18,29 +19,19 @@ typedef struct CommGroup {
 /* n consecutive ranks. */
 CommGroup comm_group_block(const Target *t, int n);
 
-/* `bytes` of a collective are those of the whole buffer of one rank: an all-gather's result, the operand of the
- * others. */
-typedef enum CommKind {
-  COMM_ALL_REDUCE,
-  COMM_ALL_GATHER,
-  COMM_REDUCE_SCATTER,
-  COMM_ALL_TO_ALL,
-  COMM_EXCHANGE,
-  COMM_KINDS
-} CommKind;
-
 typedef struct CommWay {
   double fixed, per_byte;
 } CommWay;
 
 typedef struct CommCosts {
   int n; /* ranks of the group */
-  int nways[COMM_KINDS];
-  CommWay ways[COMM_KINDS][MAX_PROTOCOLS];
+  int nways[COMM_KIND_COUNT];
+  CommWay ways[COMM_KIND_COUNT][MAX_PROTOCOLS];
 } CommCosts;
 
 CommCosts comm_costs(const Target *t, const CommGroup *g);
-/* 0 for a group of one rank. */
+/* 0 for a group of one rank.  `bytes` are those of the whole buffer of one rank: an all-gather's result, the operand of
+ * the others. */
 double comm_seconds(const CommCosts *c, CommKind kind, double bytes);
 
 /* One message between two ranks of a block of `span` consecutive ones. */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/die.h"
-#include "ir/body.h"
 #include "ir/count.h"
 #include "ir/window.h"
 #include "passes/rewrite/agreed.h"
@@ -141,13 +140,12 @@ double cost_elements(const CostModel *c, const Type *global, const Layout *l) {
   return n;
 }
 
-/* Of one element. */
-static double kept_bytes(const CostModel *c, const Type *t) {
-  return (double)dtype_bytes(t->dtype == DT_f32 ? compute_storage(c->target->compute) : t->dtype);
+double cost_element_bytes(const CostModel *c, DType t) {
+  return (double)dtype_bytes(t == DT_f32 ? compute_storage(c->target->compute) : t);
 }
 
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l) {
-  return cost_elements(c, global, l) * kept_bytes(c, global);
+  return cost_elements(c, global, l) * cost_element_bytes(c, global->dtype);
 }
 
 static int64_t factor_parts(const CostModel *c, const Strategy *s, int factor) {
@@ -242,11 +240,11 @@ static GroupCosts *group_costs(const CostModel *c, uint32_t axes) {
   return g;
 }
 
-static double collective(const CostModel *c, uint32_t axes, CommKind kind, double bytes) {
-  if (!c->groups[axes]) c->groups[axes] = group_costs(c, axes);
-  const GroupCosts *g = c->groups[axes];
+double cost_comm(const CostModel *c, const CommSize *x) {
+  if (!c->groups[x->axes]) c->groups[x->axes] = group_costs(c, x->axes);
+  const GroupCosts *g = c->groups[x->axes];
   double least = INFINITY;
-  for (int i = 0; i < g->n; i++) least = fmin(least, comm_seconds(&g->items[i], kind, bytes));
+  for (int i = 0; i < g->n; i++) least = fmin(least, comm_seconds(&g->items[i], x->kind, x->bytes));
   return least;
 }
 
@@ -254,20 +252,26 @@ static double traffic(const CostModel *c, double bytes) {
   return c->target->launch + kernel_memory_seconds(c->target, bytes);
 }
 
+bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out) {
+  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  *out = (CommSize){.axes = move->axes, .bytes = before};
+  switch (move->kind) {
+    case MOVE_ALL_GATHER: out->kind = COMM_all_gather, out->bytes = after; return true;
+    case MOVE_REDUCE_SCATTER: out->kind = COMM_reduce_scatter; return true;
+    case MOVE_ALL_TO_ALL: out->kind = COMM_all_to_all; return true;
+    case MOVE_ALL_REDUCE: out->kind = COMM_all_reduce; return true;
+    case MOVE_EXCHANGE: out->kind = COMM_exchange, out->bytes = fmax(before, after); return true;
+    default: return false;
+  }
+}
+
 double cost_move(void *context, const Module *m, const Type *global, const Move *move) {
   const CostModel *c = context;
-  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  CommSize x;
   (void)m;
-  switch (move->kind) {
-    case MOVE_ALL_GATHER: return collective(c, move->axes, COMM_ALL_GATHER, after);
-    case MOVE_REDUCE_SCATTER: return collective(c, move->axes, COMM_REDUCE_SCATTER, before);
-    case MOVE_ALL_TO_ALL: return collective(c, move->axes, COMM_ALL_TO_ALL, before);
-    case MOVE_ALL_REDUCE: return collective(c, move->axes, COMM_ALL_REDUCE, before);
-    case MOVE_EXCHANGE: return c->loose ? 0 : collective(c, move->axes, COMM_EXCHANGE, fmax(before, after));
-    case MOVE_SLICE: return traffic(c, 2 * after);
-    case MOVE_MASK: return traffic(c, 2 * before);
-    default: return 0;
-  }
+  if (cost_comm_of_move(c, global, move, &x)) return c->loose && x.kind == COMM_exchange ? 0 : cost_comm(c, &x);
+  if (move->kind == MOVE_SLICE) return traffic(c, 2 * cost_bytes(c, global, move->after));
+  return move->kind == MOVE_MASK ? traffic(c, 2 * cost_bytes(c, global, move->before)) : 0;
 }
 
 double cost_transfer(const CostModel *c, double bytes) {
@@ -296,9 +300,17 @@ double cost_convert(CostModel *c, const Type *global, const Layout *from, const 
   return seconds;
 }
 
+bool cost_convert_path(CostModel *c, const Type *global, const Layout *from, const Layout *to, Conversion *out) {
+  return convert_find(c->m, global, from, to, cost_move, c, out);
+}
+
+bool cost_agreement_path(CostModel *c, const Type *scalar, Conversion *out) {
+  return agreement_find(c->m, scalar, cost_move, c, out);
+}
+
 double cost_agreement(CostModel *c, const Type *scalar) {
   Conversion x;
-  return agreement_find(c->m, scalar, cost_move, c, &x) ? x.cost : 0;
+  return cost_agreement_path(c, scalar, &x) ? x.cost : 0;
 }
 
 /* ---- operations */
@@ -311,13 +323,13 @@ static OpPart part_of(const CostModel *c, const Func *f, const Op *op, const Rul
   if (op->out) {
     const Layout *result = strategy_result(c->m, r, s);
     p.elements = cost_elements(c, type_of(f, op->out), result);
-    p.bytes = p.elements * kept_bytes(c, type_of(f, op->out));
+    p.bytes = p.elements * cost_element_bytes(c, type_of(f, op->out)->dtype);
   }
   for (int i = 0; i < op->nin; i++) {
     const Type *t = type_of(f, op->in[i]);
     double elements = cost_elements(c, t, strategy_operand(c->m, r, s, i));
     if (i == 0) p.first = elements;
-    p.in_bytes[i] = elements * kept_bytes(c, t);
+    p.in_bytes[i] = elements * cost_element_bytes(c, t->dtype);
   }
   if (op_is_grouped(op->kind)) {
     int v = rule_factor_find(r, "v");
@@ -326,24 +338,7 @@ static OpPart part_of(const CostModel *c, const Func *f, const Op *op, const Rul
   return p;
 }
 
-/* ---- an operation with a cut body factor: what its decomposition costs, operation by operation, as it will be
- * emitted */
-
-typedef struct BodyValue {
-  const Layout *layouts[MAX_OPERANDS]; /* the first is the one produced */
-  int n;
-} BodyValue;
-
-static double body_want(CostModel *c, const Func *body, BodyValue *v, Val value, const Layout *given) {
-  const Op *op = op_of(body, value);
-  const Layout *layout = cost_layout(c, given);
-  for (int i = 0; i < v->n; i++)
-    if (v->layouts[i] == layout) return 0;
-  if (v->n == MAX_OPERANDS) die("a value of a body in %d layouts", v->n);
-  v->layouts[v->n++] = layout;
-  if (op_is_source(op->kind) && op->kind != OP_input) return 0;
-  return cost_convert(c, type_of(body, value), v->layouts[0], layout);
-}
+/* ---- decompositions */
 
 static OpenBody *find_body(const OpenBodies *b, const Op *op) {
   size_t i = (size_t)(((uint64_t)(uintptr_t)op >> 4) * 0x9E3779B97F4A7C15u >> 32) & (b->slots - 1);
@@ -360,7 +355,7 @@ static void grow_bodies(OpenBodies *b) {
     if (old[i].op) *find_body(b, old[i].op) = old[i];
 }
 
-static const Body *body_for(CostModel *c, const Func *f, const Op *op) {
+Body *cost_body(CostModel *c, const Func *f, const Op *op) {
   OpenBodies *all = c->bodies;
   if (2 * all->n >= all->slots) grow_bodies(all);
   OpenBody *b = find_body(all, op);
@@ -370,70 +365,33 @@ static const Body *body_for(CostModel *c, const Func *f, const Op *op) {
   return b->body;
 }
 
-static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
-  Arena *scratch = arena_new();
-  const Body *known = body_for(c, f, op);
-  const Func *body = known->func;
-  Strategy *strategies = ARENA_ARRAY(scratch, Strategy, body->ops.n);
-  BodyValue *values = ARENA_ARRAY(scratch, BodyValue, body->values.n);
-  OpCost out = {0};
-  int operand = 0;
-  body_follow(c->m, known, s, strategies);
-  for (size_t i = 0; i < body->ops.n; i++) {
-    const Op *k = &body->ops.items[i];
-    const Rule *rule = known->rules[i];
-    for (int j = 0; j < k->nin; j++)
-      out.communication +=
-          body_want(c, body, &values[k->in[j]], k->in[j], strategy_operand(c->m, rule, &strategies[i], j));
-    if (k->out)
-      values[k->out] = (BodyValue){{cost_layout(c, k->kind == OP_input ? strategy_operand(c->m, r, s, operand++)
-                                                                       : strategy_result(c->m, rule, &strategies[i]))},
-                                   1};
-    OpCost one = cost_op(c, body, k, rule, &strategies[i]);
-    out.seconds += one.seconds - one.communication;
-    out.communication += one.communication;
-    out.flops += one.flops;
-  }
-  Val result = body->outputs.items[0].value;
-  out.communication += body_want(c, body, &values[result], result, strategy_result(c->m, r, s));
-  out.seconds += out.communication;
-  arena_free(scratch);
-  return out;
-}
-
-static uint32_t axes_of_kind(const Rule *r, const Strategy *s, FactorKind kind) {
-  uint32_t axes = 0;
-  for (int i = 0; i < s->n; i++)
-    if (r->factors[s->picks[i].factor].kind == kind) axes |= 1u << s->picks[i].axis;
-  return axes;
-}
-
 /* The part of a shard that a cut windowed dimension exchanges: what windows reach beyond their own steps, at both
  * ends. */
-static double window_part(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+static double window_part(const CostModel *c, const Func *f, const Op *op, const Strategy *s, const WalkWindow *x) {
   if (!op_is_windowed(op->kind)) return 1;
   Window w = window_of(f, op);
-  double part = 0;
-  for (int i = 0; i < w.n; i++) {
-    int factor = r->operands[0].dims[w.dim[op->kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE][i]].f[0];
-    int64_t parts = factor_parts(c, s, factor);
-    if (parts == 1) continue;
-    double beyond = (double)(cost_extent(c, window_reach(c->m, &w, i)) - w.stride[i]);
-    double held = (double)cost_extent(c, w.extent[WINDOW_IMAGE][i]) / (double)parts;
-    part += fmax(beyond, 0) / fmax(held, 1);
-  }
-  return fmin(part, 1);
+  int i = 0;
+  while (w.dim[op->kind == OP_conv_transpose ? WINDOW_OUTPUT : WINDOW_IMAGE][i] != x->dim) i++;
+  double beyond = (double)(cost_extent(c, window_reach(c->m, &w, i)) - w.stride[i]);
+  double held = (double)cost_extent(c, w.extent[WINDOW_IMAGE][i]) / (double)factor_parts(c, s, x->factor);
+  return fmin(fmax(beyond, 0) / fmax(held, 1), 1);
 }
 
-/* Windows of cut dimensions are exchanged; at most the operand's whole shard moves. */
+CommSize cost_comm_of_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                             int operand, const WalkWindow *window) {
+  double shard = cost_bytes(c, type_of(f, op->in[operand]), strategy_operand(c->m, r, s, operand));
+  return (CommSize){COMM_exchange, window->axes, window_part(c, f, op, s, window) * shard};
+}
+
+/* All windows that are exchanged for the operation. */
 static double window_cost(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
-  uint32_t axes = axes_of_kind(r, s, FK_HALO);
-  double seconds = 0, part = window_part(c, f, op, r, s);
-  int moved = op_is_windowed(op->kind) ? 1 : op->nin; /* weights stay */
-  if (!axes) return 0;
-  for (int i = 0; i < moved; i++)
-    seconds += collective(c, axes, COMM_EXCHANGE,
-                          part * cost_bytes(c, type_of(f, op->in[i]), strategy_operand(c->m, r, s, i)));
+  double seconds = 0;
+  WalkWindow window;
+  for (int i = 0; i < op->nin; i++)
+    for (int at = 0; walk_window(r, s, i, &at, &window);) {
+      CommSize x = cost_comm_of_window(c, f, op, r, s, i, &window);
+      seconds += cost_comm(c, &x);
+    }
   return seconds;
 }
 
@@ -453,18 +411,98 @@ static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is
 
 static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
 
-OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
-  if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
-  out.communication = window_cost(c, f, op, r, s);
-  out.seconds = out.communication;
   if (is_free(op->kind)) return out;
   OpPart part = part_of(c, f, op, r, s);
   out.flops = op_flops(&part);
   double arithmetic = arithmetic_seconds(c, &part, computed_type(f, op), out.flops);
   double memory = kernel_memory_seconds(c->target, op_bytes(&part));
   out.compute_bound = arithmetic > memory;
-  out.seconds += c->target->launch + fmax(arithmetic, memory);
+  out.seconds = c->target->launch + fmax(arithmetic, memory);
+  return out;
+}
+
+/* ---- an operation with a cut body factor: what the walk makes in its place */
+
+typedef struct BodySum {
+  Walk walk; /* first: its address is that of the sum */
+  CostModel *c;
+  OpCost sum;
+} BodySum;
+
+enum { SOME_VALUE = 1 };
+
+static Val sum_source(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage, bool declares) {
+  (void)w, (void)s, (void)op, (void)layout, (void)stage, (void)declares;
+  return SOME_VALUE;
+}
+
+static Val sum_convert(Walk *w, const Scope *s, Val value, Val v, const Layout *from, const Layout *to, int stage) {
+  BodySum *b = (BodySum *)w;
+  (void)stage;
+  b->sum.communication += cost_convert(b->c, type_of(s->f, value), from, to);
+  return v;
+}
+
+static Val sum_exchange(Walk *w, const Scope *s, size_t index, int operand, const WalkWindow *window, Val v,
+                        int stage) {
+  BodySum *b = (BodySum *)w;
+  CommSize x =
+      cost_comm_of_window(b->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
+  (void)stage;
+  b->sum.communication += cost_comm(b->c, &x);
+  return v;
+}
+
+static Val sum_operation(Walk *w, const Scope *s, size_t index, const Val *in, int stage) {
+  BodySum *b = (BodySum *)w;
+  OpCost one = cost_kernel(b->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index]);
+  (void)in, (void)stage;
+  b->sum.seconds += one.seconds;
+  b->sum.flops += one.flops;
+  return SOME_VALUE;
+}
+
+static Body *sum_open(Walk *w, const Scope *s, const Op *composite) {
+  return cost_body(((BodySum *)w)->c, s->f, composite);
+}
+
+static void sum_enter(Walk *w, Scope *body, const Val *in) { (void)w, (void)body, (void)in; }
+
+static Val sum_leave(Walk *w, Scope *body, Body *known, Val result) {
+  (void)w, (void)body, (void)known;
+  return result;
+}
+
+static const Layout *sum_form(const Walk *w, const Layout *l) { return cost_layout(((const BodySum *)w)->c, l); }
+
+/* A decomposition has no stages, loops, states or outputs. */
+static const WalkSink sum_sink = {.source = sum_source,
+                                  .convert = sum_convert,
+                                  .exchange = sum_exchange,
+                                  .operation = sum_operation,
+                                  .open = sum_open,
+                                  .enter = sum_enter,
+                                  .leave = sum_leave,
+                                  .form = sum_form};
+
+static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  Val in[MAX_OPERANDS];
+  Arena *scratch = arena_new();
+  BodySum b = {.walk = {.m = c->m, .arena = scratch, .sink = &sum_sink, .at = op}, .c = c};
+  for (int i = 0; i < op->nin; i++) in[i] = SOME_VALUE;
+  walk_body(&b.walk, &(Scope){.f = f, .loop = -1}, op, r, s, in, 0);
+  b.sum.seconds += b.sum.communication;
+  arena_free(scratch);
+  return b.sum;
+}
+
+OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  if (strategy_needs_body(r, s)) return body_cost(c, f, op, r, s);
+  OpCost out = cost_kernel(c, f, op, r, s);
+  out.communication = window_cost(c, f, op, r, s);
+  out.seconds += out.communication;
   return out;
 }
 

@@ -4,14 +4,18 @@
  * arithmetic (kernel.h) and its memory traffic, plus the launch; communication is priced by comm.h on the
  * tiers of links that its axes span.  Every constant comes from the target.  Values that are f32 in the model are
  * counted as the target's compute type keeps them. Sizes that are still symbols count as their hint.
+ * What is made, and so paid, where and how often, is the walk's to say (passes/lower/walk.h).
  * Not modelled yet: overlap of communication and arithmetic, fusion of elementwise operations, caches.
  */
 #ifndef APC_PASSES_COST_COST_H
 #define APC_PASSES_COST_COST_H
 
+#include "ir/body.h"
 #include "ir/convert.h"
 #include "ir/rule.h"
 #include "ir/target.h"
+#include "passes/cost/comm.h"
+#include "passes/lower/walk.h"
 
 /* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same
  * axes, of any size. */
@@ -31,6 +35,8 @@ const Target *cost_target(const CostModel *c);
 
 /* An extent with symbols at their hint (batch 8, others 128 when none was given). */
 int64_t cost_extent(const CostModel *c, const Expr *e);
+/* Bytes of an element, as it is kept. */
+double cost_element_bytes(const CostModel *c, DType t);
 /* Elements and bytes of the largest shard. */
 double cost_elements(const CostModel *c, const Type *global, const Layout *l);
 double cost_bytes(const CostModel *c, const Type *global, const Layout *l);
@@ -46,9 +52,15 @@ typedef struct OpCost {
   bool compute_bound;
 } OpCost;
 
-/* One execution of the operation on its shards.  Sources, reshapes, broadcasts and what loops carry are free: they are
- * views, or read or written in place. */
+/* One execution of the operation alone on its shards: without windows, and not of its decomposition.  Sources,
+ * reshapes, broadcasts and what loops carry are free: they are views, or read or written in place. */
+OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+
+/* With the windows that are exchanged for it, or, when a body factor is cut, its decomposition as it will be made. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+
+/* The decomposition, which the model keeps. */
+Body *cost_body(CostModel *c, const Func *f, const Op *op);
 
 /* What it takes at least however ranks share it, in seconds: `launch` on each, and the larger of the other two divided
  * by the ranks.  What may be computed as its decomposition has only the launch. */
@@ -56,6 +68,23 @@ typedef struct OpLeast {
   double launch, arithmetic, memory;
 } OpLeast;
 OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rule *r);
+
+/* What ranks send at once: a collective, or an exchange. */
+typedef struct CommSize {
+  CommKind kind;
+  uint32_t axes;
+  double bytes; /* as comm.h counts them */
+} CommSize;
+double cost_comm(const CostModel *c, const CommSize *x);
+
+/* The communication of a move; false when it is local. */
+bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out);
+/* Of an exchange of windows: at most the operand's whole shard moves. */
+CommSize cost_comm_of_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
+                             int operand, const WalkWindow *window);
+/* The moves of a scalar's agreement (agreed.h), or of the cheapest conversion; false when there is none. */
+bool cost_agreement_path(CostModel *c, const Type *scalar, Conversion *out);
+bool cost_convert_path(CostModel *c, const Type *global, const Layout *from, const Layout *to, Conversion *out);
 
 /* A MoveCost; the context is the CostModel. */
 double cost_move(void *context, const Module *m, const Type *global, const Move *move);

@@ -43,16 +43,16 @@ int loop_of_value(const Loops *l, const Func *f, Val v) {
   return op_is_source(f->ops.items[op].kind) ? -1 : l->of[op];
 }
 
-static double rounds_in(const LoopCosts *l, int loop) { return loop < 0 ? 1 : l->rounds[loop]; }
+double runs_in_loop(const LoopCosts *l, int loop) { return loop < 0 ? 1 : l->rounds[loop]; }
 
 double runs_of_op(const LoopCosts *l, size_t op) {
   int loop = l->loops.of[op];
-  return rounds_in(l, loop >= 0 && l->loops.items[loop].begin == op ? l->loops.items[loop].parent : loop);
+  return runs_in_loop(l, loop >= 0 && l->loops.items[loop].begin == op ? l->loops.items[loop].parent : loop);
 }
 
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op) {
   Val v = f->ops.items[op].out;
-  return v ? rounds_in(l, loop_of_value(&l->loops, f, v)) : 1;
+  return v ? runs_in_loop(l, loop_of_value(&l->loops, f, v)) : 1;
 }
 
 OpCost cost_op_runs(CostModel *c, const LoopCosts *l, const Func *f, size_t index, const Rule *r, const Strategy *s) {

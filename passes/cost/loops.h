@@ -24,7 +24,9 @@ const LoopCosts *loop_costs(Arena *a, const CostModel *c, const Func *f);
 /* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
 int loop_of_value(const Loops *l, const Func *f, Val v);
 
-/* How often operation number `op` runs in one run of the function, and how often its result is converted. */
+/* How often the body of that loop runs in one run of the function (-1: once), how often operation number `op` does, and
+ * how often its result is converted. */
+double runs_in_loop(const LoopCosts *l, int loop);
 double runs_of_op(const LoopCosts *l, size_t op);
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op);
 

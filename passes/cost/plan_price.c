@@ -2,25 +2,23 @@
 #include "passes/cost/plan_price.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "passes/cost/loops.h"
+#include "passes/rewrite/derived.h"
 #include "passes/rewrite/same_weight.h"
-#include "passes/search/graph.h"
 
-/* A value in one layout on one stage. */
-typedef struct Version {
+/* A version in memory. */
+typedef struct Held {
+  Val value;
   const Layout *layout;
   int stage;
   size_t born, dies; /* operations */
   bool converted;
   bool in_place; /* it lies where another value lay */
-} Version;
+} Held;
 
-typedef struct Versions {
-  Version *items;
-  size_t n, cap;
-} Versions;
+/* What the walk gets for versions inside decompositions: their memory is not counted. */
+enum { NOT_HELD = INT32_MAX };
 
 /* A copy of a weight that is in memory. */
 typedef struct Kept {
@@ -33,31 +31,35 @@ typedef struct KeptList {
   size_t n, cap;
 } KeptList;
 
-typedef struct StageSum {
-  double each;                                          /* seconds per micro-batch */
-  double compute, memory_bound, collectives, transfers; /* per step */
-  double flops, params, state;
-} StageSum;
+/* A carry and the value that becomes it. */
+typedef struct Carried {
+  Val carry, next;
+  size_t leave;
+} Carried;
 
 typedef struct Pricing {
+  Walk walk; /* first: its address is that of the pricing */
   Arena *arena;
   CostModel *c;
-  Module *m;
   const Func *f;
-  const Rule *const *rules;
   const LoopCosts *loops;
-  const Strategy *strategies;
-  const int *stages;
-  Versions *versions;
+  struct {
+    Held *items;
+    size_t n, cap;
+  } held; /* version v is items[v - 1] */
+  struct {
+    Carried *items;
+    size_t n, cap;
+  } carried;
   SameWeight same;
-  KeptList *kept; /* by operation: the first that reads the weight */
-  StageSum *sums;
-  double repeat; /* micro-batches */
+  KeptList *kept;       /* by operation: the first that reads the weight */
+  size_t states;        /* that have been counted */
+  StageCost *sums;      /* by stage */
+  PlanTraffic *traffic; /* by kind; NULL: nobody asks */
+  double repeat;        /* micro-batches */
   bool possible;
   PlanGap gap; /* the first conversion that does not exist */
 } Pricing;
-
-static int stage_of(const Pricing *p, size_t op) { return p->stages ? p->stages[op] : 0; }
 
 /* Adds seconds to a stage and to one of its classes.  A stage's body is called for every micro-batch, also what does
  * not depend on it. */
@@ -66,157 +68,194 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
   *class += seconds * p->repeat;
 }
 
-/* ---- versions, as in lower.c */
-
-/* What loops do to the life of a value that operation `now` reads: where it enters one from outside, it is converted
- * before that loop and stays to its end. */
-typedef struct Life {
-  size_t begin, end;
-} Life;
-
-static Life life_of(const Pricing *p, Val v, size_t now) {
-  const Loops *l = &p->loops->loops;
-  int entered = now < p->f->ops.n ? loops_entered(l, loops_reads_in(l, p->f, now), loop_of_value(l, p->f, v)) : -1;
-  return entered < 0 ? (Life){now, now} : (Life){l->items[entered].begin, l->items[entered].end - 1};
+static const Scope *outermost(const Scope *s) {
+  while (s->from) s = s->from;
+  return s;
 }
 
-static Version *find_version(Pricing *p, Val v, const Layout *layout, int stage) {
-  for (size_t i = 0; i < p->versions[v].n; i++) {
-    Version *x = &p->versions[v].items[i];
-    if (x->layout == layout && x->stage == stage) return x;
-  }
-  return NULL;
+/* How often what is made now is made. */
+static double runs_here(const Pricing *p, const Scope *s) { return runs_in_loop(p->loops, outermost(s)->loop); }
+
+static void count(Pricing *p, const Scope *s, CommKind kind, double bytes) {
+  if (!p->traffic) return;
+  p->traffic[kind].messages += runs_here(p, s) * p->repeat;
+  p->traffic[kind].bytes += runs_here(p, s) * p->repeat * bytes;
 }
 
-static void add_version(Pricing *p, Val v, const Layout *layout, int stage, size_t born, bool converted) {
-  ARENA_PUSH(p->arena, &p->versions[v], ((Version){layout, stage, born, born, converted, false}));
+/* ---- memory of versions */
+
+/* Made now. */
+static Val hold(Pricing *p, const Scope *s, Val value, const Layout *layout, int stage, bool converted) {
+  if (s->from) return NOT_HELD;
+  ARENA_PUSH(p->arena, &p->held, ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false}));
+  return (Val)p->held.n;
 }
 
-static void live_until(Version *x, size_t op) {
+static void live_until(Pricing *p, Val v, size_t op) {
+  if (v == NOT_HELD) return;
+  Held *x = &p->held.items[v - 1];
   if (op > x->dies) x->dies = op;
 }
 
-static const Layout *produced(const Pricing *p, Val v) {
-  int op = p->f->values.items[v].op;
-  return strategy_result(p->m, p->rules[op], &p->strategies[op]);
+/* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
+static size_t last_round(const Pricing *p, Val value, size_t op) {
+  const Loops *l = &p->loops->loops;
+  int entered = loops_entered(l, loops_reads_in(l, p->f, op), loop_of_value(l, p->f, value));
+  return entered < 0 ? op : l->items[entered].end - 1;
 }
 
-static void convert(Pricing *p, Val v, const Layout *from, const Layout *to, int stage, size_t user) {
-  double seconds = cost_convert(p->c, type_of(p->f, v), from, to);
-  if (seconds == INFINITY && p->possible) p->gap = (PlanGap){v, user, from, to};
-  if (seconds == INFINITY) p->possible = false;
-  else
-    spend(p, stage, seconds * runs_of_result(p->loops, p->f, (size_t)p->f->values.items[v].op),
-          &p->sums[stage].collectives);
-}
-
-/* Reads of one weight in one layout are one copy. */
-static void keep_weight(Pricing *p, Val v, const Layout *layout, int stage) {
-  KeptList *kept = &p->kept[p->same.first[p->f->values.items[v].op]];
-  for (size_t i = 0; i < kept->n; i++)
-    if (kept->items[i].layout == layout && kept->items[i].stage == stage) return;
-  ARENA_PUSH(p->arena, kept, ((Kept){layout, stage}));
-  p->sums[stage].params += cost_bytes(p->c, type_of(p->f, v), layout);
-}
-
-static void want(Pricing *p, Val v, const Layout *layout, int stage, size_t now) {
-  const Op *op = op_of(p->f, v);
-  const Type *type = type_of(p->f, v);
-  const Layout *from = produced(p, v);
-  int home = stage_of(p, (size_t)p->f->values.items[v].op);
-  Life life = life_of(p, v, now);
-  Version *have = find_version(p, v, layout, stage);
-  if (!have && op_is_anywhere(op) && !layout->partial_axes) {
-    add_version(p, v, layout, stage, now, false);
-    live_until(find_version(p, v, layout, stage), life.end);
-    return;
-  }
-  if (!have && op_is_source(op->kind) && !find_version(p, v, from, stage)) {
-    add_version(p, v, from, stage, life.begin, false);
-    if (op->kind == OP_param) keep_weight(p, v, from, stage);
-    have = find_version(p, v, layout, stage);
-  }
-  if (!have && find_version(p, v, from, stage)) {
-    live_until(find_version(p, v, from, stage), life.begin);
-    convert(p, v, from, layout, stage, now);
-    add_version(p, v, layout, stage, life.begin, true);
-  } else if (!have) {
-    bool first = from->partial_axes || layout_bytes(p->m, type, layout) <= layout_bytes(p->m, type, from);
-    const Layout *travel = first ? layout : from;
-    want(p, v, travel, home, now);
-    spend(p, stage, cost_transfer(p->c, cost_bytes(p->c, type, travel)), &p->sums[stage].transfers);
-    add_version(p, v, travel, stage, life.begin, true);
-    if (!first) want(p, v, layout, stage, now);
-  }
-  live_until(find_version(p, v, layout, stage), life.end);
-}
-
-/* ---- operations */
-
-static void price_op(Pricing *p, size_t index) {
+/* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave (settle). */
+static void use_operands(Pricing *p, size_t index, const Val *in) {
   const Op *op = &p->f->ops.items[index];
-  const Rule *r = p->rules[index];
-  const Strategy *s = &p->strategies[index];
-  int stage = stage_of(p, index);
-  if (op_is_source(op->kind)) {
-    if (op->kind == OP_read) p->sums[stage].state += cost_bytes(p->c, type_of(p->f, op->out), produced(p, op->out));
-    int around = loops_entered(&p->loops->loops, p->loops->loops.of[index], -1);
-    size_t born = around < 0 ? index : p->loops->loops.items[around].begin;
-    if (op_is_at_entry(op->kind)) add_version(p, op->out, produced(p, op->out), stage, born, false);
-    return;
-  }
-  /* An initial value that nobody else reads gives its place to the carry, a carry its own to the leave
-   * (settle_carry). */
   for (int i = op->kind == OP_leave; i < op->nin; i++)
-    want(p, op->in[i], strategy_operand(p->m, r, s, i), stage, op->kind == OP_carry ? index - 1 : index);
-  OpCost cost = cost_op_runs(p->c, p->loops, p->f, index, r, s);
-  StageSum *sum = &p->sums[stage];
-  spend(p, stage, cost.communication, &sum->collectives);
-  spend(p, stage, cost.seconds - cost.communication, cost.compute_bound ? &sum->compute : &sum->memory_bound);
-  sum->flops += cost.flops * p->repeat;
-  if (op->out) add_version(p, op->out, produced(p, op->out), stage, index, false);
+    live_until(p, in[i], last_round(p, op->in[i], op->kind == OP_carry ? index - 1 : index));
 }
-
-static void price_output(Pricing *p, const Output *o) {
-  Layout whole = *produced(p, o->value);
-  whole.partial_axes = 0;
-  want(p, o->value, layout_get(p->m, &whole), stage_of(p, (size_t)p->f->values.items[o->value].op), p->f->ops.n);
-}
-
-/* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
 /* A carry stays to the end of the body, and its next value is made in its place when nobody reads the carry any
  * more. */
-static void settle_carry(Pricing *p, size_t index) {
-  const Op *leave = &p->f->ops.items[index];
-  int stage = stage_of(p, index);
-  Version *carry = find_version(p, leave->in[0], produced(p, leave->in[0]), stage),
-          *next =
-              find_version(p, leave->in[1], strategy_operand(p->m, p->rules[index], &p->strategies[index], 1), stage);
-  if (!carry || !next) return;
-  next->in_place |= op_of(p->f, leave->in[1])->kind != OP_carry && next->born > carry->born &&
-                    next->born >= carry->dies && next->dies == index;
-  live_until(carry, index - 1);
+static void settle(Pricing *p, const Carried *x) {
+  Held *carry = &p->held.items[x->carry - 1], *next = &p->held.items[x->next - 1];
+  next->in_place |= op_of(p->f, next->value)->kind != OP_carry && next->born > carry->born &&
+                    next->born >= carry->dies && next->dies == x->leave;
+  live_until(p, x->carry, x->leave - 1);
 }
 
-static void settle_carries(Pricing *p) {
-  for (size_t i = 0; i < p->f->ops.n; i++)
-    if (p->f->ops.items[i].kind == OP_leave) settle_carry(p, i);
+/* Reads of one weight in one layout are one copy. */
+static void keep_weight(Pricing *p, Val value, const Layout *layout, int stage) {
+  KeptList *kept = &p->kept[p->same.first[p->f->values.items[value].op]];
+  for (size_t i = 0; i < kept->n; i++)
+    if (kept->items[i].layout == layout && kept->items[i].stage == stage) return;
+  ARENA_PUSH(p->arena, kept, ((Kept){layout, stage}));
+  p->sums[stage].params += cost_bytes(p->c, type_of(p->f, value), layout);
 }
+
+/* ---- what the walk says */
+
+static Val price_source(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage, bool declares) {
+  Pricing *p = (Pricing *)w;
+  Val value = declares ? op->in[0] : op->out;
+  if (op->kind == OP_param) keep_weight(p, value, layout, stage);
+  if (w->states.n > p->states) p->sums[stage].state += cost_bytes(p->c, type_of(s->f, value), layout);
+  p->states = w->states.n;
+  return declares ? NOT_HELD : hold(p, s, value, layout, stage, false);
+}
+
+/* The operation of the function that wants something now. */
+static size_t user_now(const Pricing *p, const Scope *s) {
+  return s->from || p->walk.now == p->f->ops.n ? p->walk.now : (size_t)(p->walk.reader - p->f->ops.items);
+}
+
+static void count_moves(Pricing *p, const Scope *s, Val value, const Conversion *path) {
+  CommSize x;
+  for (int i = 0; i < path->n; i++)
+    if (cost_comm_of_move(p->c, type_of(s->f, value), &path->moves[i], &x)) count(p, s, x.kind, x.bytes);
+}
+
+static Val price_convert(Walk *w, const Scope *s, Val value, Val v, const Layout *from, const Layout *to, int stage) {
+  Pricing *p = (Pricing *)w;
+  Conversion path;
+  const Type *type = type_of(s->f, value);
+  double seconds = cost_convert(p->c, type, from, to);
+  live_until(p, v, w->now);
+  if (seconds == INFINITY) {
+    if (p->possible) p->gap = (PlanGap){s->from ? p->f->ops.items[w->now].out : value, user_now(p, s), from, to};
+    p->possible = false;
+  } else {
+    spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
+    if (p->traffic && cost_convert_path(p->c, type, from, to, &path)) count_moves(p, s, value, &path);
+  }
+  return hold(p, s, value, to, stage, true);
+}
+
+static Val price_agreement(Walk *w, const Scope *s, Val value, Val v, int stage) {
+  Pricing *p = (Pricing *)w;
+  Conversion path;
+  if (!cost_agreement_path(p->c, type_of(s->f, value), &path)) return v;
+  spend(p, stage, path.cost * runs_here(p, s), &p->sums[stage].collectives);
+  count_moves(p, s, value, &path);
+  return v;
+}
+
+static Val price_transfer(Walk *w, const Scope *s, Val value, Val v, const Layout *layout, int from, int to) {
+  Pricing *p = (Pricing *)w;
+  double bytes = cost_bytes(p->c, type_of(s->f, value), layout);
+  (void)from;
+  live_until(p, v, w->now);
+  spend(p, to, cost_transfer(p->c, bytes) * runs_here(p, s), &p->sums[to].transfers);
+  count(p, s, COMM_send, bytes);
+  return hold(p, s, value, layout, to, true);
+}
+
+static Val price_exchange(Walk *w, const Scope *s, size_t index, int operand, const WalkWindow *window, Val v,
+                          int stage) {
+  Pricing *p = (Pricing *)w;
+  CommSize x =
+      cost_comm_of_window(p->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
+  spend(p, stage, cost_comm(p->c, &x) * runs_here(p, s), &p->sums[stage].collectives);
+  count(p, s, x.kind, x.bytes);
+  return v;
+}
+
+static Val price_operation(Walk *w, const Scope *s, size_t index, const Val *in, int stage) {
+  Pricing *p = (Pricing *)w;
+  const Op *op = &s->f->ops.items[index];
+  StageCost *sum = &p->sums[stage];
+  double runs = runs_here(p, s);
+  OpCost cost = cost_kernel(p->c, s->f, op, s->rules[index], &s->strategies[index]);
+  spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
+  sum->flops += cost.flops * runs * p->repeat;
+  if (s->from) return NOT_HELD;
+  use_operands(p, index, in);
+  if (op->kind == OP_leave) ARENA_PUSH(p->arena, &p->carried, ((Carried){in[0], in[1], index}));
+  return op->out ? hold(p, s, op->out, walk_produced(w, s, index), stage, false) : NOT_HELD;
+}
+
+static void price_output(Walk *w, const Scope *s, const Output *o, Val v, const Layout *layout) {
+  (void)s, (void)o, (void)layout;
+  live_until((Pricing *)w, v, w->now);
+}
+
+static Body *price_open(Walk *w, const Scope *s, const Op *composite) {
+  return cost_body(((Pricing *)w)->c, s->f, composite);
+}
+
+static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
+
+static void price_enter(Walk *w, Scope *body, const Val *in) {
+  if (!body->from->from) use_operands((Pricing *)w, index_in(body->from->f, body->composite), in);
+}
+
+static Val price_leave(Walk *w, Scope *body, Body *known, Val result) {
+  const Scope *s = body->from;
+  size_t index = index_in(s->f, body->composite);
+  (void)known, (void)result;
+  return hold((Pricing *)w, s, body->composite->out, walk_produced(w, s, index), body->stage, false);
+}
+
+static const WalkSink price_sink = {.source = price_source,
+                                    .convert = price_convert,
+                                    .agree = price_agreement,
+                                    .transfer = price_transfer,
+                                    .exchange = price_exchange,
+                                    .operation = price_operation,
+                                    .output = price_output,
+                                    .open = price_open,
+                                    .enter = price_enter,
+                                    .leave = price_leave};
+
+/* ---- memory: weights and state stay, everything else lives from its birth to its last use */
 
 static PlanMemory stage_memory(const Pricing *p, int stage) {
   size_t n = p->f->ops.n + 2;
   double *change[2] = {ARENA_ARRAY(p->arena, double, n), ARENA_ARRAY(p->arena, double, n)}, now[2] = {0};
   PlanMemory m = {.params = p->sums[stage].params, .state = p->sums[stage].state};
-  for (Val v = 1; v < p->f->values.n; v++) {
-    OpKind kind = op_of(p->f, v)->kind;
-    for (size_t i = 0; i < p->versions[v].n; i++) {
-      const Version *x = &p->versions[v].items[i];
-      if (x->stage != stage || x->in_place || (!x->converted && op_is_resident(kind))) continue;
-      double bytes = cost_bytes(p->c, type_of(p->f, v), x->layout);
-      change[x->converted][x->born] += bytes;
-      change[x->converted][x->dies + 1] -= bytes;
-    }
+  for (size_t i = 0; i < p->held.n; i++) {
+    const Held *x = &p->held.items[i];
+    bool resident = !x->converted && op_is_resident(op_of(p->f, x->value)->kind);
+    if (x->stage != stage || x->in_place || resident) continue;
+    double bytes = cost_bytes(p->c, type_of(p->f, x->value), x->layout);
+    change[x->converted][x->born] += bytes;
+    change[x->converted][x->dies + 1] -= bytes;
   }
   for (size_t i = 0; i < n; i++) {
     now[0] += change[0][i];
@@ -234,7 +273,7 @@ static PlanTime pipeline_time(const Pricing *p, int stages) {
     sum += p->sums[s].each;
     if (p->sums[s].each > p->sums[busiest].each) busiest = s;
   }
-  const StageSum *b = &p->sums[busiest];
+  const StageCost *b = &p->sums[busiest];
   PlanTime t = {.total = sum + (p->repeat - 1) * b->each,
                 .compute = b->compute,
                 .memory_bound = b->memory_bound,
@@ -244,38 +283,46 @@ static PlanTime pipeline_time(const Pricing *p, int stages) {
   return t;
 }
 
-PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     const int *stages) {
-  int nstages = m->mesh.stages;
+PlanPrice plan_price_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                            const Strategy *strategies, const int *stages, StageCost *sums, PlanTraffic *traffic) {
   Arena *a = arena_new();
-  Pricing p = {.arena = a,
+  Pricing p = {.walk = {.m = m, .arena = a, .sink = &price_sink},
+               .arena = a,
                .c = c,
-               .m = m,
                .f = f,
-               .rules = rules,
-               .strategies = strategies,
-               .stages = stages,
+               .loops = loop_costs(a, c, f),
+               .same = same_weight(a, f),
+               .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
+               .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
+               .traffic = traffic,
                .repeat = 1,
                .possible = true};
-  p.loops = loop_costs(a, c, f);
-  p.versions = ARENA_ARRAY(a, Versions, f->values.n);
-  p.same = same_weight(a, f);
-  p.kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1);
-  p.sums = ARENA_ARRAY(a, StageSum, nstages);
+  Scope s = {.f = f,
+             .rules = rules,
+             .strategies = strategies,
+             .stages = stages,
+             .derived = derived_ops(a, f),
+             .loops = &p.loops->loops,
+             .agreed = p.loops->agreed,
+             .loop = -1};
   for (int i = 0; i < m->mesh.naxes; i++)
     if (m->mesh.axes[i].temporal) p.repeat = m->mesh.axes[i].size;
-  for (size_t i = 0; i < f->ops.n; i++) price_op(&p, i);
-  for (size_t i = 0; i < f->outputs.n; i++) price_output(&p, &f->outputs.items[i]);
-  settle_carries(&p);
-  PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, nstages)};
-  for (int s = 0; s < nstages; s++) {
-    PlanMemory mem = stage_memory(&p, s);
+  walk_function(&p.walk, &s);
+  for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);
+  PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, m->mesh.stages)};
+  for (int k = 0; k < m->mesh.stages; k++) {
+    PlanMemory mem = stage_memory(&p, k);
     if (mem.total > out.memory.total) out.memory = mem;
-    out.flops = fmax(out.flops, p.sums[s].flops);
-    out.param_bytes = fmax(out.param_bytes, p.sums[s].params);
+    out.flops = fmax(out.flops, p.sums[k].flops);
+    out.param_bytes = fmax(out.param_bytes, p.sums[k].params);
   }
   arena_free(a);
   return out;
+}
+
+PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                     const int *stages) {
+  return plan_price_stages(c, m, f, rules, strategies, stages, NULL, NULL);
 }
 
 double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {

@@ -1,8 +1,8 @@
 /* passes/cost/plan_price.h - what a complete choice of strategies and stages costs, as it will be lowered.
  *
- * Follows passes/lower/lower.c: every (value, layout, stage) is made once; values travel between stages once per
- * layout.  The time of a pipeline is the sum of its stages plus (micro-batches - 1) times the slowest; what does not
- * depend on the micro-batch runs once, and counts once.
+ * The walk (passes/lower/walk.h) says what is made where; here its price is added up.  The time of a pipeline is the
+ * sum of its stages plus (micro-batches - 1) times the slowest.  Every stage runs once per micro-batch, also what does
+ * not depend on it.
  */
 #ifndef APC_PASSES_COST_PLAN_PRICE_H
 #define APC_PASSES_COST_PLAN_PRICE_H
@@ -37,8 +37,24 @@ typedef struct PlanPrice {
   double param_bytes; /* of the rank that keeps the most */
 } PlanPrice;
 
+/* What one stage adds up to. */
+typedef struct StageCost {
+  double each;                                          /* seconds per micro-batch */
+  double compute, memory_bound, collectives, transfers; /* seconds per step */
+  double flops, params, state;
+} StageCost;
+
+/* What is sent in a step by one kind of communication (COMM_send: between stages): how often, and bytes as comm.h
+ * counts them. */
+typedef struct PlanTraffic {
+  double messages, bytes;
+} PlanTraffic;
+
 PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                      const int *stages);
+/* With the sums of every stage, and the traffic by CommKind; both may be NULL. */
+PlanPrice plan_price_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                            const Strategy *strategies, const int *stages, StageCost *sums, PlanTraffic *traffic);
 
 /* Arithmetic of the whole step on one rank, a multiply-add is two; elements of all trainable weights. */
 double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules);

@@ -86,7 +86,7 @@ const Layout *walk_operand(const Walk *w, const Scope *s, size_t index, int oper
   return form_of(w, strategy_operand(w->m, s->rules[index], &s->strategies[index], operand));
 }
 
-const Layout *walk_result(const Walk *w, const Scope *s, size_t index) {
+const Layout *walk_produced(const Walk *w, const Scope *s, size_t index) {
   return form_of(w, strategy_result(w->m, s->rules[index], &s->strategies[index]));
 }
 
@@ -175,15 +175,15 @@ Val walk_make(Walk *w, const Scope *s, size_t index, int stage) {
   Val in[MAX_OPERANDS];
   if (w->diags && !check_strategy(w, s, index)) return 0;
   if (op->kind == OP_call) die("calls must be inlined before versions are made");
-  w->at = op;
+  w->at = w->reader = op;
   if (op->kind == OP_write) return make_write(w, s, index, stage);
   for (int i = 0; i < op->nin; i++)
     if (!(in[i] = walk_want(w, s, op->in[i], walk_operand(w, s, index, i), stage))) return 0;
-  w->at = op;
+  w->at = w->reader = op;
   Val v = strategy_needs_body(r, st) ? walk_body(w, s, op, r, st, in, stage) : make_whole(w, s, index, in, stage);
   Versions *out = &s->versions[op->out];
   if (!out->produced) {
-    out->produced = walk_result(w, s, index);
+    out->produced = walk_produced(w, s, index);
     out->stage = stage;
   }
   /* A derived one that another stage computes for itself stands where it is asked for. */
@@ -196,7 +196,7 @@ bool walk_place(Walk *w, const Scope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   Versions *v = &s->versions[op->out];
   if (v->produced) return true;
-  v->produced = walk_result(w, s, index);
+  v->produced = walk_produced(w, s, index);
   v->stage = walk_stage(s, index);
   if (op->kind == OP_read) v->produced = state_place(w, op_str(op, AT_name), v->produced, v->stage)->layout;
   w->at = op;
@@ -206,7 +206,7 @@ bool walk_place(Walk *w, const Scope *s, size_t index) {
 
 static bool walk_op(Walk *w, Scope *s, size_t index) {
   OpKind kind = s->f->ops.items[index].kind;
-  w->at = &s->f->ops.items[index];
+  w->reader = &s->f->ops.items[index];
   if (op_is_source(kind)) return walk_place(w, s, index);
   if (kind == OP_loop) return walk_loop(w, s, index);
   return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, walk_stage(s, index)) != 0;

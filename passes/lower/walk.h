@@ -120,8 +120,9 @@ struct Walk {
   const WalkSink *sink;
   Diags
       *diags; /* gets faults of the plan (an illegal strategy, a state in two stages); NULL: it is known to have none */
-  const Op *at; /* for whom things are made now */
-  size_t now;   /* the operation of the whole function that the walk has reached; Func.ops.n: its outputs */
+  const Op *at;     /* the operation that is reached */
+  const Op *reader; /* for whom things are made now: that, or one of the loop that is entered there */
+  size_t now;       /* the operation of the whole function that the walk has reached; Func.ops.n: its outputs */
   struct {
     StatePlace *items;
     size_t n, cap;
@@ -136,6 +137,8 @@ bool walk_function(Walk *w, Scope *s);
 Val walk_body(Walk *w, const Scope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in, int stage);
 
 int walk_stage(const Scope *s, size_t op);
+/* The layout that the operation makes its result in. */
+const Layout *walk_produced(const Walk *w, const Scope *s, size_t index);
 /* A version that is visible where things are made now; 0: none. */
 Val walk_find(const Scope *s, Val value, const Layout *layout, int stage);
 void walk_add(Walk *w, const Scope *s, Val value, const Layout *layout, int stage, int loop, Val v);

@@ -4,9 +4,8 @@
 
 #include "passes/lower/walk.h"
 
-/* Layouts that the operation's strategy asks for, and that its result has. */
+/* The layout that the operation's strategy asks for. */
 const Layout *walk_operand(const Walk *w, const Scope *s, size_t index, int operand);
-const Layout *walk_result(const Walk *w, const Scope *s, size_t index);
 
 /* The value in that layout and stage, made when there is none; 0 after a diagnostic. */
 Val walk_want(Walk *w, const Scope *s, Val value, const Layout *layout, int stage);

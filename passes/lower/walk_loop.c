@@ -18,7 +18,7 @@ static bool check_stage(Walk *w, const Scope *s, const Loop *l) {
 static bool check_carries(Walk *w, const Scope *s, const Loop *l) {
   for (int k = 0; k < l->ncarries; k++) {
     size_t carry = l->begin + 1 + (size_t)k, leave = l->repeat + 1 + (size_t)k;
-    if (walk_result(w, s, carry) == walk_result(w, s, leave)) continue;
+    if (walk_produced(w, s, carry) == walk_produced(w, s, leave)) continue;
     const char *name = s->f->ops.items[leave].name;
     return diag_error(w->diags, DIAG_plan_strategy, (Loc){.node = name},
                       "\"%s\" has another layout than \"%s\", which becomes it", name, s->f->ops.items[carry].name);
@@ -46,6 +46,7 @@ static bool enter_op(Walk *w, const Scope *s, const Loop *l, int loop, size_t in
   const Op *op = &s->f->ops.items[index];
   /* An illegal strategy will be said where the operation is made. */
   if (w->diags && !strategy_legal(w->m, s->rules[index], &s->strategies[index], NULL)) return true;
+  w->reader = op;
   for (int k = 0; k < op->nin; k++) {
     const Layout *layout = walk_operand(w, s, index, k);
     if (enters(s, l, loop, index, op->in[k], layout) && !walk_want(w, s, op->in[k], layout, walk_stage(s, index)))
@@ -69,7 +70,7 @@ bool walk_loop(Walk *w, Scope *s, size_t index) {
     if (op_is_source(s->f->ops.items[i].kind) && !walk_place(w, s, i)) return false;
   for (size_t i = l->begin; i < l->end; i++)
     if (!enter_op(w, s, l, loop, i)) return false;
-  w->at = op;
+  w->reader = op;
   Val count = control(w, s, op->in[0], stage);
   Val round = count ? w->sink->operation(w, s, index, &count, stage) : 0;
   Versions *v = &s->versions[op->out];
@@ -89,7 +90,7 @@ bool walk_repeat(Walk *w, Scope *s, size_t index) {
   w->at = op;
   for (int k = 0; k < l->ncarries; k++) {
     size_t leave = l->repeat + 1 + (size_t)k;
-    if (!walk_want(w, s, s->f->ops.items[leave].in[1], walk_result(w, s, leave), stage)) return false;
+    if (!walk_want(w, s, s->f->ops.items[leave].in[1], walk_produced(w, s, leave), stage)) return false;
   }
   if (!(in[0] = walk_want(w, s, op->in[0], layout_replicated(w->m, 0), stage))) return false;
   if (op->nin > 1 && !(in[1] = control(w, s, op->in[1], stage))) return false;

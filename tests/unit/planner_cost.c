@@ -42,11 +42,11 @@ static void plain_links(void) {
   const Target *t = machine("link l at 10 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
   CHECK(t != NULL);
   if (!t) return;
-  is(seconds(t, 8, COMM_ALL_REDUCE, 8e9), 5e-6 + 14 * 3e-6 + 2 * 7 / 8. * 8e9 / 10e9, "all-reduce in a machine");
-  is(seconds(t, 8, COMM_ALL_GATHER, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-gather in a machine");
-  is(seconds(t, 8, COMM_ALL_TO_ALL, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-to-all in a machine");
-  is(seconds(t, 8, COMM_EXCHANGE, 8e9), 5e-6 + 7 * 3e-6 + 8e9 / 10e9, "exchange in a machine");
-  CHECK(seconds(t, 1, COMM_ALL_REDUCE, 8e9) == 0);
+  is(seconds(t, 8, COMM_all_reduce, 8e9), 5e-6 + 14 * 3e-6 + 2 * 7 / 8. * 8e9 / 10e9, "all-reduce in a machine");
+  is(seconds(t, 8, COMM_all_gather, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-gather in a machine");
+  is(seconds(t, 8, COMM_all_to_all, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-to-all in a machine");
+  is(seconds(t, 8, COMM_exchange, 8e9), 5e-6 + 7 * 3e-6 + 8e9 / 10e9, "exchange in a machine");
+  CHECK(seconds(t, 1, COMM_all_reduce, 8e9) == 0);
   is(comm_send_seconds(t, 8, 1e9), 5e-6 + 3e-6 + 0.1, "send in a machine");
   is(comm_send_seconds(t, 16, 1e9), 5e-6 + 7e-6 + 0.5, "send between machines");
 }
@@ -56,12 +56,12 @@ static void tiers(void) {
   const Target *t = machine("link l at 1000 GB/s latency 3 us; network n 8 at 16 Gbit/s latency 7 us;");
   CHECK(t != NULL);
   if (!t) return;
-  is(seconds(t, 32, COMM_ALL_GATHER, 8e9), 5e-6 + 27 * 3e-6 + 4 * 7e-6 + 31 / 32. * 8e9 / 16e9,
+  is(seconds(t, 32, COMM_all_gather, 8e9), 5e-6 + 27 * 3e-6 + 4 * 7e-6 + 31 / 32. * 8e9 / 16e9,
      "all-gather of whole machines");
   CommGroup rail = {{1, 4}};
   CommCosts c = comm_costs(t, &rail);
-  is(comm_seconds(&c, COMM_ALL_GATHER, 8e9), 5e-6 + 3 * 7e-6 + 3 / 4. * 8e9 / 2e9, "all-gather of one rank a machine");
-  is(seconds(t, 32, COMM_ALL_TO_ALL, 8e9), 5e-6 + 7 * 3e-6 + 24 * 7e-6 + 24 / 32. * 8e9 / 2e9,
+  is(comm_seconds(&c, COMM_all_gather, 8e9), 5e-6 + 3 * 7e-6 + 3 / 4. * 8e9 / 2e9, "all-gather of one rank a machine");
+  is(seconds(t, 32, COMM_all_to_all, 8e9), 5e-6 + 7 * 3e-6 + 24 * 7e-6 + 24 / 32. * 8e9 / 2e9,
      "all-to-all of whole machines");
 }
 
@@ -70,16 +70,16 @@ static void ways(void) {
   const Target *t = machine("link l at 10 GB/s with p; network n 8 at 80 Gbit/s with p;");
   CHECK(t != NULL);
   if (!t) return;
-  is(seconds(t, 8, COMM_ALL_GATHER, 1e3), 1e-6 + 7e-6 + 7 / 8. * 1e3 / 5e9, "small: the ring that starts fast");
-  is(seconds(t, 8, COMM_ALL_GATHER, 1e9), 10e-6 + 14e-6 + 7 / 8. * 1e9 / 10e9,
+  is(seconds(t, 8, COMM_all_gather, 1e3), 1e-6 + 7e-6 + 7 / 8. * 1e3 / 5e9, "small: the ring that starts fast");
+  is(seconds(t, 8, COMM_all_gather, 1e9), 10e-6 + 14e-6 + 7 / 8. * 1e9 / 10e9,
      "large: the ring that has the whole link");
-  is(seconds(t, 8, COMM_ALL_REDUCE, 1e3), 3e-6 + 6e-6 + 2 * 1e3 / 10e9, "small all-reduce: the tree");
-  is(seconds(t, 8, COMM_ALL_REDUCE, 1e9), 20e-6 + 1e9 / 10e9, "large all-reduce: in the switches");
-  is(seconds(t, 32, COMM_ALL_REDUCE, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)),
+  is(seconds(t, 8, COMM_all_reduce, 1e3), 3e-6 + 6e-6 + 2 * 1e3 / 10e9, "small all-reduce: the tree");
+  is(seconds(t, 8, COMM_all_reduce, 1e9), 20e-6 + 1e9 / 10e9, "large all-reduce: in the switches");
+  is(seconds(t, 32, COMM_all_reduce, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)),
      "four machines: in the switches, then a tree");
   CommGroup rail = {{1, 4}};
   CommCosts c = comm_costs(t, &rail);
-  is(comm_seconds(&c, COMM_ALL_REDUCE, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9,
+  is(comm_seconds(&c, COMM_all_reduce, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9,
      "one rank a machine: no switches");
 }
 
@@ -88,9 +88,9 @@ static void pairs(void) {
   const Target *t = machine("link l at 300 GB/s pair 100 GB/s latency 1 us; network n 8 at 16 Gbit/s latency 7 us;");
   CHECK(t != NULL);
   if (!t) return;
-  is(seconds(t, 2, COMM_ALL_GATHER, 2e9), 5e-6 + 1e-6 + 1e9 / 100e9, "two ranks");
-  is(seconds(t, 3, COMM_ALL_GATHER, 3e9), 5e-6 + 2e-6 + 2e9 / 200e9, "three ranks");
-  is(seconds(t, 8, COMM_ALL_GATHER, 8e9), 5e-6 + 7e-6 + 7e9 / 300e9, "eight ranks");
+  is(seconds(t, 2, COMM_all_gather, 2e9), 5e-6 + 1e-6 + 1e9 / 100e9, "two ranks");
+  is(seconds(t, 3, COMM_all_gather, 3e9), 5e-6 + 2e-6 + 2e9 / 200e9, "three ranks");
+  is(seconds(t, 8, COMM_all_gather, 8e9), 5e-6 + 7e-6 + 7e9 / 300e9, "eight ranks");
   is(comm_send_seconds(t, 8, 1e9), 5e-6 + 1e-6 + 0.01, "a message");
 }
 
@@ -102,9 +102,9 @@ static void sane(void) {
     for (int n = 2; t && n <= t->ranks; n *= 2) {
       double before = 0;
       for (double bytes = 1; bytes < 1e11; bytes *= 8) {
-        double now = seconds(t, n, COMM_ALL_REDUCE, bytes);
+        double now = seconds(t, n, COMM_all_reduce, bytes);
         CHECKF(isfinite(now) && now >= before, "%s: %d ranks, %g bytes", *name, n, bytes);
-        for (int k = 0; k < COMM_KINDS; k++) CHECKF(seconds(t, n, (CommKind)k, bytes) > 0, "%s", *name);
+        for (int k = 0; k < COMM_KIND_COUNT; k++) CHECKF(seconds(t, n, (CommKind)k, bytes) > 0, "%s", *name);
         before = now;
       }
     }
