@@ -1,67 +1,226 @@
-/* tests/emitted.h - what the communication of a lowered function costs, counted from its operations: to compare with
- * what was predicted.
+/* tests/emitted.h - what a lowered function costs, added up from its operations, to compare with what was predicted for
+ * its plan: seconds of every stage by class, arithmetic, bytes of weights and states, and the messages and bytes of
+ * every kind of communication.
  *
- * Sizes are those of the rank with the largest parts, the last one; symbols count as their hint, targets have one tier.
+ * Sizes are read off local types: those of the rank with the largest parts, which is the last one (the cost model's);
+ * symbols count as their hint.  Local operations are priced as they stand at level 2.  Three things are taken from
+ * level 1, found by the names of operations: what an exchange of windows moves; operations whose windows were
+ * exchanged, as a prediction counts the shards before the exchange; and grouped operations, whose rows meet a part of
+ * all matrices.
  */
 #ifndef APC_TESTS_EMITTED_H
 #define APC_TESTS_EMITTED_H
 
 #include <math.h>
 
-#include "passes/cost/comm.h"
 #include "passes/cost/kernel.h"
 #include "passes/cost/loops.h"
+#include "passes/cost/plan_price.h"
+#include "passes/lower/lower.h"
+#include "passes/plan/labels.h"
 #include "tests/test.h"
 
-static inline double emitted_bytes(Module *m, const Type *t) {
-  int64_t *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n), n, all = 1;
-  for (size_t i = 0; i < m->symbols.n; i++) {
-    const Symbol *s = &m->symbols.items[i];
-    sizes[i] = s->axis >= 0 ? m->mesh.axes[s->axis].size - 1 : s->hint;
-  }
-  for (int d = 0; d < t->rank; d++) {
-    CHECK(ex_eval(t->dims[d], sizes, &n));
-    all *= n;
-  }
-  return (double)all * (double)dtype_bytes(t->dtype);
-}
+enum { MOST_STAGES = 8 };
 
-static inline int emitted_group(const Mesh *mesh, const Op *op) {
-  const Attr *axes = op_attr(op, AT_mesh_axes);
-  int n = 1;
-  if (!axes) return mesh->axes[op_int(op, AT_mesh_axis, 0)].size;
-  for (int i = 0; i < axes->n; i++) n *= mesh->axes[axes->u.ints[i]].size;
+typedef struct Emitted {
+  Module *m;
+  const Func *f, *l2;
+  const LowerPlan *plan;
+  const Rule *const *rules; /* of f */
+  CostModel *cost;
+  Arena *arena;
+  double times; /* what is added to now runs so often */
+  StageCost stages[MOST_STAGES];
+  PlanTraffic traffic[COMM_KIND_COUNT];
+} Emitted;
+
+static inline double emitted_bytes(const Emitted *e, Val v) {
+  const Type *t = type_of(e->l2, v);
+  double n = cost_element_bytes(e->cost, t->dtype);
+  for (int d = 0; d < t->rank; d++) n *= (double)cost_extent(e->cost, t->dims[d]);
   return n;
 }
 
-/* On a target of one tier it does not matter where the group lies. */
-static inline double emitted_op_seconds(Module *m, const Target *t, const Func *l2, const Op *op) {
-  if (!op_is_comm(op->kind) && op->kind != OP_shard_slice && op->kind != OP_mask_partial) return 0;
-  CommGroup group = comm_group_block(t, emitted_group(&m->mesh, op));
-  CommCosts costs = comm_costs(t, &group);
-  double in = emitted_bytes(m, type_of(l2, op->in[0])), out = emitted_bytes(m, type_of(l2, op->out));
+static inline uint32_t emitted_axes(const Op *op) {
+  const Attr *axes = op_attr(op, AT_mesh_axes);
+  uint32_t set = axes ? 0 : 1u << op_int(op, AT_mesh_axis, 0);
+  for (int i = 0; axes && i < axes->n; i++) set |= 1u << axes->u.ints[i];
+  return set;
+}
+
+/* The operation of level 1 that it stands for, by its name: "name", "name.1" when another stage has it too, or
+ * "name/..." in its decomposition. */
+static inline size_t emitted_from(const Emitted *e, const Op *op) {
+  size_t best = SIZE_MAX, longest = 0;
+  for (size_t i = 0; i < e->f->ops.n; i++) {
+    const char *name = e->f->ops.items[i].name;
+    size_t n = strlen(name);
+    bool begins = strncmp(op->name, name, n) == 0 && (op->name[n] == 0 || op->name[n] == '.' || op->name[n] == '/');
+    if (begins && n > longest) best = i, longest = n;
+  }
+  return best;
+}
+
+/* Who reads an exchanged window, and as which operand; other exchanges of it may lie between. */
+static inline const Op *emitted_reader(const Func *l2, Val v, int *operand) {
+  for (size_t i = 0; i < l2->ops.n; i++)
+    for (int k = 0; k < l2->ops.items[i].nin; k++) {
+      if (l2->ops.items[i].in[k] != v) continue;
+      *operand = k;
+      return l2->ops.items[i].kind == OP_exchange ? emitted_reader(l2, l2->ops.items[i].out, operand)
+                                                  : &l2->ops.items[i];
+    }
+  return NULL;
+}
+
+static inline CommSize emitted_window(const Emitted *e, const Op *op) {
+  int operand = 0, dim = (int)op_int(op, AT_axis, 0);
+  const Op *reader = emitted_reader(e->l2, op->out, &operand);
+  size_t from = reader ? emitted_from(e, reader) : SIZE_MAX;
+  CHECKF(from != SIZE_MAX, "nobody reads the window %s", op->name);
+  if (from == SIZE_MAX) return (CommSize){COMM_exchange, emitted_axes(op), 0};
+  const Rule *r = e->rules[from];
+  WalkWindow w = {.factor = r->operands[operand].dims[dim].f[0], .dim = dim, .axes = emitted_axes(op)};
+  return cost_comm_of_window(e->cost, e->f, &e->f->ops.items[from], r, &e->plan->strategies[from], operand, &w);
+}
+
+static inline bool emitted_comm(const Emitted *e, const Op *op, CommSize *out) {
+  double in = op->nin ? emitted_bytes(e, op->in[0]) : 0;
+  *out = (CommSize){.axes = emitted_axes(op), .bytes = in};
   switch (op->kind) {
-    case OP_all_reduce: return comm_seconds(&costs, COMM_all_reduce, in);
-    case OP_all_gather: return comm_seconds(&costs, COMM_all_gather, out);
-    case OP_reduce_scatter: return comm_seconds(&costs, COMM_reduce_scatter, in);
-    case OP_all_to_all: return comm_seconds(&costs, COMM_all_to_all, in);
-    case OP_exchange: return comm_seconds(&costs, COMM_exchange, fmax(in, out));
-    case OP_shard_slice: return t->launch + kernel_memory_seconds(t, 2 * out);
-    case OP_mask_partial: return t->launch + kernel_memory_seconds(t, 2 * in);
-    default: return 0;
+    case OP_all_reduce: out->kind = COMM_all_reduce; return true;
+    case OP_all_gather: out->kind = COMM_all_gather, out->bytes = emitted_bytes(e, op->out); return true;
+    case OP_reduce_scatter: out->kind = COMM_reduce_scatter; return true;
+    case OP_all_to_all: out->kind = COMM_all_to_all; return true;
+    case OP_exchange:
+      out->kind = COMM_exchange, out->bytes = fmax(in, emitted_bytes(e, op->out));
+      if (strstr(op->name, ".window")) *out = emitted_window(e, op);
+      return true;
+    default: return false;
   }
 }
 
-/* That of a body as often as it has rounds. */
-static inline double emitted_seconds(Module *m, const Target *t, const Func *l2) {
-  Arena *scratch = arena_new();
+static inline double emitted_repeat(const Mesh *mesh) {
+  double repeat = 1;
+  for (int i = 0; i < mesh->naxes; i++)
+    if (mesh->axes[i].temporal) repeat = mesh->axes[i].size;
+  return repeat;
+}
+
+static inline void emitted_spend(Emitted *e, int stage, double each, double *class) {
+  e->stages[stage].each += each * e->times;
+  *class += each * e->times * emitted_repeat(&e->m->mesh);
+}
+
+static inline void emitted_count(Emitted *e, CommKind kind, double bytes) {
+  double times = e->times * emitted_repeat(&e->m->mesh);
+  e->traffic[kind].messages += times;
+  e->traffic[kind].bytes += times * bytes;
+}
+
+static inline bool emitted_has_windows(const Emitted *e, size_t from) {
+  WalkWindow w;
+  for (int k = 0; k < e->f->ops.items[from].nin; k++) {
+    int at = 0;
+    if (walk_window(e->rules[from], &e->plan->strategies[from], k, &at, &w)) return true;
+  }
+  return false;
+}
+
+static inline OpCost emitted_kernel(const Emitted *e, const Op *op) {
+  size_t from = emitted_from(e, op);
+  bool at_level1 = op_is_grouped(op->kind) || (from != SIZE_MAX && emitted_has_windows(e, from));
+  if (from != SIZE_MAX && !strchr(op->name, '/') && at_level1)
+    return cost_kernel(e->cost, e->f, &e->f->ops.items[from], e->rules[from], &e->plan->strategies[from]);
+  return cost_kernel(e->cost, e->l2, op, rule_of(e->m, e->l2, op), &(Strategy){0});
+}
+
+/* Weights of one name and layout are one copy in a stage. */
+static inline bool emitted_before(const Func *l2, size_t index) {
+  const Op *op = &l2->ops.items[index];
+  for (size_t i = 0; i < index; i++) {
+    const Op *x = &l2->ops.items[i];
+    if (x->kind == op->kind && x->stage == op->stage && strcmp(op_str(x, AT_name), op_str(op, AT_name)) == 0 &&
+        l2->values.items[x->out].layout == l2->values.items[op->out].layout)
+      return true;
+  }
+  return false;
+}
+
+static inline void emitted_add(Emitted *e, size_t index) {
+  const Op *op = &e->l2->ops.items[index];
+  StageCost *s = &e->stages[op->stage];
+  const Target *t = cost_target(e->cost);
+  CommSize x;
+  if (emitted_comm(e, op, &x)) {
+    emitted_spend(e, op->stage, cost_comm(e->cost, &x), &s->collectives);
+    emitted_count(e, x.kind, x.bytes);
+  } else if (op->kind == OP_shard_slice || op->kind == OP_mask_partial) {
+    double bytes = 2 * emitted_bytes(e, op->kind == OP_mask_partial ? op->in[0] : op->out);
+    emitted_spend(e, op->stage, t->launch + kernel_memory_seconds(t, bytes), &s->collectives);
+  } else if (op->kind == OP_transfer) {
+    int to = (int)op_int(op, AT_to_stage, 0);
+    emitted_spend(e, to, cost_transfer(e->cost, emitted_bytes(e, op->out)), &e->stages[to].transfers);
+    emitted_count(e, COMM_send, emitted_bytes(e, op->out));
+  } else if (op_is_resident(op->kind)) {
+    if (!emitted_before(e->l2, index)) *(op->kind == OP_param ? &s->params : &s->state) += emitted_bytes(e, op->out);
+  } else {
+    OpCost k = emitted_kernel(e, op);
+    emitted_spend(e, op->stage, k.seconds, k.compute_bound ? &s->compute : &s->memory_bound);
+    s->flops += k.flops * e->times * emitted_repeat(&e->m->mesh);
+  }
+}
+
+static inline void emitted_sum(Emitted *e) {
+  const LoopCosts *loops = loop_costs(e->arena, e->cost, e->l2);
+  for (size_t i = 0; i < e->l2->ops.n; i++) {
+    e->times = runs_of_op(loops, i);
+    emitted_add(e, i);
+  }
+}
+
+static inline bool emitted_equal(double predicted, double emitted) {
+  return fabs(predicted - emitted) <= 1e-9 * fmax(fabs(predicted), fabs(emitted));
+}
+
+/* NULL when all that was predicted for the plan is the sum of what was emitted. */
+static inline const char *emitted_differs(Module *m, const Func *f, const LowerPlan *plan, const Target *t,
+                                          const Func *l2, Arena *arena) {
+  static const struct {
+    const char *name;
+    size_t at;
+  } sums[] = {{"seconds of compute", offsetof(StageCost, compute)},
+              {"memory-bound seconds", offsetof(StageCost, memory_bound)},
+              {"seconds of collectives", offsetof(StageCost, collectives)},
+              {"seconds of transfers", offsetof(StageCost, transfers)},
+              {"operations", offsetof(StageCost, flops)},
+              {"bytes of weights", offsetof(StageCost, params)},
+              {"bytes of states", offsetof(StageCost, state)},
+              {"seconds", offsetof(StageCost, each)}};
+  StageCost stages[MOST_STAGES] = {{0}};
+  PlanTraffic traffic[COMM_KIND_COUNT] = {{0}};
+  const Rule *const *rules = (const Rule *const *)rules_of(m, f);
   CostModel *cost = cost_model_new(m, t);
-  const LoopCosts *loops = loop_costs(scratch, cost, l2);
-  double sum = 0;
-  for (size_t i = 0; i < l2->ops.n; i++) sum += runs_of_op(loops, i) * emitted_op_seconds(m, t, l2, &l2->ops.items[i]);
+  Emitted e = {.m = m, .f = f, .l2 = l2, .plan = plan, .rules = rules, .cost = cost, .arena = arena};
+  const char *why = NULL;
+  PlanPrice p = plan_price_stages(cost, m, f, rules, plan->strategies, plan->stages, stages, traffic);
+  if (!p.possible) why = "it was lowered, but is said to have no price";
+  emitted_sum(&e);
+  for (int s = 0; s < m->mesh.stages && !why; s++)
+    for (size_t i = 0; i < sizeof sums / sizeof *sums && !why; i++) {
+      double predicted = *(const double *)((const char *)&stages[s] + sums[i].at);
+      double emitted = *(const double *)((const char *)&e.stages[s] + sums[i].at);
+      if (!emitted_equal(predicted, emitted))
+        why = arena_printf(arena, "stage %d: predicted %.12g %s, emitted %.12g", s, predicted, sums[i].name, emitted);
+    }
+  for (int k = 0; k < COMM_KIND_COUNT && !why; k++)
+    if (!emitted_equal(traffic[k].messages, e.traffic[k].messages) ||
+        !emitted_equal(traffic[k].bytes, e.traffic[k].bytes))
+      why =
+          arena_printf(arena, "%s: predicted %g of %.12g bytes, emitted %g of %.12g bytes", comm_kind_name((CommKind)k),
+                       traffic[k].messages, traffic[k].bytes, e.traffic[k].messages, e.traffic[k].bytes);
   cost_model_free(cost);
-  arena_free(scratch);
-  return sum;
+  return why;
 }
 
 #endif

@@ -63,7 +63,8 @@ static void begin(CostModel *c) {
   c->sizes = ARENA_ARRAY(c->arena, int64_t, c->nsizes);
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
-    c->sizes[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
+    int last = s->axis >= 0 && s->axis < c->mesh.naxes ? c->mesh.axes[s->axis].size - 1 : 0;
+    c->sizes[i] = s->axis >= 0 ? last : s->hint ? s->hint : strcmp(s->name, "batch") == 0 ? 8 : 128;
   }
   c->groups = ARENA_ARRAY(c->arena, GroupCosts *, 1u << MAX_AXES);
 }
@@ -421,6 +422,10 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   out.compute_bound = arithmetic > memory;
   out.seconds = c->target->launch + fmax(arithmetic, memory);
   return out;
+}
+
+double cost_write(const CostModel *c, const Type *global, const Layout *l) {
+  return traffic(c, cost_bytes(c, global, l));
 }
 
 /* ---- an operation with a cut body factor: what the walk makes in its place */

@@ -33,7 +33,8 @@ void cost_model_free(CostModel *c);
 void cost_model_renew(CostModel *c);
 const Target *cost_target(const CostModel *c);
 
-/* An extent with symbols at their hint (batch 8, others 128 when none was given). */
+/* An extent with symbols at their hint (batch 8, others 128 when none was given), and coordinates of the last rank,
+ * whose parts are the largest. */
 int64_t cost_extent(const CostModel *c, const Expr *e);
 /* Bytes of an element, as it is kept. */
 double cost_element_bytes(const CostModel *c, DType t);
@@ -55,6 +56,9 @@ typedef struct OpCost {
 /* One execution of the operation alone on its shards: without windows, and not of its decomposition.  Sources,
  * reshapes, broadcasts and what loops carry are free: they are views, or read or written in place. */
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+
+/* A write of a state, in the layout that the state has. */
+double cost_write(const CostModel *c, const Type *global, const Layout *l);
 
 /* With the windows that are exchanged for it, or, when a body factor is cut, its decomposition as it will be made. */
 OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);

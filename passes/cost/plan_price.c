@@ -202,6 +202,7 @@ static Val price_operation(Walk *w, const Scope *s, size_t index, const Val *in,
   StageCost *sum = &p->sums[stage];
   double runs = runs_here(p, s);
   OpCost cost = cost_kernel(p->c, s->f, op, s->rules[index], &s->strategies[index]);
+  if (op->kind == OP_write) cost.seconds = cost_write(p->c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
   sum->flops += cost.flops * runs * p->repeat;
   if (s->from) return NOT_HELD;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/lower/walk.h"
 #include "passes/search/domain.h"
 #include "passes/search/set.h"
 
@@ -132,12 +133,6 @@ static Classes classes_of(Graph *g, const Domain *d, int mask) {
   return c;
 }
 
-static const Layout *resolved(Module *m, const Layout *l) {
-  Layout whole = *l;
-  whole.partial_axes = 0;
-  return layout_get(m, &whole);
-}
-
 /* The conversions of a fan-out: from every layout of the producer to every one that users ask for, or that an output
  * has. */
 typedef struct Wanted {
@@ -173,7 +168,7 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
   w->output = ARENA_ARRAY(g->arena, int, c[0].n);
   for (int k = 0; k < c[0].n && s->output; k++)
-    w->output[k] = want(w, resolved(g->in.m, s->producer->result[c[0].first[k]]));
+    w->output[k] = want(w, walk_output(g->in.m, s->producer->result[c[0].first[k]]));
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
@@ -192,7 +187,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
   }
 }
 
-/* Each distinct layout once. */
+/* Each distinct layout once, converted from the one that is produced: the versions of the walk. */
 static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *seen, int stamp) {
   const double *seconds = w->seconds + at[0] * w->n;
   double sum = 0;

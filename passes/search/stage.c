@@ -1,13 +1,15 @@
 /* passes/search/stage.c - pipeline stages by dynamic programming over cut positions; see stage.h.
  *
- * A stage is a run of operations.  Its time is that of its operations, of each conversion they ask for once, and of
- * each value that comes from before once: this depends on the run only.  The states of the program are (stages so far,
- * position) with the frontier of (sum, slowest), so the result is exact for the positions considered.  The number of
- * positions is bounded; few crossing values come first.
+ * A stage is a run of operations.  What it makes follows the rules of the walk (passes/lower/walk.h): its operations,
+ * each conversion they want once, what is derived from constants once, and each value that is sent to it once: this
+ * depends on the run only.  Where the walk converts before it sends, the stage that wants it pays for that here.  The
+ * states of the program are (stages so far, position) with the frontier of (sum, slowest), so the result is exact for
+ * the positions considered.  The number of positions is bounded; few crossing values come first.
  */
 #include "passes/search/stage.h"
 
 #include "passes/cost/loops.h"
+#include "passes/lower/walk.h"
 #include "passes/rewrite/derived.h"
 #include "passes/rewrite/same_weight.h"
 
@@ -21,9 +23,9 @@ enum { MAX_POSITIONS = 600 };
 
 /* Something a stage pays once: a value in a layout, or a weight. */
 typedef struct Need {
-  int id;      /* of (value, layout) */
-  size_t made; /* operation that makes the value */
-  bool source;
+  int id, sent; /* of (value, layout), and of the value in the layout it is sent in */
+  size_t made;  /* operation that makes the value; of a state the first that reads it */
+  WalkSupply supply;
   double convert, transfer;
   int weight; /* id of the weight, -1: none */
   double weight_bytes;
@@ -52,12 +54,6 @@ typedef struct Cutting {
   double *time, *bytes; /* by first and last position */
 } Cutting;
 
-/* A state is read, and so lives, in the first stage that uses it; others get what was read. */
-static bool is_given(const Cutting *k, size_t op) {
-  OpKind kind = k->f->ops.items[op].kind;
-  return (op_is_source(kind) && kind != OP_read) || k->derived[op];
-}
-
 /* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
 static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   for (size_t i = same->first[op]; i < op; i++) {
@@ -68,43 +64,62 @@ static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   return k->f->ops.items[op].out;
 }
 
+/* The layouts that values are wanted in. */
+typedef struct Seen {
+  const Layout **items;
+  size_t n, cap;
+} Seen;
+
+enum { MAX_SEEN = 64 };
+
+static int id_of(const Cutting *k, Seen *seen, Val v, const Layout *layout) {
+  size_t e = 0;
+  while (e < seen[v].n && seen[v].items[e] != layout) e++;
+  if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], layout);
+  return (int)v * MAX_SEEN + (int)(e < MAX_SEEN ? e : MAX_SEEN - 1);
+}
+
+static const Layout *produced(const Cutting *k, size_t op) {
+  return strategy_result(k->m, k->rules[op], &k->strategies[op]);
+}
+
+/* That operation `user` wants the value in the layout. */
+static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user, Val v, const Layout *to) {
+  const Func *f = k->f;
+  const Op *maker = op_of(f, v);
+  const Type *type = type_of(f, v);
+  size_t made = (size_t)f->values.items[v].op;
+  WalkSupply supply = walk_supply(maker, k->derived[made], to);
+  if (supply == SUPPLY_ANYWHERE) return;
+  const Layout *from = produced(k, made), *travel = walk_travel(k->m, type, from, to);
+  Need need = {.id = id_of(k, seen, v, to),
+               .sent = id_of(k, seen, v, travel),
+               .made = maker->kind == OP_read ? k->first_user[v] : made,
+               .supply = supply,
+               .convert = cost_convert(k->c, type, from, to) * runs_of_result(k->loops, f, made),
+               .transfer = cost_transfer(k->c, cost_bytes(k->c, type, travel)),
+               .weight = -1};
+  if (maker->kind == OP_param)
+    need.weight = (int)copy_of_weight(k, same, made), need.weight_bytes = cost_bytes(k->c, type, from);
+  ARENA_PUSH(k->arena, &k->needs[user], need);
+}
+
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
   SameWeight same = same_weight(k->arena, f);
-  struct Seen {
-    const Layout **items;
-    int *ids;
-    size_t n, cap;
-  } *seen = arena_alloc(k->arena, sizeof *seen * f->values.n);
+  Seen *seen = ARENA_ARRAY(k->arena, Seen, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Strategy *s = &k->strategies[i];
     k->own[i] = op_is_source(op->kind) ? 0 : cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds;
-    for (int j = 0; j < op->nin; j++) {
-      Val v = op->in[j];
-      const Op *maker = op_of(f, v);
-      size_t made = (size_t)f->values.items[v].op;
-      if (op_is_anywhere(maker)) continue;
-      const Layout *from = strategy_result(k->m, k->rules[made], &k->strategies[made]),
-                   *to = strategy_operand(k->m, k->rules[i], s, j);
-      size_t e = 0;
-      while (e < seen[v].n && seen[v].items[e] != to) e++;
-      if (e == seen[v].n) ARENA_PUSH(k->arena, &seen[v], to);
-      double seconds = cost_convert(k->c, type_of(f, v), from, to);
-      double bytes = fmin(cost_bytes(k->c, type_of(f, v), to),
-                          from->partial_axes ? INFINITY : cost_bytes(k->c, type_of(f, v), from));
-      Need need = {.id = (int)v * 64 + (int)(e < 63 ? e : 63),
-                   .made = maker->kind == OP_read ? k->first_user[v] : made,
-                   .source = is_given(k, made),
-                   .weight = -1};
-      need.convert = seconds * runs_of_result(k->loops, f, made);
-      need.transfer = cost_transfer(k->c, bytes);
-      if (maker->kind == OP_param)
-        need.weight = (int)copy_of_weight(k, &same, made), need.weight_bytes = cost_bytes(k->c, type_of(f, v), from);
-      ARENA_PUSH(k->arena, &k->needs[i], need);
-    }
+    for (int j = 0; j < op->nin; j++) add_need(k, &same, seen, i, op->in[j], strategy_operand(k->m, k->rules[i], s, j));
   }
-  k->nids = (int)f->values.n * 64;
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    Val v = f->outputs.items[i].value;
+    size_t made = (size_t)f->values.items[v].op;
+    if (!op_is_source(f->ops.items[made].kind)) add_need(k, &same, seen, made, v, walk_output(k->m, produced(k, made)));
+  }
+  k->nids = (int)f->values.n * MAX_SEEN;
 }
 
 /* ---- positions */
@@ -171,27 +186,46 @@ static void find_positions(Cutting *k, int stages) {
 
 /* ---- times of all runs */
 
-static void measure_from(Cutting *k, int first, int *stamp, int *weight_stamp) {
-  double time = 0, bytes = 0;
+/* A run of operations as a stage; what has the mark is paid. */
+typedef struct Run {
+  size_t begin;
+  int mark;
+  int *wanted, *sent; /* by id */
+  int *derived;       /* by operation */
+  int *weights;       /* by value */
+  double time, bytes;
+} Run;
+
+static bool is_first(int *marks, int mark) {
+  bool first = *marks != mark;
+  *marks = mark;
+  return first;
+}
+
+/* An operation with what it wants. */
+static void pay_op(const Cutting *k, Run *run, size_t op) {
+  run->time += k->own[op];
+  for (size_t j = 0; j < k->needs[op].n; j++) {
+    const Need *need = &k->needs[op].items[j];
+    if (!is_first(&run->wanted[need->id], run->mark)) continue;
+    run->time += need->convert;
+    if (need->supply == SUPPLY_AGAIN && is_first(&run->derived[need->made], run->mark)) pay_op(k, run, need->made);
+    if (need->supply == SUPPLY_SENT && need->made < run->begin && is_first(&run->sent[need->sent], run->mark))
+      run->time += need->transfer;
+    if (need->weight >= 0 && is_first(&run->weights[need->weight], run->mark)) run->bytes += need->weight_bytes;
+  }
+}
+
+static void measure_from(Cutting *k, int first, Run *run) {
   bool empty = true;
-  size_t begin = (size_t)k->positions[first];
-  int mark = first + 1;
+  *run = (Run){(size_t)k->positions[first], first + 1, run->wanted, run->sent, run->derived, run->weights, 0, 0};
   for (int last = first + 1; last < k->npositions; last++) {
     for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
-      time += k->own[i];
       empty &= !stages_is_placed(k->f, k->derived, i);
-      for (size_t j = 0; j < k->needs[i].n; j++) {
-        const Need *need = &k->needs[i].items[j];
-        if (stamp[need->id] == mark) continue;
-        stamp[need->id] = mark;
-        time += need->convert + (need->made < begin && !need->source ? need->transfer : 0);
-        if (need->weight < 0 || weight_stamp[need->weight] == mark) continue;
-        weight_stamp[need->weight] = mark;
-        bytes += need->weight_bytes;
-      }
+      if (!k->derived[i]) pay_op(k, run, i); /* what is derived is paid for by who wants it */
     }
-    k->time[first * k->npositions + last] = empty ? INFINITY : time; /* no stage is empty */
-    k->bytes[first * k->npositions + last] = bytes;
+    k->time[first * k->npositions + last] = empty ? INFINITY : run->time; /* no stage is empty */
+    k->bytes[first * k->npositions + last] = run->bytes;
   }
 }
 
@@ -306,9 +340,12 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
   find_positions(&k, n);
   k.time = ARENA_ARRAY(a, double, k.npositions *k.npositions);
   k.bytes = ARENA_ARRAY(a, double, k.npositions *k.npositions);
-  int *stamp = ARENA_ARRAY(a, int, k.nids), *weight_stamp = ARENA_ARRAY(a, int, f->values.n);
+  Run run = {.wanted = ARENA_ARRAY(a, int, k.nids),
+             .sent = ARENA_ARRAY(a, int, k.nids),
+             .derived = ARENA_ARRAY(a, int, f->ops.n),
+             .weights = ARENA_ARRAY(a, int, f->values.n)};
   size_t *cuts = ARENA_ARRAY(a, size_t, n);
-  for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, stamp, weight_stamp);
+  for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, &run);
   StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT
                   : has_places(&k, n)                            ? STAGES_TOO_LARGE
                                                                  : STAGES_TOO_MANY;

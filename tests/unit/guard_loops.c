@@ -41,16 +41,6 @@ static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *are
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
-/* NULL when the communication that the plan predicts is that of the lowered function. */
-static const char *check_price(Module *m, const Func *f, const LowerPlan *plan, CostModel *cost, const Func *l2,
-                               Arena *arena) {
-  PlanPrice p = plan_price(cost, m, f, rules_of(m, f), plan->strategies, plan->stages);
-  double emitted = emitted_seconds(m, cost_target(cost), l2);
-  if (fabs(p.time.collectives - emitted) <= 1e-9 * emitted) return NULL;
-  return arena_printf(arena, "predicted %.9g us of communication, emitted %.9g us", 1e6 * p.time.collectives,
-                      1e6 * emitted);
-}
-
 /* As drawn, or with that strategy of a carry (an operation of the function) and its leave; SIZE_MAX: as drawn. */
 static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh,
                        uint64_t seed, size_t carry, const Strategy *st, Arena *arena) {
@@ -67,7 +57,7 @@ static void check_plan(Module *m, const Func *f, const Reference *ref, const Loo
   }
   const char *why = guard_check(m, ref, &p, arena, &l2);
   if (!why) why = guard_prove(m, ref, l2, arena);
-  if (!why && m->mesh.stages == 1) why = check_price(m, f, &p, cost, l2, arena);
+  if (!why) why = emitted_differs(m, f, &p, t, l2, arena);
   lowered += !why;
   if (why)
     guard_report(m, f, l2, arena_printf(arena, "%s, mesh %s, seed %llu", model->name, mesh, (unsigned long long)seed),

@@ -1,0 +1,214 @@
+/* What a plan is predicted to cost is the sum of what is emitted for it: random graphs with fan-out, loops, composites,
+ * windows, weights and states, random legal strategies and stages, meshes with several axes, stages and micro-batches,
+ * targets of one tier and of several.
+ *
+ * usage: test_planner_emitted [first seed [count]].  A failure prints its seed.
+ */
+#include "tests/emitted.h"
+
+#include "frontend/topo/target.h"
+#include "tests/random_graph.h"
+
+/* ---- weights and states, which random_graph.h does not make */
+
+static const Type *constant_type(Making *k) {
+  int64_t dims[MAX_RANK];
+  const Type *t = type(k, any(k));
+  return type_constant_dims(t, dims) ? t : NULL;
+}
+
+/* A weight of its own, or one that is read already. */
+static Val make_weight(Making *k) {
+  const Type *t = constant_type(k);
+  if (!t) return 0;
+  for (size_t i = 0; i < k->m->params.n && below(k->r, 2); i++)
+    if (k->m->params.items[i].type == t) return build_param(&k->b, k->m->params.items[i].name);
+  const char *name = arena_printf(k->m->arena, "w%zu", k->m->params.n);
+  module_param_add(k->m, name, t);
+  return build_param(&k->b, name);
+}
+
+static Val state_op(Making *k, OpKind kind, const char *name, const Type *t, Val v) {
+  Attr a = attr_s(k->m, AT_name, name);
+  return build_op(&k->b,
+                  &(OpSpec){.kind = kind, .name = name, .nin = v != 0, .in = &v, .nattrs = 1, .attrs = &a, .type = t});
+}
+
+/* Read, once or twice, written, or both. */
+static Val make_state(Making *k) {
+  const Type *t = constant_type(k);
+  if (!t || k->nopen) return 0;
+  const char *name = arena_printf(k->m->arena, "s%zu", k->m->states.n);
+  module_state_add(k->m, name, t, 0);
+  int how = below(k->r, 4);
+  Val v = of_type(k, k->pool, k->n, t);
+  if (how) {
+    Val held = state_op(k, OP_read, name, t, 0);
+    if (how == 1) held = build_binary(&k->b, OP_mul, held, state_op(k, OP_read, name, t, 0));
+    v = build_binary(&k->b, OP_add, held, v);
+    if (below(k->r, 2)) k->pool[k->n++] = held;
+  }
+  if (how != 2) state_op(k, OP_write, name, NULL, v);
+  return v;
+}
+
+/* Attention, whose decomposition is large. */
+static Val make_attention(Making *k) {
+  const Expr *b = any_extent(k), *h = any_extent(k), *g = any_extent(k), *s = any_extent(k), *t = any_extent(k),
+             *e = any_extent(k);
+  Val q = operand(k, 5, (const Expr *[]){b, h, g, s, e}), key = operand(k, 4, (const Expr *[]){b, h, t, e});
+  Val value = operand(k, 4, (const Expr *[]){b, h, t, e});
+  const Type *pos = type_get(k->m, DT_i64, 1, &s), *scalar = type_get(k->m, DT_i64, 0, NULL);
+  Val at = build_iota(&k->b, pos, 0), keys = build_iota(&k->b, type_get(k->m, DT_i64, 1, &t), 0),
+      length = build_size(&k->b, scalar, t);
+  Attr a[] = {attr_i(AT_causal, below(k->r, 2)), attr_f(AT_scale, 0.5)};
+  Val y = build_op(
+      &k->b,
+      &(OpSpec){
+          .kind = OP_attention, .nin = 6, .in = (Val[]){q, key, value, at, keys, length}, .nattrs = 2, .attrs = a});
+  const Expr *dims[] = {b, h, g, ex_mul(k->m, s, e)};
+  return y ? build_op(&k->b, &(OpSpec){.kind = OP_reshape, .nin = 1, .in = &y, .type = type_get(k->m, DT_f64, 4, dims)})
+           : 0;
+}
+
+static Val make_further(Making *k) {
+  switch (below(k->r, 8)) {
+    case 0: return make_state(k);
+    case 1:
+    case 2: return make_weight(k);
+    case 3: return make_attention(k);
+    default: return 0;
+  }
+}
+
+static Func *make_function(Module *m, Random *r, Diags *diags) {
+  static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
+  GraphShape shape = {.least = 10, .most = 26, .loops = r->seed % 2, .further = make_further};
+  for (int i = 0; i < 4; i++) shape.extents[i] = ex_const(m, sizes[below(r, 9)]);
+  int symbol = module_symbol(m, "n");
+  m->symbols.items[symbol].hint = 1 + below(r, 12);
+  shape.extents[4] = ex_sym(m, symbol);
+  Func *f = make_graph(m, r, &shape, diags);
+  /* Names by which emitted operations are found. */
+  for (size_t i = 0; i < f->ops.n; i++) f->ops.items[i].name = arena_printf(m->arena, "op%zu", i);
+  return f;
+}
+
+/* ---- a plan at random */
+
+/* Loops, and all from the read of a state to its write, lie in one stage. */
+static bool *tied_to_previous(const Func *f, Arena *arena) {
+  bool *tied = ARENA_ARRAY(arena, bool, f->ops.n);
+  Loops loops = loops_of(arena, f);
+  for (int i = 0; i < loops.n; i++)
+    for (size_t j = loops.items[i].begin + 1; j < loops.items[i].end; j++) tied[j] = true;
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (size_t j = 0; j < i; j++) {
+      const Op *a = &f->ops.items[j], *b = &f->ops.items[i];
+      if (!op_is_state(a->kind) || !op_is_state(b->kind) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0)
+        continue;
+      for (size_t n = j + 1; n <= i; n++) tied[n] = true;
+    }
+  return tied;
+}
+
+static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
+  Strategy *strategies = ARENA_ARRAY(arena, Strategy, f->ops.n);
+  int *stages = ARENA_ARRAY(arena, int, f->ops.n), stage = 0;
+  const bool *tied = tied_to_previous(f, arena);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Strategy *all;
+    int n = strategy_enumerate(m, rule_of(m, f, op), true, &all);
+    strategies[i] = op->kind == OP_leave ? strategies[f->values.items[op->in[0]].op] : all[below(r, n)];
+    if (!tied[i] && stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0) stage++;
+    stages[i] = stage;
+  }
+  return (LowerPlan){.strategies = strategies, .stages = stages};
+}
+
+/* ---- the check */
+
+static long lowered, refused, drawn[OP_COUNT];
+
+static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, const Target *t, const char *what,
+                       Arena *arena) {
+  Diags *diags = diags_new(arena);
+  CostModel *cost = cost_model_new(m, t);
+  LowerPlan p = *drawn_plan;
+  p.cost = cost_move;
+  p.cost_context = cost;
+  const Func *l2 = lower_spmd(m, f, &p, "rank", diags);
+  const char *why = NULL;
+  if (l2) {
+    why = emitted_differs(m, f, &p, t, l2, arena);
+    for (size_t i = 0; i < l2->ops.n; i++) drawn[l2->ops.items[i].kind]++;
+    lowered++;
+  } else { /* micro-batches are never gathered: a plan that asks for it has no price */
+    bool gap = diags->n && diags->items[0].code == DIAG_plan_conversion;
+    const Rule *const *rules = (const Rule *const *)rules_of(m, f);
+    if (!gap) why = diags->n ? diags->items[0].message : "not lowered";
+    else if (plan_price(cost, m, f, rules, p.strategies, p.stages).possible) why = "it is not lowered, but has a price";
+    refused++;
+  }
+  CHECKF(!why, "%s: %s", what, why);
+  cost_model_free(cost);
+}
+
+static const char *const meshes[] = {"[a=2]",
+                                     "[a=4]",
+                                     "[a=2, b=2]",
+                                     "[a=2, b=3]",
+                                     "[a=2, b=2, c=2]",
+                                     "[a=2] stages 2",
+                                     "[a=3] stages 3",
+                                     "[a=2, b=2] stages 2",
+                                     "[a=2] stages 4",
+                                     "[mb=2 time, a=2]",
+                                     "[mb=2 time, a=2] stages 3",
+                                     "[mb=3 time] stages 2"};
+
+static void check_seed(uint64_t seed) {
+  Random r = {.seed = seed};
+  const char *mesh = meshes[below(&r, (int)(sizeof meshes / sizeof *meshes))];
+  Arena *arena = arena_new();
+  Diags *diags = diags_new(arena);
+  Module *m = ir_parse("mesh", arena_printf(arena, "apc.ir 1\nmesh %s\n", mesh), diags);
+  Func *f = m ? make_function(m, &r, diags) : NULL;
+  CHECKF(f && !diags->n && verify_func(m, f, diags), "seed %llu: no graph", (unsigned long long)seed);
+  if (test_failed_here) diags_print(diags, stderr, false);
+  for (int i = 0; f && i < 4; i++) {
+    int ranks = mesh_ranks(&m->mesh);
+    bool nodes = ranks % 4 == 0 && below(&r, 2); /* of four GPUs */
+    const Target *t = target_find(diags, arena, arena_printf(arena, nodes ? "aws-g4dn.12xlargex%d" : "cpux%d", ranks));
+    LowerPlan p = make_plan(m, f, &r, arena);
+    CHECK(t != NULL);
+    if (t)
+      check_plan(m, f, &p, t, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, i, mesh),
+                 arena);
+  }
+  if (m) module_free(m);
+  arena_free(arena);
+}
+
+static uint64_t first_seed = 1;
+static int seeds = SANITIZED ? 100 : 300;
+
+static void predictions_are_sums_of_what_is_emitted(void) {
+  static const OpKind kinds[] = {
+      OP_all_reduce,   OP_all_gather, OP_reduce_scatter, OP_all_to_all, OP_exchange, OP_transfer, OP_shard_slice,
+      OP_mask_partial, OP_param,      OP_read,           OP_write,      OP_loop,     OP_exp,      OP_random};
+  for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
+  printf("seeds %llu to %llu: %ld plans lowered, %ld refused\n", (unsigned long long)first_seed,
+         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused);
+  CHECK(lowered > 2 * refused);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 100; i++)
+    CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) first_seed = strtoull(argv[1], NULL, 10);
+  if (argc > 2) seeds = atoi(argv[2]);
+  RUN(predictions_are_sums_of_what_is_emitted);
+  return test_summary();
+}
