@@ -28,8 +28,8 @@ typedef struct GemmCall {
   int loops;
   int64_t extent[PROGRAM_MAX_BATCH_LOOPS];
   int64_t a_step[PROGRAM_MAX_BATCH_LOOPS], b_step[PROGRAM_MAX_BATCH_LOOPS], c_step[PROGRAM_MAX_BATCH_LOOPS];
-  const float *a, *b;
-  float *c;
+  const void *a, *b; /* of the tensors' type */
+  void *c;
 } GemmCall;
 
 /* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.

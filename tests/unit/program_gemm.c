@@ -17,6 +17,7 @@ static int64_t below(int64_t n) {
 }
 
 static void plain(const GemmCall *g, float *c) {
+  const float *left = g->a, *right = g->b;
   int64_t total = 1;
   for (int i = 0; i < g->loops; i++) total *= g->extent[i];
   for (int64_t index = 0; index < total; index++) {
@@ -30,7 +31,7 @@ static void plain(const GemmCall *g, float *c) {
         float *to = &c[out + i * g->c_m + j * g->c_n];
         double sum = g->accumulate ? (double)*to : 0;
         for (int64_t l = 0; l < g->k; l++)
-          sum += (double)g->a[a + i * g->a_m + l * g->a_k] * (double)g->b[b + l * g->b_k + j * g->b_n];
+          sum += (double)left[a + i * g->a_m + l * g->a_k] * (double)right[b + l * g->b_k + j * g->b_n];
         *to = (float)sum;
       }
   }

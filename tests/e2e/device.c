@@ -1,0 +1,311 @@
+/* tests/e2e/device.c - programs on a second device (far_device.h), whose memory the host cannot touch: the same bits as
+ * on the CPU, and the calls that it gets are the list of device calls as it is made without an executor.
+ *
+ * Every program runs several requests, of two sizes; ranks are processes of this test.
+ *
+ * usage: e2e_device BUILD
+ */
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program/device_calls.h"
+#include "program/values.h"
+#include "runtime/comm/cpu.h"
+#include "runtime/comm/transport_local.h"
+#include "runtime/exec/exec.h"
+#include "tests/e2e/e2e.h"
+#include "tests/e2e/far_device.h"
+
+enum { REQUESTS = 4, IO_BYTES = 4 << 20 };
+
+/* Sizes of the requests: symbols in the order of the model. */
+static const int64_t texts[REQUESTS][2] = {{4, 8}, {4, 8}, {2, 5}, {4, 8}};
+static const int64_t images[REQUESTS][2] = {{4}, {4}, {3}, {4}};
+static const int64_t lengths[REQUESTS][2] = {{20}, {20}, {7}, {20}};
+
+typedef struct Run {
+  const char *path;
+  const DeviceOps *device; /* NULL: the CPU */
+  bool eager;
+  const int64_t (*sizes)[2]; /* per request and symbol */
+  char *io;                  /* [request][IO_BYTES], shared with the ranks */
+  char *rings;
+} Run;
+
+static void *shared(size_t bytes) {
+  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+/* ---- what the calls should be */
+
+/* The executor leaves out copies of what is there already. */
+static bool is_in_place(const DeviceCall *c) {
+  const CallTensor *from = &c->tensors[0], *to = &c->tensors[1];
+  size_t bytes = from->rank * sizeof(int64_t);
+  return c->kind == PI_copy && from->buffer == to->buffer && from->slot == to->slot && from->offset == to->offset &&
+         memcmp(from->extents, to->extents, bytes) == 0 &&
+         memcmp(c->scalars + from->rank, c->scalars + 2 * (size_t)from->rank, bytes) == 0;
+}
+
+static bool is_of_device(const DeviceCall *c) {
+  if (c->skipped || (c->kind == PI_fetch && c->elsewhere) || is_in_place(c)) return false;
+  return c->kind == PI_launch || c->kind == PI_gemm || c->kind == PI_conv || c->kind == PI_copy || c->kind == PI_fill ||
+         c->kind == PI_feed || c->kind == PI_fetch;
+}
+
+/* From call `at` of the log on: the calls of a body.  Gaps of an exchange are filled on its behalf. */
+static bool same_body(const Program *p, const DeviceCalls *l, size_t *at) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    while (*at < far_log.n &&
+           (far_log.items[*at].instr == PROGRAM_NONE || p->instrs[far_log.items[*at].instr].kind == PI_exchange))
+      ++*at;
+    if (!is_of_device(&l->items[i])) continue;
+    FarCall want = far_call_of(&l->items[i]);
+    if (*at >= far_log.n) return false;
+    const FarCall *got = &far_log.items[(*at)++];
+    if (got->kind != want.kind || got->instr != want.instr || got->numbers != want.numbers) {
+      fprintf(stderr, "call %zu: %s %u, want %s %u\n", *at - 1, program_instr_name(got->kind), got->instr,
+              program_instr_name(want.kind), want.instr);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The log of one request, from the Program alone: as a device that is not there would have it printed. */
+static bool same_calls(const Program *p, uint32_t rank, const int64_t *symbols) {
+  ProgramValues v;
+  RtError error = {0};
+  uint32_t entry = program_entry_find(p, "main"), stage = program_stage(p, rank);
+  const ProgramSchedule *s = &p->schedules[entry * p->stages + stage];
+  int64_t *values = calloc(p->n_exprs + 1u, sizeof *values), coordinates[PROGRAM_MAX_AXES];
+  bool ok = values && program_values_open(p, &v, &error) == RT_OK;
+  size_t at = 0;
+  for (uint32_t k = s->calls; ok && k < s->calls + s->n; k++) {
+    DeviceCalls l;
+    uint32_t mb = p->calls[k].micro_batch;
+    program_coordinates(p, rank, coordinates);
+    if (p->mb_axis != PROGRAM_NONE) coordinates[p->mb_axis] = mb;
+    ok = program_values_bind(&v, symbols, mb, &error) == RT_OK;
+    program_values_of_rank(&v, rank, values);
+    ok = ok && device_calls_make(p, p->calls[k].body, rank, &l, &error) == RT_OK;
+    device_calls_resolve(&l, values, coordinates, false);
+    ok = ok && same_body(p, &l, &at);
+    device_calls_free(&l);
+  }
+  program_values_close(&v);
+  free(values);
+  return ok && at > 0 && at == far_log.n;
+}
+
+static bool has_loops(const Program *p) {
+  for (uint32_t i = 0; i < p->n_instrs; i++)
+    if (p->instrs[i].kind == PI_loop) return true;
+  return false;
+}
+
+/* ---- a rank */
+
+static RtStatus request(const Run *run, const Program *p, Executor *e, uint32_t rank, uint32_t number, RtError *error) {
+  RequestHead head = {
+      .kind = REQUEST_RUN, .entry = program_entry_find(p, "main"), .n_symbols = p->n_symbols, .number = number};
+  far_log.n = 0;
+  RtStatus status = exec_run(e, &head, run->sizes[number], run->io + (size_t)number * IO_BYTES, IO_BYTES, error);
+  if (status || !run->device || has_loops(p)) return status;
+  if (!same_calls(p, rank, run->sizes[number]))
+    return rt_error(error, RT_INTERNAL, "request %u: the device got other calls than those of the list", number);
+  return RT_OK;
+}
+
+static RtStatus serve(const Run *run, uint32_t rank, RtError *error) {
+  Artifact a = {0};
+  ParamFiles *files = NULL;
+  Transport *transport;
+  Comm *comm = NULL;
+  Executor *e = NULL;
+  RtStatus status = artifact_open(run->path, "the program", &a, error);
+  if (!status) status = param_files_open(&a, NULL, NULL, &files, error);
+  if (!status && a.program.ranks > 1) {
+    CommOptions options = exec_comm_options(&a.program);
+    status = transport_local_open(run->rings, (int)rank, (int)a.program.ranks, true, &transport, error);
+    if (!status) status = comm_cpu_open(transport, &options, &comm, error);
+    if (!status && run->device) comm = far_comm(comm);
+  }
+  ExecOptions options = {
+      .rank = rank, .device = run->device, .comm = comm, .files = files, .check = true, .eager = run->eager};
+  if (!status) status = exec_open(&a, &options, &e, error);
+  for (uint32_t i = 0; i < REQUESTS && !status; i++) status = request(run, &a.program, e, rank, i, error);
+  bool replays = run->device && !run->eager, few = run->sizes != texts; /* no two calls of a small model may follow */
+  if (!status && ((far_log.replayed > 0) > replays || (!far_log.replayed && replays && !few)))
+    status = rt_error(error, RT_INTERNAL, "%zu calls were replayed", far_log.replayed);
+  if (status && comm) comm_abort(comm);
+  exec_close(e);
+  comm_close(comm);
+  param_files_close(files);
+  artifact_close(&a);
+  free(far_log.items);
+  return status;
+}
+
+/* ---- the host */
+
+/* The requests' inputs, where ranks look for them. */
+static bool place_inputs(const Run *run, const Program *p) {
+  uint32_t entry = program_entry_find(p, "main");
+  RtError error = {0};
+  for (uint32_t r = 0; r < REQUESTS; r++) {
+    RequestLayout io;
+    if (request_layout(p, entry, run->sizes[r], &io, &error) != RT_OK || io.bytes > IO_BYTES) return false;
+    for (uint32_t i = 0; i < p->entries[entry].n_inputs; i++) {
+      const ProgramPort *port = &p->ports[p->entries[entry].inputs + i];
+      int64_t below = 0;
+      if (port->random_below != PROGRAM_NONE) program_value(p, port->random_below, run->sizes[r], &below, &error);
+      request_random((DType)port->dtype, run->io + (size_t)r * IO_BYTES + io.offsets[i],
+                     io.sizes[i] / dtype_bytes((DType)port->dtype), 1, program_text(p, port->name), (uint64_t)below);
+    }
+    request_layout_free(&io);
+  }
+  return true;
+}
+
+static bool run_ranks(Run *run, uint32_t ranks) {
+  pid_t children[TRANSPORT_LOCAL_MAX_WORLD];
+  bool ok = true;
+  run->rings = shared(transport_local_bytes((int)ranks));
+  fflush(NULL);
+  for (uint32_t r = 0; r < ranks; r++) {
+    children[r] = fork();
+    if (children[r] != 0) continue;
+    RtError error = {0};
+    RtStatus status = serve(run, r, &error);
+    if (status) fprintf(stderr, "rank %u: %s\n", r, error.text);
+    _exit(status ? 1 : 0);
+  }
+  for (uint32_t r = 0; r < ranks; r++) {
+    int status = -1;
+    ok &= waitpid(children[r], &status, 0) == children[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  munmap(run->rings, transport_local_bytes((int)ranks));
+  return ok;
+}
+
+/* Runs on one device; the outputs of all requests are in `io`, behind the reports of the ranks. */
+static bool run_on(Run *run, const DeviceOps *device, bool eager) {
+  Artifact a;
+  RtError error = {0};
+  run->device = device, run->eager = eager;
+  if (artifact_open(run->path, "the program", &a, &error) != RT_OK) return false;
+  run->io = shared((size_t)REQUESTS * IO_BYTES);
+  bool ok = run->io && place_inputs(run, &a.program) && run_ranks(run, a.program.ranks);
+  artifact_close(&a);
+  return ok;
+}
+
+static char *plan_file; /* of the next program; NULL: apc plans */
+
+static void check(const char *model, int ndefines, const DslDefine *defines, const char *target, PlanOptions plan,
+                  const int64_t sizes[REQUESTS][2]) {
+  E2eModel e;
+  Run run = {.path = strdup(temp_path("program")), .sizes = sizes};
+  bool ok = e2e_load(&e, model, ndefines, defines, 0, NULL, 0, NULL);
+  e.build.options.plan_file = plan_file;
+  ok = ok && e2e_compile(&e, target, &plan, run.path);
+  CHECKF(ok, "%s on %s", model, target);
+  if (ok) {
+    CHECKF(run_on(&run, NULL, false), "%s on %s", model, target);
+    char *near = run.io;
+    for (int eager = 0; eager < 2; eager++) {
+      CHECKF(run_on(&run, &far_device, eager), "%s on %s, far%s", model, target, eager ? ", eager" : "");
+      CHECKF(near && run.io && memcmp(near, run.io, (size_t)REQUESTS * IO_BYTES) == 0, "%s on %s: other bits", model,
+             target);
+      if (run.io) munmap(run.io, (size_t)REQUESTS * IO_BYTES);
+    }
+    if (near) munmap(near, (size_t)REQUESTS * IO_BYTES);
+  }
+  free((char *)(uintptr_t)run.path);
+  e2e_free(&e);
+}
+
+static const DslDefine gpt[] = {{"layers", "2"}, {"d", "32"},     {"heads", "4"},
+                                {"ffn", "64"},   {"vocab", "48"}, {"ctx", "16"}};
+static const DslDefine unet[] = {{"channels", "8"}, {"levels", "2"}, {"image", "16"}};
+static const DslDefine lstm[] = {{"layers", "1"}, {"d", "16"}, {"vocab", "32"}};
+
+static void check_gpt(const char *target, PlanOptions plan) { check("examples/gpt.apc", 6, gpt, target, plan, texts); }
+static void check_unet(const char *target, PlanOptions plan) {
+  check("examples/unet.apc", 3, unet, target, plan, images);
+}
+
+static void products(void) { check_gpt("cpu", (PlanOptions){0}); }
+static void collectives(void) { check_gpt("cpux3", (PlanOptions){.tp = 3}); }
+static void micro_batches(void) { check_gpt("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}); }
+static void convolutions(void) { check_unet("cpu", (PlanOptions){0}); }
+static void loops(void) { check("examples/lstm.apc", 3, lstm, "cpu", (PlanOptions){0}, texts); }
+
+/* A model and a plan as text: windows that reach over the cut of the only dimension. */
+static void halos(void) {
+  static const char text[] =
+      "apc.ir 1\n"
+      "symbol s hint 24\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[s]\n"
+      "  %p = pad %x {low=[2], high=[2], value=-1} : f32[s + 4]\n"
+      "  %a = slice %p {starts=[0], strides=[1]} : f32[s]\n"
+      "  %b = slice %p {starts=[4], strides=[1]} : f32[s]\n"
+      "  %y = add %a, %b : f32[s]\n"
+      "  %z = exp %y : f32[s]\n"
+      "  output \"o\" %z\n"
+      "}\n";
+  static const char plan[] =
+      "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux2 ranks 2\nmesh [h=2] stages 1\n"
+      "op \"x\" {x0:h}\nop \"p\" {x0:h}\nop \"a\" {x0:h}\nop \"b\" {x0:h}\nop \"y\" {x0:h}\n"
+      "op \"z\" {x0:h}\n";
+  char *path = strdup(temp_path("halo.ir"));
+  temp_write(path, text, sizeof text - 1);
+  plan_file = strdup(temp_path("halo.plan"));
+  temp_write(plan_file, plan, sizeof plan - 1);
+  check(path, 0, NULL, "cpux2", (PlanOptions){0}, lengths);
+  free(plan_file);
+  plan_file = NULL;
+  free(path);
+}
+
+/* What is prepared, and what persists. */
+static void states(void) {
+  static const char text[] =
+      "apc.ir 1\n"
+      "symbol s hint 24\n"
+      "param \"g\" : f32[64] = uniform 1 seed 9\n"
+      "state \"sum\" : f32[16, 64] = 3\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[s, 16, 64]\n"
+      "  %g = param {name=\"g\"} : f32[64]\n"
+      "  %g2 = mul %g, %g : f32[64]\n"
+      "  %gs = broadcast %g2 {dims=[2]} : f32[s, 16, 64]\n"
+      "  %y = mul %x, %gs : f32[s, 16, 64]\n"
+      "  %part = reduce %y {axes=[0], op=sum} : f32[16, 64]\n"
+      "  %old = read {name=\"sum\"} : f32[16, 64]\n"
+      "  %new = add %old, %part : f32[16, 64]\n"
+      "  write \"next\" %new {name=\"sum\"}\n"
+      "  output \"o\" %new\n"
+      "}\n";
+  char *path = strdup(temp_path("state.ir"));
+  temp_write(path, text, sizeof text - 1);
+  check(path, 0, NULL, "cpux2", (PlanOptions){0}, images);
+  free(path);
+}
+
+int main(int argc, char **argv) {
+  int status;
+  if (!e2e_start(argc, argv, &status)) return status;
+  RUN(products);
+  RUN(collectives);
+  RUN(micro_batches);
+  RUN(convolutions);
+  RUN(halos);
+  RUN(loops);
+  RUN(states);
+  return test_summary();
+}

@@ -1,0 +1,263 @@
+/* tests/e2e/far_device.c - see far_device.h. */
+#include "tests/e2e/far_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/die.h"
+#include "base/hash.h"
+
+static const uintptr_t FAR = (uintptr_t)1 << 62;
+
+static void *far_of(void *near) { return (void *)((uintptr_t)near + FAR); }
+
+/* What has no bytes may lie anywhere. */
+static void *near_of(const void *far) { return (void *)((uintptr_t)far & FAR ? (uintptr_t)far - FAR : (uintptr_t)far); }
+
+typedef struct FarDevice {
+  Device base;
+  Device *cpu;
+  uint32_t n_buffers;
+} FarDevice;
+
+static Device *cpu_of(const Device *d) { return ((const FarDevice *)d)->cpu; }
+static const DeviceOps *ops_of(const Device *d) { return cpu_of(d)->ops; }
+
+/* ---- the log */
+
+FarLog far_log;
+
+static void mix(uint64_t *hash, const void *bytes, size_t n) { *hash = hash64(bytes, n, *hash); }
+
+FarCall far_call_of(const DeviceCall *c) {
+  uint64_t h = 0;
+  for (uint32_t i = 0; i < c->n_tensors; i++) {
+    const CallTensor *t = &c->tensors[i];
+    const int64_t numbers[] = {t->index, t->buffer, t->slot, t->dtype, t->rank, t->offset, t->elements};
+    mix(&h, numbers, sizeof numbers);
+    if (t->rank) mix(&h, t->extents, t->rank * sizeof *t->extents);
+  }
+  if (c->n_scalars) mix(&h, c->scalars, c->n_scalars * sizeof *c->scalars);
+  if (c->kind == PI_conv) mix(&h, c->conv, sizeof *c->conv);
+  if (c->kind == PI_gemm) {
+    GemmCall g;
+    memset(&g, 0, sizeof g);
+    g = *c->gemm;
+    const int64_t numbers[] = {g.m, g.n, g.k, g.a_m, g.a_k, g.b_k, g.b_n, g.c_m, g.c_n, g.accumulate, g.loops};
+    mix(&h, numbers, sizeof numbers);
+    mix(&h, g.extent, sizeof g.extent);
+    mix(&h, g.a_step, sizeof g.a_step);
+    mix(&h, g.b_step, sizeof g.b_step);
+    mix(&h, g.c_step, sizeof g.c_step);
+  }
+  mix(&h, &c->value, sizeof c->value);
+  return (FarCall){c->kind, c->instr, h};
+}
+
+static void note(const DeviceCall *c) {
+  FarCall *items = realloc(far_log.items, (far_log.n + 1) * sizeof *items);
+  if (!items) die("out of memory");
+  far_log.items = items;
+  items[far_log.n++] = far_call_of(c);
+}
+
+/* ---- calls: the CPU's, with addresses that it has */
+
+typedef struct Near {
+  DeviceCall call;
+  GemmCall gemm;
+  void *data[256];
+} Near;
+
+static const DeviceCall *near_call(const DeviceCall *c, Near *n) {
+  n->call = *c;
+  n->call.data = n->data;
+  for (uint32_t i = 0; i < c->n_tensors; i++) n->data[i] = near_of(c->data[i]);
+  if (c->kind != PI_gemm) return &n->call;
+  n->gemm = *c->gemm;
+  n->gemm.a = n->data[0], n->gemm.b = n->data[1], n->gemm.c = n->data[2];
+  n->call.gemm = &n->gemm;
+  return &n->call;
+}
+
+static RtStatus run(Device *d, const DeviceCall *c, RtError *error) {
+  Near n;
+  const DeviceOps *cpu = ops_of(d);
+  DeviceRun *how = c->kind == PI_launch ? cpu->launch
+                   : c->kind == PI_gemm ? cpu->gemm
+                   : c->kind == PI_conv ? cpu->conv
+                   : c->kind == PI_copy ? cpu->copy
+                                        : cpu->fill;
+  note(c);
+  return how(cpu_of(d), near_call(c, &n), error);
+}
+
+static RtStatus feed(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error) {
+  Near n;
+  note(c);
+  return ops_of(d)->feed(cpu_of(d), near_call(c, &n), host, extents, error);
+}
+
+static RtStatus fetch(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error) {
+  Near n;
+  note(c);
+  return ops_of(d)->fetch(cpu_of(d), near_call(c, &n), host, extents, error);
+}
+
+typedef struct FarRecording {
+  const DeviceCall *calls;
+  uint32_t n;
+} FarRecording;
+
+static RtStatus record(Device *d, const DeviceCall *calls, uint32_t n, void **out, RtError *error) {
+  (void)d, (void)error;
+  FarRecording *r = malloc(sizeof *r);
+  if (!r) die("out of memory");
+  *r = (FarRecording){calls, n};
+  *out = r;
+  return RT_OK;
+}
+
+static RtStatus replay(Device *d, void *recording, RtError *error) {
+  const FarRecording *r = recording;
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; i < r->n && !status; i++) status = run(d, &r->calls[i], error);
+  far_log.replayed += r->n;
+  return status;
+}
+
+static void forget(Device *d, void *recording) {
+  (void)d;
+  free(recording);
+}
+
+/* ---- memory */
+
+static RtStatus alloc(Device *d, uint64_t bytes, char **out, RtError *error) {
+  RtStatus status = ops_of(d)->alloc(cpu_of(d), bytes, out, error);
+  if (status) return status;
+  memset(*out, 0x5a, bytes); /* nobody may count on zeros */
+  *out = far_of(*out);
+  return RT_OK;
+}
+
+static void release(Device *d, char *at, uint64_t bytes) { ops_of(d)->release(cpu_of(d), near_of(at), bytes); }
+
+static RtStatus upload(Device *d, void *to, const void *from, size_t bytes, RtError *error) {
+  return ops_of(d)->upload(cpu_of(d), near_of(to), from, bytes, error);
+}
+
+static RtStatus read_back(Device *d, void *to, const void *from, size_t bytes, RtError *error) {
+  return ops_of(d)->read(cpu_of(d), to, near_of(from), bytes, error);
+}
+
+static RtStatus weights(Device *d, const DeviceWeights *w, RtError *error) {
+  uint32_t n = ((FarDevice *)d)->n_buffers;
+  const char **near = calloc(n + 1u, sizeof *near);
+  if (!near) die("out of memory");
+  for (uint32_t i = 0; i < n; i++) near[i] = near_of(w->address[i]);
+  RtStatus status = ops_of(d)->weights(cpu_of(d), &(DeviceWeights){near, w->bytes, w->writable}, error);
+  free(near);
+  return status;
+}
+
+static DeviceFacts facts(const Device *d) {
+  (void)d;
+  return (DeviceFacts){.host_memory = false};
+}
+
+/* ---- opening */
+
+static void far_close(Device *d) {
+  ops_of(d)->close(cpu_of(d));
+  free(d);
+}
+
+static RtStatus far_open(const DeviceOptions *options, Device **out, RtError *error) {
+  FarDevice *d = calloc(1, sizeof *d);
+  if (!d) die("out of memory");
+  *d = (FarDevice){.base.ops = &far_device, .n_buffers = options->artifact->program.n_buffers};
+  RtStatus status = device_find("cpu")->open(options, &d->cpu, error);
+  if (status) free(d);
+  else *out = &d->base;
+  return status;
+}
+
+static RtStatus finish(Device *d, RtError *error) { return ops_of(d)->finish(cpu_of(d), error); }
+
+const DeviceOps far_device = {.name = "far",
+                              .open = far_open,
+                              .close = far_close,
+                              .facts = facts,
+                              .alloc = alloc,
+                              .release = release,
+                              .upload = upload,
+                              .read = read_back,
+                              .weights = weights,
+                              .launch = run,
+                              .gemm = run,
+                              .conv = run,
+                              .copy = run,
+                              .fill = run,
+                              .feed = feed,
+                              .fetch = fetch,
+                              .record = record,
+                              .replay = replay,
+                              .forget = forget,
+                              .finish = finish};
+
+/* ---- communication */
+
+typedef struct FarComm {
+  Comm base;
+  Comm *inner;
+} FarComm;
+
+static Comm *inner_of(const Comm *c) { return ((const FarComm *)c)->inner; }
+
+static RtStatus group(Comm *c, const int *members, int n, int *out, RtError *error) {
+  return comm_group(inner_of(c), members, n, out, error);
+}
+
+static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
+  CommOp near[PROGRAM_MAX_TOGETHER];
+  for (int i = 0; i < n; i++) {
+    near[i] = ops[i];
+    near[i].src = near_of(ops[i].src);
+    near[i].dst = near_of(ops[i].dst);
+  }
+  return comm_enqueue(inner_of(c), key, near, n, ticket, error);
+}
+
+static RtStatus poll_ticket(Comm *c, CommTicket ticket, bool *done, RtError *error) {
+  return comm_poll(inner_of(c), ticket, done, error);
+}
+static RtStatus wait_ticket(Comm *c, CommTicket ticket, RtError *error) {
+  return comm_wait(inner_of(c), ticket, error);
+}
+static void supervise(Comm *c, CommProgress *progress, CommInterrupted *interrupted, void *context) {
+  comm_supervise(inner_of(c), progress, interrupted, context);
+}
+static void abort_all(Comm *c) { comm_abort(inner_of(c)); }
+static CommCount count(const Comm *c, CommKind kind) { return comm_count(inner_of(c), kind); }
+static void close_comm(Comm *c) {
+  comm_close(inner_of(c));
+  free(c);
+}
+
+static const CommOps far_comm_ops = {.name = "far",
+                                     .group = group,
+                                     .enqueue = enqueue,
+                                     .poll = poll_ticket,
+                                     .wait = wait_ticket,
+                                     .supervise = supervise,
+                                     .abort = abort_all,
+                                     .count = count,
+                                     .close = close_comm};
+
+Comm *far_comm(Comm *inner) {
+  FarComm *c = malloc(sizeof *c);
+  if (!c) die("out of memory");
+  *c = (FarComm){.base.ops = &far_comm_ops, .inner = inner};
+  return &c->base;
+}
