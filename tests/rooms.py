@@ -20,7 +20,7 @@ BELOW = {
 }
 # What a part of a room may not include: the executor sees devices and communication as tables of functions.
 HIDDEN = {"runtime/exec/": re.compile(r'\s*#include (?:"runtime/device/(?!device\.h)|"runtime/comm/(?!comm\.h)|<(?:dlfcn|omp)\.h>)')}
-NAMED = re.compile(r"(?<![\w/.*{}$-])((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
+NAMED = re.compile(r"(?:(?<![\w/.*{}$-])|(?<=\$source/))((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(BELOW))
 LINKED = re.compile(r"\]\(([^)#:]+)[^):]*\)")
 RECORD = re.compile(r'#include "ir/(?:ops/|rule|infer|local|count)')   # not for ir/prove*, ir/element*

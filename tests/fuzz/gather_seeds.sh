@@ -34,7 +34,7 @@ programs() { # program|artifact
 }
 
 words() { # TABLE...: the names that open every row
-  awk -F, '/^ *[A-Z_]+\(/ {
+  awk -F, '/^ *[A-Z0-9_]+\(/ {
     sub(/^[^(]*\(/, "")
     for (i = 1; i <= 2; i++) {
       gsub(/^[" ]+|[") ]+$/, "", $i)
@@ -44,10 +44,10 @@ words() { # TABLE...: the names that open every row
 }
 
 case $name in
-  onnx) files onnx "$source" /usr/share/libonnx-testdata | gather; words "$source/frontend/onnx_ops.def" ;;
-  dsl) files apc | gather; words "$source/frontend/dsl_builtin.def" ;;
+  onnx) files onnx "$source" /usr/share/libonnx-testdata | gather; words "$source/frontend/onnx/ops.def" ;;
+  dsl) files apc | gather; words "$source/frontend/dsl/builtin.def" ;;
   ir) files ir | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
-  target) files topo | gather; words "$source/frontend/topo.def" ;;
+  target) files topo | gather; words "$source/frontend/topo/topo.def" ;;
   plan | npz | npy | safetensors) files "$name" | gather ;;
   greeting | frame | command | welcome) ;; # in tests/fuzz/seeds
   program | artifact) programs "$name" ;;
