@@ -50,7 +50,7 @@ void work_add_grouped_mlp(Work *w, const Op *op, int origin) {
   product(&k, h, op->in[4], NULL, op->out);
 }
 
-void grouped_print(const Work *w, const Op *op, Text *t, Scalars *s) {
+void template_grouped(const Work *w, const Op *op, Text *t, Scalars *s) {
   Module *m = w->m;
   const Type *x = work_type(w, op->in[0]), *matrices = work_type(w, op->in[2]);
   const Expr *rows = type_elements(m, work_type(w, op->in[1])), *k = matrices->dims[1], *n = matrices->dims[2];

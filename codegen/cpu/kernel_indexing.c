@@ -31,7 +31,7 @@ static void print_scatter(const Work *w, const Op *op, Text *t, Scalars *s) {
               reduction_arguments(w, x->dtype, op_attr(op, AT_op)->u.reduction), dtype_name(index->dtype));
 }
 
-void indexing_print(const Work *w, const Op *op, Text *t, Scalars *s) {
+void template_indexing(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]);
   int axis = (int)op_int(op, AT_axis, 0);
   if (op->kind == OP_scatter || op->kind == OP_put) {

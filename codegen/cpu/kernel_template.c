@@ -9,7 +9,7 @@ static const char *span(const Work *w, Scalars *s, const Type *t, int from, int 
   return scalar_text(w->m, s, type_product(w->m, t, from, to));
 }
 
-static void print_update(const Work *w, const Op *op, Text *t, Scalars *s) {
+void template_update(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]), *u = work_type(w, op->in[1]);
   int axis = (int)op_int(op, AT_axis, 0);
   text_printf(t, "  update_rows(ptr[3], ptr[0], ptr[1], *(const int64_t *)ptr[2], %s, %s, %s, %s, %s, %zu);\n",
@@ -17,7 +17,7 @@ static void print_update(const Work *w, const Op *op, Text *t, Scalars *s) {
               span(w, s, u, axis, axis + 1), span(w, s, x, axis + 1, x->rank), dtype_bytes(x->dtype));
 }
 
-static void print_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
+void template_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]);
   int r = x->rank;
   text_printf(t, "  rope_%s(ptr[2], ptr[0], ptr[1], %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
@@ -25,7 +25,7 @@ static void print_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
               span(w, s, x, r - 1, r), op_float(op, AT_base, 10000), op_int(op, AT_interleaved, 0) != 0);
 }
 
-static void print_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
+void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
   double scale = op_float(op, AT_scale, 1);
   const char *e = span(w, s, v, 3, 4);
@@ -40,24 +40,16 @@ static void print_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   text_add(t, ");\n");
 }
 
+static TemplateFn *const families[OP_COUNT] = {
+#define TEMPLATE(op, family) [OP_##op] = template_##family,
+#include "codegen/rows/templates.def"
+};
+
 const char *template_print(const Work *w, const Op *op, Scalars *s) {
   Text text = {.arena = w->m->arena}, *t = &text;
   text_add(t, "(void *const *ptr, const int64_t *x) {\n");
-  switch (op->kind) {
-    case OP_update: print_update(w, op, t, s); break;
-    case OP_rope: print_rope(w, op, t, s); break;
-    case OP_attention: print_attention(w, op, t, s); break;
-    case OP_grouped_dot: grouped_print(w, op, t, s); break;
-    case OP_conv:
-    case OP_conv_transpose:
-    case OP_conv_filter:
-    case OP_pool: window_print(w, op, t, s); break;
-    case OP_scatter:
-    case OP_put:
-    case OP_argsort:
-    case OP_scan: indexing_print(w, op, t, s); break;
-    default: die("template_print: no template for %s", op_name(op->kind));
-  }
+  if (!families[op->kind]) die("template_print: no template for %s", op_name(op->kind));
+  families[op->kind](w, op, t, s);
   text_add(t, "}\n");
   return text_str(t);
 }

@@ -8,13 +8,10 @@
 /* A function, without its name, that calls the template for a WC_TEMPLATE operation. */
 const char *template_print(const Work *w, const Op *op, Scalars *scalars);
 
-/* kernel_window.c: the description and the loops of a convolution or pool. */
-void window_print(const Work *w, const Op *op, Text *t, Scalars *s);
-
-/* kernel_grouped.c: grouped_dot. */
-void grouped_print(const Work *w, const Op *op, Text *t, Scalars *s);
-
-/* kernel_indexing.c: scatter, put, argsort, scan. */
-void indexing_print(const Work *w, const Op *op, Text *t, Scalars *s);
+/* The functions by family (codegen/rows/templates.def): kernel_window.c has the description and the loops of a
+ * convolution or pool, kernel_grouped.c and kernel_indexing.c theirs, kernel_template.c the rest. */
+typedef void TemplateFn(const Work *w, const Op *op, Text *t, Scalars *s);
+#define TEMPLATE(op, family) TemplateFn template_##family;
+#include "codegen/rows/templates.def"
 
 #endif

@@ -166,7 +166,7 @@ static void print_pool(const Printing *p) {
               rp_suffix(x->dtype));
 }
 
-void window_print(const Work *w, const Op *op, Text *t, Scalars *s) {
+void template_window(const Work *w, const Op *op, Text *t, Scalars *s) {
   Printing p = {w, op, window_of(w->f, op), t, s};
   print_windows(&p);
   if (op->kind == OP_pool) print_pool(&p);

@@ -15,7 +15,7 @@ void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, co
   k->k->how = arena_printf(k->m->arena, "%s, %d threads", how, threads);
 }
 
-static void update(CudaTemplate *k) {
+void cuda_update(CudaTemplate *k) {
   const Type *x = ct_in(k, 0), *u = ct_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0);
   ct_launch(k, type_product(k->m, x, 0, x->rank), 256, 256, "elements");
@@ -30,7 +30,7 @@ static void update(CudaTemplate *k) {
               ct_scalar(k, type_product(k->m, x, axis + 1, x->rank)), ct_scalar(k, k->k->launch.blocks));
 }
 
-static void rope(CudaTemplate *k) {
+void cuda_rope(CudaTemplate *k) {
   const Type *x = ct_in(k, 0);
   int r = x->rank;
   const Expr *pairs = ex_div(k->m, x->dims[r - 1], ex_const(k->m, 2));
@@ -40,7 +40,7 @@ static void rope(CudaTemplate *k) {
               ct_scalar(k, x->dims[r - 1]), op_float(k->op, AT_base, 10000), op_int(k->op, AT_interleaved, 0) != 0);
 }
 
-static void attention(CudaTemplate *k) {
+void cuda_attention(CudaTemplate *k) {
   const Type *q = ct_in(k, 0), *v = ct_in(k, 2);
   const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
   ct_launch(k, ex_mul(k->m, type_product(k->m, q, 0, 4), chunks), 4, 128, "query row per warp");
@@ -53,25 +53,16 @@ static void attention(CudaTemplate *k) {
               op_float(k->op, AT_scale, 1));
 }
 
+static CudaTemplateFn *const families[OP_COUNT] = {
+#define TEMPLATE(op, family) [OP_##op] = cuda_##family,
+#include "codegen/rows/templates.def"
+};
+
 const char *cuda_template(Module *m, const Func *l2, const UnitList *units, const Unit *u, CudaKernel *out) {
   CudaTemplate k = {
       .m = m, .f = l2, .units = units, .u = u, .op = &l2->ops.items[u->op], .body = {.arena = m->arena}, .k = out};
-  switch (k.op->kind) {
-    case OP_update: update(&k); break;
-    case OP_rope: rope(&k); break;
-    case OP_attention: attention(&k); break;
-    case OP_grouped_dot:
-    case OP_grouped_mlp: cuda_grouped(&k); break;
-    case OP_conv:
-    case OP_conv_transpose:
-    case OP_conv_filter: cuda_conv(&k); break;
-    case OP_pool: cuda_pool(&k); break;
-    case OP_scatter:
-    case OP_put:
-    case OP_argsort:
-    case OP_scan: cuda_indexing(&k); break;
-    default: die("cuda_template: no template for %s", op_name(k.op->kind));
-  }
+  if (!families[k.op->kind]) die("cuda_template: no template for %s", op_name(k.op->kind));
+  families[k.op->kind](&k);
   DType *dtypes = ARENA_ARRAY(m->arena, DType, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) dtypes[i] = units_type(units, l2, u->in[i])->dtype;
   for (int i = 0; i < u->nout; i++) dtypes[u->nin + i] = units_type(units, l2, u->out[i])->dtype;

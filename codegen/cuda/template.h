@@ -22,9 +22,9 @@ const char *ct_scalar(CudaTemplate *k, const Expr *e);
 /* So many blocks that `jobs` are done, per_block by each. */
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
 
-void cuda_conv(CudaTemplate *k); /* window.c: conv, conv_transpose, conv_filter */
-void cuda_pool(CudaTemplate *k);
-void cuda_indexing(CudaTemplate *k); /* indexing.c: scatter, put, argsort, scan */
-void cuda_grouped(CudaTemplate *k);  /* grouped.c: grouped_dot */
+/* The functions by family (codegen/rows/templates.def): window.c, indexing.c, grouped.c and, the rest, template.c. */
+typedef void CudaTemplateFn(CudaTemplate *k);
+#define TEMPLATE(op, family) CudaTemplateFn cuda_##family;
+#include "codegen/rows/templates.def"
 
 #endif

@@ -128,7 +128,7 @@ static Printing start(CudaTemplate *k) {
   return p;
 }
 
-void cuda_conv(CudaTemplate *k) {
+static void conv(CudaTemplate *k) {
   Printing p = start(k);
   DType t = ct_out(k)->dtype;
   const char *name = dtype_name(t);
@@ -144,7 +144,7 @@ void cuda_conv(CudaTemplate *k) {
 
 /* ---- pools */
 
-void cuda_pool(CudaTemplate *k) {
+static void pool(CudaTemplate *k) {
   Printing p = start(k);
   const Type *y = ct_out(k);
   Reduction op = op_attr(k->op, AT_op)->u.reduction;
@@ -160,4 +160,9 @@ void cuda_pool(CudaTemplate *k) {
        place(&p, 0));
   close_loops(&p);
   line(&p, "store_%s(a.p1 + element, found);", dtype_name(t));
+}
+
+void cuda_window(CudaTemplate *k) {
+  if (k->op->kind == OP_pool) pool(k);
+  else conv(k);
 }

@@ -149,18 +149,9 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_softmax:
     case OP_norm:
     case OP_cross_entropy: return WC_ROW;
-    case OP_rope:
-    case OP_attention:
-    case OP_grouped_dot:
-    case OP_update:
-    case OP_scatter:
-    case OP_put:
-    case OP_argsort:
-    case OP_scan:
-    case OP_conv:
-    case OP_conv_transpose:
-    case OP_conv_filter:
-    case OP_pool: return WC_TEMPLATE;
+#define TEMPLATE(op, family) case OP_##op:
+#include "codegen/rows/templates.def"
+      return WC_TEMPLATE;
     case OP_loop:
     case OP_carry: return WC_LOOP;
     case OP_repeat:
