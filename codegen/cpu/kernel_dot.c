@@ -1,24 +1,14 @@
-/* codegen/cpu/kernel_dot.c - a dot becomes one batched f32 matrix product, or pointwise products and sums.
+/* codegen/cpu/kernel_dot.c - writes down what a dot becomes (ir/legal_dot.h): one batched matrix product of the
+ * device's library with the casts, sums and transposes around it, or pointwise products and sums.
  *
- * The letters of the einsum fall into classes by where they occur: batch (both operands and result), m (first operand
- * and result), n (second operand and result), k (both operands, summed).  Adjacent letters of a class merge when they
- * are contiguous wherever they occur; further m and n letters become batch loops with stride 0 in the other operand.  A
- * transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
- * When the strides still do not fit, operands and result are transposed through temporaries.  Integers and f64 become
- * broadcast, multiply, reduce, which fuse into one loop; f16 and bf16 are widened to f32 first.
+ * A transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
+ * What the library does not multiply becomes broadcast, multiply, reduce, which fuse into one loop.
  */
 #include <string.h>
 
 #include "base/die.h"
 #include "codegen/rows/row_work.h"
-
-typedef enum Class { BATCH, M_ONLY, N_ONLY, SUMMED, NCLASSES } Class;
-
-/* One letter, or several merged ones; strides in elements, NULL where the tensor does not have it. */
-typedef struct Letter {
-  Class class;
-  const Expr *extent, *stride[3];
-} Letter;
+#include "ir/legal_dot.h"
 
 typedef struct Dot {
   Work *w;
@@ -32,13 +22,6 @@ typedef struct Dot {
 static void append(char *letters, char l) {
   size_t n = strlen(letters);
   letters[n] = l, letters[n + 1] = 0;
-}
-
-static void split(Dot *d, const char *spec) {
-  const char *comma = strchr(spec, ','), *arrow = strstr(spec, "->");
-  memcpy(d->spec[0], spec, (size_t)(comma - spec));
-  memcpy(d->spec[1], comma + 1, (size_t)(arrow - comma - 1));
-  memcpy(d->spec[2], arrow + 2, strlen(arrow + 2));
 }
 
 static Val add_step(Dot *d, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs,
@@ -99,96 +82,15 @@ static void sum_own_letters(Dot *d, int t) {
   }
 }
 
-static Class class_of(const Dot *d, char l) {
-  bool a = strchr(d->spec[0], l), b = strchr(d->spec[1], l), c = strchr(d->spec[2], l);
-  return a && b && c ? BATCH : a && c ? M_ONLY : b && c ? N_ONLY : SUMMED;
+static DotForm form_of(const Dot *d) {
+  DotForm f = {.dtype = d->dtype};
+  memcpy(f.spec, d->spec, sizeof f.spec);
+  for (int t = 0; t < 2; t++)
+    for (int i = 0; d->spec[t][i]; i++) f.one[(int)d->spec[t][i]] = ex_is_const(work_type(d->w, d->in[t])->dims[i], 1);
+  return f;
 }
 
 /* ---- matrix product */
-
-static bool merges(Module *m, const Letter *x, const Letter *y) {
-  if (x->class != y->class) return false;
-  for (int t = 0; t < 3; t++)
-    if (x->stride[t] && x->stride[t] != ex_mul(m, y->stride[t], y->extent)) return false;
-  return true;
-}
-
-/* Merged letters: those of the result in its order, then the summed ones in the first operand's order. */
-static int merged_letters(const Dot *d, Letter *out) {
-  Module *m = d->w->m;
-  char order[2 * MAX_RANK + 1] = {0};
-  int n = 0;
-  strcpy(order, d->spec[2]);
-  for (const char *l = d->spec[0]; *l; l++)
-    if (!strchr(d->spec[2], *l)) append(order, *l);
-  for (const char *l = order; *l; l++) {
-    Letter x = {.class = class_of(d, *l)};
-    for (int t = 2; t >= 0; t--) {
-      const char *at = strchr(d->spec[t], *l);
-      if (!at) continue;
-      const Type *type = t == 2 ? type_of_letters(d, d->spec[2], d->dtype) : work_type(d->w, d->in[t]);
-      x.extent = type->dims[at - d->spec[t]];
-      x.stride[t] = type_stride(m, type, (int)(at - d->spec[t]));
-    }
-    if (ex_is_const(x.extent, 1)) continue;
-    if (n && merges(m, &out[n - 1], &x)) {
-      x.extent = ex_mul(m, x.extent, out[n - 1].extent);
-      n--;
-    }
-    out[n++] = x;
-  }
-  return n;
-}
-
-static bool unit(const Expr *e) { return ex_is_const(e, 1); }
-
-/* Sets the strides of a matrix whose rows or columns may be missing, so that one is 1 and the other a leading
- * dimension. */
-static bool matrix_strides(Module *m, const Letter *row, const Letter *col, int t, const Expr **row_stride,
-                           const Expr **col_stride) {
-  const Expr *one = ex_const(m, 1), *r = row ? row->stride[t] : NULL, *c = col ? col->stride[t] : NULL;
-  if (!c) c = r && unit(r) ? row->extent : one;
-  if (!r) r = unit(c) ? (col ? col->extent : one) : one;
-  *row_stride = r, *col_stride = c;
-  return unit(r) || unit(c);
-}
-
-/* Which letter of a class is the matrix dimension: one with unit stride in tensor t, else the innermost in the
- * result. */
-static int choose(const Letter *l, int n, Class class, int t) {
-  int best = -1;
-  for (int i = 0; i < n; i++)
-    if (l[i].class == class && (best < 0 || !unit(l[best].stride[t]))) best = i;
-  return best;
-}
-
-static bool try_gemm(const Dot *d, GemmUnit *g) {
-  Module *m = d->w->m;
-  Letter l[2 * MAX_RANK];
-  int n = merged_letters(d, l), summed = 0;
-  for (int i = 0; i < n; i++) summed += l[i].class == SUMMED;
-  if (summed > 1) return false;
-  int kk = choose(l, n, SUMMED, 0), nn = choose(l, n, N_ONLY, 2), mm = choose(l, n, M_ONLY, 2);
-  if (mm >= 0 && kk >= 0 && !unit(l[kk].stride[0])) mm = choose(l, n, M_ONLY, 0);
-  const Letter *row = mm < 0 ? NULL : &l[mm], *col = nn < 0 ? NULL : &l[nn], *sum = kk < 0 ? NULL : &l[kk];
-  const Expr *one = ex_const(m, 1), *zero = ex_const(m, 0);
-  *g = (GemmUnit){.m = row ? row->extent : one, .n = col ? col->extent : one, .k = sum ? sum->extent : one};
-  if (!matrix_strides(m, row, sum, 0, &g->a_m, &g->a_k) || !matrix_strides(m, sum, col, 1, &g->b_k, &g->b_n))
-    return false;
-  matrix_strides(m, row, col, 2, &g->c_m, &g->c_n);
-  if (col && !unit(col->stride[2])) return false;
-  if (!col) g->c_n = one, g->c_m = row ? row->stride[2] : one;
-  for (int i = 0; i < n; i++) {
-    if (i == mm || i == nn || i == kk) continue;
-    if (g->nbatch == GEMM_MAX_BATCH) return false;
-    int b = g->nbatch++;
-    g->batch[b] = l[i].extent;
-    g->a_batch[b] = l[i].stride[0] ? l[i].stride[0] : zero;
-    g->b_batch[b] = l[i].stride[1] ? l[i].stride[1] : zero;
-    g->c_batch[b] = l[i].stride[2];
-  }
-  return true;
-}
 
 static void swap_operands(Dot *d) {
   Val v = d->in[0];
@@ -197,27 +99,74 @@ static void swap_operands(Dot *d) {
   memcpy(s, d->spec[0], sizeof s), memcpy(d->spec[0], d->spec[1], sizeof s), memcpy(d->spec[1], s, sizeof s);
 }
 
-/* Letters of the classes in turn; the summed ones from the first operand, the others from the result. */
-static void letters_in(const Dot *d, const char *classes, char *out) {
-  *out = 0;
-  for (; *classes; classes++)
-    for (const char *l = *classes == 'k' ? d->spec[0] : d->spec[2]; *l; l++)
-      if ("bmnk"[class_of(d, *l)] == *classes) append(out, *l);
+static const Type *tensor_type(const Dot *d, int t) {
+  return t == 2 ? type_of_letters(d, d->spec[2], d->dtype) : work_type(d->w, d->in[t]);
 }
 
-static void make_operand(Dot *d, int t, const char *classes) {
-  char want[MAX_RANK + 1];
-  letters_in(d, classes, want);
+/* Elements of tensor t between neighbours of a group; NULL where it does not have it. */
+static const Expr *stride_of(const Dot *d, const DotGroup *g, int t) {
+  const char *at = strchr(d->spec[t], g->letters[strlen(g->letters) - 1]);
+  return at ? type_stride(d->w->m, tensor_type(d, t), (int)(at - d->spec[t])) : NULL;
+}
+
+static const Expr *extent_of(const Dot *d, const DotGroup *g) {
+  const Expr *e = NULL;
+  for (const char *l = g->letters; *l; l++) {
+    int t = strchr(d->spec[0], *l) ? 0 : 1;
+    const Expr *x = work_type(d->w, d->in[t])->dims[strchr(d->spec[t], *l) - d->spec[t]];
+    e = e ? ex_mul(d->w->m, x, e) : x;
+  }
+  return e;
+}
+
+static bool unit(const Expr *e) { return ex_is_const(e, 1); }
+
+/* A matrix of which rows or columns may be missing (NULL): its strides, one of them 1 and the other a leading
+ * dimension. */
+static void matrix_strides(const Dot *d, const DotGroup *row, const DotGroup *col, int t, const Expr **row_stride,
+                           const Expr **col_stride) {
+  const Expr *one = ex_const(d->w->m, 1), *r = row ? stride_of(d, row, t) : NULL,
+             *c = col ? stride_of(d, col, t) : NULL;
+  if (!c) c = r && unit(r) ? extent_of(d, row) : one;
+  if (!r) r = unit(c) ? (col ? extent_of(d, col) : one) : one;
+  *row_stride = r, *col_stride = c;
+}
+
+static GemmUnit gemm_of(const Dot *d, const LegalDot *p) {
+  Module *m = d->w->m;
+  const Expr *one = ex_const(m, 1), *zero = ex_const(m, 0);
+  const DotGroup *row = p->row < 0 ? NULL : &p->groups[p->row], *col = p->column < 0 ? NULL : &p->groups[p->column],
+                 *sum = p->depth < 0 ? NULL : &p->groups[p->depth];
+  GemmUnit g = {.m = row ? extent_of(d, row) : one,
+                .n = col ? extent_of(d, col) : one,
+                .k = sum ? extent_of(d, sum) : one,
+                .nbatch = p->nbatch};
+  matrix_strides(d, row, sum, 0, &g.a_m, &g.a_k);
+  matrix_strides(d, sum, col, 1, &g.b_k, &g.b_n);
+  matrix_strides(d, row, col, 2, &g.c_m, &g.c_n);
+  if (!col) g.c_n = one, g.c_m = row ? stride_of(d, row, 2) : one;
+  for (int b = 0; b < p->nbatch; b++) {
+    const DotGroup *x = &p->groups[p->batch[b]];
+    const Expr *a_step = stride_of(d, x, 0), *b_step = stride_of(d, x, 1);
+    g.batch[b] = extent_of(d, x);
+    g.a_batch[b] = a_step ? a_step : zero;
+    g.b_batch[b] = b_step ? b_step : zero;
+    g.c_batch[b] = stride_of(d, x, 2);
+  }
+  return g;
+}
+
+/* In the order of letters that the product wants. */
+static void make_operand(Dot *d, int t, const char *want) {
   if (strcmp(want, d->spec[t]) == 0) return;
-  Val v = permuted(d, d->in[t], d->spec[t], want, d->dtype, 0);
-  d->in[t] = v;
-  memcpy(d->spec[t], want, sizeof want);
+  d->in[t] = permuted(d, d->in[t], d->spec[t], want, d->dtype, 0);
+  strcpy(d->spec[t], want);
 }
 
-static void add_gemm(Dot *d, GemmUnit *g, Val out) {
+static void add_gemm(Dot *d, const LegalDot *p, Val out) {
   add_step(d, OP_dot, 2, d->in, type_of_letters(d, d->spec[2], d->dtype), 0, NULL, WC_GEMM, out);
   GemmUnit *keep = ARENA_NEW(d->w->m->arena, GemmUnit);
-  *keep = *g;
+  *keep = gemm_of(d, p);
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }
 
@@ -244,13 +193,6 @@ static bool look_through(Dot *d, int t) {
   return true;
 }
 
-static bool fits_gemm(const Dot *d) {
-  GemmUnit g;
-  Dot swapped = *d;
-  swap_operands(&swapped);
-  return try_gemm(d, &g) || try_gemm(&swapped, &g);
-}
-
 /* Matrices are read by strides: a transpose need not be made when its source has fitting ones. */
 static void skip_transposes(Dot *d) {
   for (int which = 3; which > 0; which--) { /* both, the second, the first */
@@ -258,36 +200,30 @@ static void skip_transposes(Dot *d) {
     bool any = false;
     for (int t = 0; t < 2; t++)
       if (which >> t & 1) any |= look_through(&e, t);
-    if (!any || !fits_gemm(&e)) continue;
+    DotForm f = form_of(&e);
+    if (!any || !legal_dot_fits(e.w->device, &f)) continue;
     *d = e;
     return;
   }
 }
 
 static void dot_by_library(Dot *d, Val out) {
-  GemmUnit g;
+  LegalDot p;
   skip_transposes(d);
-  for (int turn = 0; turn < 2; turn++) {
-    if (try_gemm(d, &g)) {
-      add_gemm(d, &g, out);
-      return;
-    }
-    swap_operands(d);
-  }
-  make_operand(d, 1, "bkn"); /* before operand 0, whose order of k letters both follow */
-  make_operand(d, 0, "bmk");
-  if (try_gemm(d, &g)) {
-    add_gemm(d, &g, out);
+  DotForm f = form_of(d);
+  legal_dot(d->w->device, &f, &p);
+  if (p.swapped) swap_operands(d);
+  make_operand(d, 1, p.spec[1]);
+  make_operand(d, 0, p.spec[0]);
+  if (strcmp(p.spec[2], d->spec[2]) == 0) {
+    add_gemm(d, &p, out);
     return;
   }
-  char want[MAX_RANK + 1], have[MAX_RANK + 1];
-  memcpy(want, d->spec[2], sizeof want);
-  letters_in(d, "bmn", have);
-  memcpy(d->spec[2], have, sizeof have);
-  if (!try_gemm(d, &g)) die("dot \"%s\" does not become a matrix product", d->op->name);
-  Val c = work_temp(d->w, type_of_letters(d, have, d->dtype));
-  add_gemm(d, &g, c);
-  permuted(d, c, have, want, d->dtype, out);
+  char want[MAX_RANK + 1];
+  strcpy(want, d->spec[2]), strcpy(d->spec[2], p.spec[2]);
+  Val c = work_temp(d->w, type_of_letters(d, d->spec[2], d->dtype));
+  add_gemm(d, &p, c);
+  permuted(d, c, d->spec[2], want, d->dtype, out);
 }
 
 /* ---- products and sums */
@@ -325,25 +261,28 @@ static void dot_by_loops(Dot *d, Val out) {
 
 void work_add_dot(Work *w, const Op *op, int origin) {
   Dot d = {.w = w, .origin = origin, .op = op, .in = {op->in[0], op->in[1]}, .out = op->out};
-  DType dtype = work_type(w, op->in[0])->dtype;
-  split(&d, op_str(op, AT_spec));
-  bool narrow = !device_multiplies(w->device, dtype) && (dtype == DT_f16 || dtype == DT_bf16);
-  d.dtype = narrow ? DT_f32 : dtype;
+  DotForm form;
+  LegalDot p;
+  dot_form(&form, work_type(w, op->in[0])->dtype, op_str(op, AT_spec));
+  legal_dot(w->device, &form, &p);
+  d.dtype = p.dtype;
+  memcpy(d.spec, form.spec, sizeof d.spec);
+  bool cast = p.dtype != form.dtype;
   for (int t = 0; t < 2; t++) {
-    if (narrow) {
-      Attr a = attr_dtype(AT_to, DT_f32);
-      d.in[t] =
-          add_step(&d, OP_cast, 1, &d.in[t], type_with_dtype(w->m, work_type(w, d.in[t]), DT_f32), 1, &a, WC_MAP, 0);
+    if (cast) {
+      Attr a = attr_dtype(AT_to, p.dtype);
+      const Type *wide = type_with_dtype(w->m, work_type(w, d.in[t]), p.dtype);
+      d.in[t] = add_step(&d, OP_cast, 1, &d.in[t], wide, 1, &a, WC_MAP, 0);
     }
     sum_own_letters(&d, t);
   }
-  if (!device_multiplies(w->device, d.dtype)) {
+  if (!p.library) {
     dot_by_loops(&d, op->out);
     return;
   }
   const Type *type = work_type(w, op->out);
-  Val wide = narrow ? work_temp(w, type_with_dtype(w->m, type, DT_f32)) : op->out;
+  Val wide = cast ? work_temp(w, type_with_dtype(w->m, type, p.dtype)) : op->out;
   dot_by_library(&d, wide);
-  Attr a = attr_dtype(AT_to, dtype);
-  if (narrow) add_step(&d, OP_cast, 1, &wide, type, 1, &a, WC_MAP, op->out);
+  Attr a = attr_dtype(AT_to, form.dtype);
+  if (cast) add_step(&d, OP_cast, 1, &wide, type, 1, &a, WC_MAP, op->out);
 }

@@ -19,7 +19,7 @@
 #define APC_CODEGEN_ROWS_UNITS_H
 
 #include "base/text.h"
-#include "ir/ir.h"
+#include "ir/legal_dot.h"
 #include "program/activation.h"
 
 typedef enum UnitKind {
@@ -35,7 +35,7 @@ typedef enum UnitKind {
                   another round */
 } UnitKind;
 
-enum { GEMM_MAX_BATCH = 4 };
+enum { GEMM_MAX_BATCH = DOT_MAX_BATCH };
 
 /* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], of one type.  Strides are in elements.  One of a_m, a_k
  * and one of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading dimension), unless

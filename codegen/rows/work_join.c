@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "codegen/rows/row_work.h"
+#include "ir/legal_dot.h"
 #include "ir/window.h"
 
 typedef struct Join {
@@ -26,73 +27,36 @@ static Val value_of(const Join *j) { return j->w->ops.items[j->at].op->out; }
 
 /* ---- describing a convolution */
 
-enum { IMAGES, GROUPS, IN, OUT, LETTERS };
-
-/* By class: the letter's dimension in image, weights and result, -1 where it has none. */
-typedef struct Letter {
-  bool found;
-  int dim[3];
-} Letter;
-
-static int place(const char *part, int n, char letter) {
-  const char *at = memchr(part, letter, (size_t)n);
-  return at ? (int)(at - part) : -1;
-}
-
 static const Type *role_type(const Join *j, const Op *op, const Window *win, int role) {
   return work_type(j->w, win->role[role] < 0 ? op->out : op->in[win->role[role]]);
 }
 
-/* One letter for images, one for groups and one for the channels of image and result; extents of 1 are nothing. */
-static bool find_letters(const Join *j, const Op *op, const Window *win, Letter *list) {
-  int n[3];
-  const char *part[3];
-  for (int r = 0; r < 3; r++) part[r] = window_letters(op->kind, op_str(op, AT_spec), r, &n[r]);
-  for (char c = 'a'; c <= 'z'; c++) {
-    Letter l = {.found = true};
-    int known = 0, in = 0;
-    for (int r = 0; r < 3; r++) {
-      l.dim[r] = place(part[r], n[r], c);
-      if (l.dim[r] >= 0) in |= 1 << r, known = r;
-    }
-    if (!in || ex_is_const(role_type(j, op, win, known)->dims[l.dim[known]], 1)) continue;
-    int class = in == 5 ? IMAGES : in == 7 ? GROUPS : in == 3 ? IN : in == 6 ? OUT : LETTERS;
-    if (class == LETTERS || list[class].found) return false;
-    list[class] = l;
+/* By letter: is its extent 1? */
+static void find_ones(const Join *j, const Op *op, const Window *win, bool *one) {
+  for (int r = 0; r < 3; r++) {
+    int n;
+    const char *part = window_letters(op->kind, op_str(op, AT_spec), r, &n);
+    for (int d = 0; d < n; d++)
+      if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = ex_is_const(role_type(j, op, win, r)->dims[d], 1);
   }
-  return true;
 }
 
-static const Expr *extent_of(const Join *j, const Op *op, const Window *win, const Letter *l, int role) {
+static const Expr *extent_of(const Join *j, const Op *op, const Window *win, const ConvLetter *l, int role) {
   return l->found ? role_type(j, op, win, role)->dims[l->dim[role]] : ex_const(j->w->m, 1);
 }
 
-static const Expr *step_of(const Join *j, const Op *op, const Window *win, const Letter *l) {
+static const Expr *step_of(const Join *j, const Op *op, const Window *win, const ConvLetter *l) {
   return l->found ? type_stride(j->w->m, role_type(j, op, win, WINDOW_WEIGHTS), l->dim[WINDOW_WEIGHTS])
                   : ex_const(j->w->m, 0);
 }
 
-/* images, image.., groups, channels: ascending dimensions. */
-static bool channels_last(const Window *win, const Letter *list, int role, int channels) {
-  int last = -1, dims[3 + MAX_WINDOWED], n = 0;
-  if (list[IMAGES].found) dims[n++] = list[IMAGES].dim[role];
-  for (int i = 0; i < win->n; i++) dims[n++] = win->dim[role][i];
-  if (list[GROUPS].found) dims[n++] = list[GROUPS].dim[role];
-  if (list[channels].found) dims[n++] = list[channels].dim[role];
-  for (int i = 0; i < n; i++) {
-    if (dims[i] < last) return false;
-    last = dims[i];
-  }
-  return true;
-}
-
-static void describe(Join *j, const Op *op, const Window *win, const Letter *list) {
+static void describe(Join *j, const Op *op, const Window *win, const ConvLetter *list) {
   Module *m = j->w->m;
   const Expr **to = j->conv.numbers, *zero = ex_const(m, 0), *one = ex_const(m, 1);
-  *to++ = extent_of(j, op, win, &list[IMAGES], WINDOW_IMAGE);
-  *to++ = extent_of(j, op, win, &list[GROUPS], WINDOW_IMAGE);
-  *to++ = extent_of(j, op, win, &list[IN], WINDOW_IMAGE);
-  *to++ = extent_of(j, op, win, &list[OUT], WINDOW_OUTPUT);
+  *to++ = extent_of(j, op, win, &list[CONV_IMAGES], WINDOW_IMAGE);
+  *to++ = extent_of(j, op, win, &list[CONV_GROUPS], WINDOW_IMAGE);
+  *to++ = extent_of(j, op, win, &list[CONV_IN], WINDOW_IMAGE);
+  *to++ = extent_of(j, op, win, &list[CONV_OUT], WINDOW_OUTPUT);
   int before = MAX_WINDOWED - win->n;
   for (int field = 0; field < 6; field++)
     for (int i = -before; i < win->n; i++) {
@@ -100,9 +64,9 @@ static void describe(Join *j, const Op *op, const Window *win, const Letter *lis
       else if (field < 3) *to++ = win->extent[field][i];
       else *to++ = field == 3 ? win->start[i] : ex_const(m, field == 4 ? win->stride[i] : win->dilation[i]);
     }
-  *to++ = step_of(j, op, win, &list[GROUPS]);
-  *to++ = step_of(j, op, win, &list[IN]);
-  *to++ = step_of(j, op, win, &list[OUT]);
+  *to++ = step_of(j, op, win, &list[CONV_GROUPS]);
+  *to++ = step_of(j, op, win, &list[CONV_IN]);
+  *to++ = step_of(j, op, win, &list[CONV_OUT]);
   for (int i = -before; i < win->n; i++)
     *to++ = i < 0 ? zero : type_stride(m, role_type(j, op, win, WINDOW_WEIGHTS), win->dim[WINDOW_WEIGHTS][i]);
 }
@@ -114,13 +78,13 @@ static bool is_param(const Join *j, Val v) {
 
 static bool start(Join *j, int at) {
   const Op *op = j->w->ops.items[at].op;
-  Letter list[LETTERS] = {0};
-  if (op->kind != OP_conv || !is_param(j, op->in[1])) return false;
-  DType t = work_type(j->w, op->out)->dtype;
-  if (t != DT_f32 && t != DT_f16 && t != DT_bf16) return false;
+  ConvLetter list[CONV_LETTERS];
+  bool one[128] = {false};
+  if (op->kind != OP_conv) return false;
   Window win = window_of(j->w->f, op);
-  if (!find_letters(j, op, &win, list) || !channels_last(&win, list, WINDOW_IMAGE, IN) ||
-      !channels_last(&win, list, WINDOW_OUTPUT, OUT))
+  find_ones(j, op, &win, one);
+  if (!conv_in_library(j->w->device, op->kind, op_str(op, AT_spec), work_type(j->w, op->out)->dtype,
+                       is_param(j, op->in[1]), one, list))
     return false;
   j->conv = (ConvUnit){.op = op};
   describe(j, op, &win, list);
@@ -144,7 +108,8 @@ static void join(Join *j, int at) {
 }
 
 static bool channels_innermost(const Join *j, const Type *t) {
-  return t->rank > 0 && t->dims[t->rank - 1] == ex_mul(j->w->m, j->conv.numbers[GROUPS], j->conv.numbers[OUT]);
+  return t->rank > 0 &&
+         t->dims[t->rank - 1] == ex_mul(j->w->m, j->conv.numbers[CONV_GROUPS], j->conv.numbers[CONV_OUT]);
 }
 
 /* A vector spread over all dimensions but the last. */

@@ -10,6 +10,7 @@
 #include "ir/window.h"
 #include "passes/rewrite/agreed.h"
 #include "passes/cost/comm.h"
+#include "passes/cost/dot.h"
 #include "passes/cost/kernel.h"
 
 /* The conversions of values of one type. */
@@ -24,9 +25,10 @@ typedef struct OpenBody {
   Body *body;
 } OpenBody;
 
-/* The decompositions that were needed: open addressing; `slots` is a power of two. */
+/* The decompositions that were needed: open addressing; `slots` is a power of two.  And what dots become. */
 typedef struct OpenBodies {
   Arena *arena;
+  DotMemo dots;
   OpenBody *items;
   size_t slots, n;
 } OpenBodies;
@@ -85,7 +87,7 @@ static CostModel *model_new(Module *m, const Target *t, OpenBodies *bodies) {
 CostModel *cost_model_new(Module *m, const Target *t) {
   Arena *a = arena_new();
   OpenBodies *bodies = ARENA_NEW(a, OpenBodies);
-  bodies->arena = a;
+  bodies->arena = bodies->dots.arena = a;
   return model_new(m, t, bodies);
 }
 
@@ -396,13 +398,16 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
   return seconds;
 }
 
+static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
+
 /* Products take their time one by one; for convolutions and attention a target has a rate. */
-static double arithmetic_seconds(const CostModel *c, const OpPart *p, DType type, double flops) {
+static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, double flops) {
+  DType type = computed_type(f, p->op);
   Product x[MAX_PRODUCTS];
   double seconds = 0;
   if (p->op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
   if (op_is_windowed(p->op->kind) && op_is_contraction(p->op->kind))
-    return kernel_flops_seconds(c->target, type, flops);
+    return conv_seconds(c->target, f, p, &c->mesh, s, flops);
   int n = op_products(p, x);
   for (int i = 0; i < n; i++) seconds += kernel_product_seconds(c->target, type, x[i].batch, x[i].m, x[i].n, x[i].k);
   return seconds;
@@ -410,17 +415,22 @@ static double arithmetic_seconds(const CostModel *c, const OpPart *p, DType type
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
 
-static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
-
 OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
   if (is_free(op->kind)) return out;
   OpPart part = part_of(c, f, op, r, s);
   out.flops = op_flops(&part);
-  double arithmetic = arithmetic_seconds(c, &part, computed_type(f, op), out.flops);
-  double memory = kernel_memory_seconds(c->target, op_bytes(&part));
-  out.compute_bound = arithmetic > memory;
-  out.seconds = c->target->launch + fmax(arithmetic, memory);
+  DType type = computed_type(f, op);
+  DotCost dot = {.bytes = op_bytes(&part)};
+  if (op->kind == OP_dot) {
+    DotWork work = dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
+    dot = dot_cost(c->target, &work, type);
+  } else {
+    dot.arithmetic = arithmetic_seconds(c, f, &part, s, out.flops);
+  }
+  double memory = kernel_memory_seconds(c->target, dot.bytes);
+  out.compute_bound = dot.arithmetic > memory;
+  out.seconds = c->target->launch + fmax(dot.arithmetic, memory) + dot.beside;
   return out;
 }
 
@@ -509,6 +519,16 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
   out.communication = window_cost(c, f, op, r, s);
   out.seconds += out.communication;
   return out;
+}
+
+DotWork cost_dot(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  OpPart part = part_of(c, f, op, r, s);
+  return dot_work(c->target, &c->bodies->dots, &part, computed_type(f, op), &c->mesh, s);
+}
+
+bool cost_conv_is_known(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
+  OpPart part = part_of(c, f, op, r, s);
+  return conv_is_known(c->target, f, &part, &c->mesh, s);
 }
 
 static bool has_body(const Rule *r) {

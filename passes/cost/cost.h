@@ -15,6 +15,7 @@
 #include "ir/rule.h"
 #include "ir/target.h"
 #include "passes/cost/comm.h"
+#include "passes/cost/dot.h"
 #include "passes/lower/walk.h"
 
 /* For one module, target and mesh: the module's when the model is made or renewed.  Later meshes must have the same
@@ -65,6 +66,10 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
 
 /* The decomposition, which the model keeps. */
 Body *cost_body(CostModel *c, const Func *f, const Op *op);
+
+/* What a dot is priced as, and whether a convolution is as one of the library (passes/cost/dot.h). */
+DotWork cost_dot(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
+bool cost_conv_is_known(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s);
 
 /* What it takes at least however ranks share it, in seconds: `launch` on each, and the larger of the other two divided
  * by the ranks.  What may be computed as its decomposition has only the launch. */

@@ -62,6 +62,11 @@ double kernel_product_seconds(const Target *t, DType type, double batch, double 
 
 double kernel_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
 
+double kernel_plain_seconds(const Target *t, DType type, double flops) {
+  ComputeType c = target_compute(t, type) == CT_f64 ? CT_f64 : CT_f32;
+  return t->flops[c] > 0 ? flops / sustained_rate_in(t, c) : kernel_flops_seconds(t, type, flops);
+}
+
 double kernel_least_seconds(const Target *t, DType type, double flops) {
   double rate = fmax(target_flops(t, type), sustained_rate(t, type)), share = 1;
   for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) share = fmax(share, t->kernels.tiles[i].share);

@@ -6,8 +6,10 @@
 
 /* `batch` products of m x k with k x n, of values of a type (f32 is computed as --dtype says). */
 double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
-/* So many operations at the rate of large products: convolutions. */
+/* So many operations at the rate of large products: convolutions of a library. */
 double kernel_flops_seconds(const Target *t, DType type, double flops);
+/* So many operations of kernels of ours, which have no tensor cores. */
+double kernel_plain_seconds(const Target *t, DType type, double flops);
 /* What products of so many operations take at least, whatever their shapes. */
 double kernel_least_seconds(const Target *t, DType type, double flops);
 /* Attention of so many operations. */
