@@ -58,6 +58,8 @@ if [ "$what" = --all ]; then
   also debug build-debug -L fast
   also tsan build-tsan -L threads
   also fuzz build-fuzz -L fast
+  say "calls that fail, more of them"
+  tests/faults/faults.py build build/tests/libfaults.so 100 || failed=1
   say "fuzzing, some seconds each"
   fuzzed=$(mktemp -d)
   build_preset fuzz build-fuzz fuzzers && SLICE=5 tests/fuzz/hours.sh build-fuzz "$fuzzed" 5 $(cd tests/fuzz && ls fuzz_*.c | sed 's/fuzz_\(.*\)\.c/\1/') || failed=1

@@ -30,7 +30,7 @@ struct Arena {
 
 static void *checked_calloc(size_t bytes) {
   void *p = calloc(1, bytes);
-  if (!p) die("out of memory asking for %zu bytes", bytes);
+  if (!p) die_out_of_memory("asking for %zu bytes", bytes);
   return p;
 }
 

@@ -1,8 +1,9 @@
 /* base/arena.h - memory for the compiler: allocate freely, free all at once.
  *
  * Every compiler structure lives in an arena named for its lifetime (whole compile, one pass).
- * Nothing is freed singly.  Memory comes zeroed.  Running out of memory ends the process through
- * die(): the compiler has nothing useful left to do.  The runtime does not use arenas.
+ * Nothing is freed singly.  Memory comes zeroed.  Running out of memory ends the process
+ * (die_out_of_memory): the compiler has nothing useful left to do.  The runtime uses
+ * arenas only for names in files of tensors and for descriptions.
  */
 #ifndef APC_BASE_ARENA_H
 #define APC_BASE_ARENA_H

@@ -9,10 +9,10 @@
 
 static void (*die_hook)(void *);
 static void *die_context;
-static void (*die_listener)(const char *, void *);
+static void (*die_listener)(const char *, int, void *);
 static void *listener_context;
 
-void die_set_listener(void (*listener)(const char *, void *), void *context) {
+void die_set_listener(void (*listener)(const char *, int, void *), void *context) {
   die_listener = listener;
   listener_context = context;
 }
@@ -22,23 +22,35 @@ void die_set_hook(void (*hook)(void *), void *context) {
   die_context = context;
 }
 
-_Noreturn void die(const char *format, ...) {
+static void say(const char *format, va_list args, const char *what, int code) {
   char message[4096], shown[4096];
+  size_t n = (size_t)snprintf(message, sizeof message, "%s", what);
+  vsnprintf(message + n, sizeof message - n, format, args);
+  text_show(message, shown, sizeof shown);
+  fprintf(stderr, "apc: %s\n", shown);
+  if (!die_listener) return;
+  void (*listener)(const char *, int, void *) = die_listener;
+  die_listener = NULL; /* a listener that dies itself must not recurse */
+  listener(message, code, listener_context);
+}
+
+_Noreturn void die(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(message, sizeof message, format, args);
+  say(format, args, "internal error: ", DIE_INTERNAL);
   va_end(args);
-  text_show(message, shown, sizeof shown);
-  fprintf(stderr, "apc: internal error: %s\n", shown);
-  if (die_listener) {
-    void (*listener)(const char *, void *) = die_listener;
-    die_listener = NULL;
-    listener(message, listener_context);
-  }
   if (die_hook) {
     void (*hook)(void *) = die_hook;
-    die_hook = NULL; /* a hook that dies itself must not recurse */
+    die_hook = NULL; /* as above */
     hook(die_context);
   }
-  exit(70);
+  exit(DIE_INTERNAL);
+}
+
+_Noreturn void die_out_of_memory(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  say(format, args, "error: out of memory ", DIE_OUT_OF_MEMORY);
+  va_end(args);
+  exit(DIE_OUT_OF_MEMORY);
 }

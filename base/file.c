@@ -22,10 +22,11 @@ static bool read_failed(Diags *d, const char *path, const char *why) {
   return diag_error(d, DIAG_file_read, file_loc(d, path), "cannot read the file: %s", why);
 }
 
-static void *must(void *p) {
-  if (!p) die("out of memory");
-  return p;
+bool file_no_memory(Diags *d, const char *path, size_t bytes) {
+  return diag_error(d, DIAG_no_memory, file_loc(d, path), "out of memory asking for %zu bytes", bytes);
 }
+
+static void *must(void *p) { return must_have(p, "for the name of a file"); }
 
 static const uint8_t no_bytes[1];
 
@@ -51,6 +52,7 @@ bool file_map(Diags *d, const char *path, FileMap *out) {
   void *p = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
   int why = errno;
   close(fd);
+  if (p == MAP_FAILED && why == ENOMEM) return file_no_memory(d, path, (size_t)st.st_size);
   if (p == MAP_FAILED) return read_failed(d, path, strerror(why));
   *out = p ? (FileMap){.data = p, .size = (size_t)st.st_size} : (FileMap){.data = no_bytes};
   if (p) lost_pages_watch(p, out->size, path);
@@ -75,10 +77,10 @@ bool file_read(Diags *d, const char *path, FileMap *out) {
   int fd = open_regular(d, path, &st);
   if (fd < 0) return false;
   uint8_t *bytes = NULL; /* numbers in it are used in place: aligned as a mapping is */
-  const char *why = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) != 0
-                        ? strerror(ENOMEM)
-                        : read_bytes(fd, &st, 0, bytes, (size_t)st.st_size);
+  bool room = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) == 0;
+  const char *why = room ? read_bytes(fd, &st, 0, bytes, (size_t)st.st_size) : NULL;
   close(fd);
+  if (!room) return file_no_memory(d, path, (size_t)st.st_size);
   if (why) {
     free(bytes);
     return read_failed(d, path, why);

@@ -42,6 +42,9 @@ void file_unmap(FileMap *map);
  * A NUL byte inside is an error, so that nothing is silently cut off. */
 char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n);
 
+/* Says that there is no memory for so many bytes of the file, or about it; false. */
+bool file_no_memory(Diags *d, const char *path, size_t bytes);
+
 /* The place of a diagnostic about that file; the path is copied. */
 Loc file_loc(Diags *d, const char *path);
 

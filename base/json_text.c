@@ -1,6 +1,9 @@
 /* base/json_text.c - see json_text.h. */
 #include "base/json_text.h"
 
+#include <stdlib.h>
+
+#include "base/die.h"
 #include "base/text.h"
 
 json_t *json_text(const char *text) {
@@ -11,8 +14,15 @@ json_t *json_text(const char *text) {
   return s;
 }
 
-void json_set_text(json_t *object, const char *key, json_t *value) {
+json_t *json_set_text(json_t *object, const char *key, json_t *value) {
   Arena *a = arena_new();
-  json_object_set_new_nocheck(object, text_utf8(a, key), value);
+  int failed = json_object_set_new_nocheck(object, text_utf8(a, key), value);
   arena_free(a);
+  if (!failed) return object;
+  json_decref(object);
+  return NULL;
 }
+
+static void *allocate(size_t n) { return must_have(malloc(n), "writing or reading JSON"); }
+
+void json_must_have_memory(void) { json_set_alloc_funcs(allocate, free); }

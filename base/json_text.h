@@ -8,7 +8,10 @@
 /* A string with U+FFFD for each byte that is not UTF-8; null for NULL. */
 json_t *json_text(const char *text);
 
-/* object[key] = value, for a key like that. */
-void json_set_text(json_t *object, const char *key, json_t *value);
+/* object[key] = value, for a key like that; takes both.  The object, NULL when either is NULL or there is no memory. */
+json_t *json_set_text(json_t *object, const char *key, json_t *value);
+
+/* For programs that end when there is no memory (die_out_of_memory): jansson never lacks any from here on. */
+void json_must_have_memory(void);
 
 #endif

@@ -227,7 +227,7 @@ static bool make_tensor(Reader *r, const uint8_t *data, size_t bytes, Tensor *ou
   if (!transposed && (uintptr_t)data % dtype_bytes(r->dtype) == 0) {
     *out = tensor_view(r->dtype, r->rank, r->dims, data);
   } else {
-    if (!tensor_alloc(out, r->dtype, r->rank, r->dims)) return BAD(r, "no memory for %zu bytes", bytes);
+    if (!tensor_alloc(out, r->dtype, r->rank, r->dims)) return file_no_memory(r->diags, r->name, bytes);
     if (transposed) transpose(out, data);
     else memcpy(out->data, data, bytes);
   }
@@ -268,7 +268,7 @@ bool npy_read_file_header(Diags *d, const char *path, Tensor *out) {
   Reader r = {.diags = d, .name = path};
   size_t n = f.size < NPY_HEADER_ROOM ? (size_t)f.size : NPY_HEADER_ROOM;
   void *begin = malloc(n + 1);
-  bool ok = begin ? file_parts_read(d, path, &f, 0, begin, n) : BAD(&r, "no memory");
+  bool ok = begin ? file_parts_read(d, path, &f, 0, begin, n) : file_no_memory(d, path, n + 1);
   ok = ok && npy_read_header(d, path, begin, n, out, &whole);
   if (ok && whole > f.size)
     ok = BAD(&r, "the file is truncated: it has %llu bytes, its header and shape ask for %llu",

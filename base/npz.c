@@ -310,7 +310,8 @@ static bool unpack_into(const Npz *z, const NpzMember *m, uint8_t *out, uint64_t
   if (!m->deflated && in_memory(z)) return memcpy(out, z->map.data + m->data, n);
   if (!m->deflated) return file_parts_read(z->diags, z->path, &z->parts, m->data, out, (size_t)n);
   uint8_t *room = in_memory(z) ? NULL : malloc(FEED_BYTES);
-  const char *why = room || in_memory(z) ? inflate_into(z, m, room, out, n, part) : "no memory";
+  if (!room && !in_memory(z)) return file_no_memory(z->diags, z->path, FEED_BYTES);
+  const char *why = inflate_into(z, m, room, out, n, part);
   free(room);
   return !why || (*why ? BAD(z, "member %s: %s", quoted(z, m->name), why) : false);
 }
@@ -323,7 +324,7 @@ static const char *member_name(const Npz *z, const NpzMember *m) {
 static uint8_t *unpack(const Npz *z, const NpzMember *m, uint64_t n, bool part) {
   void *block = NULL;
   if (posix_memalign(&block, 64, n ? (size_t)n : 1) != 0) {
-    BAD(z, "member %s: no memory for %llu bytes", quoted(z, m->name), (unsigned long long)n);
+    file_no_memory(z->diags, member_name(z, m), (size_t)n);
     return NULL;
   }
   if (unpack_into(z, m, block, n, part)) return block;

@@ -49,8 +49,7 @@ static void put(Record *r, uint64_t v, size_t bytes) {
 NpzWriter *npz_writer_open(Diags *d, const char *path) {
   FileWriter *file = file_writer_open(d, path, 0666);
   if (!file) return NULL;
-  NpzWriter *w = calloc(1, sizeof *w);
-  if (!w) die("out of memory");
+  NpzWriter *w = must_have(calloc(1, sizeof *w), "writing an npz file");
   *w = (NpzWriter){.diags = d, .arena = arena_new(), .file = file};
   w->path = arena_strdup(w->arena, path);
   return w;

@@ -216,8 +216,7 @@ bool safetensors_read(Safetensors *s, const SafetensorsEntry *e, Tensor *out) {
   if ((uintptr_t)data % dtype_bytes(e->dtype) == 0) {
     *out = tensor_view(e->dtype, e->rank, e->dims, data);
   } else {
-    if (!tensor_alloc(out, e->dtype, e->rank, e->dims))
-      return BAD(s, "tensor %s: no memory for %zu bytes", NAME(s, e), e->bytes);
+    if (!tensor_alloc(out, e->dtype, e->rank, e->dims)) return file_no_memory(s->diags, s->path, e->bytes);
     memcpy(out->data, data, e->bytes);
   }
   if (tensor_bools_valid(out)) return true;
@@ -249,7 +248,7 @@ static bool add_key(Diags *d, const char *path, json_t *object, const char *key,
     json_decref(value);
     return diag_error(d, DIAG_tensor_format, file_loc(d, path), "the name %s %s", quoted(d->arena, key), wrong);
   }
-  if (json_object_set_new(object, key, value) != 0) die("out of memory");
+  if (json_object_set_new(object, key, value) != 0) die_out_of_memory("writing the header of a safetensors file");
   return true;
 }
 
@@ -291,7 +290,7 @@ bool safetensors_write(Diags *d, const char *path, const NamedTensor *tensors, s
   json_t *root = json_object();
   bool ok = build_header(d, path, root, sorted, n, meta, n_meta);
   char *json = ok ? json_dumps(root, JSON_COMPACT) : NULL;
-  if (ok && !json) die("out of memory");
+  if (ok && !json) die_out_of_memory("writing the header of a safetensors file");
   ok = ok && write_all(d, path, json, sorted, n);
   free(json);
   json_decref(root);

@@ -17,6 +17,7 @@
 #include "codegen/cpu/c_compiler.h"
 #include "codegen/cpu/kernel_object.h"
 #include "program/artifact.h"
+#include "program/build.h"
 #include "program/cpu.h"
 #include "program/order.h"
 
@@ -49,8 +50,10 @@ static bool open_directory(Job *j) {
 static bool open_stub(Diags *d, const char *path, FileMap *out) {
   Diags *unread = diags_new(d->arena);
   const char *fault = NULL;
-  if (!file_map(unread, path, out)) fault = unread->items[0].message;
-  else if (!elf_is_whole(out)) {
+  if (!file_map(unread, path, out)) {
+    fault = unread->items[0].message;
+    if (unread->items[0].code == DIAG_no_memory) return diag_error(d, DIAG_no_memory, file_loc(d, path), "%s", fault);
+  } else if (!elf_is_whole(out)) {
     fault = "it is not a whole program";
     file_unmap(out);
   }
@@ -127,8 +130,7 @@ static bool write_file(const Job *j, const ProgramResult *r, const KernelImage *
   Image image = {.result = r, .tables = tables, .table_bytes = table_bytes, .kernels = kernels};
   RtError error = {0};
   if (!open_stub(j->diags, j->spec->stub, &stub)) return false;
-  if (program_open(tables, table_bytes, &image.p, &error) != RT_OK)
-    die("the Program just built does not open: %s", error.text);
+  if (program_open(tables, table_bytes, &image.p, &error) != RT_OK) program_refused("the Program just built", &error);
   KernelObject object = {&kernels->map, &image.p, &stub, c_compiler_name(&(CCompiler){.command = j->spec->cc})};
   bool ok = (!kernels->data || kernel_object_check(j->diags, &object)) && write_behind(j, &image, &stub, bytes);
   program_close(&image.p);
@@ -157,7 +159,7 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
   Program p;
   if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
       program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK)
-    die("the Program is not valid: %s", error.text);
+    program_refused("the Program just built", &error);
   program_close(&p);
 }
 
@@ -199,8 +201,7 @@ bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags
   RtError error = {0};
   if (!program_of(spec->legal, &out->result, diags)) return false;
   close_program(&j, &out->result, NULL, &out->tables, &bytes);
-  if (program_open(out->tables, bytes, &out->p, &error) != RT_OK)
-    die("the Program just built does not open: %s", error.text);
+  if (program_open(out->tables, bytes, &out->p, &error) != RT_OK) program_refused("the Program just built", &error);
   return true;
 }
 

@@ -87,7 +87,7 @@ static bool make_weight(Source *s, const Param *p, Tensor *out) {
   const uint8_t *bytes = NULL;
   if (p->init == INIT_BLOB && !(bytes = blob_bytes(s, p->blob))) return false;
   if (!type_constant_dims(p->type, dims) || !tensor_alloc(out, p->type->dtype, p->type->rank, dims))
-    return diag_error(s->diags, DIAG_weights, p->loc, "no memory for weight '%s'", p->name);
+    return diag_error(s->diags, DIAG_no_memory, p->loc, "out of memory for weight '%s'", p->name);
   size_t n = (size_t)tensor_elements(out);
   if (p->init == INIT_BLOB) copy_strided(p, bytes + p->offset, out);
   else if (p->init == INIT_NORMAL) fill_normal(out->dtype, out->data, 0, n, (uint64_t)p->seed, 0, 0, p->value);

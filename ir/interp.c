@@ -127,7 +127,7 @@ bool eval_alloc(Run *run, InterpTensor *t, const Op *op) {
                     (long long)run->max_cells);
   run->cells += n;
   t->cells = malloc(sizeof(Cell) * (size_t)(n + 1)); /* never NULL for an empty tensor */
-  if (!t->cells) die("out of memory");
+  if (!t->cells) die_out_of_memory("for a tensor of the interpreter");
   return true;
 }
 

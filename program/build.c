@@ -23,11 +23,7 @@ struct ProgramBuilder {
   Table texts, exprs;
 };
 
-static void *more(void *old, size_t bytes) {
-  void *p = realloc(old, bytes);
-  if (!p) die("out of memory");
-  return p;
-}
+static void *more(void *old, size_t bytes) { return must_have(realloc(old, bytes), "building a program"); }
 
 static void append(Bytes *b, const void *bytes, size_t n) {
   if (b->n + n > b->cap) {
@@ -60,8 +56,7 @@ static uint32_t append_record(Bytes *b, const void *record, size_t size) {
 #undef SECTION
 
 ProgramBuilder *program_builder_new(void) {
-  ProgramBuilder *b = calloc(1, sizeof *b);
-  if (!b) die("out of memory");
+  ProgramBuilder *b = must_have(calloc(1, sizeof *b), "building a program");
   append(&b->sections[PS_strings], "", 1);
   return b;
 }
@@ -96,8 +91,7 @@ static void table_reserve(Table *t, const ProgramBuilder *b, uint64_t (*hash)(co
   Table old = *t;
   t->cap = old.cap ? 2 * old.cap : 256;
   t->n = 0;
-  t->slots = calloc(t->cap, sizeof *t->slots);
-  if (!t->slots) die("out of memory");
+  t->slots = must_have(calloc(t->cap, sizeof *t->slots), "building a program");
   for (size_t i = 0; i < old.cap; i++)
     if (old.slots[i]) table_put(t, hash(b, old.slots[i] - 1), old.slots[i] - 1);
   free(old.slots);
@@ -217,8 +211,7 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   h.n_events = facts->n_events;
   h.table_bytes = lay_out(b, &h);
   h.image_bytes = place_blobs(b, h.table_bytes);
-  unsigned char *image = calloc(1, h.table_bytes);
-  if (!image) die("out of memory");
+  unsigned char *image = must_have(calloc(1, h.table_bytes), "building a program");
   for (int i = 0; i < PS_COUNT; i++)
     if (b->sections[i].n) memcpy(image + h.sections[i].offset, b->sections[i].data, b->sections[i].n);
   memcpy(image, &h, sizeof h);
@@ -235,4 +228,9 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   *tables = image;
   *bytes = h.table_bytes;
   return RT_OK;
+}
+
+_Noreturn void program_refused(const char *what, const RtError *error) {
+  if (error->status == RT_FAILED) die_out_of_memory("for %s", what);
+  die("%s: %s", what, error->text);
 }

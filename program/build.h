@@ -57,4 +57,8 @@ typedef struct ProgramFacts {
 RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, void **tables, size_t *bytes,
                                 RtError *error);
 
+/* For the compiler, when what it has just built is refused: ends the process, for want of memory or as an internal
+ * error. */
+_Noreturn void program_refused(const char *what, const RtError *error);
+
 #endif

@@ -141,7 +141,10 @@ static bool check_mesh(Check *c) {
 static bool check_exprs(Check *c) {
   Program *p = c->p;
   p->expr_uses = calloc(p->n_exprs + 1u, 1);
-  if (!p->expr_uses) return damaged(c, "there is no memory for its expressions");
+  if (!p->expr_uses) {
+    rt_error(c->error, RT_FAILED, "out of memory");
+    return false;
+  }
   for (uint32_t i = 0; i < p->n_exprs; i++) {
     const ProgramExpr *e = &p->exprs[i];
     NEED(e->kind < PX_COUNT, "exprs", i, "the kind");

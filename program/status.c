@@ -29,6 +29,7 @@ RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...) {
 
 RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...) {
   int number = errno;
+  if (status == RT_BAD_INPUT && (number == ENOMEM || number == EMFILE || number == ENFILE)) status = RT_FAILED;
   if (error && error->status == RT_OK) {
     va_list args;
     va_start(args, format);

@@ -26,7 +26,8 @@ typedef struct RtError {
  * `return rt_error(...)` reads well. */
 RtStatus rt_error(RtError *error, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same with ": strerror(errno)" at the end. */
+/* The same with ": strerror(errno)" at the end.  RT_BAD_INPUT is recorded and returned as RT_FAILED where errno says
+ * that the machine ran out of memory or descriptors: what was given may well be right. */
 RtStatus rt_error_errno(RtError *error, RtStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 int rt_exit_code(RtStatus status);

@@ -72,7 +72,8 @@ typedef struct Interval {
   int64_t lo, hi;
 } Interval;
 
-/* What no earlier member has: the first holder in group order gives.  (What is not one interval is refused before.) */
+/* What no earlier member has: the first holder in group order gives.  What is not one interval is for the
+ * executor to refuse: here it would take a look at each pair of members. */
 static Interval own(const Meeting *m, uint32_t giver) {
   Interval i = {bound(m, giver, 0), bound(m, giver, 1)};
   for (uint32_t k = 0; k < giver; k++) interval_less(&i.lo, &i.hi, bound(m, k, 0), bound(m, k, 1));

@@ -12,8 +12,9 @@
  *
  * The model runs in rank processes of its own, started from the compiled program at the first apc_run and ended by
  * apc_close, or when this process ends for whatever reason.  They keep the weights and the states (KV caches) between
- * requests.  A model is used from one thread at a time; several models may be used at once.  Nothing here prints or
- * exits.
+ * requests.  A model is used from one thread at a time; several models may be used at once.  Nothing here prints.
+ * Nothing exits either, but where a file with tensors is read or written, or a description made, and there is no memory
+ * for its names: then the process ends with APC_FAILED and a line on standard error.
  *
  * A child made by fork() has no part in its parent's models: every call there returns APC_USAGE at once (or 0, NULL,
  * ""), apc_close frees the memory, and the parent's ranks go on.  The child may load models of its own.  The same holds
@@ -144,7 +145,8 @@ ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);
 /* The same numbers as the compiler predicts them: for the dimensions bound, or those it planned for. */
 ApcStatus apc_predict(ApcModel *model, int rank, ApcReport *report);
 
-/* A description of the program for people, or as one JSON document; valid until the next call of it. */
+/* A description of the program for people, or as one JSON document; valid until the next call of it.  Empty when there
+ * is not the memory for it; apc_error says so. */
 const char *apc_describe(ApcModel *model, int json);
 
 /* ---- for the generated program itself */

@@ -111,7 +111,7 @@ static bool give(const Inputs *in, const char *name, const Tensor *x) {
   Tensor *to = slot(in, name);
   if (!to) return false;
   tensor_free(to);
-  return copy_tensor(x, to) || diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
+  return copy_tensor(x, to) || diag_error(in->t->diags, DIAG_no_memory, (Loc){0}, "out of memory for input '%s'", name);
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -257,7 +257,7 @@ static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   if (!check_room(in, name, type, dims)) return false;
   Tensor *to = slot(in, name);
   if (!tensor_alloc(to, type->dtype, type->rank, dims))
-    return diag_error(in->t->diags, DIAG_input, (Loc){0}, "no memory for input '%s'", name);
+    return diag_error(in->t->diags, DIAG_no_memory, (Loc){0}, "out of memory for input '%s'", name);
   if (strcmp(how, "zeros") == 0) return true;
   const Expr *bound = index_bound(m, in->f, op->out);
   if (bound && (!ex_eval(bound, in->sizes, &below) || below < 1)) below = 1;

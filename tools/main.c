@@ -4,6 +4,7 @@
 
 #include "base/die.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/lost_pages.h"
 #include "base/secure.h"
 #include "base/standard.h"
@@ -68,6 +69,7 @@ int main(int argc, char **argv) {
           stderr);
     return EXIT_MISSING;
   }
+  json_must_have_memory();
   Tool t = {.arena = arena_new()};
   t.diags = diags_new(t.arena);
   t.json = tool_json_wanted(argc, argv);

@@ -117,7 +117,7 @@ static bool copy_tensors(Tool *t, int n, const InterpNamed *from, Tensors *to) {
   for (int i = 0; i < n; i++) {
     NamedTensor *x = &to->items[to->n++];
     x->name = arena_strdup(t->arena, from[i].name);
-    if (!tensor_of(&from[i].tensor, &x->tensor)) return diag_error(t->diags, DIAG_run, (Loc){0}, "no memory");
+    if (!tensor_of(&from[i].tensor, &x->tensor)) return diag_error(t->diags, DIAG_no_memory, (Loc){0}, "out of memory");
   }
   return true;
 }

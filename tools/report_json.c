@@ -85,14 +85,13 @@ void tool_json_failure(Tool *t, int code) {
   print(error_json(t, code));
 }
 
-void tool_json_died(const char *message, void *tool) {
+void tool_json_died(const char *message, int code, void *tool) {
   Tool *t = tool;
   if (t->document) return;
-  json_t *document = error_json(t, EXIT_INTERNAL);
-  json_array_append_new(
-      json_object_get(document, "diagnostics"),
-      json_pack("{s:s, s:n, s:o, s:n, s:[]}", "severity", "error", "code", "message",
-                json_text(arena_printf(t->arena, "internal error: %s", message)), "location", "notes"));
+  json_t *document = error_json(t, code);
+  json_array_append_new(json_object_get(document, "diagnostics"),
+                        json_pack("{s:s, s:n, s:o, s:n, s:[]}", "severity", "error", "code", "message",
+                                  json_text(message), "location", "notes"));
   t->document = true;
   print(document);
 }

@@ -82,7 +82,7 @@ void tool_json(Tool *t, json_t *document);
 
 /* The document of a command that failed, unless it has printed one. */
 void tool_json_failure(Tool *t, int code);
-void tool_json_died(const char *message, void *tool); /* the same for an internal error (base/die.h) */
+void tool_json_died(const char *message, int code, void *tool); /* the same for what ends the process (base/die.h) */
 
 /* Is --json on the line?  Asked of the line itself, which may be one that cannot be read. */
 bool tool_json_wanted(int argc, char **argv);

@@ -179,7 +179,11 @@ static bool link_objects(const CCompiler *c, size_t n) {
 
 bool c_compile(const CCompiler *c, const char *const *texts, size_t n, FileMap *object) {
   if (!compile_texts(c, texts, n) || !link_objects(c, n)) return false;
-  if (file_map(diags_new(c->arena), path_in(c, "kernels.so"), object)) return true;
+  const char *path = path_in(c, "kernels.so");
+  Diags *unread = diags_new(c->arena);
+  if (file_map(unread, path, object)) return true;
+  if (unread->items[0].code == DIAG_no_memory)
+    return diag_error(c->diags, DIAG_no_memory, file_loc(c->diags, path), "%s", unread->items[0].message);
   return failed(c, "%s says that all went well, but wrote no shared object", c_compiler_name(c));
 }
 

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "program/build.h"
 #include "program/device_classes.h"
 
 enum {
@@ -376,7 +377,7 @@ static const char *body_text(const Print *k, uint32_t rank, uint32_t body) {
   one.t = &t;
   program_coordinates(p, rank, coordinates);
   program_values_of_rank(&k->values, rank, k->of_rank);
-  if (device_calls_make(p, body, rank, &calls, &error) != RT_OK) die("cuda_schedule: %s", error.text);
+  if (device_calls_make(p, body, rank, &calls, &error) != RT_OK) program_refused("a schedule", &error);
   device_calls_resolve(&calls, k->of_rank, coordinates, false);
   for (uint32_t i = 0; i < calls.n; i++) {
     one.depth -= calls.items[i].kind == PI_repeat;
@@ -504,7 +505,7 @@ static void evaluate(Print *k) {
   for (uint32_t i = 0; i < p->n_symbols; i++) k->symbols[i] = program_default_size(&p->symbols[i]);
   if (program_values_open(p, &k->values, &error) != RT_OK ||
       program_values_bind(&k->values, k->symbols, 0, &error) != RT_OK)
-    die("cuda_schedule: %s", error.text);
+    program_refused("a schedule", &error);
   uint32_t most = 1;
   for (uint32_t g = 0; g < p->n_groups; g++)
     for (uint32_t r = 0; r < p->ranks; r += p->ranks_per_stage) {

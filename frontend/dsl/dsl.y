@@ -280,7 +280,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, Dsl
 
 bool dsl_parse(DslParse *p, const char *text) {
   yyscan_t scanner;
-  if (dsl_yylex_init_extra(p, &scanner) != 0) die("out of memory");
+  if (dsl_yylex_init_extra(p, &scanner) != 0) die_out_of_memory("reading a text");
   YY_BUFFER_STATE buffer = dsl_yy_scan_string(text, scanner);
   int status = dsl_yyparse(scanner, p);
   dsl_yy_delete_buffer(buffer, scanner);

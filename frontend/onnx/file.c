@@ -3,9 +3,22 @@
 
 #include <stdlib.h>
 
+#include "base/die.h"
 #include "frontend/onnx/file_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ONNX data is used in place, so little-endian only");
+
+static void *allocate(void *unused, size_t n) {
+  (void)unused;
+  return must_have(malloc(n), "decoding an ONNX model");
+}
+
+static void release(void *unused, void *p) {
+  (void)unused;
+  free(p);
+}
+
+static ProtobufCAllocator allocator = {allocate, release, NULL}; /* never written to */
 
 uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob) {
   BlobEntry entry = {.blob = blob};
@@ -30,7 +43,7 @@ static ProtobufCMessage *unpack(OnnxFile *f, Diags *d, const ProtobufCMessageDes
   OnnxBlob blob = f->blobs.items[0].blob;
   ProtobufCMessage *message = NULL;
   if (onnx_thin(d, file, kind, blob.data, blob.bytes, f->arena, &f->ranges, scratch, &thin)) {
-    message = protobuf_c_message_unpack(kind, NULL, thin.n, thin.items);
+    message = protobuf_c_message_unpack(kind, &allocator, thin.n, thin.items);
     if (!message)
       diag_error(d, DIAG_onnx_wire, (Loc){.file = file}, "protobuf-c cannot decode this %s", kind->short_name);
   }
@@ -111,10 +124,9 @@ OnnxBlob onnx_file_blob(const OnnxFile *f, uint32_t blob) { return f->blobs.item
 /* Packs a message and reads it again by another schema. */
 static ProtobufCMessage *reread(const ProtobufCMessage *message, const ProtobufCMessageDescriptor *as) {
   size_t n = protobuf_c_message_get_packed_size(message);
-  uint8_t *bytes = malloc(n ? n : 1);
-  if (!bytes) return NULL;
+  uint8_t *bytes = allocate(NULL, n ? n : 1);
   protobuf_c_message_pack(message, bytes);
-  ProtobufCMessage *again = protobuf_c_message_unpack(as, NULL, n, bytes);
+  ProtobufCMessage *again = protobuf_c_message_unpack(as, &allocator, n, bytes);
   free(bytes);
   return again;
 }

@@ -131,7 +131,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, Top
 bool topo_parse(Diags *d, Arena *a, const char *file, const char *text, TopoFile *out) {
   TopoParse p = {.arena = a, .diags = d, .file = file};
   yyscan_t scanner;
-  if (topo_yylex_init_extra(&p, &scanner) != 0) die("out of memory");
+  if (topo_yylex_init_extra(&p, &scanner) != 0) die_out_of_memory("reading a text");
   YY_BUFFER_STATE buffer = topo_yy_scan_string(text, scanner);
   int status = topo_yyparse(scanner, &p);
   topo_yy_delete_buffer(buffer, scanner);

@@ -215,7 +215,7 @@ static bool eval_attention(Eval *e) {
               interp_elements(e->out) == groups * r * s * a.e;
   if (!fits) return eval_fail(e, "the extents of the operands do not fit");
   a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
-  if (!a.weight) die("out of memory");
+  if (!a.weight) die_out_of_memory("for the weights of attention");
   for (int64_t g = 0; g < groups; g++) {
     a.key = k->cells + g * a.t * a.k;
     a.value = v->cells + g * a.t * a.e;

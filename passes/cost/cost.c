@@ -77,8 +77,7 @@ static void end(CostModel *c) {
 }
 
 static CostModel *model_new(Module *m, const Target *t, OpenBodies *bodies) {
-  CostModel *c = malloc(sizeof *c);
-  if (!c) die("out of memory");
+  CostModel *c = must_have(malloc(sizeof *c), "for a cost model");
   *c = (CostModel){.m = m, .target = t, .bodies = bodies};
   begin(c);
   return c;

@@ -23,8 +23,7 @@ typedef struct Points {
 static void reserve(Points *l, size_t n) {
   if (n <= l->cap) return;
   l->cap = n > 64 ? 2 * n : 64;
-  l->items = realloc(l->items, l->cap * sizeof *l->items);
-  if (!l->items) die("out of memory");
+  l->items = must_have(realloc(l->items, l->cap * sizeof *l->items), "in the search");
 }
 
 static void push(Points *l, double memory, double time) {

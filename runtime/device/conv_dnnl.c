@@ -95,10 +95,11 @@ static RtStatus change_layout(ConvWeights *w, const ConvShape *s, OnednnLayout *
   const OnednnLayout *from = w->layout ? w->layout : loaded;
   size_t bytes = onednn_layout_bytes(to);
   void *copy = aligned_alloc(64, (bytes + 63) / 64 * 64);
-  bool ok = from && copy && onednn_reorder(from, w->data, to, copy);
+  bool room = from && copy, ok = room && onednn_reorder(from, w->data, to, copy);
   if (ok) memcpy(w->data, copy, bytes);
   free(copy);
   onednn_layout_free(loaded);
+  if (!room) return no_memory(error);
   if (!ok) return rt_error(error, RT_FAILED, "oneDNN could not reorder the weights of a convolution");
   onednn_layout_free(w->layout);
   w->layout = to;

@@ -1,4 +1,7 @@
-/* runtime/host/describe.c - apc_describe: what is in a program, as text or JSON. */
+/* runtime/host/describe.c - apc_describe: what is in a program, as text or JSON.
+ *
+ * No memory for a part of the JSON document makes the whole NULL: add() hands NULL on, and so does json_pack.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,13 +9,27 @@
 #include "base/json_text.h"
 #include "runtime/host/host.h"
 
+/* The list with one item more; takes both.  NULL when either is NULL, or there is no memory. */
+static json_t *add(json_t *list, json_t *item) {
+  if (json_array_append_new(list, item) == 0) return list;
+  json_decref(list);
+  return NULL;
+}
+
+/* The same for an object. */
+static json_t *set(json_t *object, const char *key, json_t *value) {
+  if (json_object_set_new(object, key, value) == 0) return object;
+  json_decref(object);
+  return NULL;
+}
+
 static json_t *describe_port(const Program *p, const ProgramPort *t) {
   json_t *dims = json_array();
   char text[200];
   for (uint32_t d = 0; d < t->dims.n; d++) {
     uint32_t e = program_list(p, t->dims)[d];
-    json_array_append_new(dims, p->exprs[e].kind == PX_const ? json_integer(p->exprs[e].value)
-                                                             : json_text(program_expr_text(p, e, text, sizeof text)));
+    dims = add(dims, p->exprs[e].kind == PX_const ? json_integer(p->exprs[e].value)
+                                                  : json_text(program_expr_text(p, e, text, sizeof text)));
   }
   return json_pack("{s:o, s:s, s:o}", "name", json_text(program_text(p, t->name)), "dtype", dtype_name((DType)t->dtype),
                    "dims", dims);
@@ -20,7 +37,7 @@ static json_t *describe_port(const Program *p, const ProgramPort *t) {
 
 static json_t *describe_ports(const Program *p, uint32_t first, uint32_t n) {
   json_t *list = json_array();
-  for (uint32_t i = first; i < first + n; i++) json_array_append_new(list, describe_port(p, &p->ports[i]));
+  for (uint32_t i = first; i < first + n; i++) list = add(list, describe_port(p, &p->ports[i]));
   return list;
 }
 
@@ -30,19 +47,27 @@ static json_t *describe_report(const ApcReport *r) {
                    (json_int_t)r->window_bytes, "mapped", (json_int_t)r->mapped_bytes);
 }
 
+/* apc_predict, but for what cannot be predicted: sizes that nothing binds.  False with *lacking when there is not the
+ * memory to know. */
+static bool predicted(ApcModel *m, int rank, ApcReport *out, bool *lacking) {
+  ApcStatus status = apc_predict(m, rank, out);
+  *lacking |= status == APC_FAILED;
+  return status == APC_OK;
+}
+
 /* Memory of each rank: predicted, and what it allocated when it has run. */
-static json_t *describe_ranks(ApcModel *m) {
+static json_t *describe_ranks(ApcModel *m, bool *lacking) {
   json_t *list = json_array();
   for (int r = 0; r < apc_ranks(m); r++) {
     ApcReport report;
     json_t *rank = json_pack("{s:i, s:i}", "rank", r, "stage", (int)program_stage(&m->artifact.program, (uint32_t)r));
-    if (apc_predict(m, r, &report) == APC_OK) json_object_set_new(rank, "predicted_bytes", describe_report(&report));
+    if (predicted(m, r, &report, lacking)) rank = set(rank, "predicted_bytes", describe_report(&report));
     if (m->layout.bytes && apc_report(m, r, &report) == APC_OK) {
-      json_object_set_new(rank, "allocated_bytes", describe_report(&report));
-      json_object_set_new(rank, "sent_bytes", json_integer((json_int_t)report.sent_bytes));
-      json_object_set_new(rank, "communications", json_integer((json_int_t)report.communications));
+      rank = set(rank, "allocated_bytes", describe_report(&report));
+      rank = set(rank, "sent_bytes", json_integer((json_int_t)report.sent_bytes));
+      rank = set(rank, "communications", json_integer((json_int_t)report.communications));
     }
-    json_array_append_new(list, rank);
+    list = add(list, rank);
   }
   return list;
 }
@@ -52,9 +77,9 @@ static json_t *describe_entries(const Program *p) {
   for (uint32_t i = 0; i < p->n_entries; i++) {
     const ProgramEntry *e = &p->entries[i];
     if (e->prepare) continue;
-    json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
-                                          describe_ports(p, e->inputs, e->n_inputs), "outputs",
-                                          describe_ports(p, e->outputs, e->n_outputs)));
+    list = add(list, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
+                               describe_ports(p, e->inputs, e->n_inputs), "outputs",
+                               describe_ports(p, e->outputs, e->n_outputs)));
   }
   return list;
 }
@@ -64,9 +89,9 @@ static json_t *describe_symbols(const Program *p) {
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
     json_t *max = s->max ? json_integer(s->max) : json_null();
-    json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)),
-                                          "min", (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple,
-                                          "hint", (json_int_t)s->hint));
+    list = add(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)), "min",
+                               (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple, "hint",
+                               (json_int_t)s->hint));
   }
   return list;
 }
@@ -84,18 +109,18 @@ static json_int_t weight_elements(const Program *p) {
   return sum;
 }
 
-static json_t *describe(ApcModel *m) {
+static json_t *describe(ApcModel *m, bool *lacking) {
   const Program *p = &m->artifact.program;
   const ProgramHeader *h = p->header;
   json_t *axes = json_object();
   for (uint32_t i = 0; i < p->n_axes; i++)
-    json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
+    axes = json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
   return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1",
                    "name", json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)),
                    "producer", json_text(program_text(p, h->producer)), "cpu", json_text(program_text(p, h->cpu)),
                    "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights", weight_elements(p),
                    "instructions", (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries",
-                   describe_entries(p), "memory", describe_ranks(m));
+                   describe_entries(p), "memory", describe_ranks(m, lacking));
 }
 
 static void print_ports(const Program *p, Text *t, const char *word, uint32_t first, uint32_t n) {
@@ -121,7 +146,7 @@ static void print_symbols(const Program *p, Text *t) {
   }
 }
 
-static void describe_text(ApcModel *m, Text *t) {
+static void describe_text(ApcModel *m, Text *t, bool *lacking) {
   const Program *p = &m->artifact.program;
   text_printf(t, "%s for %s: %u rank%s", program_text(p, p->header->name), program_text(p, p->header->target), p->ranks,
               p->ranks == 1 ? "" : "s");
@@ -139,26 +164,41 @@ static void describe_text(ApcModel *m, Text *t) {
   print_symbols(p, t);
   ApcReport r;
   for (int rank = 0; rank < apc_ranks(m); rank++)
-    if (apc_predict(m, rank, &r) == APC_OK)
+    if (predicted(m, rank, &r, lacking))
       text_printf(t,
                   "  rank %d memory: weights %.1f MiB (and %.1f MiB in place), state %.1f MiB, activations %.1f MiB\n",
                   rank, (double)r.param_bytes / 1048576, (double)r.mapped_bytes / 1048576,
                   (double)r.state_bytes / 1048576, (double)(r.arena_bytes + r.window_bytes) / 1048576);
 }
 
+/* As text, from malloc; NULL without memory.  json_dumps leaves keys out when it can get no more (jansson 2.14). */
+static char *json_written(const json_t *d) {
+  size_t n = json_dumpb(d, NULL, 0, JSON_INDENT(2));
+  char *text = n ? malloc(n + 1) : NULL;
+  if (!text) return NULL;
+  bool whole = json_dumpb(d, text, n, JSON_INDENT(2)) == n;
+  text[whole ? n : 0] = 0;
+  return text;
+}
+
 const char *apc_describe(ApcModel *m, int json) {
   if (!host_begin(m)) return "";
+  bool lacking = false;
   free(m->description);
+  m->description = NULL;
   if (json) {
-    json_t *d = describe(m);
-    m->description = json_dumps(d, JSON_INDENT(2));
+    json_t *d = describe(m, &lacking);
+    m->description = json_written(d);
     json_decref(d);
   } else {
     Arena *a = arena_new();
     Text t = {.arena = a};
-    describe_text(m, &t);
+    describe_text(m, &t, &lacking);
     m->description = strdup(text_str(&t));
     arena_free(a);
   }
-  return m->description ? m->description : "";
+  if (m->description && *m->description && !lacking) return m->description;
+  m->error = (RtError){0};
+  rt_error(&m->error, RT_FAILED, "out of memory");
+  return "";
 }

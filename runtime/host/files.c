@@ -22,10 +22,12 @@ static Files files_begin(void) {
 
 static ApcStatus files_end(ApcModel *m, Files f, const char *path, ApcStatus status) {
   if (f.diags->errors) {
-    const char *why = "it cannot be used";
+    const Diag *first = NULL;
     for (size_t i = f.diags->n; i-- > 0;)
-      if (f.diags->items[i].severity == SEV_ERROR) why = f.diags->items[i].message;
-    status = host_error(m, RT_BAD_INPUT, "%s: %s", path, why);
+      if (f.diags->items[i].severity == SEV_ERROR) first = &f.diags->items[i];
+    bool lacking = first && first->code == DIAG_no_memory;
+    status =
+        host_error(m, lacking ? RT_FAILED : RT_BAD_INPUT, "%s: %s", path, first ? first->message : "it cannot be used");
   }
   arena_free(f.arena);
   return status;

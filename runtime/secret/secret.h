@@ -1,6 +1,7 @@
 /* runtime/secret/secret.h - keyed hashes and random bytes, and the file with the secret that the ranks of a run share.
  *
- * HMAC-SHA-256 (RFC 2104, FIPS 180-4) is the library's, linked into the runtime; so is the comparison in constant time.
+ * HMAC-SHA-256 (RFC 2104) is made of the SHA-256 (FIPS 180-4) of a library that is linked into the runtime; so is the
+ * comparison in constant time.
  */
 #ifndef APC_RUNTIME_SECRET_H
 #define APC_RUNTIME_SECRET_H

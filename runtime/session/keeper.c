@@ -90,6 +90,12 @@ static void end_ranks(Session *s, int grace_ms) {
 
 /* ---- what is wrong ---- */
 
+/* A rank that could not even map the session has no way to say why it ends (session_rank_open). */
+static const char *reason(const Session *s, int rank) {
+  bool unready = atomic_load(&s->lateness.slots[rank].place.beats) == 0;
+  return unready && s->ranks[rank].exit_status == rt_exit_code(RT_FAILED) ? ": there was no memory for it" : "";
+}
+
 static RtStatus report_death(const Session *s, int rank, RtError *error) {
   const RankProcess *p = &s->ranks[rank];
   char place[RT_ERROR_TEXT] = "";
@@ -98,7 +104,7 @@ static RtStatus report_death(const Session *s, int rank, RtError *error) {
     return rt_error(error, RT_FAILED, "rank %d was killed by signal %d (%s)%s", rank, p->exit_status,
                     strsignal(p->exit_status), place);
   if (p->exit_code == CLD_EXITED)
-    return rt_error(error, RT_FAILED, "rank %d exited with code %d%s", rank, p->exit_status, place);
+    return rt_error(error, RT_FAILED, "rank %d exited with code %d%s%s", rank, p->exit_status, place, reason(s, rank));
   return rt_error(error, RT_FAILED, "rank %d ended%s", rank, place);
 }
 

@@ -424,8 +424,10 @@ static int check_ranks(const ApcModel *m, const Line *line) {
 static int describe(ApcModel *m, const Line *line) {
   const Given *g = last(line, OPT_describe);
   if (g->value && strcmp(g->value, "json") != 0) return fail(APC_USAGE, "--describe=%s: only json is known", g->value);
+  const char *text = apc_describe(m, g->value != NULL);
+  if (!*text) return fail_model(m, APC_FAILED);
   standard_json(g->value != NULL);
-  puts(apc_describe(m, g->value != NULL));
+  puts(text);
   standard_json(false);
   return 0;
 }
@@ -445,7 +447,9 @@ static int use(ApcModel *m, const Line *line) {
   if (entry && apc_select(m, entry->value)) return fail_model(m, APC_USAGE);
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
   if (!wanted && !last(line, OPT_describe)) {
-    printf("%s", apc_describe(m, 0));
+    const char *text = apc_describe(m, 0);
+    if (!*text) return fail_model(m, APC_FAILED);
+    printf("%s", text);
     fflush(stdout);
     return fail(APC_USAGE,
                 "no inputs were given (--input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones)");
