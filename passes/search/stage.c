@@ -79,7 +79,18 @@ static int id_of(const Cutting *k, Seen *seen, Val v, const Layout *layout) {
   return (int)v * MAX_SEEN + (int)(e < MAX_SEEN ? e : MAX_SEEN - 1);
 }
 
+/* The first read of the state that an operation reads or writes; NULL: nobody reads it. */
+static const Op *read_of(const Func *f, const Op *of) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(of, AT_name)) == 0)
+      return &f->ops.items[i];
+  return NULL;
+}
+
+/* A state has the layout of its first read. */
 static const Layout *produced(const Cutting *k, size_t op) {
+  const Op *items = k->f->ops.items;
+  if (items[op].kind == OP_read) op = (size_t)(read_of(k->f, &items[op]) - items);
   return strategy_result(k->m, k->rules[op], &k->strategies[op]);
 }
 
@@ -104,20 +115,46 @@ static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user
   ARENA_PUSH(k->arena, &k->needs[user], need);
 }
 
+/* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
+static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
+  const Op *read = k->f->ops.items[op].kind == OP_write ? read_of(k->f, &k->f->ops.items[op]) : NULL;
+  if (read) return produced(k, (size_t)(read - k->f->ops.items));
+  return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
+}
+
+static double own_seconds(const Cutting *k, size_t index) {
+  const Op *op = &k->f->ops.items[index];
+  if (op_is_source(op->kind)) return 0;
+  if (op->kind == OP_write) return cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
+  return cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
+}
+
+/* With which operation it is paid for: a write is where its state is read, or what it writes is made (stages_place). */
+static size_t paid_with(const Cutting *k, size_t index) {
+  const Op *op = &k->f->ops.items[index], *read = op->kind == OP_write ? read_of(k->f, op) : NULL;
+  if (op->kind != OP_write) return index;
+  if (read && k->first_user[read->out] < k->f->ops.n) return k->first_user[read->out];
+  size_t made = (size_t)k->f->values.items[op->in[0]].op, first = 0;
+  if (stages_is_placed(k->f, k->derived, made)) return made;
+  while (k->derived[first]) first++;
+  return first;
+}
+
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
   SameWeight same = same_weight(k->arena, f);
   Seen *seen = ARENA_ARRAY(k->arena, Seen, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    const Strategy *s = &k->strategies[i];
-    k->own[i] = op_is_source(op->kind) ? 0 : cost_op_runs(k->c, k->loops, f, i, k->rules[i], s).seconds;
-    for (int j = 0; j < op->nin; j++) add_need(k, &same, seen, i, op->in[j], strategy_operand(k->m, k->rules[i], s, j));
+    size_t at = paid_with(k, i);
+    k->own[at] += own_seconds(k, i);
+    for (int j = 0; j < op->nin; j++) add_need(k, &same, seen, at, op->in[j], wanted_layout(k, i, j));
   }
   for (size_t i = 0; i < f->outputs.n; i++) {
     Val v = f->outputs.items[i].value;
     size_t made = (size_t)f->values.items[v].op;
-    if (!op_is_source(f->ops.items[made].kind)) add_need(k, &same, seen, made, v, walk_output(k->m, produced(k, made)));
+    size_t home = k->derived[made] && k->first_user[v] < f->ops.n ? k->first_user[v] : made;
+    if (!op_is_source(f->ops.items[made].kind)) add_need(k, &same, seen, home, v, walk_output(k->m, produced(k, made)));
   }
   k->nids = (int)f->values.n * MAX_SEEN;
 }
@@ -130,13 +167,6 @@ static const size_t *find_first_users(Arena *a, const Func *f) {
   for (size_t i = f->ops.n; i-- > 0;)
     for (int j = 0; j < f->ops.items[i].nin; j++) first[f->ops.items[i].in[j]] = i;
   return first;
-}
-
-static const Op *read_of(const Func *f, const Op *write) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (f->ops.items[i].kind == OP_read && strcmp(op_str(&f->ops.items[i], AT_name), op_str(write, AT_name)) == 0)
-      return &f->ops.items[i];
-  return NULL;
 }
 
 /* No cut may come between the first use of a state and what is written to it: both happen in the stage that keeps it.
@@ -219,10 +249,15 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
 static void measure_from(Cutting *k, int first, Run *run) {
   bool empty = true;
   *run = (Run){(size_t)k->positions[first], first + 1, run->wanted, run->sent, run->derived, run->weights, 0, 0};
+  /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
+  for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
+    bool unused = k->derived[i] && k->first_user[k->f->ops.items[i].out] == k->f->ops.n;
+    if (unused && is_first(&run->derived[i], run->mark)) pay_op(k, run, i);
+  }
   for (int last = first + 1; last < k->npositions; last++) {
     for (size_t i = (size_t)k->positions[last - 1]; i < (size_t)k->positions[last]; i++) {
       empty &= !stages_is_placed(k->f, k->derived, i);
-      if (!k->derived[i]) pay_op(k, run, i); /* what is derived is paid for by who wants it */
+      if (!k->derived[i]) pay_op(k, run, i);
     }
     k->time[first * k->npositions + last] = empty ? INFINITY : run->time; /* no stage is empty */
     k->bytes[first * k->npositions + last] = run->bytes;
@@ -321,6 +356,28 @@ void stages_place(const Func *f, int stages, const size_t *cuts, int *out) {
   arena_free(a);
 }
 
+static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                          const Strategy *strategies) {
+  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
+  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
+  k.own = ARENA_ARRAY(a, double, f->ops.n);
+  k.derived = derived_ops(a, f);
+  k.loops = loop_costs(a, c, f);
+  k.first_user = find_first_users(a, f);
+  find_needs(&k);
+  return k;
+}
+
+static void measure(Cutting *k) {
+  Run run = {.wanted = ARENA_ARRAY(k->arena, int, k->nids),
+             .sent = ARENA_ARRAY(k->arena, int, k->nids),
+             .derived = ARENA_ARRAY(k->arena, int, k->f->ops.n),
+             .weights = ARENA_ARRAY(k->arena, int, k->f->values.n)};
+  k->time = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+  k->bytes = ARENA_ARRAY(k->arena, double, k->npositions * k->npositions);
+  for (int i = 0; i + 1 < k->npositions; i++) measure_from(k, i, &run);
+}
+
 StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                      double memory_limit, int *stages) {
   int n = m->mesh.stages;
@@ -328,28 +385,28 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
    * work and weights, which is what a forced degree asks for. */
   double repeat = 2;
   Arena *a = arena_new();
-  Cutting k = {.arena = a, .c = c, .m = m, .f = f, .rules = rules, .strategies = strategies};
+  Cutting k = cutting_of(a, c, m, f, rules, strategies);
   for (int i = 0; i < m->mesh.naxes; i++)
     if (m->mesh.axes[i].temporal) repeat = fmax(repeat, m->mesh.axes[i].size);
-  k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
-  k.own = ARENA_ARRAY(a, double, f->ops.n);
-  k.derived = derived_ops(a, f);
-  k.loops = loop_costs(a, c, f);
-  k.first_user = find_first_users(a, f);
-  find_needs(&k);
   find_positions(&k, n);
-  k.time = ARENA_ARRAY(a, double, k.npositions *k.npositions);
-  k.bytes = ARENA_ARRAY(a, double, k.npositions *k.npositions);
-  Run run = {.wanted = ARENA_ARRAY(a, int, k.nids),
-             .sent = ARENA_ARRAY(a, int, k.nids),
-             .derived = ARENA_ARRAY(a, int, f->ops.n),
-             .weights = ARENA_ARRAY(a, int, f->values.n)};
   size_t *cuts = ARENA_ARRAY(a, size_t, n);
-  for (int i = 0; i + 1 < k.npositions; i++) measure_from(&k, i, &run);
+  measure(&k);
   StagesCut how = run_program(&k, n, repeat, memory_limit, cuts) ? STAGES_CUT
                   : has_places(&k, n)                            ? STAGES_TOO_LARGE
                                                                  : STAGES_TOO_MANY;
   if (how == STAGES_CUT) stages_place(f, n, cuts, stages);
   arena_free(a);
   return how;
+}
+
+void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                    int stages, const size_t *cuts, double *seconds) {
+  Arena *a = arena_new();
+  Cutting k = cutting_of(a, c, m, f, rules, strategies);
+  k.positions = ARENA_ARRAY(a, int, stages + 1);
+  for (int s = 0; s < stages; s++) k.positions[k.npositions++] = (int)cuts[s];
+  k.positions[k.npositions++] = (int)f->ops.n;
+  measure(&k);
+  for (int s = 0; s < stages; s++) seconds[s] = k.time[s * k.npositions + s + 1];
+  arena_free(a);
 }

@@ -1,12 +1,14 @@
 /* What a plan is predicted to cost is the sum of what is emitted for it: random graphs with fan-out, loops, composites,
  * windows, weights and states, random legal strategies and stages, meshes with several axes, stages and micro-batches,
- * targets of one tier and of several.
+ * targets of one tier and of several.  What the search counts for a stage before it knows the others is held against
+ * the same predictions.
  *
  * usage: test_planner_emitted [first seed [count]].  A failure prints its seed.
  */
 #include "tests/emitted.h"
 
 #include "frontend/topo/target.h"
+#include "passes/search/stage.h"
 #include "tests/random_graph.h"
 
 /* ---- weights and states, which random_graph.h does not make */
@@ -41,7 +43,7 @@ static Val make_state(Making *k) {
   const char *name = arena_printf(k->m->arena, "s%zu", k->m->states.n);
   module_state_add(k->m, name, t, 0);
   int how = below(k->r, 4);
-  Val v = of_type(k, k->pool, k->n, t);
+  Val v = build_unary(&k->b, OP_tanh, of_type(k, k->pool, k->n, t));
   if (how) {
     Val held = state_op(k, OP_read, name, t, 0);
     if (how == 1) held = build_binary(&k->b, OP_mul, held, state_op(k, OP_read, name, t, 0));
@@ -129,7 +131,7 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
 
 /* ---- the check */
 
-static long lowered, refused, drawn[OP_COUNT];
+static long lowered, refused, cuts_compared, drawn[OP_COUNT];
 
 static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, const Target *t, const char *what,
                        Arena *arena) {
@@ -153,6 +155,46 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, co
   }
   CHECKF(!why, "%s: %s", what, why);
   cost_model_free(cost);
+}
+
+/* ---- stages as the search counts them, before it knows where they end */
+
+static double sum_of(const double *x, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i];
+  return sum;
+}
+
+/* With whole values nothing is converted, and every stage takes what it is predicted to.  Otherwise all together take
+ * no less, as a stage pays for what is converted before it is sent to it. */
+static void check_cuts(Module *m, const Func *f, const Strategy *drawn_strategies, const Target *t, Random *r,
+                       const char *what, Arena *arena) {
+  const bool *tied = tied_to_previous(f, arena);
+  const Rule *const *rules = (const Rule *const *)rules_of(m, f);
+  int *stages = ARENA_ARRAY(arena, int, f->ops.n), n = m->mesh.stages, found = 1;
+  size_t cuts[MOST_STAGES] = {0};
+  for (size_t i = 1; i < f->ops.n && found < n; i++)
+    if (!tied[i] && below(r, (int)f->ops.n / n + 1) == 0) cuts[found++] = i;
+  if (found < n) return;
+  stages_place(f, n, cuts, stages);
+  for (int whole = 0; whole < 2; whole++) {
+    const Strategy *strategies = whole ? ARENA_ARRAY(arena, Strategy, f->ops.n) : drawn_strategies;
+    CostModel *cost = cost_model_new(m, t);
+    StageCost priced[MOST_STAGES] = {{0}};
+    double counted[MOST_STAGES], each[MOST_STAGES], sum;
+    bool possible = plan_price_stages(cost, m, f, rules, strategies, stages, priced, NULL).possible;
+    stages_seconds(cost, m, f, rules, strategies, n, cuts, counted);
+    for (int s = 0; s < n; s++) each[s] = priced[s].each;
+    cost_model_free(cost);
+    sum = sum_of(counted, n);
+    if (!possible || isinf(sum)) continue;
+    cuts_compared++;
+    CHECKF(sum >= sum_of(each, n) * (1 - 1e-9), "%s: stages count %.12g together, predicted %.12g", what, sum,
+           sum_of(each, n));
+    for (int s = 0; s < n && (whole || n == 1); s++)
+      CHECKF(emitted_equal(counted[s], each[s]), "%s: stage %d counts %.12g, predicted %.12g", what, s, counted[s],
+             each[s]);
+  }
 }
 
 static const char *const meshes[] = {"[a=2]",
@@ -182,10 +224,11 @@ static void check_seed(uint64_t seed) {
     bool nodes = ranks % 4 == 0 && below(&r, 2); /* of four GPUs */
     const Target *t = target_find(diags, arena, arena_printf(arena, nodes ? "aws-g4dn.12xlargex%d" : "cpux%d", ranks));
     LowerPlan p = make_plan(m, f, &r, arena);
+    const char *what = arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, i, mesh);
     CHECK(t != NULL);
-    if (t)
-      check_plan(m, f, &p, t, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, i, mesh),
-                 arena);
+    if (!t) continue;
+    check_cuts(m, f, p.strategies, t, &r, what, arena);
+    check_plan(m, f, &p, t, what, arena);
   }
   if (m) module_free(m);
   arena_free(arena);
@@ -199,9 +242,9 @@ static void predictions_are_sums_of_what_is_emitted(void) {
       OP_all_reduce,   OP_all_gather, OP_reduce_scatter, OP_all_to_all, OP_exchange, OP_transfer, OP_shard_slice,
       OP_mask_partial, OP_param,      OP_read,           OP_write,      OP_loop,     OP_exp,      OP_random};
   for (int i = 0; i < seeds; i++) check_seed(first_seed + (uint64_t)i);
-  printf("seeds %llu to %llu: %ld plans lowered, %ld refused\n", (unsigned long long)first_seed,
-         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused);
-  CHECK(lowered > 2 * refused);
+  printf("seeds %llu to %llu: %ld plans lowered, %ld refused, %ld cuts\n", (unsigned long long)first_seed,
+         (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, refused, cuts_compared);
+  CHECK(lowered > 2 * refused && cuts_compared > lowered / 2);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 100; i++)
     CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
 }
