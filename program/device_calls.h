@@ -81,6 +81,7 @@ typedef struct DeviceCall {
   bool elsewhere; /* fetch: a replica of this rank's part writes it */
   bool in_place;  /* copy: the box is where it should go; from device_calls_place */
   bool varying;
+  const char *refused; /* why it is an error to come to this call; NULL: it may be made.  The executor's */
   CallTensor *tensors;
   void **data; /* per tensor: its address, from device_calls_place */
   int64_t *scalars;

@@ -41,54 +41,45 @@ static void describe_comms(const Executor *e, BoundBody *b) {
   }
 }
 
-static RtStatus resolve_comm(const Executor *e, const Binding *b, BoundBody *body, const DeviceCall *c, uint32_t mb,
-                             RtError *error) {
+/* False when the members' parts do not make up the tensors. */
+static bool resolve_comm(const Executor *e, const Binding *b, BoundBody *body, const DeviceCall *c) {
   const CommParts *parts = &b->parts[c->instr - b->instr_first];
   const CommOp *op = &body->ops[c->comm->index];
   CommGaps *gaps = &body->gaps[c->comm->index];
-  size_t row = e->p->uses & PROGRAM_USES_MICRO_BATCH ? mb : 0;
+  size_t row = e->p->uses & PROGRAM_USES_MICRO_BATCH ? b->mb : 0;
   if (parts->values) c->comm->parts = parts->values + row * parts->members * parts->per_member;
-  if (!device_call_blocks(e->p, c, (CommBlock *)(uintptr_t)op->send, (CommBlock *)(uintptr_t)op->recv))
-    return exec_error(e, c->instr, RT_INTERNAL, error, "the shapes do not fit together");
+  if (!device_call_blocks(e->p, c, (CommBlock *)(uintptr_t)op->send, (CommBlock *)(uintptr_t)op->recv)) return false;
   if (c->kind == PI_exchange) gaps->n = device_call_gaps(e->p, c, gaps->blocks);
-  return RT_OK;
+  return true;
 }
 
 /* ---- making */
 
-static const DeviceCall *call_at(const BoundBody *b, uint32_t i, bool varying) {
+static DeviceCall *call_at(const BoundBody *b, uint32_t i, bool varying) {
   return &b->calls.items[varying ? b->calls.varying[i] : i];
 }
 
-/* The numbers of a micro-batch: of all calls, or of those that it changes. */
-static RtStatus resolve(const Executor *e, const Binding *b, BoundBody *body, bool varying, RtError *error) {
+/* The numbers of the binding's micro-batch: of all calls, or of those that it changes. */
+static void resolve(const Executor *e, const Binding *b, BoundBody *body, bool varying) {
   int64_t coordinates[PROGRAM_MAX_AXES];
-  RtStatus status = RT_OK;
   exec_coordinates(e, b->mb, coordinates);
   body->mb = b->mb;
   device_calls_resolve(&body->calls, b->values, coordinates, varying);
-  for (uint32_t i = 0; !status && i < (varying ? body->calls.n_varying : body->calls.n); i++) {
-    const DeviceCall *c = call_at(body, i, varying);
-    if (program_instr_is_comm(c->kind)) status = resolve_comm(e, b, body, c, b->mb, error);
+  for (uint32_t i = 0; i < (varying ? body->calls.n_varying : body->calls.n); i++) {
+    DeviceCall *c = call_at(body, i, varying);
+    c->refused = exec_fault(e, b, c);
+    if (program_instr_is_comm(c->kind) && !resolve_comm(e, b, body, c)) c->refused = "the shapes do not fit together";
   }
-  return status;
-}
-
-static RtStatus check_calls(const Executor *e, const Binding *b, const BoundBody *body, bool varying, RtError *error) {
-  RtStatus status = RT_OK;
-  for (uint32_t i = 0; !status && i < (varying ? body->calls.n_varying : body->calls.n); i++)
-    status = exec_validate(e, b, call_at(body, i, varying), error);
-  return status;
 }
 
 static RtStatus make_body(const Executor *e, const Binding *b, uint32_t index, RtError *error) {
   BoundBody *body = &b->bodies[index];
   RtStatus status = device_calls_make(e->p, index, e->options.rank, &body->calls, error);
   if (!status) status = allocate_comms(body, error);
-  if (!status) describe_comms(e, body);
-  if (!status) status = resolve(e, b, body, false, error);
-  if (!status) status = check_calls(e, b, body, false, error);
-  if (status || !e->ops->record || e->options.eager) return status;
+  if (status) return status;
+  describe_comms(e, body);
+  resolve(e, b, body, false);
+  if (!e->ops->record || e->options.eager) return RT_OK;
   body->recordings = calloc(body->calls.n + 1u, sizeof *body->recordings);
   return body->recordings ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
@@ -98,14 +89,6 @@ RtStatus exec_bodies_make(const Executor *e, Binding *b, RtError *error) {
   RtStatus status = exec_micro_batch(e, b, 0, error);
   for (uint32_t i = 0; !status && i < p->n_bodies; i++)
     if (p->bodies[i].entry == b->entry && p->bodies[i].stage == e->stage) status = make_body(e, b, i, error);
-  for (uint32_t mb = 1; !status && (p->uses & PROGRAM_USES_MICRO_BATCH) && mb < p->micro_batches; mb++) {
-    status = exec_micro_batch(e, b, mb, error);
-    for (uint32_t i = 0; !status && i < p->n_bodies; i++) {
-      if (b->bodies[i].calls.n_varying == 0) continue;
-      status = resolve(e, b, &b->bodies[i], true, error);
-      if (!status) status = check_calls(e, b, &b->bodies[i], true, error);
-    }
-  }
   return status;
 }
 
@@ -120,7 +103,7 @@ static void forget(const Executor *e, BoundBody *b) {
 
 /* Is it the device's alone, and equal in every request and micro-batch? */
 static bool can_be_recorded(const DeviceCall *c) {
-  if (c->varying || c->skipped || c->in_place) return false;
+  if (c->varying || c->skipped || c->refused || c->in_place) return false;
   return c->kind == PI_launch || c->kind == PI_gemm || c->kind == PI_conv || c->kind == PI_copy || c->kind == PI_fill;
 }
 
@@ -168,9 +151,10 @@ RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error) {
 RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error) {
   if (body->mb == mb || body->calls.n_varying == 0) return RT_OK;
   RtStatus status = exec_micro_batch(e, b, mb, error);
-  if (!status) status = resolve(e, b, body, true, error);
-  if (!status) place(b, body, true);
-  return status;
+  if (status) return status;
+  resolve(e, b, body, true);
+  place(b, body, true);
+  return RT_OK;
 }
 
 void exec_bodies_free(const Executor *e, Binding *b) {

@@ -19,7 +19,8 @@ static RtStatus fill_gaps(const Executor *e, const BoundBody *b, const DeviceCal
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error) {
   uint32_t n = c->comm->joined;
   RtStatus status = RT_OK;
-  for (uint32_t i = 0; i < n && !status; i++) status = fill_gaps(e, b, &c[i], error);
+  for (uint32_t i = 0; i < n && !status; i++)
+    status = c[i].refused ? exec_error(e, c[i].instr, RT_INTERNAL, error, c[i].refused) : fill_gaps(e, b, &c[i], error);
   if (status) return status;
   uint64_t position = e->positions++, key = exec_key(e->request, e->micro_batch, e->p->instrs[c->instr].key);
   CommTicket *ticket = &e->window[position % PROGRAM_POSITIONS];

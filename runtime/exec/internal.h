@@ -120,7 +120,7 @@ RtStatus exec_micro_batch(const Executor *e, Binding *b, uint32_t mb, RtError *e
 /* The values of a micro-batch for the coordinates of this rank. */
 void exec_coordinates(const Executor *e, uint32_t mb, int64_t coordinates[PROGRAM_MAX_AXES]);
 
-/* bodies.c: makes the lists of calls of a binding, resolves and checks them for every micro-batch. */
+/* bodies.c: makes the lists of calls of a binding, for micro-batch 0. */
 RtStatus exec_bodies_make(const Executor *e, Binding *b, RtError *error);
 void exec_bodies_free(const Executor *e, Binding *b);
 /* After exec_place: puts the addresses in. */
@@ -128,9 +128,9 @@ RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error);
 /* Makes a body's list the one of a micro-batch. */
 RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error);
 
-/* validate.c: could the call reach outside its tensors?  All that follows from sizes is found here, before anything
- * runs. */
-RtStatus exec_validate(const Executor *e, const Binding *b, const DeviceCall *c, RtError *error);
+/* validate.c: why the call may not be made with these sizes; NULL: it may.  An error only when it is come to: a loop
+ * may make no rounds, and a check before it says better what is wrong. */
+const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c);
 
 /* comm.c: enqueues the position that begins with this record. */
 RtStatus exec_communicate(Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error);

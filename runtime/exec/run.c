@@ -113,6 +113,7 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   RtError inner; /* too large to be cleared for every call */
   if (c->kind == PI_check) return run_check(e, c, error);
   if (c->kind == PI_wait) return exec_wait(e, c, error);
+  if (c->refused) return exec_error(e, c->instr, RT_INTERNAL, error, c->refused);
   if (program_instr_is_comm(c->kind)) {
     *next += c->comm->joined - 1;
     return exec_communicate(e, b, c, error);

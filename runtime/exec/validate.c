@@ -1,7 +1,7 @@
 /* runtime/exec/validate.c - could a call reach outside its tensors?
  *
- * Sizes come from data (the program, the inputs' shapes), so everything that follows from them is looked at once they
- * are bound; that each tensor lies inside its buffer is checked before (bind.c).
+ * Sizes come from data (the program, the inputs' shapes), so everything that follows from them is looked at once, when
+ * a call gets its numbers; that each tensor lies inside its buffer is checked before (bind.c).
  */
 #include "program/box.h"
 #include "runtime/exec/internal.h"
@@ -90,8 +90,7 @@ static bool reduction_ok(const Executor *e, const DeviceCall *c) {
   return comm_reduction_defined(reduction, (DType)c->tensors[0].dtype);
 }
 
-/* What is wrong with a call; NULL: nothing. */
-static const char *fault_of(const Executor *e, const Binding *b, const DeviceCall *c) {
+const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c) {
   switch ((ProgramInstrKind)c->kind) {
     case PI_gemm: return gemm_fits(e, b, c) ? NULL : "the matrices reach outside their tensors";
     case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";
@@ -104,9 +103,4 @@ static const char *fault_of(const Executor *e, const Binding *b, const DeviceCal
   if (!program_instr_is_comm(c->kind)) return NULL;
   if (!e->options.comm) return "communication in a program without it";
   return reduction_ok(e, c) ? NULL : "the reduction is not defined for the type";
-}
-
-RtStatus exec_validate(const Executor *e, const Binding *b, const DeviceCall *c, RtError *error) {
-  const char *fault = c->skipped ? NULL : fault_of(e, b, c);
-  return fault ? exec_error(e, c->instr, RT_INTERNAL, error, fault) : RT_OK;
 }

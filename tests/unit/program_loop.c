@@ -86,6 +86,26 @@ static void rounds(void) {
   }
 }
 
+/* A call that reaches outside its tensor is an error when it is come to, and not before. */
+static void calls_that_reach_outside(void) {
+  Parts p;
+  Make make = begin(&p, 1);
+  uint32_t zero = make_number(&make, 0), three = make_number(&make, 3);
+  uint32_t loop = make_loop(&make, "rnn", p.t, p.n, PROGRAM_NONE);
+  uint32_t y = make_tensor(&make, PC_activation, DT_f32, 1, MAKE_LIST(&make, p.batch));
+  ProgramInstr copy = make_instr(&make, PI_copy, "shifted", MAKE_LIST(&make, p.x, y));
+  copy.exprs = MAKE_LIST(&make, three, zero, three);
+  make_put(&make, copy);
+  make_repeat(&make, loop, PROGRAM_NONE);
+  end(&make, p.x, 0);
+  ApcModel *m = make_load(make_artifact(&make, "outside"));
+  CHECK(run(m, 5, 0) == 5);
+  CHECK(apc_bind_input(m, "n", APC_I64, 0, NULL, &(int64_t){1}) == APC_OK);
+  CHECK(apc_run(m, NULL) == APC_INTERNAL);
+  CHECKF(strstr(apc_error(m), "copy 'shifted' on rank 0: the box reaches outside a tensor"), "%s", apc_error(m));
+  apc_close(m);
+}
+
 /* The inner loop makes as many rounds as the outer one's number says, none in the first. */
 static void nested(void) {
   Parts p;
@@ -482,6 +502,7 @@ static void prints(void) {
 int main(void) {
   setenv("APC_CHECK", "1", 1);
   RUN(rounds);
+  RUN(calls_that_reach_outside);
   RUN(nested);
   RUN(ends_itself);
   RUN(swapped_carries);
