@@ -26,6 +26,7 @@ static const struct {
     [EMIT_IR] = {"ir", ".ir", LOADED, false},
     [EMIT_IR_PASS] = {"ir:", ".ir", LOADED, false},
     [EMIT_SPMD] = {"spmd", ".spmd.ir", LOWERED, false},
+    [EMIT_LEGAL] = {"legal", ".legal.ir", LOWERED, true},
     [EMIT_SCHEDULE] = {"schedule", ".schedule", LOWERED, true},
     [EMIT_C] = {"c", ".c", LOWERED, true},
     [EMIT_CUDA] = {"cuda", ".cu", LOWERED, true},
@@ -183,16 +184,33 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   return ok && write_text(t, e->file, text);
 }
 
+/* A copy of the module with the functions up to a level. */
+static Module only_level(Tool *t, const Build *b, int level) {
+  Module m = *b->model.m;
+  m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
+  m.funcs.cap = m.funcs.n, m.funcs.n = 0;
+  for (size_t i = 0; i < b->model.m->funcs.n; i++)
+    if (b->model.m->funcs.items[i]->level <= level) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
+  return m;
+}
+
 /* The module's text up to a level.  Level 2 comes with the level 1 that it was lowered from: anybody can prove it
  * (apc-opt --prove). */
 static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
-  Module m = *b->model.m;
-  m.funcs.items = ARENA_ARRAY(t->arena, Func *, m.funcs.n);
-  m.funcs.n = 0;
-  for (size_t i = 0; i < b->model.m->funcs.n; i++)
-    if (b->model.m->funcs.items[i]->level <= level) m.funcs.items[m.funcs.n++] = b->model.m->funcs.items[i];
+  Module m = only_level(t, b, level);
   if (level == 1) m.mesh = (Mesh){.stages = 1};
   return write_text(t, e->file, ir_file_text(t->arena, &m, e->file));
+}
+
+/* Level 2 as the target's devices do it, with the level 1 that it can be proved against. */
+static bool write_legal(Tool *t, Build *b, const Emit *e) {
+  driver_make_for(b, b->options.target->device);
+  if (!driver_run(b, DRIVER_legalise)) return false;
+  Text remarks = {.arena = t->arena};
+  Module m = only_level(t, b, 1);
+  legal_add_funcs(b->legal, &m, &remarks, t->diags);
+  return write_text(t, e->file,
+                    arena_printf(t->arena, "%s%s", ir_file_text(t->arena, &m, e->file), text_str(&remarks)));
 }
 
 /* One file that compiles: what every text begins with comes once. */
@@ -304,6 +322,7 @@ static bool write_form(Tool *t, Build *b, const Emit *e) {
     case EMIT_IR: return write_module(t, b, e, 1);
     case EMIT_IR_PASS: return write_after_pass(t, b, e);
     case EMIT_SPMD: return write_module(t, b, e, 2);
+    case EMIT_LEGAL: return write_legal(t, b, e);
     case EMIT_SCHEDULE: return write_schedule(t, b, e);
     case EMIT_HTML: return write_html(t, b, e);
     case EMIT_DOT: return write_dot(t, b, e);

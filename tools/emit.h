@@ -10,6 +10,7 @@ typedef enum EmitKind {
   EMIT_IR,
   EMIT_IR_PASS,
   EMIT_SPMD,
+  EMIT_LEGAL,
   EMIT_SCHEDULE,
   EMIT_C,
   EMIT_CUDA,

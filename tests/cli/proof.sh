@@ -80,6 +80,38 @@ emitted main,main.spmd "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --tp 
 emitted main,main.spmd,prepare,prepare.spmd "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --target cpux4 --tp 2 --pp 2 --micro-batches 2 --dim-hint batch=4
 emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux2 --tp 2 --dim batch=2 --dim seq=8
 
+# --emit=legal writes what the target's devices do: it reads back as it is, but for the remarks about libraries, and is proved as level 2 is.
+legal() { # legal PAIRS REMARK MODEL OPTIONS...
+  local pairs=$1 remark=$2
+  shift 2
+  expect 0 "" "$apc" plan "$@" --emit=legal=legal.ir
+  check "no remark '$remark'" grep -qE "^# .* is a $remark" legal.ir
+  expect 0 "" "${apc%/*}/apc-opt" legal.ir
+  grep -v '^# .* of the library' legal.ir >same.ir
+  check "legalised text changes" cmp -s out same.ir
+  expect 0 "proved" "${apc%/*}/apc-opt" "--prove=$pairs" legal.ir
+  sed -i '/^func @.*legal/,$s/op=sum, mesh_axes=/op=max, mesh_axes=/' legal.ir # sums over ranks, as another reduction
+  expect 4 "refuted" "${apc%/*}/apc-opt" "--prove=$pairs" legal.ir
+}
+legal main,main.legal 'product of the library: f32, m .* n 64 k 32$' "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --tp 2 --dp 2 --dim-hint batch=4 --dim-hint seq=32
+legal main,main.legal,prepare,prepare.legal 'convolution of the library, joined by bias residual relu$' "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --target cpux4 --tp 2 --pp 2 --micro-batches 2 --dim-hint batch=4
+legal prefill,prefill.legal,decode,decode.legal 'product of the library' "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux2 --tp 2 --dim batch=2 --dim seq=8
+cat >narrow.ir <<'END'
+apc.ir 1
+func @main level 1 {
+  %x = input {name="x"} : bf16[4, 8]
+  %w = input {name="w"} : bf16[8, 6]
+  %y = dot %x, %w {spec="mk,kn->mn"} : bf16[4, 6]
+  output "y" %y
+}
+END
+expect 0 "" "$apc" plan narrow.ir -q --target cpu --emit=legal=cpu.ir
+check "a CPU multiplies bf16" test "$(grep -c '= cast' cpu.ir)" = 3
+check "a CPU multiplies bf16" grep -q '^# y is a product of the library: f32, m 4 n 6 k 8$' cpu.ir
+expect 0 "" "$apc" plan narrow.ir -q --target dgx-a100x1 --emit=legal=gpu.ir
+check "a GPU casts bf16" test "$(grep -c '= cast' gpu.ir)" = 0
+check "a GPU casts bf16" grep -q '^# y is a product of the library: bf16, m 4 n 6 k 8$' gpu.ir
+
 # The reference is the model as it was imported: scores below what hides are seen by nobody but it, where a pass takes the mask for -inf.
 cat >hidden.ir <<'END'
 apc.ir 1
