@@ -6,11 +6,16 @@
 #include "ir/window.h"
 #include "passes/cost/kernel.h"
 
-/* Is the factor's part on every rank known to be 1, whatever the sizes?  Then level 2 has a constant there. */
+/* Is the factor's part on every rank known to be 1, whatever the sizes?  Then level 2 has a constant there.  Not by a
+ * cut into micro-batches: copies that only these make unnecessary would make m parts of a product faster than the
+ * whole, on which the search's bounds over micro-batches rest. */
 static bool is_one(const Mesh *mesh, const Rule *r, const Strategy *s, int factor) {
   int64_t extent, parts = 1;
-  for (int i = 0; i < s->n; i++)
-    if (s->picks[i].factor == factor) parts *= mesh->axes[s->picks[i].axis].size;
+  for (int i = 0; i < s->n; i++) {
+    if (s->picks[i].factor != factor) continue;
+    if (mesh->axes[s->picks[i].axis].temporal) return false;
+    parts *= mesh->axes[s->picks[i].axis].size;
+  }
   return ex_get_const(r->factors[factor].size, &extent) && extent == parts;
 }
 

@@ -239,6 +239,35 @@ static void random_dot(uint64_t seed) {
   arena_free(a);
 }
 
+/* However a product is cut into micro-batches, all of them together take no less than the whole. */
+static const char *wide(char l) { return l == 'b' ? "4" : "256"; }
+
+static void micro_batches(void) {
+  static const char *const specs[] = {"mkb,knb->mnb", "bmk,bkn->bmn", "mbk,kn->nbm", "abk,bkc->cab", "kbm,kbn->bnm"};
+  Arena *a = arena_new();
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    for (int t = 0; t < 2; t++) {
+      const char *text = dot_text(a, DT_f32, specs[i], wide), *mesh = strstr(text, "[a=2, b=2]");
+      Diags *d = diags_new(a);
+      Module *m = ir_parse("test", arena_printf(a, "%.*s[mb=4 time]%s", (int)(mesh - text), text, mesh + 10), d);
+      CHECK(m && verify_module(m, d));
+      if (!m) return;
+      const Func *f = module_func(m, "main");
+      const Op *op = op_of(f, func_find(f, "y"));
+      const Rule *r = rule_of(m, f, op);
+      CostModel *cost = cost_model_new(m, targets[t]);
+      const Strategy *s;
+      double whole = cost_op(cost, f, op, r, &(Strategy){0}).seconds;
+      for (int k = 0, n = strategy_enumerate(m, r, false, &s); k < n; k++) {
+        double part = cost_op(cost, f, op, r, &s[k]).seconds;
+        CHECKF(4 * part >= whole * (1 - 1e-9), "%s: 4 x %g s, the whole %g s", specs[i], part, whole);
+      }
+      cost_model_free(cost);
+      module_free(m);
+    }
+  arena_free(a);
+}
+
 /* ---- convolutions */
 
 static void convolutions(void) {
@@ -279,6 +308,7 @@ int main(int argc, char **argv) {
   targets[0] = target_find(d, arena, "cpux4"), targets[1] = target_find(d, arena, "dgx-a100x4");
   CHECK(targets[0] && targets[1]);
   RUN(hand_made);
+  RUN(micro_batches);
   RUN(convolutions);
   for (uint64_t seed = first; seed < first + count; seed++) random_dot(seed);
   printf("%d products of libraries, %d kernels, %d with copies\n", libraries, kernels, copies);
