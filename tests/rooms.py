@@ -18,8 +18,10 @@ BELOW = {
     "driver": {"base", "ir", "program", "frontend", "passes", "codegen"},
     "tools": {"base", "ir", "program", "frontend", "passes", "codegen", "runtime", "driver"},
 }
-# What a part of a room may not include: the executor sees devices and communication as tables of functions.
-HIDDEN = {"runtime/exec/": re.compile(r'\s*#include (?:"runtime/device/(?!device\.h)|"runtime/comm/(?!comm\.h)|<(?:dlfcn|omp)\.h>)')}
+# What a part of a room may not include: devices are a table of functions to the rest of the runtime, communication to the executor.
+DEVICES = r'"runtime/device/(?!device\.h)|<(?:dlfcn|omp)\.h>'
+HIDDEN = {"exec": DEVICES + r'|"runtime/comm/(?!comm\.h)', "host": DEVICES, "launch": DEVICES, "session": DEVICES}
+HIDDEN = {f"runtime/{part}/": re.compile(rf"\s*#include (?:{what})") for part, what in HIDDEN.items()}
 NAMED = re.compile(r"(?:(?<![\w/.*{}$-])|(?<=\$source/))((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(BELOW))
 LINKED = re.compile(r"\]\(([^)#:]+)[^):]*\)")

@@ -15,6 +15,7 @@
 #include "program/box.h"
 #include "program/cpu.h"
 #include "runtime/device/gemm_dnnl.h"
+#include "runtime/device/onednn.h"
 #include "runtime/device/openmp.h"
 
 /* ---- kernels and libraries */
@@ -111,6 +112,7 @@ static RtStatus cpu_open(const DeviceOptions *options, Device **out, RtError *er
                    .artifact = options->artifact,
                    .p = &options->artifact->program,
                    .stage = options->stage};
+  if (options->threads) onednn_choose_threads(options->threads);
   RtStatus status = find_kernels(d, error);
   if (!status) status = open_products(d, error);
   if (status) cpu_close(&d->base);

@@ -22,6 +22,7 @@
 typedef struct DeviceOptions {
   const Artifact *artifact; /* with the kernels */
   uint32_t rank, stage;
+  int threads; /* of the host that it computes with; 0: as the environment says */
 } DeviceOptions;
 
 typedef struct DeviceFacts {

@@ -30,6 +30,7 @@ typedef struct WrittenParts {
 typedef struct ExecOptions {
   uint32_t rank;
   const DeviceOps *device; /* NULL: the CPU, which all kernels in Programs are for */
+  int threads;             /* of the host that the device computes with; 0: as the environment says */
   Comm *comm;              /* NULL when the program has one rank */
   RankPlace *place;        /* where steps are told; may be NULL */
   WrittenParts *written;   /* exec_run appends what it writes of the outputs; may be NULL */

@@ -14,7 +14,6 @@
 #include "runtime/comm/cpu.h"
 #include "runtime/exec/exec.h"
 #include "runtime/launch/limit.h"
-#include "runtime/device/onednn.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/same_run.h"
 #include "runtime/comm/transport_mpi.h"
@@ -49,6 +48,7 @@ struct Launched {
   SessionSlot *slot; /* its */
   int threads;       /* that this rank would take */
   bool threads_chosen;
+  int common_threads;     /* that every rank takes, once they have met */
   uint32_t commands;      /* given or taken */
   uint32_t requests;      /* through */
   uint64_t key;           /* of what moves now */
@@ -116,7 +116,7 @@ static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
   if (!status) {
     status = same_run_check(all, world, error);
     l->over = status != RT_OK;
-    if (!status) onednn_choose_threads(same_run_threads(all, world));
+    if (!status) l->common_threads = same_run_threads(all, world);
   }
   free(all);
   return status;
@@ -310,6 +310,7 @@ RtStatus launched_open(const Launch *place, const Artifact *artifact, const Laun
 RtStatus launched_start(Launched *l, RtError *error) {
   if (l->executor) return RT_OK;
   ExecOptions options = {.rank = (uint32_t)l->place.rank,
+                         .threads = l->common_threads,
                          .comm = l->comm,
                          .place = &l->slot->place,
                          .written = l->place.rank ? &l->written : NULL,
