@@ -44,10 +44,25 @@ static bool add_named(Diags *d, TopoLibrary *l, TargetParts *p, TopoKind kind, c
 enum { LINK_NAME, LINK_JOINS, LINK_RATE, LINK_PAIR, LINK_LATENCY, LINK_WITH };
 enum { NET_NAME, NET_COUNT, NET_RATE, NET_LATENCY, NET_WITH };
 
+/* A block of a kind of device (ir/device.def), by its name. */
+static const TopoBlock *find_device(TopoLibrary *l, const char *name) {
+  const TopoBlock *b = NULL;
+  for (int k = 0; k < DEVICE_KINDS && !b; k++) {
+    TopoKind kind;
+    if (topo_kind_find(device_traits((DeviceKind)k)->name, &kind)) b = library_find(l, kind, name);
+  }
+  return b;
+}
+
+/* Do ranks share the one device of a machine, its cores and memory? */
+static bool ranks_share(const TargetParts *p) {
+  return device_traits_find(topo_kind_name(p->device->kind))->shared_memory;
+}
+
 bool target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
   *out = (TargetParts){.machine = machine};
   const TopoValue *name = topo_find(machine, "devices", NULL)->slots[1];
-  out->device = library_find(l, TOPO_cpu, name->text);
+  out->device = find_device(l, name->text);
   if (!out->device) out->device = refer(d, l, TOPO_gpu, name);
   if (!out->device) return false;
   const TopoStatement *kernels = topo_find(out->device, "kernels", NULL),
@@ -151,8 +166,8 @@ static int named_length(const Diags *d, const char *name, int ranks) {
 }
 
 static bool ranks_fit(Diags *d, const TargetParts *p, const char *name, int ranks, int per_machine) {
-  bool cpu = p->device->kind == TOPO_cpu, network = topo_find(p->machine, "network", NULL) != NULL;
-  if (cpu)
+  bool shared = ranks_share(p), network = topo_find(p->machine, "network", NULL) != NULL;
+  if (shared)
     return ranks <= MAX_CPU_RANKS ||
            diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: a cpu serves at most %d ranks", name, MAX_CPU_RANKS);
   if (ranks <= per_machine) return true;
@@ -169,11 +184,11 @@ static bool ranks_fit(Diags *d, const TargetParts *p, const char *name, int rank
 }
 
 static bool read_links(Diags *d, const TargetParts *p, double share, double slower, Target *t) {
-  bool cpu = p->device->kind == TOPO_cpu;
+  bool shared = ranks_share(p);
   int joined = 1;
   for (const TopoStatement *s = NULL; (s = topo_find(p->machine, "link", s));) {
     const TopoValue *const *v = s->slots;
-    int joins = v[LINK_JOINS] && !cpu ? (int)v[LINK_JOINS]->number : t->per_machine;
+    int joins = v[LINK_JOINS] && !shared ? (int)v[LINK_JOINS]->number : t->per_machine;
     if (joins > t->per_machine || (joins <= joined && t->per_machine > 1))
       return diag_error(d, DIAG_target_syntax, s->loc, "links must join more and more of the %d devices",
                         t->per_machine);
@@ -212,11 +227,11 @@ static void read_price(const TopoBlock *machine, Target *t) {
 
 const Target *target_build(Diags *d, Arena *a, const TargetParts *p, const char *name, int ranks) {
   const TopoStatement *devices = topo_find(p->machine, "devices", NULL);
-  bool cpu = p->device->kind == TOPO_cpu;
+  bool shared = ranks_share(p);
   int count = (int)devices->slots[0]->number, hosts = (int)figure(p->machine, "hosts", 0, 1);
   if (!topo_find(p->device, "peak", NULL))
     return diag_error(d, DIAG_target_syntax, p->device->loc, "'%s' has no peak of any type", p->device->name), NULL;
-  if (cpu && count != 1)
+  if (shared && count != 1)
     return diag_error(d, DIAG_target_syntax, devices->loc, "describe %d cpus as one with all cores", count), NULL;
   if (hosts > count)
     return diag_error(d, DIAG_target_syntax, topo_find(p->machine, "hosts", NULL)->loc, "more hosts than devices"),
@@ -224,13 +239,13 @@ const Target *target_build(Diags *d, Arena *a, const TargetParts *p, const char 
   if (ranks <= 0) ranks = count;
   if (!ranks_fit(d, p, name, ranks, count)) return NULL;
   Target *t = ARENA_NEW(a, Target);
-  double cores = figure(p->device, "cores", 0, 1), share = cpu ? ranks : 1,
-         slower = cpu && ranks > cores ? ranks / cores : 1;
+  double cores = figure(p->device, "cores", 0, 1), share = shared ? ranks : 1,
+         slower = shared && ranks > cores ? ranks / cores : 1;
   t->name = name;
   t->machine = p->machine->name;
   t->title = word_of(p->machine, "title", 0);
   t->ranks = ranks;
-  t->per_machine = cpu ? ranks : count;
+  t->per_machine = shared ? ranks : count;
   t->nodes = ranks > t->per_machine ? ranks / t->per_machine * hosts
                                     : (int)(((int64_t)ranks * hosts + t->per_machine - 1) / t->per_machine);
   read_device(p->device, share, slower, t);
