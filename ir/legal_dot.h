@@ -2,7 +2,7 @@
  *
  * In: the einsum, the type of its elements, and which of its letters are known to have extent 1.  Out: for a dot the
  * one batched matrix product that it becomes, with what has to be done to operands and result before and behind. Nobody
- * else decides this: code generation writes it down (codegen/cpu/kernel_dot.c, codegen/rows/work_join.c), the cost
+ * else decides this: code generation writes it down (codegen/rows/work_dot.c, codegen/rows/work_join.c), the cost
  * model prices it (passes/cost/dot.h).
  *
  * The letters of a dot fall into classes by where they occur: batch (both operands and result), m (first operand and

@@ -1,5 +1,5 @@
 /* codegen/cuda/grouped.c - prints the CUDA kernel of grouped_dot: sizes, then a call of dialect_grouped.h.  A
- * grouped_mlp was taken apart before (kernel_grouped.c): what is left of it here are its products. */
+ * grouped_mlp was taken apart before (work_grouped.c): what is left of it here are its products. */
 #include "codegen/cuda/template.h"
 
 void cuda_grouped(CudaTemplate *k) {

@@ -1,4 +1,4 @@
-/* codegen/cpu/kernel_dot.c - writes down what a dot becomes (ir/legal_dot.h): one batched matrix product of the
+/* codegen/rows/work_dot.c - writes down what a dot becomes (ir/legal_dot.h): one batched matrix product of the
  * device's library with the casts, sums and transposes around it, or pointwise products and sums.
  *
  * A transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
