@@ -100,7 +100,10 @@ static void calls_that_reach_outside(void) {
   end(&make, p.x, 0);
   ApcModel *m = make_load(make_artifact(&make, "outside"));
   CHECK(run(m, 5, 0) == 5);
-  CHECK(apc_bind_input(m, "n", APC_I64, 0, NULL, &(int64_t){1}) == APC_OK);
+  const float x[N] = {5};
+  const int64_t n = 1;
+  OK(apc_bind_input(m, "x", APC_F32, 1, (int64_t[]){N}, x));
+  OK(apc_bind_input(m, "n", APC_I64, 0, NULL, &n));
   CHECK(apc_run(m, NULL) == APC_INTERNAL);
   CHECKF(strstr(apc_error(m), "copy 'shifted' on rank 0: the box reaches outside a tensor"), "%s", apc_error(m));
   apc_close(m);
