@@ -2,22 +2,23 @@
 # ./test.sh: installs what is missing, builds, runs the whole test suite; ctest's summary comes last.
 #
 #   ./test.sh --fast              builds and runs what takes seconds (label fast); installs nothing
-#   ./test.sh --all               more builds after that: clang with fuzzing, debug, and the thread sanitizer
+#   ./test.sh --all               also what has the label `long`, and more builds: debug, the thread sanitizer, clang with
+#                                 fuzzing
 #   APC_SANITIZERS=0 ./test.sh    without the build under the address and undefined-behaviour sanitizers
 #
 # With sanitizers everything runs but what has the label `slow`; after that, as it is built to be used, everything but
-# what has the label `memory` (tests/CMakeLists.txt).  One test more than there are processors runs at a time: some wait
+# what has the label `memory` or `long` (tests/CMakeLists.txt).  One test more than there are processors runs at a time: some wait
 # for most of their time.  What apc compiles for tests is compiled once in a run (tests/kept_cc).
 #
 # A skipped test is a failure, unless it needs a device this machine does not have (its name begins with gpu.).
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 . tools/setup.sh
-failed=0 seen=
+failed=0 without=
 at_once=$(($(nproc) + 1))
 case ${1-} in
   "" | --fast | --all) what=${1-} ;;
-  *) sed -n '2,6s/^# \?//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,7s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 
 # tested FOLDER CTEST_OPTIONS...: runs tests; a failure is remembered.
@@ -51,7 +52,7 @@ if [ "${APC_SANITIZERS:-1}" != 0 ]; then
   build_preset asan build-asan || exit 1
   say "testing with sanitizers"
   tested build-asan -LE slow
-  seen="-LE memory"
+  without=memory
 fi
 
 if [ "$what" = --all ]; then
@@ -66,10 +67,11 @@ if [ "$what" = --all ]; then
   rm -rf "$fuzzed"
 fi
 
+[ "$what" = --all ] || without=${without:+$without|}long
 say "testing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-ctest --test-dir build $seen --output-on-failure -j $at_once | tee "$log"
+ctest --test-dir build ${without:+-LE "$without"} --output-on-failure -j $at_once | tee "$log"
 [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
 skipped=$(sed -n 's/.*Test *#[0-9]*: \([^ ]*\) .*\*\*\*\(Skipped\|Not Run\).*/\1/p' "$log" | grep -v '^gpu\.')
 if [ -n "$skipped" ]; then
