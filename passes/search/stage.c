@@ -238,10 +238,9 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
   for (size_t j = 0; j < k->needs[op].n; j++) {
     const Need *need = &k->needs[op].items[j];
     if (!is_first(&run->wanted[need->id], run->mark)) continue;
-    run->time += need->convert;
+    bool sent = need->supply == SUPPLY_SENT && need->made < run->begin;
+    run->time += need->convert + (sent && is_first(&run->sent[need->sent], run->mark) ? need->transfer : 0);
     if (need->supply == SUPPLY_AGAIN && is_first(&run->derived[need->made], run->mark)) pay_op(k, run, need->made);
-    if (need->supply == SUPPLY_SENT && need->made < run->begin && is_first(&run->sent[need->sent], run->mark))
-      run->time += need->transfer;
     if (need->weight >= 0 && is_first(&run->weights[need->weight], run->mark)) run->bytes += need->weight_bytes;
   }
 }
