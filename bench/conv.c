@@ -73,7 +73,7 @@ static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Mad
     diags_print(diags, stderr, false);
     fail("the layer is not valid");
   }
-  const DeviceTraits *cpu = device_traits(DEVICE_cpu);
+  const DeviceTraits *cpu = target_device_traits(DEVICE_cpu);
   const Func *f = module_func(m, "main");
   UnitList *units = units_of(work_new(m, f, 0, cpu, true));
   kernel_target(cpu)->print(m, f, units, set);
@@ -90,7 +90,7 @@ static void make_layer(Arena *a, KernelSet *set, const Layer *l, int images, Mad
 static void *compile(const KernelSet *set) {
   char folder[] = "/tmp/bench-conv-XXXXXX", command[1000], path[100];
   size_t n;
-  const char **texts = kernel_target(device_traits(DEVICE_cpu))->texts(set, &n);
+  const char **texts = kernel_target(target_device_traits(DEVICE_cpu))->texts(set, &n);
   if (!mkdtemp(folder)) fail("no folder");
   for (size_t i = 0; i < n; i++) {
     snprintf(path, sizeof path, "%s/k%zu.c", folder, i);

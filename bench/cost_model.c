@@ -82,16 +82,16 @@ static double collective_seconds(const Target *t, const char *op, int ranks, dou
                {"all_gather", COMM_all_gather},
                {"reduce_scatter", COMM_reduce_scatter},
                {"all_to_all", COMM_all_to_all}};
-  CommGroup g = comm_group_block(t, ranks);
-  CommCosts c = comm_costs(t, &g);
+  CommGroup g = cost_group_block(t, ranks);
+  CommCosts c = cost_comms(t, &g);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strcmp(kinds[i].name, op) == 0) return comm_seconds(&c, kinds[i].kind, bytes);
-  return comm_send_seconds(t, ranks, bytes);
+    if (strcmp(kinds[i].name, op) == 0) return cost_comm_seconds(&c, kinds[i].kind, bytes);
+  return cost_send_seconds(t, ranks, bytes);
 }
 
 /* target, ranks, op, bytes, us, use, source */
 static bool collective_row(Bench *b, char **row) {
-  const Target *t = target_find(b->diags, b->arena, arena_printf(b->arena, "%sx%s", row[0], row[1]));
+  const Target *t = topo_target_find(b->diags, b->arena, arena_printf(b->arena, "%sx%s", row[0], row[1]));
   if (!t) return false;
   record(b, row, row[2], row[5], row[6], collective_seconds(t, row[2], atoi(row[1]), atof(row[3])),
          atof(row[4]) * 1e-6);
@@ -100,15 +100,15 @@ static bool collective_row(Bench *b, char **row) {
 
 /* target, dtype, m, n, k, batch, tflops, use, source */
 static bool product_row(Bench *b, char **row) {
-  const Target *t = target_find(b->diags, b->arena, row[0]);
+  const Target *t = topo_target_find(b->diags, b->arena, row[0]);
   ComputeType type;
-  if (!t || !compute_find(row[1], &type) || !(t = target_computing_in(b->arena, t, type))) return false;
+  if (!t || !compute_find(row[1], &type) || !(t = topo_target_computing_in(b->arena, t, type))) return false;
   double m = atof(row[2]), n = atof(row[3]), k = atof(row[4]), batch = atof(row[5]),
          bytes = type == CT_fp8                      ? 1
                  : type == CT_f32 || type == CT_tf32 ? 4
                                                      : 2;
-  double memory = kernel_memory_seconds(t, batch * (m * k + k * n + m * n) * bytes);
-  double predicted = t->launch + fmax(kernel_product_seconds(t, DT_f32, batch, m, n, k), memory);
+  double memory = cost_memory_seconds(t, batch * (m * k + k * n + m * n) * bytes);
+  double predicted = t->launch + fmax(cost_product_seconds(t, DT_f32, batch, m, n, k), memory);
   record(b, row, row[1], row[7], row[8], predicted, 2 * batch * m * n * k / (atof(row[6]) * 1e12));
   return true;
 }

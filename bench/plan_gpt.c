@@ -13,7 +13,7 @@ static void show(const char *model, const char *target, const PlanOptions *o) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("gpt.ir", model, d);
-  const Target *t = target_find(d, a, target);
+  const Target *t = topo_target_find(d, a, target);
   Plan *p = m && t ? plan_search(m, module_func(m, "main"), t, o, d) : NULL;
   diags_print(d, stderr, false);
   if (p) {
@@ -37,7 +37,7 @@ static void row(int layers, const char *target, int tp) {
   Diags *d = diags_new(a);
   GptShape g = {layers, 768, 12, 3072, 50257, 512, 8};
   Module *m = ir_parse("gpt.ir", gpt_text(a, &g), d);
-  const Target *t = target_find(d, a, target);
+  const Target *t = topo_target_find(d, a, target);
   PlanOptions o = {.tp = tp};
   clock_t start = clock();
   Plan *p = m && t ? plan_search(m, module_func(m, "main"), t, &o, d) : NULL;

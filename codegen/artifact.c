@@ -64,7 +64,7 @@ static bool open_stub(Diags *d, const char *path, FileMap *out) {
   return false;
 }
 
-bool artifact_stub_check(const char *path, Diags *d) {
+bool codegen_stub_check(const char *path, Diags *d) {
   FileMap stub;
   if (!open_stub(d, path, &stub)) return false;
   file_unmap(&stub);
@@ -151,7 +151,7 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
                         .cpu_image = PROGRAM_NONE,
                         .stages = (uint32_t)s->legal->source.m->mesh.stages};
   if (kernels) {
-    facts.cpu = cpu_features();
+    facts.cpu = program_cpu_features();
     facts.cpu_image = program_embed(r->b, kernels->bytes, program_blob_hash(kernels->data, kernels->bytes));
   } else if (r->kernels.n) { /* not compiled: an empty place for the kernels */
     facts.cpu_image = program_embed(r->b, 0, program_blob_hash("", 0));
@@ -187,7 +187,7 @@ static bool compile_and_write(Job *j, const ProgramResult *r, ArtifactReport *re
   return ok;
 }
 
-bool artifact_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags) {
+bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags) {
   Job j = {.arena = spec->legal->source.m->arena, .spec = spec, .diags = diags};
   *report = (ArtifactReport){0};
   bool ok = open_directory(&j) && compile_and_write(&j, program, report);
@@ -195,17 +195,17 @@ bool artifact_write(const ArtifactSpec *spec, const ProgramResult *program, Arti
   return ok;
 }
 
-bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags) {
+bool codegen_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags) {
   Job j = {.arena = spec->legal->source.m->arena, .spec = spec, .diags = diags};
   size_t bytes;
   RtError error = {0};
-  if (!program_of(spec->legal, &out->result, diags)) return false;
+  if (!codegen_program_of(spec->legal, &out->result, diags)) return false;
   close_program(&j, &out->result, NULL, &out->tables, &bytes);
   if (program_open(out->tables, bytes, &out->p, &error) != RT_OK) program_refused("the Program just built", &error);
   return true;
 }
 
-void artifact_program_close(ArtifactProgram *a) {
+void codegen_program_close(ArtifactProgram *a) {
   program_close(&a->p);
   free(a->tables);
   program_builder_free(a->result.b);

@@ -18,13 +18,13 @@ typedef struct ArtifactReport {
   double compile_ms;
 } ArtifactReport;
 
-/* Compiles the kernels of a Program just made (program_of), closes the Program, and writes the artifact under a
+/* Compiles the kernels of a Program just made (codegen_program_of), closes the Program, and writes the artifact under a
  * temporary name and renames it.  False after diagnostics: the C compiler or the runtime is missing (exit code 5 is the
  * caller's choice: DIAG_tool_missing), the compiler failed, a file cannot be read or written. */
-bool artifact_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags);
+bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags);
 
 /* Whether the prebuilt runtime is there and whole; false after DIAG_tool_missing. */
-bool artifact_stub_check(const char *path, Diags *diags);
+bool codegen_stub_check(const char *path, Diags *diags);
 
 /* The Program alone, without compiled kernels, made anew of the legalised entries. */
 typedef struct ArtifactProgram {
@@ -33,7 +33,7 @@ typedef struct ArtifactProgram {
   void *tables;
 } ArtifactProgram;
 
-bool artifact_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags); /* false after diagnostics */
-void artifact_program_close(ArtifactProgram *a);
+bool codegen_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags); /* false after diagnostics */
+void codegen_program_close(ArtifactProgram *a);
 
 #endif

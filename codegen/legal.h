@@ -48,6 +48,6 @@ void kernels_print(Legal *l);
 
 /* Adds to `m`, a copy of the module without them, the legalised entries as functions of level 2, called NAME.legal, and
  * to `remarks` a comment per call of a library (legal_print.c).  What is printed parses back and can be proved. */
-void legal_add_funcs(const Legal *l, Module *m, Text *remarks, Diags *diags);
+void codegen_legal_add_funcs(const Legal *l, Module *m, Text *remarks, Diags *diags);
 
 #endif

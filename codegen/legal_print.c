@@ -154,7 +154,7 @@ static void print_remarks(const Module *m, Text *t, const LegalBody *b) {
   }
 }
 
-void legal_add_funcs(const Legal *l, Module *m, Text *remarks, Diags *diags) {
+void codegen_legal_add_funcs(const Legal *l, Module *m, Text *remarks, Diags *diags) {
   for (int i = 0; i < l->n; i += m->mesh.stages) {
     ARENA_PUSH(m->arena, &m->funcs, legal_func(l, &l->bodies[i], diags));
     for (int s = 0; s < m->mesh.stages; s++) print_remarks(m, remarks, &l->bodies[i + s]);

@@ -14,10 +14,10 @@
 
 /* ---- tensors of a body */
 
-static uint32_t position(const Body *b) { return program_count_instrs(b->e->b) - b->start; }
+static uint32_t position(const EmitBody *b) { return program_count_instrs(b->e->b) - b->start; }
 
 /* A buffer that is live at the instruction about to be added; uses extend it. */
-static uint32_t body_buffer(Body *b, const char *name, ProgramClass class_, const Type *t) {
+static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, const Type *t) {
   uint32_t at = position(b);
   return program_add_buffers(b->e->b, &(ProgramBuffer){.name = emit_text(b->e, name),
                                                        .class_ = class_,
@@ -30,31 +30,31 @@ static uint32_t body_buffer(Body *b, const char *name, ProgramClass class_, cons
                                                        .bytes = emit_bytes(b->e, t)});
 }
 
-const Type *body_type(const Body *b, Val v) { return units_type(b->units, b->spec->l2, v); }
+const Type *emit_body_type(const EmitBody *b, Val v) { return units_type(b->units, b->spec->l2, v); }
 
-static const char *value_name(const Body *b, Val v) {
+static const char *value_name(const EmitBody *b, Val v) {
   return v < b->spec->l2->values.n ? op_of(b->spec->l2, v)->name : "scratch";
 }
 
-static bool has_target(const Body *b, Val v) { return b->target && b->target[v] != PROGRAM_NONE; }
+static bool has_target(const EmitBody *b, Val v) { return b->target && b->target[v] != PROGRAM_NONE; }
 
-void body_share_tensor(Body *b, Val v, uint32_t tensor) {
+void emit_share_tensor(EmitBody *b, Val v, uint32_t tensor) {
   ProgramTensor t = *program_at_tensors(b->e->b, tensor);
-  b->tensor[v] = emit_tensor(b->e, t.buffer, t.offset, body_type(b, v));
+  b->tensor[v] = emit_tensor(b->e, t.buffer, t.offset, emit_body_type(b, v));
 }
 
-void body_fresh_tensor(Body *b, Val v, ProgramClass class_) {
-  const Type *t = body_type(b, v);
+void emit_fresh_tensor(EmitBody *b, Val v, ProgramClass class_) {
+  const Type *t = emit_body_type(b, v);
   if (has_target(b, v)) b->tensor[v] = b->target[v];
-  else if (body_in_carry(b, v)) body_share_tensor(b, v, b->tensor[b->becomes[v]]);
+  else if (emit_in_carry(b, v)) emit_share_tensor(b, v, b->tensor[b->becomes[v]]);
   else b->tensor[v] = emit_tensor(b->e, body_buffer(b, value_name(b, v), class_, t), program_const(b->e->b, 0), t);
 }
 
-uint32_t body_scratch(Body *b, const Type *t) {
+uint32_t emit_scratch(EmitBody *b, const Type *t) {
   return emit_tensor(b->e, body_buffer(b, "scratch", PC_workspace, t), program_const(b->e->b, 0), t);
 }
 
-uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
+uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
                     const uint32_t *tensors, ProgramList exprs) {
   ProgramBuilder *pb = b->e->b;
   uint32_t at = position(b);
@@ -71,9 +71,9 @@ uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t 
                                                 .event = PROGRAM_NONE});
 }
 
-static ProgramList no_exprs(Body *b) { return program_list_of(b->e->b, 0, NULL); }
+static ProgramList no_exprs(EmitBody *b) { return program_list_of(b->e->b, 0, NULL); }
 
-uint32_t body_tensor(const Body *b, Val v) {
+uint32_t emit_body_tensor(const EmitBody *b, Val v) {
   if (b->tensor[v] == PROGRAM_NONE) die("value %s is used before it exists", value_name(b, v));
   return b->tensor[v];
 }
@@ -81,7 +81,7 @@ uint32_t body_tensor(const Body *b, Val v) {
 /* ---- sharing memory */
 
 /* The state a value is written to at the end, NULL when none. */
-static const char *written_to(const Body *b, Val v) {
+static const char *written_to(const EmitBody *b, Val v) {
   for (size_t i = 0; i < b->units->n; i++) {
     const Unit *k = &b->units->items[i];
     if (k->kind == UNIT_WRITE && b->root[k->in[0]] == b->root[v])
@@ -90,7 +90,7 @@ static const char *written_to(const Body *b, Val v) {
   return NULL;
 }
 
-bool body_may_share(const Body *b, Val x, Val v) {
+bool emit_may_share(const EmitBody *b, Val x, Val v) {
   Val root = b->root[x];
   if (b->last_use[root] > b->at) return false;
   if (root >= b->spec->l2->values.n) return true;
@@ -102,31 +102,31 @@ bool body_may_share(const Body *b, Val x, Val v) {
   return state && strcmp(state, op_str(op, AT_name)) == 0;
 }
 
-void body_copy(Body *b, uint32_t from, uint32_t to, const Type *t, const char *where) {
+void emit_copy(EmitBody *b, uint32_t from, uint32_t to, const Type *t, const char *where) {
   uint32_t items[3 * MAX_RANK], n = 0, tensors[2] = {from, to};
   for (int d = 0; d < t->rank; d++) {
     items[n++] = emit_expr(b->e, t->dims[d]);
     items[n++] = program_const(b->e->b, 0);
     items[n++] = program_const(b->e->b, 0);
   }
-  body_instr(b, PI_copy, where, PROGRAM_NONE, 2, tensors, program_list_of(b->e->b, n, items));
+  emit_instr(b, PI_copy, where, PROGRAM_NONE, 2, tensors, program_list_of(b->e->b, n, items));
 }
 
 /* ---- units to instructions */
 
 /* What @prepare reads: a weight that the entries keep as well, or one that is in memory only while it is needed. */
-static bool load_param(Body *b, const Op *op, const Layout *layout) {
-  const Known *have = emit_known_param(b->e, op, layout);
+static bool load_param(EmitBody *b, const Op *op, const Layout *layout) {
+  const EmitKnown *have = emit_known_param(b->e, op, layout);
   ProgramParam r;
   if (have) return b->tensor[op->out] = have->tensor, true;
   if (!emit_param_record(b->e, op, layout, &r)) return false;
-  body_fresh_tensor(b, op->out, PC_workspace);
-  body_instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
+  emit_fresh_tensor(b, op->out, PC_workspace);
+  emit_instr(b, PI_load, op->name, program_add_params(b->e->b, &r), 1, &b->tensor[op->out], no_exprs(b));
   return true;
 }
 
-static bool emit_source(Body *b, const Unit *u) {
-  Emit *e = b->e;
+static bool emit_source(EmitBody *b, const Unit *u) {
+  Emitting *e = b->e;
   const Func *l2 = b->spec->l2;
   const Op *op = &l2->ops.items[u->op];
   Val v = op->out;
@@ -145,13 +145,13 @@ static bool emit_source(Body *b, const Unit *u) {
   }
   if (!global) die("input %s is not in level 1", op_str(op, AT_name));
   if (b->last_use[v] < 0) return true; /* nobody reads it in this stage */
-  body_fresh_tensor(b, v, PC_input);
-  body_instr(b, PI_feed, op->name, port, 1, &b->tensor[v], emit_intervals(e, global, layout, false));
+  emit_fresh_tensor(b, v, PC_input);
+  emit_instr(b, PI_feed, op->name, port, 1, &b->tensor[v], emit_intervals(e, global, layout, false));
   return true;
 }
 
 /* [blocks of the grid,] scalars */
-static ProgramList launch_exprs(Body *b, const Unit *u) {
+static ProgramList launch_exprs(EmitBody *b, const Unit *u) {
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, u->nscalars + 1);
   int n = 0;
   if (u->blocks) list[n++] = u->blocks;
@@ -160,7 +160,7 @@ static ProgramList launch_exprs(Body *b, const Unit *u) {
 }
 
 /* Kernels are numbered as units come; a unit says of its own how it is launched. */
-static void note_kernel(Emit *e, const Unit *u) {
+static void note_kernel(Emitting *e, const Unit *u) {
   Arena *a = e->m->arena;
   const KernelSet *set = &e->legal->kernels;
   for (size_t have = e->out->kernels.n; have <= (size_t)u->kernel; have++) {
@@ -170,26 +170,26 @@ static void note_kernel(Emit *e, const Unit *u) {
   }
 }
 
-static void emit_kernel(Body *b, const Unit *u, const char *where) {
+static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   uint32_t n = 0, *tensors = ARENA_ARRAY(b->e->m->arena, uint32_t, u->nin + u->nout);
-  for (int i = 0; i < u->nin; i++) tensors[n++] = body_tensor(b, u->in[i]);
+  for (int i = 0; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
   uint32_t shared = 0; /* an input's memory is given away once */
   for (int i = 0; i < u->nout; i++) {
     Val v = u->out[i];
     int a = u->alias ? u->alias[i] : -1;
-    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && !body_in_carry(b, v) &&
-        body_may_share(b, u->in[a], v)) {
+    if (a >= 0 && a < 32 && !((shared >> a) & 1u) && !has_target(b, v) && !emit_in_carry(b, v) &&
+        emit_may_share(b, u->in[a], v)) {
       shared |= 1u << a;
-      body_share_tensor(b, v, body_tensor(b, u->in[a]));
+      emit_share_tensor(b, v, emit_body_tensor(b, u->in[a]));
     } else {
-      body_fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
+      emit_fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
     }
     tensors[n++] = b->tensor[v];
   }
-  body_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
+  emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
 }
 
-static void emit_gemm(Body *b, const Unit *u, const char *where) {
+static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   const GemmUnit *g = u->gemm;
   Module *m = b->e->m;
   const Expr *list[10 + 4 * GEMM_MAX_BATCH] = {g->m,   g->n,   g->k,   g->a_m, g->a_k,
@@ -201,51 +201,52 @@ static void emit_gemm(Body *b, const Unit *u, const char *where) {
     list[n++] = g->b_batch[i];
     list[n++] = g->c_batch[i];
   }
-  body_fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
-  uint32_t tensors[3] = {body_tensor(b, u->in[0]), body_tensor(b, u->in[1]), b->tensor[u->out[0]]};
-  body_instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
+  emit_fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
+  uint32_t tensors[3] = {emit_body_tensor(b, u->in[0]), emit_body_tensor(b, u->in[1]), b->tensor[u->out[0]]};
+  emit_instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
 }
 
 /* The library's blocks of 16 to 64 channels rarely make weights larger than this. */
-static void room_for_blocks(Body *b, Val weights) {
+static void room_for_blocks(EmitBody *b, Val weights) {
   Module *m = b->e->m;
-  const Type *t = body_type(b, weights);
+  const Type *t = emit_body_type(b, weights);
   const Expr *bytes = ex_muli(m, type_elements(m, t), (int64_t)dtype_bytes(t->dtype));
-  ProgramBuffer *buffer = program_at_buffers(b->e->b, program_at_tensors(b->e->b, body_tensor(b, weights))->buffer);
+  ProgramBuffer *buffer =
+      program_at_buffers(b->e->b, program_at_tensors(b->e->b, emit_body_tensor(b, weights))->buffer);
   buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, 16))));
 }
 
 /* The kernel's operands, its result, then what joined it.  The result may take the residual's memory unless the image
  * lies there. */
-static void emit_conv(Body *b, const Unit *u, const char *where) {
+static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
   Val y = u->out[0], last = u->in[u->nin - 1];
-  uint32_t n = 0, tensors[5], image = body_tensor(b, u->in[0]), weights = body_tensor(b, u->in[1]);
+  uint32_t n = 0, tensors[5], image = emit_body_tensor(b, u->in[0]), weights = emit_body_tensor(b, u->in[1]);
   room_for_blocks(b, u->in[1]);
-  bool share = c->residual && b->root[last] != b->root[u->in[0]] && !body_in_carry(b, y) && body_may_share(b, last, y);
-  if (share) body_share_tensor(b, y, body_tensor(b, last));
-  else body_fresh_tensor(b, y, PC_activation);
+  bool share = c->residual && b->root[last] != b->root[u->in[0]] && !emit_in_carry(b, y) && emit_may_share(b, last, y);
+  if (share) emit_share_tensor(b, y, emit_body_tensor(b, last));
+  else emit_fresh_tensor(b, y, PC_activation);
   tensors[n++] = image, tensors[n++] = weights, tensors[n++] = b->tensor[y];
-  for (int i = 2; i < u->nin; i++) tensors[n++] = body_tensor(b, u->in[i]);
+  for (int i = 2; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);
   for (int i = 0; i < u->nscalars; i++) list[PROGRAM_CONV_NUMBERS + i] = u->scalars[i];
-  uint32_t index = body_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors,
+  uint32_t index = emit_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors,
                               emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);
   x->dim = c->activation;
   x->mask = (c->bias ? 1u : 0) | (c->residual ? 2u : 0);
 }
 
-static void emit_view(Body *b, const Unit *u) {
-  uint32_t source = body_tensor(b, u->in[0]);
+static void emit_view(EmitBody *b, const Unit *u) {
+  uint32_t source = emit_body_tensor(b, u->in[0]);
   ProgramTensor t = *program_at_tensors(b->e->b, source);
   uint32_t offset = program_expr(b->e->b, PX_add, t.offset, emit_expr(b->e, u->view_offset));
-  b->tensor[u->out[0]] = emit_tensor(b->e, t.buffer, offset, body_type(b, u->out[0]));
+  b->tensor[u->out[0]] = emit_tensor(b->e, t.buffer, offset, emit_body_type(b, u->out[0]));
 }
 
-static uint32_t group_of(Body *b, const ProgramGroup *g) {
-  Emit *e = b->e;
+static uint32_t group_of(EmitBody *b, const ProgramGroup *g) {
+  Emitting *e = b->e;
   for (uint32_t i = 0; i < program_count_groups(e->b); i++) {
     const ProgramGroup *have = program_at_groups(e->b, i);
     if (have->from != g->from || have->to != g->to || have->axes.n != g->axes.n) continue;
@@ -257,7 +258,7 @@ static uint32_t group_of(Body *b, const ProgramGroup *g) {
   return program_add_groups(e->b, g);
 }
 
-static uint32_t axes_group(Body *b, const Op *op) {
+static uint32_t axes_group(EmitBody *b, const Op *op) {
   const Attr *one = op_attr(op, AT_mesh_axis), *list = op_attr(op, AT_mesh_axes);
   uint32_t axes[MAX_AXES], n = 0;
   if (one) axes[n++] = (uint32_t)one->u.i;
@@ -276,20 +277,20 @@ static uint32_t comm_reduction(Reduction r) {
   die("no collective reduces by %s", reduction_name(r));
 }
 
-static void emit_transfer(Body *b, const Unit *u, const Op *op, uint32_t key) {
+static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key) {
   ProgramGroup g = {program_list_of(b->e->b, 0, NULL), (uint32_t)op->stage, (uint32_t)op_int(op, AT_to_stage, 0)};
   uint32_t group = group_of(b, &g), at;
   if (u->nin) {
-    uint32_t t = body_tensor(b, u->in[0]);
-    at = body_instr(b, PI_send, op->name, group, 1, &t, no_exprs(b));
+    uint32_t t = emit_body_tensor(b, u->in[0]);
+    at = emit_instr(b, PI_send, op->name, group, 1, &t, no_exprs(b));
   } else {
-    body_fresh_tensor(b, u->out[0], PC_activation);
-    at = body_instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
+    emit_fresh_tensor(b, u->out[0], PC_activation);
+    at = emit_instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
   }
   program_at_instrs(b->e->b, at)->key = key;
 }
 
-static void emit_comm(Body *b, const Unit *u) {
+static void emit_comm(EmitBody *b, const Unit *u) {
   const Op *op = &b->spec->l2->ops.items[u->op];
   uint32_t key = b->e->entry_base + (uint32_t)u->op;
   if (op->kind == OP_transfer) {
@@ -317,16 +318,16 @@ static void emit_comm(Body *b, const Unit *u) {
     default: die("no instruction for %s", op_name(op->kind));
   }
   if (op_attr(op, AT_op)) reduction = comm_reduction(op_attr(op, AT_op)->u.reduction);
-  body_fresh_tensor(b, u->out[0], PC_activation);
-  uint32_t tensors[2] = {body_tensor(b, u->in[0]), b->tensor[u->out[0]]};
-  uint32_t at = body_instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
+  emit_fresh_tensor(b, u->out[0], PC_activation);
+  uint32_t tensors[2] = {emit_body_tensor(b, u->in[0]), b->tensor[u->out[0]]};
+  uint32_t at = emit_instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
   ProgramInstr *i = program_at_instrs(b->e->b, at);
   i->dim = dim, i->dim2 = dim2, i->reduction = reduction, i->key = key;
   i->value = op_float(op, AT_value, 0);
 }
 
 /* At the end of the body, when nobody reads the old state any more. */
-static bool emit_write(Body *b, const Unit *u) {
+static bool tool_emit_write(EmitBody *b, const Unit *u) {
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
   const Func *l2 = b->spec->l2;
@@ -335,27 +336,27 @@ static bool emit_write(Body *b, const Unit *u) {
     if (read->kind != OP_read || read->stage != op->stage || strcmp(op_str(read, AT_name), name) != 0) continue;
     uint32_t state;
     if (!emit_state(b->e, read, l2->values.items[read->out].layout, type_of(l2, read->out), &state)) return false;
-    uint32_t from = body_tensor(b, u->in[0]);
+    uint32_t from = emit_body_tensor(b, u->in[0]);
     if (program_at_tensors(b->e->b, from)->buffer != program_at_tensors(b->e->b, state)->buffer)
-      body_copy(b, from, state, type_of(l2, read->out), op->name);
+      emit_copy(b, from, state, type_of(l2, read->out), op->name);
     return true;
   }
   die("state %s is written but no read declares its layout", name);
 }
 
-static void emit_fetch(Body *b, uint32_t port, const Output *o) {
+static void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
   const Func *l1 = b->spec->l1;
   const Type *global = type_of(l1, l1->outputs.items[port].value);
   uint32_t replicated = 0;
   for (int a = 0; a < b->e->m->mesh.naxes; a++) replicated |= 1u << a;
   for (int d = 0; d < o->layout->rank; d++)
     for (int i = 0; i < o->layout->dims[d].n; i++) replicated &= ~(1u << o->layout->dims[d].axes[i]);
-  uint32_t t = body_tensor(b, o->value);
-  uint32_t at = body_instr(b, PI_fetch, o->name, port, 1, &t, emit_intervals(b->e, global, o->layout, false));
+  uint32_t t = emit_body_tensor(b, o->value);
+  uint32_t at = emit_instr(b, PI_fetch, o->name, port, 1, &t, emit_intervals(b->e, global, o->layout, false));
   program_at_instrs(b->e->b, at)->mask = replicated;
 }
 
-static bool emit_unit(Body *b) {
+static bool emit_unit(EmitBody *b) {
   const Unit *u = &b->units->items[b->at];
   const char *where = b->spec->l2->ops.items[u->op].name;
   switch (u->kind) {
@@ -370,10 +371,10 @@ static bool emit_unit(Body *b) {
     case UNIT_COMM: emit_comm(b, u); return true;
     case UNIT_WRITE: return true;
     case UNIT_LOOP:
-      body_loop(b, u, where);
-      size_checks_of_loop(b, where);
+      emit_loop(b, u, where);
+      emit_size_checks_of_loop(b, where);
       return true;
-    case UNIT_REPEAT: body_repeat(b, u, where); return true;
+    case UNIT_REPEAT: emit_repeat(b, u, where); return true;
   }
   return true;
 }
@@ -384,14 +385,14 @@ static int output_stage(const Func *l2, const Output *o) {
 }
 
 /* The weight that is this output of @prepare. */
-static bool prepared_tensor(Body *b, const Output *o, uint32_t *tensor) {
+static bool prepared_tensor(EmitBody *b, const Output *o, uint32_t *tensor) {
   Attr name = attr_s(b->e->m, AT_name, o->name);
   Op param = {.kind = OP_param, .stage = b->stage, .nattrs = 1, .attrs = &name};
   return emit_param(b->e, &param, o->layout, type_of(b->spec->l2, o->value), tensor);
 }
 
 /* @prepare: the operations that make a weight write it where it stays. */
-static bool find_targets(Body *b, size_t n) {
+static bool find_targets(EmitBody *b, size_t n) {
   const Func *l2 = b->spec->l2;
   b->target = ARENA_ARRAY(b->e->m->arena, uint32_t, n);
   for (size_t v = 0; v < n; v++) b->target[v] = PROGRAM_NONE;
@@ -406,50 +407,50 @@ static bool find_targets(Body *b, size_t n) {
 }
 
 /* What was made elsewhere, as a view or a weight of another name, is copied. */
-static void emit_targets(Body *b) {
+static void emit_targets(EmitBody *b) {
   const Func *l2 = b->spec->l2;
   for (size_t i = 0; i < l2->outputs.n; i++) {
     const Output *o = &l2->outputs.items[i];
     uint32_t tensors[2];
     if (op_of(l2, o->value)->stage != b->stage) continue;
-    tensors[0] = body_tensor(b, o->value);
+    tensors[0] = emit_body_tensor(b, o->value);
     if (prepared_tensor(b, o, &tensors[1]) &&
         program_at_tensors(b->e->b, tensors[0])->buffer != program_at_tensors(b->e->b, tensors[1])->buffer)
-      body_copy(b, tensors[0], tensors[1], type_of(l2, o->value), o->name);
+      emit_copy(b, tensors[0], tensors[1], type_of(l2, o->value), o->name);
   }
 }
 
-static void emit_fetches(Body *b) {
+static void emit_fetches(EmitBody *b) {
   const Func *l2 = b->spec->l2;
   for (size_t i = 0; i < l2->outputs.n; i++)
     if (output_stage(l2, &l2->outputs.items[i]) == b->stage) emit_fetch(b, (uint32_t)i, &l2->outputs.items[i]);
 }
 
-static bool emit_body(Emit *e, const LegalBody *legal, uint32_t entry) {
+static bool emit_body(Emitting *e, const LegalBody *legal, uint32_t entry) {
   const ProgramEntrySpec *spec = legal->entry;
   int stage = legal->stage;
   bool prepare = legal->prepare;
-  Body b = {.e = e,
-            .spec = spec,
-            .entry = entry,
-            .body = program_count_bodies(e->b),
-            .start = program_count_instrs(e->b),
-            .buffers = program_count_buffers(e->b),
-            .stage = stage,
-            .units = legal->units};
+  EmitBody b = {.e = e,
+                .spec = spec,
+                .entry = entry,
+                .body = program_count_bodies(e->b),
+                .start = program_count_instrs(e->b),
+                .buffers = program_count_buffers(e->b),
+                .stage = stage,
+                .units = legal->units};
   size_t n = spec->l2->values.n + b.units->ntemps;
   b.tensor = ARENA_ARRAY(e->m->arena, uint32_t, n);
   for (size_t v = 0; v < n; v++) b.tensor[v] = PROGRAM_NONE;
-  body_find_uses(&b);
+  emit_find_uses(&b);
   b.level1 = loops_of(e->m->arena, spec->l1);
-  if (stage == 0) size_checks(&b);
+  if (stage == 0) emit_size_checks(&b);
   if (prepare && !find_targets(&b, n)) return false;
   for (b.at = 0; b.at < (int)b.units->n; b.at++)
     if (!emit_unit(&b)) return false;
   if (prepare) emit_targets(&b);
   else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)
-    if (b.units->items[i].kind == UNIT_WRITE && !emit_write(&b, &b.units->items[i])) return false;
+    if (b.units->items[i].kind == UNIT_WRITE && !tool_emit_write(&b, &b.units->items[i])) return false;
   program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name),
                                           .entry = entry,
                                           .stage = (uint32_t)stage,
@@ -460,7 +461,7 @@ static bool emit_body(Emit *e, const LegalBody *legal, uint32_t entry) {
 
 /* ---- entries */
 
-static void add_ports(Emit *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
+static void add_ports(Emitting *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
   r->inputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->ops.n; i++) {
     const Op *op = &spec->l1->ops.items[i];
@@ -492,7 +493,7 @@ static uint32_t micro_batches(const Mesh *mesh) {
 }
 
 /* The bodies of one entry, one per stage. */
-static bool add_entry(Emit *e, const LegalBody *list) {
+static bool add_entry(Emitting *e, const LegalBody *list) {
   const ProgramEntrySpec *spec = list->entry;
   bool prepare = list->prepare;
   ProgramEntry r = {.name = emit_text(e, spec->name),
@@ -524,7 +525,7 @@ static bool fits_program(const Module *m, Diags *diags) {
 }
 
 /* Bodies of @prepare stand behind the entries, whose weights it knows then. */
-static bool add_entries(Emit *e, const Legal *legal) {
+static bool add_entries(Emitting *e, const Legal *legal) {
   for (int i = 0; i < legal->n; i += e->m->mesh.stages)
     if (!add_entry(e, &legal->bodies[i])) return false;
   for (size_t i = 0; i < e->out->kernels.n; i++)
@@ -533,12 +534,12 @@ static bool add_entries(Emit *e, const Legal *legal) {
          diag_error(e->diags, DIAG_dimension, (Loc){0}, "the program's buffers: %s", e->m->expr_fault);
 }
 
-bool program_of(const Legal *legal, ProgramResult *out, Diags *diags) {
+bool codegen_program_of(const Legal *legal, ProgramResult *out, Diags *diags) {
   Module *m = legal->source.m;
   *out = (ProgramResult){0};
   if (!fits_program(m, diags)) return false;
   out->b = program_builder_new();
-  Emit e = {.m = m, .diags = diags, .legal = legal, .out = out, .b = out->b};
+  Emitting e = {.m = m, .diags = diags, .legal = legal, .out = out, .b = out->b};
   e.blobs = ARENA_ARRAY(m->arena, uint32_t, m->blobs.n);
   for (size_t i = 0; i < m->blobs.n; i++) e.blobs[i] = PROGRAM_NONE;
   emit_symbols(&e);

@@ -41,6 +41,6 @@ typedef struct ProgramResult {
 
 /* Of legalised entries with their kernels.  False after diagnostics: a weights file that cannot be read, more symbolic
  * dimensions than a Program can hold, sizes that cannot be computed. */
-bool program_of(const Legal *legal, ProgramResult *out, Diags *diags);
+bool codegen_program_of(const Legal *legal, ProgramResult *out, Diags *diags);
 
 #endif

@@ -13,8 +13,8 @@ typedef struct BodyLoop {
   uint32_t instr; /* its instruction, once it is written */
 } BodyLoop;
 
-typedef struct Body {
-  Emit *e;
+typedef struct EmitBody {
+  Emitting *e;
   const ProgramEntrySpec *spec;
   uint32_t entry, body, start; /* instruction 0 of the body */
   uint32_t buffers;            /* its first buffer */
@@ -29,40 +29,40 @@ typedef struct Body {
   int *loop;        /* by unit: the loop whose body it is in or that it ends, -1 none */
   Loops level1;     /* the loops of the level-1 function */
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL but for @prepare */
-} Body;
+} EmitBody;
 
 /* ---- program.c */
 
-const Type *body_type(const Body *b, Val v);
-uint32_t body_tensor(const Body *b, Val v); /* of a value that has memory */
+const Type *emit_body_type(const EmitBody *b, Val v);
+uint32_t emit_body_tensor(const EmitBody *b, Val v); /* of a value that has memory */
 /* Memory of its own; or that of the weight that it is to become, or of the carry. */
-void body_fresh_tensor(Body *b, Val v, ProgramClass class_);
-uint32_t body_scratch(Body *b, const Type *t);
+void emit_fresh_tensor(EmitBody *b, Val v, ProgramClass class_);
+uint32_t emit_scratch(EmitBody *b, const Type *t);
 /* The value lies where `tensor` does. */
-void body_share_tensor(Body *b, Val v, uint32_t tensor);
+void emit_share_tensor(EmitBody *b, Val v, uint32_t tensor);
 /* May output `v` of the unit being written take the memory of its input `x`?  The input dies here and is no weight; a
  * state and a carry may be overwritten only by what becomes that state or carry. */
-bool body_may_share(const Body *b, Val x, Val v);
+bool emit_may_share(const EmitBody *b, Val x, Val v);
 
 /* Adds an instruction and extends the lifetimes of what it touches. */
-uint32_t body_instr(Body *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
+uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
                     const uint32_t *tensors, ProgramList exprs);
-void body_copy(Body *b, uint32_t from, uint32_t to, const Type *t, const char *where);
+void emit_copy(EmitBody *b, uint32_t from, uint32_t to, const Type *t, const char *where);
 
 /* ---- program_loops.c */
 
 /* Fills last_use, root, becomes, loops and loop. */
-void body_find_uses(Body *b);
+void emit_find_uses(EmitBody *b);
 /* Can `v` be computed where the carry is that it becomes, since nobody reads the carry any more? */
-bool body_in_carry(const Body *b, Val v);
-void body_loop(Body *b, const Unit *u, const char *where);
-void body_repeat(Body *b, const Unit *u, const char *where);
+bool emit_in_carry(const EmitBody *b, Val v);
+void emit_loop(EmitBody *b, const Unit *u, const char *where);
+void emit_repeat(EmitBody *b, const Unit *u, const char *where);
 
 /* ---- program_checks.c */
 
 /* Instructions that refuse the sizes with which an index or a slice of the entry would leave what it reads.  Those of a
  * loop are checked in its rounds, since there may be none; `name` is the loop's. */
-void size_checks(Body *b);
-void size_checks_of_loop(Body *b, const char *name);
+void emit_size_checks(EmitBody *b);
+void emit_size_checks_of_loop(EmitBody *b, const char *name);
 
 #endif

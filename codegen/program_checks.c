@@ -8,9 +8,9 @@
 #include "codegen/program_body.h"
 #include "ir/index_bound.h"
 
-static void check(Body *b, const char *name, const char *text, const Expr *value, const Expr *most) {
+static void check(EmitBody *b, const char *name, const char *text, const Expr *value, const Expr *most) {
   const Expr *const list[] = {value, ex_const(b->e->m, 0), most};
-  body_instr(b, PI_check, name, emit_text(b->e, text), 0, NULL, emit_exprs(b->e, 3, list));
+  emit_instr(b, PI_check, name, emit_text(b->e, text), 0, NULL, emit_exprs(b->e, 3, list));
 }
 
 /* Known without the sizes. */
@@ -20,12 +20,12 @@ static bool in_table(const Expr *at, const Expr *last) {
 }
 
 /* 0 where there are no indices, which passes. */
-static const Expr *where_any(Body *b, const IndexSpan *s, const Expr *e) {
+static const Expr *where_any(EmitBody *b, const IndexSpan *s, const Expr *e) {
   return s->any ? ex_mul(b->e->m, s->any, e) : e;
 }
 
 /* Indices that the sizes alone put outside their table would read zeros and write nothing. */
-static void check_indices(Body *b) {
+static void check_indices(EmitBody *b) {
   const Func *l1 = b->spec->l1;
   size_t n;
   const IndexSpan *spans = index_spans(b->e->m, l1, &n);
@@ -40,7 +40,7 @@ static void check_indices(Body *b) {
   }
 }
 
-static void check_slices(Body *b, int loop) {
+static void check_slices(EmitBody *b, int loop) {
   const Func *l1 = b->spec->l1;
   for (size_t i = 0; i < l1->ops.n; i++) {
     const Op *op = &l1->ops.items[i];
@@ -55,12 +55,12 @@ static void check_slices(Body *b, int loop) {
   }
 }
 
-void size_checks(Body *b) {
+void emit_size_checks(EmitBody *b) {
   check_indices(b);
   check_slices(b, -1);
 }
 
-void size_checks_of_loop(Body *b, const char *name) {
+void emit_size_checks_of_loop(EmitBody *b, const char *name) {
   for (int k = 0; k < b->level1.n; k++)
     if (strcmp(b->spec->l1->ops.items[b->level1.items[k].begin].name, name) == 0) check_slices(b, k);
 }

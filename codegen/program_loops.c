@@ -15,7 +15,7 @@ _Static_assert((int)MAX_LOOPS == (int)PROGRAM_MAX_LOOPS, "what the verifier lets
 
 /* ---- where loops are */
 
-static void find_loops(Body *b) {
+static void find_loops(EmitBody *b) {
   Arena *a = b->e->m->arena;
   struct {
     BodyLoop *items;
@@ -37,7 +37,7 @@ static void find_loops(Body *b) {
 }
 
 /* The loop that a unit begins or ends. */
-static BodyLoop *loop_at(const Body *b, int unit) {
+static BodyLoop *loop_at(const EmitBody *b, int unit) {
   if (b->units->items[unit].kind == UNIT_REPEAT) return &b->loops[b->loop[unit]];
   for (BodyLoop *l = b->loops;; l++)
     if (l->begin == unit) return l;
@@ -45,7 +45,7 @@ static BodyLoop *loop_at(const Body *b, int unit) {
 
 /* The loop in whose rounds the results of a unit are made: those of a UNIT_LOOP inside, those of a UNIT_REPEAT
  * outside. */
-static int makes_in(const Body *b, int unit) {
+static int makes_in(const EmitBody *b, int unit) {
   if (b->units->items[unit].kind == UNIT_LOOP) return (int)(loop_at(b, unit) - b->loops);
   if (b->units->items[unit].kind == UNIT_REPEAT) return b->loops[b->loop[unit]].parent;
   return b->loop[unit];
@@ -55,19 +55,19 @@ static int makes_in(const Body *b, int unit) {
 
 /* The unit behind which no round reads what unit `def` made and unit `use` reads: the end of the outermost loop in
  * between. */
-static int use_ends(const Body *b, int def, int use) {
+static int use_ends(const EmitBody *b, int def, int use) {
   int made = makes_in(b, def), end = use;
   for (int l = b->loop[use]; l != made && l >= 0; l = b->loops[l].parent) end = b->loops[l].end;
   return end;
 }
 
-static bool as_large(const Body *b, Val x, Val y) {
-  const Type *s = body_type(b, x), *t = body_type(b, y);
+static bool as_large(const EmitBody *b, Val x, Val y) {
+  const Type *s = emit_body_type(b, x), *t = emit_body_type(b, y);
   return s->dtype == t->dtype && type_elements(b->e->m, s) == type_elements(b->e->m, t);
 }
 
 /* The next value of a carry is what the body makes, not a carry itself. */
-static void find_next_values(Body *b, const int *def, int end) {
+static void find_next_values(EmitBody *b, const int *def, int end) {
   const BodyLoop *l = &b->loops[b->loop[end]];
   const Unit *u = &b->units->items[end], *loop = &b->units->items[l->begin];
   for (int k = 0; k < u->nout; k++) {
@@ -77,7 +77,7 @@ static void find_next_values(Body *b, const int *def, int end) {
   }
 }
 
-void body_find_uses(Body *b) {
+void emit_find_uses(EmitBody *b) {
   const UnitList *u = b->units;
   Arena *a = b->e->m->arena;
   size_t n = b->spec->l2->values.n + u->ntemps;
@@ -105,13 +105,13 @@ void body_find_uses(Body *b) {
     b->last_use[b->root[b->spec->l2->outputs.items[i].value]] = (int)u->n;
 }
 
-bool body_in_carry(const Body *b, Val v) { return b->becomes[v] && b->last_use[b->becomes[v]] < b->at; }
+bool emit_in_carry(const EmitBody *b, Val v) { return b->becomes[v] && b->last_use[b->becomes[v]] < b->at; }
 
 /* ---- the beginning of a loop */
 
 /* Is carry `k` of a loop that ends as `leave` to lie in a carry of the loop around, of which it makes the next value?
  * That one dies here, at the latest as its initial value. */
-static bool lies_in_outer_carry(const Body *b, const Unit *u, int k, Val leave) {
+static bool lies_in_outer_carry(const EmitBody *b, const Unit *u, int k, Val leave) {
   Val outer = b->becomes[leave];
   if (!outer || b->last_use[outer] > b->at) return false;
   return b->last_use[outer] < b->at || b->root[u->in[k]] == outer;
@@ -119,36 +119,36 @@ static bool lies_in_outer_carry(const Body *b, const Unit *u, int k, Val leave) 
 
 /* Does the initial value die here and leave its memory to the carry, and so to its leave (a state to what is written to
  * it)?  Of several carries that begin as it, the last one takes it. */
-static bool takes_over(const Body *b, const Unit *u, int k, Val leave) {
+static bool takes_over(const EmitBody *b, const Unit *u, int k, Val leave) {
   Val root = b->root[u->in[k]];
-  if (!body_may_share(b, u->in[k], leave)) return false;
+  if (!emit_may_share(b, u->in[k], leave)) return false;
   for (int i = k + 1; i < u->nin; i++)
     if (b->root[u->in[i]] == root) return false;
   return true;
 }
 
-static bool same_place(const Body *b, uint32_t x, uint32_t y) {
+static bool same_place(const EmitBody *b, uint32_t x, uint32_t y) {
   const ProgramTensor *s = program_at_tensors(b->e->b, x), *t = program_at_tensors(b->e->b, y);
   return s->buffer == t->buffer && s->offset == t->offset;
 }
 
-static void begin_carry(Body *b, const Unit *u, int k, Val leave, const char *where) {
+static void begin_carry(EmitBody *b, const Unit *u, int k, Val leave, const char *where) {
   Val carry = u->out[k];
-  uint32_t init = body_tensor(b, u->in[k]);
-  if (lies_in_outer_carry(b, u, k, leave)) body_share_tensor(b, carry, b->tensor[b->becomes[leave]]);
-  else if (takes_over(b, u, k, leave)) body_share_tensor(b, carry, init);
-  else body_fresh_tensor(b, carry, PC_activation);
-  if (!same_place(b, init, b->tensor[carry])) body_copy(b, init, b->tensor[carry], body_type(b, carry), where);
+  uint32_t init = emit_body_tensor(b, u->in[k]);
+  if (lies_in_outer_carry(b, u, k, leave)) emit_share_tensor(b, carry, b->tensor[b->becomes[leave]]);
+  else if (takes_over(b, u, k, leave)) emit_share_tensor(b, carry, init);
+  else emit_fresh_tensor(b, carry, PC_activation);
+  if (!same_place(b, init, b->tensor[carry])) emit_copy(b, init, b->tensor[carry], emit_body_type(b, carry), where);
 }
 
-void body_loop(Body *b, const Unit *u, const char *where) {
+void emit_loop(EmitBody *b, const Unit *u, const char *where) {
   BodyLoop *l = loop_at(b, b->at);
   const Unit *repeat = &b->units->items[l->end];
   const Expr *trips = op_expr(&b->spec->l2->ops.items[u->op], AT_trips);
   for (int k = 1; k < u->nin; k++) begin_carry(b, u, k, repeat->out[k - 1], where);
-  body_fresh_tensor(b, u->out[0], PC_activation);
-  uint32_t tensors[2] = {b->tensor[u->out[0]], body_tensor(b, u->in[0])};
-  l->instr = body_instr(b, PI_loop, where, PROGRAM_NONE, 2, tensors, emit_exprs(b->e, trips != NULL, &trips));
+  emit_fresh_tensor(b, u->out[0], PC_activation);
+  uint32_t tensors[2] = {b->tensor[u->out[0]], emit_body_tensor(b, u->in[0])};
+  l->instr = emit_instr(b, PI_loop, where, PROGRAM_NONE, 2, tensors, emit_exprs(b->e, trips != NULL, &trips));
 }
 
 /* ---- the end of a loop: all carries become their next values at once */
@@ -158,23 +158,23 @@ typedef struct Move {
   const Type *type;
 } Move;
 
-static uint32_t buffer_of(const Body *b, uint32_t tensor) { return program_at_tensors(b->e->b, tensor)->buffer; }
+static uint32_t buffer_of(const EmitBody *b, uint32_t tensor) { return program_at_tensors(b->e->b, tensor)->buffer; }
 
-static void to_scratch(Body *b, uint32_t *tensor, const Type *t, const char *where) {
-  uint32_t scratch = body_scratch(b, t);
-  body_copy(b, *tensor, scratch, t, where);
+static void to_scratch(EmitBody *b, uint32_t *tensor, const Type *t, const char *where) {
+  uint32_t scratch = emit_scratch(b, t);
+  emit_copy(b, *tensor, scratch, t, where);
   *tensor = scratch;
 }
 
 /* Does another move still read what move `i` would overwrite? */
-static bool overwrites(const Body *b, const Move *moves, int n, int i) {
+static bool overwrites(const EmitBody *b, const Move *moves, int n, int i) {
   for (int k = 0; k < n; k++)
     if (k != i && buffer_of(b, moves[k].from) == buffer_of(b, moves[i].to)) return true;
   return false;
 }
 
 /* One after another, whatever nobody reads any more first; a circle is broken by a temporary. */
-static void move_all(Body *b, Move *moves, int n, const char *where) {
+static void move_all(EmitBody *b, Move *moves, int n, const char *where) {
   while (n > 0) {
     int i = 0;
     while (i < n && overwrites(b, moves, n, i)) i++;
@@ -182,13 +182,13 @@ static void move_all(Body *b, Move *moves, int n, const char *where) {
       to_scratch(b, &moves[0].from, moves[0].type, where);
       continue;
     }
-    body_copy(b, moves[i].from, moves[i].to, moves[i].type, where);
+    emit_copy(b, moves[i].from, moves[i].to, moves[i].type, where);
     moves[i] = moves[--n];
   }
 }
 
 /* Buffers from before the loop that its rounds touch live to its end. */
-static void keep_to_end(Body *b, uint32_t begin, uint32_t end) {
+static void keep_to_end(EmitBody *b, uint32_t begin, uint32_t end) {
   ProgramBuilder *pb = b->e->b;
   for (uint32_t i = b->buffers; i < program_count_buffers(pb); i++) {
     ProgramBuffer *buffer = program_at_buffers(pb, i);
@@ -197,24 +197,25 @@ static void keep_to_end(Body *b, uint32_t begin, uint32_t end) {
   }
 }
 
-void body_repeat(Body *b, const Unit *u, const char *where) {
+void emit_repeat(EmitBody *b, const Unit *u, const char *where) {
   const BodyLoop *l = loop_at(b, b->at);
   const Unit *loop = &b->units->items[l->begin];
   ProgramBuilder *pb = b->e->b;
   Move *moves = ARENA_ARRAY(b->e->m->arena, Move, u->nout);
-  uint32_t tensors[2] = {b->tensor[loop->out[0]], u->nin > u->nout ? body_tensor(b, u->in[u->nout]) : PROGRAM_NONE};
+  uint32_t tensors[2] = {b->tensor[loop->out[0]],
+                         u->nin > u->nout ? emit_body_tensor(b, u->in[u->nout]) : PROGRAM_NONE};
   int n = 0;
   for (int k = 0; k < u->nout; k++) {
-    Move move = {body_tensor(b, u->in[k]), b->tensor[loop->out[k + 1]], body_type(b, u->out[k])};
+    Move move = {emit_body_tensor(b, u->in[k]), b->tensor[loop->out[k + 1]], emit_body_type(b, u->out[k])};
     b->tensor[u->out[k]] = move.to;
     if (!same_place(b, move.from, move.to)) moves[n++] = move;
   }
   for (int k = 0; k < n && tensors[1] != PROGRAM_NONE; k++) /* it is read behind the moves */
     if (buffer_of(b, moves[k].to) == buffer_of(b, tensors[1]))
-      to_scratch(b, &tensors[1], body_type(b, u->in[u->nout]), where);
+      to_scratch(b, &tensors[1], emit_body_type(b, u->in[u->nout]), where);
   move_all(b, moves, n, where);
   uint32_t at =
-      body_instr(b, PI_repeat, where, PROGRAM_NONE, u->nin > u->nout ? 2 : 1, tensors, program_list_of(pb, 0, NULL));
+      emit_instr(b, PI_repeat, where, PROGRAM_NONE, u->nin > u->nout ? 2 : 1, tensors, program_list_of(pb, 0, NULL));
   program_at_instrs(pb, at)->dim = program_at_instrs(pb, l->instr)->dim = at - l->instr;
   keep_to_end(b, l->instr - b->start, at - b->start);
 }

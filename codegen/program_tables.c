@@ -9,13 +9,13 @@
 
 /* ---- expressions */
 
-static size_t expr_slot(const Emit *e, const Expr *x) {
+static size_t expr_slot(const Emitting *e, const Expr *x) {
   size_t i = x->hash & (e->exprs.cap - 1);
   while (e->exprs.keys[i] && e->exprs.keys[i] != x) i = (i + 1) & (e->exprs.cap - 1);
   return i;
 }
 
-static void expr_room(Emit *e) {
+static void expr_room(Emitting *e) {
   if (2 * (e->exprs.n + 1) <= e->exprs.cap) return;
   size_t old = e->exprs.cap, cap = old ? old * 2 : 256;
   const Expr **keys = e->exprs.keys;
@@ -31,7 +31,7 @@ static void expr_room(Emit *e) {
     }
 }
 
-static uint32_t translate(Emit *e, const Expr *x) {
+static uint32_t translate(Emitting *e, const Expr *x) {
   static const ProgramExprKind kinds[] = {
       [EX_MUL] = PX_mul, [EX_ADD] = PX_add, [EX_DIV] = PX_div, [EX_MIN] = PX_min, [EX_MAX] = PX_max};
   if (x->kind == EX_CONST) return program_const(e->b, x->value);
@@ -46,7 +46,7 @@ static uint32_t translate(Emit *e, const Expr *x) {
   return r;
 }
 
-uint32_t emit_expr(Emit *e, const Expr *x) {
+uint32_t emit_expr(Emitting *e, const Expr *x) {
   expr_room(e);
   size_t s = expr_slot(e, x);
   if (e->exprs.keys[s]) return e->exprs.values[s];
@@ -59,16 +59,16 @@ uint32_t emit_expr(Emit *e, const Expr *x) {
   return r;
 }
 
-ProgramList emit_exprs(Emit *e, int n, const Expr *const *list) {
+ProgramList emit_exprs(Emitting *e, int n, const Expr *const *list) {
   uint32_t *items = ARENA_ARRAY(e->m->arena, uint32_t, n);
   for (int i = 0; i < n; i++) items[i] = emit_expr(e, list[i]);
   return program_list_of(e->b, (uint32_t)n, items);
 }
 
-uint32_t emit_text(Emit *e, const char *s) { return program_string(e->b, s); }
+uint32_t emit_text(Emitting *e, const char *s) { return program_string(e->b, s); }
 
 /* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
-ProgramList emit_intervals(Emit *e, const Type *global, const Layout *l, bool ends) {
+ProgramList emit_intervals(Emitting *e, const Type *global, const Layout *l, bool ends) {
   const Expr *list[2 * MAX_RANK];
   int n = 0;
   for (int d = 0; d < global->rank; d++) {
@@ -82,7 +82,7 @@ ProgramList emit_intervals(Emit *e, const Type *global, const Layout *l, bool en
 
 /* ---- tables of the whole Program */
 
-void emit_symbols(Emit *e) {
+void emit_symbols(Emitting *e) {
   e->symbols = ARENA_ARRAY(e->m->arena, uint32_t, e->m->symbols.n);
   for (size_t i = 0; i < e->m->symbols.n; i++) {
     const Symbol *s = &e->m->symbols.items[i];
@@ -100,7 +100,7 @@ void emit_symbols(Emit *e) {
   }
 }
 
-static bool add_blob(Emit *e, int index, uint32_t *out) {
+static bool add_blob(Emitting *e, int index, uint32_t *out) {
   if (e->blobs[index] != PROGRAM_NONE) return *out = e->blobs[index], true;
   const Blob *blob = &e->m->blobs.items[index];
   FileMap map;
@@ -128,17 +128,17 @@ static bool add_blob(Emit *e, int index, uint32_t *out) {
   return true;
 }
 
-uint32_t emit_bytes(Emit *e, const Type *t) {
+uint32_t emit_bytes(Emitting *e, const Type *t) {
   return emit_expr(e, ex_muli(e->m, type_elements(e->m, t), (int64_t)dtype_bytes(t->dtype)));
 }
 
-uint32_t emit_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t) {
+uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *t) {
   return program_add_tensors(
       e->b, &(ProgramTensor){
                 .buffer = buffer, .offset = offset, .dtype = t->dtype, .extents = emit_exprs(e, t->rank, t->dims)});
 }
 
-static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_, int stage, uint32_t slots,
+static uint32_t persistent_buffer(Emitting *e, const char *name, ProgramClass class_, int stage, uint32_t slots,
                                   const Type *local) {
   return program_add_buffers(e->b, &(ProgramBuffer){.name = emit_text(e, name),
                                                     .class_ = class_,
@@ -149,30 +149,30 @@ static uint32_t persistent_buffer(Emit *e, const char *name, ProgramClass class_
                                                     .bytes = emit_bytes(e, local)});
 }
 
-static ProgramList strides_list(Emit *e, const Param *p) {
+static ProgramList strides_list(Emitting *e, const Param *p) {
   uint32_t items[MAX_RANK];
   for (int d = 0; d < p->type->rank; d++) items[d] = program_const(e->b, p->strides[d]);
   return program_list_of(e->b, (uint32_t)p->type->rank, items);
 }
 
-const Known *emit_known_param(const Emit *e, const Op *op, const Layout *layout) {
+const EmitKnown *emit_known_param(const Emitting *e, const Op *op, const Layout *layout) {
   const char *name = op_str(op, AT_name);
   for (size_t i = 0; i < e->params.n; i++) {
-    const Known *k = &e->params.items[i];
+    const EmitKnown *k = &e->params.items[i];
     if (k->stage == op->stage && k->layout == layout && strcmp(k->name, name) == 0) return k;
   }
   return NULL;
 }
 
 /* The record of a weight in the layout, without a place for it. */
-static void emit_origin(Emit *e, const ParamOrigin *o, ProgramParam *r) {
+static void emit_origin(Emitting *e, const ParamOrigin *o, ProgramParam *r) {
   r->view = 1;
   r->origin = emit_text(e, o->name);
   r->origin_dims = emit_exprs(e, o->type->rank, o->type->dims);
   r->first = (uint64_t)o->first;
 }
 
-bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r) {
+bool emit_param_record(Emitting *e, const Op *op, const Layout *layout, ProgramParam *r) {
   static const ProgramInit inits[] = {
       [INIT_BLOB] = PINIT_blob,     [INIT_ZEROS] = PINIT_zeros,     [INIT_CONSTANT] = PINIT_constant,
       [INIT_NORMAL] = PINIT_normal, [INIT_UNIFORM] = PINIT_uniform, [INIT_PREPARED] = PINIT_prepared};
@@ -199,22 +199,22 @@ bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam
 }
 
 /* The tensor of a weight in the layout and stage; the same one for every entry that uses it so. */
-bool emit_param(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
+bool emit_param(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
-  const Known *have = emit_known_param(e, op, layout);
+  const EmitKnown *have = emit_known_param(e, op, layout);
   ProgramParam r;
   if (have) return *tensor = have->tensor, true;
   if (!emit_param_record(e, op, layout, &r)) return false;
   r.buffer = persistent_buffer(e, name, PC_param, op->stage, 1, local);
-  Known k = {name,     op->stage,
-             layout,   program_add_params(e->b, &r),
-             r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), local)};
+  EmitKnown k = {name,     op->stage,
+                 layout,   program_add_params(e->b, &r),
+                 r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->params, k);
   *tensor = k.tensor;
   return true;
 }
 
-static bool states_differ(Emit *e, const Known *k, const Op *op, const Layout *layout) {
+static bool states_differ(Emitting *e, const EmitKnown *k, const Op *op, const Layout *layout) {
   Text have = {.arena = e->m->arena}, want = {.arena = e->m->arena};
   layout_print(e->m, &have, k->layout);
   layout_print(e->m, &want, layout);
@@ -233,10 +233,10 @@ static uint32_t parts_in_time(const Module *m, const Layout *l) {
 }
 
 /* The tensor of a state: one for all entries.  False after a diagnostic. */
-bool emit_state(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
+bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor) {
   const char *name = op_str(op, AT_name);
   for (size_t i = 0; i < e->states.n; i++) {
-    const Known *k = &e->states.items[i];
+    const EmitKnown *k = &e->states.items[i];
     if (strcmp(k->name, name) != 0) continue;
     *tensor = k->tensor;
     return (k->stage == op->stage && k->layout == layout) || states_differ(e, k, op, layout);
@@ -250,9 +250,9 @@ bool emit_state(Emit *e, const Op *op, const Layout *layout, const Type *local, 
                     .dims = emit_exprs(e, s->type->rank, s->type->dims),
                     .interval = emit_intervals(e, s->type, layout, true),
                     .value = s->value};
-  Known k = {name,   op->stage,
-             layout, program_add_states(e->b, &r),
-             buffer, emit_tensor(e, buffer, program_const(e->b, 0), local)};
+  EmitKnown k = {name,   op->stage,
+                 layout, program_add_states(e->b, &r),
+                 buffer, emit_tensor(e, buffer, program_const(e->b, 0), local)};
   ARENA_PUSH(e->m->arena, &e->states, k);
   *tensor = k.tensor;
   return true;

@@ -6,14 +6,14 @@
 #include "codegen/program.h"
 #include "codegen/rows/units.h"
 
-typedef struct Known {
+typedef struct EmitKnown {
   const char *name;
   int stage;
   const Layout *layout;
   uint32_t record, buffer, tensor;
-} Known;
+} EmitKnown;
 
-typedef struct Emit {
+typedef struct Emitting {
   Module *m;
   Diags *diags;
   const Legal *legal;
@@ -26,29 +26,29 @@ typedef struct Emit {
     size_t n, cap;
   } exprs;
   struct {
-    Known *items;
+    EmitKnown *items;
     size_t n, cap;
   } params, states;
   uint32_t *blobs;     /* module blob -> Program blob */
   uint32_t entry_base; /* first communication key of the entry */
-} Emit;
+} Emitting;
 
-void emit_symbols(Emit *e); /* and the mesh */
-uint32_t emit_text(Emit *e, const char *s);
-uint32_t emit_expr(Emit *e, const Expr *x);
-ProgramList emit_exprs(Emit *e, int n, const Expr *const *list);
+void emit_symbols(Emitting *e); /* and the mesh */
+uint32_t emit_text(Emitting *e, const char *s);
+uint32_t emit_expr(Emitting *e, const Expr *x);
+ProgramList emit_exprs(Emitting *e, int n, const Expr *const *list);
 /* [lo, hi) per dimension of a shard, as a list; or only the beginnings. */
-ProgramList emit_intervals(Emit *e, const Type *global, const Layout *l, bool ends);
-uint32_t emit_bytes(Emit *e, const Type *t);
-uint32_t emit_tensor(Emit *e, uint32_t buffer, uint32_t offset, const Type *t);
+ProgramList emit_intervals(Emitting *e, const Type *global, const Layout *l, bool ends);
+uint32_t emit_bytes(Emitting *e, const Type *t);
+uint32_t emit_tensor(Emitting *e, uint32_t buffer, uint32_t offset, const Type *t);
 
 /* The tensor of a weight in the layout and stage; the same one for every entry that uses it so.  False after a
  * diagnostic. */
-bool emit_param(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
-const Known *emit_known_param(const Emit *e, const Op *op, const Layout *layout);
+bool emit_param(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
+const EmitKnown *emit_known_param(const Emitting *e, const Op *op, const Layout *layout);
 /* The record of a weight in the layout, without a place for it. */
-bool emit_param_record(Emit *e, const Op *op, const Layout *layout, ProgramParam *r);
+bool emit_param_record(Emitting *e, const Op *op, const Layout *layout, ProgramParam *r);
 /* The tensor of a state: one for all entries.  False after a diagnostic. */
-bool emit_state(Emit *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
+bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
 
 #endif

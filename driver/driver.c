@@ -31,8 +31,8 @@ static void settle_hints(Build *b) {
     s->hint = symbol_hint(s);
   }
   if (n)
-    watch_say(&o->watch, o->arena, "Symbolic", "planning for %s (--dim-hint, --dim)",
-              model_hints_text(o->arena, &b->model));
+    driver_watch_say(&o->watch, o->arena, "Symbolic", "planning for %s (--dim-hint, --dim)",
+                     model_hints_text(o->arena, &b->model));
 }
 
 /* The first entry is planned; the others take its choices over (passes/plan/entries.h). */
@@ -42,8 +42,8 @@ static void say_entries(const Build *b) {
   Text names = {.arena = o->arena};
   for (int i = 1; i < m->nentries; i++) text_printf(&names, "%s%s", i > 1 ? ", " : "", m->entries[i]);
   if (m->nentries > 1)
-    watch_say(&o->watch, o->arena, "Entries", "planning for %s; %s share%s its weights and states", m->entries[0],
-              text_str(&names), m->nentries == 2 ? "s" : "");
+    driver_watch_say(&o->watch, o->arena, "Entries", "planning for %s; %s share%s its weights and states",
+                     m->entries[0], text_str(&names), m->nentries == 2 ? "s" : "");
 }
 
 static bool choose_entries(Build *b) {
@@ -105,8 +105,8 @@ static bool lower_weights(Build *b) {
 
 static bool stage_lower(Build *b) {
   const ModelOptions *o = &b->options.model;
-  watch_stage(&o->watch, o->arena, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks,
-              b->plan->ranks == 1 ? "" : "s");
+  driver_watch_stage(&o->watch, o->arena, "Lowering", "%s to %d rank%s", b->model.path, b->plan->ranks,
+                     b->plan->ranks == 1 ? "" : "s");
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
   b->l2s = ARENA_ARRAY(o->arena, Func *, b->nentries);
   bool ok = true;
@@ -161,7 +161,7 @@ static bool stage_kernels(Build *b) {
   return true;
 }
 
-static bool stage_program(Build *b) { return program_of(b->legal, &b->program, b->options.model.diags); }
+static bool stage_program(Build *b) { return codegen_program_of(b->legal, &b->program, b->options.model.diags); }
 
 ArtifactSpec driver_artifact_spec(const Build *b) {
   const DriverOptions *o = &b->options;
@@ -176,7 +176,7 @@ ArtifactSpec driver_artifact_spec(const Build *b) {
 
 static bool stage_artifact(Build *b) {
   ArtifactSpec spec = driver_artifact_spec(b);
-  return artifact_write(&spec, &b->program, &b->report, b->options.model.diags);
+  return codegen_write(&spec, &b->program, &b->report, b->options.model.diags);
 }
 
 /* ---- the table */
@@ -193,7 +193,7 @@ static const Stage stages[DRIVER_STAGES] = {
 };
 
 void driver_begin(Build *b, const DriverOptions *options) {
-  *b = (Build){.options = *options, .device = device_traits(DEVICE_cpu)};
+  *b = (Build){.options = *options, .device = target_device_traits(DEVICE_cpu)};
 }
 
 bool driver_run(Build *b, DriverStage last) {
@@ -211,11 +211,11 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
 bool driver_write(Build *b, const char *out) {
   const ModelOptions *o = &b->options.model;
   b->options.out = out;
-  driver_make_for(b, device_traits(DEVICE_cpu));
+  driver_make_for(b, target_device_traits(DEVICE_cpu));
   go_back(b, DRIVER_program); /* a Program is closed when it is written */
   if (!driver_run(b, DRIVER_lower) || !save_texts(b)) return false;
-  watch_stage(&o->watch, o->arena, "Compiling", "%s", out);
-  return artifact_stub_check(b->options.stub, o->diags) && driver_run(b, DRIVER_artifact);
+  driver_watch_stage(&o->watch, o->arena, "Compiling", "%s", out);
+  return codegen_stub_check(b->options.stub, o->diags) && driver_run(b, DRIVER_artifact);
 }
 
 void driver_free(Build *b) {

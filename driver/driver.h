@@ -72,7 +72,7 @@ bool driver_write(Build *b, const char *out);
 /* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
 bool driver_lower_also(Build *b, Func *l1);
 
-/* What artifact_write and artifact_program_open need, of a build that has kernels. */
+/* What codegen_write and codegen_program_open need, of a build that has kernels. */
 ArtifactSpec driver_artifact_spec(const Build *b);
 
 void driver_free(Build *b);

@@ -25,11 +25,11 @@ static const Target *with_devices(Arena *a, const Target *g, int n) {
   size_t length = strlen(g->name), k = strlen(end);
   bool counted = length > k && strcmp(g->name + length - k, end) == 0;
   const char *name = arena_printf(a, "%.*sx%d", (int)(counted ? length - k : length), g->name, n);
-  const Target *more = target_find(diags_new(a), a, name);
-  return more ? target_computing_in(a, more, g->compute) : NULL;
+  const Target *more = topo_target_find(diags_new(a), a, name);
+  return more ? topo_target_computing_in(a, more, g->compute) : NULL;
 }
 
-void help_fewest(Build *b, const PlanOptions *options, double resident) {
+void driver_help_fewest(Build *b, const PlanOptions *options, double resident) {
   const Target *g = b->options.target;
   double usable = options->memory_limit > 0 ? options->memory_limit : target_usable(g);
   bool forced = options->tp || options->pp || options->dp || options->cp || options->ep || options->micro_batches;

@@ -6,6 +6,6 @@
 
 /* Adds help to the last diagnostic: that less force would do, or the fewest devices of the same kind on which a plan is
  * found.  `resident` is what plan_search said weights and state take. */
-void help_fewest(Build *b, const PlanOptions *options, double resident);
+void driver_help_fewest(Build *b, const PlanOptions *options, double resident);
 
 #endif

@@ -10,7 +10,7 @@ static size_t folder(const char *file) {
   return slash ? (size_t)(slash - file) + 1 : 0;
 }
 
-void ir_file_locate(Module *m, const char *file) {
+void driver_ir_file_locate(Module *m, const char *file) {
   for (size_t i = 0; i < m->blobs.n; i++) {
     const char **path = &m->blobs.items[i].path;
     if (**path != '/') *path = arena_printf(m->arena, "%.*s%s", (int)folder(file), file, *path);
@@ -28,7 +28,7 @@ static const char *seen_from(Arena *a, const char *file, const char *path) {
   return seen;
 }
 
-const char *ir_file_text(Arena *a, const Module *m, const char *file) {
+const char *driver_ir_file_text(Arena *a, const Module *m, const char *file) {
   Module copy = *m;
   Text text = {.arena = a};
   copy.blobs.items = ARENA_ARRAY(a, Blob, m->blobs.n + 1);

@@ -8,9 +8,9 @@
 #include "ir/ir.h"
 
 /* After reading `file`: the blobs of the module as seen from here. */
-void ir_file_locate(Module *m, const char *file);
+void driver_ir_file_locate(Module *m, const char *file);
 
 /* The module's text for a file of that name ("-": standard output, which is here). */
-const char *ir_file_text(Arena *a, const Module *m, const char *file);
+const char *driver_ir_file_text(Arena *a, const Module *m, const char *file);
 
 #endif

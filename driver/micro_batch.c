@@ -52,7 +52,7 @@ static int degrees(const Build *b, int64_t batch) {
   return n;
 }
 
-Plan *plan_micro_batch(Build *b, const PlanOptions *options, int64_t size) {
+Plan *driver_micro_batch(Build *b, const PlanOptions *options, int64_t size) {
   int64_t batch;
   int best = 0;
   double seconds = 0;

@@ -38,7 +38,7 @@ const char *model_name(Arena *a, const char *path) {
 
 /* ---- who looks on */
 
-void watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
+void driver_watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
   va_list args;
   if (!w->stage) return;
   va_start(args, format);
@@ -46,7 +46,7 @@ void watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *f
   va_end(args);
 }
 
-void watch_say(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
+void driver_watch_say(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...) {
   va_list args;
   if (!w->say) return;
   va_start(args, format);
@@ -196,7 +196,7 @@ static bool load_text(const ModelOptions *o, Model *model) {
   DslOptions options = {.ndefines = o->ndefines, .defines = o->defines};
   model->m = model->kind == MODEL_APC ? dsl_load(model->path, text, &options, o->diags)
                                       : ir_parse(model->path, text, o->diags);
-  if (model->m && model->kind == MODEL_IR) ir_file_locate(model->m, model->path);
+  if (model->m && model->kind == MODEL_IR) driver_ir_file_locate(model->m, model->path);
   return model->m != NULL;
 }
 
@@ -262,9 +262,9 @@ static void seed_weights(const ModelOptions *o, Module *m) {
 
 bool model_load(const ModelOptions *o, Model *model) {
   *model = (Model){.path = o->path, .name = model_name(o->arena, o->path), .kind = model_kind(o->path)};
-  watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
+  driver_watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
   bool ok = load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
-            (!o->weights || weights_from_file(model->m, o->weights, o->diags)) && bind_shapes(o, model->m) &&
+            (!o->weights || driver_weights_from_file(model->m, o->weights, o->diags)) && bind_shapes(o, model->m) &&
             set_hints(o, model) && verify_module(model->m, o->diags) && find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
   return ok;
@@ -276,7 +276,7 @@ void model_free(Model *model) {
 }
 
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
-  watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
+  driver_watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
   PassOptions options = {.device = device,
                          .print_after = o->print_after,
                          .verify = true,

@@ -34,9 +34,9 @@ typedef struct DriverWatch {
 } DriverWatch;
 
 /* Calls of those, as printf. */
-void watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...)
+void driver_watch_stage(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void watch_say(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...)
+void driver_watch_say(const DriverWatch *w, Arena *a, const char *verb, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 typedef struct ModelOptions {

@@ -109,7 +109,7 @@ bool save_texts(const Build *b) {
   Arena *a = o->model.arena;
   size_t n;
   if (!dir) return true;
-  const char *file = arena_printf(a, "%s/%s.ir", dir, name), *l1 = ir_file_text(a, b->model.m, file),
+  const char *file = arena_printf(a, "%s/%s.ir", dir, name), *l1 = driver_ir_file_text(a, b->model.m, file),
              *plan = plan_text(b, &n);
   mkdir(dir, 0777); /* that it failed shows when the files are written */
   return file_write(o->model.diags, file, 0666, l1, strlen(l1)) &&
@@ -127,13 +127,13 @@ static bool save_plan(const Build *b) {
 bool stage_plan(Build *b) {
   const DriverOptions *o = &b->options;
   Diags *d = o->model.diags;
-  watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
+  driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
   PlanOptions options = o->plan, unforced = unforced_options(o);
   double resident = 0;
   options.too_large = &resident;
   b->plan = o->plan_file     ? read_plan(b, &unforced)
-            : o->micro_batch ? plan_micro_batch(b, &options, o->micro_batch)
+            : o->micro_batch ? driver_micro_batch(b, &options, o->micro_batch)
                              : plan_search(b->model.m, b->l1, o->target, &options, d);
-  if (!b->plan && resident > 0 && !o->plan_file) help_fewest(b, &options, resident);
+  if (!b->plan && resident > 0 && !o->plan_file) driver_help_fewest(b, &options, resident);
   return b->plan && save_texts(b) && save_plan(b);
 }

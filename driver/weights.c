@@ -26,7 +26,7 @@ static void point_at(Param *p, int blob, const SafetensorsEntry *e) {
   }
 }
 
-bool weights_from_file(Module *m, const char *path, Diags *diags) {
+bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
   Safetensors *s = safetensors_open(diags, path);
   if (!s) return false;
   int blob = module_blob(m, path, s->map.size);
@@ -135,7 +135,7 @@ static bool write_safetensors(Source *s, const char *path) {
   return ok;
 }
 
-bool weights_to_file(const Module *m, const char *path, Diags *diags) {
+bool driver_weights_to_file(const Module *m, const char *path, Diags *diags) {
   size_t n = strlen(path);
   Source s = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)};
   bool npz = n > 4 && strcmp(path + n - 4, ".npz") == 0;
@@ -152,21 +152,21 @@ struct WeightReader {
   size_t n;
 };
 
-WeightReader *weight_reader_open(const Module *m, Diags *diags) {
+WeightReader *driver_reader_open(const Module *m, Diags *diags) {
   WeightReader *r = ARENA_NEW(diags->arena, WeightReader);
   *r = (WeightReader){.source = {m, diags, ARENA_ARRAY(diags->arena, FileMap, m->blobs.n + 1)},
                       .made = ARENA_ARRAY(diags->arena, Tensor, m->params.n + 1)};
   return r;
 }
 
-bool weight_reader_read(void *reader, const Param *p, Tensor *out) {
+bool driver_reader_read(void *reader, const Param *p, Tensor *out) {
   WeightReader *r = reader;
   if (!make_weight(&r->source, p, out)) return false;
   r->made[r->n++] = *out;
   return true;
 }
 
-void weight_reader_close(WeightReader *r) {
+void driver_reader_close(WeightReader *r) {
   for (size_t i = 0; i < r->n; i++) tensor_free(&r->made[i]);
   close_blobs(&r->source);
 }

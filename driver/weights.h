@@ -7,18 +7,18 @@
 
 /* Points every weight of the module at the tensor of its name, which must have its type and shape.  False after
  * diagnostics, all missing ones at once. */
-bool weights_from_file(Module *m, const char *path, Diags *diags);
+bool driver_weights_from_file(Module *m, const char *path, Diags *diags);
 
 /* Writes the weights of a model, whatever they are made from, by their names: to .safetensors (as --weights takes them)
  * or .npz.  False after diagnostics. */
-bool weights_to_file(const Module *m, const char *path, Diags *diags);
+bool driver_weights_to_file(const Module *m, const char *path, Diags *diags);
 
 /* The values of weights, whatever they are made from; close keeps nothing of them. */
 typedef struct WeightReader WeightReader;
-WeightReader *weight_reader_open(const Module *m, Diags *diags);
+WeightReader *driver_reader_open(const Module *m, Diags *diags);
 /* False after a diagnostic.  The tensor belongs to the reader.  (The context is a WeightReader: frontend/onnx/export.h
  * calls this.) */
-bool weight_reader_read(void *reader, const Param *p, Tensor *out);
-void weight_reader_close(WeightReader *r);
+bool driver_reader_read(void *reader, const Param *p, Tensor *out);
+void driver_reader_close(WeightReader *r);
 
 #endif

@@ -23,7 +23,7 @@ static const Expr *bound_of(Module *m, const Func *f, Val v, int depth) {
   }
 }
 
-LoopBuild loop_open(Builder *b, Val rounds, const Expr *trips) {
+LoopBuild frontend_loop_open(Builder *b, Val rounds, const Expr *trips) {
   LoopBuild l = {.b = b, .at = b->f->ops.n};
   if (!trips && rounds) trips = bound_of(b->m, b->f, rounds, 0);
   int64_t most;
@@ -39,9 +39,9 @@ static Val add_carry(LoopBuild *l, Val initial) {
   return v;
 }
 
-Val loop_carry(LoopBuild *l, Val initial) { return add_carry(l, initial); }
+Val frontend_loop_carry(LoopBuild *l, Val initial) { return add_carry(l, initial); }
 
-Val loop_collect(LoopBuild *l, const Type *type) {
+Val frontend_loop_collect(LoopBuild *l, const Type *type) {
   Func *f = l->b->f;
   size_t zeros = f->ops.n;
   Val initial = build_splat(l->b, type, 0);
@@ -55,7 +55,7 @@ Val loop_collect(LoopBuild *l, const Type *type) {
   return v;
 }
 
-bool loop_close(LoopBuild *l, Val again) {
+bool frontend_loop_close(LoopBuild *l, Val again) {
   build_repeat(l->b, l->round, again);
   for (size_t i = 0; i < l->carries.n; i++) {
     LoopCarry *c = &l->carries.items[i];
@@ -64,7 +64,7 @@ bool loop_close(LoopBuild *l, Val again) {
   return true;
 }
 
-Val loop_write_row(Builder *b, Val x, Val row, Val at, int axis) {
+Val frontend_loop_write_row(Builder *b, Val x, Val row, Val at, int axis) {
   if (!x || !row || !at) return 0;
   const Type *t = type_of(b->f, row);
   const Expr *dims[MAX_RANK];

@@ -1,11 +1,11 @@
 /* frontend/loop_build.h - building run-time loops (docs/ir.md, "Loops") with a Builder.
  *
- *     LoopBuild l = loop_open(b, rounds, trips);      the values before it are visible in the body, and stay so
- *     loop_carry(&l, initial) ...                     carries that the body reads
+ *     LoopBuild l = frontend_loop_open(b, rounds, trips);      the values before it are visible in the body, and stay
+ * so frontend_loop_carry(&l, initial) ...                     carries that the body reads
  *     ... build the body; l.round is the number of the round ...
- *     loop_collect(&l, type) ...                      carries whose type the body told: they start as zeros
+ *     frontend_loop_collect(&l, type) ...                      carries whose type the body told: they start as zeros
  *     l.carries[i].next = ...
- *     loop_close(&l, again);                          l.carries[i].last is the value behind the loop
+ *     frontend_loop_close(&l, again);                          l.carries[i].last is the value behind the loop
  *
  * Between opening and closing, operations are only added at the end of the function, or by these functions.
  */
@@ -34,18 +34,18 @@ enum { LOOP_ENDLESS = 1 << 30 }; /* a number of rounds from which on it means "a
 
 /* `rounds` is an i64 scalar, `trips` the most rounds there can be; NULL: what the operations behind `rounds` show.
  * round is 0 after an error. */
-LoopBuild loop_open(Builder *b, Val rounds, const Expr *trips);
+LoopBuild frontend_loop_open(Builder *b, Val rounds, const Expr *trips);
 
 /* The carry in the body, before anything of the body is built; 0 after an error. */
-Val loop_carry(LoopBuild *l, Val initial);
+Val frontend_loop_carry(LoopBuild *l, Val initial);
 
 /* A carry made while the body is being built; it starts as `type` with zeros. */
-Val loop_collect(LoopBuild *l, const Type *type);
+Val frontend_loop_collect(LoopBuild *l, const Type *type);
 
 /* Ends the body; `again` 0: always as many rounds as were asked for.  False after an error. */
-bool loop_close(LoopBuild *l, Val again);
+bool frontend_loop_close(LoopBuild *l, Val again);
 
 /* `x` with `row` (without dimension `axis`) written at place `at` (an i64 scalar) of dimension `axis`. */
-Val loop_write_row(Builder *b, Val x, Val row, Val at, int axis);
+Val frontend_loop_write_row(Builder *b, Val x, Val row, Val at, int axis);
 
 #endif

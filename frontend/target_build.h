@@ -14,9 +14,9 @@ typedef struct TargetParts {
 } TargetParts;
 
 /* Follows the names in a machine block.  False after diagnostics. */
-bool target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out);
+bool frontend_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out);
 
 /* `ranks` devices of the machine (0: one whole machine).  NULL after diagnostics. */
-const Target *target_build(Diags *d, Arena *a, const TargetParts *parts, const char *name, int ranks);
+const Target *frontend_target_build(Diags *d, Arena *a, const TargetParts *parts, const char *name, int ranks);
 
 #endif

@@ -11,9 +11,9 @@ static const DeviceTraits devices[DEVICE_KINDS] = {
 #undef DEVICE
 };
 
-const DeviceTraits *device_traits(DeviceKind kind) { return &devices[kind]; }
+const DeviceTraits *target_device_traits(DeviceKind kind) { return &devices[kind]; }
 
-const DeviceTraits *device_traits_find(const char *name) {
+const DeviceTraits *target_device_traits_find(const char *name) {
   for (int i = 0; i < DEVICE_KINDS; i++)
     if (strcmp(devices[i].name, name) == 0) return &devices[i];
   return NULL;

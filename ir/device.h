@@ -28,8 +28,8 @@ typedef struct DeviceTraits {
   bool runs;          /* programs are built for it; for others only texts */
 } DeviceTraits;
 
-const DeviceTraits *device_traits(DeviceKind kind);
-const DeviceTraits *device_traits_find(const char *name); /* NULL: there is none of that name */
+const DeviceTraits *target_device_traits(DeviceKind kind);
+const DeviceTraits *target_device_traits_find(const char *name); /* NULL: there is none of that name */
 
 static inline bool device_multiplies(const DeviceTraits *d, DType t) { return d->products >> t & 1u; }
 

@@ -160,11 +160,11 @@ void nest_next(const Nest *n, NestAt *at);
 void nest_copy(const Nest *n, Cell *dst, const Cell *src);
 
 /* Row-major strides of a shape. */
-void row_major(int rank, const int64_t *dims, int64_t *strides);
+void expr_row_major(int rank, const int64_t *dims, int64_t *strides);
 int64_t count_cells(int rank, const int64_t *dims);
 /* Copies the box [0, size) between two tensors, from `at` of src to `to` of dst. */
-void box_copy(int rank, const int64_t *size, Cell *dst, const int64_t *dst_dims, const int64_t *to, const Cell *src,
-              const int64_t *src_dims, const int64_t *at);
+void element_box_copy(int rank, const int64_t *size, Cell *dst, const int64_t *dst_dims, const int64_t *to,
+                      const Cell *src, const int64_t *src_dims, const int64_t *at);
 
 /* Lines along a dimension: element i of line l is at eval_line_start(l) + i * inner. */
 typedef struct EvalLines {

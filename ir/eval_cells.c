@@ -128,7 +128,7 @@ void cells_reduce(bool modp, DType t, Reduction r, int64_t n, Cell *acc, int64_t
 
 /* ---- loop nests */
 
-void row_major(int rank, const int64_t *dims, int64_t *strides) {
+void expr_row_major(int rank, const int64_t *dims, int64_t *strides) {
   int64_t stride = 1;
   for (int d = rank - 1; d >= 0; d--) {
     strides[d] = stride;
@@ -217,12 +217,12 @@ void nest_copy(const Nest *n, Cell *dst, const Cell *src) {
   }
 }
 
-void box_copy(int rank, const int64_t *size, Cell *dst, const int64_t *dst_dims, const int64_t *to, const Cell *src,
-              const int64_t *src_dims, const int64_t *at) {
+void element_box_copy(int rank, const int64_t *size, Cell *dst, const int64_t *dst_dims, const int64_t *to,
+                      const Cell *src, const int64_t *src_dims, const int64_t *at) {
   int64_t ds[MAX_RANK], ss[MAX_RANK];
   Nest nest = {0};
-  row_major(rank, dst_dims, ds);
-  row_major(rank, src_dims, ss);
+  expr_row_major(rank, dst_dims, ds);
+  expr_row_major(rank, src_dims, ss);
   for (int d = 0; d < rank; d++) {
     dst += to[d] * ds[d];
     src += at[d] * ss[d];

@@ -196,10 +196,10 @@ static bool cut(Eval *e, const InterpTensor *whole, const Layout *l) {
       return eval_fail(e, "dimension %d of extent %lld gives this rank %lld, its type says %lld", d,
                        (long long)whole->dims[d], (long long)(hi - at[d]), (long long)e->out->dims[d]);
   }
-  box_copy(whole->rank, e->out->dims, e->out->cells, e->out->dims, to, whole->cells, whole->dims, at);
+  element_box_copy(whole->rank, e->out->dims, e->out->cells, e->out->dims, to, whole->cells, whole->dims, at);
   if (!l || !l->partial_axes) return true;
   int64_t n = interp_elements(e->out);
-  row_major(whole->rank, whole->dims, strides);
+  expr_row_major(whole->rank, whole->dims, strides);
   for (int64_t i = 0; i < n; i++) {
     int64_t element = 0;
     for (int d = 0; d < whole->rank; d++) element += (at[d] + index[d]) * strides[d];

@@ -73,7 +73,7 @@ static bool check_copy(const Assembly *a, int rank, const InterpTensor *part, co
   int64_t to[MAX_RANK] = {0};
   const char *why;
   InterpTensor first = interp_tensor(scratch, part->dtype, part->rank, part->dims);
-  box_copy(part->rank, part->dims, first.cells, part->dims, to, a->whole->cells, a->whole->dims, lo);
+  element_box_copy(part->rank, part->dims, first.cells, part->dims, to, a->whole->cells, a->whole->dims, lo);
   if (interp_equal(part, &first, a->run->options->domain, a->run->options->tolerance, scratch, &why)) return true;
   return run_fail(a->run, a->name, "%s \"%s\": the copy%s differs from the first one: %s", a->what, a->name,
                   run_rank_text(a->run, rank), why);
@@ -96,7 +96,7 @@ static bool assemble(const Assembly *a) {
     InterpTensor part = a->layout->partial_axes ? resolved(a, r, scratch) : a->parts[r];
     /* Ranks come in the order of coordinates, so the first copy is the one at the origin of the other axes. */
     if (at_origin(run, r, axes))
-      box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
+      element_box_copy(part.rank, part.dims, a->whole->cells, a->whole->dims, lo, part.cells, part.dims, from);
     else ok = check_copy(a, r, &part, lo, scratch);
   }
   arena_free(scratch);

@@ -131,7 +131,7 @@ static bool cell_equal(bool is_number, double tolerance, Cell a, Cell b) {
 static const char *difference(const InterpTensor *a, const InterpTensor *b, int64_t at, bool is_number, Arena *arena) {
   int64_t strides[MAX_RANK];
   Text t = {.arena = arena};
-  row_major(a->rank, a->dims, strides);
+  expr_row_major(a->rank, a->dims, strides);
   text_add(&t, "element [");
   for (int d = 0; d < a->rank; d++) text_printf(&t, "%s%lld", d ? ", " : "", (long long)(at / strides[d] % a->dims[d]));
   if (is_number) text_printf(&t, "] is %.17g and %.17g", a->cells[at].f, b->cells[at].f);

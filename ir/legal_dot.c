@@ -13,7 +13,7 @@ static void append(char *letters, char l) {
   letters[n] = l, letters[n + 1] = 0;
 }
 
-void dot_form(DotForm *f, DType dtype, const char *spec) {
+void op_dot_form(DotForm *f, DType dtype, const char *spec) {
   const char *comma = strchr(spec, ','), *arrow = strstr(spec, "->");
   *f = (DotForm){.dtype = dtype};
   memcpy(f->spec[0], spec, (size_t)(comma - spec));
@@ -229,8 +229,8 @@ static bool channels_last(const char *const *part, const int *n, const ConvLette
   return true;
 }
 
-bool conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights,
-                     const bool *one, ConvLetter letters[CONV_LETTERS]) {
+bool op_conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights,
+                        const bool *one, ConvLetter letters[CONV_LETTERS]) {
   static const int class_by_roles[8] = {[5] = CONV_IMAGES,  [7] = CONV_GROUPS,  [3] = CONV_IN,     [6] = CONV_OUT,
                                         [1] = CONV_LETTERS, [2] = CONV_LETTERS, [4] = CONV_LETTERS};
   const char *part[3];

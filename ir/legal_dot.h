@@ -47,7 +47,7 @@ typedef struct LegalDot {
 } LegalDot;
 
 /* The letters of "bm,cm->bc". */
-void dot_form(DotForm *f, DType dtype, const char *spec);
+void op_dot_form(DotForm *f, DType dtype, const char *spec);
 
 void legal_dot(const DeviceTraits *d, const DotForm *f, LegalDot *out);
 
@@ -69,7 +69,7 @@ typedef struct ConvLetter {
 
 /* Does the library have the convolution?  Of weights of the model, in a float type, with at most one letter of each
  * class, images that hold their channels last.  Fills `letters`. */
-bool conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights,
-                     const bool *one, ConvLetter letters[CONV_LETTERS]);
+bool op_conv_in_library(const DeviceTraits *d, OpKind kind, const char *spec, DType dtype, bool of_weights,
+                        const bool *one, ConvLetter letters[CONV_LETTERS]);
 
 #endif

@@ -177,7 +177,7 @@ static bool prove_write(Prover *p, const Op *op, const Fact2 *in) {
   return prove_fail(p, "level 1 does not write this state");
 }
 
-bool prove_operands(Prover *p, const Walk *w, size_t i) {
+bool prove_operands(Prover *p, const ProveWalk *w, size_t i) {
   const Op *op = &w->f->ops.items[i];
   int loop = loops_reads_in(w->loops, w->f, i);
   for (int k = 0; k < op->nin; k++) {
@@ -218,7 +218,7 @@ static Fact2 of_no_value(const Type *t) {
   return fact;
 }
 
-bool prove_range(Prover *p, const Walk *w, size_t from, size_t to) {
+bool prove_range(Prover *p, const ProveWalk *w, size_t from, size_t to) {
   int next = 0;
   for (size_t i = from; i < to; i++) {
     const Op *op = &w->f->ops.items[i];
@@ -259,7 +259,7 @@ static const bool *needed_of(Module *m, const Func *f) {
 static bool prove_ops(Prover *p, const Func *f, const Fact2 *inputs, Fact2 *known) {
   Loops loops = loops_of(p->m->arena, f);
   return prove_range(
-      p, &(Walk){f, &loops, inputs, known, controls_of(p->m, f, &loops), inputs ? NULL : needed_of(p->m, f)}, 0,
+      p, &(ProveWalk){f, &loops, inputs, known, controls_of(p->m, f, &loops), inputs ? NULL : needed_of(p->m, f)}, 0,
       f->ops.n);
 }
 

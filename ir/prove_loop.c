@@ -70,14 +70,14 @@ const bool *controls_of(Module *m, const Func *f, const Loops *loops) {
   return exact;
 }
 
-static bool prove_control(Prover *p, const Walk *w, Val v, const char *what) {
+static bool prove_control(Prover *p, const ProveWalk *w, Val v, const char *what) {
   if (w->known[v].relation.axes) return prove_fail(p, "%s is a partial result", what);
   return w->controls[v] || prove_fail(p, "%s is computed by every rank for itself", what);
 }
 
 /* ---- a level-1 loop that begins alike */
 
-static bool begins_alike(const Prover *p, const Walk *w, const Loop *l, const LoopTerms *g) {
+static bool begins_alike(const Prover *p, const ProveWalk *w, const Loop *l, const LoopTerms *g) {
   const Op *begin = &w->f->ops.items[l->begin];
   if (g->depth != p->depth || g->ncarries != l->ncarries || g->trips != op_expr(begin, AT_trips) ||
       g->count != w->known[begin->in[0]].term)
@@ -88,7 +88,7 @@ static bool begins_alike(const Prover *p, const Walk *w, const Loop *l, const Lo
 }
 
 /* A level-1 loop before this one that begins alike with carries of the same types: with it the body has been tried. */
-static bool tried_before(const Prover *p, const Walk *w, const Loop *l, size_t g) {
+static bool tried_before(const Prover *p, const ProveWalk *w, const Loop *l, size_t g) {
   const LoopTerms *all = p->terms->loops.items;
   for (size_t i = 0; i < g; i++)
     if (begins_alike(p, w, l, &all[i]) &&
@@ -111,7 +111,8 @@ static bool keeps_box(Prover *p, Relation *carry, const Relation *next, bool *mo
 }
 
 /* One try of the body with the carries on these boxes. */
-static bool prove_round(Prover *p, const Walk *w, const Loop *l, const LoopTerms *g, Relation *boxes, bool *moved) {
+static bool prove_round(Prover *p, const ProveWalk *w, const Loop *l, const LoopTerms *g, Relation *boxes,
+                        bool *moved) {
   const Op *begin = &w->f->ops.items[l->begin], *repeat = &w->f->ops.items[l->repeat];
   w->known[begin->out] = (Fact2){.term = term_of_round(p->terms, p->depth)};
   for (int k = 0; k < l->ncarries; k++) {
@@ -134,7 +135,7 @@ static bool prove_round(Prover *p, const Walk *w, const Loop *l, const LoopTerms
 }
 
 /* The level-1 loop whose carries become what these become. */
-static const LoopTerms *ends_alike(const Prover *p, const Walk *w, const Loop *l, const LoopTerms *like) {
+static const LoopTerms *ends_alike(const Prover *p, const ProveWalk *w, const Loop *l, const LoopTerms *like) {
   const Op *repeat = &w->f->ops.items[l->repeat];
   Term again = repeat->nin > 1 ? w->known[repeat->in[1]].term : 0;
   for (size_t i = 0; i < p->terms->loops.n; i++) {
@@ -147,7 +148,7 @@ static const LoopTerms *ends_alike(const Prover *p, const Walk *w, const Loop *l
   return NULL;
 }
 
-static bool prove_rounds(Prover *p, const Walk *w, const Loop *l, const LoopTerms *like) {
+static bool prove_rounds(Prover *p, const ProveWalk *w, const Loop *l, const LoopTerms *like) {
   const Op *begin = &w->f->ops.items[l->begin], *repeat = &w->f->ops.items[l->repeat];
   Relation *boxes = ARENA_ARRAY(p->m->arena, Relation, l->ncarries);
   for (int k = 0; k < l->ncarries; k++) {
@@ -167,7 +168,7 @@ static bool prove_rounds(Prover *p, const Walk *w, const Loop *l, const LoopTerm
   return true;
 }
 
-bool prove_loop(Prover *p, const Walk *w, const Loop *l) {
+bool prove_loop(Prover *p, const ProveWalk *w, const Loop *l) {
   const Op *begin = &w->f->ops.items[l->begin];
   const char *best = NULL, *at = begin->name;
   if (!prove_control(p, w, begin->in[0], "the number of rounds")) return false;

@@ -119,23 +119,23 @@ bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes,
 bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out);
 
 /* prove.c */
-typedef struct Walk {
+typedef struct ProveWalk {
   const Func *f;
   const Loops *loops;
   const Fact2 *inputs;  /* NULL: level 2 itself; else what its inputs are (the decomposition of a composite) */
   Fact2 *known;         /* by value */
   const bool *controls; /* by value; controls_of */
   const bool *needed;   /* by value: what the function does depends on it; NULL: all are */
-} Walk;
-bool prove_range(Prover *p, const Walk *w, size_t from,
+} ProveWalk;
+bool prove_range(Prover *p, const ProveWalk *w, size_t from,
                  size_t to); /* the operations [from, to), which end no loop but those they begin */
-bool prove_operands(Prover *p, const Walk *w, size_t i);       /* those of operation i are in its stage, and visible */
+bool prove_operands(Prover *p, const ProveWalk *w, size_t i);  /* those of operation i are in its stage, and visible */
 bool prove_extents(Prover *p, const Type *local, Relation *r); /* the local extents are those of the box */
 
 /* prove_loop.c */
 /* By value: has the same bits on all ranks that compute it, so that it may control a loop; NULL without loops. */
 const bool *controls_of(Module *m, const Func *f, const Loops *loops);
-bool prove_loop(Prover *p, const Walk *w, const Loop *l); /* all of it, with its leaves */
+bool prove_loop(Prover *p, const ProveWalk *w, const Loop *l); /* all of it, with its leaves */
 
 /* prove_comm.c: the axioms of the level-2 operations. */
 bool prove_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);

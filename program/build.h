@@ -46,7 +46,7 @@ uint32_t program_embed(ProgramBuilder *b, uint64_t bytes, uint64_t hash);
 /* The texts and numbers of the header. */
 typedef struct ProgramFacts {
   const char *name, *target, *producer;
-  const char *cpu;    /* cpu_features() of the machine that compiled the kernels, or "" */
+  const char *cpu;    /* program_cpu_features() of the machine that compiled the kernels, or "" */
   uint32_t cpu_image; /* from program_embed, or PROGRAM_NONE */
   uint32_t stages;
   uint32_t n_events;

@@ -6,7 +6,7 @@ enum {
   DIRECT_BYTES_TWO = 16 * 1024 /* ...and between two ranks, where it saves a phase at no cost */
 };
 
-const char *comm_kind_name(CommKind kind) {
+const char *program_comm_kind_name(CommKind kind) {
   static const char *const names[] = {
 #define COMM_KIND(name) #name,
 #include "program/comm.def"
@@ -15,7 +15,7 @@ const char *comm_kind_name(CommKind kind) {
   return (unsigned)kind < COMM_KIND_COUNT ? names[kind] : "unknown operation";
 }
 
-const char *comm_reduction_name(CommReduction reduction) {
+const char *program_comm_reduction_name(CommReduction reduction) {
   static const char *const names[] = {
 #define COMM_REDUCTION(name, classes) #name,
 #include "program/comm.def"
@@ -24,25 +24,26 @@ const char *comm_reduction_name(CommReduction reduction) {
   return (unsigned)reduction < COMM_REDUCTION_COUNT ? names[reduction] : "unknown reduction";
 }
 
-size_t comm_piece_bytes(int members) {
+size_t program_comm_piece_bytes(int members) {
   size_t piece = (size_t)COMM_STAGING_BYTES / (size_t)members;
   if (piece < COMM_PIECE_LEAST) piece = COMM_PIECE_LEAST;
   if (piece > COMM_PIECE_MOST) piece = COMM_PIECE_MOST;
   return piece / 64 * 64;
 }
 
-bool comm_is_direct(size_t bytes, int members) {
-  return members == 1 || (bytes <= comm_piece_bytes(members) &&
+bool program_comm_is_direct(size_t bytes, int members) {
+  return members == 1 || (bytes <= program_comm_piece_bytes(members) &&
                           bytes * (size_t)(members - 1) <= (size_t)(members == 2 ? DIRECT_BYTES_TWO : DIRECT_BYTES));
 }
 
-size_t comm_range_of(size_t bytes, size_t unit, int j, int members) {
+size_t program_comm_range_of(size_t bytes, size_t unit, int j, int members) {
   return bytes / unit * (size_t)j / (size_t)members * unit;
 }
 
-size_t comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place) {
+size_t program_comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place) {
   size_t others = (size_t)(members - 1);
-  if (comm_is_direct(bytes, members)) return bytes * others;
-  size_t own = comm_range_of(bytes, unit, place + 1, members) - comm_range_of(bytes, unit, place, members);
+  if (program_comm_is_direct(bytes, members)) return bytes * others;
+  size_t own =
+      program_comm_range_of(bytes, unit, place + 1, members) - program_comm_range_of(bytes, unit, place, members);
   return bytes - own + own * others; /* the parts of the others, then the own result */
 }

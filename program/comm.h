@@ -22,8 +22,8 @@ typedef enum CommReduction {
   COMM_REDUCTION_COUNT
 } CommReduction;
 
-const char *comm_kind_name(CommKind kind);
-const char *comm_reduction_name(CommReduction reduction);
+const char *program_comm_kind_name(CommKind kind);
+const char *program_comm_reduction_name(CommReduction reduction);
 
 /* Part of a tensor: rows of bytes, from `offset` on.  An empty block has rows or row_bytes 0. */
 typedef struct CommBlock {
@@ -37,15 +37,15 @@ static inline size_t comm_block_bytes(CommBlock b) { return b.rows * b.row_bytes
 enum { COMM_STAGING_BYTES = 512 * 1024, COMM_PIECE_MOST = 64 * 1024, COMM_PIECE_LEAST = 8 * 1024 };
 
 /* Reductions move in pieces of so many bytes. */
-size_t comm_piece_bytes(int members);
+size_t program_comm_piece_bytes(int members);
 
 /* Is an all_reduce of `bytes` so small that every member sends all of it to all others? */
-bool comm_is_direct(size_t bytes, int members);
+bool program_comm_is_direct(size_t bytes, int members);
 
 /* Otherwise each reduces a range, in elements of `unit` bytes, and sends the result: where member j's begins. */
-size_t comm_range_of(size_t bytes, size_t unit, int j, int members);
+size_t program_comm_range_of(size_t bytes, size_t unit, int j, int members);
 
 /* The payload that member `place` of a group sends in an all_reduce of `bytes`, in elements of `unit` bytes. */
-size_t comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place);
+size_t program_comm_all_reduce_sent(size_t bytes, size_t unit, int members, int place);
 
 #endif

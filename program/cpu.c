@@ -23,7 +23,7 @@ static void detect(bool *has) {
 #undef CPU_FEATURE
 }
 
-const char *cpu_features(void) {
+const char *program_cpu_features(void) {
   static char text[512];
   char fresh[sizeof text] = "";
   bool has[N_NAMES];
@@ -37,7 +37,7 @@ const char *cpu_features(void) {
   return text;
 }
 
-bool cpu_supports(const char *list, char *missing, size_t size) {
+bool program_cpu_supports(const char *list, char *missing, size_t size) {
   bool has[N_NAMES];
   detect(has);
   for (const char *p = list; *p;) {

@@ -9,10 +9,10 @@
 #include <stddef.h>
 
 /* What this machine has of the known sets, e.g. "sse4.2 avx avx2 fma"; "" when it has none of them. */
-const char *cpu_features(void);
+const char *program_cpu_features(void);
 
 /* Are all sets of a list separated by blanks present?  The first that is not (or that is unknown) is copied
  * to missing[size]. */
-bool cpu_supports(const char *list, char *missing, size_t size);
+bool program_cpu_supports(const char *list, char *missing, size_t size);
 
 #endif

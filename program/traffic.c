@@ -239,8 +239,8 @@ static void add_instr(const Traffic *t, uint32_t instr, uint32_t rank, uint64_t 
   if (!program_instr_is_comm(x->kind) || x->kind == PI_recv || !meeting_of(t, instr, rank, &m, &place)) return;
   uint64_t *total = &sent[traffic_kind(x->kind)];
   if (x->kind == PI_all_reduce) {
-    *total += rounds * comm_all_reduce_sent((size_t)given(&m, place, 0), dtype_bytes((DType)tensor(&m, 0)->dtype),
-                                            (int)m.n, (int)place);
+    *total += rounds * program_comm_all_reduce_sent((size_t)given(&m, place, 0),
+                                                    dtype_bytes((DType)tensor(&m, 0)->dtype), (int)m.n, (int)place);
     return;
   }
   bool exchange = x->kind == PI_exchange;

@@ -157,7 +157,7 @@ static inline void emitted_add(Emitted *e, size_t index) {
     emitted_count(e, x.kind, x.bytes);
   } else if (op->kind == OP_shard_slice || op->kind == OP_mask_partial) {
     double bytes = 2 * emitted_bytes(e, op->kind == OP_mask_partial ? op->in[0] : op->out);
-    emitted_spend(e, op->stage, t->launch + kernel_memory_seconds(t, bytes), &s->collectives);
+    emitted_spend(e, op->stage, t->launch + cost_memory_seconds(t, bytes), &s->collectives);
   } else if (op->kind == OP_transfer) {
     int to = (int)op_int(op, AT_to_stage, 0);
     emitted_spend(e, to, cost_transfer(e->cost, emitted_bytes(e, op->out)), &e->stages[to].transfers);
@@ -172,7 +172,7 @@ static inline void emitted_add(Emitted *e, size_t index) {
 }
 
 static inline void emitted_sum(Emitted *e) {
-  const LoopCosts *loops = loop_costs(e->arena, e->cost, e->l2);
+  const LoopCosts *loops = cost_loops(e->arena, e->cost, e->l2);
   for (size_t i = 0; i < e->l2->ops.n; i++) {
     e->times = runs_of_op(loops, i);
     emitted_add(e, i);
@@ -203,7 +203,7 @@ static inline const char *emitted_differs(Module *m, const Func *f, const LowerP
   CostModel *cost = cost_model_new(m, t);
   Emitted e = {.m = m, .f = f, .l2 = l2, .plan = plan, .rules = rules, .cost = cost, .arena = arena};
   const char *why = NULL;
-  PlanPrice p = plan_price_stages(cost, m, f, rules, plan->strategies, plan->stages, stages, traffic);
+  PlanPrice p = cost_plan_stages(cost, m, f, rules, plan->strategies, plan->stages, stages, traffic);
   if (!p.possible) why = "it was lowered, but is said to have no price";
   emitted_sum(&e);
   for (int s = 0; s < m->mesh.stages && !why; s++)
@@ -216,9 +216,9 @@ static inline const char *emitted_differs(Module *m, const Func *f, const LowerP
   for (int k = 0; k < COMM_KIND_COUNT && !why; k++)
     if (!emitted_equal(traffic[k].messages, e.traffic[k].messages) ||
         !emitted_equal(traffic[k].bytes, e.traffic[k].bytes))
-      why =
-          arena_printf(arena, "%s: predicted %g of %.12g bytes, emitted %g of %.12g bytes", comm_kind_name((CommKind)k),
-                       traffic[k].messages, traffic[k].bytes, e.traffic[k].messages, e.traffic[k].bytes);
+      why = arena_printf(arena, "%s: predicted %g of %.12g bytes, emitted %g of %.12g bytes",
+                         program_comm_kind_name((CommKind)k), traffic[k].messages, traffic[k].bytes,
+                         e.traffic[k].messages, e.traffic[k].bytes);
   cost_model_free(cost);
   return why;
 }

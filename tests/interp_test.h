@@ -19,7 +19,7 @@ typedef struct Program {
 } Program;
 
 /* Parses "apc.ir 1" + text and verifies it; exits when that fails (a broken test). */
-static inline Program program_of(const char *text) {
+static inline Program codegen_program_of(const char *text) {
   Program p = {.arena = arena_new()};
   p.diags = diags_new(p.arena);
   p.m = ir_parse("test", arena_printf(p.arena, "apc.ir 1\n%s", text), p.diags);
@@ -54,7 +54,7 @@ static inline void program_numbers(Program *p, const char *name, DType t, int ra
   }
 }
 
-static inline bool program_run(Program *p, const char *func) {
+static inline bool tool_program_run(Program *p, const char *func) {
   const Func *f = module_func(p->m, func);
   bool ok = interp_run(p->m, f, &p->options, p->ninputs, p->inputs, p->arena, &p->result, p->diags);
   return ok;

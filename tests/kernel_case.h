@@ -241,12 +241,12 @@ static void add_case(const char *name, Program p, uint64_t seed) {
       .name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};
   c->p.options.symbols = c->symbols;
   fill_inputs(c, seed);
-  if (!program_run(&c->p, "r")) {
+  if (!tool_program_run(&c->p, "r")) {
     diags_print(p.diags, stderr, false);
     fprintf(stderr, "%s: the interpreter refuses\n", name);
     exit(1);
   }
-  const DeviceTraits *cpu = device_traits(DEVICE_cpu);
+  const DeviceTraits *cpu = target_device_traits(DEVICE_cpu);
   c->units = units_of(work_new(p.m, c->f, 0, cpu, false));
   kernel_target(cpu)->print(p.m, c->f, c->units, &kernels);
   ncases++;
@@ -276,7 +276,7 @@ static __attribute__((unused)) bool run_case_empty(Case *c, const Runner *runner
   c->p.ninputs = 0;
   bool ok = is_empty_somewhere(c);
   if (ok) fill_inputs(c, 1);
-  ok = ok && program_run(&c->p, "r");
+  ok = ok && tool_program_run(&c->p, "r");
   if (ok) run_case(c, runner, false);
   c->symbols[symbol] = before;
   return ok;

@@ -45,7 +45,7 @@ static __attribute__((unused)) void *compile_c(void) {
   enum { TOGETHER = 16 };
   char library[4500], command[12000];
   size_t n;
-  const char **texts = kernel_target(device_traits(DEVICE_cpu))->texts(&kernels, &n);
+  const char **texts = kernel_target(target_device_traits(DEVICE_cpu))->texts(&kernels, &n);
   for (size_t i = 0; i < n; i += TOGETHER)
     if (!compile(texts, i, i + TOGETHER < n ? i + TOGETHER : n, i)) return NULL;
   snprintf(library, sizeof library, "%s/k.so", temp_root());

@@ -26,7 +26,7 @@ static inline Case plan_on(Arena *a, const char *text, const Target *t, PlanOpti
 
 static inline Case plan_of(const char *text, const char *target, PlanOptions o) {
   Arena *a = arena_new();
-  return plan_on(a, text, target_find(diags_new(a), a, target), o);
+  return plan_on(a, text, topo_target_find(diags_new(a), a, target), o);
 }
 
 static inline void done(Case *c) {

@@ -50,7 +50,7 @@ static char *read_stdin(Arena *a) {
 
 static int run(Arena *a, Diags *diags, const char *file, const char *passes, const char *pairs,
                const PassOptions *options) {
-  if (!print_after_check(diags, options->print_after, passes)) return 1;
+  if (!tool_print_after_check(diags, options->print_after, passes)) return 1;
   const char *text = strcmp(file, "-") == 0 ? read_stdin(a) : file_read_text(diags, a, file, NULL);
   if (!text) return 1;
   diag_source(diags, file, text);
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     return usage(stderr, 2);
   }
   PassOptions how = {.verify = true, .dump = stdout, .print_after = values[OPT_print_after]};
-  if (values[OPT_device] && !(how.device = device_traits_find(values[OPT_device]))) {
+  if (values[OPT_device] && !(how.device = target_device_traits_find(values[OPT_device]))) {
     fprintf(stderr, "--device takes a kind of device: %s; not '%s'\n", rows[OPT_device].argument, values[OPT_device]);
     return usage(stderr, 2);
   }

@@ -74,7 +74,7 @@ static void options(void) {
 
 static void targets(void) {
   Arena *a = arena_new();
-  const char *const *names = target_names(a);
+  const char *const *names = topo_target_names(a);
   puts("\n## Targets\n\nPrograms for `cpu` ranks can be built and run; the other targets can be planned and priced.\n");
   for (const char *const *n = names; *n; n++) printf("%s`%s`", n == names ? "" : ", ", *n);
   putchar('\n');

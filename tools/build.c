@@ -17,7 +17,7 @@ static void degree(Text *t, const char *name, int n) {
   if (n > 1) text_printf(t, "%s%s %d", t->n ? " x " : "", name, n);
 }
 
-const char *degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches) {
+const char *tool_degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches) {
   Text t = {.arena = a};
   degree(&t, "tp", tp);
   degree(&t, "pp", pp);
@@ -52,7 +52,7 @@ static const DimSize *dim_sizes(Tool *t, OptionId id, size_t *count) {
       DimSize d;
       const char *number;
       split_size(t->arena, p, n, &d.name, &number);
-      parse_whole(number, &d.size);
+      tool_parse_whole(number, &d.size);
       ARENA_PUSH(t->arena, &list, d);
       p += n + (p[n] == ',');
     }
@@ -69,7 +69,7 @@ static InputShape input_shape(Arena *a, const char *value) {
   int64_t *dims = ARENA_ARRAY(a, int64_t, s.rank);
   for (int i = 0; i < s.rank; i++) {
     size_t length = strcspn(text, ",x");
-    parse_whole(arena_strndup(a, text, length), &dims[i]);
+    tool_parse_whole(arena_strndup(a, text, length), &dims[i]);
     text += length + (i + 1 < s.rank);
   }
   s.dims = dims;
@@ -137,7 +137,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->hints = dim_sizes(t, OPT_dim_hint, &o->nhints);
   o->shapes = input_shapes(t, &o->nshapes);
   o->defines = defines(t, &o->ndefines);
-  return print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights);
+  return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {
@@ -176,7 +176,7 @@ static PlanOptions plan_options(Tool *t) {
   const double least_effort = 1e-9; /* 0 seconds are a limit as well */
   const Options *o = &t->options;
   PlanOptions p = {.memory_limit = option_real(o, OPT_memory, 0),
-                   .show = t->quiet ? NULL : plan_times_show,
+                   .show = t->quiet ? NULL : tool_times_show,
                    .show_context = t,
                    .tp = degree_option(o, OPT_tp),
                    .pp = degree_option(o, OPT_pp),
@@ -188,36 +188,36 @@ static PlanOptions plan_options(Tool *t) {
   return p;
 }
 
-const char *build_temps(Tool *t, const char *name) {
+const char *tool_temps(Tool *t, const char *name) {
   if (!option_given(&t->options, OPT_save_temps)) return NULL;
   const char *dir = option_text(&t->options, OPT_save_temps);
   return dir ? dir : arena_printf(t->arena, "%s.temps", name);
 }
 
-bool build_prints_plan(const Tool *t) {
+bool tool_prints_plan(const Tool *t) {
   const char *save = option_text(&t->options, OPT_save_plan);
   return save && strcmp(save, "-") == 0;
 }
 
 static bool begin(Tool *t, const char *path, const Target *target, Build *b) {
   DriverOptions o = {.target = target,
-                     .save_temps = build_temps(t, model_name(t->arena, path)),
+                     .save_temps = tool_temps(t, model_name(t->arena, path)),
                      .embed = embed(t),
-                     .stub = build_stub(t->arena),
+                     .stub = tool_stub(t->arena),
                      .producer = "apc " APC_VERSION};
   bool ok = model_options(t, path, &o.model);
   driver_begin(b, &o);
   return ok;
 }
 
-bool build_load(Tool *t, const char *path, const Target *target, Build *b) {
+bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   if (!begin(t, path, target, b)) return false;
   DriverOptions *o = &b->options;
-  o->target_text = arena_printf(t->arena, "%s: %s", target->name, target_line(t->arena, target));
+  o->target_text = arena_printf(t->arena, "%s: %s", target->name, tool_target_line(t->arena, target));
   o->plan = plan_options(t);
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
-  o->save_plan = build_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
+  o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
   return driver_run(b, DRIVER_simplify);
 }
 
@@ -226,15 +226,15 @@ static bool find_plan(Tool *t, Build *b, bool alternatives) {
   bool ok = degrees_possible(t, b->options.target) && driver_run(b, DRIVER_plan);
   if (b->plan && t->times) {
     tool_stages_end(t);
-    plan_times_report(t, &b->plan->report);
+    tool_times_report(t, &b->plan->report);
   }
   return ok;
 }
 
-bool build_plan(Tool *t, Build *b) { return find_plan(t, b, false); }
-bool build_plan_shown(Tool *t, Build *b) { return find_plan(t, b, true); }
+bool tool_plan(Tool *t, Build *b) { return find_plan(t, b, false); }
+bool tool_plan_shown(Tool *t, Build *b) { return find_plan(t, b, true); }
 
-bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
+bool tool_plan_one_rank(Tool *t, const char *path, Build *b) {
   const Target *cpu = tool_target_of(t, "cpu");
   *b = (Build){0};
   if (!cpu || !begin(t, path, cpu, b)) return false;
@@ -246,7 +246,7 @@ bool build_plan_one_rank(Tool *t, const char *path, Build *b) {
 /* ---- the program */
 
 /* The prebuilt runtime lies beside apc, or in the folder of an installation that tools.cmake names. */
-const char *build_stub(Arena *a) {
+const char *tool_stub(Arena *a) {
   char self[4096];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n <= 0) return "apcrt-stub";
@@ -257,6 +257,6 @@ const char *build_stub(Arena *a) {
   return access(beside, R_OK) == 0 || access(installed, R_OK) != 0 ? beside : installed;
 }
 
-bool build_can_compile(Tool *t) {
-  return artifact_stub_check(build_stub(t->arena), t->diags) && c_compiler_check(t->arena, t->diags, NULL);
+bool tool_can_compile(Tool *t) {
+  return codegen_stub_check(tool_stub(t->arena), t->diags) && c_compiler_check(t->arena, t->diags, NULL);
 }

@@ -15,30 +15,30 @@ bool tool_model_known(Tool *t, const Model *model);
 
 /* Loads the model, settles the sizes to plan for and runs the level-1 passes; then `l1` is there.  False after
  * diagnostics.  Free with driver_free in either case. */
-bool build_load(Tool *t, const char *path, const Target *target, Build *out);
+bool tool_load(Tool *t, const char *path, const Target *target, Build *out);
 
 /* Finds the plan (or reads --plan), with --save-plan and --save-temps. */
-bool build_plan(Tool *t, Build *b);
+bool tool_plan(Tool *t, Build *b);
 /* The same for who is shown the plan: with what else there is, and with --plan also the bound. */
-bool build_plan_shown(Tool *t, Build *b);
+bool tool_plan_shown(Tool *t, Build *b);
 
 /* The same on one rank of the machine apc runs on, without plan options: what results are compared with. */
-bool build_plan_one_rank(Tool *t, const char *path, Build *out);
+bool tool_plan_one_rank(Tool *t, const char *path, Build *out);
 
 /* Is there what programs are made with: a C compiler that works, and the runtime?  Asked before the time that a plan
  * takes; false after a diagnostic. */
-bool build_can_compile(Tool *t);
+bool tool_can_compile(Tool *t);
 
 /* The folder of --save-temps for a model of that name; NULL when it is not given. */
-const char *build_temps(Tool *t, const char *name);
+const char *tool_temps(Tool *t, const char *name);
 
 /* --save-plan -: the plan goes to standard output, as with --emit=plan=-. */
-bool build_prints_plan(const Tool *t);
+bool tool_prints_plan(const Tool *t);
 
 /* The path of the prebuilt runtime that programs begin with (apcrt-stub). */
-const char *build_stub(Arena *a);
+const char *tool_stub(Arena *a);
 
 /* "tp 2 x pp 2, 4 micro-batches"; "one rank" */
-const char *degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches);
+const char *tool_degrees_text(Arena *a, int tp, int pp, int dp, int cp, int ep, int micro_batches);
 
 #endif

@@ -22,7 +22,7 @@ static void finished(Tool *t, const Build *b, const EmitList *l) {
   }
   tool_say(t, "Finished", "%s in %.1f s: %s, predicted %s (one device: %s), %s per rank", written(t, l),
            (tool_now_ms() - t->start_ms) / 1e3,
-           degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+           tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
            show_seconds(t->arena, p->price.time.total), one_device_text(t->arena, p),
            show_bytes(t->arena, p->price.memory.total));
 }
@@ -39,16 +39,17 @@ int cmd_compile(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
-  if (!emit_list(t, model_name(t->arena, path), &exe, &list)) return tool_failed(t->diags);
+  if (!tool_emit_list(t, model_name(t->arena, path), &exe, &list)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
+  if (!target || !tool_emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool shown = option_given(&t->options, OPT_json) || emit_wants(&list, EMIT_HTML);
-  bool ok = build_load(t, path, target, &b) && (!emit_wants(&list, EMIT_EXE) || build_can_compile(t)) &&
-            (!emit_needs_plan(&list) || (shown ? build_plan_shown : build_plan)(t, &b)) &&
-            (!emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && emit_write(t, &b, &list);
+  bool shown = option_given(&t->options, OPT_json) || tool_emit_wants(&list, EMIT_HTML);
+  bool ok = tool_load(t, path, target, &b) && (!tool_emit_wants(&list, EMIT_EXE) || tool_can_compile(t)) &&
+            (!tool_emit_needs_plan(&list) || (shown ? tool_plan_shown : tool_plan)(t, &b)) &&
+            (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
   if (ok) finished(t, &b, &list);
-  if (ok && option_given(&t->options, OPT_json)) tool_json(t, b.plan ? plan_json(t, &b) : written_json(path, &list));
+  if (ok && option_given(&t->options, OPT_json))
+    tool_json(t, b.plan ? tool_plan_json(t, &b) : written_json(path, &list));
   driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

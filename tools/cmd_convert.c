@@ -23,7 +23,7 @@ static bool ends_with(const char *s, const char *end) {
 static bool model_to_ir(Tool *t, const char *in, const char *out) {
   Model model;
   bool ok = tool_model(t, in, &model) && tool_model_known(t, &model);
-  const char *text = ok ? ir_file_text(t->arena, model.m, out) : "";
+  const char *text = ok ? driver_ir_file_text(t->arena, model.m, out) : "";
   model_free(&model);
   return ok && file_write(t->diags, out, 0666, text, strlen(text));
 }
@@ -42,9 +42,9 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
   if (tool_model(t, in, &model) && tool_model_known(t, &model) &&
       pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
     const Func *f = only_entry(t, &model);
-    WeightReader *weights = weight_reader_open(model.m, t->diags);
-    if (f) packed = onnx_export(model.m, f, weight_reader_read, weights, "apc", APC_VERSION, &bytes, t->diags);
-    weight_reader_close(weights);
+    WeightReader *weights = driver_reader_open(model.m, t->diags);
+    if (f) packed = onnx_export(model.m, f, driver_reader_read, weights, "apc", APC_VERSION, &bytes, t->diags);
+    driver_reader_close(weights);
   }
   model_free(&model);
   return packed && file_write(t->diags, out, 0666, packed, bytes);
@@ -52,7 +52,7 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
 
 static bool model_to_weights(Tool *t, const char *in, const char *out) {
   Model model;
-  bool ok = tool_model(t, in, &model) && weights_to_file(model.m, out, t->diags);
+  bool ok = tool_model(t, in, &model) && driver_weights_to_file(model.m, out, t->diags);
   model_free(&model);
   return ok;
 }

@@ -49,9 +49,9 @@ static Check compiler(Arena *a) {
 
 /* What compiled programs begin with. */
 static Check runtime(Arena *a) {
-  const char *path = build_stub(a);
+  const char *path = tool_stub(a);
   Diags *d = diags_new(a);
-  bool whole = artifact_stub_check(path, d);
+  bool whole = codegen_stub_check(path, d);
   return (Check){
       "runtime", "compiling models", true, whole, whole ? path : arena_printf(a, "%s: %s", path, d->items[0].message),
       NULL};
@@ -187,7 +187,7 @@ static Check gpus(Arena *a) {
 
 static Check cores(Arena *a) {
   long n = sysconf(_SC_NPROCESSORS_ONLN);
-  const char *features = cpu_features();
+  const char *features = program_cpu_features();
   return (Check){"CPU",
                  "ranks",
                  true,

@@ -5,7 +5,7 @@
 #include "tools/plan_report.h"
 
 static bool emits_only_text(Tool *t, const EmitList *l) {
-  if (!emit_wants(l, EMIT_EXE)) return true;
+  if (!tool_emit_wants(l, EMIT_EXE)) return true;
   return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "`apc plan` makes no program; `apc compile` does");
 }
 
@@ -19,16 +19,16 @@ int cmd_plan(Tool *t) {
   if (!tool_args(t, 1, 1)) return EXIT_USAGE;
   const char *path = t->options.args.items[0];
   EmitList list;
-  if (!emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list))
+  if (!tool_emit_list(t, model_name(t->arena, path), NULL, &list) || !emits_only_text(t, &list))
     return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !emit_check_target(t, target, &list)) return tool_failed(t->diags);
+  if (!target || !tool_emit_check_target(t, target, &list)) return tool_failed(t->diags);
   Build b;
-  bool ok = build_load(t, path, target, &b) && build_plan_shown(t, &b) &&
-            (!emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && emit_write(t, &b, &list);
+  bool ok = tool_load(t, path, target, &b) && tool_plan_shown(t, &b) &&
+            (!tool_emit_needs_lowering(&list) || driver_run(&b, DRIVER_lower)) && tool_emit_write(t, &b, &list);
   tool_stages_end(t);
-  if (ok && option_given(&t->options, OPT_json)) tool_json(t, plan_json(t, &b));
-  else if (ok && !to_stdout(&list)) plan_show(t, &b);
+  if (ok && option_given(&t->options, OPT_json)) tool_json(t, tool_plan_json(t, &b));
+  else if (ok && !to_stdout(&list)) tool_plan_show(t, &b);
   driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

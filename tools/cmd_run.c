@@ -90,21 +90,21 @@ static int start(Tool *t, Running *r) {
   const char *model = t->options.args.items[0];
   EmitList forms;
   if (!check_archive(t)) return EXIT_USAGE;
-  if (!emit_list(t, model_name(t->arena, model), NULL, &forms)) return tool_failed(t->diags);
+  if (!tool_emit_list(t, model_name(t->arena, model), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
   int code = EXIT_OK;
-  if (!target || !check_here(t, target) || !emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
+  if (!target || !check_here(t, target) || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &r->expected))
     return tool_failed(t->diags);
-  if (!build_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
-      !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !build_can_compile(t) || !build_plan(t, &r->build) ||
+  if (!tool_load(t, model, target, &r->build) || !check_outputs(t, r->build.l1) ||
+      !inputs_read(t, &r->build, r->build.l1, &r->inputs) || !tool_can_compile(t) || !tool_plan(t, &r->build) ||
       !inputs_make(t, &r->build, r->build.l1, &r->inputs) || !driver_run(&r->build, DRIVER_lower) ||
-      !emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
+      !tool_emit_write(t, &r->build, &forms) || !temporary_open(t->diags, t->arena, &r->scratch))
     return tool_failed(t->diags);
   const char *path = arena_printf(t->arena, "%s/%s", r->scratch.path, r->build.model.name);
   if (!driver_write(&r->build, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "on %d rank%s", target->ranks, target->ranks == 1 ? "" : "s");
-  r->program = program_open_file(t, path, NULL, &code);
-  return r->program ? program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
+  r->program = tool_program_open(t, path, NULL, &code);
+  return r->program ? tool_program_run(t, r->program, r->build.l1->name, &r->inputs) : code;
 }
 
 static void stop(Running *r) {
@@ -167,7 +167,7 @@ static int finish_run(Tool *t, Running *r) {
   int code;
   if (!outputs_read(t, r->program, &r->outputs, &code)) return code;
   ApcReport report = {0};
-  code = program_status(t, r->program, apc_report(r->program, 0, &report));
+  code = tool_program_status(t, r->program, apc_report(r->program, 0, &report));
   if (code || !write_outputs(t, &r->outputs)) return code ? code : tool_failed(t->diags);
   tool_stages_end(t);
   bool json = option_given(&t->options, OPT_json), ok;
@@ -176,7 +176,7 @@ static int finish_run(Tool *t, Running *r) {
     const NamedTensor *x = &r->outputs.items[i];
     if (json) json_array_append_new(outputs, tensor_json(x));
     else
-      fprintf(t->results, "output   %-24s %s  %s\n", x->name, tensor_type_text(t->arena, &x->tensor),
+      fprintf(t->results, "output   %-24s %s  %s\n", x->name, tool_tensor_type_text(t->arena, &x->tensor),
               summary(t, &x->tensor));
   }
   bool read = expect_compare(t, r->expected, &r->outputs, expected, &ok);
@@ -229,7 +229,7 @@ static void show_statistics(Tool *t, const Running *r, const Statistics *s, int 
   const Plan *p = r->build.plan;
   if (!option_given(&t->options, OPT_json)) {
     fprintf(t->results, "%s on %s, %s, %d run%s\n", r->build.model.path, r->build.options.target->name,
-            degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs, runs == 1 ? "" : "s");
+            tool_degrees_text(a, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches), runs, runs == 1 ? "" : "s");
     fprintf(t->results, "  mean      %s +- %s\n  median    %s\n  range     %s ... %s, 90 %% below %s\n",
             show_seconds(a, s->mean), show_seconds(a, s->deviation), show_seconds(a, s->median),
             show_seconds(a, s->least), show_seconds(a, s->most), show_seconds(a, s->p90));
@@ -251,7 +251,7 @@ static int measure(Tool *t, Running *r, json_t *expected, bool ok) {
   double *seconds = ARENA_ARRAY(t->arena, double, runs);
   for (int i = -warmup; code == EXIT_OK && i < runs; i++) {
     double begin = tool_now_ms();
-    code = program_status(t, r->program, apc_run_again(r->program));
+    code = tool_program_status(t, r->program, apc_run_again(r->program));
     if (i >= 0) seconds[i] = (tool_now_ms() - begin) / 1e3;
   }
   if (code != EXIT_OK) return code;

@@ -9,23 +9,23 @@
 static int list_names(Tool *t) {
   if (option_given(&t->options, OPT_json)) {
     json_t *names = json_array();
-    for (const char *const *n = target_names(t->arena); *n; n++) json_array_append_new(names, json_text(*n));
+    for (const char *const *n = topo_target_names(t->arena); *n; n++) json_array_append_new(names, json_text(*n));
     tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.targets/1", "names", names));
     return EXIT_OK;
   }
-  for (const char *const *n = target_names(t->arena); *n; n++) puts(*n);
+  for (const char *const *n = topo_target_names(t->arena); *n; n++) puts(*n);
   return EXIT_OK;
 }
 
 static int list(Tool *t) {
   bool json = option_given(&t->options, OPT_json);
   json_t *array = json_array();
-  if (!json) target_table_head();
-  for (const char *const *n = target_names(t->arena); *n; n++) {
-    const Target *g = target_find(t->diags, t->arena, *n);
+  if (!json) tool_target_table_head();
+  for (const char *const *n = topo_target_names(t->arena); *n; n++) {
+    const Target *g = topo_target_find(t->diags, t->arena, *n);
     if (!g) continue;
-    if (json) json_array_append_new(array, target_json(g));
-    else target_table_row(t->arena, *n, g);
+    if (json) json_array_append_new(array, tool_target_json(g));
+    else tool_target_table_row(t->arena, *n, g);
   }
   if (json) tool_json(t, json_pack("{s:s, s:O}", "schema", "apc.targets/1", "targets", array));
   else
@@ -43,8 +43,8 @@ static int show(Tool *t, const char *name) {
   const Target *g = text ? tool_target_of(t, name) : NULL;
   if (!g) return tool_failed(t->diags);
   if (option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
-  else printf("# %s: %s\n\n%s", name, target_line(t->arena, g), text);
+    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", tool_target_json(g)));
+  else printf("# %s: %s\n\n%s", name, tool_target_line(t->arena, g), text);
   return EXIT_OK;
 }
 
@@ -57,8 +57,8 @@ static int check(Tool *t, const char *file) {
   const Target *g = tool_target_of(t, file);
   if (!g) return tool_failed(t->diags);
   if (option_given(&t->options, OPT_json))
-    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", target_json(g)));
-  else printf("%s: %s\n", file, target_line(t->arena, g));
+    tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", tool_target_json(g)));
+  else printf("%s: %s\n", file, tool_target_line(t->arena, g));
   return EXIT_OK;
 }
 

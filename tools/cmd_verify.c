@@ -61,7 +61,7 @@ static bool draw_weights(Tool *t, Verify *v) {
   if (elements < many || bytes > (double)machine_memory() / 4) return true;
   tool_stage(t, "Drawing", "%.3g million weights", elements / 1e6);
   v->drawn = arena_printf(t->arena, "%s/weights.safetensors", v->scratch.path);
-  return weights_to_file(m, v->drawn, t->diags);
+  return driver_weights_to_file(m, v->drawn, t->diags);
 }
 
 /* Builds the program under a name of the scratch folder and runs its entries in order; states live on between them. */
@@ -70,11 +70,11 @@ static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
   if (!driver_write(b, path)) return tool_failed(t->diags);
   tool_stage(t, "Running", "%s on %d rank%s", b->model.path, b->plan->ranks, b->plan->ranks == 1 ? "" : "s");
-  ApcModel *program = program_open_file(t, path, v->drawn, &code);
+  ApcModel *program = tool_program_open(t, path, v->drawn, &code);
   for (int i = 0; code == EXIT_OK && i < b->nentries; i++) {
     EntryRun *e = &v->entries[i];
     if (i == v->models) code = states_bind(t, b, program, v->sizes);
-    if (code == EXIT_OK) code = program_run(t, program, b->l1s[i]->name, &e->inputs);
+    if (code == EXIT_OK) code = tool_program_run(t, program, b->l1s[i]->name, &e->inputs);
     if (code == EXIT_OK) outputs_read(t, program, many ? &e->many : &e->one, &code);
   }
   apc_close(program);
@@ -121,7 +121,7 @@ static int run_both(Tool *t, Verify *v) {
     return tool_failed(t->diags);
   int code = run_program(t, v, &v->parallel, "parallel", true);
   if (code != EXIT_OK) return code;
-  if (!build_plan_one_rank(t, path, &v->one) || !driver_run(&v->one, DRIVER_lower) || !states_entry_add(t, &v->one))
+  if (!tool_plan_one_rank(t, path, &v->one) || !driver_run(&v->one, DRIVER_lower) || !states_entry_add(t, &v->one))
     return tool_failed(t->diags);
   code = run_program(t, v, &v->one, "one", false);
   if (code != EXIT_OK) return code;
@@ -171,9 +171,9 @@ static bool no_others(const Verify *v, const EntryRun *e) {
 }
 
 static json_t *check_json(const Verify *v, const OutputCheck *c) {
-  json_t *o = json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(c->name), "rel_l2", json_real_or_null(c->one.rel_l2),
-                        "max_abs", json_real_or_null(c->one.max_abs), "ok", c->ok);
-  json_object_set_new(o, "reference_rel_l2", v->referred ? json_real_or_null(c->reference.rel_l2) : json_null());
+  json_t *o = json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(c->name), "rel_l2", tool_json_real(c->one.rel_l2),
+                        "max_abs", tool_json_real(c->one.max_abs), "ok", c->ok);
+  json_object_set_new(o, "reference_rel_l2", v->referred ? tool_json_real(c->reference.rel_l2) : json_null());
   return o;
 }
 
@@ -324,20 +324,20 @@ static int report(Tool *t, const Verify *v) {
 
 /* What running needs, before the plan is made: inputs and a compiler.  --expect is about numbers. */
 static bool can_run(Tool *t, Verify *v) {
-  if (v->parallel.options.target->ranks <= MAX_RANKS_HERE) return read_inputs(t, v) && build_can_compile(t);
+  if (v->parallel.options.target->ranks <= MAX_RANKS_HERE) return read_inputs(t, v) && tool_can_compile(t);
   return !v->expected || diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--expect: %s", not_run(t, v));
 }
 
 static bool read_weights(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
   WeightFiles **files = context;
-  if (!*files) *files = weight_files_open(m->arena, m);
-  return weight_files_read(*files, m, p, out, diags);
+  if (!*files) *files = tool_weights_open(m->arena, m);
+  return tool_weights_read(*files, m, p, out, diags);
 }
 
 static bool load_checked(Tool *t, Verify *v, const char *path, const Target *target) {
   v->passes = (PassChecks){.blob = read_weights, .context = &v->weights};
   t->checks = &v->passes;
-  bool ok = build_load(t, path, target, &v->parallel);
+  bool ok = tool_load(t, path, target, &v->parallel);
   t->checks = NULL;
   return ok;
 }
@@ -345,11 +345,11 @@ static bool load_checked(Tool *t, Verify *v, const char *path, const Target *tar
 static int verify(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
   EmitList forms;
-  if (!emit_list(t, model_name(t->arena, path), NULL, &forms)) return tool_failed(t->diags);
+  if (!tool_emit_list(t, model_name(t->arena, path), NULL, &forms)) return tool_failed(t->diags);
   const Target *target = tool_target(t);
-  if (!target || !emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) ||
-      !load_checked(t, v, path, target) || !can_run(t, v) || !build_plan(t, &v->parallel) ||
-      !driver_run(&v->parallel, DRIVER_lower) || !emit_write(t, &v->parallel, &forms) ||
+  if (!target || !tool_emit_check_target(t, target, &forms) || !expect_open(t, &v->expected) ||
+      !load_checked(t, v, path, target) || !can_run(t, v) || !tool_plan(t, &v->parallel) ||
+      !driver_run(&v->parallel, DRIVER_lower) || !tool_emit_write(t, &v->parallel, &forms) ||
       !states_entry_add(t, &v->parallel))
     return tool_failed(t->diags);
   prove_entries(t, v);
@@ -369,7 +369,7 @@ int cmd_verify(Tool *t) {
     tensors_free(&v.entries[i].one);
     tensors_free(&v.entries[i].reference);
   }
-  weight_files_close(v.weights);
+  tool_weights_close(v.weights);
   model_free(&v.imported);
   driver_free(&v.parallel);
   driver_free(&v.one);

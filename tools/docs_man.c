@@ -373,7 +373,7 @@ void docs_apc_targets_5(void) {
   line("Built in; NAMExGPUS takes so many devices of one.");
   puts(".PP");
   Arena *a = arena_new();
-  const char *const *names = target_names(a);
+  const char *const *names = topo_target_names(a);
   for (const char *const *n = names; *n; n++) {
     if (n != names) puts(",");
     bold(*n);

@@ -62,7 +62,7 @@ static bool name_files(Tool *t, const char *model, EmitList *l) {
   const char *out = option_text(&t->options, OPT_out);
   size_t unnamed = 0;
   for (size_t i = 0; i < l->n; i++) unnamed += l->items[i].file == NULL;
-  bool has_exe = emit_wants(l, EMIT_EXE);
+  bool has_exe = tool_emit_wants(l, EMIT_EXE);
   for (size_t i = 0; i < l->n; i++) {
     Emit *e = &l->items[i];
     if (e->file) continue;
@@ -93,7 +93,8 @@ static bool check_stdout(Tool *t, const EmitList *l) {
 
 static bool check_passes(Tool *t, const EmitList *l) {
   for (size_t i = 0; i < l->n; i++)
-    if (l->items[i].kind == EMIT_IR_PASS && !pass_name_check(t->diags, "--emit=ir", l->items[i].pass)) return false;
+    if (l->items[i].kind == EMIT_IR_PASS && !tool_pass_name_check(t->diags, "--emit=ir", l->items[i].pass))
+      return false;
   return true;
 }
 
@@ -109,7 +110,7 @@ static bool check_files(Tool *t, const EmitList *l) {
   return outputs_check(t, files, l->n);
 }
 
-bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out) {
+bool tool_emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out) {
   *out = (EmitList){0};
   size_t at = 0;
   for (const OptionUse *u; (u = option_next(&t->options, OPT_emit, &at));)
@@ -123,11 +124,11 @@ bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitL
     ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_SCHEDULE}));
   }
   if (out->n == 0 && otherwise) ARENA_PUSH(t->arena, out, ((Emit){.kind = *otherwise}));
-  if (build_prints_plan(t)) ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_PLAN, .file = "-"}));
+  if (tool_prints_plan(t)) ARENA_PUSH(t->arena, out, ((Emit){.kind = EMIT_PLAN, .file = "-"}));
   return check_passes(t, out) && name_files(t, model_name, out) && check_stdout(t, out) && check_files(t, out);
 }
 
-bool emit_wants(const EmitList *l, EmitKind kind) {
+bool tool_emit_wants(const EmitList *l, EmitKind kind) {
   for (size_t i = 0; i < l->n; i++)
     if (l->items[i].kind == kind) return true;
   return false;
@@ -139,18 +140,19 @@ static bool needs(const EmitList *l, Stage stage) {
   return false;
 }
 
-bool emit_needs_plan(const EmitList *l) { return needs(l, PLANNED); }
+bool tool_emit_needs_plan(const EmitList *l) { return needs(l, PLANNED); }
 
-bool emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
+bool tool_emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
 
 /* Planning works for any target; programs are made for CPU ranks. */
-bool emit_check_target(Tool *t, const Target *target, const EmitList *l) {
-  if (target->device->runs && (emit_wants(l, EMIT_CUDA) || emit_wants(l, EMIT_PTX) || emit_wants(l, EMIT_CUBIN))) {
+bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l) {
+  if (target->device->runs &&
+      (tool_emit_wants(l, EMIT_CUDA) || tool_emit_wants(l, EMIT_PTX) || tool_emit_wants(l, EMIT_CUBIN))) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);
     diag_help(t->diags, "name a machine with --target; `apc targets` lists them");
     return false;
   }
-  if (!emit_wants(l, EMIT_EXE) || target->device->runs) return true;
+  if (!tool_emit_wants(l, EMIT_EXE) || target->device->runs) return true;
   diag_error(t->diags, DIAG_later_target_gpu, (Loc){0},
              "target %s is made of %s ranks; programs are built for cpu ranks only so far", target->name,
              target->device->name);
@@ -179,7 +181,7 @@ static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   bool ok = tool_model(t, b->model.path, &model) &&
             pipeline_run(model.m, text_str(&list),
                          &(PassOptions){.device = b->options.target->device, .verify = true, .dump = stderr}, t->diags);
-  const char *text = ok ? ir_file_text(t->arena, model.m, e->file) : "";
+  const char *text = ok ? driver_ir_file_text(t->arena, model.m, e->file) : "";
   model_free(&model);
   return ok && write_text(t, e->file, text);
 }
@@ -199,7 +201,7 @@ static Module only_level(Tool *t, const Build *b, int level) {
 static bool write_module(Tool *t, const Build *b, const Emit *e, int level) {
   Module m = only_level(t, b, level);
   if (level == 1) m.mesh = (Mesh){.stages = 1};
-  return write_text(t, e->file, ir_file_text(t->arena, &m, e->file));
+  return write_text(t, e->file, driver_ir_file_text(t->arena, &m, e->file));
 }
 
 /* Level 2 as the target's devices do it, with the level 1 that it can be proved against. */
@@ -208,14 +210,14 @@ static bool write_legal(Tool *t, Build *b, const Emit *e) {
   if (!driver_run(b, DRIVER_legalise)) return false;
   Text remarks = {.arena = t->arena};
   Module m = only_level(t, b, 1);
-  legal_add_funcs(b->legal, &m, &remarks, t->diags);
+  codegen_legal_add_funcs(b->legal, &m, &remarks, t->diags);
   return write_text(t, e->file,
-                    arena_printf(t->arena, "%s%s", ir_file_text(t->arena, &m, e->file), text_str(&remarks)));
+                    arena_printf(t->arena, "%s%s", driver_ir_file_text(t->arena, &m, e->file), text_str(&remarks)));
 }
 
 /* One file that compiles: what every text begins with comes once. */
 static bool write_c(Tool *t, Build *b, const Emit *e) {
-  const DeviceTraits *cpu = device_traits(DEVICE_cpu);
+  const DeviceTraits *cpu = target_device_traits(DEVICE_cpu);
   driver_make_for(b, cpu);
   if (!driver_run(b, DRIVER_program)) return false;
   const KernelTarget *target = kernel_target(cpu);
@@ -229,7 +231,7 @@ static bool write_c(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
-/* The Program with the kernels of the target's devices; closed by artifact_program_close. */
+/* The Program with the kernels of the target's devices; closed by codegen_program_close. */
 static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
   const DeviceTraits *device = b->options.target->device;
   driver_make_for(b, device);
@@ -239,7 +241,7 @@ static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
                       b->plan->ranks);
   if (!driver_run(b, DRIVER_kernels)) return false;
   ArtifactSpec spec = driver_artifact_spec(b);
-  return artifact_program_open(&spec, out, t->diags);
+  return codegen_program_open(&spec, out, t->diags);
 }
 
 /* ---- for GPUs */
@@ -271,7 +273,7 @@ static bool write_cuda(Tool *t, Build *b, const Emit *e) {
   ArtifactProgram a;
   if (!open_program(t, b, &a)) return false;
   const char *source = cuda_source(t, b, &a);
-  artifact_program_close(&a);
+  codegen_program_close(&a);
   return e->kind == EMIT_CUDA ? write_text(t, e->file, source) : write_image(t, b, e, source);
 }
 
@@ -280,7 +282,7 @@ static bool write_schedule(Tool *t, Build *b, const Emit *e) {
   Text text = {.arena = t->arena};
   if (!open_program(t, b, &a)) return false;
   kernel_target(b->device)->schedule(t->arena, &a, &text);
-  artifact_program_close(&a);
+  codegen_program_close(&a);
   return write_text(t, e->file, text_str(&text));
 }
 
@@ -300,11 +302,11 @@ static bool check_known(Tool *t, const Build *b, EmitKind kind) {
 static bool write_dot(Tool *t, Build *b, const Emit *e) {
   Text text = {.arena = t->arena};
   const Plan *p = b->plan;
-  dot_print(b->model.m, b->l1, p,
-            arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->options.target->name,
-                         degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
-                         show_seconds(t->arena, p->price.time.total)),
-            &text);
+  tool_dot_print(b->model.m, b->l1, p,
+                 arena_printf(t->arena, "%s on %s: %s, %s", b->model.path, b->options.target->name,
+                              tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+                              show_seconds(t->arena, p->price.time.total)),
+                 &text);
   return write_text(t, e->file, text_str(&text));
 }
 
@@ -335,7 +337,7 @@ static bool write_form(Tool *t, Build *b, const Emit *e) {
   return false;
 }
 
-bool emit_write(Tool *t, Build *b, const EmitList *l) {
+bool tool_emit_write(Tool *t, Build *b, const EmitList *l) {
   for (size_t i = 0; i < l->n; i++)
     if (!write_form(t, b, &l->items[i])) return false;
   return true;

@@ -35,17 +35,17 @@ typedef struct EmitList {
 /* What --emit and -S ask for (nothing given: `otherwise`), with the files' names filled in from -o and the model's
  * name.  False after a diagnostic: a pass there is not, -o together with several files, a file that is read or written
  * twice (tools/outputs.h). */
-bool emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
-bool emit_wants(const EmitList *l, EmitKind kind);
+bool tool_emit_list(Tool *t, const char *model_name, const EmitKind *otherwise, EmitList *out);
+bool tool_emit_wants(const EmitList *l, EmitKind kind);
 
-/* How far a build has to come before emit_write. */
-bool emit_needs_plan(const EmitList *l);
-bool emit_needs_lowering(const EmitList *l);
+/* How far a build has to come before tool_emit_write. */
+bool tool_emit_needs_plan(const EmitList *l);
+bool tool_emit_needs_lowering(const EmitList *l);
 
 /* False after a diagnostic: a form that the target's device does not have. */
-bool emit_check_target(Tool *t, const Target *target, const EmitList *l);
+bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l);
 
 /* Writes the forms of a build that has come far enough. */
-bool emit_write(Tool *t, Build *b, const EmitList *l);
+bool tool_emit_write(Tool *t, Build *b, const EmitList *l);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct Dot {
   Text *out;
 } Dot;
 
-bool graph_shows(const Op *op) { return !op_is_source(op->kind) || op_is_declared(op->kind); }
+bool tool_graph_shows(const Op *op) { return !op_is_source(op->kind) || op_is_declared(op->kind); }
 
 static const char *stage_color(int stage) {
   static const char *const colors[] = {"#e8f0fe", "#e6f4ea", "#fef7e0", "#fce8e6", "#f3e8fd", "#e4f7fb"};
@@ -58,16 +58,16 @@ static void stage(const Dot *d, int stage_number) {
   text_printf(d->out, "  subgraph cluster_%d {\n    label=\"stage %d of %d\"; style=filled; color=\"%s\";\n",
               stage_number, stage_number, d->plan->mesh.stages, stage_color(stage_number));
   for (size_t i = 0; i < d->f->ops.n; i++)
-    if (graph_shows(&d->f->ops.items[i]) && d->plan->stages[i] == stage_number) node(d, i);
+    if (tool_graph_shows(&d->f->ops.items[i]) && d->plan->stages[i] == stage_number) node(d, i);
   text_add(d->out, "  }\n");
 }
 
-bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
-                GraphEdge *out) {
+bool tool_graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
+                     GraphEdge *out) {
   size_t from = (size_t)f->values.items[f->ops.items[to].in[operand]].op;
   OpKind k = f->ops.items[from].kind;
   bool loaded = op_is_declared(k); /* comes in the layout its use wants */
-  if (!graph_shows(&f->ops.items[from])) return false;
+  if (!tool_graph_shows(&f->ops.items[from])) return false;
   *out = (GraphEdge){from,
                      to,
                      strategy_result(m, rules[from], &plan->strategies[from]),
@@ -80,7 +80,7 @@ bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *r
 
 static void edge(const Dot *d, size_t to, int operand) {
   GraphEdge e;
-  if (!graph_edge(d->m, d->f, d->plan, d->rules, to, operand, &e)) return;
+  if (!tool_graph_edge(d->m, d->f, d->plan, d->rules, to, operand, &e)) return;
   text_printf(d->out, "  n%zu -> n%zu", e.from, e.to);
   if (e.changes) {
     text_add(d->out, " [color=\"#c5221f\", fontcolor=\"#c5221f\", label=\"");
@@ -92,7 +92,7 @@ static void edge(const Dot *d, size_t to, int operand) {
   text_add(d->out, ";\n");
 }
 
-void dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out) {
+void tool_dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out) {
   Dot d = {m, f, plan, ARENA_ARRAY(m->arena, const Rule *, f->ops.n), out};
   for (size_t i = 0; i < f->ops.n; i++) d.rules[i] = rule_of(m, f, &f->ops.items[i]);
   text_add(out,
@@ -102,13 +102,13 @@ void dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Te
   text_add(out, "\";\n");
   for (int s = 0; s < plan->mesh.stages; s++) stage(&d, s);
   for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; graph_shows(&f->ops.items[i]) && k < f->ops.items[i].nin; k++) edge(&d, i, k);
+    for (int k = 0; tool_graph_shows(&f->ops.items[i]) && k < f->ops.items[i].nin; k++) edge(&d, i, k);
   for (size_t i = 0; i < f->outputs.n; i++) {
     text_printf(out, "  o%zu [shape=house, label=\"", i);
     quoted(out, f->outputs.items[i].name);
     text_printf(out, "\"];\n");
     size_t from = (size_t)f->values.items[f->outputs.items[i].value].op;
-    if (graph_shows(&f->ops.items[from])) text_printf(out, "  n%zu -> o%zu;\n", from, i);
+    if (tool_graph_shows(&f->ops.items[from])) text_printf(out, "  n%zu -> o%zu;\n", from, i);
   }
   text_add(out, "}\n");
 }

@@ -14,12 +14,12 @@ typedef struct GraphEdge {
 } GraphEdge;
 
 /* Constants and sizes tell nothing in a picture and are many. */
-bool graph_shows(const Op *op);
+bool tool_graph_shows(const Op *op);
 /* Operand `operand` of operation `to`; false when its source is not shown. */
-bool graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
-                GraphEdge *out);
+bool tool_graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
+                     GraphEdge *out);
 
 /* The mesh of the module must be that of the plan. */
-void dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out);
+void tool_dot_print(Module *m, const Func *f, const Plan *plan, const char *title, Text *out);
 
 #endif

@@ -84,12 +84,12 @@ static void choices(const Page *p) {
   const Plan *plan = p->b->plan;
   Arena *a = p->t->arena;
   text_add(p->out, "<h2>Choices</h2>\n<table><tr><th></th><th></th><th>time</th><th>largest rank</th></tr>\n");
-  choice(p, "chosen", degrees_text(a, plan->tp, plan->pp, plan->dp, plan->cp, plan->ep, plan->micro_batches),
+  choice(p, "chosen", tool_degrees_text(a, plan->tp, plan->pp, plan->dp, plan->cp, plan->ep, plan->micro_batches),
          show_seconds(a, plan->price.time.total), show_bytes(a, plan->price.memory.total));
   for (int i = 0; i < plan->nalternatives; i++) {
     const PlanAlternative *x = &plan->alternatives[i];
     bool possible = isfinite(x->seconds);
-    choice(p, i ? "" : "instead", degrees_text(a, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches),
+    choice(p, i ? "" : "instead", tool_degrees_text(a, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches),
            possible     ? show_seconds(a, x->seconds)
            : x->why_not ? x->why_not
                         : "not possible",
@@ -118,7 +118,7 @@ static void bars(const Page *p, const char *title, const Share *shares, int n, d
 static void number_rows(Page *p) {
   const Func *f = p->b->l1;
   p->rows = ARENA_ARRAY(p->t->arena, int, f->ops.n);
-  for (size_t i = 0; i < f->ops.n; i++) p->rows[i] = graph_shows(&f->ops.items[i]) ? p->nrows++ : -1;
+  for (size_t i = 0; i < f->ops.n; i++) p->rows[i] = tool_graph_shows(&f->ops.items[i]) ? p->nrows++ : -1;
 }
 
 static void arc(const Page *p, const GraphEdge *e) {
@@ -150,7 +150,7 @@ static void arcs(const Page *p) {
               ROW);
   for (size_t i = 0; i < f->ops.n; i++)
     for (int k = 0; p->rows[i] >= 0 && k < f->ops.items[i].nin; k++)
-      if (graph_edge(p->b->model.m, f, p->b->plan, p->rules, i, k, &e)) arc(p, &e);
+      if (tool_graph_edge(p->b->model.m, f, p->b->plan, p->rules, i, k, &e)) arc(p, &e);
   for (size_t i = 0; i < f->ops.n; i++)
     if (p->rows[i] >= 0)
       text_printf(p->out, "<circle cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"#1a73e8\"/>\n", ARCS - 6,
@@ -198,8 +198,8 @@ void html_print(Tool *t, const Build *b, Text *out) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
   for (size_t i = 0; i < b->l1->ops.n; i++) p.rules[i] = rule_of(b->model.m, b->l1, &b->l1->ops.items[i]);
   number_rows(&p);
-  plan_time_shares(&b->plan->price.time, time);
-  plan_memory_shares(&b->plan->price.memory, memory);
+  tool_time_shares(&b->plan->price.time, time);
+  tool_memory_shares(&b->plan->price.memory, memory);
   head(&p);
   summary(&p);
   choices(&p);

@@ -27,7 +27,7 @@ const Tensor *tensors_find(const Tensors *x, const char *name) {
   return NULL;
 }
 
-const char *tensor_type_text(Arena *a, const Tensor *x) {
+const char *tool_tensor_type_text(Arena *a, const Tensor *x) {
   Text text = {.arena = a};
   text_printf(&text, "%s[", dtype_name(x->dtype));
   for (int d = 0; d < x->rank; d++) text_printf(&text, "%s%" PRId64, d ? "," : "", x->dims[d]);
@@ -190,7 +190,7 @@ static bool read_file(const Inputs *in, const char *name, const char *path) {
 static bool parse_seed(const char *text, int64_t *seed) {
   *seed = 0;
   if (strcmp(text, "random") == 0) return true;
-  return strncmp(text, "random:", 7) == 0 && parse_whole(text + 7, seed);
+  return strncmp(text, "random:", 7) == 0 && tool_parse_whole(text + 7, seed);
 }
 
 static bool check_how(const Inputs *in, const char *name, const char *how) {
@@ -313,32 +313,32 @@ bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out) {
 
 /* ---- running */
 
-int program_status(Tool *t, const ApcModel *model, ApcStatus status) {
+int tool_program_status(Tool *t, const ApcModel *model, ApcStatus status) {
   if (status == APC_OK) return EXIT_OK;
   diag_error(t->diags, DIAG_run, (Loc){0}, "%s", model ? apc_error(model) : "no memory");
   return (int)status;
 }
 
-ApcModel *program_open_file(Tool *t, const char *path, const char *weights, int *code) {
+ApcModel *tool_program_open(Tool *t, const char *path, const char *weights, int *code) {
   const char *limit = option_text(&t->options, OPT_timeout);
   ApcOptions options = {.weights = weights};
-  if (limit) parse_time(limit, &options.timeout_ms); /* its form has been checked */
+  if (limit) tool_parse_time(limit, &options.timeout_ms); /* its form has been checked */
   ApcModel *model;
   ApcStatus status = apc_load(path, &options, &model);
-  *code = program_status(t, model, status);
+  *code = tool_program_status(t, model, status);
   if (*code == EXIT_OK) return model;
   apc_close(model);
   return NULL;
 }
 
-int program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs) {
+int tool_program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs) {
   ApcStatus status = apc_select(model, entry);
   for (size_t i = 0; status == APC_OK && i < inputs->n; i++) {
     const Tensor *x = &inputs->items[i].tensor;
     status = apc_bind_input(model, inputs->items[i].name, (ApcType)x->dtype, x->rank, x->dims, x->data);
   }
   if (status == APC_OK) status = apc_run(model, NULL);
-  return program_status(t, model, status);
+  return tool_program_status(t, model, status);
 }
 
 static ApcStatus read_output(Tool *t, ApcModel *model, int index, NamedTensor *out) {
@@ -359,7 +359,7 @@ bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code) {
   ApcStatus status = APC_OK;
   for (int i = 0; status == APC_OK && i < apc_outputs(model); i++)
     status = read_output(t, model, i, &out->items[out->n++]);
-  *code = program_status(t, model, status);
+  *code = tool_program_status(t, model, status);
   return status == APC_OK;
 }
 

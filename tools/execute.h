@@ -21,15 +21,15 @@ bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out);
 void tensors_free(Tensors *x);
 const Tensor *tensors_find(const Tensors *x, const char *name);
 /* "f32[2,16]" */
-const char *tensor_type_text(Arena *a, const Tensor *x);
+const char *tool_tensor_type_text(Arena *a, const Tensor *x);
 
 /* Opens the program; NULL after diagnostics, and then *code is the exit code.  `weights`: a file to take them from, or
  * NULL. */
-ApcModel *program_open_file(Tool *t, const char *path, const char *weights, int *code);
+ApcModel *tool_program_open(Tool *t, const char *path, const char *weights, int *code);
 /* Binds the inputs of an entry and runs it (the first time: starts the ranks); an exit code. */
-int program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs);
+int tool_program_run(Tool *t, ApcModel *model, const char *entry, const Tensors *inputs);
 /* A status as an exit code, after a diagnostic when it is not APC_OK. */
-int program_status(Tool *t, const ApcModel *model, ApcStatus status);
+int tool_program_status(Tool *t, const ApcModel *model, ApcStatus status);
 /* Copies all outputs of the last run, of the entry selected. */
 bool outputs_read(Tool *t, ApcModel *model, Tensors *out, int *code);
 

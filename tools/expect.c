@@ -29,8 +29,8 @@ void expect_close(Npz *expected) {
 static const char *comparison(Tool *t, const char *path, const Tensor *got, const Tensor *want, const Difference *d) {
   if (!got) return "the model has no such output";
   if (got->dtype != want->dtype || !tensor_same_shape(got, want))
-    return arena_printf(t->arena, "the model gives %s, %s is expected", tensor_type_text(t->arena, got),
-                        tensor_type_text(t->arena, want));
+    return arena_printf(t->arena, "the model gives %s, %s is expected", tool_tensor_type_text(t->arena, got),
+                        tool_tensor_type_text(t->arena, want));
   return arena_printf(t->arena, "against %s: relative L2 %.3g, largest difference %.3g", path, d->rel_l2, d->max_abs);
 }
 
@@ -44,9 +44,8 @@ static bool compare_one(Tool *t, Npz *expected, const NpzMember *member, const T
   Difference d = alike ? compare(t, got, &want) : (Difference){INFINITY, INFINITY, false};
   *ok = *ok && d.ok;
   if (option_given(&t->options, OPT_json))
-    json_array_append_new(
-        array, json_pack("{s:s, s:o, s:o, s:b}", "name", member->name, "rel_l2", json_real_or_null(d.rel_l2), "max_abs",
-                         json_real_or_null(d.max_abs), "ok", d.ok));
+    json_array_append_new(array, json_pack("{s:s, s:o, s:o, s:b}", "name", member->name, "rel_l2",
+                                           tool_json_real(d.rel_l2), "max_abs", tool_json_real(d.max_abs), "ok", d.ok));
   else
     fprintf(t->results, "%-8s %-24s %s\n", d.ok ? "equal" : "DIFFERS", member->name,
             comparison(t, expected->path, got, &want, &d));

@@ -4,7 +4,7 @@
 
 #include "tools/options.h"
 
-void help_print(void) {
+void tool_help_print(void) {
   puts(
       "apc compiles a neural network into one program that runs on many devices.\n\n"
       "  apc MODEL [--target T] [-o OUT] [options]      MODEL is .onnx, .apc or .ir\n"
@@ -57,7 +57,7 @@ static void print_group(Command c, int group, bool later, const char *title) {
   }
 }
 
-void help_command(Command c) {
+void tool_help_command(Command c) {
   const CommandRow *row = &command_rows[c];
   printf("apc %s %s%s[options]\n  %s%s\n", row->name, row->arguments, row->arguments[0] ? " " : "", row->brief,
          row->later ? " (not yet)" : "");

@@ -11,7 +11,7 @@
 
 static bool compiles(Tool *t, const char *path) {
   Build b;
-  bool ok = build_plan_one_rank(t, path, &b) && driver_run(&b, DRIVER_program);
+  bool ok = tool_plan_one_rank(t, path, &b) && driver_run(&b, DRIVER_program);
   driver_free(&b);
   tool_stages_end(t);
   return ok;

@@ -31,8 +31,8 @@ static int run(Tool *t, int argc, char **argv) {
   bool ok = options_read(&t->options, argc, argv, t->diags);
   tool_start(t, argv);
   if (ok && option_given(&t->options, OPT_help)) {
-    if (t->options.named) help_command(t->options.command);
-    else help_print();
+    if (t->options.named) tool_help_command(t->options.command);
+    else tool_help_print();
     t->diags = diags_new(t->arena); /* whatever else the line says */
     return EXIT_OK;
   }
@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
   if (t.json) die_set_listener(tool_json_died, &t);
   lost_pages_handle(end_lost, &t);
   int code = argc > 1 && strcmp(argv[1], "--version") == 0 ? version(&t, argc, argv) : run(&t, argc, argv);
-  if (argc == 1) help_print();
+  if (argc == 1) tool_help_print();
   code = end(&t, code);
   arena_free(t.arena);
   return code;

@@ -12,7 +12,7 @@
 
 /* ---- numbers */
 
-bool parse_whole(const char *text, int64_t *out) {
+bool tool_parse_whole(const char *text, int64_t *out) {
   if (!isdigit((unsigned char)text[0])) return false;
   char *end;
   errno = 0;
@@ -21,14 +21,14 @@ bool parse_whole(const char *text, int64_t *out) {
   return errno == 0 && !*end;
 }
 
-bool parse_real(const char *text, double *out) {
+bool tool_parse_real(const char *text, double *out) {
   if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
   char *end;
   *out = strtod(text, &end);
   return !*end && isfinite(*out);
 }
 
-bool parse_size(const char *text, double *bytes) {
+bool tool_parse_size(const char *text, double *bytes) {
   static const struct {
     const char *unit;
     double factor;
@@ -46,7 +46,7 @@ bool parse_size(const char *text, double *bytes) {
   return false;
 }
 
-bool parse_time(const char *text, int *ms) {
+bool tool_parse_time(const char *text, int *ms) {
   if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
   char *end;
   double v = strtod(text, &end), unit = strcmp(end, "ms") == 0           ? 1
@@ -82,7 +82,7 @@ static bool is_binding_list(Arena *a, const char *text) {
     size_t n = strcspn(text, ",");
     const char *name, *value;
     int64_t v;
-    if (!split_size(a, text, n, &name, &value) || !parse_whole(value, &v)) return false;
+    if (!split_size(a, text, n, &name, &value) || !tool_parse_whole(value, &v)) return false;
     if (!text[n]) return true;
     text += n + 1;
   }
@@ -94,7 +94,7 @@ static bool is_shape(Arena *a, const char *text) {
   for (;;) {
     size_t n = strcspn(dims, ",x");
     int64_t v;
-    if (!parse_whole(arena_strndup(a, dims, n), &v)) return false;
+    if (!tool_parse_whole(arena_strndup(a, dims, n), &v)) return false;
     if (!dims[n]) return true;
     dims += n + 1;
   }
@@ -108,7 +108,7 @@ static bool is_positive(const char *text, size_t n) {
   if (n >= sizeof digits) return false;
   memcpy(digits, text, n);
   digits[n] = 0;
-  return parse_whole(digits, &v) && v > 0;
+  return tool_parse_whole(digits, &v) && v > 0;
 }
 
 /* A word of the table may end in an upper-case placeholder: "ir:PASS", "interleaved:V" (a count), or be one: "K" (a
@@ -187,12 +187,12 @@ static bool form_holds(Arena *a, OptionKind kind, const char *value) {
   int ms;
   const char *name, *text;
   switch (kind) {
-    case OK_WHOLE: return parse_whole(value, &whole);
-    case OK_COUNT: return parse_whole(value, &whole) && whole > 0;
-    case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || (parse_whole(value, &whole) && whole > 0);
-    case OK_REAL: return parse_real(value, &real);
-    case OK_SIZE: return parse_size(value, &real);
-    case OK_TIME: return parse_time(value, &ms);
+    case OK_WHOLE: return tool_parse_whole(value, &whole);
+    case OK_COUNT: return tool_parse_whole(value, &whole) && whole > 0;
+    case OK_COUNT_AUTO: return strcmp(value, "auto") == 0 || (tool_parse_whole(value, &whole) && whole > 0);
+    case OK_REAL: return tool_parse_real(value, &real);
+    case OK_SIZE: return tool_parse_size(value, &real);
+    case OK_TIME: return tool_parse_time(value, &ms);
     case OK_BINDING: return is_binding_list(a, value);
     case OK_SHAPE: return is_shape(a, value);
     case OK_FILE: return value[0] && strcmp(value, "-") != 0;

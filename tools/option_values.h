@@ -10,6 +10,6 @@ bool option_value_check(Diags *d, OptionId option, const char *value);
 /* Are the words of a CHOICE or EMIT value built?  False after the diagnostics of those that are not. */
 bool option_choices_built(Diags *d, OptionId option, const char *value);
 
-bool parse_real(const char *text, double *out); /* finite, from 0 */
+bool tool_parse_real(const char *text, double *out); /* finite, from 0 */
 
 #endif

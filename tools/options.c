@@ -238,13 +238,13 @@ const char *option_text(const Options *o, OptionId id) {
 int64_t option_int(const Options *o, OptionId id, int64_t otherwise) {
   const char *text = option_text(o, id);
   int64_t v;
-  return text && parse_whole(text, &v) ? v : otherwise;
+  return text && tool_parse_whole(text, &v) ? v : otherwise;
 }
 
 double option_real(const Options *o, OptionId id, double otherwise) {
   const char *text = option_text(o, id);
   double v;
   if (!text) return otherwise;
-  if (option_rows[id].kind == OK_SIZE) return parse_size(text, &v) ? v : otherwise;
-  return parse_real(text, &v) ? v : otherwise;
+  if (option_rows[id].kind == OK_SIZE) return tool_parse_size(text, &v) ? v : otherwise;
+  return tool_parse_real(text, &v) ? v : otherwise;
 }

@@ -114,12 +114,12 @@ const OptionUse *option_next(const Options *o, OptionId id, size_t *at);
 bool split_binding(Arena *a, const char *text, size_t n, const char **name, const char **value);
 /* The same at the last one: a size has none, the name before it may. */
 bool split_size(Arena *a, const char *text, size_t n, const char **name, const char **value);
-bool parse_whole(const char *text, int64_t *out);
-bool parse_size(const char *text, double *bytes);
-bool parse_time(const char *text, int *ms); /* from one millisecond to twelve days */
+bool tool_parse_whole(const char *text, int64_t *out);
+bool tool_parse_size(const char *text, double *bytes);
+bool tool_parse_time(const char *text, int *ms); /* from one millisecond to twelve days */
 
 /* tools/help.c */
-void help_print(void);
-void help_command(Command c);
+void tool_help_print(void);
+void tool_help_command(Command c);
 
 #endif

@@ -57,7 +57,7 @@ static void add_options(Tool *t, FileUses *list, Way way) {
 }
 
 static void add_temps(Tool *t, FileUses *list) {
-  const char *name = model_name(t->arena, t->options.args.items[0]), *dir = build_temps(t, name);
+  const char *name = model_name(t->arena, t->options.args.items[0]), *dir = tool_temps(t, name);
   if (!dir) return;
   ARENA_PUSH(t->arena, list, ((FileUse){"--save-temps", arena_printf(t->arena, "%s/%s.ir", dir, name)}));
   ARENA_PUSH(t->arena, list, ((FileUse){"--save-temps", arena_printf(t->arena, "%s/%s.plan", dir, name)}));

@@ -5,10 +5,10 @@
 #include "base/diag.h"
 
 /* Is it the name of a pass?  False after a diagnostic that begins with the option and ends with the nearest name. */
-bool pass_name_check(Diags *d, const char *option, const char *name);
+bool tool_pass_name_check(Diags *d, const char *option, const char *name);
 
 /* The same for --print-after, which takes "all" as well; NULL: it is not given.  Without a list of `passes` (NULL),
  * where only the pipeline runs, a pass that is not part of it is refused. */
-bool print_after_check(Diags *d, const char *name, const char *passes);
+bool tool_print_after_check(Diags *d, const char *name, const char *passes);
 
 #endif

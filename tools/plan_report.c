@@ -16,7 +16,7 @@ const char *one_device_text(Arena *a, const Plan *p) {
 
 /* ---- shares of time and memory */
 
-void plan_time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
+void tool_time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
   out[0] = (Share){"compute", x->compute};
   out[1] = (Share){"memory-bound", x->memory_bound};
   out[2] = (Share){"collectives", x->collectives};
@@ -24,7 +24,7 @@ void plan_time_shares(const PlanTime *x, Share out[TIME_SHARES]) {
   out[4] = (Share){"idle", x->idle};
 }
 
-void plan_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
+void tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]) {
   out[0] = (Share){"weights", x->params};
   out[1] = (Share){"state", x->state};
   out[2] = (Share){"activations", x->activations};
@@ -53,8 +53,8 @@ static const char *share_line(const Tool *t, const Share *s, double total, const
 
 static void show_shares(const Tool *t, const Plan *p) {
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
-  plan_time_shares(&p->price.time, time);
-  plan_memory_shares(&p->price.memory, memory);
+  tool_time_shares(&p->price.time, time);
+  tool_memory_shares(&p->price.memory, memory);
   printf("\n  %-41s    %s\n", "where the time goes (busiest stage)", "where the memory goes (largest rank)");
   for (int i = 0; i < TIME_SHARES; i++) {
     printf("  %s", share_line(t, &time[i], p->price.time.total, show_seconds(t->arena, time[i].value)));
@@ -68,7 +68,7 @@ static void show_shares(const Tool *t, const Plan *p) {
 
 static void show_alternative(const Tool *t, const Plan *p, const PlanAlternative *x, bool first) {
   printf("  %-8s %-28s ", first ? "instead" : "",
-         degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
+         tool_degrees_text(t->arena, x->tp, x->pp, x->dp, x->cp, x->ep, x->micro_batches));
   if (!isfinite(x->seconds)) {
     printf("%s\n", x->why_not ? x->why_not : "not possible");
     return;
@@ -86,7 +86,7 @@ static const char *one_device_name(const Tool *t, const Plan *p) {
 
 static void show_choices(const Tool *t, const Plan *p) {
   printf("\n  %-8s %-28s %10s  %7s  %10s per rank\n", "chosen",
-         degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
+         tool_degrees_text(t->arena, p->tp, p->pp, p->dp, p->cp, p->ep, p->micro_batches),
          show_seconds(t->arena, p->price.time.total), "", show_bytes(t->arena, p->price.memory.total));
   int n = t->verbose ? p->nalternatives : p->nalternatives < SHOWN_ALTERNATIVES ? p->nalternatives : SHOWN_ALTERNATIVES;
   for (int i = 0; i < n; i++) show_alternative(t, p, &p->alternatives[i], i == 0);
@@ -99,10 +99,10 @@ static void show_choices(const Tool *t, const Plan *p) {
   putchar('\n');
 }
 
-void plan_show(Tool *t, const Build *b) {
+void tool_plan_show(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const char *hints = model_hints_text(t->arena, &b->model);
-  printf("%s on %s: %s\n", b->model.path, b->options.target->name, target_line(t->arena, b->options.target));
+  printf("%s on %s: %s\n", b->model.path, b->options.target->name, tool_target_line(t->arena, b->options.target));
   printf("%s parameters, %s%s%s\n", show_count(t->arena, b->params), show_scaled(t->arena, p->flops, "FLOP"),
          *hints ? " with " : "", hints);
   show_choices(t, p);
@@ -146,7 +146,7 @@ static json_t *alternatives_json(const Plan *p) {
     json_array_append_new(
         array, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s?}", "tp", x->tp, "pp", x->pp, "dp", x->dp, "ep",
                          x->ep, "cp", x->cp, "micro_batches", x->micro_batches, "time_us",
-                         json_real_or_null(x->seconds * 1e6), "bytes_per_device",
+                         tool_json_real(x->seconds * 1e6), "bytes_per_device",
                          isfinite(x->seconds) ? integer_of(x->bytes) : json_null(), "why_not", x->why_not));
   }
   return array;
@@ -165,11 +165,11 @@ static json_t *dims_json(Tool *t, const Build *b) {
 
 /* For the ranks that are used; null without a price. */
 static json_t *cost_json(const Target *g, double seconds) {
-  return json_pack("{s:o, s:o}", "usd_per_hour", json_real_or_null(g->usd_per_hour), "usd_per_step",
-                   json_real_or_null(g->usd_per_hour * seconds / 3600));
+  return json_pack("{s:o, s:o}", "usd_per_hour", tool_json_real(g->usd_per_hour), "usd_per_step",
+                   tool_json_real(g->usd_per_hour * seconds / 3600));
 }
 
-json_t *plan_json(Tool *t, const Build *b) {
+json_t *tool_plan_json(Tool *t, const Build *b) {
   const Plan *p = b->plan;
   const PlanTime *x = &p->price.time;
   const PlanMemory *y = &p->price.memory;
@@ -184,14 +184,14 @@ json_t *plan_json(Tool *t, const Build *b) {
                         b->options.target->nodes, "chosen", chosen_json(b));
   json_object_set_new(o, "dims", dims_json(t, b));
   json_object_set_new(o, "time_us", json_real(x->total * 1e6));
-  json_object_set_new(o, "time_one_device_us", json_real_or_null(p->one_device_seconds * 1e6));
+  json_object_set_new(o, "time_one_device_us", tool_json_real(p->one_device_seconds * 1e6));
   json_object_set_new(o, "bytes_per_device", integer_of(y->total));
   json_object_set_new(o, "breakdown_us", breakdown);
   json_object_set_new(o, "memory_bytes", memory);
   json_object_set_new(o, "flops", integer_of(p->flops));
   json_object_set_new(o, "params", json_integer(b->params));
-  json_object_set_new(o, "lower_bound_us", json_real_or_null(p->lower_bound * 1e6));
-  json_object_set_new(o, "gap", json_real_or_null(p->gap));
+  json_object_set_new(o, "lower_bound_us", tool_json_real(p->lower_bound * 1e6));
+  json_object_set_new(o, "gap", tool_json_real(p->gap));
   json_object_set_new(o, "search_ms", json_real(p->search_seconds * 1e3));
   json_object_set_new(o, "alternatives", alternatives_json(p));
   json_object_set_new(o, "cost", cost_json(b->options.target, x->total));

@@ -10,11 +10,11 @@ typedef struct Share {
 } Share;
 
 enum { TIME_SHARES = 5, MEMORY_SHARES = 4 };
-void plan_time_shares(const PlanTime *x, Share out[TIME_SHARES]);
-void plan_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
+void tool_time_shares(const PlanTime *x, Share out[TIME_SHARES]);
+void tool_memory_shares(const PlanMemory *x, Share out[MEMORY_SHARES]);
 
-void plan_show(Tool *t, const Build *b);
-json_t *plan_json(Tool *t, const Build *b);
+void tool_plan_show(Tool *t, const Build *b);
+json_t *tool_plan_json(Tool *t, const Build *b);
 
 /* "12.1 ms", or that the model does not fit. */
 const char *one_device_text(Arena *a, const Plan *p);

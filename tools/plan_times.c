@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void plan_times_show(void *tool, const PlanProgress *p) {
+void tool_times_show(void *tool, const PlanProgress *p) {
   Tool *t = tool;
   if (!tool_progress_due(t)) return;
   const char *best = "no plan yet";
@@ -26,7 +26,7 @@ static void show_fan(const SearchFan *f, bool first) {
   fputc('\n', stderr);
 }
 
-void plan_times_report(Tool *t, const SearchReport *r) {
+void tool_times_report(Tool *t, const SearchReport *r) {
   fprintf(stderr, "%12s  %d candidates, %d graphs, %d solutions\n", "search", r->candidates, r->graphs, r->solved);
   fprintf(stderr, "%12s  domains %.3f s, tables %.3f s, order %.3f s, sums %.3f s of processor time\n", "", r->domains,
           r->tables, r->order, r->sums);

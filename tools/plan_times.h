@@ -6,8 +6,8 @@
 #include "tools/tool.h"
 
 /* A PlanProgressFunc; the context is the Tool. */
-void plan_times_show(void *tool, const PlanProgress *p);
+void tool_times_show(void *tool, const PlanProgress *p);
 
-void plan_times_report(Tool *t, const SearchReport *r);
+void tool_times_report(Tool *t, const SearchReport *r);
 
 #endif

@@ -17,13 +17,13 @@ struct WeightFiles {
   FileMap *maps; /* by blob; data NULL until it is opened */
 };
 
-WeightFiles *weight_files_open(Arena *a, const Module *m) {
+WeightFiles *tool_weights_open(Arena *a, const Module *m) {
   WeightFiles *f = ARENA_NEW(a, WeightFiles);
   *f = (WeightFiles){m->blobs.n, ARENA_ARRAY(a, FileMap, m->blobs.n)};
   return f;
 }
 
-void weight_files_close(WeightFiles *f) {
+void tool_weights_close(WeightFiles *f) {
   for (size_t i = 0; f && i < f->n; i++)
     if (f->maps[i].data) file_unmap(&f->maps[i]);
 }
@@ -44,7 +44,7 @@ static void gather_elements(const Param *p, const uint8_t *bytes, InterpTensor *
   }
 }
 
-bool weight_files_read(void *files, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
+bool tool_weights_read(void *files, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
   WeightFiles *f = files;
   FileMap *map = &f->maps[p->blob];
   if (!map->data && !file_map(diags, m->blobs.items[p->blob].path, map)) return false;
@@ -148,9 +148,9 @@ bool reference_run(Tool *t, const Model *model, int n, const char *const *names,
                    Tensors *const *outputs, Tensors *left) {
   Arena *a = arena_new();
   Module *m = model->m;
-  WeightFiles *files = weight_files_open(a, m);
+  WeightFiles *files = tool_weights_open(a, m);
   InterpNamed *states = ARENA_ARRAY(a, InterpNamed, m->states.n + 1);
-  InterpOptions options = {.blob = weight_files_read, .context = files, .max_cells = (int64_t)1 << 29};
+  InterpOptions options = {.blob = tool_weights_read, .context = files, .max_cells = (int64_t)1 << 29};
   bool ok = true;
   for (int k = 0; ok && k < n; k++) {
     const Func *f = module_func(m, names[k]);
@@ -164,7 +164,7 @@ bool reference_run(Tool *t, const Model *model, int n, const char *const *names,
     if (ok) keep_states(&options, states, &result);
   }
   if (ok && left && m->states.n) ok = read_states(t, m, n, names, inputs, &options, a, left);
-  weight_files_close(files);
+  tool_weights_close(files);
   arena_free(a);
   return ok;
 }

@@ -7,9 +7,9 @@
 
 /* The weights in files, for the interpreter (InterpOptions.blob). */
 typedef struct WeightFiles WeightFiles;
-WeightFiles *weight_files_open(Arena *a, const Module *m);
-bool weight_files_read(void *files, const Module *m, const Param *p, InterpTensor *out, Diags *diags);
-void weight_files_close(WeightFiles *f);
+WeightFiles *tool_weights_open(Arena *a, const Module *m);
+bool tool_weights_read(void *files, const Module *m, const Param *p, InterpTensor *out, Diags *diags);
+void tool_weights_close(WeightFiles *f);
 
 /* Runs the functions `names` of a model in order, from one to the next with the states that it leaves; weights are read
  * from their files.  `inputs` and `outputs` are by function; outputs are rounded to their own type.  Where `states` is

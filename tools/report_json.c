@@ -102,4 +102,4 @@ bool tool_json_wanted(int argc, char **argv) {
   return false;
 }
 
-json_t *json_real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+json_t *tool_json_real(double v) { return isfinite(v) ? json_real(v) : json_null(); }

@@ -21,11 +21,11 @@ static bool readable(Tool *t, const char *name) {
 }
 
 const Target *tool_target_of(Tool *t, const char *name) {
-  return readable(t, name) ? target_find(t->diags, t->arena, name) : NULL;
+  return readable(t, name) ? topo_target_find(t->diags, t->arena, name) : NULL;
 }
 
 const char *tool_target_text(Tool *t, const char *name) {
-  return readable(t, name) ? target_text(t->diags, t->arena, name) : NULL;
+  return readable(t, name) ? topo_target_text(t->diags, t->arena, name) : NULL;
 }
 
 /* "f16, i8": what a device does have. */
@@ -47,7 +47,7 @@ static const Target *computing(Tool *t, const Target *g) {
                "programs compute f32 values as f32 so far; `apc plan` prices --dtype %s", word);
     return NULL;
   }
-  const Target *own = target_computing_in(t->arena, g, type);
+  const Target *own = topo_target_computing_in(t->arena, g, type);
   if (own) return own;
   diag_error(t->diags, DIAG_plan_infeasible, (Loc){0},
              "no feasible plan for %s: a peak of its %s for %s%s is not known", g->name, g->part, compute_name(type),
@@ -67,7 +67,7 @@ const Target *tool_target(Tool *t) {
 
 static const char *rate(Arena *a, double v, const char *unit) { return isnan(v) ? "unknown" : show_scaled(a, v, unit); }
 
-const char *target_line(Arena *a, const Target *g) {
+const char *tool_target_line(Arena *a, const Target *g) {
   Text text = {.arena = a};
   text_printf(&text, "%d %s rank%s of %d node%s; each %s %s, %s at %s", g->ranks, g->device->name,
               g->ranks == 1 ? "" : "s", g->nodes, g->nodes == 1 ? "" : "s", rate(a, g->flops[g->compute], "FLOPS"),
@@ -87,12 +87,12 @@ static const char *peak_text(Arena *a, const Target *g) {
   return "-";
 }
 
-void target_table_head(void) {
+void tool_target_table_head(void) {
   printf("%-22s %5s  %-6s %-8s  %-9s %-16s %-26s %s\n", "name", "ranks", "device", "memory", "at", "peak", "links",
          "USD/h");
 }
 
-void target_table_row(Arena *a, const char *name, const Target *g) {
+void tool_target_table_row(Arena *a, const char *name, const Target *g) {
   Text links = {.arena = a};
   for (int i = 0; i < g->ntiers && g->ranks > 1; i++)
     text_printf(&links, "%s%s %s", i ? ", " : "", g->tiers[i].name, rate(a, g->tiers[i].bandwidth, "B/s"));
@@ -137,7 +137,7 @@ static json_t *kernels_json(const KernelCosts *k) {
                    "ramp_bytes", k->ramp);
 }
 
-json_t *target_json(const Target *g) {
+json_t *tool_target_json(const Target *g) {
   json_t *flops = json_object();
   for (int i = 0; i < CT_COUNT; i++)
     if (g->flops[i] > 0) json_object_set_new(flops, compute_name((ComputeType)i), json_real(g->flops[i]));

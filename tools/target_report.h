@@ -13,10 +13,10 @@ const Target *tool_target_of(Tool *t, const char *name);
 const char *tool_target_text(Tool *t, const char *name);
 
 /* "4 cpu ranks of 1 node; each 55 GFLOPS f32, 4.0 GB at 11 GB/s; shared-memory 3.2 GB/s" */
-const char *target_line(Arena *a, const Target *target);
+const char *tool_target_line(Arena *a, const Target *target);
 /* The table of `apc targets`. */
-void target_table_head(void);
-void target_table_row(Arena *a, const char *name, const Target *target);
-json_t *target_json(const Target *target);
+void tool_target_table_head(void);
+void tool_target_table_row(Arena *a, const char *name, const Target *target);
+json_t *tool_target_json(const Target *target);
 
 #endif

@@ -88,7 +88,7 @@ void tool_json_died(const char *message, int code, void *tool); /* the same for 
 bool tool_json_wanted(int argc, char **argv);
 
 /* A finite number, else null. */
-json_t *json_real_or_null(double v);
+json_t *tool_json_real(double v);
 
 /* Usage errors: false after a diagnostic unless lo <= number of arguments <= hi. */
 bool tool_args(Tool *t, size_t lo, size_t hi);

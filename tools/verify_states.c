@@ -36,5 +36,5 @@ int states_bind(Tool *t, const Build *b, ApcModel *program, const int64_t *symbo
       for (int d = 0; d < m->states.items[k].type->rank; d++) used |= ex_uses(m->states.items[k].type->dims[d], (int)i);
     if (used) status = apc_bind_dim(program, m->symbols.items[i].name, symbols[i]);
   }
-  return program_status(t, program, status);
+  return tool_program_status(t, program, status);
 }

@@ -49,7 +49,7 @@ static void print_windows(const Printing *p) {
     const Expr *steps[MAX_WINDOWED];
     print_three(p, roles[r], w->extent[r], 1);
     if (w->role[r] == -2) continue;
-    for (int i = 0; i < w->n; i++) steps[i] = type_stride(p->w->m, part_type(p, w->role[r]), w->dim[r][i]);
+    for (int i = 0; i < w->n; i++) steps[i] = row_type_stride(p->w->m, part_type(p, w->role[r]), w->dim[r][i]);
     print_three(p, arena_printf(p->w->m->arena, "%s_step", roles[r]), steps, 0);
   }
   text_add(p->t, "}, *const w = &windows;\n");
@@ -81,7 +81,7 @@ static int conv_letters(const Printing *p, bool summed, Letter *list) {
     for (int k = 0; k < 3; k++) {
       const Type *t = part_type(p, k - 1);
       for (int d = 0; d < t->rank; d++)
-        if (part[k][d] == *l) x.extent = t->dims[d], x.step[k] = type_stride(p->w->m, t, d);
+        if (part[k][d] == *l) x.extent = t->dims[d], x.step[k] = row_type_stride(p->w->m, t, d);
     }
     if (!ex_is_const(x.extent, 1)) list[n++] = x;
   }
@@ -154,7 +154,7 @@ static void print_pool(const Printing *p) {
     if (next < w->n && w->dim[WINDOW_IMAGE][next] == d) next++;
     else if (d > last) inner = ex_mul(m, inner, x->dims[d]);
     else if (!ex_is_const(x->dims[d], 1))
-      kept[n++] = (Letter){x->dims[d], {type_stride(m, y, d), type_stride(m, x, d), NULL}};
+      kept[n++] = (Letter){x->dims[d], {row_type_stride(m, y, d), row_type_stride(m, x, d), NULL}};
   }
   const Expr *work = ex_mul(m, windowed_points(p, WINDOW_WEIGHTS), type_elements(m, y));
   print_letters(p, "kept", kept, n);

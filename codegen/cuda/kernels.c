@@ -7,7 +7,7 @@
 
 static const char *row_kernel(Module *m, const Unit *u, CudaKernel *k) {
   Scalars scalars = {0};
-  const char *text = print_cuda_kernel(m, u->row, &scalars, &k->launch);
+  const char *text = cuda_print_kernel(m, u->row, &scalars, &k->launch);
   k->nscalars = (int)scalars.n, k->scalars = scalars.items;
   k->how = cuda_schedule_text(m->arena, &k->launch);
   return text;

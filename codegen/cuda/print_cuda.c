@@ -429,7 +429,7 @@ static void print_table(const Cuda *k, const RowBuffer *b, size_t i) {
   text_add(k->r.t, n ? "};\n" : "0};\n");
 }
 
-void print_cuda_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars) {
+void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars) {
   text_add(t, "typedef struct " CUDA_NAME "_args {\n");
   for (int i = 0; i < nbuffers; i++)
     text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", c_stored_type(dtypes[i]), i);
@@ -457,11 +457,11 @@ static void print_head(const Cuda *k, Text *t) {
     dtypes[n++] = p->buffers.items[i].dtype;
     outputs += p->buffers.items[i].output;
   }
-  print_cuda_head(t, k->s->threads, n, dtypes, outputs, k->r.scalars->n);
+  cuda_print_head(t, k->s->threads, n, dtypes, outputs, k->r.scalars->n);
   print_buffers(k, t);
 }
 
-const char *print_cuda_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
+const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out) {
   Text body = {.arena = m->arena}, t = {.arena = m->arena};
   Cuda k = {.s = out, .r = {.m = m, .p = p, .scalars = scalars, .t = &body, .kept_index = "t", .indent = 1}};
   k.r.instead = ARENA_ARRAY(m->arena, const char *, p->nodes.n + 1);

@@ -32,12 +32,12 @@ typedef struct CudaSchedule {
 /* A kernel without its name, which is written CUDA_NAME wherever it stands (kernels.h puts it in), so that equal
  * kernels have equal texts.  The argument is one struct: the buffers in order, tables apart, then the scalars. */
 #define CUDA_NAME "$"
-const char *print_cuda_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
+const char *cuda_print_kernel(Module *m, const RowProgram *p, Scalars *scalars, CudaSchedule *out);
 
 /* "block per row, 256 threads, ...": for people. */
 const char *cuda_schedule_text(Arena *a, const CudaSchedule *s);
 
 /* Opens a kernel: its argument struct and names for what is in it.  Closed by "}". */
-void print_cuda_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars);
+void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars);
 
 #endif

@@ -57,12 +57,12 @@ static void print_result_indices(const Printing *p) {
   line(p, "if (element >= %s) return;", number(p, type_elements(p->k->m, y)));
   for (int d = 0; d < y->rank; d++)
     line(p, d ? "const int64_t i%d = element / %s %% %s;" : "const int64_t i%d = element / %s;", d,
-         number(p, type_stride(p->k->m, y, d)), number(p, y->dims[d]));
+         number(p, row_type_stride(p->k->m, y, d)), number(p, y->dims[d]));
 }
 
 static void step(Printing *p, int operand, int d, const char *index) {
   Text *t = &p->place[operand];
-  text_printf(t, "%s%s * %s", t->n ? " + " : "", index, number(p, type_stride(p->k->m, part_type(p, operand), d)));
+  text_printf(t, "%s%s * %s", t->n ? " + " : "", index, number(p, row_type_stride(p->k->m, part_type(p, operand), d)));
 }
 
 static const char *place(const Printing *p, int operand) {

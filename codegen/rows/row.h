@@ -95,7 +95,7 @@ typedef struct RowProgram {
 } RowProgram;
 
 /* The program of one group of operations; NULL when nothing of it is stored. */
-RowProgram *row_build(Work *w, const Group *g);
+RowProgram *row_build(Work *w, const WorkGroup *g);
 
 /* Derives stages, levels and costs, merges adjacent loop dimensions. */
 void row_finish(Module *m, RowProgram *p);

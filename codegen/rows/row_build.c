@@ -27,7 +27,7 @@ typedef struct Known { /* a value already computed at an index */
 typedef struct Build {
   Work *w;
   Module *m;
-  const Group *g;
+  const WorkGroup *g;
   RowProgram *p;
   int reduced; /* loop dimension accumulated over */
   struct {
@@ -575,7 +575,7 @@ static void order_buffers(RowProgram *p, Arena *a) {
   for (size_t i = 0; i < p->stores.n; i++) p->stores.items[i].buffer = to[p->stores.items[i].buffer];
 }
 
-RowProgram *row_build(Work *w, const Group *g) {
+RowProgram *row_build(Work *w, const WorkGroup *g) {
   RowProgram *p = ARENA_NEW(w->m->arena, RowProgram);
   Build b = {.w = w, .m = w->m, .g = g, .p = p, .reduced = g->space.reduced};
   p->ndims = g->space.ndims;

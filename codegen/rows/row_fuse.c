@@ -75,8 +75,8 @@ static void find_virtual(Work *w) {
 
 /* ---- spaces */
 
-static Space space_of(const Work *w, const WorkOp *o) {
-  Space s = {.reduced = -1, .rows = o->class == WC_ROW};
+static WorkSpace space_of(const Work *w, const WorkOp *o) {
+  WorkSpace s = {.reduced = -1, .rows = o->class == WC_ROW};
   if (!is_fusable(o)) return s;
   s.ndims = dense_dims(work_type(w, s.rows ? o->op->in[0] : o->op->out), s.dims, NULL);
   if (s.rows) s.reduced = row_reduced_dim(w, o->op);
@@ -84,12 +84,12 @@ static Space space_of(const Work *w, const WorkOp *o) {
   return s;
 }
 
-static bool same_dims(const Space *a, const Space *b) {
+static bool same_dims(const WorkSpace *a, const WorkSpace *b) {
   return a->ndims == b->ndims && memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->ndims) == 0;
 }
 
 /* a's dimensions are those of b without the reduced one. */
-static bool is_row_space(const Space *a, const Space *b) {
+static bool is_row_space(const WorkSpace *a, const WorkSpace *b) {
   if (b->reduced < 0 || a->ndims != b->ndims - 1) return false;
   for (int i = 0; i < a->ndims; i++)
     if (a->dims[i] != b->dims[i + (i >= b->reduced)]) return false;
@@ -97,7 +97,7 @@ static bool is_row_space(const Space *a, const Space *b) {
 }
 
 /* The space both groups can be computed in. */
-static bool common_space(const Space *a, const Space *b, Space *out) {
+static bool common_space(const WorkSpace *a, const WorkSpace *b, WorkSpace *out) {
   if (a->rows && b->rows) {
     *out = *a;
     if (!a->start) out->start = b->start;
@@ -107,7 +107,7 @@ static bool common_space(const Space *a, const Space *b, Space *out) {
     *out = *a;
     return same_dims(a, b);
   }
-  const Space *rows = a->rows ? a : b, *map = a->rows ? b : a;
+  const WorkSpace *rows = a->rows ? a : b, *map = a->rows ? b : a;
   *out = *rows;
   return same_dims(rows, map) || is_row_space(map, rows);
 }
@@ -126,7 +126,7 @@ static bool computes_in_place(OpKind k) {
 }
 
 /* Which loop dimension each dense dimension of a broadcast's operand is; false when one is none. */
-static bool broadcast_loops(const Work *w, const Op *op, const Space *s, int *loop) {
+static bool broadcast_loops(const Work *w, const Op *op, const WorkSpace *s, int *loop) {
   const Attr *dims = op_attr(op, AT_dims);
   const Expr *y_dims[MAX_RANK];
   int where[MAX_RANK], y_where[MAX_RANK], n = dense_dims(work_type(w, op->in[0]), NULL, where);
@@ -144,7 +144,7 @@ static bool broadcast_loops(const Work *w, const Op *op, const Space *s, int *lo
 
 /* In the common space, does `op` read operand k at the place it computes (or at its row)?  The dense dimensions of the
  * operand must be loop dimensions in order: all of them, or all but the reduced one. */
-static bool reads_in_place(const Work *w, const Op *op, int k, const Space *s) {
+static bool reads_in_place(const Work *w, const Op *op, int k, const WorkSpace *s) {
   int loop[MAX_RANK], n = dense_dims(work_type(w, op->in[k]), NULL, NULL);
   bool full = n == s->ndims;
   if (op->kind == OP_broadcast) {
@@ -216,7 +216,7 @@ static void add_buffer(void *context, Val v) {
 }
 
 static bool within_limits(const Work *w, int a, int b) {
-  const Group *both[2] = {&w->groups.items[a], &w->groups.items[b]};
+  const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
   Buffers c = {.w = w, .a = a, .b = b};
   if (both[0]->n + both[1]->n > MAX_GROUP_OPS) return false;
   for (int t = 0; t < 2; t++)
@@ -237,8 +237,8 @@ static bool has_detour(const Work *w, int from, int to) {
 }
 
 /* Does every member read what it takes from the group where it computes it? */
-static bool members_in_place(const Work *w, int a, int b, const Space *s) {
-  const Group *both[2] = {&w->groups.items[a], &w->groups.items[b]};
+static bool members_in_place(const Work *w, int a, int b, const WorkSpace *s) {
+  const WorkGroup *both[2] = {&w->groups.items[a], &w->groups.items[b]};
   for (int t = 0; t < 2; t++)
     for (int i = 0; i < both[t]->n; i++) {
       const Op *op = w->ops.items[both[t]->ops[i]].op;
@@ -253,8 +253,8 @@ static bool members_in_place(const Work *w, int a, int b, const Space *s) {
   return true;
 }
 
-static void merge(Work *w, int into, int from, const Space *space, size_t words) {
-  Group *a = &w->groups.items[into], *b = &w->groups.items[from];
+static void merge(Work *w, int into, int from, const WorkSpace *space, size_t words) {
+  WorkGroup *a = &w->groups.items[into], *b = &w->groups.items[from];
   int n = a->n + b->n, *ops = ARENA_ARRAY(w->m->arena, int, n);
   for (int i = 0, x = 0, y = 0; i < n; i++)
     ops[i] = y == b->n || (x < a->n && a->ops[x] < b->ops[y]) ? a->ops[x++] : b->ops[y++];
@@ -265,7 +265,7 @@ static void merge(Work *w, int into, int from, const Space *space, size_t words)
   a->needs[into / 64] &= ~((uint64_t)1 << (into % 64));
   a->needs[from / 64] &= ~((uint64_t)1 << (from % 64));
   for (size_t k = 0; k < w->groups.n; k++) {
-    Group *g = &w->groups.items[k];
+    WorkGroup *g = &w->groups.items[k];
     if (g->dead || (int)k == into || !(has_bit(g->needs, into) || has_bit(g->needs, from))) continue;
     for (size_t i = 0; i < words; i++) g->needs[i] |= a->needs[i];
     g->needs[into / 64] |= (uint64_t)1 << (into % 64);
@@ -274,7 +274,7 @@ static void merge(Work *w, int into, int from, const Space *space, size_t words)
 }
 
 static void try_merge(Work *w, int a, int b, size_t words) {
-  Space s;
+  WorkSpace s;
   if (a == b || a < 0 || b < 0 || !w->groups.items[a].fusable || !w->groups.items[b].fusable) return;
   if (w->groups.items[a].segment != w->groups.items[b].segment) return;
   if (!common_space(&w->groups.items[a].space, &w->groups.items[b].space, &s)) return;
@@ -314,7 +314,7 @@ static void find_stored(Work *w) {
 static void add_to_group(Work *w, int i, size_t words, int *segment) {
   WorkOp *o = &w->ops.items[i];
   if (o->op->kind == OP_carry || o->op->kind == OP_leave) {
-    Group *g = &w->groups.items[w->groups.n - 1];
+    WorkGroup *g = &w->groups.items[w->groups.n - 1];
     int *ops = ARENA_ARRAY(w->m->arena, int, g->n + 1);
     memcpy(ops, g->ops, sizeof *ops * (size_t)g->n);
     ops[g->n++] = i;
@@ -323,12 +323,12 @@ static void add_to_group(Work *w, int i, size_t words, int *segment) {
     return;
   }
   bool border = o->class == WC_LOOP || o->class == WC_REPEAT;
-  Group g = {.n = 1,
-             .ops = ARENA_ARRAY(w->m->arena, int, 1),
-             .space = space_of(w, o),
-             .fusable = is_fusable(o),
-             .segment = *segment += border,
-             .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
+  WorkGroup g = {.n = 1,
+                 .ops = ARENA_ARRAY(w->m->arena, int, 1),
+                 .space = space_of(w, o),
+                 .fusable = is_fusable(o),
+                 .segment = *segment += border,
+                 .needs = ARENA_ARRAY(w->m->arena, uint64_t, words)};
   g.ops[0] = i;
   o->group = (int)w->groups.n;
   ARENA_PUSH(w->m->arena, &w->groups, g);

@@ -44,7 +44,7 @@ int dense_dims(const Type *t, const Expr **dims, int *where) {
   return n;
 }
 
-const Expr *type_stride(Module *m, const Type *t, int dim) { return type_product(m, t, dim + 1, t->rank); }
+const Expr *row_type_stride(Module *m, const Type *t, int dim) { return type_product(m, t, dim + 1, t->rank); }
 
 static int dense_index_of(const Type *t, int dim) {
   int n = 0;
@@ -107,7 +107,7 @@ static bool slice_is_view(const Work *w, const Op *op, const Expr **offset) {
     if (stride != 1 && !one) return false;
     if (cut_behind && !one) return false;
     if (x->dims[d] != y->dims[d]) cut_behind = true;
-    *offset = ex_add(m, *offset, ex_mul(m, start, type_stride(m, x, d)));
+    *offset = ex_add(m, *offset, ex_mul(m, start, row_type_stride(m, x, d)));
   }
   return true;
 }

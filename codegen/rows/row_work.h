@@ -35,23 +35,23 @@ typedef struct WorkOp {
 } WorkOp;
 
 /* An iteration space: the extents other than the constant 1, and which of them is reduced. */
-typedef struct Space {
+typedef struct WorkSpace {
   int ndims;
   const Expr *dims[MAX_RANK];
   int reduced;       /* -1: none */
   const Expr *start; /* the global index of the reduced dimension's first element; NULL when no sum depends on it */
   bool rows;         /* has row operations (their dimension may be a constant 1: reduced is then -1) */
-} Space;
+} WorkSpace;
 
-typedef struct Group {
+typedef struct WorkGroup {
   int n, cap;
   int *ops; /* ascending */
-  Space space;
+  WorkSpace space;
   bool fusable;    /* MAP and ROW */
   int segment;     /* groups between the same beginnings and ends of loops: only these merge */
   bool dead;       /* merged into another */
   uint64_t *needs; /* transitive: bit per group */
-} Group;
+} WorkGroup;
 
 typedef struct Work {
   Module *m;
@@ -70,7 +70,7 @@ typedef struct Work {
   size_t ndef;
   bool *stored; /* Val -> must be in memory */
   struct {
-    Group *items;
+    WorkGroup *items;
     size_t n, cap;
   } groups;
 } Work;
@@ -94,7 +94,7 @@ int row_reduced_dim(const Work *w, const Op *op);
 const Expr *row_start(const Work *w, const Op *op);
 /* True when the result is the operand's memory from an offset (in elements) on. */
 bool work_is_view(const Work *w, const Op *op, const Expr **offset);
-const Expr *type_stride(Module *m, const Type *t, int dim); /* elements */
+const Expr *row_type_stride(Module *m, const Type *t, int dim); /* elements */
 
 /* work_join.c: convolutions that the device's library knows are described for it, and the additions and activations
  * that follow them join them. */

@@ -70,7 +70,7 @@ static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, 
   return alias;
 }
 
-static void add_row_kernel(Make *k, const Group *g) {
+static void add_row_kernel(Make *k, const WorkGroup *g) {
   const RowProgram *p = row_build(k->w, g);
   const WorkOp *last = &k->w->ops.items[g->ops[g->n - 1]];
   Val list[512];
@@ -127,27 +127,27 @@ static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
 }
 
 /* The value of operand `k` of each operation of a group, from operation `from` on, then `last` unless it is 0. */
-static const Val *operands(Make *k, const Group *g, int from, int operand, Val last) {
+static const Val *operands(Make *k, const WorkGroup *g, int from, int operand, Val last) {
   Val *list = ARENA_ARRAY(k->m->arena, Val, g->n - from + 1);
   for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->in[operand];
   list[g->n - from] = last;
   return list;
 }
 
-static const Val *results(Make *k, const Group *g, int from) {
+static const Val *results(Make *k, const WorkGroup *g, int from) {
   Val *list = ARENA_ARRAY(k->m->arena, Val, g->n);
   for (int i = from; i < g->n; i++) list[i - from] = k->w->ops.items[g->ops[i]].op->out;
   return list;
 }
 
-static void add_loop(Make *k, const Group *g) {
+static void add_loop(Make *k, const WorkGroup *g) {
   Unit *u = add_unit(k, UNIT_LOOP, k->w->ops.items[g->ops[0]].origin);
   u->nin = u->nout = g->n;
   u->in = operands(k, g, 0, 0, 0);
   u->out = results(k, g, 0);
 }
 
-static void add_repeat(Make *k, const Group *g) {
+static void add_repeat(Make *k, const WorkGroup *g) {
   const WorkOp *o = &k->w->ops.items[g->ops[0]];
   Unit *u = add_unit(k, UNIT_REPEAT, o->origin);
   u->nout = g->n - 1;
@@ -161,7 +161,7 @@ static bool in_memory(const Work *w, Val v) {
   return def < 0 || !w->ops.items[def].virtual_;
 }
 
-static void add_group(Make *k, const Group *g) {
+static void add_group(Make *k, const WorkGroup *g) {
   const WorkOp *o = &k->w->ops.items[g->ops[0]];
   const Expr *offset;
   switch (o->class) {
@@ -194,7 +194,7 @@ static void visit(Order *o, int g) {
   Work *w = o->k->w;
   if (o->done[g]) return;
   o->done[g] = true;
-  const Group *group = &w->groups.items[g];
+  const WorkGroup *group = &w->groups.items[g];
   for (size_t i = 0; i < w->groups.n; i++) {
     int x = o->by_key[i];
     if (x != g && !w->groups.items[x].dead && !o->done[x] && (group->needs[x / 64] >> (x % 64) & 1)) visit(o, x);
@@ -206,7 +206,7 @@ static void sort_groups(const Work *w, int *by_key) {
   int *at = ARENA_ARRAY(w->m->arena, int, w->ops.n + 1); /* last operation -> group + 1 */
   size_t n = 0;
   for (size_t g = 0; g < w->groups.n; g++) {
-    const Group *x = &w->groups.items[g];
+    const WorkGroup *x = &w->groups.items[g];
     if (!x->dead) at[x->ops[x->n - 1]] = (int)g + 1;
   }
   for (size_t i = 0; i < w->ops.n; i++)

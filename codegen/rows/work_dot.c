@@ -106,7 +106,7 @@ static const Type *tensor_type(const Dot *d, int t) {
 /* Elements of tensor t between neighbours of a group; NULL where it does not have it. */
 static const Expr *stride_of(const Dot *d, const DotGroup *g, int t) {
   const char *at = strchr(d->spec[t], g->letters[strlen(g->letters) - 1]);
-  return at ? type_stride(d->w->m, tensor_type(d, t), (int)(at - d->spec[t])) : NULL;
+  return at ? row_type_stride(d->w->m, tensor_type(d, t), (int)(at - d->spec[t])) : NULL;
 }
 
 static const Expr *extent_of(const Dot *d, const DotGroup *g) {
@@ -265,7 +265,7 @@ void work_add_dot(Work *w, const Op *op, int origin) {
   Dot d = {.w = w, .origin = origin, .op = op, .in = {op->in[0], op->in[1]}, .out = op->out};
   DotForm form;
   LegalDot p;
-  dot_form(&form, work_type(w, op->in[0])->dtype, op_str(op, AT_spec));
+  op_dot_form(&form, work_type(w, op->in[0])->dtype, op_str(op, AT_spec));
   legal_dot(w->device, &form, &p);
   d.dtype = p.dtype;
   memcpy(d.spec, form.spec, sizeof d.spec);

@@ -46,7 +46,7 @@ static const Expr *extent_of(const Join *j, const Op *op, const Window *win, con
 }
 
 static const Expr *step_of(const Join *j, const Op *op, const Window *win, const ConvLetter *l) {
-  return l->found ? type_stride(j->w->m, role_type(j, op, win, WINDOW_WEIGHTS), l->dim[WINDOW_WEIGHTS])
+  return l->found ? row_type_stride(j->w->m, role_type(j, op, win, WINDOW_WEIGHTS), l->dim[WINDOW_WEIGHTS])
                   : ex_const(j->w->m, 0);
 }
 
@@ -68,7 +68,7 @@ static void describe(Join *j, const Op *op, const Window *win, const ConvLetter 
   *to++ = step_of(j, op, win, &list[CONV_IN]);
   *to++ = step_of(j, op, win, &list[CONV_OUT]);
   for (int i = -before; i < win->n; i++)
-    *to++ = i < 0 ? zero : type_stride(m, role_type(j, op, win, WINDOW_WEIGHTS), win->dim[WINDOW_WEIGHTS][i]);
+    *to++ = i < 0 ? zero : row_type_stride(m, role_type(j, op, win, WINDOW_WEIGHTS), win->dim[WINDOW_WEIGHTS][i]);
 }
 
 static bool is_param(const Join *j, Val v) {
@@ -83,8 +83,8 @@ static bool start(Join *j, int at) {
   if (op->kind != OP_conv) return false;
   Window win = window_of(j->w->f, op);
   find_ones(j, op, &win, one);
-  if (!conv_in_library(j->w->device, op->kind, op_str(op, AT_spec), work_type(j->w, op->out)->dtype,
-                       is_param(j, op->in[1]), one, list))
+  if (!op_conv_in_library(j->w->device, op->kind, op_str(op, AT_spec), work_type(j->w, op->out)->dtype,
+                          is_param(j, op->in[1]), one, list))
     return false;
   j->conv = (ConvUnit){.op = op};
   describe(j, op, &win, list);

@@ -3,43 +3,43 @@
 
 #include <stdarg.h>
 
-Node *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at) {
-  Node *n = ARENA_NEW(p->arena, Node);
+DslNode *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at) {
+  DslNode *n = ARENA_NEW(p->arena, DslNode);
   n->kind = kind;
   n->line = at.first_line;
   n->col = at.first_column;
   return n;
 }
 
-Node *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a) {
-  Node *n = dsl_node_new(p, kind, at);
+DslNode *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, DslNode *a) {
+  DslNode *n = dsl_node_new(p, kind, at);
   n->s = name;
   n->a = a;
   return n;
 }
 
-Node *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b) {
-  Node *n = dsl_node_new(p, kind, at);
+DslNode *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, DslNode *a, DslNode *b) {
+  DslNode *n = dsl_node_new(p, kind, at);
   n->a = a;
   n->b = b;
   return n;
 }
 
-Node *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b) {
-  Node *n = dsl_node_children(p, N_BINARY, at, a, b);
+DslNode *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, DslNode *a, DslNode *b) {
+  DslNode *n = dsl_node_children(p, N_BINARY, at, a, b);
   n->op = op;
   return n;
 }
 
-Node *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a) {
-  Node *n = dsl_node_children(p, N_UNARY, at, a, NULL);
+DslNode *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, DslNode *a) {
+  DslNode *n = dsl_node_children(p, N_UNARY, at, a, NULL);
   n->op = op;
   return n;
 }
 
-NodeList dsl_list_of(Node *n) { return (NodeList){n, n}; }
+NodeList dsl_list_of(DslNode *n) { return (NodeList){n, n}; }
 
-NodeList dsl_list_add(NodeList l, Node *n) {
+NodeList dsl_list_add(NodeList l, DslNode *n) {
   if (!n) return l;
   if (!l.first) return dsl_list_of(n);
   l.last->next = n;

@@ -72,7 +72,7 @@ typedef enum NodeOp {
   NO_OR,
 } NodeOp;
 
-typedef struct Node {
+typedef struct DslNode {
   NodeKind kind;
   NodeOp op;
   int line, col;
@@ -80,12 +80,12 @@ typedef struct Node {
   int64_t i;
   double f;
   const char *s;
-  struct Node *a, *b, *c, *d, *next;
-} Node;
+  struct DslNode *a, *b, *c, *d, *next;
+} DslNode;
 
 /* A list while it is being built. */
 typedef struct NodeList {
-  Node *first, *last;
+  DslNode *first, *last;
 } NodeList;
 
 /* One parse of one file: what the scanner and the parser share. */
@@ -93,7 +93,7 @@ typedef struct DslParse {
   Arena *arena;
   Diags *diags;
   const char *file;
-  Node *items;     /* the result */
+  DslNode *items;  /* the result */
   int depth;       /* open parentheses and brackets: newlines inside do not end statements */
   int last;        /* the last token, to decide whether a newline ends a statement */
   bool recovering; /* after a syntax error, until the next newline */
@@ -104,13 +104,13 @@ typedef struct DslPlace {
   int first_line, first_column, last_line, last_column;
 } DslPlace;
 
-Node *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at);
-Node *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a);
-Node *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, Node *a, Node *b);
-Node *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, Node *a, Node *b);
-Node *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, Node *a);
-NodeList dsl_list_of(Node *n);
-NodeList dsl_list_add(NodeList l, Node *n);
+DslNode *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at);
+DslNode *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, DslNode *a);
+DslNode *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, DslNode *a, DslNode *b);
+DslNode *dsl_node_binary(DslParse *p, NodeOp op, DslPlace at, DslNode *a, DslNode *b);
+DslNode *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, DslNode *a);
+NodeList dsl_list_of(DslNode *n);
+NodeList dsl_list_add(NodeList l, DslNode *n);
 
 void dsl_syntax_error(DslParse *p, DslPlace at, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

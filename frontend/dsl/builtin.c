@@ -57,7 +57,7 @@ void dsl_builtin_nearest(Nearest *n) {
   for (int i = 0; i < NUNARY; i++) nearest_try(n, unary_rows[i].name);
 }
 
-DslValue dsl_builtin_constant(Eval *ev, const char *name) {
+DslValue dsl_builtin_constant(DslEval *ev, const char *name) {
   DType dtype;
   if (dtype_find(name, &dtype)) return (DslValue){.kind = V_DTYPE, .u.dtype = dtype};
   if (strcmp(name, "zeros") == 0) return (DslValue){.kind = V_INIT, .init = INIT_ZEROS};
@@ -77,7 +77,7 @@ typedef struct Parameters {
   bool optional[MAX_ARGUMENTS], extra;
 } Parameters;
 
-static Parameters parse_parameters(Eval *ev, const char *text) {
+static Parameters parse_parameters(DslEval *ev, const char *text) {
   Parameters p = {0};
   while (*text) {
     size_t length = strcspn(text, ",");
@@ -93,7 +93,7 @@ static Parameters parse_parameters(Eval *ev, const char *text) {
   return p;
 }
 
-static bool unknown_argument(Args *a, Node *argument, const Parameters *p) {
+static bool unknown_argument(Args *a, DslNode *argument, const Parameters *p) {
   if (argument->reported) return false;
   if (!argument->s) {
     dsl_fail(a->ev, argument, DIAG_dsl_argument, "too many arguments for %s", a->call->s);
@@ -106,7 +106,7 @@ static bool unknown_argument(Args *a, Node *argument, const Parameters *p) {
   return false;
 }
 
-static bool bind_argument(Args *a, const Parameters *p, Node *argument, int *next) {
+static bool bind_argument(Args *a, const Parameters *p, DslNode *argument, int *next) {
   int i = 0;
   if (argument->s)
     while (i < p->n && strcmp(p->names[i], argument->s) != 0) i++;
@@ -139,7 +139,7 @@ static bool bind(Args *a, const Builtin *b) {
     a->v[i] = value_none();
     a->at[i] = a->call;
   }
-  for (Node *argument = a->call->a; argument; argument = argument->next)
+  for (DslNode *argument = a->call->a; argument; argument = argument->next)
     ok = bind_argument(a, &p, argument, &next) && ok;
   for (int i = 0; ok && i < p.n; i++)
     if (!arg_given(a, i) && !p.optional[i]) {
@@ -149,7 +149,7 @@ static bool bind(Args *a, const Builtin *b) {
   return ok;
 }
 
-static DslValue apply_unary(Eval *ev, Node *n, const UnaryRow *row, DslValue v) {
+static DslValue apply_unary(DslEval *ev, DslNode *n, const UnaryRow *row, DslValue v) {
   double x;
   int64_t i;
   if (v.kind == V_TENSOR) {
@@ -168,7 +168,7 @@ static DslValue apply_unary(Eval *ev, Node *n, const UnaryRow *row, DslValue v) 
   return value_float(y);
 }
 
-DslValue dsl_builtin(Eval *ev, Node *call) {
+DslValue dsl_builtin(DslEval *ev, DslNode *call) {
   const Builtin *b = builtin_find(call->s);
   const UnaryRow *row = b ? NULL : unary_find(call->s);
   Builtin unary = {call->s, "x", NULL};

@@ -7,14 +7,14 @@
 enum { MAX_ARGUMENTS = 8, MAX_EXTRA = 16 };
 
 typedef struct Args {
-  Eval *ev;
-  Node *call;
+  DslEval *ev;
+  DslNode *call;
   int n;
   const char *names[MAX_ARGUMENTS];
   DslValue v[MAX_ARGUMENTS]; /* V_NONE when left out */
-  Node *at[MAX_ARGUMENTS];
+  DslNode *at[MAX_ARGUMENTS];
   int nextra; /* keywords taken by "**" */
-  Node *extra[MAX_EXTRA];
+  DslNode *extra[MAX_EXTRA];
   DslValue extra_values[MAX_EXTRA];
 } Args;
 

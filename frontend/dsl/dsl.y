@@ -19,7 +19,7 @@
   int64_t i;
   double f;
   const char *s;
-  Node *node;
+  DslNode *node;
   NodeList list;
 }
 
@@ -31,8 +31,8 @@ static void dsl_yyerror(DslPlace *at, void *scanner, DslParse *p, const char *me
   dsl_syntax_error(p, *at, "%s", message);
 }
 
-static Node *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *name, Node *a, Node *b, Node *c) {
-  Node *n = dsl_node_named(p, kind, at, name, a);
+static DslNode *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *name, DslNode *a, DslNode *b, DslNode *c) {
+  DslNode *n = dsl_node_named(p, kind, at, name, a);
   n->b = b;
   n->c = c;
   return n;

@@ -8,17 +8,17 @@ enum { MAX_DEPTH = 1200 }; /* nested expressions and calls: keeps our own stack 
 
 /* ---- errors */
 
-Loc dsl_loc(const Eval *ev, const Node *n) { return (Loc){ev->frame->unit->file, NULL, n->line, n->col}; }
+Loc dsl_loc(const DslEval *ev, const DslNode *n) { return (Loc){ev->frame->unit->file, NULL, n->line, n->col}; }
 
-static void note_calls(Eval *ev) {
+static void note_calls(DslEval *ev) {
   enum { SHOWN = 6 };
   int shown = 0;
-  for (const Frame *f = ev->frame; f->call && shown < SHOWN; f = f->caller, shown++)
+  for (const DslFrame *f = ev->frame; f->call && shown < SHOWN; f = f->caller, shown++)
     diag_note(ev->diags, (Loc){f->caller->unit->file, NULL, f->call->line, f->call->col}, "in the call of %s",
               f->function);
 }
 
-DslValue dsl_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) {
+DslValue dsl_fail(DslEval *ev, DslNode *n, DiagCode code, const char *format, ...) {
   if (n->reported || ev->stopped) return value_error();
   n->reported = true;
   va_list args;
@@ -30,25 +30,25 @@ DslValue dsl_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) {
   return value_error();
 }
 
-static DslValue size_fault(Eval *ev, Node *n) {
+static DslValue size_fault(DslEval *ev, DslNode *n) {
   const char *why = ev->m->expr_fault;
   ev->m->expr_fault = NULL;
   return dsl_fail(ev, n, DIAG_dsl_value, "%s", why);
 }
 
-const char *dsl_type_text(Eval *ev, const Type *t) {
+const char *dsl_type_text(DslEval *ev, const Type *t) {
   Text text = {.arena = ev->arena};
   type_print(ev->m, &text, t);
   return text_str(&text);
 }
 
-const char *dsl_expr_text(Eval *ev, const Expr *e) {
+const char *dsl_expr_text(DslEval *ev, const Expr *e) {
   Text text = {.arena = ev->arena};
   ex_print(ev->m, &text, e);
   return text_str(&text);
 }
 
-const char *dsl_value_describe(Eval *ev, DslValue v) {
+const char *dsl_value_describe(DslEval *ev, DslValue v) {
   int64_t i;
   switch (v.kind) {
     case V_INT:
@@ -66,20 +66,20 @@ const char *dsl_value_describe(Eval *ev, DslValue v) {
   return "an error";
 }
 
-void dsl_nearest_help(Eval *ev, const Nearest *n) {
+void dsl_nearest_help(DslEval *ev, const Nearest *n) {
   if (n->best) diag_help(ev->diags, "did you mean '%s'?", n->best);
 }
 
 /* ---- building */
 
-const char *dsl_scope_join(Eval *ev, const char *scope, const char *name) {
+const char *dsl_scope_join(DslEval *ev, const char *scope, const char *name) {
   if (!name || !*name) return scope;
   dsl_spend_text(ev, strlen(scope) + strlen(name));
   return *scope ? arena_printf(ev->arena, "%s.%s", scope, name) : name;
 }
 
-Loc dsl_user_loc(const Eval *ev, const Node *n) {
-  const Frame *f = ev->frame;
+Loc dsl_user_loc(const DslEval *ev, const DslNode *n) {
+  const DslFrame *f = ev->frame;
   while (f->unit->library && f->call) {
     n = f->call;
     f = f->caller;
@@ -87,9 +87,9 @@ Loc dsl_user_loc(const Eval *ev, const Node *n) {
   return (Loc){f->unit->file, NULL, n->line, n->col};
 }
 
-void dsl_begin(Eval *ev, const Node *n) { ev->b.loc = dsl_loc(ev, n); }
+void dsl_begin(DslEval *ev, const DslNode *n) { ev->b.loc = dsl_loc(ev, n); }
 
-DslValue dsl_built(Eval *ev, Node *n, Val v) {
+DslValue dsl_built(DslEval *ev, DslNode *n, Val v) {
   Func *f = ev->b.f;
   const char *scope = dsl_scope_join(ev, ev->frame->ops, ev->frame->hint);
   for (size_t i = ev->labels.n; i < f->ops.n; i++) {
@@ -107,7 +107,7 @@ DslValue dsl_built(Eval *ev, Node *n, Val v) {
   return value_error();
 }
 
-void dsl_label(Eval *ev, DslValue v, size_t mark, const char *name, bool fixed) {
+void dsl_label(DslEval *ev, DslValue v, size_t mark, const char *name, bool fixed) {
   if (v.kind != V_TENSOR || !*name) return;
   size_t i = (size_t)ev->b.f->values.items[v.u.t].op;
   if (i < mark || ev->labels.items[i].fixed) return;
@@ -115,7 +115,7 @@ void dsl_label(Eval *ev, DslValue v, size_t mark, const char *name, bool fixed) 
   ev->labels.items[i].fixed = fixed;
 }
 
-void dsl_apply_labels(Eval *ev) {
+void dsl_apply_labels(DslEval *ev) {
   Func *f = ev->b.f;
   Func *empty = ARENA_NEW(ev->arena, Func);
   Builder names = builder_new(ev->m, empty, ev->diags);
@@ -136,29 +136,29 @@ Variable *dsl_variable_find(const Variables *vs, const char *name) {
   return NULL;
 }
 
-void dsl_variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state) {
+void dsl_variable_set(DslEval *ev, Variables *vs, const char *name, DslValue value, const char *state) {
   Variable *found = dsl_variable_find(vs, name);
   if (found) *found = (Variable){name, value, state};
   else ARENA_PUSH(ev->arena, vs, ((Variable){name, value, state}));
 }
 
-const Node *dsl_unit_function(const Unit *u, const char *name) {
-  for (const Node *n = u->items; n; n = n->next)
+const DslNode *dsl_unit_function(const DslUnit *u, const char *name) {
+  for (const DslNode *n = u->items; n; n = n->next)
     if (n->kind == N_FUNCTION && strcmp(n->s, name) == 0) return n;
   return NULL;
 }
 
-static void nearest_function(const Eval *ev, Nearest *near) {
-  const Unit *u = ev->frame->unit;
-  for (const Node *n = u->items; n; n = n->next)
+static void nearest_function(const DslEval *ev, Nearest *near) {
+  const DslUnit *u = ev->frame->unit;
+  for (const DslNode *n = u->items; n; n = n->next)
     if (n->kind == N_FUNCTION) nearest_try(near, n->s);
   for (size_t i = 0; i < u->imports.n; i++)
-    for (const Node *n = u->imports.items[i]->items; n; n = n->next)
+    for (const DslNode *n = u->imports.items[i]->items; n; n = n->next)
       if (n->kind == N_FUNCTION) nearest_try(near, n->s);
   dsl_builtin_nearest(near);
 }
 
-static DslValue eval_name(Eval *ev, Node *n) {
+static DslValue eval_name(DslEval *ev, DslNode *n) {
   const Variable *v = dsl_variable_find(&ev->frame->variables, n->s);
   if (!v) v = dsl_variable_find(&ev->frame->unit->globals, n->s);
   if (v) return v->value;
@@ -177,9 +177,9 @@ static DslValue eval_name(Eval *ev, Node *n) {
 
 /* ---- strings: {name} stands for the value of a variable */
 
-static bool interpolate(Eval *ev, Node *n, Text *t, const char *name, size_t length) {
-  Node *place = ARENA_NEW(ev->arena, Node);
-  *place = (Node){.kind = N_NAME, .line = n->line, .col = n->col, .s = arena_strndup(ev->arena, name, length)};
+static bool interpolate(DslEval *ev, DslNode *n, Text *t, const char *name, size_t length) {
+  DslNode *place = ARENA_NEW(ev->arena, DslNode);
+  *place = (DslNode){.kind = N_NAME, .line = n->line, .col = n->col, .s = arena_strndup(ev->arena, name, length)};
   DslValue v = eval_name(ev, place);
   if (v.kind == V_ERROR) n->reported = true;
   else if (v.kind == V_INT) ex_print(ev->m, t, v.u.e);
@@ -192,7 +192,7 @@ static bool interpolate(Eval *ev, Node *n, Text *t, const char *name, size_t len
   return !n->reported;
 }
 
-static DslValue eval_string(Eval *ev, Node *n) {
+static DslValue eval_string(DslEval *ev, DslNode *n) {
   if (!strchr(n->s, '{')) return value_string(n->s);
   Text t = {.arena = ev->arena};
   for (const char *s = n->s; *s;) {
@@ -213,13 +213,13 @@ static DslValue eval_string(Eval *ev, Node *n) {
 
 /* ---- expressions */
 
-static DslValue eval_list(Eval *ev, Node *n) {
+static DslValue eval_list(DslEval *ev, DslNode *n) {
   int count = 0;
   bool ok = true;
-  for (const Node *i = n->a; i; i = i->next) count++;
+  for (const DslNode *i = n->a; i; i = i->next) count++;
   DslValue *items = ARENA_ARRAY(ev->arena, DslValue, count);
   int k = 0;
-  for (Node *i = n->a; i; i = i->next) {
+  for (DslNode *i = n->a; i; i = i->next) {
     items[k] = dsl_expression(ev, i);
     ok = ok && items[k++].kind != V_ERROR;
   }
@@ -227,7 +227,7 @@ static DslValue eval_list(Eval *ev, Node *n) {
 }
 
 /* `and` and `or` of compile-time conditions leave out the right side when the left decides. */
-static DslValue eval_two(Eval *ev, Node *n) {
+static DslValue eval_two(DslEval *ev, DslNode *n) {
   DslValue a = dsl_expression(ev, n->a);
   int64_t i;
   if ((n->op == NO_AND || n->op == NO_OR) && dsl_value_const(a, &i) && (i != 0) == (n->op == NO_OR))
@@ -237,9 +237,9 @@ static DslValue eval_two(Eval *ev, Node *n) {
   return dsl_binary(ev, n, n->op, a, b);
 }
 
-static DslValue eval_any_call(Eval *ev, Node *n) {
-  Unit *unit = ev->frame->unit;
-  const Node *function = dsl_unit_function(unit, n->s);
+static DslValue eval_any_call(DslEval *ev, DslNode *n) {
+  DslUnit *unit = ev->frame->unit;
+  const DslNode *function = dsl_unit_function(unit, n->s);
   if (function) return dsl_call(ev, n, unit, function);
   for (size_t i = 0; i < unit->imports.n; i++) {
     function = dsl_unit_function(unit->imports.items[i], n->s);
@@ -260,7 +260,7 @@ static DslValue eval_any_call(Eval *ev, Node *n) {
   return value_error();
 }
 
-static DslValue eval_kind(Eval *ev, Node *n) {
+static DslValue eval_kind(DslEval *ev, DslNode *n) {
   switch (n->kind) {
     case N_INT: return value_expr(ex_const(ev->m, n->i));
     case N_FLOAT: return value_float(n->f);
@@ -279,7 +279,7 @@ static DslValue eval_kind(Eval *ev, Node *n) {
   }
 }
 
-bool dsl_step(Eval *ev, Node *n) {
+bool dsl_step(DslEval *ev, DslNode *n) {
   if (ev->stopped) return false;
   bool deep = ev->depth > MAX_DEPTH;
   if (!deep && ++ev->steps <= ev->max_steps) return true;
@@ -290,7 +290,7 @@ bool dsl_step(Eval *ev, Node *n) {
   return false;
 }
 
-DslValue dsl_expression(Eval *ev, Node *n) {
+DslValue dsl_expression(DslEval *ev, DslNode *n) {
   if (n->reported || !dsl_step(ev, n)) return value_error();
   ev->depth++;
   DslValue v = eval_kind(ev, n);
@@ -299,7 +299,7 @@ DslValue dsl_expression(Eval *ev, Node *n) {
   return v;
 }
 
-bool dsl_condition(Eval *ev, Node *n, bool *out) {
+bool dsl_condition(DslEval *ev, DslNode *n, bool *out) {
   DslValue v = dsl_expression(ev, n);
   int64_t i;
   if (v.kind == V_ERROR) return false;
@@ -314,26 +314,26 @@ bool dsl_condition(Eval *ev, Node *n, bool *out) {
 
 /* ---- calls */
 
-static const Node *function_parameter(const Node *function, const char *name) {
-  for (const Node *p = function->a; p; p = p->next)
+static const DslNode *function_parameter(const DslNode *function, const char *name) {
+  for (const DslNode *p = function->a; p; p = p->next)
     if (strcmp(p->s, name) == 0) return p;
   return NULL;
 }
 
-static void unknown_keyword(Eval *ev, Node *argument, const Node *function) {
+static void unknown_keyword(DslEval *ev, DslNode *argument, const DslNode *function) {
   if (argument->reported) return;
   dsl_fail(ev, argument, DIAG_dsl_argument, "%s has no parameter '%s'", function->s, argument->s);
   Nearest near = nearest_to(argument->s);
-  for (const Node *p = function->a; p; p = p->next) nearest_try(&near, p->s);
+  for (const DslNode *p = function->a; p; p = p->next) nearest_try(&near, p->s);
   dsl_nearest_help(ev, &near);
 }
 
 /* Evaluates the arguments in the caller's frame into `callee`. */
-static bool bind_given(Eval *ev, Node *call, const Node *function, Frame *callee) {
-  const Node *next = function->a;
+static bool bind_given(DslEval *ev, DslNode *call, const DslNode *function, DslFrame *callee) {
+  const DslNode *next = function->a;
   bool ok = true, keywords = false;
-  for (Node *a = call->a; a; a = a->next) {
-    const Node *p = next;
+  for (DslNode *a = call->a; a; a = a->next) {
+    const DslNode *p = next;
     if (a->s) p = function_parameter(function, a->s);
     else if (next) next = next->next;
     if (!p && a->s) unknown_keyword(ev, a, function);
@@ -354,14 +354,14 @@ static bool bind_given(Eval *ev, Node *call, const Node *function, Frame *callee
 }
 
 /* Defaults are evaluated in the callee's frame, so they may use earlier parameters. */
-static bool bind_defaults(Eval *ev, Node *call, const Node *function, Frame *callee) {
-  for (const Node *p = function->a; p; p = p->next) {
+static bool bind_defaults(DslEval *ev, DslNode *call, const DslNode *function, DslFrame *callee) {
+  for (const DslNode *p = function->a; p; p = p->next) {
     if (dsl_variable_find(&callee->variables, p->s)) continue;
     if (!p->a) {
       dsl_fail(ev, call, DIAG_dsl_argument, "%s needs an argument for '%s'", function->s, p->s);
       return false;
     }
-    Frame *caller = ev->frame;
+    DslFrame *caller = ev->frame;
     ev->frame = callee;
     DslValue v = dsl_expression(ev, p->a);
     ev->frame = caller;
@@ -371,7 +371,7 @@ static bool bind_defaults(Eval *ev, Node *call, const Node *function, Frame *cal
   return true;
 }
 
-const char *dsl_scope_name(Eval *ev, Node *n) {
+const char *dsl_scope_name(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n);
   if (v.kind == V_ERROR) return NULL;
   if (v.kind == V_STRING && *v.u.s) return v.u.s;
@@ -379,14 +379,14 @@ const char *dsl_scope_name(Eval *ev, Node *n) {
   return NULL;
 }
 
-DslValue dsl_call(Eval *ev, Node *call, Unit *unit, const Node *function) {
-  Frame *caller = ev->frame;
-  Frame callee = {.unit = unit,
-                  .caller = caller,
-                  .call = call,
-                  .function = function->s,
-                  .weights = caller->weights,
-                  .result = value_none()};
+DslValue dsl_call(DslEval *ev, DslNode *call, DslUnit *unit, const DslNode *function) {
+  DslFrame *caller = ev->frame;
+  DslFrame callee = {.unit = unit,
+                     .caller = caller,
+                     .call = call,
+                     .function = function->s,
+                     .weights = caller->weights,
+                     .result = value_none()};
   callee.ops = dsl_scope_join(ev, caller->ops, caller->hint);
   if (call->b) {
     const char *name = dsl_scope_name(ev, call->b);

@@ -23,30 +23,30 @@ typedef struct Variables {
 } Variables;
 
 /* One source file: the model, or a library. */
-typedef struct Unit {
+typedef struct DslUnit {
   const char *name, *file;
   bool library;
-  Node *items;
+  DslNode *items;
   Variables globals;
   struct {
-    struct Unit **items;
+    struct DslUnit **items;
     size_t n, cap;
   } imports;
-  struct Unit *next;
-} Unit;
+  struct DslUnit *next;
+} DslUnit;
 
 /* The body of a `loop` being built: variables from before it are its own to assign only if it carries them. */
 typedef struct LoopScope {
   const struct LoopScope *outer;
   size_t nvariables;
-  const Node *carried;
+  const DslNode *carried;
 } LoopScope;
 
 /* One call in progress. */
-typedef struct Frame {
-  Unit *unit;
-  struct Frame *caller;
-  const Node *call; /* in the caller's unit; NULL for an entry */
+typedef struct DslFrame {
+  DslUnit *unit;
+  struct DslFrame *caller;
+  const DslNode *call; /* in the caller's unit; NULL for an entry */
   const char *function;
   Variables variables;
   const char *weights; /* scope of weights and states, "" at the top */
@@ -56,7 +56,7 @@ typedef struct Frame {
   bool is_entry, returned;
   DslValue result;
   const LoopScope *loop; /* the innermost of this function, or NULL */
-} Frame;
+} DslFrame;
 
 /* What an operation will be called, and the place in the user's file it comes from. */
 typedef struct OpLabel {
@@ -67,7 +67,7 @@ typedef struct OpLabel {
 
 /* Where the current entry declares a weight or state; parallel to Module.params or Module.states. */
 typedef struct Declared {
-  const Node *node; /* NULL: not in this entry */
+  const DslNode *node; /* NULL: not in this entry */
   const char *file;
   bool written;
 } Declared;
@@ -77,13 +77,13 @@ typedef struct DeclaredList {
   size_t n, cap;
 } DeclaredList;
 
-typedef struct Eval {
+typedef struct DslEval {
   Arena *arena; /* lives as long as the load */
   Module *m;
   Diags *diags;
   Builder b;
-  Unit *units;
-  Frame *frame;
+  DslUnit *units;
+  DslFrame *frame;
   struct {
     OpLabel *items;
     size_t n, cap;
@@ -93,74 +93,75 @@ typedef struct Eval {
   int loops; /* bodies of `loop` being built, callers' included */
   int64_t steps, max_steps;
   bool stopped; /* a limit was hit */
-} Eval;
+} DslEval;
 
 /* ---- errors (eval.c) */
 
-Loc dsl_loc(const Eval *ev, const Node *n);
+Loc dsl_loc(const DslEval *ev, const DslNode *n);
 
 /* Reports at a node, once, with notes on the calls that led there.  Returns the error value. */
-DslValue dsl_fail(Eval *ev, Node *n, DiagCode code, const char *format, ...) __attribute__((format(printf, 4, 5)));
+DslValue dsl_fail(DslEval *ev, DslNode *n, DiagCode code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* "an integer", "a tensor f32[batch,4]": for messages. */
-const char *dsl_value_describe(Eval *ev, DslValue v);
-const char *dsl_type_text(Eval *ev, const Type *t);
-const char *dsl_expr_text(Eval *ev, const Expr *e);
+const char *dsl_value_describe(DslEval *ev, DslValue v);
+const char *dsl_type_text(DslEval *ev, const Type *t);
+const char *dsl_expr_text(DslEval *ev, const Expr *e);
 
-void dsl_nearest_help(Eval *ev, const Nearest *n); /* "did you mean ...?" */
+void dsl_nearest_help(DslEval *ev, const Nearest *n); /* "did you mean ...?" */
 
 /* ---- building operations (eval.c): every group of build_* calls stands between these two. */
-void dsl_begin(Eval *ev, const Node *n);
-DslValue dsl_built(Eval *ev, Node *n, Val v); /* 0 becomes the error value */
+void dsl_begin(DslEval *ev, const DslNode *n);
+DslValue dsl_built(DslEval *ev, DslNode *n, Val v); /* 0 becomes the error value */
 
 /* Names the operation behind `v` when it was made at or after operation index `mark`. */
-void dsl_label(Eval *ev, DslValue v, size_t mark, const char *name, bool fixed);
-const char *dsl_scope_join(Eval *ev, const char *scope, const char *name);
+void dsl_label(DslEval *ev, DslValue v, size_t mark, const char *name, bool fixed);
+const char *dsl_scope_join(DslEval *ev, const char *scope, const char *name);
 
 /* Gives every operation of the finished function its label; names become unique. */
-void dsl_apply_labels(Eval *ev);
+void dsl_apply_labels(DslEval *ev);
 
 /* ---- evaluation */
-DslValue dsl_expression(Eval *ev, Node *n);
-void dsl_statements(Eval *ev, Node *list);        /* statement.c */
-void dsl_loop(Eval *ev, Node *n);                 /* loop.c */
-bool dsl_condition(Eval *ev, Node *n, bool *out); /* a compile-time condition */
-void dsl_variable_set(Eval *ev, Variables *vs, const char *name, DslValue value, const char *state);
+DslValue dsl_expression(DslEval *ev, DslNode *n);
+void dsl_statements(DslEval *ev, DslNode *list);        /* statement.c */
+void dsl_loop(DslEval *ev, DslNode *n);                 /* loop.c */
+bool dsl_condition(DslEval *ev, DslNode *n, bool *out); /* a compile-time condition */
+void dsl_variable_set(DslEval *ev, Variables *vs, const char *name, DslValue value, const char *state);
 Variable *dsl_variable_find(const Variables *vs, const char *name);
 /* Binds arguments, runs the function. */
-DslValue dsl_call(Eval *ev, Node *call, Unit *unit, const Node *function);
-const Node *dsl_unit_function(const Unit *u, const char *name);
+DslValue dsl_call(DslEval *ev, DslNode *call, DslUnit *unit, const DslNode *function);
+const DslNode *dsl_unit_function(const DslUnit *u, const char *name);
 
 /* A name given by `as` or `scope`; NULL after reporting. */
-const char *dsl_scope_name(Eval *ev, Node *n);
+const char *dsl_scope_name(DslEval *ev, DslNode *n);
 /* The user's line an operation comes from: libraries stand for the line that calls them. */
-Loc dsl_user_loc(const Eval *ev, const Node *n);
+Loc dsl_user_loc(const DslEval *ev, const DslNode *n);
 /* Counts a step of evaluation; false when a limit is hit, after reporting it. */
-bool dsl_step(Eval *ev, Node *n);
+bool dsl_step(DslEval *ev, DslNode *n);
 /* Making long text takes steps as well; the next one notices. */
-static inline void dsl_spend_text(Eval *ev, size_t n) { ev->steps += (int64_t)(n / 16); }
+static inline void dsl_spend_text(DslEval *ev, size_t n) { ev->steps += (int64_t)(n / 16); }
 
 /* ---- operators (operators.c) */
-DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a);
-DslValue dsl_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b);
+DslValue dsl_unary(DslEval *ev, DslNode *n, NodeOp op, DslValue a);
+DslValue dsl_binary(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b);
 /* The tensor for a value: tensors stay as they are, numbers become constants of the type `like`. */
-Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like);
-Val dsl_whole_number(Eval *ev, Node *n, const Expr *e,
+Val dsl_operand(DslEval *ev, DslNode *n, DslValue v, const Type *like);
+Val dsl_whole_number(DslEval *ev, DslNode *n, const Expr *e,
                      const Type *type); /* of an integer type; 0 after reporting that it does not fit */
 /* A binary operation of the IR over tensors and numbers, at least one of them a tensor. */
-DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b);
+DslValue dsl_tensor_binary(DslEval *ev, DslNode *n, OpKind k, DslValue a, DslValue b);
 bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */
 bool dsl_value_const(DslValue v, int64_t *out); /* INT constant */
 
 /* ---- indexing (index.c) */
-DslValue dsl_index(Eval *ev, Node *n);
-DslValue dsl_field(Eval *ev, Node *n);
+DslValue dsl_index(DslEval *ev, DslNode *n);
+DslValue dsl_field(DslEval *ev, DslNode *n);
 
 /* ---- built-in functions (builtin.c) */
 bool dsl_builtin_exists(const char *name);
 void dsl_builtin_nearest(Nearest *n);
-DslValue dsl_builtin(Eval *ev, Node *call);
-DslValue dsl_builtin_constant(Eval *ev, const char *name); /* f32, zeros, true ...; V_NONE when there is none */
+DslValue dsl_builtin(DslEval *ev, DslNode *call);
+DslValue dsl_builtin_constant(DslEval *ev, const char *name); /* f32, zeros, true ...; V_NONE when there is none */
 
 /* ---- libraries (dsl_library.c, generated): name and text of every frontend/NAME.apc */
 typedef struct DslLibrary {

@@ -11,7 +11,7 @@ typedef struct Sizes {
 } Sizes;
 
 /* Adds one size, or all sizes of a list; false after reporting. */
-static bool add_sizes(Eval *ev, Node *n, DslValue v, Sizes *s) {
+static bool add_sizes(DslEval *ev, DslNode *n, DslValue v, Sizes *s) {
   int64_t extent;
   if (v.kind == V_LIST) {
     bool ok = true;
@@ -31,9 +31,9 @@ static bool add_sizes(Eval *ev, Node *n, DslValue v, Sizes *s) {
   return false;
 }
 
-static DslValue index_dtype(Eval *ev, Node *n, DType dtype) {
+static DslValue index_dtype(DslEval *ev, DslNode *n, DType dtype) {
   Sizes s = {0};
-  for (Node *i = n->b; i; i = i->next) {
+  for (DslNode *i = n->b; i; i = i->next) {
     if (i->kind == N_SLICE || i->kind == N_ELLIPSIS)
       return dsl_fail(ev, i, DIAG_dsl_type, "a type has sizes, not slices");
     DslValue v = dsl_expression(ev, i);
@@ -45,7 +45,7 @@ static DslValue index_dtype(Eval *ev, Node *n, DType dtype) {
 /* ---- list[i] */
 
 /* A bound of list[a:b], clipped to the list as Python does. */
-static bool list_bound(Eval *ev, Node *n, int count, int otherwise, int *out) {
+static bool list_bound(DslEval *ev, DslNode *n, int count, int otherwise, int *out) {
   int64_t at = otherwise;
   if (n) {
     DslValue v = dsl_expression(ev, n);
@@ -60,15 +60,15 @@ static bool list_bound(Eval *ev, Node *n, int count, int otherwise, int *out) {
   return true;
 }
 
-static DslValue slice_list(Eval *ev, Node *n, DslValue list) {
+static DslValue slice_list(DslEval *ev, DslNode *n, DslValue list) {
   int lo, hi;
   if (n->c) return dsl_fail(ev, n->c, DIAG_dsl_type, "a slice of a list has no step");
   if (!list_bound(ev, n->a, list.n, 0, &lo) || !list_bound(ev, n->b, list.n, list.n, &hi)) return value_error();
   return value_list(hi > lo ? hi - lo : 0, list.u.items + lo);
 }
 
-static DslValue index_list(Eval *ev, Node *n, DslValue list) {
-  Node *i = n->b;
+static DslValue index_list(DslEval *ev, DslNode *n, DslValue list) {
+  DslNode *i = n->b;
   int64_t at;
   if (!i || i->next || i->kind == N_ELLIPSIS) return dsl_fail(ev, n, DIAG_dsl_type, "a list is indexed by one integer");
   if (i->kind == N_SLICE) return slice_list(ev, i, list);
@@ -84,7 +84,7 @@ static DslValue index_list(Eval *ev, Node *n, DslValue list) {
 /* ---- x[:, 0:3, i] */
 
 /* One bound of a slice or one index; a negative number counts from the end. */
-static bool bound_of(Eval *ev, Node *n, DslValue v, const Expr *extent, const Expr **out) {
+static bool bound_of(DslEval *ev, DslNode *n, DslValue v, const Expr *extent, const Expr **out) {
   int64_t i;
   if (v.kind == V_ERROR) return false;
   if (v.kind != V_INT) {
@@ -98,12 +98,12 @@ static bool bound_of(Eval *ev, Node *n, DslValue v, const Expr *extent, const Ex
   return true;
 }
 
-static bool bound(Eval *ev, Node *n, const Expr *extent, const Expr **out) {
+static bool bound(DslEval *ev, DslNode *n, const Expr *extent, const Expr **out) {
   return bound_of(ev, n, dsl_expression(ev, n), extent, out);
 }
 
 /* A constant that is out of [0, extent + slack] is an error now; symbols are checked when they are bound. */
-static bool inside(Eval *ev, Node *n, const Expr *e, const Expr *extent, int slack) {
+static bool inside(DslEval *ev, DslNode *n, const Expr *e, const Expr *extent, int slack) {
   int64_t v, room;
   bool low = ex_get_const(e, &v) && v < 0;
   bool high = ex_get_const(ex_sub(ev->m, ex_addi(ev->m, extent, slack), e), &room) && room < 0;
@@ -121,7 +121,7 @@ typedef struct Part {
   Val picked[MAX_RANK];   /* picked by a tensor; 0 */
 } Part;
 
-static bool take_slice(Eval *ev, Node *n, const Expr *extent, Part *p, int axis) {
+static bool take_slice(DslEval *ev, DslNode *n, const Expr *extent, Part *p, int axis) {
   const Expr *lo = ex_const(ev->m, 0), *hi = extent;
   int64_t step = 1, length;
   if (n->a && (!bound(ev, n->a, extent, &lo) || !inside(ev, n->a, lo, extent, 0))) return false;
@@ -147,7 +147,7 @@ static bool take_slice(Eval *ev, Node *n, const Expr *extent, Part *p, int axis)
 }
 
 /* A scalar integer tensor, such as the number of a loop's round, picks as gather does. */
-static bool take_item(Eval *ev, Node *n, const Expr *extent, Part *p, int axis) {
+static bool take_item(DslEval *ev, DslNode *n, const Expr *extent, Part *p, int axis) {
   DslValue v = dsl_expression(ev, n);
   const Type *t = v.kind == V_TENSOR ? type_of(ev->b.f, v.u.t) : NULL;
   if (t && t->rank == 0 && dtype_class(t->dtype) == DTC_I) {
@@ -160,14 +160,14 @@ static bool take_item(Eval *ev, Node *n, const Expr *extent, Part *p, int axis) 
   return true;
 }
 
-static int count_indices(const Node *list) {
+static int count_indices(const DslNode *list) {
   int n = 0;
-  for (const Node *i = list; i; i = i->next) n += i->kind != N_ELLIPSIS;
+  for (const DslNode *i = list; i; i = i->next) n += i->kind != N_ELLIPSIS;
   return n;
 }
 
 /* Fills the part from the indices; false after reporting. */
-static bool take_part(Eval *ev, Node *n, const Type *t, Part *p) {
+static bool take_part(DslEval *ev, DslNode *n, const Type *t, Part *p) {
   int axis = 0, given = count_indices(n->b);
   bool ellipsis = false;
   for (int d = 0; d < t->rank; d++) p->starts[d] = ex_const(ev->m, 0), p->dims[d] = t->dims[d], p->strides[d] = 1;
@@ -175,7 +175,7 @@ static bool take_part(Eval *ev, Node *n, const Type *t, Part *p) {
     dsl_fail(ev, n, DIAG_dsl_shape, "%d indices for %s", given, dsl_type_text(ev, t));
     return false;
   }
-  for (Node *i = n->b; i; i = i->next) {
+  for (DslNode *i = n->b; i; i = i->next) {
     if (i->kind == N_ELLIPSIS) {
       if (ellipsis) {
         dsl_fail(ev, i, DIAG_dsl_syntax, "'...' can stand once");
@@ -192,7 +192,7 @@ static bool take_part(Eval *ev, Node *n, const Type *t, Part *p) {
   return true;
 }
 
-static DslValue index_tensor(Eval *ev, Node *n, Val x) {
+static DslValue index_tensor(DslEval *ev, DslNode *n, Val x) {
   const Type *t = type_of(ev->b.f, x);
   Part p = {0};
   const Expr *kept[MAX_RANK];
@@ -210,7 +210,7 @@ static DslValue index_tensor(Eval *ev, Node *n, Val x) {
   return dsl_built(ev, n, build_reshape(&ev->b, x, rank, kept));
 }
 
-DslValue dsl_index(Eval *ev, Node *n) {
+DslValue dsl_index(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n->a);
   switch (v.kind) {
     case V_ERROR: return v;
@@ -223,7 +223,7 @@ DslValue dsl_index(Eval *ev, Node *n) {
 
 /* ---- x.shape, x.rank, x.dtype */
 
-DslValue dsl_field(Eval *ev, Node *n) {
+DslValue dsl_field(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n->a);
   if (v.kind == V_ERROR) return v;
   if (v.kind != V_TENSOR && v.kind != V_TYPE)

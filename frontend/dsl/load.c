@@ -9,7 +9,7 @@
 enum { DEFAULT_STEPS = 2000000 };
 
 typedef struct Load {
-  Eval ev;
+  DslEval ev;
   const DslOptions *options;
   bool *used;    /* per define: a parameter has taken it */
   Func *scratch; /* collects what top-level expressions wrongly build */
@@ -17,10 +17,10 @@ typedef struct Load {
 
 /* ---- files */
 
-static Unit *unit_parse(Load *l, const char *name, const char *file, const char *text, bool library) {
-  Eval *ev = &l->ev;
-  Unit *u = ARENA_NEW(ev->arena, Unit);
-  *u = (Unit){.name = name, .file = file, .library = library};
+static DslUnit *unit_parse(Load *l, const char *name, const char *file, const char *text, bool library) {
+  DslEval *ev = &l->ev;
+  DslUnit *u = ARENA_NEW(ev->arena, DslUnit);
+  *u = (DslUnit){.name = name, .file = file, .library = library};
   diag_source(ev->diags, file, text);
   DslParse parse = {.arena = ev->arena, .diags = ev->diags, .file = file};
   dsl_parse(&parse, strncmp(text, "\xef\xbb\xbf", 3) == 0
@@ -32,11 +32,11 @@ static Unit *unit_parse(Load *l, const char *name, const char *file, const char 
   return u;
 }
 
-static void unit_evaluate(Load *l, Unit *u);
+static void unit_evaluate(Load *l, DslUnit *u);
 
-static void import_library(Load *l, Unit *into, Node *n) {
-  Eval *ev = &l->ev;
-  for (Unit *u = ev->units; u; u = u->next)
+static void import_library(Load *l, DslUnit *into, DslNode *n) {
+  DslEval *ev = &l->ev;
+  for (DslUnit *u = ev->units; u; u = u->next)
     if (u->library && strcmp(u->name, n->s) == 0) {
       ARENA_PUSH(ev->arena, &into->imports, u);
       return;
@@ -45,9 +45,9 @@ static void import_library(Load *l, Unit *into, Node *n) {
     const DslLibrary *library = &dsl_libraries[i];
     if (strcmp(library->name, n->s) != 0) continue;
     const char *file = arena_printf(ev->diags->arena, "library %s.apc", library->name);
-    Unit *u = unit_parse(l, library->name, file, library->text, true);
+    DslUnit *u = unit_parse(l, library->name, file, library->text, true);
     ARENA_PUSH(ev->arena, &into->imports, u);
-    Frame *frame = ev->frame;
+    DslFrame *frame = ev->frame;
     unit_evaluate(l, u);
     ev->frame = frame;
     return;
@@ -91,8 +91,8 @@ static bool define_value(Load *l, const DslDefine *d, const DslValue *otherwise,
   return true;
 }
 
-static DslValue parameter_value(Load *l, Unit *u, Node *n) {
-  Eval *ev = &l->ev;
+static DslValue parameter_value(Load *l, DslUnit *u, DslNode *n) {
+  DslEval *ev = &l->ev;
   int64_t i;
   const DslDefine *d = define_for(l, n->s); /* used, also where the default is wrong */
   DslValue v = dsl_expression(ev, n->a);
@@ -107,14 +107,14 @@ static DslValue parameter_value(Load *l, Unit *u, Node *n) {
                   v.kind == V_INT ? "an integer" : "a number");
 }
 
-static void report_unused_defines(Load *l, const Unit *u) {
+static void report_unused_defines(Load *l, const DslUnit *u) {
   for (int i = 0; i < l->options->ndefines; i++) {
     const DslDefine *d = &l->options->defines[i];
     if (l->used[i]) continue;
     diag_error(l->ev.diags, DIAG_dsl_define, (Loc){u->file, NULL, 0, 0}, "-D %s=%s: the model has no parameter '%s'",
                d->name, d->value, d->name);
     Nearest near = nearest_to(d->name);
-    for (const Node *n = u->items; n; n = n->next)
+    for (const DslNode *n = u->items; n; n = n->next)
       if (n->kind == N_PARAM) nearest_try(&near, n->s);
     dsl_nearest_help(&l->ev, &near);
   }
@@ -122,8 +122,8 @@ static void report_unused_defines(Load *l, const Unit *u) {
 
 /* ---- dimensions */
 
-static DslValue dimension(Load *l, Node *n) {
-  Eval *ev = &l->ev;
+static DslValue dimension(Load *l, DslNode *n) {
+  DslEval *ev = &l->ev;
   int64_t max = 0;
   static const char *const words[] = {"div", "min", "max"}; /* words of the IR's expressions */
   for (int i = 0; i < 3; i++)
@@ -142,29 +142,29 @@ static DslValue dimension(Load *l, Node *n) {
 
 /* ---- top-level items in order */
 
-static void define_global(Load *l, Unit *u, Node *n, DslValue v) {
-  Eval *ev = &l->ev;
+static void define_global(Load *l, DslUnit *u, DslNode *n, DslValue v) {
+  DslEval *ev = &l->ev;
   if (dsl_variable_find(&u->globals, n->s)) dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
   else dsl_variable_set(ev, &u->globals, n->s, v, NULL);
 }
 
-static void check_function(Load *l, const Unit *u, Node *n) {
-  Eval *ev = &l->ev;
-  for (const Node *o = u->items; o != n; o = o->next)
+static void check_function(Load *l, const DslUnit *u, DslNode *n) {
+  DslEval *ev = &l->ev;
+  for (const DslNode *o = u->items; o != n; o = o->next)
     if (o->kind == n->kind && strcmp(o->s, n->s) == 0)
       dsl_fail(ev, n, DIAG_dsl_duplicate, "'%s' is declared twice", n->s);
-  for (Node *p = n->a; p; p = p->next) {
+  for (DslNode *p = n->a; p; p = p->next) {
     if (p->a && n->kind == N_FUNCTION && p->i == ':')
       dsl_fail(ev, p, DIAG_dsl_structure, "the parameters of a function have no types; entries declare theirs");
     if (n->kind == N_ENTRY && p->i != ':')
       dsl_fail(ev, p, DIAG_dsl_structure, "an input needs a type, as in %s: f32[batch, 4]", p->s);
-    for (const Node *o = n->a; o != p; o = o->next)
+    for (const DslNode *o = n->a; o != p; o = o->next)
       if (strcmp(o->s, p->s) == 0) dsl_fail(ev, p, DIAG_dsl_duplicate, "'%s' is declared twice", p->s);
   }
 }
 
-static void evaluate_constant(Load *l, Unit *u, Node *n) {
-  Eval *ev = &l->ev;
+static void evaluate_constant(Load *l, DslUnit *u, DslNode *n) {
+  DslEval *ev = &l->ev;
   DslValue v = dsl_expression(ev, n->b);
   if (l->scratch->ops.n && !n->reported && v.kind != V_ERROR)
     v = dsl_fail(ev, n->b, DIAG_dsl_structure,
@@ -173,22 +173,22 @@ static void evaluate_constant(Load *l, Unit *u, Node *n) {
   define_global(l, u, n->a, v);
 }
 
-static void check_statement(Load *l, Node *n) {
-  dsl_statements(&l->ev, &(Node){.kind = N_CHECK, .line = n->line, .col = n->col, .a = n->a, .b = n->b});
+static void check_statement(Load *l, DslNode *n) {
+  dsl_statements(&l->ev, &(DslNode){.kind = N_CHECK, .line = n->line, .col = n->col, .a = n->a, .b = n->b});
 }
 
-static void unit_evaluate(Load *l, Unit *u) {
-  Eval *ev = &l->ev;
-  Frame frame = {.unit = u, .function = u->name, .weights = "", .ops = ""};
+static void unit_evaluate(Load *l, DslUnit *u) {
+  DslEval *ev = &l->ev;
+  DslFrame frame = {.unit = u, .function = u->name, .weights = "", .ops = ""};
   ev->frame = &frame;
   ev->b = builder_new(ev->m, l->scratch, ev->diags);
   ev->labels.n = 0;
-  for (Node *n = u->items; n && !ev->stopped; n = n->next) {
+  for (DslNode *n = u->items; n && !ev->stopped; n = n->next) {
     switch (n->kind) {
       case N_IMPORT: import_library(l, u, n); break;
       case N_PARAM: define_global(l, u, n, parameter_value(l, u, n)); break;
       case N_DIMS:
-        for (Node *d = n->a; d; d = d->next) define_global(l, u, d, dimension(l, d));
+        for (DslNode *d = n->a; d; d = d->next) define_global(l, u, d, dimension(l, d));
         break;
       case N_ASSIGN: evaluate_constant(l, u, n); break;
       case N_CHECK: check_statement(l, n); break;
@@ -201,7 +201,7 @@ static void unit_evaluate(Load *l, Unit *u) {
 
 /* ---- entries */
 
-static void declare_input(Eval *ev, Node *p) {
+static void declare_input(DslEval *ev, DslNode *p) {
   DslValue t = p->a ? dsl_expression(ev, p->a) : value_error(), v = value_error();
   if (t.kind == V_TYPE) {
     dsl_begin(ev, p);
@@ -212,14 +212,14 @@ static void declare_input(Eval *ev, Node *p) {
   dsl_variable_set(ev, &ev->frame->variables, p->s, v, NULL);
 }
 
-static void build_entry(Load *l, Unit *u, Node *n) {
-  Eval *ev = &l->ev;
-  Frame frame = {.unit = u, .function = n->s, .weights = "", .ops = "", .is_entry = true};
+static void build_entry(Load *l, DslUnit *u, DslNode *n) {
+  DslEval *ev = &l->ev;
+  DslFrame frame = {.unit = u, .function = n->s, .weights = "", .ops = "", .is_entry = true};
   size_t errors = ev->diags->errors;
   ev->frame = &frame;
   ev->b = builder_new(ev->m, module_func_add(ev->m, n->s, 1), ev->diags);
   ev->labels.n = ev->weights.n = ev->states.n = 0;
-  for (Node *p = n->a; p; p = p->next) declare_input(ev, p);
+  for (DslNode *p = n->a; p; p = p->next) declare_input(ev, p);
   dsl_statements(ev, n->b);
   if (ev->diags->errors > errors) return;
   if (ev->b.f->outputs.n == 0) dsl_fail(ev, n, DIAG_dsl_structure, "entry '%s' has no output", n->s);
@@ -227,12 +227,12 @@ static void build_entry(Load *l, Unit *u, Node *n) {
 }
 
 /* Builds the entries whose condition holds; how many. */
-static int build_entries(Load *l, Unit *u) {
-  Eval *ev = &l->ev;
+static int build_entries(Load *l, DslUnit *u) {
+  DslEval *ev = &l->ev;
   int count = 0;
-  for (Node *n = u->items; n && !ev->stopped; n = n->next) {
+  for (DslNode *n = u->items; n && !ev->stopped; n = n->next) {
     bool wanted = true;
-    Frame frame = {.unit = u, .function = u->name, .weights = "", .ops = ""};
+    DslFrame frame = {.unit = u, .function = u->name, .weights = "", .ops = ""};
     if (n->kind != N_ENTRY) continue;
     ev->frame = &frame;
     ev->b = builder_new(ev->m, l->scratch, ev->diags);
@@ -257,7 +257,7 @@ Module *dsl_load(const char *file, const char *text, const DslOptions *options, 
   l.scratch = ARENA_NEW(arena, Func);
   l.scratch->name = "top level";
   l.scratch->level = 1;
-  Unit *u = unit_parse(&l, "model", file, text, false);
+  DslUnit *u = unit_parse(&l, "model", file, text, false);
   if (diags->errors == errors) { /* after syntax errors the rest would be guesses */
     unit_evaluate(&l, u);
     report_unused_defines(&l, u);

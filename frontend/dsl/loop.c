@@ -13,15 +13,15 @@
 
 /* ---- how often */
 
-static const Type *scalar_type(Eval *ev, DType t) { return type_get(ev->m, t, 0, NULL); }
+static const Type *scalar_type(DslEval *ev, DType t) { return type_get(ev->m, t, 0, NULL); }
 
 /* A size, with 0 for what may be negative. */
-static const Expr *at_least_0(Eval *ev, const Expr *e) {
+static const Expr *at_least_0(DslEval *ev, const Expr *e) {
   return known_bounds(ev->m, e).low < 0 ? ex_max(ev->m, e, ex_const(ev->m, 0)) : e;
 }
 
 /* A tensor that counts; 0 after reporting. */
-static Val counted(Eval *ev, Node *n, Val v) {
+static Val counted(DslEval *ev, DslNode *n, Val v) {
   const Type *t = type_of(ev->b.f, v);
   if (t->rank != 0 || dtype_class(t->dtype) != DTC_I) {
     dsl_fail(ev, n, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not a tensor %s",
@@ -32,9 +32,9 @@ static Val counted(Eval *ev, Node *n, Val v) {
 }
 
 /* `n`, or `n <= most` with a tensor n.  0 after reporting. */
-static Val rounds(Eval *ev, Node *limit, const Expr **trips) {
-  Node *most = limit->kind == N_BINARY && limit->op == NO_LE ? limit->b : NULL;
-  Node *count = most ? limit->a : limit;
+static Val rounds(DslEval *ev, DslNode *limit, const Expr **trips) {
+  DslNode *most = limit->kind == N_BINARY && limit->op == NO_LE ? limit->b : NULL;
+  DslNode *count = most ? limit->a : limit;
   DslValue c = dsl_expression(ev, count), m = most ? dsl_expression(ev, most) : value_none();
   *trips = NULL;
   if (c.kind == V_ERROR || m.kind == V_ERROR) return 0;
@@ -55,7 +55,7 @@ static Val rounds(Eval *ev, Node *limit, const Expr **trips) {
 }
 
 /* The condition on the variables as they are; 0 after reporting. */
-static Val condition(Eval *ev, Node *n) {
+static Val condition(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n);
   if (v.kind == V_ERROR) return 0;
   if (v.kind == V_TENSOR && type_of(ev->b.f, v.u.t) == scalar_type(ev, DT_bool)) return v.u.t;
@@ -66,17 +66,17 @@ static Val condition(Eval *ev, Node *n) {
 
 /* ---- variables */
 
-static Variable *variable(Eval *ev, const char *name) { return dsl_variable_find(&ev->frame->variables, name); }
+static Variable *variable(DslEval *ev, const char *name) { return dsl_variable_find(&ev->frame->variables, name); }
 
-static bool check_carried(Eval *ev, Node *n) {
+static bool check_carried(DslEval *ev, DslNode *n) {
   bool ok = true;
   if (variable(ev, n->s))
     ok = dsl_fail(ev, n, DIAG_dsl_duplicate,
                   "'%s' is a variable already; the number of the round needs a name of its own", n->s)
              .kind != V_ERROR;
-  for (Node *c = n->b; c; c = c->next) {
+  for (DslNode *c = n->b; c; c = c->next) {
     const Variable *v = variable(ev, c->s);
-    for (const Node *d = n->b; d != c; d = d->next)
+    for (const DslNode *d = n->b; d != c; d = d->next)
       if (strcmp(c->s, d->s) == 0)
         ok = dsl_fail(ev, c, DIAG_dsl_duplicate, "'%s' is carried twice", c->s).kind != V_ERROR;
     if (!v) {
@@ -97,12 +97,12 @@ static bool check_carried(Eval *ev, Node *n) {
   return ok;
 }
 
-static void set_round(Eval *ev, Node *n, Val round) {
+static void set_round(DslEval *ev, DslNode *n, Val round) {
   dsl_variable_set(ev, &ev->frame->variables, n->s, (DslValue){.kind = V_TENSOR, .u.t = round}, NULL);
 }
 
 /* The value of a carried variable at the end of the body; 0 after reporting. */
-static Val next_value(Eval *ev, Node *c, const Type *before) {
+static Val next_value(DslEval *ev, DslNode *c, const Type *before) {
   DslValue v = variable(ev, c->s)->value;
   if (v.kind == V_ERROR) return 0;
   if (v.kind == V_TENSOR && type_of(ev->b.f, v.u.t) == before) return v.u.t;
@@ -116,13 +116,13 @@ static Val next_value(Eval *ev, Node *c, const Type *before) {
 /* ---- the loop */
 
 /* Gives operation `i` and those behind it up to the last their names, in order. */
-static void label_carried(Eval *ev, size_t i, Node *n, const char *suffix) {
-  for (const Node *c = n->b; c && i < ev->labels.n; c = c->next, i++)
+static void label_carried(DslEval *ev, size_t i, DslNode *n, const char *suffix) {
+  for (const DslNode *c = n->b; c && i < ev->labels.n; c = c->next, i++)
     ev->labels.items[i].name = arena_printf(ev->arena, "%s%s", dsl_scope_join(ev, ev->frame->ops, c->s), suffix);
 }
 
 /* Loop and carries; the variables are those of the body then. */
-static bool open_loop(Eval *ev, Node *n, LoopBuild *l) {
+static bool open_loop(DslEval *ev, DslNode *n, LoopBuild *l) {
   const Expr *trips;
   dsl_begin(ev, n);
   Val count = rounds(ev, n->a, &trips), first = 0;
@@ -137,20 +137,20 @@ static bool open_loop(Eval *ev, Node *n, LoopBuild *l) {
   }
   dsl_built(ev, n, count);
   dsl_begin(ev, n);
-  *l = loop_open(&ev->b, count, trips);
-  for (Node *c = n->b; c; c = c->next)
-    if (!loop_carry(l, variable(ev, c->s)->value.u.t)) return false;
+  *l = frontend_loop_open(&ev->b, count, trips);
+  for (DslNode *c = n->b; c; c = c->next)
+    if (!frontend_loop_carry(l, variable(ev, c->s)->value.u.t)) return false;
   dsl_built(ev, n, l->round);
   ev->labels.items[l->at].name = dsl_scope_join(ev, ev->frame->ops, n->s);
   label_carried(ev, l->at + 1, n, "");
   set_round(ev, n, l->round);
   size_t i = 0;
-  for (Node *c = n->b; c; c = c->next) variable(ev, c->s)->value.u.t = l->carries.items[i++].value;
+  for (DslNode *c = n->b; c; c = c->next) variable(ev, c->s)->value.u.t = l->carries.items[i++].value;
   return true;
 }
 
 /* The condition on what the next round would begin with; *again 0 without one. */
-static bool look_again(Eval *ev, Node *n, const LoopBuild *l, Val *again) {
+static bool look_again(DslEval *ev, DslNode *n, const LoopBuild *l, Val *again) {
   *again = 0;
   if (!n->d) return true;
   dsl_begin(ev, n);
@@ -160,23 +160,23 @@ static bool look_again(Eval *ev, Node *n, const LoopBuild *l, Val *again) {
   return (*again = condition(ev, n->d)) != 0;
 }
 
-static bool close_loop(Eval *ev, Node *n, LoopBuild *l) {
+static bool close_loop(DslEval *ev, DslNode *n, LoopBuild *l) {
   Val again;
   size_t i = 0;
-  for (Node *c = n->b; c; c = c->next, i++)
+  for (DslNode *c = n->b; c; c = c->next, i++)
     if (!(l->carries.items[i].next = next_value(ev, c, type_of(ev->b.f, l->carries.items[i].value)))) return false;
   if (!look_again(ev, n, l, &again)) return false;
   dsl_begin(ev, n);
   size_t repeat = ev->b.f->ops.n;
-  bool ok = loop_close(l, again);
+  bool ok = frontend_loop_close(l, again);
   dsl_built(ev, n, l->round);
   ev->labels.items[repeat].name = arena_printf(ev->arena, "%s.repeat", dsl_scope_join(ev, ev->frame->ops, n->s));
   label_carried(ev, repeat + 1, n, ".last");
   return ok;
 }
 
-void dsl_loop(Eval *ev, Node *n) {
-  Frame *f = ev->frame;
+void dsl_loop(DslEval *ev, DslNode *n) {
+  DslFrame *f = ev->frame;
   LoopBuild l = {0};
   size_t before = f->variables.n, errors = ev->diags->errors;
   if (!check_carried(ev, n)) return;
@@ -195,6 +195,6 @@ void dsl_loop(Eval *ev, Node *n) {
   memcpy(f->variables.items, saved, before * sizeof *saved);
   f->variables.n = before;
   size_t i = 0;
-  for (Node *c = n->b; ok && c; c = c->next, i++)
+  for (DslNode *c = n->b; ok && c; c = c->next, i++)
     variable(ev, c->s)->value.u.t = l.carries.items[i].last; /* else, to go on, what it was */
 }

@@ -18,9 +18,9 @@ bool dsl_value_number(DslValue v, double *out) {
   return true;
 }
 
-static DslValue value_bool(Eval *ev, bool b) { return value_expr(ex_const(ev->m, b)); }
+static DslValue value_bool(DslEval *ev, bool b) { return value_expr(ex_const(ev->m, b)); }
 
-static DslValue wrong_operands(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
+static DslValue wrong_operands(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b) {
   const char *left = dsl_value_describe(ev, a);
   return dsl_fail(ev, n, DIAG_dsl_type, "'%s' is not defined between %s and %s", operator_text[op], left,
                   dsl_value_describe(ev, b));
@@ -28,7 +28,7 @@ static DslValue wrong_operands(Eval *ev, Node *n, NodeOp op, DslValue a, DslValu
 
 /* ---- sizes */
 
-static DslValue divide_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const Expr *b) {
+static DslValue divide_sizes(DslEval *ev, DslNode *n, NodeOp op, const Expr *a, const Expr *b) {
   int64_t divisor;
   if (ex_get_const(b, &divisor) && divisor <= 0)
     return dsl_fail(ev, n, DIAG_dsl_value,
@@ -45,7 +45,7 @@ static DslValue divide_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const 
 }
 
 /* Sizes compare when their difference is a number. */
-static DslValue compare_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const Expr *b) {
+static DslValue compare_sizes(DslEval *ev, DslNode *n, NodeOp op, const Expr *a, const Expr *b) {
   int64_t x, y = 0;
   if (!ex_get_const(a, &x) || !ex_get_const(b, &y)) {
     const char *left = dsl_expr_text(ev, a);
@@ -64,13 +64,13 @@ static DslValue compare_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const
   }
 }
 
-static DslValue logic(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
+static DslValue logic(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b) {
   int64_t x, y;
   if (!dsl_value_const(a, &x) || !dsl_value_const(b, &y)) return wrong_operands(ev, n, op, a, b);
   return value_bool(ev, op == NO_AND ? x && y : x || y);
 }
 
-static DslValue binary_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const Expr *b) {
+static DslValue binary_sizes(DslEval *ev, DslNode *n, NodeOp op, const Expr *a, const Expr *b) {
   ev->steps += (a->size + b->size) / 16; /* long ones take their time */
   switch (op) {
     case NO_ADD: return value_expr(ex_add(ev->m, a, b));
@@ -87,7 +87,7 @@ static DslValue binary_sizes(Eval *ev, Node *n, NodeOp op, const Expr *a, const 
 
 /* ---- numbers */
 
-static DslValue binary_floats(Eval *ev, Node *n, NodeOp op, double a, double b) {
+static DslValue binary_floats(DslEval *ev, DslNode *n, NodeOp op, double a, double b) {
   bool divides = op == NO_DIV || op == NO_FLOORDIV || op == NO_MOD;
   if (divides && b == 0) return dsl_fail(ev, n, DIAG_dsl_value, "division by zero");
   switch (op) {
@@ -107,7 +107,7 @@ static DslValue binary_floats(Eval *ev, Node *n, NodeOp op, double a, double b) 
   }
 }
 
-static DslValue binary_strings(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
+static DslValue binary_strings(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b) {
   if (op == NO_ADD) {
     dsl_spend_text(ev, strlen(a.u.s) + strlen(b.u.s));
     return value_string(arena_printf(ev->arena, "%s%s", a.u.s, b.u.s));
@@ -116,7 +116,7 @@ static DslValue binary_strings(Eval *ev, Node *n, NodeOp op, DslValue a, DslValu
   return wrong_operands(ev, n, op, a, b);
 }
 
-static DslValue binary_lists(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
+static DslValue binary_lists(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b) {
   if (op != NO_ADD) return wrong_operands(ev, n, op, a, b);
   DslValue *items = ARENA_ARRAY(ev->arena, DslValue, a.n + b.n);
   if (a.n) memcpy(items, a.u.items, sizeof *items * (size_t)a.n);
@@ -128,7 +128,7 @@ static DslValue binary_lists(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue 
 /* ---- tensors */
 
 /* A whole number everywhere: a double holds those up to 2^53, a size the others of 64 bits. */
-Val dsl_whole_number(Eval *ev, Node *n, const Expr *e, const Type *type) {
+Val dsl_whole_number(DslEval *ev, DslNode *n, const Expr *e, const Type *type) {
   int64_t v, bits = 8 * (int64_t)dtype_bytes(type->dtype);
   bool is_signed = dtype_class(type->dtype) == DTC_I;
   if (!ex_get_const(e, &v)) return build_size(&ev->b, type, e);
@@ -141,7 +141,7 @@ Val dsl_whole_number(Eval *ev, Node *n, const Expr *e, const Type *type) {
                                                            : build_size(&ev->b, type, e);
 }
 
-Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like) {
+Val dsl_operand(DslEval *ev, DslNode *n, DslValue v, const Type *like) {
   if (v.kind == V_TENSOR) return v.u.t;
   DType dtype = like->dtype;
   double number;
@@ -161,7 +161,7 @@ Val dsl_operand(Eval *ev, Node *n, DslValue v, const Type *like) {
 }
 
 /* The shape both broadcast to, as NumPy does; false after reporting. */
-static bool shapes_fit(Eval *ev, Node *n, const Type *a, const Type *b) {
+static bool shapes_fit(DslEval *ev, DslNode *n, const Type *a, const Type *b) {
   for (int i = 1; i <= a->rank && i <= b->rank; i++) {
     const Expr *x = a->dims[a->rank - i], *y = b->dims[b->rank - i];
     if (x == y || ex_is_const(x, 1) || ex_is_const(y, 1)) continue;
@@ -173,7 +173,7 @@ static bool shapes_fit(Eval *ev, Node *n, const Type *a, const Type *b) {
   return true;
 }
 
-DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b) {
+DslValue dsl_tensor_binary(DslEval *ev, DslNode *n, OpKind k, DslValue a, DslValue b) {
   const Func *f = ev->b.f;
   const Type *like = type_of(f, a.kind == V_TENSOR ? a.u.t : b.u.t);
   dsl_begin(ev, n);
@@ -190,7 +190,7 @@ DslValue dsl_tensor_binary(Eval *ev, Node *n, OpKind k, DslValue a, DslValue b) 
   return dsl_built(ev, n, build_binary_bcast(&ev->b, k, x, y));
 }
 
-static DslValue binary_tensors(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
+static DslValue binary_tensors(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b) {
   static const OpKind kinds[] = {
       [NO_ADD] = OP_add, [NO_SUB] = OP_sub, [NO_MUL] = OP_mul, [NO_DIV] = OP_div, [NO_EQ] = OP_eq,   [NO_NE] = OP_ne,
       [NO_LT] = OP_lt,   [NO_LE] = OP_le,   [NO_GT] = OP_gt,   [NO_GE] = OP_ge,   [NO_AND] = OP_and, [NO_OR] = OP_or};
@@ -209,7 +209,7 @@ static DslValue binary_tensors(Eval *ev, Node *n, NodeOp op, DslValue a, DslValu
 
 /* ---- entry */
 
-DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a) {
+DslValue dsl_unary(DslEval *ev, DslNode *n, NodeOp op, DslValue a) {
   int64_t i;
   if (a.kind == V_TENSOR) {
     bool is_bool = type_of(ev->b.f, a.u.t)->dtype == DT_bool;
@@ -226,7 +226,7 @@ DslValue dsl_unary(Eval *ev, Node *n, NodeOp op, DslValue a) {
   return dsl_fail(ev, n, DIAG_dsl_type, "'%s' is not defined for %s", operator_text[op], dsl_value_describe(ev, a));
 }
 
-DslValue dsl_binary(Eval *ev, Node *n, NodeOp op, DslValue a, DslValue b) {
+DslValue dsl_binary(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b) {
   double x, y;
   if (a.kind == V_TENSOR || b.kind == V_TENSOR) return binary_tensors(ev, n, op, a, b);
   if (a.kind == V_INT && b.kind == V_INT) return binary_sizes(ev, n, op, a.u.e, b.u.e);

@@ -6,7 +6,7 @@
 
 static DslValue built(Args *a, Val v) { return dsl_built(a->ev, a->call, v); }
 
-static const Expr *product(Eval *ev, int n, const Expr *const *dims) {
+static const Expr *product(DslEval *ev, int n, const Expr *const *dims) {
   const Expr *p = ex_const(ev->m, 1);
   for (int i = 0; i < n; i++) p = ex_mul(ev->m, p, dims[i]);
   return p;
@@ -115,7 +115,7 @@ DslValue dsl_fn_expand_dims(Args *a) {
 }
 
 /* More tensors than one operation takes are joined in groups. */
-static Val concat_many(Eval *ev, int n, const Val *x, int axis) {
+static Val concat_many(DslEval *ev, int n, const Val *x, int axis) {
   enum { GROUP = 16 };
   if (n <= GROUP) return build_concat(&ev->b, n, x, axis);
   int groups = (n + GROUP - 1) / GROUP;
@@ -236,7 +236,7 @@ static bool sides_match(Args *a, const Side *left, const Side *right) {
 
 /* Sizes of the names on the left, from the keywords and the operand; one of each group may be left out. */
 static bool side_sizes(Args *a, const Side *left, const Type *t, const Expr *sizes[MAX_NAMES]) {
-  Eval *ev = a->ev;
+  DslEval *ev = a->ev;
   for (int i = 0; i < left->n; i++) sizes[i] = NULL;
   for (int k = 0; k < a->nextra; k++) {
     int i = side_find(left, a->extra[k]->s);

@@ -5,16 +5,16 @@
 #include "frontend/dsl/eval.h"
 
 /* Is the variable one from before the innermost loop that this does not carry? */
-static bool belongs_outside(const Eval *ev, const char *name) {
+static bool belongs_outside(const DslEval *ev, const char *name) {
   const LoopScope *l = ev->frame->loop;
   const Variable *v = l ? dsl_variable_find(&ev->frame->variables, name) : NULL;
   if (!v || (size_t)(v - ev->frame->variables.items) >= l->nvariables) return false;
-  for (const Node *c = l->carried; c; c = c->next)
+  for (const DslNode *c = l->carried; c; c = c->next)
     if (strcmp(c->s, name) == 0) return false;
   return true;
 }
 
-static void assign_name(Eval *ev, Node *name, DslValue v) {
+static void assign_name(DslEval *ev, DslNode *name, DslValue v) {
   if (belongs_outside(ev, name->s)) {
     bool fresh = !name->reported;
     dsl_fail(ev, name, DIAG_dsl_structure, "'%s' is a variable from outside the loop, which does not carry it",
@@ -26,7 +26,7 @@ static void assign_name(Eval *ev, Node *name, DslValue v) {
   dsl_variable_set(ev, &ev->frame->variables, name->s, v, NULL);
 }
 
-static void run_assign(Eval *ev, Node *n) {
+static void run_assign(DslEval *ev, DslNode *n) {
   size_t mark = ev->b.f->ops.n;
   bool one = n->a->next == NULL;
   if (one) ev->frame->hint = n->a->s;
@@ -39,13 +39,13 @@ static void run_assign(Eval *ev, Node *n) {
     return;
   }
   int count = 0;
-  for (const Node *name = n->a; name; name = name->next) count++;
+  for (const DslNode *name = n->a; name; name = name->next) count++;
   if (v.kind != V_ERROR && (v.kind != V_LIST || v.n != count)) {
     const char *what = v.kind == V_LIST ? arena_printf(ev->arena, "a list of %d", v.n) : dsl_value_describe(ev, v);
     v = dsl_fail(ev, n->b, DIAG_dsl_type, "%d names are assigned, but the value is %s", count, what);
   }
   int i = 0;
-  for (Node *name = n->a; name; name = name->next, i++) {
+  for (DslNode *name = n->a; name; name = name->next, i++) {
     DslValue item = v.kind == V_LIST ? v.u.items[i] : value_error();
     dsl_label(ev, item, mark, dsl_scope_join(ev, ev->frame->ops, name->s), false);
     assign_name(ev, name, item);
@@ -53,7 +53,7 @@ static void run_assign(Eval *ev, Node *n) {
 }
 
 /* Weights of one entry have different names, and states.  `index` is that of the module's list. */
-static bool declare(Eval *ev, Node *n, DeclaredList *list, size_t index, const char *name) {
+static bool declare(DslEval *ev, DslNode *n, DeclaredList *list, size_t index, const char *name) {
   while (list->n <= index) ARENA_PUSH(ev->arena, list, (Declared){0});
   Declared *d = &list->items[index];
   if (!d->node) {
@@ -69,12 +69,12 @@ static bool declare(Eval *ev, Node *n, DeclaredList *list, size_t index, const c
 }
 
 /* The full name of the weight or state a statement declares. */
-static const char *declared_name(Eval *ev, Node *n) {
+static const char *declared_name(DslEval *ev, DslNode *n) {
   const char *name = n->a ? dsl_scope_name(ev, n->a) : n->s;
   return name ? module_string(ev->m, dsl_scope_join(ev, ev->frame->weights, name)) : NULL;
 }
 
-static const Type *declared_type(Eval *ev, Node *n) {
+static const Type *declared_type(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n);
   if (v.kind == V_TYPE) return v.u.type;
   if (v.kind != V_ERROR)
@@ -82,7 +82,7 @@ static const Type *declared_type(Eval *ev, Node *n) {
   return NULL;
 }
 
-static bool weight_type_fits(Eval *ev, Node *n, const Type *type) {
+static bool weight_type_fits(DslEval *ev, DslNode *n, const Type *type) {
   int64_t total = 1, extent;
   for (int d = 0; d < type->rank; d++) {
     if (!ex_get_const(type->dims[d], &extent)) {
@@ -103,7 +103,7 @@ static bool same_param(const Param *p, const Type *type, DslValue init, bool tra
          (p->value == init.u.f || (p->value != p->value && init.u.f != init.u.f));
 }
 
-static const Param *new_param(Eval *ev, const Node *n, const char *name, const Type *type, DslValue init) {
+static const Param *new_param(DslEval *ev, const DslNode *n, const char *name, const Type *type, DslValue init) {
   Param *p = module_param_add(ev->m, name, type);
   p->init = init.init;
   p->value = init.u.f;
@@ -114,7 +114,7 @@ static const Param *new_param(Eval *ev, const Node *n, const char *name, const T
   return p;
 }
 
-static DslValue weight_value(Eval *ev, Node *n, const char *name, const Type *type, DslValue init) {
+static DslValue weight_value(DslEval *ev, DslNode *n, const char *name, const Type *type, DslValue init) {
   const Param *p = module_param(ev->m, name);
   if (!p) p = new_param(ev, n, name, type, init);
   if (!declare(ev, n, &ev->weights, (size_t)(p - ev->m->params.items), name)) return value_error();
@@ -127,7 +127,7 @@ static DslValue weight_value(Eval *ev, Node *n, const char *name, const Type *ty
   return dsl_built(ev, n, n->i == WEIGHT_OF_EXPERTS ? build_op(&ev->b, &of_experts) : build_param(&ev->b, name));
 }
 
-static void run_weight(Eval *ev, Node *n) {
+static void run_weight(DslEval *ev, DslNode *n) {
   const char *name = declared_name(ev, n);
   const Type *type = declared_type(ev, n->b);
   DslValue init = dsl_expression(ev, n->c), v = value_error();
@@ -145,7 +145,7 @@ static void run_weight(Eval *ev, Node *n) {
   dsl_variable_set(ev, &ev->frame->variables, n->s, v, NULL);
 }
 
-static DslValue state_value(Eval *ev, Node *n, const char *name, const Type *type, double start) {
+static DslValue state_value(DslEval *ev, DslNode *n, const char *name, const Type *type, double start) {
   const State *s = module_state(ev->m, name);
   if (!s) s = module_state_add(ev->m, name, type, start);
   if (!declare(ev, n, &ev->states, (size_t)(s - ev->m->states.items), name)) return value_error();
@@ -158,7 +158,7 @@ static DslValue state_value(Eval *ev, Node *n, const char *name, const Type *typ
                    build_op(&ev->b, &(OpSpec){.kind = OP_read, .name = name, .type = type, .nattrs = 1, .attrs = &a}));
 }
 
-static void run_state(Eval *ev, Node *n) {
+static void run_state(DslEval *ev, DslNode *n) {
   const char *name = declared_name(ev, n);
   const Type *type = declared_type(ev, n->b);
   DslValue start = n->c ? dsl_expression(ev, n->c) : value_float(0), v = value_error();
@@ -170,12 +170,12 @@ static void run_state(Eval *ev, Node *n) {
 }
 
 /* What happens once per run has no place in a loop. */
-static bool outside_loops(Eval *ev, Node *n, const char *what) {
+static bool outside_loops(DslEval *ev, DslNode *n, const char *what) {
   if (ev->loops) dsl_fail(ev, n, DIAG_dsl_structure, "%s in a loop; carry the value and do it behind the loop", what);
   return ev->loops == 0;
 }
 
-static void run_write(Eval *ev, Node *n) {
+static void run_write(DslEval *ev, DslNode *n) {
   const Variable *variable = dsl_variable_find(&ev->frame->variables, n->s);
   if (!outside_loops(ev, n, "a state is written")) return;
   if (!variable || (!variable->state && variable->value.kind != V_ERROR)) {
@@ -210,8 +210,8 @@ static void run_write(Eval *ev, Node *n) {
 }
 
 /* Runs a block with the names inside it put under `name`. */
-static void run_scoped(Eval *ev, const char *name, Node *body) {
-  Frame *f = ev->frame;
+static void run_scoped(DslEval *ev, const char *name, DslNode *body) {
+  DslFrame *f = ev->frame;
   const char *weights = f->weights, *ops = f->ops;
   if (name) {
     f->weights = dsl_scope_join(ev, weights, name);
@@ -222,7 +222,7 @@ static void run_scoped(Eval *ev, const char *name, Node *body) {
   f->ops = ops;
 }
 
-static bool run_round(Eval *ev, Node *n, DslValue item) {
+static bool run_round(DslEval *ev, DslNode *n, DslValue item) {
   const char *name = NULL;
   if (!dsl_step(ev, n)) return false;
   dsl_variable_set(ev, &ev->frame->variables, n->s, item, NULL);
@@ -231,7 +231,7 @@ static bool run_round(Eval *ev, Node *n, DslValue item) {
   return !ev->stopped && !ev->frame->returned;
 }
 
-static void run_for(Eval *ev, Node *n) {
+static void run_for(DslEval *ev, DslNode *n) {
   DslValue from = dsl_expression(ev, n->a);
   DslValue to = n->b ? dsl_expression(ev, n->b) : value_none();
   int64_t lo, hi;
@@ -257,8 +257,8 @@ static void run_for(Eval *ev, Node *n) {
     if (!run_round(ev, n, value_expr(ex_const(ev->m, i)))) return;
 }
 
-static void run_return(Eval *ev, Node *n) {
-  Frame *f = ev->frame;
+static void run_return(DslEval *ev, DslNode *n) {
+  DslFrame *f = ev->frame;
   if (f->is_entry) {
     dsl_fail(ev, n->a ? n->a : n, DIAG_dsl_structure, "an entry does not return: write output name = value");
     return;
@@ -274,7 +274,7 @@ static void run_return(Eval *ev, Node *n) {
   dsl_label(ev, f->result, mark, f->ops, f->named);
 }
 
-static void run_output(Eval *ev, Node *n) {
+static void run_output(DslEval *ev, DslNode *n) {
   Func *f = ev->b.f;
   if (!ev->frame->is_entry) {
     dsl_fail(ev, n, DIAG_dsl_structure, "only an entry has outputs; a function returns a value");
@@ -299,7 +299,7 @@ static void run_output(Eval *ev, Node *n) {
   build_output(&ev->b, n->s, v.u.t, NULL);
 }
 
-static void run_check(Eval *ev, Node *n) {
+static void run_check(DslEval *ev, DslNode *n) {
   bool holds;
   if (!dsl_condition(ev, n->a, &holds) || holds) return;
   DslValue text = dsl_expression(ev, n->b);
@@ -307,12 +307,12 @@ static void run_check(Eval *ev, Node *n) {
   dsl_fail(ev, n, DIAG_dsl_check, "%s", text.kind == V_STRING ? text.u.s : "a check does not hold");
 }
 
-static void run_if(Eval *ev, Node *n) {
+static void run_if(DslEval *ev, DslNode *n) {
   bool holds;
   if (dsl_condition(ev, n->a, &holds)) dsl_statements(ev, holds ? n->b : n->c);
 }
 
-static void run_statement(Eval *ev, Node *n) {
+static void run_statement(DslEval *ev, DslNode *n) {
   const char *name;
   switch (n->kind) {
     case N_ASSIGN: run_assign(ev, n); break;
@@ -336,8 +336,8 @@ static void run_statement(Eval *ev, Node *n) {
   }
 }
 
-void dsl_statements(Eval *ev, Node *list) {
+void dsl_statements(DslEval *ev, DslNode *list) {
   ev->depth++;
-  for (Node *n = list; n && !ev->frame->returned && dsl_step(ev, n); n = n->next) run_statement(ev, n);
+  for (DslNode *n = list; n && !ev->frame->returned && dsl_step(ev, n); n = n->next) run_statement(ev, n);
   ev->depth--;
 }

@@ -2,15 +2,17 @@
 #include "frontend/onnx/import_private.h"
 #include "ir/index_bound.h"
 
-Val splat_like(Node *n, Val like, double value) { return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0; }
+Val splat_like(ImportNode *n, Val like, double value) {
+  return like ? build_splat(n->b, type_of(n->b->f, like), value) : 0;
+}
 
-bool extents_broadcast(Node *n, const Expr *p, const Expr *q) {
+bool extents_broadcast(ImportNode *n, const Expr *p, const Expr *q) {
   if (p == q || ex_is_const(p, 1) || ex_is_const(q, 1)) return true;
   if (assume_one(n->m, p) || assume_one(n->m, q)) return false; /* not in this attempt */
   return equal_extents(n, p, q);
 }
 
-bool broadcast_extents(Node *n, const Type *x, const Type *y, int *rank, const Expr **dims) {
+bool broadcast_extents(ImportNode *n, const Type *x, const Type *y, int *rank, const Expr **dims) {
   *rank = x->rank > y->rank ? x->rank : y->rank;
   for (int i = 0; i < *rank; i++) {
     int xi = i - (*rank - x->rank), yi = i - (*rank - y->rank);
@@ -21,23 +23,25 @@ bool broadcast_extents(Node *n, const Type *x, const Type *y, int *rank, const E
   return true;
 }
 
-Val broadcast(Node *n, Val x, int rank, const Expr *const *dims) { return build_bcast_to(n->b, x, rank, dims); }
+Val broadcast(ImportNode *n, Val x, int rank, const Expr *const *dims) { return build_bcast_to(n->b, x, rank, dims); }
 
-Val binary(Node *n, OpKind k, Val x, Val y) {
+Val binary(ImportNode *n, OpKind k, Val x, Val y) {
   const Expr *dims[MAX_RANK];
   int rank;
   if (!x || !y) return 0;
   const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
   if (!broadcast_extents(n, tx, ty, &rank, dims)) {
-    node_error(n, "shapes %s and %s do not broadcast", type_string(n->m, tx), type_string(n->m, ty));
+    node_error(n, "shapes %s and %s do not broadcast", import_type_string(n->m, tx), import_type_string(n->m, ty));
     return 0;
   }
   return build_binary(n->b, k, broadcast(n, x, rank, dims), broadcast(n, y, rank, dims));
 }
 
-Val binary_number(Node *n, OpKind k, Val x, double y) { return x ? build_binary(n->b, k, x, splat_like(n, x, y)) : 0; }
+Val binary_number(ImportNode *n, OpKind k, Val x, double y) {
+  return x ? build_binary(n->b, k, x, splat_like(n, x, y)) : 0;
+}
 
-Val select3(Node *n, Val condition, Val x, Val y) {
+Val select3(ImportNode *n, Val condition, Val x, Val y) {
   const Expr *dims[MAX_RANK];
   int rank;
   if (!condition || !x || !y) return 0;
@@ -48,28 +52,28 @@ Val select3(Node *n, Val condition, Val x, Val y) {
     if (!broadcast_extents(n, t, tc, &rank, dims)) t = NULL;
   }
   if (!t) {
-    node_error(n, "shapes %s, %s and %s do not broadcast", type_string(n->m, tc), type_string(n->m, tx),
-               type_string(n->m, ty));
+    node_error(n, "shapes %s, %s and %s do not broadcast", import_type_string(n->m, tc), import_type_string(n->m, tx),
+               import_type_string(n->m, ty));
     return 0;
   }
   Val in[] = {broadcast(n, condition, rank, dims), broadcast(n, x, rank, dims), broadcast(n, y, rank, dims)};
   return build_op(n->b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
 }
 
-Val insert_dims(Node *n, Val x, unsigned at, int rank) {
+Val insert_dims(ImportNode *n, Val x, unsigned at, int rank) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   const Expr *dims[MAX_RANK];
   int expected = rank - __builtin_popcount(at & ((1u << rank) - 1));
   if (t->rank != expected) {
-    node_error(n, "%s where a tensor of rank %d is expected", type_string(n->m, t), expected);
+    node_error(n, "%s where a tensor of rank %d is expected", import_type_string(n->m, t), expected);
     return 0;
   }
   for (int d = 0, from = 0; d < rank; d++) dims[d] = at >> d & 1 ? ex_const(n->m, 1) : t->dims[from++];
   return build_reshape(n->b, x, rank, dims);
 }
 
-Val drop_dims(Node *n, Val x, unsigned at) {
+Val drop_dims(ImportNode *n, Val x, unsigned at) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   const Expr *dims[MAX_RANK];
@@ -79,7 +83,7 @@ Val drop_dims(Node *n, Val x, unsigned at) {
   return build_reshape(n->b, x, rank, dims);
 }
 
-Val reduce_axes(Node *n, Reduction r, Val x, unsigned axes, bool keepdims) {
+Val import_reduce_axes(ImportNode *n, Reduction r, Val x, unsigned axes, bool keepdims) {
   int list[MAX_RANK], count = 0;
   if (!x) return 0;
   int rank = type_of(n->b->f, x)->rank;
@@ -89,8 +93,8 @@ Val reduce_axes(Node *n, Reduction r, Val x, unsigned axes, bool keepdims) {
   return keepdims ? insert_dims(n, y, axes, rank) : y;
 }
 
-Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims) {
-  Val sum = reduce_axes(n, RED_SUM, x, axes, keepdims);
+Val mean_axes(ImportNode *n, Val x, unsigned axes, bool keepdims) {
+  Val sum = import_reduce_axes(n, RED_SUM, x, axes, keepdims);
   if (!sum) return 0;
   const Type *t = type_of(n->b->f, x);
   const Expr *count = ex_const(n->m, 1);
@@ -100,7 +104,7 @@ Val mean_axes(Node *n, Val x, unsigned axes, bool keepdims) {
 }
 
 /* The number of a loop's round, counted from the end? */
-static bool counts_down(const Node *n, const Op *op) {
+static bool counts_down(const ImportNode *n, const Op *op) {
   const Op *loop = op_of(n->b->f, op->in[1]);
   const Expr *from = uniform_integer(n->m, n->b->f, op->in[0]),
              *trips = loop->kind == OP_loop ? op_expr(loop, AT_trips) : NULL;
@@ -110,7 +114,7 @@ static bool counts_down(const Node *n, const Op *op) {
 enum { MAX_VISITS = 1000 }; /* operations that an index may come from, shared ones as often as they are used */
 
 /* Every element is >= 0, as far as the operations it comes from tell. */
-static bool never_negative(const Node *n, Val v, int *visits) {
+static bool never_negative(const ImportNode *n, Val v, int *visits) {
   const Func *f = n->b->f;
   const Op *op = op_of(f, v);
   if (dtype_class(type_of(f, v)->dtype) != DTC_I) return true;
@@ -139,39 +143,41 @@ static bool never_negative(const Node *n, Val v, int *visits) {
   }
 }
 
-Val wrap_index(Node *n, Val index, const Expr *extent) {
+Val wrap_index(ImportNode *n, Val index, const Expr *extent) {
   int visits = 0;
   if (!index || never_negative(n, index, &visits)) return index;
   Val wrapped = build_binary(n->b, OP_add, index, build_size(n->b, type_of(n->b->f, index), extent));
   return select3(n, binary_number(n, OP_lt, index, 0), wrapped, index);
 }
 
-Val gather_wrapped(Node *n, Val table, Val index, int axis) {
+Val gather_wrapped(ImportNode *n, Val table, Val index, int axis) {
   if (!table || !index) return 0;
   if (dtype_class(type_of(n->b->f, index)->dtype) != DTC_I) index = build_cast(n->b, index, DT_i64);
   index = wrap_index(n, index, type_of(n->b->f, table)->dims[axis]);
   return index ? build_gather(n->b, table, index, axis) : 0;
 }
 
-Val take(Node *n, Val x, Val index, int axis) {
+Val take(ImportNode *n, Val x, Val index, int axis) {
   if (!x || !index) return 0;
   Attr a[2] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(n->m, 0))};
   return build_op(n->b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, index}, .nattrs = 2, .attrs = a});
 }
 
-Val scan(Node *n, Reduction r, Val x, int axis, bool exclusive, bool reverse) {
+Val scan(ImportNode *n, Reduction r, Val x, int axis, bool exclusive, bool reverse) {
   if (!x) return 0;
   Attr a[4] = {attr_red(AT_op, r), attr_i(AT_axis, axis), attr_i(AT_exclusive, exclusive), attr_i(AT_reverse, reverse)};
   return build_op(n->b, &(OpSpec){.kind = OP_scan, .nin = 1, .in = &x, .nattrs = 4, .attrs = a});
 }
 
-Val to_bool(Node *n, Val x) {
+Val to_bool(ImportNode *n, Val x) {
   if (!x || type_of(n->b->f, x)->dtype == DT_bool) return x;
   return binary_number(n, OP_ne, x, 0);
 }
 
-Val scalar_i64(Node *n, const Expr *value) { return build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), value); }
+Val import_scalar_i64(ImportNode *n, const Expr *value) {
+  return build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), value);
+}
 
-Val iota_i64(Node *n, int rank, const Expr *const *dims, int axis) {
+Val iota_i64(ImportNode *n, int rank, const Expr *const *dims, int axis) {
   return build_iota(n->b, type_get(n->m, DT_i64, rank, dims), axis);
 }

@@ -13,7 +13,7 @@ static void reserve(Evaluation *e) {
   if (n <= e->cap) return;
   size_t cap = e->cap ? e->cap : 64;
   while (cap < n) cap *= 2;
-  Fact *facts = ARENA_ARRAY(e->m->arena, Fact, cap);
+  ImportFact *facts = ARENA_ARRAY(e->m->arena, ImportFact, cap);
   FactTensor **tensors = ARENA_ARRAY(e->m->arena, FactTensor *, cap);
   if (e->cap) memcpy(facts, e->facts, e->cap * sizeof *facts), memcpy(tensors, e->tensors, e->cap * sizeof *tensors);
   e->facts = facts, e->tensors = tensors, e->cap = cap;
@@ -31,13 +31,13 @@ void evaluate_tensor(Evaluation *e, Val v, FactTensor tensor) {
   *copy = tensor;
 }
 
-void evaluate_known(Evaluation *e, Val v, const Known *k) {
+void evaluate_known(Evaluation *e, Val v, const ImportKnown *k) {
   reserve(e);
   e->facts[v] = fact_of_known(e->m, k);
 }
 
-Fact fact_of_known(Module *m, const Known *k) {
-  Fact f = {.kind = FACT_SIZES, .type = k->type, .n = k->n};
+ImportFact fact_of_known(Module *m, const ImportKnown *k) {
+  ImportFact f = {.kind = FACT_SIZES, .type = k->type, .n = k->n};
   Number *items = ARENA_ARRAY(m->arena, Number, k->n);
   Cell *cells = ARENA_ARRAY(m->arena, Cell, k->n);
   bool constant = true;
@@ -58,8 +58,8 @@ static bool spend(Evaluation *e, double work) {
   return true;
 }
 
-Fact fact_of_tensor(Evaluation *e, FactTensor tensor) {
-  Fact f = {.kind = FACT_LARGE, .missing = FACT_LARGE, .type = tensor.type, .n = (int64_t)tensor.elements};
+ImportFact fact_of_tensor(Evaluation *e, FactTensor tensor) {
+  ImportFact f = {.kind = FACT_LARGE, .missing = FACT_LARGE, .type = tensor.type, .n = (int64_t)tensor.elements};
   if (tensor.elements > (uint64_t)EVALUATE_ELEMENTS || !spend(e, (double)tensor.elements)) return f;
   Cell *cells = ARENA_ARRAY(e->m->arena, Cell, tensor.elements);
   DType t = tensor.type->dtype;
@@ -68,7 +68,7 @@ Fact fact_of_tensor(Evaluation *e, FactTensor tensor) {
     if (dtype_is_float(t)) cells[i].f = dtype_load_f(t, p);
     else cells[i].i = dtype_load_i(t, p);
   }
-  return (Fact){.kind = FACT_CONSTANT, .type = tensor.type, .n = f.n, .cells = cells};
+  return (ImportFact){.kind = FACT_CONSTANT, .type = tensor.type, .n = f.n, .cells = cells};
 }
 
 /* ---- one operation by the interpreter */
@@ -168,10 +168,10 @@ static const Cell *constants(Evaluation *e, const Op *op) {
 /* ---- with sizes among the elements */
 
 static Number element(const Evaluation *e, Val v, int64_t i) {
-  const Fact *f = &e->facts[v];
+  const ImportFact *f = &e->facts[v];
   if (f->kind == FACT_SIZES) return f->items[i];
   if (f->kind != FACT_CONSTANT) return (Number){NULL, 1};
-  return dtype_is_float(type_of(e->f, v)->dtype) ? number_of_double(e->m, f->cells[i].f)
+  return dtype_is_float(type_of(e->f, v)->dtype) ? import_number_of_double(e->m, f->cells[i].f)
                                                  : (Number){ex_const(e->m, f->cells[i].i), 1};
 }
 
@@ -223,7 +223,7 @@ static bool moved(Evaluation *e, const Op *op, Number *items, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     int64_t at = cells[i].i;
     items[i] = at > 0 ? element(e, from[at - 1].v, from[at - 1].i)
-                      : number_of_double(e->m, at == PLACE_VALUE ? padded : PLACE_ZERO);
+                      : import_number_of_double(e->m, at == PLACE_VALUE ? padded : PLACE_ZERO);
   }
   return true;
 }
@@ -233,7 +233,7 @@ static void elementwise(Evaluation *e, const Op *op, Number *items, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     Number x[3];
     for (int k = 0; k < op->nin && k < 3; k++) x[k] = element(e, op->in[k], i);
-    items[i] = number_pointwise(e->m, op->kind, from->dtype, to->dtype, x);
+    items[i] = import_number_pointwise(e->m, op->kind, from->dtype, to->dtype, x);
   }
 }
 
@@ -253,7 +253,7 @@ static bool reduced(Evaluation *e, const Op *op, Number *items) {
       at /= extent;
     }
     Number x = element(e, op->in[0], i);
-    items[place] = started[place] ? number_reduce(e->m, how->u.reduction, to->dtype, items[place], x) : x;
+    items[place] = started[place] ? import_number_reduce(e->m, how->u.reduction, to->dtype, items[place], x) : x;
     started[place] = true;
   }
   return true;
@@ -282,14 +282,14 @@ static bool is_source_of_data(OpKind k) {
   return op_is_at_entry(k) || op_acts(k) || op_is_call(k) || op_is_loop_part(k) || k == OP_opaque;
 }
 
-static FactKind missing_in(const Fact *f) {
+static FactKind missing_in(const ImportFact *f) {
   return f->kind == FACT_SIZES || f->kind == FACT_CONSTANT ? f->missing : f->kind;
 }
 
 /* Why the result is not known: the operand that is data, else one that is not expressed, else one that is too large. */
-static Fact blame(const Evaluation *e, const Op *op, FactKind otherwise) {
+static ImportFact blame(const Evaluation *e, const Op *op, FactKind otherwise) {
   static const FactKind order[] = {FACT_DATA, FACT_OPEN, FACT_LARGE};
-  Fact f = {.kind = otherwise, .missing = otherwise, .type = type_of(e->f, op->out)};
+  ImportFact f = {.kind = otherwise, .missing = otherwise, .type = type_of(e->f, op->out)};
   for (int k = 0; k < 3; k++)
     for (int i = 0; i < op->nin; i++)
       if (missing_in(&e->facts[op->in[i]]) == order[k]) {
@@ -299,11 +299,11 @@ static Fact blame(const Evaluation *e, const Op *op, FactKind otherwise) {
   return f;
 }
 
-static Fact fact_of_op(Evaluation *e, const Op *op) {
+static ImportFact fact_of_op(Evaluation *e, const Op *op) {
   const Type *t = type_of(e->f, op->out);
   int64_t n;
   bool constant = constant_attrs(op), sizes = op->kind == OP_size;
-  if (is_source_of_data(op->kind)) return (Fact){.kind = FACT_DATA, .missing = FACT_DATA, .type = t};
+  if (is_source_of_data(op->kind)) return (ImportFact){.kind = FACT_DATA, .missing = FACT_DATA, .type = t};
   if (op->kind == OP_param && e->tensors[op->out]) return fact_of_tensor(e, *e->tensors[op->out]);
   for (int i = 0; i < op->nin; i++) {
     constant = constant && e->facts[op->in[i]].kind == FACT_CONSTANT;
@@ -314,7 +314,7 @@ static Fact fact_of_op(Evaluation *e, const Op *op) {
     return blame(e, op, FACT_LARGE);
   if (constant) {
     const Cell *cells = constants(e, op);
-    return cells ? (Fact){.kind = FACT_CONSTANT, .type = t, .n = n, .cells = cells} : blame(e, op, FACT_OPEN);
+    return cells ? (ImportFact){.kind = FACT_CONSTANT, .type = t, .n = n, .cells = cells} : blame(e, op, FACT_OPEN);
   }
   Number items[KNOWN_MAX];
   const char *fault = e->m->expr_fault;
@@ -325,20 +325,20 @@ static Fact fact_of_op(Evaluation *e, const Op *op) {
     return blame(e, op, FACT_OPEN);
   }
   for (int64_t i = 0; i < n; i++) any = any || items[i].numerator, all = all && items[i].numerator;
-  Fact f = blame(e, op, FACT_OPEN);
+  ImportFact f = blame(e, op, FACT_OPEN);
   if (!any && n) return f;
   Number *copy = ARENA_ARRAY(e->m->arena, Number, n);
   if (n) memcpy(copy, items, sizeof *copy * (size_t)n);
-  return (Fact){.kind = FACT_SIZES,
-                .missing = all ? FACT_NONE : f.missing,
-                .cause = all ? 0 : f.cause,
-                .type = t,
-                .n = n,
-                .items = copy};
+  return (ImportFact){.kind = FACT_SIZES,
+                      .missing = all ? FACT_NONE : f.missing,
+                      .cause = all ? 0 : f.cause,
+                      .type = t,
+                      .n = n,
+                      .items = copy};
 }
 
 /* Operands first, without recursion: a file may chain a million operations. */
-const Fact *evaluate(Evaluation *e, Val v) {
+const ImportFact *evaluate(Evaluation *e, Val v) {
   struct {
     Val *items;
     size_t n, cap;
@@ -360,13 +360,14 @@ const Fact *evaluate(Evaluation *e, Val v) {
   return &e->facts[v];
 }
 
-Known fact_known(Module *m, const Fact *f) {
+ImportKnown fact_known(Module *m, const ImportFact *f) {
   const Expr *items[KNOWN_MAX];
   if (f->n > KNOWN_MAX || (f->kind != FACT_CONSTANT && f->kind != FACT_SIZES) || f->missing ||
       dtype_is_float(f->type->dtype))
-    return (Known){0};
+    return (ImportKnown){0};
   for (int64_t i = 0; i < f->n; i++) {
-    if (f->cells && dtype_class(f->type->dtype) == DTC_U && f->cells[i].i < 0) return (Known){0}; /* beyond an int64 */
+    if (f->cells && dtype_class(f->type->dtype) == DTC_U && f->cells[i].i < 0)
+      return (ImportKnown){0}; /* beyond an int64 */
     items[i] = f->cells ? ex_const(m, f->cells[i].i) : f->items[i].numerator;
   }
   return known_make(m, f->type, items);

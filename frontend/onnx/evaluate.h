@@ -42,7 +42,7 @@ typedef enum FactKind {
   FACT_LARGE,    /* constants beyond the limits */
 } FactKind;
 
-typedef struct Fact {
+typedef struct ImportFact {
   FactKind kind;
   FactKind missing; /* why an element is missing: DATA, OPEN, LARGE; NONE: all are there */
   Val cause;        /* the operand that it is missing in; 0: the operation itself is the reason */
@@ -50,7 +50,7 @@ typedef struct Fact {
   int64_t n;
   const Cell *cells;
   const Number *items;
-} Fact;
+} ImportFact;
 
 /* The bytes of a tensor of the file. */
 typedef struct FactTensor {
@@ -62,25 +62,25 @@ typedef struct FactTensor {
 typedef struct Evaluation {
   Module *m;
   const Func *f;
-  Fact *facts;          /* by value */
+  ImportFact *facts;    /* by value */
   FactTensor **tensors; /* by value: of an operation param */
   size_t cap;
   int64_t work;
 } Evaluation;
 
 /* Of a value of the function.  Valid until more values are looked at. */
-const Fact *evaluate(Evaluation *e, Val v);
+const ImportFact *evaluate(Evaluation *e, Val v);
 
 /* What is known of a value from elsewhere. */
 void evaluate_tensor(Evaluation *e, Val v, FactTensor tensor);
-void evaluate_known(Evaluation *e, Val v, const Known *k);
-Fact fact_of_tensor(Evaluation *e, FactTensor tensor);
-Fact fact_of_known(Module *m, const Known *k);
+void evaluate_known(Evaluation *e, Val v, const ImportKnown *k);
+ImportFact fact_of_tensor(Evaluation *e, FactTensor tensor);
+ImportFact fact_of_known(Module *m, const ImportKnown *k);
 
 /* Values from `first` on are gone. */
 void evaluate_forget(Evaluation *e, size_t first);
 
 /* Integers or bools, at most KNOWN_MAX, all of which are there; else items NULL. */
-Known fact_known(Module *m, const Fact *f);
+ImportKnown fact_known(Module *m, const ImportFact *f);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* ---- what all writers use */
 
-const char *no_form(const Writing *n, const char *why) {
+const char *export_no_form(const Writing *n, const char *why) {
   Export *x = n->x;
   unsigned kind = n->op->kind;
   if (x->refused[kind / 64] >> (kind % 64) & 1) return NULL;
@@ -42,7 +42,7 @@ const char *node1_ints(const Writing *n, const char *type, const char *x, const 
   return node(n, type, 1, &x, onnx_write_ints(n->x->w, attr, count, v));
 }
 
-const char *number(const Writing *n, DType t, double v) {
+const char *import_number(const Writing *n, DType t, double v) {
   return onnx_write_scalar(n->x->w, t, v, dtype_is_float(t) ? 0 : dtype_constant_i(t, v), false);
 }
 const char *cast_to(const Writing *n, const char *x, DType t) { return node1_int(n, "Cast", x, "to", onnx_type_of(t)); }
@@ -66,7 +66,7 @@ static const char *symbol_value(const Writing *n, int symbol) {
       return onnx_write_node(n->x->w, "Shape", n->x->m->symbols.items[symbol].name, 1, &n->x->inputs[i], 2, range);
     }
   }
-  return no_form(
+  return export_no_form(
       n, arena_printf(n->x->w->arena, "no input has a dimension of size '%s'", n->x->m->symbols.items[symbol].name));
 }
 
@@ -81,15 +81,15 @@ static const char *compute_size(const Writing *n, const Expr *e) {
   static const char *const types[] = {[EX_MUL] = "Mul", [EX_ADD] = "Add", [EX_MIN] = "Min", [EX_MAX] = "Max"};
   if (e->kind == EX_CONST) return one_number(n, e->value);
   if (e->kind == EX_SYM) return symbol_value(n, (int)e->value);
-  const char *v = extent_of(n, e->args[0]);
-  if (e->kind == EX_DIV) return floor_division(n, v, extent_of(n, e->args[1]));
-  for (int i = 1; i < e->n; i++) v = node2(n, types[e->kind], v, extent_of(n, e->args[i]));
+  const char *v = import_extent_of(n, e->args[0]);
+  if (e->kind == EX_DIV) return floor_division(n, v, import_extent_of(n, e->args[1]));
+  for (int i = 1; i < e->n; i++) v = node2(n, types[e->kind], v, import_extent_of(n, e->args[i]));
   if (e->kind == EX_MUL && e->value != 1) v = node2(n, "Mul", v, one_number(n, e->value));
   if (e->kind == EX_ADD && e->value != 0) v = node2(n, "Add", v, one_number(n, e->value));
   return v;
 }
 
-const char *extent_of(const Writing *n, const Expr *e) {
+const char *import_extent_of(const Writing *n, const Expr *e) {
   Export *x = n->x;
   for (size_t i = 0; i < x->sizes.n; i++)
     if (x->sizes.items[i].e == e) return x->sizes.items[i].name;
@@ -107,7 +107,7 @@ const char *extents_of(const Writing *n, int rank, const Expr *const *dims) {
   for (int d = 0; d < rank; d++) constant = ex_get_const(dims[d], &sizes[d]) && constant;
   if (constant) return vector(n, rank, sizes);
   for (int d = 0; d < rank; d++)
-    if (!(parts[d] = extent_of(n, dims[d]))) return NULL;
+    if (!(parts[d] = import_extent_of(n, dims[d]))) return NULL;
   Writing named = *n;
   named.wanted = "shape";
   return node(&named, "Concat", rank, parts, onnx_write_int(n->x->w, "axis", 0));
@@ -134,7 +134,7 @@ static const char *expanded(const Writing *n, const char *x) {
 static const char *write_param(const Writing *n) {
   const Param *p = module_param(n->x->m, op_str(n->op, AT_name));
   Tensor t;
-  if (p->init == INIT_PREPARED) return no_form(n, "the weight is computed from others");
+  if (p->init == INIT_PREPARED) return export_no_form(n, "the weight is computed from others");
   if (!n->x->weight(n->x->context, p, &t)) return NULL;
   return onnx_write_tensor(n->x->w, p->name, t.dtype, t.rank, t.dims, t.data, t.bytes);
 }
@@ -143,7 +143,7 @@ static const char *write_list(const Writing *n, const Attr *ints, const Attr *fl
   int64_t dims[MAX_RANK];
   size_t count = (size_t)(ints ? ints->n : floats->n), size = dtype_bytes(n->type->dtype);
   char *data = arena_alloc(n->x->w->arena, count * size + 1);
-  if (!type_constant_dims(n->type, dims)) return no_form(n, "a list of elements with a symbolic shape");
+  if (!type_constant_dims(n->type, dims)) return export_no_form(n, "a list of elements with a symbolic shape");
   for (size_t i = 0; i < count; i++) {
     if (ints) dtype_store_i(n->type->dtype, data + i * size, ints->u.ints[i]);
     else dtype_store_f(n->type->dtype, data + i * size, floats->u.floats[i]);
@@ -154,12 +154,12 @@ static const char *write_list(const Writing *n, const Attr *ints, const Attr *fl
 static const char *write_const(const Writing *n) {
   const Attr *ints = op_attr(n->op, AT_ints), *floats = op_attr(n->op, AT_floats);
   if (ints || floats) return write_list(n, ints, floats);
-  const char *v = number(n, n->type->dtype, op_float(n->op, AT_value, 0));
+  const char *v = import_number(n, n->type->dtype, op_float(n->op, AT_value, 0));
   return n->type->rank ? expanded(n, v) : v;
 }
 
 static const char *write_size(const Writing *n) {
-  const char *v = extent_of(n, op_expr(n->op, AT_expr));
+  const char *v = import_extent_of(n, op_expr(n->op, AT_expr));
   if (n->type->dtype != DT_i64) v = v ? cast_to(n, v, n->type->dtype) : NULL;
   return n->type->rank ? expanded(n, v) : reshaped(n, v, 0, NULL);
 }
@@ -168,8 +168,8 @@ static const char *write_iota(const Writing *n) {
   int axis = (int)op_int(n->op, AT_axis, 0);
   const Expr *count = n->type->dims[axis], *start = op_expr(n->op, AT_start), *one = ex_const(n->x->m, 1);
   const Expr *dims[MAX_RANK];
-  const char *from = reshaped(n, extent_of(n, start), 0, NULL),
-             *to = reshaped(n, extent_of(n, ex_add(n->x->m, start, count)), 0, NULL);
+  const char *from = reshaped(n, import_extent_of(n, start), 0, NULL),
+             *to = reshaped(n, import_extent_of(n, ex_add(n->x->m, start, count)), 0, NULL);
   const char *v = node3(n, "Range", from, to, onnx_write_scalar(n->x->w, DT_i64, 0, 1, false));
   if (n->type->dtype != DT_i64) v = v ? cast_to(n, v, n->type->dtype) : NULL;
   if (n->type->rank == 1) return v;
@@ -209,9 +209,9 @@ static const char *write_pad(const Writing *n) {
   const Attr *low = op_attr(n->op, AT_low), *high = op_attr(n->op, AT_high);
   const Expr *pads[2 * MAX_RANK];
   for (int d = 0; d < low->n; d++) pads[d] = low->u.exprs[d], pads[low->n + d] = high->u.exprs[d];
-  if (n->type->dtype == DT_bool) return no_form(n, "Pad takes no bool");
+  if (n->type->dtype == DT_bool) return export_no_form(n, "Pad takes no bool");
   return node3(n, "Pad", operand(n, 0), extents_of(n, 2 * low->n, pads),
-               number(n, n->type->dtype, op_float(n->op, AT_value, 0)));
+               import_number(n, n->type->dtype, op_float(n->op, AT_value, 0)));
 }
 
 static const char *write_concat(const Writing *n) {
@@ -236,7 +236,7 @@ static const char *write_reduce(const Writing *n) {
       [RED_OR] = "ReduceMax",  [RED_AND] = "ReduceMin",      [RED_ONE] = NULL};
   Reduction r = op_attr(n->op, AT_op)->u.reduction;
   const char *type = types[r], *x = operand(n, 0);
-  if (!type) return no_form(n, "a choice of one of equal elements");
+  if (!type) return export_no_form(n, "a choice of one of equal elements");
   bool is_bool = n->type->dtype == DT_bool;
   if (is_bool) x = cast_to(n, x, DT_i32);
   const char *y = reduced(n, type, x, op_attr(n->op, AT_axes));
@@ -286,7 +286,8 @@ static const char *write_gather(const Writing *n, const char *type) {
   if (is_round_below(n, n->op->in[1], extent) || index_is_checked(n, n->op->in[1], extent) || index_follows(n))
     return node(n, type, 2, (const char *const[]){operand(n, 0), i}, attr);
   if (index->dtype == DT_i32) i = cast_to(n, i, DT_i64);
-  const char *zero = onnx_write_scalar(n->x->w, DT_i64, 0, 0, false), *end = reshaped(n, extent_of(n, extent), 0, NULL);
+  const char *zero = onnx_write_scalar(n->x->w, DT_i64, 0, 0, false),
+             *end = reshaped(n, import_extent_of(n, extent), 0, NULL);
   const char *last = node2(n, "Sub", end, onnx_write_scalar(n->x->w, DT_i64, 0, 1, false));
   const char *inside = node2(n, "Max", node2(n, "Min", i, last), zero);
   const char *y = node(n, type, 2, (const char *const[]){operand(n, 0), inside}, attr);
@@ -297,11 +298,11 @@ static const char *write_gather(const Writing *n, const char *type) {
     for (int d = 0; d < rank; d++) dims[d] = d < index->rank ? index->dims[d] : ex_const(n->x->m, 1);
     valid = reshaped(n, valid, rank, dims);
   }
-  return node3(n, "Where", valid, y, number(n, n->type->dtype, 0));
+  return node3(n, "Where", valid, y, import_number(n, n->type->dtype, 0));
 }
 
 static const char *write_scan(const Writing *n) {
-  if (op_attr(n->op, AT_op)->u.reduction != RED_SUM) return no_form(n, "only running sums are (CumSum)");
+  if (op_attr(n->op, AT_op)->u.reduction != RED_SUM) return export_no_form(n, "only running sums are (CumSum)");
   Onnx__AttributeProto *attrs[2] = {onnx_write_int(n->x->w, "exclusive", op_int(n->op, AT_exclusive, 0)),
                                     onnx_write_int(n->x->w, "reverse", op_int(n->op, AT_reverse, 0))};
   const char *in[2] = {operand(n, 0), onnx_write_scalar(n->x->w, DT_i64, 0, op_int(n->op, AT_axis, 0), false)};
@@ -331,14 +332,14 @@ static const char *write_same(const Writing *n) {
   const char *in[MAX_OPERANDS];
   DType t = operand_type(n, n->op->nin - 1)->dtype;
   if (!takes(row->dtypes, t))
-    return no_form(n, arena_printf(n->x->w->arena, "%s takes no %s", row->type, dtype_name(t)));
+    return export_no_form(n, arena_printf(n->x->w->arena, "%s takes no %s", row->type, dtype_name(t)));
   for (int i = 0; i < n->op->nin; i++) in[i] = operand(n, i);
   return node(n, row->type, n->op->nin, in, NULL);
 }
 
 static const char *write_shift(const Writing *n) {
   bool left = n->op->kind == OP_shl;
-  if (dtype_class(n->type->dtype) != DTC_U) return no_form(n, "BitShift takes only unsigned integers");
+  if (dtype_class(n->type->dtype) != DTC_U) return export_no_form(n, "BitShift takes only unsigned integers");
   return node(n, "BitShift", 2, (const char *const[]){operand(n, 0), operand(n, 1)},
               onnx_write_string(n->x->w, "direction", left ? "LEFT" : "RIGHT"));
 }
@@ -351,7 +352,7 @@ static const char *write_softmax(const Writing *n) {
 
 static const char *write_op(const Writing *n);
 
-bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix) {
+bool write_range(Export *x, ExportScope *s, size_t from, size_t to, const char *prefix) {
   bool ok = true;
   for (size_t i = from; i < to; i++) {
     const Op *op = &s->f->ops.items[i];
@@ -376,7 +377,7 @@ bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix
 static const char *write_body(const Writing *n) {
   Export *x = n->x;
   const Func *body = body_of(x->m, n->s->f, n->op);
-  Scope s = scope_of(x, body);
+  ExportScope s = export_scope_of(x, body);
   for (size_t i = 0; i < body->ops.n; i++) {
     const Op *op = &body->ops.items[i];
     int64_t k;
@@ -393,7 +394,7 @@ static const char *write_op(const Writing *n) {
   const char *x = n->op->nin ? operand(n, 0) : NULL;
   if (same[n->op->kind].type) {
     if ((n->op->kind == OP_and || n->op->kind == OP_or || n->op->kind == OP_xor) && t != DT_bool)
-      return no_form(n, "bitwise operators came with operator set 18");
+      return export_no_form(n, "bitwise operators came with operator set 18");
     return write_same(n);
   }
   switch (n->op->kind) {
@@ -401,9 +402,9 @@ static const char *write_op(const Writing *n) {
     case OP_const: return write_const(n);
     case OP_size: return write_size(n);
     case OP_iota: return write_iota(n);
-    case OP_exp2: return node2(n, "Pow", number(n, t, 2), x);
-    case OP_expm1: return node2(n, "Sub", node1(n, "Exp", x), number(n, t, 1));
-    case OP_log1p: return node1(n, "Log", node2(n, "Add", number(n, t, 1), x));
+    case OP_exp2: return node2(n, "Pow", import_number(n, t, 2), x);
+    case OP_expm1: return node2(n, "Sub", node1(n, "Exp", x), import_number(n, t, 1));
+    case OP_log1p: return node1(n, "Log", node2(n, "Add", import_number(n, t, 1), x));
     case OP_rsqrt: return node1(n, "Reciprocal", node1(n, "Sqrt", x));
     case OP_mod: return node(n, "Mod", 2, (const char *const[]){x, operand(n, 1)}, onnx_write_int(n->x->w, "fmod", 1));
     case OP_ne: return node1(n, "Not", node2(n, "Equal", x, operand(n, 1)));
@@ -431,13 +432,13 @@ static const char *write_op(const Writing *n) {
     case OP_attention:
     case OP_cross_entropy: return write_body(n);
     case OP_read:
-    case OP_write: return no_form(n, "ONNX models have no state");
+    case OP_write: return export_no_form(n, "ONNX models have no state");
     case OP_call: die("onnx_export: the function calls others");
-    default: return no_form(n, "no standard operators compute it");
+    default: return export_no_form(n, "no standard operators compute it");
   }
 }
 
-static void write_inputs(Export *x, Scope *s) {
+static void write_inputs(Export *x, ExportScope *s) {
   x->inputs = ARENA_ARRAY(x->w->arena, const char *, s->f->ops.n + 1);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     const Op *op = &s->f->ops.items[i];
@@ -454,7 +455,7 @@ uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context
   *x =
       (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .weight = weight, .context = context, .main = f};
   x->spans = index_spans(m, f, &x->nspans);
-  Scope s = scope_of(x, f);
+  ExportScope s = export_scope_of(x, f);
   const char **outputs = ARENA_ARRAY(diags->arena, const char *, f->outputs.n);
   write_inputs(x, &s);
   for (size_t i = 0; i < f->outputs.n; i++) outputs[i] = builder_unique_name(&x->w->names, f->outputs.items[i].name);

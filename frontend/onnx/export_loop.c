@@ -46,12 +46,12 @@ static Order collected(Module *m, const Func *f, const Loop *l, int k) {
   return counts(m, f, loop, update->in[2]);
 }
 
-Scope scope_of(Export *x, const Func *f) {
+ExportScope export_scope_of(Export *x, const Func *f) {
   Arena *a = x->w->arena;
-  Scope s = {.f = f,
-             .names = ARENA_ARRAY(a, const char *, f->values.n),
-             .loops = loops_of(a, f),
-             .skip = ARENA_ARRAY(a, bool, f->ops.n)};
+  ExportScope s = {.f = f,
+                   .names = ARENA_ARRAY(a, const char *, f->values.n),
+                   .loops = loops_of(a, f),
+                   .skip = ARENA_ARRAY(a, bool, f->ops.n)};
   int *uses = uses_of(a, f);
   for (int i = 0; i < s.loops.n; i++) {
     const Loop *l = &s.loops.items[i];
@@ -86,7 +86,7 @@ static const char *copied(const Writing *n, const char *wanted, const char *x) {
 static const char *rounds(const Writing *n) {
   const Expr *trips = op_expr(n->op, AT_trips), *count = uniform_integer(n->x->m, n->s->f, n->op->in[0]);
   if (!trips || trips == count) return operand(n, 0);
-  return node2(n, "Min", operand(n, 0), reshaped(n, extent_of(n, trips), 0, NULL));
+  return node2(n, "Min", operand(n, 0), reshaped(n, import_extent_of(n, trips), 0, NULL));
 }
 
 /* The row a round makes, without the dimension along which rows are stacked. */
@@ -134,7 +134,7 @@ static bool body_output(const Writing *n, const char *name, const Type *t) {
 }
 
 /* The body: the condition, the carried values, then what is collected. */
-static bool write_rounds(const Writing *n, Scope *s, const Loop *l, const char *prefix) {
+static bool write_rounds(const Writing *n, ExportScope *s, const Loop *l, const char *prefix) {
   const Func *f = s->f;
   Module *m = n->x->m;
   const Type *flag = type_get(m, DT_bool, 0, NULL);
@@ -163,7 +163,7 @@ static bool write_rounds(const Writing *n, Scope *s, const Loop *l, const char *
   return ok;
 }
 
-bool write_loop(const Writing *n, Scope *s, const Loop *l, const char *prefix) {
+bool write_loop(const Writing *n, ExportScope *s, const Loop *l, const char *prefix) {
   Export *x = n->x;
   OnnxWriter *w = x->w;
   const Func *f = s->f;
@@ -207,10 +207,10 @@ const char *write_update(const Writing *n) {
   const Expr *extent = n->type->dims[axis], *rows = tv->dims[axis], *dims[MAX_RANK];
   OnnxWriter *w = n->x->w;
   const char *zero = onnx_write_scalar(w, DT_i64, 0, 0, false), *one = onnx_write_scalar(w, DT_i64, 0, 1, false);
-  const char *end = reshaped(n, extent_of(n, extent), 0, NULL), *value = operand(n, 1);
+  const char *end = reshaped(n, import_extent_of(n, extent), 0, NULL), *value = operand(n, 1);
   const char *from_at = node2(n, "Sub", node3(n, "Range", zero, end, one), operand(n, 2)), *row = zero;
   if (!ex_is_const(rows, 1)) {
-    const char *last = node2(n, "Sub", reshaped(n, extent_of(n, rows), 0, NULL), one);
+    const char *last = node2(n, "Sub", reshaped(n, import_extent_of(n, rows), 0, NULL), one);
     row = node2(n, "Max", node2(n, "Min", from_at, last), zero);
     value = row ? onnx_write_node(w, "Gather", n->wanted, 2, (const char *const[]){value, row}, 1,
                                   (Onnx__AttributeProto *[]){onnx_write_int(w, "axis", axis)})

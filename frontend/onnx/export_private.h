@@ -30,23 +30,23 @@ typedef struct Export {
 } Export;
 
 /* The function being written: main, or the decomposition of a composite. */
-typedef struct Scope {
+typedef struct ExportScope {
   const Func *f;
   const char **names; /* by value */
   Loops loops;
   bool *skip; /* by operation: written together with another */
-} Scope;
+} ExportScope;
 
 /* An operation being written; `wanted` is the name for its result. */
 typedef struct Writing {
   Export *x;
-  const Scope *s;
+  const ExportScope *s;
   const Op *op;
   const Type *type; /* of the result; NULL without one */
   const char *wanted;
 } Writing;
 
-const char *no_form(const Writing *n, const char *why); /* NULL after a diagnostic */
+const char *export_no_form(const Writing *n, const char *why); /* NULL after a diagnostic */
 
 const char *operand(const Writing *n, int i);
 const Type *operand_type(const Writing *n, int i);
@@ -58,22 +58,22 @@ const char *node3(const Writing *n, const char *type, const char *x, const char 
 const char *node1_int(const Writing *n, const char *type, const char *x, const char *attr, int64_t v);
 const char *node1_ints(const Writing *n, const char *type, const char *x, const char *attr, int count,
                        const int64_t *v);
-const char *number(const Writing *n, DType t, double v); /* a scalar */
+const char *import_number(const Writing *n, DType t, double v); /* a scalar */
 const char *cast_to(const Writing *n, const char *x, DType t);
 
 /* An expression as i64[1]; extents as i64[rank].  NULL after a diagnostic. */
-const char *extent_of(const Writing *n, const Expr *e);
+const char *import_extent_of(const Writing *n, const Expr *e);
 const char *extents_of(const Writing *n, int rank, const Expr *const *dims);
 const char *reshaped(const Writing *n, const char *x, int rank, const Expr *const *dims);
 const char *transposed(const Writing *n, const char *x, int rank,
                        const int64_t *perm); /* x itself when nothing moves */
 
 /* The operations [from, to) of a scope, names behind `prefix`; false after a diagnostic. */
-bool write_range(Export *x, Scope *s, size_t from, size_t to, const char *prefix);
+bool write_range(Export *x, ExportScope *s, size_t from, size_t to, const char *prefix);
 
 /* frontend/onnx/export_loop.c */
-Scope scope_of(Export *x, const Func *f); /* nothing has a name yet */
-bool write_loop(const Writing *n, Scope *s, const Loop *l, const char *prefix);
+ExportScope export_scope_of(Export *x, const Func *f); /* nothing has a name yet */
+bool write_loop(const Writing *n, ExportScope *s, const Loop *l, const char *prefix);
 bool is_round_below(const Writing *n, Val index,
                     const Expr *extent); /* the number of a round, from either end, inside the extent */
 const char *write_update(const Writing *n);

@@ -149,10 +149,12 @@ const char *write_conv(const Writing *n) {
   output.at = window_letters(n->op->kind, spec, WINDOW_OUTPUT, &output.n);
   Letters x = backwards ? output : image, y = backwards ? image : output;
   const Type *tx = operand_type(n, 0), *tw = operand_type(n, 1);
-  if (!roles_of(x, weights, y, image, &r)) return no_form(n, "a letter of one operand alone");
-  if (!padding_of(n, &w, w.extent[WINDOW_WEIGHTS], &p)) return no_form(n, "its windows do not follow from padding");
+  if (!roles_of(x, weights, y, image, &r)) return export_no_form(n, "a letter of one operand alone");
+  if (!padding_of(n, &w, w.extent[WINDOW_WEIGHTS], &p))
+    return export_no_form(n, "its windows do not follow from padding");
   int64_t groups;
-  if (!ex_get_const(product_of(n, x, tx, r.group), &groups)) return no_form(n, "the number of groups is symbolic");
+  if (!ex_get_const(product_of(n, x, tx, r.group), &groups))
+    return export_no_form(n, "the number of groups is symbolic");
 
   const char *channels = arena_printf(a, "%s%s", r.group, r.summed),
              *made = arena_printf(a, "%s%s", r.group, r.feature);
@@ -183,7 +185,7 @@ static const char *pooled(const Writing *n, const char *x, const Window *w, cons
       sum ? onnx_write_int(n->x->w, "count_include_pad", 1) : onnx_write_ints(n->x->w, "dilations", w->n, w->dilation);
   const char *y = onnx_write_node(n->x->w, sum ? "AveragePool" : "MaxPool", n->wanted, 1, &x, count, attrs);
   for (int i = 0; i < w->n; i++) elements *= (double)p->kernel[i];
-  return sum ? node2(n, "Mul", y, number(n, n->type->dtype, elements)) : y;
+  return sum ? node2(n, "Mul", y, import_number(n, n->type->dtype, elements)) : y;
 }
 
 const char *write_pool(const Writing *n) {
@@ -194,11 +196,12 @@ const char *write_pool(const Writing *n) {
   const Type *t = operand_type(n, 0);
   char own[MAX_RANK + 1] = {0}, others[MAX_RANK + 1] = {0}, windowed[MAX_WINDOWED + 1] = {0};
   Padding p;
-  if (op != RED_SUM && op != RED_MAX) return no_form(n, "only the largest and the sum of a window are");
-  if (!dtype_is_float(t->dtype)) return no_form(n, "pools take floats");
+  if (op != RED_SUM && op != RED_MAX) return export_no_form(n, "only the largest and the sum of a window are");
+  if (!dtype_is_float(t->dtype)) return export_no_form(n, "pools take floats");
   for (int i = 0; i < w.n; i++)
-    if (op == RED_SUM && w.dilation[i] != 1) return no_form(n, "AveragePool has dilations from operator set 19 on");
-  if (!padding_of(n, &w, window->u.exprs, &p)) return no_form(n, "its windows do not follow from padding");
+    if (op == RED_SUM && w.dilation[i] != 1)
+      return export_no_form(n, "AveragePool has dilations from operator set 19 on");
+  if (!padding_of(n, &w, window->u.exprs, &p)) return export_no_form(n, "its windows do not follow from padding");
   memcpy(own, letters, (size_t)t->rank);
   for (int i = 0; i < axes->n; i++) own[axes->u.ints[i]] = windowed[i] = windows[i];
   for (int d = 0; d < t->rank; d++)

@@ -45,7 +45,7 @@ const Expr *import_dim(Import *im, const char *value, size_t k, const Onnx__Tens
 /* ---- names */
 
 void import_value_infos(Import *im) {
-  Graph *g = im->g;
+  ImportGraph *g = im->g;
   const Onnx__GraphProto *p = g->proto;
   for (size_t i = 0; i < p->n_output; i++)
     name_put(im->m->arena, &g->infos, onnx_text(p->output[i]->name), p->output[i]);
@@ -55,26 +55,26 @@ void import_value_infos(Import *im) {
 
 const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value) {
   const Onnx__ValueInfoProto *found = NULL;
-  for (const Graph *g = im->g; g && !found; g = g->outer) found = name_find(&g->infos, value);
+  for (const ImportGraph *g = im->g; g && !found; g = g->outer) found = name_find(&g->infos, value);
   return found;
 }
 
-Item *import_find(const Import *im, const char *name) {
-  Item *found = NULL;
-  for (const Graph *g = im->g; g && !found; g = g->outer) found = name_find(&g->items, name);
+ImportItem *import_find(const Import *im, const char *name) {
+  ImportItem *found = NULL;
+  for (const ImportGraph *g = im->g; g && !found; g = g->outer) found = name_find(&g->items, name);
   return found;
 }
 
-void import_rename(Import *im, const char *name, Item *to) { name_put(im->m->arena, &im->g->items, name, to); }
+void import_rename(Import *im, const char *name, ImportItem *to) { name_put(im->m->arena, &im->g->items, name, to); }
 
 /* Names of a graph may be those of a graph around it, which are hidden then. */
-Item *import_define(Import *im, const char *name, Loc loc) {
+ImportItem *import_define(Import *im, const char *name, Loc loc) {
   name = module_string(im->m, name);
   if (name_find(&im->g->items, name)) {
     diag_error(im->d, DIAG_onnx_graph, loc, "value \"%s\" is defined twice", name);
     return NULL;
   }
-  Item *item = ARENA_NEW(im->m->arena, Item);
+  ImportItem *item = ARENA_NEW(im->m->arena, ImportItem);
   item->name = name;
   item->producer = -1;
   name_put(im->m->arena, &im->g->items, name, item);
@@ -82,17 +82,17 @@ Item *import_define(Import *im, const char *name, Loc loc) {
 }
 
 /* What reads a tensor needs a Node for its diagnostics. */
-static Node outer_node(Import *im) {
+static ImportNode outer_node(Import *im) {
   static const OnnxOp op = {.type = "graph"};
-  return (Node){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
+  return (ImportNode){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
 }
 
 bool import_initializers(Import *im) {
-  Node n = outer_node(im);
+  ImportNode n = outer_node(im);
   bool ok = true;
   for (size_t i = 0; i < im->g->proto->n_initializer; i++) {
     const Onnx__TensorProto *t = im->g->proto->initializer[i];
-    Item *item = import_define(im, onnx_text(t->name), im->loc);
+    ImportItem *item = import_define(im, onnx_text(t->name), im->loc);
     bool read = false;
     if (item) {
       *item = item_of_tensor(&n, t, item->name, &read);
@@ -128,7 +128,7 @@ static bool input_type_of(Import *im, const Onnx__ValueInfoProto *v, const Type 
   if (!known_extents(im->m, (*type)->rank, dims))
     return diag_error(im->d, DIAG_onnx_graph, im->loc,
                       "input \"%s\" is %s, with a dimension that is negative or above 2^40", name,
-                      type_string(im->m, *type));
+                      import_type_string(im->m, *type));
   return true;
 }
 
@@ -136,9 +136,9 @@ static bool define_inputs(Import *im) {
   bool ok = true;
   for (size_t i = 0; i < im->g->proto->n_input; i++) {
     const Onnx__ValueInfoProto *v = im->g->proto->input[i];
-    const Item *known = import_find(im, onnx_text(v->name));
+    const ImportItem *known = import_find(im, onnx_text(v->name));
     if (known && known->is_weight) continue; /* a default value, which is what apc uses */
-    Item *item = import_define(im, onnx_text(v->name), im->loc);
+    ImportItem *item = import_define(im, onnx_text(v->name), im->loc);
     const Type *type = NULL;
     if (!item || !input_type_of(im, v, &type)) {
       ok = false;
@@ -184,7 +184,7 @@ static const char *unique_node_name(Import *im, const char *base) {
 /* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside
  * a node are named behind that. */
 void import_name_nodes(Import *im, const char *prefix) {
-  Graph *g = im->g;
+  ImportGraph *g = im->g;
   g->names = ARENA_ARRAY(im->m->arena, const char *, g->nodes.n);
   for (size_t i = 0; i < g->nodes.n; i++) {
     const Onnx__NodeProto *node = g->nodes.items[i];
@@ -198,13 +198,13 @@ void import_name_nodes(Import *im, const char *prefix) {
 }
 
 bool import_node_outputs(Import *im) {
-  const Graph *g = im->g;
+  const ImportGraph *g = im->g;
   bool ok = true;
   for (size_t i = 0; i < g->nodes.n; i++)
     for (size_t k = 0; k < g->nodes.items[i]->n_output; k++) {
       const char *name = g->nodes.items[i]->output[k];
       if (!*name) continue;
-      Item *item = import_define(im, name, onnx_node_loc(im, i));
+      ImportItem *item = import_define(im, name, onnx_node_loc(im, i));
       if (item) item->producer = (int)i;
       else ok = false;
     }
@@ -278,7 +278,7 @@ static bool attr_allowed(const char *allowed, const char *name) {
   return false;
 }
 
-static bool check_node(Node *n) {
+static bool check_node(ImportNode *n) {
   const OnnxOp *op = n->op;
   size_t nin = n->proto->n_input, nout = n->proto->n_output;
   if (nin < (size_t)op->min_in || (op->max_in >= 0 && nin > (size_t)op->max_in))
@@ -300,8 +300,8 @@ static bool check_node(Node *n) {
 }
 
 /* The value of the first output is named after the node when the node made it. */
-static void name_result(Node *n, size_t ops_before) {
-  const Item *first = n->out[0];
+static void name_result(ImportNode *n, size_t ops_before) {
+  const ImportItem *first = n->out[0];
   if (!first || !first->val) return;
   size_t at = (size_t)n->b->f->values.items[first->val].op;
   Op *op = &n->b->f->ops.items[at];
@@ -311,29 +311,29 @@ static void name_result(Node *n, size_t ops_before) {
   if (op->group == old) op->group = op->name;
 }
 
-bool equal_extents(Node *n, const Expr *p, const Expr *q) {
+bool equal_extents(ImportNode *n, const Expr *p, const Expr *q) {
   if (p == q) return true;
   assume_equal(n->m, n->im->assumptions, p, q, n->name);
   return false; /* not in this attempt */
 }
 
-const Expr *exact_extent(Node *n, const Expr *e, const Expr *by) {
+const Expr *exact_extent(ImportNode *n, const Expr *e, const Expr *by) {
   const Expr *quotient = ex_exact_div(n->m, e, by);
   if (!quotient) assume_divisible(n->m, n->im->assumptions, e, by, n->name);
   return quotient;
 }
 
-static bool check_result(Node *n, size_t k, const Type *t) {
+static bool check_result(ImportNode *n, size_t k, const Type *t) {
   if (!t) return node_error(n, "output %zu is not supported", k);
   for (int d = 0; d < t->rank; d++) assume_extent(n->m, t->dims[d]);
   if (known_extents(n->m, t->rank, t->dims)) return true;
   return node_error(n, "output %zu would be %s, with a dimension that is negative or above 2^40", k,
-                    type_string(n->m, t));
+                    import_type_string(n->m, t));
 }
 
 /* What the node made is known: its operations are not needed, and what reads it reads the elements.  Unless it runs
  * graphs, whose values other nodes of them may have, or took a weight, which is named once. */
-static void take_back(Node *n, size_t ops, size_t values, const Val *before) {
+static void take_back(ImportNode *n, size_t ops, size_t values, const Val *before) {
   Func *f = n->b->f;
   f->ops.n = ops, f->values.n = values;
   evaluate_forget(import_evaluation(n->im), values);
@@ -344,10 +344,10 @@ static void take_back(Node *n, size_t ops, size_t values, const Val *before) {
 }
 
 /* Small results of integers are looked at where they are made: later nodes choose what to build by them. */
-static bool results_known(Node *n) {
+static bool results_known(ImportNode *n) {
   bool all = true;
   for (size_t k = 0; k < n->proto->n_output; k++) {
-    Item *out = n->out[k];
+    ImportItem *out = n->out[k];
     int64_t elements;
     if (!out || !out->val) continue;
     bool small = !dtype_is_float(out->type->dtype) && ex_get_const(type_elements(n->m, out->type), &elements) &&
@@ -366,18 +366,18 @@ static bool has_graphs(const Onnx__NodeProto *proto) {
 
 static bool import_node(Import *im, size_t i) {
   const Onnx__NodeProto *proto = im->g->nodes.items[i];
-  Node n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
+  ImportNode n = {.im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = im->opset};
   const OnnxOp opaque = {.type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
   const OnnxOp *known = find_op(proto->domain, proto->op_type, im->opset);
   n.op = known ? known : &opaque; /* check_supported let it through */
-  n.in = ARENA_ARRAY(im->m->arena, Item *, proto->n_input);
-  n.out = ARENA_ARRAY(im->m->arena, Item *, proto->n_output);
+  n.in = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_input);
+  n.out = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_output);
   for (size_t k = 0; k < proto->n_input; k++) {
     n.in[k] = *proto->input[k] ? import_find(im, proto->input[k]) : NULL;
     if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and was reported */
   }
   for (size_t k = 0; k < proto->n_output; k++) {
-    Item *item = *proto->output[k] ? import_find(im, proto->output[k]) : NULL;
+    ImportItem *item = *proto->output[k] ? import_find(im, proto->output[k]) : NULL;
     n.out[k] = item && item->used ? item : NULL;
   }
   im->b.loc = onnx_node_loc(im, i);
@@ -408,7 +408,7 @@ bool import_live_nodes(Import *im) {
 }
 
 static bool build_outputs(Import *im) {
-  Node n = outer_node(im);
+  ImportNode n = outer_node(im);
   NameMap seen = {0};
   im->b.prefix = NULL;
   for (size_t i = 0; i < im->g->proto->n_output; i++) {
@@ -441,7 +441,7 @@ static bool read_opset(Import *im) {
 
 static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
                     Diags *diags) {
-  Graph g = {.proto = onnx_file_model(file)->graph};
+  ImportGraph g = {.proto = onnx_file_model(file)->graph};
   Import im = {.m = m, .file = file, .d = diags, .g = &g};
   im.loc.file = module_string(m, onnx_file_path(file));
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
@@ -459,7 +459,7 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   import_name_nodes(&im, NULL);
   if (!import_node_outputs(&im) || !ok) return false;
   im.b.loc = im.loc;
-  return graph_order(&im) && graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+  return import_graph_order(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
 }
 
 enum { MAX_ATTEMPTS = 16 };

@@ -4,103 +4,106 @@
 
 #include "frontend/onnx/import_private.h"
 
-static Val unary(Node *n, OpKind k, Val x) { return build_unary(n->b, k, x); }
+static Val unary(ImportNode *n, OpKind k, Val x) { return build_unary(n->b, k, x); }
 
 /* x < 0 ? negative : x, as max(x, 0) would lose NaN payloads and -0. */
-static Val where_negative(Node *n, Val x, Val negative, Val otherwise) {
+static Val where_negative(ImportNode *n, Val x, Val negative, Val otherwise) {
   return select3(n, binary_number(n, OP_lt, x, 0), negative, otherwise);
 }
 
-bool import_leaky_relu(Node *n) {
+bool import_leaky_relu(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, x, node_float(n, "alpha", 0.01f)), x));
+  return import_set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, x, node_float(n, "alpha", 0.01f)), x));
 }
 
-bool import_prelu(Node *n) {
+bool import_prelu(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, where_negative(n, x, binary(n, OP_mul, x, input(n, 1)), x));
+  return import_set_output(n, 0, where_negative(n, x, binary(n, OP_mul, x, input(n, 1)), x));
 }
 
-bool import_elu(Node *n) {
+bool import_elu(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(
+  return import_set_output(
       n, 0, where_negative(n, x, binary_number(n, OP_mul, unary(n, OP_expm1, x), node_float(n, "alpha", 1)), x));
 }
 
-bool import_celu(Node *n) {
+bool import_celu(ImportNode *n) {
   Val x = input(n, 0);
   double alpha = node_float(n, "alpha", 1);
   Val scaled = unary(n, OP_expm1, binary_number(n, OP_div, x, alpha));
-  return set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, scaled, alpha), x));
+  return import_set_output(n, 0, where_negative(n, x, binary_number(n, OP_mul, scaled, alpha), x));
 }
 
-bool import_selu(Node *n) {
+bool import_selu(ImportNode *n) {
   Val x = input(n, 0);
   double alpha = node_float(n, "alpha", 1.67326319217681884765625),
          gamma = node_float(n, "gamma", 1.05070102214813232421875);
   Val negative = binary_number(n, OP_mul, unary(n, OP_expm1, x), alpha);
-  return set_output(n, 0, binary_number(n, OP_mul, where_negative(n, x, negative, x), gamma));
+  return import_set_output(n, 0, binary_number(n, OP_mul, where_negative(n, x, negative, x), gamma));
 }
 
-bool import_thresholded_relu(Node *n) {
+bool import_thresholded_relu(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, select3(n, binary_number(n, OP_gt, x, node_float(n, "alpha", 1)), x, splat_like(n, x, 0)));
+  return import_set_output(n, 0,
+                           select3(n, binary_number(n, OP_gt, x, node_float(n, "alpha", 1)), x, splat_like(n, x, 0)));
 }
 
-bool import_shrink(Node *n) {
+bool import_shrink(ImportNode *n) {
   Val x = input(n, 0);
   double bias = node_float(n, "bias", 0), lambda = node_float(n, "lambd", 0.5);
   Val low = binary_number(n, OP_add, x, bias), high = binary_number(n, OP_sub, x, bias);
   Val inner = select3(n, binary_number(n, OP_gt, x, lambda), high, splat_like(n, x, 0));
-  return set_output(n, 0, select3(n, binary_number(n, OP_lt, x, -lambda), low, inner));
+  return import_set_output(n, 0, select3(n, binary_number(n, OP_lt, x, -lambda), low, inner));
 }
 
-static Val hard_sigmoid(Node *n, Val x, double alpha, double beta) {
+static Val hard_sigmoid(ImportNode *n, Val x, double alpha, double beta) {
   Val line = binary_number(n, OP_add, binary_number(n, OP_mul, x, alpha), beta);
   return binary_number(n, OP_max, binary_number(n, OP_min, line, 1), 0);
 }
 
-bool import_hard_sigmoid(Node *n) {
-  return set_output(n, 0, hard_sigmoid(n, input(n, 0), node_float(n, "alpha", 0.2f), node_float(n, "beta", 0.5)));
+bool import_hard_sigmoid(ImportNode *n) {
+  return import_set_output(n, 0,
+                           hard_sigmoid(n, input(n, 0), node_float(n, "alpha", 0.2f), node_float(n, "beta", 0.5)));
 }
 
-bool import_hard_swish(Node *n) {
+bool import_hard_swish(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, binary(n, OP_mul, x, hard_sigmoid(n, x, 1.0 / 6, 0.5)));
+  return import_set_output(n, 0, binary(n, OP_mul, x, hard_sigmoid(n, x, 1.0 / 6, 0.5)));
 }
 
 /* log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), which does not overflow. */
-static Val softplus(Node *n, Val x) {
+static Val softplus(ImportNode *n, Val x) {
   Val tail = unary(n, OP_log1p, unary(n, OP_exp, unary(n, OP_neg, unary(n, OP_abs, x))));
   return binary(n, OP_add, binary_number(n, OP_max, x, 0), tail);
 }
 
-bool import_softplus(Node *n) { return set_output(n, 0, softplus(n, input(n, 0))); }
+bool import_softplus(ImportNode *n) { return import_set_output(n, 0, softplus(n, input(n, 0))); }
 
-bool import_softsign(Node *n) {
+bool import_softsign(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, binary(n, OP_div, x, binary_number(n, OP_add, unary(n, OP_abs, x), 1)));
+  return import_set_output(n, 0, binary(n, OP_div, x, binary_number(n, OP_add, unary(n, OP_abs, x), 1)));
 }
 
-bool import_mish(Node *n) {
+bool import_mish(ImportNode *n) {
   Val x = input(n, 0);
-  return set_output(n, 0, binary(n, OP_mul, x, unary(n, OP_tanh, softplus(n, x))));
+  return import_set_output(n, 0, binary(n, OP_mul, x, unary(n, OP_tanh, softplus(n, x))));
 }
 
-static Val swish(Node *n, Val x) {
+static Val swish(ImportNode *n, Val x) {
   double alpha = node_float(n, "alpha", 1);
   return binary(n, OP_mul, x, unary(n, OP_sigmoid, alpha == 1 ? x : binary_number(n, OP_mul, x, alpha)));
 }
 
-bool import_swish(Node *n) { return set_output(n, 0, swish(n, input(n, 0))); }
+bool import_swish(ImportNode *n) { return import_set_output(n, 0, swish(n, input(n, 0))); }
 
-bool import_swiglu(Node *n) {
+bool import_swiglu(ImportNode *n) {
   if (input_type(n, 0) != input_type(n, 1))
-    return node_error(n, "a gate %s for %s", type_string(n->m, input_type(n, 0)), type_string(n->m, input_type(n, 1)));
-  return set_output(n, 0, binary(n, OP_mul, swish(n, input(n, 0)), input(n, 1)));
+    return node_error(n, "a gate %s for %s", import_type_string(n->m, input_type(n, 0)),
+                      import_type_string(n->m, input_type(n, 1)));
+  return import_set_output(n, 0, binary(n, OP_mul, swish(n, input(n, 0)), input(n, 1)));
 }
 
-bool import_gelu(Node *n) {
+bool import_gelu(ImportNode *n) {
   Val x = input(n, 0), inner;
   const char *approximate = node_string(n, "approximate", "none");
   if (strcmp(approximate, "tanh") == 0) {
@@ -112,5 +115,6 @@ bool import_gelu(Node *n) {
   } else {
     return node_error(n, "approximate is \"%s\", not none or tanh", approximate);
   }
-  return set_output(n, 0, binary(n, OP_mul, binary_number(n, OP_mul, x, 0.5), binary_number(n, OP_add, inner, 1)));
+  return import_set_output(n, 0,
+                           binary(n, OP_mul, binary_number(n, OP_mul, x, 0.5), binary_number(n, OP_add, inner, 1)));
 }

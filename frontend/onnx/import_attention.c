@@ -16,20 +16,21 @@ typedef struct Heads {
   Val q, k, v;
 } Heads;
 
-static bool split_width(Node *n, size_t i, const Expr *heads, const Expr **width) {
+static bool split_width(ImportNode *n, size_t i, const Expr *heads, const Expr **width) {
   const Type *t = input_type(n, i);
   *width = ex_exact_div(n->m, t->dims[2], heads);
-  return *width || node_error(n, "the last dimension of %s is not a multiple of its heads", type_string(n->m, t));
+  return *width ||
+         node_error(n, "the last dimension of %s is not a multiple of its heads", import_type_string(n->m, t));
 }
 
 /* [batch, sequence, heads * width] to [batch, heads, sequence, width]. */
-static Val unflatten(Node *n, size_t i, const Expr *heads, const Expr *width) {
+static Val unflatten(ImportNode *n, size_t i, const Expr *heads, const Expr *width) {
   const Type *t = input_type(n, i);
   const Expr *dims[] = {t->dims[0], t->dims[1], heads, width};
   return build_transpose(n->b, build_reshape(n->b, input(n, i), 4, dims), (const int[]){0, 2, 1, 3});
 }
 
-static bool flat_heads(Node *n, Heads *h) {
+static bool flat_heads(ImportNode *n, Heads *h) {
   int64_t q = node_int(n, "q_num_heads", 0), kv = node_int(n, "kv_num_heads", 0);
   if (q < 1 || kv < 1) return node_error(n, "three-dimensional operands need q_num_heads and kv_num_heads");
   h->heads = ex_const(n->m, q), h->groups = ex_const(n->m, kv);
@@ -43,7 +44,7 @@ static bool flat_heads(Node *n, Heads *h) {
   return h->q && h->k && h->v;
 }
 
-static bool read_heads(Node *n, Heads *h) {
+static bool read_heads(ImportNode *n, Heads *h) {
   int rank = input_type(n, 0)->rank;
   if ((rank != 3 && rank != 4) || input_type(n, 1)->rank != rank || input_type(n, 2)->rank != rank)
     return node_error(n, "operands must all have three or all four dimensions");
@@ -57,7 +58,7 @@ static bool read_heads(Node *n, Heads *h) {
   h->past = ex_const(n->m, 0);
   if (has_input(n, 4) != has_input(n, 5)) return node_error(n, "past_key and past_value go together");
   if (has_input(n, 4)) {
-    if (input_type(n, 4)->rank != 4) return node_error(n, "past_key is %s", type_string(n->m, input_type(n, 4)));
+    if (input_type(n, 4)->rank != 4) return node_error(n, "past_key is %s", import_type_string(n->m, input_type(n, 4)));
     h->past = input_type(n, 4)->dims[2];
     h->k = build_concat(n->b, 2, (Val[]){input(n, 4), h->k}, 2);
     h->v = build_concat(n->b, 2, (Val[]){input(n, 5), h->v}, 2);
@@ -68,14 +69,14 @@ static bool read_heads(Node *n, Heads *h) {
   h->groups = tk->dims[1], h->keys = tk->dims[2], h->value_width = tv->dims[3];
   h->per_group = known_bounds(n->m, h->groups).low >= 1 ? ex_exact_div(n->m, h->heads, h->groups) : NULL;
   if (!h->per_group)
-    return node_error(n, "the query heads of %s are not a multiple of the key heads of %s", type_string(n->m, tq),
-                      type_string(n->m, tk));
+    return node_error(n, "the query heads of %s are not a multiple of the key heads of %s",
+                      import_type_string(n->m, tq), import_type_string(n->m, tk));
   const Expr *dims[] = {h->batch, h->groups, h->per_group, h->queries, h->width};
   h->q = build_reshape(n->b, h->q, 5, dims);
   return h->q != 0;
 }
 
-static bool read_scale(Node *n, const Heads *h, double *scale) {
+static bool read_scale(ImportNode *n, const Heads *h, double *scale) {
   int64_t width;
   if (has_attr(n, "scale")) *scale = node_float(n, "scale", 1);
   else if (ex_get_const(h->width, &width) && width > 0) *scale = 1 / sqrt((double)width);
@@ -86,13 +87,13 @@ static bool read_scale(Node *n, const Heads *h, double *scale) {
 }
 
 /* Positions of the queries (after the past) and of the keys. */
-static Val positions(Node *n, const Expr *count, const Expr *offset) {
+static Val positions(ImportNode *n, const Expr *count, const Expr *offset) {
   Val i = iota_i64(n, 1, &count, 0);
   if (!i || ex_is_const(offset, 0)) return i;
   return build_binary(n->b, OP_add, i, build_size(n->b, type_of(n->b->f, i), offset));
 }
 
-static Val fused(Node *n, const Heads *h, double scale, bool causal) {
+static Val fused(ImportNode *n, const Heads *h, double scale, bool causal) {
   Val length = build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), h->keys);
   Val in[] = {h->q, h->k, h->v, positions(n, h->queries, h->past), positions(n, h->keys, ex_const(n->m, 0)), length};
   Attr a[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal)};
@@ -100,18 +101,18 @@ static Val fused(Node *n, const Heads *h, double scale, bool causal) {
 }
 
 /* The mask as [batch or 1, groups or 1, per group or 1, queries or 1, keys]; what it lacks at the end hides keys. */
-static Val wide_mask(Node *n, const Heads *h) {
+static Val wide_mask(ImportNode *n, const Heads *h) {
   const Type *t = input_type(n, 3);
   Val mask = input(n, 3);
   if (!mask) return 0;
   if (t->rank < 1 || t->rank > 4) {
-    node_error(n, "the mask is %s", type_string(n->m, t));
+    node_error(n, "the mask is %s", import_type_string(n->m, t));
     return 0;
   }
   if (t->dims[t->rank - 1] != h->keys) {
     const Expr *missing = ex_sub(n->m, h->keys, t->dims[t->rank - 1]), *low[4], *high[4];
     if (known_bounds(n->m, missing).low < 0) {
-      node_error(n, "the mask %s does not cover the keys", type_string(n->m, t));
+      node_error(n, "the mask %s does not cover the keys", import_type_string(n->m, t));
       return 0;
     }
     for (int d = 0; d < t->rank; d++) low[d] = high[d] = ex_const(n->m, 0);
@@ -125,7 +126,7 @@ static Val wide_mask(Node *n, const Heads *h) {
   const Expr *one = ex_const(n->m, 1), *heads = t->rank > 2 ? t->dims[t->rank - 3] : one;
   bool all_heads = !ex_is_const(heads, 1);
   if (all_heads && heads != h->heads) {
-    node_error(n, "the mask %s does not fit the heads", type_string(n->m, t));
+    node_error(n, "the mask %s does not fit the heads", import_type_string(n->m, t));
     return 0;
   }
   const Expr *dims[] = {t->rank > 3 ? t->dims[0] : one, all_heads ? h->groups : one, all_heads ? h->per_group : one,
@@ -144,10 +145,10 @@ typedef struct Scores {
 
 enum { SHOW_PRODUCT, SHOW_CAPPED, SHOW_BIASED, SHOW_SOFTMAX };
 
-static Val both(Node *n, Val x, Val y) { return x ? binary(n, OP_and, x, y) : y; }
+static Val both(ImportNode *n, Val x, Val y) { return x ? binary(n, OP_and, x, y) : y; }
 
 /* True where a key may be seen, of any shape that broadcasts to the scores; 0: everywhere. */
-static Val visible(Node *n, const Heads *h, const Scores *s) {
+static Val visible(ImportNode *n, const Heads *h, const Scores *s) {
   const Expr *dims[] = {h->queries, h->keys};
   Val key = iota_i64(n, 2, dims, 1), position = iota_i64(n, 2, dims, 0), seen = 0;
   const Type *t = type_of(n->b->f, key);
@@ -167,13 +168,13 @@ static Val visible(Node *n, const Heads *h, const Scores *s) {
 }
 
 /* [batch, groups, per group, queries, keys] as the fourth output. */
-static bool show(Node *n, const Heads *h, const Scores *s, int64_t state, Val x) {
+static bool show(ImportNode *n, const Heads *h, const Scores *s, int64_t state, Val x) {
   const Expr *dims[] = {h->batch, h->heads, h->queries, h->keys};
-  return s->shown != state || set_output(n, 3, x ? build_reshape(n->b, x, 4, dims) : 0);
+  return s->shown != state || import_set_output(n, 3, x ? build_reshape(n->b, x, 4, dims) : 0);
 }
 
 /* A key that is not to be seen has weight 0 also where the softmax of its row is NaN because no key is. */
-static Val spelled_out(Node *n, const Heads *h, const Scores *s) {
+static Val spelled_out(ImportNode *n, const Heads *h, const Scores *s) {
   Val x = binary_number(n, OP_mul, build_dot(n->b, h->q, h->k, "bgrsk,bgtk->bgrst"), s->scale), seen = visible(n, h, s);
   if (!show(n, h, s, SHOW_PRODUCT, x)) return 0;
   if (s->softcap > 0)
@@ -193,7 +194,7 @@ static Val spelled_out(Node *n, const Heads *h, const Scores *s) {
   return x && show(n, h, s, SHOW_SOFTMAX, x) ? build_dot(n->b, x, h->v, "bgrst,bgte->bgrse") : 0;
 }
 
-static bool read_scores(Node *n, const Heads *h, Scores *s) {
+static bool read_scores(ImportNode *n, const Heads *h, Scores *s) {
   *s = (Scores){.softcap = node_float(n, "softcap", 0),
                 .causal = node_int(n, "is_causal", 0) != 0,
                 .left = node_int(n, "left_window_size", -1),
@@ -208,31 +209,32 @@ static bool read_scores(Node *n, const Heads *h, Scores *s) {
     if (has_input(n, 4)) return node_error(n, "nonpad_kv_seqlen and past_key exclude each other");
     const Type *t = input_type(n, 6);
     const Expr *one = ex_const(n->m, 1), *dims[] = {h->batch, one, one, one, one};
-    if (t->rank != 1 || t->dtype != DT_i64) return node_error(n, "nonpad_kv_seqlen is %s", type_string(n->m, t));
+    if (t->rank != 1 || t->dtype != DT_i64) return node_error(n, "nonpad_kv_seqlen is %s", import_type_string(n->m, t));
     Val lengths = input(n, 6);
     if (!lengths || !(s->lengths = build_reshape(n->b, lengths, 5, dims))) return false;
   }
   return read_scale(n, h, &s->scale);
 }
 
-bool import_attention(Node *n) {
+bool import_attention(ImportNode *n) {
   Heads h = {0};
   Scores s;
   if (!read_heads(n, &h) || !read_scores(n, &h, &s)) return false;
-  if (!set_output(n, 1, h.k) || !set_output(n, 2, h.v)) return false;
+  if (!import_set_output(n, 1, h.k) || !import_set_output(n, 2, h.v)) return false;
   bool plain = !s.mask && !s.lengths && s.left < 0 && s.right < 0 && s.shown < 0 && s.softcap <= 0 &&
                !has_attr(n, "softmax_precision");
   Val y = plain ? fused(n, &h, s.scale, s.causal) : spelled_out(n, &h, &s);
   const Expr *heads[] = {h.batch, h.heads, h.queries, h.value_width};
   const Expr *flat[] = {h.batch, h.queries, ex_mul(n->m, h.heads, h.value_width)};
-  if (!h.flat) return set_output(n, 0, build_reshape(n->b, y, 4, heads));
-  return set_output(n, 0, build_reshape(n->b, y ? build_transpose(n->b, y, (const int[]){0, 3, 1, 2, 4}) : 0, 3, flat));
+  if (!h.flat) return import_set_output(n, 0, build_reshape(n->b, y, 4, heads));
+  return import_set_output(
+      n, 0, build_reshape(n->b, y ? build_transpose(n->b, y, (const int[]){0, 3, 1, 2, 4}) : 0, 3, flat));
 }
 
 /* ---- RotaryEmbedding */
 
 /* The sines or cosines of every position, [batch, sequence, half], with a dimension for the heads. */
-static Val angles(Node *n, size_t i, const Expr *half, int head_axis) {
+static Val angles(ImportNode *n, size_t i, const Expr *half, int head_axis) {
   Val x = input(n, i);
   if (x && has_input(n, 3)) {
     if (input_type(n, i)->rank != 2 || input_type(n, 3)->rank != 2) {
@@ -249,13 +251,13 @@ static Val angles(Node *n, size_t i, const Expr *half, int head_axis) {
 }
 
 /* The first and second elements of every pair of the rotated part of x: halves, or neighbours. */
-static Val one_of_pairs(Node *n, Val x, const Expr *half, bool interleaved, bool second) {
+static Val one_of_pairs(ImportNode *n, Val x, const Expr *half, bool interleaved, bool second) {
   const Expr *zero = ex_const(n->m, 0);
   const Expr *start = !second ? zero : interleaved ? ex_const(n->m, 1) : half;
   return build_slice(n->b, x, 3, start, half, interleaved ? 2 : 1);
 }
 
-static Val rotated(Node *n, Val x, const Expr *half, bool interleaved, Val cosine, Val sine) {
+static Val rotated(ImportNode *n, Val x, const Expr *half, bool interleaved, Val cosine, Val sine) {
   Val first = one_of_pairs(n, x, half, interleaved, false), second = one_of_pairs(n, x, half, interleaved, true);
   Val real = binary(n, OP_sub, binary(n, OP_mul, cosine, first), binary(n, OP_mul, sine, second));
   Val imaginary = binary(n, OP_add, binary(n, OP_mul, sine, first), binary(n, OP_mul, cosine, second));
@@ -267,16 +269,17 @@ static Val rotated(Node *n, Val x, const Expr *half, bool interleaved, Val cosin
   return build_reshape(n->b, build_concat(n->b, 2, pair, 4), 4, dims);
 }
 
-bool import_rotary_embedding(Node *n) {
+bool import_rotary_embedding(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t heads = node_int(n, "num_heads", 0), rotary = node_int(n, "rotary_embedding_dim", 0), width;
   Val x = input(n, 0);
   if (!x) return false;
   if (t->rank != 4 && !(t->rank == 3 && heads > 0))
-    return node_error(n, "%s with %lld heads", type_string(n->m, t), (long long)heads);
+    return node_error(n, "%s with %lld heads", import_type_string(n->m, t), (long long)heads);
   if (t->rank == 3) {
     const Expr *each = ex_exact_div(n->m, t->dims[2], ex_const(n->m, heads));
-    if (!each) return node_error(n, "the last dimension of %s is not a multiple of its heads", type_string(n->m, t));
+    if (!each)
+      return node_error(n, "the last dimension of %s is not a multiple of its heads", import_type_string(n->m, t));
     const Expr *dims[] = {t->dims[0], t->dims[1], ex_const(n->m, heads), each};
     x = build_reshape(n->b, x, 4, dims);
   }
@@ -295,5 +298,5 @@ bool import_rotary_embedding(Node *n) {
     Val rest = build_slice(n->b, x, 3, ex_const(n->m, rotary), ex_const(n->m, width - rotary), 1);
     y = build_concat(n->b, 2, (Val[]){y, rest}, 3);
   }
-  return set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
+  return import_set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
 }

@@ -8,23 +8,23 @@
 
 enum { MAX_TAPS = 64 };
 
-static bool check_causal(Node *n, int64_t *taps) {
+static bool check_causal(ImportNode *n, int64_t *taps) {
   const Type *t = input_type(n, 0), *tw = input_type(n, 1);
   if (t->rank != 3 || tw->rank != 3 || tw->dims[0] != t->dims[1] || !ex_is_const(tw->dims[1], 1) ||
       !ex_get_const(tw->dims[2], taps) || *taps < 1 || *taps > MAX_TAPS)
-    return node_error(n, "weights %s for %s", type_string(n->m, tw), type_string(n->m, t));
+    return node_error(n, "weights %s for %s", import_type_string(n->m, tw), import_type_string(n->m, t));
   if (has_input(n, 2) && (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != t->dims[1]))
-    return node_error(n, "the bias is %s", type_string(n->m, input_type(n, 2)));
+    return node_error(n, "the bias is %s", import_type_string(n->m, input_type(n, 2)));
   if (!has_input(n, 3)) return true;
   const Type *past = input_type(n, 3);
   bool fits = past->rank == 3 && equal_extents(n, past->dims[0], t->dims[0]) && past->dims[1] == t->dims[1] &&
               ex_is_const(past->dims[2], *taps - 1);
-  return fits || node_error(n, "the state is %s for %s and %lld taps", type_string(n->m, past), type_string(n->m, t),
-                            (long long)*taps);
+  return fits || node_error(n, "the state is %s for %s and %lld taps", import_type_string(n->m, past),
+                            import_type_string(n->m, t), (long long)*taps);
 }
 
 /* What was, zeros without a state, and then what is. */
-static Val whole_signal(Node *n, Val x, int64_t taps) {
+static Val whole_signal(ImportNode *n, Val x, int64_t taps) {
   const Type *t = input_type(n, 0);
   const Expr *dims[] = {t->dims[0], t->dims[1], ex_const(n->m, taps - 1)};
   if (taps == 1) return x;
@@ -32,7 +32,7 @@ static Val whole_signal(Node *n, Val x, int64_t taps) {
   return past ? build_concat(n->b, 2, (Val[]){past, x}, 2) : 0;
 }
 
-bool import_causal_conv(Node *n) {
+bool import_causal_conv(ImportNode *n) {
   int64_t taps;
   const char *activation = node_string(n, "activation", "none");
   bool silu = strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0;
@@ -51,5 +51,5 @@ bool import_causal_conv(Node *n) {
   if (silu && y) y = binary(n, OP_mul, y, build_unary(n->b, OP_sigmoid, y));
   Val last = taps == 1 ? build_slice(n->b, x, 2, zero, zero, 1)
                        : build_slice(n->b, all, 2, t->dims[2], ex_const(n->m, taps - 1), 1);
-  return set_output(n, 0, y) && (!wants(n, 1) || set_output(n, 1, last));
+  return import_set_output(n, 0, y) && (!wants(n, 1) || import_set_output(n, 1, last));
 }

@@ -20,28 +20,28 @@
 
 static const char *text(const char *s) { return s ? s : ""; }
 
-static bool shape_error(Node *n, const char *what) {
+static bool shape_error(ImportNode *n, const char *what) {
   return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s", n->op->type, what);
 }
 
 /* A value of one element as a scalar. */
-static Val scalar(Node *n, Val v, DType dtype, const char *what) {
+static Val scalar(ImportNode *n, Val v, DType dtype, const char *what) {
   int64_t elements;
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
   if (t->dtype == dtype && ex_get_const(type_elements(n->m, t), &elements) && elements == 1)
     return build_reshape(n->b, v, 0, NULL);
-  node_error(n, "%s is %s", what, type_string(n->m, t));
+  node_error(n, "%s is %s", what, import_type_string(n->m, t));
   return 0;
 }
 
-static bool *wanted_outputs(const Node *n, size_t count) {
+static bool *wanted_outputs(const ImportNode *n, size_t count) {
   bool *wanted = ARENA_ARRAY(n->m->arena, bool, count);
   for (size_t i = 0; i < count; i++) wanted[i] = wants(n, i);
   return wanted;
 }
 
-static const Type *with_dim(Node *n, const Type *t, int axis, const Expr *extent) {
+static const Type *with_dim(ImportNode *n, const Type *t, int axis, const Expr *extent) {
   const Expr *dims[MAX_RANK];
   if (t->rank == MAX_RANK) {
     node_error(n, "what it collects has more than %d dimensions", MAX_RANK);
@@ -52,39 +52,39 @@ static const Type *with_dim(Node *n, const Type *t, int axis, const Expr *extent
 }
 
 /* The carry takes `v` as its next value, which has its type. */
-static bool set_next(Node *n, LoopCarry *c, Val v, const char *name) {
+static bool set_next(ImportNode *n, LoopCarry *c, Val v, const char *name) {
   if (!v) return false;
   const Type *before = type_of(n->b->f, c->value), *after = type_of(n->b->f, v);
   c->next = v;
   return before == after ||
          shape_error(n, arena_printf(n->m->arena, "\"%s\" is %s before a round and %s after it; sizes may not change",
-                                     name, type_string(n->m, before), type_string(n->m, after)));
+                                     name, import_type_string(n->m, before), import_type_string(n->m, after)));
 }
 
 /* ---- If */
 
-static bool take_branch(Node *n, const Onnx__GraphProto *branch, const bool *wanted) {
-  Item **out = ARENA_ARRAY(n->m->arena, Item *, branch->n_output);
+static bool take_branch(ImportNode *n, const Onnx__GraphProto *branch, const bool *wanted) {
+  ImportItem **out = ARENA_ARRAY(n->m->arena, ImportItem *, branch->n_output);
   if (!import_subgraph(n, branch, NULL, wanted, out)) return false;
   for (size_t i = 0; i < branch->n_output; i++)
-    if (wanted[i]) set_alias(n, i, out[i]);
+    if (wanted[i]) import_set_alias(n, i, out[i]);
   return true;
 }
 
 /* One branch as a loop of at most one round.  results[i]: 0, or what the other branch left; then what both leave. */
-static bool run_branch(Node *n, const Onnx__GraphProto *branch, Val holds, const bool *wanted, Val *results,
+static bool run_branch(ImportNode *n, const Onnx__GraphProto *branch, Val holds, const bool *wanted, Val *results,
                        bool first) {
-  Item **out = ARENA_ARRAY(n->m->arena, Item *, branch->n_output);
-  LoopBuild l = loop_open(n->b, build_cast(n->b, holds, DT_i64), ex_const(n->m, 1));
+  ImportItem **out = ARENA_ARRAY(n->m->arena, ImportItem *, branch->n_output);
+  LoopBuild l = frontend_loop_open(n->b, build_cast(n->b, holds, DT_i64), ex_const(n->m, 1));
   size_t k = 0;
   if (!l.round) return false;
   for (size_t i = 0; i < branch->n_output; i++)
-    if (wanted[i] && !first && !loop_carry(&l, results[i])) return false;
+    if (wanted[i] && !first && !frontend_loop_carry(&l, results[i])) return false;
   if (!import_subgraph(n, branch, NULL, wanted, out)) return false;
   for (size_t i = 0; i < branch->n_output; i++) {
     if (!wanted[i]) continue;
     Val v = item_value(n, out[i]);
-    if (!v || (first && !loop_collect(&l, type_of(n->b->f, v)))) return false;
+    if (!v || (first && !frontend_loop_collect(&l, type_of(n->b->f, v)))) return false;
     LoopCarry *c = &l.carries.items[k++];
     const Type *one = type_of(n->b->f, c->value), *other = type_of(n->b->f, v);
     c->next = v;
@@ -92,16 +92,16 @@ static bool run_branch(Node *n, const Onnx__GraphProto *branch, Val holds, const
       return shape_error(
           n, arena_printf(n->m->arena,
                           "output %zu is %s in one branch and %s in the other, and which is taken depends on data", i,
-                          type_string(n->m, one), type_string(n->m, other)));
+                          import_type_string(n->m, one), import_type_string(n->m, other)));
   }
-  if (!loop_close(&l, 0)) return false;
+  if (!frontend_loop_close(&l, 0)) return false;
   k = 0;
   for (size_t i = 0; i < branch->n_output; i++)
     if (wanted[i]) results[i] = l.carries.items[k++].last;
   return true;
 }
 
-bool import_if(Node *n) {
+bool import_if(ImportNode *n) {
   const Onnx__GraphProto *yes = node_graph(n, "then_branch"), *no = node_graph(n, "else_branch");
   double known;
   if (!yes || !no) return false;
@@ -116,7 +116,7 @@ bool import_if(Node *n) {
   if (!run_branch(n, yes, holds, wanted, results, true) || !run_branch(n, no, fails, wanted, results, false))
     return false;
   for (size_t i = 0; i < count; i++)
-    if (wanted[i] && !set_output(n, i, results[i])) return false;
+    if (wanted[i] && !import_set_output(n, i, results[i])) return false;
   return true;
 }
 
@@ -132,8 +132,8 @@ typedef struct OnnxLoop {
 } OnnxLoop;
 
 /* How often: the number, and nothing when the condition does not hold at the start. */
-static bool read_rounds(Node *n, OnnxLoop *l) {
-  Known count = input_known(n, 0);
+static bool read_rounds(ImportNode *n, OnnxLoop *l) {
+  ImportKnown count = input_known(n, 0);
   double holds = 1, number;
   int64_t c;
   if (!count.items && input_number(n, 0, &number))
@@ -153,11 +153,11 @@ static bool read_rounds(Node *n, OnnxLoop *l) {
   l->most = l->length;
   if (!l->rounds || !has_input(n, 1)) return l->rounds != 0;
   if (!input_number(n, 1, &holds)) {
-    Val condition = scalar(n, input(n, 1), DT_bool, "the condition"), zero = scalar_i64(n, ex_const(n->m, 0));
+    Val condition = scalar(n, input(n, 1), DT_bool, "the condition"), zero = import_scalar_i64(n, ex_const(n->m, 0));
     l->length = NULL;
     return (l->rounds = select3(n, condition, l->rounds, zero)) != 0;
   }
-  if (holds == 0) l->length = l->most = ex_const(n->m, 0), l->rounds = scalar_i64(n, l->length);
+  if (holds == 0) l->length = l->most = ex_const(n->m, 0), l->rounds = import_scalar_i64(n, l->length);
   return true;
 }
 
@@ -187,7 +187,7 @@ static const char *through_identities(Arena *a, NameMap *map, const char *name) 
   return end;
 }
 
-static bool read_loop(Node *n, OnnxLoop *l) {
+static bool read_loop(ImportNode *n, OnnxLoop *l) {
   if (!(l->body = node_graph(n, "body"))) return false;
   l->ncarried = n->proto->n_input > 2 ? n->proto->n_input - 2 : 0;
   if (l->body->n_input != l->ncarried + 2 || l->body->n_output < l->ncarried + 1)
@@ -207,14 +207,14 @@ static bool read_loop(Node *n, OnnxLoop *l) {
   return read_rounds(n, l) && import_captured(n, l->body);
 }
 
-static bool collects(const Node *n, const OnnxLoop *l) {
+static bool collects(const ImportNode *n, const OnnxLoop *l) {
   for (size_t i = 0; i < l->ncollected; i++)
     if (wants(n, l->ncarried + i)) return true;
   return false;
 }
 
 /* Whether the next round takes place; 0: yes, when one is left.  False after an error. */
-static bool again(Node *n, Item *condition, Val *out) {
+static bool again(ImportNode *n, ImportItem *condition, Val *out) {
   double number;
   *out = 0;
   if (!condition || (item_number(n, condition, &number) && number != 0)) return true;
@@ -222,20 +222,20 @@ static bool again(Node *n, Item *condition, Val *out) {
   return *out != 0;
 }
 
-static bool collect(Node *n, const OnnxLoop *l, LoopBuild *build, size_t i, Item *row) {
+static bool collect(ImportNode *n, const OnnxLoop *l, LoopBuild *build, size_t i, ImportItem *row) {
   Val v = item_value(n, row);
   const Type *t = v ? with_dim(n, type_of(n->b->f, v), 0, l->length) : NULL;
-  Val all = t ? loop_collect(build, t) : 0;
+  Val all = t ? frontend_loop_collect(build, t) : 0;
   if (!all) return false;
   LoopCarry *c = &build->carries.items[build->carries.n - 1];
-  return set_next(n, c, loop_write_row(n->b, all, v, build->round, 0),
+  return set_next(n, c, frontend_loop_write_row(n->b, all, v, build->round, 0),
                   text(l->body->output[1 + l->ncarried + i]->name));
 }
 
 /* The body and what it makes of the carries. */
-static bool loop_body(Node *n, const OnnxLoop *l, LoopBuild *build, Item *const *in, Val *more) {
+static bool loop_body(ImportNode *n, const OnnxLoop *l, LoopBuild *build, ImportItem *const *in, Val *more) {
   bool *wanted = ARENA_ARRAY(n->m->arena, bool, l->body->n_output);
-  Item **out = ARENA_ARRAY(n->m->arena, Item *, l->body->n_output);
+  ImportItem **out = ARENA_ARRAY(n->m->arena, ImportItem *, l->body->n_output);
   wanted[0] = has_input(n, 1); /* else the specification says the condition is ignored */
   for (size_t i = 0; i < l->ncarried; i++) wanted[1 + i] = !l->passed_on[i];
   for (size_t i = 0; i < l->ncollected; i++) wanted[1 + l->ncarried + i] = wants(n, l->ncarried + i);
@@ -252,7 +252,7 @@ static bool loop_body(Node *n, const OnnxLoop *l, LoopBuild *build, Item *const 
   return true;
 }
 
-bool import_loop(Node *n) {
+bool import_loop(ImportNode *n) {
   OnnxLoop l = {0};
   Val more;
   if (!read_loop(n, &l)) return false;
@@ -261,25 +261,25 @@ bool import_loop(Node *n) {
   bool runs = carried > 0 || collects(n, &l);
   LoopBuild build = {.b = n->b};
   if (runs) {
-    Item **in = ARENA_ARRAY(n->m->arena, Item *, l.body->n_input);
-    build = loop_open(n->b, l.rounds, l.most);
+    ImportItem **in = ARENA_ARRAY(n->m->arena, ImportItem *, l.body->n_input);
+    build = frontend_loop_open(n->b, l.rounds, l.most);
     in[0] = new_item(n, text(l.body->input[0]->name), build.round);
     in[1] = new_item(n, text(l.body->input[1]->name), 0);
     in[1]->known = known_ints(n->m, DT_bool, 0, NULL, (int64_t[]){1}); /* else the round would not take place */
     in[1]->type = in[1]->known.type;
     for (size_t i = 0; i < l.ncarried; i++) {
-      Val v = l.passed_on[i] ? 0 : loop_carry(&build, input(n, i + 2));
+      Val v = l.passed_on[i] ? 0 : frontend_loop_carry(&build, input(n, i + 2));
       if (!build.round || (!v && !l.passed_on[i])) return false;
       in[2 + i] = v ? new_item(n, text(l.body->input[2 + i]->name), v) : n->in[2 + i];
     }
-    if (!loop_body(n, &l, &build, in, &more) || !loop_close(&build, more)) return false;
+    if (!loop_body(n, &l, &build, in, &more) || !frontend_loop_close(&build, more)) return false;
   }
   for (size_t i = 0; i < l.ncarried; i++) {
-    if (l.passed_on[i]) set_alias(n, i, n->in[2 + i]);
-    else if (!set_output(n, i, build.carries.items[k++].last)) return false;
+    if (l.passed_on[i]) import_set_alias(n, i, n->in[2 + i]);
+    else if (!import_set_output(n, i, build.carries.items[k++].last)) return false;
   }
   for (size_t i = 0; i < l.ncollected; i++)
-    if (wants(n, l.ncarried + i) && !set_output(n, l.ncarried + i, build.carries.items[k++].last)) return false;
+    if (wants(n, l.ncarried + i) && !import_set_output(n, l.ncarried + i, build.carries.items[k++].last)) return false;
   return true;
 }
 
@@ -294,7 +294,7 @@ typedef struct Scan {
 } Scan;
 
 /* A list attribute of `count` numbers; zeros when it is absent. */
-static bool scan_list(Node *n, const char *name, size_t count, int **out) {
+static bool scan_list(ImportNode *n, const char *name, size_t count, int **out) {
   int given;
   const int64_t *list = node_ints(n, name, &given);
   *out = ARENA_ARRAY(n->m->arena, int, count + 1);
@@ -307,7 +307,7 @@ static bool scan_list(Node *n, const char *name, size_t count, int **out) {
 }
 
 /* `first`: where the states stand among the inputs. */
-static bool read_scan(Node *n, Scan *s, size_t first) {
+static bool read_scan(ImportNode *n, Scan *s, size_t first) {
   int64_t inputs = node_int(n, "num_scan_inputs", 0);
   if (!(s->body = node_graph(n, "body"))) return false;
   if (inputs < 1 || (uint64_t)inputs + first > n->proto->n_input)
@@ -325,30 +325,30 @@ static bool read_scan(Node *n, Scan *s, size_t first) {
 }
 
 /* The number of the element a round looks at. */
-static Val place(Node *n, const Scan *s, Val round, bool reverse) {
-  return reverse ? build_binary(n->b, OP_sub, scalar_i64(n, ex_addi(n->m, s->length, -1)), round) : round;
+static Val place(ImportNode *n, const Scan *s, Val round, bool reverse) {
+  return reverse ? build_binary(n->b, OP_sub, import_scalar_i64(n, ex_addi(n->m, s->length, -1)), round) : round;
 }
 
-static bool scan_collect(Node *n, const Scan *s, LoopBuild *l, size_t i, Item *row) {
+static bool scan_collect(ImportNode *n, const Scan *s, LoopBuild *l, size_t i, ImportItem *row) {
   int axis;
   Val v = item_value(n, row);
   if (!v || !node_axis(n, s->out_axes[i], type_of(n->b->f, v)->rank + 1, &axis)) return false;
   const Type *t = with_dim(n, type_of(n->b->f, v), axis, s->length);
-  Val all = t ? loop_collect(l, t) : 0;
+  Val all = t ? frontend_loop_collect(l, t) : 0;
   if (!all) return false;
   size_t k = l->carries.n - 1;
   return (l->carries.items[k].next =
-              loop_write_row(n->b, all, v, place(n, s, l->round, s->out_reverse[i] != 0), axis)) != 0;
+              frontend_loop_write_row(n->b, all, v, place(n, s, l->round, s->out_reverse[i] != 0), axis)) != 0;
 }
 
 /* All rounds.  states: the first ones, then the last; collected: by output of the scan, 0 when it is not wanted. */
-static bool scan_rounds(Node *n, const Scan *s, Val rounds, Val *states, const Val *inputs, Val *collected) {
-  Item **in = ARENA_ARRAY(n->m->arena, Item *, s->body->n_input + 1),
-       **out = ARENA_ARRAY(n->m->arena, Item *, s->body->n_output + 1);
-  LoopBuild l = loop_open(n->b, rounds, s->length);
+static bool scan_rounds(ImportNode *n, const Scan *s, Val rounds, Val *states, const Val *inputs, Val *collected) {
+  ImportItem **in = ARENA_ARRAY(n->m->arena, ImportItem *, s->body->n_input + 1),
+             **out = ARENA_ARRAY(n->m->arena, ImportItem *, s->body->n_output + 1);
+  LoopBuild l = frontend_loop_open(n->b, rounds, s->length);
   if (!l.round) return false;
   for (size_t i = 0; i < s->nstates; i++) {
-    Val v = loop_carry(&l, states[i]);
+    Val v = frontend_loop_carry(&l, states[i]);
     if (!v) return false;
     in[i] = new_item(n, text(s->body->input[i]->name), v);
   }
@@ -363,7 +363,7 @@ static bool scan_rounds(Node *n, const Scan *s, Val rounds, Val *states, const V
     if (!set_next(n, &l.carries.items[i], item_value(n, out[i]), text(s->body->output[i]->name))) return false;
   for (size_t i = 0; i < s->nouts; i++)
     if (s->wanted[s->nstates + i] && !scan_collect(n, s, &l, i, out[s->nstates + i])) return false;
-  if (!loop_close(&l, 0)) return false;
+  if (!frontend_loop_close(&l, 0)) return false;
   size_t k = s->nstates;
   for (size_t i = 0; i < s->nstates; i++) states[i] = l.carries.items[i].last;
   for (size_t i = 0; i < s->nouts; i++) collected[i] = s->wanted[s->nstates + i] ? l.carries.items[k++].last : 0;
@@ -371,7 +371,7 @@ static bool scan_rounds(Node *n, const Scan *s, Val rounds, Val *states, const V
 }
 
 /* Has the inputs that are scanned one length? */
-static bool scan_length(Node *n, Scan *s, size_t first, int before) {
+static bool scan_length(ImportNode *n, Scan *s, size_t first, int before) {
   for (size_t i = 0; i < s->ninputs; i++) {
     const Type *t = input_type(n, first + s->nstates + i);
     int axis;
@@ -380,12 +380,12 @@ static bool scan_length(Node *n, Scan *s, size_t first, int before) {
     if (i == 0) s->length = t->dims[axis];
     else if (t->dims[axis] != s->length)
       return node_error(n, "inputs of %s and %s are not scanned together",
-                        type_string(n->m, input_type(n, first + s->nstates)), type_string(n->m, t));
+                        import_type_string(n->m, input_type(n, first + s->nstates)), import_type_string(n->m, t));
   }
   return true;
 }
 
-bool import_scan(Node *n) {
+bool import_scan(ImportNode *n) {
   Scan s = {0};
   if (!read_scan(n, &s, 0)) return false;
   if (!scan_list(n, "scan_input_axes", s.ninputs, &s.in_axes) ||
@@ -398,21 +398,21 @@ bool import_scan(Node *n) {
   Val *collected = ARENA_ARRAY(n->m->arena, Val, s.nouts + 1);
   for (size_t i = 0; i < s.nstates; i++) states[i] = input(n, i);
   for (size_t i = 0; i < s.ninputs; i++) inputs[i] = input(n, s.nstates + i);
-  if (!scan_rounds(n, &s, scalar_i64(n, s.length), states, inputs, collected)) return false;
+  if (!scan_rounds(n, &s, import_scalar_i64(n, s.length), states, inputs, collected)) return false;
   for (size_t i = 0; i < n->proto->n_output; i++)
-    if (wants(n, i) && !set_output(n, i, i < s.nstates ? states[i] : collected[i - s.nstates])) return false;
+    if (wants(n, i) && !import_set_output(n, i, i < s.nstates ? states[i] : collected[i - s.nstates])) return false;
   return true;
 }
 
 /* ---- Scan of operator set 8: every sequence of a batch on its own, with its own length */
 
 /* The rounds of sequence `which`. */
-static Val batch_rounds(Node *n, const Scan *s, Val which) {
+static Val batch_rounds(ImportNode *n, const Scan *s, Val which) {
   Val lengths = has_input(n, 0) ? build_cast(n->b, input(n, 0), DT_i64) : 0;
-  return has_input(n, 0) ? (lengths ? build_gather(n->b, lengths, which, 0) : 0) : scalar_i64(n, s->length);
+  return has_input(n, 0) ? (lengths ? build_gather(n->b, lengths, which, 0) : 0) : import_scalar_i64(n, s->length);
 }
 
-bool import_scan_batch(Node *n) {
+bool import_scan_batch(ImportNode *n) {
   Scan s = {0};
   if (!read_scan(n, &s, 1)) return false;
   if (!scan_list(n, "directions", s.ninputs, &s.in_reverse)) return false;
@@ -427,20 +427,20 @@ bool import_scan_batch(Node *n) {
   for (size_t i = 0; i < total; i++)
     if (input_type(n, 1 + i)->rank < 1 || input_type(n, 1 + i)->dims[0] != batch)
       return node_error(n, "input %zu is not of the same batch", 1 + i);
-  LoopBuild l = loop_open(n->b, scalar_i64(n, batch), batch);
+  LoopBuild l = frontend_loop_open(n->b, import_scalar_i64(n, batch), batch);
   for (size_t i = 0; i < total; i++)
     if (!l.round || !(of_one[i] = build_gather(n->b, input(n, 1 + i), l.round, 0))) return false;
   if (!scan_rounds(n, &s, batch_rounds(n, &s, l.round), of_one, of_one + s.nstates, results + s.nstates)) return false;
   for (size_t i = 0; i < s.nstates; i++) results[i] = of_one[i];
   for (size_t i = 0; i < n->proto->n_output; i++) {
     const Type *t = wants(n, i) ? with_dim(n, type_of(n->b->f, results[i]), 0, batch) : NULL;
-    Val all = t ? loop_collect(&l, t) : 0;
+    Val all = t ? frontend_loop_collect(&l, t) : 0;
     if (!wants(n, i)) continue;
-    if (!all || !(l.carries.items[l.carries.n - 1].next = loop_write_row(n->b, all, results[i], l.round, 0)))
+    if (!all || !(l.carries.items[l.carries.n - 1].next = frontend_loop_write_row(n->b, all, results[i], l.round, 0)))
       return false;
   }
-  if (!loop_close(&l, 0)) return false;
+  if (!frontend_loop_close(&l, 0)) return false;
   for (size_t i = 0, k = 0; i < n->proto->n_output; i++)
-    if (wants(n, i) && !set_output(n, i, l.carries.items[k++].last)) return false;
+    if (wants(n, i) && !import_set_output(n, i, l.carries.items[k++].last)) return false;
   return true;
 }

@@ -23,17 +23,17 @@ typedef struct Transform {
   DType dtype;
 } Transform;
 
-static Val size_value(Node *n, const Expr *e) { return scalar_i64(n, e); }
+static Val size_value(ImportNode *n, const Expr *e) { return import_scalar_i64(n, e); }
 
 /* In the mirrored half, elements other than the first and the middle stand for two. */
-static Val counted_twice(Node *n, const Transform *t, Val from, Val x) {
+static Val counted_twice(ImportNode *n, const Transform *t, Val from, Val x) {
   Val middle = binary(n, OP_eq, binary_number(n, OP_mul, from, 2), size_value(n, t->length));
   Val once = binary(n, OP_or, middle, binary_number(n, OP_eq, from, 0));
   return x ? select3(n, once, x, binary_number(n, OP_mul, x, 2)) : 0;
 }
 
 /* [from, in, to, out] */
-static Val fourier_matrix(Node *n, const Transform *t) {
+static Val fourier_matrix(ImportNode *n, const Transform *t) {
   const Expr *dims[] = {t->from, ex_const(n->m, t->in), t->to, ex_const(n->m, t->out)};
   Val k = iota_i64(n, 4, dims, 0), i = iota_i64(n, 4, dims, 1), u = iota_i64(n, 4, dims, 2),
       j = iota_i64(n, 4, dims, 3);
@@ -52,16 +52,16 @@ static Val fourier_matrix(Node *n, const Transform *t) {
 }
 
 /* The signal's last dimension: 1 for real, 2 for complex. */
-static bool complex_extent(Node *n, const Type *t, int64_t *out) {
+static bool complex_extent(ImportNode *n, const Type *t, int64_t *out) {
   if (t->rank >= 2 && dtype_is_float(t->dtype) && ex_get_const(t->dims[t->rank - 1], out) && (*out == 1 || *out == 2))
     return true;
   return node_error(n, "the signal is %s; floats whose last dimension is 1 (real) or 2 (complex) are expected",
-                    type_string(n->m, t));
+                    import_type_string(n->m, t));
 }
 
 /* A size as an optional scalar input. */
-static bool scalar_size(Node *n, size_t in, const char *what, const Expr **out) {
-  Known k;
+static bool scalar_size(ImportNode *n, size_t in, const char *what, const Expr **out) {
+  ImportKnown k;
   if (!has_input(n, in)) return true;
   if (!input_exprs(n, in, what, &k)) return false;
   if (k.n != 1) return node_error(n, "%s has %d elements", what, k.n);
@@ -71,7 +71,7 @@ static bool scalar_size(Node *n, size_t in, const char *what, const Expr **out) 
 
 /* ---- DFT */
 
-static bool transform_axis(Node *n, int rank, int *axis) {
+static bool transform_axis(ImportNode *n, int rank, int *axis) {
   int64_t at = n->opset < 20 ? node_int(n, "axis", 1) : -2, list[KNOWN_MAX];
   int count;
   if (has_input(n, 2)) {
@@ -84,7 +84,7 @@ static bool transform_axis(Node *n, int rank, int *axis) {
 }
 
 /* `x` [.., from, .., in] times the matrix. */
-static Val transformed(Node *n, const Transform *t, Val x, int axis) {
+static Val transformed(ImportNode *n, const Transform *t, Val x, int axis) {
   char left[MAX_RANK + 1], right[MAX_RANK + 1];
   if (!x) return 0;
   int rank = type_of(n->b->f, x)->rank;
@@ -95,7 +95,7 @@ static Val transformed(Node *n, const Transform *t, Val x, int axis) {
   return build_dot(n->b, x, fourier_matrix(n, t), arena_printf(n->m->arena, "%s,xyuv->%s", left, right));
 }
 
-bool import_dft(Node *n) {
+bool import_dft(ImportNode *n) {
   const Type *t = input_type(n, 0);
   bool one_sided = node_int(n, "onesided", 0) != 0;
   Transform f = {.inverse = node_int(n, "inverse", 0) != 0, .out = 2, .dtype = t->dtype};
@@ -113,13 +113,13 @@ bool import_dft(Node *n) {
   f.from = known_ge(m, most, extent) ? extent : known_ge(m, extent, most) ? most : ex_min(m, most, extent);
   Val x = input(n, 0);
   if (x && f.from != extent) x = build_slice(n->b, x, axis, ex_const(m, 0), f.from, 1);
-  return set_output(n, 0, transformed(n, &f, x, axis));
+  return import_set_output(n, 0, transformed(n, &f, x, axis));
 }
 
 /* ---- STFT */
 
 /* [frequencies * 2, in, frame length], as the weights of a convolution. */
-static Val frame_weights(Node *n, const Transform *f, Val window) {
+static Val frame_weights(ImportNode *n, const Transform *f, Val window) {
   static const int to_weights[] = {2, 3, 1, 0};
   Val x = build_transpose(n->b, fourier_matrix(n, f), to_weights);
   if (window) x = binary(n, OP_mul, x, build_cast(n->b, window, f->dtype));
@@ -127,7 +127,7 @@ static Val frame_weights(Node *n, const Transform *f, Val window) {
   return build_reshape(n->b, x, 3, dims);
 }
 
-static Val convolved(Node *n, Val x, Val weights, const Type *type, int64_t step) {
+static Val convolved(ImportNode *n, Val x, Val weights, const Type *type, int64_t step) {
   Attr a[] = {attr_s(n->m, AT_spec, "bWi,kiW->bWk"),
               attr_exprs(n->m, AT_starts, 1, (const Expr *[]){ex_const(n->m, 0)}),
               attr_ints(n->m, AT_strides, 1, &step), attr_ints(n->m, AT_dilations, 1, (int64_t[]){1})};
@@ -136,26 +136,26 @@ static Val convolved(Node *n, Val x, Val weights, const Type *type, int64_t step
       n->b, &(OpSpec){.kind = OP_conv, .nin = 2, .in = (Val[]){x, weights}, .nattrs = 4, .attrs = a, .type = type});
 }
 
-bool import_stft(Node *n) {
+bool import_stft(ImportNode *n) {
   const Type *t = input_type(n, 0);
   Transform f = {.out = 2, .dtype = t->dtype};
   Module *m = n->m;
   const Expr *step = NULL;
   int64_t by, length;
-  if (t->rank != 3) return node_error(n, "the signal is %s", type_string(m, t));
+  if (t->rank != 3) return node_error(n, "the signal is %s", import_type_string(m, t));
   if (!complex_extent(n, t, &f.in) || !scalar_size(n, 1, "frame_step", &step)) return false;
   f.length = has_input(n, 2) ? input_type(n, 2)->dims[0] : t->dims[1];
   if (has_input(n, 2) && input_type(n, 2)->rank != 1)
-    return node_error(n, "the window is %s", type_string(m, input_type(n, 2)));
+    return node_error(n, "the window is %s", import_type_string(m, input_type(n, 2)));
   if (!scalar_size(n, 3, "frame_length", &f.length)) return false;
   if (has_input(n, 2) && f.length != input_type(n, 2)->dims[0])
-    return node_error(n, "frame_length is not the length of the window %s", type_string(m, input_type(n, 2)));
+    return node_error(n, "frame_length is not the length of the window %s", import_type_string(m, input_type(n, 2)));
   if (!ex_get_const(step, &by) || !ex_get_const(f.length, &length) || length < 1)
     return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "STFT: frames of a symbolic length or step");
   const Expr *left = ex_addi(m, t->dims[1], -length);
   int64_t known;
   if (ex_get_const(left, &known) && known < 0)
-    return node_error(n, "the signal %s is shorter than a frame of %lld", type_string(m, t), (long long)length);
+    return node_error(n, "the signal %s is shorter than a frame of %lld", import_type_string(m, t), (long long)length);
   assume_extent(m, left);
   const Expr *frames = ex_addi(m, ex_div_joined(m, left, ex_const(m, by)), 1);
   f.from = f.length;
@@ -164,18 +164,18 @@ bool import_stft(Node *n) {
   Val window = input(n, 2);
   if (has_input(n, 2) && !window) return false;
   Val y = convolved(n, input(n, 0), frame_weights(n, &f, window), type_get(m, t->dtype, 3, flat), by);
-  return y && set_output(n, 0, build_reshape(n->b, y, 4, dims));
+  return y && import_set_output(n, 0, build_reshape(n->b, y, 4, dims));
 }
 
 /* ---- windows and filters */
 
 /* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N), N the size or, for symmetric windows, one less. */
-bool import_window_function(Node *n) {
+bool import_window_function(ImportNode *n) {
   static const double coefficients[][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
   const double *a = coefficients[n->op->arg];
   const Expr *size = NULL;
   DType dtype = DT_f32;
-  Known k;
+  ImportKnown k;
   if (has_attr(n, "output_datatype") && !node_dtype(n, "output_datatype", &dtype)) return false;
   if (!input_shape(n, 0, "the size", &k)) return false;
   if (k.n != 1) return node_error(n, "the size has %d elements", k.n);
@@ -188,5 +188,5 @@ bool import_window_function(Node *n) {
   if (a[2] != 0)
     x = binary(n, OP_add, x,
                binary_number(n, OP_mul, build_unary(n->b, OP_cos, binary_number(n, OP_mul, angle, 2)), a[2]));
-  return x && set_output(n, 0, build_cast(n->b, x, dtype));
+  return x && import_set_output(n, 0, build_cast(n->b, x, dtype));
 }

@@ -16,8 +16,8 @@ typedef struct OnnxReads {
   size_t n, cap;
 } OnnxReads;
 
-typedef struct Graph {
-  struct Graph *outer; /* NULL: the model's own */
+typedef struct ImportGraph {
+  struct ImportGraph *outer; /* NULL: the model's own */
   const Onnx__GraphProto *proto;
   OnnxNodes nodes;    /* calls of functions expanded */
   NameMap items;      /* name -> Item, of this graph alone */
@@ -27,13 +27,13 @@ typedef struct Graph {
   int *order;         /* node indices, definitions before uses */
   size_t norder;
   bool *live; /* by node: an output of the graph needs it */
-} Graph;
+} ImportGraph;
 
 struct Import {
   Module *m;
   OnnxFile *file;
   Diags *d;
-  Graph *g; /* where names are looked up */
+  ImportGraph *g; /* where names are looked up */
   OnnxDims dims;
   OnnxAssumptions *assumptions;
   int64_t opset;
@@ -50,8 +50,9 @@ static inline Loc onnx_node_loc(const Import *im, size_t i) {
 }
 
 /* ---- import.c */
-Item *import_find(const Import *im, const char *name);      /* in this graph or one around it; NULL */
-Item *import_define(Import *im, const char *name, Loc loc); /* a new item; NULL after an error when the name is taken */
+ImportItem *import_find(const Import *im, const char *name); /* in this graph or one around it; NULL */
+ImportItem *import_define(Import *im, const char *name,
+                          Loc loc); /* a new item; NULL after an error when the name is taken */
 void import_value_infos(Import *im);
 bool import_initializers(Import *im);
 void import_name_nodes(Import *im, const char *prefix); /* prefix: of the node the graph belongs to; NULL */
@@ -61,11 +62,11 @@ bool import_live_nodes(Import *im); /* false after an error; operators that are 
 /* ---- order.c */
 
 /* Fills reads and order; false after an error: a name that is defined nowhere, a node that depends on itself. */
-bool graph_order(Import *im);
+bool import_graph_order(Import *im);
 /* Marks what the graph's outputs need, less those that are not `wanted` (by output; NULL: all are). */
-bool graph_mark_live(Import *im, const bool *wanted);
+bool import_graph_mark_live(Import *im, const bool *wanted);
 
 /* Names that a graph reads from those around it, each once. */
-OnnxReads graph_captures(Arena *a, const Onnx__GraphProto *g);
+OnnxReads import_graph_captures(Arena *a, const Onnx__GraphProto *g);
 
 #endif

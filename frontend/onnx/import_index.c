@@ -7,24 +7,24 @@
 #include "frontend/onnx/import_private.h"
 
 /* i64 indices along `axis`, that dimension kept with extent 1. */
-static Val extreme_index(Node *n, Val x, int axis, Reduction how, bool last) {
+static Val extreme_index(ImportNode *n, Val x, int axis, Reduction how, bool last) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
-  Val is_best = binary(n, OP_eq, x, reduce_axes(n, how, x, 1u << axis, true));
+  Val is_best = binary(n, OP_eq, x, import_reduce_axes(n, how, x, 1u << axis, true));
   Val place = iota_i64(n, t->rank, t->dims, axis);
   Val none = last ? splat_like(n, place, -1) : build_size(n->b, type_with_dtype(n->m, t, DT_i64), t->dims[axis]);
-  return reduce_axes(n, last ? RED_MAX : RED_MIN, select3(n, is_best, place, none), 1u << axis, true);
+  return import_reduce_axes(n, last ? RED_MAX : RED_MIN, select3(n, is_best, place, none), 1u << axis, true);
 }
 
-bool import_arg(Node *n) {
+bool import_arg(ImportNode *n) {
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", 0), input_type(n, 0)->rank, &axis)) return false;
   Val y = extreme_index(n, input(n, 0), axis, (Reduction)n->op->arg, node_int(n, "select_last_index", 0) != 0);
-  return set_output(n, 0, node_int(n, "keepdims", 1) ? y : drop_dims(n, y, 1u << axis));
+  return import_set_output(n, 0, node_int(n, "keepdims", 1) ? y : drop_dims(n, y, 1u << axis));
 }
 
 /* 1 at the first largest element along the axis (before 13: of all dimensions from the axis on), else 0. */
-bool import_hardmax(Node *n) {
+bool import_hardmax(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", n->opset < 13 ? 1 : -1), t->rank, &axis)) return false;
@@ -36,37 +36,37 @@ bool import_hardmax(Node *n) {
   if (!x) return false;
   const Type *tx = type_of(n->b->f, x);
   Val hit = binary(n, OP_eq, iota_i64(n, tx->rank, tx->dims, axis), extreme_index(n, x, axis, RED_MAX, false));
-  return set_output(n, 0, build_reshape(n->b, build_cast(n->b, hit, t->dtype), t->rank, t->dims));
+  return import_set_output(n, 0, build_reshape(n->b, build_cast(n->b, hit, t->dtype), t->rank, t->dims));
 }
 
 /* ---- gathering by element */
 
 /* index * extent of dimension d + place in it: one step of row-major addressing. */
-static Val step_into(Node *n, Val at, const Expr *extent, Val place) {
+static Val step_into(ImportNode *n, Val at, const Expr *extent, Val place) {
   if (!at || !place) return place;
   return binary(n, OP_add, build_binary(n->b, OP_mul, at, build_size(n->b, type_of(n->b->f, at), extent)), place);
 }
 
 /* The indices may be shorter than the data in dimensions other than the axis: what they do not reach is cut off. */
-bool import_gather_elements(Node *n) {
+bool import_gather_elements(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int axis = 0;
   if (t->rank != ti->rank)
-    return node_error(n, "%s has not the rank of %s", type_string(n->m, ti), type_string(n->m, t));
+    return node_error(n, "%s has not the rank of %s", import_type_string(n->m, ti), import_type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
   Val x = input(n, 0);
   for (int d = 0; d < t->rank; d++)
     if (d != axis && t->dims[d] != ti->dims[d]) x = x ? build_slice(n->b, x, d, ex_const(n->m, 0), ti->dims[d], 1) : 0;
-  return set_output(n, 0, take(n, x, wrap_index(n, input(n, 1), t->dims[axis]), axis));
+  return import_set_output(n, 0, take(n, x, wrap_index(n, input(n, 1), t->dims[axis]), axis));
 }
 
 /* The last dimension of the indices, of constant extent k, addresses k dimensions after the batch dimensions. */
-bool import_gather_nd(Node *n) {
+bool import_gather_nd(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int64_t batch = node_int(n, "batch_dims", 0), k;
   if (batch < 0 || batch >= ti->rank || batch >= t->rank) return node_error(n, "batch_dims is %lld", (long long)batch);
   if (!ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || k > t->rank - batch)
-    return node_error(n, "indices %s do not address %s", type_string(n->m, ti), type_string(n->m, t));
+    return node_error(n, "indices %s do not address %s", import_type_string(n->m, ti), import_type_string(n->m, t));
   Val index = input(n, 1), at = 0;
   for (int d = 0; d < batch; d++) {
     Val place = iota_i64(n, ti->rank - 1, ti->dims, d);
@@ -83,17 +83,17 @@ bool import_gather_nd(Node *n) {
   for (int d = joined; d < t->rank; d++) dims[d - joined + 1] = t->dims[d];
   if (ti->rank - 1 + t->rank - joined > MAX_RANK) return node_error(n, "the result has too many dimensions");
   Val flat = build_reshape(n->b, input(n, 0), t->rank - joined + 1, dims);
-  return set_output(n, 0, at ? build_gather(n->b, flat, at, 0) : 0);
+  return import_set_output(n, 0, at ? build_gather(n->b, flat, at, 0) : 0);
 }
 
 /* ---- picking along one axis */
 
 /* Selects along the axis (of the flattened tensor without one) where a constant condition holds. */
-bool import_compress(Node *n) {
+bool import_compress(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t condition[KNOWN_MAX], picked[KNOWN_MAX], extent;
   int count, axis = 0, kept = 0;
-  Known known = input_known(n, 1);
+  ImportKnown known = input_known(n, 1);
   if (!known.items || known.type->rank != 1 || !known_constants(&known, condition)) {
     diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements",
                n->op->type, KNOWN_MAX);
@@ -112,12 +112,12 @@ bool import_compress(Node *n) {
     if (condition[i]) picked[kept++] = i;
   if (kept && x && ex_get_const(type_of(n->b->f, x)->dims[axis], &extent) && picked[kept - 1] >= extent)
     return node_error(n, "the condition picks element %lld of %lld", (long long)picked[kept - 1], (long long)extent);
-  Known index = known_ints(n->m, DT_i64, 1, (int64_t[]){kept}, picked);
-  return set_output(n, 0, x ? build_gather(n->b, x, known_value(n, &index), axis) : 0);
+  ImportKnown index = known_ints(n->m, DT_i64, 1, (int64_t[]){kept}, picked);
+  return import_set_output(n, 0, x ? build_gather(n->b, x, known_value(n, &index), axis) : 0);
 }
 
 /* The first lens[b] elements of the time axis in reverse order, the rest as they are. */
-bool import_reverse_sequence(Node *n) {
+bool import_reverse_sequence(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int batch = 0, time = 0;
   if (!node_axis(n, node_int(n, "batch_axis", 1), t->rank, &batch) ||
@@ -130,7 +130,7 @@ bool import_reverse_sequence(Node *n) {
   Val reversed = binary(n, OP_sub, binary_number(n, OP_sub, lens, 1), step);
   Val at = select3(n, binary(n, OP_lt, step, lens), reversed, step);
   at = at ? insert_dims(n, at, ((1u << t->rank) - 1) & ~3u, t->rank) : 0;
-  return set_output(n, 0, at ? take(n, input(n, 0), broadcast(n, at, t->rank, t->dims), time) : 0);
+  return import_set_output(n, 0, at ? take(n, input(n, 0), broadcast(n, at, t->rank, t->dims), time) : 0);
 }
 
 /* The k largest (or smallest) along the axis and their places, in order whether asked for or not. */
@@ -142,10 +142,10 @@ static bool is_operand(const Expr *e, const Expr *extent) {
 }
 
 /* How many are taken: a number, or an expression of sizes that is not above the extent; NULL after an error. */
-static const Expr *top_count(Node *n, const Expr *extent) {
-  Known k;
+static const Expr *top_count(ImportNode *n, const Expr *extent) {
+  ImportKnown k;
   int64_t number, all;
-  if (n->op->max_in == 1) k = (Known){.n = 1, .items = (const Expr *[]){ex_const(n->m, node_int(n, "k", 0))}};
+  if (n->op->max_in == 1) k = (ImportKnown){.n = 1, .items = (const Expr *[]){ex_const(n->m, node_int(n, "k", 0))}};
   else if (!input_exprs(n, 1, "k", &k)) return NULL;
   const Expr *e = k.n == 1 ? k.items[0] : NULL;
   bool fits = e == extent;
@@ -159,7 +159,7 @@ static const Expr *top_count(Node *n, const Expr *extent) {
   return NULL;
 }
 
-bool import_top_k(Node *n) {
+bool import_top_k(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", -1), t->rank, &axis)) return false;
@@ -168,5 +168,5 @@ bool import_top_k(Node *n) {
   Attr a[2] = {attr_i(AT_axis, axis), attr_i(AT_descending, node_int(n, "largest", 1) != 0)};
   Val order = x ? build_op(n->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a}) : 0;
   Val first = order ? build_slice(n->b, order, axis, ex_const(n->m, 0), k, 1) : 0;
-  return set_output(n, 1, first) && set_output(n, 0, take(n, x, first, axis));
+  return import_set_output(n, 1, first) && import_set_output(n, 0, take(n, x, first, axis));
 }

@@ -12,7 +12,7 @@
 
 /* Appends the letters of x's batch dimensions to `spec`, and drops extents of 1 that the other operand stretches.
  * Batch dimension d of the result, counted from the left of `batch`, has letter 'a' + d. */
-static Val batch_letters(Node *n, Val x, const Type *other, int batch, int own, char *spec) {
+static Val batch_letters(ImportNode *n, Val x, const Type *other, int batch, int own, char *spec) {
   const Type *t = type_of(n->b->f, x);
   unsigned drop = 0;
   for (int d = 0; d < own; d++) {
@@ -25,12 +25,12 @@ static Val batch_letters(Node *n, Val x, const Type *other, int batch, int own, 
   return drop ? drop_dims(n, x, drop) : x;
 }
 
-static Val refused(Node *n, const char *why, const Type *tx, const Type *ty) {
-  node_error(n, "%s and %s %s", type_string(n->m, tx), type_string(n->m, ty), why);
+static Val refused(ImportNode *n, const char *why, const Type *tx, const Type *ty) {
+  node_error(n, "%s and %s %s", import_type_string(n->m, tx), import_type_string(n->m, ty), why);
   return 0;
 }
 
-Val matmul(Node *n, Val x, Val y) {
+Val matmul(ImportNode *n, Val x, Val y) {
   if (!x || !y) return 0;
   const Type *tx = type_of(n->b->f, x), *ty = type_of(n->b->f, y);
   if (tx->rank < 1 || ty->rank < 1) return refused(n, "cannot be multiplied", tx, ty);
@@ -51,18 +51,18 @@ Val matmul(Node *n, Val x, Val y) {
   return build_dot(n->b, x, y, spec);
 }
 
-bool import_matmul(Node *n) { return set_output(n, 0, matmul(n, input(n, 0), input(n, 1))); }
+bool import_matmul(ImportNode *n) { return import_set_output(n, 0, matmul(n, input(n, 0), input(n, 1))); }
 
 /* ---- Gemm: alpha * A' * B' + beta * C */
 
-static Val scaled(Node *n, Val x, double by) { return by == 1 ? x : binary_number(n, OP_mul, x, by); }
+static Val scaled(ImportNode *n, Val x, double by) { return by == 1 ? x : binary_number(n, OP_mul, x, by); }
 
-bool import_gemm(Node *n) {
+bool import_gemm(ImportNode *n) {
   double alpha = node_float(n, "alpha", 1), beta = node_float(n, "beta", 1);
   bool ta = node_int(n, "transA", 0) != 0, tb = node_int(n, "transB", 0) != 0;
   if (input_type(n, 0)->rank != 2 || input_type(n, 1)->rank != 2)
-    return node_error(n, "operands are %s and %s, not matrices", type_string(n->m, input_type(n, 0)),
-                      type_string(n->m, input_type(n, 1)));
+    return node_error(n, "operands are %s and %s, not matrices", import_type_string(n->m, input_type(n, 0)),
+                      import_type_string(n->m, input_type(n, 1)));
   Val y = build_dot(n->b, input(n, 0), input(n, 1),
                     arena_printf(n->m->arena, "%s,%s->mn", ta ? "km" : "mk", tb ? "nk" : "kn"));
   y = scaled(n, y, alpha);
@@ -71,7 +71,7 @@ bool import_gemm(Node *n) {
     Val c = scaled(n, input(n, 2), beta);
     y = build_binary(n->b, OP_add, y, broadcast(n, c, t->rank, t->dims));
   }
-  return set_output(n, 0, y);
+  return import_set_output(n, 0, y);
 }
 
 /* ---- Einsum */
@@ -98,7 +98,7 @@ static void choose_ellipsis(Equation *e, const char *equation) {
 
 /* Reads one term up to ',' or '-' or the end; false when malformed.  `rank` -1: the output, its ellipsis has `dots`
  * letters. */
-static bool read_term(Node *n, const Equation *e, const char **at, int rank, int *dots, char *out) {
+static bool read_term(ImportNode *n, const Equation *e, const char **at, int rank, int *dots, char *out) {
   int count = 0, named = 0;
   for (const char *p = *at; *p && *p != ',' && *p != '-'; p++) named += is_letter(*p);
   for (; **at && **at != ',' && **at != '-'; ++*at) {
@@ -123,7 +123,7 @@ static bool read_term(Node *n, const Equation *e, const char **at, int rank, int
 }
 
 /* Without "->": the ellipsis, then letters that occur once, in alphabetical order. */
-static bool implied_output(Node *n, Equation *e, int dots) {
+static bool implied_output(ImportNode *n, Equation *e, int dots) {
   int count = 0;
   for (int i = 0; i < dots; i++) e->out[count++] = e->ellipsis[MAX_RANK - dots + i];
   for (int c = 'A'; c <= 'z'; c++) {
@@ -139,7 +139,7 @@ static bool implied_output(Node *n, Equation *e, int dots) {
   return true;
 }
 
-static bool read_equation(Node *n, Equation *e) {
+static bool read_equation(ImportNode *n, Equation *e) {
   const char *at = node_string(n, "equation", "");
   int dots = 0;
   if (n->proto->n_input > MAX_TERMS) return node_error(n, "%zu operands", n->proto->n_input);
@@ -160,7 +160,7 @@ static bool read_equation(Node *n, Equation *e) {
 }
 
 /* Takes the diagonal of letters that occur twice in a term: reduce over a select of equal positions. */
-static Val diagonals(Node *n, Val x, char *term) {
+static Val diagonals(ImportNode *n, Val x, char *term) {
   for (int i = 0; x && term[i]; i++) {
     char *twin = strchr(term + i + 1, term[i]);
     if (!twin) continue;
@@ -171,7 +171,7 @@ static Val diagonals(Node *n, Val x, char *term) {
       return 0;
     }
     Val same = binary(n, OP_eq, iota_i64(n, t->rank, t->dims, i), iota_i64(n, t->rank, t->dims, j));
-    x = reduce_axes(n, RED_SUM, select3(n, same, x, splat_like(n, x, 0)), 1u << j, false);
+    x = import_reduce_axes(n, RED_SUM, select3(n, same, x, splat_like(n, x, 0)), 1u << j, false);
     memmove(twin, twin + 1, strlen(twin));
     i--;
   }
@@ -179,7 +179,7 @@ static Val diagonals(Node *n, Val x, char *term) {
 }
 
 /* Every letter of the output is in an operand, once in the output. */
-static bool check_output(Node *n, const Equation *e, const ContractTerm *terms) {
+static bool check_output(ImportNode *n, const Equation *e, const ContractTerm *terms) {
   for (const char *p = e->out; *p; p++) {
     bool found = false;
     for (int t = 0; t < e->terms; t++) found = found || strchr(terms[t].letters, *p);
@@ -189,20 +189,20 @@ static bool check_output(Node *n, const Equation *e, const ContractTerm *terms) 
 }
 
 /* A letter has one extent in all terms, or 1. */
-static bool check_letters(Node *n, const Equation *e) {
+static bool check_letters(ImportNode *n, const Equation *e) {
   for (int t = 1; t < e->terms; t++)
     for (int d = 0; e->in[t][d]; d++)
       for (int before = 0; before < t; before++) {
         const char *at = strchr(e->in[before], e->in[t][d]);
         const Type *x = input_type(n, (size_t)before), *y = input_type(n, (size_t)t);
         if (at && !extents_broadcast(n, x->dims[at - e->in[before]], y->dims[d]))
-          return node_error(n, "'%c' has two extents, in %s and %s", e->in[t][d], type_string(n->m, x),
-                            type_string(n->m, y));
+          return node_error(n, "'%c' has two extents, in %s and %s", e->in[t][d], import_type_string(n->m, x),
+                            import_type_string(n->m, y));
       }
   return true;
 }
 
-bool import_einsum(Node *n) {
+bool import_einsum(ImportNode *n) {
   Equation e;
   ContractTerm terms[MAX_TERMS];
   const char *why;
@@ -215,5 +215,5 @@ bool import_einsum(Node *n) {
   if (!check_output(n, &e, terms)) return false;
   Val v = contract_terms(n->b, e.terms, terms, e.out, &why);
   if (why) return node_error(n, "%s", why);
-  return set_output(n, 0, v);
+  return import_set_output(n, 0, v);
 }

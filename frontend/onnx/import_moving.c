@@ -17,30 +17,30 @@ typedef struct Place {
 
 enum { MAX_STEPS = 1000 }; /* operations that one bound may come from, shared ones as often as they are used */
 
-static Place place_of(Node *n, Val v, int64_t i, int *steps);
+static Place place_of(ImportNode *n, Val v, int64_t i, int *steps);
 
 /* p times a constant. */
-static Place times_constant(Node *n, Place p, int64_t c) {
+static Place times_constant(ImportNode *n, Place p, int64_t c) {
   int64_t scale;
   if (__builtin_mul_overflow(p.scale, c, &scale)) return (Place){0};
   return (Place){p.loop, scale, ex_muli(n->m, p.offset, c)};
 }
 
-static Place sum(Node *n, Place p, Place q, int64_t sign) {
+static Place sum(ImportNode *n, Place p, Place q, int64_t sign) {
   if (p.loop && q.loop) return (Place){0};
   q = times_constant(n, q, sign);
   if (!q.offset) return q;
   return (Place){q.loop ? q.loop : p.loop, q.loop ? q.scale : p.scale, ex_add(n->m, p.offset, q.offset)};
 }
 
-static Place times(Node *n, Place p, Place q) {
+static Place times(ImportNode *n, Place p, Place q) {
   int64_t c;
   if (!p.loop && ex_get_const(p.offset, &c)) return times_constant(n, q, c);
   if (!q.loop && ex_get_const(q.offset, &c)) return times_constant(n, p, c);
   return (Place){0};
 }
 
-static Place of_both(Node *n, const Op *op, int64_t i, int *steps) {
+static Place of_both(ImportNode *n, const Op *op, int64_t i, int *steps) {
   Place p = place_of(n, op->in[0], i, steps);
   if (!p.offset) return p;
   Place q = place_of(n, op->in[1], i, steps);
@@ -48,7 +48,7 @@ static Place of_both(Node *n, const Op *op, int64_t i, int *steps) {
   return op->kind == OP_mul ? times(n, p, q) : sum(n, p, q, op->kind == OP_sub ? -1 : 1);
 }
 
-static Place in_concat(Node *n, const Op *op, int64_t i, int *steps) {
+static Place in_concat(ImportNode *n, const Op *op, int64_t i, int *steps) {
   for (int k = 0; k < op->nin; k++) {
     int64_t count;
     const Type *t = type_of(n->b->f, op->in[k]);
@@ -59,14 +59,14 @@ static Place in_concat(Node *n, const Op *op, int64_t i, int *steps) {
   return (Place){0};
 }
 
-static Place constant_place(Node *n, const Op *op, int64_t i) {
+static Place constant_place(ImportNode *n, const Op *op, int64_t i) {
   const Attr *ints = op_attr(op, AT_ints), *value = op_attr(op, AT_value);
   if (ints) return (Place){NULL, 0, ex_const(n->m, ints->u.ints[i])};
   return value && fabs(value->u.f) < 0x1p53 ? (Place){NULL, 0, ex_const(n->m, (int64_t)value->u.f)} : (Place){0};
 }
 
 /* Element `i` of an integer value. */
-static Place place_of(Node *n, Val v, int64_t i, int *steps) {
+static Place place_of(ImportNode *n, Val v, int64_t i, int *steps) {
   const Func *f = n->b->f;
   const Op *op = op_of(f, v);
   int64_t elements;
@@ -91,15 +91,15 @@ static Place place_of(Node *n, Val v, int64_t i, int *steps) {
   }
 }
 
-static Place input_place(Node *n, size_t in, int64_t i) {
-  Known k = input_known(n, in);
+static Place input_place(ImportNode *n, size_t in, int64_t i) {
+  ImportKnown k = input_known(n, in);
   if (k.items) return (Place){NULL, 0, i < k.n ? k.items[i] : NULL};
   Val v = input(n, in);
   int steps = 0;
   return v ? place_of(n, v, i, &steps) : (Place){0};
 }
 
-bool slice_moves(Node *n, int i, int axis, Val *x) {
+bool import_slice_moves(ImportNode *n, int i, int axis, Val *x) {
   Module *m = n->m;
   Place start = input_place(n, 1, i), end = input_place(n, 2, i);
   const Expr *trips = start.loop ? op_expr(start.loop, AT_trips) : NULL;
@@ -114,10 +114,10 @@ bool slice_moves(Node *n, int i, int axis, Val *x) {
   if (!known_ge(m, extent, zero) || !known_ge(m, start.offset, zero) || !known_ge(m, t->dims[axis], highest))
     return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
                       "Slice: cannot tell whether axis %d of %s is left in some round of the loop", axis,
-                      type_string(m, t));
+                      import_type_string(m, t));
   Val first = start.loop->out;
   if (start.scale != 1) first = binary_number(n, OP_mul, first, (double)start.scale);
-  if (start.offset != zero) first = binary(n, OP_add, first, scalar_i64(n, start.offset));
+  if (start.offset != zero) first = binary(n, OP_add, first, import_scalar_i64(n, start.offset));
   Val at = ex_is_const(extent, 1) ? build_reshape(n->b, first, 1, &extent)
                                   : binary(n, OP_add, iota_i64(n, 1, &extent, 0), first);
   return (*x = build_gather(n->b, *x, at, axis)) != 0;

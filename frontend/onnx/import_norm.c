@@ -5,13 +5,13 @@
  */
 #include "frontend/onnx/import_private.h"
 
-static Val norm_last(Node *n, Val x, const char *kind, double eps) {
+static Val norm_last(ImportNode *n, Val x, const char *kind, double eps) {
   Attr a[] = {attr_s(n->m, AT_kind, kind), attr_f(AT_eps, eps)};
   return x ? build_op(n->b, &(OpSpec){.kind = OP_norm, .nin = 1, .in = &x, .nattrs = 2, .attrs = a}) : 0;
 }
 
 /* Normalises over the dimensions from `axis` on. */
-static Val norm_from(Node *n, Val x, int axis, const char *kind, double eps) {
+static Val norm_from(ImportNode *n, Val x, int axis, const char *kind, double eps) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   if (axis == t->rank - 1) return norm_last(n, x, kind, eps);
@@ -22,26 +22,28 @@ static Val norm_from(Node *n, Val x, int axis, const char *kind, double eps) {
 }
 
 /* [C] lined up with dimension 1 of a tensor of that rank. */
-static Val per_channel(Node *n, Val c, int rank) { return insert_dims(n, c, ((1u << (rank - 1)) - 1) & ~1u, rank - 1); }
+static Val per_channel(ImportNode *n, Val c, int rank) {
+  return insert_dims(n, c, ((1u << (rank - 1)) - 1) & ~1u, rank - 1);
+}
 
-static Val scale_and_shift(Node *n, Val x, Val scale, Val bias) {
+static Val scale_and_shift(ImportNode *n, Val x, Val scale, Val bias) {
   if (scale) x = binary(n, OP_mul, x, scale);
   return bias ? binary(n, OP_add, x, bias) : x;
 }
 
 /* The mean and 1 / sqrt(variance + eps) that LayerNormalization also gives; only when asked for. */
-static bool layer_statistics(Node *n, Val x, int axis, double eps) {
+static bool layer_statistics(ImportNode *n, Val x, int axis, double eps) {
   if (!wants(n, 1) && !wants(n, 2)) return true;
   unsigned axes = ((1u << type_of(n->b->f, x)->rank) - 1) & ~((1u << axis) - 1);
   Val mean = mean_axes(n, x, axes, true);
-  if (!set_output(n, 1, mean)) return false;
+  if (!import_set_output(n, 1, mean)) return false;
   if (!wants(n, 2)) return true;
   Val centred = binary(n, OP_sub, x, mean);
   Val variance = mean_axes(n, build_binary(n->b, OP_mul, centred, centred), axes, true);
-  return set_output(n, 2, build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, eps)));
+  return import_set_output(n, 2, build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, eps)));
 }
 
-static bool last_dims_norm(Node *n, const char *kind) {
+static bool last_dims_norm(ImportNode *n, const char *kind) {
   Val x = input(n, 0), scale = input(n, 1), bias = input(n, 2);
   int axis = 0;
   double eps = node_float(n, "epsilon", 1e-5f);
@@ -50,23 +52,23 @@ static bool last_dims_norm(Node *n, const char *kind) {
   Val y = scale_and_shift(n, norm_from(n, x, axis, kind, eps), scale, bias);
   if (!y || type_of(n->b->f, y) != input_type(n, 0))
     return y && node_error(n, "scale or bias is larger than the normalised dimensions");
-  return set_output(n, 0, y) && layer_statistics(n, x, axis, eps);
+  return import_set_output(n, 0, y) && layer_statistics(n, x, axis, eps);
 }
 
-bool import_layer_norm(Node *n) { return last_dims_norm(n, "layer"); }
-bool import_rms_norm(Node *n) { return last_dims_norm(n, "rms"); }
+bool import_layer_norm(ImportNode *n) { return last_dims_norm(n, "layer"); }
+bool import_rms_norm(ImportNode *n) { return last_dims_norm(n, "rms"); }
 
-static bool channels_fit(Node *n) {
+static bool channels_fit(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  if (t->rank < 2) return node_error(n, "needs a batch and a channel dimension, not %s", type_string(n->m, t));
+  if (t->rank < 2) return node_error(n, "needs a batch and a channel dimension, not %s", import_type_string(n->m, t));
   for (size_t i = 1; i < n->proto->n_input; i++)
     if (input_type(n, i)->rank != 1 || (input_type(n, i)->dims[0] != t->dims[1] && n->op->arg != 0))
-      return node_error(n, "input %zu is %s, not one number per channel of %s", i, type_string(n->m, input_type(n, i)),
-                        type_string(n->m, t));
+      return node_error(n, "input %zu is %s, not one number per channel of %s", i,
+                        import_type_string(n->m, input_type(n, i)), import_type_string(n->m, t));
   return true;
 }
 
-bool import_batch_norm(Node *n) {
+bool import_batch_norm(ImportNode *n) {
   if (!channels_fit(n)) return false;
   if (node_int(n, "training_mode", 0) != 0) return node_error(n, "training_mode is 1: export the model for inference");
   for (size_t i = 1; i < n->proto->n_output; i++)
@@ -77,20 +79,20 @@ bool import_batch_norm(Node *n) {
   Val factor = binary(n, OP_mul, input(n, 1),
                       build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, node_float(n, "epsilon", 1e-5f))));
   Val shift = binary(n, OP_sub, input(n, 2), binary(n, OP_mul, mean, factor));
-  return set_output(n, 0, scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank)));
+  return import_set_output(n, 0, scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank)));
 }
 
-bool import_instance_norm(Node *n) {
+bool import_instance_norm(ImportNode *n) {
   if (!channels_fit(n)) return false;
   const Type *t = input_type(n, 0);
-  if (t->rank < 3) return node_error(n, "needs spatial dimensions, not %s", type_string(n->m, t));
+  if (t->rank < 3) return node_error(n, "needs spatial dimensions, not %s", import_type_string(n->m, t));
   Val y = norm_from(n, input(n, 0), 2, "layer", node_float(n, "epsilon", 1e-5f));
-  return set_output(n, 0,
-                    scale_and_shift(n, y, per_channel(n, input(n, 1), t->rank), per_channel(n, input(n, 2), t->rank)));
+  return import_set_output(
+      n, 0, scale_and_shift(n, y, per_channel(n, input(n, 1), t->rank), per_channel(n, input(n, 2), t->rank)));
 }
 
 /* [N, C, ...] as [N, groups, C / groups, ...]; scale and bias per group before 21, per channel since. */
-bool import_group_norm(Node *n) {
+bool import_group_norm(ImportNode *n) {
   if (!channels_fit(n)) return false;
   const Type *t = input_type(n, 0);
   int64_t groups = node_int(n, "num_groups", 0);
@@ -98,7 +100,7 @@ bool import_group_norm(Node *n) {
   if (groups < 1) return node_error(n, "num_groups is %lld", (long long)groups);
   const Expr *size = ex_exact_div(n->m, t->dims[1], ex_const(n->m, groups));
   if (!size || t->rank == MAX_RANK)
-    return node_error(n, "the channels of %s do not form %lld groups", type_string(n->m, t), (long long)groups);
+    return node_error(n, "the channels of %s do not form %lld groups", import_type_string(n->m, t), (long long)groups);
   const Expr *dims[MAX_RANK] = {t->dims[0], ex_const(n->m, groups), size};
   for (int d = 2; d < t->rank; d++) dims[d + 1] = t->dims[d];
   Val scale = input(n, 1), bias = input(n, 2);
@@ -107,23 +109,23 @@ bool import_group_norm(Node *n) {
   if (!by_channel) y = scale_and_shift(n, y, per_channel(n, scale, t->rank + 1), per_channel(n, bias, t->rank + 1));
   y = build_reshape(n->b, y, t->rank, t->dims);
   if (by_channel) y = scale_and_shift(n, y, per_channel(n, scale, t->rank), per_channel(n, bias, t->rank));
-  return set_output(n, 0, y);
+  return import_set_output(n, 0, y);
 }
 
-bool import_lp_norm(Node *n) {
+bool import_lp_norm(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t p = node_int(n, "p", 2);
   int axis = 0;
   if (p != 1 && p != 2) return node_error(n, "p is %lld, not 1 or 2", (long long)p);
   if (!node_axis(n, node_int(n, "axis", -1), t->rank, &axis)) return false;
   Val x = input(n, 0), sized = p == 1 ? build_unary(n->b, OP_abs, x) : build_binary(n->b, OP_mul, x, x);
-  Val length = reduce_axes(n, RED_SUM, sized, 1u << axis, true);
+  Val length = import_reduce_axes(n, RED_SUM, sized, 1u << axis, true);
   if (p == 2) length = build_unary(n->b, OP_sqrt, length);
   Val nothing = binary_number(n, OP_eq, length, 0); /* a vector of zeros stays one */
-  return set_output(n, 0, select3(n, nothing, splat_like(n, x, 0), binary(n, OP_div, x, length)));
+  return import_set_output(n, 0, select3(n, nothing, splat_like(n, x, 0), binary(n, OP_div, x, length)));
 }
 
-bool import_mean_variance_norm(Node *n) {
+bool import_mean_variance_norm(ImportNode *n) {
   int count;
   const int64_t standard[] = {0, 2, 3}, *list = node_ints(n, "axes", &count);
   if (count < 0) list = standard, count = 3;
@@ -136,15 +138,15 @@ bool import_mean_variance_norm(Node *n) {
   Val x = input(n, 0), centred = binary(n, OP_sub, x, mean_axes(n, x, axes, true));
   Val variance = centred ? mean_axes(n, build_binary(n->b, OP_mul, centred, centred), axes, true) : 0;
   Val deviation = binary_number(n, OP_add, build_unary(n->b, OP_sqrt, variance), 1e-9);
-  return set_output(n, 0, binary(n, OP_div, centred, deviation));
+  return import_set_output(n, 0, binary(n, OP_div, centred, deviation));
 }
 
 /* x / (bias + alpha / size * (sum of squares of `size` channels around))^beta */
-bool import_lrn(Node *n) {
+bool import_lrn(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t size = node_int(n, "size", 0);
   if (t->rank < 3 || size < 1 || size > 1 << 20)
-    return node_error(n, "%lld channels around each of %s", (long long)size, type_string(n->m, t));
+    return node_error(n, "%lld channels around each of %s", (long long)size, import_type_string(n->m, t));
   Val x = input(n, 0), squares = x ? build_binary(n->b, OP_mul, x, x) : 0;
   const Expr *one = ex_const(n->m, 1), *dims[] = {t->dims[0], one, t->dims[1], type_product(n->m, t, 2, t->rank)};
   const Expr *window[] = {ex_const(n->m, size), one},
@@ -164,5 +166,5 @@ bool import_lrn(Node *n) {
   sum = build_reshape(n->b, sum, t->rank, t->dims);
   Val base = binary_number(n, OP_add, binary_number(n, OP_mul, sum, node_float(n, "alpha", 1e-4) / (double)size),
                            node_float(n, "bias", 1));
-  return set_output(n, 0, binary(n, OP_div, x, binary_number(n, OP_pow, base, node_float(n, "beta", 0.75))));
+  return import_set_output(n, 0, binary(n, OP_div, x, binary_number(n, OP_pow, base, node_float(n, "beta", 0.75))));
 }

@@ -10,14 +10,14 @@
 #include "frontend/onnx/import_private.h"
 
 /* The first input that has a type to follow; NULL without one. */
-static const Type *first_type(const Node *n) {
+static const Type *first_type(const ImportNode *n) {
   for (size_t i = 0; i < n->proto->n_input; i++)
     if (has_input(n, i)) return input_type(n, i);
   return NULL;
 }
 
 /* The type the file declares; NULL when it declares none that apc can express. */
-static const Type *declared_type(Node *n, const char *name, const Type *like, bool *assumed) {
+static const Type *declared_type(ImportNode *n, const char *name, const Type *like, bool *assumed) {
   const Onnx__ValueInfoProto *v = import_value_info(n->im, name);
   const Onnx__TypeProto *t = v ? v->type : NULL;
   DType dtype;
@@ -36,7 +36,7 @@ static const Type *declared_type(Node *n, const char *name, const Type *like, bo
   return type_get(n->m, dtype, (int)shape->n_dim, dims);
 }
 
-static Val opaque(Node *n, size_t output, int nin, const Val *in) {
+static Val opaque(ImportNode *n, size_t output, int nin, const Val *in) {
   bool assumed = false;
   const Type *like = first_type(n), *type = declared_type(n, n->out[output]->name, like, &assumed);
   if (!type) {
@@ -57,7 +57,7 @@ static Val opaque(Node *n, size_t output, int nin, const Val *in) {
                                   .type = type});
 }
 
-bool import_opaque(Node *n) {
+bool import_opaque(ImportNode *n) {
   Val in[MAX_OPERANDS];
   int nin = 0;
   for (size_t i = 0; i < n->proto->n_input; i++) {
@@ -66,6 +66,6 @@ bool import_opaque(Node *n) {
     if (!(in[nin++] = input(n, i))) return false;
   }
   for (size_t k = 0; k < n->proto->n_output; k++)
-    if (wants(n, k) && !set_output(n, k, opaque(n, k, nin, in))) return false;
+    if (wants(n, k) && !import_set_output(n, k, opaque(n, k, nin, in))) return false;
   return true;
 }

@@ -4,52 +4,54 @@
 
 #include "frontend/onnx/import_private.h"
 
-bool import_unary(Node *n) { return set_output(n, 0, build_unary(n->b, (OpKind)n->op->arg, input(n, 0))); }
+bool import_unary(ImportNode *n) { return import_set_output(n, 0, build_unary(n->b, (OpKind)n->op->arg, input(n, 0))); }
 
-bool import_binary(Node *n) { return set_output(n, 0, binary(n, (OpKind)n->op->arg, input(n, 0), input(n, 1))); }
+bool import_binary(ImportNode *n) {
+  return import_set_output(n, 0, binary(n, (OpKind)n->op->arg, input(n, 0), input(n, 1)));
+}
 
-bool import_variadic(Node *n) {
+bool import_variadic(ImportNode *n) {
   OpKind kind = (OpKind)n->op->arg;
   if (n->proto->n_input == 1) {
-    set_alias(n, 0, n->in[0]);
+    import_set_alias(n, 0, n->in[0]);
     return true;
   }
   Val x = input(n, 0);
   for (size_t i = 1; i < n->proto->n_input; i++) x = binary(n, kind, x, input(n, i));
-  return set_output(n, 0, x);
+  return import_set_output(n, 0, x);
 }
 
-bool import_mean(Node *n) {
+bool import_mean(ImportNode *n) {
   Val x = input(n, 0);
   for (size_t i = 1; i < n->proto->n_input; i++) x = binary(n, OP_add, x, input(n, i));
-  return set_output(n, 0, binary_number(n, OP_div, x, (double)n->proto->n_input));
+  return import_set_output(n, 0, binary_number(n, OP_div, x, (double)n->proto->n_input));
 }
 
-bool import_bitwise_not(Node *n) {
+bool import_bitwise_not(ImportNode *n) {
   Val x = input(n, 0), ones = 0;
   if (!x) return false;
   const Type *t = input_type(n, 0);
   if (dtype_class(t->dtype) == DTC_I) ones = build_splat(n->b, t, -1);
   else if (dtype_class(t->dtype) == DTC_U) ones = build_unary(n->b, OP_neg, build_splat(n->b, t, 1));
   else return node_error(n, "not defined for %s", dtype_name(t->dtype));
-  return set_output(n, 0, build_binary(n->b, OP_xor, x, ones));
+  return import_set_output(n, 0, build_binary(n->b, OP_xor, x, ones));
 }
 
-bool import_bit_shift(Node *n) {
+bool import_bit_shift(ImportNode *n) {
   const char *direction = node_string(n, "direction", "");
   bool left = strcmp(direction, "LEFT") == 0;
   if (!left && strcmp(direction, "RIGHT") != 0)
     return node_error(n, "direction is \"%s\", not LEFT or RIGHT", direction);
-  return set_output(n, 0, binary(n, left ? OP_shl : OP_shr, input(n, 0), input(n, 1)));
+  return import_set_output(n, 0, binary(n, left ? OP_shl : OP_shr, input(n, 0), input(n, 1)));
 }
 
 /* fmod 0: the sign of the divisor, as in Python; fmod 1: of the dividend, as in C. */
-bool import_mod(Node *n) {
+bool import_mod(ImportNode *n) {
   bool like_c = node_int(n, "fmod", 0) != 0;
   DType t = input_type(n, 0)->dtype;
   if (!like_c && dtype_is_float(t) && n->opset < 28) return node_error(n, "fmod must be 1 for %s", dtype_name(t));
   Val x = input(n, 0), y = input(n, 1), r = binary(n, OP_mod, x, y);
-  if (like_c || dtype_class(t) == DTC_U) return set_output(n, 0, r);
+  if (like_c || dtype_class(t) == DTC_U) return import_set_output(n, 0, r);
   Val other_sign = binary(n, OP_ne, binary_number(n, OP_lt, r, 0), binary_number(n, OP_lt, y, 0));
   Val wrap = binary(n, OP_and, binary_number(n, OP_ne, r, 0), other_sign);
   r = select3(n, wrap, binary(n, OP_add, r, y), r);
@@ -57,34 +59,34 @@ bool import_mod(Node *n) {
     Val zero = select3(n, binary_number(n, OP_lt, y, 0), splat_like(n, r, -0.0), splat_like(n, r, 0.0));
     r = select3(n, binary_number(n, OP_eq, r, 0), zero, r);
   }
-  return set_output(n, 0, r);
+  return import_set_output(n, 0, r);
 }
 
 /* Powers of integers go through f64: exact up to 2^53. */
-static Val power(Node *n, Val x, Val y) {
+static Val power(ImportNode *n, Val x, Val y) {
   DType t = type_of(n->b->f, x)->dtype, through = dtype_is_float(t) ? t : DT_f64;
   x = build_cast(n->b, x, through);
   return build_cast(n->b, binary(n, OP_pow, x, build_cast(n->b, y, through)), t);
 }
 
-bool import_pow(Node *n) {
+bool import_pow(ImportNode *n) {
   double exponent;
   Val x = input(n, 0);
   if (!x) return false;
   if (input_number(n, 1, &exponent) && input_type(n, 1)->rank <= input_type(n, 0)->rank) {
     Val square = exponent == 2 || exponent == 3 ? build_binary(n->b, OP_mul, x, x) : 0;
-    if (exponent == 1) return set_output(n, 0, x);
-    if (exponent == 2) return set_output(n, 0, square);
-    if (exponent == 3) return set_output(n, 0, build_binary(n->b, OP_mul, square, x));
+    if (exponent == 1) return import_set_output(n, 0, x);
+    if (exponent == 2) return import_set_output(n, 0, square);
+    if (exponent == 3) return import_set_output(n, 0, build_binary(n->b, OP_mul, square, x));
   }
   Val y = input(n, 1);
-  return y && set_output(n, 0, power(n, x, y));
+  return y && import_set_output(n, 0, power(n, x, y));
 }
 
-bool import_where(Node *n) { return set_output(n, 0, select3(n, input(n, 0), input(n, 1), input(n, 2))); }
+bool import_where(ImportNode *n) { return import_set_output(n, 0, select3(n, input(n, 0), input(n, 1), input(n, 2))); }
 
 /* Known integers become floats without a cast. */
-static Val cast_known(Node *n, const Known *k, DType to) {
+static Val cast_known(ImportNode *n, const ImportKnown *k, DType to) {
   int64_t items[KNOWN_MAX];
   double floats[KNOWN_MAX];
   const Type *type = type_with_dtype(n->m, k->type, to);
@@ -95,30 +97,30 @@ static Val cast_known(Node *n, const Known *k, DType to) {
   return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
 }
 
-static bool cast_to(Node *n, DType to) {
-  Known k = input_known(n, 0);
+static bool cast_to(ImportNode *n, DType to) {
+  ImportKnown k = input_known(n, 0);
   double value;
   if (k.items && dtype_is_float(to) && dtype_class(k.type->dtype) != DTC_B) {
     Val v = k.n == 1 && input_number(n, 0, &value) ? build_splat(n->b, type_with_dtype(n->m, k.type, to), value)
                                                    : cast_known(n, &k, to);
-    if (v) return set_output(n, 0, v);
+    if (v) return import_set_output(n, 0, v);
   }
   if (input_type(n, 0)->dtype == to) {
-    set_alias(n, 0, n->in[0]);
+    import_set_alias(n, 0, n->in[0]);
     return true;
   }
   Val x = input(n, 0);
-  return x && set_output(n, 0, to == DT_bool ? to_bool(n, x) : build_cast(n->b, x, to));
+  return x && import_set_output(n, 0, to == DT_bool ? to_bool(n, x) : build_cast(n->b, x, to));
 }
 
-bool import_cast(Node *n) {
+bool import_cast(ImportNode *n) {
   DType to;
   return node_dtype(n, "to", &to) && cast_to(n, to);
 }
 
-bool import_cast_like(Node *n) { return cast_to(n, input_type(n, 1)->dtype); }
+bool import_cast_like(ImportNode *n) { return cast_to(n, input_type(n, 1)->dtype); }
 
-bool import_clip(Node *n) {
+bool import_clip(ImportNode *n) {
   Val x = input(n, 0), low = 0, high = 0;
   if (!x) return false;
   if (n->opset < 11) {
@@ -130,15 +132,15 @@ bool import_clip(Node *n) {
   }
   if (low) x = binary(n, OP_max, x, low);
   if (high) x = binary(n, OP_min, x, high);
-  return set_output(n, 0, x);
+  return import_set_output(n, 0, x);
 }
 
-bool import_is_inf(Node *n) {
+bool import_is_inf(ImportNode *n) {
   bool negative = node_int(n, "detect_negative", 1) != 0, positive = node_int(n, "detect_positive", 1) != 0;
   Val x = input(n, 0);
   if (!x) return false;
-  if (negative && positive) return set_output(n, 0, build_unary(n->b, OP_isinf, x));
+  if (negative && positive) return import_set_output(n, 0, build_unary(n->b, OP_isinf, x));
   if (!negative && !positive)
-    return set_output(n, 0, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), DT_bool), 0));
-  return set_output(n, 0, binary_number(n, OP_eq, x, positive ? INFINITY : -INFINITY));
+    return import_set_output(n, 0, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), DT_bool), 0));
+  return import_set_output(n, 0, binary_number(n, OP_eq, x, positive ? INFINITY : -INFINITY));
 }

@@ -11,20 +11,20 @@
 
 /* A scale or zero point per tensor (one element), or per index of `axis` of a tensor of that rank, as a factor of
  * it. */
-static Val spread(Node *n, Val v, int axis, int rank) {
+static Val spread(ImportNode *n, Val v, int axis, int rank) {
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
   if (t->rank == 0) return v;
   if (ex_is_const(type_elements(n->m, t), 1)) return build_reshape(n->b, v, 0, NULL);
   if (t->rank != 1 || axis < 0 || axis >= rank) {
-    node_error(n, "a scale or zero point %s", type_string(n->m, t));
+    node_error(n, "a scale or zero point %s", import_type_string(n->m, t));
     return 0;
   }
   return insert_dims(n, v, ((1u << rank) - 1) & ~(1u << axis), rank);
 }
 
 /* A scale or zero point per block of `size` along the axis: repeated over the block, cut to the operand. */
-static Val spread_blocks(Node *n, Val v, const Type *like, int axis, int64_t size) {
+static Val spread_blocks(ImportNode *n, Val v, const Type *like, int axis, int64_t size) {
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
   const Expr *split[MAX_RANK], *wide[MAX_RANK], *dims[MAX_RANK];
@@ -33,7 +33,8 @@ static Val spread_blocks(Node *n, Val v, const Type *like, int axis, int64_t siz
     fits = d == axis ? equal_extents(n, t->dims[d], ex_ceil_div(n->m, like->dims[d], ex_const(n->m, size)))
                      : equal_extents(n, t->dims[d], like->dims[d]);
   if (!fits) {
-    node_error(n, "%s for blocks of %lld of %s", type_string(n->m, t), (long long)size, type_string(n->m, like));
+    node_error(n, "%s for blocks of %lld of %s", import_type_string(n->m, t), (long long)size,
+               import_type_string(n->m, like));
     return 0;
   }
   for (int d = 0; d <= t->rank; d++) split[d] = wide[d] = t->dims[d <= axis ? d : d - 1];
@@ -45,7 +46,7 @@ static Val spread_blocks(Node *n, Val v, const Type *like, int axis, int64_t siz
 }
 
 /* Input i, a scale or zero point, as a factor of input 0; 0 when absent. */
-static Val factor(Node *n, size_t i, int axis) {
+static Val factor(ImportNode *n, size_t i, int axis) {
   int64_t size = node_int(n, "block_size", 0);
   const Type *t = input_type(n, 0);
   if (!has_input(n, i)) return 0;
@@ -53,17 +54,17 @@ static Val factor(Node *n, size_t i, int axis) {
 }
 
 /* round(x) + zero, saturated to `to`; x f32, zero of type `to` or 0. */
-static Val rounded(Node *n, Val x, Val zero, DType to) {
+static Val rounded(ImportNode *n, Val x, Val zero, DType to) {
   Val q = build_unary(n->b, OP_round, x);
   if (zero) q = binary(n, OP_add, q, build_cast(n->b, zero, DT_f32));
   return q ? build_cast(n->b, q, to) : 0;
 }
 
-static Val quantized(Node *n, Val x, Val scale, Val zero, DType to) {
+static Val quantized(ImportNode *n, Val x, Val scale, Val zero, DType to) {
   return rounded(n, binary(n, OP_div, x, scale), zero, to);
 }
 
-static bool scaled_axis(Node *n, int *axis) {
+static bool scaled_axis(ImportNode *n, int *axis) {
   int rank = input_type(n, 0)->rank;
   int64_t at = node_int(n, "axis", 1);
   bool whole = ex_is_const(type_elements(n->m, input_type(n, 1)), 1);
@@ -71,7 +72,7 @@ static bool scaled_axis(Node *n, int *axis) {
   return whole || node_axis(n, at, rank, axis);
 }
 
-bool import_quantize_linear(Node *n) {
+bool import_quantize_linear(ImportNode *n) {
   int axis;
   DType to = DT_u8;
   if (!scaled_axis(n, &axis)) return false;
@@ -80,41 +81,42 @@ bool import_quantize_linear(Node *n) {
   Val x = build_cast(n->b, input(n, 0), DT_f32), scale = build_cast(n->b, factor(n, 1, axis), DT_f32);
   Val zero = factor(n, 2, axis);
   if (has_input(n, 2) && !zero) return false;
-  return set_output(n, 0, quantized(n, x, scale, zero, to));
+  return import_set_output(n, 0, quantized(n, x, scale, zero, to));
 }
 
 /* x - zero, exactly, as i32. */
-static Val centred(Node *n, Val x, Val zero) {
+static Val centred(ImportNode *n, Val x, Val zero) {
   x = build_cast(n->b, x, DT_i32);
   return zero ? binary(n, OP_sub, x, build_cast(n->b, zero, DT_i32)) : x;
 }
 
-bool import_dequantize_linear(Node *n) {
+bool import_dequantize_linear(ImportNode *n) {
   int axis;
   if (!scaled_axis(n, &axis)) return false;
   Val zero = factor(n, 2, axis), scale = factor(n, 1, axis);
   if (has_input(n, 2) && !zero) return false;
   Val x = centred(n, input(n, 0), zero);
-  return set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, input_type(n, 1)->dtype), scale) : 0);
+  return import_set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, input_type(n, 1)->dtype), scale) : 0);
 }
 
 /* u8 over the range of the data, widened to hold 0; a tensor of zeros has the scale 1. */
-bool import_dynamic_quantize_linear(Node *n) {
+bool import_dynamic_quantize_linear(ImportNode *n) {
   Val x = input(n, 0);
   unsigned all = (1u << input_type(n, 0)->rank) - 1;
-  Val high = binary_number(n, OP_max, reduce_axes(n, RED_MAX, x, all, false), 0);
-  Val low = binary_number(n, OP_min, reduce_axes(n, RED_MIN, x, all, false), 0);
+  Val high = binary_number(n, OP_max, import_reduce_axes(n, RED_MAX, x, all, false), 0);
+  Val low = binary_number(n, OP_min, import_reduce_axes(n, RED_MIN, x, all, false), 0);
   Val scale = binary_number(n, OP_div, binary(n, OP_sub, high, low), 255);
   if (!scale) return false;
   scale = select3(n, binary_number(n, OP_eq, scale, 0), splat_like(n, scale, 1), scale);
   Val zero = quantized(n, build_unary(n->b, OP_neg, low), scale, 0, DT_u8);
-  return set_output(n, 0, quantized(n, x, scale, zero, DT_u8)) && set_output(n, 1, scale) && set_output(n, 2, zero);
+  return import_set_output(n, 0, quantized(n, x, scale, zero, DT_u8)) && import_set_output(n, 1, scale) &&
+         import_set_output(n, 2, zero);
 }
 
 /* ---- products */
 
 /* The zero point of a matrix operand: of all of it, or one per row (left operand) or column (right). */
-static Val zero_of(Node *n, size_t i, const Type *of, bool rows) {
+static Val zero_of(ImportNode *n, size_t i, const Type *of, bool rows) {
   if (!has_input(n, i)) return 0;
   Val zero = input(n, i);
   const Type *t = input_type(n, i);
@@ -122,41 +124,42 @@ static Val zero_of(Node *n, size_t i, const Type *of, bool rows) {
   return t->rank == 1 ? build_reshape(n->b, zero, 0, NULL) : zero;
 }
 
-bool import_matmul_integer(Node *n) {
+bool import_matmul_integer(ImportNode *n) {
   Val x = centred(n, input(n, 0), zero_of(n, 2, input_type(n, 0), true));
-  return set_output(n, 0, matmul(n, x, centred(n, input(n, 1), zero_of(n, 3, input_type(n, 1), false))));
+  return import_set_output(n, 0, matmul(n, x, centred(n, input(n, 1), zero_of(n, 3, input_type(n, 1), false))));
 }
 
 /* Of i32 operands, as i32. */
-static Val exact_convolution(Node *n, Val x, Val weights) {
+static Val exact_convolution(ImportNode *n, Val x, Val weights) {
   Val sums = x && weights ? convolution(n, build_cast(n->b, x, DT_f64), build_cast(n->b, weights, DT_f64)) : 0;
   return sums ? build_cast(n->b, sums, DT_i32) : 0;
 }
 
-bool import_conv_integer(Node *n) {
+bool import_conv_integer(ImportNode *n) {
   Val x = centred(n, input(n, 0), has_input(n, 2) ? spread(n, input(n, 2), 1, input_type(n, 0)->rank) : 0);
   Val weights = centred(n, input(n, 1), has_input(n, 3) ? spread(n, input(n, 3), 0, input_type(n, 1)->rank) : 0);
-  return set_output(n, 0, exact_convolution(n, x, weights));
+  return import_set_output(n, 0, exact_convolution(n, x, weights));
 }
 
 /* i32 sums with the scales of both operands, quantised as the output is. */
-static Val requantized(Node *n, Val sums, Val scale_x, Val scale_w, size_t output) {
+static Val requantized(ImportNode *n, Val sums, Val scale_x, Val scale_w, size_t output) {
   Val scale = binary(n, OP_div, binary(n, OP_mul, scale_x, scale_w), spread(n, input(n, output), 0, 0));
   Val x = sums ? binary(n, OP_mul, build_cast(n->b, sums, DT_f32), build_cast(n->b, scale, DT_f32)) : 0;
   return rounded(n, x, spread(n, input(n, output + 1), 0, 0), input_type(n, output + 1)->dtype);
 }
 
-bool import_qlinear_matmul(Node *n) {
+bool import_qlinear_matmul(ImportNode *n) {
   const Type *ta = input_type(n, 0), *tb = input_type(n, 3);
   Val x = centred(n, input(n, 0), zero_of(n, 2, ta, true)), y = centred(n, input(n, 3), zero_of(n, 5, tb, false));
-  return set_output(n, 0, requantized(n, matmul(n, x, y), zero_of(n, 1, ta, true), zero_of(n, 4, tb, false), 6));
+  return import_set_output(n, 0, requantized(n, matmul(n, x, y), zero_of(n, 1, ta, true), zero_of(n, 4, tb, false), 6));
 }
 
-bool import_qlinear_conv(Node *n) {
+bool import_qlinear_conv(ImportNode *n) {
   int rank = input_type(n, 0)->rank;
   Val x = centred(n, input(n, 0), spread(n, input(n, 2), 1, rank));
   Val weights = centred(n, input(n, 3), spread(n, input(n, 5), 0, rank));
   Val sums = exact_convolution(n, x, weights);
   if (has_input(n, 8)) sums = binary(n, OP_add, sums, spread(n, input(n, 8), 1, rank));
-  return set_output(n, 0, requantized(n, sums, spread(n, input(n, 1), 0, rank), spread(n, input(n, 4), 1, rank), 6));
+  return import_set_output(n, 0,
+                           requantized(n, sums, spread(n, input(n, 1), 0, rank), spread(n, input(n, 4), 1, rank), 6));
 }

@@ -29,11 +29,11 @@ static const Activation activations[] = {
     {"Softplus", 0, 0},
 };
 
-static Val scaled(Node *n, Val x, double alpha, double beta) {
+static Val scaled(ImportNode *n, Val x, double alpha, double beta) {
   return binary_number(n, OP_add, binary_number(n, OP_mul, x, alpha), beta);
 }
 
-static Val activate(Node *n, const Activation *a, Val x) {
+static Val activate(ImportNode *n, const Activation *a, Val x) {
   if (!x) return 0;
   if (strcmp(a->name, "Sigmoid") == 0) return build_unary(n->b, OP_sigmoid, x);
   if (strcmp(a->name, "Tanh") == 0) return build_unary(n->b, OP_tanh, x);
@@ -57,7 +57,7 @@ static Val activate(Node *n, const Activation *a, Val x) {
 }
 
 /* `count` activations per direction; alphas and betas are given in the order of the functions that have them. */
-static bool read_activations(Node *n, int count, const char *const *defaults, Activation *out) {
+static bool read_activations(ImportNode *n, int count, const char *const *defaults, Activation *out) {
   size_t given, nalpha, nbeta, alpha_at = 0, beta_at = 0;
   const char *const *names = node_strings(n, "activations", &given);
   const float *alphas = node_floats(n, "activation_alpha", &nalpha), *betas = node_floats(n, "activation_beta", &nbeta);
@@ -99,32 +99,34 @@ typedef struct Direction {
 } Direction;
 
 /* Part `at` of the first dimension, which is dropped. */
-static Val part(Node *n, Val x, int64_t at) {
+static Val part(ImportNode *n, Val x, int64_t at) {
   return x ? drop_dims(n, build_slice(n->b, x, 0, ex_const(n->m, at), ex_const(n->m, 1), 1), 1) : 0;
 }
 
-static Val clipped(Node *n, const Recurrent *r, Val x) {
+static Val clipped(ImportNode *n, const Recurrent *r, Val x) {
   return r->clip > 0 ? binary_number(n, OP_max, binary_number(n, OP_min, x, r->clip), -r->clip) : x;
 }
 
-static Val gate(Node *n, const Recurrent *r, const Activation *f, Val x) { return activate(n, f, clipped(n, r, x)); }
+static Val gate(ImportNode *n, const Recurrent *r, const Activation *f, Val x) {
+  return activate(n, f, clipped(n, r, x));
+}
 
-static Val product(Node *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
-static Val plus(Node *n, Val x, Val y) { return binary(n, OP_add, x, y); }
-static Val one_minus(Node *n, Val x) { return x ? build_binary(n->b, OP_sub, splat_like(n, x, 1), x) : 0; }
-static Val peep(Node *n, const Direction *d, int which, Val c, Val x) {
+static Val product(ImportNode *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
+static Val plus(ImportNode *n, Val x, Val y) { return binary(n, OP_add, x, y); }
+static Val one_minus(ImportNode *n, Val x) { return x ? build_binary(n->b, OP_sub, splat_like(n, x, 1), x) : 0; }
+static Val peep(ImportNode *n, const Direction *d, int which, Val c, Val x) {
   return d->peepholes[which] ? plus(n, x, product(n, d->peepholes[which], c)) : x;
 }
 
 /* One step from the gates' input [g, b, h]; the new states into *h and *c. */
-static bool step_rnn(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
+static bool step_rnn(ImportNode *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
   (void)c;
   *h = gate(n, r, &d->f[0], part(n, plus(n, gates, build_dot(n->b, d->h, d->weights, "bk,ghk->gbh")), 0));
   return *h != 0;
 }
 
 /* Gates i o f c. */
-static bool step_lstm(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
+static bool step_lstm(ImportNode *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
   gates = plus(n, gates, build_dot(n->b, d->h, d->weights, "bk,ghk->gbh"));
   Val i = gate(n, r, &d->f[0], peep(n, d, 0, d->c, part(n, gates, 0)));
   bool coupled = node_int(n, "input_forget", 0) != 0;
@@ -135,10 +137,12 @@ static bool step_lstm(Node *n, const Recurrent *r, const Direction *d, Val gates
   return *h != 0;
 }
 
-static Val with_bias(Node *n, const Direction *d, int g, Val x) { return d->bias[g] ? plus(n, x, d->bias[g]) : x; }
+static Val with_bias(ImportNode *n, const Direction *d, int g, Val x) {
+  return d->bias[g] ? plus(n, x, d->bias[g]) : x;
+}
 
 /* Gates z r h. */
-static bool step_gru(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
+static bool step_gru(ImportNode *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
   (void)c;
   Val from_state = build_dot(n->b, d->h, d->weights, "bk,ghk->gbh");
   Val z = gate(n, r, &d->f[0], plus(n, part(n, gates, 0), with_bias(n, d, 0, part(n, from_state, 0))));
@@ -155,7 +159,7 @@ static const struct Kind {
   const char *type;
   int gates, activations;
   const char *defaults[3];
-  bool (*step)(Node *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c);
+  bool (*step)(ImportNode *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c);
 } cells[] = {
     {"LSTM", 4, 3, {"Sigmoid", "Tanh", "Tanh"}, step_lstm},
     {"GRU", 3, 2, {"Sigmoid", "Tanh"}, step_gru},
@@ -164,7 +168,7 @@ static const struct Kind {
 
 /* ---- reading the node */
 
-static bool read_layer(Node *n, Recurrent *r) {
+static bool read_layer(ImportNode *n, Recurrent *r) {
   const Type *t = input_type(n, 0), *tr = input_type(n, 2);
   const char *direction = node_string(n, "direction", "forward");
   bool both = strcmp(direction, "bidirectional") == 0;
@@ -175,16 +179,17 @@ static bool read_layer(Node *n, Recurrent *r) {
   if (!both && !r->first_backward && strcmp(direction, "forward") != 0)
     return node_error(n, "direction \"%s\"", direction);
   if (t->rank != 3 || tr->rank != 3)
-    return node_error(n, "operands are %s and %s", type_string(n->m, t), type_string(n->m, tr));
+    return node_error(n, "operands are %s and %s", import_type_string(n->m, t), import_type_string(n->m, tr));
   r->steps = t->dims[r->batch_first ? 1 : 0];
   r->batch = t->dims[r->batch_first ? 0 : 1], r->in = t->dims[2], r->hidden = tr->dims[2];
   const Expr *rows = ex_muli(n->m, r->hidden, r->gates), *directions = ex_const(n->m, r->directions);
   const Expr *weights[] = {directions, rows, r->in}, *recurrent[] = {directions, rows, r->hidden};
   if (input_type(n, 1) != type_get(n->m, t->dtype, 3, weights) || tr != type_get(n->m, t->dtype, 3, recurrent))
-    return node_error(n, "weights %s and %s do not fit %s in %d direction%s", type_string(n->m, input_type(n, 1)),
-                      type_string(n->m, tr), type_string(n->m, t), r->directions, both ? "s" : "");
+    return node_error(n, "weights %s and %s do not fit %s in %d direction%s",
+                      import_type_string(n->m, input_type(n, 1)), import_type_string(n->m, tr),
+                      import_type_string(n->m, t), r->directions, both ? "s" : "");
   if (has_input(n, 4) && input_type(n, 4)->rank != 1)
-    return node_error(n, "the lengths are %s", type_string(n->m, input_type(n, 4)));
+    return node_error(n, "the lengths are %s", import_type_string(n->m, input_type(n, 4)));
   static const int batch_second[] = {1, 0, 2};
   r->x = r->batch_first ? build_transpose(n->b, input(n, 0), batch_second) : input(n, 0);
   r->lengths = has_input(n, 4) ? build_cast(n->b, input(n, 4), DT_i64) : 0;
@@ -192,22 +197,23 @@ static bool read_layer(Node *n, Recurrent *r) {
 }
 
 /* Direction `d` of an input whose first dimension they are, in the shape [first, hidden, more]. */
-static Val weights_of(Node *n, const Recurrent *r, size_t i, int d, int64_t first, const Expr *more) {
+static Val weights_of(ImportNode *n, const Recurrent *r, size_t i, int d, int64_t first, const Expr *more) {
   const Expr *dims[] = {ex_const(n->m, first), r->hidden, more};
   return build_reshape(n->b, part(n, input(n, i), d), more ? 3 : 2, dims);
 }
 
 /* An initial state, [b, h]; zero when the input is absent. */
-static Val initial(Node *n, const Recurrent *r, size_t i, int d) {
+static Val initial(ImportNode *n, const Recurrent *r, size_t i, int d) {
   const Expr *dims[] = {r->batch, r->hidden};
   if (!has_input(n, i)) return build_splat(n->b, type_get(n->m, input_type(n, 0)->dtype, 2, dims), 0);
-  if (input_type(n, i)->rank != 3) return node_error(n, "the initial state is %s", type_string(n->m, input_type(n, i)));
+  if (input_type(n, i)->rank != 3)
+    return node_error(n, "the initial state is %s", import_type_string(n->m, input_type(n, i)));
   if (!r->batch_first) return part(n, input(n, i), d);
   return drop_dims(n, build_slice(n->b, input(n, i), 1, ex_const(n->m, d), ex_const(n->m, 1), 1), 2);
 }
 
 /* Biases [2 * gates, h]: of the input, which are added to what it contributes, and of the recurrence. */
-static bool read_biases(Node *n, const Recurrent *r, int d, Direction *out) {
+static bool read_biases(ImportNode *n, const Recurrent *r, int d, Direction *out) {
   Val bias = weights_of(n, r, 3, d, 2 * r->gates, NULL);
   if (!bias) return false;
   const Expr *g = ex_const(n->m, r->gates);
@@ -219,7 +225,7 @@ static bool read_biases(Node *n, const Recurrent *r, int d, Direction *out) {
 }
 
 /* What does not change from step to step is made here, before any of them. */
-static bool read_direction(Node *n, const Recurrent *r, int d, Direction *out) {
+static bool read_direction(ImportNode *n, const Recurrent *r, int d, Direction *out) {
   bool lstm = r->gates == 4, reset_before = r->gates == 3 && node_int(n, "linear_before_reset", 0) == 0;
   out->backward = d == 1 || r->first_backward;
   out->from_input = build_dot(n->b, r->x, weights_of(n, r, 1, d, r->gates, r->in), "tbi,ghi->tgbh");
@@ -242,15 +248,15 @@ static bool read_direction(Node *n, const Recurrent *r, int d, Direction *out) {
 /* ---- all steps */
 
 /* [b, 1]: whether the step is inside the sequence; 0: all are.  `step` is a scalar. */
-static Val active_at(Node *n, const Recurrent *r, Val step) {
+static Val active_at(ImportNode *n, const Recurrent *r, Val step) {
   return r->lengths ? insert_dims(n, binary(n, OP_gt, r->lengths, step), 1u << 1, 2) : 0;
 }
 
-static Val inside(Node *n, Val active, Val x, Val otherwise) {
+static Val inside(ImportNode *n, Val active, Val x, Val otherwise) {
   return active && x ? select3(n, active, x, otherwise) : x;
 }
 
-static Val join(Node *n, Val *list, int64_t count, int axis) {
+static Val join(ImportNode *n, Val *list, int64_t count, int axis) {
   while (count > 1) {
     int64_t joined = 0;
     for (int64_t i = 0; i < count; i += 16)
@@ -261,7 +267,7 @@ static Val join(Node *n, Val *list, int64_t count, int axis) {
 }
 
 /* One step of the direction, which moves its states on; what it gives, [b, h], or 0 after an error. */
-static Val step_at(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d, Val gates, Val step) {
+static Val step_at(ImportNode *n, const Recurrent *r, const struct Kind *cell, Direction *d, Val gates, Val step) {
   Val h, c = 0, active = active_at(n, r, step);
   if (!gates || !step || (r->lengths && !active) || !cell->step(n, r, d, gates, &h, &c)) return 0;
   Val given = inside(n, active, h, splat_like(n, h, 0));
@@ -270,60 +276,60 @@ static Val step_at(Node *n, const Recurrent *r, const struct Kind *cell, Directi
   return d->h ? given : 0;
 }
 
-static Val run_unrolled(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d, int64_t steps) {
+static Val run_unrolled(ImportNode *n, const Recurrent *r, const struct Kind *cell, Direction *d, int64_t steps) {
   Val list[MAX_UNROLLED];
   const Expr *dims[] = {r->steps, ex_const(n->m, 1), r->batch, r->hidden};
   if (steps == 0 && wants(n, 0))
     return d->h ? build_splat(n->b, type_get(n->m, type_of(n->b->f, d->h)->dtype, 4, dims), 0) : 0;
   for (int64_t s = 0; s < steps; s++) {
     int64_t t = d->backward ? steps - 1 - s : s;
-    list[t] = step_at(n, r, cell, d, part(n, d->from_input, t), scalar_i64(n, ex_const(n->m, t)));
+    list[t] = step_at(n, r, cell, d, part(n, d->from_input, t), import_scalar_i64(n, ex_const(n->m, t)));
     if (wants(n, 0)) list[t] = insert_dims(n, list[t], 3, 4);
     if (!list[t]) return 0;
   }
   return wants(n, 0) ? join(n, list, steps, 0) : d->h;
 }
 
-static Val run_loop(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
+static Val run_loop(ImportNode *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
   const Expr *dims[] = {r->steps, ex_const(n->m, 1), r->batch, r->hidden};
-  LoopBuild l = loop_open(n->b, scalar_i64(n, r->steps), r->steps);
+  LoopBuild l = frontend_loop_open(n->b, import_scalar_i64(n, r->steps), r->steps);
   bool lstm = d->c != 0;
-  d->h = l.round ? loop_carry(&l, d->h) : 0;
-  d->c = lstm ? loop_carry(&l, d->c) : 0;
+  d->h = l.round ? frontend_loop_carry(&l, d->h) : 0;
+  d->c = lstm ? frontend_loop_carry(&l, d->c) : 0;
   if (!d->h || (lstm && !d->c)) return 0;
-  Val step = d->backward ? binary(n, OP_sub, scalar_i64(n, ex_addi(n->m, r->steps, -1)), l.round) : l.round;
+  Val step = d->backward ? binary(n, OP_sub, import_scalar_i64(n, ex_addi(n->m, r->steps, -1)), l.round) : l.round;
   Val given = step_at(n, r, cell, d, step ? build_gather(n->b, d->from_input, step, 0) : 0, step);
   if (!given) return 0;
   l.carries.items[0].next = d->h;
   if (lstm) l.carries.items[1].next = d->c;
   if (wants(n, 0)) {
-    Val all = loop_collect(&l, type_get(n->m, type_of(n->b->f, given)->dtype, 4, dims));
+    Val all = frontend_loop_collect(&l, type_get(n->m, type_of(n->b->f, given)->dtype, 4, dims));
     if (!all) return 0;
-    l.carries.items[l.carries.n - 1].next = loop_write_row(n->b, all, insert_dims(n, given, 1, 3), step, 0);
+    l.carries.items[l.carries.n - 1].next = frontend_loop_write_row(n->b, all, insert_dims(n, given, 1, 3), step, 0);
   }
-  if (!loop_close(&l, 0)) return 0;
+  if (!frontend_loop_close(&l, 0)) return 0;
   d->h = l.carries.items[0].last;
   d->c = lstm ? l.carries.items[1].last : 0;
   return l.carries.items[wants(n, 0) ? l.carries.n - 1 : 0].last;
 }
 
 /* Runs the direction; d->h and d->c are the last states then.  The outputs, [t, 1, b, h], or 0 after an error. */
-static Val run(Node *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
+static Val run(ImportNode *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
   int64_t steps;
   bool few = ex_get_const(r->steps, &steps) && steps <= MAX_UNROLLED;
   return few ? run_unrolled(n, r, cell, d, steps) : run_loop(n, r, cell, d);
 }
 
 /* The last states of all directions, [d, b, h] or [b, d, h]. */
-static bool set_states(Node *n, const Recurrent *r, size_t i, const Val *states) {
+static bool set_states(ImportNode *n, const Recurrent *r, size_t i, const Val *states) {
   Val list[2];
   int at = r->batch_first ? 1 : 0;
   for (int d = 0; d < r->directions; d++)
     if (!(list[d] = insert_dims(n, states[d], 1u << at, 3))) return false;
-  return !wants(n, i) || set_output(n, i, join(n, list, r->directions, at));
+  return !wants(n, i) || import_set_output(n, i, join(n, list, r->directions, at));
 }
 
-bool import_recurrent(Node *n) {
+bool import_recurrent(ImportNode *n) {
   static const int batch_first[] = {2, 0, 1, 3};
   const struct Kind *cell = &cells[n->op->arg];
   Recurrent r = {.gates = cell->gates};
@@ -341,7 +347,7 @@ bool import_recurrent(Node *n) {
   }
   if (wants(n, 0)) {
     Val all = join(n, y, r.directions, 1);
-    if (!set_output(n, 0, r.batch_first && all ? build_transpose(n->b, all, batch_first) : all)) return false;
+    if (!import_set_output(n, 0, r.batch_first && all ? build_transpose(n->b, all, batch_first) : all)) return false;
   }
   return set_states(n, &r, 1, h) && (r.gates != 4 || set_states(n, &r, 2, c));
 }

@@ -32,36 +32,37 @@ typedef struct Axis {
 /* ---- vectors over the outputs of an axis, f64 */
 
 /* x / scale */
-static Val unscaled(Node *n, const Axis *a, Val x) {
+static Val unscaled(ImportNode *n, const Axis *a, Val x) {
   if (a->scale != 0) return binary_number(n, OP_div, x, a->scale);
-  return binary(n, OP_div, binary(n, OP_mul, x, size_as(n, x, a->in)), size_as(n, x, a->out));
+  return binary(n, OP_div, binary(n, OP_mul, x, import_size_as(n, x, a->in)), import_size_as(n, x, a->out));
 }
 
-static Val half_pixel(Node *n, const Axis *a, Val u) {
+static Val half_pixel(ImportNode *n, const Axis *a, Val u) {
   return add_number(n, unscaled(n, a, add_number(n, u, 0.5)), -0.5);
 }
 
 /* How much of the exact extent scale * in the rounded one is stays centred. */
-static Val half_pixel_symmetric(Node *n, const Axis *a, Val u) {
+static Val half_pixel_symmetric(ImportNode *n, const Axis *a, Val u) {
   if (a->scale == 0) return half_pixel(n, a, u);
-  Val centre = times_number(n, size_as(n, u, a->in), 0.5), exact = times_number(n, size_as(n, u, a->in), a->scale);
-  Val adjustment = binary(n, OP_div, size_as(n, u, a->out), exact);
+  Val centre = times_number(n, import_size_as(n, u, a->in), 0.5),
+      exact = times_number(n, import_size_as(n, u, a->in), a->scale);
+  Val adjustment = binary(n, OP_div, import_size_as(n, u, a->out), exact);
   return binary(n, OP_add, half_pixel(n, a, u), binary(n, OP_sub, centre, binary(n, OP_mul, centre, adjustment)));
 }
 
 /* `more` where there are several outputs, `one` where there is one. */
-static Val if_several(Node *n, const Axis *a, Val more, Val one) {
-  return more ? select3(n, binary_number(n, OP_gt, size_as(n, more, a->out), 1), more, one) : 0;
+static Val if_several(ImportNode *n, const Axis *a, Val more, Val one) {
+  return more ? select3(n, binary_number(n, OP_gt, import_size_as(n, more, a->out), 1), more, one) : 0;
 }
 
 /* Steps of the extent between first and last output; the divisor is never 0. */
-static Val span(Node *n, const Axis *a, Val u) {
-  Val last_in = add_number(n, size_as(n, u, a->in), -1),
-      last_out = binary_number(n, OP_max, add_number(n, size_as(n, u, a->out), -1), 1);
+static Val span(ImportNode *n, const Axis *a, Val u) {
+  Val last_in = add_number(n, import_size_as(n, u, a->in), -1),
+      last_out = binary_number(n, OP_max, add_number(n, import_size_as(n, u, a->out), -1), 1);
   return binary(n, OP_div, binary(n, OP_mul, u, last_in), last_out);
 }
 
-static Val coordinate(Node *n, const Resize *r, const Axis *a) {
+static Val coordinate(ImportNode *n, const Resize *r, const Axis *a) {
   Val u = build_cast(n->b, iota_i64(n, 1, &a->out, 0), DT_f64);
   const char *c = r->coordinates;
   if (!u) return 0;
@@ -72,7 +73,7 @@ static Val coordinate(Node *n, const Resize *r, const Axis *a) {
   if (strcmp(c, "asymmetric") == 0) return unscaled(n, a, u);
   if (strcmp(c, "tf_half_pixel_for_nn") == 0) return unscaled(n, a, add_number(n, u, 0.5));
   if (strcmp(c, "tf_crop_and_resize") == 0) {
-    Val last = add_number(n, size_as(n, u, a->in), -1);
+    Val last = add_number(n, import_size_as(n, u, a->in), -1);
     Val inner = binary(n, OP_add, times_number(n, last, a->start), times_number(n, span(n, a, u), a->end - a->start));
     return if_several(n, a, inner, times_number(n, last, 0.5 * (a->start + a->end)));
   }
@@ -82,7 +83,7 @@ static Val coordinate(Node *n, const Resize *r, const Axis *a) {
 
 /* ---- interpolation */
 
-static Val nearest(Node *n, const Resize *r, Val x) {
+static Val nearest(ImportNode *n, const Resize *r, Val x) {
   if (strcmp(r->nearest, "floor") == 0) return build_unary(n->b, OP_floor, x);
   if (strcmp(r->nearest, "ceil") == 0) return build_unary(n->b, OP_ceil, x);
   if (strcmp(r->nearest, "round_prefer_floor") == 0) return build_unary(n->b, OP_ceil, add_number(n, x, -0.5));
@@ -92,7 +93,7 @@ static Val nearest(Node *n, const Resize *r, Val x) {
 }
 
 /* Taps outside the input weigh nothing, the others together 1. */
-static void excluded(Node *n, const Axis *a, Taps *t) {
+static void excluded(ImportNode *n, const Axis *a, Taps *t) {
   Val sum = 0;
   for (int i = 0; i < t->n; i++) {
     t->weight[i] = select3(n, inside_extent(n, t->at[i], a->in), t->weight[i], splat_like(n, t->weight[i], 0));
@@ -101,7 +102,7 @@ static void excluded(Node *n, const Axis *a, Taps *t) {
   for (int i = 0; i < t->n; i++) t->weight[i] = binary(n, OP_div, t->weight[i], sum);
 }
 
-static bool taps_at(Node *n, const Resize *r, const Axis *a, Val x, Taps *t) {
+static bool taps_at(ImportNode *n, const Resize *r, const Axis *a, Val x, Taps *t) {
   *t = (Taps){.n = 1};
   if (strcmp(r->mode, "nearest") == 0) return (t->at[0] = nearest(n, r, x)) != 0;
   if (strcmp(r->mode, "linear") == 0) *t = linear_taps(n, x);
@@ -112,11 +113,11 @@ static bool taps_at(Node *n, const Resize *r, const Axis *a, Val x, Taps *t) {
 }
 
 /* A vector over the outputs of the axis as a factor of y. */
-static Val along(Node *n, const Axis *a, Val vector, int rank) {
+static Val along(ImportNode *n, const Axis *a, Val vector, int rank) {
   return insert_dims(n, vector, ((1u << rank) - 1) & ~(1u << a->d), rank);
 }
 
-static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
+static Val resized(ImportNode *n, const Resize *r, const Axis *a, Val x) {
   Val where = coordinate(n, r, a), y = 0;
   Taps t;
   if (!x || !where || !taps_at(n, r, a, where, &t)) return 0;
@@ -133,7 +134,7 @@ static Val resized(Node *n, const Resize *r, const Axis *a, Val x) {
 }
 
 /* Elements beyond each end that the widened kernel reaches; those repeat the last one. */
-static bool reach(Node *n, const Resize *r, const Axis *a, int64_t *beyond) {
+static bool reach(ImportNode *n, const Resize *r, const Axis *a, int64_t *beyond) {
   int64_t in, out;
   *beyond = 0;
   if (r->exclude_outside) return true;
@@ -143,7 +144,7 @@ static bool reach(Node *n, const Resize *r, const Axis *a, int64_t *beyond) {
   return node_extent(n, ceil(support / fmin(scale, 1)) + 1, beyond);
 }
 
-static Val antialiased(Node *n, const Resize *r, const Axis *a, Val x) {
+static Val antialiased(ImportNode *n, const Resize *r, const Axis *a, Val x) {
   int64_t beyond;
   Val where = coordinate(n, r, a);
   if (!x || !where || !reach(n, r, a, &beyond)) return 0;
@@ -152,15 +153,15 @@ static Val antialiased(Node *n, const Resize *r, const Axis *a, Val x) {
   Val at = build_cast(n->b, iota_i64(n, 2, dims, 1), DT_f64);
   Val scale = a->scale != 0 ? build_splat(n->b, type_get(n->m, DT_f64, 0, NULL), a->scale)
                             : build_cast(n->b,
-                                         binary(n, OP_div, build_cast(n->b, scalar_i64(n, a->out), DT_f64),
-                                                build_cast(n->b, scalar_i64(n, a->in), DT_f64)),
+                                         binary(n, OP_div, build_cast(n->b, import_scalar_i64(n, a->out), DT_f64),
+                                                build_cast(n->b, import_scalar_i64(n, a->in), DT_f64)),
                                          DT_f64);
   Val offset = binary(n, OP_sub, add_number(n, at, -(double)beyond), insert_dims(n, where, 1u << 1, 2));
   Val t = binary(n, OP_mul, offset, binary_number(n, OP_min, scale, 1));
   if (!t) return 0;
   t = build_unary(n->b, OP_abs, t);
   Val w = strcmp(r->mode, "cubic") == 0 ? cubic_kernel(n, r->cubic_a, t) : linear_kernel(n, t);
-  w = build_cast(n->b, binary(n, OP_div, w, reduce_axes(n, RED_SUM, w, 1u << 1, true)), type->dtype);
+  w = build_cast(n->b, binary(n, OP_div, w, import_reduce_axes(n, RED_SUM, w, 1u << 1, true)), type->dtype);
   if (beyond) {
     Val place = add_number(n, build_cast(n->b, iota_i64(n, 1, &dims[1], 0), DT_f64), -(double)beyond);
     x = build_gather(n->b, x, build_cast(n->b, clamp_place(n, place, a->in), DT_i64), a->d);
@@ -175,7 +176,7 @@ static Val antialiased(Node *n, const Resize *r, const Axis *a, Val x) {
 /* ---- reading the node */
 
 /* The extent that an axis of `in` has when scaled: floor(in * scale). */
-static const Expr *scaled_extent(Node *n, const Expr *in, double scale) {
+static const Expr *scaled_extent(ImportNode *n, const Expr *in, double scale) {
   int64_t extent;
   if (ex_get_const(in, &extent)) return node_extent(n, (double)extent * scale, &extent) ? ex_const(n->m, extent) : NULL;
   if (scale == floor(scale)) return ex_muli(n->m, in, (int64_t)scale);
@@ -185,7 +186,7 @@ static const Expr *scaled_extent(Node *n, const Expr *in, double scale) {
   return NULL;
 }
 
-static bool scales_of(Node *n, int count, const double *scales, Axis *axes) {
+static bool scales_of(ImportNode *n, int count, const double *scales, Axis *axes) {
   for (int i = 0; i < count; i++) {
     if (!(scales[i] > 0) || scales[i] > 1 << 20) return node_error(n, "the scale %g", scales[i]);
     axes[i].scale = scales[i];
@@ -195,7 +196,7 @@ static bool scales_of(Node *n, int count, const double *scales, Axis *axes) {
 }
 
 /* Sizes, adapted so that all axes have one scale: the smallest or the largest asked for. */
-static bool keep_aspect(Node *n, int count, Axis *axes, bool larger) {
+static bool keep_aspect(ImportNode *n, int count, Axis *axes, bool larger) {
   double scale = 0;
   int64_t in, out;
   for (int i = 0; i < count; i++) {
@@ -214,8 +215,8 @@ static bool keep_aspect(Node *n, int count, Axis *axes, bool larger) {
   return true;
 }
 
-static bool sizes_of(Node *n, int count, Axis *axes) {
-  Known sizes;
+static bool sizes_of(ImportNode *n, int count, Axis *axes) {
+  ImportKnown sizes;
   const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
   if (!input_shape(n, 3, "the sizes", &sizes)) return false;
   if (sizes.n != count) return node_error(n, "%d sizes for %d axes", sizes.n, count);
@@ -226,7 +227,7 @@ static bool sizes_of(Node *n, int count, Axis *axes) {
   return strcmp(policy, "stretch") == 0 || keep_aspect(n, count, axes, larger);
 }
 
-static bool read_roi(Node *n, const Resize *r, int count, Axis *axes) {
+static bool read_roi(ImportNode *n, const Resize *r, int count, Axis *axes) {
   double roi[2 * MAX_RANK];
   int given;
   if (strcmp(r->coordinates, "tf_crop_and_resize") != 0) return true;
@@ -238,7 +239,7 @@ static bool read_roi(Node *n, const Resize *r, int count, Axis *axes) {
 }
 
 /* The resized axes; their number into *count. */
-static bool read_axes(Node *n, Axis *axes, int *count) {
+static bool read_axes(ImportNode *n, Axis *axes, int *count) {
   const Type *t = input_type(n, 0);
   int listed;
   const int64_t *list = node_ints(n, "axes", &listed);
@@ -254,7 +255,7 @@ static bool read_axes(Node *n, Axis *axes, int *count) {
   return true;
 }
 
-static bool resize_all(Node *n, const Resize *r, const Axis *axes, int count) {
+static bool resize_all(ImportNode *n, const Resize *r, const Axis *axes, int count) {
   Val x = input(n, 0);
   bool weighted = strcmp(r->mode, "nearest") != 0;
   if (weighted && !dtype_is_float(input_type(n, 0)->dtype))
@@ -266,10 +267,10 @@ static bool resize_all(Node *n, const Resize *r, const Axis *axes, int count) {
     if (!same || (crops && (axes[i].start != 0 || axes[i].end != 1)))
       x = r->antialias && weighted ? antialiased(n, r, &axes[i], x) : resized(n, r, &axes[i], x);
   }
-  return set_output(n, 0, x);
+  return import_set_output(n, 0, x);
 }
 
-bool import_resize(Node *n) {
+bool import_resize(ImportNode *n) {
   Resize r = {node_string(n, "mode", "nearest"),
               node_string(n, "coordinate_transformation_mode", "half_pixel"),
               node_string(n, "nearest_mode", "round_prefer_floor"),
@@ -293,7 +294,7 @@ bool import_resize(Node *n) {
 }
 
 /* Resize before 11 and Upsample: scales only, coordinates x / scale, the nearest below. */
-bool import_upsample(Node *n) {
+bool import_upsample(ImportNode *n) {
   Resize r = {node_string(n, "mode", "nearest"), "asymmetric", "floor", .exclude_outside = false};
   Axis axes[MAX_RANK];
   double scales[MAX_RANK];

@@ -24,15 +24,15 @@ typedef struct Along {
   Val at, weight, inside; /* weight 0: 1; inside, bool, 0: every place counts */
 } Along;
 
-static Val times(Node *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
-static Val plus(Node *n, Val x, Val y) { return binary(n, OP_add, x, y); }
-static Val minus(Node *n, Val x, Val y) { return binary(n, OP_sub, x, y); }
+static Val times(ImportNode *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
+static Val plus(ImportNode *n, Val x, Val y) { return binary(n, OP_add, x, y); }
+static Val minus(ImportNode *n, Val x, Val y) { return binary(n, OP_sub, x, y); }
 
 /* Type to compute in: half precision is widened. */
 static DType wide(DType t) { return t == DT_f64 ? DT_f64 : DT_f32; }
 
 /* The elements around x [places] on axis a of `axes`: the nearest (1), linear (2) or cubic (4 taps). */
-static void set_taps(Node *n, Along *along, int axes, int a, int64_t taps, Val x) {
+static void set_taps(ImportNode *n, Along *along, int axes, int a, int64_t taps, Val x) {
   unsigned all = (1u << (BASE + axes)) - 1, places = (1u << BASE) - 1;
   along->taps = taps;
   along->at = x = insert_dims(n, x, all & ~places, BASE + axes);
@@ -47,17 +47,17 @@ static void set_taps(Node *n, Along *along, int axes, int a, int64_t taps, Val x
 }
 
 /* Row-major places in the image, i64, of all combinations of taps.  -1: outside. */
-static Val joined_place(Node *n, int axes, const Along *along) {
+static Val joined_place(ImportNode *n, int axes, const Along *along) {
   Val at = 0, inside = 0;
   for (int a = 0; a < axes; a++) {
     Val in = along[a].inside, place = build_cast(n->b, clamp_place(n, along[a].at, along[a].extent), DT_i64);
-    at = at ? plus(n, times(n, at, scalar_i64(n, along[a].extent)), place) : place;
+    at = at ? plus(n, times(n, at, import_scalar_i64(n, along[a].extent)), place) : place;
     if (in) inside = inside ? binary(n, OP_and, inside, in) : in;
   }
   return inside && at ? select3(n, inside, at, splat_like(n, at, -1)) : at;
 }
 
-static Val joined_weight(Node *n, int axes, const Along *along) {
+static Val joined_weight(ImportNode *n, int axes, const Along *along) {
   Val w = 0;
   for (int a = 0; a < axes; a++)
     if (along[a].weight) w = w ? times(n, w, along[a].weight) : along[a].weight;
@@ -74,17 +74,17 @@ typedef struct GridSample {
 static bool zeros(const GridSample *g) { return strcmp(g->padding, "zeros") == 0; }
 
 /* From [-1, 1] to places of the axis. */
-static Val denormalized(Node *n, const GridSample *g, Val x, const Expr *extent) {
+static Val denormalized(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
   x = add_number(n, x, 1);
-  if (g->corners) return times(n, times_number(n, x, 0.5), size_as(n, x, ex_addi(n->m, extent, -1)));
-  return times_number(n, add_number(n, times(n, x, size_as(n, x, extent)), -1), 0.5);
+  if (g->corners) return times(n, times_number(n, x, 0.5), import_size_as(n, x, ex_addi(n->m, extent, -1)));
+  return times_number(n, add_number(n, times(n, x, import_size_as(n, x, extent)), -1), 0.5);
 }
 
 /* Mirrored at the borders, the first and last elements' centres (corners) or outer edges, until it lies between
  * them. */
-static Val reflected(Node *n, const GridSample *g, Val x, const Expr *extent) {
+static Val reflected(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
   double low = g->corners ? 0 : -0.5;
-  Val range = size_as(n, x, g->corners ? ex_addi(n->m, extent, -1) : extent);
+  Val range = import_size_as(n, x, g->corners ? ex_addi(n->m, extent, -1) : extent);
   range =
       binary_number(n, OP_max, range, 1); /* of one element with corners: there is no range, and clamp_place decides */
   Val twice = times_number(n, range, 2), from = x ? build_unary(n->b, OP_abs, add_number(n, x, -low)) : 0;
@@ -94,25 +94,26 @@ static Val reflected(Node *n, const GridSample *g, Val x, const Expr *extent) {
 
 /* Places beyond the borders, as the specification's reference treats them before it interpolates.  With zeros they only
  * are made finite. */
-static Val bordered(Node *n, const GridSample *g, Val x, const Expr *extent) {
-  if (zeros(g)) return binary(n, OP_min, binary_number(n, OP_max, x, -3), size_as(n, x, ex_addi(n->m, extent, 2)));
+static Val bordered(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
+  if (zeros(g))
+    return binary(n, OP_min, binary_number(n, OP_max, x, -3), import_size_as(n, x, ex_addi(n->m, extent, 2)));
   if (strcmp(g->padding, "reflection") == 0) return reflected(n, g, x, extent);
   if (!g->cubic) return clamp_place(n, x, extent);
   double low = g->corners ? 0 : -0.5;
-  Val high = add_number(n, size_as(n, x, extent), g->corners ? -1 : -0.5);
+  Val high = add_number(n, import_size_as(n, x, extent), g->corners ? -1 : -0.5);
   Val beyond = binary(n, OP_or, binary_number(n, OP_lt, x, low), binary(n, OP_gt, x, high));
   return select3(n, beyond, clamp_place(n, x, extent), x);
 }
 
 /* x: coordinates in the image's places. */
-static void sample_axis(Node *n, const GridSample *g, Val x, int axes, int a, Along *along) {
+static void sample_axis(ImportNode *n, const GridSample *g, Val x, int axes, int a, Along *along) {
   if (g->nearest && x) x = build_unary(n->b, OP_round, x);
   set_taps(n, along, axes, a, g->nearest ? 1 : g->cubic ? 4 : 2, bordered(n, g, x, along->extent));
   if (zeros(g)) along->inside = inside_extent(n, along->at, along->extent);
   else if (g->cubic && strcmp(g->padding, "reflection") == 0) along->at = reflected(n, g, along->at, along->extent);
 }
 
-static bool read_grid_sample(Node *n, GridSample *g) {
+static bool read_grid_sample(ImportNode *n, GridSample *g) {
   const Type *t = input_type(n, 0), *tg = input_type(n, 1);
   const char *mode = node_string(n, "mode", "linear");
   int axes = t->rank - 2;
@@ -124,13 +125,13 @@ static bool read_grid_sample(Node *n, GridSample *g) {
     return node_error(n, "padding_mode \"%s\"", g->padding);
   if (axes < 1 || axes > MAX_SPACE || tg->rank != t->rank || !ex_is_const(tg->dims[tg->rank - 1], axes) ||
       !dtype_is_float(tg->dtype))
-    return node_error(n, "a grid %s for an image %s", type_string(n->m, tg), type_string(n->m, t));
+    return node_error(n, "a grid %s for an image %s", import_type_string(n->m, tg), import_type_string(n->m, t));
   return equal_extents(n, t->dims[0], tg->dims[0]) ||
-         node_error(n, "a grid %s for an image %s", type_string(n->m, tg), type_string(n->m, t));
+         node_error(n, "a grid %s for an image %s", import_type_string(n->m, tg), import_type_string(n->m, t));
 }
 
 /* [batch, 1, places] of coordinate number `k` of the grid. */
-static Val grid_coordinate(Node *n, Val grid, int k) {
+static Val grid_coordinate(ImportNode *n, Val grid, int k) {
   if (!grid) return 0;
   const Type *t = type_of(n->b->f, grid);
   const Expr *dims[] = {t->dims[0], ex_const(n->m, 1), type_product(n->m, t, 1, t->rank - 1)};
@@ -138,7 +139,7 @@ static Val grid_coordinate(Node *n, Val grid, int k) {
 }
 
 /* [batch, channels, places] of the image [batch, channels, all its places]. */
-static Val sampled(Node *n, Val image, const Expr *places, int axes, const Along *along) {
+static Val sampled(ImportNode *n, Val image, const Expr *places, int axes, const Along *along) {
   Val at = joined_place(n, axes, along), weight = joined_weight(n, axes, along);
   int64_t taps = 1;
   if (!image || !at) return 0;
@@ -151,11 +152,11 @@ static Val sampled(Node *n, Val image, const Expr *places, int axes, const Along
   const Expr *split[] = {t->dims[0], t->dims[1], places, ex_const(n->m, taps)},
              *weights[] = {t->dims[0], one, places, split[3]};
   y = build_cast(n->b, build_reshape(n->b, y, 4, split), type_of(n->b->f, weight)->dtype);
-  return reduce_axes(n, RED_SUM, times(n, y, build_reshape(n->b, weight, 4, weights)), 1u << 3, false);
+  return import_reduce_axes(n, RED_SUM, times(n, y, build_reshape(n->b, weight, 4, weights)), 1u << 3, false);
 }
 
 /* For integers the sum is a floating one, as the specification says. */
-bool import_grid_sample(Node *n) {
+bool import_grid_sample(ImportNode *n) {
   GridSample g;
   Along along[MAX_SPACE] = {{0}};
   if (!read_grid_sample(n, &g)) return false;
@@ -173,24 +174,24 @@ bool import_grid_sample(Node *n) {
              *dims[MAX_RANK] = {t->dims[0], t->dims[1]};
   for (int d = 1; d <= axes; d++) dims[d + 1] = tg->dims[d];
   Val y = sampled(n, build_reshape(n->b, x, 3, flat), type_product(n->m, tg, 1, tg->rank - 1), axes, along);
-  return y && set_output(n, 0, build_reshape(n->b, build_cast(n->b, y, t->dtype), t->rank, dims));
+  return y && import_set_output(n, 0, build_reshape(n->b, build_cast(n->b, y, t->dtype), t->rank, dims));
 }
 
 /* ---- AffineGrid */
 
 /* [batch, places.., axes + 1] = homogeneous coordinates times theta [batch, axes, axes + 1]. */
-bool import_affine_grid(Node *n) {
+bool import_affine_grid(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  Known size;
+  ImportKnown size;
   bool corners = node_int(n, "align_corners", 0) != 0;
   if (!input_shape(n, 1, "the size", &size)) return false;
   int axes = size.n - 2;
   if (axes < 1 || axes > MAX_SPACE || t->rank != 3 || !ex_is_const(t->dims[1], axes) ||
       !ex_is_const(t->dims[2], axes + 1))
-    return node_error(n, "theta is %s for a size of %d dimensions", type_string(n->m, t), size.n);
+    return node_error(n, "theta is %s for a size of %d dimensions", import_type_string(n->m, t), size.n);
   Val theta = input(n, 0), y = 0;
   if (!theta || !equal_extents(n, t->dims[0], size.items[0]))
-    return theta && node_error(n, "theta is %s for another batch", type_string(n->m, t));
+    return theta && node_error(n, "theta is %s for another batch", import_type_string(n->m, t));
   const Expr *dims[MAX_RANK] = {t->dims[0]}, *one = ex_const(n->m, 1);
   for (int a = 0; a < axes; a++) dims[1 + a] = size.items[2 + a];
   dims[1 + axes] = t->dims[1];
@@ -203,7 +204,7 @@ bool import_affine_grid(Node *n) {
     if (k < axes) { /* theta's columns are x, y, z: the last axis first */
       int axis = axes - 1 - k;
       const Expr *extent = size.items[2 + axis];
-      Val u = build_cast(n->b, iota_i64(n, 1, &extent, 0), t->dtype), count = u ? size_as(n, u, extent) : 0;
+      Val u = build_cast(n->b, iota_i64(n, 1, &extent, 0), t->dtype), count = u ? import_size_as(n, u, extent) : 0;
       Val steps = corners ? add_number(n, count, -1) : count,
           from = minus(n, times_number(n, u, 2), add_number(n, count, -1));
       Val place = binary(n, OP_div, from, binary_number(n, OP_max, steps, 1));
@@ -211,7 +212,7 @@ bool import_affine_grid(Node *n) {
     }
     y = y ? plus(n, y, part) : part;
   }
-  return set_output(n, 0, broadcast(n, y, axes + 2, dims));
+  return import_set_output(n, 0, broadcast(n, y, axes + 2, dims));
 }
 
 /* ---- RoiAlign */
@@ -223,7 +224,7 @@ typedef struct Rois {
   bool max;
 } Rois;
 
-static bool read_rois(Node *n, Rois *r) {
+static bool read_rois(ImportNode *n, Rois *r) {
   const Type *t = input_type(n, 0), *regions = input_type(n, 1), *images = input_type(n, 2);
   const char *mode = node_string(n, "mode", "avg"),
              *coordinates =
@@ -237,8 +238,8 @@ static bool read_rois(Node *n, Rois *r) {
               strcmp(mode, "max") == 0};
   if (t->rank != 4 || regions->rank != 2 || !ex_is_const(regions->dims[1], 4) || images->rank != 1 ||
       !equal_extents(n, regions->dims[0], images->dims[0]))
-    return node_error(n, "regions %s of images %s in %s", type_string(n->m, regions), type_string(n->m, images),
-                      type_string(n->m, t));
+    return node_error(n, "regions %s of images %s in %s", import_type_string(n->m, regions),
+                      import_type_string(n->m, images), import_type_string(n->m, t));
   if (!half && strcmp(coordinates, "output_half_pixel") != 0)
     return node_error(n, "coordinate_transformation_mode \"%s\"", coordinates);
   if (!r->max && strcmp(mode, "avg") != 0) return node_error(n, "mode \"%s\"", mode);
@@ -254,7 +255,7 @@ static bool read_rois(Node *n, Rois *r) {
 
 /* Places of samples on axis a (0: down, 1: across), [regions, down, 1] or [regions, 1, across], clamped as the
  * specification says, and their taps. */
-static void roi_axis(Node *n, const Rois *r, Val rois, int a, Along *along) {
+static void roi_axis(ImportNode *n, const Rois *r, Val rois, int a, Along *along) {
   const Expr *one = ex_const(n->m, 1), *count = ex_const(n->m, r->bins[a] * r->samples);
   DType t = type_of(n->b->f, rois)->dtype;
   Val start =
@@ -267,13 +268,14 @@ static void roi_axis(Node *n, const Rois *r, Val rois, int a, Along *along) {
   Val step = insert_dims(n, times_number(n, add_number(n, number, 0.5), 1 / (double)r->samples), 1, 2);
   Val x = plus(n, start, times(n, times_number(n, width, 1 / (double)r->bins[a]), step));
   x = insert_dims(n, x, 1u << (2 - a), BASE);
-  Val inside = binary(n, OP_and, binary_number(n, OP_ge, x, -1), binary(n, OP_le, x, size_as(n, x, along->extent)));
+  Val inside =
+      binary(n, OP_and, binary_number(n, OP_ge, x, -1), binary(n, OP_le, x, import_size_as(n, x, along->extent)));
   set_taps(n, along, 2, a, 2, clamp_place(n, x, along->extent));
   along->inside = insert_dims(n, inside, 3u << BASE, BASE + 2);
 }
 
 /* [regions, down, across, taps, taps, channels]: the weighted elements around each place. */
-static Val roi_samples(Node *n, Val table, Val image, const Along *along) {
+static Val roi_samples(ImportNode *n, Val table, Val image, const Along *along) {
   Val place = joined_place(n, 2, along), weight = joined_weight(n, 2, along);
   Val at = select3(n, binary_number(n, OP_lt, place, 0), place, plus(n, place, image));
   if (!table || !at || !weight) return 0;
@@ -281,7 +283,7 @@ static Val roi_samples(Node *n, Val table, Val image, const Along *along) {
   return times(n, y, insert_dims(n, weight, 1u << (BASE + 2), BASE + 3));
 }
 
-bool import_roi_align(Node *n) {
+bool import_roi_align(ImportNode *n) {
   static const int channels_last[] = {0, 2, 3, 1}, channels_second[] = {0, 3, 1, 2};
   Rois r;
   if (!read_rois(n, &r)) return false;
@@ -293,17 +295,18 @@ bool import_roi_align(Node *n) {
   for (int a = 0; a < 2; a++) roi_axis(n, &r, rois, a, &along[a]);
   const Expr *flat[] = {ex_mul(n->m, t->dims[0], ex_mul(n->m, t->dims[2], t->dims[3])), t->dims[1]};
   Val table = build_reshape(n->b, build_transpose(n->b, x, channels_last), 2, flat);
-  Val image =
-      insert_dims(n, times(n, build_cast(n->b, images, DT_i64), scalar_i64(n, ex_mul(n->m, t->dims[2], t->dims[3]))),
-                  0x1e, BASE + 2);
+  Val image = insert_dims(
+      n, times(n, build_cast(n->b, images, DT_i64), import_scalar_i64(n, ex_mul(n->m, t->dims[2], t->dims[3]))), 0x1e,
+      BASE + 2);
   Val y = roi_samples(n, table, image, along);
   if (!y) return false;
   const Expr *s = ex_const(n->m, r.samples), *taps = ex_const(n->m, 4);
   const Expr *bins[] = {
       input_type(n, 1)->dims[0], ex_const(n->m, r.bins[0]), s, ex_const(n->m, r.bins[1]), s, taps, t->dims[1]};
-  y = reduce_axes(n, r.max ? RED_MAX : RED_SUM, build_reshape(n->b, y, 7, bins), 1u << 2 | 1u << 4 | 1u << 5, false);
+  y = import_reduce_axes(n, r.max ? RED_MAX : RED_SUM, build_reshape(n->b, y, 7, bins), 1u << 2 | 1u << 4 | 1u << 5,
+                         false);
   if (!r.max) y = times_number(n, y, 1 / (double)(r.samples * r.samples));
-  return y && set_output(n, 0, build_transpose(n->b, build_cast(n->b, y, t->dtype), channels_second));
+  return y && import_set_output(n, 0, build_transpose(n->b, build_cast(n->b, y, t->dtype), channels_second));
 }
 
 /* ---- DeformConv */
@@ -314,30 +317,31 @@ typedef struct Deform {
   const Expr *groups, *offset_groups, *out[2], *places;
 } Deform;
 
-static bool read_deform(Node *n, Deform *f) {
+static bool read_deform(ImportNode *n, Deform *f) {
   const Type *t = input_type(n, 0), *tw = input_type(n, 1);
   *f = (Deform){.stride = {1, 1}, .dilation = {1, 1}};
   int64_t groups = node_int(n, "group", 1), offset_groups = node_int(n, "offset_group", 1), said[2];
   if (t->rank != 4 || tw->rank != 4)
-    return node_error(n, "%s with weights %s: only images are done", type_string(n->m, t), type_string(n->m, tw));
+    return node_error(n, "%s with weights %s: only images are done", import_type_string(n->m, t),
+                      import_type_string(n->m, tw));
   if (!node_ints_into(n, "strides", 2, 1, f->stride) || !node_ints_into(n, "dilations", 2, 1, f->dilation) ||
       !node_ints_into(n, "pads", 4, 0, f->pads))
     return false;
   for (int a = 0; a < 2; a++)
     if (!ex_get_const(tw->dims[2 + a], &f->kernel[a]) || f->kernel[a] < 1 || f->kernel[a] > 1024)
-      return node_error(n, "the weights are %s", type_string(n->m, tw));
+      return node_error(n, "the weights are %s", import_type_string(n->m, tw));
   memcpy(said, f->kernel, sizeof said);
   if (!node_ints_into(n, "kernel_shape", 2, 1, said)) return false;
   if (memcmp(said, f->kernel, sizeof said) != 0)
-    return node_error(n, "kernel_shape does not fit the weights %s", type_string(n->m, tw));
+    return node_error(n, "kernel_shape does not fit the weights %s", import_type_string(n->m, tw));
   if (groups < 1 || groups > INT32_MAX || offset_groups < 1 || offset_groups > INT32_MAX)
     return node_error(n, "%lld groups, %lld of offsets", (long long)groups, (long long)offset_groups);
   f->taps = f->kernel[0] * f->kernel[1], f->groups = ex_const(n->m, groups),
   f->offset_groups = ex_const(n->m, offset_groups);
   if (ex_exact_div(n->m, t->dims[1], f->groups) != tw->dims[1] || !ex_exact_div(n->m, tw->dims[0], f->groups) ||
       !ex_exact_div(n->m, t->dims[1], f->offset_groups))
-    return node_error(n, "%s in %lld groups, %lld of offsets, does not fit %s", type_string(n->m, t), (long long)groups,
-                      (long long)offset_groups, type_string(n->m, tw));
+    return node_error(n, "%s in %lld groups, %lld of offsets, does not fit %s", import_type_string(n->m, t),
+                      (long long)groups, (long long)offset_groups, import_type_string(n->m, tw));
   for (int a = 0; a < 2; a++) {
     int64_t room = f->pads[a] + f->pads[a + 2] - f->dilation[a] * (f->kernel[a] - 1) - 1;
     f->out[a] = ex_addi(n->m, ex_div(n->m, ex_addi(n->m, t->dims[2 + a], room), ex_const(n->m, f->stride[a])), 1);
@@ -347,16 +351,16 @@ static bool read_deform(Node *n, Deform *f) {
 }
 
 /* Offsets (2 numbers for each tap and place) or masks (1) of the image. */
-static bool check_field(Node *n, const Deform *f, size_t i, int64_t numbers) {
+static bool check_field(ImportNode *n, const Deform *f, size_t i, int64_t numbers) {
   const Type *t = input_type(n, i), *image = input_type(n, 0);
   bool fits = t->rank == 4 && dtype_is_float(t->dtype) && equal_extents(n, t->dims[0], image->dims[0]) &&
               t->dims[1] == ex_muli(n->m, f->offset_groups, f->taps * numbers);
   for (int a = 0; a < 2; a++) fits = fits && equal_extents(n, t->dims[2 + a], f->out[a]);
-  return fits || node_error(n, "input %zu is %s", i, type_string(n->m, t));
+  return fits || node_error(n, "input %zu is %s", i, import_type_string(n->m, t));
 }
 
 /* Where on axis a the samples lie, [batch * offset groups, 1, taps * places]. */
-static Val deformed(Node *n, const Deform *f, Val offsets, int a) {
+static Val deformed(ImportNode *n, const Deform *f, Val offsets, int a) {
   const Type *t = type_of(n->b->f, offsets);
   const Expr *one = ex_const(n->m, 1), *batch = ex_mul(n->m, t->dims[0], f->offset_groups),
              *taps = ex_const(n->m, f->taps);
@@ -372,7 +376,7 @@ static Val deformed(Node *n, const Deform *f, Val offsets, int a) {
 }
 
 /* The samples of all taps, [batch, groups, channels of a group * taps, places]. */
-static Val deformed_columns(Node *n, const Deform *f, Val x, Val offsets, Val mask) {
+static Val deformed_columns(ImportNode *n, const Deform *f, Val x, Val offsets, Val mask) {
   static const GridSample linear = {.padding = "zeros"};
   const Type *t = input_type(n, 0);
   const Expr *batch = ex_mul(n->m, t->dims[0], f->offset_groups),
@@ -388,7 +392,7 @@ static Val deformed_columns(Node *n, const Deform *f, Val x, Val offsets, Val ma
   return y ? build_reshape(n->b, build_cast(n->b, y, t->dtype), 4, columns) : 0;
 }
 
-bool import_deform_conv(Node *n) {
+bool import_deform_conv(ImportNode *n) {
   Deform f;
   if (!read_deform(n, &f) || !check_field(n, &f, 2, 2) || (has_input(n, 4) && !check_field(n, &f, 4, 1))) return false;
   const Type *t = input_type(n, 0), *tw = input_type(n, 1);
@@ -396,12 +400,12 @@ bool import_deform_conv(Node *n) {
       mask = has_input(n, 4) ? input(n, 4) : 0;
   if (!x || !w || !offsets || (has_input(n, 3) && !bias) || (has_input(n, 4) && !mask)) return false;
   if (bias && (input_type(n, 3)->rank != 1 || input_type(n, 3)->dims[0] != tw->dims[0]))
-    return node_error(n, "the bias is %s", type_string(n->m, input_type(n, 3)));
+    return node_error(n, "the bias is %s", import_type_string(n->m, input_type(n, 3)));
   Val columns = deformed_columns(n, &f, x, build_cast(n->b, offsets, wide(input_type(n, 2)->dtype)), mask);
   const Expr *rows[] = {ex_const(n->m, 1), f.groups, ex_exact_div(n->m, tw->dims[0], f.groups),
                         ex_muli(n->m, tw->dims[1], f.taps)};
   const Expr *dims[] = {t->dims[0], tw->dims[0], f.out[0], f.out[1]};
   Val y = matmul(n, build_reshape(n->b, w, 4, rows), columns);
   if (y) y = build_reshape(n->b, y, 4, dims);
-  return set_output(n, 0, bias ? binary(n, OP_add, y, insert_dims(n, bias, 0xd, 4)) : y);
+  return import_set_output(n, 0, bias ? binary(n, OP_add, y, insert_dims(n, bias, 0xd, 4)) : y);
 }

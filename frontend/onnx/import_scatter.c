@@ -15,7 +15,7 @@ typedef struct Scatter {
   const Type *into; /* the shape written to */
 } Scatter;
 
-static Val scattered(Node *n, const Scatter *s, Reduction r, Val updates, Val index) {
+static Val scattered(ImportNode *n, const Scatter *s, Reduction r, Val updates, Val index) {
   if (!updates || !index) return 0;
   Attr a[3] = {attr_red(AT_op, r), attr_i(AT_axis, s->axis), attr_e(AT_start, ex_const(n->m, 0))};
   const Type *type = type_with_dtype(n->m, s->into, type_of(n->b->f, updates)->dtype);
@@ -31,7 +31,7 @@ static const struct {
     {"add", RED_SUM, OP_add}, {"mul", RED_PRODUCT, OP_mul}, {"max", RED_MAX, OP_max}, {"min", RED_MIN, OP_min}};
 
 /* `data` (of type s->into) with the updates written or reduced into it. */
-static Val combined(Node *n, const Scatter *s, Val data, Val updates, Val index) {
+static Val combined(ImportNode *n, const Scatter *s, Val data, Val updates, Val index) {
   const char *how = node_string(n, "reduction", "none");
   bool is_bool = s->into->dtype == DT_bool;
   if (!data || !updates || !index) return 0;
@@ -50,7 +50,7 @@ static Val combined(Node *n, const Scatter *s, Val data, Val updates, Val index)
 }
 
 /* Updates and indices as large as the data in all dimensions but the axis; what is added names no element. */
-static Val filled_up(Node *n, Val x, const Type *t, int axis, double value) {
+static Val filled_up(ImportNode *n, Val x, const Type *t, int axis, double value) {
   const Expr *low[MAX_RANK] = {0}, *high[MAX_RANK] = {0};
   bool any = false;
   if (!x) return 0;
@@ -65,19 +65,19 @@ static Val filled_up(Node *n, Val x, const Type *t, int axis, double value) {
   return any ? build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}) : x;
 }
 
-bool import_scatter_elements(Node *n) {
+bool import_scatter_elements(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   Scatter s = {OP_put, 0, t};
   if (t->rank != ti->rank || ti->rank != input_type(n, 2)->rank)
-    return node_error(n, "%s and %s have not the rank of %s", type_string(n->m, ti),
-                      type_string(n->m, input_type(n, 2)), type_string(n->m, t));
+    return node_error(n, "%s and %s have not the rank of %s", import_type_string(n->m, ti),
+                      import_type_string(n->m, input_type(n, 2)), import_type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &s.axis)) return false;
   Val index = filled_up(n, wrap_index(n, input(n, 1), t->dims[s.axis]), t, s.axis, -1);
-  return set_output(n, 0, combined(n, &s, input(n, 0), filled_up(n, input(n, 2), t, s.axis, 0), index));
+  return import_set_output(n, 0, combined(n, &s, input(n, 0), filled_up(n, input(n, 2), t, s.axis, 0), index));
 }
 
 /* Row-major place, in the first k dimensions of t, of the indices along their last dimension. */
-static Val joined_index(Node *n, Val index, const Type *t, int k) {
+static Val joined_index(ImportNode *n, Val index, const Type *t, int k) {
   Val at = 0;
   if (!index) return 0;
   int last = type_of(n->b->f, index)->rank - 1;
@@ -93,40 +93,41 @@ static Val joined_index(Node *n, Val index, const Type *t, int k) {
 
 /* The last dimension of the indices, of constant extent k, addresses the first k dimensions of the data, here joined
  * into one. */
-bool import_scatter_nd(Node *n) {
+bool import_scatter_nd(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int64_t k;
   if (ti->rank < 1 || !ex_get_const(ti->dims[ti->rank - 1], &k) || k < 1 || k > t->rank)
-    return node_error(n, "indices %s do not address %s", type_string(n->m, ti), type_string(n->m, t));
+    return node_error(n, "indices %s do not address %s", import_type_string(n->m, ti), import_type_string(n->m, t));
   const Expr *dims[MAX_RANK] = {type_product(n->m, t, 0, (int)k)};
   for (int d = (int)k; d < t->rank; d++) dims[d - k + 1] = t->dims[d];
   Scatter s = {OP_scatter, 0, type_get(n->m, t->dtype, t->rank - (int)k + 1, dims)};
   Val data = build_reshape(n->b, input(n, 0), s.into->rank, s.into->dims);
   Val y = combined(n, &s, data, input(n, 2), joined_index(n, input(n, 1), t, (int)k));
-  return set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
+  return import_set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
 }
 
 /* Place m of the cache is element m - start of the update, where there is one: a lookup, which no two elements can
  * disagree in. */
-bool import_tensor_scatter(Node *n) {
+bool import_tensor_scatter(ImportNode *n) {
   const Type *t = input_type(n, 0), *tu = input_type(n, 1);
   const char *mode = node_string(n, "mode", "linear");
   bool circular = strcmp(mode, "circular") == 0;
   int axis = 0;
   if (!node_axis(n, node_int(n, "axis", -2), t->rank, &axis)) return false;
   if (axis == 0 || tu->rank != t->rank)
-    return node_error(n, "%s cannot be written along axis %d of %s", type_string(n->m, tu), axis, type_string(n->m, t));
+    return node_error(n, "%s cannot be written along axis %d of %s", import_type_string(n->m, tu), axis,
+                      import_type_string(n->m, t));
   if (!circular && strcmp(mode, "linear") != 0) return node_error(n, "mode \"%s\"", mode);
   for (int d = 0; d < t->rank; d++)
     if (d != axis && !equal_extents(n, t->dims[d], tu->dims[d]))
-      return node_error(n, "%s cannot be written into %s", type_string(n->m, tu), type_string(n->m, t));
-  Val past = input(n, 0), update = input(n, 1), extent = scalar_i64(n, t->dims[axis]),
-      zero = scalar_i64(n, ex_const(n->m, 0));
+      return node_error(n, "%s cannot be written into %s", import_type_string(n->m, tu), import_type_string(n->m, t));
+  Val past = input(n, 0), update = input(n, 1), extent = import_scalar_i64(n, t->dims[axis]),
+      zero = import_scalar_i64(n, ex_const(n->m, 0));
   unsigned others = ((1u << t->rank) - 1) & ~(1u << axis);
   Val at = insert_dims(n, iota_i64(n, 1, &t->dims[axis], 0), others, t->rank);
   if (has_input(n, 2)) {
     if (input_type(n, 2)->rank != 1)
-      return node_error(n, "the write indices are %s", type_string(n->m, input_type(n, 2)));
+      return node_error(n, "the write indices are %s", import_type_string(n->m, input_type(n, 2)));
     at = binary(n, OP_sub, at,
                 insert_dims(n, build_cast(n->b, input(n, 2), DT_i64), ((1u << t->rank) - 1) & ~1u, t->rank));
   }
@@ -135,6 +136,7 @@ bool import_tensor_scatter(Node *n) {
   const Expr *dims[MAX_RANK];
   for (int d = 0; d < t->rank; d++) dims[d] = t->dims[d];
   at = broadcast(n, at, t->rank, dims);
-  Val written = binary(n, OP_and, binary(n, OP_ge, at, zero), binary(n, OP_lt, at, scalar_i64(n, tu->dims[axis])));
-  return set_output(n, 0, select3(n, written, take(n, update, at, axis), past));
+  Val written =
+      binary(n, OP_and, binary(n, OP_ge, at, zero), binary(n, OP_lt, at, import_scalar_i64(n, tu->dims[axis])));
+  return import_set_output(n, 0, select3(n, written, take(n, update, at, axis), past));
 }

@@ -3,27 +3,27 @@
 
 #include "frontend/onnx/import_private.h"
 
-bool import_identity(Node *n) {
-  set_alias(n, 0, n->in[0]);
+bool import_identity(ImportNode *n) {
+  import_set_alias(n, 0, n->in[0]);
   return true;
 }
 
 /* Inference (or a ratio of 0): the input itself, and a mask that keeps everything. */
-bool import_dropout(Node *n) {
-  Known training = input_known(n, 2);
+bool import_dropout(ImportNode *n) {
+  ImportKnown training = input_known(n, 2);
   double ratio = 0.5;
   bool off = !has_input(n, 2) || (training.n == 1 && ex_is_const(training.items[0], 0));
   if (!off && !training.items) return input_refused(n, 2, "training_mode");
   if (!off && !(input_number(n, 1, &ratio) && ratio == 0))
     return node_error(n, "training_mode is true: export the model for inference");
-  set_alias(n, 0, n->in[0]);
+  import_set_alias(n, 0, n->in[0]);
   DType mask = n->opset < 10 ? input_type(n, 0)->dtype : DT_bool;
-  return !wants(n, 1) || set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
+  return !wants(n, 1) || import_set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
 }
 
 /* Whether both shapes have equally many elements.  Of extents that only one of them has, the only ones have to be
  * equal. */
-static bool equal_elements(Node *n, const Type *x, const Type *y) {
+static bool equal_elements(ImportNode *n, const Type *x, const Type *y) {
   const Expr *left[2] = {NULL, NULL};
   int count[2] = {0, 0};
   for (int side = 0; side < 2; side++) {
@@ -40,17 +40,18 @@ static bool equal_elements(Node *n, const Type *x, const Type *y) {
 }
 
 /* Input 0 with its elements in the same order under another shape. */
-static bool reshaped(Node *n, int rank, const Expr *const *dims) {
+static bool reshaped(ImportNode *n, int rank, const Expr *const *dims) {
   const Type *type = type_get(n->m, input_type(n, 0)->dtype, rank, dims);
   if (type == input_type(n, 0)) return import_identity(n);
   if (!equal_elements(n, type, input_type(n, 0)))
-    return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, input_type(n, 0)), type_string(n->m, type));
-  return set_output(n, 0, build_reshape(n->b, input(n, 0), rank, dims));
+    return node_error(n, "%s cannot be reshaped to %s", import_type_string(n->m, input_type(n, 0)),
+                      import_type_string(n->m, type));
+  return import_set_output(n, 0, build_reshape(n->b, input(n, 0), rank, dims));
 }
 
-bool import_reshape(Node *n) {
+bool import_reshape(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  Known shape;
+  ImportKnown shape;
   const Expr *dims[MAX_RANK], *all = ex_const(n->m, 1), *rest = all;
   int open = -1;
   unsigned empty = 0; /* dimensions of 0 in both shapes: they say nothing about the one of -1 */
@@ -81,14 +82,14 @@ bool import_reshape(Node *n) {
       bool kept = true; /* its leading extents? */
       for (int d = 0; d < open && d < t->rank && kept; d++) kept = equal_extents(n, dims[d], t->dims[d]);
       if (kept && !ex_is_const(rest, 0)) exact_extent(n, all, rest);
-      return node_error(n, "%s cannot be reshaped to %s", type_string(n->m, t),
-                        type_string(n->m, type_get(n->m, t->dtype, shape.n, dims)));
+      return node_error(n, "%s cannot be reshaped to %s", import_type_string(n->m, t),
+                        import_type_string(n->m, type_get(n->m, t->dtype, shape.n, dims)));
     }
   }
   return reshaped(n, shape.n, dims);
 }
 
-bool import_flatten(Node *n) {
+bool import_flatten(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t axis = node_int(n, "axis", 1);
   if (axis < -t->rank || axis > t->rank)
@@ -98,7 +99,7 @@ bool import_flatten(Node *n) {
   return reshaped(n, 2, dims);
 }
 
-bool import_squeeze(Node *n) {
+bool import_squeeze(ImportNode *n) {
   const Type *t = input_type(n, 0);
   unsigned axes;
   bool given;
@@ -107,13 +108,13 @@ bool import_squeeze(Node *n) {
   if (!node_axes(n, 13, t->rank, &axes, &given)) return false;
   for (int d = 0; d < t->rank; d++) {
     bool one = ex_is_const(t->dims[d], 1), drop = given ? axes >> d & 1 : one;
-    if (drop && !one) return node_error(n, "dimension %d of %s is not 1", d, type_string(n->m, t));
+    if (drop && !one) return node_error(n, "dimension %d of %s is not 1", d, import_type_string(n->m, t));
     if (!drop) dims[rank++] = t->dims[d];
   }
   return reshaped(n, rank, dims);
 }
 
-bool import_unsqueeze(Node *n) {
+bool import_unsqueeze(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t list[KNOWN_MAX];
   int count;
@@ -134,7 +135,7 @@ bool import_unsqueeze(Node *n) {
   return reshaped(n, t->rank + count, dims);
 }
 
-bool import_transpose(Node *n) {
+bool import_transpose(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int count, perm[MAX_RANK];
   unsigned seen = 0;
@@ -146,24 +147,24 @@ bool import_transpose(Node *n) {
     seen |= 1u << perm[d];
   }
   if (t->rank < 2) return import_identity(n);
-  return set_output(n, 0, build_transpose(n->b, input(n, 0), perm));
+  return import_set_output(n, 0, build_transpose(n->b, input(n, 0), perm));
 }
 
-bool import_expand(Node *n) {
-  Known shape;
+bool import_expand(ImportNode *n) {
+  ImportKnown shape;
   const Expr *dims[MAX_RANK];
   int rank;
   if (!input_shape(n, 1, "the shape", &shape)) return false;
   const Type *t = input_type(n, 0), *target = type_get(n->m, t->dtype, shape.n, shape.items);
   if (!broadcast_extents(n, t, target, &rank, dims))
-    return node_error(n, "%s does not expand to %s", type_string(n->m, t), type_string(n->m, target));
-  return set_output(n, 0, broadcast(n, input(n, 0), rank, dims));
+    return node_error(n, "%s does not expand to %s", import_type_string(n->m, t), import_type_string(n->m, target));
+  return import_set_output(n, 0, broadcast(n, input(n, 0), rank, dims));
 }
 
 /* [a, b] repeated [r, s] times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]; a pair only where it repeats. */
-bool import_tile(Node *n) {
+bool import_tile(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  Known repeats;
+  ImportKnown repeats;
   const Expr *narrow[2 * MAX_RANK], *wide[2 * MAX_RANK], *dims[MAX_RANK];
   int rank = 0;
   if (!input_exprs(n, 1, "the repeats", &repeats)) return false;
@@ -178,26 +179,26 @@ bool import_tile(Node *n) {
   }
   if (rank > MAX_RANK) return node_error(n, "repeats too many dimensions at once");
   Val x = broadcast(n, build_reshape(n->b, input(n, 0), rank, narrow), rank, wide);
-  return set_output(n, 0, build_reshape(n->b, x, t->rank, dims));
+  return import_set_output(n, 0, build_reshape(n->b, x, t->rank, dims));
 }
 
 /* ---- blocks of pixels to channels and back, on [N, C, H, W] */
 
-static bool block_size(Node *n, int64_t *block) {
+static bool block_size(ImportNode *n, int64_t *block) {
   const Type *t = input_type(n, 0);
   *block = node_int(n, "blocksize", 0);
-  if (t->rank != 4) return node_error(n, "needs four dimensions, not %s", type_string(n->m, t));
+  if (t->rank != 4) return node_error(n, "needs four dimensions, not %s", import_type_string(n->m, t));
   if (*block < 1 || *block > 1 << 15) return node_error(n, "blocksize is %lld", (long long)*block);
   return true;
 }
 
-static bool quotient(Node *n, int d, int64_t by, const Expr **out) {
+static bool quotient(ImportNode *n, int d, int64_t by, const Expr **out) {
   *out = exact_extent(n, input_type(n, 0)->dims[d], ex_const(n->m, by));
-  return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d, type_string(n->m, input_type(n, 0)),
-                            (long long)by);
+  return *out || node_error(n, "dimension %d of %s is not a multiple of %lld", d,
+                            import_type_string(n->m, input_type(n, 0)), (long long)by);
 }
 
-bool import_depth_to_space(Node *n) {
+bool import_depth_to_space(ImportNode *n) {
   int64_t block;
   const Type *t = input_type(n, 0);
   const char *mode = node_string(n, "mode", "DCR");
@@ -211,10 +212,10 @@ bool import_depth_to_space(Node *n) {
   const int dcr_perm[] = {0, 3, 4, 1, 5, 2}, crd_perm[] = {0, 1, 4, 2, 5, 3};
   Val x = build_reshape(n->b, input(n, 0), 6, crd ? crd_dims : dcr_dims);
   const Expr *out[] = {t->dims[0], c, ex_mul(n->m, t->dims[2], b), ex_mul(n->m, t->dims[3], b)};
-  return set_output(n, 0, build_reshape(n->b, build_transpose(n->b, x, crd ? crd_perm : dcr_perm), 4, out));
+  return import_set_output(n, 0, build_reshape(n->b, build_transpose(n->b, x, crd ? crd_perm : dcr_perm), 4, out));
 }
 
-bool import_space_to_depth(Node *n) {
+bool import_space_to_depth(ImportNode *n) {
   int64_t block;
   const Type *t = input_type(n, 0);
   const Expr *h, *w;
@@ -226,5 +227,5 @@ bool import_space_to_depth(Node *n) {
   const int *perm = crd ? (const int[]){0, 1, 3, 5, 2, 4} : (const int[]){0, 3, 5, 1, 2, 4};
   Val x = build_transpose(n->b, build_reshape(n->b, input(n, 0), 6, dims), perm);
   const Expr *out[] = {t->dims[0], ex_mul(n->m, t->dims[1], ex_const(n->m, block * block)), h, w};
-  return set_output(n, 0, build_reshape(n->b, x, 4, out));
+  return import_set_output(n, 0, build_reshape(n->b, x, 4, out));
 }

@@ -7,7 +7,7 @@
 
 /* ---- Concat */
 
-bool import_concat(Node *n) {
+bool import_concat(ImportNode *n) {
   int axis, count = 0;
   Val part[16];
   for (size_t i = 0; i < n->proto->n_input; i++)
@@ -21,33 +21,33 @@ bool import_concat(Node *n) {
     if (count == 16) part[0] = build_concat(n->b, 16, part, axis), count = 1;
     if (!(part[count++] = input(n, i))) return false;
   }
-  return set_output(n, 0, build_concat(n->b, count, part, axis));
+  return import_set_output(n, 0, build_concat(n->b, count, part, axis));
 }
 
 /* ---- Gather */
 
 /* One known place: a slice without its dimension, or of it (index of rank 1). */
-static bool gather_one(Node *n, int axis, const Expr *place, int index_rank) {
+static bool gather_one(ImportNode *n, int axis, const Expr *place, int index_rank) {
   const Type *t = input_type(n, 0);
   int64_t at, extent;
   if (known_bounds(n->m, place).high < 0) place = ex_add(n->m, place, t->dims[axis]);
   if (ex_get_const(place, &at) && ex_get_const(t->dims[axis], &extent)) {
     if (at < 0 || at >= extent)
-      return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis, type_string(n->m, t));
+      return node_error(n, "index %" PRId64 " is outside dimension %d of %s", at, axis, import_type_string(n->m, t));
   } else if (!known_need(n->m, place, 0) || !known_need(n->m, ex_sub(n->m, t->dims[axis], place), 1)) {
     return false;
   }
   Val x = build_slice(n->b, input(n, 0), axis, place, ex_const(n->m, 1), 1);
-  return set_output(n, 0, index_rank == 0 ? drop_dims(n, x, 1u << axis) : x);
+  return import_set_output(n, 0, index_rank == 0 ? drop_dims(n, x, 1u << axis) : x);
 }
 
 /* A table of constant extent met by a symbolic size: the size is bounded by the table, which is what the
  * model means (a longer one would fail in the file's own terms), and the extent stays the plain symbol. */
-static void bound_symbol(Node *n, const Expr *e, int64_t extent) {
+static void bound_symbol(ImportNode *n, const Expr *e, int64_t extent) {
   if (e->kind == EX_SYM) assume_range(n->m, (int)e->value, 0, extent);
 }
 
-static bool constant_of(Node *n, Val v, int64_t *c) {
+static bool constant_of(ImportNode *n, Val v, int64_t *c) {
   const Expr *e = uniform_integer(n->m, n->b->f, v);
   return e && ex_get_const(e, c);
 }
@@ -55,7 +55,7 @@ static bool constant_of(Node *n, Val v, int64_t *c) {
 enum { MAX_STEPS = 1000 }; /* operations between an iota and an index made of it */
 
 /* The iota the value is made of by constants added and elements moved; NULL for other values. */
-static const Op *counted_by(Node *n, Val v, int64_t *offset) {
+static const Op *counted_by(ImportNode *n, Val v, int64_t *offset) {
   const Func *f = n->b->f;
   *offset = 0;
   for (int steps = 0; steps < MAX_STEPS; steps++) {
@@ -77,7 +77,7 @@ static const Op *counted_by(Node *n, Val v, int64_t *offset) {
 
 /* Positions 0, 1, ... that index a table: the dimension they count is bounded by it, where it is one symbol and a
  * constant. */
-static bool bound_positions(Node *n, Val index, const Expr *table) {
+static bool bound_positions(ImportNode *n, Val index, const Expr *table) {
   int64_t extent, offset;
   const Op *iota = ex_get_const(table, &extent) ? counted_by(n, index, &offset) : NULL;
   if (!iota) return true;
@@ -90,9 +90,9 @@ static bool bound_positions(Node *n, Val index, const Expr *table) {
   return least <= extent || node_error(n, "%" PRId64 " positions index a table of %" PRId64, least, extent);
 }
 
-bool import_gather(Node *n) {
+bool import_gather(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
-  Known index = input_known(n, 1);
+  ImportKnown index = input_known(n, 1);
   int axis = 0;
   size_t errors = n->b->diags->errors;
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
@@ -100,7 +100,8 @@ bool import_gather(Node *n) {
   if (index.n == 1 && index.type->rank <= 1 && gather_one(n, axis, index.items[0], index.type->rank)) return true;
   if (n->b->diags->errors != errors) return false;
   Val at = input(n, 1);
-  return at && bound_positions(n, at, t->dims[axis]) && set_output(n, 0, gather_wrapped(n, input(n, 0), at, axis));
+  return at && bound_positions(n, at, t->dims[axis]) &&
+         import_set_output(n, 0, gather_wrapped(n, input(n, 0), at, axis));
 }
 
 /* ---- Slice */
@@ -129,7 +130,7 @@ static const Expr *place(Module *m, DType list, const Expr *e, const Expr *exten
 }
 
 /* The same elements in another order of one dimension: index start + i * step, for steps below 0. */
-static Val gather_progression(Node *n, Val x, int axis, const Expr *start, const Expr *count, int64_t step) {
+static Val gather_progression(ImportNode *n, Val x, int axis, const Expr *start, const Expr *count, int64_t step) {
   Val i = iota_i64(n, 1, &count, 0);
   Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step),
                   build_size(n->b, type_of_ints(n->m, DT_i64, 0, NULL), start));
@@ -144,7 +145,7 @@ typedef struct Cut {
 } Cut;
 
 /* start in [0, extent] and end in [0, extent] going forward, in [0, extent - 1] and [-1, extent - 1] going back. */
-static void read_cut(Node *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
+static void read_cut(ImportNode *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
   Module *m = n->m;
   const Expr *zero = ex_const(m, 0);
   int64_t step = cut->step, constant;
@@ -167,15 +168,15 @@ static void read_cut(Node *n, const Expr *extent, const Expr *start, const Expr 
 }
 
 /* Bounds that are not known: only how many; they may move with a loop. */
-static Known computed_list(Node *n, size_t i) {
+static ImportKnown computed_list(ImportNode *n, size_t i) {
   const Type *t = input_type(n, i);
   int64_t count;
   bool list = t->rank == 1 && dtype_class(t->dtype) == DTC_I && ex_get_const(t->dims[0], &count) && count <= MAX_RANK;
-  return (Known){t, list ? (int)count : -1, NULL};
+  return (ImportKnown){t, list ? (int)count : -1, NULL};
 }
 
 /* Starts, ends, axes, steps from attributes (before 10) or inputs; axes and steps may be absent. */
-static bool slice_operands(Node *n, Known k[4]) {
+static bool slice_operands(ImportNode *n, ImportKnown k[4]) {
   static const char *const names[] = {"starts", "ends", "axes", "steps"};
   for (int i = 0; i < 4; i++) {
     int count = -1;
@@ -196,9 +197,9 @@ static bool slice_operands(Node *n, Known k[4]) {
   return k[0].type != NULL || node_error(n, "has no starts");
 }
 
-bool import_slice(Node *n) {
+bool import_slice(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  Known k[4] = {{0}};
+  ImportKnown k[4] = {{0}};
   unsigned seen = 0;
   Val x = 0;
   if (!slice_operands(n, k)) return false;
@@ -217,7 +218,7 @@ bool import_slice(Node *n) {
     if (!k[0].items || !k[1].items) {
       if (!x && !(x = input(n, 0))) return false;
       if (cut.step != 1) return node_error(n, "a step where the bounds are computed");
-      if (!slice_moves(n, i, cut.axis, &x)) return false;
+      if (!import_slice_moves(n, i, cut.axis, &x)) return false;
       continue;
     }
     read_cut(n, t->dims[cut.axis], k[0].items[i], k[1].items[i], &cut);
@@ -225,18 +226,18 @@ bool import_slice(Node *n) {
     x = cut.step > 0 ? build_slice(n->b, x, cut.axis, cut.start, cut.count, cut.step)
                      : gather_progression(n, x, cut.axis, cut.start, cut.count, cut.step);
   }
-  if (k[0].n) return set_output(n, 0, x);
-  set_alias(n, 0, n->in[0]);
+  if (k[0].n) return import_set_output(n, 0, x);
+  import_set_alias(n, 0, n->in[0]);
   return true;
 }
 
 /* ---- Split */
 
 /* The parts' extents; equal ones when the node does not say (the last may be smaller from 18 on). */
-static bool split_sizes(Node *n, const Expr *extent, size_t parts, const Expr **size) {
+static bool split_sizes(ImportNode *n, const Expr *extent, size_t parts, const Expr **size) {
   Module *m = n->m;
   int count = -1;
-  Known k = {0};
+  ImportKnown k = {0};
   const int64_t *list = n->opset < 13 ? node_ints(n, "split", &count) : NULL;
   if (n->opset >= 13 && has_input(n, 1)) {
     if (!input_exprs(n, 1, "the sizes", &k)) return false;
@@ -247,7 +248,8 @@ static bool split_sizes(Node *n, const Expr *extent, size_t parts, const Expr **
     return node_error(n, "num_outputs differs from its %zu outputs", parts);
   const Expr *even = ex_exact_div(m, extent, ex_const(m, (int64_t)parts)), *left = extent;
   if (!even && count < 0 && n->opset < 18)
-    return node_error(n, "dimension %s does not split into %zu equal parts", type_string(m, input_type(n, 0)), parts);
+    return node_error(n, "dimension %s does not split into %zu equal parts", import_type_string(m, input_type(n, 0)),
+                      parts);
   if (!even) even = ex_ceil_div(m, extent, ex_const(m, (int64_t)parts));
   for (size_t i = 0; i < parts; i++) {
     size[i] = list ? ex_const(m, list[i]) : k.items ? k.items[i] : i + 1 < parts ? even : left;
@@ -257,7 +259,7 @@ static bool split_sizes(Node *n, const Expr *extent, size_t parts, const Expr **
   return left == ex_const(m, 0) || node_error(n, "the sizes do not add up to the dimension");
 }
 
-bool import_split(Node *n) {
+bool import_split(ImportNode *n) {
   const Type *t = input_type(n, 0);
   size_t parts = n->proto->n_output;
   const Expr **size = ARENA_ARRAY(n->m->arena, const Expr *, parts), *start = ex_const(n->m, 0);
@@ -265,7 +267,7 @@ bool import_split(Node *n) {
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis) || !split_sizes(n, t->dims[axis], parts, size))
     return false;
   for (size_t i = 0; i < parts; i++) {
-    if (wants(n, i) && !set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
+    if (wants(n, i) && !import_set_output(n, i, build_slice(n->b, input(n, 0), axis, start, size[i], 1))) return false;
     start = ex_add(n->m, start, size[i]);
   }
   return true;
@@ -274,8 +276,8 @@ bool import_split(Node *n) {
 /* ---- Pad */
 
 /* low[d] and high[d], 0 where the node does not pad; from an attribute before 11, axes from 18 on. */
-static bool pad_amounts(Node *n, int rank, const Expr **low, const Expr **high) {
-  Known k, axes = {0};
+static bool pad_amounts(ImportNode *n, int rank, const Expr **low, const Expr **high) {
+  ImportKnown k, axes = {0};
   int count;
   for (int d = 0; d < rank; d++) low[d] = high[d] = ex_const(n->m, 0);
   if (n->opset < 11) {
@@ -299,7 +301,7 @@ static bool pad_amounts(Node *n, int rank, const Expr **low, const Expr **high) 
 }
 
 /* The parts of one dimension an amount below 0 cuts off. */
-static Val crop(Node *n, Val x, int axis, const Expr **low, const Expr **high) {
+static Val crop(ImportNode *n, Val x, int axis, const Expr **low, const Expr **high) {
   const Expr *zero = ex_const(n->m, 0), *cut_low = zero, *cut_high = zero;
   if (known_bounds(n->m, *low).high < 0) cut_low = ex_sub(n->m, zero, *low), *low = zero;
   if (known_bounds(n->m, *high).high < 0) cut_high = ex_sub(n->m, zero, *high), *high = zero;
@@ -309,7 +311,7 @@ static Val crop(Node *n, Val x, int axis, const Expr **low, const Expr **high) {
 }
 
 /* Modes that repeat elements: element i of the result is element f(i - low) of the input. */
-static Val repeat_pad(Node *n, Val x, int axis, const Expr *low, const Expr *high, const char *mode) {
+static Val repeat_pad(ImportNode *n, Val x, int axis, const Expr *low, const Expr *high, const char *mode) {
   if (!x) return 0;
   const Expr *extent = type_of(n->b->f, x)->dims[axis];
   const Expr *count = ex_add(n->m, ex_add(n->m, low, extent), high);
@@ -327,7 +329,7 @@ static Val repeat_pad(Node *n, Val x, int axis, const Expr *low, const Expr *hig
   return at ? build_gather(n->b, x, at, axis) : 0;
 }
 
-bool import_pad(Node *n) {
+bool import_pad(ImportNode *n) {
   const Type *t = input_type(n, 0);
   const char *mode = node_string(n, "mode", "constant");
   const Expr *low[MAX_RANK], *high[MAX_RANK];
@@ -347,16 +349,17 @@ bool import_pad(Node *n) {
     bool none = ex_is_const(low[d], 0) && ex_is_const(high[d], 0);
     if (!constant && !none) x = repeat_pad(n, x, d, low[d], high[d], mode);
   }
-  if (!constant || !x) return set_output(n, 0, x);
+  if (!constant || !x) return import_set_output(n, 0, x);
   Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high),
               attr_f(AT_value, value)};
-  return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}));
+  return import_set_output(n, 0,
+                           build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}));
 }
 
 /* Each axis cut or padded to its size around the middle; what is odd is cut behind, and padded behind. */
-bool import_center_crop_pad(Node *n) {
+bool import_center_crop_pad(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  Known shape;
+  ImportKnown shape;
   int listed, d = 0;
   const int64_t *list = node_ints(n, "axes", &listed);
   if (!input_shape(n, 1, "the shape", &shape)) return false;
@@ -380,5 +383,5 @@ bool import_center_crop_pad(Node *n) {
     Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, 0)};
     x = build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
   }
-  return set_output(n, 0, x);
+  return import_set_output(n, 0, x);
 }

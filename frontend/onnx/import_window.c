@@ -34,14 +34,14 @@ static int64_t reach(const OnnxWindow *w, int d) { return w->dilation[d] * (w->k
 
 /* The least extent with the padding that `in` gets, where it is one number: for all multiples of the stride it is that
  * of the stride itself. */
-static bool padded_like(const Node *n, const OnnxWindow *w, int d, int64_t *in) {
+static bool padded_like(const ImportNode *n, const OnnxWindow *w, int d, int64_t *in) {
   if (ex_get_const(w->in[d], in)) return true;
   *in = w->stride[d];
   return ex_exact_div(n->m, w->in[d], ex_const(n->m, w->stride[d])) != NULL;
 }
 
 /* SAME_*: out = ceil(in / stride), the padding split evenly, the odd one at the end named. */
-static bool same_padding(Node *n, OnnxWindow *w, bool upper) {
+static bool same_padding(ImportNode *n, OnnxWindow *w, bool upper) {
   for (int d = 0; d < w->dims; d++) {
     int64_t in;
     if (!padded_like(n, w, d, &in))
@@ -55,7 +55,7 @@ static bool same_padding(Node *n, OnnxWindow *w, bool upper) {
   return true;
 }
 
-static bool read_padding(Node *n, OnnxWindow *w) {
+static bool read_padding(ImportNode *n, OnnxWindow *w) {
   int64_t pads[2 * MAX_RANK] = {0};
   const char *mode = node_string(n, "auto_pad", "NOTSET");
   if (!node_ints_into(n, "pads", 2 * w->dims, 0, pads)) return false;
@@ -69,7 +69,7 @@ static bool read_padding(Node *n, OnnxWindow *w) {
 
 /* Result extents.  In ceil mode the last window may hang over the end by less than its start does, and what it
  * needs is added to the padding behind. */
-static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
+static bool read_extents(ImportNode *n, OnnxWindow *w, bool ceil_mode) {
   Module *m = n->m;
   for (int d = 0; d < w->dims; d++) {
     const Expr *span = ex_addi(m, w->in[d], w->low[d] + w->high[d] - reach(w, d));
@@ -99,7 +99,7 @@ static bool read_extents(Node *n, OnnxWindow *w, bool ceil_mode) {
 }
 
 /* `kernel` as the weights give it, or NULL. */
-static bool check_kernel(Node *n, OnnxWindow *w, const int64_t *kernel) {
+static bool check_kernel(ImportNode *n, OnnxWindow *w, const int64_t *kernel) {
   w->taps = 1;
   for (int d = 0; d < w->dims; d++) {
     if (kernel && w->kernel[d] != kernel[d])
@@ -113,10 +113,10 @@ static bool check_kernel(Node *n, OnnxWindow *w, const int64_t *kernel) {
 }
 
 /* `kernel` as the weights give it, NULL to take the attribute. */
-static bool read_window(Node *n, const Type *t, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
+static bool read_window(ImportNode *n, const Type *t, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
   *w = (OnnxWindow){.dims = t->rank - 2};
   if (w->dims < 1 || w->dims > MAX_WINDOWED)
-    return node_error(n, "needs one to three spatial dimensions, not %s", type_string(n->m, t));
+    return node_error(n, "needs one to three spatial dimensions, not %s", import_type_string(n->m, t));
   if (!kernel && !has_attr(n, "kernel_shape")) return node_error(n, "has no kernel_shape");
   for (int d = 0; d < w->dims; d++) {
     w->kernel[d] = kernel ? kernel[d] : 1;
@@ -134,7 +134,7 @@ static bool read_window(Node *n, const Type *t, const int64_t *kernel, bool ceil
 static const char windowed[] = "DHW";
 
 /* starts, strides and dilations; three attributes. */
-static void window_attrs(Node *n, const OnnxWindow *w, Attr *out) {
+static void window_attrs(ImportNode *n, const OnnxWindow *w, Attr *out) {
   const Expr *starts[MAX_WINDOWED];
   for (int d = 0; d < w->dims; d++) starts[d] = ex_const(n->m, -w->low[d]);
   out[0] = attr_exprs(n->m, AT_starts, w->dims, starts);
@@ -143,7 +143,7 @@ static void window_attrs(Node *n, const OnnxWindow *w, Attr *out) {
 }
 
 /* The spec's letters; the windowed ones are filled in for '*'. */
-static const char *window_spec(Node *n, const OnnxWindow *w, const char *pattern) {
+static const char *window_spec(ImportNode *n, const OnnxWindow *w, const char *pattern) {
   Text t = {.arena = n->m->arena};
   for (; *pattern; pattern++) {
     if (*pattern == '*') text_add(&t, windowed + 3 - w->dims);
@@ -152,7 +152,7 @@ static const char *window_spec(Node *n, const OnnxWindow *w, const char *pattern
   return text_str(&t);
 }
 
-static Val convolve(Node *n, OpKind kind, Val x, Val weights, const OnnxWindow *w, const char *pattern,
+static Val convolve(ImportNode *n, OpKind kind, Val x, Val weights, const OnnxWindow *w, const char *pattern,
                     const Type *type) {
   Attr a[4] = {attr_s(n->m, AT_spec, window_spec(n, w, pattern))};
   window_attrs(n, w, a + 1);
@@ -170,7 +170,7 @@ static bool tiles(const OnnxWindow *w, Module *m) {
   return 2 + 2 * w->dims <= MAX_RANK;
 }
 
-static Val conv_by_tiles(Node *n, Val x, Val weights, const OnnxWindow *w) {
+static Val conv_by_tiles(ImportNode *n, Val x, Val weights, const OnnxWindow *w) {
   static const char spatial[] = "uvw", inner[] = "pqr";
   const Type *t = type_of(n->b->f, x);
   const Expr *dims[MAX_RANK] = {t->dims[0], t->dims[1]};
@@ -184,7 +184,7 @@ static Val conv_by_tiles(Node *n, Val x, Val weights, const OnnxWindow *w) {
 }
 
 /* Splits dimension `at` into [groups, rest]. */
-static Val split_groups(Node *n, Val x, int at, int64_t groups) {
+static Val split_groups(ImportNode *n, Val x, int at, int64_t groups) {
   const Type *t = type_of(n->b->f, x);
   const Expr *dims[MAX_RANK];
   for (int d = 0; d <= t->rank; d++) dims[d] = d <= at ? t->dims[d] : t->dims[d - 1];
@@ -194,7 +194,7 @@ static Val split_groups(Node *n, Val x, int at, int64_t groups) {
 }
 
 /* [n, channels, ...] of the result, with the groups as a dimension of their own behind n when there are several. */
-static const Type *conv_type(Node *n, const Type *t, const OnnxWindow *w, int64_t groups, const Expr *channels) {
+static const Type *conv_type(ImportNode *n, const Type *t, const OnnxWindow *w, int64_t groups, const Expr *channels) {
   const Expr *dims[MAX_RANK] = {t->dims[0]};
   int rank = 1;
   if (groups > 1) dims[rank++] = ex_const(n->m, groups);
@@ -204,7 +204,7 @@ static const Type *conv_type(Node *n, const Type *t, const OnnxWindow *w, int64_
 }
 
 /* The groups joined with the channels again. */
-static Val join_groups(Node *n, Val y, int64_t groups) {
+static Val join_groups(ImportNode *n, Val y, int64_t groups) {
   if (!y || groups == 1) return y;
   const Type *t = type_of(n->b->f, y);
   const Expr *dims[MAX_RANK] = {t->dims[0], ex_mul(n->m, t->dims[1], t->dims[2])};
@@ -213,32 +213,33 @@ static Val join_groups(Node *n, Val y, int64_t groups) {
 }
 
 /* With the bias of input 2 when there is one. */
-static bool conv_output(Node *n, Val y) {
-  if (!y || !has_input(n, 2)) return set_output(n, 0, y);
+static bool conv_output(ImportNode *n, Val y) {
+  if (!y || !has_input(n, 2)) return import_set_output(n, 0, y);
   Val bias = input(n, 2);
   int rank = type_of(n->b->f, y)->rank;
   if (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != type_of(n->b->f, y)->dims[1])
-    return node_error(n, "the bias is %s", type_string(n->m, input_type(n, 2)));
-  return set_output(n, 0, binary(n, OP_add, y, insert_dims(n, bias, ((1u << (rank - 1)) - 1) & ~1u, rank - 1)));
+    return node_error(n, "the bias is %s", import_type_string(n->m, input_type(n, 2)));
+  return import_set_output(n, 0, binary(n, OP_add, y, insert_dims(n, bias, ((1u << (rank - 1)) - 1) & ~1u, rank - 1)));
 }
 
 /* `at`: which dimension of the weights is divided into the groups; the other of the first two fits the image's
  * channels, or the result's when transposed. */
-static bool conv_shapes(Node *n, const Type *t, const Type *tw, int64_t groups, bool transposed, int64_t *kernel) {
+static bool conv_shapes(ImportNode *n, const Type *t, const Type *tw, int64_t groups, bool transposed,
+                        int64_t *kernel) {
   const Expr *g = ex_const(n->m, groups > 0 ? groups : 1);
   if (groups < 1) return node_error(n, "group is %" PRId64, groups);
   if (t->rank != tw->rank || t->rank < 3 || t->rank > 2 + MAX_WINDOWED)
-    return node_error(n, "%s cannot be convolved with %s", type_string(n->m, t), type_string(n->m, tw));
+    return node_error(n, "%s cannot be convolved with %s", import_type_string(n->m, t), import_type_string(n->m, tw));
   const Expr *channels = transposed ? t->dims[1] : ex_exact_div(n->m, t->dims[1], g);
   if (channels != tw->dims[transposed ? 0 : 1] || !ex_exact_div(n->m, tw->dims[0], g))
-    return node_error(n, "%s in %" PRId64 " groups does not fit %s", type_string(n->m, t), groups,
-                      type_string(n->m, tw));
+    return node_error(n, "%s in %" PRId64 " groups does not fit %s", import_type_string(n->m, t), groups,
+                      import_type_string(n->m, tw));
   for (int d = 2; d < tw->rank; d++)
     if (!ex_get_const(tw->dims[d], &kernel[d - 2])) return node_error(n, "the window's size is symbolic");
   return true;
 }
 
-Val convolution(Node *n, Val x, Val weights) {
+Val convolution(ImportNode *n, Val x, Val weights) {
   int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
   OnnxWindow w;
   if (!x || !weights) return 0;
@@ -254,13 +255,13 @@ Val convolution(Node *n, Val x, Val weights) {
                          : convolve(n, OP_conv, x, weights, &w, "nc*,oc*->no*", type);
 }
 
-bool import_conv(Node *n) { return conv_output(n, convolution(n, input(n, 0), input(n, 1))); }
+bool import_conv(ImportNode *n) { return conv_output(n, convolution(n, input(n, 0), input(n, 1))); }
 
 /* ---- transposed convolution: image and output change places */
 
 /* Result extents: given, or stride * (in - 1) + output_padding + reach - pads; w->low is the padding cut off at the
  * start. */
-static bool transposed_extents(Node *n, OnnxWindow *w) {
+static bool transposed_extents(ImportNode *n, OnnxWindow *w) {
   int64_t extra[MAX_RANK] = {0}, shape[MAX_RANK], pads[2 * MAX_RANK] = {0};
   const char *mode = node_string(n, "auto_pad", "NOTSET");
   bool upper = strcmp(mode, "SAME_UPPER") == 0, same = upper || strcmp(mode, "SAME_LOWER") == 0,
@@ -289,7 +290,7 @@ static bool transposed_extents(Node *n, OnnxWindow *w) {
   return true;
 }
 
-bool import_conv_transpose(Node *n) {
+bool import_conv_transpose(ImportNode *n) {
   int64_t groups = node_int(n, "group", 1), kernel[MAX_RANK];
   OnnxWindow w = {.dims = input_type(n, 0)->rank - 2};
   if (!conv_shapes(n, input_type(n, 0), input_type(n, 1), groups, true, kernel)) return false;
@@ -314,22 +315,23 @@ bool import_conv_transpose(Node *n) {
 
 /* Every column [channels * taps] is laid over the image where its window was, and what overlaps is summed: a transposed
  * convolution whose weights pass on tap k of the column to element k of the window. */
-bool import_col_to_image(Node *n) {
+bool import_col_to_image(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  Known image, block;
+  ImportKnown image, block;
   int64_t pads[2 * MAX_RANK] = {0};
   if (!input_shape(n, 1, "the image's shape", &image) || !input_shape(n, 2, "the window's shape", &block)) return false;
   OnnxWindow w = {.dims = image.n};
   if (t->rank != 3 || w.dims < 1 || w.dims > MAX_WINDOWED || block.n != w.dims || !known_constants(&block, w.kernel))
-    return node_error(n, "columns %s of windows of %d dimensions in an image of %d", type_string(n->m, t), block.n,
-                      image.n);
+    return node_error(n, "columns %s of windows of %d dimensions in an image of %d", import_type_string(n->m, t),
+                      block.n, image.n);
   for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1, w.out[d] = image.items[d];
   if (!node_ints_into(n, "strides", w.dims, 1, w.stride) || !node_ints_into(n, "dilations", w.dims, 1, w.dilation) ||
       !node_ints_into(n, "pads", 2 * w.dims, 0, pads) || !check_kernel(n, &w, w.kernel))
     return false;
   const Expr *taps = ex_const(n->m, w.taps), *channels = ex_exact_div(n->m, t->dims[1], taps),
              *count = ex_const(n->m, 1);
-  if (!channels) return node_error(n, "%s does not hold whole windows of %" PRId64, type_string(n->m, t), w.taps);
+  if (!channels)
+    return node_error(n, "%s does not hold whole windows of %" PRId64, import_type_string(n->m, t), w.taps);
   const Expr *columns[MAX_RANK] = {ex_mul(n->m, t->dims[0], channels), taps},
              *pixels[MAX_RANK] = {columns[0], ex_const(n->m, 1)};
   const Expr *square[] = {taps, taps}, *weights[MAX_RANK] = {taps, ex_const(n->m, 1)},
@@ -343,17 +345,17 @@ bool import_col_to_image(Node *n) {
     count = ex_mul(n->m, count, columns[2 + d]);
   }
   if (!equal_extents(n, count, t->dims[2]))
-    return node_error(n, "%s is not a column for each window", type_string(n->m, t));
+    return node_error(n, "%s is not a column for each window", import_type_string(n->m, t));
   Val same = binary(n, OP_eq, iota_i64(n, 2, square, 0), iota_i64(n, 2, square, 1));
   Val pass = build_reshape(n->b, build_cast(n->b, same, t->dtype), 2 + w.dims, weights);
   Val x = build_reshape(n->b, input(n, 0), 2 + w.dims, columns);
   Val y = convolve(n, OP_conv_transpose, x, pass, &w, "no*,oc*->nc*", type_get(n->m, t->dtype, 2 + w.dims, pixels));
-  return y && set_output(n, 0, build_reshape(n->b, y, 2 + w.dims, out));
+  return y && import_set_output(n, 0, build_reshape(n->b, y, 2 + w.dims, out));
 }
 
 /* ---- pools */
 
-static Val pooled(Node *n, Val x, const OnnxWindow *w, Reduction how) {
+static Val pooled(ImportNode *n, Val x, const OnnxWindow *w, Reduction how) {
   const Type *t = input_type(n, 0);
   const Expr *dims[MAX_RANK], *window[MAX_WINDOWED];
   int64_t axes[MAX_WINDOWED];
@@ -372,14 +374,14 @@ static Val pooled(Node *n, Val x, const OnnxWindow *w, Reduction how) {
 }
 
 /* Element number k[d] of all windows in every dimension: [n, c, out...] of x padded to hold them. */
-static Val window_element(Node *n, const OnnxWindow *w, Val padded, const int64_t *k) {
+static Val window_element(ImportNode *n, const OnnxWindow *w, Val padded, const int64_t *k) {
   for (int d = 0; d < w->dims && padded; d++)
     padded = build_slice(n->b, padded, 2 + d, ex_const(n->m, k[d] * w->dilation[d]), w->out[d], w->stride[d]);
   return padded;
 }
 
 /* Where that element lies: its place in the image, i64 [1, 1, out...], and whether it is inside. */
-static Val window_place(Node *n, const OnnxWindow *w, const int64_t *k, bool column_major, Val *inside) {
+static Val window_place(ImportNode *n, const OnnxWindow *w, const int64_t *k, bool column_major, Val *inside) {
   Val at = 0;
   *inside = 0;
   for (int i = 0; i < w->dims; i++) {
@@ -387,8 +389,9 @@ static Val window_place(Node *n, const OnnxWindow *w, const int64_t *k, bool col
     Val u = iota_i64(n, 1, &w->out[d], 0), start = binary_number(n, OP_mul, u, (double)w->stride[d]);
     Val place = binary_number(n, OP_add, start, (double)(k[d] * w->dilation[d] - w->low[d]));
     place = insert_dims(n, place, ((1u << (2 + w->dims)) - 1) & ~(1u << (2 + d)), 2 + w->dims);
-    Val in = binary(n, OP_and, binary_number(n, OP_ge, place, 0), binary(n, OP_lt, place, scalar_i64(n, w->in[d])));
-    at = at ? binary(n, OP_add, binary(n, OP_mul, at, scalar_i64(n, w->in[d])), place) : place;
+    Val in =
+        binary(n, OP_and, binary_number(n, OP_ge, place, 0), binary(n, OP_lt, place, import_scalar_i64(n, w->in[d])));
+    at = at ? binary(n, OP_add, binary(n, OP_mul, at, import_scalar_i64(n, w->in[d])), place) : place;
     *inside = *inside ? binary(n, OP_and, *inside, in) : in;
   }
   return at;
@@ -396,7 +399,7 @@ static Val window_place(Node *n, const OnnxWindow *w, const int64_t *k, bool col
 
 /* The place of each window's first largest element in the whole tensor as stored: the windows' elements are gone
  * through one by one. */
-static Val largest_places(Node *n, Val x, const OnnxWindow *w) {
+static Val largest_places(ImportNode *n, Val x, const OnnxWindow *w) {
   const Type *t = type_of(n->b->f, x);
   const Expr *low[MAX_RANK], *high[MAX_RANK], *dims[MAX_RANK], *image = ex_const(n->m, 1);
   bool column_major = node_int(n, "storage_order", 0) != 0;
@@ -425,29 +428,29 @@ static Val largest_places(Node *n, Val x, const OnnxWindow *w) {
     for (int d = w->dims - 1; d >= 0 && ++k[d] == w->kernel[d]; d--) k[d] = 0;
   }
   const Expr *planes[] = {t->dims[0], t->dims[1]};
-  Val plane = binary(n, OP_add, binary(n, OP_mul, iota_i64(n, 2, planes, 0), scalar_i64(n, t->dims[1])),
+  Val plane = binary(n, OP_add, binary(n, OP_mul, iota_i64(n, 2, planes, 0), import_scalar_i64(n, t->dims[1])),
                      iota_i64(n, 2, planes, 1));
-  plane = insert_dims(n, binary(n, OP_mul, plane, scalar_i64(n, image)), ((1u << t->rank) - 1) & ~3u, t->rank);
+  plane = insert_dims(n, binary(n, OP_mul, plane, import_scalar_i64(n, image)), ((1u << t->rank) - 1) & ~3u, t->rank);
   return broadcast(n, binary(n, OP_add, plane, place), t->rank, dims);
 }
 
-bool import_max_pool(Node *n) {
+bool import_max_pool(ImportNode *n) {
   OnnxWindow w;
   if (!read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
   Val x = input(n, 0);
-  if (!x || (wants(n, 1) && !set_output(n, 1, largest_places(n, x, &w)))) return false;
-  return set_output(n, 0, pooled(n, x, &w, RED_MAX));
+  if (!x || (wants(n, 1) && !import_set_output(n, 1, largest_places(n, x, &w)))) return false;
+  return import_set_output(n, 0, pooled(n, x, &w, RED_MAX));
 }
 
 /* Every element back to its place in the tensor that the pool was taken of; the largest where several name one, 0 where
  * none does. */
-bool import_max_unpool(Node *n) {
+bool import_max_unpool(ImportNode *n) {
   const Type *t = input_type(n, 0);
   OnnxWindow w = {.dims = t->rank - 2};
   int64_t pads[2 * MAX_RANK] = {0};
-  Known shape;
+  ImportKnown shape;
   if (w.dims < 1 || w.dims > MAX_WINDOWED || !has_attr(n, "kernel_shape"))
-    return node_error(n, "has no window for %s", type_string(n->m, t));
+    return node_error(n, "has no window for %s", import_type_string(n->m, t));
   for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1;
   if (!node_ints_into(n, "kernel_shape", w.dims, 1, w.kernel) || !node_ints_into(n, "strides", w.dims, 1, w.stride) ||
       !node_ints_into(n, "pads", 2 * w.dims, 0, pads))
@@ -471,21 +474,22 @@ bool import_max_unpool(Node *n) {
                                     .type = type_get(n->m, k ? DT_bool : t->dtype, 1, &to)});
   }
   Val z = build_reshape(n->b, select3(n, y[1], y[0], splat_like(n, y[0], 0)), t->rank, dims);
-  if (!z || !has_input(n, 2)) return set_output(n, 0, z);
+  if (!z || !has_input(n, 2)) return import_set_output(n, 0, z);
   if (!input_shape(n, 2, "the shape", &shape)) return false;
   if (shape.n != t->rank) return node_error(n, "a shape of %d dimensions", shape.n);
   for (int d = 0; d < t->rank; d++) {
     low[d] = ex_const(n->m, 0), high[d] = ex_sub(n->m, shape.items[d], dims[d]);
     if (known_bounds(n->m, high[d]).low < 0)
-      return node_error(n, "the shape is smaller than %s", type_string(n->m, type));
+      return node_error(n, "the shape is smaller than %s", import_type_string(n->m, type));
   }
   Attr a[] = {attr_exprs(n->m, AT_low, t->rank, low), attr_exprs(n->m, AT_high, t->rank, high), attr_f(AT_value, 0)};
-  return set_output(n, 0, build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &z, .nattrs = 3, .attrs = a}));
+  return import_set_output(n, 0,
+                           build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &z, .nattrs = 3, .attrs = a}));
 }
 
 /* How many elements of dimension d every window covers, [out], as floats: those inside [0, in), and those of the
  * padding too when `padding` (what ceil mode adds never counts). */
-static Val covered(Node *n, const OnnxWindow *w, int d, bool padding) {
+static Val covered(ImportNode *n, const OnnxWindow *w, int d, bool padding) {
   const Type *counts = type_get(n->m, DT_i64, 1, &w->out[d]), *scalar = type_of_ints(n->m, DT_i64, 0, NULL);
   Val start = binary_number(n, OP_sub, binary_number(n, OP_mul, build_iota(n->b, counts, 0), (double)w->stride[d]),
                             (double)w->low[d]);
@@ -506,54 +510,55 @@ static Val covered(Node *n, const OnnxWindow *w, int d, bool padding) {
   return sum;
 }
 
-bool import_average_pool(Node *n) {
+bool import_average_pool(ImportNode *n) {
   OnnxWindow w;
   bool padding = node_int(n, "count_include_pad", 0) != 0, even = true;
   if (!read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
   Val sum = pooled(n, input(n, 0), &w, RED_SUM);
   for (int d = 0; d < w.dims; d++) even = even && (padding ? !w.overhang[d] : !w.low[d] && !w.high[d]);
-  if (even) return set_output(n, 0, binary_number(n, OP_div, sum, (double)w.taps));
+  if (even) return import_set_output(n, 0, binary_number(n, OP_div, sum, (double)w.taps));
   for (int d = 0; d < w.dims && sum; d++) {
     Val count = covered(n, &w, d, padding);
     sum = binary(n, OP_div, sum, insert_dims(n, count, ((1u << (w.dims - d)) - 1) & ~1u, w.dims - d));
   }
-  return set_output(n, 0, sum);
+  return import_set_output(n, 0, sum);
 }
 
-bool import_global_pool(Node *n) {
+bool import_global_pool(ImportNode *n) {
   const Type *t = input_type(n, 0);
-  if (t->rank < 3) return node_error(n, "needs spatial dimensions, not %s", type_string(n->m, t));
+  if (t->rank < 3) return node_error(n, "needs spatial dimensions, not %s", import_type_string(n->m, t));
   unsigned axes = ((1u << t->rank) - 1) & ~3u;
   Val x = input(n, 0);
-  return set_output(n, 0,
-                    n->op->arg ? reduce_axes(n, (Reduction)n->op->arg, x, axes, true) : mean_axes(n, x, axes, true));
+  return import_set_output(
+      n, 0, n->op->arg ? import_reduce_axes(n, (Reduction)n->op->arg, x, axes, true) : mean_axes(n, x, axes, true));
 }
 
-static Val power_of(Node *n, Val x, double p) {
+static Val power_of(ImportNode *n, Val x, double p) {
   return p == 1 || !x ? x : p == 2 ? build_binary(n->b, OP_mul, x, x) : binary_number(n, OP_pow, x, p);
 }
-static Val root_of(Node *n, Val x, double p) {
+static Val root_of(ImportNode *n, Val x, double p) {
   return p == 1 || !x ? x : p == 2 ? build_unary(n->b, OP_sqrt, x) : binary_number(n, OP_pow, x, 1 / p);
 }
 
 /* (sum of |x|^p)^(1/p) */
-bool import_lp_pool(Node *n) {
+bool import_lp_pool(ImportNode *n) {
   OnnxWindow w;
   double p = (double)node_int(n, "p", 2);
   if (p < 1) return node_error(n, "p is %g", p);
   if (!read_window(n, input_type(n, 0), NULL, node_int(n, "ceil_mode", 0) != 0, &w)) return false;
   Val x = input(n, 0);
-  return x && set_output(n, 0, root_of(n, pooled(n, power_of(n, build_unary(n->b, OP_abs, x), p), &w, RED_SUM), p));
+  return x &&
+         import_set_output(n, 0, root_of(n, pooled(n, power_of(n, build_unary(n->b, OP_abs, x), p), &w, RED_SUM), p));
 }
 
-bool import_global_lp_pool(Node *n) {
+bool import_global_lp_pool(ImportNode *n) {
   const Type *t = input_type(n, 0);
   double p = (double)node_int(n, "p", 2);
-  if (t->rank < 3 || p < 1) return node_error(n, "p %g of %s", p, type_string(n->m, t));
+  if (t->rank < 3 || p < 1) return node_error(n, "p %g of %s", p, import_type_string(n->m, t));
   Val x = input(n, 0);
-  return x && set_output(n, 0,
-                         root_of(n,
-                                 reduce_axes(n, RED_SUM, power_of(n, build_unary(n->b, OP_abs, x), p),
-                                             ((1u << t->rank) - 1) & ~3u, true),
-                                 p));
+  return x && import_set_output(n, 0,
+                                root_of(n,
+                                        import_reduce_axes(n, RED_SUM, power_of(n, build_unary(n->b, OP_abs, x), p),
+                                                           ((1u << t->rank) - 1) & ~3u, true),
+                                        p));
 }

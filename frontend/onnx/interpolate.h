@@ -14,17 +14,17 @@ typedef struct Taps {
   Val at[MAX_TAPS], weight[MAX_TAPS]; /* weight 0: 1 */
 } Taps;
 
-Val add_number(Node *n, Val x, double y);
-Val times_number(Node *n, Val x, double y);
-Val size_as(Node *n, Val x, const Expr *e);            /* the size, of the type of x */
-Val clamp_place(Node *n, Val x, const Expr *extent);   /* to [0, extent - 1] */
-Val inside_extent(Node *n, Val x, const Expr *extent); /* 0 <= x <= extent - 1 */
+Val add_number(ImportNode *n, Val x, double y);
+Val times_number(ImportNode *n, Val x, double y);
+Val import_size_as(ImportNode *n, Val x, const Expr *e);     /* the size, of the type of x */
+Val clamp_place(ImportNode *n, Val x, const Expr *extent);   /* to [0, extent - 1] */
+Val inside_extent(ImportNode *n, Val x, const Expr *extent); /* 0 <= x <= extent - 1 */
 
-Taps linear_taps(Node *n, Val x);
-Taps cubic_taps(Node *n, double a, Val x); /* Keys' kernel */
+Taps linear_taps(ImportNode *n, Val x);
+Taps cubic_taps(ImportNode *n, double a, Val x); /* Keys' kernel */
 
 /* The kernels at distance t >= 0, on which the taps' weights lie. */
-Val linear_kernel(Node *n, Val t);
-Val cubic_kernel(Node *n, double a, Val t);
+Val linear_kernel(ImportNode *n, Val t);
+Val cubic_kernel(ImportNode *n, double a, Val t);
 
 #endif

@@ -175,15 +175,15 @@ bool known_extents(Module *m, int rank, const Expr *const *dims) {
 
 /* ---- making */
 
-Known known_make(Module *m, const Type *type, const Expr *const *items) {
+ImportKnown known_make(Module *m, const Type *type, const Expr *const *items) {
   int64_t n;
-  if (!ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (Known){type, 0, NULL};
+  if (!ex_get_const(type_elements(m, type), &n) || n < 0 || n > KNOWN_MAX) return (ImportKnown){type, 0, NULL};
   const Expr **copy = ARENA_ARRAY(m->arena, const Expr *, n);
   if (n) memcpy(copy, items, sizeof *copy * (size_t)n);
-  return (Known){type, (int)n, copy};
+  return (ImportKnown){type, (int)n, copy};
 }
 
-Known known_ints(Module *m, DType dtype, int rank, const int64_t *dims, const int64_t *items) {
+ImportKnown known_ints(Module *m, DType dtype, int rank, const int64_t *dims, const int64_t *items) {
   const Expr *e[KNOWN_MAX];
   const Type *type = type_of_ints(m, dtype, rank, dims);
   int64_t n = type_elements(m, type)->value;
@@ -191,7 +191,7 @@ Known known_ints(Module *m, DType dtype, int rank, const int64_t *dims, const in
   return known_make(m, type, e);
 }
 
-bool known_constants(const Known *k, int64_t *out) {
+bool known_constants(const ImportKnown *k, int64_t *out) {
   if (!k->items) return false;
   for (int i = 0; i < k->n; i++)
     if (!ex_get_const(k->items[i], &out[i])) return false;

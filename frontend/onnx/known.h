@@ -13,11 +13,11 @@
 #define MAX_EXTENT \
   (INT64_C(1) << 40) /* of a dimension, so that sums of a few and products with a stride fit an int64 */
 
-typedef struct Known {
+typedef struct ImportKnown {
   const Type *type; /* integer or bool, constant extents */
   int n;
   const Expr *const *items; /* row-major; NULL: not known */
-} Known;
+} ImportKnown;
 
 /* Closed interval an expression lies in for all sizes its symbols may have; INT64_MIN and INT64_MAX stand
  * for no bound. */
@@ -36,10 +36,10 @@ bool known_gt(Module *m, const Expr *a, const Expr *b);
 bool known_ne(Module *m, const Expr *a, const Expr *b);
 
 /* A Known over a copy of the items. */
-Known known_make(Module *m, const Type *type, const Expr *const *items);
-Known known_ints(Module *m, DType dtype, int rank, const int64_t *dims, const int64_t *items);
+ImportKnown known_make(Module *m, const Type *type, const Expr *const *items);
+ImportKnown known_ints(Module *m, DType dtype, int rank, const int64_t *dims, const int64_t *items);
 /* All items are constants, copied to `out` (KNOWN_MAX of them fit). */
-bool known_constants(const Known *k, int64_t *out);
+bool known_constants(const ImportKnown *k, int64_t *out);
 
 /* No extent is surely negative or above MAX_EXTENT.  True of the types of all values an importer is given. */
 bool known_extents(Module *m, int rank, const Expr *const *dims);

@@ -4,7 +4,7 @@
 
 #include "frontend/onnx/import_private.h"
 
-bool node_error(Node *n, const char *format, ...) {
+bool node_error(ImportNode *n, const char *format, ...) {
   va_list args;
   va_start(args, format);
   const char *text = arena_vprintf(n->m->arena, format, args);
@@ -12,7 +12,7 @@ bool node_error(Node *n, const char *format, ...) {
   return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc, "%s: %s", n->op->type, text);
 }
 
-const char *type_string(Module *m, const Type *t) {
+const char *import_type_string(Module *m, const Type *t) {
   Text text = {.arena = m->arena};
   type_print(m, &text, t);
   return text_str(&text);
@@ -21,19 +21,19 @@ const char *type_string(Module *m, const Type *t) {
 /* ---- tensors of the file */
 
 /* Reads a small tensor of integers or bools into known elements. */
-static Known known_of_data(Module *m, const OnnxData *d, const uint8_t *bytes) {
+static ImportKnown known_of_data(Module *m, const OnnxData *d, const uint8_t *bytes) {
   int64_t items[KNOWN_MAX];
   DTypeClass class = dtype_class(d->dtype);
-  if (d->elements > KNOWN_MAX || class == DTC_F) return (Known){0};
+  if (d->elements > KNOWN_MAX || class == DTC_F) return (ImportKnown){0};
   for (uint64_t i = 0; i < d->elements; i++) {
     items[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
-    if (items[i] < 0 && class == DTC_U) return (Known){0}; /* beyond an int64 */
+    if (items[i] < 0 && class == DTC_U) return (ImportKnown){0}; /* beyond an int64 */
   }
   return known_ints(m, d->dtype, (int)d->rank, d->dims, items);
 }
 
-Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, bool *ok) {
-  Item item = {.name = name, .tensor = tensor, .producer = -1};
+ImportItem item_of_tensor(ImportNode *n, const Onnx__TensorProto *tensor, const char *name, bool *ok) {
+  ImportItem item = {.name = name, .tensor = tensor, .producer = -1};
   OnnxFile *file = import_file(n->im);
   *ok = onnx_file_data(file, n->b->diags, tensor, &item.data);
   if (*ok && item.data.rank > MAX_RANK)
@@ -51,7 +51,7 @@ Item item_of_tensor(Node *n, const Onnx__TensorProto *tensor, const char *name, 
   return item;
 }
 
-static Val const_floats(Node *n, const Type *type, const OnnxData *d, const uint8_t *bytes) {
+static Val const_floats(ImportNode *n, const Type *type, const OnnxData *d, const uint8_t *bytes) {
   double *list = ARENA_ARRAY(n->m->arena, double, d->elements);
   bool equal = d->elements > 0;
   for (uint64_t i = 0; i < d->elements; i++) {
@@ -63,7 +63,7 @@ static Val const_floats(Node *n, const Type *type, const OnnxData *d, const uint
   return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
 }
 
-static Val const_ints(Node *n, const Type *type, int count, const int64_t *list) {
+static Val const_ints(ImportNode *n, const Type *type, int count, const int64_t *list) {
   bool equal = count > 0;
   for (int i = 1; i < count; i++) equal = equal && list[i] == list[0];
   /* Splats are doubles: exact up to 2^53. */
@@ -75,7 +75,7 @@ static Val const_ints(Node *n, const Type *type, int count, const int64_t *list)
 enum { CONST_FLOATS = 16, FOLD_BYTES = 1 << 20 };
 
 /* A weight: a param that refers to the bytes in their file. */
-static Val param_of_item(Node *n, const Item *item) {
+static Val param_of_item(ImportNode *n, const ImportItem *item) {
   Module *m = n->m;
   OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
   const char *name = item->name;
@@ -99,7 +99,7 @@ static Val param_of_item(Node *n, const Item *item) {
 }
 
 /* Data that lies in no file (it was stored element by element) becomes a constant. */
-static Val const_of_item(Node *n, const Item *item, const uint8_t *bytes) {
+static Val const_of_item(ImportNode *n, const ImportItem *item, const uint8_t *bytes) {
   const OnnxData *d = &item->data;
   if (d->bytes > FOLD_BYTES) {
     node_error(
@@ -113,11 +113,11 @@ static Val const_of_item(Node *n, const Item *item, const uint8_t *bytes) {
   return const_ints(n, item->type, (int)d->elements, list);
 }
 
-static FactTensor tensor_of_item(const Node *n, const Item *item) {
+static FactTensor tensor_of_item(const ImportNode *n, const ImportItem *item) {
   return (FactTensor){onnx_file_bytes(import_file(n->im), &item->data), item->type, item->data.elements};
 }
 
-static Val value_of_tensor(Node *n, const Item *item) {
+static Val value_of_tensor(ImportNode *n, const ImportItem *item) {
   OnnxFile *file = import_file(n->im);
   const uint8_t *bytes = onnx_file_bytes(file, &item->data);
   bool in_file = onnx_file_blob(file, item->data.blob).path != NULL && item->data.elements > 0;
@@ -130,14 +130,14 @@ static Val value_of_tensor(Node *n, const Item *item) {
 
 /* ---- known elements as values */
 
-static Val known_element(Node *n, const Known *k, int i) {
+static Val known_element(ImportNode *n, const ImportKnown *k, int i) {
   const Type *one = type_of_ints(n->m, k->type->dtype, 1, (int64_t[]){1});
   int64_t value;
   if (ex_get_const(k->items[i], &value)) return const_ints(n, one, 1, &value);
   return build_size(n->b, one, k->items[i]);
 }
 
-Val known_value(Node *n, const Known *k) {
+Val known_value(ImportNode *n, const ImportKnown *k) {
   int64_t constants[KNOWN_MAX];
   if (known_constants(k, constants)) return const_ints(n, k->type, k->n, constants);
   bool equal = true;
@@ -155,23 +155,23 @@ Val known_value(Node *n, const Known *k) {
 
 /* ---- inputs */
 
-bool has_input(const Node *n, size_t i) { return i < n->proto->n_input && n->in[i] != NULL; }
-const Type *input_type(const Node *n, size_t i) { return n->in[i]->type; }
+bool has_input(const ImportNode *n, size_t i) { return i < n->proto->n_input && n->in[i] != NULL; }
+const Type *input_type(const ImportNode *n, size_t i) { return n->in[i]->type; }
 
-static const Fact *item_fact(Node *n, Item *item) {
+static const ImportFact *item_fact(ImportNode *n, ImportItem *item) {
   if (item->val) return evaluate(import_evaluation(n->im), item->val);
   if (item->fact) return item->fact;
-  Fact *f = ARENA_NEW(n->m->arena, Fact);
+  ImportFact *f = ARENA_NEW(n->m->arena, ImportFact);
   *f = item->known.items ? fact_of_known(n->m, &item->known)
                          : fact_of_tensor(import_evaluation(n->im), tensor_of_item(n, item));
   return item->fact = f;
 }
 
-const Fact *input_fact(Node *n, size_t i) { return has_input(n, i) ? item_fact(n, n->in[i]) : NULL; }
+const ImportFact *input_fact(ImportNode *n, size_t i) { return has_input(n, i) ? item_fact(n, n->in[i]) : NULL; }
 
-Known input_known(Node *n, size_t i) {
-  if (!has_input(n, i)) return (Known){0};
-  Item *item = n->in[i];
+ImportKnown input_known(ImportNode *n, size_t i) {
+  if (!has_input(n, i)) return (ImportKnown){0};
+  ImportItem *item = n->in[i];
   int64_t elements;
   bool may = !item->known.items && !dtype_is_float(item->type->dtype) &&
              ex_get_const(type_elements(n->m, item->type), &elements) && elements <= KNOWN_MAX;
@@ -179,7 +179,7 @@ Known input_known(Node *n, size_t i) {
   return item->known;
 }
 
-Val item_value(Node *n, Item *item) {
+Val item_value(ImportNode *n, ImportItem *item) {
   if (item->val) return item->val;
   bool as_elements = item->known.items && (!item->tensor || item->data.elements <= CONST_FLOATS);
   item->val = as_elements ? known_value(n, &item->known) : value_of_tensor(n, item);
@@ -187,22 +187,23 @@ Val item_value(Node *n, Item *item) {
   return item->val;
 }
 
-Item *new_item(Node *n, const char *name, Val v) {
-  Item *item = ARENA_NEW(n->m->arena, Item);
-  *item = (Item){.name = name, .val = v, .type = v ? type_of(n->b->f, v) : NULL, .producer = -1, .used = true};
+ImportItem *new_item(ImportNode *n, const char *name, Val v) {
+  ImportItem *item = ARENA_NEW(n->m->arena, ImportItem);
+  *item = (ImportItem){.name = name, .val = v, .type = v ? type_of(n->b->f, v) : NULL, .producer = -1, .used = true};
   return item;
 }
 
-Val input(Node *n, size_t i) { return has_input(n, i) ? item_value(n, n->in[i]) : 0; }
+Val input(ImportNode *n, size_t i) { return has_input(n, i) ? item_value(n, n->in[i]) : 0; }
 
-bool input_exprs(Node *n, size_t i, const char *what, Known *out) {
+bool input_exprs(ImportNode *n, size_t i, const char *what, ImportKnown *out) {
   *out = input_known(n, i);
   if (out->items && out->type->rank <= 1 && dtype_class(out->type->dtype) != DTC_B) return true;
-  if (out->items) return node_error(n, "%s must be a list of integers, not %s", what, type_string(n->m, out->type));
+  if (out->items)
+    return node_error(n, "%s must be a list of integers, not %s", what, import_type_string(n->m, out->type));
   return input_refused(n, i, what);
 }
 
-bool input_shape(Node *n, size_t i, const char *what, Known *out) {
+bool input_shape(ImportNode *n, size_t i, const char *what, ImportKnown *out) {
   if (!input_exprs(n, i, what, out)) return false;
   if (out->n > MAX_RANK) return node_error(n, "a result of %d dimensions", out->n);
   for (int d = 0; d < out->n; d++)
@@ -210,23 +211,23 @@ bool input_shape(Node *n, size_t i, const char *what, Known *out) {
   return true;
 }
 
-bool node_extent(Node *n, double x, int64_t *out) {
+bool node_extent(ImportNode *n, double x, int64_t *out) {
   if (!(x >= 0 && x < (double)MAX_EXTENT))
     return node_error(n, "a dimension would be %g; at least 0 and less than 2^40 is expected", x);
   *out = (int64_t)x;
   return true;
 }
 
-bool input_ints(Node *n, size_t i, const char *what, int64_t *out, int *count) {
-  Known k;
+bool input_ints(ImportNode *n, size_t i, const char *what, int64_t *out, int *count) {
+  ImportKnown k;
   if (!input_exprs(n, i, what, &k)) return false;
   *count = k.n;
   if (known_constants(&k, out)) return true;
   return input_refused(n, i, what);
 }
 
-bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, int *count) {
-  const Fact *f = input_fact(n, i);
+bool input_doubles(ImportNode *n, size_t i, const char *what, int max, double *out, int *count) {
+  const ImportFact *f = input_fact(n, i);
   if (f->kind != FACT_CONSTANT) return input_refused(n, i, what);
   if (f->n > max) return node_error(n, "%s has %" PRId64 " elements", what, f->n);
   *count = (int)f->n;
@@ -234,12 +235,12 @@ bool input_doubles(Node *n, size_t i, const char *what, int max, double *out, in
   return true;
 }
 
-bool input_number(Node *n, size_t i, double *out) { return has_input(n, i) && item_number(n, n->in[i], out); }
+bool input_number(ImportNode *n, size_t i, double *out) { return has_input(n, i) && item_number(n, n->in[i], out); }
 
-bool item_number(Node *n, Item *item, double *out) {
+bool item_number(ImportNode *n, ImportItem *item, double *out) {
   int64_t elements;
   if (!ex_get_const(type_elements(n->m, item->type), &elements) || elements != 1) return false;
-  const Fact *f = item_fact(n, item);
+  const ImportFact *f = item_fact(n, item);
   if (f->kind != FACT_CONSTANT) return false;
   *out = dtype_is_float(item->type->dtype) ? f->cells[0].f : (double)f->cells[0].i;
   return true;
@@ -247,9 +248,9 @@ bool item_number(Node *n, Item *item, double *out) {
 
 /* ---- outputs */
 
-bool wants(const Node *n, size_t i) { return i < n->proto->n_output && n->out[i] != NULL; }
+bool wants(const ImportNode *n, size_t i) { return i < n->proto->n_output && n->out[i] != NULL; }
 
-bool set_output(Node *n, size_t i, Val v) {
+bool import_set_output(ImportNode *n, size_t i, Val v) {
   if (!v) return false;
   if (!wants(n, i)) return true;
   n->out[i]->val = v;
@@ -257,34 +258,34 @@ bool set_output(Node *n, size_t i, Val v) {
   return true;
 }
 
-bool set_known(Node *n, size_t i, Known k) {
+bool import_set_known(ImportNode *n, size_t i, ImportKnown k) {
   if (!wants(n, i)) return true;
   n->out[i]->known = k;
   n->out[i]->type = k.type;
   return true;
 }
 
-void set_alias(Node *n, size_t i, Item *from) {
+void import_set_alias(ImportNode *n, size_t i, ImportItem *from) {
   if (!wants(n, i)) return;
   n->out[i]->type = from->type;
   import_rename(n->im, n->out[i]->name, from);
 }
 
-void set_tensor(Node *n, size_t i, const Item *from) {
+void import_set_tensor(ImportNode *n, size_t i, const ImportItem *from) {
   if (!wants(n, i)) return;
-  Item *out = n->out[i];
-  *out = (Item){.name = out->name,
-                .type = from->type,
-                .known = from->known,
-                .tensor = from->tensor,
-                .data = from->data,
-                .producer = out->producer,
-                .used = out->used};
+  ImportItem *out = n->out[i];
+  *out = (ImportItem){.name = out->name,
+                      .type = from->type,
+                      .known = from->known,
+                      .tensor = from->tensor,
+                      .data = from->data,
+                      .producer = out->producer,
+                      .used = out->used};
 }
 
 /* ---- attributes */
 
-static const Onnx__AttributeProto *find_attr(const Node *n, const char *name) {
+static const Onnx__AttributeProto *find_attr(const ImportNode *n, const char *name) {
   for (size_t i = 0; i < n->proto->n_attribute; i++) {
     const char *have = n->proto->attribute[i]->name;
     if (have && strcmp(have, name) == 0) return n->proto->attribute[i];
@@ -292,10 +293,11 @@ static const Onnx__AttributeProto *find_attr(const Node *n, const char *name) {
   return NULL;
 }
 
-bool has_attr(const Node *n, const char *name) { return find_attr(n, name) != NULL; }
+bool has_attr(const ImportNode *n, const char *name) { return find_attr(n, name) != NULL; }
 
 /* The attribute when present and of that type; reports a wrong type. */
-static const Onnx__AttributeProto *typed_attr(Node *n, const char *name, Onnx__AttributeProto__AttributeType type) {
+static const Onnx__AttributeProto *typed_attr(ImportNode *n, const char *name,
+                                              Onnx__AttributeProto__AttributeType type) {
   const Onnx__AttributeProto *a = find_attr(n, name);
   if (!a || a->type == type) return a;
   node_error(n, "attribute \"%s\" has the wrong type", name);
@@ -303,28 +305,28 @@ static const Onnx__AttributeProto *typed_attr(Node *n, const char *name, Onnx__A
   return NULL;
 }
 
-int64_t node_int(Node *n, const char *name, int64_t otherwise) {
+int64_t node_int(ImportNode *n, const char *name, int64_t otherwise) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
   return a ? a->i : otherwise;
 }
 
-double node_float(Node *n, const char *name, double otherwise) {
+double node_float(ImportNode *n, const char *name, double otherwise) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
   return a ? (double)a->f : otherwise;
 }
 
-const char *node_string(Node *n, const char *name, const char *otherwise) {
+const char *node_string(ImportNode *n, const char *name, const char *otherwise) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
   return a ? arena_strndup(n->m->arena, (const char *)a->s.data, a->s.len) : otherwise;
 }
 
-const int64_t *node_ints(Node *n, const char *name, int *count) {
+const int64_t *node_ints(ImportNode *n, const char *name, int *count) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
   *count = a ? (int)a->n_ints : -1;
   return a ? a->ints : NULL;
 }
 
-bool node_ints_into(Node *n, const char *name, int expected, int64_t least, int64_t *out) {
+bool node_ints_into(ImportNode *n, const char *name, int expected, int64_t least, int64_t *out) {
   int count;
   const int64_t *list = node_ints(n, name, &count);
   if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
@@ -335,13 +337,13 @@ bool node_ints_into(Node *n, const char *name, int expected, int64_t least, int6
   return true;
 }
 
-const float *node_floats(Node *n, const char *name, size_t *count) {
+const float *node_floats(ImportNode *n, const char *name, size_t *count) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
   *count = a ? a->n_floats : 0;
   return a ? a->floats : NULL;
 }
 
-const char *const *node_strings(Node *n, const char *name, size_t *count) {
+const char *const *node_strings(ImportNode *n, const char *name, size_t *count) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS);
   *count = a ? a->n_strings : 0;
   if (!a) return NULL;
@@ -351,31 +353,31 @@ const char *const *node_strings(Node *n, const char *name, size_t *count) {
   return out;
 }
 
-bool node_dtype(Node *n, const char *name, DType *out) {
+bool node_dtype(ImportNode *n, const char *name, DType *out) {
   int64_t type = node_int(n, name, 0);
   int32_t number = type >= 0 && type <= INT32_MAX ? (int32_t)type : -1;
   return onnx_dtype(number, out) || node_error(n, "%s is %s, which is not supported", name, onnx_dtype_name(number));
 }
 
-const Onnx__TensorProto *node_tensor(Node *n, const char *name) {
+const Onnx__TensorProto *node_tensor(ImportNode *n, const char *name) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
   return a ? a->t : NULL;
 }
 
-const Onnx__GraphProto *node_graph(Node *n, const char *name) {
+const Onnx__GraphProto *node_graph(ImportNode *n, const char *name) {
   const Onnx__AttributeProto *a = typed_attr(n, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH);
   if (a && a->g) return a->g;
   node_error(n, "has no graph \"%s\"", name);
   return NULL;
 }
 
-bool node_axis(Node *n, int64_t axis, int rank, int *out) {
+bool node_axis(ImportNode *n, int64_t axis, int rank, int *out) {
   if (axis < -rank || axis >= rank) return node_error(n, "axis %" PRId64 " is outside a tensor of rank %d", axis, rank);
   *out = (int)(axis < 0 ? axis + rank : axis);
   return true;
 }
 
-bool node_axes(Node *n, int64_t since_input, int rank, unsigned *out, bool *given) {
+bool node_axes(ImportNode *n, int64_t since_input, int rank, unsigned *out, bool *given) {
   int64_t from_input[KNOWN_MAX];
   const int64_t *list = from_input;
   int count = -1, axis = 0;

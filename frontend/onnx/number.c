@@ -25,7 +25,7 @@ static bool is_constant(Number x, int64_t v) {
 }
 static bool power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-Number number_of_double(Module *m, double v) {
+Number import_number_of_double(Module *m, double v) {
   int64_t denominator = 1;
   while (v != floor(v) && denominator < MAX_DENOMINATOR) v *= 2, denominator *= 2;
   if (!(v == floor(v) && fabs(v) <= MAX_EXACT)) return unknown;
@@ -239,14 +239,14 @@ static Number computed(Module *m, OpKind kind, DType from, DType to, const Numbe
   return decided.numerator ? decided : integers(m, kind, x[0].numerator, x[1].numerator);
 }
 
-Number number_pointwise(Module *m, OpKind kind, DType from, DType to, const Number *x) {
+Number import_number_pointwise(Module *m, OpKind kind, DType from, DType to, const Number *x) {
   Number y = computed(m, kind, from, to, x);
   return !y.numerator || dtype_is_float(to) || fits(m, to, y.numerator) ? y : unknown;
 }
 
-Number number_reduce(Module *m, Reduction r, DType t, Number x, Number y) {
+Number import_number_reduce(Module *m, Reduction r, DType t, Number x, Number y) {
   static const OpKind kinds[] = {[RED_SUM] = OP_add, [RED_PRODUCT] = OP_mul, [RED_MAX] = OP_max,
                                  [RED_MIN] = OP_min, [RED_OR] = OP_or,       [RED_AND] = OP_and};
   if (r == RED_NONE || r == RED_ONE) return unknown;
-  return number_pointwise(m, kinds[r], t, t, (Number[]){x, y});
+  return import_number_pointwise(m, kinds[r], t, t, (Number[]){x, y});
 }

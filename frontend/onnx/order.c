@@ -40,7 +40,7 @@ static void captures(Arena *a, const Onnx__GraphProto *g, const Bound *outer, Na
   for (size_t i = 0; i < g->n_output; i++) read_name(a, &b, onnx_text(g->output[i]->name), seen, out);
 }
 
-OnnxReads graph_captures(Arena *a, const Onnx__GraphProto *g) {
+OnnxReads import_graph_captures(Arena *a, const Onnx__GraphProto *g) {
   OnnxReads out = {0};
   NameMap seen = {0};
   captures(a, g, NULL, &seen, &out);
@@ -63,7 +63,7 @@ typedef enum Mark { UNSEEN, OPEN, DONE } Mark;
 
 /* Depth first over what node `root` reads, without recursion: models have chains of many thousand nodes. */
 static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
-  Graph *g = im->g;
+  ImportGraph *g = im->g;
   size_t depth = 0;
   stack[depth++] = root;
   mark[root] = OPEN;
@@ -76,7 +76,7 @@ static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
       continue;
     }
     const char *name = g->reads[i].items[next[i]++];
-    const Item *item = name_find(&g->items, name);
+    const ImportItem *item = name_find(&g->items, name);
     if (!item && !import_find(im, name))
       return diag_error(im->d, DIAG_onnx_graph, onnx_node_loc(im, (size_t)i), "input \"%s\" is defined nowhere", name);
     int p = item ? item->producer : -1;
@@ -90,8 +90,8 @@ static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
   return true;
 }
 
-bool graph_order(Import *im) {
-  Graph *g = im->g;
+bool import_graph_order(Import *im) {
+  ImportGraph *g = im->g;
   size_t n = g->nodes.n;
   g->order = ARENA_ARRAY(im->m->arena, int, n);
   g->reads = ARENA_ARRAY(im->m->arena, OnnxReads, n);
@@ -109,13 +109,13 @@ bool graph_order(Import *im) {
 
 /* ---- what is needed */
 
-bool graph_mark_live(Import *im, const bool *wanted) {
-  Graph *g = im->g;
+bool import_graph_mark_live(Import *im, const bool *wanted) {
+  ImportGraph *g = im->g;
   g->live = ARENA_ARRAY(im->m->arena, bool, g->nodes.n);
   bool ok = true;
   for (size_t i = 0; i < g->proto->n_output; i++) {
     const char *name = onnx_text(g->proto->output[i]->name);
-    Item *item = import_find(im, name);
+    ImportItem *item = import_find(im, name);
     if (!item) ok = diag_error(im->d, DIAG_onnx_graph, im->b.loc, "output \"%s\" is defined nowhere", name);
     else if (!wanted || wanted[i]) item->used = true;
   }
@@ -123,7 +123,7 @@ bool graph_mark_live(Import *im, const bool *wanted) {
     int i = g->order[k];
     const Onnx__NodeProto *node = g->nodes.items[i];
     for (size_t o = 0; o < node->n_output; o++) {
-      const Item *item = *node->output[o] ? name_find(&g->items, node->output[o]) : NULL;
+      const ImportItem *item = *node->output[o] ? name_find(&g->items, node->output[o]) : NULL;
       g->live[i] = g->live[i] || (item && item->used);
     }
     for (size_t in = 0; g->live[i] && in < g->reads[i].n; in++) import_find(im, g->reads[i].items[in])->used = true;

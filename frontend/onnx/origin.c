@@ -14,14 +14,14 @@ typedef struct Chain {
 
 /* The type of the node with that path, in the graphs that can be seen from here; NULL. */
 static const char *node_type(const Import *im, const char *name) {
-  for (const Graph *g = im->g; g; g = g->outer)
+  for (const ImportGraph *g = im->g; g; g = g->outer)
     for (size_t i = 0; i < g->nodes.n; i++)
       if (strcmp(g->names[i], name) == 0) return onnx_text(g->nodes.items[i]->op_type);
   return NULL;
 }
 
 /* Follows the operands that are missing; the operation at the end. */
-static const Op *follow(Node *n, Val v, Chain *chain) {
+static const Op *follow(ImportNode *n, Val v, Chain *chain) {
   const Func *f = n->b->f;
   for (;;) {
     const Op *op = op_of(f, v);
@@ -34,7 +34,7 @@ static const Op *follow(Node *n, Val v, Chain *chain) {
   }
 }
 
-static void say_chain(Node *n, const char *origin, const Chain *chain) {
+static void say_chain(ImportNode *n, const char *origin, const Chain *chain) {
   Text t = {.arena = n->m->arena};
   text_printf(&t, "it comes from %s", origin);
   for (size_t i = chain->n; i-- > 0;) {
@@ -49,14 +49,14 @@ static void say_chain(Node *n, const char *origin, const Chain *chain) {
   diag_note(n->b->diags, (Loc){0}, "%s", text_str(&t));
 }
 
-static void say_dimensions(Node *n) {
+static void say_dimensions(ImportNode *n) {
   Text t = {.arena = n->m->arena};
   for (size_t i = 0; i < n->m->symbols.n && i < 8; i++)
     text_printf(&t, "%s--dim %s=N", i ? " " : "", n->m->symbols.items[i].name);
   if (n->m->symbols.n) diag_help(n->b->diags, "give the dimensions it depends on a size: %s", text_str(&t));
 }
 
-static const char *origin_of(Node *n, const Op *op, FactKind missing) {
+static const char *origin_of(ImportNode *n, const Op *op, FactKind missing) {
   const char *name = op_str(op, AT_name);
   switch (op->kind) {
     case OP_input: return arena_printf(n->m->arena, "the input \"%s\"", name);
@@ -68,8 +68,8 @@ static const char *origin_of(Node *n, const Op *op, FactKind missing) {
   }
 }
 
-void say_origin(Node *n, size_t i) {
-  const Fact *f = input_fact(n, i);
+void say_origin(ImportNode *n, size_t i) {
+  const ImportFact *f = input_fact(n, i);
   FactKind missing = f->kind == FACT_SIZES ? f->missing : f->kind;
   if (missing == FACT_NONE || missing == FACT_CONSTANT || !n->in[i]->val) return;
   Chain chain = {0};
@@ -77,9 +77,9 @@ void say_origin(Node *n, size_t i) {
   say_chain(n, origin_of(n, op, missing), &chain);
 }
 
-bool input_refused(Node *n, size_t i, const char *what) {
+bool input_refused(ImportNode *n, size_t i, const char *what) {
   const char *name = n->proto->input[i];
-  const Fact *f = input_fact(n, i);
+  const ImportFact *f = input_fact(n, i);
   FactKind missing = f->kind == FACT_SIZES ? f->missing : f->kind;
   const char *why = missing == FACT_DATA    ? "is computed from data"
                     : missing == FACT_OPEN  ? "is computed from dimensions, but is no expression of them"

@@ -7,10 +7,11 @@ static bool import_contents(Import *im, const char *prefix, const bool *wanted) 
   import_value_infos(im);
   if (!import_initializers(im)) return false;
   import_name_nodes(im, prefix);
-  return import_node_outputs(im) && graph_order(im) && graph_mark_live(im, wanted) && import_live_nodes(im);
+  return import_node_outputs(im) && import_graph_order(im) && import_graph_mark_live(im, wanted) &&
+         import_live_nodes(im);
 }
 
-static bool find_outputs(Import *im, const bool *wanted, Item **out) {
+static bool find_outputs(Import *im, const bool *wanted, ImportItem **out) {
   const Onnx__GraphProto *p = im->g->proto;
   for (size_t i = 0; i < p->n_output; i++) {
     if (wanted && !wanted[i]) continue;
@@ -20,16 +21,17 @@ static bool find_outputs(Import *im, const bool *wanted, Item **out) {
   return true;
 }
 
-bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Item *const *in, const bool *wanted, Item **out) {
+bool import_subgraph(ImportNode *n, const Onnx__GraphProto *proto, ImportItem *const *in, const bool *wanted,
+                     ImportItem **out) {
   Import *im = n->im;
-  Graph g = {.outer = im->g, .proto = proto, .nodes = {proto->node, proto->n_node, proto->n_node}};
+  ImportGraph g = {.outer = im->g, .proto = proto, .nodes = {proto->node, proto->n_node, proto->n_node}};
   Loc loc = im->b.loc;
   const char *prefix = im->b.prefix;
   size_t errors = im->d->errors;
   if (proto->n_sparse_initializer) return node_error(n, "its graph has sparse initializers");
   im->g = &g;
   for (size_t i = 0; i < proto->n_input; i++) {
-    Item *item = ARENA_NEW(im->m->arena, Item);
+    ImportItem *item = ARENA_NEW(im->m->arena, ImportItem);
     *item = *in[i];
     item->producer = -1; /* no node of this graph */
     import_rename(im, onnx_text(proto->input[i]->name), item);
@@ -41,10 +43,10 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Item *const *in, co
   return ok;
 }
 
-bool import_captured(Node *n, const Onnx__GraphProto *proto) {
-  OnnxReads reads = graph_captures(n->m->arena, proto);
+bool import_captured(ImportNode *n, const Onnx__GraphProto *proto) {
+  OnnxReads reads = import_graph_captures(n->m->arena, proto);
   for (size_t i = 0; i < reads.n; i++) {
-    Item *item = import_find(n->im, reads.items[i]);
+    ImportItem *item = import_find(n->im, reads.items[i]);
     if (!item->type || !item_value(n, item)) return false; /* reported */
   }
   return true;

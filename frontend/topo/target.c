@@ -31,7 +31,7 @@ static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name
       return diag_error(d, DIAG_target_syntax, machine->slots[0]->loc, "there is no machine '%s'",
                         machine->slots[0]->text);
   }
-  return target_parts(d, l, b, &out->parts);
+  return frontend_target_parts(d, l, b, &out->parts);
 }
 
 static bool is_target(const TopoBlock *b) { return b->kind == TOPO_machine || b->kind == TOPO_target; }
@@ -40,7 +40,8 @@ static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
   bool ok = true;
   for (const TopoBlock *b = l->own->first; b; b = b->next) {
     Found f;
-    if (b->kind == kind) ok = found(d, l, b, b->name, 0, &f) && target_build(d, a, &f.parts, f.name, f.ranks) && ok;
+    if (b->kind == kind)
+      ok = found(d, l, b, b->name, 0, &f) && frontend_target_build(d, a, &f.parts, f.name, f.ranks) && ok;
   }
   return ok;
 }
@@ -104,7 +105,7 @@ static bool contains(Arena *a, const char *name, const char *word) {
 
 /* The machine has the word in its name (pass 0), or in that of its part only (pass 1). */
 static bool has_word(Arena *a, const TopoBlock *b, const char *word, int pass) {
-  const Target *t = is_target(b) ? target_find(diags_new(a), a, b->name) : NULL;
+  const Target *t = is_target(b) ? topo_target_find(diags_new(a), a, b->name) : NULL;
   if (!t || t->device->shared_memory) return false; /* its ranks are no devices with names of their own */
   bool named = contains(a, b->name, word);
   return pass == 0 ? named : !named && t->part && contains(a, t->part, word);
@@ -178,20 +179,21 @@ static bool find(Diags *d, Arena *a, const char *name, Found *out) {
   return found(d, &l, b, arena_strdup(a, name), exact ? 0 : ranks, out);
 }
 
-const Target *target_find(Diags *d, Arena *a, const char *name) {
+const Target *topo_target_find(Diags *d, Arena *a, const char *name) {
   Found f;
-  return find(d, a, name, &f) ? target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+  return find(d, a, name, &f) ? frontend_target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
 }
 
-const Target *target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {
+const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {
   Found f;
-  return find_in_text(d, a, file, text, name, ranks, &f) ? target_build(d, a, &f.parts, f.name, f.ranks) : NULL;
+  return find_in_text(d, a, file, text, name, ranks, &f) ? frontend_target_build(d, a, &f.parts, f.name, f.ranks)
+                                                         : NULL;
 }
 
-const char *target_text(Diags *d, Arena *a, const char *name) {
+const char *topo_target_text(Diags *d, Arena *a, const char *name) {
   Found f;
   if (!find(d, a, name, &f)) return NULL;
-  const Target *t = target_build(d, a, &f.parts, f.name, f.ranks);
+  const Target *t = frontend_target_build(d, a, &f.parts, f.name, f.ranks);
   if (!t) return NULL;
   Text text = {.arena = a};
   for (int i = 0; i < f.parts.n; i++) {
@@ -205,7 +207,7 @@ const char *target_text(Diags *d, Arena *a, const char *name) {
   return text_str(&text);
 }
 
-const Target *target_computing_in(Arena *a, const Target *t, ComputeType type) {
+const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type) {
   if (!(t->flops[type] > 0)) return NULL;
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
@@ -213,7 +215,7 @@ const Target *target_computing_in(Arena *a, const Target *t, ComputeType type) {
   return copy;
 }
 
-const char *const *target_names(Arena *a) {
+const char *const *topo_target_names(Arena *a) {
   struct {
     const char **items;
     size_t n, cap;

@@ -11,19 +11,19 @@
 #include "ir/target.h"
 
 /* The target of that name; NULL after diagnostics (unknown names get the nearest one). */
-const Target *target_find(Diags *d, Arena *a, const char *name);
+const Target *topo_target_find(Diags *d, Arena *a, const char *name);
 
 /* The last machine or target of a text; `ranks` > 0 takes that many devices (0: as it says).  NULL after
  * diagnostics. */
-const Target *target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks);
+const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks);
 
 /* The canonical text of everything a target is made of: parsed, it gives the same target.  NULL after diagnostics. */
-const char *target_text(Diags *d, Arena *a, const char *name);
+const char *topo_target_text(Diags *d, Arena *a, const char *name);
 
 /* The same target for products of f32 values in another type; NULL when the device does not have it. */
-const Target *target_computing_in(Arena *a, const Target *t, ComputeType type);
+const Target *topo_target_computing_in(Arena *a, const Target *t, ComputeType type);
 
 /* The names of the built-in targets, in order; NULL after the last. */
-const char *const *target_names(Arena *a);
+const char *const *topo_target_names(Arena *a);
 
 #endif

@@ -49,17 +49,17 @@ static const TopoBlock *find_device(TopoLibrary *l, const char *name) {
   const TopoBlock *b = NULL;
   for (int k = 0; k < DEVICE_KINDS && !b; k++) {
     TopoKind kind;
-    if (topo_kind_find(device_traits((DeviceKind)k)->name, &kind)) b = library_find(l, kind, name);
+    if (topo_kind_find(target_device_traits((DeviceKind)k)->name, &kind)) b = library_find(l, kind, name);
   }
   return b;
 }
 
 /* Do ranks share the one device of a machine, its cores and memory? */
 static bool ranks_share(const TargetParts *p) {
-  return device_traits_find(topo_kind_name(p->device->kind))->shared_memory;
+  return target_device_traits_find(topo_kind_name(p->device->kind))->shared_memory;
 }
 
-bool target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
+bool frontend_target_parts(Diags *d, TopoLibrary *l, const TopoBlock *machine, TargetParts *out) {
   *out = (TargetParts){.machine = machine};
   const TopoValue *name = topo_find(machine, "devices", NULL)->slots[1];
   out->device = find_device(l, name->text);
@@ -141,7 +141,7 @@ static bool read_tier(Diags *d, const TargetParts *p, const TopoValue *with, Tar
 }
 
 static void read_device(const TopoBlock *b, double share, double slower, Target *t) {
-  t->device = device_traits_find(topo_kind_name(b->kind));
+  t->device = target_device_traits_find(topo_kind_name(b->kind));
   t->part = b->name;
   t->arch = word_of(b, "arch", 0);
   for (int i = 0; i < CT_COUNT; i++) t->flops[i] = NAN;
@@ -225,7 +225,7 @@ static void read_price(const TopoBlock *machine, Target *t) {
   t->price_date = s ? s->slots[2]->text : NULL;
 }
 
-const Target *target_build(Diags *d, Arena *a, const TargetParts *p, const char *name, int ranks) {
+const Target *frontend_target_build(Diags *d, Arena *a, const TargetParts *p, const char *name, int ranks) {
   const TopoStatement *devices = topo_find(p->machine, "devices", NULL);
   bool shared = ranks_share(p);
   int count = (int)devices->slots[0]->number, hosts = (int)figure(p->machine, "hosts", 0, 1);

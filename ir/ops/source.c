@@ -107,7 +107,7 @@ static bool eval_random(Eval *e) {
   for (int d = 0; d < rank; d++)
     if (__builtin_mul_overflow(total, extent[d] > 1 ? extent[d] : 1, &total))
       return eval_fail(e, "the whole tensor is too large");
-  row_major(rank, extent, stride);
+  expr_row_major(rank, extent, stride);
   for (int64_t i = 0; i < n; i++) {
     int64_t element = 0;
     for (int d = 0; d < rank; d++) element += (start[d] + index[d]) * stride[d];

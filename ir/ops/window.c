@@ -212,7 +212,7 @@ static bool walk_new(const Eval *e, const Window *w, Walk *k) {
         if (!eval_expr(e, w->extent[r][i], &k->extent[r][i])) return false;
         continue;
       }
-      row_major(t->rank, t->dims, strides);
+      expr_row_major(t->rank, t->dims, strides);
       k->extent[r][i] = t->dims[w->dim[r][i]];
       k->step[r][i] = strides[w->dim[r][i]];
     }
@@ -259,7 +259,7 @@ static bool letter_nest(const Eval *e, Nest *nest) {
   int64_t strides[3][MAX_RANK], extent[128];
   memset(extent, -1, sizeof extent);
   for (int p = 0; p < 3; p++) {
-    row_major(t[p]->rank, t[p]->dims, strides[p]);
+    expr_row_major(t[p]->rank, t[p]->dims, strides[p]);
     for (int d = 0; d < t[p]->rank; d++) {
       int l = part[p][d];
       if (l <= 'Z') continue;
@@ -311,8 +311,8 @@ static bool eval_pool(Eval *e) {
   Nest nest = {0};
   int64_t u[MAX_WINDOWED] = {0}, t[MAX_WINDOWED] = {0}, offset[3], xs[MAX_RANK], ys[MAX_RANK];
   if (!walk_new(e, &w, &k)) return false;
-  row_major(x->rank, x->dims, xs);
-  row_major(y->rank, y->dims, ys);
+  expr_row_major(x->rank, x->dims, xs);
+  expr_row_major(y->rank, y->dims, ys);
   for (int d = 0, next = 0; d < x->rank; d++) {
     if (next < w.n && w.dim[WINDOW_IMAGE][next] == d) {
       next++;

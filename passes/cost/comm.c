@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-CommGroup comm_group_block(const Target *t, int n) {
+CommGroup cost_group_block(const Target *t, int n) {
   CommGroup g = {{0}};
   for (int i = 0; i < t->ntiers; i++) g.inside[i] = n < t->tiers[i].group ? n : t->tiers[i].group;
   return g;
@@ -157,7 +157,7 @@ static const TargetTier *named_tier(const Levels *l) {
   return NULL;
 }
 
-CommCosts comm_costs(const Target *t, const CommGroup *g) {
+CommCosts cost_comms(const Target *t, const CommGroup *g) {
   Levels l = levels_of(t, g);
   CommCosts c = {.n = l.ranks};
   if (l.n == 0) return c;
@@ -173,7 +173,7 @@ CommCosts comm_costs(const Target *t, const CommGroup *g) {
   return c;
 }
 
-double comm_seconds(const CommCosts *c, CommKind kind, double bytes) {
+double cost_comm_seconds(const CommCosts *c, CommKind kind, double bytes) {
   double best = INFINITY;
   if (c->n < 2) return 0;
   for (int i = 0; i < c->nways[kind]; i++)
@@ -181,7 +181,7 @@ double comm_seconds(const CommCosts *c, CommKind kind, double bytes) {
   return best;
 }
 
-double comm_send_seconds(const Target *t, int span, double bytes) {
+double cost_send_seconds(const Target *t, int span, double bytes) {
   const TargetTier *tier = target_tier(t, span);
   double rate = tier->pair > 0 ? tier->pair : tier->bandwidth, best = INFINITY;
   if (!tier->nprotocols) return t->launch + tier->latency + bytes / rate;

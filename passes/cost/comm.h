@@ -17,7 +17,7 @@ typedef struct CommGroup {
 } CommGroup;
 
 /* n consecutive ranks. */
-CommGroup comm_group_block(const Target *t, int n);
+CommGroup cost_group_block(const Target *t, int n);
 
 typedef struct CommWay {
   double fixed, per_byte;
@@ -29,12 +29,12 @@ typedef struct CommCosts {
   CommWay ways[COMM_KIND_COUNT][MAX_PROTOCOLS];
 } CommCosts;
 
-CommCosts comm_costs(const Target *t, const CommGroup *g);
+CommCosts cost_comms(const Target *t, const CommGroup *g);
 /* 0 for a group of one rank.  `bytes` are those of the whole buffer of one rank: an all-gather's result, the operand of
  * the others. */
-double comm_seconds(const CommCosts *c, CommKind kind, double bytes);
+double cost_comm_seconds(const CommCosts *c, CommKind kind, double bytes);
 
 /* One message between two ranks of a block of `span` consecutive ones. */
-double comm_send_seconds(const Target *t, int span, double bytes);
+double cost_send_seconds(const Target *t, int span, double bytes);
 
 #endif

@@ -212,7 +212,7 @@ static void add_group(const CostModel *c, GroupCosts *out, const CommGroup *g, C
   for (int i = 0; i < out->n; i++)
     if (memcmp(&known[i], g, sizeof *g) == 0) return;
   known[out->n] = *g;
-  out->items[out->n++] = comm_costs(c->target, g);
+  out->items[out->n++] = cost_comms(c->target, g);
 }
 
 /* The group under every order of the loose axes behind the first `done`. */
@@ -246,12 +246,12 @@ double cost_comm(const CostModel *c, const CommSize *x) {
   if (!c->groups[x->axes]) c->groups[x->axes] = group_costs(c, x->axes);
   const GroupCosts *g = c->groups[x->axes];
   double least = INFINITY;
-  for (int i = 0; i < g->n; i++) least = fmin(least, comm_seconds(&g->items[i], x->kind, x->bytes));
+  for (int i = 0; i < g->n; i++) least = fmin(least, cost_comm_seconds(&g->items[i], x->kind, x->bytes));
   return least;
 }
 
 static double traffic(const CostModel *c, double bytes) {
-  return c->target->launch + kernel_memory_seconds(c->target, bytes);
+  return c->target->launch + cost_memory_seconds(c->target, bytes);
 }
 
 bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out) {
@@ -278,7 +278,7 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 
 double cost_transfer(const CostModel *c, double bytes) {
   int inner = mesh_ranks(&c->mesh) / c->mesh.stages, ranks = c->target->ranks;
-  return comm_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
+  return cost_send_seconds(c->target, 2 * inner < ranks ? 2 * inner : ranks, bytes);
 }
 
 /* ---- conversions */
@@ -404,11 +404,11 @@ static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart
   DType type = computed_type(f, p->op);
   Product x[MAX_PRODUCTS];
   double seconds = 0;
-  if (p->op->kind == OP_attention) return kernel_attention_seconds(c->target, type, flops);
+  if (p->op->kind == OP_attention) return cost_attention_seconds(c->target, type, flops);
   if (op_is_windowed(p->op->kind) && op_is_contraction(p->op->kind))
-    return conv_seconds(c->target, f, p, &c->mesh, s, flops);
+    return cost_conv_seconds(c->target, f, p, &c->mesh, s, flops);
   int n = op_products(p, x);
-  for (int i = 0; i < n; i++) seconds += kernel_product_seconds(c->target, type, x[i].batch, x[i].m, x[i].n, x[i].k);
+  for (int i = 0; i < n; i++) seconds += cost_product_seconds(c->target, type, x[i].batch, x[i].m, x[i].n, x[i].k);
   return seconds;
 }
 
@@ -422,12 +422,12 @@ OpCost cost_kernel(const CostModel *c, const Func *f, const Op *op, const Rule *
   DType type = computed_type(f, op);
   DotCost dot = {.bytes = op_bytes(&part)};
   if (op->kind == OP_dot) {
-    DotWork work = dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
-    dot = dot_cost(c->target, &work, type);
+    DotWork work = cost_dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
+    dot = cost_dot_form(c->target, &work, type);
   } else {
     dot.arithmetic = arithmetic_seconds(c, f, &part, s, out.flops);
   }
-  double memory = kernel_memory_seconds(c->target, dot.bytes);
+  double memory = cost_memory_seconds(c->target, dot.bytes);
   out.compute_bound = dot.arithmetic > memory;
   out.seconds = c->target->launch + fmax(dot.arithmetic, memory) + dot.beside;
   return out;
@@ -447,19 +447,19 @@ typedef struct BodySum {
 
 enum { SOME_VALUE = 1 };
 
-static Val sum_source(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage, bool declares) {
+static Val sum_source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares) {
   (void)w, (void)s, (void)op, (void)layout, (void)stage, (void)declares;
   return SOME_VALUE;
 }
 
-static Val sum_convert(Walk *w, const Scope *s, Val value, Val v, const Layout *from, const Layout *to, int stage) {
+static Val sum_convert(Walk *w, const WalkScope *s, Val value, Val v, const Layout *from, const Layout *to, int stage) {
   BodySum *b = (BodySum *)w;
   (void)stage;
   b->sum.communication += cost_convert(b->c, type_of(s->f, value), from, to);
   return v;
 }
 
-static Val sum_exchange(Walk *w, const Scope *s, size_t index, int operand, const WalkWindow *window, Val v,
+static Val sum_exchange(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v,
                         int stage) {
   BodySum *b = (BodySum *)w;
   CommSize x =
@@ -469,7 +469,7 @@ static Val sum_exchange(Walk *w, const Scope *s, size_t index, int operand, cons
   return v;
 }
 
-static Val sum_operation(Walk *w, const Scope *s, size_t index, const Val *in, int stage) {
+static Val sum_operation(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage) {
   BodySum *b = (BodySum *)w;
   OpCost one = cost_kernel(b->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index]);
   (void)in, (void)stage;
@@ -478,13 +478,13 @@ static Val sum_operation(Walk *w, const Scope *s, size_t index, const Val *in, i
   return SOME_VALUE;
 }
 
-static Body *sum_open(Walk *w, const Scope *s, const Op *composite) {
+static Body *sum_open(Walk *w, const WalkScope *s, const Op *composite) {
   return cost_body(((BodySum *)w)->c, s->f, composite);
 }
 
-static void sum_enter(Walk *w, Scope *body, const Val *in) { (void)w, (void)body, (void)in; }
+static void sum_enter(Walk *w, WalkScope *body, const Val *in) { (void)w, (void)body, (void)in; }
 
-static Val sum_leave(Walk *w, Scope *body, Body *known, Val result) {
+static Val sum_leave(Walk *w, WalkScope *body, Body *known, Val result) {
   (void)w, (void)body, (void)known;
   return result;
 }
@@ -506,7 +506,7 @@ static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r
   Arena *scratch = arena_new();
   BodySum b = {.walk = {.m = c->m, .arena = scratch, .sink = &sum_sink, .at = op}, .c = c};
   for (int i = 0; i < op->nin; i++) in[i] = SOME_VALUE;
-  walk_body(&b.walk, &(Scope){.f = f, .loop = -1}, op, r, s, in, 0);
+  walk_body(&b.walk, &(WalkScope){.f = f, .loop = -1}, op, r, s, in, 0);
   b.sum.seconds += b.sum.communication;
   arena_free(scratch);
   return b.sum;
@@ -522,12 +522,12 @@ OpCost cost_op(CostModel *c, const Func *f, const Op *op, const Rule *r, const S
 
 DotWork cost_dot(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpPart part = part_of(c, f, op, r, s);
-  return dot_work(c->target, &c->bodies->dots, &part, computed_type(f, op), &c->mesh, s);
+  return cost_dot_work(c->target, &c->bodies->dots, &part, computed_type(f, op), &c->mesh, s);
 }
 
 bool cost_conv_is_known(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpPart part = part_of(c, f, op, r, s);
-  return conv_is_known(c->target, f, &part, &c->mesh, s);
+  return cost_conv_form_is_known(c->target, f, &part, &c->mesh, s);
 }
 
 static bool has_body(const Rule *r) {
@@ -543,7 +543,7 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
   if (op_is_contraction(op->kind))
-    out.arithmetic = kernel_least_seconds(c->target, computed_type(f, op), op_flops(&part));
-  out.memory = kernel_memory_seconds(c->target, op_bytes(&part)) - kernel_memory_seconds(c->target, 0);
+    out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), op_flops(&part));
+  out.memory = cost_memory_seconds(c->target, op_bytes(&part)) - cost_memory_seconds(c->target, 0);
   return out;
 }

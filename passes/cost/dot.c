@@ -54,7 +54,7 @@ static const DotKnown *known_dot(DotMemo *m, const DeviceTraits *d, const char *
   if (k->spec) return k;
   *k = (DotKnown){.spec = spec, .type = type, .ones = ones};
   m->n++;
-  dot_form(&k->form, type, spec);
+  op_dot_form(&k->form, type, spec);
   for (int l = 0; l < 26; l++) k->form.one['a' + l] = ones >> l & 1, k->form.one['A' + l] = ones >> (26 + l) & 1;
   legal_dot(d, &k->form, &k->dot);
   for (int i = 0; i < 3; i++) k->passes[i] = legal_dot_passes(&k->form, &k->dot, i);
@@ -99,7 +99,8 @@ static const char *summed_later(const LegalDot *dot, char *out) {
   return out;
 }
 
-DotWork dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType type, const Mesh *mesh, const Strategy *s) {
+DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType type, const Mesh *mesh,
+                      const Strategy *s) {
   int factor[128];
   const char *spec = op_str(p->op, AT_spec);
   uint64_t ones = find_factors(p, spec, mesh, s, factor);
@@ -129,22 +130,22 @@ static double kept(const Target *t, DType type) {
   return (double)dtype_bytes(type == DT_f32 ? compute_storage(t->compute) : type);
 }
 
-DotCost dot_cost(const Target *t, const DotWork *w, DType type) {
+DotCost cost_dot_form(const Target *t, const DotWork *w, DType type) {
   DotCost c = {0};
-  if (w->library) c.arithmetic = kernel_product_seconds(t, w->dtype, w->batch, w->m, w->n, w->k);
-  else c.arithmetic = kernel_plain_seconds(t, type, 2 * w->batch * w->m * w->n * w->k);
+  if (w->library) c.arithmetic = cost_product_seconds(t, w->dtype, w->batch, w->m, w->n, w->k);
+  else c.arithmetic = cost_plain_seconds(t, type, 2 * w->batch * w->m * w->n * w->k);
   for (int i = 0; i < 3; i++) {
     c.bytes += w->multiplied[i] * kept(t, w->dtype);
     if (!w->passes[i]) continue;
     double moved = w->elements[i] * kept(t, type) + w->multiplied[i] * kept(t, w->dtype);
-    c.beside += w->passes[i] * t->launch + kernel_memory_seconds(t, moved);
+    c.beside += w->passes[i] * t->launch + cost_memory_seconds(t, moved);
   }
   return c;
 }
 
 /* ---- convolutions */
 
-bool conv_is_known(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s) {
+bool cost_conv_form_is_known(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s) {
   const char *spec = op_str(p->op, AT_spec);
   ConvLetter letters[CONV_LETTERS];
   bool one[128] = {false};
@@ -156,12 +157,13 @@ bool conv_is_known(const Target *t, const Func *f, const OpPart *p, const Mesh *
     for (int d = 0; d < n; d++)
       if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = is_one(mesh, p->rule, s, dims->dims[d].f[0]);
   }
-  return conv_in_library(t->device, OP_conv, spec, type_of(f, p->op->out)->dtype,
-                         op_of(f, p->op->in[1])->kind == OP_param, one, letters);
+  return op_conv_in_library(t->device, OP_conv, spec, type_of(f, p->op->out)->dtype,
+                            op_of(f, p->op->in[1])->kind == OP_param, one, letters);
 }
 
-double conv_seconds(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s,
-                    double flops) {
+double cost_conv_seconds(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s,
+                         double flops) {
   DType type = type_of(f, p->op->in[0])->dtype;
-  return conv_is_known(t, f, p, mesh, s) ? kernel_flops_seconds(t, type, flops) : kernel_plain_seconds(t, type, flops);
+  return cost_conv_form_is_known(t, f, p, mesh, s) ? cost_flops_seconds(t, type, flops)
+                                                   : cost_plain_seconds(t, type, flops);
 }

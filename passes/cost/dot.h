@@ -25,17 +25,18 @@ typedef struct DotMemo {
 } DotMemo;
 
 /* `type`: of the operands.  `mesh`: that of the strategy. */
-DotWork dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType type, const Mesh *mesh, const Strategy *s);
+DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType type, const Mesh *mesh, const Strategy *s);
 
 typedef struct DotCost {
   double arithmetic; /* seconds */
   double bytes;      /* that the product or kernel itself reads and writes */
   double beside;     /* seconds of the passes, launches included */
 } DotCost;
-DotCost dot_cost(const Target *t, const DotWork *w, DType type);
+DotCost cost_dot_form(const Target *t, const DotWork *w, DType type);
 
 /* Does the library of the target's devices have this convolution? */
-bool conv_is_known(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s);
-double conv_seconds(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s, double flops);
+bool cost_conv_form_is_known(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s);
+double cost_conv_seconds(const Target *t, const Func *f, const OpPart *p, const Mesh *mesh, const Strategy *s,
+                         double flops);
 
 #endif

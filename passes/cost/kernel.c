@@ -52,7 +52,7 @@ static double vector_seconds(const Target *t, DType type, double batch, double m
   return fmax(2 * batch * m * n * k / sustained_rate_in(t, single), streamed / bandwidth(t));
 }
 
-double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
+double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
   double rate = sustained_rate(t, type), best = INFINITY;
   if (!t->has_kernels || !t->kernels.ntiles || !(t->sms > 0)) return 2 * batch * m * n * k / rate;
   for (int i = 0; i < t->kernels.ntiles; i++)
@@ -60,24 +60,24 @@ double kernel_product_seconds(const Target *t, DType type, double batch, double 
   return fmin(best, vector_seconds(t, type, batch, m, n, k));
 }
 
-double kernel_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
+double cost_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
 
-double kernel_plain_seconds(const Target *t, DType type, double flops) {
+double cost_plain_seconds(const Target *t, DType type, double flops) {
   ComputeType c = target_compute(t, type) == CT_f64 ? CT_f64 : CT_f32;
-  return t->flops[c] > 0 ? flops / sustained_rate_in(t, c) : kernel_flops_seconds(t, type, flops);
+  return t->flops[c] > 0 ? flops / sustained_rate_in(t, c) : cost_flops_seconds(t, type, flops);
 }
 
-double kernel_least_seconds(const Target *t, DType type, double flops) {
+double cost_least_seconds(const Target *t, DType type, double flops) {
   double rate = fmax(target_flops(t, type), sustained_rate(t, type)), share = 1;
   for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) share = fmax(share, t->kernels.tiles[i].share);
   if (t->has_kernels && t->flops[CT_f32] > 0) rate = fmax(rate, sustained_rate_in(t, CT_f32));
   return flops / (rate * share);
 }
 
-double kernel_attention_seconds(const Target *t, DType type, double flops) {
+double cost_attention_seconds(const Target *t, DType type, double flops) {
   return flops / (sustained_rate(t, type) * (t->has_kernels ? t->kernels.attention : 1));
 }
 
-double kernel_memory_seconds(const Target *t, double bytes) {
+double cost_memory_seconds(const Target *t, double bytes) {
   return (bytes + (t->has_kernels ? t->kernels.ramp : 0)) / bandwidth(t);
 }

@@ -5,16 +5,16 @@
 #include "ir/target.h"
 
 /* `batch` products of m x k with k x n, of values of a type (f32 is computed as --dtype says). */
-double kernel_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
+double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
 /* So many operations at the rate of large products: convolutions of a library. */
-double kernel_flops_seconds(const Target *t, DType type, double flops);
+double cost_flops_seconds(const Target *t, DType type, double flops);
 /* So many operations of kernels of ours, which have no tensor cores. */
-double kernel_plain_seconds(const Target *t, DType type, double flops);
+double cost_plain_seconds(const Target *t, DType type, double flops);
 /* What products of so many operations take at least, whatever their shapes. */
-double kernel_least_seconds(const Target *t, DType type, double flops);
+double cost_least_seconds(const Target *t, DType type, double flops);
 /* Attention of so many operations. */
-double kernel_attention_seconds(const Target *t, DType type, double flops);
+double cost_attention_seconds(const Target *t, DType type, double flops);
 /* Bytes read and written together. */
-double kernel_memory_seconds(const Target *t, double bytes);
+double cost_memory_seconds(const Target *t, double bytes);
 
 #endif

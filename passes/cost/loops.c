@@ -25,7 +25,7 @@ static double rounds_of(const CostModel *c, const Func *f, const Loop *l) {
   return n > 1 ? n : 1;
 }
 
-const LoopCosts *loop_costs(Arena *a, const CostModel *c, const Func *f) {
+const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f) {
   LoopCosts *l = ARENA_NEW(a, LoopCosts);
   l->loops = loops_of(a, f);
   double *rounds = ARENA_ARRAY(a, double, l->loops.n);
@@ -38,7 +38,7 @@ const LoopCosts *loop_costs(Arena *a, const CostModel *c, const Func *f) {
   return l;
 }
 
-int loop_of_value(const Loops *l, const Func *f, Val v) {
+int cost_loop_of_value(const Loops *l, const Func *f, Val v) {
   size_t op = (size_t)f->values.items[v].op;
   return op_is_source(f->ops.items[op].kind) ? -1 : l->of[op];
 }
@@ -52,13 +52,13 @@ double runs_of_op(const LoopCosts *l, size_t op) {
 
 double runs_of_result(const LoopCosts *l, const Func *f, size_t op) {
   Val v = f->ops.items[op].out;
-  return v ? runs_in_loop(l, loop_of_value(&l->loops, f, v)) : 1;
+  return v ? runs_in_loop(l, cost_loop_of_value(&l->loops, f, v)) : 1;
 }
 
 OpCost cost_op_runs(CostModel *c, const LoopCosts *l, const Func *f, size_t index, const Rule *r, const Strategy *s) {
   const Op *op = &f->ops.items[index];
   OpCost cost = cost_op(c, f, op, r, s);
-  Val control = loop_control(op);
+  Val control = rewrite_loop_control(op);
   double runs = runs_of_op(l, index);
   double agreement = control && !l->agreed[control] ? cost_agreement(c, type_of(f, control)) : 0;
   cost.seconds = (cost.seconds + agreement) * runs;

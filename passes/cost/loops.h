@@ -19,10 +19,10 @@ typedef struct LoopCosts {
 } LoopCosts;
 
 /* In the arena; symbols count as their hint. */
-const LoopCosts *loop_costs(Arena *a, const CostModel *c, const Func *f);
+const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f);
 
 /* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
-int loop_of_value(const Loops *l, const Func *f, Val v);
+int cost_loop_of_value(const Loops *l, const Func *f, Val v);
 
 /* How often the body of that loop runs in one run of the function (-1: once), how often operation number `op` does, and
  * how often its result is converted. */

@@ -68,15 +68,15 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
   *class += seconds * p->repeat;
 }
 
-static const Scope *outermost(const Scope *s) {
+static const WalkScope *outermost(const WalkScope *s) {
   while (s->from) s = s->from;
   return s;
 }
 
 /* How often what is made now is made. */
-static double runs_here(const Pricing *p, const Scope *s) { return runs_in_loop(p->loops, outermost(s)->loop); }
+static double runs_here(const Pricing *p, const WalkScope *s) { return runs_in_loop(p->loops, outermost(s)->loop); }
 
-static void count(Pricing *p, const Scope *s, CommKind kind, double bytes) {
+static void count(Pricing *p, const WalkScope *s, CommKind kind, double bytes) {
   if (!p->traffic) return;
   p->traffic[kind].messages += runs_here(p, s) * p->repeat;
   p->traffic[kind].bytes += runs_here(p, s) * p->repeat * bytes;
@@ -85,7 +85,7 @@ static void count(Pricing *p, const Scope *s, CommKind kind, double bytes) {
 /* ---- memory of versions */
 
 /* Made now. */
-static Val hold(Pricing *p, const Scope *s, Val value, const Layout *layout, int stage, bool converted) {
+static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout, int stage, bool converted) {
   if (s->from) return NOT_HELD;
   ARENA_PUSH(p->arena, &p->held, ((Held){value, layout, stage, p->walk.now, p->walk.now, converted, false}));
   return (Val)p->held.n;
@@ -100,7 +100,7 @@ static void live_until(Pricing *p, Val v, size_t op) {
 /* Where an operation reads a value from outside of its loop, that stays to the loop's end. */
 static size_t last_round(const Pricing *p, Val value, size_t op) {
   const Loops *l = &p->loops->loops;
-  int entered = loops_entered(l, loops_reads_in(l, p->f, op), loop_of_value(l, p->f, value));
+  int entered = loops_entered(l, loops_reads_in(l, p->f, op), cost_loop_of_value(l, p->f, value));
   return entered < 0 ? op : l->items[entered].end - 1;
 }
 
@@ -131,7 +131,7 @@ static void keep_weight(Pricing *p, Val value, const Layout *layout, int stage) 
 
 /* ---- what the walk says */
 
-static Val price_source(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage, bool declares) {
+static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares) {
   Pricing *p = (Pricing *)w;
   Val value = declares ? op->in[0] : op->out;
   if (op->kind == OP_param) keep_weight(p, value, layout, stage);
@@ -141,17 +141,18 @@ static Val price_source(Walk *w, const Scope *s, const Op *op, const Layout *lay
 }
 
 /* The operation of the function that wants something now. */
-static size_t user_now(const Pricing *p, const Scope *s) {
+static size_t user_now(const Pricing *p, const WalkScope *s) {
   return s->from || p->walk.now == p->f->ops.n ? p->walk.now : (size_t)(p->walk.reader - p->f->ops.items);
 }
 
-static void count_moves(Pricing *p, const Scope *s, Val value, const Conversion *path) {
+static void count_moves(Pricing *p, const WalkScope *s, Val value, const Conversion *path) {
   CommSize x;
   for (int i = 0; i < path->n; i++)
     if (cost_comm_of_move(p->c, type_of(s->f, value), &path->moves[i], &x)) count(p, s, x.kind, x.bytes);
 }
 
-static Val price_convert(Walk *w, const Scope *s, Val value, Val v, const Layout *from, const Layout *to, int stage) {
+static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const Layout *from, const Layout *to,
+                         int stage) {
   Pricing *p = (Pricing *)w;
   Conversion path;
   const Type *type = type_of(s->f, value);
@@ -167,7 +168,7 @@ static Val price_convert(Walk *w, const Scope *s, Val value, Val v, const Layout
   return hold(p, s, value, to, stage, true);
 }
 
-static Val price_agreement(Walk *w, const Scope *s, Val value, Val v, int stage) {
+static Val price_agreement(Walk *w, const WalkScope *s, Val value, Val v, int stage) {
   Pricing *p = (Pricing *)w;
   Conversion path;
   if (!cost_agreement_path(p->c, type_of(s->f, value), &path)) return v;
@@ -176,7 +177,7 @@ static Val price_agreement(Walk *w, const Scope *s, Val value, Val v, int stage)
   return v;
 }
 
-static Val price_transfer(Walk *w, const Scope *s, Val value, Val v, const Layout *layout, int from, int to) {
+static Val price_transfer(Walk *w, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to) {
   Pricing *p = (Pricing *)w;
   double bytes = cost_bytes(p->c, type_of(s->f, value), layout);
   (void)from;
@@ -186,7 +187,7 @@ static Val price_transfer(Walk *w, const Scope *s, Val value, Val v, const Layou
   return hold(p, s, value, layout, to, true);
 }
 
-static Val price_exchange(Walk *w, const Scope *s, size_t index, int operand, const WalkWindow *window, Val v,
+static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v,
                           int stage) {
   Pricing *p = (Pricing *)w;
   CommSize x =
@@ -196,7 +197,7 @@ static Val price_exchange(Walk *w, const Scope *s, size_t index, int operand, co
   return v;
 }
 
-static Val price_operation(Walk *w, const Scope *s, size_t index, const Val *in, int stage) {
+static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage) {
   Pricing *p = (Pricing *)w;
   const Op *op = &s->f->ops.items[index];
   StageCost *sum = &p->sums[stage];
@@ -211,23 +212,23 @@ static Val price_operation(Walk *w, const Scope *s, size_t index, const Val *in,
   return op->out ? hold(p, s, op->out, walk_produced(w, s, index), stage, false) : NOT_HELD;
 }
 
-static void price_output(Walk *w, const Scope *s, const Output *o, Val v, const Layout *layout) {
+static void price_output(Walk *w, const WalkScope *s, const Output *o, Val v, const Layout *layout) {
   (void)s, (void)o, (void)layout;
   live_until((Pricing *)w, v, w->now);
 }
 
-static Body *price_open(Walk *w, const Scope *s, const Op *composite) {
+static Body *price_open(Walk *w, const WalkScope *s, const Op *composite) {
   return cost_body(((Pricing *)w)->c, s->f, composite);
 }
 
 static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
 
-static void price_enter(Walk *w, Scope *body, const Val *in) {
+static void price_enter(Walk *w, WalkScope *body, const Val *in) {
   if (!body->from->from) use_operands((Pricing *)w, index_in(body->from->f, body->composite), in);
 }
 
-static Val price_leave(Walk *w, Scope *body, Body *known, Val result) {
-  const Scope *s = body->from;
+static Val price_leave(Walk *w, WalkScope *body, Body *known, Val result) {
+  const WalkScope *s = body->from;
   size_t index = index_in(s->f, body->composite);
   (void)known, (void)result;
   return hold((Pricing *)w, s, body->composite->out, walk_produced(w, s, index), body->stage, false);
@@ -284,28 +285,28 @@ static PlanTime pipeline_time(const Pricing *p, int stages) {
   return t;
 }
 
-PlanPrice plan_price_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules,
-                            const Strategy *strategies, const int *stages, StageCost *sums, PlanTraffic *traffic) {
+PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                           const int *stages, StageCost *sums, PlanTraffic *traffic) {
   Arena *a = arena_new();
   Pricing p = {.walk = {.m = m, .arena = a, .sink = &price_sink},
                .arena = a,
                .c = c,
                .f = f,
-               .loops = loop_costs(a, c, f),
-               .same = same_weight(a, f),
+               .loops = cost_loops(a, c, f),
+               .same = rewrite_same_weight(a, f),
                .kept = ARENA_ARRAY(a, KeptList, f->ops.n + 1),
                .sums = sums ? sums : ARENA_ARRAY(a, StageCost, m->mesh.stages),
                .traffic = traffic,
                .repeat = 1,
                .possible = true};
-  Scope s = {.f = f,
-             .rules = rules,
-             .strategies = strategies,
-             .stages = stages,
-             .derived = derived_ops(a, f),
-             .loops = &p.loops->loops,
-             .agreed = p.loops->agreed,
-             .loop = -1};
+  WalkScope s = {.f = f,
+                 .rules = rules,
+                 .strategies = strategies,
+                 .stages = stages,
+                 .derived = derived_ops(a, f),
+                 .loops = &p.loops->loops,
+                 .agreed = p.loops->agreed,
+                 .loop = -1};
   for (int i = 0; i < m->mesh.naxes; i++)
     if (m->mesh.axes[i].temporal) p.repeat = m->mesh.axes[i].size;
   walk_function(&p.walk, &s);
@@ -321,22 +322,22 @@ PlanPrice plan_price_stages(CostModel *c, Module *m, const Func *f, const Rule *
   return out;
 }
 
-PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     const int *stages) {
-  return plan_price_stages(c, m, f, rules, strategies, stages, NULL, NULL);
+PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                    const int *stages) {
+  return cost_plan_stages(c, m, f, rules, strategies, stages, NULL, NULL);
 }
 
-double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {
+double cost_plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules) {
   double sum = 0;
   Arena *scratch = arena_new();
-  const LoopCosts *loops = loop_costs(scratch, c, f);
+  const LoopCosts *loops = cost_loops(scratch, c, f);
   (void)m;
   for (size_t i = 0; i < f->ops.n; i++) sum += cost_op_runs(c, loops, f, i, rules[i], &(Strategy){0}).flops;
   arena_free(scratch);
   return sum;
 }
 
-double plan_params(const Module *m, const Func *f) {
+double cost_plan_params(const Module *m, const Func *f) {
   double sum = 0;
   (void)f;
   for (size_t i = 0; i < m->params.n; i++) {

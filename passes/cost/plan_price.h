@@ -50,14 +50,14 @@ typedef struct PlanTraffic {
   double messages, bytes;
 } PlanTraffic;
 
-PlanPrice plan_price(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
-                     const int *stages);
+PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                    const int *stages);
 /* With the sums of every stage, and the traffic by CommKind; both may be NULL. */
-PlanPrice plan_price_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules,
-                            const Strategy *strategies, const int *stages, StageCost *sums, PlanTraffic *traffic);
+PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
+                           const int *stages, StageCost *sums, PlanTraffic *traffic);
 
 /* Arithmetic of the whole step on one rank, a multiply-add is two; elements of all trainable weights. */
-double plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules);
-double plan_params(const Module *m, const Func *f);
+double cost_plan_flops(CostModel *c, Module *m, const Func *f, const Rule *const *rules);
+double cost_plan_params(const Module *m, const Func *f);
 
 #endif

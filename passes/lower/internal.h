@@ -13,9 +13,9 @@ typedef struct Lowering {
   void *context;
 } Lowering;
 
-Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage);
+Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *layout, int stage);
 /* The operation itself, on local operands. */
-Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts,
+Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, const Layout *const *layouts,
                const Layout *result, int stage);
 
 #endif

@@ -10,7 +10,7 @@
 #include "passes/rewrite/agreed.h"
 #include "passes/rewrite/derived.h"
 
-static const char *scoped_name(Lowering *w, const Scope *s, const char *name) {
+static const char *scoped_name(Lowering *w, const WalkScope *s, const char *name) {
   return s->prefix ? arena_printf(w->m->arena, "%s/%s", s->prefix, name) : name;
 }
 
@@ -22,7 +22,7 @@ static void build_in(Lowering *w, int stage) {
 
 /* ---- sources */
 
-Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
+Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *layout, int stage) {
   const Type *global = type_of(s->f, op->out);
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->f, op);
@@ -41,7 +41,7 @@ Val lower_source(Lowering *w, const Scope *s, const Op *op, const Layout *layout
 }
 
 /* The read that declares the layout of a state which is only written. */
-static Val declare_state(Lowering *w, const Scope *s, const Op *write, const Layout *layout, int stage) {
+static Val declare_state(Lowering *w, const WalkScope *s, const Op *write, const Layout *layout, int stage) {
   const char *name = op_str(write, AT_name);
   Attr a = attr_s(w->m, AT_name, name);
   return build_op(&w->b, &(OpSpec){.kind = OP_read,
@@ -53,7 +53,7 @@ static Val declare_state(Lowering *w, const Scope *s, const Op *write, const Lay
                                    .layout = layout});
 }
 
-static Val emit_source(Walk *walk, const Scope *s, const Op *op, const Layout *layout, int stage, bool declares) {
+static Val emit_source(Walk *walk, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares) {
   Lowering *w = (Lowering *)walk;
   build_in(w, stage);
   return (declares ? declare_state : lower_source)(w, s, op, layout, stage);
@@ -61,7 +61,8 @@ static Val emit_source(Walk *walk, const Scope *s, const Op *op, const Layout *l
 
 /* ---- conversion of a value to (layout, stage) */
 
-static Val emit_convert(Walk *walk, const Scope *s, Val value, Val v, const Layout *from, const Layout *to, int stage) {
+static Val emit_convert(Walk *walk, const WalkScope *s, Val value, Val v, const Layout *from, const Layout *to,
+                        int stage) {
   Lowering *w = (Lowering *)walk;
   Conversion c;
   const Type *global = type_of(s->f, value);
@@ -76,7 +77,7 @@ static Val emit_convert(Walk *walk, const Scope *s, Val value, Val v, const Layo
   return 0;
 }
 
-static Val emit_agreement(Walk *walk, const Scope *s, Val value, Val v, int stage) {
+static Val emit_agreement(Walk *walk, const WalkScope *s, Val value, Val v, int stage) {
   Lowering *w = (Lowering *)walk;
   Conversion c;
   const Type *t = type_of(s->f, value);
@@ -85,7 +86,7 @@ static Val emit_agreement(Walk *walk, const Scope *s, Val value, Val v, int stag
 }
 
 /* The result of a transfer lives in the stage it moves to. */
-static Val emit_transfer(Walk *walk, const Scope *s, Val value, Val v, const Layout *layout, int from, int to) {
+static Val emit_transfer(Walk *walk, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to) {
   Lowering *w = (Lowering *)walk;
   Attr a = attr_i(AT_to_stage, to);
   const char *name = arena_printf(w->m->arena, "%s.to%d", op_of(w->b.f, v)->name, to);
@@ -98,7 +99,7 @@ static Val emit_transfer(Walk *walk, const Scope *s, Val value, Val v, const Lay
 /* ---- operations */
 
 /* Brings the interval a cut window needs to this rank (D10). */
-static Val emit_exchange(Walk *walk, const Scope *s, size_t index, int operand, const WalkWindow *window, Val v,
+static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v,
                          int stage) {
   Lowering *w = (Lowering *)walk;
   const Op *op = &s->f->ops.items[index];
@@ -130,7 +131,7 @@ static Val emit_exchange(Walk *walk, const Scope *s, size_t index, int operand, 
 }
 
 /* The operation itself, on local operands. */
-Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const Layout *const *layouts,
+Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, const Layout *const *layouts,
                const Layout *result, int stage) {
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->f, op);
@@ -144,7 +145,7 @@ Val lower_emit(Lowering *w, const Scope *s, const Op *op, const Val *in, const L
   return build_op(&w->b, &spec);
 }
 
-static Val emit_operation(Walk *walk, const Scope *s, size_t index, const Val *in, int stage) {
+static Val emit_operation(Walk *walk, const WalkScope *s, size_t index, const Val *in, int stage) {
   Lowering *w = (Lowering *)walk;
   const Op *op = &s->f->ops.items[index];
   const Rule *r = s->rules[index];
@@ -161,7 +162,7 @@ static Val emit_operation(Walk *walk, const Scope *s, size_t index, const Val *i
   return lower_emit(w, s, op, in, layouts, strategy_result(w->m, r, st), stage);
 }
 
-static void emit_output(Walk *walk, const Scope *s, const Output *o, Val v, const Layout *layout) {
+static void emit_output(Walk *walk, const WalkScope *s, const Output *o, Val v, const Layout *layout) {
   Lowering *w = (Lowering *)walk;
   (void)s;
   build_output(&w->b, o->name, v, layout);
@@ -169,9 +170,11 @@ static void emit_output(Walk *walk, const Scope *s, const Output *o, Val v, cons
 
 /* ---- decompositions: what they make is named after the composite, and belongs to its group */
 
-static Body *open_body(Walk *walk, const Scope *s, const Op *composite) { return body_open(walk->m, s->f, composite); }
+static Body *open_body(Walk *walk, const WalkScope *s, const Op *composite) {
+  return body_open(walk->m, s->f, composite);
+}
 
-static void enter_body(Walk *walk, Scope *body, const Val *in) {
+static void enter_body(Walk *walk, WalkScope *body, const Val *in) {
   Lowering *w = (Lowering *)walk;
   (void)in;
   body->prefix = scoped_name(w, body->from, body->composite->name);
@@ -179,7 +182,7 @@ static void enter_body(Walk *walk, Scope *body, const Val *in) {
   w->b.group = body->from->prefix ? w->b.group : body->composite->group;
 }
 
-static Val leave_body(Walk *walk, Scope *body, Body *known, Val result) {
+static Val leave_body(Walk *walk, WalkScope *body, Body *known, Val result) {
   Lowering *w = (Lowering *)walk;
   w->b.group = body->outer_group;
   body_close(known);
@@ -205,13 +208,13 @@ Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *n
                 .cost = plan->cost ? plan->cost : move_cost_bytes,
                 .context = plan->cost_context};
   Loops loops = loops_of(m->arena, l1);
-  Scope s = {.f = l1,
-             .rules = rules_of(m, l1),
-             .strategies = plan->strategies,
-             .stages = plan->stages,
-             .derived = derived_ops(m->arena, l1),
-             .loops = &loops,
-             .agreed = agreed_values(m->arena, l1),
-             .loop = -1};
+  WalkScope s = {.f = l1,
+                 .rules = rules_of(m, l1),
+                 .strategies = plan->strategies,
+                 .stages = plan->stages,
+                 .derived = derived_ops(m->arena, l1),
+                 .loops = &loops,
+                 .agreed = agreed_values(m->arena, l1),
+                 .loop = -1};
   return walk_function(&w.walk, &s) ? f : NULL;
 }

@@ -52,10 +52,10 @@ static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, 
   return v;
 }
 
-static Val make_part(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage);
+static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage);
 
-static Val make_op(Lowering *w, const Scope *s, const Op *op, const Rule *r, const Strategy *st, const Layout *result,
-                   int stage) {
+static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r, const Strategy *st,
+                   const Layout *result, int stage) {
   Val in[MAX_OPERANDS];
   const Layout *layouts[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) {
@@ -68,7 +68,7 @@ static Val make_op(Lowering *w, const Scope *s, const Op *op, const Rule *r, con
 }
 
 /* The value of @prepare in that layout and stage. */
-static Val make_part(Lowering *w, const Scope *s, Val l1, const Layout *layout, int stage) {
+static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage) {
   const Op *op = op_of(s->f, l1);
   Val v = walk_find(s, l1, layout, stage);
   if (v) return v;
@@ -91,7 +91,7 @@ static bool has_output(const Func *f, const char *name, const Layout *layout, in
   return false;
 }
 
-static bool make_param(Lowering *w, const Scope *s, const Op *op, const Layout *layout) {
+static bool make_param(Lowering *w, const WalkScope *s, const Op *op, const Layout *layout) {
   const char *name = op_str(op, AT_name);
   if (module_param(w->m, name)->init != INIT_PREPARED || has_output(w->b.f, name, layout, op->stage)) return true;
   for (size_t i = 0; i < s->f->outputs.n; i++) {
@@ -106,7 +106,7 @@ static bool make_param(Lowering *w, const Scope *s, const Op *op, const Layout *
 Func *lower_prepare(Module *m, const Func *l1, int nusers, Func *const *users, const char *name, Diags *diags) {
   Func *f = module_func_add(m, name, 2);
   Lowering w = {.walk = {.m = m, .arena = m->arena}, .m = m, .b = builder_new(m, f, diags)};
-  Scope s = {.f = l1, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n), .loop = -1};
+  WalkScope s = {.f = l1, .versions = ARENA_ARRAY(m->arena, Versions, l1->values.n), .loop = -1};
   for (int k = 0; k < nusers; k++)
     for (size_t i = 0; i < users[k]->ops.n; i++) {
       const Op *op = &users[k]->ops.items[i];

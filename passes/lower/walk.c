@@ -58,9 +58,9 @@ bool walk_window(const Rule *r, const Strategy *s, int operand, int *at, WalkWin
 
 /* ---- versions */
 
-int walk_stage(const Scope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
+int walk_stage(const WalkScope *s, size_t op) { return s->stages ? s->stages[op] : s->stage; }
 
-Val walk_find(const Scope *s, Val value, const Layout *layout, int stage) {
+Val walk_find(const WalkScope *s, Val value, const Layout *layout, int stage) {
   const Versions *v = &s->versions[value];
   for (size_t i = 0; i < v->n; i++) {
     const Version *x = &v->items[i];
@@ -70,32 +70,32 @@ Val walk_find(const Scope *s, Val value, const Layout *layout, int stage) {
   return 0;
 }
 
-void walk_add(Walk *w, const Scope *s, Val value, const Layout *layout, int stage, int loop, Val v) {
+void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v) {
   ARENA_PUSH(w->arena, &s->versions[value], ((Version){layout, stage, loop, v}));
 }
 
 /* Made here. */
-static Val add_here(Walk *w, const Scope *s, Val value, const Layout *layout, int stage, Val v) {
+static Val add_here(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, Val v) {
   if (v) walk_add(w, s, value, layout, stage, s->loop, v);
   return v;
 }
 
 static const Layout *form_of(const Walk *w, const Layout *l) { return w->sink->form ? w->sink->form(w, l) : l; }
 
-const Layout *walk_operand(const Walk *w, const Scope *s, size_t index, int operand) {
+const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int operand) {
   return form_of(w, strategy_operand(w->m, s->rules[index], &s->strategies[index], operand));
 }
 
-const Layout *walk_produced(const Walk *w, const Scope *s, size_t index) {
+const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index) {
   return form_of(w, strategy_result(w->m, s->rules[index], &s->strategies[index]));
 }
 
-static Val source(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage) {
+static Val source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage) {
   return add_here(w, s, op->out, layout, stage, w->sink->source(w, s, op, layout, stage, false));
 }
 
 /* From the stage where it is produced: it travels in one layout, and is converted here when another is wanted. */
-static Val send(Walk *w, const Scope *s, Val value, const Layout *layout, int stage) {
+static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
   const Versions *v = &s->versions[value];
   const Layout *travel = walk_travel(w->m, type_of(s->f, value), v->produced, layout);
   Val there = walk_want(w, s, value, travel, v->stage);
@@ -104,7 +104,7 @@ static Val send(Walk *w, const Scope *s, Val value, const Layout *layout, int st
   return here && travel != layout ? walk_want(w, s, value, layout, stage) : here;
 }
 
-Val walk_want(Walk *w, const Scope *s, Val value, const Layout *layout, int stage) {
+Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage) {
   const Versions *v = &s->versions[value];
   const Op *op = op_of(s->f, value);
   size_t index = (size_t)s->f->values.items[value].op;
@@ -129,7 +129,7 @@ static const StatePlace *state_place(Walk *w, const char *name, const Layout *wa
   return &w->states.items[w->states.n - 1];
 }
 
-static bool make_write(Walk *w, const Scope *s, size_t index, int stage) {
+static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
   const Op *op = &s->f->ops.items[index];
   const char *name = op_str(op, AT_name);
   size_t known = w->states.n;
@@ -145,7 +145,7 @@ static bool make_write(Walk *w, const Scope *s, size_t index, int stage) {
 
 /* ---- operations */
 
-static bool check_strategy(Walk *w, const Scope *s, size_t index) {
+static bool check_strategy(Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   const char *why;
   if (strategy_legal(w->m, s->rules[index], &s->strategies[index], &why)) return true;
@@ -155,20 +155,20 @@ static bool check_strategy(Walk *w, const Scope *s, size_t index) {
                     op_name(op->kind), why);
 }
 
-static Val exchange_windows(Walk *w, const Scope *s, size_t index, int operand, Val v, int stage) {
+static Val exchange_windows(Walk *w, const WalkScope *s, size_t index, int operand, Val v, int stage) {
   WalkWindow window;
   for (int at = 0; v && walk_window(s->rules[index], &s->strategies[index], operand, &at, &window);)
     v = w->sink->exchange(w, s, index, operand, &window, v, stage);
   return v;
 }
 
-static Val make_whole(Walk *w, const Scope *s, size_t index, Val *in, int stage) {
+static Val make_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage) {
   for (int i = 0; i < s->f->ops.items[index].nin; i++)
     if (!(in[i] = exchange_windows(w, s, index, i, in[i], stage))) return 0;
   return w->sink->operation(w, s, index, in, stage);
 }
 
-Val walk_make(Walk *w, const Scope *s, size_t index, int stage) {
+Val walk_make(Walk *w, const WalkScope *s, size_t index, int stage) {
   const Op *op = &s->f->ops.items[index];
   const Strategy *st = &s->strategies[index];
   const Rule *r = s->rules[index];
@@ -192,7 +192,7 @@ Val walk_make(Walk *w, const Scope *s, size_t index, int stage) {
   return v;
 }
 
-bool walk_place(Walk *w, const Scope *s, size_t index) {
+bool walk_place(Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   Versions *v = &s->versions[op->out];
   if (v->produced) return true;
@@ -204,7 +204,7 @@ bool walk_place(Walk *w, const Scope *s, size_t index) {
   return (!s->from && !op_is_at_entry(op->kind)) || source(w, s, op, v->produced, v->stage);
 }
 
-static bool walk_op(Walk *w, Scope *s, size_t index) {
+static bool walk_op(Walk *w, WalkScope *s, size_t index) {
   OpKind kind = s->f->ops.items[index].kind;
   w->reader = &s->f->ops.items[index];
   if (op_is_source(kind)) return walk_place(w, s, index);
@@ -212,7 +212,7 @@ static bool walk_op(Walk *w, Scope *s, size_t index) {
   return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, walk_stage(s, index)) != 0;
 }
 
-static bool walk_ops(Walk *w, Scope *s) {
+static bool walk_ops(Walk *w, WalkScope *s) {
   for (size_t i = 0; i < s->f->ops.n; i++) {
     if (!s->from) w->now = i;
     if (s->loops) s->loop = loops_reads_in(s->loops, s->f, i);
@@ -222,7 +222,7 @@ static bool walk_ops(Walk *w, Scope *s) {
   return true;
 }
 
-bool walk_function(Walk *w, Scope *s) {
+bool walk_function(Walk *w, WalkScope *s) {
   s->versions = ARENA_ARRAY(w->arena, Versions, s->f->values.n);
   if (!walk_ops(w, s)) return false;
   w->now = s->f->ops.n;
@@ -237,19 +237,20 @@ bool walk_function(Walk *w, Scope *s) {
   return true;
 }
 
-Val walk_body(Walk *w, const Scope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in, int stage) {
+Val walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
+              int stage) {
   Body *known = w->sink->open(w, outer, op);
   const Func *f = known->func;
   Strategy *strategies = ARENA_ARRAY(w->arena, Strategy, f->ops.n);
   body_follow(w->m, known, st, strategies);
-  Scope s = {.f = f,
-             .rules = known->rules,
-             .strategies = strategies,
-             .stage = stage,
-             .versions = ARENA_ARRAY(w->arena, Versions, f->values.n),
-             .from = outer,
-             .composite = op,
-             .loop = -1};
+  WalkScope s = {.f = f,
+                 .rules = known->rules,
+                 .strategies = strategies,
+                 .stage = stage,
+                 .versions = ARENA_ARRAY(w->arena, Versions, f->values.n),
+                 .from = outer,
+                 .composite = op,
+                 .loop = -1};
   w->sink->enter(w, &s, in);
   int operand = 0;
   for (size_t i = 0; i < f->ops.n; i++) {

@@ -69,21 +69,21 @@ typedef struct Versions {
 } Versions;
 
 /* One function: the whole one, or the decomposition of a composite inside it. */
-typedef struct Scope {
+typedef struct WalkScope {
   const Func *f;
   const Rule *const *rules;
   const Strategy *strategies;
   const int *stages; /* NULL: `stage` for all */
   int stage;
-  Versions *versions;       /* by value */
-  const struct Scope *from; /* of the composite; NULL at the top */
+  Versions *versions;           /* by value */
+  const struct WalkScope *from; /* of the composite; NULL at the top */
   const Op *composite;
   const char *prefix, *outer_group; /* of a body, for the sink: how its names begin, the group around it */
   const bool *derived;              /* by operation, NULL in bodies: every stage computes it for itself */
   const Loops *loops;               /* NULL in bodies, which have none */
   const bool *agreed;               /* with loops, by value (agreed.h) */
   int loop;                         /* in whose body things are made now; -1: none */
-} Scope;
+} WalkScope;
 
 /* Where a state is kept: as its first read says, or its write when it is never read. */
 typedef struct StatePlace {
@@ -97,19 +97,19 @@ typedef struct Walk Walk;
 /* Called for what is made.  Functions return what they call the version, never 0 but after a diagnostic. */
 typedef struct WalkSink {
   /* A source; `declares` a state that nobody reads: `op` is its write then, and nothing refers to the result. */
-  Val (*source)(Walk *w, const Scope *s, const Op *op, const Layout *layout, int stage, bool declares);
-  Val (*convert)(Walk *w, const Scope *s, Val value, Val v, const Layout *from, const Layout *to, int stage);
+  Val (*source)(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares);
+  Val (*convert)(Walk *w, const WalkScope *s, Val value, Val v, const Layout *from, const Layout *to, int stage);
   /* The scalar of coordinate 0, on every rank. */
-  Val (*agree)(Walk *w, const Scope *s, Val value, Val v, int stage);
-  Val (*transfer)(Walk *w, const Scope *s, Val value, Val v, const Layout *layout, int from, int to);
-  Val (*exchange)(Walk *w, const Scope *s, size_t index, int operand, const WalkWindow *window, Val v, int stage);
+  Val (*agree)(Walk *w, const WalkScope *s, Val value, Val v, int stage);
+  Val (*transfer)(Walk *w, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to);
+  Val (*exchange)(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v, int stage);
   /* The operation itself, with all its operands in their layouts; also loop, repeat and write. */
-  Val (*operation)(Walk *w, const Scope *s, size_t index, const Val *in, int stage);
-  void (*output)(Walk *w, const Scope *s, const Output *o, Val v, const Layout *layout);
+  Val (*operation)(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage);
+  void (*output)(Walk *w, const WalkScope *s, const Output *o, Val v, const Layout *layout);
   /* The decomposition of a composite, and around what it makes; what stands for its result outside. */
-  Body *(*open)(Walk *w, const Scope *s, const Op *composite);
-  void (*enter)(Walk *w, Scope *body, const Val *in);
-  Val (*leave)(Walk *w, Scope *body, Body *known, Val result);
+  Body *(*open)(Walk *w, const WalkScope *s, const Op *composite);
+  void (*enter)(Walk *w, WalkScope *body, const Val *in);
+  Val (*leave)(Walk *w, WalkScope *body, Body *known, Val result);
   /* The layout that stands for it, where the sink does not tell some apart; NULL: each stands for itself. */
   const Layout *(*form)(const Walk *w, const Layout *layout);
 } WalkSink;
@@ -131,16 +131,17 @@ struct Walk {
 
 /* Everything a function makes; derived_ops, loops_of and agreed_values come from the caller, who may keep them.  False
  * after a diagnostic. */
-bool walk_function(Walk *w, Scope *s);
+bool walk_function(Walk *w, WalkScope *s);
 
 /* A decomposition by itself: versions of the operands are `in`; that of the result, or 0 after a diagnostic. */
-Val walk_body(Walk *w, const Scope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in, int stage);
+Val walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
+              int stage);
 
-int walk_stage(const Scope *s, size_t op);
+int walk_stage(const WalkScope *s, size_t op);
 /* The layout that the operation makes its result in. */
-const Layout *walk_produced(const Walk *w, const Scope *s, size_t index);
+const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index);
 /* A version that is visible where things are made now; 0: none. */
-Val walk_find(const Scope *s, Val value, const Layout *layout, int stage);
-void walk_add(Walk *w, const Scope *s, Val value, const Layout *layout, int stage, int loop, Val v);
+Val walk_find(const WalkScope *s, Val value, const Layout *layout, int stage);
+void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v);
 
 #endif

@@ -5,18 +5,18 @@
 #include "passes/lower/walk.h"
 
 /* The layout that the operation's strategy asks for. */
-const Layout *walk_operand(const Walk *w, const Scope *s, size_t index, int operand);
+const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int operand);
 
 /* The value in that layout and stage, made when there is none; 0 after a diagnostic. */
-Val walk_want(Walk *w, const Scope *s, Val value, const Layout *layout, int stage);
+Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage);
 /* The operation in that stage: its own, or, for a derived one, any that wants it. */
-Val walk_make(Walk *w, const Scope *s, size_t index, int stage);
+Val walk_make(Walk *w, const WalkScope *s, size_t index, int stage);
 /* A source from here on: inputs and reads are made, others when somebody wants them. */
-bool walk_place(Walk *w, const Scope *s, size_t index);
+bool walk_place(Walk *w, const WalkScope *s, size_t index);
 
 /* walk_loop.c: a loop operation with all that enters its body; a repeat with what its body hands on.  False after a
  * diagnostic. */
-bool walk_loop(Walk *w, Scope *s, size_t index);
-bool walk_repeat(Walk *w, Scope *s, size_t index);
+bool walk_loop(Walk *w, WalkScope *s, size_t index);
+bool walk_repeat(Walk *w, WalkScope *s, size_t index);
 
 #endif

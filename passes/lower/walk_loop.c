@@ -3,7 +3,7 @@
 #include "passes/lower/walk_internal.h"
 #include "passes/rewrite/agreed.h"
 
-static bool check_stage(Walk *w, const Scope *s, const Loop *l) {
+static bool check_stage(Walk *w, const WalkScope *s, const Loop *l) {
   for (size_t i = l->begin; i < l->end; i++) {
     const Op *op = &s->f->ops.items[i];
     bool outside = !op_is_source(op->kind) && walk_stage(s, i) != walk_stage(s, l->begin);
@@ -15,7 +15,7 @@ static bool check_stage(Walk *w, const Scope *s, const Loop *l) {
   return true;
 }
 
-static bool check_carries(Walk *w, const Scope *s, const Loop *l) {
+static bool check_carries(Walk *w, const WalkScope *s, const Loop *l) {
   for (int k = 0; k < l->ncarries; k++) {
     size_t carry = l->begin + 1 + (size_t)k, leave = l->repeat + 1 + (size_t)k;
     if (walk_produced(w, s, carry) == walk_produced(w, s, leave)) continue;
@@ -29,20 +29,20 @@ static bool check_carries(Walk *w, const Scope *s, const Loop *l) {
 /* ---- what enters */
 
 /* The loop that makes the value anew in each round; -1: none.  Sources are made outside, wherever they stand. */
-static int made_in(const Scope *s, Val v) {
+static int made_in(const WalkScope *s, Val v) {
   size_t op = (size_t)s->f->values.items[v].op;
   return op_is_source(s->f->ops.items[op].kind) ? -1 : s->loops->of[op];
 }
 
 /* Whether what the operation reads of that value is made before the loop. */
-static bool enters(const Scope *s, const Loop *l, int loop, size_t index, Val v, const Layout *layout) {
+static bool enters(const WalkScope *s, const Loop *l, int loop, size_t index, Val v, const Layout *layout) {
   if (loops_within(s->loops, made_in(s, v), loop)) return false;
   bool first = index <= l->begin + (size_t)l->ncarries; /* nothing may stand between a loop and its carries */
   const Op *maker = op_of(s->f, v);
   return first || !op_is_anywhere(maker) || maker->kind == OP_random || layout->partial_axes;
 }
 
-static bool enter_op(Walk *w, const Scope *s, const Loop *l, int loop, size_t index) {
+static bool enter_op(Walk *w, const WalkScope *s, const Loop *l, int loop, size_t index) {
   const Op *op = &s->f->ops.items[index];
   /* An illegal strategy will be said where the operation is made. */
   if (w->diags && !strategy_legal(w->m, s->rules[index], &s->strategies[index], NULL)) return true;
@@ -56,12 +56,12 @@ static bool enter_op(Walk *w, const Scope *s, const Loop *l, int loop, size_t in
 }
 
 /* The scalar that decides, on every rank the same. */
-static Val control(Walk *w, const Scope *s, Val value, int stage) {
+static Val control(Walk *w, const WalkScope *s, Val value, int stage) {
   Val v = walk_want(w, s, value, layout_replicated(w->m, 0), stage);
   return v && !s->agreed[value] ? w->sink->agree(w, s, value, v, stage) : v;
 }
 
-bool walk_loop(Walk *w, Scope *s, size_t index) {
+bool walk_loop(Walk *w, WalkScope *s, size_t index) {
   int loop = s->loops->of[index], stage = walk_stage(s, index);
   const Loop *l = &s->loops->items[loop];
   const Op *op = &s->f->ops.items[index];
@@ -82,7 +82,7 @@ bool walk_loop(Walk *w, Scope *s, size_t index) {
 
 /* ---- what is handed on */
 
-bool walk_repeat(Walk *w, Scope *s, size_t index) {
+bool walk_repeat(Walk *w, WalkScope *s, size_t index) {
   int loop = s->loops->of[index], stage = walk_stage(s, index);
   const Loop *l = &s->loops->items[loop];
   const Op *op = &s->f->ops.items[index];

@@ -245,10 +245,10 @@ static bool explain_gap(const Fitting *p, const PlanGap *gap) {
 static bool complete(Fitting *p) {
   Plan *plan = p->plan;
   CostModel *c = cost_model_new(p->m, p->t);
-  if (!sizes_can_be_priced(c, p->m, p->f, p->d)) return cost_model_free(c), false;
-  plan->price = plan_price(c, p->m, p->f, p->rules, plan->strategies, plan->stages);
-  plan->flops = plan_flops(c, p->m, p->f, p->rules);
-  plan->params = plan_params(p->m, p->f);
+  if (!rewrite_sizes_can_be_priced(c, p->m, p->f, p->d)) return cost_model_free(c), false;
+  plan->price = cost_plan(c, p->m, p->f, p->rules, plan->strategies, plan->stages);
+  plan->flops = cost_plan_flops(c, p->m, p->f, p->rules);
+  plan->params = cost_plan_params(p->m, p->f);
   Shares shares = shares_of(c, p->f, p->rules, labels_of(p->m, p->f, p->rules), plan->strategies);
   cost_model_free(c);
   int degrees[DEGREE_COUNT];

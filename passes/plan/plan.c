@@ -24,7 +24,7 @@ double plan_one_device_seconds(Module *m, const Func *f, const Target *t, double
   Arena *a = arena_new();
   module_set_mesh(m, &(Mesh){.stages = 1});
   CostModel *c = cost_model_new(m, t);
-  PlanPrice p = plan_price(c, m, f, rules_of(m, f), ARENA_ARRAY(a, Strategy, f->ops.n), NULL);
+  PlanPrice p = cost_plan(c, m, f, rules_of(m, f), ARENA_ARRAY(a, Strategy, f->ops.n), NULL);
   cost_model_free(c);
   arena_free(a);
   return p.memory.total <= (memory_limit > 0 ? memory_limit : target_usable(t)) ? p.time.total : INFINITY;

@@ -34,7 +34,7 @@ const bool *agreed_values(Arena *a, const Func *f) {
   return agreed;
 }
 
-Val loop_control(const Op *op) {
+Val rewrite_loop_control(const Op *op) {
   if (op->kind == OP_loop) return op->in[0];
   return op->kind == OP_repeat && op->nin > 1 ? op->in[1] : 0;
 }

@@ -14,7 +14,7 @@
 const bool *agreed_values(Arena *a, const Func *f);
 
 /* What the loop or the repeat reads to decide: its count, or `again`; 0: nothing. */
-Val loop_control(const Op *op);
+Val rewrite_loop_control(const Op *op);
 
 /* The moves by which a replicated scalar of that type becomes what coordinate 0 of all spatial axes has; false on a
  * mesh without such axes. */

@@ -94,7 +94,7 @@ static bool inline_calls(Module *m, const Func *f, Diags *diags) {
   for (size_t i = 0; i < f->ops.n; i++)
     if (!copy_op(&w, &f->ops.items[i])) return false;
   const Func *flat = rewrite_finish(&w.r);
-  return !blocks || order_sources(m, flat, diags) != NULL;
+  return !blocks || rewrite_order_sources(m, flat, diags) != NULL;
 }
 
 static bool is_block(const Module *m, const Func *callee) {

@@ -44,7 +44,7 @@ static bool emit_source(Order *w, Val v) {
 
 static bool same_state(const Op *x, const Op *y) { return op_str(x, AT_name) == op_str(y, AT_name); /* interned */ }
 
-static bool emit_write(Order *w, size_t i) {
+static bool tool_emit_write(Order *w, size_t i) {
   const Op *write = &w->f->ops.items[i];
   for (size_t k = 0; k < i; k++) {
     const Op *op = &w->f->ops.items[k];
@@ -96,14 +96,14 @@ static bool emit_all(Order *w) {
     if (moves(&w->f->ops.items[i])) continue;
     if (!emit_sources(w, i) || !emit(w, i)) return false;
     for (size_t k = 0; k < w->due[i].n; k++)
-      if (!emit_write(w, w->due[i].items[k])) return false;
+      if (!tool_emit_write(w, w->due[i].items[k])) return false;
   }
   for (size_t i = 0; i < w->f->ops.n; i++)
     if (!emit(w, i)) return false;
   return true;
 }
 
-Func *order_sources(Module *m, const Func *f, Diags *diags) {
+Func *rewrite_order_sources(Module *m, const Func *f, Diags *diags) {
   Arena *scratch = arena_new();
   Order w = {.r = rewrite_start(m, f, diags),
              .scratch = scratch,
@@ -119,6 +119,6 @@ Func *order_sources(Module *m, const Func *f, Diags *diags) {
 
 bool pass_order(Module *m, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && !order_sources(m, m->funcs.items[k], diags)) return false;
+    if (m->funcs.items[k]->level == 1 && !rewrite_order_sources(m, m->funcs.items[k], diags)) return false;
   return true;
 }

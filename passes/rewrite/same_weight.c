@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 
-SameWeight same_weight(Arena *a, const Func *f) {
+SameWeight rewrite_same_weight(Arena *a, const Func *f) {
   size_t *first = ARENA_ARRAY(a, size_t, f->ops.n + 1), slots = 16;
   int *reads = ARENA_ARRAY(a, int, f->ops.n + 1);
   while (slots < 2 * f->ops.n) slots *= 2;

@@ -10,6 +10,6 @@ typedef struct SameWeight {
   const int *reads;    /* by operation: how many read its weight; 1 for all others */
 } SameWeight;
 
-SameWeight same_weight(Arena *a, const Func *f);
+SameWeight rewrite_same_weight(Arena *a, const Func *f);
 
 #endif

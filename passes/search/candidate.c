@@ -59,7 +59,7 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, con
   s->cost = model_of(s, loose);
 }
 
-void set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }
+void search_set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }
 
 /* ---- solving it */
 
@@ -142,9 +142,9 @@ static bool judge_axes(Search *s, Outcome *o) {
 }
 
 static void price_outcome(Search *s, Outcome *o) {
-  o->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  o->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
   o->feasible = o->price.possible && o->price.memory.total <= s->limit;
-  if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : no_choice(s, &o->c);
+  if (!o->feasible) o->why_not = o->price.possible ? too_much(s, &o->price.memory) : search_no_choice(s, &o->c);
 }
 
 static bool cut_and_price(Search *s, Outcome *o) {
@@ -187,7 +187,7 @@ static bool solve_round(Search *s, SolveProblem *p, const Graph *g, Outcome *bes
   if (r.lower_bound > p->stop_above) {
     o.why_not = "slower than the plan";
   } else if (!r.feasible) {
-    o.why_not = no_choice(s, &o.c);
+    o.why_not = search_no_choice(s, &o.c);
     if (guessed) p->memory_aim = 0, again = true;
   } else {
     graph_strategies(g, r.values, o.strategies);
@@ -268,7 +268,7 @@ Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *b
   Outcome *o = ARENA_NEW(s->arena, Outcome);
   *o = (Outcome){.c = *c};
   s->limited = false;
-  set_mesh(s, c, NULL);
+  search_set_mesh(s, c, NULL);
   GraphInput in = graph_input(s, c);
   in.prune_above = prune_above;
   *bound = fmax(c->bound, solve_steps(s, &in, o));
@@ -307,6 +307,6 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) 
   set_mesh_of(s, c, c->micro, loose, NULL);
   GraphInput in = graph_input(s, c);
   in.whole = whole;
-  in.share = share_of_micro_batch(c);
+  in.share = search_share_of_micro_batch(c);
   return bound_graph(s, in, prune_above);
 }

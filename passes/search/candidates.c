@@ -51,7 +51,7 @@ int most_stages(const Search *s) {
 int most_micro_batches(Search *s) {
   int64_t most = PROGRAM_MAX_MICRO_BATCHES;
   bool some = false;
-  set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
+  search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     int k = time_factor_of(s->m, s->rules[i], &s->labels[i]);
     if (k < 0 || op_is_source(s->f->ops.items[i].kind)) continue;
@@ -59,13 +59,13 @@ int most_micro_batches(Search *s) {
     if (n < most) most = n;
     some = true;
   }
-  set_mesh(s, &(Candidate){.stages = 1, .micro = 1, .least = 1}, NULL);
+  search_set_mesh(s, &(Candidate){.stages = 1, .micro = 1, .least = 1}, NULL);
   return some && most > 1 ? (int)most : 1;
 }
 
 double repeat_of(const Candidate *c) { return c->stages == 1 ? c->least : 1 + (double)(c->least - 1) / c->stages; }
 
-double share_of_micro_batch(const Candidate *c) { return 1. / c->stages + (1 - 1. / c->stages) / c->micro; }
+double search_share_of_micro_batch(const Candidate *c) { return 1. / c->stages + (1 - 1. / c->stages) / c->micro; }
 
 static bool may_split(const Candidate *c, int axis, unsigned degrees) {
   int d = c->degree[axis];
@@ -76,7 +76,7 @@ static bool may_split(const Candidate *c, int axis, unsigned degrees) {
  * With m micro-batches on S stages all counts 1 + (m - 1) / S times: launches as often, the rest, of which a
  * micro-batch has at least 1 / m, as bound_mesh says. */
 static double ideal_seconds(const Search *s, const Candidate *c) {
-  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : share_of_micro_batch(c),
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
          repeat = repeat_of(c);
   for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
   for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
@@ -233,7 +233,7 @@ static int by_axes(const Candidate *a, const Candidate *b) {
   return order ? order : memcmp(x.degree, y.degree, sizeof x.degree);
 }
 
-bool same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
+bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose) {
   bool same = a->stages == b->stages && a->least == b->least && a->micro == b->micro && a->naxes == b->naxes &&
               a->loose == b->loose && by_axes(a, b) == 0;
   for (int i = loose; i < a->naxes && same; i++) same &= a->sizes[i] == b->sizes[i] && a->degree[i] == b->degree[i];

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-int mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
+int search_mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
 
 /* An operation of the class that a domain is made for. */
 typedef struct Making {
@@ -17,7 +17,7 @@ typedef struct Making {
 } Making;
 
 int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels) {
-  int t = mesh_time_axis(&m->mesh);
+  int t = search_mesh_time_axis(&m->mesh);
   for (int i = 0; t >= 0 && i < r->nfactors; i++) {
     Strategy s = {1, {{(uint8_t)t, (uint8_t)i}}};
     if (labels->factors[i] == LABEL_BATCH && strategy_legal(m, r, &s, NULL)) return i;
@@ -48,7 +48,7 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
   }
   /* a state must not be written in every micro-batch */
   bool once = op_is_source(k->op->kind) || (k->time_factor < 0 && k->op->kind != OP_write);
-  if (mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
+  if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !once) return false;
   return cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 
@@ -78,7 +78,7 @@ static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
 
 static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) {
   Module *m = k->in->m;
-  int t = mesh_time_axis(&m->mesh);
+  int t = search_mesh_time_axis(&m->mesh);
   bool timed = s->n && s->picks[0].axis == t;
   d->strategies[at] = *s;
   if (d->result) d->result[at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s));

@@ -25,7 +25,7 @@ Domain *domain_of_copy(Arena *a, const Domain *producer, const Domain *const *us
 int domain_collect(const Domain *d, int mask, int value, const Layout **out, int n);
 
 /* The mesh's axis of micro-batches; -1: none. */
-int mesh_time_axis(const Mesh *mesh);
+int search_mesh_time_axis(const Mesh *mesh);
 /* The factor of an operation that micro-batches cut: the first of a batch that is parallel; -1: none. */
 int time_factor_of(const Module *m, const Rule *r, const OpLabels *labels);
 

@@ -177,7 +177,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
   for (int k = 0; k < c[0].n; k++) {
     const Layout *from = s->producer->result[c[0].first[k]];
     double *seconds = w->seconds + k * w->n;
-    if (watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
+    if (search_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
     cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
     if (g->in.whole) cost_convert_all(g->in.whole, type, from, w->n, w->to, whole);
     for (int i = 0; i < w->n; i++) {
@@ -227,7 +227,7 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
   int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
   for (size_t e = 0; e < entries; e++) {
-    if (watch_work(g->in.watch, 1)) break;
+    if (search_watch_work(g->in.watch, 1)) break;
     table[e] = sum_wanted(s, &w, at, seen, (int)e + 1);
     for (int i = nusers; i >= 0 && ++at[i] == classes[i]; i--) at[i] = 0;
   }
@@ -431,7 +431,7 @@ static void add_pair(Graph *g, LayoutPair pair) {
 static bool make_domains(Graph *g, const char **why) {
   const Shape *s = g->in.shape;
   for (int c = 0; c < s->nclasses; c++) {
-    if (watch_work(g->in.watch, 1e3)) return false;
+    if (search_watch_work(g->in.watch, 1e3)) return false;
     g->domains[c] = domain_new(&g->in, g->arena, c);
     if (g->domains[c]->n) continue;
     const Op *op = &g->in.f->ops.items[s->first[c]];
@@ -458,7 +458,7 @@ static double cheapest(const Graph *g) {
 static void fill(Graph *g) {
   const Shape *s = g->in.shape;
   for (size_t i = 0; i < g->in.f->ops.n; i++) g->variable[i] = s->class[i] < 0 ? -1 : add_variable(g, domain_at(g, i));
-  for (size_t i = 0; i < s->nfans && !watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
+  for (size_t i = 0; i < s->nfans && !search_watch_work(g->in.watch, 0); i++) add_fan(g, &s->fans[i]);
   for (size_t i = 0; i < s->npairs; i++) add_pair(g, s->pairs[i]);
 }
 
@@ -469,8 +469,8 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   g->variable = ARENA_ARRAY(a, int, in->f->ops.n);
   g->domains = ARENA_ARRAY(a, Domain *, in->shape->nclasses);
   g->fans = ARENA_ARRAY(a, FanTables, in->shape->nfan_classes);
-  double start = watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
-  if (in->report) in->report->domains += watch_processor() - start;
+  double start = search_watch_processor(), least = make_domains(g, why) ? cheapest(g) : INFINITY;
+  if (in->report) in->report->domains += search_watch_processor() - start;
   if (least > in->prune_above || least == INFINITY) {
     arena_free(a);
     return NULL;
@@ -478,9 +478,9 @@ Graph *graph_new(const GraphInput *in, const char **why) {
   if (in->prune_above < INFINITY)
     for (int c = 0; c < in->shape->nclasses; c++)
       domain_prune(g->domains[c], (in->prune_above - least) * (1 + 1e-9) + 1e-12);
-  start = watch_processor();
+  start = search_watch_processor();
   fill(g);
-  if (in->report) in->report->graphs++, in->report->tables += watch_processor() - start;
+  if (in->report) in->report->graphs++, in->report->tables += search_watch_processor() - start;
   if (in->watch && in->watch->expired) {
     arena_free(a);
     return NULL;

@@ -134,16 +134,16 @@ int most_micro_batches(Search *s);
 void make_candidates(Search *s, const PlanOptions *o);
 /* They differ in the order of their axes alone, or of the first `loose` ones; such candidates are neighbours in the
  * list unless their bounds differ. */
-bool same_but_for_order(const Candidate *a, const Candidate *b, int loose);
+bool search_same_but_for_order(const Candidate *a, const Candidate *b, int loose);
 /* How often what depends on the micro-batch counts at least, if the stages were equal; and as a part of the whole
  * batch. */
 double repeat_of(const Candidate *c);
-double share_of_micro_batch(const Candidate *c);
+double search_share_of_micro_batch(const Candidate *c);
 
 /* ---- candidate.c */
 
 /* Makes the candidate's mesh that of the module; the axes have these names, or numbers. */
-void set_mesh(Search *s, const Candidate *c, const char *const *names);
+void search_set_mesh(Search *s, const Candidate *c, const char *const *names);
 /* The best plan on the mesh of a candidate with one number of micro-batches; *bound gets a lower bound of all. */
 Outcome *solve_mesh(Search *s, const Candidate *c, double prune_above, double *bound);
 /* A lower bound for a candidate with one or several, and for all that have its first `loose` axes in another order;
@@ -163,9 +163,9 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f);
 const char *too_much(const Search *s, const PlanMemory *m);
 /* Why no choice of strategies is possible: some conversion does not exist, or, where whole weights do not fit, the
  * memory limit. */
-const char *no_choice(const Search *s, const Candidate *c);
+const char *search_no_choice(const Search *s, const Candidate *c);
 /* Of those that are no plan the one that needs the least memory; NULL when nothing was tried. */
-const Outcome *nearest_outcome(const Search *s);
+const Outcome *search_nearest_outcome(const Search *s);
 /* Say why there is no plan; NULL. */
 Plan *refuse(const Search *s, Diags *d);
 Plan *refuse_size(const Search *s, Diags *d);

@@ -55,7 +55,7 @@ typedef struct Elimination {
   FrontierPoint chosen; /* frontier, while values are assigned: the point of the result that was taken */
 } Elimination;
 
-typedef struct Program {
+typedef struct StepProgram {
   const SolveProblem *p;
   Arena *arena;
   Step **steps;
@@ -66,21 +66,21 @@ typedef struct Program {
   int *first, *last; /* by variable: its eliminations; several when its join was split */
   bool split;        /* some join was split: results are lower bounds */
   double work;       /* sums formed by one run */
-} Program;
+} StepProgram;
 
 /* order.c: the order in which variables are eliminated. */
 int *elimination_order(const SolveProblem *p, Arena *a);
 
 /* program.c.  NULL when a join is above the cap and may not be split. */
-Program *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a);
-size_t step_entry(const Program *p, const Elimination *e, const int *values);
+StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a);
+size_t step_entry(const StepProgram *p, const Elimination *e, const int *values);
 double solve_evaluate(const SolveProblem *p, const int *values, double *memory);
 
 /* step.c: computes all tables for time + lambda * memory; returns the sum of the results without variables,
  * which may be INFINITY when it is above `most`.  NAN when the time was over first. */
-double elimination_run(Program *p, double lambda, double most);
+double elimination_run(StepProgram *p, double lambda, double most);
 /* A cheapest choice, after a run. */
-void elimination_assign(Program *p, double lambda, int *values);
+void elimination_assign(StepProgram *p, double lambda, int *values);
 
 /* frontier.c: finds the true optimum within the limit, given an incumbent in *r; false when the cap is passed
  * (then *r is unchanged). */

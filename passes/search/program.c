@@ -22,7 +22,7 @@ typedef struct IntList {
 } IntList;
 
 typedef struct Compiler {
-  Program *out;
+  StepProgram *out;
   const SolveProblem *p;
   Arena *arena;
   bool may_split;
@@ -215,7 +215,7 @@ static void add_live(Compiler *c, Live t) {
 }
 
 static void add_elimination(Compiler *c, const Join *j, Step *s, int *slot) {
-  Program *out = c->out;
+  StepProgram *out = c->out;
   if (!*slot) {
     out->steps[out->nsteps++] = s;
     *slot = out->nsteps;
@@ -303,18 +303,18 @@ static int *number_inputs(const SolveProblem *p, Arena *a) {
   return number;
 }
 
-Program *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a) {
-  Program *out = ARENA_NEW(a, Program);
+StepProgram *elimination_compile(const SolveProblem *p, const int *order, bool may_split, Arena *a) {
+  StepProgram *out = ARENA_NEW(a, StepProgram);
   /* Every elimination lowers the sum of the tables' scopes, so there are at most this many. */
   size_t most = (size_t)p->nvars + 16;
   int widest = 1;
   for (size_t f = 0; f < p->nfactors; f++) most += (size_t)p->factors[f].n;
   for (int v = 0; v < p->nvars; v++) widest = p->domain[v] > widest ? p->domain[v] : widest;
-  *out = (Program){.p = p,
-                   .arena = a,
-                   .order = order,
-                   .steps = ARENA_ARRAY(a, Step *, most),
-                   .eliminations = ARENA_ARRAY(a, Elimination, most)};
+  *out = (StepProgram){.p = p,
+                       .arena = a,
+                       .order = order,
+                       .steps = ARENA_ARRAY(a, Step *, most),
+                       .eliminations = ARENA_ARRAY(a, Elimination, most)};
   out->first = ARENA_ARRAY(a, int, p->nvars);
   out->last = ARENA_ARRAY(a, int, p->nvars);
   Compiler c = {.out = out, .p = p, .arena = a, .may_split = may_split, .nknown = 64};
@@ -335,7 +335,7 @@ Program *elimination_compile(const SolveProblem *p, const int *order, bool may_s
 
 /* ---- values */
 
-size_t step_entry(const Program *p, const Elimination *e, const int *values) {
+size_t step_entry(const StepProgram *p, const Elimination *e, const int *values) {
   const Step *s = p->steps[e->step];
   size_t at = 0;
   for (int i = 0; i < s->n; i++) at = at * (size_t)s->classes[i] + (size_t)s->maps[i][values[e->scope[i]]];

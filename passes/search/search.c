@@ -103,8 +103,8 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
 static void bound_orders(Search *s, size_t first, int loose) {
   Candidate *c = &s->candidates.items[first];
   size_t n = 1;
-  if (first > 0 && same_but_for_order(c - 1, c, loose)) return;
-  while (first + n < s->candidates.n && same_but_for_order(c, c + n, loose)) n++;
+  if (first > 0 && search_same_but_for_order(c - 1, c, loose)) return;
+  while (first + n < s->candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
   if (n == 1 || s->t->ntiers == 1 || s->best == s->alone || is_hopeless(s, c->bound) || s->watch.expired) return;
   double bound = bound_mesh(s, c, loose, best_time(s));
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound);
@@ -220,7 +220,7 @@ static const Outcome *forced_to(Search *s, const PlanOptions *base, const Outcom
   Search x = forced_search(s, as->found);
   run(&x, &o);
   take_effort(s, &x);
-  return x.best ? x.best : nearest_outcome(&x);
+  return x.best ? x.best : search_nearest_outcome(&x);
 }
 
 /* Keeps what a search without force has found. */
@@ -350,7 +350,7 @@ static void name_axes(Search *s, const Outcome *o) {
     int count = ++used[d < 0 ? DEGREE_COUNT : d];
     names[i] = count == 1 ? base : arena_printf(s->arena, "%s%d", base, count);
   }
-  set_mesh(s, &o->c, names);
+  search_set_mesh(s, &o->c, names);
 }
 
 static Plan *finish(Search *s, const PlanOptions *options, double started) {
@@ -359,7 +359,7 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   if (options->alternatives) list_alternatives(s, options, p);
   p->one_device_seconds = plan_one_device_seconds(s->m, s->f, s->t, options->memory_limit);
   const Outcome *o = s->best;
-  set_mesh(s, &o->c, NULL);
+  search_set_mesh(s, &o->c, NULL);
   name_axes(s, o);
   p->target = arena_strdup(s->arena, s->t->name);
   p->func = s->f->name;
@@ -371,14 +371,14 @@ static Plan *finish(Search *s, const PlanOptions *options, double started) {
   p->strategies = o->strategies;
   p->stages = o->stages;
   p->graph = plan_graph_hash(s->m, s->f);
-  p->price = plan_price(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
-  p->flops = plan_flops(s->cost, s->m, s->f, s->rules);
-  p->params = plan_params(s->m, s->f);
+  p->price = cost_plan(s->cost, s->m, s->f, s->rules, o->strategies, o->stages);
+  p->flops = cost_plan_flops(s->cost, s->m, s->f, s->rules);
+  p->params = cost_plan_params(s->m, s->f);
   p->lower_bound = fmin(s->lower_bound, p->price.time.total);
   p->gap = plan_gap(p->price.time.total, p->lower_bound);
   p->search_work = s->work;
   p->report = s->report;
-  p->search_seconds = watch_now() - started;
+  p->search_seconds = search_watch_now() - started;
   return p;
 }
 
@@ -413,7 +413,7 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
                 .arena = m->arena,
                 .lower_bound = INFINITY,
                 .forced = {[DEGREE_DP] = o->dp, [DEGREE_CP] = o->cp, [DEGREE_EP] = o->ep, [DEGREE_TP] = o->tp}};
-  double deadline = o->effort > 0 ? watch_now() + o->effort : INFINITY;
+  double deadline = o->effort > 0 ? search_watch_now() + o->effort : INFINITY;
   s->watch =
       (SearchWatch){.deadline = deadline, .show = o->show, .context = o->show_context, .progress = {.best = INFINITY}};
   s->too_large = o->too_large;
@@ -423,9 +423,9 @@ bool search_open(Search *s, Module *m, const Func *f, const Target *t, const Pla
   s->labels = labels_of(m, f, s->rules);
   module_set_mesh(m, &(Mesh){.stages = 1});
   s->base = cost_model_new(m, t);
-  set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
-  if (!sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
-  s->shape = shape_of(m, f, s->rules, s->labels, loop_costs(s->arena, s->cost, f));
+  search_set_mesh(s, &(Candidate){.stages = 1, .least = 1, .micro = 1}, NULL);
+  if (!rewrite_sizes_can_be_priced(s->cost, m, f, d)) return search_close(s), false;
+  s->shape = shape_of(m, f, s->rules, s->labels, cost_loops(s->arena, s->cost, f));
   for (int k = 0; k < DEGREE_COUNT; k++) s->has_degree[k] = largest_factor(s, degree_labels[k]) > 0;
   s->most_micro = most_micro_batches(s);
   measure_least(s);
@@ -440,7 +440,7 @@ void search_close(Search *s) {
 }
 
 Plan *plan_search(Module *m, const Func *f, const Target *t, const PlanOptions *o, Diags *d) {
-  double start = watch_now();
+  double start = search_watch_now();
   Search s;
   if (!search_open(&s, m, f, t, o, d)) return NULL;
   Plan *p = find_plan(&s, o, start, d);

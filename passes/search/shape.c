@@ -80,7 +80,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
   text_printf(&t, "%s %a %a ", op_name(op->kind), runs_of_op(w->out->loops, index),
               runs_of_result(w->out->loops, w->out->f, index));
   if (op->kind == OP_param) text_printf(&t, "%d ", w->out->same.reads[index]);
-  if (loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[loop_control(op)]);
+  if (rewrite_loop_control(op)) text_printf(&t, "%d ", w->out->loops->agreed[rewrite_loop_control(op)]);
   for (int i = 0; i < op->nin; i++) {
     type_print(w->m, &t, type_of(w->out->f, op->in[i]));
     text_add(&t, " ");
@@ -198,7 +198,7 @@ static void find_pairs(Shaping *w) {
 const Shape *shape_of(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels,
                       const LoopCosts *loops) {
   Shape *s = ARENA_NEW(m->arena, Shape);
-  *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = same_weight(m->arena, f)};
+  *s = (Shape){.f = f, .rules = rules, .labels = labels, .loops = loops, .same = rewrite_same_weight(m->arena, f)};
   Shaping w = {.m = m, .arena = m->arena, .out = s};
   find_partial(&w);
   find_classes(&w);

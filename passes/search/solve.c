@@ -10,7 +10,7 @@
 typedef struct Solver {
   const SolveProblem *p;
   Arena *arena;
-  Program *program;
+  StepProgram *program;
   struct {
     int *items;
     size_t n, cap;
@@ -64,7 +64,7 @@ static void descend(Solver *s, double lambda, double limit, Point *x) {
       int best = x->values[var], now = best;
       double rest = x->memory - memory_of(s->p, var, now),
              least = around(s, var, x->values) + lambda * memory_of(s->p, var, now);
-      if (watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
+      if (search_watch_work(s->p->watch, 10.0 * s->p->domain[var] * (double)(s->of_var[var].n + 1))) break;
       for (int v = 0; v < s->p->domain[var]; v++) {
         double memory = memory_of(s->p, var, v);
         if (v == now || rest + memory > limit) continue;
@@ -282,7 +282,7 @@ static void keep_join(SolveResult *r, const Elimination *e, const Step *s, Arena
 }
 
 /* Equal joins are one step: its first elimination stands for all. */
-static void find_joins(const Program *p, SolveResult *r, Arena *arena) {
+static void find_joins(const StepProgram *p, SolveResult *r, Arena *arena) {
   int next = 0;
   r->njoins = r->width = 0;
   for (int i = 0; i < p->n; i++) {
@@ -299,13 +299,13 @@ static void find_joins(const Program *p, SolveResult *r, Arena *arena) {
 
 /* A program with joins up to `cap`, or, when all of them together are more than the budget and some are split anyway,
  * up to less. */
-static Program *compile_within(SolveProblem *p, const int *order, double cap, double budget, bool lower,
-                               Arena **arena) {
+static StepProgram *compile_within(SolveProblem *p, const int *order, double cap, double budget, bool lower,
+                                   Arena **arena) {
   const double least_cap = 1e3;
   for (;; cap /= 3) {
     *arena = arena_new();
     p->table_cap = cap;
-    Program *program = elimination_compile(p, order, true, *arena);
+    StepProgram *program = elimination_compile(p, order, true, *arena);
     bool enough = program->work <= budget || !program->split || cap < least_cap || out_of_time(p);
     if (enough || !lower) return enough ? program : NULL;
     arena_free(*arena);
@@ -321,24 +321,24 @@ static void solve_in_steps(Solver *s, SolveProblem *p, const int *order, Arena *
   SolveResult *r = s->result;
   const double cap = p->table_cap, budget = budget_of(p);
   Arena *programs[2] = {NULL};
-  double start = watch_processor();
+  double start = search_watch_processor();
   s->program = compile_within(p, order, cap, budget, true, &programs[0]);
-  r->order_seconds += watch_processor() - start;
+  r->order_seconds += search_watch_processor() - start;
   find_joins(s->program, r, arena);
-  start = watch_processor();
+  start = search_watch_processor();
   solve_into(s, order);
-  r->sum_seconds += watch_processor() - start;
+  r->sum_seconds += search_watch_processor() - start;
   if (p->settle && s->program->split && !r->exact && !above(p, r->lower_bound) && !out_of_time(p)) {
-    start = watch_processor();
-    Program *larger = compile_within(p, order, 10 * p->table_cap, budget, false, &programs[1]);
-    r->order_seconds += watch_processor() - start;
-    start = watch_processor();
+    start = search_watch_processor();
+    StepProgram *larger = compile_within(p, order, 10 * p->table_cap, budget, false, &programs[1]);
+    r->order_seconds += search_watch_processor() - start;
+    start = search_watch_processor();
     if (larger) {
       s->program = larger;
       find_joins(larger, r, arena);
       solve_into(s, order);
     }
-    r->sum_seconds += watch_processor() - start;
+    r->sum_seconds += search_watch_processor() - start;
   }
   for (int i = 0; i < 2; i++)
     if (programs[i]) arena_free(programs[i]);
@@ -349,9 +349,9 @@ SolveResult solve(const SolveProblem *given, Arena *arena) {
   Arena *scratch = arena_new();
   SolveProblem simple = simplified(given, scratch), *p = &simple;
   Solver s = {.p = p, .arena = scratch, .result = &r};
-  double start = watch_processor();
+  double start = search_watch_processor();
   const int *order = elimination_order(p, scratch);
-  r.order_seconds = watch_processor() - start;
+  r.order_seconds = search_watch_processor() - start;
   solve_in_steps(&s, p, order, arena);
   if (r.feasible) {
     int *values = ARENA_ARRAY(arena, int, p->nvars);

@@ -142,7 +142,7 @@ static size_t paid_with(const Cutting *k, size_t index) {
 
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
-  SameWeight same = same_weight(k->arena, f);
+  SameWeight same = rewrite_same_weight(k->arena, f);
   Seen *seen = ARENA_ARRAY(k->arena, Seen, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
@@ -361,7 +361,7 @@ static Cutting cutting_of(Arena *a, CostModel *c, Module *m, const Func *f, cons
   k.needs = ARENA_ARRAY(a, Needs, f->ops.n);
   k.own = ARENA_ARRAY(a, double, f->ops.n);
   k.derived = derived_ops(a, f);
-  k.loops = loop_costs(a, c, f);
+  k.loops = cost_loops(a, c, f);
   k.first_user = find_first_users(a, f);
   find_needs(&k);
   return k;

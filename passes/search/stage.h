@@ -17,7 +17,7 @@ StagesCut stages_cut(CostModel *c, Module *m, const Func *f, const Rule *const *
                      double memory_limit, int *stages);
 
 /* What the stages that begin at operations cuts[s] (cuts[0] is 0) take per micro-batch, as cuts are chosen by: as
- * plan_price says, but that a stage pays itself for what is converted before it is sent to it.  INFINITY: it is empty.
+ * cost_plan says, but that a stage pays itself for what is converted before it is sent to it.  INFINITY: it is empty.
  */
 void stages_seconds(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
                     int stages, const size_t *cuts, double *seconds);

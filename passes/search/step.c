@@ -33,7 +33,7 @@ typedef struct Packed {
 
 /* One step while it is computed. */
 typedef struct Rows {
-  const Program *p;
+  const StepProgram *p;
   const Step *s;
   int last, inner, classes; /* last place, its classes; classes of the variable */
   int nouter, *outer;       /* operands without the last place */
@@ -44,7 +44,7 @@ typedef struct Rows {
   double *matrix_least; /* by class */
 } Rows;
 
-static const double *values_of(const Program *p, const Operand *o) {
+static const double *values_of(const StepProgram *p, const Operand *o) {
   return o->step < 0 ? o->input : p->steps[o->step]->table;
 }
 
@@ -210,7 +210,7 @@ PART_OF_WIDE void lower_by(const Rows *r, int c, double sum, const size_t *base,
 }
 
 /* Entries above `most` may be left at infinity. */
-WIDE static void fill_table(const Program *p, Step *s, double most) {
+WIDE static void fill_table(const StepProgram *p, Step *s, double most) {
   Arena *a = arena_new();
   Rows r = {.p = p, .s = s, .last = s->n - 1, .classes = s->classes[s->n]};
   r.inner = r.last >= 0 ? s->classes[r.last] : 1;
@@ -221,7 +221,7 @@ WIDE static void fill_table(const Program *p, Step *s, double most) {
          *row = ARENA_ARRAY(a, double, r.inner);
   for (size_t e = 0; e < s->entries; e += (size_t)r.inner) {
     double *out = s->table + e;
-    if (watch_work(p->p->watch, (double)r.inner * r.classes)) break;
+    if (search_watch_work(p->p->watch, (double)r.inner * r.classes)) break;
     for (int k = 0; k < r.inner; k++) out[k] = INFINITY;
     int best = outer_costs(&r, at, base, rows, sums, keys);
     double worst = most;
@@ -238,7 +238,7 @@ WIDE static void fill_table(const Program *p, Step *s, double most) {
 }
 
 /* The sum of the cheapest values of the variables a table stands for: what it is at least. */
-static double least_sum(const Program *p, const Step *s) {
+static double least_sum(const StepProgram *p, const Step *s) {
   double sum = INFINITY;
   for (int c = 0; c < s->classes[s->n]; c++) sum = fmin(sum, s->least[c]);
   for (int f = 0; f < s->noperands; f++)
@@ -246,7 +246,7 @@ static double least_sum(const Program *p, const Step *s) {
   return sum;
 }
 
-static double sum_of_roots(const Program *p, bool floors) {
+static double sum_of_roots(const StepProgram *p, bool floors) {
   double sum = p->p->constant;
   for (int i = 0; i < p->n; i++) {
     const Step *s = p->steps[p->eliminations[i].step];
@@ -255,7 +255,7 @@ static double sum_of_roots(const Program *p, bool floors) {
   return sum;
 }
 
-double elimination_run(Program *p, double lambda, double most) {
+double elimination_run(StepProgram *p, double lambda, double most) {
   for (int i = 0; i < p->nsteps; i++) {
     find_least(p->steps[i], lambda, p->arena);
     p->steps[i]->floor = least_sum(p, p->steps[i]);
@@ -277,7 +277,7 @@ double elimination_run(Program *p, double lambda, double most) {
 /* ---- a choice */
 
 /* What one of a variable's joins costs when its scope is decided. */
-static double join_cost(const Program *p, const Elimination *e, const int *values, int v, double lambda) {
+static double join_cost(const StepProgram *p, const Elimination *e, const int *values, int v, double lambda) {
   const Step *s = p->steps[e->step];
   double sum = s->time[v] + (s->memory ? lambda * s->memory[v] : 0);
   for (int f = 0; f < s->noperands; f++) {
@@ -288,7 +288,7 @@ static double join_cost(const Program *p, const Elimination *e, const int *value
   return sum;
 }
 
-static int best_value(const Program *p, int var, const int *values, double lambda) {
+static int best_value(const StepProgram *p, int var, const int *values, double lambda) {
   int best = 0;
   double least = INFINITY;
   for (int v = 0; v < p->p->domain[var]; v++) {
@@ -301,7 +301,7 @@ static int best_value(const Program *p, int var, const int *values, double lambd
 }
 
 /* In the opposite order everything a join depends on is known; equal joins with equal scopes have equal answers. */
-void elimination_assign(Program *p, double lambda, int *values) {
+void elimination_assign(StepProgram *p, double lambda, int *values) {
   for (int k = p->p->nvars - 1; k >= 0; k--) {
     int var = p->order[k];
     const Elimination *e = &p->eliminations[p->first[var]];

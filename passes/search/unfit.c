@@ -12,7 +12,7 @@ const char *bytes_text(Arena *a, double bytes) {
 double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   double sum = 0;
   Arena *scratch = arena_new();
-  SameWeight same = same_weight(scratch, f);
+  SameWeight same = rewrite_same_weight(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if ((op->kind == OP_param && same.first[i] == i) || op->kind == OP_read)
@@ -51,7 +51,7 @@ const char *too_much(const Search *s, const PlanMemory *m) {
                       bytes_text(s->arena, m->total - s->limit), allowed_text(s));
 }
 
-const char *no_choice(const Search *s, const Candidate *c) {
+const char *search_no_choice(const Search *s, const Candidate *c) {
   if (s->resident > s->limit) return too_large(s);
   return arena_printf(s->arena, "what %d micro-batches compute would have to be joined again", c->micro);
 }
@@ -106,7 +106,7 @@ static void note_parts(const Search *s, const PlanMemory *m, Diags *d) {
             bytes_text(s->arena, m->communication));
 }
 
-const Outcome *nearest_outcome(const Search *s) {
+const Outcome *search_nearest_outcome(const Search *s) {
   const Outcome *nearest = NULL;
   for (size_t i = 0; i < s->outcomes.n; i++) {
     const Outcome *o = s->outcomes.items[i];
@@ -118,7 +118,7 @@ const Outcome *nearest_outcome(const Search *s) {
 }
 
 Plan *refuse(const Search *s, Diags *d) {
-  const Outcome *nearest = nearest_outcome(s);
+  const Outcome *nearest = search_nearest_outcome(s);
   const char *why = nearest && nearest->why_not ? nearest->why_not : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.total > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0}, "no feasible plan for %s: %s", s->t->name, why);

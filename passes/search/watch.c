@@ -10,16 +10,16 @@ static double seconds_of(clockid_t clock) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double watch_now(void) { return seconds_of(CLOCK_MONOTONIC); }
-double watch_processor(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
+double search_watch_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+double search_watch_processor(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
 
-bool watch_work(SearchWatch *w, double work) {
+bool search_watch_work(SearchWatch *w, double work) {
   const double often = 1e5; /* sums: less than a millisecond */
   if (!w) return false;
   w->work += work;
   if (w->work < often) return w->expired;
   w->work = 0;
-  w->expired |= watch_now() >= w->deadline;
+  w->expired |= search_watch_now() >= w->deadline;
   if (w->show) w->show(w->context, &w->progress);
   return w->expired;
 }

@@ -8,8 +8,8 @@
 #include "passes/plan/plan.h"
 
 typedef struct SearchWatch {
-  double deadline;       /* by the clock of watch_now; INFINITY: none */
-  bool expired;          /* it has passed; found out by watch_work */
+  double deadline;       /* by the clock of search_watch_now; INFINITY: none */
+  bool expired;          /* it has passed; found out by search_watch_work */
   double work;           /* since the clock was last read */
   PlanProgressFunc show; /* NULL: nobody looks */
   void *context;
@@ -17,11 +17,11 @@ typedef struct SearchWatch {
 } SearchWatch;
 
 /* Seconds by the clock on the wall, and of this process on its processors. */
-double watch_now(void);
-double watch_processor(void);
+double search_watch_now(void);
+double search_watch_processor(void);
 
 /* So much was done, in sums or what takes as long.  Now and then the clock is read and progress shown.  Returns whether
  * to stop. Nobody watches when w is NULL. */
-bool watch_work(SearchWatch *w, double work);
+bool search_watch_work(SearchWatch *w, double work);
 
 #endif

@@ -150,7 +150,7 @@ static RtStatus late(CpuComm *c) {
   }
   return rt_error(&c->failure, RT_LATE, "rank %d waited %.1f s at order key %llu in %s for rank%s", c->rank,
                   c->options.timeout_ms / 1000.0, op ? (unsigned long long)(op->tag >> TAG_SHIFT) : 0ull,
-                  op ? comm_kind_name(op->kind) : "nothing", ranks);
+                  op ? program_comm_kind_name(op->kind) : "nothing", ranks);
 }
 
 /* Waits until the ticket is complete.  The time-out adds up the sleeps, each counted at most twice its

@@ -20,7 +20,7 @@ static bool is_reduction(CommKind kind) { return kind == COMM_all_reduce || kind
 
 /* Element range [start of j, start of j + 1) of member j, in bytes. */
 static size_t range_start(const Operation *op, size_t bytes, int j) {
-  return comm_range_of(bytes, dtype_bytes(op->dtype), j, op->group->n);
+  return program_comm_range_of(bytes, dtype_bytes(op->dtype), j, op->group->n);
 }
 
 static void append_move(CpuComm *c, Operation *op, int phase, bool send, int member, Strided block, size_t begin,
@@ -76,7 +76,7 @@ static void append_all_reduce(CpuComm *c, Operation *op, const CommOp *spec) {
   size_t bytes = comm_block_bytes(spec->send[0]);
   op->own = at_send(spec, 0);
   op->result = at_recv(spec, 0);
-  op->direct = comm_is_direct(bytes, n);
+  op->direct = program_comm_is_direct(bytes, n);
   op->two_phases = !op->direct;
   op->own_begin = op->result_begin = op->direct ? 0 : range_start(op, bytes, self);
   op->length = op->direct ? bytes : range_start(op, bytes, self + 1) - op->own_begin;
@@ -103,7 +103,7 @@ static void append_first_phase(CpuComm *c, Operation *op, const CommOp *spec) {
     append_all_moves(c, op, spec);
     return;
   }
-  op->piece = comm_piece_bytes(op->group->n);
+  op->piece = program_comm_piece_bytes(op->group->n);
   if (spec->kind == COMM_all_reduce) append_all_reduce(c, op, spec);
   else append_reduce_scatter(c, op, spec);
   if (op->length) comm_append_reducing(c, op);
@@ -115,11 +115,11 @@ static RtStatus check_block(const CommOp *op, const char *side, int j, CommBlock
   size_t bytes = comm_block_bytes(b);
   if (bytes == 0) return RT_OK;
   if (!base)
-    return rt_error(error, RT_INTERNAL, "%s: %s block %d has %zu bytes but no address", comm_kind_name(op->kind), side,
-                    j, bytes);
+    return rt_error(error, RT_INTERNAL, "%s: %s block %d has %zu bytes but no address",
+                    program_comm_kind_name(op->kind), side, j, bytes);
   if (is_reduction(op->kind) && bytes % dtype_bytes(op->dtype))
-    return rt_error(error, RT_INTERNAL, "%s: %s block %d has %zu bytes, not a multiple of %s", comm_kind_name(op->kind),
-                    side, j, bytes, dtype_name(op->dtype));
+    return rt_error(error, RT_INTERNAL, "%s: %s block %d has %zu bytes, not a multiple of %s",
+                    program_comm_kind_name(op->kind), side, j, bytes, dtype_name(op->dtype));
   return RT_OK;
 }
 
@@ -138,20 +138,20 @@ static RtStatus check_blocks(const CommOp *op, const Group *g, RtError *error) {
   size_t received = comm_block_bytes(op->recv[reduction ? 0 : g->rank]);
   if (sent != received)
     return rt_error(error, RT_INTERNAL, "%s: group rank %d sends %zu bytes to itself and receives %zu",
-                    comm_kind_name(op->kind), g->rank, sent, received);
+                    program_comm_kind_name(op->kind), g->rank, sent, received);
   return RT_OK;
 }
 
 static RtStatus check_operation(const CpuComm *c, const CommOp *op, RtError *error) {
   if ((unsigned)op->kind >= COMM_KIND_COUNT) return rt_error(error, RT_INTERNAL, "operation kind %d", (int)op->kind);
   if (op->group < 0 || op->group >= c->n_groups)
-    return rt_error(error, RT_INTERNAL, "%s: no group %d", comm_kind_name(op->kind), op->group);
+    return rt_error(error, RT_INTERNAL, "%s: no group %d", program_comm_kind_name(op->kind), op->group);
   if (c->groups[op->group]->rank < 0)
-    return rt_error(error, RT_INTERNAL, "%s: rank %d is not a member of group %d", comm_kind_name(op->kind), c->rank,
-                    op->group);
+    return rt_error(error, RT_INTERNAL, "%s: rank %d is not a member of group %d", program_comm_kind_name(op->kind),
+                    c->rank, op->group);
   if (is_reduction(op->kind) && !comm_reduction_defined(op->reduction, op->dtype))
-    return rt_error(error, RT_INTERNAL, "%s: %s is not defined on %s", comm_kind_name(op->kind),
-                    comm_reduction_name(op->reduction),
+    return rt_error(error, RT_INTERNAL, "%s: %s is not defined on %s", program_comm_kind_name(op->kind),
+                    program_comm_reduction_name(op->reduction),
                     (unsigned)op->dtype < DT_COUNT ? dtype_name(op->dtype) : "an unknown dtype");
   return check_blocks(op, c->groups[op->group], error);
 }

@@ -177,6 +177,6 @@ bool comm_reduction_defined(CommReduction reduction, DType dtype) { return find(
 
 void comm_reduce(DType dtype, CommReduction reduction, void *to, const void *const *from, int n, size_t count) {
   Reduce *reduce = find(dtype, reduction);
-  if (!reduce) die("%s is not defined on %s", comm_reduction_name(reduction), dtype_name(dtype));
+  if (!reduce) die("%s is not defined on %s", program_comm_reduction_name(reduction), dtype_name(dtype));
   reduce(to, from, n, count);
 }

@@ -65,7 +65,7 @@ static RtStatus open_library(CpuDevice *d, RtError *error) {
 static RtStatus find_kernels(CpuDevice *d, RtError *error) {
   const Program *p = d->p;
   char missing[64];
-  if (!cpu_supports(program_text(p, p->header->cpu), missing, sizeof missing))
+  if (!program_cpu_supports(program_text(p, p->header->cpu), missing, sizeof missing))
     return rt_error(error, RT_UNSUPPORTED,
                     "this CPU lacks %s, which the machine that compiled the program has; compile it again here",
                     missing);

@@ -13,7 +13,7 @@ static const DeviceOps *const devices[] = {
 #undef DEVICE
 };
 
-const DeviceOps *device_find(const char *name) {
+const DeviceOps *devices_find(const char *name) {
   for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
     if (strcmp(devices[i]->name, name) == 0) return devices[i];
   return NULL;

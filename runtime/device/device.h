@@ -79,6 +79,6 @@ struct Device {
 };
 
 /* The rows of devices.def; NULL: there is none of this name. */
-const DeviceOps *device_find(const char *name);
+const DeviceOps *devices_find(const char *name);
 
 #endif

@@ -60,7 +60,7 @@ RtStatus exec_fill(const Executor *e, uint32_t instr, DType dtype, void *to, int
 static RtStatus open_device(Executor *e, RtError *error) {
   DeviceOptions options = {
       .artifact = e->artifact, .rank = e->options.rank, .stage = e->stage, .threads = e->options.threads};
-  e->ops = e->options.device ? e->options.device : device_find("cpu");
+  e->ops = e->options.device ? e->options.device : devices_find("cpu");
   RtStatus status = e->ops->open(&options, &e->device, error);
   if (!status) e->host_memory = e->ops->facts(e->device).host_memory;
   return status;

@@ -20,7 +20,7 @@ static const struct sockaddr_in *as_four(const SocketAddress *a) {
 
 /* ---- texts */
 
-bool host_port_split(const char *text, HostPort *out) {
+bool address_host_port_split(const char *text, HostPort *out) {
   const char *colon = strrchr(text, ':');
   if (!colon) return false;
   size_t n = (size_t)(colon - text);

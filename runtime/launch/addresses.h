@@ -11,7 +11,7 @@ typedef struct HostPort {
 } HostPort;
 
 /* "HOST:PORT" or "[IPv6 address]:PORT"; false when it is neither. */
-bool host_port_split(const char *text, HostPort *out);
+bool address_host_port_split(const char *text, HostPort *out);
 
 /* What a host has. */
 enum { ADDRESS_LIST_MOST = 16 };

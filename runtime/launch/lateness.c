@@ -45,7 +45,7 @@ void lateness_place(const Lateness *l, int rank, char *text, size_t size) {
   if (what[0]) add_text(text, size, round ? " (%s, round %llu)" : " (%s)", what, (unsigned long long)round);
   if (atomic_load(&slot->progress.waiting))
     add_text(text, size, ", waiting in %s at order key %llu",
-             comm_kind_name((CommKind)atomic_load(&slot->progress.kind)),
+             program_comm_kind_name((CommKind)atomic_load(&slot->progress.kind)),
              (unsigned long long)atomic_load(&slot->progress.key));
 }
 

@@ -114,9 +114,9 @@ static RtStatus compare(Launched *l, const RankIdentity *mine, RtError *error) {
   RtStatus status = gather(l, mine, all, sizeof *mine, error);
   if (!status) status = spread(l, all, sizeof *all * (size_t)world, false, error);
   if (!status) {
-    status = same_run_check(all, world, error);
+    status = launch_same_run_check(all, world, error);
     l->over = status != RT_OK;
-    if (!status) l->common_threads = same_run_threads(all, world);
+    if (!status) l->common_threads = launch_same_run_threads(all, world);
   }
   free(all);
   return status;

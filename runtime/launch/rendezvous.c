@@ -101,7 +101,7 @@ static RtStatus listen_at(const Rendezvous *r, Meeting *m, RtError *error) {
   AddressList where;
   const char *why;
   bool soon;
-  if (!host_port_split(r->address, &h)) return no_place(r, error);
+  if (!address_host_port_split(r->address, &h)) return no_place(r, error);
   if (!address_resolve(&h, &where, &why, &soon))
     return rt_error(error, RT_USAGE, "rank 0 cannot look up the host '%s', where it is to listen: %s", h.host, why);
   AddressList loopback = where;
@@ -436,7 +436,7 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
   const Rendezvous *r = s->r;
   HostPort host = {.host = ""};
   bool file = is_file(r);
-  if (!r->spread && !file && !host_port_split(r->address, &host)) return no_place(r, error);
+  if (!r->spread && !file && !address_host_port_split(r->address, &host)) return no_place(r, error);
   RtStatus status = r->spread ? r->spread(r->context, &s->told, sizeof s->told, error) : RT_OK;
   if (status) return status;
   if (r->spread) {

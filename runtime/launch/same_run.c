@@ -121,7 +121,7 @@ static RtStatus check_threads(const RankIdentity *all, int world, RtError *error
   return RT_OK;
 }
 
-int same_run_threads(const RankIdentity *all, int world) {
+int launch_same_run_threads(const RankIdentity *all, int world) {
   int least = all[0].threads;
   for (int i = 0; i < world; i++) {
     if (all[i].threads_chosen) return all[i].threads;
@@ -131,7 +131,7 @@ int same_run_threads(const RankIdentity *all, int world) {
 }
 
 /* A rank whose files cannot be used is told before what follows from it. */
-RtStatus same_run_check(const RankIdentity *all, int world, RtError *error) {
+RtStatus launch_same_run_check(const RankIdentity *all, int world, RtError *error) {
   RtStatus status = RT_OK;
   for (int i = 0; i < world && !status; i++)
     if (!has_format(&all[i], i, world))

@@ -39,9 +39,9 @@ RankIdentity rank_identity(int rank, int world);
 
 /* Compares all with rank 0's.  RT_BAD_INPUT names the first rank that differs, and in what; a rank's own failure keeps
  * its status.  RT_USAGE when the program of all is for another number of ranks. */
-RtStatus same_run_check(const RankIdentity *all, int world, RtError *error);
+RtStatus launch_same_run_check(const RankIdentity *all, int world, RtError *error);
 
 /* With how many threads each computes, after that. */
-int same_run_threads(const RankIdentity *all, int world);
+int launch_same_run_threads(const RankIdentity *all, int world);
 
 #endif

@@ -55,5 +55,6 @@ endforeach()
 add_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${CMAKE_SOURCE_DIR})
 # Which room may include which, and whether files that are named are there.
 add_test(NAME rooms COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/rooms.py ${CMAKE_SOURCE_DIR})
+add_test(NAME names COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/names.py ${CMAKE_SOURCE_DIR})
 # docs/status.md is generated: build/apc-status > docs/status.md
 add_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')")

@@ -56,7 +56,7 @@ static inline void e2e_free(E2eModel *e) {
 static inline bool e2e_begin(E2eModel *e, const char *path) {
   *e = (E2eModel){.arena = arena_new()};
   e->diags = diags_new(e->arena);
-  const Target *target = target_find(e->diags, e->arena, "cpu");
+  const Target *target = topo_target_find(e->diags, e->arena, "cpu");
   if (!target) return false;
   DriverOptions o = {.model = {.arena = e->arena, .diags = e->diags, .path = path, .computes = true},
                      .target = target,
@@ -113,7 +113,7 @@ static inline bool e2e_prove(E2eModel *e) {
 /* Plans the first entry, carries the plan to the others, lowers and proves all of them, writes one program. */
 static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanOptions *options, const char *out) {
   DriverOptions *o = &e->build.options;
-  o->target = target_find(e->diags, e->arena, target_name);
+  o->target = topo_target_find(e->diags, e->arena, target_name);
   o->plan = *options;
   o->producer = "tests/e2e";
   o->stub = arena_printf(e->arena, "%s/apcrt-stub", e2e_build);

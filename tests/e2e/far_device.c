@@ -177,7 +177,7 @@ static RtStatus far_open(const DeviceOptions *options, Device **out, RtError *er
   FarDevice *d = calloc(1, sizeof *d);
   if (!d) die("out of memory");
   *d = (FarDevice){.base.ops = &far_device, .n_buffers = options->artifact->program.n_buffers};
-  RtStatus status = device_find("cpu")->open(options, &d->cpu, error);
+  RtStatus status = devices_find("cpu")->open(options, &d->cpu, error);
   if (status) free(d);
   else *out = &d->base;
   return status;

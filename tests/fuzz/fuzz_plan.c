@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   Arena *arena = arena_new();
   Diags *diags = diags_new(arena);
   Module *m = ir_parse("model.ir", model, diags);
-  const Target *t = target_find(diags, arena, "cpux4");
+  const Target *t = topo_target_find(diags, arena, "cpux4");
   if (!m || !t) die("the model or target is wrong");
   const Func *f = module_func(m, "main");
   Plan *p = plan_parse(m, f, t, "fuzz.plan", arena_strndup(arena, (const char *)bytes, n), diags);

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   const char *text = arena_strndup(arena, (const char *)bytes, n);
   for (int ranks = 0; ranks <= 4; ranks += 4) {
     size_t errors = diags->errors;
-    const Target *t = target_parse(diags, arena, "fuzz.topo", text, "fuzz", ranks);
+    const Target *t = topo_target_parse(diags, arena, "fuzz.topo", text, "fuzz", ranks);
     if (!t && diags->errors == errors) die("refused without a reason");
     if (!t) continue;
     if (diags->errors > errors) die("accepted with errors");

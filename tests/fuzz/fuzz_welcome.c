@@ -61,10 +61,10 @@ static void identities(const uint8_t *bytes, size_t n) {
                             .ranks = RANKS,
                             .threads = 2};
   for (size_t i = 0; i < n; i++) ((uint8_t *)all)[i % sizeof all] ^= bytes[i];
-  RtStatus status = same_run_check(all, RANKS, &error);
+  RtStatus status = launch_same_run_check(all, RANKS, &error);
   must_say_why(status, &error);
   if (status) return;
-  int threads = same_run_threads(all, RANKS);
+  int threads = launch_same_run_threads(all, RANKS);
   if (threads < 1) die("%d threads", threads);
   for (int i = 0; i < RANKS; i++) {
     if (all[i].program != all[0].program || all[i].program_bytes != all[0].program_bytes ||

@@ -200,7 +200,7 @@ static int changed_by_passes[PASS_DIFFERS + 1]; /* by how they were checked */
 /* The passes, and what their checks say. */
 static bool run_passes(Test *t, Module *m, OnnxFile *file) {
   PassChecks checks = {.blob = blob_data, .context = file};
-  PassOptions options = {.verify = true, .device = device_traits(DEVICE_cpu), .checks = &checks};
+  PassOptions options = {.verify = true, .device = target_device_traits(DEVICE_cpu), .checks = &checks};
   bool ok = pipeline_run(m, NULL, &options, t->diags);
   for (size_t i = 0; i < checks.list.n; i++) {
     const PassCheck *c = &checks.list.items[i];

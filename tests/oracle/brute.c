@@ -122,7 +122,7 @@ static Func *looped_graph(Module *m, Random *r, int64_t size, int most, Diags *d
 
 static Target random_target(Random *r, int ranks) {
   Target t = {.name = "random",
-              .device = device_traits(DEVICE_cpu),
+              .device = target_device_traits(DEVICE_cpu),
               .ranks = ranks,
               .nodes = 1,
               .memory_bytes = 1e12,
@@ -327,7 +327,7 @@ static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, c
                    .f = f,
                    .rules = rules,
                    .labels = labels,
-                   .shape = shape_of(m, f, rules, labels, loop_costs(m->arena, cost, f)),
+                   .shape = shape_of(m, f, rules, labels, cost_loops(m->arena, cost, f)),
                    .cost = cost,
                    .repeat = 1,
                    .memory_limit = limit,
@@ -366,7 +366,7 @@ static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a)
  * exact. */
 static double priced(Module *m, const Func *f, const Rule *const *rules, CostModel *cost, const Strategy *strategies,
                      const SolveResult *r) {
-  PlanPrice p = plan_price(cost, m, f, rules, strategies, NULL);
+  PlanPrice p = cost_plan(cost, m, f, rules, strategies, NULL);
   CHECK(r->feasible && p.possible && p.memory.params == r->memory);
   return p.time.total;
 }

@@ -44,7 +44,7 @@ static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *are
 /* As drawn, or with that strategy of a carry (an operation of the function) and its leave; SIZE_MAX: as drawn. */
 static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh,
                        uint64_t seed, size_t carry, const Strategy *st, Arena *arena) {
-  const Target *t = target_find(diags_new(arena), arena, arena_printf(arena, "cpux%d", mesh_ranks(&m->mesh)));
+  const Target *t = topo_target_find(diags_new(arena), arena, arena_printf(arena, "cpux%d", mesh_ranks(&m->mesh)));
   CostModel *cost = cost_model_new(m, t);
   LowerPlan p = random_plan(m, f, seed, arena);
   p.cost = cost_move;

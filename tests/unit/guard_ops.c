@@ -182,7 +182,7 @@ static void run_instance(const Instance *x, int variant, const char *mesh) {
   Guard g = {.instance = x, .mesh = mesh};
   const char *declared = variant == VARIANTS - 1 ? "symbol A hint 5\nsymbol B hint 4\nsymbol C hint 6\n" : "";
   g.text = arena_printf(arena, "%smesh %s\n%s", declared, mesh, with_sizes(arena, x->text, sizes[variant]));
-  g.p = program_of(g.text);
+  g.p = codegen_program_of(g.text);
   g.whole = module_func(g.p.m, "main");
   const Op *y = &g.whole->ops.items[index_of_y(g.whole)];
   if (y->kind != x->kind) {
@@ -490,9 +490,9 @@ int main(void) {
       "at 1 GB/s latency 1 us; }\n";
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  targets[0] = target_parse(d, a, "m.topo", machines, "slow_memory", 0);
-  targets[1] = target_parse(d, a, "m.topo", machines, "slow_sums", 0);
-  targets[2] = target_find(d, a, "dgx-h100x8");
+  targets[0] = topo_target_parse(d, a, "m.topo", machines, "slow_memory", 0);
+  targets[1] = topo_target_parse(d, a, "m.topo", machines, "slow_sums", 0);
+  targets[2] = topo_target_find(d, a, "dgx-h100x8");
   diags_print(d, stderr, false);
   for (int k = 0; k < TARGETS; k++)
     if (!targets[k]) return 1;

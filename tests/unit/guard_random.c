@@ -99,7 +99,8 @@ static const char *check_passes(Module *m, Func *f, Arena *arena, Diags *diags) 
   PassChecks checks = {.most_work = 1e8};
   for (size_t i = 0; i < m->funcs.n; i++)
     if (strcmp(m->funcs.items[i]->name, f->name) == 0) m->funcs.items[i] = f;
-  if (!pipeline_run(m, NULL, &(PassOptions){.verify = true, .device = device_traits(DEVICE_cpu), .checks = &checks},
+  if (!pipeline_run(m, NULL,
+                    &(PassOptions){.verify = true, .device = target_device_traits(DEVICE_cpu), .checks = &checks},
                     diags))
     return "the passes fail";
   for (size_t i = 0; i < checks.list.n; i++) {

@@ -9,7 +9,7 @@ static void check_loop(const char *head, const char *body, double n, double m, i
                        const char *file, int line) {
   for (int d = 0; d < 2; d++) {
     Arena *scratch = arena_new();
-    Program p = program_of(
+    Program p = codegen_program_of(
         arena_printf(scratch,
                      "%s\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[3] %%n = input {name=\"n\"} : i64[] "
                      "%%m = input {name=\"m\"} : i64[] %s output \"y\" %%y }",
@@ -18,7 +18,7 @@ static void check_loop(const char *head, const char *body, double n, double m, i
     program_numbers(&p, "x", DT_f32, 1, DIMS(3), LIST(1, 2, 3));
     program_numbers(&p, "n", DT_i64, 0, NULL, &n);
     program_numbers(&p, "m", DT_i64, 0, NULL, &m);
-    if (!program_run(&p, "main")) {
+    if (!tool_program_run(&p, "main")) {
       diags_print(p.diags, stderr, false);
       test_failed_here++;
     } else {
@@ -127,14 +127,14 @@ static void called(void) {
 
 static void too_many(void) {
   Arena *scratch = arena_new();
-  Program p = program_of(arena_printf(
+  Program p = codegen_program_of(arena_printf(
       scratch,
       "func @main level 1 { %%n = const {value=9} : i64[] %%x = const {value=1} : f32[3] %s output \"y\" %%y }",
       doubling));
   p.options.max_rounds = 9;
-  CHECK(program_run(&p, "main"));
+  CHECK(tool_program_run(&p, "main"));
   p.options.max_rounds = 8;
-  CHECK(!program_run(&p, "main"));
+  CHECK(!tool_program_run(&p, "main"));
   CHECKF(strstr(program_error(&p), "more than 8 rounds"), "%s", program_error(&p));
   program_free(&p);
   arena_free(scratch);
@@ -144,7 +144,7 @@ static void too_many(void) {
 
 static bool run_ranks(Program *p, const char *count, const char *again) {
   Arena *scratch = arena_new();
-  *p = program_of(arena_printf(
+  *p = codegen_program_of(arena_printf(
       scratch,
       "mesh [a=2]\nfunc @main level 2 { %%x = input {name=\"x\"} : f32[2] @{0:a} %%n = input {name=\"n\"} : i64[2] @{} "
       "%%i = iota {axis=0, start=@a} : i64[1] %%here = reshape %%i : i64[] %%two = const {value=2} : i64[] %%one = "
@@ -155,7 +155,7 @@ static bool run_ranks(Program *p, const char *count, const char *again) {
       count, again));
   program_numbers(p, "x", DT_f32, 1, DIMS(4), LIST(1, 2, 3, 4));
   program_numbers(p, "n", DT_i64, 1, DIMS(2), LIST(3, 4));
-  bool ok = program_run(p, "main");
+  bool ok = tool_program_run(p, "main");
   arena_free(scratch);
   return ok;
 }

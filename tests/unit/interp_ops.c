@@ -8,8 +8,8 @@
 /* One operation on constants: no inputs, output "y". */
 static void check_text(const char *body, int n, const double *want, const char *file, int line) {
   Arena *a = arena_new();
-  Program p = program_of(arena_printf(a, "symbol n hint 3\nfunc @main level 1 { %s output \"y\" %%y }", body));
-  if (!program_run(&p, "main")) {
+  Program p = codegen_program_of(arena_printf(a, "symbol n hint 3\nfunc @main level 1 { %s output \"y\" %%y }", body));
+  if (!tool_program_run(&p, "main")) {
     diags_print(p.diags, stderr, false);
     test_failed_here++;
   } else {
@@ -185,7 +185,7 @@ static void residues(void) {
 }
 
 static void modp(void) {
-  Program p = program_of(
+  Program p = codegen_program_of(
       "func @main level 1 {\n"
       "  %x = input {name=\"x\"} : f32[3]  %z = input {name=\"z\"} : f32[3]\n"
       "  %add = add %x, %z : f32[3]  %div = div %x, %z : f32[3]  %back = mul %div, %z : f32[3]\n"
@@ -199,7 +199,7 @@ static void modp(void) {
   p.options.domain = DOMAIN_MODP;
   program_numbers(&p, "x", DT_f32, 1, (int64_t[]){3}, (double[]){3, -2, 0.5});
   program_numbers(&p, "z", DT_f32, 1, (int64_t[]){3}, (double[]){7, 11, 0});
-  CHECK(program_run(&p, "main"));
+  CHECK(tool_program_run(&p, "main"));
   CHECK_OUTPUT(&p, "add", 10, 9, 0.5);
   CHECK_OUTPUT(&p, "back", 3, -2, 0); /* dividing by 0 gives 0 */
   CHECK_OUTPUT(&p, "dot", -1);
@@ -240,12 +240,12 @@ static const char *const with_weights =
 
 static void weights_state_calls(void) {
   double step = 2;
-  Program p = program_of(with_weights);
-  CHECK(!program_run(&p, "main"));
+  Program p = codegen_program_of(with_weights);
+  CHECK(!tool_program_run(&p, "main"));
   CHECKF(strstr(program_error(&p), "\"w\" lies in a file"), "%s", program_error(&p));
   p.options.blob = two_by_index;
   p.options.context = &step;
-  CHECK(program_run(&p, "main"));
+  CHECK(tool_program_run(&p, "main"));
   CHECK_OUTPUT(&p, "z", 0, 24, 8, 32, 16, 40);
   CHECK_OUTPUT(&p, "c", 1.5, 1.5);
   CHECK_OUTPUT(&p, "old", 40);
@@ -254,7 +254,7 @@ static void weights_state_calls(void) {
   CHECK(u && u->cells[0].f != u->cells[1].f && fabs(u->cells[2].f) <= 0.5);
   p.options.states = p.result.states; /* the next step starts where this one ended */
   p.options.nstates = p.result.nstates;
-  CHECK(program_run(&p, "main"));
+  CHECK(tool_program_run(&p, "main"));
   CHECK_OUTPUT(&p, "s", 44);
   program_free(&p);
 }
@@ -262,9 +262,9 @@ static void weights_state_calls(void) {
 /* ---- errors */
 
 static void refuse(const char *text, const char *message, int ninputs, int64_t extent) {
-  Program p = program_of(text);
+  Program p = codegen_program_of(text);
   if (ninputs) program_input(&p, "x", DT_f32, 1, &extent);
-  CHECK(!program_run(&p, "main"));
+  CHECK(!tool_program_run(&p, "main"));
   CHECKF(strstr(program_error(&p), message), "\"%s\" does not say \"%s\"", program_error(&p), message);
   program_free(&p);
 }

@@ -54,8 +54,8 @@ static const Unit *unit_of(const char *body) {
   }
   modules[nmodules++] = m;
   const Func *f = module_func(m, "r");
-  UnitList *list = units_of(work_new(m, f, 0, device_traits(DEVICE_cpu), false));
-  kernel_target(device_traits(DEVICE_cpu))->print(m, f, list, &kernels);
+  UnitList *list = units_of(work_new(m, f, 0, target_device_traits(DEVICE_cpu), false));
+  kernel_target(target_device_traits(DEVICE_cpu))->print(m, f, list, &kernels);
   CHECK(list->n == 2 && list->items[1].kind == UNIT_KERNEL);
   return &list->items[1];
 }
@@ -73,7 +73,8 @@ static void run(void *library, const Unit *u, const float *in, float *out, int64
 static void *compile(void) {
   char command[12000], library[4500];
   size_t n;
-  const char *source = temp_path("sums.c"), **texts = kernel_target(device_traits(DEVICE_cpu))->texts(&kernels, &n);
+  const char *source = temp_path("sums.c"),
+             **texts = kernel_target(target_device_traits(DEVICE_cpu))->texts(&kernels, &n);
   snprintf(library, sizeof library, "%s/sums.so", temp_root());
   snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s %s -o %s -lm", UNITS_CFLAGS, source, library);
   FILE *f = fopen(source, "w");

@@ -29,8 +29,8 @@ static Made make_for(const char *body, int stage, bool library) {
     exit(1);
   }
   x.f = module_func(x.m, "r");
-  x.units = units_of(work_new(x.m, x.f, stage, device_traits(DEVICE_cpu), library));
-  kernel_target(device_traits(DEVICE_cpu))->print(x.m, x.f, x.units, &x.kernels);
+  x.units = units_of(work_new(x.m, x.f, stage, target_device_traits(DEVICE_cpu), library));
+  kernel_target(target_device_traits(DEVICE_cpu))->print(x.m, x.f, x.units, &x.kernels);
   return x;
 }
 
@@ -223,7 +223,7 @@ static void text_is_deterministic(void) {
       "  %y = all_reduce %d {mesh_axes=[tp], op=sum} : f32[b,8]\n  output \"y\" %y @{}\n";
   Made a = make(body, 0), b = make(body, 0);
   size_t n, same;
-  const KernelTarget *target = kernel_target(device_traits(DEVICE_cpu));
+  const KernelTarget *target = kernel_target(target_device_traits(DEVICE_cpu));
   const char **texts = target->texts(&a.kernels, &n);
   CHECK(n == 1);
   CHECK_STR(texts[0], target->texts(&b.kernels, &same)[0]);

@@ -50,10 +50,11 @@ static void keeps_numbers(const char *name, double tolerance) {
   CHECKF(text, "no tests/text/loop_%s.ir", name);
   if (!text) return;
   char *start = strstr(text, "apc.ir 1\n");
-  Program before = program_of(start + strlen("apc.ir 1\n")), after = program_of(start + strlen("apc.ir 1\n"));
+  Program before = codegen_program_of(start + strlen("apc.ir 1\n")),
+          after = codegen_program_of(start + strlen("apc.ir 1\n"));
   InterpResult want[4], got[4];
-  bool ok =
-      pipeline_run(after.m, NULL, &(PassOptions){.verify = true, .device = device_traits(DEVICE_cpu)}, after.diags);
+  bool ok = pipeline_run(after.m, NULL, &(PassOptions){.verify = true, .device = target_device_traits(DEVICE_cpu)},
+                         after.diags);
   CHECKF(ok, "%s: %s", name, program_error(&after));
   run_all(&before, before.m, want);
   run_all(&after, before.m, got);

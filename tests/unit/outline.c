@@ -294,7 +294,7 @@ static void prover_reads_calls(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("gpt.ir", gpt_text(a, &(GptShape){3, 64, 4, 128, 100, 16, 4}), d);
-  const Target *t = target_find(d, a, "cpux2");
+  const Target *t = topo_target_find(d, a, "cpux2");
   CHECK(m && t && pipeline_run(m, NULL, &checked, d));
   const Plan *p = plan_search(m, module_func(m, "main"), t, &(PlanOptions){.tp = 2}, d);
   CHECK(p != NULL);

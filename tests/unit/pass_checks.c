@@ -38,7 +38,8 @@ static int seen[PASS_DIFFERS + 1];
 static void checked(Module *m, const char *what, const char *passes) {
   PassChecks checks = {.most_work = 1e9};
   Diags *diags = diags_new(m->arena);
-  CHECKF(pipeline_run(m, passes, &(PassOptions){.verify = true, .device = device_traits(DEVICE_cpu), .checks = &checks},
+  CHECKF(pipeline_run(m, passes,
+                      &(PassOptions){.verify = true, .device = target_device_traits(DEVICE_cpu), .checks = &checks},
                       diags),
          "%s: %s", what, diags->n ? diags->items[0].message : "");
   for (size_t i = 0; i < checks.list.n; i++) {

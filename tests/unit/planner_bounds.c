@@ -50,8 +50,8 @@ static void conversions(void) {
   const Type *type = type_of(m->funcs.items[0], 1);
   long compared = 0;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-    const Target *t = strlen(cases[k].target) < 4 ? target_parse(d, a, "m.topo", machines, cases[k].target, 0)
-                                                  : target_find(d, a, cases[k].target);
+    const Target *t = strlen(cases[k].target) < 4 ? topo_target_parse(d, a, "m.topo", machines, cases[k].target, 0)
+                                                  : topo_target_find(d, a, cases[k].target);
     CHECK(t != NULL);
     if (!t) continue;
     set_axes(m, cases[k].sizes, orders[0]);
@@ -121,7 +121,7 @@ static void plans(void) {
   Module *m = ir_parse("gpt.ir", gpt_text(a, &shape), d);
   int below = 0;
   for (size_t k = 0; k < sizeof cases / sizeof *cases && m; k++) {
-    const Target *t = target_parse(d, a, "m.topo", machines, cases[k].target, 0);
+    const Target *t = topo_target_parse(d, a, "m.topo", machines, cases[k].target, 0);
     const Candidate *c = &cases[k].c;
     Search s;
     bool open = t && search_open(&s, m, module_func(m, "main"), t, &(PlanOptions){0}, d);
@@ -156,7 +156,7 @@ static void candidates(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
   Module *m = ir_parse("gpt.ir", gpt_text(a, &shape), d);
-  const Target *t = target_find(d, a, "dgx-a100x12288");
+  const Target *t = topo_target_find(d, a, "dgx-a100x12288");
   Search s;
   bool open = m && t && search_open(&s, m, module_func(m, "main"), t, &(PlanOptions){0}, d);
   CHECK(open);

@@ -22,15 +22,15 @@ static const Target *machine(const char *links) {
       "gpu plain { memory 80 GB at 1 TB/s; launch 5 us; peak f32 20 TFLOPS; }\n"
       "machine m { devices 8 g; %s }\ntarget t { machine m; devices 32; }\n",
       links);
-  const Target *t = target_parse(d, arena, "test.topo", text, "t", 0);
+  const Target *t = topo_target_parse(d, arena, "test.topo", text, "t", 0);
   if (!t) diags_print(d, stderr, false);
   return t;
 }
 
 static double seconds(const Target *t, int ranks, CommKind kind, double bytes) {
-  CommGroup g = comm_group_block(t, ranks);
-  CommCosts c = comm_costs(t, &g);
-  return comm_seconds(&c, kind, bytes);
+  CommGroup g = cost_group_block(t, ranks);
+  CommCosts c = cost_comms(t, &g);
+  return cost_comm_seconds(&c, kind, bytes);
 }
 
 static void is(double got, double want, const char *what) {
@@ -47,8 +47,8 @@ static void plain_links(void) {
   is(seconds(t, 8, COMM_all_to_all, 8e9), 5e-6 + 7 * 3e-6 + 7 / 8. * 8e9 / 10e9, "all-to-all in a machine");
   is(seconds(t, 8, COMM_exchange, 8e9), 5e-6 + 7 * 3e-6 + 8e9 / 10e9, "exchange in a machine");
   CHECK(seconds(t, 1, COMM_all_reduce, 8e9) == 0);
-  is(comm_send_seconds(t, 8, 1e9), 5e-6 + 3e-6 + 0.1, "send in a machine");
-  is(comm_send_seconds(t, 16, 1e9), 5e-6 + 7e-6 + 0.5, "send between machines");
+  is(cost_send_seconds(t, 8, 1e9), 5e-6 + 3e-6 + 0.1, "send in a machine");
+  is(cost_send_seconds(t, 16, 1e9), 5e-6 + 7e-6 + 0.5, "send between machines");
 }
 
 /* The 8 ranks of a machine leave it through 8 adapters together; one rank of each machine through one. */
@@ -59,8 +59,9 @@ static void tiers(void) {
   is(seconds(t, 32, COMM_all_gather, 8e9), 5e-6 + 27 * 3e-6 + 4 * 7e-6 + 31 / 32. * 8e9 / 16e9,
      "all-gather of whole machines");
   CommGroup rail = {{1, 4}};
-  CommCosts c = comm_costs(t, &rail);
-  is(comm_seconds(&c, COMM_all_gather, 8e9), 5e-6 + 3 * 7e-6 + 3 / 4. * 8e9 / 2e9, "all-gather of one rank a machine");
+  CommCosts c = cost_comms(t, &rail);
+  is(cost_comm_seconds(&c, COMM_all_gather, 8e9), 5e-6 + 3 * 7e-6 + 3 / 4. * 8e9 / 2e9,
+     "all-gather of one rank a machine");
   is(seconds(t, 32, COMM_all_to_all, 8e9), 5e-6 + 7 * 3e-6 + 24 * 7e-6 + 24 / 32. * 8e9 / 2e9,
      "all-to-all of whole machines");
 }
@@ -78,8 +79,8 @@ static void ways(void) {
   is(seconds(t, 32, COMM_all_reduce, 1e9), 20e-6 + 2 * 2 * 1e-6 + fmax(1e9 / 10e9, 2 * 1e9 / (8 * 10e9)),
      "four machines: in the switches, then a tree");
   CommGroup rail = {{1, 4}};
-  CommCosts c = comm_costs(t, &rail);
-  is(comm_seconds(&c, COMM_all_reduce, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9,
+  CommCosts c = cost_comms(t, &rail);
+  is(cost_comm_seconds(&c, COMM_all_reduce, 1e9), 10e-6 + 6 * 2e-6 + 2 * 3 / 4. * 1e9 / 10e9,
      "one rank a machine: no switches");
 }
 
@@ -91,14 +92,14 @@ static void pairs(void) {
   is(seconds(t, 2, COMM_all_gather, 2e9), 5e-6 + 1e-6 + 1e9 / 100e9, "two ranks");
   is(seconds(t, 3, COMM_all_gather, 3e9), 5e-6 + 2e-6 + 2e9 / 200e9, "three ranks");
   is(seconds(t, 8, COMM_all_gather, 8e9), 5e-6 + 7e-6 + 7e9 / 300e9, "eight ranks");
-  is(comm_send_seconds(t, 8, 1e9), 5e-6 + 1e-6 + 0.01, "a message");
+  is(cost_send_seconds(t, 8, 1e9), 5e-6 + 1e-6 + 0.01, "a message");
 }
 
 /* On every built-in machine, more bytes, a larger group of whole machines or a reduction cost no less. */
 static void sane(void) {
-  for (const char *const *name = target_names(arena); *name; name++) {
+  for (const char *const *name = topo_target_names(arena); *name; name++) {
     Diags *d = diags_new(arena);
-    const Target *t = target_find(d, arena, *name);
+    const Target *t = topo_target_find(d, arena, *name);
     for (int n = 2; t && n <= t->ranks; n *= 2) {
       double before = 0;
       for (double bytes = 1; bytes < 1e11; bytes *= 8) {
@@ -117,18 +118,18 @@ static void products(void) {
   CHECK(t != NULL);
   if (!t) return;
   double rate = 1e12, small = 2. * 64 * 32, large = 2. * 128 * 128 / 0.8;
-  is(kernel_product_seconds(t, DT_f32, 5, 64, 32, 100), small * 116 / rate, "half a wave");
-  is(kernel_product_seconds(t, DT_f32, 10, 60, 30, 100), small * 116 / rate, "parts of tiles");
-  is(kernel_product_seconds(t, DT_f32, 10, 64, 32, 100), small * 116 / rate, "one wave");
-  is(kernel_product_seconds(t, DT_f32, 11, 64, 32, 100), small * 116 / rate * (0.75 * 2 + 0.25 * 1.1),
+  is(cost_product_seconds(t, DT_f32, 5, 64, 32, 100), small * 116 / rate, "half a wave");
+  is(cost_product_seconds(t, DT_f32, 10, 60, 30, 100), small * 116 / rate, "parts of tiles");
+  is(cost_product_seconds(t, DT_f32, 10, 64, 32, 100), small * 116 / rate, "one wave");
+  is(cost_product_seconds(t, DT_f32, 11, 64, 32, 100), small * 116 / rate * (0.75 * 2 + 0.25 * 1.1),
      "a wave and a tile");
-  CHECK(kernel_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
-  is(kernel_memory_seconds(t, 9e6), 1e7 / 0.8e12, "memory");
-  is(kernel_flops_seconds(t, DT_f32, 1e13), 1, "operations");
-  is(kernel_attention_seconds(t, DT_f32, 1e13), 2, "attention");
-  const Target *half = target_computing_in(arena, t, CT_f16);
-  is(kernel_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
-  is(kernel_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
+  CHECK(cost_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
+  is(cost_memory_seconds(t, 9e6), 1e7 / 0.8e12, "memory");
+  is(cost_flops_seconds(t, DT_f32, 1e13), 1, "operations");
+  is(cost_attention_seconds(t, DT_f32, 1e13), 2, "attention");
+  const Target *half = topo_target_computing_in(arena, t, CT_f16);
+  is(cost_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
+  is(cost_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
 }
 
 /* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be
@@ -136,34 +137,34 @@ static void products(void) {
 static void thin_products(void) {
   const Target *t = machine("link l at 1 GB/s latency 1 us; network n 1 at 1 Gbit/s latency 1 us;");
   Diags *d = diags_new(arena);
-  const Target *a100 = target_find(d, arena, "dgx-a100");
+  const Target *a100 = topo_target_find(d, arena, "dgx-a100");
   CHECK(t && a100);
   if (!t || !a100) return;
   double wave = 2. * 64 * 32 / 1e12, sum = 2. * 64 * 32 * 4 / 0.8e12;
-  is(kernel_product_seconds(t, DT_f32, 1, 64, 32, 10000), (0.75 * 2 + 0.25 * 1.6) * wave * 641 + 16 * sum,
+  is(cost_product_seconds(t, DT_f32, 1, 64, 32, 10000), (0.75 * 2 + 0.25 * 1.6) * wave * 641 + 16 * sum,
      "16 parts of the depth");
-  is(kernel_product_seconds(t, DT_f32, 1, 8, 64, 64), 64 * 64 * 4 / 0.8e12, "eight rows");
-  is(kernel_product_seconds(t, DT_f32, 1, 9, 60, 64), 8 * 9 * 64 * 4 / 0.8e12, "nine rows: eight columns at a time");
-  CHECK(kernel_product_seconds(t, DT_f32, 1, 1, 512, 4096) <= 512 * 4096 * 4 / 0.8e12);
-  CHECK(kernel_product_seconds(t, DT_f32, 1, 512, 1, 4096) <= 512 * 4096 * 4 / 0.8e12);
-  CHECK(kernel_product_seconds(t, DT_f16, 1, 1, 512, 4096) <= 512 * 4096 * 2 / 0.8e12);
-  const Target *half = target_computing_in(arena, a100, CT_bf16);
+  is(cost_product_seconds(t, DT_f32, 1, 8, 64, 64), 64 * 64 * 4 / 0.8e12, "eight rows");
+  is(cost_product_seconds(t, DT_f32, 1, 9, 60, 64), 8 * 9 * 64 * 4 / 0.8e12, "nine rows: eight columns at a time");
+  CHECK(cost_product_seconds(t, DT_f32, 1, 1, 512, 4096) <= 512 * 4096 * 4 / 0.8e12);
+  CHECK(cost_product_seconds(t, DT_f32, 1, 512, 1, 4096) <= 512 * 4096 * 4 / 0.8e12);
+  CHECK(cost_product_seconds(t, DT_f16, 1, 1, 512, 4096) <= 512 * 4096 * 2 / 0.8e12);
+  const Target *half = topo_target_computing_in(arena, a100, CT_bf16);
   double bytes = (512 * 4096 + 4096 + 512) * 2;
-  CHECK(kernel_product_seconds(half, DT_f32, 1, 1, 512, 4096) <= kernel_memory_seconds(half, bytes));
+  CHECK(cost_product_seconds(half, DT_f32, 1, 1, 512, 4096) <= cost_memory_seconds(half, bytes));
 }
 
 /* More rows never take less time, and n parts of the rows never less than all of them at once. */
 static void parts_of_products(void) {
-  for (const char *const *name = target_names(arena); *name; name++) {
+  for (const char *const *name = topo_target_names(arena); *name; name++) {
     Diags *d = diags_new(arena);
-    const Target *t = target_find(d, arena, *name);
+    const Target *t = topo_target_find(d, arena, *name);
     for (int i = 0; i < 200; i++) {
       double n = 1 + i * 37 % 3000, k = 1 + i * 53 % 20000, batch = 1 + i % 3, before = 0;
       for (int m = 1; m < 3000; m += 1 + m / 3) {
-        double now = kernel_product_seconds(t, DT_f32, batch, m, n, k);
+        double now = cost_product_seconds(t, DT_f32, batch, m, n, k);
         CHECKF(now >= before * (1 - 1e-12), "%s: %d x %g x %g", *name, m, n, k);
         for (int parts = 2; parts <= m; parts = 2 * parts + 1)
-          CHECKF(parts * kernel_product_seconds(t, DT_f32, batch, ceil(m / (double)parts), n, k) >= now * (1 - 1e-12),
+          CHECKF(parts * cost_product_seconds(t, DT_f32, batch, ceil(m / (double)parts), n, k) >= now * (1 - 1e-12),
                  "%s: %d of %d x %g x %g", *name, parts, m, n, k);
         before = now;
       }

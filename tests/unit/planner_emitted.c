@@ -214,7 +214,7 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, co
     bool gap = diags->n && diags->items[0].code == DIAG_plan_conversion;
     const Rule *const *rules = (const Rule *const *)rules_of(m, f);
     if (!gap) why = diags->n ? diags->items[0].message : "not lowered";
-    else if (plan_price(cost, m, f, rules, p.strategies, p.stages).possible) why = "it is not lowered, but has a price";
+    else if (cost_plan(cost, m, f, rules, p.strategies, p.stages).possible) why = "it is not lowered, but has a price";
     refused++;
   }
   CHECKF(!why, "%s: %s", what, why);
@@ -246,7 +246,7 @@ static void check_cuts(Module *m, const Func *f, const Strategy *drawn_strategie
     CostModel *cost = cost_model_new(m, t);
     StageCost priced[MOST_STAGES] = {{0}};
     double counted[MOST_STAGES], each[MOST_STAGES], sum;
-    bool possible = plan_price_stages(cost, m, f, rules, strategies, stages, priced, NULL).possible;
+    bool possible = cost_plan_stages(cost, m, f, rules, strategies, stages, priced, NULL).possible;
     stages_seconds(cost, m, f, rules, strategies, n, cuts, counted);
     for (int s = 0; s < n; s++) each[s] = priced[s].each;
     cost_model_free(cost);
@@ -286,7 +286,8 @@ static void check_seed(uint64_t seed) {
   for (int i = 0; f && i < 4; i++) {
     int ranks = mesh_ranks(&m->mesh);
     bool nodes = ranks % 4 == 0 && below(&r, 2); /* of four GPUs */
-    const Target *t = target_find(diags, arena, arena_printf(arena, nodes ? "aws-g4dn.12xlargex%d" : "cpux%d", ranks));
+    const Target *t =
+        topo_target_find(diags, arena, arena_printf(arena, nodes ? "aws-g4dn.12xlargex%d" : "cpux%d", ranks));
     const char *what = arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, i, mesh);
     CHECK(t != NULL);
     if (!t) continue;

@@ -7,8 +7,8 @@
 /* plan_of, computing in another type. */
 static Case plan_in(const char *text, const char *target, ComputeType type, PlanOptions o) {
   Arena *a = arena_new();
-  const Target *t = target_find(diags_new(a), a, target);
-  return plan_on(a, text, t ? target_computing_in(a, t, type) : NULL, o);
+  const Target *t = topo_target_find(diags_new(a), a, target);
+  return plan_on(a, text, t ? topo_target_computing_in(a, t, type) : NULL, o);
 }
 
 /* Two bytes a weight: what four ranks can keep of them is not judged as if they had four. */
@@ -66,9 +66,9 @@ static void reserve_and_deficit(void) {
   const char *const full =
       "gpu g { memory 1 MB at 1 TB/s; reserve 1 MB; launch 2 us; peak f32 1 TFLOPS; }\n"
       "machine m { devices 1 g; }\n";
-  const Target *t = target_parse(d, a, "box.topo", box, "m", 0);
+  const Target *t = topo_target_parse(d, a, "box.topo", box, "m", 0);
   CHECK(t && t->memory_bytes == 100e6 && t->reserve_bytes == 40e6 && target_usable(t) == 60e6);
-  CHECK(!target_parse(diags_new(a), a, "box.topo", full, "m", 0));
+  CHECK(!topo_target_parse(diags_new(a), a, "box.topo", full, "m", 0));
   const char *text = mlp_text(a, 2, 1024, 2048); /* 33.6 MB, or twice that */
   for (int layers = 2; t && layers <= 8; layers *= 4) {
     Case c = plan_on(arena_new(), layers == 2 ? text : mlp_text(a, layers, 1024, 2048), t, (PlanOptions){0});

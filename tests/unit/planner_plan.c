@@ -27,7 +27,7 @@ static Model open_model(const char *target) {
   x.m = ir_parse("gpt.ir", gpt_text(x.a, &small), x.d);
   CHECK(x.m && pipeline_run(x.m, NULL, &(PassOptions){0}, x.d));
   x.f = x.m ? module_func(x.m, "main") : NULL;
-  x.t = target_find(x.d, x.a, target);
+  x.t = topo_target_find(x.d, x.a, target);
   CHECK(x.f && x.t);
   return x;
 }
@@ -117,7 +117,7 @@ typedef struct Loose {
 } Loose;
 
 static Loose loose_plan(Module *m, Arena *a, Diags *d) {
-  Loose x = {.a = a, .d = d, .m = m, .f = module_func(m, "main"), .t = target_find(d, a, "cpux4")};
+  Loose x = {.a = a, .d = d, .m = m, .f = module_func(m, "main"), .t = topo_target_find(d, a, "cpux4")};
   Mesh mesh = {.naxes = 2, .axes = {{.name = "dp", .size = 2}, {.name = "tp", .size = 2}}, .stages = 1};
   module_set_mesh(m, &mesh);
   x.p = (Plan){.target = x.t->name,
@@ -183,7 +183,7 @@ static void layers_share_lines(void) {
     Module *m = ir_parse("gpt.ir", gpt_text(a, &g), d);
     CHECK(m && pipeline_run(m, NULL, &(PassOptions){0}, d));
     const Func *f = module_func(m, "main");
-    Plan *p = plan_search(m, f, target_find(d, a, "cpux2"), &(PlanOptions){.tp = 2}, d);
+    Plan *p = plan_search(m, f, topo_target_find(d, a, "cpux2"), &(PlanOptions){.tp = 2}, d);
     Text t = {.arena = a};
     CHECK(p != NULL);
     if (p) plan_print(m, f, p, &t);

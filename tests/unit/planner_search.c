@@ -440,7 +440,7 @@ static void micro_batches(void) {
       "machine m { devices 2 g; link l at 0.1 GB/s latency 10 us; }\n";
   Arena *a = arena_new();
   Diags *d = diags_new(a);
-  const Target *t = target_parse(d, a, "slow.topo", links, "m", 0);
+  const Target *t = topo_target_parse(d, a, "slow.topo", links, "m", 0);
   const char *text = mlp_text(a, 8, 1024, 4096); /* 268 MB */
   CHECK(t != NULL);
   if (!t) return;

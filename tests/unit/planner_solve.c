@@ -360,7 +360,7 @@ static void limits_agree(void) {
 static void cut_short(void) {
   Problem *x = chain(400, 0);
   SolveResult whole = solve(&x->p, x->arena);
-  SearchWatch watch = {.deadline = watch_now() - 1, .work = 1e12};
+  SearchWatch watch = {.deadline = search_watch_now() - 1, .work = 1e12};
   x->p.watch = &watch;
   SolveResult r = solve(&x->p, x->arena);
   CHECK(watch.expired && !r.exact && r.lower_bound <= whole.time && (!r.feasible || r.time >= whole.time));

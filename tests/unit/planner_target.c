@@ -11,13 +11,13 @@ static Arena *arena;
 
 static const Target *find(const char *name, Diags **d) {
   *d = diags_new(arena);
-  return target_find(*d, arena, name);
+  return topo_target_find(*d, arena, name);
 }
 
 static void builtin_cpu(void) {
   Diags *d;
   const Target *one = find("cpu", &d), *four = find("cpux4", &d);
-  CHECK(one && one->ranks == 1 && one->device == device_traits(DEVICE_cpu));
+  CHECK(one && one->ranks == 1 && one->device == target_device_traits(DEVICE_cpu));
   CHECK(four && four->ranks == 4 && four->nodes == 1 && four->ntiers == 1 && four->tiers[0].group == 4);
   if (!one || !four) return;
   CHECK(one->flops[CT_f32] == 4 * four->flops[CT_f32]);
@@ -100,9 +100,9 @@ static void facts(void) {
         a100->sms == 108 && a100->flops[CT_bf16] == 312e12);
   CHECK(isnan(a100->usd_per_hour) && fabs(p4d->usd_per_hour - 21.957642 / 2) < 1e-9);
   CHECK_STR(p4d->price_date, "2026-07-20");
-  CHECK(!target_computing_in(arena, v100, CT_bf16) && !target_computing_in(arena, a100, CT_fp8) &&
-        !target_computing_in(arena, a10g, CT_f32));
-  const Target *half = target_computing_in(arena, a100, CT_bf16);
+  CHECK(!topo_target_computing_in(arena, v100, CT_bf16) && !topo_target_computing_in(arena, a100, CT_fp8) &&
+        !topo_target_computing_in(arena, a10g, CT_f32));
+  const Target *half = topo_target_computing_in(arena, a100, CT_bf16);
   CHECK(half && target_flops(half, DT_f32) == 312e12 && target_flops(a100, DT_f32) == 19.5e12);
   CHECK(a10g->sms == 0 && isnan(a10g->l2) && target_flops(a10g, DT_f64) == 70e12);
 }
@@ -143,8 +143,8 @@ static void same_target(const Target *a, const Target *b) {
 static void round_trip(const char *name) {
   Diags *d;
   const Target *t = find(name, &d);
-  const char *text = t ? target_text(d, arena, name) : NULL;
-  const Target *again = text ? target_parse(d, arena, "again.topo", text, name, 0) : NULL;
+  const char *text = t ? topo_target_text(d, arena, name) : NULL;
+  const Target *again = text ? topo_target_parse(d, arena, "again.topo", text, name, 0) : NULL;
   CHECKF(again && d->n == 0, "%s: %s", name, d->n ? d->items[0].message : "");
   if (!again) return;
   same_target(t, again);
@@ -152,14 +152,14 @@ static void round_trip(const char *name) {
   FILE *f = fdopen(mkstemps(path, 5), "w");
   fputs(text, f);
   fclose(f);
-  const char *twice = target_text(d, arena, path);
+  const char *twice = topo_target_text(d, arena, path);
   CHECKF(twice && strcmp(twice, text) == 0, "%s: printing what was printed differs", name);
   remove(path);
 }
 
 static void all_round_trip(void) {
   int n = 0;
-  for (const char *const *name = target_names(arena); *name; name++, n++) round_trip(*name);
+  for (const char *const *name = topo_target_names(arena); *name; name++, n++) round_trip(*name);
   CHECK(n >= 26);
   round_trip("dgx-a100x4");
   round_trip("dgx-h100x64");
@@ -180,7 +180,7 @@ static const char *const machine =
 
 static void machines(void) {
   Diags *d = diags_new(arena);
-  const Target *t = target_parse(d, arena, "a.topo", machine, "four", 0);
+  const Target *t = topo_target_parse(d, arena, "a.topo", machine, "four", 0);
   CHECK(t && t->ranks == 32 && t->nodes == 4 && t->ntiers == 3);
   if (t) {
     CHECK(t->tiers[0].group == 2 && t->tiers[1].group == 8 && t->tiers[2].group == 32);
@@ -191,9 +191,9 @@ static void machines(void) {
     CHECK(t->has_kernels && t->kernels.ntiles == 1 && t->kernels.ramp == 2e6 && t->kernels.sustained[CT_f16] == 0.5 &&
           isnan(t->kernels.sustained[CT_f32]));
   }
-  t = target_parse(d, arena, "a.topo", machine, "box", 4);
+  t = topo_target_parse(d, arena, "a.topo", machine, "box", 4);
   CHECK(t && t->ranks == 4 && t->nodes == 1 && t->ntiers == 2 && t->tiers[1].group == 4 && t->usd_per_hour == 4);
-  CHECK(target_parse(d, arena, "a.topo", machine, "four", 12) == NULL && d->errors == 1);
+  CHECK(topo_target_parse(d, arena, "a.topo", machine, "four", 12) == NULL && d->errors == 1);
 }
 
 static void malformed(void) {
@@ -233,7 +233,7 @@ static void malformed(void) {
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     Diags *d = diags_new(arena);
-    const Target *t = target_parse(d, arena, "bad.topo", bad[i].text, "bad", 0);
+    const Target *t = topo_target_parse(d, arena, "bad.topo", bad[i].text, "bad", 0);
     CHECKF(!t && d->errors >= 1, "%s", bad[i].text);
     if (d->n)
       CHECKF(d->items[0].loc.line == bad[i].line && d->items[0].loc.col == bad[i].col &&
@@ -245,7 +245,7 @@ static void malformed(void) {
 /* One run reports the errors of several statements. */
 static void several(void) {
   Diags *d = diags_new(arena);
-  target_parse(d, arena, "bad.topo", "gpu a { ; }\ngpu b { 5; launch 1 us; 7; }", "bad", 0);
+  topo_target_parse(d, arena, "bad.topo", "gpu a { ; }\ngpu b { 5; launch 1 us; 7; }", "bad", 0);
   CHECKF(d->errors == 3, "%zu errors", d->errors);
 }
 

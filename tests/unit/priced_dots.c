@@ -64,7 +64,7 @@ static Emitted emitted_of(const Case *c, const Func *l2) {
 /* A letter that only one operand has. */
 static bool has_own_letters(const Op *op) {
   DotForm f;
-  dot_form(&f, DT_f32, op_str(op, AT_spec));
+  op_dot_form(&f, DT_f32, op_str(op, AT_spec));
   for (int t = 0; t < 2; t++)
     for (const char *l = f.spec[t]; *l; l++)
       if (!strchr(f.spec[1 - t], *l) && !strchr(f.spec[2], *l)) return true;
@@ -88,8 +88,8 @@ static void compare_dot(const Case *c, CostModel *cost, const Rule *r, const Str
          "priced %s %g x %g x %g x %g, emitted %s %g x %g x %g x %g:\n%s", dtype_name(w.dtype), w.batch, w.m, w.n, w.k,
          dtype_name(e->dtype), batch, m, n, k, c->text);
   double size = (double)dtype_bytes(e->dtype), bytes = size * (w.multiplied[0] + w.multiplied[1] + w.multiplied[2]),
-         seconds = c->target->launch + fmax(kernel_product_seconds(c->target, e->dtype, batch, m, n, k),
-                                            kernel_memory_seconds(c->target, bytes)),
+         seconds = c->target->launch + fmax(cost_product_seconds(c->target, e->dtype, batch, m, n, k),
+                                            cost_memory_seconds(c->target, bytes)),
          priced = cost_op(cost, c->l1, c->op, r, s).seconds;
   if (passes == 0) CHECKF(fabs(priced - seconds) < 1e-9 * seconds, "%g s, not %g:\n%s", priced, seconds, c->text);
   else CHECKF(priced >= seconds + passes * c->target->launch, "%g s for a product with copies:\n%s", priced, c->text);
@@ -305,7 +305,7 @@ int main(int argc, char **argv) {
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 0) : 300;
   arena = arena_new();
   Diags *d = diags_new(arena);
-  targets[0] = target_find(d, arena, "cpux4"), targets[1] = target_find(d, arena, "dgx-a100x4");
+  targets[0] = topo_target_find(d, arena, "cpux4"), targets[1] = topo_target_find(d, arena, "dgx-a100x4");
   CHECK(targets[0] && targets[1]);
   RUN(hand_made);
   RUN(micro_batches);

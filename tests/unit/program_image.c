@@ -344,9 +344,9 @@ static void weights_in_place(void) {
 
 static void cpu_sets(void) {
   char missing[32] = "";
-  CHECK(cpu_supports("", missing, sizeof missing));
-  CHECK(cpu_supports(cpu_features(), missing, sizeof missing));
-  CHECK(!cpu_supports("sse3 mmx9000 avx", missing, sizeof missing));
+  CHECK(program_cpu_supports("", missing, sizeof missing));
+  CHECK(program_cpu_supports(program_cpu_features(), missing, sizeof missing));
+  CHECK(!program_cpu_supports("sse3 mmx9000 avx", missing, sizeof missing));
   CHECK_STR(missing, "mmx9000");
 }
 

@@ -449,7 +449,7 @@ static void order_of_rounds(void) {
     uint64_t sent[COMM_KIND_COUNT] = {0};
     CHECK(traffic_sent(&b.p, 0, 1, NULL, sent, &error) == RT_OK);
     if (how == AT_ONCE)
-      CHECKF(sent[COMM_all_reduce] == 7 * comm_all_reduce_sent(N * 4, 4, 2, 1), "%llu",
+      CHECKF(sent[COMM_all_reduce] == 7 * program_comm_all_reduce_sent(N * 4, 4, 2, 1), "%llu",
              (unsigned long long)sent[COMM_all_reduce]);
     discard(&b);
   }

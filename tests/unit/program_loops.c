@@ -76,7 +76,7 @@ static void suite_parse(Suite *s, const char *head) {
 
 static ArtifactSpec suite_spec(Suite *s) {
   Legal *legal = legalise(
-      &(ProgramSource){.m = s->m, .nentries = s->n, .entries = s->entries, .device = device_traits(DEVICE_cpu)});
+      &(ProgramSource){.m = s->m, .nentries = s->n, .entries = s->entries, .device = target_device_traits(DEVICE_cpu)});
   kernels_print(legal);
   return (ArtifactSpec){.legal = legal,
                         .name = "loops",
@@ -91,7 +91,8 @@ static void suite_compile(Suite *s, const char *head) {
   suite_parse(s, head);
   ArtifactSpec spec = suite_spec(s);
   ProgramResult program;
-  if (!program_of(spec.legal, &program, s->diags) || !artifact_write(&spec, &program, &report, s->diags)) failed(s, "");
+  if (!codegen_program_of(spec.legal, &program, s->diags) || !codegen_write(&spec, &program, &report, s->diags))
+    failed(s, "");
   program_builder_free(program.b);
   CHECKF(apc_load(spec.out, NULL, &s->model) == APC_OK, "%s", apc_error(s->model));
 }

@@ -26,10 +26,10 @@ static Made make(const char *text) {
   }
   ProgramEntrySpec entries[2] = {{"a", module_func(x.m, "a1"), module_func(x.m, "a2")},
                                  {"b", module_func(x.m, "b1"), module_func(x.m, "b2")}};
-  ProgramSource source = {.m = x.m, .nentries = 2, .entries = entries, .device = device_traits(DEVICE_cpu)};
+  ProgramSource source = {.m = x.m, .nentries = 2, .entries = entries, .device = target_device_traits(DEVICE_cpu)};
   Legal *legal = legalise(&source);
   kernels_print(legal);
-  x.ok = program_of(legal, &x.result, x.diags);
+  x.ok = codegen_program_of(legal, &x.result, x.diags);
   return x;
 }
 

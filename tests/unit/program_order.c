@@ -146,11 +146,11 @@ static bool build(const char *text, const char *axes, int stages, int micro_batc
   }
   if (ok) {
     ProgramEntrySpec entry = {"main", l1, l2};
-    Legal *legal =
-        legalise(&(ProgramSource){.m = m, .nentries = 1, .entries = &entry, .device = device_traits(DEVICE_cpu)});
+    Legal *legal = legalise(
+        &(ProgramSource){.m = m, .nentries = 1, .entries = &entry, .device = target_device_traits(DEVICE_cpu)});
     ProgramResult r;
     kernels_print(legal);
-    ok = program_of(legal, &r, d) && finish(r.b, (uint32_t)stages, 0, out);
+    ok = codegen_program_of(legal, &r, d) && finish(r.b, (uint32_t)stages, 0, out);
     CHECK(ok);
   }
   module_free(m);

@@ -88,7 +88,7 @@ static Module *load(Arena *a, const Source *s, Random *r, Diags *d) {
   size_t n = strlen(s->file);
   Module *m = n > 5 && strcmp(s->file + n - 5, ".onnx") == 0 ? load_onnx(s->file, d) : load_dsl(a, s, d);
   PassOptions options = {
-      .device = device_traits(below(r, 2) ? DEVICE_cpu : DEVICE_cuda), .verify = true, .dump = stderr};
+      .device = target_device_traits(below(r, 2) ? DEVICE_cpu : DEVICE_cuda), .verify = true, .dump = stderr};
   if (m && verify_module(m, d) && pipeline_run(m, NULL, &options, d)) return m;
   diags_print(d, stderr, false);
   if (m) module_free(m);
@@ -174,7 +174,7 @@ static bool search_plan(Module *m, const Func *f, Random *r, bool change, Arena 
                    .cp = below(r, 3) ? 0 : degrees[below(r, 8)],
                    .memory_limit = 1e18};
   o.micro_batches = o.pp > 1 ? below(r, 4) : 0;
-  const Target *t = target_find(d, a, arena_printf(a, "cpux%d", 2 + below(r, 11)));
+  const Target *t = topo_target_find(d, a, arena_printf(a, "cpux%d", 2 + below(r, 11)));
   const Plan *p = plan_search(m, f, t, &o, d);
   if (!p) return false;
   *c = (Choice){ARENA_ARRAY(a, Strategy, f->ops.n), ARENA_ARRAY(a, int, f->ops.n)};

@@ -247,8 +247,8 @@ static RtStatus compare(const Draw *d, Buffers *b, int position, RtError *error)
   for (size_t i = 0; i < d->dst_bytes[d->self] && status == RT_OK; i++)
     if (b->dst[i] != b->want[i])
       status = rt_error(error, RT_FAILED, "position %d: %s %s %s of %d members%s: byte %zu of %zu is wrong", position,
-                        comm_kind_name(d->op.kind), comm_reduction_name(d->op.reduction), dtype_name(d->op.dtype), d->n,
-                        d->in_place ? " in place" : "", i, d->dst_bytes[d->self]);
+                        program_comm_kind_name(d->op.kind), program_comm_reduction_name(d->op.reduction),
+                        dtype_name(d->op.dtype), d->n, d->in_place ? " in place" : "", i, d->dst_bytes[d->self]);
   if (!d->in_place) free(b->dst);
   free(b->src);
   free(b->want);
