@@ -313,7 +313,7 @@ static void predictions_are_sums_of_what_is_emitted(void) {
          (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, timed,
          refused, cuts_compared);
   CHECK(lowered > 2 * refused && timed > lowered / 50 && cuts_compared > lowered / 2);
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 100; i++)
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 300; i++) /* a rare one may be missing among fewer */
     CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
 }
 
