@@ -22,6 +22,8 @@ BELOW = {
 DEVICES = r'"runtime/device/(?!device\.h)|<(?:dlfcn|omp)\.h>'
 HIDDEN = {"exec": DEVICES + r'|"runtime/comm/(?!comm\.h)', "host": DEVICES, "launch": DEVICES, "session": DEVICES}
 HIDDEN = {f"runtime/{part}/": re.compile(rf"\s*#include (?:{what})") for part, what in HIDDEN.items()}
+# What kinds of devices share knows none of them, and none knows another.
+HIDDEN |= {f"codegen/{part}/": re.compile(rf'\s*#include "codegen/(?:{others})/') for part, others in {"rows": "cpu|cuda", "cpu": "cuda", "cuda": "cpu"}.items()}
 NAMED = re.compile(r"(?:(?<![\w/.*{}$-])|(?<=\$source/))((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(BELOW))
 LINKED = re.compile(r"\]\(([^)#:]+)[^):]*\)")

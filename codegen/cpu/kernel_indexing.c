@@ -4,7 +4,7 @@
 #include "codegen/rows/print_row.h"
 
 static const char *span(const Work *w, Scalars *s, const Type *t, int from, int to) {
-  return scalar_text(w->m, s, type_product(w->m, t, from, to));
+  return rp_scalar_text(w->m, s, type_product(w->m, t, from, to));
 }
 
 static void print_sizes(const Work *w, const Type *t, int axis, Text *out, Scalars *s) {
@@ -15,7 +15,7 @@ static void print_sizes(const Work *w, const Type *t, int axis, Text *out, Scala
 /* "f32, float, float, 0, add_f32": element, stored and computed type, identity and combination of a reduction. */
 static const char *reduction_arguments(const Work *w, DType t, Reduction r) {
   DType acc = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
-  return arena_printf(w->m->arena, "%s, %s, %s, %s, %s_%s", dtype_name(t), c_stored_type(t), rp_value_type(t),
+  return arena_printf(w->m->arena, "%s, %s, %s, %s, %s_%s", dtype_name(t), rp_stored_type(t), rp_value_type(t),
                       rp_identity(&(RowAcc){.op = r, .dtype = acc}), rp_combine_name(r), rp_suffix(t));
 }
 
@@ -24,9 +24,9 @@ static void print_scatter(const Work *w, const Op *op, Text *t, Scalars *s) {
   int axis = (int)op_int(op, AT_axis, 0), named = op->kind == OP_put ? 1 : index->rank;
   print_sizes(w, y, axis, t, s);
   text_printf(t, "  const int64_t k = %s, start = %s;\n", span(w, s, x, axis, axis + named),
-              scalar_text(w->m, s, op_expr(op, AT_start)));
-  text_printf(t, "  %s *y = ptr[2];\n  const %s *a = ptr[0];\n  const %s *b = ptr[1];\n", c_stored_type(y->dtype),
-              c_stored_type(x->dtype), c_stored_type(index->dtype));
+              rp_scalar_text(w->m, s, op_expr(op, AT_start)));
+  text_printf(t, "  %s *y = ptr[2];\n  const %s *a = ptr[0];\n  const %s *b = ptr[1];\n", rp_stored_type(y->dtype),
+              rp_stored_type(x->dtype), rp_stored_type(index->dtype));
   text_printf(t, "  %s(%s, %s);\n", op->kind == OP_put ? "PUT" : "SCATTER",
               reduction_arguments(w, x->dtype, op_attr(op, AT_op)->u.reduction), dtype_name(index->dtype));
 }
@@ -39,8 +39,8 @@ void template_indexing(const Work *w, const Op *op, Text *t, Scalars *s) {
     return;
   }
   print_sizes(w, x, axis, t, s);
-  text_printf(t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", c_stored_type(work_type(w, op->out)->dtype),
-              c_stored_type(x->dtype));
+  text_printf(t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", rp_stored_type(work_type(w, op->out)->dtype),
+              rp_stored_type(x->dtype));
   if (op->kind == OP_argsort) {
     text_printf(t, "  const int descending = %d;\n  ARGSORT(%s, %s);\n", op_int(op, AT_descending, 0) != 0,
                 dtype_name(x->dtype), rp_value_type(x->dtype));

@@ -6,14 +6,14 @@
 #include "ir/window.h"
 
 static const char *span(const Work *w, Scalars *s, const Type *t, int from, int to) {
-  return scalar_text(w->m, s, type_product(w->m, t, from, to));
+  return rp_scalar_text(w->m, s, type_product(w->m, t, from, to));
 }
 
 void template_update(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]), *u = work_type(w, op->in[1]);
   int axis = (int)op_int(op, AT_axis, 0);
   text_printf(t, "  update_rows(ptr[3], ptr[0], ptr[1], *(const int64_t *)ptr[2], %s, %s, %s, %s, %s, %zu);\n",
-              scalar_text(w->m, s, op_expr(op, AT_start)), span(w, s, x, 0, axis), span(w, s, x, axis, axis + 1),
+              rp_scalar_text(w->m, s, op_expr(op, AT_start)), span(w, s, x, 0, axis), span(w, s, x, axis, axis + 1),
               span(w, s, u, axis, axis + 1), span(w, s, x, axis + 1, x->rank), dtype_bytes(x->dtype));
 }
 

@@ -18,7 +18,7 @@ static const Type *part_type(const Printing *p, int operand) {
   return work_type(p->w, operand < 0 ? p->op->out : p->op->in[operand]);
 }
 
-static const char *number(const Printing *p, const Expr *e) { return scalar_text(p->w->m, p->s, e); }
+static const char *number(const Printing *p, const Expr *e) { return rp_scalar_text(p->w->m, p->s, e); }
 
 /* "{1, 3, 3}": one expression per windowed dimension, filled up at the front. */
 static void print_three(const Printing *p, const char *name, const Expr *const *e, int64_t fill) {
@@ -130,7 +130,7 @@ static void print_conv(const Printing *p) {
   for (int i = 0; i < nkept; i++) work = ex_mul(m, work, kept[i].extent);
   for (int i = 0; i < nsummed; i++) work = ex_mul(m, work, summed[i].extent);
   DType t = part_type(p, -1)->dtype;
-  text_printf(p->t, "  %s *y = ptr[2];\n  const %s *a = ptr[0], *b = ptr[1];\n", c_stored_type(t), c_stored_type(t));
+  text_printf(p->t, "  %s *y = ptr[2];\n  const %s *a = ptr[0], *b = ptr[1];\n", rp_stored_type(t), rp_stored_type(t));
   text_printf(p->t, "  const int64_t work = %s;\n", number(p, work));
   if (print_tiles(p, kept, nkept, summed, nsummed)) return;
   print_letters(p, "kept", kept, nkept);
@@ -139,7 +139,7 @@ static void print_conv(const Printing *p) {
               p->op->kind == OP_conv             ? "CONV"
               : p->op->kind == OP_conv_transpose ? "CONV_TRANSPOSE"
                                                  : "CONV_FILTER",
-              dtype_name(t), c_stored_type(t), rp_value_type(t));
+              dtype_name(t), rp_stored_type(t), rp_value_type(t));
 }
 
 static void print_pool(const Printing *p) {
@@ -158,10 +158,10 @@ static void print_pool(const Printing *p) {
   }
   const Expr *work = ex_mul(m, windowed_points(p, WINDOW_WEIGHTS), type_elements(m, y));
   print_letters(p, "kept", kept, n);
-  text_printf(p->t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", c_stored_type(x->dtype), c_stored_type(x->dtype));
+  text_printf(p->t, "  %s *y = ptr[1];\n  const %s *a = ptr[0];\n", rp_stored_type(x->dtype), rp_stored_type(x->dtype));
   text_printf(p->t, "  const int64_t work = %s, inner = %s;\n", number(p, work), number(p, inner));
   DType acc = x->dtype == DT_f16 || x->dtype == DT_bf16 ? DT_f32 : x->dtype;
-  text_printf(p->t, "  POOL(%s, %s, %s, %s, %s_%s);\n", dtype_name(x->dtype), c_stored_type(x->dtype),
+  text_printf(p->t, "  POOL(%s, %s, %s, %s, %s_%s);\n", dtype_name(x->dtype), rp_stored_type(x->dtype),
               rp_value_type(x->dtype), rp_identity(&(RowAcc){.op = op, .dtype = acc}), rp_combine_name(op),
               rp_suffix(x->dtype));
 }

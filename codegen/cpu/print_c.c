@@ -282,7 +282,7 @@ static void print_table(const RowPrinter *c, const RowBuffer *b, size_t i) {
   static const char *const unsigned_of[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
   rp_line(c, "static const %s __attribute__((may_alias)) table%zu[%d] = {%s};", unsigned_of[dtype_bytes(b->dtype)], i,
           n ? n : 1, n ? text_str(&t) : "0");
-  rp_line(c, "const %s __attribute__((may_alias)) *const p%zu = (const void *)table%zu;", c_stored_type(b->dtype), i,
+  rp_line(c, "const %s __attribute__((may_alias)) *const p%zu = (const void *)table%zu;", rp_stored_type(b->dtype), i,
           i);
 }
 
@@ -291,7 +291,7 @@ static void print_buffers(const RowPrinter *c) {
   for (size_t i = 0; i < c->p->buffers.n; i++) {
     const RowBuffer *b = &c->p->buffers.items[i];
     if (b->table) print_table(c, b, i);
-    else rp_line(c, "%s%s *const p%zu = ptr[%d];", b->output ? "" : "const ", c_stored_type(b->dtype), i, next++);
+    else rp_line(c, "%s%s *const p%zu = ptr[%d];", b->output ? "" : "const ", rp_stored_type(b->dtype), i, next++);
   }
 }
 

@@ -3,7 +3,6 @@
 #define APC_CODEGEN_CUDA_CHOOSE_H
 
 #include "codegen/cuda/print_cuda.h"
-#include "codegen/rows/print_row.h"
 
 enum {
   BLOCK = 1024,       /* of a canonical sum */

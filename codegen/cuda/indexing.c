@@ -12,16 +12,16 @@ static void sizes(CudaTemplate *k, const Type *t, int axis) {
 }
 
 static void pointers(CudaTemplate *k) {
-  text_printf(&k->body, "  %s *const y = a.p%d;\n  const %s *const values = a.p0;\n", c_stored_type(ct_out(k)->dtype),
-              k->u->nin, c_stored_type(ct_in(k, 0)->dtype));
-  if (k->u->nin > 1) text_printf(&k->body, "  const %s *const index = a.p1;\n", c_stored_type(ct_in(k, 1)->dtype));
+  text_printf(&k->body, "  %s *const y = a.p%d;\n  const %s *const values = a.p0;\n", rp_stored_type(ct_out(k)->dtype),
+              k->u->nin, rp_stored_type(ct_in(k, 0)->dtype));
+  if (k->u->nin > 1) text_printf(&k->body, "  const %s *const index = a.p1;\n", rp_stored_type(ct_in(k, 1)->dtype));
 }
 
 /* "f32, float, float, f32, 0, add_f32": element, stored type, computed type and its name, identity and combination of a
  * reduction. */
 static const char *reduction_arguments(const CudaTemplate *k, DType t, Reduction r) {
   DType acc = t == DT_f16 || t == DT_bf16 ? DT_f32 : t;
-  return arena_printf(k->m->arena, "%s, %s, %s, %s, %s, %s_%s", dtype_name(t), c_stored_type(t), rp_value_type(t),
+  return arena_printf(k->m->arena, "%s, %s, %s, %s, %s, %s_%s", dtype_name(t), rp_stored_type(t), rp_value_type(t),
                       rp_suffix(t), rp_identity(&(RowAcc){.op = r, .dtype = acc}), rp_combine_name(r), rp_suffix(t));
 }
 

@@ -192,7 +192,7 @@ static void print_staging(Cuda *k, const bool *needed) {
     DType stored = c->p->buffers.items[c->p->nodes.items[i].buffer].dtype;
     size_t bytes = dtype_bytes(stored);
     if (!needed[i] || !is_staged(c, (int)i) || k->s->shared + (int)bytes * TILE * (TILE + 1) > MAX_TILE_BYTES) continue;
-    shared(k, c_stored_type(stored), bytes, format_int(k, "tile%d", (int)i), TILE * (TILE + 1));
+    shared(k, rp_stored_type(stored), bytes, format_int(k, "tile%d", (int)i), TILE * (TILE + 1));
     c->instead[i] = arena_printf(c->m->arena, "load_%s(&tile%zu[tx * %d + r])", dtype_name(stored), i, TILE + 1);
   }
   if (!k->s->shared) return;
@@ -432,7 +432,7 @@ static void print_table(const Cuda *k, const RowBuffer *b, size_t i) {
 void cuda_print_head(Text *t, int threads, int nbuffers, const DType *dtypes, int noutputs, size_t nscalars) {
   text_add(t, "typedef struct " CUDA_NAME "_args {\n");
   for (int i = 0; i < nbuffers; i++)
-    text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", c_stored_type(dtypes[i]), i);
+    text_printf(t, "  %s%s *p%d;\n", i < nbuffers - noutputs ? "const " : "", rp_stored_type(dtypes[i]), i);
   text_printf(t, "  int64_t x[%zu];\n} " CUDA_NAME "_args;\n", nscalars ? nscalars : 1);
   text_printf(t, "KERNEL(" CUDA_NAME ", " CUDA_NAME "_args, %d) {\n  const int64_t *const x = a.x;\n", threads);
 }
@@ -442,7 +442,7 @@ static void print_buffers(const Cuda *k, Text *t) {
   int next = 0;
   for (size_t i = 0; i < k->r.p->buffers.n; i++) {
     const RowBuffer *b = &k->r.p->buffers.items[i];
-    const char *type = c_stored_type(b->dtype);
+    const char *type = rp_stored_type(b->dtype);
     if (b->table) text_printf(t, "  const %s *const p%zu = (const %s *)" CUDA_NAME "_table%zu;\n", type, i, type, i);
     else text_printf(t, "  %s%s *const p%zu = a.p%d;\n", b->output ? "" : "const ", type, i, next++);
   }

@@ -3,7 +3,7 @@
 #ifndef APC_CODEGEN_CUDA_PRINT_CUDA_H
 #define APC_CODEGEN_CUDA_PRINT_CUDA_H
 
-#include "codegen/cpu/print_c.h"
+#include "codegen/rows/print_row.h"
 
 /* Front of every text of kernels. */
 extern const char dialect_prelude[];

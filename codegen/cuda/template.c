@@ -8,7 +8,7 @@ enum { UPDATE_BLOCKS = 1024 };
 const Type *ct_in(const CudaTemplate *k, int i) { return units_type(k->units, k->f, k->u->in[i]); }
 const Type *ct_out(const CudaTemplate *k) { return units_type(k->units, k->f, k->u->out[0]); }
 
-const char *ct_scalar(CudaTemplate *k, const Expr *e) { return scalar_text(k->m, &k->scalars, e); }
+const char *ct_scalar(CudaTemplate *k, const Expr *e) { return rp_scalar_text(k->m, &k->scalars, e); }
 
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how) {
   k->k->launch = (CudaSchedule){.threads = threads, .blocks = ex_ceil_div(k->m, jobs, ex_const(k->m, per_block))};

@@ -16,14 +16,14 @@ static const char *argument_text(Module *m, Scalars *s, const Expr *e) {
   return arena_printf(m->arena, "x[%zu]", i);
 }
 
-const char *scalar_text(Module *m, Scalars *s, const Expr *e) {
+const char *rp_scalar_text(Module *m, Scalars *s, const Expr *e) {
   int64_t v;
   if (!ex_get_const(e, &v)) return argument_text(m, s, e);
   if (v == INT64_MIN) return "INT64_MIN";
   return arena_printf(m->arena, v < 0 ? "(INT64_C(%lld))" : "INT64_C(%lld)", (long long)v);
 }
 
-const char *rp_scalar(const RowPrinter *c, const Expr *e) { return scalar_text(c->m, c->scalars, e); }
+const char *rp_scalar(const RowPrinter *c, const Expr *e) { return rp_scalar_text(c->m, c->scalars, e); }
 
 void rp_line(const RowPrinter *c, const char *format, ...) {
   va_list args;
@@ -36,7 +36,7 @@ void rp_line(const RowPrinter *c, const char *format, ...) {
 
 /* ---- types */
 
-const char *c_stored_type(DType t) {
+const char *rp_stored_type(DType t) {
   static const char *const names[DT_COUNT] = {
       [DT_f32] = "float",   [DT_f64] = "double",   [DT_f16] = "uint16_t", [DT_bf16] = "uint16_t",
       [DT_i8] = "int8_t",   [DT_i16] = "int16_t",  [DT_i32] = "int32_t",  [DT_i64] = "int64_t",
@@ -47,7 +47,7 @@ const char *c_stored_type(DType t) {
 
 /* The type a value is computed in. */
 static DType computed(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
-const char *rp_value_type(DType t) { return t == DT_bool ? "_Bool" : c_stored_type(computed(t)); }
+const char *rp_value_type(DType t) { return t == DT_bool ? "_Bool" : rp_stored_type(computed(t)); }
 const char *rp_suffix(DType t) { return dtype_name(computed(t)); }
 
 /* ---- expressions */
@@ -73,9 +73,9 @@ static const char *number_text(const RowPrinter *c, const RowNode *n) {
   if (!dtype_is_float(n->dtype)) {
     if (n->dtype == DT_bool) return n->i ? "1" : "0";
     if (n->dtype == DT_u64 || n->dtype == DT_u32)
-      return arena_printf(c->m->arena, "(%s)%lluull", c_stored_type(n->dtype), (unsigned long long)n->i);
+      return arena_printf(c->m->arena, "(%s)%lluull", rp_stored_type(n->dtype), (unsigned long long)n->i);
     if (n->i == INT64_MIN) return "INT64_MIN";
-    return arena_printf(c->m->arena, "(%s)%lldll", c_stored_type(n->dtype), (long long)n->i);
+    return arena_printf(c->m->arena, "(%s)%lldll", rp_stored_type(n->dtype), (long long)n->i);
   }
   if (isnan(n->f)) return "__builtin_nanf(\"\")";
   if (isinf(n->f)) return n->f > 0 ? "__builtin_inff()" : "(-__builtin_inff())";

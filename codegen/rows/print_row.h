@@ -8,7 +8,19 @@
 #ifndef APC_CODEGEN_ROWS_PRINT_ROW_H
 #define APC_CODEGEN_ROWS_PRINT_ROW_H
 
-#include "codegen/cpu/print_c.h"
+#include "codegen/rows/row.h"
+
+/* The expressions a kernel takes as x[0], x[1] ..., without doubles. */
+typedef struct Scalars {
+  const Expr **items;
+  size_t n, cap;
+} Scalars;
+
+/* C for the value of an expression: a literal, or x[i]. */
+const char *rp_scalar_text(Module *m, Scalars *s, const Expr *e);
+
+/* "float", "uint16_t" ...: the C type a tensor element is stored in. */
+const char *rp_stored_type(DType t);
 
 /* Elements: rows are cut anywhere.  Tiles: the same, in squares over two dimensions, because some operand is contiguous
  * in another dimension than the inner one.  Rows: one row is reduced at a time.  Columns: the reduced dimension is not

@@ -1,0 +1,24 @@
+/* tests/unit/devices.c - the tables of devices agree: what passes know (ir/device.def), what code generation makes
+ * (codegen/NAME/target.c) and what the runtime runs on (runtime/device/devices.def), which do not see each other. */
+#include "codegen/target.h"
+#include "ir/device.h"
+#include "runtime/device/device.h"
+#include "tests/test.h"
+
+static void tables_agree(void) {
+  for (int k = 0; k < DEVICE_KINDS; k++) {
+    const DeviceTraits *d = target_device_traits((DeviceKind)k);
+    const KernelTarget *t = kernel_target(d);
+    const DeviceOps *ops = devices_find(d->name);
+    CHECK((int)d->kind == k && target_device_traits_find(d->name) == d);
+    CHECKF(t->prelude && t->print && t->definition && t->texts && t->compile && t->schedule, "%s", d->name);
+    CHECKF((ops != NULL) == d->runs, "the runtime %s device '%s'", ops ? "has a" : "lacks the", d->name);
+    CHECK(!ops || strcmp(ops->name, d->name) == 0);
+  }
+  CHECK(!target_device_traits_find("tpu") && !devices_find("tpu"));
+}
+
+int main(void) {
+  RUN(tables_agree);
+  return test_summary();
+}
