@@ -222,6 +222,7 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   RtError reason = {0};
   if (program_open(image, h.table_bytes, &check, &reason) != RT_OK) {
     free(image);
+    if (reason.status == RT_FAILED) return rt_error(error, RT_FAILED, "%s", reason.text);
     return rt_error(error, RT_INTERNAL, "the program built is not valid: %s", reason.text);
   }
   program_close(&check);

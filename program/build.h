@@ -53,7 +53,8 @@ typedef struct ProgramFacts {
 } ProgramFacts;
 
 /* The tables: *bytes bytes from malloc, to be freed by the caller; the image is they, then the embedded ranges at
- * their offsets (header.image_bytes in all).  RT_INTERNAL with the reason when they are no valid Program. */
+ * their offsets (header.image_bytes in all).  RT_INTERNAL with the reason when they are no valid Program, RT_FAILED
+ * when there is no memory to know. */
 RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, void **tables, size_t *bytes,
                                 RtError *error);
 
