@@ -140,8 +140,27 @@ static size_t paid_with(const Cutting *k, size_t index) {
   return first;
 }
 
+/* The operation that a derived value is first computed for, by operation: of those that want it, the one in the
+ * earliest stage (stages_place); itself where only outputs do. */
+static size_t *find_homes(const Cutting *k) {
+  const Func *f = k->f;
+  size_t *home = ARENA_ARRAY(k->arena, size_t, f->ops.n);
+  for (size_t i = 0; i < f->ops.n; i++) home[i] = f->ops.n;
+  for (size_t i = f->ops.n; i-- > 0;) { /* users before makers */
+    size_t here = k->derived[i] ? home[i] : paid_with(k, i);
+    for (int j = 0; j < f->ops.items[i].nin; j++) {
+      size_t made = (size_t)f->values.items[f->ops.items[i].in[j]].op;
+      if (here < home[made]) home[made] = here;
+    }
+  }
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (!k->derived[i] || home[i] == f->ops.n) home[i] = i;
+  return home;
+}
+
 static void find_needs(Cutting *k) {
   const Func *f = k->f;
+  const size_t *home = find_homes(k);
   SameWeight same = rewrite_same_weight(k->arena, f);
   Seen *seen = ARENA_ARRAY(k->arena, Seen, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -153,8 +172,8 @@ static void find_needs(Cutting *k) {
   for (size_t i = 0; i < f->outputs.n; i++) {
     Val v = f->outputs.items[i].value;
     size_t made = (size_t)f->values.items[v].op;
-    size_t home = k->derived[made] && k->first_user[v] < f->ops.n ? k->first_user[v] : made;
-    if (!op_is_source(f->ops.items[made].kind)) add_need(k, &same, seen, home, v, walk_output(k->m, produced(k, made)));
+    if (op_is_source(f->ops.items[made].kind)) continue;
+    add_need(k, &same, seen, home[made], v, walk_output(k->m, produced(k, made)));
   }
   k->nids = (int)f->values.n * MAX_SEEN;
 }
