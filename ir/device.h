@@ -18,6 +18,14 @@ typedef enum DeviceKind {
   DEVICE_KINDS
 } DeviceKind;
 
+/* Kernels of ours that multiply matrices, where no library does. */
+typedef enum MatrixKernel {
+  KERNEL_DOT = 1 << 0,
+  KERNEL_WINDOW = 1 << 1,
+  KERNEL_GROUPED = 1 << 2,
+  KERNEL_ATTENTION = 1 << 3
+} MatrixKernel;
+
 typedef struct DeviceTraits {
   DeviceKind kind;
   const char *name;
@@ -26,6 +34,8 @@ typedef struct DeviceTraits {
                          a bias, a residual and an activation join them */
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
   bool runs;          /* programs are built for it; for others only texts */
+  uint32_t kernels;   /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
+                         use; the others do it in f32 (f64 for f64) */
 } DeviceTraits;
 
 const DeviceTraits *target_device_traits(DeviceKind kind);

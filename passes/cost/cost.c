@@ -399,17 +399,14 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
 
 static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
 
-/* Products take their time one by one; for convolutions and attention a target has a rate. */
+/* Of what multiplies, but dots: kernels of ours, and convolutions of a library. */
 static double arithmetic_seconds(const CostModel *c, const Func *f, const OpPart *p, const Strategy *s, double flops) {
   DType type = computed_type(f, p->op);
-  Product x[MAX_PRODUCTS];
-  double seconds = 0;
-  if (p->op->kind == OP_attention) return cost_attention_seconds(c->target, type, flops);
-  if (op_is_windowed(p->op->kind) && op_is_contraction(p->op->kind))
-    return cost_conv_seconds(c->target, f, p, &c->mesh, s, flops);
-  int n = op_products(p, x);
-  for (int i = 0; i < n; i++) seconds += cost_product_seconds(c->target, type, x[i].batch, x[i].m, x[i].n, x[i].k);
-  return seconds;
+  OpKind k = p->op->kind;
+  if (!op_is_contraction(k)) return 0;
+  if (op_is_windowed(k)) return cost_conv_seconds(c->target, f, p, &c->mesh, s, flops);
+  if (!op_is_grouped(k) && k != OP_attention) die("no rate for %s", op_name(k));
+  return cost_kernel_seconds(c->target, op_is_grouped(k) ? KERNEL_GROUPED : KERNEL_ATTENTION, type, flops);
 }
 
 static bool is_free(OpKind k) { return op_is_source(k) || op_is_view(k) || op_is_loop_part(k); }
@@ -542,7 +539,9 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   OpLeast out = {.launch = c->target->launch};
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
-  if (op_is_contraction(op->kind))
+  if (op_is_grouped(op->kind))
+    out.arithmetic = cost_kernel_seconds(c->target, KERNEL_GROUPED, computed_type(f, op), op_flops(&part));
+  else if (op_is_contraction(op->kind))
     out.arithmetic = cost_least_seconds(c->target, computed_type(f, op), op_flops(&part));
   out.memory = cost_memory_seconds(c->target, op_bytes(&part)) - cost_memory_seconds(c->target, 0);
   return out;

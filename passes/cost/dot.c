@@ -133,7 +133,7 @@ static double kept(const Target *t, DType type) {
 DotCost cost_dot_form(const Target *t, const DotWork *w, DType type) {
   DotCost c = {0};
   if (w->library) c.arithmetic = cost_product_seconds(t, w->dtype, w->batch, w->m, w->n, w->k);
-  else c.arithmetic = cost_plain_seconds(t, type, 2 * w->batch * w->m * w->n * w->k);
+  else c.arithmetic = cost_kernel_seconds(t, KERNEL_DOT, type, 2 * w->batch * w->m * w->n * w->k);
   for (int i = 0; i < 3; i++) {
     c.bytes += w->multiplied[i] * kept(t, w->dtype);
     if (!w->passes[i]) continue;
@@ -165,5 +165,5 @@ double cost_conv_seconds(const Target *t, const Func *f, const OpPart *p, const 
                          double flops) {
   DType type = type_of(f, p->op->in[0])->dtype;
   return cost_conv_form_is_known(t, f, p, mesh, s) ? cost_flops_seconds(t, type, flops)
-                                                   : cost_plain_seconds(t, type, flops);
+                                                   : cost_kernel_seconds(t, KERNEL_WINDOW, type, flops);
 }

@@ -62,9 +62,14 @@ double cost_product_seconds(const Target *t, DType type, double batch, double m,
 
 double cost_flops_seconds(const Target *t, DType type, double flops) { return flops / sustained_rate(t, type); }
 
-double cost_plain_seconds(const Target *t, DType type, double flops) {
+static double plain_seconds(const Target *t, DType type, double flops) {
   ComputeType c = target_compute(t, type) == CT_f64 ? CT_f64 : CT_f32;
   return t->flops[c] > 0 ? flops / sustained_rate_in(t, c) : cost_flops_seconds(t, type, flops);
+}
+
+double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops) {
+  double seconds = t->device->kernels & kernel ? cost_flops_seconds(t, type, flops) : plain_seconds(t, type, flops);
+  return kernel == KERNEL_ATTENTION && t->has_kernels ? seconds / t->kernels.attention : seconds;
 }
 
 double cost_least_seconds(const Target *t, DType type, double flops) {
@@ -72,10 +77,6 @@ double cost_least_seconds(const Target *t, DType type, double flops) {
   for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) share = fmax(share, t->kernels.tiles[i].share);
   if (t->has_kernels && t->flops[CT_f32] > 0) rate = fmax(rate, sustained_rate_in(t, CT_f32));
   return flops / (rate * share);
-}
-
-double cost_attention_seconds(const Target *t, DType type, double flops) {
-  return flops / (sustained_rate(t, type) * (t->has_kernels ? t->kernels.attention : 1));
 }
 
 double cost_memory_seconds(const Target *t, double bytes) {

@@ -8,12 +8,11 @@
 double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
 /* So many operations at the rate of large products: convolutions of a library. */
 double cost_flops_seconds(const Target *t, DType type, double flops);
-/* So many operations of kernels of ours, which have no tensor cores. */
-double cost_plain_seconds(const Target *t, DType type, double flops);
+/* So many operations of a kernel of ours: at the rate of large products where the kernel uses their units
+ * (ir/device.def), else at that of f32. */
+double cost_kernel_seconds(const Target *t, MatrixKernel kernel, DType type, double flops);
 /* What products of so many operations take at least, whatever their shapes. */
 double cost_least_seconds(const Target *t, DType type, double flops);
-/* Attention of so many operations. */
-double cost_attention_seconds(const Target *t, DType type, double flops);
 /* Bytes read and written together. */
 double cost_memory_seconds(const Target *t, double bytes);
 

@@ -16,6 +16,7 @@ typedef struct Solver {
     size_t n, cap;
   } * of_var; /* factors; only filled when needed */
   SolveResult *result;
+  double enough, little; /* the last weights of memory with which the limit was kept, and not; 0: none */
 } Solver;
 
 /* Seconds per byte at which the least memory comes first. */
@@ -144,6 +145,11 @@ static void mix(Solver *s, const Point *under, const Point *over) {
   keep(s, &x);
 }
 
+/* The last weights on both sides of the limit, where a larger program of the same problem begins. */
+static void note_side(Solver *s, const Point *x, double lambda) {
+  if (lambda > 0 && lambda < steep && x->feasible) *(fits(s, x) ? &s->enough : &s->little) = lambda;
+}
+
 /* What a weighted solution says about the time of all choices within the limit. */
 static void raise_bound(Solver *s, const Point *x, double lambda) {
   double bound = x->bound - (lambda > 0 ? lambda * s->p->memory_limit : 0);
@@ -167,6 +173,7 @@ static void sweep(Solver *s, Point under, Point over) {
     if (above(p, s->result->lower_bound)) return;
     if (!x.feasible) break;
     keep(s, &x);
+    note_side(s, &x, lambda);
     bool vertex = x.time + lambda * x.memory < (over.time + lambda * over.memory) * (1 - 1e-12);
     if (!vertex) break;
     if (fits(s, &x)) under = x;
@@ -182,6 +189,7 @@ static bool find_side(Solver *s, const double *weights, int n, bool within, Poin
     raise_bound(s, x, weights[i]);
     if (above(s->p, s->result->lower_bound) || !x->feasible) return false;
     keep(s, x);
+    note_side(s, x, weights[i]);
     if (fits(s, x) == within) return true;
   }
   return false;
@@ -190,12 +198,15 @@ static bool find_side(Solver *s, const double *weights, int n, bool within, Poin
 /* With the limit: solutions on both sides of it, then the sweep between them.  False when nothing is known to fit. */
 static bool solve_limited(Solver *s) {
   const SolveProblem *p = s->p;
-  double guess = p->memory_limit < INFINITY ? p->memory_weight : 0, up[] = {1.25 * guess, 4 * guess, steep},
-         down[] = {guess / 1.25, guess / 4, 0};
+  bool known = s->little > 0 && s->little < s->enough;
+  double guess = p->memory_limit < INFINITY ? known ? s->enough : p->memory_weight : 0,
+         up[] = {1.25 * guess, 4 * guess, steep},
+         down[] = {known ? s->little : guess / 1.25, (known ? s->little : guess) / 4, 0};
   Point first = solve_weighted(s, guess), over = first, under = first;
   raise_bound(s, &first, guess);
   if (!first.feasible || above(p, s->result->lower_bound)) return true;
   keep(s, &first);
+  note_side(s, &first, guess);
   if (fits(s, &first)) {
     if (guess == 0) return true;
     if (!find_side(s, down, 3, false, &over)) { /* without any weight it fits as well */

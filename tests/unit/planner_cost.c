@@ -126,10 +126,17 @@ static void products(void) {
   CHECK(cost_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
   is(cost_memory_seconds(t, 9e6), 1e7 / 0.8e12, "memory");
   is(cost_flops_seconds(t, DT_f32, 1e13), 1, "operations");
-  is(cost_attention_seconds(t, DT_f32, 1e13), 2, "attention");
+  is(cost_kernel_seconds(t, KERNEL_GROUPED, DT_f32, 1e13), 1, "a kernel of ours");
+  is(cost_kernel_seconds(t, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention");
   const Target *half = topo_target_computing_in(arena, t, CT_f16);
   is(cost_flops_seconds(half, DT_f32, 1e14), 1, "f16 has no sustained share");
   is(cost_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
+  DeviceTraits fast = *t->device;
+  Target other = *t;
+  fast.kernels = KERNEL_GROUPED, other.device = &fast;
+  is(cost_kernel_seconds(t, KERNEL_GROUPED, DT_f16, 1e13), 1, "f16 values in f32");
+  is(cost_kernel_seconds(&other, KERNEL_GROUPED, DT_f16, 1e14), 1, "as products of the library");
+  is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f16, 1e13), 2, "f16 values in f32: attention");
 }
 
 /* Without enough tiles for a wave the depth is cut, or, for few rows, the matrix streams in as fast as it can be

@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "codegen/rows/row_work.h"
+#include "codegen/target.h"
 #include "frontend/topo/target.h"
 #include "passes/cost/cost.h"
 #include "passes/cost/kernel.h"
@@ -268,6 +269,50 @@ static void micro_batches(void) {
   arena_free(a);
 }
 
+/* ---- kernels of ours that multiply */
+
+/* In f16: on a GPU with tensor cores the price is that of a kernel without, as long as none of ours uses them. */
+static void kernels_of_ours(void) {
+  static const struct {
+    MatrixKernel kernel;
+    const char *text;
+  } list[] = {
+      {KERNEL_GROUPED,
+       "  %x = input {name=\"x\"} : f16[4096, 512]\n  %i = input {name=\"i\"} : i64[4096]\n"
+       "  %w = input {name=\"w\"} : f16[4, 512, 512]\n  %y = grouped_dot %x, %i, %w {start=0} : f16[4096, 512]\n"},
+      {KERNEL_ATTENTION,
+       "  %q = input {name=\"q\"} : f16[4, 8, 1, 1024, 64]\n  %k = input {name=\"k\"} : f16[4, 8, 1024, 64]\n"
+       "  %v = input {name=\"v\"} : f16[4, 8, 1024, 64]\n  %p = input {name=\"p\"} : i64[1024]\n"
+       "  %n = input {name=\"n\"} : i64[]\n"
+       "  %y = attention %q, %k, %v, %p, %p, %n {scale=0.125, causal=0} : f16[4, 8, 1, 1024, 64]\n"},
+  };
+  Arena *a = arena_new();
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (int t = 0; t < 2; t++) {
+      Diags *d = diags_new(a);
+      const Target *target = targets[t];
+      Module *m = ir_parse(
+          "test", arena_printf(a, "apc.ir 1\nfunc @main level 1 {\n%s  output \"y\" %%y\n}\n", list[i].text), d);
+      CHECK(m && verify_module(m, d));
+      if (!m) return;
+      const Func *f = module_func(m, "main");
+      const Op *op = op_of(f, func_find(f, "y"));
+      CostModel *cost = cost_model_new(m, target);
+      OpCost priced = cost_op(cost, f, op, rule_of(m, f, op), &(Strategy){0});
+      double share = target->has_kernels ? target->kernels.sustained[CT_f32] : 1,
+             seconds = target->launch + priced.flops / (target->flops[CT_f32] * share);
+      const char *prelude = *kernel_target(target->device)->prelude;
+      bool units = strstr(prelude, "mma.sync") || strstr(prelude, "wmma");
+      CHECKF(!units && !(target->device->kernels & list[i].kernel), "%s on %s has another rate now", op_name(op->kind),
+             target->name);
+      CHECKF(fabs(priced.seconds - seconds) < 1e-9 * seconds, "%s on %s: %g s, not %g", op_name(op->kind), target->name,
+             priced.seconds, seconds);
+      cost_model_free(cost);
+      module_free(m);
+    }
+  arena_free(a);
+}
+
 /* ---- convolutions */
 
 static void convolutions(void) {
@@ -309,6 +354,7 @@ int main(int argc, char **argv) {
   CHECK(targets[0] && targets[1]);
   RUN(hand_made);
   RUN(micro_batches);
+  RUN(kernels_of_ours);
   RUN(convolutions);
   for (uint64_t seed = first; seed < first + count; seed++) random_dot(seed);
   printf("%d products of libraries, %d kernels, %d with copies\n", libraries, kernels, copies);
