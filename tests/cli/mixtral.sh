@@ -12,6 +12,7 @@ mixtral() { # ROUTING GAP CONDITION
   expect_json "$3"
 }
 mixtral dense 0.1 'd["chosen"]["ep"] * d["chosen"]["tp"] > 1 and 94e12 < d["flops"] < 96e12'
-mixtral dropless 0.25 'd["chosen"]["ep"] * d["chosen"]["tp"] > 1 and 25e12 < d["flops"] < 27e12'
+# Grouped products are kernels of ours without tensor cores: 67 TFLOPS of f32 instead of 989.
+mixtral dropless 0.25 '25e12 < d["flops"] < 27e12 and d["time_us"] > 20e12 / (8 * 67e12) * 1e6'
 mixtral capacity 0.1 'd["chosen"]["ep"] > 1 and 31e12 < d["flops"] < 33e12'
 summary 12
