@@ -62,8 +62,9 @@ joins_not ./taken; rm taken
 joins_not /dev/zero; joins_not "$work"; joins_not ./thesis; joins_not ./other_users; ln -s thesis link; joins_not ./link
 (umask 077; echo "run this" >taken); kept "is there already"; joins_not ./taken; rm taken
 (umask 077; printf 'apc ranks meet in run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >taken)
-flock -o taken sleep 2 & holder=$!
-sleep 0.3; kept "ranks of another run meet at"; wait $holder; rm taken
+flock -o taken sh -c ': >held; while [ -e held ]; do sleep 0.1; done' & holder=$!
+for _ in $(seq 300); do [ -e held ] && break; sleep 0.1; done
+kept "ranks of another run meet at"; rm held; wait $holder; rm taken
 
 # The environments of launchers.
 next_port
