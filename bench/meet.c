@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
   int world = argc > 1 ? atoi(argv[1]) : 4, rounds = argc > 2 ? atoi(argv[2]) : 200, status;
   Shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   double *meet = calloc((size_t)rounds, sizeof *meet), *all = calloc((size_t)rounds, sizeof *all);
-  if (s == MAP_FAILED || !meet || !all || world < 2 || world > SESSION_MAX_RANKS || rounds < 1) return 2;
+  if (s == MAP_FAILED || !meet || !all || world < 2 || world > 1024 || rounds < 1) return 2;
   for (int i = 0; i < rounds; i++) {
     char address[64];
     snprintf(address, sizeof address, "127.0.0.1:%d", 20000 + ((int)getpid() + i) % 12000);

@@ -57,9 +57,11 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   if (status) return status;
   const Program *p = &m->artifact.program;
   bool runnable = false;
-  if (p->ranks > SESSION_MAX_RANKS) /* before anything looks at each of them */
-    return rt_error(&m->error, RT_UNSUPPORTED, "the program is for %u ranks; at most %d can be started", p->ranks,
-                    SESSION_MAX_RANKS);
+  if (!m->launched && p->ranks > SESSION_MAX_RANKS) /* before anything looks at each of them */
+    return rt_error(&m->error, RT_UNSUPPORTED,
+                    "the program is for %u ranks; it starts at most %d by itself: start them with "
+                    "a launcher",
+                    p->ranks, SESSION_MAX_RANKS);
   for (uint32_t i = p->n_entries; i-- > 0;)
     if (!p->entries[i].prepare) {
       m->entry = i;

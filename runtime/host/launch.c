@@ -16,9 +16,6 @@ static void end_lost(const char *path, void *context) {
 }
 
 static RtStatus check_world(const Launch *p, const Program *program, RtError *error) {
-  if ((uint32_t)p->world == program->ranks && p->world > SESSION_MAX_RANKS)
-    return rt_error(error, RT_UNSUPPORTED, "%s started %d processes; runs of at most %d ranks are supported", p->by,
-                    p->world, SESSION_MAX_RANKS);
   if ((uint32_t)p->world == program->ranks) return RT_OK;
   return rt_error(error, RT_USAGE,
                   "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
@@ -31,7 +28,7 @@ static RtStatus check_world(const Launch *p, const Program *program, RtError *er
 static RtStatus open_program(ApcLaunch *l, RtError *unable) {
   RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
   if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
-  if (!status || l->place.world == 1 || l->place.world > SESSION_MAX_RANKS) return status;
+  if (!status || l->place.world == 1) return status;
   *unable = l->error;
   l->error = (RtError){0};
   return RT_OK;

@@ -40,7 +40,7 @@ _Static_assert(sizeof(Statement) ==
                "a statement has no padding");
 
 static Statement state(const AdmissionKey *k, const AdmissionClaim *claim, int to) {
-  Statement s = {.protocol = "apc ranks 2", .claim = *claim, .to = (uint32_t)to};
+  Statement s = {.protocol = "apc ranks 3", .claim = *claim, .to = (uint32_t)to};
   memcpy(s.label, k->label, sizeof s.label);
   memcpy(s.run, k->run, sizeof s.run);
   return s;

@@ -20,10 +20,10 @@ typedef struct Lateness {
   SessionStepText step_text;       /* may be NULL */
   void *step_context;
   int64_t clock_ms, before_ms;
-  RankSigns ranks[SESSION_MAX_RANKS];
+  RankSigns *ranks; /* [world]; the owner's memory, zeroed */
 } Lateness;
 
-/* Begins to measure: the fields up to step_context are set. */
+/* Begins to measure: the fields up to step_context, and `ranks`, are set. */
 void lateness_begin(Lateness *l);
 
 /* Looks once; RT_LATE when a rank made no progress for the time-out, and the error names who is the cause. */

@@ -158,7 +158,7 @@ static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
                     .stuck = l->options.stuck};
   RtStatus status = watch_start(&o, &l->watch, error);
   if (status) return status;
-  memset(m->controls, -1, sizeof m->controls);
+  rendezvous_give(m, m->controls);
   l->slot = watch_slot(l->watch);
   rank_place_step(&l->slot->place, 0);
   watch_command(l->watch, ++l->commands); /* the first command is to come here */
@@ -204,7 +204,7 @@ static RtStatus open_tcp(Launched *l, RtError *error) {
     if (status) watch_verdict(l->watch); /* a peer that is gone already had a reason */
   }
   if (!status) status = transport_tcp_open(m.data, r.rank, r.world, l->watch, &l->transport, error);
-  if (!status) memset(m.data, -1, sizeof m.data);
+  if (!status) rendezvous_give(&m, m.data);
   rendezvous_close(&m);
   return status;
 }
@@ -275,6 +275,9 @@ static RtStatus note(Launched *l, RtStatus status, RtError *error) {
 
 static RtStatus open_all(Launched *l, RtError *error) {
   size_t world = (size_t)l->place.world;
+  if (!sockets_allow(2 * world)) /* one to each for data, and rank 0's to each for the watchdog */
+    return rt_error_errno(error, RT_FAILED, "rank %d cannot have the connections of a run of %zu ranks (ulimit -Hn)",
+                          l->place.rank, world);
   l->send = calloc(world, sizeof *l->send);
   l->recv = calloc(world, sizeof *l->recv);
   l->answers = calloc(world, sizeof *l->answers);

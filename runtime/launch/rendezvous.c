@@ -22,19 +22,18 @@
 #include "runtime/launch/meeting_file.h"
 #include "runtime/launch/peer_user.h"
 
-#define WELCOME_MAGIC UINT64_C(0x3254454d435450a1)
+#define WELCOME_MAGIC UINT64_C(0x3354454d435450a1)
 #define FILE_KEY "key "
 #define FILE_END "end\n" /* whoever reads it early sees less */
 
 enum { RETRY_MS = 50, ANSWER_MS = 2000, LOOK_MS = 200, TOLD = 4096 };
 
-/* Rank 0's answer, the same to all. */
+/* Rank 0's answer, the same to all.  When all have come, Meeting.addresses follows. */
 typedef struct Welcome {
   uint64_t magic;
   uint32_t status, reserved;
   char text[RT_ERROR_TEXT];
-  unsigned char key[SECRET_BYTES];            /* of the connections between pairs */
-  SocketAddress addresses[SESSION_MAX_RANKS]; /* rank 0's is where it was found */
+  unsigned char key[SECRET_BYTES]; /* of the connections between pairs */
 } Welcome;
 
 /* What rank 0 says before anybody connects: as a file, or through `spread`. */
@@ -48,6 +47,8 @@ static bool is_file(const Rendezvous *r) {
 }
 
 static void nap(void) { nanosleep(&(struct timespec){0, RETRY_MS * 1000000L}, NULL); }
+
+static size_t address_bytes(const Meeting *m) { return sizeof *m->addresses * (size_t)m->world; }
 
 static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -213,13 +214,9 @@ static void close_refused(Meeting *m) {
  * once. */
 static void refuse(Meeting *m, int fd, const RtError *why) {
   int *place = &m->refused[m->n_refused++ % MEETING_REFUSED];
-  Welcome *w = calloc(1, sizeof *w);
-  if (w) {
-    *w = (Welcome){.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
-    memcpy(w->text, why->text, sizeof w->text);
-    socket_send(fd, w, sizeof *w, 0); /* it fits into the buffer of a new connection */
-  }
-  free(w);
+  Welcome w = {.magic = WELCOME_MAGIC, .status = (uint32_t)why->status};
+  memcpy(w.text, why->text, sizeof w.text);
+  socket_send(fd, &w, sizeof w, 0); /* it fits into the buffer of a new connection */
   if (*place >= 0) close(*place);
   *place = fd;
 }
@@ -249,7 +246,7 @@ static RtStatus judge(const Rendezvous *r, const AdmissionClaim *c, const Meetin
 }
 
 /* Takes in who is admitted, or sends it away alone. */
-static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, Welcome *w, int *came) {
+static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting *m, int *came) {
   RtError why = {0};
   bool own = !is_users(r) || peer_user_is_own(fd);
   if (!own && errno == EPERM) rt_error(&m->last, RT_BAD_INPUT, "a process of another user");
@@ -262,17 +259,17 @@ static void let_in(const Rendezvous *r, int fd, const AdmissionClaim *c, Meeting
     else close(fd);
     return;
   }
-  note_address(fd, (uint16_t)c->port, &w->addresses[c->rank]);
+  note_address(fd, (uint16_t)c->port, &m->addresses[c->rank]);
   m->controls[c->rank] = fd;
   ++*came;
 }
 
-static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Meeting *m, Welcome *w, RtError *error) {
+static RtStatus take_all_in(const Rendezvous *r, Lobby *l, int64_t deadline, Meeting *m, RtError *error) {
   RtStatus status = RT_OK;
   for (int came = 1; came < r->world && !status;) {
     AdmissionClaim claim;
     int fd = lobby_next(l, -1, sooner(sockets_now() + LOOK_MS, deadline), &claim);
-    if (fd >= 0) let_in(r, fd, &claim, m, w, &came);
+    if (fd >= 0) let_in(r, fd, &claim, m, &came);
     else if (errno != ETIMEDOUT)
       status = rt_error_errno(error, RT_FAILED, "waiting for the other ranks at %s", r->address);
     if (!status && fd < 0) status = check_present(r, m, error);
@@ -285,13 +282,16 @@ static RtStatus meet_as_first(const Rendezvous *r, const AdmissionKey *key, int6
                               RtError *error) {
   Lobby *l = lobby_open(key, ADMISSION_CONTROL, 0, m->listeners, m->n_listeners);
   RtStatus status = l ? secret_random(w->key, sizeof w->key, error) : rt_error(error, RT_FAILED, "out of memory");
-  if (!status) status = take_all_in(r, l, deadline, m, w, error);
+  if (!status) status = take_all_in(r, l, deadline, m, error);
   lobby_close(l);
   w->magic = WELCOME_MAGIC;
   w->status = (uint32_t)status;
   if (status) snprintf(w->text, sizeof w->text, "%s", error->text);
-  for (int i = 1; i < r->world; i++)
-    if (m->controls[i] >= 0) socket_send(m->controls[i], w, sizeof *w, sockets_now() + ANSWER_MS);
+  for (int i = 1; i < r->world; i++) {
+    int64_t until = sockets_now() + ANSWER_MS;
+    if (m->controls[i] >= 0 && socket_send(m->controls[i], w, sizeof *w, until) && !status)
+      socket_send(m->controls[i], m->addresses, address_bytes(m), until);
+  }
   return status;
 }
 
@@ -454,24 +454,30 @@ static RtStatus reach_first(Search *s, int *fd, RtError *error) {
   }
 }
 
-static RtStatus take_welcome(const Rendezvous *r, int fd, Welcome *w, int64_t deadline, RtError *error) {
-  if (!socket_receive(fd, w, sizeof *w, -1, deadline))
-    return errno == ETIMEDOUT
-               ? rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank,
-                          r->address, (r->timeout_ms + ANSWER_MS) / 1000.0)
-               : rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
+static RtStatus unheard(const Rendezvous *r, RtError *error) {
+  if (errno == ETIMEDOUT)
+    return rt_error(error, RT_LATE, "rank 0 is late: it did not answer rank %d at %s within %.1f s", r->rank,
+                    r->address, (r->timeout_ms + ANSWER_MS) / 1000.0);
+  return rt_error_errno(error, RT_FAILED, "rank 0 was lost at %s", r->address);
+}
+
+static RtStatus take_welcome(const Rendezvous *r, Meeting *m, Welcome *w, RtError *error) {
+  /* Rank 0 waits for others as long as we waited for it, and a little more so that its reason arrives. */
+  int64_t deadline = sockets_now() + r->timeout_ms + ANSWER_MS;
+  if (!socket_receive(m->controls[0], w, sizeof *w, -1, deadline)) return unheard(r, error);
   if (w->magic != WELCOME_MAGIC)
     return rt_error(error, RT_BAD_INPUT, "what listens at %s is not rank 0 of this program", r->address);
   w->text[RT_ERROR_TEXT - 1] = 0;
-  if (w->status == RT_OK) return RT_OK;
-  return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s",
-                  *w->text ? w->text : "rank 0 refused this rank and does not say why");
+  if (w->status != RT_OK)
+    return rt_error(error, w->status < RT_STATUS_COUNT ? (RtStatus)w->status : RT_FAILED, "%s",
+                    *w->text ? w->text : "rank 0 refused this rank and does not say why");
+  return socket_receive(m->controls[0], m->addresses, address_bytes(m), -1, deadline) ? RT_OK : unheard(r, error);
 }
 
 /* What rank 0 told has to be addresses that this rank may use. */
-static RtStatus check_addresses(const Rendezvous *r, Welcome *w, const SocketAddress *first, RtError *error) {
+static RtStatus check_addresses(const Rendezvous *r, Meeting *m, const SocketAddress *first, RtError *error) {
   for (int i = 1; i < r->rank; i++) {
-    SocketAddress *a = &w->addresses[i];
+    SocketAddress *a = &m->addresses[i];
     int family = a->storage.ss_family;
     if (a->bytes != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) ||
         (family != AF_INET && family != AF_INET6))
@@ -487,13 +493,11 @@ static RtStatus meet_as_other(const Rendezvous *r, AdmissionKey *key, int64_t de
   Search s = {.r = r, .m = m, .key = key, .deadline = deadline};
   RtStatus status = reach_first(&s, &m->controls[0], error);
   if (status) return status;
-  int fd = m->controls[0];
   SocketAddress first = {.bytes = sizeof first.storage};
-  getpeername(fd, (struct sockaddr *)&first.storage, &first.bytes);
-  /* Rank 0 waits for others as long as we waited for it, and a little more so that its reason arrives. */
-  status = take_welcome(r, fd, w, sockets_now() + r->timeout_ms + ANSWER_MS, error);
-  if (!status) status = check_addresses(r, w, &first, error);
-  w->addresses[0] = first;
+  getpeername(m->controls[0], (struct sockaddr *)&first.storage, &first.bytes);
+  status = take_welcome(r, m, w, error);
+  if (!status) status = check_addresses(r, m, &first, error);
+  m->addresses[0] = first; /* where it was found */
   return status;
 }
 
@@ -555,41 +559,53 @@ RtStatus rendezvous_connect(const Rendezvous *r, Meeting *m, int stop, RtError *
   return status ? status : take_pairs_in(r, m, stop, deadline, error);
 }
 
+void rendezvous_give(const Meeting *m, int *connections) {
+  for (int i = 0; i < m->world; i++) connections[i] = -1;
+}
+
+static void close_connections(const Meeting *m, int *connections) {
+  for (int i = 0; i < m->world && connections; i++)
+    if (connections[i] >= 0) close(connections[i]);
+  free(connections);
+}
+
 void rendezvous_close(Meeting *m) {
-  for (int i = 0; i < SESSION_MAX_RANKS; i++) {
-    if (m->controls[i] >= 0) close(m->controls[i]);
-    if (m->data[i] >= 0) close(m->data[i]);
-    m->controls[i] = m->data[i] = -1;
-  }
+  close_connections(m, m->controls);
+  close_connections(m, m->data);
+  free(m->addresses);
   while (m->n_listeners > 0) close(m->listeners[--m->n_listeners]);
+  *m = (Meeting){.file = -1};
+}
+
+static RtStatus open_meeting(Meeting *m, int world, RtError *error) {
+  size_t n = (size_t)world;
+  *m = (Meeting){.world = world, .file = -1};
+  memset(m->refused, -1, sizeof m->refused);
+  m->controls = malloc(n * sizeof *m->controls);
+  m->data = malloc(n * sizeof *m->data);
+  m->addresses = calloc(n, sizeof *m->addresses);
+  if (m->controls) rendezvous_give(m, m->controls);
+  if (m->data) rendezvous_give(m, m->data);
+  return m->controls && m->data && m->addresses ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
 
 RtStatus rendezvous_meet(const Rendezvous *r, Meeting *m, RtError *error) {
   int64_t deadline = sockets_now() + r->timeout_ms;
-  memset(m, 0, sizeof *m);
-  memset(m->controls, -1, sizeof m->controls);
-  memset(m->data, -1, sizeof m->data);
-  memset(m->refused, -1, sizeof m->refused);
-  m->file = -1;
-  Welcome *w = calloc(1, sizeof *w);
-  Announcement *told = calloc(1, sizeof *told);
+  Welcome w = {0};
+  Announcement told = {0};
   AdmissionKey key = r->key;
-  RtStatus status = w && told ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
-  if (!status && r->rank == 0) status = open_place(r, m, &key, told, error);
+  RtStatus status = open_meeting(m, r->world, error);
+  if (status) return status;
+  if (r->rank == 0) status = open_place(r, m, &key, &told, error);
   if (!status)
     status =
-        r->rank == 0 ? meet_as_first(r, &key, deadline, m, w, error) : meet_as_other(r, &key, deadline, m, w, error);
+        r->rank == 0 ? meet_as_first(r, &key, deadline, m, &w, error) : meet_as_other(r, &key, deadline, m, &w, error);
   close_refused(m);
   if (m->file >= 0) meeting_file_withdraw(r->address, m->file);
   m->file = -1;
   for (int i = 0; i < r->world; i++)
     if (m->controls[i] >= 0) socket_notice_loss(m->controls[i]);
-  if (!status) {
-    memcpy(m->addresses, w->addresses, sizeof m->addresses);
-    m->pairs = key;
-    memcpy(m->pairs.key, w->key, sizeof w->key);
-  }
-  free(told);
-  free(w);
+  m->pairs = key;
+  memcpy(m->pairs.key, w.key, sizeof w.key);
   return status;
 }

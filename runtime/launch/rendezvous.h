@@ -30,25 +30,30 @@ typedef struct Rendezvous {
 } Rendezvous;
 
 /* The connections, per rank, -1 where there is none: `controls` for watch.h, `data` for transport_tcp.h.  Who takes
- * some over sets them to -1. */
+ * some over calls rendezvous_give. */
 enum { MEETING_REFUSED = 16 };
 typedef struct Meeting {
-  int controls[SESSION_MAX_RANKS], data[SESSION_MAX_RANKS];
+  int world;
+  int *controls, *data; /* [world] */
   int listeners[ADDRESS_LIST_MOST], n_listeners;
-  SocketAddress addresses[SESSION_MAX_RANKS]; /* where the other ranks listen */
-  AdmissionKey pairs;                         /* for connections between them */
-  RtError last;                               /* rank 0: the last that it sent away although it knew the key */
-  int refused[MEETING_REFUSED];               /* such connections, which stay open for a while; -1 */
-  unsigned n_refused;                         /* how many there were */
-  int file;                                   /* rank 0: the meeting file while it waits; -1 */
+  SocketAddress *addresses;     /* [world]: where the other ranks listen */
+  AdmissionKey pairs;           /* for connections between them */
+  RtError last;                 /* rank 0: the last that it sent away although it knew the key */
+  int refused[MEETING_REFUSED]; /* such connections, which stay open for a while; -1 */
+  unsigned n_refused;           /* how many there were */
+  int file;                     /* rank 0: the meeting file while it waits; -1 */
 } Meeting;
 
-/* Fills `controls`.  RT_LATE when somebody does not come in time; RT_USAGE for an address that is none, is not this
- * machine's or may not be used without a secret, or one rank started twice; RT_BAD_INPUT where another run was met. */
+/* Fills `controls`; rendezvous_close frees, also after an error.  RT_LATE when somebody does not come in time; RT_USAGE
+ * for an address that is none, is not this machine's or may not be used without a secret, or one rank started twice;
+ * RT_BAD_INPUT where another run was met. */
 RtStatus rendezvous_meet(const Rendezvous *r, Meeting *out, RtError *error);
 
 /* Fills `data`; RT_ABORTED when `stop` becomes readable, which is the watch's descriptor. */
 RtStatus rendezvous_connect(const Rendezvous *r, Meeting *m, int stop, RtError *error);
+
+/* The connections are somebody else's now. */
+void rendezvous_give(const Meeting *m, int *connections);
 
 void rendezvous_close(Meeting *m);
 

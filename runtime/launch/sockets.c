@@ -8,10 +8,11 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, LOSS_MS = 1500 }; /* the system has a limit of its own */
+enum { BACKLOG = 4096 /* the system has a limit of its own */, LOSS_MS = 1500, OTHER_DESCRIPTORS = 256 };
 
 int64_t sockets_now(void) {
   struct timespec t;
@@ -47,6 +48,19 @@ int socket_close_with(int fd, int number) {
   close(fd);
   errno = number;
   return -1;
+}
+
+bool sockets_allow(size_t n) {
+  struct rlimit limit;
+  rlim_t need = (rlim_t)n + OTHER_DESCRIPTORS;
+  if (getrlimit(RLIMIT_NOFILE, &limit)) return false;
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= need) return true;
+  if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < need) {
+    errno = EMFILE;
+    return false;
+  }
+  limit.rlim_cur = need;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 static bool is_any(const SocketAddress *a) {

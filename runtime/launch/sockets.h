@@ -21,6 +21,9 @@ void socket_unmap(SocketAddress *a);
 void socket_set_port(SocketAddress *a, uint16_t port);
 uint16_t socket_port(const SocketAddress *a);
 
+/* Room for n descriptors more than any process has at its start.  False with errno when the system's limit is below. */
+bool sockets_allow(size_t n);
+
 /* Listens at an address of this machine; port 0 is a free one.  -1 with errno, as in all of these. */
 int socket_listen(const SocketAddress *at);
 uint16_t socket_own_port(int listener);

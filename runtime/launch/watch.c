@@ -52,7 +52,9 @@ struct Watch {
   WatchOptions options;
   Peer *peers; /* rank 0: per rank; the others: one */
   int n_peers;
-  SessionSlot *slots; /* rank 0: per rank, its own included; the others: their own */
+  struct pollfd *polls; /* for all of them, and `wake` */
+  RankSigns *signs;     /* rank 0's, of `lateness` */
+  SessionSlot *slots;   /* rank 0: per rank, its own included; the others: their own */
   _Atomic uint32_t commands;
   Lateness lateness; /* rank 0's */
   int wake, failed_fd;
@@ -268,7 +270,7 @@ static void look(Watch *w) {
 }
 
 static void wait_for_peers(Watch *w) {
-  struct pollfd p[SESSION_MAX_RANKS + 1];
+  struct pollfd *p = w->polls;
   int left = (int)(w->beat_ms + BEAT_MS - sockets_now());
   for (int i = 0; i < w->n_peers; i++) p[i] = (struct pollfd){w->peers[i].fd, POLLIN, 0};
   p[w->n_peers] = (struct pollfd){w->wake, POLLIN, 0};
@@ -312,6 +314,8 @@ static void free_watch(Watch *w) {
   if (w->wake >= 0) close(w->wake);
   if (w->failed_fd >= 0) close(w->failed_fd);
   free(w->peers);
+  free(w->polls);
+  free(w->signs);
   free(w->slots);
   free(w);
 }
@@ -324,14 +328,17 @@ RtStatus watch_start(const WatchOptions *o, Watch **out, RtError *error) {
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->peers = calloc((size_t)w->n_peers, sizeof *w->peers);
+  w->polls = calloc((size_t)w->n_peers + 1, sizeof *w->polls);
+  w->signs = calloc((size_t)o->world, sizeof *w->signs);
   w->slots = aligned_alloc(64, sizeof *w->slots * (size_t)w->n_peers);
-  if (w->wake < 0 || w->failed_fd < 0 || !w->peers || !w->slots) {
+  if (w->wake < 0 || w->failed_fd < 0 || !w->peers || !w->polls || !w->signs || !w->slots) {
     free_watch(w);
     return rt_error(error, RT_FAILED, "out of memory or descriptors");
   }
   memset(w->slots, 0, sizeof *w->slots * (size_t)w->n_peers);
   for (int i = 0; i < w->n_peers; i++) w->peers[i].fd = o->controls[i];
   w->lateness = (Lateness){.world = o->world,
+                           .ranks = w->signs,
                            .timeout_ms = o->timeout_ms,
                            .slots = w->slots,
                            .command = &w->commands,

@@ -214,6 +214,7 @@ RtStatus session_start(const SessionOptions *o, Session **out, RtError *error) {
   RtStatus status = prepare(s, o, error);
   if (status == RT_OK)
     s->lateness = (Lateness){.world = o->world,
+                             .ranks = s->signs,
                              .timeout_ms = s->options.timeout_ms,
                              .slots = s->control->slots,
                              .command = &s->control->command,

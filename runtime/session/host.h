@@ -42,6 +42,7 @@ struct Session {
   _Atomic uint32_t stopping; /* a SessionStop */
   RankProcess ranks[SESSION_MAX_RANKS]; /* the keeper's; pids are constant once started */
   Lateness lateness;                    /* the keeper's */
+  RankSigns signs[SESSION_MAX_RANKS];   /* its */
 
   pthread_mutex_t lock;
   RtError failure; /* under the lock; complete before control->ended is set */

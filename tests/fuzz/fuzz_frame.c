@@ -25,11 +25,14 @@ static Watch *make_watch(bool first, int from, int fd) {
   w->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->peers = calloc((size_t)w->n_peers, sizeof *w->peers);
   w->slots = aligned_alloc(64, sizeof *w->slots * (size_t)w->n_peers);
-  if (!w->peers || !w->slots || w->wake < 0 || w->failed_fd < 0) die("no memory");
+  w->polls = calloc((size_t)w->n_peers + 1, sizeof *w->polls);
+  w->signs = calloc(WORLD, sizeof *w->signs);
+  if (!w->peers || !w->polls || !w->signs || !w->slots || w->wake < 0 || w->failed_fd < 0) die("no memory");
   memset(w->slots, 0, sizeof *w->slots * (size_t)w->n_peers);
   for (int i = 0; i < w->n_peers; i++) w->peers[i].fd = -1;
   w->peers[first ? from : 0].fd = fd;
-  w->lateness = (Lateness){.world = WORLD, .timeout_ms = 60000, .slots = w->slots, .command = &w->commands};
+  w->lateness =
+      (Lateness){.world = WORLD, .timeout_ms = 60000, .ranks = w->signs, .slots = w->slots, .command = &w->commands};
   if (first) lateness_begin(&w->lateness);
   w->looked_ms = sockets_now();
   return w;

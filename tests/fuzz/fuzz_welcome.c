@@ -24,7 +24,12 @@ static void welcome(const uint8_t *bytes, size_t n, bool network) {
   static const Rendezvous place = {.rank = WORLD - 1, .world = WORLD, .address = "127.0.0.1:1", .timeout_ms = 1000};
   Rendezvous r = place;
   SocketAddress first = {.bytes = sizeof(struct sockaddr_in6)};
-  Welcome sent = {0}, w;
+  struct {
+    Welcome head;
+    SocketAddress addresses[WORLD];
+  } sent = {0};
+  Welcome w;
+  Meeting m;
   RtError error = {0};
   int fds[2];
   r.network = network;
@@ -32,17 +37,19 @@ static void welcome(const uint8_t *bytes, size_t n, bool network) {
   memcpy(&sent, bytes, n < sizeof sent ? n : sizeof sent);
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) die("no sockets");
   if (!socket_send(fds[1], &sent, sizeof sent, sockets_now() + 1000)) die("no room");
-  RtStatus status = take_welcome(&r, fds[0], &w, sockets_now() + 1000, &error);
-  if (!status && (sent.status || sent.magic != WELCOME_MAGIC)) die("welcome by mistake");
-  if (!status) status = check_addresses(&r, &w, &first, &error);
+  if (open_meeting(&m, WORLD, &error)) die("no memory");
+  m.controls[0] = fds[0];
+  RtStatus status = take_welcome(&r, &m, &w, &error);
+  if (!status && (sent.head.status || sent.head.magic != WELCOME_MAGIC)) die("welcome by mistake");
+  if (!status) status = check_addresses(&r, &m, &first, &error);
   must_say_why(status, &error);
   for (int i = 1; i < r.rank && !status; i++) {
-    const SocketAddress *a = &w.addresses[i];
+    const SocketAddress *a = &m.addresses[i];
     if (a->bytes > sizeof a->storage || (a->storage.ss_family != AF_INET && a->storage.ss_family != AF_INET6))
       die("no address is believed");
     if (!network && !address_is_loopback(a)) die("an address of a network is believed without a secret");
   }
-  close(fds[0]);
+  rendezvous_close(&m);
   close(fds[1]);
 }
 

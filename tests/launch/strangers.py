@@ -62,7 +62,7 @@ def key_of(secret):
 class Handshake:
     """What somebody who connects says.  `key`: None for one that knows none."""
 
-    def __init__(self, key, rank=1, world=4, role=CONTROL, to=0, port=1, protocol=b"apc ranks 2", run_id=b""):
+    def __init__(self, key, rank=1, world=4, role=CONTROL, to=0, port=1, protocol=b"apc ranks 3", run_id=b""):
         self.key, self.claim, self.to, self.protocol = key or os.urandom(32), struct.pack("<IiiI", role, rank, world, port), to, protocol
         self.label = mac(bytes(32), b"APC_RUN_ID " + run_id if run_id else b"")
         self.nonce = os.urandom(32)

@@ -222,7 +222,7 @@ static void too_many_to_start(void) {
   const char *path = make_artifact(&make, "many");
   ApcModel *m;
   CHECK(apc_load(path, NULL, &m) == APC_UNSUPPORTED);
-  CHECKF(strstr(apc_error(m), "the program is for 65 ranks; at most 64 can be started"), "%s", apc_error(m));
+  CHECKF(strstr(apc_error(m), "the program is for 65 ranks; it starts at most 64 by itself"), "%s", apc_error(m));
   apc_close(m);
 }
 
