@@ -130,20 +130,23 @@ static void print_number(const Module *m, Text *t, const char *label, const Expr
   ex_print(m, t, e);
 }
 
+static void print_epilogue(Text *t, Epilogue e) {
+  if (epilogue_any(e)) text_add(t, ", joined by");
+  program_epilogue_text(t, e);
+  text_add(t, "\n");
+}
+
 static void print_gemm(const Module *m, Text *t, const WorkOp *o, DType type) {
   const GemmUnit *g = o->gemm;
   text_printf(t, "# %s is a product of the library: %s,", o->op->name, dtype_name(type));
   for (int i = 0; i < g->nbatch; i++) print_number(m, t, "batch", g->batch[i]);
   print_number(m, t, "m", g->m), print_number(m, t, "n", g->n), print_number(m, t, "k", g->k);
-  text_add(t, "\n");
+  print_epilogue(t, g->epilogue);
 }
 
 static void print_conv(Text *t, const WorkOp *o) {
-  const ConvUnit *c = o->conv;
-  text_printf(t, "# %s is a convolution of the library%s%s%s", c->op->name,
-              c->bias || c->residual || c->activation ? ", joined by" : "", c->bias ? " bias" : "",
-              c->residual ? " residual" : "");
-  text_printf(t, "%s%s\n", c->activation ? " " : "", c->activation ? program_activation_name(c->activation) : "");
+  text_printf(t, "# %s is a convolution of the library", o->conv->op->name);
+  print_epilogue(t, o->conv->epilogue);
 }
 
 static void print_remarks(const Module *m, Text *t, const LegalBody *b) {

@@ -189,21 +189,43 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
 }
 
+/* The operands, the result, then what joined it.  The result may take the residual's memory where no operand lies. */
+static uint32_t library_tensors(EmitBody *b, const Unit *u, Epilogue e, ProgramClass class_, uint32_t tensors[5]) {
+  Val y = u->out[0], last = u->in[u->nin - 1];
+  uint32_t n = 0;
+  tensors[n++] = emit_body_tensor(b, u->in[0]), tensors[n++] = emit_body_tensor(b, u->in[1]);
+  bool share = e.residual && b->root[last] != b->root[u->in[0]] && b->root[last] != b->root[u->in[1]] &&
+               !has_target(b, y) && !emit_in_carry(b, y) && emit_may_share(b, last, y);
+  if (share) emit_share_tensor(b, y, emit_body_tensor(b, last));
+  else emit_fresh_tensor(b, y, class_);
+  tensors[n++] = b->tensor[y];
+  for (int i = 2; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
+  return n;
+}
+
+static void put_epilogue(ProgramInstr *x, Epilogue e) {
+  x->dim = e.activation;
+  x->mask = (e.bias ? 1u : 0) | (e.residual ? 2u : 0);
+}
+
 static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   const GemmUnit *g = u->gemm;
   Module *m = b->e->m;
-  const Expr *list[10 + 4 * GEMM_MAX_BATCH] = {g->m,   g->n,   g->k,   g->a_m, g->a_k,
-                                               g->b_k, g->b_n, g->c_m, g->c_n, ex_const(m, 0)};
-  int n = 10;
+  const Expr *list[PROGRAM_GEMM_NUMBERS + 4 * GEMM_MAX_BATCH] = {g->m,   g->n,   g->k,   g->a_m, g->a_k,
+                                                                 g->b_k, g->b_n, g->c_m, g->c_n, ex_const(m, 0)};
+  int n = PROGRAM_GEMM_NUMBERS;
   for (int i = 0; i < g->nbatch; i++) {
     list[n++] = g->batch[i];
     list[n++] = g->a_batch[i];
     list[n++] = g->b_batch[i];
     list[n++] = g->c_batch[i];
   }
-  emit_fresh_tensor(b, u->out[0], u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace);
-  uint32_t tensors[3] = {emit_body_tensor(b, u->in[0]), emit_body_tensor(b, u->in[1]), b->tensor[u->out[0]]};
-  emit_instr(b, PI_gemm, where, PROGRAM_NONE, 3, tensors, emit_exprs(b->e, n, list));
+  ProgramClass class_ = u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace;
+  uint32_t tensors[5], ntensors = library_tensors(b, u, g->epilogue, class_, tensors);
+  uint32_t index = emit_instr(b, PI_gemm, where, PROGRAM_NONE, ntensors, tensors, emit_exprs(b->e, n, list));
+  ProgramInstr *x = program_at_instrs(b->e->b, index);
+  put_epilogue(x, g->epilogue);
+  x->dim2 = g->sums;
 }
 
 /* The library's blocks of 16 to 64 channels rarely make weights larger than this. */
@@ -216,26 +238,16 @@ static void room_for_blocks(EmitBody *b, Val weights) {
   buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, 16))));
 }
 
-/* The kernel's operands, its result, then what joined it.  The result may take the residual's memory unless the image
- * lies there. */
 static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   const ConvUnit *c = u->conv;
-  Val y = u->out[0], last = u->in[u->nin - 1];
-  uint32_t n = 0, tensors[5], image = emit_body_tensor(b, u->in[0]), weights = emit_body_tensor(b, u->in[1]);
   room_for_blocks(b, u->in[1]);
-  bool share = c->residual && b->root[last] != b->root[u->in[0]] && !emit_in_carry(b, y) && emit_may_share(b, last, y);
-  if (share) emit_share_tensor(b, y, emit_body_tensor(b, last));
-  else emit_fresh_tensor(b, y, PC_activation);
-  tensors[n++] = image, tensors[n++] = weights, tensors[n++] = b->tensor[y];
-  for (int i = 2; i < u->nin; i++) tensors[n++] = emit_body_tensor(b, u->in[i]);
+  uint32_t tensors[5], n = library_tensors(b, u, c->epilogue, PC_activation, tensors);
   const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, PROGRAM_CONV_NUMBERS + u->nscalars);
   memcpy(list, c->numbers, sizeof c->numbers);
   for (int i = 0; i < u->nscalars; i++) list[PROGRAM_CONV_NUMBERS + i] = u->scalars[i];
   uint32_t index = emit_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors,
                               emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
-  ProgramInstr *x = program_at_instrs(b->e->b, index);
-  x->dim = c->activation;
-  x->mask = (c->bias ? 1u : 0) | (c->residual ? 2u : 0);
+  put_epilogue(program_at_instrs(b->e->b, index), c->epilogue);
 }
 
 static void emit_view(EmitBody *b, const Unit *u) {

@@ -447,7 +447,9 @@ static bool exprs_count_ok(const Check *c, const ProgramInstr *x) {
     case EXPRS_AT_MOST: return n <= row->n;
     case EXPRS_NUMBER: return n == row->n;
     case EXPRS_PER_DIM: return n == row->n * c->p->tensors[program_list(c->p, x->tensors)[0]].extents.n;
-    case EXPRS_GEMM: return n >= 10 && (n - 10) % 4 == 0 && (n - 10) / 4 <= PROGRAM_MAX_BATCH_LOOPS;
+    case EXPRS_GEMM:
+      n -= PROGRAM_GEMM_NUMBERS; /* fewer: a number above all others */
+      return n % 4 == 0 && n / 4 <= PROGRAM_MAX_BATCH_LOOPS;
     case EXPRS_CONV: return n >= PROGRAM_CONV_NUMBERS && n <= PROGRAM_CONV_NUMBERS + 1024;
   }
   return false;
@@ -500,10 +502,32 @@ static bool like_port(const Program *p, const ProgramInstr *x, uint32_t port) {
 
 static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == (uint32_t)dtype && t->extents.n == 0; }
 
+/* The activation is one; bias and residual have their tensors. */
+static bool epilogue_ok(const ProgramInstr *x) {
+  return x->mask <= 3 && x->dim < ACT_COUNT && x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1);
+}
+
+static bool is_number(const Program *p, uint32_t expr, int64_t value) {
+  return p->exprs[expr].kind == PX_const && p->exprs[expr].value == value;
+}
+
+/* Libraries add one matrix: the old C or a residual.  How many elements bias and residual have is known with the sizes
+ * (runtime/exec/validate.c). */
+static bool gemm_ok(const Program *p, const ProgramInstr *x) {
+  const uint32_t *e = program_list(p, x->exprs);
+  const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1), *c = operand(p, x, 2);
+  if (!epilogue_ok(x) || a->dtype != b->dtype || !dtype_ok(x->dim2)) return false;
+  if (!program_gemm_types((DType)a->dtype, (DType)c->dtype, (DType)x->dim2)) return false;
+  for (uint32_t i = 3; i < x->tensors.n; i++)
+    if (operand(p, x, i)->dtype != c->dtype) return false;
+  if (epilogue_any(program_instr_epilogue(x)) && !is_number(p, e[8], 1)) return false;
+  return !(x->mask & 2) || is_number(p, e[9], 0);
+}
+
 /* Bias and residual are of f32; all tensors have one type, a float the library may know. */
 static bool conv_ok(const Program *p, const ProgramInstr *x) {
   uint32_t dtype = operand(p, x, 0)->dtype;
-  if (x->mask > 3 || x->dim >= ACT_COUNT || x->tensors.n != 3 + (x->mask & 1) + (x->mask >> 1)) return false;
+  if (!epilogue_ok(x)) return false;
   if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
   if (dtype != DT_f32 && (x->mask || x->dim)) return false;
   for (uint32_t i = 1; i < x->tensors.n; i++)
@@ -517,11 +541,7 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   bool over_axes = x->kind != PI_send && x->kind != PI_recv;
   if (program_instr_is_comm(x->kind) && over_axes != (p->groups[x->object].from == PROGRAM_NONE)) return false;
   switch ((ProgramInstrKind)x->kind) {
-    case PI_gemm:
-      for (uint32_t i = 0; i < 3; i++)
-        if (operand(p, x, i)->dtype != operand(p, x, 0)->dtype || !dtype_is_float((DType)operand(p, x, i)->dtype))
-          return false;
-      return true;
+    case PI_gemm: return gemm_ok(p, x);
     case PI_conv: return conv_ok(p, x);
     case PI_copy: return pair_ok(p, x);
     case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;

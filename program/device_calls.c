@@ -183,9 +183,16 @@ static void resolve_tensor(const Place *k, CallTensor *t) {
   }
 }
 
-static void resolve_gemm(const Place *k, const uint32_t *e, uint32_t n, GemmCall *g) {
+static void resolve_gemm(const Place *k, const DeviceCall *c) {
+  const ProgramInstr *x = &k->p->instrs[c->instr];
+  const uint32_t *e = program_list(k->p, x->exprs);
   const int64_t *v = k->values;
-  *g = (GemmCall){.m = v[e[0]],
+  GemmCall *g = c->gemm;
+  *g = (GemmCall){.operands = (DType)c->tensors[0].dtype,
+                  .result = (DType)c->tensors[2].dtype,
+                  .sums = (DType)x->dim2,
+                  .epilogue = program_instr_epilogue(x),
+                  .m = v[e[0]],
                   .n = v[e[1]],
                   .k = v[e[2]],
                   .a_m = v[e[3]],
@@ -195,9 +202,9 @@ static void resolve_gemm(const Place *k, const uint32_t *e, uint32_t n, GemmCall
                   .c_m = v[e[7]],
                   .c_n = v[e[8]],
                   .accumulate = v[e[9]] != 0,
-                  .loops = (int)(n - 10) / 4};
+                  .loops = (int)(x->exprs.n - PROGRAM_GEMM_NUMBERS) / 4};
   for (int i = 0; i < g->loops; i++) {
-    const uint32_t *loop = e + 10 + 4 * i;
+    const uint32_t *loop = e + PROGRAM_GEMM_NUMBERS + 4 * i;
     g->extent[i] = v[loop[0]];
     g->a_step[i] = v[loop[1]];
     g->b_step[i] = v[loop[2]];
@@ -231,7 +238,7 @@ static void resolve_call(const Place *k, DeviceCall *c) {
   c->skipped = x->guard != PROGRAM_NONE && k->values[x->guard] == 0;
   for (uint32_t i = 0; i < c->n_tensors; i++) resolve_tensor(k, &c->tensors[i]);
   switch ((ProgramInstrKind)c->kind) {
-    case PI_gemm: resolve_gemm(k, e, x->exprs.n, c->gemm); return;
+    case PI_gemm: resolve_gemm(k, c); return;
     case PI_conv: resolve_conv(k, e, (DType)c->tensors[2].dtype, c->conv); break;
     case PI_copy: resolve_copy(k, e, c->tensors[0].rank, c->scalars); return;
     case PI_fill: c->scalars[0] = 1, c->scalars[1] = c->tensors[0].elements, c->scalars[2] = 0; return;
@@ -260,6 +267,12 @@ static bool is_in_place(const DeviceCall *c) {
          memcmp(c->scalars + from->rank, c->scalars + 2 * (size_t)from->rank, bytes) == 0;
 }
 
+void gemm_call_place(GemmCall *g, void *const *data) {
+  g->a = data[0], g->b = data[1], g->c = data[2];
+  if (g->epilogue.bias) g->bias = data[3];
+  if (g->epilogue.residual) g->residual = data[3 + g->epilogue.bias];
+}
+
 void device_calls_place(DeviceCalls *l, char *const *address, const uint64_t *slot_bytes, bool varying) {
   for (uint32_t i = 0; i < (varying ? l->n_varying : l->n); i++) {
     DeviceCall *c = &l->items[varying ? l->varying[i] : i];
@@ -268,7 +281,7 @@ void device_calls_place(DeviceCalls *l, char *const *address, const uint64_t *sl
       c->data[k] = address[t->buffer] + slot_bytes[t->buffer] * t->slot + t->offset;
     }
     if (c->kind == PI_copy) c->in_place = is_in_place(c);
-    if (c->kind == PI_gemm) c->gemm->a = c->data[0], c->gemm->b = c->data[1], c->gemm->c = c->data[2];
+    if (c->kind == PI_gemm) gemm_call_place(c->gemm, c->data);
   }
 }
 

@@ -20,17 +20,22 @@
 #include "program/comm.h"
 #include "program/program.h"
 
-/* C[i,j] (+)= sum over l of A[i,l] * B[l,j] for every index of the batch loops; strides in elements, at least 0. */
+/* Instruction `gemm` (program.def) for every index of the batch loops; strides in elements, at least 0. */
 typedef struct GemmCall {
+  DType operands, result, sums; /* bias and residual are of the result's type */
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n;
   bool accumulate;
+  Epilogue epilogue;
   int loops;
   int64_t extent[PROGRAM_MAX_BATCH_LOOPS];
   int64_t a_step[PROGRAM_MAX_BATCH_LOOPS], b_step[PROGRAM_MAX_BATCH_LOOPS], c_step[PROGRAM_MAX_BATCH_LOOPS];
-  const void *a, *b; /* of the tensors' type */
+  const void *a, *b, *bias, *residual; /* those that it has */
   void *c;
 } GemmCall;
+
+/* The addresses of a product, from those of its tensors. */
+void gemm_call_place(GemmCall *g, void *const *data);
 
 /* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.
  * Output u and window element k meet image index start + u * stride + k * dilation; there is nothing outside the

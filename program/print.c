@@ -166,6 +166,12 @@ static void print_object(const Program *p, Text *t, const ProgramInstr *x, const
   }
 }
 
+/* Where they are not of the usual type. */
+static void print_sums(const Program *p, Text *t, const ProgramInstr *x) {
+  DType operands = (DType)p->tensors[program_list(p, x->tensors)[0]].dtype;
+  if (x->dim2 != program_gemm_sums(operands)) text_printf(t, " sums %s", dtype_name((DType)x->dim2));
+}
+
 static bool has_dim(uint32_t kind) {
   return kind == PI_all_gather || kind == PI_reduce_scatter || kind == PI_all_to_all || kind == PI_exchange;
 }
@@ -189,9 +195,8 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
     text_add(t, " value ");
     text_double(t, x->value);
   }
-  if (x->kind == PI_conv && x->mask & 1) text_add(t, " bias");
-  if (x->kind == PI_conv && x->mask & 2) text_add(t, " residual");
-  if (x->kind == PI_conv && x->dim) text_printf(t, " %s", program_activation_name(x->dim));
+  if (x->kind == PI_conv || x->kind == PI_gemm) program_epilogue_text(t, program_instr_epilogue(x));
+  if (x->kind == PI_gemm) print_sums(p, t, x);
   if (x->kind == PI_fetch && x->mask) text_printf(t, " mask %#x", x->mask);
   if (program_instr_is_comm(x->kind)) text_printf(t, " key %u%s", x->key, x->together ? " together" : "");
   if (x->kind == PI_wait || (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE))

@@ -23,6 +23,27 @@ const char *program_activation_name(unsigned activation) {
   return activation < ACT_COUNT ? names[activation] : "?";
 }
 
+void program_epilogue_text(Text *t, Epilogue e) {
+  if (e.bias) text_add(t, " bias");
+  if (e.residual) text_add(t, " residual");
+  if (e.activation) text_printf(t, " %s", program_activation_name(e.activation));
+}
+
+Epilogue program_instr_epilogue(const ProgramInstr *x) {
+  return (Epilogue){.bias = x->mask & 1, .residual = x->mask >> 1 & 1, .activation = (Activation)x->dim};
+}
+
+bool program_gemm_types(DType operands, DType result, DType sums) {
+  static const DType rows[][3] = {
+#define GEMM_TYPES(operands, result, sums) {DT_##operands, DT_##result, DT_##sums},
+#include "program/program.def"
+#undef GEMM_TYPES
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i][0] == operands && rows[i][1] == result && rows[i][2] == sums) return true;
+  return false;
+}
+
 const char *program_class_name(uint32_t class_) {
   static const char *const names[] = {
 #define PROGRAM_CLASS(name, space, doc) #name,

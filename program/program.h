@@ -47,14 +47,14 @@
 
 #include "base/dtype.h"
 #include "base/text.h"
-#include "program/activation.h"
+#include "program/epilogue.h"
 #include "program/status.h"
 
 #define PROGRAM_MAGIC 0x314d474f52504341ull /* "ACPROGM1" */
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 6,
+  PROGRAM_VERSION = 7,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -241,13 +241,14 @@ typedef struct ProgramInstr {
   uint32_t guard;  /* expression: skipped where it is 0; NONE: always done */
   ProgramList tensors;
   ProgramList exprs;
-  uint32_t dim, dim2; /* loop, repeat: instructions between the two, and one; conv: dim is the Activation */
+  uint32_t dim, dim2; /* loop, repeat: instructions between the two, and one; gemm, conv: dim is the Activation; gemm:
+                         dim2 is the DType of the sums */
   uint32_t reduction; /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;       /* communication */
   uint32_t together;  /* communication: 1 joins the next instruction's position */
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
   uint32_t lag;       /* wait */
-  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; conv: 1 bias, 2 residual */
+  uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual */
   double value;       /* fill, exchange */
 } ProgramInstr;
 
@@ -314,6 +315,7 @@ const char *program_class_name(uint32_t class_);
 ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
+Epilogue program_instr_epilogue(const ProgramInstr *x); /* of gemm and conv */
 
 /* Walks a body with every way back of its loops taken once.  A walk begins with the body's first instruction and *again
  * = PROGRAM_NONE and ends behind its last; *again is the repeat of the loop in its second round.  A loop inside others

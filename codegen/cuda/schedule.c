@@ -134,25 +134,48 @@ static void print_copy(const Call *q) {
 
 /* ---- products */
 
+/* The EPILOGUE of cublasLt; it has no others of our activations. */
+static const char *epilogue_name(Epilogue e) {
+  if (e.activation == ACT_none) return e.bias ? "BIAS" : "DEFAULT";
+  if (e.activation == ACT_relu) return e.bias ? "RELU_BIAS" : "RELU";
+  die("no product of cublasLt is followed by %s", program_activation_name(e.activation));
+}
+
+/* ", D b4 ld 8, beta 1, EPILOGUE_RELU_BIAS b3, f16 to f32": what is not C = A B in one type. */
+static const char *about_product(const Call *q) {
+  const GemmCall *g = q->c->gemm;
+  Text t = {.arena = q->k->a};
+  if (g->epilogue.residual) text_printf(&t, ", D %s ld %" PRId64, place(q, 2), g->c_m);
+  if (g->epilogue.residual || g->accumulate) text_add(&t, ", beta 1");
+  if (g->epilogue.bias || g->epilogue.activation) text_printf(&t, ", EPILOGUE_%s", epilogue_name(g->epilogue));
+  if (g->epilogue.bias) text_printf(&t, " %s", place(q, 3));
+  text_printf(&t, ", %s", dtype_name(g->operands));
+  if (g->result != g->operands) text_printf(&t, " to %s", dtype_name(g->result));
+  if (g->sums != program_gemm_sums(g->operands)) text_printf(&t, ", sums %s", dtype_name(g->sums));
+  return text_str(&t);
+}
+
 /* Row-major C = A B is column-major C' = B' A': the operands change places, each transposed when its last stride is not
- * 1. */
+ * 1.  cublasLt writes D = epilogue(A B + beta C): C is the residual, or D where that accumulates.  A product of no
+ * terms is one of a single term with alpha 0 where something follows it. */
 static void print_gemm(const Call *q) {
   const GemmCall *g = q->c->gemm;
   Text batch = {.arena = q->k->a};
   for (int i = 0; i < g->loops; i++)
     text_printf(&batch, ", %s %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64,
                 i + 1 < g->loops ? "loop" : "batch", g->extent[i], g->b_step[i], g->a_step[i], g->c_step[i]);
-  if (g->k == 0) {
-    line(q->k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(q, 2), bytes_of(&q->c->tensors[2]));
+  if (g->k == 0 && !epilogue_any(g->epilogue)) {
+    if (!g->accumulate) line(q->k, "cudaMemsetAsync(%s, 0, %" PRId64 ")", place(q, 2), bytes_of(&q->c->tensors[2]));
     return;
   }
   bool ta = g->a_k != 1 && g->k > 1, tb = g->b_n != 1 && g->n > 1;
   line(q->k,
-       "cublasLtMatmul(op%s op%s, m %" PRId64 ", n %" PRId64 ", k %" PRId64 ", A %s ld %" PRId64 ", B %s ld %" PRId64
-       ", C %s ld %" PRId64 "%s, %s)",
-       tb ? "T" : "N", ta ? "T" : "N", g->n, g->m, g->k, place(q, 1), tb ? g->b_n : g->b_k, place(q, 0),
-       ta ? g->a_k : g->a_m, place(q, 2), g->c_m, batch.n ? text_str(&batch) : "",
-       dtype_name((DType)q->c->tensors[2].dtype));
+       "cublasLtMatmul(op%s op%s, m %" PRId64 ", n %" PRId64 ", k %s, A %s ld %" PRId64 ", B %s ld %" PRId64
+       ", C %s ld %" PRId64 "%s%s)",
+       tb ? "T" : "N", ta ? "T" : "N", g->n, g->m, g->k ? arena_printf(q->k->a, "%" PRId64, g->k) : "1, alpha 0",
+       place(q, 1), tb ? g->b_n : g->b_k, place(q, 0), ta ? g->a_k : g->a_m,
+       place(q, g->epilogue.residual ? q->c->n_tensors - 1 : 2), g->c_m, batch.n ? text_str(&batch) : "",
+       about_product(q));
 }
 
 /* ---- communication: blocks of several rows go through staging buffers, where they lie one behind the other */

@@ -96,7 +96,7 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
 static void add_template(Make *k, const WorkOp *o) {
   int *alias = ARENA_NEW(k->m->arena, int);
   *alias = o->op->kind == OP_update || o->op->kind == OP_rope ? 0 : -1;
-  if (o->conv && o->conv->residual) *alias = o->op->nin - 1;
+  if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
   u->legal = o->conv ? o->conv->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
@@ -108,7 +108,7 @@ static void add_template(Make *k, const WorkOp *o) {
 static void add_gemm(Make *k, const WorkOp *o) {
   const GemmUnit *g = o->gemm;
   Unit *u = add_unit(k, UNIT_GEMM, o->origin);
-  u->nin = 2, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
+  u->nin = o->op->nin, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
   u->gemm = g;
 }
 
@@ -250,11 +250,12 @@ static void print_gemm(const Module *m, Text *t, const GemmUnit *g) {
     print_expr(m, t, "batch", g->batch[i]), print_expr(m, t, "a", g->a_batch[i]);
     print_expr(m, t, "b", g->b_batch[i]), print_expr(m, t, "c", g->c_batch[i]);
   }
+  program_epilogue_text(t, g->epilogue);
 }
 
 static void print_conv(const Module *m, Text *t, const ConvUnit *c) {
-  text_printf(t, " conv%s%s %s", c->bias ? " bias" : "", c->residual ? " residual" : "",
-              program_activation_name(c->activation));
+  text_add(t, " conv");
+  program_epilogue_text(t, c->epilogue);
   for (int i = 0; i < PROGRAM_CONV_NUMBERS; i++) print_expr(m, t, i ? "" : "numbers", c->numbers[i]);
 }
 

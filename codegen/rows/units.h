@@ -20,7 +20,7 @@
 
 #include "base/text.h"
 #include "ir/legal_dot.h"
-#include "program/activation.h"
+#include "program/epilogue.h"
 
 typedef enum UnitKind {
   UNIT_SOURCE, /* input, param, read, or the arriving end of a transfer's value is UNIT_COMM; nothing to run */
@@ -37,15 +37,19 @@ typedef enum UnitKind {
 
 enum { GEMM_MAX_BATCH = DOT_MAX_BATCH };
 
-/* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], of one type.  Strides are in elements.  One of a_m, a_k
- * and one of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading dimension), unless
- * an extent concerned is 1; c_n is always 1.  A is in[0], B is in[1], C is out[0].  k may be 0: C is then all zeros. */
+/* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], then what joined it.  A is in[0], B is in[1], of one
+ * type; C is out[0]; behind A and B come the bias (n elements) and the residual (as C lies, whose memory C may take),
+ * if any, of C's type.  GEMM_TYPES in program/program.def says which types go together.  Strides are in elements.  One
+ * of a_m, a_k and one of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading
+ * dimension), unless an extent concerned is 1; c_n is always 1.  k may be 0: the sums are then 0. */
 typedef struct GemmUnit {
   int nbatch;
   const Expr *batch[GEMM_MAX_BATCH]; /* extents, major first */
   const Expr *a_batch[GEMM_MAX_BATCH], *b_batch[GEMM_MAX_BATCH], *c_batch[GEMM_MAX_BATCH];
   const Expr *m, *n, *k;
   const Expr *a_m, *a_k, *b_k, *b_n, *c_m, *c_n;
+  DType sums;
+  Epilogue epilogue;
 } GemmUnit;
 
 /* A convolution that the CPU's library knows, and what joined it: in[0] image, in[1] weights, then the bias and the
@@ -53,8 +57,7 @@ typedef struct GemmUnit {
 typedef struct ConvUnit {
   const struct Op *op;                       /* without what joined it */
   const Expr *numbers[PROGRAM_CONV_NUMBERS]; /* instruction `conv` (program/program.def) */
-  bool bias, residual;
-  Activation activation;
+  Epilogue epilogue;
 } ConvUnit;
 
 typedef struct Unit {

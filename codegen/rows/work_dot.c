@@ -140,7 +140,8 @@ static GemmUnit gemm_of(const Dot *d, const LegalDot *p) {
   GemmUnit g = {.m = row ? extent_of(d, row) : one,
                 .n = col ? extent_of(d, col) : one,
                 .k = sum ? extent_of(d, sum) : one,
-                .nbatch = p->nbatch};
+                .nbatch = p->nbatch,
+                .sums = program_gemm_sums(d->dtype)};
   matrix_strides(d, row, sum, 0, &g.a_m, &g.a_k);
   matrix_strides(d, sum, col, 1, &g.b_k, &g.b_n);
   matrix_strides(d, row, col, 2, &g.c_m, &g.c_n);

@@ -136,9 +136,10 @@ static bool join_addition(Join *j, const Op *op) {
   Val v = value_of(j), other = op->in[op->in[0] == v ? 1 : 0], vector;
   const Type *t = work_type(j->w, v);
   if (op->kind != OP_add || op->in[0] == op->in[1]) return false;
-  if (!j->conv.bias && !j->conv.residual && is_bias(j, other, t, &vector))
-    j->conv.bias = true, j->in[j->nin++] = vector;
-  else if (!j->conv.residual && is_residual(j, other, t)) j->conv.residual = true, j->in[j->nin++] = other;
+  if (!j->conv.epilogue.bias && !j->conv.epilogue.residual && is_bias(j, other, t, &vector))
+    j->conv.epilogue.bias = true, j->in[j->nin++] = vector;
+  else if (!j->conv.epilogue.residual && is_residual(j, other, t))
+    j->conv.epilogue.residual = true, j->in[j->nin++] = other;
   else return false;
   return true;
 }
@@ -159,27 +160,27 @@ static bool join_silu(Join *j) {
   if (!sigmoid || sigmoid->kind != OP_sigmoid || sigmoid->in[0] != v || j->uses[other] != 1) return false;
   j->gone[def] = true;
   join(j, mul);
-  j->conv.activation = ACT_silu;
+  j->conv.epilogue.activation = ACT_silu;
   return true;
 }
 
 static void join_all(Join *j) {
   const Type *type = work_type(j->w, value_of(j));
   if (type->dtype != DT_f32) return;
-  for (const Op *op; !j->conv.activation && (op = only_user(j, value_of(j))) != NULL;) {
+  for (const Op *op; !j->conv.epilogue.activation && (op = only_user(j, value_of(j))) != NULL;) {
     int at = j->user[value_of(j)];
     if (op->kind == OP_reshape && channels_innermost(j, work_type(j->w, op->out))) {
       join(j, at);
     } else if (join_addition(j, op)) {
       join(j, at);
     } else if (activation_of(op->kind)) {
-      j->conv.activation = activation_of(op->kind);
+      j->conv.epilogue.activation = activation_of(op->kind);
       join(j, at);
     } else {
       return;
     }
   }
-  if (!j->conv.activation) join_silu(j);
+  if (!j->conv.epilogue.activation) join_silu(j);
 }
 
 /* ---- all of them */

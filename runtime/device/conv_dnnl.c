@@ -78,7 +78,7 @@ static OnednnPrimitive *make(const ConvCall *call, OnednnLayout *weights) {
   layout[ONEDNN_Y] = image_layout(s, s->output, channels);
   layout[ONEDNN_BIAS] = onednn_strided(1, &channels, (DType)s->dtype, &one);
   layout[ONEDNN_W] = weights;
-  OnednnPrimitive *p = onednn_primitive(&conv, layout, &call->epilogue);
+  OnednnPrimitive *p = onednn_primitive(&conv, layout, call->epilogue);
   onednn_layout_free(layout[ONEDNN_X]);
   onednn_layout_free(layout[ONEDNN_Y]);
   onednn_layout_free(layout[ONEDNN_BIAS]);
@@ -209,10 +209,10 @@ static uint64_t hash_key(const Key *k) {
 }
 
 static Entry *find_entry(ConvCache *c, const ConvCall *call) {
-  const Epilogue *e = &call->epilogue;
+  const Epilogue *e = &call->epilogue.what;
   Key k;
   memset(&k, 0, sizeof k);
-  k = (Key){call->shape, e->bias, e->residual, e->in_place, e->activation, onednn_threads()};
+  k = (Key){call->shape, e->bias, e->residual, call->epilogue.in_place, e->activation, onednn_threads()};
   if (4 * c->used > 3 * ENTRIES) forget(c);
   uint64_t i = hash_key(&k) % ENTRIES;
   while (c->entries[i].tried && memcmp(&c->entries[i].key, &k, sizeof k) != 0) i = (i + 1) % ENTRIES;

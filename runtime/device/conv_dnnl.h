@@ -29,7 +29,7 @@ typedef struct ConvWeights {
 
 typedef struct ConvCall {
   ConvShape shape;
-  Epilogue epilogue;
+  OnednnEpilogue epilogue;
   void *x, *y, *bias, *residual;
   ConvWeights *weights;
 } ConvCall;

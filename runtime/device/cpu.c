@@ -84,15 +84,23 @@ static RtStatus find_kernels(CpuDevice *d, RtError *error) {
   return status;
 }
 
-/* The library, if there are products: of f32, all of them. */
+static RtStatus check_product(const Program *p, const ProgramInstr *x, RtError *error) {
+  const uint32_t *t = program_list(p, x->tensors);
+  DType a = (DType)p->tensors[t[0]].dtype, c = (DType)p->tensors[t[2]].dtype, sums = (DType)x->dim2;
+  if (a == DT_f32 && c == DT_f32 && sums == DT_f32) return RT_OK;
+  return rt_error(error, RT_UNSUPPORTED, "CPUs multiply f32 into f32, but '%s' is of %s into %s, summed in %s",
+                  program_text(p, x->where), dtype_name(a), dtype_name(c), dtype_name(sums));
+}
+
+/* The library, if there are products. */
 static RtStatus open_products(const CpuDevice *d, RtError *error) {
   const Program *p = d->p;
   bool any = false;
   for (uint32_t b = 0; b < p->n_bodies; b++)
     for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n; i++) {
       if (p->bodies[b].stage != d->stage || p->instrs[i].kind != PI_gemm) continue;
-      if (p->tensors[program_list(p, p->instrs[i].tensors)[0]].dtype != DT_f32)
-        return rt_error(error, RT_BAD_INPUT, "damaged program: matrix products on CPUs are of f32");
+      RtStatus status = check_product(p, &p->instrs[i], error);
+      if (status) return status;
       any = true;
     }
   return any ? gemm_open(error) : RT_OK;

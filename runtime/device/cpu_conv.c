@@ -110,21 +110,21 @@ static RtStatus by_kernel(const CpuDevice *d, const DeviceCall *c, const ConvCal
     memcpy(kept, call->residual, bytes);
   }
   cpu_launch(d, c);
-  bool follows = call->epilogue.bias || call->epilogue.residual || call->epilogue.activation;
-  if (columns && follows)
-    epilogue_apply(&call->epilogue, call->y, elements / columns, columns, call->bias, kept ? kept : call->residual);
+  if (columns && epilogue_any(call->epilogue.what))
+    epilogue_apply(call->epilogue.what, call->y, elements / columns, columns, columns, call->bias,
+                   kept ? kept : call->residual);
   free(kept);
   return RT_OK;
 }
 
 RtStatus cpu_conv(CpuDevice *d, const DeviceCall *c, RtError *error) {
-  const ProgramInstr *x = &d->p->instrs[c->instr];
   ConvCall call = {
       .shape = *c->conv, .x = c->data[0], .y = c->data[2], .weights = d->conv_weights[c->tensors[1].index]};
-  call.epilogue = (Epilogue){.bias = x->mask & 1, .residual = x->mask >> 1 & 1, .activation = (Activation)x->dim};
-  if (call.epilogue.bias) call.bias = c->data[3];
-  if (call.epilogue.residual) call.residual = c->data[c->n_tensors - 1];
-  call.epilogue.in_place = call.epilogue.residual && call.residual == call.y;
+  Epilogue *what = &call.epilogue.what;
+  *what = program_instr_epilogue(&d->p->instrs[c->instr]);
+  if (what->bias) call.bias = c->data[3];
+  if (what->residual) call.residual = c->data[c->n_tensors - 1];
+  call.epilogue.in_place = what->residual && call.residual == call.y;
   RtStatus status;
   if (call.weights && conv_run(d->conv_cache, &call, &status, error)) return status;
   return by_kernel(d, c, &call, error);

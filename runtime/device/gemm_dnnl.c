@@ -175,12 +175,17 @@ static RtStatus multiply(Batch *batch, RtError *error) {
   return batch->failed ? rt_error(error, RT_FAILED, "oneDNN could not multiply the matrices") : RT_OK;
 }
 
+/* Where the result of a product of the batch begins, in elements. */
+static int64_t result_at(const GemmCall *g, int64_t index) {
+  int64_t at = 0;
+  for (int i = g->loops; i-- > 0; index /= g->extent[i]) at += index % g->extent[i] * g->c_step[i];
+  return at;
+}
+
 /* k = 0. */
 static void clear(const GemmCall *g, int64_t total) {
   for (int64_t index = 0; index < total; index++) {
-    float *c = g->c;
-    int64_t rest = index;
-    for (int i = g->loops; i-- > 0; rest /= g->extent[i]) c += rest % g->extent[i] * g->c_step[i];
+    float *c = (float *)g->c + result_at(g, index);
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++) c[i * g->c_m + j * g->c_n] = 0;
   }
@@ -198,13 +203,12 @@ static GemmCall transposed(const GemmCall *g) {
   return t;
 }
 
-RtStatus gemm_run(const GemmCall *call, RtError *error) {
+/* C = A B or C += A B; `total` of them, none empty but by k. */
+static RtStatus product(const GemmCall *call, int64_t total, RtError *error) {
   GemmCall g = *call;
-  Batch batch = {.call = &g, .total = 1};
-  for (int i = 0; i < g.loops; i++) batch.total *= g.extent[i];
-  if (g.m == 0 || g.n == 0 || batch.total == 0) return RT_OK;
+  Batch batch = {.call = &g, .total = total};
   if (g.k == 0) {
-    if (!g.accumulate) clear(&g, batch.total);
+    if (!g.accumulate) clear(&g, total);
     return RT_OK;
   }
   if (!operand_of(g.m, g.n, g.c_m, g.c_n, &batch.c) || batch.c.transposed == 'T') {
@@ -215,4 +219,19 @@ RtStatus gemm_run(const GemmCall *call, RtError *error) {
   if (!operand_of(g.m, g.k, g.a_m, g.a_k, &batch.a) || !operand_of(g.k, g.n, g.b_k, g.b_n, &batch.b))
     return rt_error(error, RT_INTERNAL, "matrix product: no unit stride in an operand");
   return multiply(&batch, error);
+}
+
+RtStatus gemm_run(const GemmCall *call, RtError *error) {
+  GemmCall g = *call;
+  int64_t total = 1;
+  for (int i = 0; i < g.loops; i++) total *= g.extent[i];
+  if (g.m == 0 || g.n == 0 || total == 0) return RT_OK;
+  if (g.epilogue.residual && g.residual == g.c) g.accumulate = true, g.epilogue.residual = false;
+  RtStatus status = product(&g, total, error);
+  for (int64_t index = 0; index < total && !status && epilogue_any(g.epilogue); index++) {
+    int64_t at = result_at(&g, index);
+    epilogue_apply(g.epilogue, (float *)g.c + at, g.m, g.n, g.c_m, g.bias,
+                   g.epilogue.residual ? (const float *)g.residual + at : NULL);
+  }
+  return status;
 }

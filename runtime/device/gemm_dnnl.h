@@ -16,7 +16,8 @@
 RtStatus gemm_open(RtError *error);
 
 /* A, B and C must each have a unit stride in one of their two dimensions (or an extent of 1 there); RT_INTERNAL
- * otherwise.  Any extent may be 0: with k = 0 the product is 0. */
+ * otherwise.  Any extent may be 0: with k = 0 the product is 0.  What follows the product is done behind it, in plain
+ * loops. */
 RtStatus gemm_run(const GemmCall *call, RtError *error);
 
 #endif

@@ -270,20 +270,20 @@ static const ActivationRow activations[] = {
 /* relu: alpha is the slope below 0; swish: alpha is the factor of its argument. */
 static float alpha_of(Activation a) { return a == ACT_silu ? 1 : 0; }
 
-static bool append(Handle post, const Epilogue *e, const void *result) {
-  int number = activations[e->activation].number[lib.version - 2];
-  if (e->residual) {
-    int failed = !e->in_place       ? lib.post_ops_append_binary(post, BINARY_ADD, result)
+static bool append(Handle post, OnednnEpilogue e, const void *result) {
+  int number = activations[e.what.activation].number[lib.version - 2];
+  if (e.what.residual) {
+    int failed = !e.in_place        ? lib.post_ops_append_binary(post, BINARY_ADD, result)
                  : lib.version == 2 ? lib.append_sum_2(post, 1)
                                     : lib.append_sum_3(post, 1, 0, 0);
     if (failed) return false;
   }
-  if (e->activation == ACT_none) return true;
-  return (lib.version == 2 ? lib.append_eltwise_2(post, 1, number, alpha_of(e->activation), 0)
-                           : lib.append_eltwise_3(post, number, alpha_of(e->activation), 0)) == 0;
+  if (e.what.activation == ACT_none) return true;
+  return (lib.version == 2 ? lib.append_eltwise_2(post, 1, number, alpha_of(e.what.activation), 0)
+                           : lib.append_eltwise_3(post, number, alpha_of(e.what.activation), 0)) == 0;
 }
 
-static Handle attributes(const Epilogue *e, const void *result) {
+static Handle attributes(OnednnEpilogue e, const void *result) {
   Handle attr = NULL, post = NULL;
   bool ok = lib.primitive_attr_create(&attr) == 0 &&
             lib.primitive_attr_set_scratchpad_mode(attr, SCRATCHPAD_USER) == 0 && lib.post_ops_create(&post) == 0 &&
@@ -331,7 +331,7 @@ static bool add_memory(OnednnPrimitive *p, int i, int arg, const void *layout) {
   return lib.memory_create(&p->memory[i], layout, lib.engine, NULL) == 0;
 }
 
-static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_ARGS], const Epilogue *e) {
+static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e) {
   const void *scratch = lib.primitive_desc_query_md(p->description, QUERY_SCRATCHPAD, 0);
   int residual = (lib.version == 2 ? ARG_POST_OP_2 : ARG_POST_OP_3) | ARG_SECOND;
   size_t bytes = scratch ? lib.memory_desc_get_size(scratch) : 0;
@@ -347,18 +347,18 @@ static bool add_memories(OnednnPrimitive *p, OnednnLayout *const layout[ONEDNN_A
   if (!add_memory(p, ONEDNN_X, ARG_X, layout[ONEDNN_X]) || !add_memory(p, ONEDNN_Y, ARG_Y, layout[ONEDNN_Y]))
     return false;
   if (!add_memory(p, ONEDNN_W, ARG_W, lib.primitive_desc_query_md(p->description, QUERY_WEIGHTS, 0))) return false;
-  if (e->bias && !add_memory(p, ONEDNN_BIAS, ARG_BIAS, layout[ONEDNN_BIAS])) return false;
-  return !e->residual || e->in_place || add_memory(p, ONEDNN_RESIDUAL, residual, layout[ONEDNN_Y]);
+  if (e.what.bias && !add_memory(p, ONEDNN_BIAS, ARG_BIAS, layout[ONEDNN_BIAS])) return false;
+  return !e.what.residual || e.in_place || add_memory(p, ONEDNN_RESIDUAL, residual, layout[ONEDNN_Y]);
 }
 
-OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], const Epilogue *e) {
+OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e) {
   OnednnPrimitive *p = lib.version ? calloc(1, sizeof *p) : NULL;
-  if (!p || !layout[ONEDNN_X] || !layout[ONEDNN_W] || !layout[ONEDNN_Y] || (e->bias && !layout[ONEDNN_BIAS])) {
+  if (!p || !layout[ONEDNN_X] || !layout[ONEDNN_W] || !layout[ONEDNN_Y] || (e.what.bias && !layout[ONEDNN_BIAS])) {
     free(p);
     return NULL;
   }
   Handle attr = attributes(e, layout[ONEDNN_Y]);
-  bool ok = attr && describe(conv, layout, e->bias ? layout[ONEDNN_BIAS] : NULL, attr, &p->description) &&
+  bool ok = attr && describe(conv, layout, e.what.bias ? layout[ONEDNN_BIAS] : NULL, attr, &p->description) &&
             is_fast(p, conv != NULL) && lib.primitive_create(&p->primitive, p->description) == 0 &&
             add_memories(p, layout, e);
   if (attr) lib.primitive_attr_destroy(attr);
@@ -415,16 +415,16 @@ bool onednn_execute(OnednnPrimitive *p, void *const data[ONEDNN_ARGS]) {
 #include "program/program.def"
 #undef ACTIVATION
 
-void epilogue_apply(const Epilogue *e, float *y, int64_t rows, int64_t columns, const float *bias,
+void epilogue_apply(Epilogue e, float *y, int64_t rows, int64_t columns, int64_t step, const float *bias,
                     const float *residual) {
   static void (*const activate[])(float *, int64_t) = {
 #define ACTIVATION(name, ...) row_##name,
 #include "program/program.def"
 #undef ACTIVATION
   };
-  for (int64_t r = 0; r < rows; r++, y += columns) {
-    for (int64_t c = 0; e->bias && c < columns; c++) y[c] += bias[c];
-    for (int64_t c = 0; e->residual && c < columns; c++) y[c] += residual[r * columns + c];
-    activate[e->activation](y, columns);
+  for (int64_t r = 0; r < rows; r++, y += step) {
+    for (int64_t c = 0; e.bias && c < columns; c++) y[c] += bias[c];
+    for (int64_t c = 0; e.residual && c < columns; c++) y[c] += residual[r * step + c];
+    activate[e.activation](y, columns);
   }
 }

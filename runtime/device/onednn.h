@@ -15,16 +15,8 @@
 #include "base/dtype.h"
 #include "program/program.h"
 
-/* What becomes of a product or convolution before it is stored: + bias per channel, + residual, then the activation.
- * All f32. */
-typedef struct Epilogue {
-  bool bias, residual;
-  bool in_place; /* the residual lies where the result goes */
-  Activation activation;
-} Epilogue;
-
-/* y[rows][columns]: what the library did not do. */
-void epilogue_apply(const Epilogue *e, float *y, int64_t rows, int64_t columns, const float *bias,
+/* What the library did not do, on rows of y that are `step` elements apart, as those of the residual are. */
+void epilogue_apply(Epilogue e, float *y, int64_t rows, int64_t columns, int64_t step, const float *bias,
                     const float *residual);
 
 /* RT_UNSUPPORTED, naming the package, when there is no oneDNN on this machine. */
@@ -54,11 +46,17 @@ typedef struct OnednnConv {
 
 typedef struct OnednnPrimitive OnednnPrimitive;
 
+/* What follows a primitive; in_place: the residual lies where the result goes. */
+typedef struct OnednnEpilogue {
+  Epilogue what;
+  bool in_place;
+} OnednnEpilogue;
+
 /* conv: NULL for a matrix product.  Bias and residual have the result's type; layout[ONEDNN_RESIDUAL] is ignored.  NULL
  * when the library has no fast implementation (the reference ones and those that copy the image are refused) or needs
  * more than ONEDNN_SCRATCH bytes beside. */
 enum { ONEDNN_SCRATCH = 1 << 20 };
-OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], const Epilogue *e);
+OnednnPrimitive *onednn_primitive(const OnednnConv *conv, OnednnLayout *const layout[ONEDNN_ARGS], OnednnEpilogue e);
 void onednn_primitive_free(OnednnPrimitive *p);
 OnednnLayout *onednn_weights_layout(const OnednnPrimitive *p); /* a copy */
 const char *onednn_implementation(const OnednnPrimitive *p);

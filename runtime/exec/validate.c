@@ -14,19 +14,24 @@ static bool reaches(const GemmCall *g, const int64_t *step, int64_t rows, int64_
   return last >= elements;
 }
 
-static bool gemm_fits(const Executor *e, const Binding *b, const DeviceCall *c) {
+static const char *gemm_fault(const Executor *e, const Binding *b, const DeviceCall *c) {
   const ProgramInstr *x = &e->p->instrs[c->instr];
   const GemmCall *g = c->gemm;
+  static const char reach[] = "the matrices reach outside their tensors";
   for (uint32_t i = 0; i < x->exprs.n; i++) {
     int64_t value = b->values[program_list(e->p, x->exprs)[i]];
-    if (value < 0 || value > INT64_C(1) << 48) return false;
+    if (value < 0 || value > INT64_C(1) << 48) return reach;
   }
   bool empty = g->m == 0 || g->n == 0;
   for (int i = 0; i < g->loops; i++) empty |= g->extent[i] == 0;
-  if (empty) return true;
-  if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements)) return false;
-  return g->k == 0 || (!reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) &&
-                       !reaches(g, g->b_step, g->k, g->b_k, g->n, g->b_n, c->tensors[1].elements));
+  if (empty) return NULL;
+  if (g->epilogue.bias && c->tensors[3].elements != g->n) return "the bias has another size than a row of the result";
+  if (g->epilogue.residual && c->tensors[c->n_tensors - 1].elements != c->tensors[2].elements)
+    return "the residual has another size than the result";
+  if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements)) return reach;
+  bool fits = g->k == 0 || (!reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) &&
+                            !reaches(g, g->b_step, g->k, g->b_k, g->n, g->b_n, c->tensors[1].elements));
+  return fits ? NULL : reach;
 }
 
 static bool numbers_ok(const ConvShape *s) {
@@ -92,7 +97,7 @@ static bool reduction_ok(const Executor *e, const DeviceCall *c) {
 
 const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c) {
   switch ((ProgramInstrKind)c->kind) {
-    case PI_gemm: return gemm_fits(e, b, c) ? NULL : "the matrices reach outside their tensors";
+    case PI_gemm: return gemm_fault(e, b, c);
     case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";
     case PI_copy: return copy_fits(c) ? NULL : "the box reaches outside a tensor";
     case PI_feed:

@@ -43,7 +43,21 @@ FarCall far_call_of(const DeviceCall *c) {
     GemmCall g;
     memset(&g, 0, sizeof g);
     g = *c->gemm;
-    const int64_t numbers[] = {g.m, g.n, g.k, g.a_m, g.a_k, g.b_k, g.b_n, g.c_m, g.c_n, g.accumulate, g.loops};
+    const int64_t numbers[] = {g.m,
+                               g.n,
+                               g.k,
+                               g.a_m,
+                               g.a_k,
+                               g.b_k,
+                               g.b_n,
+                               g.c_m,
+                               g.c_n,
+                               g.accumulate,
+                               g.loops,
+                               g.sums,
+                               g.epilogue.bias,
+                               g.epilogue.residual,
+                               g.epilogue.activation};
     mix(&h, numbers, sizeof numbers);
     mix(&h, g.extent, sizeof g.extent);
     mix(&h, g.a_step, sizeof g.a_step);
@@ -75,7 +89,7 @@ static const DeviceCall *near_call(const DeviceCall *c, Near *n) {
   for (uint32_t i = 0; i < c->n_tensors; i++) n->data[i] = near_of(c->data[i]);
   if (c->kind != PI_gemm) return &n->call;
   n->gemm = *c->gemm;
-  n->gemm.a = n->data[0], n->gemm.b = n->data[1], n->gemm.c = n->data[2];
+  gemm_call_place(&n->gemm, n->data);
   n->call.gemm = &n->gemm;
   return &n->call;
 }

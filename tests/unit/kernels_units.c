@@ -103,11 +103,11 @@ static void joins(void) {
       /* two that meet: one joins the addition */
       {IMAGE CONV("c", "x") BIAS("a", "c") CONV("d", "x")
            BIAS("e", "d") "  %m = add %a, %e : f32[b,9,4]\n  %r = relu %m : f32[b,9,4]\n  output \"r\" %r @{}\n",
-       2, "conv bias none"},
+       2, "conv bias numbers"},
       /* somebody else reads what the relu would hide */
       {IMAGE CONV("c", "x") "  %r = relu %c : f32[b,9,4]\n  output \"c\" %c @{}\n  output \"r\" %r @{}\n", 2,
-       "conv none"},
-      {IMAGE CONV("c", "x") "  %e = exp %c : f32[b,9,4]\n  output \"e\" %e @{}\n", 2, "conv none"}};
+       "conv numbers"},
+      {IMAGE CONV("c", "x") "  %e = exp %c : f32[b,9,4]\n  output \"e\" %e @{}\n", 2, "conv numbers"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     Made m = make_for(cases[i].body, 0, true);
     Text t = {.arena = m.arena};

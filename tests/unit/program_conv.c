@@ -56,9 +56,9 @@ static void plain(const ConvCall *c, const float *weights) {
     int64_t channel = i % channels, rest = i / channels, u[3];
     for (int d = 2; d >= 0; d--) u[d] = rest % s->output[d], rest /= s->output[d];
     double v = one_sum(s, weights, rest, u, channel / s->out, channel % s->out);
-    if (c->epilogue.bias) v += (double)bias[channel];
-    if (c->epilogue.residual) v += (double)residual[i];
-    want[i] = (float)activated(c->epilogue.activation, v);
+    if (c->epilogue.what.bias) v += (double)bias[channel];
+    if (c->epilogue.what.residual) v += (double)residual[i];
+    want[i] = (float)activated(c->epilogue.what.activation, v);
   }
 }
 
@@ -114,12 +114,12 @@ static void random_convolutions(void) {
     ConvCall c = {.shape = random_shape(), .x = x, .y = y, .bias = bias, .residual = residual};
     const ConvShape *s = &c.shape;
     if (!has_room(s)) continue;
-    c.epilogue = (Epilogue){.bias = below(2), .residual = below(2), .activation = (Activation)below(ACT_COUNT)};
+    c.epilogue.what = (Epilogue){.bias = below(2), .residual = below(2), .activation = (Activation)below(ACT_COUNT)};
     fill(x, image_elements(s)), fill(w, weight_elements(s)), fill(bias, s->groups * s->out),
         fill(residual, output_elements(s));
     memcpy(w_loaded, w, sizeof w);
     plain(&c, w);
-    if (c.epilogue.residual && below(2)) {
+    if (c.epilogue.what.residual && below(2)) {
       c.epilogue.in_place = true;
       c.residual = y;
       memcpy(y, residual, sizeof y);
@@ -258,7 +258,7 @@ static void epilogues_by_hand(void) {
       for (int k = 0; k < 60; k++)
         want[k] = (float)activated(
             e.activation, (double)y[k] + (e.bias ? (double)bias[k % 12] : 0) + (e.residual ? (double)residual[k] : 0));
-      epilogue_apply(&e, y, 5, 12, bias, residual);
+      epilogue_apply(e, y, 5, 12, 12, bias, residual);
       CHECKF(distance(y, want, 60) < 1e-6, "%s", program_activation_name(e.activation));
     }
 }

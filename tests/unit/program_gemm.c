@@ -16,6 +16,18 @@ static int64_t below(int64_t n) {
   return (int64_t)(((uint64_t)seed * (uint64_t)n) >> 32);
 }
 
+static double activated(Activation a, double v) {
+  double s = 1 / (1 + exp(-v));
+  return a == ACT_relu ? fmax(v, 0) : a == ACT_sigmoid ? s : a == ACT_silu ? v * s : a == ACT_tanh ? tanh(v) : v;
+}
+
+/* The residual may be what is in C. */
+static double followed(const GemmCall *g, double sum, int64_t at, int64_t column, double old) {
+  if (g->epilogue.bias) sum += (double)((const float *)g->bias)[column];
+  if (g->epilogue.residual) sum += g->residual == g->c ? old : (double)((const float *)g->residual)[at];
+  return activated(g->epilogue.activation, sum);
+}
+
 static void plain(const GemmCall *g, float *c) {
   const float *left = g->a, *right = g->b;
   int64_t total = 1;
@@ -28,53 +40,75 @@ static void plain(const GemmCall *g, float *c) {
     }
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++) {
-        float *to = &c[out + i * g->c_m + j * g->c_n];
-        double sum = g->accumulate ? (double)*to : 0;
+        int64_t at = out + i * g->c_m + j * g->c_n;
+        double old = (double)c[at], sum = g->accumulate ? old : 0;
         for (int64_t l = 0; l < g->k; l++)
           sum += (double)left[a + i * g->a_m + l * g->a_k] * (double)right[b + l * g->b_k + j * g->b_n];
-        *to = (float)sum;
+        c[at] = (float)followed(g, sum, at, j, old);
       }
   }
 }
 
 /* Row-major or column-major with room to spare; the room of one matrix is returned. */
-static int64_t strides(int64_t rows, int64_t columns, int64_t *row, int64_t *column) {
+static int64_t strides(int64_t rows, int64_t columns, bool by_rows, int64_t *row, int64_t *column) {
   int64_t pad = below(3);
-  bool by_rows = below(2);
   *row = by_rows ? columns + pad : 1;
   *column = by_rows ? 1 : rows + pad;
   return by_rows ? rows * (columns + pad) : columns * (rows + pad);
 }
 
-static void products(void) {
-  static float a[50000], b[50000], c[50000], want[50000];
-  for (int i = 0; i < 50000; i++) a[i] = (float)(below(2001) - 1000) / 500, b[i] = (float)(below(2001) - 1000) / 500;
-  for (int trial = 0; trial < 600; trial++) {
-    GemmCall g = {.m = below(4) ? below(20) : 1,
-                  .n = below(4) ? below(20) : 1,
-                  .k = below(9) ? below(30) : 0,
-                  .accumulate = below(2),
-                  .loops = (int)below(4),
-                  .a = a,
-                  .b = b,
-                  .c = c};
-    int64_t a_room = strides(g.m, g.k, &g.a_m, &g.a_k), b_room = strides(g.k, g.n, &g.b_k, &g.b_n);
-    int64_t c_room = strides(g.m, g.n, &g.c_m, &g.c_n);
-    for (int i = g.loops; i-- > 0;) {
-      g.extent[i] = below(5);
-      g.a_step[i] = below(3) ? a_room : 0; /* one A for all */
-      g.b_step[i] = b_room;
-      g.c_step[i] = c_room;
-      a_room *= g.extent[i], b_room *= g.extent[i], c_room *= g.extent[i];
-    }
-    for (int i = 0; i < 50000; i++) c[i] = want[i] = (float)(i % 7);
-    plain(&g, want);
-    RtError error = {0};
-    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
-    double worst = 0;
-    for (int i = 0; i < 50000; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
-    CHECKF(worst < 1e-4, "trial %d: m %d n %d k %d: %g", trial, (int)g.m, (int)g.n, (int)g.k, worst);
+enum { ROOM = 50000 };
+
+/* One product of random sizes, strides and batches, whose result is by rows where something follows it. */
+static void product(int trial, Epilogue epilogue, bool accumulate, bool in_place) {
+  static float a[ROOM], b[ROOM], c[ROOM], want[ROOM], bias[20], residual[ROOM];
+  for (int i = 0; i < ROOM; i++) {
+    a[i] = (float)(below(2001) - 1000) / 500, b[i] = (float)(below(2001) - 1000) / 500;
+    residual[i] = (float)(below(2001) - 1000) / 100;
   }
+  for (int i = 0; i < 20; i++) bias[i] = (float)(below(2001) - 1000) / 100;
+  GemmCall g = {.m = below(4) ? below(20) : 1,
+                .n = below(4) ? below(20) : 1,
+                .k = below(9) ? below(30) : 0,
+                .accumulate = accumulate,
+                .epilogue = epilogue,
+                .loops = (int)below(4),
+                .a = a,
+                .b = b,
+                .bias = bias,
+                .residual = in_place ? c : residual,
+                .c = c};
+  int64_t a_room = strides(g.m, g.k, below(2), &g.a_m, &g.a_k), b_room = strides(g.k, g.n, below(2), &g.b_k, &g.b_n);
+  int64_t c_room = strides(g.m, g.n, epilogue_any(epilogue) || below(2), &g.c_m, &g.c_n);
+  for (int i = g.loops; i-- > 0;) {
+    g.extent[i] = below(5);
+    g.a_step[i] = below(3) ? a_room : 0; /* one A for all */
+    g.b_step[i] = b_room;
+    g.c_step[i] = c_room;
+    a_room *= g.extent[i], b_room *= g.extent[i], c_room *= g.extent[i];
+  }
+  for (int i = 0; i < ROOM; i++) c[i] = want[i] = (float)(i % 7);
+  plain(&g, want);
+  RtError error = {0};
+  CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+  double worst = 0;
+  for (int i = 0; i < ROOM; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
+  CHECKF(worst < 1e-4, "trial %d: m %d n %d k %d, %s: %g", trial, (int)g.m, (int)g.n, (int)g.k,
+         program_activation_name(epilogue.activation), worst);
+}
+
+static void products(void) {
+  for (int trial = 0; trial < 300; trial++) product(trial, (Epilogue){0}, below(2), false);
+}
+
+/* All that may follow, with and without what it accumulates to; sizes of 0, of 1 and odd ones are among them. */
+static void products_and_what_follows(void) {
+  for (int a = 0; a < ACT_COUNT; a++)
+    for (int i = 0; i < 8; i++)
+      for (int trial = 0; trial < 6; trial++) {
+        Epilogue e = {.bias = i & 1, .residual = i >> 1 & 1, .activation = (Activation)a};
+        product(trial, e, !e.residual && (i & 4), e.residual && (i & 4));
+      }
 }
 
 /* What A's rows and B's columns all are. */
@@ -89,8 +123,8 @@ static void equal_lines_give_equal_bits(void) {
     int64_t m, n, k;
   } sizes[] = {{1, 1000, 512}, {169, 1000, 512}, {7, 33, 700},  {1000, 1, 300},
                {64, 255, 90},  {13, 17, 1030},   {5, 600, 2500}};
-  enum { ROOM = 1 << 22 };
-  float *a = malloc(ROOM * sizeof *a), *b = malloc(ROOM * sizeof *b), *c = malloc(ROOM * sizeof *c), values[2][3000];
+  enum { LARGE = 1 << 22 };
+  float *a = malloc(LARGE * sizeof *a), *b = malloc(LARGE * sizeof *b), *c = malloc(LARGE * sizeof *c), values[2][3000];
   for (int trial = 0; trial < 200; trial++) {
     bool listed = trial < 28;
     int64_t m = listed ? sizes[trial / 4].m : 1 + below(70),
@@ -142,6 +176,7 @@ int main(void) {
   if (SANITIZED)
     onednn_set_threads(1); /* LeakSanitizer crashes when it stops threads that libgomp has in the library */
   RUN(products);
+  RUN(products_and_what_follows);
   RUN(equal_lines_give_equal_bits);
   RUN(without_unit_stride);
   int failed = test_summary(), status = 0;

@@ -154,7 +154,7 @@ static void prints(void) {
   Text t = {.arena = a};
   program_print(&p, &t);
   const char *const parts[] = {
-      "program 6 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
+      "program 7 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
       "group 0 tp\nblob 0 \"w.bin\" bytes 4096\n",
       "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
       "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",

@@ -1,0 +1,44 @@
+/* program/epilogue.h - what may follow a product or convolution in the same instruction; the compiler's units use it as
+ * well (program.h includes it). */
+#ifndef APC_PROGRAM_EPILOGUE_H
+#define APC_PROGRAM_EPILOGUE_H
+
+#include <stdbool.h>
+
+#include "base/dtype.h"
+#include "base/text.h"
+
+enum {
+  PROGRAM_GEMM_NUMBERS = 10, /* exprs of a product before those of its batch loops */
+  PROGRAM_CONV_NUMBERS = 28  /* exprs of a convolution before those of its kernel */
+};
+
+typedef enum Activation {
+#define ACTIVATION(name, ...) ACT_##name,
+#include "program/program.def"
+#undef ACTIVATION
+  ACT_COUNT
+} Activation;
+
+/* What becomes of the sums before they are stored: + bias, a vector along the innermost dimension of the result;
+ * + residual, a tensor that lies as the result; then the activation. */
+typedef struct Epilogue {
+  bool bias, residual;
+  Activation activation;
+} Epilogue;
+
+static inline bool epilogue_any(Epilogue e) { return e.bias || e.residual || e.activation != ACT_none; }
+
+const char *program_activation_name(unsigned activation);
+
+/* " bias residual relu"; nothing for none. */
+void program_epilogue_text(Text *t, Epilogue e);
+
+/* Are there products of two matrices of one type into a result of another, summed in a third?  The rows of GEMM_TYPES,
+ * program.def. */
+bool program_gemm_types(DType operands, DType result, DType sums);
+
+/* What operands and results of one type are usually summed in: f32 for 16-bit floats, else the type itself. */
+static inline DType program_gemm_sums(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
+
+#endif
