@@ -19,6 +19,7 @@
 #include "program/artifact.h"
 #include "program/build.h"
 #include "program/cpu.h"
+#include "program/flow.h"
 #include "program/order.h"
 
 typedef struct Job {
@@ -158,7 +159,8 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
   }
   Program p;
   if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
-      program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK)
+      program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK ||
+      flow_check_all(&p, &error) != RT_OK)
     program_refused("the Program just built", &error);
   program_close(&p);
 }

@@ -186,7 +186,8 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
     }
     tensors[n++] = b->tensor[v];
   }
-  emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
+  uint32_t at = emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
+  program_at_instrs(b->e->b, at)->dim = (uint32_t)u->nout;
 }
 
 /* The operands, the result, then what joined it.  The result may take the residual's memory where no operand lies. */
@@ -466,6 +467,7 @@ static bool emit_body(Emitting *e, const LegalBody *legal, uint32_t entry) {
   program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name),
                                           .entry = entry,
                                           .stage = (uint32_t)stage,
+                                          .phase = prepare ? PHASE_pre : PHASE_fwd,
                                           .instrs = b.start,
                                           .n = program_count_instrs(e->b) - b.start});
   return true;

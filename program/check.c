@@ -384,6 +384,13 @@ static bool check_entries(Check *c) {
   return true;
 }
 
+/* By entry, stage and phase. */
+static bool in_order(const ProgramBody *a, const ProgramBody *b) {
+  if (a->entry != b->entry) return a->entry < b->entry;
+  if (a->stage != b->stage) return a->stage < b->stage;
+  return a->phase <= b->phase;
+}
+
 /* Bodies and schedules follow each other without holes, which keeps the whole check linear. */
 static bool check_bodies(Check *c) {
   const Program *p = c->p;
@@ -393,10 +400,32 @@ static bool check_bodies(Check *c) {
     const ProgramBody *b = &p->bodies[i];
     NEED(text_ok(c, b->name), "bodies", i, "the name");
     NEED(b->entry < p->n_entries && b->stage < p->stages, "bodies", i, "the entry");
+    NEED(b->phase < PHASE_COUNT && !(p->entries[b->entry].prepare && program_phase_each(b->phase)), "bodies", i,
+         "the phase");
+    NEED(i == 0 || in_order(&p->bodies[i - 1], b), "bodies", i, "the place");
     NEED(b->instrs == at && b->n <= p->n_instrs - at, "bodies", i, "the range");
     at += b->n;
   }
   return at == p->n_instrs || damaged(c, "it has instructions outside bodies");
+}
+
+/* How often a body is called. */
+static uint32_t calls_of(const Program *p, const ProgramBody *b) {
+  return program_phase_each(b->phase) ? p->micro_batches : 1;
+}
+
+/* Every body is called once, or once for every micro-batch in ascending order (D44); `made` counts the calls. */
+static bool check_calls(Check *c, uint32_t *made) {
+  const Program *p = c->p;
+  for (uint32_t k = 0; k < p->n_calls; k++) {
+    const ProgramCall *call = &p->calls[k];
+    NEED(call->micro_batch == made[call->body] && made[call->body] < calls_of(p, &p->bodies[call->body]), "calls", k,
+         "the micro-batch");
+    made[call->body]++;
+  }
+  for (uint32_t i = 0; i < p->n_bodies; i++)
+    NEED(made[i] == calls_of(p, &p->bodies[i]), "bodies", i, "the number of calls");
+  return true;
 }
 
 static bool check_schedules(Check *c) {
@@ -414,7 +443,15 @@ static bool check_schedules(Check *c) {
       NEED(b->entry == i / p->stages && b->stage == i % p->stages, "calls", k, "the body");
     }
   }
-  return at == p->n_calls || damaged(c, "it has calls outside schedules");
+  if (at != p->n_calls) return damaged(c, "it has calls outside schedules");
+  uint32_t *made = calloc(p->n_bodies + 1u, sizeof *made);
+  if (!made) {
+    rt_error(c->error, RT_FAILED, "out of memory");
+    return false;
+  }
+  bool ok = check_calls(c, made);
+  free(made);
+  return ok;
 }
 
 /* ---- instructions */
@@ -543,6 +580,7 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   switch ((ProgramInstrKind)x->kind) {
     case PI_gemm: return gemm_ok(p, x);
     case PI_conv: return conv_ok(p, x);
+    case PI_launch: return x->dim <= x->tensors.n;
     case PI_copy: return pair_ok(p, x);
     case PI_all_reduce: return pair_ok(p, x) && x->reduction < COMM_REDUCTION_COUNT;
     case PI_reduce_scatter:
@@ -570,6 +608,21 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
   }
 }
 
+/* Does the instruction of a body that is called once ask for its micro-batch?  The numbers of its expressions and
+ * tensors are in range. */
+static bool asks_micro_batch(const Check *c, const ProgramInstr *x) {
+  const Program *p = c->p;
+  if (x->guard != PROGRAM_NONE && (p->expr_uses[x->guard] & PROGRAM_USES_MICRO_BATCH)) return true;
+  if (!exprs_ok(c, x->exprs, x->exprs.n, PROGRAM_USES_MICRO_BATCH)) return true;
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    const ProgramTensor *t = operand(p, x, i);
+    if (p->buffers[t->buffer].slots > 1 || (p->expr_uses[t->offset] & PROGRAM_USES_MICRO_BATCH) ||
+        !exprs_ok(c, t->extents, t->extents.n, PROGRAM_USES_MICRO_BATCH))
+      return true;
+  }
+  return false;
+}
+
 static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
   const Program *p = c->p;
   const ProgramInstr *x = &p->instrs[i];
@@ -581,6 +634,7 @@ static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
   NEED(object_ok(c, x, b), "instrs", i, "the object");
   NEED(x->guard == PROGRAM_NONE || expr_ok(c, x->guard), "instrs", i, "the guard");
   NEED(meaning_ok(c, x, b), "instrs", i, "an operand");
+  NEED(program_phase_each(b->phase) || !asks_micro_batch(c, x), "instrs", i, "what depends on the micro-batch");
   bool comm = program_instr_is_comm(x->kind);
   NEED(!comm || (x->key < PROGRAM_MAX_KEY && x->guard == PROGRAM_NONE), "instrs", i, "the key or guard");
   NEED(!comm || x->event == PROGRAM_NONE || x->event < p->header->n_events, "instrs", i, "the event");

@@ -35,7 +35,8 @@ void memory_plan_free(MemoryPlan *plan);
 
 /* Checks a plan without the planner's code: walks the schedule call by call and instruction by instruction and
  * verifies that no two buffers in use overlap, that every use lies inside the declared lifetime (also of
- * what asynchronous communication still reads or writes), and that every buffer lies inside its space.
+ * what asynchronous communication still reads or writes), that nothing else touches that meanwhile, and that every
+ * buffer lies inside its space.  Before that, flow_check: does every read find what was written for it?
  * RT_INTERNAL names the two buffers or the instruction. */
 RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan, RtError *error);
 

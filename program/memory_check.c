@@ -4,11 +4,13 @@
  * instruction and keeps the live buffers of each space sorted by address: a buffer that becomes live must not touch its
  * neighbours; one that an instruction uses must be live; one that ends must not be used by communication nobody waited
  * for.  Loops are walked a second time: what ended in the first round must not be used in the next one, and what began
- * in it must have ended.  Not checked: whether a slot is written again too early.
+ * in it must have ended.  What communication that nobody waited for yet still reads is not written, and what it writes
+ * is not touched.  That every read finds the right value is flow_check's to say (program/flow.h), which is asked first.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/flow.h"
 #include "program/memory.h"
 
 typedef struct Live {
@@ -126,6 +128,30 @@ static void wait_for(Walk *w, const ProgramInstr *x, uint32_t micro_batch) {
   w->n_pending = kept;
 }
 
+/* Does what is under way still need the slot of the buffer as it is?  `writes`: it is to be written, not read. */
+static bool in_use(const Walk *w, const Pending *q, uint32_t buffer, uint32_t micro_batch, bool writes) {
+  const ProgramInstr *x = &w->p->instrs[q->instr];
+  uint32_t slots = w->p->buffers[buffer].slots;
+  if (q->micro_batch % slots != micro_batch % slots) return false;
+  for (uint32_t t = 0; t < x->tensors.n; t++)
+    if (w->p->tensors[program_list(w->p, x->tensors)[t]].buffer == buffer && (writes || program_instr_writes(x, t)))
+      return true;
+  return false;
+}
+
+static RtStatus not_in_use(const Walk *w, uint32_t instr, uint32_t t, uint32_t micro_batch) {
+  const Program *p = w->p;
+  const ProgramInstr *x = &p->instrs[instr];
+  uint32_t buffer = p->tensors[program_list(p, x->tensors)[t]].buffer;
+  for (size_t q = 0; q < w->n_pending; q++)
+    if (in_use(w, &w->pending[q], buffer, micro_batch, program_instr_writes(x, t)))
+      return rt_error(w->error, RT_INTERNAL,
+                      "memory plan: '%s' uses buffer '%s' in micro-batch %u while the communication of '%s' does",
+                      program_text(p, x->where), buffer_name(w, buffer), micro_batch,
+                      program_text(p, p->instrs[w->pending[q].instr].where));
+  return RT_OK;
+}
+
 static RtStatus visit(Walk *w, uint32_t instr, uint32_t micro_batch) {
   const Program *p = w->p;
   const ProgramInstr *x = &p->instrs[instr];
@@ -134,6 +160,8 @@ static RtStatus visit(Walk *w, uint32_t instr, uint32_t micro_batch) {
     if (p->buffers[i].entry != PROGRAM_NONE && !w->is_live[i])
       return rt_error(w->error, RT_INTERNAL, "memory plan: '%s' uses buffer '%s' outside its lifetime",
                       program_text(p, x->where), buffer_name(w, i));
+    RtStatus status = not_in_use(w, instr, t, micro_batch);
+    if (status) return status;
   }
   if (x->kind == PI_wait) wait_for(w, x, micro_batch);
   if (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE) return issue(w, x->event, micro_batch, instr);
@@ -204,7 +232,9 @@ static void dispose(Walk *w) {
 
 RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan, RtError *error) {
   Walk w = {.p = p, .plan = plan, .entry = entry, .stage = stage, .error = error};
-  RtStatus status = prepare(&w) ? walk(&w) : rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = flow_check(p, entry, stage, error);
+  if (status) return status;
+  status = prepare(&w) ? walk(&w) : rt_error(error, RT_FAILED, "out of memory");
   dispose(&w);
   return status;
 }

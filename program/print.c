@@ -234,7 +234,8 @@ static void print_entry(const Program *p, Text *t, uint32_t i) {
     const ProgramSchedule *s = &p->schedules[i * p->stages + stage];
     text_printf(t, "  stage %u:", stage);
     for (uint32_t k = s->calls; k < s->calls + s->n; k++)
-      text_printf(t, " %s(%u)", program_text(p, p->bodies[p->calls[k].body].name), p->calls[k].micro_batch);
+      text_printf(t, " %s.%s(%u)", program_phase_name(p->bodies[p->calls[k].body].phase),
+                  program_text(p, p->bodies[p->calls[k].body].name), p->calls[k].micro_batch);
     text_add(t, "\n");
   }
 }
@@ -254,7 +255,7 @@ void program_print(const Program *p, Text *t) {
   for (uint32_t i = 0; i < p->n_entries; i++) print_entry(p, t, i);
   for (uint32_t i = 0; i < p->n_bodies; i++) {
     const ProgramBody *b = &p->bodies[i];
-    text_printf(t, "body %u %s of %s stage %u\n", i, program_text(p, b->name),
+    text_printf(t, "body %u %s.%s of %s stage %u\n", i, program_phase_name(b->phase), program_text(p, b->name),
                 program_text(p, p->entries[b->entry].name), b->stage);
     int depth = 0;
     for (uint32_t k = b->instrs; k < b->instrs + b->n; k++) {

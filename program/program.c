@@ -53,6 +53,24 @@ const char *program_class_name(uint32_t class_) {
   return class_ < PC_COUNT ? names[class_] : "?";
 }
 
+const char *program_phase_name(uint32_t phase) {
+  static const char *const names[] = {
+#define PHASE(name, each, doc) #name,
+#include "program/program.def"
+#undef PHASE
+  };
+  return phase < PHASE_COUNT ? names[phase] : "?";
+}
+
+bool program_phase_each(uint32_t phase) {
+  static const bool each_of[] = {
+#define PHASE(name, each, doc) each,
+#include "program/program.def"
+#undef PHASE
+  };
+  return each_of[phase];
+}
+
 ProgramSpace program_class_space(uint32_t class_) {
   static const ProgramSpace spaces[] = {
 #define PROGRAM_CLASS(name, space, doc) SPACE_##space,
@@ -78,6 +96,27 @@ bool program_instr_is_comm(uint32_t kind) {
 #undef INSTR
   };
   return comm[kind];
+}
+
+bool program_instr_writes(const ProgramInstr *x, uint32_t i) {
+  switch ((ProgramInstrKind)x->kind) {
+    case PI_launch: return i + x->dim >= x->tensors.n;
+    case PI_gemm:
+    case PI_conv: return i == 2;
+    case PI_copy:
+    case PI_all_reduce:
+    case PI_all_gather:
+    case PI_reduce_scatter:
+    case PI_all_to_all:
+    case PI_exchange: return i == 1;
+    case PI_fill:
+    case PI_recv:
+    case PI_feed:
+    case PI_load:
+    case PI_loop:
+    case PI_repeat: return i == 0;
+    default: return false;
+  }
 }
 
 uint32_t program_next(const Program *p, uint32_t instr, uint32_t *again) {

@@ -14,8 +14,15 @@
  * request binds the symbols from the shapes of its inputs; then the whole table is evaluated, in order, for
  * this rank (and each micro-batch).  Uneven shards and late-bound dimensions are the same thing.
  *
- * Schedule.  Per entry and stage, a list of calls (body, micro-batch); a body is a list of instructions, all
- * of one stage.  Expressions in a body see its call's micro-batch as the temporal coordinate.
+ * Schedule.  Per entry and stage, rows (phase, body, micro-batch); a body is a list of instructions, all of one stage
+ * and phase.  Its phase (PHASE in program.def) says whether it is called once or once for every micro-batch; these
+ * calls come in ascending order, so that a buffer of as many slots as micro-batches live at once never needs another
+ * one, and sums over micro-batches have one order.  Expressions in a body see its call's micro-batch as the temporal
+ * coordinate; a body that is called once has none, and touches no buffer of several slots.
+ *
+ * Bodies stand by entry, stage and phase, and within these as one micro-batch runs through them.  So there is one order
+ * that needs no schedule: what runs once before, then each micro-batch through all bodies, then what runs once behind.
+ * A schedule is right when every read finds what it finds in that order (program/flow.h).
  *
  * Loops.  `loop` and `repeat` are brackets in the list of a body; they nest.  The number of rounds is data, so it is
  * read when the loop begins and not again: nothing in the body changes it.  All ranks of a stage make the same rounds
@@ -25,7 +32,8 @@
  * Memory.  A buffer has `slots` pieces of `bytes` bytes; tensors address slot (micro-batch mod slots).
  *   persistent   entry NONE: classes param and state; a state that micro-batches cut has a slot for each
  *   of a body    live at instructions [first, last] of every call of `body`, within one call
- *   of an entry  body NONE: live over calls [first, last] of the schedule of (entry, stage)
+ *   of an entry  body NONE: live over calls [first, last] of the schedule of (entry, stage): what bodies hand to
+ *                each other, of as many micro-batches as there are slots, or accumulated over all of them (one slot)
  * What is written before a loop and read in it is live to its repeat; what is of one round lies within.
  * A buffer used by communication with an event is live until the matching wait (or to the end of the
  * entry, where everything is waited for).
@@ -87,6 +95,13 @@ typedef enum ProgramClass {
 #undef PROGRAM_CLASS
   PC_COUNT
 } ProgramClass;
+
+typedef enum ProgramPhase {
+#define PHASE(name, each, doc) PHASE_##name,
+#include "program/program.def"
+#undef PHASE
+  PHASE_COUNT
+} ProgramPhase;
 
 typedef enum ProgramInit {
 #define PROGRAM_INIT(name, doc) PINIT_##name,
@@ -225,12 +240,13 @@ typedef struct ProgramSchedule {
 
 typedef struct ProgramCall {
   uint32_t body;
-  uint32_t micro_batch; /* below the temporal axis's size; 0 without one */
+  uint32_t micro_batch; /* below the temporal axis's size; 0 without one, and for a body that is called once */
 } ProgramCall;
 
 typedef struct ProgramBody {
   uint32_t name;
   uint32_t entry, stage;
+  uint32_t phase;     /* ProgramPhase */
   uint32_t instrs, n; /* instrs[instrs .. instrs + n) */
 } ProgramBody;
 
@@ -242,7 +258,7 @@ typedef struct ProgramInstr {
   ProgramList tensors;
   ProgramList exprs;
   uint32_t dim, dim2; /* loop, repeat: instructions between the two, and one; gemm, conv: dim is the Activation; gemm:
-                         dim2 is the DType of the sums */
+                         dim2 is the DType of the sums; launch: dim of the tensors, the last ones, are written */
   uint32_t reduction; /* CommReduction, for all_reduce and reduce_scatter */
   uint32_t key;       /* communication */
   uint32_t together;  /* communication: 1 joins the next instruction's position */
@@ -312,10 +328,15 @@ static inline const char *program_text(const Program *p, uint32_t text) { return
 static inline const uint32_t *program_list(const Program *p, ProgramList l) { return p->indices + l.first; }
 const char *program_instr_name(uint32_t kind);
 const char *program_class_name(uint32_t class_);
+const char *program_phase_name(uint32_t phase);
+/* Are bodies of the phase called for every micro-batch? */
+bool program_phase_each(uint32_t phase);
 ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
 Epilogue program_instr_epilogue(const ProgramInstr *x); /* of gemm and conv */
+/* Does the instruction write its tensor `i`?  It reads all others, and C of a gemm that accumulates. */
+bool program_instr_writes(const ProgramInstr *x, uint32_t i);
 
 /* Walks a body with every way back of its loops taken once.  A walk begins with the body's first instruction and *again
  * = PROGRAM_NONE and ends behind its last; *again is the repeat of the loop in its second round.  A loop inside others

@@ -23,6 +23,7 @@
 typedef struct Make {
   ProgramBuilder *b;
   uint32_t entry, stage, body, first; /* of the body under way */
+  ProgramPhase phase;                 /* of the bodies from here on */
   uint32_t stages, events, keys;
   uint32_t schedule[64][64], calls[64]; /* per stage: body * 4096 + micro-batch */
   const char *kernels;                  /* C text, or NULL */
@@ -31,7 +32,9 @@ typedef struct Make {
   uint32_t embedded_blob;
 } Make;
 
-static inline Make make_new(uint32_t stages) { return (Make){.b = program_builder_new(), .stages = stages, .cpu = ""}; }
+static inline Make make_new(uint32_t stages) {
+  return (Make){.b = program_builder_new(), .stages = stages, .phase = PHASE_fwd, .cpu = ""};
+}
 
 static inline uint32_t make_axis(Make *m, const char *name, uint32_t size, bool temporal) {
   return program_add_axes(m->b, &(ProgramAxis){program_string(m->b, name), size, temporal, 0});
@@ -105,6 +108,7 @@ static inline ProgramInstr make_instr(Make *m, ProgramInstrKind kind, const char
 }
 static inline void make_put(Make *m, ProgramInstr x) { program_add_instrs(m->b, &x); }
 
+/* A kernel that may write all of its tensors. */
 static inline void make_launch(Make *m, const char *kernel, ProgramList tensors, ProgramList scalars) {
   ProgramInstr x = make_instr(m, PI_launch, kernel, tensors);
   for (x.object = 0; x.object < program_count_kernels(m->b); x.object++)
@@ -112,6 +116,7 @@ static inline void make_launch(Make *m, const char *kernel, ProgramList tensors,
   if (x.object == program_count_kernels(m->b))
     program_add_kernels(m->b, &(ProgramKernel){program_string(m->b, kernel)});
   x.exprs = scalars;
+  x.dim = tensors.n;
   make_put(m, x);
 }
 
@@ -162,7 +167,8 @@ static inline uint32_t make_end(Make *m, const char *name) {
     ProgramBuffer *x = program_at_buffers(m->b, i);
     if (x->body == m->body && x->stage == m->stage) x->last = n - 1;
   }
-  return program_add_bodies(m->b, &(ProgramBody){program_string(m->b, name), m->entry, m->stage, m->first, n});
+  return program_add_bodies(m->b,
+                            &(ProgramBody){program_string(m->b, name), m->entry, m->stage, m->phase, m->first, n});
 }
 
 static inline void make_call(Make *m, uint32_t stage, uint32_t body, uint32_t mb) {

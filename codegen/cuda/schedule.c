@@ -469,7 +469,8 @@ static void print_body(const Print *k, uint32_t body) {
   for (uint32_t r = 0; r < p->ranks_per_stage; r++) others |= l.class_of[r] == LISTS_MOST;
   for (uint32_t c = 0; c < l.n + others; c++) {
     if (c < l.n && l.same[c] != c) continue;
-    text_printf(k->t, "\nbody %u: %s of stage %u on rank", body, program_text(p, b->name), b->stage);
+    text_printf(k->t, "\nbody %u: %s.%s of stage %u on rank", body, program_phase_name(b->phase),
+                program_text(p, b->name), b->stage);
     print_ranks(k, &l, b->stage * p->ranks_per_stage, c < l.n ? c : LISTS_MOST);
     text_printf(k->t, "\n%s", c < l.n ? l.texts[c] : "  # like the lists above, with parts of their own\n");
   }
@@ -517,7 +518,8 @@ static void print_calls(const Print *k) {
       const ProgramSchedule *list = &p->schedules[e * p->stages + s];
       text_printf(k->t, "%s, stage %u:", program_text(p, p->entries[e].name), s);
       for (uint32_t i = list->calls; i < list->calls + list->n; i++)
-        text_printf(k->t, " body %u(%u)", p->calls[i].body, p->calls[i].micro_batch);
+        text_printf(k->t, " %s body %u(%u)", program_phase_name(p->bodies[p->calls[i].body].phase), p->calls[i].body,
+                    p->calls[i].micro_batch);
       text_add(k->t, "\n");
     }
 }

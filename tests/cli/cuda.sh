@@ -81,9 +81,9 @@ many() { # many RANKS options...
 many 8 --tp 8 --dim batch=1024
 many 1024 --tp 8 --dp 128 --dim batch=1024
 many 16384 --dp 16384 --dim batch=16384
-check "one list for 1,024 ranks" grep -qE '^body 0: main of stage 0 on rank 0-1023$' gpt-tiny-1024.schedule
+check "one list for 1,024 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-1023$' gpt-tiny-1024.schedule
 check "groups of 1,024 ranks" grep -qE '^comm[0-9]+: 128 groups of .* the first \{0 1 \.\.\. 7\}$' gpt-tiny-1024.schedule
-check "one list for 16,384 ranks" grep -qE '^body 0: main of stage 0 on rank 0-16383$' gpt-tiny-16384.schedule
+check "one list for 16,384 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-16383$' gpt-tiny-16384.schedule
 check "as long as for 8 ranks" test "$(wc -c <gpt-tiny-1024.schedule)" -lt $((2 * $(wc -c <gpt-tiny-8.schedule)))
 many 1024 --tp 8 --dp 128 --dim batch=1000 # uneven: two classes
 check "two lists" test "$(grep -cE '^body 0: ' gpt-tiny-1024.schedule)" -eq 2

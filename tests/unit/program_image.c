@@ -59,7 +59,8 @@ static uint32_t add_exchange_body(ProgramBuilder *b, uint32_t stage, uint32_t ba
                      .exprs = program_list_of(b, 2, (uint32_t[]){zero, zero}),
                      .mask = stage ? 1 : 0};
   program_add_instrs(b, &x);
-  return program_add_bodies(b, &(ProgramBody){program_string(b, stage ? "second" : "first"), 0, stage, first, 4});
+  return program_add_bodies(
+      b, &(ProgramBody){program_string(b, stage ? "second" : "first"), 0, stage, PHASE_fwd, first, 4});
 }
 
 static ProgramBuilder *example(void) {
@@ -159,8 +160,9 @@ static void prints(void) {
       "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
       "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",
       "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
-      "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: first(0) first(1)\n",
-      "body 0 first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
+      "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: fwd.first(0) "
+      "fwd.first(1)\n",
+      "body 0 fwd.first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
       "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n",
       "event 0  # sum\n  wait event 0  # sum\n",
   };

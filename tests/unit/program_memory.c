@@ -12,7 +12,7 @@ static uint32_t below(uint32_t n) {
   return (uint32_t)(((uint64_t)seed * n) >> 32);
 }
 
-enum { BODIES = 3, INSTRS = 12, CALLS = 10, BUFFERS = 40 };
+enum { BODIES = 3, INSTRS = 12, CALLS = 12, BUFFERS = 40 };
 
 /* Bodies of instructions that touch each live buffer at its first and last instruction. */
 static void add_buffers(ProgramBuilder *b) {
@@ -49,9 +49,10 @@ static void add_bodies(ProgramBuilder *b) {
                                             .where = program_string(b, "k"),
                                             .guard = PROGRAM_NONE,
                                             .event = PROGRAM_NONE,
-                                            .tensors = program_list_of(b, n, tensors)});
+                                            .tensors = program_list_of(b, n, tensors),
+                                            .dim = n});
     }
-    program_add_bodies(b, &(ProgramBody){program_string(b, "body"), 0, 0, first, INSTRS});
+    program_add_bodies(b, &(ProgramBody){program_string(b, "body"), 0, 0, PHASE_fwd, first, INSTRS});
   }
 }
 
@@ -60,8 +61,13 @@ static void *random_program(size_t *n) {
   add_buffers(b);
   program_add_kernels(b, &(ProgramKernel){program_string(b, "k")});
   program_add_entries(b, &(ProgramEntry){.name = program_string(b, "main")});
+  program_add_axes(b, &(ProgramAxis){.name = program_string(b, "mb"), .size = CALLS / BODIES, .temporal = 1});
   program_add_schedules(b, &(ProgramSchedule){0, CALLS});
-  for (uint32_t i = 0; i < CALLS; i++) program_add_calls(b, &(ProgramCall){below(BODIES), 0});
+  for (uint32_t i = 0, next[BODIES] = {0}; i < CALLS; i++) { /* the bodies' calls mixed, each in ascending order */
+    uint32_t body = below(BODIES);
+    while (next[body] == CALLS / BODIES) body = (body + 1) % BODIES;
+    program_add_calls(b, &(ProgramCall){body, next[body]++});
+  }
   add_bodies(b);
   void *image = NULL;
   RtError error = {0};
