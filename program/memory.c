@@ -72,14 +72,13 @@ static RtStatus measure(const Planner *q, int64_t *values) {
 /* ---- weights in place */
 
 /* The part [lo, hi) of one rank: is it one run of elements in the file? */
-static bool part_contiguous(const Program *p, const ProgramParam *w, const int64_t *values, int64_t *first) {
+static bool part_contiguous(const Program *p, const ProgramParam *w, const int64_t *values) {
   const uint32_t *strides = program_list(p, w->strides), *interval = program_list(p, w->interval);
-  int64_t run = 1;
+  int64_t run = 1, first = 0;
   bool empty = false, ok = true;
-  *first = 0;
   for (uint32_t d = w->dims.n; d-- > 0;) {
     int64_t lo = values[interval[2 * d]], hi = values[interval[2 * d + 1]], stride = p->exprs[strides[d]].value, step;
-    if (lo < 0 || hi < lo || __builtin_mul_overflow(lo, stride, &step) || __builtin_add_overflow(*first, step, first))
+    if (lo < 0 || hi < lo || __builtin_mul_overflow(lo, stride, &step) || __builtin_add_overflow(first, step, &first))
       return false;
     int64_t extent = hi - lo;
     empty |= extent == 0;
@@ -89,23 +88,7 @@ static bool part_contiguous(const Program *p, const ProgramParam *w, const int64
   return ok || empty;
 }
 
-bool memory_param_in_place(const Program *p, uint32_t param) {
-  const ProgramParam *w = &p->params[param];
-  if (w->init != PINIT_blob || w->source_dtype != w->dtype || w->buffer == PROGRAM_NONE) return false;
-  int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
-  bool ok = values != NULL;
-  for (uint32_t r = 0; ok && r < p->ranks_per_stage; r++) {
-    int64_t c[PROGRAM_MAX_AXES], first;
-    program_coordinates(p, w->stage * p->ranks_per_stage + r, c);
-    size_t size = dtype_bytes((DType)w->dtype);
-    ok = program_eval(p, NULL, c, values, NULL) == RT_OK && part_contiguous(p, w, values, &first) &&
-         (w->offset + (uint64_t)first * size) % size == 0;
-  }
-  free(values);
-  return ok;
-}
-
-/* All weights at once: marks[param]. */
+/* Which weights: marks[param]. */
 static RtStatus in_place(const Planner *q, int64_t *values, bool *marks) {
   const Program *p = q->p;
   for (uint32_t i = 0; i < p->n_params; i++) {
@@ -114,35 +97,34 @@ static RtStatus in_place(const Planner *q, int64_t *values, bool *marks) {
                w->buffer != PROGRAM_NONE && w->offset % dtype_bytes((DType)w->dtype) == 0;
   }
   for (uint32_t r = 0; r < p->ranks_per_stage; r++) {
-    int64_t c[PROGRAM_MAX_AXES], first;
+    int64_t c[PROGRAM_MAX_AXES];
     program_coordinates(p, q->stage * p->ranks_per_stage + r, c);
     RtStatus status = program_eval(p, NULL, c, values, q->error);
     if (status) return status;
     for (uint32_t i = 0; i < p->n_params; i++)
-      if (marks[i]) marks[i] = part_contiguous(p, &p->params[i], values, &first);
+      if (marks[i]) marks[i] = part_contiguous(p, &p->params[i], values);
   }
   return RT_OK;
 }
 
 static RtStatus place_persistent(const Planner *q, int64_t *values) {
   const Program *p = q->p;
-  bool *marks = calloc(p->n_params + 1u, 1), *mapped = calloc(p->n_buffers + 1u, 1);
-  RtStatus status = marks && mapped ? in_place(q, values, marks) : rt_error(q->error, RT_FAILED, "out of memory");
+  bool *marks = calloc(p->n_params + 1u, 1);
+  RtStatus status = marks ? in_place(q, values, marks) : rt_error(q->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; !status && i < p->n_params; i++)
-    if (marks[i]) mapped[p->params[i].buffer] = true;
+    if (marks[i]) q->plan->offsets[p->params[i].buffer] = MEMORY_IN_PLACE;
+  free(marks);
   for (uint32_t i = 0; !status && i < p->n_buffers; i++) {
     const ProgramBuffer *b = &p->buffers[i];
     if (!persistent(b) || b->stage != q->stage) continue;
-    ProgramSpace space = program_class_space(b->class_);
-    if (mapped[i]) {
+    uint64_t *space = &q->plan->bytes[program_class_space(b->class_)];
+    if (q->plan->offsets[i] == MEMORY_IN_PLACE) {
       q->plan->mapped_bytes += q->plan->slot_bytes[i];
       continue;
     }
-    q->plan->offsets[i] = q->plan->bytes[space];
-    q->plan->bytes[space] += q->plan->slot_bytes[i] * b->slots;
+    q->plan->offsets[i] = *space;
+    *space += q->plan->slot_bytes[i] * b->slots;
   }
-  free(marks);
-  free(mapped);
   return status;
 }
 

@@ -17,13 +17,16 @@
 
 #include "program/program.h"
 
+#define MEMORY_IN_PLACE UINT64_MAX
+
 typedef struct MemoryPlan {
-  uint64_t *offsets;              /* per buffer of the Program: in its space; buffers of other stages and entries: 0 */
-  uint64_t *slot_bytes;           /* per buffer: bytes from slot to slot */
-  uint64_t bytes[SPACE_COUNT];    /* what a rank of the stage allocates */
-  uint64_t mapped_bytes;          /* weights used in place, not in `bytes` */
-  uint64_t class_bytes[PC_COUNT]; /* sums for params and state; for the others the bytes of that class live at the
-                                     moment when most bytes of the space are live */
+  uint64_t *offsets;           /* per buffer of the Program: in its space, or MEMORY_IN_PLACE; buffers of other stages
+                                  and entries: 0 */
+  uint64_t *slot_bytes;        /* per buffer: bytes from slot to slot */
+  uint64_t bytes[SPACE_COUNT]; /* what a rank of the stage allocates */
+  uint64_t mapped_bytes;       /* weights used in place, not in `bytes` */
+  uint64_t class_bytes[PC_COUNT];   /* sums for params and state; for the others the bytes of that class live at the
+                                       moment when most bytes of the space are live */
   uint64_t live_bytes[SPACE_COUNT]; /* most bytes live at once: no packing can need less */
 } MemoryPlan;
 
@@ -39,8 +42,5 @@ void memory_plan_free(MemoryPlan *plan);
  * buffer lies inside its space.  Before that, flow_check: does every read find what was written for it?
  * RT_INTERNAL names the two buffers or the instruction. */
 RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan, RtError *error);
-
-/* Can this weight be used where its file is mapped (on all ranks of its stage)?  Pure: reads no file. */
-bool memory_param_in_place(const Program *p, uint32_t param);
 
 #endif

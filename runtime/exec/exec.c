@@ -121,7 +121,7 @@ static uint64_t part_bytes(const ProgramParam *t, const int64_t *extent) {
 
 /* Is the weight used where its file is mapped? */
 static bool in_place(Executor *e, uint32_t param, const int64_t *lo, const int64_t *extent) {
-  if (!e->host_memory || !memory_param_in_place(e->p, param)) return false;
+  if (!e->host_memory) return false;
   const void *at = weights_in_place(e->weights, param, lo, extent);
   e->mapped[e->p->params[param].buffer] = at;
   return at != NULL;
@@ -137,12 +137,13 @@ static RtStatus place_weights(Executor *e, const int64_t *values, MemoryPlan *pl
     if (t->stage != e->stage || t->buffer == PROGRAM_NONE) continue;
     if (!part_of(p, t, values, lo, extent)) return bad_part(p, i, error);
     uint64_t need = part_bytes(t, extent);
-    if (in_place(e, i, lo, extent)) {
+    bool planned = plan->offsets[t->buffer] == MEMORY_IN_PLACE;
+    if (planned && in_place(e, i, lo, extent)) {
       e->capacity[t->buffer] = need;
       e->mapped_bytes += plan->slot_bytes[t->buffer];
       continue;
     }
-    if (memory_param_in_place(p, i)) { /* a file of --weights where it does not lie as planned; not the host's memory */
+    if (planned) { /* a file of --weights where it does not lie as planned; not the host's memory */
       plan->offsets[t->buffer] = bytes;
       bytes += plan->slot_bytes[t->buffer];
     }
