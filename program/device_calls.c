@@ -267,7 +267,7 @@ static bool is_in_place(const DeviceCall *c) {
          memcmp(c->scalars + from->rank, c->scalars + 2 * (size_t)from->rank, bytes) == 0;
 }
 
-void gemm_call_place(GemmCall *g, void *const *data) {
+void device_call_place_gemm(GemmCall *g, void *const *data) {
   g->a = data[0], g->b = data[1], g->c = data[2];
   if (g->epilogue.bias) g->bias = data[3];
   if (g->epilogue.residual) g->residual = data[3 + g->epilogue.bias];
@@ -281,7 +281,7 @@ void device_calls_place(DeviceCalls *l, char *const *address, const uint64_t *sl
       c->data[k] = address[t->buffer] + slot_bytes[t->buffer] * t->slot + t->offset;
     }
     if (c->kind == PI_copy) c->in_place = is_in_place(c);
-    if (c->kind == PI_gemm) gemm_call_place(c->gemm, c->data);
+    if (c->kind == PI_gemm) device_call_place_gemm(c->gemm, c->data);
   }
 }
 

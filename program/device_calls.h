@@ -35,7 +35,7 @@ typedef struct GemmCall {
 } GemmCall;
 
 /* The addresses of a product, from those of its tensors. */
-void gemm_call_place(GemmCall *g, void *const *data);
+void device_call_place_gemm(GemmCall *g, void *const *data);
 
 /* x[images][image..][groups][in], y[images][output..][groups][out], both dense; weights with strides in elements.
  * Output u and window element k meet image index start + u * stride + k * dilation; there is nothing outside the

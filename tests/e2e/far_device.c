@@ -89,7 +89,7 @@ static const DeviceCall *near_call(const DeviceCall *c, Near *n) {
   for (uint32_t i = 0; i < c->n_tensors; i++) n->data[i] = near_of(c->data[i]);
   if (c->kind != PI_gemm) return &n->call;
   n->gemm = *c->gemm;
-  gemm_call_place(&n->gemm, n->data);
+  device_call_place_gemm(&n->gemm, n->data);
   n->call.gemm = &n->gemm;
   return &n->call;
 }
