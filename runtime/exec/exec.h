@@ -57,7 +57,7 @@ void exec_close(Executor *e); /* NULL is allowed */
 
 /* Order keys: the request, the micro-batch, the position in the body.  What moves before and after a request takes its
  * least and its greatest one, so that the smaller key is always the rank that is behind (until request numbers wrap
- * round). */
+ * round; and where a schedule goes from one micro-batch to an earlier one, only about so). */
 static inline uint64_t exec_key(uint32_t request, uint32_t micro_batch, uint64_t position) {
   return (uint64_t)(request & 0xfff) << 36 | (uint64_t)micro_batch << 24 | position;
 }
