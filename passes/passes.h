@@ -2,6 +2,7 @@
 #ifndef APC_PASSES_PASSES_H
 #define APC_PASSES_PASSES_H
 
+#include "ir/device.h"
 #include "ir/ir.h"
 
 bool pass_inline(Module *m, Diags *diags); /* inline.c: calls become the callee's operations */
@@ -14,6 +15,8 @@ bool pass_recognise(
     Module *m, Diags *diags); /* recognise.c: norms and attention written as primitive operations become composites */
 bool pass_dce(Module *m, Diags *diags);   /* dce.c: unused operations go */
 bool pass_widen(Module *m, Diags *diags); /* widen.c: products with 16-bit weights are done in f32 */
+bool pass_strided(Module *m, const DeviceTraits *device,
+                  Diags *diags); /* strided.c: products read transposed operands where they lie */
 bool pass_prepare(Module *m,
                   Diags *diags); /* prepare.c: work on weights alone moves to @prepare, which runs once at loading */
 bool pass_hoist(Module *m, Diags *diags);   /* hoist.c: what no round of a loop remakes is computed before it */

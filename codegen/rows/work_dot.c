@@ -1,7 +1,6 @@
 /* codegen/rows/work_dot.c - writes down what a dot becomes (ir/legal_dot.h): one batched matrix product of the
  * device's library with the casts, sums and transposes around it, or pointwise products and sums.
  *
- * A transposed operand is read where it was before it was transposed, when the strides fit a matrix product there too.
  * What the library does not multiply becomes broadcast, multiply, reduce, which fuse into one loop.
  */
 #include <string.h>
@@ -173,46 +172,8 @@ static void add_gemm(Dot *d, const LegalDot *p, Val out) {
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }
 
-/* ---- transposed operands */
-
-static int uses_of(const Work *w, Val v) {
-  int n = 0;
-  for (size_t i = 0; i < w->f->ops.n; i++)
-    for (int k = 0; k < w->f->ops.items[i].nin; k++) n += w->f->ops.items[i].in[k] == v;
-  for (size_t i = 0; i < w->f->outputs.n; i++) n += w->f->outputs.items[i].value == v;
-  return n;
-}
-
-/* What was transposed instead of the result that only this product uses; its letters are permuted back. */
-static bool look_through(Dot *d, int t) {
-  int def = work_def(d->w, d->in[t]);
-  const Op *op = def < 0 ? NULL : d->w->ops.items[def].op;
-  if (!op || op->kind != OP_transpose || uses_of(d->w, d->in[t]) != 1) return false;
-  const Attr *perm = op_attr(op, AT_perm);
-  char spec[MAX_RANK + 1] = {0};
-  for (int i = 0; i < perm->n; i++) spec[perm->u.ints[i]] = d->spec[t][i];
-  memcpy(d->spec[t], spec, sizeof spec);
-  d->in[t] = op->in[0];
-  return true;
-}
-
-/* Matrices are read by strides: a transpose need not be made when its source has fitting ones. */
-static void skip_transposes(Dot *d) {
-  for (int which = 3; which > 0; which--) { /* both, the second, the first */
-    Dot e = *d;
-    bool any = false;
-    for (int t = 0; t < 2; t++)
-      if (which >> t & 1) any |= look_through(&e, t);
-    DotForm f = form_of(&e);
-    if (!any || !legal_dot_fits(e.w->device, &f)) continue;
-    *d = e;
-    return;
-  }
-}
-
 static void dot_by_library(Dot *d, Val out) {
   LegalDot p;
-  skip_transposes(d);
   DotForm f = form_of(d);
   legal_dot(d->w->device, &f, &p);
   if (p.swapped) swap_operands(d);

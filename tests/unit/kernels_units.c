@@ -157,23 +157,6 @@ static void dots(void) {
       0, "source kernel kernel gemm kernel");
 }
 
-/* A transpose that only a product needs is read by strides, through whatever is virtual; one that others need, or that
- * hides the unit stride, is made. */
-static void transposed_operands(void) {
-#define T \
-  "  %x = input {name=\"x\"} : f32[b,8,3,4] @{}\n  %k = input {name=\"k\"} : f32[b,8,3,4] @{}\n" \
-  "  %q = transpose %x {perm=[0,2,1,3]} : f32[b,3,8,4]\n  %t = transpose %k {perm=[0,2,3,1]} : f32[b,3,4,8]\n" \
-  "  %y = dot %q, %t {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,8]\n  output \"y\" %y @{}\n"
-  EXPECT(T, 0, "source source gemm");
-  EXPECT(T "  output \"t\" %t @{}\n", 0, "source source kernel gemm");
-  EXPECT(
-      "  %x = input {name=\"x\"} : f32[b,4,8,3] @{}\n  %k = input {name=\"k\"} : f32[b,3,4,8] @{}\n  %q = transpose %x "
-      "{perm=[0,3,2,1]} : f32[b,3,8,4]\n"
-      "  %y = dot %q, %k {spec=\"bhsd,bhdt->bhst\"} : f32[b,3,8,8]\n  output \"y\" %y @{}\n",
-      0, "source source kernel gemm");
-#undef T
-}
-
 static void communication(void) {
   const char *body = X
       "  %a = exp %x : f32[b,8]\n  %p = all_reduce %a {mesh_axes=[tp], op=sum} : f32[b,8]\n  %q = all_reduce %x "
@@ -240,7 +223,6 @@ int main(void) {
   RUN(joins);
   RUN(views);
   RUN(dots);
-  RUN(transposed_operands);
   RUN(communication);
   RUN(sharing);
   RUN(text_is_deterministic);

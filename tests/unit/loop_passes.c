@@ -71,6 +71,7 @@ static void programs(void) {
   keeps_numbers("fold", 1e-9);
   keeps_numbers("views", 1e-9);
   keeps_numbers("widen", 2e-3); /* fewer roundings to f16 */
+  keeps_numbers("strided", 1e-9);
   keeps_numbers("channels_last", 1e-9);
   keeps_numbers("prepare", 1e-9);
   keeps_numbers("recognise", 1e-9);
