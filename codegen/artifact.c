@@ -14,11 +14,9 @@
 #include "base/die.h"
 #include "base/file.h"
 #include "base/temporary.h"
-#include "codegen/cpu/c_compiler.h"
-#include "codegen/cpu/kernel_object.h"
+#include "codegen/elf.h"
 #include "program/artifact.h"
 #include "program/build.h"
-#include "program/cpu.h"
 #include "program/flow.h"
 #include "program/order.h"
 
@@ -97,7 +95,7 @@ typedef struct Image {
   Program p;
   const void *tables;
   size_t table_bytes;
-  const KernelImage *kernels; /* no bytes when there are none */
+  const KernelImages *kernels; /* of the Program's images, in their order */
 } Image;
 
 static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t base) {
@@ -107,9 +105,9 @@ static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t 
     const ProgramEmbedded *f = &image->result->embedded.items[i];
     ok = pad_to(w, base + p->blobs[f->blob].offset) && add_file(j, w, f->path, f->bytes);
   }
-  if (ok && p->header->cpu_image != PROGRAM_NONE)
-    ok = pad_to(w, base + p->blobs[p->header->cpu_image].offset) &&
-         file_writer_add(w, image->kernels->data, image->kernels->bytes);
+  for (uint32_t i = 0; ok && i < p->n_images; i++)
+    ok = pad_to(w, base + p->blobs[p->images[i].blob].offset) &&
+         file_writer_add(w, image->kernels->items[i].data, image->kernels->items[i].bytes);
   ok = ok && pad_to(w, base + p->header->image_bytes);
   ArtifactTrailer trailer = {base, p->header->image_bytes, p->header->table_hash, ARTIFACT_MAGIC};
   return ok && file_writer_add(w, &trailer, sizeof trailer);
@@ -125,15 +123,25 @@ static bool write_behind(const Job *j, const Image *image, const FileMap *stub, 
   return false;
 }
 
-static bool write_file(const Job *j, const ProgramResult *r, const KernelImage *kernels, const void *tables,
+static KernelCompile compile_of(const Job *j) {
+  return (KernelCompile){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, NULL};
+}
+
+/* Programs without kernels have no images. */
+static bool check_images(const Job *j, const KernelImages *kernels, const Program *p, const FileMap *stub) {
+  const KernelTarget *target = kernel_target(j->spec->legal->source.device);
+  KernelCompile how = compile_of(j);
+  return !kernels->n || !target->check || target->check(&how, kernels, p, stub);
+}
+
+static bool write_file(const Job *j, const ProgramResult *r, const KernelImages *kernels, const void *tables,
                        size_t table_bytes, uint64_t *bytes) {
   FileMap stub;
   Image image = {.result = r, .tables = tables, .table_bytes = table_bytes, .kernels = kernels};
   RtError error = {0};
   if (!open_stub(j->diags, j->spec->stub, &stub)) return false;
   if (program_open(tables, table_bytes, &image.p, &error) != RT_OK) program_refused("the Program just built", &error);
-  KernelObject object = {&kernels->map, &image.p, &stub, c_compiler_name(&(CCompiler){.command = j->spec->cc})};
-  bool ok = (!kernels->data || kernel_object_check(j->diags, &object)) && write_behind(j, &image, &stub, bytes);
+  bool ok = check_images(j, kernels, &image.p, &stub) && write_behind(j, &image, &stub, bytes);
   program_close(&image.p);
   file_unmap(&stub);
   return ok;
@@ -141,21 +149,18 @@ static bool write_file(const Job *j, const ProgramResult *r, const KernelImage *
 
 /* ---- entry */
 
-static void close_program(const Job *j, const ProgramResult *r, const KernelImage *kernels, void **tables,
+/* With the images; NULL: without, of a Program that is not compiled. */
+static void close_program(const Job *j, const ProgramResult *r, const KernelImages *kernels, void **tables,
                           size_t *bytes) {
   const ArtifactSpec *s = j->spec;
   RtError error = {0};
   ProgramFacts facts = {.name = s->name,
                         .target = s->target,
                         .producer = s->producer,
-                        .cpu = "",
-                        .cpu_image = PROGRAM_NONE,
                         .stages = (uint32_t)s->legal->source.m->mesh.stages};
-  if (kernels) {
-    facts.cpu = program_cpu_features();
-    facts.cpu_image = program_embed(r->b, kernels->bytes, program_blob_hash(kernels->data, kernels->bytes));
-  } else if (r->kernels.n) { /* not compiled: an empty place for the kernels */
-    facts.cpu_image = program_embed(r->b, 0, program_blob_hash("", 0));
+  for (size_t i = 0; kernels && i < kernels->n; i++) {
+    const KernelImage *k = &kernels->items[i];
+    program_embed_image(r->b, k->kind, k->arch, k->bytes, program_blob_hash(k->data, k->bytes));
   }
   Program p;
   if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
@@ -165,27 +170,27 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
   program_close(&p);
 }
 
-static bool compile(Job *j, const ProgramResult *r, KernelImage *out, ArtifactReport *report) {
+static bool compile(Job *j, const ProgramResult *r, KernelImages *out, ArtifactReport *report) {
   const Legal *legal = j->spec->legal;
   const KernelTarget *target = kernel_target(legal->source.device);
   size_t n;
   const char **texts = target->texts(&legal->kernels, &n);
   double begin = now_ms();
-  bool ok = n == 0 ||
-            target->compile(&(KernelCompile){j->arena, j->diags, j->spec->cc, j->dir, &j->folder, NULL}, texts, n, out);
+  KernelCompile how = compile_of(j);
+  bool ok = n == 0 || target->compile(&how, texts, n, out);
   *report = (ArtifactReport){.kernels = r->kernels.n, .texts = n, .compile_ms = now_ms() - begin};
   return ok;
 }
 
 static bool compile_and_write(Job *j, const ProgramResult *r, ArtifactReport *report) {
-  KernelImage kernels = {0};
+  KernelImages kernels = {0};
   if (!compile(j, r, &kernels, report)) return false;
   void *tables = NULL;
   size_t bytes = 0;
-  close_program(j, r, kernels.data ? &kernels : NULL, &tables, &bytes);
+  close_program(j, r, &kernels, &tables, &bytes);
   bool ok = !j->spec->out || write_file(j, r, &kernels, tables, bytes, &report->bytes);
   free(tables);
-  kernel_image_free(&kernels);
+  kernel_images_free(&kernels);
   return ok;
 }
 

@@ -14,7 +14,14 @@ const KernelTarget *kernel_target(const DeviceTraits *d) {
   return targets[d->kind];
 }
 
-void kernel_image_free(KernelImage *image) {
-  if (image->map.data) file_unmap(&image->map);
-  *image = (KernelImage){0};
+const KernelImage *kernel_image_of(const KernelImages *images, ProgramImageKind kind) {
+  for (size_t i = 0; i < images->n; i++)
+    if (images->items[i].kind == kind) return &images->items[i];
+  return NULL;
+}
+
+void kernel_images_free(KernelImages *images) {
+  for (size_t i = 0; i < images->n; i++)
+    if (images->items[i].map.data) file_unmap(&images->items[i].map);
+  images->n = 0;
 }

@@ -13,6 +13,7 @@
 #include "codegen/kernel_set.h"
 #include "codegen/rows/units.h"
 #include "ir/device.h"
+#include "program/program.h"
 
 /* How texts are compiled. */
 typedef struct KernelCompile {
@@ -24,13 +25,19 @@ typedef struct KernelCompile {
   const char *arch;              /* the architecture, for devices that have several; else NULL */
 } KernelCompile;
 
-/* Machine code. */
+/* Machine code of all kernels, for one architecture (program/image.h). */
 typedef struct KernelImage {
+  ProgramImageKind kind;
+  const char *arch;
   const void *data;
   size_t bytes;
-  const char *assembly; /* NULL where it is not given */
-  FileMap map;          /* what holds `data`; no data where it is in the arena */
+  FileMap map; /* what holds `data`; no data where it is in the arena */
 } KernelImage;
+
+typedef struct KernelImages {
+  KernelImage items[PIMAGE_COUNT];
+  size_t n;
+} KernelImages;
 
 struct ArtifactProgram; /* codegen/artifact.h */
 
@@ -42,14 +49,19 @@ typedef struct KernelTarget {
   const char *(*definition)(Arena *a, const Kernel *k);
   /* Whole texts with all kernels of a set; *n is how many. */
   const char **(*texts)(const KernelSet *set, size_t *n);
-  /* False after a diagnostic.  Free with kernel_image_free. */
-  bool (*compile)(const KernelCompile *how, const char *const *texts, size_t n, KernelImage *out);
+  /* An image of each kind that the compiler makes.  False after a diagnostic.  Free with kernel_images_free. */
+  bool (*compile)(const KernelCompile *how, const char *const *texts, size_t n, KernelImages *out);
+  /* Is what was compiled with `command` what the runtime, `stub`, can load, with every kernel of the Program?  False
+   * after a diagnostic; NULL: nothing is looked at. */
+  bool (*check)(const KernelCompile *how, const KernelImages *images, const Program *p, const FileMap *stub);
   /* The text of --emit=schedule. */
   void (*schedule)(Arena *a, const struct ArtifactProgram *program, Text *t);
 } KernelTarget;
 
 const KernelTarget *kernel_target(const DeviceTraits *d);
 
-void kernel_image_free(KernelImage *image);
+/* NULL when there is none of that kind. */
+const KernelImage *kernel_image_of(const KernelImages *images, ProgramImageKind kind);
+void kernel_images_free(KernelImages *images);
 
 #endif

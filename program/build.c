@@ -169,6 +169,12 @@ uint32_t program_embed(ProgramBuilder *b, uint64_t bytes, uint64_t hash) {
   return program_add_blobs(b, &(ProgramBlob){.bytes = bytes, .hash = hash});
 }
 
+uint32_t program_embed_image(ProgramBuilder *b, ProgramImageKind kind, const char *arch, uint64_t bytes,
+                             uint64_t hash) {
+  uint32_t blob = program_embed(b, bytes, hash);
+  return program_add_images(b, &(ProgramImage){kind, program_string(b, arch), blob, 0});
+}
+
 static uint64_t page_up(uint64_t n) { return (n + PROGRAM_PAGE - 1) / PROGRAM_PAGE * PROGRAM_PAGE; }
 
 static const size_t record_bytes[] = {
@@ -205,8 +211,6 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   h.name = program_string(b, facts->name);
   h.target = program_string(b, facts->target);
   h.producer = program_string(b, facts->producer);
-  h.cpu = program_string(b, facts->cpu);
-  h.cpu_image = facts->cpu_image;
   h.stages = facts->stages;
   h.n_events = facts->n_events;
   h.table_bytes = lay_out(b, &h);

@@ -43,11 +43,12 @@ uint32_t program_expr(ProgramBuilder *b, ProgramExprKind kind, uint32_t x, uint3
  * the blob's offset once finish has assigned it (offsets ascend in the order of embedding). */
 uint32_t program_embed(ProgramBuilder *b, uint64_t bytes, uint64_t hash);
 
+/* An image of those bytes; its index. */
+uint32_t program_embed_image(ProgramBuilder *b, ProgramImageKind kind, const char *arch, uint64_t bytes, uint64_t hash);
+
 /* The texts and numbers of the header. */
 typedef struct ProgramFacts {
   const char *name, *target, *producer;
-  const char *cpu;    /* program_cpu_features() of the machine that compiled the kernels, or "" */
-  uint32_t cpu_image; /* from program_embed, or PROGRAM_NONE */
   uint32_t stages;
   uint32_t n_events;
 } ProgramFacts;

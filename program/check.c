@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "program/comm.h"
+#include "program/image.h"
 #include "program/program.h"
 
 typedef struct Check {
@@ -180,10 +181,23 @@ static bool check_blobs(Check *c) {
              b->bytes <= h->image_bytes - b->offset,
          "blobs", i, "the range");
   }
-  NEED(h->cpu_image == PROGRAM_NONE || (h->cpu_image < p->n_blobs && !*program_text(p, p->blobs[h->cpu_image].path)),
-       "header", 0, "the CPU image");
-  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer) && text_ok(c, h->cpu), "header", 0,
-       "a text");
+  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer), "header", 0, "a text");
+  return true;
+}
+
+static bool check_images(Check *c) {
+  const Program *p = c->p;
+  if (p->n_images > PROGRAM_MAX_IMAGES) return damaged(c, "it has too many images");
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    const ProgramImage *m = &p->images[i];
+    NEED(m->kind < PIMAGE_COUNT, "images", i, "the kind");
+    NEED(text_ok(c, m->arch) && program_image_arch_ok(m->kind, program_text(p, m->arch)), "images", i,
+         "the architecture");
+    NEED(m->blob < p->n_blobs && !*program_text(p, p->blobs[m->blob].path), "images", i, "the place");
+    for (uint32_t k = 0; k < i; k++)
+      NEED(p->images[k].kind != m->kind || strcmp(program_text(p, p->images[k].arch), program_text(p, m->arch)) != 0,
+           "images", i, "the architecture");
+  }
   return true;
 }
 
@@ -693,7 +707,7 @@ RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *er
   out->image = image;
   out->header = image;
   if (check_header(c, image, bytes) && check_sections(c) && check_symbols(c) && check_mesh(c) && check_exprs(c) &&
-      check_blobs(c) && check_groups(c) && check_ports(c) && check_entries(c) && check_bodies(c) &&
+      check_blobs(c) && check_images(c) && check_groups(c) && check_ports(c) && check_entries(c) && check_bodies(c) &&
       check_schedules(c) && check_buffers(c) && check_tensors(c) && check_params(c) && check_states(c) &&
       check_instrs(c))
     return RT_OK;

@@ -37,19 +37,23 @@ const char *program_cpu_features(void) {
   return text;
 }
 
-bool program_cpu_supports(const char *list, char *missing, size_t size) {
-  bool has[N_NAMES];
-  detect(has);
+/* Is one of the words of a list these n characters? */
+static bool has_word(const char *list, const char *word, size_t n) {
   for (const char *p = list; *p;) {
+    size_t length = strcspn(p, " ");
+    if (length == n && memcmp(p, word, n) == 0) return true;
+    p += length;
+    p += *p == ' ';
+  }
+  return false;
+}
+
+bool program_cpu_list_has(const char *has, const char *needs, char *missing, size_t size) {
+  for (const char *p = needs; *p;) {
     size_t n = strcspn(p, " ");
-    bool found = n == 0;
-    for (int i = 0; i < N_NAMES && !found; i++) found = has[i] && strlen(names[i]) == n && memcmp(names[i], p, n) == 0;
-    if (!found) {
-      if (size) {
-        size_t k = n < size - 1 ? n : size - 1;
-        memcpy(missing, p, k);
-        missing[k] = 0;
-      }
+    if (n && !has_word(has, p, n)) {
+      size_t k = n < size ? n : size - 1;
+      if (size) memcpy(missing, p, k), missing[k] = 0;
       return false;
     }
     p += n;

@@ -11,8 +11,8 @@
 /* What this machine has of the known sets, e.g. "sse4.2 avx avx2 fma"; "" when it has none of them. */
 const char *program_cpu_features(void);
 
-/* Are all sets of a list separated by blanks present?  The first that is not (or that is unknown) is copied
- * to missing[size]. */
-bool program_cpu_supports(const char *list, char *missing, size_t size);
+/* Is every set of the list `needs` in the list `has`?  The first that is not is copied to missing[size].  Lists have
+ * their words between blanks. */
+bool program_cpu_list_has(const char *has, const char *needs, char *missing, size_t size);
 
 #endif

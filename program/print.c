@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "program/comm.h"
+#include "program/image.h"
 #include "program/program.h"
 
 static void print_expr(const Program *p, Text *t, uint32_t e) {
@@ -76,6 +77,15 @@ static void print_blobs(const Program *p, Text *t) {
     if (*program_text(p, b->path)) text_quoted(t, program_text(p, b->path));
     else text_add(t, "embedded");
     text_printf(t, " bytes %" PRIu64 "\n", b->bytes);
+  }
+}
+
+static void print_images(const Program *p, Text *t) {
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    const ProgramImage *m = &p->images[i];
+    text_printf(t, "image %s ", program_image_kind(m->kind));
+    text_quoted(t, program_text(p, m->arch));
+    text_printf(t, " in blob %u\n", m->blob);
   }
 }
 
@@ -251,6 +261,7 @@ void program_print(const Program *p, Text *t) {
     text_add(t, "\n");
   }
   print_blobs(p, t);
+  print_images(p, t);
   print_memory(p, t);
   for (uint32_t i = 0; i < p->n_entries; i++) print_entry(p, t, i);
   for (uint32_t i = 0; i < p->n_bodies; i++) {

@@ -43,8 +43,10 @@
  * `together` joins an instruction with the next one, also communication, into one position of the order: both progress
  * at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.
  *
- * Kernels: void NAME(void *const *tensors, const int64_t *scalars), see ProgramKernelFn; tensors are
- * row-major and contiguous, aligned to PROGRAM_ALIGN when their offset in the buffer is.
+ * Kernels are functions that every image has under one name: machine code of one kind (program.def) for one
+ * architecture; a device takes the one it runs (program/image.h).  A Program with kernels and without images can be
+ * printed and planned only.  In a shared object for CPUs: void NAME(void *const *tensors, const int64_t *scalars), see
+ * ProgramKernelFn.  Tensors are row-major and contiguous, aligned to PROGRAM_ALIGN when their offset in the buffer is.
  */
 #ifndef APC_PROGRAM_PROGRAM_H
 #define APC_PROGRAM_PROGRAM_H
@@ -72,6 +74,7 @@ enum {
   PROGRAM_MAX_BATCH_LOOPS = 6,
   PROGRAM_MAX_MICRO_BATCHES = 2048,
   PROGRAM_MAX_KEY = 1 << 24,
+  PROGRAM_MAX_IMAGES = 64,
   PROGRAM_MAX_TOGETHER = 16, /* instructions in one position of communication */
   PROGRAM_POSITIONS = 64,    /* positions of communication that a rank has under way */
   PROGRAM_MAX_LOOPS = 64,    /* loops inside each other */
@@ -109,6 +112,13 @@ typedef enum ProgramInit {
 #undef PROGRAM_INIT
   PINIT_COUNT
 } ProgramInit;
+
+typedef enum ProgramImageKind {
+#define PROGRAM_IMAGE(kind, ...) PIMAGE_##kind,
+#include "program/program.def"
+#undef PROGRAM_IMAGE
+  PIMAGE_COUNT
+} ProgramImageKind;
 
 typedef enum ProgramInstrKind {
 #define INSTR(name, ...) PI_##name,
@@ -206,8 +216,16 @@ typedef struct ProgramTensor {
 } ProgramTensor;
 
 typedef struct ProgramKernel {
-  uint32_t name; /* symbol in the CPU image */
+  uint32_t name; /* symbol in the images */
 } ProgramKernel;
+
+/* All kernels, as machine code of one kind for one architecture; no two are for the same. */
+typedef struct ProgramImage {
+  uint32_t kind; /* ProgramImageKind */
+  uint32_t arch; /* text: see the kind's row */
+  uint32_t blob; /* embedded */
+  uint32_t zero;
+} ProgramImage;
 
 /* A family: over axes, every stage has one group per value of the other spatial coordinates, with its
  * ranks ordered by the axes' coordinates, first axis major.  Over two stages (axes empty), each rank of `from` forms a
@@ -289,9 +307,6 @@ typedef struct ProgramHeader {
   uint32_t name;        /* text: the model */
   uint32_t target;      /* text: what it was compiled for, "cpux2" */
   uint32_t producer;    /* text: "apc 0.1.0" */
-  uint32_t cpu;         /* text: instruction sets the kernels need, separated by blanks (program/cpu.h) */
-  uint32_t cpu_image;   /* blob (embedded): the shared object with the kernels; NONE: can be printed and planned only,
-                           unless there are no kernels */
   uint32_t stages;      /* at least 1 */
   uint32_t n_events;    /* events are numbers below this */
   uint32_t zero;

@@ -8,7 +8,7 @@
 #include "ir/interp.h"
 #include "tests/test.h"
 
-typedef struct Program {
+typedef struct InterpProgram {
   Arena *arena;
   Diags *diags;
   Module *m;
@@ -16,11 +16,11 @@ typedef struct Program {
   InterpNamed inputs[16];
   int ninputs;
   InterpResult result;
-} Program;
+} InterpProgram;
 
 /* Parses "apc.ir 1" + text and verifies it; exits when that fails (a broken test). */
-static inline Program codegen_program_of(const char *text) {
-  Program p = {.arena = arena_new()};
+static inline InterpProgram codegen_program_of(const char *text) {
+  InterpProgram p = {.arena = arena_new()};
   p.diags = diags_new(p.arena);
   p.m = ir_parse("test", arena_printf(p.arena, "apc.ir 1\n%s", text), p.diags);
   if (!p.m || !verify_module(p.m, p.diags)) {
@@ -31,12 +31,12 @@ static inline Program codegen_program_of(const char *text) {
   return p;
 }
 
-static inline void program_free(Program *p) {
+static inline void program_free(InterpProgram *p) {
   module_free(p->m);
   arena_free(p->arena);
 }
 
-static inline InterpTensor *program_input(Program *p, const char *name, DType t, int rank, const int64_t *dims) {
+static inline InterpTensor *program_input(InterpProgram *p, const char *name, DType t, int rank, const int64_t *dims) {
   InterpNamed *item = &p->inputs[p->ninputs++];
   item->name = name;
   item->tensor = interp_tensor(p->arena, t, rank, dims);
@@ -44,7 +44,7 @@ static inline InterpTensor *program_input(Program *p, const char *name, DType t,
 }
 
 /* Floats (or whole numbers) into an input, whatever the domain. */
-static inline void program_numbers(Program *p, const char *name, DType t, int rank, const int64_t *dims,
+static inline void program_numbers(InterpProgram *p, const char *name, DType t, int rank, const int64_t *dims,
                                    const double *v) {
   InterpTensor *x = program_input(p, name, t, rank, dims);
   for (int64_t i = 0; i < interp_elements(x); i++) {
@@ -54,16 +54,18 @@ static inline void program_numbers(Program *p, const char *name, DType t, int ra
   }
 }
 
-static inline bool tool_program_run(Program *p, const char *func) {
+static inline bool tool_program_run(InterpProgram *p, const char *func) {
   const Func *f = module_func(p->m, func);
   bool ok = interp_run(p->m, f, &p->options, p->ninputs, p->inputs, p->arena, &p->result, p->diags);
   return ok;
 }
 
 /* The first diagnostic's message, "" when there is none. */
-static inline const char *program_error(const Program *p) { return p->diags->n ? p->diags->items[0].message : ""; }
+static inline const char *program_error(const InterpProgram *p) {
+  return p->diags->n ? p->diags->items[0].message : "";
+}
 
-static inline const InterpTensor *program_output(const Program *p, const char *name) {
+static inline const InterpTensor *program_output(const InterpProgram *p, const char *name) {
   const InterpTensor *t = interp_find(p->result.outputs, p->result.noutputs, name);
   return t ? t : interp_find(p->result.states, p->result.nstates, name);
 }
@@ -75,7 +77,7 @@ static inline const InterpTensor *program_output(const Program *p, const char *n
     check_output((p), (name), (int)(sizeof want_ / sizeof *want_), want_, __FILE__, __LINE__); \
   } while (0)
 
-static inline void check_output(const Program *p, const char *name, int n, const double *want, const char *file,
+static inline void check_output(const InterpProgram *p, const char *name, int n, const double *want, const char *file,
                                 int line) {
   const InterpTensor *t = program_output(p, name);
   if (!t || interp_elements(t) != n) {

@@ -21,7 +21,7 @@
 
 typedef struct Case {
   const char *name;
-  Program p;
+  InterpProgram p;
   const Func *f;
   UnitList *units;
   int64_t *symbols;
@@ -235,7 +235,7 @@ static void fill_inputs(Case *c, uint64_t seed) {
   }
 }
 
-static void add_case(const char *name, Program p, uint64_t seed) {
+static void add_case(const char *name, InterpProgram p, uint64_t seed) {
   Case *c = calloc(1, sizeof *c);
   *c = (Case){
       .name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};

@@ -7,7 +7,7 @@
 
 /* ---- elementwise operations, one by one, on every type */
 
-static Builder start_function(Program *p) {
+static Builder start_function(InterpProgram *p) {
   p->arena = arena_new();
   p->diags = diags_new(p->arena);
   p->m = module_new();
@@ -32,7 +32,7 @@ static void add_output(Builder *b, const char *name, Val v) {
   build_output(b, name, v, layout_replicated(b->m, type_of(b->f, v)->rank));
 }
 
-static void finish_function(const char *name, Program *p, uint64_t seed) {
+static void finish_function(const char *name, InterpProgram *p, uint64_t seed) {
   if (!verify_module(p->m, p->diags)) {
     diags_print(p->diags, stderr, false);
     fprintf(stderr, "%s\n", name);
@@ -61,7 +61,7 @@ static Val spread(Builder *b, Val v, double by, double plus) {
 
 static void pointwise(void) {
   for (int t = 0; t < DT_COUNT; t++) {
-    Program p = {0};
+    InterpProgram p = {0};
     Builder b = start_function(&p);
     const Expr *dims[2] = {ex_const(p.m, 7), ex_sym(p.m, 0)};
     const Type *type = type_get(p.m, (DType)t, 2, dims);
@@ -177,7 +177,7 @@ static Val random_op(const Pool *p) {
 static void random_graphs(void) {
   static const int64_t sizes[][3] = {{3, 5, 7}, {2, 1, 65}, {1, 40, 3}, {4, 0, 6}, {1, 1, 1}, {2, 3, 1100}};
   for (int g = 0; g < 48; g++) {
-    Program q = {0};
+    InterpProgram q = {0};
     Builder b = start_function(&q);
     Pool pool = {.b = &b};
     random_state = (uint64_t)g + 1000;

@@ -28,12 +28,13 @@ typedef struct Make {
   uint32_t schedule[64][64], calls[64]; /* per stage: body * 4096 + micro-batch */
   const char *kernels;                  /* C text, or NULL */
   const char *embedded;                 /* one file of weights in the image, or NULL */
-  const char *cpu;
+  ProgramImageKind image;               /* the kernels pass for, */
+  const char *arch;                     /* and the architecture */
   uint32_t embedded_blob;
 } Make;
 
 static inline Make make_new(uint32_t stages) {
-  return (Make){.b = program_builder_new(), .stages = stages, .phase = PHASE_fwd, .cpu = ""};
+  return (Make){.b = program_builder_new(), .stages = stages, .phase = PHASE_fwd, .arch = ""};
 }
 
 static inline uint32_t make_axis(Make *m, const char *name, uint32_t size, bool temporal) {
@@ -235,10 +236,11 @@ static inline const char *make_artifact(Make *m, const char *name) {
   char *path = paths[next++ % 4];
   snprintf(path, sizeof paths[0], "%s", temp_path(name));
   const char *so = temp_path("kernels.so"), *tables_path = temp_path("tables");
-  ProgramFacts facts = {name, "test", "test", m->cpu, PROGRAM_NONE, m->stages, m->events};
+  ProgramFacts facts = {name, "test", "test", m->stages, m->events};
+  uint32_t object = PROGRAM_NONE;
   if (m->kernels) {
     make_shared_object(m->kernels, so);
-    facts.cpu_image = program_embed(m->b, make_file_size(so), 0);
+    object = program_embed_image(m->b, m->image, m->arch, make_file_size(so), 0);
   }
   void *tables = NULL;
   size_t bytes = 0;
@@ -254,7 +256,7 @@ static inline const char *make_artifact(Make *m, const char *name) {
   uint64_t base = ((uint64_t)ftell(out) + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
   make_copy(out, tables_path, base);
   if (m->embedded) make_copy(out, m->embedded, base + program_at_blobs(m->b, m->embedded_blob)->offset);
-  if (m->kernels) make_copy(out, so, base + program_at_blobs(m->b, facts.cpu_image)->offset);
+  if (m->kernels) make_copy(out, so, base + program_at_blobs(m->b, program_at_images(m->b, object)->blob)->offset);
   ArtifactTrailer t = {base, h.image_bytes, h.table_hash, ARTIFACT_MAGIC};
   if (fwrite(&t, sizeof t, 1, out) != 1 || fclose(out) != 0 || chmod(path, 0755) != 0) exit(1);
   free(tables);

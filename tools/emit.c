@@ -256,17 +256,18 @@ static const char *cuda_source(Tool *t, const Build *b, const ArtifactProgram *a
 }
 
 static bool write_image(Tool *t, const Build *b, const Emit *e, const char *source) {
-  KernelImage image;
+  KernelImages images;
   if (!b->options.target->arch)
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s does not say its architecture",
                       b->options.target->name);
   KernelCompile how = {.arena = t->arena, .diags = t->diags, .arch = b->options.target->arch};
-  if (!kernel_target(b->device)->compile(&how, &source, 1, &image)) return false;
-  if (e->kind == EMIT_PTX) return write_text(t, e->file, image.assembly);
-  if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, image.data, image.bytes);
-  tool_stages_end(t);
-  standard_write(image.data, image.bytes);
-  return true;
+  if (!kernel_target(b->device)->compile(&how, &source, 1, &images)) return false;
+  const KernelImage *image = kernel_image_of(&images, e->kind == EMIT_PTX ? PIMAGE_ptx : PIMAGE_cubin);
+  bool standard = strcmp(e->file, "-") == 0, ok = true;
+  if (standard) tool_stages_end(t), standard_write(image->data, image->bytes);
+  else ok = file_write(t->diags, e->file, 0666, image->data, image->bytes);
+  kernel_images_free(&images);
+  return ok;
 }
 
 static bool write_cuda(Tool *t, Build *b, const Emit *e) {

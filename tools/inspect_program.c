@@ -3,6 +3,7 @@
 
 #include "base/json_text.h"
 #include "program/artifact.h"
+#include "program/image.h"
 #include "program/program.h"
 #include "tools/inspect.h"
 
@@ -10,6 +11,17 @@ static json_t *port_json(const Program *p, uint32_t port) {
   const ProgramPort *r = &p->ports[port];
   return json_pack("{s:o, s:s, s:i}", "name", json_text(program_text(p, r->name)), "dtype", dtype_name((DType)r->dtype),
                    "rank", (int)r->dims.n);
+}
+
+static json_t *images_json(const Program *p) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    const ProgramImage *m = &p->images[i];
+    json_array_append_new(list,
+                          json_pack("{s:s, s:o, s:I}", "kind", program_image_kind(m->kind), "arch",
+                                    json_text(program_text(p, m->arch)), "bytes", (json_int_t)p->blobs[m->blob].bytes));
+  }
+  return list;
 }
 
 static json_t *program_json(const Program *p, const char *path) {
@@ -26,11 +38,12 @@ static json_t *program_json(const Program *p, const char *path) {
     json_array_append_new(entries, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
                                              inputs, "outputs", outputs));
   }
-  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file",
+  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file",
                    json_text(path), "kind", "program", "model", json_text(program_text(p, p->header->name)), "target",
                    json_text(program_text(p, p->header->target)), "producer",
                    json_text(program_text(p, p->header->producer)), "ranks", (int)p->ranks, "stages", (int)p->stages,
-                   "mesh", mesh, "entries", entries, "image_bytes", (json_int_t)p->header->image_bytes);
+                   "mesh", mesh, "images", images_json(p), "entries", entries, "image_bytes",
+                   (json_int_t)p->header->image_bytes);
 }
 
 static void print_ports(const Program *p, const char *what, uint32_t first, uint32_t n) {
@@ -60,8 +73,12 @@ static void print_program(Tool *t, const Program *p, const char *path) {
     printf("%s%s=%u", i ? " x " : "; mesh ", program_text(p, p->axes[i].name), p->axes[i].size);
   printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels,
          model_weights(p));
-  if (*program_text(p, h->cpu)) printf("; needs %s", program_text(p, h->cpu));
   putchar('\n');
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    Text text = {.arena = t->arena};
+    program_image_text(p, i, &text);
+    printf("  code     %s\n", text_str(&text));
+  }
   for (uint32_t i = 0; i < p->n_entries; i++) {
     if (p->entries[i].prepare) continue;
     printf("  entry %s\n", program_text(p, p->entries[i].name));

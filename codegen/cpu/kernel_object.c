@@ -4,21 +4,14 @@
 #include <elf.h>
 #include <string.h>
 
+#include "codegen/elf.h"
+
 /* The dynamic symbols of an ELF file. */
 typedef struct Symbols {
   const uint8_t *table;
   const char *names;
   size_t n, names_bytes;
 } Symbols;
-
-bool elf_is_whole(const FileMap *f) {
-  Elf64_Ehdr head;
-  if (f->size < sizeof head) return false;
-  memcpy(&head, f->data, sizeof head);
-  uint64_t table = (uint64_t)head.e_shnum * head.e_shentsize;
-  return memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64 && table > 0 &&
-         table <= f->size && head.e_shoff <= f->size - table;
-}
 
 static bool lies_inside(const FileMap *f, const Elf64_Shdr *s) {
   return s->sh_size <= f->size && s->sh_offset <= f->size - s->sh_size;

@@ -19,8 +19,4 @@ typedef struct KernelObject {
 
 bool kernel_object_check(Diags *d, const KernelObject *k); /* false after a diagnostic */
 
-/* Is it a whole ELF file of 64 bits?  The table of sections is the last thing in one, so a file that was cut off does
- * not have it. */
-bool elf_is_whole(const FileMap *f);
-
 #endif

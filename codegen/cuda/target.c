@@ -4,6 +4,8 @@
  * scalars.  How many blocks are launched is the first expression of a launch. */
 #include "codegen/target.h"
 
+#include <string.h>
+
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/schedule.h"
@@ -28,15 +30,24 @@ static const char **texts(const KernelSet *s, size_t *n) {
   return list;
 }
 
-static bool compile(const KernelCompile *how, const char *const *list, size_t n, KernelImage *out) {
+/* "compute_90" for "sm_90". */
+static const char *virtual_arch(Arena *a, const char *arch) {
+  return arena_printf(a, "compute_%s", strncmp(arch, "sm_", 3) == 0 ? arch + 3 : arch);
+}
+
+static bool compile(const KernelCompile *how, const char *const *list, size_t n, KernelImages *out) {
   CudaImage image;
   Text all = {.arena = how->arena};
+  *out = (KernelImages){0};
   for (size_t i = 0; i < n; i++) text_add(&all, list[i]);
   if (!nvrtc_compile(how->arena, how->diags, text_str(&all), how->arch, &image)) return false;
-  *out = (KernelImage){.data = image.cubin, .bytes = image.cubin_bytes, .assembly = image.ptx};
+  out->items[out->n++] =
+      (KernelImage){.kind = PIMAGE_cubin, .arch = how->arch, .data = image.cubin, .bytes = image.cubin_bytes};
+  out->items[out->n++] = (KernelImage){
+      .kind = PIMAGE_ptx, .arch = virtual_arch(how->arena, how->arch), .data = image.ptx, .bytes = strlen(image.ptx)};
   return true;
 }
 
 static const char *const prelude = dialect_prelude;
 extern const KernelTarget kernel_target_cuda;
-const KernelTarget kernel_target_cuda = {&prelude, print, cuda_text, texts, compile, cuda_schedule_print};
+const KernelTarget kernel_target_cuda = {&prelude, print, cuda_text, texts, compile, NULL, cuda_schedule_print};

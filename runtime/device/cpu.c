@@ -14,6 +14,7 @@
 
 #include "program/box.h"
 #include "program/cpu.h"
+#include "program/image.h"
 #include "runtime/device/gemm_dnnl.h"
 #include "runtime/device/onednn.h"
 #include "runtime/device/openmp.h"
@@ -51,7 +52,9 @@ static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, R
 
 static RtStatus open_library(CpuDevice *d, RtError *error) {
   int fd = -1;
-  RtStatus status = copy_kernels(d->artifact, &d->p->blobs[d->p->header->cpu_image], &fd, error);
+  uint32_t image;
+  RtStatus status = program_image_choose(d->p, "CPU", program_cpu_features(), &image, error);
+  if (!status) status = copy_kernels(d->artifact, &d->p->blobs[d->p->images[image].blob], &fd, error);
   if (status) return status;
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -64,15 +67,9 @@ static RtStatus open_library(CpuDevice *d, RtError *error) {
 
 static RtStatus find_kernels(CpuDevice *d, RtError *error) {
   const Program *p = d->p;
-  char missing[64];
-  if (!program_cpu_supports(program_text(p, p->header->cpu), missing, sizeof missing))
-    return rt_error(error, RT_UNSUPPORTED,
-                    "this CPU lacks %s, which the machine that compiled the program has; compile it again here",
-                    missing);
   d->kernels = calloc(p->n_kernels + 1u, sizeof *d->kernels);
   if (!d->kernels) return rt_error(error, RT_FAILED, "out of memory");
   if (p->n_kernels == 0) return RT_OK;
-  if (p->header->cpu_image == PROGRAM_NONE) return rt_error(error, RT_BAD_INPUT, "the program has no machine code");
   RtStatus status = open_library(d, error);
   for (uint32_t i = 0; !status && i < p->n_kernels; i++) {
     void *address = dlsym(d->library, program_text(p, p->kernels[i].name));

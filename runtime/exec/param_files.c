@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "program/image.h"
 #include "runtime/exec/load.h"
 
 static bool is_safetensors(const char *path) {
@@ -80,7 +81,7 @@ static RtStatus check_embedded(const Artifact *a, uint32_t i, _Atomic uint64_t *
     return rt_error_errno(error, RT_BAD_INPUT, "the compiled model cannot be read");
   if (!b->hash || *hash == b->hash) return RT_OK;
   return rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its %s do not match their checksum",
-                  i == a->program.header->cpu_image ? "kernels" : "weights");
+                  program_image_has_blob(&a->program, i) ? "kernels" : "weights");
 }
 
 static RtStatus check_all(ParamFiles *f, _Atomic uint64_t *beats, RtError *error) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "program/image.h"
 #include "runtime/host/host.h"
 
 /* The list with one item more; takes both.  NULL when either is NULL, or there is no memory. */
@@ -109,18 +110,35 @@ static json_int_t weight_elements(const Program *p) {
   return sum;
 }
 
+static json_t *describe_images(const Program *p) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    const ProgramImage *x = &p->images[i];
+    list = add(list, json_pack("{s:s, s:o, s:I}", "kind", program_image_kind(x->kind), "arch",
+                               json_text(program_text(p, x->arch)), "bytes", (json_int_t)p->blobs[x->blob].bytes));
+  }
+  return list;
+}
+
+/* The instruction sets of the first image for CPUs; none: "". */
+static const char *cpu_sets(const Program *p) {
+  for (uint32_t i = 0; i < p->n_images; i++)
+    if (p->images[i].kind == PIMAGE_object) return program_text(p, p->images[i].arch);
+  return "";
+}
+
 static json_t *describe(ApcModel *m, bool *lacking) {
   const Program *p = &m->artifact.program;
   const ProgramHeader *h = p->header;
   json_t *axes = json_object();
   for (uint32_t i = 0; i < p->n_axes; i++)
     axes = json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1",
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1",
                    "name", json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)),
-                   "producer", json_text(program_text(p, h->producer)), "cpu", json_text(program_text(p, h->cpu)),
-                   "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights", weight_elements(p),
-                   "instructions", (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries",
-                   describe_entries(p), "memory", describe_ranks(m, lacking));
+                   "producer", json_text(program_text(p, h->producer)), "cpu", json_text(cpu_sets(p)), "images",
+                   describe_images(p), "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights",
+                   weight_elements(p), "instructions", (json_int_t)p->n_instrs, "symbols", describe_symbols(p),
+                   "entries", describe_entries(p), "memory", describe_ranks(m, lacking));
 }
 
 static void print_ports(const Program *p, Text *t, const char *word, uint32_t first, uint32_t n) {
@@ -162,6 +180,11 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
     print_ports(p, t, "output", e->outputs, e->n_outputs);
   }
   print_symbols(p, t);
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    text_add(t, "  code: ");
+    program_image_text(p, i, t);
+    text_add(t, "\n");
+  }
   ApcReport r;
   for (int rank = 0; rank < apc_ranks(m); rank++)
     if (predicted(m, rank, &r, lacking))

@@ -25,7 +25,7 @@ typedef struct Case {
 
 typedef struct Guard {
   const Case *c;
-  Program p;
+  InterpProgram p;
   const Type *global;
   Layouts layouts;
 } Guard;

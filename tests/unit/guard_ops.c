@@ -54,7 +54,7 @@ static const char *with_sizes(Arena *arena, const char *s, const char *const *si
 typedef struct Guard {
   const Instance *instance;
   const char *mesh, *text;
-  Program p;
+  InterpProgram p;
   const Func *whole; /* @main */
   Reference plain;
   const Rule *rule;

@@ -9,7 +9,7 @@ static void check_loop(const char *head, const char *body, double n, double m, i
                        const char *file, int line) {
   for (int d = 0; d < 2; d++) {
     Arena *scratch = arena_new();
-    Program p = codegen_program_of(
+    InterpProgram p = codegen_program_of(
         arena_printf(scratch,
                      "%s\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[3] %%n = input {name=\"n\"} : i64[] "
                      "%%m = input {name=\"m\"} : i64[] %s output \"y\" %%y }",
@@ -127,7 +127,7 @@ static void called(void) {
 
 static void too_many(void) {
   Arena *scratch = arena_new();
-  Program p = codegen_program_of(arena_printf(
+  InterpProgram p = codegen_program_of(arena_printf(
       scratch,
       "func @main level 1 { %%n = const {value=9} : i64[] %%x = const {value=1} : f32[3] %s output \"y\" %%y }",
       doubling));
@@ -142,7 +142,7 @@ static void too_many(void) {
 
 /* ---- level 2 */
 
-static bool run_ranks(Program *p, const char *count, const char *again) {
+static bool run_ranks(InterpProgram *p, const char *count, const char *again) {
   Arena *scratch = arena_new();
   *p = codegen_program_of(arena_printf(
       scratch,
@@ -161,7 +161,7 @@ static bool run_ranks(Program *p, const char *count, const char *again) {
 }
 
 static void ranks(void) {
-  Program p;
+  InterpProgram p;
   CHECK(run_ranks(&p, "two", "lt"));
   CHECK_OUTPUT(&p, "y", 4, 8, 12, 16);
   program_free(&p);

@@ -19,7 +19,7 @@ static bool weights(void *context, const Module *m, const Param *p, InterpTensor
   return true;
 }
 
-static void run_all(Program *p, const Module *inputs_of, InterpResult *results) {
+static void run_all(InterpProgram *p, const Module *inputs_of, InterpResult *results) {
   for (size_t k = 0, r = 0; k < inputs_of->funcs.n; k++) {
     const Func *f = module_func(p->m, inputs_of->funcs.items[k]->name);
     int n;
@@ -50,8 +50,8 @@ static void keeps_numbers(const char *name, double tolerance) {
   CHECKF(text, "no tests/text/loop_%s.ir", name);
   if (!text) return;
   char *start = strstr(text, "apc.ir 1\n");
-  Program before = codegen_program_of(start + strlen("apc.ir 1\n")),
-          after = codegen_program_of(start + strlen("apc.ir 1\n"));
+  InterpProgram before = codegen_program_of(start + strlen("apc.ir 1\n")),
+                after = codegen_program_of(start + strlen("apc.ir 1\n"));
   InterpResult want[4], got[4];
   bool ok = pipeline_run(after.m, NULL, &(PassOptions){.verify = true, .device = target_device_traits(DEVICE_cpu)},
                          after.diags);

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "program/cpu.h"
+#include "program/image.h"
 #include "program/memory.h"
 #include "program/build.h"
 #include "tests/test.h"
@@ -126,8 +127,10 @@ typedef struct Image {
 
 static Image finish(ProgramBuilder *b) {
   Image image = {0};
+  program_embed_image(b, PIMAGE_cubin, "sm_80", 100, 0);
+  program_embed_image(b, PIMAGE_cubin, "sm_90", 5000, 0);
   RtError error = {0};
-  ProgramFacts facts = {"example", "cpux4", "test", "", PROGRAM_NONE, 2, 1};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1};
   CHECKF(program_builder_finish(b, &facts, &image.bytes, &image.n, &error) == RT_OK, "%s", error.text);
   program_builder_free(b);
   return image;
@@ -156,7 +159,8 @@ static void prints(void) {
   program_print(&p, &t);
   const char *const parts[] = {
       "program 7 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\nmesh [tp=2, mb=2 time] stages 2\n",
-      "group 0 tp\nblob 0 \"w.bin\" bytes 4096\n",
+      "group 0 tp\nblob 0 \"w.bin\" bytes 4096\nblob 1 embedded bytes 100\nblob 2 embedded bytes 5000\n"
+      "image cubin \"sm_80\" in blob 1\nimage cubin \"sm_90\" in blob 2\n",
       "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
       "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",
       "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
@@ -203,6 +207,11 @@ static void use(const Program *p) {
   Arena *a = arena_new();
   Text t = {.arena = a};
   program_print(p, &t);
+  for (uint32_t i = 0; i < p->n_images; i++) program_image_text(p, i, &t);
+  uint32_t image;
+  RtError lack = {0};
+  if (program_image_choose(p, "GPU", "sm_90", &image, &lack)) CHECK(lack.status == RT_UNSUPPORTED && *lack.text);
+  else CHECK(image < p->n_images);
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = p->symbols[s].hint;
   for (uint32_t e = 0; e < p->n_entries; e++)
@@ -346,10 +355,104 @@ static void weights_in_place(void) {
 
 static void cpu_sets(void) {
   char missing[32] = "";
-  CHECK(program_cpu_supports("", missing, sizeof missing));
-  CHECK(program_cpu_supports(program_cpu_features(), missing, sizeof missing));
-  CHECK(!program_cpu_supports("sse3 mmx9000 avx", missing, sizeof missing));
+  const char *have = program_cpu_features();
+  CHECK(program_cpu_list_has(have, "", missing, sizeof missing));
+  CHECK(program_cpu_list_has(have, have, missing, sizeof missing));
+  CHECK(!program_cpu_list_has("sse3 avx avx2", "sse3 mmx9000 avx", missing, sizeof missing));
   CHECK_STR(missing, "mmx9000");
+  CHECK(!program_cpu_list_has("avx2", "avx", missing, 3)); /* no part of a word; cut to the room */
+  CHECK_STR(missing, "av");
+}
+
+/* ---- images */
+
+typedef struct ImageSpec {
+  ProgramImageKind kind;
+  const char *arch;
+} ImageSpec;
+
+static const ImageSpec all_specs[] = {
+    {PIMAGE_object, "sse3"},  {PIMAGE_cubin, "sm_80"},    {PIMAGE_ptx, "compute_70"}, {PIMAGE_object, "sse3 avx2 fma"},
+    {PIMAGE_cubin, "sm_90a"}, {PIMAGE_ptx, "compute_80"}, {PIMAGE_cubin, "sm_86"},    {PIMAGE_cubin, "sm_90"},
+};
+enum { ALL_SPECS = sizeof all_specs / sizeof *all_specs };
+
+/* With the images of a mask over `specs`; false after the reason. */
+static bool open_with(const ImageSpec *specs, uint32_t mask, Program *p, void **bytes, RtError *error) {
+  ProgramBuilder *b = example();
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1};
+  size_t n;
+  for (uint32_t i = 0; i < 32; i++)
+    if (mask >> i & 1) program_embed_image(b, specs[i].kind, specs[i].arch, 100 + i, 0);
+  RtStatus status = program_builder_finish(b, &facts, bytes, &n, error);
+  program_builder_free(b);
+  return !status && program_open(*bytes, n, p, error) == RT_OK;
+}
+
+static void images_are_chosen(void) {
+  static const struct {
+    uint32_t mask;
+    const char *device, *arch;
+    int want; /* of all_specs; -1: none */
+    const char *text;
+  } cases[] = {
+      {0xff, "CPU", "sse3 ssse3 avx avx2 fma", 3, ""},
+      {0xff, "CPU", "sse3 ssse3", 0, ""},
+      {0x08, "CPU", "sse3 avx2", -1, "this CPU lacks fma, which the machine that compiled the program has"},
+      {0xff, "GPU", "sm_80", 1, ""},
+      {0xff, "GPU", "sm_89", 6, ""}, /* a later minor version */
+      {0xff, "GPU", "sm_90", 4, ""}, /* the code for this one alone */
+      {0xef, "GPU", "sm_90", 7, ""},
+      {0x10, "GPU", "sm_91", -1, "the program has machine code (cubin sm_90a) that a GPU of sm_91 does not run"},
+      {0xff, "GPU", "sm_75", 2, ""},  /* compiled by the driver */
+      {0xff, "GPU", "sm_120", 5, ""}, /* the later of two */
+      {0xff, "GPU", "sm_60", -1, "that a GPU of sm_60 does not run"},
+      {0x82, "GPU", "sm_120", -1, "(cubin sm_80, cubin sm_90) that a GPU of sm_120 does not run"},
+      {0x82, "CPU", "sse3", -1, "no machine code for a CPU; what it has: cubin sm_80, cubin sm_90"},
+      {0x01, "GPU", "sm_90", -1, "no machine code for a GPU; what it has: object"},
+      {0x00, "CPU", "sse3", -1, "the program has no machine code for a CPU"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Program p;
+    void *bytes = NULL;
+    RtError error = {0};
+    uint32_t image;
+    CHECKF(open_with(all_specs, cases[i].mask, &p, &bytes, &error), "%s", error.text);
+    RtStatus status = program_image_choose(&p, cases[i].device, cases[i].arch, &image, &error);
+    if (cases[i].want < 0)
+      CHECKF(status == RT_UNSUPPORTED && strstr(error.text, cases[i].text), "case %zu: %d %s", i, status, error.text);
+    else
+      CHECKF(status == RT_OK && p.images[image].kind == all_specs[cases[i].want].kind &&
+                 strcmp(program_text(&p, p.images[image].arch), all_specs[cases[i].want].arch) == 0,
+             "case %zu: %d %s", i, status, status ? error.text : program_text(&p, p.images[image].arch));
+    program_close(&p);
+    free(bytes);
+  }
+}
+
+static void images_that_are_none(void) {
+  static const struct {
+    ImageSpec specs[2];
+    const char *fault;
+  } cases[] = {
+      {{{PIMAGE_cubin, "sm_90"}, {PIMAGE_ptx, "compute_90"}}, NULL},
+      {{{PIMAGE_cubin, "sm_90"}, {PIMAGE_cubin, "sm_90"}}, "the architecture of images[1]"}, /* twice */
+      {{{PIMAGE_cubin, "sm_90"}, {PIMAGE_cubin, "compute_90"}}, "the architecture of images[1]"},
+      {{{PIMAGE_cubin, "sm_"}, {PIMAGE_ptx, "compute_90"}}, "the architecture of images[0]"},
+      {{{PIMAGE_cubin, "sm_9"}, {PIMAGE_ptx, "compute_90"}}, "the architecture of images[0]"},
+      {{{PIMAGE_cubin, "sm_90b"}, {PIMAGE_ptx, "compute_90"}}, "the architecture of images[0]"},
+      {{{PIMAGE_cubin, "sm_90"}, {PIMAGE_ptx, "compute_99999999999"}}, "the architecture of images[1]"},
+      {{{PIMAGE_COUNT, ""}, {PIMAGE_ptx, "compute_90"}}, "the kind of images[0]"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Program p;
+    void *bytes = NULL;
+    RtError error = {0};
+    bool ok = open_with(cases[i].specs, 3, &p, &bytes, &error);
+    CHECKF(ok == !cases[i].fault && (ok || strstr(error.text, cases[i].fault)), "case %zu: %s", i, error.text);
+    if (ok) program_close(&p);
+    free(bytes);
+  }
 }
 
 int main(void) {
@@ -362,5 +465,7 @@ int main(void) {
   RUN(overflow_is_an_error);
   RUN(weights_in_place);
   RUN(cpu_sets);
+  RUN(images_are_chosen);
+  RUN(images_that_are_none);
   return test_summary();
 }

@@ -91,13 +91,7 @@ static Strategy draw_strategy(Module *m, const Func *l1, const Op *op) {
 static bool finish(ProgramBuilder *b, uint32_t stages, uint32_t events, Built *out) {
   size_t bytes;
   RtError error = {0};
-  ProgramFacts facts = {.name = "m",
-                        .target = "cpu",
-                        .producer = "test",
-                        .cpu = "",
-                        .cpu_image = PROGRAM_NONE,
-                        .stages = stages,
-                        .n_events = events};
+  ProgramFacts facts = {.name = "m", .target = "cpu", .producer = "test", .stages = stages, .n_events = events};
   bool ok = program_builder_finish(b, &facts, &out->image, &bytes, &error) == RT_OK &&
             program_open(out->image, bytes, &out->p, &error) == RT_OK;
   CHECKF(ok, "%s", error.text);

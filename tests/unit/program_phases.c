@@ -443,7 +443,7 @@ static void bits_do_not_depend_on_the_schedule(void) {
 
 /* What a loader and the compiler ask of an image; the text of the first error is in `error`. */
 static RtStatus check(Step *s, RtError *error) {
-  ProgramFacts facts = {"training", "test", "test", "", program_embed(s->m.b, 1, 0), 2, EVENTS};
+  ProgramFacts facts = {"training", "test", "test", 2, EVENTS};
   void *tables = NULL;
   size_t bytes;
   Program p;

@@ -310,9 +310,22 @@ static void a_child_has_no_part_in_it(void) {
   apc_close(m);
 }
 
+/* Ranks on CPUs find code for GPUs alone. */
+static void code_of_another_device(void) {
+  Make make = mlp(weights_file(), true);
+  make.image = PIMAGE_cubin, make.arch = "sm_90";
+  ApcModel *m = make_load(make_artifact(&make, "mlp"));
+  CHECKF(strstr(apc_describe(m, 0), "  code: cubin sm_90, "), "%s", apc_describe(m, 0));
+  CHECKF(strstr(apc_describe(m, 1), "\"kind\": \"cubin\",\n      \"arch\": \"sm_90\""), "%s", apc_describe(m, 1));
+  OK(apc_bind_input_text(m, "x", "zeros"));
+  CHECK(apc_run(m, NULL) == APC_UNSUPPORTED);
+  CHECKF(strstr(apc_error(m), "no machine code for a CPU; what it has: cubin sm_90"), "%s", apc_error(m));
+  apc_close(m);
+}
+
 static void missing_instruction_sets(void) {
   Make make = mlp(weights_file(), true);
-  make.cpu = "mmx9000";
+  make.arch = "mmx9000";
   ApcModel *m = make_load(make_artifact(&make, "mlp"));
   OK(apc_bind_input_text(m, "x", "zeros"));
   CHECK(apc_run(m, NULL) == APC_UNSUPPORTED);
@@ -473,6 +486,7 @@ int main(void) {
   RUN(changed_weights_are_noticed);
   RUN(a_child_has_no_part_in_it);
   RUN(missing_instruction_sets);
+  RUN(code_of_another_device);
   RUN(products_of_f16_are_refused);
   RUN(pipelined);
   RUN(states_persist);

@@ -91,15 +91,15 @@ static const char *replaced(Arena *arena, const char *level2, const char *from, 
   return arena_printf(arena, "%.*s%s%s", (int)(at - level2), level2, to, at + strlen(from));
 }
 
-static Program program(const Model *k, const char *level2) {
+static InterpProgram program(const Model *k, const char *level2) {
   Arena *scratch = arena_new();
-  Program p = codegen_program_of(arena_printf(scratch, "%sfunc @main level 1 {\n%s\n}\nfunc @rank level 2 {\n%s\n}\n",
-                                              k->head, k->level1, level2));
+  InterpProgram p = codegen_program_of(arena_printf(
+      scratch, "%sfunc @main level 1 {\n%s\n}\nfunc @rank level 2 {\n%s\n}\n", k->head, k->level1, level2));
   arena_free(scratch);
   return p;
 }
 
-static void same_numbers(Program *p, const char *name) {
+static void same_numbers(InterpProgram *p, const char *name) {
   for (int d = 0; d < 2; d++) {
     InterpOptions o = {.domain = (InterpDomain)d, .tolerance = d ? 0 : 1e-9};
     InterpResult want, got;
@@ -119,7 +119,7 @@ static void same_numbers(Program *p, const char *name) {
 }
 
 static void proved(const Model *k) {
-  Program p = program(k, k->level2);
+  InterpProgram p = program(k, k->level2);
   Proof proof = prove(p.m, module_func(p.m, "main"), module_func(p.m, "rank"));
   CHECKF(proof.verdict == PROVED, "%s: %s at %s: %s", k->name, verdict_name(proof.verdict), proof.op, proof.reason);
   same_numbers(&p, k->name);
@@ -129,7 +129,7 @@ static void proved(const Model *k) {
 /* The fault is refuted at that operation. */
 static void refuted(const Model *k, const char *from, const char *to, const char *op, const char *reason) {
   Arena *scratch = arena_new();
-  Program p = program(k, replaced(scratch, k->level2, from, to));
+  InterpProgram p = program(k, replaced(scratch, k->level2, from, to));
   Proof proof = prove(p.m, module_func(p.m, "main"), module_func(p.m, "rank"));
   CHECKF(proof.verdict == REFUTED && strcmp(proof.op, op) == 0 && strstr(proof.reason, reason),
          "%s with %s: %s at %s: %s", k->name, to, verdict_name(proof.verdict), proof.op ? proof.op : "nothing",
