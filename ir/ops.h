@@ -44,7 +44,8 @@ typedef enum OpTrait {
   OT_LOOP = 1 << 17,
   OT_LEVEL2 = 1 << 18,
   OT_COMM = 1 << 19,
-  OT_TYPED = 1 << 20
+  OT_TYPED = 1 << 20,
+  OT_ALONG = 1 << 21
 } OpTrait;
 
 const char *op_name(OpKind k);
@@ -100,6 +101,8 @@ bool op_is_contraction(OpKind k);
 /* A contraction whose floats a library may add in an order that depends on the rank; grouped ones are not: their
  * kernels add in the order of k, whatever is cut. */
 bool op_has_library_sums(OpKind k);
+/* Walks along one dimension of operand 0 (`axis`, `axes`, else the last): a kernel computes it row by row. */
+bool op_is_along(OpKind k);
 /* Has a decomposition into primitives (ir/ops/), and is defined for floats only. */
 bool op_is_composite(OpKind k);
 

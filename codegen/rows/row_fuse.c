@@ -116,12 +116,8 @@ static bool common_space(const WorkSpace *a, const WorkSpace *b, WorkSpace *out)
 static bool computes_in_place(OpKind k) {
   switch (k) {
     case OP_reshape: /* that drops or adds extents of 1 */
-    case OP_mask_partial:
-    case OP_reduce:
-    case OP_softmax:
-    case OP_norm:
-    case OP_cross_entropy: return true;
-    default: return op_is_elementwise(k);
+    case OP_mask_partial: return true;
+    default: return op_is_elementwise(k) || op_is_along(k);
   }
 }
 

@@ -63,8 +63,7 @@ static int reduced_axis(const Work *w, const Op *op) {
 
 int row_reduced_dim(const Work *w, const Op *op) {
   const Type *t = work_type(w, op->in[0]);
-  if (op->kind == OP_softmax) return dense_index_of(t, (int)op_int(op, AT_axis, 0));
-  if (op->kind != OP_reduce) return dense_index_of(t, t->rank - 1);
+  if (op->kind != OP_reduce) return dense_index_of(t, (int)op_int(op, AT_axis, t->rank - 1));
   int i = reduced_axis(w, op);
   return i < 0 ? -1 : dense_index_of(t, (int)op_attr(op, AT_axes)->u.ints[i]);
 }
@@ -145,10 +144,6 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_write: return WC_WRITE;
     case OP_reshape: return same_dense_dims(work_type(w, op->in[0]), work_type(w, op->out)) ? WC_MAP : WC_VIEW;
     case OP_copy: return WC_VIEW;
-    case OP_reduce:
-    case OP_softmax:
-    case OP_norm:
-    case OP_cross_entropy: return WC_ROW;
 #define TEMPLATE(op, family) case OP_##op:
 #include "codegen/rows/templates.def"
       return WC_TEMPLATE;
@@ -158,7 +153,7 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_leave: return WC_REPEAT;
     case OP_opaque:
     case OP_call: die("work_new: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
-    default: return op_is_comm(op->kind) ? WC_COMM : WC_MAP;
+    default: return op_is_comm(op->kind) ? WC_COMM : op_is_along(op->kind) ? WC_ROW : WC_MAP;
   }
 }
 

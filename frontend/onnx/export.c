@@ -427,14 +427,11 @@ static const char *write_op(const Writing *n) {
     case OP_conv_transpose: return write_conv(n);
     case OP_pool: return write_pool(n);
     case OP_softmax: return t == DT_f32 || t == DT_f64 ? write_softmax(n) : write_body(n);
-    case OP_norm:
-    case OP_rope:
-    case OP_attention:
-    case OP_cross_entropy: return write_body(n);
     case OP_read:
     case OP_write: return export_no_form(n, "ONNX models have no state");
     case OP_call: die("onnx_export: the function calls others");
-    default: return export_no_form(n, "no standard operators compute it");
+    default:
+      return op_is_composite(n->op->kind) ? write_body(n) : export_no_form(n, "no standard operators compute it");
   }
 }
 

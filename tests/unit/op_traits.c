@@ -40,6 +40,7 @@ static void elements(void) {
   CHECK_STR(all_with(op_is_grouped), "grouped_dot grouped_mlp");
   CHECK_STR(all_with(op_is_contraction), "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention");
   CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention");
+  CHECK_STR(all_with(op_is_along), "reduce softmax norm cross_entropy");
   CHECK_STR(all_with(op_is_composite), "softmax norm rope attention cross_entropy");
 }
 
