@@ -36,6 +36,11 @@ static const char *value_name(const EmitBody *b, Val v) {
   return v < b->spec->l2->values.n ? op_of(b->spec->l2, v)->name : "scratch";
 }
 
+/* What a unit makes for another one is scratch. */
+static ProgramClass result_class(const EmitBody *b, Val v) {
+  return v < b->spec->l2->values.n ? PC_activation : PC_workspace;
+}
+
 static bool has_target(const EmitBody *b, Val v) { return b->target && b->target[v] != PROGRAM_NONE; }
 
 void emit_share_tensor(EmitBody *b, Val v, uint32_t tensor) {
@@ -182,7 +187,7 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
       shared |= 1u << a;
       emit_share_tensor(b, v, emit_body_tensor(b, u->in[a]));
     } else {
-      emit_fresh_tensor(b, v, v < b->spec->l2->values.n ? PC_activation : PC_workspace);
+      emit_fresh_tensor(b, v, result_class(b, v));
     }
     tensors[n++] = b->tensor[v];
   }
@@ -221,7 +226,7 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
     list[n++] = g->b_batch[i];
     list[n++] = g->c_batch[i];
   }
-  ProgramClass class_ = u->out[0] < b->spec->l2->values.n ? PC_activation : PC_workspace;
+  ProgramClass class_ = result_class(b, u->out[0]);
   uint32_t tensors[5], ntensors = library_tensors(b, u, g->epilogue, class_, tensors);
   uint32_t index = emit_instr(b, PI_gemm, where, PROGRAM_NONE, ntensors, tensors, emit_exprs(b->e, n, list));
   ProgramInstr *x = program_at_instrs(b->e->b, index);
@@ -304,7 +309,7 @@ static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key
 }
 
 static void emit_comm(EmitBody *b, const Unit *u) {
-  const Op *op = &b->spec->l2->ops.items[u->op];
+  const Op *op = u->legal;
   uint32_t key = b->e->entry_base + (uint32_t)u->op;
   if (op->kind == OP_transfer) {
     emit_transfer(b, u, op, key);
@@ -331,7 +336,7 @@ static void emit_comm(EmitBody *b, const Unit *u) {
     default: die("no instruction for %s", op_name(op->kind));
   }
   if (op_attr(op, AT_op)) reduction = comm_reduction(op_attr(op, AT_op)->u.reduction);
-  emit_fresh_tensor(b, u->out[0], PC_activation);
+  emit_fresh_tensor(b, u->out[0], result_class(b, u->out[0]));
   uint32_t tensors[2] = {emit_body_tensor(b, u->in[0]), b->tensor[u->out[0]]};
   uint32_t at = emit_instr(b, kind, op->name, axes_group(b, op), 2, tensors, exprs);
   ProgramInstr *i = program_at_instrs(b->e->b, at);

@@ -211,7 +211,7 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
 bool driver_write(Build *b, const char *out) {
   const ModelOptions *o = &b->options.model;
   b->options.out = out;
-  driver_make_for(b, target_device_traits(DEVICE_cpu));
+  if (!b->device->runs) driver_make_for(b, target_device_traits(DEVICE_cpu));
   go_back(b, DRIVER_program); /* a Program is closed when it is written */
   if (!driver_run(b, DRIVER_lower) || !save_texts(b)) return false;
   driver_watch_stage(&o->watch, o->arena, "Compiling", "%s", out);

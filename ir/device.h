@@ -33,9 +33,11 @@ typedef struct DeviceTraits {
   bool convolutions;  /* its library has convolutions: of weights of the model, on images that hold their channels last;
                          a bias, a residual and an activation join them */
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
-  bool runs;          /* programs are built for it; for others only texts */
-  uint32_t kernels;   /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
-                         use; the others do it in f32 (f64 for f64) */
+  bool contiguous_collectives; /* its engine of communication moves contiguous memory only (ir/legal_comm.h); else it
+                                  reads and writes parts of tensors where they are */
+  bool runs;                   /* programs are built for it; for others only texts */
+  uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
+                       use; the others do it in f32 (f64 for f64) */
 } DeviceTraits;
 
 const DeviceTraits *target_device_traits(DeviceKind kind);

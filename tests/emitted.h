@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+#include "codegen/rows/row_work.h"
 #include "passes/cost/kernel.h"
 #include "passes/cost/loops.h"
 #include "passes/cost/plan_price.h"
@@ -73,15 +74,23 @@ static inline const Op *emitted_reader(const Func *l2, Val v, int *operand) {
   return NULL;
 }
 
+static inline bool emitted_window_of(const Emitted *e, const Op *op, WalkWindow *w, int *operand, size_t *from) {
+  int dim = (int)op_int(op, AT_axis, 0);
+  const Op *reader = emitted_reader(e->l2, op->out, operand);
+  *from = reader ? emitted_from(e, reader) : SIZE_MAX;
+  CHECKF(*from != SIZE_MAX, "nobody reads the window %s", op->name);
+  if (*from == SIZE_MAX) return false;
+  *w = (WalkWindow){.factor = e->rules[*from]->operands[*operand].dims[dim].f[0], .dim = dim, .axes = emitted_axes(op)};
+  return true;
+}
+
 static inline CommSize emitted_window(const Emitted *e, const Op *op) {
-  int operand = 0, dim = (int)op_int(op, AT_axis, 0);
-  const Op *reader = emitted_reader(e->l2, op->out, &operand);
-  size_t from = reader ? emitted_from(e, reader) : SIZE_MAX;
-  CHECKF(from != SIZE_MAX, "nobody reads the window %s", op->name);
-  if (from == SIZE_MAX) return (CommSize){COMM_exchange, emitted_axes(op), 0};
-  const Rule *r = e->rules[from];
-  WalkWindow w = {.factor = r->operands[operand].dims[dim].f[0], .dim = dim, .axes = emitted_axes(op)};
-  return cost_comm_of_window(e->cost, e->f, &e->f->ops.items[from], r, &e->plan->strategies[from], operand, &w);
+  int operand;
+  WalkWindow w;
+  size_t from;
+  if (!emitted_window_of(e, op, &w, &operand, &from)) return (CommSize){COMM_exchange, emitted_axes(op), 0};
+  return cost_comm_of_window(e->cost, e->f, &e->f->ops.items[from], e->rules[from], &e->plan->strategies[from], operand,
+                             &w);
 }
 
 static inline bool emitted_comm(const Emitted *e, const Op *op, CommSize *out) {
@@ -147,13 +156,54 @@ static inline bool emitted_before(const Func *l2, size_t index) {
   return false;
 }
 
+static inline double emitted_work_bytes(const Emitted *e, const Work *w, Val v) {
+  const Type *t = work_type(w, v);
+  double n = cost_element_bytes(e->cost, t->dtype);
+  for (int d = 0; d < t->rank; d++) n *= (double)cost_extent(e->cost, t->dims[d]);
+  return n;
+}
+
+/* What a device of contiguous collectives has around and instead of a communication: transposes and slices that are no
+ * views. */
+static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
+  const Op *op = &e->l2->ops.items[index];
+  const Target *t = cost_target(e->cost);
+  double seconds = 0;
+  if (!t->device->contiguous_collectives) return 0;
+  Work w = {.m = e->m, .f = e->l2, .stage = op->stage, .device = t->device};
+  work_add_comm(&w, op, (int)index);
+  for (size_t i = 0; i < w.ops.n; i++) {
+    const Op *k = w.ops.items[i].op;
+    const Expr *offset;
+    if (k->kind == OP_transpose && work_is_view(&w, k, &offset)) continue;
+    if (k->kind == OP_transpose || k->kind == OP_shard_slice)
+      seconds += t->launch + cost_memory_seconds(t, 2 * emitted_work_bytes(e, &w, k->out));
+    if (k->kind == OP_all_gather && op->kind == OP_all_to_all)
+      x->kind = COMM_all_gather, x->bytes = emitted_work_bytes(e, &w, k->out);
+  }
+  return seconds;
+}
+
+static inline double emitted_comm_seconds(Emitted *e, size_t index, CommSize *x) {
+  const Op *op = &e->l2->ops.items[index];
+  if (op->kind != OP_exchange || !strstr(op->name, ".window")) {
+    double beside = emitted_beside(e, index, x);
+    return beside + cost_comm(e->cost, x);
+  }
+  int operand;
+  WalkWindow w;
+  size_t from;
+  if (!emitted_window_of(e, op, &w, &operand, &from)) return 0;
+  return cost_window(e->cost, e->f, &e->f->ops.items[from], e->rules[from], &e->plan->strategies[from], operand, &w);
+}
+
 static inline void emitted_add(Emitted *e, size_t index) {
   const Op *op = &e->l2->ops.items[index];
   StageCost *s = &e->stages[op->stage];
   const Target *t = cost_target(e->cost);
   CommSize x;
   if (emitted_comm(e, op, &x)) {
-    emitted_spend(e, op->stage, cost_comm(e->cost, &x), &s->collectives);
+    emitted_spend(e, op->stage, emitted_comm_seconds(e, index, &x), &s->collectives);
     emitted_count(e, x.kind, x.bytes);
   } else if (op->kind == OP_shard_slice || op->kind == OP_mask_partial) {
     double bytes = 2 * emitted_bytes(e, op->kind == OP_mask_partial ? op->in[0] : op->out);

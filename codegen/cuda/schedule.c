@@ -4,9 +4,8 @@
  * walks, as text, one line per call a rank makes on its stream, in order: launches of emitted kernels, cublasLtMatmul
  * for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only moves bytes.
  *
- * NCCL joins and cuts contiguous ranges, so that a block of several rows is packed into or unpacked from a staging
- * buffer by strided copies.  Its counts are equal on all members: parts of different sizes become one call per member
- * inside a group.
+ * NCCL joins and cuts contiguous ranges; the Program's collectives move no others (ir/legal_comm.h).  Its counts are
+ * equal on all members: parts of different sizes become one call per member inside a group.
  *
  * Ranks are printed by class (program/device_classes.h): only one rank of each is written out, and lists that come out
  * equal are printed once.  So thousands of ranks cost little more than a few.  Where parts differ and more than
@@ -110,17 +109,6 @@ static const char *nccl_reduction(uint32_t r) {
 
 /* ---- what only moves bytes */
 
-/* A strided copy of `height` rows of `width` bytes. */
-static void copy_2d(const Print *k, const char *to, int64_t to_pitch, const char *from, int64_t from_pitch,
-                    int64_t width, int64_t height) {
-  if (width == 0 || height == 0) return;
-  if (height == 1 || (to_pitch == width && from_pitch == width))
-    line(k, "cudaMemcpyAsync(%s, %s, %" PRId64 ")", to, from, width * height);
-  else
-    line(k, "cudaMemcpy2DAsync(%s, %" PRId64 ", %s, %" PRId64 ", width %" PRId64 ", height %" PRId64 ")", to, to_pitch,
-         from, from_pitch, width, height);
-}
-
 static void print_copy(const Call *q) {
   const CallTensor *from = &q->c->tensors[0], *to = &q->c->tensors[1];
   Text box = {.arena = q->k->a};
@@ -178,7 +166,7 @@ static void print_gemm(const Call *q) {
        about_product(q));
 }
 
-/* ---- communication: blocks of several rows go through staging buffers, where they lie one behind the other */
+/* ---- communication */
 
 /* "comm2": a communicator per family and group. */
 static const char *comm(const Call *q) { return arena_printf(q->k->a, "comm%u", q->c->object); }
@@ -189,27 +177,11 @@ static int64_t count_of(const Call *q, size_t bytes) {
   return nccl_count(dtype_of(q), (int64_t)(bytes / dtype_bytes((DType)dtype_of(q))));
 }
 
-static bool staged(CommBlock b) { return b.rows > 1; }
-
 static bool equal_parts(const Call *q) {
   const CallComm *m = q->c->comm;
   for (uint32_t i = 1; i < m->members.n; i++)
     if (m->parts[(size_t)i * m->n_parts] != m->parts[0]) return false;
   return true;
-}
-
-/* The blocks of tensor i to or from their places in a staging buffer. */
-static void stage(const Call *q, uint32_t i, const CommBlock *blocks, const char *staging, bool into) {
-  size_t at = 0;
-  for (uint32_t m = 0; m < q->c->comm->members.n; m++) {
-    CommBlock b = blocks[m];
-    const char *there = arena_printf(q->k->a, "%s+%zu", staging, at), *here = inside(q, i, b.offset);
-    int64_t width = (int64_t)b.row_bytes, pitch = (int64_t)b.stride, rows = (int64_t)b.rows;
-    at += comm_block_bytes(b);
-    if (!staged(b)) continue;
-    if (into) copy_2d(q->k, there, width, here, pitch, width, rows);
-    else copy_2d(q->k, here, pitch, there, width, width, rows);
-  }
 }
 
 static void print_all_reduce(const Call *q) {
@@ -221,41 +193,32 @@ static void print_all_reduce(const Call *q) {
 static void print_all_gather(const Call *q) {
   const CommBlock *recv = q->k->recv;
   const ProgramMembers *m = &q->c->comm->members;
-  const char *to = staged(recv[0]) ? "staging" : place(q, 1), *type = nccl_type(dtype_of(q));
+  const char *type = nccl_type(dtype_of(q));
   if (equal_parts(q)) {
-    line(q->k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(q, 0), to,
+    line(q->k, "ncclAllGather(%s, %s, count %" PRId64 ", %s, %s) key %u", place(q, 0), place(q, 1),
          count_of(q, (size_t)bytes_of(&q->c->tensors[0])), type, comm(q), q->x->key);
-  } else {
-    line(q->k, "ncclGroupStart() key %u", q->x->key);
-    size_t at = 0;
-    for (uint32_t i = 0; i < m->n; i++) {
-      line(q->k, "  ncclBroadcast(%s, %s+%zu, count %" PRId64 ", %s, root %u, %s)",
-           i == m->place ? place(q, 0) : "NULL", to, at, count_of(q, comm_block_bytes(recv[i])), type, i, comm(q));
-      at += comm_block_bytes(recv[i]);
-    }
-    line(q->k, "ncclGroupEnd()");
+    return;
   }
-  stage(q, 1, recv, "staging", false);
+  line(q->k, "ncclGroupStart() key %u", q->x->key);
+  for (uint32_t i = 0; i < m->n; i++)
+    line(q->k, "  ncclBroadcast(%s, %s, count %" PRId64 ", %s, root %u, %s)", i == m->place ? place(q, 0) : "NULL",
+         inside(q, 1, recv[i].offset), count_of(q, comm_block_bytes(recv[i])), type, i, comm(q));
+  line(q->k, "ncclGroupEnd()");
 }
 
 static void print_reduce_scatter(const Call *q) {
   const CommBlock *send = q->k->send;
   const ProgramMembers *m = &q->c->comm->members;
-  const char *from = staged(send[0]) ? "staging" : place(q, 0), *op = nccl_reduction(q->x->reduction),
-             *type = nccl_type(dtype_of(q));
-  stage(q, 0, send, "staging", true);
+  const char *op = nccl_reduction(q->x->reduction), *type = nccl_type(dtype_of(q));
   if (equal_parts(q)) {
-    line(q->k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", from, place(q, 1),
+    line(q->k, "ncclReduceScatter(%s, %s, count %" PRId64 ", %s, %s, %s) key %u", place(q, 0), place(q, 1),
          count_of(q, (size_t)bytes_of(&q->c->tensors[1])), type, op, comm(q), q->x->key);
     return;
   }
   line(q->k, "ncclGroupStart() key %u", q->x->key);
-  size_t at = 0;
-  for (uint32_t i = 0; i < m->n; i++) {
-    line(q->k, "  ncclReduce(%s+%zu, %s, count %" PRId64 ", %s, %s, root %u, %s)", from, at,
+  for (uint32_t i = 0; i < m->n; i++)
+    line(q->k, "  ncclReduce(%s, %s, count %" PRId64 ", %s, %s, root %u, %s)", inside(q, 0, send[i].offset),
          i == m->place ? place(q, 1) : "NULL", count_of(q, comm_block_bytes(send[i])), type, op, i, comm(q));
-    at += comm_block_bytes(send[i]);
-  }
   line(q->k, "ncclGroupEnd()");
 }
 
@@ -268,19 +231,12 @@ static void peer(const Call *q, const char *call, const char *where, size_t byte
 /* Every member sends a block of tensor 0 to each, and receives one of tensor 1 from each. */
 static void print_blocks(const Call *q) {
   const CommBlock *send = q->k->send, *recv = q->k->recv;
-  size_t out = 0, in = 0;
-  stage(q, 0, send, "staging", true);
   line(q->k, "ncclGroupStart() key %u", q->x->key);
   for (uint32_t i = 0; i < q->c->comm->members.n; i++) {
-    size_t sent = comm_block_bytes(send[i]), got = comm_block_bytes(recv[i]);
-    peer(q, "ncclSend", staged(send[i]) ? arena_printf(q->k->a, "staging+%zu", out) : inside(q, 0, send[i].offset),
-         sent, i);
-    peer(q, "ncclRecv", staged(recv[i]) ? arena_printf(q->k->a, "staging2+%zu", in) : inside(q, 1, recv[i].offset), got,
-         i);
-    out += sent, in += got;
+    peer(q, "ncclSend", inside(q, 0, send[i].offset), comm_block_bytes(send[i]), i);
+    peer(q, "ncclRecv", inside(q, 1, recv[i].offset), comm_block_bytes(recv[i]), i);
   }
   line(q->k, "ncclGroupEnd()");
-  stage(q, 1, recv, "staging2", false);
 }
 
 static void print_exchange(const Call *q) {
@@ -302,7 +258,11 @@ static bool find_blocks(const Call *q) {
       q->k->parts[(size_t)i * m->n_parts + j] =
           program_value_of(&q->k->values, program_member(&m->members, i), m->part_exprs[j]);
   m->parts = q->k->parts;
-  return device_call_blocks(q->k->p, q->c, q->k->send, q->k->recv);
+  if (!device_call_blocks(q->k->p, q->c, q->k->send, q->k->recv)) return false;
+  for (uint32_t i = 0; i < m->members.n; i++)
+    if (q->k->send[i].rows > 1 || q->k->recv[i].rows > 1)
+      die("cuda_schedule: '%s' moves parts that are not contiguous", program_text(q->k->p, q->x->where));
+  return true;
 }
 
 static void print_comm(const Call *q) {

@@ -33,6 +33,28 @@ int work_add(Work *w, const Op *op, int origin, WorkClass class) {
   return index;
 }
 
+static const Val *val_list(Module *m, int n, const Val *v) {
+  Val *list = ARENA_ARRAY(m->arena, Val, n);
+  if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
+  return list;
+}
+
+static const Attr *attr_list(Module *m, int n, const Attr *a) {
+  Attr *list = ARENA_ARRAY(m->arena, Attr, n);
+  if (n) memcpy(list, a, sizeof(Attr) * (size_t)n);
+  return list;
+}
+
+Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class) {
+  Op *o = ARENA_NEW(w->m->arena, Op);
+  *o = *step;
+  o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage;
+  o->in = val_list(w->m, o->nin, o->in), o->attrs = attr_list(w->m, o->nattrs, o->attrs);
+  if (!o->out) o->out = work_temp(w, type);
+  work_add(w, o, origin, class);
+  return o->out;
+}
+
 int dense_dims(const Type *t, const Expr **dims, int *where) {
   int n = 0;
   for (int d = 0; d < t->rank; d++) {
@@ -173,18 +195,6 @@ static Op *copy_op(Module *m, const Op *op) {
   return o;
 }
 
-static const Val *val_list(Module *m, int n, const Val *v) {
-  Val *list = ARENA_ARRAY(m->arena, Val, n);
-  if (n) memcpy(list, v, sizeof(Val) * (size_t)n);
-  return list;
-}
-
-static const Attr *attr_list(Module *m, int n, const Attr *a) {
-  Attr *list = ARENA_ARRAY(m->arena, Attr, n);
-  if (n) memcpy(list, a, sizeof(Attr) * (size_t)n);
-  return list;
-}
-
 static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes, const Expr *const *starts) {
   Module *m = w->m;
   Op *step = copy_op(m, op);
@@ -236,6 +246,7 @@ static void add_op(Work *w, const Op *source, int origin) {
   if (op->kind == OP_reduce) add_reduce(w, op, origin);
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
+  else if (op_is_comm(op->kind)) work_add_comm(w, op, origin);
   else work_add(w, op, origin, class_of(w, op));
 }
 
@@ -328,7 +339,7 @@ static bool find_places(const Work *w, int *place) {
     place[i] = i;
     if (op->kind == OP_loop) open[depth++] = i;
     if (op->kind == OP_repeat) depth--;
-    if (!depth || op->out < w->f->values.n) continue;
+    if (!depth || op->out < w->f->values.n || w->ops.items[i].class == WC_COMM) continue;
     int loop = loop_left_by(w, i, open, depth, place);
     if (loop >= 0) place[i] = loop - 1; /* directly before the loop, so behind what stands before it */
     any |= loop >= 0;

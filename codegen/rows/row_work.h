@@ -1,7 +1,8 @@
 /* codegen/rows/row_work.h - the operations of one pipeline stage, legalised and grouped into kernels.
  *
  * Legalised: copies are looked through, a reduction has one dimension of extent other than 1, a float dot is one
- * batched matrix product whose operands may be temporaries made by transposes and casts.  Grouped: each group of
+ * batched matrix product whose operands may be temporaries made by transposes and casts, a collective moves parts that
+ * its engine can address.  Grouped: each group of
  * pointwise and row operations becomes one row program (row_fuse.c).
  */
 #ifndef APC_CODEGEN_ROWS_ROW_WORK_H
@@ -85,6 +86,9 @@ Val work_temp(Work *w, const Type *type);
 static inline int work_def(const Work *w, Val v) { return v < w->ndef ? w->def[v] : -1; }
 /* Appends an operation; its result is `out`. */
 int work_add(Work *w, const Op *op, int origin, WorkClass class);
+/* Appends a copy of `step` on behalf of `op`, whose name, group and place it gets; its result is step->out, or a new
+ * temporary of the type when that is 0. */
+Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class);
 
 /* Extents other than the constant 1, in order; where[i] is their dimension. */
 int dense_dims(const Type *t, const Expr **dims, int *where);
@@ -102,6 +106,8 @@ void work_join(Work *w);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */
 void work_add_dot(Work *w, const Op *op, int origin);
+/* Legalises a collective: with transposes around it, where the device's engine wants contiguous parts. */
+void work_add_comm(Work *w, const Op *op, int origin);
 /* A grouped_mlp is three grouped_dots and what stands between them. */
 void work_add_grouped_mlp(Work *w, const Op *op, int origin);
 

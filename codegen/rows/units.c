@@ -122,6 +122,7 @@ static void add_plain(Make *k, const WorkOp *o, UnitKind kind) {
   bool arrives = o->op->kind == OP_transfer && o->op->stage != k->w->stage;
   bool leaves = o->op->kind == OP_transfer && op_int(o->op, AT_to_stage, 0) != k->w->stage;
   Unit *u = add_unit(k, kind, o->origin);
+  u->legal = o->op;
   if (!arrives) u->nin = o->op->nin, u->in = o->op->in;
   if (o->op->out && kind != UNIT_WRITE && !leaves) u->nout = 1, u->out = values(k, 1, &o->op->out);
 }

@@ -70,7 +70,7 @@ typedef struct Unit {
   const int *alias; /* KERNEL, per output: the input (index into `in`) whose memory it may share, -1 for none;
                      * for an `update` sharing makes the kernel write only what changes */
   const struct RowProgram *row; /* KERNEL: the program it is printed from; NULL for a template */
-  const Op *legal;              /* KERNEL: its last operation, legalised; a template is printed from that */
+  const Op *legal;              /* KERNEL: its last operation, legalised; a template is printed from that; COMM: it */
   const GemmUnit *gemm;
   const ConvUnit *
       conv; /* KERNEL: for the library; the kernel takes image, weights and result and computes the convolution alone */

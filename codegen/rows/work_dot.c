@@ -25,24 +25,8 @@ static void append(char *letters, char l) {
 
 static Val add_step(Dot *d, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs,
                     WorkClass class, Val out) {
-  Arena *a = d->w->m->arena;
-  Op *op = ARENA_NEW(a, Op);
-  Val *operands = ARENA_ARRAY(a, Val, nin);
-  Attr *list = ARENA_ARRAY(a, Attr, nattrs);
-  memcpy(operands, in, sizeof(Val) * (size_t)nin);
-  if (nattrs) memcpy(list, attrs, sizeof(Attr) * (size_t)nattrs);
-  *op = (Op){.kind = kind,
-             .stage = d->op->stage,
-             .name = d->op->name,
-             .group = d->op->group,
-             .loc = d->op->loc,
-             .nin = nin,
-             .in = operands,
-             .out = out ? out : work_temp(d->w, type),
-             .nattrs = nattrs,
-             .attrs = list};
-  work_add(d->w, op, d->origin, class);
-  return op->out;
+  Op op = {.kind = kind, .nin = nin, .in = in, .out = out, .nattrs = nattrs, .attrs = attrs};
+  return work_step(d->w, d->op, d->origin, &op, type, class);
 }
 
 static const Type *type_of_letters(const Dot *d, const char *letters, DType dtype) {

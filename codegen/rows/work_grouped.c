@@ -16,15 +16,8 @@ typedef struct Mlp {
 
 static Val step(Mlp *k, OpKind kind, int nin, const Val *in, const Type *type, int nattrs, const Attr *attrs,
                 WorkClass class, Val out) {
-  Arena *a = k->w->m->arena;
-  Op *op = ARENA_NEW(a, Op);
-  Val *operands = ARENA_ARRAY(a, Val, nin);
-  memcpy(operands, in, sizeof(Val) * (size_t)nin);
-  *op = *k->op;
-  op->kind = kind, op->nin = nin, op->in = operands, op->nattrs = nattrs, op->attrs = attrs;
-  op->out = out ? out : work_temp(k->w, type);
-  work_add(k->w, op, k->origin, class);
-  return op->out;
+  Op op = {.kind = kind, .nin = nin, .in = in, .out = out, .nattrs = nattrs, .attrs = attrs};
+  return work_step(k->w, k->op, k->origin, &op, type, class);
 }
 
 static Val product(Mlp *k, Val x, Val w, const Type *type, Val out) {

@@ -7,6 +7,7 @@
 
 #include "base/die.h"
 #include "ir/count.h"
+#include "ir/legal_comm.h"
 #include "ir/window.h"
 #include "passes/rewrite/agreed.h"
 #include "passes/cost/comm.h"
@@ -254,13 +255,125 @@ static double traffic(const CostModel *c, double bytes) {
   return c->target->launch + cost_memory_seconds(c->target, bytes);
 }
 
+/* ---- what contiguous collectives take beside the communication (ir/legal_comm.h) */
+
+static bool stages(const CostModel *c) { return c->target->device->contiguous_collectives; }
+
+/* Is the extent of a rank's part the constant 1? */
+static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout *l) {
+  if (!l->n) return ex_is_const(extent, 1);
+  return extent->kind == EX_CONST && ex_is_const(l->unit, 1) && extent->value == layout_parts(&c->mesh, l);
+}
+
+/* Have the members along a mesh axis, one of those of `l`, parts of one size that needs no coordinate to say? */
+static bool cut_evenly(const CostModel *c, const Expr *extent, const DimLayout *l) {
+  return ex_exact_div(c->m, ex_div(c->m, extent, l->unit), ex_const(c->m, layout_parts(&c->mesh, l))) != NULL;
+}
+
+static bool comes_first(const CostModel *c, const Type *global, const Layout *l, int dim) {
+  for (int d = 0; d < dim; d++)
+    if (!part_is_one(c, global->dims[d], &l->dims[d])) return false;
+  return true;
+}
+
+/* A transpose that moves a dimension to the front or back from there. */
+static double moved_dim(const CostModel *c, const Type *global, const Layout *l, int dim) {
+  bool stays = comes_first(c, global, l, dim) || part_is_one(c, global->dims[dim], &l->dims[dim]);
+  return stays ? 0 : traffic(c, 2 * cost_bytes(c, global, l));
+}
+
+/* One that makes b, dimensions of which the flagged ones are 1, of the order a; or back. */
+static double reordered(const CostModel *c, double bytes, int n, const bool *one, const int *order) {
+  int last = -1;
+  for (int i = 0; i < n; i++) {
+    if (one[order[i]]) continue;
+    if (order[i] < last) return traffic(c, 2 * bytes);
+    last = order[i];
+  }
+  return 0;
+}
+
+static void to_front(int n, int a, int b, int *order) {
+  int k = 0;
+  order[k++] = a;
+  if (b != a) order[k++] = b;
+  for (int d = 0; d < n; d++)
+    if (d != a && d != b) order[k++] = d;
+}
+
+static LegalAllToAll all_to_all_form(const CostModel *c, const Type *global, const Move *move) {
+  int cut = move->dim2, joined = move->dim;
+  AllToAllForm f = {.rank = global->rank,
+                    .split_first = comes_first(c, global, move->before, cut),
+                    .join_first = comes_first(c, global, move->after, joined),
+                    .split_evenly = cut_evenly(c, global->dims[cut], &move->after->dims[cut]),
+                    .join_evenly = cut_evenly(c, global->dims[joined], &move->before->dims[joined])};
+  return stages(c) ? legal_all_to_all(&f) : ALL_TO_ALL_AS_IT_IS;
+}
+
+/* What an all-to-all gathers before it is cut. */
+static Layout gathered_first(const Move *move) {
+  Layout l = *move->before;
+  l.dims[move->dim] = move->after->dims[move->dim];
+  return l;
+}
+
+static double all_to_all_beside(const CostModel *c, const Type *global, const Move *move) {
+  int cut = move->dim2, joined = move->dim, n = global->rank, order[MAX_RANK + 1];
+  double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
+  bool sent[MAX_RANK + 1], had[MAX_RANK + 1], got[MAX_RANK], one = c->mesh.axes[move->axis].size == 1;
+  LegalAllToAll form = all_to_all_form(c, global, move);
+  Layout middle = gathered_first(move);
+  for (int d = 0; d < n; d++) {
+    had[d] = part_is_one(c, global->dims[d], &move->before->dims[d]);
+    got[d] = part_is_one(c, global->dims[d], &move->after->dims[d]);
+  }
+  switch (form) {
+    case ALL_TO_ALL_AS_IT_IS: return 0;
+    case ALL_TO_ALL_SPLIT_EVENLY: /* the number of parts stands before what is cut */
+      for (int d = 0; d <= n; d++) sent[d] = d < cut ? had[d] : d == cut ? one : d == cut + 1 ? got[cut] : had[d - 1];
+      to_front(n + 1, cut, joined + (joined > cut), order);
+      before = reordered(c, before, n + 1, sent, order);
+      to_front(n, joined, joined, order);
+      return before + reordered(c, after, n, got, order);
+    case ALL_TO_ALL_JOIN_EVENLY: /* and before what is joined */
+      for (int d = 0; d <= n; d++)
+        sent[d] = d < joined ? got[d] : d == joined ? one : d == joined + 1 ? had[joined] : got[d - 1];
+      to_front(n, cut, joined, order);
+      before = reordered(c, before, n, had, order);
+      order[0] = joined, order[1] = cut + (cut > joined), order[2] = joined + 1;
+      for (int d = 0, k = 3; d <= n; d++)
+        if (d != order[0] && d != order[1] && d != order[2]) order[k++] = d;
+      return before + reordered(c, after, n + 1, sent, order);
+    default:
+      return moved_dim(c, global, move->before, joined) + moved_dim(c, global, &middle, joined) + traffic(c, 2 * after);
+  }
+}
+
+static double beside_move(const CostModel *c, const Type *global, const Move *move) {
+  if (!stages(c)) return 0;
+  switch (move->kind) {
+    case MOVE_ALL_GATHER:
+    case MOVE_REDUCE_SCATTER:
+    case MOVE_EXCHANGE:
+      return moved_dim(c, global, move->before, move->dim) + moved_dim(c, global, move->after, move->dim);
+    case MOVE_ALL_TO_ALL: return all_to_all_beside(c, global, move);
+    default: return 0;
+  }
+}
+
 bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move, CommSize *out) {
   double before = cost_bytes(c, global, move->before), after = cost_bytes(c, global, move->after);
   *out = (CommSize){.axes = move->axes, .bytes = before};
   switch (move->kind) {
     case MOVE_ALL_GATHER: out->kind = COMM_all_gather, out->bytes = after; return true;
     case MOVE_REDUCE_SCATTER: out->kind = COMM_reduce_scatter; return true;
-    case MOVE_ALL_TO_ALL: out->kind = COMM_all_to_all; return true;
+    case MOVE_ALL_TO_ALL:
+      out->kind = COMM_all_to_all;
+      if (all_to_all_form(c, global, move) != ALL_TO_ALL_GATHERED) return true;
+      Layout middle = gathered_first(move);
+      out->kind = COMM_all_gather, out->bytes = cost_bytes(c, global, &middle);
+      return true;
     case MOVE_ALL_REDUCE: out->kind = COMM_all_reduce; return true;
     case MOVE_EXCHANGE: out->kind = COMM_exchange, out->bytes = fmax(before, after); return true;
     default: return false;
@@ -271,7 +384,8 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
   const CostModel *c = context;
   CommSize x;
   (void)m;
-  if (cost_comm_of_move(c, global, move, &x)) return c->loose && x.kind == COMM_exchange ? 0 : cost_comm(c, &x);
+  if (cost_comm_of_move(c, global, move, &x))
+    return c->loose && x.kind == COMM_exchange ? 0 : cost_comm(c, &x) + beside_move(c, global, move);
   if (move->kind == MOVE_SLICE) return traffic(c, 2 * cost_bytes(c, global, move->after));
   return move->kind == MOVE_MASK ? traffic(c, 2 * cost_bytes(c, global, move->before)) : 0;
 }
@@ -385,15 +499,19 @@ CommSize cost_comm_of_window(const CostModel *c, const Func *f, const Op *op, co
   return (CommSize){COMM_exchange, window->axes, window_part(c, f, op, s, window) * shard};
 }
 
+double cost_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int operand,
+                   const WalkWindow *window) {
+  CommSize x = cost_comm_of_window(c, f, op, r, s, operand, window);
+  const Layout *l = strategy_operand(c->m, r, s, operand);
+  return cost_comm(c, &x) + (stages(c) ? 2 * moved_dim(c, type_of(f, op->in[operand]), l, window->dim) : 0);
+}
+
 /* All windows that are exchanged for the operation. */
 static double window_cost(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   double seconds = 0;
   WalkWindow window;
   for (int i = 0; i < op->nin; i++)
-    for (int at = 0; walk_window(r, s, i, &at, &window);) {
-      CommSize x = cost_comm_of_window(c, f, op, r, s, i, &window);
-      seconds += cost_comm(c, &x);
-    }
+    for (int at = 0; walk_window(r, s, i, &at, &window);) seconds += cost_window(c, f, op, r, s, i, &window);
   return seconds;
 }
 
@@ -459,10 +577,9 @@ static Val sum_convert(Walk *w, const WalkScope *s, Val value, Val v, const Layo
 static Val sum_exchange(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v,
                         int stage) {
   BodySum *b = (BodySum *)w;
-  CommSize x =
-      cost_comm_of_window(b->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
   (void)stage;
-  b->sum.communication += cost_comm(b->c, &x);
+  b->sum.communication +=
+      cost_window(b->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
   return v;
 }
 

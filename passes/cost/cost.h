@@ -91,6 +91,9 @@ bool cost_comm_of_move(const CostModel *c, const Type *global, const Move *move,
 /* Of an exchange of windows: at most the operand's whole shard moves. */
 CommSize cost_comm_of_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s,
                              int operand, const WalkWindow *window);
+/* Its seconds, with the transposes that a device of contiguous collectives needs (ir/legal_comm.h): of whole shards. */
+double cost_window(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int operand,
+                   const WalkWindow *window);
 /* The moves of a scalar's agreement (agreed.h), or of the cheapest conversion; false when there is none. */
 bool cost_agreement_path(CostModel *c, const Type *scalar, Conversion *out);
 bool cost_convert_path(CostModel *c, const Type *global, const Layout *from, const Layout *to, Conversion *out);

@@ -192,7 +192,9 @@ static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand
   Pricing *p = (Pricing *)w;
   CommSize x =
       cost_comm_of_window(p->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
-  spend(p, stage, cost_comm(p->c, &x) * runs_here(p, s), &p->sums[stage].collectives);
+  double seconds =
+      cost_window(p->c, s->f, &s->f->ops.items[index], s->rules[index], &s->strategies[index], operand, window);
+  spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
   count(p, s, x.kind, x.bytes);
   return v;
 }

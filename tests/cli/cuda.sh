@@ -72,21 +72,23 @@ check "plan and compile write the same" cmp -s planned.cu first.cu
 check "no #include outside the branch for nvcc" test "$(grep -c '#include' first.cu)" -le 2
 
 # Schedules of many ranks name them by classes: what is written grows with these, not with the ranks.
-many() { # many RANKS options...
-  local ranks=$1
-  shift
-  expect 0 "" timeout 60 "$apc" "$gpt" -q --target dgx-h100x$ranks --dim seq=32 "$@" -S
-  mv gpt-tiny.schedule gpt-tiny-$ranks.schedule
+many() { # many RANKS MODEL options...
+  local ranks=$1 model=$2 name
+  shift 2
+  name=${model##*/} name=${name%.*}
+  expect 0 "" timeout 60 "$apc" "$model" -q --target dgx-h100x$ranks "$@" -S
+  mv $name.schedule $name-$ranks.schedule
 }
-many 8 --tp 8 --dim batch=1024
-many 1024 --tp 8 --dp 128 --dim batch=1024
-many 16384 --dp 16384 --dim batch=16384
-check "one list for 1,024 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-1023$' gpt-tiny-1024.schedule
-check "groups of 1,024 ranks" grep -qE '^comm[0-9]+: 128 groups of .* the first \{0 1 \.\.\. 7\}$' gpt-tiny-1024.schedule
+mlp=$source_dir/examples/mlp.apc
+many 8 "$mlp" --tp 8 --dim batch=1024
+many 1024 "$mlp" --tp 8 --dp 128 --dim batch=1024
+many 16384 "$gpt" --dim seq=32 --dp 16384 --dim batch=16384
+check "one list for 1,024 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-1023$' mlp-1024.schedule
+check "groups of 1,024 ranks" grep -qE '^comm[0-9]+: 128 groups of .* the first \{0 1 \.\.\. 7\}$' mlp-1024.schedule
 check "one list for 16,384 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-16383$' gpt-tiny-16384.schedule
-check "as long as for 8 ranks" test "$(wc -c <gpt-tiny-1024.schedule)" -lt $((2 * $(wc -c <gpt-tiny-8.schedule)))
-many 1024 --tp 8 --dp 128 --dim batch=1000 # uneven: two classes
-check "two lists" test "$(grep -cE '^body 0: ' gpt-tiny-1024.schedule)" -eq 2
+check "as long as for 8 ranks" test "$(wc -c <mlp-1024.schedule)" -lt $((2 * $(wc -c <mlp-8.schedule)))
+many 1024 "$mlp" --tp 8 --dp 128 --dim batch=1000 # uneven: two classes
+check "two lists" test "$(grep -cE '^body 0: ' mlp-1024.schedule)" -eq 2
 
 # What is refused.
 expect 5 "APC0648" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four -o program

@@ -28,6 +28,7 @@ typedef struct Run {
   const char *path;
   const DeviceOps *device; /* NULL: the CPU */
   bool eager;
+  bool contiguous;           /* the engine moves contiguous parts only */
   const int64_t (*sizes)[2]; /* per request and symbol */
   char *io;                  /* [request][IO_BYTES], shared with the ranks */
   char *rings;
@@ -131,7 +132,7 @@ static RtStatus serve(const Run *run, uint32_t rank, RtError *error) {
     CommOptions options = exec_comm_options(&a.program);
     status = transport_local_open(run->rings, (int)rank, (int)a.program.ranks, true, &transport, error);
     if (!status) status = comm_cpu_open(transport, &options, &comm, error);
-    if (!status && run->device) comm = far_comm(comm);
+    if (!status && run->device) comm = far_comm(comm, run->contiguous);
   }
   ExecOptions options = {
       .rank = rank, .device = run->device, .comm = comm, .files = files, .check = true, .eager = run->eager};
@@ -205,27 +206,76 @@ static bool run_on(Run *run, const DeviceOps *device, bool eager) {
 
 static char *plan_file; /* of the next program; NULL: apc plans */
 
+static void far_from(Run *run, const char *near, const char *what) {
+  for (int eager = 0; eager < 2; eager++) {
+    CHECKF(run_on(run, &far_device, eager), "%s, far%s", what, eager ? ", eager" : "");
+    CHECKF(near && run->io && memcmp(near, run->io, (size_t)REQUESTS * IO_BYTES) == 0, "%s: other bits", what);
+    if (run->io) munmap(run->io, (size_t)REQUESTS * IO_BYTES);
+  }
+}
+
+/* How many instructions of a kind a program has. */
+static int kind_count(const char *path, ProgramInstrKind kind) {
+  Artifact a = {0};
+  RtError error = {0};
+  int n = 0;
+  if (artifact_open(path, "the program", &a, &error) != RT_OK) return -1;
+  for (uint32_t i = 0; i < a.program.n_instrs; i++) n += a.program.instrs[i].kind == kind;
+  artifact_close(&a);
+  return n;
+}
+
+/* The same plan, made for a CPU whose engine moves contiguous parts only. */
+static void contiguous_too(E2eModel *e, const Run *unstaged, const char *near, const char *what) {
+  DeviceTraits traits = *target_device_traits(DEVICE_cpu);
+  Run run = *unstaged;
+  traits.contiguous_collectives = true;
+  run.contiguous = true;
+  run.path = strdup(temp_path("contiguous"));
+  driver_make_for(&e->build, &traits);
+  bool ok = driver_write(&e->build, run.path);
+  CHECKF(ok, "%s, contiguous", what);
+  if (!ok) e2e_diags(e);
+  else far_from(&run, near, what);
+  CHECK(!ok || kind_count(run.path, PI_launch) > kind_count(unstaged->path, PI_launch));
+  CHECK(!ok || (kind_count(unstaged->path, PI_all_to_all) == 4 && kind_count(run.path, PI_all_to_all) == 2));
+  CHECK(!ok || (kind_count(unstaged->path, PI_all_gather) == 1 && kind_count(run.path, PI_all_gather) == 3));
+  CHECK(!ok || (kind_count(run.path, PI_reduce_scatter) == 1 && kind_count(run.path, PI_exchange) == 3));
+  free((char *)(uintptr_t)run.path);
+}
+
+static bool strided; /* in the next program: it is made contiguous as well */
+
 static void check(const char *model, int ndefines, const DslDefine *defines, const char *target, PlanOptions plan,
                   const int64_t sizes[REQUESTS][2]) {
   E2eModel e;
   Run run = {.path = strdup(temp_path("program")), .sizes = sizes};
   bool ok = e2e_load(&e, model, ndefines, defines, 0, NULL, 0, NULL);
+  const char *what = arena_printf(e.arena, "%s on %s", model, target);
   e.build.options.plan_file = plan_file;
   ok = ok && e2e_compile(&e, target, &plan, run.path);
-  CHECKF(ok, "%s on %s", model, target);
+  CHECKF(ok, "%s", what);
   if (ok) {
-    CHECKF(run_on(&run, NULL, false), "%s on %s", model, target);
+    CHECKF(run_on(&run, NULL, false), "%s", what);
     char *near = run.io;
-    for (int eager = 0; eager < 2; eager++) {
-      CHECKF(run_on(&run, &far_device, eager), "%s on %s, far%s", model, target, eager ? ", eager" : "");
-      CHECKF(near && run.io && memcmp(near, run.io, (size_t)REQUESTS * IO_BYTES) == 0, "%s on %s: other bits", model,
-             target);
-      if (run.io) munmap(run.io, (size_t)REQUESTS * IO_BYTES);
-    }
+    far_from(&run, near, what);
+    if (strided) contiguous_too(&e, &run, near, what);
     if (near) munmap(near, (size_t)REQUESTS * IO_BYTES);
   }
   free((char *)(uintptr_t)run.path);
   e2e_free(&e);
+}
+
+/* A model and a plan as text. */
+static void check_text(const char *name, const char *text, const char *plan, const char *target,
+                       const int64_t sizes[REQUESTS][2]) {
+  char *path = strdup(temp_path(name));
+  temp_write(path, text, strlen(text));
+  if (plan) plan_file = strdup(temp_path("plan")), temp_write(plan_file, plan, strlen(plan));
+  check(path, 0, NULL, target, (PlanOptions){0}, sizes);
+  free(plan_file);
+  plan_file = NULL;
+  free(path);
 }
 
 static const DslDefine gpt[] = {{"layers", "2"}, {"d", "32"},     {"heads", "4"},
@@ -262,14 +312,39 @@ static void halos(void) {
       "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux2 ranks 2\nmesh [h=2] stages 1\n"
       "op \"x\" {x0:h}\nop \"p\" {x0:h}\nop \"a\" {x0:h}\nop \"b\" {x0:h}\nop \"y\" {x0:h}\n"
       "op \"z\" {x0:h}\n";
-  char *path = strdup(temp_path("halo.ir"));
-  temp_write(path, text, sizeof text - 1);
-  plan_file = strdup(temp_path("halo.plan"));
-  temp_write(plan_file, plan, sizeof plan - 1);
-  check(path, 0, NULL, "cpux2", (PlanOptions){0}, lengths);
-  free(plan_file);
-  plan_file = NULL;
-  free(path);
+  check_text("halo.ir", text, plan, "cpux2", lengths);
+}
+
+/* Collectives along dimensions that are not the first one: gathers, sums that are scattered, windows, and all-to-alls
+ * whose parts are equal on the side that is cut (c), on the one that is joined (d) and on none (e). */
+static void inner_dimensions(void) {
+  static const char text[] =
+      "apc.ir 1\n"
+      "symbol s hint 24\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[4, 6, s]\n"
+      "  %p = pad %x {low=[0, 0, 2], high=[0, 0, 2], value=-1} : f32[4, 6, s + 4]\n"
+      "  %a = slice %p {starts=[0, 0, 0], strides=[1, 1, 1]} : f32[4, 6, s]\n"
+      "  %b = slice %p {starts=[0, 0, 4], strides=[1, 1, 1]} : f32[4, 6, s]\n"
+      "  %y = add %a, %b : f32[4, 6, s]\n"
+      "  %c = tanh %y : f32[4, 6, s]\n"
+      "  %d = sin %c : f32[4, 6, s]\n"
+      "  %r = reduce %d {axes=[0], op=sum} : f32[6, s]\n"
+      "  %q = exp %r : f32[6, s]\n"
+      "  output \"o\" %q\n"
+      "  %i = input {name=\"i\"} : f32[4, s, 7]\n"
+      "  %e = tanh %i : f32[4, s, 7]\n"
+      "  %f = sin %e : f32[4, s, 7]\n"
+      "  output \"f\" %f\n"
+      "}\n";
+  static const char plan[] =
+      "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux3 ranks 3\nmesh [h=3] stages 1\n"
+      "op \"x\" {x2:h}\nop \"p\" {x2:h}\nop \"a\" {x2:h}\nop \"b\" {x2:h}\nop \"y\" {x2:h}\n"
+      "op \"c\" {x1:h}\nop \"d\" {x2:h}\nop \"r\" {r0:h}\nop \"q\" {x1:h}\n"
+      "op \"i\" {x1:h}\nop \"e\" {x2:h}\nop \"f\" {}\n";
+  strided = true;
+  check_text("inner.ir", text, plan, "cpux3", lengths);
+  strided = false;
 }
 
 /* What is prepared, and what persists. */
@@ -291,10 +366,7 @@ static void states(void) {
       "  write \"next\" %new {name=\"sum\"}\n"
       "  output \"o\" %new\n"
       "}\n";
-  char *path = strdup(temp_path("state.ir"));
-  temp_write(path, text, sizeof text - 1);
-  check(path, 0, NULL, "cpux2", (PlanOptions){0}, images);
-  free(path);
+  check_text("state.ir", text, NULL, "cpux2", images);
 }
 
 int main(int argc, char **argv) {
@@ -305,6 +377,7 @@ int main(int argc, char **argv) {
   RUN(micro_batches);
   RUN(convolutions);
   RUN(halos);
+  RUN(inner_dimensions);
   RUN(loops);
   RUN(states);
   return test_summary();

@@ -222,15 +222,30 @@ const DeviceOps far_device = {.name = "far",
 
 /* ---- communication */
 
+enum { FAR_GROUPS = 64 };
+
 typedef struct FarComm {
   Comm base;
   Comm *inner;
+  bool contiguous;
+  int members[FAR_GROUPS]; /* by group */
 } FarComm;
 
 static Comm *inner_of(const Comm *c) { return ((const FarComm *)c)->inner; }
 
 static RtStatus group(Comm *c, const int *members, int n, int *out, RtError *error) {
-  return comm_group(inner_of(c), members, n, out, error);
+  RtStatus status = comm_group(inner_of(c), members, n, out, error);
+  if (!status && *out >= FAR_GROUPS) die("more than %d groups", FAR_GROUPS);
+  if (!status) ((FarComm *)c)->members[*out] = n;
+  return status;
+}
+
+/* Are all parts one run of bytes? */
+static bool contiguous(const FarComm *c, const CommOp *op) {
+  int n = op->kind == COMM_all_reduce ? 1 : c->members[op->group];
+  for (int i = 0; i < n; i++)
+    if ((op->src && op->send[i].rows > 1) || (op->dst && op->recv[i].rows > 1)) return false;
+  return true;
 }
 
 static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTicket *ticket, RtError *error) {
@@ -239,6 +254,8 @@ static RtStatus enqueue(Comm *c, uint64_t key, const CommOp *ops, int n, CommTic
     near[i] = ops[i];
     near[i].src = near_of(ops[i].src);
     near[i].dst = near_of(ops[i].dst);
+    if (((FarComm *)c)->contiguous && !contiguous((FarComm *)c, &ops[i]))
+      return rt_error(error, RT_INTERNAL, "%s of parts that are not contiguous", program_comm_kind_name(ops[i].kind));
   }
   return comm_enqueue(inner_of(c), key, near, n, ticket, error);
 }
@@ -269,9 +286,9 @@ static const CommOps far_comm_ops = {.name = "far",
                                      .count = count,
                                      .close = close_comm};
 
-Comm *far_comm(Comm *inner) {
+Comm *far_comm(Comm *inner, bool contiguous_only) {
   FarComm *c = malloc(sizeof *c);
   if (!c) die("out of memory");
-  *c = (FarComm){.base.ops = &far_comm_ops, .inner = inner};
+  *c = (FarComm){.base.ops = &far_comm_ops, .inner = inner, .contiguous = contiguous_only};
   return &c->base;
 }

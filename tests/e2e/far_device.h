@@ -27,7 +27,8 @@ typedef struct FarLog {
 } FarLog;
 extern FarLog far_log;
 
-/* An engine that communicates in that memory: `inner`, which it takes over, with the addresses put right. */
-Comm *far_comm(Comm *inner);
+/* An engine that communicates in that memory: `inner`, which it takes over, with the addresses put right.  With
+ * `contiguous` it refuses parts that are not (DeviceTraits.contiguous_collectives). */
+Comm *far_comm(Comm *inner, bool contiguous);
 
 #endif
