@@ -59,7 +59,7 @@ schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D
 has moe 'k[0-9]+_argsort<<<'
 schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless --dim batch=2 --dim seq=16 --ep 4
 has moe 'k[0-9]+_grouped_mlp<<<' # its products carry its name
-schedule_of lstm "$source_dir/examples/lstm.apc" -D d=32 -D vocab=50 --dim batch=2 --dim seq=16 --tp 4
+schedule_of lstm "$source_dir/examples/lstm.apc" -D d=2048 -D vocab=50 --dim batch=2 --dim seq=16 --tp 4
 has lstm '^      ncclReduceScatter|^      ncclAllGather|^      ncclAllReduce' # every round
 has lstm '^    cublasLtMatmul' # the input's product, before the loop
 
