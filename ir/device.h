@@ -26,18 +26,27 @@ typedef enum MatrixKernel {
   KERNEL_ATTENTION = 1 << 3
 } MatrixKernel;
 
+/* What a library does with the result of a product or convolution before it is stored (ir/legal_join.h). */
+typedef enum DeviceJoin {
+  JOINS_BIAS = 1 << 0,
+  JOINS_RESIDUAL = 1 << 1,
+  JOINS_RELU = 1 << 2,
+  JOINS_SIGMOIDS = 1 << 3 /* sigmoid, tanh, x sigmoid(x) */
+} DeviceJoin;
+
 typedef struct DeviceTraits {
   DeviceKind kind;
   const char *name;
   uint32_t products;  /* a bit per DType: matrices of which types its library multiplies */
-  bool convolutions;  /* its library has convolutions: of weights of the model, on images that hold their channels last;
-                         a bias, a residual and an activation join them */
+  bool convolutions;  /* its library has convolutions: of weights of the model, on images that hold their channels last
+                       */
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
   bool contiguous_collectives; /* its engine of communication moves contiguous memory only (ir/legal_comm.h); else it
                                   reads and writes parts of tensors where they are */
   bool runs;                   /* programs are built for it; for others only texts */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
                        use; the others do it in f32 (f64 for f64) */
+  uint32_t after_products, after_convolutions; /* bits of DeviceJoin: what its library does along with them */
 } DeviceTraits;
 
 const DeviceTraits *target_device_traits(DeviceKind kind);

@@ -380,7 +380,7 @@ Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, 
   if (f->level != 2) die("work_new: \"%s\" is a level-%d function", f->name, f->level);
   add_ops(w);
   move_out_of_loops(w);
-  if (join && device->convolutions) work_join(w);
+  if (join) work_join(w);
   find_live(w);
   return w;
 }

@@ -28,10 +28,10 @@ typedef struct WorkOp {
   const Op *op;
   int origin; /* index in Func.ops */
   WorkClass class;
-  bool live;     /* some result of the stage needs it */
-  bool virtual_; /* MAP: computed where it is used, never stored */
-  int group;     /* -1 for virtual and dead ones */
-  const GemmUnit *gemm;
+  bool live;            /* some result of the stage needs it */
+  bool virtual_;        /* MAP: computed where it is used, never stored */
+  int group;            /* -1 for virtual and dead ones */
+  const GemmUnit *gemm; /* with what joined it, as below */
   const ConvUnit *conv; /* a convolution the library knows; op is then `conv->op` with what joined it */
 } WorkOp;
 
@@ -76,8 +76,8 @@ typedef struct Work {
   } groups;
 } Work;
 
-/* The operations of one stage, legalised for a device; with `join`, convolutions of its library take in what follows
- * them.  Dies on IR that verify_func would refuse. */
+/* The operations of one stage, legalised for a device; with `join`, convolutions and products of its library take in
+ * what follows them.  Dies on IR that verify_func would refuse. */
 Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, bool join);
 void work_fuse(Work *w); /* groups and `stored` */
 
@@ -101,7 +101,7 @@ bool work_is_view(const Work *w, const Op *op, const Expr **offset);
 const Expr *row_type_stride(Module *m, const Type *t, int dim); /* elements */
 
 /* work_join.c: convolutions that the device's library knows are described for it, and the additions and activations
- * that follow them join them. */
+ * that follow them and products join them (ir/legal_join.h). */
 void work_join(Work *w);
 
 /* Legalises a dot: adds transposes and casts, then the dot itself. */

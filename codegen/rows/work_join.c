@@ -1,29 +1,26 @@
-/* codegen/rows/work_join.c - convolutions for the CPU's library, and what joins them.
+/* codegen/rows/work_join.c - convolutions for the CPU's library, and what joins them and products.
  *
  * A convolution of weights of the model, on images that hold their channels last, is described in numbers (instruction
- * `conv`).  What follows it joins it where the value has no other use, in this order: + bias per channel, + a value of
- * the same shape, an activation.  Reshapes that keep the channels innermost may stand between.  The joined operation
- * stands where the last of them stood, so that everything it reads is there.
- *
- * Only f32 convolutions are joined: 16-bit results would otherwise be rounded at other places than level 2 says.
+ * `conv`).  What follows it or a product of the library joins it as ir/legal_join.h says.  The joined operation stands
+ * where the last of them stood, so that everything it reads is there.
  */
 #include <string.h>
 
+#include "base/die.h"
 #include "codegen/rows/row_work.h"
 #include "ir/legal_dot.h"
+#include "ir/legal_join.h"
 #include "ir/window.h"
 
 typedef struct Join {
   Work *w;
-  int *uses, *user; /* by value: how many operands and outputs it is, and the last operation that reads it */
-  int *segment;     /* by operation: how many beginnings and ends of loops come before it */
-  bool *gone;       /* by operation */
+  const LegalJoin *rule; /* by operation of the function */
+  bool *gone;            /* by operation of the work */
   ConvUnit conv;
+  Epilogue epilogue;
   Val in[4];
   int nin, at; /* operands; the operation whose result is the value so far */
 } Join;
-
-static Val value_of(const Join *j) { return j->w->ops.items[j->at].op->out; }
 
 /* ---- describing a convolution */
 
@@ -76,8 +73,7 @@ static bool is_param(const Join *j, Val v) {
   return def >= 0 && j->w->ops.items[def].op->kind == OP_param;
 }
 
-static bool start(Join *j, int at) {
-  const Op *op = j->w->ops.items[at].op;
+static bool start_conv(Join *j, const Op *op) {
   ConvLetter list[CONV_LETTERS];
   bool one[128] = {false};
   if (op->kind != OP_conv) return false;
@@ -88,135 +84,65 @@ static bool start(Join *j, int at) {
     return false;
   j->conv = (ConvUnit){.op = op};
   describe(j, op, &win, list);
-  j->in[0] = op->in[0], j->in[1] = op->in[1], j->nin = 2, j->at = at;
   return true;
 }
 
-/* ---- what follows */
+/* ---- what follows: as ir/legal_join.h says */
 
-/* What joined another convolution is no user any more; nothing moves into a loop. */
-static const Op *user_of(const Join *j, Val v) {
-  int user = j->user[v];
-  return user >= 0 && !j->gone[user] && j->segment[user] == j->segment[j->at] ? j->w->ops.items[user].op : NULL;
-}
+static Activation activation_of(OpKind k) { return k == OP_relu ? ACT_relu : k == OP_sigmoid ? ACT_sigmoid : ACT_tanh; }
 
-static const Op *only_user(const Join *j, Val v) { return j->uses[v] == 1 ? user_of(j, v) : NULL; }
-
-static void join(Join *j, int at) {
-  j->gone[j->at] = true;
-  j->at = at;
-}
-
-static bool channels_innermost(const Join *j, const Type *t) {
-  return t->rank > 0 &&
-         t->dims[t->rank - 1] == ex_mul(j->w->m, j->conv.numbers[CONV_GROUPS], j->conv.numbers[CONV_OUT]);
-}
-
-/* A vector spread over all dimensions but the last. */
-static bool is_bias(const Join *j, Val v, const Type *to, Val *vector) {
-  int def = work_def(j->w, v), where[MAX_RANK];
-  const Op *op = def < 0 ? NULL : j->w->ops.items[def].op;
-  if (!op || op->kind != OP_broadcast || !channels_innermost(j, to)) return false;
-  const Type *x = work_type(j->w, op->in[0]);
-  if (dense_dims(x, NULL, where) != 1 || x->dims[where[0]] != to->dims[to->rank - 1]) return false;
-  *vector = op->in[0];
-  return op_attr(op, AT_dims)->u.ints[where[0]] == to->rank - 1;
-}
-
-/* Something that is in memory anyway, not a picture of something smaller. */
-static bool is_residual(const Join *j, Val v, const Type *to) {
-  int def = work_def(j->w, v);
-  if (def < 0 || work_type(j->w, v) != to) return false;
-  OpKind k = j->w->ops.items[def].op->kind;
-  return !op_is_constant(k) && k != OP_broadcast && k != OP_transpose && k != OP_cast && k != OP_slice &&
-         k != OP_shard_slice;
-}
-
-static bool join_addition(Join *j, const Op *op) {
-  Val v = value_of(j), other = op->in[op->in[0] == v ? 1 : 0], vector;
-  const Type *t = work_type(j->w, v);
-  if (op->kind != OP_add || op->in[0] == op->in[1]) return false;
-  if (!j->conv.epilogue.bias && !j->conv.epilogue.residual && is_bias(j, other, t, &vector))
-    j->conv.epilogue.bias = true, j->in[j->nin++] = vector;
-  else if (!j->conv.epilogue.residual && is_residual(j, other, t))
-    j->conv.epilogue.residual = true, j->in[j->nin++] = other;
-  else return false;
-  return true;
-}
-
-static Activation activation_of(OpKind k) {
-  return k == OP_relu ? ACT_relu : k == OP_sigmoid ? ACT_sigmoid : k == OP_tanh ? ACT_tanh : ACT_none;
-}
-
-/* x * sigmoid(x) */
-static bool join_silu(Join *j) {
-  Val v = value_of(j);
-  int mul = j->user[v];
-  const Op *op = user_of(j, v);
-  if (j->uses[v] != 2 || !op || op->kind != OP_mul || op->in[0] == op->in[1]) return false;
-  Val other = op->in[op->in[0] == v ? 1 : 0];
-  int def = work_def(j->w, other);
-  const Op *sigmoid = def < 0 ? NULL : j->w->ops.items[def].op;
-  if (!sigmoid || sigmoid->kind != OP_sigmoid || sigmoid->in[0] != v || j->uses[other] != 1) return false;
-  j->gone[def] = true;
-  join(j, mul);
-  j->conv.epilogue.activation = ACT_silu;
-  return true;
+/* By operation of the work: the one that joins it, or -1. */
+static int joined_by(const Join *j, int at, const LegalJoin **how) {
+  const WorkOp *o = &j->w->ops.items[at];
+  if (o->op->out >= j->w->f->values.n || j->rule[o->origin].next < 0) return -1; /* it is put in another order first */
+  *how = &j->rule[j->rule[o->origin].next];
+  return work_def(j->w, j->w->f->ops.items[j->rule[o->origin].next].out);
 }
 
 static void join_all(Join *j) {
-  const Type *type = work_type(j->w, value_of(j));
-  if (type->dtype != DT_f32) return;
-  for (const Op *op; !j->conv.epilogue.activation && (op = only_user(j, value_of(j))) != NULL;) {
-    int at = j->user[value_of(j)];
-    if (op->kind == OP_reshape && channels_innermost(j, work_type(j->w, op->out))) {
-      join(j, at);
-    } else if (join_addition(j, op)) {
-      join(j, at);
-    } else if (activation_of(op->kind)) {
-      j->conv.epilogue.activation = activation_of(op->kind);
-      join(j, at);
-    } else {
-      return;
+  const LegalJoin *how;
+  for (int at; (at = joined_by(j, j->at, &how)) >= 0;) {
+    const Op *op = j->w->ops.items[at].op;
+    switch (how->kind) {
+      case JOIN_BIAS: j->epilogue.bias = true, j->in[j->nin++] = how->other; break;
+      case JOIN_RESIDUAL: j->epilogue.residual = true, j->in[j->nin++] = how->other; break;
+      case JOIN_ACTIVATION: j->epilogue.activation = activation_of(op->kind); break;
+      case JOIN_SILU:
+        j->epilogue.activation = ACT_silu;
+        j->gone[work_def(j->w, op->in[1 - how->operand])] = true;
+        break;
+      case JOIN_VIEW: break;
+      default: die("work_join: %s joins nothing", op->name);
     }
+    j->gone[j->at] = true;
+    j->at = at;
   }
-  if (!j->conv.epilogue.activation) join_silu(j);
 }
 
 /* ---- all of them */
 
-static void find_uses(Join *j) {
-  Work *w = j->w;
-  size_t n = w->f->values.n + w->temps.n + 1;
-  j->uses = ARENA_ARRAY(w->m->arena, int, n);
-  j->user = ARENA_ARRAY(w->m->arena, int, n);
-  j->gone = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1);
-  j->segment = ARENA_ARRAY(w->m->arena, int, w->ops.n + 1);
-  for (size_t v = 0; v < n; v++) j->user[v] = -1;
-  for (size_t i = 0; i < w->ops.n; i++) {
-    const Op *op = w->ops.items[i].op;
-    bool border = w->ops.items[i].class == WC_LOOP || w->ops.items[i].class == WC_REPEAT;
-    j->segment[i + 1] = j->segment[i] + border;
-    bool arrives = w->ops.items[i].class == WC_COMM && op->stage != w->stage; /* reads its operand in another stage */
-    for (int k = 0; k < op->nin && !arrives; k++) j->uses[op->in[k]]++, j->user[op->in[k]] = (int)i;
-  }
-  for (size_t i = 0; i < w->f->outputs.n; i++) {
-    Val v = w->f->outputs.items[i].value;
-    j->uses[v]++, j->user[v] = -1;
-  }
-}
-
-static void replace(Join *j) {
+/* The last operation of the chain is all of it. */
+static void replace(Join *j, const WorkOp *first) {
   Arena *a = j->w->m->arena;
   WorkOp *o = &j->w->ops.items[j->at];
   Op *op = ARENA_NEW(a, Op);
   Val *in = ARENA_ARRAY(a, Val, j->nin);
-  ConvUnit *conv = ARENA_NEW(a, ConvUnit);
   memcpy(in, j->in, sizeof(Val) * (size_t)j->nin);
-  *conv = j->conv;
-  *op = *conv->op;
+  *op = *first->op;
   op->nin = j->nin, op->in = in, op->out = o->op->out;
-  *o = (WorkOp){.op = op, .origin = o->origin, .class = WC_TEMPLATE, .live = true, .group = -1, .conv = conv};
+  WorkOp all = {.op = op, .origin = o->origin, .class = first->class, .live = true, .group = -1};
+  if (first->gemm) {
+    GemmUnit *gemm = ARENA_NEW(a, GemmUnit);
+    *gemm = *first->gemm;
+    gemm->epilogue = j->epilogue;
+    all.gemm = gemm;
+  } else {
+    ConvUnit *conv = ARENA_NEW(a, ConvUnit);
+    *conv = j->conv;
+    conv->epilogue = j->epilogue;
+    all.conv = conv;
+  }
+  *o = all;
 }
 
 static void compact(Join *j) {
@@ -230,13 +156,25 @@ static void compact(Join *j) {
     if (w->ops.items[i].op->out) w->def[w->ops.items[i].op->out] = (int)i;
 }
 
+static bool start(Join *j, int at) {
+  const WorkOp *o = &j->w->ops.items[at];
+  const LegalJoin *how;
+  j->epilogue = (Epilogue){0};
+  j->in[0] = o->op->in[0], j->in[1] = o->op->in[1], j->nin = 2, j->at = at;
+  return o->gemm ? joined_by(j, at, &how) >= 0 : o->class == WC_TEMPLATE && start_conv(j, o->op);
+}
+
 void work_join(Work *w) {
-  Join j = {.w = w};
-  find_uses(&j);
+  Join j = {.w = w,
+            .rule = legal_joins(w->m->arena, w->m, w->device, w->f),
+            .gone = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1)};
+  bool *made = ARENA_ARRAY(w->m->arena, bool, w->ops.n + 1);
   for (size_t i = 0; i < w->ops.n; i++) {
-    if (w->ops.items[i].class != WC_TEMPLATE || w->ops.items[i].conv || !start(&j, (int)i)) continue;
+    const WorkOp first = w->ops.items[i];
+    if (made[i] || !start(&j, (int)i)) continue;
     join_all(&j);
-    replace(&j);
+    replace(&j, &first);
+    made[j.at] = true;
   }
   compact(&j);
 }

@@ -15,7 +15,7 @@ typedef struct Made {
   KernelSet kernels;
 } Made;
 
-static Made make_for(const char *body, int stage, bool library) {
+static Made make_on(DeviceKind kind, const char *body, int stage, bool library) {
   Made x = {.arena = arena_new()};
   x.kernels.arena = x.arena;
   Diags *d = diags_new(x.arena);
@@ -29,11 +29,12 @@ static Made make_for(const char *body, int stage, bool library) {
     exit(1);
   }
   x.f = module_func(x.m, "r");
-  x.units = units_of(work_new(x.m, x.f, stage, target_device_traits(DEVICE_cpu), library));
-  kernel_target(target_device_traits(DEVICE_cpu))->print(x.m, x.f, x.units, &x.kernels);
+  x.units = units_of(work_new(x.m, x.f, stage, target_device_traits(kind), library));
+  kernel_target(target_device_traits(kind))->print(x.m, x.f, x.units, &x.kernels);
   return x;
 }
 
+static Made make_for(const char *body, int stage, bool library) { return make_on(DEVICE_cpu, body, stage, library); }
 static Made make(const char *body, int stage) { return make_for(body, stage, false); }
 
 static void done(Made *x) {
@@ -120,6 +121,46 @@ static void joins(void) {
     for (size_t k = 0; k < m.units->n; k++) CHECK(!m.units->items[k].conv);
     done(&m);
   }
+}
+
+/* On GPUs products are followed as well, by what cublasLt has: relu, but no sigmoid; a bias along the columns. */
+static void joins_of_products(void) {
+#define DOT \
+  X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %v = input {name=\"v\"} : f32[4] @{}\n" \
+    "  %c = dot %x, %w {spec=\"bm,mn->bn\"} : f32[b,4]\n"
+#define WITH_BIAS "  %s = broadcast %v {dims=[1]} : f32[b,4]\n  %a = add %c, %s : f32[b,4]\n"
+  static const struct {
+    const char *body, *kinds, *what;
+  } cases[] = {
+      {DOT WITH_BIAS "  %y = relu %a : f32[b,4]\n  output \"y\" %y @{}\n", "source source source gemm", " bias relu"},
+      {DOT WITH_BIAS "  %y = sigmoid %a : f32[b,4]\n  output \"y\" %y @{}\n", "source source source gemm kernel",
+       " bias\n"},
+      {DOT "  %r = input {name=\"r\"} : f32[b,4] @{}\n" WITH_BIAS
+           "  %d = add %r, %a : f32[b,4]\n  %y = relu %d : f32[b,4]\n  output \"y\" %y @{}\n",
+       "source source source source gemm", " bias residual relu"},
+      {DOT WITH_BIAS "  output \"y\" %a @{}\n  output \"c\" %c @{}\n", "source source source gemm kernel", "gemm c"},
+      {X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %u = input {name=\"u\"} : f32[b] @{}\n  %c = dot %x, %w "
+         "{spec=\"bm,mn->bn\"} : f32[b,4]\n  %s = broadcast %u {dims=[0]} : f32[b,4]\n  %y = add %c, %s : f32[b,4]\n"
+         "  output \"y\" %y @{}\n",
+       "source source source gemm kernel", "gemm c"},
+      {X "  %h = cast %x {to=f16} : f16[b,8]\n  %w = input {name=\"w\"} : f16[8,4] @{}\n  %c = dot %h, %w "
+         "{spec=\"bm,mn->bn\"} : f16[b,4]\n  %y = relu %c : f16[b,4]\n  output \"y\" %y @{}\n",
+       "source kernel source gemm kernel", "gemm c"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    Made m = make_on(DEVICE_cuda, cases[i].body, 0, true);
+    Text t = {.arena = m.arena};
+    units_print(m.m, &t, m.f, m.units);
+    CHECK_STR(kinds(&m), cases[i].kinds);
+    CHECKF(strstr(text_str(&t), cases[i].what) != NULL, "case %zu: %s", i, text_str(&t));
+    done(&m);
+    m = make_for(cases[i].body, 0, true);
+    for (size_t k = 0; k < m.units->n; k++)
+      CHECK(!m.units->items[k].gemm || !epilogue_any(m.units->items[k].gemm->epilogue));
+    done(&m);
+  }
+#undef DOT
+#undef WITH_BIAS
 }
 
 static void views(void) {
@@ -221,6 +262,7 @@ static void text_is_deterministic(void) {
 int main(void) {
   RUN(fusion);
   RUN(joins);
+  RUN(joins_of_products);
   RUN(views);
   RUN(dots);
   RUN(communication);

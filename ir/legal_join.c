@@ -1,0 +1,206 @@
+/* ir/legal_join.c - see legal_join.h. */
+#include "ir/legal_join.h"
+
+#include <string.h>
+
+#include "ir/legal_dot.h"
+#include "ir/window.h"
+
+typedef struct Joining {
+  Module *m;
+  const DeviceTraits *device;
+  const Func *f;
+  int *uses, *user; /* by value: how many operands and outputs it is, and the last operation that reads it */
+  int *segment;     /* by operation: how many beginnings and ends of loops come before it */
+  LegalJoin *joins;
+} Joining;
+
+/* What joins one product or convolution. */
+typedef struct Chain {
+  uint32_t may;         /* bits of DeviceJoin */
+  int at;               /* the operation whose result is the value so far */
+  const Expr *channels; /* of a convolution; NULL for a product */
+  int vector;           /* a bias of a product has the dimensions of the result from this on; -1: there are none */
+  bool bias, residual, done;
+} Chain;
+
+/* Copies are looked through. */
+static Val resolve(const Func *f, Val v) {
+  for (const Op *op = op_of(f, v); op->kind == OP_copy; op = op_of(f, v)) v = op->in[0];
+  return v;
+}
+
+static const Op *op_at(const Joining *j, int at) { return &j->f->ops.items[at]; }
+static Val operand(const Joining *j, const Op *op, int i) { return resolve(j->f, op->in[i]); }
+
+static void find_uses(Joining *j, Arena *a) {
+  const Func *f = j->f;
+  j->uses = ARENA_ARRAY(a, int, f->values.n + 1);
+  j->user = ARENA_ARRAY(a, int, f->values.n + 1);
+  j->segment = ARENA_ARRAY(a, int, f->ops.n + 1);
+  for (size_t v = 0; v <= f->values.n; v++) j->user[v] = -1;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    j->segment[i + 1] = j->segment[i] + op_is_loop_part(op->kind);
+    for (int k = 0; k < op->nin && op->kind != OP_copy; k++)
+      j->uses[operand(j, op, k)]++, j->user[operand(j, op, k)] = (int)i;
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    Val v = resolve(f, f->outputs.items[i].value);
+    j->uses[v]++, j->user[v] = -1;
+  }
+}
+
+/* ---- what is joined */
+
+/* Of a convolution that is one of the library whatever the sizes. */
+static bool start_conv(const Joining *j, const Op *op, Chain *c) {
+  ConvLetter list[CONV_LETTERS];
+  bool one[128] = {false};
+  if (op->kind != OP_conv || !j->device->after_convolutions) return false;
+  Window win = window_of(j->f, op);
+  const Type *types[3];
+  for (int r = 0; r < 3; r++) {
+    int n;
+    const char *part = window_letters(op->kind, op_str(op, AT_spec), r, &n);
+    types[r] = type_of(j->f, win.role[r] < 0 ? op->out : op->in[win.role[r]]);
+    for (int d = 0; d < n; d++)
+      if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = ex_is_const(types[r]->dims[d], 1);
+  }
+  if (!op_conv_in_library(j->device, op->kind, op_str(op, AT_spec), type_of(j->f, op->out)->dtype,
+                          op_of(j->f, operand(j, op, 1))->kind == OP_param, one, list))
+    return false;
+  const Expr *extent[2], *unit = ex_const(j->m, 1);
+  for (int i = 0; i < 2; i++) {
+    const ConvLetter *l = &list[i ? CONV_OUT : CONV_GROUPS];
+    extent[i] = l->found ? types[WINDOW_OUTPUT]->dims[l->dim[WINDOW_OUTPUT]] : unit;
+  }
+  c->may = j->device->after_convolutions;
+  c->channels = ex_mul(j->m, extent[0], extent[1]);
+  return true;
+}
+
+/* Of a product of the library whose result is not put in another order. */
+static bool start_dot(const Joining *j, const Op *op, Chain *c) {
+  DotForm f;
+  LegalDot p;
+  if (op->kind != OP_dot || !j->device->after_products) return false;
+  op_dot_form(&f, type_of(j->f, op->in[0])->dtype, op_str(op, AT_spec));
+  for (int t = 0; t < 2; t++)
+    for (int i = 0; f.spec[t][i]; i++) f.one[(int)f.spec[t][i]] = ex_is_const(type_of(j->f, op->in[t])->dims[i], 1);
+  legal_dot(j->device, &f, &p);
+  if (!p.library || p.dtype != f.dtype || strcmp(p.spec[2], f.spec[2]) != 0) return false;
+  c->may = j->device->after_products;
+  c->vector = p.column < 0 ? -1 : (int)(strchr(f.spec[2], p.groups[p.column].letters[0]) - f.spec[2]);
+  return true;
+}
+
+/* ---- what follows */
+
+/* What joined something else is no user any more; nothing moves into a loop, or to another stage. */
+static int user_of(const Joining *j, const Chain *c, Val v) {
+  int user = j->user[v];
+  bool here = user >= 0 && j->joins[user].kind == JOIN_NONE && j->segment[user] == j->segment[c->at] &&
+              op_at(j, user)->stage == op_at(j, c->at)->stage;
+  return here ? user : -1;
+}
+
+static bool channels_innermost(const Chain *c, const Type *t) {
+  return t->rank > 0 && t->dims[t->rank - 1] == c->channels;
+}
+
+/* A vector spread over all dimensions but those of the bias, extents of 1 left out on both sides. */
+static bool is_bias(const Joining *j, const Chain *c, Val v, const Type *to, Val *vector) {
+  const Op *op = op_of(j->f, v);
+  if (op->kind != OP_broadcast) return false;
+  if (c->channels ? !channels_innermost(c, to) : c->vector < 0) return false;
+  const Attr *dims = op_attr(op, AT_dims);
+  Val from = operand(j, op, 0);
+  const Type *x = type_of(j->f, from);
+  int next = c->channels ? to->rank - 1 : c->vector, end = to->rank, found = 0;
+  for (int d = 0; d < x->rank; d++) {
+    if (ex_is_const(x->dims[d], 1)) continue;
+    while (next < end && ex_is_const(to->dims[next], 1)) next++;
+    if (next >= end || dims->u.ints[d] != next || x->dims[d] != to->dims[next]) return false;
+    next++, found++;
+  }
+  while (next < end && ex_is_const(to->dims[next], 1)) next++;
+  *vector = from;
+  return next == end && found;
+}
+
+/* Something that is in memory anyway, not a picture of something smaller. */
+static bool is_residual(const Joining *j, Val v, const Type *to) {
+  OpKind k = op_of(j->f, v)->kind;
+  return type_of(j->f, v) == to && !op_is_constant(k) && k != OP_broadcast && k != OP_transpose && k != OP_cast &&
+         k != OP_slice && k != OP_shard_slice;
+}
+
+static LegalJoin *join(const Joining *j, Chain *c, int user, JoinKind kind) {
+  Val v = resolve(j->f, op_at(j, c->at)->out);
+  LegalJoin *x = &j->joins[user];
+  *x = (LegalJoin){.kind = kind, .operand = operand(j, op_at(j, user), 0) == v ? 0 : 1, .next = -1};
+  j->joins[c->at].next = user;
+  c->at = user;
+  return x;
+}
+
+static bool join_addition(const Joining *j, Chain *c, int user) {
+  const Op *op = op_at(j, user);
+  if (op->kind != OP_add || operand(j, op, 0) == operand(j, op, 1)) return false;
+  Val v = op_at(j, c->at)->out, other = operand(j, op, operand(j, op, 0) == v ? 1 : 0), vector;
+  const Type *t = type_of(j->f, v);
+  if (c->may & JOINS_BIAS && !c->bias && !c->residual && is_bias(j, c, other, t, &vector)) {
+    join(j, c, user, JOIN_BIAS)->other = vector;
+    return c->bias = true;
+  }
+  if (!(c->may & JOINS_RESIDUAL) || c->residual || !is_residual(j, other, t)) return false;
+  join(j, c, user, JOIN_RESIDUAL)->other = other;
+  return c->residual = true;
+}
+
+static bool may_activate(const Chain *c, OpKind k) {
+  return k == OP_relu ? c->may & JOINS_RELU : (k == OP_sigmoid || k == OP_tanh) && c->may & JOINS_SIGMOIDS;
+}
+
+/* x * sigmoid(x) */
+static void join_silu(const Joining *j, Chain *c) {
+  Val v = op_at(j, c->at)->out;
+  int mul = user_of(j, c, v);
+  if (j->uses[v] != 2 || mul < 0 || !(c->may & JOINS_SIGMOIDS) || op_at(j, mul)->kind != OP_mul) return;
+  const Op *op = op_at(j, mul);
+  if (operand(j, op, 0) == operand(j, op, 1)) return;
+  Val other = operand(j, op, operand(j, op, 0) == v ? 1 : 0);
+  const Op *sigmoid = op_of(j->f, other);
+  if (sigmoid->kind != OP_sigmoid || operand(j, sigmoid, 0) != v || j->uses[other] != 1) return;
+  j->joins[j->f->values.items[other].op] = (LegalJoin){.kind = JOIN_GATE, .next = -1};
+  join(j, c, mul, JOIN_SILU);
+}
+
+static void follow(const Joining *j, Chain *c) {
+  for (bool more = true; more && !c->done;) {
+    Val v = op_at(j, c->at)->out;
+    int user = j->uses[v] == 1 ? user_of(j, c, v) : -1;
+    OpKind k = user < 0 ? OP_none : op_at(j, user)->kind;
+    if (k == OP_reshape && c->channels && channels_innermost(c, type_of(j->f, op_at(j, user)->out)))
+      join(j, c, user, JOIN_VIEW);
+    else if (may_activate(c, k)) join(j, c, user, JOIN_ACTIVATION), c->done = true;
+    else more = user >= 0 && join_addition(j, c, user);
+  }
+  if (!c->done) join_silu(j, c);
+}
+
+const LegalJoin *legal_joins(Arena *a, Module *m, const DeviceTraits *d, const Func *f) {
+  Joining j = {.m = m, .device = d, .f = f, .joins = ARENA_ARRAY(a, LegalJoin, f->ops.n + 1)};
+  for (size_t i = 0; i <= f->ops.n; i++) j.joins[i].next = -1;
+  if (!d->after_convolutions && !d->after_products) return j.joins;
+  find_uses(&j, a);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    Chain c = {.at = (int)i};
+    if ((op->kind == OP_conv || op->kind == OP_dot) && type_of(f, op->out)->dtype == DT_f32 &&
+        (start_conv(&j, op, &c) || start_dot(&j, op, &c)))
+      follow(&j, &c);
+  }
+  return j.joins;
+}
