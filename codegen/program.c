@@ -73,7 +73,8 @@ uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint3
                                                 .guard = PROGRAM_NONE,
                                                 .tensors = program_list_of(pb, n, tensors),
                                                 .exprs = exprs,
-                                                .event = PROGRAM_NONE});
+                                                .event = PROGRAM_NONE,
+                                                .blocks = PROGRAM_NONE});
 }
 
 static ProgramList no_exprs(EmitBody *b) { return program_list_of(b->e->b, 0, NULL); }
@@ -155,15 +156,6 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   return true;
 }
 
-/* [blocks of the grid,] scalars */
-static ProgramList launch_exprs(EmitBody *b, const Unit *u) {
-  const Expr **list = ARENA_ARRAY(b->e->m->arena, const Expr *, u->nscalars + 1);
-  int n = 0;
-  if (u->blocks) list[n++] = u->blocks;
-  for (int i = 0; i < u->nscalars; i++) list[n++] = u->scalars[i];
-  return emit_exprs(b->e, n, list);
-}
-
 /* Kernels are numbered as units come; a unit says of its own how it is launched. */
 static void note_kernel(Emitting *e, const Unit *u) {
   Arena *a = e->m->arena;
@@ -171,8 +163,12 @@ static void note_kernel(Emitting *e, const Unit *u) {
   for (size_t have = e->out->kernels.n; have <= (size_t)u->kernel; have++) {
     const Kernel *new = &set->kernels.items[have];
     const char *text = kernel_target(e->legal->source.device)->definition(a, new);
-    ARENA_PUSH(a, &e->out->kernels, ((ProgramKernelText){new->symbol, text, u->how, u->threads}));
+    ARENA_PUSH(a, &e->out->kernels, ((ProgramKernelText){new->symbol, text, u->how, u->threads, u->shared}));
   }
+}
+
+static void put_grid(EmitBody *b, uint32_t instr, const Unit *u) {
+  if (u->blocks) program_at_instrs(b->e->b, instr)->blocks = emit_expr(b->e, u->blocks);
 }
 
 static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
@@ -191,8 +187,10 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
     }
     tensors[n++] = b->tensor[v];
   }
-  uint32_t at = emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, launch_exprs(b, u));
+  uint32_t at =
+      emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(b->e, u->nscalars, u->scalars));
   program_at_instrs(b->e->b, at)->dim = (uint32_t)u->nout;
+  put_grid(b, at, u);
 }
 
 /* The operands, the result, then what joined it.  The result may take the residual's memory where no operand lies. */
@@ -254,6 +252,7 @@ static void emit_conv(EmitBody *b, const Unit *u, const char *where) {
   uint32_t index = emit_instr(b, PI_conv, where, (uint32_t)u->kernel, n, tensors,
                               emit_exprs(b->e, PROGRAM_CONV_NUMBERS + u->nscalars, list));
   put_epilogue(program_at_instrs(b->e->b, index), c->epilogue);
+  put_grid(b, index, u);
 }
 
 static void emit_view(EmitBody *b, const Unit *u) {
@@ -547,8 +546,12 @@ static bool fits_program(const Module *m, Diags *diags) {
 static bool add_entries(Emitting *e, const Legal *legal) {
   for (int i = 0; i < legal->n; i += e->m->mesh.stages)
     if (!add_entry(e, &legal->bodies[i])) return false;
-  for (size_t i = 0; i < e->out->kernels.n; i++)
-    program_add_kernels(e->b, &(ProgramKernel){emit_text(e, e->out->kernels.items[i].symbol)});
+  for (size_t i = 0; i < e->out->kernels.n; i++) {
+    const ProgramKernelText *k = &e->out->kernels.items[i];
+    program_add_kernels(
+        e->b, &(ProgramKernel){
+                  .name = emit_text(e, k->symbol), .threads = (uint32_t)k->threads, .shared = (uint32_t)k->shared});
+  }
   return !e->m->expr_fault ||
          diag_error(e->diags, DIAG_dimension, (Loc){0}, "the program's buffers: %s", e->m->expr_fault);
 }

@@ -24,7 +24,7 @@ typedef struct ProgramEmbedded {
 typedef struct ProgramKernelText {
   const char *symbol, *text; /* complete behind the target's prelude */
   const char *how;           /* its schedule, for people; NULL: nothing to say */
-  int threads;               /* of a block; 0 on devices without grids */
+  int threads, shared;       /* of a block, and bytes of its shared memory; 0 on devices without grids */
 } ProgramKernelText;
 
 typedef struct ProgramResult {

@@ -201,6 +201,23 @@ static bool check_images(Check *c) {
   return true;
 }
 
+/* A block has the room of some device, and of every one that there is code for.  Code without grids may stand beside
+ * code with them. */
+static bool check_kernels(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_kernels; i++) {
+    const ProgramKernel *k = &p->kernels[i];
+    bool fits = k->threads == 0 && k->shared == 0;
+    NEED(text_ok(c, k->name), "kernels", i, "the name");
+    for (uint32_t kind = 0; kind < PIMAGE_COUNT; kind++) fits |= program_image_fits(kind, k->threads, k->shared);
+    for (uint32_t m = 0; m < p->n_images; m++)
+      if (program_image_has_grid(p->images[m].kind))
+        fits &= program_image_fits(p->images[m].kind, k->threads, k->shared);
+    NEED(fits, "kernels", i, "the block");
+  }
+  return true;
+}
+
 static bool persistent_buffer_ok(const Check *c, uint32_t buffer, uint32_t class_, uint32_t stage) {
   const Program *p = c->p;
   return buffer < p->n_buffers && p->buffers[buffer].class_ == class_ && p->buffers[buffer].stage == stage;
@@ -648,6 +665,10 @@ static bool check_instr(Check *c, uint32_t i, uint32_t body, uint32_t end) {
   NEED(object_ok(c, x, b), "instrs", i, "the object");
   NEED(x->guard == PROGRAM_NONE || expr_ok(c, x->guard), "instrs", i, "the guard");
   NEED(meaning_ok(c, x, b), "instrs", i, "an operand");
+  if (program_instr_object(x->kind) == PO_KERNEL) {
+    bool grid = p->kernels[x->object].threads > 0;
+    NEED(grid ? expr_ok(c, x->blocks) : x->blocks == PROGRAM_NONE, "instrs", i, "the grid");
+  }
   NEED(program_phase_each(b->phase) || !asks_micro_batch(c, x), "instrs", i, "what depends on the micro-batch");
   bool comm = program_instr_is_comm(x->kind);
   NEED(!comm || (x->key < PROGRAM_MAX_KEY && x->guard == PROGRAM_NONE), "instrs", i, "the key or guard");
@@ -695,7 +716,6 @@ static bool check_instrs(Check *c) {
     }
     if (!check_loops(c, p->bodies[b].instrs, end)) return false;
   }
-  for (uint32_t i = 0; i < p->n_kernels; i++) NEED(text_ok(c, p->kernels[i].name), "kernels", i, "the name");
   NEED(p->header->n_events <= PROGRAM_MAX_INSTRS, "header", 0, "the number of events");
   return true;
 }
@@ -707,9 +727,9 @@ RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *er
   out->image = image;
   out->header = image;
   if (check_header(c, image, bytes) && check_sections(c) && check_symbols(c) && check_mesh(c) && check_exprs(c) &&
-      check_blobs(c) && check_images(c) && check_groups(c) && check_ports(c) && check_entries(c) && check_bodies(c) &&
-      check_schedules(c) && check_buffers(c) && check_tensors(c) && check_params(c) && check_states(c) &&
-      check_instrs(c))
+      check_blobs(c) && check_images(c) && check_kernels(c) && check_groups(c) && check_ports(c) && check_entries(c) &&
+      check_bodies(c) && check_schedules(c) && check_buffers(c) && check_tensors(c) && check_params(c) &&
+      check_states(c) && check_instrs(c))
     return RT_OK;
   program_close(out);
   return c->error->status;

@@ -82,6 +82,7 @@ typedef struct DeviceCall {
   uint32_t object; /* kernel, input, output, weight or text */
   uint32_t to;     /* loop: the record behind its repeat; repeat: the one behind its loop */
   uint32_t n_tensors, n_scalars;
+  int64_t blocks; /* launch, conv: of the grid; without one 1 */
   bool skipped;   /* its guard is 0 */
   bool elsewhere; /* fetch: a replica of this rank's part writes it */
   bool in_place;  /* copy: the box is where it should go; from device_calls_place */

@@ -61,10 +61,12 @@ static int virtual_code(const char *needs, const char *has, char *missing) {
 typedef struct Kind {
   const char *name, *device, *prefix; /* prefix: of its architectures; NULL: any text is one */
   int (*suits)(const char *needs, const char *has, char *missing);
+  uint32_t threads, shared;
 } Kind;
 
 static const Kind kinds[] = {
-#define PROGRAM_IMAGE(kind, device, prefix, suits, doc) {#kind, device, prefix, suits},
+#define PROGRAM_IMAGE(kind, device, prefix, suits, threads, shared, doc) \
+  {#kind, device, prefix, suits, threads, shared},
 #include "program/program.def"
 #undef PROGRAM_IMAGE
 };
@@ -74,6 +76,12 @@ const char *program_image_kind(uint32_t kind) { return kind < PIMAGE_COUNT ? kin
 bool program_image_arch_ok(uint32_t kind, const char *arch) {
   Version v;
   return !kinds[kind].prefix || version_of(arch, kinds[kind].prefix, &v);
+}
+
+bool program_image_has_grid(uint32_t kind) { return kinds[kind].threads > 0; }
+
+bool program_image_fits(uint32_t kind, uint32_t threads, uint32_t shared) {
+  return threads >= 1 && threads <= kinds[kind].threads && shared <= kinds[kind].shared;
 }
 
 bool program_image_has_blob(const Program *p, uint32_t blob) {

@@ -17,6 +17,10 @@ bool program_image_arch_ok(uint32_t kind, const char *arch);
  * GPU's "sm_90".  RT_UNSUPPORTED, saying what there is instead, when there is none. */
 RtStatus program_image_choose(const Program *p, const char *device, const char *arch, uint32_t *image, RtError *error);
 
+/* Is such code launched as a grid of blocks?  And can a block have so many threads and bytes of shared memory? */
+bool program_image_has_grid(uint32_t kind);
+bool program_image_fits(uint32_t kind, uint32_t threads, uint32_t shared);
+
 /* Is a blob the bytes of an image? */
 bool program_image_has_blob(const Program *p, uint32_t blob);
 

@@ -89,6 +89,15 @@ static void print_images(const Program *p, Text *t) {
   }
 }
 
+static void print_grids(const Program *p, Text *t) {
+  for (uint32_t i = 0; i < p->n_kernels; i++) {
+    const ProgramKernel *k = &p->kernels[i];
+    if (k->threads) text_printf(t, "kernel %s threads %u", program_text(p, k->name), k->threads);
+    if (k->shared) text_printf(t, " shared %u", k->shared);
+    if (k->threads) text_add(t, "\n");
+  }
+}
+
 static void print_origin(const Program *p, Text *t, const ProgramParam *w) {
   text_add(t, " of ");
   text_quoted(t, program_text(p, w->origin));
@@ -212,6 +221,10 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
   if (x->kind == PI_wait || (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE))
     text_printf(t, " event %u", x->event);
   if (x->kind == PI_wait && x->lag) text_printf(t, " lag %u", x->lag);
+  if (program_instr_object(x->kind) == PO_KERNEL && x->blocks != PROGRAM_NONE) {
+    text_add(t, " blocks ");
+    print_expr(p, t, x->blocks);
+  }
   if (x->guard != PROGRAM_NONE) {
     text_add(t, " if ");
     print_expr(p, t, x->guard);
@@ -262,6 +275,7 @@ void program_print(const Program *p, Text *t) {
   }
   print_blobs(p, t);
   print_images(p, t);
+  print_grids(p, t);
   print_memory(p, t);
   for (uint32_t i = 0; i < p->n_entries; i++) print_entry(p, t, i);
   for (uint32_t i = 0; i < p->n_bodies; i++) {

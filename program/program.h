@@ -75,9 +75,10 @@ enum {
   PROGRAM_MAX_MICRO_BATCHES = 2048,
   PROGRAM_MAX_KEY = 1 << 24,
   PROGRAM_MAX_IMAGES = 64,
-  PROGRAM_MAX_TOGETHER = 16, /* instructions in one position of communication */
-  PROGRAM_POSITIONS = 64,    /* positions of communication that a rank has under way */
-  PROGRAM_MAX_LOOPS = 64,    /* loops inside each other */
+  PROGRAM_MAX_BLOCKS = INT32_MAX, /* of a grid */
+  PROGRAM_MAX_TOGETHER = 16,      /* instructions in one position of communication */
+  PROGRAM_POSITIONS = 64,         /* positions of communication that a rank has under way */
+  PROGRAM_MAX_LOOPS = 64,         /* loops inside each other */
   PROGRAM_MAX_INSTRS = (1 << 20) - 1
 };
 
@@ -215,8 +216,14 @@ typedef struct ProgramTensor {
   ProgramList extents; /* expressions; n is the rank */
 } ProgramTensor;
 
+/* Threads and shared memory are of the code: it is compiled for so many of a block and declares all its shared memory,
+ * so that a launch asks for none.  How many blocks there are depends on the sizes of an instruction, and one kernel
+ * serves several: that is said there. */
 typedef struct ProgramKernel {
-  uint32_t name; /* symbol in the images */
+  uint32_t name;    /* symbol in the images */
+  uint32_t threads; /* of a block; 0: it is called once, without a grid */
+  uint32_t shared;  /* bytes of a block that its text declares; a compiler may make do with less */
+  uint32_t zero;
 } ProgramKernel;
 
 /* All kernels, as machine code of one kind for one architecture; no two are for the same. */
@@ -283,7 +290,9 @@ typedef struct ProgramInstr {
   uint32_t event;     /* communication: asynchronous, or NONE; wait: which */
   uint32_t lag;       /* wait */
   uint32_t mask;      /* fetch: bit a: the output is replicated over axis a; gemm, conv: 1 bias, 2 residual */
-  double value;       /* fill, exchange */
+  uint32_t blocks;    /* launch, conv: expression: of the grid; NONE for kernels without one */
+  uint32_t zero;
+  double value; /* fill, exchange */
 } ProgramInstr;
 
 typedef struct ProgramSection {

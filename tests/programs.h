@@ -103,6 +103,7 @@ static inline ProgramInstr make_instr(Make *m, ProgramInstrKind kind, const char
                         .where = program_string(m->b, where),
                         .object = PROGRAM_NONE,
                         .guard = PROGRAM_NONE,
+                        .blocks = PROGRAM_NONE,
                         .event = PROGRAM_NONE,
                         .tensors = tensors,
                         .key = program_instr_is_comm(kind) ? m->keys++ : 0};
@@ -115,7 +116,7 @@ static inline void make_launch(Make *m, const char *kernel, ProgramList tensors,
   for (x.object = 0; x.object < program_count_kernels(m->b); x.object++)
     if (program_at_kernels(m->b, x.object)->name == program_string(m->b, kernel)) break;
   if (x.object == program_count_kernels(m->b))
-    program_add_kernels(m->b, &(ProgramKernel){program_string(m->b, kernel)});
+    program_add_kernels(m->b, &(ProgramKernel){.name = program_string(m->b, kernel)});
   x.exprs = scalars;
   x.dim = tensors.n;
   make_put(m, x);

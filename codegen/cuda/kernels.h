@@ -13,7 +13,7 @@ typedef struct CudaKernel {
   int nscalars;
   const Expr *const *scalars;
   const char *how;     /* the schedule, for people */
-  CudaSchedule launch; /* of a template: threads and blocks only */
+  CudaSchedule launch; /* of a template: threads, shared and blocks only */
 } CudaKernel;
 
 /* The kernels of all units, by unit; their texts are added to a set. */

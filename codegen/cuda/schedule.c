@@ -32,7 +32,6 @@ enum {
 typedef struct Print {
   Arena *a;
   const Program *p;
-  const ProgramKernelText *kernels;
   Text *t;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   ProgramValues values; /* micro-batch 0 */
@@ -284,12 +283,14 @@ static void print_comm(const Call *q) {
 /* ---- calls */
 
 static void print_launch(const Call *q) {
-  const ProgramKernelText *f = &q->k->kernels[q->c->object];
+  const ProgramKernel *f = &q->k->p->kernels[q->c->object];
   const int64_t *scalars = q->c->scalars;
   Text args = {.arena = q->k->a};
   for (uint32_t i = 0; i < q->c->n_tensors; i++) text_printf(&args, "%s%s", i ? ", " : "", place(q, i));
-  for (uint32_t i = 1; i < q->c->n_scalars; i++) text_printf(&args, "%s%" PRId64, i > 1 ? ", " : "; ", scalars[i]);
-  if (scalars[0] > 0) line(q->k, "%s<<<%" PRId64 ", %d>>>(%s)", f->symbol, scalars[0], f->threads, text_str(&args));
+  for (uint32_t i = 0; i < q->c->n_scalars; i++) text_printf(&args, "%s%" PRId64, i ? ", " : "; ", scalars[i]);
+  if (q->c->blocks > 0)
+    line(q->k, "%s<<<%" PRId64 ", %u>>>(%s)", program_text(q->k->p, f->name), q->c->blocks, f->threads,
+         text_str(&args));
 }
 
 static void print_port(const Call *q, uint32_t first, bool feed) {
@@ -505,7 +506,7 @@ static void evaluate(Print *k) {
 
 void cuda_schedule_print(Arena *a, const ArtifactProgram *program, Text *t) {
   const Program *p = &program->p;
-  Print k = {.a = a, .p = p, .kernels = program->result.kernels.items, .t = t};
+  Print k = {.a = a, .p = p, .t = t};
   evaluate(&k);
   text_printf(t, "schedule of \"%s\" for %s: %u rank%s", program_text(p, p->header->name),
               program_text(p, p->header->target), p->ranks, p->ranks == 1 ? "" : "s");

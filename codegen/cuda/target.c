@@ -1,7 +1,7 @@
 /* codegen/cuda/target.c - kernels for NVIDIA's GPUs: CUDA texts, compiled by NVRTC.
  *
  * A kernel takes one struct of eight-byte words: the operands and results of its unit in order (pointers), then its
- * scalars.  How many blocks are launched is the first expression of a launch. */
+ * scalars. */
 #include "codegen/target.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
     const CudaKernel *k = &kernels[i];
     if (u->kind != UNIT_KERNEL) continue;
     u->kernel = k->kernel, u->nscalars = k->nscalars, u->scalars = k->scalars;
-    u->blocks = k->launch.blocks, u->threads = k->launch.threads, u->how = k->how;
+    u->blocks = k->launch.blocks, u->threads = k->launch.threads, u->shared = k->launch.shared;
+    u->how = k->how;
   }
 }
 

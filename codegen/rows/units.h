@@ -80,7 +80,7 @@ typedef struct Unit {
   int nscalars;
   const Expr *const *scalars; /* what it takes beside tensors */
   const Expr *blocks;         /* of its grid; NULL on devices without grids */
-  int threads;                /* of a block; 0 there */
+  int threads, shared;        /* of a block, and bytes of its shared memory; 0 there */
   const char *how;            /* how it is scheduled, for people; NULL: nothing to say */
 } Unit;
 

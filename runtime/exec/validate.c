@@ -96,6 +96,7 @@ static bool reduction_ok(const Executor *e, const DeviceCall *c) {
 }
 
 const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c) {
+  if (c->blocks < 0 || c->blocks > PROGRAM_MAX_BLOCKS) return "no device has a grid of so many blocks";
   switch ((ProgramInstrKind)c->kind) {
     case PI_gemm: return gemm_fault(e, b, c);
     case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";

@@ -13,10 +13,10 @@
  * memory. */
 static int most_registers(int threads) { return threads <= 128 ? 128 : threads <= 256 ? 96 : 64; }
 
-enum { MOST_SHARED = 48 << 10, TOGETHER = 48 };
+enum { MOST_SHARED = 48 << 10, TOGETHER = 48, MOST_KERNELS = 4096 };
 
 static Arena *arena;
-static int compiled, heaviest;
+static int compiled, heaviest, with_shared, with_less;
 
 /* Threads of a kernel, from its definition. */
 static int threads_of(const char *text, const char *symbol) {
@@ -26,7 +26,23 @@ static int threads_of(const char *text, const char *symbol) {
   return threads;
 }
 
-static void check_text(const char *name, const char *text, const char *arch, size_t kernels_in_it) {
+/* What the printer says that a block takes, by kernel of the set. */
+typedef struct Stated {
+  const KernelSet *set;
+  int *shared;
+} Stated;
+
+static void check_stated(const Stated *s, const CudaUsage *u) {
+  for (size_t i = 0; s && i < s->set->kernels.n; i++)
+    if (strcmp(s->set->kernels.items[i].symbol, u->symbol) == 0) {
+      CHECKF(u->shared <= s->shared[i], "%s takes %d bytes of shared memory, stated are %d", u->symbol, u->shared,
+             s->shared[i]);
+      with_shared += s->shared[i] > 0, with_less += u->shared < s->shared[i];
+    }
+}
+
+static void check_text(const Stated *stated, const char *name, const char *text, const char *arch,
+                       size_t kernels_in_it) {
   Diags *d = diags_new(arena);
   CudaImage image;
   bool ok = nvrtc_compile(arena, d, text, arch, &image);
@@ -39,6 +55,7 @@ static void check_text(const char *name, const char *text, const char *arch, siz
     const CudaUsage *u = &image.usage.items[i];
     int threads = threads_of(text, u->symbol);
     compiled++;
+    check_stated(stated, u);
     if (u->registers > heaviest) heaviest = u->registers;
     CHECKF(strstr(image.ptx, u->symbol) != NULL, "%s: PTX lacks %s", name, u->symbol);
     CHECKF(u->spill_stores == 0 && u->spill_loads == 0 && u->stack == 0,
@@ -59,9 +76,16 @@ static bool calls_library(const char *text) {
   return false;
 }
 
+/* What is stated is what is declared; a compiler leaves out what it can do without. */
 static void cases_compile(void) {
   KernelSet set = {.arena = arena};
-  for (const Case *c = cases; c; c = c->next) cuda_kernels(c->p.m, c->f, c->units, &set);
+  Stated stated = {&set, ARENA_ARRAY(arena, int, MOST_KERNELS)};
+  for (const Case *c = cases; c; c = c->next) {
+    const CudaKernel *k = cuda_kernels(c->p.m, c->f, c->units, &set);
+    CHECK(set.kernels.n <= MOST_KERNELS);
+    for (size_t i = 0; i < c->units->n; i++)
+      if (c->units->items[i].kind == UNIT_KERNEL) stated.shared[k[i].kernel] = k[i].launch.shared;
+  }
   for (size_t i = 0; i < set.kernels.n;) {
     Text t = {.arena = arena};
     size_t n = 0;
@@ -71,9 +95,11 @@ static void cases_compile(void) {
       text_add(&t, cuda_text(arena, &set.kernels.items[i]));
       n++;
     }
-    check_text(arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_80", n);
-    check_text(arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_90a", n);
+    check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_80", n);
+    check_text(&stated, arena_printf(arena, "cases to %zu", i), text_str(&t), "sm_90a", n);
   }
+  CHECKF(with_shared > 20 && with_less * 4 < with_shared, "%d of %d kernels take less shared memory than stated",
+         with_less, with_shared);
 }
 
 /* ---- models, as apc writes them */
@@ -97,8 +123,8 @@ static void model(const char *name, const char *options) {
   if (!text) return;
   size_t n = count_kernels(text);
   CHECKF(n > 0, "%s has no kernel", name);
-  check_text(name, text, "sm_80", n);
-  check_text(name, text, "sm_90a", n);
+  check_text(NULL, name, text, "sm_80", n);
+  check_text(NULL, name, text, "sm_90a", n);
 }
 
 static void models(void) {

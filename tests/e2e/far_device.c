@@ -65,6 +65,7 @@ FarCall far_call_of(const DeviceCall *c) {
     mix(&h, g.c_step, sizeof g.c_step);
   }
   mix(&h, &c->value, sizeof c->value);
+  mix(&h, &c->blocks, sizeof c->blocks);
   return (FarCall){c->kind, c->instr, h};
 }
 

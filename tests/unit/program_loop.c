@@ -311,7 +311,7 @@ static void the_loader_refuses(void) {
     Make m = begin(&p, 1);
     uint32_t instr = spoil(&m, &p, (Fault)fault);
     end(&m, p.x, 0);
-    program_add_kernels(m.b, &(ProgramKernel){program_string(m.b, "k")});
+    program_add_kernels(m.b, &(ProgramKernel){.name = program_string(m.b, "k")});
     RtStatus status = finish(&m, &b, &error);
     CHECKF((status == RT_OK) == (fault == SOUND), "fault %d: %s", fault, error.text);
     snprintf(want, sizeof want, "of instrs[%u] is wrong", instr);
@@ -441,7 +441,7 @@ static void order_of_rounds(void) {
     make_repeat(&m, loop, PROGRAM_NONE);
     if (how == BEHIND_LOOP) make_put(&m, wait);
     end(&m, p.x, 1);
-    program_add_kernels(m.b, &(ProgramKernel){program_string(m.b, "k")});
+    program_add_kernels(m.b, &(ProgramKernel){.name = program_string(m.b, "k")});
     CHECKF(finish(&m, &b, &error) == RT_OK, "%s", error.text);
     RtStatus status = order_check_all(&b.p, &error);
     CHECKF((status == RT_OK) == !texts[how] && (!texts[how] || strstr(error.text, texts[how])), "%d: %s", how,

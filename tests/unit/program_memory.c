@@ -49,6 +49,7 @@ static void add_bodies(ProgramBuilder *b) {
                                             .where = program_string(b, "k"),
                                             .guard = PROGRAM_NONE,
                                             .event = PROGRAM_NONE,
+                                            .blocks = PROGRAM_NONE,
                                             .tensors = program_list_of(b, n, tensors),
                                             .dim = n});
     }
@@ -59,7 +60,7 @@ static void add_bodies(ProgramBuilder *b) {
 static void *random_program(size_t *n) {
   ProgramBuilder *b = program_builder_new();
   add_buffers(b);
-  program_add_kernels(b, &(ProgramKernel){program_string(b, "k")});
+  program_add_kernels(b, &(ProgramKernel){.name = program_string(b, "k")});
   program_add_entries(b, &(ProgramEntry){.name = program_string(b, "main")});
   program_add_axes(b, &(ProgramAxis){.name = program_string(b, "mb"), .size = CALLS / BODIES, .temporal = 1});
   program_add_schedules(b, &(ProgramSchedule){0, CALLS});

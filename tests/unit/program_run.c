@@ -314,6 +314,12 @@ static void a_child_has_no_part_in_it(void) {
 static void code_of_another_device(void) {
   Make make = mlp(weights_file(), true);
   make.image = PIMAGE_cubin, make.arch = "sm_90";
+  for (uint32_t i = 0; i < program_count_kernels(make.b); i++) program_at_kernels(make.b, i)->threads = 32;
+  for (uint32_t i = 0; i < program_count_instrs(make.b); i++) {
+    uint32_t one = make_number(&make, 1);
+    ProgramInstr *x = program_at_instrs(make.b, i);
+    if (x->kind == PI_launch) x->blocks = one;
+  }
   ApcModel *m = make_load(make_artifact(&make, "mlp"));
   CHECKF(strstr(apc_describe(m, 0), "  code: cubin sm_90, "), "%s", apc_describe(m, 0));
   CHECKF(strstr(apc_describe(m, 1), "\"kind\": \"cubin\",\n      \"arch\": \"sm_90\""), "%s", apc_describe(m, 1));
