@@ -69,11 +69,12 @@ static void write_op(Writing *w, Stage *s, const Op *op) {
                  .nattrs = op->nattrs,
                  .attrs = op->attrs,
                  .type = op->out ? work_type(work, op->out) : NULL,
-                 .layout = op->out && !made ? w->old->values.items[op->out].layout : NULL};
+                 .layout = op->out && !made ? w->old->values.items[op->out].layout : NULL,
+                 .names = made ? NULL : op->names};
   Val v = op->kind == OP_reduce ? write_reduce(w, op, &spec, work_type(work, op->in[0])->dtype, spec.type->dtype)
                                 : build_op(&w->b, &spec);
   if (!v) die("legal_func: %s is no operation of level 2", op->name);
-  if (out) *out = v;
+  for (int i = 0; i < op->nout; i++) *place_of(w, s, op->out + (Val)i) = v + (Val)i;
 }
 
 /* True when any operation was written. */

@@ -33,7 +33,7 @@ static uint32_t body_buffer(EmitBody *b, const char *name, ProgramClass class_, 
 const Type *emit_body_type(const EmitBody *b, Val v) { return units_type(b->units, b->spec->l2, v); }
 
 static const char *value_name(const EmitBody *b, Val v) {
-  return v < b->spec->l2->values.n ? op_of(b->spec->l2, v)->name : "scratch";
+  return v < b->spec->l2->values.n ? name_of(b->spec->l2, v) : "scratch";
 }
 
 /* What a unit makes for another one is scratch. */

@@ -220,20 +220,22 @@ static Func *instantiate(Module *m, const Func *f, const Op *op, const Module *t
       map[t->out] = in[0];
       continue;
     }
-    map[t->out] = build_op(&b, &(OpSpec){.kind = t->kind,
-                                         .name = t->name,
-                                         .loc = op->loc,
-                                         .nin = t->nin,
-                                         .in = in,
-                                         .nattrs = t->nattrs,
-                                         .attrs = attrs,
-                                         .type = copy_type(&c, type_of(from, t->out))});
-    if (!map[t->out]) {
+    Val built = build_op(&b, &(OpSpec){.kind = t->kind,
+                                       .name = t->name,
+                                       .loc = op->loc,
+                                       .nin = t->nin,
+                                       .in = in,
+                                       .nattrs = t->nattrs,
+                                       .attrs = attrs,
+                                       .type = copy_type(&c, type_of(from, t->out))});
+    if (!built) {
       diags_print(diags, stderr, false);
       die("body of %s %s: operation %s does not fit", op_name(op->kind), op->name, t->name);
     }
+    for (int k = 0; k < t->nout; k++) map[t->out + (Val)k] = built + (Val)k;
   }
-  build_output(&b, "0", map[from->outputs.items[0].value], NULL);
+  for (size_t i = 0; i < from->outputs.n; i++)
+    build_output(&b, arena_printf(m->arena, "%zu", i), map[from->outputs.items[i].value], NULL);
   return body;
 }
 
@@ -260,7 +262,9 @@ static int factor_on(const Rule *r, const TensorFactors *x, const Type *tags, co
 }
 
 static int factor_for(const Rule *r, const Module *template, const Func *from, const Op *t, const char *symbol) {
-  int f = t->out ? factor_on(r, &r->result, type_of(from, t->out), template, symbol) : -1;
+  int f = -1;
+  for (int i = 0; i < t->nout && f < 0; i++)
+    f = factor_on(r, &r->results[i], type_of(from, t->out + (Val)i), template, symbol);
   for (int i = 0; i < t->nin && f < 0; i++)
     f = factor_on(r, &r->operands[i], type_of(from, t->in[i]), template, symbol);
   return f;
@@ -315,7 +319,8 @@ static void follow_op(Module *m, const Body *b, const Strategy *s, const Op *t, 
     if (t->kind == OP_input && (picked->operands & (1u << input))) partial[t->out] |= bit;
     for (int o = 0; o < t->nin; o++)
       if (partial[t->in[o]] & bit) operands |= 1u << o;
-    if (operands && add_pick(m, r, out, axis, linear_for(r, operands))) partial[t->out] |= bit;
+    if (operands && add_pick(m, r, out, axis, linear_for(r, operands)))
+      for (Val v = t->out; v < op_end(t); v++) partial[v] |= bit;
   }
 }
 

@@ -10,7 +10,8 @@
 #include "ir/rule.h"
 
 /* The decomposition of the operation as a level-1 function of the module that is not in its list: inputs "0", "1" ...
- * with the operand types (of either level), one output "0".  Dies for an operation that is not composite. */
+ * with the operand types (of either level), an output per result, "0" ...  Dies for an operation that is not composite.
+ */
 Func *body_of(Module *m, const Func *f, const Op *op);
 
 /* The decomposition kept open to look at many strategies: it depends on no mesh. */

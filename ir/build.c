@@ -58,7 +58,11 @@ const char *builder_unique_name(Builder *b, const char *wanted) {
 
 Builder builder_new(Module *m, Func *f, Diags *diags) {
   Builder b = {.m = m, .f = f, .diags = diags, .names = ARENA_NEW(m->arena, NameSet)};
-  for (size_t i = 0; i < f->ops.n; i++) name_take(m, b.names, f->ops.items[i].name);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    name_take(m, b.names, op->name);
+    for (int k = 0; k < op->nout - 1; k++) name_take(m, b.names, op->names[k]);
+  }
   return b;
 }
 
@@ -70,14 +74,23 @@ static int attr_order(const void *a, const void *b) {
 
 static bool is_place(Loc l) { return l.file || l.node; }
 
+/* The results behind the first: as they are to be called, or NAME.1, NAME.2 ... */
+static const char *const *further_names(Builder *b, const Op *op, const char *const *wanted) {
+  if (op->nout < 2) return NULL;
+  const char **names = ARENA_ARRAY(b->m->arena, const char *, op->nout - 1);
+  for (int i = 0; i < op->nout - 1; i++)
+    names[i] = builder_unique_name(b, wanted ? wanted[i] : arena_printf(b->m->arena, "%s.%d", op->name, i + 1));
+  return names;
+}
+
 Val build_op(Builder *b, const OpSpec *given) {
   OpSpec spec = *given;
   if (!is_place(spec.loc)) spec.loc = b->loc;
   if (!spec.stage) spec.stage = b->stage;
   for (int i = 0; i < spec.nin; i++)
     if (spec.in[i] == 0) return 0; /* an operand already failed and was reported */
-  const Type *type = infer_type(b->m, b->f, &spec, b->diags);
-  if (!type) return 0;
+  ResultTypes types;
+  if (!infer_types(b->m, b->f, &spec, b->diags, &types)) return 0;
 
   const char *wanted = spec.name;
   if (!wanted)
@@ -94,10 +107,11 @@ Val build_op(Builder *b, const OpSpec *given) {
   if (spec.nattrs) memcpy(attrs, spec.attrs, sizeof(Attr) * (size_t)spec.nattrs);
   if (spec.nattrs) qsort(attrs, (size_t)spec.nattrs, sizeof(Attr), attr_order);
   op.attrs = attrs;
-  if (op_results(spec.kind)) {
-    op.out = (Val)b->f->values.n;
-    ARENA_PUSH(b->m->arena, &b->f->values, ((Value){type, (int)b->f->ops.n, spec.layout}));
-  }
+  if (types.n) op.out = (Val)b->f->values.n;
+  op.nout = types.n;
+  op.names = further_names(b, &op, spec.names);
+  for (int i = 0; i < types.n; i++)
+    ARENA_PUSH(b->m->arena, &b->f->values, ((Value){types.items[i], (int)b->f->ops.n, i ? NULL : spec.layout}));
   ARENA_PUSH(b->m->arena, &b->f->ops, op);
   return op.out ? op.out : 1; /* 1 is never a use: operations without result are not referred to */
 }
@@ -122,7 +136,7 @@ void func_move_ops(Func *f, size_t first, size_t to) {
   reverse_ops(ops + first, ops + n);
   reverse_ops(ops + to, ops + n);
   for (size_t i = to; i < n; i++)
-    if (ops[i].out) f->values.items[ops[i].out].op = (int)i;
+    for (Val v = ops[i].out; v < op_end(&ops[i]); v++) f->values.items[v].op = (int)i;
 }
 
 /* ---- attributes */

@@ -16,7 +16,7 @@ typedef struct OpPart {
   const Rule *rule;
   double size[MAX_FACTORS];      /* by factor; unset where the factor has no size */
   double share;                  /* grouped operations: the part of all groups whose matrices are here */
-  double elements, bytes;        /* of the result; 0 when there is none */
+  double elements, bytes;        /* of the first result; of all results.  0 when there is none */
   double first;                  /* elements of operand 0; 0 when there is none */
   double in_bytes[MAX_OPERANDS]; /* of the operands */
 } OpPart;

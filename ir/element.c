@@ -236,7 +236,9 @@ static bool *live_values(Arena *a, const Func *f) {
   for (int round = 0; round < 2; round++) /* loops are taken as live, whatever needs them */
     for (size_t i = f->ops.n; i-- > 0;) {
       const Op *op = &f->ops.items[i];
-      if (op->out && !live[op->out] && !op_is_loop_part(op->kind)) continue;
+      bool needed = !op->out || op_is_loop_part(op->kind);
+      for (Val v = op->out; v < op_end(op); v++) needed |= live[v];
+      if (!needed) continue;
       for (int k = 0; k < op->nin; k++) live[op->in[k]] = true;
     }
   return live;
@@ -246,10 +248,11 @@ static bool match_op(Matching *t, size_t i, const bool *live) {
   const Op *op = &t->y->f->ops.items[i];
   if (op->kind == OP_loop) return enter_loop(t, i);
   if (op->kind == OP_repeat) return close_loop(t, i);
-  if (op_is_loop_part(op->kind) || !op->out || !live[op->out]) return true;
-  Val u = func_find(t->x->f, op->name);
-  if (!u || op_is_loop_part(op_of(t->x->f, u)->kind)) return true;
-  match_values(t, u, op->out);
+  if (op_is_loop_part(op->kind)) return true;
+  for (Val v = op->out; v < op_end(op); v++) {
+    Val u = live[v] ? func_find(t->x->f, name_of(t->y->f, v)) : 0;
+    if (u && !op_is_loop_part(op_of(t->x->f, u)->kind)) match_values(t, u, v);
+  }
   return true;
 }
 

@@ -16,6 +16,7 @@ typedef struct Ask {
   Algebra *a;
   const Scope *s;
   const Op *op;
+  int result; /* which of its results */
   const Expr *const *index;
 } Ask;
 
@@ -46,7 +47,7 @@ static const Expr *of_model(const void *context, const Expr *x) {
 const Expr *element_expr(Elements *e, const Expr *x) { return of_model(e, x); }
 
 static const Type *type_in(const Ask *q, int i) { return type_of(q->s->f, q->op->in[i]); }
-static const Type *type_out(const Ask *q) { return type_of(q->s->f, q->op->out); }
+static const Type *type_out(const Ask *q) { return type_of(q->s->f, q->op->out + (Val)q->result); }
 static const Expr *extent(const Ask *q, const Type *t, int d) { return element_expr(q->e, t->dims[d]); }
 static const Expr *number(const Ask *q, int64_t v) { return ex_const(q->a->m, v); }
 static const Poly *operand(const Ask *q, int i, const Expr *const *index) {
@@ -478,6 +479,7 @@ static const Poly *opaque(const Ask *q) {
   }
   text_add(&t, " -> ");
   type_print(q->e->m, &t, type_out(q));
+  if (q->result) text_printf(&t, " #%d", q->result);
   return poly_atom(q->a, text_str(&t), type_out(q)->rank, q->index, q->op->nin, x);
 }
 
@@ -489,7 +491,7 @@ static const Poly *composite(const Ask *q) {
     q->s->bodies[i] = body;
   }
   const Scope *body = q->s->bodies[i];
-  return element_of(q->e, body, body->f->outputs.items[0].value, q->index);
+  return element_of(q->e, body, body->f->outputs.items[q->result].value, q->index);
 }
 
 static const Poly *of_composite(const Ask *q) {
@@ -544,7 +546,7 @@ static const Poly **memo_slot(Elements *e, const char *key) {
 }
 
 const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const *index) {
-  return by_op(&(Ask){e, e->a, s, op_of(s->f, v), index});
+  return by_op(&(Ask){e, e->a, s, op_of(s->f, v), value_index(s->f, v), index});
 }
 
 /* What is read, a constant or a position says itself what it is, and what only moves elements says whose they are. */

@@ -1,6 +1,6 @@
 /* ir/eval.h - between the interpreter and the evaluators of operations (ir/ops/); private to ir/.
  *
- * An evaluator computes one operation on one rank: operands and result type are known, `out` has its extents and
+ * An evaluator computes one operation on one rank: operands and result types are known, `outs` have their extents and
  * uninitialised cells.  It must fill every cell, or fail with a diagnostic.  The record of an operation
  * names its evaluator.
  */
@@ -53,7 +53,7 @@ typedef struct Eval {
   const Op *op;
   int rank;
   const InterpTensor *in[MAX_OPERANDS];
-  InterpTensor *out;
+  InterpTensor *out, *outs[MAX_RESULTS]; /* out is outs[0] */
 } Eval;
 
 /* Reports and returns false. */
@@ -71,6 +71,7 @@ static inline bool eval_expr(const Eval *e, const Expr *x, int64_t *out) { retur
 
 /* Other members of a collective. */
 const InterpTensor *eval_operand_on(const Eval *e, int rank);
+/* Of the first result. */
 bool eval_result_dims_on(const Eval *e, int rank, int64_t *dims);
 int eval_group(const Eval *e, int naxes, const int64_t *axes, int *members, int *self);
 

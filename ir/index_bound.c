@@ -35,7 +35,8 @@ const Expr *index_bound(Module *m, const Func *f, Val v) {
       const Expr *extent = indexed_extent(m, f, op, &index);
       if (extent && from[op->in[index]]) bound = bound ? ex_min(m, bound, extent) : extent;
       bool index_only = extent && !from[op->in[0]];
-      if (op->out && !index_only && is_integer(type_of(f, op->out)) && any_operand(op, from)) from[op->out] = true;
+      for (Val r = op->out; r < op_end(op) && !index_only; r++)
+        if (is_integer(type_of(f, r)) && any_operand(op, from)) from[r] = true;
       if (op->kind == OP_leave && from[op->out] && !from[op->in[0]]) from[op->in[0]] = more = true;
     }
   }

@@ -1,14 +1,15 @@
-/* ir/infer.c - the result type of every operation from its operands and attributes.
+/* ir/infer.c - the result types of every operation from its operands and attributes.
  *
- * infer_type checks operand count and attributes, asks the operation's record (ir/ops/) for the type, and compares it
- * with the one that is written, if one is.  Errors are reported as the user would say them.  Level 2 uses the same
- * functions on local types.
+ * infer_types checks operand count and attributes, asks the operation's record (ir/ops/) for the types, and compares
+ * the first with the one that is written, if one is.  Errors are reported as the user would say them.  Level 2 uses the
+ * same functions on local types.
  */
 #include "ir/infer.h"
 
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/die.h"
 #include "ir/ops/record.h"
 
 /* ---- for the operations' functions */
@@ -25,9 +26,14 @@ const Type *infer_fail(const Infer *c, const char *format, ...) {
     Text t = {.arena = c->m->arena};
     if (!c->in[i]) continue;
     type_print(c->m, &t, c->in[i]);
-    diag_note(c->diags, (Loc){0}, "operand %d is %s, %s", i, op_of(c->f, c->spec->in[i])->name, text_str(&t));
+    diag_note(c->diags, (Loc){0}, "operand %d is %s, %s", i, name_of(c->f, c->spec->in[i]), text_str(&t));
   }
   return NULL;
+}
+
+void infer_further(const Infer *c, const Type *t) {
+  if (c->out->n == MAX_RESULTS) die("%s has more than %d results", op_name(c->spec->kind), MAX_RESULTS);
+  c->out->items[c->out->n++] = t;
 }
 
 const Attr *infer_attr(const Infer *c, AttrKey key) {
@@ -90,20 +96,28 @@ static bool check_attrs(const Infer *c) {
   return true;
 }
 
-const Type *infer_type(Module *m, const Func *f, const OpSpec *spec, Diags *diags) {
-  Infer c = {m, f, spec, diags, {NULL}};
+static const Type *first_type(const Infer *c) {
+  const OpSpec *spec = c->spec;
   const OpRecord *record = op_record(spec->kind);
-  if (spec->nin < op_min_operands(spec->kind) || spec->nin > op_max_operands(spec->kind))
-    return infer_fail(&c, "%d operands", spec->nin);
-  for (int i = 0; i < spec->nin; i++) c.in[i] = type_of(f, spec->in[i]);
-  if (!check_attrs(&c)) return NULL;
-  if (op_type_is_given(spec->kind) && !spec->type) return infer_fail(&c, "needs a result type");
-  const Type *t = record->infer(&c);
+  const Type *t = record->infer(c);
   /* At level 2 the extents of a joined or padded shard are sums of minima that no longer look like the shard's own
    * extent; the interpreter and the runtime check them. */
-  bool trusted = f->level == 2 && record->written_at_level2;
+  bool trusted = c->f->level == 2 && record->written_at_level2;
   if (t && spec->type && trusted && t->rank == spec->type->rank && t->dtype == spec->type->dtype) return spec->type;
   if (t && spec->type && t != spec->type && op_results(spec->kind))
-    return infer_fail(&c, "the result is %s, written as %s", infer_text(&c, t), infer_text(&c, spec->type));
+    return infer_fail(c, "the result is %s, written as %s", infer_text(c, t), infer_text(c, spec->type));
   return t;
+}
+
+bool infer_types(Module *m, const Func *f, const OpSpec *spec, Diags *diags, ResultTypes *out) {
+  *out = (ResultTypes){.n = 1};
+  Infer c = {m, f, spec, diags, out, {NULL}};
+  if (spec->nin < op_min_operands(spec->kind) || spec->nin > op_max_operands(spec->kind))
+    return infer_fail(&c, "%d operands", spec->nin) != NULL;
+  for (int i = 0; i < spec->nin; i++) c.in[i] = type_of(f, spec->in[i]);
+  if (!check_attrs(&c)) return false;
+  if (op_type_is_given(spec->kind) && !spec->type) return infer_fail(&c, "needs a result type") != NULL;
+  out->items[0] = first_type(&c);
+  if (!op_results(spec->kind)) out->n = 0;
+  return out->items[0] != NULL;
 }

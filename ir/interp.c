@@ -290,13 +290,16 @@ static bool begin(Eval *e) {
     e->in[i] = run_value(e->run, frame, e->op->in[i], e->rank);
     if (!e->in[i]->cells) return eval_fail(e, "operand %d is not on this rank", i);
   }
-  if (!e->op->out) return true;
-  const Type *t = type_of(frame->f, e->op->out);
-  e->out = run_value(e->run, frame, e->op->out, e->rank);
-  *e->out = (InterpTensor){.dtype = t->dtype, .rank = t->rank};
-  if (!interp_dims(t, e->run->symbols[e->rank], e->out->dims))
-    return eval_fail(e, "the result has no extents (negative or no value)");
-  return eval_alloc(e->run, e->out, e->op);
+  for (int i = 0; i < e->op->nout; i++) {
+    const Type *t = type_of(frame->f, e->op->out + (Val)i);
+    InterpTensor *out = e->outs[i] = run_value(e->run, frame, e->op->out + (Val)i, e->rank);
+    *out = (InterpTensor){.dtype = t->dtype, .rank = t->rank};
+    if (!interp_dims(t, e->run->symbols[e->rank], out->dims))
+      return eval_fail(e, "the result has no extents (negative or no value)");
+    if (!eval_alloc(e->run, out, e->op)) return false;
+  }
+  e->out = e->outs[0];
+  return true;
 }
 
 static bool run_frame(Run *run, Frame *frame, int only);
@@ -315,12 +318,12 @@ static void frame_close(Run *run, Frame *frame) {
   for (size_t i = 0; i < frame->f->values.n * (size_t)run->nranks; i++) eval_release(run, &frame->values[i]);
 }
 
-/* Moves an output of the inner frame to the result of an operation. */
-static bool take_output(Run *run, const Frame *frame, const Op *op, const InterpTensor *from, int rank) {
-  InterpTensor *to = run_value(run, frame, op->out, rank);
+/* Moves an output of the inner frame to a result of an operation. */
+static bool take_output(Run *run, const Frame *frame, const Op *op, Val v, const InterpTensor *from, int rank) {
+  InterpTensor *to = run_value(run, frame, v, rank);
   Eval e = {.run = run, .frame = frame, .op = op, .rank = rank, .out = to};
   int64_t dims[MAX_RANK];
-  if (!eval_result_dims_on(&e, rank, dims)) return false;
+  if (!interp_dims(type_of(frame->f, v), run->symbols[rank], dims)) return eval_fail(&e, "the result has no extents");
   for (int d = 0; d < from->rank; d++)
     if (from->dims[d] != dims[d]) return eval_fail(&e, "the result has another shape than its type");
   eval_release(run, to);
@@ -328,16 +331,24 @@ static bool take_output(Run *run, const Frame *frame, const Op *op, const Interp
   return true;
 }
 
-/* What `result` operations read of a call; copies, since several outputs may be one value. */
-static bool take_further_outputs(Run *run, const Frame *frame, const Op *call, const Frame *inner, int rank) {
-  for (size_t i = 0; i < frame->f->ops.n; i++) {
-    const Op *op = &frame->f->ops.items[i];
-    if (op->kind != OP_result || op->in[0] != call->out) continue;
-    const InterpTensor *from = run_value(run, inner, inner->f->outputs.items[op_int(op, AT_index, 0)].value, rank);
-    InterpTensor copy = *from;
-    if (!eval_alloc(run, &copy, op)) return false;
-    memcpy(copy.cells, from->cells, sizeof *copy.cells * (size_t)interp_elements(from));
-    if (!take_output(run, frame, op, &copy, rank)) return false;
+/* A copy, since several outputs may be one value. */
+static bool copy_output(Run *run, const Frame *frame, const Op *op, Val v, const Frame *inner, size_t output,
+                        int rank) {
+  const InterpTensor *from = run_value(run, inner, inner->f->outputs.items[output].value, rank);
+  InterpTensor copy = *from;
+  if (!eval_alloc(run, &copy, op)) return false;
+  memcpy(copy.cells, from->cells, sizeof *copy.cells * (size_t)interp_elements(from));
+  return take_output(run, frame, op, v, &copy, rank);
+}
+
+/* Further results of a decomposition, and what `result` operations read of a call. */
+static bool take_further_outputs(Run *run, const Frame *frame, const Op *op, const Frame *inner, int rank) {
+  for (int i = 1; i < op->nout; i++)
+    if (!copy_output(run, frame, op, op->out + (Val)i, inner, (size_t)i, rank)) return false;
+  for (size_t i = 0; op->kind == OP_call && i < frame->f->ops.n; i++) {
+    const Op *x = &frame->f->ops.items[i];
+    if (x->kind != OP_result || x->in[0] != op->out) continue;
+    if (!copy_output(run, frame, x, x->out, inner, (size_t)op_int(x, AT_index, 0), rank)) return false;
   }
   return true;
 }
@@ -357,8 +368,7 @@ static bool run_inner(Run *run, const Frame *frame, const Op *op, const Func *f,
   for (int r = 0; r < run->nranks && ok; r++) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
     InterpTensor *from = run_value(run, &inner, f->outputs.items[0].value, r);
-    ok = (op->kind != OP_call || take_further_outputs(run, frame, op, &inner, r)) &&
-         take_output(run, frame, op, from, r);
+    ok = take_further_outputs(run, frame, op, &inner, r) && take_output(run, frame, op, op->out, from, r);
     if (ok) from->cells = NULL; /* moved */
   }
   frame_close(run, &inner);
@@ -386,8 +396,8 @@ static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
 /* Frees the values that nobody reads behind the i-th operation. */
 static void release_dead(Run *run, const Frame *frame, size_t i) {
   const Op *op = &frame->f->ops.items[i];
-  for (int k = -1; k < op->nin; k++) {
-    Val v = k < 0 ? op->out : op->in[k];
+  for (int k = -op->nout; k < op->nin; k++) {
+    Val v = k < 0 ? op->out + (Val)(-k - 1) : op->in[k];
     for (int r = 0; r < run->nranks && frame->last_use[v] == i; r++) eval_release(run, run_value(run, frame, v, r));
   }
 }

@@ -106,8 +106,8 @@ static bool next_carries(Run *run, const Frame *frame, const Loop *l, int rank) 
 
 static void release_range(Run *run, const Frame *frame, size_t from, size_t to) {
   for (size_t i = from; i < to; i++)
-    for (int r = 0; r < run->nranks && frame->f->ops.items[i].out; r++)
-      eval_release(run, run_value(run, frame, frame->f->ops.items[i].out, r));
+    for (Val v = frame->f->ops.items[i].out; v < op_end(&frame->f->ops.items[i]); v++)
+      for (int r = 0; r < run->nranks; r++) eval_release(run, run_value(run, frame, v, r));
 }
 
 static bool next_round(Run *run, const Frame *frame, const Loop *l, int only) {

@@ -24,10 +24,11 @@
 #include "ir/ops.h"
 
 enum {
-  MAX_RANK = 8,     /* dimensions of a tensor */
-  MAX_LOOPS = 64,   /* loops inside each other */
-  MAX_AXES = 8,     /* mesh axes */
-  MAX_OPERANDS = 64 /* operands of an operation */
+  MAX_RANK = 8,      /* dimensions of a tensor */
+  MAX_LOOPS = 64,    /* loops inside each other */
+  MAX_AXES = 8,      /* mesh axes */
+  MAX_OPERANDS = 64, /* operands of an operation */
+  MAX_RESULTS = 4    /* results of an operation */
 };
 
 /* ---- element reductions and partial values (D6) */
@@ -163,12 +164,14 @@ typedef uint32_t Val; /* index into Func.values; 0 is "no value" */
 typedef struct Op {
   OpKind kind;
   int stage;         /* level 2: pipeline stage */
-  const char *name;  /* unique in its function, stable over passes (D25); names the result */
+  const char *name;  /* unique in its function, stable over passes (D25); names the first result */
   const char *group; /* planner variable this operation belongs to; its own name by default */
   Loc loc;
   int nin;
   const Val *in;
-  Val out; /* 0 for operations without result */
+  Val out;  /* the first result; further ones are the values behind it; 0 for operations without result */
+  int nout; /* results */
+  const char *const *names; /* of the further results, nout - 1 of them; unique among those of operations */
   int nattrs;
   const Attr *attrs; /* ascending keys */
 } Op;
@@ -294,7 +297,12 @@ bool op_is_anywhere(const Op *op);
 bool attr_equal(const Attr *x, const Attr *y); /* equal key and value; floats by their bits */
 static inline const Op *op_of(const Func *f, Val v) { return &f->ops.items[f->values.items[v].op]; }
 static inline const Type *type_of(const Func *f, Val v) { return f->values.items[v].type; }
-Val func_find(const Func *f, const char *op_name_); /* the result of the operation named; 0 */
+/* The values of an operation are out ... op_end - 1. */
+static inline Val op_end(const Op *op) { return op->out + (Val)op->nout; }
+/* Which result of its operation a value is, from 0. */
+static inline int value_index(const Func *f, Val v) { return (int)(v - op_of(f, v)->out); }
+const char *name_of(const Func *f, Val v);
+Val func_find(const Func *f, const char *name); /* the value of that name; 0 */
 
 /* ---- building (ir/build.c) */
 
@@ -309,8 +317,9 @@ typedef struct OpSpec {
   const Val *in;
   int nattrs;
   const Attr *attrs; /* any order */
-  const Type *type;  /* required when the type is given, checked otherwise when set */
+  const Type *type;  /* required when the type is given, checked otherwise when set; of the first result */
   const Layout *layout;
+  const char *const *names; /* of the further results; NULL: named after the operation.  Made unique as well */
 } OpSpec;
 
 typedef struct Builder {
@@ -329,7 +338,8 @@ Builder builder_new(Module *m, Func *f, Diags *diags);
 /* `wanted`, or `wanted`.1, .2 ... when it is taken; the name is then taken. */
 const char *builder_unique_name(Builder *b, const char *wanted);
 
-/* Adds an operation, inferring its result type.  Returns 0 after diag_error when the operands do not fit. */
+/* Adds an operation, inferring the types of its results.  Returns the first result, behind which the others follow; 0
+ * after diag_error when the operands do not fit. */
 Val build_op(Builder *b, const OpSpec *spec);
 void build_output(Builder *b, const char *name, Val v, const Layout *layout);
 
@@ -378,8 +388,13 @@ Val build_keepdims(Builder *b, Val reduced, Val like, int naxes, const int *axes
  * name, group, location and type are kept unless the spec filled by the caller overrides them. */
 OpSpec op_spec_of(const Func *f, const Op *op);
 
-/* The result type of an operation (ir/infer.c).  NULL after diag_error. */
-const Type *infer_type(Module *m, const Func *f, const OpSpec *spec, Diags *diags);
+/* The types of an operation's results (ir/infer.c). */
+typedef struct ResultTypes {
+  int n;
+  const Type *items[MAX_RESULTS];
+} ResultTypes;
+/* False after diag_error. */
+bool infer_types(Module *m, const Func *f, const OpSpec *spec, Diags *diags, ResultTypes *out);
 
 /* ---- text (ir/print.c, ir/parse.c) */
 void module_print(const Module *m, Text *t);

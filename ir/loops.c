@@ -57,7 +57,7 @@ size_t *loops_last_uses(Arena *arena, const Func *f, const Loops *l) {
   size_t *last = ARENA_ARRAY(arena, size_t, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->out) last[op->out] = i;
+    for (Val v = op->out; v < op_end(op); v++) last[v] = i;
     for (int k = 0; k < op->nin; k++) {
       int entered = loops_entered(l, loops_reads_in(l, f, i), l->of[f->values.items[op->in[k]].op]);
       size_t use = entered < 0 ? i : l->items[entered].end - 1;

@@ -157,9 +157,18 @@ const Expr *op_expr(const Op *op, AttrKey key) {
 }
 
 Val func_find(const Func *f, const char *name) {
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (strcmp(f->ops.items[i].name, name) == 0) return f->ops.items[i].out;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (strcmp(op->name, name) == 0) return op->out;
+    for (int k = 1; k < op->nout; k++)
+      if (strcmp(op->names[k - 1], name) == 0) return op->out + (Val)k;
+  }
   return 0;
+}
+
+const char *name_of(const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  return v == op->out ? op->name : op->names[value_index(f, v) - 1];
 }
 
 OpSpec op_spec_of(const Func *f, const Op *op) {
@@ -173,5 +182,6 @@ OpSpec op_spec_of(const Func *f, const Op *op) {
                   .nattrs = op->nattrs,
                   .attrs = op->attrs,
                   .type = op->out ? type_of(f, op->out) : NULL,
-                  .layout = op->out ? f->values.items[op->out].layout : NULL};
+                  .layout = op->out ? f->values.items[op->out].layout : NULL,
+                  .names = op->names};
 }

@@ -13,7 +13,7 @@ enum { MAX_LIST = 1 << 20, MAX_NAMES = 4096 };
 
 /* ---- operations */
 
-static const char *value_name(Parser *p) {
+static const char *name_of_value(Parser *p) {
   parse_skip(p);
   if (*p->at == '"') return parse_quoted(p, "a name");
   size_t n = 0;
@@ -59,7 +59,7 @@ static void map_add(Parser *p, ValueMap *v, const char *name, Val value) {
 static Val operand(Parser *p, const ValueMap *values) {
   const char *start = p->at;
   parse_expect(p, "%");
-  const char *name = value_name(p);
+  const char *name = name_of_value(p);
   size_t s = values->cap ? map_slot(values, name) : 0;
   if (!values->cap || !values->names[s]) parse_fail(p, start, "no value %%%s above this line", name);
   if (!values->values[s]) parse_fail(p, start, "\"%s\" above this line has no result", name);
@@ -174,22 +174,41 @@ static void suffixes(Parser *p, OpSpec *spec) {
   }
 }
 
+/* New, and different from each other. */
+static void check_names(Parser *p, const char *start, const ValueMap *values, int n, const char *const *names) {
+  for (int i = 0; i < (n ? n : 1); i++) {
+    bool twice = values->cap && values->names[map_slot(values, names[i])];
+    for (int k = 0; k < i; k++) twice |= names[k] == names[i];
+    if (twice) parse_fail(p, start, "the name %s is used twice", names[i]);
+  }
+}
+
+static void fail_type(Parser *p, const char *start, const char *name, const Type *type) {
+  Text t = {.arena = p->m->arena};
+  type_print(p->m, &t, type);
+  parse_fail(p, start, "the result %s is %s, written otherwise", name, text_str(&t));
+}
+
 static void operation(Parser *p, ValueMap *values) {
   OpSpec spec = {0};
   Val in[MAX_OPERANDS];
   Attr attrs[AT_COUNT];
-  const char *start = p->at, *name = NULL;
-  bool has_result = parse_accept(p, "%");
-  if (has_result) {
-    name = value_name(p);
+  const char *start = p->at, *names[MAX_RESULTS] = {NULL};
+  int n = 0; /* results */
+  if (parse_accept(p, "%")) {
+    do {
+      if (n) parse_expect(p, "%");
+      if (n == MAX_RESULTS) parse_fail(p, p->at, "more than %d results", MAX_RESULTS);
+      names[n++] = name_of_value(p);
+    } while (parse_accept(p, ","));
     parse_expect(p, "=");
   }
   parse_skip(p);
   const char *kind_at = p->at, *kind = parse_word(p, "an operation");
   if (!op_find(kind, &spec.kind)) parse_fail(p, kind_at, "no operation '%s'", kind);
-  if ((op_results(spec.kind) != 0) != has_result)
-    parse_fail(p, start, "%s %s", kind, has_result ? "has no result" : "needs a result name");
-  if (!has_result) name = parse_quoted(p, "a name");
+  if ((op_results(spec.kind) != 0) != (n > 0))
+    parse_fail(p, start, "%s %s", kind, n ? "has no result" : "needs a result name");
+  if (!n) names[0] = parse_quoted(p, "a name");
   parse_skip(p);
   if (*p->at == '%') {
     do {
@@ -209,14 +228,18 @@ static void operation(Parser *p, ValueMap *values) {
   }
   spec.in = in;
   spec.attrs = attrs;
-  spec.name = name;
-  if (has_result) {
-    parse_expect(p, ":");
-    spec.type = parse_type(p);
+  spec.name = names[0];
+  spec.names = n > 1 ? names + 1 : NULL;
+  const Type *types[MAX_RESULTS];
+  for (int i = 0; i < n; i++) {
+    parse_expect(p, i ? "," : ":");
+    types[i] = parse_type(p);
+    if (i) continue;
+    spec.type = types[0];
     if (parse_accept(p, "@")) spec.layout = parse_layout(p, spec.type->rank);
   }
   suffixes(p, &spec);
-  if (values->cap && values->names[map_slot(values, name)]) parse_fail(p, start, "the name %s is used twice", name);
+  check_names(p, start, values, n, names);
   Loc saved = spec.loc;
   if (!spec.loc.file && !spec.loc.node) p->b.loc = (Loc){0};
   size_t errors = p->diags->errors;
@@ -225,8 +248,12 @@ static void operation(Parser *p, ValueMap *values) {
     if (p->diags->errors > errors) diag_note(p->diags, parse_here(p, start), "in this operation");
     longjmp(p->out, 1);
   }
-  p->f->ops.items[p->f->ops.n - 1].loc = saved;
-  map_add(p, values, name, has_result ? v : 0);
+  Op *op = &p->f->ops.items[p->f->ops.n - 1];
+  op->loc = saved;
+  if (op->nout != n) parse_fail(p, start, "%s has %d results here, not %d", kind, op->nout, n);
+  for (int i = 1; i < n; i++)
+    if (types[i] != type_of(p->f, v + (Val)i)) fail_type(p, start, names[i], type_of(p->f, v + (Val)i));
+  for (int i = 0; i < (n ? n : 1); i++) map_add(p, values, names[i], n ? v + (Val)i : 0);
 }
 
 static void function(Parser *p) {

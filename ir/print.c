@@ -62,7 +62,10 @@ static void print_loc(Text *t, const Loc *loc) {
 
 void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
   if (op->out) {
-    print_value(t, op->name);
+    for (Val v = op->out; v < op_end(op); v++) {
+      if (v > op->out) text_add(t, ", ");
+      print_value(t, name_of(f, v));
+    }
     text_printf(t, " = %s", op_name(op->kind));
   } else {
     text_printf(t, "%s ", op_name(op->kind));
@@ -70,7 +73,7 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
   }
   for (int i = 0; i < op->nin; i++) {
     text_add(t, i ? ", " : " ");
-    print_value(t, op_of(f, op->in[i])->name);
+    print_value(t, name_of(f, op->in[i]));
   }
   for (int i = 0; i < op->nattrs; i++) {
     text_add(t, i ? ", " : " {");
@@ -78,8 +81,10 @@ void op_print(const Module *m, Text *t, const Func *f, const Op *op) {
   }
   if (op->nattrs) text_add(t, "}");
   if (op->out) {
-    text_add(t, " : ");
-    type_print(m, t, type_of(f, op->out));
+    for (Val v = op->out; v < op_end(op); v++) {
+      text_add(t, v > op->out ? ", " : " : ");
+      type_print(m, t, type_of(f, v));
+    }
     const Layout *layout = f->values.items[op->out].layout;
     if (layout) {
       text_add(t, " @");
@@ -106,7 +111,7 @@ void func_print(const Module *m, Text *t, const Func *f) {
     text_add(t, "  output ");
     text_quoted(t, o->name);
     text_add(t, " ");
-    print_value(t, op_of(f, o->value)->name);
+    print_value(t, name_of(f, o->value));
     if (o->layout) {
       text_add(t, " @");
       layout_print(m, t, o->layout);

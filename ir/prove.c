@@ -46,12 +46,16 @@ bool prove_extents(Prover *p, const Type *t, Relation *r) {
   return true;
 }
 
-/* The operation as its part of the level-1 operation `g`. */
+/* The operation as its part of the level-1 operation `g`: `out` has a place for each of its results. */
 static bool fits_fact(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *g, Fact2 *out) {
-  Relation rel[MAX_OPERANDS], r = {.rank = type_of(f, op->out)->rank};
+  Relation rel[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) rel[i] = in[i].relation;
-  if (!prove_case(p, g->f, g->op, f, op, rel, &r) || !prove_extents(p, type_of(f, op->out), &r)) return false;
-  *out = (Fact2){g->term, r};
+  for (int k = 0; k < op->nout; k++) {
+    const Type *t = type_of(f, op->out + (Val)k);
+    Relation r = {.rank = t->rank};
+    if (!prove_case(p, &(CaseOf){g->f, g->op, f, op, k, rel}, &r) || !prove_extents(p, t, &r)) return false;
+    out[k] = (Fact2){g->terms[k], r};
+  }
   return true;
 }
 
@@ -60,12 +64,13 @@ static bool fits_fact(Prover *p, const Func *f, const Op *op, const Fact2 *in, c
 static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, const Fact *facts, Fact2 *found) {
   if (!op->nin || !facts->next) return true; /* attributes say all of a source */
   Prover saved = *p;
-  Fact2 fitting[MAX_MEANINGS] = {*found};
+  Fact2 fitting[MAX_MEANINGS][MAX_RESULTS];
+  memcpy(fitting[0], found, sizeof *found * (size_t)op->nout);
   int n = 1, choice = 0;
   for (const Fact *g = facts; g && n < MAX_MEANINGS; g = g->next) {
     bool known = false;
-    for (int i = 0; i < n; i++) known |= fitting[i].term == g->term;
-    n += !known && fits_fact(p, f, op, in, g, &fitting[n]);
+    for (int i = 0; i < n; i++) known |= fitting[i][0].term == g->terms[0];
+    n += !known && fits_fact(p, f, op, in, g, fitting[n]);
   }
   *p = saved;
   if (n == 1) return true;
@@ -73,7 +78,7 @@ static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, 
   if (p->nguesses < MAX_GUESSES) choice = p->guesses[p->nguesses++];
   p->exhausted |= choice >= n;
   if (choice >= n) return prove_fail(p, "level 1 has no further such operation");
-  *found = fitting[choice];
+  memcpy(found, fitting[choice], sizeof *found * (size_t)op->nout);
   return true;
 }
 
@@ -97,7 +102,7 @@ static bool prove_body(Prover *p, const Func *f, const Op *op, const Fact2 *in, 
   const Func *body = body_of(p->m, f, op);
   Fact2 *known = ARENA_ARRAY(p->m->arena, Fact2, body->values.n);
   if (!prove_ops(p, body, in, known)) return false;
-  *out = known[body->outputs.items[0].value];
+  for (int k = 0; k < op->nout; k++) out[k] = known[body->outputs.items[k].value];
   return true;
 }
 
@@ -208,7 +213,9 @@ static bool prove_op(Prover *p, const Func *f, const Op *op, const Fact2 *known,
     return note_real_comm(p, f, op, &in[0].relation, &out->relation), true;
   }
   if (op_is_composite(op->kind)) return prove_body(p, f, op, in, out);
-  return prove_compute(p, f, op, in, out) && (note_real(p, f, op, in, &out->relation), true);
+  if (!prove_compute(p, f, op, in, out)) return false;
+  for (int k = 0; k < op->nout; k++) note_real(p, f, op, k, in, &out[k].relation);
+  return true;
 }
 
 /* What is known of a value that level 1 has not. */
@@ -218,11 +225,17 @@ static Fact2 of_no_value(const Type *t) {
   return fact;
 }
 
+static bool any_needed(const ProveWalk *w, const Op *op) {
+  bool any = false;
+  for (Val v = op->out; v < op_end(op); v++) any |= w->needed[v];
+  return any;
+}
+
 bool prove_range(Prover *p, const ProveWalk *w, size_t from, size_t to) {
   int next = 0;
   for (size_t i = from; i < to; i++) {
     const Op *op = &w->f->ops.items[i];
-    Fact2 none, *out = op->out ? &w->known[op->out] : &none;
+    Fact2 none, *out = op->out ? &w->known[op->out] : &none; /* the first of its results */
     if (w->inputs && op->kind == OP_input) {
       *out = w->inputs[next++];
       continue;
@@ -234,9 +247,9 @@ bool prove_range(Prover *p, const ProveWalk *w, size_t from, size_t to) {
       if (!prove_loop(p, w, l)) return false;
       i = l->end - 1;
     } else if (!prove_op(p, w->f, op, w->known, out)) {
-      if (!w->needed || !op->out || w->needed[op->out]) return false;
+      if (!w->needed || !op->out || any_needed(w, op)) return false;
       if (!p->idle.op) p->idle = (Proof){.verdict = UNKNOWN, .op = p->op, .reason = p->reason};
-      *out = of_no_value(type_of(w->f, op->out));
+      for (int k = 0; k < op->nout; k++) out[k] = of_no_value(type_of(w->f, op->out + (Val)k));
     }
   }
   return true;
@@ -248,10 +261,11 @@ static const bool *needed_of(Module *m, const Func *f) {
   for (size_t i = 0; i < f->outputs.n; i++) needed[f->outputs.items[i].value] = true;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
-    bool does = op->kind == OP_write || op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat ||
-                op->kind == OP_leave;
-    for (int k = 0; k < op->nin && (does || needed[op->out]); k++) needed[op->in[k]] = true;
-    if (does && op->out) needed[op->out] = true;
+    bool frame = op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat || op->kind == OP_leave;
+    bool does = frame || op->kind == OP_write;
+    for (Val v = op->out; v < op_end(op); v++) does |= needed[v];
+    for (int k = 0; k < op->nin && does; k++) needed[op->in[k]] = true;
+    if (frame && op->out) needed[op->out] = true;
   }
   return needed;
 }

@@ -106,14 +106,15 @@ typedef struct Case {
   const Op *g; /* level-1 operation */
   const Func *f;
   const Op *op; /* local operation */
+  int result;   /* of which of its results */
   const Relation *in;
   Relation *out;
 } Case;
 
 static const Type *global_in(const Case *c, int i) { return type_of(c->gf, c->g->in[i]); }
-static const Type *global_out(const Case *c) { return type_of(c->gf, c->g->out); }
+static const Type *global_out(const Case *c) { return type_of(c->gf, c->g->out + (Val)c->result); }
 static const Type *local_in(const Case *c, int i) { return type_of(c->f, c->op->in[i]); }
-static const Type *local_out(const Case *c) { return type_of(c->f, c->op->out); }
+static const Type *local_out(const Case *c) { return type_of(c->f, c->op->out + (Val)c->result); }
 
 /* Attributes other than the places of local parts must be equal; a local reduction may have more, its starts. */
 static bool same_attrs(const Case *c) {
@@ -639,8 +640,8 @@ static bool operands_lie_in(const Case *c) {
   return true;
 }
 
-bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in,
-                Relation *out) {
-  Case c = {p, gf, g, f, op, in, out};
-  return operands_lie_in(&c) && pass_partials(p, op, f, in, out) && check_case(&c) && lies_in(p, out, global_out(&c));
+bool prove_case(Prover *p, const CaseOf *of, Relation *out) {
+  Case c = {p, of->gf, of->g, of->f, of->op, of->result, of->in, out};
+  return operands_lie_in(&c) && pass_partials(p, of->op, of->f, of->in, out) && check_case(&c) &&
+         lies_in(p, out, global_out(&c));
 }

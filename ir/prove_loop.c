@@ -63,7 +63,7 @@ const bool *controls_of(Module *m, const Func *f, const Loops *loops) {
     more = false;
     for (size_t i = 0; i < f->ops.n; i++) {
       const Op *op = &f->ops.items[i];
-      if (op->out) exact[op->out] = !spoiled[op->out] && is_exact(m, f, op, exact);
+      for (Val v = op->out; v < op_end(op); v++) exact[v] = !spoiled[v] && is_exact(m, f, op, exact);
       if (op->kind == OP_leave && !exact[op->in[1]] && !spoiled[op->in[0]]) spoiled[op->in[0]] = more = true;
     }
   }

@@ -82,8 +82,8 @@ static uint8_t of_all(const Terms *t, int n, const Term *args) {
   return all;
 }
 
-static uint8_t numbers_of(const Terms *t, const Func *f, const Op *op, const Term *args) {
-  DType type = type_of(f, op->out)->dtype, from = op->nin ? type_of(f, op->in[0])->dtype : type;
+static uint8_t numbers_of(const Terms *t, const Func *f, const Op *op, int result, const Term *args) {
+  DType type = type_of(f, op->out + (Val)result)->dtype, from = op->nin ? type_of(f, op->in[0])->dtype : type;
   uint8_t x = op->nin ? term_facts(t, args[0])->numbers : 0;
   switch (op->kind) {
     case OP_const: return of_constant(op, type);
@@ -132,9 +132,10 @@ static TermFacts *facts_of(Terms *t, Term term) {
   return &t->facts.items[term];
 }
 
-void note_term(Terms *t, const Func *f, const Op *op, const Term *args, Term term) {
+void note_term(Terms *t, const Func *f, const Op *op, int result, const Term *args, Term term) {
   if (!op->out || term_facts(t, term)->kind != OP_none) return;
-  uint8_t numbers = dtype_is_float(type_of(f, op->out)->dtype) ? numbers_of(t, f, op, args) : 0;
+  bool is_float = dtype_is_float(type_of(f, op->out + (Val)result)->dtype);
+  uint8_t numbers = is_float ? numbers_of(t, f, op, result, args) : 0;
   TermFacts *facts = facts_of(t, term);
   *facts = (TermFacts){.kind = op->kind, .op = op, .numbers = numbers};
   for (int i = 0; i < op->nin && i < 3; i++) facts->args[i] = args[i];
@@ -198,10 +199,10 @@ static bool loses_sign(const Op *op, const Fact2 *in, const Relation *out) {
   }
 }
 
-void note_real(Prover *p, const Func *f, const Op *op, const Fact2 *in, Relation *out) {
+void note_real(Prover *p, const Func *f, const Op *op, int result, const Fact2 *in, Relation *out) {
   bool summed = false;
   for (int i = 0; i < op->nin; i++) summed |= is_summed(&in[i].relation);
-  if (!dtype_is_float(type_of(f, op->out)->dtype) || !is_summed(out)) return;
+  if (!dtype_is_float(type_of(f, op->out + (Val)result)->dtype) || !is_summed(out)) return;
   out->loses_sign = out->partial == RED_SUM && loses_sign(op, in, out);
   if (summed && !treats_parts_alike(p, op, in)) name_operation(p);
 }

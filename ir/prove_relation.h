@@ -114,9 +114,17 @@ bool span_tiles(Prover *p, const Span *s, const Expr *extent, uint32_t axes);
 bool span_search(Prover *p, const Expr *extent, const Expr *part, uint32_t axes,
                  bool (*fits)(Prover *, const Span *, const void *), const void *context, Span *out);
 
-/* prove_case.c: does `op` on boxes `in` compute its part of the level-1 operation `g` of function gf?  Fills the spans
- * of the result and its partial axes. */
-bool prove_case(Prover *p, const Func *gf, const Op *g, const Func *f, const Op *op, const Relation *in, Relation *out);
+/* prove_case.c: does `op` of function f, on boxes `in`, compute as its result number `result` its part of that of the
+ * level-1 operation `g` of function gf?  Fills the spans of that result and its partial axes. */
+typedef struct CaseOf {
+  const Func *gf;
+  const Op *g;
+  const Func *f;
+  const Op *op;
+  int result;
+  const Relation *in;
+} CaseOf;
+bool prove_case(Prover *p, const CaseOf *of, Relation *out);
 
 /* prove.c */
 typedef struct ProveWalk {
@@ -149,7 +157,7 @@ bool prove_letters(Prover *p, const Func *gf, const Op *g, const Relation *in, c
 
 /* prove_real.c: what an operation that is right over the real numbers does to infinities, NaN and the sign of a
  * zero. */
-void note_real(Prover *p, const Func *f, const Op *op, const Fact2 *in, Relation *out);
+void note_real(Prover *p, const Func *f, const Op *op, int result, const Fact2 *in, Relation *out);
 void note_real_comm(Prover *p, const Func *f, const Op *op, const Relation *in, Relation *out);
 const char *real_operations(const Prover *p);
 

@@ -51,18 +51,21 @@ static const char *args_key(const Terms *t, OpKind kind, int n, const Term *args
 }
 
 static bool same_types(const Fact *have, const Func *f, const Op *op) {
-  bool same = type_of(have->f, have->op->out) == type_of(f, op->out);
+  bool same = have->op->nout == op->nout;
+  for (int i = 0; same && i < op->nout; i++)
+    same = type_of(have->f, have->op->out + (Val)i) == type_of(f, op->out + (Val)i);
   for (int i = 0; i < op->nin; i++) same &= type_of(have->f, have->op->in[i]) == type_of(f, op->in[i]);
   return same;
 }
 
-static void add_fact(Terms *t, const Func *f, const Op *op, Term term, const Term *args) {
+static void add_fact(Terms *t, const Func *f, const Op *op, const Term *terms, const Term *args) {
   const char *key = args_key(t, op->kind, op->nin, args);
   KeySlot *slot = slot_get(t, &t->by_args, key);
   for (const Fact *have = slot->facts; have; have = have->next)
-    if (have->term == term && same_types(have, f, op)) return; /* one witness per extent is enough */
+    if (have->terms[0] == terms[0] && same_types(have, f, op)) return; /* one witness per extent is enough */
   Fact *fact = ARENA_NEW(t->m->arena, Fact);
-  *fact = (Fact){f, op, term, slot->facts};
+  *fact = (Fact){.f = f, .op = op, .next = slot->facts};
+  memcpy(fact->terms, terms, sizeof *terms * (size_t)op->nout);
   slot->facts = fact;
 }
 
@@ -175,7 +178,8 @@ static void key_extents(Terms *t, Text *text, const Func *f, const Op *op) {
   }
 }
 
-static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
+/* Results of one operation differ in their number alone. */
+static Term identify(Terms *t, const Func *f, const Op *op, int result, const Term *args) {
   Text text = {.arena = t->m->arena};
   const Type *y = op->out ? type_of(f, op->out) : NULL;
   text_printf(&text, "%s/%d/%s{", op_name(op->kind), y ? y->rank : 0, y ? dtype_name(y->dtype) : "");
@@ -190,6 +194,7 @@ static Term identify(Terms *t, const Func *f, const Op *op, const Term *args) {
   }
   key_extents(t, &text, f, op);
   text_add(&text, "}");
+  if (result) text_printf(&text, "#%d", result);
   for (int i = 0; i < op->nin; i++) text_printf(&text, ",%u", args[i]);
   return term_get(t, text_str(&text));
 }
@@ -268,7 +273,8 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
       ARENA_PUSH(t->m->arena, &t->writes, ((Written){op_str(op, AT_name), args[0]}));
     } else if (op_is_composite(op->kind)) {
       const Func *body = body_of(t->m, f, op);
-      terms[op->out] = terms_of_func(t, body, args)[body->outputs.items[0].value];
+      const Term *inside = terms_of_func(t, body, args);
+      for (int k = 0; k < op->nout; k++) terms[op->out + (Val)k] = inside[body->outputs.items[k].value];
       if (op->kind == OP_softmax) note_softmax(t, terms[op->out]);
     } else if (op->kind == OP_call) {
       const Func *callee = module_func(t->m, op_str(op, AT_name));
@@ -287,9 +293,11 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     } else if (op->kind == OP_leave) {
       continue;
     } else {
-      terms[op->out] = identify(t, f, op, args);
-      note_term(t, f, op, args, terms[op->out]);
-      add_fact(t, f, op, terms[op->out], args);
+      for (int k = 0; k < op->nout; k++) {
+        terms[op->out + (Val)k] = identify(t, f, op, k, args);
+        note_term(t, f, op, k, args, terms[op->out + (Val)k]);
+      }
+      add_fact(t, f, op, &terms[op->out], args);
     }
   }
   return terms;

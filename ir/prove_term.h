@@ -15,11 +15,11 @@
 
 typedef uint32_t Term; /* 0: none */
 
-/* A level-1 operation (or one of an expanded body) and the term of its result. */
+/* A level-1 operation (or one of an expanded body) and the terms of its results. */
 typedef struct Fact {
   const Func *f;
   const Op *op;
-  Term term;
+  Term terms[MAX_RESULTS];
   struct Fact *next; /* same kind and arguments */
 } Fact;
 
@@ -92,7 +92,7 @@ const Fact *terms_facts(const Terms *t, OpKind kind, int n, const Term *args);
 
 /* prove_real.c */
 const TermFacts *term_facts(const Terms *t, Term term);
-void note_term(Terms *t, const Func *f, const Op *op, const Term *args, Term term);
+void note_term(Terms *t, const Func *f, const Op *op, int result, const Term *args, Term term);
 void note_softmax(Terms *t, Term result);
 bool size_is_positive(Module *m, const Expr *e); /* at all sizes; prove_bound.c */
 

@@ -20,7 +20,7 @@ const Type *rule_out(const RuleMaking *k) { return type_of(k->f, k->op->out); }
 
 uint8_t rule_factor(const RuleMaking *k, const char *name, const Expr *size, FactorKind kind, Reduction reduction) {
   if (k->r->nfactors == MAX_FACTORS) die("rule of %s has too many factors", op_name(k->op->kind));
-  k->r->factors[k->r->nfactors] = (Factor){module_string(k->m, name), size, kind, reduction, 0};
+  k->r->factors[k->r->nfactors] = (Factor){module_string(k->m, name), size, kind, reduction, 0, ~0u};
   return (uint8_t)k->r->nfactors++;
 }
 
@@ -52,7 +52,8 @@ static void start_rule(const RuleMaking *k) {
   k->r->noperands = k->op->nin;
   k->r->operands = ARENA_ARRAY(k->m->arena, TensorFactors, k->op->nin);
   for (int i = 0; i < k->op->nin; i++) k->r->operands[i].rank = rule_in(k, i)->rank;
-  k->r->result.rank = k->op->out ? rule_out(k)->rank : 0;
+  k->r->nresults = k->op->nout;
+  for (int i = 0; i < k->op->nout; i++) k->r->results[i].rank = type_of(k->f, k->op->out + (Val)i)->rank;
 }
 
 /* ---- rules from text */
@@ -129,7 +130,12 @@ void rule_parse(const RuleMaking *k, const char *text, const char *kinds) {
     parse_tensor(k, s, end, &k->r->operands[i], rule_in(k, i));
     s = *end == ',' ? end + 1 : end;
   }
-  if (k->op->out) parse_tensor(k, arrow + 2, arrow + strlen(arrow), &k->r->result, rule_out(k));
+  s = arrow + 2;
+  for (int i = 0; i < k->op->nout; i++) {
+    const char *end = s + strcspn(s, ",");
+    parse_tensor(k, s, end, &k->r->results[i], type_of(k->f, k->op->out + (Val)i));
+    s = *end == ',' ? end + 1 : end;
+  }
   if (kinds) parse_kinds(k, kinds);
 }
 
@@ -140,15 +146,15 @@ void rule_none(const RuleMaking *k) {
     for (int d = 0; d < rule_in(k, i)->rank; d++)
       rule_set_dim(&k->r->operands[i], d,
                    rule_numbered(k, arena_printf(k->m->arena, "f%d_", i), d, rule_in(k, i)->dims[d], FK_FROZEN));
-  for (int d = 0; d < k->r->result.rank; d++)
-    rule_set_dim(&k->r->result, d, rule_numbered(k, "g", d, rule_out(k)->dims[d], FK_FROZEN));
+  for (int d = 0; d < k->r->results[0].rank; d++)
+    rule_set_dim(&k->r->results[0], d, rule_numbered(k, "g", d, rule_out(k)->dims[d], FK_FROZEN));
 }
 
 void rule_same_dims(const RuleMaking *k) {
-  for (int d = 0; d < k->r->result.rank; d++) {
+  for (int d = 0; d < k->r->results[0].rank; d++) {
     uint8_t f = rule_numbered(k, "x", d, rule_out(k)->dims[d], FK_PARALLEL);
     for (int i = 0; i < k->op->nin; i++) rule_set_dim(&k->r->operands[i], d, f);
-    rule_set_dim(&k->r->result, d, f);
+    rule_set_dim(&k->r->results[0], d, f);
   }
 }
 

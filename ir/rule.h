@@ -27,6 +27,7 @@ typedef struct Factor {
   FactorKind kind;
   Reduction reduction; /* REDUCE: of the results; LINEAR: of operands and results */
   uint32_t operands;   /* LINEAR: bit i: operand i is partial */
+  uint32_t results;    /* REDUCE, LINEAR: bit i: result i becomes partial; the others do not depend on it */
 } Factor;
 
 typedef struct DimFactors {
@@ -40,10 +41,10 @@ typedef struct TensorFactors {
 } TensorFactors;
 
 typedef struct Rule {
-  int nfactors, noperands;
+  int nfactors, noperands, nresults;
   Factor factors[MAX_FACTORS];
-  TensorFactors *operands; /* noperands of them */
-  TensorFactors result;    /* rank 0 with no factors for operations without result */
+  TensorFactors *operands;            /* noperands of them */
+  TensorFactors results[MAX_RESULTS]; /* the first has rank 0 and no factors for operations without result */
 } Rule;
 
 /* One mesh axis given to one factor.  Among picks of the same factor the earlier is the more major. */
@@ -68,10 +69,10 @@ bool strategy_legal(const Module *m, const Rule *r, const Strategy *s, const cha
  * every order when `orders` is set, else only in mesh order.  Returns the count; `out` receives an arena array. */
 int strategy_enumerate(Module *m, const Rule *r, bool orders, const Strategy **out);
 
-/* Layout the operand must have, and layout the result will have.  Body factors are treated as parallel on
+/* Layout the operand must have, and layout a result will have.  Body factors are treated as parallel on
  * operands and results that have them, and results that lack them are replicated (the body reduces). */
 const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int operand);
-const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s);
+const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result);
 
 /* True when some pick is on a body factor: the operation must be expanded (ir/body.h). */
 bool strategy_needs_body(const Rule *r, const Strategy *s);

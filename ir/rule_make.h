@@ -18,7 +18,7 @@ typedef struct RuleMaking {
 typedef void RuleFn(const RuleMaking *);
 
 const Type *rule_in(const RuleMaking *k, int i); /* of operand i */
-const Type *rule_out(const RuleMaking *k);       /* of the result */
+const Type *rule_out(const RuleMaking *k);       /* of the result; of several the first */
 
 /* A new factor, by its number; `rule_numbered` names it by a letter and a number. */
 uint8_t rule_factor(const RuleMaking *k, const char *name, const Expr *size, FactorKind kind, Reduction reduction);

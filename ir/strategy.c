@@ -35,7 +35,8 @@ static bool factor_cuttable(const Rule *r, int factor, const char **why) {
   if (f->kind == FK_LINEAR) return true;
   for (int i = 0; i < r->noperands && !*why; i++)
     if (!is_major(r, factor, &r->operands[i])) *why = "the factor is not the major one of a dimension";
-  if (!*why && !is_major(r, factor, &r->result)) *why = "the factor is not the major one of a dimension";
+  for (int i = 0; i < r->nresults && !*why; i++)
+    if (!is_major(r, factor, &r->results[i])) *why = "the factor is not the major one of a dimension";
   return !*why;
 }
 
@@ -112,12 +113,12 @@ const Layout *strategy_operand(Module *m, const Rule *r, const Strategy *s, int 
   return layout_get(m, &l);
 }
 
-const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s) {
+const Layout *strategy_result(Module *m, const Rule *r, const Strategy *s, int result) {
   Layout l = {0};
-  tensor_layout(m, r, s, &r->result, &l);
+  tensor_layout(m, r, s, &r->results[result], &l);
   for (int i = 0; i < s->n; i++) {
     const Factor *f = &r->factors[s->picks[i].factor];
-    if (!partial_kind(f)) continue;
+    if (!partial_kind(f) || !(f->results >> result & 1u)) continue;
     l.partial = l.partial_axes && l.partial != f->reduction ? RED_SUM : f->reduction;
     l.partial_axes |= 1u << s->picks[i].axis;
   }
@@ -237,7 +238,10 @@ void rule_print(const Module *m, Text *t, const Rule *r) {
     print_tensor(t, r, &r->operands[i]);
   }
   text_add(t, " -> ");
-  print_tensor(t, r, &r->result);
+  for (int i = 0; i < r->nresults; i++) {
+    if (i) text_add(t, ", ");
+    print_tensor(t, r, &r->results[i]);
+  }
   for (int f = 0; f < r->nfactors; f++) {
     const Factor *k = &r->factors[f];
     if (k->kind == FK_PARALLEL) continue;

@@ -66,7 +66,8 @@ static double contraction_work(Module *m, const Func *f, const Op *op, const int
 
 static double op_work(Module *m, const Func *f, const Op *op, const int64_t *symbols) {
   OpKind k = op->kind;
-  double n = op->out ? elements(type_of(f, op->out), symbols) : 0;
+  double n = 0;
+  for (Val v = op->out; v < op_end(op); v++) n += elements(type_of(f, v), symbols);
   if (k == OP_call) {
     const Func *callee = module_func(m, op_str(op, AT_name));
     return callee ? trial_work(m, callee, symbols) : INFINITY;

@@ -36,7 +36,7 @@ __attribute__((format(printf, 4, 5))) static void broken(Verify *v, const Op *op
   v->ok = false;
 }
 
-/* V1: operands are values defined by earlier operations.  V2: the result type is the one the table row infers. */
+/* V1: operands are values defined by earlier operations.  V2: the result types are those the record infers. */
 static void check_types(Verify *v, size_t index, const Op *op) {
   for (int i = 0; i < op->nin; i++) {
     if (op->in[i] == 0 || op->in[i] >= v->f->values.n || v->f->values.items[op->in[i]].op >= (int)index) {
@@ -46,9 +46,11 @@ static void check_types(Verify *v, size_t index, const Op *op) {
   }
   OpSpec spec = op_spec_of(v->f, op);
   size_t errors = v->diags->errors;
-  const Type *t = infer_type(v->m, v->f, &spec, v->diags);
-  if (!t || (op->out && t != type_of(v->f, op->out))) {
-    if (v->diags->errors == errors) broken(v, op, "V2", "the result type is not the inferred one");
+  ResultTypes types;
+  bool same = infer_types(v->m, v->f, &spec, v->diags, &types) && types.n == op->nout;
+  for (int i = 0; same && i < types.n; i++) same = types.items[i] == type_of(v->f, op->out + (Val)i);
+  if (!same) {
+    if (v->diags->errors == errors) broken(v, op, "V2", "the result types are not the inferred ones");
     v->ok = false;
   }
 }
@@ -325,13 +327,18 @@ static const char *output_identity(const Verify *v, Arena *a, const Output *o) {
 }
 
 static void check_names(Verify *v) {
-  size_t n = v->f->ops.n;
+  size_t n = 0;
   Arena *scratch = arena_new();
-  const char **names = ARENA_ARRAY(scratch, const char *, n + v->f->outputs.n);
-  for (size_t i = 0; i < n; i++) names[i] = v->f->ops.items[i].name;
+  const char **names = ARENA_ARRAY(scratch, const char *, v->f->ops.n + v->f->values.n + v->f->outputs.n);
+  for (size_t i = 0; i < v->f->ops.n; i++) {
+    const Op *op = &v->f->ops.items[i];
+    names[n++] = op->name;
+    for (int k = 1; k < op->nout; k++) names[n++] = op->names[k - 1];
+  }
   qsort(names, n, sizeof *names, compare_names);
   for (size_t i = 1; i < n; i++)
-    if (strcmp(names[i - 1], names[i]) == 0) broken(v, NULL, "V12", "two operations are named %%%s", names[i]);
+    if (strcmp(names[i - 1], names[i]) == 0)
+      broken(v, NULL, "V12", "two values or operations are named %%%s", names[i]);
   n = v->f->outputs.n;
   for (size_t i = 0; i < n; i++) names[i] = output_identity(v, scratch, &v->f->outputs.items[i]);
   qsort(names, n, sizeof *names, compare_names);
@@ -364,7 +371,8 @@ static void check_labels(Verify *v, const Op *call, const Func *callee) {
   Arena *scratch = arena_new();
   for (size_t i = 0; i < callee->ops.n; i++) {
     const Op *op = &callee->ops.items[i];
-    const char *names[] = {op->name, op->group, op->loc.file, op->loc.node};
+    const char *names[3 + MAX_RESULTS] = {op->group, op->loc.file, op->loc.node, op->name};
+    for (int k = 1; k < op->nout; k++) names[3 + k] = op->names[k - 1];
     for (size_t k = 0; k < sizeof names / sizeof *names && op->kind != OP_input; k++)
       if (names[k] && !holes_fill(scratch, names[k], labels->n, labels->u.strs)) {
         broken(v, call, "V18", "no label for \"%s\" in @%s", names[k], callee->name);
@@ -396,7 +404,7 @@ static void check_op(Verify *v, size_t index) {
   const Op *op = &v->f->ops.items[index];
   check_types(v, index, op);
   if (!v->ok) return; /* the rules below rely on types */
-  if (op->out) check_extents(v, op, type_of(v->f, op->out));
+  for (Val k = op->out; k < op_end(op); k++) check_extents(v, op, type_of(v->f, k));
   if (v->f->level == 1) check_level1(v, op);
   else if (op_is_declared(op->kind))
     check_layout(v, op, v->f->values.items[op->out].layout, type_of(v->f, op->out)->rank, "a source");

@@ -41,7 +41,10 @@ static void node(const Dot *d, size_t i) {
   const Op *op = &d->f->ops.items[i];
   const Strategy *s = &d->plan->strategies[i];
   Text type = {.arena = d->m->arena}, strategy = {.arena = d->m->arena};
-  if (op->out) type_print(d->m, &type, type_of(d->f, op->out));
+  for (Val v = op->out; v < op_end(op); v++) {
+    if (v > op->out) text_add(&type, ", ");
+    type_print(d->m, &type, type_of(d->f, v));
+  }
   if (s->n) strategy_print(d->m, &strategy, d->rules[i], s);
   const char *shape = op->kind == OP_input ? "invhouse" : op_is_resident(op->kind) ? "cylinder" : "box";
   text_printf(d->out, "    n%zu [shape=%s, style=filled, fillcolor=\"%s\", label=\"", i, shape,
@@ -50,7 +53,7 @@ static void node(const Dot *d, size_t i) {
   text_printf(d->out, "\\n%s %s", op_name(op->kind), text_str(&type));
   if (s->n)
     text_printf(d->out, "\\n%s -> %s", text_str(&strategy),
-                op->out ? layout_text(d, strategy_result(d->m, d->rules[i], s)) : "{}");
+                op->out ? layout_text(d, strategy_result(d->m, d->rules[i], s, 0)) : "{}");
   text_add(d->out, "\"];\n");
 }
 
@@ -64,13 +67,14 @@ static void stage(const Dot *d, int stage_number) {
 
 bool tool_graph_edge(Module *m, const Func *f, const Plan *plan, const Rule *const *rules, size_t to, int operand,
                      GraphEdge *out) {
-  size_t from = (size_t)f->values.items[f->ops.items[to].in[operand]].op;
+  Val v = f->ops.items[to].in[operand];
+  size_t from = (size_t)f->values.items[v].op;
   OpKind k = f->ops.items[from].kind;
   bool loaded = op_is_declared(k); /* comes in the layout its use wants */
   if (!tool_graph_shows(&f->ops.items[from])) return false;
   *out = (GraphEdge){from,
                      to,
-                     strategy_result(m, rules[from], &plan->strategies[from]),
+                     strategy_result(m, rules[from], &plan->strategies[from], value_index(f, v)),
                      strategy_operand(m, rules[to], &plan->strategies[to], operand),
                      false,
                      plan->stages[from] != plan->stages[to]};

@@ -163,9 +163,10 @@ static void operation(const Page *p, size_t i) {
   const Op *op = &p->b->l1->ops.items[i];
   const Strategy *s = &p->b->plan->strategies[i];
   Text type = {.arena = p->t->arena}, strategy = {.arena = p->t->arena}, layout = {.arena = p->t->arena};
-  if (op->out) {
-    type_print(m, &type, type_of(p->b->l1, op->out));
-    layout_print(m, &layout, strategy_result(m, p->rules[i], s));
+  for (int k = 0; k < op->nout; k++) {
+    if (k) text_add(&type, ", "), text_add(&layout, ", ");
+    type_print(m, &type, type_of(p->b->l1, op->out + (Val)k));
+    layout_print(m, &layout, strategy_result(m, p->rules[i], s, k));
   }
   if (s->n) strategy_print(m, &strategy, p->rules[i], s);
   text_printf(p->out, "<tr%s>", p->b->plan->stages[i] % 2 ? " class=\"odd\"" : "");

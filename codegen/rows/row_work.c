@@ -23,13 +23,13 @@ int work_add(Work *w, const Op *op, int origin, WorkClass class) {
   WorkOp item = {.op = op, .origin = origin, .class = class, .live = true, .group = -1};
   ARENA_PUSH(w->m->arena, &w->ops, item);
   int index = (int)w->ops.n - 1;
-  if (op->out >= w->ndef) {
-    size_t n = 2 * (size_t)op->out + 64;
+  if (op_end(op) > w->ndef) {
+    size_t n = 2 * (size_t)op_end(op) + 64;
     int *def = ARENA_ARRAY(w->m->arena, int, n);
     for (size_t i = 0; i < n; i++) def[i] = i < w->ndef ? w->def[i] : -1;
     w->def = def, w->ndef = n;
   }
-  if (op->out) w->def[op->out] = index;
+  for (Val v = op->out; v < op_end(op); v++) w->def[v] = index;
   return index;
 }
 
@@ -51,6 +51,7 @@ Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *typ
   o->name = op->name, o->group = op->group, o->loc = op->loc, o->stage = op->stage;
   o->in = val_list(w->m, o->nin, o->in), o->attrs = attr_list(w->m, o->nattrs, o->attrs);
   if (!o->out) o->out = work_temp(w, type);
+  o->nout = 1;
   work_add(w, o, origin, class);
   return o->out;
 }
@@ -254,12 +255,13 @@ static bool in_stage(const Op *op, int stage) {
   return op->stage == stage || (op->kind == OP_transfer && op_int(op, AT_to_stage, 0) == stage);
 }
 
-/* Is the result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
+/* Is a result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
  * leaves is. */
 static bool is_root(const Work *w, const Op *op, const bool *value) {
   bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
-  return leaves || op->kind == OP_write || (op->out && value[op->out]) || (op->kind == OP_leave && value[op->in[0]]) ||
-         (op->kind == OP_repeat && value[op->in[0]]);
+  bool asked = leaves || op->kind == OP_write;
+  for (Val v = op->out; v < op_end(op); v++) asked |= value[v];
+  return asked || ((op->kind == OP_leave || op->kind == OP_repeat) && value[op->in[0]]);
 }
 
 /* From the last operation to the first; true when a carry was found to be needed behind whose leave it went already. */
@@ -360,7 +362,7 @@ static void move_out_of_loops(Work *w) {
     if (place[i] == i) w->ops.items[at++] = old[i];
   }
   for (int i = 0; i < n; i++)
-    if (w->ops.items[i].op->out) w->def[w->ops.items[i].op->out] = i;
+    for (Val v = w->ops.items[i].op->out; v < op_end(w->ops.items[i].op); v++) w->def[v] = i;
 }
 
 /* Legalising may leave operations that nobody reads any more. */

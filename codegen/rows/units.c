@@ -94,13 +94,15 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
 
 /* An update in place writes only what changes; a rope rotates pairs where they lie; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
-  int *alias = ARENA_NEW(k->m->arena, int);
+  int *alias = ARENA_ARRAY(k->m->arena, int, o->op->nout);
+  Val *out = ARENA_ARRAY(k->m->arena, Val, o->op->nout);
+  for (int i = 0; i < o->op->nout; i++) alias[i] = -1, out[i] = o->op->out + (Val)i;
   *alias = o->op->kind == OP_update || o->op->kind == OP_rope ? 0 : -1;
   if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o->origin);
   u->legal = o->conv ? o->conv->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
-  u->nout = 1, u->out = values(k, 1, &o->op->out);
+  u->nout = o->op->nout, u->out = out;
   u->alias = alias;
   u->conv = o->conv;
 }
@@ -233,7 +235,7 @@ UnitList *units_of(Work *w) {
 /* ---- text */
 
 static void print_value(const Module *m, Text *t, const Func *f, const UnitList *list, Val v) {
-  if (v < f->values.n) text_printf(t, " %%%s ", op_of(f, v)->name);
+  if (v < f->values.n) text_printf(t, " %%%s ", name_of(f, v));
   else text_printf(t, " temp%d ", (int)(v - f->values.n));
   type_print(m, t, units_type(list, f, v));
 }

@@ -153,7 +153,7 @@ static void compact(Join *j) {
   w->ops.n = n;
   for (size_t v = 0; v < w->ndef; v++) w->def[v] = -1;
   for (size_t i = 0; i < n; i++)
-    if (w->ops.items[i].op->out) w->def[w->ops.items[i].op->out] = (int)i;
+    for (Val v = w->ops.items[i].op->out; v < op_end(w->ops.items[i].op); v++) w->def[v] = (int)i;
 }
 
 static bool start(Join *j, int at) {

@@ -79,40 +79,51 @@ static InterpTensor tensor_of(const Type *t, const Cell *cells) {
   return x;
 }
 
-/* The operation alone in a function, its operands as inputs of these types. */
-static Func *function_of(const Evaluation *e, const Op *op, const Type *const *in, const Type *out, Arena *scratch) {
+/* The operation alone in a function, its operands as inputs of these types; the output is result number `which`, of
+ * type `out`. */
+static Func *function_of(const Evaluation *e, const Op *op, const Type *const *in, int which, const Type *out,
+                         Arena *scratch) {
   Func *f = ARENA_NEW(scratch, Func);
-  size_t n = (size_t)op->nin;
+  size_t n = (size_t)op->nin, results = (size_t)op->nout;
   f->name = "constant";
   f->level = 1;
   f->ops.items = ARENA_ARRAY(scratch, Op, n + 1);
-  f->values.items = ARENA_ARRAY(scratch, Value, n + 2);
+  f->values.items = ARENA_ARRAY(scratch, Value, n + 1 + results);
   f->outputs.items = ARENA_NEW(scratch, Output);
-  f->ops.n = n + 1, f->values.n = n + 2, f->outputs.n = 1;
+  f->ops.n = n + 1, f->values.n = n + 1 + results, f->outputs.n = 1;
   Val *operands = ARENA_ARRAY(scratch, Val, n);
   for (size_t i = 0; i < n; i++) {
     Attr *name = ARENA_NEW(scratch, Attr);
     *name = attr_s(e->m, AT_name, arena_printf(scratch, "%zu", i));
     operands[i] = (Val)i + 1;
-    f->ops.items[i] =
-        (Op){.kind = OP_input, .name = name->u.s, .group = name->u.s, .out = operands[i], .nattrs = 1, .attrs = name};
+    f->ops.items[i] = (Op){.kind = OP_input,
+                           .name = name->u.s,
+                           .group = name->u.s,
+                           .out = operands[i],
+                           .nout = 1,
+                           .nattrs = 1,
+                           .attrs = name};
     f->values.items[i + 1] = (Value){.type = in[i], .op = (int)i};
   }
   f->ops.items[n] = *op;
   f->ops.items[n].in = operands;
   f->ops.items[n].out = (Val)n + 1;
-  f->values.items[n + 1] = (Value){.type = out, .op = (int)n};
-  f->outputs.items[0] = (Output){.name = "x", .value = (Val)n + 1};
+  for (size_t k = 0; k < results; k++)
+    f->values.items[n + 1 + k] = (Value){
+        .type = k == (size_t)which ? out : type_of(e->f, op->out + (Val)k),
+        .op = (int)n,
+    };
+  f->outputs.items[0] = (Output){.name = "x", .value = (Val)n + 1 + (Val)which};
   return f;
 }
 
-static const Cell *interpret(Evaluation *e, const Op *op, const Type *const *types, const Cell *const *in,
+static const Cell *interpret(Evaluation *e, const Op *op, const Type *const *types, const Cell *const *in, int which,
                              const Type *out) {
   Arena *scratch = arena_new();
   Diags *diags = diags_new(scratch);
   InterpNamed inputs[MAX_OPERANDS];
   InterpResult result;
-  const Func *f = function_of(e, op, types, out, scratch);
+  const Func *f = function_of(e, op, types, which, out, scratch);
   for (int i = 0; i < op->nin; i++) inputs[i] = (InterpNamed){f->ops.items[i].name, tensor_of(types[i], in[i])};
   Cell *cells = NULL;
   InterpOptions options = {.max_cells = 16 * EVALUATE_ELEMENTS};
@@ -140,8 +151,8 @@ static bool constant_attrs(const Op *op) {
 static double work_of(const Evaluation *e, const Op *op) {
   double sum = 0, product = 1, n;
   int64_t dims[MAX_RANK];
-  for (int i = -1; i < op->nin; i++) {
-    const Type *t = type_of(e->f, i < 0 ? op->out : op->in[i]);
+  for (int i = -op->nout; i < op->nin; i++) {
+    const Type *t = type_of(e->f, i < 0 ? op->out + (Val)(-i - 1) : op->in[i]);
     n = 1;
     for (int d = 0; type_constant_dims(t, dims) && d < t->rank; d++) n *= (double)dims[d];
     sum += n, product *= n > 1 ? n : 1;
@@ -150,11 +161,11 @@ static double work_of(const Evaluation *e, const Op *op) {
   return op_is_composite(op->kind) || op->kind == OP_argsort ? 20 * sum : sum + 1;
 }
 
-static const Cell *constants(Evaluation *e, const Op *op) {
-  const Type *types[MAX_OPERANDS], *out = type_of(e->f, op->out);
+static const Cell *constants(Evaluation *e, const Op *op, int which) {
+  const Type *types[MAX_OPERANDS], *out = type_of(e->f, op->out + (Val)which);
   const Cell *in[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) types[i] = type_of(e->f, op->in[i]), in[i] = e->facts[op->in[i]].cells;
-  const Cell *cells = interpret(e, op, types, in, out);
+  const Cell *cells = interpret(e, op, types, in, which, out);
   if (!cells || !dtype_is_float(out->dtype)) return cells;
   Cell *rounded = (Cell *)(uintptr_t)cells; /* made by interpret */
   for (int64_t i = 0, n = type_elements(e->m, out)->value; i < n; i++) {
@@ -217,7 +228,7 @@ static bool moved(Evaluation *e, const Op *op, Number *items, int64_t n) {
   for (int i = 0; i < op->nattrs; i++)
     attrs[i] = op->attrs[i].key == AT_value ? attr_f(AT_value, PLACE_VALUE) : op->attrs[i];
   places_op.attrs = attrs;
-  const Cell *cells = interpret(e, &places_op, types, in, type_with_dtype(e->m, out, DT_i64));
+  const Cell *cells = interpret(e, &places_op, types, in, 0, type_with_dtype(e->m, out, DT_i64));
   if (!cells) return false;
   double padded = op_float(op, AT_value, 0);
   for (int64_t i = 0; i < n; i++) {
@@ -287,9 +298,9 @@ static FactKind missing_in(const ImportFact *f) {
 }
 
 /* Why the result is not known: the operand that is data, else one that is not expressed, else one that is too large. */
-static ImportFact blame(const Evaluation *e, const Op *op, FactKind otherwise) {
+static ImportFact blame(const Evaluation *e, const Op *op, Val v, FactKind otherwise) {
   static const FactKind order[] = {FACT_DATA, FACT_OPEN, FACT_LARGE};
-  ImportFact f = {.kind = otherwise, .missing = otherwise, .type = type_of(e->f, op->out)};
+  ImportFact f = {.kind = otherwise, .missing = otherwise, .type = type_of(e->f, v)};
   for (int k = 0; k < 3; k++)
     for (int i = 0; i < op->nin; i++)
       if (missing_in(&e->facts[op->in[i]]) == order[k]) {
@@ -299,8 +310,8 @@ static ImportFact blame(const Evaluation *e, const Op *op, FactKind otherwise) {
   return f;
 }
 
-static ImportFact fact_of_op(Evaluation *e, const Op *op) {
-  const Type *t = type_of(e->f, op->out);
+static ImportFact fact_of_op(Evaluation *e, const Op *op, Val v) {
+  const Type *t = type_of(e->f, v);
   int64_t n;
   bool constant = constant_attrs(op), sizes = op->kind == OP_size;
   if (is_source_of_data(op->kind)) return (ImportFact){.kind = FACT_DATA, .missing = FACT_DATA, .type = t};
@@ -309,23 +320,23 @@ static ImportFact fact_of_op(Evaluation *e, const Op *op) {
     constant = constant && e->facts[op->in[i]].kind == FACT_CONSTANT;
     sizes = sizes || e->facts[op->in[i]].kind == FACT_SIZES;
   }
-  if (!ex_get_const(type_elements(e->m, t), &n)) return blame(e, op, FACT_OPEN);
+  if (!ex_get_const(type_elements(e->m, t), &n)) return blame(e, op, v, FACT_OPEN);
   if (n > EVALUATE_ELEMENTS || n < 0 || ((constant || sizes) && !spend(e, work_of(e, op))))
-    return blame(e, op, FACT_LARGE);
+    return blame(e, op, v, FACT_LARGE);
   if (constant) {
-    const Cell *cells = constants(e, op);
-    return cells ? (ImportFact){.kind = FACT_CONSTANT, .type = t, .n = n, .cells = cells} : blame(e, op, FACT_OPEN);
+    const Cell *cells = constants(e, op, value_index(e->f, v));
+    return cells ? (ImportFact){.kind = FACT_CONSTANT, .type = t, .n = n, .cells = cells} : blame(e, op, v, FACT_OPEN);
   }
   Number items[KNOWN_MAX];
   const char *fault = e->m->expr_fault;
   bool any = false, all = true;
-  if (!sizes || n > KNOWN_MAX || !with_sizes(e, op, items, n)) return blame(e, op, FACT_OPEN);
+  if (!sizes || n > KNOWN_MAX || !with_sizes(e, op, items, n)) return blame(e, op, v, FACT_OPEN);
   if (e->m->expr_fault != fault) { /* a size beyond 64 bits: nobody has asked for it yet */
     e->m->expr_fault = fault;
-    return blame(e, op, FACT_OPEN);
+    return blame(e, op, v, FACT_OPEN);
   }
   for (int64_t i = 0; i < n; i++) any = any || items[i].numerator, all = all && items[i].numerator;
-  ImportFact f = blame(e, op, FACT_OPEN);
+  ImportFact f = blame(e, op, v, FACT_OPEN);
   if (!any && n) return f;
   Number *copy = ARENA_ARRAY(e->m->arena, Number, n);
   if (n) memcpy(copy, items, sizeof *copy * (size_t)n);
@@ -353,7 +364,7 @@ const ImportFact *evaluate(Evaluation *e, Val v) {
     for (int i = 0; !e->facts[top].kind && !is_source_of_data(op->kind) && i < op->nin; i++)
       if (!e->facts[op->in[i]].kind) ARENA_PUSH(scratch, &stack, op->in[i]);
     if (stack.n != before) continue;
-    if (!e->facts[top].kind) e->facts[top] = fact_of_op(e, op);
+    if (!e->facts[top].kind) e->facts[top] = fact_of_op(e, op, top);
     stack.n--;
   }
   arena_free(scratch);

@@ -48,7 +48,7 @@ static const Expr *places_classes(Module *m, const Func *f, const Op *op) {
 
 static void rule_softmax(const RuleMaking *k) {
   rule_same_dims(k);
-  k->r->factors[k->r->result.dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_BODY;
+  k->r->factors[k->r->results[0].dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_BODY;
 }
 
 /* ---- decompositions */

@@ -45,7 +45,7 @@ static void rule_dot(const RuleMaking *k) {
   }
   for (int d = 0; result[d]; d++) {
     char name[2] = {result[d], 0};
-    rule_assign(k, &k->r->result, d, rule_out(k), name);
+    rule_assign(k, &k->r->results[0], d, rule_out(k), name);
   }
   rule_linear(k, 1, RED_SUM);
   rule_linear(k, 2, RED_SUM);
@@ -58,7 +58,7 @@ static int products_dot(const OpPart *p, Product out[MAX_PRODUCTS]) {
   for (int i = 0; i < r->nfactors; i++) {
     if (!r->factors[i].size) continue;
     bool left = part_has(&r->operands[0], i), right = part_has(&r->operands[1], i);
-    double *to = !part_has(&r->result, i) ? &out->k : left && right ? &out->batch : left ? &out->m : &out->n;
+    double *to = !part_has(&r->results[0], i) ? &out->k : left && right ? &out->batch : left ? &out->m : &out->n;
     *to *= p->size[i];
   }
   return 1;

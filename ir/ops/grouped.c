@@ -58,7 +58,7 @@ static void grouped_rows(const RuleMaking *k) {
   for (int d = 0; d < rule_out(k)->rank - 1; d++) {
     uint8_t f = rule_numbered(k, "r", d, rule_out(k)->dims[d], FK_PARALLEL);
     for (int i = 0; i < 2; i++) rule_set_dim(&k->r->operands[i], d, f);
-    rule_set_dim(&k->r->result, d, f);
+    rule_set_dim(&k->r->results[0], d, f);
   }
 }
 
@@ -72,7 +72,7 @@ static void rule_grouped_dot(const RuleMaking *k) {
                         rule_factor(k, "n", w->dims[2], FK_PARALLEL, RED_NONE)};
   for (int d = 0; d < 3; d++) rule_set_dim(&k->r->operands[2], d, factors[d]);
   rule_set_dim(&k->r->operands[0], last, factors[1]);
-  rule_set_dim(&k->r->result, last, factors[2]);
+  rule_set_dim(&k->r->results[0], last, factors[2]);
   rule_linear(k, 1, RED_SUM);
   rule_linear(k, 4, RED_SUM);
 }
@@ -93,7 +93,7 @@ static void rule_grouped_mlp(const RuleMaking *k) {
     rule_set_dim(&k->r->operands[i], 2, i < 4 ? f : n);
   }
   rule_set_dim(&k->r->operands[0], last, in);
-  rule_set_dim(&k->r->result, last, n);
+  rule_set_dim(&k->r->results[0], last, n);
   rule_linear(k, 16, RED_SUM);
 }
 

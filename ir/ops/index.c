@@ -81,13 +81,13 @@ static void rule_gather(const RuleMaking *k) {
       for (int j = 0; j < index->rank; j++) {
         uint8_t f = rule_numbered(k, "i", j, index->dims[j], FK_PARALLEL);
         rule_set_dim(&k->r->operands[1], j, f);
-        rule_set_dim(&k->r->result, out++, f);
+        rule_set_dim(&k->r->results[0], out++, f);
       }
       continue;
     }
     uint8_t f = rule_numbered(k, "x", d, table->dims[d], FK_PARALLEL);
     rule_set_dim(&k->r->operands[0], d, f);
-    rule_set_dim(&k->r->result, out++, f);
+    rule_set_dim(&k->r->results[0], out++, f);
   }
   rule_moves_sums(k, 1);
 }
@@ -110,7 +110,7 @@ static void rule_scatter(const RuleMaking *k) {
   for (int d = 0; d < y->rank; d++) {
     bool indexed = d == axis;
     uint8_t f = rule_numbered(k, indexed ? "v" : "x", d, y->dims[d], FK_PARALLEL);
-    rule_set_dim(&k->r->result, d, f);
+    rule_set_dim(&k->r->results[0], d, f);
     for (int j = 0; indexed && j < index->rank; j++) {
       uint8_t i = rule_numbered(k, "i", j, index->dims[j], FK_REDUCE);
       k->r->factors[i].reduction = op;
@@ -128,7 +128,7 @@ static void rule_put(const RuleMaking *k) {
   Reduction op = op_attr(k->op, AT_op)->u.reduction;
   for (int d = 0; d < y->rank; d++) {
     uint8_t f = rule_numbered(k, d == axis ? "v" : "x", d, y->dims[d], FK_PARALLEL), u = f;
-    rule_set_dim(&k->r->result, d, f);
+    rule_set_dim(&k->r->results[0], d, f);
     if (d == axis) {
       u = rule_numbered(k, "i", d, rule_in(k, 0)->dims[d], FK_REDUCE);
       k->r->factors[u].reduction = op;
@@ -145,7 +145,7 @@ static void rule_update(const RuleMaking *k) {
   for (int d = 0; d < x->rank; d++) {
     uint8_t f = rule_numbered(k, "x", d, x->dims[d], FK_PARALLEL);
     rule_set_dim(&k->r->operands[0], d, f);
-    rule_set_dim(&k->r->result, d, f);
+    rule_set_dim(&k->r->results[0], d, f);
     rule_set_dim(&k->r->operands[1], d, d == axis ? rule_numbered(k, "u", 0, rule_in(k, 1)->dims[d], FK_FROZEN) : f);
   }
   rule_moves_sums(k, 3);

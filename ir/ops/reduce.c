@@ -45,7 +45,7 @@ static void rule_reduce(const RuleMaking *k) {
     uint8_t f = rule_numbered(k, reduced ? "r" : "x", d, x->dims[d], reduced ? FK_REDUCE : FK_PARALLEL);
     rule_set_dim(&k->r->operands[0], d, f);
     if (reduced) k->r->factors[f].reduction = op, next++;
-    else rule_set_dim(&k->r->result, out++, f);
+    else rule_set_dim(&k->r->results[0], out++, f);
   }
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
 }
@@ -53,7 +53,7 @@ static void rule_reduce(const RuleMaking *k) {
 /* The dimension along which order matters stays whole. */
 static void rule_ordered(const RuleMaking *k) {
   rule_same_dims(k);
-  k->r->factors[k->r->result.dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_FROZEN;
+  k->r->factors[k->r->results[0].dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_FROZEN;
   if (k->op->kind == OP_scan && op_attr(k->op, AT_op)->u.reduction == RED_SUM) rule_linear(k, 1, RED_SUM);
 }
 

@@ -97,21 +97,22 @@ static const Type *infer_slice(const Infer *c) {
 static void rule_broadcast(const RuleMaking *k) {
   const Attr *dims = op_attr(k->op, AT_dims);
   const Type *x = rule_in(k, 0), *y = rule_out(k);
-  for (int d = 0; d < y->rank; d++) rule_set_dim(&k->r->result, d, rule_numbered(k, "x", d, y->dims[d], FK_PARALLEL));
+  for (int d = 0; d < y->rank; d++)
+    rule_set_dim(&k->r->results[0], d, rule_numbered(k, "x", d, y->dims[d], FK_PARALLEL));
   for (int i = 0; i < x->rank; i++) {
     int64_t d = dims->u.ints[i];
     bool stretched = x->dims[i] != y->dims[d];
     rule_set_dim(&k->r->operands[0], i,
-                 stretched ? rule_numbered(k, "one", i, x->dims[i], FK_FROZEN) : k->r->result.dims[d].f[0]);
+                 stretched ? rule_numbered(k, "one", i, x->dims[i], FK_FROZEN) : k->r->results[0].dims[d].f[0]);
   }
   rule_moves_sums(k, 1);
 }
 
 static void rule_transpose(const RuleMaking *k) {
   const Attr *perm = op_attr(k->op, AT_perm);
-  for (int d = 0; d < k->r->result.rank; d++) {
+  for (int d = 0; d < k->r->results[0].rank; d++) {
     uint8_t f = rule_numbered(k, "x", d, rule_out(k)->dims[d], FK_PARALLEL);
-    rule_set_dim(&k->r->result, d, f);
+    rule_set_dim(&k->r->results[0], d, f);
     rule_set_dim(&k->r->operands[0], (int)perm->u.ints[d], f);
   }
   rule_moves_sums(k, 1);
@@ -176,7 +177,7 @@ static void walk_diverge(const RuleMaking *k, Walk *a, Walk *b) {
 }
 
 static void rule_reshape(const RuleMaking *k) {
-  Walk a = {rule_in(k, 0), &k->r->operands[0], -1, NULL}, b = {rule_out(k), &k->r->result, -1, NULL};
+  Walk a = {rule_in(k, 0), &k->r->operands[0], -1, NULL}, b = {rule_out(k), &k->r->results[0], -1, NULL};
   walk_next(&a);
   walk_next(&b);
   for (int n = 0;; n++) {
@@ -211,23 +212,23 @@ static bool untouched(const RuleMaking *k, int d) {
 
 static void rule_slice(const RuleMaking *k) {
   rule_same_dims(k);
-  for (int d = 0; d < k->r->result.rank; d++)
-    if (!untouched(k, d)) k->r->factors[k->r->result.dims[d].f[0]].kind = FK_HALO;
+  for (int d = 0; d < k->r->results[0].rank; d++)
+    if (!untouched(k, d)) k->r->factors[k->r->results[0].dims[d].f[0]].kind = FK_HALO;
   rule_moves_sums(k, 1);
 }
 
 static void rule_pad(const RuleMaking *k) {
   const Attr *low = op_attr(k->op, AT_low), *high = op_attr(k->op, AT_high);
   rule_same_dims(k);
-  for (int d = 0; d < k->r->result.rank; d++)
+  for (int d = 0; d < k->r->results[0].rank; d++)
     if (!ex_is_const(low->u.exprs[d], 0) || !ex_is_const(high->u.exprs[d], 0))
-      k->r->factors[k->r->result.dims[d].f[0]].kind = FK_HALO;
+      k->r->factors[k->r->results[0].dims[d].f[0]].kind = FK_HALO;
   if (op_float(k->op, AT_value, 0) == 0 && rule_out(k)->dtype != DT_bool) rule_linear(k, 1, RED_SUM);
 }
 
 static void rule_concat(const RuleMaking *k) {
   rule_same_dims(k);
-  k->r->factors[k->r->result.dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_HALO;
+  k->r->factors[k->r->results[0].dims[op_int(k->op, AT_axis, 0)].f[0]].kind = FK_HALO;
   rule_moves_sums(k, (1u << k->op->nin) - 1u);
 }
 

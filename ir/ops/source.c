@@ -40,8 +40,8 @@ static const Type *infer_random(const Infer *c) {
 /* A splat may be cut anywhere; listed elements stay whole. */
 static void rule_const(const RuleMaking *k) {
   FactorKind kind = op_attr(k->op, AT_value) ? FK_PARALLEL : FK_FROZEN;
-  for (int d = 0; d < k->r->result.rank; d++)
-    rule_set_dim(&k->r->result, d, rule_numbered(k, "x", d, rule_out(k)->dims[d], kind));
+  for (int d = 0; d < k->r->results[0].rank; d++)
+    rule_set_dim(&k->r->results[0], d, rule_numbered(k, "x", d, rule_out(k)->dims[d], kind));
 }
 
 static void local_random(const LocalPart *p, LocalAttrs *out) {

@@ -95,7 +95,7 @@ static void rule_conv(const RuleMaking *k) {
   const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
   conv_letters(k, spec, rule_in(k, 0), &k->r->operands[0], FK_HALO, "");
   conv_letters(k, second, rule_in(k, 1), &k->r->operands[1], FK_FROZEN, "k");
-  conv_letters(k, result, rule_out(k), &k->r->result, FK_HALO, "");
+  conv_letters(k, result, rule_out(k), &k->r->results[0], FK_HALO, "");
   conv_sums(k, result);
 }
 
@@ -104,7 +104,7 @@ static void rule_conv_filter(const RuleMaking *k) {
   const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
   conv_letters(k, spec, rule_in(k, 0), &k->r->operands[0], FK_FROZEN, "i");
   conv_letters(k, second, rule_in(k, 1), &k->r->operands[1], FK_FROZEN, "o");
-  conv_letters(k, result, rule_out(k), &k->r->result, FK_FROZEN, "k");
+  conv_letters(k, result, rule_out(k), &k->r->results[0], FK_FROZEN, "k");
   conv_sums(k, result);
 }
 
@@ -112,7 +112,7 @@ static void rule_pool(const RuleMaking *k) {
   const Attr *axes = op_attr(k->op, AT_axes);
   Reduction op = op_attr(k->op, AT_op)->u.reduction;
   rule_same_dims(k);
-  for (int i = 0; i < axes->n; i++) k->r->factors[k->r->result.dims[axes->u.ints[i]].f[0]].kind = FK_HALO;
+  for (int i = 0; i < axes->n; i++) k->r->factors[k->r->results[0].dims[axes->u.ints[i]].f[0]].kind = FK_HALO;
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
 }
 

@@ -437,9 +437,12 @@ static OpPart part_of(const CostModel *c, const Func *f, const Op *op, const Rul
   for (int i = 0; i < r->nfactors; i++)
     if (r->factors[i].size) p.size[i] = factor_local(c, r, s, i);
   if (op->out) {
-    const Layout *result = strategy_result(c->m, r, s);
-    p.elements = cost_elements(c, type_of(f, op->out), result);
-    p.bytes = p.elements * cost_element_bytes(c, type_of(f, op->out)->dtype);
+    for (int i = 0; i < op->nout; i++) {
+      const Type *t = type_of(f, op->out + (Val)i);
+      double elements = cost_elements(c, t, strategy_result(c->m, r, s, i));
+      if (i == 0) p.elements = elements;
+      p.bytes += elements * cost_element_bytes(c, t->dtype);
+    }
   }
   for (int i = 0; i < op->nin; i++) {
     const Type *t = type_of(f, op->in[i]);
@@ -598,9 +601,8 @@ static Body *sum_open(Walk *w, const WalkScope *s, const Op *composite) {
 
 static void sum_enter(Walk *w, WalkScope *body, const Val *in) { (void)w, (void)body, (void)in; }
 
-static Val sum_leave(Walk *w, WalkScope *body, Body *known, Val result) {
-  (void)w, (void)body, (void)known;
-  return result;
+static void sum_leave(Walk *w, WalkScope *body, Body *known, Val *results) {
+  (void)w, (void)body, (void)known, (void)results;
 }
 
 static const Layout *sum_form(const Walk *w, const Layout *l) { return cost_layout(((const BodySum *)w)->c, l); }
@@ -616,11 +618,11 @@ static const WalkSink sum_sink = {.source = sum_source,
                                   .form = sum_form};
 
 static OpCost body_cost(CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
-  Val in[MAX_OPERANDS];
+  Val in[MAX_OPERANDS], out[MAX_RESULTS];
   Arena *scratch = arena_new();
   BodySum b = {.walk = {.m = c->m, .arena = scratch, .sink = &sum_sink, .at = op}, .c = c};
   for (int i = 0; i < op->nin; i++) in[i] = SOME_VALUE;
-  walk_body(&b.walk, &(WalkScope){.f = f, .loop = -1}, op, r, s, in, 0);
+  walk_body(&b.walk, &(WalkScope){.f = f, .loop = -1}, op, r, s, in, 0, out);
   b.sum.seconds += b.sum.communication;
   arena_free(scratch);
   return b.sum;

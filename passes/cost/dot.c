@@ -153,7 +153,7 @@ bool cost_conv_form_is_known(const Target *t, const Func *f, const OpPart *p, co
   for (int r = 0; r < 3; r++) {
     int n;
     const char *part = window_letters(OP_conv, spec, r, &n);
-    const TensorFactors *dims = r == WINDOW_OUTPUT ? &p->rule->result : &p->rule->operands[r];
+    const TensorFactors *dims = r == WINDOW_OUTPUT ? &p->rule->results[0] : &p->rule->operands[r];
     for (int d = 0; d < n; d++)
       if (part[d] >= 'a' && part[d] <= 'z') one[(int)part[d]] = is_one(mesh, p->rule, s, dims->dims[d].f[0]);
   }

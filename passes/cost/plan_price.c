@@ -17,7 +17,8 @@ typedef struct Held {
   bool in_place; /* it lies where another value lay */
 } Held;
 
-/* What the walk gets for versions inside decompositions: their memory is not counted. */
+/* What the walk gets for versions inside decompositions, and numbers behind it for further results: their memory is not
+ * counted. */
 enum { NOT_HELD = INT32_MAX };
 
 /* A copy of a weight that is in memory. */
@@ -92,7 +93,7 @@ static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout,
 }
 
 static void live_until(Pricing *p, Val v, size_t op) {
-  if (v == NOT_HELD) return;
+  if (v >= NOT_HELD) return;
   Held *x = &p->held.items[v - 1];
   if (op > x->dies) x->dies = op;
 }
@@ -211,7 +212,9 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   if (s->from) return NOT_HELD;
   use_operands(p, index, in);
   if (op->kind == OP_leave) ARENA_PUSH(p->arena, &p->carried, ((Carried){in[0], in[1], index}));
-  return op->out ? hold(p, s, op->out, walk_produced(w, s, index), stage, false) : NOT_HELD;
+  Val first = op->out ? hold(p, s, op->out, walk_produced(w, s, index, 0), stage, false) : NOT_HELD;
+  for (int i = 1; i < op->nout; i++) hold(p, s, op->out + (Val)i, walk_produced(w, s, index, i), stage, false);
+  return first;
 }
 
 static void price_output(Walk *w, const WalkScope *s, const Output *o, Val v, const Layout *layout) {
@@ -229,11 +232,13 @@ static void price_enter(Walk *w, WalkScope *body, const Val *in) {
   if (!body->from->from) use_operands((Pricing *)w, index_in(body->from->f, body->composite), in);
 }
 
-static Val price_leave(Walk *w, WalkScope *body, Body *known, Val result) {
+static void price_leave(Walk *w, WalkScope *body, Body *known, Val *results) {
   const WalkScope *s = body->from;
   size_t index = index_in(s->f, body->composite);
-  (void)known, (void)result;
-  return hold((Pricing *)w, s, body->composite->out, walk_produced(w, s, index), body->stage, false);
+  (void)known;
+  for (int i = 0; i < body->composite->nout; i++)
+    results[i] =
+        hold((Pricing *)w, s, body->composite->out + (Val)i, walk_produced(w, s, index, i), body->stage, false);
 }
 
 static const WalkSink price_sink = {.source = price_source,

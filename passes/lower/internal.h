@@ -14,7 +14,7 @@ typedef struct Lowering {
 } Lowering;
 
 Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *layout, int stage);
-/* The operation itself, on local operands. */
+/* The operation itself, on local operands; `result`: the layout of its first result. */
 Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, const Layout *const *layouts,
                const Layout *result, int stage);
 

@@ -72,8 +72,8 @@ static Val emit_convert(Walk *walk, const WalkScope *s, Val value, Val v, const 
   layout_print(w->m, &t, from);
   text_add(&t, " to ");
   layout_print(w->m, &t, to);
-  diag_error(w->b.diags, DIAG_plan_conversion, (Loc){.node = op_of(s->f, value)->name},
-             "no way to convert the layout %s", text_str(&t));
+  diag_error(w->b.diags, DIAG_plan_conversion, (Loc){.node = name_of(s->f, value)}, "no way to convert the layout %s",
+             text_str(&t));
   return 0;
 }
 
@@ -89,7 +89,7 @@ static Val emit_agreement(Walk *walk, const WalkScope *s, Val value, Val v, int 
 static Val emit_transfer(Walk *walk, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to) {
   Lowering *w = (Lowering *)walk;
   Attr a = attr_i(AT_to_stage, to);
-  const char *name = arena_printf(w->m->arena, "%s.to%d", op_of(w->b.f, v)->name, to);
+  const char *name = arena_printf(w->m->arena, "%s.to%d", name_of(w->b.f, v), to);
   (void)s, (void)value, (void)layout;
   build_in(w, from);
   return build_op(
@@ -106,10 +106,10 @@ static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int opera
   const Rule *r = s->rules[index];
   const Strategy *st = &s->strategies[index];
   const Type *in = type_of(s->f, op->in[operand]), *out = type_of(s->f, op->out), *t = type_of(w->b.f, v);
-  const Layout *have = strategy_operand(w->m, r, st, operand), *result = strategy_result(w->m, r, st);
+  const Layout *have = strategy_operand(w->m, r, st, operand), *result = strategy_result(w->m, r, st, 0);
   const Expr *lo, *hi, *source[2], *target[2], *dims[MAX_RANK];
   int d = window->dim, to = 0; /* convolutions may order the result's dimensions in another way */
-  while (r->result.dims[to].f[0] != window->factor) to++;
+  while (r->results[0].dims[to].f[0] != window->factor) to++;
   build_in(w, stage);
   layout_interval(w->m, &result->dims[to], out->dims[to], &lo, &hi);
   layout_interval(w->m, &have->dims[d], in->dims[d], &source[0], &source[1]);
@@ -121,7 +121,7 @@ static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int opera
   Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[to].n, axes),
                   attr_exprs(w->m, AT_source, 2, source), attr_exprs(w->m, AT_target, 2, target)};
   return build_op(&w->b, &(OpSpec){.kind = OP_exchange,
-                                   .name = arena_printf(w->m->arena, "%s.window", op_of(w->b.f, v)->name),
+                                   .name = arena_printf(w->m->arena, "%s.window", name_of(w->b.f, v)),
                                    .stage = stage,
                                    .nin = 1,
                                    .in = &v,
@@ -136,12 +136,13 @@ Val lower_emit(Lowering *w, const WalkScope *s, const Op *op, const Val *in, con
   Attr attrs[AT_COUNT];
   OpSpec spec = op_spec_of(s->f, op);
   spec.name = scoped_name(w, s, op->name);
+  if (s->prefix) spec.names = NULL;
   spec.group = s->prefix ? w->b.group : op->group;
   spec.stage = stage;
   spec.in = in;
   spec.nattrs = op_local_attrs(&(LocalPart){w->m, s->f, op, layouts, result}, attrs);
   spec.attrs = attrs;
-  spec.type = layout_local_type(w->m, type_of(s->f, op->out), result);
+  if (op->out) spec.type = layout_local_type(w->m, type_of(s->f, op->out), result);
   return build_op(&w->b, &spec);
 }
 
@@ -159,7 +160,7 @@ static Val emit_operation(Walk *walk, const WalkScope *s, size_t index, const Va
     return build_op(&w->b, &spec);
   }
   for (int i = 0; i < op->nin; i++) layouts[i] = strategy_operand(w->m, r, st, i);
-  return lower_emit(w, s, op, in, layouts, strategy_result(w->m, r, st), stage);
+  return lower_emit(w, s, op, in, layouts, op->out ? strategy_result(w->m, r, st, 0) : NULL, stage);
 }
 
 static void emit_output(Walk *walk, const WalkScope *s, const Output *o, Val v, const Layout *layout) {
@@ -182,11 +183,11 @@ static void enter_body(Walk *walk, WalkScope *body, const Val *in) {
   w->b.group = body->from->prefix ? w->b.group : body->composite->group;
 }
 
-static Val leave_body(Walk *walk, WalkScope *body, Body *known, Val result) {
+static void leave_body(Walk *walk, WalkScope *body, Body *known, Val *results) {
   Lowering *w = (Lowering *)walk;
+  (void)results;
   w->b.group = body->outer_group;
   body_close(known);
-  return result;
 }
 
 static const WalkSink sink = {.source = emit_source,

@@ -16,14 +16,14 @@ static bool cuts_within(const Layout *result, const Layout *layout) {
   return true;
 }
 
-/* Adds the picks that cut dimension d of the result as the layout does, when a parallel factor can. */
-static void carry_back(Module *m, const Rule *r, const Layout *layout, int d, Strategy *st) {
-  for (int k = 0; k < r->result.dims[d].n; k++) {
-    uint8_t f = r->result.dims[d].f[k];
+/* Adds the picks that cut dimension d of result `which` as the layout does, when a parallel factor can. */
+static void carry_back(Module *m, const Rule *r, int which, const Layout *layout, int d, Strategy *st) {
+  for (int k = 0; k < r->results[which].dims[d].n; k++) {
+    uint8_t f = r->results[which].dims[d].f[k];
     Strategy tried = *st;
     for (int i = 0; i < layout->dims[d].n; i++) tried.picks[tried.n++] = (Pick){layout->dims[d].axes[i], f};
     if (r->factors[f].kind != FK_PARALLEL || !strategy_legal(m, r, &tried, NULL) ||
-        !cuts_within(strategy_result(m, r, &tried), layout))
+        !cuts_within(strategy_result(m, r, &tried, which), layout))
       continue;
     *st = tried;
     return;
@@ -41,7 +41,7 @@ static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, 
     dims[d] = ex_sub(w->m, hi, lo);
     Attr attrs[] = {attr_i(AT_axis, d), attr_e(AT_start, lo)};
     v = build_op(&w->b, &(OpSpec){.kind = OP_shard_slice,
-                                  .name = arena_printf(w->m->arena, "%s.part", op_of(w->b.f, v)->name),
+                                  .name = arena_printf(w->m->arena, "%s.part", name_of(w->b.f, v)),
                                   .stage = stage,
                                   .nin = 1,
                                   .in = &v,
@@ -54,8 +54,9 @@ static Val cut_rest(Lowering *w, const Type *global, Val v, const Layout *have, 
 
 static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layout, int stage);
 
-static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r, const Strategy *st,
-                   const Layout *result, int stage) {
+/* Returns result number `which`. */
+static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r, const Strategy *st, int which,
+                   int stage) {
   Val in[MAX_OPERANDS];
   const Layout *layouts[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) {
@@ -64,7 +65,9 @@ static Val make_op(Lowering *w, const WalkScope *s, const Op *op, const Rule *r,
   }
   w->b.stage = stage;
   w->b.loc = op->loc;
-  return op->nin ? lower_emit(w, s, op, in, layouts, result, stage) : lower_source(w, s, op, result, stage);
+  const Layout *first = strategy_result(w->m, r, st, 0);
+  Val v = op->nin ? lower_emit(w, s, op, in, layouts, first, stage) : lower_source(w, s, op, first, stage);
+  return v ? v + (Val)which : 0;
 }
 
 /* The value of @prepare in that layout and stage. */
@@ -74,10 +77,11 @@ static Val make_part(Lowering *w, const WalkScope *s, Val l1, const Layout *layo
   if (v) return v;
   const Rule *r = rule_of(w->m, s->f, op);
   Strategy st = {0};
+  int which = value_index(s->f, l1);
   for (int d = 0; d < layout->rank; d++)
-    if (layout->dims[d].n) carry_back(w->m, r, layout, d, &st);
-  const Layout *made = strategy_result(w->m, r, &st);
-  if (made == layout) v = make_op(w, s, op, r, &st, layout, stage);
+    if (layout->dims[d].n) carry_back(w->m, r, which, layout, d, &st);
+  const Layout *made = strategy_result(w->m, r, &st, which);
+  if (made == layout) v = make_op(w, s, op, r, &st, which, stage);
   else if ((v = make_part(w, s, l1, made, stage))) v = cut_rest(w, type_of(s->f, l1), v, made, layout, stage);
   if (v) walk_add(&w->walk, s, l1, layout, stage, -1, v);
   return v;

@@ -86,8 +86,8 @@ const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int 
   return form_of(w, strategy_operand(w->m, s->rules[index], &s->strategies[index], operand));
 }
 
-const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index) {
-  return form_of(w, strategy_result(w->m, s->rules[index], &s->strategies[index]));
+const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result) {
+  return form_of(w, strategy_result(w->m, s->rules[index], &s->strategies[index], result));
 }
 
 static Val source(Walk *w, const WalkScope *s, const Op *op, const Layout *layout, int stage) {
@@ -114,7 +114,7 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
   if (supply == SUPPLY_ANYWHERE) return source(w, s, op, layout, stage);
   original = walk_find(s, value, v->produced, stage);
   if (!original && supply == SUPPLY_SOURCE) original = source(w, s, op, v->produced, stage);
-  else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, stage);
+  else if (!original && supply == SUPPLY_AGAIN) original = walk_make(w, s, index, value_index(s->f, value), stage);
   else if (!original) return send(w, s, value, layout, stage);
   if (!original || v->produced == layout) return original;
   return add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
@@ -168,11 +168,23 @@ static Val make_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int st
   return w->sink->operation(w, s, index, in, stage);
 }
 
-Val walk_make(Walk *w, const WalkScope *s, size_t index, int stage) {
+/* What was made of a result.  A derived one that another stage computes for itself stands where it is asked for. */
+static void add_result(Walk *w, const WalkScope *s, size_t index, int result, int stage, Val v) {
+  Val value = s->f->ops.items[index].out + (Val)result;
+  Versions *out = &s->versions[value];
+  if (!out->produced) {
+    out->produced = walk_produced(w, s, index, result);
+    out->stage = stage;
+  }
+  int loop = s->loops && stage == walk_stage(s, index) ? s->loops->of[index] : s->loop;
+  walk_add(w, s, value, out->produced, stage, loop, v);
+}
+
+Val walk_make(Walk *w, const WalkScope *s, size_t index, int result, int stage) {
   const Op *op = &s->f->ops.items[index];
   const Strategy *st = &s->strategies[index];
   const Rule *r = s->rules[index];
-  Val in[MAX_OPERANDS];
+  Val in[MAX_OPERANDS], out[MAX_RESULTS];
   if (w->diags && !check_strategy(w, s, index)) return 0;
   if (op->kind == OP_call) die("calls must be inlined before versions are made");
   w->at = w->reader = op;
@@ -180,23 +192,21 @@ Val walk_make(Walk *w, const WalkScope *s, size_t index, int stage) {
   for (int i = 0; i < op->nin; i++)
     if (!(in[i] = walk_want(w, s, op->in[i], walk_operand(w, s, index, i), stage))) return 0;
   w->at = w->reader = op;
-  Val v = strategy_needs_body(r, st) ? walk_body(w, s, op, r, st, in, stage) : make_whole(w, s, index, in, stage);
-  Versions *out = &s->versions[op->out];
-  if (!out->produced) {
-    out->produced = walk_produced(w, s, index);
-    out->stage = stage;
+  if (strategy_needs_body(r, st)) {
+    if (!walk_body(w, s, op, r, st, in, stage, out)) return 0;
+  } else {
+    if (!(out[0] = make_whole(w, s, index, in, stage))) return 0;
+    for (int i = 1; i < op->nout; i++) out[i] = out[0] + (Val)i;
   }
-  /* A derived one that another stage computes for itself stands where it is asked for. */
-  int loop = s->loops && stage == walk_stage(s, index) ? s->loops->of[index] : s->loop;
-  if (v) walk_add(w, s, op->out, out->produced, stage, loop, v);
-  return v;
+  for (int i = 0; i < op->nout; i++) add_result(w, s, index, i, stage, out[i]);
+  return out[result];
 }
 
 bool walk_place(Walk *w, const WalkScope *s, size_t index) {
   const Op *op = &s->f->ops.items[index];
   Versions *v = &s->versions[op->out];
   if (v->produced) return true;
-  v->produced = walk_produced(w, s, index);
+  v->produced = walk_produced(w, s, index, 0);
   v->stage = walk_stage(s, index);
   if (op->kind == OP_read) v->produced = state_place(w, op_str(op, AT_name), v->produced, v->stage)->layout;
   w->at = op;
@@ -209,7 +219,7 @@ static bool walk_op(Walk *w, WalkScope *s, size_t index) {
   w->reader = &s->f->ops.items[index];
   if (op_is_source(kind)) return walk_place(w, s, index);
   if (kind == OP_loop) return walk_loop(w, s, index);
-  return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, walk_stage(s, index)) != 0;
+  return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, 0, walk_stage(s, index)) != 0;
 }
 
 static bool walk_ops(Walk *w, WalkScope *s) {
@@ -237,8 +247,8 @@ bool walk_function(Walk *w, WalkScope *s) {
   return true;
 }
 
-Val walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
-              int stage) {
+bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
+               int stage, Val *out) {
   Body *known = w->sink->open(w, outer, op);
   const Func *f = known->func;
   Strategy *strategies = ARENA_ARRAY(w->arena, Strategy, f->ops.n);
@@ -260,8 +270,11 @@ Val walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, cons
     s.versions[value].stage = stage;
     add_here(w, &s, value, s.versions[value].produced, stage, in[operand++]);
   }
-  Val result = walk_ops(w, &s)
-                   ? walk_want(w, &s, f->outputs.items[0].value, form_of(w, strategy_result(w->m, r, st)), stage)
-                   : 0;
-  return w->sink->leave(w, &s, known, result);
+  bool ok = walk_ops(w, &s);
+  for (int i = 0; i < op->nout && ok; i++) {
+    const Layout *layout = form_of(w, strategy_result(w->m, r, st, i));
+    ok = (out[i] = walk_want(w, &s, f->outputs.items[i].value, layout, stage)) != 0;
+  }
+  w->sink->leave(w, &s, known, out);
+  return ok;
 }

@@ -103,13 +103,15 @@ typedef struct WalkSink {
   Val (*agree)(Walk *w, const WalkScope *s, Val value, Val v, int stage);
   Val (*transfer)(Walk *w, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to);
   Val (*exchange)(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v, int stage);
-  /* The operation itself, with all its operands in their layouts; also loop, repeat and write. */
+  /* The operation itself, with all its operands in their layouts; also loop, repeat and write.  What it returns stands
+   * for its first result, the numbers behind that for the others. */
   Val (*operation)(Walk *w, const WalkScope *s, size_t index, const Val *in, int stage);
   void (*output)(Walk *w, const WalkScope *s, const Output *o, Val v, const Layout *layout);
-  /* The decomposition of a composite, and around what it makes; what stands for its result outside. */
+  /* The decomposition of a composite, and around what it makes; `results`: what stands for its results inside, and then
+   * outside. */
   Body *(*open)(Walk *w, const WalkScope *s, const Op *composite);
   void (*enter)(Walk *w, WalkScope *body, const Val *in);
-  Val (*leave)(Walk *w, WalkScope *body, Body *known, Val result);
+  void (*leave)(Walk *w, WalkScope *body, Body *known, Val *results);
   /* The layout that stands for it, where the sink does not tell some apart; NULL: each stands for itself. */
   const Layout *(*form)(const Walk *w, const Layout *layout);
 } WalkSink;
@@ -133,13 +135,14 @@ struct Walk {
  * after a diagnostic. */
 bool walk_function(Walk *w, WalkScope *s);
 
-/* A decomposition by itself: versions of the operands are `in`; that of the result, or 0 after a diagnostic. */
-Val walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
-              int stage);
+/* A decomposition by itself: versions of the operands are `in`, those of the results `out`; false after a diagnostic.
+ */
+bool walk_body(Walk *w, const WalkScope *outer, const Op *op, const Rule *r, const Strategy *st, const Val *in,
+               int stage, Val *out);
 
 int walk_stage(const WalkScope *s, size_t op);
-/* The layout that the operation makes its result in. */
-const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index);
+/* The layout that the operation makes a result in. */
+const Layout *walk_produced(const Walk *w, const WalkScope *s, size_t index, int result);
 /* A version that is visible where things are made now; 0: none. */
 Val walk_find(const WalkScope *s, Val value, const Layout *layout, int stage);
 void walk_add(Walk *w, const WalkScope *s, Val value, const Layout *layout, int stage, int loop, Val v);

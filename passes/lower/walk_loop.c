@@ -18,7 +18,7 @@ static bool check_stage(Walk *w, const WalkScope *s, const Loop *l) {
 static bool check_carries(Walk *w, const WalkScope *s, const Loop *l) {
   for (int k = 0; k < l->ncarries; k++) {
     size_t carry = l->begin + 1 + (size_t)k, leave = l->repeat + 1 + (size_t)k;
-    if (walk_produced(w, s, carry) == walk_produced(w, s, leave)) continue;
+    if (walk_produced(w, s, carry, 0) == walk_produced(w, s, leave, 0)) continue;
     const char *name = s->f->ops.items[leave].name;
     return diag_error(w->diags, DIAG_plan_strategy, (Loc){.node = name},
                       "\"%s\" has another layout than \"%s\", which becomes it", name, s->f->ops.items[carry].name);
@@ -90,7 +90,7 @@ bool walk_repeat(Walk *w, WalkScope *s, size_t index) {
   w->at = op;
   for (int k = 0; k < l->ncarries; k++) {
     size_t leave = l->repeat + 1 + (size_t)k;
-    if (!walk_want(w, s, s->f->ops.items[leave].in[1], walk_produced(w, s, leave), stage)) return false;
+    if (!walk_want(w, s, s->f->ops.items[leave].in[1], walk_produced(w, s, leave, 0), stage)) return false;
   }
   if (!(in[0] = walk_want(w, s, op->in[0], layout_replicated(w->m, 0), stage))) return false;
   if (op->nin > 1 && !(in[1] = control(w, s, op->in[1], stage))) return false;

@@ -145,10 +145,12 @@ static void flow_op(Flow *w, size_t index, bool backwards) {
   for (int i = 0; i < op->nin; i++)
     for (int d = 0; d < r->operands[i].rank; d++)
       dim_to_factors(w, factors, r, &r->operands[i].dims[d], &w->values[op->in[i]][d]);
-  for (int d = 0; op->out && d < r->result.rank; d++)
-    dim_to_factors(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
-  for (int d = 0; op->out && op->kind != OP_param && d < r->result.rank; d++)
-    factors_to_dim(w, factors, r, &r->result.dims[d], &w->values[op->out][d]);
+  for (int i = 0; i < op->nout; i++)
+    for (int d = 0; d < r->results[i].rank; d++)
+      dim_to_factors(w, factors, r, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
+  for (int i = 0; i < op->nout && op->kind != OP_param; i++)
+    for (int d = 0; d < r->results[i].rank; d++)
+      factors_to_dim(w, factors, r, &r->results[i].dims[d], &w->values[op->out + (Val)i][d]);
   for (int i = 0; backwards && i < op->nin; i++)
     if (op_of(w->f, op->in[i])->kind != OP_param)
       for (int d = 0; d < r->operands[i].rank; d++)
@@ -178,11 +180,12 @@ static void find_scanned(Flow *w, Arena *scratch) {
   bool *rounds = ARENA_ARRAY(scratch, bool, w->f->values.n), any = false; /* scalars made of them */
   for (size_t i = 0; i < w->f->ops.n; i++) {
     const Op *op = &w->f->ops.items[i];
-    if (!op->out || type_of(w->f, op->out)->rank) continue;
-    for (int k = 0; k < op->nin; k++)
-      rounds[op->out] |= rounds[op->in[k]] && op->kind != OP_gather && op->kind != OP_take;
-    rounds[op->out] |= op->kind == OP_loop;
-    any |= rounds[op->out];
+    for (Val v = op->out; v < op_end(op); v++) {
+      if (type_of(w->f, v)->rank) continue;
+      for (int k = 0; k < op->nin; k++) rounds[v] |= rounds[op->in[k]] && op->kind != OP_gather && op->kind != OP_take;
+      rounds[v] |= op->kind == OP_loop;
+      any |= rounds[v];
+    }
   }
   for (size_t i = 0; any && i < w->f->ops.n; i++) seed_scanned(w, i, rounds);
   if (any) flow_all(w);

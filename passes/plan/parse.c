@@ -178,8 +178,8 @@ static bool check_carries(Fitting *p) {
     const Op *op = &p->f->ops.items[leave];
     if (op->kind != OP_leave) continue;
     size_t carry = (size_t)p->f->values.items[op->in[0]].op;
-    const Layout *before = strategy_result(p->m, p->rules[carry], &p->strategies[carry]),
-                 *after = strategy_result(p->m, p->rules[leave], &p->strategies[leave]);
+    const Layout *before = strategy_result(p->m, p->rules[carry], &p->strategies[carry], 0),
+                 *after = strategy_result(p->m, p->rules[leave], &p->strategies[leave], 0);
     if (before == after) continue;
     int line = p->line_of[leave] >= 0 ? p->line_of[leave] : p->line_of[carry];
     diag_error(p->d, DIAG_plan_strategy, p->file->ops.items[line].strategy_loc,

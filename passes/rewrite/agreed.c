@@ -25,8 +25,7 @@ const bool *agreed_values(Arena *a, const Func *f) {
     changed = false;
     for (size_t i = 0; i < f->ops.n; i++) {
       const Op *op = &f->ops.items[i];
-      if (!op->out) continue;
-      agreed[op->out] = !not_carried[op->out] && agreed_op(f, op, agreed);
+      for (Val v = op->out; v < op_end(op); v++) agreed[v] = !not_carried[v] && agreed_op(f, op, agreed);
       if (op->kind != OP_leave || agreed[op->in[1]] || not_carried[op->in[0]]) continue;
       not_carried[op->in[0]] = changed = true;
     }

@@ -64,8 +64,9 @@ static bool is_content(OpKind k, AttrKey key) {
 }
 
 static bool same_letter(const Func *f, const Op *x, const Op *y) {
-  if (x->kind != y->kind || x->nin != y->nin || x->nattrs != y->nattrs || type_of(f, x->out) != type_of(f, y->out))
-    return false;
+  if (x->kind != y->kind || x->nin != y->nin || x->nattrs != y->nattrs || x->nout != y->nout) return false;
+  for (int i = 0; i < x->nout; i++)
+    if (type_of(f, x->out + (Val)i) != type_of(f, y->out + (Val)i)) return false;
   for (int i = 0; i < x->nin; i++)
     if (type_of(f, x->in[i]) != type_of(f, y->in[i])) return false;
   for (int i = 0; i < x->nattrs; i++) {
@@ -224,11 +225,17 @@ static int *name_changes(const Finder *w, const Run *r) {
   return sum;
 }
 
-/* How many values made in the period before each letter are used at or behind it. */
+static size_t last_of(const Finder *w, const Op *op) {
+  size_t last = 0;
+  for (Val v = op->out; v < op_end(op); v++) last = w->last[v] > last ? w->last[v] : last;
+  return last;
+}
+
+/* How many operations of the period before each letter have results that are used at or behind it. */
 static int *crossings(const Finder *w, const Run *r) {
   int *change = ARENA_ARRAY(w->a, int, r->end - r->start + 2);
   for (size_t i = r->start; i < r->end; i++) {
-    size_t last = w->last[w->f->ops.items[w->op[i]].out], limit = i + r->period < r->end ? i + r->period : r->end;
+    size_t last = last_of(w, &w->f->ops.items[w->op[i]]), limit = i + r->period < r->end ? i + r->period : r->end;
     if (last > limit) last = limit;
     if (last <= i) continue;
     change[i + 1 - r->start]++;
@@ -281,9 +288,9 @@ static void add_operand(const Finder *w, Instance *x, int64_t *index, Val v, siz
       index[op] = (int64_t)x->ops.n;
       ARENA_PUSH(w->a, &x->ops, op);
     }
-    from = index[op];
+    from = index[op] * MAX_RESULTS + value_index(w->f, v);
   } else if (letter != UINT32_MAX && letter >= start) {
-    from = index[op];
+    from = index[op] * MAX_RESULTS + value_index(w->f, v);
   }
   ARENA_PUSH(w->a, &x->wiring, from);
 }
@@ -296,11 +303,12 @@ static Instance instance_at(const Finder *w, int64_t *index, size_t start, size_
     for (int k = 0; k < op->nin; k++) add_operand(w, &x, index, op->in[k], start, period);
     index[w->op[i]] = (int64_t)x.ops.n;
     ARENA_PUSH(w->a, &x.ops, w->op[i]);
-    for (size_t k = 0; k < w->writes[op->out].n; k++) {
-      int64_t mark = A_WRITE;
-      ARENA_PUSH(w->a, &x.wiring, mark);
-      ARENA_PUSH(w->a, &x.ops, w->writes[op->out].items[k]);
-    }
+    for (Val v = op->out; v < op_end(op); v++)
+      for (size_t k = 0; k < w->writes[v].n; k++) {
+        int64_t mark = A_WRITE;
+        ARENA_PUSH(w->a, &x.wiring, mark);
+        ARENA_PUSH(w->a, &x.ops, w->writes[v].items[k]);
+      }
   }
   for (size_t i = 0; i < x.ops.n; i++) index[x.ops.items[i]] = -1;
   return x;

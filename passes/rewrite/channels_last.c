@@ -339,7 +339,7 @@ static bool try_op(Last *l, const Op *op) {
 static bool copy_in_order(Last *l, const Op *op) {
   for (int i = 0; i < op->nin; i++) in_form(l, op->in[i], 0);
   Val v = rewrite_copy(&l->r, op);
-  if (op->out) l->forms[op->out].v[0] = v;
+  for (Val r = op->out; r < op_end(op); r++) l->forms[r].v[0] = l->r.map[r];
   return v || !op->out;
 }
 

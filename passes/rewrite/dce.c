@@ -1,4 +1,4 @@
-/* passes/rewrite/dce.c - drops operations whose results nobody uses.
+/* passes/rewrite/dce.c - drops operations none of whose results anybody uses.
  *
  * Inputs stay (they are the function's interface), writes stay (they are its effect).  A loop stays when one of its
  * leaves does, with the carries, and what they become, that its body and its leaves need.  Weights that no function
@@ -16,7 +16,9 @@ typedef struct Dce {
 
 static bool stays(const Dce *d, const Op *op) {
   if (op->kind == OP_repeat) return d->live[op->in[0]];
-  return !op->out || op->kind == OP_input || d->live[op->out];
+  bool live = !op->out || op->kind == OP_input;
+  for (Val v = op->out; v < op_end(op); v++) live |= d->live[v];
+  return live;
 }
 
 /* A live leave needs its loop; a live carry needs its leave, from which it gets its next value. */

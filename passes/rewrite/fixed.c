@@ -39,7 +39,7 @@ const Fixed *fixed_values(Arena *a, const Func *f) {
   Fixed *values = ARENA_ARRAY(a, Fixed, f->values.n);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->out) values[op->out] = fixed_op(op, type_of(f, op->out), values);
+    for (Val v = op->out; v < op_end(op); v++) values[v] = fixed_op(op, type_of(f, v), values);
   }
   return values;
 }

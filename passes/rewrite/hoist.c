@@ -53,9 +53,10 @@ static double size_of(const Hoist *h, Val v) {
 static bool is_work(const Hoist *h, size_t i) {
   const Op *op = &h->f->ops.items[i];
   if (op_is_source(op->kind) || h->derived[i] || op_is_view(op->kind)) return false;
-  double largest = 0;
+  double largest = 0, made = 0;
   for (int k = 0; k < op->nin; k++) largest = size_of(h, op->in[k]) > largest ? size_of(h, op->in[k]) : largest;
-  return size_of(h, op->out) <= largest;
+  for (Val v = op->out; v < op_end(op); v++) made += size_of(h, v);
+  return made <= largest;
 }
 
 /* What moves takes along what it is made of. */

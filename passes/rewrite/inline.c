@@ -49,8 +49,12 @@ static bool copy_op(Inline *w, const Op *op) {
   spec.group = op->group == op->name ? spec.name : arena_printf(m->arena, "%s%s", w->prefix, outer_name(w, op->group));
   spec.loc.file = outer_name(w, op->loc.file);
   spec.loc.node = outer_name(w, op->loc.node);
+  const char *names[MAX_RESULTS];
+  for (int i = 1; i < op->nout; i++)
+    names[i - 1] = arena_printf(m->arena, "%s%s", w->prefix, outer_name(w, op->names[i - 1]));
+  spec.names = op->nout > 1 ? names : NULL;
   Val v = build_op(&w->r.b, &spec);
-  if (op->out) w->r.map[op->out] = v;
+  rewrite_map(&w->r, op, v);
   return v != 0;
 }
 

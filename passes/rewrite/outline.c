@@ -26,7 +26,7 @@ typedef struct Outlined {
   bool ok;
   Func *f;     /* the block as a function */
   bool *inner; /* by index: part of the function */
-  bool *out;   /* by index: used outside of it */
+  bool *out;   /* by place: used outside of it */
   struct {
     const Val **items;
     size_t n, cap;
@@ -34,7 +34,7 @@ typedef struct Outlined {
   struct {
     int *items;
     size_t n, cap;
-  } outputs; /* indices */
+  } outputs; /* places */
   struct {
     const char *const **items;
     size_t n, cap;
@@ -48,6 +48,9 @@ typedef struct Outline {
   Blocks blocks;
   Outlined *items; /* by block */
 } Outline;
+
+/* A result of an operation of the block: index * MAX_RESULTS + which. */
+static int place_of(const Func *f, int index, Val v) { return index * MAX_RESULTS + value_index(f, v); }
 
 static const Op *op_at(const Outline *w, const Block *b, int instance, int index) {
   return &w->f->ops.items[b->ops[instance * b->size + index]];
@@ -86,15 +89,16 @@ static void find_outputs(Outline *w) {
     for (int k = 0; k < f->ops.items[i].nin; k++) {
       BlockPlace user = w->blocks.places[i], made = w->blocks.places[f->values.items[f->ops.items[i].in[k]].op];
       bool together = is_inside(w, i) && user.block == made.block && user.instance == made.instance;
-      if (made.block >= 0 && !together) w->items[made.block].out[made.index] = true;
+      if (made.block >= 0 && !together) w->items[made.block].out[place_of(f, made.index, f->ops.items[i].in[k])] = true;
     }
   for (size_t i = 0; i < f->outputs.n; i++) {
-    BlockPlace made = w->blocks.places[f->values.items[f->outputs.items[i].value].op];
-    if (made.block >= 0) w->items[made.block].out[made.index] = true;
+    Val v = f->outputs.items[i].value;
+    BlockPlace made = w->blocks.places[f->values.items[v].op];
+    if (made.block >= 0) w->items[made.block].out[place_of(f, made.index, v)] = true;
   }
   for (int b = 0; b < w->blocks.n; b++)
-    for (int i = 0; i < w->blocks.items[b].size; i++)
-      if (w->items[b].inner[i] && w->items[b].out[i]) ARENA_PUSH(w->a, &w->items[b].outputs, i);
+    for (int i = 0; i < w->blocks.items[b].size * MAX_RESULTS; i++)
+      if (w->items[b].inner[i / MAX_RESULTS] && w->items[b].out[i]) ARENA_PUSH(w->a, &w->items[b].outputs, i);
 }
 
 /* The operand that has these values in the instances; added when it is new. */
@@ -163,7 +167,7 @@ static const char *with_holes(Outline *w, Outlined *o, const char *const *names)
 /* What an operand is called in the block: as outside, with stars for what differs. */
 static const char *operand_name(Outline *w, const Outlined *o, size_t operand) {
   const char **names = ARENA_ARRAY(w->a, const char *, o->b->instances);
-  for (int j = 0; j < o->b->instances; j++) names[j] = op_of(w->f, o->operands.items[operand][j])->name;
+  for (int j = 0; j < o->b->instances; j++) names[j] = name_of(w->f, o->operands.items[operand][j]);
   NamePattern p = names_pattern(w->a, o->b->instances, names);
   Text t = {.arena = w->a};
   for (int i = 0; i < p.n; i++) {
@@ -177,16 +181,20 @@ static const char *operand_name(Outline *w, const Outlined *o, size_t operand) {
 
 static void spec_names(Outline *w, Outlined *o, int index, OpSpec *spec) {
   int n = o->b->instances;
-  const char **names[4];
-  for (int k = 0; k < 4; k++) names[k] = ARENA_ARRAY(w->a, const char *, n);
+  const char **names[4 + MAX_RESULTS], **further = ARENA_ARRAY(w->a, const char *, MAX_RESULTS);
+  int nout = op_at(w, o->b, 0, index)->nout;
+  for (int k = 0; k < 4 + MAX_RESULTS; k++) names[k] = ARENA_ARRAY(w->a, const char *, n);
   for (int j = 0; j < n; j++) {
     const Op *op = op_at(w, o->b, j, index);
     names[0][j] = op->name, names[1][j] = op->group, names[2][j] = op->loc.file, names[3][j] = op->loc.node;
+    for (int k = 1; k < op->nout; k++) names[3 + k][j] = op->names[k - 1];
   }
   spec->name = with_holes(w, o, names[0]);
   spec->group = with_holes(w, o, names[1]);
   spec->loc.file = with_holes(w, o, names[2]);
   spec->loc.node = with_holes(w, o, names[3]);
+  for (int k = 1; k < nout; k++) further[k - 1] = with_holes(w, o, names[3 + k]);
+  spec->names = nout > 1 ? further : NULL;
 }
 
 static bool build_inner(Outline *w, int block, Builder *b, const Val *inputs, Val *made, int index) {
@@ -196,7 +204,7 @@ static bool build_inner(Outline *w, int block, Builder *b, const Val *inputs, Va
   Val in[MAX_OPERANDS];
   for (int k = 0; k < op->nin; k++) {
     int inner = inner_index(w, block, 0, op->in[k]);
-    in[k] = inner >= 0 ? made[inner] : inputs[operand_at(w, o, index, k)];
+    in[k] = inner >= 0 ? made[inner] + (Val)value_index(w->f, op->in[k]) : inputs[operand_at(w, o, index, k)];
   }
   spec.in = in;
   spec_names(w, o, index, &spec);
@@ -228,7 +236,8 @@ static bool build_block(Outline *w, int block, Diags *diags) {
   for (int i = 0; i < o->b->size; i++)
     if (o->inner[i] && !build_inner(w, block, &b, inputs, made, i)) return false;
   for (size_t i = 0; i < o->outputs.n; i++)
-    build_output(&b, arena_printf(w->m->arena, "%zu", i), made[o->outputs.items[i]], NULL);
+    build_output(&b, arena_printf(w->m->arena, "%zu", i),
+                 made[o->outputs.items[i] / MAX_RESULTS] + (Val)(o->outputs.items[i] % MAX_RESULTS), NULL);
   return true;
 }
 
@@ -260,7 +269,8 @@ static bool build_call(Outline *w, Caller *c, int block, int instance) {
     Val v = i ? build_op(&c->r.b,
                          &(OpSpec){.kind = OP_result, .name = further, .nin = 1, .in = &call, .nattrs = 1, .attrs = &a})
               : call;
-    c->r.map[op_at(w, o->b, instance, o->outputs.items[i])->out] = v;
+    int place = o->outputs.items[i];
+    c->r.map[op_at(w, o->b, instance, place / MAX_RESULTS)->out + (Val)(place % MAX_RESULTS)] = v;
   }
   return call != 0;
 }
@@ -298,7 +308,7 @@ static void choose_blocks(Outline *w) {
     Outlined *o = &w->items[b];
     o->b = &w->blocks.items[b];
     o->inner = ARENA_ARRAY(w->a, bool, o->b->size);
-    o->out = ARENA_ARRAY(w->a, bool, o->b->size);
+    o->out = ARENA_ARRAY(w->a, bool, o->b->size *MAX_RESULTS);
     for (int i = 0; i < o->b->size; i++) o->inner[i] = is_inner(w, o->b, i);
   }
   find_outputs(w);

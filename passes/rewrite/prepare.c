@@ -85,7 +85,9 @@ static double weight_elements(const Scan *s, Val v) {
   in_cone[v] = true;
   for (int i = s->f->values.items[v].op; i >= 0; i--) {
     const Op *op = &s->f->ops.items[i];
-    if (!op->out || !in_cone[op->out]) continue;
+    bool inside = false;
+    for (Val r = op->out; r < op_end(op); r++) inside |= in_cone[r];
+    if (!inside) continue;
     for (int k = 0; k < op->nin; k++) in_cone[op->in[k]] = true;
     if (op->kind == OP_param && add_once(scratch, &names, op_str(op, AT_name))) sum += elements(type_of(s->f, op->out));
   }
@@ -93,14 +95,23 @@ static double weight_elements(const Scan *s, Val v) {
   return sum;
 }
 
-static bool moves(const Scan *s, Val v) {
+static bool value_moves(const Scan *s, Val v) {
   return s->fixed[v] == FIXED_WORK && op_of(s->f, v)->kind != OP_broadcast &&
          elements(type_of(s->f, v)) <= weight_elements(s, v);
 }
 
+/* With all its results. */
+static bool moves(const Scan *s, const Op *op) {
+  for (Val v = op->out; v < op_end(op); v++)
+    if (!value_moves(s, v)) return false;
+  return op->nout > 0;
+}
+
 /* Loops stay whole: what is not needed of them is left to dce. */
 static bool stays(const Scan *s, const Op *op) {
-  return !op->out || s->needed[op->out] || op->kind == OP_input || op_is_loop_part(op->kind);
+  bool needed = !op->out || op->kind == OP_input || op_is_loop_part(op->kind);
+  for (Val v = op->out; v < op_end(op); v++) needed |= s->needed[v];
+  return needed;
 }
 
 static bool choose(const Scan *s) {
@@ -109,7 +120,7 @@ static bool choose(const Scan *s) {
   for (size_t i = s->f->ops.n; i-- > 0;) {
     const Op *op = &s->f->ops.items[i];
     if (!stays(s, op)) continue;
-    if (op->out && moves(s, op->out)) {
+    if (moves(s, op)) {
       any = s->moved[op->out] = true;
       continue;
     }
@@ -120,6 +131,7 @@ static bool choose(const Scan *s) {
 
 /* ---- @prepare */
 
+/* Of the first result. */
 static const char *key_of(const Prepare *p, const Op *op, const Type *type, const Val *in) {
   Text t = {.arena = p->m->arena};
   text_printf(&t, "%s", op_name(op->kind));
@@ -133,7 +145,11 @@ static const char *key_of(const Prepare *p, const Op *op, const Type *type, cons
   return module_string(p->m, text_str(&t));
 }
 
-static void remember(Prepare *p, const char *key, Val v) { ARENA_PUSH(p->m->arena, &p->made, ((Made){key, v, NULL})); }
+/* Results of the operation of @prepare; only the first has the key. */
+static void remember(Prepare *p, const char *key, const Op *op) {
+  for (Val v = op->out; v < op_end(op); v++)
+    ARENA_PUSH(p->m->arena, &p->made, ((Made){v == op->out ? key : NULL, v, NULL}));
+}
 
 static Made *made_of(const Prepare *p, Val v) {
   for (size_t i = 0; i < p->made.n; i++)
@@ -148,7 +164,7 @@ static void extend(Prepare *p, Diags *diags) {
   p->b = builder_new(p->m, p->f, diags);
   for (size_t i = 0; i < p->f->ops.n; i++) {
     const Op *op = &p->f->ops.items[i];
-    if (op->out) remember(p, key_of(p, op, type_of(p->f, op->out), op->in), op->out);
+    if (op->out) remember(p, key_of(p, op, type_of(p->f, op->out), op->in), op);
   }
   for (size_t i = 0; i < p->f->outputs.n; i++)
     made_of(p, p->f->outputs.items[i].value)->param = p->f->outputs.items[i].name;
@@ -164,6 +180,7 @@ static Val prepared_value(const Prepare *p, const char *name) {
 static Val bring(Scan *s, Val v, Diags *diags) {
   Prepare *p = s->p;
   const Op *op = op_of(s->f, v);
+  Val which = (Val)value_index(s->f, v), first;
   if (s->at[v]) return s->at[v];
   if (op->kind == OP_param && (s->at[v] = prepared_value(p, op_str(op, AT_name)))) return s->at[v];
   if (!p->f) {
@@ -172,14 +189,14 @@ static Val bring(Scan *s, Val v, Diags *diags) {
   }
   Val in[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) in[i] = bring(s, op->in[i], diags);
-  const char *key = key_of(p, op, type_of(s->f, v), in);
+  const char *key = key_of(p, op, type_of(s->f, op->out), in);
   for (size_t i = 0; i < p->made.n; i++)
-    if (p->made.items[i].key == key) return s->at[v] = p->made.items[i].v;
+    if (p->made.items[i].key == key) return s->at[v] = p->made.items[i].v + which;
   OpSpec spec = op_spec_of(s->f, op);
   spec.in = in;
-  s->at[v] = build_op(&p->b, &spec);
-  remember(p, key, s->at[v]);
-  return s->at[v];
+  if (!(first = build_op(&p->b, &spec))) return 0;
+  remember(p, key, op_of(p->f, first));
+  return s->at[v] = first + which;
 }
 
 static const char *fresh_param(Module *m, const char *wanted) {
@@ -193,7 +210,7 @@ static const char *param_of(Prepare *p, Val v) {
   Made *made = made_of(p, v);
   if (made->param) return made->param;
   const Op *op = op_of(p->f, v);
-  made->param = fresh_param(p->m, op->name);
+  made->param = fresh_param(p->m, name_of(p->f, v));
   Param *param = module_param_add(p->m, made->param, type_of(p->f, v));
   param->init = INIT_PREPARED;
   param->trainable = false; /* the model's parameters are what it is computed from */
@@ -204,6 +221,17 @@ static const char *param_of(Prepare *p, Val v) {
 
 /* ---- the function without what moved */
 
+static Val read_prepared(Scan *s, Builder *b, Val v, Diags *diags) {
+  const Op *op = op_of(s->f, v);
+  Attr name = attr_s(b->m, AT_name, param_of(s->p, bring(s, v, diags)));
+  return build_op(b, &(OpSpec){.kind = OP_param,
+                               .name = name_of(s->f, v),
+                               .loc = op->loc,
+                               .nattrs = 1,
+                               .attrs = &name,
+                               .type = type_of(s->f, v)});
+}
+
 static bool rewrite(Scan *s, Diags *diags) {
   Module *m = s->p->m;
   Rewrite r = rewrite_start(m, s->f, diags);
@@ -211,14 +239,8 @@ static bool rewrite(Scan *s, Diags *diags) {
     const Op *op = &s->f->ops.items[i];
     if (!stays(s, op)) continue;
     if (op->out && s->moved[op->out]) {
-      Attr name = attr_s(m, AT_name, param_of(s->p, bring(s, op->out, diags)));
-      OpSpec spec = {.kind = OP_param,
-                     .name = op->name,
-                     .loc = op->loc,
-                     .nattrs = 1,
-                     .attrs = &name,
-                     .type = type_of(s->f, op->out)};
-      r.map[op->out] = build_op(&r.b, &spec);
+      for (Val v = op->out; v < op_end(op); v++)
+        if (s->needed[v]) r.map[v] = read_prepared(s, &r.b, v, diags);
     } else if (!rewrite_copy(&r, op)) {
       return false;
     }

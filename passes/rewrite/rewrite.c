@@ -19,6 +19,10 @@ static void follow_loops(Rewrite *r, OpKind k) {
   r->closed_to = at;
 }
 
+void rewrite_map(Rewrite *r, const Op *op, Val first) {
+  for (int i = 0; i < op->nout; i++) r->map[op->out + (Val)i] = first ? first + (Val)i : 0;
+}
+
 Val rewrite_copy(Rewrite *r, const Op *op) {
   Val in[MAX_OPERANDS];
   OpSpec spec = op_spec_of(r->old, op);
@@ -28,7 +32,7 @@ Val rewrite_copy(Rewrite *r, const Op *op) {
   }
   spec.in = in;
   Val v = build_op(&r->b, &spec);
-  if (op->out) r->map[op->out] = v;
+  rewrite_map(r, op, v);
   if (v) follow_loops(r, op->kind);
   return v;
 }

@@ -22,8 +22,12 @@ typedef struct Rewrite {
 /* Starts a new function of the same level that is not yet in the module. */
 Rewrite rewrite_start(Module *m, const Func *old, Diags *diags);
 
-/* Copies one operation of the old function with its operands mapped; maps and returns its result (0 after an error). */
+/* Copies one operation of the old function with its operands mapped; maps its results and returns the first (0 after an
+ * error). */
 Val rewrite_copy(Rewrite *r, const Op *op);
+
+/* The results of the old operation are the new values from `first` on. */
+void rewrite_map(Rewrite *r, const Op *op, Val first);
 
 /* Is the new value of the body that is being built, not from outside of it?  Always true outside of loops. */
 bool rewrite_is_here(const Rewrite *r, Val v);

@@ -66,7 +66,8 @@ static double forced_parts(const Making *k, const Strategy *s) {
 }
 
 static bool same_effect(const Domain *d, int a, int b) {
-  if (d->result && d->result[a] != d->result[b]) return false;
+  for (int i = 0; i < d->nout; i++)
+    if (d->results[i][a] != d->results[i][b]) return false;
   for (int i = 0; i < d->nin; i++)
     if (d->operands[i][a] != d->operands[i][b]) return false;
   return true;
@@ -81,12 +82,12 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   int t = search_mesh_time_axis(&m->mesh);
   bool timed = s->n && s->picks[0].axis == t;
   d->strategies[at] = *s;
-  if (d->result) d->result[at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s));
+  for (int i = 0; i < d->nout; i++) d->results[i][at] = cost_layout(k->in->cost, strategy_result(m, k->rule, s, i));
   for (int i = 0; i < d->nin; i++) d->operands[i][at] = cost_layout(k->in->cost, strategy_operand(m, k->rule, s, i));
   /* What does not depend on the micro-batch is in its body all the same. */
   d->time[at] = seconds_of(k, k->in->cost, s) * k->in->repeat;
   if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
-  if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->result[at]);
+  if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->results[0][at]);
   /* Its share, should all reads of the weight have one layout. */
   if (d->memory) d->memory[at] /= k->in->shape->same.reads[k->index];
   /* a state is kept for all micro-batches */
@@ -103,10 +104,12 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   Domain *d = ARENA_NEW(a, Domain);
   k.time_factor = time_factor_of(in->m, k.rule, k.labels);
   *d = (Domain){.nin = nin,
+                .nout = k.op->nout,
                 .conversions = runs_of_result(in->shape->loops, in->f, index),
                 .strategies = ARENA_ARRAY(a, Strategy, n),
                 .time = ARENA_ARRAY(a, double, n)};
-  d->result = k.op->out ? ARENA_ARRAY(a, const Layout *, n) : NULL;
+  d->results = ARENA_ARRAY(a, const Layout **, d->nout + 1);
+  for (int i = 0; i < d->nout; i++) d->results[i] = ARENA_ARRAY(a, const Layout *, n);
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
   d->memory = op_is_resident(k.op->kind) ? ARENA_ARRAY(a, double, n) : NULL;
   for (int i = 0; i < nin; i++) d->operands[i] = ARENA_ARRAY(a, const Layout *, n);
@@ -133,7 +136,7 @@ void domain_prune(Domain *d, double slack) {
   for (int v = 0; v < d->n; v++) {
     if (d->time[v] > least + slack) continue;
     d->strategies[kept] = d->strategies[v];
-    if (d->result) d->result[kept] = d->result[v];
+    for (int k = 0; k < d->nout; k++) d->results[k][kept] = d->results[k][v];
     for (int k = 0; k < d->nin; k++) d->operands[k][kept] = d->operands[k][v];
     d->time[kept] = d->time[v];
     if (d->memory) d->memory[kept] = d->memory[v];
@@ -150,26 +153,28 @@ int domain_collect(const Domain *d, int mask, int value, const Layout **out, int
 
 static void add_layout(Domain *d, const Layout *l) {
   for (int k = 0; k < d->n; k++)
-    if (d->result[k] == l) return;
-  d->result[d->n++] = l;
+    if (d->results[0][k] == l) return;
+  d->results[0][d->n++] = l;
 }
 
-Domain *domain_of_copy(Arena *a, const Domain *producer, const Domain *const *users, const int *masks, int nusers) {
+Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domain *const *users, const int *masks,
+                       int nusers) {
   Domain *d = ARENA_NEW(a, Domain);
   const Layout *tuple[MAX_OPERANDS];
   int most = producer->n;
   for (int i = 0; i < nusers; i++) most += users[i]->n * __builtin_popcount((unsigned)masks[i]);
-  d->nin = 1;
+  d->nin = d->nout = 1;
   d->conversions = producer->conversions;
-  d->result = ARENA_ARRAY(a, const Layout *, most);
-  for (int v = 0; v < producer->n; v++) add_layout(d, producer->result[v]);
+  d->results = ARENA_ARRAY(a, const Layout **, 1);
+  d->results[0] = ARENA_ARRAY(a, const Layout *, most);
+  for (int v = 0; v < producer->n; v++) add_layout(d, producer->results[result][v]);
   for (int i = 0; i < nusers; i++)
     for (int v = 0; v < users[i]->n; v++) {
       int n = domain_collect(users[i], masks[i], v, tuple, 0);
       for (int j = 0; j < n; j++) add_layout(d, tuple[j]);
     }
   d->operands = ARENA_ARRAY(a, const Layout **, 1);
-  d->operands[0] = d->result;
+  d->operands[0] = d->results[0];
   d->time = ARENA_ARRAY(a, double, d->n);
   return d;
 }

@@ -6,11 +6,11 @@
 #include "passes/search/graph.h"
 
 typedef struct Domain {
-  int n, nin;
+  int n, nin, nout;
   Strategy *strategies;
-  const Layout **result;    /* by strategy; NULL for operations without result */
+  const Layout ***results;  /* by result, strategy */
   const Layout ***operands; /* by operand, strategy */
-  double conversions;       /* how often the result is converted */
+  double conversions;       /* how often the results are converted */
   double *time;             /* by strategy, weighted */
   double *memory;           /* NULL: none */
 } Domain;
@@ -20,7 +20,8 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class);
 /* Drops the strategies that cost more than the cheapest by more than `slack`. */
 void domain_prune(Domain *d, double slack);
 /* The domain of an explicit copy: every layout the users ask for or the producer gives, at no cost of its own. */
-Domain *domain_of_copy(Arena *a, const Domain *producer, const Domain *const *users, const int *masks, int nusers);
+Domain *domain_of_copy(Arena *a, const Domain *producer, int result, const Domain *const *users, const int *masks,
+                       int nusers);
 /* The layouts of the operands in the bit set, appended to out; returns the new count. */
 int domain_collect(const Domain *d, int mask, int value, const Layout **out, int n);
 

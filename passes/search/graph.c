@@ -15,6 +15,7 @@ enum { FEW_USERS = 3 };
 /* A table that equal surroundings share. */
 typedef struct Shared {
   const Domain *producer;
+  int result; /* of the producer */
   int nusers;
   const Domain *const *users;
   const int *masks; /* of operands, by user */
@@ -46,7 +47,7 @@ typedef struct Open {
 /* Values of a domain that no table tells apart: numbered by first appearance. */
 typedef struct Classes {
   const Domain *domain;
-  int mask; /* of operands; 0: of the result */
+  int mask, result; /* of operands; 0: of that result */
   int n;
   int *map;   /* by value */
   int *first; /* by class: a value that has it */
@@ -110,15 +111,16 @@ static Domain *domain_at(const Graph *g, size_t op) { return g->domains[g->in.sh
 
 /* ---- conversions */
 
-static Classes classes_of(Graph *g, const Domain *d, int mask) {
+static Classes classes_of(Graph *g, const Domain *d, int mask, int result) {
   const Layout *const *lists[MAX_OPERANDS + 1];
   int nlists = 0;
   for (size_t i = 0; i < g->classes.n; i++)
-    if (g->classes.items[i].domain == d && g->classes.items[i].mask == mask) return g->classes.items[i];
-  if (!mask) lists[nlists++] = d->result;
+    if (g->classes.items[i].domain == d && g->classes.items[i].mask == mask && g->classes.items[i].result == result)
+      return g->classes.items[i];
+  if (!mask) lists[nlists++] = d->results[result];
   for (int i = 0; mask >> i; i++)
     if (mask >> i & 1) lists[nlists++] = d->operands[i];
-  Classes c = {d, mask, 0, ARENA_ARRAY(g->arena, int, d->n), ARENA_ARRAY(g->arena, int, d->n)};
+  Classes c = {d, mask, result, 0, ARENA_ARRAY(g->arena, int, d->n), ARENA_ARRAY(g->arena, int, d->n)};
   for (int v = 0; v < d->n; v++) {
     int k = 0;
     for (; k < c.n; k++) {
@@ -168,14 +170,14 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
   w->output = ARENA_ARRAY(g->arena, int, c[0].n);
   for (int k = 0; k < c[0].n && s->output; k++)
-    w->output[k] = want(w, walk_output(g->in.m, s->producer->result[c[0].first[k]]));
+    w->output[k] = want(w, walk_output(g->in.m, s->producer->results[s->result][c[0].first[k]]));
 }
 
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
   double *whole = ARENA_ARRAY(g->arena, double, w->n);
   w->seconds = ARENA_ARRAY(g->arena, double, c[0].n * w->n);
   for (int k = 0; k < c[0].n; k++) {
-    const Layout *from = s->producer->result[c[0].first[k]];
+    const Layout *from = s->producer->results[s->result][c[0].first[k]];
     double *seconds = w->seconds + k * w->n;
     if (search_watch_work(g->in.watch, 100 * w->n)) break; /* a conversion takes as long as a hundred sums */
     cost_convert_all(g->in.cost, type, from, w->n, w->to, seconds);
@@ -204,8 +206,8 @@ static double sum_wanted(const Shared *s, const Wanted *w, const int *at, int *s
 /* Of the producer, then of the users. */
 static Classes *classes_of_fan(Graph *g, const Shared *s) {
   Classes *c = ARENA_ARRAY(g->arena, Classes, s->nusers + 1);
-  c[0] = classes_of(g, s->producer, 0);
-  for (int i = 0; i < s->nusers; i++) c[i + 1] = classes_of(g, s->users[i], s->masks[i]);
+  c[0] = classes_of(g, s->producer, 0, s->result);
+  for (int i = 0; i < s->nusers; i++) c[i + 1] = classes_of(g, s->users[i], s->masks[i], 0);
   return c;
 }
 
@@ -243,8 +245,8 @@ static bool same_users(const Shared *a, const Shared *b) {
 static SolveFactor fan_out(Graph *g, const Type *type, Shared s) {
   for (size_t i = 0; i < g->shared.n; i++) {
     const Shared *k = &g->shared.items[i];
-    if (k->producer == s.producer && k->nusers == s.nusers && k->output == s.output && k->shares == s.shares &&
-        same_users(k, &s))
+    if (k->producer == s.producer && k->result == s.result && k->nusers == s.nusers && k->output == s.output &&
+        k->shares == s.shares && same_users(k, &s))
       return k->factor;
   }
   s.factor = fan_out_table(g, type, &s);
@@ -331,36 +333,46 @@ static void split_tables(Graph *g, const Type *type, const Shared *s, FanTables 
     int *whole = ARENA_ARRAY(g->arena, int, 1);
     const Domain **user = ARENA_ARRAY(g->arena, const Domain *, 1);
     *whole = 1;
-    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->users, s->masks, s->nusers);
-    t->first = fan_out(
-        g, type,
-        (Shared){
-            .producer = s->producer, .nusers = 1, .users = user, .masks = whole, .output = s->output, .shares = 1});
+    *user = t->middle = from = domain_of_copy(g->arena, s->producer, s->result, s->users, s->masks, s->nusers);
+    t->first = fan_out(g, type,
+                       (Shared){.producer = s->producer,
+                                .result = s->result,
+                                .nusers = 1,
+                                .users = user,
+                                .masks = whole,
+                                .output = s->output,
+                                .shares = 1});
   } else if (s->output) {
-    t->first = fan_out(g, type, (Shared){.producer = s->producer, .output = true, .shares = shares});
+    t->first =
+        fan_out(g, type, (Shared){.producer = s->producer, .result = s->result, .output = true, .shares = shares});
   }
   for (int i = 0; i < s->nusers; i++)
-    t->each[i] = fan_out(
-        g, type,
-        (Shared){.producer = from, .nusers = 1, .users = &s->users[i], .masks = &s->masks[i], .shares = shares});
+    t->each[i] = fan_out(g, type,
+                         (Shared){.producer = from,
+                                  .result = from == s->producer ? s->result : 0,
+                                  .nusers = 1,
+                                  .users = &s->users[i],
+                                  .masks = &s->masks[i],
+                                  .shares = shares});
 }
 
 static FanTables *tables_of(Graph *g, const FanOut *fan) {
   FanTables *t = &g->fans[fan->class];
   if (t->made) return t;
-  const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out);
+  const Type *type = type_of(g->in.f, g->in.f->ops.items[fan->producer].out + (Val)fan->result);
   const Domain **users = ARENA_ARRAY(g->arena, const Domain *, fan->nusers + 1);
   Shared s = {.producer = domain_at(g, fan->producer),
+              .result = fan->result,
               .nusers = fan->nusers,
               .users = users,
               .masks = fan->masks,
               .output = fan->output,
               .shares = 1};
-  double entries = classes_of(g, s.producer, 0).n;
+  double entries = classes_of(g, s.producer, 0, s.result).n;
   int choosing = 0; /* users that can ask for different layouts */
   for (int i = 0; i < fan->nusers; i++) {
     users[i] = domain_at(g, fan->users[i]);
-    int classes = classes_of(g, users[i], fan->masks[i]).n;
+    int classes = classes_of(g, users[i], fan->masks[i], 0).n;
     choosing += classes > 1;
     entries *= classes;
   }
@@ -414,7 +426,7 @@ static void add_fan(Graph *g, const FanOut *fan) {
 static SolveFactor pair_table(Graph *g, const Domain *const d[2]) {
   const Layout **layouts[2];
   int n[2] = {d[0]->n, d[1]->n};
-  for (int k = 0; k < 2; k++) layouts[k] = d[k]->result ? d[k]->result : d[k]->operands[0];
+  for (int k = 0; k < 2; k++) layouts[k] = d[k]->nout ? d[k]->results[0] : d[k]->operands[0];
   double *table = ARENA_ARRAY(g->arena, double, n[0] * n[1]);
   for (int v = 0; v < n[0] * n[1]; v++) table[v] = layouts[0][v / n[1]] == layouts[1][v % n[1]] ? 0 : INFINITY;
   return pair_factor(g, identity_map(g, n[0]), n[0], identity_map(g, n[1]), n[1], table);

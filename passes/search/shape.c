@@ -25,10 +25,11 @@ static void find_partial(Shaping *w) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     const Rule *r = w->out->rules[i];
-    for (int k = 0; op->out && k < r->nfactors; k++) {
+    for (int k = 0; k < r->nfactors; k++) {
       bool from_operand = false;
       for (int j = 0; j < op->nin; j++) from_operand |= (r->factors[k].operands >> j & 1u) && may[op->in[j]];
-      if (r->factors[k].kind == FK_REDUCE || (r->factors[k].kind == FK_LINEAR && from_operand)) may[op->out] = true;
+      bool makes = r->factors[k].kind == FK_REDUCE || (r->factors[k].kind == FK_LINEAR && from_operand);
+      for (int j = 0; j < op->nout && makes; j++) may[op->out + (Val)j] |= r->factors[k].results >> j & 1u;
     }
   }
   w->out->may_be_partial = may;
@@ -85,7 +86,7 @@ static const char *op_key(const Shaping *w, size_t index, Arena *scratch) {
     type_print(w->m, &t, type_of(w->out->f, op->in[i]));
     text_add(&t, " ");
   }
-  if (op->out) type_print(w->m, &t, type_of(w->out->f, op->out));
+  for (Val v = op->out; v < op_end(op); v++) type_print(w->m, &t, type_of(w->out->f, v));
   rule_print(w->m, &t, r);
   for (int k = 0; k < r->nfactors; k++)
     text_printf(&t, " %s:%d:%d", r->factors[k].name, (int)w->out->labels[index].factors[k],
@@ -139,8 +140,9 @@ static void gather_users(Shaping *w, const Uses *uses, FanOut *fan) {
 }
 
 static int fan_class(const Shaping *w, Keys *keys, const FanOut *fan, Arena *scratch) {
-  int n = 0, *key = ARENA_ARRAY(scratch, int, 2 * fan->nusers + 2);
+  int n = 0, *key = ARENA_ARRAY(scratch, int, 2 * fan->nusers + 3);
   key[n++] = w->out->class[fan->producer];
+  key[n++] = fan->result;
   key[n++] = fan->output;
   for (int i = 0; i < fan->nusers; i++) {
     key[n++] = w->out->class[fan->users[i]];
@@ -164,6 +166,7 @@ static void find_fans(Shaping *w) {
     if (op_is_anywhere(op_of(f, v)) || (!uses[v].n && !output[v])) continue;
     FanOut *fan = &fans[w->out->nfans++];
     fan->producer = (size_t)f->values.items[v].op;
+    fan->result = value_index(f, v);
     fan->output = output[v];
     gather_users(w, &uses[v], fan);
     fan->class = fan_class(w, &keys, fan, scratch);

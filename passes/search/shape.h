@@ -15,6 +15,7 @@
 /* A value with its users: distinct operations, with a bit set of the operands that take it. */
 typedef struct FanOut {
   size_t producer; /* operation */
+  int result;      /* which of its results */
   int nusers;
   const size_t *users;
   const int *masks;

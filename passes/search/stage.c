@@ -57,8 +57,8 @@ typedef struct Cutting {
 /* The value that stands for the copy of a weight which an operation reads: reads with equal layouts are one copy. */
 static Val copy_of_weight(const Cutting *k, const SameWeight *same, size_t op) {
   for (size_t i = same->first[op]; i < op; i++) {
-    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i]) ==
-                                                          strategy_result(k->m, k->rules[op], &k->strategies[op]);
+    bool equal = same->first[i] == same->first[op] && strategy_result(k->m, k->rules[i], &k->strategies[i], 0) ==
+                                                          strategy_result(k->m, k->rules[op], &k->strategies[op], 0);
     if (equal) return k->f->ops.items[i].out;
   }
   return k->f->ops.items[op].out;
@@ -88,10 +88,10 @@ static const Op *read_of(const Func *f, const Op *of) {
 }
 
 /* A state has the layout of its first read. */
-static const Layout *produced(const Cutting *k, size_t op) {
+static const Layout *produced(const Cutting *k, size_t op, int result) {
   const Op *items = k->f->ops.items;
   if (items[op].kind == OP_read) op = (size_t)(read_of(k->f, &items[op]) - items);
-  return strategy_result(k->m, k->rules[op], &k->strategies[op]);
+  return strategy_result(k->m, k->rules[op], &k->strategies[op], result);
 }
 
 /* That operation `user` wants the value in the layout. */
@@ -102,7 +102,7 @@ static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user
   size_t made = (size_t)f->values.items[v].op;
   WalkSupply supply = walk_supply(maker, k->derived[made], to);
   if (supply == SUPPLY_ANYWHERE) return;
-  const Layout *from = produced(k, made), *travel = walk_travel(k->m, type, from, to);
+  const Layout *from = produced(k, made, value_index(f, v)), *travel = walk_travel(k->m, type, from, to);
   Need need = {.id = id_of(k, seen, v, to),
                .sent = id_of(k, seen, v, travel),
                .made = maker->kind == OP_read ? k->first_user[v] : made,
@@ -118,7 +118,7 @@ static void add_need(Cutting *k, const SameWeight *same, Seen *seen, size_t user
 /* The layout in which an operation wants an operand: a write that of the state, as its first read says. */
 static const Layout *wanted_layout(const Cutting *k, size_t op, int operand) {
   const Op *read = k->f->ops.items[op].kind == OP_write ? read_of(k->f, &k->f->ops.items[op]) : NULL;
-  if (read) return produced(k, (size_t)(read - k->f->ops.items));
+  if (read) return produced(k, (size_t)(read - k->f->ops.items), 0);
   return strategy_operand(k->m, k->rules[op], &k->strategies[op], operand);
 }
 
@@ -173,7 +173,7 @@ static void find_needs(Cutting *k) {
     Val v = f->outputs.items[i].value;
     size_t made = (size_t)f->values.items[v].op;
     if (op_is_source(f->ops.items[made].kind)) continue;
-    add_need(k, &same, seen, home[made], v, walk_output(k->m, produced(k, made)));
+    add_need(k, &same, seen, home[made], v, walk_output(k->m, produced(k, made, value_index(f, v))));
   }
   k->nids = (int)f->values.n * MAX_SEEN;
 }
@@ -264,12 +264,19 @@ static void pay_op(const Cutting *k, Run *run, size_t op) {
   }
 }
 
+static bool has_user(const Cutting *k, size_t i) {
+  const Op *op = &k->f->ops.items[i];
+  bool any = false;
+  for (Val v = op->out; v < op_end(op); v++) any |= k->first_user[v] < k->f->ops.n;
+  return any;
+}
+
 static void measure_from(Cutting *k, int first, Run *run) {
   bool empty = true;
   *run = (Run){(size_t)k->positions[first], first + 1, run->wanted, run->sent, run->derived, run->weights, 0, 0};
   /* What is derived is paid for by who wants it; what nobody wants is in the first stage (stages_place). */
   for (size_t i = 0; i < k->f->ops.n && !run->begin; i++) {
-    bool unused = k->derived[i] && k->first_user[k->f->ops.items[i].out] == k->f->ops.n;
+    bool unused = k->derived[i] && !has_user(k, i);
     if (unused && is_first(&run->derived[i], run->mark)) pay_op(k, run, i);
   }
   for (int last = first + 1; last < k->npositions; last++) {

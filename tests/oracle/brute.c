@@ -151,13 +151,14 @@ typedef struct Brute {
   double least_after[MAX_OPS + 1], least_bytes_after[MAX_OPS + 1];
   int choice[MAX_OPS], best_choice[MAX_OPS];
   const Layout *asked[MAX_OPS][3]; /* by operation and operand, for the current choice */
-  bool output[MAX_OPS];            /* by operation */
+  bool output[2 * MAX_OPS];        /* by value */
   double limit, best, best_bytes;
   long visited;
 } Brute;
 
-static const Layout *result_of(Brute *b, int op) {
-  return strategy_result(b->m, b->rules[op], &b->all[op][b->choice[op]]);
+static const Layout *result_of(Brute *b, Val v) {
+  int op = b->f->values.items[v].op;
+  return strategy_result(b->m, b->rules[op], &b->all[op][b->choice[op]], value_index(b->f, v));
 }
 
 /* The conversions that operation i is the first to ask for. */
@@ -166,7 +167,8 @@ static double new_conversions(Brute *b, int i) {
   double sum = 0;
   for (int k = 0; k < op->nin; k++) {
     int maker = b->f->values.items[op->in[k]].op;
-    const Layout *want = strategy_operand(b->m, b->rules[i], &b->all[i][b->choice[i]], k), *have = result_of(b, maker);
+    const Layout *want = strategy_operand(b->m, b->rules[i], &b->all[i][b->choice[i]], k),
+                 *have = result_of(b, op->in[k]);
     b->asked[i][k] = want;
     bool paid = want == have;
     for (int j = 0; j <= i && !paid; j++)
@@ -180,22 +182,21 @@ static double new_conversions(Brute *b, int i) {
 /* A leave has the layout of its carry. */
 static bool allowed(Brute *b, int i) {
   const Op *op = &b->f->ops.items[i];
-  return op->kind != OP_leave || result_of(b, i) == result_of(b, b->f->values.items[op->in[0]].op);
+  return op->kind != OP_leave || result_of(b, op->out) == result_of(b, op->in[0]);
 }
 
 /* Outputs are summed up at the end, unless somebody has asked for just that. */
 static double output_conversions(Brute *b) {
   double sum = 0;
-  for (int i = 0; i < (int)b->f->ops.n; i++) {
-    if (!b->output[i]) continue;
-    Layout whole = *result_of(b, i);
+  for (Val v = 1; v < (Val)b->f->values.n; v++) {
+    if (!b->output[v]) continue;
+    Layout whole = *result_of(b, v);
     whole.partial_axes = 0;
     const Layout *want = layout_get(b->m, &whole);
-    bool paid = want == result_of(b, i);
+    bool paid = want == result_of(b, v);
     for (int j = 0; j < (int)b->f->ops.n; j++)
-      for (int k = 0; k < b->f->ops.items[j].nin; k++)
-        paid |= b->f->ops.items[j].in[k] == b->f->ops.items[i].out && b->asked[j][k] == want;
-    if (!paid) sum += cost_convert(b->cost, type_of(b->f, b->f->ops.items[i].out), result_of(b, i), want);
+      for (int k = 0; k < b->f->ops.items[j].nin; k++) paid |= b->f->ops.items[j].in[k] == v && b->asked[j][k] == want;
+    if (!paid) sum += cost_convert(b->cost, type_of(b->f, v), result_of(b, v), want);
   }
   return sum;
 }
@@ -279,8 +280,9 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
     if (b->n[i] > 64) return false;
     for (int v = 0; v < b->n[i]; v++) {
       b->seconds[i][v] = b->runs[i] * cost_op(cost, f, op, b->rules[i], &kept[v]).seconds;
-      b->bytes[i][v] =
-          op->kind == OP_param ? cost_bytes(cost, type_of(f, op->out), strategy_result(m, b->rules[i], &kept[v])) : 0;
+      b->bytes[i][v] = op->kind == OP_param
+                           ? cost_bytes(cost, type_of(f, op->out), strategy_result(m, b->rules[i], &kept[v], 0))
+                           : 0;
     }
   }
   for (int i = (int)f->ops.n - 1; i >= 0; i--) {
@@ -292,7 +294,7 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost) {
     b->least_after[i] = b->least_after[i + 1] + least;
     b->least_bytes_after[i] = b->least_bytes_after[i + 1] + bytes;
   }
-  for (size_t i = 0; i < f->outputs.n; i++) b->output[f->values.items[f->outputs.items[i].value].op] = true;
+  for (size_t i = 0; i < f->outputs.n; i++) b->output[f->outputs.items[i].value] = true;
   return true;
 }
 

@@ -235,7 +235,7 @@ static void rules(void) {
   text_add(&t, " ");
   layout_print(m, &t, strategy_operand(m, r, &s, 0));
   layout_print(m, &t, strategy_operand(m, r, &s, 1));
-  layout_print(m, &t, strategy_result(m, r, &s));
+  layout_print(m, &t, strategy_result(m, r, &s, 0));
   CHECK_STR(text_str(&t), "{k:x, n:y} {2:x}{0:x, 1:y}{2:y, sum:x}");
   r = rule_of(m, f, op_of(f, func_find(f, "h")));
   CHECK(strategy_parse(m, r, "{x2:x}", &s, &why)); /* unit 6 is invisible: 4 over 2 is even */

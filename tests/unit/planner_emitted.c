@@ -129,7 +129,7 @@ static bool can_be_made(CostModel *cost, Module *m, const Func *f, size_t op, co
   for (int i = 0; i < f->ops.items[op].nin; i++) {
     Val v = f->ops.items[op].in[i];
     size_t made = (size_t)f->values.items[v].op;
-    const Layout *from = strategy_result(m, rule_of(m, f, &f->ops.items[made]), &strategies[made]);
+    const Layout *from = strategy_result(m, rule_of(m, f, &f->ops.items[made]), &strategies[made], 0);
     if (op_is_anywhere(&f->ops.items[made])) continue;
     if (isinf(cost_convert(cost, type_of(f, v), from, strategy_operand(m, r, &strategies[op], i)))) return false;
   }

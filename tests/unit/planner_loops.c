@@ -72,7 +72,7 @@ static const char *lstm_text(Arena *a, int layers, int seq, int batch, int d) {
 static const char *layout_text(const Case *c, const char *name) {
   Text t = {.arena = c->a};
   size_t i = op_index(c->f, name);
-  layout_print(c->m, &t, strategy_result(c->m, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i]));
+  layout_print(c->m, &t, strategy_result(c->m, rule_of(c->m, c->f, &c->f->ops.items[i]), &c->p->strategies[i], 0));
   return text_str(&t);
 }
 
@@ -310,7 +310,7 @@ static void memory_of_loops(void) {
 
 static Label label_of(const Func *f, const Rule *const *rules, const OpLabels *labels, const char *op, int dim) {
   size_t i = op_index(f, op);
-  return labels[i].factors[rules[i]->result.dims[dim].f[0]];
+  return labels[i].factors[rules[i]->results[0].dims[dim].f[0]];
 }
 
 /* Bound dimensions have no name: what a loop reads row by row is the sequence, the next dimension the batch. */

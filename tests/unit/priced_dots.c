@@ -102,7 +102,7 @@ static bool made_as(const Case *c, const Op *source, const Layout *want, Strateg
   const Strategy *all;
   int n = strategy_enumerate(c->m, r, true, &all);
   for (int i = 0; i < n; i++)
-    if (strategy_result(c->m, r, &all[i]) == want) return *out = all[i], true;
+    if (strategy_result(c->m, r, &all[i], 0) == want) return *out = all[i], true;
   return false;
 }
 
