@@ -54,7 +54,11 @@ typedef struct KernelTarget {
   /* Is what was compiled with `command` what the runtime, `stub`, can load, with every kernel of the Program?  False
    * after a diagnostic; NULL: nothing is looked at. */
   bool (*check)(const KernelCompile *how, const KernelImages *images, const Program *p, const FileMap *stub);
-  /* The text of --emit=schedule. */
+  /* Does the compiler work, before there is anything to compile?  False after a diagnostic. */
+  bool (*ready)(Arena *a, Diags *d);
+  /* The text of --emit=schedule: what the ranks of such devices get.  CPU ranks get the Program and make their lists of
+   * device calls when sizes are known; for devices that programs do not run on yet it is the lists, at the sizes that
+   * are planned for. */
   void (*schedule)(Arena *a, const struct ArtifactProgram *program, Text *t);
 } KernelTarget;
 

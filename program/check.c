@@ -645,6 +645,7 @@ static bool asks_micro_batch(const Check *c, const ProgramInstr *x) {
   const Program *p = c->p;
   if (x->guard != PROGRAM_NONE && (p->expr_uses[x->guard] & PROGRAM_USES_MICRO_BATCH)) return true;
   if (!exprs_ok(c, x->exprs, x->exprs.n, PROGRAM_USES_MICRO_BATCH)) return true;
+  if (program_instr_has_grid(x) && (p->expr_uses[x->blocks] & PROGRAM_USES_MICRO_BATCH)) return true;
   for (uint32_t i = 0; i < x->tensors.n; i++) {
     const ProgramTensor *t = operand(p, x, i);
     if (p->buffers[t->buffer].slots > 1 || (p->expr_uses[t->offset] & PROGRAM_USES_MICRO_BATCH) ||

@@ -67,14 +67,10 @@ static bool tensor_varies(const Program *p, const ProgramTensor *t) {
          uses(p, program_list(p, t->extents), t->extents.n);
 }
 
-static bool has_grid(const ProgramInstr *x) {
-  return program_instr_object(x->kind) == PO_KERNEL && x->blocks != PROGRAM_NONE;
-}
-
 static bool varies(const Program *p, const ProgramInstr *x) {
   if (uses(p, program_list(p, x->exprs), x->exprs.n) || (x->guard != PROGRAM_NONE && uses(p, &x->guard, 1)))
     return true;
-  if (has_grid(x) && uses(p, &x->blocks, 1)) return true;
+  if (program_instr_has_grid(x) && uses(p, &x->blocks, 1)) return true;
   for (uint32_t i = 0; i < x->tensors.n; i++)
     if (tensor_varies(p, &p->tensors[program_list(p, x->tensors)[i]])) return true;
   if (x->kind == PI_fetch && p->mb_axis != PROGRAM_NONE && (x->mask >> p->mb_axis & 1)) return true;
@@ -241,7 +237,7 @@ static void resolve_call(const Place *k, DeviceCall *c) {
   const ProgramInstr *x = &k->p->instrs[c->instr];
   const uint32_t *e = program_list(k->p, x->exprs);
   c->skipped = x->guard != PROGRAM_NONE && k->values[x->guard] == 0;
-  c->blocks = has_grid(x) ? k->values[x->blocks] : 1;
+  c->blocks = program_instr_has_grid(x) ? k->values[x->blocks] : 1;
   for (uint32_t i = 0; i < c->n_tensors; i++) resolve_tensor(k, &c->tensors[i]);
   switch ((ProgramInstrKind)c->kind) {
     case PI_gemm: resolve_gemm(k, c); return;

@@ -5,7 +5,10 @@
 
 #include "base/hash.h"
 
-enum { EXPRS_MOST = 2048 + 256 * (PROGRAM_MAX_RANK + 1) + 1 /* of one instruction, with its tensors' and its guard */ };
+enum {
+  EXPRS_MOST =
+      2048 + 256 * (PROGRAM_MAX_RANK + 1) + 2 /* of one instruction, with its tensors', its guard and its grid */
+};
 
 /* The expressions of an instruction, its tensors' included, that differ between ranks. */
 typedef struct OwnExprs {
@@ -26,6 +29,7 @@ static void find_own(const Program *p, const ProgramInstr *x, bool ports, OwnExp
     for (uint32_t d = 0; d < t->extents.n; d++) add(p, l, program_list(p, t->extents)[d]);
   }
   if (x->guard != PROGRAM_NONE) add(p, l, x->guard);
+  if (program_instr_has_grid(x)) add(p, l, x->blocks);
 }
 
 static void mix(uint64_t *key, int64_t value) {

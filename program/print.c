@@ -221,7 +221,7 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
   if (x->kind == PI_wait || (program_instr_is_comm(x->kind) && x->event != PROGRAM_NONE))
     text_printf(t, " event %u", x->event);
   if (x->kind == PI_wait && x->lag) text_printf(t, " lag %u", x->lag);
-  if (program_instr_object(x->kind) == PO_KERNEL && x->blocks != PROGRAM_NONE) {
+  if (program_instr_has_grid(x)) {
     text_add(t, " blocks ");
     print_expr(p, t, x->blocks);
   }

@@ -33,6 +33,10 @@ Epilogue program_instr_epilogue(const ProgramInstr *x) {
   return (Epilogue){.bias = x->mask & 1, .residual = x->mask >> 1 & 1, .activation = (Activation)x->dim};
 }
 
+bool program_instr_has_grid(const ProgramInstr *x) {
+  return program_instr_object(x->kind) == PO_KERNEL && x->blocks != PROGRAM_NONE;
+}
+
 bool program_gemm_types(DType operands, DType result, DType sums) {
   static const DType rows[][3] = {
 #define GEMM_TYPES(operands, result, sums) {DT_##operands, DT_##result, DT_##sums},

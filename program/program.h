@@ -359,6 +359,7 @@ ProgramSpace program_class_space(uint32_t class_);
 ProgramObject program_instr_object(uint32_t kind);
 bool program_instr_is_comm(uint32_t kind);
 Epilogue program_instr_epilogue(const ProgramInstr *x); /* of gemm and conv */
+bool program_instr_has_grid(const ProgramInstr *x);     /* then `blocks` says how many */
 /* Does the instruction write its tensor `i`?  It reads all others, and C of a gemm that accumulates. */
 bool program_instr_writes(const ProgramInstr *x, uint32_t i);
 
@@ -420,7 +421,8 @@ RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symb
 /* "2*batch + @tp"; cut when it does not fit.  Returns text. */
 const char *program_expr_text(const Program *p, uint32_t expr, char *text, size_t size);
 
-/* The whole Program as text (`--emit=schedule`): symbols, mesh, memory, entries, schedules, bodies. */
+/* The whole Program as text (`--emit=schedule` for CPU ranks, `apc inspect -v`): symbols, mesh, memory, entries,
+ * schedules, bodies. */
 void program_print(const Program *p, Text *t);
 /* "all_reduce of h3.mlp.out over tp" */
 void program_instr_text(const Program *p, uint32_t instr, char *text, size_t size);

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codegen/cpu/c_compiler.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
 #include "tools/plan_times.h"
@@ -258,5 +257,6 @@ const char *tool_stub(Arena *a) {
 }
 
 bool tool_can_compile(Tool *t) {
-  return codegen_stub_check(tool_stub(t->arena), t->diags) && c_compiler_check(t->arena, t->diags, NULL);
+  return codegen_stub_check(tool_stub(t->arena), t->diags) &&
+         kernel_target(target_device_traits(DEVICE_cpu))->ready(t->arena, t->diags);
 }

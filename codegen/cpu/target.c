@@ -68,6 +68,8 @@ static bool check(const KernelCompile *how, const KernelImages *images, const Pr
   return kernel_object_check(how->diags, &(KernelObject){&images->items[0].map, p, stub, c_compiler_name(&c)});
 }
 
+static bool ready(Arena *a, Diags *d) { return c_compiler_check(a, d, NULL); }
+
 static void schedule(Arena *a, const ArtifactProgram *program, Text *t) {
   (void)a;
   program_print(&program->p, t);
@@ -75,4 +77,4 @@ static void schedule(Arena *a, const ArtifactProgram *program, Text *t) {
 
 static const char *const prelude = kernel_prelude;
 extern const KernelTarget kernel_target_cpu;
-const KernelTarget kernel_target_cpu = {&prelude, print, definition, texts, compile, check, schedule};
+const KernelTarget kernel_target_cpu = {&prelude, print, definition, texts, compile, check, ready, schedule};

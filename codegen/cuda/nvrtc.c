@@ -152,15 +152,18 @@ static bool compile(Arena *a, Diags *d, Program p, const char *arch, CudaImage *
   return (out->ptx && out->cubin) || diag_error(d, DIAG_tool_failed, (Loc){0}, "NVRTC gives no code for %s", arch);
 }
 
+bool nvrtc_ready(Diags *d) {
+  if (load()) return true;
+  if (*why_not) return diag_error(d, DIAG_tool_missing, (Loc){0}, "NVRTC cannot be loaded: %s", why_not);
+  diag_error(d, DIAG_tool_missing, (Loc){0}, "PTX and GPU machine code need NVRTC, and there is no libnvrtc.so");
+  diag_help(d, "install the CUDA toolkit 12 or newer, or point CUDA_HOME to it; --emit=cuda needs no toolkit");
+  return false;
+}
+
 bool nvrtc_compile(Arena *a, Diags *d, const char *text, const char *arch, CudaImage *out) {
   Program p = NULL;
   *out = (CudaImage){0};
-  if (!load() && *why_not) return diag_error(d, DIAG_tool_missing, (Loc){0}, "NVRTC cannot be loaded: %s", why_not);
-  if (!load()) {
-    diag_error(d, DIAG_tool_missing, (Loc){0}, "PTX and GPU machine code need NVRTC, and there is no libnvrtc.so");
-    diag_help(d, "install the CUDA toolkit 12 or newer, or point CUDA_HOME to it; --emit=cuda needs no toolkit");
-    return false;
-  }
+  if (!nvrtc_ready(d)) return false;
   int status = nvrtc.create(&p, text, "kernels.cu", 0, NULL, NULL);
   if (status != 0) return diag_error(d, DIAG_tool_failed, (Loc){0}, "NVRTC: %s", nvrtc.error(status));
   bool ok = compile(a, d, p, arch, out);

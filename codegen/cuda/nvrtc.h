@@ -28,6 +28,9 @@ typedef struct CudaImage {
 /* True when the library was found; its version in *major, *minor. */
 bool nvrtc_found(int *major, int *minor);
 
+/* False after a diagnostic when the library is missing (DIAG_tool_missing). */
+bool nvrtc_ready(Diags *d);
+
 /* The options it is given, but for the architecture. */
 extern const char *const nvrtc_options[];
 

@@ -49,6 +49,11 @@ static bool compile(const KernelCompile *how, const char *const *list, size_t n,
   return true;
 }
 
+static bool ready(Arena *a, Diags *d) {
+  (void)a;
+  return nvrtc_ready(d);
+}
+
 static const char *const prelude = dialect_prelude;
 extern const KernelTarget kernel_target_cuda;
-const KernelTarget kernel_target_cuda = {&prelude, print, cuda_text, texts, compile, NULL, cuda_schedule_print};
+const KernelTarget kernel_target_cuda = {&prelude, print, cuda_text, texts, compile, NULL, ready, cuda_schedule_print};

@@ -455,66 +455,6 @@ static void images_that_are_none(void) {
   }
 }
 
-/* ---- grids */
-
-/* One launch of one kernel, with images of a mask over all_specs; the fault, "" for none. */
-static const char *grid_fault(ProgramKernel kernel, bool blocks, uint32_t images, Text *text) {
-  static RtError error;
-  ProgramBuilder *b = example();
-  ProgramFacts facts = {"grid", "test", "test", 2, 1};
-  ProgramInstr *x = program_at_instrs(b, 0); /* the fill of the first body */
-  kernel.name = program_string(b, "k0_relu");
-  program_add_kernels(b, &kernel);
-  x->kind = PI_launch, x->object = 0, x->dim = 1;
-  x->blocks = blocks ? program_expr(b, PX_div, program_sym(b, 0), program_const(b, 2)) : PROGRAM_NONE;
-  for (uint32_t i = 0; i < ALL_SPECS; i++)
-    if (images >> i & 1) program_embed_image(b, all_specs[i].kind, all_specs[i].arch, 10, 0);
-  void *bytes = NULL;
-  size_t n;
-  Program p;
-  error = (RtError){0};
-  RtStatus status = program_builder_finish(b, &facts, &bytes, &n, &error);
-  if (!status) status = program_open(bytes, n, &p, &error);
-  if (!status) {
-    program_print(&p, text);
-    program_close(&p);
-  }
-  free(bytes);
-  program_builder_free(b);
-  return status ? error.text : "";
-}
-
-static void grids_fit_devices(void) {
-  static const struct {
-    ProgramKernel kernel;
-    bool blocks;
-    uint32_t images;
-    const char *fault;
-  } cases[] = {
-      {{.threads = 0}, false, 0, ""},
-      {{.threads = 0}, false, 1, ""},
-      {{.threads = 256}, true, 0, ""},
-      {{.threads = 1024, .shared = 48 << 10}, true, 0x82, ""},
-      {{.threads = 256}, true, 0x03, ""}, /* code for CPUs beside it */
-      {{.threads = 1025}, true, 0, "the block of kernels[0]"},
-      {{.threads = 1, .shared = (48 << 10) + 1}, true, 0x02, "the block of kernels[0]"},
-      {{.shared = 8}, false, 0, "the block of kernels[0]"},     /* of no block */
-      {{.threads = 0}, false, 0x02, "the block of kernels[0]"}, /* a GPU has a grid */
-      {{.threads = 256}, false, 0, "the grid of instrs[0]"},
-      {{.threads = 0}, true, 0, "the grid of instrs[0]"},
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    Text t = {.arena = arena_new()};
-    const char *fault = grid_fault(cases[i].kernel, cases[i].blocks, cases[i].images, &t);
-    CHECKF(*cases[i].fault ? strstr(fault, cases[i].fault) != NULL : !*fault, "case %zu: %s", i, fault);
-    if (i == 3)
-      CHECKF(strstr(text_str(&t), "kernel k0_relu threads 1024 shared 49152\n") &&
-                 strstr(text_str(&t), "launch k0_relu b0:f32[batch div 2, 4] blocks batch div 2  # fill\n"),
-             "%s", text_str(&t));
-    arena_free(t.arena);
-  }
-}
-
 int main(void) {
   RUN(expressions_are_stored_once_and_folded);
   RUN(prints);
@@ -527,6 +467,5 @@ int main(void) {
   RUN(cpu_sets);
   RUN(images_are_chosen);
   RUN(images_that_are_none);
-  RUN(grids_fit_devices);
   return test_summary();
 }
