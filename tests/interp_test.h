@@ -19,7 +19,7 @@ typedef struct InterpProgram {
 } InterpProgram;
 
 /* Parses "apc.ir 1" + text and verifies it; exits when that fails (a broken test). */
-static inline InterpProgram codegen_program_of(const char *text) {
+static inline InterpProgram interp_program(const char *text) {
   InterpProgram p = {.arena = arena_new()};
   p.diags = diags_new(p.arena);
   p.m = ir_parse("test", arena_printf(p.arena, "apc.ir 1\n%s", text), p.diags);

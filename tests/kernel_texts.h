@@ -10,7 +10,7 @@ static void text_case(const char *name, const char *body) {
   Arena *a = arena_new();
   const char *text =
       arena_printf(a, "symbol b hint 3\nsymbol s hint 70\nmesh [tp=1] stages 1\nfunc @r level 2 {\n%s}\n", body);
-  add_case(name, codegen_program_of(text), (uint64_t)ncases);
+  add_case(name, interp_program(text), (uint64_t)ncases);
   arena_free(a);
 }
 

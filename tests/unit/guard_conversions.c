@@ -199,7 +199,7 @@ static void run_case(const Case *c) {
               dtype_name(c->dtype));
   for (int d = 0; d < c->rank; d++) text_printf(&t, "%s%s", d ? ", " : "", c->dims[d]);
   text_add(&t, "] }\n");
-  g.p = codegen_program_of(text_str(&t));
+  g.p = interp_program(text_str(&t));
   g.global = type_of(module_func(g.p.m, "shape"), 1);
   g.layouts.items = ARENA_ARRAY(arena, const Layout *, 1024);
   add_layouts(&g, 0, &(Layout){.rank = c->rank});

@@ -182,7 +182,7 @@ static void run_instance(const Instance *x, int variant, const char *mesh) {
   Guard g = {.instance = x, .mesh = mesh};
   const char *declared = variant == VARIANTS - 1 ? "symbol A hint 5\nsymbol B hint 4\nsymbol C hint 6\n" : "";
   g.text = arena_printf(arena, "%smesh %s\n%s", declared, mesh, with_sizes(arena, x->text, sizes[variant]));
-  g.p = codegen_program_of(g.text);
+  g.p = interp_program(g.text);
   g.whole = module_func(g.p.m, "main");
   const Op *y = &g.whole->ops.items[index_of_y(g.whole)];
   if (y->kind != x->kind) {

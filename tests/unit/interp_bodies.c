@@ -7,7 +7,7 @@
 
 /* Runs @main and the body of its operation %y on the same random operands, floats of the first multiplied. */
 static void compare_times(double factor, const char *text, double tolerance) {
-  InterpProgram p = codegen_program_of(text);
+  InterpProgram p = interp_program(text);
   const Func *f = module_func(p.m, "main");
   const Op *op = op_of(f, func_find(f, "y"));
   Func *body = body_of(p.m, f, op);
@@ -117,7 +117,7 @@ static void cross_entropy(void) {
 
 /* Extents that happen to be equal, symbolic extents and extents of 1 keep their factors apart. */
 static void strategies(void) {
-  InterpProgram p = codegen_program_of(
+  InterpProgram p = interp_program(
       "mesh [a=2, b=3]\nsymbol n hint 4\n"
       "func @main level 1 { %0 = input {name=\"0\"} : f32[n,n,4,n,4] %1 = input {name=\"1\"} : f32[n,n,n,4] %2 = input "
       "{name=\"2\"} : f32[n,n,n,4] %3 = input {name=\"3\"} : i64[n] %4 = input {name=\"4\"} : i64[n] %5 = input "

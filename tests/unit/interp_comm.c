@@ -14,7 +14,7 @@ static void check_ranks(const char *text, int rank, const int64_t *dims, int n, 
                         int line) {
   for (int d = 0; d < 2; d++)
     for (uint64_t seed = 0; seed < 2; seed++) {
-      InterpProgram p = codegen_program_of(text);
+      InterpProgram p = interp_program(text);
       p.options.domain = (InterpDomain)d;
       p.options.partial_seed = seed;
       p.options.tolerance = d ? 0 : 1e-12;
@@ -108,7 +108,7 @@ static void exchanges(void) {
 
 /* Two layers, the first cut by columns, the second by rows: one all-reduce (Megatron). */
 static void tensor_parallel(void) {
-  InterpProgram p = codegen_program_of(
+  InterpProgram p = interp_program(
       "mesh [dp=2, tp=3]\nparam \"w\" : f32[4, 7] = normal 0.5 seed 1\nparam \"v\" : f32[7, 5] = normal 0.5 seed 2\n"
       "func @main level 1 { %x = input {name=\"x\"} : f32[6, 4] %w = param {name=\"w\"} : f32[4, 7] %v = param "
       "{name=\"v\"} : f32[7, 5]\n"
@@ -144,7 +144,7 @@ static void pipeline(void) {
       "  %one = const {value=1} : f32[2] stage 1 %y = add %t, %one : f32[2] stage 1 output \"y\" %y @{0:mb.a}\n"
       "  %s = read {name=\"s\"} : f32[2] @{0:mb.a} stage 1 %d = size {expr=2} : f32[2] stage 1 %q = div %s, %d : "
       "f32[2] stage 1 write \"w\" %q {name=\"s\"} stage 1 }";
-  InterpProgram p = codegen_program_of(text);
+  InterpProgram p = interp_program(text);
   program_numbers(&p, "x", DT_f32, 1, DIMS(8), ten);
   CHECK(tool_program_run(&p, "main"));
   CHECK_OUTPUT(&p, "y", 1, 0, -1, -2, -3, -4, -5, -6);
@@ -164,7 +164,7 @@ static void calls(void) {
 
 /* Owned elements move as bits: -0.0 and NaN survive, unlike through a sum. */
 static void bits(void) {
-  InterpProgram p = codegen_program_of(
+  InterpProgram p = interp_program(
       "mesh [a=2]\nfunc @main level 2 { %x = input {name=\"x\"} : f32[2] @{one:a} %y = all_reduce %x {mesh_axes=[a], "
       "op=one} : f32[2] output \"y\" %y @{} }");
   program_numbers(&p, "x", DT_f32, 1, DIMS(2), LIST(-0.0, NAN));
@@ -177,7 +177,7 @@ static void bits(void) {
 /* ---- refused */
 
 static void refuse(const char *text, const char *message) {
-  InterpProgram p = codegen_program_of(text);
+  InterpProgram p = interp_program(text);
   program_numbers(&p, "x", DT_f32, 1, DIMS(3), LIST(0, 1, 2));
   CHECKF(!tool_program_run(&p, "main"), "%s", text);
   CHECKF(strstr(program_error(&p), message), "\"%s\" does not say \"%s\"", program_error(&p), message);

@@ -9,7 +9,7 @@ static void check_loop(const char *head, const char *body, double n, double m, i
                        const char *file, int line) {
   for (int d = 0; d < 2; d++) {
     Arena *scratch = arena_new();
-    InterpProgram p = codegen_program_of(
+    InterpProgram p = interp_program(
         arena_printf(scratch,
                      "%s\nfunc @main level 1 { %%x = input {name=\"x\"} : f32[3] %%n = input {name=\"n\"} : i64[] "
                      "%%m = input {name=\"m\"} : i64[] %s output \"y\" %%y }",
@@ -127,7 +127,7 @@ static void called(void) {
 
 static void too_many(void) {
   Arena *scratch = arena_new();
-  InterpProgram p = codegen_program_of(arena_printf(
+  InterpProgram p = interp_program(arena_printf(
       scratch,
       "func @main level 1 { %%n = const {value=9} : i64[] %%x = const {value=1} : f32[3] %s output \"y\" %%y }",
       doubling));
@@ -144,7 +144,7 @@ static void too_many(void) {
 
 static bool run_ranks(InterpProgram *p, const char *count, const char *again) {
   Arena *scratch = arena_new();
-  *p = codegen_program_of(arena_printf(
+  *p = interp_program(arena_printf(
       scratch,
       "mesh [a=2]\nfunc @main level 2 { %%x = input {name=\"x\"} : f32[2] @{0:a} %%n = input {name=\"n\"} : i64[2] @{} "
       "%%i = iota {axis=0, start=@a} : i64[1] %%here = reshape %%i : i64[] %%two = const {value=2} : i64[] %%one = "

@@ -9,7 +9,7 @@
 static void check_text(const char *body, int n, const double *want, const char *file, int line) {
   Arena *a = arena_new();
   InterpProgram p =
-      codegen_program_of(arena_printf(a, "symbol n hint 3\nfunc @main level 1 { %s output \"y\" %%y }", body));
+      interp_program(arena_printf(a, "symbol n hint 3\nfunc @main level 1 { %s output \"y\" %%y }", body));
   if (!tool_program_run(&p, "main")) {
     diags_print(p.diags, stderr, false);
     test_failed_here++;
@@ -186,7 +186,7 @@ static void residues(void) {
 }
 
 static void modp(void) {
-  InterpProgram p = codegen_program_of(
+  InterpProgram p = interp_program(
       "func @main level 1 {\n"
       "  %x = input {name=\"x\"} : f32[3]  %z = input {name=\"z\"} : f32[3]\n"
       "  %add = add %x, %z : f32[3]  %div = div %x, %z : f32[3]  %back = mul %div, %z : f32[3]\n"
@@ -241,7 +241,7 @@ static const char *const with_weights =
 
 static void weights_state_calls(void) {
   double step = 2;
-  InterpProgram p = codegen_program_of(with_weights);
+  InterpProgram p = interp_program(with_weights);
   CHECK(!tool_program_run(&p, "main"));
   CHECKF(strstr(program_error(&p), "\"w\" lies in a file"), "%s", program_error(&p));
   p.options.blob = two_by_index;
@@ -263,7 +263,7 @@ static void weights_state_calls(void) {
 /* ---- errors */
 
 static void refuse(const char *text, const char *message, int ninputs, int64_t extent) {
-  InterpProgram p = codegen_program_of(text);
+  InterpProgram p = interp_program(text);
   if (ninputs) program_input(&p, "x", DT_f32, 1, &extent);
   CHECK(!tool_program_run(&p, "main"));
   CHECKF(strstr(program_error(&p), message), "\"%s\" does not say \"%s\"", program_error(&p), message);

@@ -50,8 +50,8 @@ static void keeps_numbers(const char *name, double tolerance) {
   CHECKF(text, "no tests/text/loop_%s.ir", name);
   if (!text) return;
   char *start = strstr(text, "apc.ir 1\n");
-  InterpProgram before = codegen_program_of(start + strlen("apc.ir 1\n")),
-                after = codegen_program_of(start + strlen("apc.ir 1\n"));
+  InterpProgram before = interp_program(start + strlen("apc.ir 1\n")),
+                after = interp_program(start + strlen("apc.ir 1\n"));
   InterpResult want[4], got[4];
   bool ok = pipeline_run(after.m, NULL, &(PassOptions){.verify = true, .device = target_device_traits(DEVICE_cpu)},
                          after.diags);

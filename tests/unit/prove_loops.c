@@ -93,8 +93,8 @@ static const char *replaced(Arena *arena, const char *level2, const char *from, 
 
 static InterpProgram program(const Model *k, const char *level2) {
   Arena *scratch = arena_new();
-  InterpProgram p = codegen_program_of(arena_printf(
-      scratch, "%sfunc @main level 1 {\n%s\n}\nfunc @rank level 2 {\n%s\n}\n", k->head, k->level1, level2));
+  InterpProgram p = interp_program(arena_printf(scratch, "%sfunc @main level 1 {\n%s\n}\nfunc @rank level 2 {\n%s\n}\n",
+                                                k->head, k->level1, level2));
   arena_free(scratch);
   return p;
 }
