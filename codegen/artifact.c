@@ -18,6 +18,7 @@
 #include "program/artifact.h"
 #include "program/build.h"
 #include "program/flow.h"
+#include "program/memory.h"
 #include "program/order.h"
 
 typedef struct Job {
@@ -157,7 +158,8 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
   ProgramFacts facts = {.name = s->name,
                         .target = s->target,
                         .producer = s->producer,
-                        .stages = (uint32_t)s->legal->source.m->mesh.stages};
+                        .stages = (uint32_t)s->legal->source.m->mesh.stages,
+                        .n_events = r->events};
   for (size_t i = 0; kernels && i < kernels->n; i++) {
     const KernelImage *k = &kernels->items[i];
     program_embed_image(r->b, k->kind, k->arch, k->bytes, program_blob_hash(k->data, k->bytes));
@@ -165,7 +167,7 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
   Program p;
   if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
       program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK ||
-      flow_check_all(&p, &error) != RT_OK)
+      flow_check_all(&p, &error) != RT_OK || (r->events && memory_check_all(&p, &error) != RT_OK))
     program_refused("the Program just built", &error);
   program_close(&p);
 }

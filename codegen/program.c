@@ -62,6 +62,7 @@ uint32_t emit_scratch(EmitBody *b, const Type *t) {
 uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
                     const uint32_t *tensors, ProgramList exprs) {
   ProgramBuilder *pb = b->e->b;
+  emit_waits(b, kind, n, tensors);
   uint32_t at = position(b);
   for (uint32_t i = 0; i < n; i++) {
     ProgramBuffer *buffer = program_at_buffers(pb, program_at_tensors(pb, tensors[i])->buffer);
@@ -187,9 +188,10 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
     }
     tensors[n++] = b->tensor[v];
   }
+  b->writes = (uint32_t)u->nout;
   uint32_t at =
       emit_instr(b, PI_launch, where, (uint32_t)u->kernel, n, tensors, emit_exprs(b->e, u->nscalars, u->scalars));
-  program_at_instrs(b->e->b, at)->dim = (uint32_t)u->nout;
+  program_at_instrs(b->e->b, at)->dim = b->writes;
   put_grid(b, at, u);
 }
 
@@ -305,6 +307,7 @@ static void emit_transfer(EmitBody *b, const Unit *u, const Op *op, uint32_t key
     at = emit_instr(b, PI_recv, op->name, group, 1, &b->tensor[u->out[0]], no_exprs(b));
   }
   program_at_instrs(b->e->b, at)->key = key;
+  if (b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
 static void emit_comm(EmitBody *b, const Unit *u) {
@@ -341,6 +344,7 @@ static void emit_comm(EmitBody *b, const Unit *u) {
   ProgramInstr *i = program_at_instrs(b->e->b, at);
   i->dim = dim, i->dim2 = dim2, i->reduction = reduction, i->key = key;
   i->value = op_float(op, AT_value, 0);
+  if (b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
 /* At the end of the body, when nobody reads the old state any more. */
@@ -468,6 +472,7 @@ static bool emit_body(Emitting *e, const LegalBody *legal, uint32_t entry) {
   else emit_fetches(&b);
   for (size_t i = 0; i < b.units->n; i++)
     if (b.units->items[i].kind == UNIT_WRITE && !tool_emit_write(&b, &b.units->items[i])) return false;
+  emit_wait_all(&b);
   program_add_bodies(e->b, &(ProgramBody){.name = emit_text(e, spec->name),
                                           .entry = entry,
                                           .stage = (uint32_t)stage,

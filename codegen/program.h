@@ -32,7 +32,8 @@ typedef struct ProgramResult {
   struct {
     ProgramKernelText *items;
     size_t n, cap;
-  } kernels; /* different ones */
+  } kernels;       /* different ones */
+  uint32_t events; /* of asynchronous communication */
   struct {
     ProgramEmbedded *items;
     size_t n, cap;

@@ -19,7 +19,12 @@ typedef struct EmitBody {
   uint32_t entry, body, start; /* instruction 0 of the body */
   uint32_t buffers;            /* its first buffer */
   int stage;
-  int at; /* the unit being written */
+  int at;          /* the unit being written */
+  uint32_t writes; /* launch: how many tensors the instruction being added writes */
+  struct {
+    uint32_t *items;
+    size_t n, cap;
+  } pending; /* communication that nobody waited for yet: instructions */
   const UnitList *units;
   uint32_t *tensor; /* by value (temporaries behind): Program tensor, NONE before it exists */
   int *last_use;    /* by value: the unit behind which no round of any loop reads it or a view of it; -1 never */
@@ -57,6 +62,15 @@ void emit_find_uses(EmitBody *b);
 bool emit_in_carry(const EmitBody *b, Val v);
 void emit_loop(EmitBody *b, const Unit *u, const char *where);
 void emit_repeat(EmitBody *b, const Unit *u, const char *where);
+
+/* ---- program_events.c */
+
+/* The communication just added gets an event. */
+void emit_event(EmitBody *b, uint32_t instr);
+/* Waits for what must be over before the instruction that is added next: what writes a tensor that it touches or reads
+ * one that it writes, and all where a round begins or ends. */
+void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors);
+void emit_wait_all(EmitBody *b);
 
 /* ---- program_checks.c */
 

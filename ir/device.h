@@ -43,6 +43,9 @@ typedef struct DeviceTraits {
   bool shared_memory; /* ranks of one machine share its memory: more of them do not help where a model does not fit */
   bool contiguous_collectives; /* its engine of communication moves contiguous memory only (ir/legal_comm.h); else it
                                   reads and writes parts of tensors where they are */
+  bool asynchronous;           /* communication is on a queue of its own, beside computation: it is asked for behind its
+                                  producer and waited for before its first reader; where progress is made in waits only,
+                                  that gains nothing and costs memory */
   bool runs;                   /* programs are built for it; for others only texts */
   uint32_t kernels; /* bits of MatrixKernel: which of our kernels multiply with the units that products of the library
                        use; the others do it in f32 (f64 for f64) */

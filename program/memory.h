@@ -43,4 +43,8 @@ void memory_plan_free(MemoryPlan *plan);
  * RT_INTERNAL names the two buffers or the instruction. */
 RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan, RtError *error);
 
+/* The same of the plans of all entries and stages, with the default size of every symbol, and whether tensors lie
+ * inside their buffers; nothing where the model cannot have these sizes (traffic_has_sizes). */
+RtStatus memory_check_all(const Program *p, RtError *error);
+
 #endif

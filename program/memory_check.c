@@ -12,6 +12,8 @@
 
 #include "program/flow.h"
 #include "program/memory.h"
+#include "program/traffic.h"
+#include "program/values.h"
 
 typedef struct Live {
   uint64_t begin, end;
@@ -236,5 +238,63 @@ RtStatus memory_check(const Program *p, uint32_t entry, uint32_t stage, const Me
   if (status) return status;
   status = prepare(&w) ? walk(&w) : rt_error(error, RT_FAILED, "out of memory");
   dispose(&w);
+  return status;
+}
+
+/* ---- tensors inside their buffers */
+
+static bool fits(const Program *p, const ProgramValues *v, uint32_t rank, const ProgramTensor *t, uint64_t room) {
+  int64_t bytes = (int64_t)dtype_bytes((DType)t->dtype), offset = program_value_of(v, rank, t->offset), one = bytes;
+  bool empty = false;
+  for (uint32_t d = 0; d < t->extents.n; d++) {
+    int64_t extent = program_value_of(v, rank, program_list(p, t->extents)[d]);
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent > 1 ? extent : 1, &bytes)) return false;
+    empty |= extent == 0;
+  }
+  if (empty) bytes = 0;
+  return offset >= 0 && offset % one == 0 && (uint64_t)offset <= room && (uint64_t)bytes <= room - (uint64_t)offset;
+}
+
+/* On all ranks of the stage, in one micro-batch. */
+static RtStatus tensors_fit(const Program *p, uint32_t entry, uint32_t stage, const MemoryPlan *plan,
+                            const ProgramValues *v, RtError *error) {
+  for (uint32_t i = 0; i < p->n_tensors; i++) {
+    const ProgramTensor *t = &p->tensors[i];
+    const ProgramBuffer *b = &p->buffers[t->buffer];
+    bool alike = v->column[t->offset] == PROGRAM_NONE;
+    for (uint32_t d = 0; d < t->extents.n; d++) alike &= v->column[program_list(p, t->extents)[d]] == PROGRAM_NONE;
+    for (uint32_t r = 0; b->stage == stage && b->entry == entry && r < (alike ? 1 : p->ranks_per_stage); r++)
+      if (!fits(p, v, stage * p->ranks_per_stage + r, t, plan->slot_bytes[t->buffer]))
+        return rt_error(error, RT_INTERNAL, "memory plan: a tensor does not fit into buffer '%s' on rank %u",
+                        program_text(p, b->name), stage * p->ranks_per_stage + r);
+  }
+  return RT_OK;
+}
+
+static RtStatus check_plan(const Program *p, uint32_t entry, uint32_t stage, const int64_t *symbols, RtError *error) {
+  MemoryPlan plan;
+  ProgramValues v;
+  RtStatus status = memory_plan(p, entry, stage, symbols, &plan, error);
+  if (status) return status;
+  status = memory_check(p, entry, stage, &plan, error);
+  if (!status) {
+    status = program_values_open(p, &v, error);
+    for (uint32_t mb = 0; mb < (p->uses & PROGRAM_USES_MICRO_BATCH ? p->micro_batches : 1) && !status; mb++) {
+      status = program_values_bind(&v, symbols, mb, error);
+      if (!status) status = tensors_fit(p, entry, stage, &plan, &v, error);
+    }
+    program_values_close(&v);
+  }
+  memory_plan_free(&plan);
+  return status;
+}
+
+RtStatus memory_check_all(const Program *p, RtError *error) {
+  int64_t symbols[PROGRAM_MAX_SYMBOLS + 1];
+  for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
+  RtStatus status = RT_OK;
+  if (!traffic_has_sizes(p, symbols)) return RT_OK;
+  for (uint32_t i = 0; i < p->n_entries * p->stages && !status; i++)
+    status = check_plan(p, i / p->stages, i % p->stages, symbols, error);
   return status;
 }

@@ -41,7 +41,9 @@
  * Communication.  `key` is a number below 2^24, the same for all instructions that meet: the two of a send and its
  * recv, and the one instruction (of one body) for a group within a stage.  Members of a group meet in the same order.
  * `together` joins an instruction with the next one, also communication, into one position of the order: both progress
- * at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.
+ * at once.  `event` makes it asynchronous: `wait` ends it, in the same round of the same loop.  The compiler writes
+ * events for devices that have a queue for communication: asked for directly behind its producer, all in the one order
+ * of the level-2 function, waited for before the first instruction that reads what it fills or writes what it sends.
  *
  * Kernels are functions that every image has under one name: machine code of one kind (program.def) for one
  * architecture; a device takes the one it runs (program/image.h).  A Program with kernels and without images can be

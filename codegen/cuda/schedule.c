@@ -1,8 +1,11 @@
 /* codegen/cuda/schedule.c - see schedule.h.
  *
  * In: a Program with CUDA kernels.  Out: its lists of device calls (program/device_calls.h), which are what an executor
- * walks, as text, one line per call a rank makes on its stream, in order: launches of emitted kernels, cublasLtMatmul
+ * walks, as text, one line per call a rank makes, in order: launches of emitted kernels, cublasLtMatmul
  * for products, nccl calls for communication, cudaMemcpy and cudaMemset for what only moves bytes.
+ *
+ * There are two queues (streams): compute, and communication, whose calls are those of NCCL.  These begin when what was
+ * computed before them is done, and an event tells when they are.
  *
  * NCCL joins and cuts contiguous ranges; the Program's collectives move no others (ir/legal_comm.h).  Its counts are
  * equal on all members: parts of different sizes become one call per member inside a group.
@@ -238,11 +241,6 @@ static void print_blocks(const Call *q) {
   line(q->k, "ncclGroupEnd()");
 }
 
-static void print_exchange(const Call *q) {
-  line(q->k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(q, 1), q->c->value, bytes_of(&q->c->tensors[1]));
-  print_blocks(q);
-}
-
 static void print_pair(const Call *q, const char *call) {
   line(q->k, "ncclGroupStart() key %u", q->x->key);
   peer(q, call, place(q, 0), (size_t)bytes_of(&q->c->tensors[0]), 1 - q->c->comm->members.place);
@@ -274,10 +272,20 @@ static void print_comm(const Call *q) {
     case PI_all_gather: print_all_gather(q); break;
     case PI_reduce_scatter: print_reduce_scatter(q); break;
     case PI_all_to_all: print_blocks(q); break;
-    case PI_exchange: print_exchange(q); break;
+    case PI_exchange: print_blocks(q); break;
     case PI_send: print_pair(q, "ncclSend"); break;
     default: print_pair(q, "ncclRecv");
   }
+}
+
+/* On the queue of communication, once what was computed before is there; what waits for it says so. */
+static void print_asked(const Call *q) {
+  bool event = q->x->event != PROGRAM_NONE;
+  if (q->c->kind == PI_exchange)
+    line(q->k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(q, 1), q->c->value, bytes_of(&q->c->tensors[1]));
+  if (event) line(q->k, "cudaEventRecord(ready, compute); cudaStreamWaitEvent(communication, ready)");
+  print_comm(q);
+  if (event) line(q->k, "cudaEventRecord(event%u, communication)", q->x->event);
 }
 
 /* ---- calls */
@@ -332,7 +340,7 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
     case PI_fill:
       line(k, "cudaMemsetAsync(%s, %g, %" PRId64 ")", place(&q, 0), c->value, bytes_of(&c->tensors[0]));
       break;
-    case PI_wait: line(k, "cudaStreamWaitEvent(event %u)", q.x->event); break;
+    case PI_wait: line(k, "cudaStreamWaitEvent(compute, event%u)", q.x->event); break;
     case PI_feed: print_port(&q, entry->inputs, true); break;
     case PI_fetch: print_port(&q, entry->outputs, false); break;
     case PI_load:
@@ -345,7 +353,7 @@ static void print_call(const Print *k, const DeviceCall *c, const ProgramEntry *
     case PI_loop: print_loop(&q); break;
     case PI_repeat: print_repeat(&q); break;
     case PI_conv: die("cuda_schedule: convolutions of a library are for CPUs");
-    default: print_comm(&q);
+    default: print_asked(&q);
   }
 }
 

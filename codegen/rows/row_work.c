@@ -1,7 +1,7 @@
 /* codegen/rows/row_work.c - the operations of one stage, classified and legalised (row_work.h).
  *
- * Only operations that a result of the stage needs are kept: outputs, writes and outgoing transfers are the roots.  Of
- * a loop these are the carries that somebody reads, inside or behind it.
+ * Only operations that a result needs are kept: outputs and writes, of any stage, are the roots.  Of a loop these are
+ * the carries that somebody reads, inside or behind it.
  */
 #include "codegen/rows/row_work.h"
 
@@ -257,9 +257,8 @@ static bool in_stage(const Op *op, int stage) {
 
 /* Is a result of the operation asked for?  A leave also when the body reads its carry, a repeat when any of its
  * leaves is. */
-static bool is_root(const Work *w, const Op *op, const bool *value) {
-  bool leaves = op->kind == OP_transfer && op->stage == w->stage && op_int(op, AT_to_stage, 0) != w->stage;
-  bool asked = leaves || op->kind == OP_write;
+static bool is_root(const Op *op, const bool *value) {
+  bool asked = op->kind == OP_write;
   for (Val v = op->out; v < op_end(op); v++) asked |= value[v];
   return asked || ((op->kind == OP_leave || op->kind == OP_repeat) && value[op->in[0]]);
 }
@@ -270,10 +269,9 @@ static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *ne
   bool again = false;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
-    if (!in_stage(op, w->stage) || !is_root(w, op, value)) continue;
-    bool arrives = op->kind == OP_transfer && op->stage != w->stage;
+    if (!is_root(op, value)) continue;
     needed[i] = true;
-    for (int k = 0; k < op->nin && !arrives; k++) value[resolve(w, op->in[k])] = true;
+    for (int k = 0; k < op->nin; k++) value[resolve(w, op->in[k])] = true;
     if (op->kind == OP_leave) value[f->ops.items[loops->items[loops_reads_in(loops, f, i)].begin].out] = true;
     if (op->kind != OP_carry) continue;
     const Loop *l = &loops->items[loops->of[i]];
@@ -282,7 +280,7 @@ static bool mark_needed(const Work *w, const Loops *loops, bool *value, bool *ne
   return again;
 }
 
-/* Marks what the roots of the stage need. */
+/* Marks what outputs and writes of all stages need: what is sent is what is received. */
 static bool *find_needed(const Work *w, const Loops *loops) {
   const Func *f = w->f;
   bool *value = ARENA_ARRAY(w->m->arena, bool, f->values.n + 1), *needed = ARENA_ARRAY(w->m->arena, bool, f->ops.n + 1);
@@ -302,13 +300,58 @@ static void add_sources_of(Work *w, const Loop *l, const bool *needed) {
     if (needed[i] && stands_before_loops(w, &w->f->ops.items[i])) add_op(w, &w->f->ops.items[i], (int)i);
 }
 
+/* Behind which operation a communication is asked for: its operand's, or what stands in one piece with that.  Where it
+ * is otherwise: for weights and the like, which would all come at the beginning, and across borders of loops. */
+static size_t asked_behind(const Func *f, const Loops *loops, size_t comm) {
+  size_t made = (size_t)f->values.items[f->ops.items[comm].in[0]].op;
+  OpKind kind = f->ops.items[made].kind;
+  if (op_is_source(kind) || kind == OP_loop || kind == OP_leave || loops->of[made] != loops->of[comm]) return comm;
+  while (f->ops.items[made + 1].kind == OP_carry) made++;
+  return made;
+}
+
+typedef struct Ordered {
+  const Func *f;
+  size_t *order, n;
+  size_t *first, *next; /* per operation: the first communication behind it, the next behind the same; + 1 */
+} Ordered;
+
+static void put(Ordered *o, size_t i) {
+  o->order[o->n++] = i;
+  for (size_t k = o->first[i]; k; k = o->next[k - 1]) put(o, k - 1);
+}
+
+/* The operations, with communication directly behind what it sends where the device asks for it early: one list for all
+ * stages, so that two that send each other have one order (D43). */
+static const size_t *order_of(const Work *w, const Loops *loops) {
+  const Func *f = w->f;
+  Arena *a = w->m->arena;
+  size_t n = f->ops.n;
+  Ordered o = {.f = f,
+               .order = ARENA_ARRAY(a, size_t, n + 1),
+               .first = ARENA_ARRAY(a, size_t, n + 1),
+               .next = ARENA_ARRAY(a, size_t, n + 1)};
+  bool *moved = ARENA_ARRAY(a, bool, n + 1);
+  for (size_t i = n; i-- > 0 && w->device->asynchronous;) {
+    if (!op_is_comm(f->ops.items[i].kind)) continue;
+    size_t behind = asked_behind(f, loops, i);
+    if (behind == i) continue;
+    moved[i] = true, o.next[i] = o.first[behind], o.first[behind] = i + 1;
+  }
+  for (size_t i = 0; i < n; i++)
+    if (!moved[i]) put(&o, i);
+  return o.order;
+}
+
 static void add_ops(Work *w) {
   const Func *f = w->f;
   Loops loops = loops_of(w->m->arena, f);
   const bool *needed = find_needed(w, &loops);
-  for (size_t i = 0; i < f->ops.n; i++) {
+  const size_t *order = order_of(w, &loops);
+  for (size_t k = 0; k < f->ops.n; k++) {
+    size_t i = order[k];
     const Op *op = &f->ops.items[i];
-    if (!needed[i] || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
+    if (!needed[i] || !in_stage(op, w->stage) || (loops.of[i] >= 0 && stands_before_loops(w, op))) continue;
     if (op->kind == OP_loop && loops.items[loops.of[i]].parent < 0)
       add_sources_of(w, &loops.items[loops.of[i]], needed);
     add_op(w, op, (int)i);

@@ -92,6 +92,16 @@ static Val hold(Pricing *p, const WalkScope *s, Val value, const Layout *layout,
   return (Val)p->held.n;
 }
 
+/* Where communication beside computation is asked for, what it fills is live from there: behind what makes `from`
+ * (codegen/rows/row_work.c). */
+static void born_early(Pricing *p, const WalkScope *s, Val value, Val from, Val made) {
+  if (!cost_target(p->c)->device->asynchronous || from == NOT_HELD || made == NOT_HELD) return;
+  const Held *x = &p->held.items[from - 1];
+  bool source = op_is_source(op_of(p->f, x->value)->kind) && !x->converted;
+  bool inside = cost_loop_of_value(&p->loops->loops, p->f, value) == outermost(s)->loop;
+  if (!source && inside) p->held.items[made - 1].born = x->born;
+}
+
 static void live_until(Pricing *p, Val v, size_t op) {
   if (v >= NOT_HELD) return;
   Held *x = &p->held.items[v - 1];
@@ -166,7 +176,9 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
     spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
     if (p->traffic && cost_convert_path(p->c, type, from, to, &path)) count_moves(p, s, value, &path);
   }
-  return hold(p, s, value, to, stage, true);
+  Val made = hold(p, s, value, to, stage, true);
+  born_early(p, s, value, v, made);
+  return made;
 }
 
 static Val price_agreement(Walk *w, const WalkScope *s, Val value, Val v, int stage) {
@@ -185,7 +197,9 @@ static Val price_transfer(Walk *w, const WalkScope *s, Val value, Val v, const L
   live_until(p, v, w->now);
   spend(p, to, cost_transfer(p->c, bytes) * runs_here(p, s), &p->sums[to].transfers);
   count(p, s, COMM_send, bytes);
-  return hold(p, s, value, layout, to, true);
+  Val made = hold(p, s, value, layout, to, true);
+  born_early(p, s, value, v, made);
+  return made;
 }
 
 static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand, const WalkWindow *window, Val v,

@@ -8,7 +8,7 @@ small="-D layers=2 -D d=64 -D heads=4 -D ffn=128 -D vocab=100"
 small_mlp="-D layers=2 -D d=64 -D hidden=128"
 
 # Every line of a schedule is a comment, a launch of an emitted kernel, a call of a library, or the bracket of a loop.
-calls='cudaMemcpyAsync|cudaMemcpy2DAsync|cudaMemcpy3DAsync|cudaMemsetAsync|cublasLtMatmul|nccl[A-Z][A-Za-z]*'
+calls='cudaMemcpyAsync|cudaMemcpy3DAsync|cudaMemsetAsync|cublasLtMatmul|nccl[A-Z][A-Za-z]*|cudaEventRecord|cudaStreamWaitEvent'
 only_known() { # only_known NAME
   ! sed -n '/^body /,$p' "$1.schedule" | grep -vE '^(body [0-9]+: .* on rank( [0-9]+)+|  +#.*|    +k[0-9]+_[a-z_0-9]+<<<[1-9][0-9]*, [0-9]+>>>\(.*\)|    +('"$calls"')\(.*\)( key [0-9]+)?|    +cudaMemcpyAsync\(&rounds[0-9]+, b[0-9]+, 8\); cudaStreamSynchronize\(\)|    +for \(round[0-9]+ = 0; .*\) \{|    +\}|)$'
 }
@@ -23,6 +23,20 @@ communicators_are_listed() {
   cmp -s used listed
 }
 groups_are_closed() { [ "$(grep -c ncclGroupStart "$1.schedule")" -eq "$(grep -c ncclGroupEnd "$1.schedule")" ]; }
+# A round of a list of calls: what goes to the queue of communication comes behind what is computed before, and its event is waited for
+# once, behind it.
+events_are_waited_for() {
+  awk '
+    function wrong(what) { print FILENAME ":" FNR ": " what; bad = 1 }
+    function all_waited() { for (e in open) wrong("nobody waits for " e); delete open }
+    /cudaEventRecord\(ready, compute\); cudaStreamWaitEvent\(communication, ready\)$/ { ready = 1; next }
+    /^ *ncclGroupEnd|^ *  nccl(Send|Recv|Broadcast|Reduce)\(/ { next }
+    /^ *nccl/ { if (!ready) wrong("not on the queue of communication"); asked++; ready = 0 }
+    /cudaEventRecord\(event/ { match($0, /event[0-9]+/); e = substr($0, RSTART, RLENGTH); if (e in open) wrong("twice " e); open[e] = 1; events++ }
+    /cudaStreamWaitEvent\(compute, event/ { match($0, /event[0-9]+/); e = substr($0, RSTART, RLENGTH); if (!(e in open)) wrong("no " e); delete open[e] }
+    /^ *for \(round|^ *}$|^$/ { all_waited() }
+    END { all_waited(); exit bad || asked != events }' "$1.schedule"
+}
 schedule_of() { # schedule_of NAME options...
   local name=$1
   shift
@@ -31,6 +45,7 @@ schedule_of() { # schedule_of NAME options...
   check "$name: launches and kernels differ" launched_are_emitted $name
   check "$name: communicators" communicators_are_listed $name
   check "$name: groups" groups_are_closed $name
+  check "$name: events" events_are_waited_for $name
 }
 has() { check "$1.schedule lacks $2" grep -qE "$2" "$1.schedule"; }
 

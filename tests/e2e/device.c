@@ -109,6 +109,26 @@ static bool has_loops(const Program *p) {
 
 /* ---- a rank */
 
+/* Predicted bytes are those that were allocated: of the largest request. */
+static RtStatus predicted(const Run *run, const Program *p, const Executor *e, uint32_t rank, RtError *error) {
+  RankReport report;
+  uint64_t most[SPACE_COUNT] = {0};
+  exec_report(e, &report);
+  for (uint32_t i = 0; i < REQUESTS; i++) {
+    MemoryPlan plan;
+    RtStatus status =
+        memory_plan(p, program_entry_find(p, "main"), program_stage(p, rank), run->sizes[i], &plan, error);
+    if (status) return status;
+    for (int s = 0; s < SPACE_COUNT; s++)
+      if (plan.bytes[s] > most[s]) most[s] = plan.bytes[s];
+    memory_plan_free(&plan);
+  }
+  if (report.allocated[SPACE_ARENA] == most[SPACE_ARENA] && report.allocated[SPACE_WINDOW] == most[SPACE_WINDOW])
+    return RT_OK;
+  return rt_error(error, RT_INTERNAL, "%llu bytes were allocated, %llu are planned",
+                  (unsigned long long)report.allocated[SPACE_ARENA], (unsigned long long)most[SPACE_ARENA]);
+}
+
 static RtStatus request(const Run *run, const Program *p, Executor *e, uint32_t rank, uint32_t number, RtError *error) {
   RequestHead head = {
       .kind = REQUEST_RUN, .entry = program_entry_find(p, "main"), .n_symbols = p->n_symbols, .number = number};
@@ -138,6 +158,7 @@ static RtStatus serve(const Run *run, uint32_t rank, RtError *error) {
       .rank = rank, .device = run->device, .comm = comm, .files = files, .check = true, .eager = run->eager};
   if (!status) status = exec_open(&a, &options, &e, error);
   for (uint32_t i = 0; i < REQUESTS && !status; i++) status = request(run, &a.program, e, rank, i, error);
+  if (!status) status = predicted(run, &a.program, e, rank, error);
   bool replays = run->device && !run->eager, few = run->sizes != texts; /* no two calls of a small model may follow */
   if (!status && ((far_log.replayed > 0) > replays || (!far_log.replayed && replays && !few)))
     status = rt_error(error, RT_INTERNAL, "%zu calls were replayed", far_log.replayed);
@@ -214,37 +235,80 @@ static void far_from(Run *run, const char *near, const char *what) {
   }
 }
 
-/* How many instructions of a kind a program has. */
-static int kind_count(const char *path, ProgramInstrKind kind) {
+/* What a program has of everything. */
+typedef struct Contents {
+  int kinds[PI_COUNT];
+  int events;   /* communication that is asynchronous */
+  int beside;   /* of these: something is done before they are waited for */
+  int in_loops; /* of these: in a round */
+} Contents;
+
+static uint32_t wait_of(const Program *p, uint32_t i) {
+  uint32_t w = i + 1;
+  while (w < p->n_instrs && (p->instrs[w].kind != PI_wait || p->instrs[w].event != p->instrs[i].event)) w++;
+  return w;
+}
+
+static Contents contents_of(const char *path) {
   Artifact a = {0};
   RtError error = {0};
-  int n = 0;
-  if (artifact_open(path, "the program", &a, &error) != RT_OK) return -1;
-  for (uint32_t i = 0; i < a.program.n_instrs; i++) n += a.program.instrs[i].kind == kind;
+  Contents c = {0};
+  int depth = 0;
+  if (artifact_open(path, "the program", &a, &error) != RT_OK) return c;
+  const Program *p = &a.program;
+  for (uint32_t i = 0; i < p->n_instrs; i++) {
+    const ProgramInstr *x = &p->instrs[i];
+    c.kinds[x->kind]++;
+    depth += (x->kind == PI_loop) - (x->kind == PI_repeat);
+    if (!program_instr_is_comm(x->kind) || x->event == PROGRAM_NONE) continue;
+    c.events++;
+    c.in_loops += depth > 0;
+    for (uint32_t k = i + 1; k < wait_of(p, i); k++)
+      if (!program_instr_is_comm(p->instrs[k].kind) && p->instrs[k].kind != PI_wait) {
+        c.beside++;
+        break;
+      }
+  }
   artifact_close(&a);
-  return n;
+  return c;
 }
 
-/* The same plan, made for a CPU whose engine moves contiguous parts only. */
-static void contiguous_too(E2eModel *e, const Run *unstaged, const char *near, const char *what) {
+/* What the next program is made for as well. */
+static struct {
+  bool contiguous;   /* an engine that moves contiguous parts only */
+  bool asynchronous; /* communication beside computation; */
+  bool beside;       /* there is some that has something beside it, */
+  bool in_loops;     /* and in a round */
+} also;
+
+/* The same plan, made for a CPU with other traits: other programs, the same bits. */
+static void made_for(E2eModel *e, const Run *as_it_is, const char *near, bool contiguous, bool asynchronous,
+                     const char *model) {
   DeviceTraits traits = *target_device_traits(DEVICE_cpu);
-  Run run = *unstaged;
-  traits.contiguous_collectives = true;
-  run.contiguous = true;
-  run.path = strdup(temp_path("contiguous"));
+  Run run = *as_it_is;
+  const char *what =
+      arena_printf(e->arena, "%s%s%s", model, contiguous ? ", contiguous" : "", asynchronous ? ", asynchronous" : "");
+  traits.contiguous_collectives = run.contiguous = contiguous;
+  traits.asynchronous = asynchronous;
+  run.path = strdup(temp_path("other"));
   driver_make_for(&e->build, &traits);
   bool ok = driver_write(&e->build, run.path);
-  CHECKF(ok, "%s, contiguous", what);
-  if (!ok) e2e_diags(e);
-  else far_from(&run, near, what);
-  CHECK(!ok || kind_count(run.path, PI_launch) > kind_count(unstaged->path, PI_launch));
-  CHECK(!ok || (kind_count(unstaged->path, PI_all_to_all) == 4 && kind_count(run.path, PI_all_to_all) == 2));
-  CHECK(!ok || (kind_count(unstaged->path, PI_all_gather) == 1 && kind_count(run.path, PI_all_gather) == 3));
-  CHECK(!ok || (kind_count(run.path, PI_reduce_scatter) == 1 && kind_count(run.path, PI_exchange) == 3));
+  CHECKF(ok, "%s", what);
+  if (ok) far_from(&run, near, what);
+  else e2e_diags(e);
+  Contents was = contents_of(as_it_is->path), is = contents_of(run.path);
+  CHECKF(was.events == 0 && is.events == is.kinds[PI_wait], "%s: %d events, %d waits", what, is.events,
+         is.kinds[PI_wait]);
+  CHECKF((is.events > 0) == asynchronous, "%s: %d events", what, is.events);
+  CHECKF(!asynchronous || ((is.beside > 0) >= also.beside && (is.in_loops > 0) >= also.in_loops),
+         "%s: %d of %d beside something, %d in loops", what, is.beside, is.events, is.in_loops);
+  if (contiguous) {
+    CHECK(is.kinds[PI_launch] > was.kinds[PI_launch] && is.kinds[PI_reduce_scatter] == 1 && is.kinds[PI_exchange] == 3);
+    CHECK(was.kinds[PI_all_to_all] == 4 && was.kinds[PI_all_gather] == 1); /* two cannot be made with equal parts */
+    CHECK(is.kinds[PI_all_to_all] == 2 && is.kinds[PI_all_gather] == 3);
+  }
   free((char *)(uintptr_t)run.path);
 }
-
-static bool strided; /* in the next program: it is made contiguous as well */
 
 static void check(const char *model, int ndefines, const DslDefine *defines, const char *target, PlanOptions plan,
                   const int64_t sizes[REQUESTS][2]) {
@@ -259,11 +323,14 @@ static void check(const char *model, int ndefines, const DslDefine *defines, con
     CHECKF(run_on(&run, NULL, false), "%s", what);
     char *near = run.io;
     far_from(&run, near, what);
-    if (strided) contiguous_too(&e, &run, near, what);
+    for (int i = 1; i < 4; i++)
+      if ((also.contiguous || !(i & 1)) && (also.asynchronous || !(i & 2)))
+        made_for(&e, &run, near, i & 1, i & 2, what);
     if (near) munmap(near, (size_t)REQUESTS * IO_BYTES);
   }
   free((char *)(uintptr_t)run.path);
   e2e_free(&e);
+  memset(&also, 0, sizeof also);
 }
 
 /* A model and a plan as text. */
@@ -289,10 +356,23 @@ static void check_unet(const char *target, PlanOptions plan) {
 }
 
 static void products(void) { check_gpt("cpu", (PlanOptions){0}); }
-static void collectives(void) { check_gpt("cpux3", (PlanOptions){.tp = 3}); }
-static void micro_batches(void) { check_gpt("cpux2", (PlanOptions){.pp = 2, .micro_batches = 2}); }
 static void convolutions(void) { check_unet("cpu", (PlanOptions){0}); }
 static void loops(void) { check("examples/lstm.apc", 3, lstm, "cpu", (PlanOptions){0}, texts); }
+
+static void collectives(void) {
+  also.asynchronous = true;
+  check_gpt("cpux3", (PlanOptions){.tp = 3});
+}
+
+static void micro_batches(void) {
+  also.asynchronous = true;
+  check_gpt("cpux4", (PlanOptions){.tp = 2, .pp = 2, .micro_batches = 2});
+}
+
+static void rounds(void) {
+  also.asynchronous = also.in_loops = true;
+  check("examples/lstm.apc", 3, lstm, "cpux2", (PlanOptions){.tp = 2}, texts);
+}
 
 /* A model and a plan as text: windows that reach over the cut of the only dimension. */
 static void halos(void) {
@@ -342,9 +422,31 @@ static void inner_dimensions(void) {
       "op \"x\" {x2:h}\nop \"p\" {x2:h}\nop \"a\" {x2:h}\nop \"b\" {x2:h}\nop \"y\" {x2:h}\n"
       "op \"c\" {x1:h}\nop \"d\" {x2:h}\nop \"r\" {r0:h}\nop \"q\" {x1:h}\n"
       "op \"i\" {x1:h}\nop \"e\" {x2:h}\nop \"f\" {}\n";
-  strided = true;
+  also.contiguous = also.asynchronous = true;
   check_text("inner.ir", text, plan, "cpux3", lengths);
-  strided = false;
+}
+
+/* An all-to-all that nobody wants before two products are done. */
+static void beside_products(void) {
+  static const char text[] =
+      "apc.ir 1\n"
+      "symbol s hint 24\n"
+      "param \"w\" : f32[16, 16] = uniform 0.25 seed 9\n"
+      "func @main level 1 {\n"
+      "  %x = input {name=\"x\"} : f32[s, 16]\n"
+      "  %a = tanh %x : f32[s, 16]\n"
+      "  %w = param {name=\"w\"} : f32[16, 16]\n"
+      "  %g = dot %x, %w {spec=\"mk,kn->mn\"} : f32[s, 16]\n"
+      "  %q = dot %g, %w {spec=\"mk,kn->mn\"} : f32[s, 16]\n"
+      "  %b = sin %a : f32[s, 16]\n"
+      "  output \"b\" %b\n"
+      "  output \"q\" %q\n"
+      "}\n";
+  static const char plan[] =
+      "apc.plan 1\ngraph @main 0000000000000000\ntarget cpux2 ranks 2\nmesh [h=2] stages 1\n"
+      "op \"x\" {x0:h}\nop \"a\" {x0:h}\nop \"g\" {m:h}\nop \"q\" {m:h}\nop \"b\" {x1:h}\n";
+  also.asynchronous = also.beside = true;
+  check_text("beside.ir", text, plan, "cpux2", lengths);
 }
 
 /* What is prepared, and what persists. */
@@ -379,6 +481,8 @@ int main(int argc, char **argv) {
   RUN(halos);
   RUN(inner_dimensions);
   RUN(loops);
+  RUN(beside_products);
+  RUN(rounds);
   RUN(states);
   return test_summary();
 }

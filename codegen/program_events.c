@@ -1,0 +1,68 @@
+/* codegen/program_events.c - communication beside computation, for devices that have a queue for it (DeviceTraits): it
+ * is asked for where its unit stands, directly behind its producer (row_work.c), and waited for as late as can be.
+ *
+ * Waits come before the first instruction that touches what the communication writes, or writes what it reads; before a
+ * loop begins and a round ends, since an event is waited for in its own round; and at the end of the body.  Buffers
+ * live to the wait.  Numbers of events are used again once they have been waited for.
+ */
+#include "codegen/program_body.h"
+
+static uint32_t buffer_of(const EmitBody *b, uint32_t tensor) { return program_at_tensors(b->e->b, tensor)->buffer; }
+
+static bool under_way(const EmitBody *b, uint32_t event) {
+  for (size_t i = 0; i < b->pending.n; i++)
+    if (program_at_instrs(b->e->b, b->pending.items[i])->event == event) return true;
+  return false;
+}
+
+void emit_event(EmitBody *b, uint32_t instr) {
+  uint32_t event = 0;
+  while (under_way(b, event)) event++;
+  program_at_instrs(b->e->b, instr)->event = event;
+  ARENA_PUSH(b->e->m->arena, &b->pending, instr);
+  if (event >= b->e->out->events) b->e->out->events = event + 1;
+}
+
+/* For the oldest but k. */
+static void wait_for(EmitBody *b, size_t k) {
+  ProgramBuilder *pb = b->e->b;
+  const ProgramInstr x = *program_at_instrs(pb, b->pending.items[k]);
+  uint32_t at = program_add_instrs(pb, &(ProgramInstr){.kind = PI_wait,
+                                                       .where = x.where,
+                                                       .object = PROGRAM_NONE,
+                                                       .guard = PROGRAM_NONE,
+                                                       .tensors = program_list_of(pb, 0, NULL),
+                                                       .exprs = program_list_of(pb, 0, NULL),
+                                                       .event = x.event});
+  for (uint32_t t = 0; t < x.tensors.n; t++) {
+    ProgramBuffer *buffer = program_at_buffers(pb, buffer_of(b, *program_at_indices(pb, x.tensors.first + t)));
+    if (buffer->body == b->body && buffer->last < at - b->start) buffer->last = at - b->start;
+  }
+  for (b->pending.n--; k < b->pending.n; k++) b->pending.items[k] = b->pending.items[k + 1];
+}
+
+/* Does communication still need the buffer as it is? */
+static bool needs(const EmitBody *b, uint32_t instr, uint32_t buffer, bool writes) {
+  const ProgramInstr *x = program_at_instrs(b->e->b, instr);
+  for (uint32_t t = 0; t < x->tensors.n; t++)
+    if (buffer_of(b, *program_at_indices(b->e->b, x->tensors.first + t)) == buffer &&
+        (writes || program_instr_writes(x, t)))
+      return true;
+  return false;
+}
+
+void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors) {
+  const ProgramInstr next = {.kind = kind, .tensors.n = n, .dim = b->writes};
+  if (kind == PI_loop || kind == PI_repeat) emit_wait_all(b);
+  for (size_t k = 0; k < b->pending.n;) {
+    bool over = true;
+    for (uint32_t t = 0; t < n && over; t++)
+      over = !needs(b, b->pending.items[k], buffer_of(b, tensors[t]), program_instr_writes(&next, t));
+    if (over) k++;
+    else wait_for(b, k);
+  }
+}
+
+void emit_wait_all(EmitBody *b) {
+  while (b->pending.n) wait_for(b, 0);
+}

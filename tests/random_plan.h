@@ -1,0 +1,188 @@
+/* tests/random_plan.h - random models with weights and states beside what random_graph.h makes, and random legal
+ * strategies and stages for them.
+ */
+#ifndef APC_TESTS_RANDOM_PLAN_H
+#define APC_TESTS_RANDOM_PLAN_H
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/loops.h"
+#include "passes/cost/cost.h"
+#include "passes/lower/lower.h"
+#include "tests/random_graph.h"
+
+/* ---- weights and states, which random_graph.h does not make */
+
+static inline const Type *constant_type(Making *k) {
+  int64_t dims[MAX_RANK];
+  const Type *t = type(k, any(k));
+  return type_constant_dims(t, dims) ? t : NULL;
+}
+
+/* A weight of its own, or one that is read already. */
+static inline Val make_weight(Making *k) {
+  const Type *t = constant_type(k);
+  if (!t) return 0;
+  for (size_t i = 0; i < k->m->params.n && below(k->r, 2); i++)
+    if (k->m->params.items[i].type == t) return build_param(&k->b, k->m->params.items[i].name);
+  const char *name = arena_printf(k->m->arena, "w%zu", k->m->params.n);
+  module_param_add(k->m, name, t);
+  return build_param(&k->b, name);
+}
+
+static inline Val state_op(Making *k, OpKind kind, const char *name, const Type *t, Val v) {
+  Attr a = attr_s(k->m, AT_name, name);
+  return build_op(&k->b,
+                  &(OpSpec){.kind = kind, .name = name, .nin = v != 0, .in = &v, .nattrs = 1, .attrs = &a, .type = t});
+}
+
+/* Read, once or twice, written, or both. */
+static inline Val make_state(Making *k) {
+  const Type *t = constant_type(k);
+  if (!t || k->nopen) return 0;
+  const char *name = arena_printf(k->m->arena, "s%zu", k->m->states.n);
+  module_state_add(k->m, name, t, 0);
+  int how = below(k->r, 4);
+  Val v = of_type(k, k->pool, k->n, t);
+  if (op_is_source(op_of(k->b.f, v)->kind)) v = build_unary(&k->b, OP_tanh, v);
+  if (how) {
+    Val held = state_op(k, OP_read, name, t, 0);
+    if (how == 1) held = build_binary(&k->b, OP_mul, held, state_op(k, OP_read, name, t, 0));
+    v = build_binary(&k->b, OP_add, held, v);
+    if (below(k->r, 2)) k->pool[k->n++] = held;
+  }
+  if (how != 2) state_op(k, OP_write, name, NULL, v);
+  return v;
+}
+
+/* Attention, whose decomposition is large. */
+static inline Val make_attention(Making *k) {
+  const Expr *b = any_extent(k), *h = any_extent(k), *g = any_extent(k), *s = any_extent(k), *t = any_extent(k),
+             *e = any_extent(k);
+  Val q = operand(k, 5, (const Expr *[]){b, h, g, s, e}), key = operand(k, 4, (const Expr *[]){b, h, t, e});
+  Val value = operand(k, 4, (const Expr *[]){b, h, t, e});
+  const Type *pos = type_get(k->m, DT_i64, 1, &s), *scalar = type_get(k->m, DT_i64, 0, NULL);
+  Val at = build_iota(&k->b, pos, 0), keys = build_iota(&k->b, type_get(k->m, DT_i64, 1, &t), 0),
+      length = build_size(&k->b, scalar, t);
+  Attr a[] = {attr_i(AT_causal, below(k->r, 2)), attr_f(AT_scale, 0.5)};
+  Val y = build_op(
+      &k->b,
+      &(OpSpec){
+          .kind = OP_attention, .nin = 6, .in = (Val[]){q, key, value, at, keys, length}, .nattrs = 2, .attrs = a});
+  const Expr *dims[] = {b, h, g, ex_mul(k->m, s, e)};
+  return y ? build_op(&k->b, &(OpSpec){.kind = OP_reshape, .nin = 1, .in = &y, .type = type_get(k->m, DT_f64, 4, dims)})
+           : 0;
+}
+
+/* What every stage computes for itself. */
+static inline Val make_derived(Making *k) {
+  const Type *t = type(k, any(k));
+  Val v = t->rank && below(k->r, 2) ? build_iota(&k->b, t, below(k->r, t->rank)) : build_splat(&k->b, t, 0.5);
+  return build_unary(&k->b, OP_tanh, build_unary(&k->b, OP_sin, v));
+}
+
+static inline Val make_further(Making *k) {
+  switch (below(k->r, 8)) {
+    case 0: return make_state(k);
+    case 1:
+    case 2: return make_weight(k);
+    case 3: return make_attention(k);
+    case 4: return make_derived(k);
+    default: return 0;
+  }
+}
+
+static inline Func *make_function(Module *m, Random *r, Diags *diags) {
+  static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
+  GraphShape shape = {.least = 10, .most = 26, .loops = r->seed % 2, .further = make_further};
+  for (int i = 0; i < 4; i++) shape.extents[i] = ex_const(m, sizes[below(r, 9)]);
+  int symbol = module_symbol(m, "n");
+  m->symbols.items[symbol].hint = 1 + below(r, 12);
+  shape.extents[4] = ex_sym(m, symbol);
+  Func *f = make_graph(m, r, &shape, diags);
+  /* Names by which emitted operations are found. */
+  for (size_t i = 0; i < f->ops.n; i++) f->ops.items[i].name = arena_printf(m->arena, "op%zu", i);
+  return f;
+}
+
+/* ---- a plan at random */
+
+/* Loops, and all from the read of a state to its write, lie in one stage. */
+static inline bool *tied_to_previous(const Func *f, Arena *arena) {
+  bool *tied = ARENA_ARRAY(arena, bool, f->ops.n);
+  Loops loops = loops_of(arena, f);
+  for (int i = 0; i < loops.n; i++)
+    for (size_t j = loops.items[i].begin + 1; j < loops.items[i].end; j++) tied[j] = true;
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (size_t j = 0; j < i; j++) {
+      const Op *a = &f->ops.items[j], *b = &f->ops.items[i];
+      if (!op_is_state(a->kind) || !op_is_state(b->kind) || strcmp(op_str(a, AT_name), op_str(b, AT_name)) != 0)
+        continue;
+      for (size_t n = j + 1; n <= i; n++) tied[n] = true;
+    }
+  return tied;
+}
+
+/* Micro-batches are not gathered: nothing may want whole what is cut over them. */
+static inline bool can_be_made(CostModel *cost, Module *m, const Func *f, size_t op, const Strategy *strategies) {
+  const Rule *r = rule_of(m, f, &f->ops.items[op]);
+  for (int i = 0; i < f->ops.items[op].nin; i++) {
+    Val v = f->ops.items[op].in[i];
+    size_t made = (size_t)f->values.items[v].op;
+    const Layout *from = strategy_result(m, rule_of(m, f, &f->ops.items[made]), &strategies[made], 0);
+    if (op_is_anywhere(&f->ops.items[made])) continue;
+    if (isinf(cost_convert(cost, type_of(f, v), from, strategy_operand(m, r, &strategies[op], i)))) return false;
+  }
+  return true;
+}
+
+static inline bool drop_time(const Module *m, Strategy *s) {
+  int kept = 0;
+  for (int i = 0; i < s->n; i++)
+    if (!m->mesh.axes[s->picks[i].axis].temporal) s->picks[kept++] = s->picks[i];
+  bool any = kept < s->n;
+  s->n = kept;
+  return any;
+}
+
+/* Takes micro-batches back where something wants the whole, until nothing does. */
+static inline void mend(CostModel *cost, Module *m, const Func *f, Strategy *strategies) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < f->ops.n; i++) {
+      const Op *op = &f->ops.items[i];
+      if (op->kind == OP_leave) {
+        Strategy *carry = &strategies[f->values.items[op->in[0]].op];
+        if (!can_be_made(cost, m, f, i, strategies)) changed |= drop_time(m, carry);
+        strategies[i] = *carry;
+      }
+      if (can_be_made(cost, m, f, i, strategies)) continue;
+      changed |= drop_time(m, &strategies[i]);
+      for (int k = 0; k < op->nin; k++) changed |= drop_time(m, &strategies[f->values.items[op->in[k]].op]);
+    }
+  }
+}
+
+/* As it comes, or so that it can be made. */
+static inline LowerPlan make_plan(CostModel *cost, Module *m, const Func *f, Random *r, Arena *arena) {
+  Strategy *strategies = ARENA_ARRAY(arena, Strategy, f->ops.n);
+  int *stages = ARENA_ARRAY(arena, int, f->ops.n), stage = 0;
+  const bool *tied = tied_to_previous(f, arena);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const Strategy *all;
+    int n = strategy_enumerate(m, rule_of(m, f, op), true, &all);
+    for (int tries = 0; tries < 20; tries++) {
+      strategies[i] = all[below(r, n)];
+      if (can_be_made(cost, m, f, i, strategies)) break;
+    }
+    if (op->kind == OP_leave) strategies[i] = strategies[f->values.items[op->in[0]].op];
+    if (!tied[i] && stage + 1 < m->mesh.stages && below(r, (int)f->ops.n / m->mesh.stages + 1) == 0) stage++;
+    stages[i] = stage;
+  }
+  if (below(r, 8)) mend(cost, m, f, strategies);
+  return (LowerPlan){.strategies = strategies, .stages = stages};
+}
+
+#endif
