@@ -7,6 +7,9 @@
 #include "base/file.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/nvrtc.h"
+#include "codegen/target.h"
+#include "program/build.h"
+#include "program/image.h"
 #include "tests/kernel_cases.h"
 
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
@@ -133,7 +136,6 @@ static void models(void) {
   model("gpt.apc", "-D layers=2 -D d=2048 -D heads=16 -D vocab=50257 --tp 4");
   model("llama.apc", "-D layers=2 -D d=1024 -D heads=8 -D kv_heads=4 -D ffn=2816 -D vocab=32000 --tp 4");
   model("llama.apc", "-D layers=1 -D d=8192 -D heads=64 -D kv_heads=8 -D ffn=28672 -D vocab=32000 --tp 4");
-  model("mlp.apc", "-D layers=3 -D d=1024 -D hidden=4096 --tp 4");
   model("resnet.apc", "-D depth=50 -D width=64 -D classes=1000 -D image=224");
   model("unet.apc", "-D channels=4 -D levels=2 -D image=16 --dim batch=2");
   model("vit.apc", "-D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10");
@@ -142,6 +144,71 @@ static void models(void) {
   model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50");
   model("moe.apc", "-D layers=2 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=50 -D routing=dropless");
   model("lstm.apc", "-D layers=2 -D d=32 -D vocab=50");
+}
+
+/* ---- a Program with what is made for two architectures */
+
+static uint32_t embed(ProgramBuilder *b, const KernelImages *images) {
+  for (size_t i = 0; i < images->n; i++) {
+    const KernelImage *k = &images->items[i];
+    program_embed_image(b, k->kind, k->arch, k->bytes, program_blob_hash(k->data, k->bytes));
+  }
+  return (uint32_t)images->n;
+}
+
+static void add_kernels(ProgramBuilder *b, const Case *c, const KernelSet *set, const CudaKernel *k) {
+  for (size_t i = 0; i < c->units->n; i++)
+    if (c->units->items[i].kind == UNIT_KERNEL && k[i].kernel == (int)program_count_kernels(b))
+      program_add_kernels(b, &(ProgramKernel){.name = program_string(b, set->kernels.items[k[i].kernel].symbol),
+                                              .threads = (uint32_t)k[i].launch.threads,
+                                              .shared = (uint32_t)k[i].launch.shared});
+}
+
+static void check_choice(const Program *p, const KernelImages *of, const char *device, ProgramImageKind kind) {
+  uint32_t image;
+  RtError error = {0};
+  CHECKF(program_image_choose(p, "GPU", device, &image, &error) == RT_OK, "%s", error.text);
+  if (error.status) return;
+  const ProgramBlob *blob = &p->blobs[p->images[image].blob];
+  const KernelImage *want = kernel_image_of(of, kind);
+  CHECKF(want && strcmp(program_text(p, p->images[image].arch), want->arch) == 0, "%s takes %s", device,
+         program_text(p, p->images[image].arch));
+  CHECK(want && blob->bytes == want->bytes && blob->hash == program_blob_hash(want->data, want->bytes));
+}
+
+static void images_of_two_architectures(void) {
+  static const char *const archs[] = {"sm_80", "sm_90"};
+  const KernelTarget *target = kernel_target(target_device_traits_find("gpu"));
+  KernelSet set = {.arena = arena};
+  KernelImages images[2];
+  ProgramBuilder *b = program_builder_new();
+  ProgramFacts facts = {"two", "gpus", "test", 1, 0};
+  const Case *c = cases;
+  add_kernels(b, c, &set, cuda_kernels(c->p.m, c->f, c->units, &set));
+  CHECK(set.kernels.n > 0 && program_count_kernels(b) == set.kernels.n);
+  for (int i = 0; i < 2; i++) {
+    size_t n;
+    const char **texts = target->texts(&set, &n);
+    KernelCompile how = {.arena = arena, .diags = diags_new(arena), .arch = archs[i]};
+    CHECK(target->ready(arena, how.diags) && target->compile(&how, texts, n, &images[i]));
+    CHECK(embed(b, &images[i]) == 2);
+  }
+  void *tables = NULL;
+  size_t bytes;
+  Program p;
+  RtError error = {0};
+  CHECKF(program_builder_finish(b, &facts, &tables, &bytes, &error) == RT_OK &&
+             program_open(tables, bytes, &p, &error) == RT_OK,
+         "%s", error.text);
+  if (!error.status) {
+    check_choice(&p, &images[0], "sm_86", PIMAGE_cubin);
+    check_choice(&p, &images[1], "sm_90", PIMAGE_cubin);
+    check_choice(&p, &images[1], "sm_120", PIMAGE_ptx);
+    program_close(&p);
+  }
+  for (int i = 0; i < 2; i++) kernel_images_free(&images[i]);
+  program_builder_free(b);
+  free(tables);
 }
 
 /* ---- the log is read right */
@@ -174,6 +241,7 @@ int main(int argc, char **argv) {
   build = argv[1];
   make_cases();
   RUN(log_is_read);
+  RUN(images_of_two_architectures);
   RUN(models);
   RUN(cases_compile);
   printf("NVRTC %d.%d: %d kernels, %d registers at most\n", major, minor, compiled, heaviest);
