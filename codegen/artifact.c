@@ -151,9 +151,8 @@ static bool write_file(const Job *j, const ProgramResult *r, const KernelImages 
 /* ---- entry */
 
 /* With the images; NULL: without, of a Program that is not compiled. */
-static void close_program(const Job *j, const ProgramResult *r, const KernelImages *kernels, void **tables,
-                          size_t *bytes) {
-  const ArtifactSpec *s = j->spec;
+static void close_program(const ArtifactSpec *s, const ProgramResult *r, const KernelImages *kernels, void **tables,
+                          size_t *bytes, Program *p) {
   RtError error = {0};
   ProgramFacts facts = {.name = s->name,
                         .target = s->target,
@@ -164,12 +163,16 @@ static void close_program(const Job *j, const ProgramResult *r, const KernelImag
     const KernelImage *k = &kernels->items[i];
     program_embed_image(r->b, k->kind, k->arch, k->bytes, program_blob_hash(k->data, k->bytes));
   }
-  Program p;
   if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
-      program_open(*tables, *bytes, &p, &error) != RT_OK || order_check_all(&p, &error) != RT_OK ||
-      flow_check_all(&p, &error) != RT_OK || (r->events && memory_check_all(&p, &error) != RT_OK))
+      program_open(*tables, *bytes, p, &error) != RT_OK)
     program_refused("the Program just built", &error);
-  program_close(&p);
+}
+
+static void check_program(const ProgramResult *r, const Program *p) {
+  RtError error = {0};
+  if (order_check_all(p, &error) != RT_OK || flow_check_all(p, &error) != RT_OK ||
+      (r->events && memory_check_all(p, &error) != RT_OK))
+    program_refused("the Program just built", &error);
 }
 
 static bool compile(Job *j, const ProgramResult *r, KernelImages *out, ArtifactReport *report) {
@@ -189,7 +192,10 @@ static bool compile_and_write(Job *j, const ProgramResult *r, ArtifactReport *re
   if (!compile(j, r, &kernels, report)) return false;
   void *tables = NULL;
   size_t bytes = 0;
-  close_program(j, r, &kernels, &tables, &bytes);
+  Program p;
+  close_program(j->spec, r, &kernels, &tables, &bytes, &p);
+  check_program(r, &p);
+  program_close(&p);
   bool ok = !j->spec->out || write_file(j, r, &kernels, tables, bytes, &report->bytes);
   free(tables);
   kernel_images_free(&kernels);
@@ -204,13 +210,11 @@ bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, Artif
   return ok;
 }
 
-bool codegen_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags) {
-  Job j = {.arena = spec->legal->source.m->arena, .spec = spec, .diags = diags};
+bool codegen_program_open(const ArtifactSpec *spec, bool check, ArtifactProgram *out, Diags *diags) {
   size_t bytes;
-  RtError error = {0};
   if (!codegen_program_of(spec->legal, &out->result, diags)) return false;
-  close_program(&j, &out->result, NULL, &out->tables, &bytes);
-  if (program_open(out->tables, bytes, &out->p, &error) != RT_OK) program_refused("the Program just built", &error);
+  close_program(spec, &out->result, NULL, &out->tables, &bytes, &out->p);
+  if (check) check_program(&out->result, &out->p);
   return true;
 }
 

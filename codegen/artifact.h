@@ -33,7 +33,9 @@ typedef struct ArtifactProgram {
   void *tables;
 } ArtifactProgram;
 
-bool codegen_program_open(const ArtifactSpec *spec, ArtifactProgram *out, Diags *diags); /* false after diagnostics */
+/* `check` whether its communication and memory are right, which takes longer than to make it.  False after
+ * diagnostics. */
+bool codegen_program_open(const ArtifactSpec *spec, bool check, ArtifactProgram *out, Diags *diags);
 void codegen_program_close(ArtifactProgram *a);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/die.h"
 #include "codegen/program_body.h"
 #include "ir/index_bound.h"
+#include "ir/legal_dot.h"
 
 /* ---- tensors of a body */
 
@@ -234,14 +235,13 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   x->dim2 = g->sums;
 }
 
-/* The library's blocks of 16 to 64 channels rarely make weights larger than this. */
 static void room_for_blocks(EmitBody *b, Val weights) {
   Module *m = b->e->m;
   const Type *t = emit_body_type(b, weights);
   const Expr *bytes = ex_muli(m, type_elements(m, t), (int64_t)dtype_bytes(t->dtype));
   ProgramBuffer *buffer =
       program_at_buffers(b->e->b, program_at_tensors(b->e->b, emit_body_tensor(b, weights))->buffer);
-  buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, 16))));
+  buffer->bytes = emit_expr(b->e, ex_add(m, bytes, ex_div(m, bytes, ex_const(m, LEGAL_CONV_ROOM))));
 }
 
 static void emit_conv(EmitBody *b, const Unit *u, const char *where) {

@@ -104,6 +104,11 @@ static bool add_blob(Emitting *e, int index, uint32_t *out) {
   if (e->blobs[index] != PROGRAM_NONE) return *out = e->blobs[index], true;
   const Blob *blob = &e->m->blobs.items[index];
   FileMap map;
+  if (e->legal->source.unread) {
+    *out = e->blobs[index] =
+        program_add_blobs(e->b, &(ProgramBlob){.path = emit_text(e, blob->path), .bytes = blob->bytes});
+    return true;
+  }
   if (!file_map(e->diags, blob->path, &map)) return false;
   if (map.size != blob->bytes) {
     diag_error(e->diags, DIAG_file_read, file_loc(e->diags, blob->path),

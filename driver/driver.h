@@ -52,6 +52,8 @@ typedef struct Build {
   Func *l1, *l2; /* the first of each: the one that is planned; the others get its choices (passes/plan/entries.h) */
   Func *prepare_l1, *prepare_l2; /* what is done to weights at loading; NULL when the model has no such work */
   Plan *plan;
+  bool measured;              /* driver_measure knows: */
+  PlanMemory memory;          /* what the plan's largest rank takes */
   const DeviceTraits *device; /* what code is made for: the device that programs run on, until driver_make_for */
   Legal *legal;
   ProgramResult program; /* until it is written */
@@ -71,6 +73,11 @@ bool driver_write(Build *b, const char *out);
 
 /* One more entry of a build that is lowered: a function of level 1 that reads no prepared weights. */
 bool driver_lower_also(Build *b, Func *l1);
+
+/* Finds out what the largest rank of a plan will take, at the sizes that it was planned for: at most what the search
+ * counted, but for the alignment of buffers.  Not known are unknown operations, sizes beyond 2^63, and a --dtype that
+ * is not emitted.  False after diagnostics. */
+bool driver_measure(Build *b);
 
 /* What codegen_write and codegen_program_open need, of a build that has kernels. */
 ArtifactSpec driver_artifact_spec(const Build *b);

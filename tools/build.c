@@ -227,7 +227,7 @@ static bool find_plan(Tool *t, Build *b, bool alternatives) {
     tool_stages_end(t);
     tool_times_report(t, &b->plan->report);
   }
-  return ok;
+  return ok && driver_measure(b);
 }
 
 bool tool_plan(Tool *t, Build *b) { return find_plan(t, b, false); }

@@ -241,7 +241,7 @@ static bool open_program(Tool *t, Build *b, ArtifactProgram *out) {
                       b->plan->ranks);
   if (!driver_run(b, DRIVER_kernels)) return false;
   ArtifactSpec spec = driver_artifact_spec(b);
-  return codegen_program_open(&spec, out, t->diags);
+  return codegen_program_open(&spec, true, out, t->diags);
 }
 
 /* ---- for GPUs */

@@ -111,8 +111,14 @@ void tool_plan_show(Tool *t, const Build *b) {
     printf("\n  %.2f USD an hour (%s, %s), %.3g USD a step\n", b->options.target->usd_per_hour,
            b->options.target->price_terms, b->options.target->price_date,
            b->options.target->usd_per_hour * p->price.time.total / 3600);
-  printf("\n  lower bound %s, gap %.1f %%, found in %s%s\n", show_seconds(t->arena, p->lower_bound), p->gap * 100,
-         show_seconds(t->arena, p->search_seconds), p->cut_short ? ", cut short by --effort" : "");
+  if (b->measured)
+    printf("\n  the program takes %s per rank: weights %s, state %s, activations %s, communication %s\n",
+           show_bytes(t->arena, b->memory.total), show_bytes(t->arena, b->memory.params),
+           show_bytes(t->arena, b->memory.state), show_bytes(t->arena, b->memory.activations),
+           show_bytes(t->arena, b->memory.communication));
+  printf("%s  lower bound %s, gap %.1f %%, found in %s%s\n", b->measured ? "" : "\n",
+         show_seconds(t->arena, p->lower_bound), p->gap * 100, show_seconds(t->arena, p->search_seconds),
+         p->cut_short ? ", cut short by --effort" : "");
 }
 
 /* ---- JSON */
@@ -137,6 +143,15 @@ static json_t *chosen_json(const Build *b) {
   return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:s, s:s}", "tp", p->tp, "pp", p->pp, "dp", p->dp, "ep",
                    p->ep, "cp", p->cp, "zero", 0, "micro_batch", (json_int_t)micro_batch_size(b), "micro_batches",
                    p->micro_batches, "schedule", schedule_name(p->pp, p->micro_batches), "recompute", "none");
+}
+
+/* What the largest rank of the program takes; null where it is not known. */
+static json_t *allocated_json(const Build *b) {
+  const PlanMemory *m = &b->memory;
+  return b->measured ? json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", integer_of(m->total), "params",
+                                 integer_of(m->params), "state", integer_of(m->state), "activations",
+                                 integer_of(m->activations), "comm", integer_of(m->communication))
+                     : json_null();
 }
 
 static json_t *alternatives_json(const Plan *p) {
@@ -188,6 +203,7 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   json_object_set_new(o, "bytes_per_device", integer_of(y->total));
   json_object_set_new(o, "breakdown_us", breakdown);
   json_object_set_new(o, "memory_bytes", memory);
+  json_object_set_new(o, "allocated_bytes", allocated_json(b));
   json_object_set_new(o, "flops", integer_of(p->flops));
   json_object_set_new(o, "params", json_integer(b->params));
   json_object_set_new(o, "lower_bound_us", tool_json_real(p->lower_bound * 1e6));

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "ir/legal_dot.h"
 #include "passes/cost/loops.h"
 #include "passes/rewrite/derived.h"
 #include "passes/rewrite/same_weight.h"
@@ -53,7 +54,8 @@ typedef struct Pricing {
     size_t n, cap;
   } carried;
   SameWeight same;
-  KeptList *kept;       /* by operation: the first that reads the weight */
+  KeptList *kept; /* by operation: the first that reads the weight */
+  bool *of_convolutions;
   size_t states;        /* that have been counted */
   StageCost *sums;      /* by stage */
   PlanTraffic *traffic; /* by kind; NULL: nobody asks */
@@ -68,6 +70,8 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
   p->sums[stage].each += seconds;
   *class += seconds * p->repeat;
 }
+
+static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
 
 static const WalkScope *outermost(const WalkScope *s) {
   while (s->from) s = s->from;
@@ -131,13 +135,27 @@ static void settle(Pricing *p, const Carried *x) {
   live_until(p, x->carry, x->leave - 1);
 }
 
+/* By operation, as `kept`: convolutions read it, for which a library wants room (codegen/program.c). */
+static bool *weights_of_convolutions(const Pricing *p) {
+  bool *of = ARENA_ARRAY(p->arena, bool, p->f->ops.n + 1);
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    const Op *op = &p->f->ops.items[i];
+    if (op->kind != OP_conv || !cost_target(p->c)->device->convolutions) continue;
+    const Op *weights = op_of(p->f, op->in[1]);
+    if (weights->kind == OP_param) of[p->same.first[index_in(p->f, weights)]] = true;
+  }
+  return of;
+}
+
 /* Reads of one weight in one layout are one copy. */
 static void keep_weight(Pricing *p, Val value, const Layout *layout, int stage) {
-  KeptList *kept = &p->kept[p->same.first[p->f->values.items[value].op]];
+  size_t first = p->same.first[p->f->values.items[value].op];
+  KeptList *kept = &p->kept[first];
   for (size_t i = 0; i < kept->n; i++)
     if (kept->items[i].layout == layout && kept->items[i].stage == stage) return;
   ARENA_PUSH(p->arena, kept, ((Kept){layout, stage}));
-  p->sums[stage].params += cost_bytes(p->c, type_of(p->f, value), layout);
+  double bytes = cost_bytes(p->c, type_of(p->f, value), layout);
+  p->sums[stage].params += p->of_convolutions[first] ? bytes + bytes / LEGAL_CONV_ROOM : bytes;
 }
 
 /* ---- what the walk says */
@@ -240,8 +258,6 @@ static Body *price_open(Walk *w, const WalkScope *s, const Op *composite) {
   return cost_body(((Pricing *)w)->c, s->f, composite);
 }
 
-static size_t index_in(const Func *f, const Op *op) { return (size_t)(op - f->ops.items); }
-
 static void price_enter(Walk *w, WalkScope *body, const Val *in) {
   if (!body->from->from) use_operands((Pricing *)w, index_in(body->from->f, body->composite), in);
 }
@@ -330,6 +346,7 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
                  .loop = -1};
   for (int i = 0; i < m->mesh.naxes; i++)
     if (m->mesh.axes[i].temporal) p.repeat = m->mesh.axes[i].size;
+  p.of_convolutions = weights_of_convolutions(&p);
   walk_function(&p.walk, &s);
   for (size_t i = 0; i < p.carried.n; i++) settle(&p, &p.carried.items[i]);
   PlanPrice out = {.possible = p.possible, .gap = p.gap, .time = pipeline_time(&p, m->mesh.stages)};

@@ -16,6 +16,7 @@ foreach(name
     killed
     malformed
     masked
+    memory
     models
     mixtral
     moe

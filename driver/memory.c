@@ -1,0 +1,65 @@
+/* driver/memory.c - what a rank's memory holds under the plan that was chosen: the Program is made, and the memory plan
+ * that its ranks will use (program/memory.h) says where every buffer lies.
+ *
+ * The search cannot ask for that of every plan: it counts the values of the level-1 function that live at the same time
+ * (passes/cost/plan_price.c), without knowing which of them kernels keep to themselves, so it counts too many rather
+ * than too few.  What plans are compared by, and limits are held against, stays that.
+ */
+#include "driver/driver.h"
+
+#include "ir/opaque.h"
+#include "program/memory.h"
+
+static PlanMemory memory_of(const MemoryPlan *plan) {
+  PlanMemory m = {.params = (double)plan->bytes[SPACE_PARAM] + (double)plan->mapped_bytes,
+                  .state = (double)plan->bytes[SPACE_STATE],
+                  .activations = (double)plan->bytes[SPACE_ARENA],
+                  .communication = (double)plan->bytes[SPACE_WINDOW]};
+  m.total = m.params + m.state + m.activations + m.communication;
+  return m;
+}
+
+/* Over stages and the entries that are asked for: what @prepare needs is given back before. */
+static bool largest(const Program *p, PlanMemory *most) {
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  *most = (PlanMemory){0};
+  for (uint32_t i = 0; i < p->n_symbols; i++) symbols[i] = program_default_size(&p->symbols[i]);
+  for (uint32_t e = 0; e < p->n_entries; e++)
+    for (uint32_t s = 0; s < p->stages && !p->entries[e].prepare; s++) {
+      MemoryPlan plan;
+      RtError error = {0};
+      RtStatus status = memory_plan(p, e, s, symbols, &plan, &error);
+      if (status == RT_BAD_INPUT) return false; /* more than can be counted */
+      if (status) program_refused("the memory of the Program just built", &error);
+      PlanMemory m = memory_of(&plan);
+      if (m.total > most->total) *most = m;
+      memory_plan_free(&plan);
+    }
+  return true;
+}
+
+/* Of the Program as it is before machine code and weights are put into it.  Why there is none is told to who writes
+ * it. */
+static bool program_memory(const Build *b, PlanMemory *most) {
+  ArtifactProgram program;
+  ArtifactSpec spec = driver_artifact_spec(b);
+  if (!codegen_program_open(&spec, false, &program, diags_new(b->options.model.arena))) return false;
+  bool ok = largest(&program.p, most);
+  codegen_program_close(&program);
+  return ok;
+}
+
+/* --dtype narrower than the model is for plans so far: code keeps f32. */
+static bool is_emitted(const Target *t) { return compute_storage(t->compute) == DT_f32; }
+
+bool driver_measure(Build *b) {
+  const DeviceTraits *device = b->device;
+  if (opaque_any(b->model.m) || !is_emitted(b->options.target)) return true;
+  driver_make_for(b, b->options.target->device);
+  if (!driver_run(b, DRIVER_kernels)) return false;
+  b->legal->source.unread = true;
+  b->measured = program_memory(b, &b->memory);
+  b->legal->source.unread = false;
+  driver_make_for(b, device);
+  return true;
+}
