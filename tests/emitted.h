@@ -30,7 +30,8 @@ typedef struct Emitted {
   const Rule *const *rules; /* of f */
   CostModel *cost;
   Arena *arena;
-  double times; /* what is added to now runs so often */
+  long all_to_alls[3]; /* by how they are made contiguous: parts of the first dimension, of the second, gathered */
+  double times;        /* what is added to now runs so often */
   StageCost stages[MOST_STAGES];
   PlanTraffic traffic[COMM_KIND_COUNT];
 } Emitted;
@@ -178,6 +179,7 @@ static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
     if (k->kind == OP_transpose && work_is_view(&w, k, &offset)) continue;
     if (k->kind == OP_transpose || k->kind == OP_shard_slice)
       seconds += t->launch + cost_memory_seconds(t, 2 * emitted_work_bytes(e, &w, k->out));
+    if (op_is_comm(k->kind) && op->kind == OP_all_to_all) e->all_to_alls[op_int(k, AT_split, 2)] += k != op;
     if (k->kind == OP_all_gather && op->kind == OP_all_to_all)
       x->kind = COMM_all_gather, x->bytes = emitted_work_bytes(e, &w, k->out);
   }
@@ -233,6 +235,8 @@ static inline bool emitted_equal(double predicted, double emitted) {
   return fabs(predicted - emitted) <= 1e-9 * fmax(fabs(predicted), fabs(emitted));
 }
 
+static long emitted_all_to_alls[3]; /* Emitted.all_to_alls of all together */
+
 /* NULL when all that was predicted for the plan is the sum of what was emitted. */
 static inline const char *emitted_differs(Module *m, const Func *f, const LowerPlan *plan, const Target *t,
                                           const Func *l2, Arena *arena) {
@@ -270,6 +274,7 @@ static inline const char *emitted_differs(Module *m, const Func *f, const LowerP
                          program_comm_kind_name((CommKind)k), traffic[k].messages, traffic[k].bytes,
                          e.traffic[k].messages, e.traffic[k].bytes);
   cost_model_free(cost);
+  for (int i = 0; i < 3; i++) emitted_all_to_alls[i] += e.all_to_alls[i];
   return why;
 }
 

@@ -140,6 +140,7 @@ static void predictions_are_sums_of_what_is_emitted(void) {
          (unsigned long long)first_seed, (unsigned long long)(first_seed + (uint64_t)seeds - 1), lowered, timed,
          refused, cuts_compared);
   CHECK(lowered > 2 * refused && timed > lowered / 50 && cuts_compared > lowered / 2);
+  for (int i = 0; i < 3 && seeds >= 300; i++) CHECKF(emitted_all_to_alls[i] > 0, "no all-to-all of form %d", i);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && seeds >= 300; i++) /* a rare one may be missing among fewer */
     CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
 }
