@@ -4,9 +4,9 @@
  * the rank's coordinates, and the axes over which it is a partial result.  An operation is accepted when some level-1
  * operation with the same argument terms, restricted to the boxes of the operands, is what the local operation
  * computes.  Communication has axioms of its own (prove_comm.c).  One pass over the operations; the first that fits
- * nothing is named.  What the operations do to boxes is in prove_case.c, the arithmetic of boxes in prove_span.c and
- * prove_bound.c, loops are proved by induction (prove_loop.c); where that leaves something open the answer is unknown,
- * not refuted.
+ * nothing is named.  A transpose that level 1 has not is an order of a value's dimensions, which another one takes
+ * back. What the operations do to boxes is in prove_case.c, the arithmetic of boxes in prove_span.c and prove_bound.c,
+ * loops are proved by induction (prove_loop.c); where that leaves something open the answer is unknown, not refuted.
  */
 #include "ir/prove.h"
 
@@ -82,10 +82,62 @@ static bool others_fit(Prover *p, const Func *f, const Op *op, const Fact2 *in, 
   return true;
 }
 
+/* ---- transposes that level 1 has not: legalised operations bring dimensions to the front and back */
+
+static bool in_order(int rank, const int64_t *perm) {
+  for (int d = 0; d < rank; d++)
+    if (perm[d] != d) return false;
+  return true;
+}
+
+/* The value that the term is another order of; itself when it is none. */
+static Permuted order_of(const Prover *p, Term term, int rank) {
+  Permuted same = {.term = term, .of = term, .rank = rank};
+  for (int d = 0; d < rank; d++) same.perm[d] = d;
+  for (size_t i = 0; i < p->permuted.n; i++)
+    if (p->permuted.items[i].term == term) return p->permuted.items[i];
+  for (size_t i = 0; i < p->l1->ops.n; i++) { /* a transpose that level 1 has may be taken back, too */
+    const Op *op = &p->l1->ops.items[i];
+    if (op->kind != OP_transpose || p->l1_terms[op->out] != term) continue;
+    same.of = p->l1_terms[op->in[0]];
+    memcpy(same.perm, op_attr(op, AT_perm)->u.ints, sizeof *same.perm * (size_t)rank);
+    break;
+  }
+  return same;
+}
+
+static Term term_of_order(Prover *p, const Permuted *x) {
+  if (in_order(x->rank, x->perm)) return x->of;
+  for (size_t i = 0; i < p->permuted.n; i++) {
+    const Permuted *have = &p->permuted.items[i];
+    if (have->of == x->of && have->rank == x->rank &&
+        memcmp(have->perm, x->perm, sizeof *x->perm * (size_t)x->rank) == 0)
+      return have->term;
+  }
+  Permuted new = *x;
+  new.term = NO_TERM - 1 - (Term)p->permuted.n; /* no other term is that large */
+  ARENA_PUSH(p->m->arena, &p->permuted, new);
+  return new.term;
+}
+
+static bool prove_order(Prover *p, const Func *f, const Op *op, const Fact2 *in, Fact2 *out) {
+  const int64_t *perm = op_attr(op, AT_perm)->u.ints;
+  Permuted x = order_of(p, in->term, in->relation.rank), y = x;
+  if (in->term == NO_TERM) return prove_fail(p, "level 1 has no such operation on these values");
+  *out = *in;
+  for (int d = 0; d < x.rank; d++) {
+    y.perm[d] = x.perm[perm[d]];
+    out->relation.dims[d] = in->relation.dims[perm[d]];
+  }
+  out->term = term_of_order(p, &y);
+  return prove_extents(p, type_of(f, op->out), &out->relation);
+}
+
 static bool prove_compute(Prover *p, const Func *f, const Op *op, const Fact2 *in, Fact2 *out) {
   Term args[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) args[i] = in[i].term;
   const Fact *facts = terms_facts(p->terms, op->kind, op->nin, args);
+  if (!facts && op->kind == OP_transpose) return prove_order(p, f, op, in, out);
   if (!facts) return prove_fail(p, "level 1 has no such operation on these values");
   const char *best = NULL;
   for (int named = 1; named >= 0; named--) /* the one of that name first: a hint that saves guesses */

@@ -29,6 +29,14 @@ typedef struct Fact2 {
   Relation relation;
 } Fact2;
 
+/* What level 1 has not, but is a value of it with its dimensions in another order: the term stands for that alone, so
+ * that nothing but a transpose back is known of it. */
+typedef struct Permuted {
+  Term term, of;
+  int rank;
+  int64_t perm[MAX_RANK]; /* its dimension -> that of the value */
+} Permuted;
+
 typedef struct Prover {
   Module *m;
   const Func *l1;
@@ -61,9 +69,13 @@ typedef struct Prover {
     struct Place *items;
     size_t n, cap;
   } within, covers; /* parts that lie in their dimension, and those that cover it */
-  int depth;        /* loops that are open */
-  bool uncertain;   /* a failed comparison could not be decided */
-  bool guessed;     /* a free span was given a place that may be another one */
+  struct {
+    Permuted *items;
+    size_t n, cap;
+  } permuted;
+  int depth;      /* loops that are open */
+  bool uncertain; /* a failed comparison could not be decided */
+  bool guessed;   /* a free span was given a place that may be another one */
   int nguesses; /* guesses so far; the i-th takes the place number guesses[i] of those that fit, beyond MAX_GUESSES the
                    first */
   int guesses[MAX_GUESSES];
