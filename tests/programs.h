@@ -30,6 +30,7 @@ typedef struct Make {
   const char *embedded;                 /* one file of weights in the image, or NULL */
   ProgramImageKind image;               /* the kernels pass for, */
   const char *arch;                     /* and the architecture */
+  const char *cubin;                    /* a file that passes for code for GPUs of sm_90, behind it, or NULL */
   uint32_t embedded_blob;
 } Make;
 
@@ -230,6 +231,16 @@ static inline uint64_t make_file_size(const char *path) {
   return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
+static inline uint64_t make_file_hash(const char *path) {
+  Arena *a = arena_new();
+  FileMap map;
+  if (!file_map(diags_new(a), path, &map)) exit(1);
+  uint64_t hash = program_blob_hash(map.data, map.size);
+  file_unmap(&map);
+  arena_free(a);
+  return hash;
+}
+
 /* Writes the artifact `name` and returns its path, valid until the next but three; ends the builder. */
 static inline const char *make_artifact(Make *m, const char *name) {
   static char paths[4][4400];
@@ -242,6 +253,7 @@ static inline const char *make_artifact(Make *m, const char *name) {
   if (m->kernels) {
     make_shared_object(m->kernels, so);
     object = program_embed_image(m->b, m->image, m->arch, make_file_size(so), 0);
+    if (m->cubin) program_embed_image(m->b, PIMAGE_cubin, "sm_90", make_file_size(m->cubin), make_file_hash(m->cubin));
   }
   void *tables = NULL;
   size_t bytes = 0;
@@ -258,6 +270,8 @@ static inline const char *make_artifact(Make *m, const char *name) {
   make_copy(out, tables_path, base);
   if (m->embedded) make_copy(out, m->embedded, base + program_at_blobs(m->b, m->embedded_blob)->offset);
   if (m->kernels) make_copy(out, so, base + program_at_blobs(m->b, program_at_images(m->b, object)->blob)->offset);
+  if (m->cubin)
+    make_copy(out, m->cubin, base + program_at_blobs(m->b, program_at_images(m->b, object + 1)->blob)->offset);
   ArtifactTrailer t = {base, h.image_bytes, h.table_hash, ARTIFACT_MAGIC};
   if (fwrite(&t, sizeof t, 1, out) != 1 || fclose(out) != 0 || chmod(path, 0755) != 0) exit(1);
   free(tables);

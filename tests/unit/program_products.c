@@ -164,6 +164,7 @@ typedef struct One {
   int64_t c_n;    /* stride of columns */
   bool accumulate;
   const char *fault; /* NULL: it opens */
+  bool no_terms;     /* k is 0 */
 } One;
 
 static Make make_one(const One *o) {
@@ -179,8 +180,8 @@ static Make make_one(const One *o) {
   if (o->mask & 2) tensors[n++] = make_tensor(&m, PC_activation, o->result, 1, square);
   for (uint32_t i = 0; i < n; i++) { make_put(&m, make_instr(&m, PI_fill, "fill", MAKE_LIST(&m, tensors[i]))); }
   ProgramInstr g = make_instr(&m, PI_gemm, "product", make_list(&m, n, tensors));
-  g.exprs = MAKE_LIST(&m, two, two, two, two, one, two, one, o->c_n == 1 ? two : one, make_number(&m, o->c_n),
-                      make_number(&m, o->accumulate));
+  g.exprs = MAKE_LIST(&m, two, two, o->no_terms ? zero : two, two, one, two, one, o->c_n == 1 ? two : one,
+                      make_number(&m, o->c_n), make_number(&m, o->accumulate));
   g.dim = o->activation, g.dim2 = o->sums, g.mask = o->mask;
   make_put(&m, g);
   make_io(&m, PI_fetch, 0, y, 0, MAKE_LIST(&m, zero, zero));
@@ -213,18 +214,18 @@ static const char *opened(const One *o, Text *text, Printer *print) {
 
 static void kinds_that_do_not_go_together(void) {
   static const One kinds[] = {
-      {DT_f32, DT_f32, DT_f32, ACT_relu, 3, DT_f32, 2, 1, false, NULL},
-      {DT_f16, DT_f32, DT_f32, ACT_tanh, 1, DT_f32, 2, 1, true, NULL},
-      {DT_f32, DT_f32, DT_f32, 0, 0, DT_f32, 2, 2, true, NULL},
-      {DT_f32, DT_f16, DT_f32, 0, 0, DT_f32, 2, 1, false, "an operand"},         /* no such types */
-      {DT_f32, DT_f32, DT_f64, 0, 0, DT_f32, 2, 1, false, "an operand"},         /* no such sums */
-      {DT_i32, DT_i32, DT_i32, 0, 0, DT_f32, 2, 1, false, "an operand"},         /* no floats */
-      {DT_f32, DT_f32, DT_COUNT, 0, 0, DT_f32, 2, 1, false, "an operand"},       /* no type */
-      {DT_f32, DT_f32, DT_f32, ACT_COUNT, 0, DT_f32, 2, 1, false, "an operand"}, /* no activation */
-      {DT_f32, DT_f32, DT_f32, 0, 4, DT_f32, 2, 1, false, "an operand"},         /* no such part */
-      {DT_f16, DT_f16, DT_f32, 0, 1, DT_f32, 2, 1, false, "an operand"},         /* bias of another type */
-      {DT_f32, DT_f32, DT_f32, ACT_relu, 0, DT_f32, 2, 2, false, "an operand"},  /* columns not contiguous */
-      {DT_f32, DT_f32, DT_f32, 0, 2, DT_f32, 2, 1, true, "an operand"},          /* two matrices are added */
+      {DT_f32, DT_f32, DT_f32, ACT_relu, 3, DT_f32, 2, 1, false, NULL, false},
+      {DT_f16, DT_f32, DT_f32, ACT_tanh, 1, DT_f32, 2, 1, true, NULL, false},
+      {DT_f32, DT_f32, DT_f32, 0, 0, DT_f32, 2, 2, true, NULL, false},
+      {DT_f32, DT_f16, DT_f32, 0, 0, DT_f32, 2, 1, false, "an operand", false},         /* no such types */
+      {DT_f32, DT_f32, DT_f64, 0, 0, DT_f32, 2, 1, false, "an operand", false},         /* no such sums */
+      {DT_i32, DT_i32, DT_i32, 0, 0, DT_f32, 2, 1, false, "an operand", false},         /* no floats */
+      {DT_f32, DT_f32, DT_COUNT, 0, 0, DT_f32, 2, 1, false, "an operand", false},       /* no type */
+      {DT_f32, DT_f32, DT_f32, ACT_COUNT, 0, DT_f32, 2, 1, false, "an operand", false}, /* no activation */
+      {DT_f32, DT_f32, DT_f32, 0, 4, DT_f32, 2, 1, false, "an operand", false},         /* no such part */
+      {DT_f16, DT_f16, DT_f32, 0, 1, DT_f32, 2, 1, false, "an operand", false},         /* bias of another type */
+      {DT_f32, DT_f32, DT_f32, ACT_relu, 0, DT_f32, 2, 2, false, "an operand", false},  /* columns not contiguous */
+      {DT_f32, DT_f32, DT_f32, 0, 2, DT_f32, 2, 1, true, "an operand", false},          /* two matrices are added */
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     Text t = {.arena = arena_new()};
@@ -237,8 +238,8 @@ static void kinds_that_do_not_go_together(void) {
 
 static void prints(void) {
   Text t = {.arena = arena_new()};
-  CHECK(!opened(&(One){DT_f32, DT_f32, DT_f32, ACT_relu, 3, DT_f32, 2, 1, false, NULL}, &t, program_print));
-  CHECK(!opened(&(One){DT_f16, DT_f16, DT_f16, 0, 0, DT_f16, 2, 1, false, NULL}, &t, program_print));
+  CHECK(!opened(&(One){DT_f32, DT_f32, DT_f32, ACT_relu, 3, DT_f32, 2, 1, false, NULL, false}, &t, program_print));
+  CHECK(!opened(&(One){DT_f16, DT_f16, DT_f16, 0, 0, DT_f16, 2, 1, false, NULL, false}, &t, program_print));
   CHECKF(strstr(text_str(&t), "b3:f32[2, 2] [2, 2, 2, 2, 1, 2, 1, 2, 1, 0] bias residual relu  # product\n"), "%s",
          text_str(&t));
   CHECKF(strstr(text_str(&t), "[2, 2, 2, 2, 1, 2, 1, 2, 1, 0] sums f16  # product\n"), "%s", text_str(&t));
@@ -252,12 +253,12 @@ static void schedules_for_gpus(void) {
     One one;
     const char *line;
   } kinds[] = {
-      {{DT_bf16, DT_bf16, DT_f32, 0, 0, 0, 0, 1, false, NULL}, "C b1 ld 2, bf16)\n"},
-      {{DT_f16, DT_f32, DT_f32, ACT_relu, 1, DT_f32, 2, 1, true, NULL},
+      {{DT_bf16, DT_bf16, DT_f32, 0, 0, 0, 0, 1, false, NULL, false}, "C b1 ld 2, bf16)\n"},
+      {{DT_f16, DT_f32, DT_f32, ACT_relu, 1, DT_f32, 2, 1, true, NULL, false},
        "C b1 ld 2, beta 1, EPILOGUE_RELU_BIAS b2, f16 to f32)\n"},
-      {{DT_f32, DT_f32, DT_f32, ACT_relu, 2, 0, 0, 1, false, NULL},
+      {{DT_f32, DT_f32, DT_f32, ACT_relu, 2, 0, 0, 1, false, NULL, false},
        "C b2 ld 2, D b1 ld 2, beta 1, EPILOGUE_RELU, f32)\n"},
-      {{DT_f16, DT_f16, DT_f16, 0, 3, DT_f16, 2, 1, false, NULL},
+      {{DT_f16, DT_f16, DT_f16, 0, 3, DT_f16, 2, 1, false, NULL, false},
        "C b3 ld 2, D b1 ld 2, beta 1, EPILOGUE_BIAS b2, f16, sums f16)\n"},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -266,6 +267,27 @@ static void schedules_for_gpus(void) {
     CHECKF(strstr(text_str(&t), "cublasLtMatmul(opN opN, m 2, n 2, k 2, A b0 ld 2, B b0 ld 2, ") &&
                strstr(text_str(&t), kinds[i].line),
            "kind %zu: %s", i, text_str(&t));
+    arena_free(t.arena);
+  }
+}
+
+/* A product of no terms is 0, or what follows 0. */
+static void schedules_of_no_terms(void) {
+  static const struct {
+    One one;
+    const char *line; /* behind the comment */
+  } kinds[] = {
+      {{DT_f32, DT_f32, DT_f32, 0, 0, 0, 0, 1, false, NULL, true}, "    cudaMemsetAsync(b1, 0, 16)\n"},
+      {{DT_f32, DT_f32, DT_f32, 0, 0, 0, 0, 1, true, NULL, true}, "  # output"},
+      {{DT_f32, DT_f32, DT_f32, ACT_relu, 0, 0, 0, 1, true, NULL, true},
+       "    cublasLtMatmul(opN opN, m 2, n 2, k 1, alpha 0, A b0 ld 2, B b0 ld 2, C b1 ld 2, beta 1, EPILOGUE_RELU, "
+       "f32)\n"},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    Text t = {.arena = arena_new()};
+    CHECK(!opened(&kinds[i].one, &t, print_schedule));
+    const char *product = strstr(text_str(&t), "# product: "), *line = product ? strchr(product, '\n') : NULL;
+    CHECKF(line && strncmp(line + 1, kinds[i].line, strlen(kinds[i].line)) == 0, "kind %zu: %s", i, text_str(&t));
     arena_free(t.arena);
   }
 }
@@ -288,7 +310,7 @@ static void cpus_refuse_other_types(void) {
 #undef GEMM_TYPES
   };
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-    const One o = {types[i][0], types[i][1], types[i][2], 0, 0, DT_f32, 2, 1, false, NULL};
+    const One o = {types[i][0], types[i][1], types[i][2], 0, 0, DT_f32, 2, 1, false, NULL, false};
     char want[200];
     ApcStatus status;
     const char *text = refused(&o, &status);
@@ -301,7 +323,7 @@ static void cpus_refuse_other_types(void) {
 
 static void sizes_that_do_not_fit(void) {
   ApcStatus status;
-  const char *text = refused(&(One){DT_f32, DT_f32, DT_f32, 0, 1, DT_f32, 3, 1, false, NULL}, &status);
+  const char *text = refused(&(One){DT_f32, DT_f32, DT_f32, 0, 1, DT_f32, 3, 1, false, NULL, false}, &status);
   CHECKF(status == APC_INTERNAL && strstr(text, "the bias has another size than a row of the result"), "%d: %s", status,
          text);
 }
@@ -311,6 +333,7 @@ int main(void) {
   RUN(kinds_that_do_not_go_together);
   RUN(prints);
   RUN(schedules_for_gpus);
+  RUN(schedules_of_no_terms);
   RUN(cpus_refuse_other_types);
   RUN(sizes_that_do_not_fit);
   return test_summary();

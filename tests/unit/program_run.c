@@ -310,16 +310,41 @@ static void a_child_has_no_part_in_it(void) {
   apc_close(m);
 }
 
+/* As code for GPUs needs them. */
+static void give_grids(Make *m) {
+  uint32_t one = make_number(m, 1);
+  for (uint32_t i = 0; i < program_count_kernels(m->b); i++) program_at_kernels(m->b, i)->threads = 32;
+  for (uint32_t i = 0; i < program_count_instrs(m->b); i++)
+    if (program_at_instrs(m->b, i)->kind == PI_launch) program_at_instrs(m->b, i)->blocks = one;
+}
+
+/* Ranks on CPUs take theirs of several images; each is checked. */
+static void code_of_several_devices(void) {
+  static char code[5000] = "code";
+  const char *path = temp_path("cubin");
+  temp_write(path, code, sizeof code);
+  Make make = mlp(weights_file(), true);
+  make.cubin = path;
+  give_grids(&make);
+  const char *program = make_artifact(&make, "mlp");
+  ApcModel *m = make_load(program);
+  CHECK(run_mlp(m, 4) < 1e-5);
+  CHECKF(strstr(apc_describe(m, 0), "  code: object, ") && strstr(apc_describe(m, 0), "  code: cubin sm_90, 4.9 KiB"),
+         "%s", apc_describe(m, 0));
+  apc_close(m);
+  FILE *f = fopen(program, "r+b");
+  CHECK(f && fseek(f, -(long)sizeof(ArtifactTrailer) - 1, SEEK_END) == 0 && fputc('x', f) == 'x' && fclose(f) == 0);
+  ApcStatus status = apc_load(program, NULL, &m);
+  CHECKF(status == APC_BAD_INPUT && strstr(apc_error(m), "its kernels do not match their checksum"), "%d: %s", status,
+         apc_error(m));
+  apc_close(m);
+}
+
 /* Ranks on CPUs find code for GPUs alone. */
 static void code_of_another_device(void) {
   Make make = mlp(weights_file(), true);
   make.image = PIMAGE_cubin, make.arch = "sm_90";
-  for (uint32_t i = 0; i < program_count_kernels(make.b); i++) program_at_kernels(make.b, i)->threads = 32;
-  for (uint32_t i = 0; i < program_count_instrs(make.b); i++) {
-    uint32_t one = make_number(&make, 1);
-    ProgramInstr *x = program_at_instrs(make.b, i);
-    if (x->kind == PI_launch) x->blocks = one;
-  }
+  give_grids(&make);
   ApcModel *m = make_load(make_artifact(&make, "mlp"));
   CHECKF(strstr(apc_describe(m, 0), "  code: cubin sm_90, "), "%s", apc_describe(m, 0));
   CHECKF(strstr(apc_describe(m, 1), "\"kind\": \"cubin\",\n      \"arch\": \"sm_90\""), "%s", apc_describe(m, 1));
@@ -492,6 +517,7 @@ int main(void) {
   RUN(changed_weights_are_noticed);
   RUN(a_child_has_no_part_in_it);
   RUN(missing_instruction_sets);
+  RUN(code_of_several_devices);
   RUN(code_of_another_device);
   RUN(products_of_f16_are_refused);
   RUN(pipelined);
